@@ -1,0 +1,127 @@
+/* Messages: structs, encoding, decoding, names and limits, all made from msgs.def (the protocol's specification).
+ *
+ * struct kr_<name>_request / kr_<name>_reply have the table's fields, the enum has KR_MSG_<NAME>.  Decoded structs
+ * borrow strings, bytes, groups and ranges from the decoder's arena or the frame: valid until kr_msg_free.
+ */
+#ifndef KR_COMMON_MSG_H
+#define KR_COMMON_MSG_H
+
+#include "common/types.h"
+#include "common/wire.h"
+
+enum { KR_PROTO_VERSION = 1, KR_FRAME_HEADER = 28 };
+#define KR_FRAME_MAGIC UINT32_C(0x4b52414e)
+enum kr_frame_flag { KR_FRAME_REPLY = 1, KR_FRAME_MORE = 2, KR_FRAME_RESEND = 4, KR_FRAME_ONEWAY = 8 };
+enum kr_direction { KR_DIRECTION_UP, KR_DIRECTION_DOWN, KR_DIRECTION_RING, KR_DIRECTION_TOOL };
+
+struct kr_bytes {
+	const uint8_t *bytes;
+	uint32_t length;
+};
+struct kr_ranges {
+	const struct kr_range *ranges;
+	uint32_t count;
+};
+/* Where a ring connection leads. `address` borrows in a decoded message. */
+struct kr_hop_address {
+	uint32_t node; /* 0 = the server */
+	const char *address;
+	uint16_t port;
+	uint8_t token[16];
+	uint64_t session;
+};
+
+#define KR_NONE
+#define U8(n) uint8_t n;
+#define U16(n) uint16_t n;
+#define U32(n) uint32_t n;
+#define U64(n) uint64_t n;
+#define FID(n) struct kr_fid n;
+#define NAME(n) const char *n;
+#define STR(n) const char *n;
+#define ID(n) uint8_t n[16];
+#define BYTES(n) struct kr_bytes n;
+#define TIME(n) struct kr_time n;
+#define ATTR(n) struct kr_attr n;
+#define CRED(n) struct kr_cred n;
+#define RANGES(n) struct kr_ranges n;
+#define HOP(n) struct kr_hop_address n;
+#define KR_MSG(name, NAME, number, direction, request_fields, reply_fields, request_data, reply_data)
+#define KR_REQUEST(name, fields) struct kr_##name##_request { fields };
+#define KR_REPLY(name, fields) struct kr_##name##_reply { fields };
+#include "common/msgs.def"
+#undef KR_MSG
+#undef KR_REQUEST
+#undef KR_REPLY
+#undef KR_NONE
+#undef U8
+#undef U16
+#undef U32
+#undef U64
+#undef FID
+#undef NAME
+#undef STR
+#undef ID
+#undef BYTES
+#undef TIME
+#undef ATTR
+#undef CRED
+#undef RANGES
+#undef HOP
+
+enum kr_msg_type {
+#define KR_MSG(name, NAME, number, direction, request_fields, reply_fields, request_data, reply_data) KR_MSG_##NAME = number,
+#define KR_REQUEST(name, fields)
+#define KR_REPLY(name, fields)
+#include "common/msgs.def"
+#undef KR_MSG
+#undef KR_REQUEST
+#undef KR_REPLY
+};
+
+struct kr_frame_header {
+	uint16_t type, flags;
+	uint64_t id;
+	uint32_t status; /* wire number */
+	uint32_t fields_length, data_length;
+};
+
+/* Memory that decoded arrays live in; zero-initialised by the caller, freed with kr_arena_fini. */
+struct kr_arena {
+	void *blocks;
+};
+void kr_arena_fini(struct kr_arena *arena);
+
+/* Room for any decoded request or reply. */
+union kr_any_msg {
+#define KR_MSG(name, NAME, number, direction, request_fields, reply_fields, request_data, reply_data)
+#define KR_REQUEST(name, fields) struct kr_##name##_request name##_request;
+#define KR_REPLY(name, fields) struct kr_##name##_reply name##_reply;
+#include "common/msgs.def"
+#undef KR_MSG
+#undef KR_REQUEST
+#undef KR_REPLY
+};
+
+void kr_frame_header_encode(const struct kr_frame_header *header, uint8_t bytes[KR_FRAME_HEADER]);
+/* 0, or -EBADMSG for a bad magic, an unknown flag, or lengths above the type's maxima (an unknown type may have up to
+ * 64 KiB of fields and no data, so that it can be answered). */
+int kr_frame_header_decode(const uint8_t bytes[KR_FRAME_HEADER], struct kr_frame_header *ret_header);
+
+/* Appends the fields of MSG (a struct kr_<name>_request or _reply) to W. -EINVAL: a value that the format cannot hold
+ * (a name too long...), -ENOMEM. */
+int kr_msg_encode(uint16_t type, bool reply, const void *msg, struct kr_writer *w);
+/* Fills RET_MSG (as large as union kr_any_msg suffices). -EBADMSG: malformed or bytes left over; -ENOMEM. */
+int kr_msg_decode(uint16_t type, bool reply, const uint8_t *bytes, size_t length, void *ret_msg, struct kr_arena *arena);
+/* "LOOKUP"; NULL for an unknown type. */
+const char *kr_msg_name(uint16_t type);
+/* Whether the table has the type; its direction. */
+bool kr_msg_known(uint16_t type, enum kr_direction *ret_direction);
+/* Appends a one-line readable form ("LOOKUP parent=fid:.. name=a") for logs and tests. */
+void kr_msg_dump(uint16_t type, bool reply, const void *msg, struct kr_writer *w);
+
+/* Wire status <-> negative errno (0 <-> 0). */
+uint32_t kr_status_from_errno(int err);
+int kr_status_to_errno(uint32_t status);
+
+#endif

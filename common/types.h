@@ -1,0 +1,68 @@
+/* Plain value types that the protocol, the server and the nodes share. */
+#ifndef KR_COMMON_TYPES_H
+#define KR_COMMON_TYPES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+enum {
+	KR_BLOCK_SIZE = 128 * 1024, /* unit of staging, of pulls and of data frames */
+	KR_NAME_MAX = 255,
+	KR_PATH_MAX = 4095,      /* a symbolic link's target */
+	KR_XATTR_MAX = 65536,    /* one value, or one list of names */
+	KR_FID_MAX = 152,        /* see server/fid.h: kind, file handle, authentication code */
+	KR_INLINE_MAX = 1 << 20, /* bytes that a FLUSH or an OPEN reply carries in its own frame */
+	KR_DEFAULT_PORT = 7440,
+};
+
+/* A file's identity on the wire: opaque to nodes, outlives the server's process, unique within an export. */
+struct kr_fid {
+	uint8_t length;
+	uint8_t bytes[KR_FID_MAX];
+};
+
+static inline bool kr_fid_equal(const struct kr_fid *a, const struct kr_fid *b)
+{
+	return a->length == b->length && memcmp(a->bytes, b->bytes, a->length) == 0;
+}
+
+struct kr_time {
+	int64_t sec;
+	uint32_t nsec; /* < 1e9 */
+};
+
+static inline int kr_time_compare(struct kr_time a, struct kr_time b)
+{
+	if (a.sec != b.sec)
+		return a.sec < b.sec ? -1 : 1;
+	return a.nsec < b.nsec ? -1 : a.nsec > b.nsec;
+}
+
+/* A file's attributes as the server's filesystem gives them. */
+struct kr_attr {
+	uint64_t ino;
+	uint32_t mode, nlink, uid, gid;
+	uint32_t rdev_major, rdev_minor;
+	uint64_t size, blocks; /* blocks of 512 bytes */
+	uint32_t blksize;
+	struct kr_time atime, mtime, ctime;
+	uint64_t version; /* of the data: equal versions mean equal bytes; 0 = do not keep beyond the lease */
+};
+
+/* Who asks. GROUPS borrows; NULL when group_count is 0. */
+struct kr_cred {
+	uint32_t uid, gid;
+	uint32_t group_count; /* at most KR_GROUPS_MAX */
+	const uint32_t *groups;
+};
+enum { KR_GROUPS_MAX = 1024 };
+
+struct kr_range {
+	uint64_t offset, length;
+};
+
+/* Lease kinds, a bit set (DESIGN: READ = cache and serve the data, WRITE = journal writes). */
+enum kr_lease_kind { KR_LEASE_READ = 1, KR_LEASE_WRITE = 2, KR_LEASE_ALL = 3 };
+
+#endif
