@@ -1,0 +1,149 @@
+# Shell functions of the test cluster: a server and N nodes on one machine, each with its own network, host name and mounts.
+#
+# Sourced by the cases in test/cases and by test/cluster, inside the namespaces that test/run or test/cluster made: the
+# process and network names are private, so whatever a case leaves behind dies with it.  A host is a keeper process in
+# namespaces of its own; commands enter it through /proc/PID/ns.  All hosts hang on one bridge in the case's network
+# namespace; links are limited by tbf in both directions with a queue deep enough never to drop.
+#
+# Set by the runner: B (build directory), WORK (an empty directory, removed after success).
+
+set -u -o pipefail
+: "${B:?the build directory}" "${WORK:?a scratch directory}"
+TOP=${TOP:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
+EXPORT=$WORK/export
+PORT=7440
+SERVER_ADDRESS=10.77.0.1
+LEASE=${LEASE:-}          # seconds; empty = the default
+KAIRAND_OPTIONS=${KAIRAND_OPTIONS:-}
+EXPECTED_ERRORS='$^'      # extended regular expression of log lines that this case provokes
+declare -A KEEPER DAEMON
+NODES=0
+export ASAN_OPTIONS="log_path=$WORK/sanitizer:detect_leaks=1:abort_on_error=0:exitcode=99:${ASAN_OPTIONS:-}"
+export UBSAN_OPTIONS="log_path=$WORK/sanitizer:print_stacktrace=1:halt_on_error=1"
+export TSAN_OPTIONS="log_path=$WORK/sanitizer:halt_on_error=0:second_deadlock_stack=1:${TSAN_OPTIONS:-}"
+SLOW=1; case $B in *asan*|*tsan*) SLOW=4;; esac   # deadlines stretch under sanitizers
+
+fail() { echo "FAILED: $*" >&2; exit 1; }
+skip() { echo "SKIPPED: $*"; exit 77; }
+note() { echo "-- $*"; }
+
+# until_ok SECONDS WHAT COMMAND...: repeats a check until it holds.
+until_ok() {
+	local limit=$(($1 * SLOW)) what=$2 start=$SECONDS
+	shift 2
+	until "$@" >/dev/null 2>&1; do
+		[ $((SECONDS - start)) -lt "$limit" ] || { echo "not within $limit s: $what" >&2; return 1; }
+		sleep 0.05
+	done
+}
+
+# host NAME ADDRESS: one more host on the bridge.
+host() {
+	local name=$1 address=$2 pid
+	unshare --net --uts --mount --propagation private sh -c "hostname $name; exec sleep 1000000" </dev/null >/dev/null 2>&1 &
+	pid=$!
+	until_ok 10 "name of $name" sh -c "[ \"\$(nsenter -t $pid -u hostname)\" = $name ]" || fail "no host name $name"
+	KEEPER[$name]=$pid
+	ip link add "v-$name" type veth peer name eth0 netns "$pid" || fail "veth for $name"
+	ip link set "v-$name" master br0 up
+	nsenter -t "$pid" -n sh -c "ip link set lo up; ip addr add $address/16 dev eth0; ip link set eth0 up"
+	[ "$RATE" = none ] || limit "$name" "$RATE"
+}
+
+# limit NAME RATE: both directions of a host's link, e.g. 200mbit.
+limit() {
+	tc qdisc replace dev "v-$1" root tbf rate "$2" burst 128kb limit 16mb
+	on "$1" tc qdisc replace dev eth0 root tbf rate "$2" burst 128kb limit 16mb
+}
+
+on() { local name=$1; shift; nsenter -t "${KEEPER[$name]}" -n -u -m -- "$@"; }
+cut_link() { ip link set "v-$1" down; }
+heal_link() { ip link set "v-$1" up; }
+
+# cluster N [RATE]: bridge, server host and N nodes; nothing is started.
+cluster() {
+	RATE=${2:-none}
+	NODES=$1
+	ip link set lo up
+	ip link add br0 type bridge || fail "no bridge"
+	ip link set br0 up
+	mkdir -p "$EXPORT"
+	host server $SERVER_ADDRESS
+	local i
+	for i in $(seq "$NODES"); do
+		host "node$i" "10.77.1.$i"
+		mkdir -p "$WORK/node$i/mnt" "$WORK/node$i/local"
+	done
+}
+
+# server_start [OPTION...]: kairand on the server host, returns when it is ready.
+server_start() {
+	local lines=0
+	[ ! -f "$WORK/kairand.log" ] || lines=$(wc -l <"$WORK/kairand.log")
+	# shellcheck disable=SC2086
+	nsenter -t "${KEEPER[server]}" -n -u -m -- "$B/server/kairand" --listen 0.0.0.0:$PORT --insecure --state "$WORK/state" \
+		${LEASE:+--lease-time "$LEASE"} $KAIRAND_OPTIONS "$@" "$EXPORT" </dev/null >>"$WORK/kairand.log" 2>&1 &
+	DAEMON[server]=$!
+	until_ok 30 "kairand ready" sh -c "tail -n +$((lines + 1)) '$WORK/kairand.log' | grep -q 'ready'" ||
+		{ tail -5 "$WORK/kairand.log" >&2; fail "kairand did not start"; }
+}
+server_kill() { kill -KILL "${DAEMON[server]}"; wait "${DAEMON[server]}" 2>/dev/null; true; }
+server_stop() { kill -TERM "${DAEMON[server]}"; wait "${DAEMON[server]}"; }
+
+mnt() { echo "$WORK/node$1/mnt"; }
+# seen_from_here I: node I's mount as a path outside its namespaces.
+seen_from_here() { echo "/proc/${KEEPER[node$1]}/root$WORK/node$1/mnt"; }
+
+# mount_start I [OPTION,...]: kairanfs on node I, in the foreground of a background job so that its pid is known.
+mount_start() {
+	local i=$1 options=${2:-} log=$WORK/node$1/log
+	nsenter -t "${KEEPER[node$i]}" -n -u -m -- "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$(mnt "$i")" -f \
+		-o "local=$WORK/node$i/local${options:+,$options}" </dev/null >>"$log" 2>&1 &
+	DAEMON[node$i]=$!
+	until_ok 30 "mount of node$i" sh -c "kill -0 $! 2>/dev/null || exit 0; nsenter -t ${KEEPER[node$i]} -m grep -q ' $(mnt "$i") fuse.kairanfs' /proc/mounts &&
+		timeout -s KILL 5 nsenter -t ${KEEPER[node$i]} -m stat '$(mnt "$i")/.'" || { tail -5 "$log" >&2; fail "node$i did not mount"; }
+	kill -0 "${DAEMON[node$i]}" 2>/dev/null || { tail -5 "$log" >&2; fail "kairanfs on node$i ended"; }
+}
+mounts_start() { local i; for i in $(seq "$NODES"); do mount_start "$i" "${1:-}"; done; }
+
+# mount_kill I: kill -9 and clean the dead mount up, as an epilogue would.
+mount_kill() {
+	kill -KILL "${DAEMON[node$1]}"
+	wait "${DAEMON[node$1]}" 2>/dev/null
+	on "node$1" umount -l "$(mnt "$1")" 2>/dev/null
+	true
+}
+# mount_stop I: fusermount3 -u, and the daemon's exit status.
+mount_stop() {
+	on "node$1" fusermount3 -u "$(mnt "$1")" || return 1
+	wait "${DAEMON[node$1]}"
+}
+
+up() { cluster "$@"; server_start; mounts_start; }
+kairan() { local node=$1; shift; on "node$node" "$B/tools/kairan" "$@"; }
+
+# finish: every daemon ends in peace; the logs have no error that was not expected.
+finish() {
+	local i status=0
+	for i in $(seq "$NODES"); do
+		[ -n "${DAEMON[node$i]:-}" ] && kill -0 "${DAEMON[node$i]}" 2>/dev/null || continue
+		mount_stop "$i" || { echo "kairanfs on node$i: exit status $?" >&2; status=1; }
+	done
+	if [ -n "${DAEMON[server]:-}" ] && kill -0 "${DAEMON[server]}" 2>/dev/null; then
+		server_stop || { echo "kairand: exit status $?" >&2; status=1; }
+	fi
+	check_logs || status=1
+	[ $status = 0 ] || fail "the daemons did not end well"
+}
+check_logs() {
+	local bad
+	bad=$(grep -hE '(error|assert|Assertion)' "$WORK"/kairand.log "$WORK"/node*/log 2>/dev/null | grep -vE "$EXPECTED_ERRORS" | head -5)
+	[ -z "$bad" ] || { printf 'unexpected in the logs:\n%s\n' "$bad" >&2; return 1; }
+	if compgen -G "$WORK/sanitizer.*" >/dev/null; then
+		head -40 "$WORK"/sanitizer.* >&2
+		return 1
+	fi
+}
+
+same() { cmp "$1" "$2" || fail "$1 and $2 differ"; }
+same_tree() { diff -r --no-dereference "$1" "$2" >/dev/null || fail "trees $1 and $2 differ: $(diff -rq --no-dereference "$1" "$2" | head -3)"; }
