@@ -1,0 +1,47 @@
+/* The server's data side: flush rounds, syncing, read pipelines, feeding blocks, ring connections.
+ *
+ * One struct kr_data per server, made by main after the loop, the export and the tables; handlers register themselves in
+ * the dispatch table.  Loop thread only; what blocks runs in libuv's pool.
+ */
+#ifndef KR_SERVER_DATA_H
+#define KR_SERVER_DATA_H
+
+#include <jansson.h>
+
+#include "common/conn.h"
+#include "server/flush.h"
+#include "server/stable.h"
+
+struct kr_server;
+
+/* Makes the data side of SERVER and registers FLUSH, FSYNC, JOIN, LEAVE and REPARENT. 0 or -errno. */
+int kr_data_init(struct kr_server *server, struct kr_data **ret_data);
+/* Stops timers and drops connections; the loop must run once more afterwards. */
+void kr_data_fini(struct kr_data *data);
+
+/* A connection's first frame is HOP_HELLO: takes the connection over (handler and context) and answers. A wrong token
+ * closes it with one log line. */
+void kr_data_accept_hop(struct kr_data *data, struct kr_conn *conn, const struct kr_frame *frame);
+
+/* The session is gone for good (expired, GOODBYE, replaced): its flushes are answered, it leaves pipelines, rounds with it
+ * are run again without it. Call before the session's memory goes; what it asked is answered inside. */
+void kr_data_session_lost(struct kr_data *data, struct kr_session *session);
+/* The session gave READ of FILE back or answered its recall: it leaves the file's pipeline. */
+void kr_data_read_lost(struct kr_sfile *file, struct kr_session *session);
+
+/* For RECLAIM: what of the journal of SESSION's node is applied to FILE in this boot; zeros when not known. The node's
+ * STABLE (or UNSTABLE) of FILE follows after a sync. */
+void kr_data_reclaimed(struct kr_sfile *file, struct kr_session *session, uint64_t *ret_seq, uint64_t *ret_round);
+/* While collecting (machine booted anew, grace not over) flushes wait, so that replays can be applied in round order.
+ * Call with true before the first session, with false when all nodes have sent RECLAIM_DONE or the grace has ended. */
+void kr_data_collect_replays(struct kr_data *data, bool collecting);
+
+/* Somebody set FILE's mtime to MTIME (SETATTR executed): a round that is running must not change it. */
+void kr_data_mtime_set(struct kr_sfile *file, struct kr_time mtime);
+/* Some waiter or round of FILE is under way. */
+bool kr_data_busy(const struct kr_sfile *file);
+
+/* Rounds, writes (number, mean size), syncs, feeds: an object for STATUS; owned by the caller. */
+json_t *kr_data_status(const struct kr_data *data);
+
+#endif

@@ -1,0 +1,45 @@
+/* Makes applied rounds stable: a queue of files to fdatasync, STABLE or UNSTABLE to those whose rounds they were, and FSYNC.
+ *
+ * Loop thread; the syncs run in libuv's pool, at most KR_STABLE_PARALLEL at once.  A file is synced within
+ * KR_STABLE_DELAY_MS of its round, at once when somebody waits.  A sync covers the rounds that were applied when it
+ * began; rounds after a failed sync's last good one are reported UNSTABLE and never called stable later.
+ */
+#ifndef KR_SERVER_STABLE_H
+#define KR_SERVER_STABLE_H
+
+#include "common/list.h"
+
+struct kr_data;
+struct kr_sfile;
+struct kr_session;
+
+enum { KR_STABLE_PARALLEL = 4, KR_STABLE_DELAY_MS = 500 };
+
+/* ERR: 0, or the negative errno of the sync. Called from the loop, never from inside kr_stable_wait. */
+typedef void (*kr_stable_fn)(void *context, int err);
+
+/* A node whose journal waits for STABLE of this file: its rounds up to ROUND. */
+struct kr_stable_owner {
+	uint32_t node;
+	uint64_t round;
+};
+
+/* Embedded in struct kr_sfile_data; zeroed is initialised, but for the list. */
+struct kr_stable {
+	struct kr_link queued;          /* in the queue of files to sync */
+	struct kr_list waiters;
+	struct kr_stable_owner *owners;
+	uint32_t owner_count, owner_capacity;
+	uint64_t applied;               /* last round applied */
+	uint64_t good;                  /* last round known to be stable */
+	uint64_t due_ns;
+	bool running, full;             /* a sync is under way; the next one syncs metadata too */
+};
+
+/* Everything that has been applied to FILE (and any other change made before this call) is on stable storage when CALLBACK
+ * runs. DATA_ONLY: fdatasync suffices. FILE is kept alive meanwhile. */
+void kr_stable_wait(struct kr_sfile *file, bool data_only, kr_stable_fn callback, void *context);
+/* As kr_stable_wait without anybody waiting, as soon as possible: after a truncate, so that no crash brings bytes back. */
+void kr_stable_soon(struct kr_sfile *file);
+
+#endif
