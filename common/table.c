@@ -1,0 +1,118 @@
+/* The hash table of table.h: separate chaining, doubled when there is more than one element per bucket. */
+#include "common/table.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <xxhash.h>
+
+#include "common/util.h"
+
+enum { FIRST_BUCKET_COUNT = 16 };
+
+void kr_table_init(struct kr_table *table)
+{
+	*table = (struct kr_table){ 0 };
+}
+
+void kr_table_fini(struct kr_table *table)
+{
+	if (!table)
+		return;
+	free(table->buckets);
+	kr_table_init(table);
+}
+
+static struct kr_table_link **bucket_of(const struct kr_table *table, uint64_t hash)
+{
+	return &table->buckets[hash & (table->bucket_count - 1)];
+}
+
+static void push(struct kr_table *table, struct kr_table_link *link)
+{
+	struct kr_table_link **bucket = bucket_of(table, link->hash);
+
+	link->next = *bucket;
+	*bucket = link;
+}
+
+static void grow(struct kr_table *table)
+{
+	struct kr_table bigger = { .bucket_count = table->bucket_count * 2, .count = table->count };
+
+	bigger.buckets = calloc(bigger.bucket_count, sizeof(struct kr_table_link *));
+	if (!bigger.buckets)
+		return;
+	for (size_t i = 0; i < table->bucket_count; i++) {
+		struct kr_table_link *link = table->buckets[i], *next;
+
+		for (; link; link = next) {
+			next = link->next;
+			push(&bigger, link);
+		}
+	}
+	free(table->buckets);
+	*table = bigger;
+}
+
+void kr_table_insert(struct kr_table *table, struct kr_table_link *link, uint64_t hash)
+{
+	if (!table->buckets) {
+		table->buckets = kr_xcalloc(FIRST_BUCKET_COUNT, sizeof(struct kr_table_link *));
+		table->bucket_count = FIRST_BUCKET_COUNT;
+	} else if (table->count >= table->bucket_count) {
+		grow(table);
+	}
+	link->hash = hash;
+	push(table, link);
+	table->count++;
+}
+
+void kr_table_remove(struct kr_table *table, struct kr_table_link *link)
+{
+	struct kr_table_link **at = bucket_of(table, link->hash);
+
+	while (*at && *at != link)
+		at = &(*at)->next;
+	assert(*at);
+	*at = link->next;
+	link->next = NULL;
+	table->count--;
+}
+
+struct kr_table_link *kr_table_find(const struct kr_table *table, uint64_t hash, kr_table_match_fn match, const void *key)
+{
+	if (!table->buckets)
+		return NULL;
+	for (struct kr_table_link *link = *bucket_of(table, hash); link; link = link->next)
+		if (link->hash == hash && match(link, key))
+			return link;
+	return NULL;
+}
+
+void kr_table_for_each(struct kr_table *table, kr_table_visit_fn visit, void *context)
+{
+	for (size_t i = 0; i < table->bucket_count; i++) {
+		struct kr_table_link *link = table->buckets[i], *next;
+
+		for (; link; link = next) {
+			next = link->next;
+			if (!visit(link, context))
+				return;
+		}
+	}
+}
+
+uint64_t kr_hash_bytes(const void *bytes, size_t length)
+{
+	return XXH3_64bits(bytes, length);
+}
+
+/* The finalizer of MurmurHash3: every bit of the key reaches every bit of the result. */
+uint64_t kr_hash_u64(uint64_t key)
+{
+	key ^= key >> 33;
+	key *= UINT64_C(0xff51afd7ed558ccd);
+	key ^= key >> 33;
+	key *= UINT64_C(0xc4ceb9fe1a85ec53);
+	return key ^ key >> 33;
+}

@@ -1,0 +1,226 @@
+/* Small helpers without state: see util.h. */
+#include "common/util.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/fail.h"
+
+void kr_auto_free_cleanup(void *pointer_to_pointer)
+{
+	void *pointer;
+
+	memcpy(&pointer, pointer_to_pointer, sizeof(pointer));
+	free(pointer);
+}
+
+void kr_auto_fd_cleanup(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+}
+
+void kr_scoped_lock_cleanup(pthread_mutex_t **lock)
+{
+	pthread_mutex_unlock(*lock);
+}
+
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec now;
+	int err = clock_gettime(clock, &now);
+
+	assert(!err);
+	return (uint64_t)now.tv_sec * KR_NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+uint64_t kr_clock_ns(void)
+{
+	return clock_ns(CLOCK_BOOTTIME);
+}
+
+uint64_t kr_clock_real_ns(void)
+{
+	return clock_ns(CLOCK_REALTIME);
+}
+
+int kr_pread_full(int fd, void *buffer, size_t length, uint64_t offset)
+{
+	uint8_t *bytes = buffer;
+
+	while (length > 0) {
+		ssize_t got = pread(fd, bytes, length, (off_t)offset);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return kr_fail_errno(-errno, "cannot read %zu bytes at %llu", length, (unsigned long long)offset);
+		if (got == 0)
+			return kr_fail(-ENODATA, "the file ends %zu bytes early, at %llu", length, (unsigned long long)offset);
+		bytes += got;
+		length -= (size_t)got;
+		offset += (uint64_t)got;
+	}
+	return 0;
+}
+
+int kr_pwrite_full(int fd, const void *buffer, size_t length, uint64_t offset)
+{
+	const uint8_t *bytes = buffer;
+
+	while (length > 0) {
+		ssize_t put = pwrite(fd, bytes, length, (off_t)offset);
+
+		if (put < 0 && errno == EINTR)
+			continue;
+		if (put < 0)
+			return kr_fail_errno(-errno, "cannot write %zu bytes at %llu", length, (unsigned long long)offset);
+		if (put == 0)
+			return kr_fail(-EIO, "write at %llu took no bytes", (unsigned long long)offset);
+		bytes += put;
+		length -= (size_t)put;
+		offset += (uint64_t)put;
+	}
+	return 0;
+}
+
+/* Reads to the end, at most MAX bytes, whatever size the file claims to have (files in /proc claim 0). */
+static int read_to_end(int fd, const char *name, size_t max, char *text, size_t *ret_length)
+{
+	size_t length = 0;
+
+	for (;;) {
+		ssize_t got = read(fd, text + length, max + 1 - length);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return kr_fail_errno(-errno, "cannot read %s", name);
+		if (got == 0)
+			break;
+		length += (size_t)got;
+		if (length > max)
+			return kr_fail(-EFBIG, "%s is larger than %zu bytes", name, max);
+	}
+	text[length] = '\0';
+	*ret_length = length;
+	return 0;
+}
+
+int kr_read_file(int dirfd, const char *name, size_t max, char **ret_text, size_t *ret_length)
+{
+	KR_AUTO_FD int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC);
+	KR_AUTO_FREE char *text = NULL;
+	size_t length;
+	int err;
+
+	if (fd < 0)
+		return kr_fail_errno(-errno, "cannot open %s", name);
+	text = malloc(max + 1);
+	if (!text)
+		return kr_fail_errno(-ENOMEM, "cannot read %s", name);
+	err = read_to_end(fd, name, max, text, &length);
+	if (err)
+		return err;
+	*ret_text = text;
+	text = NULL;
+	if (ret_length)
+		*ret_length = length;
+	return 0;
+}
+
+int kr_close(int fd)
+{
+	/* Linux frees the descriptor even when it reports EINTR: closing again could hit another thread's file. */
+	return close(fd) < 0 && errno != EINTR ? -errno : 0;
+}
+
+/* Makes the entry NAME below DIRFD durable: syncs the directory that holds it. */
+static int sync_directory_of(int dirfd, const char *name)
+{
+	const char *slash = strrchr(name, '/');
+	char path[PATH_MAX] = ".";
+	KR_AUTO_FD int fd = -1;
+
+	if (slash == name)
+		strcpy(path, "/");
+	else if (slash)
+		snprintf(path, sizeof(path), "%.*s", (int)(slash - name), name);
+	fd = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || fsync(fd) < 0)
+		return kr_fail_errno(-errno, "cannot sync the directory of %s", name);
+	return 0;
+}
+
+static int write_and_sync(int dirfd, const char *name, const void *bytes, size_t length, mode_t mode)
+{
+	int fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode), err, close_err;
+
+	if (fd < 0)
+		return kr_fail_errno(-errno, "cannot create %s", name);
+	err = kr_pwrite_full(fd, bytes, length, 0);
+	/* One left behind by a crash may have another mode. */
+	if (!err && (fchmod(fd, mode) < 0 || fsync(fd) < 0))
+		err = kr_fail_errno(-errno, "cannot sync %s", name);
+	close_err = kr_close(fd);
+	if (!err && close_err)
+		err = kr_fail_errno(close_err, "cannot close %s", name);
+	return err;
+}
+
+int kr_write_file(int dirfd, const char *name, const void *bytes, size_t length, mode_t mode)
+{
+	char temporary[PATH_MAX];
+	int err;
+
+	if (snprintf(temporary, sizeof(temporary), "%s.new", name) >= (int)sizeof(temporary))
+		return kr_fail_errno(-ENAMETOOLONG, "cannot create %s", name);
+	err = write_and_sync(dirfd, temporary, bytes, length, mode);
+	if (!err && renameat(dirfd, temporary, dirfd, name) < 0)
+		err = kr_fail_errno(-errno, "cannot rename %s", temporary);
+	if (err) {
+		unlinkat(dirfd, temporary, 0);
+		return err;
+	}
+	return sync_directory_of(dirfd, name);
+}
+
+static void *or_abort(void *pointer, size_t size)
+{
+	if (!pointer && size > 0) {
+		fprintf(stderr, "out of memory: cannot allocate %zu bytes\n", size);
+		abort();
+	}
+	return pointer;
+}
+
+void *kr_xmalloc(size_t size)
+{
+	return or_abort(malloc(size), size);
+}
+
+void *kr_xcalloc(size_t count, size_t size)
+{
+	return or_abort(calloc(count, size), count > 0 ? size : 0);
+}
+
+char *kr_xstrdup(const char *text)
+{
+	return or_abort(strdup(text), 1);
+}
+
+void kr_keep_freed_memory(void)
+{
+	mallopt(M_MMAP_THRESHOLD, 32 << 20);
+	mallopt(M_TRIM_THRESHOLD, 256 << 20);
+	mallopt(M_TOP_PAD, 1 << 20);
+}
