@@ -1,0 +1,43 @@
+/* kr-loop: the node's event loop thread, and the way into it from any other thread.
+ *
+ * All protocol state of a mount (rpc, session, hops, parked operations, timers) belongs to this thread.  Blocking disk
+ * I/O goes to libuv's pool with uv_queue_work from here.
+ */
+#ifndef KR_FUSE_LOOP_H
+#define KR_FUSE_LOOP_H
+
+#include <stdatomic.h>
+#include <uv.h>
+
+#include "common/list.h"
+
+struct kr_loop;
+
+/* Work for the loop thread, embedded in the caller's struct (so posting cannot fail): set FN once, post as often as
+ * wanted; posts of a task that is already queued are merged into one run. */
+struct kr_task {
+	void (*fn)(struct kr_task *task);
+	struct kr_link link;
+	bool queued; /* guarded by the loop's lock */
+};
+
+/* Makes the loop and starts its thread. */
+int kr_loop_new(struct kr_loop **ret_loop);
+/* Runs what is queued, waits until the handles that are left are closed, joins the thread. Not from the loop thread. */
+void kr_loop_free(struct kr_loop *loop);
+/* For uv_*_init; use only in the loop thread. */
+uv_loop_t *kr_loop_uv(struct kr_loop *loop);
+/* Whether the caller is the loop thread. */
+bool kr_loop_here(const struct kr_loop *loop);
+
+/* Any thread; never blocks.  Tasks run in the order of their posts, always from the loop itself (never from inside this
+ * call, so a task may be posted with locks held).  TASK must live until it has run or kr_loop_forget. */
+void kr_loop_post(struct kr_loop *loop, struct kr_task *task);
+/* Loop thread: takes TASK back if it is queued. */
+void kr_loop_forget(struct kr_loop *loop, struct kr_task *task);
+/* As kr_loop_post for a rare call without a place of its own (allocates). */
+void kr_loop_call(struct kr_loop *loop, void (*fn)(void *context), void *context);
+/* Runs FN in the loop thread and waits for its return: for starting and stopping. From the loop thread: at once. */
+void kr_loop_run(struct kr_loop *loop, void (*fn)(void *context), void *context);
+
+#endif

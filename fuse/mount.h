@@ -1,0 +1,53 @@
+/* The one mount of this process: what every module of the node is handed.
+ *
+ * serve.c makes the parts in the order of the fields and takes them down in reverse.  The pointers do not change in
+ * between; each part says which threads may use it.
+ */
+#ifndef KR_FUSE_MOUNT_H
+#define KR_FUSE_MOUNT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+struct fuse_session;
+struct kr_mount_options;
+struct kr_local;
+struct kr_loop;
+struct kr_rpc;
+struct kr_session;
+struct kr_inodes;
+struct kr_files;
+struct kr_journal;
+struct kr_flusher;
+struct kr_cache;
+struct kr_hops;
+struct kr_notifier;
+struct kr_control;
+
+struct kr_mount {
+	const struct kr_mount_options *options;
+	struct kr_local *local; /* the local directory: locked, journal/ and cache/ in it */
+	struct kr_loop *kr_loop;
+	uv_loop_t *loop;        /* == kr_loop_uv(kr_loop) */
+	struct kr_rpc *rpc;
+	struct kr_session *session;
+	struct kr_inodes *inodes;
+	struct kr_journal *journal;
+	struct kr_cache *cache;
+	struct kr_hops *hops;
+	struct kr_files *files;
+	struct kr_flusher *flusher;
+	struct kr_notifier *notifier;
+	struct fuse_session *fuse;
+	struct kr_control *control;
+
+	/* The server has been silent for so long that it may have given our leases away: nothing is served from caches and
+	 * leases, operations wait.  Set and cleared by session.c; fast paths check it under file->lock. */
+	_Atomic bool fenced;
+	/* No more new work: the mount drains or ends. */
+	_Atomic bool stopping;
+};
+
+#endif

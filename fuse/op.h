@@ -1,0 +1,141 @@
+/* A FUSE request that is being served in the loop thread: how it waits, is woken, interrupted and answered.
+ *
+ * A libfuse worker answers at once what it can (fast paths); for all else it makes a struct that begins with struct
+ * kr_op, and posts it.  From then on only the loop thread touches it.  step() looks at all preconditions anew each time:
+ * what is missing it kicks off, puts the op on the list of what it waits for, and returns; any change of state steps all
+ * waiters of that list.  So no wake-up is lost.  A step that has all it needs answers and frees the op.
+ */
+#ifndef KR_FUSE_OP_H
+#define KR_FUSE_OP_H
+
+#include "common/msg.h"
+#include "fuse/inode.h"
+#include "fuse/loop.h"
+#include "fuse/mount.h"
+#include "fuse/rpc.h"
+#include "fuse/shim.h"
+
+struct kr_op {
+	struct kr_mount *mount;
+	fuse_req_t req;
+	/* Loop thread: look again.  Called after the post, by whoever walks the list that the op waits on (kr_op_wake), and
+	 * after an interrupt. */
+	void (*step)(struct kr_op *op);
+	/* Frees what the op's own struct holds, not the struct; may be NULL. */
+	void (*fini)(struct kr_op *op);
+	/* For the list of what it waits for. */
+	struct kr_link waiting;
+	/* The program was interrupted: a step that would wait answers -EINTR instead.  An op whose call is under way gets
+	 * the answer of the call first (-EINTR if it could be given up). */
+	bool interrupted;
+	/* The one call under way, or 0. */
+	uint64_t call;
+	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data);
+
+	/* op.c's own. */
+	struct kr_task post_task, interrupt_task;
+	_Atomic uint32_t references;
+	_Atomic bool interrupt_posted;
+	struct kr_link all;
+	uint64_t started_ns;
+	const char *name;
+};
+
+/* Any thread.  Zeroed memory of SIZE bytes (>= sizeof(struct kr_op), op first); NULL: out of memory, and REQ has been
+ * answered with ENOMEM. NAME for status ("write"). */
+void *kr_op_new(size_t size, struct kr_mount *mount, fuse_req_t req, const char *name, void (*step)(struct kr_op *op));
+/* Any thread: steps the op in the loop, interrupts are heard from now on. The caller must not touch it any more. */
+void kr_op_post(struct kr_op *op);
+/* Loop thread: puts the op at the end of LIST (taking it off another) until it is stepped. */
+void kr_op_wait(struct kr_op *op, struct kr_list *list);
+/* Loop thread: takes all ops off LIST and steps each, those that wait again included once only. */
+void kr_op_wake(struct kr_list *list);
+/* Loop thread: takes the op's ears and lists away; then answer with fuse_reply_*(op->req, ...), then kr_op_free. */
+fuse_req_t kr_op_finish(struct kr_op *op);
+/* Loop thread, after kr_op_finish and the answer; or any thread before kr_op_post. */
+void kr_op_free(struct kr_op *op);
+/* kr_op_finish, fuse_reply_err with -ERR (a negative errno or 0), kr_op_free. */
+void kr_op_reply_err(struct kr_op *op, int err);
+
+/* Loop thread: sends a call (encoded with kr_call_new) on behalf of the op; one at a time.  ON_REPLY gets the answer in
+ * the loop thread, -EINTR after an interrupt that could be honoured. */
+void kr_op_call(struct kr_op *op, struct kr_call *call, unsigned flags,
+	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data));
+/* The same from a message. */
+void kr_op_send(struct kr_op *op, uint16_t type, const void *msg, unsigned flags,
+	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data));
+
+/* The mount behind a request (fuse_req_userdata). */
+static inline struct kr_mount *kr_op_mount(fuse_req_t req)
+{
+	return fuse_req_userdata(req);
+}
+/* Who asks.  Groups are left out unless the kernel's check on the node does not do (see op.c). */
+void kr_op_cred(fuse_req_t req, struct kr_cred *ret_cred);
+/* The server's attributes as struct stat. */
+void kr_op_stat(const struct kr_attr *attr, struct stat *ret_stat);
+/* An entry for fuse_reply_entry/create, counting one lookup (kernel timeouts 0).  0 or -ENOMEM. */
+int kr_op_entry(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr *attr,
+	struct fuse_entry_param *ret_entry);
+/* Takes that lookup back: the reply did not reach the kernel. */
+void kr_op_entry_undo(struct kr_mount *mount, const struct fuse_entry_param *entry);
+
+/* --- what the attribute operations ask of the open files (file.c); loop thread -------------------------------------------
+ * True: nothing of the file is unflushed here.  False: a flush has been started and OP waits for it (it will be stepped);
+ * *RET_ERR is set when the flush failed, then do not wait. */
+bool kr_file_settle(struct kr_op *op, const struct kr_fid *fid, int *ret_err);
+/* Adds this node's unflushed bytes to attributes that the server gave: size, blocks, mtime and ctime. */
+void kr_file_overlay(struct kr_mount *mount, const struct kr_fid *fid, struct kr_attr *attr);
+/* A SETATTR of this node changed the file: VALID as in the message; a new size trims what is known of the file. */
+void kr_file_attr_set(struct kr_mount *mount, const struct kr_fid *fid, uint32_t valid, const struct kr_attr *attr);
+
+/* --- handlers: the table in serve.c ----------------------------------------------------------------------------------
+ * op_names.c */
+void kr_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
+void kr_op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t count);
+void kr_op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets);
+void kr_op_readlink(fuse_req_t req, fuse_ino_t ino);
+void kr_op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev);
+void kr_op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode);
+void kr_op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name);
+void kr_op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name);
+void kr_op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
+void kr_op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name);
+void kr_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent, const char *new_name,
+	unsigned flags);
+/* op_attr.c */
+void kr_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void kr_op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *stat, int valid, struct fuse_file_info *fi);
+void kr_op_statfs(fuse_req_t req, fuse_ino_t ino);
+void kr_op_access(fuse_req_t req, fuse_ino_t ino, int mask);
+void kr_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *argument, struct fuse_file_info *fi, unsigned flags,
+	const void *input, size_t input_size, size_t output_size);
+/* op_dir.c */
+void kr_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void kr_op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi);
+void kr_op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void kr_op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi);
+/* op_xattr.c */
+void kr_op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags);
+void kr_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
+void kr_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
+void kr_op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
+/* op_open.c */
+void kr_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void kr_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi);
+void kr_op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *fi);
+void kr_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+/* op_read.c */
+void kr_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi);
+/* op_write.c */
+void kr_op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t offset, struct fuse_file_info *fi);
+/* op_sync.c */
+void kr_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void kr_op_fsync(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi);
+/* op_space.c */
+void kr_op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length, struct fuse_file_info *fi);
+void kr_op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, struct fuse_file_info *fi);
+void kr_op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t offset_in, struct fuse_file_info *fi_in,
+	fuse_ino_t ino_out, off_t offset_out, struct fuse_file_info *fi_out, size_t length, int flags);
+
+#endif

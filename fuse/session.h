@@ -1,0 +1,65 @@
+/* The node's session with the server: HELLO, keeping it alive, fencing by our own clock, and reclaiming opens, leases and
+ * unflushed bytes at a server that does not know the session any more.  Loop thread only.
+ */
+#ifndef KR_FUSE_SESSION_H
+#define KR_FUSE_SESSION_H
+
+#include "common/types.h"
+#include "fuse/mount.h"
+
+struct kr_session;
+struct kr_reclaim_reply;
+
+/* One file to reclaim (see RECLAIM in msgs.def). */
+struct kr_reclaim_item {
+	struct kr_fid file;
+	uint32_t opens;
+	uint8_t kinds;
+	bool has_replays;
+};
+typedef void (*kr_reclaim_add_fn)(void *add_context, const struct kr_reclaim_item *item);
+
+/* What the owner of the files does in a recovery. */
+struct kr_session_hooks {
+	/* Calls ADD for each file that has opens, leases, unflushed bytes, or (when BOOT_CHANGED) applied bytes not stable. */
+	void (*collect)(struct kr_mount *mount, bool boot_changed, kr_reclaim_add_fn add, void *add_context);
+	/* The answer for one of them; ERR -ESTALE: the file is gone. */
+	void (*reclaimed)(struct kr_mount *mount, const struct kr_fid *file, int err, const struct kr_reclaim_reply *reply,
+		bool boot_changed);
+	/* All are answered.  Sends the replays (FLUSH with REPLAY, KR_RPC_EARLY) if there are any and calls
+	 * kr_session_replayed when all are done; at once when there are none. */
+	void (*replay)(struct kr_mount *mount, bool boot_changed);
+	/* The session goes on, with leases as they were or as reclaimed; mount->fenced is false again: step everything. */
+	void (*resumed)(struct kr_mount *mount);
+};
+
+int kr_session_new(struct kr_mount *mount, struct kr_session **ret_session);
+void kr_session_free(struct kr_session *session);
+/* Before kr_session_start; HOOKS is borrowed for ever. */
+void kr_session_set_hooks(struct kr_session *session, const struct kr_session_hooks *hooks);
+/* Where peers reach this node's ring listener, told in HELLO; ADDRESS "" = the control connection's own address. */
+void kr_session_set_ring(struct kr_session *session, const char *address, uint16_t port);
+/* Connects; ON_LIVE runs once: 0 with the first live session, or why the first HELLO was refused / could not be sent
+ * within CONNECT_TIMEOUT_MS (the reason in kr_fail_reason). */
+void kr_session_start(struct kr_session *session, uint64_t connect_timeout_ms, void (*on_live)(void *context, int err),
+	void *context);
+void kr_session_replayed(struct kr_session *session);
+/* Says GOODBYE if connected (nothing is left to flush); DONE runs after its answer or a second. */
+void kr_session_goodbye(struct kr_session *session, void (*done)(void *context), void *context);
+
+/* Facts of the present session (zeros before the first HELLO). */
+struct kr_session_facts {
+	uint64_t id;
+	uint32_t node;            /* our number in HOPs */
+	uint8_t boot_id[16];      /* of the server machine */
+	uint64_t instance;        /* of the server process */
+	uint8_t export_id[16];
+	uint8_t ring_token[16];   /* what peers must present to us */
+	uint32_t lease_ms, grace_ms;
+	struct kr_fid root;
+	struct kr_attr root_attr; /* as of the first HELLO */
+	bool live;
+};
+const struct kr_session_facts *kr_session_facts(const struct kr_session *session);
+
+#endif

@@ -1,0 +1,24 @@
+/* FUSE features that the kernel has and an old libfuse does not pass on: mmap on direct_io handles, parallel direct
+ * writes, parallel directory operations.  With a libfuse that knows them this is a thin wrapper.
+ */
+#ifndef KR_FUSE_SHIM_H
+#define KR_FUSE_SHIM_H
+
+#ifndef FUSE_USE_VERSION
+#define FUSE_USE_VERSION 314
+#endif
+#include <fuse_lowlevel.h>
+#include <stdbool.h>
+
+/* After fuse_session_mount, before the first request is read. */
+int kr_shim_install(struct fuse_session *fuse);
+/* In the INIT handler. */
+void kr_shim_init(struct fuse_conn_info *conn);
+/* fuse_reply_open and fuse_reply_create; PARALLEL: writes of a direct_io handle may run at the same time.  Their result:
+ * -ENOENT when the caller was interrupted, so that no RELEASE (and no FORGET) will come: undo. */
+int kr_shim_reply_open(fuse_req_t req, struct fuse_file_info *fi, bool parallel);
+int kr_shim_reply_create(fuse_req_t req, const struct fuse_entry_param *entry, struct fuse_file_info *fi, bool parallel);
+/* Whether a shared mapping of a direct_io handle works on this kernel (known after INIT). */
+bool kr_shim_direct_io_mmap(void);
+
+#endif
