@@ -1,0 +1,73 @@
+/* The node's read cache: staged blocks on the local disk, with what is present of each file (format: cache_format.h).
+ *
+ * An entry is one version of one file.  Entries with a version survive the mount; those with version 0 (volatile) have no
+ * name on disk and end with their last user.  Functions marked BLOCKS do disk I/O and belong in the pool or in a FUSE
+ * worker; the others may be called from the loop.  All are thread-safe.  Locks: cache->lock, then entry->lock.
+ *
+ * A failing or full local disk costs only the keeping: kr_cache_put says so, and the caller serves from memory.  At cache_max
+ * the least recently used entries that nobody uses are removed, in steps; a file in use is never touched.  At most
+ * KR_CACHE_FDS descriptors are open.
+ */
+#ifndef KR_FUSE_CACHE_H
+#define KR_FUSE_CACHE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/buf.h"
+#include "common/types.h"
+
+enum { KR_CACHE_FDS = 256 };
+
+struct kr_cache;
+struct kr_cache_entry;
+
+struct kr_cache_counters {
+	uint64_t bytes, max_bytes; /* kept on disk; the limit */
+	uint64_t files;
+	uint64_t evicted_bytes;    /* since the start */
+	uint64_t bad_blocks;       /* checksums that did not match */
+	int error;                 /* last error of the local disk as -errno, 0 if none since the last success */
+};
+
+/* The cache below LOCAL_DIRFD (the name "cache" is made if need be) of the given export; knows what is there when it
+ * returns.  MAX_BYTES 0: nothing is kept.  BLOCKS. */
+int kr_cache_new(int local_dirfd, const uint8_t export_id[16], uint64_t max_bytes, struct kr_cache **ret_cache);
+void kr_cache_free(struct kr_cache *cache);
+void kr_cache_counters(struct kr_cache *cache, struct kr_cache_counters *ret_counters);
+
+/* The entry, with a reference; made in memory if it is not known.  SIZE: of the file in that version. */
+struct kr_cache_entry *kr_cache_entry_get(struct kr_cache *cache, const struct kr_fid *fid, uint64_t version, uint64_t size);
+void kr_cache_entry_put(struct kr_cache_entry *entry);
+/* Whether kr_cache_load has something to do: a file on disk that has not been looked at. */
+bool kr_cache_needs_load(struct kr_cache_entry *entry);
+/* Reads the map of an entry's file; what is not valid is discarded in silence.  BLOCKS. */
+void kr_cache_load(struct kr_cache_entry *entry);
+
+bool kr_cache_has(struct kr_cache_entry *entry, uint64_t block);
+/* The first block in [FROM, END) that is not here, or END. */
+uint64_t kr_cache_next_absent(struct kr_cache_entry *entry, uint64_t from, uint64_t end);
+/* LENGTH bytes of BLOCK from START on, verified.  -ENODATA: not here (any more), or it turned out to be damaged.  BLOCKS on the
+ * local disk only. */
+int kr_cache_read(struct kr_cache_entry *entry, uint64_t block, size_t start, void *buffer, size_t length);
+/* The whole block with its checksum, verified; *RET_BUF is owned by the caller.  -ENODATA as above, -ENOMEM.  BLOCKS. */
+int kr_cache_read_block(struct kr_cache_entry *entry, uint64_t block, struct kr_buf **ret_buf, uint64_t *ret_checksum);
+/* Keeps a whole block whose CHECKSUM has been verified.  -ENOSPC: the limit is reached and nothing can go, or the disk is full;
+ * any other error of the disk.  BLOCKS. */
+int kr_cache_put(struct kr_cache_entry *entry, uint64_t block, const struct kr_buf *buf, uint64_t checksum);
+
+/* ENTRY's file goes on as VERSION with SIZE bytes; BLOCKS (sorted) are no longer here, nor is the former last block if
+ * its length changes.  The entry of that version that may exist is given up.  In-memory effects are immediate, BEFORE kr_cache_rekey_disk, which brings the disk after and must be
+ * called once, before further puts.  */
+void kr_cache_rekey(struct kr_cache_entry *entry, uint64_t version, uint64_t size, const uint64_t *blocks, size_t count);
+/* BLOCKS. */
+void kr_cache_rekey_disk(struct kr_cache_entry *entry);
+
+/* Removes least recently used entries until the cache is KR_CACHE_LOW percent of its limit or nothing can go; at most one step
+ * of some 64 MiB.  True: call again.  BLOCKS. */
+bool kr_cache_evict_step(struct kr_cache *cache);
+/* Whether evicting should begin. */
+bool kr_cache_wants_eviction(struct kr_cache *cache);
+
+#endif

@@ -1,0 +1,67 @@
+/* Staging one file on this node: which blocks are here, bringing those that are wanted, serving reads.
+ *
+ * A stage belongs to a kr_file.  It is LIVE while the node holds READ: between kr_stage_set and kr_stage_suspend.  A live stage has joined the
+ * file's pipeline (JOIN, once it lacks something), pulls what is wanted from the upstream that the server names, keeps it in the
+ * cache, and feeds downstream nodes (hop_in.c).  A suspended stage still has its blocks, under their version, but fetches nothing.
+ *
+ * Threads: control functions in the loop thread only; kr_stage_pread and kr_stage_hint in any.  stage->lock guards the
+ * blocks held in memory and what pread looks at; the rest is the loop's.  Never called with the stage's lock:
+ * kr_file_step.  Lock order: file->lock before stage->lock; stage->lock before the cache's locks.
+ * Any call may be made with or without file->lock.
+ */
+#ifndef KR_FUSE_STAGE_H
+#define KR_FUSE_STAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/buf.h"
+#include "common/types.h"
+
+struct kr_mount;
+struct kr_file;
+struct kr_stage;
+
+/* A stage of FILE (borrowed until kr_stage_free) with nothing in it. */
+struct kr_stage *kr_stage_new(struct kr_mount *mount, struct kr_file *file, const struct kr_fid *fid);
+/* Leaves the pipeline; waiting peers are told to ask elsewhere.  After this returns FILE is not touched any more. */
+void kr_stage_free(struct kr_stage *stage);
+
+/* READ is held, and under it the file has this version and size.  The same again is cheap.  Another version than before: what was staged
+ * is given up (it stays in the cache under its own version).  Version 0: under this lease only. */
+void kr_stage_set(struct kr_stage *stage, uint64_t version, uint64_t size);
+/* READ is about to be given up: fetches end, waiters (local ones through kr_file_step) must re-evaluate.  Volatile blocks go.
+ * Call when no reader is inside kr_stage_pread under the old lease any more, just before the RECALL is answered. */
+void kr_stage_suspend(struct kr_stage *stage);
+bool kr_stage_live(const struct kr_stage *stage);
+
+/* Reads staged bytes.  0; -ENODATA: not all blocks are here (ask kr_stage_want); -ESTALE: the stage has another version;
+ * another errno: the server said that it can't read this (EIO...), valid for about a second, then it is asked again.  The range must lie within
+ * the file's staged size.  Blocks on local disk only. */
+int kr_stage_pread(struct kr_stage *stage, uint64_t version, uint64_t offset, void *buffer, size_t length);
+/* The range is wanted: kr_file_step(file) when blocks of it arrive or fail.  Joins fetches on their way.  0: something is on its way; 1: all
+ * is here already; -ENOTCONN: not live. */
+int kr_stage_want(struct kr_stage *stage, uint64_t offset, size_t length);
+/* A program has read or wants to read this: feeds read-ahead.  Any thread, cheap; call it for every read, also those that
+ * the fast path served. */
+void kr_stage_hint(struct kr_stage *stage, uint64_t offset, size_t length);
+
+/* The whole file as it came with OPEN's reply, after kr_stage_set; -EBADMSG: checksum or length is wrong, nothing is done. */
+int kr_stage_put_inline(struct kr_stage *stage, struct kr_buf *data, uint64_t checksum);
+/* Own flushed bytes: the file is now VERSION, SIZE.  Where BASE_VERSION (not 0) is the staged version the copy is patched with the extents SENT
+ * (read from the journal through FILE's journal handle: see kr_stage_extent), else reset.  The new bytes can be had from here or from the server when
+ * this returns. */
+struct kr_stage_extent {
+	uint64_t offset, length;
+	uint64_t position; /* in the journal */
+};
+void kr_stage_flushed(struct kr_stage *stage, uint64_t base_version, uint64_t version, uint64_t size,
+	const struct kr_stage_extent *extents, size_t count);
+
+/* The pipeline changed: UPSTREAM from the server (registered by kr_stages_init with kr_rpc_on). */
+int kr_stages_init(struct kr_mount *mount);
+/* The session is a new one (not resumed): the server has forgotten pipelines; live stages join again. */
+void kr_stages_rejoin(struct kr_mount *mount);
+
+#endif

@@ -1,0 +1,51 @@
+/* The blocks of one file that are wanted or on their way, and who waits for each.  Pure data, no locks.
+ *
+ * A block has at most one fetch, however many wait for it: who asks for a block that is wanted already joins.
+ * A fetch is QUEUED (demanded ones before read-ahead, each first come first served) or ASKED from one upstream.
+ */
+#ifndef KR_RING_FETCHES_H
+#define KR_RING_FETCHES_H
+
+#include "common/list.h"
+#include "common/table.h"
+
+enum kr_fetch_state { KR_FETCH_QUEUED, KR_FETCH_ASKED };
+enum kr_fetch_why { KR_FETCH_AHEAD, KR_FETCH_DEMAND };
+
+/* Lies in the waiter's own struct; linked to one fetch at a time. */
+struct kr_fetch_waiter {
+	struct kr_link link;
+};
+
+struct kr_fetch {
+	struct kr_table_link by_block;
+	struct kr_link link; /* in one of the queues, or in `asked` */
+	struct kr_list waiters;
+	uint64_t block;
+	uint64_t upstream; /* whom it was asked from; meaningful while ASKED */
+	enum kr_fetch_state state;
+	enum kr_fetch_why why;
+};
+
+struct kr_fetches {
+	struct kr_table table;
+	struct kr_list demanded, ahead, asked;
+	uint64_t queued_count, asked_count;
+};
+
+void kr_fetches_init(struct kr_fetches *fetches);
+/* Frees the fetches; waiters left are unlinked and not told. */
+void kr_fetches_fini(struct kr_fetches *fetches);
+struct kr_fetch *kr_fetches_find(const struct kr_fetches *fetches, uint64_t block);
+/* The fetch of BLOCK, new (QUEUED) or joined; demand moves a queued read-ahead forward.  WAITER may be NULL.
+ * NULL when memory is out. */
+struct kr_fetch *kr_fetches_want(struct kr_fetches *fetches, uint64_t block, enum kr_fetch_why why, struct kr_fetch_waiter *waiter);
+/* The queued fetch whose turn it is; NULL when there is none.  Stays queued. */
+struct kr_fetch *kr_fetches_first(const struct kr_fetches *fetches);
+void kr_fetches_mark_asked(struct kr_fetches *fetches, struct kr_fetch *fetch, uint64_t upstream);
+/* Back to the head of its queue. */
+void kr_fetches_mark_queued(struct kr_fetches *fetches, struct kr_fetch *fetch);
+/* Ends FETCH: its waiters move to the end of RET_WAITERS (may be NULL: they are just unlinked), and it is freed. */
+void kr_fetches_finish(struct kr_fetches *fetches, struct kr_fetch *fetch, struct kr_list *ret_waiters);
+
+#endif
