@@ -1,0 +1,69 @@
+/* The table of files that somebody uses: per file its leases, opens, change counter and what the data path keeps.
+ *
+ * A file is in the table while somebody holds a reference (requests do), has it open, holds or waits for a lease, or the
+ * data path needs it; after that a while longer, so that its change counter goes on.  Loop thread only.
+ */
+#ifndef KR_SERVER_FILES_H
+#define KR_SERVER_FILES_H
+
+#include "common/list.h"
+#include "common/table.h"
+#include "common/types.h"
+#include "server/lease_table.h"
+
+struct kr_request;
+struct kr_server;
+struct kr_session;
+struct kr_sfile_data;
+
+struct kr_sfile {
+	struct kr_server *server;
+	struct kr_table_link by_fid;
+	struct kr_link idle;
+	uint32_t references;
+	struct kr_fid fid;
+	uint64_t opens;             /* of all sessions, and of OPENs under way */
+	struct kr_list attachments; /* kr_attachment.of_file */
+	struct kr_lease_table leases;
+	uint64_t changes;           /* ascends at the start and at the end of every change of the file's bytes */
+	uint64_t changed_epoch;     /* server->epoch of the latest of these */
+	uint64_t cuts;              /* ascends with every change that may shrink the file */
+	bool orphan;                /* its last name is gone; it lives in .kairan/orphans while open */
+	bool orphan_dropping;
+	bool naming;                /* a request removes or replaces a name of it: others that want to wait in `named` */
+	struct kr_list named;       /* kr_request.wait */
+	struct kr_sfile_data *data; /* of server/data.h; NULL until it sets it, freed in kr_data_file_free */
+};
+
+/* One session's use of one file: exists while it has the file open, or holds or waits for a lease. Holds a file reference. */
+struct kr_attachment {
+	struct kr_session *session;
+	struct kr_sfile *file;
+	struct kr_link of_session, of_file;
+	uint32_t opens;
+};
+
+/* The file, entered into the table if it is not there yet. Returns a reference. */
+struct kr_sfile *kr_sfile_get(struct kr_server *server, const struct kr_fid *fid);
+/* The file if it is in the table; borrowed. NULL. */
+struct kr_sfile *kr_sfile_find(struct kr_server *server, const struct kr_fid *fid);
+struct kr_sfile *kr_sfile_ref(struct kr_sfile *file);
+void kr_sfile_put(struct kr_sfile *file);
+
+/* Around every job that changes the file's bytes or size, in the loop: before it starts and after it is done. An attribute
+ * version counts only if `changes` was the same before and after the stat (kr_sfile_version). */
+void kr_sfile_changing(struct kr_sfile *file);
+void kr_sfile_changed(struct kr_sfile *file);
+/* Sets ATTR->version for attributes that a job got, given file->changes as they were when the job was started; 0 if the
+ * bytes may have changed meanwhile. */
+void kr_sfile_version(const struct kr_sfile *file, uint64_t changes_before, struct kr_attr *attr);
+
+struct kr_attachment *kr_attachment_find(const struct kr_sfile *file, const struct kr_session *session);
+struct kr_attachment *kr_attachment_get(struct kr_sfile *file, struct kr_session *session);
+/* Frees it if it has neither opens nor leases. */
+void kr_attachment_settle(struct kr_attachment *attachment);
+
+void kr_files_init(struct kr_server *server);
+void kr_files_fini(struct kr_server *server);
+
+#endif

@@ -1,0 +1,31 @@
+/* The grace period after a start of the server: nodes that had sessions before claim again what they hold, before
+ * anybody else may act.  It ends when all of them have said RECLAIM_DONE, or when the lease time has passed.
+ *
+ * PURE but for the list: who is awaited, and when it ends.  Requests that wait for its end are parked in `waiting`.
+ */
+#ifndef KR_SERVER_GRACE_H
+#define KR_SERVER_GRACE_H
+
+#include "common/list.h"
+#include "common/table.h"
+
+struct kr_grace {
+	bool active;
+	uint64_t ends_ns;        /* by kr_clock_ns */
+	struct kr_table awaited; /* node ids that have not finished */
+	struct kr_list waiting;  /* kr_request.wait */
+};
+
+void kr_grace_init(struct kr_grace *grace);
+void kr_grace_fini(struct kr_grace *grace);
+/* Before the start: one node of the previous instance. */
+void kr_grace_await(struct kr_grace *grace, const uint8_t node_id[16]);
+/* Begins if anybody is awaited; returns whether. */
+bool kr_grace_start(struct kr_grace *grace, uint64_t now_ns, uint32_t lease_ms);
+/* A node has reclaimed all, or is known to be gone for good. Returns true when that was the last: the caller ends it. */
+bool kr_grace_node_done(struct kr_grace *grace, const uint8_t node_id[16]);
+bool kr_grace_due(const struct kr_grace *grace, uint64_t now_ns);
+/* How many are still awaited. */
+size_t kr_grace_awaited(const struct kr_grace *grace);
+
+#endif

@@ -1,0 +1,86 @@
+/* The leases of one file: a pure state machine.  Events in, actions out; no clocks, sockets or sessions.
+ *
+ * Holders are nodes (number > 0) with kinds READ, WRITE, or operations of the server itself, which hold for their
+ * duration: READ = no other node writes, READ|WRITE = nobody else reads or writes.  An operation on behalf of a node does
+ * not exclude that node's own leases.  Invariants:
+ *  - READ of one never coexists with WRITE of another;
+ *  - waiters are granted in the order of asking, where they conflict; one that conflicts with an earlier waiter waits
+ *    behind it, except a node that already holds (and is not being recalled from) all it asks;
+ *  - what is in the way of the first waiters is recalled, each holder's kinds at most once until it answers;
+ *  - a grant is announced to its node before a recall of it is emitted (kr_lease_table_announced).
+ */
+#ifndef KR_SERVER_LEASE_TABLE_H
+#define KR_SERVER_LEASE_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/list.h"
+#include "common/types.h"
+
+struct kr_lease_holder {
+	struct kr_link link;
+	uint32_t node;
+	uint8_t kinds;       /* enum kr_lease_kind, held, including those under recall */
+	uint8_t recalling;   /* of these, asked back (emitted or about to be) */
+	uint8_t unsent;      /* of recalling, not emitted yet: a grant has not been announced */
+	uint32_t announcing; /* grants not announced yet */
+	uint64_t recall;     /* number of the latest emitted recall */
+};
+
+struct kr_lease_waiter {
+	struct kr_link link; /* waiting or, for an operation, operations */
+	uint32_t node;       /* who asks; an operation: whose leases do not matter (0: everybody's matter) */
+	uint8_t kinds;
+	bool operation;
+	void *token;         /* the caller's */
+};
+
+struct kr_lease_actions {
+	/* The waiter has what it asked. A node's must be announced when its reply has been handed to the connection; an
+	 * operation's ends with kr_lease_table_end. Called from inside the event, after the state is consistent; may not
+	 * call events of the same table. WAITER is no longer the table's unless it is an operation. */
+	void (*grant)(void *context, struct kr_lease_waiter *waiter);
+	/* Ask NODE to give KINDS back; its answer goes to kr_lease_table_recalled with the number RECALL. */
+	void (*recall)(void *context, uint32_t node, uint8_t kinds, uint64_t recall);
+};
+
+struct kr_lease_table {
+	struct kr_list holders;
+	struct kr_list operations; /* granted */
+	struct kr_list waiting;    /* in order of asking */
+	uint64_t last_recall;
+	const struct kr_lease_actions *actions;
+	void *context;
+};
+
+void kr_lease_table_init(struct kr_lease_table *table, const struct kr_lease_actions *actions, void *context);
+/* Frees the holders; there must be no waiters and no operations. */
+void kr_lease_table_fini(struct kr_lease_table *table);
+
+/* WAITER (the caller's memory, node, kinds, operation and token filled in) is granted now or later. */
+void kr_lease_table_ask(struct kr_lease_table *table, struct kr_lease_waiter *waiter);
+/* Gives NODE of KINDS what is free right now without recalling or overtaking anybody; returns those (held before or not),
+ * announcing if not 0: then kr_lease_table_announced must follow. */
+uint8_t kr_lease_table_try(struct kr_lease_table *table, uint32_t node, uint8_t kinds);
+/* A waiter that is not granted yet withdraws. */
+void kr_lease_table_withdraw(struct kr_lease_table *table, struct kr_lease_waiter *waiter);
+/* The message that tells NODE of one grant has been sent. */
+void kr_lease_table_announced(struct kr_lease_table *table, uint32_t node);
+/* The node's answer to recall number RECALL: it has given KINDS up. Old numbers are ignored. */
+void kr_lease_table_recalled(struct kr_lease_table *table, uint32_t node, uint8_t kinds, uint64_t recall);
+/* The node gives kinds back by itself. */
+void kr_lease_table_release(struct kr_lease_table *table, uint32_t node, uint8_t kinds);
+/* An operation is over. */
+void kr_lease_table_end(struct kr_lease_table *table, struct kr_lease_waiter *operation);
+/* The node is gone: what it holds is free. Its waiters must have been withdrawn by the caller. */
+void kr_lease_table_expire(struct kr_lease_table *table, uint32_t node);
+
+/* What NODE holds; `recalling` kinds are included. */
+uint8_t kr_lease_table_held(const struct kr_lease_table *table, uint32_t node);
+/* Whether any node but EXCEPT (0: none excepted) holds one of KINDS. */
+bool kr_lease_table_others_hold(const struct kr_lease_table *table, uint32_t except, uint8_t kinds);
+bool kr_lease_table_idle(const struct kr_lease_table *table);
+
+#endif

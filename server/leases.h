@@ -1,0 +1,34 @@
+/* Leases wired to sessions: handlers of LEASE and RETURN, RECALLs to nodes, and the server's own exclusive operations. */
+#ifndef KR_SERVER_LEASES_H
+#define KR_SERVER_LEASES_H
+
+#include "server/files.h"
+
+struct kr_request;
+
+/* An operation of the server on a file: while it holds, other nodes' leases that are in the way are gone. */
+struct kr_operation {
+	struct kr_lease_waiter waiter;
+	struct kr_sfile *file; /* reference while asked or held; NULL otherwise */
+	bool held;
+	void (*granted)(struct kr_operation *operation);
+	struct kr_link ready;  /* grants are delivered from the loop's next turn at the latest, never from inside an event */
+};
+/* Asks for KINDS (READ: nobody else writes; READ|WRITE: nobody else reads or writes) on behalf of NODE, whose own leases
+ * stay (0: nobody's stay). GRANTED follows, possibly from inside this call. The caller owns the memory. */
+void kr_operation_start(struct kr_operation *operation, struct kr_sfile *file, uint32_t node, uint8_t kinds,
+	void (*granted)(struct kr_operation *operation));
+/* Withdraws or ends it, whichever it needs; also fine on a zeroed one. */
+void kr_operation_end(struct kr_operation *operation);
+
+/* Gives the request's session of KINDS what is free at once. The caller must call kr_leases_announced after its reply. */
+uint8_t kr_leases_try(struct kr_sfile *file, struct kr_session *session, uint8_t kinds);
+void kr_leases_announced(struct kr_sfile *file, struct kr_session *session);
+/* The session ends: its leases on this file go. */
+void kr_leases_session_ended(struct kr_sfile *file, struct kr_session *session);
+/* Initialises file->leases. */
+void kr_leases_file_init(struct kr_sfile *file);
+
+void kr_leases_register(struct kr_server *server);
+
+#endif

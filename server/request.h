@@ -1,0 +1,71 @@
+/* One request of a node, from its frame to its one reply.
+ *
+ * A handler gets a decoded request and must see to it that kr_request_reply is called exactly once, at once or later:
+ *  - after a blocking call:  kr_request_run(request, run, done);
+ *  - after waiting for something: put `wait` into a list of yours, set `cancel`, and go on when it happened.
+ * The request survives its connection (the reply goes to the session's connection at that time) and its session's end:
+ * then a parked one (with `cancel` set) is withdrawn and freed by itself; one in the pool goes on, and its reply is dropped.
+ */
+#ifndef KR_SERVER_REQUEST_H
+#define KR_SERVER_REQUEST_H
+
+#include <uv.h>
+
+#include "common/buf.h"
+#include "common/conn.h"
+#include "common/list.h"
+#include "common/msg.h"
+#include "common/table.h"
+
+struct kr_server;
+struct kr_session;
+struct kr_sfile;
+
+struct kr_request {
+	struct kr_server *server;
+	struct kr_session *session;    /* reference */
+	struct kr_table_link by_id;    /* kr_session.requests */
+	uint16_t type;
+	bool maybe_done;               /* resent from an earlier session: an earlier instance may have executed it */
+	bool in_pool;
+	uint64_t id;
+	union kr_any_msg msg;          /* decoded; strings borrow from `fields` and `arena` */
+	struct kr_arena arena;
+	uint8_t *fields;
+	struct kr_buf *data;           /* reference; NULL when there is none */
+
+	/* While parked. CANCEL must take the request out of whatever it waits in; then it is answered with -EINTR (node's
+	 * CANCEL) or freed (session's end). NULL: it cannot be withdrawn now. */
+	void (*cancel)(struct kr_request *request);
+	struct kr_link wait;
+
+	/* For the handler: one job at a time. */
+	uv_work_t work;
+	void (*run)(struct kr_request *request);
+	void (*done)(struct kr_request *request);
+	int err;                       /* of the job */
+	union kr_any_msg reply;        /* filled by the job */
+	void *state;                   /* the handler's own, freed by `free_state` (may be NULL) with the request */
+	void (*free_state)(void *state);
+};
+
+/* RUN in a pool thread: may read msg and data, writes err, reply and what `state` points to, nothing else of the request.
+ * DONE in the loop, also when the session has ended meanwhile (its reply is then dropped). Clears `cancel`. */
+void kr_request_run(struct kr_request *request, void (*run)(struct kr_request *), void (*done)(struct kr_request *));
+
+/* Answers and frees the request. ERR 0 with MSG (NULL where the reply has no fields), or -errno. SLICES as kr_conn_reply. */
+void kr_request_reply(struct kr_request *request, int err, const void *msg, const struct kr_slice *slices, size_t count);
+/* The same with request->err and request->reply: the usual DONE. */
+void kr_request_reply_job(struct kr_request *request);
+
+/* The session's node number. */
+uint32_t kr_request_node(const struct kr_request *request);
+
+/* --- for session.c and dispatch.c ---------------------------------------------------------------------------------- */
+
+/* A frame of a session: finds out whether it is a repetition, decodes, and dispatches. */
+void kr_request_arrived(struct kr_session *session, const struct kr_frame *frame);
+/* The node's CANCEL, or the session's end (ENDED): withdraws it if that can be. */
+void kr_request_withdraw(struct kr_request *request, bool ended);
+
+#endif

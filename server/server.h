@@ -1,0 +1,102 @@
+/* The server's whole state.  The loop thread owns everything here: no locks.
+ *
+ * Blocking filesystem calls run in libuv's pool as a request's job (request.h) or a kr_job; what they touch is their own
+ * until they are done.  Whatever waits for a node is parked: a request in somebody's list, never a thread.
+ */
+#ifndef KR_SERVER_SERVER_H
+#define KR_SERVER_SERVER_H
+
+#include <uv.h>
+
+#include "common/conn.h"
+#include "common/list.h"
+#include "common/table.h"
+#include "server/grace.h"
+
+struct kr_data;
+struct kr_export;
+struct kr_listen;
+struct kr_names;
+struct kr_request;
+struct kr_server_options;
+struct kr_session;
+struct kr_state;
+
+enum {
+	KR_SERVER_TYPES = 128,          /* message numbers are below */
+	KR_SERVER_SESSIONS_MAX = 65536, /* a HELLO above is refused with AGAIN */
+	KR_SERVER_STRANGERS_MAX = 1024, /* connections that have not said HELLO yet; the oldest goes */
+	KR_SERVER_IDLE_FILES_MAX = 16384,
+};
+
+enum kr_handler_flag {
+	KR_HANDLER_IN_GRACE = 1, /* served during the grace period; everything else waits for its end */
+	KR_HANDLER_KEEP_REPLY = 2, /* not idempotent: the reply is kept for a RESEND instead of running it again */
+};
+struct kr_handler {
+	void (*handle)(struct kr_request *request); /* NULL: answered with PROTO */
+	unsigned flags;
+};
+
+struct kr_server {
+	uv_loop_t *loop;
+	const struct kr_server_options *options;
+	struct kr_export *export;
+	struct kr_state *state;
+	struct kr_data *data;     /* of flush rounds, pipelines and the feed: server/data.h */
+	struct kr_names *names;
+	struct kr_listen *listen; /* listeners and connections that are nobody's session yet */
+	struct kr_handler handlers[KR_SERVER_TYPES];
+
+	uint8_t boot_id[16];   /* changes with the machine's boot */
+	uint8_t export_id[16]; /* of this export, from the state directory */
+	uint64_t instance;     /* ascends with every start of the server on this state directory */
+	uint32_t lease_ms;     /* a session that is silent for so long is lost */
+
+	struct kr_list sessions; /* kr_session.link: the living ones */
+	struct kr_table sessions_by_id;
+	size_t session_count;
+	uint32_t last_node;    /* number given to the latest session; 0 is the server itself */
+	uv_timer_t tick;       /* expiry of sessions and strangers, grace */
+	uint64_t ticked_ns;
+
+	struct kr_table files;      /* kr_sfile by fid */
+	struct kr_list idle_files;  /* kr_sfile.idle: unused, kept for their change counters, oldest first */
+	size_t idle_file_count;
+	uint64_t epoch;             /* ascends with every start and end of a change of any file's bytes */
+	uint64_t forgotten_epoch;   /* the latest `changed_epoch` among files dropped from the table */
+
+	struct kr_grace grace;
+	bool stopping;
+	size_t jobs; /* in the pool now */
+	uint64_t requests_served, started_ns;
+	uint64_t sessions_lost;
+};
+
+/* Fills and starts everything but the listeners, in this order: state, export, handlers, data, grace. LOOP and OPTIONS are
+ * borrowed until kr_server_fini. 0 or -errno with kr_fail's reason, then nothing is left behind. */
+int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_server_options *options);
+/* Binds the addresses of the options and accepts. Reason by kr_fail. */
+int kr_server_listen(struct kr_server *server);
+/* Begins the orderly end: no new connections, running jobs finish, what was applied is synced, connections close; then the
+ * loop has nothing left to do and uv_run returns. Bounded by KR_SERVER_STOP_MS. Node records stay, so that the next start
+ * lets them reclaim. */
+void kr_server_stop(struct kr_server *server);
+enum { KR_SERVER_STOP_MS = 15000 };
+/* Frees the rest; the loop has ended. */
+void kr_server_fini(struct kr_server *server);
+
+/* Registers the handler of a message type, once, at start. */
+void kr_server_on(struct kr_server *server, uint16_t type, void (*handle)(struct kr_request *), unsigned flags);
+
+/* A blocking call in the pool that belongs to no request. The caller embeds it; RUN in a pool thread, then DONE in the loop
+ * (always, in any order relative to other jobs), which may free it. */
+struct kr_job {
+	uv_work_t work;
+	struct kr_server *server;
+	void (*run)(struct kr_job *job);
+	void (*done)(struct kr_job *job);
+};
+void kr_job_start(struct kr_server *server, struct kr_job *job, void (*run)(struct kr_job *), void (*done)(struct kr_job *));
+
+#endif

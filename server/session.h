@@ -1,0 +1,81 @@
+/* Sessions: what the server knows about one connected (or briefly disconnected) node.
+ *
+ * A session outlives its connection for the lease time.  While it lives every request of its node is answered exactly
+ * once, over whatever connection it has then, and every request to the node (kr_session_ask) is answered by the node or
+ * fails when the session ends.  Loop thread only.
+ */
+#ifndef KR_SERVER_SESSION_H
+#define KR_SERVER_SESSION_H
+
+#include "common/conn.h"
+#include "common/list.h"
+#include "common/table.h"
+#include "server/replies.h"
+
+struct kr_request;
+struct kr_server;
+struct kr_session_data;
+
+enum {
+	KR_SESSION_REQUESTS_MAX = 16384, /* unanswered at a time; a node that sends more is disconnected */
+	KR_SESSION_RUNNING_MAX = 256,    /* in the pool at a time: above, its connection is paused (parked ones do not count) */
+	KR_SESSION_QUEUE_MAX = 8 << 20,  /* bytes of replies not taken by the kernel: above, its connection is paused */
+};
+
+struct kr_session {
+	struct kr_server *server;
+	struct kr_link link;           /* kr_server.sessions */
+	struct kr_table_link by_id;
+	uint32_t references;           /* requests, asks and the server's table hold one each */
+	uint64_t id;
+	uint32_t node;                 /* > 0, never used twice by one server process */
+	uint8_t node_id[16];           /* of the node's local directory */
+	uint64_t incarnation;
+	char *name;                    /* host name, for logs and ring order */
+	char *ring_address;            /* where its ring listener is reached; the connection's address when it gave none */
+	uint16_t ring_port;            /* 0: it has none, nobody can pull from it */
+	uint8_t ring_token[16];        /* peers must present it to this node */
+	struct kr_conn *conn;          /* NULL while disconnected */
+	bool dead;                     /* ended: only references keep it */
+	bool reclaiming;               /* between a HELLO that was not resumed and RECLAIM_DONE */
+	uint64_t heard_ns;             /* of the latest frame */
+	uint64_t sent_bytes;           /* at the latest tick: a peer that takes bytes is alive */
+	uint64_t fresh_id;             /* first request id that was certainly never sent to an earlier session */
+	struct kr_table requests;      /* unanswered, by id */
+	size_t running;                /* of these, in the pool */
+	bool paused_running, paused_queue;
+	struct kr_replies replies;     /* kept for RESENDs */
+	struct kr_list asks;           /* unanswered requests to the node, oldest first */
+	uint64_t last_ask;
+	struct kr_list attachments;    /* kr_attachment.of_session: files it has open or leased */
+	struct kr_session_data *data;  /* of server/data.h; NULL until it sets it, freed in kr_data_session_ended */
+};
+
+/* Answer of the node: ERR 0 with REPLY (borrowed), the node's status as -errno, or -ENOTCONN when the session ended. */
+typedef void (*kr_ask_fn)(struct kr_session *session, void *context, int err, const void *reply);
+/* Sends a request (direction DOWN) to the node and repeats it after each reconnection until it is answered; asks of one
+ * session arrive in the order in which they were made. MSG is copied. FN is called exactly once, never from inside this
+ * call, unless FN is NULL. Returns a number for kr_session_unask; 0 when the session is dead already (FN is not called). */
+uint64_t kr_session_ask(struct kr_session *session, uint16_t type, const void *msg, kr_ask_fn fn, void *context);
+/* Forgets FN and CONTEXT of an ask; the node's answer is dropped. */
+void kr_session_unask(struct kr_session *session, uint64_t ask);
+
+/* The living session of that id or node number; NULL. Borrowed. */
+struct kr_session *kr_session_find(struct kr_server *server, uint64_t id);
+struct kr_session *kr_session_find_node(struct kr_server *server, uint32_t node);
+struct kr_session *kr_session_find_node_id(struct kr_server *server, const uint8_t node_id[16]);
+struct kr_session *kr_session_get(struct kr_session *session);
+void kr_session_put(struct kr_session *session);
+
+/* A new session without a connection. NULL: too many. The caller attaches a connection. */
+struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hello_request *hello);
+/* Makes CONN the session's connection (the old one is closed) and repeats unanswered asks on it. */
+void kr_session_attach(struct kr_session *session, struct kr_conn *conn);
+/* Ends the session: opens, leases, pipelines, rounds and parked requests go at once. WHY is logged and may be NULL. */
+void kr_session_end(struct kr_session *session, const char *why, bool lost);
+/* Every tick: ends sessions that were silent for the lease time. */
+void kr_session_expire_all(struct kr_server *server, uint64_t now_ns);
+/* Re-evaluates whether the connection should be paused. */
+void kr_session_pressure(struct kr_session *session);
+
+#endif
