@@ -1,0 +1,104 @@
+/* The node's half of one file's lease, as a pure state machine: events in, actions out; no locks, sockets or clocks.
+ *
+ * The owner (fuse/file.c) tells what happened (kr_holder_granted, _recalled, _dirtied...) and then asks kr_holder_next
+ * what to do until it says KR_HOLDER_NOTHING.  All calls under the file's lock.
+ *
+ * Invariants:
+ *  - who acts on the file under a lease has entered (kr_holder_enter) and leaves when done; entering needs all its kinds
+ *    held and none of them being given up, so that a recall waits for those inside and for nobody else;
+ *  - a RECALL is answered when nobody is inside, unflushed bytes are applied or refused (WRITE), and the kernel's pages
+ *    are gone together with what mapped stores left dirty in them (READ);
+ *  - a kind is never asked while it is being given up or returned, so that the server's and the node's view agree after
+ *    the same frames, in whatever order they cross;
+ *  - whole pages that a mapping wrote are flushed before READ goes: later they would cover other nodes' bytes.
+ */
+#ifndef KR_FUSE_HOLDER_H
+#define KR_FUSE_HOLDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/types.h"
+
+enum kr_holder_action {
+	KR_HOLDER_NOTHING,
+	KR_HOLDER_ASK,    /* send LEASE{kinds}; then kr_holder_granted or kr_holder_ask_failed */
+	KR_HOLDER_FLUSH,  /* flush all that is dirty; then kr_holder_flushed */
+	KR_HOLDER_DROP,   /* invalidate the kernel's pages; then kr_holder_dropped */
+	KR_HOLDER_ANSWER, /* answer every RECALL there is: the kinds are no longer held */
+	KR_HOLDER_RETURN, /* send RETURN{kinds}: no longer held; then kr_holder_returned */
+};
+
+struct kr_holder {
+	uint8_t held;      /* kinds that the server counts for us, as far as its frames have been read */
+	uint8_t want;      /* kinds that waiting operations need now */
+	uint8_t asked;     /* of the LEASE on its way; 0: none */
+	uint8_t voided;    /* of those, kinds that a RECALL overtook: the grant does not count for them */
+	uint8_t recalled;  /* kinds that the server wants back */
+	uint8_t leaving;   /* kinds that we give back by ourselves */
+	uint8_t returning; /* of the RETURN on its way */
+	bool recall_open;  /* a RECALL waits for its answer */
+	bool dirty;        /* there are unflushed bytes */
+	bool mapped;       /* ... and whole pages of a mapping among them */
+	bool flushing;     /* KR_HOLDER_FLUSH on its way */
+	bool refused;      /* the server refused the flush; nothing new has been written or asked since */
+	bool pages;        /* the kernel may have pages of the file */
+	bool dropping;     /* KR_HOLDER_DROP on its way */
+	bool drop_again;   /* a read was let through while dropping */
+	uint32_t readers, writers; /* inside */
+	uint32_t epoch;    /* of the session; who entered in an older one is not counted any more */
+};
+
+void kr_holder_init(struct kr_holder *holder);
+
+/* Enters with KINDS; false: not held, or being given up. */
+bool kr_holder_enter(struct kr_holder *holder, uint8_t kinds);
+/* Enters with READ although it is being given up, because a page lock that the dropping waits for may depend on it. False:
+ * READ is not held, or nothing is being dropped. */
+bool kr_holder_enter_through(struct kr_holder *holder);
+/* EPOCH: holder->epoch at the time of entering. */
+void kr_holder_leave(struct kr_holder *holder, uint8_t kinds, uint32_t epoch);
+/* Whether KINDS are held and not being given up. */
+bool kr_holder_has(const struct kr_holder *holder, uint8_t kinds);
+/* Whether bytes may go to the server now: WRITE is held (recalled or not), or READ is held and being given up: then the
+ * server takes READ from everybody. */
+bool kr_holder_may_flush(const struct kr_holder *holder);
+
+/* The kinds that waiting operations need, all of them together; replaces what was wanted before. */
+void kr_holder_want(struct kr_holder *holder, uint8_t kinds);
+/* The LEASE was answered. VALID false: the answer may predate a RECALL (its connection broke): counts as not granted. */
+void kr_holder_granted(struct kr_holder *holder, bool valid);
+/* The LEASE failed (the file is gone, interrupted...); it is asked again if still wanted. */
+void kr_holder_ask_failed(struct kr_holder *holder);
+/* Kinds that came with OPEN or CREATE. */
+void kr_holder_gained(struct kr_holder *holder, uint8_t kinds);
+/* A RECALL arrived. Repeated ones join. */
+void kr_holder_recalled(struct kr_holder *holder, uint8_t kinds);
+/* Give KINDS back unasked (idle file, or bytes that changed while the session was away). */
+void kr_holder_release(struct kr_holder *holder, uint8_t kinds);
+void kr_holder_returned(struct kr_holder *holder);
+
+/* Bytes were journaled; MAPPED: a page of a mapping, written without a lease. */
+void kr_holder_dirtied(struct kr_holder *holder, bool mapped);
+/* A flush (asked by KR_HOLDER_FLUSH or by anyone else) ended. OK: applied; CLEAN: nothing is left unflushed. */
+void kr_holder_flushed(struct kr_holder *holder, bool ok, bool clean);
+/* What was dirty is gone without a flush (truncated, discarded). */
+void kr_holder_cleaned(struct kr_holder *holder);
+/* Somebody asks for the refused bytes again. */
+void kr_holder_retry(struct kr_holder *holder);
+/* The kernel may cache pages from now on. */
+void kr_holder_cached(struct kr_holder *holder);
+/* The pages asked to be dropped are gone. */
+void kr_holder_dropped(struct kr_holder *holder);
+
+/* The session is gone with its leases. Returns the kinds to reclaim (what was held, and WRITE for unflushed bytes). */
+uint8_t kr_holder_lost(struct kr_holder *holder);
+/* The server gave KINDS back. SAME: the bytes are those that were cached; else READ and the kernel's pages go. */
+void kr_holder_reclaimed(struct kr_holder *holder, uint8_t kinds, bool same);
+
+/* What to do next; the holder counts it as begun. RET_KINDS is set for ASK, ANSWER and RETURN. */
+enum kr_holder_action kr_holder_next(struct kr_holder *holder, uint8_t *ret_kinds);
+/* Nothing held, wanted, asked, dirty or on its way: the file can be forgotten. */
+bool kr_holder_idle(const struct kr_holder *holder);
+
+#endif

@@ -1,0 +1,36 @@
+/* Invalidations of the kernel's page cache, by a thread of their own (kr-notify).
+ *
+ * A notification may wait for a page lock whose holder waits for an answer of ours, so no thread that answers requests,
+ * and nobody who holds a lock, may send one.  The queue holds jobs that lie inside their owners (at most one per file and
+ * one per waiting write), so it is bounded by them and needs no memory.  A second thread helps while the first is stuck.
+ */
+#ifndef KR_FUSE_NOTIFY_H
+#define KR_FUSE_NOTIFY_H
+
+#include "common/list.h"
+#include "common/types.h"
+
+struct fuse_session;
+struct kr_notifier;
+
+enum { KR_NOTIFY_RANGES = 8 };
+
+/* Owned by the asker, untouched by it until `done` has run. */
+struct kr_notify_job {
+	struct kr_link link;
+	uint64_t nodeid;
+	uint32_t count; /* of ranges; length 0: to the end of the file */
+	struct kr_range ranges[KR_NOTIFY_RANGES];
+	/* Runs in kr-notify: may lock and post, must not answer the kernel by waiting. ERR: 0 (also when the kernel does not
+	 * know the inode any more) or -errno: the pages may still be there. */
+	void (*done)(struct kr_notify_job *job, int err);
+};
+
+/* Borrows FUSE, which must outlive the notifier. -errno if no thread can be started. */
+int kr_notifier_new(struct fuse_session *fuse, struct kr_notifier **ret_notifier);
+/* Waits until what is queued has run (the kernel must still be served meanwhile, or the session be unmounted). */
+void kr_notifier_free(struct kr_notifier *notifier);
+/* Any thread; never blocks. */
+void kr_notify_invalidate(struct kr_notifier *notifier, struct kr_notify_job *job);
+
+#endif
