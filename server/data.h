@@ -1,8 +1,7 @@
-/* The seam between the server's core (sessions, names, leases) and its data path (flush rounds, pipelines, feed).
+/* The server's data side: flush rounds, syncing, read pipelines, feeding blocks, ring connections.
  *
- * The core calls these; the data path implements them and registers its handlers with kr_server_on in kr_data_init:
- * FLUSH, FSYNC, JOIN, LEAVE, REPARENT (FLUSH with KR_HANDLER_IN_GRACE: only for nodes that reclaim, parks otherwise).
- * Loop thread only.
+ * One struct kr_data per server, made by main after the loop, the export and the tables; handlers register themselves in
+ * the dispatch table.  Loop thread only; what blocks runs in libuv's pool.
  */
 #ifndef KR_SERVER_DATA_H
 #define KR_SERVER_DATA_H
@@ -10,46 +9,39 @@
 #include <jansson.h>
 
 #include "common/conn.h"
+#include "server/flush.h"
+#include "server/stable.h"
 
-struct kr_request;
 struct kr_server;
-struct kr_session;
-struct kr_sfile;
 
-/* Sets server->data. 0 or -errno with a reason. */
-int kr_data_init(struct kr_server *server);
-/* Everything has ended; frees server->data. */
-void kr_data_fini(struct kr_server *server);
+/* Makes the data side of SERVER and registers FLUSH, FSYNC, JOIN, LEAVE and REPARENT. 0 or -errno. */
+int kr_data_init(struct kr_server *server, struct kr_data **ret_data);
+/* Stops timers and drops connections; the loop must run once more afterwards. */
+void kr_data_fini(struct kr_data *data);
 
-/* The session has ended: it leaves pipelines, its rounds are aborted, its parked requests have been withdrawn before.
- * Frees session->data. */
-void kr_data_session_ended(struct kr_session *session);
-/* Whether the data path needs the file to stay in the table (rounds, joined nodes, applied but not stable). When that ends
- * it must take and put a reference once, so that the file is looked at again. */
-bool kr_data_file_busy(const struct kr_sfile *file);
-/* The file leaves the table. Frees file->data. */
-void kr_data_file_free(struct kr_sfile *file);
+/* A connection's first frame is HOP_HELLO: takes the connection over (handler and context) and answers. A wrong token
+ * closes it with one log line. */
+void kr_data_accept_hop(struct kr_data *data, struct kr_conn *conn, const struct kr_frame *frame);
 
-/* Makes everything done to the file so far stable (also a truncate just made) and tells nodes so (STABLE); then FN, with 0
- * or the error of the sync. Never from inside the call. */
-void kr_data_sync(struct kr_sfile *file, void (*fn)(void *context, int err), void *context);
+/* The session is gone for good (expired, GOODBYE, replaced): its flushes are answered, it leaves pipelines, rounds with it
+ * are run again without it. Call before the session's memory goes; what it asked is answered inside. */
+void kr_data_session_lost(struct kr_data *data, struct kr_session *session);
+/* The session gave READ of FILE back or answered its recall: it leaves the file's pipeline. */
+void kr_data_read_lost(struct kr_sfile *file, struct kr_session *session);
 
-/* What is known of this node's flushes of the file in this boot; zeros when nothing is. */
-void kr_data_applied(struct kr_sfile *file, const uint8_t node_id[16], uint64_t *ret_seq, uint64_t *ret_round);
-/* A RECLAIM of the file by this session has been accepted; it will send replays if HAS_REPLAYS. */
-void kr_data_reclaimed(struct kr_sfile *file, struct kr_session *session, bool has_replays);
-/* The grace period has ended: what was held back for it goes on. Called once per start, also without a grace period. */
-void kr_data_grace_over(struct kr_server *server);
+/* For RECLAIM: what of the journal of SESSION's node is applied to FILE in this boot; zeros when not known. The node's
+ * STABLE (or UNSTABLE) of FILE follows after a sync. */
+void kr_data_reclaimed(struct kr_sfile *file, struct kr_session *session, uint64_t *ret_seq, uint64_t *ret_round);
+/* While collecting (machine booted anew, grace not over) flushes wait, so that replays can be applied in round order.
+ * Call with true before the first session, with false when all nodes have sent RECLAIM_DONE or the grace has ended. */
+void kr_data_collect_replays(struct kr_data *data, bool collecting);
 
-/* A connection began with HOP_HELLO: takes it over (kr_conn_set_handler, set_context) or answers with an error and closes. */
-void kr_data_hop(struct kr_server *server, struct kr_conn *conn, const struct kr_frame *frame);
+/* Somebody set FILE's mtime to MTIME (SETATTR executed): a round that is running must not change it. */
+void kr_data_mtime_set(struct kr_sfile *file, struct kr_time mtime);
+/* Some waiter or round of FILE is under way. */
+bool kr_data_busy(const struct kr_sfile *file);
 
-/* The server stops: sync what is applied, close ring connections; then FN (within KR_SERVER_STOP_MS or not at all). */
-void kr_data_stop(struct kr_server *server, void (*fn)(struct kr_server *server));
-
-/* Adds its part to a status. */
-void kr_data_status(const struct kr_server *server, json_t *status);
-/* Adds backlog and errors of one file or session, if any. */
-void kr_data_session_status(const struct kr_session *session, json_t *status);
+/* Rounds, writes (number, mean size), syncs, feeds: an object for STATUS; owned by the caller. */
+json_t *kr_data_status(const struct kr_data *data);
 
 #endif

@@ -1,7 +1,7 @@
 /* The table of files that somebody uses: per file its leases, opens, change counter and what the data path keeps.
  *
- * A file is in the table while somebody holds a reference (requests do), has it open, holds or waits for a lease, or the
- * data path needs it; after that a while longer, so that its change counter goes on.  Loop thread only.
+ * A file is in the table while somebody holds a reference: requests, sessions that have it open or leased, the data side
+ * while it has rounds or syncs of it; after that a while longer, so that its change counter goes on.  Loop thread only.
  */
 #ifndef KR_SERVER_FILES_H
 #define KR_SERVER_FILES_H
@@ -9,12 +9,12 @@
 #include "common/list.h"
 #include "common/table.h"
 #include "common/types.h"
+#include "server/flush.h"
 #include "server/lease_table.h"
 
 struct kr_request;
 struct kr_server;
 struct kr_session;
-struct kr_sfile_data;
 
 struct kr_sfile {
 	struct kr_server *server;
@@ -32,7 +32,7 @@ struct kr_sfile {
 	bool orphan_dropping;
 	bool naming;                /* a request removes or replaces a name of it: others that want to wait in `named` */
 	struct kr_list named;       /* kr_request.wait */
-	struct kr_sfile_data *data; /* of server/data.h; NULL until it sets it, freed in kr_data_file_free */
+	struct kr_sfile_data data;  /* rounds, syncs, pipeline */
 };
 
 /* One session's use of one file: exists while it has the file open, or holds or waits for a lease. Holds a file reference. */

@@ -14,7 +14,6 @@
 
 struct kr_request;
 struct kr_server;
-struct kr_session_data;
 
 enum {
 	KR_SESSION_REQUESTS_MAX = 16384, /* unanswered at a time; a node that sends more is disconnected */
@@ -48,7 +47,6 @@ struct kr_session {
 	struct kr_list asks;           /* unanswered requests to the node, oldest first */
 	uint64_t last_ask;
 	struct kr_list attachments;    /* kr_attachment.of_session: files it has open or leased */
-	struct kr_session_data *data;  /* of server/data.h; NULL until it sets it, freed in kr_data_session_ended */
 };
 
 /* Answer of the node: ERR 0 with REPLY (borrowed), the node's status as -errno, or -ENOTCONN when the session ended. */
