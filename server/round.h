@@ -23,7 +23,8 @@
 #include "common/list.h"
 
 enum {
-	KR_ROUND_ASKS_PER_NODE = 4, /* unanswered ones; a node of ours has one per file */
+	KR_ROUND_ASKS_PER_NODE = 4,      /* unanswered ones on one file; a node of ours has one */
+	KR_ROUND_REPLAYS_PER_NODE = 1024, /* ... and while replays are collected, one per round it replays */
 	KR_ROUND_CHAIN_ATTEMPTS = 2,
 	KR_ROUND_ATTEMPTS = 6,
 };
@@ -71,7 +72,6 @@ struct kr_rounds {
 	enum kr_round_state state;
 	bool held;
 	bool received;               /* the stream of the running round is complete and written */
-	int err;                     /* why the running round is being drained for good; 0: rerun */
 	uint64_t round;              /* number of the running round */
 	uint64_t (*number)(void *context); /* gives the next round number, ascending */
 	void *number_context;
@@ -85,7 +85,7 @@ void kr_rounds_fini(struct kr_rounds *rounds);
 /* Nothing asked, running or to be done. */
 bool kr_rounds_idle(const struct kr_rounds *rounds);
 
-/* A node asks. 0, or -EAGAIN: it has KR_ROUND_ASKS_PER_NODE unanswered ones on this file (no reply action follows). */
+/* A node asks. 0, or -EAGAIN: it has too many unanswered ones on this file (no reply action follows). */
 int kr_rounds_ask(struct kr_rounds *rounds, const struct kr_round_ask *ask);
 /* Holds or releases the start of rounds (a running one goes on). */
 void kr_rounds_hold(struct kr_rounds *rounds, bool held);

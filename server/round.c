@@ -1,0 +1,360 @@
+/* The round machine (see round.h).  Every change of state is in one of the event functions or in start(), abandon() and
+ * settle(), which they call. */
+#include "server/round.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct asked {
+	struct kr_link link;
+	struct kr_round_ask ask;
+	unsigned attempts;  /* rounds with it that broke */
+	bool sent, accepted; /* in the running chain */
+	bool answered;      /* its node was lost while its bytes were being written */
+};
+
+struct queued_action {
+	struct kr_link link;
+	struct kr_round_action action;
+};
+
+static void push(struct kr_rounds *rounds, struct kr_round_action action)
+{
+	struct queued_action *item = kr_xcalloc(1, sizeof *item);
+
+	action.round = rounds->round;
+	item->action = action;
+	kr_list_append(&rounds->actions, &item->link);
+}
+
+bool kr_rounds_action(struct kr_rounds *rounds, struct kr_round_action *ret_action)
+{
+	struct kr_link *link = kr_list_pop(&rounds->actions);
+	struct queued_action *item;
+
+	if (!link)
+		return false;
+	item = KR_LIST_ENTRY(link, struct queued_action, link);
+	*ret_action = item->action;
+	free(item);
+	return true;
+}
+
+int kr_ring_order(const char *name_a, uint32_t node_a, const char *name_b, uint32_t node_b)
+{
+	int order = strverscmp(name_a, name_b);
+
+	if (order != 0)
+		return order;
+	return node_a < node_b ? -1 : node_a > node_b;
+}
+
+void kr_rounds_init(struct kr_rounds *rounds, uint64_t (*number)(void *context), void *context)
+{
+	memset(rounds, 0, sizeof *rounds);
+	kr_list_init(&rounds->waiting);
+	kr_list_init(&rounds->current);
+	kr_list_init(&rounds->actions);
+	rounds->number = number;
+	rounds->number_context = context;
+}
+
+static void free_asks(struct kr_list *list)
+{
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(list)))
+		free(KR_LIST_ENTRY(link, struct asked, link));
+}
+
+void kr_rounds_fini(struct kr_rounds *rounds)
+{
+	struct kr_round_action action;
+
+	if (!rounds->number)
+		return;
+	free_asks(&rounds->waiting);
+	free_asks(&rounds->current);
+	while (kr_rounds_action(rounds, &action))
+		continue;
+}
+
+bool kr_rounds_idle(const struct kr_rounds *rounds)
+{
+	return rounds->state == KR_ROUND_IDLE && kr_list_empty(&rounds->waiting) && kr_list_empty(&rounds->actions);
+}
+
+/* Takes ASKED out of whatever list it is in and answers it. */
+static void settle(struct kr_rounds *rounds, struct asked *asked, int err, bool alone)
+{
+	if (!asked->answered)
+		push(rounds, (struct kr_round_action){ .kind = KR_ROUND_REPLY, .node = asked->ask.node,
+			.token = asked->ask.token, .err = err, .alone = alone });
+	kr_list_remove(&asked->link);
+	free(asked);
+}
+
+static struct asked *find_current(struct kr_rounds *rounds, uint32_t node)
+{
+	struct asked *asked;
+
+	KR_LIST_FOR_EACH(asked, &rounds->current, link) {
+		if (asked->ask.node == node)
+			return asked;
+	}
+	return NULL;
+}
+
+/* Tells ASKED's node to begin. Its downstream has accepted already, or is the server. */
+static void send_round(struct kr_rounds *rounds, struct asked *asked)
+{
+	struct kr_link *next = asked->link.next;
+	bool last = next == &rounds->current.head;
+
+	asked->sent = true;
+	push(rounds, (struct kr_round_action){ .kind = KR_ROUND_SEND, .node = asked->ask.node,
+		.downstream = last ? 0 : KR_LIST_ENTRY(next, struct asked, link)->ask.node,
+		.has_upstream = asked->link.prev != &rounds->current.head });
+}
+
+static void insert_in_ring_order(struct kr_list *list, struct asked *asked)
+{
+	struct asked *other;
+
+	KR_LIST_FOR_EACH(other, list, link) {
+		if (kr_ring_order(asked->ask.order, asked->ask.node, other->ask.order, other->ask.node) < 0)
+			break;
+	}
+	kr_list_insert_before(&other->link, &asked->link);
+}
+
+/* Whose turn it is: replays by ascending round, then the first that asked. */
+static struct asked *first_in_turn(struct kr_rounds *rounds)
+{
+	struct asked *asked, *first = NULL;
+
+	KR_LIST_FOR_EACH(asked, &rounds->waiting, link) {
+		uint64_t replay = asked->ask.replay_round;
+
+		if (!first || (replay && (!first->ask.replay_round || replay < first->ask.replay_round)))
+			first = asked;
+	}
+	return first;
+}
+
+static bool may_chain(const struct asked *asked)
+{
+	return !asked->ask.inlined && !asked->ask.replay_round && asked->attempts < KR_ROUND_CHAIN_ATTEMPTS;
+}
+
+static void start_chain(struct kr_rounds *rounds, struct asked *first)
+{
+	struct asked *asked, *after, *last;
+
+	kr_list_remove(&first->link);
+	kr_list_append(&rounds->current, &first->link);
+	if (may_chain(first)) {
+		KR_LIST_FOR_EACH_SAFE(asked, after, &rounds->waiting, link) {
+			if (!may_chain(asked) || find_current(rounds, asked->ask.node))
+				continue;
+			kr_list_remove(&asked->link);
+			insert_in_ring_order(&rounds->current, asked);
+		}
+	}
+	KR_LIST_FOR_EACH(asked, &rounds->current, link)
+		asked->sent = asked->accepted = false;
+	last = KR_LIST_ENTRY(rounds->current.head.prev, struct asked, link);
+	push(rounds, (struct kr_round_action){ .kind = KR_ROUND_BEGIN, .node = last->ask.node });
+	send_round(rounds, last);
+}
+
+static void start(struct kr_rounds *rounds)
+{
+	struct asked *first;
+
+	if (rounds->held || rounds->state != KR_ROUND_IDLE)
+		return;
+	first = first_in_turn(rounds);
+	if (!first)
+		return;
+	rounds->round = rounds->number(rounds->number_context);
+	rounds->received = false;
+	if (first->ask.inlined) {
+		kr_list_remove(&first->link);
+		kr_list_append(&rounds->current, &first->link);
+		rounds->state = KR_ROUND_INLINE;
+		push(rounds, (struct kr_round_action){ .kind = KR_ROUND_WRITE, .node = first->ask.node, .token = first->ask.token });
+	} else {
+		rounds->state = KR_ROUND_CHAIN;
+		start_chain(rounds, first);
+	}
+}
+
+/* Ends the running chain: ROUND_ABORT to all that were sent ROUND; its writes are drained before anything else starts. */
+static void abandon(struct kr_rounds *rounds)
+{
+	struct asked *asked;
+
+	KR_LIST_FOR_EACH(asked, &rounds->current, link) {
+		if (asked->sent)
+			push(rounds, (struct kr_round_action){ .kind = KR_ROUND_ABORT, .node = asked->ask.node });
+	}
+	push(rounds, (struct kr_round_action){ .kind = KR_ROUND_DISCARD });
+	rounds->state = KR_ROUND_DRAINING;
+	rounds->aborted++;
+}
+
+/* Puts the rest of an abandoned chain back before all that wait. */
+static void ask_again(struct kr_rounds *rounds)
+{
+	struct asked *asked, *after;
+	struct kr_link *position = rounds->waiting.head.next;
+
+	KR_LIST_FOR_EACH_SAFE(asked, after, &rounds->current, link) {
+		if (++asked->attempts >= KR_ROUND_ATTEMPTS) {
+			settle(rounds, asked, -EIO, false);
+			continue;
+		}
+		kr_list_remove(&asked->link);
+		kr_list_insert_before(position, &asked->link);
+	}
+}
+
+int kr_rounds_ask(struct kr_rounds *rounds, const struct kr_round_ask *ask)
+{
+	struct asked *asked;
+	unsigned count = 0;
+
+	KR_LIST_FOR_EACH(asked, &rounds->waiting, link)
+		count += asked->ask.node == ask->node;
+	if (find_current(rounds, ask->node))
+		count++;
+	if (count >= (ask->replay_round ? KR_ROUND_REPLAYS_PER_NODE : KR_ROUND_ASKS_PER_NODE))
+		return -EAGAIN;
+	asked = kr_xcalloc(1, sizeof *asked);
+	asked->ask = *ask;
+	kr_list_append(&rounds->waiting, &asked->link);
+	start(rounds);
+	return 0;
+}
+
+void kr_rounds_hold(struct kr_rounds *rounds, bool held)
+{
+	rounds->held = held;
+	start(rounds);
+}
+
+static void finish_when_complete(struct kr_rounds *rounds)
+{
+	struct asked *asked;
+
+	if (!rounds->received)
+		return;
+	KR_LIST_FOR_EACH(asked, &rounds->current, link) {
+		if (!asked->accepted)
+			return;
+	}
+	rounds->state = KR_ROUND_FINISHING;
+	push(rounds, (struct kr_round_action){ .kind = KR_ROUND_FINISH });
+}
+
+static bool chain_runs(const struct kr_rounds *rounds, uint64_t round)
+{
+	return rounds->state == KR_ROUND_CHAIN && rounds->round == round;
+}
+
+void kr_rounds_accepted(struct kr_rounds *rounds, uint64_t round, uint32_t node, int err)
+{
+	struct asked *asked;
+
+	if (!chain_runs(rounds, round))
+		return;
+	asked = find_current(rounds, node);
+	if (!asked || !asked->sent || asked->accepted)
+		return;
+	if (err < 0) {
+		asked->sent = false; /* nothing to abort there */
+		abandon(rounds);
+		settle(rounds, asked, err, false);
+		ask_again(rounds);
+		return;
+	}
+	asked->accepted = true;
+	if (asked->link.prev != &rounds->current.head)
+		send_round(rounds, KR_LIST_ENTRY(asked->link.prev, struct asked, link));
+	finish_when_complete(rounds);
+}
+
+void kr_rounds_received(struct kr_rounds *rounds, uint64_t round)
+{
+	if (!chain_runs(rounds, round))
+		return;
+	rounds->received = true;
+	finish_when_complete(rounds);
+}
+
+void kr_rounds_broken(struct kr_rounds *rounds, uint64_t round)
+{
+	if (!chain_runs(rounds, round))
+		return;
+	abandon(rounds);
+	ask_again(rounds);
+}
+
+static void settle_current(struct kr_rounds *rounds, int err)
+{
+	struct asked *asked, *after;
+	bool alone = rounds->current.head.next == rounds->current.head.prev;
+
+	KR_LIST_FOR_EACH_SAFE(asked, after, &rounds->current, link)
+		settle(rounds, asked, err, alone);
+}
+
+void kr_rounds_failed(struct kr_rounds *rounds, uint64_t round, int err)
+{
+	if (!chain_runs(rounds, round))
+		return;
+	abandon(rounds);
+	settle_current(rounds, err);
+}
+
+void kr_rounds_finished(struct kr_rounds *rounds, uint64_t round, int err)
+{
+	if ((rounds->state != KR_ROUND_INLINE && rounds->state != KR_ROUND_FINISHING) || rounds->round != round)
+		return;
+	settle_current(rounds, err);
+	rounds->state = KR_ROUND_IDLE;
+	rounds->counted++;
+	start(rounds);
+}
+
+void kr_rounds_drained(struct kr_rounds *rounds, uint64_t round)
+{
+	if (rounds->state != KR_ROUND_DRAINING || rounds->round != round)
+		return;
+	rounds->state = KR_ROUND_IDLE;
+	start(rounds);
+}
+
+void kr_rounds_lost(struct kr_rounds *rounds, uint32_t node)
+{
+	struct asked *asked, *after;
+
+	KR_LIST_FOR_EACH_SAFE(asked, after, &rounds->waiting, link) {
+		if (asked->ask.node == node)
+			settle(rounds, asked, -ENOTCONN, false);
+	}
+	asked = find_current(rounds, node);
+	if (!asked || asked->answered)
+		return;
+	if (rounds->state == KR_ROUND_CHAIN) {
+		asked->sent = false;
+		abandon(rounds);
+		settle(rounds, asked, -ENOTCONN, false);
+		ask_again(rounds);
+		return;
+	}
+	push(rounds, (struct kr_round_action){ .kind = KR_ROUND_REPLY, .node = node, .token = asked->ask.token, .err = -ENOTCONN });
+	asked->answered = true;
+}

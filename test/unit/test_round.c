@@ -1,0 +1,493 @@
+/* The round machine: what it does step by step, and what must hold for any order of events. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "server/round.h"
+
+static uint64_t last_number;
+
+static uint64_t next_number(void *context)
+{
+	(void)context;
+	return ++last_number;
+}
+
+static char token_a, token_b, token_c;
+
+static void setup(struct kr_rounds *rounds)
+{
+	last_number = 0;
+	kr_rounds_init(rounds, next_number, NULL);
+}
+
+static void ask(struct kr_rounds *rounds, uint32_t node, const char *name, bool inlined, uint64_t replay, void *token)
+{
+	struct kr_round_ask asked = { .node = node, .order = name, .inlined = inlined, .replay_round = replay, .token = token };
+
+	assert_int_equal(kr_rounds_ask(rounds, &asked), 0);
+}
+
+static struct kr_round_action expect(struct kr_rounds *rounds, enum kr_round_action_kind kind, uint32_t node)
+{
+	struct kr_round_action action;
+
+	assert_true(kr_rounds_action(rounds, &action));
+	assert_int_equal(action.kind, kind);
+	assert_int_equal(action.node, node);
+	return action;
+}
+
+static void expect_reply(struct kr_rounds *rounds, void *token, int err, uint64_t round, bool alone)
+{
+	struct kr_round_action action;
+
+	assert_true(kr_rounds_action(rounds, &action));
+	assert_int_equal(action.kind, KR_ROUND_REPLY);
+	assert_ptr_equal(action.token, token);
+	assert_int_equal(action.err, err);
+	if (round)
+		assert_int_equal(action.round, round);
+	assert_int_equal(action.alone, alone);
+}
+
+static void expect_nothing(struct kr_rounds *rounds)
+{
+	struct kr_round_action action;
+
+	assert_false(kr_rounds_action(rounds, &action));
+}
+
+static void inline_flushes_are_rounds_of_their_own_in_the_order_asked(void **state)
+{
+	struct kr_rounds rounds;
+
+	(void)state;
+	setup(&rounds);
+	ask(&rounds, 2, "n2", true, 0, &token_a);
+	ask(&rounds, 1, "n1", true, 0, &token_b);
+	assert_ptr_equal(expect(&rounds, KR_ROUND_WRITE, 2).token, &token_a);
+	expect_nothing(&rounds);
+	kr_rounds_finished(&rounds, 1, 0);
+	expect_reply(&rounds, &token_a, 0, 1, true);
+	expect(&rounds, KR_ROUND_WRITE, 1);
+	kr_rounds_finished(&rounds, 2, -ENOSPC);
+	expect_reply(&rounds, &token_b, -ENOSPC, 2, true);
+	assert_true(kr_rounds_idle(&rounds));
+	kr_rounds_fini(&rounds);
+}
+
+/* Three chained flushes behind an inline one; returns with all ROUNDs accepted but the first participant's. */
+static void run_into_chain(struct kr_rounds *rounds)
+{
+	struct kr_round_action action;
+
+	setup(rounds);
+	ask(rounds, 9, "n9", true, 0, NULL);
+	expect(rounds, KR_ROUND_WRITE, 9);
+	ask(rounds, 1, "n10", false, 0, &token_c);
+	ask(rounds, 2, "n2", false, 0, &token_b);
+	ask(rounds, 3, "n1", false, 0, &token_a);
+	kr_rounds_finished(rounds, 1, 0);
+	expect_reply(rounds, NULL, 0, 1, true);
+	expect(rounds, KR_ROUND_BEGIN, 1);
+	action = expect(rounds, KR_ROUND_SEND, 1);
+	assert_int_equal(action.downstream, 0);
+	assert_true(action.has_upstream);
+	expect_nothing(rounds);
+	kr_rounds_accepted(rounds, 2, 1, 0);
+	action = expect(rounds, KR_ROUND_SEND, 2);
+	assert_int_equal(action.downstream, 1);
+	assert_true(action.has_upstream);
+	kr_rounds_accepted(rounds, 2, 2, 0);
+	action = expect(rounds, KR_ROUND_SEND, 3);
+	assert_int_equal(action.downstream, 2);
+	assert_false(action.has_upstream);
+	expect_nothing(rounds);
+}
+
+static void chained_flushes_that_wait_form_one_round_in_ring_order(void **state)
+{
+	struct kr_rounds rounds;
+
+	(void)state;
+	run_into_chain(&rounds);
+	kr_rounds_received(&rounds, 2); /* the stream can overtake the first node's answer */
+	expect_nothing(&rounds);
+	kr_rounds_accepted(&rounds, 2, 3, 0);
+	expect(&rounds, KR_ROUND_FINISH, 0);
+	ask(&rounds, 4, "n4", false, 0, NULL);
+	expect_nothing(&rounds);
+	kr_rounds_finished(&rounds, 2, 0);
+	expect_reply(&rounds, &token_a, 0, 2, false);
+	expect_reply(&rounds, &token_b, 0, 2, false);
+	expect_reply(&rounds, &token_c, 0, 2, false);
+	expect(&rounds, KR_ROUND_BEGIN, 4);
+	expect(&rounds, KR_ROUND_SEND, 4);
+	kr_rounds_fini(&rounds);
+}
+
+static void lost_participant_aborts_the_round_and_the_rest_run_again(void **state)
+{
+	struct kr_rounds rounds;
+	struct kr_round_action action;
+
+	(void)state;
+	run_into_chain(&rounds);
+	kr_rounds_accepted(&rounds, 2, 3, 0);
+	kr_rounds_lost(&rounds, 2);
+	expect(&rounds, KR_ROUND_ABORT, 3);
+	expect(&rounds, KR_ROUND_ABORT, 1);
+	expect(&rounds, KR_ROUND_DISCARD, 0);
+	expect_reply(&rounds, &token_b, -ENOTCONN, 2, false);
+	kr_rounds_received(&rounds, 2); /* too late */
+	expect_nothing(&rounds);
+	kr_rounds_drained(&rounds, 2);
+	expect(&rounds, KR_ROUND_BEGIN, 1);
+	expect(&rounds, KR_ROUND_SEND, 1);
+	kr_rounds_accepted(&rounds, 3, 1, 0);
+	action = expect(&rounds, KR_ROUND_SEND, 3);
+	assert_int_equal(action.downstream, 1);
+	kr_rounds_accepted(&rounds, 3, 3, 0);
+	kr_rounds_received(&rounds, 3);
+	expect(&rounds, KR_ROUND_FINISH, 0);
+	kr_rounds_finished(&rounds, 3, 0);
+	expect_reply(&rounds, &token_a, 0, 3, false);
+	expect_reply(&rounds, &token_c, 0, 3, false);
+	kr_rounds_fini(&rounds);
+}
+
+static void write_error_reaches_every_participant(void **state)
+{
+	struct kr_rounds rounds;
+
+	(void)state;
+	run_into_chain(&rounds);
+	kr_rounds_failed(&rounds, 2, -EDQUOT);
+	expect(&rounds, KR_ROUND_ABORT, 3);
+	expect(&rounds, KR_ROUND_ABORT, 2);
+	expect(&rounds, KR_ROUND_ABORT, 1);
+	expect(&rounds, KR_ROUND_DISCARD, 0);
+	expect_reply(&rounds, &token_a, -EDQUOT, 2, false);
+	expect_reply(&rounds, &token_b, -EDQUOT, 2, false);
+	expect_reply(&rounds, &token_c, -EDQUOT, 2, false);
+	kr_rounds_drained(&rounds, 2);
+	expect_nothing(&rounds);
+	assert_true(kr_rounds_idle(&rounds));
+	kr_rounds_fini(&rounds);
+}
+
+static void refusal_fails_the_one_that_refused_only(void **state)
+{
+	struct kr_rounds rounds;
+
+	(void)state;
+	run_into_chain(&rounds);
+	kr_rounds_accepted(&rounds, 2, 3, -EIO);
+	expect(&rounds, KR_ROUND_ABORT, 2);
+	expect(&rounds, KR_ROUND_ABORT, 1);
+	expect(&rounds, KR_ROUND_DISCARD, 0);
+	expect_reply(&rounds, &token_a, -EIO, 2, false);
+	kr_rounds_drained(&rounds, 2);
+	expect(&rounds, KR_ROUND_BEGIN, 1);
+	kr_rounds_fini(&rounds);
+}
+
+/* Plays a chain in which every node accepts and then the stream breaks; returns how many took part. */
+static unsigned break_chain(struct kr_rounds *rounds, unsigned *ret_errors)
+{
+	struct kr_round_action action;
+	unsigned participants = 0;
+	uint64_t round = 0;
+
+	*ret_errors = 0;
+	while (kr_rounds_action(rounds, &action)) {
+		if (action.kind == KR_ROUND_SEND) {
+			participants++;
+			round = action.round;
+			kr_rounds_accepted(rounds, round, action.node, 0);
+		}
+	}
+	kr_rounds_broken(rounds, round);
+	while (kr_rounds_action(rounds, &action)) {
+		if (action.kind == KR_ROUND_REPLY) {
+			assert_int_equal(action.err, -EIO);
+			++*ret_errors;
+		}
+	}
+	kr_rounds_drained(rounds, round);
+	return participants;
+}
+
+static void broken_chains_fall_back_to_single_rounds_and_end_with_eio(void **state)
+{
+	struct kr_rounds rounds;
+	unsigned errors, total = 0, rounds_run = 0;
+
+	(void)state;
+	setup(&rounds);
+	kr_rounds_hold(&rounds, true);
+	ask(&rounds, 1, "a", false, 0, &token_a);
+	ask(&rounds, 2, "b", false, 0, &token_b);
+	kr_rounds_hold(&rounds, false);
+	for (int i = 0; i < KR_ROUND_CHAIN_ATTEMPTS; i++) {
+		assert_int_equal(break_chain(&rounds, &errors), 2);
+		assert_int_equal(errors, 0);
+	}
+	while (!kr_rounds_idle(&rounds)) {
+		assert_int_equal(break_chain(&rounds, &errors), 1);
+		total += errors;
+		assert_true(++rounds_run < 20);
+	}
+	assert_int_equal(total, 2);
+	kr_rounds_fini(&rounds);
+}
+
+static void replays_run_first_and_by_round(void **state)
+{
+	struct kr_rounds rounds;
+
+	(void)state;
+	setup(&rounds);
+	kr_rounds_hold(&rounds, true);
+	ask(&rounds, 1, "a", true, 0, &token_a);
+	ask(&rounds, 2, "b", true, 70, &token_b);
+	ask(&rounds, 3, "c", false, 60, &token_c);
+	expect_nothing(&rounds);
+	kr_rounds_hold(&rounds, false);
+	expect(&rounds, KR_ROUND_BEGIN, 3);
+	expect(&rounds, KR_ROUND_SEND, 3);
+	kr_rounds_accepted(&rounds, 1, 3, 0);
+	kr_rounds_received(&rounds, 1);
+	expect(&rounds, KR_ROUND_FINISH, 0);
+	kr_rounds_finished(&rounds, 1, 0);
+	expect_reply(&rounds, &token_c, 0, 1, true);
+	assert_ptr_equal(expect(&rounds, KR_ROUND_WRITE, 2).token, &token_b);
+	kr_rounds_finished(&rounds, 2, 0);
+	expect_reply(&rounds, &token_b, 0, 2, true);
+	assert_ptr_equal(expect(&rounds, KR_ROUND_WRITE, 1).token, &token_a);
+	kr_rounds_fini(&rounds);
+}
+
+static void too_many_asks_of_a_node_are_refused(void **state)
+{
+	struct kr_rounds rounds;
+	struct kr_round_ask asked = { .node = 1, .order = "a", .inlined = true };
+
+	(void)state;
+	setup(&rounds);
+	for (int i = 0; i < KR_ROUND_ASKS_PER_NODE; i++)
+		assert_int_equal(kr_rounds_ask(&rounds, &asked), 0);
+	assert_int_equal(kr_rounds_ask(&rounds, &asked), -EAGAIN);
+	kr_rounds_fini(&rounds);
+}
+
+static void ring_order_is_natural(void **state)
+{
+	(void)state;
+	assert_true(kr_ring_order("n2", 9, "n10", 1) < 0);
+	assert_true(kr_ring_order("n2", 1, "n2", 2) < 0);
+	assert_int_equal(kr_ring_order("n2", 1, "n2", 1), 0);
+}
+
+/* --- any order of events ------------------------------------------------------------------------------------------- */
+
+enum { NODES = 6, TOKENS = 400, STEPS = 1500 };
+
+struct world {
+	struct kr_rounds rounds;
+	uint64_t seed;
+	unsigned replies[TOKENS];
+	bool inlined[TOKENS];
+	uint32_t owner[TOKENS];
+	unsigned asked;
+	/* the running round as seen from outside */
+	uint64_t round, write_round, finish_round, drain_round;
+	uint32_t sent[NODES + 1], sent_count, accepted_count;
+	bool chain;
+};
+
+static char names[NODES + 1][8];
+
+static unsigned pick(struct world *w, unsigned below)
+{
+	w->seed = w->seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	return (unsigned)(w->seed >> 33) % below;
+}
+
+static void note_action(struct world *w, const struct kr_round_action *action)
+{
+	size_t token = (size_t)(uintptr_t)action->token;
+
+	switch (action->kind) {
+	case KR_ROUND_WRITE:
+		assert_true(!w->chain && !w->write_round && !w->finish_round && !w->drain_round);
+		assert_true(action->round > w->round && w->inlined[token] && !w->replies[token]);
+		w->round = w->write_round = action->round;
+		break;
+	case KR_ROUND_BEGIN:
+		assert_true(!w->chain && !w->write_round && !w->finish_round && !w->drain_round);
+		assert_true(action->round > w->round);
+		w->round = action->round;
+		w->chain = true;
+		w->sent_count = w->accepted_count = 0;
+		break;
+	case KR_ROUND_SEND:
+		assert_true(w->chain && action->round == w->round && w->sent_count == w->accepted_count);
+		if (w->sent_count == 0) {
+			assert_int_equal(action->downstream, 0);
+		} else {
+			assert_int_equal(action->downstream, w->sent[w->sent_count - 1]);
+			assert_true(kr_ring_order(names[action->node], action->node, names[action->downstream], action->downstream) < 0);
+		}
+		w->sent[w->sent_count++] = action->node;
+		break;
+	case KR_ROUND_FINISH:
+		assert_true(w->chain && w->sent_count == w->accepted_count && action->round == w->round);
+		w->chain = false;
+		w->finish_round = action->round;
+		break;
+	case KR_ROUND_ABORT:
+		assert_true(w->chain);
+		break;
+	case KR_ROUND_DISCARD:
+		assert_true(w->chain && action->round == w->round);
+		w->chain = false;
+		w->drain_round = action->round;
+		break;
+	case KR_ROUND_REPLY:
+		assert_in_range(token, 0, w->asked - 1);
+		assert_int_equal(w->owner[token], action->node);
+		assert_int_equal(w->replies[token]++, 0);
+		break;
+	}
+}
+
+static void drain_actions(struct world *w)
+{
+	struct kr_round_action action;
+
+	while (kr_rounds_action(&w->rounds, &action))
+		note_action(w, &action);
+}
+
+static void ask_randomly(struct world *w)
+{
+	struct kr_round_ask asked = { .node = 1 + pick(w, NODES), .inlined = pick(w, 3) == 0 };
+
+	if (w->asked >= TOKENS)
+		return;
+	asked.order = names[asked.node];
+	asked.replay_round = pick(w, 10) == 0 ? 1 + pick(w, 50) : 0;
+	asked.token = (void *)(uintptr_t)w->asked;
+	w->inlined[w->asked] = asked.inlined;
+	w->owner[w->asked] = asked.node;
+	if (kr_rounds_ask(&w->rounds, &asked) == 0)
+		w->asked++;
+}
+
+/* One thing that the world outside may do now. GENTLE: only what makes progress. */
+static void happen(struct world *w, bool gentle)
+{
+	switch (pick(w, gentle ? 4 : 10)) {
+	case 0:
+		if (w->chain && w->sent_count > w->accepted_count) {
+			bool refuse = !gentle && pick(w, 12) == 0;
+
+			kr_rounds_accepted(&w->rounds, w->round, w->sent[w->accepted_count++], refuse ? -EIO : 0);
+		}
+		break;
+	case 1:
+		if (w->chain && w->sent_count > 0)
+			kr_rounds_received(&w->rounds, w->round);
+		break;
+	case 2:
+		if (w->write_round || w->finish_round) {
+			uint64_t round = w->write_round | w->finish_round;
+
+			w->write_round = w->finish_round = 0;
+			kr_rounds_finished(&w->rounds, round, !gentle && pick(w, 8) == 0 ? -ENOSPC : 0);
+		}
+		break;
+	case 3:
+		if (w->drain_round) {
+			uint64_t round = w->drain_round;
+
+			w->drain_round = 0;
+			kr_rounds_drained(&w->rounds, round);
+		}
+		break;
+	case 4:
+		if (pick(w, 4) == 0)
+			kr_rounds_lost(&w->rounds, 1 + pick(w, NODES));
+		break;
+	case 5:
+		if (pick(w, 3) == 0)
+			kr_rounds_broken(&w->rounds, w->round - pick(w, 2));
+		break;
+	case 6:
+		if (pick(w, 4) == 0)
+			kr_rounds_failed(&w->rounds, w->round - pick(w, 2), -EIO);
+		break;
+	case 7:
+		kr_rounds_hold(&w->rounds, pick(w, 4) == 0);
+		break;
+	default:
+		ask_randomly(w);
+	}
+}
+
+static void every_ask_is_answered_once_whatever_happens(void **state)
+{
+	(void)state;
+	for (int i = 1; i <= NODES; i++)
+		snprintf(names[i], sizeof names[i], "n%d", (i * 7) % 11);
+	for (uint64_t seed = 1; seed <= 300; seed++) {
+		struct world *w = calloc(1, sizeof *w);
+		unsigned steps = 0;
+
+		assert_non_null(w);
+		w->seed = seed;
+		setup(&w->rounds);
+		for (int i = 0; i < STEPS; i++) {
+			happen(w, false);
+			drain_actions(w);
+		}
+		kr_rounds_hold(&w->rounds, false);
+		drain_actions(w);
+		while (!kr_rounds_idle(&w->rounds)) {
+			happen(w, true);
+			drain_actions(w);
+			assert_true(++steps < 100000);
+		}
+		for (unsigned i = 0; i < w->asked; i++)
+			assert_int_equal(w->replies[i], 1);
+		kr_rounds_fini(&w->rounds);
+		free(w);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(inline_flushes_are_rounds_of_their_own_in_the_order_asked),
+		cmocka_unit_test(chained_flushes_that_wait_form_one_round_in_ring_order),
+		cmocka_unit_test(lost_participant_aborts_the_round_and_the_rest_run_again),
+		cmocka_unit_test(write_error_reaches_every_participant),
+		cmocka_unit_test(refusal_fails_the_one_that_refused_only),
+		cmocka_unit_test(broken_chains_fall_back_to_single_rounds_and_end_with_eio),
+		cmocka_unit_test(replays_run_first_and_by_round),
+		cmocka_unit_test(too_many_asks_of_a_node_are_refused),
+		cmocka_unit_test(ring_order_is_natural),
+		cmocka_unit_test(every_ask_is_answered_once_whatever_happens),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
