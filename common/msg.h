@@ -1,7 +1,7 @@
 /* Messages: structs, encoding, decoding, names and limits, all made from msgs.def (the protocol's specification).
  *
  * struct kr_<name>_request / kr_<name>_reply have the table's fields, the enum has KR_MSG_<NAME>.  Decoded structs
- * borrow strings, bytes, groups and ranges from the decoder's arena or the frame: valid until kr_msg_free.
+ * borrow strings and bytes from the frame, groups and ranges from the decoder's arena.
  */
 #ifndef KR_COMMON_MSG_H
 #define KR_COMMON_MSG_H
@@ -104,15 +104,18 @@ union kr_any_msg {
 };
 
 void kr_frame_header_encode(const struct kr_frame_header *header, uint8_t bytes[KR_FRAME_HEADER]);
-/* 0, or -EBADMSG for a bad magic, an unknown flag, or lengths above the type's maxima (an unknown type may have up to
+/* 0, or -EBADMSG for a bad magic, flags or a status that do not go together, or lengths above the type's maxima (an unknown type may have up to
  * 64 KiB of fields and no data, so that it can be answered). */
 int kr_frame_header_decode(const uint8_t bytes[KR_FRAME_HEADER], struct kr_frame_header *ret_header);
 
 /* Appends the fields of MSG (a struct kr_<name>_request or _reply) to W. -EINVAL: a value that the format cannot hold
- * (a name too long...), -ENOMEM. */
+ * (a name too long, no fid...), -ENOMEM; what W holds is then to be thrown away.  A NULL STR is "". */
 int kr_msg_encode(uint16_t type, bool reply, const void *msg, struct kr_writer *w);
-/* Fills RET_MSG (as large as union kr_any_msg suffices). -EBADMSG: malformed or bytes left over; -ENOMEM. */
+/* Fills RET_MSG (as large as union kr_any_msg suffices). -EBADMSG: malformed, bytes left over or an unknown type;
+ * -ENOMEM; RET_MSG is then undefined. ARENA is the caller's to free in every case. */
 int kr_msg_decode(uint16_t type, bool reply, const uint8_t *bytes, size_t length, void *ret_msg, struct kr_arena *arena);
+/* The most bytes of data that a request or reply of the type may carry; 0 for an unknown type. */
+uint32_t kr_msg_data_max(uint16_t type, bool reply);
 /* "LOOKUP"; NULL for an unknown type. */
 const char *kr_msg_name(uint16_t type);
 /* Whether the table has the type; its direction. */
