@@ -2,7 +2,7 @@
  *
  * Inputs are LOW (what comes from the upstream neighbour) and HIGH (one's own, later in ring order): where both have a
  * byte, HIGH's is kept.  The output is ascending and without overlap, in pieces of at most KR_BLOCK_SIZE bytes; adjacent
- * extents are joined into pieces as large as that allows.  Nothing is invented for gaps.
+ * small extents are joined into pieces as large as that allows (one of half a block or more may go as it is, uncopied).  Nothing is invented for gaps.
  * With one side ended at once it validates and coalesces a single stream.
  */
 #ifndef KR_RING_MERGE_H

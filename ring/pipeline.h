@@ -1,6 +1,6 @@
 /* The pipeline of one file: which nodes read it, and from whom each of them pulls.  A pure state machine.
  *
- * Members stand in ring order: by name, then by node number.  The order is cyclic and begins at the place of the node
+ * Members stand in ring order: natural order of names (n2 before n10), then node number.  The order is cyclic and begins at the place of the node
  * that joined first; that place stays the beginning, also after this node has left, until the pipeline is empty.  A
  * member's upstream is the nearest earlier member that has not failed for it; the server (node 0) feeds the first.
  * As the order of two members never turns round during a pipeline's life, nodes that still wait for a former upstream

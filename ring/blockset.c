@@ -1,0 +1,148 @@
+/* Pages of 32768 bits in a hash table; a page exists while it has a bit set. */
+#include "ring/blockset.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/util.h"
+
+enum { PAGE_BITS = 32768, PAGE_WORDS = PAGE_BITS / 64 };
+
+struct page {
+	struct kr_table_link link;
+	uint64_t number;
+	uint32_t count;
+	uint64_t words[PAGE_WORDS];
+};
+
+static bool page_is(const struct kr_table_link *link, const void *key)
+{
+	return ((const struct page *)(const void *)link)->number == *(const uint64_t *)key;
+}
+
+static struct page *find_page(const struct kr_blockset *set, uint64_t number)
+{
+	struct kr_table_link *link = kr_table_find(&set->pages, kr_hash_u64(number), page_is, &number);
+
+	return link ? KR_CONTAINER_OF(link, struct page, link) : NULL;
+}
+
+static struct page *make_page(struct kr_blockset *set, uint64_t number)
+{
+	struct page *page = calloc(1, sizeof(*page));
+
+	if (!page)
+		return NULL;
+	page->number = number;
+	kr_table_insert(&set->pages, &page->link, kr_hash_u64(number));
+	return page;
+}
+
+void kr_blockset_init(struct kr_blockset *set)
+{
+	kr_table_init(&set->pages);
+	set->count = 0;
+}
+
+void kr_blockset_fini(struct kr_blockset *set)
+{
+	kr_blockset_clear(set);
+	kr_table_fini(&set->pages);
+}
+
+int kr_blockset_add(struct kr_blockset *set, uint64_t block)
+{
+	struct page *page = find_page(set, block / PAGE_BITS);
+	uint64_t bit = UINT64_C(1) << (block % 64);
+	uint64_t *word;
+
+	if (!page && !(page = make_page(set, block / PAGE_BITS)))
+		return -ENOMEM;
+	word = &page->words[block % PAGE_BITS / 64];
+	if (*word & bit)
+		return 0;
+	*word |= bit;
+	page->count++;
+	set->count++;
+	return 1;
+}
+
+bool kr_blockset_remove(struct kr_blockset *set, uint64_t block)
+{
+	struct page *page = find_page(set, block / PAGE_BITS);
+	uint64_t bit = UINT64_C(1) << (block % 64);
+	uint64_t *word;
+
+	if (!page)
+		return false;
+	word = &page->words[block % PAGE_BITS / 64];
+	if (!(*word & bit))
+		return false;
+	*word &= ~bit;
+	set->count--;
+	if (--page->count == 0) {
+		kr_table_remove(&set->pages, &page->link);
+		free(page);
+	}
+	return true;
+}
+
+bool kr_blockset_has(const struct kr_blockset *set, uint64_t block)
+{
+	const struct page *page = find_page(set, block / PAGE_BITS);
+
+	return page && (page->words[block % PAGE_BITS / 64] >> (block % 64) & 1);
+}
+
+static bool free_page(struct kr_table_link *link, void *context)
+{
+	kr_table_remove(context, link);
+	free(KR_CONTAINER_OF(link, struct page, link));
+	return true;
+}
+
+void kr_blockset_clear(struct kr_blockset *set)
+{
+	kr_table_for_each(&set->pages, free_page, &set->pages);
+	set->count = 0;
+}
+
+/* The first position >= FROM in PAGE whose bit is WANTED; PAGE_BITS if none. */
+static uint64_t scan_page(const struct page *page, uint64_t from, bool wanted)
+{
+	for (uint64_t i = from / 64; i < PAGE_WORDS; i++) {
+		uint64_t word = wanted ? page->words[i] : ~page->words[i];
+
+		if (i == from / 64)
+			word &= UINT64_MAX << (from % 64);
+		if (word)
+			return i * 64 + (uint64_t)__builtin_ctzll(word);
+	}
+	return PAGE_BITS;
+}
+
+static uint64_t next(const struct kr_blockset *set, uint64_t from, uint64_t end, bool wanted)
+{
+	while (from < end) {
+		uint64_t base = from / PAGE_BITS * PAGE_BITS;
+		const struct page *page = find_page(set, from / PAGE_BITS);
+		uint64_t found = page ? scan_page(page, from - base, wanted) : wanted ? PAGE_BITS : from - base;
+
+		if (found < PAGE_BITS)
+			return KR_MIN(base + found, end);
+		if (base > UINT64_MAX - PAGE_BITS)
+			break;
+		from = base + PAGE_BITS;
+	}
+	return end;
+}
+
+uint64_t kr_blockset_next_absent(const struct kr_blockset *set, uint64_t from, uint64_t end)
+{
+	return next(set, from, end, false);
+}
+
+uint64_t kr_blockset_next_present(const struct kr_blockset *set, uint64_t from, uint64_t end)
+{
+	return set->count == 0 ? end : next(set, from, end, true);
+}

@@ -1,0 +1,240 @@
+/* Members in an array, sorted by the cyclic order that begins at the anchor. */
+#include "ring/pipeline.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/util.h"
+
+/* A node that has found more upstreams dead than this asks the server. */
+enum { FAILED_MAX = 16 };
+
+struct kr_pipeline_member {
+	uint32_t node;
+	char *name;
+	uint32_t failed[FAILED_MAX];
+	uint32_t failed_count;
+	bool failed_all;
+};
+
+void kr_pipeline_init(struct kr_pipeline *pipeline)
+{
+	memset(pipeline, 0, sizeof(*pipeline));
+}
+
+void kr_pipeline_fini(struct kr_pipeline *pipeline)
+{
+	for (size_t i = 0; i < pipeline->count; i++)
+		free(pipeline->members[i].name);
+	free(pipeline->members);
+	free(pipeline->anchor_name);
+	kr_pipeline_init(pipeline);
+}
+
+static int compare(const char *name, uint32_t node, const char *other_name, uint32_t other)
+{
+	int order = strverscmp(name, other_name);
+
+	if (order != 0)
+		return order;
+	return node < other ? -1 : node > other;
+}
+
+/* Whether (NAME, NODE) comes before MEMBER in the order that begins at the anchor. */
+static bool before(const struct kr_pipeline *pipeline, const char *name, uint32_t node,
+	const struct kr_pipeline_member *member)
+{
+	bool wrapped = compare(name, node, pipeline->anchor_name, pipeline->anchor_node) < 0;
+	bool member_wrapped = compare(member->name, member->node, pipeline->anchor_name, pipeline->anchor_node) < 0;
+
+	if (wrapped != member_wrapped)
+		return member_wrapped;
+	return compare(name, node, member->name, member->node) < 0;
+}
+
+static size_t find(const struct kr_pipeline *pipeline, uint32_t node)
+{
+	size_t i = 0;
+
+	while (i < pipeline->count && pipeline->members[i].node != node)
+		i++;
+	return i;
+}
+
+bool kr_pipeline_has(const struct kr_pipeline *pipeline, uint32_t node)
+{
+	return find(pipeline, node) < pipeline->count;
+}
+
+static bool has_failed(const struct kr_pipeline_member *member, uint32_t node)
+{
+	if (member->failed_all)
+		return true;
+	for (uint32_t i = 0; i < member->failed_count; i++) {
+		if (member->failed[i] == node)
+			return true;
+	}
+	return false;
+}
+
+static uint32_t upstream_at(const struct kr_pipeline *pipeline, size_t index)
+{
+	for (size_t i = index; i-- > 0;) {
+		if (!has_failed(&pipeline->members[index], pipeline->members[i].node))
+			return pipeline->members[i].node;
+	}
+	return 0;
+}
+
+uint32_t kr_pipeline_upstream(const struct kr_pipeline *pipeline, uint32_t node)
+{
+	size_t index = find(pipeline, node);
+
+	return index < pipeline->count ? upstream_at(pipeline, index) : 0;
+}
+
+static int grow(struct kr_pipeline *pipeline)
+{
+	size_t capacity = pipeline->capacity ? pipeline->capacity * 2 : 4;
+	struct kr_pipeline_member *members;
+
+	if (pipeline->count < pipeline->capacity)
+		return 0;
+	members = reallocarray(pipeline->members, capacity, sizeof(*members));
+	if (!members)
+		return -ENOMEM;
+	pipeline->members = members;
+	pipeline->capacity = capacity;
+	return 0;
+}
+
+/* NODE has a new life: nobody holds old failures against it. */
+static void forgive(struct kr_pipeline *pipeline, uint32_t node)
+{
+	for (size_t i = 0; i < pipeline->count; i++) {
+		struct kr_pipeline_member *member = &pipeline->members[i];
+
+		for (uint32_t f = 0; f < member->failed_count; f++) {
+			if (member->failed[f] == node)
+				member->failed[f--] = member->failed[--member->failed_count];
+		}
+	}
+}
+
+static int insert(struct kr_pipeline *pipeline, uint32_t node, const char *name)
+{
+	char *copy = strdup(name);
+	size_t at = 0;
+
+	if (!copy || grow(pipeline) < 0)
+		goto fail;
+	if (pipeline->count == 0) {
+		char *anchor = strdup(name);
+
+		if (!anchor)
+			goto fail;
+		free(pipeline->anchor_name);
+		pipeline->anchor_name = anchor;
+		pipeline->anchor_node = node;
+	}
+	while (at < pipeline->count && !before(pipeline, name, node, &pipeline->members[at]))
+		at++;
+	memmove(&pipeline->members[at + 1], &pipeline->members[at], (pipeline->count - at) * sizeof(pipeline->members[0]));
+	pipeline->members[at] = (struct kr_pipeline_member){.node = node, .name = copy};
+	pipeline->count++;
+	return 0;
+fail:
+	free(copy);
+	return -ENOMEM;
+}
+
+/* Tells of the members behind INDEX who pull from another one now; WAS: what member i (of now) pulled from before. */
+static void tell(const struct kr_pipeline *pipeline, const uint32_t *was, uint32_t except, kr_pipeline_change_fn change,
+	void *context)
+{
+	for (size_t i = 0; i < pipeline->count; i++) {
+		uint32_t now = upstream_at(pipeline, i);
+
+		if (now != was[i] && pipeline->members[i].node != except)
+			change(context, pipeline->members[i].node, now);
+	}
+}
+
+/* An array of every member's upstream with room for one more; NULL when memory is out. */
+static uint32_t *upstreams(const struct kr_pipeline *pipeline)
+{
+	uint32_t *list = calloc(pipeline->count + 1, sizeof(*list));
+
+	for (size_t i = 0; list && i < pipeline->count; i++)
+		list[i] = upstream_at(pipeline, i);
+	return list;
+}
+
+int kr_pipeline_join(struct kr_pipeline *pipeline, uint32_t node, const char *name, kr_pipeline_change_fn change, void *context,
+	uint32_t *ret_upstream)
+{
+	uint32_t *was = upstreams(pipeline);
+	size_t index = find(pipeline, node);
+	int err = 0;
+
+	if (!was)
+		return -ENOMEM;
+	if (index < pipeline->count) {
+		pipeline->members[index].failed_count = 0;
+		pipeline->members[index].failed_all = false;
+	} else {
+		err = insert(pipeline, node, name);
+		if (err < 0)
+			goto out;
+		index = find(pipeline, node);
+		memmove(&was[index + 1], &was[index], (pipeline->count - 1 - index) * sizeof(*was));
+	}
+	forgive(pipeline, node);
+	tell(pipeline, was, node, change, context);
+	*ret_upstream = upstream_at(pipeline, index);
+out:
+	free(was);
+	return err;
+}
+
+bool kr_pipeline_leave(struct kr_pipeline *pipeline, uint32_t node, kr_pipeline_change_fn change, void *context)
+{
+	size_t index = find(pipeline, node);
+
+	if (index == pipeline->count)
+		return false;
+	free(pipeline->members[index].name);
+	pipeline->count--;
+	memmove(&pipeline->members[index], &pipeline->members[index + 1],
+		(pipeline->count - index) * sizeof(pipeline->members[0]));
+	/* Who pulled from the one that left is recognised without memory: it would do so if the one were still there. */
+	for (size_t i = index; i < pipeline->count; i++) {
+		struct kr_pipeline_member *member = &pipeline->members[i];
+		uint32_t upstream = upstream_at(pipeline, i);
+		size_t at = upstream ? find(pipeline, upstream) : 0;
+
+		if (!has_failed(member, node) && (upstream == 0 || at < index))
+			change(context, member->node, upstream);
+	}
+	forgive(pipeline, node);
+	return true;
+}
+
+int kr_pipeline_reparent(struct kr_pipeline *pipeline, uint32_t node, uint32_t failed, uint32_t *ret_upstream)
+{
+	size_t index = find(pipeline, node);
+	struct kr_pipeline_member *member;
+
+	if (index == pipeline->count)
+		return -ENOENT;
+	member = &pipeline->members[index];
+	if (failed != 0 && kr_pipeline_has(pipeline, failed) && !has_failed(member, failed)) {
+		if (member->failed_count < FAILED_MAX)
+			member->failed[member->failed_count++] = failed;
+		else
+			member->failed_all = true;
+	}
+	*ret_upstream = upstream_at(pipeline, index);
+	return 0;
+}

@@ -1,0 +1,121 @@
+#include "ring/puller.h"
+
+#include <errno.h>
+#include <string.h>
+
+void kr_puller_init(struct kr_puller *puller, uint64_t window, kr_puller_present_fn present, void *context)
+{
+	memset(puller, 0, sizeof(*puller));
+	kr_fetches_init(&puller->fetches);
+	puller->window = window;
+	puller->present = present;
+	puller->context = context;
+}
+
+void kr_puller_fini(struct kr_puller *puller)
+{
+	kr_fetches_fini(&puller->fetches);
+}
+
+int kr_puller_want(struct kr_puller *puller, uint64_t block, struct kr_fetch_waiter *waiter)
+{
+	return kr_fetches_want(&puller->fetches, block, KR_FETCH_DEMAND, waiter) ? 0 : -ENOMEM;
+}
+
+void kr_puller_forget(struct kr_puller *puller, struct kr_fetch_waiter *waiter)
+{
+	(void)puller;
+	kr_list_remove(&waiter->link);
+}
+
+void kr_puller_ahead(struct kr_puller *puller, uint64_t from, uint64_t end)
+{
+	puller->ahead_next = from;
+	puller->ahead_end = end;
+}
+
+void kr_puller_set_upstream(struct kr_puller *puller, uint64_t upstream)
+{
+	puller->upstream = upstream;
+}
+
+uint64_t kr_puller_lost(struct kr_puller *puller, uint64_t upstream)
+{
+	struct kr_fetches *fetches = &puller->fetches;
+	struct kr_link *link = fetches->asked.head.prev;
+	uint64_t count = 0;
+
+	if (puller->upstream == upstream)
+		puller->upstream = 0;
+	/* From the last asked to the first, as each goes to the head of its queue. */
+	while (link != &fetches->asked.head) {
+		struct kr_fetch *fetch = KR_LIST_ENTRY(link, struct kr_fetch, link);
+
+		link = link->prev;
+		if (fetch->upstream == upstream) {
+			kr_fetches_mark_queued(fetches, fetch);
+			count++;
+		}
+	}
+	return count;
+}
+
+/* The next block of the read-ahead range that has to be pulled, as a queued fetch; NULL when there is none. */
+static struct kr_fetch *take_ahead(struct kr_puller *puller)
+{
+	while (puller->ahead_next < puller->ahead_end) {
+		uint64_t block = puller->ahead_next++;
+
+		if (!kr_fetches_find(&puller->fetches, block) && !puller->present(puller->context, block))
+			return kr_fetches_want(&puller->fetches, block, KR_FETCH_AHEAD, NULL);
+	}
+	return NULL;
+}
+
+size_t kr_puller_next(struct kr_puller *puller, uint64_t *blocks, size_t max)
+{
+	size_t count = 0;
+
+	if (puller->upstream == 0)
+		return 0;
+	while (count < max && puller->fetches.asked_count < puller->window) {
+		struct kr_fetch *fetch = kr_fetches_first(&puller->fetches);
+
+		if (!fetch)
+			fetch = take_ahead(puller);
+		if (!fetch)
+			break;
+		kr_fetches_mark_asked(&puller->fetches, fetch, puller->upstream);
+		blocks[count++] = fetch->block;
+	}
+	return count;
+}
+
+bool kr_puller_arrived(struct kr_puller *puller, uint64_t block, struct kr_list *ret_waiters)
+{
+	struct kr_fetch *fetch = kr_fetches_find(&puller->fetches, block);
+
+	if (!fetch)
+		return false;
+	kr_fetches_finish(&puller->fetches, fetch, ret_waiters);
+	return true;
+}
+
+static void finish_list(struct kr_puller *puller, struct kr_list *list, struct kr_list *ret_waiters)
+{
+	while (!kr_list_empty(list))
+		kr_fetches_finish(&puller->fetches, KR_LIST_ENTRY(list->head.next, struct kr_fetch, link), ret_waiters);
+}
+
+void kr_puller_reset(struct kr_puller *puller, struct kr_list *ret_waiters)
+{
+	finish_list(puller, &puller->fetches.demanded, ret_waiters);
+	finish_list(puller, &puller->fetches.ahead, ret_waiters);
+	finish_list(puller, &puller->fetches.asked, ret_waiters);
+	puller->ahead_next = puller->ahead_end = 0;
+}
+
+bool kr_puller_idle(const struct kr_puller *puller)
+{
+	return puller->fetches.queued_count == 0 && puller->fetches.asked_count == 0 && puller->ahead_next >= puller->ahead_end;
+}
