@@ -11,6 +11,9 @@
 #include <stdint.h>
 #include <uv.h>
 
+#include "common/list.h"
+#include "common/util.h"
+
 struct fuse_session;
 struct kr_mount_options;
 struct kr_local;
@@ -43,11 +46,20 @@ struct kr_mount {
 	struct fuse_session *fuse;
 	struct kr_control *control;
 
-	/* The server has been silent for so long that it may have given our leases away: nothing is served from caches and
-	 * leases, operations wait.  Set and cleared by session.c; fast paths check it under file->lock. */
-	_Atomic bool fenced;
+	/* Fencing by our own clock: after this moment (kr_clock_ns) the server may have given our leases away, so nothing is
+	 * served from caches and leases, and operations wait.  session.c moves it ahead with each answered PING; 0 while the
+	 * session is being reclaimed.  Fast paths ask kr_mount_fenced under file->lock (a stopped and continued process
+	 * is fenced before any timer of it has run). */
+	_Atomic uint64_t fence_at_ns;
 	/* No more new work: the mount drains or ends. */
 	_Atomic bool stopping;
+	struct kr_list ops; /* all posted operations; op.c's, loop thread */
 };
+
+/* Any thread; a few tens of nanoseconds. */
+static inline bool kr_mount_fenced(struct kr_mount *mount)
+{
+	return kr_clock_ns() >= atomic_load_explicit(&mount->fence_at_ns, memory_order_relaxed);
+}
 
 #endif

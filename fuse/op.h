@@ -34,8 +34,9 @@ struct kr_op {
 
 	/* op.c's own. */
 	struct kr_task post_task, interrupt_task;
-	_Atomic uint32_t references;
-	_Atomic bool interrupt_posted;
+	struct kr_call *prepared;
+	unsigned prepared_flags;
+	bool begun;
 	struct kr_link all;
 	uint64_t started_ns;
 	const char *name;
@@ -64,6 +65,12 @@ void kr_op_call(struct kr_op *op, struct kr_call *call, unsigned flags,
 /* The same from a message. */
 void kr_op_send(struct kr_op *op, uint16_t type, const void *msg, unsigned flags,
 	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data));
+/* Any thread: a new op of SIZE bytes that, once posted, sends this one request and hands its answer to ON_REPLY, which
+ * finishes the op. NULL: REQ has been answered with the error. */
+void *kr_op_ask(size_t size, fuse_req_t req, const char *name, uint16_t type, const void *msg, unsigned flags,
+	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data));
+/* Loop thread: interrupts all that is under way, for the end of the mount. */
+void kr_ops_interrupt(struct kr_mount *mount);
 
 /* The mount behind a request (fuse_req_userdata). */
 static inline struct kr_mount *kr_op_mount(fuse_req_t req)

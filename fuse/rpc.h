@@ -8,9 +8,8 @@
 #ifndef KR_FUSE_RPC_H
 #define KR_FUSE_RPC_H
 
-#include <sys/socket.h>
-
 #include "common/conn.h"
+#include "common/resolve.h"
 #include "fuse/mount.h"
 
 struct kr_rpc;
@@ -22,7 +21,7 @@ enum kr_rpc_flag {
 	KR_RPC_READ_ONLY = 4, /* changes nothing: an interrupt may give up at once and the request is just forgotten */
 };
 
-/* ERR: 0, the server's status, -EINTR after kr_rpc_cancel, -ETIMEDOUT (soft), -ECANCELED when the mount ends.  REPLY
+/* ERR: 0, the server's status, -EINTR after kr_rpc_cancel (then possibly from inside it), -ETIMEDOUT (soft), -ECANCELED when the mount ends.  REPLY
  * (decoded struct kr_<name>_reply; NULL unless ERR is 0) and DATA (or NULL) are borrowed until the callback returns. */
 typedef void (*kr_rpc_fn)(void *context, int err, const void *reply, struct kr_buf *data);
 
@@ -63,15 +62,14 @@ bool kr_rpc_connected(const struct kr_rpc *rpc);
 /* --- for session.c, serve.c and status only ------------------------------------------------------------------------- */
 
 struct kr_rpc_events {
-	/* A connection is up (TCP): say HELLO with kr_rpc_hello. */
-	void (*on_connected)(void *context);
+	/* A connection to ADDRESS is being made: say HELLO with kr_rpc_direct, it is queued. */
+	void (*on_connecting)(void *context, const struct sockaddr *address);
 	/* ERR and REASON of a connection that ended or could not be made; the next attempt is already scheduled. */
 	void (*on_disconnected)(void *context, int err, const char *reason);
-	/* Any frame arrived. */
-	void (*on_frame)(void *context);
 };
-/* ADDRESS is that of the server (copied). Connects at kr_rpc_start. */
-int kr_rpc_new(struct kr_mount *mount, const struct sockaddr_storage *address, struct kr_rpc **ret_rpc);
+/* SERVER is copied, and resolved anew for each attempt. Connects at kr_rpc_start. */
+int kr_rpc_new(struct kr_mount *mount, const struct kr_endpoint *server, struct kr_rpc **ret_rpc);
+/* After kr_rpc_stop; takes effect when the connection has closed. */
 void kr_rpc_free(struct kr_rpc *rpc);
 void kr_rpc_start(struct kr_rpc *rpc, const struct kr_rpc_events *events, void *context);
 /* Ends everything: callbacks of calls get -ECANCELED, no reconnection any more. */
@@ -85,8 +83,8 @@ void kr_rpc_open_early(struct kr_rpc *rpc);
 void kr_rpc_open(struct kr_rpc *rpc);
 /* Drops the connection (the peer is silent) and reconnects. */
 void kr_rpc_reset(struct kr_rpc *rpc, const char *reason);
-/* The connection's own address as seen by the server's network, for the ring listener's address. */
-void kr_rpc_local_host(const struct kr_rpc *rpc, char *host, size_t size);
+/* When the last frame of the server came (kr_clock_ns), 0: never. */
+uint64_t kr_rpc_heard_ns(const struct kr_rpc *rpc);
 size_t kr_rpc_pending(const struct kr_rpc *rpc);
 void kr_rpc_counters(const struct kr_rpc *rpc, uint64_t *ret_received, uint64_t *ret_sent);
 

@@ -19,8 +19,13 @@ struct kr_reclaim_item {
 };
 typedef void (*kr_reclaim_add_fn)(void *add_context, const struct kr_reclaim_item *item);
 
-/* What the owner of the files does in a recovery. */
+/* What the owner of the files does in a recovery.  BOOT_CHANGED: the server's machine has booted since the last session of
+ * this process; also true for the first one (then the boot ids in the journal tell, see kr_session_facts). */
 struct kr_session_hooks {
+	/* Before each HELLO: the ring listener's port on HOST, our address towards the server. */
+	void (*listen)(struct kr_mount *mount, const char *host, uint16_t *ret_port);
+	/* After each HELLO: who we are for peers. */
+	void (*identify)(struct kr_mount *mount);
 	/* Calls ADD for each file that has opens, leases, unflushed bytes, or (when BOOT_CHANGED) applied bytes not stable. */
 	void (*collect)(struct kr_mount *mount, bool boot_changed, kr_reclaim_add_fn add, void *add_context);
 	/* The answer for one of them; ERR -ESTALE: the file is gone. */
@@ -29,7 +34,7 @@ struct kr_session_hooks {
 	/* All are answered.  Sends the replays (FLUSH with REPLAY, KR_RPC_EARLY) if there are any and calls
 	 * kr_session_replayed when all are done; at once when there are none. */
 	void (*replay)(struct kr_mount *mount, bool boot_changed);
-	/* The session goes on, with leases as they were or as reclaimed; mount->fenced is false again: step everything. */
+	/* The session goes on, with leases as they were or as reclaimed; and is not fenced any more: step everything. */
 	void (*resumed)(struct kr_mount *mount);
 };
 
@@ -37,12 +42,12 @@ int kr_session_new(struct kr_mount *mount, struct kr_session **ret_session);
 void kr_session_free(struct kr_session *session);
 /* Before kr_session_start; HOOKS is borrowed for ever. */
 void kr_session_set_hooks(struct kr_session *session, const struct kr_session_hooks *hooks);
-/* Where peers reach this node's ring listener, told in HELLO; ADDRESS "" = the control connection's own address. */
-void kr_session_set_ring(struct kr_session *session, const char *address, uint16_t port);
-/* Connects; ON_LIVE runs once: 0 with the first live session, or why the first HELLO was refused / could not be sent
- * within CONNECT_TIMEOUT_MS (the reason in kr_fail_reason). */
-void kr_session_start(struct kr_session *session, uint64_t connect_timeout_ms, void (*on_live)(void *context, int err),
-	void *context);
+/* Connects and says HELLO.  ON_HELLO runs once, in the loop: 0 and kr_session_facts is filled, or why the server refused us
+ * or could not be reached within TIMEOUT_MS (reason in kr_fail_reason).  The session is kept alive, but no call goes out
+ * before kr_session_begin. */
+void kr_session_start(struct kr_session *session, uint64_t timeout_ms, void (*on_hello)(void *context, int err), void *context);
+/* The journal and the files are there: reclaim, then go live; ON_LIVE (may be NULL) runs once. */
+void kr_session_begin(struct kr_session *session, void (*on_live)(void *context), void *context);
 void kr_session_replayed(struct kr_session *session);
 /* Says GOODBYE if connected (nothing is left to flush); DONE runs after its answer or a second. */
 void kr_session_goodbye(struct kr_session *session, void (*done)(void *context), void *context);
