@@ -26,7 +26,7 @@ static inline pthread_mutex_t *kr_scoped_lock_take(pthread_mutex_t *lock)
 	__attribute__((cleanup(kr_scoped_lock_cleanup), unused)) pthread_mutex_t *KR_CONCAT(kr_scoped_, __LINE__) = \
 		kr_scoped_lock_take(lock)
 
-#define KR_CONTAINER_OF(pointer, type, member) ((type *)(void *)((char *)(pointer) - offsetof(type, member)))
+#define KR_CONTAINER_OF(pointer, type, member) ((type *)((uintptr_t)(pointer) - offsetof(type, member)))
 #define KR_ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define KR_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define KR_MAX(a, b) ((a) > (b) ? (a) : (b))
