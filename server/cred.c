@@ -1,0 +1,140 @@
+#include "server/cred.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <linux/capability.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/fsuid.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/fail.h"
+
+#define CAP(n) (UINT64_C(1) << (n))
+
+struct capabilities {
+	uint64_t effective, permitted, inheritable;
+};
+
+/* The server's own, as found when the thread was made ready. */
+static _Thread_local struct {
+	bool ready, own_umask;
+	struct capabilities caps;
+} thread;
+
+/* Creations take turns where threads cannot have a umask of their own (a sandbox that forbids unshare). */
+static pthread_mutex_t umask_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int get_capabilities(struct capabilities *caps)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2] = {0};
+
+	if (syscall(SYS_capget, &header, data) < 0)
+		return -errno;
+	caps->effective = data[0].effective | (uint64_t)data[1].effective << 32;
+	caps->permitted = data[0].permitted | (uint64_t)data[1].permitted << 32;
+	caps->inheritable = data[0].inheritable | (uint64_t)data[1].inheritable << 32;
+	return 0;
+}
+
+static int set_effective(const struct capabilities *caps, uint64_t effective)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2] = {
+		{(uint32_t)effective, (uint32_t)caps->permitted, (uint32_t)caps->inheritable},
+		{(uint32_t)(effective >> 32), (uint32_t)(caps->permitted >> 32), (uint32_t)(caps->inheritable >> 32)},
+	};
+
+	return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
+}
+
+void kr_cred_prepare_thread(void)
+{
+	if (thread.ready)
+		return;
+	thread.ready = true;
+	thread.own_umask = unshare(CLONE_FS) == 0;
+	umask(0);
+	/* With CAP_SYS_RESOURCE the kernel would ignore quotas and eat the filesystem's reserve on behalf of anybody. */
+	if (get_capabilities(&thread.caps) == 0 && thread.caps.effective & CAP(CAP_SYS_RESOURCE)) {
+		thread.caps.effective &= ~CAP(CAP_SYS_RESOURCE);
+		set_effective(&thread.caps, thread.caps.effective);
+	}
+}
+
+bool kr_cred_can_switch(void)
+{
+	const uint64_t needed = CAP(CAP_SETUID) | CAP(CAP_SETGID) | CAP(CAP_DAC_OVERRIDE) | CAP(CAP_FOWNER) | CAP(CAP_CHOWN);
+
+	kr_cred_prepare_thread();
+	return geteuid() == 0 && (thread.caps.effective & needed) == needed;
+}
+
+/* What a caller who is not root keeps. */
+static uint64_t kept_capabilities(enum kr_rights rights)
+{
+	uint64_t kept = CAP(CAP_SETUID) | CAP(CAP_SETGID);
+
+	if (rights == KR_RIGHTS_SERVER)
+		kept |= CAP(CAP_DAC_OVERRIDE) | CAP(CAP_DAC_READ_SEARCH) | CAP(CAP_FOWNER);
+	return kept;
+}
+
+static int switch_ids(const struct kr_cred *cred, enum kr_rights rights)
+{
+	if (syscall(SYS_setgroups, (size_t)cred->group_count, cred->groups) < 0)
+		return kr_fail_errno(-errno, "taking on %u groups", cred->group_count);
+	syscall(SYS_setfsgid, (long)cred->gid);
+	syscall(SYS_setfsuid, (long)cred->uid);
+	/* The calls tell nothing but the former id; an id that is not mapped in our namespace changes nothing. */
+	if ((uint32_t)syscall(SYS_setfsgid, -1L) != cred->gid || (uint32_t)syscall(SYS_setfsuid, -1L) != cred->uid)
+		return kr_fail(-EINVAL, "user %u or group %u does not exist for this server", cred->uid, cred->gid);
+	if (cred->uid == 0)
+		return 0;
+	return set_effective(&thread.caps, thread.caps.effective & kept_capabilities(rights));
+}
+
+int kr_cred_enter(struct kr_as *as, bool use_ids, const struct kr_cred *cred, enum kr_rights rights)
+{
+	kr_cred_prepare_thread();
+	if (!use_ids || !cred || (cred->uid == 0 && cred->gid == 0))
+		return 0;
+	if (cred->uid == UINT32_MAX || cred->gid == UINT32_MAX || cred->group_count > KR_GROUPS_MAX)
+		return kr_fail(-EINVAL, "user %u and group %u with %u groups are not possible", cred->uid, cred->gid,
+			cred->group_count);
+	as->ids = true;
+	return switch_ids(cred, rights);
+}
+
+void kr_cred_umask(struct kr_as *as, uint32_t umask_bits)
+{
+	as->umask_lock = !thread.own_umask;
+	if (as->umask_lock)
+		pthread_mutex_lock(&umask_lock);
+	as->umask = true;
+	umask(umask_bits & 0777);
+}
+
+void kr_cred_leave(struct kr_as *as)
+{
+	int saved = errno;
+
+	if (as->umask) {
+		umask(0);
+		if (as->umask_lock)
+			pthread_mutex_unlock(&umask_lock);
+	}
+	if (as->ids) {
+		syscall(SYS_setfsuid, 0L);
+		syscall(SYS_setfsgid, 0L);
+		syscall(SYS_setgroups, (size_t)0, NULL);
+		/* A thread that stayed somebody else would make files for the wrong user. */
+		if (syscall(SYS_setfsuid, -1L) != 0 || set_effective(&thread.caps, thread.caps.effective) < 0)
+			assert(!"the server's own identity comes back");
+	}
+	*as = (struct kr_as){0};
+	errno = saved;
+}

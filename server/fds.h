@@ -1,0 +1,48 @@
+/* Descriptors on file data and directories that stay open between calls: a bounded, least recently used cache.
+ *
+ * Thread-safe.  An entry in use is never closed; a directory's entry has one user at a time, because its position is
+ * state.  At most `limit` entries are kept (those in use can exceed it by the number of threads).  Entries idle for
+ * KR_FDS_IDLE_NS go at kr_fds_reap, so that a file removed or executed on the server is not kept busy; those that have
+ * been written through and not been synced stay, because the descriptor remembers the error of a failed write-back.
+ */
+#ifndef KR_SERVER_FDS_H
+#define KR_SERVER_FDS_H
+
+#include "common/list.h"
+#include "common/table.h"
+#include "common/types.h"
+
+#define KR_FDS_IDLE_NS KR_NS_PER_S
+
+enum kr_fds_mode { KR_FDS_READ, KR_FDS_WRITE, KR_FDS_DIRECTORY };
+
+struct kr_fds;
+struct kr_fd {
+	int fd;
+	_Atomic bool unsynced; /* set by who writes, cleared by who syncs */
+	/* private */
+	struct kr_table_link by_fid;
+	struct kr_link by_age;
+	struct kr_fid fid;
+	enum kr_fds_mode mode;
+	uint32_t users;
+	bool dropped;
+	uint64_t used_ns;
+};
+
+struct kr_fds *kr_fds_new(uint32_t limit);
+void kr_fds_free(struct kr_fds *fds);
+/* The open descriptor, pinned until kr_fds_put; NULL if there is none. */
+struct kr_fd *kr_fds_take(struct kr_fds *fds, const struct kr_fid *fid, enum kr_fds_mode mode);
+/* Takes FD in, pinned. */
+struct kr_fd *kr_fds_add(struct kr_fds *fds, const struct kr_fid *fid, enum kr_fds_mode mode, int fd);
+void kr_fds_put(struct kr_fds *fds, struct kr_fd *entry);
+/* Closes what is kept of FID, at the latest when its user is done; EVEN_UNSYNCED for a file that is gone. */
+void kr_fds_drop(struct kr_fds *fds, const struct kr_fid *fid, bool even_unsynced);
+/* Closes entries idle since before NOW_NS - KR_FDS_IDLE_NS. */
+void kr_fds_reap(struct kr_fds *fds, uint64_t now_ns);
+/* Closes all that nobody uses: descriptors have run out. */
+void kr_fds_shrink(struct kr_fds *fds);
+uint32_t kr_fds_count(struct kr_fds *fds);
+
+#endif
