@@ -1,0 +1,131 @@
+/* The node's journal: every write goes here before it returns, and stays until it is stable at the server.
+ *
+ * The format is in journal_format.h.  This is the writer; journal_read.c scans what a directory holds, journal_recover.c
+ * makes files of it at the start, journal_verify.c reports it.
+ *
+ * Threads: every function may be called from any thread, unless said otherwise; appends, reads and releases of different
+ * callers run in parallel (the lock covers the reservation and the bookkeeping, not the I/O).
+ * Order: the appends of ONE file must be made one after another by their caller (under its file->lock), each inserted into
+ * the file's map before the next: then "everything up to seq S" means the same to the map, the server and a recovery.
+ * Space: each byte of a record has holders (an extent of a dirty map, of a snapshot, of an applied round).  An append
+ * makes the first one; kr_journal_hold adds, kr_journal_release takes away.  A record that nobody holds is dead, a
+ * segment of dead records is free.
+ * A record that cannot be marked, or an APPLIED that cannot be written, is no error of the file: the bytes may be sent
+ * once more after a crash, which the server recognises by RECLAIM's applied_seq.
+ */
+#ifndef KR_FUSE_JOURNAL_H
+#define KR_FUSE_JOURNAL_H
+
+#include "common/extent_map.h"
+#include "common/list.h"
+#include "common/types.h"
+
+struct kr_journal;
+
+enum { KR_JOURNAL_APPEND_MAX = 1 << 20, KR_JOURNAL_SPARES = 4 };
+#define KR_JOURNAL_MIN UINT64_C(8388608) /* the smallest journal_max */
+
+struct kr_journal_options {
+	const char *directory;  /* exists */
+	uint8_t export_id[16];  /* zeros: not known yet, see kr_journal_set_export */
+	uint8_t node_id[16];
+	uint64_t incarnation;   /* higher than at any former start on this directory */
+	uint64_t max;           /* bytes; 0: a quarter of the free space, at most 16 GiB */
+	/* Called (any thread, no lock of the journal held) when space was freed after an append got -EAGAIN. */
+	void (*on_space)(void *context);
+	void *context;
+};
+
+/* What the journal must know of a file; lies in struct kr_file. */
+struct kr_journal_file {
+	struct kr_fid fid;
+	char *hint;             /* a path for people, owned; may be NULL */
+	uint32_t number;        /* 0: not yet in the journal */
+	uint64_t named_in;      /* number of the newest segment that names it */
+};
+void kr_journal_file_init(struct kr_journal_file *file, const struct kr_fid *fid, const char *hint);
+void kr_journal_file_fini(struct kr_journal_file *file);
+
+/* One applied round of a file that is not known to be stable: kept for a replay only, never read. */
+struct kr_applied {
+	struct kr_link link;           /* in a list with ascending up_to */
+	uint64_t up_to, round;
+	uint8_t boot_id[16];           /* of the server's machine */
+	uint64_t mark;                 /* of its APPLIED record; 0: none */
+	struct kr_time mtime;
+	bool clear_suid;
+	struct kr_extent_map extents;  /* holds the journal's bytes */
+};
+
+/* A file as a recovery found it. */
+struct kr_recovered_file {
+	struct kr_link link;
+	struct kr_journal_file file;
+	struct kr_extent_map dirty;    /* to be flushed */
+	struct kr_list applied;        /* struct kr_applied */
+	struct kr_time mtime;          /* of the last dirty write */
+	bool clear_suid;
+	uint64_t max_seq;
+};
+/* Something that a recovery could not use. */
+struct kr_journal_damage {
+	struct kr_link link;
+	bool torn_tail;                /* cut off at the end: no more than a crash explains */
+	bool has_file;
+	struct kr_fid fid;
+	uint64_t offset, length;       /* of the bytes concerned; 0 length: not known */
+	char *text;                    /* one sentence with segment, file and range */
+};
+struct kr_recovery {
+	struct kr_list files;          /* struct kr_recovered_file */
+	struct kr_list damage;         /* struct kr_journal_damage */
+	uint64_t segments, records, bytes; /* read: segments, valid live records and their bytes */
+	uint64_t unfinished;           /* writes that were in flight when the daemon died */
+	bool power_lost;               /* some segment was written before this machine's last boot */
+};
+void kr_recovery_fini(struct kr_recovery *recovery);
+
+/* Opens the directory's journal, reads what it holds into *RET_RECOVERY (the caller's, kr_recovery_fini) and goes on with
+ * new segments.  Blocks.  The caller holds the local directory's lock: one process at a time.  -EINVAL: max too small;
+ * -ENOMEM, or what the filesystem said.  Damage is not an error. */
+int kr_journal_open(const struct kr_journal_options *options, struct kr_recovery *ret_recovery, struct kr_journal **ret_journal);
+/* Whose bytes the journal holds: zeros while nobody knows (nothing was found, nothing was set). */
+void kr_journal_export(struct kr_journal *journal, uint8_t ret_export_id[16]);
+/* From HELLO, before the first append: 0, or -EXDEV: what the directory holds is of another export. */
+int kr_journal_set_export(struct kr_journal *journal, const uint8_t export_id[16]);
+/* Closes; removes free segments.  Blocks.  Nobody uses the journal any more. */
+void kr_journal_free(struct kr_journal *journal);
+
+/* Journals LENGTH (1..KR_JOURNAL_APPEND_MAX) bytes for OFFSET of FILE.  0 and *RET_EXTENT, held once; -EAGAIN: journal_max
+ * is reached (on_space will be called); else the local disk's error (-ENOSPC, -EDQUOT, -EIO...): nothing was journaled.
+ * Blocks as pwrite does. */
+int kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data, size_t length,
+	struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent);
+void kr_journal_hold(struct kr_journal *journal, const struct kr_extent *piece);
+/* Fits kr_extent_fn: JOURNAL is the context. */
+void kr_journal_release(void *journal, const struct kr_extent *piece);
+/* Records that FILE was truncated to SIZE: nothing beyond comes back after a crash.  MAP: the file's dirty map, before it
+ * is truncated itself. */
+void kr_journal_trim(struct kr_journal *journal, const struct kr_extent_map *map, uint64_t size);
+
+/* Records that FILE's writes up to UP_TO were applied in ROUND. Returns its mark, 0 when it could not be written. */
+uint64_t kr_journal_applied(struct kr_journal *journal, struct kr_journal_file *file, uint64_t up_to, uint64_t round,
+	const uint8_t boot_id[16]);
+/* The APPLIED record is void: its writes are stable (released already) or dirty again. */
+void kr_journal_release_mark(struct kr_journal *journal, uint64_t mark);
+
+/* Reads bytes that somebody holds: LENGTH from POSITION, within one extent.  -EBADMSG or -EIO: the disk has lost them.
+ * The second also compares the records' checksums (reads whole records): for what leaves this machine. */
+int kr_journal_read(struct kr_journal *journal, uint64_t position, void *buffer, size_t length);
+int kr_journal_read_verified(struct kr_journal *journal, uint64_t position, void *buffer, size_t length);
+
+struct kr_journal_usage {
+	uint64_t live;     /* bytes of live records */
+	uint64_t used;     /* bytes that count against max: what the segments in use take */
+	uint64_t max;
+	uint32_t segments; /* in use */
+	bool waiting;      /* an append got -EAGAIN and no space came since */
+};
+void kr_journal_usage(struct kr_journal *journal, struct kr_journal_usage *ret_usage);
+
+#endif

@@ -1,0 +1,124 @@
+/* The journal on disk, version 1: this file is the specification, and journal*.c are made from it.
+ *
+ * LAYOUT.  A journal is a directory of segments.  Segment k is a pair of files, "k.index" and "k.data" (k: eight hex
+ * digits).  Names say only which two files belong together; the age of a segment is the `number` in its header.  Other
+ * names are none of ours and are left alone.  All integers are little-endian.
+ *
+ *   k.index   4096 bytes with the header twice (at 0 and at 2048; the copies are equal, or a reuse was interrupted and
+ *             the one with the higher number counts), then `slots` records of 64 bytes.  Written to its full size when
+ *             it is made, then mapped.
+ *   k.data    the bytes of writes and of names, where the records say; no structure of its own, not longer than needed.
+ *
+ * HEADER (struct kr_journal_header).  A copy is valid if and only if magic and version are known, no incompatible flag is
+ * unknown, and `check` is the XXH3-64 of the bytes before it.  A segment without a valid copy, of another export or of
+ * another node's journal is refused: reported, not read, not written, never deleted.  Unknown compatible flags are
+ * ignored.
+ *
+ * RECORDS.  Slots are given out in order; `seq` ascends with them within a segment and is unique in the journal.  It
+ * begins with the daemon's start counter (incarnation << 40), so no two starts ever use one number.
+ *   NAME     gives local file number `file` its identity: `length` bytes at `data` hold u8 length of the fid, the fid,
+ *            and the path under which the file was known (a hint for people; may be empty).  Each segment names every
+ *            file that it has writes of, before the first of them.
+ *   WRITE    `length` bytes at `data`, written to `file` at `offset` at time `mtime_ns`.  At most KR_JOURNAL_RECORD_MAX; a longer
+ *            write is several records with consecutive seq and adjacent data.
+ *   APPLIED  the writes of `file` with seq up to `up_to` (and after the last APPLIED before) were applied by the server
+ *            in round `round` of the boot `boot_id`.  Of two with one `up_to` the later counts.
+ *
+ * A record is valid if and only if its slot's `check` is not 0 and equals XXH3-64 of its bytes 16..63 with the header's
+ * salt as the seed (0 is written as 1), and, for NAME and WRITE, the data lies within k.data and its XXH3-64 is
+ * `data_check`.
+ *
+ * KEEP.  What happens to a record later is marked in its own slot, in the word `keep`, which `check` does not cover:
+ *   0                       all of it counts
+ *   else                    low 32 bits: n + 1, where only the first n bytes of a WRITE count (a truncate); n = 0: the
+ *                           record is dead.  High 32 bits: the low half of XXH3-64 of (check, low 32 bits).
+ * Any other value is damage.  A record is marked dead when nobody needs its bytes any more: overwritten, or on the
+ * server's stable storage, or discarded; an APPLIED, after all the writes that it speaks of.  So no record ever says that
+ * another is void, and a segment whose records are all dead can go, whatever the order.
+ *
+ * WRITING.  1. Under the lock: the place in k.data, the slots and the seqs are reserved.  2. The data goes out by
+ * pwrite.  3. The slots' bytes 16..63 are stored, then, as one store each, `check`: the record is there.  Only then does
+ * write(2) return.  A slot with check 0 is a write that never was: it was in flight when the daemon died, or failed.
+ * Nothing is synced: page cache outlives a daemon killed at any instant, and that is what the journal promises (P6).  When
+ * the *machine* loses power, what the kernel had not yet written back is missing: checksums find it, and the header's
+ * node_boot tells it from a killed daemon.
+ *
+ * REUSE.  A free segment is used again (at most KR_JOURNAL_SPARES are kept): all slots are set to 0, then header copy 0,
+ * then copy 1 get a new number and a new salt, the old one being kept in `old_salt`: a slot that is valid under the old salt is a
+ * leftover (power was lost before the zeros were written), neither record nor damage.
+ *
+ * READING.  All segments are scanned first, nothing is changed meanwhile.  Each slot is one of: empty (all zero, or check
+ * 0), leftover, dead, valid, damaged.  Damaged ones with a seq higher than every valid record's, or at the end of the
+ * only readable segment, are the torn tail: cut, and said so.  Other damage is reported with file and range where they
+ * can be known.  Valid records count in the order of seq.  The range of a WRITE whose data is damaged is taken out of what
+ * older records say: never old bytes where newer ones were acknowledged.  A WRITE whose file nobody names is damage.
+ * A segment with damage is set aside: its good records are replayed as any others, and its files stay until the damage
+ * has been seen and discarded by an explicit command.
+ */
+#ifndef KR_FUSE_JOURNAL_FORMAT_H
+#define KR_FUSE_JOURNAL_FORMAT_H
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	KR_JOURNAL_VERSION = 1,
+	KR_JOURNAL_HEADER_SIZE = 4096,
+	KR_JOURNAL_HEADER_COPY = 2048,
+	KR_JOURNAL_RECORD_SIZE = 64,
+	KR_JOURNAL_RECORD_MAX = 128 * 1024,
+	KR_JOURNAL_ALIGN_SMALL = 64,  /* data of fewer than 4096 bytes begins at a multiple of this */
+	KR_JOURNAL_ALIGN = 4096,      /* ... and all other */
+	KR_JOURNAL_HINT_MAX = 4095,
+};
+#define KR_JOURNAL_MAGIC UINT64_C(0x314a4e414952414b) /* "KAIRANJ1" */
+
+enum kr_journal_record_type { KR_JOURNAL_NAME = 1, KR_JOURNAL_WRITE = 2, KR_JOURNAL_APPLIED = 3 };
+/* Of a WRITE: the writer lacked the privilege to keep set-id bits. */
+enum kr_journal_record_flag { KR_JOURNAL_CLEAR_SUID = 1 };
+
+struct kr_journal_header {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t compatible;   /* flags that a reader may ignore */
+	uint32_t incompatible; /* flags that it must know: none yet */
+	uint32_t slots;
+	uint64_t number;       /* ascending with each use of any segment */
+	uint64_t salt, old_salt;
+	uint64_t data_size;    /* no record's data goes beyond */
+	uint8_t export_id[16]; /* of the server's export */
+	uint8_t node_id[16];   /* of the local directory */
+	uint8_t node_boot[16]; /* this machine's boot when this use began */
+	uint64_t reserved[4];
+	uint64_t check;        /* XXH3-64 of all before */
+};
+static_assert(sizeof(struct kr_journal_header) == 144, "on-disk size");
+static_assert(offsetof(struct kr_journal_header, check) == 136, "check is last");
+
+struct kr_journal_record {
+	uint64_t check;
+	uint64_t keep;
+	uint64_t seq;
+	uint32_t file;
+	uint8_t type;
+	uint8_t flags;
+	uint16_t zero;
+	union {
+		struct { /* NAME, WRITE */
+			uint64_t offset;     /* 0 in NAME */
+			uint32_t length;
+			uint32_t data;       /* where in k.data */
+			uint64_t data_check; /* XXH3-64 of the data */
+			int64_t mtime_ns;    /* since the epoch; 0 in NAME */
+		};
+		struct { /* APPLIED */
+			uint64_t up_to, round;
+			uint8_t boot_id[16];
+		};
+	};
+};
+static_assert(sizeof(struct kr_journal_record) == KR_JOURNAL_RECORD_SIZE, "on-disk size");
+static_assert(offsetof(struct kr_journal_record, seq) == 16, "check covers the rest");
+
+#endif
