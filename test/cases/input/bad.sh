@@ -1,0 +1,82 @@
+# Wrong arguments and surroundings: a clear message, a non-zero exit, nothing left behind.
+. "$TOP/test/lib.sh"
+EXPECTED_ERRORS='.'
+cluster 1
+server_start
+M=$(mnt 1)
+# refused PROGRAM-OUTPUT-PATTERN COMMAND...: fails within a bound and says so
+refused() {
+	local pattern=$1
+	shift
+	timeout -s KILL $((30 * SLOW)) nsenter -t "${KEEPER[node1]}" -n -u -m -- "$@" >"$WORK/said" 2>&1 </dev/null
+	local status=$?
+	[ $status != 0 ] && [ $status != 137 ] || fail "$*: status $status: $(cat "$WORK/said")"
+	grep -qiE "$pattern" "$WORK/said" || fail "$*: said: $(cat "$WORK/said")"
+	! on node1 grep -q "fuse.kairanfs" /proc/mounts || fail "$*: left a mount"
+}
+fs="$B/fuse/kairanfs" d="$B/server/kairand" L=local=$WORK/node1/local
+refused 'usage' "$fs"
+refused 'usage|mount point' "$fs" $SERVER_ADDRESS:/
+refused 'HOST' "$fs" nonsense "$M" -o $L
+refused 'unknown|nonsense' "$fs" $SERVER_ADDRESS:/ "$M" -o $L,nonsense=1
+refused 'journal_max' "$fs" $SERVER_ADDRESS:/ "$M" -o $L,journal_max=banana
+refused 'refused.*kairand' "$fs" $SERVER_ADDRESS:1:/ "$M" -o $L
+refused 'resolve|not known|name' "$fs" no.such.host.invalid:/ "$M" -o $L
+refused 'mount point|no such' "$fs" $SERVER_ADDRESS:/ "$WORK/none" -o $L
+touch "$WORK/file"
+refused 'not a directory' "$fs" $SERVER_ADDRESS:/ "$WORK/file" -o $L
+mkdir "$WORK/full"; touch "$WORK/full/x"
+refused 'not empty' "$fs" $SERVER_ADDRESS:/ "$WORK/full" -o $L
+refused 'local|not a directory' "$fs" $SERVER_ADDRESS:/ "$M" -o local="$WORK/file"
+refused 'no such|subdirectory|not found' "$fs" $SERVER_ADDRESS:/missing "$M" -o $L
+on node1 python3 -c "
+import socket,threading
+s=socket.create_server(('127.0.0.1',9999)); print('up',flush=True)
+while True:
+    c,_=s.accept(); c.sendall(b'HTTP/1.0 400 Bad Request\r\n\r\n'*10); c.close()" >"$WORK/http" 2>&1 &
+until_ok 10 "the wrong server" grep -q up "$WORK/http"
+refused 'not a kairan|kairan server|garbage|magic|frame' "$fs" 127.0.0.1:9999:/ "$M" -o $L
+refused 'usage|EXPORT' "$d"
+refused 'no such|does not exist' "$d" "$WORK/none"
+refused 'not a directory' "$d" "$WORK/file"
+refused 'unknown|option' "$d" --nonsense "$EXPORT"
+mkdir "$WORK/other"
+nsenter -t "${KEEPER[server]}" -n -u -m -- timeout 20 "$d" --listen 0.0.0.0:$PORT --insecure --state "$WORK/state2" "$WORK/other" >"$WORK/said" 2>&1 && fail "port in use"
+grep -qi "in use" "$WORK/said" || fail "port in use: $(cat "$WORK/said")"
+nsenter -t "${KEEPER[server]}" -n -u -m -- timeout 20 "$d" --listen 0.0.0.0:7500 --insecure --state "$WORK/state3" "$EXPORT" >"$WORK/said" 2>&1 && fail "two servers on one export"
+grep -qi "another kairand\|already" "$WORK/said" || fail "two servers: $(cat "$WORK/said")"
+nsenter -t "${KEEPER[server]}" -n -u -m -- timeout 20 "$d" --listen 0.0.0.0:7501 --state "$WORK/state4" "$WORK/other" >"$WORK/said" 2>&1 && fail "open to everybody without a key"
+grep -qi "insecure\|loopback\|key" "$WORK/said" || fail "no key: $(cat "$WORK/said")"
+
+note "two mounts on one local directory, and a journal of another export"
+mount_start 1
+mkdir "$WORK/second"
+nsenter -t "${KEEPER[node1]}" -n -u -m -- "$fs" $SERVER_ADDRESS:/ "$WORK/second" -o $L >"$WORK/said" 2>&1 && fail "two mounts share a local directory"
+grep -qi "in use\|another" "$WORK/said" || fail "shared local directory: $(cat "$WORK/said")"
+echo data >"$(seen_from_here 1)/f" || fail "the first mount was disturbed"
+mount_stop 1
+nsenter -t "${KEEPER[server]}" -n -u -m -- "$d" --listen 0.0.0.0:7502 --insecure --state "$WORK/state5" "$WORK/other" >"$WORK/other.log" 2>&1 &
+until_ok 20 "the other server" grep -q ready "$WORK/other.log"
+refused 'another export|other export|belongs' "$fs" $SERVER_ADDRESS:7502:/ "$M" -o $L
+
+note "garbage on the server's port"
+mount_start 1
+on node1 python3 - $SERVER_ADDRESS $PORT <<'P' || fail "garbage"
+import os, random, socket, struct, sys
+random.seed(5)
+for n in range(60):
+    s = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=10)
+    kind = n % 4
+    try:
+        if kind == 0: s.sendall(random.randbytes(random.randrange(1, 5000)))
+        elif kind == 1: s.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        elif kind == 2: s.sendall(struct.pack(">IHHQIII", 0x4b52414e, random.randrange(120), 0, n, 0, random.randrange(100), 0) + bytes(100))
+        else: s.sendall(struct.pack(">IHHQIII", 0x4b52414e, 1, 0, n, 0, 0xffffffff, 0xffffffff))
+        s.settimeout(0.2)
+        s.recv(100)
+    except OSError: pass
+    s.close()
+P
+echo more >"$(seen_from_here 1)/f" && [ "$(cat "$EXPORT/f")" = more ] || fail "garbage disturbed the server"
+kill -0 "${DAEMON[server]}" || fail "garbage killed the server"
+mount_stop 1 || fail "unmount"

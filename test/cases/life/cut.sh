@@ -1,0 +1,31 @@
+# A link cut and healed: operations wait, programs notice nothing; a signal ends a waiting one; soft mounts give up.
+. "$TOP/test/lib.sh"
+EXPECTED_ERRORS='cannot reach|connection|timed out|no answer'
+cluster 2
+server_start
+mount_start 1
+mount_start 2 soft,timeo=3
+echo hello >"$EXPORT/file"
+on node1 cat "$(mnt 1)/file" >/dev/null
+python3 "$TOP/test/programs/steady.py" "$(seen_from_here 1)/a" 150 >"$WORK/steady" 2>&1 & steady=$!
+sleep 0.3
+cut_link node1
+sleep 4
+heal_link node1
+wait $steady || fail "the program noticed: $(tail -3 "$WORK/steady")"
+cut_link node1
+on node1 stat "$(mnt 1)/other" >/dev/null 2>&1 & waiting=$!
+sleep 1
+kill -0 $waiting || fail "the operation did not wait"
+kill -INT $waiting; kill -TERM $waiting
+until_ok 10 "a signal ends a waiting operation" sh -c "! kill -0 $waiting" || fail "unkillable"
+heal_link node1
+until_ok 30 "node 1 goes on" on node1 stat "$(mnt 1)/file" || fail "node 1 does not go on"
+cut_link node2
+start=$SECONDS
+on node2 stat "$(mnt 2)/other" 2>"$WORK/soft" && fail "soft mount answered without a server"
+grep -qi "timed out" "$WORK/soft" || fail "soft mount: $(cat "$WORK/soft")"
+[ $((SECONDS - start)) -lt $((20 * SLOW)) ] || fail "soft mount waited $((SECONDS - start)) s"
+heal_link node2
+until_ok 30 "node 2 goes on" on node2 stat "$(mnt 2)/file" || fail "node 2 does not go on"
+finish

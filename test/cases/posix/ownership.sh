@@ -1,0 +1,30 @@
+# What a caller creates is the caller's; set-group-id directories, umask, sticky bits, suid clearing, default ACLs.
+. "$TOP/test/lib.sh"
+up 2
+M=$(mnt 1)
+chmod 777 "$EXPORT"
+as() { local uid=$1 gid=$2; shift 2; on node1 setpriv --reuid "$uid" --regid "$gid" --clear-groups "$@"; }
+stat_of() { stat -c '%u:%g:%a' "$EXPORT/$1"; }
+as 1001 1002 sh -c "umask 027; echo x >$M/mine; mkdir $M/dir; ln -s x $M/link; mkfifo $M/pipe" || fail "creating as 1001"
+[ "$(stat_of mine)" = 1001:1002:640 ] || fail "file: $(stat_of mine)"
+[ "$(stat_of dir)" = 1001:1002:750 ] || fail "directory: $(stat_of dir)"
+[ "$(stat -c %u:%g "$EXPORT/link")" = 1001:1002 ] || fail "symbolic link"
+! as 1003 1003 cat "$M/mine" 2>/dev/null || fail "another user reads a 0640 file"
+! as 1003 1003 touch "$M/dir/x" 2>/dev/null || fail "another user creates in a 0750 directory"
+mkdir "$EXPORT/shared"; chown 0:2000 "$EXPORT/shared"; chmod 2777 "$EXPORT/shared"
+as 1001 1002 sh -c "umask 022; echo x >$M/shared/file; mkdir $M/shared/sub"
+[ "$(stat_of shared/file)" = 1001:2000:644 ] || fail "setgid directory, file: $(stat_of shared/file)"
+[ "$(stat_of shared/sub)" = 1001:2000:2755 ] || fail "setgid directory, directory: $(stat_of shared/sub)"
+mkdir "$EXPORT/sticky"; chmod 1777 "$EXPORT/sticky"
+as 1001 1002 touch "$M/sticky/file"
+! as 1003 1003 rm -f "$M/sticky/file" 2>/dev/null || fail "sticky directory: another user removed a file"
+as 1001 1002 rm "$M/sticky/file" || fail "sticky directory: the owner cannot remove"
+cp /bin/true "$EXPORT/suid"; chown 1001 "$EXPORT/suid"; chmod 6777 "$EXPORT/suid"
+as 1003 1003 sh -c "echo x >>$M/suid" || fail "append to a 0777 file"
+[ "$(stat -c %a "$EXPORT/suid")" = 777 ] || fail "suid survives a write: $(stat -c %a "$EXPORT/suid")"
+if setfacl -d -m u:1005:rwx,g::rx,o::- "$EXPORT/shared" 2>/dev/null; then
+	as 1001 1002 sh -c "umask 077; echo x >$M/shared/acl"
+	getfacl -cn "$EXPORT/shared/acl" 2>/dev/null | grep -q "user:1005" || fail "default ACL not inherited"
+fi
+[ "$(on node2 stat -c '%u:%g:%a' "$(mnt 2)/mine")" = 1001:1002:640 ] || fail "node 2 sees other attributes"
+finish
