@@ -1,7 +1,7 @@
 /* The inodes that the kernel knows: FUSE's node number <-> the server's file identity.
  *
- * A node number is the address of a struct kr_inode (1 for the root); it lives until the kernel has forgotten every lookup
- * of it.  No descriptor and no path per inode.  Thread-safe (one lock); the fields of an inode never change.
+ * A node number is the address of an inode (1 for the root); it lives until the kernel has forgotten every lookup of it.
+ * No descriptor and no path per inode, some 60 bytes plus the identity.  Thread-safe (one lock).
  */
 #ifndef KR_FUSE_INODE_H
 #define KR_FUSE_INODE_H
@@ -11,22 +11,10 @@
 
 struct kr_inodes;
 
-struct kr_inode {
-	struct kr_table_link link;
-	struct kr_fid fid;
-	uint64_t generation;
-	uint64_t lookups; /* guarded by the table's lock */
-};
-
 int kr_inodes_new(const struct kr_fid *root, struct kr_inodes **ret_inodes);
 void kr_inodes_free(struct kr_inodes *inodes);
-/* The inode of a number the kernel gave us: valid while the kernel's request is unanswered (copy the fid to keep it). */
-struct kr_inode *kr_inode_of(struct kr_inodes *inodes, uint64_t number);
-/* The file's identity behind a number. */
-static inline const struct kr_fid *kr_inode_fid(struct kr_inodes *inodes, uint64_t number)
-{
-	return &kr_inode_of(inodes, number)->fid;
-}
+/* The file behind a number that the kernel gave us and has not been answered for: it cannot have forgotten it. */
+void kr_inode_fid(struct kr_inodes *inodes, uint64_t number, struct kr_fid *ret_fid);
 /* Counts one lookup of the file and returns its number and generation for the reply (0 when memory is out). */
 uint64_t kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, uint64_t *ret_generation);
 /* The kernel forgets COUNT lookups (or: a reply with a lookup did not reach it). */

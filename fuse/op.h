@@ -87,15 +87,6 @@ int kr_op_entry(struct kr_mount *mount, const struct kr_fid *fid, const struct k
 /* Takes that lookup back: the reply did not reach the kernel. */
 void kr_op_entry_undo(struct kr_mount *mount, const struct fuse_entry_param *entry);
 
-/* --- what the attribute operations ask of the open files (file.c); loop thread -------------------------------------------
- * True: nothing of the file is unflushed here.  False: a flush has been started and OP waits for it (it will be stepped);
- * *RET_ERR is set when the flush failed, then do not wait. */
-bool kr_file_settle(struct kr_op *op, const struct kr_fid *fid, int *ret_err);
-/* Adds this node's unflushed bytes to attributes that the server gave: size, blocks, mtime and ctime. */
-void kr_file_overlay(struct kr_mount *mount, const struct kr_fid *fid, struct kr_attr *attr);
-/* A SETATTR of this node changed the file: VALID as in the message; a new size trims what is known of the file. */
-void kr_file_attr_set(struct kr_mount *mount, const struct kr_fid *fid, uint32_t valid, const struct kr_attr *attr);
-
 /* --- handlers: the table in serve.c ----------------------------------------------------------------------------------
  * op_names.c */
 void kr_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
