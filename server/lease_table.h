@@ -6,7 +6,8 @@
  *  - READ of one never coexists with WRITE of another;
  *  - waiters are granted in the order of asking, where they conflict; one that conflicts with an earlier waiter waits
  *    behind it, except a node that already holds (and is not being recalled from) all it asks;
- *  - what is in the way of the first waiters is recalled, each holder's kinds at most once until it answers;
+ *  - what is in the way of the first waiters is recalled, each holder's kinds at most once until it answers; a kind
+ *    under recall cannot be granted to its holder again before the answer, which would take the new grant away;
  *  - a grant is announced to its node before a recall of it is emitted (kr_lease_table_announced).
  */
 #ifndef KR_SERVER_LEASE_TABLE_H
@@ -26,7 +27,7 @@ struct kr_lease_holder {
 	uint8_t recalling;   /* of these, asked back (emitted or about to be) */
 	uint8_t unsent;      /* of recalling, not emitted yet: a grant has not been announced */
 	uint32_t announcing; /* grants not announced yet */
-	uint64_t recall;     /* number of the latest emitted recall */
+	uint64_t recalls[2]; /* numbers of the latest emitted recalls of READ and of WRITE */
 };
 
 struct kr_lease_waiter {
@@ -39,8 +40,8 @@ struct kr_lease_waiter {
 
 struct kr_lease_actions {
 	/* The waiter has what it asked. A node's must be announced when its reply has been handed to the connection; an
-	 * operation's ends with kr_lease_table_end. Called from inside the event, after the state is consistent; may not
-	 * call events of the same table. WAITER is no longer the table's unless it is an operation. */
+	 * operation's ends with kr_lease_table_end. Called from inside the event, when the state is consistent: it may call
+	 * further events, but not free the table. WAITER is no longer the table's unless it is an operation. */
 	void (*grant)(void *context, struct kr_lease_waiter *waiter);
 	/* Ask NODE to give KINDS back; its answer goes to kr_lease_table_recalled with the number RECALL. */
 	void (*recall)(void *context, uint32_t node, uint8_t kinds, uint64_t recall);

@@ -1,0 +1,334 @@
+/* The lease state machine of one file: see lease_table.h for its rules. */
+#include "server/lease_table.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "common/util.h"
+
+static bool conflict(uint8_t a, uint8_t b)
+{
+	return ((a & KR_LEASE_READ) && (b & KR_LEASE_WRITE)) || ((a & KR_LEASE_WRITE) && (b & KR_LEASE_READ));
+}
+
+/* The kinds of a holder that stand in the way of KINDS wanted by another. */
+static uint8_t in_the_way(uint8_t held, uint8_t wanted)
+{
+	uint8_t kinds = 0;
+
+	if (wanted & KR_LEASE_WRITE)
+		kinds |= held & KR_LEASE_READ;
+	if (wanted & KR_LEASE_READ)
+		kinds |= held & KR_LEASE_WRITE;
+	return kinds;
+}
+
+static struct kr_lease_holder *find_holder(const struct kr_lease_table *table, uint32_t node)
+{
+	struct kr_lease_holder *holder;
+
+	KR_LIST_FOR_EACH(holder, &table->holders, link) {
+		if (holder->node == node)
+			return holder;
+	}
+	return NULL;
+}
+
+static struct kr_lease_holder *find_or_add_holder(struct kr_lease_table *table, uint32_t node)
+{
+	struct kr_lease_holder *holder = find_holder(table, node);
+
+	if (!holder) {
+		holder = kr_xcalloc(1, sizeof(*holder));
+		holder->node = node;
+		kr_list_append(&table->holders, &holder->link);
+	}
+	return holder;
+}
+
+static void free_holder(struct kr_lease_holder *holder)
+{
+	kr_list_remove(&holder->link);
+	free(holder);
+}
+
+static void free_holder_if_unused(struct kr_lease_holder *holder)
+{
+	if (holder->kinds == 0 && holder->announcing == 0)
+		free_holder(holder);
+}
+
+/* Two that ask: an operation and the node it acts for do not exclude each other, two operations always may. */
+static bool askers_conflict(const struct kr_lease_waiter *a, const struct kr_lease_waiter *b)
+{
+	bool same = a->node == b->node && a->node != 0 && !(a->operation && b->operation);
+
+	return !same && conflict(a->kinds, b->kinds);
+}
+
+static bool blocked_by_held(const struct kr_lease_table *table, const struct kr_lease_waiter *waiter)
+{
+	const struct kr_lease_holder *holder;
+	const struct kr_lease_waiter *operation;
+
+	KR_LIST_FOR_EACH(holder, &table->holders, link) {
+		if (holder->node != waiter->node) {
+			if (conflict(holder->kinds, waiter->kinds))
+				return true;
+		} else if (!waiter->operation && (holder->recalling & waiter->kinds)) {
+			return true;
+		}
+	}
+	KR_LIST_FOR_EACH(operation, &table->operations, link) {
+		if (askers_conflict(operation, waiter))
+			return true;
+	}
+	return false;
+}
+
+/* Whether somebody who asked before waits for something that excludes WAITER (which need not be in the list). */
+static bool behind_another(const struct kr_lease_table *table, const struct kr_lease_waiter *waiter)
+{
+	const struct kr_lease_waiter *earlier;
+
+	KR_LIST_FOR_EACH(earlier, &table->waiting, link) {
+		if (earlier == waiter)
+			return false;
+		if (askers_conflict(earlier, waiter))
+			return true;
+	}
+	return false;
+}
+
+static bool holds_already(const struct kr_lease_table *table, const struct kr_lease_waiter *waiter)
+{
+	const struct kr_lease_holder *holder = waiter->operation ? NULL : find_holder(table, waiter->node);
+
+	return holder && (waiter->kinds & ~(holder->kinds & ~holder->recalling)) == 0;
+}
+
+static bool grantable(const struct kr_lease_table *table, const struct kr_lease_waiter *waiter)
+{
+	if (holds_already(table, waiter))
+		return true;
+	return !blocked_by_held(table, waiter) && !behind_another(table, waiter);
+}
+
+static struct kr_lease_waiter *next_grantable(struct kr_lease_table *table)
+{
+	struct kr_lease_waiter *waiter;
+
+	KR_LIST_FOR_EACH(waiter, &table->waiting, link) {
+		if (grantable(table, waiter))
+			return waiter;
+	}
+	return NULL;
+}
+
+static void hold(struct kr_lease_table *table, uint32_t node, uint8_t kinds)
+{
+	struct kr_lease_holder *holder = find_or_add_holder(table, node);
+
+	holder->kinds |= kinds;
+	holder->announcing++;
+}
+
+static void grant(struct kr_lease_table *table, struct kr_lease_waiter *waiter)
+{
+	kr_list_remove(&waiter->link);
+	if (waiter->operation)
+		kr_list_append(&table->operations, &waiter->link);
+	else
+		hold(table, waiter->node, waiter->kinds);
+	table->actions->grant(table->context, waiter);
+}
+
+static void emit_recall(struct kr_lease_table *table, struct kr_lease_holder *holder, uint8_t kinds)
+{
+	uint64_t number = ++table->last_recall;
+
+	if (kinds & KR_LEASE_READ)
+		holder->recalls[0] = number;
+	if (kinds & KR_LEASE_WRITE)
+		holder->recalls[1] = number;
+	holder->unsent &= (uint8_t)~kinds;
+	table->actions->recall(table->context, holder->node, kinds, number);
+}
+
+/* What WAITER needs back from HOLDER and has not been asked for. */
+static uint8_t to_recall(const struct kr_lease_holder *holder, const struct kr_lease_waiter *waiter)
+{
+	if (holder->node == waiter->node)
+		return 0;
+	return in_the_way(holder->kinds, waiter->kinds) & (uint8_t)~holder->recalling;
+}
+
+/* Asks one holder for what the first waiters need; false when all have been asked. */
+static bool recall_one(struct kr_lease_table *table)
+{
+	struct kr_lease_waiter *waiter;
+	struct kr_lease_holder *holder;
+
+	KR_LIST_FOR_EACH(waiter, &table->waiting, link) {
+		if (behind_another(table, waiter))
+			continue;
+		KR_LIST_FOR_EACH(holder, &table->holders, link) {
+			uint8_t kinds = to_recall(holder, waiter);
+
+			if (!kinds)
+				continue;
+			holder->recalling |= kinds;
+			if (holder->announcing)
+				holder->unsent |= kinds;
+			else
+				emit_recall(table, holder, kinds);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Grants and recalls until nothing more follows from the state. Callbacks may come back in here, so every step starts
+ * from the lists anew. */
+static void settle(struct kr_lease_table *table)
+{
+	struct kr_lease_waiter *waiter;
+
+	do {
+		while ((waiter = next_grantable(table)))
+			grant(table, waiter);
+	} while (recall_one(table));
+}
+
+void kr_lease_table_init(struct kr_lease_table *table, const struct kr_lease_actions *actions, void *context)
+{
+	*table = (struct kr_lease_table){.actions = actions, .context = context};
+	kr_list_init(&table->holders);
+	kr_list_init(&table->operations);
+	kr_list_init(&table->waiting);
+}
+
+void kr_lease_table_fini(struct kr_lease_table *table)
+{
+	struct kr_link *link;
+
+	assert(kr_list_empty(&table->waiting) && kr_list_empty(&table->operations));
+	while ((link = kr_list_pop(&table->holders)))
+		free(KR_LIST_ENTRY(link, struct kr_lease_holder, link));
+}
+
+void kr_lease_table_ask(struct kr_lease_table *table, struct kr_lease_waiter *waiter)
+{
+	assert(waiter->kinds != 0 && (waiter->kinds & ~KR_LEASE_ALL) == 0);
+	assert(waiter->operation || waiter->node != 0);
+	kr_list_append(&table->waiting, &waiter->link);
+	settle(table);
+}
+
+uint8_t kr_lease_table_try(struct kr_lease_table *table, uint32_t node, uint8_t kinds)
+{
+	uint8_t granted = 0;
+
+	for (uint8_t kind = KR_LEASE_READ; kind <= KR_LEASE_WRITE; kind = (uint8_t)(kind << 1)) {
+		struct kr_lease_waiter probe = {.node = node, .kinds = kind};
+
+		if ((kinds & kind) && grantable(table, &probe))
+			granted |= kind;
+	}
+	if (granted)
+		hold(table, node, granted);
+	return granted;
+}
+
+void kr_lease_table_withdraw(struct kr_lease_table *table, struct kr_lease_waiter *waiter)
+{
+	kr_list_remove(&waiter->link);
+	settle(table);
+}
+
+void kr_lease_table_announced(struct kr_lease_table *table, uint32_t node)
+{
+	struct kr_lease_holder *holder = find_holder(table, node);
+
+	if (!holder)
+		return; /* expired meanwhile */
+	assert(holder->announcing > 0);
+	if (--holder->announcing > 0)
+		return;
+	if (holder->unsent)
+		emit_recall(table, holder, holder->unsent);
+	else
+		free_holder_if_unused(holder);
+}
+
+static void give_up(struct kr_lease_table *table, struct kr_lease_holder *holder, uint8_t kinds)
+{
+	holder->kinds &= (uint8_t)~kinds;
+	holder->recalling &= (uint8_t)~kinds;
+	holder->unsent &= (uint8_t)~kinds;
+	free_holder_if_unused(holder);
+	settle(table);
+}
+
+void kr_lease_table_recalled(struct kr_lease_table *table, uint32_t node, uint8_t kinds, uint64_t recall)
+{
+	struct kr_lease_holder *holder = find_holder(table, node);
+
+	if (!holder)
+		return;
+	kinds &= holder->recalling & (uint8_t)~holder->unsent;
+	if (holder->recalls[0] != recall)
+		kinds &= (uint8_t)~KR_LEASE_READ;
+	if (holder->recalls[1] != recall)
+		kinds &= (uint8_t)~KR_LEASE_WRITE;
+	if (kinds)
+		give_up(table, holder, kinds);
+}
+
+void kr_lease_table_release(struct kr_lease_table *table, uint32_t node, uint8_t kinds)
+{
+	struct kr_lease_holder *holder = find_holder(table, node);
+
+	if (holder)
+		give_up(table, holder, kinds);
+}
+
+void kr_lease_table_end(struct kr_lease_table *table, struct kr_lease_waiter *operation)
+{
+	assert(operation->operation);
+	kr_list_remove(&operation->link);
+	settle(table);
+}
+
+void kr_lease_table_expire(struct kr_lease_table *table, uint32_t node)
+{
+	struct kr_lease_holder *holder = find_holder(table, node);
+
+	if (!holder)
+		return;
+	free_holder(holder);
+	settle(table);
+}
+
+uint8_t kr_lease_table_held(const struct kr_lease_table *table, uint32_t node)
+{
+	const struct kr_lease_holder *holder = find_holder(table, node);
+
+	return holder ? holder->kinds : 0;
+}
+
+bool kr_lease_table_others_hold(const struct kr_lease_table *table, uint32_t except, uint8_t kinds)
+{
+	const struct kr_lease_holder *holder;
+
+	KR_LIST_FOR_EACH(holder, &table->holders, link) {
+		if ((except == 0 || holder->node != except) && (holder->kinds & kinds))
+			return true;
+	}
+	return false;
+}
+
+bool kr_lease_table_idle(const struct kr_lease_table *table)
+{
+	return kr_list_empty(&table->holders) && kr_list_empty(&table->operations) && kr_list_empty(&table->waiting);
+}
