@@ -1,0 +1,25 @@
+# What was staged serves the next mount without the server; a changed file is never served from an old copy.
+. "$TOP/test/lib.sh"
+up 1 200mbit
+head -c 20000000 /dev/urandom >"$EXPORT/big"
+sleep 0.2
+on node1 sha256sum "$(mnt 1)/big" | cut -c1-64 >"$WORK/one"
+[ "$(cat "$WORK/one")" = "$(sha256sum <"$EXPORT/big" | cut -c1-64)" ] || fail "first read"
+mount_stop 1
+mount_start 1
+sent() { on server cat /sys/class/net/eth0/statistics/tx_bytes; }
+before=$(sent)
+on node1 sha256sum "$(mnt 1)/big" | cut -c1-64 >"$WORK/two"
+same "$WORK/one" "$WORK/two"
+[ $(($(sent) - before)) -lt 2000000 ] || fail "the next mount fetched $(($(sent) - before)) bytes again"
+mount_kill 1
+printf changed | dd of="$EXPORT/big" bs=1 seek=5000000 conv=notrunc 2>/dev/null
+mount_start 1
+[ "$(on node1 sha256sum "$(mnt 1)/big" | cut -c1-64)" = "$(sha256sum <"$EXPORT/big" | cut -c1-64)" ] || fail "an old copy was served"
+mount_kill 1
+note "a damaged copy is noticed"
+for file in $(find "$WORK/node1/local" -size +1M -path '*cache*'); do printf 'damage' | dd of="$file" bs=1 seek=1000000 conv=notrunc 2>/dev/null; done
+EXPECTED_ERRORS='checksum|damaged'
+mount_start 1
+[ "$(on node1 sha256sum "$(mnt 1)/big" | cut -c1-64)" = "$(sha256sum <"$EXPORT/big" | cut -c1-64)" ] || fail "damaged blocks were served"
+finish

@@ -1,0 +1,51 @@
+# kill -9 of each daemon at each named fault point, then restart; a checker that knows what was promised reads the export.
+# tags: faults
+# timeout: 600
+. "$TOP/test/lib.sh"
+EXPECTED_ERRORS='.'
+LEASE=4
+cluster 2
+strings "$B/fuse/kairanfs" | grep -q KR_FAULT || skip "built without fault points (meson -Dfaults=true)"
+server_start
+mount_start 2
+points_mount="write.before write.after journal.append journal.index journal.applied journal.stable recall.flushed recall.answer flush.sent cache.write cache.map"
+points_server="apply.before apply.middle apply.after stable.before stable.after flush.reply"
+number=0
+# writer on node 1: each line it prints is a promise ("wrote N", "synced N", "closed N"); node 2 reads in between.
+try() {
+	local daemon=$1 point=$2
+	number=$((number + 1))
+	local name=file$number
+	note "$daemon dies at $point"
+	if [ "$daemon" = mount ]; then
+		KR_FAULT=$point:kill:3 mount_start 1
+	else
+		server_stop
+		KR_FAULT=$point:kill:3 server_start
+		mount_start 1
+	fi
+	on node1 timeout -s KILL $((60 * SLOW)) python3 "$TOP/test/programs/promises.py" write "$(mnt 1)/$name" >"$WORK/promises" 2>/dev/null &
+	local writer=$! i
+	for i in 1 2 3 4 5 6; do
+		timeout -s KILL $((20 * SLOW)) head -c 100 "$(seen_from_here 2)/$name" >/dev/null 2>&1
+		sleep 0.1
+	done
+	if [ "$daemon" = server ]; then
+		until_ok 20 "the server dies at $point" sh -c "! kill -0 ${DAEMON[server]}" || { note "not reached: $point"; kill -KILL "${DAEMON[server]}"; }
+		wait "${DAEMON[server]}" 2>/dev/null
+		server_start
+		wait $writer || fail "$point: the program noticed the server's death: $(tail -2 "$WORK/promises")"
+	else
+		until_ok 20 "the mount dies at $point or the writer ends" sh -c "! kill -0 ${DAEMON[node1]} || ! kill -0 $writer" || fail "$point: nothing happens"
+		wait $writer 2>/dev/null
+	fi
+	mount_kill 1
+	mount_start 1
+	until_ok 30 "replay" on node1 "$B/tools/kairan" flush "$(mnt 1)" || fail "$point: not drained: $(kairan 1 status "$(mnt 1)")"
+	python3 "$TOP/test/programs/promises.py" check "$EXPORT/$name" <"$WORK/promises" || fail "$point: a promise is broken"
+	timeout -s KILL 20 cmp "$EXPORT/$name" "$(seen_from_here 2)/$name" || fail "$point: node 2 reads other bytes"
+	mount_kill 1
+}
+for point in $points_mount; do try mount "$point"; done
+for point in $points_server; do try server "$point"; done
+finish

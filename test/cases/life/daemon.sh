@@ -1,0 +1,18 @@
+# kairanfs in the background: returns when the mount answers, fails with a reason otherwise, works through mount(8), logs to its file.
+. "$TOP/test/lib.sh"
+cluster 1
+server_start
+M=$(mnt 1)
+echo hello >"$EXPORT/file"
+on node1 "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$M" -o "local=$WORK/node1/local" >"$WORK/said" 2>&1 || fail "mount: $(cat "$WORK/said")"
+[ "$(on node1 cat "$M/file")" = hello ] || fail "the mount does not serve when kairanfs returns"
+! on node1 "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$M" -o "local=$WORK/node1/local2" >"$WORK/said" 2>&1 || fail "mounted twice"
+grep -qi "busy\|already\|mounted" "$WORK/said" || fail "mounted twice: $(cat "$WORK/said")"
+on node1 "$B/tools/kairan" umount "$M" || fail "umount"
+until_ok 20 "no mount" sh -c "! nsenter -t ${KEEPER[node1]} -m grep -q $M /proc/mounts" || fail "still mounted"
+mkdir "$EXPORT/sub"; echo deep >"$EXPORT/sub/inner"
+on node1 "$B/fuse/kairanfs" $SERVER_ADDRESS:/sub "$M" -o "ro,local=$WORK/node1/local" || fail "subdirectory"
+[ "$(on node1 cat "$M/inner")" = deep ] || fail "subdirectory: other content"
+! on node1 touch "$M/new" 2>/dev/null || fail "read-only mount writes"
+on node1 fusermount3 -u "$M" || fail "fusermount3 -u"
+finish

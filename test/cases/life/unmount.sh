@@ -1,0 +1,33 @@
+# Unmounting drains; SIGTERM drains; what cannot be drained is said and replayed by the next mount; status and umount tell.
+# tags: sanitizer
+. "$TOP/test/lib.sh"
+EXPECTED_ERRORS='not on the server|left|drain'
+up 2 
+M=$(mnt 1)
+note "fusermount3 -u"
+on node1 python3 "$TOP/test/programs/strided.py" write "$M/a" 0 1 70001 100 >/dev/null || fail "write"
+mount_stop 1 || fail "exit status of the daemon"
+python3 "$TOP/test/programs/strided.py" check "$EXPORT/a" 0 1 70001 100 || fail "not drained"
+note "SIGTERM"
+mount_start 1 close=async
+on node1 python3 "$TOP/test/programs/strided.py" write "$M/b" 0 1 70001 100 >/dev/null || fail "write"
+kill -TERM "${DAEMON[node1]}"
+wait "${DAEMON[node1]}" || fail "exit status after SIGTERM: $?"
+python3 "$TOP/test/programs/strided.py" check "$EXPORT/b" 0 1 70001 100 || fail "SIGTERM did not drain"
+! on node1 grep -q "$M" /proc/mounts || fail "SIGTERM left the mount"
+note "kairan umount"
+mount_start 1 close=async
+on node1 python3 "$TOP/test/programs/strided.py" write "$M/c" 0 1 70001 100 >/dev/null || fail "write"
+kairan 1 umount "$M" || fail "kairan umount: $?"
+python3 "$TOP/test/programs/strided.py" check "$EXPORT/c" 0 1 70001 100 || fail "umount did not drain"
+wait "${DAEMON[node1]}" || fail "exit status after umount"
+note "without the server"
+mount_start 1 close=async
+on node1 sh -c "exec 5>$M/d; echo one >&5; kill -STOP ${DAEMON[server]}; echo two >&5; timeout -s KILL 60 $B/tools/kairan umount --timeout 3 $M" >"$WORK/said" 2>&1
+status=$?
+kill -CONT "${DAEMON[server]}"
+[ $status != 0 ] || fail "umount without a server claims success: $(cat "$WORK/said")"
+kill -0 "${DAEMON[node1]}" 2>/dev/null && { mount_stop 1 || true; }
+mount_start 1
+until_ok 30 "the rest" sh -c "[ \"\$(cat $EXPORT/d | tr '\n' ' ')\" = 'one two ' ]" || fail "d: $(cat "$EXPORT/d")"
+finish
