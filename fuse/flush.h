@@ -16,8 +16,7 @@
  *  - After the server's machine booted anew, applied entries of the old boot go out as REPLAY with their round, before
  *    anything else of the file.
  *  - UNSTABLE: the entries after the named round are dirty again, below newer writes; their APPLIED records die first.
- *  - A refused flush (ENOSPC, EDQUOT, EROFS, EIO...) leaves the bytes dirty and the error with the file until a flush goes
- *    through: retried by close, fsync, `kairan flush` and a timer.  ESTALE (the file is gone): the file is orphaned, its
+ *  - A refused flush (ENOSPC, EDQUOT, EROFS, EIO...) leaves the bytes dirty; FILE is told (kr_file_flush_failed): retried by close, fsync, `kairan flush` and a timer.  ESTALE (the file is gone): the file is orphaned, its
  *    bytes stay in the journal until kr_flush_discard.
  */
 #ifndef KR_FUSE_FLUSH_H
@@ -49,8 +48,6 @@ enum kr_flush_reason {
 struct kr_flush {
 	/* For FILE, loop thread. */
 	uint64_t flushed_seq;      /* all writes up to here are applied */
-	int error;                 /* why the bytes are not at the server: negative errno of the last refusal; 0: nothing refused */
-	uint64_t error_count;      /* refusals so far: a handle reports `error` when this has grown since it looked */
 	bool orphaned;             /* the file is gone at the server, or its bytes are damaged: discard is the only way */
 
 	/* flush.c's own, loop thread. */
@@ -66,7 +63,6 @@ struct kr_flush {
 	bool noticed;              /* the flusher knows that the file is dirty */
 	bool backlog_noticed;
 	uint64_t dirty_since_ns;
-	bool clear_suid;           /* of a dirty write; set by who appends */
 	struct kr_task notice_task;
 };
 
@@ -81,7 +77,7 @@ void kr_flush_init(struct kr_flush *flush, struct kr_file *file);
 void kr_flush_fini(struct kr_flush *flush);
 /* Any thread, file->lock held: bytes were added to file->dirty. */
 void kr_flush_dirtied(struct kr_file *file);
-/* Everything dirty now shall be applied soon. Ends in kr_file_step(file) with flush.flushed_seq or flush.error_count grown (a file
+/* Everything dirty now shall be applied soon. Ends in kr_file_step(file) with flush.flushed_seq or file->error_count grown (a file
  * without dirty bytes: no step). */
 void kr_flush_ask(struct kr_file *file, enum kr_flush_reason reason);
 /* kr_file_may_flush(file) may have become true. */

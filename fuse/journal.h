@@ -36,15 +36,16 @@ struct kr_journal_options {
 	void *context;
 };
 
-/* What the journal must know of a file; lies in struct kr_file. */
+/* What the journal must know of a file. */
 struct kr_journal_file {
 	struct kr_fid fid;
 	char *hint;             /* a path for people, owned; may be NULL */
 	uint32_t number;        /* 0: not yet in the journal */
 	uint64_t named_in;      /* number of the newest segment that names it */
 };
-void kr_journal_file_init(struct kr_journal_file *file, const struct kr_fid *fid, const char *hint);
-void kr_journal_file_fini(struct kr_journal_file *file);
+/* HINT may be NULL.  NULL: out of memory. */
+struct kr_journal_file *kr_journal_file_new(const struct kr_fid *fid, const char *hint);
+void kr_journal_file_free(struct kr_journal_file *file);
 
 /* One applied round of a file that is not known to be stable: kept for a replay only, never read. */
 struct kr_applied {
@@ -60,7 +61,7 @@ struct kr_applied {
 /* A file as a recovery found it. */
 struct kr_recovered_file {
 	struct kr_link link;
-	struct kr_journal_file file;
+	struct kr_journal_file *file;  /* taken by recover.c */
 	struct kr_extent_map dirty;    /* to be flushed */
 	struct kr_list applied;        /* struct kr_applied */
 	struct kr_time mtime;          /* of the last dirty write */
