@@ -58,6 +58,7 @@ static void on_grant(void *context, struct kr_lease_waiter *waiter)
 			assert_true(!waiter->operation && (world->held_before[waiter->node] & waiter->kinds) == waiter->kinds);
 	}
 	if (!waiter->operation) {
+		world->held_before[waiter->node] |= waiter->kinds;
 		world->unannounced[waiter->node]++;
 		world->unannounced_kinds[waiter->node] |= waiter->kinds;
 		ask->used = false;
@@ -367,12 +368,14 @@ static void drain(struct world *world)
 
 			if (ask->used && ask->granted) {
 				ask->used = false;
+				remember(world);
 				kr_lease_table_end(&world->table, &ask->waiter);
 				again = true;
 			}
 		}
 		for (uint32_t node = 1; node <= NODES; node++) {
 			announce(world, node);
+			remember(world);
 			again |= deliver(world, node);
 		}
 		check(world);
