@@ -85,6 +85,17 @@ bool kr_rounds_idle(const struct kr_rounds *rounds)
 	return rounds->state == KR_ROUND_IDLE && kr_list_empty(&rounds->waiting) && kr_list_empty(&rounds->actions);
 }
 
+bool kr_rounds_replaying(const struct kr_rounds *rounds)
+{
+	struct asked *asked;
+
+	KR_LIST_FOR_EACH(asked, &rounds->waiting, link) {
+		if (asked->ask.replay_round)
+			return true;
+	}
+	return false;
+}
+
 /* Takes ASKED out of whatever list it is in and answers it. */
 static void settle(struct kr_rounds *rounds, struct asked *asked, int err, bool alone)
 {
@@ -106,14 +117,14 @@ static struct asked *find_current(struct kr_rounds *rounds, uint32_t node)
 	return NULL;
 }
 
-/* Tells ASKED's node to begin. Its downstream has accepted already, or is the server. */
 static void send_round(struct kr_rounds *rounds, struct asked *asked)
 {
 	struct kr_link *next = asked->link.next;
 	bool last = next == &rounds->current.head;
 
 	asked->sent = true;
-	push(rounds, (struct kr_round_action){ .kind = KR_ROUND_SEND, .node = asked->ask.node,
+	asked->accepted = false;
+	push(rounds, (struct kr_round_action){ .kind = KR_ROUND_SEND, .node = asked->ask.node, .token = asked->ask.token,
 		.downstream = last ? 0 : KR_LIST_ENTRY(next, struct asked, link)->ask.node,
 		.has_upstream = asked->link.prev != &rounds->current.head });
 }
@@ -145,12 +156,13 @@ static struct asked *first_in_turn(struct kr_rounds *rounds)
 
 static bool may_chain(const struct asked *asked)
 {
-	return !asked->ask.inlined && !asked->ask.replay_round && asked->attempts < KR_ROUND_CHAIN_ATTEMPTS;
+	return !asked->ask.inlined && !asked->ask.single && !asked->ask.replay_round && asked->attempts < KR_ROUND_CHAIN_ATTEMPTS;
 }
 
 static void start_chain(struct kr_rounds *rounds, struct asked *first)
 {
-	struct asked *asked, *after, *last;
+	struct asked *asked, *after;
+	struct kr_link *link;
 
 	kr_list_remove(&first->link);
 	kr_list_append(&rounds->current, &first->link);
@@ -162,11 +174,10 @@ static void start_chain(struct kr_rounds *rounds, struct asked *first)
 			insert_in_ring_order(&rounds->current, asked);
 		}
 	}
-	KR_LIST_FOR_EACH(asked, &rounds->current, link)
-		asked->sent = asked->accepted = false;
-	last = KR_LIST_ENTRY(rounds->current.head.prev, struct asked, link);
-	push(rounds, (struct kr_round_action){ .kind = KR_ROUND_BEGIN, .node = last->ask.node });
-	send_round(rounds, last);
+	asked = KR_LIST_ENTRY(rounds->current.head.prev, struct asked, link);
+	push(rounds, (struct kr_round_action){ .kind = KR_ROUND_BEGIN, .node = asked->ask.node });
+	for (link = &asked->link; link != &rounds->current.head; link = link->prev)
+		send_round(rounds, KR_LIST_ENTRY(link, struct asked, link));
 }
 
 static void start(struct kr_rounds *rounds)
@@ -281,8 +292,6 @@ void kr_rounds_accepted(struct kr_rounds *rounds, uint64_t round, uint32_t node,
 		return;
 	}
 	asked->accepted = true;
-	if (asked->link.prev != &rounds->current.head)
-		send_round(rounds, KR_LIST_ENTRY(asked->link.prev, struct asked, link));
 	finish_when_complete(rounds);
 }
 

@@ -3,8 +3,8 @@
  * A flush is asked *inline* (the server has its bytes) or *chained* (the node will stream them when told).  One round of
  * a file runs at a time.  Inline flushes are rounds of their own, in the order asked; when a chained one's turn comes,
  * all chained ones waiting form one round, a chain in ring order (natural order of the host names, then node number):
- * the first streams to the second, ..., the last to the server.  ROUND goes to the last first and to its upstream when
- * it has accepted, so that a stream never meets a node that does not expect it.  Who asks meanwhile is in a later round.
+ * the first streams to the second, ..., the last to the server.  ROUND goes to all at once: a node lets a stream wait
+ * that comes before its own ROUND.  Who asks meanwhile is in a later round.
  *
  * When a participant is lost or a stream breaks, the round is aborted: its bytes are drained (no write of it is under way
  * any more) and the rest are asked again.  After KR_ROUND_CHAIN_ATTEMPTS broken rounds a flush goes on alone, straight to
@@ -40,7 +40,8 @@ enum kr_round_state {
 enum kr_round_action_kind {
 	KR_ROUND_WRITE,   /* apply the inline flush TOKEN as round ROUND, then kr_rounds_finished */
 	KR_ROUND_BEGIN,   /* be ready for the stream of ROUND from NODE, the last participant */
-	KR_ROUND_SEND,    /* ROUND to NODE: downstream is DOWNSTREAM (0 = the server), HAS_UPSTREAM; then kr_rounds_accepted */
+	KR_ROUND_SEND,    /* ROUND to NODE (it asked as TOKEN): its downstream is DOWNSTREAM (0 = the server), HAS_UPSTREAM; then
+	                   * kr_rounds_accepted */
 	KR_ROUND_FINISH,  /* all participants accepted and the stream is written: set times, then kr_rounds_finished */
 	KR_ROUND_ABORT,   /* ROUND_ABORT to NODE */
 	KR_ROUND_DISCARD, /* drop the intake of ROUND; kr_rounds_drained when nothing of it is under way */
@@ -61,6 +62,7 @@ struct kr_round_ask {
 	uint32_t node;
 	const char *order;
 	bool inlined;
+	bool single;           /* cannot be a link of a chain (nobody can connect to it): a round of its own */
 	uint64_t replay_round; /* 0: not a replay */
 	void *token;
 };
@@ -84,6 +86,8 @@ void kr_rounds_init(struct kr_rounds *rounds, uint64_t (*number)(void *context),
 void kr_rounds_fini(struct kr_rounds *rounds);
 /* Nothing asked, running or to be done. */
 bool kr_rounds_idle(const struct kr_rounds *rounds);
+/* Replays wait for their turn. */
+bool kr_rounds_replaying(const struct kr_rounds *rounds);
 
 /* A node asks. 0, or -EAGAIN: it has too many unanswered ones on this file (no reply action follows). */
 int kr_rounds_ask(struct kr_rounds *rounds, const struct kr_round_ask *ask);
