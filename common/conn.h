@@ -28,11 +28,11 @@ struct kr_slice {
 };
 
 struct kr_conn_handler {
-	/* A request or a ONEWAY frame. */
+	/* A request or a ONEWAY frame, of a known type (others are answered here); its fields are for the receiver to decode. */
 	void (*on_frame)(struct kr_conn *conn, const struct kr_frame *frame);
 	/* The queue of unsent bytes has fallen below KR_CONN_LOW_WATER after having been above; may be NULL. */
 	void (*on_drain)(struct kr_conn *conn);
-	/* The last call: the connection is gone (ERR: 0 closed by the peer in peace, else -errno; REASON a sentence). All
+	/* The last call: the connection is gone (ERR: 0 closed in peace by the peer or by us, else -errno; REASON a sentence). All
 	 * callbacks of unanswered requests have run with -ECONNRESET. The conn is freed when this returns. */
 	void (*on_closed)(struct kr_conn *conn, int err, const char *reason);
 };
@@ -61,7 +61,8 @@ void kr_conn_local_host(const struct kr_conn *conn, char *host, size_t size);
  * (the callback is not called then). */
 uint64_t kr_conn_request(struct kr_conn *conn, uint16_t type, const void *msg, const struct kr_slice *slices, size_t count,
 	kr_reply_fn callback, void *context);
-/* As kr_conn_request, with an id that the caller manages and extra flags (KR_FRAME_RESEND); ids of both kinds must not mix. */
+/* As kr_conn_request, with an id that the caller manages and extra flags (KR_FRAME_RESEND); ids of both kinds must not mix,
+ * and no id twice while unanswered. 0, -ECONNRESET when closing, -EINVAL, -ENOMEM: the callback is called only after 0. */
 int kr_conn_request_as(struct kr_conn *conn, uint64_t id, uint16_t flags, uint16_t type, const void *msg,
 	const struct kr_slice *slices, size_t count, kr_reply_fn callback, void *context);
 /* Forgets the callback of an unanswered request. */
@@ -76,7 +77,8 @@ size_t kr_conn_queued(const struct kr_conn *conn);
 /* Stops and resumes delivery (back-pressure to the peer through TCP). Nest by counting. */
 void kr_conn_pause(struct kr_conn *conn);
 void kr_conn_resume(struct kr_conn *conn);
-/* Closes; on_closed follows from the loop, never from inside this call. What is queued is still sent when FLUSH. */
+/* Closes; on_closed follows from the loop, never from inside this call. What is queued is still sent when FLUSH (for as
+ * long as the peer takes some of it every 10 s). Nothing is delivered any more but the end of requests and on_closed. */
 void kr_conn_close(struct kr_conn *conn, bool flush);
 /* Bytes received and sent so far, for status. */
 void kr_conn_counters(const struct kr_conn *conn, uint64_t *ret_received, uint64_t *ret_sent);

@@ -1,0 +1,393 @@
+/* A connection's life: made by accept or connect, watched, asked, ended.  See conn_priv.h for the states. */
+#include "common/conn.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+
+#include "common/conn_priv.h"
+#include "common/fail.h"
+#include "common/resolve.h"
+#include "common/util.h"
+
+enum {
+	TICK_MS = 2000,
+	SILENT_TICKS = 5, /* 10 s without a sign of life end a connection */
+	LINGER_TICKS = 1,
+	KEEPALIVE_IDLE_S = 4,
+	KEEPALIVE_INTERVAL_S = 2,
+	KEEPALIVE_COUNT = 3,
+};
+
+/* An unanswered request. */
+struct request {
+	struct kr_table_link link;
+	struct kr_link in_order;
+	uint64_t id;
+	uint16_t type;
+	kr_reply_fn callback;
+	void *context;
+};
+
+/* --- the end --- */
+
+static void end_request(struct kr_conn *conn, struct request *request)
+{
+	kr_table_remove(&conn->requests, &request->link);
+	kr_list_remove(&request->in_order);
+	free(request);
+}
+
+/* A callback may forget other requests: so the list is looked at anew each time. */
+static void fail_requests(struct kr_conn *conn)
+{
+	while (!kr_list_empty(&conn->requests_in_order)) {
+		struct request *request = KR_LIST_ENTRY(conn->requests_in_order.head.next, struct request, in_order);
+		struct request copy = *request;
+
+		end_request(conn, request);
+		copy.callback(copy.context, -ECONNRESET, NULL, NULL, false);
+	}
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+	struct kr_conn *conn = handle->data;
+
+	if (--conn->open_handles > 0)
+		return;
+	fail_requests(conn);
+	if (conn->handler)
+		conn->handler->on_closed(conn, conn->end_err, conn->end_reason);
+	kr_conn_drop_queue(conn);
+	kr_conn_read_fini(conn);
+	kr_table_fini(&conn->requests);
+	free(conn);
+}
+
+void kr_conn_end(struct kr_conn *conn, int err, const char *reason)
+{
+	if (conn->state == KR_CONN_CLOSING)
+		return;
+	conn->state = KR_CONN_CLOSING;
+	conn->end_err = err;
+	snprintf(conn->end_reason, sizeof(conn->end_reason), "%s", reason);
+	uv_close(&conn->handle, on_handle_closed);
+	uv_close((uv_handle_t *)&conn->watch, on_handle_closed);
+	uv_close((uv_handle_t *)&conn->kick, on_handle_closed);
+}
+
+void kr_conn_close(struct kr_conn *conn, bool flush)
+{
+	if (!flush || (!conn->connected && kr_list_empty(&conn->outbox))) {
+		kr_conn_end(conn, 0, "closed");
+		return;
+	}
+	if (!kr_conn_usable(conn))
+		return;
+	conn->state = KR_CONN_FLUSHING;
+	conn->idle_ticks = 0;
+	if (conn->connected)
+		kr_conn_read_start(conn);
+	kr_conn_write_more(conn);
+}
+
+/* --- watching the peer --- */
+
+/* The peer's kernel has owed us an acknowledgement since the last tick.  TCP_USER_TIMEOUT is not used for this, because
+ * it also ends connections whose living peer has stopped reading for a while, which is what kr_conn_pause is for. */
+static bool peer_is_silent(struct kr_conn *conn)
+{
+	struct tcp_info info = { 0 };
+	socklen_t size = sizeof(info);
+	uv_os_fd_t fd;
+
+	if (conn->handle.type != UV_TCP || uv_fileno(&conn->handle, &fd) < 0)
+		return false;
+	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) < 0)
+		return false;
+	return info.tcpi_unacked > 0 && info.tcpi_last_ack_recv >= TICK_MS;
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+	struct kr_conn *conn = timer->data;
+
+	if (conn->state == KR_CONN_OPEN && !peer_is_silent(conn)) {
+		conn->idle_ticks = 0;
+		return;
+	}
+	if (conn->idle_ticks++ < (conn->state == KR_CONN_LINGERING ? LINGER_TICKS : SILENT_TICKS))
+		return;
+	if (conn->state == KR_CONN_LINGERING)
+		kr_conn_end(conn, 0, "closed");
+	else if (conn->state == KR_CONN_CONNECTING)
+		kr_conn_end(conn, -ETIMEDOUT, "no answer within 10 s");
+	else
+		kr_conn_end(conn, -ETIMEDOUT, "no sign of life from the peer for 10 s");
+}
+
+static void set_socket_options(struct kr_conn *conn)
+{
+	static const int on = 1, idle = KEEPALIVE_IDLE_S, interval = KEEPALIVE_INTERVAL_S, count = KEEPALIVE_COUNT;
+	uv_os_fd_t fd;
+
+	if (conn->handle.type != UV_TCP || uv_fileno(&conn->handle, &fd) < 0)
+		return;
+	/* A kernel that refuses one of these costs speed or notices death later; the connection works. */
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+}
+
+/* --- the beginning --- */
+
+static struct kr_conn *new_conn(uv_loop_t *loop, bool local, const struct kr_conn_handler *handler, void *context)
+{
+	struct kr_conn *conn = kr_xcalloc(1, sizeof(*conn));
+
+	if (local)
+		uv_pipe_init(loop, &conn->pipe, 0);
+	else
+		uv_tcp_init(loop, &conn->tcp);
+	uv_timer_init(loop, &conn->watch);
+	uv_idle_init(loop, &conn->kick);
+	conn->open_handles = 3;
+	conn->handle.data = conn->watch.data = conn->kick.data = conn;
+	conn->loop = loop;
+	conn->handler = handler;
+	conn->context = context;
+	conn->state = KR_CONN_CONNECTING;
+	kr_list_init(&conn->outbox);
+	kr_list_init(&conn->in_flight);
+	kr_list_init(&conn->requests_in_order);
+	kr_table_init(&conn->requests);
+	uv_timer_start(&conn->watch, on_tick, TICK_MS, TICK_MS);
+	uv_unref((uv_handle_t *)&conn->watch);
+	return conn;
+}
+
+static void connected(struct kr_conn *conn)
+{
+	conn->connected = true;
+	conn->idle_ticks = 0;
+	set_socket_options(conn);
+	if (conn->state == KR_CONN_CONNECTING)
+		conn->state = KR_CONN_OPEN;
+	if (conn->paused == 0 || conn->state != KR_CONN_OPEN)
+		kr_conn_read_start(conn);
+	kr_conn_write_more(conn);
+}
+
+int kr_conn_accept(uv_stream_t *listener, const struct kr_conn_handler *handler, void *context, struct kr_conn **ret_conn)
+{
+	bool local = listener->type == UV_NAMED_PIPE;
+	struct kr_conn *conn = new_conn(listener->loop, local, NULL, context);
+	int size = sizeof(conn->remote), err = uv_accept(listener, &conn->stream);
+
+	if (err < 0) {
+		kr_conn_end(conn, err, "not accepted");
+		return kr_fail_errno(err, "cannot accept a connection");
+	}
+	conn->handler = handler;
+	conn->remote.ss_family = AF_UNIX;
+	if (!local && uv_tcp_getpeername(&conn->tcp, (struct sockaddr *)&conn->remote, &size) < 0)
+		conn->remote.ss_family = AF_UNSPEC; /* gone already: the first read will tell */
+	kr_address_format((const struct sockaddr *)&conn->remote, conn->peer, sizeof(conn->peer));
+	connected(conn);
+	*ret_conn = conn;
+	return 0;
+}
+
+static void on_connected(uv_connect_t *request, int status)
+{
+	struct kr_conn *conn = KR_CONTAINER_OF(request, struct kr_conn, connect_request);
+
+	if (conn->state == KR_CONN_CLOSING)
+		return;
+	if (status < 0)
+		kr_conn_end(conn, status, uv_strerror(status));
+	else
+		connected(conn);
+}
+
+int kr_conn_connect(uv_loop_t *loop, const struct sockaddr *address, const struct kr_conn_handler *handler, void *context,
+	struct kr_conn **ret_conn)
+{
+	size_t size = address->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+		    : address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_un);
+	bool local = address->sa_family == AF_UNIX;
+	struct kr_conn *conn;
+	int err = 0;
+
+	if (!local && address->sa_family != AF_INET && address->sa_family != AF_INET6)
+		return kr_fail(-EAFNOSUPPORT, "cannot connect to an address of family %d", address->sa_family);
+	conn = new_conn(loop, local, handler, context);
+	memcpy(&conn->remote, address, size);
+	kr_address_format(address, conn->peer, sizeof(conn->peer));
+	if (local)
+		uv_pipe_connect(&conn->connect_request, &conn->pipe, ((const struct sockaddr_un *)address)->sun_path, on_connected);
+	else
+		err = uv_tcp_connect(&conn->connect_request, &conn->tcp, address, on_connected);
+	if (err < 0)
+		kr_conn_end(conn, err, uv_strerror(err));
+	*ret_conn = conn;
+	return 0;
+}
+
+/* --- what it is --- */
+
+void *kr_conn_context(const struct kr_conn *conn)
+{
+	return conn->context;
+}
+
+void kr_conn_set_context(struct kr_conn *conn, void *context)
+{
+	conn->context = context;
+}
+
+void kr_conn_set_handler(struct kr_conn *conn, const struct kr_conn_handler *handler)
+{
+	conn->handler = handler;
+}
+
+const char *kr_conn_peer(const struct kr_conn *conn)
+{
+	return conn->peer;
+}
+
+bool kr_conn_peer_is_loopback(const struct kr_conn *conn)
+{
+	return kr_address_is_loopback((const struct sockaddr *)&conn->remote);
+}
+
+void kr_conn_peer_host(const struct kr_conn *conn, char *host, size_t size)
+{
+	kr_address_host((const struct sockaddr *)&conn->remote, host, size);
+}
+
+void kr_conn_local_host(const struct kr_conn *conn, char *host, size_t size)
+{
+	struct sockaddr_storage local = { .ss_family = AF_UNIX };
+	int length = sizeof(local);
+
+	if (conn->handle.type == UV_TCP && uv_tcp_getsockname(&conn->tcp, (struct sockaddr *)&local, &length) < 0)
+		local.ss_family = AF_UNSPEC;
+	kr_address_host((const struct sockaddr *)&local, host, size);
+}
+
+void kr_conn_counters(const struct kr_conn *conn, uint64_t *ret_received, uint64_t *ret_sent)
+{
+	*ret_received = conn->bytes_received;
+	*ret_sent = conn->bytes_sent;
+}
+
+/* --- requests and replies --- */
+
+static bool has_id(const struct kr_table_link *link, const void *id)
+{
+	return KR_CONTAINER_OF(link, struct request, link)->id == *(const uint64_t *)id;
+}
+
+static struct request *find_request(struct kr_conn *conn, uint64_t id)
+{
+	struct kr_table_link *link = kr_table_find(&conn->requests, kr_hash_u64(id), has_id, &id);
+
+	return link ? KR_CONTAINER_OF(link, struct request, link) : NULL;
+}
+
+int kr_conn_request_as(struct kr_conn *conn, uint64_t id, uint16_t flags, uint16_t type, const void *msg,
+	const struct kr_slice *slices, size_t count, kr_reply_fn callback, void *context)
+{
+	struct kr_frame_header header = { .type = type, .flags = flags, .id = id };
+	struct request *request;
+	int err;
+
+	assert(!find_request(conn, id));
+	err = kr_conn_enqueue(conn, header, msg, slices, count);
+	if (err)
+		return err;
+	request = kr_xcalloc(1, sizeof(*request));
+	*request = (struct request){ .id = id, .type = type, .callback = callback, .context = context };
+	kr_table_insert(&conn->requests, &request->link, kr_hash_u64(id));
+	kr_list_append(&conn->requests_in_order, &request->in_order);
+	return 0;
+}
+
+uint64_t kr_conn_request(struct kr_conn *conn, uint16_t type, const void *msg, const struct kr_slice *slices, size_t count,
+	kr_reply_fn callback, void *context)
+{
+	if (kr_conn_request_as(conn, conn->last_id + 1, 0, type, msg, slices, count, callback, context) < 0)
+		return 0;
+	return ++conn->last_id;
+}
+
+void kr_conn_forget(struct kr_conn *conn, uint64_t id)
+{
+	struct request *request = find_request(conn, id);
+
+	if (request)
+		end_request(conn, request);
+}
+
+void kr_conn_reply(struct kr_conn *conn, uint16_t type, uint64_t id, uint16_t flags, int err, const void *msg,
+	const struct kr_slice *slices, size_t count)
+{
+	struct kr_frame_header header = { .type = type, .flags = (uint16_t)(KR_FRAME_REPLY | flags), .id = id };
+
+	if (!kr_conn_usable(conn))
+		return;
+	if (err == 0)
+		err = kr_conn_enqueue(conn, header, msg, slices, count);
+	if (err == 0)
+		return;
+	/* Every request is answered: what cannot be said becomes a status. */
+	header.status = kr_status_from_errno(err);
+	if (kr_conn_enqueue(conn, header, NULL, NULL, 0) < 0)
+		kr_conn_end(conn, -ENOMEM, kr_fail_reason());
+}
+
+int kr_conn_oneway(struct kr_conn *conn, uint16_t type, const void *msg, const struct kr_slice *slices, size_t count)
+{
+	struct kr_frame_header header = { .type = type, .flags = KR_FRAME_ONEWAY };
+
+	return kr_conn_enqueue(conn, header, msg, slices, count);
+}
+
+void kr_conn_take_reply(struct kr_conn *conn, const struct kr_frame *frame)
+{
+	struct request *request = find_request(conn, frame->header.id), copy;
+	bool more = frame->header.flags & KR_FRAME_MORE;
+	struct kr_arena arena = { 0 };
+	union kr_any_msg reply;
+	int err;
+
+	if (!request)
+		return; /* forgotten */
+	if (request->type != frame->header.type) {
+		kr_conn_end(conn, -EBADMSG, "a reply is of another type than its request");
+		return;
+	}
+	err = kr_status_to_errno(frame->header.status);
+	if (err == 0) {
+		int bad = kr_msg_decode(request->type, true, frame->fields, frame->header.fields_length, &reply, &arena);
+
+		if (bad) {
+			kr_conn_end(conn, bad, kr_fail_reason());
+			kr_arena_fini(&arena);
+			return;
+		}
+	}
+	copy = *request;
+	if (!more)
+		end_request(conn, request);
+	copy.callback(copy.context, err, err ? NULL : &reply, err ? NULL : frame->data, more);
+	kr_arena_fini(&arena);
+}

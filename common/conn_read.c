@@ -1,0 +1,223 @@
+/* A connection's way in: bytes to frames.
+ *
+ * Headers and fields are read into RECEIVED, as many as come; a frame's data goes into its kr_buf straight from the
+ * socket, but for the part that came along with its fields (at most READ_AHEAD bytes, copied).  A frame is delivered when
+ * it is whole; lengths are checked before anything is allocated for them.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/conn_priv.h"
+#include "common/fail.h"
+
+enum { READ_AHEAD = 8192 };
+
+static bool wants_data(const struct kr_conn *conn)
+{
+	return conn->frame.data && conn->frame.data->length < conn->frame.header.data_length;
+}
+
+/* How many bytes RECEIVED must hold, from PARSED on, before the parser can go on. */
+static size_t bytes_needed(const struct kr_conn *conn)
+{
+	return KR_FRAME_HEADER + (conn->have_header ? conn->frame.header.fields_length : 0);
+}
+
+/* Moves what is not parsed yet to the front and makes room for the next header and fields. */
+static int make_room(struct kr_conn *conn)
+{
+	size_t wanted = KR_MAX(bytes_needed(conn), (size_t)READ_AHEAD);
+
+	if (conn->parsed > 0) {
+		conn->received_length -= conn->parsed;
+		memmove(conn->received, conn->received + conn->parsed, conn->received_length);
+		conn->parsed = 0;
+	}
+	if (wanted > conn->received_capacity) {
+		uint8_t *larger = realloc(conn->received, wanted);
+
+		if (!larger)
+			return -ENOMEM;
+		conn->received = larger;
+		conn->received_capacity = wanted;
+	}
+	return 0;
+}
+
+/* Where the next bytes go. A buffer of length 0 tells libuv that there is no memory. */
+static void choose_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *ret_buf)
+{
+	struct kr_conn *conn = KR_CONTAINER_OF(handle, struct kr_conn, handle);
+	struct kr_buf *data = conn->frame.data;
+
+	(void)suggested;
+	if (conn->state != KR_CONN_OPEN) {
+		conn->parsed = conn->received_length; /* thrown away */
+		data = NULL;
+	}
+	if (data && wants_data(conn))
+		*ret_buf = uv_buf_init((char *)data->data + data->length, (unsigned)(conn->frame.header.data_length - data->length));
+	else if (make_room(conn) < 0)
+		*ret_buf = uv_buf_init(NULL, 0);
+	else
+		*ret_buf = uv_buf_init((char *)conn->received + conn->received_length,
+			(unsigned)(KR_MAX(bytes_needed(conn), (size_t)READ_AHEAD) - conn->received_length));
+}
+
+static int begin_frame(struct kr_conn *conn)
+{
+	int err = kr_frame_header_decode(conn->received + conn->parsed, &conn->frame.header);
+
+	if (err)
+		return err;
+	conn->have_header = true;
+	return 0;
+}
+
+/* Header and fields are there: takes the data that came along. */
+static int begin_data(struct kr_conn *conn)
+{
+	size_t head = bytes_needed(conn), length = conn->frame.header.data_length;
+	size_t here = KR_MIN(length, conn->received_length - conn->parsed - head);
+
+	conn->frame.data = kr_buf_new(length);
+	if (!conn->frame.data)
+		return kr_fail_errno(-ENOMEM, "no memory for %zu bytes of data", length);
+	memcpy(conn->frame.data->data, conn->received + conn->parsed + head, here);
+	conn->frame.data->length = here;
+	conn->data_alongside = here;
+	return 0;
+}
+
+static void answer_unknown_type(struct kr_conn *conn, const struct kr_frame_header *header)
+{
+	if (!(header->flags & KR_FRAME_ONEWAY))
+		kr_conn_reply(conn, header->type, header->id, 0, -EPROTO, NULL, NULL, 0);
+}
+
+/* The frame is whole: hands it over. PARSED stays in front of its fields meanwhile, so that they keep their place. */
+static void deliver(struct kr_conn *conn)
+{
+	struct kr_frame frame = conn->frame;
+	size_t taken = bytes_needed(conn) + conn->data_alongside;
+
+	frame.fields = conn->received + conn->parsed + KR_FRAME_HEADER;
+	conn->frame = (struct kr_frame){ 0 };
+	conn->have_header = false;
+	conn->data_alongside = 0;
+	if (frame.header.flags & KR_FRAME_REPLY)
+		kr_conn_take_reply(conn, &frame);
+	else if (!kr_msg_known(frame.header.type, NULL))
+		answer_unknown_type(conn, &frame.header);
+	else
+		conn->handler->on_frame(conn, &frame);
+	kr_buf_put(frame.data);
+	conn->parsed += taken;
+}
+
+/* One step of the parser: 1 went on, 0 more bytes are needed, or -errno. */
+static int parse_step(struct kr_conn *conn)
+{
+	int err;
+
+	if (conn->frame.data) {
+		if (wants_data(conn))
+			return 0;
+		deliver(conn);
+		return 1;
+	}
+	if (conn->received_length - conn->parsed < bytes_needed(conn))
+		return 0;
+	if (!conn->have_header) {
+		err = begin_frame(conn);
+		return err ? err : 1;
+	}
+	if (conn->frame.header.data_length > 0) {
+		err = begin_data(conn);
+		return err ? err : 1;
+	}
+	deliver(conn);
+	return 1;
+}
+
+static void parse(struct kr_conn *conn)
+{
+	int step = 1;
+
+	while (step > 0 && kr_conn_delivers(conn))
+		step = parse_step(conn);
+	if (step < 0)
+		kr_conn_end(conn, step, kr_fail_reason());
+}
+
+static void peer_ended(struct kr_conn *conn)
+{
+	if (conn->state != KR_CONN_OPEN)
+		kr_conn_end(conn, 0, "closed");
+	else if (conn->received_length > conn->parsed || conn->have_header)
+		kr_conn_end(conn, -ECONNRESET, "the peer closed the connection in the middle of a frame");
+	else
+		kr_conn_end(conn, 0, "closed by the peer");
+}
+
+static void on_read(uv_stream_t *stream, ssize_t length, const uv_buf_t *buf)
+{
+	struct kr_conn *conn = KR_CONTAINER_OF(stream, struct kr_conn, stream);
+
+	(void)buf;
+	if (length == UV_EOF) {
+		peer_ended(conn);
+	} else if (length < 0) {
+		kr_conn_end(conn, (int)length, uv_strerror((int)length));
+	} else if (length > 0 && conn->state == KR_CONN_OPEN) {
+		conn->bytes_received += (uint64_t)length;
+		if (wants_data(conn))
+			conn->frame.data->length += (size_t)length;
+		else
+			conn->received_length += (size_t)length;
+		parse(conn);
+	}
+}
+
+void kr_conn_read_start(struct kr_conn *conn)
+{
+	int err = uv_read_start(&conn->stream, choose_buffer, on_read);
+
+	if (err < 0 && err != UV_EALREADY)
+		kr_conn_end(conn, err, uv_strerror(err));
+}
+
+void kr_conn_read_fini(struct kr_conn *conn)
+{
+	kr_buf_put(conn->frame.data);
+	free(conn->received);
+}
+
+void kr_conn_pause(struct kr_conn *conn)
+{
+	if (conn->paused++ == 0 && conn->state == KR_CONN_OPEN)
+		uv_read_stop(&conn->stream);
+}
+
+void kr_conn_resume(struct kr_conn *conn)
+{
+	assert(conn->paused > 0);
+	if (--conn->paused == 0 && conn->state == KR_CONN_OPEN)
+		uv_idle_start(&conn->kick, kr_conn_kick);
+}
+
+/* Frames that were received before the pause come first; reading goes on after them, so that an end of the stream is
+ * never seen before them. */
+void kr_conn_kick(uv_idle_t *kick)
+{
+	struct kr_conn *conn = KR_CONTAINER_OF(kick, struct kr_conn, kick);
+
+	uv_idle_stop(kick);
+	if (kr_conn_delivers(conn))
+		parse(conn);
+	if (kr_conn_delivers(conn))
+		kr_conn_read_start(conn);
+}

@@ -1,0 +1,194 @@
+/* A connection's way out: frames queue up, and one write at a time gathers as many as are waiting.
+ *
+ * While the kernel takes bytes at once, a frame leaves in the call that sends it; those sent before the loop comes
+ * round, or while the socket is full, leave together.  Data is not copied: the write holds references to the buffers.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/conn_priv.h"
+#include "common/fail.h"
+
+struct outgoing {
+	struct kr_link link;
+	struct kr_writer head; /* header and fields */
+	size_t length;         /* with the data */
+	size_t slice_count;
+	struct kr_slice slices[];
+};
+
+enum { GATHER_BUFFERS = 64, GATHER_BYTES = 1 << 20 };
+
+static void free_outgoing(struct outgoing *out)
+{
+	for (size_t i = 0; i < out->slice_count; i++)
+		kr_buf_put(out->slices[i].buf);
+	kr_writer_fini(&out->head);
+	free(out);
+}
+
+static void free_list(struct kr_list *list)
+{
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(list)) != NULL)
+		free_outgoing(KR_LIST_ENTRY(link, struct outgoing, link));
+}
+
+void kr_conn_drop_queue(struct kr_conn *conn)
+{
+	free_list(&conn->outbox);
+	free_list(&conn->in_flight);
+	conn->outbox_bytes = 0;
+}
+
+size_t kr_conn_queued(const struct kr_conn *conn)
+{
+	return conn->outbox_bytes + (conn->writing ? uv_stream_get_write_queue_size(&conn->stream) : 0);
+}
+
+/* Takes frames from the outbox; their parts become BUFS (GATHER_BUFFERS of them). Returns how many. */
+static unsigned gather(struct kr_conn *conn, uv_buf_t *bufs)
+{
+	unsigned count = 0;
+	size_t bytes = 0;
+
+	while (!kr_list_empty(&conn->outbox)) {
+		struct outgoing *out = KR_LIST_ENTRY(conn->outbox.head.next, struct outgoing, link);
+
+		if (count > 0 && (count + 1 + out->slice_count > GATHER_BUFFERS || bytes + out->length > GATHER_BYTES))
+			break;
+		kr_list_remove(&out->link);
+		kr_list_append(&conn->in_flight, &out->link);
+		conn->outbox_bytes -= out->length;
+		bytes += out->length;
+		bufs[count++] = uv_buf_init((char *)out->head.bytes, (unsigned)out->head.length);
+		for (size_t i = 0; i < out->slice_count; i++)
+			bufs[count++] = uv_buf_init((char *)out->slices[i].buf->data + out->slices[i].offset,
+				(unsigned)out->slices[i].length);
+	}
+	conn->bytes_sent += bytes;
+	return count;
+}
+
+static void on_written(uv_write_t *request, int status)
+{
+	struct kr_conn *conn = KR_CONTAINER_OF(request, struct kr_conn, write_request);
+
+	conn->writing = false;
+	conn->idle_ticks = 0;
+	free_list(&conn->in_flight);
+	if (conn->state == KR_CONN_CLOSING)
+		return;
+	if (status < 0) {
+		kr_conn_end(conn, status, uv_strerror(status));
+		return;
+	}
+	kr_conn_write_more(conn);
+	if (conn->state == KR_CONN_OPEN && conn->above_low_water && kr_conn_queued(conn) < KR_CONN_LOW_WATER) {
+		conn->above_low_water = false;
+		if (conn->handler->on_drain)
+			conn->handler->on_drain(conn);
+	}
+}
+
+static void on_shut_down(uv_shutdown_t *request, int status)
+{
+	struct kr_conn *conn = KR_CONTAINER_OF(request, struct kr_conn, shutdown_request);
+
+	if (status < 0 && conn->state != KR_CONN_CLOSING)
+		kr_conn_end(conn, 0, "closed");
+}
+
+static void shut_down(struct kr_conn *conn)
+{
+	conn->state = KR_CONN_LINGERING;
+	conn->idle_ticks = 0;
+	if (uv_shutdown(&conn->shutdown_request, &conn->stream, on_shut_down) < 0)
+		kr_conn_end(conn, 0, "closed");
+}
+
+void kr_conn_write_more(struct kr_conn *conn)
+{
+	uv_buf_t bufs[GATHER_BUFFERS];
+	int err;
+
+	if (conn->writing || !conn->connected || (conn->state != KR_CONN_OPEN && conn->state != KR_CONN_FLUSHING))
+		return;
+	if (kr_list_empty(&conn->outbox)) {
+		if (conn->state == KR_CONN_FLUSHING)
+			shut_down(conn);
+		return;
+	}
+	err = uv_write(&conn->write_request, &conn->stream, bufs, gather(conn, bufs), on_written);
+	if (err < 0)
+		kr_conn_end(conn, err, uv_strerror(err));
+	else
+		conn->writing = true;
+}
+
+static int check_slices(const struct kr_frame_header *header, const struct kr_slice *slices, size_t count, size_t *ret_length)
+{
+	size_t length = 0;
+
+	if (count >= GATHER_BUFFERS)
+		return kr_fail(-EINVAL, "%s: data in %zu pieces", kr_msg_name(header->type), count);
+	for (size_t i = 0; i < count; i++)
+		length += slices[i].length;
+	if (length > kr_msg_data_max(header->type, header->flags & KR_FRAME_REPLY))
+		return kr_fail(-EINVAL, "%s: %zu bytes of data are more than it can carry", kr_msg_name(header->type), length);
+	*ret_length = length;
+	return 0;
+}
+
+/* Header and fields of the frame; HEADER has all but the lengths. */
+static int encode_head(struct kr_frame_header *header, const void *msg, size_t data_length, struct kr_writer *w)
+{
+	uint8_t blank[KR_FRAME_HEADER] = { 0 };
+	int err = 0;
+
+	kr_put_bytes(w, blank, sizeof(blank));
+	if (header->status == 0)
+		err = kr_msg_encode(header->type, header->flags & KR_FRAME_REPLY, msg, w);
+	if (!err && w->failed)
+		err = kr_fail_errno(-ENOMEM, "cannot queue a frame");
+	if (err)
+		return err;
+	header->fields_length = (uint32_t)(w->length - KR_FRAME_HEADER);
+	header->data_length = (uint32_t)data_length;
+	kr_frame_header_encode(header, w->bytes);
+	return 0;
+}
+
+int kr_conn_enqueue(struct kr_conn *conn, struct kr_frame_header header, const void *msg, const struct kr_slice *slices,
+	size_t count)
+{
+	struct outgoing *out;
+	size_t data_length;
+	int err;
+
+	if (!kr_conn_usable(conn))
+		return kr_fail(-ECONNRESET, "the connection to %s is closing", conn->peer);
+	err = check_slices(&header, slices, count, &data_length);
+	if (err)
+		return err;
+	out = calloc(1, sizeof(*out) + count * sizeof(*slices));
+	if (!out)
+		return kr_fail_errno(-ENOMEM, "cannot queue a frame");
+	err = encode_head(&header, msg, data_length, &out->head);
+	if (err) {
+		free_outgoing(out);
+		return err;
+	}
+	for (; out->slice_count < count; out->slice_count++) {
+		out->slices[out->slice_count] = slices[out->slice_count];
+		kr_buf_get(slices[out->slice_count].buf);
+	}
+	out->length = out->head.length + data_length;
+	kr_list_append(&conn->outbox, &out->link);
+	conn->outbox_bytes += out->length;
+	kr_conn_write_more(conn);
+	if (kr_conn_queued(conn) > KR_CONN_LOW_WATER)
+		conn->above_low_water = true;
+	return 0;
+}
