@@ -1,12 +1,13 @@
 /* The node's read cache: staged blocks on the local disk, with what is present of each file (format: cache_format.h).
  *
- * An entry is one version of one file.  Entries with a version survive the mount; those with version 0 (volatile) have no
- * name on disk and end with their last user.  Functions marked BLOCKS do disk I/O and belong in the pool or in a FUSE
- * worker; the others may be called from the loop.  All are thread-safe.  Locks: cache->lock, then entry->lock.
+ * An entry is one version of one file.  Entries with a version survive the mount; those with version 0 (volatile) end with
+ * their last user.  Functions marked BLOCKS do disk I/O and belong in the pool or in a FUSE worker; the others may be
+ * called from the loop.  All are thread-safe, under one lock that is never held during I/O.
  *
- * A failing or full local disk costs only the keeping: kr_cache_put says so, and the caller serves from memory.  At cache_max
- * the least recently used entries that nobody uses are removed, in steps; a file in use is never touched.  At most
- * KR_CACHE_FDS descriptors are open.
+ * A failing or full local disk costs only the keeping: kr_cache_put says so, and the caller serves from memory.  At
+ * cache_max the least recently used entries are removed, in steps; never one that has been used during the last
+ * KR_CACHE_IN_USE_S seconds by somebody who still refers to it.  At most KR_CACHE_FDS descriptors are open, plus one for
+ * each thread that does I/O.
  */
 #ifndef KR_FUSE_CACHE_H
 #define KR_FUSE_CACHE_H
@@ -18,7 +19,7 @@
 #include "common/buf.h"
 #include "common/types.h"
 
-enum { KR_CACHE_FDS = 256 };
+enum { KR_CACHE_FDS = 256, KR_CACHE_IN_USE_S = 10, KR_CACHE_HIGH = 95, KR_CACHE_LOW = 85 /* percent of the limit */ };
 
 struct kr_cache;
 struct kr_cache_entry;
@@ -57,17 +58,24 @@ int kr_cache_read_block(struct kr_cache_entry *entry, uint64_t block, struct kr_
  * any other error of the disk.  BLOCKS. */
 int kr_cache_put(struct kr_cache_entry *entry, uint64_t block, const struct kr_buf *buf, uint64_t checksum);
 
-/* ENTRY's file goes on as VERSION with SIZE bytes; BLOCKS (sorted) are no longer here, nor is the former last block if
- * its length changes.  The entry of that version that may exist is given up.  In-memory effects are immediate, BEFORE kr_cache_rekey_disk, which brings the disk after and must be
- * called once, before further puts.  */
-void kr_cache_rekey(struct kr_cache_entry *entry, uint64_t version, uint64_t size, const uint64_t *blocks, size_t count);
-/* BLOCKS. */
+/* A block whose bytes change with the file's version. */
+struct kr_cache_replaced {
+	uint64_t block;
+	uint32_t length;   /* of the former bytes; 0: they were not here. Filled in by kr_cache_rekey_disk */
+	uint64_t checksum;
+};
+/* ENTRY goes on as VERSION with SIZE bytes: the COUNT blocks (ascending) are no longer here, nor are those whose length
+ * is another now.  An entry of that version that exists is given up.  At once in memory; kr_cache_rekey_disk brings the
+ * disk after and must be called exactly once; until then puts fail with -EBUSY.  BLOCKS is borrowed until then. */
+void kr_cache_rekey(struct kr_cache_entry *entry, uint64_t version, uint64_t size, struct kr_cache_replaced *blocks, size_t count);
+/* A failure costs the entry's blocks, no more.  BLOCKS. */
 void kr_cache_rekey_disk(struct kr_cache_entry *entry);
+/* The former bytes of a block of kr_cache_rekey, until the block is put again.  -ENODATA: not here, or damaged.  BLOCKS. */
+int kr_cache_read_replaced(struct kr_cache_entry *entry, const struct kr_cache_replaced *replaced, void *buffer);
 
-/* Removes least recently used entries until the cache is KR_CACHE_LOW percent of its limit or nothing can go; at most one step
- * of some 64 MiB.  True: call again.  BLOCKS. */
-bool kr_cache_evict_step(struct kr_cache *cache);
-/* Whether evicting should begin. */
+/* Whether removing should begin: the cache is above KR_CACHE_HIGH. */
 bool kr_cache_wants_eviction(struct kr_cache *cache);
+/* One step of removing, until the cache is below KR_CACHE_LOW or nothing can go.  True: call again.  BLOCKS. */
+bool kr_cache_evict_step(struct kr_cache *cache);
 
 #endif

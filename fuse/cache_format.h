@@ -1,7 +1,8 @@
 /* The cache file: the staged blocks of one version of one file.  This comment is the specification, format 1.
  *
- * PLACE.  LOCAL/cache/XX/NAME, where NAME is 32 hex digits: XXH3-128 of { export id, fid, version (8 bytes) }, low half first, and XX
- * its first two.  Integers are little-endian.  Offsets are in bytes.
+ * PLACE.  LOCAL/cache/XX/NAME, where NAME is 32 hex digits: XXH3-128 of { export id, fid, version (8 bytes) }, low half
+ * first, and XX its first two.  Files of version 0 (volatile: good for the present lease only) lie beside them with an 'x'
+ * before their digits, and are removed at the next start.  Integers are little-endian.  Offsets are in bytes.
  *
  *   offset              size        what
  *        0              4096        header
@@ -17,7 +18,7 @@
  *        8    4  format           1
  *       12    4  flags            0; a reader that meets any other value discards the file
  *       16   16  export id
- *       32    8  version          of the data; never 0: what has no lasting version is not kept across mounts
+ *       32    8  version          of the data
  *       40    8  size             of the whole file in that version
  *       48   16  boot id          zeros, or: blocks were patched in place during this boot of the machine
  *       64    1  fid length, 152 fid bytes (padded with zeros)
@@ -30,9 +31,10 @@
  *        8    4  length           bytes of the block: 131072, or less for the last one of the file; 0 = not here
  *       12    4  check            low half of XXH3-64 of { bytes 0 to 11, block number (8 bytes) }
  *
- * VALIDITY.  A file counts if and only if the header's checksum, magic, format and identity are right, and its boot id is zero or
- * this boot's.  A block is here if and only if its entry's length is what the header's size demands for it, `check` is
- * right, and, looked at on first use by each mount, the bytes have the entry's checksum.
+ * VALIDITY.  A file counts if and only if the header's checksum, magic, format and flags are right, export id, fid and
+ * version are those that its name stands for, and its boot id is zero or this boot's.  A block is here if and only if its
+ * entry's length is what the header's size demands for it, `check` is right, and, looked at on first use by each mount,
+ * the bytes have the entry's checksum.
  *
  * ORDER.  A block's bytes are written before its entry; an entry is cleared before its block's bytes change.  Nothing is
  * synced: after kill -9 the page cache keeps that order; after a power failure pages may be missing in any combination,
@@ -41,8 +43,8 @@
  * is excluded by the boot id.
  *
  * A patch renames the file: entries of touched blocks are cleared, the header is written (new version, size, boot id),
- * the file gets its new name, touched blocks are written, their entries are set.  A file whose name is not the one that its header demands
- * is discarded.
+ * the file gets its new name, touched blocks are written, their entries are set.  A crash between the two leaves a file
+ * whose name is not its header's: it does not count.
  */
 #ifndef KR_FUSE_CACHE_FORMAT_H
 #define KR_FUSE_CACHE_FORMAT_H

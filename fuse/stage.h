@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "common/buf.h"
+#include "common/extent_map.h"
 #include "common/types.h"
 
 struct kr_mount;
@@ -49,15 +50,11 @@ void kr_stage_hint(struct kr_stage *stage, uint64_t offset, size_t length);
 
 /* The whole file as it came with OPEN's reply, after kr_stage_set; -EBADMSG: checksum or length is wrong, nothing is done. */
 int kr_stage_put_inline(struct kr_stage *stage, struct kr_buf *data, uint64_t checksum);
-/* Own flushed bytes: the file is now VERSION, SIZE.  Where BASE_VERSION (not 0) is the staged version the copy is patched with the extents SENT
- * (read from the journal through FILE's journal handle: see kr_stage_extent), else reset.  The new bytes can be had from here or from the server when
- * this returns. */
-struct kr_stage_extent {
-	uint64_t offset, length;
-	uint64_t position; /* in the journal */
-};
+/* Own bytes were flushed: the file is now VERSION, SIZE.  Where BASE_VERSION (not 0) is the staged version the copy is
+ * patched with the extents SENT (read from the journal, in which the stage holds them meanwhile), else it is given up.
+ * Readers under the new version find the new bytes as soon as this has returned, here or by kr_stage_want. */
 void kr_stage_flushed(struct kr_stage *stage, uint64_t base_version, uint64_t version, uint64_t size,
-	const struct kr_stage_extent *extents, size_t count);
+	const struct kr_extent_map *sent);
 
 /* The pipeline changed: UPSTREAM from the server (registered by kr_stages_init with kr_rpc_on). */
 int kr_stages_init(struct kr_mount *mount);
