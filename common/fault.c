@@ -1,0 +1,97 @@
+/* Fault points: see fault.h.  The environment is read once, at the first pass of any point. */
+#include "common/fault.h"
+
+#ifdef KR_FAULTS
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/util.h"
+
+enum { FAULTS_MAX = 16 };
+
+struct fault {
+	char point[64], action[32];
+	unsigned count; /* 0: every pass */
+	_Atomic unsigned passes;
+};
+
+static struct fault faults[FAULTS_MAX];
+static size_t fault_count;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* A test that asks for nonsense must not pass by doing nothing. */
+static void refuse(const char *item)
+{
+	fprintf(stderr, "KR_FAULT: cannot read \"%s\" (point:action[:count])\n", item);
+	abort();
+}
+
+static void read_environment(void)
+{
+	const char *text = getenv("KR_FAULT");
+	KR_AUTO_FREE char *copy = kr_xstrdup(text ? text : "");
+	char *rest = copy, *item;
+
+	while ((item = strsep(&rest, ",")) != NULL) {
+		struct fault *fault = &faults[fault_count];
+
+		if (!*item)
+			continue;
+		if (fault_count == FAULTS_MAX || sscanf(item, "%63[^:]:%31[^:]:%u", fault->point, fault->action, &fault->count) < 2)
+			refuse(item);
+		fault_count++;
+	}
+}
+
+static void delay(const char *milliseconds)
+{
+	unsigned long ms = strtoul(milliseconds, NULL, 10);
+	struct timespec left = { .tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000 };
+
+	while (nanosleep(&left, &left) < 0 && errno == EINTR)
+		;
+}
+
+static int act(const char *action)
+{
+	if (strcmp(action, "kill") == 0)
+		raise(SIGKILL);
+	else if (strcmp(action, "stop") == 0)
+		raise(SIGSTOP);
+	else if (strcmp(action, "eio") == 0)
+		return -EIO;
+	else if (strcmp(action, "enospc") == 0)
+		return -ENOSPC;
+	else if (strcmp(action, "edquot") == 0)
+		return -EDQUOT;
+	else if (strncmp(action, "delay-", 6) == 0)
+		delay(action + 6);
+	else
+		refuse(action);
+	return 0;
+}
+
+int kr_fault_pass(const char *point)
+{
+	int err = 0;
+
+	pthread_once(&once, read_environment);
+	for (size_t i = 0; i < fault_count && !err; i++) {
+		struct fault *fault = &faults[i];
+
+		if (strcmp(fault->point, point) != 0)
+			continue;
+		if (fault->count == 0 || atomic_fetch_add(&fault->passes, 1) + 1 == fault->count)
+			err = act(fault->action);
+	}
+	return err;
+}
+
+#endif
