@@ -12,7 +12,6 @@
 #include "server/flush.h"
 #include "server/lease_table.h"
 
-struct kr_request;
 struct kr_server;
 struct kr_session;
 
@@ -22,25 +21,27 @@ struct kr_sfile {
 	struct kr_link idle;
 	uint32_t references;
 	struct kr_fid fid;
-	uint64_t opens;             /* of all sessions, and of OPENs under way */
+	uint64_t opens;             /* of all sessions */
 	struct kr_list attachments; /* kr_attachment.of_file */
 	struct kr_lease_table leases;
 	uint64_t changes;           /* ascends at the start and at the end of every change of the file's bytes */
-	uint64_t changed_epoch;     /* server->epoch of the latest of these */
+	uint64_t ended;             /* ascends at the end of every change */
+	uint32_t changing;          /* changes under way */
+	uint64_t changed_epoch;     /* server->epoch of the latest start or end */
 	uint64_t cuts;              /* ascends with every change that may shrink the file */
-	bool orphan;                /* its last name is gone; it lives in .kairan/orphans while open */
-	bool orphan_dropping;
-	bool naming;                /* a request removes or replaces a name of it: others that want to wait in `named` */
-	struct kr_list named;       /* kr_request.wait */
+	bool orphan;                /* it has no name: when its last open ends it is gone */
+	bool gone;                  /* neither name nor open is left: bytes still flushed are of no use to anybody */
 	struct kr_sfile_data data;  /* rounds, syncs, pipeline */
 };
 
-/* One session's use of one file: exists while it has the file open, or holds or waits for a lease. Holds a file reference. */
+/* One session's use of one file: exists while it has the file open, or holds or waits for a lease. Holds a reference of the
+ * file, not of the session, which ends it. */
 struct kr_attachment {
 	struct kr_session *session;
 	struct kr_sfile *file;
 	struct kr_link of_session, of_file;
-	uint32_t opens;
+	uint32_t opens;   /* answered with success and not closed */
+	uint32_t waiting; /* leases asked and not granted */
 };
 
 /* The file, entered into the table if it is not there yet. Returns a reference. */
@@ -51,16 +52,17 @@ struct kr_sfile *kr_sfile_ref(struct kr_sfile *file);
 void kr_sfile_put(struct kr_sfile *file);
 
 /* Around every job that changes the file's bytes or size, in the loop: before it starts and after it is done. An attribute
- * version counts only if `changes` was the same before and after the stat (kr_sfile_version). */
+ * version counts only if no change was under way at any time during the stat (kr_sfile_version). */
 void kr_sfile_changing(struct kr_sfile *file);
 void kr_sfile_changed(struct kr_sfile *file);
+void kr_sfile_cut(struct kr_sfile *file); /* between the two, where the file may have become shorter */
 /* Sets ATTR->version for attributes that a job got, given file->changes as they were when the job was started; 0 if the
  * bytes may have changed meanwhile. */
 void kr_sfile_version(const struct kr_sfile *file, uint64_t changes_before, struct kr_attr *attr);
 
 struct kr_attachment *kr_attachment_find(const struct kr_sfile *file, const struct kr_session *session);
 struct kr_attachment *kr_attachment_get(struct kr_sfile *file, struct kr_session *session);
-/* Frees it if it has neither opens nor leases. */
+/* Frees it if it has neither opens nor leases nor waits for one. */
 void kr_attachment_settle(struct kr_attachment *attachment);
 
 void kr_files_init(struct kr_server *server);

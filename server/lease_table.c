@@ -317,6 +317,11 @@ uint8_t kr_lease_table_held(const struct kr_lease_table *table, uint32_t node)
 	return holder ? holder->kinds : 0;
 }
 
+bool kr_lease_table_known(const struct kr_lease_table *table, uint32_t node)
+{
+	return find_holder(table, node) != NULL;
+}
+
 bool kr_lease_table_others_hold(const struct kr_lease_table *table, uint32_t except, uint8_t kinds)
 {
 	const struct kr_lease_holder *holder;

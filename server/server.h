@@ -16,7 +16,6 @@
 struct kr_data;
 struct kr_export;
 struct kr_listen;
-struct kr_names;
 struct kr_request;
 struct kr_server_options;
 struct kr_session;
@@ -44,7 +43,6 @@ struct kr_server {
 	struct kr_export *export;
 	struct kr_state *state;
 	struct kr_data *data;     /* of flush rounds, pipelines and the feed: server/data.h */
-	struct kr_names *names;
 	struct kr_listen *listen; /* listeners and connections that are nobody's session yet */
 	struct kr_handler handlers[KR_SERVER_TYPES];
 

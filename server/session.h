@@ -39,7 +39,8 @@ struct kr_session {
 	bool reclaiming;               /* between a HELLO that was not resumed and RECLAIM_DONE */
 	uint64_t heard_ns;             /* of the latest frame */
 	uint64_t sent_bytes;           /* at the latest tick: a peer that takes bytes is alive */
-	uint64_t fresh_id;             /* first request id that was certainly never sent to an earlier session */
+	bool heir;                     /* its node had another session before, which may have executed what is resent */
+	uint64_t fresh_id;             /* the first new request's id on this session: smaller ones were sent to the former */
 	struct kr_table requests;      /* unanswered, by id */
 	size_t running;                /* of these, in the pool */
 	bool paused_running, paused_queue;
@@ -69,8 +70,14 @@ void kr_session_put(struct kr_session *session);
 struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hello_request *hello);
 /* Makes CONN the session's connection (the old one is closed) and repeats unanswered asks on it. */
 void kr_session_attach(struct kr_session *session, struct kr_conn *conn);
-/* Ends the session: opens, leases, pipelines, rounds and parked requests go at once. WHY is logged and may be NULL. */
-void kr_session_end(struct kr_session *session, const char *why, bool lost);
+/* Ends the session: opens, leases, pipelines, rounds and parked requests go at once. */
+enum kr_session_end {
+	KR_SESSION_LEFT,     /* GOODBYE */
+	KR_SESSION_LOST,     /* silent for the lease time */
+	KR_SESSION_REPLACED, /* its node has begun another one */
+	KR_SESSION_STOPPED,  /* the server stops: the node will come back to the next instance */
+};
+void kr_session_end(struct kr_session *session, enum kr_session_end why);
 /* Every tick: ends sessions that were silent for the lease time. */
 void kr_session_expire_all(struct kr_server *server, uint64_t now_ns);
 /* Re-evaluates whether the connection should be paused. */
