@@ -32,7 +32,8 @@ struct kr_session_hooks {
 	void (*reclaimed)(struct kr_mount *mount, const struct kr_fid *file, int err, const struct kr_reclaim_reply *reply,
 		bool boot_changed);
 	/* All are answered.  Sends the replays (FLUSH with REPLAY, KR_RPC_EARLY) if there are any and calls
-	 * kr_session_replayed when all are done; at once when there are none. */
+	 * kr_session_replayed when all are done; at once when there are none.  When the connection breaks meanwhile, this
+	 * comes again after another collect; calls of the earlier time that are unanswered are sent again by the rpc. */
 	void (*replay)(struct kr_mount *mount, bool boot_changed);
 	/* The session goes on, with leases as they were or as reclaimed; and is not fenced any more: step everything. */
 	void (*resumed)(struct kr_mount *mount);
