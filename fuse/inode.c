@@ -1,0 +1,145 @@
+/* See inode.h. */
+#include "fuse/inode.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "common/util.h"
+
+enum { ROOT_NUMBER = 1 };
+
+/* The fields but `lookups` never change. */
+struct kr_inode {
+	struct kr_table_link link;
+	uint64_t generation;
+	uint64_t lookups;
+	struct kr_fid fid; /* last: cut to its length */
+};
+
+struct kr_inodes {
+	pthread_mutex_t lock; /* guards everything below and each inode's `lookups` */
+	struct kr_table by_fid;
+	struct kr_inode *root;
+	uint64_t generations;
+};
+
+static uint64_t hash_of(const struct kr_fid *fid)
+{
+	return kr_hash_bytes(fid->bytes, fid->length);
+}
+
+static bool match(const struct kr_table_link *link, const void *key)
+{
+	return kr_fid_equal(&KR_CONTAINER_OF(link, const struct kr_inode, link)->fid, key);
+}
+
+static uint64_t number_of(const struct kr_inodes *inodes, const struct kr_inode *inode)
+{
+	return inode == inodes->root ? ROOT_NUMBER : (uint64_t)(uintptr_t)inode;
+}
+
+static struct kr_inode *find(struct kr_inodes *inodes, const struct kr_fid *fid)
+{
+	struct kr_table_link *link = kr_table_find(&inodes->by_fid, hash_of(fid), match, fid);
+
+	return link ? KR_CONTAINER_OF(link, struct kr_inode, link) : NULL;
+}
+
+static struct kr_inode *add(struct kr_inodes *inodes, const struct kr_fid *fid)
+{
+	/* A fid is as long as its bytes: most are a fifth of the maximum, and there may be 100,000 of them. */
+	struct kr_inode *inode = calloc(1, offsetof(struct kr_inode, fid.bytes) + fid->length);
+
+	if (!inode)
+		return NULL;
+	inode->fid.length = fid->length;
+	memcpy(inode->fid.bytes, fid->bytes, fid->length);
+	inode->generation = ++inodes->generations;
+	kr_table_insert(&inodes->by_fid, &inode->link, hash_of(fid));
+	return inode;
+}
+
+int kr_inodes_new(const struct kr_fid *root, struct kr_inodes **ret_inodes)
+{
+	struct kr_inodes *inodes = kr_xcalloc(1, sizeof(*inodes));
+
+	pthread_mutex_init(&inodes->lock, NULL);
+	kr_table_init(&inodes->by_fid);
+	inodes->root = add(inodes, root);
+	assert(inodes->root);
+	*ret_inodes = inodes;
+	return 0;
+}
+
+static bool free_inode(struct kr_table_link *link, void *context)
+{
+	struct kr_inodes *inodes = context;
+
+	kr_table_remove(&inodes->by_fid, link);
+	free(KR_CONTAINER_OF(link, struct kr_inode, link));
+	return true;
+}
+
+void kr_inodes_free(struct kr_inodes *inodes)
+{
+	if (!inodes)
+		return;
+	kr_table_for_each(&inodes->by_fid, free_inode, inodes);
+	kr_table_fini(&inodes->by_fid);
+	pthread_mutex_destroy(&inodes->lock);
+	free(inodes);
+}
+
+static struct kr_inode *inode_of(struct kr_inodes *inodes, uint64_t number)
+{
+	return number == ROOT_NUMBER ? inodes->root : (struct kr_inode *)(uintptr_t)number;
+}
+
+void kr_inode_fid(struct kr_inodes *inodes, uint64_t number, struct kr_fid *ret_fid)
+{
+	const struct kr_inode *inode = inode_of(inodes, number);
+
+	ret_fid->length = inode->fid.length;
+	memcpy(ret_fid->bytes, inode->fid.bytes, inode->fid.length);
+}
+
+uint64_t kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, uint64_t *ret_generation)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+	struct kr_inode *inode = find(inodes, fid);
+
+	if (!inode)
+		inode = add(inodes, fid);
+	if (!inode)
+		return 0;
+	inode->lookups++;
+	*ret_generation = inode->generation;
+	return number_of(inodes, inode);
+}
+
+void kr_inode_forget(struct kr_inodes *inodes, uint64_t number, uint64_t count)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+	struct kr_inode *inode = inode_of(inodes, number);
+
+	inode->lookups -= KR_MIN(count, inode->lookups);
+	if (inode->lookups || inode == inodes->root)
+		return;
+	kr_table_remove(&inodes->by_fid, &inode->link);
+	free(inode);
+}
+
+uint64_t kr_inode_find(struct kr_inodes *inodes, const struct kr_fid *fid)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+	const struct kr_inode *inode = find(inodes, fid);
+
+	return inode ? number_of(inodes, inode) : 0;
+}
+
+size_t kr_inodes_count(struct kr_inodes *inodes)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+
+	return inodes->by_fid.count;
+}

@@ -1,0 +1,241 @@
+/* See op.h.
+ *
+ * Interrupts: libfuse calls on_interrupt in one of its workers, under the request's lock; it only posts a task.  Disarming
+ * (kr_op_finish) waits for that lock, so that afterwards no such call is under way and the op may be freed.
+ */
+#include "fuse/op.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/sysmacros.h>
+
+#include "common/util.h"
+
+static void run_post(struct kr_task *task)
+{
+	struct kr_op *op = KR_CONTAINER_OF(task, struct kr_op, post_task);
+
+	op->begun = true;
+	kr_list_append(&op->mount->ops, &op->all);
+	op->step(op);
+}
+
+/* Loop thread. May free the op. */
+static void interrupt(struct kr_op *op)
+{
+	op->interrupted = true;
+	if (!op->begun)
+		return; /* its first step will see it */
+	if (op->call)
+		kr_rpc_cancel(op->mount->rpc, op->call);
+	else
+		op->step(op);
+}
+
+static void run_interrupt(struct kr_task *task)
+{
+	interrupt(KR_CONTAINER_OF(task, struct kr_op, interrupt_task));
+}
+
+static void on_interrupt(fuse_req_t req, void *data)
+{
+	struct kr_op *op = data;
+
+	(void)req;
+	kr_loop_post(op->mount->kr_loop, &op->interrupt_task);
+}
+
+void *kr_op_new(size_t size, struct kr_mount *mount, fuse_req_t req, const char *name, void (*step)(struct kr_op *op))
+{
+	struct kr_op *op = calloc(1, size);
+
+	assert(size >= sizeof(*op));
+	if (!op) {
+		fuse_reply_err(req, ENOMEM);
+		return NULL;
+	}
+	op->mount = mount;
+	op->req = req;
+	op->name = name;
+	op->step = step;
+	op->post_task.fn = run_post;
+	op->interrupt_task.fn = run_interrupt;
+	op->started_ns = kr_clock_ns();
+	return op;
+}
+
+void kr_op_post(struct kr_op *op)
+{
+	/* In this order: once posted, the loop may answer and free it. */
+	fuse_req_interrupt_func(op->req, on_interrupt, op);
+	kr_loop_post(op->mount->kr_loop, &op->post_task);
+}
+
+void kr_op_wait(struct kr_op *op, struct kr_list *list)
+{
+	kr_list_remove(&op->waiting);
+	kr_list_append(list, &op->waiting);
+}
+
+void kr_op_wake(struct kr_list *list)
+{
+	struct kr_list woken;
+	struct kr_link *link;
+
+	kr_list_init(&woken);
+	while ((link = kr_list_pop(list)) != NULL)
+		kr_list_append(&woken, link);
+	while ((link = kr_list_pop(&woken)) != NULL) {
+		struct kr_op *op = KR_LIST_ENTRY(link, struct kr_op, waiting);
+
+		op->step(op);
+	}
+}
+
+fuse_req_t kr_op_finish(struct kr_op *op)
+{
+	assert(!op->call);
+	fuse_req_interrupt_func(op->req, NULL, NULL);
+	kr_loop_forget(op->mount->kr_loop, &op->interrupt_task);
+	kr_list_remove(&op->waiting);
+	kr_list_remove(&op->all);
+	return op->req;
+}
+
+void kr_op_free(struct kr_op *op)
+{
+	if (op->fini)
+		op->fini(op);
+	kr_call_free(op->prepared);
+	free(op);
+}
+
+void kr_op_reply_err(struct kr_op *op, int err)
+{
+	fuse_reply_err(kr_op_finish(op), -err);
+	kr_op_free(op);
+}
+
+static void on_call_reply(void *context, int err, const void *reply, struct kr_buf *data)
+{
+	struct kr_op *op = context;
+
+	op->call = 0;
+	op->on_reply(op, err, reply, data);
+}
+
+void kr_op_call(struct kr_op *op, struct kr_call *call, unsigned flags,
+	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data))
+{
+	assert(!op->call);
+	op->on_reply = on_reply;
+	op->call = kr_rpc_submit(op->mount->rpc, call, flags, on_call_reply, op);
+}
+
+void kr_op_send(struct kr_op *op, uint16_t type, const void *msg, unsigned flags,
+	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data))
+{
+	assert(!op->call);
+	op->on_reply = on_reply;
+	op->call = kr_rpc_call(op->mount->rpc, type, msg, NULL, 0, flags, on_call_reply, op);
+}
+
+static void step_ask(struct kr_op *op)
+{
+	struct kr_call *call = op->prepared;
+
+	if (op->interrupted) {
+		kr_op_reply_err(op, -EINTR);
+		return;
+	}
+	op->prepared = NULL;
+	kr_op_call(op, call, op->prepared_flags, op->on_reply);
+}
+
+void *kr_op_ask(size_t size, fuse_req_t req, const char *name, uint16_t type, const void *msg, unsigned flags,
+	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data))
+{
+	int err = 0;
+	struct kr_call *call = kr_call_new(type, msg, NULL, 0, &err);
+	struct kr_op *op;
+
+	if (!call) {
+		fuse_reply_err(req, -err);
+		return NULL;
+	}
+	op = kr_op_new(size, kr_op_mount(req), req, name, step_ask);
+	if (!op) {
+		kr_call_free(call);
+		return NULL;
+	}
+	op->prepared = call;
+	op->prepared_flags = flags;
+	op->on_reply = on_reply;
+	return op;
+}
+
+void kr_ops_interrupt(struct kr_mount *mount)
+{
+	struct kr_list all;
+	struct kr_link *link;
+
+	/* By turns of a list of our own: an interrupted op may end itself and others. */
+	kr_list_init(&all);
+	while ((link = kr_list_pop(&mount->ops)) != NULL)
+		kr_list_append(&all, link);
+	while ((link = kr_list_pop(&all)) != NULL) {
+		kr_list_append(&mount->ops, link);
+		interrupt(KR_LIST_ENTRY(link, struct kr_op, all));
+	}
+}
+
+void kr_op_cred(fuse_req_t req, struct kr_cred *ret_cred)
+{
+	const struct fuse_ctx *caller = fuse_req_ctx(req);
+
+	/* Supplementary groups cost a read of /proc/PID/status per operation; the kernel has checked the permission here
+	 * (default_permissions), and the server uses no more than the ids for what is created. */
+	*ret_cred = (struct kr_cred){.uid = caller->uid, .gid = caller->gid};
+}
+
+static struct timespec timespec_of(struct kr_time time)
+{
+	return (struct timespec){.tv_sec = time.sec, .tv_nsec = time.nsec};
+}
+
+void kr_op_stat(const struct kr_attr *attr, struct stat *ret_stat)
+{
+	*ret_stat = (struct stat){
+		.st_ino = attr->ino,
+		.st_mode = attr->mode,
+		.st_nlink = attr->nlink,
+		.st_uid = attr->uid,
+		.st_gid = attr->gid,
+		.st_rdev = makedev(attr->rdev_major, attr->rdev_minor),
+		.st_size = (off_t)attr->size,
+		.st_blocks = (blkcnt_t)attr->blocks,
+		.st_blksize = (blksize_t)attr->blksize,
+		.st_atim = timespec_of(attr->atime),
+		.st_mtim = timespec_of(attr->mtime),
+		.st_ctim = timespec_of(attr->ctime),
+	};
+}
+
+int kr_op_entry(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr *attr,
+	struct fuse_entry_param *ret_entry)
+{
+	uint64_t generation = 0;
+	uint64_t number = kr_inode_learn(mount->inodes, fid, &generation);
+
+	if (!number)
+		return -ENOMEM;
+	*ret_entry = (struct fuse_entry_param){.ino = number, .generation = generation};
+	kr_op_stat(attr, &ret_entry->attr);
+	return 0;
+}
+
+void kr_op_entry_undo(struct kr_mount *mount, const struct fuse_entry_param *entry)
+{
+	kr_inode_forget(mount->inodes, entry->ino, 1);
+}

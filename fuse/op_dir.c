@@ -1,0 +1,211 @@
+/* Directories: an open directory asks the server for 64 KiB of entries at a time and hands them out in the kernel's pieces.
+ *
+ * Offsets are the server's cookies, so telldir and seekdir are stable while the directory changes.  A handle's state
+ * belongs to the loop thread.  No readdirplus: with kernel timeouts of zero the attributes that come along would be asked
+ * again by the stat that follows, so it would only make the server look at each file twice.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "common/util.h"
+#include "fuse/op.h"
+#include "fuse/session.h"
+
+enum { PAGE_BYTES = 65536, ENTRY_FIXED = 8 + 8 + 1 + 1 };
+
+struct dir {
+	struct kr_fid fid;
+	uint64_t root_ino; /* 0: not the mount's root */
+	/* Entries read ahead: those from `next` on start at directory position `cookie`. */
+	uint8_t *entries;
+	size_t length, next;
+	uint64_t cookie;
+	bool end; /* nothing follows them */
+};
+
+struct readdir_op {
+	struct kr_op op;
+	struct dir *dir;
+	uint64_t offset;
+	size_t size;
+	bool asked;
+};
+
+struct entry {
+	uint64_t ino, next_cookie;
+	uint8_t type;
+	char name[KR_NAME_MAX + 1];
+	size_t bytes; /* that it takes in the page */
+};
+
+static struct dir *dir_of(const struct fuse_file_info *fi)
+{
+	return (struct dir *)(uintptr_t)fi->fh;
+}
+
+void kr_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct dir *dir = calloc(1, sizeof(*dir));
+
+	if (!dir) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	kr_inode_fid(kr_op_mount(req)->inodes, ino, &dir->fid);
+	if (ino == FUSE_ROOT_ID)
+		dir->root_ino = kr_session_facts(kr_op_mount(req)->session)->root_attr.ino;
+	fi->fh = (uint64_t)(uintptr_t)dir;
+	if (fuse_reply_open(req, fi) == -ENOENT)
+		free(dir);
+}
+
+void kr_op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct dir *dir = dir_of(fi);
+
+	(void)ino;
+	free(dir->entries);
+	free(dir);
+	fuse_reply_err(req, 0);
+}
+
+/* The entry at position NEXT of what was read ahead. -EPROTO: the server's bytes make no sense. */
+static int take_entry(const struct dir *dir, struct entry *ret)
+{
+	struct kr_reader r;
+
+	kr_reader_init(&r, dir->entries + dir->next, dir->length - dir->next);
+	ret->ino = kr_take_u64(&r);
+	ret->next_cookie = kr_take_u64(&r);
+	ret->type = kr_take_u8(&r);
+	size_t length = kr_take_u8(&r);
+	const uint8_t *name = kr_take_bytes(&r, length);
+
+	if (!name || !length || memchr(name, '\0', length) || memchr(name, '/', length))
+		return -EPROTO;
+	memcpy(ret->name, name, length);
+	ret->name[length] = '\0';
+	ret->bytes = ENTRY_FIXED + length;
+	return 0;
+}
+
+/* Moves entries into BUFFER as the kernel wants them. */
+static int fill(struct readdir_op *op, char *buffer, size_t *ret_used)
+{
+	struct dir *dir = op->dir;
+	size_t used = 0;
+
+	while (dir->next < dir->length) {
+		struct entry entry;
+		int err = take_entry(dir, &entry);
+
+		if (err < 0)
+			return err;
+		/* What lies above the mount's root is not in this filesystem. */
+		if (dir->root_ino && strcmp(entry.name, "..") == 0)
+			entry.ino = dir->root_ino;
+		struct stat stat = {.st_ino = entry.ino, .st_mode = (mode_t)DTTOIF(entry.type)};
+		size_t need = fuse_add_direntry(op->op.req, buffer + used, op->size - used, entry.name, &stat,
+			(off_t)entry.next_cookie);
+
+		if (need > op->size - used)
+			break;
+		used += need;
+		dir->next += entry.bytes;
+		dir->cookie = entry.next_cookie;
+	}
+	*ret_used = used;
+	return 0;
+}
+
+static void on_entries(struct kr_op *base, int err, const void *message, struct kr_buf *data);
+
+static void step_readdir(struct kr_op *base)
+{
+	struct readdir_op *op = KR_CONTAINER_OF(base, struct readdir_op, op);
+	struct dir *dir = op->dir;
+
+	if (base->interrupted) {
+		kr_op_reply_err(base, -EINTR);
+		return;
+	}
+	/* From the start it is always asked anew: rewinddir has to see what was created since. */
+	bool here = dir->entries && op->offset == dir->cookie && (op->offset || op->asked);
+
+	if (here && (dir->next < dir->length || dir->end)) {
+		KR_AUTO_FREE char *buffer = malloc(op->size);
+		size_t used = 0;
+		int err = buffer ? fill(op, buffer, &used) : -ENOMEM;
+
+		if (err < 0) {
+			kr_op_reply_err(base, err);
+			return;
+		}
+		fuse_reply_buf(kr_op_finish(base), buffer, used);
+		kr_op_free(base);
+		return;
+	}
+	struct kr_readdir_request msg = {.file = dir->fid, .cookie = op->offset, .size = PAGE_BYTES};
+
+	kr_op_send(base, KR_MSG_READDIR, &msg, KR_RPC_READ_ONLY, on_entries);
+}
+
+static void on_entries(struct kr_op *base, int err, const void *message, struct kr_buf *data)
+{
+	struct readdir_op *op = KR_CONTAINER_OF(base, struct readdir_op, op);
+	const struct kr_readdir_reply *reply = message;
+	struct dir *dir = op->dir;
+
+	(void)data;
+	if (err == -ESTALE)
+		err = -ENOENT; /* removed while open, as a local directory says it */
+	if (err == 0 && !reply->entries.length && !reply->end)
+		err = -EPROTO;
+	if (err == 0 && !dir->entries && !(dir->entries = malloc(PAGE_BYTES)))
+		err = -ENOMEM;
+	if (err < 0) {
+		kr_op_reply_err(base, err);
+		return;
+	}
+	dir->length = KR_MIN(reply->entries.length, (uint32_t)PAGE_BYTES);
+	if (dir->length)
+		memcpy(dir->entries, reply->entries.bytes, dir->length);
+	dir->next = 0;
+	dir->cookie = op->offset;
+	dir->end = reply->end;
+	op->asked = true;
+	step_readdir(base);
+}
+
+void kr_op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi)
+{
+	struct readdir_op *op = kr_op_new(sizeof(*op), kr_op_mount(req), req, "readdir", step_readdir);
+
+	(void)ino;
+	if (!op)
+		return;
+	op->dir = dir_of(fi);
+	op->offset = (uint64_t)offset;
+	op->size = size;
+	kr_op_post(&op->op);
+}
+
+static void on_fsync(struct kr_op *op, int err, const void *message, struct kr_buf *data)
+{
+	(void)message, (void)data;
+	kr_op_reply_err(op, err);
+}
+
+void kr_op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi)
+{
+	struct kr_fsync_request msg = {.data_only = data_only != 0};
+	struct kr_op *op;
+
+	(void)fi;
+	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
+	op = kr_op_ask(sizeof(*op), req, "fsyncdir", KR_MSG_FSYNC, &msg, 0, on_fsync);
+	if (op)
+		kr_op_post(op);
+}

@@ -1,0 +1,123 @@
+/* Extended attributes: the server's filesystem keeps them, and its errors are the program's. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/util.h"
+#include "fuse/op.h"
+
+enum { NAME_BYTES_MAX = 255 };
+
+struct xattr_op {
+	struct kr_op op;
+	size_t size; /* of the program's buffer; 0: it asks for the length */
+};
+
+static void on_nothing(struct kr_op *op, int err, const void *message, struct kr_buf *data)
+{
+	(void)message, (void)data;
+	kr_op_reply_err(op, err);
+}
+
+static void reply_bytes(struct kr_op *op, uint32_t length, const struct kr_bytes *bytes)
+{
+	struct xattr_op *xattr = KR_CONTAINER_OF(op, struct xattr_op, op);
+
+	if (!xattr->size) {
+		fuse_reply_xattr(kr_op_finish(op), length);
+		kr_op_free(op);
+	} else if (bytes->length > xattr->size) {
+		kr_op_reply_err(op, -ERANGE);
+	} else {
+		fuse_reply_buf(kr_op_finish(op), (const char *)bytes->bytes, bytes->length);
+		kr_op_free(op);
+	}
+}
+
+static void on_getxattr(struct kr_op *op, int err, const void *message, struct kr_buf *data)
+{
+	const struct kr_getxattr_reply *reply = message;
+
+	(void)data;
+	if (err < 0)
+		kr_op_reply_err(op, err);
+	else
+		reply_bytes(op, reply->length, &reply->value);
+}
+
+static void on_listxattr(struct kr_op *op, int err, const void *message, struct kr_buf *data)
+{
+	const struct kr_listxattr_reply *reply = message;
+
+	(void)data;
+	if (err < 0)
+		kr_op_reply_err(op, err);
+	else
+		reply_bytes(op, reply->length, &reply->names);
+}
+
+/* True if NAME is short enough; else REQ is answered. */
+static bool name_fits(fuse_req_t req, const char *name)
+{
+	if (strlen(name) <= NAME_BYTES_MAX)
+		return true;
+	fuse_reply_err(req, ERANGE);
+	return false;
+}
+
+static void ask(fuse_req_t req, const char *name, uint16_t type, const void *msg, unsigned flags, size_t size,
+	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data))
+{
+	struct xattr_op *op = kr_op_ask(sizeof(*op), req, name, type, msg, flags, on_reply);
+
+	if (!op)
+		return;
+	op->size = size;
+	kr_op_post(&op->op);
+}
+
+void kr_op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
+{
+	struct kr_setxattr_request msg = {.name = name, .flags = (uint32_t)flags,
+		.value = {.bytes = (const uint8_t *)value, .length = (uint32_t)KR_MIN(size, (size_t)KR_XATTR_MAX)}};
+
+	if (!name_fits(req, name))
+		return;
+	if (size > KR_XATTR_MAX) {
+		fuse_reply_err(req, E2BIG);
+		return;
+	}
+	kr_op_cred(req, &msg.cred);
+	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
+	ask(req, "setxattr", KR_MSG_SETXATTR, &msg, 0, 0, on_nothing);
+}
+
+void kr_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+	struct kr_getxattr_request msg = {.name = name, .size = (uint32_t)KR_MIN(size, (size_t)KR_XATTR_MAX)};
+
+	if (!name_fits(req, name))
+		return;
+	kr_op_cred(req, &msg.cred);
+	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
+	ask(req, "getxattr", KR_MSG_GETXATTR, &msg, KR_RPC_READ_ONLY, size, on_getxattr);
+}
+
+void kr_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+	struct kr_listxattr_request msg = {.size = (uint32_t)KR_MIN(size, (size_t)KR_XATTR_MAX)};
+
+	kr_op_cred(req, &msg.cred);
+	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
+	ask(req, "listxattr", KR_MSG_LISTXATTR, &msg, KR_RPC_READ_ONLY, size, on_listxattr);
+}
+
+void kr_op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+	struct kr_removexattr_request msg = {.name = name};
+
+	if (!name_fits(req, name))
+		return;
+	kr_op_cred(req, &msg.cred);
+	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
+	ask(req, "removexattr", KR_MSG_REMOVEXATTR, &msg, 0, 0, on_nothing);
+}

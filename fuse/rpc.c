@@ -1,0 +1,441 @@
+/* See rpc.h: the calls; rpc_link.c has the connection.
+ *
+ * A call lives in rpc->calls from its submission to its answer.  A call that its program has given up but that the server
+ * may have begun stays there without a callback, so that its answer (and what it opened) can be dealt with.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/fail.h"
+#include "common/log.h"
+#include "common/util.h"
+#include "fuse/rpc_priv.h"
+#include "fuse/loop.h"
+#include "fuse/options.h"
+
+struct kr_call *kr_call_new(uint16_t type, const void *msg, const struct kr_slice *slices, size_t count, int *ret_err)
+{
+	struct kr_call *call = calloc(1, sizeof(*call));
+	int err = -ENOMEM;
+
+	if (!call)
+		goto fail;
+	call->type = type;
+	kr_writer_init(&call->fields);
+	err = kr_msg_encode(type, false, msg, &call->fields);
+	if (err < 0)
+		goto fail;
+	if (count) {
+		call->slices = calloc(count, sizeof(*slices));
+		if (!call->slices) {
+			err = -ENOMEM;
+			goto fail;
+		}
+		for (size_t i = 0; i < count; i++) {
+			call->slices[i] = slices[i];
+			kr_buf_get(slices[i].buf);
+		}
+		call->count = count;
+	}
+	return call;
+fail:
+	kr_call_free(call);
+	*ret_err = err;
+	return NULL;
+}
+
+void kr_call_free(struct kr_call *call)
+{
+	if (!call)
+		return;
+	kr_writer_fini(&call->fields);
+	for (size_t i = 0; i < call->count; i++)
+		kr_buf_put(call->slices[i].buf);
+	free(call->slices);
+	free(call);
+}
+
+static bool match_call(const struct kr_table_link *link, const void *key)
+{
+	return KR_CONTAINER_OF(link, const struct kr_call, by_id)->id == *(const uint64_t *)key;
+}
+
+static struct kr_call *find_call(struct kr_rpc *rpc, uint64_t id)
+{
+	struct kr_table_link *link = kr_table_find(&rpc->by_id, kr_hash_u64(id), match_call, &id);
+
+	return link ? KR_CONTAINER_OF(link, struct kr_call, by_id) : NULL;
+}
+
+/* Takes CALL out of the queue and frees it after telling its owner. */
+static void end_call(struct kr_call *call, int err, const void *reply, struct kr_buf *data)
+{
+	kr_rpc_fn callback = call->callback;
+	void *context = call->context;
+
+	kr_table_remove(&call->rpc->by_id, &call->by_id);
+	kr_list_remove(&call->link);
+	kr_call_free(call);
+	if (callback)
+		callback(context, err, reply, data);
+}
+
+/* Whether the server counts an open when it has done the call. */
+static bool opens(const struct kr_call *call)
+{
+	return call->type == KR_MSG_OPEN || call->type == KR_MSG_CREATE;
+}
+
+/* The program is answered with ERR; what the server makes of the call is dealt with when it is known. */
+static void give_up(struct kr_call *call, int err)
+{
+	kr_rpc_fn callback = call->callback;
+	void *context = call->context;
+
+	call->callback = NULL;
+	call->given_up = true;
+	if (!call->sent || (!call->on_wire && !opens(call))) {
+		end_call(call, err, NULL, NULL);
+	} else if (call->on_wire && (call->flags & KR_RPC_READ_ONLY)) {
+		kr_conn_forget(call->rpc->conn, call->id);
+		end_call(call, err, NULL, NULL);
+	}
+	if (callback)
+		callback(context, err, NULL, NULL);
+}
+
+/* Nobody waits for this OPEN or CREATE any more, but it succeeded: the server counts an open that must end. */
+static void undo_open(struct kr_rpc *rpc, const struct kr_call *call, const void *reply)
+{
+	struct kr_close_request close = {.count = 1};
+	union kr_any_msg *msg = kr_xcalloc(1, sizeof(*msg));
+	struct kr_arena arena = {0};
+
+	if (call->type == KR_MSG_CREATE)
+		close.file = ((const struct kr_create_reply *)reply)->file;
+	else if (kr_msg_decode(call->type, false, call->fields.bytes, call->fields.length, msg, &arena) == 0)
+		close.file = msg->open_request.file;
+	kr_arena_fini(&arena);
+	free(msg);
+	kr_rpc_call(rpc, KR_MSG_CLOSE, &close, NULL, 0, KR_RPC_HARD, NULL, NULL);
+}
+
+static void on_reply(void *context, int err, const void *reply, struct kr_buf *data, bool more)
+{
+	struct kr_call *call = context;
+
+	if (more) {
+		kr_log_debug("%s: a reply in pieces was not expected", kr_msg_name(call->type));
+		return;
+	}
+	if (err == -ECONNRESET) { /* the connection has ended: the call stays */
+		call->on_wire = false;
+		return;
+	}
+	call->rpc->heard_ns = kr_clock_ns();
+	if (call->given_up && err == 0 && opens(call))
+		undo_open(call->rpc, call, reply);
+	end_call(call, err, reply, data);
+}
+
+static void transmit(struct kr_rpc *rpc, struct kr_call *call)
+{
+	union kr_any_msg *msg = kr_xcalloc(1, sizeof(*msg));
+	struct kr_arena arena = {0};
+	int err = kr_msg_decode(call->type, false, call->fields.bytes, call->fields.length, msg, &arena);
+
+	assert(err == 0); /* we encoded it */
+	call->on_wire = true;
+	err = kr_conn_request_as(rpc->conn, call->id, call->sent ? KR_FRAME_RESEND : 0, call->type, msg, call->slices,
+		call->count, on_reply, call);
+	if (err < 0)
+		call->on_wire = false; /* the connection is closing: it goes out on the next */
+	else
+		call->sent = true;
+	kr_arena_fini(&arena);
+	free(msg);
+}
+
+static bool may_go(const struct kr_rpc *rpc, const struct kr_call *call)
+{
+	return rpc->conn && (rpc->gate == KR_RPC_OPEN || (rpc->gate == KR_RPC_EARLY_ONLY && (call->flags & KR_RPC_EARLY)));
+}
+
+static void send_waiting(struct kr_rpc *rpc)
+{
+	struct kr_call *call;
+
+	KR_LIST_FOR_EACH(call, &rpc->calls, link)
+		if (!call->on_wire && may_go(rpc, call))
+			transmit(rpc, call);
+}
+
+/* A failure that the callback must hear of later, from the loop. */
+struct late_failure {
+	struct kr_task task;
+	kr_rpc_fn callback;
+	void *context;
+	int err;
+};
+
+static void fail_late(struct kr_task *task)
+{
+	struct late_failure *late = KR_CONTAINER_OF(task, struct late_failure, task);
+
+	late->callback(late->context, late->err, NULL, NULL);
+	free(late);
+}
+
+static uint64_t fail_later(struct kr_rpc *rpc, int err, kr_rpc_fn callback, void *context)
+{
+	if (callback) {
+		struct late_failure *late = kr_xcalloc(1, sizeof(*late));
+
+		*late = (struct late_failure){.task.fn = fail_late, .callback = callback, .context = context, .err = err};
+		kr_loop_post(rpc->mount->kr_loop, &late->task);
+	}
+	return ++rpc->last_id;
+}
+
+uint64_t kr_rpc_submit(struct kr_rpc *rpc, struct kr_call *call, unsigned flags, kr_rpc_fn callback, void *context)
+{
+	assert(kr_loop_here(rpc->mount->kr_loop));
+	if (rpc->stopped) {
+		kr_call_free(call);
+		return fail_later(rpc, -ECANCELED, callback, context);
+	}
+	call->rpc = rpc;
+	call->id = ++rpc->last_id;
+	call->flags = flags;
+	call->callback = callback;
+	call->context = context;
+	call->submitted_ns = kr_clock_ns();
+	kr_list_append(&rpc->calls, &call->link);
+	kr_table_insert(&rpc->by_id, &call->by_id, kr_hash_u64(call->id));
+	if (may_go(rpc, call))
+		transmit(rpc, call);
+	return call->id;
+}
+
+uint64_t kr_rpc_call(struct kr_rpc *rpc, uint16_t type, const void *msg, const struct kr_slice *slices, size_t count,
+	unsigned flags, kr_rpc_fn callback, void *context)
+{
+	int err = 0;
+	struct kr_call *call = kr_call_new(type, msg, slices, count, &err);
+
+	if (call)
+		return kr_rpc_submit(rpc, call, flags, callback, context);
+	return fail_later(rpc, err, callback, context);
+}
+
+static void ignore_reply(void *context, int err, const void *reply, struct kr_buf *data, bool more)
+{
+	(void)context, (void)err, (void)reply, (void)data, (void)more;
+}
+
+static void send_cancel(struct kr_rpc *rpc, const struct kr_call *call)
+{
+	struct kr_cancel_request cancel = {.request = call->id};
+
+	kr_conn_request_as(rpc->conn, ++rpc->last_id, 0, KR_MSG_CANCEL, &cancel, NULL, 0, ignore_reply, NULL);
+}
+
+void kr_rpc_cancel(struct kr_rpc *rpc, uint64_t id)
+{
+	struct kr_call *call = find_call(rpc, id);
+
+	if (!call || !call->callback || call->canceled_ns)
+		return;
+	call->canceled_ns = kr_clock_ns();
+	if (call->on_wire)
+		send_cancel(rpc, call);
+	if (!call->on_wire || (call->flags & KR_RPC_READ_ONLY))
+		give_up(call, -EINTR);
+}
+
+/* Whether CALL has waited long enough, and with what it ends then. */
+static int overdue(const struct kr_rpc *rpc, const struct kr_call *call, uint64_t now)
+{
+	const struct kr_mount_options *options = rpc->mount->options;
+	uint64_t timeo_ns = options->timeo * KR_NS_PER_MS;
+
+	if (!call->callback)
+		return 0;
+	if (call->canceled_ns && now - call->canceled_ns > KR_RPC_CANCEL_MS * KR_NS_PER_MS)
+		return -EINTR;
+	/* The server is silent: while it talks, a call that waits there waits for another node. */
+	if (options->soft && !(call->flags & KR_RPC_HARD) && now - call->submitted_ns > timeo_ns &&
+	    (now - rpc->heard_ns > timeo_ns || rpc->gate != KR_RPC_OPEN))
+		return -ETIMEDOUT;
+	return 0;
+}
+
+void kr_rpc_check_deadlines(struct kr_rpc *rpc)
+{
+	uint64_t now = kr_clock_ns();
+	bool again;
+
+	/* A callback may end other calls, so start over after each: there are few of these. */
+	do {
+		struct kr_call *call;
+
+		again = false;
+		KR_LIST_FOR_EACH(call, &rpc->calls, link) {
+			int err = overdue(rpc, call, now);
+
+			if (err < 0) {
+				give_up(call, err);
+				again = true;
+				break;
+			}
+		}
+	} while (again);
+}
+
+void kr_rpc_connection_lost(struct kr_rpc *rpc)
+{
+	struct kr_call *call;
+
+	rpc->gate = KR_RPC_SHUT;
+	KR_LIST_FOR_EACH(call, &rpc->calls, link)
+		call->on_wire = false;
+	/* Callbacks may change the list, so start over after each that ran. */
+	for (struct kr_link *link = rpc->calls.head.next; link != &rpc->calls.head;) {
+		call = KR_LIST_ENTRY(link, struct kr_call, link);
+		link = link->next;
+		if (call->canceled_ns && call->callback) {
+			give_up(call, -EINTR);
+			link = rpc->calls.head.next;
+		} else if (call->given_up && !opens(call)) {
+			end_call(call, -EINTR, NULL, NULL);
+		}
+	}
+}
+
+void kr_rpc_open_early(struct kr_rpc *rpc)
+{
+	rpc->gate = KR_RPC_EARLY_ONLY;
+	rpc->backoff_ms = KR_RPC_BACKOFF_MIN_MS;
+	send_waiting(rpc);
+}
+
+void kr_rpc_open(struct kr_rpc *rpc)
+{
+	rpc->gate = KR_RPC_OPEN;
+	rpc->backoff_ms = KR_RPC_BACKOFF_MIN_MS;
+	send_waiting(rpc);
+}
+
+static bool match_down(const struct kr_table_link *link, const void *key)
+{
+	return KR_CONTAINER_OF(link, const struct kr_rpc_down_link, by_id)->id == *(const uint64_t *)key;
+}
+
+static bool free_down(struct kr_table_link *link, void *context)
+{
+	struct kr_rpc *rpc = context;
+
+	kr_table_remove(&rpc->downs, link);
+	free(KR_CONTAINER_OF(link, struct kr_rpc_down_link, by_id));
+	return true;
+}
+
+void kr_rpc_set_session(struct kr_rpc *rpc, uint64_t session)
+{
+	if (session != rpc->session)
+		kr_table_for_each(&rpc->downs, free_down, rpc);
+	rpc->session = session;
+}
+
+void kr_rpc_deliver_down(struct kr_rpc *rpc, const struct kr_frame *frame)
+{
+	const struct kr_frame_header *header = &frame->header;
+	kr_down_fn handler = header->type < KR_RPC_TYPES ? rpc->handlers[header->type] : NULL;
+	union kr_any_msg *msg;
+	struct kr_arena arena = {0};
+
+	if (kr_table_find(&rpc->downs, kr_hash_u64(header->id), match_down, &header->id))
+		return;
+	if (!handler) {
+		kr_conn_reply(rpc->conn, header->type, header->id, 0, -EPROTO, NULL, NULL, 0);
+		return;
+	}
+	msg = kr_xcalloc(1, sizeof(*msg));
+	int err = kr_msg_decode(header->type, false, frame->fields, header->fields_length, msg, &arena);
+	if (err < 0) {
+		kr_log_warn("the server sent a %s that cannot be decoded: %s", kr_msg_name(header->type), kr_fail_reason());
+		kr_conn_reply(rpc->conn, header->type, header->id, 0, -EPROTO, NULL, NULL, 0);
+	} else {
+		struct kr_down down = {.type = header->type, .id = header->id, .session = rpc->session};
+		struct kr_rpc_down_link *link = kr_xcalloc(1, sizeof(*link));
+
+		link->id = header->id;
+		kr_table_insert(&rpc->downs, &link->by_id, kr_hash_u64(link->id));
+		handler(rpc->mount, &down, msg, frame->data);
+	}
+	kr_arena_fini(&arena);
+	free(msg);
+}
+
+void kr_rpc_answer(struct kr_rpc *rpc, const struct kr_down *down, int err, const void *msg)
+{
+	struct kr_table_link *link;
+
+	if (down->session != rpc->session)
+		return;
+	link = kr_table_find(&rpc->downs, kr_hash_u64(down->id), match_down, &down->id);
+	if (!link)
+		return;
+	free_down(link, rpc);
+	/* Without a live connection the server asks again. */
+	if (rpc->conn && rpc->gate != KR_RPC_SHUT)
+		kr_conn_reply(rpc->conn, down->type, down->id, 0, err, err ? NULL : msg, NULL, 0);
+}
+
+void kr_rpc_on(struct kr_rpc *rpc, uint16_t type, kr_down_fn handler)
+{
+	assert(type < KR_RPC_TYPES);
+	rpc->handlers[type] = handler;
+}
+
+bool kr_rpc_connected(const struct kr_rpc *rpc)
+{
+	return rpc->conn && rpc->gate == KR_RPC_OPEN;
+}
+
+size_t kr_rpc_pending(const struct kr_rpc *rpc)
+{
+	return rpc->by_id.count;
+}
+
+void kr_rpc_destroy(struct kr_rpc *rpc)
+{
+	kr_table_for_each(&rpc->downs, free_down, rpc);
+	kr_table_fini(&rpc->downs);
+	kr_table_fini(&rpc->by_id);
+	free(rpc);
+}
+
+void kr_rpc_stop(struct kr_rpc *rpc)
+{
+	struct kr_link *link;
+
+	rpc->stopped = true;
+	rpc->gate = KR_RPC_SHUT;
+	if (rpc->resolving)
+		kr_resolve_cancel(rpc->resolving);
+	rpc->resolving = NULL;
+	if (rpc->conn) {
+		struct kr_call *call;
+
+		KR_LIST_FOR_EACH(call, &rpc->calls, link)
+			if (call->on_wire)
+				kr_conn_forget(rpc->conn, call->id);
+		kr_conn_close(rpc->conn, false);
+	}
+	uv_timer_stop(&rpc->retry);
+	uv_timer_stop(&rpc->tick);
+	while ((link = rpc->calls.head.next) != &rpc->calls.head)
+		end_call(KR_LIST_ENTRY(link, struct kr_call, link), -ECANCELED, NULL, NULL);
+}

@@ -1,0 +1,521 @@
+/* See session.h.
+ *
+ *   DOWN --connection--> GREETING --HELLO's reply--> resumed: LIVE
+ *                                                    else:    (first time: READY until kr_session_begin) RECLAIMING
+ *   RECLAIMING --all RECLAIMs answered--> REPLAYING --kr_session_replayed--> FINISHING --RECLAIM_DONE--> LIVE
+ *   any --connection lost--> DOWN (a recovery that was under way starts over with the next session)
+ */
+#include "fuse/session.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "common/fail.h"
+#include "common/log.h"
+#include "common/util.h"
+#include "fuse/localdir.h"
+#include "fuse/loop.h"
+#include "fuse/options.h"
+#include "fuse/rpc.h"
+
+enum state { DOWN, GREETING, READY, RECLAIMING, REPLAYING, FINISHING, LIVE };
+
+struct kr_session {
+	struct kr_mount *mount;
+	const struct kr_session_hooks *hooks;
+	struct kr_session_facts facts;
+	enum state state;
+	uint64_t epoch;            /* counts connections: late answers of an earlier one are ignored */
+	uint64_t last_connected;   /* the session that was LIVE or on the way there; 0: none */
+	bool begun;                /* kr_session_begin has been called */
+	bool recovered;            /* the present session has been through its recovery */
+	bool boot_changed;
+	size_t reclaims;           /* not yet answered, plus one while they are being sent */
+	uint64_t hello_sent_ns;
+	uv_timer_t tick, deadline;
+	bool complained;
+	void (*on_hello)(void *context, int err);
+	void *hello_context;
+	void (*on_live)(void *context);
+	void *live_context;
+	int closing;               /* timers not yet closed */
+};
+
+/* What a request's answer must match to count. */
+struct pending {
+	struct kr_session *session;
+	uint64_t epoch, sent_ns;
+	struct kr_fid file;
+};
+
+static struct pending *pending_new(struct kr_session *session)
+{
+	struct pending *pending = kr_xcalloc(1, sizeof(*pending));
+
+	pending->session = session;
+	pending->epoch = session->epoch;
+	pending->sent_ns = kr_clock_ns();
+	return pending;
+}
+
+static bool pending_end(struct pending *pending)
+{
+	bool current = pending->epoch == pending->session->epoch;
+
+	free(pending);
+	return current;
+}
+
+static void report_hello(struct kr_session *session, int err)
+{
+	void (*on_hello)(void *context, int err) = session->on_hello;
+
+	session->on_hello = NULL;
+	uv_timer_stop(&session->deadline);
+	if (on_hello)
+		on_hello(session->hello_context, err);
+}
+
+/* --- leases' clock -------------------------------------------------------------------------------------------------- */
+
+static void renew(struct kr_session *session, uint64_t sent_ns)
+{
+	uint64_t fence_at_ns = sent_ns + (uint64_t)session->facts.lease_ms * 3 / 4 * KR_NS_PER_MS;
+
+	if (session->state == LIVE)
+		atomic_store(&session->mount->fence_at_ns, fence_at_ns);
+}
+
+static void set_clock(struct kr_session *session, struct kr_time now, uint64_t sent_ns)
+{
+	uint64_t half_trip = (kr_clock_ns() - sent_ns) / 2;
+	int64_t server_ns = now.sec * (int64_t)KR_NS_PER_S + now.nsec;
+
+	atomic_store(&session->mount->server_clock_offset_ns,
+		server_ns + (int64_t)half_trip - (int64_t)kr_clock_real_ns());
+}
+
+static void on_ping_reply(void *context, int err, const void *reply, struct kr_buf *data)
+{
+	struct pending *pending = context;
+	struct kr_session *session = pending->session;
+	uint64_t sent_ns = pending->sent_ns;
+
+	(void)data;
+	if (!pending_end(pending) || err < 0)
+		return;
+	bool was_fenced = session->state == LIVE && kr_mount_fenced(session->mount);
+	set_clock(session, ((const struct kr_ping_reply *)reply)->now, sent_ns);
+	renew(session, sent_ns);
+	if (was_fenced && session->hooks)
+		session->hooks->resumed(session->mount);
+}
+
+static void ping(struct kr_session *session)
+{
+	struct pending *pending = pending_new(session);
+	struct kr_ping_request request = {};
+
+	if (kr_rpc_direct(session->mount->rpc, KR_MSG_PING, &request, on_ping_reply, pending) < 0)
+		free(pending);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+	struct kr_session *session = timer->data;
+	uint64_t silence_ns = kr_clock_ns() - kr_rpc_heard_ns(session->mount->rpc);
+
+	if (session->state <= GREETING)
+		return;
+	if (silence_ns > (uint64_t)session->facts.lease_ms * KR_NS_PER_MS / 2)
+		kr_rpc_reset(session->mount->rpc, "the server is silent");
+	else
+		ping(session);
+}
+
+/* --- recovery ------------------------------------------------------------------------------------------------------- */
+
+static void go_live(struct kr_session *session, uint64_t sent_ns)
+{
+	void (*on_live)(void *context) = session->on_live;
+
+	session->state = LIVE;
+	session->facts.live = true;
+	renew(session, sent_ns);
+	kr_rpc_open(session->mount->rpc);
+	if (session->complained)
+		kr_log_info("connected to %s again", session->mount->options->source);
+	session->complained = false;
+	if (session->hooks)
+		session->hooks->resumed(session->mount);
+	session->on_live = NULL;
+	if (on_live)
+		on_live(session->live_context);
+}
+
+static void on_done_reply(void *context, int err, const void *reply, struct kr_buf *data)
+{
+	struct pending *pending = context;
+	struct kr_session *session = pending->session;
+	uint64_t sent_ns = pending->sent_ns;
+
+	(void)reply, (void)data;
+	if (!pending_end(pending) || session->state != FINISHING)
+		return;
+	if (err < 0) {
+		kr_rpc_reset(session->mount->rpc, "RECLAIM_DONE was refused");
+		return;
+	}
+	session->recovered = true;
+	go_live(session, sent_ns);
+}
+
+void kr_session_replayed(struct kr_session *session)
+{
+	struct kr_reclaim_done_request request = {};
+	struct pending *pending;
+
+	if (session->state != REPLAYING)
+		return;
+	session->state = FINISHING;
+	pending = pending_new(session);
+	if (kr_rpc_direct(session->mount->rpc, KR_MSG_RECLAIM_DONE, &request, on_done_reply, pending) < 0)
+		free(pending); /* the connection is ending: it all starts over */
+}
+
+static void reclaim_answered(struct kr_session *session)
+{
+	if (--session->reclaims || session->state != RECLAIMING)
+		return;
+	session->state = REPLAYING;
+	if (session->hooks)
+		session->hooks->replay(session->mount, session->boot_changed);
+	else
+		kr_session_replayed(session);
+}
+
+static void on_reclaim_reply(void *context, int err, const void *reply, struct kr_buf *data)
+{
+	struct pending *pending = context;
+	struct kr_session *session = pending->session;
+	struct kr_fid file = pending->file;
+
+	(void)data;
+	if (!pending_end(pending) || session->state != RECLAIMING)
+		return;
+	session->hooks->reclaimed(session->mount, &file, err, reply, session->boot_changed);
+	reclaim_answered(session);
+}
+
+static void add_reclaim(void *context, const struct kr_reclaim_item *item)
+{
+	struct kr_session *session = context;
+	struct kr_reclaim_request request = {.file = item->file, .opens = item->opens, .kinds = item->kinds,
+		.has_replays = item->has_replays};
+	struct pending *pending = pending_new(session);
+
+	pending->file = item->file;
+	if (kr_rpc_direct(session->mount->rpc, KR_MSG_RECLAIM, &request, on_reclaim_reply, pending) < 0)
+		free(pending);
+	else
+		session->reclaims++;
+}
+
+static void start_recovery(struct kr_session *session)
+{
+	session->state = RECLAIMING;
+	session->recovered = false;
+	session->reclaims = 1;
+	kr_rpc_open_early(session->mount->rpc);
+	if (session->hooks)
+		session->hooks->collect(session->mount, session->boot_changed, add_reclaim, session);
+	reclaim_answered(session);
+}
+
+/* --- HELLO ---------------------------------------------------------------------------------------------------------- */
+
+static void take_facts(struct kr_session *session, const struct kr_hello_reply *reply)
+{
+	struct kr_session_facts *facts = &session->facts;
+	bool same_boot = facts->id && memcmp(facts->boot_id, reply->boot_id, sizeof(facts->boot_id)) == 0;
+
+	/* A change stays a change until a recovery that knows of it has been completed. */
+	session->boot_changed = !same_boot || (session->boot_changed && !session->recovered);
+	if (!facts->id) {
+		facts->root = reply->root;
+		facts->root_attr = reply->root_attr;
+		memcpy(facts->export_id, reply->export_id, sizeof(facts->export_id));
+	}
+	facts->id = reply->session;
+	facts->node = reply->node;
+	facts->instance = reply->instance;
+	facts->lease_ms = reply->lease_ms;
+	facts->grace_ms = reply->grace_ms;
+	memcpy(facts->boot_id, reply->boot_id, sizeof(facts->boot_id));
+	memcpy(facts->ring_token, reply->ring_token, sizeof(facts->ring_token));
+}
+
+/* 0, or why this answer cannot be used. */
+static int check_hello(const struct kr_session *session, const struct kr_hello_reply *reply)
+{
+	if (reply->proto != KR_PROTO_VERSION)
+		return kr_fail(-EPROTONOSUPPORT, "the server speaks protocol %u, this program %d", reply->proto, KR_PROTO_VERSION);
+	if (reply->must)
+		return kr_fail(-EPROTONOSUPPORT, "the server needs features that this program lacks (0x%llx)",
+			(unsigned long long)reply->must);
+	if (reply->lease_ms < 100 || !reply->session)
+		return kr_fail(-EPROTO, "the server's answer to HELLO makes no sense");
+	if (session->facts.id && memcmp(session->facts.export_id, reply->export_id, sizeof(reply->export_id)) != 0)
+		return kr_fail(-ESTALE, "the server now serves another export");
+	return 0;
+}
+
+static const char *hello_refusal(int err)
+{
+	switch (err) {
+	case -EPROTONOSUPPORT:
+		return "it speaks another version of the protocol (are both sides of one release?)";
+	case -EACCES:
+	case -EKEYREJECTED:
+		return "it serves loopback addresses only while it has no key";
+	case -ENOENT:
+		return "the export has no such subdirectory";
+	case -ENOTDIR:
+		return "what is to be mounted is not a directory";
+	default:
+		return strerror(-err);
+	}
+}
+
+static void hello_failed(struct kr_session *session, int err)
+{
+	if (session->on_hello) {
+		report_hello(session, err);
+		return;
+	}
+	if (!session->complained)
+		kr_log_error("%s: %s; trying on", session->mount->options->source, kr_fail_reason());
+	session->complained = true;
+	kr_rpc_reset(session->mount->rpc, "HELLO failed");
+}
+
+static void on_hello_reply(void *context, int err, const void *message, struct kr_buf *data)
+{
+	struct pending *pending = context;
+	struct kr_session *session = pending->session;
+	const struct kr_hello_reply *reply = message;
+	uint64_t sent_ns = pending->sent_ns;
+
+	(void)data;
+	if (!pending_end(pending) || err == -ECONNRESET)
+		return; /* on_disconnected deals with it */
+	if (err < 0)
+		err = kr_fail(err, "server %s refuses this node: %s", session->mount->options->source, hello_refusal(err));
+	else
+		err = check_hello(session, reply);
+	if (err < 0) {
+		hello_failed(session, err);
+		return;
+	}
+	bool resumed = reply->resumed && reply->session == session->facts.id && session->recovered;
+	take_facts(session, reply);
+	set_clock(session, reply->now, sent_ns);
+	kr_rpc_set_session(session->mount->rpc, reply->session);
+	if (session->hooks && session->hooks->identify)
+		session->hooks->identify(session->mount);
+	uint64_t interval = KR_MAX(session->facts.lease_ms / 5, 20u);
+	uv_timer_start(&session->tick, on_tick, interval, interval);
+	session->state = READY;
+	if (resumed) {
+		go_live(session, sent_ns);
+	} else if (session->begun) {
+		kr_log_warn("%s does not know our session any more: reclaiming", session->mount->options->source);
+		start_recovery(session);
+	}
+	report_hello(session, 0);
+}
+
+/* Our own address on the way to ADDRESS: what the routing table says, without sending anything. */
+static void address_towards(const struct sockaddr *address, char *host, size_t size)
+{
+	struct sockaddr_storage own = {0};
+	socklen_t length = sizeof(own);
+	KR_AUTO_FD int fd = socket(address->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	*host = '\0';
+	if (fd >= 0 && connect(fd, address, sizeof(struct sockaddr_storage)) == 0 &&
+	    getsockname(fd, (struct sockaddr *)&own, &length) == 0)
+		kr_address_host((struct sockaddr *)&own, host, size);
+}
+
+static void on_connecting(void *context, const struct sockaddr *address)
+{
+	struct kr_session *session = context;
+	struct kr_mount *mount = session->mount;
+	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION,
+		.node_name = kr_local_node_name(mount->local), .incarnation = kr_local_incarnation(mount->local),
+		.session = session->facts.id, .subdir = mount->options->subdir};
+	char host[64] = "";
+
+	memcpy(hello.node_id, kr_local_node_id(mount->local), sizeof(hello.node_id));
+	address_towards(address, host, sizeof(host));
+	hello.ring_address = host;
+	if (session->hooks && session->hooks->listen)
+		session->hooks->listen(mount, host, &hello.ring_port);
+	session->epoch++;
+	session->state = GREETING;
+	struct pending *pending = pending_new(session);
+	if (kr_rpc_direct(mount->rpc, KR_MSG_HELLO, &hello, on_hello_reply, pending) < 0)
+		free(pending);
+}
+
+static void on_disconnected(void *context, int err, const char *reason)
+{
+	struct kr_session *session = context;
+	const struct kr_mount_options *options = session->mount->options;
+	bool was_live = session->state > GREETING;
+
+	session->epoch++;
+	session->state = DOWN;
+	session->facts.live = false;
+	if (session->on_hello) { /* the first attempt: go on until the deadline unless nobody listens there */
+		kr_fail(err ? err : -ECONNRESET, "cannot reach server %s:%u: %s (is kairand running there?)", options->server.host,
+			options->server.port, reason);
+		if (err == -ECONNREFUSED || err == -ENOENT || !was_live)
+			report_hello(session, err ? err : -ECONNRESET);
+		return;
+	}
+	if (!session->complained)
+		kr_log_warn("connection to %s lost: %s; operations wait", options->source, reason);
+	session->complained = true;
+}
+
+static const struct kr_rpc_events events = {.on_connecting = on_connecting, .on_disconnected = on_disconnected};
+
+static void on_deadline(uv_timer_t *timer)
+{
+	struct kr_session *session = timer->data;
+	const struct kr_mount_options *options = session->mount->options;
+
+	report_hello(session, kr_fail(-ETIMEDOUT, "no answer from server %s:%u (is the address right, and is a firewall between?)",
+		options->server.host, options->server.port));
+}
+
+/* --- outside -------------------------------------------------------------------------------------------------------- */
+
+int kr_session_new(struct kr_mount *mount, struct kr_session **ret_session)
+{
+	struct kr_session *session = kr_xcalloc(1, sizeof(*session));
+
+	session->mount = mount;
+	uv_timer_init(mount->loop, &session->tick);
+	uv_timer_init(mount->loop, &session->deadline);
+	session->tick.data = session->deadline.data = session;
+	*ret_session = session;
+	return 0;
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+	struct kr_session *session = handle->data;
+
+	if (--session->closing == 0)
+		free(session);
+}
+
+void kr_session_free(struct kr_session *session)
+{
+	if (!session)
+		return;
+	session->closing = 2;
+	uv_close((uv_handle_t *)&session->tick, on_timer_closed);
+	uv_close((uv_handle_t *)&session->deadline, on_timer_closed);
+}
+
+void kr_session_set_hooks(struct kr_session *session, const struct kr_session_hooks *hooks)
+{
+	session->hooks = hooks;
+}
+
+void kr_session_start(struct kr_session *session, uint64_t timeout_ms, void (*on_hello)(void *context, int err), void *context)
+{
+	session->on_hello = on_hello;
+	session->hello_context = context;
+	uv_timer_start(&session->deadline, on_deadline, timeout_ms, 0);
+	kr_rpc_start(session->mount->rpc, &events, session);
+}
+
+void kr_session_begin(struct kr_session *session, void (*on_live)(void *context), void *context)
+{
+	session->on_live = on_live;
+	session->live_context = context;
+	session->begun = true;
+	if (session->state == READY)
+		start_recovery(session);
+}
+
+struct goodbye {
+	uv_timer_t timer;
+	void (*done)(void *context);
+	void *context;
+	bool ended, answered, closed; /* answered: or never asked */
+};
+
+static void goodbye_free(struct goodbye *goodbye)
+{
+	if (goodbye->answered && goodbye->closed)
+		free(goodbye);
+}
+
+static void on_goodbye_closed(uv_handle_t *handle)
+{
+	struct goodbye *goodbye = handle->data;
+
+	goodbye->closed = true;
+	goodbye_free(goodbye);
+}
+
+static void goodbye_end(struct goodbye *goodbye)
+{
+	if (goodbye->ended)
+		return;
+	goodbye->ended = true;
+	uv_close((uv_handle_t *)&goodbye->timer, on_goodbye_closed);
+	goodbye->done(goodbye->context);
+}
+
+static void on_goodbye_timeout(uv_timer_t *timer)
+{
+	goodbye_end(timer->data);
+}
+
+static void on_goodbye_reply(void *context, int err, const void *reply, struct kr_buf *data)
+{
+	struct goodbye *goodbye = context;
+
+	(void)err, (void)reply, (void)data;
+	goodbye->answered = true;
+	goodbye_end(goodbye);
+	goodbye_free(goodbye);
+}
+
+void kr_session_goodbye(struct kr_session *session, void (*done)(void *context), void *context)
+{
+	struct goodbye *goodbye = kr_xcalloc(1, sizeof(*goodbye));
+	struct kr_goodbye_request request = {};
+
+	*goodbye = (struct goodbye){.done = done, .context = context};
+	goodbye->timer.data = goodbye;
+	uv_timer_init(session->mount->loop, &goodbye->timer);
+	goodbye->answered = session->state != LIVE;
+	if (!goodbye->answered)
+		kr_rpc_call(session->mount->rpc, KR_MSG_GOODBYE, &request, NULL, 0, 0, on_goodbye_reply, goodbye);
+	uv_timer_start(&goodbye->timer, on_goodbye_timeout, goodbye->answered ? 0 : 1000, 0);
+}
+
+const struct kr_session_facts *kr_session_facts(const struct kr_session *session)
+{
+	return &session->facts;
+}
