@@ -1,0 +1,292 @@
+#include "server/entry.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "server/export_priv.h"
+
+int kr_entry_check(const struct kr_export *export, const struct kr_fid *parent, const char *name, int hidden_err)
+{
+	size_t length = strlen(name);
+
+	if (length > KR_NAME_MAX)
+		return kr_fail(-ENAMETOOLONG, "a name of %zu bytes", length);
+	if (length == 0 || strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strchr(name, '/'))
+		return kr_fail(-EINVAL, "'%s' is not the name of an entry", name);
+	if (strcmp(name, KR_PRIVATE_NAME) == 0 && kr_fid_equal(parent, &export->root))
+		return kr_fail(hidden_err, "%s in the export's root is the server's own", KR_PRIVATE_NAME);
+	return 0;
+}
+
+struct kr_proc_name kr_entry_proc_name(int fd)
+{
+	struct kr_proc_name name;
+
+	snprintf(name.text, sizeof(name.text), "%d", fd);
+	return name;
+}
+
+static int open_handle(struct kr_export *export, const struct kr_identity *identity)
+{
+	union {
+		struct file_handle head;
+		uint8_t bytes[sizeof(struct file_handle) + KR_FID_HANDLE_MAX];
+	} handle;
+
+	handle.head.handle_type = identity->handle_type;
+	handle.head.handle_bytes = identity->handle_length;
+	memcpy(handle.bytes + sizeof(handle.head), identity->handle, identity->handle_length);
+	return open_by_handle_at(export->root_fd, &handle.head, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+}
+
+static int open_identity(struct kr_export *export, const struct kr_identity *identity, int *ret_fd)
+{
+	int fd;
+
+	if (!export->by_handle)
+		return kr_places_open(export->places, identity, ret_fd);
+	fd = open_handle(export, identity);
+	if (fd < 0)
+		return kr_fail_errno(errno == ENOENT ? -ESTALE : -errno, "opening a file by its handle");
+	*ret_fd = fd;
+	return 0;
+}
+
+int kr_entry_open(struct kr_export *export, const struct kr_fid *fid, int *ret_fd)
+{
+	struct kr_identity identity;
+	int r = kr_export_ready(export);
+
+	if (r == 0)
+		r = kr_fid_unseal(export->secret, fid, &identity);
+	if (r < 0)
+		return r;
+	if ((identity.kind == KR_FID_HANDLE) != export->by_handle)
+		return kr_fail(-ESTALE, "an identity from when the server had other privileges");
+	r = open_identity(export, &identity, ret_fd);
+	if (r == -EMFILE || r == -ENFILE) {
+		kr_fds_shrink(export->fds);
+		r = open_identity(export, &identity, ret_fd);
+	}
+	return r;
+}
+
+int kr_entry_child(int dirfd, const char *name, int *ret_fd)
+{
+	struct open_how how = {
+		.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV,
+	};
+	int tries = 0;
+	long fd;
+
+	/* EAGAIN: a rename went on elsewhere while the kernel checked that nothing escapes. */
+	do {
+		fd = syscall(SYS_openat2, dirfd, name, &how, sizeof(how));
+	} while (fd < 0 && (errno == EAGAIN || errno == EINTR) && ++tries < 100);
+	if (fd < 0)
+		return kr_fail_errno(-errno, errno == EXDEV ? "'%s': something is mounted here, an export is one filesystem" :
+			"'%s'", name);
+	*ret_fd = (int)fd;
+	return 0;
+}
+
+/* A file of our own whose mode forbids even us to open it: wide for an instant. */
+static int reopen_widened(struct kr_export *export, int path_fd, int flags, int *ret_fd)
+{
+	struct kr_proc_name name = kr_entry_proc_name(path_fd);
+	struct stat st;
+	int fd, err;
+	KR_SCOPED_LOCK(&export->widening);
+
+	if (fstatat(path_fd, "", &st, AT_EMPTY_PATH) < 0 || st.st_uid != geteuid() || !S_ISREG(st.st_mode))
+		return kr_fail_errno(-EACCES, "opening a file of the export");
+	if (fchmodat(export->proc_fd, name.text, (st.st_mode & 07777) | 0600, 0) < 0)
+		return kr_fail_errno(-errno, "opening a file of the export");
+	fd = openat(export->proc_fd, name.text, flags | O_CLOEXEC | O_NOCTTY);
+	err = errno;
+	if (fchmodat(export->proc_fd, name.text, st.st_mode & 07777, 0) < 0 && fd >= 0) {
+		err = errno;
+		close(fd);
+		fd = -1;
+	}
+	if (fd < 0)
+		return kr_fail_errno(-err, "opening a file of the export");
+	*ret_fd = fd;
+	return 0;
+}
+
+int kr_entry_reopen(struct kr_export *export, int path_fd, int flags, int *ret_fd)
+{
+	struct kr_proc_name name = kr_entry_proc_name(path_fd);
+	int fd = openat(export->proc_fd, name.text, flags | O_CLOEXEC | O_NOCTTY);
+
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+		kr_fds_shrink(export->fds);
+		fd = openat(export->proc_fd, name.text, flags | O_CLOEXEC | O_NOCTTY);
+	}
+	if (fd < 0 && errno == EACCES && !export->callers_ids)
+		return reopen_widened(export, path_fd, flags, ret_fd);
+	if (fd < 0)
+		return kr_fail_errno(-errno, "opening a file of the export");
+	*ret_fd = fd;
+	return 0;
+}
+
+static int check_type(mode_t mode, bool want_directory)
+{
+	if (want_directory)
+		return S_ISDIR(mode) ? 0 : kr_fail_errno(-ENOTDIR, "listing");
+	if (S_ISDIR(mode))
+		return kr_fail_errno(-EISDIR, "the data of a directory");
+	return S_ISREG(mode) ? 0 : kr_fail(-ENXIO, "not a regular file: it has no data here");
+}
+
+static int open_data(struct kr_export *export, const struct kr_fid *fid, enum kr_fds_mode mode, int *ret_fd)
+{
+	static const int flags[] = {
+		[KR_FDS_READ] = O_RDONLY, [KR_FDS_WRITE] = O_WRONLY, [KR_FDS_DIRECTORY] = O_RDONLY | O_DIRECTORY,
+	};
+	KR_AUTO_FD int path_fd = -1;
+	struct stat st;
+	int r;
+
+	r = kr_entry_open(export, fid, &path_fd);
+	if (r < 0)
+		return r;
+	if (fstatat(path_fd, "", &st, AT_EMPTY_PATH) < 0)
+		return kr_fail_errno(-errno, "looking at a file of the export");
+	r = check_type(st.st_mode, mode == KR_FDS_DIRECTORY);
+	return r < 0 ? r : kr_entry_reopen(export, path_fd, flags[mode], ret_fd);
+}
+
+int kr_entry_data(struct kr_export *export, const struct kr_fid *fid, enum kr_fds_mode mode, struct kr_fd **ret_fd)
+{
+	struct kr_fd *entry;
+	int fd, r;
+
+	r = kr_export_ready(export);
+	if (r < 0)
+		return r;
+	entry = kr_fds_take(export->fds, fid, mode);
+	if (!entry) {
+		r = open_data(export, fid, mode, &fd);
+		if (r < 0)
+			return r;
+		entry = kr_fds_add(export->fds, fid, mode, fd);
+	}
+	*ret_fd = entry;
+	return 0;
+}
+
+static struct kr_time time_of(const struct statx_timestamp *t)
+{
+	return (struct kr_time){t->tv_sec, t->tv_nsec};
+}
+
+int kr_entry_inode(int fd, struct kr_identity *ret_identity)
+{
+	struct statx stx;
+
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &stx) < 0)
+		return kr_fail_errno(-errno, "looking at a file of the export");
+	*ret_identity = (struct kr_identity){.kind = KR_FID_INODE, .ino = stx.stx_ino};
+	if (stx.stx_mask & STATX_BTIME)
+		ret_identity->birth = time_of(&stx.stx_btime);
+	return 0;
+}
+
+static int identify_by_handle(struct kr_export *export, int fd, struct kr_fid *ret_fid)
+{
+	union {
+		struct file_handle head;
+		uint8_t bytes[sizeof(struct file_handle) + KR_FID_HANDLE_MAX];
+	} handle;
+	struct kr_identity identity = {.kind = KR_FID_HANDLE};
+	int mount_id;
+
+	handle.head.handle_bytes = KR_FID_HANDLE_MAX;
+	if (name_to_handle_at(fd, "", &handle.head, &mount_id, AT_EMPTY_PATH) < 0)
+		return kr_fail_errno(-errno, "asking for a file's handle");
+	identity.handle_type = handle.head.handle_type;
+	identity.handle_length = handle.head.handle_bytes;
+	memcpy(identity.handle, handle.bytes + sizeof(handle.head), identity.handle_length);
+	kr_fid_seal(export->secret, &identity, ret_fid);
+	return 0;
+}
+
+int kr_entry_identify(struct kr_export *export, int fd, const struct kr_fid *parent, const char *name,
+	struct kr_fid *ret_fid)
+{
+	struct kr_identity identity, parent_identity;
+	struct stat st;
+	int r;
+
+	if (export->by_handle)
+		return identify_by_handle(export, fd, ret_fid);
+	r = kr_entry_inode(fd, &identity);
+	if (r < 0)
+		return r;
+	if (parent && kr_fid_unseal(export->secret, parent, &parent_identity) == 0) {
+		if (fstatat(fd, "", &st, AT_EMPTY_PATH) < 0)
+			return kr_fail_errno(-errno, "looking at '%s'", name);
+		kr_places_learn(export->places, &identity, &parent_identity, name, S_ISDIR(st.st_mode));
+	}
+	kr_fid_seal(export->secret, &identity, ret_fid);
+	return 0;
+}
+
+void kr_entry_forget(struct kr_export *export, const struct kr_fid *fid, const struct kr_fid *parent, const char *name,
+	bool others)
+{
+	struct kr_identity file, in;
+
+	if (!export->by_handle && kr_fid_unseal(export->secret, fid, &file) == 0 &&
+	    kr_fid_unseal(export->secret, parent, &in) == 0)
+		kr_places_forget(export->places, &file, &in, name, others);
+}
+
+int kr_entry_attr(struct kr_export *export, int fd, const struct kr_fid *fid, struct kr_attr *ret_attr)
+{
+	struct kr_attr attr;
+	struct statx stx;
+
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &stx) < 0)
+		return kr_fail_errno(-errno, "looking at a file of the export");
+	attr = (struct kr_attr){
+		.ino = stx.stx_ino, .mode = stx.stx_mode, .nlink = stx.stx_nlink, .uid = stx.stx_uid, .gid = stx.stx_gid,
+		.rdev_major = stx.stx_rdev_major, .rdev_minor = stx.stx_rdev_minor,
+		.size = stx.stx_size, .blocks = stx.stx_blocks, .blksize = stx.stx_blksize,
+		.atime = time_of(&stx.stx_atime), .mtime = time_of(&stx.stx_mtime), .ctime = time_of(&stx.stx_ctime),
+	};
+	if (S_ISREG(attr.mode)) {
+		attr.version = kr_export_attr_version(export, &attr, 0);
+		if (attr.nlink > 0 && kr_orphans_find(export->orphans, fid, NULL))
+			attr.nlink--;
+	}
+	*ret_attr = attr;
+	return 0;
+}
+
+int kr_entry_meet(struct kr_export *export, int dirfd, const struct kr_fid *parent, const char *name,
+	struct kr_fid *ret_fid, struct kr_attr *ret_attr)
+{
+	KR_AUTO_FD int fd = -1;
+	struct kr_fid fid;
+	int r;
+
+	r = kr_entry_child(dirfd, name, &fd);
+	if (r == 0)
+		r = kr_entry_identify(export, fd, parent, name, &fid);
+	if (r == 0)
+		r = kr_entry_attr(export, fd, &fid, ret_attr);
+	if (r == 0)
+		*ret_fid = fid;
+	return r;
+}

@@ -1,0 +1,43 @@
+/* From identities and names to descriptors and back: the steps that every operation is made of.
+ *
+ * All descriptors are O_PATH (they can name anything, and block on nothing) except those of kr_entry_data.  Any thread.
+ */
+#ifndef KR_SERVER_ENTRY_H
+#define KR_SERVER_ENTRY_H
+
+#include "server/export.h"
+#include "server/fds.h"
+
+#define KR_PRIVATE_NAME ".kairan"
+
+/* 0, -EINVAL or -ENAMETOOLONG; HIDDEN_ERR for the server's own directory in the root. */
+int kr_entry_check(const struct kr_export *export, const struct kr_fid *parent, const char *name, int hidden_err);
+
+int kr_entry_open(struct kr_export *export, const struct kr_fid *fid, int *ret_fd);
+/* NAME below DIRFD, itself: neither links nor mounts are followed (-EXDEV: something is mounted there). */
+int kr_entry_child(int dirfd, const char *name, int *ret_fd);
+/* Opens what PATH_FD names again, with open(2)'s FLAGS. */
+int kr_entry_reopen(struct kr_export *export, int path_fd, int flags, int *ret_fd);
+/* A kept descriptor on the data of a regular file (or on a directory), to be put back with kr_fds_put. */
+int kr_entry_data(struct kr_export *export, const struct kr_fid *fid, enum kr_fds_mode mode, struct kr_fd **ret_fd);
+
+/* The identity of FD, met as NAME in PARENT (NULL for both: not met by a name). */
+int kr_entry_identify(struct kr_export *export, int fd, const struct kr_fid *parent, const char *name,
+	struct kr_fid *ret_fid);
+/* FID has lost NAME in PARENT; OTHERS: it has further names. */
+void kr_entry_forget(struct kr_export *export, const struct kr_fid *fid, const struct kr_fid *parent, const char *name,
+	bool others);
+int kr_entry_attr(struct kr_export *export, int fd, const struct kr_fid *fid, struct kr_attr *ret_attr);
+/* child, identify and attr in one. */
+int kr_entry_meet(struct kr_export *export, int dirfd, const struct kr_fid *parent, const char *name,
+	struct kr_fid *ret_fid, struct kr_attr *ret_attr);
+/* Inode number and birth time of FD. */
+int kr_entry_inode(int fd, struct kr_identity *ret_identity);
+
+/* "N" of FD, as a name below export->proc_fd: the way to what an O_PATH descriptor cannot do itself. */
+struct kr_proc_name {
+	char text[16];
+};
+struct kr_proc_name kr_entry_proc_name(int fd);
+
+#endif

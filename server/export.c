@@ -1,0 +1,247 @@
+/* The life of an export: how it is opened, what it finds out about its filesystem, and how it notices its end. */
+#include "server/export.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "server/export_priv.h"
+#include "server/siphash.h"
+
+enum { CTIME_PROBES = 64 };
+static const uint64_t ctime_coarse_ns = 50 * KR_NS_PER_MS;
+
+/* --- is it still there --------------------------------------------------------------------------------------------- */
+
+static bool in_place(const struct kr_export *export)
+{
+	struct stat there, root;
+
+	if (fstat(export->root_fd, &root) < 0 || root.st_nlink == 0)
+		return false;
+	if (stat(export->path, &there) < 0)
+		return errno != ENOENT && errno != ENOTDIR;
+	return there.st_dev == root.st_dev && there.st_ino == root.st_ino;
+}
+
+int kr_export_tick(struct kr_export *export)
+{
+	uint64_t now = kr_clock_ns();
+
+	kr_cred_prepare_thread();
+	atomic_store(&export->next_tick_ns, now + KR_NS_PER_S);
+	atomic_store(&export->gone, !in_place(export));
+	kr_fds_reap(export->fds, now);
+	if (atomic_load(&export->gone))
+		return kr_fail(-ESTALE, "the exported directory %s has been removed or replaced", export->path);
+	return 0;
+}
+
+int kr_export_ready(struct kr_export *export)
+{
+	uint64_t due = atomic_load(&export->next_tick_ns), now = kr_clock_ns();
+
+	kr_cred_prepare_thread();
+	if (now >= due && atomic_compare_exchange_strong(&export->next_tick_ns, &due, now + KR_NS_PER_S))
+		return kr_export_tick(export);
+	if (atomic_load(&export->gone))
+		return kr_fail(-ESTALE, "the exported directory %s has been removed or replaced", export->path);
+	return 0;
+}
+
+/* --- versions ------------------------------------------------------------------------------------------------------ */
+
+static uint64_t time_ns(struct kr_time t)
+{
+	return (uint64_t)t.sec * KR_NS_PER_S + t.nsec;
+}
+
+uint64_t kr_export_attr_version(const struct kr_export *export, const struct kr_attr *attr, uint64_t counter)
+{
+	uint64_t input[5] = {attr->ino, time_ns(attr->ctime), attr->size};
+	size_t length = 3;
+	uint64_t version;
+
+	/* A ctime from the future (clocks have been set) is as suspect as a young one. */
+	if (!export->exact_ctime && time_ns(attr->ctime) + ctime_coarse_ns > kr_clock_real_ns()) {
+		if (counter == 0)
+			return 0;
+		input[length++] = counter;
+		input[length++] = export->instance;
+	}
+	version = kr_siphash(export->secret, input, length * sizeof(input[0]));
+	return version ? version : 1;
+}
+
+static bool probe_once(int fd, struct timespec *ctime)
+{
+	struct timespec before = *ctime;
+	struct stat st;
+
+	if (pwrite(fd, "", 1, 0) != 1 || fstat(fd, &st) < 0)
+		return false;
+	*ctime = st.st_ctim;
+	return before.tv_sec != ctime->tv_sec || before.tv_nsec != ctime->tv_nsec;
+}
+
+/* Whether changes in quick succession, each looked at, have ctimes of their own (multigrain timestamps, Linux 6.13). */
+static bool probe_ctime(int private_fd)
+{
+	uint64_t started = kr_clock_ns();
+	struct timespec ctime = {0};
+	KR_AUTO_FD int fd = -1;
+	int i;
+
+	fd = openat(private_fd, "probe", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return false;
+	for (i = 0; i < CTIME_PROBES; i++)
+		if (!probe_once(fd, &ctime))
+			break;
+	unlinkat(private_fd, "probe", 0);
+	/* So slow that a coarse clock would have ticked in between: nothing is known. */
+	return i == CTIME_PROBES && kr_clock_ns() - started < CTIME_PROBES * KR_NS_PER_MS / 4;
+}
+
+/* --- life ---------------------------------------------------------------------------------------------------------- */
+
+static int open_root(struct kr_export *export, const char *path)
+{
+	export->path = realpath(path, NULL);
+	if (!export->path)
+		return kr_fail_errno(-errno, "cannot export %s", path);
+	export->root_fd = open(export->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (export->root_fd < 0)
+		return kr_fail_errno(-errno, "cannot export %s", path);
+	export->proc_fd = open("/proc/self/fd", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (export->proc_fd < 0)
+		return kr_fail_errno(-errno, "cannot open /proc/self/fd (is /proc mounted?)");
+	return 0;
+}
+
+/* .kairan, ours alone; private_fd stays -1 where the export cannot be written. */
+static int open_private(struct kr_export *export)
+{
+	struct stat st;
+	int fd;
+
+	if (mkdirat(export->root_fd, KR_PRIVATE_NAME, 0700) < 0 && errno != EEXIST)
+		return errno == EROFS || errno == EACCES ? 0 :
+			kr_fail_errno(-errno, "cannot make %s in %s", KR_PRIVATE_NAME, export->path);
+	fd = openat(export->root_fd, KR_PRIVATE_NAME, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return kr_fail_errno(-errno, "cannot open %s in %s", KR_PRIVATE_NAME, export->path);
+	export->private_fd = fd;
+	if (fstat(fd, &st) < 0)
+		return kr_fail_errno(-errno, "cannot look at %s in %s", KR_PRIVATE_NAME, export->path);
+	if (st.st_uid != geteuid())
+		return kr_fail(-EPERM, "%s in %s belongs to user %u, not to this server's", KR_PRIVATE_NAME, export->path,
+			st.st_uid);
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return kr_fail(-EBUSY, "another kairand exports %s", export->path);
+	return 0;
+}
+
+static bool handles_work(struct kr_export *export)
+{
+	KR_AUTO_FD int fd = -1;
+	struct kr_fid fid;
+
+	export->by_handle = true;
+	return kr_entry_identify(export, export->root_fd, NULL, NULL, &fid) == 0 && kr_entry_open(export, &fid, &fd) == 0;
+}
+
+static int choose_identity(struct kr_export *export, bool by_inode)
+{
+	struct kr_identity root;
+	int r;
+
+	export->by_handle = !by_inode && handles_work(export);
+	if (!export->by_handle) {
+		r = kr_entry_inode(export->root_fd, &root);
+		if (r < 0)
+			return r;
+		export->places = kr_places_new(export->root_fd, &root);
+	}
+	return kr_entry_identify(export, export->root_fd, NULL, NULL, &export->root);
+}
+
+static int set_up(struct kr_export *export, const struct kr_export_options *options)
+{
+	int r;
+
+	memcpy(export->secret, options->secret, sizeof(export->secret));
+	if (getrandom(&export->instance, sizeof(export->instance), 0) != sizeof(export->instance))
+		return kr_fail_errno(-errno, "cannot draw a random number");
+	kr_cred_prepare_thread();
+	export->callers_ids = kr_cred_can_switch();
+	r = open_root(export, options->path);
+	if (r == 0)
+		r = open_private(export);
+	if (r == 0)
+		r = choose_identity(export, options->identity_by_inode);
+	if (r < 0)
+		return r;
+	export->exact_ctime = export->private_fd >= 0 && probe_ctime(export->private_fd);
+	return kr_orphans_new(export, export->private_fd, &export->orphans);
+}
+
+int kr_export_new(const struct kr_export_options *options, struct kr_export **ret_export)
+{
+	struct kr_export *export = kr_xcalloc(1, sizeof(*export));
+	int i, r;
+
+	export->root_fd = export->proc_fd = export->private_fd = -1;
+	for (i = 0; i < KR_EXPORT_LOCKS; i++)
+		pthread_mutex_init(&export->directories[i], NULL);
+	pthread_mutex_init(&export->widening, NULL);
+	export->fds = kr_fds_new(options->max_fds ? options->max_fds : KR_EXPORT_FDS);
+	atomic_store(&export->next_tick_ns, kr_clock_ns() + KR_NS_PER_S);
+	r = set_up(export, options);
+	if (r < 0) {
+		kr_export_free(export);
+		return r;
+	}
+	*ret_export = export;
+	return 0;
+}
+
+static void close_if_open(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+void kr_export_free(struct kr_export *export)
+{
+	int i;
+
+	if (!export)
+		return;
+	kr_orphans_free(export->orphans);
+	kr_places_free(export->places);
+	kr_fds_free(export->fds);
+	close_if_open(export->private_fd);
+	close_if_open(export->proc_fd);
+	close_if_open(export->root_fd);
+	for (i = 0; i < KR_EXPORT_LOCKS; i++)
+		pthread_mutex_destroy(&export->directories[i]);
+	pthread_mutex_destroy(&export->widening);
+	free(export->path);
+	free(export);
+}
+
+void kr_export_info(struct kr_export *export, struct kr_export_info *ret_info)
+{
+	*ret_info = (struct kr_export_info){
+		.by_handle = export->by_handle, .callers_ids = export->callers_ids, .read_only = export->private_fd < 0,
+		.exact_ctime = export->exact_ctime,
+		.reads = atomic_load(&export->reads), .read_bytes = atomic_load(&export->read_bytes),
+		.writes = atomic_load(&export->writes), .write_bytes = atomic_load(&export->write_bytes),
+		.orphans = kr_orphans_count(export->orphans), .fds = kr_fds_count(export->fds),
+	};
+}

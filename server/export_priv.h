@@ -1,0 +1,44 @@
+/* What the parts of the export share. */
+#ifndef KR_SERVER_EXPORT_PRIV_H
+#define KR_SERVER_EXPORT_PRIV_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "common/fail.h"
+#include "common/util.h"
+#include "server/cred.h"
+#include "server/entry.h"
+#include "server/orphans.h"
+#include "server/places.h"
+
+enum { KR_EXPORT_LOCKS = 64 };
+
+/* All but the atomics, the locks and what lies behind pointers is constant after kr_export_new. */
+struct kr_export {
+	char *path; /* absolute, to see whether the export is still there */
+	uint8_t secret[KR_FID_SECRET];
+	int root_fd, proc_fd; /* proc_fd: /proc/self/fd */
+	int private_fd;       /* .kairan; -1: the export is read-only */
+	uint64_t instance;    /* random, of this process */
+	struct kr_fid root;
+	bool by_handle, callers_ids, exact_ctime;
+	struct kr_fds *fds;
+	struct kr_places *places; /* NULL if by_handle */
+	struct kr_orphans *orphans;
+	/* Names are taken away from a directory by one thread at a time, so that what is looked at is what is removed.
+	 * By hash of the directory's fid; two are taken in order of index; before any other lock. */
+	pthread_mutex_t directories[KR_EXPORT_LOCKS];
+	/* Held while a file's mode is widened for an instant (a server without privileges opens a read-only file). */
+	pthread_mutex_t widening;
+	_Atomic bool gone;
+	_Atomic uint64_t next_tick_ns;
+	_Atomic uint64_t reads, read_bytes, writes, write_bytes;
+};
+
+/* The beginning of every operation: the thread is made ready; -ESTALE when the export is gone. */
+int kr_export_ready(struct kr_export *export);
+/* Clears set-id bits as a write by a user without privileges does. */
+int kr_export_clear_suid(struct kr_export *export, int path_fd);
+
+#endif

@@ -1,0 +1,74 @@
+/* Opens and holds. A descriptor is not kept for an open: what is checked here is that it could be had. */
+#include <errno.h>
+
+#include "server/export_priv.h"
+
+static int check_mode(struct kr_export *export, const struct kr_fid *fid, enum kr_fds_mode mode)
+{
+	struct kr_fd *data;
+	int r = kr_entry_data(export, fid, mode, &data);
+
+	if (r == 0)
+		kr_fds_put(export->fds, data);
+	return r;
+}
+
+static int check_open(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid, uint32_t flags)
+{
+	struct kr_setattr empty = {.valid = KR_SET_SIZE};
+	uint32_t access = flags & KR_OPEN_ACCESS;
+	struct kr_attr attr;
+	int r = 0;
+
+	if (access == KR_OPEN_ACCESS || flags & ~(uint32_t)(KR_OPEN_ACCESS | KR_OPEN_TRUNC))
+		return kr_fail(-EINVAL, "open flags %u", flags);
+	if (access != KR_OPEN_READ)
+		r = check_mode(export, fid, KR_FDS_WRITE);
+	if (r == 0 && access != KR_OPEN_WRITE)
+		r = check_mode(export, fid, KR_FDS_READ);
+	if (r == 0 && flags & KR_OPEN_TRUNC)
+		r = kr_export_setattr(export, cred, fid, &empty, &attr);
+	return r;
+}
+
+int kr_export_open(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid, uint32_t flags,
+	struct kr_attr *ret_attr)
+{
+	int r;
+
+	/* The hold comes first: from here on the file cannot be lost. */
+	kr_orphans_hold(export->orphans, fid, 1);
+	r = check_open(export, cred, fid, flags);
+	if (r == 0)
+		r = kr_export_getattr(export, fid, ret_attr);
+	if (r < 0)
+		kr_orphans_release(export->orphans, fid, 1);
+	return r;
+}
+
+int kr_export_hold(struct kr_export *export, const struct kr_fid *fid, uint32_t count)
+{
+	struct kr_attr attr;
+	int r;
+
+	if (count == 0)
+		return 0;
+	kr_orphans_hold(export->orphans, fid, count);
+	r = kr_export_getattr(export, fid, &attr);
+	if (r < 0)
+		kr_orphans_release(export->orphans, fid, count);
+	return r;
+}
+
+void kr_export_release(struct kr_export *export, const struct kr_fid *fid, uint32_t count)
+{
+	kr_cred_prepare_thread();
+	if (count > 0 && kr_orphans_release(export->orphans, fid, count))
+		kr_fds_drop(export->fds, fid, false);
+}
+
+void kr_export_sweep_orphans(struct kr_export *export)
+{
+	kr_cred_prepare_thread();
+	kr_orphans_sweep(export->orphans);
+}

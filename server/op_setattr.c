@@ -1,0 +1,136 @@
+/* Changing attributes: owner, mode, size, times; truncate; the traces that a flush leaves (times, set-id bits). */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "server/export_priv.h"
+
+static int set_mode(struct kr_export *export, int fd, mode_t mode)
+{
+	struct kr_proc_name name = kr_entry_proc_name(fd);
+
+	return fchmodat(export->proc_fd, name.text, mode & 07777, 0) < 0 ? kr_fail_errno(-errno, "changing a mode") : 0;
+}
+
+int kr_export_clear_suid(struct kr_export *export, int path_fd)
+{
+	struct stat st;
+	mode_t bits;
+
+	if (fstatat(path_fd, "", &st, AT_EMPTY_PATH) < 0)
+		return kr_fail_errno(-errno, "looking at a file of the export");
+	bits = st.st_mode & S_IXGRP ? S_ISUID | S_ISGID : S_ISUID;
+	if (!S_ISREG(st.st_mode) || !(st.st_mode & bits))
+		return 0;
+	return set_mode(export, path_fd, st.st_mode & ~bits);
+}
+
+static int set_owner(int fd, const struct kr_setattr *set)
+{
+	uid_t uid = set->valid & KR_SET_UID ? set->uid : (uid_t)-1;
+	gid_t gid = set->valid & KR_SET_GID ? set->gid : (gid_t)-1;
+
+	return fchownat(fd, "", uid, gid, AT_EMPTY_PATH) < 0 ? kr_fail_errno(-errno, "changing an owner") : 0;
+}
+
+static int set_size(struct kr_export *export, const struct kr_fid *fid, uint64_t size)
+{
+	struct kr_fd *data;
+	int r;
+
+	if (size > INT64_MAX)
+		return kr_fail_errno(-EFBIG, "truncating");
+	r = kr_entry_data(export, fid, KR_FDS_WRITE, &data);
+	if (r < 0)
+		return r;
+	data->unsynced = true;
+	while ((r = ftruncate(data->fd, (off_t)size)) < 0 && errno == EINTR)
+		;
+	if (r < 0)
+		r = kr_fail_errno(-errno, "truncating to %llu bytes", (unsigned long long)size);
+	kr_fds_put(export->fds, data);
+	return r;
+}
+
+static int make_time(bool valid, bool now, struct kr_time time, struct timespec *ret_time)
+{
+	if (now)
+		*ret_time = (struct timespec){.tv_nsec = UTIME_NOW};
+	else if (!valid)
+		*ret_time = (struct timespec){.tv_nsec = UTIME_OMIT};
+	else if (time.nsec >= KR_NS_PER_S)
+		return kr_fail(-EINVAL, "a time of %u nanoseconds", time.nsec);
+	else
+		*ret_time = (struct timespec){.tv_sec = time.sec, .tv_nsec = time.nsec};
+	return 0;
+}
+
+static int set_times(int fd, const struct kr_setattr *set)
+{
+	struct timespec times[2];
+	int r;
+
+	r = make_time(set->valid & KR_SET_ATIME, set->valid & KR_SET_ATIME_NOW, set->atime, &times[0]);
+	if (r == 0)
+		r = make_time(set->valid & KR_SET_MTIME, set->valid & KR_SET_MTIME_NOW, set->mtime, &times[1]);
+	if (r == 0 && utimensat(fd, "", times, AT_EMPTY_PATH) < 0)
+		r = kr_fail_errno(-errno, "changing times");
+	return r;
+}
+
+static int apply(struct kr_export *export, int fd, const struct kr_fid *fid, const struct kr_setattr *set)
+{
+	const uint32_t times = KR_SET_ATIME | KR_SET_MTIME | KR_SET_ATIME_NOW | KR_SET_MTIME_NOW;
+	int r = 0;
+
+	if (set->valid & (KR_SET_UID | KR_SET_GID))
+		r = set_owner(fd, set);
+	if (r == 0 && set->valid & KR_SET_MODE)
+		r = set_mode(export, fd, set->mode);
+	if (r == 0 && set->valid & KR_SET_CLEAR_SUID)
+		r = kr_export_clear_suid(export, fd);
+	if (r == 0 && set->valid & KR_SET_SIZE)
+		r = set_size(export, fid, set->size);
+	if (r == 0 && set->valid & times)
+		r = set_times(fd, set);
+	return r;
+}
+
+int kr_export_setattr(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid,
+	const struct kr_setattr *set, struct kr_attr *ret_attr)
+{
+	KR_AUTO_FD int fd = -1;
+	int r;
+
+	r = kr_entry_open(export, fid, &fd);
+	if (r == 0) {
+		KR_AS as = {0};
+
+		r = kr_cred_enter(&as, export->callers_ids, cred, KR_RIGHTS_SERVER);
+		if (r == 0)
+			r = apply(export, fd, fid, set);
+	}
+	return r < 0 ? r : kr_entry_attr(export, fd, fid, ret_attr);
+}
+
+int kr_export_truncate(struct kr_export *export, const struct kr_fid *fid, uint64_t size, struct kr_attr *ret_attr)
+{
+	struct kr_setattr set = {.valid = KR_SET_SIZE, .size = size};
+
+	return kr_export_setattr(export, NULL, fid, &set, ret_attr);
+}
+
+int kr_export_written(struct kr_export *export, const struct kr_fid *fid, const struct kr_time *mtime, bool clear_suid,
+	struct kr_attr *ret_attr)
+{
+	struct kr_setattr set = {0};
+
+	if (mtime) {
+		set.valid |= KR_SET_MTIME;
+		set.mtime = *mtime;
+	}
+	if (clear_suid)
+		set.valid |= KR_SET_CLEAR_SUID;
+	return kr_export_setattr(export, NULL, fid, &set, ret_attr);
+}

@@ -1,0 +1,418 @@
+#include "server/orphans.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "common/table.h"
+#include "server/export_priv.h"
+
+enum { NAME_SIZE = 18 };
+static const char directory_name[] = "orphans";
+
+/* A file that is held, an orphan, or being removed. */
+struct held {
+	struct kr_table_link link;
+	struct kr_fid fid;
+	uint32_t holds;
+	bool removing;        /* by one thread; all others wait */
+	char name[NAME_SIZE]; /* in the directory; "": not an orphan */
+};
+
+struct kr_orphans {
+	struct kr_export *export;
+	int fd; /* .kairan/orphans; -1: read-only */
+	struct kr_fid directory;
+	pthread_mutex_t lock; /* guards all below; never held over a system call */
+	pthread_cond_t removed;
+	struct kr_table table;
+	_Atomic uint32_t count; /* of orphans */
+};
+
+static bool is_fid(const struct kr_table_link *link, const void *fid)
+{
+	return kr_fid_equal(&KR_CONTAINER_OF(link, struct held, link)->fid, fid);
+}
+
+static struct held *find(struct kr_orphans *orphans, const struct kr_fid *fid)
+{
+	struct kr_table_link *link = kr_table_find(&orphans->table, kr_fid_hash(fid), is_fid, fid);
+
+	return link ? KR_CONTAINER_OF(link, struct held, link) : NULL;
+}
+
+static struct held *find_or_add(struct kr_orphans *orphans, const struct kr_fid *fid)
+{
+	struct held *held = find(orphans, fid);
+
+	if (held)
+		return held;
+	held = kr_xcalloc(1, sizeof(*held));
+	held->fid = *fid;
+	kr_table_insert(&orphans->table, &held->link, kr_fid_hash(fid));
+	return held;
+}
+
+/* Waits until nobody removes the file; the entry may be a new one after. */
+static struct held *settle(struct kr_orphans *orphans, const struct kr_fid *fid, bool add)
+{
+	struct held *held;
+
+	while ((held = find(orphans, fid)) && held->removing)
+		pthread_cond_wait(&orphans->removed, &orphans->lock);
+	return held || !add ? held : find_or_add(orphans, fid);
+}
+
+static void free_if_idle(struct kr_orphans *orphans, struct held *held)
+{
+	if (held->holds > 0 || held->removing || held->name[0])
+		return;
+	kr_table_remove(&orphans->table, &held->link);
+	free(held);
+}
+
+static void set_name(struct kr_orphans *orphans, struct held *held, const char *name)
+{
+	if (!held->name[0] && name[0])
+		atomic_fetch_add(&orphans->count, 1);
+	if (held->name[0] && !name[0])
+		atomic_fetch_sub(&orphans->count, 1);
+	snprintf(held->name, sizeof(held->name), "%s", name);
+}
+
+static void make_name(const struct kr_fid *fid, char kind, char name[NAME_SIZE])
+{
+	const uint8_t *code = fid->bytes + fid->length - 8;
+
+	snprintf(name, NAME_SIZE, "%c%02x%02x%02x%02x%02x%02x%02x%02x", kind, code[0], code[1], code[2], code[3], code[4],
+		code[5], code[6], code[7]);
+}
+
+/* --- life ---------------------------------------------------------------------------------------------------------- */
+
+static int list_one(struct kr_orphans *orphans, const char *name)
+{
+	KR_AUTO_FD int fd = -1;
+	struct held *held;
+	struct kr_fid fid;
+	int r;
+
+	if ((name[0] != 'o' && name[0] != 't') || strlen(name) != NAME_SIZE - 1)
+		return 0;
+	r = kr_entry_child(orphans->fd, name, &fd);
+	if (r == 0)
+		r = kr_entry_identify(orphans->export, fd, &orphans->directory, name, &fid);
+	if (r < 0)
+		return r;
+	held = find_or_add(orphans, &fid);
+	if (held->name[0] == 0)
+		set_name(orphans, held, name);
+	return 0;
+}
+
+static int list_all(struct kr_orphans *orphans)
+{
+	struct dirent *entry;
+	int fd, r = 0;
+	DIR *stream;
+
+	fd = openat(orphans->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	stream = fd < 0 ? NULL : fdopendir(fd);
+	if (!stream) {
+		r = kr_fail_errno(-errno, "cannot list the orphans of the export");
+		if (fd >= 0)
+			close(fd);
+		return r;
+	}
+	while (r == 0 && (entry = readdir(stream)))
+		r = list_one(orphans, entry->d_name);
+	closedir(stream);
+	return r;
+}
+
+/* Makes or opens DIRFD/NAME and lets the places know it. */
+static int open_directory(struct kr_orphans *orphans, int private_fd)
+{
+	struct kr_fid private;
+	int r;
+
+	if (mkdirat(private_fd, directory_name, 0700) < 0 && errno != EEXIST)
+		return kr_fail_errno(-errno, "cannot make %s/%s", KR_PRIVATE_NAME, directory_name);
+	orphans->fd = openat(private_fd, directory_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (orphans->fd < 0)
+		return kr_fail_errno(-errno, "cannot open %s/%s", KR_PRIVATE_NAME, directory_name);
+	r = kr_entry_identify(orphans->export, private_fd, &orphans->export->root, KR_PRIVATE_NAME, &private);
+	if (r == 0)
+		r = kr_entry_identify(orphans->export, orphans->fd, &private, directory_name, &orphans->directory);
+	return r;
+}
+
+int kr_orphans_new(struct kr_export *export, int private_fd, struct kr_orphans **ret_orphans)
+{
+	struct kr_orphans *orphans = kr_xcalloc(1, sizeof(*orphans));
+	int r = 0;
+
+	orphans->export = export;
+	orphans->fd = -1;
+	pthread_mutex_init(&orphans->lock, NULL);
+	pthread_cond_init(&orphans->removed, NULL);
+	kr_table_init(&orphans->table);
+	if (private_fd >= 0)
+		r = open_directory(orphans, private_fd);
+	if (r == 0 && private_fd >= 0)
+		r = list_all(orphans);
+	if (r < 0)
+		kr_orphans_free(orphans);
+	else
+		*ret_orphans = orphans;
+	return r;
+}
+
+static bool free_held(struct kr_table_link *link, void *context)
+{
+	struct kr_orphans *orphans = context;
+
+	kr_table_remove(&orphans->table, link);
+	free(KR_CONTAINER_OF(link, struct held, link));
+	return true;
+}
+
+void kr_orphans_free(struct kr_orphans *orphans)
+{
+	if (!orphans)
+		return;
+	kr_table_for_each(&orphans->table, free_held, orphans);
+	kr_table_fini(&orphans->table);
+	if (orphans->fd >= 0)
+		close(orphans->fd);
+	pthread_mutex_destroy(&orphans->lock);
+	pthread_cond_destroy(&orphans->removed);
+	free(orphans);
+}
+
+/* --- holds --------------------------------------------------------------------------------------------------------- */
+
+void kr_orphans_hold(struct kr_orphans *orphans, const struct kr_fid *fid, uint32_t count)
+{
+	KR_SCOPED_LOCK(&orphans->lock);
+
+	settle(orphans, fid, true)->holds += count;
+}
+
+/* Ends the removal of HELD's last link: the lock is held by the caller, and given up in between. */
+static void bury(struct kr_orphans *orphans, struct held *held)
+{
+	char name[NAME_SIZE];
+
+	memcpy(name, held->name, sizeof(name));
+	held->removing = true;
+	pthread_mutex_unlock(&orphans->lock);
+	kr_fds_drop(orphans->export->fds, &held->fid, true);
+	if (unlinkat(orphans->fd, name, 0) < 0 && errno != ENOENT)
+		kr_log_error("cannot remove %s/%s/%s: %s", KR_PRIVATE_NAME, directory_name, name, strerror(errno));
+	kr_entry_forget(orphans->export, &held->fid, &orphans->directory, name, true);
+	pthread_mutex_lock(&orphans->lock);
+	held->removing = false;
+	set_name(orphans, held, "");
+	pthread_cond_broadcast(&orphans->removed);
+	free_if_idle(orphans, held);
+}
+
+bool kr_orphans_release(struct kr_orphans *orphans, const struct kr_fid *fid, uint32_t count)
+{
+	struct held *held;
+	bool last;
+	KR_SCOPED_LOCK(&orphans->lock);
+
+	held = settle(orphans, fid, false);
+	if (!held || held->holds == 0)
+		return false;
+	held->holds -= KR_MIN(count, held->holds);
+	last = held->holds == 0;
+	if (last && held->name[0])
+		bury(orphans, held);
+	else
+		free_if_idle(orphans, held);
+	return last;
+}
+
+static bool is_forsaken(struct kr_table_link *link, void *context)
+{
+	struct held *held = KR_CONTAINER_OF(link, struct held, link), **ret_held = context;
+
+	if (held->holds > 0 || held->removing || !held->name[0])
+		return true;
+	*ret_held = held;
+	return false;
+}
+
+void kr_orphans_sweep(struct kr_orphans *orphans)
+{
+	struct held *held;
+	KR_SCOPED_LOCK(&orphans->lock);
+
+	do {
+		held = NULL;
+		kr_table_for_each(&orphans->table, is_forsaken, &held);
+		if (held)
+			bury(orphans, held);
+	} while (held);
+}
+
+bool kr_orphans_find(struct kr_orphans *orphans, const struct kr_fid *fid, bool *ret_nameable)
+{
+	struct held *held;
+
+	if (!orphans || atomic_load(&orphans->count) == 0)
+		return false;
+	KR_SCOPED_LOCK(&orphans->lock);
+	held = find(orphans, fid);
+	if (!held || !held->name[0])
+		return false;
+	if (ret_nameable)
+		*ret_nameable = held->name[0] == 't';
+	return true;
+}
+
+uint32_t kr_orphans_count(struct kr_orphans *orphans)
+{
+	return atomic_load(&orphans->count);
+}
+
+/* --- removals ------------------------------------------------------------------------------------------------------ */
+
+static int link_here(struct kr_orphans *orphans, int fd, const char *name)
+{
+	struct kr_proc_name proc = kr_entry_proc_name(fd);
+
+	return linkat(orphans->export->proc_fd, proc.text, orphans->fd, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+}
+
+static int keep(struct kr_orphans *orphans, int fd, struct kr_removal *removal)
+{
+	struct kr_fid same;
+	char name[NAME_SIZE];
+	int r;
+
+	if (orphans->fd < 0)
+		return kr_fail_errno(-EROFS, "removing the name of an open file");
+	make_name(&removal->fid, 'o', name);
+	r = link_here(orphans, fd, name);
+	removal->made = r == 0;
+	if (r == -EPERM || r == -EOPNOTSUPP || r == -EMLINK) {
+		/* No hard links here. */
+		r = renameat2(removal->dirfd, removal->name, orphans->fd, name, RENAME_NOREPLACE) < 0 ? -errno : 0;
+		removal->moved = r == 0;
+	}
+	if (r < 0)
+		return kr_fail_errno(r, "keeping '%s', which is open, in %s/%s", removal->name, KR_PRIVATE_NAME,
+			directory_name);
+	kr_entry_identify(orphans->export, fd, &orphans->directory, name, &same);
+	return 0;
+}
+
+static void undo_keep(struct kr_removal *removal)
+{
+	struct kr_orphans *orphans = removal->orphans;
+	char name[NAME_SIZE];
+	int r = 0;
+
+	make_name(&removal->fid, 'o', name);
+	if (removal->made)
+		r = unlinkat(orphans->fd, name, 0);
+	else if (removal->moved)
+		r = renameat2(orphans->fd, name, removal->dirfd, removal->name, RENAME_NOREPLACE);
+	if (r < 0)
+		kr_log_error("%s/%s/%s stays after a removal that failed: %s", KR_PRIVATE_NAME, directory_name, name,
+			strerror(errno));
+}
+
+int kr_orphans_begin_removal(struct kr_orphans *orphans, const struct kr_fid *fid, int fd, int dirfd, const char *name,
+	struct kr_removal *removal)
+{
+	struct held *held;
+	bool needed;
+	int r = 0;
+
+	*removal = (struct kr_removal){.orphans = orphans, .fid = *fid, .dirfd = dirfd, .name = name, .begun = true};
+	{
+		KR_SCOPED_LOCK(&orphans->lock);
+		held = settle(orphans, fid, true);
+		held->removing = true;
+		removal->orphaned = held->name[0] != 0;
+		needed = held->holds > 0 && !removal->orphaned;
+	}
+	if (needed)
+		r = keep(orphans, fd, removal);
+	removal->orphaned |= needed && r == 0;
+	if (r < 0)
+		kr_orphans_end_removal(removal, false);
+	return r;
+}
+
+void kr_orphans_end_removal(struct kr_removal *removal, bool success)
+{
+	struct kr_orphans *orphans = removal->orphans;
+	char name[NAME_SIZE];
+	struct held *held;
+
+	if (!removal->begun)
+		return;
+	removal->begun = false;
+	if (!success)
+		undo_keep(removal);
+	KR_SCOPED_LOCK(&orphans->lock);
+	held = find(orphans, &removal->fid);
+	held->removing = false;
+	make_name(&removal->fid, 'o', name);
+	if (success && (removal->made || removal->moved))
+		set_name(orphans, held, name);
+	pthread_cond_broadcast(&orphans->removed);
+	free_if_idle(orphans, held);
+}
+
+/* --- files without a name ------------------------------------------------------------------------------------------ */
+
+int kr_orphans_adopt(struct kr_orphans *orphans, const struct kr_fid *fid, int fd)
+{
+	char name[NAME_SIZE];
+	struct kr_fid same;
+	struct held *held;
+	int r;
+
+	if (orphans->fd < 0)
+		return kr_fail_errno(-EROFS, "making a file without a name");
+	make_name(fid, 't', name);
+	r = link_here(orphans, fd, name);
+	if (r < 0)
+		return kr_fail_errno(r, "keeping a file without a name in %s/%s", KR_PRIVATE_NAME, directory_name);
+	kr_entry_identify(orphans->export, fd, &orphans->directory, name, &same);
+	KR_SCOPED_LOCK(&orphans->lock);
+	held = settle(orphans, fid, true);
+	held->holds++;
+	set_name(orphans, held, name);
+	return 0;
+}
+
+int kr_orphans_named(struct kr_orphans *orphans, const struct kr_fid *fid)
+{
+	char name[NAME_SIZE];
+	struct held *held;
+
+	make_name(fid, 't', name);
+	if (unlinkat(orphans->fd, name, 0) < 0 && errno != ENOENT)
+		return kr_fail_errno(-errno, "removing %s/%s/%s", KR_PRIVATE_NAME, directory_name, name);
+	kr_entry_forget(orphans->export, fid, &orphans->directory, name, true);
+	KR_SCOPED_LOCK(&orphans->lock);
+	held = settle(orphans, fid, false);
+	if (held) {
+		set_name(orphans, held, "");
+		free_if_idle(orphans, held);
+	}
+	return 0;
+}

@@ -1,0 +1,28 @@
+/* Where files are, for a server without the privilege to open kernel handles (CAP_DAC_READ_SEARCH).
+ *
+ * An identity is then inode number and birth time; this table knows by which names (parent and name) it was last seen,
+ * learnt from every operation that meets a file.  Opening walks from the root, one name at a time, and checks what it
+ * finds; when no known name leads there (a new process, a rename behind our back) the whole export is walked once to
+ * learn all names.  Limits: memory grows with the names met; on filesystems without birth times a reused inode number
+ * can be taken for the old file.
+ * Thread-safe; blocks.
+ */
+#ifndef KR_SERVER_PLACES_H
+#define KR_SERVER_PLACES_H
+
+#include "server/fid.h"
+
+struct kr_places;
+
+/* ROOT_FD is borrowed. */
+struct kr_places *kr_places_new(int root_fd, const struct kr_identity *root);
+void kr_places_free(struct kr_places *places);
+void kr_places_learn(struct kr_places *places, const struct kr_identity *file, const struct kr_identity *parent,
+	const char *name, bool directory);
+/* The file has lost this name. OTHERS: it may have further ones that nobody has met. */
+void kr_places_forget(struct kr_places *places, const struct kr_identity *file, const struct kr_identity *parent,
+	const char *name, bool others);
+/* An O_PATH descriptor. -ESTALE when the file is nowhere in the export. */
+int kr_places_open(struct kr_places *places, const struct kr_identity *file, int *ret_fd);
+
+#endif
