@@ -1,6 +1,6 @@
 /* FLUSH and its rounds on the server: wires round.c to sessions, streams (intake.c), writes (apply.c) and syncs (stable.c).
  *
- * Loop thread.  struct kr_sfile_data is this part's state of one file; CORE embeds it in struct kr_sfile as `data`.
+ * Loop thread.  struct kr_sfile_data is the data side's state of one file: `data` in struct kr_sfile.
  */
 #ifndef KR_SERVER_FLUSH_H
 #define KR_SERVER_FLUSH_H
@@ -15,24 +15,38 @@ struct kr_session;
 struct kr_intake;
 struct kr_feed_pipeline;
 
+/* Who takes part in the running round, and how far its journal goes with it. */
+struct kr_flush_part {
+	uint32_t node;
+	uint8_t node_id[16];
+	uint64_t seq; /* 0: not accepted yet */
+};
+
 struct kr_sfile_data {
 	struct kr_data *owner;
 	struct kr_sfile *file;
 	struct kr_rounds rounds;
-	struct kr_intake *intake;          /* of the chained round under way */
+	bool executing;                    /* actions of `rounds` */
+	struct kr_link busy;               /* in the owner's list of files with flushes; holds a reference to the file */
 	struct kr_stable stable;
 	struct kr_feed_pipeline *pipeline; /* NULL while nobody has joined */
-	struct kr_link busy;               /* in the owner's list of files with rounds */
+
+	/* Of the running round. */
+	struct kr_intake *intake;          /* while a chain's stream comes in */
+	struct kr_flush_part *parts;
+	uint32_t part_count, part_capacity;
+	bool changing, clear_suid;
+	uint64_t changes;                  /* file->changes as the round left it: other changes disturb its attributes */
+	uint64_t base_changes, base_version; /* ... before the round, and the version then */
+	struct kr_time mtime;              /* the participants' latest */
+	struct kr_attr after;              /* what it replies */
+
 	struct kr_time mtime_rounds;       /* latest that rounds have set since somebody set it by hand */
-	struct kr_time mtime_set;          /* by hand while a round was running */
-	bool mtime_is_set, holds_file;
-	bool clear_suid;                   /* of the running round */
-	struct kr_time round_mtime;        /* of the running round's participants, the latest */
-	uint64_t base_version;             /* the data's version before the running round */
-	struct kr_attr after;              /* attributes after the last round, with the version */
+	struct kr_time mtime_set;          /* by hand, while a round was running */
+	bool mtime_is_set;
 };
 
-/* For CORE's files.c: on the making and freeing of a struct kr_sfile. */
+/* On the making and freeing of a struct kr_sfile. */
 void kr_sfile_data_init(struct kr_sfile_data *data, struct kr_data *owner, struct kr_sfile *file);
 void kr_sfile_data_fini(struct kr_sfile_data *data);
 

@@ -20,20 +20,23 @@ typedef void (*kr_stable_fn)(void *context, int err);
 
 /* A node whose journal waits for STABLE of this file: its rounds up to ROUND. */
 struct kr_stable_owner {
-	uint32_t node;
+	uint8_t node_id[16];
 	uint64_t round;
 };
 
-/* Embedded in struct kr_sfile_data; zeroed is initialised, but for the list. */
+/* Embedded in struct kr_sfile_data. */
 struct kr_stable {
-	struct kr_link queued;          /* in the queue of files to sync */
+	struct kr_link queued;          /* in the queue of files to sync, or nowhere; queued or running holds the file */
 	struct kr_list waiters;
 	struct kr_stable_owner *owners;
 	uint32_t owner_count, owner_capacity;
 	uint64_t applied;               /* last round applied */
 	uint64_t good;                  /* last round known to be stable */
 	uint64_t due_ns;
-	bool running, full;             /* a sync is under way; the next one syncs metadata too */
+	bool running;                   /* a sync is under way */
+	bool again;                     /* it is to be followed by another */
+	bool full;                      /* the next one syncs metadata too */
+	int taint;                      /* a sync failed while a round was running: the round fails with it */
 };
 
 /* Everything that has been applied to FILE (and any other change made before this call) is on stable storage when CALLBACK

@@ -1,0 +1,94 @@
+/* The memory of applied journal positions (see applied.h). */
+#include "server/applied.h"
+
+#include <stdlib.h>
+
+#include "server/fid.h"
+
+struct key {
+	const struct kr_fid *file;
+	const uint8_t *node_id;
+};
+
+static uint64_t hash_of(const struct key *key)
+{
+	return kr_fid_hash(key->file) ^ kr_hash_bytes(key->node_id, 16);
+}
+
+static bool matches(const struct kr_table_link *link, const void *key_pointer)
+{
+	const struct kr_applied_entry *entry = KR_CONTAINER_OF(link, const struct kr_applied_entry, link);
+	const struct key *key = key_pointer;
+
+	return memcmp(entry->node_id, key->node_id, 16) == 0 && kr_fid_equal(&entry->file, key->file);
+}
+
+void kr_applied_init(struct kr_applied *applied)
+{
+	kr_table_init(&applied->table);
+	kr_list_init(&applied->uses);
+}
+
+static void forget_oldest(struct kr_applied *applied)
+{
+	struct kr_applied_entry *entry = KR_LIST_ENTRY(kr_list_pop(&applied->uses), struct kr_applied_entry, use);
+
+	kr_table_remove(&applied->table, &entry->link);
+	free(entry);
+}
+
+void kr_applied_fini(struct kr_applied *applied)
+{
+	while (!kr_list_empty(&applied->uses))
+		forget_oldest(applied);
+	kr_table_fini(&applied->table);
+}
+
+struct kr_applied_entry *kr_applied_find(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16])
+{
+	struct key key = { file, node_id };
+	struct kr_table_link *link = kr_table_find(&applied->table, hash_of(&key), matches, &key);
+	struct kr_applied_entry *entry;
+
+	if (!link)
+		return NULL;
+	entry = KR_CONTAINER_OF(link, struct kr_applied_entry, link);
+	kr_list_remove(&entry->use);
+	kr_list_append(&applied->uses, &entry->use);
+	return entry;
+}
+
+static struct kr_applied_entry *find_or_make(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16])
+{
+	struct kr_applied_entry *entry = kr_applied_find(applied, file, node_id);
+	struct key key = { file, node_id };
+
+	if (entry)
+		return entry;
+	if (applied->table.count >= KR_APPLIED_MAX)
+		forget_oldest(applied);
+	entry = kr_xcalloc(1, sizeof *entry);
+	entry->file = *file;
+	memcpy(entry->node_id, node_id, 16);
+	kr_table_insert(&applied->table, &entry->link, hash_of(&key));
+	kr_list_append(&applied->uses, &entry->use);
+	return entry;
+}
+
+void kr_applied_note(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16], uint64_t seq,
+	uint64_t round)
+{
+	struct kr_applied_entry *entry = find_or_make(applied, file, node_id);
+
+	entry->seq = KR_MAX(entry->seq, seq);
+	entry->round = KR_MAX(entry->round, round);
+}
+
+void kr_applied_note_unstable(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16],
+	uint64_t good, int err)
+{
+	struct kr_applied_entry *entry = find_or_make(applied, file, node_id);
+
+	entry->good = entry->unstable_err ? KR_MIN(entry->good, good) : good;
+	entry->unstable_err = err;
+}

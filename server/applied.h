@@ -1,0 +1,38 @@
+/* What of each node's journal has been applied to which file in this boot: the answer to a RECLAIM.  Bounded: the least
+ * recently used entry goes, and then "nothing known" is the answer (the node flushes again).  Loop thread; PURE.
+ */
+#ifndef KR_SERVER_APPLIED_H
+#define KR_SERVER_APPLIED_H
+
+#include "common/list.h"
+#include "common/table.h"
+#include "common/types.h"
+
+enum { KR_APPLIED_MAX = 65536 };
+
+struct kr_applied_entry {
+	struct kr_table_link link;
+	struct kr_link use;
+	struct kr_fid file;
+	uint8_t node_id[16];
+	uint64_t seq, round;      /* the latest */
+	int unstable_err;         /* not 0: rounds after `good` were lost by a failed sync and the node has not been told */
+	uint64_t good;
+};
+
+struct kr_applied {
+	struct kr_table table;
+	struct kr_list uses; /* least recently used first */
+};
+
+void kr_applied_init(struct kr_applied *applied);
+void kr_applied_fini(struct kr_applied *applied);
+void kr_applied_note(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16], uint64_t seq,
+	uint64_t round);
+/* Rounds after GOOD are lost with ERR and the node cannot be told now. */
+void kr_applied_note_unstable(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16],
+	uint64_t good, int err);
+/* Borrowed until the next call; NULL: nothing known. */
+struct kr_applied_entry *kr_applied_find(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16]);
+
+#endif

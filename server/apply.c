@@ -1,0 +1,115 @@
+/* Apply jobs (see apply.h). */
+#include "server/apply.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/fail.h"
+#include "common/fault.h"
+#include "server/data_priv.h"
+
+struct kr_apply *kr_apply_new(struct kr_sfile *file, uint64_t round, void (*done)(struct kr_apply *apply), void *context)
+{
+	struct kr_apply *apply = kr_xcalloc(1, sizeof *apply);
+
+	apply->export = file->server->export;
+	apply->file = kr_sfile_ref(file);
+	apply->round = round;
+	apply->done = done;
+	apply->context = context;
+	return apply;
+}
+
+static void put_bufs(struct kr_apply *apply)
+{
+	for (size_t i = 0; i < apply->buf_count; i++)
+		kr_buf_put(apply->bufs[i]);
+	free(apply->bufs);
+	free(apply->pieces);
+	apply->bufs = NULL;
+	apply->pieces = NULL;
+	apply->buf_count = apply->buf_capacity = apply->count = apply->capacity = 0;
+}
+
+void kr_apply_free(struct kr_apply *apply)
+{
+	if (!apply)
+		return;
+	put_bufs(apply);
+	kr_sfile_put(apply->file);
+	free(apply);
+}
+
+/* Room for one more of SIZE bytes in ARRAY; both arrays are bounded by the length limits of messages. */
+static void *grow(void *array, size_t count, size_t *capacity, size_t size)
+{
+	void *larger;
+
+	if (count < *capacity)
+		return array;
+	*capacity = *capacity ? *capacity * 2 : 8;
+	larger = kr_xcalloc(*capacity, size);
+	if (count)
+		memcpy(larger, array, count * size);
+	free(array);
+	return larger;
+}
+
+void kr_apply_add(struct kr_apply *apply, uint64_t offset, struct kr_buf *buf, size_t start, size_t length)
+{
+	if (apply->buf_count == 0 || apply->bufs[apply->buf_count - 1] != buf) {
+		apply->bufs = grow(apply->bufs, apply->buf_count, &apply->buf_capacity, sizeof(apply->bufs[0]));
+		apply->bufs[apply->buf_count++] = kr_buf_get(buf);
+		apply->memory += sizeof *buf + buf->capacity;
+	}
+	apply->pieces = grow(apply->pieces, apply->count, &apply->capacity, sizeof(apply->pieces[0]));
+	apply->pieces[apply->count++] = (struct kr_piece){ .offset = offset, .data = buf->data + start, .length = length };
+	apply->bytes += length;
+}
+
+static int write_pieces(struct kr_apply *apply)
+{
+	int err = KR_FAULT("apply.before");
+
+	if (err)
+		return err;
+	if (apply->want_before) {
+		err = kr_export_getattr(apply->export, &apply->file->fid, &apply->before);
+		if (err)
+			return err;
+	}
+	if (apply->count) {
+		err = kr_export_pwritev(apply->export, &apply->file->fid, apply->pieces, apply->count);
+		if (err)
+			return err;
+	}
+	return KR_FAULT("apply.middle");
+}
+
+static void run(struct kr_gate_job *gated)
+{
+	struct kr_apply *apply = KR_CONTAINER_OF(gated, struct kr_apply, gated);
+
+	if (apply->check && kr_checksum(apply->bufs[0]->data, apply->bufs[0]->length) != apply->checksum) {
+		apply->err = kr_fail(-EBADMSG, "the checksum of a flush does not match");
+		return;
+	}
+	apply->err = write_pieces(apply);
+	if (apply->err == 0 && apply->finish)
+		apply->err = kr_export_written(apply->export, &apply->file->fid, &apply->mtime, apply->clear_suid, &apply->after);
+	if (apply->err == 0)
+		apply->err = KR_FAULT("apply.after");
+}
+
+static void done(struct kr_gate_job *gated)
+{
+	struct kr_apply *apply = KR_CONTAINER_OF(gated, struct kr_apply, gated);
+
+	put_bufs(apply);
+	apply->done(apply);
+}
+
+void kr_apply_start(struct kr_apply *apply)
+{
+	kr_gate_start(&kr_data_of(apply->file)->applies, &apply->gated, run, done);
+}

@@ -1,0 +1,92 @@
+/* The data side's own state, shared by its files (flush, intake, apply, stable, pipelines, feed, hop, replays). */
+#ifndef KR_SERVER_DATA_PRIV_H
+#define KR_SERVER_DATA_PRIV_H
+
+#include "server/applied.h"
+#include "server/data.h"
+#include "server/files.h"
+#include "server/gate.h"
+#include "server/request.h"
+#include "server/server.h"
+#include "server/session.h"
+
+enum {
+	KR_DATA_APPLIES = 5, /* jobs in the pool at a time, of each kind: together less than the pool has threads */
+	KR_DATA_FEEDS = 4,
+	KR_DATA_TICK_MS = 200,
+	KR_DATA_STALL_MS = 20000, /* a chained round in which nothing moves for so long is run again */
+};
+
+struct kr_data {
+	struct kr_server *server;
+	struct kr_gate applies, feeds, syncs;
+	uint64_t last_round;
+	uint8_t token[16];            /* what ring connections to the server must present */
+	struct kr_list busy;          /* kr_sfile_data.busy: files with flushes */
+	struct kr_list pipelines;     /* kr_feed_pipeline.link */
+	struct kr_list hops;          /* kr_hop.link */
+	struct kr_list sync_queue;    /* kr_stable.queued, those that are due first in front */
+	uv_timer_t sync_timer, tick;
+	struct kr_applied applied;
+	struct kr_list throttled;     /* kr_intake.throttled: wait until intake_bytes falls */
+	size_t intake_bytes;          /* received in streams, not written yet */
+	struct kr_list replayers;     /* of replays.c: nodes that have sent replays */
+	bool collecting;              /* replays */
+	bool stopping;
+
+	struct {
+		uint64_t inline_rounds, chained_rounds, chained_nodes, aborted_rounds, failed_rounds;
+		uint64_t bytes, extents;
+		uint64_t syncs, sync_errors;
+		uint64_t fed_blocks, fed_bytes;
+	} counters;
+};
+
+static inline struct kr_data *kr_data_of(const struct kr_sfile *file)
+{
+	return file->server->data;
+}
+
+/* The next round's number: ascending over restarts. */
+uint64_t kr_data_next_round(void *data);
+/* Where SESSION's node finds node DOWNSTREAM or the server (0). Borrows strings of SESSION or HOST (at least 64 bytes).
+ * False: nobody can connect to it. */
+bool kr_data_hop(struct kr_data *data, struct kr_session *session, uint32_t node, char *host, struct kr_hop_address *ret_hop);
+
+/* --- flush.c -------------------------------------------------------------------------------------------------------- */
+void kr_flush_register(struct kr_data *data);
+/* From intake.c: what became of the stream of ROUND. */
+void kr_flush_received(struct kr_sfile *file, uint64_t round);
+void kr_flush_broken(struct kr_sfile *file, uint64_t round);
+void kr_flush_failed(struct kr_sfile *file, uint64_t round, int err);
+void kr_flush_drained(struct kr_sfile *file, uint64_t round);
+/* From apply jobs: the attributes before the round's first write. */
+void kr_flush_before(struct kr_sfile *file, const struct kr_attr *before);
+void kr_flush_session_lost(struct kr_data *data, struct kr_session *session);
+void kr_flush_hold(struct kr_data *data, bool held);
+/* Aborts rounds that have stalled. */
+void kr_flush_tick(struct kr_data *data, uint64_t now_ns);
+
+/* --- stable.c ------------------------------------------------------------------------------------------------------- */
+void kr_stable_init(struct kr_data *data);
+void kr_stable_register(struct kr_data *data);
+void kr_stable_file_init(struct kr_stable *stable);
+void kr_stable_file_fini(struct kr_stable *stable);
+/* ROUND, with bytes of NODE_ID's journal, has been applied: to be synced soon, then the node is told. */
+void kr_stable_applied(struct kr_sfile *file, const uint8_t node_id[16], uint64_t round);
+/* Syncs everything that waits at once. */
+void kr_stable_hurry(struct kr_data *data);
+
+/* --- replays.c ------------------------------------------------------------------------------------------------------ */
+/* A replay has come from SESSION; MORE of its follow. */
+void kr_replays_note(struct kr_data *data, struct kr_session *session, bool more);
+/* Begins to apply replays when all nodes that the grace period awaits have sent theirs. */
+void kr_replays_tick(struct kr_data *data);
+void kr_replays_forget(struct kr_data *data);
+
+/* --- pipelines.c ---------------------------------------------------------------------------------------------------- */
+void kr_pipelines_register(struct kr_data *data);
+void kr_pipelines_session_lost(struct kr_data *data, struct kr_session *session);
+void kr_pipelines_fini(struct kr_data *data);
+
+#endif

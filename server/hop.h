@@ -1,0 +1,33 @@
+/* Ring connections at the server: nodes that pull blocks (feed.c) or deliver the stream of a round (intake.c).
+ *
+ * The first frame, HOP_HELLO, carries the token that the server gave out with the hop; everything else is refused before.
+ * Loop thread.
+ */
+#ifndef KR_SERVER_HOP_H
+#define KR_SERVER_HOP_H
+
+#include "common/conn.h"
+#include "common/list.h"
+
+struct kr_data;
+
+enum { KR_HOPS_PER_NODE = 256 };
+
+struct kr_hop {
+	struct kr_link link;        /* kr_data.hops */
+	struct kr_data *data;
+	struct kr_conn *conn;       /* NULL once closed; references remain while feed jobs run */
+	uint32_t node;              /* of the session that came */
+	uint32_t references;
+	struct kr_list intakes;     /* kr_intake.of_hop */
+	struct kr_list pulls;       /* struct pull of feed.c, in turn */
+	size_t pull_count, feeding; /* pulls not answered; jobs at work */
+	bool pulls_paused;
+};
+
+struct kr_hop *kr_hop_get(struct kr_hop *hop);
+void kr_hop_put(struct kr_hop *hop);
+/* Closes all connections of NODE (0: of everybody). */
+void kr_hop_close_all(struct kr_data *data, uint32_t node);
+
+#endif
