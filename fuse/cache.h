@@ -33,13 +33,15 @@ struct kr_cache_counters {
 };
 
 /* The cache below LOCAL_DIRFD (the name "cache" is made if need be) of the given export; knows what is there when it
- * returns.  MAX_BYTES 0: nothing is kept.  BLOCKS. */
+ * returns.  MAX_BYTES 0: half of what is free.  BLOCKS. */
 int kr_cache_new(int local_dirfd, const uint8_t export_id[16], uint64_t max_bytes, struct kr_cache **ret_cache);
 void kr_cache_free(struct kr_cache *cache);
 void kr_cache_counters(struct kr_cache *cache, struct kr_cache_counters *ret_counters);
 
 /* The entry, with a reference; made in memory if it is not known.  SIZE: of the file in that version. */
 struct kr_cache_entry *kr_cache_entry_get(struct kr_cache *cache, const struct kr_fid *fid, uint64_t version, uint64_t size);
+/* One more reference. */
+struct kr_cache_entry *kr_cache_entry_ref(struct kr_cache_entry *entry);
 void kr_cache_entry_put(struct kr_cache_entry *entry);
 /* Whether kr_cache_load has something to do: a file on disk that has not been looked at. */
 bool kr_cache_needs_load(struct kr_cache_entry *entry);

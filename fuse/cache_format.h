@@ -66,7 +66,7 @@ enum {
 #define KR_CACHE_MAGIC "kaircach"
 #define KR_CACHE_GROUP_BYTES (KR_CACHE_MAP_BYTES + (uint64_t)KR_CACHE_GROUP_BLOCKS * KR_BLOCK_SIZE)
 
-_Static_assert(KR_CACHE_MAP_BYTES == KR_BLOCK_SIZE, "a group's map is as large as a block");
+_Static_assert((int)KR_CACHE_MAP_BYTES == (int)KR_BLOCK_SIZE, "a group's map is as large as a block");
 
 struct kr_cache_header {
 	uint8_t export_id[16];

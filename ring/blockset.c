@@ -1,4 +1,4 @@
-/* Pages of 32768 bits in a hash table; a page exists while it has a bit set. */
+/* Pages of 4096 bits in a hash table; a page exists while it has a bit set. */
 #include "ring/blockset.h"
 
 #include <errno.h>
@@ -6,7 +6,7 @@
 
 #include "common/util.h"
 
-enum { PAGE_BITS = 32768, PAGE_WORDS = PAGE_BITS / 64 };
+enum { PAGE_BITS = 4096, PAGE_WORDS = PAGE_BITS / 64 };
 
 struct page {
 	struct kr_table_link link;

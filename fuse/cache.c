@@ -1,0 +1,482 @@
+/* Entries of the cache, their names, references and descriptors; and what a start finds on disk. */
+#include "fuse/cache_priv.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "common/fail.h"
+#include "common/util.h"
+
+void kr_cache_path(const char name[KR_CACHE_PATH], char ret_path[KR_CACHE_PATH + 4])
+{
+	const char *digits = name[0] == 'x' ? name + 1 : name;
+
+	snprintf(ret_path, KR_CACHE_PATH + 4, "%.2s/%s", digits, name);
+}
+
+uint64_t kr_cache_cost(uint64_t length)
+{
+	return (length + 4095) / 4096 * 4096;
+}
+
+void kr_cache_note_error(struct kr_cache *cache, int err)
+{
+	cache->counters.error = err;
+	if (err == -ENOSPC || err == -EDQUOT)
+		cache->target = KR_MIN(cache->target, cache->counters.bytes / 100 * KR_CACHE_LOW);
+}
+
+static bool has_name(const struct kr_table_link *link, const void *name)
+{
+	const struct kr_cache_entry *entry = KR_CONTAINER_OF(link, const struct kr_cache_entry, by_name);
+
+	return strcmp(entry->name, name) == 0;
+}
+
+struct kr_cache_entry *kr_cache_find(struct kr_cache *cache, const char *name)
+{
+	struct kr_table_link *link = kr_table_find(&cache->entries, kr_hash_bytes(name, strlen(name)), has_name, name);
+
+	return link ? KR_CONTAINER_OF(link, struct kr_cache_entry, by_name) : NULL;
+}
+
+static struct kr_cache_entry *new_entry(struct kr_cache *cache)
+{
+	struct kr_cache_entry *entry = kr_xcalloc(1, sizeof(*entry));
+
+	entry->cache = cache;
+	entry->fd = -1;
+	kr_blockset_init(&entry->present);
+	kr_blockset_init(&entry->verified);
+	kr_list_append(&cache->lru, &entry->lru);
+	return entry;
+}
+
+static void insert(struct kr_cache_entry *entry)
+{
+	kr_table_insert(&entry->cache->entries, &entry->by_name, kr_hash_bytes(entry->name, strlen(entry->name)));
+}
+
+void kr_cache_enter(struct kr_cache_entry *entry, uint64_t version)
+{
+	struct kr_cache *cache = entry->cache;
+
+	/* Volatile ones are never found again: each has a name of its own. */
+	entry->version = version;
+	if (version == 0)
+		entry->name[0] = 'x';
+	kr_cache_name(cache->export_id, &entry->fid, version ? version : ++cache->volatile_count,
+		version ? entry->name : entry->name + 1);
+	insert(entry);
+}
+
+void kr_cache_forget_blocks(struct kr_cache_entry *entry)
+{
+	kr_blockset_clear(&entry->present);
+	kr_blockset_clear(&entry->verified);
+	entry->cache->counters.bytes -= entry->bytes;
+	entry->bytes = 0;
+	entry->generation++;
+}
+
+bool kr_cache_forget_block(struct kr_cache_entry *entry, uint64_t block)
+{
+	uint64_t cost = KR_MIN(entry->bytes, kr_cache_cost(kr_cache_block_length(entry->size, block)));
+
+	if (!kr_blockset_remove(&entry->present, block))
+		return false;
+	kr_blockset_remove(&entry->verified, block);
+	entry->bytes -= cost;
+	entry->cache->counters.bytes -= cost;
+	return true;
+}
+
+void kr_cache_drop_fd(struct kr_cache_entry *entry)
+{
+	if (entry->fd < 0 || entry->users > 0)
+		return;
+	close(entry->fd); /* nothing depends on it: blocks are checked when read */
+	entry->fd = -1;
+	kr_list_remove(&entry->fds);
+	entry->cache->fd_count--;
+}
+
+void kr_cache_free_if_unused(struct kr_cache_entry *entry)
+{
+	if (entry->references > 0 || entry->on_disk || entry->busy || entry->users > 0)
+		return;
+	kr_cache_forget_blocks(entry);
+	kr_cache_drop_fd(entry);
+	if (!entry->detached)
+		kr_table_remove(&entry->cache->entries, &entry->by_name);
+	kr_list_remove(&entry->lru);
+	kr_blockset_fini(&entry->present);
+	kr_blockset_fini(&entry->verified);
+	free(entry);
+}
+
+/* --- descriptors --------------------------------------------------------------------------------------------------- */
+
+static void limit_fds(struct kr_cache *cache)
+{
+	struct kr_cache_entry *entry, *after;
+
+	KR_LIST_FOR_EACH_SAFE(entry, after, &cache->fds, fds) {
+		if (cache->fd_count <= KR_CACHE_FDS)
+			return;
+		kr_cache_drop_fd(entry);
+	}
+}
+
+int kr_cache_write_header(struct kr_cache_entry *entry, int fd, bool patched)
+{
+	struct kr_cache_header header = {.version = entry->version, .size = entry->size, .fid = entry->fid};
+	uint8_t bytes[KR_CACHE_HEADER_USED];
+
+	memcpy(header.export_id, entry->cache->export_id, 16);
+	if (patched)
+		memcpy(header.boot_id, entry->cache->boot_id, 16);
+	kr_cache_header_encode(&header, bytes);
+	return kr_pwrite_full(fd, bytes, sizeof(bytes), 0);
+}
+
+/* Opens the file, or makes it anew. Without the lock. */
+static int open_file(struct kr_cache_entry *entry, bool create)
+{
+	char path[KR_CACHE_PATH + 4];
+	int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT | O_TRUNC : 0);
+	int fd, err;
+
+	kr_cache_path(entry->name, path);
+	fd = openat(entry->cache->dirfd, path, flags, 0600);
+	if (fd < 0 && errno == ENOENT && create) {
+		char directory[3] = {path[0], path[1], 0};
+
+		if (mkdirat(entry->cache->dirfd, directory, 0700) == 0 || errno == EEXIST)
+			fd = openat(entry->cache->dirfd, path, flags, 0600);
+	}
+	if (fd < 0)
+		return -errno;
+	err = create ? kr_cache_write_header(entry, fd, false) : 0;
+	if (err < 0) {
+		close(fd);
+		unlinkat(entry->cache->dirfd, path, 0);
+		return err;
+	}
+	return fd;
+}
+
+int kr_cache_acquire(struct kr_cache_entry *entry, bool create, int *ret_fd)
+{
+	struct kr_cache *cache = entry->cache;
+	int err = 0;
+
+	KR_SCOPED_LOCK(&cache->lock);
+	while (entry->creating)
+		pthread_cond_wait(&cache->changed, &cache->lock);
+	if (entry->busy)
+		return -EBUSY;
+	if (!entry->on_disk && !create)
+		return -ENODATA;
+	entry->users++;
+	if (entry->fd < 0) {
+		int fd;
+
+		entry->creating = true;
+		create = !entry->on_disk;
+		pthread_mutex_unlock(&cache->lock);
+		fd = open_file(entry, create);
+		pthread_mutex_lock(&cache->lock);
+		entry->creating = false;
+		pthread_cond_broadcast(&cache->changed);
+		if (fd < 0) {
+			err = fd;
+			goto fail;
+		}
+		if (create) {
+			entry->on_disk = entry->loaded = true;
+			cache->counters.files++;
+		}
+		entry->fd = fd;
+		cache->fd_count++;
+		kr_list_append(&cache->fds, &entry->fds);
+		limit_fds(cache);
+	} else {
+		kr_list_remove(&entry->fds);
+		kr_list_append(&cache->fds, &entry->fds);
+	}
+	kr_list_remove(&entry->lru);
+	kr_list_append(&cache->lru, &entry->lru);
+	entry->used_ns = kr_clock_ns();
+	*ret_fd = entry->fd;
+	return 0;
+fail:
+	entry->users--;
+	pthread_cond_broadcast(&cache->changed);
+	return err;
+}
+
+void kr_cache_release(struct kr_cache_entry *entry)
+{
+	KR_SCOPED_LOCK(&entry->cache->lock);
+	if (--entry->users == 0)
+		pthread_cond_broadcast(&entry->cache->changed);
+	/* A removal that came while the descriptor was in use left it open. */
+	if (!entry->on_disk && !entry->busy)
+		kr_cache_drop_fd(entry);
+	if (entry->cache->fd_count > KR_CACHE_FDS)
+		limit_fds(entry->cache);
+}
+
+/* --- entries ------------------------------------------------------------------------------------------------------- */
+
+struct kr_cache_entry *kr_cache_entry_get(struct kr_cache *cache, const struct kr_fid *fid, uint64_t version, uint64_t size)
+{
+	char name[KR_CACHE_NAME + 1];
+	struct kr_cache_entry *entry = NULL;
+
+	kr_cache_name(cache->export_id, fid, version, name);
+	KR_SCOPED_LOCK(&cache->lock);
+	if (version != 0)
+		entry = kr_cache_find(cache, name);
+	if (!entry) {
+		entry = new_entry(cache);
+		entry->fid = *fid;
+		entry->size = size;
+		kr_cache_enter(entry, version);
+	} else if (entry->fid.length == 0) {
+		entry->fid = *fid;
+		entry->version = version;
+		entry->size = size;
+	} else if (entry->size != size) {
+		/* Versions are hashes: rather forget than serve the wrong one. */
+		kr_cache_forget_blocks(entry);
+		entry->size = size;
+		entry->loaded = true;
+	}
+	entry->references++;
+	entry->used_ns = kr_clock_ns();
+	return entry;
+}
+
+struct kr_cache_entry *kr_cache_entry_ref(struct kr_cache_entry *entry)
+{
+	KR_SCOPED_LOCK(&entry->cache->lock);
+	entry->references++;
+	return entry;
+}
+
+void kr_cache_entry_put(struct kr_cache_entry *entry)
+{
+	if (!entry)
+		return;
+	KR_SCOPED_LOCK(&entry->cache->lock);
+	assert(entry->references > 0);
+	if (--entry->references > 0)
+		return;
+	if (entry->version == 0 && entry->on_disk) {
+		/* Nobody will ever find it again: the next to be removed. */
+		entry->cache->doomed++;
+		kr_list_remove(&entry->lru);
+		kr_list_prepend(&entry->cache->lru, &entry->lru);
+	}
+	kr_cache_free_if_unused(entry);
+}
+
+bool kr_cache_needs_load(struct kr_cache_entry *entry)
+{
+	KR_SCOPED_LOCK(&entry->cache->lock);
+	return entry->on_disk && !entry->loaded;
+}
+
+bool kr_cache_has(struct kr_cache_entry *entry, uint64_t block)
+{
+	KR_SCOPED_LOCK(&entry->cache->lock);
+	return kr_blockset_has(&entry->present, block);
+}
+
+uint64_t kr_cache_next_absent(struct kr_cache_entry *entry, uint64_t from, uint64_t end)
+{
+	KR_SCOPED_LOCK(&entry->cache->lock);
+	return kr_blockset_next_absent(&entry->present, from, end);
+}
+
+void kr_cache_counters(struct kr_cache *cache, struct kr_cache_counters *ret_counters)
+{
+	KR_SCOPED_LOCK(&cache->lock);
+	*ret_counters = cache->counters;
+}
+
+/* --- start and end ------------------------------------------------------------------------------------------------- */
+
+/* One file found on disk. */
+static void found(struct kr_cache *cache, int dirfd, const char *name)
+{
+	struct kr_cache_entry *entry;
+	struct stat st;
+
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return;
+	if (!S_ISREG(st.st_mode) || strlen(name) != KR_CACHE_NAME || strspn(name, "0123456789abcdef") != KR_CACHE_NAME) {
+		unlinkat(dirfd, name, 0);
+		return;
+	}
+	entry = new_entry(cache);
+	memcpy(entry->name, name, KR_CACHE_NAME);
+	entry->on_disk = true;
+	entry->bytes = (uint64_t)st.st_blocks * 512;
+	entry->used_ns = (uint64_t)st.st_mtim.tv_sec * KR_NS_PER_S + (uint64_t)st.st_mtim.tv_nsec;
+	cache->counters.bytes += entry->bytes;
+	cache->counters.files++;
+	insert(entry);
+}
+
+static int scan_directory(struct kr_cache *cache, const char *name)
+{
+	int fd = openat(cache->dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	struct dirent *entry;
+	DIR *dir;
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : kr_fail_errno(-errno, "cache directory %s", name);
+	dir = fdopendir(fd);
+	if (!dir) {
+		close(fd);
+		return -ENOMEM;
+	}
+	while ((entry = readdir(dir))) {
+		if (entry->d_name[0] != '.')
+			found(cache, fd, entry->d_name);
+	}
+	closedir(dir);
+	return 0;
+}
+
+static int by_use(const void *a, const void *b)
+{
+	const struct kr_cache_entry *const *left = a, *const *right = b;
+
+	return (*left)->used_ns < (*right)->used_ns ? -1 : (*left)->used_ns > (*right)->used_ns;
+}
+
+/* Orders the LRU by the files' mtimes; from now on used_ns is by the other clock, and 0 is long ago. */
+static void sort_lru(struct kr_cache *cache)
+{
+	struct kr_cache_entry **entries = reallocarray(NULL, cache->counters.files + 1, sizeof(struct kr_cache_entry *));
+	struct kr_link *link;
+	size_t count = 0;
+
+	if (!entries)
+		return; /* in the order found, then */
+	while ((link = kr_list_pop(&cache->lru)))
+		entries[count++] = KR_LIST_ENTRY(link, struct kr_cache_entry, lru);
+	qsort(entries, count, sizeof(struct kr_cache_entry *), by_use);
+	for (size_t i = 0; i < count; i++) {
+		entries[i]->used_ns = 0;
+		kr_list_append(&cache->lru, &entries[i]->lru);
+	}
+	free(entries);
+}
+
+static void read_boot_id(uint8_t ret_id[16])
+{
+	char *text = NULL;
+	size_t length;
+
+	/* Without it every start counts as a boot: patched files are given up, no more. */
+	if (kr_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 256, &text, &length) < 0) {
+		uint64_t now = kr_clock_real_ns();
+
+		memcpy(ret_id, &now, sizeof(now));
+		return;
+	}
+	for (size_t i = 0; i < 2; i++) {
+		uint64_t half = kr_hash_bytes(text, length - i);
+
+		memcpy(ret_id + 8 * i, &half, 8);
+	}
+	free(text);
+}
+
+static uint64_t default_limit(const struct kr_cache *cache)
+{
+	struct statvfs st;
+
+	if (fstatvfs(cache->dirfd, &st) < 0)
+		return 0;
+	return (st.f_bavail * st.f_frsize + cache->counters.bytes) / 2;
+}
+
+int kr_cache_new(int local_dirfd, const uint8_t export_id[16], uint64_t max_bytes, struct kr_cache **ret_cache)
+{
+	struct kr_cache *cache = kr_xcalloc(1, sizeof(*cache));
+	int err;
+
+	pthread_mutex_init(&cache->lock, NULL);
+	pthread_cond_init(&cache->changed, NULL);
+	kr_table_init(&cache->entries);
+	kr_list_init(&cache->lru);
+	kr_list_init(&cache->fds);
+	memcpy(cache->export_id, export_id, 16);
+	read_boot_id(cache->boot_id);
+	cache->target = UINT64_MAX;
+	cache->dying_fd = cache->dirfd = -1;
+	if (mkdirat(local_dirfd, "cache", 0700) < 0 && errno != EEXIST) {
+		err = kr_fail_errno(-errno, "cannot make the cache directory");
+		goto fail;
+	}
+	cache->dirfd = openat(local_dirfd, "cache", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (cache->dirfd < 0) {
+		err = kr_fail_errno(-errno, "cannot open the cache directory");
+		goto fail;
+	}
+	for (unsigned i = 0; i < 256; i++) {
+		char name[3];
+
+		snprintf(name, sizeof(name), "%02x", i);
+		err = scan_directory(cache, name);
+		if (err < 0)
+			goto fail;
+	}
+	sort_lru(cache);
+	cache->counters.max_bytes = max_bytes ? max_bytes : default_limit(cache);
+	*ret_cache = cache;
+	return 0;
+fail:
+	kr_cache_free(cache);
+	return err;
+}
+
+void kr_cache_free(struct kr_cache *cache)
+{
+	struct kr_cache_entry *entry, *after;
+
+	if (!cache)
+		return;
+	KR_LIST_FOR_EACH_SAFE(entry, after, &cache->lru, lru) {
+		char path[KR_CACHE_PATH + 4];
+
+		kr_cache_path(entry->name, path);
+		if (entry->name[0] == 'x' && entry->on_disk)
+			unlinkat(cache->dirfd, path, 0);
+		entry->references = entry->users = 0;
+		entry->on_disk = entry->busy = false;
+		kr_cache_free_if_unused(entry);
+	}
+	if (cache->dying_fd >= 0)
+		close(cache->dying_fd);
+	if (cache->dirfd >= 0)
+		close(cache->dirfd);
+	kr_table_fini(&cache->entries);
+	pthread_cond_destroy(&cache->changed);
+	pthread_mutex_destroy(&cache->lock);
+	free(cache);
+}

@@ -1,0 +1,86 @@
+/* Inside of the cache, shared by cache.c (entries, descriptors), cache_io.c (blocks), cache_rekey.c and cache_evict.c. */
+#ifndef KR_FUSE_CACHE_PRIV_H
+#define KR_FUSE_CACHE_PRIV_H
+
+#include <pthread.h>
+
+#include "common/list.h"
+#include "common/table.h"
+#include "fuse/cache.h"
+#include "fuse/cache_format.h"
+#include "ring/blockset.h"
+
+enum { KR_CACHE_PATH = KR_CACHE_NAME + 2 }; /* with the 'x' of a volatile one, and NUL */
+
+struct kr_cache {
+	pthread_mutex_t lock; /* guards everything here and in entries; never held during I/O */
+	pthread_cond_t changed; /* an entry's creating, busy, users or writers */
+	int dirfd;
+	uint8_t export_id[16], boot_id[16];
+	struct kr_table entries;
+	struct kr_list lru;  /* entries with a file on disk or users, least recently used first */
+	struct kr_list fds;  /* entries with an open descriptor, likewise */
+	uint32_t fd_count;
+	uint64_t volatile_count;
+	uint64_t target;     /* after the disk was full: evict down to this; else UINT64_MAX */
+	uint64_t doomed;     /* volatile entries with a file and no users, at the head of `lru` */
+	int dying_fd;        /* of an unlinked file that is being cut down; -1 */
+	uint64_t dying_size;
+	bool evicting;
+	uint64_t full_until_ns; /* nothing could go: no use in looking again before */
+	struct kr_cache_counters counters;
+};
+
+struct kr_cache_entry {
+	struct kr_cache *cache;
+	struct kr_table_link by_name;
+	struct kr_link lru, fds;
+	char name[KR_CACHE_PATH];
+	struct kr_fid fid;   /* length 0: nobody has asked for it since the start */
+	uint64_t version, size;
+	uint32_t references;
+	uint32_t users;      /* threads that use `fd` now */
+	uint32_t writers;    /* ... to put blocks */
+	int fd;
+	bool on_disk, loaded;
+	bool creating;       /* one thread makes the file */
+	bool busy;           /* being renamed or removed: no I/O by others */
+	bool detached;       /* not in the table any more: another entry has its name */
+	uint64_t generation; /* changes when blocks are given up */
+	uint64_t bytes;      /* on disk, about */
+	uint64_t used_ns;
+	struct kr_blockset present, verified;
+
+	char old_name[KR_CACHE_PATH]; /* between kr_cache_rekey and kr_cache_rekey_disk */
+	struct kr_cache_replaced *replaced;
+	size_t replaced_count;
+	bool discard;
+};
+
+/* cache.c */
+/* The entry's descriptor for I/O, counted as a user; CREATE: makes the file. -EBUSY: renamed or removed just now;
+ * -ENODATA: there is no file. To be given back with kr_cache_release. Takes the lock itself. */
+int kr_cache_acquire(struct kr_cache_entry *entry, bool create, int *ret_fd);
+void kr_cache_release(struct kr_cache_entry *entry);
+/* With the lock held: forgets all blocks. */
+void kr_cache_forget_blocks(struct kr_cache_entry *entry);
+/* With the lock held: forgets one block; whether it was here. */
+bool kr_cache_forget_block(struct kr_cache_entry *entry, uint64_t block);
+/* With the lock held: closes the descriptor if there is one and nobody uses it. */
+void kr_cache_drop_fd(struct kr_cache_entry *entry);
+/* With the lock held: frees an entry that nobody refers to and that has no file. */
+void kr_cache_free_if_unused(struct kr_cache_entry *entry);
+/* With the lock held: a disk error, or 0 for a success. */
+void kr_cache_note_error(struct kr_cache *cache, int err);
+/* "ab/abcdef..." below the cache's directory. */
+void kr_cache_path(const char name[KR_CACHE_PATH], char ret_path[KR_CACHE_PATH + 4]);
+/* With the lock held: gives ENTRY the name for its fid and VERSION and puts it into the table. */
+void kr_cache_enter(struct kr_cache_entry *entry, uint64_t version);
+/* With the lock held: the entry of that name, or NULL. */
+struct kr_cache_entry *kr_cache_find(struct kr_cache *cache, const char *name);
+/* Writes the entry's header to FD. Without the lock. */
+int kr_cache_write_header(struct kr_cache_entry *entry, int fd, bool patched);
+/* What a block of LENGTH bytes costs on disk, about. */
+uint64_t kr_cache_cost(uint64_t length);
+
+#endif

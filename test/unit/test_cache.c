@@ -1,0 +1,530 @@
+/* The cache on a real directory: what it keeps, survives and gives up. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/util.h"
+#include "fuse/cache.h"
+#include "fuse/cache_format.h"
+
+enum { BLOCK = KR_BLOCK_SIZE };
+#define LARGE (UINT64_C(1) << 30)
+
+static const uint8_t export_id[16] = "an export's id.";
+
+struct place {
+	char path[64];
+	int fd;
+};
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path);
+}
+
+static int setup(void **state)
+{
+	struct place *place = calloc(1, sizeof(*place));
+
+	strcpy(place->path, "/tmp/kairan-cache-XXXXXX");
+	if (!mkdtemp(place->path))
+		return -1;
+	place->fd = open(place->path, O_RDONLY | O_DIRECTORY);
+	*state = place;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct place *place = *state;
+
+	close(place->fd);
+	nftw(place->path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	free(place);
+	return 0;
+}
+
+static struct kr_fid fid_of(uint32_t number)
+{
+	struct kr_fid fid = {.length = 8};
+
+	memcpy(fid.bytes, &number, sizeof(number));
+	return fid;
+}
+
+static struct kr_cache *open_cache(const struct place *place, uint64_t max)
+{
+	struct kr_cache *cache;
+
+	assert_int_equal(kr_cache_new(place->fd, export_id, max, &cache), 0);
+	return cache;
+}
+
+static struct kr_cache_entry *open_entry(struct kr_cache *cache, uint32_t number, uint64_t version, uint64_t size)
+{
+	struct kr_fid fid = fid_of(number);
+	struct kr_cache_entry *entry = kr_cache_entry_get(cache, &fid, version, size);
+
+	if (kr_cache_needs_load(entry))
+		kr_cache_load(entry);
+	return entry;
+}
+
+static void fill(uint8_t *bytes, size_t length, unsigned seed)
+{
+	for (size_t i = 0; i < length; i++)
+		bytes[i] = (uint8_t)((i * 7 + seed * 131) ^ (i >> 8));
+}
+
+static int put(struct kr_cache_entry *entry, uint64_t block, size_t length, unsigned seed)
+{
+	struct kr_buf *buf = kr_buf_new(BLOCK);
+	int err;
+
+	fill(buf->data, length, seed);
+	buf->length = length;
+	err = kr_cache_put(entry, block, buf, kr_checksum(buf->data, length));
+	kr_buf_put(buf);
+	return err;
+}
+
+static void expect(struct kr_cache_entry *entry, uint64_t block, size_t length, unsigned seed)
+{
+	uint8_t *want = malloc(length), *got = malloc(length);
+	struct kr_buf *buf;
+	uint64_t checksum;
+
+	fill(want, length, seed);
+	assert_true(kr_cache_has(entry, block));
+	assert_int_equal(kr_cache_read(entry, block, 3, got, length - 5), 0);
+	assert_memory_equal(got, want + 3, length - 5);
+	assert_int_equal(kr_cache_read_block(entry, block, &buf, &checksum), 0);
+	assert_int_equal(buf->length, length);
+	assert_memory_equal(buf->data, want, length);
+	assert_int_equal(checksum, kr_checksum(want, length));
+	kr_buf_put(buf);
+	free(want);
+	free(got);
+}
+
+/* Opens the only file of the cache. */
+static int open_file(const struct place *place, uint32_t number, uint64_t version)
+{
+	char name[KR_CACHE_NAME + 1], path[128];
+	struct kr_fid fid = fid_of(number);
+
+	kr_cache_name(export_id, &fid, version, name);
+	snprintf(path, sizeof(path), "%s/cache/%.2s/%s", place->path, name, name);
+	return open(path, O_RDWR);
+}
+
+static void a_block_that_was_kept_is_read_back(void **state)
+{
+	struct kr_cache *cache = open_cache(*state, LARGE);
+	struct kr_cache_entry *entry = open_entry(cache, 1, 5, 3 * BLOCK + 100);
+	char byte;
+
+	assert_int_equal(put(entry, 0, BLOCK, 1), 0);
+	assert_int_equal(put(entry, 3, 100, 2), 0);
+	assert_int_equal(put(entry, 2, 100, 2), -EINVAL);
+	assert_int_equal(put(entry, 4, 100, 2), -EINVAL);
+	expect(entry, 0, BLOCK, 1);
+	expect(entry, 3, 100, 2);
+	assert_int_equal(kr_cache_next_absent(entry, 0, 4), 1);
+	assert_int_equal(kr_cache_read(entry, 1, 0, &byte, 1), -ENODATA);
+	assert_int_equal(kr_cache_read(entry, 3, 99, &byte, 2), -ENODATA);
+	kr_cache_entry_put(entry);
+	kr_cache_free(cache);
+}
+
+static void the_next_start_finds_what_was_kept_of_the_same_version_only(void **state)
+{
+	struct kr_cache *cache = open_cache(*state, LARGE);
+	struct kr_cache_entry *entry = open_entry(cache, 1, 5, 20000 * (uint64_t)BLOCK);
+
+	assert_int_equal(put(entry, 2, BLOCK, 1), 0);
+	assert_int_equal(put(entry, 9000, BLOCK, 2), 0);
+	assert_int_equal(put(entry, 19999, BLOCK, 3), 0);
+	kr_cache_entry_put(entry);
+	kr_cache_free(cache);
+
+	cache = open_cache(*state, LARGE);
+	entry = open_entry(cache, 1, 5, 20000 * (uint64_t)BLOCK);
+	expect(entry, 2, BLOCK, 1);
+	expect(entry, 9000, BLOCK, 2);
+	expect(entry, 19999, BLOCK, 3);
+	assert_false(kr_cache_has(entry, 3));
+	kr_cache_entry_put(entry);
+	entry = open_entry(cache, 1, 6, 20000 * (uint64_t)BLOCK);
+	assert_false(kr_cache_has(entry, 2));
+	kr_cache_entry_put(entry);
+	entry = open_entry(cache, 2, 5, 20000 * (uint64_t)BLOCK);
+	assert_false(kr_cache_has(entry, 2));
+	kr_cache_entry_put(entry);
+	kr_cache_free(cache);
+}
+
+static void volatile_blocks_end_with_their_user(void **state)
+{
+	struct kr_cache *cache = open_cache(*state, LARGE);
+	struct kr_cache_entry *entry = open_entry(cache, 1, 0, BLOCK);
+	struct kr_cache_counters counters;
+
+	assert_int_equal(put(entry, 0, BLOCK, 1), 0);
+	expect(entry, 0, BLOCK, 1);
+	kr_cache_entry_put(entry);
+	entry = open_entry(cache, 1, 0, BLOCK);
+	assert_false(kr_cache_has(entry, 0));
+	kr_cache_entry_put(entry);
+	assert_true(kr_cache_wants_eviction(cache));
+	while (kr_cache_evict_step(cache))
+		;
+	kr_cache_counters(cache, &counters);
+	assert_int_equal(counters.files, 0);
+	assert_int_equal(counters.bytes, 0);
+	kr_cache_free(cache);
+}
+
+static void damage_anywhere_in_the_file_is_never_served(void **state)
+{
+	enum { SIZE = BLOCK + 1000 };
+	struct kr_cache *cache;
+	struct kr_cache_entry *entry;
+	unsigned random = 9;
+
+	for (int round = 0; round < 300; round++) {
+		uint64_t spots[] = {0, KR_CACHE_HEADER_USED, kr_cache_entry_offset(0), 32, kr_cache_block_offset(0), BLOCK,
+			kr_cache_block_offset(1), 1000};
+		int which = rand_r(&random) % 4, fd;
+		uint64_t offset;
+		uint8_t byte;
+
+		cache = open_cache(*state, LARGE);
+		entry = open_entry(cache, 1, 7, SIZE);
+		put(entry, 0, BLOCK, 1);
+		put(entry, 1, 1000, 2);
+		expect(entry, 0, BLOCK, 1);
+		expect(entry, 1, 1000, 2);
+		kr_cache_entry_put(entry);
+		kr_cache_free(cache);
+
+		fd = open_file(*state, 1, 7);
+		offset = spots[which * 2] + (uint64_t)rand_r(&random) % spots[which * 2 + 1];
+		assert_int_equal(kr_pread_full(fd, &byte, 1, offset), 0);
+		byte ^= (uint8_t)(1 << rand_r(&random) % 8);
+		assert_int_equal(kr_pwrite_full(fd, &byte, 1, offset), 0);
+		close(fd);
+
+		cache = open_cache(*state, LARGE);
+		entry = open_entry(cache, 1, 7, SIZE);
+		for (uint64_t block = 0; block < 2; block++) {
+			size_t length = block ? 1000 : BLOCK;
+			uint8_t *got = malloc(length), *want = malloc(length);
+
+			fill(want, length, (unsigned)block + 1);
+			if (kr_cache_read(entry, block, 0, got, length) == 0)
+				assert_memory_equal(got, want, length);
+			else
+				assert_false(kr_cache_has(entry, block));
+			free(got);
+			free(want);
+		}
+		kr_cache_entry_put(entry);
+		kr_cache_free(cache);
+	}
+}
+
+static void a_file_cut_at_any_length_is_never_served_wrongly(void **state)
+{
+	static const uint64_t cuts[] = {0, 1, 231, 232, 4096, 131072, 131073, 131088, 131100, 262144, 262145, 393215, 393216, 393300};
+
+	for (size_t i = 0; i < KR_ARRAY_SIZE(cuts); i++) {
+		struct kr_cache *cache = open_cache(*state, LARGE);
+		struct kr_cache_entry *entry = open_entry(cache, 1, 7, BLOCK + 1000);
+		uint8_t byte;
+		int fd;
+
+		put(entry, 0, BLOCK, 1);
+		put(entry, 1, 1000, 2);
+		kr_cache_entry_put(entry);
+		kr_cache_free(cache);
+		fd = open_file(*state, 1, 7);
+		assert_int_equal(ftruncate(fd, (off_t)cuts[i]), 0);
+		close(fd);
+		cache = open_cache(*state, LARGE);
+		entry = open_entry(cache, 1, 7, BLOCK + 1000);
+		assert_int_equal(kr_cache_read(entry, 0, 5, &byte, 1), cuts[i] >= 393216 ? 0 : -ENODATA);
+		assert_int_equal(kr_cache_read(entry, 1, 999, &byte, 1), -ENODATA);
+		kr_cache_entry_put(entry);
+		kr_cache_free(cache);
+	}
+}
+
+static void least_recently_used_files_go_first_and_used_ones_never(void **state)
+{
+	struct kr_cache *cache = open_cache(*state, 20 * BLOCK);
+	struct kr_cache_entry *held = open_entry(cache, 100, 1, BLOCK);
+	struct kr_cache_counters counters;
+
+	assert_int_equal(put(held, 0, BLOCK, 100), 0);
+	for (uint32_t i = 0; i < 19; i++) {
+		struct kr_cache_entry *entry = open_entry(cache, i, 1, BLOCK);
+
+		assert_int_equal(put(entry, 0, BLOCK, i), 0);
+		kr_cache_entry_put(entry);
+	}
+	{
+		struct kr_cache_entry *entry = open_entry(cache, 50, 1, BLOCK);
+
+		assert_int_equal(put(entry, 0, BLOCK, 50), -ENOSPC);
+		assert_true(kr_cache_wants_eviction(cache));
+		while (kr_cache_evict_step(cache))
+			;
+		assert_false(kr_cache_wants_eviction(cache));
+		assert_int_equal(put(entry, 0, BLOCK, 50), 0);
+		expect(entry, 0, BLOCK, 50);
+		kr_cache_entry_put(entry);
+	}
+	expect(held, 0, BLOCK, 100);
+	for (uint32_t i = 0; i < 19; i++) {
+		struct kr_cache_entry *entry = open_entry(cache, i, 1, BLOCK);
+
+		assert_int_equal(kr_cache_has(entry, 0), i >= 4);
+		kr_cache_entry_put(entry);
+	}
+	kr_cache_counters(cache, &counters);
+	assert_int_equal(counters.evicted_bytes, 4 * BLOCK);
+	kr_cache_entry_put(held);
+	kr_cache_free(cache);
+}
+
+static void many_open_files_use_a_bounded_number_of_descriptors(void **state)
+{
+	struct kr_cache *cache = open_cache(*state, LARGE);
+	struct kr_cache_entry *entries[600];
+	int count = 0;
+	DIR *dir;
+
+	for (uint32_t i = 0; i < 600; i++) {
+		entries[i] = open_entry(cache, i, 1, 5000);
+		assert_int_equal(put(entries[i], 0, 5000, i), 0);
+	}
+	dir = opendir("/proc/self/fd");
+	while (readdir(dir))
+		count++;
+	closedir(dir);
+	assert_true(count < KR_CACHE_FDS + 20);
+	for (uint32_t i = 0; i < 600; i++) {
+		expect(entries[i], 0, 5000, i);
+		kr_cache_entry_put(entries[i]);
+	}
+	kr_cache_free(cache);
+}
+
+static void a_patched_file_goes_on_under_its_new_version(void **state)
+{
+	struct kr_cache *cache = open_cache(*state, LARGE);
+	struct kr_cache_entry *entry = open_entry(cache, 1, 5, 2 * BLOCK + 100);
+	struct kr_cache_replaced replaced[2] = {{.block = 1}, {.block = 2}};
+	uint8_t *old = malloc(BLOCK), *want = malloc(BLOCK);
+
+	put(entry, 0, BLOCK, 1);
+	put(entry, 1, BLOCK, 2);
+	put(entry, 2, 100, 3);
+	kr_cache_rekey(entry, 6, 2 * BLOCK + 200, replaced, 2);
+	assert_false(kr_cache_has(entry, 1));
+	assert_false(kr_cache_has(entry, 2));
+	assert_int_equal(put(entry, 1, BLOCK, 9), -EBUSY);
+	kr_cache_rekey_disk(entry);
+	assert_int_equal(replaced[1].length, 100);
+	assert_int_equal(kr_cache_read_replaced(entry, &replaced[1], old), 0);
+	fill(want, 100, 3);
+	assert_memory_equal(old, want, 100);
+	assert_int_equal(put(entry, 1, BLOCK, 12), 0);
+	kr_cache_entry_put(entry);
+	kr_cache_free(cache);
+
+	assert_int_equal(open_file(*state, 1, 5), -1);
+	cache = open_cache(*state, LARGE);
+	entry = open_entry(cache, 1, 6, 2 * BLOCK + 200);
+	expect(entry, 0, BLOCK, 1);
+	expect(entry, 1, BLOCK, 12);
+	assert_false(kr_cache_has(entry, 2));
+	kr_cache_entry_put(entry);
+	kr_cache_free(cache);
+	free(old);
+	free(want);
+}
+
+static void a_file_that_shrank_keeps_nothing(void **state)
+{
+	struct kr_cache *cache = open_cache(*state, LARGE);
+	struct kr_cache_entry *entry = open_entry(cache, 1, 5, 4 * BLOCK);
+	struct kr_cache_counters counters;
+
+	put(entry, 3, BLOCK, 2);
+	kr_cache_rekey(entry, 6, 2 * BLOCK, NULL, 0);
+	kr_cache_rekey_disk(entry);
+	kr_cache_rekey(entry, 7, 4 * BLOCK, NULL, 0);
+	kr_cache_rekey_disk(entry);
+	assert_false(kr_cache_has(entry, 3));
+	assert_int_equal(put(entry, 0, BLOCK, 4), 0);
+	kr_cache_entry_put(entry);
+	kr_cache_counters(cache, &counters);
+	assert_int_equal(counters.files, 1);
+	assert_int_equal(counters.bytes, BLOCK);
+	kr_cache_free(cache);
+	cache = open_cache(*state, LARGE);
+	entry = open_entry(cache, 1, 7, 4 * BLOCK);
+	expect(entry, 0, BLOCK, 4);
+	assert_false(kr_cache_has(entry, 3));
+	kr_cache_entry_put(entry);
+	kr_cache_free(cache);
+}
+
+static void a_patch_takes_over_the_name_of_an_older_file(void **state)
+{
+	struct kr_cache *cache = open_cache(*state, LARGE);
+	struct kr_cache_entry *older = open_entry(cache, 1, 6, BLOCK), *entry = open_entry(cache, 1, 5, BLOCK);
+	struct kr_cache_counters counters;
+
+	put(older, 0, BLOCK, 1);
+	put(entry, 0, BLOCK, 2);
+	kr_cache_rekey(entry, 6, BLOCK, NULL, 0);
+	kr_cache_rekey_disk(entry);
+	assert_false(kr_cache_has(older, 0));
+	expect(entry, 0, BLOCK, 2);
+	kr_cache_entry_put(older);
+	kr_cache_entry_put(entry);
+	entry = open_entry(cache, 1, 6, BLOCK);
+	expect(entry, 0, BLOCK, 2);
+	kr_cache_entry_put(entry);
+	kr_cache_counters(cache, &counters);
+	assert_int_equal(counters.files, 1);
+	assert_int_equal(counters.bytes, BLOCK);
+	kr_cache_free(cache);
+}
+
+/* A process that puts blocks for ever, and tells how many by a pipe. */
+static void put_for_ever(const struct place *place, int pipe_fd, uint64_t blocks)
+{
+	struct kr_cache *cache = open_cache(place, LARGE);
+	struct kr_cache_entry *entry = open_entry(cache, 1, 5, blocks * BLOCK);
+
+	for (uint64_t i = 0;; i++) {
+		put(entry, i * 7919 % blocks, BLOCK, (unsigned)(i * 7919 % blocks));
+		if (write(pipe_fd, "", 1) != 1)
+			_exit(1);
+	}
+}
+
+static void what_a_killed_process_has_put_is_here_and_right(void **state)
+{
+	enum { BLOCKS = 211 };
+
+	for (int round = 1; round <= 8; round++) {
+		struct kr_cache *cache;
+		struct kr_cache_entry *entry;
+		uint64_t present = 0;
+		int pipes[2], status;
+		pid_t child;
+		char byte;
+
+		assert_int_equal(pipe(pipes), 0);
+		child = fork();
+		if (child == 0)
+			put_for_ever(*state, pipes[1], BLOCKS);
+		for (int i = 0; i < round * 20; i++)
+			assert_int_equal(read(pipes[0], &byte, 1), 1);
+		kill(child, SIGKILL);
+		assert_int_equal(waitpid(child, &status, 0), child);
+		close(pipes[0]);
+		close(pipes[1]);
+		cache = open_cache(*state, LARGE);
+		entry = open_entry(cache, 1, 5, BLOCKS * (uint64_t)BLOCK);
+		for (uint64_t block = 0; block < BLOCKS; block++) {
+			if (kr_cache_has(entry, block)) {
+				expect(entry, block, BLOCK, (unsigned)block);
+				present++;
+			}
+		}
+		assert_true(present >= (uint64_t)round * 20);
+		kr_cache_entry_put(entry);
+		kr_cache_free(cache);
+	}
+}
+
+static void strange_files_in_the_directory_are_harmless(void **state)
+{
+	struct place *place = *state;
+	struct kr_cache *cache = open_cache(place, LARGE);
+	struct kr_cache_counters counters;
+	char path[128];
+
+	kr_cache_free(cache);
+	snprintf(path, sizeof(path), "%s/cache/ab", place->path);
+	assert_int_equal(mkdir(path, 0700), 0);
+	snprintf(path, sizeof(path), "%s/cache/ab/strange", place->path);
+	close(open(path, O_CREAT | O_RDWR, 0600));
+	snprintf(path, sizeof(path), "%s/cache/ab/ab000000000000000000000000000000", place->path);
+	close(open(path, O_CREAT | O_RDWR, 0600));
+	cache = open_cache(place, LARGE);
+	kr_cache_counters(cache, &counters);
+	assert_int_equal(counters.files, 1);
+	kr_cache_free(cache);
+}
+
+static void the_header_survives_encoding(void **state)
+{
+	struct kr_cache_header header = {.export_id = "exportexportexp", .version = 77, .size = UINT64_MAX, .fid = fid_of(3)}, back;
+	uint8_t bytes[KR_CACHE_HEADER_USED];
+
+	(void)state;
+	kr_cache_header_encode(&header, bytes);
+	assert_int_equal(kr_cache_header_decode(bytes, &back), 0);
+	assert_memory_equal(&header, &back, sizeof(header));
+	for (size_t i = 0; i < sizeof(bytes) * 8; i++) {
+		bytes[i / 8] ^= (uint8_t)(1 << i % 8);
+		assert_int_equal(kr_cache_header_decode(bytes, &back), -EBADMSG);
+		bytes[i / 8] ^= (uint8_t)(1 << i % 8);
+	}
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_block_that_was_kept_is_read_back),
+		TEST(the_next_start_finds_what_was_kept_of_the_same_version_only),
+		TEST(volatile_blocks_end_with_their_user),
+		TEST(damage_anywhere_in_the_file_is_never_served),
+		TEST(a_file_cut_at_any_length_is_never_served_wrongly),
+		TEST(least_recently_used_files_go_first_and_used_ones_never),
+		TEST(many_open_files_use_a_bounded_number_of_descriptors),
+		TEST(a_patched_file_goes_on_under_its_new_version),
+		TEST(a_file_that_shrank_keeps_nothing),
+		TEST(a_patch_takes_over_the_name_of_an_older_file),
+		TEST(what_a_killed_process_has_put_is_here_and_right),
+		TEST(strange_files_in_the_directory_are_harmless),
+		cmocka_unit_test(the_header_survives_encoding),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
