@@ -283,6 +283,18 @@ void kr_conn_local_host(const struct kr_conn *conn, char *host, size_t size)
 	kr_address_host((const struct sockaddr *)&local, host, size);
 }
 
+uint16_t kr_conn_local_port(const struct kr_conn *conn)
+{
+	struct sockaddr_storage local = { .ss_family = AF_UNSPEC };
+	int length = sizeof(local);
+
+	if (conn->handle.type == UV_TCP)
+		uv_tcp_getsockname(&conn->tcp, (struct sockaddr *)&local, &length);
+	if (local.ss_family == AF_INET)
+		return ntohs(((const struct sockaddr_in *)&local)->sin_port);
+	return local.ss_family == AF_INET6 ? ntohs(((const struct sockaddr_in6 *)&local)->sin6_port) : 0;
+}
+
 void kr_conn_counters(const struct kr_conn *conn, uint64_t *ret_received, uint64_t *ret_sent)
 {
 	*ret_received = conn->bytes_received;

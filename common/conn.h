@@ -56,6 +56,8 @@ const char *kr_conn_peer(const struct kr_conn *conn);
 bool kr_conn_peer_is_loopback(const struct kr_conn *conn);
 void kr_conn_peer_host(const struct kr_conn *conn, char *host, size_t size);
 void kr_conn_local_host(const struct kr_conn *conn, char *host, size_t size);
+/* Our own port of a TCP connection; 0 on a Unix socket. */
+uint16_t kr_conn_local_port(const struct kr_conn *conn);
 
 /* Sends a request; CALLBACK gets the reply. Returns its id (> 0), or 0 if the connection is closing or MSG cannot be encoded
  * (the callback is not called then). */

@@ -16,8 +16,14 @@ struct kr_server;
 
 /* Makes the data side of SERVER and registers FLUSH, FSYNC, JOIN, LEAVE and REPARENT. 0 or -errno. */
 int kr_data_init(struct kr_server *server, struct kr_data **ret_data);
-/* Stops timers and drops connections; the loop must run once more afterwards. */
+/* The orderly end begins: ring connections close, what has been applied is synced at once. Then wait for kr_data_idle. */
+void kr_data_stop(struct kr_data *data);
+/* No round is under way and everything applied is synced. */
+bool kr_data_idle(const struct kr_data *data);
+/* Stops what is left, drops its references to files, and closes its handles: the loop must run until they are closed; then
+ * kr_data_free. No jobs may be in the pool. */
 void kr_data_fini(struct kr_data *data);
+void kr_data_free(struct kr_data *data);
 
 /* A connection's first frame is HOP_HELLO: takes the connection over (handler and context) and answers. A wrong token
  * closes it with one log line. */
@@ -38,9 +44,6 @@ void kr_data_collect_replays(struct kr_data *data, bool collecting);
 
 /* Somebody set FILE's mtime to MTIME (SETATTR executed): a round that is running must not change it. */
 void kr_data_mtime_set(struct kr_sfile *file, struct kr_time mtime);
-/* Some waiter or round of FILE is under way. */
-bool kr_data_busy(const struct kr_sfile *file);
-
 /* Rounds, writes (number, mean size), syncs, feeds: an object for STATUS; owned by the caller. */
 json_t *kr_data_status(const struct kr_data *data);
 

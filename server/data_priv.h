@@ -22,10 +22,12 @@ struct kr_data {
 	struct kr_gate applies, feeds, syncs;
 	uint64_t last_round;
 	uint8_t token[16];            /* what ring connections to the server must present */
+	char host[64];                /* where nodes reach the server: of the latest session that asked */
+	uint16_t port;
 	struct kr_list busy;          /* kr_sfile_data.busy: files with flushes */
 	struct kr_list pipelines;     /* kr_feed_pipeline.link */
 	struct kr_list hops;          /* kr_hop.link */
-	struct kr_list sync_queue;    /* kr_stable.queued, those that are due first in front */
+	struct kr_list sync_urgent, sync_queue; /* kr_stable.queued: somebody waits; by the time they are due */
 	uv_timer_t sync_timer, tick;
 	struct kr_applied applied;
 	struct kr_list throttled;     /* kr_intake.throttled: wait until intake_bytes falls */

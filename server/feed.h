@@ -17,7 +17,7 @@ enum {
 	KR_FEED_BLOCKS = 8,
 	KR_FEED_PULLS = 256, /* unanswered on one connection: above, it is paused */
 	KR_FEED_QUEUE = 4 << 20,
-	KR_FEED_QUEUE_TIGHT = 512 << 10,
+	KR_FEED_QUEUE_TIGHT = KR_CONN_LOW_WATER + (128 << 10), /* above the mark whose crossing wakes us */
 	KR_FEED_MEMORY = 256 << 20,
 };
 

@@ -78,6 +78,7 @@ static void begin_round(struct kr_sfile_data *data)
 	data->mtime = (struct kr_time){ .sec = INT64_MIN };
 	data->base_version = 0;
 	data->base_changes = data->file->changes;
+	data->base_known = !data->file->changing;
 	kr_sfile_changing(data->file);
 	data->changes = data->file->changes;
 	data->changing = true;
@@ -96,7 +97,8 @@ void kr_flush_before(struct kr_sfile *file, const struct kr_attr *before)
 {
 	struct kr_sfile_data *data = &file->data;
 
-	data->base_version = kr_export_attr_version(file->server->export, before, data->base_changes);
+	if (data->base_known)
+		data->base_version = kr_export_attr_version(file->server->export, before, data->base_changes);
 }
 
 static void take_mtime(struct kr_sfile_data *data, struct kr_time mtime)

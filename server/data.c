@@ -1,0 +1,194 @@
+/* The data side as a whole: making it, its hooks, its status (see data.h). */
+#include "server/data.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "common/fail.h"
+#include "server/data_priv.h"
+#include "server/export.h"
+#include "server/hop.h"
+
+uint64_t kr_data_next_round(void *data_pointer)
+{
+	struct kr_data *data = data_pointer;
+
+	return ++data->last_round;
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+	struct kr_data *data = timer->data;
+
+	kr_flush_tick(data, kr_clock_ns());
+	kr_replays_tick(data);
+}
+
+int kr_data_init(struct kr_server *server, struct kr_data **ret_data)
+{
+	struct kr_data *data = kr_xcalloc(1, sizeof *data);
+
+	if (getrandom(data->token, sizeof data->token, 0) != (ssize_t)sizeof data->token) {
+		free(data);
+		return kr_fail(-EIO, "no random bytes to be had");
+	}
+	data->server = server;
+	/* Numbers ascend over restarts without being kept: the instance is their upper part. */
+	data->last_round = server->instance << 40;
+	kr_gate_init(&data->applies, server, KR_DATA_APPLIES);
+	kr_gate_init(&data->feeds, server, KR_DATA_FEEDS);
+	kr_list_init(&data->busy);
+	kr_list_init(&data->pipelines);
+	kr_list_init(&data->hops);
+	kr_list_init(&data->throttled);
+	kr_list_init(&data->replayers);
+	kr_applied_init(&data->applied);
+	kr_stable_init(data);
+	uv_timer_init(server->loop, &data->tick);
+	data->tick.data = data;
+	uv_timer_start(&data->tick, on_tick, KR_DATA_TICK_MS, KR_DATA_TICK_MS);
+	kr_flush_register(data);
+	kr_stable_register(data);
+	kr_pipelines_register(data);
+	*ret_data = data;
+	return 0;
+}
+
+void kr_data_stop(struct kr_data *data)
+{
+	data->stopping = true;
+	kr_hop_close_all(data, 0);
+	kr_stable_hurry(data);
+}
+
+bool kr_data_idle(const struct kr_data *data)
+{
+	return kr_list_empty(&data->busy) && kr_list_empty(&data->sync_queue) && kr_list_empty(&data->sync_urgent) &&
+		data->syncs.running == 0 && data->feeds.running == 0 && data->applies.running == 0 && kr_list_empty(&data->hops);
+}
+
+static void drop_files(struct kr_list *list, size_t link_offset)
+{
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(list)))
+		kr_sfile_put((struct kr_sfile *)(void *)((char *)link - link_offset));
+}
+
+void kr_data_fini(struct kr_data *data)
+{
+	if (!data)
+		return;
+	kr_hop_close_all(data, 0);
+	kr_pipelines_fini(data);
+	drop_files(&data->sync_urgent, offsetof(struct kr_sfile, data.stable.queued));
+	drop_files(&data->sync_queue, offsetof(struct kr_sfile, data.stable.queued));
+	drop_files(&data->busy, offsetof(struct kr_sfile, data.busy));
+	kr_replays_forget(data);
+	uv_close((uv_handle_t *)&data->tick, NULL);
+	uv_close((uv_handle_t *)&data->sync_timer, NULL);
+}
+
+void kr_data_free(struct kr_data *data)
+{
+	if (!data)
+		return;
+	kr_applied_fini(&data->applied);
+	free(data);
+}
+
+void kr_data_session_lost(struct kr_data *data, struct kr_session *session)
+{
+	kr_hop_close_all(data, session->node);
+	kr_flush_session_lost(data, session);
+	kr_pipelines_session_lost(data, session);
+}
+
+void kr_data_reclaimed(struct kr_sfile *file, struct kr_session *session, uint64_t *ret_seq, uint64_t *ret_round)
+{
+	struct kr_data *data = kr_data_of(file);
+	struct kr_applied_entry *entry = kr_applied_find(&data->applied, &file->fid, session->node_id);
+
+	*ret_seq = *ret_round = 0;
+	if (entry && entry->unstable_err) {
+		struct kr_unstable_request msg = { .file = file->fid, .round = entry->good,
+			.error = kr_status_from_errno(entry->unstable_err) };
+
+		/* what it does not know to be applied it sends again anyway */
+		if (kr_session_ask(session, KR_MSG_UNSTABLE, &msg, NULL, NULL))
+			entry->unstable_err = 0;
+		return;
+	}
+	if (entry) {
+		*ret_seq = entry->seq;
+		*ret_round = entry->round;
+	}
+	if (!data->collecting) {
+		/* All that was applied before is in the next sync; the number is below that of a round that runs now. */
+		uint64_t below = file->data.rounds.state == KR_ROUND_IDLE ? data->last_round : file->data.rounds.round - 1;
+
+		kr_stable_applied(file, session->node_id, below);
+	}
+}
+
+void kr_data_mtime_set(struct kr_sfile *file, struct kr_time mtime)
+{
+	struct kr_sfile_data *data = &file->data;
+
+	data->mtime_rounds = (struct kr_time){ .sec = INT64_MIN };
+	if (data->rounds.state != KR_ROUND_IDLE) {
+		data->mtime_set = mtime;
+		data->mtime_is_set = true;
+	}
+}
+
+bool kr_data_hop(struct kr_data *data, struct kr_session *session, uint32_t node, char *host, struct kr_hop_address *ret_hop)
+{
+	struct kr_session *peer = node ? kr_session_find_node(data->server, node) : NULL;
+
+	*ret_hop = (struct kr_hop_address){ .node = node };
+	if (peer) {
+		ret_hop->address = peer->ring_address;
+		ret_hop->port = peer->ring_port;
+		ret_hop->session = peer->id;
+		memcpy(ret_hop->token, peer->ring_token, sizeof ret_hop->token);
+		return peer->ring_port != 0;
+	}
+	if (node)
+		return false;
+	/* Where the node has reached the server already; while it is away, where the latest was. */
+	if (session->conn) {
+		kr_conn_local_host(session->conn, data->host, sizeof data->host);
+		data->port = kr_conn_local_port(session->conn);
+	}
+	memcpy(host, data->host, sizeof data->host);
+	ret_hop->address = host;
+	ret_hop->port = data->port;
+	ret_hop->session = session->id;
+	memcpy(ret_hop->token, data->token, sizeof ret_hop->token);
+	return true;
+}
+
+json_t *kr_data_status(const struct kr_data *data)
+{
+	struct kr_export_info info;
+	size_t syncs_waiting = 0;
+	struct kr_link *link;
+
+	kr_export_info(data->server->export, &info);
+	for (link = data->sync_queue.head.next; link != &data->sync_queue.head; link = link->next)
+		syncs_waiting++;
+	for (link = data->sync_urgent.head.next; link != &data->sync_urgent.head; link = link->next)
+		syncs_waiting++;
+	return json_pack("{s:{s:I,s:I,s:I,s:I,s:I}, s:{s:I,s:I,s:I,s:I,s:I}, s:{s:I,s:I,s:I}, s:{s:I,s:I}}",
+		"rounds", "inline", (json_int_t)data->counters.inline_rounds, "chained", (json_int_t)data->counters.chained_rounds,
+		"participants_of_chained", (json_int_t)data->counters.chained_nodes, "aborted",
+		(json_int_t)data->counters.aborted_rounds, "failed", (json_int_t)data->counters.failed_rounds,
+		"writes", "number", (json_int_t)info.writes, "bytes", (json_int_t)info.write_bytes, "mean_bytes",
+		(json_int_t)(info.writes ? info.write_bytes / info.writes : 0), "flushed_bytes", (json_int_t)data->counters.bytes,
+		"flushed_extents", (json_int_t)data->counters.extents,
+		"syncs", "number", (json_int_t)data->counters.syncs, "errors", (json_int_t)data->counters.sync_errors, "waiting",
+		(json_int_t)syncs_waiting,
+		"feed", "blocks", (json_int_t)data->counters.fed_blocks, "bytes", (json_int_t)data->counters.fed_bytes);
+}

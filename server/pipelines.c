@@ -1,0 +1,138 @@
+/* Read pipelines: JOIN, LEAVE and REPARENT of nodes, UPSTREAM to those whose place in the chain has changed.
+ *
+ * ring/pipeline.h decides who pulls from whom.  A file with members holds a reference to itself.  Loop thread.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "ring/pipeline.h"
+#include "server/data_priv.h"
+
+struct kr_feed_pipeline {
+	struct kr_link link;       /* kr_data.pipelines */
+	struct kr_sfile *file;     /* reference */
+	struct kr_pipeline members;
+};
+
+/* Where NODE's upstream is; the server when nobody can connect to that node. */
+static void make_hop(struct kr_data *data, struct kr_session *session, uint32_t upstream, char *host, struct kr_hop_address *ret)
+{
+	if (!kr_data_hop(data, session, upstream, host, ret))
+		kr_data_hop(data, session, 0, host, ret);
+}
+
+static void tell_upstream(void *context, uint32_t node, uint32_t upstream)
+{
+	struct kr_feed_pipeline *pipeline = context;
+	struct kr_sfile *file = pipeline->file;
+	struct kr_session *session = kr_session_find_node(file->server, node);
+	struct kr_upstream_request msg = { .file = file->fid };
+	char host[64];
+
+	if (!session)
+		return; /* about to leave too */
+	make_hop(kr_data_of(file), session, upstream, host, &msg.upstream);
+	kr_session_ask(session, KR_MSG_UPSTREAM, &msg, NULL, NULL);
+}
+
+static struct kr_feed_pipeline *get_pipeline(struct kr_sfile *file)
+{
+	struct kr_feed_pipeline *pipeline = file->data.pipeline;
+
+	if (pipeline)
+		return pipeline;
+	pipeline = kr_xcalloc(1, sizeof *pipeline);
+	pipeline->file = kr_sfile_ref(file);
+	kr_pipeline_init(&pipeline->members);
+	kr_list_append(&kr_data_of(file)->pipelines, &pipeline->link);
+	file->data.pipeline = pipeline;
+	return pipeline;
+}
+
+static void free_pipeline(struct kr_feed_pipeline *pipeline)
+{
+	pipeline->file->data.pipeline = NULL;
+	kr_list_remove(&pipeline->link);
+	kr_pipeline_fini(&pipeline->members);
+	kr_sfile_put(pipeline->file);
+	free(pipeline);
+}
+
+static void leave(struct kr_feed_pipeline *pipeline, uint32_t node)
+{
+	if (!pipeline)
+		return;
+	kr_pipeline_leave(&pipeline->members, node, tell_upstream, pipeline);
+	if (kr_pipeline_empty(&pipeline->members))
+		free_pipeline(pipeline);
+}
+
+static void handle_join(struct kr_request *request)
+{
+	struct kr_session *session = request->session;
+	struct kr_sfile *file = kr_sfile_get(request->server, &request->msg.join_request.file);
+	struct kr_feed_pipeline *pipeline = get_pipeline(file);
+	struct kr_join_reply reply;
+	uint32_t upstream = 0;
+	char host[64];
+	int err = kr_pipeline_join(&pipeline->members, session->node, session->name, tell_upstream, pipeline, &upstream);
+
+	if (err && kr_pipeline_empty(&pipeline->members))
+		free_pipeline(pipeline);
+	if (err == 0)
+		make_hop(request->server->data, session, upstream, host, &reply.upstream);
+	kr_request_reply(request, err, err ? NULL : &reply, NULL, 0);
+	kr_sfile_put(file);
+}
+
+static void handle_leave(struct kr_request *request)
+{
+	struct kr_sfile *file = kr_sfile_find(request->server, &request->msg.leave_request.file);
+
+	if (file)
+		leave(file->data.pipeline, request->session->node);
+	kr_request_reply(request, 0, NULL, NULL, 0);
+}
+
+static void handle_reparent(struct kr_request *request)
+{
+	struct kr_session *session = request->session;
+	const struct kr_reparent_request *msg = &request->msg.reparent_request;
+	struct kr_sfile *file = kr_sfile_find(request->server, &msg->file);
+	struct kr_reparent_reply reply;
+	uint32_t upstream = 0; /* also for one that is not a member (any more): it can always pull from here */
+	char host[64];
+
+	if (file && file->data.pipeline)
+		kr_pipeline_reparent(&file->data.pipeline->members, session->node, msg->node, &upstream);
+	make_hop(request->server->data, session, upstream, host, &reply.upstream);
+	kr_request_reply(request, 0, &reply, NULL, 0);
+}
+
+void kr_data_read_lost(struct kr_sfile *file, struct kr_session *session)
+{
+	leave(file->data.pipeline, session->node);
+}
+
+void kr_pipelines_session_lost(struct kr_data *data, struct kr_session *session)
+{
+	struct kr_feed_pipeline *pipeline, *after;
+
+	KR_LIST_FOR_EACH_SAFE(pipeline, after, &data->pipelines, link)
+		leave(pipeline, session->node);
+}
+
+void kr_pipelines_fini(struct kr_data *data)
+{
+	struct kr_feed_pipeline *pipeline, *after;
+
+	KR_LIST_FOR_EACH_SAFE(pipeline, after, &data->pipelines, link)
+		free_pipeline(pipeline);
+}
+
+void kr_pipelines_register(struct kr_data *data)
+{
+	kr_server_on(data->server, KR_MSG_JOIN, handle_join, KR_HANDLER_IN_GRACE);
+	kr_server_on(data->server, KR_MSG_LEAVE, handle_leave, KR_HANDLER_IN_GRACE);
+	kr_server_on(data->server, KR_MSG_REPARENT, handle_reparent, KR_HANDLER_IN_GRACE);
+}

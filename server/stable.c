@@ -1,0 +1,310 @@
+/* Syncing what rounds have applied (see stable.h).
+ *
+ * A file with something to sync is in kr_data.sync_queue, or in sync_urgent when somebody waits, or its sync runs; that
+ * holds one reference to it.  Who waits while a sync runs waits for the next one, which begins after the present.
+ */
+#include "server/stable.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/fault.h"
+#include "common/log.h"
+#include "server/data_priv.h"
+#include "server/export.h"
+
+struct waiter {
+	struct kr_link link;
+	kr_stable_fn callback;
+	void *context;
+};
+
+struct sync_job {
+	struct kr_gate_job gated;
+	struct kr_sfile *file; /* takes over the queue's reference */
+	struct kr_list waiters;
+	uint64_t cover;        /* the rounds up to here are in this sync */
+	bool data_only;
+	bool tell;             /* owners may be told STABLE */
+	bool gone;             /* the file does not exist any more */
+	int err;
+};
+
+void kr_stable_file_init(struct kr_stable *stable)
+{
+	kr_link_init(&stable->queued);
+	kr_list_init(&stable->waiters);
+}
+
+void kr_stable_file_fini(struct kr_stable *stable)
+{
+	kr_list_remove(&stable->queued);
+	free(stable->owners);
+	stable->owners = NULL;
+	stable->owner_count = stable->owner_capacity = 0;
+}
+
+/* --- the queue ----------------------------------------------------------------------------------------------------- */
+
+static void pump(struct kr_data *data);
+
+static void on_timer(uv_timer_t *timer)
+{
+	pump(timer->data);
+}
+
+void kr_stable_init(struct kr_data *data)
+{
+	kr_list_init(&data->sync_queue);
+	kr_list_init(&data->sync_urgent);
+	kr_gate_init(&data->syncs, data->server, KR_STABLE_PARALLEL);
+	uv_timer_init(data->server->loop, &data->sync_timer);
+	data->sync_timer.data = data;
+}
+
+/* Queues FILE, or moves it forward; a running sync is followed by another. */
+static void enqueue(struct kr_sfile *file, bool urgent)
+{
+	struct kr_data *data = kr_data_of(file);
+	struct kr_stable *stable = &file->data.stable;
+
+	if (stable->running) {
+		stable->again = true;
+		return;
+	}
+	if (kr_link_linked(&stable->queued)) {
+		if (!urgent || stable->due_ns == 0)
+			return;
+		kr_list_remove(&stable->queued);
+	} else {
+		kr_sfile_ref(file);
+	}
+	urgent = urgent || data->stopping;
+	stable->due_ns = urgent ? 0 : kr_clock_ns() + KR_STABLE_DELAY_MS * KR_NS_PER_MS;
+	kr_list_append(urgent ? &data->sync_urgent : &data->sync_queue, &stable->queued);
+	pump(data);
+}
+
+static struct kr_sfile *file_of(struct kr_link *link)
+{
+	return KR_LIST_ENTRY(link, struct kr_sfile, data.stable.queued);
+}
+
+/* --- what a sync means --------------------------------------------------------------------------------------------- */
+
+static void tell_stable(struct kr_sfile *file, uint64_t cover)
+{
+	struct kr_stable *stable = &file->data.stable;
+	struct kr_stable_request msg = { .file = file->fid, .round = cover };
+	uint32_t kept = 0;
+
+	stable->good = KR_MAX(stable->good, cover);
+	for (uint32_t i = 0; i < stable->owner_count; i++) {
+		struct kr_stable_owner *owner = &stable->owners[i];
+		struct kr_session *session;
+
+		if (owner->round > cover) {
+			stable->owners[kept++] = *owner;
+			continue;
+		}
+		session = kr_session_find_node_id(file->server, owner->node_id);
+		if (session)
+			kr_session_ask(session, KR_MSG_STABLE, &msg, NULL, NULL);
+	}
+	stable->owner_count = kept;
+}
+
+/* All rounds since the last good sync may be lost, also those applied while this one ran. */
+static void tell_unstable(struct kr_sfile *file, int err)
+{
+	struct kr_stable *stable = &file->data.stable;
+	struct kr_unstable_request msg = { .file = file->fid, .round = stable->good, .error = kr_status_from_errno(err) };
+
+	for (uint32_t i = 0; i < stable->owner_count; i++) {
+		struct kr_stable_owner *owner = &stable->owners[i];
+		struct kr_session *session = kr_session_find_node_id(file->server, owner->node_id);
+
+		if (!session || !kr_session_ask(session, KR_MSG_UNSTABLE, &msg, NULL, NULL))
+			kr_applied_note_unstable(&kr_data_of(file)->applied, &file->fid, owner->node_id, stable->good, err);
+	}
+	stable->owner_count = 0;
+	stable->taint = err; /* a round that runs has bytes in the same file */
+}
+
+static void call_waiters(struct kr_list *waiters, int err)
+{
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(waiters))) {
+		struct waiter *waiter = KR_LIST_ENTRY(link, struct waiter, link);
+
+		waiter->callback(waiter->context, err);
+		free(waiter);
+	}
+}
+
+/* --- a sync -------------------------------------------------------------------------------------------------------- */
+
+static void run(struct kr_gate_job *gated)
+{
+	struct sync_job *job = KR_CONTAINER_OF(gated, struct sync_job, gated);
+	struct kr_export *export = job->file->server->export;
+
+	job->err = KR_FAULT("stable.before");
+	if (job->err == 0)
+		job->err = kr_export_fsync(export, &job->file->fid, job->data_only);
+	if (job->err == 0)
+		job->err = KR_FAULT("stable.after");
+	/* A file that is gone has nothing to lose; but when the whole export is gone, its files are not. */
+	job->gone = job->err == -ESTALE && kr_export_tick(export) == 0;
+}
+
+static void done(struct kr_gate_job *gated)
+{
+	struct sync_job *job = KR_CONTAINER_OF(gated, struct sync_job, gated);
+	struct kr_sfile *file = job->file;
+	struct kr_data *data = kr_data_of(file);
+	struct kr_stable *stable = &file->data.stable;
+	bool again;
+
+	data->counters.syncs++;
+	stable->running = false;
+	if (job->err == 0 || job->gone) {
+		if (job->tell)
+			tell_stable(file, job->cover);
+	} else {
+		data->counters.sync_errors++;
+		kr_log_error("syncing a file failed: %s; its nodes flush again what was applied since the last good sync",
+			strerror(-job->err));
+		tell_unstable(file, job->err);
+	}
+	call_waiters(&job->waiters, job->err);
+	again = stable->again || stable->owner_count || !kr_list_empty(&stable->waiters);
+	stable->again = false;
+	if (again)
+		enqueue(file, !kr_list_empty(&stable->waiters));
+	kr_sfile_put(file);
+	free(job);
+	pump(data);
+}
+
+static void start(struct kr_sfile *file)
+{
+	struct kr_data *data = kr_data_of(file);
+	struct kr_stable *stable = &file->data.stable;
+	struct sync_job *job = kr_xcalloc(1, sizeof *job);
+	struct kr_link *link;
+
+	kr_list_init(&job->waiters);
+	while ((link = kr_list_pop(&stable->waiters)))
+		kr_list_append(&job->waiters, link);
+	job->file = file;
+	job->cover = stable->applied;
+	job->data_only = !stable->full;
+	job->tell = !kr_rounds_replaying(&file->data.rounds);
+	stable->full = false;
+	stable->running = true;
+	kr_gate_start(&data->syncs, &job->gated, run, done);
+}
+
+/* Starts what is due, as far as syncs may run at once. */
+static void pump(struct kr_data *data)
+{
+	uint64_t now = kr_clock_ns();
+
+	while (data->syncs.running < data->syncs.limit) {
+		struct kr_link *link = kr_list_pop(&data->sync_urgent);
+
+		if (!link && !kr_list_empty(&data->sync_queue) && file_of(data->sync_queue.head.next)->data.stable.due_ns <= now)
+			link = kr_list_pop(&data->sync_queue);
+		if (!link)
+			break;
+		start(file_of(link));
+	}
+	if (!kr_list_empty(&data->sync_queue) && !uv_is_closing((uv_handle_t *)&data->sync_timer)) {
+		uint64_t due = file_of(data->sync_queue.head.next)->data.stable.due_ns;
+
+		/* when all syncs are taken, the end of one pumps again */
+		uv_timer_start(&data->sync_timer, on_timer, due > now ? (due - now) / KR_NS_PER_MS + 1 : KR_STABLE_DELAY_MS, 0);
+	}
+}
+
+void kr_stable_hurry(struct kr_data *data)
+{
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(&data->sync_queue))) {
+		file_of(link)->data.stable.due_ns = 0;
+		kr_list_append(&data->sync_urgent, link);
+	}
+	pump(data);
+}
+
+void kr_stable_applied(struct kr_sfile *file, const uint8_t node_id[16], uint64_t round)
+{
+	struct kr_stable *stable = &file->data.stable;
+	uint32_t i;
+
+	stable->applied = KR_MAX(stable->applied, round);
+	for (i = 0; i < stable->owner_count; i++) {
+		if (memcmp(stable->owners[i].node_id, node_id, 16) == 0)
+			break;
+	}
+	if (i == stable->owner_capacity) {
+		uint32_t capacity = i ? i * 2 : 2;
+		struct kr_stable_owner *larger = kr_xcalloc(capacity, sizeof *larger);
+
+		if (i)
+			memcpy(larger, stable->owners, i * sizeof *larger);
+		free(stable->owners);
+		stable->owners = larger;
+		stable->owner_capacity = capacity;
+	}
+	if (i == stable->owner_count)
+		stable->owner_count++;
+	stable->owners[i].round = round;
+	memcpy(stable->owners[i].node_id, node_id, 16);
+	enqueue(file, false);
+}
+
+void kr_stable_wait(struct kr_sfile *file, bool data_only, kr_stable_fn callback, void *context)
+{
+	struct waiter *waiter = kr_xcalloc(1, sizeof *waiter);
+
+	waiter->callback = callback;
+	waiter->context = context;
+	kr_list_append(&file->data.stable.waiters, &waiter->link);
+	if (!data_only)
+		file->data.stable.full = true;
+	enqueue(file, true);
+}
+
+void kr_stable_soon(struct kr_sfile *file)
+{
+	file->data.stable.full = true;
+	enqueue(file, true);
+}
+
+/* --- FSYNC --------------------------------------------------------------------------------------------------------- */
+
+static void fsync_done(void *context, int err)
+{
+	struct kr_request *request = context;
+
+	kr_request_reply(request, err, NULL, NULL, 0);
+}
+
+static void handle_fsync(struct kr_request *request)
+{
+	const struct kr_fsync_request *msg = &request->msg.fsync_request;
+	struct kr_sfile *file = kr_sfile_get(request->server, &msg->file);
+
+	request->cancel = NULL; /* answered by the sync, whatever becomes of the session */
+	kr_stable_wait(file, msg->data_only, fsync_done, request);
+	kr_sfile_put(file);
+}
+
+void kr_stable_register(struct kr_data *data)
+{
+	kr_server_on(data->server, KR_MSG_FSYNC, handle_fsync, 0);
+}
