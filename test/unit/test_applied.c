@@ -1,0 +1,85 @@
+/* The memory of applied journal positions: what it answers, and that it is bounded. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "server/applied.h"
+
+static struct kr_fid fid_of(uint32_t number)
+{
+	struct kr_fid fid = { .length = 8 };
+
+	memcpy(fid.bytes, &number, sizeof number);
+	return fid;
+}
+
+static const uint8_t node_a[16] = "node a", node_b[16] = "node b";
+
+static void remembers_the_latest_per_file_and_node(void **state)
+{
+	struct kr_applied applied;
+	struct kr_fid one = fid_of(1), two = fid_of(2);
+
+	(void)state;
+	kr_applied_init(&applied);
+	kr_applied_note(&applied, &one, node_a, 10, 100);
+	kr_applied_note(&applied, &one, node_b, 20, 101);
+	kr_applied_note(&applied, &one, node_a, 12, 102);
+	assert_int_equal(kr_applied_find(&applied, &one, node_a)->seq, 12);
+	assert_int_equal(kr_applied_find(&applied, &one, node_a)->round, 102);
+	assert_int_equal(kr_applied_find(&applied, &one, node_b)->seq, 20);
+	assert_null(kr_applied_find(&applied, &two, node_a));
+	kr_applied_fini(&applied);
+}
+
+static void forgets_the_least_recently_used_when_full(void **state)
+{
+	struct kr_applied applied;
+	struct kr_fid fid;
+
+	(void)state;
+	kr_applied_init(&applied);
+	for (uint32_t i = 0; i < KR_APPLIED_MAX; i++) {
+		fid = fid_of(i);
+		kr_applied_note(&applied, &fid, node_a, i + 1, i + 1);
+	}
+	fid = fid_of(0);
+	assert_non_null(kr_applied_find(&applied, &fid, node_a));
+	fid = fid_of(KR_APPLIED_MAX);
+	kr_applied_note(&applied, &fid, node_a, 1, 1);
+	assert_int_equal(applied.table.count, KR_APPLIED_MAX);
+	fid = fid_of(1);
+	assert_null(kr_applied_find(&applied, &fid, node_a));
+	fid = fid_of(0);
+	assert_non_null(kr_applied_find(&applied, &fid, node_a));
+	kr_applied_fini(&applied);
+}
+
+static void keeps_the_earliest_loss_that_was_not_told(void **state)
+{
+	struct kr_applied applied;
+	struct kr_fid fid = fid_of(1);
+
+	(void)state;
+	kr_applied_init(&applied);
+	kr_applied_note_unstable(&applied, &fid, node_a, 50, -5);
+	kr_applied_note_unstable(&applied, &fid, node_a, 70, -28);
+	assert_int_equal(kr_applied_find(&applied, &fid, node_a)->good, 50);
+	assert_int_equal(kr_applied_find(&applied, &fid, node_a)->unstable_err, -28);
+	kr_applied_fini(&applied);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(remembers_the_latest_per_file_and_node),
+		cmocka_unit_test(forgets_the_least_recently_used_when_full),
+		cmocka_unit_test(keeps_the_earliest_loss_that_was_not_told),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
