@@ -58,13 +58,14 @@ int kr_data_init(struct kr_server *server, struct kr_data **ret_data)
 void kr_data_stop(struct kr_data *data)
 {
 	data->stopping = true;
+	kr_flush_stop(data);
 	kr_hop_close_all(data, 0);
 	kr_stable_hurry(data);
 }
 
 bool kr_data_idle(const struct kr_data *data)
 {
-	return kr_list_empty(&data->busy) && kr_list_empty(&data->sync_queue) && kr_list_empty(&data->sync_urgent) &&
+	return kr_flush_quiet(data) && kr_list_empty(&data->sync_queue) && kr_list_empty(&data->sync_urgent) &&
 		data->syncs.running == 0 && data->feeds.running == 0 && data->applies.running == 0 && kr_list_empty(&data->hops);
 }
 

@@ -16,7 +16,8 @@ struct kr_server;
 
 /* Makes the data side of SERVER and registers FLUSH, FSYNC, JOIN, LEAVE and REPARENT. 0 or -errno. */
 int kr_data_init(struct kr_server *server, struct kr_data **ret_data);
-/* The orderly end begins: ring connections close, what has been applied is synced at once. Then wait for kr_data_idle. */
+/* The orderly end begins: no round begins any more, ring connections close, what has been applied is synced at once. Then
+ * wait for kr_data_idle, and end the sessions. */
 void kr_data_stop(struct kr_data *data);
 /* No round is under way and everything applied is synced. */
 bool kr_data_idle(const struct kr_data *data);

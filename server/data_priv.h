@@ -66,6 +66,9 @@ void kr_flush_drained(struct kr_sfile *file, uint64_t round);
 void kr_flush_before(struct kr_sfile *file, const struct kr_attr *before);
 void kr_flush_session_lost(struct kr_data *data, struct kr_session *session);
 void kr_flush_hold(struct kr_data *data, bool held);
+/* No round begins any more, chains are aborted; whether none runs. */
+void kr_flush_stop(struct kr_data *data);
+bool kr_flush_quiet(const struct kr_data *data);
 /* Aborts rounds that have stalled. */
 void kr_flush_tick(struct kr_data *data, uint64_t now_ns);
 

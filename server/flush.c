@@ -400,6 +400,29 @@ void kr_flush_hold(struct kr_data *data, bool held)
 	}
 }
 
+/* What is asked is answered when its session ends; no new round begins. */
+void kr_flush_stop(struct kr_data *data)
+{
+	struct kr_sfile_data *item, *after;
+
+	KR_LIST_FOR_EACH_SAFE(item, after, &data->busy, busy) {
+		kr_rounds_hold(&item->rounds, true);
+		kr_rounds_broken(&item->rounds, item->rounds.round);
+		execute(item->file);
+	}
+}
+
+bool kr_flush_quiet(const struct kr_data *data)
+{
+	const struct kr_sfile_data *item;
+
+	KR_LIST_FOR_EACH(item, &data->busy, busy) {
+		if (item->rounds.state != KR_ROUND_IDLE)
+			return false;
+	}
+	return true;
+}
+
 void kr_flush_tick(struct kr_data *data, uint64_t now_ns)
 {
 	struct kr_sfile_data *item, *after;
@@ -467,7 +490,7 @@ static void handle_flush(struct kr_request *request)
 	}
 	request->cancel = NULL; /* it is answered by its round, or when the session is lost */
 	file = kr_sfile_get(request->server, &msg->file);
-	kr_rounds_hold(&file->data.rounds, data->collecting);
+	kr_rounds_hold(&file->data.rounds, data->collecting || data->stopping);
 	if (msg->flags & FLUSH_REPLAY)
 		kr_replays_note(data, request->session, msg->flags & FLUSH_MORE);
 	err = kr_rounds_ask(&file->data.rounds, &ask);
