@@ -164,7 +164,7 @@ int kr_conn_enqueue(struct kr_conn *conn, struct kr_frame_header header, const v
 	size_t count)
 {
 	struct outgoing *out;
-	size_t data_length;
+	size_t data_length = 0;
 	int err;
 
 	if (!kr_conn_usable(conn))

@@ -24,17 +24,17 @@ static void record(const char *suffix, const char *format, va_list arguments)
 	memcpy(reason, text, sizeof(reason));
 }
 
-int kr_fail(int err, const char *format, ...)
+void kr_fail_record(int err, const char *format, ...)
 {
 	va_list arguments;
 
+	(void)err;
 	va_start(arguments, format);
 	record(NULL, format, arguments);
 	va_end(arguments);
-	return err;
 }
 
-int kr_fail_errno(int err, const char *format, ...)
+void kr_fail_record_errno(int err, const char *format, ...)
 {
 	char text[128];
 	va_list arguments;
@@ -42,7 +42,6 @@ int kr_fail_errno(int err, const char *format, ...)
 	va_start(arguments, format);
 	record(strerror_r(-err, text, sizeof(text)), format, arguments);
 	va_end(arguments);
-	return err;
 }
 
 const char *kr_fail_reason(void)
