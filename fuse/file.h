@@ -1,13 +1,14 @@
 /* One file that this node reads or writes: its lease, its unflushed bytes, what is known of it under the lease.
  *
  * A kr_file exists from the first open until it has no opens, no unflushed or unstable bytes and no lease; idle files keep
- * READ (for the stage and the kernel's pages) in an LRU of KR_FILE_IDLE_MAX.  Not per known inode, and no descriptor.
+ * READ (for the stage and the kernel's pages) in an LRU of KR_FILE_IDLE_MAX and give WRITE back.  Not per known inode, and
+ * no descriptor.
  *
  * Threads: libfuse's workers take the lock for fast paths and never wait in them; everything else is the loop's.  Lock
- * order: inodes, files table, file->lock, journal.  Fields say who guards them: [lock], or [loop] = loop thread only.
+ * order: inodes, file->lock, journal; the table's lock is the last and taken alone.  Fields say who guards them: [lock], or [loop] = loop thread only.
  *
- * Waiting: whoever waits for a change of the file (loop thread) puts a kr_file_waiter on it; kr_file_step wakes them all,
- * and each looks again at what it needs.  So no wake-up is lost, and nobody is woken with a promise.
+ * Waiting: an op that waits for a change of the file is on `waiters`; a step wakes them all, and each looks again at what
+ * it needs.  So no wake-up is lost, and nobody is woken with a promise.
  */
 #ifndef KR_FUSE_FILE_H
 #define KR_FUSE_FILE_H
@@ -21,123 +22,159 @@
 #include "common/table.h"
 #include "fuse/flush.h"
 #include "fuse/holder.h"
-#include "fuse/notify.h"
+#include "fuse/loop.h"
 
 struct kr_mount;
+struct kr_op;
 struct kr_stage;
-struct kr_journal_file;
 struct kr_files;
 struct kr_file;
+struct kr_file_drop;
 
-enum { KR_FILE_IDLE_MAX = 4096 };
+enum { KR_FILE_IDLE_MAX = 4096, KR_FILE_THROUGH_MS = 2 };
 
+/* Something that waits for a change of the file; zeroed but for `wake`. */
 struct kr_file_waiter {
 	struct kr_link link;
 	void (*wake)(struct kr_file_waiter *waiter); /* loop thread; taken off the list before; may wait again */
-};
-
-/* A flush that the server has applied and not yet called stable; its extents stay in the journal for a replay. */
-struct kr_applied {
-	struct kr_link link;
-	uint64_t seq, round;
-	uint8_t boot_id[16];
+	bool asked;           /* file.c's: a flush has been asked for it... */
+	uint32_t error_count; /* ... when so many had failed */
+	uint64_t seq;         /* ... and it is to cover this write */
 };
 
 struct kr_file {
 	struct kr_table_link by_fid; /* the files table's */
-	struct kr_link idle;         /* in the LRU, or in the list of closing files */
+	struct kr_link idle;         /* [loop] in the LRU */
 	struct kr_mount *mount;
-	_Atomic uint32_t references;
+	uint32_t references;         /* guarded by the table's lock */
 	atomic_bool stepping;        /* a step is posted */
+	struct kr_task step_task, free_task;
 	struct kr_fid fid;
 
 	pthread_mutex_t lock;
 	struct kr_holder holder;     /* [lock] */
-	struct kr_attr base;         /* [lock] the server's attributes under the lease; exact under READ */
-	bool stale;                  /* [lock] base must be asked again: everybody says this version is gone */
-	bool clear_suid;             /* [lock] a write among the dirty ones by a caller who may not keep set-id bits */
-	bool suid_checked;           /* [lock] base.mode is known to have no set-id bits */
+	struct kr_attr base;         /* [lock] the server's attributes under the lease; exact under READ unless stale */
+	bool stale;                  /* [lock] base must be asked again before anything relies on it */
 	struct kr_extent_map dirty;  /* [lock] unflushed bytes: journal position and sequence number */
 	struct kr_time mtime;        /* [lock] of the last write among the dirty ones, by the server's clock */
 	uint64_t written_seq;        /* [lock] sequence number of the last write */
-	uint64_t changes;            /* [lock] counts what makes attributes asked earlier outdated (kr_file_overlay_attr) */
-	uint32_t changing;           /* [lock] operations that change the file at the server; no flush meanwhile */
+	uint64_t changes;            /* [lock] counts what makes attributes asked earlier outdated... */
+	uint64_t changed_ns;         /* [lock] ... and when that was last; 0: never */
+	bool clear_suid;             /* [lock] a dirty write is by a caller who may not keep set-id bits */
 	uint32_t error_count;        /* [lock] failed flushes so far */
 	int error;                   /* [lock] the last one's errno, negative */
-	uint64_t nodeid;             /* [lock] the kernel's name of it; 0: none */
-	uint32_t cached_opens;       /* [lock] handles whose reads go through the kernel's pages */
+	struct kr_journal_file *journal_file; /* [lock] the journal's; NULL before the first write */
 
-	struct kr_journal_file *journal_file; /* [lock] JOURNAL's; NULL before the first write */
-	struct kr_list applied;      /* [lock] struct kr_applied, rounds ascending */
-	struct kr_flush flush;       /* [loop] JOURNAL's */
-	struct kr_stage *stage;      /* [loop; the pointer is set once under lock and lives as long as the file] READ's */
+	struct kr_flush flush;       /* the flusher's; see there */
+	struct kr_stage *stage;      /* set once, by the loop under lock; lives as long as the file */
 
-	uint32_t opens;              /* [loop] that the server counts: successful OPEN and CREATE minus CLOSE */
-	uint32_t handles;            /* [loop] open here */
-	struct kr_list waiters;      /* [loop] */
-	uint8_t needs;               /* [loop] lease kinds that the waiters need, gathered while they are woken */
-	struct kr_list recalls;      /* [loop] RECALLs to be answered */
-	struct kr_file_drop *drop;   /* [loop] the invalidation under way */
-	struct kr_list held_reads;   /* [loop] reads parked at the gate while pages are dropped */
+	/* All [loop]. */
+	uint32_t opens;              /* that the server counts: successful OPEN and CREATE minus CLOSE */
+	uint32_t handles;            /* open here */
+	uint32_t opening;            /* OPENs on their way */
+	bool running;                /* inside a step */
+	bool resident;               /* the table keeps a reference: there is something to keep */
+	bool could_flush;            /* kr_file_may_flush, when last looked at */
+	bool gone;                   /* the server does not know it any more */
+	uint8_t reclaiming;          /* kinds that a RECLAIM asks for */
+	bool refreshing;             /* GETATTR on its way, because of `stale` */
+	bool closing;                /* CLOSE on its way */
+	uint8_t needs;               /* lease kinds that the waiters need */
+	int lease_error;             /* the LEASE they waited for failed with this; only while they are woken */
+	struct kr_list waiters;      /* struct kr_file_waiter */
+	struct kr_list gated;        /* reads of kernel pages that wait for READ */
+	struct kr_list recalls;      /* RECALLs to be answered */
+	struct kr_file_drop *drop;   /* the invalidation under way */
+	uint64_t flush_target;       /* what the flush of a recall has to reach */
+	uint32_t flush_errors;       /* refusals that the holder knows of */
+	uint64_t asked_changes, refresh_changes; /* `changes` when LEASE and GETATTR were sent */
+	uint64_t asked_generation;
 };
 
-/* The table of files; one per mount (mount->files). */
+/* --- the table; one per mount (mount->files) ------------------------------------------------------------------------- */
+
 int kr_files_new(struct kr_mount *mount, struct kr_files **ret_files);
-/* After the rpc has stopped; what is unflushed stays in the journal. */
+/* Loop thread, before the rpc stops: registers RECALL and QUERY, starts timers. */
+int kr_files_start(struct kr_files *files);
+/* Loop thread: gives up timers; run the loop before kr_files_free. */
+void kr_files_stop(struct kr_files *files);
+/* What is unflushed stays in the journal. The loop does not run any more, or not yet. */
 void kr_files_free(struct kr_files *files);
-/* Visits every file (loop thread) with a reference held by the walk; the visitor may create and drop files. */
+/* Visits every file, which is referenced meanwhile; the visitor may make and drop others. Loop thread. */
 void kr_files_for_each(struct kr_files *files, void (*visit)(struct kr_file *file, void *context), void *context);
-/* Steps every file that somebody waits for: the mount is no longer fenced, or the session is back. */
-void kr_files_step_all(struct kr_files *files);
+/* The journal has space again (kr_journal_options.on_space). Any thread. */
+void kr_files_space(struct kr_files *files);
+/* Loop thread: OP waits for space in the journal; it is also stepped now and then. */
+void kr_files_wait_space(struct kr_files *files, struct kr_op *op);
+/* Loop thread: counts the times that the session went on after a break; grants that cross one are not to be trusted. */
+uint64_t kr_files_generation(const struct kr_files *files);
+/* Files known, and how many of them open here, for status. Loop thread. */
+void kr_files_count(struct kr_files *files, uint64_t *ret_files, uint64_t *ret_open);
+struct kr_session_hooks;
+/* What the session's recovery needs of the files (fuse/reclaim.c). */
+const struct kr_session_hooks *kr_files_session_hooks(void);
+
+/* --- one file ---------------------------------------------------------------------------------------------------------- */
 
 /* The file, made if there is none, with a reference for the caller. Any thread. */
 struct kr_file *kr_file_get_or_new(struct kr_mount *mount, const struct kr_fid *fid);
 /* The file if there is one, with a reference; else NULL. Any thread. */
 struct kr_file *kr_file_find(struct kr_mount *mount, const struct kr_fid *fid);
 struct kr_file *kr_file_get(struct kr_file *file);
-/* Any thread, without the lock held. */
+/* Any thread, without the lock held. NULL is fine. */
 void kr_file_put(struct kr_file *file);
 
-/* Something about this file changed: its lease goes on and its waiters look again. Any thread; coalesced; safe under
- * file->lock. */
+/* Something about this file changed: its lease goes on and its waiters look again. Any thread, also under file->lock. */
 void kr_file_step(struct kr_file *file);
-/* Loop thread. The waiter must be removed (kr_file_unwait) before its memory goes. */
+/* Loop thread: the same at once (from inside a step: later). */
+void kr_file_run(struct kr_file *file);
+/* Loop thread. The waiter must be off (kr_file_unwait) before its memory goes. */
 void kr_file_wait(struct kr_file *file, struct kr_file_waiter *waiter);
 void kr_file_unwait(struct kr_file_waiter *waiter);
-/* From a waiter's wake, or before kr_file_wait: it cannot go on without these lease kinds. Loop thread. */
+/* Loop thread, for a waiter that is waiting: it cannot go on without these lease kinds. */
 void kr_file_need(struct kr_file *file, uint8_t kinds);
+/* What an op that waited for a lease must fail with; else 0. Loop thread, when woken. */
+int kr_file_lease_error(const struct kr_file *file);
+/* Loop thread: the file's attributes must be asked again (`stale`); a step follows. */
+void kr_file_refresh(struct kr_file *file);
+/* Loop thread: the stage, made if there is none, live and set to what is known; READ is held and the caller inside. */
+struct kr_stage *kr_file_stage(struct kr_file *file);
 
-/* For JOURNAL's flush. Whether bytes may go to the server now (holder, no change in progress, not fenced). If not, the
- * lease is on its way, and the flusher is asked again (kr_flush_ask) when it is there. Loop thread. */
+/* Attributes that the server gave at some moment: kept if they are newer than what is known. [lock] held. */
+void kr_file_learn(struct kr_file *file, const struct kr_attr *attr);
+/* The end of the file as seen from here. [lock] held. */
+uint64_t kr_file_end(const struct kr_file *file);
+/* The server's clock now, from the offset that HELLO and PING gave. Any thread. */
+struct kr_time kr_file_now(struct kr_mount *mount);
+
+/* --- for the flusher ------------------------------------------------------------------------------------------------------ */
+
+/* Whether bytes may go to the server now (WRITE is held, or READ is being recalled; not fenced). If not, the lease is
+ * asked for, and kr_flush_step called when it is there. Loop thread. */
 bool kr_file_may_flush(struct kr_file *file);
-/* A flush of everything up to SEQ was applied. SENT: its extents. Loop thread, without the lock held. */
+/* A flush of everything up to SEQ was applied, SENT are its extents: they leave `dirty`. Loop thread, lock not held. */
 void kr_file_flushed(struct kr_file *file, uint64_t seq, const struct kr_flush_reply *reply,
 	const struct kr_extent_map *sent);
 /* A flush failed for good with ERR (the server's errno); the bytes stay dirty. Loop thread. */
 void kr_file_flush_failed(struct kr_file *file, int err);
-/* Bytes became dirty other than by a write here: rebuilt from the journal at mount, or after UNSTABLE (ERR: the errno to
- * report to fsync and close; 0: none). Loop thread; takes file->lock itself. */
+/* `dirty` (changed under the lock by the caller) was filled other than by a write here, or emptied without a flush: rebuilt
+ * from the journal at mount, UNSTABLE, discarded. MTIME: of the last write; ERR: the errno to report to fsync and close,
+ * 0: none. Any thread, lock not held. */
 void kr_file_redirtied(struct kr_file *file, struct kr_time mtime, int err);
 
-/* For MOUNT's session: after a HELLO that was not resumed. The kinds to reclaim (0 and no opens: nothing to do). */
-uint8_t kr_file_lost(struct kr_file *file);
-void kr_file_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_reply *reply);
+/* --- for attributes and for operations that change the file at the server (file_attr.c) ------------------------------------- */
 
-/* For op_attr, lookup and readdirplus: attributes that the server gave, as seen from here (own unflushed size and mtime).
- * STAMP: kr_file_stamp before they were asked; 0 if there was no file. False: own bytes went to the server meanwhile, ask
- * again (never said when LAST). FILE may be NULL. Any thread. */
+/* Attributes that the server gave, as seen from here (own unflushed size and mtime).  STAMP: when they were asked
+ * (kr_file_stamp, kr_clock_ns), 0 if that is not known.  False: own bytes went to the server since, ask again (never said
+ * when LAST).  FILE may be NULL.  Any thread. */
 uint64_t kr_file_stamp(struct kr_file *file);
 bool kr_file_overlay_attr(struct kr_file *file, uint64_t stamp, bool last, struct kr_attr *attr);
 
-/* For operations that change the file at the server (SETATTR of size and times, FALLOCATE, COPY): own bytes are flushed
- * first, and no flush runs beside it. Loop thread, from a waiter's step:
+/* Own bytes are flushed before SETATTR of size or times, FALLOCATE, COPY.  Loop thread, each time the op looks:
  * 0 = go on, and call kr_file_after_change exactly once; -EAGAIN = the waiter has been queued, come again when woken; other
  * = the flush failed with this. SIZE: of a truncation, else UINT64_MAX. */
 int kr_file_before_change(struct kr_file *file, struct kr_file_waiter *waiter, uint64_t size);
-/* ERR: how it ended; ATTR: the reply's (NULL when it failed or has none: then they are asked again). SIZE as before. */
+/* ERR: how it ended; ATTR: the reply's, NULL when there is none. SIZE as before. */
 void kr_file_after_change(struct kr_file *file, int err, uint64_t size, const struct kr_attr *attr);
-
-/* The server's clock now, from the offset that HELLO and PING gave. Any thread. */
-struct kr_time kr_file_now(struct kr_mount *mount);
 
 #endif

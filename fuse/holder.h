@@ -33,7 +33,7 @@ struct kr_holder {
 	uint8_t held;      /* kinds that the server counts for us, as far as its frames have been read */
 	uint8_t want;      /* kinds that waiting operations need now */
 	uint8_t asked;     /* of the LEASE on its way; 0: none */
-	uint8_t voided;    /* of those, kinds that a RECALL overtook: the grant does not count for them */
+	uint8_t voided;    /* of those, kinds recalled meanwhile: the grant may be older, and does not count for them */
 	uint8_t recalled;  /* kinds that the server wants back */
 	uint8_t leaving;   /* kinds that we give back by ourselves */
 	uint8_t returning; /* of the RETURN on its way */
@@ -45,8 +45,10 @@ struct kr_holder {
 	bool pages;        /* the kernel may have pages of the file */
 	bool dropping;     /* KR_HOLDER_DROP on its way */
 	bool drop_again;   /* a read was let through while dropping */
+	bool suspect;      /* the pages may be older than READ is: nobody reads before they are dropped */
 	uint32_t readers, writers; /* inside */
 	uint32_t epoch;    /* of the session; who entered in an older one is not counted any more */
+	uint32_t recalls;  /* counts RECALLs, and whatever else voids grants on their way */
 };
 
 void kr_holder_init(struct kr_holder *holder);
@@ -70,8 +72,9 @@ void kr_holder_want(struct kr_holder *holder, uint8_t kinds);
 void kr_holder_granted(struct kr_holder *holder, bool valid);
 /* The LEASE failed (the file is gone, interrupted...); it is asked again if still wanted. */
 void kr_holder_ask_failed(struct kr_holder *holder);
-/* Kinds that came with OPEN or CREATE. */
-void kr_holder_gained(struct kr_holder *holder, uint8_t kinds);
+/* Kinds that came with OPEN or CREATE; RECALLS: holder->recalls when that was sent. If a RECALL came in between, or the
+ * connection broke, they do not count: what the server holds for us beyond what we know does no harm. */
+void kr_holder_gained(struct kr_holder *holder, uint8_t kinds, uint32_t recalls);
 /* A RECALL arrived. Repeated ones join. */
 void kr_holder_recalled(struct kr_holder *holder, uint8_t kinds);
 /* Give KINDS back unasked (idle file, or bytes that changed while the session was away). */

@@ -1,0 +1,544 @@
+/* The table of files, their lives and their steps.  See file.h.
+ *
+ * References are counted under the table's lock, because a file may be found again while its last reference goes; it is
+ * freed in the loop, when nobody has found it until then.
+ */
+#include "fuse/file.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/fail.h"
+#include "common/log.h"
+#include "fuse/file_priv.h"
+#include "fuse/op.h"
+#include "fuse/stage.h"
+
+enum { TICK_MS = 100 };
+
+static bool match_fid(const struct kr_table_link *link, const void *key)
+{
+	return kr_fid_equal(&KR_CONTAINER_OF(link, struct kr_file, by_fid)->fid, key);
+}
+
+static uint64_t hash_fid(const struct kr_fid *fid)
+{
+	return kr_hash_bytes(fid->bytes, fid->length);
+}
+
+/* --- the table -------------------------------------------------------------------------------------------------------- */
+
+static void space_again(struct kr_task *task)
+{
+	struct kr_files *files = KR_CONTAINER_OF(task, struct kr_files, space_task);
+
+	kr_op_wake(&files->space);
+}
+
+int kr_files_new(struct kr_mount *mount, struct kr_files **ret_files)
+{
+	struct kr_files *files = kr_xcalloc(1, sizeof(*files));
+
+	files->mount = mount;
+	pthread_mutex_init(&files->lock, NULL);
+	kr_table_init(&files->table);
+	kr_list_init(&files->idle);
+	kr_list_init(&files->space);
+	kr_list_init(&files->drops);
+	files->space_task.fn = space_again;
+	*ret_files = files;
+	return 0;
+}
+
+static bool step_waited_for(struct kr_table_link *link, void *context)
+{
+	struct kr_file *file = KR_CONTAINER_OF(link, struct kr_file, by_fid);
+
+	(void)context;
+	if (!kr_list_empty(&file->waiters) && !atomic_exchange(&file->stepping, true)) {
+		file->references++;
+		kr_loop_post(file->mount->kr_loop, &file->step_task);
+	}
+	return true;
+}
+
+/* What no event tells: that the mount is not fenced any more, that space will never come. */
+static void tick(uv_timer_t *timer)
+{
+	struct kr_files *files = timer->data;
+
+	if (kr_mount_fenced(files->mount))
+		return;
+	uv_timer_stop(timer);
+	pthread_mutex_lock(&files->lock);
+	kr_table_for_each(&files->table, step_waited_for, NULL);
+	pthread_mutex_unlock(&files->lock);
+	kr_op_wake(&files->space);
+}
+
+static void need_tick(struct kr_files *files)
+{
+	if (files->started && !files->stopped && !uv_is_active((uv_handle_t *)&files->tick_timer))
+		uv_timer_start(&files->tick_timer, tick, TICK_MS, TICK_MS);
+}
+
+int kr_files_start(struct kr_files *files)
+{
+	uv_timer_init(files->mount->loop, &files->tick_timer);
+	files->tick_timer.data = files;
+	kr_recall_start(files);
+	files->started = true;
+	return 0;
+}
+
+void kr_files_stop(struct kr_files *files)
+{
+	if (!files->started || files->stopped)
+		return;
+	files->stopped = true;
+	kr_loop_forget(files->mount->kr_loop, &files->space_task);
+	uv_close((uv_handle_t *)&files->tick_timer, NULL);
+	kr_recall_stop(files);
+}
+
+static void destroy(struct kr_file *file)
+{
+	kr_recall_forget(file);
+	kr_stage_free(file->stage);
+	kr_flush_fini(&file->flush);
+	kr_extent_map_fini(&file->dirty);
+	kr_journal_file_free(file->journal_file);
+	pthread_mutex_destroy(&file->lock);
+	free(file);
+}
+
+static bool destroy_one(struct kr_table_link *link, void *context)
+{
+	struct kr_files *files = context;
+	struct kr_file *file = KR_CONTAINER_OF(link, struct kr_file, by_fid);
+
+	kr_table_remove(&files->table, link);
+	destroy(file);
+	return true;
+}
+
+void kr_files_free(struct kr_files *files)
+{
+	if (!files)
+		return;
+	kr_table_for_each(&files->table, destroy_one, files);
+	kr_table_fini(&files->table);
+	pthread_mutex_destroy(&files->lock);
+	free(files);
+}
+
+struct walk {
+	struct kr_file **all;
+	size_t count;
+};
+
+static bool collect_one(struct kr_table_link *link, void *context)
+{
+	struct walk *walk = context;
+	struct kr_file *file = KR_CONTAINER_OF(link, struct kr_file, by_fid);
+
+	file->references++;
+	walk->all[walk->count++] = file;
+	return true;
+}
+
+void kr_files_for_each(struct kr_files *files, void (*visit)(struct kr_file *file, void *context), void *context)
+{
+	struct walk walk = { 0 };
+
+	pthread_mutex_lock(&files->lock);
+	walk.all = kr_xcalloc(files->table.count + 1, sizeof(*walk.all));
+	kr_table_for_each(&files->table, collect_one, &walk);
+	pthread_mutex_unlock(&files->lock);
+	for (size_t i = 0; i < walk.count; i++) {
+		visit(walk.all[i], context);
+		kr_file_put(walk.all[i]);
+	}
+	free(walk.all);
+}
+
+void kr_files_space(struct kr_files *files)
+{
+	kr_loop_post(files->mount->kr_loop, &files->space_task);
+}
+
+void kr_files_wait_space(struct kr_files *files, struct kr_op *op)
+{
+	kr_op_wait(op, &files->space);
+	need_tick(files);
+}
+
+uint64_t kr_files_generation(const struct kr_files *files)
+{
+	return files->generation;
+}
+
+static bool count_one(struct kr_table_link *link, void *context)
+{
+	*(uint64_t *)context += KR_CONTAINER_OF(link, struct kr_file, by_fid)->handles > 0;
+	return true;
+}
+
+void kr_files_count(struct kr_files *files, uint64_t *ret_files, uint64_t *ret_open)
+{
+	uint64_t open = 0;
+
+	KR_SCOPED_LOCK(&files->lock);
+	kr_table_for_each(&files->table, count_one, &open);
+	*ret_files = files->table.count;
+	*ret_open = open;
+}
+
+/* --- references --------------------------------------------------------------------------------------------------------- */
+
+static void run_task(struct kr_task *task);
+static void free_unused(struct kr_task *task);
+
+static struct kr_file *make(struct kr_mount *mount, const struct kr_fid *fid)
+{
+	struct kr_file *file = kr_xcalloc(1, sizeof(*file));
+
+	file->mount = mount;
+	file->fid = *fid;
+	file->step_task.fn = run_task;
+	file->free_task.fn = free_unused;
+	pthread_mutex_init(&file->lock, NULL);
+	kr_holder_init(&file->holder);
+	kr_extent_map_init(&file->dirty);
+	file->changes = 1;
+	kr_list_init(&file->waiters);
+	kr_list_init(&file->gated);
+	kr_list_init(&file->recalls);
+	kr_link_init(&file->idle);
+	kr_flush_init(&file->flush, file);
+	return file;
+}
+
+static struct kr_file *find(struct kr_mount *mount, const struct kr_fid *fid, bool may_make)
+{
+	struct kr_files *files = mount->files;
+	uint64_t hash = hash_fid(fid);
+	struct kr_table_link *link;
+	struct kr_file *file = NULL;
+
+	KR_SCOPED_LOCK(&files->lock);
+	link = kr_table_find(&files->table, hash, match_fid, fid);
+	if (link) {
+		file = KR_CONTAINER_OF(link, struct kr_file, by_fid);
+	} else if (may_make) {
+		file = make(mount, fid);
+		kr_table_insert(&files->table, &file->by_fid, hash);
+	}
+	if (file)
+		file->references++;
+	return file;
+}
+
+struct kr_file *kr_file_get_or_new(struct kr_mount *mount, const struct kr_fid *fid)
+{
+	return find(mount, fid, true);
+}
+
+struct kr_file *kr_file_find(struct kr_mount *mount, const struct kr_fid *fid)
+{
+	return find(mount, fid, false);
+}
+
+struct kr_file *kr_file_get(struct kr_file *file)
+{
+	KR_SCOPED_LOCK(&file->mount->files->lock);
+	file->references++;
+	return file;
+}
+
+void kr_file_put(struct kr_file *file)
+{
+	if (!file)
+		return;
+	KR_SCOPED_LOCK(&file->mount->files->lock);
+	assert(file->references > 0);
+	if (--file->references == 0)
+		kr_loop_post(file->mount->kr_loop, &file->free_task);
+}
+
+static void free_unused(struct kr_task *task)
+{
+	struct kr_file *file = KR_CONTAINER_OF(task, struct kr_file, free_task);
+	struct kr_files *files = file->mount->files;
+
+	pthread_mutex_lock(&files->lock);
+	if (file->references > 0) {
+		pthread_mutex_unlock(&files->lock);
+		return;
+	}
+	kr_table_remove(&files->table, &file->by_fid);
+	pthread_mutex_unlock(&files->lock);
+	kr_loop_forget(file->mount->kr_loop, &file->free_task);
+	destroy(file);
+}
+
+/* --- how long a file is kept -------------------------------------------------------------------------------------------- */
+
+static void leave_lru(struct kr_file *file)
+{
+	if (kr_link_linked(&file->idle)) {
+		kr_list_remove(&file->idle);
+		file->mount->files->idle_count--;
+	}
+}
+
+/* Gives back what the longest idle file holds, if there are too many. */
+static void shrink_lru(struct kr_files *files)
+{
+	struct kr_file *oldest;
+
+	if (files->idle_count <= KR_FILE_IDLE_MAX)
+		return;
+	oldest = KR_LIST_ENTRY(files->idle.head.next, struct kr_file, idle);
+	leave_lru(oldest);
+	pthread_mutex_lock(&oldest->lock);
+	kr_holder_release(&oldest->holder, KR_LEASE_ALL);
+	pthread_mutex_unlock(&oldest->lock);
+	kr_file_step(oldest);
+}
+
+static void closed(void *context, int err, const void *reply, struct kr_buf *data)
+{
+	struct kr_file *file = context;
+
+	(void)err;
+	(void)reply;
+	(void)data;
+	file->closing = false;
+	kr_file_step(file);
+	kr_file_put(file);
+}
+
+/* Tells the server of handles that are closed here: one CLOSE at a time, for all that have come together. The last waits
+ * until the bytes are flushed, so that an unlinked file stays until then. */
+static void send_close(struct kr_file *file, bool dirty)
+{
+	uint32_t used = file->handles + file->opening;
+	struct kr_close_request request = { .file = file->fid };
+
+	if (file->closing || file->opens <= used || (dirty && used == 0))
+		return;
+	request.count = file->opens - used;
+	file->opens = used;
+	file->closing = true;
+	kr_rpc_call(file->mount->rpc, KR_MSG_CLOSE, &request, NULL, 0, KR_RPC_HARD, closed, kr_file_get(file));
+}
+
+/* Decides at the end of a step whether there is a reason to keep the file. */
+static void settle(struct kr_file *file)
+{
+	bool flushing = kr_flush_busy(file), used = file->handles || file->opening || !kr_list_empty(&file->waiters);
+	bool dirty, idle, keep;
+
+	pthread_mutex_lock(&file->lock);
+	dirty = file->holder.dirty && !file->holder.refused;
+	if (!used && !file->holder.dirty && (file->holder.held & KR_LEASE_WRITE) && !file->holder.leaving) {
+		kr_holder_release(&file->holder, KR_LEASE_WRITE);
+		kr_file_step(file);
+	}
+	idle = kr_holder_idle(&file->holder);
+	pthread_mutex_unlock(&file->lock);
+
+	send_close(file, dirty);
+	keep = used || file->opens || file->closing || flushing || !idle || file->drop;
+	if (keep && !file->resident) {
+		file->resident = true;
+		kr_file_get(file);
+	} else if (!keep && file->resident) {
+		file->resident = false;
+		kr_file_put(file);
+	}
+	if (used || flushing || idle) {
+		leave_lru(file);
+	} else if (!kr_link_linked(&file->idle)) {
+		kr_list_append(&file->mount->files->idle, &file->idle);
+		file->mount->files->idle_count++;
+		shrink_lru(file->mount->files);
+	}
+}
+
+/* --- steps ---------------------------------------------------------------------------------------------------------------- */
+
+static void tell_flusher(struct kr_file *file)
+{
+	bool can, could = file->could_flush, dirty;
+
+	pthread_mutex_lock(&file->lock);
+	can = kr_holder_may_flush(&file->holder) && !kr_mount_fenced(file->mount);
+	dirty = file->holder.dirty;
+	pthread_mutex_unlock(&file->lock);
+	file->could_flush = can;
+	if (can && !could && dirty)
+		kr_flush_step(file);
+}
+
+/* Each waiter once; those that wait again come to the end of the file's list. */
+static void wake_waiters(struct kr_file *file)
+{
+	struct kr_list woken;
+	struct kr_link *link;
+
+	kr_list_init(&woken);
+	while ((link = kr_list_pop(&file->waiters)))
+		kr_list_append(&woken, link);
+	while ((link = kr_list_pop(&woken))) {
+		struct kr_file_waiter *waiter = KR_LIST_ENTRY(link, struct kr_file_waiter, link);
+
+		waiter->wake(waiter);
+	}
+}
+
+void kr_file_run(struct kr_file *file)
+{
+	if (file->running) {
+		kr_file_step(file);
+		return;
+	}
+	kr_file_get(file);
+	file->running = true;
+	kr_lease_note_flush(file);
+	kr_lease_act(file);
+	file->needs = 0;
+	wake_waiters(file);
+	file->lease_error = 0;
+	kr_lease_note_flush(file);
+	kr_lease_act(file);
+	tell_flusher(file);
+	file->running = false;
+	settle(file);
+	kr_file_put(file);
+}
+
+static void run_task(struct kr_task *task)
+{
+	struct kr_file *file = KR_CONTAINER_OF(task, struct kr_file, step_task);
+
+	atomic_store(&file->stepping, false);
+	kr_file_run(file);
+	kr_file_put(file);
+}
+
+void kr_file_step(struct kr_file *file)
+{
+	if (atomic_exchange(&file->stepping, true))
+		return;
+	kr_file_get(file);
+	kr_loop_post(file->mount->kr_loop, &file->step_task);
+}
+
+void kr_file_wait(struct kr_file *file, struct kr_file_waiter *waiter)
+{
+	kr_list_remove(&waiter->link);
+	kr_list_append(&file->waiters, &waiter->link);
+	if (kr_mount_fenced(file->mount))
+		need_tick(file->mount->files);
+}
+
+void kr_file_unwait(struct kr_file_waiter *waiter)
+{
+	kr_list_remove(&waiter->link);
+}
+
+void kr_file_need(struct kr_file *file, uint8_t kinds)
+{
+	file->needs |= kinds;
+	if (!file->running) {
+		file->running = true;
+		kr_lease_act(file);
+		file->running = false;
+	}
+}
+
+int kr_file_lease_error(const struct kr_file *file)
+{
+	return file->lease_error;
+}
+
+/* --- what is known of the file ------------------------------------------------------------------------------------------- */
+
+void kr_file_learn(struct kr_file *file, const struct kr_attr *attr)
+{
+	if (file->base.ino == 0 || kr_time_compare(attr->ctime, file->base.ctime) >= 0)
+		file->base = *attr;
+}
+
+uint64_t kr_file_end(const struct kr_file *file)
+{
+	return KR_MAX(file->base.size, kr_extent_map_end(&file->dirty));
+}
+
+static void refreshed(void *context, int err, const void *message, struct kr_buf *data)
+{
+	struct kr_file *file = context;
+	const struct kr_getattr_reply *reply = message;
+	bool current = false;
+
+	(void)data;
+	file->refreshing = false;
+	pthread_mutex_lock(&file->lock);
+	if (!err && file->changes == file->refresh_changes) {
+		file->base = reply->attr;
+		file->stale = false;
+		current = true;
+	}
+	pthread_mutex_unlock(&file->lock);
+	/* Blocks without a version can't tell that they are old: all are given up. */
+	if (current && file->stage)
+		kr_stage_flushed(file->stage, 0, reply->attr.version, reply->attr.size, NULL);
+	if (err && err != -ECANCELED)
+		file->lease_error = err;
+	kr_file_run(file);
+	kr_file_put(file);
+}
+
+void kr_file_refresh(struct kr_file *file)
+{
+	struct kr_getattr_request request = { .file = file->fid };
+
+	if (file->refreshing)
+		return;
+	file->refreshing = true;
+	pthread_mutex_lock(&file->lock);
+	file->refresh_changes = file->changes;
+	pthread_mutex_unlock(&file->lock);
+	kr_rpc_call(file->mount->rpc, KR_MSG_GETATTR, &request, NULL, 0, 0, refreshed, kr_file_get(file));
+}
+
+struct kr_stage *kr_file_stage(struct kr_file *file)
+{
+	uint64_t version, size;
+
+	if (!file->stage) {
+		struct kr_stage *stage = kr_stage_new(file->mount, file, &file->fid);
+
+		if (!stage)
+			return NULL;
+		pthread_mutex_lock(&file->lock);
+		file->stage = stage;
+		pthread_mutex_unlock(&file->lock);
+	}
+	pthread_mutex_lock(&file->lock);
+	version = file->base.version;
+	size = file->base.size;
+	pthread_mutex_unlock(&file->lock);
+	kr_stage_set(file->stage, version, size);
+	return file->stage;
+}
+
+struct kr_time kr_file_now(struct kr_mount *mount)
+{
+	int64_t ns = (int64_t)kr_clock_real_ns() + atomic_load_explicit(&mount->server_clock_offset_ns, memory_order_relaxed);
+
+	return (struct kr_time){ .sec = ns / (int64_t)KR_NS_PER_S, .nsec = (uint32_t)(ns % (int64_t)KR_NS_PER_S) };
+}

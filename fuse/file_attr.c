@@ -1,0 +1,158 @@
+/* Unflushed bytes and attributes: what the flusher did to a file, what the server's attributes look like from here, and
+ * operations that change the file at the server.
+ *
+ * `changes` grows whenever attributes that are on their way may have been taken before own bytes reached the server.
+ */
+#include <errno.h>
+
+#include "fuse/file_priv.h"
+#include "fuse/stage.h"
+
+static void note_change(struct kr_file *file)
+{
+	file->changes++;
+	file->changed_ns = kr_clock_ns();
+}
+
+/* --- the flusher's news --------------------------------------------------------------------------------------------------- */
+
+void kr_file_flushed(struct kr_file *file, uint64_t seq, const struct kr_flush_reply *reply,
+	const struct kr_extent_map *sent)
+{
+	pthread_mutex_lock(&file->lock);
+	kr_extent_map_drop_until(&file->dirty, seq, kr_journal_release, file->mount->journal);
+	if (kr_extent_map_empty(&file->dirty)) {
+		file->clear_suid = false;
+		kr_holder_flushed(&file->holder, true, true);
+	}
+	note_change(file);
+	/* Answers of the server's pool threads may overtake each other; ctime tells which is the newer. */
+	if (kr_time_compare(reply->attr.ctime, file->base.ctime) < 0)
+		file->stale = true;
+	else
+		file->base = reply->attr;
+	pthread_mutex_unlock(&file->lock);
+	if (file->stage)
+		kr_stage_flushed(file->stage, reply->base_version, reply->attr.version, reply->attr.size, sent);
+	kr_file_step(file);
+}
+
+void kr_file_flush_failed(struct kr_file *file, int err)
+{
+	pthread_mutex_lock(&file->lock);
+	file->error_count++;
+	file->error = err;
+	pthread_mutex_unlock(&file->lock);
+	kr_file_step(file);
+}
+
+void kr_file_redirtied(struct kr_file *file, struct kr_time mtime, int err)
+{
+	pthread_mutex_lock(&file->lock);
+	if (kr_extent_map_empty(&file->dirty)) {
+		kr_holder_cleaned(&file->holder);
+	} else {
+		kr_holder_dirtied(&file->holder, false);
+		file->written_seq = KR_MAX(file->written_seq, kr_extent_map_max_seq(&file->dirty));
+		if (kr_time_compare(mtime, file->mtime) > 0)
+			file->mtime = mtime;
+	}
+	if (err) {
+		file->error_count++;
+		file->error = err;
+		file->flush_errors = file->error_count; /* the bytes themselves have not been refused */
+	}
+	note_change(file);
+	pthread_mutex_unlock(&file->lock);
+	kr_file_step(file);
+}
+
+/* --- attributes as seen from here ------------------------------------------------------------------------------------------ */
+
+uint64_t kr_file_stamp(struct kr_file *file)
+{
+	(void)file;
+	return kr_clock_ns();
+}
+
+static void overlay_dirty(const struct kr_file *file, struct kr_attr *attr)
+{
+	uint64_t most;
+
+	attr->size = KR_MAX(attr->size, kr_extent_map_end(&file->dirty));
+	most = KR_MAX(attr->blocks, (attr->size + 4095) / 4096 * 8);
+	attr->blocks = KR_MIN(attr->blocks + (file->dirty.bytes + 4095) / 4096 * 8, most);
+	/* Nobody else writes while we have both kinds: then the time is ours, also if the file's was in the future. */
+	if (kr_holder_has(&file->holder, KR_LEASE_ALL) || kr_time_compare(file->mtime, attr->mtime) > 0)
+		attr->mtime = file->mtime;
+	if (kr_time_compare(file->mtime, attr->ctime) > 0)
+		attr->ctime = file->mtime;
+	if (file->clear_suid) {
+		attr->mode &= ~(uint32_t)S_ISUID;
+		if (attr->mode & S_IXGRP)
+			attr->mode &= ~(uint32_t)S_ISGID;
+	}
+}
+
+bool kr_file_overlay_attr(struct kr_file *file, uint64_t stamp, bool last, struct kr_attr *attr)
+{
+	bool outdated;
+
+	if (!file)
+		return true;
+	KR_SCOPED_LOCK(&file->lock);
+	outdated = file->changed_ns && file->changed_ns >= stamp;
+	if (outdated && !last)
+		return false;
+	if (outdated)
+		attr->size = KR_MAX(attr->size, file->base.size);
+	if (!kr_extent_map_empty(&file->dirty))
+		overlay_dirty(file, attr);
+	return true;
+}
+
+/* --- operations that change the file at the server ------------------------------------------------------------------------- */
+
+int kr_file_before_change(struct kr_file *file, struct kr_file_waiter *waiter, uint64_t size)
+{
+	uint32_t errors;
+	bool done;
+	int err;
+
+	pthread_mutex_lock(&file->lock);
+	if (!waiter->asked)
+		waiter->seq = file->written_seq;
+	done = kr_extent_map_empty(&file->dirty) || (waiter->asked && file->flush.flushed_seq >= waiter->seq);
+	errors = file->error_count;
+	err = file->error;
+	pthread_mutex_unlock(&file->lock);
+	if (done)
+		return 0;
+	if (waiter->asked && errors != waiter->error_count)
+		return size == UINT64_MAX ? err : 0; /* a truncation may be what makes room */
+	kr_file_wait(file, waiter);
+	if (!waiter->asked) {
+		waiter->asked = true;
+		waiter->error_count = errors;
+		kr_flush_ask(file, KR_FLUSH_SYNC);
+	}
+	return -EAGAIN;
+}
+
+void kr_file_after_change(struct kr_file *file, int err, uint64_t size, const struct kr_attr *attr)
+{
+	struct kr_journal *journal = file->mount->journal;
+
+	pthread_mutex_lock(&file->lock);
+	if (!err && size != UINT64_MAX && kr_extent_map_end(&file->dirty) > size) {
+		kr_journal_trim(journal, &file->dirty, size);
+		kr_extent_map_truncate(&file->dirty, size, kr_journal_release, journal);
+	}
+	note_change(file);
+	if (attr)
+		kr_file_learn(file, attr);
+	/* A flush may have crossed it, and blocks without a version don't tell that they are old. */
+	file->stale = true;
+	pthread_mutex_unlock(&file->lock);
+	kr_file_step(file);
+}

@@ -1,0 +1,38 @@
+/* What file.c, lease.c, recall.c, file_attr.c and reclaim.c share; nobody else includes this. */
+#ifndef KR_FUSE_FILE_PRIV_H
+#define KR_FUSE_FILE_PRIV_H
+
+#include "fuse/file.h"
+#include "fuse/mount.h"
+
+struct kr_files {
+	struct kr_mount *mount;
+	pthread_mutex_t lock;       /* guards the table and every file's references */
+	struct kr_table table;
+
+	/* All loop thread. */
+	struct kr_list idle;        /* kr_file.idle, the longest idle first */
+	uint32_t idle_count;
+	struct kr_list space;       /* kr_op.waiting: writes that wait for journal space */
+	struct kr_task space_task;
+	struct kr_list drops;       /* struct kr_file_drop, invalidations under way */
+	uv_timer_t drop_timer;
+	uv_timer_t tick_timer;      /* while the mount is fenced, or writes wait for space */
+	bool started, stopped;
+	uint64_t generation;
+	bool lost;                  /* this recovery's session is a new one */
+};
+
+/* lease.c: what the holder wants done, until it wants nothing more. Loop thread, lock not held. */
+void kr_lease_act(struct kr_file *file);
+/* lease.c: notes in the holder what became of flushes. Loop thread, lock not held. */
+void kr_lease_note_flush(struct kr_file *file);
+/* recall.c: the holder's KR_HOLDER_DROP and KR_HOLDER_ANSWER. Loop thread, lock not held. */
+void kr_recall_drop(struct kr_file *file);
+void kr_recall_answer(struct kr_file *file);
+void kr_recall_start(struct kr_files *files);
+void kr_recall_stop(struct kr_files *files);
+/* The session is lost: its RECALLs will not be answered. */
+void kr_recall_forget(struct kr_file *file);
+
+#endif

@@ -1,0 +1,248 @@
+/* See holder.h.  kr_holder_next is the whole policy; the events only note what happened. */
+#include "fuse/holder.h"
+
+#include <assert.h>
+
+void kr_holder_init(struct kr_holder *holder)
+{
+	*holder = (struct kr_holder){ 0 };
+}
+
+static uint8_t giving_up(const struct kr_holder *holder)
+{
+	return holder->recalled | holder->leaving;
+}
+
+bool kr_holder_has(const struct kr_holder *holder, uint8_t kinds)
+{
+	if ((kinds & KR_LEASE_READ) && holder->suspect)
+		return false;
+	return (holder->held & kinds) == kinds && (giving_up(holder) & kinds) == 0;
+}
+
+static void count_in(struct kr_holder *holder, uint8_t kinds)
+{
+	if (kinds & KR_LEASE_READ)
+		holder->readers++;
+	if (kinds & KR_LEASE_WRITE)
+		holder->writers++;
+}
+
+bool kr_holder_enter(struct kr_holder *holder, uint8_t kinds)
+{
+	if (!kr_holder_has(holder, kinds))
+		return false;
+	count_in(holder, kinds);
+	return true;
+}
+
+bool kr_holder_enter_through(struct kr_holder *holder)
+{
+	if (!(holder->held & KR_LEASE_READ) || !holder->dropping)
+		return false;
+	holder->drop_again = true;
+	count_in(holder, KR_LEASE_READ);
+	return true;
+}
+
+void kr_holder_leave(struct kr_holder *holder, uint8_t kinds, uint32_t epoch)
+{
+	if (epoch != holder->epoch)
+		return;
+	if (kinds & KR_LEASE_READ) {
+		assert(holder->readers > 0);
+		holder->readers--;
+	}
+	if (kinds & KR_LEASE_WRITE) {
+		assert(holder->writers > 0);
+		holder->writers--;
+	}
+}
+
+bool kr_holder_may_flush(const struct kr_holder *holder)
+{
+	return (holder->held & KR_LEASE_WRITE) || (holder->held & holder->recalled & KR_LEASE_READ);
+}
+
+void kr_holder_want(struct kr_holder *holder, uint8_t kinds)
+{
+	holder->want = kinds;
+}
+
+void kr_holder_granted(struct kr_holder *holder, bool valid)
+{
+	if (valid)
+		holder->held |= holder->asked & (uint8_t)~holder->voided;
+	holder->asked = holder->voided = 0;
+}
+
+void kr_holder_ask_failed(struct kr_holder *holder)
+{
+	holder->asked = holder->voided = 0;
+}
+
+void kr_holder_gained(struct kr_holder *holder, uint8_t kinds, uint32_t recalls)
+{
+	if (recalls == holder->recalls)
+		holder->held |= kinds;
+}
+
+void kr_holder_recalled(struct kr_holder *holder, uint8_t kinds)
+{
+	holder->recalls++;
+	holder->recall_open = true;
+	holder->voided |= kinds & holder->asked;
+	holder->recalled |= kinds & holder->held;
+}
+
+void kr_holder_release(struct kr_holder *holder, uint8_t kinds)
+{
+	holder->leaving |= kinds & holder->held;
+}
+
+void kr_holder_returned(struct kr_holder *holder)
+{
+	holder->returning = 0;
+}
+
+void kr_holder_dirtied(struct kr_holder *holder, bool mapped)
+{
+	holder->dirty = true;
+	holder->mapped |= mapped;
+	holder->refused = false;
+}
+
+void kr_holder_flushed(struct kr_holder *holder, bool ok, bool clean)
+{
+	holder->flushing = false;
+	holder->refused = !ok && !clean;
+	if (clean)
+		kr_holder_cleaned(holder);
+}
+
+void kr_holder_cleaned(struct kr_holder *holder)
+{
+	holder->dirty = holder->mapped = holder->refused = false;
+}
+
+void kr_holder_retry(struct kr_holder *holder)
+{
+	holder->refused = false;
+}
+
+void kr_holder_cached(struct kr_holder *holder)
+{
+	holder->pages = true;
+}
+
+void kr_holder_dropped(struct kr_holder *holder)
+{
+	holder->dropping = false;
+	if (!holder->drop_again && holder->readers == 0)
+		holder->pages = holder->suspect = false;
+}
+
+uint8_t kr_holder_lost(struct kr_holder *holder)
+{
+	uint8_t kinds = holder->held | (holder->dirty ? KR_LEASE_WRITE : 0);
+
+	holder->epoch++;
+	holder->recalls++;
+	holder->readers = holder->writers = 0;
+	holder->voided = holder->asked; /* its answer will come from the new session, if at all */
+	holder->held = holder->recalled = holder->leaving = 0;
+	holder->recall_open = false;
+	return kinds;
+}
+
+void kr_holder_reclaimed(struct kr_holder *holder, uint8_t kinds, bool same)
+{
+	holder->held |= kinds;
+	if (holder->pages && (!same || !(kinds & KR_LEASE_READ)))
+		holder->suspect = true;
+}
+
+static bool must_flush(const struct kr_holder *holder)
+{
+	uint8_t giving = giving_up(holder);
+
+	if (!holder->dirty || holder->refused || !kr_holder_may_flush(holder))
+		return false;
+	if ((giving & KR_LEASE_WRITE) && holder->writers == 0)
+		return true;
+	return (giving & KR_LEASE_READ) && holder->mapped && !holder->pages && holder->readers == 0;
+}
+
+/* Whether what is being given up can go now: nobody inside, nothing left to drop or to flush. */
+static bool let_go(const struct kr_holder *holder)
+{
+	uint8_t giving = giving_up(holder);
+
+	if ((giving & KR_LEASE_READ) && (holder->readers || holder->pages || holder->dropping))
+		return false;
+	if ((giving & KR_LEASE_WRITE) && holder->writers)
+		return false;
+	return !holder->flushing && !must_flush(holder);
+}
+
+static enum kr_holder_action next_giving_up(struct kr_holder *holder, uint8_t *ret_kinds)
+{
+	/* Pages that a mapping left behind need WRITE before READ may go, unless the server takes READ from everybody. */
+	if (holder->leaving && holder->dirty && !holder->refused && !kr_holder_may_flush(holder)) {
+		holder->leaving = 0;
+		return kr_holder_next(holder, ret_kinds);
+	}
+	if (must_flush(holder) && !holder->flushing) {
+		holder->flushing = true;
+		return KR_HOLDER_FLUSH;
+	}
+	if ((giving_up(holder) & KR_LEASE_READ) && holder->readers == 0 && holder->pages && !holder->dropping) {
+		holder->dropping = true;
+		holder->drop_again = false;
+		return KR_HOLDER_DROP;
+	}
+	if (!let_go(holder))
+		return KR_HOLDER_NOTHING;
+	if (holder->leaving & (uint8_t)~holder->recalled) {
+		*ret_kinds = holder->returning = holder->leaving & (uint8_t)~holder->recalled;
+		holder->held &= (uint8_t)~holder->returning;
+		holder->leaving = 0;
+		return KR_HOLDER_RETURN;
+	}
+	*ret_kinds = holder->recalled;
+	holder->held &= (uint8_t)~holder->recalled;
+	holder->recalled = holder->leaving = 0;
+	holder->recall_open = false;
+	return KR_HOLDER_ANSWER;
+}
+
+enum kr_holder_action kr_holder_next(struct kr_holder *holder, uint8_t *ret_kinds)
+{
+	uint8_t need = holder->want;
+
+	*ret_kinds = 0;
+	if (holder->recall_open && !holder->recalled) {
+		holder->recall_open = false;
+		return KR_HOLDER_ANSWER;
+	}
+	if (giving_up(holder))
+		return next_giving_up(holder, ret_kinds);
+	if (holder->suspect && holder->pages && holder->readers == 0 && !holder->dropping) {
+		holder->dropping = true;
+		holder->drop_again = false;
+		return KR_HOLDER_DROP;
+	}
+	if (holder->dirty && !holder->refused)
+		need |= KR_LEASE_WRITE;
+	if (holder->asked || holder->returning || (need & (uint8_t)~holder->held) == 0)
+		return KR_HOLDER_NOTHING;
+	*ret_kinds = holder->asked = need;
+	holder->voided = 0;
+	return KR_HOLDER_ASK;
+}
+
+bool kr_holder_idle(const struct kr_holder *holder)
+{
+	return !holder->held && !holder->want && !holder->asked && !holder->returning && !holder->dirty && !holder->flushing &&
+		!holder->dropping && !holder->recall_open && holder->readers == 0 && holder->writers == 0;
+}

@@ -1,0 +1,148 @@
+/* Does what a file's holder asks for: LEASE, RETURN, flushes for a recall; and tells it what became of them.  Loop thread. */
+#include <errno.h>
+
+#include "common/log.h"
+#include "fuse/file_priv.h"
+#include "fuse/op.h"
+#include "fuse/stage.h"
+
+static void granted(void *context, int err, const void *message, struct kr_buf *data)
+{
+	struct kr_file *file = context;
+	const struct kr_lease_reply *reply = message;
+
+	(void)data;
+	pthread_mutex_lock(&file->lock);
+	if (err) {
+		kr_holder_ask_failed(&file->holder);
+		kr_holder_flushed(&file->holder, false, kr_extent_map_empty(&file->dirty));
+		file->gone = err == -ESTALE;
+	} else {
+		kr_holder_granted(&file->holder, file->asked_generation == file->mount->files->generation);
+		if (file->changes == file->asked_changes) {
+			file->base = reply->attr;
+			file->stale = false;
+		} else {
+			file->stale = true; /* own bytes went to the server meanwhile: this may be the file before them */
+		}
+	}
+	pthread_mutex_unlock(&file->lock);
+	/* At once, so that those who waited are inside before a RECALL that came right behind is looked at. */
+	if (err) {
+		file->lease_error = err;
+		file->needs = 0;
+	}
+	kr_file_run(file);
+	kr_file_put(file);
+}
+
+static void ask(struct kr_file *file, uint8_t kinds)
+{
+	struct kr_lease_request request = { .file = file->fid, .kinds = kinds };
+
+	file->asked_generation = file->mount->files->generation;
+	kr_rpc_call(file->mount->rpc, KR_MSG_LEASE, &request, NULL, 0, 0, granted, kr_file_get(file));
+}
+
+static void returned(void *context, int err, const void *reply, struct kr_buf *data)
+{
+	struct kr_file *file = context;
+
+	(void)err;
+	(void)reply;
+	(void)data;
+	pthread_mutex_lock(&file->lock);
+	kr_holder_returned(&file->holder);
+	pthread_mutex_unlock(&file->lock);
+	kr_file_run(file);
+	kr_file_put(file);
+}
+
+static void give_back(struct kr_file *file, uint8_t kinds)
+{
+	struct kr_return_request request = { .file = file->fid, .kinds = kinds };
+
+	if ((kinds & KR_LEASE_READ) && file->stage)
+		kr_stage_suspend(file->stage);
+	kr_rpc_call(file->mount->rpc, KR_MSG_RETURN, &request, NULL, 0, KR_RPC_HARD, returned, kr_file_get(file));
+}
+
+void kr_lease_note_flush(struct kr_file *file)
+{
+	struct kr_holder *holder = &file->holder;
+	bool refused;
+
+	KR_SCOPED_LOCK(&file->lock);
+	refused = file->error_count != file->flush_errors;
+	file->flush_errors = file->error_count;
+	if (kr_extent_map_empty(&file->dirty)) {
+		if (holder->dirty || holder->flushing)
+			kr_holder_flushed(holder, true, true);
+	} else if (refused) {
+		kr_holder_flushed(holder, false, false);
+	} else if (holder->flushing && file->flush.flushed_seq >= file->flush_target) {
+		kr_holder_flushed(holder, true, false);
+	}
+}
+
+static enum kr_holder_action next(struct kr_file *file, uint8_t *ret_kinds)
+{
+	enum kr_holder_action action;
+
+	KR_SCOPED_LOCK(&file->lock);
+	kr_holder_want(&file->holder, file->needs);
+	action = kr_holder_next(&file->holder, ret_kinds);
+	if (action == KR_HOLDER_ASK)
+		file->asked_changes = file->changes;
+	else if (action == KR_HOLDER_FLUSH)
+		file->flush_target = file->written_seq;
+	return action;
+}
+
+void kr_lease_act(struct kr_file *file)
+{
+	uint8_t kinds;
+
+	if (file->mount->files->stopped)
+		return;
+	for (;;) {
+		switch (next(file, &kinds)) {
+		case KR_HOLDER_NOTHING:
+			return;
+		case KR_HOLDER_ASK:
+			ask(file, kinds);
+			break;
+		case KR_HOLDER_FLUSH:
+			kr_flush_ask(file, KR_FLUSH_RECALL);
+			break;
+		case KR_HOLDER_DROP:
+			kr_recall_drop(file);
+			break;
+		case KR_HOLDER_ANSWER:
+			if ((kinds & KR_LEASE_READ) && file->stage)
+				kr_stage_suspend(file->stage);
+			kr_recall_answer(file);
+			break;
+		case KR_HOLDER_RETURN:
+			give_back(file, kinds);
+			break;
+		}
+	}
+}
+
+bool kr_file_may_flush(struct kr_file *file)
+{
+	bool may;
+
+	pthread_mutex_lock(&file->lock);
+	/* Of a file that is gone the server shall say so to the flusher, too. */
+	may = (file->gone || kr_holder_may_flush(&file->holder)) && !kr_mount_fenced(file->mount);
+	if (!may) {
+		kr_holder_retry(&file->holder);
+		file->could_flush = false;
+	}
+	pthread_mutex_unlock(&file->lock);
+	if (!may)
+		kr_file_step(file);
+	return may;
+}

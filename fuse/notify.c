@@ -1,0 +1,97 @@
+/* See notify.h. */
+#include "fuse/notify.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/fail.h"
+#include "fuse/shim.h"
+
+enum { THREADS = 2 };
+
+struct kr_notifier {
+	struct fuse_session *fuse;
+	pthread_mutex_t lock;
+	pthread_cond_t work;
+	struct kr_list queue; /* kr_notify_job.link */
+	bool stop;
+	unsigned threads;
+	pthread_t thread[THREADS];
+};
+
+static int invalidate(struct fuse_session *fuse, const struct kr_notify_job *job)
+{
+	int first = 0;
+
+	for (uint32_t i = 0; i < job->count; i++) {
+		const struct kr_range *range = &job->ranges[i];
+		int err = fuse_lowlevel_notify_inval_inode(fuse, job->nodeid, (off_t)range->offset, (off_t)range->length);
+
+		if (err && err != -ENOENT && !first)
+			first = err;
+	}
+	return first;
+}
+
+static struct kr_notify_job *take(struct kr_notifier *notifier)
+{
+	struct kr_link *link;
+
+	KR_SCOPED_LOCK(&notifier->lock);
+	while (!(link = kr_list_pop(&notifier->queue)) && !notifier->stop)
+		pthread_cond_wait(&notifier->work, &notifier->lock);
+	return link ? KR_LIST_ENTRY(link, struct kr_notify_job, link) : NULL;
+}
+
+static void *run(void *argument)
+{
+	struct kr_notifier *notifier = argument;
+	struct kr_notify_job *job;
+
+	pthread_setname_np(pthread_self(), "kr-notify");
+	while ((job = take(notifier)))
+		job->done(job, job->nodeid ? invalidate(notifier->fuse, job) : 0);
+	return NULL;
+}
+
+int kr_notifier_new(struct fuse_session *fuse, struct kr_notifier **ret_notifier)
+{
+	struct kr_notifier *notifier = kr_xcalloc(1, sizeof(*notifier));
+
+	notifier->fuse = fuse;
+	pthread_mutex_init(&notifier->lock, NULL);
+	pthread_cond_init(&notifier->work, NULL);
+	kr_list_init(&notifier->queue);
+	for (; notifier->threads < THREADS; notifier->threads++) {
+		int err = pthread_create(&notifier->thread[notifier->threads], NULL, run, notifier);
+
+		if (err) {
+			kr_notifier_free(notifier);
+			return kr_fail_errno(-err, "cannot start the notification thread");
+		}
+	}
+	*ret_notifier = notifier;
+	return 0;
+}
+
+void kr_notifier_free(struct kr_notifier *notifier)
+{
+	if (!notifier)
+		return;
+	pthread_mutex_lock(&notifier->lock);
+	notifier->stop = true;
+	pthread_cond_broadcast(&notifier->work);
+	pthread_mutex_unlock(&notifier->lock);
+	for (unsigned i = 0; i < notifier->threads; i++)
+		pthread_join(notifier->thread[i], NULL);
+	pthread_cond_destroy(&notifier->work);
+	pthread_mutex_destroy(&notifier->lock);
+	free(notifier);
+}
+
+void kr_notify_invalidate(struct kr_notifier *notifier, struct kr_notify_job *job)
+{
+	KR_SCOPED_LOCK(&notifier->lock);
+	kr_list_append(&notifier->queue, &job->link);
+	pthread_cond_signal(&notifier->work);
+}

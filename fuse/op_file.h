@@ -1,0 +1,46 @@
+/* What the data operations share: open handles, and ops that wait for a file.  For op_open.c, op_read.c, op_write.c,
+ * op_sync.c, op_space.c and recall.c.
+ */
+#ifndef KR_FUSE_OP_FILE_H
+#define KR_FUSE_OP_FILE_H
+
+#include "fuse/file.h"
+#include "fuse/op.h"
+
+/* fi->fh: one open(2). */
+struct kr_handle {
+	struct kr_file *file; /* a reference */
+	bool writable;
+	bool direct;          /* the kernel's read(2) does not go through its pages (a mapping's faults still do) */
+	uint32_t errors_seen; /* [loop] failed flushes that this handle need not be told of any more */
+	struct kr_task release_task;
+};
+
+static inline struct kr_handle *kr_handle_of(const struct fuse_file_info *fi)
+{
+	return (struct kr_handle *)(uintptr_t)fi->fh;
+}
+
+/* An op that waits for a file: woken by a step of it. */
+struct kr_file_op {
+	struct kr_op op; /* first */
+	struct kr_file_waiter waiter;
+	struct kr_file *file; /* a reference */
+};
+
+/* As kr_op_new, for an op that begins with a struct kr_file_op; takes a reference of FILE. */
+void *kr_file_op_new(size_t size, fuse_req_t req, const char *name, struct kr_file *file, void (*step)(struct kr_op *op));
+/* What every such op's fini must do. */
+void kr_file_op_fini(struct kr_op *op);
+/* Loop thread: steps the op when the file changes. KINDS: what it needs, 0 for nothing in particular. */
+void kr_file_op_wait(struct kr_file_op *op, uint8_t kinds);
+
+/* A read that waits at the gate. */
+struct kr_gated_read {
+	struct kr_link link; /* kr_file.gated */
+	uint64_t offset, length;
+	bool page;           /* surely for the kernel's pages: they are locked, and hold nothing old */
+	bool through;        /* the dropping of pages may wait for it: it is served under the lease that goes */
+};
+
+#endif

@@ -1,0 +1,291 @@
+/* OPEN, CREATE, TMPFILE and RELEASE.
+ *
+ * Open modes.  A handle for writing is direct_io: its write(2)s are journaled byte by byte as they are, never page by page.
+ * One for reading only goes through the kernel's pages, which are valid as long as READ is held (recall.c drops them), so it
+ * keeps what they have.  The kernel may map either.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "fuse/op_file.h"
+#include "fuse/stage.h"
+
+/* `flags` of OPEN and CREATE (msgs.def). */
+enum { OPEN_READ = 0, OPEN_WRITE = 1, OPEN_BOTH = 2, OPEN_TRUNCATE = 4 };
+
+struct open_op {
+	struct kr_file_op file_op; /* of CREATE: the file is known with the answer */
+	struct fuse_file_info fi;
+	struct kr_fid parent;
+	char *name;                /* NULL: OPEN; "" an unnamed file */
+	uint32_t mode, umask;
+	struct kr_cred cred;
+	bool begun;                /* counted in file->opening */
+	uint32_t recalls;
+	uint64_t generation;
+};
+
+static bool for_writing(const struct fuse_file_info *fi)
+{
+	return (fi->flags & O_ACCMODE) != O_RDONLY;
+}
+
+static uint32_t wire_flags(const struct fuse_file_info *fi)
+{
+	uint32_t access = (fi->flags & O_ACCMODE) == O_RDWR ? OPEN_BOTH : for_writing(fi) ? OPEN_WRITE : OPEN_READ;
+
+	return access | (fi->flags & O_TRUNC ? OPEN_TRUNCATE : 0);
+}
+
+static uint8_t welcome_kinds(const struct fuse_file_info *fi)
+{
+	if ((fi->flags & O_ACCMODE) == O_RDONLY)
+		return KR_LEASE_READ;
+	if ((fi->flags & O_ACCMODE) == O_RDWR || (fi->flags & O_APPEND))
+		return KR_LEASE_ALL;
+	return KR_LEASE_WRITE;
+}
+
+/* --- handles ---------------------------------------------------------------------------------------------------------------- */
+
+static void released(struct kr_task *task)
+{
+	struct kr_handle *handle = KR_CONTAINER_OF(task, struct kr_handle, release_task);
+	struct kr_file *file = handle->file;
+
+	file->handles--;
+	kr_file_step(file);
+	kr_file_put(file);
+	free(handle);
+}
+
+void kr_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct kr_handle *handle = kr_handle_of(fi);
+	struct kr_mount *mount = kr_op_mount(req);
+
+	(void)ino;
+	fuse_reply_err(req, 0);
+	kr_loop_post(mount->kr_loop, &handle->release_task);
+}
+
+/* Takes over the op's count in file->opening. */
+static struct kr_handle *new_handle(struct kr_file *file, struct fuse_file_info *fi, bool keep_cache)
+{
+	struct kr_handle *handle = kr_xcalloc(1, sizeof(*handle));
+
+	handle->file = kr_file_get(file);
+	handle->writable = for_writing(fi);
+	handle->direct = handle->writable || (fi->flags & O_DIRECT);
+	pthread_mutex_lock(&file->lock);
+	handle->errors_seen = file->error_count;
+	pthread_mutex_unlock(&file->lock);
+	handle->release_task.fn = released;
+	file->handles++;
+	fi->fh = (uintptr_t)handle;
+	fi->direct_io = handle->direct;
+	fi->keep_cache = keep_cache && !handle->direct;
+	fi->noflush = !handle->writable;
+	return handle;
+}
+
+/* --- what the answer says ------------------------------------------------------------------------------------------------------ */
+
+/* Notes the grant and the attributes. Whether READ is held now. */
+static bool learn(struct open_op *open, struct kr_file *file, uint8_t granted, const struct kr_attr *attr)
+{
+	struct kr_journal *journal = file->mount->journal;
+	bool held;
+
+	KR_SCOPED_LOCK(&file->lock);
+	if (open->fi.flags & O_TRUNC) {
+		kr_journal_trim(journal, &file->dirty, 0);
+		kr_extent_map_truncate(&file->dirty, 0, kr_journal_release, journal);
+		file->changes++;
+		file->changed_ns = kr_clock_ns();
+		file->stale = true;
+	}
+	held = kr_holder_has(&file->holder, KR_LEASE_READ);
+	if (open->generation == kr_files_generation(file->mount->files))
+		kr_holder_gained(&file->holder, granted, open->recalls);
+	kr_file_learn(file, attr);
+	if (!held && kr_holder_has(&file->holder, KR_LEASE_READ))
+		file->stale = kr_time_compare(file->base.ctime, attr->ctime) != 0 || file->base.size != attr->size;
+	return kr_holder_has(&file->holder, KR_LEASE_READ) && !file->stale;
+}
+
+static void keep_inline(struct kr_file *file, struct kr_buf *data, uint64_t checksum)
+{
+	struct kr_stage *stage = kr_file_stage(file);
+
+	if (stage)
+		kr_stage_put_inline(stage, data, checksum);
+}
+
+static void on_opened(struct kr_op *op, int err, const void *message, struct kr_buf *data)
+{
+	struct open_op *open = KR_CONTAINER_OF(op, struct open_op, file_op.op);
+	const struct kr_open_reply *reply = message;
+	struct kr_file *file = open->file_op.file;
+	struct fuse_file_info fi = open->fi;
+	struct kr_handle *handle;
+	bool readable;
+
+	file->opening--;
+	open->begun = false;
+	if (err) {
+		kr_file_step(file);
+		kr_op_reply_err(op, err);
+		return;
+	}
+	file->opens++;
+	readable = learn(open, file, reply->granted, &reply->attr);
+	if (readable && reply->has_data && data)
+		keep_inline(file, data, reply->checksum);
+	handle = new_handle(file, &fi, readable);
+	kr_file_step(file);
+	if (kr_shim_reply_open(kr_op_finish(op), &fi, true) == -ENOENT)
+		released(&handle->release_task);
+	kr_op_free(op);
+}
+
+static void step_open(struct kr_op *op)
+{
+	struct open_op *open = KR_CONTAINER_OF(op, struct open_op, file_op.op);
+	struct kr_file *file = open->file_op.file;
+	struct kr_open_request msg = { .cred = open->cred, .file = file->fid, .flags = wire_flags(&open->fi),
+		.want = welcome_kinds(&open->fi) };
+	int err = 0;
+
+	if (op->call)
+		return;
+	if (op->interrupted)
+		err = -EINTR;
+	else if (open->fi.flags & O_TRUNC)
+		err = kr_file_before_change(file, &open->file_op.waiter, 0);
+	if (err == -EAGAIN)
+		return;
+	if (err) {
+		kr_op_reply_err(op, err);
+		return;
+	}
+	file->opening++;
+	open->begun = true;
+	open->generation = kr_files_generation(op->mount->files);
+	pthread_mutex_lock(&file->lock);
+	open->recalls = file->holder.recalls;
+	pthread_mutex_unlock(&file->lock);
+	kr_op_send(op, KR_MSG_OPEN, &msg, 0, on_opened);
+}
+
+void kr_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct kr_mount *mount = kr_op_mount(req);
+	struct kr_file *file;
+	struct kr_fid fid;
+	struct open_op *op;
+
+	kr_inode_fid(mount->inodes, ino, &fid);
+	file = kr_file_get_or_new(mount, &fid);
+	op = kr_file_op_new(sizeof(*op), req, "open", file, step_open);
+	if (op) {
+		op->fi = *fi;
+		kr_op_cred(req, &op->cred);
+		kr_op_post(&op->file_op.op);
+	}
+	kr_file_put(file);
+}
+
+/* --- create -------------------------------------------------------------------------------------------------------------------- */
+
+static void fini_create(struct kr_op *op)
+{
+	struct open_op *open = KR_CONTAINER_OF(op, struct open_op, file_op.op);
+
+	kr_file_put(open->file_op.file);
+	free(open->name);
+}
+
+static void on_created(struct kr_op *op, int err, const void *message, struct kr_buf *data)
+{
+	struct open_op *open = KR_CONTAINER_OF(op, struct open_op, file_op.op);
+	const struct kr_create_reply *reply = message;
+	struct kr_mount *mount = op->mount;
+	struct fuse_file_info fi = open->fi;
+	struct fuse_entry_param entry;
+	struct kr_handle *handle;
+	struct kr_file *file;
+	struct kr_attr attr;
+	bool readable;
+
+	(void)data;
+	if (err) {
+		kr_op_reply_err(op, err);
+		return;
+	}
+	file = open->file_op.file = kr_file_get_or_new(mount, &reply->file);
+	file->opens++;
+	open->recalls = file->holder.recalls;
+	attr = reply->attr;
+	if (reply->created)
+		open->fi.flags &= ~O_TRUNC;
+	readable = learn(open, file, reply->granted, &attr);
+	kr_file_overlay_attr(file, kr_file_stamp(file), true, &attr);
+	err = kr_op_entry(mount, &reply->file, &attr, &entry);
+	kr_file_step(file);
+	if (err) {
+		kr_op_reply_err(op, err);
+		return;
+	}
+	handle = new_handle(file, &fi, readable);
+	if (kr_shim_reply_create(kr_op_finish(op), &entry, &fi, true) == -ENOENT) {
+		released(&handle->release_task);
+		kr_op_entry_undo(mount, &entry);
+	}
+	kr_op_free(op);
+}
+
+static void step_create(struct kr_op *op)
+{
+	struct open_op *open = KR_CONTAINER_OF(op, struct open_op, file_op.op);
+	struct kr_create_request msg = { .cred = open->cred, .parent = open->parent, .name = open->name, .mode = open->mode,
+		.umask = open->umask, .flags = wire_flags(&open->fi), .exclusive = (open->fi.flags & O_EXCL) != 0,
+		.want = welcome_kinds(&open->fi) };
+
+	if (op->call)
+		return;
+	if (op->interrupted) {
+		kr_op_reply_err(op, -EINTR);
+		return;
+	}
+	open->generation = kr_files_generation(op->mount->files);
+	kr_op_send(op, KR_MSG_CREATE, &msg, 0, on_created);
+}
+
+static void create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, const struct fuse_file_info *fi)
+{
+	struct kr_mount *mount = kr_op_mount(req);
+	struct open_op *op = kr_op_new(sizeof(*op), mount, req, "create", step_create);
+
+	if (!op)
+		return;
+	op->file_op.op.fini = fini_create;
+	op->fi = *fi;
+	op->mode = mode;
+	op->umask = fuse_req_ctx(req)->umask;
+	op->name = kr_xstrdup(name);
+	kr_op_cred(req, &op->cred);
+	kr_inode_fid(mount->inodes, parent, &op->parent);
+	kr_op_post(&op->file_op.op);
+}
+
+void kr_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi)
+{
+	create(req, parent, name, mode, fi);
+}
+
+void kr_op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *fi)
+{
+	create(req, parent, "", mode, fi);
+}

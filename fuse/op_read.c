@@ -1,0 +1,246 @@
+/* READ.  A libfuse worker serves what lies on this node under a READ lease; the rest waits in the loop: for the lease, for
+ * attributes, for blocks.  Who has entered the lease stays inside until served, so that a recall can't starve it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "fuse/file_read.h"
+#include "fuse/op_file.h"
+#include "fuse/stage.h"
+
+enum { PAGE_MASK = 4095, IN_LOOP_MAX = 64 * 1024 };
+
+struct read_op {
+	struct kr_file_op file_op;
+	struct kr_gated_read gated;
+	bool page_aligned;  /* may be for the kernel's pages (a mapping of a direct_io handle) */
+	bool entered;
+	bool working;       /* in libuv's pool */
+	uint32_t epoch;
+	struct kr_read_plan plan;
+	void *buffer;
+	int err;
+	uv_work_t work;
+};
+
+static bool is_page_aligned(uint64_t offset, size_t size)
+{
+	return ((offset | size) & PAGE_MASK) == 0;
+}
+
+/* Leaves the lease; whoever waits for that is told. [lock] held. */
+static void leave(struct kr_file *file, uint32_t epoch)
+{
+	kr_holder_leave(&file->holder, KR_LEASE_READ, epoch);
+	if (file->holder.recalled | file->holder.leaving)
+		kr_file_step(file);
+}
+
+/* --- in a worker ------------------------------------------------------------------------------------------------------------ */
+
+/* Whether the range can be read without waiting; then READ is entered and PLAN made. */
+static bool begin_fast(struct kr_file *file, uint64_t offset, size_t size, struct kr_read_plan *plan, uint32_t *ret_epoch)
+{
+	KR_SCOPED_LOCK(&file->lock);
+	if (kr_mount_fenced(file->mount) || file->stale || !kr_holder_enter(&file->holder, KR_LEASE_READ))
+		return false;
+	*ret_epoch = file->holder.epoch;
+	if (is_page_aligned(offset, size))
+		kr_holder_cached(&file->holder);
+	if (kr_read_plan_init(plan, file, offset, size)) {
+		leave(file, *ret_epoch);
+		return false;
+	}
+	return true;
+}
+
+static bool read_fast(fuse_req_t req, struct kr_file *file, uint64_t offset, size_t size)
+{
+	struct kr_read_plan plan;
+	uint32_t epoch;
+	void *buffer;
+	bool served;
+
+	if (!begin_fast(file, offset, size, &plan, &epoch))
+		return false;
+	buffer = malloc(plan.length ? plan.length : 1);
+	served = buffer && kr_read_plan_fill(&plan, buffer) == 0;
+	if (plan.stage)
+		kr_stage_hint(plan.stage, offset, size);
+	if (served)
+		fuse_reply_buf(req, buffer, plan.length);
+	kr_read_plan_fini(&plan);
+	free(buffer);
+	pthread_mutex_lock(&file->lock);
+	leave(file, epoch);
+	pthread_mutex_unlock(&file->lock);
+	return served;
+}
+
+/* --- in the loop ------------------------------------------------------------------------------------------------------------ */
+
+static void fini_read(struct kr_op *op)
+{
+	struct read_op *read = KR_CONTAINER_OF(op, struct read_op, file_op.op);
+	struct kr_file *file = read->file_op.file;
+
+	kr_list_remove(&read->gated.link);
+	if (read->entered) {
+		pthread_mutex_lock(&file->lock);
+		leave(file, read->epoch);
+		pthread_mutex_unlock(&file->lock);
+	}
+	free(read->buffer);
+	kr_file_op_fini(op);
+}
+
+/* Whether the op is inside the lease, with its plan made. */
+static bool enter(struct read_op *read)
+{
+	struct kr_file *file = read->file_op.file;
+	struct kr_holder *holder = &file->holder;
+
+	KR_SCOPED_LOCK(&file->lock);
+	if (read->entered && read->epoch == holder->epoch)
+		return true;
+	read->entered = false;
+	if (kr_mount_fenced(file->mount))
+		return false;
+	if (!kr_holder_enter(holder, KR_LEASE_READ) && !(read->gated.through && kr_holder_enter_through(holder)))
+		return false;
+	read->entered = true;
+	read->epoch = holder->epoch;
+	if (read->page_aligned)
+		kr_holder_cached(holder);
+	return true;
+}
+
+/* -EAGAIN: attributes have to come first. */
+static int make_plan(struct read_op *read)
+{
+	struct kr_file *file = read->file_op.file;
+
+	KR_SCOPED_LOCK(&file->lock);
+	if (file->stale)
+		return -EAGAIN;
+	return kr_read_plan_init(&read->plan, file, read->gated.offset, read->gated.length);
+}
+
+static void answer(struct read_op *read)
+{
+	struct kr_op *op = &read->file_op.op;
+
+	fuse_reply_buf(kr_op_finish(op), read->buffer, read->plan.length);
+	kr_op_free(op);
+}
+
+static void fill(uv_work_t *work)
+{
+	struct read_op *read = KR_CONTAINER_OF(work, struct read_op, work);
+
+	free(read->buffer);
+	read->buffer = malloc(read->plan.length ? read->plan.length : 1);
+	read->err = read->buffer ? kr_read_plan_fill(&read->plan, read->buffer) : -ENOMEM;
+}
+
+static void filled(uv_work_t *work, int status)
+{
+	struct read_op *read = KR_CONTAINER_OF(work, struct read_op, work);
+	struct kr_op *op = &read->file_op.op;
+
+	(void)status;
+	read->working = false;
+	kr_read_plan_fini(&read->plan);
+	if (read->err == 0) {
+		answer(read);
+	} else if (read->err == -ENODATA || read->err == -ESTALE) {
+		kr_file_op_wait(&read->file_op, 0);
+		kr_file_step(read->file_op.file);
+	} else {
+		kr_op_reply_err(op, read->err);
+	}
+}
+
+/* 1: the plan's bytes are here; 0: wait; -errno. */
+static int bring(struct read_op *read)
+{
+	struct kr_stage *stage;
+
+	if (!kr_read_plan_needs_stage(&read->plan))
+		return 1;
+	stage = kr_file_stage(read->file_op.file);
+	if (!stage)
+		return -ENOMEM;
+	read->plan.stage = stage;
+	kr_stage_hint(stage, read->gated.offset, read->gated.length);
+	return kr_read_plan_want(&read->plan, stage);
+}
+
+static void wait_at_gate(struct read_op *read)
+{
+	struct kr_file *file = read->file_op.file;
+
+	if (!kr_link_linked(&read->gated.link))
+		kr_list_append(&file->gated, &read->gated.link);
+	kr_file_op_wait(&read->file_op, KR_LEASE_READ);
+}
+
+static void step_read(struct kr_op *op)
+{
+	struct read_op *read = KR_CONTAINER_OF(op, struct read_op, file_op.op);
+	struct kr_file *file = read->file_op.file;
+	int got;
+
+	if (read->working)
+		return;
+	if (op->interrupted || kr_file_lease_error(file)) {
+		kr_op_reply_err(op, op->interrupted ? -EINTR : kr_file_lease_error(file));
+		return;
+	}
+	if (!enter(read)) {
+		wait_at_gate(read);
+		return;
+	}
+	kr_list_remove(&read->gated.link);
+	got = make_plan(read);
+	if (got == -EAGAIN) {
+		kr_file_refresh(file);
+		kr_file_op_wait(&read->file_op, 0);
+		return;
+	}
+	if (got == 0)
+		got = bring(read);
+	if (got == 1) {
+		read->working = true;
+		if (read->plan.length > IN_LOOP_MAX && uv_queue_work(op->mount->loop, &read->work, fill, filled) == 0)
+			return;
+		fill(&read->work);
+		filled(&read->work, 0);
+		return;
+	}
+	kr_read_plan_fini(&read->plan);
+	if (got == 0)
+		kr_file_op_wait(&read->file_op, 0);
+	else
+		kr_op_reply_err(op, got);
+}
+
+void kr_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi)
+{
+	struct kr_handle *handle = kr_handle_of(fi);
+	struct read_op *read;
+
+	(void)ino;
+	if (read_fast(req, handle->file, (uint64_t)offset, size))
+		return;
+	read = kr_file_op_new(sizeof(*read), req, "read", handle->file, step_read);
+	if (!read)
+		return;
+	read->file_op.op.fini = fini_read;
+	read->gated.offset = (uint64_t)offset;
+	read->gated.length = size;
+	read->page_aligned = is_page_aligned((uint64_t)offset, size);
+	read->gated.page = read->page_aligned && !handle->direct && !(fi->flags & O_DIRECT);
+	kr_op_post(&read->file_op.op);
+}

@@ -1,0 +1,120 @@
+/* FLUSH (a close of some descriptor) and FSYNC: what was written before is applied, or stable, or an error says that it is not. */
+#include <errno.h>
+
+#include "common/fault.h"
+#include "fuse/op_file.h"
+#include "fuse/options.h"
+
+struct sync_op {
+	struct kr_file_op file_op;
+	struct kr_handle *handle;
+	enum kr_flush_reason reason;
+	bool fsync, data_only, asked;
+	uint64_t seq;         /* all writes up to here are to be applied */
+	uint32_t errors;      /* failed flushes when it was asked */
+};
+
+static void on_fsynced(struct kr_op *op, int err, const void *reply, struct kr_buf *data)
+{
+	(void)reply;
+	(void)data;
+	kr_op_reply_err(op, err);
+}
+
+/* Everything is applied: what else there is to do. REPORT: the error of an earlier flush that this handle has not heard of. */
+static void applied(struct sync_op *sync, int report)
+{
+	struct kr_op *op = &sync->file_op.op;
+	struct kr_fsync_request request = { .file = sync->file_op.file->fid, .data_only = sync->data_only };
+
+	if (sync->fsync && !report)
+		kr_op_send(op, KR_MSG_FSYNC, &request, 0, on_fsynced);
+	else
+		kr_op_reply_err(op, report);
+}
+
+static void step_sync(struct kr_op *op)
+{
+	struct sync_op *sync = KR_CONTAINER_OF(op, struct sync_op, file_op.op);
+	struct kr_file *file = sync->file_op.file;
+	uint32_t errors;
+	bool done;
+	int error;
+
+	if (op->call)
+		return;
+	pthread_mutex_lock(&file->lock);
+	if (!sync->asked)
+		sync->seq = file->written_seq;
+	done = kr_extent_map_empty(&file->dirty) || (sync->asked && file->flush.flushed_seq >= sync->seq);
+	errors = file->error_count;
+	error = file->error;
+	pthread_mutex_unlock(&file->lock);
+
+	if (done || (sync->asked && errors != sync->errors)) {
+		int report = errors != sync->handle->errors_seen ? error : 0;
+
+		sync->handle->errors_seen = errors;
+		applied(sync, report);
+		return;
+	}
+	if (op->interrupted) {
+		kr_op_reply_err(op, -EINTR);
+		return;
+	}
+	kr_file_op_wait(&sync->file_op, 0);
+	if (!sync->asked) {
+		sync->asked = true;
+		sync->errors = errors;
+		kr_flush_ask(file, sync->reason);
+	}
+}
+
+/* close=async: the journal has it; the answer only tells of what failed before. */
+static void step_close_async(struct kr_op *op)
+{
+	struct sync_op *sync = KR_CONTAINER_OF(op, struct sync_op, file_op.op);
+	struct kr_file *file = sync->file_op.file;
+	int report;
+
+	pthread_mutex_lock(&file->lock);
+	report = file->error_count != sync->handle->errors_seen ? file->error : 0;
+	sync->handle->errors_seen = file->error_count;
+	pthread_mutex_unlock(&file->lock);
+	kr_flush_ask(file, KR_FLUSH_AGE);
+	kr_op_reply_err(op, report);
+}
+
+void kr_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct kr_handle *handle = kr_handle_of(fi);
+	bool async = kr_op_mount(req)->options->close == KR_CLOSE_ASYNC;
+	struct sync_op *op;
+
+	(void)ino;
+	if (!handle->writable) {
+		fuse_reply_err(req, 0);
+		return;
+	}
+	op = kr_file_op_new(sizeof(*op), req, "flush", handle->file, async ? step_close_async : step_sync);
+	if (!op)
+		return;
+	op->handle = handle;
+	op->reason = KR_FLUSH_CLOSE;
+	kr_op_post(&op->file_op.op);
+}
+
+void kr_op_fsync(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi)
+{
+	struct kr_handle *handle = kr_handle_of(fi);
+	struct sync_op *op = kr_file_op_new(sizeof(*op), req, "fsync", handle->file, step_sync);
+
+	(void)ino;
+	if (!op)
+		return;
+	op->handle = handle;
+	op->reason = KR_FLUSH_SYNC;
+	op->fsync = true;
+	op->data_only = data_only != 0;
+	kr_op_post(&op->file_op.op);
+}

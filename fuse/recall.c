@@ -1,0 +1,203 @@
+/* RECALL and QUERY of the server, and dropping the kernel's pages before READ goes.  Loop thread.
+ *
+ * A page that a parked read waits for is locked, and an invalidation waits for the lock: so the ranges of parked reads
+ * are left out (their pages are empty), and when an invalidation still has not returned after KR_FILE_THROUGH_MS, the
+ * reads parked so far are served under the lease that is going, and one more pass follows.  It ends: each pass leaves out
+ * what is parked when it begins.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/fault.h"
+#include "common/log.h"
+#include "fuse/file_priv.h"
+#include "fuse/notify.h"
+#include "fuse/op_file.h"
+
+struct recall {
+	struct kr_link link; /* kr_file.recalls */
+	struct kr_down down;
+};
+
+/* One invalidation of a file's pages. */
+struct kr_file_drop {
+	struct kr_notify_job job;
+	struct kr_link link; /* kr_files.drops */
+	struct kr_file *file; /* a reference */
+	struct kr_task done_task;
+	uint64_t started_ns;
+	int err;
+};
+
+/* --- RECALL --------------------------------------------------------------------------------------------------------------- */
+
+static void on_recall(struct kr_mount *mount, const struct kr_down *down, const void *message, struct kr_buf *data)
+{
+	const struct kr_recall_request *request = message;
+	struct kr_file *file = kr_file_find(mount, &request->file);
+	struct recall *recall;
+
+	(void)data;
+	if (!file) {
+		kr_rpc_answer(mount->rpc, down, 0, NULL);
+		return;
+	}
+	recall = kr_xcalloc(1, sizeof(*recall));
+	recall->down = *down;
+	kr_list_append(&file->recalls, &recall->link);
+	pthread_mutex_lock(&file->lock);
+	kr_holder_recalled(&file->holder, request->kinds);
+	pthread_mutex_unlock(&file->lock);
+	kr_file_run(file);
+	kr_file_put(file);
+}
+
+void kr_recall_answer(struct kr_file *file)
+{
+	struct kr_link *link;
+
+	(void)KR_FAULT("recall.answer");
+	while ((link = kr_list_pop(&file->recalls))) {
+		struct recall *recall = KR_LIST_ENTRY(link, struct recall, link);
+
+		kr_rpc_answer(file->mount->rpc, &recall->down, 0, NULL);
+		free(recall);
+	}
+}
+
+void kr_recall_forget(struct kr_file *file)
+{
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(&file->recalls)))
+		free(KR_LIST_ENTRY(link, struct recall, link));
+}
+
+/* --- QUERY ---------------------------------------------------------------------------------------------------------------- */
+
+static void on_query(struct kr_mount *mount, const struct kr_down *down, const void *message, struct kr_buf *data)
+{
+	const struct kr_query_request *request = message;
+	struct kr_file *file = kr_file_find(mount, &request->file);
+	struct kr_query_reply reply = { 0 };
+
+	(void)data;
+	if (file) {
+		pthread_mutex_lock(&file->lock);
+		if (!kr_extent_map_empty(&file->dirty))
+			reply = (struct kr_query_reply){ .dirty = 1, .end = kr_extent_map_end(&file->dirty), .mtime = file->mtime };
+		pthread_mutex_unlock(&file->lock);
+		kr_file_put(file);
+	}
+	kr_rpc_answer(mount->rpc, down, 0, &reply);
+}
+
+/* --- dropping pages --------------------------------------------------------------------------------------------------------- */
+
+static int compare_ranges(const void *a, const void *b)
+{
+	const struct kr_range *x = a, *y = b;
+
+	return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+/* The file but for the ranges of the page reads that are parked now. */
+static void choose_ranges(struct kr_file *file, struct kr_notify_job *job)
+{
+	struct kr_range parked[KR_NOTIFY_RANGES - 1];
+	struct kr_gated_read *read;
+	uint64_t position = 0;
+	uint32_t count = 0;
+
+	KR_LIST_FOR_EACH(read, &file->gated, link) {
+		if (read->page && read->length && count < KR_ARRAY_SIZE(parked))
+			parked[count++] = (struct kr_range){ .offset = read->offset, .length = read->length };
+	}
+	qsort(parked, count, sizeof(*parked), compare_ranges);
+	job->count = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		if (parked[i].offset > position)
+			job->ranges[job->count++] = (struct kr_range){ .offset = position, .length = parked[i].offset - position };
+		position = KR_MAX(position, parked[i].offset + parked[i].length);
+	}
+	job->ranges[job->count++] = (struct kr_range){ .offset = position };
+}
+
+static void drop_ended(struct kr_task *task)
+{
+	struct kr_file_drop *drop = KR_CONTAINER_OF(task, struct kr_file_drop, done_task);
+	struct kr_file *file = drop->file;
+
+	if (drop->err)
+		kr_log_warn("cannot invalidate the kernel's pages of a file: error %d", -drop->err);
+	kr_list_remove(&drop->link);
+	file->drop = NULL;
+	free(drop);
+	pthread_mutex_lock(&file->lock);
+	kr_holder_dropped(&file->holder);
+	pthread_mutex_unlock(&file->lock);
+	kr_file_run(file);
+	kr_file_put(file);
+}
+
+/* kr-notify. */
+static void drop_done(struct kr_notify_job *job, int err)
+{
+	struct kr_file_drop *drop = KR_CONTAINER_OF(job, struct kr_file_drop, job);
+
+	drop->err = err;
+	kr_loop_post(drop->file->mount->kr_loop, &drop->done_task);
+}
+
+static void let_through(uv_timer_t *timer);
+
+void kr_recall_drop(struct kr_file *file)
+{
+	struct kr_files *files = file->mount->files;
+	struct kr_file_drop *drop = kr_xcalloc(1, sizeof(*drop));
+
+	drop->file = kr_file_get(file);
+	drop->done_task.fn = drop_ended;
+	drop->started_ns = kr_clock_ns();
+	drop->job.nodeid = kr_inode_find(file->mount->inodes, &file->fid);
+	drop->job.done = drop_done;
+	choose_ranges(file, &drop->job);
+	file->drop = drop;
+	if (kr_list_empty(&files->drops))
+		uv_timer_start(&files->drop_timer, let_through, KR_FILE_THROUGH_MS, KR_FILE_THROUGH_MS);
+	kr_list_append(&files->drops, &drop->link);
+	kr_notify_invalidate(file->mount->notifier, &drop->job);
+}
+
+static void let_through(uv_timer_t *timer)
+{
+	struct kr_files *files = timer->data;
+	struct kr_file_drop *drop;
+	uint64_t now = kr_clock_ns();
+
+	if (kr_list_empty(&files->drops))
+		uv_timer_stop(timer);
+	KR_LIST_FOR_EACH(drop, &files->drops, link) {
+		struct kr_gated_read *read;
+
+		if (now - drop->started_ns < KR_FILE_THROUGH_MS * KR_NS_PER_MS)
+			continue;
+		KR_LIST_FOR_EACH(read, &drop->file->gated, link)
+			read->through = true;
+		if (!kr_list_empty(&drop->file->gated))
+			kr_file_step(drop->file);
+	}
+}
+
+void kr_recall_start(struct kr_files *files)
+{
+	uv_timer_init(files->mount->loop, &files->drop_timer);
+	files->drop_timer.data = files;
+	kr_rpc_on(files->mount->rpc, KR_MSG_RECALL, on_recall);
+	kr_rpc_on(files->mount->rpc, KR_MSG_QUERY, on_query);
+}
+
+void kr_recall_stop(struct kr_files *files)
+{
+	uv_close((uv_handle_t *)&files->drop_timer, NULL);
+}
