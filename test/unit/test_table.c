@@ -1,0 +1,145 @@
+/* The hash table against a plain array. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "common/table.h"
+#include "common/util.h"
+
+enum { ITEMS = 3000 };
+
+struct item {
+	struct kr_table_link link;
+	uint64_t key;
+	bool inside;
+	unsigned visits;
+};
+
+static struct item items[ITEMS];
+
+static bool key_matches(const struct kr_table_link *link, const void *key)
+{
+	return KR_CONTAINER_OF(link, struct item, link)->key == *(const uint64_t *)key;
+}
+
+static bool count_visit(struct kr_table_link *link, void *context)
+{
+	(void)context;
+	KR_CONTAINER_OF(link, struct item, link)->visits++;
+	return true;
+}
+
+static void check_all(struct kr_table *table, uint64_t (*hash)(uint64_t))
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < ITEMS; i++)
+		items[i].visits = 0;
+	kr_table_for_each(table, count_visit, NULL);
+	for (size_t i = 0; i < ITEMS; i++) {
+		struct kr_table_link *found = kr_table_find(table, hash(items[i].key), key_matches, &items[i].key);
+
+		assert_ptr_equal(found, items[i].inside ? &items[i].link : NULL);
+		assert_int_equal(items[i].visits, items[i].inside);
+		count += items[i].inside;
+	}
+	assert_int_equal(table->count, count);
+}
+
+static void agrees_with_an_array(uint64_t (*hash)(uint64_t), unsigned steps)
+{
+	struct kr_table table;
+	unsigned seed = 3;
+
+	kr_table_init(&table);
+	for (size_t i = 0; i < ITEMS; i++)
+		items[i] = (struct item){ .key = i * 1000003 };
+	check_all(&table, hash);
+	for (unsigned step = 0; step < steps; step++) {
+		struct item *item = &items[(size_t)rand_r(&seed) % ITEMS];
+
+		if (item->inside)
+			kr_table_remove(&table, &item->link);
+		else
+			kr_table_insert(&table, &item->link, hash(item->key));
+		item->inside = !item->inside;
+		if (step % (steps / 4) == 0)
+			check_all(&table, hash);
+	}
+	check_all(&table, hash);
+	kr_table_fini(&table);
+	assert_int_equal(table.count, 0);
+}
+
+static void random_steps_agree_with_an_array(void **state)
+{
+	(void)state;
+	agrees_with_an_array(kr_hash_u64, 20000);
+}
+
+static uint64_t bad_hash(uint64_t key)
+{
+	return key % 3;
+}
+
+static void colliding_hashes_only_cost_time(void **state)
+{
+	(void)state;
+	agrees_with_an_array(bad_hash, 4000);
+}
+
+static bool remove_odd(struct kr_table_link *link, void *context)
+{
+	if (KR_CONTAINER_OF(link, struct item, link)->key % 2)
+		kr_table_remove(context, link);
+	return true;
+}
+
+static bool stop_at_once(struct kr_table_link *link, void *context)
+{
+	(void)link;
+	++*(unsigned *)context;
+	return false;
+}
+
+static void a_visitor_may_remove_its_element_or_stop(void **state)
+{
+	struct kr_table table;
+	unsigned visits = 0;
+
+	(void)state;
+	kr_table_init(&table);
+	for (size_t i = 0; i < 100; i++) {
+		items[i] = (struct item){ .key = i };
+		kr_table_insert(&table, &items[i].link, kr_hash_u64(i));
+	}
+	kr_table_for_each(&table, remove_odd, &table);
+	assert_int_equal(table.count, 50);
+	kr_table_for_each(&table, stop_at_once, &visits);
+	assert_int_equal(visits, 1);
+	kr_table_fini(&table);
+}
+
+static void hashes_are_stable(void **state)
+{
+	(void)state;
+	assert_true(kr_hash_u64(1) == UINT64_C(0xb456bcfc34c2cb2c));
+	assert_true(kr_hash_bytes("kairan", 6) == kr_hash_bytes("kairan", 6));
+	assert_true(kr_hash_bytes("kairan", 6) != kr_hash_bytes("kairaN", 6));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(random_steps_agree_with_an_array),
+		cmocka_unit_test(colliding_hashes_only_cost_time),
+		cmocka_unit_test(a_visitor_may_remove_its_element_or_stop),
+		cmocka_unit_test(hashes_are_stable),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

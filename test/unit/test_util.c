@@ -1,0 +1,247 @@
+/* Reasons, the log, whole-file helpers, cleanup attributes. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/fail.h"
+#include "common/log.h"
+#include "common/util.h"
+
+static char directory[] = "/tmp/kairan-util-XXXXXX";
+static int dirfd_;
+
+static int set_up(void **state)
+{
+	(void)state;
+	if (!mkdtemp(directory))
+		return -1;
+	dirfd_ = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return dirfd_ < 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	unlinkat(dirfd_, "a", 0);
+	unlinkat(dirfd_, "log", 0);
+	close(dirfd_);
+	return rmdir(directory);
+}
+
+/* --- reasons --- */
+
+static void a_failure_keeps_its_reason(void **state)
+{
+	(void)state;
+	assert_int_equal(kr_fail(-EBADMSG, "hop %d: %s", 3, "length"), -EBADMSG);
+	assert_string_equal(kr_fail_reason(), "hop 3: length");
+	assert_int_equal(kr_fail_errno(-ENOENT, "cannot open %s", "x"), -ENOENT);
+	assert_string_equal(kr_fail_reason(), "cannot open x: No such file or directory");
+	kr_fail(-EIO, "again: %s", kr_fail_reason());
+	assert_string_equal(kr_fail_reason(), "again: cannot open x: No such file or directory");
+}
+
+static void *fail_elsewhere(void *unused)
+{
+	kr_fail(-EIO, "of another thread");
+	return unused;
+}
+
+static void each_thread_has_its_own_reason(void **state)
+{
+	pthread_t thread;
+
+	(void)state;
+	kr_fail(-EIO, "of this thread");
+	pthread_create(&thread, NULL, fail_elsewhere, NULL);
+	pthread_join(thread, NULL);
+	assert_string_equal(kr_fail_reason(), "of this thread");
+}
+
+static void a_long_reason_is_cut(void **state)
+{
+	char text[2000];
+
+	(void)state;
+	memset(text, 'x', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	kr_fail_errno(-EIO, "%s", text);
+	assert_int_equal(strlen(kr_fail_reason()), 511);
+}
+
+/* --- files --- */
+
+static void a_written_file_reads_back(void **state)
+{
+	struct stat attributes;
+	char *text;
+	size_t length;
+
+	(void)state;
+	assert_int_equal(kr_write_file(dirfd_, "a", "first", 5, 0600), 0);
+	assert_int_equal(kr_write_file(dirfd_, "a", "two\0b", 5, 0640), 0);
+	assert_int_equal(kr_read_file(dirfd_, "a", 5, &text, &length), 0);
+	assert_int_equal(length, 5);
+	assert_memory_equal(text, "two\0b", 6);
+	free(text);
+	assert_int_equal(fstatat(dirfd_, "a", &attributes, 0), 0);
+	assert_int_equal(attributes.st_mode & 07777, 0640);
+	assert_int_equal(kr_read_file(dirfd_, "a", 4, &text, &length), -EFBIG);
+	assert_int_equal(kr_read_file(dirfd_, "none", 4, &text, &length), -ENOENT);
+	assert_int_equal(kr_write_file(dirfd_, "none/a", "", 0, 0600), -ENOENT);
+	assert_int_equal(kr_read_file(AT_FDCWD, "/proc/self/stat", 65536, &text, NULL), 0);
+	assert_true(strlen(text) > 10);
+	free(text);
+}
+
+static void whole_transfers_stop_at_the_end_of_the_file(void **state)
+{
+	char bytes[8] = { 0 };
+	KR_AUTO_FD int fd = openat(dirfd_, "a", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	(void)state;
+	assert_int_equal(kr_pwrite_full(fd, "abcdef", 6, 2), 0);
+	assert_int_equal(kr_pread_full(fd, bytes, 6, 2), 0);
+	assert_memory_equal(bytes, "abcdef", 6);
+	assert_int_equal(kr_pread_full(fd, bytes, 7, 2), -ENODATA);
+	assert_int_equal(kr_pread_full(fd, bytes, 0, 100), 0);
+	assert_int_equal(kr_pwrite_full(-1, "a", 1, 0), -EBADF);
+	assert_int_equal(kr_close(-1), -EBADF);
+}
+
+static void clocks_go_forward(void **state)
+{
+	uint64_t before = kr_clock_ns();
+
+	(void)state;
+	assert_true(kr_clock_ns() >= before);
+	assert_true(kr_clock_real_ns() > UINT64_C(1700000000) * KR_NS_PER_S);
+}
+
+static void scoped_locks_are_released(void **state)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+	(void)state;
+	{
+		KR_SCOPED_LOCK(&lock);
+		assert_int_equal(pthread_mutex_trylock(&lock), EBUSY);
+	}
+	assert_int_equal(pthread_mutex_trylock(&lock), 0);
+	pthread_mutex_unlock(&lock);
+}
+
+/* --- the log: to the file alone, with standard error aside --- */
+
+static int log_fd, saved_stderr;
+
+static void begin_log(enum kr_log_level level)
+{
+	log_fd = openat(dirfd_, "log", O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+	saved_stderr = dup(STDERR_FILENO);
+	dup2(log_fd, STDERR_FILENO);
+	kr_log_init("testd", level);
+}
+
+/* What standard error and the file got, in order; owned. */
+static char *end_log(void)
+{
+	char *text = NULL;
+
+	kr_log_set_file(-1);
+	dup2(saved_stderr, STDERR_FILENO);
+	close(saved_stderr);
+	close(log_fd);
+	assert_int_equal(kr_read_file(dirfd_, "log", 1 << 20, &text, NULL), 0);
+	return text;
+}
+
+static void lines_carry_program_and_level(void **state)
+{
+	char *text;
+
+	(void)state;
+	begin_log(KR_LOG_INFO);
+	errno = EXDEV;
+	kr_log_error("disk %d is full", 3);
+	assert_int_equal(errno, EXDEV);
+	kr_log_warn("slow");
+	kr_log_info("ready");
+	kr_log_debug("hidden");
+	text = end_log();
+	assert_string_equal(text, "testd: error: disk 3 is full\ntestd: warning: slow\ntestd: ready\n");
+	free(text);
+}
+
+static void the_file_s_lines_carry_time_and_process(void **state)
+{
+	char *text, *file_line, expected[64];
+
+	(void)state;
+	begin_log(KR_LOG_DEBUG);
+	kr_log_set_file(log_fd);
+	kr_log_debug("x");
+	text = end_log();
+	file_line = strchr(text, '\n') + 1;
+	snprintf(expected, sizeof(expected), "Z testd[%d] debug: x\n", (int)getpid());
+	assert_int_equal(strlen(file_line), strlen("2026-01-01T00:00:00.000") + strlen(expected));
+	assert_string_equal(strchr(file_line, 'Z'), expected);
+	free(text);
+}
+
+static void control_bytes_cannot_forge_a_line(void **state)
+{
+	char *text;
+
+	(void)state;
+	begin_log(KR_LOG_INFO);
+	kr_log_info("name a\ntestd: error: b\x1b[2J");
+	text = end_log();
+	assert_string_equal(text, "testd: name a?testd: error: b?[2J\n");
+	free(text);
+}
+
+static void a_long_line_is_cut_and_still_ends(void **state)
+{
+	char big[5000], *text;
+
+	(void)state;
+	memset(big, 'y', sizeof(big) - 1);
+	big[sizeof(big) - 1] = '\0';
+	begin_log(KR_LOG_INFO);
+	kr_log_info("%s", big);
+	text = end_log();
+	assert_int_equal(strlen(text), strlen("testd: ") + 2047 + 1);
+	assert_int_equal(text[strlen(text) - 1], '\n');
+	free(text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_failure_keeps_its_reason),
+		cmocka_unit_test(each_thread_has_its_own_reason),
+		cmocka_unit_test(a_long_reason_is_cut),
+		cmocka_unit_test(a_written_file_reads_back),
+		cmocka_unit_test(whole_transfers_stop_at_the_end_of_the_file),
+		cmocka_unit_test(clocks_go_forward),
+		cmocka_unit_test(scoped_locks_are_released),
+		cmocka_unit_test(lines_carry_program_and_level),
+		cmocka_unit_test(the_file_s_lines_carry_time_and_process),
+		cmocka_unit_test(control_bytes_cannot_forge_a_line),
+		cmocka_unit_test(a_long_line_is_cut_and_still_ends),
+	};
+
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
