@@ -28,6 +28,7 @@ static inline pthread_mutex_t *kr_scoped_lock_take(pthread_mutex_t *lock)
 
 #define KR_CONTAINER_OF(pointer, type, member) ((type *)((uintptr_t)(pointer) - offsetof(type, member)))
 #define KR_ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+/* Evaluate an argument twice: no calls with effects inside. */
 #define KR_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define KR_MAX(a, b) ((a) > (b) ? (a) : (b))
 

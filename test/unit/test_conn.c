@@ -874,7 +874,8 @@ static void random_cuts_of_a_stream_change_nothing(void **state)
 	}
 	fcntl(fd, F_SETFL, O_NONBLOCK);
 	while (sent < length) {
-		ssize_t put = send(fd, stream + sent, KR_MIN(length - sent, (size_t)rand_r(&seed) % 20000 + 1), MSG_NOSIGNAL);
+		size_t piece = (size_t)rand_r(&seed) % 20000 + 1;
+		ssize_t put = send(fd, stream + sent, KR_MIN(length - sent, piece), MSG_NOSIGNAL);
 
 		assert_true(put > 0 || errno == EAGAIN);
 		sent += put > 0 ? (size_t)put : 0;
