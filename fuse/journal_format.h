@@ -21,6 +21,7 @@
  *            file that it has writes of, before the first of them.
  *   WRITE    `length` bytes at `data`, written to `file` at `offset` at time `mtime_ns`.  At most KR_JOURNAL_RECORD_MAX; a longer
  *            write is several records with consecutive seq and adjacent data.
+ *            The data of a NAME or WRITE lies behind that of every earlier slot of the segment.
  *   APPLIED  the writes of `file` with seq up to `up_to` (and after the last APPLIED before) were applied by the server
  *            in round `round` of the boot `boot_id`.  Of two with one `up_to` the later counts.
  *
@@ -72,7 +73,7 @@ enum {
 	KR_JOURNAL_ALIGN = 4096,      /* ... and all other */
 	KR_JOURNAL_HINT_MAX = 4095,
 };
-#define KR_JOURNAL_MAGIC UINT64_C(0x314a4e414952414b) /* "KAIRANJ1" */
+#define KR_JOURNAL_MAGIC UINT64_C(0x314a4e415249414b) /* "KAIRANJ1" */
 
 enum kr_journal_record_type { KR_JOURNAL_NAME = 1, KR_JOURNAL_WRITE = 2, KR_JOURNAL_APPLIED = 3 };
 /* Of a WRITE: the writer lacked the privilege to keep set-id bits. */

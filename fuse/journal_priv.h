@@ -1,0 +1,75 @@
+/* The journal's inside, shared by journal*.c only. */
+#ifndef KR_FUSE_JOURNAL_PRIV_H
+#define KR_FUSE_JOURNAL_PRIV_H
+
+#include <pthread.h>
+
+#include "fuse/journal.h"
+#include "fuse/journal_format.h"
+
+/* What the writer knows of a slot without looking at the disk. */
+struct kr_slot_state {
+	uint32_t data, length; /* of the record's bytes in k.data; an APPLIED's `data` is where the next record begins */
+	uint32_t held;         /* bytes times holders; an APPLIED: 1; a dead record, a NAME: 0 */
+};
+
+/* A pair of files in use, or a spare one. */
+struct kr_segment {
+	struct kr_link link;       /* in journal->segments by number, or journal->spares */
+	uint32_t pair;             /* k of the file names */
+	uint64_t number, salt;
+	int data_fd;
+	uint8_t *map;              /* k.index */
+	size_t map_size;
+	struct kr_journal_record *slots;
+	uint32_t slot_count;
+	uint64_t data_size;        /* capacity of k.data */
+	struct kr_slot_state *states;
+	uint32_t used_slots;       /* given out */
+	uint64_t used_data;
+	uint32_t alive;            /* slots with held > 0 */
+	uint32_t in_flight;        /* appends between reservation and end */
+	bool set_aside;            /* has damage: the files stay */
+};
+
+/* position = segment number << 32 | place in k.data; mark = segment number << 32 | slot. */
+struct kr_journal {
+	int dir_fd;
+	struct kr_journal_options options;
+	uint8_t node_boot[16];
+	uint64_t data_size;        /* of a new segment */
+	uint32_t slot_count;
+
+	pthread_mutex_t lock;      /* guards what follows, and the segments' fields but for the mapped bytes */
+	struct kr_list segments;   /* in use, ascending by number; the last is the active one if `active` */
+	struct kr_segment *active; /* NULL: the next append makes one */
+	struct kr_list spares;
+	uint32_t spare_count, segment_count;
+	uint64_t next_seq, next_number;
+	uint32_t next_file, next_pair;
+	uint64_t used, live;       /* see struct kr_journal_usage */
+	bool waiting;
+};
+
+/* --- journal_segment.c: the pairs of files; caller holds the lock --- */
+
+/* A free segment for use under the next number: a spare one or a new pair.  -errno: what the disk says. */
+int kr_segment_begin(struct kr_journal *journal, struct kr_segment **ret_segment);
+/* Opens the pair of a scanned segment for marks and reads; the caller fills states and counts. */
+int kr_segment_open(struct kr_journal *journal, uint32_t pair, const struct kr_journal_header *header, uint32_t slots,
+	struct kr_segment **ret_segment);
+/* Unmaps and closes; REMOVE: deletes the files too. */
+void kr_segment_free(struct kr_journal *journal, struct kr_segment *segment, bool remove);
+/* What it counts against journal_max. */
+uint64_t kr_segment_cost(const struct kr_segment *segment);
+void kr_segment_name(uint32_t pair, const char *suffix, char ret_name[16]);
+/* A segment that may have become free: to the spares, or deleted. */
+void kr_journal_retire(struct kr_journal *journal, struct kr_segment *segment);
+
+/* --- journal.c: one more holder for a mark --- */
+void kr_journal_hold_mark(struct kr_journal *journal, uint64_t mark);
+
+/* --- journal_recover.c --- */
+int kr_journal_recover(struct kr_journal *journal, struct kr_recovery *recovery);
+
+#endif

@@ -1,0 +1,247 @@
+/* The journal's pairs of files: making, reusing, opening and removing them (REUSE in journal_format.h). */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/fail.h"
+#include "common/fault.h"
+#include "fuse/journal_priv.h"
+#include "fuse/journal_record.h"
+
+void kr_segment_name(uint32_t pair, const char *suffix, char ret_name[16])
+{
+	snprintf(ret_name, 16, "%08x.%s", pair, suffix);
+}
+
+uint64_t kr_segment_cost(const struct kr_segment *segment)
+{
+	return ((segment->used_data + 4095) & ~UINT64_C(4095)) + segment->map_size;
+}
+
+static uint64_t random_salt(void)
+{
+	uint64_t salt;
+
+	if (getrandom(&salt, sizeof(salt), GRND_NONBLOCK) != sizeof(salt))
+		salt = kr_clock_real_ns() ^ (uint64_t)getpid() << 48;
+	return salt;
+}
+
+/* Both copies of the header, for the next number: the segment is in use from now on. */
+static void write_header(struct kr_journal *journal, struct kr_segment *segment)
+{
+	struct kr_journal_header header = {
+		.magic = KR_JOURNAL_MAGIC,
+		.version = KR_JOURNAL_VERSION,
+		.slots = segment->slot_count,
+		.number = journal->next_number++,
+		.salt = random_salt(),
+		.old_salt = segment->salt,
+		.data_size = segment->data_size,
+	};
+
+	memcpy(header.export_id, journal->options.export_id, 16);
+	memcpy(header.node_id, journal->options.node_id, 16);
+	memcpy(header.node_boot, journal->node_boot, 16);
+	kr_journal_header_seal(&header);
+	memcpy(segment->map, &header, sizeof(header));
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	memcpy(segment->map + KR_JOURNAL_HEADER_COPY, &header, sizeof(header));
+	segment->number = header.number;
+	segment->salt = header.salt;
+}
+
+static struct kr_segment *new_segment(uint32_t pair, uint32_t slots)
+{
+	struct kr_segment *segment = calloc(1, sizeof(*segment));
+
+	if (!segment)
+		return NULL;
+	segment->states = calloc(slots ? slots : 1, sizeof(*segment->states));
+	if (!segment->states) {
+		free(segment);
+		return NULL;
+	}
+	segment->pair = pair;
+	segment->data_fd = -1;
+	segment->map = MAP_FAILED;
+	segment->map_size = KR_JOURNAL_HEADER_SIZE + (size_t)slots * KR_JOURNAL_RECORD_SIZE;
+	segment->slot_count = slots;
+	kr_link_init(&segment->link);
+	return segment;
+}
+
+static int map_index(struct kr_segment *segment, int fd)
+{
+	segment->map = mmap(NULL, segment->map_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (segment->map == MAP_FAILED)
+		return kr_fail_errno(-errno, "journal segment %08x: cannot map the index", segment->pair);
+	segment->slots = (void *)(segment->map + KR_JOURNAL_HEADER_SIZE);
+	return 0;
+}
+
+/* Zeros are written, not just allocated: a store into the mapping must never find the disk full. */
+static int write_zeros(int fd, size_t size)
+{
+	static const uint8_t zeros[64 * 1024];
+	int err = 0;
+
+	for (size_t done = 0; done < size && err == 0; done += sizeof(zeros))
+		err = kr_pwrite_full(fd, zeros, KR_MIN(sizeof(zeros), size - done), done);
+	return err;
+}
+
+static int open_pair_file(struct kr_journal *journal, uint32_t pair, const char *suffix, int flags)
+{
+	char name[16];
+	int fd;
+
+	kr_segment_name(pair, suffix, name);
+	fd = openat(journal->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+	return fd >= 0 ? fd : kr_fail_errno(-errno, "journal segment %s", name);
+}
+
+/* Makes both files of SEGMENT's pair. */
+static int create_files(struct kr_journal *journal, struct kr_segment *segment)
+{
+	KR_AUTO_FD int index_fd = -1;
+	int err = KR_FAULT("journal.segment");
+
+	if (err)
+		return kr_fail(err, "journal segment %08x: fault", segment->pair);
+	segment->data_fd = open_pair_file(journal, segment->pair, "data", O_CREAT | O_EXCL);
+	if (segment->data_fd < 0)
+		return segment->data_fd;
+	index_fd = open_pair_file(journal, segment->pair, "index", O_CREAT | O_EXCL);
+	if (index_fd < 0)
+		return index_fd;
+	err = write_zeros(index_fd, segment->map_size);
+	if (err)
+		return kr_fail_errno(err, "journal segment %08x: cannot write the index", segment->pair);
+	return map_index(segment, index_fd);
+}
+
+/* The first pair number whose files do not exist; foreign or refused files keep theirs. */
+static int create_pair(struct kr_journal *journal, struct kr_segment **ret_segment)
+{
+	for (;;) {
+		struct kr_segment *segment = new_segment(journal->next_pair++, journal->slot_count);
+		int err;
+
+		if (!segment)
+			return kr_fail(-ENOMEM, "no memory for a journal segment");
+		segment->data_size = journal->data_size;
+		err = create_files(journal, segment);
+		if (err == 0) {
+			*ret_segment = segment;
+			return 0;
+		}
+		kr_segment_free(journal, segment, err != -EEXIST);
+		if (err != -EEXIST)
+			return err;
+	}
+}
+
+static struct kr_segment *take_spare(struct kr_journal *journal)
+{
+	struct kr_link *link = kr_list_pop(&journal->spares);
+	struct kr_segment *segment;
+
+	if (!link)
+		return NULL;
+	segment = KR_LIST_ENTRY(link, struct kr_segment, link);
+	journal->spare_count--;
+	/* Only what was used can be other than zero. */
+	memset(segment->slots, 0, (size_t)segment->used_slots * sizeof(*segment->slots));
+	memset(segment->states, 0, (size_t)segment->used_slots * sizeof(*segment->states));
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	segment->used_slots = 0;
+	segment->used_data = 0;
+	return segment;
+}
+
+int kr_segment_begin(struct kr_journal *journal, struct kr_segment **ret_segment)
+{
+	struct kr_segment *segment = take_spare(journal);
+	int err = 0;
+
+	if (!segment)
+		err = create_pair(journal, &segment);
+	if (err)
+		return err;
+	write_header(journal, segment);
+	*ret_segment = segment;
+	return 0;
+}
+
+int kr_segment_open(struct kr_journal *journal, uint32_t pair, const struct kr_journal_header *header, uint32_t slots,
+	struct kr_segment **ret_segment)
+{
+	struct kr_segment *segment = new_segment(pair, slots);
+	KR_AUTO_FD int index_fd = -1;
+	int err = 0;
+
+	if (!segment)
+		return kr_fail(-ENOMEM, "no memory for a journal segment");
+	segment->number = header->number;
+	segment->salt = header->salt;
+	segment->data_size = header->data_size;
+	index_fd = open_pair_file(journal, pair, "index", 0);
+	if (index_fd < 0)
+		err = index_fd;
+	if (err == 0)
+		err = map_index(segment, index_fd);
+	if (err == 0) {
+		segment->data_fd = open_pair_file(journal, pair, "data", 0);
+		if (segment->data_fd < 0 && segment->data_fd != -ENOENT) /* a missing one is damage, reported as such */
+			err = segment->data_fd;
+	}
+	if (err) {
+		kr_segment_free(journal, segment, false);
+		return err;
+	}
+	*ret_segment = segment;
+	return 0;
+}
+
+void kr_segment_free(struct kr_journal *journal, struct kr_segment *segment, bool remove)
+{
+	char name[16];
+
+	if (!segment)
+		return;
+	if (segment->map != MAP_FAILED)
+		munmap(segment->map, segment->map_size);
+	if (segment->data_fd >= 0)
+		close(segment->data_fd); /* every pwrite has been answered for */
+	if (remove) {
+		/* The index first: data without it is nothing, an index without data would be damage. */
+		kr_segment_name(segment->pair, "index", name);
+		unlinkat(journal->dir_fd, name, 0);
+		kr_segment_name(segment->pair, "data", name);
+		unlinkat(journal->dir_fd, name, 0);
+	}
+	free(segment->states);
+	free(segment);
+}
+
+void kr_journal_retire(struct kr_journal *journal, struct kr_segment *segment)
+{
+	if (segment->alive > 0 || segment->in_flight > 0 || segment == journal->active || segment->set_aside)
+		return;
+	kr_list_remove(&segment->link);
+	journal->segment_count--;
+	journal->used -= kr_segment_cost(segment);
+	if (journal->spare_count < KR_JOURNAL_SPARES && segment->slot_count == journal->slot_count &&
+		segment->data_size == journal->data_size && segment->data_fd >= 0) {
+		kr_list_append(&journal->spares, &segment->link);
+		journal->spare_count++;
+	} else {
+		kr_segment_free(journal, segment, true);
+	}
+}

@@ -1,0 +1,471 @@
+/* A small journal, cut and flipped at every byte: what is undamaged comes back, what is not is reported, nothing is wrong. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/util.h"
+#include "fuse/journal.h"
+#include "fuse/journal_format.h"
+#include "fuse/journal_read.h"
+
+enum { FILE_BYTES = 400, FILES = 2, WRITES = 9 };
+
+/* One write of the script, and where it came to lie. */
+struct write {
+	int file;
+	uint64_t offset;
+	size_t length;
+	uint32_t slot, data;
+};
+static struct write script[WRITES] = {
+	{0, 0, 100, 0, 0}, {0, 50, 100, 0, 0}, {1, 10, 64, 0, 0}, {0, 300, 30, 0, 0}, {1, 0, 20, 0, 0},
+	{0, 60, 10, 0, 0}, {0, 0, 5, 0, 0}, {1, 100, 200, 0, 0}, {0, 310, 5, 0, 0},
+};
+
+struct image {
+	uint8_t *index, *data;
+	size_t index_length, data_length;
+};
+
+static char directory[64];
+static struct image original;
+static struct kr_journal_options options = {.export_id = {1}, .node_id = {2}, .max = KR_JOURNAL_MIN};
+
+static uint8_t byte_of(int write, uint64_t at)
+{
+	return (uint8_t)(1 + ((unsigned)write * 50 + at) % 250);
+}
+
+static struct kr_fid fid_of(int index)
+{
+	return (struct kr_fid){.length = 3, .bytes = {'f', 'i', (uint8_t)('0' + index)}};
+}
+
+static const char *path_of(const char *name)
+{
+	static char path[128];
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	return path;
+}
+
+static uint8_t *load(const char *name, size_t *ret_length)
+{
+	FILE *file = fopen(path_of(name), "r");
+	uint8_t *bytes;
+
+	assert_non_null(file);
+	fseek(file, 0, SEEK_END);
+	*ret_length = (size_t)ftell(file);
+	rewind(file);
+	bytes = malloc(*ret_length);
+	assert_int_equal(fread(bytes, 1, *ret_length, file), *ret_length);
+	fclose(file);
+	return bytes;
+}
+
+static void store(const char *name, const uint8_t *bytes, size_t length)
+{
+	int fd = open(path_of(name), O_CREAT | O_TRUNC | O_WRONLY, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, bytes, length), length);
+	close(fd);
+}
+
+static void remove_files(void)
+{
+	DIR *open_directory = opendir(directory);
+	struct dirent *entry;
+
+	while ((entry = readdir(open_directory)))
+		unlinkat(dirfd(open_directory), entry->d_name, 0);
+	closedir(open_directory);
+}
+
+static int make_journal(void **state)
+{
+	struct kr_journal_file *files[FILES];
+	struct kr_recovery recovery;
+	struct kr_journal *journal;
+
+	(void)state;
+	strcpy(directory, access("/dev/shm", W_OK) == 0 ? "/dev/shm/kairan-XXXXXX" : "/tmp/kairan-XXXXXX");
+	assert_non_null(mkdtemp(directory));
+	options.directory = directory;
+	options.incarnation = 1;
+	assert_int_equal(kr_journal_open(&options, &recovery, &journal), 0);
+	kr_recovery_fini(&recovery);
+	for (int i = 0; i < FILES; i++) {
+		struct kr_fid fid = fid_of(i);
+
+		files[i] = kr_journal_file_new(&fid, i ? "one" : "zero");
+	}
+	for (int i = 0, slot = 0; i < WRITES; i++) {
+		uint8_t data[FILE_BYTES];
+		struct kr_extent extent;
+
+		for (size_t at = 0; at < script[i].length; at++)
+			data[at] = byte_of(i, at);
+		slot += files[script[i].file]->number == 0; /* its name goes first */
+		assert_int_equal(kr_journal_append(journal, files[script[i].file], script[i].offset, data, script[i].length,
+			(struct kr_time){0}, false, &extent), 0);
+		script[i].slot = (uint32_t)slot++;
+		script[i].data = (uint32_t)extent.position;
+	}
+	kr_journal_free(journal);
+	for (int i = 0; i < FILES; i++)
+		kr_journal_file_free(files[i]);
+	original.index = load("00000001.index", &original.index_length);
+	original.data = load("00000001.data", &original.data_length);
+	return 0;
+}
+
+static int remove_journal(void **state)
+{
+	(void)state;
+	remove_files();
+	rmdir(directory);
+	free(original.index);
+	free(original.data);
+	return 0;
+}
+
+/* What must come back when exactly the writes whose bit is set are whole, and the bytes of those in PUNCHED are lost. */
+static void expect(unsigned whole, unsigned punched, int file, uint8_t *ret_bytes)
+{
+	memset(ret_bytes, 0, FILE_BYTES);
+	for (int i = 0; i < WRITES; i++) {
+		if (script[i].file != file)
+			continue;
+		for (size_t at = 0; at < script[i].length; at++) {
+			if (whole & 1u << i)
+				ret_bytes[script[i].offset + at] = byte_of(i, at);
+			else if (punched & 1u << i)
+				ret_bytes[script[i].offset + at] = 0;
+		}
+	}
+}
+
+struct picture {
+	struct kr_journal *journal;
+	uint8_t bytes[FILE_BYTES];
+};
+
+static void paint(void *context, const struct kr_extent *piece)
+{
+	struct picture *picture = context;
+
+	assert_true(piece->offset + piece->length <= FILE_BYTES);
+	assert_int_equal(kr_journal_read_verified(picture->journal, piece->position, picture->bytes + piece->offset, piece->length), 0);
+}
+
+/* What one start made of a damaged image. */
+struct outcome {
+	struct picture files[FILES];
+	uint32_t damages, torn;
+	unsigned named; /* writes whose exact file and range were reported */
+};
+
+static void note_damage(struct outcome *outcome, const struct kr_journal_damage *damage)
+{
+	outcome->damages++;
+	outcome->torn += damage->torn_tail;
+	assert_true(strlen(damage->text) > 10);
+	for (int i = 0; i < WRITES && damage->has_file; i++) {
+		struct kr_fid fid = fid_of(script[i].file);
+
+		if (kr_fid_equal(&fid, &damage->fid) && damage->offset == script[i].offset && damage->length == script[i].length)
+			outcome->named |= 1u << i;
+	}
+}
+
+static void start(const struct image *image, struct outcome *ret)
+{
+	struct kr_journal_damage *damage;
+	struct kr_recovered_file *file;
+	struct kr_recovery recovery;
+	struct kr_journal *journal;
+
+	memset(ret, 0, sizeof(*ret));
+	remove_files();
+	store("00000001.index", image->index, image->index_length);
+	store("00000001.data", image->data, image->data_length);
+	options.incarnation++;
+	assert_int_equal(kr_journal_open(&options, &recovery, &journal), 0);
+	KR_LIST_FOR_EACH(file, &recovery.files, link)
+		for (int i = 0; i < FILES; i++) {
+			struct kr_fid fid = fid_of(i);
+
+			ret->files[i].journal = journal;
+			if (kr_fid_equal(&fid, &file->file->fid))
+				kr_extent_map_for_each(&file->dirty, paint, &ret->files[i]);
+		}
+	KR_LIST_FOR_EACH(damage, &recovery.damage, link)
+		note_damage(ret, damage);
+	kr_recovery_fini(&recovery);
+	kr_journal_free(journal);
+	if (ret->damages > ret->torn) /* evidence stays */
+		assert_int_equal(access(path_of("00000001.index"), F_OK), 0);
+}
+
+static void expect_outcome(const struct outcome *outcome, unsigned whole, unsigned punched, size_t at)
+{
+	uint8_t bytes[FILE_BYTES];
+
+	for (int i = 0; i < FILES; i++) {
+		expect(whole, punched, i, bytes);
+		if (memcmp(bytes, outcome->files[i].bytes, FILE_BYTES) != 0)
+			fail_msg("byte %zu: file %d is wrong", at, i);
+	}
+}
+
+static const unsigned everything = (1u << WRITES) - 1;
+
+static unsigned writes_with_data_at(size_t from, size_t to)
+{
+	unsigned found = 0;
+
+	for (int i = 0; i < WRITES; i++)
+		if (script[i].data < to && script[i].data + script[i].length > from)
+			found |= 1u << i;
+	return found;
+}
+
+static unsigned writes_below_slot(size_t slots)
+{
+	unsigned found = 0;
+
+	for (int i = 0; i < WRITES; i++)
+		if (script[i].slot < slots)
+			found |= 1u << i;
+	return found;
+}
+
+/* NAMEs lie before the first write of their file. */
+static bool is_name_data(size_t at)
+{
+	return at < original.data_length && writes_with_data_at(at, at + 1) == 0;
+}
+
+static void an_untouched_journal_comes_back_whole(void **state)
+{
+	struct outcome outcome;
+
+	(void)state;
+	start(&original, &outcome);
+	assert_int_equal(outcome.damages, 0);
+	expect_outcome(&outcome, everything, 0, 0);
+}
+
+static void data_cut_anywhere_costs_exactly_the_writes_behind(void **state)
+{
+	struct outcome outcome;
+
+	(void)state;
+	for (size_t length = 0; length < original.data_length; length++) {
+		struct image image = original;
+		unsigned lost = writes_with_data_at(length, original.data_length);
+
+		image.data_length = length;
+		start(&image, &outcome);
+		if (length <= script[2].data) { /* a name is lost as well: then nothing of that file is known */
+			assert_true(outcome.damages > 0);
+			continue;
+		}
+		expect_outcome(&outcome, everything & ~lost, lost, length);
+		assert_int_equal(outcome.named, lost);
+		assert_int_equal(outcome.torn, outcome.damages);
+	}
+}
+
+static void a_changed_data_byte_costs_exactly_its_write(void **state)
+{
+	struct outcome outcome;
+
+	(void)state;
+	for (size_t at = 0; at < original.data_length; at++) {
+		struct image image = original;
+		unsigned lost = writes_with_data_at(at, at + 1);
+
+		if (is_name_data(at))
+			continue;
+		image.data = malloc(image.data_length);
+		memcpy(image.data, original.data, image.data_length);
+		image.data[at] ^= (uint8_t)(1u << (at % 8));
+		start(&image, &outcome);
+		free(image.data);
+		expect_outcome(&outcome, everything & ~lost, lost, at);
+		assert_int_equal(outcome.named, lost);
+		assert_int_equal(outcome.torn, lost == 1u << (WRITES - 1) ? 1 : 0);
+	}
+}
+
+static void a_changed_byte_of_a_name_is_reported(void **state)
+{
+	struct outcome outcome;
+
+	(void)state;
+	for (size_t at = 0; at < script[2].data; at++) {
+		struct image image = original;
+
+		if (!is_name_data(at))
+			continue;
+		image.data = malloc(image.data_length);
+		memcpy(image.data, original.data, image.data_length);
+		image.data[at] ^= 0x10;
+		start(&image, &outcome);
+		free(image.data);
+		if (outcome.damages == 0) /* between two records */
+			expect_outcome(&outcome, everything, 0, at);
+	}
+}
+
+/* Bytes of the index worth changing: headers, all used slots, and some of the rest. */
+static bool interesting(size_t at)
+{
+	size_t used = KR_JOURNAL_HEADER_SIZE + (script[WRITES - 1].slot + 2) * KR_JOURNAL_RECORD_SIZE;
+
+	return at < 200 || (at >= KR_JOURNAL_HEADER_COPY && at < KR_JOURNAL_HEADER_COPY + 200) ||
+		(at >= KR_JOURNAL_HEADER_SIZE && at < used) || at % 331 == 0;
+}
+
+static void flip_index(size_t at, uint8_t mask, struct outcome *ret)
+{
+	struct image image = original;
+
+	image.index = malloc(image.index_length);
+	memcpy(image.index, original.index, image.index_length);
+	image.index[at] ^= mask;
+	start(&image, ret);
+	free(image.index);
+}
+
+static void one_flipped_bit_of_the_index_costs_nothing(void **state)
+{
+	struct outcome outcome;
+
+	(void)state;
+	for (size_t at = 0; at < original.index_length; at++) {
+		if (!interesting(at))
+			continue;
+		flip_index(at, (uint8_t)(1u << (at % 8)), &outcome);
+		expect_outcome(&outcome, everything, 0, at);
+		assert_int_equal(outcome.torn, outcome.damages); /* at most junk behind the last record */
+	}
+}
+
+static void a_changed_byte_of_the_index_is_reported_and_gives_no_wrong_byte(void **state)
+{
+	struct outcome outcome;
+
+	(void)state;
+	for (size_t at = 0; at < original.index_length; at++) {
+		size_t slot = (at - KR_JOURNAL_HEADER_SIZE) / KR_JOURNAL_RECORD_SIZE;
+		unsigned hit = at >= KR_JOURNAL_HEADER_SIZE ? writes_below_slot(slot + 1) & ~writes_below_slot(slot) : 0;
+
+		if (!interesting(at))
+			continue;
+		flip_index(at, 0x5a, &outcome);
+		if (hit == 0 && at >= KR_JOURNAL_HEADER_SIZE && slot < script[WRITES - 1].slot)
+			assert_true(outcome.damages > 0); /* a name */
+		else if (outcome.named) /* the keep word: the record's range is known */
+			expect_outcome(&outcome, everything & ~hit, hit, at);
+		else
+			expect_outcome(&outcome, everything & ~hit, 0, at);
+		if (hit)
+			assert_int_equal(outcome.damages, 1);
+	}
+}
+
+static void an_index_cut_anywhere_keeps_the_records_before(void **state)
+{
+	struct outcome outcome;
+
+	(void)state;
+	for (size_t length = 0; length < original.index_length; length++) {
+		struct image image = original;
+		unsigned whole = 0;
+
+		if (!interesting(length))
+			continue;
+		image.index_length = length;
+		start(&image, &outcome);
+		assert_true(outcome.damages > 0);
+		if (length > KR_JOURNAL_HEADER_SIZE)
+			whole = writes_below_slot((length - KR_JOURNAL_HEADER_SIZE) / KR_JOURNAL_RECORD_SIZE);
+		expect_outcome(&outcome, whole, 0, length);
+		assert_int_equal(access(path_of("00000001.data"), F_OK), 0);
+	}
+}
+
+static void random_bytes_never_harm_the_reader(void **state)
+{
+	uint64_t random = 12345;
+
+	(void)state;
+	for (int round = 0; round < 300; round++) {
+		struct image image = original;
+		struct outcome outcome;
+
+		image.index = malloc(image.index_length);
+		memcpy(image.index, original.index, image.index_length);
+		for (int i = 0; i < 40; i++) {
+			random = random * UINT64_C(6364136223846793005) + 1442695040888963407u;
+			image.index[KR_JOURNAL_HEADER_SIZE + (random >> 33) % 900] = (uint8_t)(random >> 20);
+		}
+		start(&image, &outcome);
+		assert_true(outcome.damages > 0);
+		free(image.index);
+	}
+}
+
+static void the_listing_shows_every_record(void **state)
+{
+	static const struct kr_scan_owner anybody;
+	struct kr_scan *scan;
+	char *text = NULL;
+	size_t length;
+	FILE *out = open_memstream(&text, &length);
+	int fd;
+
+	(void)state;
+	remove_files();
+	store("00000001.index", original.index, original.index_length);
+	store("00000001.data", original.data, original.data_length);
+	fd = open(directory, O_RDONLY | O_DIRECTORY);
+	assert_int_equal(kr_scan_open(fd, &anybody, &scan), 0);
+	kr_scan_dump(scan, true, out);
+	assert_true(kr_scan_verify(scan, out));
+	fclose(out);
+	assert_non_null(strstr(text, "WRITE   file 2 one offset 100 length 200"));
+	assert_non_null(strstr(text, "file 1 zero: 250 bytes in 6 writes, up to offset 330"));
+	assert_non_null(strstr(text, "the journal is sound"));
+	free(text);
+	kr_scan_free(scan);
+	close(fd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_untouched_journal_comes_back_whole),
+		cmocka_unit_test(data_cut_anywhere_costs_exactly_the_writes_behind),
+		cmocka_unit_test(a_changed_data_byte_costs_exactly_its_write),
+		cmocka_unit_test(a_changed_byte_of_a_name_is_reported),
+		cmocka_unit_test(one_flipped_bit_of_the_index_costs_nothing),
+		cmocka_unit_test(a_changed_byte_of_the_index_is_reported_and_gives_no_wrong_byte),
+		cmocka_unit_test(an_index_cut_anywhere_keeps_the_records_before),
+		cmocka_unit_test(random_bytes_never_harm_the_reader),
+		cmocka_unit_test(the_listing_shows_every_record),
+	};
+
+	return cmocka_run_group_tests(tests, make_journal, remove_journal);
+}

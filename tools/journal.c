@@ -1,0 +1,69 @@
+#include "tools/journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "common/fail.h"
+#include "common/util.h"
+#include "fuse/journal_read.h"
+
+static const char usage[] = "usage: kairan journal [--dump | --dump-all] DIR\n"
+	"Checks the journal in DIR (or in DIR/journal) and says which files it has bytes of.\n"
+	"  --dump      list the records that count as well\n"
+	"  --dump-all  ... and the dead ones\n"
+	"Nothing is changed. Exit code: 0 sound, 1 damaged, 2 cannot be read.\n";
+
+/* DIR is the local directory of a mount, or the journal itself. */
+static int open_directory(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), inner;
+
+	if (fd < 0)
+		return -errno;
+	inner = openat(fd, "journal", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (inner < 0)
+		return fd;
+	close(fd);
+	return inner;
+}
+
+int kr_tool_journal(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"dump", no_argument, NULL, 'd'},
+		{"dump-all", no_argument, NULL, 'a'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
+	static const struct kr_scan_owner anybody;
+	KR_AUTO_FD int dir_fd = -1;
+	struct kr_scan *scan;
+	bool dump = false, all = false, sound;
+	int option, err;
+
+	optind = 1;
+	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		if (option == 'h')
+			return fputs(usage, stdout) < 0;
+		if (option == '?')
+			return fputs(usage, stderr), 64;
+		dump = true;
+		all |= option == 'a';
+	}
+	if (optind + 1 != argc)
+		return fputs(usage, stderr), 64;
+	dir_fd = open_directory(argv[optind]);
+	err = dir_fd < 0 ? kr_fail_errno(dir_fd, "%s", argv[optind]) : kr_scan_open(dir_fd, &anybody, &scan);
+	if (err) {
+		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
+		return 2;
+	}
+	if (dump)
+		kr_scan_dump(scan, all, stdout);
+	sound = kr_scan_verify(scan, stdout);
+	kr_scan_free(scan);
+	return sound ? 0 : 1;
+}
