@@ -10,7 +10,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#ifdef KR_XXH_DISPATCH
+#include <xxh_x86dispatch.h> /* the fastest variant that this CPU has: twice as fast with AVX2 */
+#else
 #include <xxhash.h>
+#endif
 
 #include "common/types.h"
 #include "common/util.h"
