@@ -23,11 +23,10 @@ int kr_local_bind(struct kr_local *local, const uint8_t export_id[16]);
 void kr_local_free(struct kr_local *local);
 
 const char *kr_local_path(const struct kr_local *local);
-/* An O_PATH descriptor of the directory. */
+/* A descriptor of the directory. */
 int kr_local_fd(const struct kr_local *local);
-/* "PATH/journal" and "PATH/cache": exist. */
+/* "PATH/journal": exists. */
 const char *kr_local_journal(const struct kr_local *local);
-const char *kr_local_cache(const struct kr_local *local);
 const uint8_t *kr_local_node_id(const struct kr_local *local);
 uint64_t kr_local_incarnation(const struct kr_local *local);
 const char *kr_local_node_name(const struct kr_local *local);

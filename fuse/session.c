@@ -375,16 +375,15 @@ static void on_disconnected(void *context, int err, const char *reason)
 {
 	struct kr_session *session = context;
 	const struct kr_mount_options *options = session->mount->options;
-	bool was_live = session->state > GREETING;
 
 	session->epoch++;
 	session->state = DOWN;
 	session->facts.live = false;
-	if (session->on_hello) { /* the first attempt: go on until the deadline unless nobody listens there */
-		kr_fail(err ? err : -ECONNRESET, "cannot reach server %s:%u: %s (is kairand running there?)", options->server.host,
+	if (session->on_hello) {
+		err = err ? err : -ECONNRESET;
+		kr_fail(err, "cannot reach server %s:%u: %s (is kairand running there?)", options->server.host,
 			options->server.port, reason);
-		if (err == -ECONNREFUSED || err == -ENOENT || !was_live)
-			report_hello(session, err ? err : -ECONNRESET);
+		report_hello(session, err);
 		return;
 	}
 	if (!session->complained)

@@ -1,0 +1,226 @@
+/* See control.h. */
+#include "fuse/control.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/conn.h"
+#include "common/fail.h"
+#include "common/log.h"
+#include "common/util.h"
+#include "fuse/control_place.h"
+#include "fuse/file.h"
+#include "fuse/flush.h"
+#include "fuse/localdir.h"
+#include "fuse/mount_status.h"
+
+enum { PIECE = 60000, BACKLOG = 16, CONNECTIONS_MAX = 64 };
+
+struct kr_control {
+	struct kr_mount *mount;
+	uv_pipe_t listener;
+	unsigned dev_major, dev_minor;
+	struct kr_list clients;
+	size_t client_count;
+	bool closed; /* the listener's handle */
+	bool freed;
+};
+
+struct client {
+	struct kr_control *control;
+	struct kr_conn *conn;
+	struct kr_link link;
+};
+
+/* --- commands -------------------------------------------------------------------------------------------------------- */
+
+static int flush(struct kr_mount *mount, const char *argument)
+{
+	struct kr_file *file;
+
+	if (!*argument) {
+		kr_flusher_ask_all(mount->flusher, KR_FLUSH_COMMAND);
+		return 0;
+	}
+	file = kr_flusher_find(mount->flusher, argument);
+	if (file)
+		kr_flush_ask(file, KR_FLUSH_COMMAND);
+	return 0; /* a file without unflushed bytes is not known to the flusher, and flushed */
+}
+
+static int discard(struct kr_mount *mount, const char *argument)
+{
+	struct kr_file *file = kr_flusher_find(mount->flusher, argument);
+
+	if (!file)
+		return -ENOENT;
+	kr_log_warn("discarding the unflushed bytes of %s by command", argument);
+	kr_flush_discard(file);
+	return 0;
+}
+
+static int execute(struct kr_mount *mount, const struct kr_status_request *request)
+{
+	if (strcmp(request->what, "status") == 0)
+		return 0;
+	if (strcmp(request->what, "flush") == 0)
+		return flush(mount, request->argument);
+	if (strcmp(request->what, "discard") == 0)
+		return discard(mount, request->argument);
+	return -EOPNOTSUPP;
+}
+
+/* --- frames ---------------------------------------------------------------------------------------------------------- */
+
+static void answer(struct kr_conn *conn, uint64_t id, struct kr_mount *mount)
+{
+	json_t *status = kr_mount_status(mount);
+	KR_AUTO_FREE char *text = status ? json_dumps(status, JSON_COMPACT) : NULL;
+	size_t length = text ? strlen(text) : 0;
+
+	json_decref(status);
+	if (!text) {
+		kr_conn_reply(conn, KR_MSG_STATUS, id, 0, -ENOMEM, NULL, NULL, 0);
+		return;
+	}
+	for (size_t done = 0;; done += PIECE) {
+		size_t piece = KR_MIN(length - done, (size_t)PIECE);
+		bool more = done + piece < length;
+		struct kr_status_reply reply = {.json = {.bytes = (const uint8_t *)text + done, .length = (uint32_t)piece}};
+
+		kr_conn_reply(conn, KR_MSG_STATUS, id, more ? KR_FRAME_MORE : 0, 0, &reply, NULL, 0);
+		if (!more)
+			break;
+	}
+}
+
+static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
+{
+	struct client *client = kr_conn_context(conn);
+	const struct kr_frame_header *header = &frame->header;
+	struct kr_arena arena = {0};
+	union kr_any_msg *msg;
+	int err;
+
+	if (header->flags & KR_FRAME_ONEWAY)
+		return;
+	if (header->type != KR_MSG_STATUS) {
+		kr_conn_reply(conn, header->type, header->id, 0, -EPROTO, NULL, NULL, 0);
+		return;
+	}
+	msg = kr_xcalloc(1, sizeof(*msg));
+	err = kr_msg_decode(header->type, false, frame->fields, header->fields_length, msg, &arena);
+	err = err < 0 ? -EPROTO : execute(client->control->mount, &msg->status_request);
+	if (err < 0)
+		kr_conn_reply(conn, KR_MSG_STATUS, header->id, 0, err, NULL, NULL, 0);
+	else
+		answer(conn, header->id, client->control->mount);
+	kr_arena_fini(&arena);
+	free(msg);
+}
+
+/* --- connections ----------------------------------------------------------------------------------------------------- */
+
+static void free_when_done(struct kr_control *control)
+{
+	if (control->freed && control->closed && kr_list_empty(&control->clients))
+		free(control);
+}
+
+static void on_conn_closed(struct kr_conn *conn, int err, const char *reason)
+{
+	struct client *client = kr_conn_context(conn);
+	struct kr_control *control = client->control;
+
+	if (err < 0)
+		kr_log_debug("control connection: %s", reason);
+	kr_list_remove(&client->link);
+	control->client_count--;
+	free(client);
+	free_when_done(control);
+}
+
+static const struct kr_conn_handler handler = {.on_frame = on_frame, .on_closed = on_conn_closed};
+
+static void on_connection(uv_stream_t *listener, int status)
+{
+	struct kr_control *control = listener->data;
+	struct client *client;
+
+	if (status < 0)
+		return;
+	client = kr_xcalloc(1, sizeof(*client));
+	client->control = control;
+	if (kr_conn_accept(listener, &handler, client, &client->conn) < 0) {
+		free(client);
+		return;
+	}
+	kr_list_append(&control->clients, &client->link);
+	if (++control->client_count > CONNECTIONS_MAX)
+		kr_conn_close(client->conn, false);
+}
+
+static void on_listener_closed(uv_handle_t *handle)
+{
+	struct kr_control *control = handle->data;
+
+	control->closed = true;
+	free_when_done(control);
+}
+
+static int listen_at(struct kr_control *control)
+{
+	int dir = kr_local_fd(control->mount->local);
+	char path[64];
+	int err;
+
+	/* By way of /proc, because a socket's name may have 107 bytes only. */
+	snprintf(path, sizeof(path), "/proc/self/fd/%d/control", dir);
+	unlinkat(dir, "control", 0);
+	err = uv_pipe_bind(&control->listener, path);
+	if (err == 0 && fchmodat(dir, "control", 0600, 0) < 0)
+		err = -errno;
+	if (err == 0)
+		err = uv_listen((uv_stream_t *)&control->listener, BACKLOG, on_connection);
+	return err < 0 ? kr_fail_errno(err, "cannot make the control socket in %s", kr_local_path(control->mount->local)) : 0;
+}
+
+int kr_control_new(struct kr_mount *mount, unsigned dev_major, unsigned dev_minor, struct kr_control **ret_control)
+{
+	struct kr_control *control = kr_xcalloc(1, sizeof(*control));
+	KR_AUTO_FREE char *path = NULL;
+	int err;
+
+	*control = (struct kr_control){.mount = mount, .dev_major = dev_major, .dev_minor = dev_minor};
+	kr_list_init(&control->clients);
+	uv_pipe_init(mount->loop, &control->listener, 0);
+	control->listener.data = control;
+	err = listen_at(control);
+	if (err < 0) {
+		kr_control_free(control);
+		return err;
+	}
+	if (asprintf(&path, "%s/control", kr_local_path(mount->local)) > 0 &&
+	    kr_control_place_write(dev_major, dev_minor, path) < 0)
+		kr_log_warn("%s; kairan status will not find this mount", kr_fail_reason());
+	*ret_control = control;
+	return 0;
+}
+
+void kr_control_free(struct kr_control *control)
+{
+	struct client *client, *after;
+
+	if (!control)
+		return;
+	kr_control_place_remove(control->dev_major, control->dev_minor);
+	control->freed = true;
+	KR_LIST_FOR_EACH_SAFE(client, after, &control->clients, link)
+		kr_conn_close(client->conn, false);
+	uv_close((uv_handle_t *)&control->listener, on_listener_closed);
+}

@@ -1,0 +1,127 @@
+/* See control_place.h. */
+#include "fuse/control_place.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/fail.h"
+#include "common/util.h"
+
+enum { PLACES = 3, NOTE_MAX = 8192 };
+
+/* The directories that a mount of UID may have its note in, best first. */
+static int list_places(unsigned uid, char *ret_paths[PLACES])
+{
+	const char *runtime = uid == getuid() ? getenv("XDG_RUNTIME_DIR") : NULL;
+	int count = 0;
+
+	if (uid == 0) {
+		ret_paths[count++] = kr_xstrdup("/run/kairan");
+		return count;
+	}
+	if (runtime && *runtime == '/' && asprintf(&ret_paths[count], "%s/kairan", runtime) > 0)
+		count++;
+	if (asprintf(&ret_paths[count], "/run/user/%u/kairan", uid) > 0)
+		count++;
+	if (asprintf(&ret_paths[count], "/tmp/kairan-%u", uid) > 0)
+		count++;
+	return count;
+}
+
+static void free_places(char *paths[PLACES], int count)
+{
+	for (int i = 0; i < count; i++)
+		free(paths[i]);
+}
+
+/* A directory that belongs to UID and that nobody else can write to. */
+static int open_place(const char *path, unsigned uid, bool make)
+{
+	struct stat stat;
+	int fd;
+
+	if (make)
+		mkdir(path, uid == 0 ? 0755 : 0700);
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd >= 0 && fstat(fd, &stat) == 0 && stat.st_uid == uid && !(stat.st_mode & 022))
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+static void note_name(unsigned dev_major, unsigned dev_minor, char name[32])
+{
+	snprintf(name, 32, "%u:%u", dev_major, dev_minor);
+}
+
+int kr_control_place_write(unsigned dev_major, unsigned dev_minor, const char *socket)
+{
+	char *paths[PLACES], name[32];
+	int count = list_places(geteuid(), paths), err = -ENOENT;
+	json_t *note = json_pack("{s:s, s:i}", "control", socket, "pid", (int)getpid());
+	KR_AUTO_FREE char *text = note ? json_dumps(note, 0) : NULL;
+
+	note_name(dev_major, dev_minor, name);
+	for (int i = 0; i < count && err < 0 && text; i++) {
+		KR_AUTO_FD int fd = open_place(paths[i], geteuid(), true);
+
+		if (fd >= 0)
+			err = kr_write_file(fd, name, text, strlen(text), 0644);
+	}
+	json_decref(note);
+	free_places(paths, count);
+	return err < 0 ? kr_fail_errno(err, "cannot write down where the control socket is (in /run/kairan or the like)") : 0;
+}
+
+void kr_control_place_remove(unsigned dev_major, unsigned dev_minor)
+{
+	char *paths[PLACES], name[32];
+	int count = list_places(geteuid(), paths);
+
+	note_name(dev_major, dev_minor, name);
+	for (int i = 0; i < count; i++) {
+		KR_AUTO_FD int fd = open_place(paths[i], geteuid(), false);
+
+		if (fd >= 0 && unlinkat(fd, name, 0) == 0)
+			break;
+	}
+	free_places(paths, count);
+}
+
+static int parse_note(const char *text, char **ret_socket, int *ret_pid)
+{
+	json_t *note = json_loads(text, 0, NULL);
+	const char *socket = json_string_value(json_object_get(note, "control"));
+
+	if (socket) {
+		*ret_socket = kr_xstrdup(socket);
+		*ret_pid = (int)json_integer_value(json_object_get(note, "pid"));
+	}
+	json_decref(note);
+	return socket ? 0 : -EBADMSG;
+}
+
+int kr_control_place_read(const struct kr_mounted *mounted, char **ret_socket, int *ret_pid)
+{
+	char *paths[PLACES], name[32];
+	int count = list_places(mounted->uid, paths), err = -ENOENT;
+
+	note_name(mounted->dev_major, mounted->dev_minor, name);
+	for (int i = 0; i < count && err < 0; i++) {
+		KR_AUTO_FD int fd = open_place(paths[i], mounted->uid, false);
+		KR_AUTO_FREE char *text = NULL;
+		size_t length;
+
+		if (fd >= 0 && kr_read_file(fd, name, NOTE_MAX, &text, &length) == 0)
+			err = parse_note(text, ret_socket, ret_pid);
+	}
+	free_places(paths, count);
+	return err;
+}

@@ -1,0 +1,16 @@
+/* Where the control socket of a mount is written down, so that the kairan command finds it without touching the mount:
+ * a small file named MAJOR:MINOR of the mount's device, in /run/kairan for root's mounts, else in $XDG_RUNTIME_DIR/kairan,
+ * /run/user/UID/kairan or /tmp/kairan-UID.
+ */
+#ifndef KR_FUSE_CONTROL_PLACE_H
+#define KR_FUSE_CONTROL_PLACE_H
+
+#include "fuse/mountpoint.h"
+
+/* For the daemon: notes that the mount's control socket is at SOCKET. -errno with a reason. */
+int kr_control_place_write(unsigned dev_major, unsigned dev_minor, const char *socket);
+void kr_control_place_remove(unsigned dev_major, unsigned dev_minor);
+/* For the tool: the socket of a mount (owned) and the daemon's process id. -ENOENT: nothing is written down. */
+int kr_control_place_read(const struct kr_mounted *mounted, char **ret_socket, int *ret_pid);
+
+#endif

@@ -1,0 +1,29 @@
+/* The kernel's side of the mount: the FUSE session, the threads that take its requests, mounting and unmounting.
+ * Main thread, unless said otherwise.
+ */
+#ifndef KR_FUSE_KERNEL_H
+#define KR_FUSE_KERNEL_H
+
+#include <stdbool.h>
+
+#include "fuse/mount.h"
+
+struct kr_kernel;
+
+/* Mounts: from now on the kernel queues requests, so kr_kernel_start has to follow. Reason in kr_fail_reason. */
+int kr_kernel_new(struct kr_mount *mount, struct kr_kernel **ret_kernel);
+struct fuse_session *kr_kernel_fuse(const struct kr_kernel *kernel);
+/* Starts the workers. */
+int kr_kernel_start(struct kr_kernel *kernel);
+/* Returns when the kernel has ended the session (unmounted), or after kr_kernel_wake. */
+void kr_kernel_wait(struct kr_kernel *kernel);
+/* Any thread; NULL is fine. */
+void kr_kernel_wake(struct kr_kernel *kernel);
+/* Unmounts if still mounted (lazily: files may be open), ends the workers. May be repeated; NULL is fine. */
+void kr_kernel_stop(struct kr_kernel *kernel);
+/* After kr_kernel_stop, when nobody replies any more. */
+void kr_kernel_free(struct kr_kernel *kernel);
+/* The mount's device number, as in mountinfo and st_dev. */
+void kr_kernel_device(const struct kr_kernel *kernel, unsigned *ret_major, unsigned *ret_minor);
+
+#endif

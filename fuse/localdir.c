@@ -1,0 +1,258 @@
+/* See localdir.h. */
+#include "fuse/localdir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/fail.h"
+#include "common/table.h"
+#include "common/util.h"
+#include "fuse/options.h"
+
+enum { ID_BYTES = 16, IDENTITY_MAX = 8192 };
+
+struct kr_local {
+	char *path, *journal;
+	char *source, *node_name;
+	int fd, lock_fd;
+	uint8_t node_id[ID_BYTES], export_id[ID_BYTES];
+	bool bound; /* export_id is set */
+	uint64_t incarnation;
+};
+
+static void to_hex(const uint8_t *bytes, size_t length, char *text)
+{
+	for (size_t i = 0; i < length; i++)
+		sprintf(text + 2 * i, "%02x", bytes[i]);
+}
+
+static bool from_hex(const char *text, uint8_t *bytes, size_t length)
+{
+	if (!text || strlen(text) != 2 * length || strspn(text, "0123456789abcdef") != 2 * length)
+		return false;
+	for (size_t i = 0; i < length; i++) {
+		unsigned value = 0;
+
+		sscanf(text + 2 * i, "%2x", &value);
+		bytes[i] = (uint8_t)value;
+	}
+	return true;
+}
+
+/* A directory of ours that nobody else can have put there; made if it is not there. */
+static int make_private(const char *path)
+{
+	struct stat stat;
+
+	if (mkdir(path, 0700) < 0 && errno != EEXIST)
+		return kr_fail_errno(-errno, "cannot make local directory %s", path);
+	if (lstat(path, &stat) < 0)
+		return kr_fail_errno(-errno, "local directory %s", path);
+	if (!S_ISDIR(stat.st_mode) || stat.st_uid != geteuid() || (stat.st_mode & 022))
+		return kr_fail(-EPERM, "%s is not a directory of this user alone; give local=DIR", path);
+	return 0;
+}
+
+static int default_path(const struct kr_mount_options *options, char **ret_path)
+{
+	KR_AUTO_FREE char *parent = NULL, *key = NULL;
+	int err;
+
+	if (asprintf(&parent, "/var/tmp/kairan-%u", (unsigned)geteuid()) < 0 ||
+	    asprintf(&key, "%s:%u:/%s %s", options->server.host, options->server.port, options->subdir, options->mount_point) < 0)
+		return -ENOMEM;
+	err = make_private(parent);
+	if (err < 0)
+		return err;
+	if (asprintf(ret_path, "%s/%016llx", parent, (unsigned long long)kr_hash_bytes(key, strlen(key))) < 0)
+		return -ENOMEM;
+	return make_private(*ret_path);
+}
+
+static int find_path(const struct kr_mount_options *options, struct kr_local *local)
+{
+	if (!options->local)
+		return default_path(options, &local->path);
+	local->path = kr_xstrdup(options->local);
+	if (mkdir(local->path, 0700) < 0 && errno != EEXIST)
+		return kr_fail_errno(-errno, "cannot make local directory %s", local->path);
+	return 0;
+}
+
+static int take_lock(struct kr_local *local)
+{
+	local->lock_fd = openat(local->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (local->lock_fd < 0)
+		return kr_fail_errno(-errno, "cannot write to local directory %s", local->path);
+	if (flock(local->lock_fd, LOCK_EX | LOCK_NB) == 0)
+		return 0;
+	if (errno != EWOULDBLOCK)
+		return kr_fail_errno(-errno, "cannot lock %s/lock", local->path);
+	return kr_fail(-EBUSY, "local directory %s is in use by another mount; give each mount its own with -o local=DIR", local->path);
+}
+
+static int save_identity(const struct kr_local *local)
+{
+	char node[2 * ID_BYTES + 1], export[2 * ID_BYTES + 1];
+	json_t *identity = json_object();
+	KR_AUTO_FREE char *text = NULL;
+	int err;
+
+	to_hex(local->node_id, ID_BYTES, node);
+	to_hex(local->export_id, ID_BYTES, export);
+	json_object_set_new(identity, "node_id", json_string(node));
+	json_object_set_new(identity, "incarnation", json_integer((json_int_t)local->incarnation));
+	json_object_set_new(identity, "source", json_string(local->source));
+	if (local->bound)
+		json_object_set_new(identity, "export_id", json_string(export));
+	text = json_dumps(identity, JSON_INDENT(2));
+	json_decref(identity);
+	if (!text)
+		return -ENOMEM;
+	err = kr_write_file(local->fd, "identity", text, strlen(text), 0600);
+	return err < 0 ? kr_fail_errno(err, "cannot write %s/identity", local->path) : 0;
+}
+
+static int parse_identity(struct kr_local *local, const char *text)
+{
+	json_t *identity = json_loads(text, 0, NULL);
+	const char *export = json_string_value(json_object_get(identity, "export_id"));
+	const char *source = json_string_value(json_object_get(identity, "source"));
+	json_int_t incarnation = json_integer_value(json_object_get(identity, "incarnation"));
+	bool good = from_hex(json_string_value(json_object_get(identity, "node_id")), local->node_id, ID_BYTES) && incarnation > 0;
+
+	if (good && export)
+		good = local->bound = from_hex(export, local->export_id, ID_BYTES);
+	if (good) {
+		local->incarnation = (uint64_t)incarnation;
+		local->source = kr_xstrdup(source ? source : "?");
+	}
+	json_decref(identity);
+	if (!good)
+		return kr_fail(-EBADMSG, "%s/identity is damaged; look at %s/journal with kairan journal before you remove the directory",
+			local->path, local->path);
+	return 0;
+}
+
+static int load_identity(struct kr_local *local, const struct kr_mount_options *options)
+{
+	KR_AUTO_FREE char *text = NULL;
+	size_t length;
+	int err = kr_read_file(local->fd, "identity", IDENTITY_MAX, &text, &length);
+
+	if (err == 0) {
+		err = parse_identity(local, text);
+		if (err < 0)
+			return err;
+	} else if (err == -ENOENT) {
+		if (getrandom(local->node_id, ID_BYTES, 0) != ID_BYTES)
+			return kr_fail_errno(-errno, "no random bytes");
+		local->source = kr_xstrdup(options->source);
+	} else {
+		return kr_fail_errno(err, "cannot read %s/identity", local->path);
+	}
+	local->incarnation++;
+	return save_identity(local);
+}
+
+static int make_journal(struct kr_local *local)
+{
+	if (asprintf(&local->journal, "%s/journal", local->path) < 0)
+		return -ENOMEM;
+	if (mkdirat(local->fd, "journal", 0700) < 0 && errno != EEXIST)
+		return kr_fail_errno(-errno, "cannot write to local directory %s", local->path);
+	return 0;
+}
+
+int kr_local_open(const struct kr_mount_options *options, struct kr_local **ret_local)
+{
+	struct kr_local *local = kr_xcalloc(1, sizeof(*local));
+	char host[256] = "localhost";
+	int err;
+
+	local->fd = local->lock_fd = -1;
+	gethostname(host, sizeof(host) - 1);
+	local->node_name = kr_xstrdup(options->node ? options->node : host);
+	err = find_path(options, local);
+	if (err == 0) {
+		local->fd = open(local->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (local->fd < 0)
+			err = kr_fail_errno(-errno, "local directory %s", local->path);
+	}
+	if (err == 0)
+		err = take_lock(local);
+	if (err == 0)
+		err = make_journal(local);
+	if (err == 0)
+		err = load_identity(local, options);
+	if (err < 0)
+		kr_local_free(local);
+	else
+		*ret_local = local;
+	return err;
+}
+
+int kr_local_bind(struct kr_local *local, const uint8_t export_id[16])
+{
+	if (local->bound && memcmp(local->export_id, export_id, ID_BYTES) == 0)
+		return 0;
+	if (local->bound)
+		return kr_fail(-EXDEV, "local directory %s belongs to another export (%s); give another with -o local=DIR, "
+			"or remove it if `kairan journal %s` shows nothing that is needed", local->path, local->source, local->journal);
+	memcpy(local->export_id, export_id, ID_BYTES);
+	local->bound = true;
+	return save_identity(local);
+}
+
+void kr_local_free(struct kr_local *local)
+{
+	if (!local)
+		return;
+	if (local->lock_fd >= 0)
+		close(local->lock_fd);
+	if (local->fd >= 0)
+		close(local->fd);
+	free(local->path);
+	free(local->journal);
+	free(local->source);
+	free(local->node_name);
+	free(local);
+}
+
+const char *kr_local_path(const struct kr_local *local)
+{
+	return local->path;
+}
+
+int kr_local_fd(const struct kr_local *local)
+{
+	return local->fd;
+}
+
+const char *kr_local_journal(const struct kr_local *local)
+{
+	return local->journal;
+}
+
+const uint8_t *kr_local_node_id(const struct kr_local *local)
+{
+	return local->node_id;
+}
+
+uint64_t kr_local_incarnation(const struct kr_local *local)
+{
+	return local->incarnation;
+}
+
+const char *kr_local_node_name(const struct kr_local *local)
+{
+	return local->node_name;
+}

@@ -1,0 +1,179 @@
+/* kairanfs: mounts a directory that kairand exports.
+ *
+ * Without -f the program forks: the child does everything, the parent waits until the mount answers and returns 0, or
+ * prints the reason and returns 1.  They talk over a socket pair: the child says R (ready) or E and a sentence; the parent
+ * answers G (go on by yourself) after it has looked at the mount through the kernel.  A child that gets no G unmounts.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/statfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/fail.h"
+#include "common/log.h"
+#include "common/util.h"
+#include "fuse/localdir.h"
+#include "fuse/mountpoint.h"
+#include "fuse/options.h"
+#include "fuse/serve.h"
+
+enum { PROBE_SECONDS = 30 };
+
+/* The child's (or, with -f, the only process's) part. */
+struct child {
+	const struct kr_mount_options *options;
+	struct kr_local *local;
+	int parent; /* socket; -1 with -f */
+};
+
+static void open_log(const struct kr_local *local)
+{
+	int fd = openat(kr_local_fd(local), "log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+	if (fd >= 0)
+		kr_log_set_file(fd);
+	kr_log_use_syslog();
+}
+
+static void leave_terminal(void)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	for (int fd = 0; fd < 3; fd++)
+		dup2(null, fd);
+	if (null > 2)
+		close(null);
+}
+
+/* The mount is there. False: the parent does not want it (any more). */
+static bool on_ready(void *context)
+{
+	struct child *child = context;
+	char answer = 0;
+
+	if (child->parent >= 0) {
+		if (send(child->parent, "R", 1, MSG_NOSIGNAL) != 1 || recv(child->parent, &answer, 1, 0) != 1 || answer != 'G')
+			return false;
+		close(child->parent);
+		child->parent = -1;
+		open_log(child->local);
+		leave_terminal();
+	}
+	kr_log_info("%s is mounted on %s; local directory %s", child->options->source, child->options->mount_point,
+		kr_local_path(child->local));
+	return true;
+}
+
+static int run(struct child *child)
+{
+	int result = kr_local_open(child->options, &child->local);
+
+	if (result == 0)
+		result = kr_serve(child->options, child->local, on_ready, child);
+	if (result < 0 && child->parent >= 0) {
+		char message[600];
+		int length = snprintf(message, sizeof(message), "E%s", kr_fail_reason());
+
+		send(child->parent, message, (size_t)KR_MIN(length, (int)sizeof(message) - 1), MSG_NOSIGNAL);
+	} else if (result < 0) {
+		fprintf(stderr, "kairanfs: %s\n", kr_fail_reason());
+	}
+	kr_local_free(child->local);
+	return result < 0 ? 1 : result;
+}
+
+static void on_alarm(int number)
+{
+	(void)number; /* interrupts the look at the mount */
+}
+
+/* Looks at the mount through the kernel. */
+static int probe(const char *path)
+{
+	struct sigaction action = {.sa_handler = on_alarm};
+	struct statfs statfs_buffer;
+	int err;
+
+	sigaction(SIGALRM, &action, NULL);
+	alarm(PROBE_SECONDS);
+	err = statfs(path, &statfs_buffer) < 0 ? -errno : 0;
+	alarm(0);
+	return err;
+}
+
+/* The parent's part: waits for the child's word. */
+static int supervise(int child, pid_t pid, const struct kr_mount_options *options)
+{
+	char message[600];
+	ssize_t length = recv(child, message, sizeof(message) - 1, 0);
+	int err;
+
+	if (length > 0 && message[0] == 'E') {
+		message[length] = '\0';
+		fprintf(stderr, "kairanfs: %s\n", message + 1);
+		waitpid(pid, NULL, 0);
+		return 1;
+	}
+	if (length <= 0 || message[0] != 'R') {
+		fprintf(stderr, "kairanfs: the daemon ended unexpectedly\n");
+		return 1;
+	}
+	err = probe(options->mount_point);
+	if (err == 0 && send(child, "G", 1, MSG_NOSIGNAL) == 1)
+		return 0;
+	fprintf(stderr, "kairanfs: the mount on %s does not answer: %s\n", options->mount_point, strerror(-err));
+	close(child);
+	waitpid(pid, NULL, 0);
+	return 1;
+}
+
+static int run_detached(struct child *child)
+{
+	int pair[2];
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0 || (pid = fork()) < 0) {
+		fprintf(stderr, "kairanfs: cannot start the daemon: %s\n", strerror(errno));
+		return 1;
+	}
+	if (pid > 0) {
+		close(pair[1]);
+		return supervise(pair[0], pid, child->options);
+	}
+	close(pair[0]);
+	child->parent = pair[1];
+	setsid();
+	return run(child);
+}
+
+int main(int argc, char **argv)
+{
+	static struct kr_mount_options options;
+	struct child child = {.options = &options, .parent = -1};
+	int result = kr_mount_options_parse(argc, argv, &options);
+
+	kr_log_init("kairanfs", options.debug ? KR_LOG_DEBUG : KR_LOG_INFO);
+	if (result == 0)
+		result = kr_mount_point_check(&options.mount_point, options.nonempty);
+	if (result < 0)
+		fprintf(stderr, "kairanfs: %s\n", kr_fail_reason());
+	if (result == 0) {
+		kr_keep_freed_memory();
+		setenv("UV_THREADPOOL_SIZE", "8", 0);
+		signal(SIGPIPE, SIG_IGN);
+		/* Nothing below may hold a directory busy or be found through it: all paths are absolute from here on. */
+		if (chdir("/") < 0)
+			abort();
+		result = options.foreground ? run(&child) : run_detached(&child);
+	} else {
+		result = result < 0;
+	}
+	kr_mount_options_fini(&options);
+	return result;
+}

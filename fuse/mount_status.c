@@ -1,0 +1,141 @@
+/* See mount_status.h.  The kairan command prints this; README and kairan(1) describe its fields. */
+#include "fuse/mount_status.h"
+
+#include <unistd.h>
+
+#include "common/buf.h"
+#include "common/util.h"
+#include "fuse/cache.h"
+#include "fuse/file.h"
+#include "fuse/flush.h"
+#include "fuse/hops.h"
+#include "fuse/inode.h"
+#include "fuse/localdir.h"
+#include "fuse/op.h"
+#include "fuse/options.h"
+#include "fuse/rpc.h"
+#include "fuse/session.h"
+
+enum { OPERATIONS_SHOWN = 16 };
+
+static json_t *number(uint64_t value)
+{
+	return json_integer((json_int_t)value);
+}
+
+static json_t *server_status(struct kr_mount *mount)
+{
+	const struct kr_session_facts *facts = kr_session_facts(mount->session);
+	json_t *status = json_object();
+	uint64_t received, sent, heard_ns = kr_rpc_heard_ns(mount->rpc);
+
+	kr_rpc_counters(mount->rpc, &received, &sent);
+	json_object_set_new(status, "connected", json_boolean(kr_rpc_connected(mount->rpc)));
+	json_object_set_new(status, "fenced", json_boolean(kr_mount_fenced(mount)));
+	json_object_set_new(status, "silent_ms", heard_ns ? number((kr_clock_ns() - heard_ns) / KR_NS_PER_MS) : json_null());
+	json_object_set_new(status, "session", number(facts->id));
+	json_object_set_new(status, "instance", number(facts->instance));
+	json_object_set_new(status, "node", number(facts->node));
+	json_object_set_new(status, "lease_ms", number(facts->lease_ms));
+	json_object_set_new(status, "requests_waiting", number(kr_rpc_pending(mount->rpc)));
+	json_object_set_new(status, "received_bytes", number(received));
+	json_object_set_new(status, "sent_bytes", number(sent));
+	return status;
+}
+
+static json_t *backlog_status(struct kr_mount *mount)
+{
+	struct kr_flusher_left left;
+	json_t *status = json_object();
+
+	kr_flusher_left(mount->flusher, &left);
+	json_object_set_new(status, "bytes", number(left.dirty));
+	json_object_set_new(status, "files", number(left.files));
+	json_object_set_new(status, "refused_bytes", number(left.refused));
+	json_object_set_new(status, "refused_files", number(left.refused_files));
+	json_object_set_new(status, "orphaned_bytes", number(left.orphaned));
+	json_object_set_new(status, "orphaned_files", number(left.orphaned_files));
+	json_object_set_new(status, "unstable_bytes", number(left.unstable));
+	json_object_set_new(status, "damages", number(left.damages));
+	return status;
+}
+
+static json_t *cache_status(struct kr_mount *mount)
+{
+	struct kr_cache_counters counters;
+	json_t *status = json_object();
+
+	kr_cache_counters(mount->cache, &counters);
+	json_object_set_new(status, "bytes", number(counters.bytes));
+	json_object_set_new(status, "max_bytes", number(counters.max_bytes));
+	json_object_set_new(status, "files", number(counters.files));
+	return status;
+}
+
+static json_t *ring_status(struct kr_mount *mount)
+{
+	struct kr_hops_counters counters;
+	json_t *status = json_object();
+
+	kr_hops_counters(mount->hops, &counters);
+	json_object_set_new(status, "received_bytes", number(counters.received));
+	json_object_set_new(status, "sent_bytes", number(counters.sent));
+	json_object_set_new(status, "incoming", number(counters.incoming));
+	json_object_set_new(status, "outgoing", number(counters.outgoing));
+	json_object_set_new(status, "in_flight_bytes", number(counters.in_flight));
+	return status;
+}
+
+/* What programs wait for now, the longest first. */
+static json_t *operations_status(struct kr_mount *mount)
+{
+	json_t *status = json_object(), *list = json_array();
+	uint64_t now = kr_clock_ns(), count = 0;
+	const struct kr_op *op;
+
+	KR_LIST_FOR_EACH(op, &mount->ops, all) {
+		if (count++ < OPERATIONS_SHOWN)
+			json_array_append_new(list, json_pack("{s:s, s:I}", "name", op->name, "waiting_ms",
+				(json_int_t)((now - op->started_ns) / KR_NS_PER_MS)));
+	}
+	json_object_set_new(status, "count", number(count));
+	json_object_set_new(status, "oldest", list);
+	return status;
+}
+
+static json_t *files_status(struct kr_mount *mount)
+{
+	json_t *status = json_object();
+	uint64_t files = 0, open = 0;
+
+	kr_files_count(mount->files, &files, &open);
+	json_object_set_new(status, "known_to_kernel", number(kr_inodes_count(mount->inodes)));
+	json_object_set_new(status, "in_use", number(files));
+	json_object_set_new(status, "open", number(open));
+	return status;
+}
+
+json_t *kr_mount_status(struct kr_mount *mount)
+{
+	json_t *status = json_object();
+
+	json_object_set_new(status, "version", json_string(KR_VERSION));
+	json_object_set_new(status, "source", json_string(mount->options->source));
+	json_object_set_new(status, "mount_point", json_string(mount->options->mount_point));
+	json_object_set_new(status, "local", json_string(kr_local_path(mount->local)));
+	json_object_set_new(status, "node_name", json_string(kr_local_node_name(mount->local)));
+	json_object_set_new(status, "pid", json_integer(getpid()));
+	json_object_set_new(status, "stopping", json_boolean(mount->stopping));
+	json_object_set_new(status, "server", server_status(mount));
+	json_object_set_new(status, "backlog", backlog_status(mount));
+	/* files, damage, journal */
+	json_t *flusher = kr_flusher_status(mount->flusher);
+	json_object_update(status, flusher);
+	json_decref(flusher);
+	json_object_set_new(status, "cache", cache_status(mount));
+	json_object_set_new(status, "ring", ring_status(mount));
+	json_object_set_new(status, "inodes", files_status(mount));
+	json_object_set_new(status, "operations", operations_status(mount));
+	json_object_set_new(status, "buffer_bytes", number(kr_buf_bytes_in_use()));
+	return status;
+}

@@ -1,0 +1,12 @@
+/* What a mount says of itself. */
+#ifndef KR_FUSE_MOUNT_STATUS_H
+#define KR_FUSE_MOUNT_STATUS_H
+
+#include <jansson.h>
+
+#include "fuse/mount.h"
+
+/* The status as JSON, owned by the caller; loop thread. NULL: out of memory. */
+json_t *kr_mount_status(struct kr_mount *mount);
+
+#endif

@@ -1,0 +1,165 @@
+/* See mountpoint.h. */
+#include "fuse/mountpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/fail.h"
+#include "common/util.h"
+
+static const char type_name[] = "fuse.kairanfs";
+
+void kr_mounted_fini(struct kr_mounted *mounted)
+{
+	free(mounted->path);
+	free(mounted->source);
+	*mounted = (struct kr_mounted){0};
+}
+
+/* mountinfo writes blanks and the like as \ooo. */
+static char *unescape(const char *text)
+{
+	char *result = kr_xstrdup(text), *out = result;
+
+	for (const char *in = text; *in; out++) {
+		if (in[0] == '\\' && in[1] >= '0' && in[1] <= '3' && in[2] && in[3]) {
+			*out = (char)((in[1] - '0') * 64 + (in[2] - '0') * 8 + (in[3] - '0'));
+			in += 4;
+		} else {
+			*out = *in++;
+		}
+	}
+	*out = '\0';
+	return result;
+}
+
+/* One line: "36 35 98:0 ROOT PATH OPTIONS [FIELDS...] - TYPE SOURCE SUPER_OPTIONS". False: not one of ours. */
+static bool parse_line(char *line, struct kr_mounted *ret)
+{
+	char *words[64], *rest = NULL;
+	size_t count = 0, dash = 0;
+
+	for (char *word = strtok_r(line, " \n", &rest); word && count < KR_ARRAY_SIZE(words); word = strtok_r(NULL, " \n", &rest)) {
+		if (strcmp(word, "-") == 0 && !dash)
+			dash = count;
+		words[count++] = word;
+	}
+	if (dash < 6 || dash + 3 >= count || strcmp(words[dash + 1], type_name) != 0)
+		return false;
+	if (sscanf(words[2], "%u:%u", &ret->dev_major, &ret->dev_minor) != 2)
+		return false;
+	const char *uid = strstr(words[dash + 3], "user_id=");
+
+	ret->uid = uid ? (unsigned)strtoul(uid + strlen("user_id="), NULL, 10) : 0;
+	ret->path = unescape(words[4]);
+	ret->source = unescape(words[dash + 2]);
+	return true;
+}
+
+int kr_mounted_for_each(void (*visit)(const struct kr_mounted *mounted, void *context), void *context)
+{
+	FILE *file = fopen("/proc/self/mountinfo", "re");
+	char *line = NULL;
+	size_t size = 0;
+
+	if (!file)
+		return kr_fail_errno(-errno, "/proc/self/mountinfo");
+	while (getline(&line, &size, file) > 0) {
+		struct kr_mounted mounted = {0};
+
+		if (parse_line(line, &mounted))
+			visit(&mounted, context);
+		kr_mounted_fini(&mounted);
+	}
+	free(line);
+	fclose(file);
+	return 0;
+}
+
+struct search {
+	const char *path;
+	bool exact, found;
+	struct kr_mounted *result;
+};
+
+static bool lies_in(const char *path, const char *directory)
+{
+	size_t length = strlen(directory);
+
+	return strncmp(path, directory, length) == 0 && (path[length] == '\0' || path[length] == '/' || length == 1);
+}
+
+static void look_at(const struct kr_mounted *mounted, void *context)
+{
+	struct search *search = context;
+
+	if (search->exact ? strcmp(search->path, mounted->path) != 0 : !lies_in(search->path, mounted->path))
+		return;
+	if (search->found && strlen(search->result->path) > strlen(mounted->path))
+		return;
+	if (search->found)
+		kr_mounted_fini(search->result);
+	search->found = true;
+	*search->result = *mounted;
+	search->result->path = kr_xstrdup(mounted->path);
+	search->result->source = kr_xstrdup(mounted->source);
+}
+
+int kr_mounted_find(const char *path, bool exact, struct kr_mounted *ret_mounted)
+{
+	struct kr_mounted result = {0};
+	struct search search = {.path = path, .exact = exact, .result = &result};
+	int err = kr_mounted_for_each(look_at, &search);
+
+	if (err < 0)
+		return err;
+	if (!search.found)
+		return -ENOENT;
+	*ret_mounted = result;
+	return 0;
+}
+
+static int check_empty(const char *path)
+{
+	DIR *dir = opendir(path);
+	const struct dirent *entry;
+	bool empty = true;
+
+	if (!dir)
+		return kr_fail_errno(-errno, "mount point %s", path);
+	while ((entry = readdir(dir)) != NULL)
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+			empty = false;
+	closedir(dir);
+	return empty ? 0 : kr_fail(-ENOTEMPTY, "mount point %s is not empty (-o nonempty mounts over what is there)", path);
+}
+
+int kr_mount_point_check(char **path, bool nonempty)
+{
+	struct kr_mounted mounted = {0};
+	struct stat stat_buffer;
+	char *real = realpath(*path, NULL);
+
+	if (!real && errno == ENOTCONN)
+		return kr_fail(-ENOTCONN, "mount point %s holds a mount whose daemon is gone: fusermount3 -uz %s first", *path, *path);
+	if (!real)
+		return kr_fail_errno(-errno, "mount point %s", *path);
+	free(*path);
+	*path = real;
+	if (kr_mounted_find(real, true, &mounted) == 0) {
+		int err = kr_fail(-EBUSY, "mount point %s is busy: %s is mounted there already (fusermount3 -u %s, or -uz if its daemon "
+			"is gone)", real, mounted.source, real);
+
+		kr_mounted_fini(&mounted);
+		return err;
+	}
+	if (stat(real, &stat_buffer) < 0)
+		return kr_fail_errno(-errno, "mount point %s", real);
+	if (!S_ISDIR(stat_buffer.st_mode))
+		return kr_fail(-ENOTDIR, "mount point %s is not a directory", real);
+	return nonempty ? 0 : check_empty(real);
+}

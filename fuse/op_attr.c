@@ -1,0 +1,251 @@
+/* Attributes: asked of the server each time (kernel timeouts 0), with this node's unflushed bytes on top. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/util.h"
+#include "fuse/file.h"
+#include "fuse/op.h"
+
+enum { OVERLAY_TRIES = 4 };
+
+/* `valid` bits of SETATTR (msgs.def); the first six and "now" are libfuse's own numbers but for the last two. */
+enum { SET_MODE = 1, SET_UID = 2, SET_GID = 4, SET_SIZE = 8, SET_ATIME = 16, SET_MTIME = 32, SET_ATIME_NOW = 64,
+	SET_MTIME_NOW = 128, SET_CLEAR_SUID = 256 };
+
+static void reply_attr(struct kr_op *op, const struct kr_attr *attr)
+{
+	struct stat stat;
+
+	kr_op_stat(attr, &stat);
+	fuse_reply_attr(kr_op_finish(op), &stat, 0);
+	kr_op_free(op);
+}
+
+/* --- getattr -------------------------------------------------------------------------------------------------------- */
+
+struct getattr_op {
+	struct kr_op op;
+	struct kr_fid fid;
+	uint64_t stamp;
+	int tries;
+};
+
+static void step_getattr(struct kr_op *op);
+
+static void on_getattr(struct kr_op *op, int err, const void *message, struct kr_buf *data)
+{
+	struct getattr_op *getattr = KR_CONTAINER_OF(op, struct getattr_op, op);
+	struct kr_attr attr;
+	struct kr_file *file;
+
+	(void)data;
+	if (err < 0) {
+		kr_op_reply_err(op, err);
+		return;
+	}
+	attr = ((const struct kr_getattr_reply *)message)->attr;
+	file = kr_file_find(op->mount, &getattr->fid);
+	bool good = !file || kr_file_overlay_attr(file, getattr->stamp, ++getattr->tries >= OVERLAY_TRIES, &attr);
+	kr_file_put(file);
+	if (good)
+		reply_attr(op, &attr);
+	else
+		step_getattr(op);
+}
+
+static void step_getattr(struct kr_op *op)
+{
+	struct getattr_op *getattr = KR_CONTAINER_OF(op, struct getattr_op, op);
+	struct kr_getattr_request msg = {.file = getattr->fid};
+	struct kr_file *file;
+
+	if (op->interrupted) {
+		kr_op_reply_err(op, -EINTR);
+		return;
+	}
+	file = kr_file_find(op->mount, &getattr->fid);
+	getattr->stamp = file ? kr_file_stamp(file) : 0;
+	kr_file_put(file);
+	kr_op_send(op, KR_MSG_GETATTR, &msg, KR_RPC_READ_ONLY, on_getattr);
+}
+
+void kr_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct kr_mount *mount = kr_op_mount(req);
+	struct getattr_op *op = kr_op_new(sizeof(*op), mount, req, "getattr", step_getattr);
+
+	(void)fi;
+	if (!op)
+		return;
+	kr_inode_fid(mount->inodes, ino, &op->fid);
+	kr_op_post(&op->op);
+}
+
+/* --- setattr -------------------------------------------------------------------------------------------------------- */
+
+struct setattr_op {
+	struct kr_op op;
+	struct kr_setattr_request msg;
+	struct kr_file *file;         /* NULL: not in use here */
+	struct kr_file_waiter waiter;
+	uint64_t size;                /* UINT64_MAX: not set */
+};
+
+static void on_setattr(struct kr_op *op, int err, const void *message, struct kr_buf *data)
+{
+	struct setattr_op *setattr = KR_CONTAINER_OF(op, struct setattr_op, op);
+	struct kr_attr attr = {0};
+
+	(void)data;
+	if (err == 0)
+		attr = ((const struct kr_setattr_reply *)message)->attr;
+	if (setattr->file) {
+		kr_file_after_change(setattr->file, err, setattr->size, err ? NULL : &attr);
+		if (err == 0)
+			kr_file_overlay_attr(setattr->file, kr_file_stamp(setattr->file), true, &attr);
+	}
+	if (err < 0)
+		kr_op_reply_err(op, err);
+	else
+		reply_attr(op, &attr);
+}
+
+static void step_setattr(struct kr_op *op)
+{
+	struct setattr_op *setattr = KR_CONTAINER_OF(op, struct setattr_op, op);
+	int err = 0;
+
+	if (op->call)
+		return;
+	if (op->interrupted)
+		err = -EINTR;
+	else if (setattr->file)
+		err = kr_file_before_change(setattr->file, &setattr->waiter, setattr->size);
+	if (err == -EAGAIN)
+		return;
+	if (err < 0)
+		kr_op_reply_err(op, err);
+	else
+		kr_op_send(op, KR_MSG_SETATTR, &setattr->msg, 0, on_setattr);
+}
+
+static void wake_setattr(struct kr_file_waiter *waiter)
+{
+	step_setattr(&KR_CONTAINER_OF(waiter, struct setattr_op, waiter)->op);
+}
+
+static void begin_setattr(struct kr_op *op)
+{
+	struct setattr_op *setattr = KR_CONTAINER_OF(op, struct setattr_op, op);
+
+	setattr->file = kr_file_find(op->mount, &setattr->msg.file);
+	op->step = step_setattr;
+	step_setattr(op);
+}
+
+static void fini_setattr(struct kr_op *op)
+{
+	struct setattr_op *setattr = KR_CONTAINER_OF(op, struct setattr_op, op);
+
+	if (setattr->file)
+		kr_file_unwait(&setattr->waiter);
+	kr_file_put(setattr->file);
+}
+
+static struct kr_time time_of(struct timespec time)
+{
+	return (struct kr_time){.sec = time.tv_sec, .nsec = (uint32_t)time.tv_nsec};
+}
+
+static uint32_t valid_bits(int valid)
+{
+	static const struct {
+		int theirs;
+		uint32_t ours;
+	} bits[] = {
+		{FUSE_SET_ATTR_MODE, SET_MODE}, {FUSE_SET_ATTR_UID, SET_UID}, {FUSE_SET_ATTR_GID, SET_GID},
+		{FUSE_SET_ATTR_SIZE, SET_SIZE}, {FUSE_SET_ATTR_ATIME, SET_ATIME}, {FUSE_SET_ATTR_MTIME, SET_MTIME},
+		{FUSE_SET_ATTR_ATIME_NOW, SET_ATIME_NOW}, {FUSE_SET_ATTR_MTIME_NOW, SET_MTIME_NOW},
+		{FUSE_SET_ATTR_KILL_SUID, SET_CLEAR_SUID}, {FUSE_SET_ATTR_KILL_SGID, SET_CLEAR_SUID},
+	};
+	uint32_t result = 0;
+
+	for (size_t i = 0; i < KR_ARRAY_SIZE(bits); i++)
+		if (valid & bits[i].theirs)
+			result |= bits[i].ours;
+	return result;
+}
+
+void kr_op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *stat, int valid, struct fuse_file_info *fi)
+{
+	struct kr_mount *mount = kr_op_mount(req);
+	struct setattr_op *op = kr_op_new(sizeof(*op), mount, req, "setattr", begin_setattr);
+
+	(void)fi;
+	if (!op)
+		return;
+	op->op.fini = fini_setattr;
+	op->waiter.wake = wake_setattr;
+	op->size = valid & FUSE_SET_ATTR_SIZE ? (uint64_t)stat->st_size : UINT64_MAX;
+	op->msg = (struct kr_setattr_request){.valid = valid_bits(valid), .mode = stat->st_mode & 07777, .uid = stat->st_uid,
+		.gid = stat->st_gid, .size = (uint64_t)stat->st_size, .atime = time_of(stat->st_atim),
+		.mtime = time_of(stat->st_mtim)};
+	kr_op_cred(req, &op->msg.cred);
+	kr_inode_fid(mount->inodes, ino, &op->msg.file);
+	kr_op_post(&op->op);
+}
+
+/* --- statfs, access, ioctl ------------------------------------------------------------------------------------------ */
+
+static void on_statfs(struct kr_op *op, int err, const void *message, struct kr_buf *data)
+{
+	const struct kr_statfs_reply *reply = message;
+
+	(void)data;
+	if (err < 0) {
+		kr_op_reply_err(op, err);
+		return;
+	}
+	struct statvfs statfs = {.f_bsize = reply->bsize, .f_frsize = reply->frsize, .f_blocks = reply->blocks,
+		.f_bfree = reply->bfree, .f_bavail = reply->bavail, .f_files = reply->files, .f_ffree = reply->ffree,
+		.f_favail = reply->ffree, .f_namemax = reply->namelen};
+
+	fuse_reply_statfs(kr_op_finish(op), &statfs);
+	kr_op_free(op);
+}
+
+void kr_op_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+	struct kr_statfs_request msg = {0};
+	struct kr_op *op;
+
+	kr_inode_fid(kr_op_mount(req)->inodes, ino ? ino : FUSE_ROOT_ID, &msg.file);
+	op = kr_op_ask(sizeof(*op), req, "statfs", KR_MSG_STATFS, &msg, KR_RPC_READ_ONLY, on_statfs);
+	if (op)
+		kr_op_post(op);
+}
+
+static void on_access(struct kr_op *op, int err, const void *message, struct kr_buf *data)
+{
+	(void)message, (void)data;
+	kr_op_reply_err(op, err);
+}
+
+void kr_op_access(fuse_req_t req, fuse_ino_t ino, int mask)
+{
+	struct kr_access_request msg = {.mask = (uint32_t)mask};
+	struct kr_op *op;
+
+	kr_op_cred(req, &msg.cred);
+	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
+	op = kr_op_ask(sizeof(*op), req, "access", KR_MSG_ACCESS, &msg, KR_RPC_READ_ONLY, on_access);
+	if (op)
+		kr_op_post(op);
+}
+
+void kr_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *argument, struct fuse_file_info *fi, unsigned flags,
+	const void *input, size_t input_size, size_t output_size)
+{
+	(void)ino, (void)command, (void)argument, (void)fi, (void)flags, (void)input, (void)input_size, (void)output_size;
+	fuse_reply_err(req, ENOTTY);
+}

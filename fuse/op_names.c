@@ -1,0 +1,259 @@
+/* Operations on names: each is one request to the server, which answers when it is done there.  Nothing is cached, so
+ * that every node sees every change at once.  Workers encode and post; the loop answers.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/sysmacros.h>
+
+#include "common/util.h"
+#include "fuse/file.h"
+#include "fuse/op.h"
+
+/* An operation that ends with an entry; `lookup` is what must be asked again when own bytes went to the server between the
+ * question and the answer (its attributes are then older than what this node has seen). */
+struct entry_op {
+	struct kr_op op;
+	struct kr_fid file;
+	struct kr_attr attr;
+	uint64_t stamp;
+};
+
+static void reply_entry(struct kr_op *op, const struct kr_fid *fid, const struct kr_attr *attr)
+{
+	struct kr_mount *mount = op->mount;
+	struct fuse_entry_param entry;
+	int err = kr_op_entry(mount, fid, attr, &entry);
+
+	if (err < 0) {
+		kr_op_reply_err(op, err);
+		return;
+	}
+	/* An interrupted caller: the kernel has not learnt of the lookup and will not forget it. */
+	if (fuse_reply_entry(kr_op_finish(op), &entry) == -ENOENT)
+		kr_op_entry_undo(mount, &entry);
+	kr_op_free(op);
+}
+
+static void on_attr_again(struct kr_op *op, int err, const void *message, struct kr_buf *data)
+{
+	struct entry_op *entry = KR_CONTAINER_OF(op, struct entry_op, op);
+	const struct kr_getattr_reply *reply = message;
+	struct kr_file *file;
+
+	(void)data;
+	if (err < 0) {
+		kr_op_reply_err(op, err);
+		return;
+	}
+	entry->attr = reply->attr;
+	file = kr_file_find(op->mount, &entry->file);
+	if (file) {
+		kr_file_overlay_attr(file, entry->stamp, true, &entry->attr);
+		kr_file_put(file);
+	}
+	reply_entry(op, &entry->file, &entry->attr);
+}
+
+/* Answers with an entry; attributes of a file that is open here get this node's unflushed bytes. */
+static void finish_entry(struct kr_op *op, const struct kr_fid *fid, const struct kr_attr *attr)
+{
+	struct entry_op *entry = KR_CONTAINER_OF(op, struct entry_op, op);
+	struct kr_file *file = (attr->mode & S_IFMT) == S_IFREG ? kr_file_find(op->mount, fid) : NULL;
+
+	bool asked_in_time;
+
+	entry->attr = *attr;
+	/* A name's answer has no stamp from before the question: if own bytes have ever gone to the server from here, its
+	 * attributes may be older than they, and are asked for by themselves. */
+	asked_in_time = !file || kr_file_overlay_attr(file, 0, false, &entry->attr);
+	if (asked_in_time) {
+		reply_entry(op, fid, &entry->attr);
+	} else {
+		struct kr_getattr_request getattr = {.file = *fid};
+
+		entry->file = *fid;
+		entry->stamp = kr_file_stamp(file);
+		kr_op_send(op, KR_MSG_GETATTR, &getattr, KR_RPC_READ_ONLY, on_attr_again);
+	}
+	kr_file_put(file);
+}
+
+static void on_lookup(struct kr_op *op, int err, const void *message, struct kr_buf *data)
+{
+	const struct kr_lookup_reply *reply = message;
+
+	(void)data;
+	if (err < 0)
+		kr_op_reply_err(op, err);
+	else
+		finish_entry(op, &reply->file, &reply->attr);
+}
+
+static void on_make(struct kr_op *op, int err, const void *message, struct kr_buf *data)
+{
+	const struct kr_make_reply *reply = message;
+
+	(void)data;
+	if (err < 0)
+		kr_op_reply_err(op, err);
+	else
+		reply_entry(op, &reply->file, &reply->attr);
+}
+
+static void on_link(struct kr_op *op, int err, const void *message, struct kr_buf *data)
+{
+	const struct kr_link_reply *reply = message;
+
+	(void)data;
+	if (err < 0)
+		kr_op_reply_err(op, err);
+	else
+		finish_entry(op, &reply->file, &reply->attr);
+}
+
+static void on_nothing(struct kr_op *op, int err, const void *message, struct kr_buf *data)
+{
+	(void)message, (void)data;
+	kr_op_reply_err(op, err);
+}
+
+static void on_readlink(struct kr_op *op, int err, const void *message, struct kr_buf *data)
+{
+	const struct kr_readlink_reply *reply = message;
+
+	(void)data;
+	if (err < 0) {
+		kr_op_reply_err(op, err);
+		return;
+	}
+	fuse_reply_readlink(kr_op_finish(op), reply->target);
+	kr_op_free(op);
+}
+
+/* Makes the op of one request and posts it. */
+static void ask(fuse_req_t req, const char *name, uint16_t type, const void *msg, unsigned flags,
+	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data))
+{
+	struct entry_op *op = kr_op_ask(sizeof(*op), req, name, type, msg, flags, on_reply);
+
+	if (op)
+		kr_op_post(&op->op);
+}
+
+/* True if NAME is short enough; else REQ is answered. */
+static bool name_fits(fuse_req_t req, const char *name)
+{
+	if (strlen(name) <= KR_NAME_MAX)
+		return true;
+	fuse_reply_err(req, ENAMETOOLONG);
+	return false;
+}
+
+void kr_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct kr_lookup_request msg = {.name = name};
+
+	if (!name_fits(req, name))
+		return;
+	kr_op_cred(req, &msg.cred);
+	kr_inode_fid(kr_op_mount(req)->inodes, parent, &msg.parent);
+	ask(req, "lookup", KR_MSG_LOOKUP, &msg, KR_RPC_READ_ONLY, on_lookup);
+}
+
+void kr_op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t count)
+{
+	kr_inode_forget(kr_op_mount(req)->inodes, ino, count);
+	fuse_reply_none(req);
+}
+
+void kr_op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
+{
+	for (size_t i = 0; i < count; i++)
+		kr_inode_forget(kr_op_mount(req)->inodes, forgets[i].ino, forgets[i].nlookup);
+	fuse_reply_none(req);
+}
+
+void kr_op_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	struct kr_readlink_request msg = {0};
+
+	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
+	ask(req, "readlink", KR_MSG_READLINK, &msg, KR_RPC_READ_ONLY, on_readlink);
+}
+
+static void make(fuse_req_t req, const char *op_name, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev,
+	const char *target)
+{
+	struct kr_make_request msg = {.name = name, .mode = mode, .umask = fuse_req_ctx(req)->umask,
+		.rdev_major = major(rdev), .rdev_minor = minor(rdev), .target = target};
+
+	if (!name_fits(req, name))
+		return;
+	kr_op_cred(req, &msg.cred);
+	kr_inode_fid(kr_op_mount(req)->inodes, parent, &msg.parent);
+	ask(req, op_name, KR_MSG_MAKE, &msg, 0, on_make);
+}
+
+void kr_op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
+{
+	make(req, "mknod", parent, name, mode, rdev, "");
+}
+
+void kr_op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+	make(req, "mkdir", parent, name, (mode & ~(mode_t)S_IFMT) | S_IFDIR, 0, "");
+}
+
+void kr_op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
+{
+	if (strlen(target) > KR_PATH_MAX)
+		fuse_reply_err(req, ENAMETOOLONG);
+	else
+		make(req, "symlink", parent, name, S_IFLNK | 0777, 0, target);
+}
+
+void kr_op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
+{
+	struct kr_link_request msg = {.name = name};
+
+	if (!name_fits(req, name))
+		return;
+	kr_op_cred(req, &msg.cred);
+	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
+	kr_inode_fid(kr_op_mount(req)->inodes, parent, &msg.parent);
+	ask(req, "link", KR_MSG_LINK, &msg, 0, on_link);
+}
+
+static void remove_name(fuse_req_t req, const char *op_name, fuse_ino_t parent, const char *name, bool directory)
+{
+	struct kr_remove_request msg = {.name = name, .directory = directory};
+
+	if (!name_fits(req, name))
+		return;
+	kr_op_cred(req, &msg.cred);
+	kr_inode_fid(kr_op_mount(req)->inodes, parent, &msg.parent);
+	ask(req, op_name, KR_MSG_REMOVE, &msg, 0, on_nothing);
+}
+
+void kr_op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	remove_name(req, "unlink", parent, name, false);
+}
+
+void kr_op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	remove_name(req, "rmdir", parent, name, true);
+}
+
+void kr_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent, const char *new_name,
+	unsigned flags)
+{
+	struct kr_rename_request msg = {.name = name, .new_name = new_name, .flags = flags};
+
+	if (!name_fits(req, name) || !name_fits(req, new_name))
+		return;
+	kr_op_cred(req, &msg.cred);
+	kr_inode_fid(kr_op_mount(req)->inodes, parent, &msg.parent);
+	kr_inode_fid(kr_op_mount(req)->inodes, new_parent, &msg.new_parent);
+	ask(req, "rename", KR_MSG_RENAME, &msg, 0, on_nothing);
+}

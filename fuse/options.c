@@ -1,0 +1,182 @@
+/* See options.h: the table, and the words of mount(8) and libfuse that may come along in -o. */
+#include "fuse/options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/fail.h"
+#include "common/options.h"
+#include "common/types.h"
+#include "common/util.h"
+
+#define FIELD(name) offsetof(struct kr_mount_options, name)
+
+static const struct kr_option table[] = {
+	{.name = "local", .type = KR_OPTION_PATH, .offset = FIELD(local), .value_name = "DIR",
+		.help = "directory on a local disk for journal and cache (default: /var/tmp/kairan-UID/..., by source and mount point)"},
+	{.name = "key", .type = KR_OPTION_PATH, .offset = FIELD(key), .value_name = "FILE",
+		.help = "key to show to the server"},
+	{.name = "ring", .type = KR_OPTION_STRING, .offset = FIELD(ring), .value_name = "NAME",
+		.help = "ring to join"},
+	{.name = "node", .type = KR_OPTION_STRING, .offset = FIELD(node), .value_name = "NAME",
+		.help = "this node's name, which gives its place in ring order (default: the host name)"},
+	{.name = "close", .type = KR_OPTION_ENUM, .offset = FIELD(close), .default_text = "sync", .choices = "sync|async",
+		.help = "close(2) returns when the bytes are applied at the server, or when they are in the journal"},
+	{.name = "coherence", .type = KR_OPTION_ENUM, .offset = FIELD(coherence), .default_text = "strict",
+		.choices = "strict|relaxed", .help = "reads see other nodes' writes at once, or from the next open on"},
+	{.name = "journal_max", .type = KR_OPTION_SIZE, .offset = FIELD(journal_max), .default_text = "0",
+		.help = "limit of the journal, at which writers wait; 0: a quarter of the free space, at most 16G"},
+	{.name = "cache_max", .type = KR_OPTION_SIZE, .offset = FIELD(cache_max), .default_text = "0",
+		.help = "limit of the read cache; 0: by the free space"},
+	{.name = "flush_age", .type = KR_OPTION_SECONDS, .offset = FIELD(flush_age), .default_text = "5", .min = 10,
+		.max = 3600000, .help = "bytes older than this go to the server without being asked"},
+	{.name = "flush_backlog", .type = KR_OPTION_SIZE, .offset = FIELD(flush_backlog), .default_text = "8M", .min = 65536,
+		.help = "with more unflushed bytes than this of one file they go to the server at once"},
+	{.name = "hard", .type = KR_OPTION_BOOL, .offset = FIELD(hard),
+		.help = "operations wait for an unreachable server (the default)"},
+	{.name = "soft", .type = KR_OPTION_BOOL, .offset = FIELD(soft),
+		.help = "operations fail with ETIMEDOUT after timeo"},
+	{.name = "timeo", .type = KR_OPTION_SECONDS, .offset = FIELD(timeo), .default_text = "60", .min = 100,
+		.max = 86400000, .help = "how long soft operations wait"},
+	{.name = "connect_timeout", .type = KR_OPTION_SECONDS, .offset = FIELD(connect_timeout), .default_text = "15",
+		.min = 100, .max = 600000, .help = "how long the mount itself waits for the server"},
+	{.name = "drain_timeout", .type = KR_OPTION_SECONDS, .offset = FIELD(drain_timeout), .default_text = "30",
+		.max = 86400000, .help = "how long the daemon flushes at unmount and SIGTERM before it leaves the rest in the journal"},
+	{.name = "threads", .type = KR_OPTION_COUNT, .offset = FIELD(threads), .default_text = "0", .max = 64,
+		.help = "threads that answer the kernel; 0: by the number of processors"},
+	{.name = "nonempty", .type = KR_OPTION_BOOL, .offset = FIELD(nonempty),
+		.help = "mount over a directory that is not empty"},
+	{.name = "foreground", .letter = 'f', .type = KR_OPTION_BOOL, .offset = FIELD(foreground), .command_line_only = true,
+		.help = "stay in the foreground, log to standard error"},
+	{.name = "debug", .letter = 'd', .type = KR_OPTION_BOOL, .offset = FIELD(debug), .command_line_only = true,
+		.help = "log everything that is worth a line"},
+};
+
+/* Words of fstab and mount(8) that mean nothing to us. */
+static const char *const ignored[] = {"defaults", "_netdev", "nofail", "fail", "auto", "noauto", "user", "nouser", "users",
+	"owner", "group", "rw", "async", "atime", "diratime", "relatime", "norelatime", "strictatime", "nostrictatime",
+	"comment"};
+/* Those that the kernel or libfuse understands. */
+static const char *const passed[] = {"suid", "nosuid", "dev", "nodev", "exec", "noexec", "sync", "dirsync", "noatime",
+	"nodiratime", "auto_unmount", "fsname", "subtype", "context", "fscontext", "defcontext", "rootcontext"};
+
+static bool among(const char *const *words, size_t count, const char *word)
+{
+	for (size_t i = 0; i < count; i++)
+		if (strcmp(words[i], word) == 0)
+			return true;
+	return false;
+}
+
+static void pass_on(struct kr_mount_options *options, const char *key, const char *value)
+{
+	char *joined = NULL;
+
+	if (asprintf(&joined, "%s%s%s%s%s", options->fuse_options ? options->fuse_options : "",
+	    options->fuse_options ? "," : "", key, value ? "=" : "", value ? value : "") < 0)
+		abort();
+	free(options->fuse_options);
+	options->fuse_options = joined;
+}
+
+static int take_other(void *values, const char *key, const char *value)
+{
+	struct kr_mount_options *options = values;
+
+	if (strcmp(key, "ro") == 0)
+		options->read_only = true;
+	else if (strcmp(key, "allow_other") == 0)
+		options->allow_other = true;
+	else if (strcmp(key, "allow_root") == 0)
+		options->allow_root = true;
+	else if (strcmp(key, "default_permissions") == 0)
+		options->default_permissions = true;
+	else if (among(passed, KR_ARRAY_SIZE(passed), key))
+		pass_on(options, key, value);
+	else if (strncmp(key, "x-", 2) != 0 && strncmp(key, "X-", 2) != 0 && !among(ignored, KR_ARRAY_SIZE(ignored), key))
+		return -ENOENT;
+	return 0;
+}
+
+static const struct kr_options set = {
+	.program = "kairanfs",
+	.usage = "HOST[:PORT]:/[SUBDIR] MOUNTPOINT [-f] [-o OPTION[,OPTION...]]",
+	.about = "Mounts a directory that kairand exports. Returns when the mount answers; unmount with fusermount3 -u or kairan umount.",
+	.section = "mount",
+	.default_file = "/etc/kairan/kairan.json",
+	.options = table,
+	.count = KR_ARRAY_SIZE(table),
+	.other = take_other,
+};
+
+static int parse_source(const char *source, struct kr_mount_options *options)
+{
+	const char *path = strstr(source, ":/");
+	KR_AUTO_FREE char *host = path ? strndup(source, (size_t)(path - source)) : NULL;
+	int err;
+
+	if (!path)
+		return kr_fail(-EINVAL, "%s: what to mount is written HOST[:PORT]:/[SUBDIR]", source);
+	err = kr_endpoint_parse(host, KR_DEFAULT_PORT, false, &options->server);
+	if (err < 0)
+		return err;
+	path += 1 + strspn(path + 1, "/");
+	options->subdir = kr_xstrdup(path);
+	for (size_t end = strlen(path); end > 0 && options->subdir[end - 1] == '/'; end--)
+		options->subdir[end - 1] = '\0';
+	options->source = kr_xstrdup(source);
+	return 0;
+}
+
+static int check(struct kr_mount_options *options, const struct kr_arguments *arguments)
+{
+	int err;
+
+	if (arguments->positional_count != 2)
+		return kr_fail(-EINVAL, "%s; usage: kairanfs %s",
+			arguments->positional_count < 1 ? "nothing to mount is given" :
+			arguments->positional_count < 2 ? "no mount point is given" : "too many arguments", set.usage);
+	err = parse_source(arguments->positional[0], options);
+	if (err < 0)
+		return err;
+	options->mount_point = kr_xstrdup(arguments->positional[1]);
+	if (options->soft && options->hard)
+		return kr_fail(-EINVAL, "soft and hard exclude each other");
+	if (options->journal_max && options->journal_max < (UINT64_C(8) << 20))
+		return kr_fail(-EINVAL, "journal_max: at least 8M");
+	/* Whoever mounts as root mounts for all users, and the kernel checks their permissions. */
+	if (geteuid() == 0 && !options->allow_root)
+		options->allow_other = true;
+	options->default_permissions = true;
+	return 0;
+}
+
+int kr_mount_options_parse(int argc, char **argv, struct kr_mount_options *ret_options)
+{
+	struct kr_arguments arguments = {0};
+	int err = kr_options_parse(&set, argc, argv, ret_options, &arguments);
+
+	if (err < 0)
+		return err;
+	if (arguments.help)
+		kr_options_help(&set, stdout);
+	else if (arguments.version)
+		printf("kairanfs %s\n", KR_VERSION);
+	else if (arguments.print_config)
+		kr_options_print(&set, ret_options, stdout);
+	else
+		return check(ret_options, &arguments);
+	return 1;
+}
+
+void kr_mount_options_fini(struct kr_mount_options *options)
+{
+	kr_options_fini(&set, options);
+	free(options->source);
+	free(options->subdir);
+	free(options->mount_point);
+	free(options->fuse_options);
+}

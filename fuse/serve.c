@@ -1,0 +1,405 @@
+/* See serve.h.  Makes the parts of a mount in order, takes them down in reverse.
+ *
+ * The main thread makes, waits and unmakes; kr-loop does the protocol; its workers (kernel.c) take the kernel's requests.
+ * The end has one of two beginnings: the kernel ends the session (fusermount3 -u: the workers return), or a signal comes:
+ * then what is unflushed is drained first, with the mount still serving, and the daemon unmounts itself.
+ */
+#include "fuse/serve.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/fail.h"
+#include "common/log.h"
+#include "common/util.h"
+#include "fuse/cache.h"
+#include "fuse/control.h"
+#include "fuse/drain.h"
+#include "fuse/file.h"
+#include "fuse/hops.h"
+#include "fuse/inode.h"
+#include "fuse/journal.h"
+#include "fuse/kernel.h"
+#include "fuse/localdir.h"
+#include "fuse/loop.h"
+#include "fuse/notify.h"
+#include "fuse/op.h"
+#include "fuse/options.h"
+#include "fuse/recover.h"
+#include "fuse/rpc.h"
+#include "fuse/session.h"
+#include "fuse/stage.h"
+
+enum { LATE_DRAIN_MS = 2000, SIGNALS = 3 };
+
+struct serve {
+	struct kr_mount mount;
+	struct kr_session_hooks hooks;
+	struct kr_kernel *kernel;
+	struct kr_recovery recovery;
+	uint64_t drain_deadline_ns; /* set at the first reason to end */
+
+	/* Loop thread. */
+	uv_signal_t signals[SIGNALS];
+	struct kr_drain *drain;
+
+	/* What the loop tells the main thread. */
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool said_hello, live, drained, finished; /* guarded by lock */
+	_Atomic bool interrupted;                 /* by a signal before it was live */
+	int hello_err;
+	char hello_reason[512];
+};
+
+/* --- the loop tells the main thread ---------------------------------------------------------------------------------- */
+
+static void tell(struct serve *serve, bool *flag)
+{
+	pthread_mutex_lock(&serve->lock);
+	*flag = true;
+	pthread_cond_broadcast(&serve->changed);
+	pthread_mutex_unlock(&serve->lock);
+}
+
+static void wait_for(struct serve *serve, const bool *flag)
+{
+	pthread_mutex_lock(&serve->lock);
+	while (!*flag)
+		pthread_cond_wait(&serve->changed, &serve->lock);
+	pthread_mutex_unlock(&serve->lock);
+}
+
+static void on_hello(void *context, int err)
+{
+	struct serve *serve = context;
+
+	serve->hello_err = err;
+	snprintf(serve->hello_reason, sizeof(serve->hello_reason), "%s", err < 0 ? kr_fail_reason() : "");
+	tell(serve, &serve->said_hello);
+}
+
+static void on_live(void *context)
+{
+	struct serve *serve = context;
+
+	tell(serve, &serve->live);
+}
+
+static void on_drained(void *context)
+{
+	struct serve *serve = context;
+
+	serve->drain = NULL;
+	tell(serve, &serve->drained);
+	kr_kernel_wake(serve->kernel);
+}
+
+static void on_goodbye(void *context)
+{
+	struct serve *serve = context;
+
+	tell(serve, &serve->finished);
+}
+
+/* --- signals --------------------------------------------------------------------------------------------------------- */
+
+/* One deadline for all draining, from the first reason to end. */
+static uint64_t drain_deadline(struct serve *serve)
+{
+	if (!serve->drain_deadline_ns)
+		serve->drain_deadline_ns = kr_clock_ns() + serve->mount.options->drain_timeout * KR_NS_PER_MS;
+	return serve->drain_deadline_ns;
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+	struct serve *serve = handle->data;
+
+	if (!serve->live) { /* not yet mounted for anybody: make() gives up */
+		serve->interrupted = true;
+		tell(serve, &serve->said_hello);
+		tell(serve, &serve->live);
+	} else if (serve->drain) {
+		kr_log_info("signal %d again: not draining any further", number);
+		kr_drain_hurry(serve->drain);
+	} else if (!atomic_load(&serve->mount.stopping)) {
+		kr_log_info("signal %d: draining, then unmounting", number);
+		atomic_store(&serve->mount.stopping, true);
+		serve->drain = kr_drain_start(&serve->mount, drain_deadline(serve), on_drained, serve);
+	}
+}
+
+static void watch_signals(void *context)
+{
+	static const int numbers[SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
+	struct serve *serve = context;
+
+	for (int i = 0; i < SIGNALS; i++) {
+		uv_signal_init(serve->mount.loop, &serve->signals[i]);
+		serve->signals[i].data = serve;
+		uv_signal_start(&serve->signals[i], on_signal, numbers[i]);
+	}
+}
+
+/* --- making ---------------------------------------------------------------------------------------------------------- */
+
+static void hop_listen(struct kr_mount *mount, const char *host, uint16_t *ret_port)
+{
+	if (kr_hops_listen(mount->hops, host, ret_port) < 0)
+		kr_log_warn("cannot listen for other nodes: %s; they will not pull from here", kr_fail_reason());
+}
+
+static void hop_identify(struct kr_mount *mount)
+{
+	const struct kr_session_facts *facts = kr_session_facts(mount->session);
+
+	kr_hops_identify(mount->hops, facts->node, facts->id, facts->ring_token);
+}
+
+struct step {
+	struct serve *serve;
+	int err;
+	char reason[512];
+};
+
+static void keep_reason(struct step *step)
+{
+	snprintf(step->reason, sizeof(step->reason), "%s", step->err < 0 ? kr_fail_reason() : "");
+}
+
+/* Runs FN in the loop thread; its error and reason become ours. */
+static int in_loop(struct serve *serve, void (*fn)(void *context))
+{
+	struct step step = {.serve = serve};
+
+	kr_loop_run(serve->mount.kr_loop, fn, &step);
+	return step.err < 0 ? kr_fail(step.err, "%s", step.reason) : 0;
+}
+
+static void make_protocol(void *context)
+{
+	struct step *step = context;
+	struct kr_mount *mount = &step->serve->mount;
+
+	watch_signals(step->serve);
+	step->err = kr_rpc_new(mount, &mount->options->server, &mount->rpc);
+	if (step->err == 0)
+		step->err = kr_session_new(mount, &mount->session);
+	if (step->err == 0)
+		step->err = kr_hops_new(mount, &mount->hops);
+	if (step->err == 0) {
+		step->serve->hooks = *kr_files_session_hooks();
+		step->serve->hooks.listen = hop_listen;
+		step->serve->hooks.identify = hop_identify;
+		kr_session_set_hooks(mount->session, &step->serve->hooks);
+		kr_session_start(mount->session, mount->options->connect_timeout, on_hello, step->serve);
+	}
+	keep_reason(step);
+}
+
+static int say_hello(struct serve *serve)
+{
+	int err = in_loop(serve, make_protocol);
+
+	if (err < 0)
+		return err;
+	wait_for(serve, &serve->said_hello);
+	if (serve->interrupted)
+		return kr_fail(-EINTR, "interrupted by a signal");
+	return serve->hello_err < 0 ? kr_fail(serve->hello_err, "%s", serve->hello_reason) : 0;
+}
+
+static void on_journal_space(void *context)
+{
+	struct kr_mount *mount = context;
+
+	if (mount->files)
+		kr_files_space(mount->files);
+}
+
+/* Journal, cache and inodes: blocking, so in the main thread. */
+static int open_local(struct serve *serve)
+{
+	struct kr_mount *mount = &serve->mount;
+	const struct kr_session_facts *facts = kr_session_facts(mount->session);
+	struct kr_journal_options journal = {.directory = kr_local_journal(mount->local),
+		.incarnation = kr_local_incarnation(mount->local), .max = mount->options->journal_max,
+		.on_space = on_journal_space, .context = mount};
+	int err = kr_local_bind(mount->local, facts->export_id);
+
+	memcpy(journal.export_id, facts->export_id, sizeof(journal.export_id));
+	memcpy(journal.node_id, kr_local_node_id(mount->local), sizeof(journal.node_id));
+	if (err == 0)
+		err = kr_journal_open(&journal, &serve->recovery, &mount->journal);
+	if (err == 0)
+		err = kr_cache_new(kr_local_fd(mount->local), facts->export_id, mount->options->cache_max, &mount->cache);
+	if (err == 0)
+		err = kr_inodes_new(&facts->root, &mount->inodes);
+	return err;
+}
+
+static void make_files(void *context)
+{
+	struct step *step = context;
+	struct kr_mount *mount = &step->serve->mount;
+
+	step->err = kr_files_new(mount, &mount->files);
+	if (step->err == 0)
+		step->err = kr_stages_init(mount);
+	if (step->err == 0)
+		step->err = kr_flusher_new(mount, &mount->flusher);
+	if (step->err == 0)
+		step->err = kr_files_start(mount->files);
+	if (step->err == 0)
+		step->err = kr_recover(mount, &step->serve->recovery);
+	keep_reason(step);
+}
+
+static void begin_session(void *context)
+{
+	struct step *step = context;
+	struct kr_mount *mount = &step->serve->mount;
+	unsigned dev_major, dev_minor;
+
+	kr_kernel_device(step->serve->kernel, &dev_major, &dev_minor);
+	step->err = kr_control_new(mount, dev_major, dev_minor, &mount->control);
+	keep_reason(step);
+	if (step->err == 0)
+		kr_session_begin(step->serve->mount.session, on_live, step->serve);
+}
+
+static int make(struct serve *serve)
+{
+	struct kr_mount *mount = &serve->mount;
+	int err = kr_loop_new(&mount->kr_loop);
+
+	if (err < 0)
+		return err;
+	mount->loop = kr_loop_uv(mount->kr_loop);
+	err = say_hello(serve);
+	if (err == 0)
+		err = open_local(serve);
+	if (err == 0)
+		err = in_loop(serve, make_files);
+	if (err == 0)
+		err = kr_kernel_new(mount, &serve->kernel);
+	if (err == 0) {
+		mount->fuse = kr_kernel_fuse(serve->kernel);
+		err = kr_notifier_new(mount->fuse, &mount->notifier);
+	}
+	if (err == 0)
+		err = in_loop(serve, begin_session);
+	if (err == 0)
+		err = kr_kernel_start(serve->kernel);
+	return err;
+}
+
+/* --- unmaking -------------------------------------------------------------------------------------------------------- */
+
+static void start_last_drain(void *context)
+{
+	struct step *step = context;
+	struct serve *serve = step->serve;
+	uint64_t least = kr_clock_ns() + LATE_DRAIN_MS * KR_NS_PER_MS;
+
+	/* Nothing waits for the kernel any more. */
+	atomic_store(&serve->mount.stopping, true);
+	kr_ops_interrupt(&serve->mount);
+	if (serve->drain) /* a signal's, still under way: its end counts */
+		return;
+	pthread_mutex_lock(&serve->lock);
+	serve->drained = false;
+	pthread_mutex_unlock(&serve->lock);
+	serve->drain = kr_drain_start(&serve->mount, KR_MAX(drain_deadline(serve), least), on_drained, serve);
+}
+
+static void start_goodbye(void *context)
+{
+	struct step *step = context;
+
+	kr_session_goodbye(step->serve->mount.session, on_goodbye, step->serve);
+}
+
+/* Bytes that came in last go to the server, then the session ends. True: nothing is left. */
+static bool drain_and_part(struct serve *serve)
+{
+	bool all;
+
+	in_loop(serve, start_last_drain);
+	wait_for(serve, &serve->drained);
+	all = kr_drain_report(&serve->mount);
+	in_loop(serve, start_goodbye);
+	wait_for(serve, &serve->finished);
+	return all;
+}
+
+static void stop_protocol(void *context)
+{
+	struct step *step = context;
+	struct kr_mount *mount = &step->serve->mount;
+
+	kr_control_free(mount->control);
+	if (mount->flusher)
+		kr_flusher_stop(mount->flusher);
+	if (mount->files)
+		kr_files_stop(mount->files);
+	if (mount->hops)
+		kr_hops_close(mount->hops);
+	if (mount->rpc)
+		kr_rpc_stop(mount->rpc);
+	kr_ops_interrupt(mount);
+	kr_session_free(mount->session);
+	kr_rpc_free(mount->rpc);
+	for (int i = 0; i < SIGNALS; i++)
+		uv_close((uv_handle_t *)&step->serve->signals[i], NULL);
+}
+
+static void unmake(struct serve *serve)
+{
+	struct kr_mount *mount = &serve->mount;
+
+	kr_kernel_stop(serve->kernel);
+	kr_notifier_free(mount->notifier);
+	if (mount->kr_loop)
+		in_loop(serve, stop_protocol);
+	kr_loop_free(mount->kr_loop);
+	kr_flusher_free(mount->flusher);
+	kr_files_free(mount->files);
+	kr_hops_free(mount->hops);
+	kr_cache_free(mount->cache);
+	kr_journal_free(mount->journal);
+	kr_recovery_fini(&serve->recovery);
+	kr_inodes_free(mount->inodes);
+	kr_kernel_free(serve->kernel);
+}
+
+int kr_serve(const struct kr_mount_options *options, struct kr_local *local, bool (*ready)(void *context), void *context)
+{
+	struct serve *serve = kr_xcalloc(1, sizeof(*serve));
+	char reason[512];
+	int result;
+
+	serve->mount.options = options;
+	serve->mount.local = local;
+	kr_list_init(&serve->mount.ops);
+	kr_list_init(&serve->recovery.files);
+	kr_list_init(&serve->recovery.damage);
+	pthread_mutex_init(&serve->lock, NULL);
+	pthread_cond_init(&serve->changed, NULL);
+	result = make(serve);
+	snprintf(reason, sizeof(reason), "%s", result < 0 ? kr_fail_reason() : "");
+	if (result == 0) {
+		wait_for(serve, &serve->live);
+		if (!serve->interrupted && ready(context))
+			kr_kernel_wait(serve->kernel);
+		kr_kernel_stop(serve->kernel);
+		result = drain_and_part(serve) ? 0 : 1;
+	}
+	unmake(serve);
+	free(serve);
+	return result < 0 ? kr_fail(result, "%s", reason) : result;
+}
