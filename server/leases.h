@@ -12,7 +12,6 @@ struct kr_operation {
 	struct kr_sfile *file; /* reference while asked or held; NULL otherwise */
 	bool held;
 	void (*granted)(struct kr_operation *operation);
-	struct kr_link ready;  /* grants are delivered from the loop's next turn at the latest, never from inside an event */
 };
 /* Asks for KINDS (READ: nobody else writes; READ|WRITE: nobody else reads or writes) on behalf of NODE, whose own leases
  * stay (0: nobody's stay). GRANTED follows, possibly from inside this call. The caller owns the memory. */
@@ -24,8 +23,6 @@ void kr_operation_end(struct kr_operation *operation);
 /* Gives the request's session of KINDS what is free at once. The caller must call kr_leases_announced after its reply. */
 uint8_t kr_leases_try(struct kr_sfile *file, struct kr_session *session, uint8_t kinds);
 void kr_leases_announced(struct kr_sfile *file, struct kr_session *session);
-/* The session ends: its leases on this file go. */
-void kr_leases_session_ended(struct kr_sfile *file, struct kr_session *session);
 /* Initialises file->leases. */
 void kr_leases_file_init(struct kr_sfile *file);
 

@@ -19,7 +19,6 @@
 
 struct kr_server;
 struct kr_session;
-struct kr_sfile;
 
 struct kr_request {
 	struct kr_server *server;
@@ -47,6 +46,8 @@ struct kr_request {
 	union kr_any_msg reply;        /* filled by the job */
 	void *state;                   /* the handler's own, freed by `free_state` (may be NULL) with the request */
 	void (*free_state)(void *state);
+	void *job_state;               /* of attrs.c, while kr_attrs_get is under way */
+	bool committed;                /* it has had an effect: it cannot be withdrawn any more */
 };
 
 /* RUN in a pool thread: may read msg and data, writes err, reply and what `state` points to, nothing else of the request.
@@ -58,6 +59,9 @@ void kr_request_reply(struct kr_request *request, int err, const void *msg, cons
 /* The same with request->err and request->reply: the usual DONE. */
 void kr_request_reply_job(struct kr_request *request);
 
+/* Frees a request that has been answered by other means. */
+void kr_request_drop(struct kr_request *request);
+
 /* The session's node number. */
 uint32_t kr_request_node(const struct kr_request *request);
 
@@ -65,6 +69,10 @@ uint32_t kr_request_node(const struct kr_request *request);
 
 /* A frame of a session: finds out whether it is a repetition, decodes, and dispatches. */
 void kr_request_arrived(struct kr_session *session, const struct kr_frame *frame);
+/* Gives a decoded request to its handler, or parks it while the grace period lasts. */
+void kr_request_dispatch(struct kr_request *request);
+/* The session's unanswered request of that id; NULL. */
+struct kr_request *kr_request_find(const struct kr_session *session, uint64_t id);
 /* The node's CANCEL, or the session's end (ENDED): withdraws it if that can be. */
 void kr_request_withdraw(struct kr_request *request, bool ended);
 

@@ -65,7 +65,10 @@ struct kr_server {
 	uint64_t forgotten_epoch;   /* the latest `changed_epoch` among files dropped from the table */
 
 	struct kr_grace grace;
-	bool stopping;
+	bool stopping, ended;   /* the orderly end has begun; sessions have ended */
+	uint64_t stopping_ns;
+	bool export_lost, ticking_export;
+	uint64_t export_ticked_ns;
 	size_t jobs; /* in the pool now */
 	uint64_t requests_served, started_ns;
 	uint64_t sessions_lost;
@@ -83,6 +86,9 @@ void kr_server_stop(struct kr_server *server);
 enum { KR_SERVER_STOP_MS = 15000 };
 /* Frees the rest; the loop has ended. */
 void kr_server_fini(struct kr_server *server);
+
+/* The grace period is over: what waited for it goes on. */
+void kr_server_end_grace(struct kr_server *server);
 
 /* Registers the handler of a message type, once, at start. */
 void kr_server_on(struct kr_server *server, uint16_t type, void (*handle)(struct kr_request *), unsigned flags);

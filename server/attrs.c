@@ -1,0 +1,353 @@
+/* Attributes: GETATTR with questions to the nodes that write, and SETATTR with the leases it needs.
+ *
+ * The order is: ask the holders of WRITE, then stat.  A holder that flushes in between is seen by the stat; the other way
+ * round its bytes could be missed by both.  If the file was cut in between, the answers are of a file that was longer, and
+ * everything is asked again.
+ */
+#include "server/attrs.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "server/data.h"
+#include "server/export.h"
+#include "server/files.h"
+#include "server/leases.h"
+#include "server/request.h"
+#include "server/server.h"
+#include "server/session.h"
+
+enum { ATTEMPTS_MAX = 100 };
+
+struct stat_query;
+
+/* One kr_attrs_get under way. */
+struct look {
+	struct kr_request *request;
+	struct kr_sfile *file;
+	bool ask_holders;
+	void (*fn)(struct kr_request *request, const struct kr_attr *attr);
+	struct kr_list queries; /* unanswered */
+	bool dirty;
+	uint64_t end;
+	struct kr_time mtime;
+	uint64_t changes, ended, cuts;
+	unsigned attempts;
+	struct kr_attr attr;
+};
+
+struct stat_query {
+	struct kr_link link;
+	struct look *look;
+	struct kr_session *session; /* lives while its ask is unanswered */
+	uint64_t ask;
+};
+
+static void begin(struct look *look);
+
+static void finish(struct look *look)
+{
+	struct kr_request *request = look->request;
+	void (*fn)(struct kr_request *, const struct kr_attr *) = look->fn;
+	struct kr_attr attr = look->attr;
+
+	assert(kr_list_empty(&look->queries));
+	kr_sfile_put(look->file);
+	free(look);
+	request->job_state = NULL;
+	fn(request, request->err ? NULL : &attr);
+}
+
+static void run_stat(struct kr_request *request)
+{
+	struct look *look = request->job_state;
+
+	request->err = kr_export_getattr(request->server->export, &look->file->fid, &look->attr);
+}
+
+static void stat_done(struct kr_request *request)
+{
+	struct look *look = request->job_state;
+	struct kr_sfile *file = look->file;
+	bool again = look->attempts < ATTEMPTS_MAX && !request->err;
+
+	if (again && (file->cuts != look->cuts || file->ended != look->ended)) {
+		begin(look);
+		return;
+	}
+	if (!request->err) {
+		kr_sfile_version(file, look->changes, &look->attr);
+		if (look->dirty) {
+			look->attr.version = 0;
+			look->attr.size = KR_MAX(look->attr.size, look->end);
+			if (kr_time_compare(look->mtime, look->attr.mtime) > 0)
+				look->attr.mtime = look->mtime;
+		}
+	}
+	finish(look);
+}
+
+static void go(struct look *look)
+{
+	look->changes = look->file->changes;
+	look->ended = look->file->ended;
+	kr_request_run(look->request, run_stat, stat_done);
+}
+
+static void query_answered(struct kr_session *session, void *context, int err, const void *message)
+{
+	struct stat_query *query = context;
+	struct look *look = query->look;
+	const struct kr_query_reply *reply = message;
+
+	(void)session;
+	kr_list_remove(&query->link);
+	free(query);
+	if (!err && reply->dirty) {
+		look->dirty = true;
+		look->end = KR_MAX(look->end, reply->end);
+		if (kr_time_compare(reply->mtime, look->mtime) > 0)
+			look->mtime = reply->mtime;
+	}
+	if (kr_list_empty(&look->queries)) {
+		look->request->cancel = NULL;
+		go(look);
+	}
+}
+
+static void ask(struct look *look, struct kr_session *session)
+{
+	struct kr_query_request msg = {.file = look->file->fid};
+	struct stat_query *query = kr_xcalloc(1, sizeof(*query));
+
+	query->look = look;
+	query->session = session;
+	query->ask = kr_session_ask(session, KR_MSG_QUERY, &msg, query_answered, query);
+	if (query->ask)
+		kr_list_append(&look->queries, &query->link);
+	else
+		free(query);
+}
+
+static void ask_holders(struct look *look)
+{
+	struct kr_attachment *attachment;
+
+	KR_LIST_FOR_EACH(attachment, &look->file->attachments, of_file) {
+		struct kr_session *session = attachment->session;
+
+		if (session != look->request->session &&
+			(kr_lease_table_held(&look->file->leases, session->node) & KR_LEASE_WRITE))
+			ask(look, session);
+	}
+}
+
+static void cancel_stat(struct kr_request *request)
+{
+	struct look *look = request->job_state;
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(&look->queries))) {
+		struct stat_query *query = KR_LIST_ENTRY(link, struct stat_query, link);
+
+		kr_session_unask(query->session, query->ask);
+		free(query);
+	}
+	kr_sfile_put(look->file);
+	free(look);
+	request->job_state = NULL;
+}
+
+static void begin(struct look *look)
+{
+	look->attempts++;
+	look->cuts = look->file->cuts;
+	look->dirty = false;
+	look->end = 0;
+	look->mtime = (struct kr_time){.sec = INT64_MIN};
+	if (look->ask_holders)
+		ask_holders(look);
+	if (kr_list_empty(&look->queries))
+		go(look);
+	else if (!look->request->committed)
+		look->request->cancel = cancel_stat;
+}
+
+void kr_attrs_get(struct kr_request *request, const struct kr_fid *fid, bool ask_others,
+	void (*fn)(struct kr_request *request, const struct kr_attr *attr))
+{
+	struct look *look = kr_xcalloc(1, sizeof(*look));
+
+	assert(!request->job_state);
+	look->request = request;
+	look->file = kr_sfile_get(request->server, fid);
+	look->ask_holders = ask_others;
+	look->fn = fn;
+	kr_list_init(&look->queries);
+	request->job_state = look;
+	begin(look);
+}
+
+bool kr_attrs_doubtful(struct kr_server *server, const struct kr_fid *fid, uint32_t node, uint64_t epoch)
+{
+	const struct kr_sfile *file = kr_sfile_find(server, fid);
+
+	if (!file)
+		return server->forgotten_epoch > epoch;
+	return file->changing || file->changed_epoch > epoch || kr_lease_table_others_hold(&file->leases, node, KR_LEASE_WRITE);
+}
+
+/* --- GETATTR -------------------------------------------------------------------------------------------------------- */
+
+static void reply_attr(struct kr_request *request, const struct kr_attr *attr)
+{
+	if (attr)
+		request->reply.getattr_reply.attr = *attr;
+	kr_request_reply_job(request);
+}
+
+static void handle_getattr(struct kr_request *request)
+{
+	kr_attrs_get(request, &request->msg.getattr_request.file, true, reply_attr);
+}
+
+/* --- after a cut ---------------------------------------------------------------------------------------------------- */
+
+struct cut_wait {
+	struct kr_request *request;
+	void (*fn)(struct kr_request *request);
+};
+
+static void cut_stable(void *context, int err)
+{
+	struct cut_wait wait = *(struct cut_wait *)context;
+
+	(void)err; /* told to the nodes whose rounds they are as UNSTABLE; the cut itself has been made */
+	free(context);
+	wait.fn(wait.request);
+}
+
+void kr_attrs_after_cut(struct kr_request *request, struct kr_sfile *file, void (*fn)(struct kr_request *request))
+{
+	struct cut_wait *wait;
+
+	if (file->data.stable.applied <= file->data.stable.good) {
+		fn(request);
+		return;
+	}
+	wait = kr_xcalloc(1, sizeof(*wait));
+	*wait = (struct cut_wait){.request = request, .fn = fn};
+	kr_stable_wait(file, false, cut_stable, wait);
+}
+
+/* --- SETATTR -------------------------------------------------------------------------------------------------------- */
+
+struct setattr {
+	struct kr_operation operation;
+	struct kr_sfile *file;
+	struct kr_request *request;
+};
+
+static void free_setattr(void *state)
+{
+	struct setattr *setattr = state;
+
+	kr_operation_end(&setattr->operation);
+	kr_sfile_put(setattr->file);
+	free(setattr);
+}
+
+static void run_setattr(struct kr_request *request)
+{
+	const struct kr_setattr_request *msg = &request->msg.setattr_request;
+	struct kr_setattr set = {.valid = msg->valid, .mode = msg->mode, .uid = msg->uid, .gid = msg->gid, .size = msg->size,
+		.atime = msg->atime, .mtime = msg->mtime};
+
+	request->err = kr_export_setattr(request->server->export, &msg->cred, &msg->file, &set,
+		&request->reply.setattr_reply.attr);
+}
+
+static void reply_setattr(struct kr_request *request, const struct kr_attr *attr)
+{
+	if (attr)
+		request->reply.setattr_reply.attr = *attr;
+	kr_request_reply_job(request);
+}
+
+/* The attributes are asked again where other nodes write: what they have not flushed belongs to the answer. */
+static void finish_setattr(struct kr_request *request)
+{
+	struct setattr *setattr = request->state;
+	struct kr_sfile *file = setattr->file;
+	struct kr_attr *attr = &request->reply.setattr_reply.attr;
+
+	if (request->msg.setattr_request.valid & (KR_SET_MTIME | KR_SET_MTIME_NOW))
+		kr_data_mtime_set(file, attr->mtime);
+	kr_attrs_get(request, &file->fid, true, reply_setattr);
+}
+
+static void setattr_done(struct kr_request *request)
+{
+	struct setattr *setattr = request->state;
+
+	if (request->msg.setattr_request.valid & KR_SET_SIZE) {
+		kr_sfile_cut(setattr->file);
+		kr_sfile_changed(setattr->file);
+	}
+	if (request->err)
+		kr_request_reply_job(request);
+	else if (request->msg.setattr_request.valid & KR_SET_SIZE)
+		kr_attrs_after_cut(request, setattr->file, finish_setattr);
+	else
+		finish_setattr(request);
+}
+
+static void start_setattr(struct kr_request *request)
+{
+	struct setattr *setattr = request->state;
+
+	request->committed = true;
+	if (request->msg.setattr_request.valid & KR_SET_SIZE)
+		kr_sfile_changing(setattr->file);
+	kr_request_run(request, run_setattr, setattr_done);
+}
+
+static void setattr_granted(struct kr_operation *operation)
+{
+	start_setattr(KR_CONTAINER_OF(operation, struct setattr, operation)->request);
+}
+
+static void cancel_setattr(struct kr_request *request)
+{
+	kr_operation_end(&((struct setattr *)request->state)->operation);
+}
+
+/* A new size needs everybody else out; a new mtime must come after all writes that have returned, so others flush first. */
+static void handle_setattr(struct kr_request *request)
+{
+	const struct kr_setattr_request *msg = &request->msg.setattr_request;
+	struct setattr *setattr = kr_xcalloc(1, sizeof(*setattr));
+	uint8_t kinds = 0;
+
+	setattr->request = request;
+	setattr->file = kr_sfile_get(request->server, &msg->file);
+	request->state = setattr;
+	request->free_state = free_setattr;
+	if (msg->valid & KR_SET_SIZE)
+		kinds = KR_LEASE_ALL;
+	else if (msg->valid & (KR_SET_MTIME | KR_SET_MTIME_NOW))
+		kinds = KR_LEASE_READ;
+	if (!kinds) {
+		start_setattr(request);
+		return;
+	}
+	request->cancel = cancel_setattr;
+	kr_operation_start(&setattr->operation, setattr->file, request->session->node, kinds, setattr_granted);
+}
+
+void kr_attrs_register(struct kr_server *server)
+{
+	kr_server_on(server, KR_MSG_GETATTR, handle_getattr, 0);
+	kr_server_on(server, KR_MSG_SETATTR, handle_setattr, KR_HANDLER_KEEP_REPLY);
+}

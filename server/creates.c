@@ -1,0 +1,179 @@
+/* CREATE: makes a file, or opens what is there, in up to three steps.
+ *
+ * The name is resolved in the pool; only then is it known which file is meant.  One that existed may have to be truncated,
+ * for which other nodes' leases are recalled, and its attributes may have to be asked from the nodes that write it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "server/attrs.h"
+#include "server/export.h"
+#include "server/leases.h"
+#include "server/opens.h"
+#include "server/request.h"
+#include "server/resent.h"
+#include "server/server.h"
+#include "server/session.h"
+
+struct create {
+	struct kr_operation operation; /* of O_TRUNC on a file that existed */
+	struct kr_request *request;
+	struct kr_sfile *file;
+	uint64_t epoch;
+};
+
+static void free_create(void *state)
+{
+	struct create *create = state;
+
+	kr_operation_end(&create->operation);
+	kr_sfile_put(create->file);
+	free(create);
+}
+
+static void run_create(struct kr_request *request)
+{
+	const struct kr_create_request *msg = &request->msg.create_request;
+	struct kr_create_reply *reply = &request->reply.create_reply;
+	struct kr_create create = {.name = msg->name, .mode = msg->mode, .umask = msg->umask, .flags = msg->flags,
+		.exclusive = msg->exclusive};
+	struct kr_export *export = request->server->export;
+	bool created = false;
+	int err = kr_export_create(export, &msg->cred, &msg->parent, &create, &created, &reply->file, &reply->attr);
+
+	if (err == -EEXIST && request->maybe_done) { /* is it ours, made before the answer was lost? */
+		create.exclusive = false;
+		err = kr_export_create(export, &msg->cred, &msg->parent, &create, &created, &reply->file, &reply->attr);
+		if (!err && !created && !kr_resent_is_ours(request, &reply->attr, S_IFREG, msg->cred.uid)) {
+			kr_export_release(export, &reply->file, 1);
+			err = -EEXIST;
+		}
+		created = true;
+	}
+	reply->created = created;
+	request->err = err;
+}
+
+static void reply_create(struct kr_request *request, uint8_t granted)
+{
+	struct create *create = request->state;
+	struct kr_sfile *file = kr_sfile_ref(create->file);
+	struct kr_session *session = kr_session_get(request->session);
+
+	request->reply.create_reply.granted = granted;
+	kr_request_reply(request, 0, &request->reply, NULL, 0);
+	if (granted)
+		kr_leases_announced(file, session);
+	kr_session_put(session);
+	kr_sfile_put(file);
+}
+
+static void opened(struct kr_request *request)
+{
+	struct create *create = request->state;
+
+	reply_create(request, kr_opens_opened(request, create->file, request->msg.create_request.want));
+}
+
+/* The file is open at the export but nobody gets to know: ERR is answered. */
+static void fail(struct kr_request *request, int err)
+{
+	struct kr_sfile *file = ((struct create *)request->state)->file;
+
+	file->opens++;
+	kr_opens_release(file, 1);
+	kr_request_reply(request, err, NULL, NULL, 0);
+}
+
+static void looked(struct kr_request *request, const struct kr_attr *attr)
+{
+	if (!attr) {
+		fail(request, request->err);
+		return;
+	}
+	request->reply.create_reply.attr = *attr;
+	opened(request);
+}
+
+static void look(struct kr_request *request)
+{
+	kr_attrs_get(request, &request->reply.create_reply.file, true, looked);
+}
+
+static void run_truncate(struct kr_request *request)
+{
+	struct kr_create_reply *reply = &request->reply.create_reply;
+
+	request->err = kr_export_truncate(request->server->export, &reply->file, 0, &reply->attr);
+}
+
+static void truncated(struct kr_request *request)
+{
+	struct kr_sfile *file = ((struct create *)request->state)->file;
+
+	kr_sfile_cut(file);
+	kr_sfile_changed(file);
+	if (request->err)
+		fail(request, request->err);
+	else
+		kr_attrs_after_cut(request, file, look);
+}
+
+static void truncate_granted(struct kr_operation *operation)
+{
+	struct create *create = KR_CONTAINER_OF(operation, struct create, operation);
+
+	kr_sfile_changing(create->file);
+	kr_request_run(create->request, run_truncate, truncated);
+}
+
+/* Nothing has happened to the file yet: the open is given back. */
+static void cancel_truncate(struct kr_request *request)
+{
+	struct create *create = request->state;
+
+	kr_operation_end(&create->operation);
+	create->file->opens++;
+	kr_opens_release(create->file, 1);
+}
+
+static void create_done(struct kr_request *request)
+{
+	const struct kr_create_request *msg = &request->msg.create_request;
+	const struct kr_create_reply *reply = &request->reply.create_reply;
+	struct create *create = request->state;
+
+	if (request->err) {
+		kr_request_reply_job(request);
+		return;
+	}
+	create->file = kr_sfile_get(request->server, &reply->file);
+	create->file->orphan |= msg->name[0] == '\0';
+	if (!reply->created && (msg->flags & KR_OPEN_TRUNC)) {
+		request->cancel = cancel_truncate;
+		kr_operation_start(&create->operation, create->file, request->session->node, KR_LEASE_ALL, truncate_granted);
+		return;
+	}
+	request->committed = true;
+	if (kr_attrs_doubtful(request->server, &reply->file, request->session->node, create->epoch))
+		look(request);
+	else
+		opened(request);
+}
+
+static void handle_create(struct kr_request *request)
+{
+	struct create *create = kr_xcalloc(1, sizeof(*create));
+
+	create->request = request;
+	create->epoch = request->server->epoch;
+	request->state = create;
+	request->free_state = free_create;
+	kr_request_run(request, run_create, create_done);
+}
+
+void kr_creates_register(struct kr_server *server)
+{
+	kr_server_on(server, KR_MSG_CREATE, handle_create, KR_HANDLER_KEEP_REPLY);
+}

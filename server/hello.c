@@ -1,0 +1,238 @@
+/* HELLO and the life of a session as its node sees it.
+ *
+ * A HELLO takes two blocking steps in the pool before it is answered: the root's identity is looked up, and a new
+ * session's node is recorded in the state directory, so that a restart of the server waits for it.  The connection is
+ * paused meanwhile.
+ */
+#include "server/hello.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/fail.h"
+#include "common/log.h"
+#include "server/export.h"
+#include "server/request.h"
+#include "server/session.h"
+#include "server/state.h"
+
+enum { KEEP_REPLIES_MS = 60000 };
+
+struct greeting {
+	struct kr_job job;
+	struct kr_stranger *stranger;
+	uint64_t id;
+	struct kr_hello_request hello;
+	struct kr_arena arena;
+	uint8_t *fields;
+	struct kr_fid root;
+	struct kr_attr attr;
+	int err;
+};
+
+static void now(struct kr_time *ret)
+{
+	uint64_t ns = kr_clock_real_ns();
+
+	*ret = (struct kr_time){.sec = (int64_t)(ns / KR_NS_PER_S), .nsec = (uint32_t)(ns % KR_NS_PER_S)};
+}
+
+static void free_greeting(struct greeting *greeting)
+{
+	kr_arena_fini(&greeting->arena);
+	free(greeting->fields);
+	free(greeting);
+}
+
+/* ERR is told to the node, and its connection ends. */
+static void refuse(struct greeting *greeting, int err, const char *reason)
+{
+	struct kr_conn *conn = kr_stranger_take(greeting->stranger);
+
+	if (conn) {
+		kr_log_warn("node %s (%s) refused: %s", greeting->hello.node_name ? greeting->hello.node_name : "?",
+			kr_conn_peer(conn), reason);
+		kr_conn_reply(conn, KR_MSG_HELLO, greeting->id, 0, err, NULL, NULL, 0);
+		kr_conn_close(conn, true);
+	}
+	free_greeting(greeting);
+}
+
+static struct kr_session *resumable(const struct greeting *greeting)
+{
+	const struct kr_hello_request *hello = &greeting->hello;
+	struct kr_session *session = hello->session ? kr_session_find(greeting->stranger->server, hello->session) : NULL;
+
+	return session && memcmp(session->node_id, hello->node_id, 16) == 0 ? session : NULL;
+}
+
+/* What the node told about its ring listener may have changed with its address. */
+static void note_ring(struct kr_session *session, const struct kr_hello_request *hello, struct kr_conn *conn)
+{
+	char host[64];
+
+	free(session->ring_address);
+	if (hello->ring_address[0]) {
+		session->ring_address = kr_xstrdup(hello->ring_address);
+	} else {
+		kr_conn_peer_host(conn, host, sizeof(host));
+		session->ring_address = kr_xstrdup(host);
+	}
+	session->ring_port = hello->ring_port;
+}
+
+static void welcome(struct greeting *greeting, struct kr_session *session, bool resumed)
+{
+	struct kr_server *server = session->server;
+	struct kr_conn *conn = kr_stranger_take(greeting->stranger);
+	struct kr_hello_reply reply = {
+		.proto = KR_PROTO_VERSION, .session = session->id, .resumed = resumed, .node = session->node,
+		.instance = server->instance, .lease_ms = server->lease_ms,
+		.grace_ms = server->grace.active ? server->lease_ms : 0, .root = greeting->root, .root_attr = greeting->attr,
+	};
+
+	if (!conn) { /* gone again: the session waits for the next attempt, or expires */
+		free_greeting(greeting);
+		return;
+	}
+	memcpy(reply.boot_id, server->boot_id, 16);
+	memcpy(reply.export_id, server->export_id, 16);
+	memcpy(reply.ring_token, session->ring_token, 16);
+	now(&reply.now);
+	note_ring(session, &greeting->hello, conn);
+	kr_log_info("node %s (%s) %s", session->name, kr_conn_peer(conn), resumed ? "goes on" : "has a session");
+	kr_conn_reply(conn, KR_MSG_HELLO, greeting->id, 0, 0, &reply, NULL, 0);
+	kr_conn_resume(conn);
+	kr_session_attach(session, conn);
+	free_greeting(greeting);
+}
+
+static void recorded(void *context, int err)
+{
+	struct greeting *greeting = context;
+	struct kr_server *server = greeting->stranger->server;
+	struct kr_session *old = kr_session_find_node_id(server, greeting->hello.node_id), *session;
+
+	if (err || server->stopping) {
+		refuse(greeting, -EAGAIN, err ? "its record cannot be written" : "the server stops");
+		return;
+	}
+	if (old) /* begun by another connection meanwhile */
+		kr_session_end(old, KR_SESSION_REPLACED);
+	session = kr_session_new(server, &greeting->hello);
+	if (!session) {
+		refuse(greeting, -EAGAIN, "too many sessions");
+		return;
+	}
+	welcome(greeting, session, false);
+}
+
+static void walk(struct kr_job *job)
+{
+	struct greeting *greeting = KR_CONTAINER_OF(job, struct greeting, job);
+
+	greeting->err = kr_export_walk(job->server->export, greeting->hello.subdir, &greeting->root, &greeting->attr);
+}
+
+static void walked(struct kr_job *job)
+{
+	struct greeting *greeting = KR_CONTAINER_OF(job, struct greeting, job);
+	struct kr_session *session = resumable(greeting);
+
+	if (greeting->err) {
+		refuse(greeting, greeting->err, "the directory that it mounts cannot be reached");
+		return;
+	}
+	if (session) {
+		welcome(greeting, session, true);
+		return;
+	}
+	session = kr_session_find_node_id(job->server, greeting->hello.node_id);
+	if (session)
+		kr_session_end(session, KR_SESSION_REPLACED);
+	kr_state_add_node(job->server, greeting->hello.node_id, greeting->hello.node_name, recorded, greeting);
+}
+
+void kr_hello_arrived(struct kr_stranger *stranger, const struct kr_frame *frame)
+{
+	struct greeting *greeting = kr_xcalloc(1, sizeof(*greeting));
+	const struct kr_hello_request *hello = &greeting->hello;
+	union kr_any_msg msg;
+	struct kr_session *session;
+
+	greeting->stranger = stranger;
+	greeting->id = frame->header.id;
+	greeting->fields = kr_xmalloc(frame->header.fields_length + 1);
+	memcpy(greeting->fields, frame->fields, frame->header.fields_length);
+	if (kr_msg_decode(KR_MSG_HELLO, false, greeting->fields, frame->header.fields_length, &msg, &greeting->arena)) {
+		refuse(greeting, -EPROTO, "its HELLO cannot be decoded");
+		return;
+	}
+	greeting->hello = msg.hello_request;
+	if (hello->proto_min > KR_PROTO_VERSION || hello->proto_max < KR_PROTO_VERSION) {
+		refuse(greeting, -EPROTONOSUPPORT, "it speaks another version of the protocol (install the same kairan on both)");
+		return;
+	}
+	if (hello->must) {
+		refuse(greeting, -EPROTONOSUPPORT, "it needs features that this server lacks (install the same kairan on both)");
+		return;
+	}
+	session = resumable(greeting);
+	if (session)
+		session->heard_ns = kr_clock_ns(); /* it lives: not to be lost while its HELLO is worked on */
+	stranger->busy = true;
+	kr_conn_pause(stranger->conn);
+	kr_job_start(stranger->server, &greeting->job, walk, walked);
+}
+
+/* --- on a session ---------------------------------------------------------------------------------------------------- */
+
+static void handle_ping(struct kr_request *request)
+{
+	struct kr_session *session = request->session;
+
+	/* On this connection the node has received whatever we said long before it said this. */
+	kr_replies_prune(&session->replies, kr_clock_ns() - KEEP_REPLIES_MS * KR_NS_PER_MS);
+	now(&request->reply.ping_reply.now);
+	kr_request_reply_job(request);
+}
+
+static void handle_goodbye(struct kr_request *request)
+{
+	struct kr_session *session = kr_session_get(request->session);
+
+	kr_request_reply_job(request);
+	kr_session_end(session, KR_SESSION_LEFT);
+	kr_session_put(session);
+}
+
+static void handle_cancel(struct kr_request *request)
+{
+	struct kr_request *other = kr_request_find(request->session, request->msg.cancel_request.request);
+
+	if (other && other != request)
+		kr_request_withdraw(other, false);
+	kr_request_reply_job(request);
+}
+
+static void handle_reclaim_done(struct kr_request *request)
+{
+	struct kr_server *server = request->server;
+	struct kr_session *session = request->session;
+	bool last;
+
+	session->reclaiming = false;
+	last = kr_grace_node_done(&server->grace, session->node_id);
+	kr_request_reply_job(request);
+	if (last)
+		kr_server_end_grace(server);
+}
+
+void kr_hello_register(struct kr_server *server)
+{
+	kr_server_on(server, KR_MSG_PING, handle_ping, KR_HANDLER_IN_GRACE);
+	kr_server_on(server, KR_MSG_GOODBYE, handle_goodbye, KR_HANDLER_IN_GRACE);
+	kr_server_on(server, KR_MSG_CANCEL, handle_cancel, KR_HANDLER_IN_GRACE);
+	kr_server_on(server, KR_MSG_RECLAIM_DONE, handle_reclaim_done, KR_HANDLER_IN_GRACE);
+}

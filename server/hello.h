@@ -1,0 +1,12 @@
+/* HELLO: a connection becomes a session's; and the small requests about the session itself. */
+#ifndef KR_SERVER_HELLO_H
+#define KR_SERVER_HELLO_H
+
+#include "server/listen.h"
+
+/* The first frame of a stranger is HELLO. */
+void kr_hello_arrived(struct kr_stranger *stranger, const struct kr_frame *frame);
+/* PING, GOODBYE, CANCEL, RECLAIM_DONE. */
+void kr_hello_register(struct kr_server *server);
+
+#endif

@@ -1,0 +1,249 @@
+/* Leases between the pure table (lease_table.h) and sessions: see leases.h. */
+#include "server/leases.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/log.h"
+#include "server/attrs.h"
+#include "server/data.h"
+#include "server/request.h"
+#include "server/server.h"
+#include "server/session.h"
+
+/* A LEASE until it is answered. */
+struct lease_ask {
+	struct kr_lease_waiter waiter;
+	struct kr_request *request;
+	struct kr_sfile *file;
+};
+
+/* A RECALL until it is answered. */
+struct recall {
+	struct kr_sfile *file;
+	uint8_t kinds;
+	uint64_t number;
+};
+
+static struct kr_attachment *attachment_of_node(const struct kr_sfile *file, uint32_t node)
+{
+	struct kr_attachment *attachment;
+
+	KR_LIST_FOR_EACH(attachment, &file->attachments, of_file) {
+		if (attachment->session->node == node)
+			return attachment;
+	}
+	return NULL;
+}
+
+/* After the session gave something up. */
+static void settle(struct kr_sfile *file, struct kr_session *session, uint8_t kinds)
+{
+	struct kr_attachment *attachment = kr_attachment_find(file, session);
+
+	if ((kinds & KR_LEASE_READ) && !(kr_lease_table_held(&file->leases, session->node) & KR_LEASE_READ))
+		kr_data_read_lost(file, session);
+	if (attachment)
+		kr_attachment_settle(attachment);
+}
+
+/* --- recalls -------------------------------------------------------------------------------------------------------- */
+
+static void recall_answered(struct kr_session *session, void *context, int err, const void *reply)
+{
+	struct recall *recall = context;
+	struct kr_sfile *file = recall->file;
+
+	(void)reply;
+	if (err && err != -ENOTCONN)
+		kr_log_warn("node %s answers a recall with an error (%d): taken as given up", session->name, -err);
+	if (err != -ENOTCONN) { /* else the end of the session frees what it held */
+		kr_lease_table_recalled(&file->leases, session->node, recall->kinds, recall->number);
+		settle(file, session, recall->kinds);
+	}
+	free(recall);
+	kr_sfile_put(file);
+}
+
+static void on_recall(void *context, uint32_t node, uint8_t kinds, uint64_t number)
+{
+	struct kr_sfile *file = context;
+	struct kr_attachment *attachment = attachment_of_node(file, node);
+	struct kr_recall_request msg = {.file = file->fid, .kinds = kinds};
+	struct recall *recall;
+
+	if (!attachment)
+		return; /* its session is just ending */
+	recall = kr_xcalloc(1, sizeof(*recall));
+	*recall = (struct recall){.file = kr_sfile_ref(file), .kinds = kinds, .number = number};
+	if (!kr_session_ask(attachment->session, KR_MSG_RECALL, &msg, recall_answered, recall)) {
+		free(recall);
+		kr_sfile_put(file);
+	}
+}
+
+/* --- grants --------------------------------------------------------------------------------------------------------- */
+
+static void free_ask(void *state)
+{
+	struct lease_ask *ask = state;
+
+	kr_sfile_put(ask->file);
+	free(ask);
+}
+
+/* The grant goes out with the attributes that hold under it; from here on it may be recalled. */
+static void tell_grant(struct kr_request *request, const struct kr_attr *attr)
+{
+	struct lease_ask *ask = request->state;
+	struct kr_sfile *file = kr_sfile_ref(ask->file);
+	struct kr_session *session = kr_session_get(request->session);
+	struct kr_lease_reply reply = {0};
+	uint8_t kinds = ask->waiter.kinds;
+	int err = request->err;
+
+	if (attr)
+		reply.attr = *attr;
+	kr_request_reply(request, err, &reply, NULL, 0);
+	if (!session->dead) {
+		kr_lease_table_announced(&file->leases, session->node);
+		if (err)
+			kr_lease_table_release(&file->leases, session->node, kinds);
+		settle(file, session, err ? kinds : 0);
+	}
+	kr_session_put(session);
+	kr_sfile_put(file);
+}
+
+static void grant_ask(struct lease_ask *ask)
+{
+	struct kr_request *request = ask->request;
+	struct kr_attachment *attachment = kr_attachment_find(ask->file, request->session);
+
+	attachment->waiting--;
+	request->cancel = NULL;
+	kr_attrs_get(request, &ask->file->fid, false, tell_grant);
+}
+
+static void on_grant(void *context, struct kr_lease_waiter *waiter)
+{
+	(void)context;
+	if (waiter->operation) {
+		struct kr_operation *operation = KR_CONTAINER_OF(waiter, struct kr_operation, waiter);
+
+		operation->held = true;
+		operation->granted(operation);
+	} else {
+		grant_ask(KR_CONTAINER_OF(waiter, struct lease_ask, waiter));
+	}
+}
+
+static const struct kr_lease_actions actions = {on_grant, on_recall};
+
+void kr_leases_file_init(struct kr_sfile *file)
+{
+	kr_lease_table_init(&file->leases, &actions, file);
+}
+
+/* --- the server's own operations ------------------------------------------------------------------------------------ */
+
+void kr_operation_start(struct kr_operation *operation, struct kr_sfile *file, uint32_t node, uint8_t kinds,
+	void (*granted)(struct kr_operation *operation))
+{
+	*operation = (struct kr_operation){
+		.waiter = {.node = node, .kinds = kinds, .operation = true}, .file = kr_sfile_ref(file), .granted = granted};
+	kr_sfile_ref(file);
+	kr_lease_table_ask(&file->leases, &operation->waiter);
+	kr_sfile_put(file);
+}
+
+void kr_operation_end(struct kr_operation *operation)
+{
+	struct kr_sfile *file = operation->file;
+
+	if (!file)
+		return;
+	operation->file = NULL;
+	if (operation->held)
+		kr_lease_table_end(&file->leases, &operation->waiter);
+	else
+		kr_lease_table_withdraw(&file->leases, &operation->waiter);
+	operation->held = false;
+	kr_sfile_put(file);
+}
+
+/* --- for OPEN and its like ------------------------------------------------------------------------------------------ */
+
+uint8_t kr_leases_try(struct kr_sfile *file, struct kr_session *session, uint8_t kinds)
+{
+	kinds &= KR_LEASE_ALL;
+	if (!kinds || session->dead)
+		return 0;
+	kr_attachment_get(file, session);
+	return kr_lease_table_try(&file->leases, session->node, kinds);
+}
+
+void kr_leases_announced(struct kr_sfile *file, struct kr_session *session)
+{
+	if (!session->dead)
+		kr_lease_table_announced(&file->leases, session->node);
+}
+
+/* --- handlers ------------------------------------------------------------------------------------------------------- */
+
+static void cancel_lease(struct kr_request *request)
+{
+	struct lease_ask *ask = request->state;
+	struct kr_attachment *attachment = kr_attachment_find(ask->file, request->session);
+
+	attachment->waiting--;
+	kr_lease_table_withdraw(&ask->file->leases, &ask->waiter);
+	attachment = kr_attachment_find(ask->file, request->session);
+	if (attachment)
+		kr_attachment_settle(attachment);
+}
+
+static void handle_lease(struct kr_request *request)
+{
+	const struct kr_lease_request *msg = &request->msg.lease_request;
+	struct lease_ask *ask;
+
+	if (msg->kinds == 0 || (msg->kinds & ~KR_LEASE_ALL)) {
+		kr_request_reply(request, -EINVAL, NULL, NULL, 0);
+		return;
+	}
+	ask = kr_xcalloc(1, sizeof(*ask));
+	ask->request = request;
+	ask->file = kr_sfile_get(request->server, &msg->file);
+	ask->waiter.node = request->session->node;
+	ask->waiter.kinds = msg->kinds;
+	request->state = ask;
+	request->free_state = free_ask;
+	request->cancel = cancel_lease;
+	kr_attachment_get(ask->file, request->session)->waiting++;
+	kr_lease_table_ask(&ask->file->leases, &ask->waiter);
+}
+
+static void handle_return(struct kr_request *request)
+{
+	const struct kr_return_request *msg = &request->msg.return_request;
+	struct kr_sfile *file = kr_sfile_find(request->server, &msg->file);
+	struct kr_session *session = kr_session_get(request->session);
+	uint8_t kinds = msg->kinds & KR_LEASE_ALL;
+
+	if (file)
+		kr_sfile_ref(file);
+	kr_request_reply(request, 0, NULL, NULL, 0);
+	if (file) {
+		kr_lease_table_release(&file->leases, session->node, kinds);
+		settle(file, session, kinds);
+		kr_sfile_put(file);
+	}
+	kr_session_put(session);
+}
+
+void kr_leases_register(struct kr_server *server)
+{
+	kr_server_on(server, KR_MSG_LEASE, handle_lease, 0);
+	kr_server_on(server, KR_MSG_RETURN, handle_return, KR_HANDLER_IN_GRACE | KR_HANDLER_KEEP_REPLY);
+}

@@ -1,0 +1,33 @@
+/* Listening sockets, and connections that have not said yet what they are (strangers).
+ *
+ * The first frame decides: HELLO begins or resumes a session (hello.c), HOP_HELLO a ring connection (data.h), STATUS is
+ * answered; anything else ends the connection with one line in the log.  A stranger that says nothing is dropped.
+ */
+#ifndef KR_SERVER_LISTEN_H
+#define KR_SERVER_LISTEN_H
+
+#include "server/server.h"
+
+enum { KR_STRANGER_MS = 10000 };
+
+struct kr_stranger {
+	struct kr_server *server;
+	struct kr_link link;
+	struct kr_conn *conn; /* NULL once it is closed */
+	uint64_t since_ns;
+	bool busy;            /* its HELLO is being worked on: who does that frees it (kr_stranger_free) */
+};
+
+int kr_listen_init(struct kr_server *server);
+int kr_listen_start(struct kr_server *server);
+void kr_listen_stop(struct kr_server *server);
+void kr_listen_fini(struct kr_server *server);
+/* Drops strangers that have been silent for too long. */
+void kr_listen_tick(struct kr_server *server, uint64_t now_ns);
+/* Port of the first listening socket (tests listen on port 0). */
+uint16_t kr_listen_port(const struct kr_server *server);
+
+/* Ends a stranger: hands its connection over to the caller (NULL if it has been closed meanwhile). */
+struct kr_conn *kr_stranger_take(struct kr_stranger *stranger);
+
+#endif

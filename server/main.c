@@ -1,0 +1,131 @@
+/* kairand: exports a directory.  Runs in the foreground, logs to standard error, says when it serves. */
+#include <errno.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/fail.h"
+#include "common/log.h"
+#include "server/options.h"
+#include "server/server.h"
+
+#define POOL_THREADS "16"
+enum { DESCRIPTORS_WANTED = 65536 };
+
+static struct kr_server server;
+static uv_signal_t on_term, on_int;
+
+/* One message to the service manager, if there is one (sd_notify(3), protocol in systemd.exec(5)). */
+static void notify(const char *message)
+{
+	const char *path = getenv("NOTIFY_SOCKET");
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	size_t length = path ? strlen(path) : 0;
+	int fd;
+
+	if (length == 0 || length >= sizeof(address.sun_path))
+		return;
+	memcpy(address.sun_path, path, length);
+	if (path[0] == '@')
+		address.sun_path[0] = '\0';
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return;
+	if (sendto(fd, message, strlen(message), MSG_NOSIGNAL, (const struct sockaddr *)&address,
+		(socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)) < 0)
+		kr_log_warn("cannot tell the service manager '%s': %s", message, strerror(errno));
+	close(fd);
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+	(void)handle;
+	(void)number;
+	notify("STOPPING=1");
+	uv_close((uv_handle_t *)&on_term, NULL);
+	uv_close((uv_handle_t *)&on_int, NULL);
+	kr_server_stop(&server);
+}
+
+static void watch_signals(uv_loop_t *loop)
+{
+	signal(SIGPIPE, SIG_IGN);
+	uv_signal_init(loop, &on_term);
+	uv_signal_init(loop, &on_int);
+	uv_signal_start(&on_term, on_signal, SIGTERM);
+	uv_signal_start(&on_int, on_signal, SIGINT);
+}
+
+/* Many nodes mean many sockets. */
+static void raise_limits(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return;
+	limit.rlim_cur = KR_MIN(limit.rlim_max, (rlim_t)DESCRIPTORS_WANTED);
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static int serve(const struct kr_server_options *options)
+{
+	uv_loop_t *loop = uv_default_loop();
+	int err = kr_server_init(&server, loop, options);
+
+	if (err) {
+		kr_log_error("%s", kr_fail_reason());
+		return EXIT_FAILURE;
+	}
+	err = kr_server_listen(&server);
+	if (err) {
+		kr_log_error("%s", kr_fail_reason());
+		kr_server_stop(&server);
+		uv_run(loop, UV_RUN_DEFAULT);
+		kr_server_fini(&server);
+		return EXIT_FAILURE;
+	}
+	watch_signals(loop);
+	notify("READY=1");
+	kr_log_info("ready");
+	uv_run(loop, UV_RUN_DEFAULT);
+	kr_server_fini(&server);
+	uv_loop_close(loop);
+	return EXIT_SUCCESS;
+}
+
+int main(int argc, char **argv)
+{
+	struct kr_server_options options = {0};
+	struct kr_arguments arguments = {0};
+	int err, status = EXIT_SUCCESS;
+
+	kr_log_init("kairand", KR_LOG_INFO);
+	kr_keep_freed_memory();
+	setenv("UV_THREADPOOL_SIZE", POOL_THREADS, 1); /* read by libuv at its first use */
+	umask(0); /* what is made gets the mode that its maker asked for */
+	err = kr_options_parse(&kr_server_options_set, argc, argv, &options, &arguments);
+	if (!err && arguments.help) {
+		kr_options_help(&kr_server_options_set, stdout);
+	} else if (!err && arguments.version) {
+		puts("kairand " KR_VERSION);
+	} else if (!err && arguments.print_config) {
+		kr_options_print(&kr_server_options_set, &options, stdout);
+	} else if (err || kr_server_options_check(&options, &arguments)) {
+		kr_log_error("%s", kr_fail_reason());
+		status = 2;
+	} else {
+		if (options.verbose)
+			kr_log_init("kairand", KR_LOG_DEBUG);
+		raise_limits();
+		status = serve(&options);
+	}
+	kr_options_fini(&kr_server_options_set, &options);
+	return status;
+}

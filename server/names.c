@@ -1,0 +1,198 @@
+/* Operations on names. Each is one job in the pool; what follows is told to the table of files. */
+#include "server/names.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "server/attrs.h"
+#include "server/export.h"
+#include "server/files.h"
+#include "server/request.h"
+#include "server/resent.h"
+#include "server/server.h"
+#include "server/session.h"
+
+/* --- LOOKUP --------------------------------------------------------------------------------------------------------- */
+
+struct lookup {
+	uint64_t epoch; /* when the job was started */
+};
+
+static void run_lookup(struct kr_request *request)
+{
+	const struct kr_lookup_request *msg = &request->msg.lookup_request;
+	struct kr_lookup_reply *reply = &request->reply.lookup_reply;
+
+	request->err = kr_export_lookup(request->server->export, &msg->cred, &msg->parent, msg->name, &reply->file, &reply->attr);
+}
+
+static void reply_lookup(struct kr_request *request, const struct kr_attr *attr)
+{
+	if (attr)
+		request->reply.lookup_reply.attr = *attr;
+	kr_request_reply_job(request);
+}
+
+static void lookup_done(struct kr_request *request)
+{
+	const struct lookup *lookup = request->state;
+	const struct kr_fid *fid = &request->reply.lookup_reply.file;
+
+	if (!request->err && kr_attrs_doubtful(request->server, fid, request->session->node, lookup->epoch))
+		kr_attrs_get(request, fid, true, reply_lookup);
+	else
+		kr_request_reply_job(request);
+}
+
+static void handle_lookup(struct kr_request *request)
+{
+	struct lookup *lookup = kr_xcalloc(1, sizeof(*lookup));
+
+	lookup->epoch = request->server->epoch;
+	request->state = lookup;
+	request->free_state = free;
+	kr_request_run(request, run_lookup, lookup_done);
+}
+
+/* --- READLINK ------------------------------------------------------------------------------------------------------- */
+
+static void run_readlink(struct kr_request *request)
+{
+	request->err = kr_export_readlink(request->server->export, &request->msg.readlink_request.file, request->state);
+	request->reply.readlink_reply.target = request->state;
+}
+
+static void handle_readlink(struct kr_request *request)
+{
+	request->state = kr_xmalloc(KR_PATH_MAX + 1);
+	request->free_state = free;
+	kr_request_run(request, run_readlink, kr_request_reply_job);
+}
+
+/* --- MAKE, LINK ----------------------------------------------------------------------------------------------------- */
+
+static void run_make(struct kr_request *request)
+{
+	const struct kr_make_request *msg = &request->msg.make_request;
+	struct kr_make_reply *reply = &request->reply.make_reply;
+	struct kr_make make = {.name = msg->name, .mode = msg->mode, .umask = msg->umask, .rdev_major = msg->rdev_major,
+		.rdev_minor = msg->rdev_minor, .target = msg->target};
+	uint32_t type = msg->mode & S_IFMT ? msg->mode & S_IFMT : S_IFREG;
+
+	request->err = kr_export_make(request->server->export, &msg->cred, &msg->parent, &make, &reply->file, &reply->attr);
+	if (request->err == -EEXIST && request->maybe_done &&
+		kr_export_lookup(request->server->export, &msg->cred, &msg->parent, msg->name, &reply->file, &reply->attr) == 0 &&
+		kr_resent_is_ours(request, &reply->attr, type, msg->cred.uid))
+		request->err = 0;
+}
+
+static void handle_make(struct kr_request *request)
+{
+	kr_request_run(request, run_make, kr_request_reply_job);
+}
+
+static void run_link(struct kr_request *request)
+{
+	const struct kr_link_request *msg = &request->msg.link_request;
+	struct kr_link_reply *reply = &request->reply.link_reply;
+	struct kr_export *export = request->server->export;
+	struct kr_fid there;
+
+	reply->file = msg->file;
+	request->err = kr_export_link(export, &msg->cred, &msg->file, &msg->parent, msg->name, &reply->attr);
+	if (request->err == -EEXIST && request->maybe_done &&
+		kr_export_lookup(export, &msg->cred, &msg->parent, msg->name, &there, &reply->attr) == 0 &&
+		kr_fid_equal(&there, &msg->file))
+		request->err = 0;
+}
+
+static void reply_link(struct kr_request *request, const struct kr_attr *attr)
+{
+	if (attr)
+		request->reply.link_reply.attr = *attr;
+	kr_request_reply_job(request);
+}
+
+static void link_done(struct kr_request *request)
+{
+	struct kr_sfile *file = kr_sfile_find(request->server, &request->msg.link_request.file);
+
+	if (request->err) {
+		kr_request_reply_job(request);
+		return;
+	}
+	if (file)
+		file->orphan = false; /* an unnamed one has a name now */
+	request->committed = true;
+	kr_attrs_get(request, &request->msg.link_request.file, true, reply_link);
+}
+
+static void handle_link(struct kr_request *request)
+{
+	kr_request_run(request, run_link, link_done);
+}
+
+/* --- REMOVE, RENAME ------------------------------------------------------------------------------------------------- */
+
+/* The file's state in the table follows what the job has done to it. */
+static void note_removed(struct kr_request *request)
+{
+	const struct kr_removed *removed = request->state;
+	struct kr_sfile *file = removed->valid ? kr_sfile_find(request->server, &removed->fid) : NULL;
+
+	if (file && removed->orphaned)
+		file->orphan = true;
+	if (file && removed->gone)
+		file->gone = true;
+	kr_request_reply_job(request);
+}
+
+static void run_remove(struct kr_request *request)
+{
+	const struct kr_remove_request *msg = &request->msg.remove_request;
+
+	request->err = kr_export_remove(request->server->export, &msg->cred, &msg->parent, msg->name, msg->directory,
+		request->state);
+	if (request->err == -ENOENT && request->maybe_done)
+		request->err = 0;
+}
+
+static void handle_remove(struct kr_request *request)
+{
+	request->state = kr_xcalloc(1, sizeof(struct kr_removed));
+	request->free_state = free;
+	kr_request_run(request, run_remove, note_removed);
+}
+
+static void run_rename(struct kr_request *request)
+{
+	const struct kr_rename_request *msg = &request->msg.rename_request;
+	struct kr_export *export = request->server->export;
+	struct kr_fid there;
+	struct kr_attr attr;
+
+	request->err = kr_export_rename(export, &msg->cred, &msg->parent, msg->name, &msg->new_parent, msg->new_name, msg->flags,
+		request->state);
+	if (request->err == -ENOENT && request->maybe_done &&
+		kr_export_lookup(export, &msg->cred, &msg->new_parent, msg->new_name, &there, &attr) == 0)
+		request->err = 0;
+}
+
+static void handle_rename(struct kr_request *request)
+{
+	request->state = kr_xcalloc(1, sizeof(struct kr_removed));
+	request->free_state = free;
+	kr_request_run(request, run_rename, note_removed);
+}
+
+void kr_names_register(struct kr_server *server)
+{
+	kr_server_on(server, KR_MSG_LOOKUP, handle_lookup, 0);
+	kr_server_on(server, KR_MSG_READLINK, handle_readlink, 0);
+	kr_server_on(server, KR_MSG_MAKE, handle_make, KR_HANDLER_KEEP_REPLY);
+	kr_server_on(server, KR_MSG_LINK, handle_link, KR_HANDLER_KEEP_REPLY);
+	kr_server_on(server, KR_MSG_REMOVE, handle_remove, KR_HANDLER_KEEP_REPLY);
+	kr_server_on(server, KR_MSG_RENAME, handle_rename, KR_HANDLER_KEEP_REPLY);
+	kr_lists_register(server);
+}

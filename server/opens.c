@@ -1,0 +1,337 @@
+/* OPEN, CLOSE and RECLAIM: see opens.h. */
+#include "server/opens.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/log.h"
+#include "server/attrs.h"
+#include "server/data.h"
+#include "server/export.h"
+#include "server/leases.h"
+#include "server/request.h"
+#include "server/server.h"
+#include "server/session.h"
+
+enum { SMALL_FILE = KR_INLINE_MAX / 16 };
+
+/* --- ends of opens -------------------------------------------------------------------------------------------------- */
+
+struct release {
+	struct kr_job job;
+	struct kr_operation operation;
+	struct kr_sfile *file;
+	uint32_t count;
+};
+
+static void run_release(struct kr_job *job)
+{
+	struct release *release = KR_CONTAINER_OF(job, struct release, job);
+
+	kr_export_release(job->server->export, &release->file->fid, release->count);
+}
+
+static void released(struct kr_job *job)
+{
+	struct release *release = KR_CONTAINER_OF(job, struct release, job);
+	struct kr_sfile *file = release->file;
+
+	if (file->orphan && file->opens == 0)
+		file->gone = true;
+	kr_operation_end(&release->operation);
+	free(release);
+	kr_sfile_put(file);
+}
+
+static void start_release(struct release *release)
+{
+	kr_job_start(release->file->server, &release->job, run_release, released);
+}
+
+static void release_granted(struct kr_operation *operation)
+{
+	start_release(KR_CONTAINER_OF(operation, struct release, operation));
+}
+
+void kr_opens_release(struct kr_sfile *file, uint64_t count)
+{
+	struct release *release;
+
+	assert(file->opens >= count);
+	file->opens -= count;
+	if (count == 0)
+		return;
+	release = kr_xcalloc(1, sizeof(*release));
+	release->file = kr_sfile_ref(file);
+	release->count = (uint32_t)count;
+	/* A file without a name ends here. Whoever closed it may still flush (close=async), so leases are recalled first. */
+	if (file->orphan && file->opens == 0)
+		kr_operation_start(&release->operation, file, 0, KR_LEASE_ALL, release_granted);
+	else
+		start_release(release);
+}
+
+uint8_t kr_opens_opened(struct kr_request *request, struct kr_sfile *file, uint8_t want)
+{
+	struct kr_session *session = request->session;
+
+	file->opens++;
+	if (session->dead) {
+		kr_opens_release(file, 1);
+		return 0;
+	}
+	kr_attachment_get(file, session)->opens++;
+	return kr_leases_try(file, session, want);
+}
+
+/* --- OPEN ----------------------------------------------------------------------------------------------------------- */
+
+struct open_state {
+	struct kr_operation operation; /* of O_TRUNC */
+	struct kr_request *request;
+	struct kr_sfile *file;
+	uint64_t changes;
+	struct kr_buf *small;          /* the bytes of a small file, read along */
+	uint8_t granted;
+};
+
+static void free_open(void *state)
+{
+	struct open_state *open = state;
+
+	kr_operation_end(&open->operation);
+	kr_buf_put(open->small);
+	kr_sfile_put(open->file);
+	free(open);
+}
+
+static bool truncates(const struct kr_request *request)
+{
+	return request->msg.open_request.flags & KR_OPEN_TRUNC;
+}
+
+/* Reading along is only a saving: it may fail. */
+static void read_small(struct kr_request *request, struct open_state *open)
+{
+	const struct kr_open_request *msg = &request->msg.open_request;
+	uint64_t size = request->reply.open_reply.attr.size;
+	struct kr_buf *buf;
+
+	if (!(msg->want & KR_LEASE_READ) || size == 0 || size > SMALL_FILE)
+		return;
+	buf = kr_buf_new(size);
+	if (!buf)
+		return;
+	if (kr_export_pread(request->server->export, &msg->file, 0, buf->data, size, &buf->length) == 0 && buf->length == size)
+		open->small = buf;
+	else
+		kr_buf_put(buf);
+}
+
+static void run_open(struct kr_request *request)
+{
+	const struct kr_open_request *msg = &request->msg.open_request;
+
+	request->err = kr_export_open(request->server->export, &msg->cred, &msg->file, msg->flags,
+		&request->reply.open_reply.attr);
+	if (!request->err)
+		read_small(request, request->state);
+}
+
+static void reply_open(struct kr_request *request)
+{
+	struct open_state *open = request->state;
+	struct kr_open_reply *reply = &request->reply.open_reply;
+	struct kr_sfile *file = kr_sfile_ref(open->file);
+	struct kr_session *session = kr_session_get(request->session);
+	uint8_t granted = open->granted;
+	struct kr_slice slice = {.buf = open->small};
+
+	reply->granted = granted;
+	if (open->small && (granted & KR_LEASE_READ)) {
+		slice.length = open->small->length;
+		reply->has_data = 1;
+		reply->checksum = kr_checksum(open->small->data, open->small->length);
+	}
+	kr_request_reply(request, 0, reply, &slice, slice.length ? 1 : 0);
+	if (granted)
+		kr_leases_announced(file, session);
+	kr_session_put(session);
+	kr_sfile_put(file);
+}
+
+static void open_done(struct kr_request *request)
+{
+	struct open_state *open = request->state;
+	struct kr_sfile *file = open->file;
+	uint8_t want = request->msg.open_request.want;
+
+	if (truncates(request)) {
+		kr_sfile_cut(file);
+		kr_sfile_changed(file);
+		open->changes++; /* our own end of change */
+	}
+	if (request->err) {
+		kr_request_reply_job(request);
+		return;
+	}
+	/* Attributes under a lease must be exact: where the file has changed meanwhile, nothing is granted along. */
+	if (file->changing || file->changes != open->changes)
+		want = 0;
+	kr_sfile_version(file, open->changes, &request->reply.open_reply.attr);
+	open->granted = kr_opens_opened(request, file, want);
+	if (truncates(request))
+		kr_attrs_after_cut(request, file, reply_open);
+	else
+		reply_open(request);
+}
+
+static void start_open(struct kr_request *request)
+{
+	struct open_state *open = request->state;
+
+	request->committed = true;
+	if (truncates(request))
+		kr_sfile_changing(open->file);
+	open->changes = open->file->changes;
+	kr_request_run(request, run_open, open_done);
+}
+
+static void open_granted(struct kr_operation *operation)
+{
+	start_open(KR_CONTAINER_OF(operation, struct open_state, operation)->request);
+}
+
+static void cancel_open(struct kr_request *request)
+{
+	kr_operation_end(&((struct open_state *)request->state)->operation);
+}
+
+static void handle_open(struct kr_request *request)
+{
+	struct open_state *open = kr_xcalloc(1, sizeof(*open));
+
+	open->request = request;
+	open->file = kr_sfile_get(request->server, &request->msg.open_request.file);
+	request->state = open;
+	request->free_state = free_open;
+	if (truncates(request)) {
+		request->cancel = cancel_open;
+		kr_operation_start(&open->operation, open->file, request->session->node, KR_LEASE_ALL, open_granted);
+	} else {
+		start_open(request);
+	}
+}
+
+/* --- CLOSE ---------------------------------------------------------------------------------------------------------- */
+
+static void handle_close(struct kr_request *request)
+{
+	const struct kr_close_request *msg = &request->msg.close_request;
+	struct kr_sfile *file = kr_sfile_find(request->server, &msg->file);
+	struct kr_attachment *attachment = file ? kr_attachment_find(file, request->session) : NULL;
+
+	if (!attachment || attachment->opens < msg->count) {
+		kr_request_reply(request, -EBADF, NULL, NULL, 0);
+		return;
+	}
+	kr_sfile_ref(file);
+	attachment->opens -= msg->count;
+	kr_request_reply(request, 0, NULL, NULL, 0);
+	kr_opens_release(file, msg->count);
+	kr_attachment_settle(attachment);
+	kr_sfile_put(file);
+}
+
+/* --- RECLAIM -------------------------------------------------------------------------------------------------------- */
+
+struct reclaim {
+	struct kr_sfile *file;
+	uint32_t missing; /* opens that this session does not have yet */
+	uint64_t changes;
+	struct kr_attr attr;
+};
+
+static void free_reclaim(void *state)
+{
+	struct reclaim *reclaim = state;
+
+	kr_sfile_put(reclaim->file);
+	free(reclaim);
+}
+
+static void run_reclaim(struct kr_request *request)
+{
+	struct reclaim *reclaim = request->state;
+	const struct kr_fid *fid = &reclaim->file->fid;
+	struct kr_export *export = request->server->export;
+
+	if (reclaim->missing)
+		request->err = kr_export_hold(export, fid, reclaim->missing);
+	if (request->err)
+		return;
+	request->err = kr_export_getattr(export, fid, &reclaim->attr);
+	if (request->err && reclaim->missing)
+		kr_export_release(export, fid, reclaim->missing);
+}
+
+static void reclaim_done(struct kr_request *request)
+{
+	struct reclaim *reclaim = request->state;
+	struct kr_sfile *file = kr_sfile_ref(reclaim->file);
+	struct kr_session *session = kr_session_get(request->session);
+	struct kr_reclaim_reply *reply = &request->reply.reclaim_reply;
+	struct kr_attachment *attachment;
+	uint8_t granted = 0;
+
+	if (request->err) {
+		kr_request_reply_job(request);
+	} else if (session->dead) {
+		file->opens += reclaim->missing;
+		kr_opens_release(file, reclaim->missing);
+		kr_request_reply_job(request);
+	} else {
+		attachment = kr_attachment_get(file, session);
+		attachment->opens += reclaim->missing;
+		file->opens += reclaim->missing;
+		file->orphan |= reclaim->attr.nlink == 0;
+		granted = kr_leases_try(file, session, request->msg.reclaim_request.kinds);
+		kr_sfile_version(file, reclaim->changes, &reclaim->attr);
+		reply->kinds = granted;
+		reply->attr = reclaim->attr;
+		kr_data_reclaimed(file, session, &reply->applied_seq, &reply->applied_round);
+		kr_request_reply_job(request);
+		if (granted)
+			kr_leases_announced(file, session);
+		attachment = kr_attachment_find(file, session);
+		if (attachment)
+			kr_attachment_settle(attachment);
+	}
+	kr_session_put(session);
+	kr_sfile_put(file);
+}
+
+static void handle_reclaim(struct kr_request *request)
+{
+	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
+	struct reclaim *reclaim = kr_xcalloc(1, sizeof(*reclaim));
+	struct kr_attachment *attachment;
+
+	reclaim->file = kr_sfile_get(request->server, &msg->file);
+	attachment = kr_attachment_find(reclaim->file, request->session);
+	if (!attachment || attachment->opens < msg->opens) /* repeated ones do not count twice */
+		reclaim->missing = msg->opens - (attachment ? attachment->opens : 0);
+	reclaim->changes = reclaim->file->changes;
+	request->state = reclaim;
+	request->free_state = free_reclaim;
+	kr_request_run(request, run_reclaim, reclaim_done);
+}
+
+void kr_opens_register(struct kr_server *server)
+{
+	kr_server_on(server, KR_MSG_OPEN, handle_open, KR_HANDLER_KEEP_REPLY);
+	kr_server_on(server, KR_MSG_CLOSE, handle_close, KR_HANDLER_KEEP_REPLY);
+	kr_server_on(server, KR_MSG_RECLAIM, handle_reclaim, KR_HANDLER_IN_GRACE | KR_HANDLER_KEEP_REPLY);
+	kr_creates_register(server);
+}

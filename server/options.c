@@ -1,0 +1,53 @@
+/* The table of kairand's options. */
+#include "server/options.h"
+
+#include <errno.h>
+
+#include "common/fail.h"
+#include "common/util.h"
+
+#define FIELD(name) offsetof(struct kr_server_options, name)
+
+static const struct kr_option table[] = {
+	{.name = "listen", .type = KR_OPTION_LIST, .offset = FIELD(listen), .value_name = "ADDR[:PORT]",
+		.help = "Serve this address; can be given several times (default: loopback addresses, port 7440)."},
+	{.name = "key", .type = KR_OPTION_LIST, .offset = FIELD(key), .value_name = "FILE",
+		.help = "Accept nodes that know this key (not implemented yet)."},
+	{.name = "insecure", .type = KR_OPTION_BOOL, .offset = FIELD(insecure), .default_text = "false",
+		.help = "Without a key, serve addresses that other machines can reach: whoever reaches them can read and write "
+			"the export as any user."},
+	{.name = "state", .type = KR_OPTION_PATH, .offset = FIELD(state), .value_name = "DIR",
+		.help = "Keep the server's own state here (default: below /var/lib/kairan, or ~/.local/state/kairan)."},
+	{.name = "squash", .type = KR_OPTION_ENUM, .offset = FIELD(squash), .default_text = "none", .choices = "none|root|all",
+		.help = "Whose identity is replaced by nobody's (only none is implemented yet)."},
+	{.name = "lease", .type = KR_OPTION_SECONDS, .offset = FIELD(lease), .default_text = "20s", .min = 1000, .max = 600000,
+		.help = "After so long without a sign of life a node is lost: others may use its files."},
+	{.name = "verbose", .type = KR_OPTION_BOOL, .offset = FIELD(verbose), .default_text = "false", .letter = 'v',
+		.help = "Log what happens in detail."},
+};
+
+const struct kr_options kr_server_options_set = {
+	.program = "kairand",
+	.usage = "[OPTIONS] EXPORT_DIR",
+	.about = "Exports a directory to nodes that mount it with kairanfs.",
+	.section = "server",
+	.default_file = "/etc/kairan/kairan.json",
+	.options = table,
+	.count = KR_ARRAY_SIZE(table),
+};
+
+int kr_server_options_check(struct kr_server_options *options, const struct kr_arguments *arguments)
+{
+	if (arguments->positional_count == 0)
+		return kr_fail(-EINVAL, "which directory shall be exported? (kairand [OPTIONS] EXPORT_DIR; see kairand --help)");
+	if (arguments->positional_count > 1)
+		return kr_fail(-EINVAL, "one directory at a time, not also '%s' (start another kairand for it, with another port)",
+			arguments->positional[1]);
+	if (options->key.count)
+		return kr_fail(-EINVAL, "--key: this version has no authentication yet (leave it away; use --insecure in a network "
+			"where everybody may read and write the export)");
+	if (options->squash != KR_SQUASH_NONE)
+		return kr_fail(-EINVAL, "--squash: only 'none' is implemented yet");
+	options->export_path = arguments->positional[0];
+	return 0;
+}

@@ -1,0 +1,24 @@
+/* kairand's options. */
+#ifndef KR_SERVER_OPTIONS_H
+#define KR_SERVER_OPTIONS_H
+
+#include "common/options.h"
+
+enum kr_squash { KR_SQUASH_NONE, KR_SQUASH_ROOT, KR_SQUASH_ALL };
+
+struct kr_server_options {
+	struct kr_strings listen; /* ADDR[:PORT]; none: loopback (or, when insecure, every address) at the default port */
+	struct kr_strings key;
+	char *state;              /* NULL: see state.h */
+	int squash;               /* enum kr_squash */
+	bool insecure, verbose;
+	uint64_t lease;           /* milliseconds */
+	const char *export_path;  /* the argument; borrowed */
+};
+
+extern const struct kr_options kr_server_options_set;
+
+/* What the table cannot say: exactly one export, nothing that is not built yet. 0 or -EINVAL with a reason. */
+int kr_server_options_check(struct kr_server_options *options, const struct kr_arguments *arguments);
+
+#endif

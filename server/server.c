@@ -1,0 +1,360 @@
+/* Start, tick and end of the server: see server.h. */
+#include "server/server.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/fail.h"
+#include "common/log.h"
+#include "server/attrs.h"
+#include "server/data.h"
+#include "server/export.h"
+#include "server/files.h"
+#include "server/hello.h"
+#include "server/leases.h"
+#include "server/listen.h"
+#include "server/names.h"
+#include "server/opens.h"
+#include "server/options.h"
+#include "server/request.h"
+#include "server/session.h"
+#include "server/space.h"
+#include "server/state.h"
+#include "server/status.h"
+
+enum { TICK_MS = 250, LATE_MS = 2000, EXPORT_TICK_MS = 1000 };
+
+void kr_server_on(struct kr_server *server, uint16_t type, void (*handle)(struct kr_request *), unsigned flags)
+{
+	assert(type < KR_SERVER_TYPES && !server->handlers[type].handle);
+	server->handlers[type] = (struct kr_handler){.handle = handle, .flags = flags};
+}
+
+/* --- jobs ----------------------------------------------------------------------------------------------------------- */
+
+static void run_job(uv_work_t *work)
+{
+	struct kr_job *job = KR_CONTAINER_OF(work, struct kr_job, work);
+
+	job->run(job);
+}
+
+static void after_job(uv_work_t *work, int status)
+{
+	struct kr_job *job = KR_CONTAINER_OF(work, struct kr_job, work);
+
+	assert(status == 0); /* nobody cancels */
+	(void)status;
+	job->server->jobs--;
+	job->done(job);
+}
+
+void kr_job_start(struct kr_server *server, struct kr_job *job, void (*run)(struct kr_job *), void (*done)(struct kr_job *))
+{
+	int err;
+
+	job->server = server;
+	job->run = run;
+	job->done = done;
+	server->jobs++;
+	err = uv_queue_work(server->loop, &job->work, run_job, after_job);
+	assert(err == 0);
+	(void)err;
+}
+
+/* --- grace ---------------------------------------------------------------------------------------------------------- */
+
+static void sweep_orphans(struct kr_job *job)
+{
+	kr_export_sweep_orphans(job->server->export);
+}
+
+static void free_job(struct kr_job *job)
+{
+	free(job);
+}
+
+static void over(struct kr_server *server)
+{
+	kr_data_collect_replays(server->data, false);
+	kr_job_start(server, kr_xcalloc(1, sizeof(struct kr_job)), sweep_orphans, free_job);
+}
+
+void kr_server_end_grace(struct kr_server *server)
+{
+	struct kr_grace *grace = &server->grace;
+	struct kr_link *link;
+
+	if (!grace->active)
+		return;
+	grace->active = false;
+	if (kr_grace_awaited(grace))
+		kr_log_warn("the grace period is over; %zu nodes have not come back", kr_grace_awaited(grace));
+	else
+		kr_log_info("the grace period is over: all nodes are back");
+	over(server);
+	while ((link = kr_list_pop(&grace->waiting)))
+		kr_request_dispatch(KR_LIST_ENTRY(link, struct kr_request, wait));
+}
+
+static void start_grace(struct kr_server *server)
+{
+	const struct kr_state_facts *facts = kr_state_facts(server->state);
+
+	for (size_t i = 0; i < facts->node_count; i++)
+		kr_grace_await(&server->grace, facts->nodes[i]);
+	if (kr_grace_start(&server->grace, kr_clock_ns(), server->lease_ms)) {
+		kr_log_info("%zu nodes had sessions before: waiting up to %u s for them to reclaim what they hold",
+			kr_grace_awaited(&server->grace), server->lease_ms / 1000);
+		kr_data_collect_replays(server->data, facts->new_boot);
+	} else {
+		over(server);
+	}
+}
+
+/* Nodes that never came back are not waited for at the next start either. */
+static void forget_awaited(struct kr_server *server)
+{
+	const struct kr_state_facts *facts = kr_state_facts(server->state);
+
+	for (size_t i = 0; i < facts->node_count; i++) {
+		if (!kr_session_find_node_id(server, facts->nodes[i]))
+			kr_state_forget_node(server->state, facts->nodes[i]);
+	}
+}
+
+/* --- the tick ------------------------------------------------------------------------------------------------------- */
+
+struct export_tick {
+	struct kr_job job;
+	int err;
+};
+
+static void tick_export(struct kr_job *job)
+{
+	struct export_tick *tick = KR_CONTAINER_OF(job, struct export_tick, job);
+
+	tick->err = kr_export_tick(job->server->export);
+}
+
+static void export_ticked(struct kr_job *job)
+{
+	struct export_tick *tick = KR_CONTAINER_OF(job, struct export_tick, job);
+	struct kr_server *server = job->server;
+
+	server->ticking_export = false;
+	if (tick->err && !server->export_lost)
+		kr_log_error("the export %s has vanished: nodes get ESTALE until it is back (restart kairand if it was replaced "
+			"on purpose)", server->options->export_path);
+	else if (!tick->err && server->export_lost)
+		kr_log_info("the export %s is back", server->options->export_path);
+	server->export_lost = tick->err != 0;
+	free(tick);
+}
+
+static void maybe_tick_export(struct kr_server *server, uint64_t now_ns)
+{
+	struct export_tick *tick;
+
+	if (server->ticking_export || now_ns - server->export_ticked_ns < EXPORT_TICK_MS * KR_NS_PER_MS || server->stopping)
+		return;
+	server->ticking_export = true;
+	server->export_ticked_ns = now_ns;
+	tick = kr_xcalloc(1, sizeof(*tick));
+	kr_job_start(server, &tick->job, tick_export, export_ticked);
+}
+
+static void extend_leases(struct kr_server *server, uint64_t now_ns)
+{
+	struct kr_session *session;
+
+	KR_LIST_FOR_EACH(session, &server->sessions, link)
+		session->heard_ns = now_ns;
+	if (server->grace.active)
+		server->grace.ends_ns = KR_MAX(server->grace.ends_ns, now_ns + server->lease_ms * KR_NS_PER_MS / 2);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+	struct kr_server *server = timer->data;
+	uint64_t now_ns = kr_clock_ns();
+
+	/* We slept (suspended machine, SIGSTOP): what nodes said meanwhile is not read yet, so nobody is lost for it. */
+	if (now_ns - server->ticked_ns > LATE_MS * KR_NS_PER_MS)
+		extend_leases(server, now_ns);
+	server->ticked_ns = now_ns;
+	kr_session_expire_all(server, now_ns);
+	if (kr_grace_due(&server->grace, now_ns)) {
+		kr_server_end_grace(server);
+		forget_awaited(server);
+	}
+	kr_listen_tick(server, now_ns);
+	maybe_tick_export(server, now_ns);
+}
+
+/* --- start ---------------------------------------------------------------------------------------------------------- */
+
+static void register_handlers(struct kr_server *server)
+{
+	kr_hello_register(server);
+	kr_status_register(server);
+	kr_names_register(server);
+	kr_attrs_register(server);
+	kr_opens_register(server);
+	kr_space_register(server);
+	kr_leases_register(server);
+}
+
+static int open_export(struct kr_server *server)
+{
+	struct kr_export_options options = {.path = server->options->export_path};
+	struct kr_export_info info;
+	int err;
+
+	memcpy(options.secret, kr_state_facts(server->state)->secret, sizeof(options.secret));
+	err = kr_export_new(&options, &server->export);
+	if (err)
+		return err;
+	kr_export_info(server->export, &info);
+	if (!info.by_handle)
+		kr_log_warn("file identities are inode numbers, because file handles need CAP_DAC_READ_SEARCH: after a restart "
+			"they are found again by a walk through the export");
+	if (!info.callers_ids)
+		kr_log_warn("not started as root: all new files belong to this user, whoever makes them");
+	if (info.read_only)
+		kr_log_warn("the export cannot be written");
+	return 0;
+}
+
+static int init_parts(struct kr_server *server)
+{
+	const struct kr_state_facts *facts;
+	int err = kr_state_open(server->options->state, server->options->export_path, &server->state);
+
+	if (err)
+		return err;
+	facts = kr_state_facts(server->state);
+	memcpy(server->boot_id, facts->boot_id, 16);
+	memcpy(server->export_id, facts->export_id, 16);
+	server->instance = facts->instance;
+	err = open_export(server);
+	if (err)
+		return err;
+	register_handlers(server);
+	err = kr_data_init(server, &server->data);
+	if (err)
+		return err;
+	return kr_listen_init(server);
+}
+
+int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_server_options *options)
+{
+	int err;
+
+	memset(server, 0, sizeof(*server));
+	server->loop = loop;
+	server->options = options;
+	server->lease_ms = (uint32_t)options->lease;
+	server->started_ns = server->ticked_ns = kr_clock_ns();
+	kr_list_init(&server->sessions);
+	kr_table_init(&server->sessions_by_id);
+	kr_grace_init(&server->grace);
+	kr_files_init(server);
+	uv_timer_init(loop, &server->tick);
+	server->tick.data = server;
+	err = init_parts(server);
+	if (err) {
+		if (server->data)
+			kr_data_fini(server->data);
+		uv_close((uv_handle_t *)&server->tick, NULL);
+		uv_run(loop, UV_RUN_DEFAULT);
+		kr_server_fini(server);
+		return err;
+	}
+	uv_timer_start(&server->tick, on_tick, TICK_MS, TICK_MS);
+	start_grace(server);
+	return 0;
+}
+
+int kr_server_listen(struct kr_server *server)
+{
+	return kr_listen_start(server);
+}
+
+/* --- end ------------------------------------------------------------------------------------------------------------ */
+
+static void sync_export(struct kr_job *job)
+{
+	kr_state_sync_export(job->server->state);
+}
+
+static void end_sessions(struct kr_server *server)
+{
+	while (!kr_list_empty(&server->sessions))
+		kr_session_end(KR_LIST_ENTRY(server->sessions.head.next, struct kr_session, link), KR_SESSION_STOPPED);
+}
+
+static bool quiet(const struct kr_server *server)
+{
+	return server->jobs == 0 && kr_data_idle(server->data);
+}
+
+/* Running jobs finish and their replies go out; then sessions end (which starts the last jobs), then handles close. */
+static void on_stopping(uv_timer_t *timer)
+{
+	struct kr_server *server = timer->data;
+	bool late = kr_clock_ns() - server->stopping_ns > KR_SERVER_STOP_MS * KR_NS_PER_MS;
+
+	if (!quiet(server) && !late)
+		return;
+	if (late && !server->ended)
+		kr_log_warn("stopping although the disk has not finished: nodes keep in their journals what is not synced");
+	if (!server->ended) {
+		server->ended = true;
+		end_sessions(server);
+		return;
+	}
+	if (server->jobs && late) {
+		kr_log_error("the disk does not answer: given up");
+		_exit(EXIT_FAILURE); /* a thread that hangs in the kernel cannot be ended otherwise */
+	}
+	if (server->jobs)
+		return;
+	kr_data_fini(server->data);
+	uv_close((uv_handle_t *)&server->tick, NULL);
+	kr_log_info("stopped: what nodes have not flushed stays in their journals");
+}
+
+void kr_server_stop(struct kr_server *server)
+{
+	struct kr_session *session;
+
+	if (server->stopping)
+		return;
+	server->stopping = true;
+	kr_log_info("stopping");
+	kr_listen_stop(server);
+	KR_LIST_FOR_EACH(session, &server->sessions, link) {
+		if (session->conn)
+			kr_conn_pause(session->conn); /* nothing new begins; what runs is finished and answered */
+	}
+	server->stopping_ns = kr_clock_ns();
+	kr_data_stop(server->data);
+	kr_job_start(server, kr_xcalloc(1, sizeof(struct kr_job)), sync_export, free_job);
+	uv_timer_start(&server->tick, on_stopping, 10, 10);
+}
+
+void kr_server_fini(struct kr_server *server)
+{
+	kr_files_fini(server);
+	if (server->data)
+		kr_data_free(server->data);
+	kr_listen_fini(server);
+	kr_grace_fini(&server->grace);
+	kr_table_fini(&server->sessions_by_id);
+	kr_export_free(server->export);
+	kr_state_close(server->state);
+}

@@ -1,0 +1,449 @@
+/* Sessions and what is asked of nodes: see session.h. */
+#include "server/session.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "common/log.h"
+#include "server/data.h"
+#include "server/files.h"
+#include "server/grace.h"
+#include "server/leases.h"
+#include "server/opens.h"
+#include "server/request.h"
+#include "server/server.h"
+#include "server/state.h"
+
+/* A request to the node until it is answered. */
+struct ask {
+	struct kr_link link;
+	struct kr_session *session;
+	uint64_t id;
+	uint16_t type;
+	struct kr_writer fields;
+	kr_ask_fn fn;
+	void *context;
+};
+
+/* --- finding -------------------------------------------------------------------------------------------------------- */
+
+static bool match_id(const struct kr_table_link *link, const void *key)
+{
+	return KR_CONTAINER_OF(link, struct kr_session, by_id)->id == *(const uint64_t *)key;
+}
+
+struct kr_session *kr_session_find(struct kr_server *server, uint64_t id)
+{
+	struct kr_table_link *link = kr_table_find(&server->sessions_by_id, kr_hash_u64(id), match_id, &id);
+
+	return link ? KR_CONTAINER_OF(link, struct kr_session, by_id) : NULL;
+}
+
+struct kr_session *kr_session_find_node(struct kr_server *server, uint32_t node)
+{
+	struct kr_session *session;
+
+	KR_LIST_FOR_EACH(session, &server->sessions, link) {
+		if (session->node == node)
+			return session;
+	}
+	return NULL;
+}
+
+struct kr_session *kr_session_find_node_id(struct kr_server *server, const uint8_t node_id[16])
+{
+	struct kr_session *session;
+
+	KR_LIST_FOR_EACH(session, &server->sessions, link) {
+		if (memcmp(session->node_id, node_id, 16) == 0)
+			return session;
+	}
+	return NULL;
+}
+
+struct kr_session *kr_session_get(struct kr_session *session)
+{
+	session->references++;
+	return session;
+}
+
+void kr_session_put(struct kr_session *session)
+{
+	if (!session)
+		return;
+	assert(session->references > 0);
+	if (--session->references > 0)
+		return;
+	assert(session->dead && session->requests.count == 0);
+	kr_table_fini(&session->requests);
+	free(session->name);
+	free(session->ring_address);
+	free(session);
+}
+
+/* --- beginning ------------------------------------------------------------------------------------------------------ */
+
+static uint64_t random_id(struct kr_server *server)
+{
+	uint64_t id;
+
+	do {
+		if (getrandom(&id, sizeof(id), 0) != sizeof(id))
+			id = kr_hash_u64(kr_clock_ns() ^ server->last_node); /* only ever on kernels without entropy */
+	} while (id == 0 || kr_session_find(server, id));
+	return id;
+}
+
+struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hello_request *hello)
+{
+	struct kr_session *session;
+
+	if (server->session_count >= KR_SERVER_SESSIONS_MAX)
+		return NULL;
+	session = kr_xcalloc(1, sizeof(*session));
+	session->server = server;
+	session->references = 1;
+	session->id = random_id(server);
+	session->node = ++server->last_node;
+	memcpy(session->node_id, hello->node_id, 16);
+	session->incarnation = hello->incarnation;
+	session->name = kr_xstrdup(hello->node_name[0] ? hello->node_name : "?");
+	session->ring_address = kr_xstrdup(hello->ring_address);
+	session->ring_port = hello->ring_port;
+	if (getrandom(session->ring_token, sizeof(session->ring_token), 0) != sizeof(session->ring_token)) {
+		uint64_t halves[2] = {random_id(server), random_id(server)};
+
+		memcpy(session->ring_token, halves, sizeof(halves));
+	}
+	session->reclaiming = true;
+	session->heir = hello->session != 0;
+	session->fresh_id = UINT64_MAX;
+	session->heard_ns = kr_clock_ns();
+	kr_table_init(&session->requests);
+	kr_replies_init(&session->replies);
+	kr_list_init(&session->asks);
+	kr_list_init(&session->attachments);
+	kr_list_append(&server->sessions, &session->link);
+	kr_table_insert(&server->sessions_by_id, &session->by_id, kr_hash_u64(session->id));
+	server->session_count++;
+	return session;
+}
+
+/* --- requests to the node ------------------------------------------------------------------------------------------- */
+
+static void free_ask(struct ask *ask)
+{
+	kr_list_remove(&ask->link);
+	kr_writer_fini(&ask->fields);
+	free(ask);
+}
+
+static void on_answer(void *context, int err, const void *reply, struct kr_buf *data, bool more)
+{
+	struct ask *ask = context;
+	struct kr_session *session = ask->session;
+	kr_ask_fn fn = ask->fn;
+	void *fn_context = ask->context;
+
+	(void)data;
+	if (err == -ECONNRESET || more)
+		return; /* asked again on the next connection */
+	free_ask(ask);
+	kr_session_get(session);
+	if (fn)
+		fn(session, fn_context, err, err ? NULL : reply);
+	kr_session_put(session);
+}
+
+static void send_ask(struct ask *ask, uint16_t flags)
+{
+	union kr_any_msg msg;
+	struct kr_arena arena = {0};
+	int err;
+
+	memset(&msg, 0, sizeof(msg));
+	err = kr_msg_decode(ask->type, false, ask->fields.bytes, ask->fields.length, &msg, &arena);
+	assert(err == 0 || err == -ENOMEM);
+	if (err == 0)
+		kr_conn_request_as(ask->session->conn, ask->id, flags, ask->type, &msg, NULL, 0, on_answer, ask);
+	kr_arena_fini(&arena);
+	if (err)
+		kr_conn_close(ask->session->conn, false); /* out of memory: the next connection gets it */
+}
+
+uint64_t kr_session_ask(struct kr_session *session, uint16_t type, const void *msg, kr_ask_fn fn, void *context)
+{
+	struct ask *ask;
+
+	if (session->dead)
+		return 0;
+	ask = kr_xcalloc(1, sizeof(*ask));
+	ask->session = session;
+	ask->id = ++session->last_ask;
+	ask->type = type;
+	ask->fn = fn;
+	ask->context = context;
+	kr_writer_init(&ask->fields);
+	if (kr_msg_encode(type, false, msg, &ask->fields)) {
+		kr_log_error("cannot encode %s for node %s", kr_msg_name(type), session->name);
+		kr_writer_fini(&ask->fields);
+		free(ask);
+		return 0;
+	}
+	kr_list_append(&session->asks, &ask->link);
+	if (session->conn)
+		kr_conn_request_as(session->conn, ask->id, 0, type, msg, NULL, 0, on_answer, ask);
+	return ask->id;
+}
+
+void kr_session_unask(struct kr_session *session, uint64_t id)
+{
+	struct ask *ask;
+
+	KR_LIST_FOR_EACH(ask, &session->asks, link) {
+		if (ask->id == id) {
+			ask->fn = NULL;
+			return;
+		}
+	}
+}
+
+/* --- connections ---------------------------------------------------------------------------------------------------- */
+
+static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
+{
+	struct kr_session *session = kr_conn_context(conn);
+
+	if (!session)
+		return;
+	session->heard_ns = kr_clock_ns();
+	kr_session_get(session);
+	kr_request_arrived(session, frame);
+	kr_session_pressure(session);
+	kr_session_put(session);
+}
+
+static void on_drain(struct kr_conn *conn)
+{
+	struct kr_session *session = kr_conn_context(conn);
+
+	if (session)
+		kr_session_pressure(session);
+}
+
+static void on_closed(struct kr_conn *conn, int err, const char *reason)
+{
+	struct kr_session *session = kr_conn_context(conn);
+
+	if (!session)
+		return;
+	session->conn = NULL;
+	session->paused_running = session->paused_queue = false;
+	if (err == -EBADMSG)
+		kr_log_warn("node %s: %s: connection closed", session->name, reason);
+	else
+		kr_log_info("node %s: connection closed (%s); its session stays for %u s", session->name, reason,
+			session->server->lease_ms / 1000);
+}
+
+static const struct kr_conn_handler handler = {on_frame, on_drain, on_closed};
+
+/* The connection is nobody's from now on. */
+static void detach(struct kr_session *session)
+{
+	struct kr_conn *conn = session->conn;
+	struct ask *ask;
+
+	if (!conn)
+		return;
+	KR_LIST_FOR_EACH(ask, &session->asks, link)
+		kr_conn_forget(conn, ask->id);
+	session->conn = NULL;
+	session->paused_running = session->paused_queue = false;
+	kr_conn_set_context(conn, NULL);
+}
+
+void kr_session_attach(struct kr_session *session, struct kr_conn *conn)
+{
+	struct kr_conn *old = session->conn;
+	struct ask *ask, *after;
+
+	assert(!session->dead);
+	detach(session);
+	if (old)
+		kr_conn_close(old, false);
+	session->conn = conn;
+	session->sent_bytes = 0;
+	session->heard_ns = kr_clock_ns();
+	kr_conn_set_handler(conn, &handler);
+	kr_conn_set_context(conn, session);
+	KR_LIST_FOR_EACH_SAFE(ask, after, &session->asks, link)
+		send_ask(ask, KR_FRAME_RESEND);
+	kr_session_pressure(session);
+}
+
+static void set_pause(struct kr_session *session, bool *paused, bool wanted)
+{
+	if (*paused == wanted)
+		return;
+	*paused = wanted;
+	if (wanted)
+		kr_conn_pause(session->conn);
+	else
+		kr_conn_resume(session->conn);
+}
+
+void kr_session_pressure(struct kr_session *session)
+{
+	size_t queued;
+
+	if (!session->conn)
+		return;
+	if (session->running > KR_SESSION_RUNNING_MAX)
+		set_pause(session, &session->paused_running, true);
+	else if (session->running < KR_SESSION_RUNNING_MAX / 2)
+		set_pause(session, &session->paused_running, false);
+	queued = kr_conn_queued(session->conn);
+	if (queued > KR_SESSION_QUEUE_MAX)
+		set_pause(session, &session->paused_queue, true);
+	else if (queued <= KR_CONN_LOW_WATER)
+		set_pause(session, &session->paused_queue, false);
+}
+
+/* --- the end -------------------------------------------------------------------------------------------------------- */
+
+struct ids {
+	uint64_t *items;
+	size_t count;
+};
+
+static bool note_id(struct kr_table_link *link, void *context)
+{
+	struct ids *ids = context;
+
+	ids->items[ids->count++] = KR_CONTAINER_OF(link, struct kr_request, by_id)->id;
+	return true;
+}
+
+/* Withdrawing one request can set others going or end them, so they are looked up one by one. */
+static void withdraw_all(struct kr_session *session)
+{
+	struct ids ids = {.items = kr_xcalloc(session->requests.count + 1, sizeof(uint64_t))};
+
+	kr_table_for_each(&session->requests, note_id, &ids);
+	for (size_t i = 0; i < ids.count; i++) {
+		struct kr_request *request = kr_request_find(session, ids.items[i]);
+
+		if (request)
+			kr_request_withdraw(request, true);
+	}
+	free(ids.items);
+}
+
+static void fail_asks(struct kr_session *session)
+{
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(&session->asks))) {
+		struct ask *ask = KR_LIST_ENTRY(link, struct ask, link);
+		kr_ask_fn fn = ask->fn;
+		void *context = ask->context;
+
+		free_ask(ask);
+		if (fn)
+			fn(session, context, -ENOTCONN, NULL);
+	}
+}
+
+/* What a node has open when the server stops stays held: it will reclaim it from the next instance. */
+static void leave_files(struct kr_session *session, bool release)
+{
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(&session->attachments))) {
+		struct kr_attachment *attachment = KR_LIST_ENTRY(link, struct kr_attachment, of_session);
+		struct kr_sfile *file = attachment->file;
+
+		kr_list_remove(&attachment->of_file);
+		if (release)
+			kr_opens_release(file, attachment->opens);
+		kr_lease_table_expire(&file->leases, session->node);
+		free(attachment);
+		kr_sfile_put(file);
+	}
+}
+
+static void log_end(const struct kr_session *session, enum kr_session_end why)
+{
+	switch (why) {
+	case KR_SESSION_LEFT:
+		kr_log_info("node %s has left", session->name);
+		break;
+	case KR_SESSION_LOST:
+		kr_log_warn("node %s is lost: silent for %u s; its leases and open files are released", session->name,
+			session->server->lease_ms / 1000);
+		break;
+	case KR_SESSION_REPLACED:
+		kr_log_info("node %s begins anew", session->name);
+		break;
+	case KR_SESSION_STOPPED:
+		break;
+	}
+}
+
+void kr_session_end(struct kr_session *session, enum kr_session_end why)
+{
+	struct kr_server *server = session->server;
+	struct kr_conn *conn = session->conn;
+
+	if (session->dead)
+		return;
+	log_end(session, why);
+	session->dead = true;
+	kr_list_remove(&session->link);
+	kr_table_remove(&server->sessions_by_id, &session->by_id);
+	server->session_count--;
+	detach(session);
+	if (conn)
+		kr_conn_close(conn, why == KR_SESSION_LEFT);
+	withdraw_all(session);
+	fail_asks(session);
+	kr_data_session_lost(server->data, session);
+	leave_files(session, why != KR_SESSION_STOPPED);
+	kr_replies_fini(&session->replies);
+	if (why == KR_SESSION_LOST)
+		server->sessions_lost++;
+	if (why == KR_SESSION_LOST || why == KR_SESSION_LEFT) {
+		kr_state_forget_node(server->state, session->node_id);
+		if (kr_grace_node_done(&server->grace, session->node_id))
+			kr_server_end_grace(server);
+	}
+	kr_session_put(session);
+}
+
+/* A peer that takes our bytes is alive even if what it says waits behind a pause. */
+static void note_progress(struct kr_session *session, uint64_t now_ns)
+{
+	uint64_t received, sent;
+
+	if (!session->conn || !(session->paused_queue || session->paused_running))
+		return;
+	kr_conn_counters(session->conn, &received, &sent);
+	if (sent != session->sent_bytes || session->paused_running)
+		session->heard_ns = now_ns;
+	session->sent_bytes = sent;
+}
+
+void kr_session_expire_all(struct kr_server *server, uint64_t now_ns)
+{
+	struct kr_session *session, *after;
+
+	KR_LIST_FOR_EACH_SAFE(session, after, &server->sessions, link) {
+		note_progress(session, now_ns);
+		if (now_ns - session->heard_ns > server->lease_ms * KR_NS_PER_MS)
+			kr_session_end(session, KR_SESSION_LOST);
+	}
+}

@@ -1,0 +1,46 @@
+/* The state directory: what outlives the server's process besides the export itself.
+ *
+ *   lock        held by the running server
+ *   identity    32 bytes: the export's id, then the secret of its file identities
+ *   export      the exported directory's path, for people
+ *   instance    how often a server was started on it, in decimal
+ *   boot        boot id of the machine at the latest start, 32 hex digits
+ *   nodes/ID    one file per node that has (or had, when the server ended) a session; holds its name
+ *
+ * Losing the directory makes all file identities, caches and journals of nodes foreign: it belongs into the backup.
+ * Opening blocks (main, before the loop runs); changes later run in the pool, one after the other.
+ */
+#ifndef KR_SERVER_STATE_H
+#define KR_SERVER_STATE_H
+
+#include "server/server.h"
+
+struct kr_state;
+
+struct kr_state_facts {
+	uint8_t export_id[16], secret[16], boot_id[16];
+	bool new_boot;          /* the machine went down since the latest start */
+	uint64_t instance;
+	uint8_t (*nodes)[16];   /* those that had sessions; owned by the state */
+	size_t node_count;
+};
+
+/* DIR NULL: /var/lib/kairan/<hash of the export's path>, or below $XDG_STATE_HOME or ~/.local/state for others than
+ * root. Locks it and the export. -EBUSY: another server runs on it. The reason says what to do. */
+int kr_state_open(const char *dir, const char *export_path, struct kr_state **ret_state);
+void kr_state_close(struct kr_state *state);
+const struct kr_state_facts *kr_state_facts(const struct kr_state *state);
+/* For small files of others (kr_write_file): borrowed. */
+int kr_state_dir(const struct kr_state *state);
+const char *kr_state_path(const struct kr_state *state);
+
+/* syncfs of the export's filesystem; blocks, any thread. */
+void kr_state_sync_export(const struct kr_state *state);
+
+/* Keeps that a node has a session, durably; then DONE in the loop with 0 or -errno. */
+void kr_state_add_node(struct kr_server *server, const uint8_t node_id[16], const char *name,
+	void (*done)(void *context, int err), void *context);
+/* The node will not come back to reclaim anything. A later add of the same node wins. */
+void kr_state_forget_node(struct kr_state *state, const uint8_t node_id[16]);
+
+#endif

@@ -1,0 +1,268 @@
+/* Opening the state directory: find or make it, lock it, read it, count this start.  Blocks; before the loop runs. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/fail.h"
+#include "server/state_priv.h"
+
+enum { SMALL_FILE_MAX = 8192, NODES_MAX = 1 << 20 };
+
+static int default_path(const char *export_path, char **ret_path)
+{
+	const char *state_home = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+	uint64_t hash = kr_hash_bytes(export_path, strlen(export_path));
+	int written;
+
+	if (geteuid() == 0)
+		written = asprintf(ret_path, "/var/lib/kairan/%016" PRIx64, hash);
+	else if (state_home && state_home[0] == '/')
+		written = asprintf(ret_path, "%s/kairan/%016" PRIx64, state_home, hash);
+	else if (home && home[0] == '/')
+		written = asprintf(ret_path, "%s/.local/state/kairan/%016" PRIx64, home, hash);
+	else
+		return kr_fail(-ENOENT, "HOME is not set, so there is no place for the server's state (give one with --state DIR)");
+	return written < 0 ? -ENOMEM : 0;
+}
+
+/* mkdir -p, private. */
+static int make_path(const char *path)
+{
+	KR_AUTO_FREE char *copy = kr_xstrdup(path);
+
+	for (char *slash = copy + 1;; slash++) {
+		char kept = *slash;
+
+		if (kept != '/' && kept != '\0')
+			continue;
+		*slash = '\0';
+		if (mkdir(copy, 0700) && errno != EEXIST)
+			return kr_fail_errno(-errno, "cannot make %s (choose another place with --state DIR)", copy);
+		*slash = kept;
+		if (!kept)
+			return 0;
+	}
+}
+
+static int open_directories(struct kr_state *state)
+{
+	int err = make_path(state->path);
+
+	if (err)
+		return err;
+	state->dir = open(state->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (state->dir < 0)
+		return kr_fail_errno(-errno, "cannot open the state directory %s", state->path);
+	if (mkdirat(state->dir, "nodes", 0700) && errno != EEXIST)
+		return kr_fail_errno(-errno, "cannot write to the state directory %s (choose another with --state DIR)",
+			state->path);
+	state->nodes_dir = openat(state->dir, "nodes", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (state->nodes_dir < 0)
+		return kr_fail_errno(-errno, "cannot open %s/nodes", state->path);
+	return 0;
+}
+
+static int lock_state(struct kr_state *state)
+{
+	state->lock = openat(state->dir, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (state->lock < 0)
+		return kr_fail_errno(-errno, "cannot write to the state directory %s (choose another with --state DIR)",
+			state->path);
+	if (flock(state->lock, LOCK_EX | LOCK_NB)) {
+		if (errno == EWOULDBLOCK)
+			return kr_fail(-EBUSY, "the state directory %s is in use by another kairand (stop it first)", state->path);
+		return kr_fail_errno(-errno, "cannot lock %s/lock", state->path);
+	}
+	return 0;
+}
+
+/* With another state directory somebody could still serve the same export, with leases of its own: both would be wrong. */
+static int lock_export(struct kr_state *state, const char *export_path)
+{
+	state->export_lock = open(export_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (state->export_lock < 0)
+		return kr_fail_errno(-errno, "cannot open the export %s", export_path);
+	if (flock(state->export_lock, LOCK_EX | LOCK_NB)) {
+		if (errno == EWOULDBLOCK)
+			return kr_fail(-EBUSY, "%s is exported by another kairand already (stop it first)", export_path);
+		return kr_fail_errno(-errno, "cannot lock the export %s", export_path);
+	}
+	return 0;
+}
+
+static int read_identity(struct kr_state *state)
+{
+	uint8_t bytes[32];
+	KR_AUTO_FREE char *text = NULL;
+	size_t length = 0;
+	int err = kr_read_file(state->dir, "identity", sizeof(bytes), &text, &length);
+
+	if (err == -ENOENT) {
+		if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
+			return kr_fail(-EIO, "the kernel gives no random bytes");
+		err = kr_write_file(state->dir, "identity", bytes, sizeof(bytes), 0600);
+		if (err)
+			return kr_fail_errno(err, "cannot write %s/identity", state->path);
+	} else if (err) {
+		return kr_fail_errno(err, "cannot read %s/identity", state->path);
+	} else if (length != sizeof(bytes)) {
+		return kr_fail(-EBADMSG, "%s/identity is damaged: %zu bytes instead of %zu (restore it from a backup, or remove "
+			"the directory: then nodes must discard their caches)", state->path, length, sizeof(bytes));
+	} else {
+		memcpy(bytes, text, sizeof(bytes));
+	}
+	memcpy(state->facts.export_id, bytes, 16);
+	memcpy(state->facts.secret, bytes + 16, 16);
+	return 0;
+}
+
+static int count_start(struct kr_state *state)
+{
+	KR_AUTO_FREE char *text = NULL;
+	char line[32];
+	size_t length;
+	int written, err = kr_read_file(state->dir, "instance", sizeof(line), &text, &length);
+
+	if (err && err != -ENOENT)
+		return kr_fail_errno(err, "cannot read %s/instance", state->path);
+	state->facts.instance = (err ? 0 : strtoull(text, NULL, 10)) + 1;
+	written = snprintf(line, sizeof(line), "%" PRIu64 "\n", state->facts.instance);
+	err = kr_write_file(state->dir, "instance", line, (size_t)written, 0600);
+	return err ? kr_fail_errno(err, "cannot write to the state directory %s", state->path) : 0;
+}
+
+/* The kernel's boot id without its hyphens, as 16 bytes. */
+static int current_boot_id(uint8_t id[16])
+{
+	KR_AUTO_FREE char *text = NULL;
+	char hex[64];
+	size_t length, used = 0;
+	int err = kr_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", SMALL_FILE_MAX, &text, &length);
+
+	if (err)
+		return kr_fail_errno(err, "cannot read the machine's boot id");
+#ifdef KR_FAULTS
+	if (getenv("KR_BOOT_ID")) {
+		free(text);
+		text = kr_xstrdup(getenv("KR_BOOT_ID"));
+		length = strlen(text);
+	}
+#endif
+	for (size_t i = 0; i < length && used < sizeof(hex) - 1; i++) {
+		if (text[i] != '-' && text[i] != '\n')
+			hex[used++] = text[i];
+	}
+	hex[used] = '\0';
+	if (used != 32 || !kr_state_id_from_hex(hex, id))
+		return kr_fail(-EBADMSG, "the machine's boot id is not one: %s", text);
+	return 0;
+}
+
+static int note_boot(struct kr_state *state)
+{
+	KR_AUTO_FREE char *text = NULL;
+	char hex[KR_STATE_ID_HEX];
+	size_t length;
+	int err = current_boot_id(state->facts.boot_id);
+
+	if (err)
+		return err;
+	kr_state_id_to_hex(state->facts.boot_id, hex);
+	err = kr_read_file(state->dir, "boot", SMALL_FILE_MAX, &text, &length);
+	state->facts.new_boot = err == 0 && strcmp(text, hex) != 0;
+	err = kr_write_file(state->dir, "boot", hex, strlen(hex), 0600);
+	return err ? kr_fail_errno(err, "cannot write to the state directory %s", state->path) : 0;
+}
+
+static int read_nodes(struct kr_state *state)
+{
+	struct kr_state_facts *facts = &state->facts;
+	int fd = openat(state->nodes_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+
+	if (!dir)
+		return kr_fail_errno(-errno, "cannot read %s/nodes", state->path);
+	while ((entry = readdir(dir)) && facts->node_count < NODES_MAX) {
+		uint8_t id[16];
+
+		if (strlen(entry->d_name) != 32 || !kr_state_id_from_hex(entry->d_name, id))
+			continue;
+		facts->nodes = realloc(facts->nodes, (facts->node_count + 1) * sizeof(*facts->nodes));
+		if (!facts->nodes) {
+			closedir(dir);
+			return -ENOMEM;
+		}
+		memcpy(facts->nodes[facts->node_count++], id, 16);
+	}
+	closedir(dir);
+	return 0;
+}
+
+static int fill(struct kr_state *state, const char *export_path)
+{
+	int err = open_directories(state);
+
+	if (!err)
+		err = lock_state(state);
+	if (!err)
+		err = lock_export(state, export_path);
+	if (!err)
+		err = read_identity(state);
+	if (!err)
+		err = kr_write_file(state->dir, "export", export_path, strlen(export_path), 0600);
+	if (!err)
+		err = count_start(state);
+	if (!err)
+		err = note_boot(state);
+	return err ? err : read_nodes(state);
+}
+
+int kr_state_open(const char *dir, const char *export_path, struct kr_state **ret_state)
+{
+	struct kr_state *state = kr_xcalloc(1, sizeof(*state));
+	KR_AUTO_FREE char *real = realpath(export_path, NULL);
+	int err = 0;
+
+	state->dir = state->nodes_dir = state->lock = state->export_lock = -1;
+	kr_list_init(&state->changes);
+	if (!real)
+		err = kr_fail_errno(-errno, "cannot export %s (make the directory first)", export_path);
+	else if (dir)
+		state->path = kr_xstrdup(dir);
+	else
+		err = default_path(real, &state->path);
+	if (!err)
+		err = fill(state, real);
+	if (err) {
+		kr_state_close(state);
+		return err;
+	}
+	*ret_state = state;
+	return 0;
+}
+
+void kr_state_close(struct kr_state *state)
+{
+	if (!state)
+		return;
+	if (state->nodes_dir >= 0)
+		close(state->nodes_dir);
+	if (state->export_lock >= 0)
+		close(state->export_lock);
+	if (state->lock >= 0)
+		close(state->lock);
+	if (state->dir >= 0)
+		close(state->dir);
+	free(state->facts.nodes);
+	free(state->path);
+	free(state);
+}

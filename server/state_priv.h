@@ -1,0 +1,21 @@
+/* Inside of the state directory, shared by its opening (state_open.c) and its changes (state.c). */
+#ifndef KR_SERVER_STATE_PRIV_H
+#define KR_SERVER_STATE_PRIV_H
+
+#include "server/state.h"
+
+struct kr_state {
+	struct kr_state_facts facts;
+	char *path;
+	int dir, nodes_dir, lock, export_lock;
+	/* Loop thread: changes of node records, one in the pool at a time. */
+	struct kr_server *server;
+	struct kr_list changes;
+	bool changing;
+};
+
+enum { KR_STATE_ID_HEX = 33 };
+void kr_state_id_to_hex(const uint8_t id[16], char hex[KR_STATE_ID_HEX]);
+bool kr_state_id_from_hex(const char *hex, uint8_t id[16]);
+
+#endif

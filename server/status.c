@@ -1,0 +1,138 @@
+/* Status: what the server knows, as JSON. */
+#include "server/status.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/data.h"
+#include "server/export.h"
+#include "server/files.h"
+#include "server/options.h"
+#include "server/request.h"
+#include "server/session.h"
+#include "server/state.h"
+
+enum { PIECE = 60000 };
+
+static json_t *integer(uint64_t value)
+{
+	return json_integer((json_int_t)value);
+}
+
+static json_t *session_status(const struct kr_session *session, uint64_t now_ns)
+{
+	json_t *object = json_object();
+	uint64_t received = 0, sent = 0, opens = 0;
+	const struct kr_attachment *attachment;
+
+	if (session->conn)
+		kr_conn_counters(session->conn, &received, &sent);
+	KR_LIST_FOR_EACH(attachment, &session->attachments, of_session)
+		opens += attachment->opens;
+	json_object_set_new(object, "name", json_string(session->name));
+	json_object_set_new(object, "node", integer(session->node));
+	json_object_set_new(object, "connected", json_boolean(session->conn != NULL));
+	json_object_set_new(object, "address", json_string(session->conn ? kr_conn_peer(session->conn) : ""));
+	json_object_set_new(object, "ring_address", json_string(session->ring_address));
+	json_object_set_new(object, "ring_port", integer(session->ring_port));
+	json_object_set_new(object, "silent_ms", integer((now_ns - session->heard_ns) / KR_NS_PER_MS));
+	json_object_set_new(object, "reclaiming", json_boolean(session->reclaiming));
+	json_object_set_new(object, "opens", integer(opens));
+	json_object_set_new(object, "requests", integer(session->requests.count));
+	json_object_set_new(object, "running", integer(session->running));
+	json_object_set_new(object, "asked", integer(session->last_ask));
+	json_object_set_new(object, "received_bytes", integer(received));
+	json_object_set_new(object, "sent_bytes", integer(sent));
+	return object;
+}
+
+static json_t *export_status(const struct kr_server *server)
+{
+	json_t *object = json_object();
+	struct kr_export_info info;
+
+	kr_export_info(server->export, &info);
+	json_object_set_new(object, "path", json_string(server->options->export_path));
+	json_object_set_new(object, "present", json_boolean(!server->export_lost));
+	json_object_set_new(object, "file_handles", json_boolean(info.by_handle));
+	json_object_set_new(object, "callers_ids", json_boolean(info.callers_ids));
+	json_object_set_new(object, "read_only", json_boolean(info.read_only));
+	json_object_set_new(object, "orphans", integer(info.orphans));
+	json_object_set_new(object, "descriptors", integer(info.fds));
+	json_object_set_new(object, "reads", integer(info.reads));
+	json_object_set_new(object, "read_bytes", integer(info.read_bytes));
+	json_object_set_new(object, "writes", integer(info.writes));
+	json_object_set_new(object, "write_bytes", integer(info.write_bytes));
+	return object;
+}
+
+static json_t *make_status(struct kr_server *server)
+{
+	json_t *object = json_object(), *nodes = json_array();
+	uint64_t now_ns = kr_clock_ns();
+	const struct kr_session *session;
+
+	json_object_set_new(object, "kind", json_string("server"));
+	json_object_set_new(object, "version", json_string(KR_VERSION));
+	json_object_set_new(object, "state_directory", json_string(kr_state_path(server->state)));
+	json_object_set_new(object, "instance", integer(server->instance));
+	json_object_set_new(object, "uptime_ms", integer((now_ns - server->started_ns) / KR_NS_PER_MS));
+	json_object_set_new(object, "lease_ms", integer(server->lease_ms));
+	json_object_set_new(object, "grace", json_boolean(server->grace.active));
+	json_object_set_new(object, "awaited_nodes", integer(kr_grace_awaited(&server->grace)));
+	json_object_set_new(object, "requests_served", integer(server->requests_served));
+	json_object_set_new(object, "jobs", integer(server->jobs));
+	json_object_set_new(object, "files", integer(server->files.count));
+	json_object_set_new(object, "idle_files", integer(server->idle_file_count));
+	json_object_set_new(object, "sessions_lost", integer(server->sessions_lost));
+	json_object_set_new(object, "buffer_bytes", integer(kr_buf_bytes_in_use()));
+	json_object_set_new(object, "export", export_status(server));
+	json_object_set_new(object, "data", kr_data_status(server->data));
+	KR_LIST_FOR_EACH(session, &server->sessions, link)
+		json_array_append_new(nodes, session_status(session, now_ns));
+	json_object_set_new(object, "nodes", nodes);
+	return object;
+}
+
+void kr_status_send(struct kr_server *server, struct kr_conn *conn, uint64_t id, const struct kr_status_request *request)
+{
+	json_t *object;
+	KR_AUTO_FREE char *text = NULL;
+	size_t length;
+
+	if (strcmp(request->what, "status") != 0) {
+		kr_conn_reply(conn, KR_MSG_STATUS, id, 0, -EOPNOTSUPP, NULL, NULL, 0);
+		return;
+	}
+	object = make_status(server);
+	text = json_dumps(object, JSON_COMPACT);
+	json_decref(object);
+	if (!text) {
+		kr_conn_reply(conn, KR_MSG_STATUS, id, 0, -ENOMEM, NULL, NULL, 0);
+		return;
+	}
+	length = strlen(text);
+	for (size_t position = 0; position == 0 || position < length; position += PIECE) {
+		size_t piece = KR_MIN(length - position, (size_t)PIECE);
+		struct kr_status_reply reply = {.json = {(const uint8_t *)text + position, (uint32_t)piece}};
+		uint16_t flags = position + piece < length ? KR_FRAME_MORE : 0;
+
+		kr_conn_reply(conn, KR_MSG_STATUS, id, flags, 0, &reply, NULL, 0);
+	}
+}
+
+static void handle_status(struct kr_request *request)
+{
+	struct kr_conn *conn = request->session->conn;
+
+	if (conn)
+		kr_status_send(request->server, conn, request->id, &request->msg.status_request);
+	kr_request_drop(request);
+}
+
+void kr_status_register(struct kr_server *server)
+{
+	kr_server_on(server, KR_MSG_STATUS, handle_status, KR_HANDLER_IN_GRACE);
+}
