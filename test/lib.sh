@@ -82,7 +82,7 @@ server_start() {
 	[ ! -f "$WORK/kairand.log" ] || lines=$(wc -l <"$WORK/kairand.log")
 	# shellcheck disable=SC2086
 	nsenter -t "${KEEPER[server]}" -n -u -m -- "$B/server/kairand" --listen 0.0.0.0:$PORT --insecure --state "$WORK/state" \
-		${LEASE:+--lease-time "$LEASE"} $KAIRAND_OPTIONS "$@" "$EXPORT" </dev/null >>"$WORK/kairand.log" 2>&1 &
+		${LEASE:+--lease "${LEASE}s"} $KAIRAND_OPTIONS "$@" "$EXPORT" </dev/null >>"$WORK/kairand.log" 2>&1 &
 	DAEMON[server]=$!
 	until_ok 30 "kairand ready" sh -c "tail -n +$((lines + 1)) '$WORK/kairand.log' | grep -q 'ready'" ||
 		{ tail -5 "$WORK/kairand.log" >&2; fail "kairand did not start"; }
