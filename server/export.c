@@ -7,6 +7,7 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "server/export_priv.h"
@@ -51,6 +52,11 @@ int kr_export_ready(struct kr_export *export)
 	if (atomic_load(&export->gone))
 		return kr_fail(-ESTALE, "the exported directory %s has been removed or replaced", export->path);
 	return 0;
+}
+
+pthread_mutex_t *kr_export_lock_of(struct kr_export *export, const struct kr_fid *directory)
+{
+	return &export->directories[kr_fid_hash(directory) % KR_EXPORT_LOCKS];
 }
 
 /* --- versions ------------------------------------------------------------------------------------------------------ */
@@ -126,9 +132,11 @@ static int open_root(struct kr_export *export, const char *path)
 /* .kairan, ours alone; private_fd stays -1 where the export cannot be written. */
 static int open_private(struct kr_export *export)
 {
+	struct statvfs fs;
 	struct stat st;
 	int fd;
 
+	export->read_only = true;
 	if (mkdirat(export->root_fd, KR_PRIVATE_NAME, 0700) < 0 && errno != EEXIST)
 		return errno == EROFS || errno == EACCES ? 0 :
 			kr_fail_errno(-errno, "cannot make %s in %s", KR_PRIVATE_NAME, export->path);
@@ -136,8 +144,9 @@ static int open_private(struct kr_export *export)
 	if (fd < 0)
 		return kr_fail_errno(-errno, "cannot open %s in %s", KR_PRIVATE_NAME, export->path);
 	export->private_fd = fd;
-	if (fstat(fd, &st) < 0)
+	if (fstat(fd, &st) < 0 || fstatvfs(fd, &fs) < 0)
 		return kr_fail_errno(-errno, "cannot look at %s in %s", KR_PRIVATE_NAME, export->path);
+	export->read_only = fs.f_flag & ST_RDONLY;
 	if (st.st_uid != geteuid())
 		return kr_fail(-EPERM, "%s in %s belongs to user %u, not to this server's", KR_PRIVATE_NAME, export->path,
 			st.st_uid);
@@ -186,7 +195,7 @@ static int set_up(struct kr_export *export, const struct kr_export_options *opti
 		r = choose_identity(export, options->identity_by_inode);
 	if (r < 0)
 		return r;
-	export->exact_ctime = export->private_fd >= 0 && probe_ctime(export->private_fd);
+	export->exact_ctime = !export->read_only && probe_ctime(export->private_fd);
 	return kr_orphans_new(export, export->private_fd, &export->orphans);
 }
 
@@ -238,7 +247,7 @@ void kr_export_free(struct kr_export *export)
 void kr_export_info(struct kr_export *export, struct kr_export_info *ret_info)
 {
 	*ret_info = (struct kr_export_info){
-		.by_handle = export->by_handle, .callers_ids = export->callers_ids, .read_only = export->private_fd < 0,
+		.by_handle = export->by_handle, .callers_ids = export->callers_ids, .read_only = export->read_only,
 		.exact_ctime = export->exact_ctime,
 		.reads = atomic_load(&export->reads), .read_bytes = atomic_load(&export->read_bytes),
 		.writes = atomic_load(&export->writes), .write_bytes = atomic_load(&export->write_bytes),

@@ -48,7 +48,7 @@ void kr_export_free(struct kr_export *export);
 struct kr_export_info {
 	bool by_handle;    /* false: identities are inode numbers; after a restart they are found again by a walk */
 	bool callers_ids;  /* false: everything belongs to the server's user */
-	bool read_only;    /* .kairan could not be made: names of open files cannot be removed */
+	bool read_only;    /* cannot be written by this server */
 	bool exact_ctime;  /* the filesystem never gives two changes, one of them seen, the same ctime */
 	uint64_t reads, read_bytes, writes, write_bytes; /* system calls on file data since the start, and their bytes */
 	uint32_t orphans, fds;

@@ -19,15 +19,17 @@ struct kr_export {
 	char *path; /* absolute, to see whether the export is still there */
 	uint8_t secret[KR_FID_SECRET];
 	int root_fd, proc_fd; /* proc_fd: /proc/self/fd */
-	int private_fd;       /* .kairan; -1: the export is read-only */
+	int private_fd; /* .kairan; -1: it could not be made */
+	bool read_only;
 	uint64_t instance;    /* random, of this process */
 	struct kr_fid root;
 	bool by_handle, callers_ids, exact_ctime;
 	struct kr_fds *fds;
 	struct kr_places *places; /* NULL if by_handle */
 	struct kr_orphans *orphans;
-	/* Names are taken away from a directory by one thread at a time, so that what is looked at is what is removed.
-	 * By hash of the directory's fid; two are taken in order of index; before any other lock. */
+	/* One thread at a time changes the names in a directory, so that what is looked at is what is replaced or removed,
+	 * and a new file is held before anybody can remove it.  By hash of the directory's fid; two are taken in order of
+	 * address; before any other lock. */
 	pthread_mutex_t directories[KR_EXPORT_LOCKS];
 	/* Held while a file's mode is widened for an instant (a server without privileges opens a read-only file). */
 	pthread_mutex_t widening;
@@ -38,6 +40,7 @@ struct kr_export {
 
 /* The beginning of every operation: the thread is made ready; -ESTALE when the export is gone. */
 int kr_export_ready(struct kr_export *export);
+pthread_mutex_t *kr_export_lock_of(struct kr_export *export, const struct kr_fid *directory);
 /* Clears set-id bits as a write by a user without privileges does. */
 int kr_export_clear_suid(struct kr_export *export, int path_fd);
 

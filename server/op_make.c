@@ -44,8 +44,10 @@ int kr_export_make(struct kr_export *export, const struct kr_cred *cred, const s
 	r = kr_entry_check(export, parent, make->name, -EPERM);
 	if (r == 0)
 		r = kr_entry_open(export, parent, &dirfd);
-	if (r == 0)
-		r = make_as(export, cred, dirfd, make);
+	if (r < 0)
+		return r;
+	KR_SCOPED_LOCK(kr_export_lock_of(export, parent));
+	r = make_as(export, cred, dirfd, make);
 	return r < 0 ? r : kr_entry_meet(export, dirfd, parent, make->name, ret_fid, ret_attr);
 }
 
@@ -81,6 +83,7 @@ int kr_export_link(struct kr_export *export, const struct kr_cred *cred, const s
 		r = kr_entry_attr(export, fd, fid, &attr);
 	if (r < 0)
 		return r;
+	KR_SCOPED_LOCK(kr_export_lock_of(export, parent));
 	orphan = kr_orphans_find(export->orphans, fid, &nameable);
 	if (orphan && !nameable && attr.nlink == 0)
 		return kr_fail_errno(-ENOENT, "linking to a file that has been removed");
@@ -143,6 +146,7 @@ static int hold_new(struct kr_export *export, int fd, const struct kr_fid *paren
 	struct kr_fid fid;
 	int r;
 
+	/* No removal of ours comes in between: the directory is locked. */
 	r = kr_entry_identify(export, fd, unnamed ? NULL : parent, create->name, &fid);
 	if (r == 0 && unnamed)
 		r = kr_orphans_adopt(export->orphans, &fid, fd);
@@ -151,9 +155,6 @@ static int hold_new(struct kr_export *export, int fd, const struct kr_fid *paren
 	if (r < 0)
 		return r;
 	r = kr_entry_attr(export, fd, &fid, ret_attr);
-	/* Gone already: somebody removed it before it was held. */
-	if (r == 0 && ret_attr->nlink == 0 && !unnamed)
-		r = kr_fail_errno(-ENOENT, "'%s' was removed while being created", create->name);
 	if (r < 0)
 		kr_orphans_release(export->orphans, &fid, 1);
 	else
@@ -166,6 +167,7 @@ static int create_or_open(struct kr_export *export, const struct kr_cred *cred, 
 {
 	KR_AUTO_FD int fd = -1;
 	int r;
+	KR_SCOPED_LOCK(kr_export_lock_of(export, parent));
 
 	*ret_created = false;
 	r = create_as(export, cred, dirfd, create, &fd);

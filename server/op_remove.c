@@ -16,11 +16,6 @@ struct victim {
 	struct stat st;
 };
 
-static pthread_mutex_t *lock_of(struct kr_export *export, const struct kr_fid *directory)
-{
-	return &export->directories[kr_fid_hash(directory) % KR_EXPORT_LOCKS];
-}
-
 static int find_victim(struct kr_export *export, int dirfd, const struct kr_fid *parent, const char *name,
 	struct victim *victim)
 {
@@ -88,7 +83,7 @@ int kr_export_remove(struct kr_export *export, const struct kr_cred *cred, const
 	if (r < 0)
 		return r;
 	{
-		KR_SCOPED_LOCK(lock_of(export, parent));
+		KR_SCOPED_LOCK(kr_export_lock_of(export, parent));
 
 		r = find_victim(export, dirfd, parent, name, &victim);
 		if (r == 0)
@@ -185,7 +180,7 @@ static int rename_ends(struct kr_export *export, const struct kr_cred *cred, con
 static int rename_locked(struct kr_export *export, const struct kr_cred *cred, const struct rename_ends *ends,
 	struct victim *source, struct victim *target, struct kr_removed *ret_replaced)
 {
-	pthread_mutex_t *a = lock_of(export, ends->from), *b = lock_of(export, ends->to);
+	pthread_mutex_t *a = kr_export_lock_of(export, ends->from), *b = kr_export_lock_of(export, ends->to);
 	int r;
 
 	pthread_mutex_lock(KR_MIN(a, b));

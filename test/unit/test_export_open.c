@@ -1,0 +1,540 @@
+/* Opens, creates and holds: orphans, restarts, races; and the end of an export. */
+#include "test/unit/export_fixture.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+static struct kr_fid create(const char *name, uint32_t flags, bool exclusive, bool *ret_created)
+{
+	struct kr_create request = {.name = name, .mode = 0644, .flags = flags, .exclusive = exclusive};
+	struct kr_attr attr;
+	struct kr_fid fid;
+	bool created;
+
+	ok(kr_export_create(F.export, &root_cred, &F.root, &request, ret_created ? ret_created : &created, &fid, &attr));
+	return fid;
+}
+
+static int create_error(const char *name, bool exclusive)
+{
+	struct kr_create request = {.name = name, .mode = 0644, .flags = KR_OPEN_WRITE, .exclusive = exclusive};
+	struct kr_attr attr;
+	struct kr_fid fid;
+	bool created;
+
+	return kr_export_create(F.export, &root_cred, &F.root, &request, &created, &fid, &attr);
+}
+
+static int getattr_error(const struct kr_fid *fid)
+{
+	struct kr_attr attr;
+
+	return kr_export_getattr(F.export, fid, &attr);
+}
+
+static uint32_t orphans(void)
+{
+	struct kr_export_info info;
+
+	kr_export_info(F.export, &info);
+	return info.orphans;
+}
+
+static void unlink_name(const char *name, bool orphaned)
+{
+	struct kr_removed removed;
+
+	ok(kr_export_remove(F.export, &root_cred, &F.root, name, false, &removed));
+	assert_int_equal(removed.orphaned, orphaned);
+	assert_int_equal(removed.gone, !orphaned);
+}
+
+/* --- opening ------------------------------------------------------------------------------------------------------- */
+
+static void an_open_is_checked(void **state)
+{
+	struct kr_fid directory = make(&F.root, "d", S_IFDIR | 0755), file = make(&F.root, "f", S_IFREG | 0644);
+	struct kr_attr attr;
+
+	(void)state;
+	fails(EISDIR, kr_export_open(F.export, &root_cred, &directory, KR_OPEN_WRITE, &attr));
+	fails(EINVAL, kr_export_open(F.export, &root_cred, &file, KR_OPEN_ACCESS, &attr));
+	put_bytes(&file, 0, "bytes", 5);
+	ok(kr_export_open(F.export, &root_cred, &file, KR_OPEN_READ, &attr));
+	assert_int_equal(attr.size, 5);
+	ok(kr_export_open(F.export, &root_cred, &file, KR_OPEN_WRITE | KR_OPEN_TRUNC, &attr));
+	assert_int_equal(attr.size, 0);
+	kr_export_release(F.export, &file, 2);
+	kr_export_release(F.export, &file, 1); /* one too many does no harm */
+	fails(EISDIR, create_error("d", false));
+	fails(EEXIST, create_error("d", true));
+	fails(EEXIST, create_error("f", true));
+}
+
+static void a_program_that_runs_cannot_be_written(void **state)
+{
+	struct kr_attr attr;
+	struct kr_fid fid;
+	char command[500];
+	int to_child[2], running[2], r;
+	pid_t pid;
+
+	(void)state;
+	snprintf(command, sizeof(command), "cp /bin/cat %s", on_disk("program"));
+	assert_int_equal(system(command), 0);
+	ok(kr_export_lookup(F.export, &root_cred, &F.root, "program", &fid, &attr));
+	assert_int_equal(pipe2(to_child, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(running, O_CLOEXEC), 0);
+	pid = fork();
+	if (pid == 0) {
+		if (dup2(to_child[0], 0) == 0)
+			execl(on_disk("program"), "cat", (char *)NULL);
+		_exit(1);
+	}
+	close(running[1]);
+	assert_int_equal(read(running[0], command, 1), 0); /* the end comes when the program runs */
+	close(running[0]);
+	r = kr_export_open(F.export, &root_cred, &fid, KR_OPEN_WRITE, &attr);
+	close(to_child[1]);
+	close(to_child[0]);
+	waitpid(pid, NULL, 0);
+	fails(ETXTBSY, r);
+	ok(kr_export_open(F.export, &root_cred, &fid, KR_OPEN_WRITE, &attr));
+	kr_export_release(F.export, &fid, 1);
+}
+
+static void a_create_says_whether_it_made_the_file(void **state)
+{
+	struct kr_fid first, second;
+	bool created;
+
+	(void)state;
+	first = create("f", KR_OPEN_WRITE, true, &created);
+	assert_true(created);
+	put_bytes(&first, 0, "kept", 4);
+	second = create("f", KR_OPEN_BOTH | KR_OPEN_TRUNC, false, &created);
+	assert_false(created);
+	assert_true(kr_fid_equal(&first, &second));
+	assert_text(&first, 0, "kept");
+	kr_export_release(F.export, &first, 2);
+	fails(EPERM, create_error(".kairan", false));
+	fails(EINVAL, create_error("..", false));
+}
+
+static void a_file_created_read_only_can_be_written_by_its_creator(void **state)
+{
+	struct kr_create request = {.name = "f", .mode = 0, .flags = KR_OPEN_WRITE, .exclusive = true};
+	struct kr_attr attr;
+	struct kr_fid fid;
+	bool created;
+
+	(void)state;
+	ok(kr_export_create(F.export, &root_cred, &F.root, &request, &created, &fid, &attr));
+	put_bytes(&fid, 0, "text", 4);
+	assert_text(&fid, 0, "text");
+	assert_int_equal(attr_of(&fid).mode & 0777, 0);
+	kr_export_release(F.export, &fid, 1);
+}
+
+static void unnamed_files_live_until_closed_or_get_a_name(void **state)
+{
+	struct kr_fid lost = create("", KR_OPEN_BOTH, false, NULL), kept = create("", KR_OPEN_BOTH, false, NULL);
+	struct kr_attr attr;
+
+	(void)state;
+	assert_int_equal(attr_of(&kept).nlink, 0);
+	put_bytes(&kept, 0, "kept", 4);
+	ok(kr_export_link(F.export, &root_cred, &kept, &F.root, "name", &attr));
+	assert_int_equal(attr.nlink, 1);
+	assert_int_equal(orphans(), 1);
+	kr_export_release(F.export, &kept, 1);
+	kr_export_release(F.export, &lost, 1);
+	assert_int_equal(orphans(), 0);
+	fails(ESTALE, getattr_error(&lost));
+	assert_text(&kept, 0, "kept");
+}
+
+/* --- orphans ------------------------------------------------------------------------------------------------------- */
+
+static void a_held_file_outlives_its_name(void **state)
+{
+	struct kr_fid file = create("f", KR_OPEN_BOTH, true, NULL);
+	struct kr_attr attr;
+
+	(void)state;
+	put_bytes(&file, 0, "bytes", 5);
+	unlink_name("f", true);
+	assert_int_equal(attr_of(&file).nlink, 0);
+	put_bytes(&file, 5, " more", 5);
+	assert_text(&file, 0, "bytes more");
+	ok(kr_export_open(F.export, &root_cred, &file, KR_OPEN_READ, &attr));
+	fails(ENOENT, kr_export_link(F.export, &root_cred, &file, &F.root, "again", &attr));
+	kr_export_release(F.export, &file, 1);
+	assert_text(&file, 0, "bytes more");
+	kr_export_release(F.export, &file, 1);
+	fails(ESTALE, getattr_error(&file));
+	assert_int_equal(orphans(), 0);
+	fails(ESTALE, kr_export_open(F.export, &root_cred, &file, KR_OPEN_READ, &attr));
+}
+
+static void a_file_that_is_not_held_goes_at_once(void **state)
+{
+	struct kr_fid file = create("f", KR_OPEN_BOTH, true, NULL);
+
+	(void)state;
+	kr_export_release(F.export, &file, 1);
+	unlink_name("f", false);
+	fails(ESTALE, getattr_error(&file));
+}
+
+static void a_held_file_outlives_a_rename_over_it(void **state)
+{
+	struct kr_fid file = create("target", KR_OPEN_BOTH, true, NULL);
+	struct kr_removed replaced;
+
+	(void)state;
+	put_bytes(&file, 0, "old", 3);
+	make(&F.root, "source", S_IFREG | 0644);
+	ok(kr_export_rename(F.export, &root_cred, &F.root, "source", &F.root, "target", 0, &replaced));
+	assert_true(replaced.valid && replaced.orphaned && !replaced.gone && kr_fid_equal(&replaced.fid, &file));
+	assert_text(&file, 0, "old");
+	assert_int_equal(attr_of(&file).nlink, 0);
+	kr_export_release(F.export, &file, 1);
+	fails(ESTALE, getattr_error(&file));
+}
+
+static void a_removal_that_fails_leaves_no_orphan(void **state)
+{
+	struct kr_fid file = create("f", KR_OPEN_BOTH, true, NULL);
+
+	(void)state;
+	fails(ENOTDIR, kr_export_remove(F.export, &root_cred, &F.root, "f", true, NULL));
+	make(&F.root, "d", S_IFDIR | 0755);
+	fails(ENOTDIR, kr_export_rename(F.export, &root_cred, &F.root, "d", &F.root, "f", 0, NULL));
+	assert_int_equal(orphans(), 0);
+	assert_int_equal(attr_of(&file).nlink, 1);
+	kr_export_release(F.export, &file, 1);
+	assert_int_equal(attr_of(&file).nlink, 1);
+}
+
+static void an_orphan_with_other_names_counts_them(void **state)
+{
+	struct kr_fid file = create("a", KR_OPEN_BOTH, true, NULL);
+	struct kr_attr attr;
+
+	(void)state;
+	ok(kr_export_link(F.export, &root_cred, &file, &F.root, "b", &attr));
+	unlink_name("a", true);
+	assert_int_equal(attr_of(&file).nlink, 1);
+	ok(kr_export_link(F.export, &root_cred, &file, &F.root, "c", &attr));
+	assert_int_equal(attr.nlink, 2);
+	unlink_name("b", true);
+	unlink_name("c", true);
+	assert_int_equal(attr_of(&file).nlink, 0);
+	kr_export_release(F.export, &file, 1);
+	fails(ESTALE, getattr_error(&file));
+}
+
+static void orphans_survive_a_restart_until_reclaimed_or_swept(void **state)
+{
+	struct kr_fid reclaimed = create("a", KR_OPEN_BOTH, true, NULL), swept = create("b", KR_OPEN_BOTH, true, NULL);
+	struct kr_fid unnamed = create("", KR_OPEN_BOTH, false, NULL);
+	struct kr_attr attr;
+
+	(void)state;
+	put_bytes(&reclaimed, 0, "still here", 10);
+	unlink_name("a", true);
+	unlink_name("b", true);
+	restart_export();
+	assert_int_equal(orphans(), 3);
+	ok(kr_export_hold(F.export, &reclaimed, 2));
+	ok(kr_export_hold(F.export, &unnamed, 1));
+	kr_export_sweep_orphans(F.export);
+	assert_int_equal(orphans(), 2);
+	fails(ESTALE, kr_export_hold(F.export, &swept, 1));
+	assert_text(&reclaimed, 0, "still here");
+	assert_int_equal(attr_of(&reclaimed).nlink, 0);
+	kr_export_release(F.export, &reclaimed, 1);
+	assert_text(&reclaimed, 0, "still here");
+	kr_export_release(F.export, &reclaimed, 1);
+	fails(ESTALE, getattr_error(&reclaimed));
+	ok(kr_export_link(F.export, &root_cred, &unnamed, &F.root, "named", &attr));
+	kr_export_release(F.export, &unnamed, 1);
+	assert_int_equal(attr_of(&unnamed).nlink, 1);
+	assert_int_equal(orphans(), 0);
+}
+
+/* --- races --------------------------------------------------------------------------------------------------------- */
+
+enum { OPENERS = 6, ROUNDS = 400 };
+static struct kr_fid contested;
+static pthread_barrier_t barrier;
+
+/* An open that succeeds has its file until it ends it, whatever happens to the name. */
+static void *open_and_read(void *context)
+{
+	unsigned *failures = context;
+	struct kr_attr attr;
+	char got[4];
+	size_t length;
+	int i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		pthread_barrier_wait(&barrier);
+		if (kr_export_open(F.export, &alice, &contested, KR_OPEN_READ, &attr) == 0) {
+			if (kr_export_pread(F.export, &contested, 0, got, 4, &length) < 0 || length != 4 ||
+			    kr_export_getattr(F.export, &contested, &attr) < 0)
+				++*failures;
+			kr_export_release(F.export, &contested, 1);
+		}
+		pthread_barrier_wait(&barrier);
+	}
+	return NULL;
+}
+
+static void an_open_that_races_with_a_removal_wins_or_loses_whole(void **state)
+{
+	unsigned failures[OPENERS] = {0}, i, round;
+	pthread_t threads[OPENERS];
+	struct kr_removed removed;
+
+	(void)state;
+	pthread_barrier_init(&barrier, NULL, OPENERS + 1);
+	for (i = 0; i < OPENERS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, open_and_read, &failures[i]), 0);
+	for (round = 0; round < ROUNDS; round++) {
+		contested = make(&F.root, "f", S_IFREG | 0644);
+		put_bytes(&contested, 0, "data", 4);
+		pthread_barrier_wait(&barrier);
+		ok(kr_export_remove(F.export, &root_cred, &F.root, "f", false, &removed));
+		pthread_barrier_wait(&barrier);
+		fails(ESTALE, getattr_error(&contested));
+	}
+	for (i = 0; i < OPENERS; i++) {
+		pthread_join(threads[i], NULL);
+		assert_int_equal(failures[i], 0);
+	}
+	pthread_barrier_destroy(&barrier);
+	assert_int_equal(orphans(), 0);
+}
+
+/* Any mixture of operations by several threads on a few names ends with nothing held and nothing lost. */
+static void *mix(void *context)
+{
+	unsigned *seed = context;
+	struct kr_create request = {.mode = 0644, .flags = KR_OPEN_WRITE};
+	struct kr_attr attr;
+	struct kr_fid fid;
+	char a[8], b[8];
+	bool created;
+	int i;
+
+	for (i = 0; i < 2000; i++) {
+		snprintf(a, sizeof(a), "n%d", rand_r(seed) % 4);
+		snprintf(b, sizeof(b), "n%d", rand_r(seed) % 4);
+		switch (rand_r(seed) % 4) {
+		case 0:
+			request.name = a;
+			if (kr_export_create(F.export, &alice, &F.root, &request, &created, &fid, &attr) < 0)
+				break;
+			if (kr_export_pwritev(F.export, &fid, &(struct kr_piece){0, "x", 1}, 1) < 0)
+				return "a held file could not be written";
+			kr_export_release(F.export, &fid, 1);
+			break;
+		case 1:
+			kr_export_remove(F.export, &root_cred, &F.root, a, false, NULL);
+			break;
+		case 2:
+			kr_export_rename(F.export, &root_cred, &F.root, a, &F.root, b, 0, NULL);
+			break;
+		case 3:
+			if (kr_export_lookup(F.export, &root_cred, &F.root, a, &fid, &attr) == 0)
+				kr_export_link(F.export, &root_cred, &fid, &F.root, b, &attr);
+		}
+	}
+	return NULL;
+}
+
+static void threads_may_mix_all_operations(void **state)
+{
+	unsigned seeds[OPENERS], i;
+	pthread_t threads[OPENERS];
+	void *result;
+
+	(void)state;
+	for (i = 0; i < OPENERS; i++) {
+		seeds[i] = i + 1;
+		assert_int_equal(pthread_create(&threads[i], NULL, mix, &seeds[i]), 0);
+	}
+	for (i = 0; i < OPENERS; i++) {
+		pthread_join(threads[i], &result);
+		assert_null(result);
+	}
+	assert_int_equal(orphans(), 0);
+	assert_int_equal(access(on_disk(".kairan/orphans"), F_OK), 0);
+	assert_int_equal(rmdir(on_disk(".kairan/orphans")), 0);
+}
+
+/* --- descriptors --------------------------------------------------------------------------------------------------- */
+
+static int count_fds(void)
+{
+	DIR *stream = opendir("/proc/self/fd");
+	int count = 0;
+
+	while (readdir(stream))
+		count++;
+	closedir(stream);
+	return count;
+}
+
+static void open_files_do_not_cost_descriptors(void **state)
+{
+	enum { FILES = 300 };
+	int before, i;
+	char name[16];
+
+	(void)state;
+	kr_export_free(F.export);
+	F.options.max_fds = 8;
+	start_export();
+	before = count_fds();
+	for (i = 0; i < FILES; i++) {
+		struct kr_fid fid;
+
+		snprintf(name, sizeof(name), "%d", i);
+		fid = create(name, KR_OPEN_BOTH, true, NULL);
+		put_bytes(&fid, 0, name, strlen(name));
+		assert_text(&fid, 0, name);
+	}
+	assert_true(count_fds() <= before + 8);
+}
+
+static void a_shortage_of_descriptors_closes_kept_ones(void **state)
+{
+	struct rlimit limit, tight;
+	struct kr_fid fids[40];
+	char name[16];
+	int i;
+
+	(void)state;
+	getrlimit(RLIMIT_NOFILE, &limit);
+	tight = (struct rlimit){(rlim_t)count_fds() + 20, limit.rlim_max};
+	for (i = 0; i < 40; i++) {
+		snprintf(name, sizeof(name), "%d", i);
+		fids[i] = make(&F.root, name, S_IFREG | 0644);
+	}
+	setrlimit(RLIMIT_NOFILE, &tight);
+	for (i = 0; i < 40; i++)
+		put_bytes(&fids[i], 0, "x", 1);
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* --- the export's end ---------------------------------------------------------------------------------------------- */
+
+static void a_removed_or_replaced_export_is_stale(void **state)
+{
+	struct kr_fid file = make(&F.root, "f", S_IFREG | 0644);
+	struct kr_make request = {.name = "new", .mode = S_IFREG | 0644};
+	struct kr_attr attr;
+	struct kr_fid fid;
+	char away[100];
+
+	(void)state;
+	snprintf(away, sizeof(away), "%s-away", F.path);
+	assert_int_equal(rename(F.path, away), 0);
+	fails(ESTALE, kr_export_tick(F.export));
+	fails(ESTALE, getattr_error(&file));
+	assert_non_null(strstr(kr_fail_reason(), F.path));
+	assert_int_equal(mkdir(F.path, 0755), 0);
+	fails(ESTALE, kr_export_tick(F.export));
+	fails(ESTALE, kr_export_make(F.export, &root_cred, &F.root, &request, &fid, &attr));
+	fails(ESTALE, kr_export_pwritev(F.export, &file, &(struct kr_piece){0, "x", 1}, 1));
+	assert_int_equal(rmdir(F.path), 0);
+	assert_int_equal(rename(away, F.path), 0);
+	ok(kr_export_tick(F.export));
+	attr_of(&file);
+}
+
+static void what_cannot_be_exported_is_refused(void **state)
+{
+	struct kr_export_options options = F.options;
+	struct kr_export *other;
+	char path[100];
+
+	(void)state;
+	fails(EBUSY, kr_export_new(&options, &other));
+	snprintf(path, sizeof(path), "%s/nowhere", F.base);
+	options.path = path;
+	fails(ENOENT, kr_export_new(&options, &other));
+	options.path = "/dev/null";
+	fails(ENOTDIR, kr_export_new(&options, &other));
+	snprintf(path, sizeof(path), "%s/outside", F.base);
+	options.path = path;
+	snprintf(path, sizeof(path), "%s/outside/.kairan", F.base);
+	assert_int_equal(symlink("/tmp", path), 0);
+	snprintf(path, sizeof(path), "%s/outside", F.base);
+	fails(ENOTDIR, kr_export_new(&options, &other));
+}
+
+static void a_read_only_export_is_served(void **state)
+{
+	struct kr_fid file = make(&F.root, "f", S_IFREG | 0644), fid;
+	struct kr_make request = {.name = "new", .mode = S_IFREG | 0644};
+	struct kr_export_info info;
+	struct kr_attr attr;
+
+	(void)state;
+	if (!is_root() || !can_mount)
+		skip();
+	put_bytes(&file, 0, "text", 4);
+	kr_export_free(F.export);
+	assert_int_equal(mount(F.path, F.path, NULL, MS_BIND, NULL), 0);
+	assert_int_equal(mount("none", F.path, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL), 0);
+	start_export();
+	kr_export_info(F.export, &info);
+	assert_true(info.read_only);
+	ok(kr_export_open(F.export, &root_cred, &file, KR_OPEN_READ, &attr));
+	assert_text(&file, 0, "text");
+	fails(EROFS, kr_export_open(F.export, &root_cred, &file, KR_OPEN_WRITE, &attr));
+	fails(EROFS, kr_export_make(F.export, &root_cred, &F.root, &request, &fid, &attr));
+	fails(EROFS, kr_export_remove(F.export, &root_cred, &F.root, "f", false, NULL));
+	kr_export_release(F.export, &file, 1);
+	kr_export_free(F.export);
+	assert_int_equal(umount(F.path), 0);
+	start_export();
+}
+
+static int run(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		CASE(an_open_is_checked),
+		CASE(a_program_that_runs_cannot_be_written),
+		CASE(a_create_says_whether_it_made_the_file),
+		CASE(a_file_created_read_only_can_be_written_by_its_creator),
+		CASE(unnamed_files_live_until_closed_or_get_a_name),
+		CASE(a_held_file_outlives_its_name),
+		CASE(a_file_that_is_not_held_goes_at_once),
+		CASE(a_held_file_outlives_a_rename_over_it),
+		CASE(a_removal_that_fails_leaves_no_orphan),
+		CASE(an_orphan_with_other_names_counts_them),
+		CASE(orphans_survive_a_restart_until_reclaimed_or_swept),
+		CASE(an_open_that_races_with_a_removal_wins_or_loses_whole),
+		CASE(threads_may_mix_all_operations),
+		CASE(open_files_do_not_cost_descriptors),
+		CASE(a_shortage_of_descriptors_closes_kept_ones),
+		CASE(a_removed_or_replaced_export_is_stale),
+		CASE(what_cannot_be_exported_is_refused),
+		CASE(a_read_only_export_is_served),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+	return in_all_worlds(run);
+}
