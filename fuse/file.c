@@ -15,7 +15,7 @@
 #include "fuse/op.h"
 #include "fuse/stage.h"
 
-enum { TICK_MS = 100 };
+enum { TICK_MS = 100, FENCE_WATCH_MS = 500 };
 
 static bool match_fid(const struct kr_table_link *link, const void *key)
 {
@@ -77,6 +77,26 @@ static void tick(uv_timer_t *timer)
 	kr_op_wake(&files->space);
 }
 
+static void distrust(struct kr_file *file, void *context)
+{
+	(void)context;
+	pthread_mutex_lock(&file->lock);
+	kr_holder_distrust(&file->holder);
+	pthread_mutex_unlock(&file->lock);
+	kr_file_step(file);
+}
+
+/* A fenced mount must not go on serving out of the kernel's pages either. */
+static void watch_fence(uv_timer_t *timer)
+{
+	struct kr_files *files = timer->data;
+	bool fenced = kr_mount_fenced(files->mount);
+
+	if (fenced && !files->was_fenced)
+		kr_files_for_each(files, distrust, NULL);
+	files->was_fenced = fenced;
+}
+
 static void need_tick(struct kr_files *files)
 {
 	if (files->started && !files->stopped && !uv_is_active((uv_handle_t *)&files->tick_timer))
@@ -87,6 +107,9 @@ int kr_files_start(struct kr_files *files)
 {
 	uv_timer_init(files->mount->loop, &files->tick_timer);
 	files->tick_timer.data = files;
+	uv_timer_init(files->mount->loop, &files->fence_timer);
+	files->fence_timer.data = files;
+	uv_timer_start(&files->fence_timer, watch_fence, FENCE_WATCH_MS, FENCE_WATCH_MS);
 	kr_recall_start(files);
 	files->started = true;
 	return 0;
@@ -99,6 +122,7 @@ void kr_files_stop(struct kr_files *files)
 	files->stopped = true;
 	kr_loop_forget(files->mount->kr_loop, &files->space_task);
 	uv_close((uv_handle_t *)&files->tick_timer, NULL);
+	uv_close((uv_handle_t *)&files->fence_timer, NULL);
 	kr_recall_stop(files);
 }
 
@@ -315,7 +339,7 @@ static void closed(void *context, int err, const void *reply, struct kr_buf *dat
 	(void)err;
 	(void)reply;
 	(void)data;
-	file->closing = false;
+	file->closing = 0;
 	kr_file_step(file);
 	kr_file_put(file);
 }
@@ -331,7 +355,7 @@ static void send_close(struct kr_file *file, bool dirty)
 		return;
 	request.count = file->opens - used;
 	file->opens = used;
-	file->closing = true;
+	file->closing = request.count;
 	kr_rpc_call(file->mount->rpc, KR_MSG_CLOSE, &request, NULL, 0, KR_RPC_HARD, closed, kr_file_get(file));
 }
 

@@ -70,6 +70,7 @@ struct kr_file {
 
 	/* All [loop]. */
 	uint32_t opens;              /* that the server counts: successful OPEN and CREATE minus CLOSE */
+	uint32_t closing;            /* of the CLOSE on its way */
 	uint32_t handles;            /* open here */
 	uint32_t opening;            /* OPENs on their way */
 	bool running;                /* inside a step */
@@ -78,7 +79,6 @@ struct kr_file {
 	bool gone;                   /* the server does not know it any more */
 	uint8_t reclaiming;          /* kinds that a RECLAIM asks for */
 	bool refreshing;             /* GETATTR on its way, because of `stale` */
-	bool closing;                /* CLOSE on its way */
 	uint8_t needs;               /* lease kinds that the waiters need */
 	int lease_error;             /* the LEASE they waited for failed with this; only while they are woken */
 	struct kr_list waiters;      /* struct kr_file_waiter */

@@ -72,26 +72,23 @@ void kr_holder_want(struct kr_holder *holder, uint8_t kinds)
 void kr_holder_granted(struct kr_holder *holder, bool valid)
 {
 	if (valid)
-		holder->held |= holder->asked & (uint8_t)~holder->voided;
-	holder->asked = holder->voided = 0;
+		holder->held |= holder->asked;
+	holder->asked = 0;
 }
 
 void kr_holder_ask_failed(struct kr_holder *holder)
 {
-	holder->asked = holder->voided = 0;
+	holder->asked = 0;
 }
 
-void kr_holder_gained(struct kr_holder *holder, uint8_t kinds, uint32_t recalls)
+void kr_holder_gained(struct kr_holder *holder, uint8_t kinds)
 {
-	if (recalls == holder->recalls)
-		holder->held |= kinds;
+	holder->held |= kinds;
 }
 
 void kr_holder_recalled(struct kr_holder *holder, uint8_t kinds)
 {
-	holder->recalls++;
 	holder->recall_open = true;
-	holder->voided |= kinds & holder->asked;
 	holder->recalled |= kinds & holder->held;
 }
 
@@ -142,14 +139,18 @@ void kr_holder_dropped(struct kr_holder *holder)
 		holder->pages = holder->suspect = false;
 }
 
+void kr_holder_distrust(struct kr_holder *holder)
+{
+	holder->suspect |= holder->pages;
+}
+
 uint8_t kr_holder_lost(struct kr_holder *holder)
 {
 	uint8_t kinds = holder->held | (holder->dirty ? KR_LEASE_WRITE : 0);
 
+	kinds &= (uint8_t)~holder->returning; /* the RETURN will be sent again */
 	holder->epoch++;
-	holder->recalls++;
 	holder->readers = holder->writers = 0;
-	holder->voided = holder->asked; /* its answer will come from the new session, if at all */
 	holder->held = holder->recalled = holder->leaving = 0;
 	holder->recall_open = false;
 	return kinds;
@@ -158,8 +159,8 @@ uint8_t kr_holder_lost(struct kr_holder *holder)
 void kr_holder_reclaimed(struct kr_holder *holder, uint8_t kinds, bool same)
 {
 	holder->held |= kinds;
-	if (holder->pages && (!same || !(kinds & KR_LEASE_READ)))
-		holder->suspect = true;
+	if (!same || !(kinds & KR_LEASE_READ))
+		kr_holder_distrust(holder);
 }
 
 static bool must_flush(const struct kr_holder *holder)
@@ -237,7 +238,6 @@ enum kr_holder_action kr_holder_next(struct kr_holder *holder, uint8_t *ret_kind
 	if (holder->asked || holder->returning || (need & (uint8_t)~holder->held) == 0)
 		return KR_HOLDER_NOTHING;
 	*ret_kinds = holder->asked = need;
-	holder->voided = 0;
 	return KR_HOLDER_ASK;
 }
 

@@ -8,7 +8,7 @@
  *    held and none of them being given up, so that a recall waits for those inside and for nobody else;
  *  - a RECALL is answered when nobody is inside, unflushed bytes are applied or refused (WRITE), and the kernel's pages
  *    are gone together with what mapped stores left dirty in them (READ);
- *  - a kind is never asked while it is being given up or returned, so that the server's and the node's view agree after
+ *  - nothing is asked while something is being given up or returned, so that the server's and the node's view agree after
  *    the same frames, in whatever order they cross;
  *  - whole pages that a mapping wrote are flushed before READ goes: later they would cover other nodes' bytes.
  */
@@ -33,7 +33,6 @@ struct kr_holder {
 	uint8_t held;      /* kinds that the server counts for us, as far as its frames have been read */
 	uint8_t want;      /* kinds that waiting operations need now */
 	uint8_t asked;     /* of the LEASE on its way; 0: none */
-	uint8_t voided;    /* of those, kinds recalled meanwhile: the grant may be older, and does not count for them */
 	uint8_t recalled;  /* kinds that the server wants back */
 	uint8_t leaving;   /* kinds that we give back by ourselves */
 	uint8_t returning; /* of the RETURN on its way */
@@ -48,7 +47,6 @@ struct kr_holder {
 	bool suspect;      /* the pages may be older than READ is: nobody reads before they are dropped */
 	uint32_t readers, writers; /* inside */
 	uint32_t epoch;    /* of the session; who entered in an older one is not counted any more */
-	uint32_t recalls;  /* counts RECALLs, and whatever else voids grants on their way */
 };
 
 void kr_holder_init(struct kr_holder *holder);
@@ -68,13 +66,15 @@ bool kr_holder_may_flush(const struct kr_holder *holder);
 
 /* The kinds that waiting operations need, all of them together; replaces what was wanted before. */
 void kr_holder_want(struct kr_holder *holder, uint8_t kinds);
-/* The LEASE was answered. VALID false: the answer may predate a RECALL (its connection broke): counts as not granted. */
+/* The LEASE was answered. VALID false: the connection broke since it was asked, so the grant may be an old one that has been
+ * recalled; it does not count. (On one connection a grant is never older than a RECALL that came before it: the server
+ * grants nothing that it waits to get back.) */
 void kr_holder_granted(struct kr_holder *holder, bool valid);
 /* The LEASE failed (the file is gone, interrupted...); it is asked again if still wanted. */
 void kr_holder_ask_failed(struct kr_holder *holder);
-/* Kinds that came with OPEN or CREATE; RECALLS: holder->recalls when that was sent. If a RECALL came in between, or the
- * connection broke, they do not count: what the server holds for us beyond what we know does no harm. */
-void kr_holder_gained(struct kr_holder *holder, uint8_t kinds, uint32_t recalls);
+/* Kinds that came with OPEN or CREATE, asked and answered on one connection. What the server holds for us beyond what we know
+ * does no harm. */
+void kr_holder_gained(struct kr_holder *holder, uint8_t kinds);
 /* A RECALL arrived. Repeated ones join. */
 void kr_holder_recalled(struct kr_holder *holder, uint8_t kinds);
 /* Give KINDS back unasked (idle file, or bytes that changed while the session was away). */
@@ -94,6 +94,8 @@ void kr_holder_cached(struct kr_holder *holder);
 /* The pages asked to be dropped are gone. */
 void kr_holder_dropped(struct kr_holder *holder);
 
+/* The server may believe us dead (the mount is fenced): the kernel's pages have to go before anybody reads again. */
+void kr_holder_distrust(struct kr_holder *holder);
 /* The session is gone with its leases. Returns the kinds to reclaim (what was held, and WRITE for unflushed bytes). */
 uint8_t kr_holder_lost(struct kr_holder *holder);
 /* The server gave KINDS back. SAME: the bytes are those that were cached; else READ and the kernel's pages go. */

@@ -22,7 +22,6 @@ struct open_op {
 	uint32_t mode, umask;
 	struct kr_cred cred;
 	bool begun;                /* counted in file->opening */
-	uint32_t recalls;
 	uint64_t generation;
 };
 
@@ -108,7 +107,7 @@ static bool learn(struct open_op *open, struct kr_file *file, uint8_t granted, c
 	}
 	held = kr_holder_has(&file->holder, KR_LEASE_READ);
 	if (open->generation == kr_files_generation(file->mount->files))
-		kr_holder_gained(&file->holder, granted, open->recalls);
+		kr_holder_gained(&file->holder, granted);
 	kr_file_learn(file, attr);
 	if (!held && kr_holder_has(&file->holder, KR_LEASE_READ))
 		file->stale = kr_time_compare(file->base.ctime, attr->ctime) != 0 || file->base.size != attr->size;
@@ -173,9 +172,6 @@ static void step_open(struct kr_op *op)
 	file->opening++;
 	open->begun = true;
 	open->generation = kr_files_generation(op->mount->files);
-	pthread_mutex_lock(&file->lock);
-	open->recalls = file->holder.recalls;
-	pthread_mutex_unlock(&file->lock);
 	kr_op_send(op, KR_MSG_OPEN, &msg, 0, on_opened);
 }
 
@@ -226,7 +222,6 @@ static void on_created(struct kr_op *op, int err, const void *message, struct kr
 	}
 	file = open->file_op.file = kr_file_get_or_new(mount, &reply->file);
 	file->opens++;
-	open->recalls = file->holder.recalls;
 	attr = reply->attr;
 	if (reply->created)
 		open->fi.flags &= ~O_TRUNC;

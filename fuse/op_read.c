@@ -105,9 +105,9 @@ static bool enter(struct read_op *read)
 	if (read->entered && read->epoch == holder->epoch)
 		return true;
 	read->entered = false;
-	if (kr_mount_fenced(file->mount))
-		return false;
-	if (!kr_holder_enter(holder, KR_LEASE_READ) && !(read->gated.through && kr_holder_enter_through(holder)))
+	/* Through also while fenced, because pages are dropped then: the server is more patient than that takes. */
+	if ((kr_mount_fenced(file->mount) || !kr_holder_enter(holder, KR_LEASE_READ)) &&
+	    !(read->gated.through && kr_holder_enter_through(holder)))
 		return false;
 	read->entered = true;
 	read->epoch = holder->epoch;

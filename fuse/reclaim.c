@@ -15,7 +15,8 @@ struct collection {
 static void collect_file(struct kr_file *file, void *context)
 {
 	struct collection *collection = context;
-	struct kr_reclaim_item item = { .file = file->fid, .opens = file->opens };
+	/* A CLOSE on its way will be sent again. */
+	struct kr_reclaim_item item = { .file = file->fid, .opens = file->opens + file->closing };
 
 	kr_recall_forget(file);
 	pthread_mutex_lock(&file->lock);
