@@ -6,14 +6,20 @@
 
 #include "common/util.h"
 
-enum { ROOT_NUMBER = 1 };
+enum { ROOT_NUMBER = 1, PATH_DEPTH = 256 };
 
-/* The fields but `lookups` never change. */
+/* The fields but `lookups` and `place` never change. */
 struct kr_inode {
 	struct kr_table_link link;
 	uint64_t generation;
 	uint64_t lookups;
-	struct kr_fid fid; /* last: cut to its length */
+	struct place *place; /* where it was last found; NULL: not known; guarded by the table's lock */
+	struct kr_fid fid;   /* last: cut to its length */
+};
+
+struct place {
+	char *name;           /* in the same memory */
+	struct kr_fid parent; /* last: cut to its length */
 };
 
 struct kr_inodes {
@@ -75,8 +81,11 @@ static bool free_inode(struct kr_table_link *link, void *context)
 {
 	struct kr_inodes *inodes = context;
 
+	struct kr_inode *inode = KR_CONTAINER_OF(link, struct kr_inode, link);
+
 	kr_table_remove(&inodes->by_fid, link);
-	free(KR_CONTAINER_OF(link, struct kr_inode, link));
+	free(inode->place);
+	free(inode);
 	return true;
 }
 
@@ -103,7 +112,26 @@ void kr_inode_fid(struct kr_inodes *inodes, uint64_t number, struct kr_fid *ret_
 	memcpy(ret_fid->bytes, inode->fid.bytes, inode->fid.length);
 }
 
-uint64_t kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, uint64_t *ret_generation)
+static void set_place(struct kr_inode *inode, const struct kr_fid *parent, const char *name)
+{
+	size_t head = offsetof(struct place, parent.bytes) + parent->length, length = strlen(name) + 1;
+	struct place *place = inode->place;
+
+	if (place && strcmp(place->name, name) == 0 && kr_fid_equal(&place->parent, parent))
+		return;
+	free(place);
+	place = malloc(head + length);
+	inode->place = place;
+	if (!place)
+		return; /* a name less for people */
+	place->parent.length = parent->length;
+	memcpy(place->parent.bytes, parent->bytes, parent->length);
+	place->name = (char *)place + head;
+	memcpy(place->name, name, length);
+}
+
+uint64_t kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, const struct kr_fid *parent, const char *name,
+	uint64_t *ret_generation)
 {
 	KR_SCOPED_LOCK(&inodes->lock);
 	struct kr_inode *inode = find(inodes, fid);
@@ -113,6 +141,8 @@ uint64_t kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, uint
 	if (!inode)
 		return 0;
 	inode->lookups++;
+	if (parent && name && inode != inodes->root)
+		set_place(inode, parent, name);
 	*ret_generation = inode->generation;
 	return number_of(inodes, inode);
 }
@@ -126,6 +156,7 @@ void kr_inode_forget(struct kr_inodes *inodes, uint64_t number, uint64_t count)
 	if (inode->lookups || inode == inodes->root)
 		return;
 	kr_table_remove(&inodes->by_fid, &inode->link);
+	free(inode->place);
 	free(inode);
 }
 
@@ -135,6 +166,29 @@ uint64_t kr_inode_find(struct kr_inodes *inodes, const struct kr_fid *fid)
 	const struct kr_inode *inode = find(inodes, fid);
 
 	return inode ? number_of(inodes, inode) : 0;
+}
+
+char *kr_inode_path(struct kr_inodes *inodes, const struct kr_fid *fid)
+{
+	char buffer[KR_PATH_MAX + 1], *start = buffer + KR_PATH_MAX;
+	KR_SCOPED_LOCK(&inodes->lock);
+	const struct kr_inode *inode = find(inodes, fid);
+
+	*start = '\0';
+	if (!inode || !inode->place)
+		return NULL;
+	for (int depth = 0; inode && inode != inodes->root && inode->place && depth < PATH_DEPTH; depth++) {
+		size_t length = strlen(inode->place->name);
+
+		if ((size_t)(start - buffer) < length + 1)
+			break;
+		if (*start)
+			*--start = '/';
+		start -= length;
+		memcpy(start, inode->place->name, length);
+		inode = find(inodes, &inode->place->parent);
+	}
+	return kr_xstrdup(start);
 }
 
 size_t kr_inodes_count(struct kr_inodes *inodes)

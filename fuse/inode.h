@@ -1,7 +1,8 @@
 /* The inodes that the kernel knows: FUSE's node number <-> the server's file identity.
  *
  * A node number is the address of an inode (1 for the root); it lives until the kernel has forgotten every lookup of it.
- * No descriptor and no path per inode, some 60 bytes plus the identity.  Thread-safe (one lock).
+ * No descriptor per inode, some 150 bytes: identity, and the name
+ * by which it was last found.  Thread-safe (one lock).
  */
 #ifndef KR_FUSE_INODE_H
 #define KR_FUSE_INODE_H
@@ -15,12 +16,17 @@ int kr_inodes_new(const struct kr_fid *root, struct kr_inodes **ret_inodes);
 void kr_inodes_free(struct kr_inodes *inodes);
 /* The file behind a number that the kernel gave us and has not been answered for: it cannot have forgotten it. */
 void kr_inode_fid(struct kr_inodes *inodes, uint64_t number, struct kr_fid *ret_fid);
-/* Counts one lookup of the file and returns its number and generation for the reply (0 when memory is out). */
-uint64_t kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, uint64_t *ret_generation);
+/* Counts one lookup of the file and returns its number and generation for the reply (0 when memory is out).  PARENT and
+ * NAME are where it was found, for messages to people; NULL: not known. */
+uint64_t kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, const struct kr_fid *parent, const char *name,
+	uint64_t *ret_generation);
 /* The kernel forgets COUNT lookups (or: a reply with a lookup did not reach it). */
 void kr_inode_forget(struct kr_inodes *inodes, uint64_t number, uint64_t count);
 /* The number of a file if the kernel knows it, else 0: for notifications. */
 uint64_t kr_inode_find(struct kr_inodes *inodes, const struct kr_fid *fid);
+/* The file's path below the mount as it was last looked up ("a/b"), owned; NULL when it is not known.  For people only: a
+ * rename elsewhere is not heard of. */
+char *kr_inode_path(struct kr_inodes *inodes, const struct kr_fid *fid);
 size_t kr_inodes_count(struct kr_inodes *inodes);
 
 #endif

@@ -222,11 +222,11 @@ void kr_op_stat(const struct kr_attr *attr, struct stat *ret_stat)
 	};
 }
 
-int kr_op_entry(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr *attr,
-	struct fuse_entry_param *ret_entry)
+int kr_op_entry(struct kr_mount *mount, const struct kr_fid *parent, const char *name, const struct kr_fid *fid,
+	const struct kr_attr *attr, struct fuse_entry_param *ret_entry)
 {
 	uint64_t generation = 0;
-	uint64_t number = kr_inode_learn(mount->inodes, fid, &generation);
+	uint64_t number = kr_inode_learn(mount->inodes, fid, parent, name, &generation);
 
 	if (!number)
 		return -ENOMEM;

@@ -81,9 +81,10 @@ static inline struct kr_mount *kr_op_mount(fuse_req_t req)
 void kr_op_cred(fuse_req_t req, struct kr_cred *ret_cred);
 /* The server's attributes as struct stat. */
 void kr_op_stat(const struct kr_attr *attr, struct stat *ret_stat);
-/* An entry for fuse_reply_entry/create, counting one lookup (kernel timeouts 0).  0 or -ENOMEM. */
-int kr_op_entry(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr *attr,
-	struct fuse_entry_param *ret_entry);
+/* An entry for fuse_reply_entry/create, counting one lookup (kernel timeouts 0); NAME in PARENT is where it was
+ * found (NULL: not known).  0 or -ENOMEM. */
+int kr_op_entry(struct kr_mount *mount, const struct kr_fid *parent, const char *name, const struct kr_fid *fid,
+	const struct kr_attr *attr, struct fuse_entry_param *ret_entry);
 /* Takes that lookup back: the reply did not reach the kernel. */
 void kr_op_entry_undo(struct kr_mount *mount, const struct fuse_entry_param *entry);
 

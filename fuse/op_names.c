@@ -2,6 +2,7 @@
  * that every node sees every change at once.  Workers encode and post; the loop answers.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/sysmacros.h>
 
@@ -13,6 +14,8 @@
  * question and the answer (its attributes are then older than what this node has seen). */
 struct entry_op {
 	struct kr_op op;
+	struct kr_fid parent; /* where the entry is */
+	char name[KR_NAME_MAX + 1];
 	struct kr_fid file;
 	struct kr_attr attr;
 	uint64_t stamp;
@@ -21,8 +24,9 @@ struct entry_op {
 static void reply_entry(struct kr_op *op, const struct kr_fid *fid, const struct kr_attr *attr)
 {
 	struct kr_mount *mount = op->mount;
+	const struct entry_op *place = KR_CONTAINER_OF(op, struct entry_op, op);
 	struct fuse_entry_param entry;
-	int err = kr_op_entry(mount, fid, attr, &entry);
+	int err = kr_op_entry(mount, &place->parent, place->name, fid, attr, &entry);
 
 	if (err < 0) {
 		kr_op_reply_err(op, err);
@@ -134,10 +138,23 @@ static void on_readlink(struct kr_op *op, int err, const void *message, struct k
 static void ask(fuse_req_t req, const char *name, uint16_t type, const void *msg, unsigned flags,
 	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data))
 {
-	struct entry_op *op = kr_op_ask(sizeof(*op), req, name, type, msg, flags, on_reply);
+	struct kr_op *op = kr_op_ask(sizeof(*op), req, name, type, msg, flags, on_reply);
 
 	if (op)
-		kr_op_post(&op->op);
+		kr_op_post(op);
+}
+
+/* The same for one that ends with the entry NAME in PARENT. */
+static void ask_entry(fuse_req_t req, const char *op_name, const struct kr_fid *parent, const char *name, uint16_t type,
+	const void *msg, unsigned flags, void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data))
+{
+	struct entry_op *op = kr_op_ask(sizeof(*op), req, op_name, type, msg, flags, on_reply);
+
+	if (!op)
+		return;
+	op->parent = *parent;
+	snprintf(op->name, sizeof(op->name), "%s", name);
+	kr_op_post(&op->op);
 }
 
 /* True if NAME is short enough; else REQ is answered. */
@@ -157,7 +174,7 @@ void kr_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		return;
 	kr_op_cred(req, &msg.cred);
 	kr_inode_fid(kr_op_mount(req)->inodes, parent, &msg.parent);
-	ask(req, "lookup", KR_MSG_LOOKUP, &msg, KR_RPC_READ_ONLY, on_lookup);
+	ask_entry(req, "lookup", &msg.parent, name, KR_MSG_LOOKUP, &msg, KR_RPC_READ_ONLY, on_lookup);
 }
 
 void kr_op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t count)
@@ -191,7 +208,7 @@ static void make(fuse_req_t req, const char *op_name, fuse_ino_t parent, const c
 		return;
 	kr_op_cred(req, &msg.cred);
 	kr_inode_fid(kr_op_mount(req)->inodes, parent, &msg.parent);
-	ask(req, op_name, KR_MSG_MAKE, &msg, 0, on_make);
+	ask_entry(req, op_name, &msg.parent, name, KR_MSG_MAKE, &msg, 0, on_make);
 }
 
 void kr_op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
@@ -221,7 +238,7 @@ void kr_op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *n
 	kr_op_cred(req, &msg.cred);
 	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
 	kr_inode_fid(kr_op_mount(req)->inodes, parent, &msg.parent);
-	ask(req, "link", KR_MSG_LINK, &msg, 0, on_link);
+	ask_entry(req, "link", &msg.parent, name, KR_MSG_LINK, &msg, 0, on_link);
 }
 
 static void remove_name(fuse_req_t req, const char *op_name, fuse_ino_t parent, const char *name, bool directory)

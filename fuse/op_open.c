@@ -227,7 +227,7 @@ static void on_created(struct kr_op *op, int err, const void *message, struct kr
 		open->fi.flags &= ~O_TRUNC;
 	readable = learn(open, file, reply->granted, &attr);
 	kr_file_overlay_attr(file, kr_file_stamp(file), true, &attr);
-	err = kr_op_entry(mount, &reply->file, &attr, &entry);
+	err = kr_op_entry(mount, &open->parent, open->name, &reply->file, &attr, &entry);
 	kr_file_step(file);
 	if (err) {
 		kr_op_reply_err(op, err);

@@ -50,8 +50,11 @@ static int append_pieces(struct write *write, uint64_t offset)
 	struct kr_journal *journal = file->mount->journal;
 	struct kr_time now = kr_file_now(file->mount);
 
-	if (!file->journal_file)
-		file->journal_file = kr_journal_file_new(&file->fid, NULL);
+	if (!file->journal_file) {
+		KR_AUTO_FREE char *path = kr_inode_path(file->mount->inodes, &file->fid);
+
+		file->journal_file = kr_journal_file_new(&file->fid, path);
+	}
 	if (!file->journal_file)
 		return -ENOMEM;
 	while (write->done < write->size) {
