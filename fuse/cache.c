@@ -297,6 +297,12 @@ bool kr_cache_needs_load(struct kr_cache_entry *entry)
 	return entry->on_disk && !entry->loaded;
 }
 
+uint64_t kr_cache_edition(struct kr_cache_entry *entry)
+{
+	KR_SCOPED_LOCK(&entry->cache->lock);
+	return entry->edition;
+}
+
 bool kr_cache_has(struct kr_cache_entry *entry, uint64_t block)
 {
 	KR_SCOPED_LOCK(&entry->cache->lock);

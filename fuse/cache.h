@@ -56,9 +56,11 @@ uint64_t kr_cache_next_absent(struct kr_cache_entry *entry, uint64_t from, uint6
 int kr_cache_read(struct kr_cache_entry *entry, uint64_t block, size_t start, void *buffer, size_t length);
 /* The whole block with its checksum, verified; *RET_BUF is owned by the caller.  -ENODATA as above, -ENOMEM.  BLOCKS. */
 int kr_cache_read_block(struct kr_cache_entry *entry, uint64_t block, struct kr_buf **ret_buf, uint64_t *ret_checksum);
-/* Keeps a whole block whose CHECKSUM has been verified.  -ENOSPC: the limit is reached and nothing can go, or the disk is full;
+/* Counts the entry's changes of version (kr_cache_rekey). */
+uint64_t kr_cache_edition(struct kr_cache_entry *entry);
+/* Keeps a whole block whose CHECKSUM has been verified.  -ESTALE: the entry's edition is not EDITION any more; -ENOSPC: the limit is reached and nothing can go, or the disk is full;
  * any other error of the disk.  BLOCKS. */
-int kr_cache_put(struct kr_cache_entry *entry, uint64_t block, const struct kr_buf *buf, uint64_t checksum);
+int kr_cache_put(struct kr_cache_entry *entry, uint64_t edition, uint64_t block, const struct kr_buf *buf, uint64_t checksum);
 
 /* A block whose bytes change with the file's version. */
 struct kr_cache_replaced {

@@ -177,11 +177,25 @@ static int read_part(struct kr_cache_entry *entry, int fd, uint64_t block, size_
 	return err;
 }
 
+/* The descriptor for reading; when it can't be had nothing of the file is here, so that nobody tries again at once. */
+static int acquire_to_read(struct kr_cache_entry *entry, int *ret_fd)
+{
+	int err = kr_cache_acquire(entry, false, ret_fd);
+
+	if (err == 0)
+		return 0;
+	if (err != -EBUSY) {
+		KR_SCOPED_LOCK(&entry->cache->lock);
+		kr_cache_forget_blocks(entry);
+	}
+	return -ENODATA;
+}
+
 int kr_cache_read(struct kr_cache_entry *entry, uint64_t block, size_t start, void *buffer, size_t length)
 {
 	int fd, err;
 
-	if (kr_cache_acquire(entry, false, &fd) < 0)
+	if (!kr_cache_has(entry, block) || acquire_to_read(entry, &fd) < 0)
 		return -ENODATA;
 	err = read_part(entry, fd, block, start, buffer, length);
 	kr_cache_release(entry);
@@ -196,7 +210,7 @@ int kr_cache_read_block(struct kr_cache_entry *entry, uint64_t block, struct kr_
 
 	if (!state.present)
 		return -ENODATA;
-	if (kr_cache_acquire(entry, false, &fd) < 0)
+	if (acquire_to_read(entry, &fd) < 0)
 		return -ENODATA;
 	buf = kr_buf_new(KR_BLOCK_SIZE);
 	err = buf ? read_verified(entry, fd, block, &state, buf->data, ret_checksum) : -ENOMEM;
@@ -214,13 +228,15 @@ int kr_cache_read_block(struct kr_cache_entry *entry, uint64_t block, struct kr_
 /* --- keeping ------------------------------------------------------------------------------------------------------- */
 
 /* Counts the block's bytes beforehand. 0: go on with *RET_GENERATION; 1: it is here; -ENOSPC: no room. */
-static int reserve(struct kr_cache_entry *entry, uint64_t block, uint64_t length, uint64_t *ret_generation)
+static int reserve(struct kr_cache_entry *entry, uint64_t edition, uint64_t block, uint64_t length, uint64_t *ret_generation)
 {
 	struct kr_cache *cache = entry->cache;
 	uint64_t cost = kr_cache_cost(length);
 
 	KR_SCOPED_LOCK(&cache->lock);
-	if (entry->on_disk && !entry->loaded)
+	if (entry->edition != edition)
+		return -ESTALE;
+	if (entry->busy || (entry->on_disk && !entry->loaded))
 		return -EBUSY;
 	if (kr_blockset_has(&entry->verified, block))
 		return 1;
@@ -275,10 +291,10 @@ static int settle(struct kr_cache_entry *entry, uint64_t block, uint64_t length,
 	return err;
 }
 
-int kr_cache_put(struct kr_cache_entry *entry, uint64_t block, const struct kr_buf *buf, uint64_t checksum)
+int kr_cache_put(struct kr_cache_entry *entry, uint64_t edition, uint64_t block, const struct kr_buf *buf, uint64_t checksum)
 {
 	uint64_t generation = 0;
-	int fd, err = reserve(entry, block, buf->length, &generation);
+	int fd, err = reserve(entry, edition, block, buf->length, &generation);
 
 	if (err != 0)
 		return err < 0 ? err : 0;

@@ -46,6 +46,7 @@ struct kr_cache_entry {
 	bool creating;       /* one thread makes the file */
 	bool busy;           /* being renamed or removed: no I/O by others */
 	bool detached;       /* not in the table any more: another entry has its name */
+	uint64_t edition;    /* counts kr_cache_rekey */
 	uint64_t generation; /* changes when blocks are given up */
 	uint64_t bytes;      /* on disk, about */
 	uint64_t used_ns;

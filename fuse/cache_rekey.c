@@ -45,6 +45,7 @@ void kr_cache_rekey(struct kr_cache_entry *entry, uint64_t version, uint64_t siz
 
 	KR_SCOPED_LOCK(&cache->lock);
 	entry->generation++;
+	entry->edition++;
 	for (size_t i = 0; i < count; i++) {
 		blocks[i].length = kr_blockset_has(&entry->present, blocks[i].block) ?
 			kr_cache_block_length(entry->size, blocks[i].block) : 0;

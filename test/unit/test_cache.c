@@ -99,7 +99,7 @@ static int put(struct kr_cache_entry *entry, uint64_t block, size_t length, unsi
 
 	fill(buf->data, length, seed);
 	buf->length = length;
-	err = kr_cache_put(entry, block, buf, kr_checksum(buf->data, length));
+	err = kr_cache_put(entry, kr_cache_edition(entry), block, buf, kr_checksum(buf->data, length));
 	kr_buf_put(buf);
 	return err;
 }

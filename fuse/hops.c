@@ -1,0 +1,213 @@
+/* The ring listener, the clock that watches ring connections, and the budget of blocks under way. */
+#include "fuse/hops.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/fail.h"
+#include "common/log.h"
+#include "common/util.h"
+#include "fuse/hops_priv.h"
+
+enum { BACKLOG = 128, TICK_MS = 250 };
+
+static void on_timer(uv_timer_t *timer)
+{
+	struct kr_hops *hops = timer->data;
+	struct kr_stage *stage, *after;
+
+	KR_LIST_FOR_EACH_SAFE(stage, after, &hops->stages, link)
+		kr_stage_tick(stage);
+	kr_hop_in_tick(hops);
+	kr_hop_out_tick(hops);
+	kr_stage_evict(hops->mount);
+}
+
+int kr_hops_new(struct kr_mount *mount, struct kr_hops **ret_hops)
+{
+	struct kr_hops *hops = kr_xcalloc(1, sizeof(*hops));
+
+	hops->mount = mount;
+	kr_list_init(&hops->incoming);
+	kr_list_init(&hops->outgoing);
+	kr_list_init(&hops->stages);
+	kr_list_init(&hops->starved);
+	kr_list_init(&hops->to_store);
+	kr_list_init(&hops->unkept);
+	uv_timer_init(mount->loop, &hops->timer);
+	hops->timer.data = hops;
+	hops->timer_open = true;
+	uv_timer_start(&hops->timer, on_timer, TICK_MS, TICK_MS);
+	*ret_hops = hops;
+	return 0;
+}
+
+/* --- the listener --------------------------------------------------------------------------------------------------- */
+
+static void on_listener_closed(uv_handle_t *handle)
+{
+	((struct kr_hops *)handle->data)->listeners--;
+	free(handle);
+}
+
+static void close_listener(struct kr_hops *hops)
+{
+	if (hops->listener)
+		uv_close((uv_handle_t *)hops->listener, on_listener_closed);
+	hops->listener = NULL;
+	hops->host[0] = '\0';
+}
+
+static void on_connection(uv_stream_t *listener, int status)
+{
+	if (status == 0)
+		kr_hop_in_accept(listener->data, listener);
+}
+
+static int make_address(const char *host, uint16_t port, struct sockaddr_storage *ret_address)
+{
+	if (uv_ip4_addr(host, port, (struct sockaddr_in *)ret_address) == 0 ||
+		uv_ip6_addr(host, port, (struct sockaddr_in6 *)ret_address) == 0)
+		return 0;
+	return kr_fail(-EINVAL, "%s is no numeric address", host);
+}
+
+int kr_hops_listen(struct kr_hops *hops, const char *host, uint16_t *ret_port)
+{
+	struct sockaddr_storage address = {0};
+	int size = sizeof(address), err;
+	uv_tcp_t *listener;
+
+	if (hops->listener && strcmp(hops->host, host) == 0) {
+		*ret_port = hops->port;
+		return 0;
+	}
+	err = make_address(host, 0, &address);
+	if (err < 0)
+		return err;
+	listener = kr_xcalloc(1, sizeof(*listener));
+	uv_tcp_init(hops->mount->loop, listener);
+	listener->data = hops;
+	hops->listeners++;
+	err = uv_tcp_bind(listener, (struct sockaddr *)&address, 0);
+	if (err == 0)
+		err = uv_listen((uv_stream_t *)listener, BACKLOG, on_connection);
+	if (err == 0)
+		err = uv_tcp_getsockname(listener, (struct sockaddr *)&address, &size);
+	if (err < 0) {
+		uv_close((uv_handle_t *)listener, on_listener_closed);
+		return kr_fail_errno(err, "cannot listen for ring connections on %s", host);
+	}
+	close_listener(hops);
+	hops->listener = listener;
+	snprintf(hops->host, sizeof(hops->host), "%s", host);
+	hops->port = ntohs(address.ss_family == AF_INET ? ((struct sockaddr_in *)&address)->sin_port :
+							   ((struct sockaddr_in6 *)&address)->sin6_port);
+	*ret_port = hops->port;
+	return 0;
+}
+
+void kr_hops_identify(struct kr_hops *hops, uint32_t node, uint64_t session, const uint8_t token[16])
+{
+	hops->node = node;
+	hops->session = session;
+	memcpy(hops->token, token, 16);
+	hops->identified = true;
+}
+
+bool kr_hops_token_matches(const struct kr_hops *hops, const uint8_t token[16])
+{
+	uint8_t difference = 0;
+
+	for (size_t i = 0; i < 16; i++)
+		difference |= (uint8_t)(token[i] ^ hops->token[i]);
+	return hops->identified && difference == 0;
+}
+
+void kr_hops_on(struct kr_hops *hops, uint16_t type, kr_hop_frame_fn frame, kr_hop_closed_fn closed)
+{
+	if (hops->handler_count < KR_HOPS_TYPES)
+		hops->handlers[hops->handler_count++] = (struct kr_hop_handler){type, frame, closed};
+}
+
+/* --- lanes of others ------------------------------------------------------------------------------------------------ */
+
+static void on_hello_reply(void *context, int err, const void *reply, struct kr_buf *data, bool more)
+{
+	struct kr_conn *conn = context;
+
+	(void)reply;
+	(void)data;
+	(void)more;
+	if (err < 0 && err != -ECONNRESET) {
+		kr_log_debug("%s refuses our ring connection: %s", kr_conn_peer(conn), strerror(-err));
+		kr_conn_close(conn, false);
+	}
+}
+
+int kr_hop_dial(struct kr_hops *hops, const struct kr_hop_address *to, const struct kr_conn_handler *handler, void *context,
+	struct kr_conn **ret_conn)
+{
+	struct kr_hop_hello_request hello = {.proto = KR_PROTO_VERSION, .node = hops->node, .session = to->session};
+	struct sockaddr_storage address = {0};
+	struct kr_conn *conn;
+	int err = make_address(to->address, to->port, &address);
+
+	if (err < 0)
+		return err;
+	err = kr_conn_connect(hops->mount->loop, (struct sockaddr *)&address, handler, context, &conn);
+	if (err < 0)
+		return err;
+	memcpy(hello.token, to->token, 16);
+	kr_conn_request(conn, KR_MSG_HOP_HELLO, &hello, NULL, 0, on_hello_reply, conn);
+	*ret_conn = conn;
+	return 0;
+}
+
+/* --- the budget ----------------------------------------------------------------------------------------------------- */
+
+void kr_hops_uncharge(struct kr_hops *hops, uint64_t bytes)
+{
+	struct kr_list starved;
+	struct kr_link *link;
+
+	hops->charged -= bytes;
+	/* A good part at once, so that requests stay large. */
+	if (kr_list_empty(&hops->starved) || hops->charged > KR_HOPS_BUDGET - KR_STAGE_BATCH_MIN * KR_BLOCK_SIZE || hops->closing)
+		return;
+	kr_list_init(&starved);
+	while ((link = kr_list_pop(&hops->starved)))
+		kr_list_append(&starved, link);
+	while ((link = kr_list_pop(&starved)))
+		kr_stage_advance(KR_LIST_ENTRY(link, struct kr_stage, starved));
+}
+
+/* --- the end -------------------------------------------------------------------------------------------------------- */
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+	((struct kr_hops *)handle->data)->timer_open = false;
+}
+
+void kr_hops_close(struct kr_hops *hops)
+{
+	if (hops->closing)
+		return;
+	hops->closing = true;
+	close_listener(hops);
+	uv_close((uv_handle_t *)&hops->timer, on_timer_closed);
+	kr_hop_in_close_all(hops);
+	kr_hop_out_close_all(hops);
+}
+
+bool kr_hops_closed(const struct kr_hops *hops)
+{
+	return hops->closing && !hops->timer_open && hops->listeners == 0 && hops->incoming_count == 0 &&
+		hops->outgoing_count == 0 && hops->stores == 0 && hops->jobs == 0 && !hops->evicting;
+}
+
+void kr_hops_free(struct kr_hops *hops)
+{
+	free(hops);
+}

@@ -1,0 +1,97 @@
+/* Inside of the ring connections: hops.c (listener, clock, budget), hop_in.c (peers that pull from us), hop_out.c
+ * (upstreams that we pull from).  Loop thread only.
+ */
+#ifndef KR_FUSE_HOPS_PRIV_H
+#define KR_FUSE_HOPS_PRIV_H
+
+#include "common/list.h"
+#include "fuse/hops.h"
+#include "fuse/mount.h"
+#include "fuse/stage_priv.h"
+
+enum {
+	KR_HOPS_INCOMING = 1024,     /* connections of peers at once */
+	KR_HOP_WANTED = 4096,        /* blocks that one peer may ask for before they are answered */
+	KR_HOP_HELLO_S = 10,
+	KR_HOP_SILENT_NODE_S = 8,    /* an upstream that owes us blocks and sends nothing is given up */
+	KR_HOP_SILENT_SERVER_S = 30,
+	KR_HOP_IDLE_S = 30,
+	KR_HOPS_UNKEPT = 64 << 20,   /* blocks that the disk would not keep, in memory */
+	KR_HOPS_TYPES = 8,
+};
+
+/* What is registered for one type of frame. */
+struct kr_hop_handler {
+	uint16_t type;
+	kr_hop_frame_fn frame;
+	kr_hop_closed_fn closed;
+};
+
+struct kr_hops {
+	struct kr_mount *mount;
+	uv_tcp_t *listener;          /* NULL: not listening; freed by its close */
+	char host[64];
+	uint16_t port;
+	uv_timer_t timer;
+	bool timer_open, closing;
+	uint32_t listeners;          /* not yet closed */
+
+	uint32_t node;
+	uint64_t session;
+	uint8_t token[16];
+	bool identified;
+
+	struct kr_hop_handler handlers[KR_HOPS_TYPES];
+	size_t handler_count;
+	struct kr_list incoming, outgoing;
+	uint32_t incoming_count, outgoing_count;
+	uint64_t next_id;
+	uint64_t received, sent;     /* of connections that have ended */
+
+	struct kr_list stages;       /* all of the mount */
+	uint64_t charged;            /* bytes asked and not yet stored */
+	struct kr_list starved;      /* stages that wait for some of the budget */
+	struct kr_list to_store;     /* struct kr_held */
+	uint32_t stores;             /* store jobs under way */
+	uint32_t jobs;               /* other jobs under way, but evicting */
+	struct kr_list unkept;       /* struct kr_held, oldest first */
+	uint64_t unkept_bytes;
+	bool evicting;
+};
+
+/* hops.c */
+bool kr_hops_token_matches(const struct kr_hops *hops, const uint8_t token[16]);
+/* Bytes are no longer asked or have been stored: starved stages go on. */
+void kr_hops_uncharge(struct kr_hops *hops, uint64_t bytes);
+
+/* hop_in.c */
+void kr_hop_in_accept(struct kr_hops *hops, uv_stream_t *listener);
+void kr_hop_in_tick(struct kr_hops *hops);
+void kr_hop_in_close_all(struct kr_hops *hops);
+/* Adds the bytes of the incoming connections. */
+void kr_hop_in_count(const struct kr_hops *hops, struct kr_hops_counters *counters);
+
+/* hop_out.c */
+/* A connection to an upstream. */
+struct kr_hop_out {
+	struct kr_hops *hops;
+	struct kr_link link;
+	struct kr_conn *conn;        /* NULL: ended */
+	struct kr_hop_address to;    /* address is own memory */
+	uint64_t id;                 /* the puller's name for it */
+	struct kr_list stages;       /* whose upstream it is now (kr_stage.upstream_link) */
+	uint32_t pulls;              /* PULLs not yet answered to the end */
+	uint32_t references;
+	uint64_t received;           /* bytes, when last looked at */
+	uint32_t silent_ticks, idle_ticks;
+	bool ending;                 /* closed by us, on_closed will follow */
+};
+/* The connection to TO, made if there is none, with a reference; NULL when it can't be (bad address). */
+struct kr_hop_out *kr_hop_out_get(struct kr_hops *hops, const struct kr_hop_address *to);
+void kr_hop_out_put(struct kr_hop_out *hop);
+/* Ends it: the peer breaks the protocol or is silent. */
+void kr_hop_out_break(struct kr_hop_out *hop, const char *reason);
+void kr_hop_out_tick(struct kr_hops *hops);
+void kr_hop_out_close_all(struct kr_hops *hops);
+
+#endif

@@ -1,0 +1,414 @@
+/* A stage's life and the reads from it.  See stage.h. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/fail.h"
+#include "common/util.h"
+#include "fuse/cache_format.h"
+#include "fuse/file.h"
+#include "fuse/hops_priv.h"
+#include "fuse/stage_priv.h"
+
+static bool present_fn(void *context, uint64_t block)
+{
+	return kr_stage_has(context, block);
+}
+
+static void on_ahead(struct kr_task *task)
+{
+	kr_stage_advance(KR_CONTAINER_OF(task, struct kr_stage, ahead_task));
+}
+
+struct kr_stage *kr_stage_new(struct kr_mount *mount, struct kr_file *file, const struct kr_fid *fid)
+{
+	struct kr_stage *stage = calloc(1, sizeof(*stage));
+	struct kr_cache_counters counters;
+
+	if (!stage)
+		return NULL;
+	stage->mount = mount;
+	stage->file = file;
+	stage->fid = *fid;
+	stage->references = 1;
+	pthread_mutex_init(&stage->lock, NULL);
+	kr_table_init(&stage->held);
+	kr_list_init(&stage->parked);
+	kr_cache_counters(mount->cache, &counters);
+	kr_readahead_init(&stage->readahead, counters.max_bytes / 4);
+	kr_puller_init(&stage->puller, KR_PULL_WINDOW, present_fn, stage);
+	stage->ahead_task.fn = on_ahead;
+	kr_list_append(&mount->hops->stages, &stage->link);
+	return stage;
+}
+
+struct kr_stage *kr_stage_ref(struct kr_stage *stage)
+{
+	stage->references++;
+	return stage;
+}
+
+void kr_stage_unref(struct kr_stage *stage)
+{
+	if (--stage->references > 0)
+		return;
+	kr_puller_fini(&stage->puller);
+	kr_table_fini(&stage->held);
+	pthread_mutex_destroy(&stage->lock);
+	free(stage);
+}
+
+/* Gives up what is staged: blocks in memory, and the cache's entry (its file stays, under its version). */
+static void let_go(struct kr_stage *stage)
+{
+	struct kr_cache_entry *entry;
+
+	kr_stage_drop_held(stage);
+	pthread_mutex_lock(&stage->lock);
+	entry = stage->entry;
+	stage->entry = NULL;
+	stage->known = stage->loading = stage->patching = false;
+	stage->failed_count = stage->ahead_count = 0;
+	stage->generation++;
+	pthread_mutex_unlock(&stage->lock);
+	kr_cache_entry_put(entry);
+	kr_stage_evict(stage->mount);
+}
+
+void kr_stage_free(struct kr_stage *stage)
+{
+	if (!stage)
+		return;
+	stage->file = NULL;
+	kr_stage_part(stage, -ECANCELED);
+	let_go(stage);
+	stage->live = false;
+	kr_loop_forget(stage->mount->kr_loop, &stage->ahead_task);
+	kr_list_remove(&stage->starved);
+	kr_list_remove(&stage->link);
+	kr_stage_unref(stage);
+}
+
+/* --- what is staged ------------------------------------------------------------------------------------------------- */
+
+struct load {
+	uv_work_t work;
+	struct kr_stage *stage;
+	struct kr_cache_entry *entry;
+	uint64_t generation;
+};
+
+static void load(uv_work_t *work)
+{
+	kr_cache_load(KR_CONTAINER_OF(work, struct load, work)->entry);
+}
+
+/* What was queued meanwhile and turns out to be here is no longer to be fetched. */
+static void settle_queued(struct kr_stage *stage)
+{
+	struct kr_fetch *fetch, *after;
+	struct kr_list waiters;
+
+	kr_list_init(&waiters);
+	KR_LIST_FOR_EACH_SAFE(fetch, after, &stage->puller.fetches.demanded, link) {
+		if (kr_stage_has(stage, fetch->block))
+			kr_puller_arrived(&stage->puller, fetch->block, &waiters);
+	}
+	kr_stage_tell(&waiters, -EAGAIN, NULL, 0);
+}
+
+static void loaded(uv_work_t *work, int status)
+{
+	struct load *job = KR_CONTAINER_OF(work, struct load, work);
+	struct kr_stage *stage = job->stage;
+
+	(void)status;
+	stage->mount->hops->jobs--;
+	if (stage->generation == job->generation) {
+		pthread_mutex_lock(&stage->lock);
+		stage->loading = false;
+		pthread_mutex_unlock(&stage->lock);
+		settle_queued(stage);
+		kr_stage_unpark(stage);
+		kr_stage_advance(stage);
+	}
+	kr_cache_entry_put(job->entry);
+	kr_stage_unref(stage);
+	free(job);
+}
+
+static void start_load(struct kr_stage *stage)
+{
+	struct load *job = kr_xcalloc(1, sizeof(*job));
+
+	job->stage = kr_stage_ref(stage);
+	job->entry = kr_cache_entry_ref(stage->entry);
+	job->generation = stage->generation;
+	stage->mount->hops->jobs++;
+	uv_queue_work(stage->mount->loop, &job->work, load, loaded);
+}
+
+/* The stage is about VERSION from now on. */
+static void take_version(struct kr_stage *stage, uint64_t version, uint64_t size)
+{
+	struct kr_cache_entry *entry = kr_cache_entry_get(stage->mount->cache, &stage->fid, version, size);
+	bool loading = kr_cache_needs_load(entry);
+
+	pthread_mutex_lock(&stage->lock);
+	stage->entry = entry;
+	stage->version = version;
+	stage->size = size;
+	stage->known = true;
+	stage->loading = loading;
+	pthread_mutex_unlock(&stage->lock);
+	if (loading)
+		start_load(stage);
+}
+
+static void reset(struct kr_stage *stage, uint64_t version, uint64_t size)
+{
+	kr_stage_stop_pulling(stage, -ESTALE);
+	let_go(stage);
+	take_version(stage, version, size);
+}
+
+void kr_stage_set(struct kr_stage *stage, uint64_t version, uint64_t size)
+{
+	bool was_live = stage->live;
+
+	if (!stage->known || stage->version != version || stage->size != size || (version == 0 && !was_live)) {
+		reset(stage, version, size);
+		stage->outdated = false;
+	}
+	if (was_live)
+		return;
+	pthread_mutex_lock(&stage->lock);
+	stage->live = true;
+	pthread_mutex_unlock(&stage->lock);
+	stage->outdated = false;
+	kr_stage_advance(stage);
+}
+
+void kr_stage_suspend(struct kr_stage *stage)
+{
+	pthread_mutex_lock(&stage->lock);
+	stage->live = false;
+	stage->ahead_count = 0;
+	pthread_mutex_unlock(&stage->lock);
+	kr_stage_part(stage, -ECANCELED);
+	if (stage->known && stage->version == 0)
+		let_go(stage);
+	kr_stage_step(stage);
+}
+
+bool kr_stage_live(const struct kr_stage *stage)
+{
+	return stage->live;
+}
+
+void kr_stage_flushed(struct kr_stage *stage, uint64_t base_version, uint64_t version, uint64_t size,
+	const struct kr_extent_map *sent)
+{
+	bool same = stage->known && version != 0 && version == stage->version && size == stage->size;
+
+	stage->outdated = false;
+	if (same)
+		kr_stage_advance(stage);
+	else if (stage->known && sent && base_version != 0 && base_version == stage->version && !stage->loading && !stage->patching)
+		kr_stage_patch(stage, version, size, sent);
+	else
+		reset(stage, version, size);
+	kr_stage_step(stage);
+}
+
+int kr_stage_put_inline(struct kr_stage *stage, struct kr_buf *data, uint64_t checksum)
+{
+	if (!stage->known || data->length != stage->size || data->length > KR_BLOCK_SIZE ||
+		kr_checksum(data->data, data->length) != checksum)
+		return kr_fail(-EBADMSG, "a file's data that came with its open is damaged");
+	if (data->length > 0 && !stage->patching && !kr_stage_has(stage, 0))
+		kr_stage_deliver(stage, 0, data, checksum, false);
+	return 0;
+}
+
+/* --- looking -------------------------------------------------------------------------------------------------------- */
+
+static bool is_block(const struct kr_table_link *link, const void *key)
+{
+	return KR_CONTAINER_OF(link, const struct kr_held, by_block)->block == *(const uint64_t *)key;
+}
+
+struct kr_held *kr_stage_find_held(struct kr_stage *stage, uint64_t block)
+{
+	struct kr_table_link *link = kr_table_find(&stage->held, kr_hash_u64(block), is_block, &block);
+
+	return link ? KR_CONTAINER_OF(link, struct kr_held, by_block) : NULL;
+}
+
+bool kr_stage_has(struct kr_stage *stage, uint64_t block)
+{
+	KR_SCOPED_LOCK(&stage->lock);
+	if (!stage->entry || block >= kr_cache_block_count(stage->size))
+		return false;
+	return kr_stage_find_held(stage, block) || (!stage->patching && kr_cache_has(stage->entry, block));
+}
+
+/* [lock] Why BLOCK can't be had, if that was found out a moment ago; else 0. */
+static int failure(const struct kr_stage *stage, uint64_t block)
+{
+	uint64_t now_ns = stage->failed_count ? kr_clock_ns() : 0;
+
+	for (uint32_t i = 0; i < stage->failed_count; i++) {
+		const struct kr_failed *failed = &stage->failed[i];
+
+		if ((failed->block == block || failed->block == KR_STAGE_ANY_BLOCK) && now_ns < failed->until_ns)
+			return failed->err;
+	}
+	return 0;
+}
+
+void kr_stage_note_failed(struct kr_stage *stage, uint64_t block, int err)
+{
+	KR_SCOPED_LOCK(&stage->lock);
+	if (stage->failed_count == KR_STAGE_FAILED)
+		memmove(&stage->failed[0], &stage->failed[1], sizeof(stage->failed[0]) * --stage->failed_count);
+	stage->failed[stage->failed_count++] =
+		(struct kr_failed){block, kr_clock_ns() + KR_STAGE_FAILED_MS * KR_NS_PER_MS, err};
+}
+
+void kr_stage_tell(struct kr_list *waiters, int err, struct kr_buf *buf, uint64_t checksum)
+{
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(waiters))) {
+		struct kr_stage_waiter *waiter = KR_LIST_ENTRY(link, struct kr_stage_waiter, fetch.link);
+
+		waiter->ready(waiter, err, buf, checksum);
+	}
+}
+
+void kr_stage_unpark(struct kr_stage *stage)
+{
+	struct kr_list parked;
+	struct kr_link *link;
+
+	kr_list_init(&parked);
+	while ((link = kr_list_pop(&stage->parked)))
+		kr_list_append(&parked, link);
+	kr_stage_tell(&parked, -EAGAIN, NULL, 0);
+	kr_stage_step(stage);
+}
+
+void kr_stage_step(struct kr_stage *stage)
+{
+	if (stage->file)
+		kr_file_step(stage->file);
+}
+
+/* --- reading -------------------------------------------------------------------------------------------------------- */
+
+/* One block's part. */
+static int read_part(struct kr_stage *stage, uint64_t version, uint64_t block, size_t start, void *buffer, size_t length)
+{
+	struct kr_cache_entry *entry = NULL;
+	struct kr_buf *buf = NULL;
+	struct kr_held *held;
+	int err;
+
+	pthread_mutex_lock(&stage->lock);
+	if (!stage->known || stage->version != version || block * KR_BLOCK_SIZE + start + length > stage->size) {
+		pthread_mutex_unlock(&stage->lock);
+		return -ESTALE;
+	}
+	held = kr_stage_find_held(stage, block);
+	if (held)
+		buf = kr_buf_get(held->buf);
+	else if (!stage->patching)
+		entry = kr_cache_entry_ref(stage->entry);
+	err = failure(stage, block);
+	pthread_mutex_unlock(&stage->lock);
+
+	if (buf) {
+		memcpy(buffer, buf->data + start, length);
+		kr_buf_put(buf);
+		return 0;
+	}
+	if (entry) {
+		int got = kr_cache_read(entry, block, start, buffer, length);
+
+		kr_cache_entry_put(entry);
+		if (got != -ENODATA)
+			return got;
+	}
+	return err ? err : -ENODATA;
+}
+
+int kr_stage_pread(struct kr_stage *stage, uint64_t version, uint64_t offset, void *buffer, size_t length)
+{
+	uint8_t *to = buffer;
+
+	while (length > 0) {
+		size_t start = offset % KR_BLOCK_SIZE, part = KR_MIN(length, KR_BLOCK_SIZE - start);
+		int err = read_part(stage, version, offset / KR_BLOCK_SIZE, start, to, part);
+
+		if (err < 0)
+			return err;
+		offset += part;
+		to += part;
+		length -= part;
+	}
+	return 0;
+}
+
+static bool has_failed(struct kr_stage *stage, uint64_t block)
+{
+	KR_SCOPED_LOCK(&stage->lock);
+	return failure(stage, block) != 0;
+}
+
+int kr_stage_want(struct kr_stage *stage, uint64_t offset, size_t length)
+{
+	uint64_t block = offset / KR_BLOCK_SIZE, end = (offset + length + KR_BLOCK_SIZE - 1) / KR_BLOCK_SIZE;
+	bool coming = false;
+
+	if (!stage->live)
+		return -ENOTCONN;
+	if (stage->patching || stage->outdated)
+		return 0;
+	for (; block < end; block++) {
+		if (kr_stage_has(stage, block) || has_failed(stage, block))
+			continue;
+		if (kr_puller_want(&stage->puller, block, NULL) < 0)
+			return -ENOMEM;
+		coming = true;
+	}
+	if (coming)
+		kr_stage_advance(stage);
+	return coming ? 0 : 1;
+}
+
+/* [lock] Adds a range of blocks to be staged ahead, to the last one if it goes on there. */
+static void add_ahead(struct kr_stage *stage, uint64_t from, uint64_t end)
+{
+	struct kr_range *last = stage->ahead_count ? &stage->ahead[stage->ahead_count - 1] : NULL;
+
+	if (last && from >= last->offset && from <= last->offset + last->length) {
+		last->length = KR_MAX(last->offset + last->length, end) - last->offset;
+		return;
+	}
+	if (stage->ahead_count == KR_STAGE_AHEAD)
+		memmove(&stage->ahead[0], &stage->ahead[1], sizeof(stage->ahead[0]) * --stage->ahead_count);
+	stage->ahead[stage->ahead_count++] = (struct kr_range){from, end - from};
+}
+
+void kr_stage_hint(struct kr_stage *stage, uint64_t offset, size_t length)
+{
+	uint64_t from, end;
+
+	KR_SCOPED_LOCK(&stage->lock);
+	if (!stage->live || !kr_readahead_read(&stage->readahead, offset, length, stage->size, &from, &end))
+		return;
+	add_ahead(stage, from / KR_BLOCK_SIZE, (end + KR_BLOCK_SIZE - 1) / KR_BLOCK_SIZE);
+	kr_loop_post(stage->mount->kr_loop, &stage->ahead_task);
+}

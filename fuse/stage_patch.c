@@ -1,0 +1,241 @@
+/* Own flushed bytes become part of the staged copy, which goes on under the file's new version.
+ *
+ * At once (loop): the version is the new one, and the blocks that the flush touched are not here.  Then (pool) the cache
+ * file follows (cache_rekey.c), and each touched block that can be made up from the old bytes and the flushed ones is put.
+ * Until that is done nothing is fetched and no block is read from disk; readers and peers wait, for milliseconds.
+ * What cannot be made up is fetched again when it is wanted.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/util.h"
+#include "fuse/cache_format.h"
+#include "fuse/hops_priv.h"
+#include "fuse/journal.h"
+#include "fuse/stage_priv.h"
+
+struct patch {
+	uv_work_t work;
+	struct kr_stage *stage;      /* reference */
+	struct kr_cache_entry *entry; /* reference */
+	struct kr_journal *journal;
+	struct kr_extent_map sent;   /* its bytes are held in the journal */
+	struct kr_cache_replaced *blocks;
+	struct kr_buf **old;         /* for each block: its former bytes if they were in memory */
+	size_t count, room;
+	uint64_t old_size, size, generation, edition;
+	bool failed;                 /* out of memory: the copy is given up */
+};
+
+/* --- which blocks --------------------------------------------------------------------------------------------------- */
+
+static void add_block(struct patch *patch, uint64_t block)
+{
+	if (patch->failed || (patch->count > 0 && patch->blocks[patch->count - 1].block >= block))
+		return;
+	if (patch->count == patch->room) {
+		size_t room = patch->room ? patch->room * 2 : 64;
+		struct kr_cache_replaced *blocks = reallocarray(patch->blocks, room, sizeof(*blocks));
+
+		patch->failed = !blocks;
+		if (!blocks)
+			return;
+		patch->blocks = blocks;
+		patch->room = room;
+	}
+	patch->blocks[patch->count++] = (struct kr_cache_replaced){.block = block};
+}
+
+/* The former last block counts as touched when the file has grown. */
+static void add_former_last(struct patch *patch, uint64_t before)
+{
+	uint64_t last = patch->old_size / KR_BLOCK_SIZE;
+
+	if (patch->size > patch->old_size && patch->old_size % KR_BLOCK_SIZE != 0 && last < before)
+		add_block(patch, last);
+}
+
+static void add_extent(void *context, const struct kr_extent *extent)
+{
+	struct patch *patch = context;
+	uint64_t first = extent->offset / KR_BLOCK_SIZE, last = (extent->offset + extent->length - 1) / KR_BLOCK_SIZE;
+
+	add_former_last(patch, first);
+	for (uint64_t block = first; block <= last; block++)
+		add_block(patch, block);
+}
+
+static void hold(void *context, const struct kr_extent *extent)
+{
+	kr_journal_hold(context, extent);
+}
+
+static void release(void *context, const struct kr_extent *extent)
+{
+	kr_journal_release(context, extent);
+}
+
+/* --- in the pool ---------------------------------------------------------------------------------------------------- */
+
+/* Lays the sent bytes of BLOCK over BUFFER.  *RET_GAPS: bytes of it below the former end that they don't cover. */
+static int overlay(struct patch *patch, uint64_t block, uint32_t length, uint8_t *buffer, uint64_t *ret_gaps)
+{
+	uint64_t at = block * KR_BLOCK_SIZE, end = at + length, gaps = 0;
+	struct kr_extent extent;
+
+	while (at < end) {
+		uint64_t begin, until;
+		int err;
+
+		if (!kr_extent_map_find(&patch->sent, at, &extent) || extent.offset >= end)
+			break;
+		begin = KR_MAX(extent.offset, at);
+		until = KR_MIN(extent.offset + extent.length, end);
+		err = kr_journal_read(patch->journal, extent.position + (begin - extent.offset), buffer + (begin - block * KR_BLOCK_SIZE),
+			until - begin);
+		if (err < 0)
+			return err;
+		gaps += KR_MIN(begin, KR_MAX(at, patch->old_size)) - at;
+		at = until;
+	}
+	*ret_gaps = gaps + (KR_MIN(end, KR_MAX(at, patch->old_size)) - at);
+	return 0;
+}
+
+/* The old bytes of block I as far as they are here, zeros behind them. Whether there were any. */
+static bool old_bytes(struct patch *patch, size_t i, uint8_t *buffer)
+{
+	const struct kr_cache_replaced *replaced = &patch->blocks[i];
+
+	memset(buffer, 0, KR_BLOCK_SIZE);
+	if (patch->old[i]) {
+		memcpy(buffer, patch->old[i]->data, patch->old[i]->length);
+		return true;
+	}
+	return kr_cache_read_replaced(patch->entry, replaced, buffer) == 0;
+}
+
+static void patch_block(struct patch *patch, size_t i, struct kr_buf *buf)
+{
+	uint64_t block = patch->blocks[i].block, gaps;
+	uint32_t length = kr_cache_block_length(patch->size, block);
+	bool had_old;
+
+	if (length == 0)
+		return;
+	had_old = old_bytes(patch, i, buf->data);
+	if (!had_old)
+		memset(buf->data, 0, KR_BLOCK_SIZE);
+	if (overlay(patch, block, length, buf->data, &gaps) < 0 || (gaps > 0 && !had_old))
+		return;
+	buf->length = length;
+	(void)kr_cache_put(patch->entry, patch->edition, block, buf, kr_checksum(buf->data, length)); /* not kept: fetched when wanted */
+}
+
+static void run(uv_work_t *work)
+{
+	struct patch *patch = KR_CONTAINER_OF(work, struct patch, work);
+	struct kr_buf *buf;
+
+	kr_cache_rekey_disk(patch->entry);
+	buf = kr_buf_new(KR_BLOCK_SIZE);
+	if (!buf)
+		return;
+	for (size_t i = 0; i < patch->count; i++)
+		patch_block(patch, i, buf);
+	kr_buf_put(buf);
+}
+
+/* --- in the loop ---------------------------------------------------------------------------------------------------- */
+
+static void free_patch(struct patch *patch)
+{
+	for (size_t i = 0; patch->old && i < patch->count; i++) {
+		if (patch->old[i])
+			kr_buf_put(patch->old[i]);
+	}
+	kr_extent_map_for_each(&patch->sent, release, patch->journal);
+	kr_extent_map_fini(&patch->sent);
+	free(patch->old);
+	free(patch->blocks);
+	free(patch);
+}
+
+static void done(uv_work_t *work, int status)
+{
+	struct patch *patch = KR_CONTAINER_OF(work, struct patch, work);
+	struct kr_stage *stage = patch->stage;
+
+	(void)status;
+	stage->mount->hops->jobs--;
+	kr_cache_entry_put(patch->entry);
+	if (stage->generation == patch->generation) {
+		pthread_mutex_lock(&stage->lock);
+		stage->patching = false;
+		pthread_mutex_unlock(&stage->lock);
+		kr_stage_unpark(stage);
+		kr_stage_advance(stage);
+	}
+	free_patch(patch);
+	kr_stage_unref(stage);
+}
+
+static struct patch *make(struct kr_stage *stage, uint64_t size, const struct kr_extent_map *sent)
+{
+	struct patch *patch = kr_xcalloc(1, sizeof(*patch));
+
+	patch->journal = stage->mount->journal;
+	patch->old_size = stage->size;
+	patch->size = size;
+	kr_extent_map_init(&patch->sent);
+	if (kr_extent_map_copy(sent, &patch->sent) < 0)
+		patch->failed = true;
+	kr_extent_map_for_each(&patch->sent, hold, patch->journal);
+	kr_extent_map_for_each(&patch->sent, add_extent, patch);
+	add_former_last(patch, UINT64_MAX);
+	patch->old = calloc(patch->count + 1, sizeof(struct kr_buf *));
+	if (!patch->old)
+		patch->failed = true;
+	return patch;
+}
+
+/* Blocks in memory that were not touched belong to the new version as well; those on their way to disk are refused there
+ * and stay in memory. */
+static bool renew(struct kr_table_link *link, void *edition)
+{
+	struct kr_held *held = KR_CONTAINER_OF(link, struct kr_held, by_block);
+
+	if (!held->storing)
+		held->edition = *(uint64_t *)edition;
+	return true;
+}
+
+void kr_stage_patch(struct kr_stage *stage, uint64_t version, uint64_t size, const struct kr_extent_map *sent)
+{
+	struct patch *patch = make(stage, size, sent);
+
+	if (patch->failed || size < stage->size) {
+		free_patch(patch);
+		kr_stage_flushed(stage, 0, version, size, NULL);
+		return;
+	}
+	for (size_t i = 0; i < patch->count; i++)
+		patch->old[i] = kr_stage_take_held(stage, patch->blocks[i].block);
+	patch->stage = kr_stage_ref(stage);
+	patch->entry = kr_cache_entry_ref(stage->entry);
+	pthread_mutex_lock(&stage->lock);
+	stage->patching = true;
+	stage->version = version;
+	stage->size = size;
+	patch->generation = ++stage->generation;
+	pthread_mutex_unlock(&stage->lock);
+	kr_cache_rekey(stage->entry, version, size, patch->blocks, patch->count);
+	patch->edition = kr_cache_edition(stage->entry);
+	pthread_mutex_lock(&stage->lock);
+	kr_table_for_each(&stage->held, renew, &patch->edition);
+	pthread_mutex_unlock(&stage->lock);
+	kr_stage_stop_pulling(stage, -EAGAIN);
+	stage->mount->hops->jobs++;
+	uv_queue_work(stage->mount->loop, &patch->work, run, done);
+}

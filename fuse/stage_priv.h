@@ -1,0 +1,140 @@
+/* Inside of a stage: stage.c (life, reads), stage_pull.c (what comes from upstream), stage_serve.c (what goes downstream),
+ * stage_store.c (memory to disk), stage_patch.c (own flushed bytes).
+ */
+#ifndef KR_FUSE_STAGE_PRIV_H
+#define KR_FUSE_STAGE_PRIV_H
+
+#include <pthread.h>
+
+#include "common/msg.h"
+#include "fuse/cache.h"
+#include "fuse/loop.h"
+#include "fuse/mount.h"
+#include "fuse/stage.h"
+#include "ring/puller.h"
+#include "ring/readahead.h"
+
+struct kr_hop_out;
+
+enum {
+	KR_STAGE_BATCH = 64,      /* blocks of one PULL at most */
+	KR_STAGE_BATCH_MIN = 16,  /* read-ahead waits until so many can be asked at once */
+	KR_STAGE_AHEAD = 8,       /* read-ahead ranges that wait their turn */
+	KR_STAGE_FAILED = 64,     /* failures remembered */
+	KR_STAGE_FAILED_MS = 1000,
+	KR_STAGE_STORES = 3,      /* store jobs at once, of the whole mount */
+	KR_STAGE_STORE_BLOCKS = 8, /* blocks of one store job */
+};
+#define KR_STAGE_ANY_BLOCK UINT64_MAX
+
+/* A block in memory: on its way to the disk, or one that could not be kept there. */
+struct kr_held {
+	struct kr_table_link by_block;
+	struct kr_link link;      /* [loop] the mount's store queue, or its list of unkept blocks */
+	struct kr_stage *stage;   /* NULL: given up, the store job frees it */
+	struct kr_buf *buf;
+	uint64_t block, checksum;
+	uint64_t edition;         /* of the cache's entry */
+	bool storing, unkept;
+	bool charged;             /* counts against the budget */
+};
+
+struct kr_failed {
+	uint64_t block, until_ns;
+	int err;
+};
+
+/* Somebody downstream who waits for a block. */
+struct kr_stage_waiter {
+	struct kr_fetch_waiter fetch;
+	uint64_t block;
+	/* The block, borrowed; or ERR: -EAGAIN ask again; -ESTALE, -ECANCELED, or why it can't be read. */
+	void (*ready)(struct kr_stage_waiter *waiter, int err, struct kr_buf *buf, uint64_t checksum);
+};
+
+struct kr_stage {
+	struct kr_mount *mount;
+	struct kr_file *file;     /* [loop] NULL after kr_stage_free */
+	struct kr_fid fid;
+	uint32_t references;      /* [loop] jobs and requests under way, plus the file's */
+	struct kr_link link;      /* [loop] in the hops' list of stages */
+
+	pthread_mutex_t lock;     /* the loop writes, others read: */
+	bool known, live, loading, patching;
+	uint64_t version, size;
+	uint64_t generation;      /* what came for an earlier one is ignored */
+	struct kr_cache_entry *entry; /* NULL until known */
+	struct kr_table held;     /* struct kr_held */
+	struct kr_failed failed[KR_STAGE_FAILED];
+	uint32_t failed_count;
+	struct kr_readahead readahead;
+	struct kr_range ahead[KR_STAGE_AHEAD]; /* of blocks */
+	uint32_t ahead_count;
+	struct kr_task ahead_task;
+
+	/* [loop] */
+	struct kr_puller puller;
+	struct kr_hop_out *upstream; /* NULL: to be asked for */
+	struct kr_link upstream_link;
+	struct kr_list parked;    /* waiters, while loading or patching */
+	struct kr_link starved;   /* waits for the mount's budget */
+	uint64_t epoch;           /* answers to JOIN and REPARENT of an earlier one are ignored */
+	bool joined, asking, outdated, failed_once;
+	uint32_t failed_node;     /* the upstream that failed, for REPARENT */
+	uint64_t retry_ns;        /* the server could not be reached: not before then */
+	uint32_t retries;
+	uint32_t solo;            /* so many blocks are asked one by one, to find the one that can't be read */
+};
+
+/* stage.c */
+struct kr_stage *kr_stage_ref(struct kr_stage *stage);
+void kr_stage_unref(struct kr_stage *stage);
+/* [lock] The block in memory, or NULL. */
+struct kr_held *kr_stage_find_held(struct kr_stage *stage, uint64_t block);
+/* Any thread. Whether the block is here, in memory or on disk. */
+bool kr_stage_has(struct kr_stage *stage, uint64_t block);
+/* Remembers that BLOCK (or KR_STAGE_ANY_BLOCK) can't be had. */
+void kr_stage_note_failed(struct kr_stage *stage, uint64_t block, int err);
+/* Tells waiters of WAITERS (a list of fetch waiters). */
+void kr_stage_tell(struct kr_list *waiters, int err, struct kr_buf *buf, uint64_t checksum);
+/* Who was parked asks again, local readers look again. */
+void kr_stage_unpark(struct kr_stage *stage);
+/* Tells the file that something has changed. */
+void kr_stage_step(struct kr_stage *stage);
+
+/* stage_pull.c */
+/* Asks for what is wanted as far as window, budget and upstream allow. */
+void kr_stage_advance(struct kr_stage *stage);
+/* Ends all fetches; WAITERS are told ERR. */
+void kr_stage_stop_pulling(struct kr_stage *stage, int err);
+/* As that, and lets go of the upstream and of the pipeline. */
+void kr_stage_part(struct kr_stage *stage, int err);
+/* The upstream's connection is gone, or it does not serve this file. */
+void kr_stage_upstream_lost(struct kr_stage *stage, struct kr_hop_out *hop);
+/* A second has passed. */
+void kr_stage_tick(struct kr_stage *stage);
+
+/* stage_store.c */
+/* BLOCK has come, verified: it can be read from now on, waiters are told, and it goes to disk.  CHARGED: it counts
+ * against the hops' budget until then.  DEMANDED: the file is to be stepped. */
+void kr_stage_deliver(struct kr_stage *stage, uint64_t block, struct kr_buf *buf, uint64_t checksum, bool charged);
+/* Forgets all blocks in memory. */
+void kr_stage_drop_held(struct kr_stage *stage);
+/* Forgets one; returns its buffer (owned). */
+struct kr_buf *kr_stage_take_held(struct kr_stage *stage, uint64_t block);
+/* Starts removing from the cache if need be. */
+void kr_stage_evict(struct kr_mount *mount);
+
+/* stage_patch.c */
+void kr_stage_patch(struct kr_stage *stage, uint64_t version, uint64_t size, const struct kr_extent_map *sent);
+
+/* stage_serve.c: for hop_in.c. */
+enum kr_stage_served { KR_STAGE_WAIT, KR_STAGE_HELD, KR_STAGE_ON_DISK };
+/* A peer wants WAITER->block of VERSION.  KR_STAGE_HELD: *RET_BUF (owned) and *RET_CHECKSUM; KR_STAGE_ON_DISK: *RET_ENTRY (a
+ * reference) has it; KR_STAGE_WAIT: WAITER->ready will be called.  -ESTALE, -ECANCELED, -EINVAL, -ENOMEM. */
+int kr_stage_serve(struct kr_stage *stage, uint64_t version, struct kr_stage_waiter *waiter, struct kr_buf **ret_buf,
+	uint64_t *ret_checksum, struct kr_cache_entry **ret_entry);
+/* Takes a waiter back. */
+void kr_stage_unserve(struct kr_stage_waiter *waiter);
+
+#endif

@@ -1,0 +1,456 @@
+/* What a stage pulls: joining the pipeline, asking the upstream for batches, taking what comes, changing upstreams.
+ *
+ *   no upstream --something is wanted--> JOIN (or REPARENT, when one has failed) --reply--> upstream
+ *   upstream --UPSTREAM from the server--> another (what was asked from the former still comes from it)
+ *   upstream --broken, silent, refuses, damaged data--> none
+ *
+ * A PULL belongs to the generation of the stage it was sent for; what comes for an earlier one only frees its share of
+ * the budget.  Loop thread.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/fail.h"
+#include "common/log.h"
+#include "common/util.h"
+#include "fuse/cache_format.h"
+#include "fuse/file.h"
+#include "fuse/hops_priv.h"
+#include "fuse/rpc.h"
+#include "fuse/stage_priv.h"
+
+/* One PULL under way. */
+struct pull {
+	struct kr_stage *stage;    /* reference */
+	struct kr_hop_out *hop;    /* reference */
+	uint64_t generation, size;
+	uint64_t blocks[KR_STAGE_BATCH]; /* not yet answered */
+	size_t count;
+};
+
+struct question {
+	struct kr_stage *stage;    /* reference */
+	uint64_t epoch;
+};
+
+/* --- who is the upstream -------------------------------------------------------------------------------------------- */
+
+static void set_upstream(struct kr_stage *stage, struct kr_hop_out *hop)
+{
+	if (stage->upstream) {
+		kr_list_remove(&stage->upstream_link);
+		kr_hop_out_put(stage->upstream);
+	}
+	stage->upstream = hop;
+	if (hop)
+		kr_list_append(&hop->stages, &stage->upstream_link);
+	kr_puller_set_upstream(&stage->puller, hop ? hop->id : 0);
+}
+
+/* Nothing can be had: whoever waits hears of it. */
+static void fail_all(struct kr_stage *stage, int err)
+{
+	kr_stage_note_failed(stage, KR_STAGE_ANY_BLOCK, err);
+	kr_stage_stop_pulling(stage, err);
+	kr_stage_step(stage);
+}
+
+static void retry_later(struct kr_stage *stage)
+{
+	uint64_t delay_ms = UINT64_C(100) << KR_MIN(stage->retries, 4u);
+
+	stage->retries++;
+	stage->retry_ns = kr_clock_ns() + delay_ms * KR_NS_PER_MS;
+}
+
+static void take_address(struct kr_stage *stage, const struct kr_hop_address *to)
+{
+	struct kr_hop_out *hop = kr_hop_out_get(stage->mount->hops, to);
+
+	if (!hop) {
+		/* An address that we can't use: the server has others, at last its own. */
+		stage->failed_once = true;
+		stage->failed_node = to->node;
+		retry_later(stage);
+		return;
+	}
+	set_upstream(stage, hop);
+	kr_stage_advance(stage);
+}
+
+static void on_answer(void *context, int err, const void *reply, struct kr_buf *data)
+{
+	struct question *question = context;
+	struct kr_stage *stage = question->stage;
+
+	(void)data;
+	if (stage->epoch == question->epoch) {
+		stage->asking = false;
+		if (err < 0) {
+			fail_all(stage, err == -ECANCELED ? -EIO : err);
+		} else {
+			/* Both replies are one HOP. */
+			stage->joined = true;
+			stage->failed_once = false;
+			take_address(stage, &((const struct kr_join_reply *)reply)->upstream);
+		}
+	}
+	kr_stage_unref(stage);
+	free(question);
+}
+
+static void ask_upstream(struct kr_stage *stage)
+{
+	struct question *question = kr_xcalloc(1, sizeof(*question));
+	struct kr_rpc *rpc = stage->mount->rpc;
+
+	*question = (struct question){kr_stage_ref(stage), stage->epoch};
+	stage->asking = true;
+	/* When it is the server that has failed, joining anew gives its present address and token. */
+	if (stage->joined && stage->failed_once && stage->failed_node != 0) {
+		struct kr_reparent_request request = {.file = stage->fid, .node = stage->failed_node};
+
+		kr_rpc_call(rpc, KR_MSG_REPARENT, &request, NULL, 0, KR_RPC_READ_ONLY, on_answer, question);
+	} else {
+		struct kr_join_request request = {.file = stage->fid, .version = stage->version};
+
+		kr_rpc_call(rpc, KR_MSG_JOIN, &request, NULL, 0, KR_RPC_READ_ONLY, on_answer, question);
+	}
+}
+
+void kr_stage_upstream_lost(struct kr_stage *stage, struct kr_hop_out *hop)
+{
+	kr_puller_lost(&stage->puller, hop->id);
+	if (stage->upstream != hop)
+		return;
+	stage->failed_once = true;
+	stage->failed_node = hop->to.node;
+	if (hop->to.node == 0)
+		retry_later(stage);
+	set_upstream(stage, NULL);
+}
+
+/* UPSTREAM from the server. */
+static void on_upstream(struct kr_mount *mount, const struct kr_down *down, const void *msg, struct kr_buf *data)
+{
+	const struct kr_upstream_request *request = msg;
+	struct kr_file *file = kr_file_find(mount, &request->file);
+	struct kr_stage *stage = file ? file->stage : NULL;
+
+	(void)data;
+	if (stage && stage->live && stage->joined) {
+		struct kr_hop_out *hop = kr_hop_out_get(mount->hops, &request->upstream);
+
+		if (hop == stage->upstream)
+			kr_hop_out_put(hop);
+		else if (hop)
+			set_upstream(stage, hop);
+		kr_stage_advance(stage);
+	}
+	kr_file_put(file);
+	kr_rpc_answer(mount->rpc, down, 0, &(struct kr_upstream_reply){});
+}
+
+int kr_stages_init(struct kr_mount *mount)
+{
+	kr_rpc_on(mount->rpc, KR_MSG_UPSTREAM, on_upstream);
+	return 0;
+}
+
+void kr_stages_rejoin(struct kr_mount *mount)
+{
+	struct kr_stage *stage;
+
+	KR_LIST_FOR_EACH(stage, &mount->hops->stages, link) {
+		stage->epoch++;
+		stage->joined = stage->asking = stage->failed_once = false;
+		set_upstream(stage, NULL);
+		/* A stage that only feeds others joins, too, when something is next wanted of it. */
+		kr_stage_advance(stage);
+	}
+}
+
+/* --- asking --------------------------------------------------------------------------------------------------------- */
+
+static void on_block(struct pull *pull, const struct kr_pull_reply *reply, struct kr_buf *data);
+static void end_pull(struct pull *pull, int err);
+
+/* ERR: 0 and MORE: a block; else the end. */
+static void on_reply(void *context, int err, const void *reply, struct kr_buf *data, bool more)
+{
+	struct pull *pull = context;
+
+	if (err == 0 && more)
+		on_block(pull, reply, data);
+	else
+		end_pull(pull, err);
+}
+
+/* Neighbouring blocks as ranges. */
+static uint32_t make_ranges(const uint64_t *blocks, size_t count, struct kr_range *ranges)
+{
+	uint32_t used = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (used > 0 && ranges[used - 1].offset + ranges[used - 1].length == blocks[i])
+			ranges[used - 1].length++;
+		else
+			ranges[used++] = (struct kr_range){blocks[i], 1};
+	}
+	return used;
+}
+
+static bool send_pull(struct kr_stage *stage, const uint64_t *blocks, size_t count)
+{
+	struct kr_range ranges[KR_STAGE_BATCH];
+	struct kr_hops *hops = stage->mount->hops;
+	struct kr_pull_request request = {.file = stage->fid, .version = stage->version};
+	struct pull *pull = kr_xcalloc(1, sizeof(*pull));
+
+	request.blocks = (struct kr_ranges){ranges, make_ranges(blocks, count, ranges)};
+	pull->stage = kr_stage_ref(stage);
+	pull->hop = stage->upstream;
+	pull->hop->references++;
+	pull->generation = stage->generation;
+	pull->size = stage->size;
+	memcpy(pull->blocks, blocks, count * sizeof(*blocks));
+	pull->count = count;
+	if (!pull->hop->conn || kr_conn_request(pull->hop->conn, KR_MSG_PULL, &request, NULL, 0, on_reply, pull) == 0) {
+		kr_hop_out_put(pull->hop);
+		kr_stage_unref(stage);
+		free(pull);
+		return false;
+	}
+	pull->hop->pulls++;
+	hops->charged += count * KR_BLOCK_SIZE;
+	return true;
+}
+
+/* How many blocks may be asked now. */
+static size_t allowance(struct kr_stage *stage)
+{
+	struct kr_hops *hops = stage->mount->hops;
+	struct kr_fetches *fetches = &stage->puller.fetches;
+	uint64_t budget = hops->charged < KR_HOPS_BUDGET ? (KR_HOPS_BUDGET - hops->charged) / KR_BLOCK_SIZE : 0;
+
+	if (budget == 0) {
+		if (!kr_link_linked(&stage->starved))
+			kr_list_append(&hops->starved, &stage->starved);
+		return 0;
+	}
+	/* Read-ahead goes in larger batches: fewer requests for the same blocks. */
+	if (kr_list_empty(&fetches->demanded) && fetches->asked_count > 0 &&
+		fetches->asked_count + KR_STAGE_BATCH_MIN > stage->puller.window)
+		return 0;
+	return stage->solo ? 1 : KR_MIN(budget, (uint64_t)KR_STAGE_BATCH);
+}
+
+/* The puller's read-ahead range is used up: the next one. */
+static bool next_ahead(struct kr_stage *stage)
+{
+	KR_SCOPED_LOCK(&stage->lock);
+	while (stage->ahead_count > 0) {
+		uint64_t from = stage->ahead[0].offset, end = from + stage->ahead[0].length;
+
+		memmove(&stage->ahead[0], &stage->ahead[1], sizeof(stage->ahead[0]) * --stage->ahead_count);
+		from = kr_cache_next_absent(stage->entry, from, end);
+		if (from < end) {
+			kr_puller_ahead(&stage->puller, from, end);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Whether anything is to be asked. */
+static bool has_work(struct kr_stage *stage)
+{
+	struct kr_puller *puller = &stage->puller;
+
+	return puller->fetches.queued_count > 0 || puller->ahead_next < puller->ahead_end || next_ahead(stage);
+}
+
+void kr_stage_advance(struct kr_stage *stage)
+{
+	uint64_t blocks[KR_STAGE_BATCH];
+	size_t count, most;
+
+	if (!stage->live || !stage->known || stage->loading || stage->patching || stage->outdated || !stage->file)
+		return;
+	while (has_work(stage)) {
+		if (!stage->upstream) {
+			if (!stage->asking && kr_clock_ns() >= stage->retry_ns)
+				ask_upstream(stage);
+			return;
+		}
+		most = allowance(stage);
+		if (most == 0)
+			return;
+		count = kr_puller_next(&stage->puller, blocks, most);
+		if (count == 0 && stage->puller.ahead_next < stage->puller.ahead_end)
+			return; /* the window is full */
+		if (count == 0 && stage->puller.fetches.queued_count > 0)
+			return;
+		if (count > 0 && !send_pull(stage, blocks, count)) {
+			kr_stage_upstream_lost(stage, stage->upstream);
+			return;
+		}
+		if (stage->solo > 0 && count > 0)
+			stage->solo--;
+	}
+}
+
+void kr_stage_stop_pulling(struct kr_stage *stage, int err)
+{
+	struct kr_list waiters;
+	struct kr_link *link;
+
+	kr_list_init(&waiters);
+	kr_puller_reset(&stage->puller, &waiters);
+	while ((link = kr_list_pop(&stage->parked)))
+		kr_list_append(&waiters, link);
+	pthread_mutex_lock(&stage->lock);
+	stage->ahead_count = 0;
+	pthread_mutex_unlock(&stage->lock);
+	kr_list_remove(&stage->starved);
+	stage->solo = 0;
+	kr_stage_tell(&waiters, err, NULL, 0);
+}
+
+void kr_stage_part(struct kr_stage *stage, int err)
+{
+	kr_stage_stop_pulling(stage, err);
+	set_upstream(stage, NULL);
+	stage->epoch++;
+	stage->joined = stage->asking = stage->failed_once = false;
+	stage->retries = 0;
+	stage->retry_ns = 0;
+}
+
+void kr_stage_tick(struct kr_stage *stage)
+{
+	if (!stage->upstream && !stage->asking)
+		kr_stage_advance(stage);
+}
+
+/* --- taking what comes ---------------------------------------------------------------------------------------------- */
+
+/* Whether BLOCK was asked by PULL and not answered; if so it is answered now. */
+static bool tick_off(struct pull *pull, uint64_t block)
+{
+	for (size_t i = 0; i < pull->count; i++) {
+		if (pull->blocks[i] == block) {
+			pull->blocks[i] = pull->blocks[--pull->count];
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool is_sound(const struct pull *pull, const struct kr_pull_reply *reply, const struct kr_buf *data)
+{
+	return data && data->length == kr_cache_block_length(pull->size, reply->block) &&
+		kr_checksum(data->data, data->length) == reply->checksum;
+}
+
+static void on_block(struct pull *pull, const struct kr_pull_reply *reply, struct kr_buf *data)
+{
+	struct kr_stage *stage = pull->stage;
+	struct kr_hops *hops = stage->mount->hops;
+
+	if (!tick_off(pull, reply->block)) {
+		kr_hop_out_break(pull->hop, "sent a block that was not asked");
+		return;
+	}
+	if (!is_sound(pull, reply, data)) {
+		kr_hops_uncharge(hops, KR_BLOCK_SIZE);
+		kr_log_warn("a block from %s is damaged: asking elsewhere", kr_conn_peer(pull->hop->conn));
+		kr_hop_out_break(pull->hop, "sent a damaged block");
+		return;
+	}
+	stage->retries = 0;
+	if (pull->generation != stage->generation || !stage->live || kr_stage_has(stage, reply->block)) {
+		struct kr_list waiters;
+
+		kr_list_init(&waiters);
+		if (pull->generation == stage->generation)
+			kr_puller_arrived(&stage->puller, reply->block, &waiters);
+		kr_stage_tell(&waiters, -EAGAIN, NULL, 0);
+		kr_hops_uncharge(hops, KR_BLOCK_SIZE);
+	} else {
+		kr_stage_deliver(stage, reply->block, data, reply->checksum, true);
+	}
+	kr_stage_advance(stage);
+}
+
+/* The server says that the version is gone: attributes have to be asked again. */
+static void outdated(struct kr_stage *stage)
+{
+	struct kr_file *file = stage->file;
+
+	stage->outdated = true;
+	kr_stage_stop_pulling(stage, -ESTALE);
+	if (!file)
+		return;
+	pthread_mutex_lock(&file->lock);
+	file->stale = true;
+	pthread_mutex_unlock(&file->lock);
+	kr_stage_step(stage);
+}
+
+/* An upstream can't read a block: which one is found out by asking one by one. */
+static void unreadable(struct pull *pull, int err)
+{
+	struct kr_stage *stage = pull->stage;
+	struct kr_list waiters;
+
+	if (pull->count != 1) {
+		stage->solo += (uint32_t)pull->count;
+		for (size_t i = 0; i < pull->count; i++) {
+			struct kr_fetch *fetch = kr_fetches_find(&stage->puller.fetches, pull->blocks[i]);
+
+			if (fetch && fetch->state == KR_FETCH_ASKED)
+				kr_fetches_mark_queued(&stage->puller.fetches, fetch);
+		}
+		return;
+	}
+	kr_list_init(&waiters);
+	kr_stage_note_failed(stage, pull->blocks[0], err);
+	kr_puller_arrived(&stage->puller, pull->blocks[0], &waiters);
+	kr_stage_tell(&waiters, err, NULL, 0);
+	kr_stage_step(stage);
+}
+
+/* PULL's last reply for the present generation. */
+static void conclude(struct pull *pull, int err)
+{
+	struct kr_stage *stage = pull->stage;
+	bool server = pull->hop->to.node == 0;
+
+	if (err == 0 && pull->count == 0)
+		return;
+	if (err == -ESTALE && server)
+		outdated(stage);
+	else if (server && err != 0 && err != -ECONNRESET && err != -ECANCELED && err != -ENOTCONN)
+		unreadable(pull, err);
+	else if (!server && (err == -EIO || err == -ENXIO))
+		unreadable(pull, err);
+	else
+		kr_stage_upstream_lost(stage, pull->hop);
+}
+
+static void end_pull(struct pull *pull, int err)
+{
+	struct kr_stage *stage = pull->stage;
+	struct kr_hop_out *hop = pull->hop;
+
+	hop->pulls--;
+	if (pull->generation == stage->generation && stage->live)
+		conclude(pull, err);
+	kr_hops_uncharge(stage->mount->hops, pull->count * KR_BLOCK_SIZE);
+	kr_stage_advance(stage);
+	free(pull);
+	kr_hop_out_put(hop);
+	kr_stage_unref(stage);
+}
