@@ -100,7 +100,7 @@ static int switch_ids(const struct kr_cred *cred, enum kr_rights rights)
 int kr_cred_enter(struct kr_as *as, bool use_ids, const struct kr_cred *cred, enum kr_rights rights)
 {
 	kr_cred_prepare_thread();
-	if (!use_ids || !cred || (cred->uid == 0 && cred->gid == 0))
+	if (!use_ids || rights == KR_RIGHTS_NODE || !cred || (cred->uid == 0 && cred->gid == 0))
 		return 0;
 	if (cred->uid == UINT32_MAX || cred->gid == UINT32_MAX || cred->group_count > KR_GROUPS_MAX)
 		return kr_fail(-EINVAL, "user %u and group %u with %u groups are not possible", cred->uid, cred->gid,

@@ -1,9 +1,12 @@
 /* Whose identity and rights the calling thread has while it works for a client.
  *
  * Linux keeps credentials per thread; glibc's wrappers change all threads, so this uses the raw calls.  Here, and only
- * here, is decided what a caller may do: KR_RIGHTS_SERVER gives the caller's ids (what is made belongs to it, quota and
- * set-gid rules see it) with the server's right to pass permission bits, because the node's kernel has checked them;
- * KR_RIGHTS_CALLER has the kernel check everything here.
+ * here, is decided what a caller may do:
+ *   NODE    the node's kernel has checked the caller, and nothing is made that belongs to anybody: the server acts as
+ *           itself (a switch of identity costs microseconds);
+ *   SERVER  the node has checked; what is made belongs to the caller, and quota and set-gid rules see it, but the
+ *           server's right to pass permission bits stays;
+ *   CALLER  the kernel checks everything here.
  * Rights go back at the end of the block: `KR_AS as = ...; r = kr_cred_enter(&as, ...)`.
  */
 #ifndef KR_SERVER_CRED_H
@@ -11,7 +14,7 @@
 
 #include "common/types.h"
 
-enum kr_rights { KR_RIGHTS_SERVER, KR_RIGHTS_CALLER };
+enum kr_rights { KR_RIGHTS_NODE, KR_RIGHTS_SERVER, KR_RIGHTS_CALLER };
 
 struct kr_as {
 	bool ids, umask, umask_lock;

@@ -19,7 +19,7 @@ int kr_export_lookup(struct kr_export *export, const struct kr_cred *cred, const
 	if (r == 0)
 		r = kr_entry_open(export, parent, &dirfd);
 	if (r == 0)
-		r = kr_cred_enter(&as, export->callers_ids, cred, KR_RIGHTS_SERVER);
+		r = kr_cred_enter(&as, export->callers_ids, cred, KR_RIGHTS_NODE);
 	return r < 0 ? r : kr_entry_meet(export, dirfd, parent, name, ret_fid, ret_attr);
 }
 

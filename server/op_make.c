@@ -57,7 +57,7 @@ static int link_as(struct kr_export *export, const struct kr_cred *cred, int fd,
 	KR_AS as = {0};
 	int r;
 
-	r = kr_cred_enter(&as, export->callers_ids, cred, KR_RIGHTS_SERVER);
+	r = kr_cred_enter(&as, export->callers_ids, cred, KR_RIGHTS_NODE);
 	if (r < 0)
 		return r;
 	r = linkat(export->proc_fd, proc.text, dirfd, name, AT_SYMLINK_FOLLOW);

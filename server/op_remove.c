@@ -48,7 +48,7 @@ static int unlink_as(struct kr_export *export, const struct kr_cred *cred, int d
 	KR_AS as = {0};
 	int r;
 
-	r = kr_cred_enter(&as, export->callers_ids, cred, KR_RIGHTS_SERVER);
+	r = kr_cred_enter(&as, export->callers_ids, cred, KR_RIGHTS_NODE);
 	if (r < 0)
 		return r;
 	return unlinkat(dirfd, name, directory ? AT_REMOVEDIR : 0) < 0 ? kr_fail_errno(-errno, "removing '%s'", name) : 0;
@@ -112,7 +112,7 @@ static int rename_as(struct kr_export *export, const struct kr_cred *cred, const
 	KR_AS as = {0};
 	int r;
 
-	r = kr_cred_enter(&as, export->callers_ids, cred, KR_RIGHTS_SERVER);
+	r = kr_cred_enter(&as, export->callers_ids, cred, KR_RIGHTS_NODE);
 	if (r < 0)
 		return r;
 	r = renameat2(ends->from_fd, ends->from_name, ends->to_fd, ends->to_name, ends->flags);

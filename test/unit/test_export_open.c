@@ -323,6 +323,7 @@ static void an_open_that_races_with_a_removal_wins_or_loses_whole(void **state)
 /* Any mixture of operations by several threads on a few names ends with nothing held and nothing lost. */
 static void *mix(void *context)
 {
+	static char lost[] = "a held file could not be written";
 	unsigned *seed = context;
 	struct kr_create request = {.mode = 0644, .flags = KR_OPEN_WRITE};
 	struct kr_attr attr;
@@ -340,7 +341,7 @@ static void *mix(void *context)
 			if (kr_export_create(F.export, &alice, &F.root, &request, &created, &fid, &attr) < 0)
 				break;
 			if (kr_export_pwritev(F.export, &fid, &(struct kr_piece){0, "x", 1}, 1) < 0)
-				return "a held file could not be written";
+				return lost;
 			kr_export_release(F.export, &fid, 1);
 			break;
 		case 1:
