@@ -497,11 +497,6 @@ void kr_file_learn(struct kr_file *file, const struct kr_attr *attr)
 		file->base = *attr;
 }
 
-uint64_t kr_file_end(const struct kr_file *file)
-{
-	return KR_MAX(file->base.size, kr_extent_map_end(&file->dirty));
-}
-
 static void refreshed(void *context, int err, const void *message, struct kr_buf *data)
 {
 	struct kr_file *file = context;

@@ -143,7 +143,10 @@ struct kr_stage *kr_file_stage(struct kr_file *file);
 /* Attributes that the server gave at some moment: kept if they are newer than what is known. [lock] held. */
 void kr_file_learn(struct kr_file *file, const struct kr_attr *attr);
 /* The end of the file as seen from here. [lock] held. */
-uint64_t kr_file_end(const struct kr_file *file);
+static inline uint64_t kr_file_end(const struct kr_file *file)
+{
+	return KR_MAX(file->base.size, kr_extent_map_end(&file->dirty));
+}
 /* The server's clock now, from the offset that HELLO and PING gave. Any thread. */
 struct kr_time kr_file_now(struct kr_mount *mount);
 
