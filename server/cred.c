@@ -121,6 +121,7 @@ void kr_cred_umask(struct kr_as *as, uint32_t umask_bits)
 void kr_cred_leave(struct kr_as *as)
 {
 	int saved = errno;
+	bool restored;
 
 	if (as->umask) {
 		umask(0);
@@ -132,8 +133,8 @@ void kr_cred_leave(struct kr_as *as)
 		syscall(SYS_setfsgid, 0L);
 		syscall(SYS_setgroups, (size_t)0, NULL);
 		/* A thread that stayed somebody else would make files for the wrong user. */
-		if (syscall(SYS_setfsuid, -1L) != 0 || set_effective(&thread.caps, thread.caps.effective) < 0)
-			assert(!"the server's own identity comes back");
+		restored = syscall(SYS_setfsuid, -1L) == 0 && set_effective(&thread.caps, thread.caps.effective) == 0;
+		assert(restored);
 	}
 	*as = (struct kr_as){0};
 	errno = saved;

@@ -141,8 +141,6 @@ static void learn(struct kr_export *export, const struct rename_ends *ends, cons
 {
 	struct kr_fid same;
 
-	if (export->by_handle)
-		return;
 	if (!replaced && target->fd >= 0 && source->st.st_ino == target->st.st_ino)
 		return;
 	kr_entry_forget(export, &source->fid, ends->from, ends->from_name, source->st.st_nlink > 1);
@@ -151,6 +149,21 @@ static void learn(struct kr_export *export, const struct rename_ends *ends, cons
 	if (ends->flags & RENAME_EXCHANGE)
 		kr_entry_identify(export, target->fd, ends->from, ends->from_name, &same);
 	kr_entry_identify(export, source->fd, ends->to, ends->to_name, &same);
+}
+
+static int move(struct kr_export *export, const struct kr_cred *cred, const struct rename_ends *ends,
+	const struct victim *source, const struct victim *target, bool replaced)
+{
+	int r;
+
+	if (export->by_handle)
+		return rename_as(export, cred, ends);
+	kr_places_begin_move(export->places);
+	r = rename_as(export, cred, ends);
+	if (r == 0)
+		learn(export, ends, source, target, replaced);
+	kr_places_end_move(export->places);
+	return r;
 }
 
 static int rename_ends(struct kr_export *export, const struct kr_cred *cred, const struct rename_ends *ends,
@@ -167,11 +180,10 @@ static int rename_ends(struct kr_export *export, const struct kr_cred *cred, con
 	if (replacing && S_ISREG(target->st.st_mode))
 		r = kr_orphans_begin_removal(export->orphans, &target->fid, target->fd, ends->to_fd, ends->to_name, &removal);
 	if (r == 0)
-		r = rename_as(export, cred, ends);
+		r = move(export, cred, ends, source, target, replacing);
 	kr_orphans_end_removal(&removal, r == 0);
 	if (r < 0)
 		return r;
-	learn(export, ends, source, target, replacing);
 	if (replacing)
 		report(export, target, removal.orphaned, ret_replaced);
 	return 0;

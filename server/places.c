@@ -32,6 +32,7 @@ struct kr_places {
 	struct id root;
 	pthread_mutex_t lock; /* guards the table; never held over a system call */
 	struct kr_table table;
+	pthread_rwlock_t moving; /* shared while a file is looked for, exclusive during a rename; before `lock` */
 	pthread_mutex_t walking; /* held by the one thread that walks; before `lock` */
 	uint64_t walked_ns;      /* end of the last walk; 0: none; guarded by `walking` */
 	atomic_bool missing;     /* a file may have names that nobody has met */
@@ -62,7 +63,12 @@ static bool is_place(const struct kr_table_link *link, const void *key)
 struct kr_places *kr_places_new(int root_fd, const struct kr_identity *root)
 {
 	struct kr_places *places = kr_xcalloc(1, sizeof(*places));
+	pthread_rwlockattr_t attr;
 
+	pthread_rwlockattr_init(&attr);
+	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	pthread_rwlock_init(&places->moving, &attr);
+	pthread_rwlockattr_destroy(&attr);
 	places->root_fd = root_fd;
 	places->root = id_of(root);
 	pthread_mutex_init(&places->lock, NULL);
@@ -88,6 +94,7 @@ void kr_places_free(struct kr_places *places)
 	kr_table_fini(&places->table);
 	pthread_mutex_destroy(&places->lock);
 	pthread_mutex_destroy(&places->walking);
+	pthread_rwlock_destroy(&places->moving);
 	free(places);
 }
 
@@ -306,12 +313,32 @@ static void walk(struct kr_places *places)
 	}
 }
 
+void kr_places_begin_move(struct kr_places *places)
+{
+	pthread_rwlock_wrlock(&places->moving);
+}
+
+void kr_places_end_move(struct kr_places *places)
+{
+	pthread_rwlock_unlock(&places->moving);
+}
+
+static int open_settled(struct kr_places *places, struct id file, int *ret_fd)
+{
+	int r;
+
+	pthread_rwlock_rdlock(&places->moving);
+	r = open_known(places, file, ret_fd);
+	pthread_rwlock_unlock(&places->moving);
+	return r;
+}
+
 int kr_places_open(struct kr_places *places, const struct kr_identity *file, int *ret_fd)
 {
 	uint64_t asked_ns = kr_clock_ns();
 	int r;
 
-	r = open_known(places, id_of(file), ret_fd);
+	r = open_settled(places, id_of(file), ret_fd);
 	if (r != -ENODATA)
 		return r;
 	{
@@ -322,6 +349,6 @@ int kr_places_open(struct kr_places *places, const struct kr_identity *file, int
 			places->walked_ns = kr_clock_ns();
 		}
 	}
-	r = open_known(places, id_of(file), ret_fd);
+	r = open_settled(places, id_of(file), ret_fd);
 	return r == -ENODATA ? kr_fail(-ESTALE, "inode %llu is not in the export", (unsigned long long)file->ino) : r;
 }

@@ -22,6 +22,9 @@ void kr_places_learn(struct kr_places *places, const struct kr_identity *file, c
 /* The file has lost this name. OTHERS: it may have further ones that nobody has met. */
 void kr_places_forget(struct kr_places *places, const struct kr_identity *file, const struct kr_identity *parent,
 	const char *name, bool others);
+/* Around a rename and what is learnt of it: nobody looks for a file in between. */
+void kr_places_begin_move(struct kr_places *places);
+void kr_places_end_move(struct kr_places *places);
 /* An O_PATH descriptor. -ESTALE when the file is nowhere in the export. */
 int kr_places_open(struct kr_places *places, const struct kr_identity *file, int *ret_fd);
 
