@@ -64,12 +64,25 @@ static int discard(struct kr_mount *mount, const char *argument)
 	return 0;
 }
 
+static int limit_drain(struct kr_mount *mount, const char *argument)
+{
+	char *end;
+	unsigned long ms = strtoul(argument, &end, 10);
+
+	if (end == argument || *end)
+		return -EINVAL;
+	atomic_store(&mount->drain_deadline_ns, kr_clock_ns() + ms * KR_NS_PER_MS);
+	return 0;
+}
+
 static int execute(struct kr_mount *mount, const struct kr_status_request *request)
 {
 	if (strcmp(request->what, "status") == 0)
 		return 0;
 	if (strcmp(request->what, "flush") == 0)
 		return flush(mount, request->argument);
+	if (strcmp(request->what, "drain") == 0)
+		return limit_drain(mount, request->argument);
 	if (strcmp(request->what, "discard") == 0)
 		return discard(mount, request->argument);
 	return -EOPNOTSUPP;

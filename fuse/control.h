@@ -4,7 +4,8 @@
  *   what      argument   does
  *   status    -          nothing
  *   flush     a path, or a file's identity in hex, or empty: all files    starts to flush, the refused files too
- *   discard   the same, not empty   drops the unflushed bytes of that file for good
+ *   drain     milliseconds   the end of the mount shall not drain longer than this from now
+ *   discard   as flush, not empty   drops the unflushed bytes of that file for good
  *
  * Each answers with the status as JSON (mount_status.h).
  */

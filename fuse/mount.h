@@ -55,6 +55,8 @@ struct kr_mount {
 	_Atomic int64_t server_clock_offset_ns;
 	/* No more new work: the mount drains or ends. */
 	_Atomic bool stopping;
+	/* When draining ends (kr_clock_ns); 0: not yet said. Set at the first reason to end, or by command. */
+	_Atomic uint64_t drain_deadline_ns;
 	struct kr_list ops; /* all posted operations; op.c's, loop thread */
 };
 

@@ -33,7 +33,7 @@ static json_t *server_status(struct kr_mount *mount)
 	json_object_set_new(status, "connected", json_boolean(kr_rpc_connected(mount->rpc)));
 	json_object_set_new(status, "fenced", json_boolean(kr_mount_fenced(mount)));
 	json_object_set_new(status, "silent_ms", heard_ns ? number((kr_clock_ns() - heard_ns) / KR_NS_PER_MS) : json_null());
-	json_object_set_new(status, "session", number(facts->id));
+	json_object_set_new(status, "session", json_sprintf("%016llx", (unsigned long long)facts->id));
 	json_object_set_new(status, "instance", number(facts->instance));
 	json_object_set_new(status, "node", number(facts->node));
 	json_object_set_new(status, "lease_ms", number(facts->lease_ms));
@@ -119,6 +119,7 @@ json_t *kr_mount_status(struct kr_mount *mount)
 {
 	json_t *status = json_object();
 
+	json_object_set_new(status, "kind", json_string("mount"));
 	json_object_set_new(status, "version", json_string(KR_VERSION));
 	json_object_set_new(status, "source", json_string(mount->options->source));
 	json_object_set_new(status, "mount_point", json_string(mount->options->mount_point));

@@ -40,7 +40,6 @@ struct serve {
 	struct kr_session_hooks hooks;
 	struct kr_kernel *kernel;
 	struct kr_recovery recovery;
-	uint64_t drain_deadline_ns; /* set at the first reason to end */
 
 	/* Loop thread. */
 	uv_signal_t signals[SIGNALS];
@@ -110,9 +109,11 @@ static void on_goodbye(void *context)
 /* One deadline for all draining, from the first reason to end. */
 static uint64_t drain_deadline(struct serve *serve)
 {
-	if (!serve->drain_deadline_ns)
-		serve->drain_deadline_ns = kr_clock_ns() + serve->mount.options->drain_timeout * KR_NS_PER_MS;
-	return serve->drain_deadline_ns;
+	uint64_t unsaid = 0;
+
+	atomic_compare_exchange_strong(&serve->mount.drain_deadline_ns, &unsaid,
+		kr_clock_ns() + serve->mount.options->drain_timeout * KR_NS_PER_MS);
+	return atomic_load(&serve->mount.drain_deadline_ns);
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -363,9 +364,9 @@ static void unmake(struct serve *serve)
 	struct kr_mount *mount = &serve->mount;
 
 	kr_kernel_stop(serve->kernel);
-	kr_notifier_free(mount->notifier);
 	if (mount->kr_loop)
 		in_loop(serve, stop_protocol);
+	kr_notifier_free(mount->notifier); /* a RECALL may have needed it until now */
 	kr_loop_free(mount->kr_loop);
 	kr_flusher_free(mount->flusher);
 	kr_files_free(mount->files);

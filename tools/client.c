@@ -1,0 +1,244 @@
+/* See client.h. */
+#include "tools/client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/conn.h"
+#include "common/fail.h"
+#include "common/resolve.h"
+#include "common/types.h"
+#include "common/util.h"
+#include "fuse/control_place.h"
+
+enum { STATUS_MAX = 64 << 20 };
+
+struct ask {
+	struct kr_writer text;
+	struct kr_conn *conn;
+	uv_timer_t timer;
+	bool answered, closed;
+	int err;
+	char reason[256];
+};
+
+static void finish(struct ask *ask, int err, const char *reason)
+{
+	if (ask->answered)
+		return;
+	ask->answered = true;
+	ask->err = err;
+	snprintf(ask->reason, sizeof(ask->reason), "%s", reason);
+	if (!ask->closed)
+		kr_conn_close(ask->conn, false);
+	uv_close((uv_handle_t *)&ask->timer, NULL);
+}
+
+static void on_reply(void *context, int err, const void *message, struct kr_buf *data, bool more)
+{
+	struct ask *ask = context;
+	const struct kr_status_reply *reply = message;
+
+	(void)data;
+	if (err == -ECONNRESET)
+		return; /* on_closed says why */
+	if (err < 0) {
+		finish(ask, err, strerror(-err));
+		return;
+	}
+	if (ask->text.length + reply->json.length > STATUS_MAX)
+		finish(ask, -EFBIG, "the answer is too long");
+	kr_put_bytes(&ask->text, reply->json.bytes, reply->json.length);
+	if (!more)
+		finish(ask, 0, "");
+}
+
+static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
+{
+	(void)conn, (void)frame; /* a tool is asked nothing */
+}
+
+static void on_closed(struct kr_conn *conn, int err, const char *reason)
+{
+	struct ask *ask = kr_conn_context(conn);
+
+	ask->closed = true;
+	finish(ask, err ? err : -ECONNRESET, reason);
+}
+
+static void on_timeout(uv_timer_t *timer)
+{
+	finish(timer->data, -ETIMEDOUT, "no answer");
+}
+
+static int parse(const struct ask *ask, json_t **ret_status)
+{
+	json_error_t error;
+
+	if (ask->text.failed)
+		return kr_fail(-ENOMEM, "out of memory");
+	*ret_status = json_loadb((const char *)ask->text.bytes, ask->text.length, 0, &error);
+	return *ret_status ? 0 : kr_fail(-EBADMSG, "the answer is not JSON: %s", error.text);
+}
+
+static int ask_at(const struct sockaddr *address, const char *what, const char *argument, json_t **ret_status)
+{
+	static const struct kr_conn_handler handler = {.on_frame = on_frame, .on_closed = on_closed};
+	struct kr_status_request request = {.what = what, .argument = argument};
+	struct ask ask = {.timer.data = &ask};
+	uv_loop_t loop;
+	int err;
+
+	kr_writer_init(&ask.text);
+	uv_loop_init(&loop);
+	uv_timer_init(&loop, &ask.timer);
+	uv_timer_start(&ask.timer, on_timeout, KR_ASK_TIMEOUT_MS, 0);
+	err = kr_conn_connect(&loop, address, &handler, &ask, &ask.conn);
+	if (err < 0) {
+		ask.closed = true;
+		finish(&ask, err, kr_fail_reason());
+	} else if (!kr_conn_request(ask.conn, KR_MSG_STATUS, &request, NULL, 0, on_reply, &ask)) {
+		finish(&ask, -EINVAL, "the request cannot be sent");
+	}
+	uv_run(&loop, UV_RUN_DEFAULT);
+	uv_loop_close(&loop);
+	err = ask.err < 0 ? kr_fail(ask.err, "%s", ask.reason) : parse(&ask, ret_status);
+	kr_writer_fini(&ask.text);
+	return err;
+}
+
+static int ask_socket(const char *path, const char *what, const char *argument, json_t **ret_status)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	KR_AUTO_FREE char *directory = kr_xstrdup(path);
+	char *slash = strrchr(directory, '/');
+	KR_AUTO_FD int fd = -1;
+
+	if (!slash)
+		return kr_fail(-EINVAL, "%s is not a socket's path", path);
+	*slash = '\0';
+	/* By way of /proc, because a socket's name may have 107 bytes only. */
+	fd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return kr_fail_errno(-errno, "%s", directory);
+	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", fd, slash + 1);
+	return ask_at((const struct sockaddr *)&address, what, argument, ret_status);
+}
+
+int kr_ask_mount(const struct kr_mounted *mounted, const char *what, const char *argument, json_t **ret_status)
+{
+	KR_AUTO_FREE char *socket = NULL;
+	KR_AUTO_FREE char *reason = NULL;
+	int pid = 0, err = kr_control_place_read(mounted, &socket, &pid);
+
+	if (err < 0)
+		return kr_fail(-ENOENT, "%s: no daemon is known for this mount (fusermount3 -uz %s removes a dead one)", mounted->path,
+			mounted->path);
+	err = ask_socket(socket, what, argument, ret_status);
+	if (err == 0)
+		return 0;
+	reason = kr_xstrdup(kr_fail_reason());
+	if ((err == -ECONNREFUSED || err == -ENOENT) && !kr_daemon_runs(pid))
+		return kr_fail(-ENOTCONN, "%s: its daemon is gone; fusermount3 -uz %s, then mount again: the journal is replayed",
+			mounted->path, mounted->path);
+	return kr_fail(err, "%s: its daemon (process %d) does not answer: %s", mounted->path, pid, reason);
+}
+
+int kr_ask_server(const char *text, json_t **ret_status)
+{
+	struct kr_endpoint endpoint;
+	struct kr_addresses addresses;
+	KR_AUTO_FREE char *reason = NULL;
+	int err = kr_endpoint_parse(text, KR_DEFAULT_PORT, false, &endpoint);
+
+	if (err == 0)
+		err = kr_resolve(&endpoint, false, &addresses);
+	if (err < 0)
+		return err;
+	for (size_t i = 0; i < addresses.count; i++) {
+		err = ask_at((const struct sockaddr *)&addresses.items[i], "status", "", ret_status);
+		if (err == 0)
+			return 0;
+	}
+	reason = kr_xstrdup(kr_fail_reason());
+	return kr_fail(err, "cannot reach server %s:%u: %s (is kairand running there?)", endpoint.host, endpoint.port, reason);
+}
+
+char *kr_plain_path(const char *path)
+{
+	KR_AUTO_FREE char *directory = *path == '/' ? NULL : getcwd(NULL, 0);
+	KR_AUTO_FREE char *whole = NULL;
+	char *result, *end, *rest = NULL;
+
+	if (asprintf(&whole, "%s/%s", directory ? directory : "", path) < 0)
+		abort();
+	result = kr_xcalloc(1, strlen(whole) + 2);
+	end = result;
+	for (char *word = strtok_r(whole, "/", &rest); word; word = strtok_r(NULL, "/", &rest)) {
+		if (strcmp(word, ".") == 0)
+			continue;
+		if (strcmp(word, "..") == 0) {
+			while (end > result && *--end != '/')
+				;
+			*end = '\0';
+			continue;
+		}
+		*end++ = '/';
+		end = stpcpy(end, word);
+	}
+	if (end == result)
+		*result = '/';
+	return result;
+}
+
+int kr_find_mount(const char *path, struct kr_mounted *ret_mounted)
+{
+	KR_AUTO_FREE char *plain = kr_plain_path(path);
+	KR_AUTO_FREE char *real = NULL;
+
+	/* By its letters first: that touches nothing, so it works when the mount hangs. */
+	if (kr_mounted_find(plain, false, ret_mounted) == 0)
+		return 0;
+	real = realpath(path, NULL);
+	if (!real)
+		return kr_fail_errno(-errno, "%s", path);
+	if (kr_mounted_find(real, false, ret_mounted) == 0)
+		return 0;
+	return kr_fail(-ENOENT, "%s does not lie on a mount of kairanfs", path);
+}
+
+bool kr_daemon_runs(int pid)
+{
+	return pid > 0 && (kill(pid, 0) == 0 || errno == EPERM);
+}
+
+const char *kr_bytes_text(json_int_t bytes)
+{
+	static char buffers[8][32];
+	static unsigned next;
+	static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+	char *buffer = buffers[next++ % KR_ARRAY_SIZE(buffers)];
+	double value = (double)bytes;
+	size_t unit = 0;
+
+	if (bytes < 1024) {
+		snprintf(buffer, sizeof(buffers[0]), "%" JSON_INTEGER_FORMAT " bytes", bytes);
+		return buffer;
+	}
+	for (value /= 1024; value >= 1024 && unit + 1 < KR_ARRAY_SIZE(units); unit++)
+		value /= 1024;
+	snprintf(buffer, sizeof(buffers[0]), "%.1f %s", value, units[unit]);
+	return buffer;
+}
+
+json_int_t kr_number(const json_t *object, const char *section, const char *name)
+{
+	return json_integer_value(json_object_get(json_object_get(object, section), name));
+}

@@ -1,0 +1,30 @@
+/* The kairan command's way to a daemon: one STATUS request to a mount's control socket or to a server, and its JSON. */
+#ifndef KR_TOOLS_CLIENT_H
+#define KR_TOOLS_CLIENT_H
+
+#include <jansson.h>
+
+#include "fuse/mountpoint.h"
+
+/* Exit codes of all commands that talk to daemons. */
+enum kr_exit { KR_EXIT_OK = 0, KR_EXIT_LEFT = 1, KR_EXIT_FAILED = 2, KR_EXIT_USAGE = 64 };
+enum { KR_ASK_TIMEOUT_MS = 10000 };
+
+/* Asks the daemon of a mount. 0 and *RET_STATUS (owned); -ENOENT: its control socket is not known; else what went wrong,
+ * with a sentence in kr_fail_reason. */
+int kr_ask_mount(const struct kr_mounted *mounted, const char *what, const char *argument, json_t **ret_status);
+/* Asks the server HOST[:PORT]. */
+int kr_ask_server(const char *text, json_t **ret_status);
+
+/* The mount that PATH (any path on it, or a mount point) lies on, without touching it; -errno with a reason. */
+int kr_find_mount(const char *path, struct kr_mounted *ret_mounted);
+/* PATH made absolute and free of "." and "..", by its letters alone; owned. */
+char *kr_plain_path(const char *path);
+/* Whether the daemon of this mount still runs. PID: from its status. */
+bool kr_daemon_runs(int pid);
+/* "12.5 MiB" into one of a few static buffers. */
+const char *kr_bytes_text(json_int_t bytes);
+/* An integer somewhere below OBJECT: kr_number(status, "backlog", "bytes"); 0 when it is not there. */
+json_int_t kr_number(const json_t *object, const char *section, const char *name);
+
+#endif

@@ -1,0 +1,18 @@
+/* The commands of `kairan`.  ARGV[0] is the command's name; each returns the exit code. */
+#ifndef KR_TOOLS_COMMANDS_H
+#define KR_TOOLS_COMMANDS_H
+
+#include <jansson.h>
+
+#include "fuse/mountpoint.h"
+
+int kr_tool_status(int argc, char **argv);
+int kr_tool_flush(int argc, char **argv);
+int kr_tool_umount(int argc, char **argv);
+
+/* Flushes all files of a mount (or those below PREFIX, a path below the mount point; NULL: all), with a progress line on a
+ * terminal, until nothing is left but what the server refuses, or TIMEOUT_MS is over (0: no limit).  Prints what is not on
+ * the server.  An enum kr_exit. */
+int kr_flush_mount(const struct kr_mounted *mounted, const char *prefix, unsigned long timeout_ms);
+
+#endif

@@ -1,0 +1,50 @@
+/* kairan: the administrator's and user's command. */
+#include <stdio.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "common/util.h"
+#include "tools/client.h"
+#include "tools/commands.h"
+#include "tools/journal.h"
+
+static const struct {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const char *help;
+} commands[] = {
+	{"status", kr_tool_status, "what a mount or a server is doing, what is not yet on the server, errors"},
+	{"flush", kr_tool_flush, "bring unflushed bytes to the server now, or discard refused ones"},
+	{"umount", kr_tool_umount, "flush, unmount, wait until the daemon is gone"},
+	{"journal", kr_tool_journal, "check and list what a journal's directory holds"},
+};
+
+static void help(FILE *out)
+{
+	fprintf(out, "usage: kairan COMMAND [ARGUMENTS]\n");
+	for (size_t i = 0; i < KR_ARRAY_SIZE(commands); i++)
+		fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].help);
+	fprintf(out, "kairan COMMAND --help says more.\n");
+}
+
+int main(int argc, char **argv)
+{
+	kr_log_init("kairan", KR_LOG_WARNING);
+	if (argc < 2) {
+		help(stderr);
+		return KR_EXIT_USAGE;
+	}
+	for (size_t i = 0; i < KR_ARRAY_SIZE(commands); i++)
+		if (strcmp(argv[1], commands[i].name) == 0)
+			return commands[i].run(argc - 1, argv + 1);
+	if (strcmp(argv[1], "--version") == 0) {
+		printf("kairan %s\n", KR_VERSION);
+	} else if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+		help(stdout);
+	} else {
+		fprintf(stderr, "kairan: %s: no such command\n", argv[1]);
+		help(stderr);
+		return KR_EXIT_USAGE;
+	}
+	return KR_EXIT_OK;
+}

@@ -1,0 +1,238 @@
+/* kairan status: the daemons' JSON as it is, or as a few lines for people. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/fail.h"
+#include "common/util.h"
+#include "tools/client.h"
+#include "tools/commands.h"
+
+static const char usage[] = "usage: kairan status [--json] [MOUNTPOINT | HOST[:PORT]]\n"
+	"Without an argument: all mounts of kairanfs here. Works when the server is away, and never touches the mount.\n"
+	"Exit code: 0 answered, 2 no such mount or no answer, 64 wrong arguments.\n";
+
+static const char *text_of(const json_t *object, const char *name)
+{
+	const char *text = json_string_value(json_object_get(object, name));
+
+	return text ? text : "";
+}
+
+static bool flag(const json_t *object, const char *section, const char *name)
+{
+	return json_is_true(json_object_get(json_object_get(object, section), name));
+}
+
+/* --- of a mount ------------------------------------------------------------------------------------------------------ */
+
+static void print_server_line(const json_t *status)
+{
+	double silent = (double)kr_number(status, "server", "silent_ms") / 1000;
+
+	if (flag(status, "server", "connected"))
+		printf("  server      connected as node %" JSON_INTEGER_FORMAT ", heard %.1f s ago%s\n",
+			kr_number(status, "server", "node"), silent, flag(status, "server", "fenced") ? "; FENCED: operations wait" : "");
+	else
+		printf("  server      NOT CONNECTED, silent for %.1f s; operations wait\n", silent);
+}
+
+static void print_backlog(const json_t *status)
+{
+	json_int_t bytes = kr_number(status, "backlog", "bytes"), unstable = kr_number(status, "backlog", "unstable_bytes");
+
+	if (!bytes && !unstable) {
+		printf("  backlog     none: all that was written is on the server's disk\n");
+		return;
+	}
+	printf("  backlog     %s of %" JSON_INTEGER_FORMAT " files not on the server, %s more not known to be on its disk\n",
+		kr_bytes_text(bytes), kr_number(status, "backlog", "files"), kr_bytes_text(unstable));
+}
+
+static void print_files(const json_t *status)
+{
+	const json_t *file;
+	size_t i;
+
+	json_array_foreach(json_object_get(status, "files"), i, file) {
+		const char *path = text_of(file, "path"), *error = text_of(file, "error");
+		json_int_t dirty = json_integer_value(json_object_get(file, "dirty"));
+
+		if (!dirty && !*error)
+			continue;
+		printf("  unflushed   %s: %s, %s%s%s\n", *path ? path : text_of(file, "fid"), kr_bytes_text(dirty),
+			text_of(file, "state"), *error ? ": " : "", error);
+	}
+	json_array_foreach(json_object_get(status, "damage"), i, file)
+		printf("  DAMAGE      %s\n", json_is_string(file) ? json_string_value(file) : text_of(file, "text"));
+}
+
+static void print_operations(const json_t *status)
+{
+	const json_t *operation, *operations = json_object_get(status, "operations");
+	size_t i;
+
+	printf("  operations  %" JSON_INTEGER_FORMAT " waiting", kr_number(status, "operations", "count"));
+	json_array_foreach(json_object_get(operations, "oldest"), i, operation)
+		printf("%s%s %.1f s", i ? ", " : ": ", text_of(operation, "name"),
+			(double)json_integer_value(json_object_get(operation, "waiting_ms")) / 1000);
+	printf("\n");
+}
+
+static void print_mount(const json_t *status)
+{
+	printf("%s: %s, node %s, process %" JSON_INTEGER_FORMAT ", local directory %s\n", text_of(status, "mount_point"),
+		text_of(status, "source"), text_of(status, "node_name"), json_integer_value(json_object_get(status, "pid")),
+		text_of(status, "local"));
+	print_server_line(status);
+	print_backlog(status);
+	print_files(status);
+	printf("  cache       %s of %s in %" JSON_INTEGER_FORMAT " files\n", kr_bytes_text(kr_number(status, "cache", "bytes")),
+		kr_bytes_text(kr_number(status, "cache", "max_bytes")), kr_number(status, "cache", "files"));
+	printf("  ring        %s received, %s sent; feeding %" JSON_INTEGER_FORMAT ", fed by %" JSON_INTEGER_FORMAT "\n",
+		kr_bytes_text(kr_number(status, "ring", "received_bytes")), kr_bytes_text(kr_number(status, "ring", "sent_bytes")),
+		kr_number(status, "ring", "incoming"), kr_number(status, "ring", "outgoing"));
+	printf("  files       %" JSON_INTEGER_FORMAT " open, %" JSON_INTEGER_FORMAT " known to the kernel\n",
+		kr_number(status, "inodes", "open"), kr_number(status, "inodes", "known_to_kernel"));
+	print_operations(status);
+}
+
+/* --- of a server ----------------------------------------------------------------------------------------------------- */
+
+static void print_server(const char *name, const json_t *status)
+{
+	const json_t *node, *nodes = json_object_get(status, "nodes");
+	size_t i;
+
+	printf("%s: export %s%s, up %.0f s, %zu nodes%s\n", name, text_of(json_object_get(status, "export"), "path"),
+		flag(status, "export", "present") ? "" : " (GONE)",
+		(double)json_integer_value(json_object_get(status, "uptime_ms")) / 1000, json_array_size(nodes),
+		json_is_true(json_object_get(status, "grace")) ? "; waiting for nodes to come back" : "");
+	json_array_foreach(nodes, i, node)
+		printf("  node        %s (%s): %s, %" JSON_INTEGER_FORMAT " opens, %s received, %s sent\n", text_of(node, "name"),
+			text_of(node, "address"), json_is_true(json_object_get(node, "connected")) ? "connected" : "NOT CONNECTED",
+			json_integer_value(json_object_get(node, "opens")),
+			kr_bytes_text(json_integer_value(json_object_get(node, "received_bytes"))),
+			kr_bytes_text(json_integer_value(json_object_get(node, "sent_bytes"))));
+	printf("  export      %" JSON_INTEGER_FORMAT " reads of %s, %" JSON_INTEGER_FORMAT " writes of %s, %" JSON_INTEGER_FORMAT
+		" unlinked files held\n", kr_number(status, "export", "reads"), kr_bytes_text(kr_number(status, "export", "read_bytes")),
+		kr_number(status, "export", "writes"), kr_bytes_text(kr_number(status, "export", "write_bytes")),
+		kr_number(status, "export", "orphans"));
+}
+
+/* --- the command ----------------------------------------------------------------------------------------------------- */
+
+struct show {
+	bool json;
+	json_t *all; /* with json and no argument: an array */
+	int result;
+	size_t count;
+};
+
+static void complain(struct show *show)
+{
+	fflush(stdout);
+	fprintf(stderr, "kairan: %s\n", kr_fail_reason());
+	show->result = KR_EXIT_FAILED;
+}
+
+static void print_json(const json_t *status)
+{
+	json_dumpf(status, stdout, JSON_INDENT(2));
+	printf("\n");
+}
+
+static void show_mount(const struct kr_mounted *mounted, void *context)
+{
+	struct show *show = context;
+	json_t *status;
+
+	show->count++;
+	if (kr_ask_mount(mounted, "status", "", &status) < 0) {
+		complain(show);
+		return;
+	}
+	if (show->all)
+		json_array_append(show->all, status);
+	else if (show->json)
+		print_json(status);
+	else
+		print_mount(status);
+	json_decref(status);
+}
+
+static void show_all(struct show *show)
+{
+	if (show->json)
+		show->all = json_array();
+	if (kr_mounted_for_each(show_mount, show) < 0)
+		complain(show);
+	if (show->json)
+		print_json(show->all);
+	else if (!show->count)
+		printf("no mounts of kairanfs here\n");
+	json_decref(show->all);
+}
+
+static void show_server(struct show *show, const char *name)
+{
+	json_t *status;
+
+	if (kr_ask_server(name, &status) < 0) {
+		complain(show);
+		return;
+	}
+	if (show->json)
+		print_json(status);
+	else
+		print_server(name, status);
+	json_decref(status);
+}
+
+/* A mount point is an absolute or dotted path, or a name that is there; all else is a host. */
+static bool looks_like_path(const char *text)
+{
+	return *text == '/' || *text == '.' || strchr(text, '/') || access(text, F_OK) == 0;
+}
+
+static void show_one(struct show *show, const char *argument)
+{
+	struct kr_mounted mounted;
+
+	if (!looks_like_path(argument)) {
+		show_server(show, argument);
+	} else if (kr_find_mount(argument, &mounted) < 0) {
+		complain(show);
+	} else {
+		show_mount(&mounted, show);
+		kr_mounted_fini(&mounted);
+	}
+}
+
+int kr_tool_status(int argc, char **argv)
+{
+	static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
+	struct show show = {0};
+	int option;
+
+	while ((option = getopt_long(argc, argv, "jh", options, NULL)) != -1) {
+		if (option == 'j') {
+			show.json = true;
+		} else {
+			fputs(usage, option == 'h' ? stdout : stderr);
+			return option == 'h' ? KR_EXIT_OK : KR_EXIT_USAGE;
+		}
+	}
+	if (argc - optind > 1) {
+		fputs(usage, stderr);
+		return KR_EXIT_USAGE;
+	}
+	if (optind < argc)
+		show_one(&show, argv[optind]);
+	else
+		show_all(&show);
+	return show.result;
+}
