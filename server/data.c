@@ -22,7 +22,10 @@ static void on_tick(uv_timer_t *timer)
 	struct kr_data *data = timer->data;
 
 	kr_flush_tick(data, kr_clock_ns());
-	kr_replays_tick(data);
+	if (data->replaying && data->replays == 0) {
+		data->replaying = false;
+		kr_server_end_grace(data->server);
+	}
 }
 
 int kr_data_init(struct kr_server *server, struct kr_data **ret_data)
@@ -42,7 +45,6 @@ int kr_data_init(struct kr_server *server, struct kr_data **ret_data)
 	kr_list_init(&data->pipelines);
 	kr_list_init(&data->hops);
 	kr_list_init(&data->throttled);
-	kr_list_init(&data->replayers);
 	kr_applied_init(&data->applied);
 	kr_stable_init(data);
 	uv_timer_init(server->loop, &data->tick);
@@ -86,7 +88,6 @@ void kr_data_fini(struct kr_data *data)
 	drop_files(&data->sync_urgent, offsetof(struct kr_sfile, data.stable.queued));
 	drop_files(&data->sync_queue, offsetof(struct kr_sfile, data.stable.queued));
 	drop_files(&data->busy, offsetof(struct kr_sfile, data.busy));
-	kr_replays_forget(data);
 	uv_close((uv_handle_t *)&data->tick, NULL);
 	uv_close((uv_handle_t *)&data->sync_timer, NULL);
 }
@@ -131,6 +132,20 @@ void kr_data_reclaimed(struct kr_sfile *file, struct kr_session *session, uint64
 
 		kr_stable_applied(file, session->node_id, below);
 	}
+}
+
+void kr_data_collect_replays(struct kr_data *data, bool collecting)
+{
+	if (data->collecting == collecting)
+		return;
+	data->collecting = collecting;
+	data->replaying = !collecting && data->replays > 0;
+	kr_flush_hold(data, collecting);
+}
+
+bool kr_data_replaying(const struct kr_data *data)
+{
+	return data->replaying;
 }
 
 void kr_data_mtime_set(struct kr_sfile *file, struct kr_time mtime)

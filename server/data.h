@@ -40,8 +40,10 @@ void kr_data_read_lost(struct kr_sfile *file, struct kr_session *session);
  * STABLE (or UNSTABLE) of FILE follows after a sync. */
 void kr_data_reclaimed(struct kr_sfile *file, struct kr_session *session, uint64_t *ret_seq, uint64_t *ret_round);
 /* While collecting (machine booted anew, grace not over) flushes wait, so that replays can be applied in round order.
- * Call with true before the first session, with false when all nodes have sent RECLAIM_DONE or the grace has ended. */
+ * Call with true before the first session, with false when all nodes have sent RECLAIM_DONE or the grace has ended: then
+ * they are applied, and when kr_data_replaying has become false kr_server_end_grace is called. */
 void kr_data_collect_replays(struct kr_data *data, bool collecting);
+bool kr_data_replaying(const struct kr_data *data);
 
 /* Somebody set FILE's mtime to MTIME (SETATTR executed): a round that is running must not change it. */
 void kr_data_mtime_set(struct kr_sfile *file, struct kr_time mtime);

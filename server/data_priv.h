@@ -1,4 +1,4 @@
-/* The data side's own state, shared by its files (flush, intake, apply, stable, pipelines, feed, hop, replays). */
+/* The data side's own state, shared by its files (flush, intake, apply, stable, pipelines, feed, hop). */
 #ifndef KR_SERVER_DATA_PRIV_H
 #define KR_SERVER_DATA_PRIV_H
 
@@ -32,8 +32,9 @@ struct kr_data {
 	struct kr_applied applied;
 	struct kr_list throttled;     /* kr_intake.throttled: wait until intake_bytes falls */
 	size_t intake_bytes;          /* received in streams, not written yet */
-	struct kr_list replayers;     /* of replays.c: nodes that have sent replays */
-	bool collecting;              /* replays */
+	size_t replays;               /* asked and not answered */
+	bool collecting;              /* replays: all flushes wait */
+	bool replaying;               /* the end of the grace period waits for `replays` to become 0 */
 	bool stopping;
 
 	struct {
@@ -81,13 +82,6 @@ void kr_stable_file_fini(struct kr_stable *stable);
 void kr_stable_applied(struct kr_sfile *file, const uint8_t node_id[16], uint64_t round);
 /* Syncs everything that waits at once. */
 void kr_stable_hurry(struct kr_data *data);
-
-/* --- replays.c ------------------------------------------------------------------------------------------------------ */
-/* A replay has come from SESSION; MORE of its follow. */
-void kr_replays_note(struct kr_data *data, struct kr_session *session, bool more);
-/* Begins to apply replays when all nodes that the grace period awaits have sent theirs. */
-void kr_replays_tick(struct kr_data *data);
-void kr_replays_forget(struct kr_data *data);
 
 /* --- pipelines.c ---------------------------------------------------------------------------------------------------- */
 void kr_pipelines_register(struct kr_data *data);

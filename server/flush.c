@@ -15,7 +15,7 @@
 #include "server/export.h"
 #include "server/intake.h"
 
-enum flush_flag { FLUSH_INLINE = 1, FLUSH_REPLAY = 2, FLUSH_MORE = 4 };
+enum flush_flag { FLUSH_INLINE = 1, FLUSH_REPLAY = 2 };
 
 void kr_sfile_data_init(struct kr_sfile_data *data, struct kr_data *owner, struct kr_sfile *file)
 {
@@ -286,12 +286,15 @@ static void discard(struct kr_sfile *file, uint64_t round)
 
 static void answer(struct kr_sfile_data *data, const struct kr_round_action *action)
 {
+	struct kr_request *request = action->token;
 	struct kr_flush_reply reply = { .round = action->round, .base_version = action->alone ? data->base_version : 0,
 		.attr = data->after };
 
 	if (action->err == 0)
 		(void)KR_FAULT("flush.reply");
-	kr_request_reply(action->token, action->err, action->err ? NULL : &reply, NULL, 0);
+	if (request->msg.flush_request.flags & FLUSH_REPLAY)
+		data->owner->replays--;
+	kr_request_reply(request, action->err, action->err ? NULL : &reply, NULL, 0);
 }
 
 static void perform(struct kr_sfile *file, const struct kr_round_action *action)
@@ -462,7 +465,7 @@ static int check(const struct kr_request *request)
 {
 	const struct kr_flush_request *msg = &request->msg.flush_request;
 
-	if (msg->flags & ~(uint32_t)(FLUSH_INLINE | FLUSH_REPLAY | FLUSH_MORE))
+	if (msg->flags & ~(uint32_t)(FLUSH_INLINE | FLUSH_REPLAY))
 		return -EPROTO;
 	if (msg->flags & FLUSH_INLINE)
 		return check_inline(msg, request->data);
@@ -491,11 +494,11 @@ static void handle_flush(struct kr_request *request)
 	request->cancel = NULL; /* it is answered by its round, or when the session is lost */
 	file = kr_sfile_get(request->server, &msg->file);
 	kr_rounds_hold(&file->data.rounds, data->collecting || data->stopping);
-	if (msg->flags & FLUSH_REPLAY)
-		kr_replays_note(data, request->session, msg->flags & FLUSH_MORE);
 	err = kr_rounds_ask(&file->data.rounds, &ask);
 	if (err)
 		kr_request_reply(request, err, NULL, NULL, 0);
+	else if (ask.replay_round)
+		data->replays++;
 	execute(file);
 	kr_sfile_put(file);
 }
