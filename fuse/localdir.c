@@ -25,6 +25,7 @@ struct kr_local {
 	int fd, lock_fd;
 	uint8_t node_id[ID_BYTES], export_id[ID_BYTES];
 	bool bound; /* export_id is set */
+	bool made;  /* by this start */
 	uint64_t incarnation;
 };
 
@@ -61,7 +62,7 @@ static int make_private(const char *path)
 	return 0;
 }
 
-static int default_path(const struct kr_mount_options *options, char **ret_path)
+static int default_path(const struct kr_mount_options *options, struct kr_local *local)
 {
 	KR_AUTO_FREE char *parent = NULL, *key = NULL;
 	int err;
@@ -72,17 +73,19 @@ static int default_path(const struct kr_mount_options *options, char **ret_path)
 	err = make_private(parent);
 	if (err < 0)
 		return err;
-	if (asprintf(ret_path, "%s/%016llx", parent, (unsigned long long)kr_hash_bytes(key, strlen(key))) < 0)
+	if (asprintf(&local->path, "%s/%016llx", parent, (unsigned long long)kr_hash_bytes(key, strlen(key))) < 0)
 		return -ENOMEM;
-	return make_private(*ret_path);
+	local->made = access(local->path, F_OK) < 0;
+	return make_private(local->path);
 }
 
 static int find_path(const struct kr_mount_options *options, struct kr_local *local)
 {
 	if (!options->local)
-		return default_path(options, &local->path);
+		return default_path(options, local);
 	local->path = kr_xstrdup(options->local);
-	if (mkdir(local->path, 0700) < 0 && errno != EEXIST)
+	local->made = mkdir(local->path, 0700) == 0;
+	if (!local->made && errno != EEXIST)
 		return kr_fail_errno(-errno, "cannot make local directory %s", local->path);
 	return 0;
 }
@@ -212,10 +215,22 @@ int kr_local_bind(struct kr_local *local, const uint8_t export_id[16])
 	return save_identity(local);
 }
 
+static void remove_again(const struct kr_local *local)
+{
+	if (local->fd >= 0) {
+		unlinkat(local->fd, "identity", 0);
+		unlinkat(local->fd, "journal", AT_REMOVEDIR);
+		unlinkat(local->fd, "lock", 0);
+	}
+	rmdir(local->path);
+}
+
 void kr_local_free(struct kr_local *local)
 {
 	if (!local)
 		return;
+	if (local->made && !local->bound)
+		remove_again(local);
 	if (local->lock_fd >= 0)
 		close(local->lock_fd);
 	if (local->fd >= 0)

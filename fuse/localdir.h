@@ -19,7 +19,7 @@ struct kr_mount_options;
 int kr_local_open(const struct kr_mount_options *options, struct kr_local **ret_local);
 /* Binds it to the export that HELLO told; -EXDEV: its journal holds bytes for another export. */
 int kr_local_bind(struct kr_local *local, const uint8_t export_id[16]);
-/* Unlocks. */
+/* Unlocks.  A directory that kr_local_open has made and that was never bound goes again. */
 void kr_local_free(struct kr_local *local);
 
 const char *kr_local_path(const struct kr_local *local);

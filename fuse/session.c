@@ -381,11 +381,14 @@ static void on_disconnected(void *context, int err, const char *reason)
 	session->facts.live = false;
 	if (session->on_hello) {
 		err = err ? err : -ECONNRESET;
-		kr_fail(err, "cannot reach server %s:%u: %s (is kairand running there?)", options->server.host,
-			options->server.port, reason);
+		/* A reason about the name has its own advice. */
+		kr_fail(err, "cannot reach server %s:%u: %s%s", options->server.host, options->server.port, reason,
+			strchr(reason, '(') ? "" : " (is kairand running there?)");
 		report_hello(session, err);
 		return;
 	}
+	if (!session->begun)
+		return;
 	if (!session->complained)
 		kr_log_warn("connection to %s lost: %s; operations wait", options->source, reason);
 	session->complained = true;

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -216,7 +215,17 @@ int kr_find_mount(const char *path, struct kr_mounted *ret_mounted)
 
 bool kr_daemon_runs(int pid)
 {
-	return pid > 0 && (kill(pid, 0) == 0 || errno == EPERM);
+	char path[64];
+	KR_AUTO_FREE char *stat = NULL;
+	const char *state;
+	size_t length;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	if (pid <= 0 || kr_read_file(AT_FDCWD, path, 4096, &stat, &length) < 0)
+		return false;
+	/* "PID (NAME) STATE ...": one that has ended may wait for its parent for ever. */
+	state = strrchr(stat, ')');
+	return state && state[1] && !strchr("ZX", state[2]);
 }
 
 const char *kr_bytes_text(json_int_t bytes)
