@@ -32,7 +32,6 @@
 
 struct kr_file;
 struct kr_flusher;
-struct kr_chain;
 
 enum kr_flush_reason {
 	KR_FLUSH_AGE,
@@ -50,18 +49,18 @@ struct kr_flush {
 	uint64_t flushed_seq;      /* all writes up to here are applied */
 	bool orphaned;             /* the file is gone at the server, or its bytes are damaged: discard is the only way */
 
-	/* flush.c's own, loop thread. */
+	/* The flusher's own, loop thread. */
 	struct kr_flush_plan plan;
-	struct kr_list applied;    /* struct kr_applied */
-	uint64_t applied_bytes;
-	struct kr_flush_send *send; /* what is in flight, with its snapshot */
-	struct kr_chain *chain;     /* the stream of the ROUND under way */
-	struct kr_link busy;        /* in the flusher's list: has dirty, sent or applied bytes; holds a reference */
-	uint32_t replays;           /* REPLAYs in flight */
+	struct kr_list applied;    /* struct kr_applied, rounds ascending */
+	struct kr_list sends;      /* struct kr_flush_send: FLUSHes in flight: at most one, or replays with ascending rounds */
+	struct kr_link busy;       /* in the flusher's list: has dirty, sent or applied bytes; the list holds a reference */
+	uint64_t applied_ns;       /* when the last entry became applied */
+	bool confirming;           /* an FSYNC is on its way, to learn what is stable */
 
 	/* Guarded by file->lock. */
 	bool noticed;              /* the flusher knows that the file is dirty */
 	bool backlog_noticed;
+	bool notice_posted;
 	uint64_t dirty_since_ns;
 	struct kr_task notice_task;
 };

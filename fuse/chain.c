@@ -1,0 +1,477 @@
+/* The streams of flush rounds through this node.  See chain.h.
+ *
+ * A chain is one round's stream: `merge` between what comes in (an intake, LOW) and the own extents (HIGH), and a lane out.
+ * pump() does all that can be done now; whatever may unblock it (a frame, a read, room on the lane) calls it again.
+ */
+#include "fuse/chain.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "common/fail.h"
+#include "common/fault.h"
+#include "common/log.h"
+#include "fuse/chain_priv.h"
+#include "fuse/hops.h"
+
+static void pump(struct kr_chain *chain);
+
+/* --- ends ---------------------------------------------------------------------------------------------------------------- */
+
+/* The upstream's stream has no place any more: its connection tells it. */
+static void drop_intake(struct kr_chain_intake *intake)
+{
+	if (intake->chain)
+		intake->chain->intake = NULL;
+	kr_list_remove(&intake->link);
+	if (intake->conn) {
+		if (intake->paused)
+			kr_conn_resume(intake->conn);
+		kr_conn_close(intake->conn, false);
+	}
+	free(intake);
+}
+
+static void free_chain(struct kr_chain *chain)
+{
+	kr_list_remove(&chain->link);
+	kr_loop_forget(chain->chains->mount->kr_loop, &chain->kick);
+	if (chain->read)
+		chain->read->chain = NULL; /* its end frees it */
+	if (chain->intake)
+		drop_intake(chain->intake);
+	kr_merge_fini(&chain->merge);
+	free(chain);
+}
+
+void kr_chain_abort(struct kr_chain *chain)
+{
+	if (!chain)
+		return;
+	if (chain->lane)
+		kr_chain_lane_close(chain->lane, false);
+	free_chain(chain);
+}
+
+/* Ends the chain with an error: the downstream is told in words if it can be. */
+static void fail(struct kr_chain *chain, int err, bool own)
+{
+	kr_chain_done_fn done = chain->done;
+	void *context = chain->context;
+
+	if (chain->lane) {
+		struct kr_stream_end_request end = {
+			.stream = chain->stream, .extents = chain->extents_sent, .bytes = chain->bytes_sent,
+			.error = kr_status_from_errno(err)};
+
+		kr_conn_oneway(chain->lane->conn, KR_MSG_STREAM_END, &end, NULL, 0);
+		kr_chain_lane_close(chain->lane, true);
+	}
+	kr_log_debug("stream of round %" PRIu64 " ended: %s", chain->round, strerror(-err));
+	free_chain(chain);
+	done(context, err, own);
+}
+
+/* --- own extents ------------------------------------------------------------------------------------------------------------ */
+
+/* In the pool: all pieces into one buffer; those that follow each other in the file make a run. */
+static void read_pieces(uv_work_t *work)
+{
+	struct kr_chain_read *read = work->data;
+
+	read->buf = read->bytes ? kr_buf_new(read->bytes) : NULL;
+	if (read->bytes && !read->buf)
+		read->err = -ENOMEM;
+	for (uint32_t i = 0; i < read->count && read->err == 0; i++) {
+		const struct kr_extent *piece = &read->pieces[i];
+		struct kr_chain_run *run = read->run_count ? &read->runs[read->run_count - 1] : NULL;
+
+		if (!run || run->offset + run->length != piece->offset) {
+			run = &read->runs[read->run_count++];
+			*run = (struct kr_chain_run){piece->offset, read->buf->length, 0};
+		}
+		read->err = kr_journal_read_verified(read->journal, piece->position, read->buf->data + read->buf->length, piece->length);
+		if (read->err)
+			kr_log_error("a flush's bytes %" PRIu64 " to %" PRIu64 ": %s", piece->offset, piece->offset + piece->length,
+				kr_fail_reason());
+		run->length += piece->length;
+		read->buf->length += piece->length;
+	}
+}
+
+static void free_read(struct kr_chain_read *read)
+{
+	if (read->buf)
+		kr_buf_put(read->buf);
+	for (uint32_t i = 0; i < read->count; i++)
+		kr_journal_release(read->journal, &read->pieces[i]);
+	free(read);
+}
+
+static void after_read(uv_work_t *work, int status)
+{
+	struct kr_chain_read *read = work->data;
+	struct kr_chain *chain = read->chain;
+	int err = status ? -ECANCELED : read->err;
+
+	if (chain) {
+		chain->read = NULL;
+		for (uint32_t i = 0; i < read->run_count && err == 0; i++)
+			err = kr_merge_push(&chain->merge, KR_MERGE_HIGH, read->runs[i].offset, read->buf, read->runs[i].start,
+				read->runs[i].length);
+		if (err == 0 && read->last)
+			kr_merge_end(&chain->merge, KR_MERGE_HIGH);
+	}
+	free_read(read);
+	if (chain && err)
+		fail(chain, err, err != -ENOMEM && err != -ECANCELED);
+	else if (chain)
+		pump(chain);
+}
+
+/* The next own pieces, of at most a block each; they are held for as long as the job may read them. */
+static void plan_read(struct kr_chain *chain, struct kr_chain_read *read)
+{
+	struct kr_extent extent;
+
+	read->last = true;
+	while (kr_extent_map_find(chain->extents, chain->next, &extent)) {
+		struct kr_extent *piece = &read->pieces[read->count];
+		uint64_t skip = chain->next > extent.offset ? chain->next - extent.offset : 0;
+
+		if (read->count == KR_CHAIN_PIECES || read->bytes >= KR_CHAIN_READ) {
+			read->last = false;
+			break;
+		}
+		*piece = (struct kr_extent){extent.offset + skip, extent.length - skip, extent.position + skip, extent.seq};
+		piece->length = KR_MIN(piece->length, (uint64_t)KR_BLOCK_SIZE);
+		kr_journal_hold(read->journal, piece);
+		chain->next = piece->offset + piece->length;
+		read->bytes += piece->length;
+		read->count++;
+	}
+}
+
+static int start_read(struct kr_chain *chain)
+{
+	struct kr_chain_read *read = calloc(1, sizeof(*read));
+	int err;
+
+	if (!read)
+		return -ENOMEM;
+	read->journal = chain->chains->mount->journal;
+	read->work.data = read;
+	plan_read(chain, read);
+	chain->own_planned = read->last;
+	err = uv_queue_work(chain->chains->mount->loop, &read->work, read_pieces, after_read);
+	if (err) {
+		free_read(read);
+		return err;
+	}
+	read->chain = chain;
+	chain->read = read;
+	return 0;
+}
+
+/* --- the pump ------------------------------------------------------------------------------------------------------------------ */
+
+static int send_piece(struct kr_chain *chain, struct kr_piece *piece)
+{
+	struct kr_extent_request extent = {
+		.stream = chain->stream,
+		.offset = piece->offset,
+		.checksum = kr_checksum(piece->buf->data + piece->start, piece->length),
+	};
+	struct kr_slice slice = {piece->buf, piece->start, piece->length};
+	int err = kr_conn_oneway(chain->lane->conn, KR_MSG_EXTENT, &extent, &slice, 1);
+
+	kr_buf_put(piece->buf);
+	chain->extents_sent++;
+	chain->bytes_sent += piece->length;
+	return err;
+}
+
+static int send_end(struct kr_chain *chain)
+{
+	struct kr_stream_end_request end = {
+		.stream = chain->stream, .extents = chain->extents_sent, .bytes = chain->bytes_sent};
+
+	if (KR_FAULT("chain.end"))
+		return -EIO;
+	chain->end_sent = true;
+	return kr_conn_oneway(chain->lane->conn, KR_MSG_STREAM_END, &end, NULL, 0);
+}
+
+static int send_ready(struct kr_chain *chain)
+{
+	while (kr_conn_queued(chain->lane->conn) < KR_CHAIN_WINDOW) {
+		struct kr_piece piece;
+		int got = kr_merge_pop(&chain->merge, &piece);
+
+		if (got <= 0)
+			return got;
+		got = send_piece(chain, &piece);
+		if (got < 0)
+			return got;
+	}
+	return 0;
+}
+
+static void pump(struct kr_chain *chain)
+{
+	struct kr_chain_intake *intake = chain->intake;
+	int err = send_ready(chain);
+
+	if (err == 0 && !chain->read && !chain->own_planned && kr_merge_queued(&chain->merge, KR_MERGE_HIGH) < KR_CHAIN_READ)
+		err = start_read(chain);
+	if (err == 0 && !chain->end_sent && kr_merge_done(&chain->merge))
+		err = send_end(chain);
+	if (err < 0) {
+		fail(chain, err, false);
+		return;
+	}
+	if (intake && intake->paused && kr_merge_queued(&chain->merge, KR_MERGE_LOW) < KR_CHAIN_INPUT / 2) {
+		intake->paused = false;
+		kr_conn_resume(intake->conn);
+	}
+}
+
+void kr_chain_lane_ready(struct kr_chain *chain)
+{
+	pump(chain);
+}
+
+void kr_chain_lane_answered(struct kr_chain *chain, int err)
+{
+	struct kr_chain_lane *lane = chain->lane;
+	kr_chain_done_fn done = chain->done;
+	void *context = chain->context;
+
+	if (err == 0 && !chain->end_sent)
+		err = -EBADMSG; /* it has all, before all was sent? */
+	if (err) {
+		fail(chain, err, false);
+		return;
+	}
+	chain->lane = NULL;
+	kr_chain_lane_idle(lane);
+	free_chain(chain);
+	done(context, 0, false);
+}
+
+void kr_chain_lane_lost(struct kr_chain *chain, int err)
+{
+	chain->lane = NULL;
+	fail(chain, err ? err : -ECONNRESET, false);
+}
+
+/* --- what comes in --------------------------------------------------------------------------------------------------------------- */
+
+static struct kr_chain *find_chain(struct kr_chains *chains, const struct kr_fid *file, uint64_t round)
+{
+	struct kr_chain *chain;
+
+	KR_LIST_FOR_EACH(chain, &chains->running, link)
+		if (chain->round == round && kr_fid_equal(&chain->file, file))
+			return chain;
+	return NULL;
+}
+
+static struct kr_chain_intake *find_intake(struct kr_chains *chains, const struct kr_conn *conn)
+{
+	struct kr_chain_intake *intake;
+
+	KR_LIST_FOR_EACH(intake, &chains->intakes, link)
+		if (intake->conn == conn)
+			return intake;
+	return NULL;
+}
+
+static void on_stream(struct kr_chains *chains, struct kr_conn *conn, uint64_t id, const struct kr_stream_request *request)
+{
+	struct kr_chain *chain = find_chain(chains, &request->file, request->round);
+	struct kr_chain_intake *intake;
+
+	if (find_intake(chains, conn) || (chain && (chain->intake || !chain->has_upstream)) || chains->stopped) {
+		kr_conn_reply(conn, KR_MSG_STREAM, id, 0, -EPROTO, NULL, NULL, 0);
+		kr_conn_close(conn, true);
+		return;
+	}
+	intake = kr_xcalloc(1, sizeof(*intake));
+	intake->conn = conn;
+	intake->stream = id;
+	intake->file = request->file;
+	intake->round = request->round;
+	intake->chain = chain;
+	kr_list_append(&chains->intakes, &intake->link);
+	if (chain) {
+		chain->intake = intake;
+	} else { /* our own ROUND is still on its way */
+		intake->paused = true;
+		kr_conn_pause(conn);
+	}
+}
+
+static void on_extent(struct kr_chain_intake *intake, const struct kr_extent_request *request, struct kr_buf *data)
+{
+	struct kr_chain *chain = intake->chain;
+	int err = -EBADMSG;
+
+	if (request->stream == intake->stream && data && kr_checksum(data->data, data->length) == request->checksum)
+		err = kr_merge_push(&chain->merge, KR_MERGE_LOW, request->offset, data, 0, data->length);
+	if (err) {
+		fail(chain, err, false);
+		return;
+	}
+	intake->extents++;
+	intake->bytes += data->length;
+	if (!intake->paused && kr_merge_queued(&chain->merge, KR_MERGE_LOW) > KR_CHAIN_INPUT) {
+		intake->paused = true;
+		kr_conn_pause(intake->conn);
+	}
+	pump(chain);
+}
+
+static void on_stream_end(struct kr_chain_intake *intake, const struct kr_stream_end_request *request)
+{
+	struct kr_chain *chain = intake->chain;
+
+	if (request->error || request->stream != intake->stream || request->extents != intake->extents ||
+		request->bytes != intake->bytes) {
+		fail(chain, request->error ? kr_status_to_errno(request->error) : -EBADMSG, false);
+		return;
+	}
+	kr_merge_end(&chain->merge, KR_MERGE_LOW);
+	kr_conn_reply(intake->conn, KR_MSG_STREAM, intake->stream, 0, 0, NULL, NULL, 0);
+	chain->intake = NULL;
+	if (intake->paused)
+		kr_conn_resume(intake->conn);
+	kr_list_remove(&intake->link);
+	free(intake);
+	pump(chain);
+}
+
+static void on_frame(struct kr_mount *mount, struct kr_conn *conn, uint32_t node, const struct kr_frame *frame)
+{
+	struct kr_chains *chains = kr_chains_of(mount);
+	struct kr_chain_intake *intake = find_intake(chains, conn);
+	struct kr_arena arena = {0};
+	union kr_any_msg msg;
+
+	(void)node;
+	if (kr_msg_decode(frame->header.type, false, frame->fields, frame->header.fields_length, &msg, &arena) < 0)
+		kr_conn_close(conn, false);
+	else if (frame->header.type == KR_MSG_STREAM)
+		on_stream(chains, conn, frame->header.id, &msg.stream_request);
+	else if (!intake || !intake->chain) /* of a stream that has been given up */
+		kr_conn_close(conn, false);
+	else if (frame->header.type == KR_MSG_EXTENT)
+		on_extent(intake, &msg.extent_request, frame->data);
+	else
+		on_stream_end(intake, &msg.stream_end_request);
+	kr_arena_fini(&arena);
+}
+
+static void on_closed(struct kr_mount *mount, struct kr_conn *conn)
+{
+	struct kr_chain_intake *intake = find_intake(kr_chains_of(mount), conn);
+	struct kr_chain *chain = intake ? intake->chain : NULL;
+
+	if (!intake)
+		return;
+	intake->conn = NULL;
+	drop_intake(intake);
+	if (chain)
+		fail(chain, -ECONNRESET, false);
+}
+
+/* --- life ---------------------------------------------------------------------------------------------------------------------------- */
+
+static void kick(struct kr_task *task)
+{
+	pump(KR_CONTAINER_OF(task, struct kr_chain, kick));
+}
+
+struct kr_chain *kr_chain_start(struct kr_chains *chains, const struct kr_round_request *round, const struct kr_extent_map *extents,
+	kr_chain_done_fn done, void *context)
+{
+	struct kr_stream_request stream = {.file = round->file, .round = round->round};
+	struct kr_chain *chain = calloc(1, sizeof(*chain));
+	struct kr_chain_intake *intake;
+
+	if (!chain)
+		return NULL;
+	chain->lane = kr_chain_lane_get(chains, &round->downstream);
+	if (!chain->lane) {
+		free(chain);
+		return NULL;
+	}
+	chain->chains = chains;
+	chain->file = round->file;
+	chain->round = round->round;
+	chain->has_upstream = round->has_upstream;
+	chain->extents = extents;
+	chain->done = done;
+	chain->context = context;
+	kr_merge_init(&chain->merge);
+	if (!round->has_upstream)
+		kr_merge_end(&chain->merge, KR_MERGE_LOW);
+	kr_list_append(&chains->running, &chain->link);
+	chain->stream = kr_chain_lane_begin(chain->lane, chain, &stream);
+	KR_LIST_FOR_EACH(intake, &chains->intakes, link) {
+		if (intake->chain || intake->round != chain->round || !kr_fid_equal(&intake->file, &chain->file))
+			continue;
+		intake->chain = chain;
+		chain->intake = intake;
+		break;
+	}
+	chain->kick.fn = kick;
+	kr_loop_post(chains->mount->kr_loop, &chain->kick); /* so DONE is never called from in here */
+	return chain;
+}
+
+void kr_chains_forget_round(struct kr_chains *chains, const struct kr_fid *file, uint64_t round)
+{
+	struct kr_chain_intake *intake, *next;
+
+	KR_LIST_FOR_EACH_SAFE(intake, next, &chains->intakes, link)
+		if (!intake->chain && intake->round == round && kr_fid_equal(&intake->file, file))
+			drop_intake(intake);
+}
+
+int kr_chains_new(struct kr_mount *mount, struct kr_chains **ret_chains)
+{
+	struct kr_chains *chains = kr_xcalloc(1, sizeof(*chains));
+
+	chains->mount = mount;
+	kr_list_init(&chains->running);
+	kr_list_init(&chains->intakes);
+	kr_list_init(&chains->lanes);
+	kr_hops_on(mount->hops, KR_MSG_STREAM, on_frame, on_closed);
+	kr_hops_on(mount->hops, KR_MSG_EXTENT, on_frame, NULL);
+	kr_hops_on(mount->hops, KR_MSG_STREAM_END, on_frame, NULL);
+	*ret_chains = chains;
+	return 0;
+}
+
+void kr_chains_session_lost(struct kr_chains *chains)
+{
+	struct kr_chain_intake *intake, *next;
+
+	KR_LIST_FOR_EACH_SAFE(intake, next, &chains->intakes, link)
+		if (!intake->chain)
+			drop_intake(intake);
+	kr_chain_lanes_close_idle(chains);
+}
+
+void kr_chains_stop(struct kr_chains *chains)
+{
+	chains->stopped = true;
+	kr_chains_session_lost(chains); /* running ones are aborted by whose they are */
+}
+
+void kr_chains_free(struct kr_chains *chains)
+{
+	free(chains);
+}

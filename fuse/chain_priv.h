@@ -1,0 +1,104 @@
+/* The inside of chain.c and chain_lane.c.  Loop thread, but for the bodies of reads. */
+#ifndef KR_FUSE_CHAIN_PRIV_H
+#define KR_FUSE_CHAIN_PRIV_H
+
+#include "common/conn.h"
+#include "common/list.h"
+#include "fuse/chain.h"
+#include "fuse/journal.h"
+#include "fuse/loop.h"
+#include "ring/merge.h"
+
+enum { KR_CHAIN_PIECES = 512 };
+
+struct kr_chains {
+	struct kr_mount *mount;
+	struct kr_list running, intakes, lanes;
+	uint32_t idle_lanes;
+	bool stopped;
+};
+
+/* A connection to a downstream; it carries one stream at a time. */
+struct kr_chain_lane {
+	struct kr_link link;
+	struct kr_chains *chains;
+	struct kr_conn *conn;
+	struct kr_chain *chain; /* whose stream it carries; NULL: idle or closing */
+	bool idle, closing;
+	uint32_t node;
+	uint16_t port;
+	uint64_t session;
+	uint8_t token[16];
+	char *address;
+};
+
+/* The upstream neighbour's stream. */
+struct kr_chain_intake {
+	struct kr_link link;
+	struct kr_conn *conn;   /* borrowed from hop_in.c */
+	uint64_t stream;        /* id of its STREAM */
+	struct kr_fid file;
+	uint64_t round, extents, bytes;
+	struct kr_chain *chain; /* NULL: came before our ROUND, paused */
+	bool paused;
+};
+
+/* Pieces that follow each other in the file, read behind one another. */
+struct kr_chain_run {
+	uint64_t offset;
+	size_t start, length; /* in the read's buffer */
+};
+
+/* A job of the pool: own pieces into buffers. */
+struct kr_chain_read {
+	uv_work_t work;
+	struct kr_chain *chain; /* NULL: aborted meanwhile */
+	struct kr_journal *journal;
+	struct kr_extent pieces[KR_CHAIN_PIECES];
+	struct kr_chain_run runs[KR_CHAIN_PIECES];
+	uint32_t count, run_count;
+	uint64_t bytes;
+	struct kr_buf *buf;
+	bool last;              /* nothing is behind */
+	int err;
+};
+
+struct kr_chain {
+	struct kr_link link;
+	struct kr_chains *chains;
+	struct kr_fid file;
+	uint64_t round;
+	bool has_upstream;
+	const struct kr_extent_map *extents;
+	uint64_t next;          /* own extents are planned up to here */
+	bool own_planned;
+	struct kr_chain_read *read;
+	struct kr_merge merge;
+	struct kr_chain_intake *intake;
+	struct kr_chain_lane *lane;
+	uint64_t stream;        /* id of our STREAM */
+	uint64_t extents_sent, bytes_sent;
+	bool end_sent;
+	struct kr_task kick;    /* pumps from the loop */
+	kr_chain_done_fn done;
+	void *context;
+};
+
+struct kr_chains *kr_chains_of(struct kr_mount *mount);
+
+/* --- chain_lane.c --- */
+/* An idle lane to the downstream, or a new one; NULL: cannot be had. */
+struct kr_chain_lane *kr_chain_lane_get(struct kr_chains *chains, const struct kr_hop_address *to);
+/* Says STREAM for CHAIN; returns its id (0: the lane is dead already, kr_chain_lane_lost follows). */
+uint64_t kr_chain_lane_begin(struct kr_chain_lane *lane, struct kr_chain *chain, const struct kr_stream_request *stream);
+void kr_chain_lane_idle(struct kr_chain_lane *lane);
+/* The chain has no lane any more; FLUSH: what is queued still goes. */
+void kr_chain_lane_close(struct kr_chain_lane *lane, bool flush);
+void kr_chain_lanes_close_idle(struct kr_chains *chains);
+
+/* --- chain.c, for lanes --- */
+void kr_chain_lane_ready(struct kr_chain *chain);
+void kr_chain_lane_answered(struct kr_chain *chain, int err);
+void kr_chain_lane_lost(struct kr_chain *chain, int err);
+
+#endif

@@ -1,0 +1,411 @@
+#include "fuse/flush_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/log.h"
+#include "fuse/chain_priv.h"
+#include "fuse/options.h"
+
+struct kr_flusher *kr_flusher_of(const struct kr_file *file)
+{
+	return file->mount->flusher;
+}
+
+struct kr_chains *kr_chains_of(struct kr_mount *mount)
+{
+	return mount->flusher->chains;
+}
+
+/* --- what is applied -------------------------------------------------------------------------------------------------- */
+
+void kr_flush_release_map(struct kr_file *file, struct kr_extent_map *map)
+{
+	kr_extent_map_for_each(map, kr_journal_release, file->mount->journal);
+	kr_extent_map_fini(map);
+}
+
+/* Only reads what is set once; `journal_file` exists, since something was written. */
+struct kr_applied *kr_flush_add_applied(struct kr_file *file, struct kr_extent_map *extents, uint64_t seq, uint64_t round)
+{
+	struct kr_applied *applied = kr_xcalloc(1, sizeof(*applied));
+
+	applied->up_to = seq;
+	applied->round = round;
+	memcpy(applied->boot_id, kr_session_facts(file->mount->session)->boot_id, 16);
+	applied->mark = kr_journal_applied(file->mount->journal, file->journal_file, seq, round, applied->boot_id);
+	kr_extent_map_init(&applied->extents);
+	kr_extent_map_move(extents, &applied->extents);
+	kr_list_append(&file->flush.applied, &applied->link);
+	file->flush.applied_ns = kr_clock_ns();
+	return applied;
+}
+
+/* The writes die first: a state without writes is nothing, writes without their state would be dirty again. */
+void kr_flush_drop_applied(struct kr_file *file, struct kr_applied *applied)
+{
+	kr_list_remove(&applied->link);
+	kr_flush_release_map(file, &applied->extents);
+	kr_journal_release_mark(file->mount->journal, applied->mark);
+	free(applied);
+}
+
+void kr_flush_stable(struct kr_file *file, uint64_t round)
+{
+	struct kr_applied *applied, *next;
+
+	KR_LIST_FOR_EACH_SAFE(applied, next, &file->flush.applied, link)
+		if (applied->round <= round && kr_flush_is_current_boot(file, applied))
+			kr_flush_drop_applied(file, applied);
+	kr_flush_settle(file);
+	kr_file_step(file);
+}
+
+struct redirty {
+	struct kr_file *file;
+	int err;
+};
+
+static void redirty_piece(void *context, const struct kr_extent *piece)
+{
+	struct redirty *redirty = context;
+
+	if (kr_extent_map_insert_under(&redirty->file->dirty, piece, kr_journal_release, redirty->file->mount->journal) < 0)
+		redirty->err = -ENOMEM;
+}
+
+/* Under what is dirty already; the APPLIED record dies first.  file->lock is held. */
+static int redirty_entry(struct kr_file *file, struct kr_applied *applied)
+{
+	struct redirty redirty = {file, 0};
+
+	file->clear_suid |= applied->clear_suid;
+	kr_journal_release_mark(file->mount->journal, applied->mark);
+	kr_extent_map_for_each(&applied->extents, redirty_piece, &redirty);
+	kr_extent_map_fini(&applied->extents);
+	kr_list_remove(&applied->link);
+	free(applied);
+	return redirty.err;
+}
+
+void kr_flush_redirty(struct kr_file *file, uint64_t after_round, int err)
+{
+	struct kr_time mtime = {.sec = INT64_MIN};
+	struct kr_link *link, *before;
+	int failed = 0;
+	bool any = false;
+
+	pthread_mutex_lock(&file->lock);
+	for (link = file->flush.applied.head.prev; link != &file->flush.applied.head; link = before) { /* the latest first */
+		struct kr_applied *applied = KR_LIST_ENTRY(link, struct kr_applied, link);
+
+		before = link->prev;
+		if (after_round != 0 && (applied->round <= after_round || !kr_flush_is_current_boot(file, applied)))
+			continue;
+		if (kr_time_compare(applied->mtime, mtime) > 0)
+			mtime = applied->mtime;
+		any = true;
+		if (redirty_entry(file, applied) < 0)
+			failed = -ENOMEM;
+	}
+	if (any) {
+		file->flush.flushed_seq = 0;
+		kr_flush_plan_want(&file->flush.plan, kr_extent_map_max_seq(&file->dirty), false);
+		kr_flush_dirtied(file);
+	}
+	pthread_mutex_unlock(&file->lock);
+	if (failed)
+		kr_log_error("out of memory: unflushed bytes of a file wait in the journal for the next mount");
+	if (any)
+		kr_file_redirtied(file, mtime, err);
+}
+
+void kr_flush_orphan(struct kr_file *file, int err)
+{
+	file->flush.orphaned = true;
+	file->flush.plan.gone = true;
+	file->flush.plan.refused = err;
+	kr_file_flush_failed(file, err);
+	kr_flush_settle(file);
+}
+
+/* --- files with bytes ------------------------------------------------------------------------------------------------------- */
+
+bool kr_flush_busy(struct kr_file *file)
+{
+	KR_SCOPED_LOCK(&file->lock);
+	return !kr_extent_map_empty(&file->dirty) || !kr_list_empty(&file->flush.applied) || !kr_list_empty(&file->flush.sends);
+}
+
+bool kr_flush_is_stable(struct kr_file *file)
+{
+	return !kr_flush_busy(file);
+}
+
+void kr_flush_settle(struct kr_file *file)
+{
+	struct kr_flush *flush = &file->flush;
+	bool busy = kr_flush_busy(file), listed = kr_link_linked(&flush->busy);
+
+	if (busy && !listed) {
+		kr_list_append(&kr_flusher_of(file)->busy, &flush->busy);
+		kr_file_get(file);
+	} else if (!busy && listed) {
+		kr_list_remove(&flush->busy);
+		flush->orphaned = false;
+		flush->plan = (struct kr_flush_plan){0};
+		kr_file_put(file);
+	}
+}
+
+/* kr_flush_dirtied, in the loop. */
+static void notice(struct kr_task *task)
+{
+	struct kr_flush *flush = KR_CONTAINER_OF(task, struct kr_flush, notice_task);
+	struct kr_file *file = KR_CONTAINER_OF(flush, struct kr_file, flush);
+	bool backlog;
+
+	pthread_mutex_lock(&file->lock);
+	flush->notice_posted = false;
+	backlog = flush->backlog_noticed;
+	pthread_mutex_unlock(&file->lock);
+	kr_flush_settle(file);
+	if (backlog)
+		kr_flush_ask(file, KR_FLUSH_BACKLOG);
+	kr_file_put(file);
+}
+
+void kr_flush_dirtied(struct kr_file *file)
+{
+	struct kr_flush *flush = &file->flush;
+
+	if (flush->noticed && (flush->backlog_noticed || file->dirty.bytes < file->mount->options->flush_backlog))
+		return;
+	if (!flush->noticed)
+		flush->dirty_since_ns = kr_clock_ns();
+	flush->noticed = true;
+	flush->backlog_noticed = file->dirty.bytes >= file->mount->options->flush_backlog;
+	if (flush->notice_posted)
+		return;
+	flush->notice_posted = true;
+	kr_file_get(file);
+	kr_loop_post(file->mount->kr_loop, &flush->notice_task);
+}
+
+void kr_flush_init(struct kr_flush *flush, struct kr_file *file)
+{
+	(void)file;
+	*flush = (struct kr_flush){.notice_task.fn = notice};
+	kr_list_init(&flush->applied);
+	kr_list_init(&flush->sends);
+	kr_link_init(&flush->busy);
+}
+
+void kr_flush_fini(struct kr_flush *flush)
+{
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(&flush->applied))) { /* the mount ends: the journal has them */
+		struct kr_applied *applied = KR_LIST_ENTRY(link, struct kr_applied, link);
+
+		kr_extent_map_fini(&applied->extents);
+		free(applied);
+	}
+}
+
+/* --- deciding ------------------------------------------------------------------------------------------------------------------ */
+
+static void take_facts(struct kr_file *file, struct kr_flush_facts *ret)
+{
+	const struct kr_flusher *flusher = kr_flusher_of(file);
+
+	KR_SCOPED_LOCK(&file->lock);
+	*ret = (struct kr_flush_facts){
+		.now_ns = kr_clock_ns(),
+		.dirty = !kr_extent_map_empty(&file->dirty),
+		.dirty_since_ns = file->flush.dirty_since_ns,
+		.age_ns = file->mount->options->flush_age * KR_NS_PER_MS,
+		.flushed_seq = file->flush.flushed_seq,
+		.blocked = flusher->stopped || flusher->recovering || !kr_list_empty(&file->flush.sends),
+	};
+	if (!ret->dirty)
+		file->flush.noticed = file->flush.backlog_noticed = false;
+}
+
+/* Entries of a former boot go first. */
+static bool replays_first(struct kr_file *file)
+{
+	if (!kr_flush_has_replays(file, kr_session_facts(file->mount->session)->boot_id))
+		return false;
+	if (!kr_flusher_of(file)->recovering && kr_list_empty(&file->flush.sends))
+		kr_flush_replay_file(file, KR_RPC_HARD);
+	return true;
+}
+
+void kr_flush_step(struct kr_file *file)
+{
+	struct kr_flush_facts facts;
+
+	if (kr_flusher_of(file)->stopped)
+		return;
+	take_facts(file, &facts);
+	if (kr_flush_plan_next(&file->flush.plan, &facts) == KR_FLUSH_SEND && !replays_first(file) && kr_file_may_flush(file)) {
+		int err;
+
+		kr_flush_plan_sent(&file->flush.plan);
+		err = kr_flush_send_dirty(file);
+		if (err)
+			kr_flush_plan_answered(&file->flush.plan, err, facts.now_ns);
+	}
+	kr_flush_settle(file);
+}
+
+void kr_flush_ask(struct kr_file *file, enum kr_flush_reason reason)
+{
+	bool urgent = reason == KR_FLUSH_CLOSE || reason == KR_FLUSH_SYNC || reason == KR_FLUSH_RECALL || reason == KR_FLUSH_COMMAND;
+	uint64_t seq;
+
+	pthread_mutex_lock(&file->lock);
+	seq = kr_extent_map_empty(&file->dirty) ? 0 : file->written_seq;
+	pthread_mutex_unlock(&file->lock);
+	if (seq == 0)
+		return;
+	if (reason != KR_FLUSH_AGE)
+		kr_flush_plan_want(&file->flush.plan, seq, urgent);
+	kr_flush_step(file);
+}
+
+void kr_flush_discard(struct kr_file *file)
+{
+	struct kr_applied *applied, *next;
+	struct kr_flush_send *send, *next_send;
+
+	kr_file_get(file); /* the list's reference may go */
+	KR_LIST_FOR_EACH_SAFE(send, next_send, &file->flush.sends, link)
+		kr_flush_send_abandon(send);
+	KR_LIST_FOR_EACH_SAFE(applied, next, &file->flush.applied, link)
+		kr_flush_drop_applied(file, applied);
+	pthread_mutex_lock(&file->lock);
+	kr_extent_map_truncate(&file->dirty, 0, kr_journal_release, file->mount->journal);
+	file->flush.flushed_seq = file->written_seq;
+	pthread_mutex_unlock(&file->lock);
+	kr_file_redirtied(file, (struct kr_time){0}, 0);
+	kr_flush_settle(file);
+	kr_file_step(file);
+	kr_file_put(file);
+}
+
+/* --- all files ------------------------------------------------------------------------------------------------------------------ */
+
+void kr_flush_for_each(struct kr_flusher *flusher, void (*do_file)(struct kr_file *file, enum kr_flush_reason reason),
+	enum kr_flush_reason reason)
+{
+	struct kr_list todo;
+	struct kr_link *link;
+
+	kr_list_init(&todo);
+	while ((link = kr_list_pop(&flusher->busy)))
+		kr_list_append(&todo, link);
+	while ((link = kr_list_pop(&todo))) {
+		struct kr_file *file = KR_CONTAINER_OF(link, struct kr_file, flush.busy);
+
+		kr_list_append(&flusher->busy, link);
+		kr_file_get(file);
+		do_file(file, reason);
+		kr_file_put(file);
+	}
+}
+
+void kr_flusher_ask_all(struct kr_flusher *flusher, enum kr_flush_reason reason)
+{
+	kr_flush_for_each(flusher, kr_flush_ask, reason);
+	if (reason == KR_FLUSH_COMMAND || reason == KR_FLUSH_SPACE) {
+		struct kr_flush *flush;
+
+		KR_LIST_FOR_EACH(flush, &flusher->busy, busy)
+			kr_flush_confirm(KR_CONTAINER_OF(flush, struct kr_file, flush));
+	}
+}
+
+static void tick_file(struct kr_file *file, enum kr_flush_reason reason)
+{
+	const struct kr_flush *flush = &file->flush;
+
+	(void)reason;
+	kr_flush_step(file);
+	if (!kr_list_empty(&flush->applied) && kr_clock_ns() - flush->applied_ns > KR_FLUSH_CONFIRM_MS * KR_NS_PER_MS) {
+		replays_first(file);
+		kr_flush_confirm(file);
+	}
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+	struct kr_flusher *flusher = timer->data;
+
+	if (!flusher->recovering)
+		kr_flush_for_each(flusher, tick_file, KR_FLUSH_AGE);
+}
+
+static void on_need_space(struct kr_task *task)
+{
+	struct kr_flusher *flusher = KR_CONTAINER_OF(task, struct kr_flusher, space_task);
+
+	if (!flusher->stopped)
+		kr_flusher_ask_all(flusher, KR_FLUSH_SPACE);
+}
+
+void kr_flusher_need_space(struct kr_flusher *flusher)
+{
+	kr_loop_post(flusher->mount->kr_loop, &flusher->space_task);
+}
+
+int kr_flusher_new(struct kr_mount *mount, struct kr_flusher **ret_flusher)
+{
+	struct kr_flusher *flusher = kr_xcalloc(1, sizeof(*flusher));
+	int err;
+
+	flusher->mount = mount;
+	flusher->space_task.fn = on_need_space;
+	flusher->recovering = true; /* until the first session goes on */
+	kr_list_init(&flusher->busy);
+	kr_list_init(&flusher->damage);
+	err = kr_chains_new(mount, &flusher->chains);
+	if (err) {
+		free(flusher);
+		return err;
+	}
+	kr_flush_rounds_init(mount);
+	uv_timer_init(mount->loop, &flusher->tick);
+	flusher->tick.data = flusher;
+	uv_timer_start(&flusher->tick, on_tick, KR_FLUSH_TICK_MS, KR_FLUSH_TICK_MS);
+	*ret_flusher = flusher;
+	return 0;
+}
+
+void kr_flusher_stop(struct kr_flusher *flusher)
+{
+	if (!flusher || flusher->stopped)
+		return;
+	flusher->stopped = true;
+	uv_close((uv_handle_t *)&flusher->tick, NULL);
+	kr_chains_stop(flusher->chains);
+}
+
+void kr_flusher_free(struct kr_flusher *flusher)
+{
+	struct kr_link *link;
+
+	if (!flusher)
+		return;
+	while ((link = kr_list_pop(&flusher->busy))) /* what is unflushed stays in the journal */
+		kr_file_put(KR_CONTAINER_OF(link, struct kr_file, flush.busy));
+	while ((link = kr_list_pop(&flusher->damage))) {
+		struct kr_journal_damage *damage = KR_LIST_ENTRY(link, struct kr_journal_damage, link);
+
+		free(damage->text);
+		free(damage);
+	}
+	kr_chains_free(flusher->chains);
+	free(flusher);
+}

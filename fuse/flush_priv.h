@@ -1,0 +1,93 @@
+/* The flusher's inside, shared by flush*.c and recover.c only.  Loop thread. */
+#ifndef KR_FUSE_FLUSH_PRIV_H
+#define KR_FUSE_FLUSH_PRIV_H
+
+#include "common/buf.h"
+#include "fuse/chain.h"
+#include "fuse/file.h"
+#include "fuse/flush.h"
+#include "fuse/rpc.h"
+#include "fuse/session.h"
+
+struct kr_flusher {
+	struct kr_mount *mount;
+	struct kr_chains *chains;
+	struct kr_list busy;     /* kr_flush.busy */
+	uv_timer_t tick;
+	struct kr_task space_task;
+	struct kr_list damage;   /* struct kr_journal_damage: what the recovery set aside, for status */
+	uint32_t damages;
+	bool recovering;         /* between the loss of a session and the next one going on */
+	bool lost;               /* ... and it was a new one: the server may have forgotten what it owes us */
+	bool stopped;
+};
+
+enum { KR_FLUSH_TICK_MS = 200, KR_FLUSH_RANGES_MAX = 8192, KR_FLUSH_REPLAY_INLINE = 64 * 1024, KR_FLUSH_CONFIRM_MS = 10000 };
+
+/* One FLUSH in flight. */
+struct kr_flush_send {
+	struct kr_link link;            /* in flush.sends */
+	struct kr_file *file;           /* a reference */
+	struct kr_applied *replay;      /* what it replays, in flush.applied; NULL: dirty bytes */
+	bool inlined;
+	uint64_t call;                  /* 0: not submitted yet */
+	uint64_t round;                 /* of a chained one's snapshot; 0: none yet, or aborted */
+	struct kr_chain *chain;         /* its stream, while it runs */
+	bool damaged;                   /* our own bytes could not be read for the last round */
+	/* The snapshot of dirty bytes: holds them in the journal. */
+	struct kr_extent_map extents;
+	uint64_t seq;
+	struct kr_time mtime;
+	bool clear_suid;
+	/* Inline: the bytes, read in the pool when there are many. */
+	uv_work_t work;
+	struct kr_buf *buf;
+	struct kr_range *ranges;
+	uint32_t range_count;
+	int read_err;
+	bool reading, abandoned;
+};
+
+struct kr_flusher *kr_flusher_of(const struct kr_file *file);
+
+/* --- flush.c --- */
+/* The file has bytes to look after, or no longer: keeps the list of busy files right. */
+void kr_flush_settle(struct kr_file *file);
+/* A new entry of flush.applied: EXTENTS (moved) up to SEQ are applied in ROUND. */
+struct kr_applied *kr_flush_add_applied(struct kr_file *file, struct kr_extent_map *extents, uint64_t seq, uint64_t round);
+/* Releases the journal's bytes of an entry, removes and frees it. */
+void kr_flush_drop_applied(struct kr_file *file, struct kr_applied *applied);
+void kr_flush_release_map(struct kr_file *file, struct kr_extent_map *map);
+/* Entries of this boot after AFTER_ROUND (0: all entries) are dirty again; ERR is told to programs (0: nothing to tell). */
+void kr_flush_redirty(struct kr_file *file, uint64_t after_round, int err);
+/* The file's bytes can go nowhere: ERR is told, they stay in the journal. */
+void kr_flush_orphan(struct kr_file *file, int err);
+/* Entries of rounds up to ROUND of the present boot are stable. */
+void kr_flush_stable(struct kr_file *file, uint64_t round);
+/* Calls DO_FILE for each busy file, which may leave the list meanwhile. */
+void kr_flush_for_each(struct kr_flusher *flusher, void (*do_file)(struct kr_file *file, enum kr_flush_reason reason),
+	enum kr_flush_reason reason);
+
+/* --- flush_send.c --- */
+/* Takes a snapshot and sends it. 0, or -errno when it could not begin. */
+int kr_flush_send_dirty(struct kr_file *file);
+/* Sends one applied entry of a former boot again; FLAGS for the rpc. */
+int kr_flush_send_replay(struct kr_file *file, struct kr_applied *applied, unsigned flags);
+/* Gives the send up: its answer, if one comes, is nobody's. */
+void kr_flush_send_abandon(struct kr_flush_send *send);
+/* The snapshot of the dirty bytes for SEND, now. 0 or -ENOMEM; nothing dirty: an empty one. */
+int kr_flush_snapshot(struct kr_flush_send *send);
+
+/* --- flush_session.c --- */
+bool kr_flush_is_current_boot(const struct kr_file *file, const struct kr_applied *applied);
+/* Sends what must be replayed and is not on its way. */
+void kr_flush_replay_file(struct kr_file *file, unsigned flags);
+/* Asks by FSYNC whether the applied bytes are stable, when the server may have forgotten to say so. */
+void kr_flush_confirm(struct kr_file *file);
+
+/* --- flush_round.c --- */
+/* The send's round came to nothing: its stream and its snapshot go, it stays asked. */
+void kr_flush_forget_round(struct kr_flush_send *send);
+void kr_flush_rounds_init(struct kr_mount *mount);
+
+#endif

@@ -1,0 +1,137 @@
+/* What the server says about rounds: ROUND, ROUND_ABORT, STABLE, UNSTABLE.  Handlers may be called again for what was done. */
+#include <errno.h>
+#include <inttypes.h>
+
+#include "common/fault.h"
+#include "common/log.h"
+#include "fuse/flush_priv.h"
+
+/* The chained send that a round is about: the one of this round, else the first that waits (replays ascend). */
+static struct kr_flush_send *send_of(struct kr_file *file, uint64_t round)
+{
+	struct kr_flush_send *send, *first = NULL;
+
+	KR_LIST_FOR_EACH(send, &file->flush.sends, link) {
+		if (send->inlined || !send->call)
+			continue;
+		if (send->round == round)
+			return send;
+		if (!first)
+			first = send;
+	}
+	return first;
+}
+
+/* The stream's part is over; the FLUSH stays asked until its answer. */
+static void stream_done(void *context, int err, bool own)
+{
+	struct kr_flush_send *send = context;
+
+	send->chain = NULL;
+	if (err && own)
+		send->damaged = true;
+}
+
+void kr_flush_forget_round(struct kr_flush_send *send)
+{
+	kr_chain_abort(send->chain);
+	send->chain = NULL;
+	send->round = 0;
+	if (!send->replay)
+		kr_flush_release_map(send->file, &send->extents);
+}
+
+static int begin_round(struct kr_flush_send *send, const struct kr_round_request *request)
+{
+	struct kr_chains *chains = kr_flusher_of(send->file)->chains;
+	int err = 0;
+
+	if (send->damaged)
+		return -EIO;
+	if (send->round != 0)
+		kr_flush_forget_round(send);
+	if (!send->replay)
+		err = kr_flush_snapshot(send);
+	if (err)
+		return err;
+	send->round = request->round;
+	send->chain = kr_chain_start(chains, request, send->replay ? &send->replay->extents : &send->extents, stream_done, send);
+	if (!send->chain) {
+		kr_flush_forget_round(send);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+static void on_round(struct kr_mount *mount, const struct kr_down *down, const void *msg, struct kr_buf *data)
+{
+	const struct kr_round_request *request = msg;
+	struct kr_file *file = kr_file_find(mount, &request->file);
+	struct kr_flush_send *send = file ? send_of(file, request->round) : NULL;
+	int err = send ? 0 : -ENOENT;
+
+	(void)data;
+	if (err == 0)
+		err = KR_FAULT("flush.round");
+	if (err == 0 && send->round != request->round)
+		err = begin_round(send, request);
+	if (err) {
+		kr_rpc_answer(mount->rpc, down, err, NULL);
+	} else {
+		struct kr_round_reply reply = {.seq = send->seq, .mtime = send->mtime};
+
+		kr_rpc_answer(mount->rpc, down, 0, &reply);
+	}
+	kr_file_put(file);
+}
+
+static void on_round_abort(struct kr_mount *mount, const struct kr_down *down, const void *msg, struct kr_buf *data)
+{
+	const struct kr_round_abort_request *request = msg;
+	struct kr_file *file = kr_file_find(mount, &request->file);
+	struct kr_flush_send *send = file ? send_of(file, request->round) : NULL;
+
+	(void)data;
+	if (send && send->round == request->round)
+		kr_flush_forget_round(send);
+	kr_chains_forget_round(mount->flusher->chains, &request->file, request->round);
+	kr_rpc_answer(mount->rpc, down, 0, NULL);
+	kr_file_put(file);
+}
+
+static void on_stable(struct kr_mount *mount, const struct kr_down *down, const void *msg, struct kr_buf *data)
+{
+	const struct kr_stable_request *request = msg;
+	struct kr_file *file = kr_file_find(mount, &request->file);
+
+	(void)data;
+	if (file)
+		kr_flush_stable(file, request->round);
+	kr_rpc_answer(mount->rpc, down, 0, NULL);
+	kr_file_put(file);
+}
+
+static void on_unstable(struct kr_mount *mount, const struct kr_down *down, const void *msg, struct kr_buf *data)
+{
+	const struct kr_unstable_request *request = msg;
+	struct kr_file *file = kr_file_find(mount, &request->file);
+	int err = kr_status_to_errno(request->error);
+
+	(void)data;
+	if (file) {
+		kr_log_warn("file %" PRIu64 ": the server could not write what it had taken to its disk: %s; it is sent again",
+			file->base.ino, strerror(-err));
+		kr_flush_redirty(file, request->round, err);
+		kr_flush_step(file);
+	}
+	kr_rpc_answer(mount->rpc, down, 0, NULL);
+	kr_file_put(file);
+}
+
+void kr_flush_rounds_init(struct kr_mount *mount)
+{
+	kr_rpc_on(mount->rpc, KR_MSG_ROUND, on_round);
+	kr_rpc_on(mount->rpc, KR_MSG_ROUND_ABORT, on_round_abort);
+	kr_rpc_on(mount->rpc, KR_MSG_STABLE, on_stable);
+	kr_rpc_on(mount->rpc, KR_MSG_UNSTABLE, on_unstable);
+}

@@ -1,0 +1,196 @@
+/* The flusher when a session ends and another begins: what is settled by RECLAIM, what is replayed, what is asked again. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "common/log.h"
+#include "fuse/flush_priv.h"
+
+bool kr_flush_is_current_boot(const struct kr_file *file, const struct kr_applied *applied)
+{
+	return memcmp(applied->boot_id, kr_session_facts(file->mount->session)->boot_id, 16) == 0;
+}
+
+bool kr_flush_has_replays(struct kr_file *file, const uint8_t boot_id[16])
+{
+	struct kr_applied *applied;
+
+	KR_LIST_FOR_EACH(applied, &file->flush.applied, link)
+		if (memcmp(applied->boot_id, boot_id, 16) != 0)
+			return true;
+	return false;
+}
+
+/* Replays begin anew at the new session; streams and snapshots of rounds are void; a FLUSH stays asked. */
+static void lose_sends(struct kr_file *file, enum kr_flush_reason reason)
+{
+	struct kr_flush_send *send, *next;
+
+	(void)reason;
+	KR_LIST_FOR_EACH_SAFE(send, next, &file->flush.sends, link) {
+		if (send->replay)
+			kr_flush_send_abandon(send);
+		else if (!send->inlined)
+			kr_flush_forget_round(send);
+	}
+}
+
+void kr_flusher_session_lost(struct kr_flusher *flusher)
+{
+	flusher->recovering = true;
+	flusher->lost = true;
+	kr_flush_for_each(flusher, lose_sends, KR_FLUSH_AGE);
+	kr_chains_session_lost(flusher->chains);
+}
+
+struct known {
+	struct kr_file *file;
+	struct kr_extent_map *extents;
+	uint64_t seq;
+};
+
+static void take_known(void *context, const struct kr_extent *piece)
+{
+	struct known *known = context;
+
+	if (piece->seq <= known->seq && kr_extent_map_insert(known->extents, piece, NULL, NULL) == 0)
+		kr_journal_hold(known->file->mount->journal, piece);
+}
+
+/* The server has everything up to SEQ, only its answer was lost. */
+static void settle_known(struct kr_file *file, uint64_t seq, uint64_t round, const struct kr_attr *attr)
+{
+	struct kr_flush_reply reply = {.round = round, .attr = *attr};
+	struct kr_extent_map extents;
+	struct known known = {file, &extents, seq};
+	struct kr_applied *applied;
+	struct kr_time mtime;
+	bool clear_suid;
+
+	kr_extent_map_init(&extents);
+	pthread_mutex_lock(&file->lock);
+	kr_extent_map_for_each(&file->dirty, take_known, &known);
+	mtime = file->mtime;
+	clear_suid = file->clear_suid;
+	pthread_mutex_unlock(&file->lock);
+	if (kr_extent_map_empty(&extents))
+		return;
+	applied = kr_flush_add_applied(file, &extents, seq, round);
+	applied->mtime = mtime;
+	applied->clear_suid = clear_suid;
+	kr_file_flushed(file, seq, &reply, &applied->extents);
+	KR_SCOPED_LOCK(&file->lock);
+	file->flush.flushed_seq = kr_extent_map_empty(&file->dirty) ? KR_MAX(file->written_seq, seq) : seq;
+}
+
+void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_reply *reply)
+{
+	struct kr_flush_send *send, *next;
+
+	kr_file_get(file);
+	KR_LIST_FOR_EACH_SAFE(send, next, &file->flush.sends, link)
+		if (err == -ESTALE || (err == 0 && send->seq <= reply->applied_seq))
+			kr_flush_send_abandon(send); /* before it is sent again */
+	if (err == 0 && reply->applied_seq)
+		settle_known(file, reply->applied_seq, reply->applied_round, &reply->attr);
+	if (err == -ESTALE && kr_flush_busy(file)) {
+		kr_log_warn("file %" PRIu64 " is gone at the server; its unflushed bytes stay in the journal until they are discarded",
+			file->base.ino);
+		kr_flush_orphan(file, err);
+	}
+	kr_flush_settle(file);
+	kr_file_put(file);
+}
+
+/* In the order of their rounds; the server takes a few per file at once and says EAGAIN to the rest, which come later. */
+void kr_flush_replay_file(struct kr_file *file, unsigned flags)
+{
+	struct kr_applied *applied;
+
+	if (file->flush.orphaned)
+		return;
+	KR_LIST_FOR_EACH(applied, &file->flush.applied, link) {
+		int err = kr_flush_is_current_boot(file, applied) ? 0 : kr_flush_send_replay(file, applied, flags);
+
+		if (err) {
+			kr_log_error("file %" PRIu64 ": round %" PRIu64 " cannot be replayed from the journal: %s", file->base.ino,
+				applied->round, strerror(-err));
+			kr_flush_orphan(file, err);
+			break;
+		}
+	}
+}
+
+static void replay_early(struct kr_file *file, enum kr_flush_reason reason)
+{
+	(void)reason;
+	kr_flush_replay_file(file, KR_RPC_EARLY | KR_RPC_HARD);
+}
+
+/* The server collects the replays of all nodes and applies them when each has sent RECLAIM_DONE: so their answers come
+ * after it, and must not be waited for. */
+void kr_flusher_replay(struct kr_flusher *flusher)
+{
+	kr_flush_for_each(flusher, replay_early, KR_FLUSH_AGE);
+	kr_session_replayed(flusher->mount->session);
+}
+
+static void go_on(struct kr_file *file, enum kr_flush_reason reason)
+{
+	(void)reason;
+	kr_flush_step(file);
+	if (kr_flusher_of(file)->lost)
+		kr_flush_confirm(file);
+}
+
+void kr_flusher_resumed(struct kr_flusher *flusher)
+{
+	flusher->recovering = false;
+	kr_flush_for_each(flusher, go_on, KR_FLUSH_AGE);
+	flusher->lost = false;
+}
+
+/* --- FSYNC, when STABLE may have been forgotten ------------------------------------------------------------------------ */
+
+struct confirmation {
+	struct kr_file *file; /* a reference */
+	uint64_t round;
+	uint8_t boot_id[16];
+};
+
+static void on_confirmed(void *context, int err, const void *reply, struct kr_buf *data)
+{
+	struct confirmation *confirmation = context;
+	struct kr_file *file = confirmation->file;
+
+	(void)reply;
+	(void)data;
+	file->flush.confirming = false;
+	file->flush.applied_ns = kr_clock_ns();
+	/* A file that is gone needs no replay either. */
+	if ((err == 0 || err == -ESTALE) && !file->flush.orphaned &&
+		memcmp(confirmation->boot_id, kr_session_facts(file->mount->session)->boot_id, 16) == 0)
+		kr_flush_stable(file, confirmation->round);
+	free(confirmation);
+	kr_file_put(file);
+}
+
+void kr_flush_confirm(struct kr_file *file)
+{
+	struct kr_fsync_request request = {.file = file->fid, .data_only = 1};
+	struct confirmation *confirmation;
+	struct kr_applied *applied;
+	uint64_t round = 0;
+
+	KR_LIST_FOR_EACH(applied, &file->flush.applied, link)
+		if (kr_flush_is_current_boot(file, applied))
+			round = KR_MAX(round, applied->round);
+	if (round == 0 || file->flush.confirming)
+		return;
+	confirmation = kr_xcalloc(1, sizeof(*confirmation));
+	confirmation->file = kr_file_get(file);
+	confirmation->round = round;
+	memcpy(confirmation->boot_id, kr_session_facts(file->mount->session)->boot_id, 16);
+	file->flush.confirming = true;
+	kr_rpc_call(file->mount->rpc, KR_MSG_FSYNC, &request, NULL, 0, KR_RPC_HARD, on_confirmed, confirmation);
+}

@@ -1,0 +1,139 @@
+/* What is not yet safe, for status, drain and waiting writers.  Loop thread. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "fuse/flush_priv.h"
+
+/* One file's share. */
+struct share {
+	uint64_t dirty, unstable;
+	const char *state;
+	int error;
+};
+
+static void look_at(struct kr_file *file, struct share *ret)
+{
+	const struct kr_flush *flush = &file->flush;
+	struct kr_applied *applied;
+
+	*ret = (struct share){.error = flush->plan.refused};
+	pthread_mutex_lock(&file->lock);
+	ret->dirty = file->dirty.bytes;
+	pthread_mutex_unlock(&file->lock);
+	KR_LIST_FOR_EACH(applied, &flush->applied, link)
+		ret->unstable += applied->extents.bytes;
+	if (flush->orphaned)
+		ret->state = "orphaned";
+	else if (ret->dirty && ret->error)
+		ret->state = "refused";
+	else if (!kr_list_empty(&flush->sends))
+		ret->state = "flushing";
+	else
+		ret->state = ret->dirty ? "dirty" : "unstable";
+}
+
+static struct kr_file *file_at(struct kr_link *link)
+{
+	return KR_CONTAINER_OF(link, struct kr_file, flush.busy);
+}
+
+void kr_flusher_left(struct kr_flusher *flusher, struct kr_flusher_left *ret_left)
+{
+	*ret_left = (struct kr_flusher_left){.damages = flusher->damages};
+	for (struct kr_link *link = flusher->busy.head.next; link != &flusher->busy.head; link = link->next) {
+		struct share share;
+
+		look_at(file_at(link), &share);
+		ret_left->files++;
+		ret_left->dirty += share.dirty;
+		if (file_at(link)->flush.orphaned) { /* its unstable bytes will not become stable either */
+			ret_left->orphaned_files++;
+			ret_left->orphaned += share.dirty;
+			continue;
+		}
+		ret_left->unstable += share.unstable;
+		if (share.dirty && share.error) {
+			ret_left->refused_files++;
+			ret_left->refused += share.dirty;
+		}
+	}
+}
+
+int kr_flusher_hopeless(struct kr_flusher *flusher)
+{
+	int err = 0;
+
+	for (struct kr_link *link = flusher->busy.head.next; link != &flusher->busy.head; link = link->next) {
+		struct kr_file *file = file_at(link);
+		struct share share;
+
+		look_at(file, &share);
+		if (file->flush.orphaned) {
+			err = err ? err : -EIO;
+			continue;
+		}
+		if (share.unstable || !share.error || !kr_list_empty(&file->flush.sends))
+			return 0; /* something may still come free */
+		err = share.error;
+	}
+	return err;
+}
+
+static void fid_text(const struct kr_fid *fid, char ret_text[2 * KR_FID_MAX + 1])
+{
+	for (uint8_t i = 0; i < fid->length; i++)
+		snprintf(ret_text + 2 * i, 3, "%02x", fid->bytes[i]);
+	ret_text[2 * fid->length] = 0;
+}
+
+/* The name as JSON can hold it; a hint is only a hint. */
+static json_t *hint_of(const struct kr_file *file)
+{
+	json_t *text = file->journal_file && file->journal_file->hint ? json_string(file->journal_file->hint) : NULL;
+
+	return text ? text : json_string("");
+}
+
+static json_t *file_status(struct kr_file *file)
+{
+	char fid[2 * KR_FID_MAX + 1];
+	struct share share;
+
+	look_at(file, &share);
+	fid_text(&file->fid, fid);
+	return json_pack("{s:o, s:s, s:I, s:I, s:I, s:s, s:s}", "path", hint_of(file), "fid", fid, "ino", (json_int_t)file->base.ino,
+		"dirty", (json_int_t)share.dirty, "unstable", (json_int_t)share.unstable, "state", share.state, "error",
+		share.error ? strerror(-share.error) : "");
+}
+
+json_t *kr_flusher_status(struct kr_flusher *flusher)
+{
+	json_t *files = json_array(), *damage = json_array();
+	const struct kr_journal_damage *item;
+	struct kr_journal_usage usage;
+
+	kr_journal_usage(flusher->mount->journal, &usage);
+	for (struct kr_link *link = flusher->busy.head.next; link != &flusher->busy.head; link = link->next)
+		json_array_append_new(files, file_status(file_at(link)));
+	KR_LIST_FOR_EACH(item, &flusher->damage, link)
+		json_array_append_new(damage, json_string(item->text));
+	return json_pack("{s:o, s:o, s:{s:I, s:I, s:I, s:i, s:b}}", "files", files, "damage", damage, "journal", "live",
+		(json_int_t)usage.live, "used", (json_int_t)usage.used, "max", (json_int_t)usage.max, "segments", (int)usage.segments,
+		"waiting", usage.waiting);
+}
+
+struct kr_file *kr_flusher_find(struct kr_flusher *flusher, const char *path)
+{
+	for (struct kr_link *link = flusher->busy.head.next; link != &flusher->busy.head; link = link->next) {
+		struct kr_file *file = file_at(link);
+		char fid[2 * KR_FID_MAX + 1];
+
+		fid_text(&file->fid, fid);
+		if (strcmp(fid, path) == 0)
+			return file;
+		if (file->journal_file && file->journal_file->hint && strcmp(file->journal_file->hint, path) == 0)
+			return file;
+	}
+	return NULL;
+}

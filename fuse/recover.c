@@ -1,0 +1,66 @@
+#include "fuse/recover.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "common/log.h"
+#include "fuse/flush_priv.h"
+
+/* The file may be there already only in tests; normally nothing has been served yet. */
+static int adopt(struct kr_mount *mount, struct kr_recovered_file *recovered)
+{
+	struct kr_file *file = kr_file_get_or_new(mount, &recovered->file->fid);
+	struct kr_link *link;
+
+	if (!file)
+		return -ENOMEM;
+	pthread_mutex_lock(&file->lock);
+	file->journal_file = recovered->file;
+	recovered->file = NULL;
+	kr_extent_map_move(&recovered->dirty, &file->dirty);
+	file->written_seq = recovered->max_seq;
+	file->clear_suid = recovered->clear_suid;
+	file->flush.noticed = !kr_extent_map_empty(&file->dirty);
+	file->flush.dirty_since_ns = 0; /* old: flushed as soon as the session is there */
+	pthread_mutex_unlock(&file->lock);
+	while ((link = kr_list_pop(&recovered->applied)))
+		kr_list_append(&file->flush.applied, link);
+	kr_file_redirtied(file, recovered->mtime, 0);
+	kr_flush_settle(file);
+	kr_file_put(file);
+	return 0;
+}
+
+static void tell(const struct kr_recovery *recovery)
+{
+	const struct kr_journal_damage *damage;
+	uint64_t files = 0;
+
+	for (const struct kr_link *link = recovery->files.head.next; link != &recovery->files.head; link = link->next)
+		files++;
+	if (files)
+		kr_log_info("the journal holds %" PRIu64 " bytes of %" PRIu64 " files for the server", recovery->bytes, files);
+	if (recovery->unfinished && recovery->power_lost)
+		kr_log_warn("%" PRIu64 " records were not on the disk when this machine lost power", recovery->unfinished);
+	KR_LIST_FOR_EACH(damage, &recovery->damage, link)
+		kr_log(damage->torn_tail ? KR_LOG_WARNING : KR_LOG_ERROR, "journal: %s", damage->text);
+}
+
+int kr_recover(struct kr_mount *mount, struct kr_recovery *recovery)
+{
+	struct kr_flusher *flusher = mount->flusher;
+	struct kr_link *link;
+
+	tell(recovery);
+	for (link = recovery->files.head.next; link != &recovery->files.head; link = link->next) {
+		int err = adopt(mount, KR_LIST_ENTRY(link, struct kr_recovered_file, link));
+
+		if (err)
+			return err;
+	}
+	while ((link = kr_list_pop(&recovery->damage))) {
+		kr_list_append(&flusher->damage, link);
+		flusher->damages++;
+	}
+	return 0;
+}
