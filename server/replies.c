@@ -82,7 +82,7 @@ void kr_replies_keep(struct kr_replies *replies, uint64_t now_ns, uint64_t id, u
 	replies->count++;
 	replies->bytes += sizeof(*kept) + kept->length;
 	if (replies->count > KR_REPLIES_MAX)
-		drop(replies, oldest(replies));
+		drop(replies, KR_LIST_ENTRY(replies->order.head.next, struct kr_kept_reply, order));
 }
 
 const struct kr_kept_reply *kr_replies_find(const struct kr_replies *replies, uint64_t id)
