@@ -41,7 +41,6 @@ const uint8_t *kr_auth_session_key(const struct kr_auth *auth)
 static int failed(struct kr_auth *auth, int err)
 {
 	auth->state = KR_AUTH_FAILED;
-	sodium_memzero(auth->proof, sizeof(auth->proof));
 	sodium_memzero(auth->session_key, sizeof(auth->session_key));
 	return err;
 }
@@ -71,13 +70,13 @@ static void transcript_hash(const struct kr_auth *auth, const char label[LABEL],
 	sodium_memzero(&state, sizeof(state));
 }
 
-static bool proof_is_right(const struct kr_auth *auth, const char label[LABEL], const struct kr_bytes *proof)
+static bool proof_is_right(const struct kr_auth *auth, const char label[LABEL], const uint8_t proof[KR_AUTH_PROOF])
 {
 	uint8_t expected[KR_AUTH_PROOF];
 	bool right;
 
 	transcript_hash(auth, label, expected);
-	right = proof->length == KR_AUTH_PROOF && sodium_memcmp(expected, proof->bytes, KR_AUTH_PROOF) == 0;
+	right = sodium_memcmp(expected, proof, KR_AUTH_PROOF) == 0;
 	sodium_memzero(expected, sizeof(expected));
 	return right;
 }
@@ -94,8 +93,8 @@ int kr_auth_client_begin(struct kr_auth *auth, struct kr_key *key, const uint8_t
 	auth->key = kr_key_get(key);
 	auth->proto_min = auth->proto_max = KR_PROTO_VERSION;
 	memcpy(auth->client_nonce, nonce, KR_AUTH_NONCE);
-	*ret_request = (struct kr_auth_request){.proto_min = auth->proto_min, .proto_max = auth->proto_max,
-		.nonce = {auth->client_nonce, KR_AUTH_NONCE}};
+	*ret_request = (struct kr_auth_request){.proto_min = auth->proto_min, .proto_max = auth->proto_max};
+	memcpy(ret_request->nonce, nonce, KR_AUTH_NONCE);
 	memcpy(ret_request->key, key->id, KR_KEY_ID);
 	auth->state = KR_AUTH_ASKED;
 	return 0;
@@ -106,19 +105,18 @@ int kr_auth_client_prove(struct kr_auth *auth, const struct kr_auth_reply *reply
 {
 	if (auth->state != KR_AUTH_ASKED)
 		return out_of_turn(auth);
-	if (reply->nonce.length != KR_AUTH_NONCE || reply->proto < auth->proto_min || reply->proto > auth->proto_max)
+	if (reply->proto < auth->proto_min || reply->proto > auth->proto_max)
 		return failed(auth, kr_fail(-EPROTO, "the server's answer to AUTH makes no sense"));
 	auth->proto = reply->proto;
 	auth->now = reply->now;
-	memcpy(auth->server_nonce, reply->nonce.bytes, KR_AUTH_NONCE);
-	if (!proof_is_right(auth, label_server, &reply->proof))
+	memcpy(auth->server_nonce, reply->nonce, KR_AUTH_NONCE);
+	if (!proof_is_right(auth, label_server, reply->proof))
 		return failed(auth, kr_fail(-EKEYREJECTED, "who answers there does not have our key: it is not our server, or somebody "
 			"changes what it says (check the address)"));
 	/* Without overflow, whatever its clock says. */
 	if (__builtin_sub_overflow(auth->now.sec, now, &auth->skew_s))
 		auth->skew_s = auth->now.sec < 0 ? INT64_MIN : INT64_MAX;
-	transcript_hash(auth, label_client, auth->proof);
-	*ret_request = (struct kr_auth_prove_request){.proof = {auth->proof, KR_AUTH_PROOF}};
+	transcript_hash(auth, label_client, ret_request->proof);
 	auth->state = KR_AUTH_PROVED;
 	return 0;
 }
@@ -163,7 +161,7 @@ int kr_auth_server_challenge(struct kr_auth *auth, const struct kr_keyring *keyr
 
 	if (auth->state != KR_AUTH_NEW)
 		return out_of_turn(auth);
-	if (request->nonce.length != KR_AUTH_NONCE || request->proto_min > request->proto_max)
+	if (request->proto_min > request->proto_max)
 		return failed(auth, kr_fail(-EPROTO, "its AUTH makes no sense"));
 	if (request->proto_min > KR_PROTO_VERSION || request->proto_max < KR_PROTO_VERSION)
 		return failed(auth, kr_fail(-EPROTONOSUPPORT, "it speaks another version of the protocol (install the same kairan on both)"));
@@ -176,11 +174,11 @@ int kr_auth_server_challenge(struct kr_auth *auth, const struct kr_keyring *keyr
 	auth->proto_max = request->proto_max;
 	auth->proto = KR_PROTO_VERSION;
 	auth->now = now;
-	memcpy(auth->client_nonce, request->nonce.bytes, KR_AUTH_NONCE);
+	memcpy(auth->client_nonce, request->nonce, KR_AUTH_NONCE);
 	memcpy(auth->server_nonce, nonce, KR_AUTH_NONCE);
-	transcript_hash(auth, label_server, auth->proof);
-	*ret_reply = (struct kr_auth_reply){.proto = auth->proto, .nonce = {auth->server_nonce, KR_AUTH_NONCE}, .now = now,
-		.proof = {auth->proof, KR_AUTH_PROOF}};
+	*ret_reply = (struct kr_auth_reply){.proto = auth->proto, .now = now};
+	memcpy(ret_reply->nonce, nonce, KR_AUTH_NONCE);
+	transcript_hash(auth, label_server, ret_reply->proof);
 	auth->state = KR_AUTH_CHALLENGED;
 	return 0;
 }
@@ -192,7 +190,7 @@ int kr_auth_server_verify(struct kr_auth *auth, const struct kr_auth_prove_reque
 
 	if (auth->state != KR_AUTH_CHALLENGED)
 		return out_of_turn(auth);
-	if (!proof_is_right(auth, label_client, &request->proof))
+	if (!proof_is_right(auth, label_client, request->proof))
 		return failed(auth, kr_fail(-EKEYREJECTED, "it says that it has %s, but cannot prove it",
 			kr_key_describe(auth->key, description)));
 	err = kr_key_check(auth->key, auth->now.sec);

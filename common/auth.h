@@ -39,7 +39,6 @@ struct kr_auth {
 	uint8_t client_nonce[KR_AUTH_NONCE], server_nonce[KR_AUTH_NONCE];
 	struct kr_time now; /* the server's clock */
 	int64_t skew_s;     /* client: so far the server's clock is ahead of ours */
-	uint8_t proof[KR_AUTH_PROOF];
 	uint8_t session_key[KR_AUTH_SESSION_KEY];
 };
 
@@ -50,7 +49,7 @@ void kr_auth_fini(struct kr_auth *auth);
 /* Random bytes for a handshake. */
 void kr_auth_make_nonce(uint8_t nonce[KR_AUTH_NONCE]);
 
-/* Client. Messages filled here borrow from AUTH. NOW: seconds since the epoch. */
+/* Client. NOW: seconds since the epoch. */
 
 /* Begins with KEY (takes a reference). -EKEYEXPIRED: see kr_key_check. */
 int kr_auth_client_begin(struct kr_auth *auth, struct kr_key *key, const uint8_t nonce[KR_AUTH_NONCE], int64_t now,

@@ -257,6 +257,9 @@ static bool put_field(struct kr_writer *w, enum kr_field_kind kind, const void *
 	case KR_FIELD_ID:
 		kr_put_bytes(w, value, 16);
 		return true;
+	case KR_FIELD_HASH:
+		kr_put_bytes(w, value, 32);
+		return true;
 	case KR_FIELD_BYTES:
 		return put_blob(w, value);
 	case KR_FIELD_TIME:
@@ -324,13 +327,13 @@ static int take_fid(struct kr_reader *r, struct kr_fid *ret_fid)
 	return 0;
 }
 
-static int take_id(struct kr_reader *r, uint8_t ret_id[16])
+static int take_fixed(struct kr_reader *r, size_t length, uint8_t *ret_bytes)
 {
-	const uint8_t *bytes = kr_take_bytes(r, 16);
+	const uint8_t *bytes = kr_take_bytes(r, length);
 
 	if (!bytes)
 		return -EBADMSG;
-	memcpy(ret_id, bytes, 16);
+	memcpy(ret_bytes, bytes, length);
 	return 0;
 }
 
@@ -427,7 +430,7 @@ static int take_hop(struct kr_reader *r, struct kr_hop_address *ret_hop)
 	if (err)
 		return err;
 	ret_hop->port = kr_take_u16(r);
-	err = take_id(r, ret_hop->token);
+	err = take_fixed(r, 16, ret_hop->token);
 	ret_hop->session = kr_take_u64(r);
 	return err;
 }
@@ -466,7 +469,9 @@ static int take_field(struct kr_reader *r, enum kr_field_kind kind, struct kr_ar
 	case KR_FIELD_STR:
 		return take_text(r, 0, KR_PATH_MAX, ret_value);
 	case KR_FIELD_ID:
-		return take_id(r, ret_value);
+		return take_fixed(r, 16, ret_value);
+	case KR_FIELD_HASH:
+		return take_fixed(r, 32, ret_value);
 	case KR_FIELD_BYTES:
 		return take_blob(r, ret_value);
 	case KR_FIELD_TIME:

@@ -40,6 +40,7 @@ struct kr_hop_address {
 #define NAME(n) const char *n;
 #define STR(n) const char *n;
 #define ID(n) uint8_t n[16];
+#define HASH(n) uint8_t n[32];
 #define BYTES(n) struct kr_bytes n;
 #define TIME(n) struct kr_time n;
 #define ATTR(n) struct kr_attr n;
@@ -62,6 +63,7 @@ struct kr_hop_address {
 #undef NAME
 #undef STR
 #undef ID
+#undef HASH
 #undef BYTES
 #undef TIME
 #undef ATTR

@@ -111,6 +111,9 @@ static void put_field(struct kr_writer *w, enum kr_field_kind kind, const void *
 	case KR_FIELD_ID:
 		put_hex(w, value, 16);
 		break;
+	case KR_FIELD_HASH:
+		put_hex(w, value, 32);
+		break;
 	case KR_FIELD_BYTES:
 		put_hex(w, ((const struct kr_bytes *)value)->bytes, ((const struct kr_bytes *)value)->length);
 		break;

@@ -16,6 +16,7 @@
 #define NAME(n) FIELD(n, KR_FIELD_NAME)
 #define STR(n) FIELD(n, KR_FIELD_STR)
 #define ID(n) FIELD(n, KR_FIELD_ID)
+#define HASH(n) FIELD(n, KR_FIELD_HASH)
 #define BYTES(n) FIELD(n, KR_FIELD_BYTES)
 #define TIME(n) FIELD(n, KR_FIELD_TIME)
 #define ATTR(n) FIELD(n, KR_FIELD_ATTR)

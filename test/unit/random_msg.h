@@ -127,6 +127,9 @@ static inline void random_field(struct random_msg *r, enum kr_field_kind kind, v
 	case KR_FIELD_ID:
 		random_bytes(r, field, 16);
 		break;
+	case KR_FIELD_HASH:
+		random_bytes(r, field, 32);
+		break;
 	case KR_FIELD_BYTES:
 		*blob = (struct kr_bytes){ r->bytes, random_length(r, 0, 24, KR_BYTES_MAX) };
 		random_bytes(r, r->bytes, blob->length);
