@@ -154,6 +154,54 @@ static void fsync_answers_when_all_is_synced(void **state)
 	wait_until(node->stable >= node->flush_reply.round);
 }
 
+#ifdef KR_FAULTS
+/* Runs the test FILTER of this program again, with FAULT in the environment (it is read once per process). */
+static void run_with_fault(const char *filter, const char *fault)
+{
+	char self[256], command[512];
+	ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+
+	assert_true(length > 0);
+	self[length] = 0;
+	snprintf(command, sizeof command, "KR_FAULT=%s KR_TEST_FILTER='%s' '%s' > /dev/null 2>&1", fault, filter, self);
+	assert_int_equal(system(command), 0);
+}
+#endif
+
+static void failed_sync_is_told_to_nodes_and_fsync_and_not_forgotten(void **state)
+{
+#ifdef KR_FAULTS
+	static const struct kr_range extents[] = { { 0, 100 } };
+	struct kr_fsync_request msg = { .data_only = 1 };
+	struct node *node;
+	uint64_t lost;
+
+	(void)state;
+	if (!getenv("KR_FAULT")) {
+		run_with_fault("failed_sync*", "stable.before:eio:1");
+		return;
+	}
+	node = node_start("n1");
+	msg.file = node->file = create_file(node, "file");
+	node->extents = extents;
+	node->extent_count = 1;
+	node->inlined = true;
+	node->generation = 1;
+	flush_and_wait(node);
+	lost = node->flush_reply.round;
+	assert_int_equal(node_call(node, KR_MSG_FSYNC, &msg), -EIO);
+	wait_until(node->unstable == 1);
+	assert_int_equal(node_call(node, KR_MSG_FSYNC, &msg), 0);
+	assert_true(node->stable < lost);
+	flush_and_wait(node);
+	assert_int_equal(node_call(node, KR_MSG_FSYNC, &msg), 0);
+	wait_until(node->stable >= node->flush_reply.round);
+#else
+	(void)state;
+	skip();
+#endif
+}
+
 /* --- many nodes ----------------------------------------------------------------------------------------------------- */
 
 enum { RECORD = 3744 * 7 + 13 }; /* nothing is aligned to it */
@@ -635,6 +683,7 @@ int main(void)
 		TEST(earlier_write_does_not_turn_the_mtime_back_but_a_hand_does),
 		TEST(bad_inline_flushes_are_refused),
 		TEST(fsync_answers_when_all_is_synced),
+		TEST(failed_sync_is_told_to_nodes_and_fsync_and_not_forgotten),
 		TEST(chained_round_of_strided_writers_is_applied_in_few_large_writes),
 		TEST(no_byte_is_lost_or_old_when_participants_die_mid_stream),
 		TEST(write_error_reaches_every_participant_and_can_be_retried),
