@@ -244,11 +244,10 @@ static void log_addresses(const struct kr_server *server)
 		kr_log_info("no key: nodes on this machine only");
 }
 
-int kr_listen_init(struct kr_server *server)
+void kr_listen_init(struct kr_server *server)
 {
 	server->listen = kr_xcalloc(1, sizeof(*server->listen));
 	kr_list_init(&server->listen->strangers);
-	return 0;
 }
 
 int kr_listen_start(struct kr_server *server)

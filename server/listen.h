@@ -18,7 +18,7 @@ struct kr_stranger {
 	bool busy;            /* its HELLO is being worked on: who does that frees it (kr_stranger_free) */
 };
 
-int kr_listen_init(struct kr_server *server);
+void kr_listen_init(struct kr_server *server);
 int kr_listen_start(struct kr_server *server);
 void kr_listen_stop(struct kr_server *server);
 void kr_listen_fini(struct kr_server *server);

@@ -49,6 +49,7 @@ static void on_signal(uv_signal_t *handle, int number)
 	(void)handle;
 	(void)number;
 	notify("STOPPING=1");
+	kr_log_info("stopping");
 	uv_close((uv_handle_t *)&on_term, NULL);
 	uv_close((uv_handle_t *)&on_int, NULL);
 	kr_server_stop(&server);
@@ -95,6 +96,7 @@ static int serve(const struct kr_server_options *options)
 	notify("READY=1");
 	kr_log_info("ready");
 	uv_run(loop, UV_RUN_DEFAULT);
+	kr_log_info("stopped: what nodes have not flushed stays in their journals");
 	kr_server_fini(&server);
 	uv_loop_close(loop);
 	return EXIT_SUCCESS;

@@ -231,15 +231,16 @@ static void handle_close(struct kr_request *request)
 	const struct kr_close_request *msg = &request->msg.close_request;
 	struct kr_sfile *file = kr_sfile_find(request->server, &msg->file);
 	struct kr_attachment *attachment = file ? kr_attachment_find(file, request->session) : NULL;
+	uint32_t count = msg->count;
 
-	if (!attachment || attachment->opens < msg->count) {
+	if (!attachment || attachment->opens < count) {
 		kr_request_reply(request, -EBADF, NULL, NULL, 0);
 		return;
 	}
 	kr_sfile_ref(file);
-	attachment->opens -= msg->count;
+	attachment->opens -= count;
 	kr_request_reply(request, 0, NULL, NULL, 0);
-	kr_opens_release(file, msg->count);
+	kr_opens_release(file, count);
 	kr_attachment_settle(attachment);
 	kr_sfile_put(file);
 }

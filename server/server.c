@@ -90,6 +90,9 @@ void kr_server_end_grace(struct kr_server *server)
 
 	if (!grace->active)
 		return;
+	kr_data_collect_replays(server->data, false);
+	if (kr_data_replaying(server->data))
+		return; /* nobody may see the files before: we are called again when all is replayed */
 	grace->active = false;
 	if (kr_grace_awaited(grace))
 		kr_log_warn("the grace period is over; %zu nodes have not come back", kr_grace_awaited(grace));
@@ -244,10 +247,8 @@ static int init_parts(struct kr_server *server)
 	if (err)
 		return err;
 	register_handlers(server);
-	err = kr_data_init(server, &server->data);
-	if (err)
-		return err;
-	return kr_listen_init(server);
+	kr_listen_init(server);
+	return kr_data_init(server, &server->data);
 }
 
 int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_server_options *options)
@@ -263,17 +264,13 @@ int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_se
 	kr_table_init(&server->sessions_by_id);
 	kr_grace_init(&server->grace);
 	kr_files_init(server);
-	uv_timer_init(loop, &server->tick);
-	server->tick.data = server;
 	err = init_parts(server);
 	if (err) {
-		if (server->data)
-			kr_data_fini(server->data);
-		uv_close((uv_handle_t *)&server->tick, NULL);
-		uv_run(loop, UV_RUN_DEFAULT);
 		kr_server_fini(server);
 		return err;
 	}
+	uv_timer_init(loop, &server->tick);
+	server->tick.data = server;
 	uv_timer_start(&server->tick, on_tick, TICK_MS, TICK_MS);
 	start_grace(server);
 	return 0;
@@ -325,7 +322,6 @@ static void on_stopping(uv_timer_t *timer)
 		return;
 	kr_data_fini(server->data);
 	uv_close((uv_handle_t *)&server->tick, NULL);
-	kr_log_info("stopped: what nodes have not flushed stays in their journals");
 }
 
 void kr_server_stop(struct kr_server *server)
@@ -335,7 +331,6 @@ void kr_server_stop(struct kr_server *server)
 	if (server->stopping)
 		return;
 	server->stopping = true;
-	kr_log_info("stopping");
 	kr_listen_stop(server);
 	KR_LIST_FOR_EACH(session, &server->sessions, link) {
 		if (session->conn)
