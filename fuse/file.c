@@ -363,7 +363,7 @@ static void send_close(struct kr_file *file, bool dirty)
 static void settle(struct kr_file *file)
 {
 	bool flushing = kr_flush_busy(file), used = file->handles || file->opening || !kr_list_empty(&file->waiters);
-	bool dirty, idle, keep;
+	bool dirty, idle, only_held, keep;
 
 	pthread_mutex_lock(&file->lock);
 	dirty = file->holder.dirty && !file->holder.refused;
@@ -372,6 +372,7 @@ static void settle(struct kr_file *file)
 		kr_file_step(file);
 	}
 	idle = kr_holder_idle(&file->holder);
+	only_held = file->holder.held && !file->holder.leaving && !file->holder.recalled && !file->holder.returning;
 	pthread_mutex_unlock(&file->lock);
 
 	send_close(file, dirty);
@@ -383,7 +384,7 @@ static void settle(struct kr_file *file)
 		file->resident = false;
 		kr_file_put(file);
 	}
-	if (used || flushing || idle) {
+	if (used || flushing || !only_held) {
 		leave_lru(file);
 	} else if (!kr_link_linked(&file->idle)) {
 		kr_list_append(&file->mount->files->idle, &file->idle);
