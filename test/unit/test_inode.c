@@ -1,0 +1,131 @@
+/* The table of inodes that the kernel knows. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "fuse/inode.h"
+
+static struct kr_fid fid_of(unsigned number)
+{
+	struct kr_fid fid = {.length = sizeof(number)};
+
+	memcpy(fid.bytes, &number, sizeof(number));
+	return fid;
+}
+
+static struct kr_inodes *make(void)
+{
+	struct kr_fid root = fid_of(0);
+	struct kr_inodes *inodes;
+
+	assert_int_equal(kr_inodes_new(&root, &inodes), 0);
+	return inodes;
+}
+
+static uint64_t learn(struct kr_inodes *inodes, unsigned number, unsigned parent, const char *name)
+{
+	struct kr_fid fid = fid_of(number), parent_fid = fid_of(parent);
+	uint64_t generation;
+
+	return kr_inode_learn(inodes, &fid, &parent_fid, name, &generation);
+}
+
+static void one_file_has_one_number_until_all_its_lookups_are_forgotten(void **state)
+{
+	struct kr_inodes *inodes = make();
+	struct kr_fid fid = fid_of(7), found;
+	uint64_t number = learn(inodes, 7, 0, "a");
+
+	(void)state;
+	assert_int_equal(learn(inodes, 7, 0, "b"), number);
+	kr_inode_fid(inodes, number, &found);
+	assert_true(kr_fid_equal(&fid, &found));
+	kr_inode_forget(inodes, number, 1);
+	assert_int_equal(kr_inode_find(inodes, &fid), number);
+	kr_inode_forget(inodes, number, 1);
+	assert_int_equal(kr_inode_find(inodes, &fid), 0);
+	assert_int_equal(kr_inodes_count(inodes), 1);
+	kr_inodes_free(inodes);
+}
+
+static void the_root_is_number_one_and_stays(void **state)
+{
+	struct kr_inodes *inodes = make();
+	struct kr_fid root = fid_of(0);
+
+	(void)state;
+	assert_int_equal(kr_inode_find(inodes, &root), 1);
+	assert_int_equal(learn(inodes, 0, 0, ".."), 1);
+	kr_inode_forget(inodes, 1, 5);
+	assert_int_equal(kr_inode_find(inodes, &root), 1);
+	kr_inodes_free(inodes);
+}
+
+static void a_path_follows_the_names_by_which_inodes_were_last_found(void **state)
+{
+	struct kr_inodes *inodes = make();
+	struct kr_fid file = fid_of(3), root = fid_of(0), unknown = fid_of(9);
+	char *path;
+
+	(void)state;
+	learn(inodes, 1, 0, "dir");
+	learn(inodes, 2, 1, "sub");
+	learn(inodes, 3, 2, "old");
+	learn(inodes, 3, 2, "file");
+	path = kr_inode_path(inodes, &file);
+	assert_string_equal(path, "dir/sub/file");
+	free(path);
+	assert_null(kr_inode_path(inodes, &root));
+	assert_null(kr_inode_path(inodes, &unknown));
+	kr_inodes_free(inodes);
+}
+
+static void a_circle_of_names_ends(void **state)
+{
+	struct kr_inodes *inodes = make();
+	struct kr_fid fid = fid_of(1);
+
+	(void)state;
+	learn(inodes, 1, 2, "a");
+	learn(inodes, 2, 1, "b");
+	free(kr_inode_path(inodes, &fid));
+	kr_inodes_free(inodes);
+}
+
+static void a_hundred_thousand_inodes_come_and_go(void **state)
+{
+	enum { COUNT = 100000 };
+	struct kr_inodes *inodes = make();
+	uint64_t *numbers = calloc(COUNT, sizeof(*numbers));
+
+	(void)state;
+	for (unsigned i = 0; i < COUNT; i++)
+		numbers[i] = learn(inodes, i + 1, 0, "x");
+	assert_int_equal(kr_inodes_count(inodes), COUNT + 1);
+	for (unsigned i = 0; i < COUNT; i++) {
+		struct kr_fid fid = fid_of(i + 1);
+
+		assert_int_equal(kr_inode_find(inodes, &fid), numbers[i]);
+		kr_inode_forget(inodes, numbers[i], 1);
+	}
+	assert_int_equal(kr_inodes_count(inodes), 1);
+	free(numbers);
+	kr_inodes_free(inodes);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_file_has_one_number_until_all_its_lookups_are_forgotten),
+		cmocka_unit_test(the_root_is_number_one_and_stays),
+		cmocka_unit_test(a_path_follows_the_names_by_which_inodes_were_last_found),
+		cmocka_unit_test(a_circle_of_names_ends),
+		cmocka_unit_test(a_hundred_thousand_inodes_come_and_go),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,109 @@
+/* The command line of kairanfs. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "common/fail.h"
+#include "common/util.h"
+#include "fuse/options.h"
+
+static struct kr_mount_options options;
+
+/* Parses "kairanfs" and up to five more words. */
+static int parse(const char *a, const char *b, const char *c, const char *d)
+{
+	const char *const words[] = {"kairanfs", a, b, c, d};
+	char *argv[6] = {NULL};
+	int argc = 0, err;
+
+	kr_mount_options_fini(&options);
+	memset(&options, 0, sizeof(options));
+	for (size_t i = 0; i < KR_ARRAY_SIZE(words) && words[i]; i++)
+		argv[argc++] = kr_xstrdup(words[i]);
+	err = kr_mount_options_parse(argc, argv, &options);
+	for (int i = 0; i < argc; i++)
+		free(argv[i]);
+	return err;
+}
+
+static void a_source_has_a_host_a_port_and_a_directory(void **state)
+{
+	(void)state;
+	assert_int_equal(parse("fs1:/", "/mnt", NULL, NULL), 0);
+	assert_string_equal(options.server.host, "fs1");
+	assert_int_equal(options.server.port, 7440);
+	assert_string_equal(options.subdir, "");
+	assert_int_equal(parse("10.0.0.1:7000:/a/b//", "/mnt", NULL, NULL), 0);
+	assert_string_equal(options.server.host, "10.0.0.1");
+	assert_int_equal(options.server.port, 7000);
+	assert_string_equal(options.subdir, "a/b");
+	assert_int_equal(parse("[fe80::1]:7000:/", "/mnt", NULL, NULL), 0);
+	assert_string_equal(options.server.host, "fe80::1");
+	assert_string_equal(options.source, "[fe80::1]:7000:/");
+}
+
+static void what_cannot_be_a_mount_is_refused_with_a_reason(void **state)
+{
+	(void)state;
+	assert_int_equal(parse(NULL, NULL, NULL, NULL), -EINVAL);
+	assert_non_null(strstr(kr_fail_reason(), "usage"));
+	assert_int_equal(parse("fs1:/", NULL, NULL, NULL), -EINVAL);
+	assert_non_null(strstr(kr_fail_reason(), "mount point"));
+	assert_int_equal(parse("nonsense", "/mnt", NULL, NULL), -EINVAL);
+	assert_non_null(strstr(kr_fail_reason(), "HOST"));
+	assert_int_equal(parse("fs1:0:/", "/mnt", NULL, NULL), -EINVAL);
+	assert_int_equal(parse(":/", "/mnt", NULL, NULL), -EINVAL);
+	assert_int_equal(parse("fs1:/", "/mnt", "/more", NULL), -EINVAL);
+	assert_int_equal(parse("fs1:/", "/mnt", "-o", "soft,hard"), -EINVAL);
+	assert_int_equal(parse("fs1:/", "/mnt", "-o", "journal_max=1K"), -EINVAL);
+	assert_int_equal(parse("fs1:/", "/mnt", "-o", "nonsense=1"), -EINVAL);
+	assert_non_null(strstr(kr_fail_reason(), "nonsense"));
+}
+
+static void what_mount_and_fstab_say_is_understood(void **state)
+{
+	(void)state;
+	assert_int_equal(parse("fs1:/", "/mnt", "-o", "rw,_netdev,nofail,x-systemd.automount,defaults,noauto"), 0);
+	assert_null(options.fuse_options);
+	assert_false(options.read_only);
+	assert_int_equal(parse("fs1:/", "/mnt", "-o", "ro,dev,suid,noatime,allow_other"), 0);
+	assert_true(options.read_only);
+	assert_true(options.allow_other);
+	assert_string_equal(options.fuse_options, "dev,suid,noatime");
+}
+
+static void our_own_options_have_units_and_defaults(void **state)
+{
+	(void)state;
+	assert_int_equal(parse("fs1:/", "/mnt", "-f", NULL), 0);
+	assert_true(options.foreground);
+	assert_int_equal(options.close, KR_CLOSE_SYNC);
+	assert_int_equal(options.drain_timeout, 30000);
+	assert_int_equal(options.flush_backlog, 8 << 20);
+	assert_true(options.default_permissions);
+	assert_int_equal(parse("fs1:/", "/mnt", "-o", "close=async,soft,timeo=1.5,journal_max=16M,local=/x,node=n7"), 0);
+	assert_int_equal(options.close, KR_CLOSE_ASYNC);
+	assert_int_equal(options.timeo, 1500);
+	assert_int_equal(options.journal_max, 16 << 20);
+	assert_string_equal(options.local, "/x");
+	assert_string_equal(options.node, "n7");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_source_has_a_host_a_port_and_a_directory),
+		cmocka_unit_test(what_cannot_be_a_mount_is_refused_with_a_reason),
+		cmocka_unit_test(what_mount_and_fstab_say_is_understood),
+		cmocka_unit_test(our_own_options_have_units_and_defaults),
+	};
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+
+	kr_mount_options_fini(&options);
+	return failed;
+}
