@@ -259,6 +259,9 @@ int kr_entry_attr(struct kr_export *export, int fd, const struct kr_fid *fid, st
 
 	if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &stx) < 0)
 		return kr_fail_errno(-errno, "looking at a file of the export");
+	/* Only a descriptor that somebody has not closed yet keeps it: for a client it is gone. */
+	if (stx.stx_nlink == 0)
+		return kr_fail(-ESTALE, "the file has been removed");
 	attr = (struct kr_attr){
 		.ino = stx.stx_ino, .mode = stx.stx_mode, .nlink = stx.stx_nlink, .uid = stx.stx_uid, .gid = stx.stx_gid,
 		.rdev_major = stx.stx_rdev_major, .rdev_minor = stx.stx_rdev_minor,
@@ -267,7 +270,7 @@ int kr_entry_attr(struct kr_export *export, int fd, const struct kr_fid *fid, st
 	};
 	if (S_ISREG(attr.mode)) {
 		attr.version = kr_export_attr_version(export, &attr, 0);
-		if (attr.nlink > 0 && kr_orphans_find(export->orphans, fid, NULL))
+		if (kr_orphans_find(export->orphans, fid, NULL))
 			attr.nlink--;
 	}
 	*ret_attr = attr;
