@@ -192,8 +192,9 @@ static void start_read(struct want *want, struct kr_cache_entry *entry)
 static void serve(struct want *want)
 {
 	struct pull *pull = want->pull;
-	struct kr_mount *mount = pull->peer->hops->mount;
-	struct kr_file *file = kr_file_find(mount, &pull->fid);
+	struct kr_hops *hops = pull->peer->hops;
+	/* Without a stage there may be no table of files yet. */
+	struct kr_file *file = kr_list_empty(&hops->stages) ? NULL : kr_file_find(hops->mount, &pull->fid);
 	struct kr_cache_entry *entry = NULL;
 	struct kr_buf *buf = NULL;
 	uint64_t checksum = 0;
@@ -209,7 +210,8 @@ static void serve(struct want *want)
 	} else if (got < 0) {
 		fail_want(want, got);
 	}
-	kr_file_put(file);
+	if (file)
+		kr_file_put(file);
 }
 
 /* Serves what is ready while there is room. */

@@ -21,7 +21,9 @@ static void on_timer(uv_timer_t *timer)
 		kr_stage_tick(stage);
 	kr_hop_in_tick(hops);
 	kr_hop_out_tick(hops);
-	kr_stage_evict(hops->mount);
+	/* The cache and the files are made after us. */
+	if (!kr_list_empty(&hops->stages))
+		kr_stage_evict(hops->mount);
 }
 
 int kr_hops_new(struct kr_mount *mount, struct kr_hops **ret_hops)

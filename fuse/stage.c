@@ -84,7 +84,8 @@ void kr_stage_free(struct kr_stage *stage)
 	kr_stage_part(stage, -ECANCELED);
 	let_go(stage);
 	stage->live = false;
-	kr_loop_forget(stage->mount->kr_loop, &stage->ahead_task);
+	if (stage->ahead_task.queued) /* else the loop may be gone already */
+		kr_loop_forget(stage->mount->kr_loop, &stage->ahead_task);
 	kr_list_remove(&stage->starved);
 	kr_list_remove(&stage->link);
 	kr_stage_unref(stage);

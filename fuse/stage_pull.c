@@ -58,7 +58,8 @@ static void fail_all(struct kr_stage *stage, int err)
 
 static void retry_later(struct kr_stage *stage)
 {
-	uint64_t delay_ms = UINT64_C(100) << KR_MIN(stage->retries, 4u);
+	/* The first time at once: a connection may break although the server lives. */
+	uint64_t delay_ms = stage->retries ? UINT64_C(50) << KR_MIN(stage->retries, 5u) : 0;
 
 	stage->retries++;
 	stage->retry_ns = kr_clock_ns() + delay_ms * KR_NS_PER_MS;
@@ -148,7 +149,8 @@ static void on_upstream(struct kr_mount *mount, const struct kr_down *down, cons
 			set_upstream(stage, hop);
 		kr_stage_advance(stage);
 	}
-	kr_file_put(file);
+	if (file)
+		kr_file_put(file);
 	kr_rpc_answer(mount->rpc, down, 0, &(struct kr_upstream_reply){});
 }
 
@@ -276,7 +278,8 @@ void kr_stage_advance(struct kr_stage *stage)
 	uint64_t blocks[KR_STAGE_BATCH];
 	size_t count, most;
 
-	if (!stage->live || !stage->known || stage->loading || stage->patching || stage->outdated || !stage->file)
+	if (!stage->live || !stage->known || stage->loading || stage->patching || stage->outdated || !stage->file ||
+		stage->mount->hops->closing)
 		return;
 	while (has_work(stage)) {
 		if (!stage->upstream) {
