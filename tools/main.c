@@ -7,6 +7,7 @@
 #include "tools/client.h"
 #include "tools/commands.h"
 #include "tools/journal.h"
+#include "tools/key.h"
 
 static const struct {
 	const char *name;
@@ -17,6 +18,7 @@ static const struct {
 	{"flush", kr_tool_flush, "bring unflushed bytes to the server now, or discard refused ones"},
 	{"umount", kr_tool_umount, "flush, unmount, wait until the daemon is gone"},
 	{"journal", kr_tool_journal, "check and list what a journal's directory holds"},
+	{"key", kr_tool_key, "make a key, of a node or of one user"},
 };
 
 static void help(FILE *out)

@@ -1,0 +1,167 @@
+#include "tools/key.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/fail.h"
+#include "common/key.h"
+#include "common/util.h"
+
+#define DAY_S INT64_C(86400)
+
+static const char usage[] = "usage: kairan key [--user NAME] [--expires DAYS|TIME] FILE\n"
+	"       kairan key --show FILE\n"
+	"Makes a key and writes it to FILE, which only you can read. Give the same file to kairand (--key FILE) and to the mounts\n"
+	"that shall use it (-o key=FILE).\n"
+	"  --user NAME      a key that can act as this user only (NAME or number; without: a key of a node, which can act as anybody)\n"
+	"  --expires WHEN   in so many days, or at a time as 2027-01-31T00:00:00Z (without: never)\n"
+	"  --show           say whose key FILE is, without its secret\n"
+	"Nothing is overwritten. Exit code: 0, or 1 with a message.\n";
+
+struct request {
+	const char *user, *expires, *path;
+	bool show;
+};
+
+static bool all_digits(const char *text)
+{
+	return *text && text[strspn(text, "0123456789")] == '\0';
+}
+
+static bool parse_count(const char *text, uint64_t max, uint64_t *ret_count)
+{
+	unsigned long long count;
+
+	if (!all_digits(text))
+		return false;
+	errno = 0;
+	count = strtoull(text, NULL, 10);
+	*ret_count = count;
+	return errno == 0 && count <= max;
+}
+
+/* The server's users count: a name is looked up on this machine, a number is taken as it is. */
+static int find_owner(const char *user, struct kr_key_owner *ret_owner)
+{
+	const struct passwd *entry;
+	uint64_t uid;
+
+	*ret_owner = (struct kr_key_owner){.kind = user ? KR_KEY_USER : KR_KEY_NODE};
+	if (!user)
+		return 0;
+	if (parse_count(user, UINT32_MAX - 1, &uid)) {
+		ret_owner->uid = (uint32_t)uid;
+		return 0;
+	}
+	errno = 0;
+	entry = getpwnam(user);
+	if (!entry)
+		return kr_fail(-EINVAL, "--user %s: no such user on this machine (give the number of the user, or make the key elsewhere)",
+			user);
+	ret_owner->uid = entry->pw_uid;
+	return 0;
+}
+
+static int find_expiry(const char *text, int64_t now, int64_t *ret_expires)
+{
+	uint64_t days;
+
+	*ret_expires = 0;
+	if (!text || kr_key_time_parse(text, ret_expires))
+		return 0;
+	if (!parse_count(text, 365 * 1000, &days) || days == 0)
+		return kr_fail(-EINVAL, "--expires %s: not a number of days, nor a time (as 2027-01-31T00:00:00Z, in UTC)", text);
+	*ret_expires = now + (int64_t)days * DAY_S;
+	return 0;
+}
+
+static void describe(const struct kr_key *key, const char *path)
+{
+	char description[KR_KEY_DESCRIPTION], created[KR_KEY_TIME], expires[KR_KEY_TIME];
+
+	printf("%s: %s, made %s, expires %s\n", path, kr_key_describe(key, description), kr_key_time_format(key->created, created),
+		kr_key_time_format(key->expires, expires));
+}
+
+static int make(const struct request *request)
+{
+	int64_t now = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S), expires;
+	struct kr_key_owner owner;
+	struct kr_key *key;
+	int err = find_owner(request->user, &owner);
+
+	if (!err)
+		err = find_expiry(request->expires, now, &expires);
+	if (!err)
+		err = kr_key_new(&owner, request->user ? request->user : "", now, expires, &key);
+	if (err)
+		return err;
+	err = kr_key_save(key, request->path);
+	if (!err) {
+		describe(key, request->path);
+		puts(owner.kind == KR_KEY_NODE ? "Who can read this file can act as any user on the export: copy it by a safe way (scp)." :
+			"Who can read this file can act as this user on the export: copy it by a safe way (scp).");
+	}
+	kr_key_put(key);
+	return err;
+}
+
+static int show(const char *path)
+{
+	struct kr_key *key;
+	int err = kr_key_load(path, &key);
+
+	if (err)
+		return err;
+	describe(key, path);
+	kr_key_put(key);
+	return 0;
+}
+
+/* -1: go on; else the exit code. */
+static int parse_arguments(int argc, char **argv, struct request *request)
+{
+	static const struct option options[] = {
+		{"user", required_argument, NULL, 'u'},
+		{"expires", required_argument, NULL, 'e'},
+		{"show", no_argument, NULL, 's'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
+	int option;
+
+	optind = 1;
+	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		if (option == 'h')
+			return fputs(usage, stdout) < 0;
+		if (option == '?')
+			return fputs(usage, stderr), 64;
+		if (option == 's')
+			request->show = true;
+		else
+			*(option == 'u' ? &request->user : &request->expires) = optarg;
+	}
+	if (optind + 1 != argc || (request->show && (request->user || request->expires)))
+		return fputs(usage, stderr), 64;
+	request->path = argv[optind];
+	return -1;
+}
+
+int kr_tool_key(int argc, char **argv)
+{
+	struct request request = {0};
+	int code = parse_arguments(argc, argv, &request);
+
+	if (code >= 0)
+		return code;
+	if (request.show ? show(request.path) : make(&request)) {
+		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
+		return 1;
+	}
+	return fflush(stdout) ? 1 : 0;
+}
