@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -10,6 +11,8 @@
 #include <unistd.h>
 
 #include "server/export_priv.h"
+
+enum { HANDLE_TRIES = 20 };
 
 int kr_entry_check(const struct kr_export *export, const struct kr_fid *parent, const char *name, int hidden_err)
 {
@@ -47,11 +50,15 @@ static int open_handle(struct kr_export *export, const struct kr_identity *ident
 
 static int open_identity(struct kr_export *export, const struct kr_identity *identity, int *ret_fd)
 {
-	int fd;
+	int tries = 0, fd;
 
 	if (!export->by_handle)
 		return kr_places_open(export->places, identity, ret_fd);
-	fd = open_handle(export, identity);
+	/* ENOMEM also stands for "an inode of this number is just being made" (iget_locked): looked at again, the handle
+	 * turns out stale. */
+	do {
+		fd = open_handle(export, identity);
+	} while (fd < 0 && errno == ENOMEM && ++tries < HANDLE_TRIES && sched_yield() == 0);
 	if (fd < 0)
 		return kr_fail_errno(errno == ENOENT ? -ESTALE : -errno, "opening a file by its handle");
 	*ret_fd = fd;
