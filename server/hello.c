@@ -114,8 +114,13 @@ static void recorded(void *context, int err)
 	struct kr_server *server = greeting->stranger->server;
 	struct kr_session *old = kr_session_find_node_id(server, greeting->hello.node_id), *session;
 
-	if (err || server->stopping) {
-		refuse(greeting, -EAGAIN, err ? "its record cannot be written" : "the server stops");
+	if (server->stopping) { /* kr_listen_stop has closed its connection: it asks the next instance */
+		kr_stranger_take(greeting->stranger);
+		free_greeting(greeting);
+		return;
+	}
+	if (err) {
+		refuse(greeting, -EAGAIN, "its record cannot be written");
 		return;
 	}
 	if (old) /* begun by another connection meanwhile */
@@ -140,6 +145,11 @@ static void walked(struct kr_job *job)
 	struct greeting *greeting = KR_CONTAINER_OF(job, struct greeting, job);
 	struct kr_session *session = resumable(greeting);
 
+	if (job->server->stopping) {
+		kr_stranger_take(greeting->stranger);
+		free_greeting(greeting);
+		return;
+	}
 	if (greeting->err) {
 		refuse(greeting, greeting->err, "the directory that it mounts cannot be reached");
 		return;

@@ -143,7 +143,7 @@ static void note_removed(struct kr_request *request)
 
 	if (file && removed->orphaned)
 		file->orphan = true;
-	if (file && removed->gone)
+	if (file && (removed->gone || (removed->orphaned && file->opens == 0))) /* closed meanwhile */
 		file->gone = true;
 	kr_request_reply_job(request);
 }

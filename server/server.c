@@ -25,7 +25,7 @@
 #include "server/state.h"
 #include "server/status.h"
 
-enum { TICK_MS = 250, LATE_MS = 2000, EXPORT_TICK_MS = 1000 };
+enum { TICK_MS = 250, LATE_MS = 2000, EXPORT_TICK_MS = 1000, STOP_ROUNDS_MS = 2000 };
 
 void kr_server_on(struct kr_server *server, uint16_t type, void (*handle)(struct kr_request *), unsigned flags)
 {
@@ -77,10 +77,21 @@ static void free_job(struct kr_job *job)
 	free(job);
 }
 
+/* What a former instance left behind and nobody has claimed goes. */
 static void over(struct kr_server *server)
 {
-	kr_data_collect_replays(server->data, false);
 	kr_job_start(server, kr_xcalloc(1, sizeof(struct kr_job)), sweep_orphans, free_job);
+}
+
+/* Nodes that never came back are not waited for at the next start either. */
+static void forget_awaited(struct kr_server *server)
+{
+	const struct kr_state_facts *facts = kr_state_facts(server->state);
+
+	for (size_t i = 0; i < facts->node_count; i++) {
+		if (!kr_session_find_node_id(server, facts->nodes[i]))
+			kr_state_forget_node(server, facts->nodes[i]);
+	}
 }
 
 void kr_server_end_grace(struct kr_server *server)
@@ -99,6 +110,7 @@ void kr_server_end_grace(struct kr_server *server)
 	else
 		kr_log_info("the grace period is over: all nodes are back");
 	over(server);
+	forget_awaited(server);
 	while ((link = kr_list_pop(&grace->waiting)))
 		kr_request_dispatch(KR_LIST_ENTRY(link, struct kr_request, wait));
 }
@@ -115,17 +127,6 @@ static void start_grace(struct kr_server *server)
 		kr_data_collect_replays(server->data, facts->new_boot);
 	} else {
 		over(server);
-	}
-}
-
-/* Nodes that never came back are not waited for at the next start either. */
-static void forget_awaited(struct kr_server *server)
-{
-	const struct kr_state_facts *facts = kr_state_facts(server->state);
-
-	for (size_t i = 0; i < facts->node_count; i++) {
-		if (!kr_session_find_node_id(server, facts->nodes[i]))
-			kr_state_forget_node(server->state, facts->nodes[i]);
 	}
 }
 
@@ -190,10 +191,8 @@ static void on_tick(uv_timer_t *timer)
 		extend_leases(server, now_ns);
 	server->ticked_ns = now_ns;
 	kr_session_expire_all(server, now_ns);
-	if (kr_grace_due(&server->grace, now_ns)) {
+	if (kr_grace_due(&server->grace, now_ns))
 		kr_server_end_grace(server);
-		forget_awaited(server);
-	}
 	kr_listen_tick(server, now_ns);
 	maybe_tick_export(server, now_ns);
 }
@@ -294,18 +293,20 @@ static void end_sessions(struct kr_server *server)
 		kr_session_end(KR_LIST_ENTRY(server->sessions.head.next, struct kr_session, link), KR_SESSION_STOPPED);
 }
 
-static bool quiet(const struct kr_server *server)
+/* Jobs have ended; a round that waits for nodes may be left alone after a while, its bytes are in their journals. */
+static bool quiet(const struct kr_server *server, uint64_t waited_ns)
 {
-	return server->jobs == 0 && kr_data_idle(server->data);
+	return server->jobs == 0 && (kr_data_idle(server->data) || waited_ns > STOP_ROUNDS_MS * KR_NS_PER_MS);
 }
 
 /* Running jobs finish and their replies go out; then sessions end (which starts the last jobs), then handles close. */
 static void on_stopping(uv_timer_t *timer)
 {
 	struct kr_server *server = timer->data;
-	bool late = kr_clock_ns() - server->stopping_ns > KR_SERVER_STOP_MS * KR_NS_PER_MS;
+	uint64_t waited_ns = kr_clock_ns() - server->stopping_ns;
+	bool late = waited_ns > KR_SERVER_STOP_MS * KR_NS_PER_MS;
 
-	if (!quiet(server) && !late)
+	if (!quiet(server, waited_ns) && !late)
 		return;
 	if (late && !server->ended)
 		kr_log_warn("stopping although the disk has not finished: nodes keep in their journals what is not synced");

@@ -417,7 +417,7 @@ void kr_session_end(struct kr_session *session, enum kr_session_end why)
 	if (why == KR_SESSION_LOST)
 		server->sessions_lost++;
 	if (why == KR_SESSION_LOST || why == KR_SESSION_LEFT) {
-		kr_state_forget_node(server->state, session->node_id);
+		kr_state_forget_node(server, session->node_id);
 		if (kr_grace_node_done(&server->grace, session->node_id))
 			kr_server_end_grace(server);
 	}

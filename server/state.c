@@ -1,5 +1,6 @@
 /* Node records in the state directory, changed in order from the loop: see state.h. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,14 +10,20 @@
 #include "server/state_priv.h"
 
 struct change {
-	struct kr_job job;
 	struct kr_link link;
-	struct kr_state *state;
 	char file[KR_STATE_ID_HEX];
 	char *name; /* NULL: remove the record */
 	int err;
 	void (*done)(void *context, int err);
 	void *context;
+};
+
+/* All changes that have come up while the former batch was written: one sync for all, so that a thousand nodes that
+ * start together do not wait for a thousand syncs. */
+struct batch {
+	struct kr_job job;
+	struct kr_state *state;
+	struct kr_list changes;
 };
 
 void kr_state_id_to_hex(const uint8_t id[16], char hex[KR_STATE_ID_HEX])
@@ -49,77 +56,102 @@ bool kr_state_id_from_hex(const char *hex, uint8_t id[16])
 	return hex[32] == '\0';
 }
 
-static void start_next(struct kr_state *state);
-
-static void run_change(struct kr_job *job)
+static int write_record(int dir, const struct change *change)
 {
-	struct change *change = KR_CONTAINER_OF(job, struct change, job);
-	int dir = change->state->nodes_dir;
+	KR_AUTO_FD int fd = openat(dir, change->file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
-	if (change->name) {
-		change->err = kr_write_file(dir, change->file, change->name, strlen(change->name), 0600);
-	} else if (unlinkat(dir, change->file, 0) && errno != ENOENT) {
-		change->err = -errno;
-		kr_fail_errno(change->err, "cannot remove the record of node %s", change->file);
-	}
-	if (change->err)
-		kr_log_error("%s/nodes: %s", change->state->path, kr_fail_reason());
+	if (fd < 0)
+		return kr_fail_errno(-errno, "cannot write the record of node %s", change->name);
+	return kr_pwrite_full(fd, change->name, strlen(change->name), 0);
 }
 
-static void change_done(struct kr_job *job)
+static int remove_record(int dir, const struct change *change)
 {
-	struct change *change = KR_CONTAINER_OF(job, struct change, job);
-	struct kr_state *state = change->state;
-
-	state->changing = false;
-	start_next(state);
-	if (change->done)
-		change->done(change->context, change->err);
-	free(change->name);
-	free(change);
+	if (unlinkat(dir, change->file, 0) && errno != ENOENT)
+		return kr_fail_errno(-errno, "cannot remove the record of node %s", change->file);
+	return 0;
 }
 
-static void start_next(struct kr_state *state)
+/* The name in a record is for people; that the record exists is what must last, so the directory is synced. */
+static void run_batch(struct kr_job *job)
 {
-	struct kr_link *link;
+	struct batch *batch = KR_CONTAINER_OF(job, struct batch, job);
+	int dir = batch->state->nodes_dir, sync_err;
 	struct change *change;
 
-	if (state->changing || !(link = kr_list_pop(&state->changes)))
-		return;
-	change = KR_LIST_ENTRY(link, struct change, link);
-	state->changing = true;
-	kr_job_start(state->server, &change->job, run_change, change_done);
+	KR_LIST_FOR_EACH(change, &batch->changes, link) {
+		change->err = change->name ? write_record(dir, change) : remove_record(dir, change);
+		if (change->err)
+			kr_log_error("%s/nodes: %s", batch->state->path, kr_fail_reason());
+	}
+	sync_err = fsync(dir) ? -errno : 0;
+	if (sync_err)
+		kr_log_error("cannot sync %s/nodes: %s", batch->state->path, strerror(-sync_err));
+	KR_LIST_FOR_EACH(change, &batch->changes, link) {
+		if (!change->err)
+			change->err = sync_err;
+	}
 }
 
-static struct change *queue_change(struct kr_state *state, const uint8_t node_id[16])
+static void start_batch(struct kr_server *server);
+
+static void batch_done(struct kr_job *job)
+{
+	struct batch *batch = KR_CONTAINER_OF(job, struct batch, job);
+	struct kr_link *link;
+
+	batch->state->changing = false;
+	start_batch(job->server);
+	while ((link = kr_list_pop(&batch->changes))) {
+		struct change *change = KR_LIST_ENTRY(link, struct change, link);
+
+		if (change->done)
+			change->done(change->context, change->err);
+		free(change->name);
+		free(change);
+	}
+	free(batch);
+}
+
+static void start_batch(struct kr_server *server)
+{
+	struct kr_state *state = server->state;
+	struct kr_link *link;
+	struct batch *batch;
+
+	if (state->changing || kr_list_empty(&state->changes))
+		return;
+	state->changing = true;
+	batch = kr_xcalloc(1, sizeof(*batch));
+	batch->state = state;
+	kr_list_init(&batch->changes);
+	while ((link = kr_list_pop(&state->changes)))
+		kr_list_append(&batch->changes, link);
+	kr_job_start(server, &batch->job, run_batch, batch_done);
+}
+
+static void queue_change(struct kr_server *server, const uint8_t node_id[16], const char *name,
+	void (*done)(void *context, int err), void *context)
 {
 	struct change *change = kr_xcalloc(1, sizeof(*change));
 
-	change->state = state;
 	kr_state_id_to_hex(node_id, change->file);
-	kr_list_append(&state->changes, &change->link);
-	return change;
+	change->name = name ? kr_xstrdup(name) : NULL;
+	change->done = done;
+	change->context = context;
+	kr_list_append(&server->state->changes, &change->link);
+	start_batch(server);
 }
 
 void kr_state_add_node(struct kr_server *server, const uint8_t node_id[16], const char *name,
 	void (*done)(void *context, int err), void *context)
 {
-	struct kr_state *state = server->state;
-	struct change *change = queue_change(state, node_id);
-
-	state->server = server;
-	change->name = kr_xstrdup(name);
-	change->done = done;
-	change->context = context;
-	start_next(state);
+	queue_change(server, node_id, name, done, context);
 }
 
-void kr_state_forget_node(struct kr_state *state, const uint8_t node_id[16])
+void kr_state_forget_node(struct kr_server *server, const uint8_t node_id[16])
 {
-	if (!state->server)
-		return; /* nobody has ever been added */
-	queue_change(state, node_id);
-	start_next(state);
+	queue_change(server, node_id, NULL, NULL, NULL);
 }
 
 void kr_state_sync_export(const struct kr_state *state)

@@ -41,6 +41,6 @@ void kr_state_sync_export(const struct kr_state *state);
 void kr_state_add_node(struct kr_server *server, const uint8_t node_id[16], const char *name,
 	void (*done)(void *context, int err), void *context);
 /* The node will not come back to reclaim anything. A later add of the same node wins. */
-void kr_state_forget_node(struct kr_state *state, const uint8_t node_id[16]);
+void kr_state_forget_node(struct kr_server *server, const uint8_t node_id[16]);
 
 #endif

@@ -8,8 +8,7 @@ struct kr_state {
 	struct kr_state_facts facts;
 	char *path;
 	int dir, nodes_dir, lock, export_lock;
-	/* Loop thread: changes of node records, one in the pool at a time. */
-	struct kr_server *server;
+	/* Loop thread: changes of node records that wait for the batch in the pool. */
 	struct kr_list changes;
 	bool changing;
 };

@@ -330,6 +330,19 @@ static void a_forged_file_identity_is_stale(void **state)
 	assert_int_equal(node_result(node, send_lease(node, &node->hello.root, 8), NULL), -EINVAL);
 }
 
+static void status_is_told_before_hello_and_after(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_status_request msg = {.what = "status", .argument = ""}, unknown = {.what = "secrets", .argument = ""};
+
+	node_connect(f->nodes[1]);
+	assert_int_equal(node_call(f->nodes[1], KR_MSG_STATUS, &msg, NULL), 0);
+	assert_int_equal(node_call(f->nodes[1], KR_MSG_STATUS, &unknown, NULL), -EOPNOTSUPP);
+	joined(f, 0);
+	assert_int_equal(node_call(f->nodes[0], KR_MSG_STATUS, &msg, NULL), 0);
+	settle(f->nodes[0]);
+}
+
 /* --- repetitions ---------------------------------------------------------------------------------------------------- */
 
 static void a_repeated_request_gets_the_same_answer(void **state)
@@ -797,6 +810,7 @@ int main(void)
 		TEST(garbage_ends_its_connection_only),
 		TEST(undecodable_requests_get_one_answer_each),
 		TEST(a_forged_file_identity_is_stale),
+		TEST(status_is_told_before_hello_and_after),
 		TEST(a_repeated_request_gets_the_same_answer),
 		TEST(a_repeated_open_counts_once_and_grants_nothing),
 		TEST(a_parked_request_survives_its_connection),
