@@ -689,7 +689,7 @@ static uint8_t *server_bytes(const char *name, size_t *ret_length)
 static void server_start(void)
 {
 	F.listen[0] = (char *)(uintptr_t)"127.0.0.1:0";
-	F.options = (struct kr_server_options){ .listen = { F.listen, 1 }, .state = F.state_path, .lease = 20000,
+	F.options = (struct kr_server_options){ .listen = { F.listen, 1 }, .state = F.state_path, .lease = 600000,
 		.export_path = F.export_path };
 	if (kr_server_init(&F.server, &F.loop, &F.options) < 0 || kr_server_listen(&F.server) < 0)
 		fail_msg("the server does not start: %s", kr_fail_reason());

@@ -696,7 +696,7 @@ int main(void)
 
 	signal(SIGPIPE, SIG_IGN);
 	setenv("UV_THREADPOOL_SIZE", "16", 1);
-	kr_log_init("test", KR_LOG_ERROR);
+	kr_log_init("test", getenv("KR_TEST_VERBOSE") ? KR_LOG_DEBUG : KR_LOG_ERROR);
 	if (getenv("KR_TEST_FILTER"))
 		cmocka_set_test_filter(getenv("KR_TEST_FILTER"));
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,10 +17,10 @@ same_tree "$WORK/source" "$EXPORT/cp"
 same_tree "$WORK/source" "$M2/cp"
 [ "$(times "$WORK/source")" = "$(times "$EXPORT/cp")" ] || fail "cp -a: modes or times: $(diff <(times "$WORK/source") <(times "$EXPORT/cp"))"
 note "tar"
-tar cf "$WORK/source.tar" -C "$WORK" source
+tar --format=posix -cf "$WORK/source.tar" -C "$WORK" source
 on node1 tar xpf "$WORK/source.tar" -C "$M" || fail "tar x"
 [ "$(times "$WORK/source")" = "$(times "$EXPORT/source")" ] || fail "tar: modes or times"
-on node2 tar cf "$WORK/back.tar" -C "$(mnt 2)" source || fail "tar c"
+on node2 tar --format=posix -cf "$WORK/back.tar" -C "$(mnt 2)" source || fail "tar c"
 mkdir "$WORK/back" && tar xf "$WORK/back.tar" -C "$WORK/back" && same_tree "$WORK/source" "$WORK/back/source"
 note "rsync"
 on node1 rsync -aH "$WORK/source/" "$M/rsync/" || fail "rsync"
