@@ -274,7 +274,7 @@ static void replay_applied(struct kr_flush_send *send, const struct kr_flush_rep
 		kr_flush_stable(file, reply->round);
 }
 
-static void refused(struct kr_flush_send *send, int err)
+static void refused(struct kr_flush_send *send, int err, int before)
 {
 	struct kr_file *file = send->file;
 
@@ -291,28 +291,31 @@ static void refused(struct kr_flush_send *send, int err)
 		kr_flush_orphan(file, err);
 	else
 		kr_file_flush_failed(file, err);
-	kr_log_warn("file %" PRIu64 ": its bytes are not at the server and stay in the journal: %s", file->base.ino, strerror(-err));
+	if (err != before) /* once, not at each retry */
+		kr_log_warn("file %" PRIu64 ": its bytes are not at the server and stay in the journal: %s", file->base.ino,
+			strerror(-err));
 }
 
 static void answer(struct kr_flush_send *send, int err, const struct kr_flush_reply *reply)
 {
 	struct kr_file *file = kr_file_get(send->file);
-	bool again;
+	int before = file->flush.plan.refused;
+	bool told;
 
 	if (err == 0 && !send->replay && !send->inlined && send->round != reply->round) {
 		kr_log_error("the server applied round %" PRIu64 " of a file, of which nothing was sent to it", reply->round);
 		err = -EAGAIN;
 	}
 	if (send->replay)
-		again = err != 0 && err != -EAGAIN && err != -ENOTCONN && err != -EINTR && err != -ECANCELED;
+		told = err != 0 && err != -EAGAIN && err != -ENOTCONN && err != -EINTR && err != -ECANCELED;
 	else
-		again = kr_flush_plan_answered(&file->flush.plan, err, kr_clock_ns());
+		told = kr_flush_plan_answered(&file->flush.plan, err, kr_clock_ns());
 	if (err == 0 && send->replay)
 		replay_applied(send, reply);
 	else if (err == 0)
 		dirty_applied(send, reply);
-	else if (again)
-		refused(send, err);
+	else if (told)
+		refused(send, err, before);
 	free_send(send);
 	if (!kr_flusher_of(file)->stopped) {
 		kr_flush_step(file);
