@@ -67,7 +67,7 @@ static struct world {
 	int disturbances;
 	uint64_t blocks_sent; /* by the server */
 	unsigned random;
-	uint8_t patched[3 * BLOCK];
+	uint8_t *content;     /* the file's bytes */
 } *world;
 
 struct served {
@@ -75,13 +75,11 @@ struct served {
 	struct kr_conn *conn;
 };
 
-static uint8_t byte_at(uint64_t offset)
+static void make_content(void)
 {
-	uint64_t block = offset / BLOCK;
-
-	if (world->version == 2 && offset < sizeof(world->patched))
-		return world->patched[offset];
-	return (uint8_t)((offset * 13) ^ (offset >> 9) ^ (block * 77));
+	world->content = malloc(world->size);
+	for (uint64_t i = 0; i < world->size; i++)
+		world->content[i] = (uint8_t)((i * 13) ^ (i >> 9) ^ (i / BLOCK * 77));
 }
 
 /* --- stubs ---------------------------------------------------------------------------------------------------------- */
@@ -154,7 +152,7 @@ void kr_journal_release(void *journal, const struct kr_extent *piece)
 int kr_journal_read(struct kr_journal *journal, uint64_t position, void *buffer, size_t length)
 {
 	(void)journal;
-	memcpy(buffer, world->patched + position, length);
+	memcpy(buffer, world->content + position, length);
 	return 0;
 }
 
@@ -207,8 +205,7 @@ static void feed(struct kr_conn *conn, uint64_t id, uint64_t block)
 
 	assert_true(length > 0);
 	buf->length = length;
-	for (uint32_t i = 0; i < length; i++)
-		buf->data[i] = byte_at(block * BLOCK + i);
+	memcpy(buf->data, world->content + block * BLOCK, length);
 	reply.checksum = kr_checksum(buf->data, length);
 	if (world->corrupt > 0 && world->corrupt-- > 0)
 		buf->data[length / 2] ^= 1;
@@ -354,12 +351,6 @@ static void stop_node(uint32_t number)
 	node->file.stage = NULL;
 }
 
-static void check(const struct node *node, uint64_t offset, size_t length)
-{
-	for (size_t i = 0; i < length; i++)
-		assert_int_equal(node->buffer[i], byte_at(offset + i));
-}
-
 /* Reads if the bytes are here, else wants them. 1: read; 0: not yet; else an error. */
 static int try_read(struct node *node, uint64_t offset, size_t length)
 {
@@ -368,7 +359,7 @@ static int try_read(struct node *node, uint64_t offset, size_t length)
 
 	kr_stage_hint(stage, offset, length);
 	if (err == 0) {
-		check(node, offset, length);
+		assert_memory_equal(node->buffer, world->content + offset, length);
 		node->reads++;
 		return 1;
 	}
@@ -428,6 +419,7 @@ static int setup(void **state)
 	world = calloc(1, sizeof(*world));
 	world->size = 20 * 1024 * 1024 + 777;
 	world->version = 1;
+	make_content();
 	world->bad_block = UINT64_MAX;
 	world->random = 4;
 	kr_list_init(&world->calls);
@@ -460,6 +452,7 @@ static int teardown(void **state)
 	uv_run(&world->loop, UV_RUN_DEFAULT);
 	assert_int_equal(uv_loop_close(&world->loop), 0);
 	kr_pipeline_fini(&world->pipeline);
+	free(world->content);
 	free(world);
 	assert_int_equal(kr_buf_bytes_in_use(), 0);
 	return 0;
@@ -654,14 +647,13 @@ static void own_flushed_bytes_are_patched_into_the_copy(void **state)
 	world->size = 2 * BLOCK + 40;
 	kr_stage_set(node->file.stage, 1, world->size);
 	read_all(NULL);
-	for (uint64_t i = 0; i < world->size; i++)
-		world->patched[i] = byte_at(i);
+	memset(world->content + world->size, 0, 3 * BLOCK - world->size); /* what the file has not had yet */
 	kr_extent_map_init(&map);
 	for (size_t i = 0; i < KR_ARRAY_SIZE(extents); i++) {
 		struct kr_extent extent = extents[i];
 
 		extent.position = extent.offset;
-		memset(world->patched + extent.offset, (int)(i + 1), extent.length);
+		memset(world->content + extent.offset, (int)(i + 1), extent.length);
 		assert_int_equal(kr_extent_map_insert(&map, &extent, NULL, NULL), 0);
 	}
 	world->version = 2;
@@ -685,8 +677,7 @@ static void data_that_came_with_open_is_checked_and_served(void **state)
 	world->size = 5000;
 	start_node(1, LARGE);
 	buf->length = 5000;
-	for (size_t i = 0; i < 5000; i++)
-		buf->data[i] = byte_at(i);
+	memcpy(buf->data, world->content, 5000);
 	assert_int_equal(kr_stage_put_inline(world->nodes[1].file.stage, buf, 1), -EBADMSG);
 	assert_int_equal(kr_stage_put_inline(world->nodes[1].file.stage, buf, kr_checksum(buf->data, 5000)), 0);
 	assert_int_equal(try_read(&world->nodes[1], 0, 5000), 1);
