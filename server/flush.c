@@ -294,6 +294,8 @@ static void answer(struct kr_sfile_data *data, const struct kr_round_action *act
 		(void)KR_FAULT("flush.reply");
 	if (request->msg.flush_request.flags & FLUSH_REPLAY)
 		data->owner->replays--;
+	if (request->state)
+		request->session->running--;
 	kr_request_reply(request, action->err, action->err ? NULL : &reply, NULL, 0);
 }
 
@@ -443,6 +445,17 @@ void kr_flush_tick(struct kr_data *data, uint64_t now_ns)
 
 /* --- FLUSH --------------------------------------------------------------------------------------------------------- */
 
+/* The bytes that a node has inline at the server are bounded as its jobs are: too many pause its connection. Not during
+ * replays, which wait for a RECLAIM_DONE behind them. */
+static void count_inline(struct kr_request *request)
+{
+	if (!request->data || request->server->data->collecting)
+		return;
+	request->state = request->session; /* counted; nothing to free */
+	request->session->running++;
+	kr_session_pressure(request->session);
+}
+
 /* 0; -EPROTO: the extents do not ascend, or are not what the data holds. */
 static int check_inline(const struct kr_flush_request *msg, const struct kr_buf *data)
 {
@@ -499,6 +512,8 @@ static void handle_flush(struct kr_request *request)
 		kr_request_reply(request, err, NULL, NULL, 0);
 	else if (ask.replay_round)
 		data->replays++;
+	else
+		count_inline(request);
 	execute(file);
 	kr_sfile_put(file);
 }
