@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,6 +84,8 @@ static int execute(struct kr_mount *mount, const struct kr_status_request *reque
 		return flush(mount, request->argument);
 	if (strcmp(request->what, "drain") == 0)
 		return limit_drain(mount, request->argument);
+	if (strcmp(request->what, "end") == 0)
+		return raise(SIGTERM) == 0 ? 0 : -errno;
 	if (strcmp(request->what, "discard") == 0)
 		return discard(mount, request->argument);
 	return -EOPNOTSUPP;

@@ -48,8 +48,11 @@ static void print_backlog(const json_t *status)
 		printf("  backlog     none: all that was written is on the server's disk\n");
 		return;
 	}
-	printf("  backlog     %s of %" JSON_INTEGER_FORMAT " files not on the server, %s more not known to be on its disk\n",
-		kr_bytes_text(bytes), kr_number(status, "backlog", "files"), kr_bytes_text(unstable));
+	if (bytes)
+		printf("  backlog     %s of %" JSON_INTEGER_FORMAT " files not on the server, %s more not known to be on its disk\n",
+			kr_bytes_text(bytes), kr_number(status, "backlog", "files"), kr_bytes_text(unstable));
+	else
+		printf("  backlog     %s on the server, but not known to be on its disk\n", kr_bytes_text(unstable));
 }
 
 static void print_files(const json_t *status)

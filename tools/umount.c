@@ -23,7 +23,7 @@ static const char usage[] = "usage: kairan umount [--timeout SECONDS] MOUNTPOINT
 	"Exit code: 0 unmounted and all is on the server; 1 unmounted, but some bytes are not on the server;\n"
 	"2 not unmounted (busy, no such mount); 64 wrong arguments.\n";
 
-enum { GONE_WAIT_MS = 60000, LOOK_MS = 20 };
+enum { GONE_WAIT_MS = 60000, KEPT_ALIVE_MS = 2000, LOOK_MS = 20 };
 
 extern char **environ;
 
@@ -53,9 +53,9 @@ static int unmount(const char *path)
 }
 
 /* True: the process has ended. */
-static bool wait_until_gone(int pid)
+static bool wait_until_gone(int pid, int wait_ms)
 {
-	for (int waited = 0; waited < GONE_WAIT_MS; waited += LOOK_MS) {
+	for (int waited = 0; waited < wait_ms; waited += LOOK_MS) {
 		struct timespec pause = {.tv_nsec = LOOK_MS * (long)KR_NS_PER_MS};
 
 		if (!kr_daemon_runs(pid))
@@ -85,10 +85,17 @@ static int flush_and_unmount(const struct kr_mounted *mounted, unsigned long tim
 		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
 		return KR_EXIT_FAILED;
 	}
-	if (pid && !wait_until_gone(pid)) {
-		fprintf(stderr, "kairan: %s is unmounted, but its daemon (process %d) still runs: another mount namespace may hold the mount\n",
-			mounted->path, pid);
-		return KR_EXIT_LEFT;
+	if (pid && !wait_until_gone(pid, KEPT_ALIVE_MS)) {
+		/* A copy of the mount in another mount namespace keeps it alive. */
+		json_t *status = NULL;
+
+		kr_ask_mount(mounted, "end", "", &status);
+		json_decref(status);
+		if (!wait_until_gone(pid, GONE_WAIT_MS)) {
+			fprintf(stderr, "kairan: %s is unmounted, but its daemon (process %d) still runs
+", mounted->path, pid);
+			return KR_EXIT_LEFT;
+		}
 	}
 	return result;
 }
