@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <ftw.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -835,6 +836,7 @@ int main(void)
 		TEST(two_servers_on_one_export_are_refused),
 	};
 
+	signal(SIGPIPE, SIG_IGN); /* as the daemon does */
 	kr_log_init("test_server", KR_LOG_ERROR);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

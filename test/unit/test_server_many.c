@@ -284,6 +284,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_thousand_nodes_are_no_burden_and_a_stuck_one_delays_nobody, setup, teardown),
 	};
 
+	signal(SIGPIPE, SIG_IGN); /* as the daemon does */
 	kr_log_init("test_server_many", KR_LOG_ERROR);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
