@@ -90,6 +90,8 @@ void kr_holder_recalled(struct kr_holder *holder, uint8_t kinds)
 {
 	holder->recall_open = true;
 	holder->recalled |= kinds & holder->held;
+	if ((holder->recalled & KR_LEASE_READ) && holder->dirty)
+		holder->owed = true;
 }
 
 void kr_holder_release(struct kr_holder *holder, uint8_t kinds)
@@ -111,6 +113,8 @@ void kr_holder_dirtied(struct kr_holder *holder, bool mapped)
 
 void kr_holder_flushed(struct kr_holder *holder, bool ok, bool clean)
 {
+	if (holder->flushing)
+		holder->owed = false;
 	holder->flushing = false;
 	holder->refused = !ok && !clean;
 	if (clean)
@@ -119,7 +123,7 @@ void kr_holder_flushed(struct kr_holder *holder, bool ok, bool clean)
 
 void kr_holder_cleaned(struct kr_holder *holder)
 {
-	holder->dirty = holder->mapped = holder->refused = false;
+	holder->dirty = holder->mapped = holder->owed = holder->refused = false;
 }
 
 void kr_holder_retry(struct kr_holder *holder)
@@ -152,7 +156,7 @@ uint8_t kr_holder_lost(struct kr_holder *holder)
 	holder->epoch++;
 	holder->readers = holder->writers = 0;
 	holder->held = holder->recalled = holder->leaving = 0;
-	holder->recall_open = false;
+	holder->recall_open = holder->owed = false;
 	return kinds;
 }
 
@@ -171,7 +175,7 @@ static bool must_flush(const struct kr_holder *holder)
 		return false;
 	if ((giving & KR_LEASE_WRITE) && holder->writers == 0)
 		return true;
-	return (giving & KR_LEASE_READ) && holder->mapped && !holder->pages && holder->readers == 0;
+	return (giving & KR_LEASE_READ) && (holder->mapped || holder->owed) && !holder->pages && holder->readers == 0;
 }
 
 /* Whether what is being given up can go now: nobody inside, nothing left to drop or to flush. */

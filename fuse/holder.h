@@ -10,7 +10,8 @@
  *    are gone together with what mapped stores left dirty in them (READ);
  *  - nothing is asked while something is being given up or returned, so that the server's and the node's view agree after
  *    the same frames, in whatever order they cross;
- *  - whole pages that a mapping wrote are flushed before READ goes: later they would cover other nodes' bytes.
+ *  - what is dirty when READ is recalled is flushed before READ goes: somebody here may have read it, and what another node
+ *    writes after that must win (P3); whole pages that a mapping wrote would cover other nodes' bytes later.
  */
 #ifndef KR_FUSE_HOLDER_H
 #define KR_FUSE_HOLDER_H
@@ -39,6 +40,7 @@ struct kr_holder {
 	bool recall_open;  /* a RECALL waits for its answer */
 	bool dirty;        /* there are unflushed bytes */
 	bool mapped;       /* ... and whole pages of a mapping among them */
+	bool owed;         /* what was dirty when READ was recalled is to be flushed first; later writes are not waited for */
 	bool flushing;     /* KR_HOLDER_FLUSH on its way */
 	bool refused;      /* the server refused the flush; nothing new has been written or asked since */
 	bool pages;        /* the kernel may have pages of the file */

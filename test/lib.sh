@@ -115,7 +115,8 @@ mount_kill() {
 }
 # mount_stop I: fusermount3 -u, and the daemon's exit status.
 mount_stop() {
-	on "node$1" fusermount3 -u "$(mnt "$1")" || return 1
+	# Programs that have just been killed may hold it a moment longer.
+	until_ok 5 "unmounting node$1" on "node$1" fusermount3 -u "$(mnt "$1")" || return 1
 	wait "${DAEMON[node$1]}"
 }
 

@@ -16,6 +16,7 @@ import stat
 import sys
 import time
 
+LOG = int(os.environ.get("DIFFERENTIAL_LOG", "25"))
 RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
 FALLOC_KEEP, FALLOC_PUNCH, FALLOC_ZERO = 1, 2, 16
 import ctypes
@@ -76,11 +77,15 @@ class Test:
                 outcomes.append((error.errno, None))
         self.log.append("%s @%d -> %s" % (what, where, describe(outcomes[0])))
         if outcomes[0] != outcomes[1]:
+            a, b = outcomes[0][1], outcomes[1][1]
+            if isinstance(a, bytes) and isinstance(b, bytes):
+                differ = [i for i in range(min(len(a), len(b))) if a[i] != b[i]]
+                self.log.append("%d and %d bytes, %d differ, from %s to %s" % (len(a), len(b), len(differ), differ[:1], differ[-1:]))
             self.die("reference: %s\nmount:     %s" % (describe(outcomes[0]), describe(outcomes[1])))
         return outcomes[0][1] if outcomes[0][0] == 0 else None
 
     def die(self, message):
-        print("\n".join(self.log[-25:]))
+        print("\n".join(self.log[-LOG:]))
         print(message)
         sys.exit(1)
 
@@ -115,10 +120,19 @@ class Test:
     def some_open(self):
         return self.random.choice(self.open) if self.open else None
 
-    def on_open(self, what, operation):
+    def on_open(self, what, operation, writes=False):
         pair = self.some_open()
         if pair:
+            if writes and len(self.mounts) > 1:
+                self.separate(pair)
             self.compare("%s fd %d" % (what, pair.fds[0]), pair.where, lambda: operation(pair.fds[0]), lambda: operation(pair.fds[1]))
+
+    def separate(self, pair):
+        """Bytes that two nodes write with nothing between are one's or the other's (P3); a read between orders them."""
+        for fd in pair.fds:
+            again = os.open("/proc/self/fd/%d" % fd, os.O_RDONLY)
+            os.pread(again, 1, 0)
+            os.close(again)
 
     def op_close(self):
         if len(self.open) > 3:
@@ -133,11 +147,11 @@ class Test:
     def op_pwrite(self):
         offset, length = self.place()
         data = self.random.randbytes(min(length, 64)) * (length // 64 + 1)
-        self.on_open("pwrite %d+%d" % (offset, length), lambda fd: os.pwrite(fd, data[:length], offset))
+        self.on_open("pwrite %d+%d" % (offset, length), lambda fd: os.pwrite(fd, data[:length], offset), writes=True)
 
     def op_write(self):
         data = self.random.randbytes(self.random.randrange(1, 5000))
-        self.on_open("write %d" % len(data), lambda fd: os.write(fd, data))
+        self.on_open("write %d" % len(data), lambda fd: os.write(fd, data), writes=True)
 
     def op_pread(self):
         offset, length = self.place()

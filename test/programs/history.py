@@ -6,13 +6,15 @@ history.py [--seed N] [--seconds S] [--threads T] MOUNT...
 Every file is a row of cells at unaligned offsets.  A write fills one cell with a number that no other write uses; a read of
 a cell returns which numbers it saw.  All clocks are one machine's, so "before" is certain.  For each cell and read (P1):
   - the number seen was written by a write that began before the read ended;
-  - no other write of the cell lies wholly between that write and the read;
+  - no other write of the cell lies wholly between that write and the read, unless the two are unordered (P3: writes of
+    different nodes without a read of these bytes between them);
   - two reads one after the other do not go back in time.
 Names are registers too: a unique file is renamed onto a name, and whoever opens the name sees which one it was.  A stat that
 starts after a write returned shows at least its end.  At the end all mounts must show the same bytes (P3), which only writers
 that nobody followed can have written (P2: a cell never holds a mixture of finished writes).
 """
 import argparse
+import bisect
 import os
 import random
 import struct
@@ -24,21 +26,36 @@ CELLS = [(0, 37), (37, 4059), (4096, 4096), (8192, 5000), (13192, 118000), (1311
 
 
 class Event:
-    __slots__ = ("start", "end", "value")
+    __slots__ = ("start", "end", "value", "node")
 
-    def __init__(self, start, end, value):
-        self.start, self.end, self.value = start, end, value
+    def __init__(self, start, end, value, node=None):
+        self.start, self.end, self.value, self.node = start, end, value, node
 
 
 class Register:
     def __init__(self):
         self.writes, self.reads, self.lock = {}, [], threading.Lock()
 
+    def order(self):
+        """Decides whether one write certainly precedes another (P3): it had returned before the other began, and they were one
+        node's, or a read of the same bytes lies between them."""
+        reads = sorted((read.start, read.end) for read in self.reads)
+        starts = [start for start, _ in reads]
+        earliest_end = [float("inf")] * (len(reads) + 1)
+        for i in range(len(reads) - 1, -1, -1):
+            earliest_end[i] = min(reads[i][1], earliest_end[i + 1])
+
+        def precedes(a, b):
+            if a.end >= b.start:
+                return False
+            return a.node == b.node or a.node is None or earliest_end[bisect.bisect_right(starts, a.end)] < b.start
+
+        return precedes
+
     def check(self, what, problems):
-        writes = self.writes
+        writes, precedes = self.writes, self.order()
         ordered = sorted(writes.values(), key=lambda w: w.end)
         reads = sorted(self.reads, key=lambda r: r.start)
-        # The latest start among writes that had ended by a moment t: what a read at t must not predate.
         for read in reads:
             write = writes.get(read.value)
             if write is None:
@@ -49,22 +66,22 @@ class Register:
             for other in ordered:
                 if other.end >= read.start:
                     break
-                if other.start > write.end:
-                    problems.append("%s: stale read of %r: %r was written %.1f ms later and had ended %.1f ms before the read"
-                        % (what, read.value, other.value, (other.start - write.end) * 1e3, (read.start - other.end) * 1e3))
+                if precedes(write, other):
+                    problems.append("%s: node %s read %r of node %s at %.4f; node %s had written %r at %.4f, after its end at %.4f" % (
+                        what, read.node, read.value, write.node, read.start, other.node, other.value, other.start, write.end))
                     break
         by_end = sorted(reads, key=lambda r: r.end)
         index = 0
-        newest_start = None  # the read, ended already, whose write began last
+        newest = None  # the write seen by a read that has ended already, and that began last
         for read in reads:
             while index < len(by_end) and by_end[index].end < read.start:
                 write = writes.get(by_end[index].value)
-                if write and (newest_start is None or write.start > newest_start.start):
-                    newest_start = write
+                if write and (newest is None or write.start > newest.start):
+                    newest = write
                 index += 1
             write = writes.get(read.value)
-            if write and newest_start and write.end < newest_start.start:
-                problems.append("%s: reads went back in time from %r to %r" % (what, newest_start.value, write.value))
+            if write and newest and precedes(write, newest):
+                problems.append("%s: reads went back in time from %r to %r" % (what, newest.value, write.value))
 
 
 def fill(value, length):
@@ -103,9 +120,9 @@ class History:
     def path(self, mount, f):
         return os.path.join(self.mounts[mount], "file%d" % f)
 
-    def write(self, fd, f, c):
+    def write(self, mount, fd, f, c):
         value, (offset, length) = self.unique(), CELLS[c]
-        event = Event(time.monotonic(), float("inf"), value)
+        event = Event(time.monotonic(), float("inf"), value, mount)
         register = self.cells[f, c]
         with register.lock:
             register.writes[value] = event
@@ -115,7 +132,7 @@ class History:
             self.problems.append("short write")
         self.sizes[f].append((event.end, offset + length))
 
-    def read(self, fd, f, c):
+    def read(self, mount, fd, f, c):
         offset, length = CELLS[c]
         start = time.monotonic()
         data = os.pread(fd, length, offset)
@@ -123,7 +140,7 @@ class History:
         register = self.cells[f, c]
         data += bytes(length - len(data))
         for value in values_in(data):
-            register.reads.append(Event(start, end, value))
+            register.reads.append(Event(start, end, value, mount))
 
     def stat(self, mount, f):
         start = time.monotonic()
@@ -168,10 +185,10 @@ class History:
                 cell = rng.randrange(len(CELLS))
                 if what < 0.40 and writable:
                     for _ in range(rng.randrange(1, 6)):
-                        self.write(fd, f, rng.randrange(len(CELLS)))
+                        self.write(mount, fd, f, rng.randrange(len(CELLS)))
                 elif what < 0.80:
                     for _ in range(rng.randrange(1, 6)):
-                        self.read(fd, f, cell)
+                        self.read(mount, fd, f, cell)
                 elif what < 0.85:
                     os.fsync(fd)
                 elif what < 0.90:
@@ -207,7 +224,7 @@ class History:
             for f in range(self.files):
                 fd = os.open(self.path(mount, f), os.O_RDONLY)
                 for c in range(len(CELLS)):
-                    self.read(fd, f, c)
+                    self.read(mount, fd, f, c)
                 os.lseek(fd, 0, os.SEEK_SET)
                 state.append(os.read(fd, 1 << 20))
                 os.close(fd)
