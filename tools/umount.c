@@ -92,8 +92,7 @@ static int flush_and_unmount(const struct kr_mounted *mounted, unsigned long tim
 		kr_ask_mount(mounted, "end", "", &status);
 		json_decref(status);
 		if (!wait_until_gone(pid, GONE_WAIT_MS)) {
-			fprintf(stderr, "kairan: %s is unmounted, but its daemon (process %d) still runs
-", mounted->path, pid);
+			fprintf(stderr, "kairan: %s is unmounted, but its daemon (process %d) still runs\n", mounted->path, pid);
 			return KR_EXIT_LEFT;
 		}
 	}
