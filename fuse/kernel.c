@@ -357,13 +357,28 @@ void kr_kernel_stop(struct kr_kernel *kernel)
 		pthread_join(kernel->workers[i], NULL);
 }
 
+/* Closes the connection, which ends it whoever keeps the mount.  In its place comes a descriptor that poll(2) calls
+ * broken: so fuse_session_unmount sees that there is nothing to unmount any more. */
+static void sever(const struct kr_kernel *kernel)
+{
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return;
+	dup2(ends[1], fuse_session_fd(kernel->fuse));
+	close(ends[0]);
+	close(ends[1]);
+}
+
 void kr_kernel_free(struct kr_kernel *kernel)
 {
 	if (!kernel)
 		return;
 	if (kernel->fuse) {
-		if (kernel->mounted)
+		if (kernel->mounted) {
+			sever(kernel);
 			fuse_session_unmount(kernel->fuse);
+		}
 		fuse_session_destroy(kernel->fuse);
 	}
 	pthread_cond_destroy(&kernel->changed);
