@@ -2,7 +2,7 @@
  *
  *   lock        held by the running server
  *   identity    32 bytes: the export's id, then the secret of its file identities
- *   export      the exported directory's path, for people
+ *   export      inode number and birth time of the exported directory, a newline, its path
  *   instance    how often a server was started on it, in decimal
  *   boot        boot id of the machine at the latest start, 32 hex digits
  *   nodes/ID    one file per node that has (or had, when the server ended) a session; holds its name
@@ -26,7 +26,8 @@ struct kr_state_facts {
 };
 
 /* DIR NULL: /var/lib/kairan/<hash of the export's path>, or below $XDG_STATE_HOME or ~/.local/state for others than
- * root. Locks it and the export. -EBUSY: another server runs on it. The reason says what to do. */
+ * root. Locks it and the export. -EBUSY: another server runs on it; -EEXIST:
+ * the state is of another export. The reason says what to do. */
 int kr_state_open(const char *dir, const char *export_path, struct kr_state **ret_state);
 void kr_state_close(struct kr_state *state);
 const struct kr_state_facts *kr_state_facts(const struct kr_state *state);

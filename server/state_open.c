@@ -12,9 +12,10 @@
 #include <unistd.h>
 
 #include "common/fail.h"
+#include "common/log.h"
 #include "server/state_priv.h"
 
-enum { SMALL_FILE_MAX = 8192, NODES_MAX = 1 << 20 };
+enum { SMALL_FILE_MAX = 8192, NODES_MAX = 1 << 20, MARK_MAX = 80 };
 
 static int default_path(const char *export_path, char **ret_path)
 {
@@ -96,6 +97,91 @@ static int lock_export(struct kr_state *state, const char *export_path)
 		return kr_fail_errno(-errno, "cannot lock the export %s", export_path);
 	}
 	return 0;
+}
+
+static int read_nodes(struct kr_state *state)
+{
+	struct kr_state_facts *facts = &state->facts;
+	int fd = openat(state->nodes_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+
+	if (!dir)
+		return kr_fail_errno(-errno, "cannot read %s/nodes", state->path);
+	while ((entry = readdir(dir)) && facts->node_count < NODES_MAX) {
+		uint8_t id[16];
+
+		if (strlen(entry->d_name) != 32 || !kr_state_id_from_hex(entry->d_name, id))
+			continue;
+		facts->nodes = realloc(facts->nodes, (facts->node_count + 1) * sizeof(*facts->nodes));
+		if (!facts->nodes) {
+			closedir(dir);
+			return -ENOMEM;
+		}
+		memcpy(facts->nodes[facts->node_count++], id, 16);
+	}
+	closedir(dir);
+	return 0;
+}
+
+/* What tells a directory from another that lies at the same path later. */
+static int mark_of(const char *export_path, char mark[MARK_MAX])
+{
+	struct statx found;
+
+	if (statx(AT_FDCWD, export_path, 0, STATX_INO | STATX_BTIME, &found))
+		return kr_fail_errno(-errno, "cannot look at the export %s", export_path);
+	if (!(found.stx_mask & STATX_BTIME))
+		found.stx_btime = (struct statx_timestamp){0};
+	snprintf(mark, MARK_MAX, "%" PRIu64 " %" PRId64 ".%09u", (uint64_t)found.stx_ino, (int64_t)found.stx_btime.tv_sec,
+		found.stx_btime.tv_nsec);
+	return 0;
+}
+
+/* Another directory than before at the same path: old identities must not mean its files by chance. */
+static int begin_anew(struct kr_state *state, const char *export_path)
+{
+	int err = read_nodes(state);
+
+	kr_log_warn("%s is not the directory that it was: it gets a new identity, and nodes have to mount it anew", export_path);
+	for (size_t i = 0; !err && i < state->facts.node_count; i++) {
+		char hex[KR_STATE_ID_HEX];
+
+		kr_state_id_to_hex(state->facts.nodes[i], hex);
+		if (unlinkat(state->nodes_dir, hex, 0))
+			err = kr_fail_errno(-errno, "cannot remove %s/nodes/%s", state->path, hex);
+	}
+	state->facts.node_count = 0;
+	if (!err && unlinkat(state->dir, "identity", 0) && errno != ENOENT)
+		err = kr_fail_errno(-errno, "cannot remove %s/identity", state->path);
+	return err;
+}
+
+static int check_export(struct kr_state *state, const char *export_path)
+{
+	KR_AUTO_FREE char *text = NULL, *now = NULL;
+	char mark[MARK_MAX], *old_path;
+	size_t length;
+	int err = mark_of(export_path, mark);
+
+	if (err)
+		return err;
+	if (asprintf(&now, "%s\n%s", mark, export_path) < 0)
+		return -ENOMEM;
+	err = kr_read_file(state->dir, "export", SMALL_FILE_MAX, &text, &length);
+	if (err && err != -ENOENT)
+		return kr_fail_errno(err, "cannot read %s/export", state->path);
+	old_path = err ? NULL : strchr(text, '\n');
+	if (old_path && (strncmp(text, mark, (size_t)(old_path - text)) != 0 || mark[old_path - text] != '\0')) {
+		if (strcmp(old_path + 1, export_path) != 0)
+			return kr_fail(-EEXIST, "the state directory %s belongs to another export, %s (choose another with --state DIR)",
+				state->path, old_path + 1);
+		err = begin_anew(state, export_path);
+		if (err)
+			return err;
+	}
+	err = kr_write_file(state->dir, "export", now, strlen(now), 0600);
+	return err ? kr_fail_errno(err, "cannot write to the state directory %s", state->path) : 0;
 }
 
 static int read_identity(struct kr_state *state)
@@ -182,31 +268,6 @@ static int note_boot(struct kr_state *state)
 	return err ? kr_fail_errno(err, "cannot write to the state directory %s", state->path) : 0;
 }
 
-static int read_nodes(struct kr_state *state)
-{
-	struct kr_state_facts *facts = &state->facts;
-	int fd = openat(state->nodes_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-	struct dirent *entry;
-
-	if (!dir)
-		return kr_fail_errno(-errno, "cannot read %s/nodes", state->path);
-	while ((entry = readdir(dir)) && facts->node_count < NODES_MAX) {
-		uint8_t id[16];
-
-		if (strlen(entry->d_name) != 32 || !kr_state_id_from_hex(entry->d_name, id))
-			continue;
-		facts->nodes = realloc(facts->nodes, (facts->node_count + 1) * sizeof(*facts->nodes));
-		if (!facts->nodes) {
-			closedir(dir);
-			return -ENOMEM;
-		}
-		memcpy(facts->nodes[facts->node_count++], id, 16);
-	}
-	closedir(dir);
-	return 0;
-}
-
 static int fill(struct kr_state *state, const char *export_path)
 {
 	int err = open_directories(state);
@@ -216,9 +277,9 @@ static int fill(struct kr_state *state, const char *export_path)
 	if (!err)
 		err = lock_export(state, export_path);
 	if (!err)
-		err = read_identity(state);
+		err = check_export(state, export_path);
 	if (!err)
-		err = kr_write_file(state->dir, "export", export_path, strlen(export_path), 0600);
+		err = read_identity(state);
 	if (!err)
 		err = count_start(state);
 	if (!err)

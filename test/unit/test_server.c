@@ -800,6 +800,33 @@ static void two_servers_on_one_export_are_refused(void **state)
 	assert_int_equal(kr_server_init(&second, &f->loop, &options), -EBUSY); /* the same export */
 }
 
+static void another_directory_at_the_same_path_is_another_export(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	struct kr_server_options options = f->options;
+	static struct kr_server second;
+	struct kr_getattr_request getattr = {.file = create(node, "f", 0)};
+	uint8_t export_id[16];
+	char moved[96], other_export[96];
+
+	memcpy(export_id, f->server.export_id, 16);
+	stop_server(f);
+	snprintf(other_export, sizeof(other_export), "%s/other", f->directory);
+	assert_int_equal(mkdir(other_export, 0755), 0);
+	options.export_path = other_export;
+	assert_int_equal(kr_server_init(&second, &f->loop, &options), -EEXIST);
+	snprintf(moved, sizeof(moved), "%s/moved", f->directory);
+	assert_int_equal(rename(f->export_path, moved), 0);
+	assert_int_equal(mkdir(f->export_path, 0755), 0);
+	start_server(f);
+	assert_false(f->server.grace.active);
+	assert_memory_not_equal(f->server.export_id, export_id, 16);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	joined(f, 0);
+	assert_int_equal(node_call(node, KR_MSG_GETATTR, &getattr, NULL), -ESTALE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -834,6 +861,7 @@ int main(void)
 		TEST(the_grace_period_ends_without_the_dead),
 		TEST(what_an_earlier_instance_executed_counts_as_done),
 		TEST(two_servers_on_one_export_are_refused),
+		TEST(another_directory_at_the_same_path_is_another_export),
 	};
 
 	signal(SIGPIPE, SIG_IGN); /* as the daemon does */
