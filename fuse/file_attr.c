@@ -16,9 +16,29 @@ static void note_change(struct kr_file *file)
 
 /* --- the flusher's news --------------------------------------------------------------------------------------------------- */
 
+/* The stage takes the flushed bytes over, so that they can be read back here, also by later opens; before they leave the
+ * dirty map, so that at every moment one of the two has them. */
+static void stage_flushed(struct kr_file *file, const struct kr_flush_reply *reply, const struct kr_extent_map *sent)
+{
+	/* What is known of the base: its size belongs to its version. */
+	if (!file->stage && reply->base_version != 0 && file->base.version == reply->base_version) {
+		struct kr_stage *stage = kr_stage_new(file->mount, file, &file->fid);
+
+		if (!stage)
+			return;
+		kr_stage_learn(stage, file->base.version, file->base.size);
+		pthread_mutex_lock(&file->lock);
+		file->stage = stage;
+		pthread_mutex_unlock(&file->lock);
+	}
+	if (file->stage)
+		kr_stage_flushed(file->stage, reply->base_version, reply->attr.version, reply->attr.size, sent);
+}
+
 void kr_file_flushed(struct kr_file *file, uint64_t seq, const struct kr_flush_reply *reply,
 	const struct kr_extent_map *sent)
 {
+	stage_flushed(file, reply, sent);
 	pthread_mutex_lock(&file->lock);
 	kr_extent_map_drop_until(&file->dirty, seq, kr_journal_release, file->mount->journal);
 	if (kr_extent_map_empty(&file->dirty)) {
@@ -32,8 +52,6 @@ void kr_file_flushed(struct kr_file *file, uint64_t seq, const struct kr_flush_r
 	else
 		file->base = reply->attr;
 	pthread_mutex_unlock(&file->lock);
-	if (file->stage)
-		kr_stage_flushed(file->stage, reply->base_version, reply->attr.version, reply->attr.size, sent);
 	kr_file_step(file);
 }
 

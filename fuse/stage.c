@@ -191,6 +191,12 @@ void kr_stage_set(struct kr_stage *stage, uint64_t version, uint64_t size)
 	kr_stage_advance(stage);
 }
 
+void kr_stage_learn(struct kr_stage *stage, uint64_t version, uint64_t size)
+{
+	if (!stage->known || stage->version != version || stage->size != size)
+		reset(stage, version, size);
+}
+
 void kr_stage_suspend(struct kr_stage *stage)
 {
 	pthread_mutex_lock(&stage->lock);
