@@ -36,6 +36,7 @@ struct kr_session {
 	uint64_t hello_sent_ns;
 	uv_timer_t tick, deadline;
 	bool complained;
+	bool parting;              /* GOODBYE has been said: no session any more */
 	void (*on_hello)(void *context, int err);
 	void *hello_context;
 	void (*on_live)(void *context);
@@ -359,6 +360,8 @@ static void on_connecting(void *context, const struct sockaddr *address)
 		.session = session->facts.id, .subdir = mount->options->subdir};
 	char host[64] = "";
 
+	if (session->parting)
+		return;
 	memcpy(hello.node_id, kr_local_node_id(mount->local), sizeof(hello.node_id));
 	address_towards(address, host, sizeof(host));
 	hello.ring_address = host;
@@ -387,7 +390,7 @@ static void on_disconnected(void *context, int err, const char *reason)
 		report_hello(session, err);
 		return;
 	}
-	if (!session->begun)
+	if (!session->begun || session->parting)
 		return;
 	if (!session->complained)
 		kr_log_warn("connection to %s lost: %s; operations wait", options->source, reason);
@@ -510,6 +513,7 @@ void kr_session_goodbye(struct kr_session *session, void (*done)(void *context),
 
 	*goodbye = (struct goodbye){.done = done, .context = context};
 	goodbye->timer.data = goodbye;
+	session->parting = true;
 	uv_timer_init(session->mount->loop, &goodbye->timer);
 	goodbye->answered = session->state != LIVE;
 	if (!goodbye->answered)
