@@ -262,6 +262,8 @@ struct kr_cache_entry *kr_cache_entry_get(struct kr_cache *cache, const struct k
 		entry->size = size;
 		entry->loaded = true;
 	}
+	cache->doomed -= kr_cache_is_doomed(entry);
+	entry->abandoned = false;
 	entry->references++;
 	entry->used_ns = kr_clock_ns();
 	return entry;
@@ -274,6 +276,17 @@ struct kr_cache_entry *kr_cache_entry_ref(struct kr_cache_entry *entry)
 	return entry;
 }
 
+bool kr_cache_is_doomed(const struct kr_cache_entry *entry)
+{
+	return entry->references == 0 && entry->on_disk && (entry->abandoned || entry->name[0] == 'x');
+}
+
+void kr_cache_entry_abandon(struct kr_cache_entry *entry)
+{
+	KR_SCOPED_LOCK(&entry->cache->lock);
+	entry->abandoned = true;
+}
+
 void kr_cache_entry_put(struct kr_cache_entry *entry)
 {
 	if (!entry)
@@ -282,8 +295,7 @@ void kr_cache_entry_put(struct kr_cache_entry *entry)
 	assert(entry->references > 0);
 	if (--entry->references > 0)
 		return;
-	if (entry->version == 0 && entry->on_disk) {
-		/* Nobody will ever find it again: the next to be removed. */
+	if (kr_cache_is_doomed(entry)) {
 		entry->cache->doomed++;
 		kr_list_remove(&entry->lru);
 		kr_list_prepend(&entry->cache->lru, &entry->lru);

@@ -10,11 +10,6 @@
 /* One cut: of the file's length, so that a step takes milliseconds on ext4 and xfs. */
 #define CUT (UINT64_C(1) << 30)
 
-static bool doomed(const struct kr_cache_entry *entry)
-{
-	return entry->version == 0 && entry->name[0] == 'x' && entry->references == 0;
-}
-
 static bool can_go(const struct kr_cache_entry *entry, uint64_t now_ns)
 {
 	if (!entry->on_disk || entry->busy || entry->creating || entry->users > 0 || entry->writers > 0)
@@ -45,7 +40,7 @@ static struct kr_cache_entry *choose(struct kr_cache *cache)
 	if (cache->doomed == 0 && !above(cache, KR_CACHE_LOW))
 		return NULL;
 	KR_LIST_FOR_EACH(entry, &cache->lru, lru) {
-		if (can_go(entry, now_ns) && (doomed(entry) || above(cache, KR_CACHE_LOW)))
+		if (can_go(entry, now_ns) && (kr_cache_is_doomed(entry) || above(cache, KR_CACHE_LOW)))
 			return entry;
 	}
 	cache->full_until_ns = now_ns + KR_NS_PER_S;
@@ -59,7 +54,7 @@ static void take_away(struct kr_cache *cache, struct kr_cache_entry *entry)
 	struct stat st;
 	int fd = -1;
 
-	if (doomed(entry))
+	if (kr_cache_is_doomed(entry))
 		cache->doomed--;
 	else
 		cache->counters.evicted_bytes += entry->bytes;

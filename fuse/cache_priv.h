@@ -23,7 +23,7 @@ struct kr_cache {
 	uint32_t fd_count;
 	uint64_t volatile_count;
 	uint64_t target;     /* after the disk was full: evict down to this; else UINT64_MAX */
-	uint64_t doomed;     /* volatile entries with a file and no users, at the head of `lru` */
+	uint64_t doomed;     /* useless entries (kr_cache_is_doomed), at the head of `lru` */
 	int dying_fd;        /* of an unlinked file that is being cut down; -1 */
 	uint64_t dying_size;
 	bool evicting;
@@ -45,6 +45,7 @@ struct kr_cache_entry {
 	bool on_disk, loaded;
 	bool creating;       /* one thread makes the file */
 	bool busy;           /* being renamed or removed: no I/O by others */
+	bool abandoned;      /* of no use to anybody */
 	bool detached;       /* not in the table any more: another entry has its name */
 	uint64_t edition;    /* counts kr_cache_rekey */
 	uint64_t generation; /* changes when blocks are given up */
@@ -71,6 +72,8 @@ bool kr_cache_forget_block(struct kr_cache_entry *entry, uint64_t block);
 void kr_cache_drop_fd(struct kr_cache_entry *entry);
 /* With the lock held: frees an entry that nobody refers to and that has no file. */
 void kr_cache_free_if_unused(struct kr_cache_entry *entry);
+/* With the lock held: a file that nobody will ask for again. */
+bool kr_cache_is_doomed(const struct kr_cache_entry *entry);
 /* With the lock held: a disk error, or 0 for a success. */
 void kr_cache_note_error(struct kr_cache *cache, int err);
 /* "ab/abcdef..." below the cache's directory. */

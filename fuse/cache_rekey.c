@@ -23,6 +23,7 @@ static void displace(struct kr_cache *cache, uint64_t version, const struct kr_f
 	kr_cache_forget_blocks(other);
 	kr_table_remove(&cache->entries, &other->by_name);
 	other->detached = true;
+	cache->doomed -= kr_cache_is_doomed(other);
 	if (other->on_disk)
 		cache->counters.files--;
 	other->on_disk = false;

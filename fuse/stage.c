@@ -170,6 +170,8 @@ static void take_version(struct kr_stage *stage, uint64_t version, uint64_t size
 static void reset(struct kr_stage *stage, uint64_t version, uint64_t size)
 {
 	kr_stage_stop_pulling(stage, -ESTALE);
+	if (stage->known && stage->version != version)
+		kr_cache_entry_abandon(stage->entry);
 	let_go(stage);
 	take_version(stage, version, size);
 }

@@ -201,6 +201,30 @@ static void volatile_blocks_end_with_their_user(void **state)
 	kr_cache_free(cache);
 }
 
+static void an_abandoned_version_goes_first_unless_it_is_asked_for_again(void **state)
+{
+	struct kr_cache *cache = open_cache(*state, LARGE);
+	struct kr_cache_entry *entry = open_entry(cache, 1, 5, BLOCK);
+	struct kr_cache_counters counters;
+
+	assert_int_equal(put(entry, 0, BLOCK, 1), 0);
+	kr_cache_entry_abandon(entry);
+	assert_false(kr_cache_wants_eviction(cache));
+	kr_cache_entry_put(entry);
+	assert_true(kr_cache_wants_eviction(cache));
+	entry = open_entry(cache, 1, 5, BLOCK);
+	assert_false(kr_cache_wants_eviction(cache));
+	expect(entry, 0, BLOCK, 1);
+	kr_cache_entry_abandon(entry);
+	kr_cache_entry_put(entry);
+	while (kr_cache_evict_step(cache))
+		;
+	kr_cache_counters(cache, &counters);
+	assert_int_equal(counters.files, 0);
+	assert_int_equal(counters.bytes, 0);
+	kr_cache_free(cache);
+}
+
 static void damage_anywhere_in_the_file_is_never_served(void **state)
 {
 	enum { SIZE = BLOCK + 1000 };
@@ -514,6 +538,7 @@ int main(void)
 		TEST(a_block_that_was_kept_is_read_back),
 		TEST(the_next_start_finds_what_was_kept_of_the_same_version_only),
 		TEST(volatile_blocks_end_with_their_user),
+		TEST(an_abandoned_version_goes_first_unless_it_is_asked_for_again),
 		TEST(damage_anywhere_in_the_file_is_never_served),
 		TEST(a_file_cut_at_any_length_is_never_served_wrongly),
 		TEST(least_recently_used_files_go_first_and_used_ones_never),
