@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -66,16 +67,14 @@ static void open_journal(struct fixture *f)
 	assert_int_equal(kr_journal_open(&f->options, &f->recovery, &f->journal), 0);
 }
 
-static int setup(void **state)
+static void init_fixture(struct fixture *f, const char *directory, uint64_t incarnation)
 {
-	struct fixture *f = calloc(1, sizeof(*f));
-
-	strcpy(f->directory, "/tmp/kairan-journal-XXXXXX");
-	assert_non_null(mkdtemp(f->directory));
+	strcpy(f->directory, directory);
 	f->options = (struct kr_journal_options){
 		.directory = f->directory,
 		.export_id = {7},
 		.node_id = {9},
+		.incarnation = incarnation,
 		.max = KR_JOURNAL_MIN,
 		.on_space = count_space,
 		.context = f,
@@ -91,6 +90,15 @@ static int setup(void **state)
 		kr_extent_map_init(&f->files[i].map);
 		kr_list_init(&f->files[i].applied);
 	}
+}
+
+static int setup(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+	char directory[] = "/tmp/kairan-journal-XXXXXX";
+
+	assert_non_null(mkdtemp(directory));
+	init_fixture(f, directory, 0);
 	*state = f;
 	return 0;
 }
@@ -577,6 +585,98 @@ static void writers_of_different_files_go_in_parallel(void **state)
 	restart(f);
 }
 
+#ifdef KR_FAULTS
+/* In another process, since one reads its fault points once: this program again, see main.  Returns its wait status. */
+static int with_fault(struct fixture *f, const char *fault, const char *act)
+{
+	char incarnation[24];
+	int status;
+	pid_t child;
+
+	kr_journal_free(f->journal);
+	snprintf(incarnation, sizeof(incarnation), "%llu", (unsigned long long)++f->options.incarnation);
+	child = fork();
+	if (child == 0) {
+		setenv("KR_FAULT", fault, 1);
+		execl("/proc/self/exe", "test_journal", act, f->directory, incarnation, (char *)NULL);
+		_exit(2);
+	}
+	waitpid(child, &status, 0);
+	open_journal(f);
+	assert_true(kr_list_empty(&f->recovery.damage));
+	return status;
+}
+
+static void append_around_an_error(struct fixture *f)
+{
+	if (append(f, 0, 0, 5000, 1) != 0 || append(f, 0, 100, 5000, 2) != -ENOSPC || append(f, 0, 9000, 5000, 3) != 0)
+		_exit(1);
+}
+
+static void an_append_that_fails_leaves_nothing_and_the_next_one_goes(void **state)
+{
+	struct fixture *f = *state;
+	static const char *const faults[] = {"journal.append:enospc:2", "journal.index:enospc:2"};
+
+	for (size_t i = 0; i < KR_ARRAY_SIZE(faults); i++) {
+		assert_int_equal(with_fault(f, faults[i], "error"), 0);
+		assert_int_equal(recovered(&f->recovery, 0)->dirty.count, 2);
+		assert_int_equal(recovered(&f->recovery, 0)->dirty.bytes, 10000);
+		kr_recovery_fini(&f->recovery);
+	}
+}
+
+static void append_and_apply(struct fixture *f)
+{
+	append(f, 0, 0, 5000, 1);
+	apply(f, 0, 7);
+	append(f, 0, 0, 5000, 2);
+	make_stable(f, 0);
+}
+
+static void killed_at_any_point_the_journal_says_what_was_done(void **state)
+{
+	struct fixture *f = *state;
+	static const struct {
+		const char *fault;
+		uint64_t dirty, applied;
+	} cases[] = {
+		{"journal.segment:kill", 0, 0}, {"journal.append:kill:1", 0, 0}, {"journal.index:kill:1", 0, 0},
+		{"journal.applied:kill", 5000, 0}, {"journal.append:kill:2", 0, 5000}, {"journal.index:kill:2", 0, 5000},
+		{"journal.stable:kill", 5000, 0},
+	};
+
+	for (size_t i = 0; i < KR_ARRAY_SIZE(cases); i++) {
+		struct kr_recovered_file *file;
+		uint64_t applied = 0;
+
+		with_fault(f, cases[i].fault, "kill");
+		file = recovered(&f->recovery, 0);
+		if (file && !kr_list_empty(&file->applied))
+			applied = KR_LIST_ENTRY(file->applied.head.next, struct kr_applied, link)->extents.bytes;
+		assert_int_equal(file ? file->dirty.bytes : 0, cases[i].dirty);
+		assert_int_equal(applied, cases[i].applied);
+		kr_recovery_fini(&f->recovery);
+		kr_journal_free(f->journal);
+		remove_directory(f->directory);
+		assert_int_equal(mkdir(f->directory, 0700), 0);
+		open_journal(f);
+	}
+}
+/* The other process. */
+static int act_with_fault(char **argv)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+
+	init_fixture(f, argv[2], strtoull(argv[3], NULL, 10));
+	if (strcmp(argv[1], "error") == 0)
+		append_around_an_error(f);
+	else
+		append_and_apply(f);
+	_exit(0);
+}
+#endif
+
 static void the_formats_bytes_are_golden(void **state)
 {
 	struct kr_journal_record record = {
@@ -607,7 +707,7 @@ static void the_formats_bytes_are_golden(void **state)
 	assert_int_equal(kr_journal_keep(5, 6), UINT64_C(0x290981ca00000007));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -622,8 +722,18 @@ int main(void)
 		TEST(garbage_is_refused_and_kept),
 		TEST(too_small_a_maximum_is_refused),
 		TEST(writers_of_different_files_go_in_parallel),
+#ifdef KR_FAULTS
+		TEST(an_append_that_fails_leaves_nothing_and_the_next_one_goes),
+		TEST(killed_at_any_point_the_journal_says_what_was_done),
+#endif
 		cmocka_unit_test(the_formats_bytes_are_golden),
 	};
 
+#ifdef KR_FAULTS
+	if (argc == 4)
+		return act_with_fault(argv);
+#endif
+	(void)argc;
+	(void)argv;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
