@@ -671,6 +671,30 @@ static void a_nameless_file_goes_when_late_bytes_are_flushed(void **state)
 	assert_true(node_wait_for(&f->loop, no_orphans, f));
 }
 
+static void bytes_of_a_removed_file_are_taken_and_dropped(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	struct kr_remove_request remove_file = {.parent = other->hello.root, .name = "f"};
+	struct kr_close_request close_msg = {.file = fid, .count = 1};
+	struct kr_range extent = {.offset = 0, .length = 5};
+	struct kr_buf *buf = kr_buf_new(5);
+	struct kr_slice slice = {.buf = buf, .length = 5};
+	struct kr_flush_request flush = {.file = fid, .seq = 1, .bytes = 5, .flags = 1, .mtime = {.sec = 1},
+		.checksum = kr_checksum("bytes", 5), .extents = {&extent, 1}};
+	struct node_answer *answer = &node->answers[node->answer_count++];
+
+	assert_int_equal(node_call(node, KR_MSG_CLOSE, &close_msg, NULL), 0); /* close=async: the journal has it */
+	assert_int_equal(node_call(other, KR_MSG_REMOVE, &remove_file, NULL), 0);
+	memcpy(buf->data, "bytes", 5);
+	buf->length = 5;
+	*answer = (struct node_answer){.id = 1 << 21};
+	assert_int_equal(kr_conn_request_as(node->conn, answer->id, 0, KR_MSG_FLUSH, &flush, &slice, 1, node_on_reply, answer), 0);
+	assert_int_equal(node_result(node, answer->id, NULL), 0);
+	kr_buf_put(buf);
+}
+
 /* --- restarts ------------------------------------------------------------------------------------------------------- */
 
 static void a_restarted_server_lets_nodes_reclaim_first(void **state)
@@ -856,6 +880,7 @@ int main(void)
 		TEST(goodbye_ends_a_session_at_once),
 		TEST(an_open_file_outlives_its_name),
 		TEST(a_nameless_file_goes_when_late_bytes_are_flushed),
+		TEST(bytes_of_a_removed_file_are_taken_and_dropped),
 		TEST(a_restarted_server_lets_nodes_reclaim_first),
 		TEST(a_nameless_open_file_outlives_a_restart),
 		TEST(the_grace_period_ends_without_the_dead),
