@@ -50,7 +50,7 @@ int kr_data_init(struct kr_server *server, struct kr_data **ret_data)
 	uv_timer_init(server->loop, &data->tick);
 	data->tick.data = data;
 	uv_timer_start(&data->tick, on_tick, KR_DATA_TICK_MS, KR_DATA_TICK_MS);
-	kr_flush_register(data);
+	kr_flush_init(data);
 	kr_stable_register(data);
 	kr_pipelines_register(data);
 	*ret_data = data;
@@ -89,6 +89,7 @@ void kr_data_fini(struct kr_data *data)
 	drop_files(&data->sync_queue, offsetof(struct kr_sfile, data.stable.queued));
 	drop_files(&data->busy, offsetof(struct kr_sfile, data.busy));
 	uv_close((uv_handle_t *)&data->tick, NULL);
+	uv_close((uv_handle_t *)&data->gather_timer, NULL);
 	uv_close((uv_handle_t *)&data->sync_timer, NULL);
 }
 
@@ -140,7 +141,7 @@ void kr_data_collect_replays(struct kr_data *data, bool collecting)
 		return;
 	data->collecting = collecting;
 	data->replaying = !collecting && data->replays > 0;
-	kr_flush_hold(data, collecting);
+	kr_flush_update_hold(data);
 }
 
 bool kr_data_replaying(const struct kr_data *data)

@@ -14,6 +14,7 @@ enum {
 	KR_DATA_APPLIES = 5, /* jobs in the pool at a time, of each kind: together less than the pool has threads */
 	KR_DATA_FEEDS = 4,
 	KR_DATA_TICK_MS = 200,
+	KR_DATA_GATHER_MS = 20, /* a chained round waits so long for the file's other writers: programs close together */
 	KR_DATA_STALL_MS = 20000, /* a chained round in which nothing moves for so long is run again */
 };
 
@@ -25,10 +26,11 @@ struct kr_data {
 	char host[64];                /* where nodes reach the server: of the latest session that asked */
 	uint16_t port;
 	struct kr_list busy;          /* kr_sfile_data.busy: files with flushes */
+	struct kr_list gathering;     /* kr_sfile_data.gathering, in the order of gather_ns */
 	struct kr_list pipelines;     /* kr_feed_pipeline.link */
 	struct kr_list hops;          /* kr_hop.link */
 	struct kr_list sync_urgent, sync_queue; /* kr_stable.queued: somebody waits; by the time they are due */
-	uv_timer_t sync_timer, tick;
+	uv_timer_t sync_timer, gather_timer, tick;
 	struct kr_applied applied;
 	struct kr_list throttled;     /* kr_intake.throttled: wait until intake_bytes falls */
 	size_t intake_bytes;          /* received in streams, not written yet */
@@ -57,7 +59,7 @@ uint64_t kr_data_next_round(void *data);
 bool kr_data_hop(struct kr_data *data, struct kr_session *session, uint32_t node, char *host, struct kr_hop_address *ret_hop);
 
 /* --- flush.c -------------------------------------------------------------------------------------------------------- */
-void kr_flush_register(struct kr_data *data);
+void kr_flush_init(struct kr_data *data);
 /* From intake.c: what became of the stream of ROUND. */
 void kr_flush_received(struct kr_sfile *file, uint64_t round);
 void kr_flush_broken(struct kr_sfile *file, uint64_t round);
@@ -66,7 +68,8 @@ void kr_flush_drained(struct kr_sfile *file, uint64_t round);
 /* From apply jobs: the attributes before the round's first write. */
 void kr_flush_before(struct kr_sfile *file, const struct kr_attr *before);
 void kr_flush_session_lost(struct kr_data *data, struct kr_session *session);
-void kr_flush_hold(struct kr_data *data, bool held);
+/* `collecting` has changed. */
+void kr_flush_update_hold(struct kr_data *data);
 /* No round begins any more, chains are aborted; whether none runs. */
 void kr_flush_stop(struct kr_data *data);
 bool kr_flush_quiet(const struct kr_data *data);

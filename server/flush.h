@@ -28,6 +28,8 @@ struct kr_sfile_data {
 	struct kr_rounds rounds;
 	bool executing;                    /* actions of `rounds` */
 	struct kr_link busy;               /* in the owner's list of files with flushes; holds a reference to the file */
+	struct kr_link gathering;          /* in the owner's list: the next round waits until gather_ns for other writers */
+	uint64_t gather_ns;
 	struct kr_stable stable;
 	struct kr_feed_pipeline *pipeline; /* NULL while nobody has joined */
 

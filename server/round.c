@@ -85,6 +85,16 @@ bool kr_rounds_idle(const struct kr_rounds *rounds)
 	return rounds->state == KR_ROUND_IDLE && kr_list_empty(&rounds->waiting) && kr_list_empty(&rounds->actions);
 }
 
+size_t kr_rounds_waiting(const struct kr_rounds *rounds)
+{
+	struct asked *asked;
+	size_t count = 0;
+
+	KR_LIST_FOR_EACH(asked, &rounds->waiting, link)
+		count++;
+	return count;
+}
+
 bool kr_rounds_replaying(const struct kr_rounds *rounds)
 {
 	struct asked *asked;

@@ -86,6 +86,8 @@ void kr_rounds_init(struct kr_rounds *rounds, uint64_t (*number)(void *context),
 void kr_rounds_fini(struct kr_rounds *rounds);
 /* Nothing asked, running or to be done. */
 bool kr_rounds_idle(const struct kr_rounds *rounds);
+/* How many flushes wait for their turn. */
+size_t kr_rounds_waiting(const struct kr_rounds *rounds);
 /* Replays wait for their turn. */
 bool kr_rounds_replaying(const struct kr_rounds *rounds);
 

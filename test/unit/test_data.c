@@ -312,6 +312,29 @@ static void chained_round_of_strided_writers_is_applied_in_few_large_writes(void
 	end_stride(4);
 }
 
+static void writers_that_flush_together_make_one_round(void **state)
+{
+	struct kr_lease_request lease = { .kinds = KR_LEASE_WRITE };
+
+	(void)state;
+	begin_stride(4, 200);
+	lease.file = F.nodes[0].file;
+	for (size_t i = 0; i < 4; i++) {
+		assert_int_equal(node_call(&F.nodes[i], KR_MSG_LEASE, &lease), 0);
+		stride_generation[i] = 1;
+	}
+	for (size_t i = 0; i < 4; i++)
+		node_flush(&F.nodes[i]);
+	wait_until(all_flushed());
+	for (size_t i = 1; i < 4; i++)
+		assert_int_equal(F.nodes[i].flush_reply.round, F.nodes[0].flush_reply.round);
+	assert_content("shared", 200 * RECORD, in_stride);
+	node_flush(&F.nodes[2]); /* who comes alone does not wait for ever */
+	wait_until(all_flushed());
+	assert_int_equal(F.nodes[2].flush_err, 0);
+	end_stride(4);
+}
+
 static uint64_t seed;
 
 static unsigned pick(unsigned below)
@@ -685,6 +708,7 @@ int main(void)
 		TEST(fsync_answers_when_all_is_synced),
 		TEST(failed_sync_is_told_to_nodes_and_fsync_and_not_forgotten),
 		TEST(chained_round_of_strided_writers_is_applied_in_few_large_writes),
+		TEST(writers_that_flush_together_make_one_round),
 		TEST(no_byte_is_lost_or_old_when_participants_die_mid_stream),
 		TEST(write_error_reaches_every_participant_and_can_be_retried),
 		TEST(replays_of_all_nodes_are_applied_by_round_and_before_the_rest),
