@@ -116,6 +116,8 @@ int kr_msg_encode(uint16_t type, bool reply, const void *msg, struct kr_writer *
 /* Fills RET_MSG (as large as union kr_any_msg suffices). -EBADMSG: malformed, bytes left over or an unknown type;
  * -ENOMEM; RET_MSG is then undefined. ARENA is the caller's to free in every case. */
 int kr_msg_decode(uint16_t type, bool reply, const uint8_t *bytes, size_t length, void *ret_msg, struct kr_arena *arena);
+/* The CRED of a decoded request; NULL if the type has none. Part of MSG. */
+struct kr_cred *kr_msg_cred(uint16_t type, void *msg);
 /* The most bytes of data that a request or reply of the type may carry; 0 for an unknown type. */
 uint32_t kr_msg_data_max(uint16_t type, bool reply);
 /* "LOOKUP"; NULL for an unknown type. */

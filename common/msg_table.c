@@ -96,3 +96,15 @@ bool kr_msg_known(uint16_t type, enum kr_direction *ret_direction)
 		*ret_direction = message->direction;
 	return message != NULL;
 }
+
+struct kr_cred *kr_msg_cred(uint16_t type, void *msg)
+{
+	struct kr_layout layout;
+
+	if (!kr_msg_layout(type, false, &layout))
+		return NULL;
+	for (size_t i = 0; i < layout.count; i++)
+		if (layout.fields[i].kind == KR_FIELD_CRED)
+			return (struct kr_cred *)((char *)msg + layout.fields[i].offset);
+	return NULL;
+}

@@ -7,6 +7,7 @@
 #include "server/hello.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@
 #include "server/request.h"
 #include "server/session.h"
 #include "server/state.h"
+#include "server/trust.h"
 
 enum { KEEP_REPLIES_MS = 60000 };
 
@@ -26,9 +28,12 @@ struct greeting {
 	struct kr_hello_request hello;
 	struct kr_arena arena;
 	uint8_t *fields;
+	struct kr_key *key;            /* reference; NULL without keys */
+	uint32_t *groups, group_count; /* see trust.h */
 	struct kr_fid root;
 	struct kr_attr attr;
 	int err;
+	char reason[256];
 };
 
 static void now(struct kr_time *ret)
@@ -41,6 +46,8 @@ static void now(struct kr_time *ret)
 static void free_greeting(struct greeting *greeting)
 {
 	kr_arena_fini(&greeting->arena);
+	kr_key_put(greeting->key);
+	free(greeting->groups);
 	free(greeting->fields);
 	free(greeting);
 }
@@ -64,7 +71,9 @@ static struct kr_session *resumable(const struct greeting *greeting)
 	const struct kr_hello_request *hello = &greeting->hello;
 	struct kr_session *session = hello->session ? kr_session_find(greeting->stranger->server, hello->session) : NULL;
 
-	return session && memcmp(session->node_id, hello->node_id, 16) == 0 ? session : NULL;
+	if (!session || memcmp(session->node_id, hello->node_id, 16) != 0)
+		return NULL;
+	return kr_trust_same_owner(session->key, greeting->key) ? session : NULL;
 }
 
 /* What the node told about its ring listener may have changed with its address. */
@@ -101,11 +110,27 @@ static void welcome(struct greeting *greeting, struct kr_session *session, bool 
 	memcpy(reply.ring_token, session->ring_token, 16);
 	now(&reply.now);
 	note_ring(session, &greeting->hello, conn);
+	kr_key_put(session->key);
+	session->key = greeting->key; /* another one of the same owner, perhaps */
+	greeting->key = NULL;
 	kr_log_info("node %s (%s) %s", session->name, kr_conn_peer(conn), resumed ? "goes on" : "has a session");
 	kr_conn_reply(conn, KR_MSG_HELLO, greeting->id, 0, 0, &reply, NULL, 0);
 	kr_conn_resume(conn);
 	kr_session_attach(session, conn);
 	free_greeting(greeting);
+}
+
+/* 0; or why it cannot have a session, whatever it mounts. */
+static int check_trust(const struct greeting *greeting)
+{
+	struct kr_server *server = greeting->stranger->server;
+	const struct kr_session *other = kr_session_find_node_id(server, greeting->hello.node_id);
+
+	if (!kr_trust_accepts(server, greeting->key))
+		return kr_fail(-EKEYREJECTED, "its key is not accepted any more");
+	if (other && !kr_trust_same_owner(other->key, greeting->key))
+		return kr_fail(-EBUSY, "its local directory is that of node %s, which came with a key of somebody else", other->name);
+	return 0;
 }
 
 static void recorded(void *context, int err)
@@ -123,6 +148,11 @@ static void recorded(void *context, int err)
 		refuse(greeting, -EAGAIN, "its record cannot be written");
 		return;
 	}
+	err = check_trust(greeting);
+	if (err) {
+		refuse(greeting, err, kr_fail_reason());
+		return;
+	}
 	if (old) /* begun by another connection meanwhile */
 		kr_session_end(old, KR_SESSION_REPLACED);
 	session = kr_session_new(server, &greeting->hello);
@@ -130,6 +160,9 @@ static void recorded(void *context, int err)
 		refuse(greeting, -EAGAIN, "too many sessions");
 		return;
 	}
+	session->groups = greeting->groups; /* and stay, because requests borrow them */
+	session->group_count = greeting->group_count;
+	greeting->groups = NULL;
 	welcome(greeting, session, false);
 }
 
@@ -137,13 +170,21 @@ static void walk(struct kr_job *job)
 {
 	struct greeting *greeting = KR_CONTAINER_OF(job, struct greeting, job);
 
+	greeting->err = kr_trust_find_groups(greeting->key, &greeting->groups, &greeting->group_count);
+	if (greeting->err) {
+		snprintf(greeting->reason, sizeof(greeting->reason), "%s", kr_fail_reason());
+		return;
+	}
 	greeting->err = kr_export_walk(job->server->export, greeting->hello.subdir, &greeting->root, &greeting->attr);
+	if (greeting->err)
+		snprintf(greeting->reason, sizeof(greeting->reason), "the directory that it mounts cannot be reached");
 }
 
 static void walked(struct kr_job *job)
 {
 	struct greeting *greeting = KR_CONTAINER_OF(job, struct greeting, job);
 	struct kr_session *session = resumable(greeting);
+	int err;
 
 	if (job->server->stopping) {
 		kr_stranger_take(greeting->stranger);
@@ -151,7 +192,12 @@ static void walked(struct kr_job *job)
 		return;
 	}
 	if (greeting->err) {
-		refuse(greeting, greeting->err, "the directory that it mounts cannot be reached");
+		refuse(greeting, greeting->err, greeting->reason);
+		return;
+	}
+	err = check_trust(greeting);
+	if (err) {
+		refuse(greeting, err, kr_fail_reason());
 		return;
 	}
 	if (session) {
@@ -172,6 +218,7 @@ void kr_hello_arrived(struct kr_stranger *stranger, const struct kr_frame *frame
 	struct kr_session *session;
 
 	greeting->stranger = stranger;
+	greeting->key = stranger->auth.key ? kr_key_get(stranger->auth.key) : NULL;
 	greeting->id = frame->header.id;
 	greeting->fields = kr_xmalloc(frame->header.fields_length + 1);
 	memcpy(greeting->fields, frame->fields, frame->header.fields_length);

@@ -12,6 +12,7 @@
 #include "server/hello.h"
 #include "server/options.h"
 #include "server/status.h"
+#include "server/trust.h"
 
 enum { LISTENERS_MAX = 64, BACKLOG = 512 };
 
@@ -37,6 +38,12 @@ static void forget(struct kr_stranger *stranger)
 	stranger->server->listen->stranger_count--;
 }
 
+static void free_stranger(struct kr_stranger *stranger)
+{
+	kr_auth_fini(&stranger->auth);
+	free(stranger);
+}
+
 struct kr_conn *kr_stranger_take(struct kr_stranger *stranger)
 {
 	struct kr_conn *conn = stranger->conn;
@@ -44,7 +51,7 @@ struct kr_conn *kr_stranger_take(struct kr_stranger *stranger)
 	forget(stranger);
 	if (conn)
 		kr_conn_set_context(conn, NULL);
-	free(stranger);
+	free_stranger(stranger);
 	return conn;
 }
 
@@ -59,7 +66,7 @@ static void drop(struct kr_stranger *stranger, bool flush)
 		kr_conn_close(conn, flush);
 	}
 	if (!stranger->busy)
-		free(stranger);
+		free_stranger(stranger);
 }
 
 static void answer_status(struct kr_stranger *stranger, const struct kr_frame *frame)
@@ -75,13 +82,33 @@ static void answer_status(struct kr_stranger *stranger, const struct kr_frame *f
 	stranger->since_ns = kr_clock_ns();
 }
 
+/* It has not shown a key that it needs. */
+static void turn_away(struct kr_stranger *stranger, const struct kr_frame *frame, int err)
+{
+	kr_log_warn("%s refused: %s", kr_conn_peer(stranger->conn), kr_fail_reason());
+	kr_conn_reply(stranger->conn, frame->header.type, frame->header.id, 0, err, NULL, NULL, 0);
+	drop(stranger, true);
+}
+
 static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 {
 	struct kr_stranger *stranger = kr_conn_context(conn);
+	const uint16_t type = frame->header.type;
+	int err;
 
 	if (!stranger || stranger->busy)
 		return;
-	switch (frame->header.type) {
+	err = type == KR_MSG_HELLO || type == KR_MSG_STATUS ? kr_trust_admit(stranger) : 0;
+	if (err) {
+		turn_away(stranger, frame, err);
+		return;
+	}
+	switch (type) {
+	case KR_MSG_AUTH:
+	case KR_MSG_AUTH_PROVE:
+		if (!kr_trust_handshake(stranger, frame))
+			drop(stranger, true);
+		return;
 	case KR_MSG_HELLO:
 		kr_hello_arrived(stranger, frame);
 		return;
@@ -97,7 +124,7 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 	default:
 		kr_log_warn("%s began with something else than HELLO: connection closed", kr_conn_peer(conn));
 		if (!(frame->header.flags & (KR_FRAME_ONEWAY | KR_FRAME_REPLY)))
-			kr_conn_reply(conn, frame->header.type, frame->header.id, 0, -EPROTO, NULL, NULL, 0);
+			kr_conn_reply(conn, type, frame->header.id, 0, -EPROTO, NULL, NULL, 0);
 		drop(stranger, true);
 	}
 }
@@ -113,7 +140,7 @@ static void on_closed(struct kr_conn *conn, int err, const char *reason)
 	forget(stranger);
 	stranger->conn = NULL;
 	if (!stranger->busy)
-		free(stranger);
+		free_stranger(stranger);
 }
 
 static const struct kr_conn_handler handler = {on_frame, NULL, on_closed};
@@ -169,6 +196,12 @@ static void free_listener(uv_handle_t *handle)
 	free(handle->data);
 }
 
+/* Other machines may reach us. */
+static bool open_to_others(const struct kr_server *server)
+{
+	return server->options->insecure || !kr_trusts_anybody(server);
+}
+
 static int listen_on(struct kr_server *server, const struct sockaddr *address)
 {
 	struct kr_listen *listen = server->listen;
@@ -177,9 +210,10 @@ static int listen_on(struct kr_server *server, const struct sockaddr *address)
 	int err;
 
 	kr_address_format(address, text, sizeof(text));
-	if (!server->options->insecure && !kr_address_is_loopback(address))
-		return kr_fail(-EACCES, "without a key only loopback addresses are served, and %s is none (--insecure lets whoever "
-			"reaches it read and write everything)", text);
+	if (!open_to_others(server) && !kr_address_is_loopback(address))
+		return kr_fail(-EACCES, "without a key only loopback addresses are served, and %s is none (make a key with 'kairan key "
+			"FILE' and give it here with --key FILE; or --insecure lets whoever reaches the address read and write everything)",
+			text);
 	if (listen->count == LISTENERS_MAX)
 		return kr_fail(-EINVAL, "more than %d addresses to listen on", LISTENERS_MAX);
 	listener = kr_xcalloc(1, sizeof(*listener));
@@ -215,12 +249,12 @@ static int listen_on_text(struct kr_server *server, const char *text)
 /* IPv4 must work; a machine without IPv6 is fine. */
 static int listen_on_defaults(struct kr_server *server)
 {
-	bool insecure = server->options->insecure;
-	int err = listen_on_text(server, insecure ? "0.0.0.0" : "127.0.0.1"), err6;
+	bool others = open_to_others(server);
+	int err = listen_on_text(server, others ? "0.0.0.0" : "127.0.0.1"), err6;
 
 	if (err)
 		return err;
-	err6 = listen_on_text(server, insecure ? "[::]" : "[::1]");
+	err6 = listen_on_text(server, others ? "[::]" : "[::1]");
 	return err6 == -EADDRINUSE ? err6 : 0;
 }
 
@@ -240,7 +274,7 @@ static void log_addresses(const struct kr_server *server)
 	}
 	if (server->options->insecure)
 		kr_log_warn("--insecure: whoever reaches these addresses can read and write the export as any user");
-	else
+	else if (kr_trusts_anybody(server))
 		kr_log_info("no key: nodes on this machine only");
 }
 

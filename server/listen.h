@@ -1,11 +1,12 @@
 /* Listening sockets, and connections that have not said yet what they are (strangers).
  *
- * The first frame decides: HELLO begins or resumes a session (hello.c), HOP_HELLO a ring connection (data.h), STATUS is
+ * The first frame (after those of the handshake, see trust.h) decides: HELLO begins or resumes a session (hello.c), HOP_HELLO a ring connection (data.h), STATUS is
  * answered; anything else ends the connection with one line in the log.  A stranger that says nothing is dropped.
  */
 #ifndef KR_SERVER_LISTEN_H
 #define KR_SERVER_LISTEN_H
 
+#include "common/auth.h"
 #include "server/server.h"
 
 enum { KR_STRANGER_MS = 10000 };
@@ -15,6 +16,7 @@ struct kr_stranger {
 	struct kr_link link;
 	struct kr_conn *conn; /* NULL once it is closed */
 	uint64_t since_ns;
+	struct kr_auth auth;  /* where the server has keys: see trust.h */
 	bool busy;            /* its HELLO is being worked on: who does that frees it (kr_stranger_free) */
 };
 

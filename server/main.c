@@ -15,12 +15,13 @@
 #include "common/log.h"
 #include "server/options.h"
 #include "server/server.h"
+#include "server/trust.h"
 
 #define POOL_THREADS "16"
 enum { DESCRIPTORS_WANTED = 65536 };
 
 static struct kr_server server;
-static uv_signal_t on_term, on_int;
+static uv_signal_t on_term, on_int, on_hup;
 
 /* One message to the service manager, if there is one (sd_notify(3), protocol in systemd.exec(5)). */
 static void notify(const char *message)
@@ -44,6 +45,13 @@ static void notify(const char *message)
 	close(fd);
 }
 
+static void on_reload(uv_signal_t *handle, int number)
+{
+	(void)handle;
+	(void)number;
+	kr_trust_reload(&server);
+}
+
 static void on_signal(uv_signal_t *handle, int number)
 {
 	(void)handle;
@@ -52,6 +60,7 @@ static void on_signal(uv_signal_t *handle, int number)
 	kr_log_info("stopping");
 	uv_close((uv_handle_t *)&on_term, NULL);
 	uv_close((uv_handle_t *)&on_int, NULL);
+	uv_close((uv_handle_t *)&on_hup, NULL);
 	kr_server_stop(&server);
 }
 
@@ -60,8 +69,11 @@ static void watch_signals(uv_loop_t *loop)
 	signal(SIGPIPE, SIG_IGN);
 	uv_signal_init(loop, &on_term);
 	uv_signal_init(loop, &on_int);
+	uv_signal_init(loop, &on_hup);
 	uv_signal_start(&on_term, on_signal, SIGTERM);
 	uv_signal_start(&on_int, on_signal, SIGINT);
+	if (!kr_trusts_anybody(&server))
+		uv_signal_start(&on_hup, on_reload, SIGHUP);
 }
 
 /* Many nodes mean many sockets. */

@@ -12,7 +12,7 @@ static const struct kr_option table[] = {
 	{.name = "listen", .type = KR_OPTION_LIST, .offset = FIELD(listen), .value_name = "ADDR[:PORT]",
 		.help = "Serve this address; can be given several times (default: loopback addresses, port 7440)."},
 	{.name = "key", .type = KR_OPTION_LIST, .offset = FIELD(key), .value_name = "FILE",
-		.help = "Accept nodes that know this key (not implemented yet)."},
+		.help = "Let in who has this key (made by kairan key), and nobody without one; can be given several times. Read again at SIGHUP."},
 	{.name = "insecure", .type = KR_OPTION_BOOL, .offset = FIELD(insecure), .default_text = "false",
 		.help = "Without a key, serve addresses that other machines can reach: whoever reaches them can read and write "
 			"the export as any user."},
@@ -43,9 +43,8 @@ int kr_server_options_check(struct kr_server_options *options, const struct kr_a
 	if (arguments->positional_count > 1)
 		return kr_fail(-EINVAL, "one directory at a time, not also '%s' (start another kairand for it, with another port)",
 			arguments->positional[1]);
-	if (options->key.count)
-		return kr_fail(-EINVAL, "--key: this version has no authentication yet (leave it away; use --insecure in a network "
-			"where everybody may read and write the export)");
+	if (options->key.count && options->insecure)
+		return kr_fail(-EINVAL, "--insecure lets everybody in, --key only who has a key: choose one");
 	if (options->squash != KR_SQUASH_NONE)
 		return kr_fail(-EINVAL, "--squash: only 'none' is implemented yet");
 	options->export_path = arguments->positional[0];

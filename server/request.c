@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/fail.h"
 #include "common/log.h"
 #include "server/server.h"
 #include "server/session.h"
+#include "server/trust.h"
 
 static bool match_id(const struct kr_table_link *link, const void *key)
 {
@@ -234,6 +236,7 @@ void kr_request_arrived(struct kr_session *session, const struct kr_frame *frame
 	const struct kr_frame_header *header = &frame->header;
 	const char *wrong = violation(session, header);
 	struct kr_request *request;
+	int err;
 
 	if (wrong) {
 		kr_log_warn("node %s (%s) %s: connection closed", session->name, kr_conn_peer(session->conn), wrong);
@@ -251,6 +254,12 @@ void kr_request_arrived(struct kr_session *session, const struct kr_frame *frame
 	if (kr_msg_decode(request->type, false, request->fields, header->fields_length, &request->msg, &request->arena)) {
 		kr_log_debug("node %s: %s request cannot be decoded", session->name, kr_msg_name(request->type));
 		kr_request_reply(request, -EPROTO, NULL, NULL, 0);
+		return;
+	}
+	err = kr_trust_restrict(session, request->type, &request->msg);
+	if (err) {
+		kr_log_debug("node %s: %s refused: %s", session->name, kr_msg_name(request->type), kr_fail_reason());
+		kr_request_reply(request, err, NULL, NULL, 0);
 		return;
 	}
 	kr_request_dispatch(request);

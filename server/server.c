@@ -24,6 +24,7 @@
 #include "server/space.h"
 #include "server/state.h"
 #include "server/status.h"
+#include "server/trust.h"
 
 enum { TICK_MS = 250, LATE_MS = 2000, EXPORT_TICK_MS = 1000, STOP_ROUNDS_MS = 2000 };
 
@@ -234,8 +235,10 @@ static int open_export(struct kr_server *server)
 static int init_parts(struct kr_server *server)
 {
 	const struct kr_state_facts *facts;
-	int err = kr_state_open(server->options->state, server->options->export_path, &server->state);
+	int err = kr_trust_init(server);
 
+	if (!err)
+		err = kr_state_open(server->options->state, server->options->export_path, &server->state);
 	if (err)
 		return err;
 	facts = kr_state_facts(server->state);
@@ -353,4 +356,5 @@ void kr_server_fini(struct kr_server *server)
 	kr_table_fini(&server->sessions_by_id);
 	kr_export_free(server->export);
 	kr_state_close(server->state);
+	kr_trust_fini(server);
 }

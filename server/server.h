@@ -15,6 +15,7 @@
 
 struct kr_data;
 struct kr_export;
+struct kr_keyring;
 struct kr_listen;
 struct kr_request;
 struct kr_server_options;
@@ -42,6 +43,7 @@ struct kr_server {
 	const struct kr_server_options *options;
 	struct kr_export *export;
 	struct kr_state *state;
+	struct kr_keyring *keyring; /* NULL: no keys, see trust.h */
 	struct kr_data *data;     /* of flush rounds, pipelines and the feed: server/data.h */
 	struct kr_listen *listen; /* listeners and connections that are nobody's session yet */
 	struct kr_handler handlers[KR_SERVER_TYPES];

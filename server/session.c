@@ -81,6 +81,8 @@ void kr_session_put(struct kr_session *session)
 	kr_table_fini(&session->requests);
 	free(session->name);
 	free(session->ring_address);
+	kr_key_put(session->key);
+	free(session->groups);
 	free(session);
 }
 

@@ -8,6 +8,7 @@
 #define KR_SERVER_SESSION_H
 
 #include "common/conn.h"
+#include "common/key.h"
 #include "common/list.h"
 #include "common/table.h"
 #include "server/replies.h"
@@ -35,6 +36,8 @@ struct kr_session {
 	uint16_t ring_port;            /* 0: it has none, nobody can pull from it */
 	uint8_t ring_token[16];        /* peers must present it to this node */
 	struct kr_conn *conn;          /* NULL while disconnected */
+	struct kr_key *key;            /* reference: of the one that opened it; NULL on a server without keys */
+	uint32_t *groups, group_count; /* of a user key: what it may have, see trust.h */
 	bool dead;                     /* ended: only references keep it */
 	bool reclaiming;               /* between a HELLO that was not resumed and RECLAIM_DONE */
 	uint64_t heard_ns;             /* of the latest frame */

@@ -13,6 +13,7 @@
 #include "server/request.h"
 #include "server/session.h"
 #include "server/state.h"
+#include "server/trust.h"
 
 enum { PIECE = 60000 };
 
@@ -26,6 +27,7 @@ static json_t *session_status(const struct kr_session *session, uint64_t now_ns)
 	json_t *object = json_object();
 	uint64_t received = 0, sent = 0, opens = 0;
 	const struct kr_attachment *attachment;
+	char key[KR_KEY_DESCRIPTION];
 
 	if (session->conn)
 		kr_conn_counters(session->conn, &received, &sent);
@@ -35,6 +37,7 @@ static json_t *session_status(const struct kr_session *session, uint64_t now_ns)
 	json_object_set_new(object, "node", integer(session->node));
 	json_object_set_new(object, "connected", json_boolean(session->conn != NULL));
 	json_object_set_new(object, "address", json_string(session->conn ? kr_conn_peer(session->conn) : ""));
+	json_object_set_new(object, "key", json_string(session->key ? kr_key_describe(session->key, key) : ""));
 	json_object_set_new(object, "ring_address", json_string(session->ring_address));
 	json_object_set_new(object, "ring_port", integer(session->ring_port));
 	json_object_set_new(object, "silent_ms", integer((now_ns - session->heard_ns) / KR_NS_PER_MS));
@@ -80,6 +83,7 @@ static json_t *make_status(struct kr_server *server)
 	json_object_set_new(object, "instance", integer(server->instance));
 	json_object_set_new(object, "uptime_ms", integer((now_ns - server->started_ns) / KR_NS_PER_MS));
 	json_object_set_new(object, "lease_ms", integer(server->lease_ms));
+	json_object_set_new(object, "keys", integer(kr_trusts_anybody(server) ? 0 : kr_keyring_count(server->keyring)));
 	json_object_set_new(object, "grace", json_boolean(server->grace.active));
 	json_object_set_new(object, "awaited_nodes", integer(kr_grace_awaited(&server->grace)));
 	json_object_set_new(object, "requests_served", integer(server->requests_served));

@@ -1,0 +1,202 @@
+/* Keys, handshakes and what a key allows: see trust.h. */
+#include "server/trust.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/fail.h"
+#include "common/log.h"
+#include "server/options.h"
+#include "server/session.h"
+
+enum { LISTED_MAX = 16, PASSWD_MAX = 1 << 20 };
+
+/* --- keys ------------------------------------------------------------------------------------------------------------ */
+
+static int64_t now_s(void)
+{
+	return (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
+}
+
+static void log_keys(const struct kr_keyring *keyring)
+{
+	char description[KR_KEY_DESCRIPTION], expires[KR_KEY_TIME];
+	size_t count = kr_keyring_count(keyring);
+
+	for (size_t i = 0; i < count; i++) {
+		const struct kr_key *key = kr_keyring_at(keyring, i);
+
+		if (kr_key_check(key, now_s()))
+			kr_log_warn("%s", kr_fail_reason());
+		else if (i < LISTED_MAX)
+			kr_log_info("accepting %s, expires %s", kr_key_describe(key, description), kr_key_time_format(key->expires, expires));
+	}
+	if (count > LISTED_MAX)
+		kr_log_info("%zu keys in all", count);
+}
+
+int kr_trust_init(struct kr_server *server)
+{
+	const struct kr_strings *paths = &server->options->key;
+	int err = paths->count ? kr_keyring_load(paths->items, paths->count, &server->keyring) : 0;
+
+	if (!err && server->keyring)
+		log_keys(server->keyring);
+	return err;
+}
+
+void kr_trust_fini(struct kr_server *server)
+{
+	kr_keyring_free(server->keyring);
+	server->keyring = NULL;
+}
+
+bool kr_trusts_anybody(const struct kr_server *server)
+{
+	return !server->keyring;
+}
+
+bool kr_trust_accepts(const struct kr_server *server, const struct kr_key *key)
+{
+	return kr_trusts_anybody(server) || (key && kr_keyring_find(server->keyring, key->id));
+}
+
+static void cut_off_removed(struct kr_server *server)
+{
+	char description[KR_KEY_DESCRIPTION];
+	struct kr_session *session;
+
+	KR_LIST_FOR_EACH(session, &server->sessions, link) {
+		if (!session->conn || kr_trust_accepts(server, session->key))
+			continue;
+		kr_log_warn("node %s (%s) came with %s, which is not accepted any more: connection closed", session->name,
+			kr_conn_peer(session->conn), session->key ? kr_key_describe(session->key, description) : "no key");
+		kr_conn_close(session->conn, false);
+	}
+}
+
+void kr_trust_reload(struct kr_server *server)
+{
+	const struct kr_strings *paths = &server->options->key;
+	struct kr_keyring *keyring;
+
+	if (kr_trusts_anybody(server) || server->stopping)
+		return;
+	if (kr_keyring_load(paths->items, paths->count, &keyring)) {
+		kr_log_error("the keys stay as they were: %s", kr_fail_reason());
+		return;
+	}
+	kr_keyring_free(server->keyring);
+	server->keyring = keyring;
+	log_keys(keyring);
+	cut_off_removed(server);
+}
+
+/* --- handshake ------------------------------------------------------------------------------------------------------- */
+
+static int challenge(struct kr_stranger *stranger, const struct kr_auth_request *request, struct kr_auth_reply *ret_reply)
+{
+	uint64_t ns = kr_clock_real_ns();
+	const struct kr_time now = {.sec = (int64_t)(ns / KR_NS_PER_S), .nsec = (uint32_t)(ns % KR_NS_PER_S)};
+	uint8_t nonce[KR_AUTH_NONCE];
+
+	if (kr_trusts_anybody(stranger->server))
+		return kr_fail(-EOPNOTSUPP, "it has a key, and we have none (--key FILE)");
+	kr_auth_make_nonce(nonce);
+	return kr_auth_server_challenge(&stranger->auth, stranger->server->keyring, request, nonce, now, ret_reply);
+}
+
+bool kr_trust_handshake(struct kr_stranger *stranger, const struct kr_frame *frame)
+{
+	const uint16_t type = frame->header.type;
+	struct kr_auth_reply reply;
+	struct kr_arena arena = {0};
+	union kr_any_msg msg;
+	int err;
+
+	if (frame->header.flags & (KR_FRAME_ONEWAY | KR_FRAME_REPLY))
+		return false;
+	if (kr_msg_decode(type, false, frame->fields, frame->header.fields_length, &msg, &arena))
+		err = kr_fail(-EPROTO, "its %s cannot be decoded", kr_msg_name(type));
+	else if (type == KR_MSG_AUTH)
+		err = challenge(stranger, &msg.auth_request, &reply);
+	else
+		err = kr_auth_server_verify(&stranger->auth, &msg.auth_prove_request);
+	kr_arena_fini(&arena);
+	if (err)
+		kr_log_warn("%s refused: %s", kr_conn_peer(stranger->conn), kr_fail_reason());
+	kr_conn_reply(stranger->conn, type, frame->header.id, 0, err, err || type != KR_MSG_AUTH ? NULL : &reply, NULL, 0);
+	return err == 0;
+}
+
+int kr_trust_admit(const struct kr_stranger *stranger)
+{
+	const struct kr_key *key = stranger->auth.state == KR_AUTH_DONE ? stranger->auth.key : NULL;
+
+	if (kr_trust_accepts(stranger->server, key))
+		return 0;
+	return kr_fail(-ENOKEY, "%s", key ? "its key is not accepted any more" :
+		"it has shown no key (kairanfs -o key=FILE, kairan status --key FILE)");
+}
+
+/* --- what a key allows ----------------------------------------------------------------------------------------------- */
+
+bool kr_trust_same_owner(const struct kr_key *a, const struct kr_key *b)
+{
+	return a && b ? kr_key_owner_equal(&a->owner, &b->owner) : !a && !b;
+}
+
+int kr_trust_find_groups(const struct kr_key *key, uint32_t **ret_groups, uint32_t *ret_count)
+{
+	KR_AUTO_FREE char *buffer = NULL;
+	struct passwd entry, *found = NULL;
+	int count = KR_GROUPS_MAX;
+	gid_t *groups;
+
+	*ret_groups = NULL;
+	*ret_count = 0;
+	if (!key || key->owner.kind != KR_KEY_USER)
+		return 0;
+	buffer = kr_xmalloc(PASSWD_MAX);
+	if (getpwuid_r(key->owner.uid, &entry, buffer, PASSWD_MAX, &found) || !found)
+		return kr_fail(-EPERM, "its key is of user %s (%u), whom this machine does not know, and so not the groups either (make the "
+			"user known here: getent passwd %u)", key->name, key->owner.uid, key->owner.uid);
+	groups = kr_xcalloc(KR_GROUPS_MAX, sizeof(*groups));
+	if (getgrouplist(found->pw_name, found->pw_gid, groups, &count) < 0) { /* more than fit: only these */
+		kr_log_warn("user %s has more than %d groups: the others do not count", found->pw_name, KR_GROUPS_MAX);
+		count = KR_GROUPS_MAX;
+	}
+	_Static_assert(sizeof(gid_t) == sizeof(uint32_t), "groups are numbers of 32 bits");
+	*ret_groups = groups;
+	*ret_count = (uint32_t)count;
+	return 0;
+}
+
+static bool is_member(const struct kr_session *session, uint32_t gid)
+{
+	for (uint32_t i = 0; i < session->group_count; i++)
+		if (session->groups[i] == gid)
+			return true;
+	return false;
+}
+
+int kr_trust_restrict(const struct kr_session *session, uint16_t type, void *msg)
+{
+	const struct kr_key *key = session->key;
+	struct kr_cred *cred;
+
+	if (!key || key->owner.kind == KR_KEY_NODE)
+		return 0;
+	cred = kr_msg_cred(type, msg);
+	if (!cred)
+		return 0;
+	if (cred->uid != key->owner.uid || !is_member(session, cred->gid))
+		return kr_fail(-EPERM, "with the key of user %u it asked as uid %u, gid %u", key->owner.uid, cred->uid, cred->gid);
+	cred->groups = session->groups;
+	cred->group_count = session->group_count;
+	return 0;
+}

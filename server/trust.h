@@ -1,0 +1,36 @@
+/* Who is let in: the server's keys, the handshake of a new connection, and what a session's key allows.
+ *
+ * Without keys (kr_trusts_anybody) everybody who reaches the server's addresses is let in, and may act for any user.
+ * With keys a connection first has to prove that it has one (common/auth.h); its session then remembers whose key it was:
+ * a node key may act for any uid; a user key for its own only, with the groups that this machine knows of the user.
+ * Loop thread, unless said otherwise.
+ */
+#ifndef KR_SERVER_TRUST_H
+#define KR_SERVER_TRUST_H
+
+#include "server/listen.h"
+
+/* Reads the key files of the options. Blocks; before the loop runs. Reason by kr_fail. */
+int kr_trust_init(struct kr_server *server);
+/* SIGHUP: reads the key files again. What cannot be read changes nothing. Who came with a key that is gone is cut off, and
+ * needs another one to come back. Blocks for the time of reading them. */
+void kr_trust_reload(struct kr_server *server);
+void kr_trust_fini(struct kr_server *server);
+bool kr_trusts_anybody(const struct kr_server *server);
+
+/* AUTH or AUTH_PROVE of a stranger. False: it has been refused, and is to be dropped. */
+bool kr_trust_handshake(struct kr_stranger *stranger, const struct kr_frame *frame);
+/* 0: the stranger may go on; -ENOKEY with a reason. */
+int kr_trust_admit(const struct kr_stranger *stranger);
+/* Whether KEY (NULL: none) still lets one in. */
+bool kr_trust_accepts(const struct kr_server *server, const struct kr_key *key);
+
+/* Whether two keys (NULL: none) belong to the same: a session may be resumed with another key of its owner only. */
+bool kr_trust_same_owner(const struct kr_key *a, const struct kr_key *b);
+/* The groups on this machine of the user of a user key, the primary one first: *RET_GROUPS owned, NULL for other keys.
+ * -EPERM: no such user here. Any thread; blocks. */
+int kr_trust_find_groups(const struct kr_key *key, uint32_t **ret_groups, uint32_t *ret_count);
+/* A decoded request: 0, its CRED made what the session's key allows; or -EPERM. */
+int kr_trust_restrict(const struct kr_session *session, uint16_t type, void *msg);
+
+#endif
