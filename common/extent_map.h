@@ -1,10 +1,10 @@
 /* Which bytes of a file lie where in the journal: a treap of extents, ordered by offset, never overlapping.
  *
- * An insertion wins over what is there ("later wins"); what it pushes out is handed to a callback, so that whoever counts
- * the journal's bytes can give them back.  The position of an extent grows with its offset: cutting n bytes off its front
- * adds n to its position.  Neighbours are never joined, because each keeps the sequence number of its own write.
- * No locks: the owner's lock guards the map.  Memory exhaustion is reported and leaves the map as it was, unless said
- * otherwise.
+ * An insertion wins over what is there ("later wins"); what it pushes out is handed to a callback, so that whoever
+ * counts the journal's bytes can give them back.  The position of an extent grows with its offset: cutting n bytes off
+ * its front adds n to its position.  Neighbours are never joined, because each keeps the sequence number of its own
+ * write. No locks: the owner's lock guards the map.  Memory exhaustion is reported and leaves the map as it was, unless
+ * said otherwise.
  */
 #ifndef KR_COMMON_EXTENT_MAP_H
 #define KR_COMMON_EXTENT_MAP_H
@@ -39,12 +39,15 @@ static inline bool kr_extent_map_empty(const struct kr_extent_map *map)
 }
 
 /* EXTENT is the newest for its bytes; DISPLACED (may be NULL) gets each piece it covers.  0 or -ENOMEM. */
-int kr_extent_map_insert(struct kr_extent_map *map, const struct kr_extent *extent, kr_extent_fn displaced, void *context);
-/* EXTENT is the oldest for its bytes: only what no other covers goes in; COVERED (may be NULL) gets each piece that does
- * not.  0 or -ENOMEM, with some of the pieces in. */
-int kr_extent_map_insert_under(struct kr_extent_map *map, const struct kr_extent *extent, kr_extent_fn covered, void *context);
+int kr_extent_map_insert(struct kr_extent_map *map, const struct kr_extent *extent, kr_extent_fn displaced,
+	void *context);
+/* EXTENT is the oldest for its bytes: only what no other covers goes in; COVERED (may be NULL) gets each piece that
+ * does not.  0 or -ENOMEM, with some of the pieces in. */
+int kr_extent_map_insert_under(struct kr_extent_map *map, const struct kr_extent *extent, kr_extent_fn covered,
+	void *context);
 /* Takes [offset, offset + length) out.  0 or -ENOMEM. */
-int kr_extent_map_remove(struct kr_extent_map *map, uint64_t offset, uint64_t length, kr_extent_fn removed, void *context);
+int kr_extent_map_remove(struct kr_extent_map *map, uint64_t offset, uint64_t length, kr_extent_fn removed,
+	void *context);
 /* Takes all from OFFSET on out: a truncate. */
 void kr_extent_map_truncate(struct kr_extent_map *map, uint64_t offset, kr_extent_fn removed, void *context);
 /* Takes out every extent whose seq is at most SEQ. */

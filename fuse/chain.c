@@ -1,7 +1,8 @@
 /* The streams of flush rounds through this node.  See chain.h.
  *
- * A chain is one round's stream: `merge` between what comes in (an intake, LOW) and the own extents (HIGH), and a lane out.
- * pump() does all that can be done now; whatever may unblock it (a frame, a read, room on the lane) calls it again.
+ * A chain is one round's stream: `merge` between what comes in (an intake, LOW) and the own extents (HIGH), and a lane
+ * out. pump() does all that can be done now; whatever may unblock it (a frame, a read, room on the lane) calls it
+ * again.
  */
 #include "fuse/chain.h"
 
@@ -17,7 +18,7 @@
 
 static void pump(struct kr_chain *chain);
 
-/* --- ends ---------------------------------------------------------------------------------------------------------------- */
+/* --- ends ---------------------------------------------------------------------------------------------------- */
 
 /* The upstream's stream has no place any more: its connection tells it. */
 static void drop_intake(struct kr_chain_intake *intake)
@@ -73,7 +74,7 @@ static void fail(struct kr_chain *chain, int err, bool own)
 	done(context, err, own);
 }
 
-/* --- own extents ------------------------------------------------------------------------------------------------------------ */
+/* --- own extents --------------------------------------------------------------------------------------------- */
 
 /* In the pool: all pieces into one buffer; those that follow each other in the file make a run. */
 static void read_pieces(uv_work_t *work)
@@ -91,10 +92,11 @@ static void read_pieces(uv_work_t *work)
 			run = &read->runs[read->run_count++];
 			*run = (struct kr_chain_run){piece->offset, read->buf->length, 0};
 		}
-		read->err = kr_journal_read_verified(read->journal, piece->position, read->buf->data + read->buf->length, piece->length);
+		read->err = kr_journal_read_verified(read->journal, piece->position,
+			read->buf->data + read->buf->length, piece->length);
 		if (read->err)
-			kr_log_error("a flush's bytes %" PRIu64 " to %" PRIu64 ": %s", piece->offset, piece->offset + piece->length,
-				kr_fail_reason());
+			kr_log_error("a flush's bytes %" PRIu64 " to %" PRIu64 ": %s", piece->offset,
+				piece->offset + piece->length, kr_fail_reason());
 		run->length += piece->length;
 		read->buf->length += piece->length;
 	}
@@ -118,8 +120,8 @@ static void after_read(uv_work_t *work, int status)
 	if (chain) {
 		chain->read = NULL;
 		for (uint32_t i = 0; i < read->run_count && err == 0; i++)
-			err = kr_merge_push(&chain->merge, KR_MERGE_HIGH, read->runs[i].offset, read->buf, read->runs[i].start,
-				read->runs[i].length);
+			err = kr_merge_push(&chain->merge, KR_MERGE_HIGH, read->runs[i].offset, read->buf,
+				read->runs[i].start, read->runs[i].length);
 		if (err == 0 && read->last)
 			kr_merge_end(&chain->merge, KR_MERGE_HIGH);
 	}
@@ -144,7 +146,8 @@ static void plan_read(struct kr_chain *chain, struct kr_chain_read *read)
 			read->last = false;
 			break;
 		}
-		*piece = (struct kr_extent){extent.offset + skip, extent.length - skip, extent.position + skip, extent.seq};
+		*piece = (struct kr_extent){extent.offset + skip, extent.length - skip, extent.position + skip,
+			extent.seq};
 		piece->length = KR_MIN(piece->length, (uint64_t)KR_BLOCK_SIZE);
 		kr_journal_hold(read->journal, piece);
 		chain->next = piece->offset + piece->length;
@@ -174,7 +177,7 @@ static int start_read(struct kr_chain *chain)
 	return 0;
 }
 
-/* --- the pump ------------------------------------------------------------------------------------------------------------------ */
+/* --- the pump ------------------------------------------------------------------------------------------------ */
 
 static int send_piece(struct kr_chain *chain, struct kr_piece *piece)
 {
@@ -223,7 +226,8 @@ static void pump(struct kr_chain *chain)
 	struct kr_chain_intake *intake = chain->intake;
 	int err = send_ready(chain);
 
-	if (err == 0 && !chain->read && !chain->own_planned && kr_merge_queued(&chain->merge, KR_MERGE_HIGH) < KR_CHAIN_READ)
+	if (err == 0 && !chain->read && !chain->own_planned &&
+		kr_merge_queued(&chain->merge, KR_MERGE_HIGH) < KR_CHAIN_READ)
 		err = start_read(chain);
 	if (err == 0 && !chain->end_sent && kr_merge_done(&chain->merge))
 		err = send_end(chain);
@@ -266,7 +270,7 @@ void kr_chain_lane_lost(struct kr_chain *chain, int err)
 	fail(chain, err ? err : -ECONNRESET, false);
 }
 
-/* --- what comes in --------------------------------------------------------------------------------------------------------------- */
+/* --- what comes in ------------------------------------------------------------------------------------------- */
 
 static struct kr_chain *find_chain(struct kr_chains *chains, const struct kr_fid *file, uint64_t round)
 {
@@ -288,7 +292,8 @@ static struct kr_chain_intake *find_intake(struct kr_chains *chains, const struc
 	return NULL;
 }
 
-static void on_stream(struct kr_chains *chains, struct kr_conn *conn, uint64_t id, const struct kr_stream_request *request)
+static void on_stream(struct kr_chains *chains, struct kr_conn *conn, uint64_t id,
+	const struct kr_stream_request *request)
 {
 	struct kr_chain *chain = find_chain(chains, &request->file, request->round);
 	struct kr_chain_intake *intake;
@@ -386,15 +391,15 @@ static void on_closed(struct kr_mount *mount, struct kr_conn *conn)
 		fail(chain, -ECONNRESET, false);
 }
 
-/* --- life ---------------------------------------------------------------------------------------------------------------------------- */
+/* --- life ---------------------------------------------------------------------------------------------------- */
 
 static void kick(struct kr_task *task)
 {
 	pump(KR_CONTAINER_OF(task, struct kr_chain, kick));
 }
 
-struct kr_chain *kr_chain_start(struct kr_chains *chains, const struct kr_round_request *round, const struct kr_extent_map *extents,
-	kr_chain_done_fn done, void *context)
+struct kr_chain *kr_chain_start(struct kr_chains *chains, const struct kr_round_request *round,
+	const struct kr_extent_map *extents, kr_chain_done_fn done, void *context)
 {
 	struct kr_stream_request stream = {.file = round->file, .round = round->round};
 	struct kr_chain *chain = calloc(1, sizeof(*chain));

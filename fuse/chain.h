@@ -1,14 +1,14 @@
 /* This node's part in a flush round: own extents, merged with the upstream neighbour's stream, go on to the downstream.
  *
- * Loop thread.  ROUND names the downstream; the stream to it has a connection (lane) of its own, kept idle for the next round.
- * The upstream's STREAM comes in on a ring connection that carries nothing else meanwhile; it may come before our ROUND
- * (then the connection is paused until ROUND does).  ring/merge.h merges.
+ * Loop thread.  ROUND names the downstream; the stream to it has a connection (lane) of its own, kept idle for the next
+ * round. The upstream's STREAM comes in on a ring connection that carries nothing else meanwhile; it may come before
+ * our ROUND (then the connection is paused until ROUND does).  ring/merge.h merges.
  *
- * Bounds: at most KR_CHAIN_WINDOW bytes are queued to the downstream's connection, KR_CHAIN_INPUT of the upstream's extents
- * are held (then its connection is paused), KR_CHAIN_READ own bytes are read ahead from the journal, in libuv's pool.
- * Failure of either connection, a bad checksum or an unreadable journal ends the stream: the downstream hears of it by
- * STREAM_END's error or the end of the connection, the server by the break, and it aborts the round: the FLUSH stays
- * asked.  Nothing here decides that bytes are applied: only the reply to FLUSH does.
+ * Bounds: at most KR_CHAIN_WINDOW bytes are queued to the downstream's connection, KR_CHAIN_INPUT of the upstream's
+ * extents are held (then its connection is paused), KR_CHAIN_READ own bytes are read ahead from the journal, in libuv's
+ * pool. Failure of either connection, a bad checksum or an unreadable journal ends the stream: the downstream hears of
+ * it by STREAM_END's error or the end of the connection, the server by the break, and it aborts the round: the FLUSH
+ * stays asked.  Nothing here decides that bytes are applied: only the reply to FLUSH does.
  */
 #ifndef KR_FUSE_CHAIN_H
 #define KR_FUSE_CHAIN_H
@@ -30,13 +30,14 @@ void kr_chains_free(struct kr_chains *chains);
 /* The session is another: all of its streams and lanes are dropped. */
 void kr_chains_session_lost(struct kr_chains *chains);
 
-/* How a stream ended, once, unless aborted: 0 all is with the downstream; -EBADMSG or -EIO with `own` the journal's own bytes cannot be read;
- * else a connection broke. */
+/* How a stream ended, once, unless aborted: 0 all is with the downstream; -EBADMSG or -EIO with `own` the journal's own
+ * bytes cannot be read; else a connection broke. */
 typedef void (*kr_chain_done_fn)(void *context, int err, bool own);
 
-/* Streams EXTENTS (borrowed until the chain ends or is aborted; their journal bytes are held) of FILE as ROUND says. NULL: out of memory. */
-struct kr_chain *kr_chain_start(struct kr_chains *chains, const struct kr_round_request *round, const struct kr_extent_map *extents,
-	kr_chain_done_fn done, void *context);
+/* Streams EXTENTS (borrowed until the chain ends or is aborted; their journal bytes are held) of FILE as ROUND
+ * says. NULL: out of memory. */
+struct kr_chain *kr_chain_start(struct kr_chains *chains, const struct kr_round_request *round,
+	const struct kr_extent_map *extents, kr_chain_done_fn done, void *context);
 /* Ends it without DONE; NULL is fine. */
 void kr_chain_abort(struct kr_chain *chain);
 /* The server aborted a round that we may have early streams of. */

@@ -90,7 +90,8 @@ struct kr_chains *kr_chains_of(struct kr_mount *mount);
 /* An idle lane to the downstream, or a new one; NULL: cannot be had. */
 struct kr_chain_lane *kr_chain_lane_get(struct kr_chains *chains, const struct kr_hop_address *to);
 /* Says STREAM for CHAIN; returns its id (0: the lane is dead already, kr_chain_lane_lost follows). */
-uint64_t kr_chain_lane_begin(struct kr_chain_lane *lane, struct kr_chain *chain, const struct kr_stream_request *stream);
+uint64_t kr_chain_lane_begin(struct kr_chain_lane *lane, struct kr_chain *chain,
+	const struct kr_stream_request *stream);
 void kr_chain_lane_idle(struct kr_chain_lane *lane);
 /* The chain has no lane any more; FLUSH: what is queued still goes. */
 void kr_chain_lane_close(struct kr_chain_lane *lane, bool flush);

@@ -17,7 +17,7 @@ struct kr_chains *kr_chains_of(struct kr_mount *mount)
 	return mount->flusher->chains;
 }
 
-/* --- what is applied -------------------------------------------------------------------------------------------------- */
+/* --- what is applied ----------------------------------------------------------------------------------------- */
 
 void kr_flush_release_map(struct kr_file *file, struct kr_extent_map *map)
 {
@@ -26,7 +26,8 @@ void kr_flush_release_map(struct kr_file *file, struct kr_extent_map *map)
 }
 
 /* Only reads what is set once; `journal_file` exists, since something was written. */
-struct kr_applied *kr_flush_add_applied(struct kr_file *file, struct kr_extent_map *extents, uint64_t seq, uint64_t round)
+struct kr_applied *kr_flush_add_applied(struct kr_file *file, struct kr_extent_map *extents, uint64_t seq,
+	uint64_t round)
 {
 	struct kr_applied *applied = kr_xcalloc(1, sizeof(*applied));
 
@@ -70,7 +71,8 @@ static void redirty_piece(void *context, const struct kr_extent *piece)
 {
 	struct redirty *redirty = context;
 
-	if (kr_extent_map_insert_under(&redirty->file->dirty, piece, kr_journal_release, redirty->file->mount->journal) < 0)
+	if (kr_extent_map_insert_under(&redirty->file->dirty, piece, kr_journal_release,
+		redirty->file->mount->journal) < 0)
 		redirty->err = -ENOMEM;
 }
 
@@ -96,7 +98,8 @@ void kr_flush_redirty(struct kr_file *file, uint64_t after_round, int err)
 	bool any = false;
 
 	pthread_mutex_lock(&file->lock);
-	for (link = file->flush.applied.head.prev; link != &file->flush.applied.head; link = before) { /* the latest first */
+	/* The latest first. */
+	for (link = file->flush.applied.head.prev; link != &file->flush.applied.head; link = before) {
 		struct kr_applied *applied = KR_LIST_ENTRY(link, struct kr_applied, link);
 
 		before = link->prev;
@@ -129,12 +132,13 @@ void kr_flush_orphan(struct kr_file *file, int err)
 	kr_flush_settle(file);
 }
 
-/* --- files with bytes ------------------------------------------------------------------------------------------------------- */
+/* --- files with bytes ---------------------------------------------------------------------------------------- */
 
 bool kr_flush_busy(struct kr_file *file)
 {
 	KR_SCOPED_LOCK(&file->lock);
-	return !kr_extent_map_empty(&file->dirty) || !kr_list_empty(&file->flush.applied) || !kr_list_empty(&file->flush.sends);
+	return !kr_extent_map_empty(&file->dirty) || !kr_list_empty(&file->flush.applied) ||
+		!kr_list_empty(&file->flush.sends);
 }
 
 bool kr_flush_is_stable(struct kr_file *file)
@@ -213,7 +217,7 @@ void kr_flush_fini(struct kr_flush *flush)
 	}
 }
 
-/* --- deciding ------------------------------------------------------------------------------------------------------------------ */
+/* --- deciding ------------------------------------------------------------------------------------------------ */
 
 static void take_facts(struct kr_file *file, struct kr_flush_facts *ret)
 {
@@ -249,7 +253,8 @@ void kr_flush_step(struct kr_file *file)
 	if (kr_flusher_of(file)->stopped)
 		return;
 	take_facts(file, &facts);
-	if (kr_flush_plan_next(&file->flush.plan, &facts) == KR_FLUSH_SEND && !replays_first(file) && kr_file_may_flush(file)) {
+	if (kr_flush_plan_next(&file->flush.plan, &facts) == KR_FLUSH_SEND && !replays_first(file) &&
+		kr_file_may_flush(file)) {
 		int err;
 
 		kr_flush_plan_sent(&file->flush.plan);
@@ -262,7 +267,8 @@ void kr_flush_step(struct kr_file *file)
 
 void kr_flush_ask(struct kr_file *file, enum kr_flush_reason reason)
 {
-	bool urgent = reason == KR_FLUSH_CLOSE || reason == KR_FLUSH_SYNC || reason == KR_FLUSH_RECALL || reason == KR_FLUSH_COMMAND;
+	bool urgent = reason == KR_FLUSH_CLOSE || reason == KR_FLUSH_SYNC || reason == KR_FLUSH_RECALL ||
+		reason == KR_FLUSH_COMMAND;
 	uint64_t seq;
 
 	pthread_mutex_lock(&file->lock);
@@ -295,7 +301,7 @@ void kr_flush_discard(struct kr_file *file)
 	kr_file_put(file);
 }
 
-/* --- all files ------------------------------------------------------------------------------------------------------------------ */
+/* --- all files ----------------------------------------------------------------------------------------------- */
 
 void kr_flush_for_each(struct kr_flusher *flusher, void (*do_file)(struct kr_file *file, enum kr_flush_reason reason),
 	enum kr_flush_reason reason)

@@ -1,23 +1,26 @@
 /* The flush scheduler: when which file's bytes go to the server, and what happens to them there.
  *
- * All in the loop thread but kr_flush_dirtied and kr_flush_init.  flush_plan.[ch] decides (pure), this part does: FLUSH inline up to
- * KR_INLINE_MAX bytes, else through chain.[ch] when ROUND comes; STABLE, UNSTABLE; retries; recovery of the session.
+ * All in the loop thread but kr_flush_dirtied and kr_flush_init.  flush_plan.[ch] decides (pure), this part does: FLUSH
+ * inline up to KR_INLINE_MAX bytes, else through chain.[ch] when ROUND comes; STABLE, UNSTABLE; retries; recovery of
+ * the session.
  *
- * A byte's way: dirty (file->dirty, read as overlay) -> sent (a snapshot holds it too) -> applied (flush.applied, for a replay
- * only) -> stable (released).  One FLUSH per file is in flight.
+ * A byte's way: dirty (file->dirty, read as overlay) -> sent (a snapshot holds it too) -> applied (flush.applied, for a
+ * replay only) -> stable (released).  One FLUSH per file is in flight.
  * Invariants, each also at a kill -9 between any two steps:
- *  - A byte is released only when stable at the server, overwritten by a journaled write, truncated or discarded by command.
- *  - A snapshot is everything of the file up to a seq S; writes after it have a higher seq and stay dirty.  On "applied" the
- *    journal's APPLIED record (S, round, boot) is written before dirty loses the bytes; without it a new start would
- *    find them dirty and ask RECLAIM, whose applied_seq says the same.
- *  - What was applied is never sent again in the same boot of the server: another node may have overwritten it since.  So a
- *    FLUSH whose answer was lost is either sent again on the same session (the server knows its request id), or, at a server
- *    that lost the session, settled by RECLAIM's applied_seq before anything is resent.
+ *  - A byte is released only when stable at the server, overwritten by a journaled write, truncated or discarded by
+ *    command.
+ *  - A snapshot is everything of the file up to a seq S; writes after it have a higher seq and stay dirty.  On
+ *    "applied" the journal's APPLIED record (S, round, boot) is written before dirty loses the bytes; without it a new
+ *    start would find them dirty and ask RECLAIM, whose applied_seq says the same.
+ *  - What was applied is never sent again in the same boot of the server: another node may have overwritten it since.
+ *    So a FLUSH whose answer was lost is either sent again on the same session (the server knows its request id), or,
+ *    at a server that lost the session, settled by RECLAIM's applied_seq before anything is resent.
  *  - After the server's machine booted anew, applied entries of the old boot go out as REPLAY with their round, before
  *    anything else of the file.
  *  - UNSTABLE: the entries after the named round are dirty again, below newer writes; their APPLIED records die first.
- *  - A refused flush (ENOSPC, EDQUOT, EROFS, EIO...) leaves the bytes dirty; FILE is told (kr_file_flush_failed): retried by close, fsync, `kairan flush` and a timer.  ESTALE (the file is gone): the file is orphaned, its
- *    bytes stay in the journal until kr_flush_discard.
+ *  - A refused flush (ENOSPC, EDQUOT, EROFS, EIO...) leaves the bytes dirty; FILE is told (kr_file_flush_failed):
+ *    retried by close, fsync, `kairan flush` and a timer.  ESTALE (the file is gone): the file is orphaned, its bytes
+ *    stay in the journal until kr_flush_discard.
  */
 #ifndef KR_FUSE_FLUSH_H
 #define KR_FUSE_FLUSH_H
@@ -47,13 +50,13 @@ enum kr_flush_reason {
 struct kr_flush {
 	/* For FILE, loop thread. */
 	uint64_t flushed_seq;      /* all writes up to here are applied */
-	bool orphaned;             /* the file is gone at the server, or its bytes are damaged: discard is the only way */
+	bool orphaned;             /* gone at the server, or its bytes are damaged: only discard helps */
 
 	/* The flusher's own, loop thread. */
 	struct kr_flush_plan plan;
 	struct kr_list applied;    /* struct kr_applied, rounds ascending */
-	struct kr_list sends;      /* struct kr_flush_send: FLUSHes in flight: at most one, or replays with ascending rounds */
-	struct kr_link busy;       /* in the flusher's list: has dirty, sent or applied bytes; the list holds a reference */
+	struct kr_list sends;      /* struct kr_flush_send, in flight: at most one, or replays, rounds ascending */
+	struct kr_link busy;       /* in the flusher's list: has bytes to look after; the list holds a reference */
 	uint64_t applied_ns;       /* when the last entry became applied */
 	bool confirming;           /* an FSYNC is on its way, to learn what is stable */
 
@@ -71,13 +74,14 @@ int kr_flusher_new(struct kr_mount *mount, struct kr_flusher **ret_flusher);
 void kr_flusher_stop(struct kr_flusher *flusher);
 void kr_flusher_free(struct kr_flusher *flusher);
 
-/* FILE: on making and freeing a file. fini: nothing may be dirty, sent or applied (else the bytes just stay in the journal). */
+/* FILE: on making and freeing a file. fini: nothing may be dirty, sent or applied (else the bytes just stay in the
+ * journal). */
 void kr_flush_init(struct kr_flush *flush, struct kr_file *file);
 void kr_flush_fini(struct kr_flush *flush);
 /* Any thread, file->lock held: bytes were added to file->dirty. */
 void kr_flush_dirtied(struct kr_file *file);
-/* Everything dirty now shall be applied soon. Ends in kr_file_step(file) with flush.flushed_seq or file->error_count grown (a file
- * without dirty bytes: no step). */
+/* Everything dirty now shall be applied soon. Ends in kr_file_step(file) with flush.flushed_seq or file->error_count
+ * grown (a file without dirty bytes: no step). */
 void kr_flush_ask(struct kr_file *file, enum kr_flush_reason reason);
 /* kr_file_may_flush(file) may have become true. */
 void kr_flush_step(struct kr_file *file);
@@ -85,10 +89,11 @@ void kr_flush_step(struct kr_file *file);
 bool kr_flush_busy(struct kr_file *file);
 /* Nothing dirty, nothing waiting to become stable. */
 bool kr_flush_is_stable(struct kr_file *file);
-/* Gives up all unflushed and unstable bytes of the file, by explicit command or because the file was removed and closed. */
+/* Gives up all unflushed and unstable bytes of the file, by explicit command or because the file was removed and
+ * closed. */
 void kr_flush_discard(struct kr_file *file);
 
-/* --- the session's recovery (FILE's hooks call these) ------------------------------------------------------------------ */
+/* --- the session's recovery (FILE's hooks call these) -------------------------------------------------------- */
 /* The session is new: flushes and streams in flight belong to the past. Before RECLAIMs are collected. */
 void kr_flusher_session_lost(struct kr_flusher *flusher);
 bool kr_flush_has_replays(struct kr_file *file, const uint8_t boot_id[16]);
@@ -99,7 +104,7 @@ void kr_flusher_replay(struct kr_flusher *flusher);
 /* The session goes on. */
 void kr_flusher_resumed(struct kr_flusher *flusher);
 
-/* --- all files ---------------------------------------------------------------------------------------------------------- */
+/* --- all files ----------------------------------------------------------------------------------------------- */
 /* Flushes everything, the refused included. */
 void kr_flusher_ask_all(struct kr_flusher *flusher, enum kr_flush_reason reason);
 /* An append got -EAGAIN: flush everything and have it synced. Any thread. */
@@ -114,7 +119,8 @@ struct kr_flusher_left {
 	uint32_t damages;                  /* set aside by the recovery */
 };
 void kr_flusher_left(struct kr_flusher *flusher, struct kr_flusher_left *ret_left);
-/* {"files": [{"path", "fid", "dirty", "unstable", "state", "error"}...], "damage": [...], "journal": {...}}; owned by the caller. */
+/* {"files": [{"path", "fid", "dirty", "unstable", "state", "error"}...], "damage": [...], "journal": {...}}; owned
+ * by the caller. */
 json_t *kr_flusher_status(struct kr_flusher *flusher);
 /* A busy file whose hint is PATH or whose fid (hex) it is; NULL. Borrowed. */
 struct kr_file *kr_flusher_find(struct kr_flusher *flusher, const char *path);

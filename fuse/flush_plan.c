@@ -32,7 +32,8 @@ void kr_flush_plan_sent(struct kr_flush_plan *plan)
 /* Not refusals: the session ended, or the server has too much to do. */
 static bool is_passing(int err)
 {
-	return err == -EAGAIN || err == -ENOTCONN || err == -EINTR || err == -ECANCELED || err == -ECONNRESET || err == -ENOMEM;
+	return err == -EAGAIN || err == -ENOTCONN || err == -EINTR || err == -ECANCELED || err == -ECONNRESET ||
+		err == -ENOMEM;
 }
 
 bool kr_flush_plan_answered(struct kr_flush_plan *plan, int err, uint64_t now_ns)

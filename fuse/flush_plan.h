@@ -1,6 +1,7 @@
 /* What to do next about one file's unflushed bytes: the flush scheduler's decisions.  PURE: no clocks, sockets, locks.
  *
- * flush.c tells what happened and asks kr_flush_plan_next after each event, and again with its tick while the answer is LATER.
+ * flush.c tells what happened and asks kr_flush_plan_next after each event, and again with its tick while the answer is
+ * LATER.
  */
 #ifndef KR_FUSE_FLUSH_PLAN_H
 #define KR_FUSE_FLUSH_PLAN_H

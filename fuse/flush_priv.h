@@ -22,7 +22,8 @@ struct kr_flusher {
 	bool stopped;
 };
 
-enum { KR_FLUSH_TICK_MS = 200, KR_FLUSH_RANGES_MAX = 8192, KR_FLUSH_REPLAY_INLINE = 64 * 1024, KR_FLUSH_CONFIRM_MS = 10000 };
+enum { KR_FLUSH_TICK_MS = 200, KR_FLUSH_RANGES_MAX = 8192, KR_FLUSH_REPLAY_INLINE = 64 * 1024,
+	KR_FLUSH_CONFIRM_MS = 10000 };
 
 /* One FLUSH in flight. */
 struct kr_flush_send {
@@ -54,11 +55,13 @@ struct kr_flusher *kr_flusher_of(const struct kr_file *file);
 /* The file has bytes to look after, or no longer: keeps the list of busy files right. */
 void kr_flush_settle(struct kr_file *file);
 /* A new entry of flush.applied: EXTENTS (moved) up to SEQ are applied in ROUND. */
-struct kr_applied *kr_flush_add_applied(struct kr_file *file, struct kr_extent_map *extents, uint64_t seq, uint64_t round);
+struct kr_applied *kr_flush_add_applied(struct kr_file *file, struct kr_extent_map *extents, uint64_t seq,
+	uint64_t round);
 /* Releases the journal's bytes of an entry, removes and frees it. */
 void kr_flush_drop_applied(struct kr_file *file, struct kr_applied *applied);
 void kr_flush_release_map(struct kr_file *file, struct kr_extent_map *map);
-/* Entries of this boot after AFTER_ROUND (0: all entries) are dirty again; ERR is told to programs (0: nothing to tell). */
+/* Entries of this boot after AFTER_ROUND (0: all entries) are dirty again; ERR is told to programs (0: nothing to
+ * tell). */
 void kr_flush_redirty(struct kr_file *file, uint64_t after_round, int err);
 /* The file's bytes can go nowhere: ERR is told, they stay in the journal. */
 void kr_flush_orphan(struct kr_file *file, int err);

@@ -1,4 +1,5 @@
-/* What the server says about rounds: ROUND, ROUND_ABORT, STABLE, UNSTABLE.  Handlers may be called again for what was done. */
+/* What the server says about rounds: ROUND, ROUND_ABORT, STABLE, UNSTABLE.  Handlers may be called again for what
+ * was done. */
 #include <errno.h>
 #include <inttypes.h>
 
@@ -55,7 +56,8 @@ static int begin_round(struct kr_flush_send *send, const struct kr_round_request
 	if (err)
 		return err;
 	send->round = request->round;
-	send->chain = kr_chain_start(chains, request, send->replay ? &send->replay->extents : &send->extents, stream_done, send);
+	send->chain = kr_chain_start(chains, request, send->replay ? &send->replay->extents : &send->extents,
+		stream_done, send);
 	if (!send->chain) {
 		kr_flush_forget_round(send);
 		return -ENOMEM;
@@ -119,7 +121,7 @@ static void on_unstable(struct kr_mount *mount, const struct kr_down *down, cons
 
 	(void)data;
 	if (file) {
-		kr_log_warn("file %" PRIu64 ": the server could not write what it had taken to its disk: %s; it is sent again",
+		kr_log_warn("file %" PRIu64 ": the server failed to write what it had taken to its disk: %s; sending again",
 			file->base.ino, strerror(-err));
 		kr_flush_redirty(file, request->round, err);
 		kr_flush_step(file);

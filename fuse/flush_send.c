@@ -1,7 +1,7 @@
 /* One FLUSH: the snapshot, reading its bytes when they go inline, the message and its answer.
  *
- * A send that carries dirty bytes takes its snapshot when it begins (inline) or when its ROUND comes (chained).  It is in
- * flush.sends until its answer; an abandoned one is not, and only waits for its last callback.
+ * A send that carries dirty bytes takes its snapshot when it begins (inline) or when its ROUND comes (chained).  It is
+ * in flush.sends until its answer; an abandoned one is not, and only waits for its last callback.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -61,7 +61,7 @@ int kr_flush_snapshot(struct kr_flush_send *send)
 	return 0;
 }
 
-/* --- the message ------------------------------------------------------------------------------------------------------- */
+/* --- the message --------------------------------------------------------------------------------------------- */
 
 static void submit(struct kr_flush_send *send, uint64_t bytes, unsigned flags)
 {
@@ -109,10 +109,11 @@ static void gather_piece(void *context, const struct kr_extent *piece)
 		last->length += piece->length;
 	else
 		send->ranges[send->range_count++] = (struct kr_range){piece->offset, piece->length};
-	send->read_err = kr_journal_read_verified(gather->journal, piece->position, send->buf->data + send->buf->length, piece->length);
+	send->read_err = kr_journal_read_verified(gather->journal, piece->position,
+		send->buf->data + send->buf->length, piece->length);
 	if (send->read_err)
-		kr_log_error("bytes %" PRIu64 " to %" PRIu64 " of file %" PRIu64 ": %s", piece->offset, piece->offset + piece->length,
-			send->file->base.ino, kr_fail_reason());
+		kr_log_error("bytes %" PRIu64 " to %" PRIu64 " of file %" PRIu64 ": %s", piece->offset,
+			piece->offset + piece->length, send->file->base.ino, kr_fail_reason());
 	send->buf->length += piece->length;
 }
 
@@ -191,7 +192,8 @@ int kr_flush_send_dirty(struct kr_file *file)
 	}
 	send->reading = true;
 	send->work.data = send;
-	if (send->extents.bytes <= READ_AT_ONCE || uv_queue_work(file->mount->loop, &send->work, read_in_pool, after_read) < 0) {
+	if (send->extents.bytes <= READ_AT_ONCE ||
+		uv_queue_work(file->mount->loop, &send->work, read_in_pool, after_read) < 0) {
 		read_bytes(send, &send->extents);
 		bytes_read(send);
 	}
@@ -233,7 +235,7 @@ void kr_flush_send_abandon(struct kr_flush_send *send)
 		free_send(send);
 }
 
-/* --- the answer ---------------------------------------------------------------------------------------------------------- */
+/* --- the answer ---------------------------------------------------------------------------------------------- */
 
 static void dirty_applied(struct kr_flush_send *send, const struct kr_flush_reply *reply)
 {
@@ -263,7 +265,8 @@ static void replay_applied(struct kr_flush_send *send, const struct kr_flush_rep
 
 	applied->round = reply->round;
 	memcpy(applied->boot_id, kr_session_facts(file->mount->session)->boot_id, 16);
-	applied->mark = kr_journal_applied(file->mount->journal, file->journal_file, applied->up_to, applied->round, applied->boot_id);
+	applied->mark = kr_journal_applied(file->mount->journal, file->journal_file, applied->up_to, applied->round,
+		applied->boot_id);
 	if (applied->mark)
 		kr_journal_release_mark(file->mount->journal, old);
 	else
@@ -292,8 +295,8 @@ static void refused(struct kr_flush_send *send, int err, int before)
 	else
 		kr_file_flush_failed(file, err);
 	if (err != before) /* once, not at each retry */
-		kr_log_warn("file %" PRIu64 ": its bytes are not at the server and stay in the journal: %s", file->base.ino,
-			strerror(-err));
+		kr_log_warn("file %" PRIu64 ": its bytes are not at the server and stay in the journal: %s",
+			file->base.ino, strerror(-err));
 }
 
 static void answer(struct kr_flush_send *send, int err, const struct kr_flush_reply *reply)
@@ -303,7 +306,8 @@ static void answer(struct kr_flush_send *send, int err, const struct kr_flush_re
 	bool told;
 
 	if (err == 0 && !send->replay && !send->inlined && send->round != reply->round) {
-		kr_log_error("the server applied round %" PRIu64 " of a file, of which nothing was sent to it", reply->round);
+		kr_log_error("the server applied round %" PRIu64 " of a file, of which nothing was sent to it",
+			reply->round);
 		err = -EAGAIN;
 	}
 	if (send->replay)

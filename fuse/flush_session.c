@@ -1,4 +1,5 @@
-/* The flusher when a session ends and another begins: what is settled by RECLAIM, what is replayed, what is asked again. */
+/* The flusher when a session ends and another begins: what is settled by RECLAIM, what is replayed, what is asked
+ * again. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -94,7 +95,7 @@ void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_r
 	if (err == 0 && reply->applied_seq)
 		settle_known(file, reply->applied_seq, reply->applied_round, &reply->attr);
 	if (err == -ESTALE && kr_flush_busy(file)) {
-		kr_log_warn("file %" PRIu64 " is gone at the server; its unflushed bytes stay in the journal until they are discarded",
+		kr_log_warn("file %" PRIu64 " is gone at the server; its unflushed bytes wait in the journal to be discarded",
 			file->base.ino);
 		kr_flush_orphan(file, err);
 	}
@@ -102,7 +103,8 @@ void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_r
 	kr_file_put(file);
 }
 
-/* In the order of their rounds; the server takes a few per file at once and says EAGAIN to the rest, which come later. */
+/* In the order of their rounds; the server takes a few per file at once and says EAGAIN to the rest, which come
+ * later. */
 void kr_flush_replay_file(struct kr_file *file, unsigned flags)
 {
 	struct kr_applied *applied;
@@ -113,8 +115,8 @@ void kr_flush_replay_file(struct kr_file *file, unsigned flags)
 		int err = kr_flush_is_current_boot(file, applied) ? 0 : kr_flush_send_replay(file, applied, flags);
 
 		if (err) {
-			kr_log_error("file %" PRIu64 ": round %" PRIu64 " cannot be replayed from the journal: %s", file->base.ino,
-				applied->round, strerror(-err));
+			kr_log_error("file %" PRIu64 ": round %" PRIu64 " cannot be replayed from the journal: %s",
+				file->base.ino, applied->round, strerror(-err));
 			kr_flush_orphan(file, err);
 			break;
 		}
@@ -150,7 +152,7 @@ void kr_flusher_resumed(struct kr_flusher *flusher)
 	flusher->lost = false;
 }
 
-/* --- FSYNC, when STABLE may have been forgotten ------------------------------------------------------------------------ */
+/* --- FSYNC, when STABLE may have been forgotten -------------------------------------------------------------- */
 
 struct confirmation {
 	struct kr_file *file; /* a reference */

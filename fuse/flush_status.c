@@ -102,7 +102,8 @@ static json_t *file_status(struct kr_file *file)
 
 	look_at(file, &share);
 	fid_text(&file->fid, fid);
-	return json_pack("{s:o, s:s, s:I, s:I, s:I, s:s, s:s}", "path", hint_of(file), "fid", fid, "ino", (json_int_t)file->base.ino,
+	return json_pack("{s:o, s:s, s:I, s:I, s:I, s:s, s:s}", "path", hint_of(file), "fid", fid, "ino",
+		(json_int_t)file->base.ino,
 		"dirty", (json_int_t)share.dirty, "unstable", (json_int_t)share.unstable, "state", share.state, "error",
 		share.error ? strerror(-share.error) : "");
 }
@@ -119,7 +120,8 @@ json_t *kr_flusher_status(struct kr_flusher *flusher)
 	KR_LIST_FOR_EACH(item, &flusher->damage, link)
 		json_array_append_new(damage, json_string(item->text));
 	return json_pack("{s:o, s:o, s:{s:I, s:I, s:I, s:i, s:b}}", "files", files, "damage", damage, "journal", "live",
-		(json_int_t)usage.live, "used", (json_int_t)usage.used, "max", (json_int_t)usage.max, "segments", (int)usage.segments,
+		(json_int_t)usage.live, "used", (json_int_t)usage.used, "max", (json_int_t)usage.max, "segments",
+		(int)usage.segments,
 		"waiting", usage.waiting);
 }
 

@@ -18,7 +18,7 @@
 #define SEGMENT_DATA_MAX (UINT64_C(64) << 20)
 #define SEGMENT_DATA_MIN (UINT64_C(2) << 20)
 
-/* --- files ---------------------------------------------------------------------------------------------------------- */
+/* --- files --------------------------------------------------------------------------------------------------- */
 
 struct kr_journal_file *kr_journal_file_new(const struct kr_fid *fid, const char *hint)
 {
@@ -40,7 +40,7 @@ void kr_journal_file_free(struct kr_journal_file *file)
 	free(file);
 }
 
-/* --- space: who holds what; the lock is held ------------------------------------------------------------------------ */
+/* --- space: who holds what; the lock is held ----------------------------------------------------------------- */
 
 /* Of a position or a mark that is held, so it exists. */
 static struct kr_segment *find_segment(struct kr_journal *journal, uint64_t number)
@@ -174,14 +174,16 @@ struct trim {
 	uint64_t size;
 };
 
-/* Every record behind the extent, not only the visible piece: what newer bytes covered may lie beyond the end as well. */
+/* Every record behind the extent, not only the visible piece: what newer bytes covered may lie beyond the end as
+ * well. */
 static void trim_extent(void *context, const struct kr_extent *extent)
 {
 	struct trim *trim = context;
 	struct kr_segment *segment = find_segment(trim->journal, extent->position >> 32);
 	uint32_t place = (uint32_t)extent->position, end = place + (uint32_t)extent->length;
 
-	for (uint32_t slot = find_slot(segment, place); slot < segment->used_slots && segment->states[slot].data < end; slot++)
+	for (uint32_t slot = find_slot(segment, place);
+	     slot < segment->used_slots && segment->states[slot].data < end; slot++)
 		if (segment->states[slot].length > 0)
 			trim_slot(segment, slot, trim->size);
 }
@@ -194,7 +196,7 @@ void kr_journal_trim(struct kr_journal *journal, const struct kr_extent_map *map
 	kr_extent_map_for_each(map, trim_extent, &trim);
 }
 
-/* --- appends -------------------------------------------------------------------------------------------------------- */
+/* --- appends ------------------------------------------------------------------------------------------------- */
 
 /* What one append writes where. */
 struct reservation {
@@ -215,8 +217,10 @@ static uint32_t name_length(const struct kr_journal_file *file)
 	return 1u + file->fid.length + (uint32_t)(file->hint ? strlen(file->hint) : 0);
 }
 
-/* Places an append in SEGMENT; false: no room.  Some slots stay free for APPLIEDs, which must not fail for lack of one. */
-static bool place(struct kr_segment *segment, const struct kr_journal_file *file, size_t length, struct reservation *ret)
+/* Places an append in SEGMENT; false: no room.  Some slots stay free for APPLIEDs, which must not fail for lack of
+ * one. */
+static bool place(struct kr_segment *segment, const struct kr_journal_file *file, size_t length,
+	struct reservation *ret)
 {
 	uint64_t end = segment->used_data;
 
@@ -257,7 +261,8 @@ static void take_slots(struct kr_journal *journal, struct reservation *r, size_t
 
 	journal->used -= kr_segment_cost(segment);
 	if (r->has_name)
-		segment->states[slot++] = (struct kr_slot_state){.data = r->name_data, .length = r->data - r->name_data};
+		segment->states[slot++] = (struct kr_slot_state){.data = r->name_data,
+			.length = r->data - r->name_data};
 	for (size_t done = 0; done < length; done += KR_JOURNAL_RECORD_MAX, slot++) {
 		uint32_t bytes = (uint32_t)KR_MIN(length - done, (size_t)KR_JOURNAL_RECORD_MAX);
 
@@ -317,7 +322,8 @@ static void store_record(struct kr_segment *segment, uint32_t slot, struct kr_jo
 	struct kr_journal_record *to = &segment->slots[slot];
 
 	record->check = kr_journal_record_check(record, segment->salt);
-	memcpy((char *)to + offsetof(struct kr_journal_record, keep), (char *)record + offsetof(struct kr_journal_record, keep),
+	memcpy((char *)to + offsetof(struct kr_journal_record, keep),
+		(char *)record + offsetof(struct kr_journal_record, keep),
 		sizeof(*record) - offsetof(struct kr_journal_record, keep));
 	__atomic_store_n(&to->check, record->check, __ATOMIC_RELEASE);
 }
@@ -343,8 +349,8 @@ static int write_name(const struct kr_journal_file *file, const struct reservati
 }
 
 /* Steps 2 and 3 of WRITING: the bytes, then the records, in the order of the slots. */
-static int write_out(const struct kr_journal_file *file, const struct reservation *r, const uint8_t *data, size_t length,
-	struct kr_journal_record *record)
+static int write_out(const struct kr_journal_file *file, const struct reservation *r, const uint8_t *data,
+	size_t length, struct kr_journal_record *record)
 {
 	struct kr_journal_record records[KR_JOURNAL_APPEND_MAX / KR_JOURNAL_RECORD_MAX + 1];
 	uint32_t count = 0;
@@ -368,8 +374,8 @@ static int write_out(const struct kr_journal_file *file, const struct reservatio
 	return err;
 }
 
-int kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data, size_t length,
-	struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent)
+int kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data,
+	size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent)
 {
 	struct kr_journal_record record = {
 		.type = KR_JOURNAL_WRITE,
@@ -401,7 +407,8 @@ int kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, 
 uint64_t kr_journal_applied(struct kr_journal *journal, struct kr_journal_file *file, uint64_t up_to, uint64_t round,
 	const uint8_t boot_id[16])
 {
-	struct kr_journal_record record = {.type = KR_JOURNAL_APPLIED, .file = file->number, .up_to = up_to, .round = round};
+	struct kr_journal_record record = {.type = KR_JOURNAL_APPLIED, .file = file->number, .up_to = up_to,
+		.round = round};
 	struct kr_segment *segment;
 	uint32_t slot;
 
@@ -409,7 +416,8 @@ uint64_t kr_journal_applied(struct kr_journal *journal, struct kr_journal_file *
 		return 0;
 	memcpy(record.boot_id, boot_id, 16);
 	KR_SCOPED_LOCK(&journal->lock);
-	if ((!journal->active || journal->active->used_slots == journal->active->slot_count) && next_segment(journal) < 0)
+	if ((!journal->active || journal->active->used_slots == journal->active->slot_count) &&
+		next_segment(journal) < 0)
 		return 0;
 	segment = journal->active;
 	slot = segment->used_slots++;
@@ -438,7 +446,7 @@ void kr_journal_release_mark(struct kr_journal *journal, uint64_t mark)
 	release_slot(journal, segment, (uint32_t)mark, 1);
 }
 
-/* --- reads ---------------------------------------------------------------------------------------------------------- */
+/* --- reads --------------------------------------------------------------------------------------------------- */
 
 /* Held bytes keep their segment, so the lock is needed only to find it. */
 static struct kr_segment *segment_of(struct kr_journal *journal, uint64_t position)
@@ -453,12 +461,13 @@ int kr_journal_read(struct kr_journal *journal, uint64_t position, void *buffer,
 	int err;
 
 	err = kr_pread_full(segment->data_fd, buffer, length, (uint32_t)position);
-	return err == 0 ? 0 : kr_fail_errno(err == -ENODATA ? -EIO : err, "journal segment %08x cannot be read", segment->pair);
+	return err == 0 ? 0 : kr_fail_errno(err == -ENODATA ? -EIO : err, "journal segment %08x cannot be read",
+		segment->pair);
 }
 
 /* Reads [place, place + length) of the record in SLOT, after checking all of it. */
-static int read_record(struct kr_segment *segment, struct kr_slot_state state, uint64_t check, uint32_t place, uint8_t *buffer,
-	uint32_t length)
+static int read_record(struct kr_segment *segment, struct kr_slot_state state, uint64_t check, uint32_t place,
+	uint8_t *buffer, uint32_t length)
 {
 	KR_AUTO_FREE void *whole = NULL;
 	uint8_t *to = buffer;
@@ -471,7 +480,8 @@ static int read_record(struct kr_segment *segment, struct kr_slot_state state, u
 	}
 	err = kr_pread_full(segment->data_fd, to, state.length, state.data);
 	if (err)
-		return kr_fail_errno(err == -ENODATA ? -EIO : err, "journal segment %08x cannot be read", segment->pair);
+		return kr_fail_errno(err == -ENODATA ? -EIO : err, "journal segment %08x cannot be read",
+			segment->pair);
 	if (kr_checksum(to, state.length) != check)
 		return kr_fail(-EBADMSG, "journal segment %08x: bytes %u to %u are damaged", segment->pair, state.data,
 			state.data + state.length);
@@ -504,7 +514,7 @@ int kr_journal_read_verified(struct kr_journal *journal, uint64_t position, void
 	return err;
 }
 
-/* --- life ----------------------------------------------------------------------------------------------------------- */
+/* --- life ---------------------------------------------------------------------------------------------------- */
 
 void kr_journal_usage(struct kr_journal *journal, struct kr_journal_usage *ret_usage)
 {
@@ -529,7 +539,8 @@ int kr_journal_set_export(struct kr_journal *journal, const uint8_t export_id[16
 	static const uint8_t unknown[16];
 
 	KR_SCOPED_LOCK(&journal->lock);
-	if (memcmp(journal->options.export_id, unknown, 16) != 0 && memcmp(journal->options.export_id, export_id, 16) != 0)
+	if (memcmp(journal->options.export_id, unknown, 16) != 0 &&
+		memcmp(journal->options.export_id, export_id, 16) != 0)
 		return kr_fail(-EXDEV, "%s holds the journal of another export", journal->options.directory);
 	memcpy(journal->options.export_id, export_id, 16);
 	return 0;
@@ -567,7 +578,8 @@ static int set_sizes(struct kr_journal *journal)
 		*max = KR_MAX(*max, KR_JOURNAL_MIN);
 	}
 	if (*max < KR_JOURNAL_MIN)
-		return kr_fail(-EINVAL, "journal_max is too small: at least %u MiB are needed", (unsigned)(KR_JOURNAL_MIN >> 20));
+		return kr_fail(-EINVAL, "journal_max is too small: at least %u MiB are needed",
+			(unsigned)(KR_JOURNAL_MIN >> 20));
 	journal->data_size = SEGMENT_DATA_MIN;
 	while (journal->data_size < SEGMENT_DATA_MAX && journal->data_size * 16 < *max)
 		journal->data_size *= 2;
@@ -575,7 +587,8 @@ static int set_sizes(struct kr_journal *journal)
 	return 0;
 }
 
-int kr_journal_open(const struct kr_journal_options *options, struct kr_recovery *ret_recovery, struct kr_journal **ret_journal)
+int kr_journal_open(const struct kr_journal_options *options, struct kr_recovery *ret_recovery,
+	struct kr_journal **ret_journal)
 {
 	struct kr_journal *journal = calloc(1, sizeof(*journal));
 	int err;

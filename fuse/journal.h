@@ -1,15 +1,15 @@
 /* The node's journal: every write goes here before it returns, and stays until it is stable at the server.
  *
- * The format is in journal_format.h.  This is the writer; journal_read.c scans what a directory holds, journal_recover.c
- * makes files of it at the start, journal_verify.c reports it.
+ * The format is in journal_format.h.  This is the writer; journal_read.c scans what a directory holds,
+ * journal_recover.c makes files of it at the start, journal_verify.c reports it.
  *
- * Threads: every function may be called from any thread, unless said otherwise; appends, reads and releases of different
- * callers run in parallel (the lock covers the reservation and the bookkeeping, not the I/O).
- * Order: the appends of ONE file must be made one after another by their caller (under its file->lock), each inserted into
- * the file's map before the next: then "everything up to seq S" means the same to the map, the server and a recovery.
- * Space: each byte of a record has holders (an extent of a dirty map, of a snapshot, of an applied round).  An append
- * makes the first one; kr_journal_hold adds, kr_journal_release takes away.  A record that nobody holds is dead, a
- * segment of dead records is free.
+ * Threads: every function may be called from any thread, unless said otherwise; appends, reads and releases of
+ * different callers run in parallel (the lock covers the reservation and the bookkeeping, not the I/O).
+ * Order: the appends of ONE file must be made one after another by their caller (under its file->lock), each inserted
+ * into the file's map before the next: then "everything up to seq S" means the same to the map, the server and a
+ * recovery. Space: each byte of a record has holders (an extent of a dirty map, of a snapshot, of an applied round).
+ * An append makes the first one; kr_journal_hold adds, kr_journal_release takes away.  A record that nobody holds is
+ * dead, a segment of dead records is free.
  * A record that cannot be marked, or an APPLIED that cannot be written, is no error of the file: the bytes may be sent
  * once more after a crash, which the server recognises by RECLAIM's applied_seq.
  */
@@ -86,10 +86,11 @@ struct kr_recovery {
 };
 void kr_recovery_fini(struct kr_recovery *recovery);
 
-/* Opens the directory's journal, reads what it holds into *RET_RECOVERY (the caller's, kr_recovery_fini) and goes on with
- * new segments.  Blocks.  The caller holds the local directory's lock: one process at a time.  -EINVAL: max too small;
- * -ENOMEM, or what the filesystem said.  Damage is not an error. */
-int kr_journal_open(const struct kr_journal_options *options, struct kr_recovery *ret_recovery, struct kr_journal **ret_journal);
+/* Opens the directory's journal, reads what it holds into *RET_RECOVERY (the caller's, kr_recovery_fini) and goes on
+ * with new segments.  Blocks.  The caller holds the local directory's lock: one process at a time.  -EINVAL: max too
+ * small; -ENOMEM, or what the filesystem said.  Damage is not an error. */
+int kr_journal_open(const struct kr_journal_options *options, struct kr_recovery *ret_recovery,
+	struct kr_journal **ret_journal);
 /* Whose bytes the journal holds: zeros while nobody knows (nothing was found, nothing was set). */
 void kr_journal_export(struct kr_journal *journal, uint8_t ret_export_id[16]);
 /* From HELLO, before the first append: 0, or -EXDEV: what the directory holds is of another export. */
@@ -97,16 +98,16 @@ int kr_journal_set_export(struct kr_journal *journal, const uint8_t export_id[16
 /* Closes; removes free segments.  Blocks.  Nobody uses the journal any more. */
 void kr_journal_free(struct kr_journal *journal);
 
-/* Journals LENGTH (1..KR_JOURNAL_APPEND_MAX) bytes for OFFSET of FILE.  0 and *RET_EXTENT, held once; -EAGAIN: journal_max
- * is reached (on_space will be called); else the local disk's error (-ENOSPC, -EDQUOT, -EIO...): nothing was journaled.
- * Blocks as pwrite does. */
-int kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data, size_t length,
-	struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent);
+/* Journals LENGTH (1..KR_JOURNAL_APPEND_MAX) bytes for OFFSET of FILE.  0 and *RET_EXTENT, held once; -EAGAIN:
+ * journal_max is reached (on_space will be called); else the local disk's error (-ENOSPC, -EDQUOT, -EIO...): nothing
+ * was journaled. Blocks as pwrite does. */
+int kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data,
+	size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent);
 void kr_journal_hold(struct kr_journal *journal, const struct kr_extent *piece);
 /* Fits kr_extent_fn: JOURNAL is the context. */
 void kr_journal_release(void *journal, const struct kr_extent *piece);
-/* Records that FILE was truncated to SIZE: nothing beyond comes back after a crash.  MAP: the file's dirty map, before it
- * is truncated itself. */
+/* Records that FILE was truncated to SIZE: nothing beyond comes back after a crash.  MAP: the file's dirty map, before
+ * it is truncated itself. */
 void kr_journal_trim(struct kr_journal *journal, const struct kr_extent_map *map, uint64_t size);
 
 /* Records that FILE's writes up to UP_TO were applied in ROUND. Returns its mark, 0 when it could not be written. */

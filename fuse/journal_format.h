@@ -9,9 +9,9 @@
  *             it is made, then mapped.
  *   k.data    the bytes of writes and of names, where the records say; no structure of its own, not longer than needed.
  *
- * HEADER (struct kr_journal_header).  A copy is valid if and only if magic and version are known, no incompatible flag is
- * unknown, and `check` is the XXH3-64 of the bytes before it.  A segment without a valid copy, of another export or of
- * another node's journal is refused: reported, not read, not written, never deleted.  Unknown compatible flags are
+ * HEADER (struct kr_journal_header).  A copy is valid if and only if magic and version are known, no incompatible flag
+ * is unknown, and `check` is the XXH3-64 of the bytes before it.  A segment without a valid copy, of another export or
+ * of another node's journal is refused: reported, not read, not written, never deleted.  Unknown compatible flags are
  * ignored.
  *
  * RECORDS.  Slots are given out in order; `seq` ascends with them within a segment and is unique in the journal.  It
@@ -19,8 +19,8 @@
  *   NAME     gives local file number `file` its identity: `length` bytes at `data` hold u8 length of the fid, the fid,
  *            and the path under which the file was known (a hint for people; may be empty).  Each segment names every
  *            file that it has writes of, before the first of them.
- *   WRITE    `length` bytes at `data`, written to `file` at `offset` at time `mtime_ns`.  At most KR_JOURNAL_RECORD_MAX; a longer
- *            write is several records with consecutive seq and adjacent data.
+ *   WRITE    `length` bytes at `data`, written to `file` at `offset` at time `mtime_ns`.  At most
+ *            KR_JOURNAL_RECORD_MAX; a longer write is several records with consecutive seq and adjacent data.
  *            The data of a NAME or WRITE lies behind that of every earlier slot of the segment.
  *   APPLIED  the writes of `file` with seq up to `up_to` (and after the last APPLIED before) were applied by the server
  *            in round `round` of the boot `boot_id`.  Of two with one `up_to` the later counts.
@@ -34,27 +34,27 @@
  *   else                    low 32 bits: n + 1, where only the first n bytes of a WRITE count (a truncate); n = 0: the
  *                           record is dead.  High 32 bits: the low half of XXH3-64 of (check, low 32 bits).
  * Any other value is damage.  A record is marked dead when nobody needs its bytes any more: overwritten, or on the
- * server's stable storage, or discarded; an APPLIED, after all the writes that it speaks of.  So no record ever says that
- * another is void, and a segment whose records are all dead can go, whatever the order.
+ * server's stable storage, or discarded; an APPLIED, after all the writes that it speaks of.  So no record ever says
+ * that another is void, and a segment whose records are all dead can go, whatever the order.
  *
  * WRITING.  1. Under the lock: the place in k.data, the slots and the seqs are reserved.  2. The data goes out by
- * pwrite.  3. The slots' bytes 16..63 are stored, then, as one store each, `check`: the record is there.  Only then does
- * write(2) return.  A slot with check 0 is a write that never was: it was in flight when the daemon died, or failed.
- * Nothing is synced: page cache outlives a daemon killed at any instant, and that is what the journal promises (P6).  When
- * the *machine* loses power, what the kernel had not yet written back is missing: checksums find it, and the header's
- * node_boot tells it from a killed daemon.
+ * pwrite.  3. The slots' bytes 16..63 are stored, then, as one store each, `check`: the record is there.  Only then
+ * does write(2) return.  A slot with check 0 is a write that never was: it was in flight when the daemon died, or
+ * failed. Nothing is synced: page cache outlives a daemon killed at any instant, and that is what the journal promises
+ * (P6).  When the *machine* loses power, what the kernel had not yet written back is missing: checksums find it, and
+ * the header's node_boot tells it from a killed daemon.
  *
- * REUSE.  A free segment is used again (at most KR_JOURNAL_SPARES are kept): all slots are set to 0, then header copy 0,
- * then copy 1 get a new number and a new salt, the old one being kept in `old_salt`: a slot that is valid under the old salt is a
- * leftover (power was lost before the zeros were written), neither record nor damage.
+ * REUSE.  A free segment is used again (at most KR_JOURNAL_SPARES are kept): all slots are set to 0, then header copy
+ * 0, then copy 1 get a new number and a new salt, the old one being kept in `old_salt`: a slot that is valid under the
+ * old salt is a leftover (power was lost before the zeros were written), neither record nor damage.
  *
- * READING.  All segments are scanned first, nothing is changed meanwhile.  Each slot is one of: empty (all zero, or check
- * 0), leftover, dead, valid, damaged.  Damaged ones with a seq higher than every valid record's, or at the end of the
- * only readable segment, are the torn tail: cut, and said so.  Other damage is reported with file and range where they
- * can be known.  Valid records count in the order of seq.  The range of a WRITE whose data is damaged is taken out of what
- * older records say: never old bytes where newer ones were acknowledged.  A WRITE whose file nobody names is damage.
- * A segment with damage is set aside: its good records are replayed as any others, and its files stay until the damage
- * has been seen and discarded by an explicit command.
+ * READING.  All segments are scanned first, nothing is changed meanwhile.  Each slot is one of: empty (all zero, or
+ * check 0), leftover, dead, valid, damaged.  Damaged ones behind the last sound record of the newest segment are the
+ * torn tail: cut, and said so.  Other damage is reported with file and range where
+ * they can be known.  Valid records count in the order of seq.  The range of a WRITE whose data is damaged is taken out
+ * of what older records say: never old bytes where newer ones were acknowledged.  A WRITE whose file nobody names is
+ * damage. A segment with damage is set aside: its good records are replayed as any others, and its files stay until the
+ * damage has been seen and discarded by an explicit command.
  */
 #ifndef KR_FUSE_JOURNAL_FORMAT_H
 #define KR_FUSE_JOURNAL_FORMAT_H

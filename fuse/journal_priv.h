@@ -9,7 +9,8 @@
 
 /* What the writer knows of a slot without looking at the disk. */
 struct kr_slot_state {
-	uint32_t data, length; /* of the record's bytes in k.data; an APPLIED's `data` is where the next record begins */
+	uint32_t data,
+		length; /* of the record's bytes in k.data; an APPLIED's `data` is where the next record begins */
 	uint32_t held;         /* bytes times holders; an APPLIED: 1; a dead record, a NAME: 0 */
 };
 

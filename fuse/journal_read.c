@@ -16,7 +16,7 @@
 
 static const uint8_t nobody[16];
 
-/* --- damage ----------------------------------------------------------------------------------------------------------- */
+/* --- damage -------------------------------------------------------------------------------------------------- */
 
 static struct kr_journal_damage *__attribute__((format(printf, 2, 3)))
 add_damage(struct kr_scan *scan, const char *format, ...)
@@ -62,12 +62,14 @@ static void report(struct kr_scan *scan, const struct kr_scan_ref *ref)
 	kr_scan_record(scan, ref, &record, &kept);
 	file_text(scan, record.file, file, sizeof(file));
 	if (ref->kind == KR_SCAN_BAD_RECORD) {
-		damage = add_damage(scan, "%s in segment %08x, record %u: unreadable (perhaps %s, offset %llu, %u bytes)", what,
+		damage = add_damage(scan,
+			"%s in segment %08x, record %u: unreadable (perhaps %s, offset %llu, %u bytes)", what,
 			segment->pair, ref->slot, file, (unsigned long long)record.offset, record.length);
 	} else if (record.type == KR_JOURNAL_WRITE) {
 		const struct kr_scan_name *name = kr_scan_name(scan, record.file);
 
-		damage = add_damage(scan, "%s in segment %08x, record %u: %s, bytes %llu to %llu", what, segment->pair, ref->slot,
+		damage = add_damage(scan, "%s in segment %08x, record %u: %s, bytes %llu to %llu", what, segment->pair,
+			ref->slot,
 			file, (unsigned long long)record.offset, (unsigned long long)(record.offset + record.length));
 		damage->has_file = name != NULL;
 		if (name)
@@ -75,7 +77,8 @@ static void report(struct kr_scan *scan, const struct kr_scan_ref *ref)
 		damage->offset = record.offset;
 		damage->length = record.length;
 	} else {
-		damage = add_damage(scan, "%s in segment %08x, record %u: %s of file %u", what, segment->pair, ref->slot,
+		damage = add_damage(scan, "%s in segment %08x, record %u: %s of file %u", what, segment->pair,
+			ref->slot,
 			record.type == KR_JOURNAL_NAME ? "the name" : "a state", record.file);
 	}
 	damage->torn_tail = tail;
@@ -83,7 +86,7 @@ static void report(struct kr_scan *scan, const struct kr_scan_ref *ref)
 		segment->damaged = true;
 }
 
-/* --- slots -------------------------------------------------------------------------------------------------------------- */
+/* --- slots --------------------------------------------------------------------------------------------------- */
 
 static bool is_zero(const void *bytes, size_t length)
 {
@@ -109,8 +112,9 @@ static bool data_fits(const struct kr_scan_segment *segment, const struct kr_jou
 {
 	uint32_t max = record->type == KR_JOURNAL_WRITE ? KR_JOURNAL_RECORD_MAX : 1 + KR_FID_MAX + KR_JOURNAL_HINT_MAX;
 
-	return record->length > 0 && record->length <= max && (uint64_t)record->data + record->length <= segment->data_length &&
-		(uint64_t)record->data + record->length <= segment->header.data_size && 
+	return record->length > 0 && record->length <= max &&
+		(uint64_t)record->data + record->length <= segment->data_length &&
+		(uint64_t)record->data + record->length <= segment->header.data_size &&
 		record->offset <= (uint64_t)INT64_MAX - record->length;
 }
 
@@ -122,7 +126,8 @@ static bool data_good(const struct kr_scan_segment *segment, const struct kr_jou
 }
 
 /* BUFFER: KR_JOURNAL_RECORD_MAX bytes; has the data of a good NAME or WRITE afterwards. */
-static enum kr_scan_kind classify(struct kr_scan *scan, const struct kr_scan_segment *segment, uint32_t slot, uint8_t *buffer)
+static enum kr_scan_kind classify(struct kr_scan *scan, const struct kr_scan_segment *segment, uint32_t slot,
+	uint8_t *buffer)
 {
 	struct kr_journal_record record = segment->slots[slot];
 	bool repaired;
@@ -131,7 +136,8 @@ static enum kr_scan_kind classify(struct kr_scan *scan, const struct kr_scan_seg
 	if (record.check == 0)
 		return KR_SCAN_EMPTY;
 	if (!sound_slot(&segment->header, &record, &repaired))
-		return record.check == kr_journal_record_check(&record, segment->header.old_salt) ? KR_SCAN_EMPTY : KR_SCAN_BAD_RECORD;
+		return record.check == kr_journal_record_check(&record, segment->header.old_salt)
+			? KR_SCAN_EMPTY : KR_SCAN_BAD_RECORD;
 	scan->repaired += repaired;
 	if (record.type != KR_JOURNAL_NAME && record.type != KR_JOURNAL_WRITE && record.type != KR_JOURNAL_APPLIED)
 		return KR_SCAN_BAD_RECORD;
@@ -171,7 +177,7 @@ static int add_ref(struct kr_scan *scan, const struct kr_scan_ref *ref)
 	return 0;
 }
 
-/* --- names -------------------------------------------------------------------------------------------------------------- */
+/* --- names --------------------------------------------------------------------------------------------------- */
 
 const struct kr_scan_name *kr_scan_name(const struct kr_scan *scan, uint32_t number)
 {
@@ -247,7 +253,7 @@ static int collect_names(struct kr_scan *scan, uint8_t *buffer)
 	return 0;
 }
 
-/* --- segments ------------------------------------------------------------------------------------------------------------ */
+/* --- segments ------------------------------------------------------------------------------------------------ */
 
 static void close_segment(struct kr_scan_segment *segment)
 {
@@ -292,7 +298,8 @@ static bool read_header(const struct kr_scan_segment *segment, struct kr_journal
 		*ret = copy;
 		found = true;
 	}
-	return found && ret->number > 0 && ret->number <= UINT32_MAX && ret->slots <= 1 << 20 && ret->data_size <= UINT32_MAX;
+	return found && ret->number > 0 && ret->number <= UINT32_MAX && ret->slots <= 1 << 20 &&
+		ret->data_size <= UINT32_MAX;
 }
 
 static int add_blank(struct kr_scan *scan, uint32_t pair)
@@ -346,7 +353,8 @@ static int open_segment(struct kr_scan *scan, uint32_t pair, struct kr_scan_segm
 		segment->slots = (const void *)(segment->index + KR_JOURNAL_HEADER_SIZE);
 		return 1;
 	}
-	if (segment->data_length == 0 && (err == -ENOENT || (err == 0 && is_zero(segment->index, segment->index_length))))
+	if (segment->data_length == 0 && (err == -ENOENT || (err == 0 && is_zero(segment->index,
+		segment->index_length))))
 		err = add_blank(scan, pair);
 	else if (err == -ENOENT)
 		refuse(scan, pair, "its index is missing");
@@ -475,7 +483,7 @@ static int open_segments(struct kr_scan *scan, const struct kr_scan_owner *owner
 	return 0;
 }
 
-/* --- the whole ------------------------------------------------------------------------------------------------------------ */
+/* --- the whole ----------------------------------------------------------------------------------------------- */
 
 /* Data of later slots lies behind that of earlier ones and within the file's bounds; *END: of the data so far. */
 static bool in_order(const struct kr_scan_segment *segment, const struct kr_journal_record *record, uint64_t *end)
@@ -544,7 +552,8 @@ static void find_nameless(struct kr_scan *scan)
 		uint32_t kept;
 
 		kr_scan_record(scan, &scan->refs[i], &record, &kept);
-		if (scan->refs[i].kind == KR_SCAN_GOOD && record.type == KR_JOURNAL_WRITE && !kr_scan_name(scan, record.file))
+		if (scan->refs[i].kind == KR_SCAN_GOOD && record.type == KR_JOURNAL_WRITE && !kr_scan_name(scan,
+			record.file))
 			scan->refs[i].kind = KR_SCAN_BAD_DATA;
 	}
 }

@@ -1,4 +1,5 @@
-/* Reading a journal's directory (READING in journal_format.h): every segment, every record, and what is wrong with them.
+/* Reading a journal's directory (READING in journal_format.h): every segment, every record, and what is wrong with
+ * them.
  *
  * Changes nothing on the disk and follows no pointer unchecked: any bytes may be there.  Single-threaded, blocks.
  * For the start of a mount (journal_recover.c) and for `kairan journal` (journal_verify.c).
@@ -77,7 +78,7 @@ void kr_scan_record(const struct kr_scan *scan, const struct kr_scan_ref *ref, s
 /* The file of a number; NULL: nobody names it. */
 const struct kr_scan_name *kr_scan_name(const struct kr_scan *scan, uint32_t number);
 
-/* --- journal_verify.c --------------------------------------------------------------------------------------------------- */
+/* --- journal_verify.c ---------------------------------------------------------------------------------------- */
 /* Prints each segment and record (ALL: dead ones too). */
 void kr_scan_dump(const struct kr_scan *scan, bool all, FILE *out);
 /* Prints what a mount would find and all damage. Returns whether nothing is damaged or refused. */

@@ -18,13 +18,15 @@ void kr_journal_header_seal(struct kr_journal_header *header)
 
 bool kr_journal_header_good(const struct kr_journal_header *header)
 {
-	return header->magic == KR_JOURNAL_MAGIC && header->version == KR_JOURNAL_VERSION && header->incompatible == 0 &&
+	return header->magic == KR_JOURNAL_MAGIC && header->version == KR_JOURNAL_VERSION &&
+		header->incompatible == 0 &&
 		header->check == kr_checksum(header, offsetof(struct kr_journal_header, check));
 }
 
 uint64_t kr_journal_record_check(const struct kr_journal_record *record, uint64_t salt)
 {
-	uint64_t check = XXH3_64bits_withSeed((const char *)record + CHECKED_FROM, sizeof(*record) - CHECKED_FROM, salt);
+	uint64_t check = XXH3_64bits_withSeed((const char *)record + CHECKED_FROM, sizeof(*record) - CHECKED_FROM,
+		salt);
 
 	return check ? check : 1;
 }

@@ -1,4 +1,5 @@
-/* Checks of single headers and records of the journal (journal_format.h), shared by the writer and the reader.  Pure. */
+/* Checks of single headers and records of the journal (journal_format.h), shared by the writer and the reader.
+ * Pure. */
 #ifndef KR_FUSE_JOURNAL_RECORD_H
 #define KR_FUSE_JOURNAL_RECORD_H
 

@@ -1,8 +1,8 @@
 /* The start of a journal: what the scan found becomes files with extents, and segments with holders again.
  *
- * Nothing on the disk changes before everything has been read.  Then: records that newer ones cover completely, and states
- * of writes that are gone, are marked dead; dead undamaged segments become spares.  Killed between any two of these
- * steps, the next start finds the same.
+ * Nothing on the disk changes before everything has been read.  Then: records that newer ones cover completely, and
+ * states of writes that are gone, are marked dead; dead undamaged segments become spares.  Killed between any two of
+ * these steps, the next start finds the same.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ struct rebuild {
 	struct kr_table by_fid;
 };
 
-/* --- files ------------------------------------------------------------------------------------------------------------------ */
+/* --- files --------------------------------------------------------------------------------------------------- */
 
 static void free_applied(struct kr_applied *applied)
 {
@@ -121,7 +121,7 @@ static struct kr_recovered_file *file_of(const struct rebuild *r, uint32_t numbe
 	return name ? r->by_name[name - r->scan->names]->file : NULL;
 }
 
-/* --- records ------------------------------------------------------------------------------------------------------------------ */
+/* --- records ------------------------------------------------------------------------------------------------- */
 
 static uint64_t segment_number(const struct rebuild *r, const struct kr_scan_ref *ref)
 {
@@ -171,7 +171,8 @@ static struct kr_applied *applied_of(struct kr_recovered_file *file, uint64_t se
 	return NULL;
 }
 
-static int take_write(struct rebuild *r, const struct kr_scan_ref *ref, const struct kr_journal_record *record, uint32_t kept)
+static int take_write(struct rebuild *r, const struct kr_scan_ref *ref, const struct kr_journal_record *record,
+	uint32_t kept)
 {
 	struct kr_recovered_file *file = file_of(r, record->file);
 	struct kr_applied *applied = file ? applied_of(file, record->seq) : NULL;
@@ -213,7 +214,7 @@ static int take_records(struct rebuild *r, bool writes)
 	return err;
 }
 
-/* --- segments and holders ------------------------------------------------------------------------------------------------------ */
+/* --- segments and holders ------------------------------------------------------------------------------------ */
 
 /* States of all slots; what is no readable record is an empty place between its neighbours. */
 static void fill_states(struct rebuild *r)

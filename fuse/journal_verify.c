@@ -36,7 +36,8 @@ static void print_ref(const struct kr_scan *scan, const struct kr_scan_ref *ref,
 	uint32_t kept;
 
 	kr_scan_record(scan, ref, &record, &kept);
-	fprintf(out, "  %08x:%-6u %-8s seq %" PRIu64, scan->segments[ref->segment].pair, ref->slot, kind_text(ref->kind), ref->seq);
+	fprintf(out, "  %08x:%-6u %-8s seq %" PRIu64, scan->segments[ref->segment].pair, ref->slot,
+		kind_text(ref->kind), ref->seq);
 	if (ref->kind == KR_SCAN_BAD_RECORD) {
 		fputc('\n', out);
 		return;
@@ -66,8 +67,8 @@ static void print_ref(const struct kr_scan *scan, const struct kr_scan_ref *ref,
 
 static void print_segment(const struct kr_scan_segment *segment, FILE *out)
 {
-	fprintf(out, "segment %08x: number %" PRIu64 ", %u of %u records used, %" PRIu64 " bytes of data%s\n", segment->pair,
-		segment->header.number, segment->used, segment->header.slots, segment->data_length,
+	fprintf(out, "segment %08x: number %" PRIu64 ", %u of %u records used, %" PRIu64 " bytes of data%s\n",
+		segment->pair, segment->header.number, segment->used, segment->header.slots, segment->data_length,
 		segment->data_fd < 0 ? " (MISSING)" : "");
 }
 
@@ -124,8 +125,8 @@ static void print_files(const struct kr_scan *scan, FILE *out)
 			continue;
 		fputs("unflushed:", out);
 		print_name(scan, scan->names[i].number, out);
-		fprintf(out, ": %" PRIu64 " bytes in %" PRIu64 " writes, up to offset %" PRIu64 "%s\n", tally->bytes, tally->records,
-			tally->end, tally->applied ? ", some of them applied at the server already" : "");
+		fprintf(out, ": %" PRIu64 " bytes in %" PRIu64 " writes, up to offset %" PRIu64 "%s\n", tally->bytes,
+			tally->records, tally->end, tally->applied ? ", some of them applied at the server already" : "");
 	}
 	free(tallies);
 }

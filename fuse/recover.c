@@ -39,9 +39,11 @@ static void tell(const struct kr_recovery *recovery)
 	for (const struct kr_link *link = recovery->files.head.next; link != &recovery->files.head; link = link->next)
 		files++;
 	if (files)
-		kr_log_info("the journal holds %" PRIu64 " bytes of %" PRIu64 " files for the server", recovery->bytes, files);
+		kr_log_info("the journal holds %" PRIu64 " bytes of %" PRIu64 " files for the server", recovery->bytes,
+			files);
 	if (recovery->unfinished && recovery->power_lost)
-		kr_log_warn("%" PRIu64 " records were not on the disk when this machine lost power", recovery->unfinished);
+		kr_log_warn("%" PRIu64 " records were not on the disk when this machine lost power",
+			recovery->unfinished);
 	KR_LIST_FOR_EACH(damage, &recovery->damage, link)
 		kr_log(damage->torn_tail ? KR_LOG_WARNING : KR_LOG_ERROR, "journal: %s", damage->text);
 }

@@ -161,7 +161,7 @@ static int count_files(const char *path)
 	return count;
 }
 
-/* --- steps on journal and model ------------------------------------------------------------------------------------- */
+/* --- steps on journal and model ------------------------------------------------------------------------------ */
 
 static int append(struct fixture *f, int index, uint64_t offset, size_t length, uint8_t value)
 {
@@ -172,7 +172,8 @@ static int append(struct fixture *f, int index, uint64_t offset, size_t length, 
 
 	for (size_t i = 0; i < length; i++)
 		data[i] = (uint8_t)(1 + (value * 31u + i) % 255);
-	err = kr_journal_append(f->journal, file->file, offset, data, length, (struct kr_time){1000 + value, 5}, value % 2, &extent);
+	err = kr_journal_append(f->journal, file->file, offset, data, length, (struct kr_time){1000 + value, 5},
+		value % 2, &extent);
 	if (err == 0) {
 		assert_int_equal(kr_extent_map_insert(&file->map, &extent, kr_journal_release, f->journal), 0);
 		if (offset + length <= FILE_BYTES)
@@ -231,7 +232,7 @@ static void truncate_file(struct fixture *f, int index, uint64_t size)
 	memset(file->dirty + size, 0, FILE_BYTES - size);
 }
 
-/* --- comparing ---------------------------------------------------------------------------------------------------------- */
+/* --- comparing ----------------------------------------------------------------------------------------------- */
 
 struct picture {
 	struct kr_journal *journal;
@@ -243,7 +244,8 @@ static void paint(void *context, const struct kr_extent *piece)
 	struct picture *picture = context;
 
 	assert_true(piece->offset + piece->length <= FILE_BYTES);
-	assert_int_equal(kr_journal_read_verified(picture->journal, piece->position, picture->bytes + piece->offset, piece->length), 0);
+	assert_int_equal(kr_journal_read_verified(picture->journal, piece->position, picture->bytes + piece->offset,
+		piece->length), 0);
 }
 
 static void compare_map(struct kr_journal *journal, const struct kr_extent_map *map, const uint8_t *expected)
@@ -310,7 +312,7 @@ static void restart(struct fixture *f)
 	kr_recovery_fini(&f->recovery);
 }
 
-/* --- tests ------------------------------------------------------------------------------------------------------------------ */
+/* --- tests --------------------------------------------------------------------------------------------------- */
 
 static void what_was_appended_is_read_back(void **state)
 {
@@ -323,7 +325,8 @@ static void what_was_appended_is_read_back(void **state)
 	compare_map(f->journal, &f->files[0].map, f->files[0].dirty);
 	for (size_t i = 0; i < sizeof(big); i++)
 		big[i] = (uint8_t)(i * 7 + i / 1000);
-	assert_int_equal(kr_journal_append(f->journal, f->files[1].file, 3, big, sizeof(big), (struct kr_time){0}, false, &extent), 0);
+	assert_int_equal(kr_journal_append(f->journal, f->files[1].file, 3, big, sizeof(big), (struct kr_time){0},
+		false, &extent), 0);
 	assert_int_equal(kr_journal_read_verified(f->journal, extent.position, back, sizeof(back)), 0);
 	assert_memory_equal(big, back, sizeof(big));
 	assert_int_equal(kr_journal_read_verified(f->journal, extent.position + 130000, back, 300000), 0);
@@ -642,7 +645,8 @@ static void killed_at_any_point_the_journal_says_what_was_done(void **state)
 		uint64_t dirty, applied;
 	} cases[] = {
 		{"journal.segment:kill", 0, 0}, {"journal.append:kill:1", 0, 0}, {"journal.index:kill:1", 0, 0},
-		{"journal.applied:kill", 5000, 0}, {"journal.append:kill:2", 0, 5000}, {"journal.index:kill:2", 0, 5000},
+		{"journal.applied:kill", 5000, 0}, {"journal.append:kill:2", 0, 5000}, {"journal.index:kill:2", 0,
+		5000},
 		{"journal.stable:kill", 5000, 0},
 	};
 

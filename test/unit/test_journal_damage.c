@@ -1,4 +1,5 @@
-/* A small journal, cut and flipped at every byte: what is undamaged comes back, what is not is reported, nothing is wrong. */
+/* A small journal, cut and flipped at every byte: what is undamaged comes back, what is not is reported, nothing is
+ * wrong. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -115,7 +116,8 @@ static int make_journal(void **state)
 		for (size_t at = 0; at < script[i].length; at++)
 			data[at] = byte_of(i, at);
 		slot += files[script[i].file]->number == 0; /* its name goes first */
-		assert_int_equal(kr_journal_append(journal, files[script[i].file], script[i].offset, data, script[i].length,
+		assert_int_equal(kr_journal_append(journal, files[script[i].file], script[i].offset, data,
+			script[i].length,
 			(struct kr_time){0}, false, &extent), 0);
 		script[i].slot = (uint32_t)slot++;
 		script[i].data = (uint32_t)extent.position;
@@ -138,7 +140,8 @@ static int remove_journal(void **state)
 	return 0;
 }
 
-/* What must come back when exactly the writes whose bit is set are whole, and the bytes of those in PUNCHED are lost. */
+/* What must come back when exactly the writes whose bit is set are whole, and the bytes of those in PUNCHED are
+ * lost. */
 static void expect(unsigned whole, unsigned punched, int file, uint8_t *ret_bytes)
 {
 	memset(ret_bytes, 0, FILE_BYTES);
@@ -164,7 +167,8 @@ static void paint(void *context, const struct kr_extent *piece)
 	struct picture *picture = context;
 
 	assert_true(piece->offset + piece->length <= FILE_BYTES);
-	assert_int_equal(kr_journal_read_verified(picture->journal, piece->position, picture->bytes + piece->offset, piece->length), 0);
+	assert_int_equal(kr_journal_read_verified(picture->journal, piece->position, picture->bytes + piece->offset,
+		piece->length), 0);
 }
 
 /* What one start made of a damaged image. */
@@ -182,7 +186,8 @@ static void note_damage(struct outcome *outcome, const struct kr_journal_damage 
 	for (int i = 0; i < WRITES && damage->has_file; i++) {
 		struct kr_fid fid = fid_of(script[i].file);
 
-		if (kr_fid_equal(&fid, &damage->fid) && damage->offset == script[i].offset && damage->length == script[i].length)
+		if (kr_fid_equal(&fid, &damage->fid) && damage->offset == script[i].offset &&
+			damage->length == script[i].length)
 			outcome->named |= 1u << i;
 	}
 }
@@ -369,7 +374,8 @@ static void a_changed_byte_of_the_index_is_reported_and_gives_no_wrong_byte(void
 	(void)state;
 	for (size_t at = 0; at < original.index_length; at++) {
 		size_t slot = (at - KR_JOURNAL_HEADER_SIZE) / KR_JOURNAL_RECORD_SIZE;
-		unsigned hit = at >= KR_JOURNAL_HEADER_SIZE ? writes_below_slot(slot + 1) & ~writes_below_slot(slot) : 0;
+		unsigned hit = at >= KR_JOURNAL_HEADER_SIZE
+			? writes_below_slot(slot + 1) & ~writes_below_slot(slot) : 0;
 
 		if (!interesting(at))
 			continue;
