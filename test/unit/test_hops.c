@@ -1,0 +1,208 @@
+/* Ring connections as strangers, vandals and slow peers see them. */
+#include "test/unit/ring_world.h"
+
+/* A peer of node 1 made by hand. */
+struct visitor {
+	struct kr_conn *conn;
+	uint64_t blocks;     /* received, all right */
+	int err;             /* of the last final reply */
+	bool answered, closed;
+};
+
+static void on_visitor_frame(struct kr_conn *conn, const struct kr_frame *frame)
+{
+	(void)conn, (void)frame;
+	fail();
+}
+
+static void on_visitor_closed(struct kr_conn *conn, int err, const char *reason)
+{
+	struct visitor *visitor = kr_conn_context(conn);
+
+	(void)err, (void)reason;
+	visitor->closed = true;
+	visitor->conn = NULL;
+}
+
+static const struct kr_conn_handler visitor_handler = {.on_frame = on_visitor_frame, .on_closed = on_visitor_closed};
+
+static void on_visitor_reply(void *context, int err, const void *reply, struct kr_buf *data, bool more)
+{
+	struct visitor *visitor = context;
+	const struct kr_pull_reply *block = reply;
+
+	if (more) {
+		assert_int_equal(data->length, kr_cache_block_length(world->size, block->block));
+		assert_memory_equal(data->data, world->content + block->block * BLOCK, data->length);
+		assert_int_equal(block->checksum, kr_checksum(data->data, data->length));
+		visitor->blocks++;
+		return;
+	}
+	visitor->answered = true;
+	visitor->err = err;
+}
+
+static void visit(struct visitor *visitor)
+{
+	struct sockaddr_in address;
+
+	*visitor = (struct visitor){0};
+	uv_ip4_addr("127.0.0.1", world->nodes[1].port, &address);
+	assert_int_equal(kr_conn_connect(&world->loop, (struct sockaddr *)&address, &visitor_handler, visitor, &visitor->conn), 0);
+}
+
+static void say_hello(struct visitor *visitor, uint64_t session, uint8_t token)
+{
+	struct kr_hop_hello_request hello = {.proto = KR_PROTO_VERSION, .node = 2, .session = session};
+
+	memset(hello.token, token, 16);
+	assert_true(kr_conn_request(visitor->conn, KR_MSG_HOP_HELLO, &hello, NULL, 0, on_visitor_reply, visitor) > 0);
+}
+
+static void ask(struct visitor *visitor, uint64_t version, uint64_t from, uint64_t count)
+{
+	struct kr_range range = {from, count};
+	struct kr_pull_request request = {.file = {.length = 1}, .version = version, .blocks = {&range, 1}};
+
+	assert_true(kr_conn_request(visitor->conn, KR_MSG_PULL, &request, NULL, 0, on_visitor_reply, visitor) > 0);
+}
+
+static void wait_for(const bool *flag)
+{
+	uint64_t until_ns = kr_clock_ns() + DEADLINE_S * KR_NS_PER_S;
+
+	while (!*flag) {
+		turn();
+		assert_true(kr_clock_ns() < until_ns);
+	}
+}
+
+static void leave(struct visitor *visitor)
+{
+	if (visitor->conn)
+		kr_conn_close(visitor->conn, false);
+	wait_for(&visitor->closed);
+}
+
+static void who_does_not_know_the_token_is_refused(void **state)
+{
+	struct visitor visitor;
+
+	(void)state;
+	start_node(1, LARGE);
+	visit(&visitor);
+	say_hello(&visitor, 1, 99);
+	wait_for(&visitor.closed);
+	assert_int_equal(visitor.err, -EKEYREJECTED);
+	visit(&visitor);
+	say_hello(&visitor, 7, 1);
+	wait_for(&visitor.closed);
+	assert_int_equal(visitor.err, -EKEYREJECTED);
+}
+
+static void nothing_is_served_before_hello(void **state)
+{
+	struct visitor visitor;
+
+	(void)state;
+	start_node(1, LARGE);
+	visit(&visitor);
+	ask(&visitor, 1, 0, 1);
+	wait_for(&visitor.closed);
+	assert_int_equal(visitor.err, -EPROTO);
+	assert_int_equal(visitor.blocks, 0);
+}
+
+static void garbage_ends_that_connection_only(void **state)
+{
+	static const char noise[] = "GET / HTTP/1.0\r\n\r\nand so on and so on and so on";
+	struct sockaddr_in address;
+	struct visitor visitor;
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	(void)state;
+	start_node(1, LARGE);
+	visit(&visitor);
+	say_hello(&visitor, 1, 1);
+	uv_ip4_addr("127.0.0.1", world->nodes[1].port, &address);
+	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(write(fd, noise, sizeof(noise)), sizeof(noise));
+	ask(&visitor, 1, 0, 3);
+	visitor.answered = false;
+	while (visitor.blocks < 3)
+		turn();
+	while (world->nodes[1].mount.hops->incoming_count > 1)
+		turn();
+	close(fd);
+	leave(&visitor);
+}
+
+static void another_version_is_stale_and_senseless_requests_are_refused(void **state)
+{
+	struct visitor visitor;
+
+	(void)state;
+	start_node(1, LARGE);
+	visit(&visitor);
+	say_hello(&visitor, 1, 1);
+	wait_for(&visitor.answered);
+	visitor.answered = false;
+	ask(&visitor, 8, 0, 1);
+	wait_for(&visitor.answered);
+	assert_int_equal(visitor.err, -ESTALE);
+	visitor.answered = false;
+	ask(&visitor, 1, 0, UINT64_C(1) << 46);
+	wait_for(&visitor.answered);
+	assert_int_equal(visitor.err, -ECANCELED);
+	visitor.answered = false;
+	ask(&visitor, 1, UINT64_MAX / BLOCK, 1);
+	wait_for(&visitor.answered);
+	assert_int_equal(visitor.err, -EINVAL);
+	assert_int_equal(visitor.blocks, 0);
+	leave(&visitor);
+}
+
+static void a_peer_that_does_not_read_costs_little_and_delays_nobody(void **state)
+{
+	struct visitor slow, quick;
+	uint64_t blocks;
+
+	(void)state;
+	start_node(1, LARGE);
+	blocks = file_blocks();
+	visit(&slow);
+	say_hello(&slow, 1, 1);
+	wait_for(&slow.answered);
+	kr_conn_pause(slow.conn);
+	slow.answered = false;
+	for (int i = 0; i < 4; i++)
+		ask(&slow, 1, 0, blocks);
+	visit(&quick);
+	say_hello(&quick, 1, 1);
+	wait_for(&quick.answered);
+	quick.answered = false;
+	ask(&quick, 1, 0, blocks);
+	wait_for(&quick.answered);
+	assert_int_equal(quick.blocks, blocks);
+	/* Four times the file is wanted; one connection's queue and its socket hold some of it. */
+	assert_true(kr_buf_bytes_in_use() <= KR_HOP_QUEUE + 40 * BLOCK);
+	kr_conn_resume(slow.conn);
+	while (slow.blocks < 4 * blocks)
+		turn();
+	leave(&slow);
+	leave(&quick);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(who_does_not_know_the_token_is_refused),
+		TEST(nothing_is_served_before_hello),
+		TEST(garbage_ends_that_connection_only),
+		TEST(another_version_is_stale_and_senseless_requests_are_refused),
+		TEST(a_peer_that_does_not_read_costs_little_and_delays_nobody),
+	};
+
+	signal(SIGPIPE, SIG_IGN);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
