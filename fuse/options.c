@@ -18,7 +18,7 @@ static const struct kr_option table[] = {
 	{.name = "local", .type = KR_OPTION_PATH, .offset = FIELD(local), .value_name = "DIR",
 		.help = "directory on a local disk for journal and cache (default: /var/tmp/kairan-UID/..., by source and mount point)"},
 	{.name = "key", .type = KR_OPTION_PATH, .offset = FIELD(key), .value_name = "FILE",
-		.help = "key to show to the server"},
+		.help = "key to prove to the server, made by kairan key; read again for each connection"},
 	{.name = "ring", .type = KR_OPTION_STRING, .offset = FIELD(ring), .value_name = "NAME",
 		.help = "ring to join"},
 	{.name = "node", .type = KR_OPTION_STRING, .offset = FIELD(node), .value_name = "NAME",

@@ -16,6 +16,7 @@
 #include "common/log.h"
 #include "common/util.h"
 #include "fuse/localdir.h"
+#include "fuse/login.h"
 #include "fuse/loop.h"
 #include "fuse/options.h"
 #include "fuse/rpc.h"
@@ -25,6 +26,8 @@ enum state { DOWN, GREETING, READY, RECLAIMING, REPLAYING, FINISHING, LIVE };
 struct kr_session {
 	struct kr_mount *mount;
 	const struct kr_session_hooks *hooks;
+	struct kr_login *login;    /* NULL without a key */
+	char own_host[64];         /* our address towards the server that is being connected to */
 	struct kr_session_facts facts;
 	enum state state;
 	uint64_t epoch;            /* counts connections: late answers of an earlier one are ignored */
@@ -35,7 +38,7 @@ struct kr_session {
 	size_t reclaims;           /* not yet answered, plus one while they are being sent */
 	uint64_t hello_sent_ns;
 	uv_timer_t tick, deadline;
-	bool complained;
+	bool complained, refused;  /* in this outage: of the connection, of the server's refusal */
 	bool parting;              /* GOODBYE has been said: no session any more */
 	void (*on_hello)(void *context, int err);
 	void *hello_context;
@@ -148,7 +151,7 @@ static void go_live(struct kr_session *session, uint64_t sent_ns)
 	kr_rpc_open(session->mount->rpc);
 	if (session->complained)
 		kr_log_info("connected to %s again", session->mount->options->source);
-	session->complained = false;
+	session->complained = session->refused = false;
 	if (session->hooks)
 		session->hooks->resumed(session->mount);
 	session->on_live = NULL;
@@ -278,9 +281,14 @@ static const char *hello_refusal(int err)
 	switch (err) {
 	case -EPROTONOSUPPORT:
 		return "it speaks another version of the protocol (are both sides of one release?)";
-	case -EACCES:
 	case -EKEYREJECTED:
-		return "it serves loopback addresses only while it has no key";
+		return "it does not accept this key any more";
+	case -ENOKEY:
+		return "it wants a key (mount with -o key=FILE, a copy of a file that kairand was started with)";
+	case -EPERM:
+		return "it does not know the user of this key (its log says more)";
+	case -EBUSY:
+		return "this local directory is in use with a key of somebody else (choose another one with -o local=DIR)";
 	case -ENOENT:
 		return "the export has no such subdirectory";
 	case -ENOTDIR:
@@ -296,9 +304,9 @@ static void hello_failed(struct kr_session *session, int err)
 		report_hello(session, err);
 		return;
 	}
-	if (!session->complained)
+	if (!session->refused)
 		kr_log_error("%s: %s; trying on", session->mount->options->source, kr_fail_reason());
-	session->complained = true;
+	session->complained = session->refused = true;
 	kr_rpc_reset(session->mount->rpc, "HELLO failed");
 }
 
@@ -351,27 +359,47 @@ static void address_towards(const struct sockaddr *address, char *host, size_t s
 		kr_address_host((struct sockaddr *)&own, host, size);
 }
 
-static void on_connecting(void *context, const struct sockaddr *address)
+static void say_hello(struct kr_session *session)
 {
-	struct kr_session *session = context;
 	struct kr_mount *mount = session->mount;
 	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION,
 		.node_name = kr_local_node_name(mount->local), .incarnation = kr_local_incarnation(mount->local),
 		.session = session->facts.id, .subdir = mount->options->subdir};
-	char host[64] = "";
 
-	if (session->parting)
-		return;
 	memcpy(hello.node_id, kr_local_node_id(mount->local), sizeof(hello.node_id));
-	address_towards(address, host, sizeof(host));
-	hello.ring_address = host;
+	hello.ring_address = session->own_host;
 	if (session->hooks && session->hooks->listen)
-		session->hooks->listen(mount, host, &hello.ring_port);
-	session->epoch++;
-	session->state = GREETING;
+		session->hooks->listen(mount, session->own_host, &hello.ring_port);
 	struct pending *pending = pending_new(session);
 	if (kr_rpc_direct(mount->rpc, KR_MSG_HELLO, &hello, on_hello_reply, pending) < 0)
 		free(pending);
+}
+
+static void on_login(void *context, int err)
+{
+	struct kr_session *session = context;
+
+	if (session->parting)
+		return;
+	if (err < 0)
+		hello_failed(session, session->on_hello ? kr_fail(err, "server %s: %s", session->mount->options->source, kr_fail_reason()) : err);
+	else
+		say_hello(session);
+}
+
+static void on_connecting(void *context, const struct sockaddr *address)
+{
+	struct kr_session *session = context;
+
+	if (session->parting)
+		return;
+	session->epoch++;
+	session->state = GREETING;
+	address_towards(address, session->own_host, sizeof(session->own_host));
+	if (session->login)
+		kr_login_start(session->login, on_login, session);
+	else
+		say_hello(session);
 }
 
 static void on_disconnected(void *context, int err, const char *reason)
@@ -413,7 +441,13 @@ static void on_deadline(uv_timer_t *timer)
 int kr_session_new(struct kr_mount *mount, struct kr_session **ret_session)
 {
 	struct kr_session *session = kr_xcalloc(1, sizeof(*session));
+	const char *key = mount->options->key;
+	int err = key ? kr_login_new(mount->rpc, key, &session->login) : 0;
 
+	if (err) {
+		free(session);
+		return err;
+	}
 	session->mount = mount;
 	uv_timer_init(mount->loop, &session->tick);
 	uv_timer_init(mount->loop, &session->deadline);
@@ -434,6 +468,8 @@ void kr_session_free(struct kr_session *session)
 {
 	if (!session)
 		return;
+	kr_login_free(session->login);
+	session->login = NULL;
 	session->closing = 2;
 	uv_close((uv_handle_t *)&session->tick, on_timer_closed);
 	uv_close((uv_handle_t *)&session->deadline, on_timer_closed);

@@ -1,0 +1,21 @@
+/* The mount's side of the handshake (common/auth.h), before each HELLO where the mount has a key.  Loop thread.
+ *
+ * The key file is read when the mount starts, and again for each connection, so that it can be replaced while the mount
+ * goes on; a file that cannot be read then leaves the former key in use.
+ */
+#ifndef KR_FUSE_LOGIN_H
+#define KR_FUSE_LOGIN_H
+
+#include "fuse/rpc.h"
+
+struct kr_login;
+
+/* Reads the key file PATH (borrowed). Blocks. Reason in kr_fail_reason. */
+int kr_login_new(struct kr_rpc *rpc, const char *path, struct kr_login **ret_login);
+/* After kr_rpc_stop. NULL is fine. */
+void kr_login_free(struct kr_login *login);
+/* Proves the key on the connection that is being made. DONE: 0 when the server has accepted it, else -errno with a reason
+ * that tells the user what to do; never called if the connection is lost before. Once for each connection. */
+void kr_login_start(struct kr_login *login, void (*done)(void *context, int err), void *context);
+
+#endif
