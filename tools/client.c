@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/auth.h"
 #include "common/conn.h"
 #include "common/fail.h"
 #include "common/resolve.h"
@@ -20,12 +21,14 @@
 enum { STATUS_MAX = 64 << 20 };
 
 struct ask {
+	struct kr_status_request request;
+	struct kr_auth auth;
 	struct kr_writer text;
 	struct kr_conn *conn;
 	uv_timer_t timer;
 	bool answered, closed;
 	int err;
-	char reason[256];
+	char reason[512];
 };
 
 static void finish(struct ask *ask, int err, const char *reason)
@@ -49,7 +52,8 @@ static void on_reply(void *context, int err, const void *message, struct kr_buf 
 	if (err == -ECONNRESET)
 		return; /* on_closed says why */
 	if (err < 0) {
-		finish(ask, err, strerror(-err));
+		finish(ask, err, err == -ENOKEY ? "the server wants a key (--key FILE, a copy of a file that kairand was started with)" :
+			strerror(-err));
 		return;
 	}
 	if (ask->text.length + reply->json.length > STATUS_MAX)
@@ -57,6 +61,63 @@ static void on_reply(void *context, int err, const void *message, struct kr_buf 
 	kr_put_bytes(&ask->text, reply->json.bytes, reply->json.length);
 	if (!more)
 		finish(ask, 0, "");
+}
+
+static void ask_status(struct ask *ask)
+{
+	if (!kr_conn_request(ask->conn, KR_MSG_STATUS, &ask->request, NULL, 0, on_reply, ask))
+		finish(ask, -EINVAL, "the request cannot be sent");
+}
+
+/* --- the handshake, with a key --- */
+
+static int64_t now_s(void)
+{
+	return (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
+}
+
+static void on_proved(void *context, int err, const void *message, struct kr_buf *data, bool more)
+{
+	struct ask *ask = context;
+
+	(void)message, (void)data, (void)more;
+	if (err == -ECONNRESET)
+		return;
+	err = err < 0 ? kr_auth_client_refused(&ask->auth, err) : kr_auth_client_end(&ask->auth);
+	if (err < 0)
+		finish(ask, err, kr_fail_reason());
+	else
+		ask_status(ask);
+}
+
+static void on_challenged(void *context, int err, const void *message, struct kr_buf *data, bool more)
+{
+	struct kr_auth_prove_request prove;
+	struct ask *ask = context;
+
+	(void)data, (void)more;
+	if (err == -ECONNRESET)
+		return;
+	if (err < 0)
+		err = kr_auth_client_refused(&ask->auth, err);
+	else
+		err = kr_auth_client_prove(&ask->auth, message, now_s(), &prove);
+	if (err < 0)
+		finish(ask, err, kr_fail_reason());
+	else if (!kr_conn_request(ask->conn, KR_MSG_AUTH_PROVE, &prove, NULL, 0, on_proved, ask))
+		finish(ask, -EINVAL, "the request cannot be sent");
+}
+
+static void log_in(struct ask *ask, struct kr_key *key)
+{
+	struct kr_auth_request request;
+	uint8_t nonce[KR_AUTH_NONCE];
+
+	kr_auth_make_nonce(nonce);
+	if (kr_auth_client_begin(&ask->auth, key, nonce, now_s(), &request) < 0)
+		finish(ask, -EKEYEXPIRED, kr_fail_reason());
+	else if (!kr_conn_request(ask->conn, KR_MSG_AUTH, &request, NULL, 0, on_challenged, ask))
+		finish(ask, -EINVAL, "the request cannot be sent");
 }
 
 static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
@@ -87,11 +148,10 @@ static int parse(const struct ask *ask, json_t **ret_status)
 	return *ret_status ? 0 : kr_fail(-EBADMSG, "the answer is not JSON: %s", error.text);
 }
 
-static int ask_at(const struct sockaddr *address, const char *what, const char *argument, json_t **ret_status)
+static int ask_at(const struct sockaddr *address, const char *what, const char *argument, struct kr_key *key, json_t **ret_status)
 {
 	static const struct kr_conn_handler handler = {.on_frame = on_frame, .on_closed = on_closed};
-	struct kr_status_request request = {.what = what, .argument = argument};
-	struct ask ask = {.timer.data = &ask};
+	struct ask ask = {.timer.data = &ask, .request = {.what = what, .argument = argument}};
 	uv_loop_t loop;
 	int err;
 
@@ -103,13 +163,16 @@ static int ask_at(const struct sockaddr *address, const char *what, const char *
 	if (err < 0) {
 		ask.closed = true;
 		finish(&ask, err, kr_fail_reason());
-	} else if (!kr_conn_request(ask.conn, KR_MSG_STATUS, &request, NULL, 0, on_reply, &ask)) {
-		finish(&ask, -EINVAL, "the request cannot be sent");
+	} else if (key) {
+		log_in(&ask, key);
+	} else {
+		ask_status(&ask);
 	}
 	uv_run(&loop, UV_RUN_DEFAULT);
 	uv_loop_close(&loop);
 	err = ask.err < 0 ? kr_fail(ask.err, "%s", ask.reason) : parse(&ask, ret_status);
 	kr_writer_fini(&ask.text);
+	kr_auth_fini(&ask.auth);
 	return err;
 }
 
@@ -128,7 +191,7 @@ static int ask_socket(const char *path, const char *what, const char *argument, 
 	if (fd < 0)
 		return kr_fail_errno(-errno, "%s", directory);
 	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", fd, slash + 1);
-	return ask_at((const struct sockaddr *)&address, what, argument, ret_status);
+	return ask_at((const struct sockaddr *)&address, what, argument, NULL, ret_status);
 }
 
 int kr_ask_mount(const struct kr_mounted *mounted, const char *what, const char *argument, json_t **ret_status)
@@ -150,24 +213,44 @@ int kr_ask_mount(const struct kr_mounted *mounted, const char *what, const char 
 	return kr_fail(err, "%s: its daemon (process %d) does not answer: %s", mounted->path, pid, reason);
 }
 
-int kr_ask_server(const char *text, json_t **ret_status)
+static bool about_keys(int err)
 {
-	struct kr_endpoint endpoint;
+	return err == -ENOKEY || err == -EKEYREJECTED || err == -EKEYEXPIRED || err == -EOPNOTSUPP;
+}
+
+static int ask_endpoint(const struct kr_endpoint *endpoint, struct kr_key *key, json_t **ret_status)
+{
 	struct kr_addresses addresses;
 	KR_AUTO_FREE char *reason = NULL;
-	int err = kr_endpoint_parse(text, KR_DEFAULT_PORT, false, &endpoint);
+	int err = kr_resolve(endpoint, false, &addresses);
 
-	if (err == 0)
-		err = kr_resolve(&endpoint, false, &addresses);
 	if (err < 0)
 		return err;
 	for (size_t i = 0; i < addresses.count; i++) {
-		err = ask_at((const struct sockaddr *)&addresses.items[i], "status", "", ret_status);
+		err = ask_at((const struct sockaddr *)&addresses.items[i], "status", "", key, ret_status);
 		if (err == 0)
 			return 0;
+		if (about_keys(err))
+			break;
 	}
 	reason = kr_xstrdup(kr_fail_reason());
-	return kr_fail(err, "cannot reach server %s:%u: %s (is kairand running there?)", endpoint.host, endpoint.port, reason);
+	if (about_keys(err))
+		return kr_fail(err, "server %s:%u: %s", endpoint->host, endpoint->port, reason);
+	return kr_fail(err, "cannot reach server %s:%u: %s (is kairand running there?)", endpoint->host, endpoint->port, reason);
+}
+
+int kr_ask_server(const char *text, const char *key_path, json_t **ret_status)
+{
+	struct kr_endpoint endpoint;
+	struct kr_key *key = NULL;
+	int err = kr_endpoint_parse(text, KR_DEFAULT_PORT, false, &endpoint);
+
+	if (err == 0 && key_path)
+		err = kr_key_load(key_path, &key);
+	if (err == 0)
+		err = ask_endpoint(&endpoint, key, ret_status);
+	kr_key_put(key);
+	return err;
 }
 
 char *kr_plain_path(const char *path)

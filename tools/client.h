@@ -13,8 +13,8 @@ enum { KR_ASK_TIMEOUT_MS = 10000 };
 /* Asks the daemon of a mount. 0 and *RET_STATUS (owned); -ENOENT: its control socket is not known; else what went wrong,
  * with a sentence in kr_fail_reason. */
 int kr_ask_mount(const struct kr_mounted *mounted, const char *what, const char *argument, json_t **ret_status);
-/* Asks the server HOST[:PORT]. */
-int kr_ask_server(const char *text, json_t **ret_status);
+/* Asks the server HOST[:PORT]; KEY_PATH: a key file to prove first, NULL for none. */
+int kr_ask_server(const char *text, const char *key_path, json_t **ret_status);
 
 /* The mount that PATH (any path on it, or a mount point) lies on, without touching it; -errno with a reason. */
 int kr_find_mount(const char *path, struct kr_mounted *ret_mounted);

@@ -11,7 +11,7 @@
 #include "tools/client.h"
 #include "tools/commands.h"
 
-static const char usage[] = "usage: kairan status [--json] [MOUNTPOINT | HOST[:PORT]]\n"
+static const char usage[] = "usage: kairan status [--json] [MOUNTPOINT | [--key FILE] HOST[:PORT]]\n"
 	"Without an argument: all mounts of kairanfs here. Works when the server is away, and never touches the mount.\n"
 	"Exit code: 0 answered, 2 no such mount or no answer, 64 wrong arguments.\n";
 
@@ -130,6 +130,7 @@ static void print_server(const char *name, const json_t *status)
 
 struct show {
 	bool json;
+	const char *key; /* file */
 	json_t *all; /* with json and no argument: an array */
 	int result;
 	size_t count;
@@ -184,7 +185,7 @@ static void show_server(struct show *show, const char *name)
 {
 	json_t *status;
 
-	if (kr_ask_server(name, &status) < 0) {
+	if (kr_ask_server(name, show->key, &status) < 0) {
 		complain(show);
 		return;
 	}
@@ -217,13 +218,15 @@ static void show_one(struct show *show, const char *argument)
 
 int kr_tool_status(int argc, char **argv)
 {
-	static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
+	static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {"key", required_argument, NULL, 'k'}, {"help", no_argument, NULL, 'h'}, {0}};
 	struct show show = {0};
 	int option;
 
-	while ((option = getopt_long(argc, argv, "jh", options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "jk:h", options, NULL)) != -1) {
 		if (option == 'j') {
 			show.json = true;
+		} else if (option == 'k') {
+			show.key = optarg;
 		} else {
 			fputs(usage, option == 'h' ? stdout : stderr);
 			return option == 'h' ? KR_EXIT_OK : KR_EXIT_USAGE;
