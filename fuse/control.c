@@ -58,6 +58,11 @@ static int discard(struct kr_mount *mount, const char *argument)
 {
 	struct kr_file *file = kr_flusher_find(mount->flusher, argument);
 
+	if (*argument == 0) {
+		kr_log_warn("discarding what was damaged in the journal, by command");
+		kr_flusher_discard_damage(mount->flusher);
+		return 0;
+	}
 	if (!file)
 		return -ENOENT;
 	kr_log_warn("discarding the unflushed bytes of %s by command", argument);

@@ -406,12 +406,7 @@ void kr_flusher_free(struct kr_flusher *flusher)
 		return;
 	while ((link = kr_list_pop(&flusher->busy))) /* what is unflushed stays in the journal */
 		kr_file_put(KR_CONTAINER_OF(link, struct kr_file, flush.busy));
-	while ((link = kr_list_pop(&flusher->damage))) {
-		struct kr_journal_damage *damage = KR_LIST_ENTRY(link, struct kr_journal_damage, link);
-
-		free(damage->text);
-		free(damage);
-	}
+	kr_journal_damage_free(&flusher->damage);
 	kr_chains_free(flusher->chains);
 	free(flusher);
 }

@@ -122,6 +122,8 @@ void kr_flusher_left(struct kr_flusher *flusher, struct kr_flusher_left *ret_lef
 /* {"files": [{"path", "fid", "dirty", "unstable", "state", "error"}...], "damage": [...], "journal": {...}}; owned
  * by the caller. */
 json_t *kr_flusher_status(struct kr_flusher *flusher);
+/* What the recovery found damaged has been seen by somebody who can decide: no longer shown, its segments may go. */
+void kr_flusher_discard_damage(struct kr_flusher *flusher);
 /* A busy file whose hint is PATH or whose fid (hex) it is; NULL. Borrowed. */
 struct kr_file *kr_flusher_find(struct kr_flusher *flusher, const char *path);
 

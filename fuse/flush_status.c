@@ -80,6 +80,13 @@ int kr_flusher_hopeless(struct kr_flusher *flusher)
 	return err;
 }
 
+void kr_flusher_discard_damage(struct kr_flusher *flusher)
+{
+	kr_journal_damage_free(&flusher->damage);
+	flusher->damages = 0;
+	kr_journal_discard_damage(flusher->mount->journal);
+}
+
 static void fid_text(const struct kr_fid *fid, char ret_text[2 * KR_FID_MAX + 1])
 {
 	for (uint8_t i = 0; i < fid->length; i++)

@@ -446,6 +446,17 @@ void kr_journal_release_mark(struct kr_journal *journal, uint64_t mark)
 	release_slot(journal, segment, (uint32_t)mark, 1);
 }
 
+void kr_journal_discard_damage(struct kr_journal *journal)
+{
+	struct kr_segment *segment, *next;
+
+	KR_SCOPED_LOCK(&journal->lock);
+	KR_LIST_FOR_EACH_SAFE(segment, next, &journal->segments, link) {
+		segment->set_aside = false;
+		kr_journal_retire(journal, segment);
+	}
+}
+
 /* --- reads --------------------------------------------------------------------------------------------------- */
 
 /* Held bytes keep their segment, so the lock is needed only to find it. */

@@ -77,6 +77,8 @@ struct kr_journal_damage {
 	uint64_t offset, length;       /* of the bytes concerned; 0 length: not known */
 	char *text;                    /* one sentence with segment, file and range */
 };
+/* Frees all of a list. */
+void kr_journal_damage_free(struct kr_list *damage);
 struct kr_recovery {
 	struct kr_list files;          /* struct kr_recovered_file */
 	struct kr_list damage;         /* struct kr_journal_damage */
@@ -115,6 +117,10 @@ uint64_t kr_journal_applied(struct kr_journal *journal, struct kr_journal_file *
 	const uint8_t boot_id[16]);
 /* The APPLIED record is void: its writes are stable (released already) or dirty again. */
 void kr_journal_release_mark(struct kr_journal *journal, uint64_t mark);
+
+/* The damage that the recovery found has been seen: segments set aside for it go like any others once nothing of them
+ * is needed. */
+void kr_journal_discard_damage(struct kr_journal *journal);
 
 /* Reads bytes that somebody holds: LENGTH from POSITION, within one extent.  -EBADMSG or -EIO: the disk has lost them.
  * The second also compares the records' checksums (reads whole records): for what leaves this machine. */

@@ -32,6 +32,18 @@ add_damage(struct kr_scan *scan, const char *format, ...)
 	return damage;
 }
 
+void kr_journal_damage_free(struct kr_list *list)
+{
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(list))) {
+		struct kr_journal_damage *damage = KR_LIST_ENTRY(link, struct kr_journal_damage, link);
+
+		free(damage->text);
+		free(damage);
+	}
+}
+
 static const char *file_text(const struct kr_scan *scan, uint32_t number, char *buffer, size_t size)
 {
 	const struct kr_scan_name *name = kr_scan_name(scan, number);
@@ -595,16 +607,9 @@ int kr_scan_open(int dir_fd, const struct kr_scan_owner *owner, struct kr_scan *
 
 void kr_scan_free(struct kr_scan *scan)
 {
-	struct kr_link *link;
-
 	if (!scan)
 		return;
-	while ((link = kr_list_pop(&scan->damage))) {
-		struct kr_journal_damage *damage = KR_LIST_ENTRY(link, struct kr_journal_damage, link);
-
-		free(damage->text);
-		free(damage);
-	}
+	kr_journal_damage_free(&scan->damage);
 	for (uint32_t i = 0; i < scan->segment_count; i++)
 		close_segment(&scan->segments[i]);
 	for (size_t i = 0; i < scan->name_count; i++)

@@ -59,12 +59,7 @@ void kr_recovery_fini(struct kr_recovery *recovery)
 		return;
 	while ((link = kr_list_pop(&recovery->files)))
 		free_recovered(KR_LIST_ENTRY(link, struct kr_recovered_file, link));
-	while ((link = kr_list_pop(&recovery->damage))) {
-		struct kr_journal_damage *damage = KR_LIST_ENTRY(link, struct kr_journal_damage, link);
-
-		free(damage->text);
-		free(damage);
-	}
+	kr_journal_damage_free(&recovery->damage);
 }
 
 static bool has_fid(const struct kr_table_link *link, const void *fid)

@@ -17,7 +17,8 @@ static const char usage[] = "usage: kairan flush [--timeout SECONDS] [PATH...]\n
 	"Brings unflushed bytes to the server: of all mounts here, or of the files and trees named.\n"
 	"What the server has refused (no space, quota...) is tried again.\n"
 	"  --timeout S  give up after S seconds (default: wait)\n"
-	"  --discard    drop the unflushed bytes of these files instead, for good\n"
+	"  --discard    drop the unflushed bytes of these files instead, for good; of a mount point:\n"
+	"               the damaged journal segments that its start has set aside\n"
 	"Exit code: 0 all is on the server, 1 some bytes are not (they are listed and stay in the journal),\n"
 	"2 no such mount or no answer, 64 wrong arguments.\n";
 

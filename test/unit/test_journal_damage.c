@@ -254,6 +254,37 @@ static unsigned writes_below_slot(size_t slots)
 	return found;
 }
 
+static void damage_is_kept_until_it_is_discarded_by_command(void **state)
+{
+	struct kr_recovery recovery;
+	struct kr_journal *journal;
+	struct image image = original;
+
+	(void)state;
+	image.data = malloc(image.data_length);
+	memcpy(image.data, original.data, image.data_length);
+	image.data[script[0].data] ^= 1;
+	remove_files();
+	store("00000001.index", image.index, image.index_length);
+	store("00000001.data", image.data, image.data_length);
+	free(image.data);
+	for (int start_number = 0; start_number < 2; start_number++) {
+		struct kr_recovered_file *file;
+
+		options.incarnation++;
+		assert_int_equal(kr_journal_open(&options, &recovery, &journal), 0);
+		assert_false(kr_list_empty(&recovery.damage));
+		KR_LIST_FOR_EACH(file, &recovery.files, link) /* the good bytes go their way */
+			kr_extent_map_for_each(&file->dirty, kr_journal_release, journal);
+		kr_recovery_fini(&recovery);
+		assert_int_equal(access(path_of("00000001.index"), F_OK), 0);
+		if (start_number == 1)
+			kr_journal_discard_damage(journal);
+		kr_journal_free(journal);
+	}
+	assert_int_not_equal(access(path_of("00000001.index"), F_OK), 0);
+}
+
 /* NAMEs lie before the first write of their file. */
 static bool is_name_data(size_t at)
 {
@@ -465,6 +496,7 @@ int main(void)
 		cmocka_unit_test(an_untouched_journal_comes_back_whole),
 		cmocka_unit_test(data_cut_anywhere_costs_exactly_the_writes_behind),
 		cmocka_unit_test(a_changed_data_byte_costs_exactly_its_write),
+		cmocka_unit_test(damage_is_kept_until_it_is_discarded_by_command),
 		cmocka_unit_test(a_changed_byte_of_a_name_is_reported),
 		cmocka_unit_test(one_flipped_bit_of_the_index_costs_nothing),
 		cmocka_unit_test(a_changed_byte_of_the_index_is_reported_and_gives_no_wrong_byte),
