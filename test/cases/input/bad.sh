@@ -12,7 +12,7 @@ refused() {
 	local status=$?
 	[ $status != 0 ] && [ $status != 137 ] || fail "$*: status $status: $(cat "$WORK/said")"
 	grep -qiE "$pattern" "$WORK/said" || fail "$*: said: $(cat "$WORK/said")"
-	! on node1 grep -q "fuse.kairanfs" /proc/mounts || fail "$*: left a mount"
+	! on node1 grep -q "$WORK.*fuse.kairanfs" /proc/mounts || fail "$*: left a mount"
 }
 fs="$B/fuse/kairanfs" d="$B/server/kairand" L=local=$WORK/node1/local
 refused 'usage' "$fs"
