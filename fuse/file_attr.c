@@ -141,13 +141,15 @@ int kr_file_before_change(struct kr_file *file, struct kr_file_waiter *waiter, u
 	if (!waiter->asked)
 		waiter->seq = file->written_seq;
 	done = kr_extent_map_empty(&file->dirty) || (waiter->asked && file->flush.flushed_seq >= waiter->seq);
+	/* A truncation may be what makes room for what the server refuses. */
+	done |= size != UINT64_MAX && file->holder.refused;
 	errors = file->error_count;
 	err = file->error;
 	pthread_mutex_unlock(&file->lock);
 	if (done)
 		return 0;
 	if (waiter->asked && errors != waiter->error_count)
-		return size == UINT64_MAX ? err : 0; /* a truncation may be what makes room */
+		return size == UINT64_MAX ? err : 0;
 	kr_file_wait(file, waiter);
 	if (!waiter->asked) {
 		waiter->asked = true;

@@ -1,7 +1,7 @@
 /* Does what a file's holder asks for: LEASE, RETURN, flushes for a recall; and tells it what became of them.  Loop thread. */
 #include <errno.h>
 
-#include "common/log.h"
+#include "common/fault.h"
 #include "fuse/file_priv.h"
 #include "fuse/op.h"
 #include "fuse/stage.h"
@@ -119,6 +119,8 @@ void kr_lease_act(struct kr_file *file)
 			kr_recall_drop(file);
 			break;
 		case KR_HOLDER_ANSWER:
+			if (kinds & KR_LEASE_WRITE)
+				(void)KR_FAULT("recall.flushed");
 			if ((kinds & KR_LEASE_READ) && file->stage)
 				kr_stage_suspend(file->stage);
 			kr_recall_answer(file);

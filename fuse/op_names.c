@@ -67,9 +67,9 @@ static void finish_entry(struct kr_op *op, const struct kr_fid *fid, const struc
 	bool asked_in_time;
 
 	entry->attr = *attr;
-	/* A name's answer has no stamp from before the question: if own bytes have ever gone to the server from here, its
-	 * attributes may be older than they, and are asked for by themselves. */
-	asked_in_time = !file || kr_file_overlay_attr(file, 0, false, &entry->attr);
+	/* If own bytes went to the server since the name was asked for, its attributes may be older than they, and are asked
+	 * for by themselves. */
+	asked_in_time = !file || kr_file_overlay_attr(file, op->started_ns, false, &entry->attr);
 	if (asked_in_time) {
 		reply_entry(op, fid, &entry->attr);
 	} else {
