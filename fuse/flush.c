@@ -90,7 +90,7 @@ static int redirty_entry(struct kr_file *file, struct kr_applied *applied)
 	return redirty.err;
 }
 
-void kr_flush_redirty(struct kr_file *file, uint64_t after_round, int err)
+void kr_flush_redirty(struct kr_file *file, uint64_t after_round, bool any_boot, int err)
 {
 	struct kr_time mtime = {.sec = INT64_MIN};
 	struct kr_link *link, *before;
@@ -103,7 +103,7 @@ void kr_flush_redirty(struct kr_file *file, uint64_t after_round, int err)
 		struct kr_applied *applied = KR_LIST_ENTRY(link, struct kr_applied, link);
 
 		before = link->prev;
-		if (after_round != 0 && (applied->round <= after_round || !kr_flush_is_current_boot(file, applied)))
+		if (applied->round <= after_round || (!any_boot && !kr_flush_is_current_boot(file, applied)))
 			continue;
 		if (kr_time_compare(applied->mtime, mtime) > 0)
 			mtime = applied->mtime;

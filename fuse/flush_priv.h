@@ -60,9 +60,9 @@ struct kr_applied *kr_flush_add_applied(struct kr_file *file, struct kr_extent_m
 /* Releases the journal's bytes of an entry, removes and frees it. */
 void kr_flush_drop_applied(struct kr_file *file, struct kr_applied *applied);
 void kr_flush_release_map(struct kr_file *file, struct kr_extent_map *map);
-/* Entries of this boot after AFTER_ROUND (0: all entries) are dirty again; ERR is told to programs (0: nothing to
- * tell). */
-void kr_flush_redirty(struct kr_file *file, uint64_t after_round, int err);
+/* Entries after AFTER_ROUND, of the server's present boot or of any, are dirty again; ERR is told to programs (0: nothing
+ * to tell). */
+void kr_flush_redirty(struct kr_file *file, uint64_t after_round, bool any_boot, int err);
 /* The file's bytes can go nowhere: ERR is told, they stay in the journal. */
 void kr_flush_orphan(struct kr_file *file, int err);
 /* Entries of rounds up to ROUND of the present boot are stable. */

@@ -123,7 +123,7 @@ static void on_unstable(struct kr_mount *mount, const struct kr_down *down, cons
 	if (file) {
 		kr_log_warn("file %" PRIu64 ": the server failed to write what it had taken to its disk: %s; sending again",
 			file->base.ino, strerror(-err));
-		kr_flush_redirty(file, request->round, err);
+		kr_flush_redirty(file, request->round, false, err);
 		kr_flush_step(file);
 	}
 	kr_rpc_answer(mount->rpc, down, 0, NULL);

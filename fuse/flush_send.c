@@ -287,7 +287,7 @@ static void refused(struct kr_flush_send *send, int err, int before)
 		KR_LIST_FOR_EACH_SAFE(other, next, &file->flush.sends, link)
 			if (other != send)
 				kr_flush_send_abandon(other);
-		kr_flush_redirty(file, 0, err);
+		kr_flush_redirty(file, 0, true, err);
 		return;
 	}
 	if (err == -ESTALE || send->damaged || send->read_err == -EBADMSG)
