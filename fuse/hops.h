@@ -5,8 +5,9 @@
  * hop_out.c has one connection per upstream, shared by all stages, and reports each block as it arrives.
  * All in the loop thread.
  *
- * Memory: blocks asked and not yet stored are at most KR_HOPS_BUDGET bytes for the whole mount; what is queued to one slow peer is at
- * most KR_HOP_QUEUE bytes plus one block, and delays only that peer.
+ * Memory: blocks asked and not yet stored are at most KR_HOPS_BUDGET bytes for the whole mount, blocks that the local disk
+ * would not keep 64 MiB more; what is queued to one slow peer is at most KR_HOP_QUEUE bytes plus one block, and delays
+ * only that peer.
  */
 #ifndef KR_FUSE_HOPS_H
 #define KR_FUSE_HOPS_H
@@ -21,7 +22,7 @@ enum { KR_HOPS_BUDGET = 64 << 20, KR_HOP_QUEUE = 4 << 20 };
 struct kr_mount;
 struct kr_hops;
 
-/* BLOCKS = no.  The listener starts with kr_hops_listen. */
+/* The listener starts with kr_hops_listen. */
 int kr_hops_new(struct kr_mount *mount, struct kr_hops **ret_hops);
 /* Closes all ring connections and the listener; run the loop until kr_hops_closed, then free. */
 void kr_hops_close(struct kr_hops *hops);

@@ -243,7 +243,7 @@ static size_t allowance(struct kr_stage *stage)
 	}
 	/* Read-ahead goes in larger batches: fewer requests for the same blocks. */
 	if (kr_list_empty(&fetches->demanded) && fetches->asked_count > 0 &&
-		fetches->asked_count + KR_STAGE_BATCH_MIN > stage->puller.window)
+		fetches->asked_count + stage->puller.window / KR_STAGE_BATCH_SHARE > stage->puller.window)
 		return 0;
 	return stage->solo ? 1 : KR_MIN(budget, (uint64_t)KR_STAGE_BATCH);
 }
@@ -357,6 +357,28 @@ static bool is_sound(const struct pull *pull, const struct kr_pull_reply *reply,
 		kr_checksum(data->data, data->length) == reply->checksum;
 }
 
+/* One more block has come.  The window follows the rate: on a slow link few blocks are asked at a time, so that little
+ * still comes from a former upstream when a node joins in between; 10 Gbit/s with 10 ms have the whole window within a few round trips.
+ */
+static void adapt_window(struct kr_stage *stage)
+{
+	uint64_t now_ns = kr_clock_ns(), elapsed_ns = now_ns - stage->rate_since_ns;
+	uint64_t window;
+
+	stage->rate_blocks++;
+	if (elapsed_ns < KR_STAGE_RATE_MS * KR_NS_PER_MS)
+		return;
+	/* After a pause there is no rate to be measured. */
+	if (elapsed_ns < KR_NS_PER_S) {
+		window = stage->rate_blocks * KR_STAGE_WINDOW_MS * KR_NS_PER_MS / elapsed_ns;
+		/* A short stall is no slow link: down in steps. */
+		window = KR_MAX(window, stage->puller.window * 3 / 4);
+		stage->puller.window = KR_MIN(KR_MAX(window, (uint64_t)KR_STAGE_WINDOW_MIN), (uint64_t)KR_PULL_WINDOW);
+	}
+	stage->rate_since_ns = now_ns;
+	stage->rate_blocks = 0;
+}
+
 static void on_block(struct pull *pull, const struct kr_pull_reply *reply, struct kr_buf *data)
 {
 	struct kr_stage *stage = pull->stage;
@@ -373,6 +395,7 @@ static void on_block(struct pull *pull, const struct kr_pull_reply *reply, struc
 		return;
 	}
 	stage->retries = 0;
+	adapt_window(stage);
 	if (pull->generation != stage->generation || !stage->live || kr_stage_has(stage, reply->block)) {
 		struct kr_list waiters;
 

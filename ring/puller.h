@@ -19,7 +19,7 @@ typedef bool (*kr_puller_present_fn)(void *context, uint64_t block);
 struct kr_puller {
 	struct kr_fetches fetches;
 	uint64_t upstream; /* 0: none at present, nothing is asked */
-	uint64_t window;
+	uint64_t window;   /* may be changed at any time */
 	uint64_t ahead_next, ahead_end;
 	kr_puller_present_fn present;
 	void *context;
