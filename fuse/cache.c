@@ -123,7 +123,7 @@ void kr_cache_free_if_unused(struct kr_cache_entry *entry)
 	free(entry);
 }
 
-/* --- descriptors --------------------------------------------------------------------------------------------------- */
+/* --- descriptors -------------------------------------------------------------------------------------------------- */
 
 static void limit_fds(struct kr_cache *cache)
 {
@@ -236,9 +236,10 @@ void kr_cache_release(struct kr_cache_entry *entry)
 		limit_fds(entry->cache);
 }
 
-/* --- entries ------------------------------------------------------------------------------------------------------- */
+/* --- entries ------------------------------------------------------------------------------------------------------ */
 
-struct kr_cache_entry *kr_cache_entry_get(struct kr_cache *cache, const struct kr_fid *fid, uint64_t version, uint64_t size)
+struct kr_cache_entry *kr_cache_entry_get(struct kr_cache *cache, const struct kr_fid *fid, uint64_t version,
+	uint64_t size)
 {
 	char name[KR_CACHE_NAME + 1];
 	struct kr_cache_entry *entry = NULL;
@@ -333,7 +334,7 @@ void kr_cache_counters(struct kr_cache *cache, struct kr_cache_counters *ret_cou
 	*ret_counters = cache->counters;
 }
 
-/* --- start and end ------------------------------------------------------------------------------------------------- */
+/* --- start and end ------------------------------------------------------------------------------------------------ */
 
 /* One file found on disk. */
 static void found(struct kr_cache *cache, int dirfd, const char *name)
@@ -343,7 +344,8 @@ static void found(struct kr_cache *cache, int dirfd, const char *name)
 
 	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return;
-	if (!S_ISREG(st.st_mode) || strlen(name) != KR_CACHE_NAME || strspn(name, "0123456789abcdef") != KR_CACHE_NAME) {
+	if (!S_ISREG(st.st_mode) || strlen(name) != KR_CACHE_NAME ||
+		strspn(name, "0123456789abcdef") != KR_CACHE_NAME) {
 		unlinkat(dirfd, name, 0);
 		return;
 	}
@@ -388,7 +390,8 @@ static int by_use(const void *a, const void *b)
 /* Orders the LRU by the files' mtimes; from now on used_ns is by the other clock, and 0 is long ago. */
 static void sort_lru(struct kr_cache *cache)
 {
-	struct kr_cache_entry **entries = reallocarray(NULL, cache->counters.files + 1, sizeof(struct kr_cache_entry *));
+	struct kr_cache_entry **entries = reallocarray(NULL, cache->counters.files + 1,
+		sizeof(struct kr_cache_entry *));
 	struct kr_link *link;
 	size_t count = 0;
 

@@ -1,12 +1,12 @@
 /* The node's read cache: staged blocks on the local disk, with what is present of each file (format: cache_format.h).
  *
- * An entry is one version of one file.  Entries with a version survive the mount; those with version 0 (volatile) end with
- * their last user.  Functions marked BLOCKS do disk I/O and belong in the pool or in a FUSE worker; the others may be
- * called from the loop.  All are thread-safe, under one lock that is never held during I/O.
+ * An entry is one version of one file. Entries with a version survive the mount; those with version 0 (volatile) end
+ * with their last user. Functions marked BLOCKS do disk I/O and belong in the pool or in a FUSE worker; the others may
+ * be called from the loop. All are thread-safe, under one lock that is never held during I/O.
  *
  * A failing or full local disk costs only the keeping: kr_cache_put says so, and the caller serves from memory.  At
  * cache_max the least recently used entries are removed, in steps; never one that has been used during the last
- * KR_CACHE_IN_USE_S seconds by somebody who still refers to it.  At most KR_CACHE_FDS descriptors are open, plus one for
+ * KR_CACHE_IN_USE_S seconds by somebody who still refers to it. At most KR_CACHE_FDS descriptors are open, plus one for
  * each thread that does I/O.
  */
 #ifndef KR_FUSE_CACHE_H
@@ -39,11 +39,13 @@ void kr_cache_free(struct kr_cache *cache);
 void kr_cache_counters(struct kr_cache *cache, struct kr_cache_counters *ret_counters);
 
 /* The entry, with a reference; made in memory if it is not known.  SIZE: of the file in that version. */
-struct kr_cache_entry *kr_cache_entry_get(struct kr_cache *cache, const struct kr_fid *fid, uint64_t version, uint64_t size);
+struct kr_cache_entry *kr_cache_entry_get(struct kr_cache *cache, const struct kr_fid *fid, uint64_t version,
+	uint64_t size);
 /* One more reference. */
 struct kr_cache_entry *kr_cache_entry_ref(struct kr_cache_entry *entry);
 void kr_cache_entry_put(struct kr_cache_entry *entry);
-/* The file has another version now, and this one will not be asked for again: its blocks go first, once nobody refers to it. */
+/* The file has another version now, and this one will not be asked for again: its blocks go first, once nobody refers
+ * to it. */
 void kr_cache_entry_abandon(struct kr_cache_entry *entry);
 /* Whether kr_cache_load has something to do: a file on disk that has not been looked at. */
 bool kr_cache_needs_load(struct kr_cache_entry *entry);
@@ -53,16 +55,17 @@ void kr_cache_load(struct kr_cache_entry *entry);
 bool kr_cache_has(struct kr_cache_entry *entry, uint64_t block);
 /* The first block in [FROM, END) that is not here, or END. */
 uint64_t kr_cache_next_absent(struct kr_cache_entry *entry, uint64_t from, uint64_t end);
-/* LENGTH bytes of BLOCK from START on, verified.  -ENODATA: not here (any more), or it turned out to be damaged.  BLOCKS on the
- * local disk only. */
+/* LENGTH bytes of BLOCK from START on, verified. -ENODATA: not here (any more), or it turned out to be damaged. BLOCKS
+ * on the local disk only. */
 int kr_cache_read(struct kr_cache_entry *entry, uint64_t block, size_t start, void *buffer, size_t length);
-/* The whole block with its checksum, verified; *RET_BUF is owned by the caller.  -ENODATA as above, -ENOMEM.  BLOCKS. */
+/* The whole block with its checksum, verified; *RET_BUF is owned by the caller. -ENODATA as above, -ENOMEM. BLOCKS. */
 int kr_cache_read_block(struct kr_cache_entry *entry, uint64_t block, struct kr_buf **ret_buf, uint64_t *ret_checksum);
 /* Counts the entry's changes of version (kr_cache_rekey). */
 uint64_t kr_cache_edition(struct kr_cache_entry *entry);
-/* Keeps a whole block whose CHECKSUM has been verified.  -ESTALE: the entry's edition is not EDITION any more; -ENOSPC: the limit is reached and nothing can go, or the disk is full;
- * any other error of the disk.  BLOCKS. */
-int kr_cache_put(struct kr_cache_entry *entry, uint64_t edition, uint64_t block, const struct kr_buf *buf, uint64_t checksum);
+/* Keeps a whole block whose CHECKSUM has been verified. -ESTALE: the entry's edition is not EDITION any more; -ENOSPC:
+ * the limit is reached and nothing can go, or the disk is full; any other error of the disk. BLOCKS. */
+int kr_cache_put(struct kr_cache_entry *entry, uint64_t edition, uint64_t block, const struct kr_buf *buf,
+	uint64_t checksum);
 
 /* A block whose bytes change with the file's version. */
 struct kr_cache_replaced {
@@ -73,10 +76,11 @@ struct kr_cache_replaced {
 /* ENTRY goes on as VERSION with SIZE bytes: the COUNT blocks (ascending) are no longer here, nor are those whose length
  * is another now.  An entry of that version that exists is given up.  At once in memory; kr_cache_rekey_disk brings the
  * disk after and must be called exactly once; until then puts fail with -EBUSY.  BLOCKS is borrowed until then. */
-void kr_cache_rekey(struct kr_cache_entry *entry, uint64_t version, uint64_t size, struct kr_cache_replaced *blocks, size_t count);
+void kr_cache_rekey(struct kr_cache_entry *entry, uint64_t version, uint64_t size, struct kr_cache_replaced *blocks,
+	size_t count);
 /* A failure costs the entry's blocks, no more.  BLOCKS. */
 void kr_cache_rekey_disk(struct kr_cache_entry *entry);
-/* The former bytes of a block of kr_cache_rekey, until the block is put again.  -ENODATA: not here, or damaged.  BLOCKS. */
+/* The former bytes of a block of kr_cache_rekey, until the block is put again. -ENODATA: not here, or damaged. BLOCKS. */
 int kr_cache_read_replaced(struct kr_cache_entry *entry, const struct kr_cache_replaced *replaced, void *buffer);
 
 /* Whether removing should begin: the cache is above KR_CACHE_HIGH. */

@@ -80,7 +80,8 @@ int kr_cache_header_decode(const uint8_t bytes[KR_CACHE_HEADER_USED], struct kr_
 	if (memcmp(bytes, KR_CACHE_MAGIC, 8) != 0 || take_u64(bytes + 224) != kr_checksum(bytes, 224))
 		return kr_fail(-EBADMSG, "no cache file's header");
 	if (take_u32(bytes + 8) != KR_CACHE_FORMAT || take_u32(bytes + 12) != 0)
-		return kr_fail(-EBADMSG, "cache file of format %u, flags %u", take_u32(bytes + 8), take_u32(bytes + 12));
+		return kr_fail(-EBADMSG, "cache file of format %u, flags %u", take_u32(bytes + 8),
+			take_u32(bytes + 12));
 	if (bytes[64] == 0 || bytes[64] > KR_FID_MAX)
 		return kr_fail(-EBADMSG, "cache file's identity is %u bytes long", bytes[64]);
 	memcpy(header.export_id, bytes + 16, 16);
@@ -119,7 +120,8 @@ bool kr_cache_entry_decode(const uint8_t bytes[KR_CACHE_ENTRY], uint64_t block, 
 	return true;
 }
 
-void kr_cache_name(const uint8_t export_id[16], const struct kr_fid *fid, uint64_t version, char ret_name[KR_CACHE_NAME + 1])
+void kr_cache_name(const uint8_t export_id[16], const struct kr_fid *fid, uint64_t version,
+	char ret_name[KR_CACHE_NAME + 1])
 {
 	uint8_t input[16 + KR_FID_MAX + 8];
 	XXH128_hash_t hash;
@@ -128,5 +130,6 @@ void kr_cache_name(const uint8_t export_id[16], const struct kr_fid *fid, uint64
 	memcpy(input + 16, fid->bytes, fid->length);
 	put_u64(input + 16 + fid->length, version);
 	hash = XXH3_128bits(input, (size_t)16 + fid->length + 8);
-	snprintf(ret_name, KR_CACHE_NAME + 1, "%016llx%016llx", (unsigned long long)hash.low64, (unsigned long long)hash.high64);
+	snprintf(ret_name, KR_CACHE_NAME + 1, "%016llx%016llx", (unsigned long long)hash.low64,
+		(unsigned long long)hash.high64);
 }

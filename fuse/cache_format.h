@@ -1,8 +1,8 @@
 /* The cache file: the staged blocks of one version of one file.  This comment is the specification, format 1.
  *
  * PLACE.  LOCAL/cache/XX/NAME, where NAME is 32 hex digits: XXH3-128 of { export id, fid, version (8 bytes) }, low half
- * first, and XX its first two.  Files of version 0 (volatile: good for the present lease only) lie beside them with an 'x'
- * before their digits, and are removed at the next start.  Integers are little-endian.  Offsets are in bytes.
+ * first, and XX its first two. Files of version 0 (volatile: good for the present lease only) lie beside them with an
+ * 'x' before their digits, and are removed at the next start. Integers are little-endian. Offsets are in bytes.
  *
  *   offset              size        what
  *        0              4096        header
@@ -32,15 +32,15 @@
  *       12    4  check            low half of XXH3-64 of { bytes 0 to 11, block number (8 bytes) }
  *
  * VALIDITY.  A file counts if and only if the header's checksum, magic, format and flags are right, export id, fid and
- * version are those that its name stands for, and its boot id is zero or this boot's.  A block is here if and only if its
- * entry's length is what the header's size demands for it, `check` is right, and, looked at on first use by each mount,
- * the bytes have the entry's checksum.
+ * version are those that its name stands for, and its boot id is zero or this boot's. A block is here if and only if
+ * its entry's length is what the header's size demands for it, `check` is right, and, looked at on first use by each
+ * mount, the bytes have the entry's checksum.
  *
- * ORDER.  A block's bytes are written before its entry; an entry is cleared before its block's bytes change.  Nothing is
+ * ORDER. A block's bytes are written before its entry; an entry is cleared before its block's bytes change. Nothing is
  * synced: after kill -9 the page cache keeps that order; after a power failure pages may be missing in any combination,
- * which the checksums find.  The one thing they could not find, a block that was replaced in place by a patch (own bytes
- * flushed: the file goes on under a new version) of which old bytes and old entry came back together under the new header,
- * is excluded by the boot id.
+ * which the checksums find. The one thing they could not find, a block that was replaced in place by a patch (own bytes
+ * flushed: the file goes on under a new version) of which old bytes and old entry came back together under the new
+ * header, is excluded by the boot id.
  *
  * A patch renames the file: entries of touched blocks are cleared, the header is written (new version, size, boot id),
  * the file gets its new name, touched blocks are written, their entries are set.  A crash between the two leaves a file
@@ -93,6 +93,7 @@ void kr_cache_entry_encode(const struct kr_cache_map_entry *entry, uint64_t bloc
 /* True and *RET_ENTRY if the bytes are a present block's valid entry. */
 bool kr_cache_entry_decode(const uint8_t bytes[KR_CACHE_ENTRY], uint64_t block, struct kr_cache_map_entry *ret_entry);
 /* The file's name, NUL-terminated. */
-void kr_cache_name(const uint8_t export_id[16], const struct kr_fid *fid, uint64_t version, char ret_name[KR_CACHE_NAME + 1]);
+void kr_cache_name(const uint8_t export_id[16], const struct kr_fid *fid, uint64_t version,
+	char ret_name[KR_CACHE_NAME + 1]);
 
 #endif

@@ -1,7 +1,8 @@
 /* Blocks of the cache: loading the map, reading with verification, keeping.  Runs in pool threads and FUSE workers.
  *
  * What is on disk may be damaged in any way; a block is believed when its entry is valid and, the first time since the
- * start, its bytes have the entry's checksum.  entry->generation tells whether blocks were given up during I/O without the lock.
+ * start, its bytes have the entry's checksum. entry->generation tells whether blocks were given up during I/O without
+ * the lock.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +15,7 @@
 #include "common/util.h"
 #include "fuse/cache_priv.h"
 
-/* --- loading ------------------------------------------------------------------------------------------------------- */
+/* --- loading ------------------------------------------------------------------------------------------------------ */
 
 static bool header_counts(struct kr_cache_entry *entry, int fd)
 {
@@ -30,7 +31,8 @@ static bool header_counts(struct kr_cache_entry *entry, int fd)
 }
 
 /* Adds the valid entries of one group's map. */
-static void learn_group(struct kr_cache_entry *entry, const uint8_t *map, size_t length, uint64_t first, uint64_t generation)
+static void learn_group(struct kr_cache_entry *entry, const uint8_t *map, size_t length, uint64_t first,
+	uint64_t generation)
 {
 	KR_SCOPED_LOCK(&entry->cache->lock);
 	if (entry->generation != generation)
@@ -99,7 +101,7 @@ void kr_cache_load(struct kr_cache_entry *entry)
 	kr_cache_release(entry);
 }
 
-/* --- reading ------------------------------------------------------------------------------------------------------- */
+/* --- reading ------------------------------------------------------------------------------------------------------ */
 
 struct state {
 	uint64_t generation;
@@ -225,10 +227,11 @@ int kr_cache_read_block(struct kr_cache_entry *entry, uint64_t block, struct kr_
 	return 0;
 }
 
-/* --- keeping ------------------------------------------------------------------------------------------------------- */
+/* --- keeping ------------------------------------------------------------------------------------------------------ */
 
 /* Counts the block's bytes beforehand. 0: go on with *RET_GENERATION; 1: it is here; -ENOSPC: no room. */
-static int reserve(struct kr_cache_entry *entry, uint64_t edition, uint64_t block, uint64_t length, uint64_t *ret_generation)
+static int reserve(struct kr_cache_entry *entry, uint64_t edition, uint64_t block, uint64_t length,
+	uint64_t *ret_generation)
 {
 	struct kr_cache *cache = entry->cache;
 	uint64_t cost = kr_cache_cost(length);
@@ -291,7 +294,8 @@ static int settle(struct kr_cache_entry *entry, uint64_t block, uint64_t length,
 	return err;
 }
 
-int kr_cache_put(struct kr_cache_entry *entry, uint64_t edition, uint64_t block, const struct kr_buf *buf, uint64_t checksum)
+int kr_cache_put(struct kr_cache_entry *entry, uint64_t edition, uint64_t block, const struct kr_buf *buf,
+	uint64_t checksum)
 {
 	uint64_t generation = 0;
 	int fd, err = reserve(entry, edition, block, buf->length, &generation);

@@ -40,7 +40,8 @@ static void drop_if_grown(struct kr_cache_entry *entry, uint64_t size)
 		kr_cache_forget_block(entry, last);
 }
 
-void kr_cache_rekey(struct kr_cache_entry *entry, uint64_t version, uint64_t size, struct kr_cache_replaced *blocks, size_t count)
+void kr_cache_rekey(struct kr_cache_entry *entry, uint64_t version, uint64_t size, struct kr_cache_replaced *blocks,
+	size_t count)
 {
 	struct kr_cache *cache = entry->cache;
 

@@ -2,9 +2,9 @@
  *
  * A connection says HOP_HELLO with our token, or is dropped.  Each block of a PULL is a `want`; it is answered when its
  * block is in memory, read from the cache in the pool, or has come from our upstream (then from the very buffer it came
- * in).  Wants that could be answered but would overfill the connection's queue wait in `ready`, without a buffer, until it
- * has drained; so a slow peer costs KR_HOP_QUEUE bytes and delays nobody else.
- * Other types of frames belong to who registered for them.
+ * in). Wants that could be answered but would overfill the connection's queue wait in `ready`, without a buffer, until
+ * it has drained; so a slow peer costs KR_HOP_QUEUE bytes and delays nobody else. Other types of frames belong to who
+ * registered for them.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -63,7 +63,7 @@ static void put_peer(struct peer *peer)
 		free(peer);
 }
 
-/* --- answering ------------------------------------------------------------------------------------------------------ */
+/* --- answering ---------------------------------------------------------------------------------------------------- */
 
 static void free_want(struct want *want)
 {
@@ -91,7 +91,8 @@ static void end_pull(struct pull *pull, int err)
 		want->pull = NULL;
 	}
 	if (peer->conn)
-		kr_conn_reply(peer->conn, KR_MSG_PULL, pull->id, 0, err, err ? NULL : &(struct kr_pull_reply){0}, NULL, 0);
+		kr_conn_reply(peer->conn, KR_MSG_PULL, pull->id, 0, err, err ? NULL : &(struct kr_pull_reply){0},
+			NULL, 0);
 	kr_list_remove(&pull->link);
 	free(pull);
 }
@@ -136,7 +137,7 @@ static void on_ready(struct kr_stage_waiter *waiter, int err, struct kr_buf *buf
 	}
 }
 
-/* --- from the disk -------------------------------------------------------------------------------------------------- */
+/* --- from the disk ------------------------------------------------------------------------------------------------ */
 
 static void read_block(uv_work_t *work)
 {
@@ -186,7 +187,7 @@ static void start_read(struct want *want, struct kr_cache_entry *entry)
 	uv_queue_work(peer->hops->mount->loop, &job->work, read_block, on_read);
 }
 
-/* --- serving -------------------------------------------------------------------------------------------------------- */
+/* --- serving ------------------------------------------------------------------------------------------------------ */
 
 /* WANT is in no list but its pull's. */
 static void serve(struct want *want)
@@ -286,7 +287,7 @@ static void on_pull(struct peer *peer, const struct kr_frame *frame)
 	pump(peer);
 }
 
-/* --- connections ---------------------------------------------------------------------------------------------------- */
+/* --- connections -------------------------------------------------------------------------------------------------- */
 
 static void refuse(struct peer *peer, const struct kr_frame *frame, int err, const char *why)
 {

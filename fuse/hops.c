@@ -45,7 +45,7 @@ int kr_hops_new(struct kr_mount *mount, struct kr_hops **ret_hops)
 	return 0;
 }
 
-/* --- the listener --------------------------------------------------------------------------------------------------- */
+/* --- the listener ------------------------------------------------------------------------------------------------- */
 
 static void on_listener_closed(uv_handle_t *handle)
 {
@@ -133,7 +133,7 @@ void kr_hops_on(struct kr_hops *hops, uint16_t type, kr_hop_frame_fn frame, kr_h
 		hops->handlers[hops->handler_count++] = (struct kr_hop_handler){type, frame, closed};
 }
 
-/* --- lanes of others ------------------------------------------------------------------------------------------------ */
+/* --- lanes of others ---------------------------------------------------------------------------------------------- */
 
 static void on_hello_reply(void *context, int err, const void *reply, struct kr_buf *data, bool more)
 {
@@ -148,8 +148,8 @@ static void on_hello_reply(void *context, int err, const void *reply, struct kr_
 	}
 }
 
-int kr_hop_dial(struct kr_hops *hops, const struct kr_hop_address *to, const struct kr_conn_handler *handler, void *context,
-	struct kr_conn **ret_conn)
+int kr_hop_dial(struct kr_hops *hops, const struct kr_hop_address *to, const struct kr_conn_handler *handler,
+	void *context, struct kr_conn **ret_conn)
 {
 	struct kr_hop_hello_request hello = {.proto = KR_PROTO_VERSION, .node = hops->node, .session = to->session};
 	struct sockaddr_storage address = {0};
@@ -167,7 +167,7 @@ int kr_hop_dial(struct kr_hops *hops, const struct kr_hop_address *to, const str
 	return 0;
 }
 
-/* --- the budget ----------------------------------------------------------------------------------------------------- */
+/* --- the budget --------------------------------------------------------------------------------------------------- */
 
 void kr_hops_uncharge(struct kr_hops *hops, uint64_t bytes)
 {
@@ -185,7 +185,7 @@ void kr_hops_uncharge(struct kr_hops *hops, uint64_t bytes)
 		kr_stage_advance(KR_LIST_ENTRY(link, struct kr_stage, starved));
 }
 
-/* --- the end -------------------------------------------------------------------------------------------------------- */
+/* --- the end ------------------------------------------------------------------------------------------------------ */
 
 static void on_timer_closed(uv_handle_t *handle)
 {

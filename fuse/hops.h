@@ -1,13 +1,13 @@
 /* Ring connections of this node: the listener that peers connect to, and the connections to upstreams.
  *
- * hop_in.c serves peers: HOP_HELLO is checked against the token that the server gave out for this node and session, then
- * PULLs are answered by stages, block by block as they become ready; other types go to who registered for them.
- * hop_out.c has one connection per upstream, shared by all stages, and reports each block as it arrives.
- * All in the loop thread.
+ * hop_in.c serves peers: HOP_HELLO is checked against the token that the server gave out for this node and session,
+ * then PULLs are answered by stages, block by block as they become ready; other types go to who registered for them.
+ * hop_out.c has one connection per upstream, shared by all stages, and reports each block as it arrives. All in the
+ * loop thread.
  *
- * Memory: blocks asked and not yet stored are at most KR_HOPS_BUDGET bytes for the whole mount, blocks that the local disk
- * would not keep 64 MiB more; what is queued to one slow peer is at most KR_HOP_QUEUE bytes plus one block, and delays
- * only that peer.
+ * Memory: blocks asked and not yet stored are at most KR_HOPS_BUDGET bytes for the whole mount, blocks that the local
+ * disk would not keep 64 MiB more; what is queued to one slow peer is at most KR_HOP_QUEUE bytes plus one block, and
+ * delays only that peer.
  */
 #ifndef KR_FUSE_HOPS_H
 #define KR_FUSE_HOPS_H
@@ -35,16 +35,17 @@ int kr_hops_listen(struct kr_hops *hops, const char *host, uint16_t *ret_port);
 /* From HELLO's reply: who we are, and what peers must present. */
 void kr_hops_identify(struct kr_hops *hops, uint32_t node, uint64_t session, const uint8_t token[16]);
 
-/* Frames of TYPE on incoming, authenticated connections go to FRAME; CLOSED (may be NULL) hears of the end of every such
- * connection.  For STREAM, EXTENT and STREAM_END. */
-typedef void (*kr_hop_frame_fn)(struct kr_mount *mount, struct kr_conn *conn, uint32_t node, const struct kr_frame *frame);
+/* Frames of TYPE on incoming, authenticated connections go to FRAME; CLOSED (may be NULL) hears of the end of every
+ * such connection. For STREAM, EXTENT and STREAM_END. */
+typedef void (*kr_hop_frame_fn)(struct kr_mount *mount, struct kr_conn *conn, uint32_t node,
+	const struct kr_frame *frame);
 typedef void (*kr_hop_closed_fn)(struct kr_mount *mount, struct kr_conn *conn);
 void kr_hops_on(struct kr_hops *hops, uint16_t type, kr_hop_frame_fn frame, kr_hop_closed_fn closed);
 
-/* A connection of one's own (a lane) to TO: connects and says HOP_HELLO; frames may be queued behind it at once.  If it can't
- * be had or HELLO is refused, on_closed says so.  HANDLER and CONTEXT as kr_conn_connect. */
-int kr_hop_dial(struct kr_hops *hops, const struct kr_hop_address *to, const struct kr_conn_handler *handler, void *context,
-	struct kr_conn **ret_conn);
+/* A connection of one's own (a lane) to TO: connects and says HOP_HELLO; frames may be queued behind it at once. If it
+ * can't be had or HELLO is refused, on_closed says so. HANDLER and CONTEXT as kr_conn_connect. */
+int kr_hop_dial(struct kr_hops *hops, const struct kr_hop_address *to, const struct kr_conn_handler *handler,
+	void *context, struct kr_conn **ret_conn);
 
 struct kr_hops_counters {
 	uint64_t received, sent; /* bytes of ring connections, those ended included */

@@ -91,7 +91,7 @@ void kr_stage_free(struct kr_stage *stage)
 	kr_stage_unref(stage);
 }
 
-/* --- what is staged ------------------------------------------------------------------------------------------------- */
+/* --- what is staged ----------------------------------------------------------------------------------------------- */
 
 struct load {
 	uv_work_t work;
@@ -241,7 +241,7 @@ int kr_stage_put_inline(struct kr_stage *stage, struct kr_buf *data, uint64_t ch
 	return 0;
 }
 
-/* --- looking -------------------------------------------------------------------------------------------------------- */
+/* --- looking ------------------------------------------------------------------------------------------------------ */
 
 static bool is_block(const struct kr_table_link *link, const void *key)
 {
@@ -315,10 +315,11 @@ void kr_stage_step(struct kr_stage *stage)
 		kr_file_step(stage->file);
 }
 
-/* --- reading -------------------------------------------------------------------------------------------------------- */
+/* --- reading ------------------------------------------------------------------------------------------------------ */
 
 /* One block's part. */
-static int read_part(struct kr_stage *stage, uint64_t version, uint64_t block, size_t start, void *buffer, size_t length)
+static int read_part(struct kr_stage *stage, uint64_t version, uint64_t block, size_t start, void *buffer,
+	size_t length)
 {
 	struct kr_cache_entry *entry = NULL;
 	struct kr_buf *buf = NULL;

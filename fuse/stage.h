@@ -1,8 +1,9 @@
 /* Staging one file on this node: which blocks are here, bringing those that are wanted, serving reads.
  *
- * A stage belongs to a kr_file.  It is LIVE while the node holds READ: between kr_stage_set and kr_stage_suspend.  A live stage has joined the
- * file's pipeline (JOIN, once it lacks something), pulls what is wanted from the upstream that the server names, keeps it in the
- * cache, and feeds downstream nodes (hop_in.c).  A suspended stage still has its blocks, under their version, but fetches nothing.
+ * A stage belongs to a kr_file. It is LIVE while the node holds READ: between kr_stage_set and kr_stage_suspend. A live
+ * stage has joined the file's pipeline (JOIN, once it lacks something), pulls what is wanted from the upstream that the
+ * server names, keeps it in the cache, and feeds downstream nodes (hop_in.c). A suspended stage still has its blocks,
+ * under their version, but fetches nothing.
  *
  * Threads: control functions in the loop thread only; kr_stage_pread and kr_stage_hint in any.  stage->lock guards the
  * blocks held in memory and what pread looks at; the rest is the loop's.  Never called with the stage's lock:
@@ -29,29 +30,31 @@ struct kr_stage *kr_stage_new(struct kr_mount *mount, struct kr_file *file, cons
 /* Leaves the pipeline; waiting peers are told to ask elsewhere.  After this returns FILE is not touched any more. */
 void kr_stage_free(struct kr_stage *stage);
 
-/* READ is held, and under it the file has this version and size.  The same again is cheap.  Another version than before: what was staged
- * is given up (it stays in the cache under its own version).  Version 0: under this lease only. */
+/* READ is held, and under it the file has this version and size. The same again is cheap. Another version than before:
+ * what was staged is given up. Version 0: under this lease only. */
 void kr_stage_set(struct kr_stage *stage, uint64_t version, uint64_t size);
-/* The file had this version and size at some moment, whatever lease is held: what is staged is about that from now on, and
- * own flushed bytes can be patched in.  Nothing is fetched. */
+/* The file had this version and size at some moment, whatever lease is held: what is staged is about that from now on,
+ * and own flushed bytes can be patched in. Nothing is fetched. */
 void kr_stage_learn(struct kr_stage *stage, uint64_t version, uint64_t size);
-/* READ is about to be given up: fetches end, waiters (local ones through kr_file_step) must re-evaluate.  Volatile blocks go.
- * Call when no reader is inside kr_stage_pread under the old lease any more, just before the RECALL is answered. */
+/* READ is about to be given up: fetches end, waiters (local ones through kr_file_step) must re-evaluate. Volatile
+ * blocks go. Call when no reader is inside kr_stage_pread under the old lease any more, just before the RECALL is
+ * answered. */
 void kr_stage_suspend(struct kr_stage *stage);
 bool kr_stage_live(const struct kr_stage *stage);
 
-/* Reads staged bytes.  0; -ENODATA: not all blocks are here (ask kr_stage_want); -ESTALE: the stage has another version;
- * another errno: the server said that it can't read this (EIO...), valid for about a second, then it is asked again.  The range must lie within
- * the file's staged size.  Blocks on local disk only. */
+/* Reads staged bytes. 0; -ENODATA: not all blocks are here (ask kr_stage_want); -ESTALE: the stage has another version;
+ * another errno: the server said that it can't read this (EIO...), valid for about a second, then it is asked again.
+ * The range must lie within the file's staged size. Blocks on local disk only. */
 int kr_stage_pread(struct kr_stage *stage, uint64_t version, uint64_t offset, void *buffer, size_t length);
-/* The range is wanted: kr_file_step(file) when blocks of it arrive or fail.  Joins fetches on their way.  0: something is on its way; 1: all
- * is here already; -ENOTCONN: not live. */
+/* The range is wanted: kr_file_step(file) when blocks of it arrive or fail. Joins fetches on their way. 0: something is
+ * on its way; 1: all is here already; -ENOTCONN: not live. */
 int kr_stage_want(struct kr_stage *stage, uint64_t offset, size_t length);
-/* A program has read or wants to read this: feeds read-ahead.  Any thread, cheap; call it for every read, also those that
- * the fast path served. */
+/* A program has read or wants to read this: feeds read-ahead. Any thread, cheap; call it for every read, also those
+ * that the fast path served. */
 void kr_stage_hint(struct kr_stage *stage, uint64_t offset, size_t length);
 
-/* The whole file as it came with OPEN's reply, after kr_stage_set; -EBADMSG: checksum or length is wrong, nothing is done. */
+/* The whole file as it came with OPEN's reply, after kr_stage_set; -EBADMSG: checksum or length is wrong, nothing is
+ * done. */
 int kr_stage_put_inline(struct kr_stage *stage, struct kr_buf *data, uint64_t checksum);
 /* Own bytes were flushed: the file is now VERSION, SIZE.  Where BASE_VERSION (not 0) is the staged version the copy is
  * patched with the extents SENT (read from the journal, in which the stage holds them meanwhile), else it is given up.

@@ -1,8 +1,8 @@
 /* Own flushed bytes become part of the staged copy, which goes on under the file's new version.
  *
- * At once (loop): the version is the new one, and the blocks that the flush touched are not here.  Then (pool) the cache
- * file follows (cache_rekey.c), and each touched block that can be made up from the old bytes and the flushed ones is put.
- * Until that is done nothing is fetched and no block is read from disk; readers and peers wait, for milliseconds.
+ * At once (loop): the version is the new one, and the blocks that the flush touched are not here. Then (pool) the cache
+ * file follows (cache_rekey.c), and each touched block that can be made up from the old bytes and the flushed ones is
+ * put. Until that is done nothing is fetched and no block is read from disk; readers and peers wait, for milliseconds.
  * What cannot be made up is fetched again when it is wanted.
  */
 #include <errno.h>
@@ -28,7 +28,7 @@ struct patch {
 	bool failed;                 /* out of memory: the copy is given up */
 };
 
-/* --- which blocks --------------------------------------------------------------------------------------------------- */
+/* --- which blocks ------------------------------------------------------------------------------------------------- */
 
 static void add_block(struct patch *patch, uint64_t block)
 {
@@ -76,7 +76,7 @@ static void release(void *context, const struct kr_extent *extent)
 	kr_journal_release(context, extent);
 }
 
-/* --- in the pool ---------------------------------------------------------------------------------------------------- */
+/* --- in the pool -------------------------------------------------------------------------------------------------- */
 
 /* Lays the sent bytes of BLOCK over BUFFER.  *RET_GAPS: bytes of it below the former end that they don't cover. */
 static int overlay(struct patch *patch, uint64_t block, uint32_t length, uint8_t *buffer, uint64_t *ret_gaps)
@@ -92,7 +92,8 @@ static int overlay(struct patch *patch, uint64_t block, uint32_t length, uint8_t
 			break;
 		begin = KR_MAX(extent.offset, at);
 		until = KR_MIN(extent.offset + extent.length, end);
-		err = kr_journal_read(patch->journal, extent.position + (begin - extent.offset), buffer + (begin - block * KR_BLOCK_SIZE),
+		err = kr_journal_read(patch->journal, extent.position + (begin - extent.offset),
+			buffer + (begin - block * KR_BLOCK_SIZE),
 			until - begin);
 		if (err < 0)
 			return err;
@@ -147,7 +148,7 @@ static void run(uv_work_t *work)
 	kr_buf_put(buf);
 }
 
-/* --- in the loop ---------------------------------------------------------------------------------------------------- */
+/* --- in the loop -------------------------------------------------------------------------------------------------- */
 
 static void free_patch(struct patch *patch)
 {
@@ -200,8 +201,8 @@ static struct patch *make(struct kr_stage *stage, uint64_t size, const struct kr
 	return patch;
 }
 
-/* Blocks in memory that were not touched belong to the new version as well; those on their way to disk are refused there
- * and stay in memory. */
+/* Blocks in memory that were not touched belong to the new version as well; those on their way to disk are refused
+ * there and stay in memory. */
 static bool renew(struct kr_table_link *link, void *edition)
 {
 	struct kr_held *held = KR_CONTAINER_OF(link, struct kr_held, by_block);

@@ -34,7 +34,7 @@ struct question {
 	uint64_t epoch;
 };
 
-/* --- who is the upstream -------------------------------------------------------------------------------------------- */
+/* --- who is the upstream ------------------------------------------------------------------------------------------ */
 
 static void set_upstream(struct kr_stage *stage, struct kr_hop_out *hop)
 {
@@ -173,7 +173,7 @@ void kr_stages_rejoin(struct kr_mount *mount)
 	}
 }
 
-/* --- asking --------------------------------------------------------------------------------------------------------- */
+/* --- asking ------------------------------------------------------------------------------------------------------- */
 
 static void on_block(struct pull *pull, const struct kr_pull_reply *reply, struct kr_buf *data);
 static void end_pull(struct pull *pull, int err);
@@ -337,7 +337,7 @@ void kr_stage_tick(struct kr_stage *stage)
 		kr_stage_advance(stage);
 }
 
-/* --- taking what comes ---------------------------------------------------------------------------------------------- */
+/* --- taking what comes -------------------------------------------------------------------------------------------- */
 
 /* Whether BLOCK was asked by PULL and not answered; if so it is answered now. */
 static bool tick_off(struct pull *pull, uint64_t block)
@@ -358,7 +358,8 @@ static bool is_sound(const struct pull *pull, const struct kr_pull_reply *reply,
 }
 
 /* One more block has come.  The window follows the rate: on a slow link few blocks are asked at a time, so that little
- * still comes from a former upstream when a node joins in between; 10 Gbit/s with 10 ms have the whole window within a few round trips.
+ * still comes from a former upstream when a node joins in between; 10 Gbit/s with 10 ms have the whole window within a
+ * few round trips.
  */
 static void adapt_window(struct kr_stage *stage)
 {

@@ -1,11 +1,11 @@
 /* Blocks between the network and the disk.
  *
- * A block that has come is held in memory, where reads and peers find it, until a pool job has put it into the cache.  If
- * the disk will not keep it, it stays in memory as long as there is room (KR_HOPS_UNKEPT for the whole mount, oldest go
- * first), and is fetched again if it is wanted later: a full or broken disk costs speed, no read.
+ * A block that has come is held in memory, where reads and peers find it, until a pool job has put it into the cache.
+ * If the disk will not keep it, it stays in memory as long as there is room (KR_HOPS_UNKEPT for the whole mount, oldest
+ * go first), and is fetched again if it is wanted later: a full or broken disk costs speed, no read.
  *
- * The budget's share of a block is given back when it has been put, so that a disk that is slower than the network slows
- * the asking down.  Loop thread, except the jobs.
+ * The budget's share of a block is given back when it has been put, so that a disk that is slower than the network
+ * slows the asking down. Loop thread, except the jobs.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ struct store {
 
 static void start_stores(struct kr_mount *mount);
 
-/* --- what is held --------------------------------------------------------------------------------------------------- */
+/* --- what is held ------------------------------------------------------------------------------------------------- */
 
 /* HELD is in no table any more. */
 static void free_held(struct kr_hops *hops, struct kr_held *held)
@@ -121,7 +121,7 @@ static void keep_in_memory(struct kr_hops *hops, struct kr_held *held)
 	}
 }
 
-/* --- to disk -------------------------------------------------------------------------------------------------------- */
+/* --- to disk ------------------------------------------------------------------------------------------------------ */
 
 static void store(uv_work_t *work)
 {
@@ -130,7 +130,8 @@ static void store(uv_work_t *work)
 	for (size_t i = 0; i < job->count; i++) {
 		struct kr_held *held = job->items[i].held;
 
-		job->items[i].err = kr_cache_put(job->items[i].entry, held->edition, held->block, held->buf, held->checksum);
+		job->items[i].err = kr_cache_put(job->items[i].entry, held->edition, held->block, held->buf,
+			held->checksum);
 	}
 }
 
@@ -211,7 +212,7 @@ void kr_stage_deliver(struct kr_stage *stage, uint64_t block, struct kr_buf *buf
 	start_stores(stage->mount);
 }
 
-/* --- making room ---------------------------------------------------------------------------------------------------- */
+/* --- making room -------------------------------------------------------------------------------------------------- */
 
 struct evict {
 	uv_work_t work;

@@ -1,5 +1,6 @@
 /* At each moment the next output is a prefix of the lowest extent: up to where the other side begins, or, where both
- * lie, HIGH's extent while LOW's bytes below it are skipped.  So the heads of both sides must be known (or the side ended).
+ * lie, HIGH's extent while LOW's bytes below it are skipped. So the heads of both sides must be known (or the side
+ * ended).
  */
 #include "ring/merge.h"
 
@@ -45,7 +46,8 @@ void kr_merge_fini(struct kr_merge *merge)
 	kr_merge_init(merge);
 }
 
-int kr_merge_push(struct kr_merge *merge, enum kr_merge_side side, uint64_t offset, struct kr_buf *buf, size_t start, size_t length)
+int kr_merge_push(struct kr_merge *merge, enum kr_merge_side side, uint64_t offset, struct kr_buf *buf, size_t start,
+	size_t length)
 {
 	struct kr_merge_input *input = &merge->input[side];
 	struct extent *extent;

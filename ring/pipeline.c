@@ -140,7 +140,8 @@ static int insert(struct kr_pipeline *pipeline, uint32_t node, const char *name)
 	}
 	while (at < pipeline->count && !before(pipeline, name, node, &pipeline->members[at]))
 		at++;
-	memmove(&pipeline->members[at + 1], &pipeline->members[at], (pipeline->count - at) * sizeof(pipeline->members[0]));
+	memmove(&pipeline->members[at + 1], &pipeline->members[at],
+		(pipeline->count - at) * sizeof(pipeline->members[0]));
 	pipeline->members[at] = (struct kr_pipeline_member){.node = node, .name = copy};
 	pipeline->count++;
 	return 0;
@@ -171,7 +172,8 @@ static uint32_t *upstreams(const struct kr_pipeline *pipeline)
 	return list;
 }
 
-int kr_pipeline_join(struct kr_pipeline *pipeline, uint32_t node, const char *name, kr_pipeline_change_fn change, void *context,
+int kr_pipeline_join(struct kr_pipeline *pipeline, uint32_t node, const char *name, kr_pipeline_change_fn change,
+	void *context,
 	uint32_t *ret_upstream)
 {
 	uint32_t *was = upstreams(pipeline);
@@ -208,7 +210,8 @@ bool kr_pipeline_leave(struct kr_pipeline *pipeline, uint32_t node, kr_pipeline_
 	pipeline->count--;
 	memmove(&pipeline->members[index], &pipeline->members[index + 1],
 		(pipeline->count - index) * sizeof(pipeline->members[0]));
-	/* Who pulled from the one that left is recognised without memory: it would do so if the one were still there. */
+	/* Who pulled from the one that left is recognised without memory: it would do so if the one were still there.
+	 * */
 	for (size_t i = index; i < pipeline->count; i++) {
 		struct kr_pipeline_member *member = &pipeline->members[i];
 		uint32_t upstream = upstream_at(pipeline, i);

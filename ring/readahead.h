@@ -1,8 +1,9 @@
-/* Decides from the reads of a file how far ahead of them blocks should be staged.  Pure; one per file, for all its readers.
+/* Decides from the reads of a file how far ahead of them blocks should be staged. Pure; one per file, for all its
+ * readers.
  *
- * Up to KR_READAHEAD_STREAMS sequential readers are told apart.  A stream's second read in sequence starts read-ahead: at
- * least KR_READAHEAD_MIN ahead, growing with what has been read in sequence, and to the file's end once that is near, so
- * that a file read from its start is soon staged whole, and one of which a part is read is not.
+ * Up to KR_READAHEAD_STREAMS sequential readers are told apart. A stream's second read in sequence starts read-ahead:
+ * at least KR_READAHEAD_MIN ahead, growing with what has been read in sequence, and to the file's end once that is
+ * near, so that a file read from its start is soon staged whole, and one of which a part is read is not.
  */
 #ifndef KR_RING_READAHEAD_H
 #define KR_RING_READAHEAD_H
@@ -30,7 +31,8 @@ struct kr_readahead {
 void kr_readahead_init(struct kr_readahead *readahead, uint64_t max_ahead);
 /* A read of [OFFSET, OFFSET + LENGTH) in a file of SIZE bytes.  True: *RET_FROM .. *RET_END (bytes) should be staged
  * ahead now; it is said again only when the reader has come near the end of what was asked for. */
-bool kr_readahead_read(struct kr_readahead *readahead, uint64_t offset, uint64_t length, uint64_t size, uint64_t *ret_from,
+bool kr_readahead_read(struct kr_readahead *readahead, uint64_t offset, uint64_t length, uint64_t size,
+	uint64_t *ret_from,
 	uint64_t *ret_end);
 
 #endif

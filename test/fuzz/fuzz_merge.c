@@ -1,5 +1,5 @@
-/* Fuzz target: the merge fed by two peers that send what they like.  Each 8 bytes of input are one event; whatever comes, the
- * output must ascend without overlap, hold no byte that was not pushed, and leave no buffer behind.
+/* Fuzz target: the merge fed by two peers that send what they like. Each 8 bytes of input are one event; whatever
+ * comes, the output must ascend without overlap, hold no byte that was not pushed, and leave no buffer behind.
  */
 #include <assert.h>
 #include <string.h>

@@ -1,5 +1,6 @@
-/* Fuzz target: pipeline and puller driven by any sequence of events; two bytes of input are one event.  The pipeline must never
- * lead in a circle, the puller never ask a block twice at once nor exceed its window, and finish with a live upstream.
+/* Fuzz target: pipeline and puller driven by any sequence of events; two bytes of input are one event. The pipeline
+ * must never lead in a circle, the puller never ask a block twice at once nor exceed its window, and finish with a live
+ * upstream.
  */
 #include <assert.h>
 #include <stdio.h>

@@ -86,7 +86,7 @@ static inline void make_content(void)
 		world->content[i] = (uint8_t)((i * 13) ^ (i >> 9) ^ (i / BLOCK * 77));
 }
 
-/* --- stubs ---------------------------------------------------------------------------------------------------------- */
+/* --- stubs -------------------------------------------------------------------------------------------------------- */
 
 static inline struct node *node_of(struct kr_rpc *rpc)
 {
@@ -160,7 +160,7 @@ int kr_journal_read(struct kr_journal *journal, uint64_t position, void *buffer,
 	return 0;
 }
 
-/* --- the server ----------------------------------------------------------------------------------------------------- */
+/* --- the server --------------------------------------------------------------------------------------------------- */
 
 static inline struct kr_hop_address address_of(uint32_t number)
 {
@@ -193,7 +193,8 @@ static inline void answer_call(struct call *call)
 		return;
 	}
 	if (call->type == KR_MSG_JOIN)
-		assert_int_equal(kr_pipeline_join(&world->pipeline, call->node->number, call->node->name, tell_upstream, NULL, &upstream), 0);
+		assert_int_equal(kr_pipeline_join(&world->pipeline, call->node->number, call->node->name,
+			tell_upstream, NULL, &upstream), 0);
 	else
 		kr_pipeline_reparent(&world->pipeline, call->node->number, call->failed, &upstream);
 	reply.upstream = address_of(upstream);
@@ -224,7 +225,8 @@ static inline void serve_pull(struct kr_conn *conn, const struct kr_frame *frame
 	struct kr_pull_request request;
 	int err = 0;
 
-	assert_int_equal(kr_msg_decode(KR_MSG_PULL, false, frame->fields, frame->header.fields_length, &request, &arena), 0);
+	assert_int_equal(kr_msg_decode(KR_MSG_PULL, false, frame->fields, frame->header.fields_length, &request,
+		&arena), 0);
 	if (world->stale || (request.version != world->version && request.version != 0))
 		err = -ESTALE;
 	for (uint32_t i = 0; i < request.blocks.count && err == 0; i++) {
@@ -244,7 +246,8 @@ static inline void serve_pull(struct kr_conn *conn, const struct kr_frame *frame
 static inline void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 {
 	if (frame->header.type == KR_MSG_HOP_HELLO)
-		kr_conn_reply(conn, KR_MSG_HOP_HELLO, frame->header.id, 0, 0, &(struct kr_hop_hello_reply){KR_PROTO_VERSION}, NULL, 0);
+		kr_conn_reply(conn, KR_MSG_HOP_HELLO, frame->header.id, 0, 0,
+			&(struct kr_hop_hello_reply){KR_PROTO_VERSION}, NULL, 0);
 	else
 		serve_pull(conn, frame);
 }
@@ -277,7 +280,7 @@ static inline void break_server_connections(void)
 		kr_conn_close(served->conn, false);
 }
 
-/* --- nodes ---------------------------------------------------------------------------------------------------------- */
+/* --- nodes -------------------------------------------------------------------------------------------------------- */
 
 static inline int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {

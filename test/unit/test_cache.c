@@ -233,7 +233,8 @@ static void damage_anywhere_in_the_file_is_never_served(void **state)
 	unsigned random = 9;
 
 	for (int round = 0; round < 300; round++) {
-		uint64_t spots[] = {0, KR_CACHE_HEADER_USED, kr_cache_entry_offset(0), 32, kr_cache_block_offset(0), BLOCK,
+		uint64_t spots[] = {0, KR_CACHE_HEADER_USED, kr_cache_entry_offset(0), 32, kr_cache_block_offset(0),
+			BLOCK,
 			kr_cache_block_offset(1), 1000};
 		int which = rand_r(&random) % 4, fd;
 		uint64_t offset;
@@ -276,7 +277,8 @@ static void damage_anywhere_in_the_file_is_never_served(void **state)
 
 static void a_file_cut_at_any_length_is_never_served_wrongly(void **state)
 {
-	static const uint64_t cuts[] = {0, 1, 231, 232, 4096, 131072, 131073, 131088, 131100, 262144, 262145, 393215, 393216, 393300};
+	static const uint64_t cuts[] = {0, 1, 231, 232, 4096, 131072, 131073, 131088, 131100, 262144, 262145, 393215,
+		393216, 393300};
 
 	for (size_t i = 0; i < KR_ARRAY_SIZE(cuts); i++) {
 		struct kr_cache *cache = open_cache(*state, LARGE);
@@ -516,7 +518,8 @@ static void strange_files_in_the_directory_are_harmless(void **state)
 
 static void the_header_survives_encoding(void **state)
 {
-	struct kr_cache_header header = {.export_id = "exportexportexp", .version = 77, .size = UINT64_MAX, .fid = fid_of(3)}, back;
+	struct kr_cache_header header = {.export_id = "exportexportexp", .version = 77, .size = UINT64_MAX,
+		.fid = fid_of(3)}, back;
 	uint8_t bytes[KR_CACHE_HEADER_USED];
 
 	(void)state;

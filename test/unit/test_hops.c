@@ -48,7 +48,8 @@ static void visit(struct visitor *visitor)
 
 	*visitor = (struct visitor){0};
 	uv_ip4_addr("127.0.0.1", world->nodes[1].port, &address);
-	assert_int_equal(kr_conn_connect(&world->loop, (struct sockaddr *)&address, &visitor_handler, visitor, &visitor->conn), 0);
+	assert_int_equal(kr_conn_connect(&world->loop, (struct sockaddr *)&address, &visitor_handler, visitor,
+		&visitor->conn), 0);
 }
 
 static void say_hello(struct visitor *visitor, uint64_t session, uint8_t token)

@@ -165,7 +165,8 @@ static void a_version_that_is_gone_makes_the_attributes_stale(void **state)
 
 static void own_flushed_bytes_are_patched_into_the_copy(void **state)
 {
-	static const struct kr_extent extents[] = {{100, 1000, 0, 1}, {BLOCK - 10, BLOCK + 20, 0, 2}, {2 * BLOCK + 50, BLOCK - 50, 0, 3}};
+	static const struct kr_extent extents[] = {{100, 1000, 0, 1}, {BLOCK - 10, BLOCK + 20, 0, 2},
+		{2 * BLOCK + 50, BLOCK - 50, 0, 3}};
 	uint64_t until_ns = kr_clock_ns() + DEADLINE_S * KR_NS_PER_S, sent;
 	struct node *node = &world->nodes[1];
 	struct kr_extent_map map;
