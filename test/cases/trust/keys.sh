@@ -48,6 +48,11 @@ refused "damaged or edited" serve --key "$keys/edited"
 refused "No such file" serve --key "$keys/none"
 refused "holds the same key" serve --key "$keys/one" --key "$keys/one"
 
+note "a server without keys cannot prove who it is"
+server_start
+refused "start kairand with --key" try_mount "$keys/one"
+server_stop || fail "the server's end"
+
 cp -p "$keys/two" "$keys/slot"
 start() { server_start --no-insecure --key "$keys/one" --key "$keys/slot" --key "$keys/alice" --key "$keys/unknown_user" --key "$keys/expiring"; }
 start

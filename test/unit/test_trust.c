@@ -1,0 +1,354 @@
+/* A server with keys against scripted nodes: who is let in, whose session is whose, and what a user key allows. */
+#include "test/unit/scripted_node.h"
+
+#include <ftw.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/auth.h"
+#include "common/fail.h"
+#include "common/log.h"
+#include "server/listen.h"
+#include "server/options.h"
+#include "server/server.h"
+#include "server/session.h"
+#include "server/trust.h"
+
+enum { NODES = 3, LEASE_MS = 5000, NOBODY_HERE = 4294967 };
+enum { KEY_NODE, KEY_OTHER_NODE, KEY_USER, KEY_UNKNOWN_USER, KEYS, KEY_STRANGER = KEYS, KEYS_ALL };
+
+struct fixture {
+	uv_loop_t loop;
+	struct kr_server server;
+	struct kr_server_options options;
+	char *listen[1], *paths[KEYS];
+	struct kr_key *keys[KEYS_ALL];
+	char directory[64], export_path[80], state_path[80];
+	struct node *nodes[NODES];
+};
+
+/* --- fixture --- */
+
+static bool server_has_ended(void *context)
+{
+	struct fixture *f = context;
+
+	return f->server.ended && !uv_is_active((uv_handle_t *)&f->server.tick);
+}
+
+/* The user key is of the user who runs the test, because others may have no right to the export. */
+static void make_keys(struct fixture *f)
+{
+	const struct kr_key_owner owners[KEYS_ALL] = {{.kind = KR_KEY_NODE}, {.kind = KR_KEY_NODE},
+		{.kind = KR_KEY_USER, .uid = geteuid()}, {.kind = KR_KEY_USER, .uid = NOBODY_HERE}, {.kind = KR_KEY_NODE}};
+
+	for (int i = 0; i < KEYS_ALL; i++) {
+		const char *name = owners[i].kind == KR_KEY_USER ? "user" : "";
+
+		assert_int_equal(kr_key_new(&owners[i], name, (int64_t)(kr_clock_real_ns() / KR_NS_PER_S), 0, &f->keys[i]), 0);
+		if (i == KEYS)
+			break;
+		assert_true(asprintf(&f->paths[i], "%s/key%d", f->directory, i) > 0);
+		assert_int_equal(kr_key_save(f->keys[i], f->paths[i]), 0);
+	}
+}
+
+static int setup(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+
+	strcpy(f->directory, "/tmp/kr-test-trust-XXXXXX");
+	assert_non_null(mkdtemp(f->directory));
+	snprintf(f->export_path, sizeof(f->export_path), "%s/export", f->directory);
+	snprintf(f->state_path, sizeof(f->state_path), "%s/state", f->directory);
+	assert_int_equal(mkdir(f->export_path, 0755), 0);
+	make_keys(f);
+	f->listen[0] = strdup("127.0.0.1:0");
+	f->options = (struct kr_server_options){.listen = {f->listen, 1}, .key = {f->paths, KEYS}, .state = f->state_path,
+		.lease = LEASE_MS, .export_path = f->export_path};
+	uv_loop_init(&f->loop);
+	assert_int_equal(kr_server_init(&f->server, &f->loop, &f->options), 0);
+	assert_int_equal(kr_server_listen(&f->server), 0);
+	for (uint8_t i = 0; i < NODES; i++)
+		f->nodes[i] = node_new(&f->loop, kr_listen_port(&f->server), (uint8_t)(i + 1));
+	*state = f;
+	return 0;
+}
+
+static int remove_entry(const char *path, const struct stat *stat, int type, struct FTW *walk)
+{
+	(void)stat, (void)type, (void)walk;
+	return remove(path);
+}
+
+static int teardown(void **state)
+{
+	struct fixture *f = *state;
+
+	for (int i = 0; i < NODES; i++)
+		node_free(f->nodes[i]);
+	kr_server_stop(&f->server);
+	assert_true(node_wait_for(&f->loop, server_has_ended, f));
+	kr_server_fini(&f->server);
+	uv_run(&f->loop, UV_RUN_DEFAULT);
+	assert_int_equal(uv_loop_close(&f->loop), 0);
+	nftw(f->directory, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+	for (int i = 0; i < KEYS_ALL; i++)
+		kr_key_put(f->keys[i]);
+	for (int i = 0; i < KEYS; i++)
+		free(f->paths[i]);
+	free(f->listen[0]);
+	free(f);
+	return 0;
+}
+
+static int begin(struct node *node, struct kr_auth *auth, struct kr_key *key, struct kr_auth_prove_request *ret_prove)
+{
+	const int64_t now = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
+	const union kr_any_msg *reply;
+	struct kr_auth_request ask;
+	uint8_t nonce[KR_AUTH_NONCE];
+	int err;
+
+	if (!node->conn)
+		node_connect(node);
+	kr_auth_make_nonce(nonce);
+	assert_int_equal(kr_auth_client_begin(auth, key, nonce, now, &ask), 0);
+	err = node_call(node, KR_MSG_AUTH, &ask, &reply);
+	return err ? err : kr_auth_client_prove(auth, &reply->auth_reply, now, ret_prove);
+}
+
+/* The handshake on NODE's connection, which is made if there is none. */
+static int show(struct node *node, struct kr_key *key)
+{
+	struct kr_auth_prove_request prove;
+	struct kr_auth auth;
+	int err;
+
+	kr_auth_init(&auth);
+	err = begin(node, &auth, key, &prove);
+	if (!err)
+		err = node_call(node, KR_MSG_AUTH_PROVE, &prove, NULL);
+	kr_auth_fini(&auth);
+	return err;
+}
+
+/* A node with a session that came with the key of that number. */
+static struct node *joined(struct fixture *f, int i, int key)
+{
+	assert_int_equal(show(f->nodes[i], f->keys[key]), 0);
+	assert_int_equal(node_hello(f->nodes[i], false), 0);
+	assert_int_equal(node_call(f->nodes[i], KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	return f->nodes[i];
+}
+
+static int make_directory(struct node *node, const char *name, uint32_t uid, uint32_t gid)
+{
+	struct kr_make_request msg = {.cred = {.uid = uid, .gid = gid}, .parent = node->hello.root, .name = name, .mode = S_IFDIR | 0755,
+		.target = ""};
+
+	return node_call(node, KR_MSG_MAKE, &msg, NULL);
+}
+
+static void assert_closed(struct fixture *f, struct node *node)
+{
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+}
+
+/* --- who is let in --- */
+
+static void who_shows_no_key_gets_nothing(void **state)
+{
+	const struct kr_status_request status = {.what = "status", .argument = ""};
+	struct fixture *f = *state;
+	struct node *node = f->nodes[0];
+
+	assert_int_equal(node_hello(node, false), -ENOKEY);
+	assert_closed(f, node);
+	node_connect(node);
+	assert_int_equal(node_call(node, KR_MSG_STATUS, &status, NULL), -ENOKEY);
+	assert_closed(f, node);
+	assert_int_equal(f->server.session_count, 0);
+}
+
+static void who_has_a_key_gets_a_session(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0, KEY_NODE);
+
+	assert_int_equal(make_directory(node, "d", 0, 0), 0);
+	assert_int_equal(kr_session_find(&f->server, node->hello.session)->key->owner.kind, KR_KEY_NODE);
+}
+
+static void an_unknown_key_is_refused_and_its_connection_ends(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(show(f->nodes[0], f->keys[KEY_STRANGER]), -EKEYREJECTED);
+	assert_closed(f, f->nodes[0]);
+}
+
+static void half_a_handshake_is_none(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_auth_prove_request prove;
+	struct kr_auth auth;
+
+	kr_auth_init(&auth);
+	assert_int_equal(begin(f->nodes[0], &auth, f->keys[KEY_NODE], &prove), 0);
+	assert_int_equal(node_hello(f->nodes[0], false), -ENOKEY);
+	assert_closed(f, f->nodes[0]);
+	kr_auth_fini(&auth);
+	/* The proof is for that connection only. */
+	node_connect(f->nodes[0]);
+	assert_int_equal(node_call(f->nodes[0], KR_MSG_AUTH_PROVE, &prove, NULL), -EPROTO);
+	assert_closed(f, f->nodes[0]);
+}
+
+static void a_second_handshake_on_a_connection_is_refused(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = f->nodes[0];
+
+	assert_int_equal(show(node, f->keys[KEY_NODE]), 0);
+	assert_int_equal(show(node, f->keys[KEY_OTHER_NODE]), -EPROTO);
+	assert_closed(f, node);
+	joined(f, 1, KEY_NODE);
+	assert_int_equal(show(f->nodes[1], f->keys[KEY_USER]), -EPROTO);
+	assert_int_equal(make_directory(f->nodes[1], "d", 0, 0), 0); /* on a session that changes nothing */
+}
+
+static void a_user_whom_the_server_does_not_know_is_refused(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(show(f->nodes[0], f->keys[KEY_UNKNOWN_USER]), 0);
+	assert_int_equal(node_hello(f->nodes[0], false), -EPERM);
+	assert_closed(f, f->nodes[0]);
+}
+
+/* --- whose session is whose --- */
+
+static void a_session_goes_on_with_another_key_of_its_owner(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0, KEY_NODE);
+
+	node_disconnect(node);
+	assert_int_equal(show(node, f->keys[KEY_OTHER_NODE]), 0);
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node->hello.resumed, 1);
+	assert_memory_equal(kr_session_find(&f->server, node->hello.session)->key->id, f->keys[KEY_OTHER_NODE]->id, KR_KEY_ID);
+}
+
+static void a_session_is_not_taken_over_with_somebody_elses_key(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0, KEY_NODE), *thief = f->nodes[1];
+
+	memcpy(thief->node_id, node->node_id, 16);
+	thief->hello = node->hello;
+	assert_int_equal(show(thief, f->keys[KEY_USER]), 0);
+	assert_int_equal(node_hello(thief, true), -EBUSY);
+	assert_closed(f, thief);
+	assert_int_equal(show(thief, f->keys[KEY_USER]), 0);
+	assert_int_equal(node_hello(thief, false), -EBUSY); /* nor ended by a new one */
+	assert_int_equal(make_directory(node, "d", 0, 0), 0);
+}
+
+/* --- what a user key allows --- */
+
+static void a_user_key_acts_for_its_user_only(void **state)
+{
+	const struct passwd *self = getpwuid(geteuid());
+	struct fixture *f = *state;
+	struct node *node;
+
+	if (!self)
+		skip();
+	node = joined(f, 0, KEY_USER);
+	assert_int_equal(make_directory(node, "mine", self->pw_uid, self->pw_gid), 0);
+	assert_int_equal(make_directory(node, "others", self->pw_uid + 1, self->pw_gid), -EPERM);
+	assert_int_equal(make_directory(node, "group", self->pw_uid, NOBODY_HERE), -EPERM);
+}
+
+static void the_server_knows_a_users_groups_best(void **state)
+{
+	const uint32_t claimed[] = {NOBODY_HERE, 0};
+	const struct passwd *self = getpwuid(geteuid());
+	struct fixture *f = *state;
+	struct kr_session *session;
+	union kr_any_msg msg = {0};
+
+	if (!self)
+		skip();
+	session = kr_session_find(&f->server, joined(f, 0, KEY_USER)->hello.session);
+	msg.make_request.cred = (struct kr_cred){.uid = self->pw_uid, .gid = self->pw_gid, .groups = claimed, .group_count = 2};
+	assert_int_equal(kr_trust_restrict(session, KR_MSG_MAKE, &msg), 0);
+	assert_ptr_equal(msg.make_request.cred.groups, session->groups);
+	assert_int_equal(msg.make_request.cred.group_count, session->group_count);
+	assert_int_equal(session->groups[0], self->pw_gid);
+	for (uint32_t i = 0; i < session->group_count; i++)
+		assert_int_not_equal(session->groups[i], NOBODY_HERE);
+}
+
+/* --- changing keys --- */
+
+static void a_key_that_is_taken_away_cuts_off_who_came_with_it(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0, KEY_NODE), *other = joined(f, 1, KEY_OTHER_NODE);
+
+	assert_int_equal(show(f->nodes[2], f->keys[KEY_NODE]), 0);
+	assert_int_equal(rename(f->paths[KEY_UNKNOWN_USER], f->paths[KEY_NODE]), 0);
+	f->options.key.count = KEYS - 1;
+	kr_trust_reload(&f->server);
+	assert_closed(f, node);
+	assert_int_equal(make_directory(other, "d", 0, 0), 0);
+	assert_int_equal(show(node, f->keys[KEY_NODE]), -EKEYREJECTED);
+	assert_closed(f, node);
+	assert_int_equal(node_hello(f->nodes[2], false), -ENOKEY); /* between handshake and HELLO */
+	assert_int_equal(show(node, f->keys[KEY_OTHER_NODE]), 0);
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node->hello.resumed, 1);
+}
+
+static void files_that_cannot_be_read_change_nothing(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0, KEY_NODE);
+
+	assert_int_equal(chmod(f->paths[KEY_NODE], 0644), 0);
+	kr_trust_reload(&f->server);
+	assert_int_equal(unlink(f->paths[KEY_NODE]), 0);
+	kr_trust_reload(&f->server);
+	assert_int_equal(make_directory(node, "d", 0, 0), 0);
+	joined(f, 1, KEY_NODE);
+}
+
+#define TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(who_shows_no_key_gets_nothing),
+		TEST(who_has_a_key_gets_a_session),
+		TEST(an_unknown_key_is_refused_and_its_connection_ends),
+		TEST(half_a_handshake_is_none),
+		TEST(a_second_handshake_on_a_connection_is_refused),
+		TEST(a_user_whom_the_server_does_not_know_is_refused),
+		TEST(a_session_goes_on_with_another_key_of_its_owner),
+		TEST(a_session_is_not_taken_over_with_somebody_elses_key),
+		TEST(a_user_key_acts_for_its_user_only),
+		TEST(the_server_knows_a_users_groups_best),
+		TEST(a_key_that_is_taken_away_cuts_off_who_came_with_it),
+		TEST(files_that_cannot_be_read_change_nothing),
+	};
+
+	signal(SIGPIPE, SIG_IGN);
+	kr_log_init("test_trust", KR_LOG_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
