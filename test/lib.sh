@@ -37,6 +37,10 @@ until_ok() {
 	done
 }
 
+# alive PID: it runs; one that has ended and was not waited for does not count.
+alive() { case $(ps -o stat= -p "$1" 2>/dev/null) in '' | Z*) return 1 ;; esac; }
+gone() { ! alive "$1"; }
+
 # host NAME ADDRESS: one more host on the bridge.
 host() {
 	local name=$1 address=$2 pid
@@ -94,15 +98,18 @@ mnt() { echo "$WORK/node$1/mnt"; }
 # seen_from_here I: node I's mount as a path outside its namespaces.
 seen_from_here() { echo "/proc/${KEEPER[node$1]}/root$WORK/node$1/mnt"; }
 
+mounted_or_gone() {
+	gone "${DAEMON[node$1]}" && return
+	on "node$1" grep -q " $(mnt "$1") fuse.kairanfs" /proc/mounts && on "node$1" timeout -s KILL 5 stat "$(mnt "$1")/."
+}
 # mount_start I [OPTION,...]: kairanfs on node I, in the foreground of a background job so that its pid is known.
 mount_start() {
 	local i=$1 options=${2:-} log=$WORK/node$1/log
 	nsenter -t "${KEEPER[node$i]}" -n -u -m -- "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$(mnt "$i")" -f \
 		-o "local=$WORK/node$i/local${options:+,$options}" </dev/null >>"$log" 2>&1 &
 	DAEMON[node$i]=$!
-	until_ok 30 "mount of node$i" sh -c "kill -0 $! 2>/dev/null || exit 0; nsenter -t ${KEEPER[node$i]} -m grep -q ' $(mnt "$i") fuse.kairanfs' /proc/mounts &&
-		timeout -s KILL 5 nsenter -t ${KEEPER[node$i]} -m stat '$(mnt "$i")/.'" || { tail -5 "$log" >&2; fail "node$i did not mount"; }
-	kill -0 "${DAEMON[node$i]}" 2>/dev/null || { tail -5 "$log" >&2; fail "kairanfs on node$i ended"; }
+	until_ok 30 "mount of node$i" mounted_or_gone "$i" || { tail -5 "$log" >&2; fail "node$i did not mount"; }
+	alive "${DAEMON[node$i]}" || { tail -5 "$log" >&2; fail "kairanfs on node$i ended"; }
 }
 mounts_start() { local i; for i in $(seq "$NODES"); do mount_start "$i" "${1:-}"; done; }
 
@@ -127,10 +134,10 @@ kairan() { local node=$1; shift; on "node$node" "$B/tools/kairan" "$@"; }
 finish() {
 	local i status=0
 	for i in $(seq "$NODES"); do
-		[ -n "${DAEMON[node$i]:-}" ] && kill -0 "${DAEMON[node$i]}" 2>/dev/null || continue
+		[ -n "${DAEMON[node$i]:-}" ] && alive "${DAEMON[node$i]}" || continue
 		mount_stop "$i" || { echo "kairanfs on node$i: exit status $?" >&2; status=1; }
 	done
-	if [ -n "${DAEMON[server]:-}" ] && kill -0 "${DAEMON[server]}" 2>/dev/null; then
+	if [ -n "${DAEMON[server]:-}" ] && alive "${DAEMON[server]}"; then
 		server_stop || { echo "kairand: exit status $?" >&2; status=1; }
 	fi
 	check_logs || status=1

@@ -78,5 +78,5 @@ for n in range(60):
     s.close()
 P
 echo more >"$(seen_from_here 1)/f" && [ "$(cat "$EXPORT/f")" = more ] || fail "garbage disturbed the server"
-kill -0 "${DAEMON[server]}" || fail "garbage killed the server"
+alive "${DAEMON[server]}" || fail "garbage killed the server"
 mount_stop 1 || fail "unmount"

@@ -11,6 +11,7 @@ mount_start 2
 points_mount="write.before write.after journal.append journal.index journal.applied journal.stable recall.flushed recall.answer flush.sent cache.write cache.map"
 points_server="apply.before apply.middle apply.after stable.before stable.after flush.reply"
 number=0
+one_gone() { gone "$1" || gone "$2"; }
 # writer on node 1: each line it prints is a promise ("wrote N", "synced N", "closed N"); node 2 reads in between.
 try() {
 	local daemon=$1 point=$2
@@ -31,12 +32,12 @@ try() {
 		sleep 0.1
 	done
 	if [ "$daemon" = server ]; then
-		until_ok 20 "the server dies at $point" sh -c "! kill -0 ${DAEMON[server]}" || { note "not reached: $point"; kill -KILL "${DAEMON[server]}"; }
+		until_ok 20 "the server dies at $point" gone "${DAEMON[server]}" || { note "not reached: $point"; kill -KILL "${DAEMON[server]}"; }
 		wait "${DAEMON[server]}" 2>/dev/null
 		server_start
 		wait $writer || fail "$point: the program noticed the server's death: $(tail -2 "$WORK/promises")"
 	else
-		until_ok 20 "the mount dies at $point or the writer ends" sh -c "! kill -0 ${DAEMON[node1]} || ! kill -0 $writer" || fail "$point: nothing happens"
+		until_ok 20 "the mount dies at $point or the writer ends" one_gone "${DAEMON[node1]}" $writer || fail "$point: nothing happens"
 		wait $writer 2>/dev/null
 	fi
 	mount_kill 1

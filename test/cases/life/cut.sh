@@ -16,9 +16,9 @@ wait $steady || fail "the program noticed: $(tail -3 "$WORK/steady")"
 cut_link node1
 on node1 stat "$(mnt 1)/other" >/dev/null 2>&1 & waiting=$!
 sleep 1
-kill -0 $waiting || fail "the operation did not wait"
+alive $waiting || fail "the operation did not wait"
 kill -INT $waiting; kill -TERM $waiting
-until_ok 10 "a signal ends a waiting operation" sh -c "! kill -0 $waiting" || fail "unkillable"
+until_ok 10 "a signal ends a waiting operation" gone $waiting || fail "unkillable"
 heal_link node1
 until_ok 30 "node 1 goes on" on node1 stat "$(mnt 1)/file" || fail "node 1 does not go on"
 cut_link node2
