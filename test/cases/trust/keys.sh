@@ -56,7 +56,8 @@ server_stop || fail "the server's end"
 cp -p "$keys/two" "$keys/slot"
 start() { server_start --no-insecure --key "$keys/one" --key "$keys/slot" --key "$keys/alice" --key "$keys/unknown_user" --key "$keys/expiring"; }
 start
-mount_start 1 "key=$keys/one"
+cp -p "$keys/one" "$keys/node1_key"
+mount_start 1 "key=$keys/node1_key"
 echo hello >"$EXPORT/hello"
 [ "$(on node1 cat "$(mnt 1)/hello")" = hello ] || fail "nothing to read with the right key"
 on node1 cp -r "$TOP/common" "$(mnt 1)/tree" || fail "nothing to write with the right key"
@@ -134,36 +135,37 @@ END
 [ "$(on node1 cat "$(mnt 1)/hello")" = hello ] || fail "garbage disturbed a mount"
 
 note "keys are changed without downtime"
-cp -p "$keys/one" "$keys/node_key"
-mount_start 2 "key=$keys/node_key"
+cp -p "$keys/one" "$keys/node2_key"
+mount_start 2 "key=$keys/node2_key"
 on node2 sh -c "cd '$(mnt 2)' && i=0; while [ ! -e '$WORK/enough' ]; do i=\$((i + 1)); echo \$i >>counted || exit 1; done; echo \$i >'$WORK/last'" &
 writer=$!
-until_ok 20 "the writer's first lines" test -s "$EXPORT/counted"
+until_ok 20 "the writer's first lines" test -s "$EXPORT/counted" || fail "waited too long"
 make_key "$keys/three"
 mv "$keys/three" "$keys/slot"                      # the server: two -> three
 kill -HUP "${DAEMON[server]}"
-until_ok 20 "the new key" sh -c "grep -c 'accepting' '$WORK/kairand.log' | grep -qx 10"
-cp -p "$keys/slot" "$keys/node_key.new" && mv "$keys/node_key.new" "$keys/node_key"
-mv "$keys/one" "$keys/one.old" && cp -p "$keys/two" "$keys/one" # the server: one -> two, so node1 is out, node2 comes back with three
+until_ok 20 "the new key" sh -c "grep -c 'accepting' '$WORK/kairand.log' | grep -qx 10" || fail "waited too long"
+cp -p "$keys/slot" "$keys/new" && mv "$keys/new" "$keys/node2_key"
+cp -p "$keys/one" "$keys/old"
+cp -p "$keys/two" "$keys/new" && mv "$keys/new" "$keys/one" # the server: one -> two, so node1 is out, node2 comes back with three
 kill -HUP "${DAEMON[server]}"
-until_ok 20 "node2 with its new key" sh -c "grep -q 'node node2 .* goes on' '$WORK/kairand.log'"
+until_ok 20 "node2 with its new key" sh -c "grep -q 'node node2 .* goes on' '$WORK/kairand.log'" || fail "waited too long"
 sleep 0.2
 touch "$WORK/enough"
 wait "$writer" || fail "the writer saw the change of keys"
-until_ok 20 "node2's lines" sh -c "[ \"\$(tail -1 '$EXPORT/counted')\" = \"\$(cat '$WORK/last')\" ]"
+until_ok 20 "node2's lines" sh -c "[ \"\$(tail -1 '$EXPORT/counted')\" = \"\$(cat '$WORK/last')\" ]" || fail "waited too long"
 [ "$(wc -l <"$EXPORT/counted")" = "$(cat "$WORK/last")" ] || fail "lines are missing"
-until_ok 20 "node1's word of its refused key" grep -q "does not accept node key" "$WORK/node1/log"
+until_ok 20 "node1's word of its refused key" grep -q "does not accept node key" "$WORK/node1/log" || fail "waited too long"
 
 note "a file that cannot be used changes nothing"
 chmod 644 "$keys/slot"
 kill -HUP "${DAEMON[server]}"
-until_ok 20 "the server's word" grep -q "the keys stay as they were" "$WORK/kairand.log"
+until_ok 20 "the server's word" grep -q "the keys stay as they were" "$WORK/kairand.log" || fail "waited too long"
 kairan 2 status --key "$keys/two" $SERVER_ADDRESS >/dev/null || fail "the keys are gone"
 chmod 600 "$keys/slot"
 
 note "node1 gets a key again, in the place of its old one"
-cp -p "$keys/one" "$keys/one.new" && mv "$keys/one.new" "$keys/one"
-until_ok 30 "node1 again" timeout -s KILL 5 nsenter -t "${KEEPER[node1]}" -m cat "$(mnt 1)/hello"
+cp -p "$keys/two" "$keys/new" && mv "$keys/new" "$keys/node1_key"
+until_ok 30 "node1 again" timeout -s KILL 5 nsenter -t "${KEEPER[node1]}" -m cat "$(mnt 1)/hello" || fail "waited too long"
 
 ! grep -hE "$(sed -n 's/^secret //p' "$keys"/* | sort -u | paste -sd'|')" "$WORK"/kairand.log "$WORK"/node*/log "$WORK/keys.out" || fail "a secret in a log"
 EXPECTED_ERRORS='does not accept node key|keys stay as they were|make a key with|choose one|key file|is not used|damaged or edited|No such file'
