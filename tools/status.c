@@ -218,7 +218,12 @@ static void show_one(struct show *show, const char *argument)
 
 int kr_tool_status(int argc, char **argv)
 {
-	static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {"key", required_argument, NULL, 'k'}, {"help", no_argument, NULL, 'h'}, {0}};
+	static const struct option options[] = {
+		{"json", no_argument, NULL, 'j'},
+		{"key", required_argument, NULL, 'k'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
 	struct show show = {0};
 	int option;
 
