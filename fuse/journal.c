@@ -18,6 +18,8 @@
 #define SEGMENT_DATA_MAX (UINT64_C(64) << 20)
 #define SEGMENT_DATA_MIN (UINT64_C(2) << 20)
 
+enum { RECLAIMS = 3 }; /* attempts of one append to make room, before it fails */
+
 /* --- files --------------------------------------------------------------------------------------------------- */
 
 struct kr_journal_file *kr_journal_file_new(const struct kr_fid *fid, const char *hint)
@@ -105,13 +107,17 @@ static void release_slot(struct kr_journal *journal, struct kr_segment *segment,
 	mark_dead(segment, slot);
 	segment->alive--;
 	journal->live -= state->length;
+	journal->died += state->length;
 	kr_journal_retire(journal, segment);
 }
 
-/* Whether somebody waits and can be told that there is room again. */
+/* Whether somebody waits and can be told that there is room again, or enough dead bytes to make some. */
 static bool space_came(struct kr_journal *journal)
 {
-	if (!journal->waiting || journal->used + SEGMENT_DATA_MIN / 2 > journal->options.max)
+	bool room = journal->used + SEGMENT_DATA_MIN / 2 <= journal->options.max;
+	bool holes = !journal->no_punch && journal->died >= journal->data_size / 4;
+
+	if (!journal->waiting || !(room || holes))
 		return false;
 	journal->waiting = false;
 	return true;
@@ -155,7 +161,7 @@ void kr_journal_release(void *context, const struct kr_extent *piece)
 	pthread_mutex_lock(&journal->lock);
 	for_each_slot(journal, piece, release_slot);
 	tell = space_came(journal);
-	pthread_mutex_unlock(&journal->lock);
+	kr_journal_unlock(journal);
 	if (tell && journal->options.on_space)
 		journal->options.on_space(journal->options.context);
 }
@@ -205,6 +211,7 @@ struct reservation {
 	uint64_t seq;               /* of the first slot */
 	bool has_name;
 	uint32_t name_data, data;   /* where in k.data */
+	uint64_t before;            /* used_data without this append */
 };
 
 static uint64_t align_up(uint64_t value, uint64_t to)
@@ -224,7 +231,7 @@ static bool place(struct kr_segment *segment, const struct kr_journal_file *file
 {
 	uint64_t end = segment->used_data;
 
-	*ret = (struct reservation){.segment = segment, .first_slot = segment->used_slots};
+	*ret = (struct reservation){.segment = segment, .first_slot = segment->used_slots, .before = end};
 	ret->slots = (uint32_t)((length + KR_JOURNAL_RECORD_MAX - 1) / KR_JOURNAL_RECORD_MAX);
 	ret->has_name = file->named_in != segment->number;
 	if (ret->has_name) {
@@ -262,7 +269,7 @@ static void take_slots(struct kr_journal *journal, struct reservation *r, size_t
 	journal->used -= kr_segment_cost(segment);
 	if (r->has_name)
 		segment->states[slot++] = (struct kr_slot_state){.data = r->name_data,
-			.length = r->data - r->name_data};
+			.length = r->data - r->name_data, .name = true};
 	for (size_t done = 0; done < length; done += KR_JOURNAL_RECORD_MAX, slot++) {
 		uint32_t bytes = (uint32_t)KR_MIN(length - done, (size_t)KR_JOURNAL_RECORD_MAX);
 
@@ -299,22 +306,41 @@ static int reserve(struct kr_journal *journal, struct kr_journal_file *file, siz
 	return 0;
 }
 
-/* Ends the append: on success its slots are valid; else they are nothing. */
-static void finish(struct kr_journal *journal, struct kr_journal_file *file, const struct reservation *r, bool good)
+/* A failed append: its slots are nothing.  If nobody came after it, and no reclaimer looks at them, its place is given
+ * out again.  The lock is held. */
+static void undo(struct kr_journal *journal, const struct reservation *r)
 {
 	struct kr_segment *segment = r->segment;
 
-	KR_SCOPED_LOCK(&journal->lock);
-	if (!good) {
-		file->named_in = 0;
-		for (uint32_t slot = r->first_slot + r->has_name; slot < r->first_slot + r->slots; slot++) {
-			journal->live -= segment->states[slot].length;
-			segment->states[slot].held = 0;
+	for (uint32_t slot = r->first_slot; slot < r->first_slot + r->slots; slot++) {
+		struct kr_slot_state *state = &segment->states[slot];
+
+		if (state->held > 0) {
+			journal->live -= state->length;
 			segment->alive--;
 		}
+		state->held = 0;
+		state->name = false;
 	}
-	segment->in_flight--;
-	kr_journal_retire(journal, segment);
+	if (segment->in_flight > 1 || segment->used_slots != r->first_slot + r->slots)
+		return;
+	journal->used -= kr_segment_cost(segment);
+	segment->used_slots = r->first_slot;
+	segment->used_data = r->before;
+	journal->used += kr_segment_cost(segment);
+}
+
+/* Ends the append: on success its slots are valid. */
+static void finish(struct kr_journal *journal, struct kr_journal_file *file, const struct reservation *r, bool good)
+{
+	pthread_mutex_lock(&journal->lock);
+	if (!good) {
+		file->named_in = 0;
+		undo(journal, r);
+	}
+	r->segment->in_flight--;
+	kr_journal_retire(journal, r->segment);
+	kr_journal_unlock(journal);
 }
 
 static void store_record(struct kr_segment *segment, uint32_t slot, struct kr_journal_record *record)
@@ -374,7 +400,7 @@ static int write_out(const struct kr_journal_file *file, const struct reservatio
 	return err;
 }
 
-int kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data,
+static int try_append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data,
 	size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent)
 {
 	struct kr_journal_record record = {
@@ -386,7 +412,6 @@ int kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, 
 	struct reservation r = {0};
 	int err;
 
-	assert(length > 0 && length <= KR_JOURNAL_APPEND_MAX);
 	err = reserve(journal, file, length, &r);
 	if (err)
 		return err;
@@ -402,6 +427,22 @@ int kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, 
 		.seq = r.seq + r.slots - 1,
 	};
 	return 0;
+}
+
+int kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data,
+	size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent)
+{
+	int err;
+
+	assert(length > 0 && length <= KR_JOURNAL_APPEND_MAX);
+	for (unsigned attempt = 0;; attempt++) {
+		bool disk_full;
+
+		err = try_append(journal, file, offset, data, length, mtime, clear_suid, ret_extent);
+		disk_full = err == -ENOSPC || err == -EDQUOT;
+		if ((!disk_full && err != -EAGAIN) || attempt == RECLAIMS || !kr_journal_reclaim(journal, disk_full))
+			return err;
+	}
 }
 
 uint64_t kr_journal_applied(struct kr_journal *journal, struct kr_journal_file *file, uint64_t up_to, uint64_t round,
@@ -441,20 +482,22 @@ void kr_journal_release_mark(struct kr_journal *journal, uint64_t mark)
 
 	if (mark == 0 || KR_FAULT("journal.stable"))
 		return;
-	KR_SCOPED_LOCK(&journal->lock);
+	pthread_mutex_lock(&journal->lock);
 	segment = find_segment(journal, mark >> 32);
 	release_slot(journal, segment, (uint32_t)mark, 1);
+	kr_journal_unlock(journal);
 }
 
 void kr_journal_discard_damage(struct kr_journal *journal)
 {
 	struct kr_segment *segment, *next;
 
-	KR_SCOPED_LOCK(&journal->lock);
+	pthread_mutex_lock(&journal->lock);
 	KR_LIST_FOR_EACH_SAFE(segment, next, &journal->segments, link) {
 		segment->set_aside = false;
 		kr_journal_retire(journal, segment);
 	}
+	kr_journal_unlock(journal);
 }
 
 /* --- reads --------------------------------------------------------------------------------------------------- */
@@ -578,21 +621,22 @@ static void read_boot_id(uint8_t ret_id[16])
 
 static int set_sizes(struct kr_journal *journal)
 {
-	uint64_t *max = &journal->options.max;
+	uint64_t *max = &journal->options.max, room;
+	struct statvfs fs;
 
+	if (fstatvfs(journal->dir_fd, &fs) < 0)
+		return kr_fail_errno(-errno, "%s", journal->options.directory);
 	if (*max == 0) {
-		struct statvfs fs;
-
-		if (fstatvfs(journal->dir_fd, &fs) < 0)
-			return kr_fail_errno(-errno, "%s", journal->options.directory);
 		*max = KR_MIN((uint64_t)fs.f_bavail * fs.f_frsize / 4, JOURNAL_DEFAULT_MAX);
 		*max = KR_MAX(*max, KR_JOURNAL_MIN);
 	}
 	if (*max < KR_JOURNAL_MIN)
 		return kr_fail(-EINVAL, "journal_max is too small: at least %u MiB are needed",
 			(unsigned)(KR_JOURNAL_MIN >> 20));
+	/* Small beside what there is, that one which is not free yet takes little of it. */
+	room = KR_MIN(*max, (uint64_t)fs.f_blocks * fs.f_frsize);
 	journal->data_size = SEGMENT_DATA_MIN;
-	while (journal->data_size < SEGMENT_DATA_MAX && journal->data_size * 16 < *max)
+	while (journal->data_size < SEGMENT_DATA_MAX && journal->data_size * 16 < room)
 		journal->data_size *= 2;
 	journal->slot_count = (uint32_t)(journal->data_size / 4096);
 	return 0;
@@ -608,8 +652,10 @@ int kr_journal_open(const struct kr_journal_options *options, struct kr_recovery
 		return kr_fail(-ENOMEM, "no memory for the journal");
 	journal->options = *options;
 	pthread_mutex_init(&journal->lock, NULL);
+	pthread_mutex_init(&journal->reclaiming, NULL);
 	kr_list_init(&journal->segments);
 	kr_list_init(&journal->spares);
+	kr_list_init(&journal->condemned);
 	journal->next_seq = options->incarnation << 40 | 1;
 	journal->next_number = journal->next_file = 1;
 	read_boot_id(journal->node_boot);
@@ -617,6 +663,8 @@ int kr_journal_open(const struct kr_journal_options *options, struct kr_recovery
 	err = journal->dir_fd < 0 ? kr_fail_errno(-errno, "%s", options->directory) : set_sizes(journal);
 	if (err == 0)
 		err = kr_journal_recover(journal, ret_recovery);
+	pthread_mutex_lock(&journal->lock);
+	kr_journal_unlock(journal);
 	if (err) {
 		kr_journal_free(journal);
 		return err;
@@ -637,12 +685,13 @@ void kr_journal_free(struct kr_journal *journal)
 		journal->active = NULL;
 		kr_journal_retire(journal, last);
 	}
-	while ((link = kr_list_pop(&journal->spares)))
+	while ((link = kr_list_pop(&journal->spares)) || (link = kr_list_pop(&journal->condemned)))
 		kr_segment_free(journal, KR_LIST_ENTRY(link, struct kr_segment, link), true);
 	while ((link = kr_list_pop(&journal->segments)))
 		kr_segment_free(journal, KR_LIST_ENTRY(link, struct kr_segment, link), false);
 	if (journal->dir_fd >= 0)
 		close(journal->dir_fd);
+	pthread_mutex_destroy(&journal->reclaiming);
 	pthread_mutex_destroy(&journal->lock);
 	free(journal);
 }

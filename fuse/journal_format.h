@@ -48,6 +48,11 @@
  * 0, then copy 1 get a new number and a new salt, the old one being kept in `old_salt`: a slot that is valid under the
  * old salt is a leftover (power was lost before the zeros were written), neither record nor damage.
  *
+ * SPACE.  The data of a record that is dead may be gone: when room is short, its whole blocks are punched out of k.data
+ * (they read as zeros) after the marks have been synced.  Nobody looks at the data of a dead record, so a daemon killed
+ * between mark and punch, or in the middle of the punches, leaves nothing to be repaired.  The data of a NAME stays as
+ * long as its segment.
+ *
  * READING.  All segments are scanned first, nothing is changed meanwhile.  Each slot is one of: empty (all zero, or
  * check 0), leftover, dead, valid, damaged.  Damaged ones behind the last sound record of the newest segment are the
  * torn tail: cut, and said so.  Other damage is reported with file and range where

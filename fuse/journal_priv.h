@@ -12,6 +12,7 @@ struct kr_slot_state {
 	uint32_t data,
 		length; /* of the record's bytes in k.data; an APPLIED's `data` is where the next record begins */
 	uint32_t held;         /* bytes times holders; an APPLIED: 1; a dead record, a NAME: 0 */
+	bool name;             /* a NAME: its data stays as long as the segment */
 };
 
 /* A pair of files in use, or a spare one. */
@@ -28,8 +29,9 @@ struct kr_segment {
 	struct kr_slot_state *states;
 	uint32_t used_slots;       /* given out */
 	uint64_t used_data;
+	uint64_t punched;          /* bytes of k.data given back to the filesystem */
 	uint32_t alive;            /* slots with held > 0 */
-	uint32_t in_flight;        /* appends between reservation and end */
+	uint32_t in_flight;        /* appends between reservation and end; the reclaimer at work */
 	bool set_aside;            /* has damage: the files stay */
 };
 
@@ -45,11 +47,16 @@ struct kr_journal {
 	struct kr_list segments;   /* in use, ascending by number; the last is the active one if `active` */
 	struct kr_segment *active; /* NULL: the next append makes one */
 	struct kr_list spares;
+	struct kr_list condemned;  /* out of use: kr_journal_unlock removes their files */
 	uint32_t spare_count, segment_count;
 	uint64_t next_seq, next_number;
 	uint32_t next_file, next_pair;
 	uint64_t used, live;       /* see struct kr_journal_usage */
+	uint64_t died;             /* bytes of records that died since the last search for holes */
 	bool waiting;
+	bool no_punch;             /* the filesystem refused to make holes */
+
+	pthread_mutex_t reclaiming; /* one reclaimer at a time; taken before `lock` */
 };
 
 /* --- journal_segment.c: the pairs of files; caller holds the lock --- */
@@ -64,8 +71,16 @@ void kr_segment_free(struct kr_journal *journal, struct kr_segment *segment, boo
 /* What it counts against journal_max. */
 uint64_t kr_segment_cost(const struct kr_segment *segment);
 void kr_segment_name(uint32_t pair, const char *suffix, char ret_name[16]);
-/* A segment that may have become free: to the spares, or deleted. */
+/* A segment that may have become free: to the spares, or condemned. */
 void kr_journal_retire(struct kr_journal *journal, struct kr_segment *segment);
+
+/* --- journal_space.c --- */
+
+/* An append found the journal, or (DISK_FULL) the local disk, full: gives back what dead records take.  False: there
+ * is nothing.  The lock is not held. */
+bool kr_journal_reclaim(struct kr_journal *journal, bool disk_full);
+/* Unlocks, then removes the files of condemned segments: a large unlink takes long. */
+void kr_journal_unlock(struct kr_journal *journal);
 
 /* --- journal.c: one more holder for a mark --- */
 void kr_journal_hold_mark(struct kr_journal *journal, uint64_t mark);

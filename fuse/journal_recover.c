@@ -224,7 +224,8 @@ static void fill_states(struct rebuild *r)
 		kr_scan_record(r->scan, ref, &record, &kept);
 		if (record.type != KR_JOURNAL_APPLIED)
 			r->segments[ref->segment]->states[ref->slot] =
-				(struct kr_slot_state){.data = record.data, .length = record.length};
+				(struct kr_slot_state){.data = record.data, .length = record.length,
+					.name = record.type == KR_JOURNAL_NAME};
 	}
 }
 
@@ -328,6 +329,7 @@ static void bury(struct rebuild *r)
 	}
 	for (uint32_t i = 0; i < r->scan->segment_count; i++)
 		kr_journal_retire(r->journal, r->segments[i]);
+	r->journal->died = r->journal->used; /* whatever there is may be full of dead bytes */
 	for (size_t i = 0; i < r->scan->blank_count; i++) {
 		char name[16];
 

@@ -20,7 +20,7 @@ void kr_segment_name(uint32_t pair, const char *suffix, char ret_name[16])
 
 uint64_t kr_segment_cost(const struct kr_segment *segment)
 {
-	return ((segment->used_data + 4095) & ~UINT64_C(4095)) + segment->map_size;
+	return ((segment->used_data + 4095) & ~UINT64_C(4095)) - segment->punched + segment->map_size;
 }
 
 static uint64_t random_salt(void)
@@ -162,6 +162,7 @@ static struct kr_segment *take_spare(struct kr_journal *journal)
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	segment->used_slots = 0;
 	segment->used_data = 0;
+	segment->punched = 0;
 	return segment;
 }
 
@@ -242,6 +243,6 @@ void kr_journal_retire(struct kr_journal *journal, struct kr_segment *segment)
 		kr_list_append(&journal->spares, &segment->link);
 		journal->spare_count++;
 	} else {
-		kr_segment_free(journal, segment, true);
+		kr_list_append(&journal->condemned, &segment->link);
 	}
 }

@@ -483,6 +483,51 @@ static void one_held_record_does_not_keep_other_segments(void **state)
 	compare_map(f->journal, &f->files[2].map, f->files[2].dirty);
 }
 
+/* One small record stays in every segment, all else dies: only holes keep the journal below its maximum. */
+static void pin_and_fill(struct fixture *f)
+{
+	for (int i = 0; i < 60; i++) {
+		assert_int_equal(append(f, 2, (uint64_t)i * 300, 10, (uint8_t)(i + 1)), 0);
+		for (int j = 0; j < 4; j++) {
+			assert_int_equal(append(f, 0, 0, 200000, (uint8_t)(i + 1)), 0);
+			kr_extent_map_truncate(&f->files[0].map, 0, kr_journal_release, f->journal);
+		}
+	}
+	memset(f->files[0].dirty, 0, FILE_BYTES);
+}
+
+static uint64_t blocks_in(const char *directory)
+{
+	DIR *dir = opendir(directory);
+	struct dirent *entry;
+	uint64_t bytes = 0;
+	struct stat st;
+
+	assert_non_null(dir);
+	while ((entry = readdir(dir)))
+		if (fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 && S_ISREG(st.st_mode))
+			bytes += (uint64_t)st.st_blocks * 512;
+	closedir(dir);
+	return bytes;
+}
+
+static void pinned_segments_give_back_what_is_dead(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_journal_usage usage;
+
+	pin_and_fill(f);
+	compare_map(f->journal, &f->files[2].map, f->files[2].dirty);
+	kr_journal_usage(f->journal, &usage);
+	assert_true(usage.used <= usage.max);
+	assert_int_equal(usage.live, 600);
+	assert_true(blocks_in(f->directory) <= usage.max + KR_JOURNAL_SPARES * (UINT64_C(2) << 20));
+	restart(f);
+	compare_map(f->journal, &f->files[2].map, f->files[2].dirty);
+	pin_and_fill(f);
+	restart(f);
+}
+
 static void the_journal_of_another_export_is_refused_and_kept(void **state)
 {
 	struct fixture *f = *state;
@@ -629,6 +674,52 @@ static void an_append_that_fails_leaves_nothing_and_the_next_one_goes(void **sta
 	}
 }
 
+/* The active segment is dead when the disk is full: it is begun anew. */
+static void append_to_a_full_disk(struct fixture *f)
+{
+	struct kr_journal_usage usage;
+
+	if (append(f, 0, 0, 500000, 1) != 0)
+		_exit(1);
+	kr_extent_map_truncate(&f->files[0].map, 0, kr_journal_release, f->journal);
+	if (append(f, 0, 100, 5000, 2) != 0)
+		_exit(2);
+	kr_journal_usage(f->journal, &usage);
+	_exit(usage.used < 100000 ? 0 : 3);
+}
+
+static void a_full_disk_gets_the_room_of_dead_records(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(with_fault(f, "journal.append:enospc:2", "full"), 0);
+	assert_int_equal(recovered(&f->recovery, 0)->dirty.bytes, 5000);
+}
+
+static void killed_before_and_amid_the_punches_nothing_is_damaged(void **state)
+{
+	struct fixture *f = *state;
+	static const char *const faults[] = {"journal.punch:kill:1", "journal.punch:kill:2", "journal.punch:kill:9"};
+
+	for (size_t k = 0; k < KR_ARRAY_SIZE(faults); k++) {
+		struct kr_recovered_file *file;
+
+		assert_true(WIFSIGNALED(with_fault(f, faults[k], "pin")));
+		assert_null(recovered(&f->recovery, 0));
+		file = recovered(&f->recovery, 2);
+		for (uint64_t i = 0; i < file->dirty.count * 10; i++)
+			f->files[2].dirty[i / 10 * 300 + i % 10] = (uint8_t)(1 + ((i / 10 + 1) * 31 + i % 10) % 255);
+		assert_true(file->dirty.count > 3);
+		compare_map(f->journal, &file->dirty, f->files[2].dirty);
+		memset(f->files[2].dirty, 0, FILE_BYTES);
+		kr_recovery_fini(&f->recovery);
+		kr_journal_free(f->journal);
+		remove_directory(f->directory);
+		assert_int_equal(mkdir(f->directory, 0700), 0);
+		open_journal(f);
+	}
+}
+
 static void append_and_apply(struct fixture *f)
 {
 	append(f, 0, 0, 5000, 1);
@@ -675,6 +766,10 @@ static int act_with_fault(char **argv)
 	init_fixture(f, argv[2], strtoull(argv[3], NULL, 10));
 	if (strcmp(argv[1], "error") == 0)
 		append_around_an_error(f);
+	else if (strcmp(argv[1], "full") == 0)
+		append_to_a_full_disk(f);
+	else if (strcmp(argv[1], "pin") == 0)
+		pin_and_fill(f);
 	else
 		append_and_apply(f);
 	_exit(0);
@@ -722,6 +817,7 @@ int main(int argc, char **argv)
 		TEST(at_journal_max_appends_wait_until_bytes_are_stable),
 		TEST(segments_are_used_again_and_their_number_stays_bounded),
 		TEST(one_held_record_does_not_keep_other_segments),
+		TEST(pinned_segments_give_back_what_is_dead),
 		TEST(the_journal_of_another_export_is_refused_and_kept),
 		TEST(garbage_is_refused_and_kept),
 		TEST(too_small_a_maximum_is_refused),
@@ -729,6 +825,8 @@ int main(int argc, char **argv)
 #ifdef KR_FAULTS
 		TEST(an_append_that_fails_leaves_nothing_and_the_next_one_goes),
 		TEST(killed_at_any_point_the_journal_says_what_was_done),
+		TEST(a_full_disk_gets_the_room_of_dead_records),
+		TEST(killed_before_and_amid_the_punches_nothing_is_damaged),
 #endif
 		cmocka_unit_test(the_formats_bytes_are_golden),
 	};
