@@ -168,15 +168,14 @@ static struct kr_segment *take_spare(struct kr_journal *journal)
 
 int kr_segment_begin(struct kr_journal *journal, struct kr_segment **ret_segment)
 {
-	struct kr_segment *segment = take_spare(journal);
 	int err = 0;
 
-	if (!segment)
-		err = create_pair(journal, &segment);
+	*ret_segment = take_spare(journal);
+	if (!*ret_segment)
+		err = create_pair(journal, ret_segment);
 	if (err)
 		return err;
-	write_header(journal, segment);
-	*ret_segment = segment;
+	write_header(journal, *ret_segment);
 	return 0;
 }
 

@@ -41,7 +41,7 @@ printf '  %.3f of the server'\''s link; the nodes sent %.3f x the bytes (request
 	"$(calc "$NODES * (16 << 20) / $seconds / $LINK")" "$(calc "$others / ($NODES * (16 << 20))")"
 
 echo "strided unaligned records of 131,001 bytes, one file"
-writes() { kairan 1 status --json $SERVER_ADDRESS:$PORT | python3 -c 'import json,sys; d=json.load(sys.stdin)["flush"]; print(d["writes"], d["bytes_written"])'; }
+writes() { kairan 1 status --json $SERVER_ADDRESS:$PORT | python3 -c 'import json,sys; d=json.load(sys.stdin)["data"]["writes"]; print(d["number"], d["bytes"])'; }
 for n in $FIGURE_NODES; do
 	[ "$n" -ge 4 ] || continue
 	count=$(($SIZE / 131001 / n))
