@@ -138,6 +138,18 @@ int kr_read_file(int dirfd, const char *name, size_t max, char **ret_text, size_
 	return 0;
 }
 
+int kr_open_standard_fds(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+		if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF)
+			continue;
+		/* The lowest free number is FD: all below are open by now. */
+		if (open("/dev/null", O_RDWR) < 0)
+			return kr_fail_errno(-errno, "cannot open /dev/null in place of descriptor %d", fd);
+	}
+	return 0;
+}
+
 int kr_close(int fd)
 {
 	/* Linux frees the descriptor even when it reports EINTR: closing again could hit another thread's file. */

@@ -156,8 +156,11 @@ int main(int argc, char **argv)
 {
 	static struct kr_mount_options options;
 	struct child child = {.options = &options, .parent = -1};
-	int result = kr_mount_options_parse(argc, argv, &options);
+	int result;
 
+	if (kr_open_standard_fds() < 0)
+		return EXIT_FAILURE;
+	result = kr_mount_options_parse(argc, argv, &options);
 	kr_log_init("kairanfs", options.debug ? KR_LOG_DEBUG : KR_LOG_INFO);
 	if (result == 0)
 		result = kr_mount_point_check(&options.mount_point, options.nonempty);

@@ -120,6 +120,8 @@ int main(int argc, char **argv)
 	struct kr_arguments arguments = {0};
 	int err, status = EXIT_SUCCESS;
 
+	if (kr_open_standard_fds() < 0)
+		return EXIT_FAILURE;
 	kr_log_init("kairand", KR_LOG_INFO);
 	kr_keep_freed_memory();
 	setenv("UV_THREADPOOL_SIZE", POOL_THREADS, 1); /* read by libuv at its first use */

@@ -31,6 +31,8 @@ static void help(FILE *out)
 
 int main(int argc, char **argv)
 {
+	if (kr_open_standard_fds() < 0)
+		return EXIT_FAILURE;
 	kr_log_init("kairan", KR_LOG_WARNING);
 	if (argc < 2) {
 		help(stderr);

@@ -15,4 +15,16 @@ on node1 "$B/fuse/kairanfs" $SERVER_ADDRESS:/sub "$M" -o "ro,local=$WORK/node1/l
 [ "$(on node1 cat "$M/inner")" = deep ] || fail "subdirectory: other content"
 ! on node1 touch "$M/new" 2>/dev/null || fail "read-only mount writes"
 on node1 fusermount3 -u "$M" || fail "fusermount3 -u"
+note "started without standard descriptors"
+on node1 sh -c "exec $B/fuse/kairanfs $SERVER_ADDRESS:/ $M -o local=$WORK/node1/local <&- >&- 2>&-" || fail "mount without standard descriptors"
+[ "$(on node1 cat "$M/file")" = hello ] || fail "that mount does not serve"
+on node1 sh -c "exec $B/tools/kairan umount $M <&- >&- 2>&-" || fail "umount without standard descriptors"
+server_stop || fail "server"
+on server sh -c "exec $B/server/kairand --listen 0.0.0.0:$PORT --insecure --state $WORK/state $EXPORT <&- >&- 2>&-" &
+DAEMON[server]=$!
+until_ok 10 "kairand without standard descriptors" on node1 "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$M" -o "local=$WORK/node1/local" || fail "kairand without standard descriptors"
+[ "$(on node1 cat "$M/file")" = hello ] || fail "that server does not serve"
+on node1 fusermount3 -u "$M" || fail "fusermount3 -u"
+kill -TERM $(pgrep -P "${DAEMON[server]}" kairand || echo "${DAEMON[server]}")
+wait "${DAEMON[server]}"
 finish
