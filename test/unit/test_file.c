@@ -193,8 +193,8 @@ static int teardown(void **state)
 	(void)state;
 	kr_files_stop(mount.files);
 	turn();
+	uv_run(&loop, UV_RUN_DEFAULT); /* until the last handle has closed */
 	kr_files_free(mount.files);
-	uv_run(&loop, UV_RUN_DEFAULT);
 	assert_int_equal(uv_loop_close(&loop), 0);
 	return 0;
 }

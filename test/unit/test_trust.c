@@ -92,8 +92,8 @@ static int teardown(void **state)
 		node_free(f->nodes[i]);
 	kr_server_stop(&f->server);
 	assert_true(node_wait_for(&f->loop, server_has_ended, f));
+	uv_run(&f->loop, UV_RUN_DEFAULT); /* until the last handle has closed */
 	kr_server_fini(&f->server);
-	uv_run(&f->loop, UV_RUN_DEFAULT);
 	assert_int_equal(uv_loop_close(&f->loop), 0);
 	nftw(f->directory, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 	for (int i = 0; i < KEYS_ALL; i++)
