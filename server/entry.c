@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
-#include <sched.h>
+#include <time.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -12,7 +12,7 @@
 
 #include "server/export_priv.h"
 
-enum { HANDLE_TRIES = 20 };
+enum { HANDLE_TRIES = 1000 };
 
 int kr_entry_check(const struct kr_export *export, const struct kr_fid *parent, const char *name, int hidden_err)
 {
@@ -56,9 +56,11 @@ static int open_identity(struct kr_export *export, const struct kr_identity *ide
 		return kr_places_open(export->places, identity, ret_fd);
 	/* ENOMEM also stands for "an inode of this number is just being made" (iget_locked): looked at again, the handle
 	 * turns out stale. */
-	do {
-		fd = open_handle(export, identity);
-	} while (fd < 0 && errno == ENOMEM && ++tries < HANDLE_TRIES && sched_yield() == 0);
+	while ((fd = open_handle(export, identity)) < 0 && errno == ENOMEM && ++tries < HANDLE_TRIES) {
+		const struct timespec moment = {.tv_nsec = tries < HANDLE_TRIES / 2 ? 0 : 1000000};
+
+		nanosleep(&moment, NULL); /* whoever makes the inode may be waiting for a processor */
+	}
 	if (fd < 0)
 		return kr_fail_errno(errno == ENOENT ? -ESTALE : -errno, "opening a file by its handle");
 	*ret_fd = fd;
