@@ -136,39 +136,35 @@ static void limit_fds(struct kr_cache *cache)
 	}
 }
 
-int kr_cache_write_header(struct kr_cache_entry *entry, int fd, bool patched)
+void kr_cache_make_header(const struct kr_cache_entry *entry, bool patched, uint8_t bytes[KR_CACHE_HEADER_USED])
 {
 	struct kr_cache_header header = {.version = entry->version, .size = entry->size, .fid = entry->fid};
-	uint8_t bytes[KR_CACHE_HEADER_USED];
 
 	memcpy(header.export_id, entry->cache->export_id, 16);
 	if (patched)
 		memcpy(header.boot_id, entry->cache->boot_id, 16);
 	kr_cache_header_encode(&header, bytes);
-	return kr_pwrite_full(fd, bytes, sizeof(bytes), 0);
 }
 
-/* Opens the file, or makes it anew. Without the lock. */
-static int open_file(struct kr_cache_entry *entry, bool create)
+/* Opens the file, or makes it anew with HEADER. Without the lock: what it needs of the entry, which a rekeying may change
+ * meanwhile, was taken before. */
+static int open_file(int dirfd, const char *path, const uint8_t header[KR_CACHE_HEADER_USED], bool create)
 {
-	char path[KR_CACHE_PATH + 4];
 	int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT | O_TRUNC : 0);
-	int fd, err;
+	int fd = openat(dirfd, path, flags, 0600), err;
 
-	kr_cache_path(entry->name, path);
-	fd = openat(entry->cache->dirfd, path, flags, 0600);
 	if (fd < 0 && errno == ENOENT && create) {
 		char directory[3] = {path[0], path[1], 0};
 
-		if (mkdirat(entry->cache->dirfd, directory, 0700) == 0 || errno == EEXIST)
-			fd = openat(entry->cache->dirfd, path, flags, 0600);
+		if (mkdirat(dirfd, directory, 0700) == 0 || errno == EEXIST)
+			fd = openat(dirfd, path, flags, 0600);
 	}
 	if (fd < 0)
 		return -errno;
-	err = create ? kr_cache_write_header(entry, fd, false) : 0;
+	err = create ? kr_pwrite_full(fd, header, KR_CACHE_HEADER_USED, 0) : 0;
 	if (err < 0) {
 		close(fd);
-		unlinkat(entry->cache->dirfd, path, 0);
+		unlinkat(dirfd, path, 0);
 		return err;
 	}
 	return fd;
@@ -188,12 +184,16 @@ int kr_cache_acquire(struct kr_cache_entry *entry, bool create, int *ret_fd)
 		return -ENODATA;
 	entry->users++;
 	if (entry->fd < 0) {
+		uint8_t header[KR_CACHE_HEADER_USED];
+		char path[KR_CACHE_PATH + 4];
 		int fd;
 
 		entry->creating = true;
 		create = !entry->on_disk;
+		kr_cache_path(entry->name, path);
+		kr_cache_make_header(entry, false, header);
 		pthread_mutex_unlock(&cache->lock);
-		fd = open_file(entry, create);
+		fd = open_file(cache->dirfd, path, header, create);
 		pthread_mutex_lock(&cache->lock);
 		entry->creating = false;
 		pthread_cond_broadcast(&cache->changed);

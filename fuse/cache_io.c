@@ -75,12 +75,14 @@ static void load_groups(struct kr_cache_entry *entry, int fd, uint64_t blocks, u
 void kr_cache_load(struct kr_cache_entry *entry)
 {
 	struct kr_cache *cache = entry->cache;
+	uint8_t header[KR_CACHE_HEADER_USED];
 	uint64_t generation, size;
 	int fd;
 
 	if (kr_cache_acquire(entry, false, &fd) < 0)
 		return;
 	pthread_mutex_lock(&cache->lock);
+	kr_cache_make_header(entry, false, header);
 	generation = entry->generation;
 	size = entry->size;
 	pthread_mutex_unlock(&cache->lock);
@@ -88,7 +90,7 @@ void kr_cache_load(struct kr_cache_entry *entry)
 		load_groups(entry, fd, kr_cache_block_count(size), generation);
 		futimens(fd, NULL); /* used now: the order of removing at the next start */
 	} else if (ftruncate(fd, 0) == 0) {
-		int err = kr_cache_write_header(entry, fd, false);
+		int err = kr_pwrite_full(fd, header, sizeof(header), 0);
 
 		KR_SCOPED_LOCK(&cache->lock);
 		if (err < 0)

@@ -82,8 +82,8 @@ void kr_cache_path(const char name[KR_CACHE_PATH], char ret_path[KR_CACHE_PATH +
 void kr_cache_enter(struct kr_cache_entry *entry, uint64_t version);
 /* With the lock held: the entry of that name, or NULL. */
 struct kr_cache_entry *kr_cache_find(struct kr_cache *cache, const char *name);
-/* Writes the entry's header to FD. Without the lock. */
-int kr_cache_write_header(struct kr_cache_entry *entry, int fd, bool patched);
+/* The header of the entry's file. With the lock held, or while the entry is busy. */
+void kr_cache_make_header(const struct kr_cache_entry *entry, bool patched, uint8_t bytes[KR_CACHE_HEADER_USED]);
 /* What a block of LENGTH bytes costs on disk, about. */
 uint64_t kr_cache_cost(uint64_t length);
 

@@ -117,12 +117,14 @@ static int move(struct kr_cache_entry *entry)
 
 static int bring_after(struct kr_cache_entry *entry, int fd)
 {
+	uint8_t header[KR_CACHE_HEADER_USED];
 	int err = clear_entries(entry, fd);
 
 	if (err == 0)
 		err = KR_FAULT("cache.rekey");
+	kr_cache_make_header(entry, true, header);
 	if (err == 0)
-		err = kr_cache_write_header(entry, fd, true);
+		err = kr_pwrite_full(fd, header, sizeof(header), 0);
 	return err < 0 ? err : move(entry);
 }
 
