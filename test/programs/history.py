@@ -15,6 +15,7 @@ that nobody followed can have written (P2: a cell never holds a mixture of finis
 """
 import argparse
 import bisect
+import errno
 import os
 import random
 import struct
@@ -160,13 +161,23 @@ class History:
         event.end = time.monotonic()
 
     def look(self, mount, n):
+        """A file that is replaced twice between its lookup and its open is stale, as on NFS: asked again then."""
+        while not self.look_once(mount, n):
+            pass
+
+    def look_once(self, mount, n):
         start = time.monotonic()
         try:
             with open(os.path.join(self.mounts[mount], "name%d" % n), "rb") as file:
                 value = int(file.read() or b"-1")
         except FileNotFoundError:
             value = 0
+        except OSError as error:
+            if error.errno == errno.ESTALE:
+                return False
+            raise
         self.names[n].reads.append(Event(start, time.monotonic(), value))
+        return True
 
     def thread(self, mount, index, deadline):
         rng = random.Random("%d %d %d" % (self.seed, mount, index))
