@@ -35,6 +35,10 @@ void kr_file_op_fini(struct kr_op *op);
 /* Loop thread: steps the op when the file changes. KINDS: what it needs, 0 for nothing in particular. */
 void kr_file_op_wait(struct kr_file_op *op, uint8_t kinds);
 
+/* Answers a write of WRITTEN bytes, journaled already, when it is on the server's stable storage (O_SYNC, O_DSYNC). Any
+ * thread. */
+void kr_op_sync_write(fuse_req_t req, struct kr_handle *handle, size_t written, bool data_only);
+
 /* A read that waits at the gate. */
 struct kr_gated_read {
 	struct kr_link link; /* kr_file.gated */

@@ -4,21 +4,55 @@
 #include "common/fault.h"
 #include "fuse/op_file.h"
 #include "fuse/options.h"
+#include "fuse/session.h"
 
 struct sync_op {
 	struct kr_file_op file_op;
 	struct kr_handle *handle;
 	enum kr_flush_reason reason;
 	bool fsync, data_only, asked;
+	bool of_write;        /* of a write(2) that is to be stable when it returns: answered with `written` */
+	size_t written;
 	uint64_t seq;         /* all writes up to here are to be applied */
 	uint32_t errors;      /* failed flushes when it was asked */
 };
 
+static void step_sync(struct kr_op *op);
+
+/* Whether the server has all that the op is about. */
+static bool is_applied(struct sync_op *sync)
+{
+	struct kr_file *file = sync->file_op.file;
+
+	if (sync->fsync && kr_flush_has_replays(file, kr_session_facts(file->mount->session)->boot_id))
+		return false;
+	KR_SCOPED_LOCK(&file->lock);
+	return kr_extent_map_empty(&file->dirty) || (sync->asked && file->flush.flushed_seq >= sync->seq);
+}
+
+static void finish(struct sync_op *sync, int err)
+{
+	struct kr_op *op = &sync->file_op.op;
+
+	if (err || !sync->of_write) {
+		kr_op_reply_err(op, err);
+		return;
+	}
+	fuse_reply_write(kr_op_finish(op), sync->written);
+	kr_op_free(op);
+}
+
+/* Meanwhile the server may have lost what it had, with its machine or its disk: that goes there again first. */
 static void on_fsynced(struct kr_op *op, int err, const void *reply, struct kr_buf *data)
 {
+	struct sync_op *sync = KR_CONTAINER_OF(op, struct sync_op, file_op.op);
+
 	(void)reply;
 	(void)data;
-	kr_op_reply_err(op, err);
+	if (err || is_applied(sync))
+		finish(sync, err);
+	else
+		step_sync(op);
 }
 
 /* Everything is applied: what else there is to do. REPORT: the error of an earlier flush that this handle has not heard of. */
@@ -30,7 +64,7 @@ static void applied(struct sync_op *sync, int report)
 	if (sync->fsync && !report)
 		kr_op_send(op, KR_MSG_FSYNC, &request, 0, on_fsynced);
 	else
-		kr_op_reply_err(op, report);
+		finish(sync, report);
 }
 
 static void step_sync(struct kr_op *op)
@@ -46,13 +80,14 @@ static void step_sync(struct kr_op *op)
 	pthread_mutex_lock(&file->lock);
 	if (!sync->asked)
 		sync->seq = file->written_seq;
-	done = kr_extent_map_empty(&file->dirty) || (sync->asked && file->flush.flushed_seq >= sync->seq);
 	errors = file->error_count;
 	error = file->error;
 	pthread_mutex_unlock(&file->lock);
+	done = is_applied(sync);
 
-	if (done || (sync->asked && errors != sync->errors)) {
-		int report = errors != sync->handle->errors_seen ? error : 0;
+	/* What is not done has failed, whoever heard of it through the same handle first. */
+	if (done || file->flush.orphaned || (sync->asked && errors != sync->errors)) {
+		int report = !done || errors != sync->handle->errors_seen ? error : 0;
 
 		sync->handle->errors_seen = errors;
 		applied(sync, report);
@@ -116,5 +151,19 @@ void kr_op_fsync(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file
 	op->reason = KR_FLUSH_SYNC;
 	op->fsync = true;
 	op->data_only = data_only != 0;
+	kr_op_post(&op->file_op.op);
+}
+
+void kr_op_sync_write(fuse_req_t req, struct kr_handle *handle, size_t written, bool data_only)
+{
+	struct sync_op *op = kr_file_op_new(sizeof(*op), req, "write", handle->file, step_sync);
+
+	if (!op)
+		return;
+	op->handle = handle;
+	op->reason = KR_FLUSH_SYNC;
+	op->fsync = op->of_write = true;
+	op->written = written;
+	op->data_only = data_only;
 	kr_op_post(&op->file_op.op);
 }

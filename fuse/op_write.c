@@ -18,6 +18,8 @@ struct write {
 	size_t size;
 	uint64_t offset;
 	bool append, page;
+	struct kr_handle *handle;
+	int sync;        /* O_SYNC, O_DSYNC: answered when it is stable at the server */
 	bool clear_suid;
 	size_t done;
 	bool invalidate; /* the kernel may have pages of this range from before */
@@ -33,7 +35,7 @@ struct write_op {
 struct invalidation {
 	struct kr_notify_job job;
 	fuse_req_t req;
-	size_t done;
+	struct write write; /* its data is not there any more */
 };
 
 enum verdict { DONE, GATED, STALE, FULL, FAILED };
@@ -109,12 +111,20 @@ static enum verdict try_write(struct write *write, int *ret_err)
 	return DONE;
 }
 
+static void answer_now(fuse_req_t req, const struct write *write)
+{
+	if (write->sync && write->done)
+		kr_op_sync_write(req, write->handle, write->done, (write->sync & O_SYNC) != O_SYNC);
+	else
+		fuse_reply_write(req, write->done);
+}
+
 static void invalidated(struct kr_notify_job *job, int err)
 {
 	struct invalidation *invalidation = KR_CONTAINER_OF(job, struct invalidation, job);
 
 	(void)err; /* recall.c reports those; a page that could not go is a mapping's that is just being written */
-	fuse_reply_write(invalidation->req, invalidation->done);
+	answer_now(invalidation->req, &invalidation->write);
 	free(invalidation);
 }
 
@@ -126,12 +136,12 @@ static void answer(fuse_req_t req, uint64_t nodeid, const struct write *write)
 
 	(void)KR_FAULT("write.after");
 	if (!write->invalidate) {
-		fuse_reply_write(req, write->done);
+		answer_now(req, write);
 		return;
 	}
 	invalidation = kr_xcalloc(1, sizeof(*invalidation));
 	invalidation->req = req;
-	invalidation->done = write->done;
+	invalidation->write = *write;
 	invalidation->job.nodeid = nodeid;
 	invalidation->job.count = 1;
 	invalidation->job.ranges[0] = (struct kr_range){ .offset = write->offset, .length = write->done };
@@ -179,7 +189,8 @@ void kr_op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, 
 {
 	struct kr_handle *handle = kr_handle_of(fi);
 	struct write write = { .file = handle->file, .data = data, .size = size, .offset = (uint64_t)offset,
-		.append = (fi->flags & O_APPEND) && !fi->writepage, .page = fi->writepage,
+		.append = (fi->flags & O_APPEND) && !fi->writepage, .page = fi->writepage, .handle = handle,
+		.sync = fi->writepage ? 0 : fi->flags & (O_SYNC | O_DSYNC),
 		.clear_suid = !fi->writepage && by_the_unprivileged(req) };
 	struct write_op *op;
 	int err = KR_FAULT("write.before");
