@@ -226,6 +226,7 @@ static void round_answered(struct kr_session *session, void *context, int err, c
 			if (part)
 				part->seq = accepted->seq;
 			take_mtime(data, accepted->mtime);
+			data->clear_suid |= accepted->clear_suid != 0;
 			if (data->intake)
 				data->intake->moved_ns = kr_clock_ns();
 		}
