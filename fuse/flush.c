@@ -55,6 +55,8 @@ void kr_flush_stable(struct kr_file *file, uint64_t round)
 {
 	struct kr_applied *applied, *next;
 
+	if (file->flush.unstable)
+		round = KR_MIN(round, file->flush.unstable_after);
 	KR_LIST_FOR_EACH_SAFE(applied, next, &file->flush.applied, link)
 		if (applied->round <= round && kr_flush_is_current_boot(file, applied))
 			kr_flush_drop_applied(file, applied);
@@ -121,6 +123,27 @@ void kr_flush_redirty(struct kr_file *file, uint64_t after_round, bool any_boot,
 		kr_log_error("out of memory: unflushed bytes of a file wait in the journal for the next mount");
 	if (any)
 		kr_file_redirtied(file, mtime, err);
+}
+
+/* The answer of a send takes all up to its seq out of dirty: while one is in flight nothing older may come back. */
+static void settle_unstable(struct kr_file *file)
+{
+	struct kr_flush *flush = &file->flush;
+
+	if (!flush->unstable || !kr_list_empty(&flush->sends))
+		return;
+	flush->unstable = false;
+	kr_flush_redirty(file, flush->unstable_after, false, flush->unstable_err);
+}
+
+void kr_flush_unstable(struct kr_file *file, uint64_t after_round, int err)
+{
+	struct kr_flush *flush = &file->flush;
+
+	flush->unstable_after = flush->unstable ? KR_MIN(flush->unstable_after, after_round) : after_round;
+	flush->unstable_err = err;
+	flush->unstable = true;
+	kr_flush_step(file);
 }
 
 void kr_flush_orphan(struct kr_file *file, int err)
@@ -252,6 +275,7 @@ void kr_flush_step(struct kr_file *file)
 
 	if (kr_flusher_of(file)->stopped)
 		return;
+	settle_unstable(file);
 	take_facts(file, &facts);
 	if (kr_flush_plan_next(&file->flush.plan, &facts) == KR_FLUSH_SEND && !replays_first(file) &&
 		kr_file_may_flush(file)) {
@@ -276,6 +300,10 @@ void kr_flush_ask(struct kr_file *file, enum kr_flush_reason reason)
 	pthread_mutex_unlock(&file->lock);
 	if (seq == 0)
 		return;
+	if (urgent && file->flush.plan.gone) { /* whoever waits would wait for ever */
+		kr_file_flush_failed(file, file->flush.plan.refused);
+		return;
+	}
 	if (reason != KR_FLUSH_AGE)
 		kr_flush_plan_want(&file->flush.plan, seq, urgent);
 	kr_flush_step(file);
@@ -294,7 +322,9 @@ void kr_flush_discard(struct kr_file *file)
 	pthread_mutex_lock(&file->lock);
 	kr_extent_map_truncate(&file->dirty, 0, kr_journal_release, file->mount->journal);
 	file->flush.flushed_seq = file->written_seq;
+	kr_holder_distrust(&file->holder); /* the kernel's pages may show them */
 	pthread_mutex_unlock(&file->lock);
+	file->flush.unstable = false;
 	kr_file_redirtied(file, (struct kr_time){0}, 0);
 	kr_flush_settle(file);
 	kr_file_step(file);
@@ -338,11 +368,10 @@ static void tick_file(struct kr_file *file, enum kr_flush_reason reason)
 	const struct kr_flush *flush = &file->flush;
 
 	(void)reason;
-	kr_flush_step(file);
-	if (!kr_list_empty(&flush->applied) && kr_clock_ns() - flush->applied_ns > KR_FLUSH_CONFIRM_MS * KR_NS_PER_MS) {
-		replays_first(file);
+	if (!replays_first(file))
+		kr_flush_step(file);
+	if (!kr_list_empty(&flush->applied) && kr_clock_ns() - flush->applied_ns > KR_FLUSH_CONFIRM_MS * KR_NS_PER_MS)
 		kr_flush_confirm(file);
-	}
 }
 
 static void on_tick(uv_timer_t *timer)

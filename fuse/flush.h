@@ -59,6 +59,9 @@ struct kr_flush {
 	struct kr_link busy;       /* in the flusher's list: has bytes to look after; the list holds a reference */
 	uint64_t applied_ns;       /* when the last entry became applied */
 	bool confirming;           /* an FSYNC is on its way, to learn what is stable */
+	bool unstable;             /* UNSTABLE came while something was in flight: done when that is answered... */
+	uint64_t unstable_after;   /* ... for the rounds after this one... */
+	int unstable_err;          /* ... because of this */
 
 	/* Guarded by file->lock. */
 	bool noticed;              /* the flusher knows that the file is dirty */

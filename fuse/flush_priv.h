@@ -63,6 +63,8 @@ void kr_flush_release_map(struct kr_file *file, struct kr_extent_map *map);
 /* Entries after AFTER_ROUND, of the server's present boot or of any, are dirty again; ERR is told to programs (0: nothing
  * to tell). */
 void kr_flush_redirty(struct kr_file *file, uint64_t after_round, bool any_boot, int err);
+/* UNSTABLE: as kr_flush_redirty for the present boot, as soon as nothing is in flight. */
+void kr_flush_unstable(struct kr_file *file, uint64_t after_round, int err);
 /* The file's bytes can go nowhere: ERR is told, they stay in the journal. */
 void kr_flush_orphan(struct kr_file *file, int err);
 /* Entries of rounds up to ROUND of the present boot are stable. */

@@ -80,7 +80,8 @@ static void on_round(struct kr_mount *mount, const struct kr_down *down, const v
 	if (err) {
 		kr_rpc_answer(mount->rpc, down, err, NULL);
 	} else {
-		struct kr_round_reply reply = {.seq = send->seq, .mtime = send->mtime};
+		struct kr_round_reply reply = {.seq = send->seq, .mtime = send->mtime,
+			.clear_suid = send->clear_suid};
 
 		kr_rpc_answer(mount->rpc, down, 0, &reply);
 	}
@@ -123,8 +124,7 @@ static void on_unstable(struct kr_mount *mount, const struct kr_down *down, cons
 	if (file) {
 		kr_log_warn("file %" PRIu64 ": the server failed to write what it had taken to its disk: %s; sending again",
 			file->base.ino, strerror(-err));
-		kr_flush_redirty(file, request->round, false, err);
-		kr_flush_step(file);
+		kr_flush_unstable(file, request->round, err);
 	}
 	kr_rpc_answer(mount->rpc, down, 0, NULL);
 	kr_file_put(file);
