@@ -134,15 +134,16 @@ bool kr_file_overlay_attr(struct kr_file *file, uint64_t stamp, bool last, struc
 int kr_file_before_change(struct kr_file *file, struct kr_file_waiter *waiter, uint64_t size)
 {
 	uint32_t errors;
-	bool done;
+	bool done, refused;
 	int err;
 
 	pthread_mutex_lock(&file->lock);
 	if (!waiter->asked)
 		waiter->seq = file->written_seq;
 	done = kr_extent_map_empty(&file->dirty) || (waiter->asked && file->flush.flushed_seq >= waiter->seq);
-	/* A truncation may be what makes room for what the server refuses. */
-	done |= size != UINT64_MAX && file->holder.refused;
+	/* A truncation may be what makes room for what the server refuses; but it shall not be overtaken by that. */
+	refused = !done && size != UINT64_MAX && file->holder.refused;
+	done |= refused && kr_list_empty(&file->flush.sends);
 	errors = file->error_count;
 	err = file->error;
 	pthread_mutex_unlock(&file->lock);
@@ -151,7 +152,7 @@ int kr_file_before_change(struct kr_file *file, struct kr_file_waiter *waiter, u
 	if (waiter->asked && errors != waiter->error_count)
 		return size == UINT64_MAX ? err : 0;
 	kr_file_wait(file, waiter);
-	if (!waiter->asked) {
+	if (!waiter->asked && !refused) {
 		waiter->asked = true;
 		waiter->error_count = errors;
 		kr_flush_ask(file, KR_FLUSH_SYNC);

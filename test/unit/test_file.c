@@ -114,7 +114,8 @@ void kr_notify_invalidate(struct kr_notifier *notifier, struct kr_notify_job *jo
 }
 void kr_flush_init(struct kr_flush *flush, struct kr_file *file)
 {
-	(void)flush, (void)file;
+	(void)file;
+	kr_list_init(&flush->sends);
 }
 void kr_flush_fini(struct kr_flush *flush)
 {
@@ -540,6 +541,30 @@ static void a_change_waits_for_the_flush_and_hears_of_its_failure(void **state)
 	turn();
 }
 
+static void a_truncation_of_refused_bytes_waits_for_what_is_in_flight(void **state)
+{
+	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
+	struct kr_file_waiter waiter = { .wake = NULL };
+	struct kr_link send;
+
+	(void)state;
+	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){ .ino = 1, .size = 10 });
+	dirty(file, 0, 100, 1);
+	kr_file_flush_failed(file, -ENOSPC);
+	turn();
+	kr_link_init(&send);
+	kr_list_append(&file->flush.sends, &send); /* tried again */
+	assert_int_equal(kr_file_before_change(file, &waiter, 0), -EAGAIN);
+	kr_file_unwait(&waiter);
+	assert_int_equal(fake.flushes, 0);
+	kr_list_remove(&send);
+	assert_int_equal(kr_file_before_change(file, &waiter, 0), 0);
+	kr_file_after_change(file, 0, 0, NULL);
+	turn();
+	kr_file_put(file);
+	turn();
+}
+
 static void dropping_pages_leaves_out_those_that_parked_reads_lock(void **state)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
@@ -589,6 +614,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(attributes_show_unflushed_bytes, setup, teardown),
 		cmocka_unit_test_setup_teardown(attributes_asked_before_a_flush_ended_are_outdated, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_change_waits_for_the_flush_and_hears_of_its_failure, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_truncation_of_refused_bytes_waits_for_what_is_in_flight, setup, teardown),
 		cmocka_unit_test_setup_teardown(dropping_pages_leaves_out_those_that_parked_reads_lock, setup, teardown),
 	};
 
