@@ -22,7 +22,7 @@ struct open_op {
 	uint32_t mode, umask;
 	struct kr_cred cred;
 	bool begun;                /* counted in file->opening */
-	uint64_t generation;
+	uint64_t generation, stamp; /* when it was sent */
 };
 
 static bool for_writing(const struct fuse_file_info *fi)
@@ -95,9 +95,11 @@ static struct kr_handle *new_handle(struct kr_file *file, struct fuse_file_info 
 static bool learn(struct open_op *open, struct kr_file *file, uint8_t granted, const struct kr_attr *attr)
 {
 	struct kr_journal *journal = file->mount->journal;
-	bool held;
+	bool held, outdated;
 
 	KR_SCOPED_LOCK(&file->lock);
+	/* Own bytes went to the server since: ATTR may be of before, and its ctime need not tell. */
+	outdated = file->changed_ns && file->changed_ns >= open->stamp;
 	if (open->fi.flags & O_TRUNC) {
 		kr_journal_trim(journal, &file->dirty, 0);
 		kr_extent_map_truncate(&file->dirty, 0, kr_journal_release, journal);
@@ -108,9 +110,10 @@ static bool learn(struct open_op *open, struct kr_file *file, uint8_t granted, c
 	held = kr_holder_has(&file->holder, KR_LEASE_READ);
 	if (open->generation == kr_files_generation(file->mount->files))
 		kr_holder_gained(&file->holder, granted);
-	kr_file_learn(file, attr);
+	if (!outdated)
+		kr_file_learn(file, attr);
 	if (!held && kr_holder_has(&file->holder, KR_LEASE_READ))
-		file->stale = kr_time_compare(file->base.ctime, attr->ctime) != 0 || file->base.size != attr->size;
+		file->stale = outdated || kr_time_compare(file->base.ctime, attr->ctime) != 0 || file->base.size != attr->size;
 	return kr_holder_has(&file->holder, KR_LEASE_READ) && !file->stale;
 }
 
@@ -172,6 +175,7 @@ static void step_open(struct kr_op *op)
 	file->opening++;
 	open->begun = true;
 	open->generation = kr_files_generation(op->mount->files);
+	open->stamp = kr_clock_ns();
 	kr_op_send(op, KR_MSG_OPEN, &msg, 0, on_opened);
 }
 
@@ -255,6 +259,7 @@ static void step_create(struct kr_op *op)
 		return;
 	}
 	open->generation = kr_files_generation(op->mount->files);
+	open->stamp = kr_clock_ns();
 	kr_op_send(op, KR_MSG_CREATE, &msg, 0, on_created);
 }
 
