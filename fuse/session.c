@@ -232,9 +232,10 @@ static void start_recovery(struct kr_session *session)
 	session->state = RECLAIMING;
 	session->recovered = false;
 	session->reclaims = 1;
-	kr_rpc_open_early(session->mount->rpc);
+	/* First, so that replays of a recovery that broke off are given up and do not go out again. */
 	if (session->hooks)
 		session->hooks->collect(session->mount, session->boot_changed, add_reclaim, session);
+	kr_rpc_open_early(session->mount->rpc);
 	reclaim_answered(session);
 }
 
