@@ -10,7 +10,7 @@ struct sync_op {
 	struct kr_file_op file_op;
 	struct kr_handle *handle;
 	enum kr_flush_reason reason;
-	bool fsync, data_only, asked;
+	bool fsync, data_only, begun, asked;
 	bool of_write;        /* of a write(2) that is to be stable when it returns: answered with `written` */
 	size_t written;
 	uint64_t seq;         /* all writes up to here are to be applied */
@@ -24,10 +24,11 @@ static bool is_applied(struct sync_op *sync)
 {
 	struct kr_file *file = sync->file_op.file;
 
-	if (sync->fsync && kr_flush_has_replays(file, kr_session_facts(file->mount->session)->boot_id))
+	if (sync->fsync && (file->flush.unstable ||
+	    kr_flush_has_replays(file, kr_session_facts(file->mount->session)->boot_id)))
 		return false;
 	KR_SCOPED_LOCK(&file->lock);
-	return kr_extent_map_empty(&file->dirty) || (sync->asked && file->flush.flushed_seq >= sync->seq);
+	return kr_extent_map_empty(&file->dirty) || (sync->begun && file->flush.flushed_seq >= sync->seq);
 }
 
 static void finish(struct sync_op *sync, int err)
@@ -78,12 +79,13 @@ static void step_sync(struct kr_op *op)
 	if (op->call)
 		return;
 	pthread_mutex_lock(&file->lock);
-	if (!sync->asked)
+	if (!sync->begun)
 		sync->seq = file->written_seq;
 	errors = file->error_count;
 	error = file->error;
 	pthread_mutex_unlock(&file->lock);
 	done = is_applied(sync);
+	sync->begun = true;
 
 	/* What is not done has failed, whoever heard of it through the same handle first. */
 	if (done || file->flush.orphaned || (sync->asked && errors != sync->errors)) {
