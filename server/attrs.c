@@ -14,6 +14,7 @@
 #include "server/export.h"
 #include "server/files.h"
 #include "server/leases.h"
+#include "server/opens.h"
 #include "server/request.h"
 #include "server/server.h"
 #include "server/session.h"
@@ -247,6 +248,7 @@ struct setattr {
 	struct kr_operation operation;
 	struct kr_sfile *file;
 	struct kr_request *request;
+	bool through_handle;
 };
 
 static void free_setattr(void *state)
@@ -261,7 +263,8 @@ static void free_setattr(void *state)
 static void run_setattr(struct kr_request *request)
 {
 	const struct kr_setattr_request *msg = &request->msg.setattr_request;
-	struct kr_setattr set = {.valid = msg->valid, .mode = msg->mode, .uid = msg->uid, .gid = msg->gid, .size = msg->size,
+	const struct setattr *setattr = request->state;
+	struct kr_setattr set = {.valid = msg->valid, .through_handle = setattr->through_handle, .mode = msg->mode, .uid = msg->uid, .gid = msg->gid, .size = msg->size,
 		.atime = msg->atime, .mtime = msg->mtime};
 
 	request->err = kr_export_setattr(request->server->export, &msg->cred, &msg->file, &set,
@@ -334,6 +337,8 @@ static void handle_setattr(struct kr_request *request)
 	setattr->file = kr_sfile_get(request->server, &msg->file);
 	request->state = setattr;
 	request->free_state = free_setattr;
+	setattr->through_handle = msg->valid & KR_SET_BY_HANDLE &&
+		kr_opens_allowed(request->session, &msg->file, KR_GRANT_WRITE);
 	if (msg->valid & KR_SET_SIZE)
 		kinds = KR_LEASE_ALL;
 	else if (msg->valid & (KR_SET_MTIME | KR_SET_MTIME_NOW))

@@ -42,12 +42,15 @@ static void run_create(struct kr_request *request)
 	bool created = false;
 	int err = kr_export_create(export, &msg->cred, &msg->parent, &create, &created, &reply->file, &reply->attr);
 
-	if (err == -EEXIST && request->maybe_done) { /* is it ours, made before the answer was lost? */
+	if ((err == -EEXIST || err == -EACCES) && request->maybe_done) { /* is it ours, made before the answer was lost? */
+		int first = err;
+
 		create.exclusive = false;
+		create.unchecked = true;
 		err = kr_export_create(export, &msg->cred, &msg->parent, &create, &created, &reply->file, &reply->attr);
 		if (!err && !created && !kr_resent_is_ours(request, &reply->attr, S_IFREG, msg->cred.uid)) {
 			kr_export_release(export, &reply->file, 1);
-			err = -EEXIST;
+			err = first;
 		}
 		created = true;
 	}
@@ -73,7 +76,8 @@ static void opened(struct kr_request *request)
 {
 	struct create *create = request->state;
 
-	reply_create(request, kr_opens_opened(request, create->file, request->msg.create_request.want));
+	reply_create(request, kr_opens_opened(request, create->file, request->msg.create_request.flags,
+		request->msg.create_request.want));
 }
 
 /* The file is open at the export but nobody gets to know: ERR is answered. */
@@ -104,8 +108,10 @@ static void look(struct kr_request *request)
 static void run_truncate(struct kr_request *request)
 {
 	struct kr_create_reply *reply = &request->reply.create_reply;
+	struct kr_setattr empty = {.valid = KR_SET_SIZE, .through_handle = true}; /* his right was checked with the name */
 
-	request->err = kr_export_truncate(request->server->export, &reply->file, 0, &reply->attr);
+	request->err = kr_export_setattr(request->server->export, &request->msg.create_request.cred, &reply->file, &empty,
+		&reply->attr);
 }
 
 static void truncated(struct kr_request *request)

@@ -73,17 +73,7 @@ bool kr_cred_can_switch(void)
 	return geteuid() == 0 && (thread.caps.effective & needed) == needed;
 }
 
-/* What a caller who is not root keeps. */
-static uint64_t kept_capabilities(enum kr_rights rights)
-{
-	uint64_t kept = CAP(CAP_SETUID) | CAP(CAP_SETGID);
-
-	if (rights == KR_RIGHTS_SERVER)
-		kept |= CAP(CAP_DAC_OVERRIDE) | CAP(CAP_DAC_READ_SEARCH) | CAP(CAP_FOWNER);
-	return kept;
-}
-
-static int switch_ids(const struct kr_cred *cred, enum kr_rights rights)
+static int switch_ids(const struct kr_cred *cred)
 {
 	if (syscall(SYS_setgroups, (size_t)cred->group_count, cred->groups) < 0)
 		return kr_fail_errno(-errno, "taking on %u groups", cred->group_count);
@@ -94,19 +84,20 @@ static int switch_ids(const struct kr_cred *cred, enum kr_rights rights)
 		return kr_fail(-EINVAL, "user %u or group %u does not exist for this server", cred->uid, cred->gid);
 	if (cred->uid == 0)
 		return 0;
-	return set_effective(&thread.caps, thread.caps.effective & kept_capabilities(rights));
+	/* All go but those to come back with. */
+	return set_effective(&thread.caps, thread.caps.effective & (CAP(CAP_SETUID) | CAP(CAP_SETGID)));
 }
 
-int kr_cred_enter(struct kr_as *as, bool use_ids, const struct kr_cred *cred, enum kr_rights rights)
+int kr_cred_enter(struct kr_as *as, bool use_ids, const struct kr_cred *cred)
 {
 	kr_cred_prepare_thread();
-	if (!use_ids || rights == KR_RIGHTS_NODE || !cred || (cred->uid == 0 && cred->gid == 0))
+	if (!use_ids || !cred || (cred->uid == 0 && cred->gid == 0))
 		return 0;
 	if (cred->uid == UINT32_MAX || cred->gid == UINT32_MAX || cred->group_count > KR_GROUPS_MAX)
 		return kr_fail(-EINVAL, "user %u and group %u with %u groups are not possible", cred->uid, cred->gid,
 			cred->group_count);
 	as->ids = true;
-	return switch_ids(cred, rights);
+	return switch_ids(cred);
 }
 
 void kr_cred_umask(struct kr_as *as, uint32_t umask_bits)

@@ -54,6 +54,11 @@ int kr_export_ready(struct kr_export *export)
 	return 0;
 }
 
+int kr_export_writable(const struct kr_export *export)
+{
+	return export->refuse_changes ? kr_fail_errno(-EROFS, "changing an export that is read-only (--read-only)") : 0;
+}
+
 pthread_mutex_t *kr_export_lock_of(struct kr_export *export, const struct kr_fid *directory)
 {
 	return &export->directories[kr_fid_hash(directory) % KR_EXPORT_LOCKS];
@@ -184,6 +189,7 @@ static int set_up(struct kr_export *export, const struct kr_export_options *opti
 	int r;
 
 	memcpy(export->secret, options->secret, sizeof(export->secret));
+	export->refuse_changes = options->read_only;
 	if (getrandom(&export->instance, sizeof(export->instance), 0) != sizeof(export->instance))
 		return kr_fail_errno(-errno, "cannot draw a random number");
 	kr_cred_prepare_thread();
@@ -195,7 +201,7 @@ static int set_up(struct kr_export *export, const struct kr_export_options *opti
 		r = choose_identity(export, options->identity_by_inode);
 	if (r < 0)
 		return r;
-	export->exact_ctime = !export->read_only && probe_ctime(export->private_fd);
+	export->exact_ctime = !export->read_only && !export->refuse_changes && probe_ctime(export->private_fd);
 	return kr_orphans_new(export, export->private_fd, &export->orphans);
 }
 
@@ -247,7 +253,7 @@ void kr_export_free(struct kr_export *export)
 void kr_export_info(struct kr_export *export, struct kr_export_info *ret_info)
 {
 	*ret_info = (struct kr_export_info){
-		.by_handle = export->by_handle, .callers_ids = export->callers_ids, .read_only = export->read_only,
+		.by_handle = export->by_handle, .callers_ids = export->callers_ids, .read_only = export->read_only || export->refuse_changes,
 		.exact_ctime = export->exact_ctime,
 		.reads = atomic_load(&export->reads), .read_bytes = atomic_load(&export->read_bytes),
 		.writes = atomic_load(&export->writes), .write_bytes = atomic_load(&export->write_bytes),

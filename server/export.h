@@ -19,9 +19,12 @@
  * exclude each other inside, so a successful open never loses its file.  A former instance's orphans stay until
  * kr_export_sweep_orphans: nodes that reclaim their opens take a hold before.
  *
- * IDENTITY OF THE CALLER.  What is made belongs to CRED (uid, gid; set-gid directories and default ACLs as the kernel has
- * it) where the server has CAP_SETUID and CAP_SETGID, else to the server's user.  Rights are the node's business for
- * now, except for access, xattrs, trusted.* and device nodes; cred.h has the one switch.
+ * IDENTITY OF THE CALLER.  Where the server has the capabilities for it, everything with a CRED is done as that user, with
+ * his groups and without the server's privileges (cred.h): owners, permission bits, ACLs, sticky and set-gid rules, quotas
+ * are the kernel's here.  Else everything is done as the server's user.  CRED NULL: by the server itself, unchecked.
+ * A name needs the right to search its directory, not those above it, which were searched when their names were looked up
+ * (as NFS has it).  Data (pread, pwritev, truncate, seek, fallocate, copy) is not checked here: kr_export_open did, for
+ * the session that opened it (grants.h), so that a later chmod takes nothing away from who has it open.
  */
 #ifndef KR_SERVER_EXPORT_H
 #define KR_SERVER_EXPORT_H
@@ -36,6 +39,7 @@ struct kr_export_options {
 	const char *path;                /* borrowed during kr_export_new */
 	uint8_t secret[KR_FID_SECRET];   /* from the state directory, the same in every instance */
 	uint32_t max_fds;                /* descriptors kept open between calls; 0: KR_EXPORT_FDS */
+	bool read_only;                  /* changes of what is exported are refused with -EROFS */
 	bool identity_by_inode;          /* do without kernel handles although they work (tests) */
 };
 enum { KR_EXPORT_FDS = 512 };
@@ -70,7 +74,7 @@ uint64_t kr_export_attr_version(const struct kr_export *export, const struct kr_
 /* --- names --------------------------------------------------------------------------------------------------------- */
 
 /* The root, or the directory SUBDIR below it ("" or "a/b"; each component as kr_export_lookup). */
-int kr_export_walk(struct kr_export *export, const char *subdir, struct kr_fid *ret_fid, struct kr_attr *ret_attr);
+int kr_export_walk(struct kr_export *export, const struct kr_cred *cred, const char *subdir, struct kr_fid *ret_fid, struct kr_attr *ret_attr);
 int kr_export_lookup(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
 	struct kr_fid *ret_fid, struct kr_attr *ret_attr);
 /* TARGET has room for KR_PATH_MAX + 1 bytes. */
@@ -124,13 +128,17 @@ enum kr_setattr_valid {
 	KR_SET_ATIME_NOW = 1 << 6,
 	KR_SET_MTIME_NOW = 1 << 7,
 	KR_SET_CLEAR_SUID = 1 << 8, /* drop set-uid, and set-gid if group-executable, as a write does */
+	KR_SET_BY_HANDLE = 1 << 9,  /* size: through a handle that is open for writing (of the wire; see through_handle) */
 };
 struct kr_setattr {
 	uint32_t valid, mode, uid, gid;
 	uint64_t size;
 	struct kr_time atime, mtime; /* a time not in VALID stays as it is (UTIME_OMIT) */
+	bool through_handle;         /* who asks has the file open for writing: what a write may do needs no right */
 };
-/* In the order owner, mode, size, times: so times are what was asked for even if the size changes too. */
+/* As the caller, who needs what the kernel wants of chown, chmod and utimensat, and for a size the right to write; a user
+ * other than root thereby clears set-id bits. A mode that differs in lost set-id bits only is what the kernel of a node asks
+ * for before a write, and needs no more than that. In the order owner, mode, size, times: so times are what was asked for even if the size changes too. */
 int kr_export_setattr(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid,
 	const struct kr_setattr *set, struct kr_attr *ret_attr);
 /* By the caller's own rights; MASK as access(2). */
@@ -155,9 +163,10 @@ int kr_export_removexattr(struct kr_export *export, const struct kr_cred *cred, 
 
 /* --- open files ---------------------------------------------------------------------------------------------------- */
 
-enum kr_open_flag { KR_OPEN_READ = 0, KR_OPEN_WRITE = 1, KR_OPEN_BOTH = 2, KR_OPEN_ACCESS = 3, KR_OPEN_TRUNC = 4 };
+enum kr_open_flag { KR_OPEN_READ = 0, KR_OPEN_WRITE = 1, KR_OPEN_BOTH = 2, KR_OPEN_ACCESS = 3, KR_OPEN_TRUNC = 4,
+	KR_OPEN_EXECUTE = 8 /* to run it: needs the right to execute, not that to read */ };
 
-/* Checks that a regular file can be opened so (-EISDIR, -ETXTBSY, -EROFS...; -ENXIO for what is not a regular file),
+/* Checks that CRED may open a regular file so (-EACCES), and that it can be (-EISDIR, -ETXTBSY, -EROFS...; -ENXIO for what is not a regular file),
  * truncates it if asked (leases are the caller's business, before), and counts a hold. */
 int kr_export_open(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid, uint32_t flags,
 	struct kr_attr *ret_attr);
@@ -169,6 +178,7 @@ struct kr_create {
 	const char *name;
 	uint32_t mode, umask, flags;
 	bool exclusive;
+	bool unchecked; /* what exists is opened without a look at the caller's rights: it may be what he has made before */
 };
 int kr_export_create(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent,
 	const struct kr_create *create, bool *ret_created, struct kr_fid *ret_fid, struct kr_attr *ret_attr);

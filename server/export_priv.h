@@ -20,7 +20,8 @@ struct kr_export {
 	uint8_t secret[KR_FID_SECRET];
 	int root_fd, proc_fd; /* proc_fd: /proc/self/fd */
 	int private_fd; /* .kairan; -1: it could not be made */
-	bool read_only;
+	bool read_only;        /* by its filesystem */
+	bool refuse_changes;   /* by option */
 	uint64_t instance;    /* random, of this process */
 	struct kr_fid root;
 	bool by_handle, callers_ids, exact_ctime;
@@ -41,7 +42,11 @@ struct kr_export {
 /* The beginning of every operation: the thread is made ready; -ESTALE when the export is gone. */
 int kr_export_ready(struct kr_export *export);
 pthread_mutex_t *kr_export_lock_of(struct kr_export *export, const struct kr_fid *directory);
-/* Clears set-id bits as a write by a user without privileges does. */
-int kr_export_clear_suid(struct kr_export *export, int path_fd);
+/* -EROFS if changes are refused. */
+int kr_export_writable(const struct kr_export *export);
+/* Whether CRED (NULL: the server itself) has the rights MASK, as access(2), to the file of FD; -EACCES. */
+int kr_export_may(struct kr_export *export, const struct kr_cred *cred, int fd, uint32_t mask);
+/* Clears set-id bits as a write by a user without privileges does: by CRED (NULL: not known, one of the file's group). */
+int kr_export_clear_suid(struct kr_export *export, const struct kr_cred *cred, int path_fd);
 
 #endif

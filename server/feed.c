@@ -7,6 +7,7 @@
 #include "server/data_priv.h"
 #include "server/export.h"
 #include "server/hop.h"
+#include "server/opens.h"
 
 /* One PULL that is not answered yet. */
 struct pull {
@@ -209,6 +210,14 @@ static int copy_ranges(struct pull *pull, const struct kr_ranges *blocks)
 	return 0;
 }
 
+/* The session has the file open for reading. */
+static bool may_pull(const struct pull *pull)
+{
+	struct kr_session *session = kr_session_find_node(pull->hop->data->server, pull->hop->node);
+
+	return session && kr_opens_allowed(session, &pull->file->fid, KR_GRANT_READ);
+}
+
 void kr_feed_pull(struct kr_hop *hop, const struct kr_frame *frame)
 {
 	struct kr_arena arena = { 0 };
@@ -226,7 +235,7 @@ void kr_feed_pull(struct kr_hop *hop, const struct kr_frame *frame)
 	pull->file = kr_sfile_get(hop->data->server, &msg.pull_request.file);
 	pull->id = frame->header.id;
 	pull->version = msg.pull_request.version;
-	pull->err = copy_ranges(pull, &msg.pull_request.blocks);
+	pull->err = may_pull(pull) ? copy_ranges(pull, &msg.pull_request.blocks) : -EACCES;
 	kr_arena_fini(&arena);
 	hop->pull_count++;
 	pause_pulls(hop);

@@ -14,6 +14,8 @@
 #include "server/data_priv.h"
 #include "server/export.h"
 #include "server/intake.h"
+#include "server/opens.h"
+#include "server/trust.h"
 
 enum flush_flag { FLUSH_INLINE = 1, FLUSH_REPLAY = 2 };
 
@@ -563,7 +565,7 @@ static void handle_flush(struct kr_request *request)
 		.node = request->session->node,
 		.order = request->session->name,
 		.inlined = msg->flags & FLUSH_INLINE,
-		.single = request->session->ring_port == 0,
+		.single = request->session->ring_port == 0 || kr_trust_is_user(request->session),
 		.replay_round = msg->flags & FLUSH_REPLAY ? KR_MAX(msg->replay_round, 1) : 0,
 		.token = request,
 	};
@@ -574,6 +576,8 @@ static void handle_flush(struct kr_request *request)
 		kr_request_reply(request, err, NULL, NULL, 0);
 		return;
 	}
+	if (!kr_opens_allow(request, &msg->file, KR_GRANT_WRITE))
+		return;
 	request->cancel = NULL; /* it is answered by its round, or when the session is lost */
 	file = kr_sfile_get(request->server, &msg->file);
 	maybe_gather(file, &ask);

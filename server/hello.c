@@ -169,13 +169,15 @@ static void recorded(void *context, int err)
 static void walk(struct kr_job *job)
 {
 	struct greeting *greeting = KR_CONTAINER_OF(job, struct greeting, job);
+	struct kr_cred cred;
 
-	greeting->err = kr_trust_find_groups(greeting->key, &greeting->groups, &greeting->group_count);
+	greeting->err = kr_trust_find_groups(job->server, greeting->key, &greeting->groups, &greeting->group_count);
 	if (greeting->err) {
 		snprintf(greeting->reason, sizeof(greeting->reason), "%s", kr_fail_reason());
 		return;
 	}
-	greeting->err = kr_export_walk(job->server->export, greeting->hello.subdir, &greeting->root, &greeting->attr);
+	kr_trust_cred(job->server, greeting->key, greeting->groups, greeting->group_count, &cred);
+	greeting->err = kr_export_walk(job->server->export, cred.group_count ? &cred : NULL, greeting->hello.subdir, &greeting->root, &greeting->attr);
 	if (greeting->err)
 		snprintf(greeting->reason, sizeof(greeting->reason), "the directory that it mounts cannot be reached");
 }

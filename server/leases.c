@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "server/attrs.h"
 #include "server/data.h"
+#include "server/opens.h"
 #include "server/request.h"
 #include "server/server.h"
 #include "server/session.h"
@@ -212,6 +213,8 @@ static void handle_lease(struct kr_request *request)
 		kr_request_reply(request, -EINVAL, NULL, NULL, 0);
 		return;
 	}
+	if (!kr_opens_allow(request, &msg->file, msg->kinds & KR_LEASE_WRITE ? KR_GRANT_WRITE : KR_GRANT_ALL))
+		return;
 	ask = kr_xcalloc(1, sizeof(*ask));
 	ask->request = request;
 	ask->file = kr_sfile_get(request->server, &msg->file);

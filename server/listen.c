@@ -10,6 +10,7 @@
 #include "common/resolve.h"
 #include "server/data.h"
 #include "server/hello.h"
+#include "server/networks.h"
 #include "server/options.h"
 #include "server/status.h"
 #include "server/trust.h"
@@ -161,6 +162,7 @@ static void on_connection(uv_stream_t *stream, int status)
 	struct listener *listener = stream->data;
 	struct kr_listen *listen = listener->server->listen;
 	struct kr_stranger *stranger, *oldest;
+	char host[64];
 	int err;
 
 	if (status < 0)
@@ -175,6 +177,13 @@ static void on_connection(uv_stream_t *stream, int status)
 		return;
 	}
 	kr_list_append(&listen->strangers, &stranger->link);
+	kr_conn_peer_host(stranger->conn, host, sizeof(host));
+	if (!kr_networks_allow(&listener->server->options->allow, host)) {
+		listen->stranger_count++;
+		kr_log_warn("connection from %s refused: it is in no network that is allowed (--allow)", host);
+		drop(stranger, false);
+		return;
+	}
 	if (++listen->stranger_count > KR_SERVER_STRANGERS_MAX && (oldest = oldest_stranger(listen)))
 		drop(oldest, false);
 }

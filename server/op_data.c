@@ -136,7 +136,9 @@ int kr_export_pwritev(struct kr_export *export, const struct kr_fid *fid, const 
 	struct kr_fd *data;
 	int r;
 
-	r = kr_entry_data(export, fid, KR_FDS_WRITE, &data);
+	r = kr_export_writable(export);
+	if (r == 0)
+		r = kr_entry_data(export, fid, KR_FDS_WRITE, &data);
 	if (r < 0)
 		return r;
 	data->unsynced = true;
@@ -193,7 +195,7 @@ static int clear_suid_for(struct kr_export *export, const struct kr_cred *cred, 
 	if (!cred || cred->uid == 0)
 		return 0;
 	r = kr_entry_open(export, fid, &fd);
-	return r < 0 ? r : kr_export_clear_suid(export, fd);
+	return r < 0 ? r : kr_export_clear_suid(export, cred, fd);
 }
 
 static bool known_mode(uint32_t mode)
@@ -220,6 +222,8 @@ int kr_export_fallocate(struct kr_export *export, const struct kr_cred *cred, co
 	if (!known_mode(mode))
 		return kr_fail_errno(-EOPNOTSUPP, "fallocate mode %u", mode);
 	r = check_range(offset, length);
+	if (r == 0)
+		r = kr_export_writable(export);
 	if (r == 0)
 		r = kr_entry_data(export, fid, KR_FDS_WRITE, &data);
 	if (r < 0)
@@ -346,6 +350,8 @@ int kr_export_copy(struct kr_export *export, const struct kr_cred *cred, const s
 	r = check_range(from_offset, length);
 	if (r == 0)
 		r = check_range(to_offset, length);
+	if (r == 0)
+		r = kr_export_writable(export);
 	if (r < 0)
 		return r;
 	if (kr_fid_equal(from, to) && from_offset < to_offset + length && to_offset < from_offset + length)

@@ -19,7 +19,7 @@ int kr_export_lookup(struct kr_export *export, const struct kr_cred *cred, const
 	if (r == 0)
 		r = kr_entry_open(export, parent, &dirfd);
 	if (r == 0)
-		r = kr_cred_enter(&as, export->callers_ids, cred, KR_RIGHTS_NODE);
+		r = kr_cred_enter(&as, export->callers_ids, cred);
 	return r < 0 ? r : kr_entry_meet(export, dirfd, parent, name, ret_fid, ret_attr);
 }
 
@@ -32,7 +32,7 @@ int kr_export_getattr(struct kr_export *export, const struct kr_fid *fid, struct
 }
 
 /* Goes on from *FID along the first component of SUBDIR; returns what follows it. */
-static int walk_one(struct kr_export *export, const char **subdir, struct kr_fid *fid, struct kr_attr *attr)
+static int walk_one(struct kr_export *export, const struct kr_cred *cred, const char **subdir, struct kr_fid *fid, struct kr_attr *attr)
 {
 	size_t length = strcspn(*subdir, "/");
 	char name[KR_NAME_MAX + 1];
@@ -42,10 +42,11 @@ static int walk_one(struct kr_export *export, const char **subdir, struct kr_fid
 	memcpy(name, *subdir, length);
 	name[length] = 0;
 	*subdir += length;
-	return kr_export_lookup(export, NULL, fid, name, fid, attr);
+	return kr_export_lookup(export, cred, fid, name, fid, attr);
 }
 
-int kr_export_walk(struct kr_export *export, const char *subdir, struct kr_fid *ret_fid, struct kr_attr *ret_attr)
+int kr_export_walk(struct kr_export *export, const struct kr_cred *cred, const char *subdir, struct kr_fid *ret_fid,
+	struct kr_attr *ret_attr)
 {
 	struct kr_fid fid = export->root;
 	const char *rest = subdir;
@@ -54,7 +55,7 @@ int kr_export_walk(struct kr_export *export, const char *subdir, struct kr_fid *
 
 	r = kr_export_getattr(export, &fid, &attr);
 	for (rest += strspn(rest, "/"); r == 0 && *rest; rest += strspn(rest, "/"))
-		r = walk_one(export, &rest, &fid, &attr);
+		r = walk_one(export, cred, &rest, &fid, &attr);
 	if (r < 0)
 		return r;
 	if (!S_ISDIR(attr.mode))
@@ -112,6 +113,19 @@ static int check_access(int fd, uint32_t mask)
 	return syscall(SYS_faccessat2, fd, "", (int)mask, AT_EMPTY_PATH | AT_EACCESS) < 0 ? -errno : 0;
 }
 
+int kr_export_may(struct kr_export *export, const struct kr_cred *cred, int fd, uint32_t mask)
+{
+	KR_AS as = {0};
+	int r;
+
+	if (!cred || !export->callers_ids)
+		return 0;
+	r = kr_cred_enter(&as, true, cred);
+	if (r == 0)
+		r = check_access(fd, mask);
+	return r < 0 ? kr_fail_errno(r, "access %u by user %u", mask, cred->uid) : 0;
+}
+
 int kr_export_access(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid, uint32_t mask)
 {
 	KR_AUTO_FD int fd = -1;
@@ -120,9 +134,11 @@ int kr_export_access(struct kr_export *export, const struct kr_cred *cred, const
 
 	if (mask & ~(uint32_t)(R_OK | W_OK | X_OK))
 		return kr_fail_errno(-EINVAL, "asking for access");
-	r = kr_entry_open(export, fid, &fd);
+	r = mask & W_OK ? kr_export_writable(export) : 0;
 	if (r == 0)
-		r = kr_cred_enter(&as, export->callers_ids, cred, KR_RIGHTS_CALLER);
+		r = kr_entry_open(export, fid, &fd);
+	if (r == 0)
+		r = kr_cred_enter(&as, export->callers_ids, cred);
 	if (r == 0)
 		r = check_access(fd, mask);
 	return r < 0 ? kr_fail_errno(r, "access %u", mask) : 0;

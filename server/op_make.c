@@ -28,7 +28,7 @@ static int make_as(struct kr_export *export, const struct kr_cred *cred, int dir
 	KR_AS as = {0};
 	int r;
 
-	r = kr_cred_enter(&as, export->callers_ids, cred, KR_RIGHTS_SERVER);
+	r = kr_cred_enter(&as, export->callers_ids, cred);
 	if (r < 0)
 		return r;
 	kr_cred_umask(&as, make->umask);
@@ -42,6 +42,8 @@ int kr_export_make(struct kr_export *export, const struct kr_cred *cred, const s
 	int r;
 
 	r = kr_entry_check(export, parent, make->name, -EPERM);
+	if (r == 0)
+		r = kr_export_writable(export);
 	if (r == 0)
 		r = kr_entry_open(export, parent, &dirfd);
 	if (r < 0)
@@ -57,7 +59,7 @@ static int link_as(struct kr_export *export, const struct kr_cred *cred, int fd,
 	KR_AS as = {0};
 	int r;
 
-	r = kr_cred_enter(&as, export->callers_ids, cred, KR_RIGHTS_NODE);
+	r = kr_cred_enter(&as, export->callers_ids, cred);
 	if (r < 0)
 		return r;
 	r = linkat(export->proc_fd, proc.text, dirfd, name, AT_SYMLINK_FOLLOW);
@@ -75,6 +77,8 @@ int kr_export_link(struct kr_export *export, const struct kr_cred *cred, const s
 	int r;
 
 	r = kr_entry_check(export, parent, name, -EPERM);
+	if (r == 0)
+		r = kr_export_writable(export);
 	if (r == 0)
 		r = kr_entry_open(export, fid, &fd);
 	if (r == 0)
@@ -105,7 +109,7 @@ static int create_as(struct kr_export *export, const struct kr_cred *cred, int d
 	KR_AS as = {0};
 	int fd, r;
 
-	r = kr_cred_enter(&as, export->callers_ids, cred, KR_RIGHTS_SERVER);
+	r = kr_cred_enter(&as, export->callers_ids, cred);
 	if (r < 0)
 		return r;
 	kr_cred_umask(&as, create->umask);
@@ -116,6 +120,14 @@ static int create_as(struct kr_export *export, const struct kr_cred *cred, int d
 		return kr_fail_errno(-errno, "creating '%s'", create->name);
 	*ret_fd = fd;
 	return 0;
+}
+
+/* The truncation itself comes later, when the leases have been recalled. */
+static int may_truncate(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid)
+{
+	int r = kr_export_writable(export);
+
+	return r < 0 || !cred || !export->callers_ids ? r : kr_export_access(export, cred, fid, W_OK);
 }
 
 /* What open(2) with O_CREAT says to a name that is there. */
@@ -133,7 +145,12 @@ static int open_existing(struct kr_export *export, const struct kr_cred *cred, i
 		return kr_fail_errno(-ELOOP, "creating '%s'", create->name);
 	if (S_ISDIR(attr.mode))
 		return kr_fail_errno(-EISDIR, "creating '%s'", create->name);
-	r = kr_export_open(export, cred, &fid, create->flags & KR_OPEN_ACCESS, ret_attr);
+	if (create->unchecked)
+		cred = NULL;
+	if (create->flags & KR_OPEN_TRUNC)
+		r = may_truncate(export, cred, &fid);
+	if (r == 0)
+		r = kr_export_open(export, cred, &fid, create->flags & ~(uint32_t)KR_OPEN_TRUNC, ret_attr);
 	if (r == 0)
 		*ret_fid = fid;
 	return r;
@@ -170,7 +187,13 @@ static int create_or_open(struct kr_export *export, const struct kr_cred *cred, 
 	KR_SCOPED_LOCK(kr_export_lock_of(export, parent));
 
 	*ret_created = false;
-	r = create_as(export, cred, dirfd, create, &fd);
+	r = kr_export_writable(export);
+	if (r == -EROFS && create->name[0] && !create->exclusive) {
+		r = open_existing(export, cred, dirfd, parent, create, ret_fid, ret_attr);
+		return r == -ENOENT ? kr_export_writable(export) : r;
+	}
+	if (r == 0)
+		r = create_as(export, cred, dirfd, create, &fd);
 	if (r == -EEXIST && !create->exclusive)
 		return open_existing(export, cred, dirfd, parent, create, ret_fid, ret_attr);
 	if (r < 0)

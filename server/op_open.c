@@ -1,5 +1,6 @@
 /* Opens and holds. A descriptor is not kept for an open: what is checked here is that it could be had. */
 #include <errno.h>
+#include <unistd.h>
 
 #include "server/export_priv.h"
 
@@ -13,16 +14,35 @@ static int check_mode(struct kr_export *export, const struct kr_fid *fid, enum k
 	return r;
 }
 
+static int check_rights(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid, uint32_t flags)
+{
+	uint32_t access = flags & KR_OPEN_ACCESS, mask = 0;
+	KR_AUTO_FD int fd = -1;
+	int r = 0;
+
+	if (access != KR_OPEN_WRITE)
+		mask |= flags & KR_OPEN_EXECUTE ? X_OK : R_OK;
+	if (access != KR_OPEN_READ || flags & KR_OPEN_TRUNC) {
+		mask |= W_OK;
+		r = kr_export_writable(export);
+	}
+	if (r < 0 || !cred)
+		return r;
+	r = kr_entry_open(export, fid, &fd);
+	return r < 0 ? r : kr_export_may(export, cred, fd, mask);
+}
+
 static int check_open(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid, uint32_t flags)
 {
 	struct kr_setattr empty = {.valid = KR_SET_SIZE};
 	uint32_t access = flags & KR_OPEN_ACCESS;
 	struct kr_attr attr;
-	int r = 0;
+	int r;
 
-	if (access == KR_OPEN_ACCESS || flags & ~(uint32_t)(KR_OPEN_ACCESS | KR_OPEN_TRUNC))
+	if (access == KR_OPEN_ACCESS || flags & ~(uint32_t)(KR_OPEN_ACCESS | KR_OPEN_TRUNC | KR_OPEN_EXECUTE))
 		return kr_fail(-EINVAL, "open flags %u", flags);
-	if (access != KR_OPEN_READ)
+	r = check_rights(export, cred, fid, flags);
+	if (r == 0 && access != KR_OPEN_READ)
 		r = check_mode(export, fid, KR_FDS_WRITE);
 	if (r == 0 && access != KR_OPEN_WRITE)
 		r = check_mode(export, fid, KR_FDS_READ);

@@ -84,19 +84,17 @@ int kr_export_readdir(struct kr_export *export, const struct kr_cred *cred, cons
 	struct listing listing = {kr_fid_equal(fid, &export->root), buffer, 0};
 	struct kr_fd *directory;
 	bool end = false;
-	KR_AS as = {0};
 	int r;
 
 	if (size < KR_READDIR_MIN)
 		return kr_fail(-EINVAL, "a listing of %zu bytes", size);
 	if (cookie > INT64_MAX)
 		return kr_fail(-EINVAL, "not a position in a directory");
-	r = kr_cred_enter(&as, export->callers_ids, cred, KR_RIGHTS_NODE);
-	if (r == 0)
-		r = kr_entry_data(export, fid, KR_FDS_DIRECTORY, &directory);
+	r = kr_entry_data(export, fid, KR_FDS_DIRECTORY, &directory);
 	if (r < 0)
 		return r;
-	if (lseek(directory->fd, (off_t)cookie, SEEK_SET) < 0)
+	r = kr_export_may(export, cred, directory->fd, R_OK);
+	if (r == 0 && lseek(directory->fd, (off_t)cookie, SEEK_SET) < 0)
 		r = kr_fail_errno(-errno, "going to a position in a directory");
 	if (r == 0)
 		r = list(directory->fd, &listing, KR_MIN(size, 65536), &end);

@@ -30,6 +30,22 @@ static int find_victim(struct kr_export *export, int dirfd, const struct kr_fid 
 	return r;
 }
 
+/* Whether CRED may take VICTIM's name out of the directory: asked before a file that is held is put aside, which the server
+ * does with its own rights. The kernel decides about the removal itself. */
+static int may_remove(struct kr_export *export, const struct kr_cred *cred, int dirfd, const struct victim *victim)
+{
+	struct stat dir;
+	int r = kr_export_may(export, cred, dirfd, W_OK | X_OK);
+
+	if (r < 0 || !cred || cred->uid == 0 || !export->callers_ids)
+		return r;
+	if (fstatat(dirfd, "", &dir, AT_EMPTY_PATH) < 0)
+		return kr_fail_errno(-errno, "looking at a directory of the export");
+	if (dir.st_mode & S_ISVTX && dir.st_uid != cred->uid && victim->st.st_uid != cred->uid)
+		return kr_fail_errno(-EPERM, "removing another user's file from a sticky directory");
+	return 0;
+}
+
 /* After the name is gone: what is left of the file. */
 static void report(struct kr_export *export, const struct victim *victim, bool orphaned, struct kr_removed *ret_removed)
 {
@@ -48,7 +64,7 @@ static int unlink_as(struct kr_export *export, const struct kr_cred *cred, int d
 	KR_AS as = {0};
 	int r;
 
-	r = kr_cred_enter(&as, export->callers_ids, cred, KR_RIGHTS_NODE);
+	r = kr_cred_enter(&as, export->callers_ids, cred);
 	if (r < 0)
 		return r;
 	return unlinkat(dirfd, name, directory ? AT_REMOVEDIR : 0) < 0 ? kr_fail_errno(-errno, "removing '%s'", name) : 0;
@@ -61,6 +77,8 @@ static int remove_victim(struct kr_export *export, const struct kr_cred *cred, i
 	int r = 0;
 
 	if (!directory && S_ISREG(victim->st.st_mode))
+		r = may_remove(export, cred, dirfd, victim);
+	if (r == 0 && !directory && S_ISREG(victim->st.st_mode))
 		r = kr_orphans_begin_removal(export->orphans, &victim->fid, victim->fd, dirfd, name, &removal);
 	if (r == 0 && !removal.moved)
 		r = unlink_as(export, cred, dirfd, name, directory);
@@ -79,7 +97,11 @@ int kr_export_remove(struct kr_export *export, const struct kr_cred *cred, const
 
 	r = kr_entry_check(export, parent, name, -ENOENT);
 	if (r == 0)
+		r = kr_export_writable(export);
+	if (r == 0)
 		r = kr_entry_open(export, parent, &dirfd);
+	if (r == 0)
+		r = kr_export_may(export, cred, dirfd, X_OK);
 	if (r < 0)
 		return r;
 	{
@@ -112,7 +134,7 @@ static int rename_as(struct kr_export *export, const struct kr_cred *cred, const
 	KR_AS as = {0};
 	int r;
 
-	r = kr_cred_enter(&as, export->callers_ids, cred, KR_RIGHTS_NODE);
+	r = kr_cred_enter(&as, export->callers_ids, cred);
 	if (r < 0)
 		return r;
 	r = renameat2(ends->from_fd, ends->from_name, ends->to_fd, ends->to_name, ends->flags);
@@ -178,6 +200,8 @@ static int rename_ends(struct kr_export *export, const struct kr_cred *cred, con
 		return r;
 	replacing = replaces(source, target, ends->flags);
 	if (replacing && S_ISREG(target->st.st_mode))
+		r = may_remove(export, cred, ends->to_fd, target);
+	if (r == 0 && replacing && S_ISREG(target->st.st_mode))
 		r = kr_orphans_begin_removal(export->orphans, &target->fid, target->fd, ends->to_fd, ends->to_name, &removal);
 	if (r == 0)
 		r = move(export, cred, ends, source, target, replacing);
@@ -219,9 +243,15 @@ int kr_export_rename(struct kr_export *export, const struct kr_cred *cred, const
 	if (r == 0)
 		r = kr_entry_check(export, new_parent, new_name, -EPERM);
 	if (r == 0)
+		r = kr_export_writable(export);
+	if (r == 0)
 		r = kr_entry_open(export, parent, &ends.from_fd);
 	if (r == 0)
 		r = kr_entry_open(export, new_parent, &ends.to_fd);
+	if (r == 0)
+		r = kr_export_may(export, cred, ends.from_fd, X_OK);
+	if (r == 0)
+		r = kr_export_may(export, cred, ends.to_fd, X_OK);
 	if (r == 0)
 		r = rename_locked(export, cred, &ends, &source, &target, &replaced);
 	if (r == 0 && ret_replaced)

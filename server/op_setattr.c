@@ -13,14 +13,24 @@ static int set_mode(struct kr_export *export, int fd, mode_t mode)
 	return fchmodat(export->proc_fd, name.text, mode & 07777, 0) < 0 ? kr_fail_errno(-errno, "changing a mode") : 0;
 }
 
-int kr_export_clear_suid(struct kr_export *export, int path_fd)
+static bool in_group(const struct kr_cred *cred, gid_t gid)
+{
+	bool found = cred->gid == gid;
+
+	for (uint32_t i = 0; i < cred->group_count && !found; i++)
+		found = cred->groups[i] == gid;
+	return found;
+}
+
+int kr_export_clear_suid(struct kr_export *export, const struct kr_cred *cred, int path_fd)
 {
 	struct stat st;
-	mode_t bits;
+	mode_t bits = S_ISUID;
 
 	if (fstatat(path_fd, "", &st, AT_EMPTY_PATH) < 0)
 		return kr_fail_errno(-errno, "looking at a file of the export");
-	bits = st.st_mode & S_IXGRP ? S_ISUID | S_ISGID : S_ISUID;
+	if (st.st_mode & S_IXGRP || (cred && cred->uid != 0 && !in_group(cred, st.st_gid)))
+		bits |= S_ISGID;
 	if (!S_ISREG(st.st_mode) || !(st.st_mode & bits))
 		return 0;
 	return set_mode(export, path_fd, st.st_mode & ~bits);
@@ -79,22 +89,66 @@ static int set_times(int fd, const struct kr_setattr *set)
 	return r;
 }
 
-static int apply(struct kr_export *export, int fd, const struct kr_fid *fid, const struct kr_setattr *set)
+/* Owner, mode and times as the caller. */
+static int apply_as(struct kr_export *export, const struct kr_cred *cred, int fd, const struct kr_setattr *set,
+	uint32_t valid)
 {
 	const uint32_t times = KR_SET_ATIME | KR_SET_MTIME | KR_SET_ATIME_NOW | KR_SET_MTIME_NOW;
+	KR_AS as = {0};
 	int r = 0;
 
-	if (set->valid & (KR_SET_UID | KR_SET_GID))
+	if (valid == 0)
+		return 0;
+	r = kr_cred_enter(&as, export->callers_ids, cred);
+	if (r == 0 && valid & (KR_SET_UID | KR_SET_GID))
 		r = set_owner(fd, set);
-	if (r == 0 && set->valid & KR_SET_MODE)
+	if (r == 0 && valid & KR_SET_MODE)
 		r = set_mode(export, fd, set->mode);
-	if (r == 0 && set->valid & KR_SET_CLEAR_SUID)
-		r = kr_export_clear_suid(export, fd);
-	if (r == 0 && set->valid & KR_SET_SIZE)
-		r = set_size(export, fid, set->size);
-	if (r == 0 && set->valid & times)
+	if (r == 0 && valid & times)
 		r = set_times(fd, set);
 	return r;
+}
+
+static int may_write(struct kr_export *export, const struct kr_cred *cred, int fd, const struct kr_setattr *set)
+{
+	return set->through_handle ? 0 : kr_export_may(export, cred, fd, W_OK);
+}
+
+/* The mode takes set-id bits away, and changes nothing else. */
+static bool drops_set_id(int fd, const struct kr_setattr *set)
+{
+	const mode_t ids = S_ISUID | S_ISGID;
+	struct stat st;
+
+	return set->valid & KR_SET_MODE && fstatat(fd, "", &st, AT_EMPTY_PATH) == 0 && S_ISREG(st.st_mode) &&
+		(st.st_mode & ids) != (set->mode & ids) && (set->mode & ids & ~st.st_mode) == 0 &&
+		((st.st_mode ^ set->mode) & 07777 & ~ids) == 0;
+}
+
+static int apply(struct kr_export *export, const struct kr_cred *cred, int fd, const struct kr_fid *fid,
+	const struct kr_setattr *set)
+{
+	const uint32_t times = KR_SET_ATIME | KR_SET_MTIME | KR_SET_ATIME_NOW | KR_SET_MTIME_NOW;
+	uint32_t mode = set->valid & KR_SET_MODE;
+	bool clear = set->valid & KR_SET_CLEAR_SUID || (set->valid & KR_SET_SIZE && cred && cred->uid != 0);
+	int r = 0;
+
+	/* Before anything is changed. */
+	if (set->valid & (KR_SET_SIZE | KR_SET_CLEAR_SUID))
+		r = may_write(export, cred, fd, set);
+	if (r == 0)
+		r = apply_as(export, cred, fd, set, set->valid & (KR_SET_UID | KR_SET_GID));
+	if (r == 0 && drops_set_id(fd, set) && may_write(export, cred, fd, set) == 0) {
+		r = set_mode(export, fd, set->mode);
+		mode = 0;
+	}
+	if (r == 0)
+		r = apply_as(export, cred, fd, set, mode);
+	if (r == 0 && clear)
+		r = kr_export_clear_suid(export, cred, fd);
+	if (r == 0 && set->valid & KR_SET_SIZE)
+		r = set_size(export, fid, set->size);
+	return r < 0 ? r : apply_as(export, cred, fd, set, set->valid & times);
 }
 
 int kr_export_setattr(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid,
@@ -103,14 +157,11 @@ int kr_export_setattr(struct kr_export *export, const struct kr_cred *cred, cons
 	KR_AUTO_FD int fd = -1;
 	int r;
 
-	r = kr_entry_open(export, fid, &fd);
-	if (r == 0) {
-		KR_AS as = {0};
-
-		r = kr_cred_enter(&as, export->callers_ids, cred, KR_RIGHTS_SERVER);
-		if (r == 0)
-			r = apply(export, fd, fid, set);
-	}
+	r = kr_export_writable(export);
+	if (r == 0)
+		r = kr_entry_open(export, fid, &fd);
+	if (r == 0)
+		r = apply(export, cred, fd, fid, set);
 	return r < 0 ? r : kr_entry_attr(export, fd, fid, ret_attr);
 }
 

@@ -1,4 +1,4 @@
-/* Extended attributes, with the caller's own rights: the node's kernel leaves namespaces other than user.* unchecked. */
+/* Extended attributes, POSIX ACLs among them, as the caller. */
 #include <errno.h>
 #include <stdio.h>
 #include <sys/xattr.h>
@@ -24,7 +24,7 @@ static int begin(struct kr_export *export, const struct kr_cred *cred, const str
 {
 	int r = kr_entry_open(export, fid, ret_fd);
 
-	return r < 0 ? r : kr_cred_enter(as, export->callers_ids, cred, KR_RIGHTS_CALLER);
+	return r < 0 ? r : kr_cred_enter(as, export->callers_ids, cred);
 }
 
 static int end_read(ssize_t length, const char *what, size_t *ret_length)
@@ -64,7 +64,9 @@ int kr_export_setxattr(struct kr_export *export, const struct kr_cred *cred, con
 
 	if (size > KR_XATTR_MAX)
 		return kr_fail_errno(-E2BIG, "extended attribute %s of %zu bytes", name, size);
-	r = begin(export, cred, fid, &fd, &as);
+	r = kr_export_writable(export);
+	if (r == 0)
+		r = begin(export, cred, fid, &fd, &as);
 	if (r == 0 && setxattr(path_of(fd).text, name, value, size, (int)flags) < 0)
 		r = kr_fail_errno(-errno, "extended attribute %s of %zu bytes", name, size);
 	return r;
@@ -75,8 +77,10 @@ int kr_export_removexattr(struct kr_export *export, const struct kr_cred *cred, 
 {
 	KR_AUTO_FD int fd = -1;
 	KR_AS as = {0};
-	int r = begin(export, cred, fid, &fd, &as);
+	int r = kr_export_writable(export);
 
+	if (r == 0)
+		r = begin(export, cred, fid, &fd, &as);
 	if (r == 0 && removexattr(path_of(fd).text, name) < 0)
 		r = kr_fail_errno(-errno, "extended attribute %s", name);
 	return r;

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "common/log.h"
 #include "server/attrs.h"
@@ -13,6 +14,7 @@
 #include "server/request.h"
 #include "server/server.h"
 #include "server/session.h"
+#include "server/trust.h"
 
 enum { SMALL_FILE = KR_INLINE_MAX / 16 };
 
@@ -72,7 +74,57 @@ void kr_opens_release(struct kr_sfile *file, uint64_t count)
 		start_release(release);
 }
 
-uint8_t kr_opens_opened(struct kr_request *request, struct kr_sfile *file, uint8_t want)
+/* WRITE is for writers; READ also for them, because who appends must know the end. */
+static uint8_t leases_for(uint8_t kinds, uint8_t rights)
+{
+	if (!(rights & KR_GRANT_WRITE))
+		kinds &= (uint8_t)~KR_LEASE_WRITE;
+	return rights ? kinds : 0;
+}
+
+static uint8_t rights_of(uint32_t flags)
+{
+	switch (flags & KR_OPEN_ACCESS) {
+	case KR_OPEN_READ:
+		return KR_GRANT_READ;
+	case KR_OPEN_WRITE:
+		return KR_GRANT_WRITE;
+	default:
+		return KR_GRANT_ALL;
+	}
+}
+
+bool kr_opens_allowed(struct kr_session *session, const struct kr_fid *fid, uint8_t rights)
+{
+	return !kr_trust_confined(session) || kr_grants_find(&session->grants, fid) & rights;
+}
+
+static void run_refuse(struct kr_request *request)
+{
+	struct kr_attr attr;
+
+	/* A file that is gone is so for everybody. */
+	request->err = kr_export_getattr(request->server->export, request->state, &attr);
+	if (!request->err)
+		request->err = -EACCES;
+}
+
+bool kr_opens_allow(struct kr_request *request, const struct kr_fid *fid, uint8_t rights)
+{
+	struct kr_fid *copy;
+
+	if (kr_opens_allowed(request->session, fid, rights))
+		return true;
+	kr_log_debug("node %s: %s of a file that it has not opened for it", request->session->name, kr_msg_name(request->type));
+	copy = kr_xmalloc(sizeof(*copy));
+	*copy = *fid;
+	request->state = copy;
+	request->free_state = free;
+	kr_request_run(request, run_refuse, kr_request_reply_job);
+	return false;
+}
+
+uint8_t kr_opens_opened(struct kr_request *request, struct kr_sfile *file, uint32_t flags, uint8_t want)
 {
 	struct kr_session *session = request->session;
 
@@ -82,6 +134,10 @@ uint8_t kr_opens_opened(struct kr_request *request, struct kr_sfile *file, uint8
 		return 0;
 	}
 	kr_attachment_get(file, session)->opens++;
+	if (kr_trust_confined(session)) {
+		kr_grants_add(&session->grants, &file->fid, rights_of(flags));
+		want = leases_for(want, rights_of(flags));
+	}
 	return kr_leases_try(file, session, want);
 }
 
@@ -180,7 +236,7 @@ static void open_done(struct kr_request *request)
 	if (file->changing || file->changes != open->changes)
 		want = 0;
 	kr_sfile_version(file, open->changes, &request->reply.open_reply.attr);
-	open->granted = kr_opens_opened(request, file, want);
+	open->granted = kr_opens_opened(request, file, request->msg.open_request.flags, want);
 	if (truncates(request))
 		kr_attrs_after_cut(request, file, reply_open);
 	else
@@ -252,6 +308,7 @@ struct reclaim {
 	uint32_t missing; /* opens that this session does not have yet */
 	uint64_t changes;
 	struct kr_attr attr;
+	uint8_t rights;   /* of a confined session */
 };
 
 static void free_reclaim(void *state)
@@ -260,6 +317,25 @@ static void free_reclaim(void *state)
 
 	kr_sfile_put(reclaim->file);
 	free(reclaim);
+}
+
+/* What a session had open it is believed. But a user's own opens are known to its node only: he keeps what is his, and what
+ * he could open now. */
+static uint8_t reclaimable(const struct kr_request *request, const struct reclaim *reclaim)
+{
+	const struct kr_session *session = request->session;
+	struct kr_export *export = request->server->export;
+	struct kr_cred cred;
+	uint8_t rights = 0;
+
+	kr_trust_cred(request->server, session->key, session->groups, session->group_count, &cred);
+	if (cred.group_count == 0 || cred.uid == reclaim->attr.uid)
+		return KR_GRANT_ALL;
+	if (kr_export_access(export, &cred, &reclaim->file->fid, R_OK) == 0)
+		rights |= KR_GRANT_READ;
+	if (kr_export_access(export, &cred, &reclaim->file->fid, W_OK) == 0)
+		rights |= KR_GRANT_WRITE;
+	return rights;
 }
 
 static void run_reclaim(struct kr_request *request)
@@ -275,6 +351,8 @@ static void run_reclaim(struct kr_request *request)
 	request->err = kr_export_getattr(export, fid, &reclaim->attr);
 	if (request->err && reclaim->missing)
 		kr_export_release(export, fid, reclaim->missing);
+	if (!request->err)
+		reclaim->rights = reclaimable(request, reclaim);
 }
 
 static void reclaim_done(struct kr_request *request)
@@ -297,7 +375,12 @@ static void reclaim_done(struct kr_request *request)
 		attachment->opens += reclaim->missing;
 		file->opens += reclaim->missing;
 		file->orphan |= reclaim->attr.nlink == 0;
-		granted = kr_leases_try(file, session, request->msg.reclaim_request.kinds);
+		granted = request->msg.reclaim_request.kinds;
+		if (kr_trust_confined(session)) {
+			kr_grants_add(&session->grants, &file->fid, reclaim->rights);
+			granted = leases_for(granted, kr_grants_find(&session->grants, &file->fid));
+		}
+		granted = kr_leases_try(file, session, granted);
 		kr_sfile_version(file, reclaim->changes, &reclaim->attr);
 		reply->kinds = granted;
 		reply->attr = reclaim->attr;

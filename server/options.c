@@ -5,6 +5,7 @@
 
 #include "common/fail.h"
 #include "common/util.h"
+#include "server/networks.h"
 
 #define FIELD(name) offsetof(struct kr_server_options, name)
 
@@ -19,7 +20,15 @@ static const struct kr_option table[] = {
 	{.name = "state", .type = KR_OPTION_PATH, .offset = FIELD(state), .value_name = "DIR",
 		.help = "Keep the server's own state here (default: below /var/lib/kairan, or ~/.local/state/kairan)."},
 	{.name = "squash", .type = KR_OPTION_ENUM, .offset = FIELD(squash), .default_text = "none", .choices = "none|root|all",
-		.help = "Whose identity is replaced by nobody's (only none is implemented yet)."},
+		.help = "Whose identity is replaced by that of the anonymous user: nobody's, root's, or everybody's."},
+	{.name = "anon_uid", .type = KR_OPTION_COUNT, .offset = FIELD(anon_uid), .default_text = "65534", .max = UINT32_MAX - 1,
+		.value_name = "UID", .help = "The anonymous user."},
+	{.name = "anon_gid", .type = KR_OPTION_COUNT, .offset = FIELD(anon_gid), .default_text = "65534", .max = UINT32_MAX - 1,
+		.value_name = "GID", .help = "The anonymous group."},
+	{.name = "read_only", .type = KR_OPTION_BOOL, .offset = FIELD(read_only), .default_text = "false",
+		.help = "Refuse all changes of the export (EROFS)."},
+	{.name = "allow", .type = KR_OPTION_LIST, .offset = FIELD(allow), .value_name = "NETWORK",
+		.help = "Accept connections from this network only (10.1.0.0/16, fd00::/8); can be given several times."},
 	{.name = "lease", .type = KR_OPTION_SECONDS, .offset = FIELD(lease), .default_text = "20s", .min = 1000, .max = 600000,
 		.help = "After so long without a sign of life a node is lost: others may use its files."},
 	{.name = "verbose", .type = KR_OPTION_BOOL, .offset = FIELD(verbose), .default_text = "false", .letter = 'v',
@@ -45,8 +54,12 @@ int kr_server_options_check(struct kr_server_options *options, const struct kr_a
 			arguments->positional[1]);
 	if (options->key.count && options->insecure)
 		return kr_fail(-EINVAL, "--insecure lets everybody in, --key only who has a key: choose one");
-	if (options->squash != KR_SQUASH_NONE)
-		return kr_fail(-EINVAL, "--squash: only 'none' is implemented yet");
+	for (size_t i = 0; i < options->allow.count; i++) {
+		struct kr_network network;
+
+		if (kr_network_parse(options->allow.items[i], &network))
+			return -EINVAL;
+	}
 	options->export_path = arguments->positional[0];
 	return 0;
 }

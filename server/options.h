@@ -9,9 +9,11 @@ enum kr_squash { KR_SQUASH_NONE, KR_SQUASH_ROOT, KR_SQUASH_ALL };
 struct kr_server_options {
 	struct kr_strings listen; /* ADDR[:PORT]; none: loopback (or, when insecure, every address) at the default port */
 	struct kr_strings key;
+	struct kr_strings allow;  /* networks; none: everybody */
 	char *state;              /* NULL: see state.h */
 	int squash;               /* enum kr_squash */
-	bool insecure, verbose;
+	uint64_t anon_uid, anon_gid; /* whom squash makes of others */
+	bool read_only, insecure, verbose;
 	uint64_t lease;           /* milliseconds */
 	const char *export_path;  /* the argument; borrowed */
 };

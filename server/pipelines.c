@@ -7,6 +7,8 @@
 
 #include "ring/pipeline.h"
 #include "server/data_priv.h"
+#include "server/opens.h"
+#include "server/trust.h"
 
 struct kr_feed_pipeline {
 	struct kr_link link;       /* kr_data.pipelines */
@@ -70,13 +72,23 @@ static void leave(struct kr_feed_pipeline *pipeline, uint32_t node)
 static void handle_join(struct kr_request *request)
 {
 	struct kr_session *session = request->session;
-	struct kr_sfile *file = kr_sfile_get(request->server, &request->msg.join_request.file);
-	struct kr_feed_pipeline *pipeline = get_pipeline(file);
+	struct kr_feed_pipeline *pipeline;
 	struct kr_join_reply reply;
+	struct kr_sfile *file;
 	uint32_t upstream = 0;
 	char host[64];
-	int err = kr_pipeline_join(&pipeline->members, session->node, session->name, tell_upstream, pipeline, &upstream);
+	int err;
 
+	if (!kr_opens_allow(request, &request->msg.join_request.file, KR_GRANT_READ))
+		return;
+	if (kr_trust_is_user(session)) { /* no member: nobody's blocks but the server's are for it, and nobody trusts its own */
+		make_hop(request->server->data, session, 0, host, &reply.upstream);
+		kr_request_reply(request, 0, &reply, NULL, 0);
+		return;
+	}
+	file = kr_sfile_get(request->server, &request->msg.join_request.file);
+	pipeline = get_pipeline(file);
+	err = kr_pipeline_join(&pipeline->members, session->node, session->name, tell_upstream, pipeline, &upstream);
 	if (err && kr_pipeline_empty(&pipeline->members))
 		free_pipeline(pipeline);
 	if (err == 0)
@@ -103,7 +115,9 @@ static void handle_reparent(struct kr_request *request)
 	uint32_t upstream = 0; /* also for one that is not a member (any more): it can always pull from here */
 	char host[64];
 
-	if (file && file->data.pipeline)
+	if (!kr_opens_allow(request, &msg->file, KR_GRANT_READ))
+		return;
+	if (file && file->data.pipeline && !kr_trust_is_user(session))
 		kr_pipeline_reparent(&file->data.pipeline->members, session->node, msg->node, &upstream);
 	make_hop(request->server->data, session, upstream, host, &reply.upstream);
 	kr_request_reply(request, 0, &reply, NULL, 0);

@@ -213,7 +213,7 @@ static void register_handlers(struct kr_server *server)
 
 static int open_export(struct kr_server *server)
 {
-	struct kr_export_options options = {.path = server->options->export_path};
+	struct kr_export_options options = {.path = server->options->export_path, .read_only = server->options->read_only};
 	struct kr_export_info info;
 	int err;
 

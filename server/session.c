@@ -83,6 +83,7 @@ void kr_session_put(struct kr_session *session)
 	free(session->ring_address);
 	kr_key_put(session->key);
 	free(session->groups);
+	kr_grants_fini(&session->grants);
 	free(session);
 }
 

@@ -11,6 +11,7 @@
 #include "common/key.h"
 #include "common/list.h"
 #include "common/table.h"
+#include "server/grants.h"
 #include "server/replies.h"
 
 struct kr_request;
@@ -50,6 +51,7 @@ struct kr_session {
 	struct kr_replies replies;     /* kept for RESENDs */
 	struct kr_list asks;           /* unanswered requests to the node, oldest first */
 	uint64_t last_ask;
+	struct kr_grants grants;       /* of a confined session */
 	struct kr_list attachments;    /* kr_attachment.of_session: files it has open or leased */
 };
 

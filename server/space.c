@@ -8,6 +8,7 @@
 #include "server/attrs.h"
 #include "server/export.h"
 #include "server/leases.h"
+#include "server/opens.h"
 #include "server/request.h"
 #include "server/server.h"
 #include "server/session.h"
@@ -132,8 +133,11 @@ static void start_fallocate(struct kr_request *request)
 
 static void handle_fallocate(struct kr_request *request)
 {
-	struct space *space = space_new(request, start_fallocate);
+	struct space *space;
 
+	if (!kr_opens_allow(request, &request->msg.fallocate_request.file, KR_GRANT_WRITE))
+		return;
+	space = space_new(request, start_fallocate);
 	add_file(space, &request->msg.fallocate_request.file, KR_LEASE_ALL);
 	take_next(space);
 }
@@ -155,8 +159,11 @@ static void start_seek(struct kr_request *request)
 
 static void handle_seek(struct kr_request *request)
 {
-	struct space *space = space_new(request, start_seek);
+	struct space *space;
 
+	if (!kr_opens_allow(request, &request->msg.seek_request.file, KR_GRANT_ALL))
+		return;
+	space = space_new(request, start_seek);
 	add_file(space, &request->msg.seek_request.file, KR_LEASE_READ);
 	take_next(space);
 }
@@ -198,9 +205,12 @@ static void start_copy(struct kr_request *request)
 static void handle_copy(struct kr_request *request)
 {
 	const struct kr_copy_request *msg = &request->msg.copy_request;
-	struct space *space = space_new(request, start_copy);
 	int order = memcmp(&msg->from, &msg->to, sizeof(msg->from));
+	struct space *space;
 
+	if (!kr_opens_allow(request, &msg->from, KR_GRANT_READ) || !kr_opens_allow(request, &msg->to, KR_GRANT_WRITE))
+		return;
+	space = space_new(request, start_copy);
 	if (order < 0)
 		add_file(space, &msg->from, KR_LEASE_READ);
 	add_file(space, &msg->to, KR_LEASE_ALL);

@@ -150,7 +150,20 @@ bool kr_trust_same_owner(const struct kr_key *a, const struct kr_key *b)
 	return a && b ? kr_key_owner_equal(&a->owner, &b->owner) : !a && !b;
 }
 
-int kr_trust_find_groups(const struct kr_key *key, uint32_t **ret_groups, uint32_t *ret_count)
+static uint32_t squash_group(const struct kr_server_options *options, uint32_t gid)
+{
+	bool squashed = options->squash == KR_SQUASH_ALL || (options->squash == KR_SQUASH_ROOT && gid == 0);
+
+	return squashed ? (uint32_t)options->anon_gid : gid;
+}
+
+static void squash_groups(const struct kr_server_options *options, uint32_t *groups, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		groups[i] = squash_group(options, groups[i]);
+}
+
+int kr_trust_find_groups(const struct kr_server *server, const struct kr_key *key, uint32_t **ret_groups, uint32_t *ret_count)
 {
 	KR_AUTO_FREE char *buffer = NULL;
 	struct passwd entry, *found = NULL;
@@ -173,6 +186,7 @@ int kr_trust_find_groups(const struct kr_key *key, uint32_t **ret_groups, uint32
 	_Static_assert(sizeof(gid_t) == sizeof(uint32_t), "groups are numbers of 32 bits");
 	*ret_groups = groups;
 	*ret_count = (uint32_t)count;
+	squash_groups(server->options, groups, *ret_count);
 	return 0;
 }
 
@@ -184,19 +198,65 @@ static bool is_member(const struct kr_session *session, uint32_t gid)
 	return false;
 }
 
-int kr_trust_restrict(const struct kr_session *session, uint16_t type, void *msg)
+/* CRED's groups are ours to change: they lie in the request's arena. */
+static void squash(const struct kr_server_options *options, struct kr_cred *cred)
+{
+	bool all = options->squash == KR_SQUASH_ALL || (options->squash == KR_SQUASH_ROOT && cred->uid == 0);
+
+	if (options->squash == KR_SQUASH_NONE)
+		return;
+	if (all) {
+		*cred = (struct kr_cred){.uid = (uint32_t)options->anon_uid, .gid = (uint32_t)options->anon_gid};
+		return;
+	}
+	cred->gid = squash_group(options, cred->gid);
+	squash_groups(options, (uint32_t *)(uintptr_t)cred->groups, cred->group_count);
+}
+
+/* 0, CRED is of the session's user; or -EPERM. The session's groups are squashed already. */
+static int confine(const struct kr_session *session, struct kr_cred *cred)
 {
 	const struct kr_key *key = session->key;
-	struct kr_cred *cred;
 
-	if (!key || key->owner.kind == KR_KEY_NODE)
-		return 0;
-	cred = kr_msg_cred(type, msg);
-	if (!cred)
-		return 0;
-	if (cred->uid != key->owner.uid || !is_member(session, cred->gid))
+	if (cred->uid != key->owner.uid || !is_member(session, squash_group(session->server->options, cred->gid)))
 		return kr_fail(-EPERM, "with the key of user %u it asked as uid %u, gid %u", key->owner.uid, cred->uid, cred->gid);
 	cred->groups = session->groups;
 	cred->group_count = session->group_count;
 	return 0;
+}
+
+bool kr_trust_is_user(const struct kr_session *session)
+{
+	return session->key && session->key->owner.kind == KR_KEY_USER;
+}
+
+bool kr_trust_confined(const struct kr_session *session)
+{
+	return session->server->options->squash != KR_SQUASH_NONE || (kr_trust_is_user(session) && session->key->owner.uid != 0);
+}
+
+void kr_trust_cred(const struct kr_server *server, const struct kr_key *key, const uint32_t *groups, uint32_t count,
+	struct kr_cred *ret_cred)
+{
+	*ret_cred = (struct kr_cred){0};
+	if (!key || key->owner.kind != KR_KEY_USER || count == 0)
+		return;
+	*ret_cred = (struct kr_cred){.uid = key->owner.uid, .gid = groups[0], .groups = groups, .group_count = count};
+	if (server->options->squash == KR_SQUASH_ALL || (server->options->squash == KR_SQUASH_ROOT && ret_cred->uid == 0))
+		ret_cred->uid = (uint32_t)server->options->anon_uid;
+}
+
+int kr_trust_restrict(struct kr_session *session, uint16_t type, void *msg)
+{
+	struct kr_cred *cred = kr_msg_cred(type, msg);
+	int err = 0;
+
+	if (cred && kr_trust_is_user(session))
+		err = confine(session, cred);
+	if (!err && cred)
+		squash(session->server->options, cred);
+	/* Nobody who flushes here has the privilege to keep set-id bits, whatever he says. */
+	if (type == KR_MSG_FLUSH && kr_trust_confined(session))
+		((struct kr_flush_request *)msg)->clear_suid = 1;
+	return err;
 }

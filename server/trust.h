@@ -3,6 +3,7 @@
  * Without keys (kr_trusts_anybody) everybody who reaches the server's addresses is let in, and may act for any user.
  * With keys a connection first has to prove that it has one (common/auth.h); its session then remembers whose key it was:
  * a node key may act for any uid; a user key for its own only, with the groups that this machine knows of the user.
+ * Then identities are squashed (--squash): root, or everybody, becomes the anonymous user.
  * Loop thread, unless said otherwise.
  */
 #ifndef KR_SERVER_TRUST_H
@@ -29,8 +30,17 @@ bool kr_trust_accepts(const struct kr_server *server, const struct kr_key *key);
 bool kr_trust_same_owner(const struct kr_key *a, const struct kr_key *b);
 /* The groups on this machine of the user of a user key, the primary one first: *RET_GROUPS owned, NULL for other keys.
  * -EPERM: no such user here. Any thread; blocks. */
-int kr_trust_find_groups(const struct kr_key *key, uint32_t **ret_groups, uint32_t *ret_count);
+int kr_trust_find_groups(const struct kr_server *server, const struct kr_key *key, uint32_t **ret_groups, uint32_t *ret_count);
 /* A decoded request: 0, its CRED made what the session's key allows; or -EPERM. */
-int kr_trust_restrict(const struct kr_session *session, uint16_t type, void *msg);
+int kr_trust_restrict(struct kr_session *session, uint16_t type, void *msg);
+/* Whether the session's node is somebody who cannot act as any user: a user key's, or any where identities are squashed.
+ * Only such sessions have their use of file data checked (grants.h). */
+bool kr_trust_confined(const struct kr_session *session);
+/* Whether the session came with a user key: it is kept out of rings, where nodes trust each other. */
+bool kr_trust_is_user(const struct kr_session *session);
+/* Whom a session of KEY acts as where a request does not say: a user key's user, with GROUPS (borrowed). *RET_CRED with
+ * group_count 0: nobody in particular. Any thread. */
+void kr_trust_cred(const struct kr_server *server, const struct kr_key *key, const uint32_t *groups, uint32_t count,
+	struct kr_cred *ret_cred);
 
 #endif

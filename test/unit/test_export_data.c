@@ -370,7 +370,7 @@ static void a_full_filesystem_says_so(void **state)
 		skip();
 	}
 	ok(kr_export_new(&options, &full));
-	ok(kr_export_walk(full, "", &root, &attr));
+	ok(kr_export_walk(full, NULL, "", &root, &attr));
 	ok(kr_export_make(full, &alice, &root, &request, &fid, &attr));
 	r = kr_export_pwritev(full, &fid, &piece, 1);
 	kr_export_free(full);

@@ -76,7 +76,7 @@ static void symbolic_links_are_never_followed(void **state)
 	fails(ENOTDIR, look_up_error(&link, "x"));
 	fails(ENXIO, kr_export_open(F.export, &root_cred, &link, KR_OPEN_READ, &attr));
 	fails(ELOOP, kr_export_create(F.export, &root_cred, &F.root, &create, &created, &fid, &attr));
-	fails(ENOTDIR, kr_export_walk(F.export, "out/x", &fid, &attr));
+	fails(ENOTDIR, kr_export_walk(F.export, NULL, "out/x", &fid, &attr));
 	fid = make(&F.root, "file", S_IFREG | 0644);
 	fails(EINVAL, kr_export_readlink(F.export, &fid, target));
 }
@@ -271,7 +271,7 @@ static void links_and_removals_count(void **state)
 	struct kr_attr attr;
 
 	(void)state;
-	ok(kr_export_link(F.export, &alice, &file, &directory, "b", &attr));
+	ok(kr_export_link(F.export, &root_cred, &file, &directory, "b", &attr));
 	assert_int_equal(attr.nlink, 2);
 	fails(EEXIST, kr_export_link(F.export, &root_cred, &file, &directory, "b", &attr));
 	fails(EPERM, kr_export_link(F.export, &root_cred, &directory, &F.root, "e", &attr));

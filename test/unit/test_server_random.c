@@ -350,7 +350,7 @@ static void make_files(struct world *world)
 	struct kr_attr attr;
 	bool created;
 
-	assert_int_equal(kr_export_walk(world->server.export, "", &root, &attr), 0);
+	assert_int_equal(kr_export_walk(world->server.export, NULL, "", &root, &attr), 0);
 	for (int i = 0; i < FILES; i++) {
 		create.name = names[i];
 		assert_int_equal(

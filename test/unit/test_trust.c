@@ -329,6 +329,69 @@ static void files_that_cannot_be_read_change_nothing(void **state)
 	joined(f, 1, KEY_NODE);
 }
 
+/* --- what a session that cannot act as anybody may do with data --- */
+
+static struct kr_fid created(struct node *node, const char *name)
+{
+	struct kr_create_request msg = {.cred = {.uid = 1001, .gid = 1001}, .parent = node->hello.root, .name = name, .mode = 0600,
+		.flags = 1};
+	const union kr_any_msg *reply;
+
+	assert_int_equal(node_call(node, KR_MSG_CREATE, &msg, &reply), 0);
+	return reply->create_reply.file;
+}
+
+/* All that touches data, or waits for who does. */
+static void assert_no_data(struct node *node, const struct kr_fid *fid, int err)
+{
+	assert_int_equal(node_call(node, KR_MSG_LEASE, &(struct kr_lease_request){.file = *fid, .kinds = KR_LEASE_READ}, NULL), err);
+	assert_int_equal(node_call(node, KR_MSG_LEASE, &(struct kr_lease_request){.file = *fid, .kinds = KR_LEASE_ALL}, NULL), err);
+	assert_int_equal(node_call(node, KR_MSG_JOIN, &(struct kr_join_request){.file = *fid}, NULL), err);
+	assert_int_equal(node_call(node, KR_MSG_REPARENT, &(struct kr_reparent_request){.file = *fid}, NULL), err);
+	assert_int_equal(node_call(node, KR_MSG_FLUSH, &(struct kr_flush_request){.file = *fid, .flags = 1}, NULL), err);
+	assert_int_equal(node_call(node, KR_MSG_FLUSH, &(struct kr_flush_request){.file = *fid}, NULL), err);
+	assert_int_equal(node_call(node, KR_MSG_FALLOCATE, &(struct kr_fallocate_request){.file = *fid, .length = 1}, NULL), err);
+	assert_int_equal(node_call(node, KR_MSG_SEEK, &(struct kr_seek_request){.file = *fid, .whence = SEEK_DATA}, NULL), err);
+	assert_int_equal(node_call(node, KR_MSG_COPY, &(struct kr_copy_request){.from = *fid, .to = *fid, .length = 1}, NULL), err);
+}
+
+static void data_is_for_who_opened_the_file(void **state)
+{
+	struct fixture *f = *state;
+	struct node *owner, *other;
+	struct kr_fid fid, forged;
+	struct kr_setattr_request truncate = {.cred = {.uid = 1002, .gid = 1002}, .valid = 1 << 3 | 1 << 9};
+
+	if (geteuid() != 0)
+		skip();
+	f->options.squash = KR_SQUASH_ROOT;
+	f->options.anon_uid = f->options.anon_gid = 65534;
+	assert_int_equal(chmod(f->export_path, 0777), 0);
+	owner = joined(f, 0, KEY_NODE);
+	other = joined(f, 1, KEY_OTHER_NODE);
+	fid = created(owner, "mine");
+	assert_no_data(other, &fid, -EACCES);
+	assert_int_equal(node_call(other, KR_MSG_CLOSE, &(struct kr_close_request){.file = fid, .count = 1}, NULL), -EBADF);
+	assert_int_equal(node_call(other, KR_MSG_OPEN, &(struct kr_open_request){.cred = {.uid = 1002, .gid = 1002}, .file = fid}, NULL),
+		-EACCES);
+	assert_int_equal(node_call(other, KR_MSG_OPEN, &(struct kr_open_request){.cred = {0}, .file = fid}, NULL), -EACCES);
+	truncate.file = fid;
+	assert_int_equal(node_call(other, KR_MSG_SETATTR, &truncate, NULL), -EACCES);
+	forged = fid;
+	forged.bytes[forged.length - 1] ^= 1;
+	assert_no_data(other, &forged, -ESTALE);
+	assert_int_equal(node_call(other, KR_MSG_GETATTR, &(struct kr_getattr_request){.file = forged}, NULL), -ESTALE);
+	/* Nobody was disturbed; what was opened for writing only cannot be read. */
+	assert_int_equal(node_call(owner, KR_MSG_LEASE, &(struct kr_lease_request){.file = fid, .kinds = KR_LEASE_ALL}, NULL), 0);
+	assert_int_equal(node_call(owner, KR_MSG_JOIN, &(struct kr_join_request){.file = fid}, NULL), -EACCES);
+	assert_int_equal(node_call(owner, KR_MSG_FLUSH, &(struct kr_flush_request){.file = fid, .flags = 1, .seq = 1}, NULL), 0);
+	assert_int_equal(owner->asked_count, 0);
+	/* The right outlives the close, and a chmod. */
+	assert_int_equal(node_call(owner, KR_MSG_CLOSE, &(struct kr_close_request){.file = fid, .count = 1}, NULL), 0);
+	assert_int_equal(chmod(f->export_path, 0), 0);
+	assert_int_equal(node_call(owner, KR_MSG_FLUSH, &(struct kr_flush_request){.file = fid, .flags = 1, .seq = 2}, NULL), 0);
+}
+
 #define TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -346,6 +409,7 @@ int main(void)
 		TEST(the_server_knows_a_users_groups_best),
 		TEST(a_key_that_is_taken_away_cuts_off_who_came_with_it),
 		TEST(files_that_cannot_be_read_change_nothing),
+		TEST(data_is_for_who_opened_the_file),
 	};
 
 	signal(SIGPIPE, SIG_IGN);
