@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/sysmacros.h>
 
 #include "common/util.h"
@@ -108,6 +109,7 @@ void kr_op_free(struct kr_op *op)
 	if (op->fini)
 		op->fini(op);
 	kr_call_free(op->prepared);
+	free(op->groups);
 	free(op);
 }
 
@@ -190,13 +192,37 @@ void kr_ops_interrupt(struct kr_mount *mount)
 	}
 }
 
+/* From /proc of the caller, who waits for us and cannot change them; about 10 us. One of another process namespace has no
+ * number here: then there are none. */
+static uint32_t find_groups(fuse_req_t req, uint32_t groups[KR_GROUPS_MAX])
+{
+	int count;
+
+	_Static_assert(sizeof(gid_t) == sizeof(uint32_t), "groups are numbers of 32 bits");
+	count = fuse_req_getgroups(req, KR_GROUPS_MAX, groups);
+	return count < 0 ? 0 : KR_MIN((uint32_t)count, (uint32_t)KR_GROUPS_MAX);
+}
+
 void kr_op_cred(fuse_req_t req, struct kr_cred *ret_cred)
 {
+	static _Thread_local uint32_t groups[KR_GROUPS_MAX];
 	const struct fuse_ctx *caller = fuse_req_ctx(req);
 
-	/* Supplementary groups cost a read of /proc/PID/status per operation; the kernel has checked the permission here
-	 * (default_permissions), and the server uses no more than the ids for what is created. */
 	*ret_cred = (struct kr_cred){.uid = caller->uid, .gid = caller->gid};
+	if (caller->uid == 0) /* they give root nothing that root has not */
+		return;
+	ret_cred->group_count = find_groups(req, groups);
+	ret_cred->groups = ret_cred->group_count ? groups : NULL;
+}
+
+void kr_op_keep_cred(struct kr_op *op, struct kr_cred *ret_cred)
+{
+	kr_op_cred(op->req, ret_cred);
+	if (ret_cred->group_count == 0)
+		return;
+	op->groups = kr_xcalloc(ret_cred->group_count, sizeof(op->groups[0]));
+	memcpy(op->groups, ret_cred->groups, ret_cred->group_count * sizeof(op->groups[0]));
+	ret_cred->groups = op->groups;
 }
 
 static struct timespec timespec_of(struct kr_time time)

@@ -35,6 +35,7 @@ struct kr_op {
 	/* op.c's own. */
 	struct kr_task post_task, interrupt_task;
 	struct kr_call *prepared;
+	uint32_t *groups;
 	unsigned prepared_flags;
 	bool begun;
 	struct kr_link all;
@@ -77,8 +78,10 @@ static inline struct kr_mount *kr_op_mount(fuse_req_t req)
 {
 	return fuse_req_userdata(req);
 }
-/* Who asks.  Groups are left out unless the kernel's check on the node does not do (see op.c). */
+/* Who asks, with his supplementary groups, which are the calling thread's own memory until its next call. */
 void kr_op_cred(fuse_req_t req, struct kr_cred *ret_cred);
+/* The same for an op that keeps it: the groups live as long as the op. Before the post. */
+void kr_op_keep_cred(struct kr_op *op, struct kr_cred *ret_cred);
 /* The server's attributes as struct stat. */
 void kr_op_stat(const struct kr_attr *attr, struct stat *ret_stat);
 /* An entry for fuse_reply_entry/create, counting one lookup (kernel timeouts 0); NAME in PARENT is where it was

@@ -4,13 +4,13 @@
 
 #include "common/util.h"
 #include "fuse/file.h"
-#include "fuse/op.h"
+#include "fuse/op_file.h"
 
 enum { OVERLAY_TRIES = 4 };
 
 /* `valid` bits of SETATTR (msgs.def); the first six and "now" are libfuse's own numbers but for the last two. */
 enum { SET_MODE = 1, SET_UID = 2, SET_GID = 4, SET_SIZE = 8, SET_ATIME = 16, SET_MTIME = 32, SET_ATIME_NOW = 64,
-	SET_MTIME_NOW = 128, SET_CLEAR_SUID = 256 };
+	SET_MTIME_NOW = 128, SET_CLEAR_SUID = 256, SET_BY_HANDLE = 512 };
 
 static void reply_attr(struct kr_op *op, const struct kr_attr *attr)
 {
@@ -181,7 +181,6 @@ void kr_op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *stat, int valid,
 	struct kr_mount *mount = kr_op_mount(req);
 	struct setattr_op *op = kr_op_new(sizeof(*op), mount, req, "setattr", begin_setattr);
 
-	(void)fi;
 	if (!op)
 		return;
 	op->op.fini = fini_setattr;
@@ -190,7 +189,9 @@ void kr_op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *stat, int valid,
 	op->msg = (struct kr_setattr_request){.valid = valid_bits(valid), .mode = stat->st_mode & 07777, .uid = stat->st_uid,
 		.gid = stat->st_gid, .size = (uint64_t)stat->st_size, .atime = time_of(stat->st_atim),
 		.mtime = time_of(stat->st_mtim)};
-	kr_op_cred(req, &op->msg.cred);
+	kr_op_keep_cred(&op->op, &op->msg.cred);
+	if (valid & FUSE_SET_ATTR_SIZE && fi && kr_handle_of(fi)->writable)
+		op->msg.valid |= SET_BY_HANDLE;
 	kr_inode_fid(mount->inodes, ino, &op->msg.file);
 	kr_op_post(&op->op);
 }

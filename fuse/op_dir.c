@@ -16,6 +16,8 @@
 enum { PAGE_BYTES = 65536, ENTRY_FIXED = 8 + 8 + 1 + 1 };
 
 struct dir {
+	struct kr_cred cred; /* of who opened it */
+	uint32_t *groups;    /* in it */
 	struct kr_fid fid;
 	uint64_t root_ino; /* 0: not the mount's root */
 	/* Entries read ahead: those from `next` on start at directory position `cookie`. */
@@ -45,6 +47,24 @@ static struct dir *dir_of(const struct fuse_file_info *fi)
 	return (struct dir *)(uintptr_t)fi->fh;
 }
 
+static uint32_t *copy_groups(const struct kr_cred *cred)
+{
+	uint32_t *groups;
+
+	if (cred->group_count == 0)
+		return NULL;
+	groups = kr_xcalloc(cred->group_count, sizeof(groups[0]));
+	memcpy(groups, cred->groups, cred->group_count * sizeof(groups[0]));
+	return groups;
+}
+
+static void free_dir(struct dir *dir)
+{
+	free(dir->entries);
+	free(dir->groups);
+	free(dir);
+}
+
 void kr_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct dir *dir = calloc(1, sizeof(*dir));
@@ -57,8 +77,10 @@ void kr_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (ino == FUSE_ROOT_ID)
 		dir->root_ino = kr_session_facts(kr_op_mount(req)->session)->root_attr.ino;
 	fi->fh = (uint64_t)(uintptr_t)dir;
+	kr_op_cred(req, &dir->cred);
+	dir->cred.groups = dir->groups = copy_groups(&dir->cred);
 	if (fuse_reply_open(req, fi) == -ENOENT)
-		free(dir);
+		free_dir(dir);
 }
 
 void kr_op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -66,8 +88,7 @@ void kr_op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct dir *dir = dir_of(fi);
 
 	(void)ino;
-	free(dir->entries);
-	free(dir);
+	free_dir(dir);
 	fuse_reply_err(req, 0);
 }
 
@@ -147,7 +168,7 @@ static void step_readdir(struct kr_op *base)
 		kr_op_free(base);
 		return;
 	}
-	struct kr_readdir_request msg = {.file = dir->fid, .cookie = op->offset, .size = PAGE_BYTES};
+	struct kr_readdir_request msg = {.cred = dir->cred, .file = dir->fid, .cookie = op->offset, .size = PAGE_BYTES};
 
 	kr_op_send(base, KR_MSG_READDIR, &msg, KR_RPC_READ_ONLY, on_entries);
 }

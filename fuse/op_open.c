@@ -12,7 +12,9 @@
 #include "fuse/stage.h"
 
 /* `flags` of OPEN and CREATE (msgs.def). */
-enum { OPEN_READ = 0, OPEN_WRITE = 1, OPEN_BOTH = 2, OPEN_TRUNCATE = 4 };
+enum { OPEN_READ = 0, OPEN_WRITE = 1, OPEN_BOTH = 2, OPEN_TRUNCATE = 4, OPEN_EXECUTE = 8 };
+/* The kernel's mark of execve(2) among the flags of an open (FMODE_EXEC). */
+enum { FLAG_EXECUTE = 0x20 };
 
 struct open_op {
 	struct kr_file_op file_op; /* of CREATE: the file is known with the answer */
@@ -34,7 +36,7 @@ static uint32_t wire_flags(const struct fuse_file_info *fi)
 {
 	uint32_t access = (fi->flags & O_ACCMODE) == O_RDWR ? OPEN_BOTH : for_writing(fi) ? OPEN_WRITE : OPEN_READ;
 
-	return access | (fi->flags & O_TRUNC ? OPEN_TRUNCATE : 0);
+	return access | (fi->flags & O_TRUNC ? OPEN_TRUNCATE : 0) | (fi->flags & FLAG_EXECUTE ? OPEN_EXECUTE : 0);
 }
 
 static uint8_t welcome_kinds(const struct fuse_file_info *fi)
@@ -191,7 +193,7 @@ void kr_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	op = kr_file_op_new(sizeof(*op), req, "open", file, step_open);
 	if (op) {
 		op->fi = *fi;
-		kr_op_cred(req, &op->cred);
+		kr_op_keep_cred(&op->file_op.op, &op->cred);
 		kr_op_post(&op->file_op.op);
 	}
 	kr_file_put(file);
@@ -275,7 +277,7 @@ static void create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
 	op->mode = mode;
 	op->umask = fuse_req_ctx(req)->umask;
 	op->name = kr_xstrdup(name);
-	kr_op_cred(req, &op->cred);
+	kr_op_keep_cred(&op->file_op.op, &op->cred);
 	kr_inode_fid(mount->inodes, parent, &op->parent);
 	kr_op_post(&op->file_op.op);
 }

@@ -47,7 +47,7 @@ void kr_op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off
 		return;
 	op->msg = (struct kr_fallocate_request){ .file = handle->file->fid, .mode = (uint32_t)mode, .offset = (uint64_t)offset,
 		.length = (uint64_t)length };
-	kr_op_cred(req, &op->msg.cred);
+	kr_op_keep_cred(&op->file_op.op, &op->msg.cred);
 	kr_op_post(&op->file_op.op);
 }
 
@@ -180,6 +180,6 @@ void kr_op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t offset_in, s
 	op->from_waiter.wake = wake_copy;
 	op->msg = (struct kr_copy_request){ .from = from->fid, .from_offset = (uint64_t)offset_in, .to = to->fid,
 		.to_offset = (uint64_t)offset_out, .length = length };
-	kr_op_cred(req, &op->msg.cred);
+	kr_op_keep_cred(&op->to.op, &op->msg.cred);
 	kr_op_post(&op->to.op);
 }

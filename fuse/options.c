@@ -93,7 +93,9 @@ static int take_other(void *values, const char *key, const char *value)
 	else if (strcmp(key, "allow_root") == 0)
 		options->allow_root = true;
 	else if (strcmp(key, "default_permissions") == 0)
-		options->default_permissions = true;
+		options->no_default_permissions = false;
+	else if (strcmp(key, "no_default_permissions") == 0)
+		options->no_default_permissions = true;
 	else if (among(passed, KR_ARRAY_SIZE(passed), key))
 		pass_on(options, key, value);
 	else if (strncmp(key, "x-", 2) != 0 && strncmp(key, "X-", 2) != 0 && !among(ignored, KR_ARRAY_SIZE(ignored), key))
@@ -150,7 +152,7 @@ static int check(struct kr_mount_options *options, const struct kr_arguments *ar
 	/* Whoever mounts as root mounts for all users, and the kernel checks their permissions. */
 	if (geteuid() == 0 && !options->allow_root)
 		options->allow_other = true;
-	options->default_permissions = true;
+	options->default_permissions = !options->no_default_permissions;
 	return 0;
 }
 

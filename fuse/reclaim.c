@@ -18,15 +18,19 @@ static void collect_file(struct kr_file *file, void *context)
 	/* A CLOSE on its way will be sent again. */
 	struct kr_reclaim_item item = { .file = file->fid, .opens = file->opens + file->closing };
 
+	bool dirty;
+
 	kr_recall_forget(file);
 	pthread_mutex_lock(&file->lock);
+	dirty = !kr_extent_map_empty(&file->dirty);
 	/* What an earlier recovery that broke off asked for is still ours to ask. */
 	file->reclaiming |= kr_holder_lost(&file->holder);
 	pthread_mutex_unlock(&file->lock);
 	file->could_flush = false;
 	item.kinds = file->reclaiming;
 	item.has_replays = kr_flush_has_replays(file, collection->boot_id);
-	if (item.opens || item.kinds || item.has_replays)
+	/* Bytes that wait, refused before perhaps: the server shall know that the file was open for them. */
+	if (item.opens || item.kinds || item.has_replays || dirty)
 		collection->add(collection->context, &item);
 }
 
