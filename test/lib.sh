@@ -20,7 +20,7 @@ declare -A KEEPER DAEMON
 NODES=0
 export ASAN_OPTIONS="log_path=$WORK/sanitizer:detect_leaks=1:abort_on_error=0:exitcode=99:${ASAN_OPTIONS:-}"
 export UBSAN_OPTIONS="log_path=$WORK/sanitizer:print_stacktrace=1:halt_on_error=1"
-export TSAN_OPTIONS="log_path=$WORK/sanitizer:halt_on_error=0:second_deadlock_stack=1:${TSAN_OPTIONS:-}"
+export TSAN_OPTIONS="suppressions=$TOP/test/tsan.supp:log_path=$WORK/sanitizer:halt_on_error=0:second_deadlock_stack=1:${TSAN_OPTIONS:-}"
 SLOW=1; case $B in *asan*|*tsan*) SLOW=4;; esac   # deadlines stretch under sanitizers
 
 fail() { echo "FAILED: $*" >&2; exit 1; }
