@@ -91,4 +91,13 @@ void kr_applied_note_unstable(struct kr_applied *applied, const struct kr_fid *f
 
 	entry->good = entry->unstable_err ? KR_MIN(entry->good, good) : good;
 	entry->unstable_err = err;
+	entry->seq = entry->round = 0;
+}
+
+void kr_applied_told(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16], uint64_t good)
+{
+	struct kr_applied_entry *entry = kr_applied_find(applied, file, node_id);
+
+	if (entry && entry->good >= good)
+		entry->unstable_err = 0;
 }

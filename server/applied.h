@@ -16,7 +16,7 @@ struct kr_applied_entry {
 	struct kr_fid file;
 	uint8_t node_id[16];
 	uint64_t seq, round;      /* the latest */
-	int unstable_err;         /* not 0: rounds after `good` were lost by a failed sync and the node has not been told */
+	int unstable_err;         /* not 0: rounds after `good` were lost by a failed sync and the node has not taken note */
 	uint64_t good;
 };
 
@@ -29,9 +29,11 @@ void kr_applied_init(struct kr_applied *applied);
 void kr_applied_fini(struct kr_applied *applied);
 void kr_applied_note(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16], uint64_t seq,
 	uint64_t round);
-/* Rounds after GOOD are lost with ERR and the node cannot be told now. */
+/* Rounds after GOOD are lost with ERR: nothing of them counts as applied any more. */
 void kr_applied_note_unstable(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16],
 	uint64_t good, int err);
+/* The node has answered that it knows of the loss of all rounds after GOOD. */
+void kr_applied_told(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16], uint64_t good);
 /* Borrowed until the next call; NULL: nothing known. */
 struct kr_applied_entry *kr_applied_find(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16]);
 

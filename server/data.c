@@ -115,15 +115,11 @@ void kr_data_reclaimed(struct kr_sfile *file, struct kr_session *session, uint64
 
 	*ret_seq = *ret_round = 0;
 	if (entry && entry->unstable_err) {
-		struct kr_unstable_request msg = { .file = file->fid, .round = entry->good,
-			.error = kr_status_from_errno(entry->unstable_err) };
-
 		/* what it does not know to be applied it sends again anyway */
-		if (kr_session_ask(session, KR_MSG_UNSTABLE, &msg, NULL, NULL))
-			entry->unstable_err = 0;
+		kr_stable_send_unstable(file, session, entry->good, entry->unstable_err);
 		return;
 	}
-	if (entry) {
+	if (entry && entry->seq) {
 		*ret_seq = entry->seq;
 		*ret_round = entry->round;
 	}

@@ -83,6 +83,8 @@ void kr_stable_file_init(struct kr_stable *stable);
 void kr_stable_file_fini(struct kr_stable *stable);
 /* ROUND, with bytes of NODE_ID's journal, has been applied: to be synced soon, then the node is told. */
 void kr_stable_applied(struct kr_sfile *file, const uint8_t node_id[16], uint64_t round);
+/* Tells SESSION's node that its rounds after GOOD are lost; until it answers, every RECLAIM tells it again. */
+void kr_stable_send_unstable(struct kr_sfile *file, struct kr_session *session, uint64_t good, int err);
 /* Syncs everything that waits at once. */
 void kr_stable_hurry(struct kr_data *data);
 

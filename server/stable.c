@@ -114,18 +114,47 @@ static void tell_stable(struct kr_sfile *file, uint64_t cover)
 	stable->owner_count = kept;
 }
 
+/* An UNSTABLE on its way to a node. */
+struct sent_unstable {
+	struct kr_sfile *file; /* reference */
+	uint64_t good;
+};
+
+static void unstable_answered(struct kr_session *session, void *context, int err, const void *reply)
+{
+	struct sent_unstable *sent = context;
+
+	(void)reply;
+	if (err == 0) /* else it is told at its RECLAIM */
+		kr_applied_told(&kr_data_of(sent->file)->applied, &sent->file->fid, session->node_id, sent->good);
+	kr_sfile_put(sent->file);
+	free(sent);
+}
+
+void kr_stable_send_unstable(struct kr_sfile *file, struct kr_session *session, uint64_t good, int err)
+{
+	struct kr_unstable_request msg = { .file = file->fid, .round = good, .error = kr_status_from_errno(err) };
+	struct sent_unstable *sent = kr_xcalloc(1, sizeof *sent);
+
+	*sent = (struct sent_unstable){ .file = kr_sfile_ref(file), .good = good };
+	if (!kr_session_ask(session, KR_MSG_UNSTABLE, &msg, unstable_answered, sent)) {
+		kr_sfile_put(file);
+		free(sent);
+	}
+}
+
 /* All rounds since the last good sync may be lost, also those applied while this one ran. */
 static void tell_unstable(struct kr_sfile *file, int err)
 {
 	struct kr_stable *stable = &file->data.stable;
-	struct kr_unstable_request msg = { .file = file->fid, .round = stable->good, .error = kr_status_from_errno(err) };
 
 	for (uint32_t i = 0; i < stable->owner_count; i++) {
 		struct kr_stable_owner *owner = &stable->owners[i];
 		struct kr_session *session = kr_session_find_node_id(file->server, owner->node_id);
 
-		if (!session || !kr_session_ask(session, KR_MSG_UNSTABLE, &msg, NULL, NULL))
-			kr_applied_note_unstable(&kr_data_of(file)->applied, &file->fid, owner->node_id, stable->good, err);
+		kr_applied_note_unstable(&kr_data_of(file)->applied, &file->fid, owner->node_id, stable->good, err);
+		if (session)
+			kr_stable_send_unstable(file, session, stable->good, err);
 	}
 	stable->owner_count = 0;
 	stable->taint = err; /* a round that runs has bytes in the same file */

@@ -73,12 +73,34 @@ static void keeps_the_earliest_loss_that_was_not_told(void **state)
 	kr_applied_fini(&applied);
 }
 
+static void nothing_lost_counts_as_applied(void **state)
+{
+	struct kr_applied applied;
+	struct kr_fid fid = fid_of(1);
+
+	(void)state;
+	kr_applied_init(&applied);
+	kr_applied_note(&applied, &fid, node_a, 10, 100);
+	kr_applied_note_unstable(&applied, &fid, node_a, 90, -5);
+	assert_int_equal(kr_applied_find(&applied, &fid, node_a)->seq, 0);
+	kr_applied_note_unstable(&applied, &fid, node_a, 80, -5);
+	kr_applied_told(&applied, &fid, node_a, 90); /* of the later loss only */
+	assert_int_equal(kr_applied_find(&applied, &fid, node_a)->unstable_err, -5);
+	kr_applied_told(&applied, &fid, node_a, 80);
+	assert_int_equal(kr_applied_find(&applied, &fid, node_a)->unstable_err, 0);
+	assert_int_equal(kr_applied_find(&applied, &fid, node_a)->seq, 0);
+	kr_applied_note(&applied, &fid, node_a, 10, 101);
+	assert_int_equal(kr_applied_find(&applied, &fid, node_a)->seq, 10);
+	kr_applied_fini(&applied);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(remembers_the_latest_per_file_and_node),
 		cmocka_unit_test(forgets_the_least_recently_used_when_full),
 		cmocka_unit_test(keeps_the_earliest_loss_that_was_not_told),
+		cmocka_unit_test(nothing_lost_counts_as_applied),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
