@@ -80,6 +80,8 @@ void kr_applied_note(struct kr_applied *applied, const struct kr_fid *file, cons
 {
 	struct kr_applied_entry *entry = find_or_make(applied, file, node_id);
 
+	if (entry->lossy)
+		return;
 	entry->seq = KR_MAX(entry->seq, seq);
 	entry->round = KR_MAX(entry->round, round);
 }
@@ -91,6 +93,7 @@ void kr_applied_note_unstable(struct kr_applied *applied, const struct kr_fid *f
 
 	entry->good = entry->unstable_err ? KR_MIN(entry->good, good) : good;
 	entry->unstable_err = err;
+	entry->lossy = true;
 	entry->seq = entry->round = 0;
 }
 

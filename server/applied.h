@@ -18,6 +18,8 @@ struct kr_applied_entry {
 	uint64_t seq, round;      /* the latest */
 	int unstable_err;         /* not 0: rounds after `good` were lost by a failed sync and the node has not taken note */
 	uint64_t good;
+	bool lossy;               /* there was such a loss: a flush on its way then may not have the lost bytes, so that what
+	                           * is known to be applied cannot be put as a position any more, and SEQ stays 0 */
 };
 
 struct kr_applied {

@@ -58,6 +58,7 @@ bool kr_grace_start(struct kr_grace *grace, uint64_t now_ns, uint32_t lease_ms)
 {
 	grace->active = grace->awaited.count > 0;
 	grace->ends_ns = now_ns + lease_ms * KR_NS_PER_MS;
+	grace->latest_ns = now_ns + lease_ms * KR_NS_PER_MS * KR_GRACE_LEASES;
 	return grace->active;
 }
 
@@ -70,9 +71,14 @@ bool kr_grace_node_done(struct kr_grace *grace, const uint8_t node_id[16])
 	return grace->active && grace->awaited.count == 0;
 }
 
-bool kr_grace_due(const struct kr_grace *grace, uint64_t now_ns)
+bool kr_grace_due(const struct kr_grace *grace, uint64_t now_ns, bool reclaiming)
 {
-	return grace->active && now_ns >= grace->ends_ns;
+	return grace->active && now_ns >= (reclaiming ? KR_MAX(grace->ends_ns, grace->latest_ns) : grace->ends_ns);
+}
+
+bool kr_grace_awaits(const struct kr_grace *grace, const uint8_t node_id[16])
+{
+	return find(grace, node_id) != NULL;
 }
 
 size_t kr_grace_awaited(const struct kr_grace *grace)

@@ -1,5 +1,6 @@
 /* The grace period after a start of the server: nodes that had sessions before claim again what they hold, before
- * anybody else may act.  It ends when all of them have said RECLAIM_DONE, or when the lease time has passed.
+ * anybody else may act.  It ends when all of them have said RECLAIM_DONE, or when the lease time has passed and none of
+ * them is reclaiming just then (at the latest after KR_GRACE_LEASES lease times).
  *
  * PURE but for the list: who is awaited, and when it ends.  Requests that wait for its end are parked in `waiting`.
  */
@@ -9,9 +10,12 @@
 #include "common/list.h"
 #include "common/table.h"
 
+enum { KR_GRACE_LEASES = 15 };
+
 struct kr_grace {
 	bool active;
 	uint64_t ends_ns;        /* by kr_clock_ns */
+	uint64_t latest_ns;      /* it ends then, whoever still reclaims */
 	struct kr_table awaited; /* node ids that have not finished */
 	struct kr_list waiting;  /* kr_request.wait */
 };
@@ -24,7 +28,9 @@ void kr_grace_await(struct kr_grace *grace, const uint8_t node_id[16]);
 bool kr_grace_start(struct kr_grace *grace, uint64_t now_ns, uint32_t lease_ms);
 /* A node has reclaimed all, or is known to be gone for good. Returns true when that was the last: the caller ends it. */
 bool kr_grace_node_done(struct kr_grace *grace, const uint8_t node_id[16]);
-bool kr_grace_due(const struct kr_grace *grace, uint64_t now_ns);
+/* Whether the time is over. RECLAIMING: an awaited node is at work (much to reclaim or to replay): a few times longer. */
+bool kr_grace_due(const struct kr_grace *grace, uint64_t now_ns, bool reclaiming);
+bool kr_grace_awaits(const struct kr_grace *grace, const uint8_t node_id[16]);
 /* How many are still awaited. */
 size_t kr_grace_awaited(const struct kr_grace *grace);
 

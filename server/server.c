@@ -68,8 +68,9 @@ void kr_job_start(struct kr_server *server, struct kr_job *job, void (*run)(stru
 
 /* --- grace ---------------------------------------------------------------------------------------------------------- */
 
-static void sweep_orphans(struct kr_job *job)
+static void clear_up(struct kr_job *job)
 {
+	kr_state_note_boot(job->server->state);
 	kr_export_sweep_orphans(job->server->export);
 }
 
@@ -81,7 +82,7 @@ static void free_job(struct kr_job *job)
 /* What a former instance left behind and nobody has claimed goes. */
 static void over(struct kr_server *server)
 {
-	kr_job_start(server, kr_xcalloc(1, sizeof(struct kr_job)), sweep_orphans, free_job);
+	kr_job_start(server, kr_xcalloc(1, sizeof(struct kr_job)), clear_up, free_job);
 }
 
 /* Nodes that never came back are not waited for at the next start either. */
@@ -182,6 +183,18 @@ static void extend_leases(struct kr_server *server, uint64_t now_ns)
 		server->grace.ends_ns = KR_MAX(server->grace.ends_ns, now_ns + server->lease_ms * KR_NS_PER_MS / 2);
 }
 
+/* A node that was here before the start is connected and not done with its RECLAIMs and replays. */
+static bool somebody_reclaims(const struct kr_server *server)
+{
+	const struct kr_session *session;
+
+	KR_LIST_FOR_EACH(session, &server->sessions, link) {
+		if (session->conn && session->reclaiming && kr_grace_awaits(&server->grace, session->node_id))
+			return true;
+	}
+	return false;
+}
+
 static void on_tick(uv_timer_t *timer)
 {
 	struct kr_server *server = timer->data;
@@ -192,7 +205,7 @@ static void on_tick(uv_timer_t *timer)
 		extend_leases(server, now_ns);
 	server->ticked_ns = now_ns;
 	kr_session_expire_all(server, now_ns);
-	if (kr_grace_due(&server->grace, now_ns))
+	if (server->grace.active && kr_grace_due(&server->grace, now_ns, somebody_reclaims(server)))
 		kr_server_end_grace(server);
 	kr_listen_tick(server, now_ns);
 	maybe_tick_export(server, now_ns);

@@ -154,6 +154,15 @@ void kr_state_forget_node(struct kr_server *server, const uint8_t node_id[16])
 	queue_change(server, node_id, NULL, NULL, NULL);
 }
 
+void kr_state_note_boot(const struct kr_state *state)
+{
+	char hex[KR_STATE_ID_HEX];
+
+	kr_state_id_to_hex(state->facts.boot_id, hex);
+	if (kr_write_file(state->dir, "boot", hex, strlen(hex), 0600))
+		kr_log_error("cannot write to the state directory %s: %s", state->path, kr_fail_reason());
+}
+
 void kr_state_sync_export(const struct kr_state *state)
 {
 	if (syncfs(state->export_lock))

@@ -4,7 +4,7 @@
  *   identity    32 bytes: the export's id, then the secret of its file identities
  *   export      inode number and birth time of the exported directory, a newline, its path
  *   instance    how often a server was started on it, in decimal
- *   boot        boot id of the machine at the latest start, 32 hex digits
+ *   boot        boot id of the machine at the latest start whose grace period ended, 32 hex digits
  *   nodes/ID    one file per node that has (or had, when the server ended) a session; holds its name
  *
  * Losing the directory makes all file identities, caches and journals of nodes foreign: it belongs into the backup.
@@ -19,7 +19,7 @@ struct kr_state;
 
 struct kr_state_facts {
 	uint8_t export_id[16], secret[16], boot_id[16];
-	bool new_boot;          /* the machine went down since the latest start */
+	bool new_boot;          /* the machine went down, and what nodes replay after it may not be all here yet */
 	uint64_t instance;
 	uint8_t (*nodes)[16];   /* those that had sessions; owned by the state */
 	size_t node_count;
@@ -35,6 +35,8 @@ const struct kr_state_facts *kr_state_facts(const struct kr_state *state);
 int kr_state_dir(const struct kr_state *state);
 const char *kr_state_path(const struct kr_state *state);
 
+/* The grace period is over: a later start in this boot of the machine has no replays to expect. Blocks, any thread. */
+void kr_state_note_boot(const struct kr_state *state);
 /* syncfs of the export's filesystem; blocks, any thread. */
 void kr_state_sync_export(const struct kr_state *state);
 

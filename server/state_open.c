@@ -252,7 +252,9 @@ static int current_boot_id(uint8_t id[16])
 	return 0;
 }
 
-static int note_boot(struct kr_state *state)
+/* A new boot is written down when its grace period has ended (kr_state_note_boot): a server that dies before would else be
+ * followed by one that applies replays in any order. */
+static int read_boot(struct kr_state *state)
 {
 	KR_AUTO_FREE char *text = NULL;
 	char hex[KR_STATE_ID_HEX];
@@ -263,9 +265,10 @@ static int note_boot(struct kr_state *state)
 		return err;
 	kr_state_id_to_hex(state->facts.boot_id, hex);
 	err = kr_read_file(state->dir, "boot", SMALL_FILE_MAX, &text, &length);
+	if (err && err != -ENOENT)
+		return kr_fail_errno(err, "cannot read %s/boot", state->path);
 	state->facts.new_boot = err == 0 && strcmp(text, hex) != 0;
-	err = kr_write_file(state->dir, "boot", hex, strlen(hex), 0600);
-	return err ? kr_fail_errno(err, "cannot write to the state directory %s", state->path) : 0;
+	return 0;
 }
 
 static int fill(struct kr_state *state, const char *export_path)
@@ -283,7 +286,7 @@ static int fill(struct kr_state *state, const char *export_path)
 	if (!err)
 		err = count_start(state);
 	if (!err)
-		err = note_boot(state);
+		err = read_boot(state);
 	return err ? err : read_nodes(state);
 }
 

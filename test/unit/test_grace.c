@@ -15,7 +15,7 @@ static void without_former_nodes_there_is_no_grace(void **state)
 	(void)state;
 	kr_grace_init(&grace);
 	assert_false(kr_grace_start(&grace, 1000, 20));
-	assert_false(kr_grace_due(&grace, UINT64_MAX));
+	assert_false(kr_grace_due(&grace, UINT64_MAX, false));
 	assert_false(kr_grace_node_done(&grace, one));
 	kr_grace_fini(&grace);
 }
@@ -46,8 +46,23 @@ static void grace_ends_after_the_lease_time(void **state)
 	kr_grace_init(&grace);
 	kr_grace_await(&grace, one);
 	kr_grace_start(&grace, 500, 20);
-	assert_false(kr_grace_due(&grace, 499 + 20 * KR_NS_PER_MS));
-	assert_true(kr_grace_due(&grace, 500 + 20 * KR_NS_PER_MS));
+	assert_false(kr_grace_due(&grace, 499 + 20 * KR_NS_PER_MS, false));
+	assert_true(kr_grace_due(&grace, 500 + 20 * KR_NS_PER_MS, false));
+	kr_grace_fini(&grace);
+}
+
+static void grace_waits_for_a_node_that_reclaims_but_not_for_ever(void **state)
+{
+	struct kr_grace grace;
+
+	(void)state;
+	kr_grace_init(&grace);
+	kr_grace_await(&grace, one);
+	kr_grace_start(&grace, 0, 20);
+	assert_true(kr_grace_awaits(&grace, one));
+	assert_false(kr_grace_awaits(&grace, two));
+	assert_false(kr_grace_due(&grace, 21 * KR_NS_PER_MS, true));
+	assert_true(kr_grace_due(&grace, 20 * KR_NS_PER_MS * KR_GRACE_LEASES, true));
 	kr_grace_fini(&grace);
 }
 
@@ -57,6 +72,7 @@ int main(void)
 		cmocka_unit_test(without_former_nodes_there_is_no_grace),
 		cmocka_unit_test(grace_ends_with_the_last_awaited_node),
 		cmocka_unit_test(grace_ends_after_the_lease_time),
+		cmocka_unit_test(grace_waits_for_a_node_that_reclaims_but_not_for_ever),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
