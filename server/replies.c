@@ -92,6 +92,18 @@ const struct kr_kept_reply *kr_replies_find(const struct kr_replies *replies, ui
 	return link ? KR_CONTAINER_OF(link, struct kr_kept_reply, by_id) : NULL;
 }
 
+void kr_replies_again(struct kr_replies *replies, uint64_t now_ns, uint64_t id)
+{
+	struct kr_table_link *link = kr_table_find(&replies->by_id, kr_hash_u64(id), match_id, &id);
+	struct kr_kept_reply *kept = link ? KR_CONTAINER_OF(link, struct kr_kept_reply, by_id) : NULL;
+
+	if (!kept)
+		return;
+	kept->kept_ns = now_ns;
+	kr_list_remove(&kept->order);
+	kr_list_append(&replies->order, &kept->order);
+}
+
 void kr_replies_prune(struct kr_replies *replies, uint64_t before_ns)
 {
 	struct kr_kept_reply *kept;

@@ -14,7 +14,7 @@
 #include "common/list.h"
 #include "common/table.h"
 
-enum { KR_REPLIES_MAX = 4096 };
+enum { KR_REPLIES_MAX = 16384 }; /* as KR_SESSION_REQUESTS_MAX */
 
 struct kr_replies {
 	struct kr_table by_id;
@@ -38,6 +38,8 @@ void kr_replies_fini(struct kr_replies *replies);
  * without the leases and the data that it granted: by the time of a repetition they may have been recalled. */
 void kr_replies_keep(struct kr_replies *replies, uint64_t now_ns, uint64_t id, uint16_t type, int err, const void *msg);
 const struct kr_kept_reply *kr_replies_find(const struct kr_replies *replies, uint64_t id);
+/* It is said again NOW: kept as long as a new one. */
+void kr_replies_again(struct kr_replies *replies, uint64_t now_ns, uint64_t id);
 /* Drops replies kept before BEFORE_NS. */
 void kr_replies_prune(struct kr_replies *replies, uint64_t before_ns);
 

@@ -8,6 +8,7 @@
 
 #include "common/fail.h"
 #include "common/log.h"
+#include "server/once.h"
 #include "server/server.h"
 #include "server/session.h"
 #include "server/trust.h"
@@ -74,6 +75,7 @@ void kr_request_run(struct kr_request *request, void (*run)(struct kr_request *)
 	int err;
 
 	assert(!request->in_pool);
+	kr_once_begin(request);
 	request->cancel = NULL;
 	request->run = run;
 	request->done = done;
@@ -95,6 +97,7 @@ void kr_request_reply(struct kr_request *request, int err, const void *msg, cons
 	bool keep = request->server->handlers[request->type].flags & KR_HANDLER_KEEP_REPLY;
 
 	assert(err <= 0);
+	kr_once_end(request, err);
 	if (!session->dead) {
 		if (keep)
 			kr_replies_keep(&session->replies, kr_clock_ns(), request->id, request->type, err, msg);
@@ -201,9 +204,11 @@ static bool repetition(struct kr_session *session, const struct kr_frame_header 
 	if (find(session, header->id))
 		return true; /* still at it: its reply goes to the new connection */
 	kept = kr_replies_find(&session->replies, header->id);
-	if (kept)
-		repeat_reply(session, kept);
-	return kept != NULL;
+	if (!kept)
+		return false;
+	repeat_reply(session, kept);
+	kr_replies_again(&session->replies, kr_clock_ns(), header->id);
+	return true;
 }
 
 /* What only a broken or hostile peer sends; the connection cannot be trusted any more. */
@@ -228,7 +233,8 @@ void kr_request_dispatch(struct kr_request *request)
 		return;
 	}
 	request->cancel = NULL;
-	handler->handle(request);
+	if (!request->maybe_done || !kr_once_settled(request))
+		handler->handle(request);
 }
 
 void kr_request_arrived(struct kr_session *session, const struct kr_frame *frame)

@@ -26,6 +26,7 @@ struct kr_request {
 	struct kr_table_link by_id;    /* kr_session.requests */
 	uint16_t type;
 	bool maybe_done;               /* resent from an earlier session: an earlier instance may have executed it */
+	bool remembered;               /* in executed.h */
 	bool in_pool;
 	uint64_t id;
 	union kr_any_msg msg;          /* decoded; strings borrow from `fields` and `arena` */

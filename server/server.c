@@ -11,6 +11,7 @@
 #include "common/log.h"
 #include "server/attrs.h"
 #include "server/data.h"
+#include "server/executed.h"
 #include "server/export.h"
 #include "server/files.h"
 #include "server/hello.h"
@@ -258,7 +259,9 @@ static int init_parts(struct kr_server *server)
 	memcpy(server->boot_id, facts->boot_id, 16);
 	memcpy(server->export_id, facts->export_id, 16);
 	server->instance = facts->instance;
-	err = open_export(server);
+	err = kr_executed_open(kr_state_dir(server->state), server->boot_id, &server->executed);
+	if (!err)
+		err = open_export(server);
 	if (err)
 		return err;
 	register_handlers(server);
@@ -368,6 +371,7 @@ void kr_server_fini(struct kr_server *server)
 	kr_grace_fini(&server->grace);
 	kr_table_fini(&server->sessions_by_id);
 	kr_export_free(server->export);
+	kr_executed_close(server->executed);
 	kr_state_close(server->state);
 	kr_trust_fini(server);
 }

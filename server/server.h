@@ -14,6 +14,7 @@
 #include "server/grace.h"
 
 struct kr_data;
+struct kr_executed;
 struct kr_export;
 struct kr_keyring;
 struct kr_listen;
@@ -43,6 +44,7 @@ struct kr_server {
 	const struct kr_server_options *options;
 	struct kr_export *export;
 	struct kr_state *state;
+	struct kr_executed *executed;
 	struct kr_keyring *keyring; /* NULL: no keys, see trust.h */
 	struct kr_data *data;     /* of flush rounds, pipelines and the feed: server/data.h */
 	struct kr_listen *listen; /* listeners and connections that are nobody's session yet */

@@ -5,6 +5,7 @@
  *   export      inode number and birth time of the exported directory, a newline, its path
  *   instance    how often a server was started on it, in decimal
  *   boot        boot id of the machine at the latest start whose grace period ended, 32 hex digits
+ *   executed    requests that were executed in this boot (executed.h)
  *   nodes/ID    one file per node that has (or had, when the server ended) a session; holds its name
  *
  * Losing the directory makes all file identities, caches and journals of nodes foreign: it belongs into the backup.

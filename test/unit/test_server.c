@@ -731,6 +731,86 @@ static void a_restarted_server_lets_nodes_reclaim_first(void **state)
 	assert_int_equal(node_call(node, KR_MSG_CLOSE, &close_msg, NULL), -EBADF);
 }
 
+static void exchange(struct node *node, uint64_t id, uint16_t flags, const struct kr_rename_request *msg)
+{
+	node_answer(node, id)->replies = 0;
+	node_send_as(node, id, flags, KR_MSG_RENAME, msg);
+}
+
+static void what_was_executed_is_not_executed_again_by_the_next_instance(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	struct kr_make_request make = {.parent = node->hello.root, .name = "a", .mode = S_IFDIR | 0755, .target = ""};
+	struct kr_remove_request remove_c = {.parent = node->hello.root, .name = "c", .directory = 1};
+	struct kr_rename_request rename_msg = {.parent = node->hello.root, .name = "a", .new_parent = node->hello.root,
+		.new_name = "b", .flags = 2};
+	const union kr_any_msg *reply;
+	struct kr_fid first;
+	uint64_t exchanged, removed;
+
+	assert_int_equal(node_call(node, KR_MSG_MAKE, &make, &reply), 0);
+	first = reply->make_reply.file;
+	make.name = "b";
+	assert_int_equal(node_call(node, KR_MSG_MAKE, &make, NULL), 0);
+	make.name = "c";
+	assert_int_equal(node_call(node, KR_MSG_MAKE, &make, NULL), 0);
+	exchanged = node_send(node, KR_MSG_RENAME, &rename_msg);
+	assert_int_equal(node_result(node, exchanged, NULL), 0);
+	removed = node_send(node, KR_MSG_REMOVE, &remove_c);
+	assert_int_equal(node_result(node, removed, NULL), 0);
+	assert_int_equal(node_call(node, KR_MSG_MAKE, &make, NULL), 0); /* as somebody else would */
+
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	exchange(node, exchanged, KR_FRAME_RESEND, &rename_msg);
+	assert_int_equal(node_result(node, exchanged, NULL), 0);
+	node_answer(node, removed)->replies = 0;
+	node_send_as(node, removed, KR_FRAME_RESEND, KR_MSG_REMOVE, &remove_c);
+	assert_int_equal(node_result(node, removed, NULL), 0);
+	assert_int_equal(lookup(node, "b", &reply), 0);
+	assert_true(kr_fid_equal(&reply->lookup_reply.file, &first));
+	assert_int_equal(lookup(node, "c", NULL), 0);
+}
+
+static void a_truncation_is_not_repeated_by_the_next_instance(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	struct kr_fid fid = create(node, "f", 0);
+	struct kr_setattr_request cut = {.file = fid, .valid = KR_SET_SIZE, .size = 0};
+	struct kr_open_request open_msg = {.file = fid, .flags = KR_OPEN_BOTH | KR_OPEN_TRUNC};
+	const union kr_any_msg *reply;
+	uint64_t cut_id = node_send(node, KR_MSG_SETATTR, &cut), open_id;
+	char path[128];
+	FILE *file;
+
+	assert_int_equal(node_result(node, cut_id, NULL), 0);
+	open_id = node_send(node, KR_MSG_OPEN, &open_msg);
+	assert_int_equal(node_result(node, open_id, NULL), 0);
+	snprintf(path, sizeof(path), "%s/f", f->export_path);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fputs("later", file);
+	fclose(file);
+
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	node_answer(node, cut_id)->replies = node_answer(node, open_id)->replies = 0;
+	node_send_as(node, cut_id, KR_FRAME_RESEND, KR_MSG_SETATTR, &cut);
+	assert_int_equal(node_result(node, cut_id, &reply), 0);
+	assert_int_equal(reply->setattr_reply.attr.size, 5);
+	node_send_as(node, open_id, KR_FRAME_RESEND, KR_MSG_OPEN, &open_msg);
+	assert_int_equal(node_result(node, open_id, &reply), 0);
+	assert_int_equal(reply->open_reply.attr.size, 5);
+}
+
 static void a_nameless_open_file_outlives_a_restart(void **state)
 {
 	struct fixture *f = *state;
@@ -882,6 +962,8 @@ int main(void)
 		TEST(a_nameless_file_goes_when_late_bytes_are_flushed),
 		TEST(bytes_of_a_removed_file_are_taken_and_dropped),
 		TEST(a_restarted_server_lets_nodes_reclaim_first),
+		TEST(what_was_executed_is_not_executed_again_by_the_next_instance),
+		TEST(a_truncation_is_not_repeated_by_the_next_instance),
 		TEST(a_nameless_open_file_outlives_a_restart),
 		TEST(the_grace_period_ends_without_the_dead),
 		TEST(what_an_earlier_instance_executed_counts_as_done),

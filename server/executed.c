@@ -1,0 +1,126 @@
+/* The record of executed requests: see executed.h.
+ *
+ * A slot is invalid (phase 0) while its key is written, so that the end of the process at any store leaves no slot with
+ * half a key.
+ */
+#include "server/executed.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/fail.h"
+#include "common/util.h"
+
+struct slot {
+	struct kr_executed_key key;
+	uint64_t value;
+	int32_t err;
+	uint32_t phase;
+	uint64_t number; /* ascends with every slot used */
+	uint64_t unused;
+};
+_Static_assert(sizeof(struct slot) == 64, "slots are 64 bytes");
+
+struct kr_executed {
+	uint8_t *bytes; /* mapped: a block of the size of one slot that begins with the boot id, then the slots */
+	struct slot *slots;
+	uint64_t last;  /* number */
+};
+
+enum { LENGTH = (KR_EXECUTED_SLOTS + 1) * sizeof(struct slot) };
+
+static int map(struct kr_executed *executed, int dir)
+{
+	KR_AUTO_FD int fd = openat(dir, "executed", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int err;
+
+	if (fd < 0)
+		return kr_fail_errno(-errno, "cannot open 'executed' in the state directory");
+	/* All its space now: a store into a hole of a full disk would be the end. */
+	err = posix_fallocate(fd, 0, LENGTH);
+	if (err)
+		return kr_fail_errno(-err, "cannot make 'executed' in the state directory");
+	executed->bytes = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (executed->bytes == MAP_FAILED) {
+		executed->bytes = NULL;
+		return kr_fail_errno(-errno, "cannot map 'executed' in the state directory");
+	}
+	return 0;
+}
+
+int kr_executed_open(int dir, const uint8_t boot_id[16], struct kr_executed **ret_executed)
+{
+	struct kr_executed *executed = kr_xcalloc(1, sizeof(*executed));
+	int err = map(executed, dir);
+
+	if (err) {
+		free(executed);
+		return err;
+	}
+	executed->slots = (struct slot *)(void *)(executed->bytes + sizeof(struct slot));
+	if (memcmp(executed->bytes, boot_id, 16) != 0) {
+		memset(executed->bytes, 0, LENGTH);
+		memcpy(executed->bytes, boot_id, 16);
+	}
+	for (int i = 0; i < KR_EXECUTED_SLOTS; i++)
+		executed->last = KR_MAX(executed->last, executed->slots[i].number);
+	*ret_executed = executed;
+	return 0;
+}
+
+void kr_executed_close(struct kr_executed *executed)
+{
+	if (!executed)
+		return;
+	munmap(executed->bytes, LENGTH);
+	free(executed);
+}
+
+static struct slot *find(const struct kr_executed *executed, const struct kr_executed_key *key)
+{
+	/* From the latest back: what is asked for has most often just begun. */
+	for (uint64_t i = 0; i < KR_EXECUTED_SLOTS; i++) {
+		struct slot *slot = &executed->slots[(executed->last - i) % KR_EXECUTED_SLOTS];
+
+		if (slot->phase != KR_EXECUTED_UNKNOWN && memcmp(&slot->key, key, sizeof(*key)) == 0)
+			return slot;
+	}
+	return NULL;
+}
+
+void kr_executed_begin(struct kr_executed *executed, const struct kr_executed_key *key)
+{
+	struct slot *slot = &executed->slots[++executed->last % KR_EXECUTED_SLOTS];
+
+	__atomic_store_n(&slot->phase, KR_EXECUTED_UNKNOWN, __ATOMIC_SEQ_CST);
+	slot->key = *key;
+	slot->number = executed->last;
+	__atomic_store_n(&slot->phase, KR_EXECUTED_BEGUN, __ATOMIC_SEQ_CST);
+}
+
+void kr_executed_end(struct kr_executed *executed, const struct kr_executed_key *key, int err, uint64_t value)
+{
+	struct slot *slot = find(executed, key);
+
+	if (!slot)
+		return;
+	slot->err = err;
+	slot->value = value;
+	__atomic_store_n(&slot->phase, KR_EXECUTED_DONE, __ATOMIC_SEQ_CST);
+}
+
+enum kr_executed_phase kr_executed_find(const struct kr_executed *executed, const struct kr_executed_key *key, int *ret_err,
+	uint64_t *ret_value)
+{
+	const struct slot *slot = find(executed, key);
+
+	if (!slot)
+		return KR_EXECUTED_UNKNOWN;
+	*ret_err = slot->err;
+	*ret_value = slot->value;
+	return (enum kr_executed_phase)slot->phase;
+}

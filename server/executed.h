@@ -1,0 +1,38 @@
+/* Which requests were executed, remembered beyond the end of the process, so that one whose answer was lost is not run
+ * again by the next instance (or for the node's next session), when others may have built on what it did.
+ *
+ * A file of KR_EXECUTED_SLOTS records in the state directory, mapped: what was stored survives kill -9.  It counts for one
+ * boot of the machine only, because nothing is synced.  The oldest record is overwritten.  Native byte order.  Loop thread.
+ */
+#ifndef KR_SERVER_EXECUTED_H
+#define KR_SERVER_EXECUTED_H
+
+#include <stdint.h>
+
+struct kr_executed;
+
+enum { KR_EXECUTED_SLOTS = 16384 };
+
+enum kr_executed_phase {
+	KR_EXECUTED_UNKNOWN, /* never begun, or forgotten */
+	KR_EXECUTED_BEGUN,   /* begun, and the process ended before it was done: it may have happened or not */
+	KR_EXECUTED_DONE,
+};
+
+struct kr_executed_key {
+	uint8_t node_id[16];
+	uint64_t incarnation; /* of the node's daemon: request ids ascend within one */
+	uint64_t request;
+};
+
+/* Opens or makes DIR/executed; forgets what is of another boot than BOOT_ID. 0 or -errno with a reason. */
+int kr_executed_open(int dir, const uint8_t boot_id[16], struct kr_executed **ret_executed);
+void kr_executed_close(struct kr_executed *executed);
+/* KEY is about to be executed. */
+void kr_executed_begin(struct kr_executed *executed, const struct kr_executed_key *key);
+/* KEY has been executed with ERR; VALUE is part of its answer. Nothing if it was not begun, or is forgotten. */
+void kr_executed_end(struct kr_executed *executed, const struct kr_executed_key *key, int err, uint64_t value);
+enum kr_executed_phase kr_executed_find(const struct kr_executed *executed, const struct kr_executed_key *key, int *ret_err,
+	uint64_t *ret_value);
+
+#endif

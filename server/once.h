@@ -1,0 +1,16 @@
+/* Requests that must not run twice although their answer was lost with a session or with a former instance of the server:
+ * by the second time others may have built on what the first did.  executed.h remembers them.  Loop thread.
+ */
+#ifndef KR_SERVER_ONCE_H
+#define KR_SERVER_ONCE_H
+
+#include "server/request.h"
+
+/* REQUEST, sent before on another session, is about to be handled. True: it had been executed and is answered now (or will
+ * be). False: it is to be handled; a truncation that was made already is taken out of it. */
+bool kr_once_settled(struct kr_request *request);
+/* Around its execution: before the first job, and before the reply. */
+void kr_once_begin(struct kr_request *request);
+void kr_once_end(struct kr_request *request, int err);
+
+#endif
