@@ -81,12 +81,15 @@ static void handle_join(struct kr_request *request)
 
 	if (!kr_opens_allow(request, &request->msg.join_request.file, KR_GRANT_READ))
 		return;
-	if (kr_trust_is_user(session)) { /* no member: nobody's blocks but the server's are for it, and nobody trusts its own */
+	file = kr_sfile_find(request->server, &request->msg.join_request.file);
+	/* No member: a user, for whom nobody's blocks but the server's are, and whose own nobody trusts; and who has given READ
+	 * back meanwhile, or never asked for it, and so cannot feed others. */
+	if (kr_trust_is_user(session) || !file || !(kr_lease_table_held(&file->leases, session->node) & KR_LEASE_READ)) {
 		make_hop(request->server->data, session, 0, host, &reply.upstream);
 		kr_request_reply(request, 0, &reply, NULL, 0);
 		return;
 	}
-	file = kr_sfile_get(request->server, &request->msg.join_request.file);
+	kr_sfile_ref(file);
 	pipeline = get_pipeline(file);
 	err = kr_pipeline_join(&pipeline->members, session->node, session->name, tell_upstream, pipeline, &upstream);
 	if (err && kr_pipeline_empty(&pipeline->members))
