@@ -366,6 +366,7 @@ static void execute(struct kr_sfile *file)
 
 void kr_flush_received(struct kr_sfile *file, uint64_t round)
 {
+	file->data.received_ns = kr_clock_ns();
 	kr_rounds_received(&file->data.rounds, round);
 	execute(file);
 }
@@ -441,6 +442,12 @@ void kr_flush_tick(struct kr_data *data, uint64_t now_ns)
 	KR_LIST_FOR_EACH_SAFE(item, after, &data->busy, busy) {
 		struct kr_intake *intake = item->intake;
 
+		if (!intake && item->rounds.state == KR_ROUND_CHAIN && now_ns >= item->received_ns + KR_DATA_STALL_MS * KR_NS_PER_MS) {
+			kr_log_warn("flush round %llu: all has come, but a node does not say up to where: the round is run again",
+				(unsigned long long)item->rounds.round);
+			kr_flush_broken(item->file, item->rounds.round);
+			continue;
+		}
 		if (!intake || intake->paused || intake->jobs || now_ns < intake->moved_ns + KR_DATA_STALL_MS * KR_NS_PER_MS)
 			continue;
 		kr_log_warn("flush round %llu: nothing has come for %d s; the round is run again", (unsigned long long)intake->round,

@@ -35,6 +35,7 @@ struct kr_sfile_data {
 
 	/* Of the running round. */
 	struct kr_intake *intake;          /* while a chain's stream comes in */
+	uint64_t received_ns;              /* when the latest was complete */
 	struct kr_flush_part *parts;
 	uint32_t part_count, part_capacity;
 	bool changing, clear_suid, base_known;
