@@ -13,7 +13,7 @@
 #include "common/conn_priv.h"
 #include "common/fail.h"
 
-enum { READ_AHEAD = 8192 };
+enum { READ_AHEAD = 8192, REFUSALS_MAX = 64 << 20 };
 
 static bool wants_data(const struct kr_conn *conn)
 {
@@ -96,6 +96,8 @@ static void answer_unknown_type(struct kr_conn *conn, const struct kr_frame_head
 {
 	if (!(header->flags & KR_FRAME_ONEWAY))
 		kr_conn_reply(conn, header->type, header->id, 0, -EPROTO, NULL, NULL, 0);
+	if (kr_conn_queued(conn) > REFUSALS_MAX) /* nobody watches the queue for these */
+		kr_conn_end(conn, -EBADMSG, "the peer sends garbage and takes no answers");
 }
 
 /* The frame is whole: hands it over. PARSED stays in front of its fields meanwhile, so that they keep their place. */

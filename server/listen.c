@@ -12,6 +12,7 @@
 #include "server/hello.h"
 #include "server/networks.h"
 #include "server/options.h"
+#include "server/session.h"
 #include "server/status.h"
 #include "server/trust.h"
 
@@ -75,6 +76,11 @@ static void answer_status(struct kr_stranger *stranger, const struct kr_frame *f
 	union kr_any_msg msg;
 	struct kr_arena arena = {0};
 
+	if (kr_conn_queued(stranger->conn) > KR_SESSION_QUEUE_MAX) {
+		kr_log_warn("%s asks for the status and does not take it: connection closed", kr_conn_peer(stranger->conn));
+		drop(stranger, false);
+		return;
+	}
 	if (kr_msg_decode(KR_MSG_STATUS, false, frame->fields, frame->header.fields_length, &msg, &arena))
 		kr_conn_reply(stranger->conn, KR_MSG_STATUS, frame->header.id, 0, -EPROTO, NULL, NULL, 0);
 	else

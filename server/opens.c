@@ -16,7 +16,7 @@
 #include "server/session.h"
 #include "server/trust.h"
 
-enum { SMALL_FILE = KR_INLINE_MAX / 16 };
+enum { SMALL_FILE = KR_INLINE_MAX / 16, OPENS_MAX = 1 << 24 };
 
 /* --- ends of opens -------------------------------------------------------------------------------------------------- */
 
@@ -399,9 +399,14 @@ static void reclaim_done(struct kr_request *request)
 static void handle_reclaim(struct kr_request *request)
 {
 	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
-	struct reclaim *reclaim = kr_xcalloc(1, sizeof(*reclaim));
+	struct reclaim *reclaim;
 	struct kr_attachment *attachment;
 
+	if (msg->opens > OPENS_MAX || (msg->kinds & ~KR_LEASE_ALL)) {
+		kr_request_reply(request, -EINVAL, NULL, NULL, 0);
+		return;
+	}
+	reclaim = kr_xcalloc(1, sizeof(*reclaim));
 	reclaim->file = kr_sfile_get(request->server, &msg->file);
 	attachment = kr_attachment_find(reclaim->file, request->session);
 	if (!attachment || attachment->opens < msg->opens) /* repeated ones do not count twice */

@@ -19,7 +19,7 @@ static const char directory_name[] = "orphans";
 struct held {
 	struct kr_table_link link;
 	struct kr_fid fid;
-	uint32_t holds;
+	uint64_t holds;
 	bool removing;        /* by one thread; all others wait */
 	char name[NAME_SIZE]; /* in the directory; "": not an orphan */
 };
