@@ -30,6 +30,7 @@ struct kr_stage;
 struct kr_files;
 struct kr_file;
 struct kr_file_drop;
+struct kr_file_locks;
 
 enum { KR_FILE_IDLE_MAX = 4096, KR_FILE_THROUGH_MS = 2 };
 
@@ -68,7 +69,10 @@ struct kr_file {
 	struct kr_flush flush;       /* the flusher's; see there */
 	struct kr_stage *stage;      /* set once, by the loop under lock; lives as long as the file */
 
+	atomic_bool locked;          /* `locks` is there: set before a program knows of its lock */
+
 	/* All [loop]. */
+	struct kr_file_locks *locks; /* of locks.c; NULL: no program here has a lock or asks for one */
 	uint32_t opens;              /* that the server counts: successful OPEN and CREATE minus CLOSE */
 	uint32_t closing;            /* of the CLOSE on its way */
 	uint32_t handles;            /* open here */

@@ -51,10 +51,10 @@ static void on_init(void *userdata, struct fuse_conn_info *conn)
 	/* Splicing gains nothing here; the kernel shall check and clear set-id bits itself; readdirplus: see op_dir.c. */
 	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE | FUSE_CAP_READDIRPLUS |
 		FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_WRITEBACK_CACHE |
-		FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_IOCTL_DIR);
+		FUSE_CAP_IOCTL_DIR);
 	/* The umask is applied at the server, which knows default ACLs; pages are invalidated exactly (recall.c). */
 	conn->want |= conn->capable & (FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_DONT_MASK | FUSE_CAP_ATOMIC_O_TRUNC |
-		FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS);
+		FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS);
 	conn->max_write = MAX_TRANSFER;
 	conn->max_readahead = MAX_TRANSFER;
 	conn->max_background = BACKGROUND;
@@ -84,6 +84,9 @@ static const struct fuse_lowlevel_ops operations = {
 	.flush = kr_op_flush,
 	.release = kr_op_release,
 	.fsync = kr_op_fsync,
+	.getlk = kr_op_getlk,
+	.setlk = kr_op_setlk,
+	.flock = kr_op_flock,
 	.opendir = kr_op_opendir,
 	.readdir = kr_op_readdir,
 	.releasedir = kr_op_releasedir,

@@ -28,6 +28,7 @@ struct kr_cache;
 struct kr_hops;
 struct kr_notifier;
 struct kr_control;
+struct kr_locks;
 
 struct kr_mount {
 	const struct kr_mount_options *options;
@@ -43,6 +44,7 @@ struct kr_mount {
 	struct kr_files *files;
 	struct kr_flusher *flusher;
 	struct kr_notifier *notifier;
+	struct kr_locks *locks;
 	struct fuse_session *fuse;
 	struct kr_control *control;
 

@@ -134,6 +134,10 @@ void kr_op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, 
 /* op_sync.c */
 void kr_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void kr_op_fsync(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi);
+/* op_lock.c */
+void kr_op_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *lock);
+void kr_op_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *lock, int wait);
+void kr_op_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, int operation);
 /* op_space.c */
 void kr_op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length, struct fuse_file_info *fi);
 void kr_op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, struct fuse_file_info *fi);

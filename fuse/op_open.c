@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
+#include "fuse/locks.h"
 #include "fuse/op_file.h"
 #include "fuse/stage.h"
 
@@ -55,6 +56,7 @@ static void released(struct kr_task *task)
 	struct kr_handle *handle = KR_CONTAINER_OF(task, struct kr_handle, release_task);
 	struct kr_file *file = handle->file;
 
+	kr_locks_release_handle(file, handle);
 	file->handles--;
 	kr_file_step(file);
 	kr_file_put(file);
@@ -87,7 +89,6 @@ static struct kr_handle *new_handle(struct kr_file *file, struct fuse_file_info 
 	fi->fh = (uintptr_t)handle;
 	fi->direct_io = handle->direct;
 	fi->keep_cache = keep_cache && !handle->direct;
-	fi->noflush = !handle->writable;
 	return handle;
 }
 

@@ -1,7 +1,9 @@
-/* FLUSH (a close of some descriptor) and FSYNC: what was written before is applied, or stable, or an error says that it is not. */
+/* FLUSH (a close of some descriptor) and FSYNC: what was written before is applied, or stable, or an error says that it is not.
+ * A close ends the byte-range locks of the process on the file, whichever of its descriptors was closed. */
 #include <errno.h>
 
 #include "common/fault.h"
+#include "fuse/locks.h"
 #include "fuse/op_file.h"
 #include "fuse/options.h"
 #include "fuse/session.h"
@@ -15,6 +17,9 @@ struct sync_op {
 	size_t written;
 	uint64_t seq;         /* all writes up to here are to be applied */
 	uint32_t errors;      /* failed flushes when it was asked */
+	struct kr_lock_owner owner; /* of a close */
+	struct kr_lock_call *unlock;
+	int report;           /* the answer, after the unlock */
 };
 
 static void step_sync(struct kr_op *op);
@@ -31,7 +36,7 @@ static bool is_applied(struct sync_op *sync)
 	return kr_extent_map_empty(&file->dirty) || (sync->begun && file->flush.flushed_seq >= sync->seq);
 }
 
-static void finish(struct sync_op *sync, int err)
+static void answer(struct sync_op *sync, int err)
 {
 	struct kr_op *op = &sync->file_op.op;
 
@@ -41,6 +46,51 @@ static void finish(struct sync_op *sync, int err)
 	}
 	fuse_reply_write(kr_op_finish(op), sync->written);
 	kr_op_free(op);
+}
+
+static void on_unlocked(void *context, int err)
+{
+	struct sync_op *sync = context;
+
+	(void)err;
+	sync->unlock = NULL;
+	answer(sync, sync->report);
+}
+
+/* Whether the op is at its end already, and only waits for the unlock. */
+static bool unlocking(struct sync_op *sync)
+{
+	struct kr_op *op = &sync->file_op.op;
+
+	if (!sync->unlock)
+		return false;
+	if (op->interrupted || !kr_rpc_connected(op->mount->rpc)) { /* a program must be able to end without a server */
+		kr_locks_abandon(sync->unlock);
+		sync->unlock = NULL;
+		answer(sync, sync->report);
+	} else {
+		kr_files_wait_space(op->mount->files, op); /* to be stepped now and then */
+	}
+	return true;
+}
+
+/* Answers, of a close after the locks have gone. They go also when nobody waits for it. */
+static void finish(struct sync_op *sync, int report)
+{
+	struct kr_op *op = &sync->file_op.op;
+	struct kr_file *file = sync->file_op.file;
+	struct kr_lock all = {.owner = sync->owner, .last = KR_LOCK_END};
+	bool locked = !sync->fsync && kr_locks_held(file, &sync->owner);
+
+	sync->report = report;
+	if (locked && !op->interrupted) {
+		sync->unlock = kr_locks_ask(file, &all, false, on_unlocked, sync);
+		unlocking(sync);
+		return;
+	}
+	if (locked)
+		kr_locks_ask(file, &all, false, NULL, NULL);
+	answer(sync, report);
 }
 
 /* Meanwhile the server may have lost what it had, with its machine or its disk: that goes there again first. */
@@ -76,7 +126,7 @@ static void step_sync(struct kr_op *op)
 	bool done;
 	int error;
 
-	if (op->call)
+	if (op->call || unlocking(sync))
 		return;
 	pthread_mutex_lock(&file->lock);
 	if (!sync->begun)
@@ -96,7 +146,7 @@ static void step_sync(struct kr_op *op)
 		return;
 	}
 	if (op->interrupted) {
-		kr_op_reply_err(op, -EINTR);
+		finish(sync, -EINTR);
 		return;
 	}
 	kr_file_op_wait(&sync->file_op, 0);
@@ -114,29 +164,43 @@ static void step_close_async(struct kr_op *op)
 	struct kr_file *file = sync->file_op.file;
 	int report;
 
+	if (unlocking(sync))
+		return;
 	pthread_mutex_lock(&file->lock);
 	report = file->error_count != sync->handle->errors_seen ? file->error : 0;
 	sync->handle->errors_seen = file->error_count;
 	pthread_mutex_unlock(&file->lock);
 	kr_flush_ask(file, KR_FLUSH_AGE);
-	kr_op_reply_err(op, report);
+	finish(sync, report);
+}
+
+/* Of a handle that cannot write. */
+static void step_close_locked(struct kr_op *op)
+{
+	struct sync_op *sync = KR_CONTAINER_OF(op, struct sync_op, file_op.op);
+
+	if (!unlocking(sync))
+		finish(sync, 0);
 }
 
 void kr_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct kr_handle *handle = kr_handle_of(fi);
 	bool async = kr_op_mount(req)->options->close == KR_CLOSE_ASYNC;
+	bool locked = atomic_load(&handle->file->locked);
 	struct sync_op *op;
 
 	(void)ino;
-	if (!handle->writable) {
+	if (!handle->writable && !locked) {
 		fuse_reply_err(req, 0);
 		return;
 	}
-	op = kr_file_op_new(sizeof(*op), req, "flush", handle->file, async ? step_close_async : step_sync);
+	op = kr_file_op_new(sizeof(*op), req, "flush", handle->file,
+		!handle->writable ? step_close_locked : async ? step_close_async : step_sync);
 	if (!op)
 		return;
 	op->handle = handle;
+	op->owner.id = fi->lock_owner;
 	op->reason = KR_FLUSH_CLOSE;
 	kr_op_post(&op->file_op.op);
 }

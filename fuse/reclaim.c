@@ -3,6 +3,7 @@
 
 #include "common/log.h"
 #include "fuse/file_priv.h"
+#include "fuse/locks.h"
 #include "fuse/session.h"
 #include "fuse/stage.h"
 
@@ -78,6 +79,7 @@ static void reclaimed(struct kr_mount *mount, const struct kr_fid *fid, int err,
 static void replay(struct kr_mount *mount, bool boot_changed)
 {
 	(void)boot_changed;
+	kr_locks_reclaim(mount); /* on the wire before RECLAIM_DONE */
 	kr_flusher_replay(mount->flusher);
 }
 

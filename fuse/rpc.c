@@ -139,6 +139,18 @@ static void on_reply(void *context, int err, const void *reply, struct kr_buf *d
 	end_call(call, err, reply, data);
 }
 
+static void ignore_reply(void *context, int err, const void *reply, struct kr_buf *data, bool more)
+{
+	(void)context, (void)err, (void)reply, (void)data, (void)more;
+}
+
+static void send_cancel(struct kr_rpc *rpc, const struct kr_call *call)
+{
+	struct kr_cancel_request cancel = {.request = call->id};
+
+	kr_conn_request_as(rpc->conn, ++rpc->last_id, 0, KR_MSG_CANCEL, &cancel, NULL, 0, ignore_reply, NULL);
+}
+
 static void transmit(struct kr_rpc *rpc, struct kr_call *call)
 {
 	union kr_any_msg *msg = kr_xcalloc(1, sizeof(*msg));
@@ -153,6 +165,8 @@ static void transmit(struct kr_rpc *rpc, struct kr_call *call)
 		call->on_wire = false; /* the connection is closing: it goes out on the next */
 	else
 		call->sent = true;
+	if (call->on_wire && call->withdrawn)
+		send_cancel(rpc, call);
 	kr_arena_fini(&arena);
 	free(msg);
 }
@@ -229,18 +243,6 @@ uint64_t kr_rpc_call(struct kr_rpc *rpc, uint16_t type, const void *msg, const s
 	return fail_later(rpc, err, callback, context);
 }
 
-static void ignore_reply(void *context, int err, const void *reply, struct kr_buf *data, bool more)
-{
-	(void)context, (void)err, (void)reply, (void)data, (void)more;
-}
-
-static void send_cancel(struct kr_rpc *rpc, const struct kr_call *call)
-{
-	struct kr_cancel_request cancel = {.request = call->id};
-
-	kr_conn_request_as(rpc->conn, ++rpc->last_id, 0, KR_MSG_CANCEL, &cancel, NULL, 0, ignore_reply, NULL);
-}
-
 void kr_rpc_cancel(struct kr_rpc *rpc, uint64_t id)
 {
 	struct kr_call *call = find_call(rpc, id);
@@ -252,6 +254,19 @@ void kr_rpc_cancel(struct kr_rpc *rpc, uint64_t id)
 		send_cancel(rpc, call);
 	if (!call->on_wire || (call->flags & KR_RPC_READ_ONLY))
 		give_up(call, -EINTR);
+}
+
+void kr_rpc_withdraw(struct kr_rpc *rpc, uint64_t id)
+{
+	struct kr_call *call = find_call(rpc, id);
+
+	if (!call || call->withdrawn)
+		return;
+	call->withdrawn = true;
+	if (call->on_wire)
+		send_cancel(rpc, call);
+	else if (!call->sent)
+		end_call(call, -EINTR, NULL, NULL);
 }
 
 /* Whether CALL has waited long enough, and with what it ends then. */

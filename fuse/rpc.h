@@ -43,6 +43,10 @@ uint64_t kr_rpc_call(struct kr_rpc *rpc, uint16_t type, const void *msg, const s
  * is closed again here.  An unknown ID (already answered) is ignored. */
 void kr_rpc_cancel(struct kr_rpc *rpc, uint64_t id);
 
+/* As kr_rpc_cancel, but the callback gets what the server made of it, at whatever later time (and CANCEL is said again after
+ * each reconnection): for calls whose late success has to be dealt with. */
+void kr_rpc_withdraw(struct kr_rpc *rpc, uint64_t id);
+
 /* A request of the server (RECALL, QUERY, ROUND...) that must be answered once with kr_rpc_answer, at any later time. */
 struct kr_down {
 	uint16_t type;

@@ -26,6 +26,7 @@ struct kr_call {
 	uint64_t submitted_ns, canceled_ns;
 	bool sent;               /* on some connection */
 	bool on_wire;            /* on the present one */
+	bool withdrawn;          /* CANCEL follows it on each connection */
 	bool given_up;           /* its program has been answered without the server */
 };
 

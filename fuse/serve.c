@@ -24,6 +24,7 @@
 #include "fuse/journal.h"
 #include "fuse/kernel.h"
 #include "fuse/localdir.h"
+#include "fuse/locks.h"
 #include "fuse/loop.h"
 #include "fuse/notify.h"
 #include "fuse/op.h"
@@ -248,6 +249,7 @@ static void make_files(void *context)
 	struct step *step = context;
 	struct kr_mount *mount = &step->serve->mount;
 
+	kr_locks_init(mount);
 	step->err = kr_files_new(mount, &mount->files);
 	if (step->err == 0)
 		step->err = kr_stages_init(mount);
@@ -353,6 +355,7 @@ static void stop_protocol(void *context)
 	if (mount->rpc)
 		kr_rpc_stop(mount->rpc);
 	kr_ops_interrupt(mount);
+	kr_locks_fini(mount);
 	kr_session_free(mount->session);
 	kr_rpc_free(mount->rpc);
 	for (int i = 0; i < SIGNALS; i++)

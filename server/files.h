@@ -14,6 +14,7 @@
 
 struct kr_server;
 struct kr_session;
+struct kr_sfile_locks;
 
 struct kr_sfile {
 	struct kr_server *server;
@@ -24,6 +25,7 @@ struct kr_sfile {
 	uint64_t opens;             /* of all sessions */
 	struct kr_list attachments; /* kr_attachment.of_file */
 	struct kr_lease_table leases;
+	struct kr_sfile_locks *locks; /* of locks.c; NULL: nobody holds or waits for any */
 	uint64_t changes;           /* ascends at the start and at the end of every change of the file's bytes */
 	uint64_t ended;             /* ascends at the end of every change */
 	uint32_t changing;          /* changes under way */

@@ -78,7 +78,7 @@ bool kr_grace_due(const struct kr_grace *grace, uint64_t now_ns, bool reclaiming
 
 bool kr_grace_awaits(const struct kr_grace *grace, const uint8_t node_id[16])
 {
-	return find(grace, node_id) != NULL;
+	return grace->active && find(grace, node_id);
 }
 
 size_t kr_grace_awaited(const struct kr_grace *grace)

@@ -30,6 +30,7 @@ bool kr_grace_start(struct kr_grace *grace, uint64_t now_ns, uint32_t lease_ms);
 bool kr_grace_node_done(struct kr_grace *grace, const uint8_t node_id[16]);
 /* Whether the time is over. RECLAIMING: an awaited node is at work (much to reclaim or to replay): a few times longer. */
 bool kr_grace_due(const struct kr_grace *grace, uint64_t now_ns, bool reclaiming);
+/* The node is one that may claim what it held: the period lasts, and it has not finished. */
 bool kr_grace_awaits(const struct kr_grace *grace, const uint8_t node_id[16]);
 /* How many are still awaited. */
 size_t kr_grace_awaited(const struct kr_grace *grace);

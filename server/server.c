@@ -17,6 +17,7 @@
 #include "server/hello.h"
 #include "server/leases.h"
 #include "server/listen.h"
+#include "server/locks.h"
 #include "server/names.h"
 #include "server/opens.h"
 #include "server/options.h"
@@ -223,6 +224,7 @@ static void register_handlers(struct kr_server *server)
 	kr_opens_register(server);
 	kr_space_register(server);
 	kr_leases_register(server);
+	kr_locks_register(server);
 }
 
 static int open_export(struct kr_server *server)
@@ -282,6 +284,7 @@ int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_se
 	kr_table_init(&server->sessions_by_id);
 	kr_grace_init(&server->grace);
 	kr_files_init(server);
+	kr_locks_init(server);
 	err = init_parts(server);
 	if (err) {
 		kr_server_fini(server);
@@ -351,6 +354,7 @@ void kr_server_stop(struct kr_server *server)
 	if (server->stopping)
 		return;
 	server->stopping = true;
+	kr_locks_freeze(server);
 	kr_listen_stop(server);
 	KR_LIST_FOR_EACH(session, &server->sessions, link) {
 		if (session->conn)

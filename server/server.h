@@ -10,6 +10,7 @@
 
 #include "common/conn.h"
 #include "common/list.h"
+#include "common/lock_table.h"
 #include "common/table.h"
 #include "server/grace.h"
 
@@ -55,6 +56,8 @@ struct kr_server {
 	uint64_t instance;     /* ascends with every start of the server on this state directory */
 	uint32_t lease_ms;     /* a session that is silent for so long is lost */
 
+	struct kr_lock_world lock_world;
+	struct kr_list locked_files; /* of locks.c */
 	struct kr_list sessions; /* kr_session.link: the living ones */
 	struct kr_table sessions_by_id;
 	size_t session_count;

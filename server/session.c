@@ -12,6 +12,7 @@
 #include "server/files.h"
 #include "server/grace.h"
 #include "server/leases.h"
+#include "server/locks.h"
 #include "server/opens.h"
 #include "server/request.h"
 #include "server/server.h"
@@ -386,7 +387,7 @@ static void log_end(const struct kr_session *session, enum kr_session_end why)
 		kr_log_info("node %s has left", session->name);
 		break;
 	case KR_SESSION_LOST:
-		kr_log_warn("node %s is lost: silent for %u s; its leases and open files are released", session->name,
+		kr_log_warn("node %s is lost: silent for %u s; its leases, locks and open files are released", session->name,
 			session->server->lease_ms / 1000);
 		break;
 	case KR_SESSION_REPLACED:
@@ -415,6 +416,7 @@ void kr_session_end(struct kr_session *session, enum kr_session_end why)
 	withdraw_all(session);
 	fail_asks(session);
 	kr_data_session_lost(server->data, session);
+	kr_locks_session_ended(session);
 	leave_files(session, why != KR_SESSION_STOPPED);
 	kr_replies_fini(&session->replies);
 	if (why == KR_SESSION_LOST)

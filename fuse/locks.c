@@ -1,0 +1,358 @@
+/* See locks.h. */
+#include "fuse/locks.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/log.h"
+#include "fuse/file.h"
+#include "fuse/inode.h"
+#include "fuse/rpc.h"
+
+struct kr_locks {
+	struct kr_list files;
+};
+
+/* Exists while a lock of the file is held or asked for. */
+struct kr_file_locks {
+	struct kr_link link;
+	struct kr_file *file;       /* reference */
+	struct kr_lock_table held;
+	struct kr_list calls;       /* in order of asking */
+};
+
+struct kr_lock_call {
+	struct kr_link link;
+	struct kr_file_locks *locks;
+	struct kr_file_waiter waiter; /* until it is sent */
+	struct kr_lock want;
+	bool wait, flush, sent;
+	bool restore;                 /* what it leaves at the server must be set right in [first, last] */
+	uint64_t first, last;
+	uint64_t id;                  /* of the rpc */
+	void (*done)(void *context, int err); /* NULL: abandoned */
+	void *context;
+};
+
+/* --- the file's record ---------------------------------------------------------------------------------------------- */
+
+static struct kr_file_locks *locks_of(struct kr_file *file)
+{
+	struct kr_file_locks *locks = file->locks;
+
+	if (locks)
+		return locks;
+	locks = kr_xcalloc(1, sizeof(*locks));
+	locks->file = kr_file_get(file);
+	kr_lock_table_init(&locks->held, NULL, NULL, NULL);
+	kr_list_init(&locks->calls);
+	kr_list_append(&file->mount->locks->files, &locks->link);
+	file->locks = locks;
+	atomic_store(&file->locked, true);
+	return locks;
+}
+
+static void settle(struct kr_file_locks *locks)
+{
+	struct kr_file *file = locks->file;
+
+	if (locks->held.count || !kr_list_empty(&locks->calls))
+		return;
+	atomic_store(&file->locked, false);
+	file->locks = NULL;
+	kr_list_remove(&locks->link);
+	kr_lock_table_fini(&locks->held);
+	free(locks);
+	kr_file_put(file);
+}
+
+bool kr_locks_held(const struct kr_file *file, const struct kr_lock_owner *owner)
+{
+	return file->locks && kr_lock_table_held(&file->locks->held, owner, 0, KR_LOCK_END);
+}
+
+bool kr_locks_any(const struct kr_file *file, const struct kr_lock_owner *owner)
+{
+	const struct kr_lock_call *call;
+
+	if (!file->locks)
+		return false;
+	KR_LIST_FOR_EACH(call, &file->locks->calls, link) {
+		if (kr_lock_owner_equal(&call->want.owner, owner))
+			return true;
+	}
+	return kr_locks_held(file, owner);
+}
+
+/* --- setting right what a late answer has changed ------------------------------------------------------------------- */
+
+static uint64_t send_lock(struct kr_file *file, const struct kr_lock *want, bool wait, kr_rpc_fn fn, void *context)
+{
+	struct kr_lock_request request = { .file = file->fid, .owner = want->owner.id, .pid = want->pid, .kind = want->kind,
+		.flock = want->owner.flock, .wait = wait, .first = want->first, .last = want->last };
+
+	return kr_rpc_call(file->mount->rpc, KR_MSG_LOCK, &request, NULL, 0, KR_RPC_HARD, fn, context);
+}
+
+/* The server shall have of OWNER, from FIRST to LAST, what our record says. */
+static void restore(struct kr_file_locks *locks, const struct kr_lock_owner *owner, uint64_t first, uint64_t last)
+{
+	const struct kr_lock *held;
+	struct kr_lock piece;
+
+	for (uint64_t at = first; at <= last; at = piece.last + 1) {
+		held = kr_lock_table_held(&locks->held, owner, at, last);
+		piece = (struct kr_lock){ .owner = *owner, .first = at, .last = last };
+		if (held && held->first <= at) {
+			piece.kind = held->kind;
+			piece.pid = held->pid;
+			piece.last = KR_MIN(held->last, last);
+		} else if (held) {
+			piece.last = held->first - 1;
+		}
+		send_lock(locks->file, &piece, false, NULL, NULL);
+	}
+}
+
+/* CALL has left behind what its program does not know of.  A request of the same owner that is on its way may be answered
+ * already, without our knowing: then it is left to that one's end. */
+static void restore_after(struct kr_file_locks *locks, const struct kr_lock_call *call)
+{
+	struct kr_lock_call *other;
+
+	KR_LIST_FOR_EACH(other, &locks->calls, link) {
+		if (!other->sent || !kr_lock_owner_equal(&other->want.owner, &call->want.owner))
+			continue;
+		other->first = other->restore ? KR_MIN(other->first, call->first) : call->first;
+		other->last = other->restore ? KR_MAX(other->last, call->last) : call->last;
+		other->restore = true;
+		return;
+	}
+	restore(locks, &call->want.owner, call->first, call->last);
+}
+
+static void must_restore(struct kr_lock_call *call)
+{
+	call->first = call->restore ? KR_MIN(call->first, call->want.first) : call->want.first;
+	call->last = call->restore ? KR_MAX(call->last, call->want.last) : call->want.last;
+	call->restore = true;
+}
+
+/* --- requests ------------------------------------------------------------------------------------------------------- */
+
+/* Takes the call out and tells its maker. */
+static void end_call(struct kr_lock_call *call, int err)
+{
+	struct kr_file_locks *locks = call->locks;
+	void (*done)(void *context, int err) = call->done;
+	void *context = call->context;
+
+	kr_file_unwait(&call->waiter);
+	kr_list_remove(&call->link);
+	if (call->restore)
+		restore_after(locks, call);
+	free(call);
+	kr_file_step(locks->file);
+	settle(locks);
+	if (done)
+		done(context, err);
+}
+
+static void on_reply(void *context, int err, const void *reply, struct kr_buf *data)
+{
+	struct kr_lock_call *call = context;
+	struct kr_lock gone = call->want;
+
+	(void)reply;
+	(void)data;
+	gone.kind = KR_LOCK_NONE;
+	if (err == -ECANCELED) /* the mount ends */
+		call->restore = false;
+	else if (call->want.kind == KR_LOCK_NONE)
+		kr_lock_table_note(&call->locks->held, &gone);
+	else if (!err && call->done)
+		kr_lock_table_note(&call->locks->held, &call->want);
+	else if (!err)
+		must_restore(call);
+	else if (call->want.owner.flock && kr_lock_table_held(&call->locks->held, &call->want.owner, 0, KR_LOCK_END)) {
+		kr_lock_table_note(&call->locks->held, &gone); /* a conversion gives up the old one first */
+		must_restore(call);
+	}
+	end_call(call, err);
+}
+
+static bool behind_another(const struct kr_lock_call *call)
+{
+	const struct kr_lock_call *other;
+
+	KR_LIST_FOR_EACH(other, &call->locks->calls, link) {
+		if (other == call)
+			return false;
+		if (!other->sent && kr_lock_owner_equal(&other->want.owner, &call->want.owner))
+			return true;
+	}
+	return false;
+}
+
+static void step(struct kr_lock_call *call)
+{
+	struct kr_file *file = call->locks->file;
+
+	if (behind_another(call)) {
+		kr_file_wait(file, &call->waiter);
+		return;
+	}
+	/* What the server refuses for good is reported by fsync and close, and must not keep the lock. */
+	if (call->flush && !file->flush.orphaned && kr_file_before_change(file, &call->waiter, UINT64_MAX) == -EAGAIN)
+		return;
+	call->sent = true;
+	call->id = send_lock(file, &call->want, call->wait, on_reply, call);
+	kr_file_step(file);
+}
+
+static void wake(struct kr_file_waiter *waiter)
+{
+	step(KR_CONTAINER_OF(waiter, struct kr_lock_call, waiter));
+}
+
+struct kr_lock_call *kr_locks_ask(struct kr_file *file, const struct kr_lock *want, bool wait,
+	void (*done)(void *context, int err), void *context)
+{
+	struct kr_file_locks *locks = locks_of(file);
+	struct kr_lock_call *call = kr_xcalloc(1, sizeof(*call));
+
+	*call = (struct kr_lock_call){ .locks = locks, .waiter.wake = wake, .want = *want, .wait = wait, .done = done,
+		.context = context };
+	/* A request for an exclusive range gives nothing up. */
+	call->flush = (want->kind != KR_LOCK_WRITE || want->owner.flock) &&
+		kr_lock_table_held(&locks->held, &want->owner, want->first, want->last);
+	kr_list_append(&locks->calls, &call->link);
+	step(call);
+	return call;
+}
+
+void kr_locks_abandon(struct kr_lock_call *call)
+{
+	call->done = NULL;
+	if (call->want.kind == KR_LOCK_NONE)
+		return;
+	if (call->sent)
+		kr_rpc_withdraw(call->locks->file->mount->rpc, call->id);
+	else
+		end_call(call, -EINTR);
+}
+
+void kr_locks_release_handle(struct kr_file *file, const struct kr_handle *handle)
+{
+	const struct kr_lock *lock;
+	struct kr_lock_call *call;
+
+	if (!file->locks)
+		return;
+	/* Each owner once: its calls tell. */
+	KR_LIST_FOR_EACH(lock, &file->locks->held.locks, link) {
+		struct kr_lock all = { .owner = lock->owner, .last = KR_LOCK_END };
+		bool asked = false;
+
+		if (lock->via != (uintptr_t)handle)
+			continue;
+		KR_LIST_FOR_EACH(call, &file->locks->calls, link)
+			asked |= call->want.kind == KR_LOCK_NONE && call->want.first == 0 && call->want.last == KR_LOCK_END &&
+				kr_lock_owner_equal(&call->want.owner, &all.owner);
+		if (!asked)
+			kr_locks_ask(file, &all, false, NULL, NULL);
+	}
+}
+
+/* --- recovery ------------------------------------------------------------------------------------------------------- */
+
+struct claim {
+	struct kr_file *file; /* reference */
+	struct kr_lock lock;
+};
+
+static void lost(struct kr_file *file, const struct kr_lock *lock)
+{
+	KR_AUTO_FREE char *path = kr_inode_path(file->mount->inodes, &file->fid);
+
+	kr_log_warn("process %u has lost its %s on %s: this node was cut off for too long, others may have had it meanwhile",
+		lock->pid, lock->owner.flock ? "flock" : "byte-range lock", path ? path : "a file");
+}
+
+static void on_claimed(void *context, int err, const void *reply, struct kr_buf *data)
+{
+	struct claim *claim = context;
+	struct kr_file *file = claim->file;
+
+	(void)reply;
+	(void)data;
+	if (err && err != -ECANCELED && file->locks) {
+		lost(file, &claim->lock);
+		claim->lock.kind = KR_LOCK_NONE;
+		kr_lock_table_note(&file->locks->held, &claim->lock);
+		settle(file->locks);
+	}
+	free(claim);
+	kr_file_put(file);
+}
+
+static void claim(struct kr_file *file, const struct kr_lock *lock)
+{
+	struct kr_reclaim_lock_request request = { .file = file->fid, .owner = lock->owner.id, .pid = lock->pid,
+		.kind = lock->kind, .flock = lock->owner.flock, .first = lock->first, .last = lock->last };
+	struct claim *claim = kr_xcalloc(1, sizeof(*claim));
+
+	claim->file = kr_file_get(file);
+	claim->lock = *lock;
+	kr_rpc_call(file->mount->rpc, KR_MSG_RECLAIM_LOCK, &request, NULL, 0, KR_RPC_EARLY | KR_RPC_HARD, on_claimed, claim);
+}
+
+void kr_locks_reclaim(struct kr_mount *mount)
+{
+	const struct kr_file_locks *locks;
+	const struct kr_lock *lock;
+
+	if (!mount->locks)
+		return;
+	KR_LIST_FOR_EACH(locks, &mount->locks->files, link) {
+		KR_LIST_FOR_EACH(lock, &locks->held.locks, link)
+			claim(locks->file, lock);
+	}
+}
+
+/* --- beginning and end ---------------------------------------------------------------------------------------------- */
+
+void kr_locks_init(struct kr_mount *mount)
+{
+	mount->locks = kr_xcalloc(1, sizeof(*mount->locks));
+	kr_list_init(&mount->locks->files);
+}
+
+static void end_file(struct kr_file_locks *locks)
+{
+	struct kr_file *file = locks->file;
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(&locks->calls))) {
+		struct kr_lock_call *call = KR_LIST_ENTRY(link, struct kr_lock_call, link);
+
+		kr_file_unwait(&call->waiter);
+		free(call);
+	}
+	kr_lock_table_fini(&locks->held);
+	file->locks = NULL;
+	free(locks);
+	kr_file_put(file);
+}
+
+void kr_locks_fini(struct kr_mount *mount)
+{
+	struct kr_link *link;
+
+	if (!mount->locks)
+		return;
+	while ((link = kr_list_pop(&mount->locks->files)))
+		end_file(KR_LIST_ENTRY(link, struct kr_file_locks, link));
+	free(mount->locks);
+	mount->locks = NULL;
+}

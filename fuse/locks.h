@@ -1,0 +1,40 @@
+/* flock and byte-range locks of this node's programs: what they hold (the server decides), for the end of the session with
+ * a server that restarts, and requests on their way.  Loop thread, unless said otherwise.
+ *
+ * A request outlives the operation that made it: a program that is interrupted is answered at once, and if the server
+ * grants the lock all the same, it is set back to what the program holds.
+ *  - Before anything is given up, the file's unflushed bytes go to the server: who locks next reads and overwrites them (P3).
+ *  - Requests of one owner for one file go out in the order in which they were made.
+ *  - A lock that cannot be claimed again is lost: the program is not told (there is no way), the log is.
+ */
+#ifndef KR_FUSE_LOCKS_H
+#define KR_FUSE_LOCKS_H
+
+#include "common/lock_table.h"
+#include "fuse/mount.h"
+
+struct kr_file;
+struct kr_handle;
+struct kr_lock_call;
+
+void kr_locks_init(struct kr_mount *mount);
+/* After the rpc has stopped and all ops have ended. */
+void kr_locks_fini(struct kr_mount *mount);
+
+/* Asks for, or gives up, a lock (kind, flock and id of the owner, range, pid and via of WANT). DONE gets 0 or an errno
+ * once, never from inside this call, unless the call is abandoned before. */
+struct kr_lock_call *kr_locks_ask(struct kr_file *file, const struct kr_lock *want, bool wait,
+	void (*done)(void *context, int err), void *context);
+/* Nobody waits for the answer any more. A request for a lock is withdrawn; one to give it up goes on. */
+void kr_locks_abandon(struct kr_lock_call *call);
+
+/* Whether OWNER holds anything of the file, as far as programs know; whether it may hold anything. */
+bool kr_locks_held(const struct kr_file *file, const struct kr_lock_owner *owner);
+bool kr_locks_any(const struct kr_file *file, const struct kr_lock_owner *owner);
+/* Gives up whatever was locked through HANDLE and is still held: flocks and OFD locks, when it is released. */
+void kr_locks_release_handle(struct kr_file *file, const struct kr_handle *handle);
+
+/* In the recovery of a session, after the files have been reclaimed: claims every lock. */
+void kr_locks_reclaim(struct kr_mount *mount);
+
+#endif
