@@ -21,9 +21,9 @@ try() {
 	if [ "$daemon" = mount ]; then
 		KR_FAULT=$point:kill:3 mount_start 1
 	else
+		mount_start 1   # before: what an earlier round left may bring the server to its point at once
 		server_stop
 		KR_FAULT=$point:kill:3 server_start
-		mount_start 1
 	fi
 	on node1 timeout -s KILL $((60 * SLOW)) python3 "$TOP/test/programs/promises.py" write "$(mnt 1)/$name" >"$WORK/promises" 2>/dev/null &
 	local writer=$! i
