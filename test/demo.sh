@@ -2,7 +2,6 @@
 P=$TOP/test/programs
 calc() { python3 -c "print($1)"; }
 now() { date +%s.%N; }
-sent() { cat /sys/class/net/v-server/statistics/rx_bytes; }
 everywhere() {
 	local i pids=()
 	for i in $(seq "$NODES"); do on "node$i" bash -c "${1//%i/$i}" >"$WORK/out$i" 2>&1 & pids+=($!); done
@@ -24,11 +23,11 @@ size=$((64 << 20))
 tar cf - /usr/bin /usr/lib/x86_64-linux-gnu 2>/dev/null | head -c $size >"$EXPORT/big"
 [ "$(stat -c %s "$EXPORT/big")" = $size ] || head -c $size /dev/urandom >"$EXPORT/big"
 sleep 0.3
-start=$(now) before=$(sent)
+start=$(now) before=$(sent_by server)
 everywhere "cmp $WORK/node%i/mnt/big $EXPORT/big"
 seconds=$(calc "$(now) - $start")
 printf '   kairan: %.1f s, %.1f MB/s in all = %.2f of 4 links; the server sent %.2f x the file\n' "$seconds" \
-	"$(calc "4 * $size / $seconds / 1e6")" "$(calc "$size / $seconds / $LINK")" "$(calc "($(sent) - $before) / $size")"
+	"$(calc "4 * $size / $seconds / 1e6")" "$(calc "$size / $seconds / $LINK")" "$(calc "($(sent_by server) - $before) / $size")"
 start=$(now)
 everywhere "python3 $P/stream.py fetch $SERVER_ADDRESS 9000 120"
 seconds=$(calc "($(now) - $start) * $size / (32 << 20)")

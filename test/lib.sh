@@ -61,6 +61,8 @@ limit() {
 }
 
 on() { local name=$1; shift; nsenter -t "${KEEPER[$name]}" -n -u -m -- "$@"; }
+# sent_by NAME: bytes that a host has sent so far, headers included (the bridge's side of its link; sysfs shows other namespaces).
+sent_by() { ip -j -s link show dev "v-$1" | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["stats64"]["rx"]["bytes"])'; }
 cut_link() { ip link set "v-$1" down; }
 heal_link() { ip link set "v-$1" up; }
 

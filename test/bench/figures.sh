@@ -3,7 +3,8 @@ P=$TOP/test/programs
 SIZE=$((FIGURE_SIZE << 20))
 calc() { python3 -c "print($1)"; }
 now() { date +%s.%N; }
-sent() { cat /sys/class/net/v-server/statistics/rx_bytes; }   # the bridge's side of the server's link: what the server sent, headers included
+sent() { sent_by server; }
+sent_by_nodes() { local i sum=0; for i in $(seq "$NODES"); do sum=$((sum + $(sent_by "node$i"))); done; echo $sum; }
 drop() { sync; echo 3 >/proc/sys/vm/drop_caches 2>/dev/null || true; }
 # timed N COMMAND-WITH-%i: runs it on nodes 1..N at once; seconds until the last is done.
 timed() {
@@ -34,9 +35,9 @@ done
 echo "private read, each of $NODES nodes its own file of 16 MiB"
 for i in $(seq "$NODES"); do head -c $((16 << 20)) /dev/urandom >"$EXPORT/private$i"; done
 sleep 0.3
-others=$(cat /sys/class/net/v-node*/statistics/rx_bytes | awk '{s += $1} END {print s}')
+others=$(sent_by_nodes)
 seconds=$(timed "$NODES" "cat $WORK/node%i/mnt/private%i | cmp - $EXPORT/private%i") || exit 1
-others=$(($(cat /sys/class/net/v-node*/statistics/rx_bytes | awk '{s += $1} END {print s}') - others))
+others=$(($(sent_by_nodes) - others))
 printf '  %.3f of the server'\''s link; the nodes sent %.3f x the bytes (requests and acknowledgements only)\n' \
 	"$(calc "$NODES * (16 << 20) / $seconds / $LINK")" "$(calc "$others / ($NODES * (16 << 20))")"
 

@@ -7,11 +7,11 @@ on node1 sha256sum "$(mnt 1)/big" | cut -c1-64 >"$WORK/one"
 [ "$(cat "$WORK/one")" = "$(sha256sum <"$EXPORT/big" | cut -c1-64)" ] || fail "first read"
 mount_stop 1
 mount_start 1
-sent() { on server cat /sys/class/net/eth0/statistics/tx_bytes; }
-before=$(sent)
+before=$(sent_by server)
+[ "$before" -gt 20000000 ] || fail "the first read cannot have come from the server: $before bytes"
 on node1 sha256sum "$(mnt 1)/big" | cut -c1-64 >"$WORK/two"
 same "$WORK/one" "$WORK/two"
-[ $(($(sent) - before)) -lt 2000000 ] || fail "the next mount fetched $(($(sent) - before)) bytes again"
+[ $(($(sent_by server) - before)) -lt 2000000 ] || fail "the next mount fetched $(($(sent_by server) - before)) bytes again"
 mount_kill 1
 printf changed | dd of="$EXPORT/big" bs=1 seek=5000000 conv=notrunc 2>/dev/null
 mount_start 1
