@@ -1,0 +1,48 @@
+/* A file view: displacement, etype and filetype; the arithmetic between etype offsets, data bytes of the view and
+ * bytes of the file.  Pure; a view never changes after init, so that any thread may use it.
+ *
+ * Data byte 0 of a view is the first byte of the filetype's first copy at the displacement; etype offset e is data byte
+ * e * etype_size.
+ */
+#ifndef KR_MPIIO_VIEW_H
+#define KR_MPIIO_VIEW_H
+
+#include "mpiio/cursor.h"
+
+struct kr_view {
+	int64_t displacement; /* >= 0 */
+	uint64_t etype_size;  /* > 0 */
+	struct kr_typemap *filetype;
+};
+
+/* Takes a reference of its own to FILETYPE.  -EINVAL when it cannot be a view: no data, not a whole number of etypes,
+ * data below the displacement, offsets that decrease or overlap; the view is then empty and fini does nothing. */
+int kr_view_init(struct kr_view *view, int64_t displacement, uint64_t etype_size, struct kr_typemap *filetype);
+/* Bytes 0... of the file, etype of 1 byte: the view after MPI_File_open.  0 or -ENOMEM. */
+int kr_view_init_bytes(struct kr_view *view);
+void kr_view_fini(struct kr_view *view);
+
+/* Same file bytes for the same etype offsets. */
+bool kr_view_equal(const struct kr_view *a, const struct kr_view *b);
+/* Every access is one run. */
+bool kr_view_contiguous(const struct kr_view *view);
+
+/* MPI_File_get_byte_offset: where etype ETYPE begins in the file.  0, -EOVERFLOW. */
+int kr_view_byte_offset(const struct kr_view *view, uint64_t etype, int64_t *ret_offset);
+/* How many data bytes of the view lie below file offset OFFSET. */
+uint64_t kr_view_bytes_below(const struct kr_view *view, int64_t offset);
+/* MPI_SEEK_END's base for a file of FILE_SIZE bytes: the number of etypes that have a byte in the file. */
+uint64_t kr_view_end(const struct kr_view *view, uint64_t file_size);
+/* Data bytes that a read of COUNT bytes at data byte START gets from a file of FILE_SIZE bytes. */
+uint64_t kr_view_readable(const struct kr_view *view, uint64_t start, uint64_t count, uint64_t file_size);
+/* The file range [lo, hi) that COUNT > 0 bytes at data byte START span.  0 or -EOVERFLOW. */
+int kr_view_range(const struct kr_view *view, uint64_t start, uint64_t count, int64_t *ret_lo, int64_t *ret_hi);
+/* A cursor over COUNT bytes from data byte START, in file offsets; borrows the view.  0 or -EOVERFLOW. */
+int kr_view_cursor(const struct kr_view *view, uint64_t start, uint64_t count, struct kr_cursor *ret_cursor);
+
+/* LEB128 displacement, etype size, then the typemap's bytes (typemap.h).  Owned bytes; 0 or -ENOMEM. */
+int kr_view_serialise(const struct kr_view *view, uint8_t **ret_bytes, size_t *ret_length);
+/* Any bytes are safe; -EBADMSG, or as kr_view_init. */
+int kr_view_deserialise(struct kr_view *view, const uint8_t *bytes, size_t length);
+
+#endif
