@@ -10,9 +10,9 @@
  *   k.data    the bytes of writes and of names, where the records say; no structure of its own, not longer than needed.
  *
  * HEADER (struct kr_journal_header).  A copy is valid if and only if magic and version are known, no incompatible flag
- * is unknown, and `check` is the XXH3-64 of the bytes before it.  A segment without a valid copy, of another export or
- * of another node's journal is refused: reported, not read, not written, never deleted.  Unknown compatible flags are
- * ignored.
+ * is unknown, the number is below 2^31, and `check` is the XXH3-64 of the bytes before it.  A segment without a valid
+ * copy, of another export or of another node's journal is refused: reported, not read, not written, never deleted.
+ * Unknown compatible flags are ignored.
  *
  * RECORDS.  Slots are given out in order; `seq` ascends with them within a segment and is unique in the journal.  It
  * begins with the daemon's start counter (incarnation << 40), so no two starts ever use one number.
@@ -26,8 +26,8 @@
  *            in round `round` of the boot `boot_id`.  Of two with one `up_to` the later counts.
  *
  * A record is valid if and only if its slot's `check` is not 0 and equals XXH3-64 of its bytes 16..63 with the header's
- * salt as the seed (0 is written as 1), and, for NAME and WRITE, the data lies within k.data and its XXH3-64 is
- * `data_check`.
+ * salt as the seed (0 is written as 1), its numbers are possible (type known; seq 1 to 2^63 - 1; file not 0 and below
+ * 2^32 - 1; a WRITE ends below 2^63), and, for NAME and WRITE, the data lies within k.data and its XXH3-64 is `data_check`.
  *
  * KEEP.  What happens to a record later is marked in its own slot, in the word `keep`, which `check` does not cover:
  *   0                       all of it counts

@@ -126,8 +126,16 @@ static bool data_fits(const struct kr_scan_segment *segment, const struct kr_jou
 
 	return record->length > 0 && record->length <= max &&
 		(uint64_t)record->data + record->length <= segment->data_length &&
-		(uint64_t)record->data + record->length <= segment->header.data_size &&
-		record->offset <= (uint64_t)INT64_MAX - record->length;
+		(uint64_t)record->data + record->length <= segment->header.data_size;
+}
+
+/* Whether a record says what a writer can have written: nobody has to fear an overflow behind this. */
+static bool in_bounds(const struct kr_journal_record *record)
+{
+	if (record->seq == 0 || record->seq > INT64_MAX || record->file == 0 || record->file == UINT32_MAX)
+		return false;
+	return record->type == KR_JOURNAL_APPLIED || record->type == KR_JOURNAL_NAME ||
+		(record->type == KR_JOURNAL_WRITE && record->offset <= (uint64_t)INT64_MAX - record->length);
 }
 
 static bool data_good(const struct kr_scan_segment *segment, const struct kr_journal_record *record, uint8_t *buffer)
@@ -151,7 +159,7 @@ static enum kr_scan_kind classify(struct kr_scan *scan, const struct kr_scan_seg
 		return record.check == kr_journal_record_check(&record, segment->header.old_salt)
 			? KR_SCAN_EMPTY : KR_SCAN_BAD_RECORD;
 	scan->repaired += repaired;
-	if (record.type != KR_JOURNAL_NAME && record.type != KR_JOURNAL_WRITE && record.type != KR_JOURNAL_APPLIED)
+	if (!in_bounds(&record))
 		return KR_SCAN_BAD_RECORD;
 	if (!kr_journal_kept(&record, record.type == KR_JOURNAL_APPLIED ? 1 : record.length, &kept))
 		return KR_SCAN_BAD_DATA;
@@ -310,7 +318,7 @@ static bool read_header(const struct kr_scan_segment *segment, struct kr_journal
 		*ret = copy;
 		found = true;
 	}
-	return found && ret->number > 0 && ret->number <= UINT32_MAX && ret->slots <= 1 << 20 &&
+	return found && ret->number > 0 && ret->number <= INT32_MAX && ret->slots <= 1 << 20 &&
 		ret->data_size <= UINT32_MAX;
 }
 

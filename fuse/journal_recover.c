@@ -174,15 +174,17 @@ static int take_write(struct rebuild *r, const struct kr_scan_ref *ref, const st
 	struct kr_extent_map *map = applied ? &applied->extents : file ? &file->dirty : NULL;
 	struct kr_time *mtime = applied ? &applied->mtime : file ? &file->mtime : NULL;
 	struct kr_extent extent = {record->offset, kept, segment_number(r, ref) << 32 | record->data, record->seq};
-	int64_t ns = record->mtime_ns % (int64_t)KR_NS_PER_S;
+	int64_t sec = record->mtime_ns / (int64_t)KR_NS_PER_S, ns = record->mtime_ns % (int64_t)KR_NS_PER_S;
 
 	if (!file) /* reported by the scan */
 		return 0;
 	if (ref->kind == KR_SCAN_BAD_DATA) /* never older bytes where newer ones were acknowledged */
 		return kr_extent_map_remove(map, record->offset, record->length, NULL, NULL);
-	if (ns < 0)
+	if (ns < 0) {
 		ns += (int64_t)KR_NS_PER_S;
-	*mtime = (struct kr_time){.sec = (record->mtime_ns - ns) / (int64_t)KR_NS_PER_S, .nsec = (uint32_t)ns};
+		sec--;
+	}
+	*mtime = (struct kr_time){.sec = sec, .nsec = (uint32_t)ns};
 	*(applied ? &applied->clear_suid : &file->clear_suid) |= record->flags & KR_JOURNAL_CLEAR_SUID;
 	file->max_seq = record->seq;
 	r->recovery->records++;
