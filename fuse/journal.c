@@ -297,7 +297,7 @@ static int reserve(struct kr_journal *journal, struct kr_journal_file *file, siz
 		if (err)
 			return err;
 		if (!place(journal->active, file, length, ret))
-			assert(!"an append fits into an empty segment");
+			assert(false && "an append fits into an empty segment");
 	}
 	if (file->number == 0)
 		file->number = journal->next_file++;
