@@ -109,6 +109,15 @@ bool kr_read_plan_needs_stage(const struct kr_read_plan *plan)
 	return for_each_gap(plan, gap_needs_none, NULL) == 0;
 }
 
+bool kr_read_plan_is_own(const struct kr_read_plan *plan)
+{
+	uint64_t own = 0;
+
+	for (size_t i = 0; i < plan->count; i++)
+		own += plan->pieces[i].length;
+	return own == plan->length;
+}
+
 static int want_gap(const struct kr_read_plan *plan, uint64_t offset, size_t staged, size_t zeros, void *context)
 {
 	(void)plan;

@@ -24,6 +24,8 @@ int kr_read_plan_init(struct kr_read_plan *plan, struct kr_file *file, uint64_t 
 void kr_read_plan_fini(struct kr_read_plan *plan);
 /* Whether staged bytes are needed at all. */
 bool kr_read_plan_needs_stage(const struct kr_read_plan *plan);
+/* Whether all of it is unflushed bytes of this node. */
+bool kr_read_plan_is_own(const struct kr_read_plan *plan);
 /* Loop thread: asks the file's stage for what is needed of it. 1: all is here; 0: a step of the file will come; -errno. */
 int kr_read_plan_want(const struct kr_read_plan *plan, struct kr_stage *stage);
 /* Fills BUFFER (plan->length bytes). 0; -ENODATA: blocks are missing; -ESTALE: the version is another by now; else the disk's

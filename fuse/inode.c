@@ -106,8 +106,13 @@ static struct kr_inode *inode_of(struct kr_inodes *inodes, uint64_t number)
 
 void kr_inode_fid(struct kr_inodes *inodes, uint64_t number, struct kr_fid *ret_fid)
 {
-	const struct kr_inode *inode = inode_of(inodes, number);
+	const struct kr_inode *inode;
 
+	if (number == KR_INODE_DOOR) {
+		*ret_fid = (struct kr_fid){ .length = 1 };
+		return;
+	}
+	inode = inode_of(inodes, number);
 	ret_fid->length = inode->fid.length;
 	memcpy(ret_fid->bytes, inode->fid.bytes, inode->fid.length);
 }
@@ -149,9 +154,12 @@ uint64_t kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, cons
 
 void kr_inode_forget(struct kr_inodes *inodes, uint64_t number, uint64_t count)
 {
-	KR_SCOPED_LOCK(&inodes->lock);
-	struct kr_inode *inode = inode_of(inodes, number);
+	struct kr_inode *inode;
 
+	if (number == KR_INODE_DOOR)
+		return;
+	KR_SCOPED_LOCK(&inodes->lock);
+	inode = inode_of(inodes, number);
 	inode->lookups -= KR_MIN(count, inode->lookups);
 	if (inode->lookups || inode == inodes->root)
 		return;

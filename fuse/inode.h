@@ -12,6 +12,9 @@
 
 struct kr_inodes;
 
+/* The number of the door (fuse/batch.h), which is not in the table; no server knows the identity that kr_inode_fid says. */
+#define KR_INODE_DOOR (UINT64_C(1) << 62)
+
 int kr_inodes_new(const struct kr_fid *root, struct kr_inodes **ret_inodes);
 void kr_inodes_free(struct kr_inodes *inodes);
 /* The file behind a number that the kernel gave us and has not been answered for: it cannot have forgotten it. */

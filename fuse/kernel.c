@@ -21,6 +21,7 @@
 #include "common/fail.h"
 #include "common/log.h"
 #include "common/util.h"
+#include "fuse/batch.h"
 #include "fuse/mountpoint.h"
 #include "fuse/op.h"
 #include "fuse/options.h"
@@ -55,6 +56,7 @@ static void on_init(void *userdata, struct fuse_conn_info *conn)
 	/* The umask is applied at the server, which knows default ACLs; pages are invalidated exactly (recall.c). */
 	conn->want |= conn->capable & (FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_DONT_MASK | FUSE_CAP_ATOMIC_O_TRUNC |
 		FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS);
+	static_assert((int)KR_BATCH_MAX <= (int)MAX_TRANSFER, "a batch is one request");
 	conn->max_write = MAX_TRANSFER;
 	conn->max_readahead = MAX_TRANSFER;
 	conn->max_background = BACKGROUND;

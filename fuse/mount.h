@@ -29,6 +29,7 @@ struct kr_hops;
 struct kr_notifier;
 struct kr_control;
 struct kr_locks;
+struct kr_batches;
 
 struct kr_mount {
 	const struct kr_mount_options *options;
@@ -45,6 +46,7 @@ struct kr_mount {
 	struct kr_flusher *flusher;
 	struct kr_notifier *notifier;
 	struct kr_locks *locks;
+	struct kr_batches *batches;
 	struct fuse_session *fuse;
 	struct kr_control *control;
 

@@ -3,8 +3,7 @@
 #include <stdlib.h>
 
 #include "common/util.h"
-#include "fuse/file.h"
-#include "fuse/op_file.h"
+#include "fuse/batch.h"
 
 enum { OVERLAY_TRIES = 4 };
 
@@ -72,9 +71,14 @@ static void step_getattr(struct kr_op *op)
 void kr_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct kr_mount *mount = kr_op_mount(req);
-	struct getattr_op *op = kr_op_new(sizeof(*op), mount, req, "getattr", step_getattr);
+	struct getattr_op *op;
 
 	(void)fi;
+	if (ino == KR_INODE_DOOR) {
+		kr_batch_getattr(req);
+		return;
+	}
+	op = kr_op_new(sizeof(*op), mount, req, "getattr", step_getattr);
 	if (!op)
 		return;
 	kr_inode_fid(mount->inodes, ino, &op->fid);
@@ -242,11 +246,4 @@ void kr_op_access(fuse_req_t req, fuse_ino_t ino, int mask)
 	op = kr_op_ask(sizeof(*op), req, "access", KR_MSG_ACCESS, &msg, KR_RPC_READ_ONLY, on_access);
 	if (op)
 		kr_op_post(op);
-}
-
-void kr_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *argument, struct fuse_file_info *fi, unsigned flags,
-	const void *input, size_t input_size, size_t output_size)
-{
-	(void)ino, (void)command, (void)argument, (void)fi, (void)flags, (void)input, (void)input_size, (void)output_size;
-	fuse_reply_err(req, ENOTTY);
 }

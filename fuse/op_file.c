@@ -1,6 +1,11 @@
 /* See op_file.h. */
 #include "fuse/op_file.h"
 
+#include <errno.h>
+#include <stdlib.h>
+
+#include "fuse/locks.h"
+
 static void wake(struct kr_file_waiter *waiter)
 {
 	struct kr_file_op *op = KR_CONTAINER_OF(waiter, struct kr_file_op, waiter);
@@ -32,4 +37,75 @@ void kr_file_op_wait(struct kr_file_op *op, uint8_t kinds)
 {
 	kr_file_wait(op->file, &op->waiter);
 	kr_file_need(op->file, kinds);
+}
+
+/* --- handles ------------------------------------------------------------------------------------------------------------ */
+
+static void released(struct kr_task *task)
+{
+	kr_handle_release(KR_CONTAINER_OF(task, struct kr_handle, release_task));
+}
+
+struct kr_handle *kr_handle_new(struct kr_file *file)
+{
+	struct kr_handle *handle = kr_xcalloc(1, sizeof(*handle));
+
+	handle->file = file;
+	handle->release_task.fn = released;
+	pthread_mutex_lock(&file->lock);
+	handle->errors_seen = file->error_count;
+	pthread_mutex_unlock(&file->lock);
+	file->handles++;
+	return handle;
+}
+
+void kr_handle_release(struct kr_handle *handle)
+{
+	struct kr_file *file = handle->file;
+
+	kr_locks_release_handle(file, handle);
+	file->handles--;
+	kr_file_step(file);
+	kr_file_put(file);
+	free(handle);
+}
+
+/* --- what writes do ------------------------------------------------------------------------------------------------------- */
+
+int kr_file_append(struct kr_file *file, uint64_t offset, const char *data, size_t length, const struct kr_write_how *how,
+	size_t *done)
+{
+	struct kr_journal *journal = file->mount->journal;
+	struct kr_time now = kr_file_now(file->mount);
+
+	if (!file->journal_file) {
+		KR_AUTO_FREE char *path = kr_inode_path(file->mount->inodes, &file->fid);
+
+		file->journal_file = kr_journal_file_new(&file->fid, path);
+	}
+	if (!file->journal_file)
+		return -ENOMEM;
+	while (length) {
+		size_t piece = KR_MIN(length, (size_t)KR_JOURNAL_APPEND_MAX);
+		struct kr_extent extent;
+		int err = kr_journal_append(journal, file->journal_file, offset, data, piece, now, how->clear_suid, &extent);
+
+		if (err)
+			return err;
+		err = kr_extent_map_insert(&file->dirty, &extent, kr_journal_release, journal);
+		if (err) {
+			kr_journal_release(journal, &extent);
+			return err;
+		}
+		offset += piece;
+		data += piece;
+		length -= piece;
+		*done += piece;
+		file->written_seq = extent.seq;
+		file->mtime = now;
+		file->clear_suid |= how->clear_suid;
+		kr_holder_dirtied(&file->holder, how->page);
+		kr_flush_dirtied(file);
+	}
+	return 0;
 }

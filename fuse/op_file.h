@@ -4,6 +4,7 @@
 #ifndef KR_FUSE_OP_FILE_H
 #define KR_FUSE_OP_FILE_H
 
+#include "common/kairan_ioctl.h"
 #include "fuse/file.h"
 #include "fuse/op.h"
 
@@ -12,7 +13,13 @@ struct kr_handle {
 	struct kr_file *file; /* a reference */
 	bool writable;
 	bool direct;          /* the kernel's read(2) does not go through its pages (a mapping's faults still do) */
+	bool plain;           /* for writing, neither O_APPEND nor O_SYNC: batches may write through it */
+	bool door;            /* of the door (batch.h), not of a file */
+	atomic_bool relaxed;  /* coherence=relaxed, KR_IOC_RELAXED; direct handles only */
 	uint32_t errors_seen; /* [loop] failed flushes that this handle need not be told of any more */
+	bool has_token;       /* batch.c's, guarded by its lock, as the next two */
+	struct kr_batch_token token;
+	struct kr_table_link by_token;
 	struct kr_task release_task;
 };
 
@@ -20,6 +27,21 @@ static inline struct kr_handle *kr_handle_of(const struct fuse_file_info *fi)
 {
 	return (struct kr_handle *)(uintptr_t)fi->fh;
 }
+
+/* A handle of the file, whose reference it takes over; counted in file->handles.  Loop thread. */
+struct kr_handle *kr_handle_new(struct kr_file *file);
+/* The kernel has closed it, or never heard of it. Loop thread. */
+void kr_handle_release(struct kr_handle *handle);
+
+/* How bytes get into the journal. */
+struct kr_write_how {
+	bool page;       /* a page of a mapping, without a lease */
+	bool clear_suid; /* by a caller who may not keep set-id bits */
+};
+/* Journals bytes as one write of the file, adding to *DONE what has gone in. 0; -EAGAIN: the journal is full; else the
+ * disk's error. [lock] held; any thread. */
+int kr_file_append(struct kr_file *file, uint64_t offset, const char *data, size_t length, const struct kr_write_how *how,
+	size_t *done);
 
 /* An op that waits for a file: woken by a step of it. */
 struct kr_file_op {

@@ -8,8 +8,9 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-#include "fuse/locks.h"
+#include "fuse/batch.h"
 #include "fuse/op_file.h"
+#include "fuse/options.h"
 #include "fuse/stage.h"
 
 /* `flags` of OPEN and CREATE (msgs.def). */
@@ -51,24 +52,13 @@ static uint8_t welcome_kinds(const struct fuse_file_info *fi)
 
 /* --- handles ---------------------------------------------------------------------------------------------------------------- */
 
-static void released(struct kr_task *task)
-{
-	struct kr_handle *handle = KR_CONTAINER_OF(task, struct kr_handle, release_task);
-	struct kr_file *file = handle->file;
-
-	kr_locks_release_handle(file, handle);
-	file->handles--;
-	kr_file_step(file);
-	kr_file_put(file);
-	free(handle);
-}
-
 void kr_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct kr_handle *handle = kr_handle_of(fi);
 	struct kr_mount *mount = kr_op_mount(req);
 
 	(void)ino;
+	kr_batch_forget(mount->batches, handle);
 	fuse_reply_err(req, 0);
 	kr_loop_post(mount->kr_loop, &handle->release_task);
 }
@@ -76,16 +66,12 @@ void kr_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 /* Takes over the op's count in file->opening. */
 static struct kr_handle *new_handle(struct kr_file *file, struct fuse_file_info *fi, bool keep_cache)
 {
-	struct kr_handle *handle = kr_xcalloc(1, sizeof(*handle));
+	struct kr_handle *handle = kr_handle_new(kr_file_get(file));
 
-	handle->file = kr_file_get(file);
 	handle->writable = for_writing(fi);
 	handle->direct = handle->writable || (fi->flags & O_DIRECT);
-	pthread_mutex_lock(&file->lock);
-	handle->errors_seen = file->error_count;
-	pthread_mutex_unlock(&file->lock);
-	handle->release_task.fn = released;
-	file->handles++;
+	handle->plain = handle->writable && !(fi->flags & (O_APPEND | O_SYNC | O_DSYNC));
+	atomic_store(&handle->relaxed, handle->direct && file->mount->options->coherence == KR_COHERENCE_RELAXED);
 	fi->fh = (uintptr_t)handle;
 	fi->direct_io = handle->direct;
 	fi->keep_cache = keep_cache && !handle->direct;
@@ -151,7 +137,7 @@ static void on_opened(struct kr_op *op, int err, const void *message, struct kr_
 	handle = new_handle(file, &fi, readable);
 	kr_file_step(file);
 	if (kr_shim_reply_open(kr_op_finish(op), &fi, true) == -ENOENT)
-		released(&handle->release_task);
+		kr_handle_release(handle);
 	kr_op_free(op);
 }
 
@@ -189,6 +175,10 @@ void kr_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct kr_fid fid;
 	struct open_op *op;
 
+	if (ino == KR_INODE_DOOR) {
+		kr_batch_open(req, fi);
+		return;
+	}
 	kr_inode_fid(mount->inodes, ino, &fid);
 	file = kr_file_get_or_new(mount, &fid);
 	op = kr_file_op_new(sizeof(*op), req, "open", file, step_open);
@@ -242,7 +232,7 @@ static void on_created(struct kr_op *op, int err, const void *message, struct kr
 	}
 	handle = new_handle(file, &fi, readable);
 	if (kr_shim_reply_create(kr_op_finish(op), &entry, &fi, true) == -ENOENT) {
-		released(&handle->release_task);
+		kr_handle_release(handle);
 		kr_op_entry_undo(mount, &entry);
 	}
 	kr_op_free(op);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "common/fault.h"
+#include "fuse/batch.h"
 #include "fuse/notify.h"
 #include "fuse/op_file.h"
 
@@ -45,43 +46,6 @@ static uint8_t kinds_of(const struct write *write)
 	return write->append ? KR_LEASE_ALL : KR_LEASE_WRITE;
 }
 
-/* Journals what is left, piece by piece, and makes it the file's. [lock] held. */
-static int append_pieces(struct write *write, uint64_t offset)
-{
-	struct kr_file *file = write->file;
-	struct kr_journal *journal = file->mount->journal;
-	struct kr_time now = kr_file_now(file->mount);
-
-	if (!file->journal_file) {
-		KR_AUTO_FREE char *path = kr_inode_path(file->mount->inodes, &file->fid);
-
-		file->journal_file = kr_journal_file_new(&file->fid, path);
-	}
-	if (!file->journal_file)
-		return -ENOMEM;
-	while (write->done < write->size) {
-		size_t length = KR_MIN(write->size - write->done, (size_t)KR_JOURNAL_APPEND_MAX);
-		struct kr_extent extent;
-		int err = kr_journal_append(journal, file->journal_file, offset + write->done, write->data + write->done, length, now,
-			write->clear_suid, &extent);
-
-		if (err)
-			return err;
-		err = kr_extent_map_insert(&file->dirty, &extent, kr_journal_release, journal);
-		if (err) {
-			kr_journal_release(journal, &extent);
-			return err;
-		}
-		write->done += length;
-		file->written_seq = extent.seq;
-		file->mtime = now;
-		file->clear_suid |= write->clear_suid;
-		kr_holder_dirtied(&file->holder, write->page);
-		kr_flush_dirtied(file);
-	}
-	return 0;
-}
-
 /* FAILED: *RET_ERR says why. A write of which something went in is done. */
 static enum verdict try_write(struct write *write, int *ret_err)
 {
@@ -99,8 +63,9 @@ static enum verdict try_write(struct write *write, int *ret_err)
 		*ret_err = -EFBIG;
 		return FAILED;
 	}
-	write->offset = offset - write->done;
-	err = append_pieces(write, write->offset);
+	write->offset = offset;
+	err = kr_file_append(file, offset, write->data, write->size,
+		&(struct kr_write_how){ .page = write->page, .clear_suid = write->clear_suid }, &write->done);
 	if (write->done) {
 		write->invalidate = file->holder.pages && !write->page;
 		return DONE;
@@ -194,8 +159,13 @@ void kr_op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, 
 		.clear_suid = !fi->writepage && by_the_unprivileged(req) };
 	struct write_op *op;
 	int err = KR_FAULT("write.before");
-	enum verdict verdict = err ? FAILED : try_write(&write, &err);
+	enum verdict verdict;
 
+	if (handle->door) {
+		kr_batch_write(req, data, size);
+		return;
+	}
+	verdict = err ? FAILED : try_write(&write, &err);
 	if (verdict == DONE) {
 		answer(req, ino, &write);
 		return;

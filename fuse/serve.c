@@ -19,6 +19,7 @@
 #include "fuse/control.h"
 #include "fuse/drain.h"
 #include "fuse/file.h"
+#include "fuse/batch.h"
 #include "fuse/hops.h"
 #include "fuse/inode.h"
 #include "fuse/journal.h"
@@ -377,6 +378,7 @@ static void unmake(struct serve *serve)
 	kr_cache_free(mount->cache);
 	kr_journal_free(mount->journal);
 	kr_recovery_fini(&serve->recovery);
+	kr_batches_free(mount->batches);
 	kr_inodes_free(mount->inodes);
 	kr_kernel_free(serve->kernel);
 }
@@ -389,6 +391,7 @@ int kr_serve(const struct kr_mount_options *options, struct kr_local *local, boo
 
 	serve->mount.options = options;
 	serve->mount.local = local;
+	serve->mount.batches = kr_batches_new();
 	kr_list_init(&serve->mount.ops);
 	kr_list_init(&serve->recovery.files);
 	kr_list_init(&serve->recovery.damage);

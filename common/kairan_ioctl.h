@@ -1,0 +1,58 @@
+/* What programs on a node can ask a kairan mount for beyond POSIX: ioctl(2) on an open file of the mount, and batched
+ * writes.  Host byte order: both sides are one machine.  For libraries such as the MPI-IO layer.
+ *
+ * A batch writes many extents of one file in one system call:
+ *  1. KR_IOC_BATCH on a handle open for writing (without O_APPEND, O_SYNC, O_DSYNC) gives a token for it, valid until the
+ *     handle is closed;
+ *  2. open(".kairan" in the mount's root, O_WRONLY): the door, a file that no listing shows;
+ *  3. one write(2) to the door per batch: struct kr_batch_head, `count` struct kr_batch_extent, then the extents' bytes,
+ *     one after the other, nothing else; at most kr_mount_info.batch_max bytes together, in page-aligned memory.
+ * The write returns its size when all extents are written, as by pwrite(2) on the handle in their order; or it fails:
+ * EINVAL (not a batch), EBADF (no such token), EFBIG (an offset), else as pwrite, and then any number of the extents may
+ * have been written. What a later flush says is told by close and fsync of the handle.
+ */
+#ifndef KR_COMMON_KAIRAN_IOCTL_H
+#define KR_COMMON_KAIRAN_IOCTL_H
+
+#include <stdint.h>
+#include <sys/ioctl.h>
+
+#define KR_DOOR_NAME ".kairan"
+
+enum { KR_BATCH_TOKEN = 16, KR_MOUNT_INFO_NAME = 256 };
+
+struct kr_mount_info {
+	uint32_t version;        /* of these structures: 1 */
+	uint32_t block_size;     /* of transfers, bytes: reads and stripes had better be multiples of it */
+	uint64_t batch_max;      /* bytes of one batch */
+	char node[KR_MOUNT_INFO_NAME]; /* this node's name, by which ring order goes */
+	char ring[KR_MOUNT_INFO_NAME]; /* the ring's */
+};
+
+struct kr_batch_token {
+	uint8_t bytes[KR_BATCH_TOKEN];
+};
+
+struct kr_batch_head {
+	uint32_t magic;          /* KR_BATCH_MAGIC */
+	uint32_t count;          /* of extents, at least 1 */
+	struct kr_batch_token token;
+	uint64_t data;           /* bytes after the extents: the sum of their lengths */
+};
+
+struct kr_batch_extent {
+	uint64_t offset;
+	uint64_t length;         /* at least 1 */
+};
+
+#define KR_BATCH_MAGIC UINT32_C(0x6b726231)
+
+/* Is this a kairan mount, and which: any open file; ENOTTY elsewhere. */
+#define KR_IOC_INFO _IOR('k', 0x70, struct kr_mount_info)
+/* Relaxed coherence for this handle from now on (1) or not (0): bytes that this node has written and not yet flushed are
+ * read without asking whether another node has written them since; the handle meets others at open, fsync and close. EINVAL
+ * for a handle that reads through the kernel's pages (O_RDONLY without O_DIRECT). */
+#define KR_IOC_RELAXED _IOW('k', 0x71, uint32_t)
+#define KR_IOC_BATCH _IOR('k', 0x72, struct kr_batch_token)
+
+#endif

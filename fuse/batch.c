@@ -1,0 +1,309 @@
+/* See batch.h. */
+#include "fuse/batch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "common/fault.h"
+#include "common/util.h"
+#include "fuse/notify.h"
+
+enum { DOOR_TIMEOUT_S = 3600, DOOR_MODE = S_IFREG | 0222 };
+
+/* --- tokens ------------------------------------------------------------------------------------------------------------- */
+
+struct kr_batches {
+	pthread_mutex_t lock; /* guards the table, and the tokens of the handles in it */
+	struct kr_table by_token;
+};
+
+static bool match(const struct kr_table_link *link, const void *key)
+{
+	return memcmp(&KR_CONTAINER_OF(link, struct kr_handle, by_token)->token, key, sizeof(struct kr_batch_token)) == 0;
+}
+
+static uint64_t hash_of(const struct kr_batch_token *token)
+{
+	return kr_hash_bytes(token, sizeof(*token));
+}
+
+struct kr_batches *kr_batches_new(void)
+{
+	struct kr_batches *batches = kr_xcalloc(1, sizeof(*batches));
+
+	pthread_mutex_init(&batches->lock, NULL);
+	kr_table_init(&batches->by_token);
+	return batches;
+}
+
+void kr_batches_free(struct kr_batches *batches)
+{
+	if (!batches)
+		return;
+	kr_table_fini(&batches->by_token);
+	pthread_mutex_destroy(&batches->lock);
+	free(batches);
+}
+
+int kr_batch_token(struct kr_batches *batches, struct kr_handle *handle, struct kr_batch_token *ret_token)
+{
+	if (!handle->plain)
+		return -EINVAL;
+	KR_SCOPED_LOCK(&batches->lock);
+	if (!handle->has_token) {
+		if (getrandom(&handle->token, sizeof(handle->token), 0) != sizeof(handle->token))
+			return -EIO;
+		kr_table_insert(&batches->by_token, &handle->by_token, hash_of(&handle->token));
+		handle->has_token = true;
+	}
+	*ret_token = handle->token;
+	return 0;
+}
+
+void kr_batch_forget(struct kr_batches *batches, struct kr_handle *handle)
+{
+	KR_SCOPED_LOCK(&batches->lock);
+	if (handle->has_token)
+		kr_table_remove(&batches->by_token, &handle->by_token);
+	handle->has_token = false;
+}
+
+/* The file of the handle with this token, with a reference; NULL. */
+static struct kr_file *file_of(struct kr_batches *batches, const struct kr_batch_token *token)
+{
+	KR_SCOPED_LOCK(&batches->lock);
+	struct kr_table_link *link = kr_table_find(&batches->by_token, hash_of(token), match, token);
+
+	return link ? kr_file_get(KR_CONTAINER_OF(link, struct kr_handle, by_token)->file) : NULL;
+}
+
+/* --- one batch ------------------------------------------------------------------------------------------------------------ */
+
+int kr_batch_parse(const void *data, size_t size, const struct kr_batch_head **ret_head,
+	const struct kr_batch_extent **ret_extents, const char **ret_bytes)
+{
+	const struct kr_batch_head *head = data;
+	const struct kr_batch_extent *extents = (const void *)(head + 1);
+	uint64_t total = 0, room;
+
+	if (size < sizeof(*head) || head->magic != KR_BATCH_MAGIC || head->count == 0 ||
+	    head->count > (size - sizeof(*head)) / sizeof(*extents))
+		return -EINVAL;
+	room = size - sizeof(*head) - head->count * sizeof(*extents);
+	for (uint32_t i = 0; i < head->count; i++) {
+		if (extents[i].length == 0 || extents[i].length > room - total)
+			return -EINVAL;
+		if (extents[i].offset > INT64_MAX - extents[i].length)
+			return -EFBIG;
+		total += extents[i].length;
+	}
+	if (total != room || head->data != room)
+		return -EINVAL;
+	*ret_head = head;
+	*ret_extents = extents;
+	*ret_bytes = (const char *)(extents + head->count);
+	return 0;
+}
+
+struct batch {
+	const struct kr_batch_extent *extents;
+	const char *bytes; /* of the first extent that is left */
+	uint32_t count;
+	uint32_t done;     /* extents */
+	size_t part;       /* bytes of the next one */
+	size_t size;
+	bool clear_suid;
+	bool invalidate;   /* the kernel may have pages of these ranges from before */
+};
+
+struct batch_op {
+	struct kr_file_op file_op;
+	struct batch batch;
+	_Alignas(8) char data[];
+};
+
+/* The answer to a batch waits for the invalidation of the pages it changed. */
+struct invalidation {
+	struct kr_notify_job job;
+	fuse_req_t req;
+	size_t size;
+	struct kr_file *file; /* a reference */
+};
+
+/* 0: all is journaled; -EBUSY: WRITE is needed; -EAGAIN: no space; else an error. */
+static int try_batch(struct batch *batch, struct kr_file *file)
+{
+	KR_SCOPED_LOCK(&file->lock);
+	if (kr_mount_fenced(file->mount) || !kr_holder_has(&file->holder, KR_LEASE_WRITE))
+		return -EBUSY;
+	while (batch->done < batch->count) {
+		const struct kr_batch_extent *extent = &batch->extents[batch->done];
+		size_t before = batch->part;
+		int err = kr_file_append(file, extent->offset + batch->part, batch->bytes, extent->length - batch->part,
+			&(struct kr_write_how){ .clear_suid = batch->clear_suid }, &batch->part);
+
+		batch->bytes += batch->part - before;
+		if (err)
+			return err;
+		batch->done++;
+		batch->part = 0;
+	}
+	batch->invalidate = file->holder.pages;
+	return 0;
+}
+
+static void invalidated(struct kr_notify_job *job, int err)
+{
+	struct invalidation *invalidation = KR_CONTAINER_OF(job, struct invalidation, job);
+
+	(void)err; /* as for single writes */
+	fuse_reply_write(invalidation->req, invalidation->size);
+	kr_file_put(invalidation->file);
+	free(invalidation);
+}
+
+/* Any thread. */
+static void answer(fuse_req_t req, const struct batch *batch, struct kr_file *file)
+{
+	struct kr_mount *mount = file->mount;
+	uint64_t begin = UINT64_MAX, end = 0;
+	struct invalidation *invalidation;
+
+	(void)KR_FAULT("write.after");
+	if (!batch->invalidate) {
+		fuse_reply_write(req, batch->size);
+		return;
+	}
+	for (uint32_t i = 0; i < batch->count; i++) {
+		begin = KR_MIN(begin, batch->extents[i].offset);
+		end = KR_MAX(end, batch->extents[i].offset + batch->extents[i].length);
+	}
+	invalidation = kr_xcalloc(1, sizeof(*invalidation));
+	invalidation->req = req;
+	invalidation->size = batch->size;
+	invalidation->file = kr_file_get(file);
+	invalidation->job.nodeid = kr_inode_find(mount->inodes, &file->fid);
+	invalidation->job.count = 1;
+	invalidation->job.ranges[0] = (struct kr_range){ .offset = begin, .length = end - begin };
+	invalidation->job.done = invalidated;
+	kr_notify_invalidate(mount->notifier, &invalidation->job);
+}
+
+static void step_batch(struct kr_op *op)
+{
+	struct batch_op *batch_op = KR_CONTAINER_OF(op, struct batch_op, file_op.op);
+	struct kr_file *file = batch_op->file_op.file;
+	struct kr_mount *mount = op->mount;
+	int lease_error = kr_file_lease_error(file);
+	int err = op->interrupted ? -EINTR : try_batch(&batch_op->batch, file);
+
+	if (err == 0) {
+		answer(kr_op_finish(op), &batch_op->batch, file);
+		kr_op_free(op);
+	} else if (err == -EBUSY && !lease_error) {
+		kr_file_op_wait(&batch_op->file_op, KR_LEASE_WRITE);
+	} else if (err == -EAGAIN && !(err = kr_flusher_hopeless(mount->flusher))) {
+		kr_flusher_need_space(mount->flusher);
+		kr_files_wait_space(mount->files, op);
+	} else {
+		kr_op_reply_err(op, err == -EBUSY ? lease_error : err);
+	}
+}
+
+static void wait_in_loop(fuse_req_t req, struct kr_file *file, const char *data, size_t size, const struct batch *batch)
+{
+	struct batch_op *op = kr_file_op_new(sizeof(*op) + size, req, "batch", file, step_batch);
+
+	if (!op)
+		return;
+	memcpy(op->data, data, size);
+	op->batch = *batch;
+	op->batch.extents = (const void *)(op->data + ((const char *)batch->extents - data));
+	op->batch.bytes = op->data + (batch->bytes - data);
+	kr_op_post(&op->file_op.op);
+}
+
+void kr_batch_write(fuse_req_t req, const char *data, size_t size)
+{
+	struct batch batch = { .size = size, .clear_suid = fuse_req_ctx(req)->uid != 0 };
+	const struct kr_batch_head *head;
+	struct kr_file *file;
+	int err = KR_FAULT("write.before");
+
+	if (!err)
+		err = kr_batch_parse(data, size, &head, &batch.extents, &batch.bytes);
+	if (err) {
+		fuse_reply_err(req, -err);
+		return;
+	}
+	batch.count = head->count;
+	file = file_of(kr_op_mount(req)->batches, &head->token);
+	if (!file) {
+		fuse_reply_err(req, EBADF);
+		return;
+	}
+	err = try_batch(&batch, file);
+	if (err == 0)
+		answer(req, &batch, file);
+	else if (err == -EBUSY || err == -EAGAIN)
+		wait_in_loop(req, file, data, size, &batch);
+	else
+		fuse_reply_err(req, -err);
+	kr_file_put(file);
+}
+
+/* --- the door -------------------------------------------------------------------------------------------------------------- */
+
+static const struct stat door = { .st_ino = KR_INODE_DOOR, .st_mode = DOOR_MODE, .st_nlink = 1, .st_blksize = 4096 };
+
+void kr_batch_lookup(fuse_req_t req)
+{
+	struct fuse_entry_param entry = { .ino = KR_INODE_DOOR, .generation = 1, .attr = door, .attr_timeout = DOOR_TIMEOUT_S,
+		.entry_timeout = DOOR_TIMEOUT_S };
+
+	fuse_reply_entry(req, &entry);
+}
+
+void kr_batch_getattr(fuse_req_t req)
+{
+	fuse_reply_attr(req, &door, DOOR_TIMEOUT_S);
+}
+
+struct door_op {
+	struct kr_op op;
+	struct fuse_file_info fi;
+};
+
+static void step_open(struct kr_op *op)
+{
+	struct door_op *door_op = KR_CONTAINER_OF(op, struct door_op, op);
+	struct fuse_file_info fi = door_op->fi;
+	struct kr_handle *handle;
+	struct kr_fid fid;
+
+	kr_inode_fid(op->mount->inodes, KR_INODE_DOOR, &fid);
+	handle = kr_handle_new(kr_file_get_or_new(op->mount, &fid));
+	handle->door = handle->direct = true;
+	fi.fh = (uintptr_t)handle;
+	fi.direct_io = 1;
+	if (kr_shim_reply_open(kr_op_finish(op), &fi, true) == -ENOENT)
+		kr_handle_release(handle);
+	kr_op_free(op);
+}
+
+void kr_batch_open(fuse_req_t req, const struct fuse_file_info *fi)
+{
+	struct door_op *op;
+
+	if ((fi->flags & O_ACCMODE) != O_WRONLY) {
+		fuse_reply_err(req, EACCES);
+		return;
+	}
+	op = kr_op_new(sizeof(*op), kr_op_mount(req), req, "open", step_open);
+	if (!op)
+		return;
+	op->fi = *fi;
+	kr_op_post(&op->op);
+}

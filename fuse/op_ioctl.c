@@ -1,0 +1,64 @@
+/* IOCTL: what common/kairan_ioctl.h says.  Any other command is not for us. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "fuse/batch.h"
+#include "fuse/options.h"
+
+static void reply_info(fuse_req_t req)
+{
+	const struct kr_mount_options *options = kr_op_mount(req)->options;
+	struct kr_mount_info info = { .version = 1, .block_size = KR_BLOCK_SIZE, .batch_max = KR_BATCH_MAX };
+	char host[KR_MOUNT_INFO_NAME] = "";
+
+	if (!options->node)
+		gethostname(host, sizeof(host) - 1);
+	snprintf(info.node, sizeof(info.node), "%s", options->node ? options->node : host);
+	snprintf(info.ring, sizeof(info.ring), "%s", options->ring ? options->ring : "");
+	fuse_reply_ioctl(req, 0, &info, sizeof(info));
+}
+
+static void set_relaxed(fuse_req_t req, struct kr_handle *handle, const uint32_t *relaxed)
+{
+	/* Pages in the kernel are shared by all handles of the file, which rely on them. */
+	if (!handle->direct || handle->door) {
+		fuse_reply_err(req, EINVAL);
+		return;
+	}
+	atomic_store(&handle->relaxed, *relaxed != 0);
+	if (*relaxed) {
+		/* READ that came with the open is more than it needs, and would cost a flush when others write. */
+		pthread_mutex_lock(&handle->file->lock);
+		kr_holder_release(&handle->file->holder, KR_LEASE_READ);
+		pthread_mutex_unlock(&handle->file->lock);
+		kr_file_step(handle->file);
+	}
+	fuse_reply_ioctl(req, 0, NULL, 0);
+}
+
+static void reply_token(fuse_req_t req, struct kr_handle *handle)
+{
+	struct kr_batch_token token;
+	int err = kr_batch_token(kr_op_mount(req)->batches, handle, &token);
+
+	if (err)
+		fuse_reply_err(req, -err);
+	else
+		fuse_reply_ioctl(req, 0, &token, sizeof(token));
+}
+
+void kr_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *argument, struct fuse_file_info *fi, unsigned flags,
+	const void *input, size_t input_size, size_t output_size)
+{
+	(void)ino, (void)argument;
+	if (flags & (FUSE_IOCTL_DIR | FUSE_IOCTL_COMPAT))
+		fuse_reply_err(req, ENOTTY);
+	else if (command == KR_IOC_INFO && output_size == sizeof(struct kr_mount_info))
+		reply_info(req);
+	else if (command == KR_IOC_RELAXED && input_size == sizeof(uint32_t))
+		set_relaxed(req, kr_handle_of(fi), input);
+	else if (command == KR_IOC_BATCH && output_size == sizeof(struct kr_batch_token))
+		reply_token(req, kr_handle_of(fi));
+	else
+		fuse_reply_err(req, ENOTTY);
+}
