@@ -19,7 +19,7 @@ struct kr_run {
 };
 
 struct kr_cursor_level {
-	const struct kr_layout *layout; /* a repeat or a list */
+	const struct kr_typenode *layout; /* a repeat or a list */
 	int64_t base;                   /* offset of its first data byte */
 	uint64_t index;                 /* the copy or part that the walk is in */
 };

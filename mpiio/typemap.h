@@ -33,13 +33,13 @@ enum {
 };
 #define KR_TYPEMAP_LIMIT (INT64_C(1) << 62) /* every offset and size is below it in magnitude */
 
-struct kr_layout; /* typemap_priv.h */
+struct kr_typenode; /* typemap_priv.h */
 
 struct kr_typemap {
 	unsigned refs;            /* atomic; only for kr_typemap_get and _put */
 	int64_t displacement;     /* of the first data byte in data order */
 	int64_t lb, extent;       /* copy i lies i * extent bytes after copy 0; extent may be negative or 0 */
-	struct kr_layout *layout; /* owned */
+	struct kr_typenode *layout; /* owned */
 };
 
 /* A part of a struct or list, in bytes of the new type. COUNT copies of MAP. */
@@ -63,6 +63,10 @@ int kr_typemap_vector(uint64_t count, uint64_t block, int64_t stride, struct kr_
 int kr_typemap_struct(size_t count, const struct kr_part *parts, struct kr_typemap **ret_map);
 /* Same bytes, other lb and extent: MPI_Type_create_resized. */
 int kr_typemap_resized(struct kr_typemap *map, int64_t lb, int64_t extent, struct kr_typemap **ret_map);
+
+/* The smallest map whose endless tiling touches the same bytes in the same order; its lb is 0.  Equal tilings of regular
+ * maps give equal tiles. */
+int kr_typemap_tile(struct kr_typemap *map, struct kr_typemap **ret_map);
 
 enum kr_array_order { KR_ARRAY_C, KR_ARRAY_FORTRAN }; /* last, or first, dimension varies fastest */
 /* The block [starts, starts + subsizes) of an array of SIZES.  -EINVAL unless 1 <= dims <= KR_TYPEMAP_DIMS, sizes >= 1
@@ -95,7 +99,7 @@ int64_t kr_typemap_true_lb(const struct kr_typemap *map);
 int64_t kr_typemap_true_ub(const struct kr_typemap *map);
 /* Regions of one copy before neighbours are joined; UINT64_MAX stands for that many and more. */
 uint64_t kr_typemap_runs(const struct kr_typemap *map);
-/* Any number of copies is one run without holes. */
+/* There is data, and any number of copies is one run without holes. */
 bool kr_typemap_contiguous_tiles(const struct kr_typemap *map);
 /* Data order is offset order and nothing overlaps, in one copy. */
 bool kr_typemap_monotonic(const struct kr_typemap *map);
@@ -105,8 +109,8 @@ bool kr_typemap_monotonic_tiles(const struct kr_typemap *map);
 bool kr_typemap_equal(const struct kr_typemap *a, const struct kr_typemap *b);
 /* Equal maps have equal hashes, in every process. */
 uint64_t kr_typemap_hash(const struct kr_typemap *map);
-/* Bytes of memory that the tree holds, parts that are shared counted once. */
-size_t kr_typemap_memory(const struct kr_typemap *map);
+/* Bytes of memory that the tree holds, nodes that are shared counted once.  0 or -ENOMEM. */
+int kr_typemap_memory(const struct kr_typemap *map, size_t *ret_bytes);
 
 /* ---- bytes for another rank ----
  * Numbers are LEB128, signed ones zigzag first.
