@@ -41,12 +41,12 @@ uint64_t kr_order_steps(enum kr_order order, const struct kr_topology *topology,
 uint32_t kr_order_target(enum kr_order order, const struct kr_topology *topology, const struct kr_aggregators *aggregators,
 	uint32_t rank, uint64_t step);
 /* All aggregators (their numbers) in the order in which RANK sends to them: RET_TARGETS has room for, and gets,
- * aggregators->count. */
-void kr_order_sends(enum kr_order order, const struct kr_topology *topology, const struct kr_aggregators *aggregators,
+ * aggregators->count.  0 or -ENOMEM. */
+int kr_order_sends(enum kr_order order, const struct kr_topology *topology, const struct kr_aggregators *aggregators,
 	uint32_t rank, uint32_t *ret_targets);
 /* All ranks in the order of the steps in which they send to AGGREGATOR; ranks of one step ascending.  RET_SOURCES has
- * room for, and gets, topology->ranks. */
-void kr_order_receives(enum kr_order order, const struct kr_topology *topology, const struct kr_aggregators *aggregators,
+ * room for, and gets, topology->ranks.  0 or -ENOMEM. */
+int kr_order_receives(enum kr_order order, const struct kr_topology *topology, const struct kr_aggregators *aggregators,
 	uint32_t aggregator, uint32_t *ret_sources);
 
 #endif

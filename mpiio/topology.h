@@ -23,6 +23,7 @@ struct kr_place {
 
 struct kr_topology {
 	uint32_t ranks, nodes;
+	uint32_t node_max;    /* the most ranks on a node */
 	uint32_t *node;       /* of each rank */
 	uint32_t *local;      /* of each rank: its index among its node's ranks */
 	uint32_t *node_start; /* node n's ranks, ascending: node_ranks[node_start[n] ... node_start[n + 1]) */
@@ -47,6 +48,7 @@ static inline uint32_t kr_topology_node_size(const struct kr_topology *topology,
  * being its i-th rank, whatever the placement of ranks.  Nodes with none left are passed over. */
 struct kr_aggregators {
 	uint32_t count;       /* > 0 */
+	uint32_t node_max;    /* the most on a node */
 	uint32_t *rank;       /* of each aggregator */
 	uint32_t *index;      /* of each rank: its number as aggregator, or KR_NO_AGGREGATOR */
 	uint32_t *node_start; /* node n's aggregators, ascending: node_aggregators[node_start[n] ... node_start[n + 1]) */

@@ -1,0 +1,256 @@
+/* Nodes, ranks and aggregators; see topology.h.  The list of hosts: config_list.c. */
+#include "mpiio/topology.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/util.h"
+#include "mpiio/config_list.h"
+
+/* A node while it is numbered. */
+struct found {
+	uint32_t id, first, ring; /* as in kr_place; its lowest rank */
+};
+
+static int compare_ids(const void *a, const void *b)
+{
+	const struct found *x = a, *y = b;
+	if (x->id != y->id)
+		return x->id < y->id ? -1 : 1;
+	return x->first < y->first ? -1 : x->first > y->first;
+}
+
+static int compare_first(const void *a, const void *b)
+{
+	const struct found *x = a, *y = b;
+	return x->first < y->first ? -1 : x->first > y->first;
+}
+
+static int compare_ring(const void *a, const void *b)
+{
+	const struct found *x = a, *y = b;
+	return x->ring < y->ring ? -1 : x->ring > y->ring;
+}
+
+/* FOUND has an entry per rank; the nodes come to its front, in their final order.  Returns how many. */
+static uint32_t order_nodes(struct found *found, uint32_t ranks)
+{
+	uint32_t nodes = 0;
+	bool ring = true;
+	qsort(found, ranks, sizeof(*found), compare_ids);
+	for (uint32_t i = 0; i < ranks; i++) {
+		if (nodes > 0 && found[nodes - 1].id == found[i].id)
+			ring = ring && found[nodes - 1].ring == found[i].ring;
+		else
+			found[nodes++] = found[i];
+	}
+	qsort(found, nodes, sizeof(*found), compare_ring);
+	for (uint32_t i = 0; i < nodes; i++)
+		ring = ring && found[i].ring != KR_NO_RING && (i == 0 || found[i].ring != found[i - 1].ring);
+	if (!ring)
+		qsort(found, nodes, sizeof(*found), compare_first);
+	return nodes;
+}
+
+/* Each rank's node: by the ids, of which NODES in FOUND are in the nodes' order. */
+static void number_ranks(struct kr_topology *topology, const struct kr_place *places, struct found *found)
+{
+	for (uint32_t i = 0; i < topology->nodes; i++)
+		found[i].ring = i;
+	qsort(found, topology->nodes, sizeof(*found), compare_ids);
+	for (uint32_t rank = 0; rank < topology->ranks; rank++) {
+		uint32_t low = 0, high = topology->nodes;
+		while (high - low > 1) {
+			uint32_t middle = low + (high - low) / 2;
+			if (found[middle].id <= places[rank].node)
+				low = middle;
+			else
+				high = middle;
+		}
+		topology->node[rank] = found[low].ring;
+		topology->node_start[found[low].ring + 1]++;
+	}
+}
+
+static int copy_names(struct kr_topology *topology, const char *const *names)
+{
+	topology->node_name = calloc(topology->nodes, sizeof(char *));
+	if (!topology->node_name)
+		return -ENOMEM;
+	for (uint32_t node = 0; node < topology->nodes; node++) {
+		topology->node_name[node] = strdup(names[topology->node_ranks[topology->node_start[node]]]);
+		if (!topology->node_name[node])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int fill(struct kr_topology *topology, const struct kr_place *places, struct found *found,
+	const char *const *names)
+{
+	topology->node = calloc(topology->ranks, sizeof(uint32_t));
+	topology->local = calloc(topology->ranks, sizeof(uint32_t));
+	topology->node_ranks = calloc(topology->ranks, sizeof(uint32_t));
+	topology->node_start = calloc((size_t)topology->nodes + 1, sizeof(uint32_t));
+	if (!topology->node || !topology->local || !topology->node_ranks || !topology->node_start)
+		return -ENOMEM;
+	number_ranks(topology, places, found);
+	for (uint32_t node = 0; node < topology->nodes; node++) {
+		topology->node_max = KR_MAX(topology->node_max, topology->node_start[node + 1]);
+		topology->node_start[node + 1] += topology->node_start[node];
+	}
+	for (uint32_t rank = 0; rank < topology->ranks; rank++) {
+		uint32_t *start = &topology->node_start[topology->node[rank]];
+		topology->node_ranks[(*start)++] = rank;
+	}
+	/* Each start has moved to the next node's. */
+	memmove(topology->node_start + 1, topology->node_start, topology->nodes * sizeof(uint32_t));
+	topology->node_start[0] = 0;
+	for (uint32_t i = 0; i < topology->ranks; i++) {
+		uint32_t rank = topology->node_ranks[i];
+		topology->local[rank] = i - topology->node_start[topology->node[rank]];
+	}
+	return names ? copy_names(topology, names) : 0;
+}
+
+int kr_topology_new(uint32_t ranks, const struct kr_place *places, const char *const *names,
+	struct kr_topology **ret_topology)
+{
+	struct kr_topology *topology;
+	struct found *found;
+	int error = -ENOMEM;
+	if (ranks == 0 || ranks >= KR_NO_RANK)
+		return -EINVAL;
+	topology = calloc(1, sizeof(*topology));
+	found = reallocarray(NULL, ranks, sizeof(*found));
+	if (topology && found) {
+		for (uint32_t i = 0; i < ranks; i++)
+			found[i] = (struct found){places[i].node, i, places[i].ring};
+		topology->ranks = ranks;
+		topology->nodes = order_nodes(found, ranks);
+		error = fill(topology, places, found, names);
+	}
+	free(found);
+	if (error < 0) {
+		kr_topology_free(topology);
+		return error;
+	}
+	*ret_topology = topology;
+	return 0;
+}
+
+void kr_topology_free(struct kr_topology *topology)
+{
+	if (!topology)
+		return;
+	for (uint32_t node = 0; topology->node_name && node < topology->nodes; node++)
+		free(topology->node_name[node]);
+	free(topology->node_name);
+	free(topology->node);
+	free(topology->local);
+	free(topology->node_start);
+	free(topology->node_ranks);
+	free(topology);
+}
+
+/* ---- aggregators ---- */
+
+/* How many of NODE's ranks may be aggregators; the configuration list's answer cut to what there is. */
+static int allow(const struct kr_topology *topology, const char *config_list, uint32_t *allowed)
+{
+	const char *list = config_list && *config_list ? config_list : "*:1";
+	for (uint32_t node = 0; node < topology->nodes; node++) {
+		const char *name = topology->node_name ? topology->node_name[node] : NULL;
+		int error = kr_config_list_match(list, name, &allowed[node]);
+		if (error < 0)
+			return error;
+		allowed[node] = KR_MIN(allowed[node], kr_topology_node_size(topology, node));
+	}
+	return 0;
+}
+
+/* Deals the numbers round-robin over the nodes, LIMIT of them. */
+static uint32_t deal(struct kr_aggregators *aggregators, const struct kr_topology *topology, const uint32_t *allowed,
+	uint32_t limit)
+{
+	uint32_t count = 0, before;
+	for (uint32_t turn = 0; count < limit; turn++) {
+		before = count;
+		for (uint32_t node = 0; node < topology->nodes && count < limit; node++) {
+			if (turn >= allowed[node])
+				continue;
+			uint32_t rank = topology->node_ranks[topology->node_start[node] + turn];
+			aggregators->rank[count] = rank;
+			aggregators->local[count] = turn;
+			aggregators->index[rank] = count++;
+		}
+		if (count == before)
+			break;
+	}
+	return count;
+}
+
+static void list_by_node(struct kr_aggregators *aggregators, const struct kr_topology *topology)
+{
+	uint32_t next = 0;
+	for (uint32_t node = 0; node < topology->nodes; node++) {
+		uint32_t begin = next;
+		for (uint32_t i = topology->node_start[node]; i < topology->node_start[node + 1]; i++)
+			if (aggregators->index[topology->node_ranks[i]] != KR_NO_AGGREGATOR)
+				aggregators->node_aggregators[next++] = aggregators->index[topology->node_ranks[i]];
+		aggregators->node_start[node + 1] = next;
+		aggregators->node_max = KR_MAX(aggregators->node_max, next - begin);
+	}
+}
+
+static int choose(struct kr_aggregators *aggregators, const struct kr_topology *topology, uint32_t limit,
+	const char *config_list, uint32_t *allowed)
+{
+	int error = allow(topology, config_list, allowed);
+	if (error < 0)
+		return error;
+	memset(aggregators->index, 0xff, topology->ranks * sizeof(uint32_t));
+	aggregators->count = deal(aggregators, topology, allowed, limit ? limit : UINT32_MAX);
+	if (aggregators->count == 0)
+		return -ENOENT;
+	list_by_node(aggregators, topology);
+	return 0;
+}
+
+int kr_aggregators_new(const struct kr_topology *topology, uint32_t limit, const char *config_list,
+	struct kr_aggregators **ret_aggregators)
+{
+	struct kr_aggregators *aggregators = calloc(1, sizeof(*aggregators));
+	uint32_t *allowed = calloc(topology->nodes, sizeof(uint32_t));
+	int error = -ENOMEM;
+	if (aggregators && allowed) {
+		aggregators->rank = calloc(topology->ranks, sizeof(uint32_t));
+		aggregators->local = calloc(topology->ranks, sizeof(uint32_t));
+		aggregators->index = calloc(topology->ranks, sizeof(uint32_t));
+		aggregators->node_aggregators = calloc(topology->ranks, sizeof(uint32_t));
+		aggregators->node_start = calloc((size_t)topology->nodes + 1, sizeof(uint32_t));
+		if (aggregators->rank && aggregators->local && aggregators->index && aggregators->node_aggregators &&
+			aggregators->node_start)
+			error = choose(aggregators, topology, limit, config_list, allowed);
+	}
+	free(allowed);
+	if (error < 0) {
+		kr_aggregators_free(aggregators);
+		return error;
+	}
+	*ret_aggregators = aggregators;
+	return 0;
+}
+
+void kr_aggregators_free(struct kr_aggregators *aggregators)
+{
+	if (!aggregators)
+		return;
+	free(aggregators->rank);
+	free(aggregators->local);
+	free(aggregators->index);
+	free(aggregators->node_aggregators);
+	free(aggregators->node_start);
+	free(aggregators);
+}

@@ -1,0 +1,130 @@
+/* File views; see view.h. */
+#include "mpiio/view.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/util.h"
+#include "mpiio/leb128.h"
+#include "mpiio/typemap_priv.h"
+
+/* All but the whole number of etypes, which the filetype has but its tile need not. */
+static int init_tile(struct kr_view *view, int64_t displacement, uint64_t etype_size, struct kr_typemap *filetype)
+{
+	*view = (struct kr_view){.displacement = displacement, .etype_size = etype_size};
+	if (displacement < 0 || etype_size == 0 || kr_typemap_size(filetype) == 0 || !kr_typemap_monotonic_tiles(filetype) ||
+		filetype->displacement < -displacement)
+		return -EINVAL;
+	return kr_typemap_tile(filetype, &view->filetype);
+}
+
+int kr_view_init(struct kr_view *view, int64_t displacement, uint64_t etype_size, struct kr_typemap *filetype)
+{
+	*view = (struct kr_view){0};
+	if (etype_size == 0 || kr_typemap_size(filetype) % etype_size != 0)
+		return -EINVAL;
+	return init_tile(view, displacement, etype_size, filetype);
+}
+
+int kr_view_init_bytes(struct kr_view *view)
+{
+	*view = (struct kr_view){.etype_size = 1};
+	return kr_typemap_bytes(1, &view->filetype);
+}
+
+void kr_view_fini(struct kr_view *view)
+{
+	kr_typemap_put(view->filetype);
+	view->filetype = NULL;
+}
+
+bool kr_view_equal(const struct kr_view *a, const struct kr_view *b)
+{
+	const struct kr_typemap *x = a->filetype, *y = b->filetype;
+	return a->etype_size == b->etype_size && a->displacement + x->displacement == b->displacement + y->displacement &&
+		x->extent == y->extent && kr_typenode_equal(x->layout, y->layout);
+}
+
+bool kr_view_contiguous(const struct kr_view *view)
+{
+	return kr_typemap_contiguous_tiles(view->filetype);
+}
+
+int kr_view_byte_offset(const struct kr_view *view, uint64_t etype, int64_t *ret_offset)
+{
+	uint64_t data;
+	if (__builtin_mul_overflow(etype, view->etype_size, &data))
+		return -EOVERFLOW;
+	return kr_typemap_offset_of(view->filetype, view->displacement, data, ret_offset);
+}
+
+uint64_t kr_view_bytes_below(const struct kr_view *view, int64_t offset)
+{
+	return kr_typemap_bytes_below(view->filetype, view->displacement, offset);
+}
+
+uint64_t kr_view_end(const struct kr_view *view, uint64_t file_size)
+{
+	uint64_t bytes = kr_view_bytes_below(view, (int64_t)KR_MIN(file_size, (uint64_t)INT64_MAX));
+	return bytes / view->etype_size + (bytes % view->etype_size != 0);
+}
+
+uint64_t kr_view_readable(const struct kr_view *view, uint64_t start, uint64_t count, uint64_t file_size)
+{
+	uint64_t bytes = kr_view_bytes_below(view, (int64_t)KR_MIN(file_size, (uint64_t)INT64_MAX));
+	return bytes <= start ? 0 : KR_MIN(bytes - start, count);
+}
+
+int kr_view_range(const struct kr_view *view, uint64_t start, uint64_t count, int64_t *ret_lo, int64_t *ret_hi)
+{
+	uint64_t last;
+	int64_t lo, hi;
+	if (__builtin_add_overflow(start, count - 1, &last))
+		return -EOVERFLOW;
+	int error = kr_typemap_offset_of(view->filetype, view->displacement, start, &lo);
+	if (error == 0)
+		error = kr_typemap_offset_of(view->filetype, view->displacement, last, &hi);
+	if (error == 0 && hi == INT64_MAX)
+		error = -EOVERFLOW;
+	if (error < 0)
+		return error;
+	*ret_lo = lo;
+	*ret_hi = hi + 1;
+	return 0;
+}
+
+int kr_view_cursor(const struct kr_view *view, uint64_t start, uint64_t count, struct kr_cursor *ret_cursor)
+{
+	return kr_cursor_init(ret_cursor, view->filetype, view->displacement, start, count);
+}
+
+int kr_view_serialise(const struct kr_view *view, uint8_t **ret_bytes, size_t *ret_length)
+{
+	struct kr_leb_writer w = {0};
+	kr_leb_put(&w, (uint64_t)view->displacement);
+	kr_leb_put(&w, view->etype_size);
+	int error = kr_typemap_put_bytes(&w, view->filetype);
+	if (error < 0) {
+		free(w.bytes);
+		return error;
+	}
+	*ret_bytes = w.bytes;
+	*ret_length = w.length;
+	return 0;
+}
+
+int kr_view_deserialise(struct kr_view *view, const uint8_t *bytes, size_t length)
+{
+	struct kr_leb_reader r = {bytes, bytes + length};
+	struct kr_typemap *map;
+	uint64_t displacement, etype_size;
+	*view = (struct kr_view){0};
+	if (!kr_leb_get(&r, &displacement) || displacement > INT64_MAX || !kr_leb_get(&r, &etype_size))
+		return -EBADMSG;
+	int error = kr_typemap_get_bytes(&r, &map);
+	if (error < 0)
+		return error;
+	error = kr_leb_left(&r) == 0 ? init_tile(view, (int64_t)displacement, etype_size, map) : -EBADMSG;
+	kr_typemap_put(map);
+	return error;
+}
