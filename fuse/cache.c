@@ -12,6 +12,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "common/boot.h"
 #include "common/fail.h"
 #include "common/util.h"
 
@@ -409,22 +410,13 @@ static void sort_lru(struct kr_cache *cache)
 
 static void read_boot_id(uint8_t ret_id[16])
 {
-	char *text = NULL;
-	size_t length;
+	uint64_t now = kr_clock_real_ns();
 
-	/* Without it every start counts as a boot: patched files are given up, no more. */
-	if (kr_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 256, &text, &length) < 0) {
-		uint64_t now = kr_clock_real_ns();
-
-		memcpy(ret_id, &now, sizeof(now));
+	if (kr_boot_id(ret_id) == 0)
 		return;
-	}
-	for (size_t i = 0; i < 2; i++) {
-		uint64_t half = kr_hash_bytes(text, length - i);
-
-		memcpy(ret_id + 8 * i, &half, 8);
-	}
-	free(text);
+	/* Every start counts as a boot then: patched files are given up, no more. */
+	memset(ret_id, 0, 16);
+	memcpy(ret_id, &now, sizeof(now));
 }
 
 static uint64_t default_limit(const struct kr_cache *cache)

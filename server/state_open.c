@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/boot.h"
 #include "common/fail.h"
 #include "common/log.h"
 #include "server/state_priv.h"
@@ -225,33 +226,6 @@ static int count_start(struct kr_state *state)
 	return err ? kr_fail_errno(err, "cannot write to the state directory %s", state->path) : 0;
 }
 
-/* The kernel's boot id without its hyphens, as 16 bytes. */
-static int current_boot_id(uint8_t id[16])
-{
-	KR_AUTO_FREE char *text = NULL;
-	char hex[64];
-	size_t length, used = 0;
-	int err = kr_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", SMALL_FILE_MAX, &text, &length);
-
-	if (err)
-		return kr_fail_errno(err, "cannot read the machine's boot id");
-#ifdef KR_FAULTS
-	if (getenv("KR_BOOT_ID")) {
-		free(text);
-		text = kr_xstrdup(getenv("KR_BOOT_ID"));
-		length = strlen(text);
-	}
-#endif
-	for (size_t i = 0; i < length && used < sizeof(hex) - 1; i++) {
-		if (text[i] != '-' && text[i] != '\n')
-			hex[used++] = text[i];
-	}
-	hex[used] = '\0';
-	if (used != 32 || !kr_state_id_from_hex(hex, id))
-		return kr_fail(-EBADMSG, "the machine's boot id is not one: %s", text);
-	return 0;
-}
-
 /* A new boot is written down when its grace period has ended (kr_state_note_boot): a server that dies before would else be
  * followed by one that applies replays in any order. */
 static int read_boot(struct kr_state *state)
@@ -259,7 +233,7 @@ static int read_boot(struct kr_state *state)
 	KR_AUTO_FREE char *text = NULL;
 	char hex[KR_STATE_ID_HEX];
 	size_t length;
-	int err = current_boot_id(state->facts.boot_id);
+	int err = kr_boot_id(state->facts.boot_id);
 
 	if (err)
 		return err;

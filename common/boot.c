@@ -1,0 +1,44 @@
+#include "common/boot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/fail.h"
+#include "common/util.h"
+
+enum { TEXT_MAX = 256 };
+
+static int read_text(char **ret_text)
+{
+	int err;
+
+#ifdef KR_FAULTS
+	if (getenv("KR_BOOT_ID")) {
+		*ret_text = kr_xstrdup(getenv("KR_BOOT_ID"));
+		return 0;
+	}
+#endif
+	err = kr_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", TEXT_MAX, ret_text, NULL);
+	return err ? kr_fail_errno(err, "cannot read the machine's boot id") : 0;
+}
+
+int kr_boot_id(uint8_t ret_id[16])
+{
+	KR_AUTO_FREE char *text = NULL;
+	uint8_t id[16];
+	int count = 0, err = read_text(&text);
+
+	if (err)
+		return err;
+	for (const char *c = text; *c && count < 16; c += *c == '-' ? 1 : 2) {
+		if (*c != '-' && sscanf(c, "%2hhx", &id[count++]) != 1)
+			break;
+	}
+	if (count != 16)
+		return kr_fail(-EBADMSG, "the machine's boot id is not one: %s", text);
+	memcpy(ret_id, id, 16);
+	return 0;
+}
