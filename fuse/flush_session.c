@@ -89,6 +89,14 @@ void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_r
 	struct kr_flush_send *send, *next;
 
 	kr_file_get(file);
+	if (file->flush.vouched && file->flush.vouched != kr_session_facts(file->mount->session)->instance) {
+		kr_log_error("file %" PRIu64 ": the server was restarted before it said which bytes of before the loss of power it has; "
+			"they wait in the journal to be discarded", file->base.ino);
+		kr_flush_orphan(file, -EIO);
+		err = err ? err : -EIO;
+	}
+	if (err == 0)
+		file->flush.vouched = 0;
 	KR_LIST_FOR_EACH_SAFE(send, next, &file->flush.sends, link)
 		if (err == -ESTALE || (err == 0 && send->seq <= reply->applied_seq))
 			kr_flush_send_abandon(send); /* before it is sent again */

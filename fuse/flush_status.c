@@ -126,10 +126,9 @@ json_t *kr_flusher_status(struct kr_flusher *flusher)
 		json_array_append_new(files, file_status(file_at(link)));
 	KR_LIST_FOR_EACH(item, &flusher->damage, link)
 		json_array_append_new(damage, json_string(item->text));
-	return json_pack("{s:o, s:o, s:{s:I, s:I, s:I, s:i, s:b}}", "files", files, "damage", damage, "journal", "live",
-		(json_int_t)usage.live, "used", (json_int_t)usage.used, "max", (json_int_t)usage.max, "segments",
-		(int)usage.segments,
-		"waiting", usage.waiting);
+	return json_pack("{s:o, s:o, s:{s:I, s:I, s:I, s:I, s:i, s:b}}", "files", files, "damage", damage, "journal", "live",
+		(json_int_t)usage.live, "used", (json_int_t)usage.used, "set_aside", (json_int_t)usage.set_aside, "max",
+		(json_int_t)usage.max, "segments", (int)usage.segments, "waiting", usage.waiting);
 }
 
 struct kr_file *kr_flusher_find(struct kr_flusher *flusher, const char *path)

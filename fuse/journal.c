@@ -8,6 +8,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "common/boot.h"
 #include "common/buf.h"
 #include "common/fail.h"
 #include "common/fault.h"
@@ -494,7 +495,14 @@ void kr_journal_discard_damage(struct kr_journal *journal)
 
 	pthread_mutex_lock(&journal->lock);
 	KR_LIST_FOR_EACH_SAFE(segment, next, &journal->segments, link) {
+		if (!segment->set_aside)
+			continue;
+		for (uint32_t slot = 0; slot < segment->used_slots; slot++)
+			if (segment->states[slot].held == 0 && !segment->states[slot].name)
+				mark_dead(segment, slot);
 		segment->set_aside = false;
+		journal->set_aside -= kr_segment_cost(segment);
+		journal->used += kr_segment_cost(segment);
 		kr_journal_retire(journal, segment);
 	}
 	kr_journal_unlock(journal);
@@ -576,6 +584,7 @@ void kr_journal_usage(struct kr_journal *journal, struct kr_journal_usage *ret_u
 	*ret_usage = (struct kr_journal_usage){
 		.live = journal->live,
 		.used = journal->used,
+		.set_aside = journal->set_aside,
 		.max = journal->options.max,
 		.segments = journal->segment_count,
 		.waiting = journal->waiting,
@@ -600,23 +609,28 @@ int kr_journal_set_export(struct kr_journal *journal, const uint8_t export_id[16
 	return 0;
 }
 
-/* This machine's boot, to tell a lost power from a killed daemon. */
-static void read_boot_id(uint8_t ret_id[16])
+void kr_journal_set_server(struct kr_journal *journal, uint64_t instance)
 {
-	KR_AUTO_FREE void *text = NULL;
-	size_t length, digits = 0;
+	struct kr_segment *last;
 
-	memset(ret_id, 0, 16);
-	if (kr_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 256, (char **)&text, &length) < 0)
-		return;
-	for (const char *c = text; *c && digits < 32; c++) {
-		int value = *c >= '0' && *c <= '9' ? *c - '0' : *c >= 'a' && *c <= 'f' ? *c - 'a' + 10 : -1;
-
-		if (value < 0)
-			continue;
-		ret_id[digits / 2] = (uint8_t)(ret_id[digits / 2] << 4 | value);
-		digits++;
+	pthread_mutex_lock(&journal->lock);
+	last = journal->active;
+	if (journal->options.server_instance != instance && last) {
+		journal->active = NULL;
+		kr_journal_retire(journal, last);
 	}
+	journal->options.server_instance = instance;
+	kr_journal_unlock(journal);
+}
+
+/* This machine's boot, to tell a lost power from a killed daemon; zeros when it cannot be had, which is one boot. */
+static void read_boot_id(const struct kr_journal_options *options, uint8_t ret_id[16])
+{
+	memset(ret_id, 0, 16);
+	if (options->node_boot)
+		memcpy(ret_id, options->node_boot, 16);
+	else
+		(void)kr_boot_id(ret_id);
 }
 
 static int set_sizes(struct kr_journal *journal)
@@ -658,11 +672,12 @@ int kr_journal_open(const struct kr_journal_options *options, struct kr_recovery
 	kr_list_init(&journal->condemned);
 	journal->next_seq = options->incarnation << 40 | 1;
 	journal->next_number = journal->next_file = 1;
-	read_boot_id(journal->node_boot);
+	read_boot_id(options, journal->node_boot);
 	journal->dir_fd = open(options->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	err = journal->dir_fd < 0 ? kr_fail_errno(-errno, "%s", options->directory) : set_sizes(journal);
 	if (err == 0)
 		err = kr_journal_recover(journal, ret_recovery);
+	journal->recovered = err == 0;
 	pthread_mutex_lock(&journal->lock);
 	kr_journal_unlock(journal);
 	if (err) {
@@ -671,6 +686,20 @@ int kr_journal_open(const struct kr_journal_options *options, struct kr_recovery
 	}
 	*ret_journal = journal;
 	return 0;
+}
+
+/* What the end of the daemon leaves is on the disk, and says so: a reboot that follows is no loss of power. */
+static int leave_clean(struct kr_journal *journal)
+{
+	const struct kr_segment *segment;
+	int err = 0;
+
+	if (!journal->recovered || kr_list_empty(&journal->segments))
+		return 0;
+	KR_LIST_FOR_EACH(segment, &journal->segments, link)
+		if (err == 0)
+			err = kr_segment_sync(segment);
+	return err ? err : kr_write_file(journal->dir_fd, KR_JOURNAL_CLEAN, journal->node_boot, 16, 0600);
 }
 
 void kr_journal_free(struct kr_journal *journal)
@@ -687,6 +716,7 @@ void kr_journal_free(struct kr_journal *journal)
 	}
 	while ((link = kr_list_pop(&journal->spares)) || (link = kr_list_pop(&journal->condemned)))
 		kr_segment_free(journal, KR_LIST_ENTRY(link, struct kr_segment, link), true);
+	(void)leave_clean(journal); /* else the next start has doubts after a reboot, no more */
 	while ((link = kr_list_pop(&journal->segments)))
 		kr_segment_free(journal, KR_LIST_ENTRY(link, struct kr_segment, link), false);
 	if (journal->dir_fd >= 0)

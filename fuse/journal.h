@@ -30,6 +30,9 @@ struct kr_journal_options {
 	uint8_t export_id[16];  /* zeros: not known yet, see kr_journal_set_export */
 	uint8_t node_id[16];
 	uint64_t incarnation;   /* higher than at any former start on this directory */
+	uint64_t server_instance; /* of the server's process, 0: not known; see kr_journal_set_server */
+	uint8_t server_boot[16];  /* of its machine */
+	const uint8_t *node_boot; /* 16 bytes in place of this machine's boot id, for tests; NULL: that */
 	uint64_t max;           /* bytes; 0: a quarter of the free space, at most 16 GiB */
 	/* Called (any thread, no lock of the journal held) when space was freed after an append got -EAGAIN. */
 	void (*on_space)(void *context);
@@ -67,6 +70,8 @@ struct kr_recovered_file {
 	struct kr_time mtime;          /* of the last dirty write */
 	bool clear_suid;
 	uint64_t max_seq;
+	bool vouched;                  /* power was lost: what is dirty counts only with the server's memory of this instance */
+	struct kr_extent_map doubtful; /* while the recovery runs: see DOUBT in journal_format.h */
 };
 /* Something that a recovery could not use. */
 struct kr_journal_damage {
@@ -84,7 +89,8 @@ struct kr_recovery {
 	struct kr_list damage;         /* struct kr_journal_damage */
 	uint64_t segments, records, bytes; /* read: segments, valid live records and their bytes */
 	uint64_t unfinished;           /* writes that were in flight when the daemon died */
-	bool power_lost;               /* some segment was written before this machine's last boot */
+	bool power_lost;               /* some segment was written before this machine's last boot, which came unprepared */
+	uint64_t doubtful;             /* bytes set aside because of that; each file's are in `damage` */
 };
 void kr_recovery_fini(struct kr_recovery *recovery);
 
@@ -97,7 +103,9 @@ int kr_journal_open(const struct kr_journal_options *options, struct kr_recovery
 void kr_journal_export(struct kr_journal *journal, uint8_t ret_export_id[16]);
 /* From HELLO, before the first append: 0, or -EXDEV: what the directory holds is of another export. */
 int kr_journal_set_export(struct kr_journal *journal, const uint8_t export_id[16]);
-/* Closes; removes free segments.  Blocks.  Nobody uses the journal any more. */
+/* From each further HELLO: the server's process is INSTANCE from now on. */
+void kr_journal_set_server(struct kr_journal *journal, uint64_t instance);
+/* Closes; removes free segments, syncs what is left in others.  Blocks.  Nobody uses the journal any more. */
 void kr_journal_free(struct kr_journal *journal);
 
 /* Journals LENGTH (1..KR_JOURNAL_APPEND_MAX) bytes for OFFSET of FILE.  0 and *RET_EXTENT, held once; -EAGAIN:
@@ -119,7 +127,7 @@ uint64_t kr_journal_applied(struct kr_journal *journal, struct kr_journal_file *
 void kr_journal_release_mark(struct kr_journal *journal, uint64_t mark);
 
 /* The damage that the recovery found has been seen: segments set aside for it go like any others once nothing of them
- * is needed. */
+ * is needed; what is doubtful in them is dead. */
 void kr_journal_discard_damage(struct kr_journal *journal);
 
 /* Reads bytes that somebody holds: LENGTH from POSITION, within one extent.  -EBADMSG or -EIO: the disk has lost them.
@@ -130,6 +138,7 @@ int kr_journal_read_verified(struct kr_journal *journal, uint64_t position, void
 struct kr_journal_usage {
 	uint64_t live;     /* bytes of live records */
 	uint64_t used;     /* bytes that count against max: what the segments in use take */
+	uint64_t set_aside; /* bytes of segments that are kept for their damage, and do not count */
 	uint64_t max;
 	uint32_t segments; /* in use */
 	bool waiting;      /* an append got -EAGAIN and no space came since */

@@ -42,7 +42,17 @@
  * does write(2) return.  A slot with check 0 is a write that never was: it was in flight when the daemon died, or
  * failed. Nothing is synced: page cache outlives a daemon killed at any instant, and that is what the journal promises
  * (P6).  When the *machine* loses power, what the kernel had not yet written back is missing: checksums find it, and
- * the header's node_boot tells it from a killed daemon.
+ * the header's node_boot tells it from a killed daemon.  A daemon that ends in peace with records left syncs them and then
+ * makes the file `clean` with its node_boot, which the next start removes (and syncs the directory) before it changes
+ * anything: nothing of that boot was lost.
+ *
+ * DOUBT.  After a loss of power an old record may be there without the newer ones that covered it, without its APPLIED
+ * and without its mark of death; nothing in the journal tells.  The server's memory of what it applied does (applied_seq
+ * in RECLAIM), as long as its process lives: so a segment that an earlier boot of this machine used (node_boot, which
+ * `clean` does not hold) counts only if server_instance is that of the server now.  Else its live WRITEs are doubtful: they are set
+ * aside as damage is, never sent.  Only those of which an APPLIED says that the server's present boot has them are not;
+ * nor are they sent, because only another boot wants them.  A segment is used under one instance: a new one begins a
+ * new segment.
  *
  * REUSE.  A free segment is used again (at most KR_JOURNAL_SPARES are kept): all slots are set to 0, then header copy
  * 0, then copy 1 get a new number and a new salt, the old one being kept in `old_salt`: a slot that is valid under the
@@ -52,6 +62,9 @@
  * (they read as zeros) after the marks have been synced.  Nobody looks at the data of a dead record, so a daemon killed
  * between mark and punch, or in the middle of the punches, leaves nothing to be repaired.  The data of a NAME stays as
  * long as its segment.
+ *
+ * REMOVAL.  k.index goes first.  Data without an index, or with one that is nothing but zeros, was never begun or is
+ * being removed: the next start removes it.  (Data beside an empty index is refused: somebody may have cut it.)
  *
  * READING.  All segments are scanned first, nothing is changed meanwhile.  Each slot is one of: empty (all zero, or
  * check 0), leftover, dead, valid, damaged.  Damaged ones behind the last sound record of the newest segment are the
@@ -96,7 +109,8 @@ struct kr_journal_header {
 	uint8_t export_id[16]; /* of the server's export */
 	uint8_t node_id[16];   /* of the local directory */
 	uint8_t node_boot[16]; /* this machine's boot when this use began */
-	uint64_t reserved[4];
+	uint64_t server_instance; /* of the server process when this use began; 0: not known */
+	uint64_t reserved[3];
 	uint64_t check;        /* XXH3-64 of all before */
 };
 static_assert(sizeof(struct kr_journal_header) == 144, "on-disk size");

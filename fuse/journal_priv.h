@@ -7,6 +7,8 @@
 #include "fuse/journal.h"
 #include "fuse/journal_format.h"
 
+#define KR_JOURNAL_CLEAN "clean" /* see WRITING in journal_format.h */
+
 /* What the writer knows of a slot without looking at the disk. */
 struct kr_slot_state {
 	uint32_t data,
@@ -32,7 +34,7 @@ struct kr_segment {
 	uint64_t punched;          /* bytes of k.data given back to the filesystem */
 	uint32_t alive;            /* slots with held > 0 */
 	uint32_t in_flight;        /* appends between reservation and end; the reclaimer at work */
-	bool set_aside;            /* has damage: the files stay */
+	bool set_aside;            /* has damage or doubtful records: the files stay, and do not count against max */
 };
 
 /* position = segment number << 32 | place in k.data; mark = segment number << 32 | slot. */
@@ -51,10 +53,11 @@ struct kr_journal {
 	uint32_t spare_count, segment_count;
 	uint64_t next_seq, next_number;
 	uint32_t next_file, next_pair;
-	uint64_t used, live;       /* see struct kr_journal_usage */
+	uint64_t used, live, set_aside; /* see struct kr_journal_usage */
 	uint64_t died;             /* bytes of records that died since the last search for holes */
 	bool waiting;
 	bool no_punch;             /* the filesystem refused to make holes */
+	bool recovered;            /* opened in full */
 
 	pthread_mutex_t reclaiming; /* one reclaimer at a time; taken before `lock` */
 };
@@ -70,6 +73,8 @@ int kr_segment_open(struct kr_journal *journal, uint32_t pair, const struct kr_j
 void kr_segment_free(struct kr_journal *journal, struct kr_segment *segment, bool remove);
 /* What it counts against journal_max. */
 uint64_t kr_segment_cost(const struct kr_segment *segment);
+/* All of it is on the disk.  Blocks. */
+int kr_segment_sync(const struct kr_segment *segment);
 void kr_segment_name(uint32_t pair, const char *suffix, char ret_name[16]);
 /* A segment that may have become free: to the spares, or condemned. */
 void kr_journal_retire(struct kr_journal *journal, struct kr_segment *segment);

@@ -373,12 +373,12 @@ static int open_segment(struct kr_scan *scan, uint32_t pair, struct kr_scan_segm
 		segment->slots = (const void *)(segment->index + KR_JOURNAL_HEADER_SIZE);
 		return 1;
 	}
-	if (segment->data_length == 0 && (err == -ENOENT || (err == 0 && is_zero(segment->index,
-		segment->index_length))))
+	if (err == -ENOENT || (err == 0 && (segment->index_length > 0 || segment->data_length == 0) &&
+		is_zero(segment->index, segment->index_length))) {
+		if (segment->data_length > 0)
+			add_damage(scan, "segment %08x: data without an index, never begun or being removed", pair)->torn_tail = true;
 		err = add_blank(scan, pair);
-	else if (err == -ENOENT)
-		refuse(scan, pair, "its index is missing");
-	else
+	} else
 		refuse(scan, pair, err ? "its index cannot be read" : "its header is damaged, or not of this version");
 	close_segment(segment);
 	return err == -ENOMEM ? -ENOMEM : 0;

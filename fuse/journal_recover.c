@@ -2,9 +2,12 @@
  *
  * Nothing on the disk changes before everything has been read.  Then: records that newer ones cover completely, and
  * states of writes that are gone, are marked dead; dead undamaged segments become spares.  Killed between any two of
- * these steps, the next start finds the same.
+ * these steps, the next start finds the same (but for `clean`, whose loss only makes it doubt more).
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -30,6 +33,10 @@ struct rebuild {
 	struct rebuilt *files;
 	size_t file_count;
 	struct kr_table by_fid;
+	bool *doubt;                   /* by the scan's index: its records are doubtful (DOUBT in journal_format.h) */
+	bool *has_doubtful;            /* ... and there is one */
+	bool clean;                    /* the last daemon on this journal ended in peace ... */
+	uint8_t clean_boot[16];        /* ... in this boot of the machine */
 };
 
 /* --- files --------------------------------------------------------------------------------------------------- */
@@ -47,6 +54,7 @@ static void free_recovered(struct kr_recovered_file *file)
 	while ((link = kr_list_pop(&file->applied)))
 		free_applied(KR_LIST_ENTRY(link, struct kr_applied, link));
 	kr_extent_map_fini(&file->dirty);
+	kr_extent_map_fini(&file->doubtful);
 	kr_journal_file_free(file->file);
 	free(file);
 }
@@ -84,6 +92,7 @@ static int make_file(struct rebuild *r, const struct kr_scan_name *name, struct 
 		return kr_fail(-ENOMEM, "no memory to recover the journal");
 	kr_list_init(&file->applied);
 	kr_extent_map_init(&file->dirty);
+	kr_extent_map_init(&file->doubtful);
 	kr_list_append(&r->recovery->files, &file->link);
 	file->file = kr_journal_file_new(&name->fid, name->hint);
 	if (!file->file)
@@ -155,6 +164,29 @@ static int take_applied(struct rebuild *r, const struct kr_scan_ref *ref, const 
 	return 0;
 }
 
+static bool before_this_boot(const struct rebuild *r, uint32_t segment)
+{
+	const uint8_t *then = r->scan->segments[segment].header.node_boot;
+
+	return memcmp(then, r->journal->node_boot, 16) != 0 && !(r->clean && memcmp(then, r->clean_boot, 16) == 0);
+}
+
+static int find_doubts(struct rebuild *r)
+{
+	uint64_t now = r->journal->options.server_instance;
+
+	r->doubt = calloc(r->scan->segment_count + 1, sizeof(bool));
+	r->has_doubtful = calloc(r->scan->segment_count + 1, sizeof(bool));
+	if (!r->doubt || !r->has_doubtful)
+		return kr_fail(-ENOMEM, "no memory to recover the journal");
+	for (uint32_t i = 0; i < r->scan->segment_count; i++) {
+		uint64_t then = r->scan->segments[i].header.server_instance;
+
+		r->doubt[i] = before_this_boot(r, i) && (then == 0 || then != now);
+	}
+	return 0;
+}
+
 /* Where the write SEQ of FILE belongs: an applied round, or (NULL) what is dirty. */
 static struct kr_applied *applied_of(struct kr_recovered_file *file, uint64_t seq)
 {
@@ -166,29 +198,56 @@ static struct kr_applied *applied_of(struct kr_recovered_file *file, uint64_t se
 	return NULL;
 }
 
+/* Doubtful, unless the server's present boot is known to have it: then no replay ever sends it. */
+static bool is_doubtful(const struct rebuild *r, const struct kr_scan_ref *ref, const struct kr_applied *applied)
+{
+	return r->doubt[ref->segment] &&
+		!(applied && memcmp(applied->boot_id, r->journal->options.server_boot, 16) == 0);
+}
+
+/* Never older bytes where newer ones were acknowledged. */
+static int take_out(struct kr_recovered_file *file, struct kr_extent_map *map, const struct kr_journal_record *record)
+{
+	int err = kr_extent_map_remove(map, record->offset, record->length, NULL, NULL);
+
+	return err ? err : kr_extent_map_remove(&file->doubtful, record->offset, record->length, NULL, NULL);
+}
+
+static struct kr_time time_of(int64_t mtime_ns)
+{
+	int64_t sec = mtime_ns / (int64_t)KR_NS_PER_S, ns = mtime_ns % (int64_t)KR_NS_PER_S;
+
+	if (ns < 0) {
+		ns += (int64_t)KR_NS_PER_S;
+		sec--;
+	}
+	return (struct kr_time){.sec = sec, .nsec = (uint32_t)ns};
+}
+
 static int take_write(struct rebuild *r, const struct kr_scan_ref *ref, const struct kr_journal_record *record,
 	uint32_t kept)
 {
 	struct kr_recovered_file *file = file_of(r, record->file);
 	struct kr_applied *applied = file ? applied_of(file, record->seq) : NULL;
 	struct kr_extent_map *map = applied ? &applied->extents : file ? &file->dirty : NULL;
-	struct kr_time *mtime = applied ? &applied->mtime : file ? &file->mtime : NULL;
 	struct kr_extent extent = {record->offset, kept, segment_number(r, ref) << 32 | record->data, record->seq};
-	int64_t sec = record->mtime_ns / (int64_t)KR_NS_PER_S, ns = record->mtime_ns % (int64_t)KR_NS_PER_S;
+	int err;
 
 	if (!file) /* reported by the scan */
 		return 0;
-	if (ref->kind == KR_SCAN_BAD_DATA) /* never older bytes where newer ones were acknowledged */
-		return kr_extent_map_remove(map, record->offset, record->length, NULL, NULL);
-	if (ns < 0) {
-		ns += (int64_t)KR_NS_PER_S;
-		sec--;
+	if (ref->kind == KR_SCAN_BAD_DATA)
+		return take_out(file, map, record);
+	r->recovery->records++;
+	if (is_doubtful(r, ref, applied)) {
+		r->has_doubtful[ref->segment] = true;
+		return kr_extent_map_insert(&file->doubtful, &extent, NULL, NULL);
 	}
-	*mtime = (struct kr_time){.sec = sec, .nsec = (uint32_t)ns};
+	*(applied ? &applied->mtime : &file->mtime) = time_of(record->mtime_ns);
 	*(applied ? &applied->clear_suid : &file->clear_suid) |= record->flags & KR_JOURNAL_CLEAR_SUID;
 	file->max_seq = record->seq;
-	r->recovery->records++;
-	return kr_extent_map_insert(map, &extent, NULL, NULL);
+	file->vouched |= !applied && before_this_boot(r, ref->segment);
+	err = kr_extent_map_remove(&file->doubtful, record->offset, kept, NULL, NULL);
+	return err ? err : kr_extent_map_insert(map, &extent, NULL, NULL);
 }
 
 static int take_records(struct rebuild *r, bool writes)
@@ -232,7 +291,7 @@ static void fill_states(struct rebuild *r)
 }
 
 /* No append ever goes to this segment; a reuse clears every slot. */
-static void finish_states(struct kr_segment *segment, const struct kr_scan_segment *from)
+static void finish_states(struct kr_segment *segment, bool set_aside)
 {
 	for (uint32_t slot = 0; slot < segment->slot_count; slot++) {
 		struct kr_slot_state *state = &segment->states[slot];
@@ -243,7 +302,7 @@ static void finish_states(struct kr_segment *segment, const struct kr_scan_segme
 			state->data = (uint32_t)segment->used_data;
 	}
 	segment->used_slots = segment->slot_count;
-	segment->set_aside = from->damaged;
+	segment->set_aside = set_aside;
 }
 
 static int open_segments(struct rebuild *r)
@@ -268,13 +327,13 @@ static int open_segments(struct rebuild *r)
 		}
 		kr_list_insert_before(before, &segment->link);
 		r->journal->segment_count++;
-		if (memcmp(from->header.node_boot, r->journal->node_boot, 16) != 0)
-			r->recovery->power_lost = true;
+		r->recovery->power_lost |= before_this_boot(r, i);
 	}
 	fill_states(r);
 	for (uint32_t i = 0; i < r->scan->segment_count; i++) {
-		finish_states(r->segments[i], &r->scan->segments[i]);
-		r->journal->used += kr_segment_cost(r->segments[i]);
+		finish_states(r->segments[i], r->scan->segments[i].damaged || r->has_doubtful[i]);
+		*(r->segments[i]->set_aside ? &r->journal->set_aside : &r->journal->used) +=
+			kr_segment_cost(r->segments[i]);
 	}
 	return 0;
 }
@@ -282,6 +341,25 @@ static int open_segments(struct rebuild *r)
 static void hold_extent(void *journal, const struct kr_extent *piece)
 {
 	kr_journal_hold(journal, piece);
+}
+
+static void note_doubtful(struct kr_recovery *recovery, const struct kr_recovered_file *file)
+{
+	const struct kr_extent_map *map = &file->doubtful;
+	struct kr_journal_damage *damage;
+
+	if (kr_extent_map_empty(map))
+		return;
+	damage = kr_xcalloc(1, sizeof(*damage));
+	damage->has_file = true;
+	damage->fid = file->file->fid;
+	damage->length = kr_extent_map_end(map);
+	if (asprintf(&damage->text, "%" PRIu64 " bytes of %s, before offset %" PRIu64 ", were written before this machine lost "
+		"power, and the server cannot tell whether it has them or newer ones: they are set aside", map->bytes,
+		file->file->hint ? file->file->hint : "a file", damage->length) < 0)
+		damage->text = kr_xstrdup("doubtful bytes of a file");
+	kr_list_append(&recovery->damage, &damage->link);
+	recovery->doubtful += map->bytes;
 }
 
 /* Rounds whose writes are all gone are nothing any more: their marks stay without a holder. */
@@ -301,6 +379,7 @@ static void hold_files(struct rebuild *r)
 			kr_journal_hold_mark(r->journal, applied->mark);
 			r->recovery->bytes += applied->extents.bytes;
 		}
+		note_doubtful(r->recovery, file);
 		kr_extent_map_for_each(&file->dirty, hold_extent, r->journal);
 		r->recovery->bytes += file->dirty.bytes;
 		if (kr_extent_map_empty(&file->dirty) && kr_list_empty(&file->applied)) {
@@ -308,6 +387,14 @@ static void hold_files(struct rebuild *r)
 			free_recovered(file);
 		}
 	}
+}
+
+/* Whether the record is to be marked dead: nobody holds it, and it is not set aside as doubtful. */
+static bool is_dead(const struct rebuild *r, const struct kr_scan_ref *ref, const struct kr_journal_record *record)
+{
+	if (record->type == KR_JOURNAL_NAME || r->segments[ref->segment]->states[ref->slot].held > 0)
+		return false;
+	return !r->doubt[ref->segment];
 }
 
 /* Good records that nobody holds are dead; single wrong bits are put right; segments without a live record are free. */
@@ -322,7 +409,7 @@ static void bury(struct rebuild *r)
 		if (ref->kind != KR_SCAN_GOOD)
 			continue;
 		kr_scan_record(r->scan, ref, &record, &kept);
-		if (record.type != KR_JOURNAL_NAME && segment->states[ref->slot].held == 0)
+		if (is_dead(r, ref, &record))
 			record.keep = kr_journal_keep(record.check, 0);
 		else if (record.keep != 0 && record.keep != kr_journal_keep(record.check, kept))
 			record.keep = kept == record.length ? 0 : kr_journal_keep(record.check, kept);
@@ -342,6 +429,23 @@ static void bury(struct rebuild *r)
 	}
 }
 
+/* Also of records whose NAME is lost: that number must not come to mean another file. */
+static uint32_t highest_file(const struct kr_scan *scan)
+{
+	uint32_t highest = 0;
+
+	for (size_t i = 0; i < scan->ref_count; i++) {
+		struct kr_journal_record record;
+		uint32_t kept;
+
+		if (scan->refs[i].kind == KR_SCAN_BAD_RECORD)
+			continue;
+		kr_scan_record(scan, &scan->refs[i], &record, &kept);
+		highest = KR_MAX(highest, record.file);
+	}
+	return highest;
+}
+
 /* Numbers go on above everything that was ever seen. */
 static void set_numbers(struct kr_journal *journal, const struct kr_scan *scan)
 {
@@ -352,8 +456,7 @@ static void set_numbers(struct kr_journal *journal, const struct kr_scan *scan)
 		journal->next_number = scan->segments[scan->newest].header.number + 1;
 		memcpy(journal->options.export_id, scan->segments[scan->newest].header.export_id, 16);
 	}
-	if (scan->name_count)
-		journal->next_file = scan->names[scan->name_count - 1].number + 1;
+	journal->next_file = highest_file(scan) + 1;
 }
 
 static void take_damage(struct rebuild *r)
@@ -366,10 +469,31 @@ static void take_damage(struct rebuild *r)
 	r->recovery->segments = r->scan->segment_count;
 }
 
+static void read_clean(struct rebuild *r)
+{
+	KR_AUTO_FREE char *text = NULL;
+	size_t length;
+
+	if (kr_read_file(r->journal->dir_fd, KR_JOURNAL_CLEAN, 16, &text, &length) < 0 || length != 16)
+		return;
+	r->clean = true;
+	memcpy(r->clean_boot, text, 16);
+}
+
+/* Durably, before the first change: it would vouch for that too. */
+static int forget_clean(struct kr_journal *journal)
+{
+	if (faccessat(journal->dir_fd, KR_JOURNAL_CLEAN, F_OK, 0) == 0 && (unlinkat(journal->dir_fd, KR_JOURNAL_CLEAN, 0) < 0 || fsync(journal->dir_fd) < 0))
+		return kr_fail_errno(-errno, "the journal's mark '%s' cannot be removed", KR_JOURNAL_CLEAN);
+	return 0;
+}
+
 static int rebuild_all(struct rebuild *r)
 {
 	int err = make_files(r);
 
+	if (err == 0)
+		err = find_doubts(r);
 	if (err == 0)
 		err = take_records(r, false);
 	if (err == 0)
@@ -394,7 +518,10 @@ int kr_journal_recover(struct kr_journal *journal, struct kr_recovery *recovery)
 	err = kr_scan_open(journal->dir_fd, &owner, &r.scan);
 	if (err)
 		return err;
+	read_clean(&r);
 	err = rebuild_all(&r);
+	if (err == 0)
+		err = forget_clean(journal);
 	if (err == 0) {
 		set_numbers(journal, r.scan);
 		hold_files(&r);
@@ -406,6 +533,8 @@ int kr_journal_recover(struct kr_journal *journal, struct kr_recovery *recovery)
 	kr_scan_free(r.scan);
 	kr_table_fini(&r.by_fid);
 	free(r.segments);
+	free(r.doubt);
+	free(r.has_doubtful);
 	free(r.by_name);
 	free(r.files);
 	return err;

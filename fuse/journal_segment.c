@@ -23,6 +23,13 @@ uint64_t kr_segment_cost(const struct kr_segment *segment)
 	return ((segment->used_data + 4095) & ~UINT64_C(4095)) - segment->punched + segment->map_size;
 }
 
+int kr_segment_sync(const struct kr_segment *segment)
+{
+	if (segment->data_fd >= 0 && fdatasync(segment->data_fd) < 0)
+		return -errno;
+	return msync(segment->map, segment->map_size, MS_SYNC) < 0 ? -errno : 0;
+}
+
 static uint64_t random_salt(void)
 {
 	uint64_t salt;
@@ -43,6 +50,7 @@ static void write_header(struct kr_journal *journal, struct kr_segment *segment)
 		.salt = random_salt(),
 		.old_salt = segment->salt,
 		.data_size = segment->data_size,
+		.server_instance = journal->options.server_instance,
 	};
 
 	memcpy(header.export_id, journal->options.export_id, 16);
@@ -220,7 +228,7 @@ void kr_segment_free(struct kr_journal *journal, struct kr_segment *segment, boo
 	if (segment->data_fd >= 0)
 		close(segment->data_fd); /* every pwrite has been answered for */
 	if (remove) {
-		/* The index first: data without it is nothing, an index without data would be damage. */
+		/* REMOVAL in journal_format.h */
 		kr_segment_name(segment->pair, "index", name);
 		unlinkat(journal->dir_fd, name, 0);
 		kr_segment_name(segment->pair, "data", name);

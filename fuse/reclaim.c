@@ -3,6 +3,7 @@
 
 #include "common/log.h"
 #include "fuse/file_priv.h"
+#include "fuse/journal.h"
 #include "fuse/locks.h"
 #include "fuse/session.h"
 #include "fuse/stage.h"
@@ -42,6 +43,7 @@ static void collect(struct kr_mount *mount, bool boot_changed, kr_reclaim_add_fn
 
 	(void)boot_changed;
 	mount->files->lost = true;
+	kr_journal_set_server(mount->journal, kr_session_facts(mount->session)->instance);
 	kr_flusher_session_lost(mount->flusher);
 	kr_files_for_each(mount->files, collect_file, &collection);
 }

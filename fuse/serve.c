@@ -231,10 +231,11 @@ static int open_local(struct serve *serve)
 	const struct kr_session_facts *facts = kr_session_facts(mount->session);
 	struct kr_journal_options journal = {.directory = kr_local_journal(mount->local),
 		.incarnation = kr_local_incarnation(mount->local), .max = mount->options->journal_max,
-		.on_space = on_journal_space, .context = mount};
+		.server_instance = facts->instance, .on_space = on_journal_space, .context = mount};
 	int err = kr_local_bind(mount->local, facts->export_id);
 
 	memcpy(journal.export_id, facts->export_id, sizeof(journal.export_id));
+	memcpy(journal.server_boot, facts->boot_id, sizeof(journal.server_boot));
 	memcpy(journal.node_id, kr_local_node_id(mount->local), sizeof(journal.node_id));
 	if (err == 0)
 		err = kr_journal_open(&journal, &serve->recovery, &mount->journal);
