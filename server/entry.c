@@ -230,6 +230,18 @@ static int identify_by_handle(struct kr_export *export, int fd, struct kr_fid *r
 	return 0;
 }
 
+int kr_export_identify_handle(const struct kr_export *export, int type, const void *handle, uint32_t length,
+	struct kr_fid *ret_fid)
+{
+	struct kr_identity identity = {.kind = KR_FID_HANDLE, .handle_type = type, .handle_length = length};
+
+	if (!export->by_handle || length == 0 || length > KR_FID_HANDLE_MAX)
+		return -ESTALE;
+	memcpy(identity.handle, handle, length);
+	kr_fid_seal(export->secret, &identity, ret_fid);
+	return 0;
+}
+
 int kr_entry_identify(struct kr_export *export, int fd, const struct kr_fid *parent, const char *name,
 	struct kr_fid *ret_fid)
 {

@@ -71,6 +71,11 @@ int kr_export_tick(struct kr_export *export);
  * COUNTER 0. Does not block. */
 uint64_t kr_export_attr_version(const struct kr_export *export, const struct kr_attr *attr, uint64_t counter);
 
+/* The identity of the file with this kernel handle, which need not be in the export. -ESTALE: files here are not identified
+ * by handles, or this is none. Does not block. */
+int kr_export_identify_handle(const struct kr_export *export, int type, const void *handle, uint32_t length,
+	struct kr_fid *ret_fid);
+
 /* --- names --------------------------------------------------------------------------------------------------------- */
 
 /* The root, or the directory SUBDIR below it ("" or "a/b"; each component as kr_export_lookup). */
@@ -117,6 +122,8 @@ int kr_export_readdir(struct kr_export *export, const struct kr_cred *cred, cons
 /* --- attributes ---------------------------------------------------------------------------------------------------- */
 
 int kr_export_getattr(struct kr_export *export, const struct kr_fid *fid, struct kr_attr *ret_attr);
+/* Gives the file another ctime, and changes nothing else, if it has CTIME now: 1; 0 if it has not. */
+int kr_export_touch(struct kr_export *export, const struct kr_fid *fid, struct kr_time ctime);
 
 enum kr_setattr_valid {
 	KR_SET_MODE = 1 << 0,

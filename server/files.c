@@ -9,6 +9,7 @@
 #include "server/leases.h"
 #include "server/server.h"
 #include "server/session.h"
+#include "server/watch.h"
 
 static bool match_fid(const struct kr_table_link *link, const void *key)
 {
@@ -29,6 +30,7 @@ static struct kr_sfile *file_new(struct kr_server *server, const struct kr_fid *
 	file->server = server;
 	file->fid = *fid;
 	kr_link_init(&file->idle);
+	kr_link_init(&file->watched);
 	kr_list_init(&file->attachments);
 	kr_leases_file_init(file);
 	kr_sfile_data_init(&file->data, server->data, file);
@@ -43,6 +45,7 @@ static void file_free(struct kr_sfile *file)
 	assert(kr_list_empty(&file->attachments));
 	if (file->changed_epoch > server->forgotten_epoch)
 		server->forgotten_epoch = file->changed_epoch;
+	kr_watch_forget(file);
 	kr_table_remove(&server->files, &file->by_fid);
 	kr_sfile_data_fini(&file->data);
 	kr_lease_table_fini(&file->leases);
@@ -114,8 +117,10 @@ void kr_sfile_cut(struct kr_sfile *file)
 	file->cuts++;
 }
 
-void kr_sfile_version(const struct kr_sfile *file, uint64_t changes_before, struct kr_attr *attr)
+void kr_sfile_version(struct kr_sfile *file, uint64_t changes_before, struct kr_attr *attr)
 {
+	if (!file->changing && file->changes == changes_before)
+		kr_watch_look(file, attr, changes_before);
 	if (file->changing || file->changes != changes_before)
 		attr->version = 0;
 	else

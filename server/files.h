@@ -11,6 +11,7 @@
 #include "common/types.h"
 #include "server/flush.h"
 #include "server/lease_table.h"
+#include "server/seen.h"
 
 struct kr_server;
 struct kr_session;
@@ -33,6 +34,10 @@ struct kr_sfile {
 	uint64_t cuts;              /* ascends with every change that may shrink the file */
 	bool orphan;                /* it has no name: when its last open ends it is gone */
 	bool gone;                  /* neither name nor open is left: bytes still flushed are of no use to anybody */
+	struct kr_seen seen;        /* of watch.c, as are the next ones */
+	struct kr_link watched;
+	uint64_t looked_ns;
+	bool touching, touch_again;
 	struct kr_sfile_data data;  /* rounds, syncs, pipeline */
 };
 
@@ -59,8 +64,8 @@ void kr_sfile_changing(struct kr_sfile *file);
 void kr_sfile_changed(struct kr_sfile *file);
 void kr_sfile_cut(struct kr_sfile *file); /* between the two, where the file may have become shorter */
 /* Sets ATTR->version for attributes that a job got, given file->changes as they were when the job was started; 0 if the
- * bytes may have changed meanwhile. */
-void kr_sfile_version(const struct kr_sfile *file, uint64_t changes_before, struct kr_attr *attr);
+ * bytes may have changed meanwhile. Notices by them what others changed (watch.h). */
+void kr_sfile_version(struct kr_sfile *file, uint64_t changes_before, struct kr_attr *attr);
 
 struct kr_attachment *kr_attachment_find(const struct kr_sfile *file, const struct kr_session *session);
 struct kr_attachment *kr_attachment_get(struct kr_sfile *file, struct kr_session *session);

@@ -16,6 +16,7 @@
 #include "server/intake.h"
 #include "server/opens.h"
 #include "server/trust.h"
+#include "server/watch.h"
 
 enum flush_flag { FLUSH_INLINE = 1, FLUSH_REPLAY = 2 };
 
@@ -101,8 +102,10 @@ void kr_flush_before(struct kr_sfile *file, const struct kr_attr *before)
 {
 	struct kr_sfile_data *data = &file->data;
 
-	if (data->base_known)
-		data->base_version = kr_export_attr_version(file->server->export, before, data->base_changes);
+	if (!data->base_known)
+		return;
+	data->base_version = kr_export_attr_version(file->server->export, before, data->base_changes);
+	kr_watch_look(file, before, data->base_changes);
 }
 
 static void take_mtime(struct kr_sfile_data *data, struct kr_time mtime)

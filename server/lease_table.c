@@ -163,6 +163,15 @@ static uint8_t to_recall(const struct kr_lease_holder *holder, const struct kr_l
 	return in_the_way(holder->kinds, waiter->kinds) & (uint8_t)~holder->recalling;
 }
 
+static void ask_back(struct kr_lease_table *table, struct kr_lease_holder *holder, uint8_t kinds)
+{
+	holder->recalling |= kinds;
+	if (holder->announcing)
+		holder->unsent |= kinds;
+	else
+		emit_recall(table, holder, kinds);
+}
+
 /* Asks one holder for what the first waiters need; false when all have been asked. */
 static bool recall_one(struct kr_lease_table *table)
 {
@@ -177,11 +186,7 @@ static bool recall_one(struct kr_lease_table *table)
 
 			if (!kinds)
 				continue;
-			holder->recalling |= kinds;
-			if (holder->announcing)
-				holder->unsent |= kinds;
-			else
-				emit_recall(table, holder, kinds);
+			ask_back(table, holder, kinds);
 			return true;
 		}
 	}
@@ -259,6 +264,27 @@ void kr_lease_table_announced(struct kr_lease_table *table, uint32_t node)
 		emit_recall(table, holder, holder->unsent);
 	else
 		free_holder_if_unused(holder);
+}
+
+static bool revoke_one(struct kr_lease_table *table, uint8_t kinds)
+{
+	struct kr_lease_holder *holder;
+
+	KR_LIST_FOR_EACH(holder, &table->holders, link) {
+		uint8_t held = holder->kinds & kinds & (uint8_t)~holder->recalling;
+
+		if (!held)
+			continue;
+		ask_back(table, holder, held);
+		return true;
+	}
+	return false;
+}
+
+void kr_lease_table_revoke(struct kr_lease_table *table, uint8_t kinds)
+{
+	while (revoke_one(table, kinds))
+		;
 }
 
 static void give_up(struct kr_lease_table *table, struct kr_lease_holder *holder, uint8_t kinds)

@@ -69,6 +69,8 @@ uint8_t kr_lease_table_try(struct kr_lease_table *table, uint32_t node, uint8_t 
 void kr_lease_table_withdraw(struct kr_lease_table *table, struct kr_lease_waiter *waiter);
 /* The message that tells NODE of one grant has been sent. */
 void kr_lease_table_announced(struct kr_lease_table *table, uint32_t node);
+/* KINDS are asked back from all nodes although nobody wants them: what they know under them is true no more. */
+void kr_lease_table_revoke(struct kr_lease_table *table, uint8_t kinds);
 /* The node's answer to recall number RECALL: it has given KINDS up. Old numbers are ignored. */
 void kr_lease_table_recalled(struct kr_lease_table *table, uint32_t node, uint8_t kinds, uint64_t recall);
 /* The node gives kinds back by itself. */

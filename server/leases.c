@@ -190,6 +190,16 @@ void kr_leases_announced(struct kr_sfile *file, struct kr_session *session)
 		kr_lease_table_announced(&file->leases, session->node);
 }
 
+/* --- changes by others --------------------------------------------------------------------------------------------- */
+
+void kr_leases_changed_behind(struct kr_sfile *file)
+{
+	kr_sfile_changing(file);
+	kr_sfile_cut(file);
+	kr_sfile_changed(file);
+	kr_lease_table_revoke(&file->leases, KR_LEASE_READ);
+}
+
 /* --- handlers ------------------------------------------------------------------------------------------------------- */
 
 static void cancel_lease(struct kr_request *request)

@@ -23,6 +23,8 @@ void kr_operation_end(struct kr_operation *operation);
 /* Gives the request's session of KINDS what is free at once. The caller must call kr_leases_announced after its reply. */
 uint8_t kr_leases_try(struct kr_sfile *file, struct kr_session *session, uint8_t kinds);
 void kr_leases_announced(struct kr_sfile *file, struct kr_session *session);
+/* Somebody who is no node has changed FILE: its version goes on, and what nodes have cached of it goes. */
+void kr_leases_changed_behind(struct kr_sfile *file);
 /* Initialises file->leases. */
 void kr_leases_file_init(struct kr_sfile *file);
 

@@ -185,3 +185,20 @@ int kr_export_written(struct kr_export *export, const struct kr_fid *fid, const 
 		set.valid |= KR_SET_CLEAR_SUID;
 	return kr_export_setattr(export, NULL, fid, &set, ret_attr);
 }
+
+int kr_export_touch(struct kr_export *export, const struct kr_fid *fid, struct kr_time ctime)
+{
+	struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_OMIT}};
+	KR_AUTO_FD int fd = -1;
+	struct stat st;
+	int r = kr_entry_open(export, fid, &fd);
+
+	if (r < 0)
+		return r;
+	if (fstatat(fd, "", &st, AT_EMPTY_PATH) < 0)
+		return kr_fail_errno(-errno, "looking at a file");
+	if (st.st_ctim.tv_sec != ctime.sec || (uint64_t)st.st_ctim.tv_nsec != ctime.nsec)
+		return 0;
+	times[0] = st.st_atim;
+	return utimensat(fd, "", times, AT_EMPTY_PATH) < 0 ? kr_fail_errno(-errno, "touching a file") : 1;
+}

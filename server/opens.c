@@ -167,11 +167,18 @@ static bool truncates(const struct kr_request *request)
 	return request->msg.open_request.flags & KR_OPEN_TRUNC;
 }
 
-/* Reading along is only a saving: it may fail. */
+static bool same_state(const struct kr_attr *a, const struct kr_attr *b)
+{
+	return kr_time_compare(a->ctime, b->ctime) == 0 && a->size == b->size;
+}
+
+/* Reading along is only a saving: it may fail.  What somebody else changes meanwhile is no version's. */
 static void read_small(struct kr_request *request, struct open_state *open)
 {
 	const struct kr_open_request *msg = &request->msg.open_request;
-	uint64_t size = request->reply.open_reply.attr.size;
+	const struct kr_attr *attr = &request->reply.open_reply.attr;
+	uint64_t size = attr->size;
+	struct kr_attr after;
 	struct kr_buf *buf;
 
 	if (!(msg->want & KR_LEASE_READ) || size == 0 || size > SMALL_FILE)
@@ -179,7 +186,8 @@ static void read_small(struct kr_request *request, struct open_state *open)
 	buf = kr_buf_new(size);
 	if (!buf)
 		return;
-	if (kr_export_pread(request->server->export, &msg->file, 0, buf->data, size, &buf->length) == 0 && buf->length == size)
+	if (kr_export_pread(request->server->export, &msg->file, 0, buf->data, size, &buf->length) == 0 && buf->length == size &&
+		kr_export_getattr(request->server->export, &msg->file, &after) == 0 && same_state(attr, &after))
 		open->small = buf;
 	else
 		kr_buf_put(buf);

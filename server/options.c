@@ -31,6 +31,9 @@ static const struct kr_option table[] = {
 		.help = "Accept connections from this network only (10.1.0.0/16, fd00::/8); can be given several times."},
 	{.name = "lease", .type = KR_OPTION_SECONDS, .offset = FIELD(lease), .default_text = "20s", .min = 1000, .max = 600000,
 		.help = "After so long without a sign of life a node is lost: others may use its files."},
+	{.name = "watch", .type = KR_OPTION_ENUM, .offset = FIELD(watch), .default_text = "auto", .choices = "auto|sweep",
+		.help = "How changes that programs on this machine make in the export are noticed: by the kernel's word where it can be had, "
+			"else and with sweep by looking at files once a second."},
 	{.name = "verbose", .type = KR_OPTION_BOOL, .offset = FIELD(verbose), .default_text = "false", .letter = 'v',
 		.help = "Log what happens in detail."},
 };

@@ -14,6 +14,7 @@ struct kr_server_options {
 	int squash;               /* enum kr_squash */
 	uint64_t anon_uid, anon_gid; /* whom squash makes of others */
 	bool read_only, insecure, verbose;
+	int watch;                /* enum kr_watch_mode */
 	uint64_t lease;           /* milliseconds */
 	const char *export_path;  /* the argument; borrowed */
 };

@@ -27,6 +27,7 @@
 #include "server/state.h"
 #include "server/status.h"
 #include "server/trust.h"
+#include "server/watch.h"
 
 enum { TICK_MS = 250, LATE_MS = 2000, EXPORT_TICK_MS = 1000, STOP_ROUNDS_MS = 2000 };
 
@@ -293,6 +294,7 @@ int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_se
 	uv_timer_init(loop, &server->tick);
 	server->tick.data = server;
 	uv_timer_start(&server->tick, on_tick, TICK_MS, TICK_MS);
+	kr_watch_start(server, options->watch);
 	start_grace(server);
 	return 0;
 }
@@ -343,6 +345,7 @@ static void on_stopping(uv_timer_t *timer)
 	}
 	if (server->jobs)
 		return;
+	kr_watch_stop(server);
 	kr_data_fini(server->data);
 	uv_close((uv_handle_t *)&server->tick, NULL);
 }
@@ -369,6 +372,7 @@ void kr_server_stop(struct kr_server *server)
 void kr_server_fini(struct kr_server *server)
 {
 	kr_files_fini(server);
+	kr_watch_free(server);
 	if (server->data)
 		kr_data_free(server->data);
 	kr_listen_fini(server);

@@ -23,6 +23,7 @@ struct kr_request;
 struct kr_server_options;
 struct kr_session;
 struct kr_state;
+struct kr_watch;
 
 enum {
 	KR_SERVER_TYPES = 128,          /* message numbers are below */
@@ -48,6 +49,7 @@ struct kr_server {
 	struct kr_executed *executed;
 	struct kr_keyring *keyring; /* NULL: no keys, see trust.h */
 	struct kr_data *data;     /* of flush rounds, pipelines and the feed: server/data.h */
+	struct kr_watch *watch;   /* of changes by others: server/watch.h */
 	struct kr_listen *listen; /* listeners and connections that are nobody's session yet */
 	struct kr_handler handlers[KR_SERVER_TYPES];
 

@@ -14,6 +14,7 @@
 #include "server/session.h"
 #include "server/state.h"
 #include "server/trust.h"
+#include "server/watch.h"
 
 enum { PIECE = 60000 };
 
@@ -94,6 +95,7 @@ static json_t *make_status(struct kr_server *server)
 	json_object_set_new(object, "buffer_bytes", integer(kr_buf_bytes_in_use()));
 	json_object_set_new(object, "export", export_status(server));
 	json_object_set_new(object, "data", kr_data_status(server->data));
+	json_object_set_new(object, "watch", kr_watch_status(server));
 	KR_LIST_FOR_EACH(session, &server->sessions, link)
 		json_array_append_new(nodes, session_status(session, now_ns));
 	json_object_set_new(object, "nodes", nodes);

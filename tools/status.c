@@ -124,6 +124,9 @@ static void print_server(const char *name, const json_t *status)
 		" unlinked files held\n", kr_number(status, "export", "reads"), kr_bytes_text(kr_number(status, "export", "read_bytes")),
 		kr_number(status, "export", "writes"), kr_bytes_text(kr_number(status, "export", "write_bytes")),
 		kr_number(status, "export", "orphans"));
+	printf("  watch       changes by others are noticed by %s; %" JSON_INTEGER_FORMAT " since the start\n",
+		strcmp(text_of(json_object_get(status, "watch"), "mechanism"), "events") == 0 ? "the kernel's word" : "looking once a second",
+		kr_number(status, "watch", "changes"));
 }
 
 /* --- the command ----------------------------------------------------------------------------------------------------- */

@@ -352,6 +352,10 @@ static void random_event(struct world *world)
 	case 7:
 		announce(world, node);
 		break;
+	case 8:
+		if (random_below(4) == 0)
+			kr_lease_table_revoke(&world->table, kinds);
+		break;
 	default:
 		deliver(world, node);
 	}
@@ -380,6 +384,41 @@ static void drain(struct world *world)
 		}
 		check(world);
 	} while (again);
+}
+
+static void what_is_revoked_is_asked_back_once_from_everybody(void **state)
+{
+	struct world *world = *state;
+
+	for (uint32_t node = 1; node <= NODES; node++)
+		ask_as(world, node, KR_LEASE_READ, false);
+	for (uint32_t node = 2; node <= NODES; node++)
+		announce(world, node);
+	kr_lease_table_revoke(&world->table, KR_LEASE_READ);
+	kr_lease_table_revoke(&world->table, KR_LEASE_READ);
+	assert_int_equal(world->recalls, NODES - 1); /* node 1 has not heard of its grant yet */
+	announce(world, 1);
+	assert_int_equal(world->recalls, NODES);
+	for (uint32_t node = 1; node <= NODES; node++) {
+		assert_false(kr_lease_table_try(&world->table, node, KR_LEASE_READ));
+		while (deliver(world, node))
+			;
+		assert_int_equal(kr_lease_table_held(&world->table, node), 0);
+	}
+	assert_true(kr_lease_table_try(&world->table, 1, KR_LEASE_READ));
+	kr_lease_table_announced(&world->table, 1);
+}
+
+static void revoking_spares_the_other_kind(void **state)
+{
+	struct world *world = *state;
+
+	ask_as(world, 1, KR_LEASE_ALL, false);
+	announce(world, 1);
+	kr_lease_table_revoke(&world->table, KR_LEASE_READ);
+	while (deliver(world, 1))
+		;
+	assert_int_equal(kr_lease_table_held(&world->table, 1), KR_LEASE_WRITE);
 }
 
 static void random_histories_neither_mix_holders_nor_lose_waiters(void **state)
@@ -421,6 +460,8 @@ int main(void)
 		TEST(an_operation_spares_the_leases_of_its_node),
 		TEST(an_old_answer_does_not_count_for_a_new_recall),
 		TEST(try_neither_recalls_nor_overtakes),
+		TEST(what_is_revoked_is_asked_back_once_from_everybody),
+		TEST(revoking_spares_the_other_kind),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

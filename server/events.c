@@ -1,0 +1,131 @@
+#include "server/events.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/fanotify.h>
+#include <unistd.h>
+
+#include "server/export.h"
+#include "server/export_priv.h"
+
+enum { READS_MAX = 16, BUFFER = 64 * 1024 };
+#define MASK (FAN_MODIFY | FAN_CLOSE_WRITE)
+
+/* The identity in the record behind an event's head; false: it has none that we know. */
+static bool identity_of(const struct fanotify_event_metadata *event, const struct kr_export *export, struct kr_fid *ret_fid)
+{
+	const uint8_t *bytes = (const uint8_t *)event;
+	struct fanotify_event_info_fid info;
+	struct file_handle head;
+	size_t at = event->metadata_len;
+
+	if (event->event_len < at + sizeof(info) + sizeof(head))
+		return false;
+	memcpy(&info, bytes + at, sizeof(info));
+	memcpy(&head, bytes + at + sizeof(info), sizeof(head));
+	at += sizeof(info) + sizeof(head);
+	if (info.hdr.info_type != FAN_EVENT_INFO_TYPE_FID || head.handle_bytes > event->event_len - at)
+		return false;
+	return kr_export_identify_handle(export, head.handle_type, bytes + at, head.handle_bytes, ret_fid) == 0;
+}
+
+struct filter {
+	const struct kr_events_sink *sink;
+	bool own; /* tell of our own events only: the probe */
+};
+
+static void take_event(const struct fanotify_event_metadata *event, const struct kr_export *export, const struct filter *filter)
+{
+	struct kr_fid fid;
+
+	if (event->mask & FAN_Q_OVERFLOW)
+		filter->sink->lost(filter->sink->context);
+	else if ((event->pid == getpid()) == filter->own && identity_of(event, export, &fid))
+		filter->sink->changed(filter->sink->context, &fid, (event->mask & FAN_MODIFY ? KR_EVENT_WROTE : 0) |
+			(event->mask & FAN_CLOSE_WRITE ? KR_EVENT_CLOSED : 0));
+}
+
+static int read_events(int fd, const struct kr_export *export, const struct filter *filter)
+{
+	_Alignas(struct fanotify_event_metadata) static char buffer[BUFFER];
+
+	for (int i = 0; i < READS_MAX; i++) {
+		const struct fanotify_event_metadata *event = (const void *)buffer;
+		ssize_t length = read(fd, buffer, sizeof(buffer));
+
+		if (length < 0)
+			return errno == EAGAIN || errno == EINTR ? 0 : kr_fail_errno(-errno, "reading events of the export");
+		for (; FAN_EVENT_OK(event, length); event = FAN_EVENT_NEXT(event, length)) {
+			if (event->vers != FANOTIFY_METADATA_VERSION)
+				return kr_fail(-EPROTO, "the kernel's events have version %u", event->vers);
+			take_event(event, export, filter);
+		}
+	}
+	return 0;
+}
+
+int kr_events_read(int fd, const struct kr_export *export, const struct kr_events_sink *sink)
+{
+	return read_events(fd, export, &(struct filter){.sink = sink});
+}
+
+/* --- the probe ----------------------------------------------------------------------------------------------------- */
+
+struct probe {
+	struct kr_fid fid;
+	bool seen;
+};
+
+static void probe_changed(void *context, const struct kr_fid *fid, unsigned what)
+{
+	struct probe *probe = context;
+
+	(void)what;
+	probe->seen |= kr_fid_equal(fid, &probe->fid);
+}
+
+static void probe_lost(void *context)
+{
+	(void)context;
+}
+
+/* Whether a change of our own comes out as an event with our process id and the identity that we know the file by. */
+static bool works(struct kr_export *export, int fd)
+{
+	struct probe probe = {.seen = false};
+	const struct kr_events_sink sink = {probe_changed, probe_lost, &probe};
+	static const char name[] = "probe-events";
+	int file = openat(export->private_fd, name, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	bool wrote;
+
+	if (file < 0)
+		return false;
+	wrote = kr_entry_identify(export, file, NULL, name, &probe.fid) == 0 && pwrite(file, "", 1, 0) == 1;
+	close(file);
+	unlinkat(export->private_fd, name, 0);
+	return wrote && read_events(fd, export, &(struct filter){.sink = &sink, .own = true}) == 0 && probe.seen;
+}
+
+int kr_events_open(struct kr_export *export)
+{
+	int fd, err;
+
+	if (!export->by_handle)
+		return kr_fail(-EPERM, "files are not identified by handles");
+	if (export->private_fd < 0)
+		return kr_fail(-EROFS, "the export cannot be written, so that it cannot be tried");
+	fd = fanotify_init(FAN_CLASS_NOTIF | FAN_REPORT_FID | FAN_CLOEXEC | FAN_NONBLOCK, O_RDONLY | O_LARGEFILE);
+	if (fd < 0)
+		return kr_fail_errno(-errno, "fanotify");
+	if (fanotify_mark(fd, FAN_MARK_ADD | FAN_MARK_FILESYSTEM, MASK, export->root_fd, NULL) < 0) {
+		err = kr_fail_errno(-errno, "fanotify on the export's filesystem");
+		close(fd);
+		return err;
+	}
+	if (works(export, fd))
+		return fd;
+	close(fd);
+	return kr_fail(-EOPNOTSUPP, "the kernel does not tell of changes on this filesystem in a way that can be used");
+}

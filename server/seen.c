@@ -1,0 +1,22 @@
+#include "server/seen.h"
+
+#include "common/util.h"
+
+static uint64_t time_ns(struct kr_time t)
+{
+	return (uint64_t)t.sec * KR_NS_PER_S + t.nsec;
+}
+
+bool kr_seen_changed(struct kr_seen *seen, const struct kr_attr *attr, uint64_t changes, bool exact, uint64_t now_ns)
+{
+	/* A ctime from the future (clocks have been set) stays young until its time has come. */
+	bool young = !exact && time_ns(attr->ctime) + KR_SEEN_TICK_NS > now_ns;
+	bool comparable = seen->known && seen->changes == changes;
+	bool same = comparable && kr_time_compare(seen->ctime, attr->ctime) == 0 && seen->size == attr->size;
+	bool changed = comparable && (!same || (seen->doubtful && !young));
+
+	if (same && seen->doubtful && young)
+		return false; /* the tick is not over */
+	*seen = (struct kr_seen){.known = true, .doubtful = young, .changes = changes, .ctime = attr->ctime, .size = attr->size};
+	return changed;
+}

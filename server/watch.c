@@ -1,0 +1,347 @@
+/* Watching the export: see watch.h. */
+#include "server/watch.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/fail.h"
+#include "common/log.h"
+#include "server/events.h"
+#include "server/export.h"
+#include "server/files.h"
+#include "server/gate.h"
+#include "server/leases.h"
+#include "server/server.h"
+
+enum { REST_MS = 20, TICK_MS = 50, BATCH = KR_WATCH_RATE * TICK_MS / 1000, TOUCHES = 2 };
+
+struct kr_watch {
+	struct kr_server *server;
+	int events_fd; /* -1: looking only */
+	bool exact_ctime, stopped;
+	uv_poll_t poll;
+	uv_timer_t timer, rest;
+	struct kr_list files; /* kr_sfile.watched, of which a node may hold READ; the one looked at longest ago first */
+	size_t file_count;
+	bool looking;         /* a batch is in the pool */
+	struct kr_gate touches;
+	uint64_t events, changes, lost, looks, touched;
+};
+
+static void on_timer(uv_timer_t *timer);
+
+/* --- looking ------------------------------------------------------------------------------------------------------- */
+
+static void put_last(struct kr_watch *watch, struct kr_sfile *file)
+{
+	file->looked_ns = kr_clock_ns();
+	if (kr_link_linked(&file->watched))
+		kr_list_remove(&file->watched);
+	else if (watch->file_count++ == 0)
+		uv_timer_start(&watch->timer, on_timer, TICK_MS, TICK_MS);
+	kr_list_append(&watch->files, &file->watched);
+}
+
+void kr_watch_look(struct kr_sfile *file, const struct kr_attr *attr, uint64_t changes)
+{
+	struct kr_watch *watch = file->server->watch;
+
+	if (!watch || watch->stopped)
+		return;
+	put_last(watch, file);
+	if (!kr_seen_changed(&file->seen, attr, changes, watch->exact_ctime || watch->events_fd >= 0, kr_clock_real_ns()))
+		return;
+	watch->changes++;
+	kr_leases_changed_behind(file);
+	file->seen.changes = file->changes; /* the state seen is the one after it */
+}
+
+void kr_watch_forget(struct kr_sfile *file)
+{
+	if (!kr_link_linked(&file->watched))
+		return;
+	kr_list_remove(&file->watched);
+	file->server->watch->file_count--;
+}
+
+struct batch {
+	struct kr_job job;
+	struct kr_watch *watch;
+	size_t count;
+	struct look {
+		struct kr_sfile *file; /* reference */
+		struct kr_attr attr;
+		uint64_t changes;
+		int err;
+	} looks[BATCH];
+};
+
+static void run_batch(struct kr_job *job)
+{
+	struct batch *batch = KR_CONTAINER_OF(job, struct batch, job);
+
+	for (size_t i = 0; i < batch->count; i++)
+		batch->looks[i].err = kr_export_getattr(job->server->export, &batch->looks[i].file->fid, &batch->looks[i].attr);
+}
+
+static void batch_done(struct kr_job *job)
+{
+	struct batch *batch = KR_CONTAINER_OF(job, struct batch, job);
+	struct kr_watch *watch = batch->watch;
+
+	for (size_t i = 0; i < batch->count; i++) {
+		struct look *look = &batch->looks[i];
+		struct kr_sfile *file = look->file;
+
+		/* Removed behind our back: who has it open goes on with what it has, as with a local file. */
+		if (!look->err && !file->changing && file->changes == look->changes)
+			kr_watch_look(file, &look->attr, look->changes);
+		kr_sfile_put(file);
+	}
+	watch->looks += batch->count;
+	watch->looking = false;
+	free(batch);
+}
+
+static uint64_t period_ns(const struct kr_watch *watch)
+{
+	return (watch->events_fd >= 0 ? KR_WATCH_PERIOD_EVENTS_MS : KR_WATCH_PERIOD_MS) * KR_NS_PER_MS;
+}
+
+/* The next file to look at; NULL when none is due. */
+static struct kr_sfile *next_due(struct kr_watch *watch, uint64_t now_ns)
+{
+	while (!kr_list_empty(&watch->files)) {
+		struct kr_sfile *file = KR_LIST_ENTRY(watch->files.head.next, struct kr_sfile, watched);
+
+		if (!kr_lease_table_others_hold(&file->leases, 0, KR_LEASE_READ)) {
+			kr_watch_forget(file); /* the next grant comes with a look */
+			continue;
+		}
+		if (now_ns - file->looked_ns < period_ns(watch))
+			return NULL;
+		put_last(watch, file);
+		return file;
+	}
+	return NULL;
+}
+
+static void look_around(struct kr_watch *watch, uint64_t now_ns)
+{
+	struct batch *batch = NULL;
+	struct kr_sfile *file;
+
+	while ((!batch || batch->count < BATCH) && (file = next_due(watch, now_ns))) {
+		if (!batch)
+			batch = kr_xcalloc(1, sizeof(*batch));
+		batch->looks[batch->count++] = (struct look){.file = kr_sfile_ref(file), .changes = file->changes};
+	}
+	if (!batch)
+		return;
+	batch->watch = watch;
+	watch->looking = true;
+	kr_job_start(watch->server, &batch->job, run_batch, batch_done);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+	struct kr_watch *watch = timer->data;
+
+	if (!watch->looking && !watch->server->stopping)
+		look_around(watch, kr_clock_ns());
+	if (watch->file_count == 0)
+		uv_timer_stop(timer);
+}
+
+/* --- what the kernel tells ----------------------------------------------------------------------------------------- */
+
+struct touch {
+	struct kr_gate_job gated;
+	struct kr_sfile *file; /* reference */
+	struct kr_time ctime;
+	bool touched;
+};
+
+static void run_touch(struct kr_gate_job *job)
+{
+	struct touch *touch = KR_CONTAINER_OF(job, struct touch, gated);
+
+	touch->touched = kr_export_touch(job->job.server->export, &touch->file->fid, touch->ctime) > 0;
+}
+
+static void touch_file(struct kr_sfile *file);
+
+static void touch_done(struct kr_gate_job *job)
+{
+	struct touch *touch = KR_CONTAINER_OF(job, struct touch, gated);
+	struct kr_sfile *file = touch->file;
+	struct kr_watch *watch = file->server->watch;
+
+	file->touching = false;
+	if (touch->touched) {
+		watch->touched++;
+		kr_leases_changed_behind(file);
+	}
+	if (file->touch_again)
+		touch_file(file);
+	free(touch);
+	kr_sfile_put(file);
+}
+
+/* Somebody had FILE open for writing and has closed it: if nodes know the ctime that it has now, it gets another. */
+static void touch_file(struct kr_sfile *file)
+{
+	struct touch *touch;
+
+	file->touch_again = file->touching;
+	if (file->touching || !file->seen.known || file->server->stopping)
+		return;
+	file->touching = true;
+	touch = kr_xcalloc(1, sizeof(*touch));
+	touch->file = kr_sfile_ref(file);
+	touch->ctime = file->seen.ctime;
+	kr_gate_start(&file->server->watch->touches, &touch->gated, run_touch, touch_done);
+}
+
+static void on_changed(void *context, const struct kr_fid *fid, unsigned what)
+{
+	struct kr_watch *watch = context;
+	struct kr_sfile *file = kr_sfile_find(watch->server, fid);
+
+	watch->events++;
+	if (!file)
+		return; /* nobody uses it */
+	if (what & KR_EVENT_WROTE) {
+		watch->changes++;
+		kr_leases_changed_behind(file);
+	}
+	if (what & KR_EVENT_CLOSED)
+		touch_file(file);
+}
+
+static bool suspect(struct kr_table_link *link, void *context)
+{
+	struct kr_sfile *file = KR_CONTAINER_OF(link, struct kr_sfile, by_fid);
+
+	(void)context;
+	kr_leases_changed_behind(file);
+	touch_file(file);
+	return true;
+}
+
+static void on_lost(void *context)
+{
+	struct kr_watch *watch = context;
+
+	kr_log_warn("the kernel lost count of changes in the export: all files in use are taken for changed");
+	watch->lost++;
+	kr_table_for_each(&watch->server->files, suspect, NULL);
+}
+
+static void close_events(struct kr_watch *watch)
+{
+	if (watch->events_fd < 0)
+		return;
+	uv_close((uv_handle_t *)&watch->poll, NULL);
+	close(watch->events_fd);
+	watch->events_fd = -1;
+}
+
+static void on_events(uv_poll_t *poll, int status, int events);
+
+static void rested(uv_timer_t *rest)
+{
+	struct kr_watch *watch = rest->data;
+
+	if (watch->events_fd >= 0)
+		uv_poll_start(&watch->poll, UV_READABLE, on_events);
+}
+
+/* Events of one file by one process merge while they wait: so we let them, instead of waking up for each. */
+static void on_events(uv_poll_t *poll, int status, int events)
+{
+	struct kr_watch *watch = poll->data;
+	const struct kr_events_sink sink = {on_changed, on_lost, watch};
+
+	(void)events;
+	if (status == 0 && kr_events_read(watch->events_fd, watch->server->export, &sink) == 0) {
+		uv_poll_stop(poll);
+		uv_timer_start(&watch->rest, rested, REST_MS, 0);
+		return;
+	}
+	kr_log_error("no more word of changes in the export: %s; looking at files instead", status ? uv_strerror(status) :
+		kr_fail_reason());
+	close_events(watch);
+	on_lost(watch);
+}
+
+/* --- life ---------------------------------------------------------------------------------------------------------- */
+
+static void open_events(struct kr_watch *watch)
+{
+	int fd = kr_events_open(watch->server->export);
+
+	if (fd < 0) {
+		kr_log_info("changes that others make in the export are noticed within %u s, by looking: %s", KR_WATCH_PERIOD_MS / 1000,
+			kr_fail_reason());
+		return;
+	}
+	if (uv_poll_init(watch->server->loop, &watch->poll, fd) < 0) {
+		close(fd);
+		return;
+	}
+	watch->events_fd = fd;
+	watch->poll.data = watch;
+	uv_poll_start(&watch->poll, UV_READABLE, on_events);
+}
+
+void kr_watch_start(struct kr_server *server, enum kr_watch_mode mode)
+{
+	struct kr_watch *watch = kr_xcalloc(1, sizeof(*watch));
+	struct kr_export_info info;
+
+	kr_export_info(server->export, &info);
+	watch->server = server;
+	watch->exact_ctime = info.exact_ctime;
+	watch->events_fd = -1;
+	kr_list_init(&watch->files);
+	kr_gate_init(&watch->touches, server, TOUCHES);
+	uv_timer_init(server->loop, &watch->timer);
+	uv_timer_init(server->loop, &watch->rest);
+	watch->timer.data = watch->rest.data = watch;
+	server->watch = watch;
+	if (mode == KR_WATCH_AUTO)
+		open_events(watch);
+}
+
+void kr_watch_stop(struct kr_server *server)
+{
+	struct kr_watch *watch = server->watch;
+
+	if (!watch || watch->stopped)
+		return;
+	watch->stopped = true;
+	while (kr_list_pop(&watch->files))
+		;
+	watch->file_count = 0;
+	close_events(watch);
+	uv_close((uv_handle_t *)&watch->timer, NULL);
+	uv_close((uv_handle_t *)&watch->rest, NULL);
+}
+
+void kr_watch_free(struct kr_server *server)
+{
+	free(server->watch);
+	server->watch = NULL;
+}
+
+json_t *kr_watch_status(const struct kr_server *server)
+{
+	const struct kr_watch *watch = server->watch;
+
+	return json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "mechanism", watch->events_fd >= 0 ? "events" : "looking",
+		"period_ms", (json_int_t)(period_ns(watch) / KR_NS_PER_MS), "files", (json_int_t)watch->file_count,
+		"changes", (json_int_t)watch->changes, "events", (json_int_t)watch->events, "overflows", (json_int_t)watch->lost,
+		"looks", (json_int_t)watch->looks, "touched", (json_int_t)watch->touched);
+}

@@ -1,0 +1,141 @@
+# What is changed directly in the export is noticed by nodes that have it open, cached and mapped.
+# tags: sanitizer
+# timeout: 240
+. "$TOP/test/lib.sh"
+sum_of() { if [[ $1 = */quiet ]]; then head -c 50000 "$1"; else cat "$1"; fi | md5sum | cut -d' ' -f1; }
+# seen NODE LINE: what NODE's program sees through the descriptor and the mapping that it has had all the time.
+seen() { sed -n "$2p" "$WORK/seen$1"; }
+# noticed FILE LINE: both nodes come to see what FILE holds, in open files and in new ones.
+noticed() {
+	local node started=$EPOCHREALTIME
+	for node in 1 2; do
+		until_ok 60 "node$node sees $1 as it is" eval "[ \"\$(seen $node $2)\" = \"\$(sum_of '$EXPORT/$1') True\" ]" || fail "$3: node$node still sees the old $1"
+		until_ok 60 "node$node opens $1 as it is" eval "on node$node cmp -s '$(mnt $node)/$1' '$EXPORT/$1'" || fail "$3: node$node opens the old $1"
+	done
+	note "  $3: $(python3 -c "print('%.2f s' % ($EPOCHREALTIME - $started))")"
+}
+fresh() { head -c "$1" /dev/urandom; }
+
+try() {
+	note "mechanism: $1"
+	server_start --watch "$2"
+	mounts_start
+	kairan 1 status --json $SERVER_ADDRESS | grep -q "\"mechanism\": \"$3\"" || fail "status does not say $3: $(kairan 1 status $SERVER_ADDRESS)"
+	fresh 1500000 >"$EXPORT/big"
+	fresh 3000 >"$EXPORT/small"
+	fresh 300000 >"$EXPORT/quiet"
+	rm -f "$WORK"/seen*
+	local node readers=()
+	for node in 1 2; do
+		on node$node python3 "$TOP/test/programs/behind.py" "$WORK/seen$node" "$(mnt $node)/big" "$(mnt $node)/small" "$(mnt $node)/quiet" &
+		readers+=($!)
+		until_ok 30 "node$node's reader" test -s "$WORK/seen$node" || fail "no reader"
+	done
+	noticed big 1 "before any change"
+	noticed small 2 "before any change"
+
+	noticed quiet 3 "before any change"
+	fresh 10 | dd of="$EXPORT/quiet" bs=10 seek=100 conv=notrunc status=none
+	noticed quiet 3 "a write that nobody asks for"
+	fresh 5000 | dd of="$EXPORT/big" bs=1000 seek=700 conv=notrunc status=none
+	noticed big 1 "a write"
+	touch -r "$EXPORT/small" "$WORK/times"
+	fresh 100 | dd of="$EXPORT/small" bs=100 seek=3 conv=notrunc status=none
+	touch -r "$WORK/times" "$EXPORT/small"
+	noticed small 2 "a write with the old mtime and size"
+	fresh 10 >>"$EXPORT/small"
+	noticed small 2 "an append"
+	truncate -s 1200000 "$EXPORT/big"
+	noticed big 1 "a cut"
+	fallocate -p -o 4096 -l 65536 "$EXPORT/big"
+	noticed big 1 "a hole"
+	python3 - "$EXPORT/big" <<-'STORE' || fail "cannot map"
+		import mmap, os, sys
+		fd = os.open(sys.argv[1], os.O_RDWR)
+		with mmap.mmap(fd, 0) as m:
+		    m[300000:300010] = b"0123456789"
+	STORE
+	noticed big 1 "a store through a mapping"
+
+	# Seen in new names and attributes at once, without any waiting.
+	chmod 640 "$EXPORT/small"
+	[ "$(on node1 stat -c %a "$(mnt 1)/small")" = 640 ] || fail "a chmod is not seen"
+	fresh 2000 >"$EXPORT/new"
+	on node2 cmp "$(mnt 2)/new" "$EXPORT/new" || fail "a new file is not seen"
+	fresh 2500 >"$EXPORT/.replacement"
+	mv "$EXPORT/.replacement" "$EXPORT/small"
+	for node in 1 2; do
+		on node$node cmp "$(mnt $node)/small" "$EXPORT/small" || fail "a replaced file is not seen"
+	done
+	rm "$EXPORT/new"
+	! on node2 stat "$(mnt 2)/new" 2>/dev/null || fail "a removed file is still seen"
+
+	note "while a node has unflushed bytes"
+	fresh 4000 >"$EXPORT/mixed"
+	on node1 python3 - "$(mnt 1)/mixed" "$EXPORT/mixed" <<-'MIX' || fail "a node's bytes or the others' are lost"
+		import os, sys
+		fd = os.open(sys.argv[1], os.O_RDWR)
+		os.pwrite(fd, b"node" * 25, 1000)
+		local = os.open(sys.argv[2], os.O_RDWR)
+		want = bytearray(os.pread(local, 4000, 0))
+		os.pwrite(local, b"here" * 25, 1050)
+		os.pwrite(local, b"here" * 25, 3000)
+		want[3000:3100] = b"here" * 25
+		want[1050:1150] = b"here" * 25
+		want[1000:1100] = b"node" * 25
+		os.fsync(fd)
+		assert os.pread(local, 4000, 0) == bytes(want), os.pread(local, 4000, 0)
+	MIX
+	until_ok 60 "node1 sees both" on node1 cmp -s "$(mnt 1)/mixed" "$EXPORT/mixed" || fail "node1 does not see both"
+	on node2 cmp "$(mnt 2)/mixed" "$EXPORT/mixed" || fail "node2 does not see both"
+	[ "$3" != events ] || only_with_events
+	touch "$WORK/seen1.stop" "$WORK/seen2.stop"
+	wait "${readers[@]}" || fail "a reader failed"
+	rm "$WORK"/seen*.stop
+	for node in 1 2; do mount_stop $node || fail "unmount"; done
+	server_stop || fail "the server's end"
+	rm -rf "$WORK/node1/local/"* "$WORK/node2/local/"*
+}
+
+# Stores to a page that is dirty already have no time of their own; and more changes than the kernel counts.
+only_with_events() {
+	mkfifo "$WORK/go"
+	python3 - "$EXPORT/big" "$WORK/go" <<-'STORE' &
+		import mmap, os, sys
+		fd = os.open(sys.argv[1], os.O_RDWR)
+		with mmap.mmap(fd, 0) as m:
+		    m[500000:500010] = b"9876543210"
+		    open(sys.argv[2]).read() # nodes have seen this
+		    m[500000:500010] = b"abcdefghij"
+	STORE
+	local mapper=$!
+	noticed big 1 "a store through a mapping that goes on"
+	echo >"$WORK/go"
+	wait $mapper || fail "cannot map"
+	noticed big 1 "a later store to the same page"
+
+	local most count
+	most=$(cat /proc/sys/fs/fanotify/max_queued_events)
+	count=$((most + 500))
+	[ "$most" -le 20000 ] || { note "a queue of $most events: not filled"; return; }
+	mkdir "$EXPORT/many"
+	kill -STOP "${DAEMON[server]}"
+	python3 - "$EXPORT" "$count" <<-'MANY'
+		import os, sys
+		os.chdir(sys.argv[1])
+		for i in range(int(sys.argv[2])):
+		    with open("many/%d" % i, "w") as f:
+		        f.write("x")
+		fd = os.open("big", os.O_RDWR) # when no more is counted
+		os.pwrite(fd, b"lost in the crowd", 900000)
+	MANY
+	kill -CONT "${DAEMON[server]}"
+	noticed big 1 "a change among more than the kernel counts"
+	kairan 1 status --json $SERVER_ADDRESS | grep -q '"overflows": 1' || fail "no overflow happened"
+	rm -rf "$EXPORT/many"
+}
+
+cluster 2
+try "the kernel's word" auto events
+try "looking" sweep looking
+finish
