@@ -272,7 +272,8 @@ static int take_records(struct rebuild *r, bool writes)
 
 /* --- segments and holders ------------------------------------------------------------------------------------ */
 
-/* States of all slots; what is no readable record is an empty place between its neighbours. */
+/* States of all slots; what is no readable record, or lies behind the end of the data, is an empty place between its
+ * neighbours: it takes no space. */
 static void fill_states(struct rebuild *r)
 {
 	for (size_t i = 0; i < r->scan->ref_count; i++) {
@@ -283,7 +284,8 @@ static void fill_states(struct rebuild *r)
 		if (ref->kind == KR_SCAN_BAD_RECORD)
 			continue;
 		kr_scan_record(r->scan, ref, &record, &kept);
-		if (record.type != KR_JOURNAL_APPLIED)
+		if (record.type != KR_JOURNAL_APPLIED &&
+			(uint64_t)record.data + record.length <= r->scan->segments[ref->segment].data_length)
 			r->segments[ref->segment]->states[ref->slot] =
 				(struct kr_slot_state){.data = record.data, .length = record.length,
 					.name = record.type == KR_JOURNAL_NAME};
