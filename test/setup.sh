@@ -2,8 +2,9 @@
 
 packages_build="gcc meson ninja-build pkg-config libfuse3-dev fuse3 libuv1-dev libjansson-dev libxxhash-dev libsodium-dev"
 packages_test="libcmocka-dev iproute2 util-linux e2fsprogs python3 rsync git make acl binutils procps libopenmpi-dev openmpi-bin libmpich-dev mpich"
+packages_mpi="openmpi-bin libopenmpi-dev mpich libmpich-dev libhdf5-openmpi-dev hdf5-tools libpnetcdf-dev gfortran"
 
-# need_packages GROUP...: 0 when all packages of build, test are there.
+# need_packages GROUP...: 0 when all packages of build, test, mpi are there.
 need_packages() {
 	local group missing="" package list
 	for group in "$@"; do
