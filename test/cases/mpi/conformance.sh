@@ -1,4 +1,5 @@
 # MPI-IO as the MPI libraries do it (ROMIO, OMPIO) is right on mounts of four nodes: data, gaps, names, sizes, pointers, atomic mode.
+# timeout: 400
 . "$TOP/test/lib.sh"
 . "$TOP/test/lib-mpi.sh"
 mpi_need openmpi
