@@ -1,0 +1,101 @@
+#include "mpiio/access.h"
+
+#include <string.h>
+
+#include "mpiio/typemap_mpi.h"
+
+/* Maps of derived types are kept at the type. */
+static int map_of(MPI_Datatype datatype, struct kr_typemap **ret_map)
+{
+	int integers, addresses, types, combiner;
+
+	if (PMPI_Type_get_envelope(datatype, &integers, &addresses, &types, &combiner) != MPI_SUCCESS)
+		return -1;
+	return combiner == MPI_COMBINER_NAMED ? kr_typemap_from_mpi(datatype, ret_map) : kr_typemap_of_mpi(datatype, ret_map);
+}
+
+/* Where the memory is one run, its first byte. */
+static char *contiguous_memory(const struct kr_access *access)
+{
+	const struct kr_typemap *map = access->map;
+
+	if (kr_typemap_contiguous_tiles(map) || (access->count <= kr_typemap_size(map) && kr_typemap_runs(map) == 1))
+		return access->memory + map->displacement;
+	return NULL;
+}
+
+/* The memory's map, or not usable. */
+static void find_memory(struct kr_access *access)
+{
+	if (map_of(access->datatype, &access->map) < 0 || kr_cursor_init(&access->cursor, access->map, 0, 0, access->count) < 0) {
+		access->usable = false;
+		return;
+	}
+	access->contiguous = contiguous_memory(access);
+}
+
+int kr_access_init(struct kr_access *access, bool writing, const struct kr_view *view, void *buffer, int items,
+	MPI_Datatype datatype, MPI_Offset offset)
+{
+	MPI_Count size;
+	uint64_t start;
+
+	*access = (struct kr_access){.writing = writing, .view = *view, .memory = buffer, .buffer = buffer, .items = items, .datatype = datatype, .offset = offset};
+	if (view->filetype)
+		kr_typemap_get(view->filetype);
+	if (items < 0)
+		return MPI_ERR_COUNT;
+	if (datatype == MPI_DATATYPE_NULL || PMPI_Type_size_x(datatype, &size) != MPI_SUCCESS || size < 0)
+		return MPI_ERR_TYPE;
+	if (offset < 0)
+		return MPI_ERR_ARG;
+	if (__builtin_mul_overflow((uint64_t)size, (uint64_t)items, &access->count) || access->count >= KR_TYPEMAP_LIMIT)
+		return MPI_ERR_COUNT;
+	access->usable = view->filetype != NULL;
+	if (!access->usable)
+		return MPI_SUCCESS;
+	if (access->count % view->etype_size != 0)
+		return MPI_ERR_IO;
+	if (__builtin_mul_overflow((uint64_t)offset, view->etype_size, &start) || start >= KR_TYPEMAP_LIMIT)
+		return MPI_ERR_ARG;
+	access->start = start;
+	if (access->count > 0)
+		find_memory(access);
+	return MPI_SUCCESS;
+}
+
+void kr_access_fini(struct kr_access *access)
+{
+	kr_typemap_put(access->map);
+	kr_typemap_put(access->view.filetype);
+}
+
+static void seek(struct kr_access *access, uint64_t data)
+{
+	if (access->cursor.position != data)
+		kr_cursor_seek_data(&access->cursor, data);
+}
+
+void kr_access_pack(struct kr_access *access, uint64_t data, char *to, uint64_t n)
+{
+	struct kr_run run;
+
+	if (access->contiguous) {
+		memcpy(to, access->contiguous + data, n);
+		return;
+	}
+	for (seek(access, data); n > 0 && kr_cursor_take(&access->cursor, n, &run); n -= run.length, to += run.length)
+		memcpy(to, access->memory + run.offset, run.length);
+}
+
+void kr_access_unpack(struct kr_access *access, uint64_t data, const char *from, uint64_t n)
+{
+	struct kr_run run;
+
+	if (access->contiguous) {
+		memcpy(access->contiguous + data, from, n);
+		return;
+	}
+	for (seek(access, data); n > 0 && kr_cursor_take(&access->cursor, n, &run); n -= run.length, from += run.length)
+		memcpy(access->memory + run.offset, from, run.length);
+}

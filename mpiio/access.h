@@ -1,0 +1,35 @@
+/* One rank's part of a data access: which bytes of its view, and where they lie in memory. */
+#ifndef KR_MPIIO_ACCESS_H
+#define KR_MPIIO_ACCESS_H
+
+#include <mpi.h>
+
+#include "mpiio/view.h"
+
+struct kr_access {
+	bool writing;
+	bool usable;             /* false: this rank's types are beyond us, MPI itself must do its part */
+	struct kr_view view;     /* own reference */
+	struct kr_typemap *map;  /* of the memory, tiled; NULL when count is 0 */
+	char *memory;            /* what the map's offsets count from */
+	char *contiguous;        /* the first byte, when all of it is one run; else NULL */
+	uint64_t start, count;   /* data bytes of the view */
+	struct kr_cursor cursor; /* over the memory; of kr_access_pack and _unpack */
+	/* As the program gave it. */
+	void *buffer;
+	int items;
+	MPI_Datatype datatype;
+	MPI_Offset offset; /* in etypes */
+};
+
+/* The access of ITEMS of DATATYPE at etype OFFSET of VIEW (its reference is taken over by copy; NULL filetype: not usable).
+ * An MPI error class. */
+int kr_access_init(struct kr_access *access, bool writing, const struct kr_view *view, void *buffer, int items,
+	MPI_Datatype datatype, MPI_Offset offset);
+void kr_access_fini(struct kr_access *access);
+
+/* Copies N bytes from DATA on (counted from the access's first byte) out of, or into, the memory. */
+void kr_access_pack(struct kr_access *access, uint64_t data, char *to, uint64_t n);
+void kr_access_unpack(struct kr_access *access, uint64_t data, const char *from, uint64_t n);
+
+#endif

@@ -1,0 +1,237 @@
+/* The calls of MPI-IO that are about the file and not its data.  MPI's own file is told of everything, so that it stays in
+ * step with ours. */
+#include <string.h>
+
+#include "common/util.h"
+#include "mpiio/api.h"
+#include "mpiio/errors.h"
+#include "mpiio/file.h"
+#include "mpiio/info.h"
+#include "mpiio/typemap_mpi.h"
+
+int PMPI_File_open(MPI_Comm comm, const char *filename, int amode, MPI_Info info, MPI_File *fh)
+{
+	int rc = kr_real()->File_open(comm, filename, amode, info, fh);
+
+	kr_file_attach(comm, filename, amode, info, rc == MPI_SUCCESS ? *fh : MPI_FILE_NULL, rc);
+	return rc;
+}
+KR_ALIAS(File_open);
+
+int PMPI_File_close(MPI_File *fh)
+{
+	struct kr_mpifile *file = fh ? kr_file_find(*fh) : NULL;
+	int class = MPI_SUCCESS, rc;
+
+	if (file) {
+		class = kr_file_detach(file);
+		if (class != MPI_SUCCESS) /* told before the handle is gone; closed all the same */
+			kr_mpi_return(*fh, class);
+	}
+	rc = kr_real()->File_close(fh);
+	return class != MPI_SUCCESS ? class : rc;
+}
+KR_ALIAS(File_close);
+
+/* A view of types that we cannot read has no filetype: this rank's part is then MPI's. */
+static struct kr_view make_view(MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype)
+{
+	struct kr_view view = {0};
+	struct kr_typemap *map = NULL;
+	MPI_Count size = 1;
+
+	PMPI_Type_size_x(etype, &size);
+	if (kr_typemap_of_mpi(filetype, &map) < 0 || kr_view_init(&view, disp, (uint64_t)size, map) < 0)
+		view = (struct kr_view){0};
+	kr_typemap_put(map);
+	view.etype_size = (uint64_t)size;
+	return view;
+}
+
+static void change_view(struct kr_mpifile *file, struct kr_view view, bool foreign, MPI_Info info)
+{
+	pthread_mutex_lock(&file->lock);
+	kr_view_fini(&file->view);
+	file->view = view;
+	file->position = 0;
+	if (foreign)
+		kr_file_wrote_alone(file);
+	file->foreign = foreign;
+	pthread_mutex_unlock(&file->lock);
+	kr_info_read(info, &file->wanted);
+}
+
+int PMPI_File_set_view(MPI_File fh, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype, const char *datarep,
+	MPI_Info info)
+{
+	struct kr_mpifile *file = kr_file_find(fh);
+	int rc;
+
+	if (file)
+		kr_file_quiesce(file);
+	rc = kr_real()->File_set_view(fh, disp, etype, filetype, datarep, info);
+	if (file && rc == MPI_SUCCESS)
+		change_view(file, make_view(disp, etype, filetype), strcmp(datarep, "native") != 0, info);
+	return rc;
+}
+KR_ALIAS(File_set_view);
+
+int PMPI_File_set_info(MPI_File fh, MPI_Info info)
+{
+	struct kr_mpifile *file = kr_file_find(fh);
+	int rc;
+
+	if (file)
+		kr_file_quiesce(file);
+	rc = kr_real()->File_set_info(fh, info);
+	if (!file)
+		return rc;
+	kr_info_read(info, &file->wanted);
+	return kr_mpi_return(fh, kr_file_agree_hints(file));
+}
+KR_ALIAS(File_set_info);
+
+int PMPI_File_get_info(MPI_File fh, MPI_Info *info_used)
+{
+	struct kr_mpifile *file = kr_file_find(fh);
+	int rc = kr_real()->File_get_info(fh, info_used);
+	struct kr_hints effective;
+
+	if (!file || rc != MPI_SUCCESS)
+		return rc;
+	effective = file->hints;
+	effective.cb_nodes = file->aggregators->count;
+	effective.striping_unit = kr_file_stripe(file);
+	kr_info_write(&effective, *info_used);
+	return rc;
+}
+KR_ALIAS(File_get_info);
+
+int PMPI_File_set_atomicity(MPI_File fh, int flag)
+{
+	struct kr_mpifile *file = kr_file_find(fh);
+	int rc;
+
+	if (file)
+		kr_file_quiesce(file);
+	rc = kr_real()->File_set_atomicity(fh, flag);
+	if (!file || rc != MPI_SUCCESS || file->atomic == !!flag)
+		return rc;
+	if (!file->foreign) {
+		if (flag)
+			kr_file_give_pointer(file);
+		else
+			kr_file_take_pointer(file);
+	}
+	kr_file_wrote_alone(file);
+	file->atomic = flag;
+	return rc;
+}
+KR_ALIAS(File_set_atomicity);
+
+int PMPI_File_sync(MPI_File fh)
+{
+	struct kr_mpifile *file = kr_file_find(fh);
+	int class = MPI_SUCCESS, rc;
+
+	if (file) {
+		kr_file_quiesce(file);
+		class = kr_file_agree(file, kr_mpi_class(kr_mount_sync(file->mount)));
+	}
+	rc = kr_real()->File_sync(fh);
+	if (file && class == MPI_SUCCESS && rc == MPI_SUCCESS)
+		file->wrote_alone = false;
+	return class != MPI_SUCCESS ? kr_mpi_return(fh, class) : rc;
+}
+KR_ALIAS(File_sync);
+
+int PMPI_File_set_size(MPI_File fh, MPI_Offset size)
+{
+	struct kr_mpifile *file = kr_file_find(fh);
+
+	if (file)
+		kr_file_quiesce(file);
+	return kr_real()->File_set_size(fh, size);
+}
+KR_ALIAS(File_set_size);
+
+int PMPI_File_preallocate(MPI_File fh, MPI_Offset size)
+{
+	struct kr_mpifile *file = kr_file_find(fh);
+
+	if (file)
+		kr_file_quiesce(file);
+	return kr_real()->File_preallocate(fh, size);
+}
+KR_ALIAS(File_preallocate);
+
+/* ---- the individual pointer ---- */
+
+/* Where MPI_SEEK_END counts from, in etypes of the view; our size and MPI's are the same file's. */
+static int end_of_view(struct kr_mpifile *file, uint64_t *ret_end)
+{
+	uint64_t size = 0;
+	int err = kr_mount_size(file->mount, &size);
+
+	*ret_end = kr_view_end(&file->view, size);
+	return kr_mpi_class(err);
+}
+
+/* MPI computes it when the view is beyond us. */
+static int seek_by_mpi(struct kr_mpifile *file, MPI_Offset offset, int whence)
+{
+	int rc;
+
+	kr_file_give_pointer(file);
+	rc = kr_real()->File_seek(file->fh, offset, whence);
+	kr_file_take_pointer(file);
+	return rc;
+}
+
+static int seek(struct kr_mpifile *file, MPI_Offset offset, int whence)
+{
+	uint64_t base = 0;
+	MPI_Offset position;
+	int class = MPI_SUCCESS;
+
+	if (!file->view.filetype)
+		return seek_by_mpi(file, offset, whence);
+	if (whence == MPI_SEEK_END)
+		class = end_of_view(file, &base);
+	else if (whence == MPI_SEEK_CUR)
+		base = file->position;
+	else if (whence != MPI_SEEK_SET)
+		class = MPI_ERR_ARG;
+	if (class != MPI_SUCCESS)
+		return class;
+	if (__builtin_add_overflow((MPI_Offset)base, offset, &position) || position < 0)
+		return MPI_ERR_ARG;
+	file->position = (uint64_t)position;
+	return MPI_SUCCESS;
+}
+
+int PMPI_File_seek(MPI_File fh, MPI_Offset offset, int whence)
+{
+	struct kr_mpifile *file = kr_file_active(fh);
+	int class;
+
+	if (!file)
+		return kr_real()->File_seek(fh, offset, whence);
+	pthread_mutex_lock(&file->lock);
+	class = seek(file, offset, whence);
+	pthread_mutex_unlock(&file->lock);
+	return kr_mpi_return(fh, class);
+}
+KR_ALIAS(File_seek);
+
+int PMPI_File_get_position(MPI_File fh, MPI_Offset *offset)
+{
+	struct kr_mpifile *file = kr_file_active(fh);
+
+	if (!file)
+		return kr_real()->File_get_position(fh, offset);
+	KR_SCOPED_LOCK(&file->lock);
+	*offset = (MPI_Offset)file->position;
+	return MPI_SUCCESS;
+}
+KR_ALIAS(File_get_position);

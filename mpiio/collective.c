@@ -1,0 +1,240 @@
+#include "mpiio/collective.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/fail.h"
+#include "common/util.h"
+#include "mpiio/errors.h"
+#include "mpiio/independent.h"
+#include "mpiio/twophase.h"
+
+/* Regions of the file that COUNT bytes of a view fall into, at most. */
+static uint64_t count_runs(const struct kr_view *view, uint64_t count)
+{
+	uint64_t tile, runs;
+
+	if (kr_view_contiguous(view))
+		return 1;
+	tile = kr_typemap_size(view->filetype);
+	runs = kr_typemap_runs(view->filetype);
+	if (__builtin_mul_overflow(runs, count / tile + (count % tile != 0), &runs))
+		return UINT64_MAX;
+	return KR_MAX(KR_MIN(runs, count), 1);
+}
+
+static int fill_record(struct kr_mpifile *file, const struct kr_access *access, struct kr_call_record *record)
+{
+	int err;
+
+	record->count = access->count;
+	record->usable = access->usable;
+	if (!access->usable || access->count == 0)
+		return 0;
+	record->start = access->start;
+	record->runs = count_runs(&access->view, access->count);
+	err = kr_view_range(&access->view, access->start, access->count, &record->lo, &record->hi);
+	return err < 0 ? err : kr_views_note(&file->views, &access->view, &record->view);
+}
+
+/* Every rank's record to everybody.  An error class of ours alone when that did not work. */
+static int exchange_records(struct kr_plan *plan, int class)
+{
+	struct kr_mpifile *file = plan->file;
+	struct kr_call_record own;
+
+	memset(&own, 0, sizeof(own)); /* also what is between the fields: it goes over the network */
+	if (class == MPI_SUCCESS)
+		class = kr_mpi_class(fill_record(file, plan->access, &own));
+	own.class = class;
+	own.wrote_alone = __atomic_load_n(&file->wrote_alone, __ATOMIC_RELAXED);
+	own.hints_changed = kr_file_hints_changed(file);
+	return PMPI_Allgather(&own, sizeof(own), MPI_BYTE, plan->records, sizeof(own), MPI_BYTE, file->comm) == MPI_SUCCESS
+	         ? MPI_SUCCESS
+	         : MPI_ERR_IO;
+}
+
+struct summary {
+	int class;
+	bool usable, hints_changed, fresh;
+	uint64_t shortest_run; /* the least average length of a rank's runs */
+};
+
+static struct summary summarise(struct kr_plan *plan)
+{
+	struct summary sum = {.class = MPI_SUCCESS, .usable = true, .shortest_run = UINT64_MAX};
+
+	plan->lo = INT64_MAX;
+	plan->relaxed = true;
+	for (int rank = 0; rank < plan->file->ranks; rank++) {
+		const struct kr_call_record *record = &plan->records[rank];
+
+		sum.class = KR_MAX(sum.class, record->class);
+		sum.usable &= record->usable != 0;
+		sum.hints_changed |= record->hints_changed != 0;
+		sum.fresh |= record->view.fresh != 0;
+		plan->relaxed &= !record->wrote_alone;
+		plan->bytes += record->count;
+		if (record->count == 0 || !record->usable)
+			continue;
+		plan->lo = KR_MIN(plan->lo, record->lo);
+		plan->hi = KR_MAX(plan->hi, record->hi);
+		sum.shortest_run = KR_MIN(sum.shortest_run, record->count / record->runs);
+	}
+	return sum;
+}
+
+/* RULE (kairan-mpiio(7)): two-phase pays for its exchange by making long requests of short ones, so it is left out where the
+ * ranks' own runs are long already, and where there is one rank only. */
+static enum kr_way choose_way(const struct kr_plan *plan, const struct summary *sum)
+{
+	const struct kr_hints *hints = &plan->file->hints;
+	uint32_t wanted = plan->access->writing ? hints->write : hints->read;
+
+	if (plan->bytes == 0)
+		return KR_WAY_NOTHING;
+	if (!sum->usable || wanted == KR_DISABLE)
+		return KR_WAY_DIRECT;
+	if (wanted == KR_AUTOMATIC && (plan->file->ranks == 1 || sum->shortest_run >= hints->direct_run))
+		return KR_WAY_DIRECT;
+	return KR_WAY_TWO_PHASE;
+}
+
+/* Tells fresh views to the aggregators; as long as not all of them have them, nobody may go on. */
+static int tell_views(struct kr_plan *plan)
+{
+	struct kr_mpifile *file = plan->file;
+	int err = kr_views_exchange(&file->views, file->comm, file->rank, &plan->records[0].view, sizeof(*plan->records),
+		file->aggregators->rank, file->aggregators->count);
+
+	return kr_file_agree(file, kr_mpi_class(err));
+}
+
+/* Memory and the messages of a call stay below this also where many ranks touch the same bytes. */
+enum { ROUND_BYTES_MAX = 64 << 20 };
+
+/* A piece is what an aggregator handles at a time; where ranks overlap it gets each byte several times. */
+static uint64_t piece_size(const struct kr_plan *plan)
+{
+	uint64_t span = (uint64_t)(plan->hi - plan->lo), overlap = plan->bytes / span + 1;
+	uint64_t piece = KR_MIN(plan->file->hints.cb_buffer_size, kr_file_stripe(plan->file));
+
+	return KR_MAX(KR_MIN(piece, ROUND_BYTES_MAX / overlap), KR_MIN(piece, 65536));
+}
+
+static int prepare(struct kr_plan *plan, int class)
+{
+	struct kr_mpifile *file = plan->file;
+	struct summary sum;
+	int err;
+
+	class = exchange_records(plan, class);
+	if (class != MPI_SUCCESS)
+		return class;
+	sum = summarise(plan);
+	if (sum.hints_changed && (class = kr_file_agree_hints(file)) != MPI_SUCCESS)
+		return class;
+	if (sum.hints_changed) /* which made everybody forget the views */
+		return -1;
+	if (sum.class != MPI_SUCCESS)
+		return sum.class;
+	if (sum.fresh && (class = tell_views(plan)) != MPI_SUCCESS) {
+		kr_views_forget(&file->views);
+		return class;
+	}
+	plan->way = choose_way(plan, &sum);
+	if (plan->way != KR_WAY_TWO_PHASE)
+		return MPI_SUCCESS;
+	err = kr_stripes_init(&plan->stripes, kr_file_stripe(file), piece_size(plan), file->aggregators->count, (uint64_t)plan->lo,
+		(uint64_t)plan->hi);
+	plan->rounds = err < 0 ? 0 : kr_stripes_rounds(&plan->stripes);
+	return kr_mpi_class(err);
+}
+
+uint64_t kr_plan_share(const struct kr_plan *plan, int rank, int64_t lo, int64_t hi, uint64_t *ret_before)
+{
+	const struct kr_call_record *record = &plan->records[rank];
+	struct kr_view view;
+	uint64_t before, until;
+
+	if (record->count == 0 || record->hi <= lo || record->lo >= hi)
+		return 0;
+	view = kr_plan_view(plan, rank);
+	before = kr_view_bytes_below(&view, lo);
+	until = kr_view_bytes_below(&view, hi);
+	before = KR_MAX(before, record->start);
+	until = KR_MIN(until, record->start + record->count);
+	if (until <= before)
+		return 0;
+	*ret_before = before - record->start;
+	return until - before;
+}
+
+struct kr_view kr_plan_view(const struct kr_plan *plan, int rank)
+{
+	return rank == plan->file->rank ? plan->access->view : kr_views_get(&plan->file->views, rank, &plan->records[rank].view);
+}
+
+void kr_plan_trace(const struct kr_plan *plan, enum kr_trace_phase phase, uint64_t round, uint32_t slot, uint64_t start_ns,
+	uint64_t end_ns, uint64_t bytes)
+{
+	plan->file->tally.phase_ns[phase] += end_ns - start_ns;
+	kr_trace_add(plan->file->trace, &(struct kr_trace_event){
+		.op = plan->access->writing ? "write" : "read",
+		.call = plan->call,
+		.round = round,
+		.slot = slot,
+		.phase = phase,
+		.start_ns = start_ns,
+		.end_ns = end_ns,
+		.bytes = bytes,
+	});
+}
+
+/* This rank's share of the work, the ways being the same on all ranks. */
+static int carry_out(struct kr_plan *plan, uint64_t *ret_done)
+{
+	*ret_done = 0;
+	switch (plan->way) {
+	case KR_WAY_NOTHING:
+		return MPI_SUCCESS;
+	case KR_WAY_DIRECT:
+		return kr_independent_run(plan->file, plan->access, ret_done);
+	case KR_WAY_TWO_PHASE:
+		return plan->access->writing ? kr_twophase_write(plan, ret_done) : kr_twophase_read(plan, ret_done);
+	}
+	return MPI_ERR_INTERN;
+}
+
+static void count_call(struct kr_plan *plan, uint64_t done, uint64_t start_ns)
+{
+	struct kr_tally *tally = &plan->file->tally;
+
+	*(plan->access->writing ? &tally->writes : &tally->reads) += 1;
+	*(plan->access->writing ? &tally->bytes_written : &tally->bytes_read) += done;
+	tally->direct += plan->way == KR_WAY_DIRECT;
+	tally->call_ns += kr_clock_ns() - start_ns;
+}
+
+int kr_collective_run(struct kr_mpifile *file, struct kr_access *access, int class, uint64_t *ret_done)
+{
+	struct kr_plan plan;
+	uint64_t start_ns = kr_clock_ns();
+	int prepared;
+
+	do {
+		plan = (struct kr_plan){.file = file, .access = access, .records = file->records, .call = file->calls};
+		prepared = prepare(&plan, class);
+	} while (prepared < 0);
+	*ret_done = 0;
+	if (prepared != MPI_SUCCESS)
+		return prepared;
+	file->calls++;
+	kr_plan_trace(&plan, KR_TRACE_LISTS, 0, 0, start_ns, kr_clock_ns(), 0);
+	class = carry_out(&plan, ret_done);
+	if (plan.way != KR_WAY_NOTHING)
+		class = kr_file_agree(file, class);
+	count_call(&plan, *ret_done, start_ns);
+	return class;
+}

@@ -1,0 +1,100 @@
+/* An open file that the layer handles: beside each such MPI_File lies one of these, found by the handle.
+ *
+ * MPI's own file stays open and its view is kept in step, so that what we do not handle (shared pointers, say) goes to it
+ * untouched.  The individual file pointer is ours while the file is `active`, MPI's while it is not (atomic mode, data
+ * representations other than "native"); it is handed over when that changes.
+ *
+ * Threads: the handle table has a lock of its own.  Of a file, `lock` guards position, view and known_end; everything
+ * else is used only by collective calls, of which MPI allows one at a time per file and which wait for the non-blocking
+ * ones (kr_file_quiesce) before they touch anything.
+ */
+#ifndef KR_MPIIO_FILE_H
+#define KR_MPIIO_FILE_H
+
+#include <mpi.h>
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "common/table.h"
+#include "mpiio/hints.h"
+#include "mpiio/io_thread.h"
+#include "mpiio/mount.h"
+#include "mpiio/slots.h"
+#include "mpiio/topology.h"
+#include "mpiio/trace.h"
+#include "mpiio/view.h"
+#include "mpiio/views.h"
+#include "mpiio/window.h"
+
+struct kr_call_record;
+
+struct kr_mpifile {
+	struct kr_table_link link;
+	MPI_File fh;
+	MPI_Comm comm; /* our own; errors are returned */
+	bool wrote_alone;   /* atomic: this rank wrote past the aggregators since the last sync */
+	int rank, ranks, amode;
+	char *name;
+	struct kr_mount *mount;
+	bool threads;         /* MPI_THREAD_MULTIPLE on all ranks */
+	bool atomic, foreign; /* atomic mode; a data representation that is not ours */
+
+	pthread_mutex_t lock;
+	struct kr_view view; /* filetype NULL: beyond us, MPI itself does this rank's part */
+	uint64_t position;   /* the individual file pointer, in etypes */
+
+	struct kr_hints wanted; /* what the program said on this rank */
+	struct kr_hints agreed; /* what rank 0 wanted when the ranks last agreed */
+	struct kr_hints hints;  /* what came of that: in force, the same on all ranks */
+	struct kr_topology *topology;
+	struct kr_aggregators *aggregators;
+	uint32_t *targets; /* aggregators in the order in which this rank sends to them */
+	uint32_t *sources; /* ranks in the order in which this aggregator serves them; NULL: none */
+	struct kr_views views;
+	struct kr_call_record *records; /* of the ranks, for the call under way */
+	struct kr_window window;
+	struct kr_slots slots; /* at an aggregator */
+
+	struct kr_io_thread io;     /* the aggregator's reads and writes */
+	struct kr_io_thread worker; /* non-blocking collectives; makes MPI calls, so only with MPI_THREAD_MULTIPLE */
+	struct kr_trace *trace;     /* NULL: none */
+	struct kr_tally tally;
+	uint64_t calls;
+
+	bool split_active, split_writing; /* a split collective has begun; its result waits here */
+	MPI_Status split_status;
+};
+
+/* The file of FH, or NULL when it is not ours. */
+struct kr_mpifile *kr_file_find(MPI_File fh);
+/* The same, but NULL too while MPI handles its data calls. */
+struct kr_mpifile *kr_file_active(MPI_File fh);
+
+/* Collective over COMM, right after MPI's open of NAME returned RC.  Decides with all ranks whether the file is ours, and
+ * enters it into the table if so. */
+void kr_file_attach(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_File fh, int rc);
+/* Collective.  Takes FILE out of the table and ends everything of ours; MPI's file stays open.  An MPI error class, the same
+ * on all ranks. */
+int kr_file_detach(struct kr_mpifile *file);
+
+/* Waits for the non-blocking collectives that were started. */
+void kr_file_quiesce(struct kr_mpifile *file);
+/* The highest error class of all ranks.  Collective. */
+int kr_file_agree(struct kr_mpifile *file, int class);
+/* Makes rank 0's hints everybody's, and the aggregators follow.  Collective; an MPI error class, the same on all ranks. */
+int kr_file_agree_hints(struct kr_mpifile *file);
+/* Whether this rank wants other hints than those agreed on. */
+bool kr_file_hints_changed(const struct kr_mpifile *file);
+uint64_t kr_file_stripe(const struct kr_mpifile *file);
+
+/* This rank wrote past the aggregators, or these have become others: until the next sync nobody may trust that what his
+ * own node wrote is the newest.  Any thread. */
+void kr_file_wrote_alone(struct kr_mpifile *file);
+
+/* A copy of the view, with its own reference (NULL filetype: none). */
+void kr_file_view(struct kr_mpifile *file, struct kr_view *ret_view);
+/* Gives the individual pointer to MPI, or takes it back. */
+void kr_file_give_pointer(struct kr_mpifile *file);
+void kr_file_take_pointer(struct kr_mpifile *file);
+
+#endif

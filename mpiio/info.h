@@ -1,0 +1,15 @@
+/* MPI_Info to hints and back. */
+#ifndef KR_MPIIO_INFO_H
+#define KR_MPIIO_INFO_H
+
+#include <mpi.h>
+#include <stdbool.h>
+
+#include "mpiio/hints.h"
+
+/* Takes every hint of INFO (MPI_INFO_NULL: none) that is usable.  Whether there was one. */
+bool kr_info_read(MPI_Info info, struct kr_hints *hints);
+/* Sets all hints in INFO, an object. */
+void kr_info_write(const struct kr_hints *hints, MPI_Info info);
+
+#endif

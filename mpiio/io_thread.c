@@ -1,0 +1,145 @@
+#include "mpiio/io_thread.h"
+
+#include <signal.h>
+#include <time.h>
+
+void kr_io_thread_init(struct kr_io_thread *io, const char *name)
+{
+	pthread_condattr_t monotonic;
+
+	*io = (struct kr_io_thread){.name = name};
+	pthread_mutex_init(&io->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&io->submitted, NULL);
+	pthread_cond_init(&io->finished, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	kr_list_init(&io->queue);
+}
+
+static void run_job(struct kr_io_job *job)
+{
+	job->begin_ns = kr_clock_ns();
+	job->result = job->run(job);
+	job->end_ns = kr_clock_ns();
+}
+
+static void finish(struct kr_io_thread *io, struct kr_io_job *job)
+{
+	void (*finished)(struct kr_io_job *) = job->finished;
+
+	if (finished)
+		finished(job);
+	pthread_mutex_lock(&io->lock);
+	if (!finished)
+		job->done = true;
+	io->pending--;
+	pthread_cond_broadcast(&io->finished);
+	pthread_mutex_unlock(&io->lock);
+}
+
+static void *thread_main(void *argument)
+{
+	struct kr_io_thread *io = argument;
+
+	pthread_mutex_lock(&io->lock);
+	for (;;) {
+		struct kr_link *link = kr_list_pop(&io->queue);
+
+		if (link) {
+			struct kr_io_job *job = KR_LIST_ENTRY(link, struct kr_io_job, link);
+
+			pthread_mutex_unlock(&io->lock);
+			run_job(job);
+			finish(io, job);
+			pthread_mutex_lock(&io->lock);
+		} else if (io->stopping) {
+			break;
+		} else {
+			pthread_cond_wait(&io->submitted, &io->lock);
+		}
+	}
+	pthread_mutex_unlock(&io->lock);
+	return NULL;
+}
+
+/* With all signals blocked: they are the program's, for its own threads. */
+static bool start(struct kr_io_thread *io)
+{
+	sigset_t all, before;
+	bool started;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	started = pthread_create(&io->thread, NULL, thread_main, io) == 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (started)
+		pthread_setname_np(io->thread, io->name);
+	return started;
+}
+
+void kr_io_thread_fini(struct kr_io_thread *io)
+{
+	pthread_mutex_lock(&io->lock);
+	io->stopping = true;
+	pthread_cond_signal(&io->submitted);
+	pthread_mutex_unlock(&io->lock);
+	if (io->running)
+		pthread_join(io->thread, NULL);
+	pthread_mutex_destroy(&io->lock);
+	pthread_cond_destroy(&io->submitted);
+	pthread_cond_destroy(&io->finished);
+}
+
+void kr_io_submit(struct kr_io_thread *io, struct kr_io_job *job)
+{
+	bool running;
+
+	pthread_mutex_lock(&io->lock);
+	job->done = false;
+	io->pending++;
+	if (!io->running)
+		io->running = start(io);
+	running = io->running;
+	if (running) {
+		kr_list_append(&io->queue, &job->link);
+		pthread_cond_signal(&io->submitted);
+	}
+	pthread_mutex_unlock(&io->lock);
+	if (!running) {
+		run_job(job);
+		finish(io, job);
+	}
+}
+
+static struct timespec deadline_after(uint64_t timeout_ns)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	timeout_ns += (uint64_t)now.tv_nsec;
+	now.tv_sec += (time_t)(timeout_ns / KR_NS_PER_S);
+	now.tv_nsec = (long)(timeout_ns % KR_NS_PER_S);
+	return now;
+}
+
+bool kr_io_wait(struct kr_io_thread *io, struct kr_io_job *job, uint64_t timeout_ns)
+{
+	struct timespec deadline = {0};
+	int err = 0;
+
+	if (timeout_ns != UINT64_MAX)
+		deadline = deadline_after(timeout_ns);
+	KR_SCOPED_LOCK(&io->lock);
+	while (!job->done && err == 0)
+		err = timeout_ns == UINT64_MAX ? pthread_cond_wait(&io->finished, &io->lock)
+		                               : pthread_cond_timedwait(&io->finished, &io->lock, &deadline);
+	return job->done;
+}
+
+void kr_io_drain(struct kr_io_thread *io)
+{
+	KR_SCOPED_LOCK(&io->lock);
+	while (io->pending > 0)
+		pthread_cond_wait(&io->finished, &io->lock);
+}

@@ -1,0 +1,280 @@
+#include "mpiio/mount.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "common/fail.h"
+#include "common/util.h"
+
+#ifndef FUSE_SUPER_MAGIC
+#define FUSE_SUPER_MAGIC 0x65735546
+#endif
+
+/* Two extents that are nearer than this are read in one request: reading a few bytes in vain is cheaper than a request.
+ * Larger extents than that gain nothing from a batch. */
+enum { READ_GAP_MAX = 64 * 1024, BATCH_EXTENT_MAX = 128 * 1024 };
+
+struct kr_mount {
+	int fd;
+	int relaxed_fd; /* -1: none */
+	int door_fd;    /* -1: no batches */
+	bool kairan;
+	struct kr_mount_info info;
+	struct kr_batch_token token;
+	pthread_mutex_t lock; /* of the packet */
+	char *packet;         /* page-aligned, info.batch_max bytes */
+};
+
+/* ---- opening ---- */
+
+/* MPI implementations take "driver:path".  One letter would be a drive, and a path that exists as it is wins. */
+static const char *without_prefix(const char *path)
+{
+	const char *p = path;
+
+	while (isalnum((unsigned char)*p) || *p == '_')
+		p++;
+	return *p == ':' && p - path >= 2 && access(path, F_OK) != 0 ? p + 1 : path;
+}
+
+/* The door lies in the mount's root: the highest directory above PATH on the file's device. */
+static int open_door(const char *path, dev_t device)
+{
+	char root[PATH_MAX + sizeof(KR_DOOR_NAME) + 1];
+	struct stat st;
+	size_t length;
+
+	if (!realpath(path, root))
+		return -1;
+	for (length = strlen(root); length > 1;) {
+		char *slash = memrchr(root, '/', length);
+		size_t above = slash == root ? 1 : (size_t)(slash - root);
+		char saved = root[above];
+
+		root[above] = '\0';
+		if (stat(root, &st) < 0 || st.st_dev != device) {
+			root[above] = saved;
+			break;
+		}
+		length = above;
+	}
+	root[length] = '\0';
+	strcat(root, "/" KR_DOOR_NAME);
+	return open(root, O_WRONLY | O_CLOEXEC);
+}
+
+/* Batches are optional: without them it is only slower. */
+static void prepare_batches(struct kr_mount *mount, const char *path, dev_t device)
+{
+	if (mount->info.batch_max < 65536 || ioctl(mount->fd, KR_IOC_BATCH, &mount->token) < 0)
+		return;
+	mount->packet = aligned_alloc((size_t)sysconf(_SC_PAGESIZE), mount->info.batch_max);
+	if (mount->packet)
+		mount->door_fd = open_door(path, device);
+}
+
+static void prepare_relaxed(struct kr_mount *mount, const char *path)
+{
+	uint32_t on = 1;
+
+	mount->relaxed_fd = open(path, O_RDWR | O_CLOEXEC);
+	if (mount->relaxed_fd >= 0 && ioctl(mount->relaxed_fd, KR_IOC_RELAXED, &on) < 0) {
+		close(mount->relaxed_fd);
+		mount->relaxed_fd = -1;
+	}
+}
+
+static bool on_kairan(struct kr_mount *mount)
+{
+	struct statfs fs;
+
+	return fstatfs(mount->fd, &fs) == 0 && fs.f_type == FUSE_SUPER_MAGIC && ioctl(mount->fd, KR_IOC_INFO, &mount->info) == 0 &&
+	       mount->info.version == 1;
+}
+
+int kr_mount_open(const char *path, int flags, struct kr_mount **ret_mount)
+{
+	struct kr_mount *mount;
+	struct stat st;
+	int fd;
+
+	path = without_prefix(path);
+	fd = open(path, flags | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return kr_fail_errno(-errno, "%s", path);
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+		close(fd);
+		return kr_fail(-EINVAL, "%s is no regular file", path);
+	}
+	mount = kr_xcalloc(1, sizeof(*mount));
+	mount->fd = fd;
+	mount->relaxed_fd = mount->door_fd = -1;
+	pthread_mutex_init(&mount->lock, NULL);
+	mount->kairan = on_kairan(mount);
+	if (mount->kairan && (flags & O_ACCMODE) != O_RDONLY)
+		prepare_batches(mount, path, st.st_dev);
+	if (mount->kairan && (flags & O_ACCMODE) == O_RDWR)
+		prepare_relaxed(mount, path);
+	*ret_mount = mount;
+	return 0;
+}
+
+int kr_mount_close(struct kr_mount *mount)
+{
+	int err;
+
+	if (!mount)
+		return 0;
+	if (mount->relaxed_fd >= 0)
+		close(mount->relaxed_fd);
+	if (mount->door_fd >= 0)
+		close(mount->door_fd);
+	err = kr_close(mount->fd);
+	pthread_mutex_destroy(&mount->lock);
+	free(mount->packet);
+	free(mount);
+	return err;
+}
+
+const struct kr_mount_info *kr_mount_info(const struct kr_mount *mount)
+{
+	return mount->kairan ? &mount->info : NULL;
+}
+
+/* ---- writing ---- */
+
+/* Extents that go out together: the packet is head, extents, bytes. */
+struct batch {
+	const struct kr_run *first;
+	size_t count;
+	uint64_t bytes;
+};
+
+static uint64_t batch_size(const struct batch *batch)
+{
+	return sizeof(struct kr_batch_head) + batch->count * sizeof(struct kr_batch_extent) + batch->bytes;
+}
+
+static int send_batch(struct kr_mount *mount, const struct batch *batch, const char *buffer, uint64_t base)
+{
+	struct kr_batch_head *head = (struct kr_batch_head *)mount->packet;
+	struct kr_batch_extent *extents = (struct kr_batch_extent *)(head + 1);
+	char *bytes = (char *)(extents + batch->count);
+	ssize_t written;
+
+	*head = (struct kr_batch_head){
+		.magic = KR_BATCH_MAGIC, .count = (uint32_t)batch->count, .token = mount->token, .data = batch->bytes};
+	for (size_t i = 0; i < batch->count; i++) {
+		const struct kr_run *run = &batch->first[i];
+
+		extents[i] = (struct kr_batch_extent){.offset = (uint64_t)run->offset, .length = run->length};
+		memcpy(bytes, buffer + ((uint64_t)run->offset - base), run->length);
+		bytes += run->length;
+	}
+	do
+		written = write(mount->door_fd, mount->packet, batch_size(batch));
+	while (written < 0 && errno == EINTR);
+	if (written < 0)
+		return kr_fail_errno(-errno, "cannot write a batch of %zu extents", batch->count);
+	return (uint64_t)written == batch_size(batch) ? 0 : kr_fail(-EIO, "a batch was written in part");
+}
+
+static int write_one(struct kr_mount *mount, const struct kr_run *run, const char *buffer, uint64_t base)
+{
+	return kr_pwrite_full(mount->fd, buffer + ((uint64_t)run->offset - base), run->length, (uint64_t)run->offset);
+}
+
+/* Takes as many of the extents as one batch holds, or one that is long; *RET_TAKEN says how many. */
+static int write_some(struct kr_mount *mount, const struct kr_run *extents, size_t count, const char *buffer, uint64_t base,
+	size_t *ret_taken)
+{
+	struct batch batch = {.first = extents};
+
+	while (batch.count < count && extents[batch.count].length < BATCH_EXTENT_MAX &&
+		   batch_size(&batch) + sizeof(struct kr_batch_extent) + extents[batch.count].length <= mount->info.batch_max)
+		batch.bytes += extents[batch.count++].length;
+	*ret_taken = KR_MAX(batch.count, 1);
+	return batch.count <= 1 ? write_one(mount, extents, buffer, base) : send_batch(mount, &batch, buffer, base);
+}
+
+int kr_mount_write(struct kr_mount *mount, const struct kr_run *extents, size_t count, const char *buffer, uint64_t base)
+{
+	int err = 0;
+
+	if (mount->door_fd < 0 || count == 1) {
+		for (size_t i = 0; i < count && !err; i++)
+			err = write_one(mount, &extents[i], buffer, base);
+		return err;
+	}
+	KR_SCOPED_LOCK(&mount->lock);
+	for (size_t i = 0, taken; i < count && !err; i += taken)
+		err = write_some(mount, &extents[i], count - i, buffer, base, &taken);
+	return err;
+}
+
+/* ---- reading ---- */
+
+/* As much of [offset, offset + length) as the file has: the number of bytes, or -errno. */
+static int64_t read_until_end(int fd, char *buffer, uint64_t length, uint64_t offset)
+{
+	uint64_t done = 0;
+
+	while (done < length) {
+		ssize_t n = pread(fd, buffer + done, length - done, (off_t)(offset + done));
+
+		if (n < 0 && errno != EINTR)
+			return kr_fail_errno(-errno, "cannot read %zu bytes at %zu", (size_t)length, (size_t)offset);
+		if (n == 0)
+			break;
+		if (n > 0)
+			done += (uint64_t)n;
+	}
+	return (int64_t)done;
+}
+
+int kr_mount_read(struct kr_mount *mount, bool relaxed, const struct kr_run *extents, size_t count, char *buffer,
+	uint64_t base, uint64_t *ret_end)
+{
+	int fd = relaxed && mount->relaxed_fd >= 0 ? mount->relaxed_fd : mount->fd;
+
+	for (size_t i = 0; i < count;) {
+		int64_t begin = extents[i].offset, end = begin + (int64_t)extents[i].length, got;
+
+		for (i++; i < count && extents[i].offset - end <= READ_GAP_MAX; i++)
+			end = extents[i].offset + (int64_t)extents[i].length;
+		got = read_until_end(fd, buffer + ((uint64_t)begin - base), (uint64_t)(end - begin), (uint64_t)begin);
+		if (got < 0)
+			return (int)got;
+		if (got < end - begin) {
+			*ret_end = (uint64_t)(begin + got);
+			return 0;
+		}
+	}
+	*ret_end = UINT64_MAX;
+	return 0;
+}
+
+int kr_mount_sync(struct kr_mount *mount)
+{
+	return fsync(mount->fd) < 0 ? kr_fail_errno(-errno, "cannot sync") : 0;
+}
+
+int kr_mount_size(struct kr_mount *mount, uint64_t *ret_size)
+{
+	struct stat st;
+
+	if (fstat(mount->fd, &st) < 0)
+		return kr_fail_errno(-errno, "cannot get the size");
+	*ret_size = (uint64_t)st.st_size;
+	return 0;
+}

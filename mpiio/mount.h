@@ -1,0 +1,42 @@
+/* The file underneath: opened beside the MPI library's own descriptor, written and read in exact extents.
+ *
+ * On a kairan mount (common/kairan_ioctl.h) many small extents go out as one batch, and there is a second, relaxed
+ * descriptor for an aggregator's reads of what its own node has written.  Elsewhere it is pwrite and pread.
+ *
+ * Threads: any, any number at a time; batches of one file go out one after the other.
+ */
+#ifndef KR_MPIIO_MOUNT_H
+#define KR_MPIIO_MOUNT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/kairan_ioctl.h"
+#include "mpiio/cursor.h"
+
+struct kr_mount;
+
+/* Opens PATH (MPI's file name: a prefix as in "ufs:" is cut off) with open(2) FLAGS; regular files only, nothing is created.
+ * 0 and an owned mount, or -errno: -EINVAL for what is no regular file. */
+int kr_mount_open(const char *path, int flags, struct kr_mount **ret_mount);
+/* 0 or -errno: a lost write may be told only here.  NULL is fine. */
+int kr_mount_close(struct kr_mount *mount);
+/* What the kairan mount says of itself; NULL elsewhere. */
+const struct kr_mount_info *kr_mount_info(const struct kr_mount *mount);
+
+/* Writes the ascending, disjoint EXTENTS; the byte at file offset o is BUFFER[o - base].  Touches no other byte of the file.
+ * 0 or -errno. */
+int kr_mount_write(struct kr_mount *mount, const struct kr_run *extents, size_t count, const char *buffer, uint64_t base);
+/* Reads the ascending, disjoint EXTENTS to BUFFER[o - base].  Bytes between them may be read too, so BUFFER must hold
+ * everything from the first extent to the end of the last.  RELAXED: what this node wrote and has not flushed is new enough.
+ * *RET_END: where the file ends if that is before the last extent's end, else UINT64_MAX; bytes of the buffer from there on
+ * are unspecified.  0 or -errno. */
+int kr_mount_read(struct kr_mount *mount, bool relaxed, const struct kr_run *extents, size_t count, char *buffer,
+	uint64_t base, uint64_t *ret_end);
+/* fsync(2): 0 or -errno. */
+int kr_mount_sync(struct kr_mount *mount);
+/* The file's size; 0 or -errno. */
+int kr_mount_size(struct kr_mount *mount, uint64_t *ret_size);
+
+#endif
