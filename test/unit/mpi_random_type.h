@@ -21,7 +21,9 @@ static inline bool type_is_small(MPI_Datatype type)
 	MPI_Count size, lb, extent;
 	MPI_Type_size_x(type, &size);
 	MPI_Type_get_true_extent_x(type, &lb, &extent);
-	if (size > TYPE_BYTES || (size == 0 && !random_empty_parts) || lb < -TYPE_SPAN || lb + extent > TYPE_SPAN)
+	if (size > TYPE_BYTES || (size == 0 && !random_empty_parts))
+		return false;
+	if (size > 0 && (lb < -TYPE_SPAN || lb + extent > TYPE_SPAN))
 		return false;
 	MPI_Type_get_extent_x(type, &lb, &extent);
 	return lb >= -TYPE_SPAN && lb + extent <= TYPE_SPAN && extent >= -TYPE_SPAN;
