@@ -136,7 +136,7 @@ struct invalidation {
 static int try_batch(struct batch *batch, struct kr_file *file)
 {
 	KR_SCOPED_LOCK(&file->lock);
-	if (kr_mount_fenced(file->mount) || !kr_holder_has(&file->holder, KR_LEASE_WRITE))
+	if (kr_mount_fenced(file->mount) || !kr_holder_has(&file->holder, kr_file_write_kinds(file, false)))
 		return -EBUSY;
 	while (batch->done < batch->count) {
 		const struct kr_batch_extent *extent = &batch->extents[batch->done];
@@ -203,7 +203,7 @@ static void step_batch(struct kr_op *op)
 		answer(kr_op_finish(op), &batch_op->batch, file);
 		kr_op_free(op);
 	} else if (err == -EBUSY && !lease_error) {
-		kr_file_op_wait(&batch_op->file_op, KR_LEASE_WRITE);
+		kr_file_op_wait(&batch_op->file_op, kr_file_write_kinds(file, false));
 	} else if (err == -EAGAIN && !(err = kr_flusher_hopeless(mount->flusher))) {
 		kr_flusher_need_space(mount->flusher);
 		kr_files_wait_space(mount->files, op);

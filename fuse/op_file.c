@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "fuse/locks.h"
+#include "fuse/options.h"
 
 static void wake(struct kr_file_waiter *waiter)
 {
@@ -71,6 +72,11 @@ void kr_handle_release(struct kr_handle *handle)
 }
 
 /* --- what writes do ------------------------------------------------------------------------------------------------------- */
+
+uint8_t kr_file_write_kinds(const struct kr_file *file, bool append)
+{
+	return append || file->mount->options->coherence == KR_COHERENCE_ORDERED ? KR_LEASE_ALL : KR_LEASE_WRITE;
+}
 
 int kr_file_append(struct kr_file *file, uint64_t offset, const char *data, size_t length, const struct kr_write_how *how,
 	size_t *done)

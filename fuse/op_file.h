@@ -38,6 +38,9 @@ struct kr_write_how {
 	bool page;       /* a page of a mapping, without a lease */
 	bool clear_suid; /* by a caller who may not keep set-id bits */
 };
+/* The kinds that a write needs.  WRITE alone is shared with writers on other nodes, and between them the order of two
+ * writes of one byte is not kept (P3); with READ it is exclusive. */
+uint8_t kr_file_write_kinds(const struct kr_file *file, bool append);
 /* Journals bytes as one write of the file, adding to *DONE what has gone in. 0; -EAGAIN: the journal is full; else the
  * disk's error. [lock] held; any thread. */
 int kr_file_append(struct kr_file *file, uint64_t offset, const char *data, size_t length, const struct kr_write_how *how,

@@ -43,7 +43,7 @@ enum verdict { DONE, GATED, STALE, FULL, FAILED };
 
 static uint8_t kinds_of(const struct write *write)
 {
-	return write->append ? KR_LEASE_ALL : KR_LEASE_WRITE;
+	return kr_file_write_kinds(write->file, write->append);
 }
 
 /* FAILED: *RET_ERR says why. A write of which something went in is done. */

@@ -26,7 +26,8 @@ static const struct kr_option table[] = {
 	{.name = "close", .type = KR_OPTION_ENUM, .offset = FIELD(close), .default_text = "sync", .choices = "sync|async",
 		.help = "close(2) returns when the bytes are applied at the server, or when they are in the journal"},
 	{.name = "coherence", .type = KR_OPTION_ENUM, .offset = FIELD(coherence), .default_text = "strict",
-		.choices = "strict|relaxed", .help = "strict: reads see other nodes' writes at once; relaxed: not where this node has unflushed bytes of its own"},
+		.choices = "strict|relaxed|ordered", .help = "strict: reads see other nodes' writes at once; relaxed: not where this node "
+			"has unflushed bytes of its own; ordered: strict, and writers on different nodes take turns"},
 	{.name = "journal_max", .type = KR_OPTION_SIZE, .offset = FIELD(journal_max), .default_text = "0",
 		.help = "limit of the journal, at which writers wait; 0: a quarter of the free space, at most 16G"},
 	{.name = "cache_max", .type = KR_OPTION_SIZE, .offset = FIELD(cache_max), .default_text = "0",

@@ -8,7 +8,7 @@
 #include "common/resolve.h"
 
 enum kr_close_mode { KR_CLOSE_SYNC, KR_CLOSE_ASYNC };
-enum kr_coherence { KR_COHERENCE_STRICT, KR_COHERENCE_RELAXED };
+enum kr_coherence { KR_COHERENCE_STRICT, KR_COHERENCE_RELAXED, KR_COHERENCE_ORDERED };
 
 struct kr_mount_options {
 	/* From the arguments. */
