@@ -9,6 +9,7 @@
 int kr_tool_status(int argc, char **argv);
 int kr_tool_flush(int argc, char **argv);
 int kr_tool_umount(int argc, char **argv);
+int kr_tool_gantt(int argc, char **argv);
 
 /* Flushes all files of a mount (or those below PREFIX, a path below the mount point; NULL: all), with a progress line on a
  * terminal, until nothing is left but what the server refuses, or TIMEOUT_MS is over (0: no limit).  Prints what is not on

@@ -18,6 +18,7 @@ static const struct {
 	{"flush", kr_tool_flush, "bring unflushed bytes to the server now, or discard refused ones"},
 	{"umount", kr_tool_umount, "flush, unmount, wait until the daemon is gone"},
 	{"journal", kr_tool_journal, "check and list what a journal's directory holds"},
+	{"gantt", kr_tool_gantt, "draw the phases of collective I/O that libkairan-mpiio has traced"},
 	{"key", kr_tool_key, "make a key, of a node or of one user"},
 };
 

@@ -1,0 +1,31 @@
+/* Inside of `kairan gantt`: events of phase traces (mpiio/trace_format.h), read into memory, drawn and summed up. */
+#ifndef KR_TOOLS_GANTT_H
+#define KR_TOOLS_GANTT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "mpiio/trace_format.h"
+
+struct kr_gantt {
+	struct kr_trace_event *events; /* by file, open, call, node, rank, phase, start */
+	size_t count, capacity;
+	char **names;                  /* owned strings of the events */
+	size_t name_count, name_capacity;
+};
+
+void kr_gantt_init(struct kr_gantt *gantt);
+void kr_gantt_fini(struct kr_gantt *gantt);
+/* Adds the events of the trace PATH ("-": standard input). FILE (NULL: any) and CALL (UINT64_MAX: any) choose.  0 or -errno
+ * with a sentence in kr_fail_reason that names path and line. */
+int kr_gantt_read(struct kr_gantt *gantt, const char *path, const char *file, uint64_t call);
+/* Puts the events into their order. */
+void kr_gantt_sort(struct kr_gantt *gantt);
+
+/* The chart as SVG.  There is at least one event.  0 or -ENOMEM; whether it could be written is the stream's matter. */
+int kr_gantt_draw(const struct kr_gantt *gantt, FILE *out);
+/* A line per call. */
+void kr_gantt_summary(const struct kr_gantt *gantt, FILE *out);
+
+#endif
