@@ -161,7 +161,7 @@ bool kr_flush_busy(struct kr_file *file)
 {
 	KR_SCOPED_LOCK(&file->lock);
 	return !kr_extent_map_empty(&file->dirty) || !kr_list_empty(&file->flush.applied) ||
-		!kr_list_empty(&file->flush.sends);
+		!kr_list_empty(&file->flush.sends) || file->flush.late;
 }
 
 bool kr_flush_is_stable(struct kr_file *file)
@@ -232,6 +232,7 @@ void kr_flush_fini(struct kr_flush *flush)
 {
 	struct kr_link *link;
 
+	kr_late_fini(flush);
 	while ((link = kr_list_pop(&flush->applied))) { /* the mount ends: the journal has them */
 		struct kr_applied *applied = KR_LIST_ENTRY(link, struct kr_applied, link);
 
@@ -253,7 +254,7 @@ static void take_facts(struct kr_file *file, struct kr_flush_facts *ret)
 		.dirty_since_ns = file->flush.dirty_since_ns,
 		.age_ns = file->mount->options->flush_age * KR_NS_PER_MS,
 		.flushed_seq = file->flush.flushed_seq,
-		.blocked = flusher->stopped || flusher->recovering || !kr_list_empty(&file->flush.sends),
+		.blocked = flusher->stopped || flusher->recovering || !kr_list_empty(&file->flush.sends) || file->flush.late,
 	};
 	if (!ret->dirty)
 		file->flush.noticed = file->flush.backlog_noticed = false;
@@ -315,6 +316,7 @@ void kr_flush_discard(struct kr_file *file)
 	struct kr_flush_send *send, *next_send;
 
 	kr_file_get(file); /* the list's reference may go */
+	kr_late_discard(file);
 	KR_LIST_FOR_EACH_SAFE(send, next_send, &file->flush.sends, link)
 		kr_flush_send_abandon(send);
 	KR_LIST_FOR_EACH_SAFE(applied, next, &file->flush.applied, link)
@@ -370,6 +372,7 @@ static void tick_file(struct kr_file *file, enum kr_flush_reason reason)
 	(void)reason;
 	if (!replays_first(file))
 		kr_flush_step(file);
+	kr_late_step(file);
 	if (!kr_list_empty(&flush->applied) && kr_clock_ns() - flush->applied_ns > KR_FLUSH_CONFIRM_MS * KR_NS_PER_MS)
 		kr_flush_confirm(file);
 }
@@ -405,6 +408,7 @@ int kr_flusher_new(struct kr_mount *mount, struct kr_flusher **ret_flusher)
 	flusher->recovering = true; /* until the first session goes on */
 	kr_list_init(&flusher->busy);
 	kr_list_init(&flusher->damage);
+	flusher->conflicts = json_array();
 	err = kr_chains_new(mount, &flusher->chains);
 	if (err) {
 		free(flusher);
@@ -437,5 +441,6 @@ void kr_flusher_free(struct kr_flusher *flusher)
 		kr_file_put(KR_CONTAINER_OF(link, struct kr_file, flush.busy));
 	kr_journal_damage_free(&flusher->damage);
 	kr_chains_free(flusher->chains);
+	json_decref(flusher->conflicts);
 	free(flusher);
 }

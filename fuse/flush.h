@@ -21,6 +21,8 @@
  *  - A refused flush (ENOSPC, EDQUOT, EROFS, EIO...) leaves the bytes dirty; FILE is told (kr_file_flush_failed):
  *    retried by close, fsync, `kairan flush` and a timer.  ESTALE (the file is gone): the file is orphaned, its bytes
  *    stay in the journal until kr_flush_discard.
+ *  - After the session had expired RECLAIM may say `conflict`: then the bytes go to a conflict file (late.c), never
+ *    into the file; the same for a file that was removed meanwhile.
  */
 #ifndef KR_FUSE_FLUSH_H
 #define KR_FUSE_FLUSH_H
@@ -35,6 +37,7 @@
 
 struct kr_file;
 struct kr_flusher;
+struct kr_late;
 
 enum kr_flush_reason {
 	KR_FLUSH_AGE,
@@ -57,6 +60,7 @@ struct kr_flush {
 	struct kr_list applied;    /* struct kr_applied, rounds ascending */
 	struct kr_list sends;      /* struct kr_flush_send, in flight: at most one, or replays, rounds ascending */
 	struct kr_link busy;       /* in the flusher's list: has bytes to look after; the list holds a reference */
+	struct kr_late *late;      /* bytes on their way to a conflict file (late.c); NULL: none. The file is not flushed meanwhile */
 	uint64_t applied_ns;       /* when the last entry became applied */
 	bool confirming;           /* an FSYNC is on its way, to learn what is stable */
 	bool unstable;             /* UNSTABLE came while something was in flight: done when that is answered... */
@@ -102,6 +106,8 @@ void kr_flush_discard(struct kr_file *file);
 /* The session is new: flushes and streams in flight belong to the past. Before RECLAIMs are collected. */
 void kr_flusher_session_lost(struct kr_flusher *flusher);
 bool kr_flush_has_replays(struct kr_file *file, const uint8_t boot_id[16]);
+/* The lowest and the highest sequence number of what is dirty or to be replayed; 0: nothing is. */
+void kr_flush_seqs(struct kr_file *file, const uint8_t boot_id[16], uint64_t *ret_first, uint64_t *ret_last);
 /* RECLAIM of the file was answered (ERR -ESTALE: it is gone). */
 void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_reply *reply);
 /* Sends the replays of all files and then calls kr_session_replayed; at once when there are none. */

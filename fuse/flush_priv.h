@@ -6,6 +6,7 @@
 #include "fuse/chain.h"
 #include "fuse/file.h"
 #include "fuse/flush.h"
+#include "fuse/late.h"
 #include "fuse/rpc.h"
 #include "fuse/session.h"
 
@@ -17,6 +18,8 @@ struct kr_flusher {
 	struct kr_task space_task;
 	struct kr_list damage;   /* struct kr_journal_damage: what the recovery set aside, for status */
 	uint32_t damages;
+	json_t *conflicts;       /* for status: the conflict files of this mount, the latest KR_LATE_SHOWN */
+	uint64_t conflict_files; /* all of them */
 	bool recovering;         /* between the loss of a session and the next one going on */
 	bool lost;               /* ... and it was a new one: the server may have forgotten what it owes us */
 	bool stopped;

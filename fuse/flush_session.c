@@ -22,6 +22,33 @@ bool kr_flush_has_replays(struct kr_file *file, const uint8_t boot_id[16])
 	return false;
 }
 
+struct seqs {
+	uint64_t first, last;
+};
+
+static void note_seq(void *context, const struct kr_extent *piece)
+{
+	struct seqs *seqs = context;
+
+	seqs->first = seqs->first ? KR_MIN(seqs->first, piece->seq) : piece->seq;
+	seqs->last = KR_MAX(seqs->last, piece->seq);
+}
+
+void kr_flush_seqs(struct kr_file *file, const uint8_t boot_id[16], uint64_t *ret_first, uint64_t *ret_last)
+{
+	struct seqs seqs = {0};
+	struct kr_applied *applied;
+
+	KR_LIST_FOR_EACH(applied, &file->flush.applied, link)
+		if (memcmp(applied->boot_id, boot_id, 16) != 0)
+			kr_extent_map_for_each(&applied->extents, note_seq, &seqs);
+	pthread_mutex_lock(&file->lock);
+	kr_extent_map_for_each(&file->dirty, note_seq, &seqs);
+	pthread_mutex_unlock(&file->lock);
+	*ret_first = seqs.first;
+	*ret_last = seqs.last;
+}
+
 /* Replays begin anew at the new session; streams and snapshots of rounds are void; a FLUSH stays asked. */
 static void lose_sends(struct kr_file *file, enum kr_flush_reason reason)
 {
@@ -98,11 +125,15 @@ void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_r
 	if (err == 0)
 		file->flush.vouched = 0;
 	KR_LIST_FOR_EACH_SAFE(send, next, &file->flush.sends, link)
-		if (err == -ESTALE || (err == 0 && send->seq <= reply->applied_seq))
+		if (err == -ESTALE || (err == 0 && (reply->conflict || send->seq <= reply->applied_seq)))
 			kr_flush_send_abandon(send); /* before it is sent again */
 	if (err == 0 && reply->applied_seq)
 		settle_known(file, reply->applied_seq, reply->applied_round, &reply->attr);
-	if (err == -ESTALE && kr_flush_busy(file)) {
+	if (err == 0 && reply->conflict)
+		kr_late_begin(file, &reply->attr);
+	else if (err == -ESTALE && kr_session_facts(file->mount->session)->late)
+		kr_late_begin(file, NULL);
+	if (err == -ESTALE && kr_flush_busy(file) && !file->flush.late) {
 		kr_log_warn("file %" PRIu64 " is gone at the server; its unflushed bytes wait in the journal to be discarded",
 			file->base.ino);
 		kr_flush_orphan(file, err);

@@ -23,7 +23,11 @@ static void look_at(struct kr_file *file, struct share *ret)
 	pthread_mutex_unlock(&file->lock);
 	KR_LIST_FOR_EACH(applied, &flush->applied, link)
 		ret->unstable += applied->extents.bytes;
-	if (flush->orphaned)
+	if (flush->late)
+		ret->dirty += kr_late_bytes(flush->late, &ret->error);
+	if (flush->late)
+		ret->state = "conflict";
+	else if (flush->orphaned)
 		ret->state = "orphaned";
 	else if (ret->dirty && ret->error)
 		ret->state = "refused";
@@ -126,7 +130,8 @@ json_t *kr_flusher_status(struct kr_flusher *flusher)
 		json_array_append_new(files, file_status(file_at(link)));
 	KR_LIST_FOR_EACH(item, &flusher->damage, link)
 		json_array_append_new(damage, json_string(item->text));
-	return json_pack("{s:o, s:o, s:{s:I, s:I, s:I, s:I, s:i, s:b}}", "files", files, "damage", damage, "journal", "live",
+	return json_pack("{s:o, s:o, s:O, s:I, s:{s:I, s:I, s:I, s:I, s:i, s:b}}", "files", files, "damage", damage,
+		"conflicts", flusher->conflicts, "conflict_files", (json_int_t)flusher->conflict_files, "journal", "live",
 		(json_int_t)usage.live, "used", (json_int_t)usage.used, "set_aside", (json_int_t)usage.set_aside, "max",
 		(json_int_t)usage.max, "segments", (int)usage.segments, "waiting", usage.waiting);
 }

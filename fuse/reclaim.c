@@ -20,19 +20,21 @@ static void collect_file(struct kr_file *file, void *context)
 	/* A CLOSE on its way will be sent again. */
 	struct kr_reclaim_item item = { .file = file->fid, .opens = file->opens + file->closing };
 
-	bool dirty;
-
 	kr_recall_forget(file);
 	pthread_mutex_lock(&file->lock);
-	dirty = !kr_extent_map_empty(&file->dirty);
 	/* What an earlier recovery that broke off asked for is still ours to ask. */
 	file->reclaiming |= kr_holder_lost(&file->holder);
 	pthread_mutex_unlock(&file->lock);
 	file->could_flush = false;
 	item.kinds = file->reclaiming;
 	item.has_replays = kr_flush_has_replays(file, collection->boot_id);
+	kr_flush_seqs(file, collection->boot_id, &item.first, &item.last);
+	pthread_mutex_lock(&file->lock);
+	/* Our lease was good when we wrote, and when we had these attributes. */
+	item.since = kr_time_compare(file->base.ctime, file->mtime) > 0 ? file->base.ctime : file->mtime;
+	pthread_mutex_unlock(&file->lock);
 	/* Bytes that wait, refused before perhaps: the server shall know that the file was open for them. */
-	if (item.opens || item.kinds || item.has_replays || dirty)
+	if (item.opens || item.kinds || item.last)
 		collection->add(collection->context, &item);
 }
 

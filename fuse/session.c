@@ -217,7 +217,7 @@ static void add_reclaim(void *context, const struct kr_reclaim_item *item)
 {
 	struct kr_session *session = context;
 	struct kr_reclaim_request request = {.file = item->file, .opens = item->opens, .kinds = item->kinds,
-		.has_replays = item->has_replays};
+		.has_replays = item->has_replays, .first = item->first, .last = item->last, .since = item->since};
 	struct pending *pending = pending_new(session);
 
 	pending->file = item->file;
@@ -256,6 +256,7 @@ static void take_facts(struct kr_session *session, const struct kr_hello_reply *
 	facts->id = reply->session;
 	facts->node = reply->node;
 	facts->instance = reply->instance;
+	facts->late = reply->late;
 	facts->lease_ms = reply->lease_ms;
 	facts->grace_ms = reply->grace_ms;
 	memcpy(facts->boot_id, reply->boot_id, sizeof(facts->boot_id));

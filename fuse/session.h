@@ -16,6 +16,8 @@ struct kr_reclaim_item {
 	uint32_t opens;
 	uint8_t kinds;
 	bool has_replays;
+	uint64_t first, last;   /* of the bytes that are unflushed or to be replayed; 0: none */
+	struct kr_time since;
 };
 typedef void (*kr_reclaim_add_fn)(void *add_context, const struct kr_reclaim_item *item);
 
@@ -64,6 +66,7 @@ struct kr_session_facts {
 	uint32_t lease_ms, grace_ms;
 	struct kr_fid root;
 	struct kr_attr root_attr; /* as of the first HELLO */
+	bool late;                /* the leases of the former session may have gone to others */
 	bool live;
 };
 const struct kr_session_facts *kr_session_facts(const struct kr_session *session);

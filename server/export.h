@@ -229,4 +229,31 @@ int kr_export_seek(struct kr_export *export, const struct kr_fid *fid, uint64_t 
 int kr_export_copy(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *from, uint64_t from_offset,
 	const struct kr_fid *to, uint64_t to_offset, uint64_t length, uint64_t *ret_copied);
 
+/* --- late bytes ----------------------------------------------------------------------------------------------------- */
+
+/* A file for the late bytes of FILE (see CONFLICT in msgs.def). */
+struct kr_conflict_make {
+	const struct kr_cred *cred;  /* NULL: by the server itself */
+	const struct kr_fid *file, *root;
+	const char *path;            /* of FILE as it was known last, from ROOT; "": not known */
+	const char *node;            /* its name */
+	struct kr_time written;
+	uint32_t mode, uid, gid;     /* of FILE as they were known last; mode 0: not known */
+	/* Keeps durably that the bytes go to TARGET, before it has a name. 0 or -errno. */
+	int (*record)(void *context, const struct kr_fid *target);
+	void *context;
+};
+struct kr_conflict_made {
+	struct kr_fid target;
+	struct kr_attr attr;
+	char *place;                 /* from the export's root; owned by the caller */
+};
+/* Makes it, and counts a hold. */
+int kr_export_conflict(struct kr_export *export, const struct kr_conflict_make *make, struct kr_conflict_made *ret_made);
+/* The same of one that was recorded before; -ESTALE: it never got its name, or has been removed. */
+int kr_export_conflict_again(struct kr_export *export, const struct kr_fid *target, struct kr_conflict_made *ret_made);
+/* NAME.conflict-NODE-TIME, for NUMBER > 1 with it at the end; of a long NAME less. Does not block. */
+void kr_export_conflict_name(const struct kr_conflict_make *make, const char *name, unsigned number,
+	char ret_name[KR_NAME_MAX + 1]);
+
 #endif

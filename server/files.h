@@ -31,6 +31,9 @@ struct kr_sfile {
 	uint64_t ended;             /* ascends at the end of every change */
 	uint32_t changing;          /* changes under way */
 	uint64_t changed_epoch;     /* server->epoch of the latest start or end */
+	uint64_t own_epoch;         /* changed_epoch after the latest flush, if that was of one node alone ... */
+	uint64_t own_base;          /* ... and before it ... */
+	uint8_t own_node[16];       /* ... which is this one */
 	uint64_t cuts;              /* ascends with every change that may shrink the file */
 	bool orphan;                /* it has no name: when its last open ends it is gone */
 	bool gone;                  /* neither name nor open is left: bytes still flushed are of no use to anybody */

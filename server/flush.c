@@ -84,6 +84,7 @@ static void begin_round(struct kr_sfile_data *data)
 	data->base_version = 0;
 	data->base_changes = data->file->changes;
 	data->base_known = !data->file->changing;
+	data->epoch_before = data->file->changed_epoch;
 	kr_sfile_changing(data->file);
 	data->changes = data->file->changes;
 	data->changing = true;
@@ -125,6 +126,20 @@ static struct kr_time final_mtime(struct kr_sfile_data *data)
 static void execute(struct kr_sfile *file);
 static void update_hold(struct kr_sfile_data *data);
 
+/* A node's own bytes are nothing that others changed. UNDISTURBED: nobody else changed the file while the round ran. */
+static void note_own(struct kr_sfile_data *data, bool undisturbed)
+{
+	struct kr_sfile *file = data->file;
+
+	if (data->part_count != 1 || !undisturbed)
+		return;
+	/* One round of a node after the other. */
+	if (file->own_epoch != data->epoch_before || memcmp(file->own_node, data->parts[0].node_id, 16) != 0)
+		file->own_base = data->epoch_before;
+	memcpy(file->own_node, data->parts[0].node_id, 16);
+	file->own_epoch = file->changed_epoch;
+}
+
 static void note_applied(struct kr_sfile_data *data)
 {
 	uint64_t round = data->rounds.round;
@@ -156,6 +171,7 @@ static void finish_done(struct kr_apply *apply)
 		bool undisturbed = file->changes == data->changes;
 
 		end_changes(data);
+		note_own(data, undisturbed);
 		data->after = apply->after;
 		data->after.version = 0;
 		if (err == 0) {

@@ -105,6 +105,8 @@ static void welcome(struct greeting *greeting, struct kr_session *session, bool 
 		free_greeting(greeting);
 		return;
 	}
+	reply.late = session->lapse.kind != KR_LAPSE_NONE;
+	session->root = greeting->root;
 	memcpy(reply.boot_id, server->boot_id, 16);
 	memcpy(reply.export_id, server->export_id, 16);
 	memcpy(reply.ring_token, session->ring_token, 16);
@@ -153,7 +155,7 @@ static void recorded(void *context, int err)
 		refuse(greeting, err, kr_fail_reason());
 		return;
 	}
-	if (old) /* begun by another connection meanwhile */
+	if (old)
 		kr_session_end(old, KR_SESSION_REPLACED);
 	session = kr_session_new(server, &greeting->hello);
 	if (!session) {
@@ -206,10 +208,12 @@ static void walked(struct kr_job *job)
 		welcome(greeting, session, true);
 		return;
 	}
-	session = kr_session_find_node_id(job->server, greeting->hello.node_id);
-	if (session)
-		kr_session_end(session, KR_SESSION_REPLACED);
-	kr_state_add_node(job->server, greeting->hello.node_id, greeting->hello.node_name, recorded, greeting);
+	/* What an awaited node holds is its own still.  Anybody else's leases are free from here on: until it has reclaimed, a
+	 * later instance of this server must not take it for one that has them. */
+	if (kr_session_lapse(job->server, greeting->hello.node_id).kind == KR_LAPSE_NONE)
+		recorded(greeting, 0);
+	else
+		kr_state_forget_node(job->server, greeting->hello.node_id, recorded, greeting);
 }
 
 void kr_hello_arrived(struct kr_stranger *stranger, const struct kr_frame *frame)
@@ -275,17 +279,32 @@ static void handle_cancel(struct kr_request *request)
 	kr_request_reply_job(request);
 }
 
-static void handle_reclaim_done(struct kr_request *request)
+static void reclaimed(void *context, int err)
 {
+	struct kr_request *request = context;
 	struct kr_server *server = request->server;
 	struct kr_session *session = request->session;
-	bool last;
+	bool last = false;
 
+	if (err) {
+		kr_request_reply(request, -EAGAIN, NULL, NULL, 0);
+		return;
+	}
 	session->reclaiming = false;
-	last = kr_grace_node_done(&server->grace, session->node_id);
+	if (!session->dead)
+		last = kr_grace_node_done(&server->grace, session->node_id);
 	kr_request_reply_job(request);
 	if (last)
 		kr_server_end_grace(server);
+}
+
+static void handle_reclaim_done(struct kr_request *request)
+{
+	request->cancel = NULL;
+	if (request->session->recorded)
+		reclaimed(request, 0);
+	else
+		kr_session_record(request->session, reclaimed, request);
 }
 
 void kr_hello_register(struct kr_server *server)

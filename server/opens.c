@@ -10,6 +10,7 @@
 #include "server/attrs.h"
 #include "server/data.h"
 #include "server/export.h"
+#include "server/late.h"
 #include "server/leases.h"
 #include "server/request.h"
 #include "server/server.h"
@@ -312,17 +313,21 @@ static void handle_close(struct kr_request *request)
 /* --- RECLAIM -------------------------------------------------------------------------------------------------------- */
 
 struct reclaim {
+	struct kr_operation operation; /* of a late node that has bytes */
+	struct kr_request *request;
 	struct kr_sfile *file;
 	uint32_t missing; /* opens that this session does not have yet */
 	uint64_t changes;
 	struct kr_attr attr;
 	uint8_t rights;   /* of a confined session */
+	bool contested, conflict;
 };
 
 static void free_reclaim(void *state)
 {
 	struct reclaim *reclaim = state;
 
+	kr_operation_end(&reclaim->operation);
 	kr_sfile_put(reclaim->file);
 	free(reclaim);
 }
@@ -363,7 +368,8 @@ static void run_reclaim(struct kr_request *request)
 		reclaim->rights = reclaimable(request, reclaim);
 }
 
-static void reclaim_done(struct kr_request *request)
+/* The answer, when what had to be written down about it is. */
+static void finish_reclaim(struct kr_request *request)
 {
 	struct reclaim *reclaim = request->state;
 	struct kr_sfile *file = kr_sfile_ref(reclaim->file);
@@ -383,7 +389,8 @@ static void reclaim_done(struct kr_request *request)
 		attachment->opens += reclaim->missing;
 		file->opens += reclaim->missing;
 		file->orphan |= reclaim->attr.nlink == 0;
-		granted = request->msg.reclaim_request.kinds;
+		reply->conflict = reclaim->conflict;
+		granted = reclaim->conflict ? 0 : request->msg.reclaim_request.kinds; /* its bytes leave the file */
 		if (kr_trust_confined(session)) {
 			kr_grants_add(&session->grants, &file->fid, reclaim->rights);
 			granted = leases_for(granted, kr_grants_find(&session->grants, &file->fid));
@@ -404,13 +411,47 @@ static void reclaim_done(struct kr_request *request)
 	kr_sfile_put(file);
 }
 
+static void reclaim_done(struct kr_request *request)
+{
+	struct reclaim *reclaim = request->state;
+
+	reclaim->conflict = (!request->err || request->err == -ESTALE) && !request->session->dead && (reclaim->contested ||
+		kr_late_in_conflict(request, reclaim->file, request->err ? NULL : &reclaim->attr));
+	if (reclaim->conflict)
+		kr_late_declare(request, reclaim->file, reclaim->attr.ino, finish_reclaim);
+	else
+		finish_reclaim(request);
+}
+
+static void start_reclaim(struct kr_request *request)
+{
+	struct reclaim *reclaim = request->state;
+
+	reclaim->changes = reclaim->file->changes;
+	kr_request_run(request, run_reclaim, reclaim_done);
+}
+
+static void reclaim_granted(struct kr_operation *operation)
+{
+	start_reclaim(KR_CONTAINER_OF(operation, struct reclaim, operation)->request);
+}
+
+static void cancel_reclaim(struct kr_request *request)
+{
+	kr_operation_end(&((struct reclaim *)request->state)->operation);
+}
+
 static void handle_reclaim(struct kr_request *request)
 {
 	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
 	struct reclaim *reclaim;
 	struct kr_attachment *attachment;
 
-	if (msg->opens > OPENS_MAX || (msg->kinds & ~KR_LEASE_ALL)) {
+	if (kr_late_must_wait(request)) {
+		kr_request_wait_for_grace(request);
+		return;
+	}
+	if (msg->opens > OPENS_MAX || (msg->kinds & ~KR_LEASE_ALL) || msg->first > msg->last || msg->last > INT64_MAX) {
 		kr_request_reply(request, -EINVAL, NULL, NULL, 0);
 		return;
 	}
@@ -419,10 +460,17 @@ static void handle_reclaim(struct kr_request *request)
 	attachment = kr_attachment_find(reclaim->file, request->session);
 	if (!attachment || attachment->opens < msg->opens) /* repeated ones do not count twice */
 		reclaim->missing = msg->opens - (attachment ? attachment->opens : 0);
-	reclaim->changes = reclaim->file->changes;
+	reclaim->request = request;
 	request->state = reclaim;
 	request->free_state = free_reclaim;
-	kr_request_run(request, run_reclaim, reclaim_done);
+	reclaim->contested = kr_late_contested(request, reclaim->file);
+	if (kr_late_has_bytes(request) && !reclaim->contested) {
+		/* Nobody may write, or go on reading what was there before, while it is found out whether anybody has written. */
+		request->cancel = cancel_reclaim;
+		kr_operation_start(&reclaim->operation, reclaim->file, request->session->node, KR_LEASE_ALL, reclaim_granted);
+	} else {
+		start_reclaim(request);
+	}
 }
 
 void kr_opens_register(struct kr_server *server)

@@ -223,13 +223,18 @@ static const char *violation(const struct kr_session *session, const struct kr_f
 	return NULL;
 }
 
+void kr_request_wait_for_grace(struct kr_request *request)
+{
+	request->cancel = leave_waiting;
+	kr_list_append(&request->server->grace.waiting, &request->wait);
+}
+
 void kr_request_dispatch(struct kr_request *request)
 {
 	const struct kr_handler *handler = &request->server->handlers[request->type];
 
 	if (request->server->grace.active && !(handler->flags & KR_HANDLER_IN_GRACE)) {
-		request->cancel = leave_waiting;
-		kr_list_append(&request->server->grace.waiting, &request->wait);
+		kr_request_wait_for_grace(request);
 		return;
 	}
 	request->cancel = NULL;

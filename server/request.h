@@ -72,6 +72,8 @@ uint32_t kr_request_node(const struct kr_request *request);
 void kr_request_arrived(struct kr_session *session, const struct kr_frame *frame);
 /* Gives a decoded request to its handler, or parks it while the grace period lasts. */
 void kr_request_dispatch(struct kr_request *request);
+/* Parks it; when the grace period is over it goes to its handler again. */
+void kr_request_wait_for_grace(struct kr_request *request);
 /* The session's unanswered request of that id; NULL. */
 struct kr_request *kr_request_find(const struct kr_session *session, uint64_t id);
 /* The node's CANCEL, or the session's end (ENDED): withdraws it if that can be. */

@@ -15,6 +15,7 @@
 #include "server/export.h"
 #include "server/files.h"
 #include "server/hello.h"
+#include "server/late.h"
 #include "server/leases.h"
 #include "server/listen.h"
 #include "server/locks.h"
@@ -92,10 +93,22 @@ static void over(struct kr_server *server)
 static void forget_awaited(struct kr_server *server)
 {
 	const struct kr_state_facts *facts = kr_state_facts(server->state);
+	struct kr_lapse lapse = {.kind = KR_LAPSE_KNOWN, .epoch = server->epoch}, noted;
+	struct kr_session *session;
 
 	for (size_t i = 0; i < facts->node_count; i++) {
-		if (!kr_session_find_node_id(server, facts->nodes[i]))
-			kr_state_forget_node(server, facts->nodes[i]);
+		if (kr_session_find_node_id(server, facts->nodes[i]))
+			continue;
+		kr_state_forget_node(server, facts->nodes[i], NULL, NULL);
+		if (!kr_lapses_find(&server->lapses, facts->nodes[i], &noted))
+			kr_lapses_note(&server->lapses, facts->nodes[i], &lapse);
+	}
+	KR_LIST_FOR_EACH(session, &server->sessions, link) {
+		if (session->reclaiming && session->lapse.kind == KR_LAPSE_NONE) {
+			session->lapse = lapse; /* what it has not reclaimed yet may go to others now */
+			session->recorded = false;
+			kr_state_forget_node(server, session->node_id, NULL, NULL);
+		}
 	}
 }
 
@@ -226,6 +239,7 @@ static void register_handlers(struct kr_server *server)
 	kr_space_register(server);
 	kr_leases_register(server);
 	kr_locks_register(server);
+	kr_late_register(server);
 }
 
 static int open_export(struct kr_server *server)
@@ -264,6 +278,8 @@ static int init_parts(struct kr_server *server)
 	server->instance = facts->instance;
 	err = kr_executed_open(kr_state_dir(server->state), server->boot_id, &server->executed);
 	if (!err)
+		err = kr_conflicts_open(&server->conflicts, kr_state_dir(server->state));
+	if (!err)
 		err = open_export(server);
 	if (err)
 		return err;
@@ -284,6 +300,7 @@ int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_se
 	kr_list_init(&server->sessions);
 	kr_table_init(&server->sessions_by_id);
 	kr_grace_init(&server->grace);
+	kr_lapses_init(&server->lapses);
 	kr_files_init(server);
 	kr_locks_init(server);
 	err = init_parts(server);
@@ -377,6 +394,8 @@ void kr_server_fini(struct kr_server *server)
 		kr_data_free(server->data);
 	kr_listen_fini(server);
 	kr_grace_fini(&server->grace);
+	kr_lapses_fini(&server->lapses);
+	kr_conflicts_close(&server->conflicts);
 	kr_table_fini(&server->sessions_by_id);
 	kr_export_free(server->export);
 	kr_executed_close(server->executed);

@@ -12,7 +12,9 @@
 #include "common/list.h"
 #include "common/lock_table.h"
 #include "common/table.h"
+#include "server/conflicts.h"
 #include "server/grace.h"
+#include "server/lapses.h"
 
 struct kr_data;
 struct kr_executed;
@@ -74,6 +76,10 @@ struct kr_server {
 	uint64_t forgotten_epoch;   /* the latest `changed_epoch` among files dropped from the table */
 
 	struct kr_grace grace;
+	struct kr_lapses lapses;    /* of nodes that lost their leases */
+	struct kr_conflicts conflicts;  /* what was in conflict of them */
+	struct kr_list conflicts_asked; /* CONFLICTs, answered one by one */
+	bool making_conflict;
 	bool stopping, ended;   /* the orderly end has begun; sessions have ended */
 	uint64_t stopping_ns;
 	bool export_lost, ticking_export;

@@ -101,6 +101,15 @@ static uint64_t random_id(struct kr_server *server)
 	return id;
 }
 
+struct kr_lapse kr_session_lapse(struct kr_server *server, const uint8_t node_id[16])
+{
+	struct kr_lapse lapse = {.kind = KR_LAPSE_NONE};
+
+	if (!kr_grace_awaits(&server->grace, node_id) && !kr_lapses_find(&server->lapses, node_id, &lapse))
+		lapse.kind = KR_LAPSE_UNKNOWN;
+	return lapse;
+}
+
 struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hello_request *hello)
 {
 	struct kr_session *session;
@@ -124,6 +133,8 @@ struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hell
 	}
 	session->reclaiming = true;
 	session->heir = hello->session != 0;
+	session->lapse = kr_session_lapse(server, session->node_id);
+	session->recorded = session->lapse.kind == KR_LAPSE_NONE;
 	session->fresh_id = UINT64_MAX;
 	session->heard_ns = kr_clock_ns();
 	kr_table_init(&session->requests);
@@ -398,6 +409,16 @@ static void log_end(const struct kr_session *session, enum kr_session_end why)
 	}
 }
 
+/* A lapse during which the node did not get to reclaim what it holds goes on. */
+static void note_lapse(struct kr_session *session)
+{
+	struct kr_lapse lapse = {.kind = KR_LAPSE_KNOWN, .epoch = session->server->epoch};
+
+	if (session->reclaiming && session->lapse.kind != KR_LAPSE_NONE)
+		lapse = session->lapse;
+	kr_lapses_note(&session->server->lapses, session->node_id, &lapse);
+}
+
 void kr_session_end(struct kr_session *session, enum kr_session_end why)
 {
 	struct kr_server *server = session->server;
@@ -410,6 +431,8 @@ void kr_session_end(struct kr_session *session, enum kr_session_end why)
 	kr_list_remove(&session->link);
 	kr_table_remove(&server->sessions_by_id, &session->by_id);
 	server->session_count--;
+	if (why != KR_SESSION_STOPPED)
+		note_lapse(session);
 	detach(session);
 	if (conn)
 		kr_conn_close(conn, why == KR_SESSION_LEFT);
@@ -422,7 +445,8 @@ void kr_session_end(struct kr_session *session, enum kr_session_end why)
 	if (why == KR_SESSION_LOST)
 		server->sessions_lost++;
 	if (why == KR_SESSION_LOST || why == KR_SESSION_LEFT) {
-		kr_state_forget_node(server, session->node_id);
+		if (session->recorded || session->recording)
+			kr_state_forget_node(server, session->node_id, NULL, NULL);
 		if (kr_grace_node_done(&server->grace, session->node_id))
 			kr_server_end_grace(server);
 	}
@@ -442,6 +466,56 @@ static void note_progress(struct kr_session *session, uint64_t now_ns)
 	session->sent_bytes = sent;
 }
 
+struct recording {
+	struct kr_session *session; /* reference */
+	bool add;
+	void (*done)(void *context, int err);
+	void *context;
+};
+
+static void recorded(void *context, int err)
+{
+	struct recording *recording = context;
+	struct kr_session *session = recording->session;
+
+	session->recording = false;
+	session->recorded = recording->add && !err;
+	if (recording->done)
+		recording->done(recording->context, err);
+	kr_session_put(session);
+	free(recording);
+}
+
+static void change_record(struct kr_session *session, bool add, void (*done)(void *context, int err), void *context)
+{
+	struct recording *recording = kr_xcalloc(1, sizeof(*recording));
+
+	*recording = (struct recording){.session = kr_session_get(session), .add = add, .done = done, .context = context};
+	session->recording = true;
+	if (add)
+		kr_state_add_node(session->server, session->node_id, session->name, recorded, recording);
+	else
+		kr_state_forget_node(session->server, session->node_id, recorded, recording);
+}
+
+void kr_session_record(struct kr_session *session, void (*done)(void *context, int err), void *context)
+{
+	change_record(session, true, done, context);
+}
+
+/* The order of things when a node falls silent: by its own clock, which began earlier than ours (it counts from when it sent
+ * what we heard), the node stops serving after 3/4 of the lease time.  After all of it we make sure that no later instance of
+ * this server takes the node for one that still has its leases: its record goes, durably.  Only then others get them. */
+static void expire(struct kr_session *session)
+{
+	if (session->recording)
+		return;
+	if (session->recorded)
+		change_record(session, false, NULL, NULL);
+	else
+		kr_session_end(session, KR_SESSION_LOST);
+}
+
 void kr_session_expire_all(struct kr_server *server, uint64_t now_ns)
 {
 	struct kr_session *session, *after;
@@ -449,6 +523,8 @@ void kr_session_expire_all(struct kr_server *server, uint64_t now_ns)
 	KR_LIST_FOR_EACH_SAFE(session, after, &server->sessions, link) {
 		note_progress(session, now_ns);
 		if (now_ns - session->heard_ns > server->lease_ms * KR_NS_PER_MS)
-			kr_session_end(session, KR_SESSION_LOST);
+			expire(session);
+		else if (!session->recorded && !session->recording && !session->reclaiming)
+			change_record(session, true, NULL, NULL); /* it was heard again in the last moment */
 	}
 }

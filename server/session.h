@@ -12,6 +12,7 @@
 #include "common/list.h"
 #include "common/table.h"
 #include "server/grants.h"
+#include "server/lapses.h"
 #include "server/replies.h"
 
 struct kr_request;
@@ -41,6 +42,10 @@ struct kr_session {
 	uint32_t *groups, group_count; /* of a user key: what it may have, see trust.h */
 	bool dead;                     /* ended: only references keep it */
 	bool reclaiming;               /* between a HELLO that was not resumed and RECLAIM_DONE */
+	struct kr_lapse lapse;         /* what was between its node's former session and this one */
+	bool recorded;                 /* the state directory has its node: a restarted server waits for it */
+	bool recording;                /* that is just being changed */
+	struct kr_fid root;            /* of what it mounts */
 	uint64_t heard_ns;             /* of the latest frame */
 	uint64_t sent_bytes;           /* at the latest tick: a peer that takes bytes is alive */
 	bool heir;                     /* its node had another session before, which may have executed what is resent */
@@ -72,6 +77,10 @@ struct kr_session *kr_session_find_node_id(struct kr_server *server, const uint8
 struct kr_session *kr_session_get(struct kr_session *session);
 void kr_session_put(struct kr_session *session);
 
+/* What lies between the former session of a node and one that it begins now. */
+struct kr_lapse kr_session_lapse(struct kr_server *server, const uint8_t node_id[16]);
+/* Has the node recorded, so that a restarted server waits for it; then DONE in the loop. */
+void kr_session_record(struct kr_session *session, void (*done)(void *context, int err), void *context);
 /* A new session without a connection. NULL: too many. The caller attaches a connection. */
 struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hello_request *hello);
 /* Makes CONN the session's connection (the old one is closed) and repeats unanswered asks on it. */

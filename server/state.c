@@ -149,9 +149,10 @@ void kr_state_add_node(struct kr_server *server, const uint8_t node_id[16], cons
 	queue_change(server, node_id, name, done, context);
 }
 
-void kr_state_forget_node(struct kr_server *server, const uint8_t node_id[16])
+void kr_state_forget_node(struct kr_server *server, const uint8_t node_id[16], void (*done)(void *context, int err),
+	void *context)
 {
-	queue_change(server, node_id, NULL, NULL, NULL);
+	queue_change(server, node_id, NULL, done, context);
 }
 
 void kr_state_note_boot(const struct kr_state *state)

@@ -6,7 +6,8 @@
  *   instance    how often a server was started on it, in decimal
  *   boot        boot id of the machine at the latest start whose grace period ended, 32 hex digits
  *   executed    requests that were executed in this boot (executed.h)
- *   nodes/ID    one file per node that has (or had, when the server ended) a session; holds its name
+ *   nodes/ID    one file per node whose leases count (or did, when the server ended); holds its name
+ *   conflicts   which late bytes are in conflict (conflicts.h)
  *
  * Losing the directory makes all file identities, caches and journals of nodes foreign: it belongs into the backup.
  * Opening blocks (main, before the loop runs); changes later run in the pool, one after the other.
@@ -44,7 +45,9 @@ void kr_state_sync_export(const struct kr_state *state);
 /* Keeps that a node has a session, durably; then DONE in the loop with 0 or -errno. */
 void kr_state_add_node(struct kr_server *server, const uint8_t node_id[16], const char *name,
 	void (*done)(void *context, int err), void *context);
-/* The node will not come back to reclaim anything. A later add of the same node wins. */
-void kr_state_forget_node(struct kr_server *server, const uint8_t node_id[16]);
+/* The node will not come back to reclaim anything, or comes back late; then DONE (may be NULL). A later add of the same node
+ * wins. */
+void kr_state_forget_node(struct kr_server *server, const uint8_t node_id[16], void (*done)(void *context, int err),
+	void *context);
 
 #endif

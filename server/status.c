@@ -92,6 +92,8 @@ static json_t *make_status(struct kr_server *server)
 	json_object_set_new(object, "files", integer(server->files.count));
 	json_object_set_new(object, "idle_files", integer(server->idle_file_count));
 	json_object_set_new(object, "sessions_lost", integer(server->sessions_lost));
+	json_object_set_new(object, "conflict_files", integer(kr_conflicts_files(&server->conflicts)));
+	json_object_set_new(object, "conflicts", kr_conflicts_status(&server->conflicts));
 	json_object_set_new(object, "buffer_bytes", integer(kr_buf_bytes_in_use()));
 	json_object_set_new(object, "export", export_status(server));
 	json_object_set_new(object, "data", kr_data_status(server->data));

@@ -246,6 +246,17 @@ void kr_trust_cred(const struct kr_server *server, const struct kr_key *key, con
 		ret_cred->uid = (uint32_t)server->options->anon_uid;
 }
 
+bool kr_trust_acts_as(const struct kr_session *session, struct kr_cred *ret_cred)
+{
+	const struct kr_server_options *options = session->server->options;
+
+	kr_trust_cred(session->server, session->key, session->groups, session->group_count, ret_cred);
+	if (ret_cred->group_count)
+		return true;
+	*ret_cred = (struct kr_cred){.uid = (uint32_t)options->anon_uid, .gid = (uint32_t)options->anon_gid};
+	return options->squash == KR_SQUASH_ALL;
+}
+
 int kr_trust_restrict(struct kr_session *session, uint16_t type, void *msg)
 {
 	struct kr_cred *cred = kr_msg_cred(type, msg);

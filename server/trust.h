@@ -38,6 +38,9 @@ int kr_trust_restrict(struct kr_session *session, uint16_t type, void *msg);
 bool kr_trust_confined(const struct kr_session *session);
 /* Whether the session came with a user key: it is kept out of rings, where nodes trust each other. */
 bool kr_trust_is_user(const struct kr_session *session);
+/* Whom SESSION acts as where a request does not say, and its rights count: false: nobody in particular (the server itself acts).
+ * *RET_CRED borrows the session's groups. */
+bool kr_trust_acts_as(const struct kr_session *session, struct kr_cred *ret_cred);
 /* Whom a session of KEY acts as where a request does not say: a user key's user, with GROUPS (borrowed). *RET_CRED with
  * group_count 0: nobody in particular. Any thread. */
 void kr_trust_cred(const struct kr_server *server, const struct kr_key *key, const uint32_t *groups, uint32_t count,

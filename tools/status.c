@@ -69,6 +69,10 @@ static void print_files(const json_t *status)
 		printf("  unflushed   %s: %s, %s%s%s\n", *path ? path : text_of(file, "fid"), kr_bytes_text(dirty),
 			text_of(file, "state"), *error ? ": " : "", error);
 	}
+	json_array_foreach(json_object_get(status, "conflicts"), i, file)
+		printf("  CONFLICT    %s was changed by others while this node was cut off: %s that were written here are in %s\n",
+			text_of(file, "path"), kr_bytes_text(json_integer_value(json_object_get(file, "bytes"))),
+			text_of(file, "conflict_file"));
 	json_array_foreach(json_object_get(status, "damage"), i, file)
 		printf("  DAMAGE      %s\n", json_is_string(file) ? json_string_value(file) : text_of(file, "text"));
 }
@@ -105,9 +109,17 @@ static void print_mount(const json_t *status)
 
 /* --- of a server ----------------------------------------------------------------------------------------------------- */
 
+static void print_conflict(const json_t *conflict)
+{
+	const char *place = text_of(conflict, "conflict_file");
+
+	printf("  CONFLICT    %s was changed by others while node %s was cut off: what the node had written is %s%s\n",
+		text_of(conflict, "path"), text_of(conflict, "node"), *place ? "in " : "still there", place);
+}
+
 static void print_server(const char *name, const json_t *status)
 {
-	const json_t *node, *nodes = json_object_get(status, "nodes");
+	const json_t *node, *conflict, *nodes = json_object_get(status, "nodes");
 	size_t i;
 
 	printf("%s: export %s%s, up %.0f s, %zu nodes%s\n", name, text_of(json_object_get(status, "export"), "path"),
@@ -127,6 +139,8 @@ static void print_server(const char *name, const json_t *status)
 	printf("  watch       changes by others are noticed by %s; %" JSON_INTEGER_FORMAT " since the start\n",
 		strcmp(text_of(json_object_get(status, "watch"), "mechanism"), "events") == 0 ? "the kernel's word" : "looking once a second",
 		kr_number(status, "watch", "changes"));
+	json_array_foreach(json_object_get(status, "conflicts"), i, conflict)
+		print_conflict(conflict);
 }
 
 /* --- the command ----------------------------------------------------------------------------------------------------- */

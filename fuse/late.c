@@ -1,0 +1,328 @@
+/* See late.h. */
+#include "fuse/late.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "common/fail.h"
+#include "common/log.h"
+#include "fuse/flush_priv.h"
+#include "fuse/options.h"
+
+enum { PIECES_AT_ONCE = 64 };
+
+struct kr_late {
+	struct kr_file *file;          /* NULL: given up; only the answer of a call is waited for */
+	struct kr_extent_map extents;  /* what has not moved yet; holds the journal's bytes */
+	uint64_t total, ranges;        /* bytes and extents at the beginning */
+	struct kr_time mtime;
+	char *path;                    /* of the original, from the mount's root; NULL: not known */
+	struct kr_attr attr;           /* of the original; mode 0: not known */
+	char *place;                   /* of the target, from the export's root */
+	struct kr_file *target;        /* a reference, when it has been made */
+	bool calling;
+	int err;
+	uint64_t retry_ns;
+};
+
+static void free_late(struct kr_late *late)
+{
+	kr_file_put(late->target);
+	free(late->path);
+	free(late->place);
+	free(late);
+}
+
+/* Takes what it has out of the file's flush state. */
+static void end(struct kr_late *late)
+{
+	struct kr_file *file = late->file;
+
+	file->flush.late = NULL;
+	late->file = NULL;
+	if (!late->calling)
+		free_late(late);
+	kr_flush_settle(file);
+	kr_file_step(file);
+}
+
+/* --- beginning --- */
+
+struct move {
+	struct kr_extent_map *to;
+	struct kr_journal *journal;
+	int err;
+};
+
+static void move_piece(void *context, const struct kr_extent *piece)
+{
+	struct move *move = context;
+
+	if (kr_extent_map_insert(move->to, piece, kr_journal_release, move->journal) < 0)
+		move->err = -ENOMEM;
+}
+
+/* A second loss of the session may add to what has not moved yet; then the newer bytes count. */
+static int take_dirty(struct kr_file *file, struct kr_late *late)
+{
+	struct move move = {&late->extents, file->mount->journal, 0};
+
+	KR_SCOPED_LOCK(&file->lock);
+	kr_extent_map_for_each(&file->dirty, move_piece, &move);
+	if (move.err)
+		return move.err;
+	kr_extent_map_fini(&file->dirty);
+	kr_extent_map_init(&file->dirty);
+	late->mtime = file->mtime;
+	if (!late->path && file->journal_file && file->journal_file->hint && file->journal_file->hint[0])
+		late->path = kr_xstrdup(file->journal_file->hint);
+	file->flush.flushed_seq = file->written_seq;
+	file->flush.noticed = file->flush.backlog_noticed = false;
+	return 0;
+}
+
+void kr_late_begin(struct kr_file *file, const struct kr_attr *attr)
+{
+	struct kr_late *late = file->flush.late;
+	bool dirty;
+
+	/* What an older boot of the server lost is late as well. */
+	if (kr_flush_has_replays(file, kr_session_facts(file->mount->session)->boot_id))
+		kr_flush_redirty(file, 0, true, 0);
+	pthread_mutex_lock(&file->lock);
+	dirty = !kr_extent_map_empty(&file->dirty);
+	pthread_mutex_unlock(&file->lock);
+	if (!dirty)
+		return;
+	if (!late) {
+		late = kr_xcalloc(1, sizeof(*late));
+		late->file = file;
+		kr_extent_map_init(&late->extents);
+		file->flush.late = late;
+	}
+	if (attr || file->base.ino)
+		late->attr = attr ? *attr : file->base;
+	if (take_dirty(file, late) < 0)
+		kr_log_error("out of memory: some late bytes of a file wait in the journal for the next mount");
+	late->total = late->extents.bytes;
+	late->ranges = late->extents.count;
+	kr_log_warn("%s (file %" PRIu64 ") was %s by others while this node was cut off: %" PRIu64 " bytes in %" PRIu64
+		" ranges that were written here go to a conflict file", late->path ? late->path : "?", late->attr.ino,
+		attr ? "changed" : "removed", late->total, late->ranges);
+	kr_file_put(late->target); /* another lapse: the server says anew where it all goes */
+	late->target = NULL;
+	late->retry_ns = 0;
+	kr_file_redirtied(file, (struct kr_time){0}, -ESTALE);
+	kr_flush_settle(file);
+	kr_late_step(file);
+}
+
+uint64_t kr_late_bytes(const struct kr_late *late, int *ret_err)
+{
+	if (late->err)
+		*ret_err = late->err;
+	return late->extents.bytes;
+}
+
+void kr_late_discard(struct kr_file *file)
+{
+	struct kr_late *late = file->flush.late;
+
+	if (!late)
+		return;
+	kr_flush_release_map(file, &late->extents);
+	end(late);
+}
+
+void kr_late_fini(struct kr_flush *flush)
+{
+	struct kr_late *late = flush->late;
+
+	if (!late)
+		return;
+	flush->late = NULL;
+	late->file = NULL;
+	kr_extent_map_fini(&late->extents);
+	if (!late->calling)
+		free_late(late);
+}
+
+/* --- asking for the file --- */
+
+static void failed(struct kr_late *late, int err)
+{
+	if (late->err != err)
+		kr_log_error("no conflict file for %s can be had: %s; its late bytes stay in the journal, and it is tried again",
+			late->path ? late->path : "a file", strerror(-err));
+	late->err = err;
+	late->retry_ns = kr_clock_ns() + KR_LATE_RETRY_MS * KR_NS_PER_MS;
+}
+
+/* PLACE (from the export's root) from the mount's root, if it lies below. */
+static const char *in_mount(const struct kr_mount *mount, const char *place)
+{
+	const char *subdir = mount->options->subdir;
+	size_t length = subdir ? strlen(subdir) : 0;
+
+	if (length && strncmp(place, subdir, length) == 0 && place[length] == '/')
+		return place + length + 1;
+	return place;
+}
+
+/* It counts as open here until its bytes are at the server (file.c closes what nobody has a handle of). */
+static void take_target(struct kr_late *late, const struct kr_conflict_reply *reply)
+{
+	struct kr_mount *mount = late->file->mount;
+
+	late->err = 0;
+	free(late->place);
+	late->place = kr_xstrdup(reply->place);
+	late->target = kr_file_get_or_new(mount, &reply->target);
+	late->target->opens++;
+	pthread_mutex_lock(&late->target->lock);
+	kr_file_learn(late->target, &reply->attr);
+	if (!late->target->journal_file)
+		late->target->journal_file = kr_journal_file_new(&reply->target, in_mount(mount, reply->place));
+	pthread_mutex_unlock(&late->target->lock);
+	kr_file_step(late->target);
+}
+
+static void on_target(void *context, int err, const void *message, struct kr_buf *data)
+{
+	struct kr_late *late = context;
+
+	(void)data;
+	late->calling = false;
+	if (!late->file) { /* given up meanwhile */
+		free_late(late);
+		return;
+	}
+	if (err == -ECANCELED)
+		return;
+	if (err)
+		failed(late, err);
+	else
+		take_target(late, message);
+	kr_late_step(late->file);
+}
+
+static void note_first(void *context, const struct kr_extent *piece)
+{
+	uint64_t *first = context;
+
+	*first = *first ? KR_MIN(*first, piece->seq) : piece->seq;
+}
+
+static void ask(struct kr_late *late)
+{
+	struct kr_conflict_request request = {.file = late->file->fid, .last = kr_extent_map_max_seq(&late->extents),
+		.path = late->path && strlen(late->path) <= KR_PATH_MAX ? late->path : "", .written = late->mtime,
+		.mode = late->attr.mode, .uid = late->attr.uid, .gid = late->attr.gid};
+
+	kr_extent_map_for_each(&late->extents, note_first, &request.first);
+	late->calling = true;
+	kr_rpc_call(late->file->mount->rpc, KR_MSG_CONFLICT, &request, NULL, 0, KR_RPC_HARD, on_target, late);
+}
+
+/* --- moving the bytes --- */
+
+/* The piece goes into the target's journal before it leaves ours. [target->lock] held. */
+static int append(struct kr_late *late, const struct kr_extent *piece, const void *bytes)
+{
+	struct kr_file *target = late->target;
+	struct kr_journal *journal = target->mount->journal;
+	struct kr_extent extent;
+	int err;
+
+	if (!target->journal_file)
+		return -ENOMEM;
+	err = kr_journal_append(journal, target->journal_file, piece->offset, bytes, piece->length, late->mtime, true, &extent);
+	if (err)
+		return err;
+	err = kr_extent_map_insert(&target->dirty, &extent, kr_journal_release, journal);
+	if (err) {
+		kr_journal_release(journal, &extent);
+		return err;
+	}
+	target->written_seq = extent.seq;
+	target->mtime = late->mtime;
+	kr_holder_dirtied(&target->holder, false);
+	kr_flush_dirtied(target);
+	return 0;
+}
+
+static int move_next(struct kr_late *late)
+{
+	struct kr_journal *journal = late->file->mount->journal;
+	KR_AUTO_FREE void *bytes = NULL;
+	struct kr_extent piece;
+	int err;
+
+	if (!kr_extent_map_find(&late->extents, 0, &piece))
+		return 0;
+	piece.length = KR_MIN(piece.length, (uint64_t)KR_JOURNAL_APPEND_MAX);
+	bytes = malloc(piece.length);
+	if (!bytes)
+		return -ENOMEM;
+	err = kr_journal_read_verified(journal, piece.position, bytes, piece.length);
+	if (err)
+		return err;
+	pthread_mutex_lock(&late->target->lock);
+	err = append(late, &piece, bytes);
+	pthread_mutex_unlock(&late->target->lock);
+	if (err)
+		return err;
+	return kr_extent_map_remove(&late->extents, piece.offset, piece.length, kr_journal_release, journal);
+}
+
+static void finished(struct kr_late *late)
+{
+	struct kr_flusher *flusher = kr_flusher_of(late->file);
+	const char *path = late->path ? late->path : "?";
+	json_t *entry = json_pack("{s:s, s:s, s:I, s:I}", "path", path, "conflict_file", late->place, "bytes",
+		(json_int_t)late->total, "ranges", (json_int_t)late->ranges);
+
+	if (entry)
+		json_array_append_new(flusher->conflicts, entry);
+	if (json_array_size(flusher->conflicts) > KR_LATE_SHOWN)
+		json_array_remove(flusher->conflicts, 0);
+	flusher->conflict_files++;
+	kr_log_warn("the late bytes of %s are in %s: %" PRIu64 " bytes in %" PRIu64 " ranges, holes elsewhere", path, late->place,
+		late->total, late->ranges);
+	kr_flush_ask(late->target, KR_FLUSH_CLOSE);
+	end(late);
+}
+
+static void move(struct kr_late *late)
+{
+	int err = 0;
+
+	for (int i = 0; i < PIECES_AT_ONCE && !err && !kr_extent_map_empty(&late->extents); i++)
+		err = move_next(late);
+	kr_flush_settle(late->target);
+	kr_file_step(late->target);
+	if (err == -EAGAIN) {
+		kr_flush_ask(late->target, KR_FLUSH_SPACE); /* the journal is full: what has moved makes room */
+	} else if (err) {
+		if (late->err != err)
+			kr_log_error("late bytes of %s cannot be moved to %s: %s", late->path ? late->path : "a file", late->place,
+				kr_fail_reason());
+		late->err = err;
+		late->retry_ns = kr_clock_ns() + KR_LATE_RETRY_MS * KR_NS_PER_MS;
+	} else if (kr_extent_map_empty(&late->extents)) {
+		finished(late);
+	}
+}
+
+void kr_late_step(struct kr_file *file)
+{
+	struct kr_late *late = file->flush.late;
+
+	if (!late || late->calling || kr_flusher_of(file)->stopped || kr_clock_ns() < late->retry_ns)
+		return;
+	if (late->target)
+		move(late);
+	else
+		ask(late);
+}

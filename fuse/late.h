@@ -1,0 +1,35 @@
+/* Late bytes: what this node wrote to a file that others have changed, or removed, since its session had expired.
+ *
+ * They never go into the file.  They leave file->dirty at once (so that nobody here reads them any more, and fsync and
+ * close of those who wrote them fail), and move, journal to journal, into a file that the server makes for them (CONFLICT):
+ * NAME.conflict-NODE-TIME beside the original, that holds these bytes at their offsets and nothing else (holes between).
+ * From there on it is a file like any other, which is flushed as any other.
+ *
+ * Until all have moved the original is not flushed: the journal's APPLIED would cover the late ones too.  Killed in
+ * between: they are found as the file's dirty bytes again, the server still says `conflict`, and names the same file for
+ * the rest.  Where none can be made (no space) it is tried again every few seconds, and status shows it.  Loop thread.
+ */
+#ifndef KR_FUSE_LATE_H
+#define KR_FUSE_LATE_H
+
+#include "common/types.h"
+
+struct kr_file;
+struct kr_flush;
+struct kr_late;
+
+enum { KR_LATE_SHOWN = 100, KR_LATE_RETRY_MS = 3000 };
+
+/* All that FILE has unflushed or to be replayed is late. ATTR: of the original; NULL: it is gone. Without such bytes
+ * nothing happens. */
+void kr_late_begin(struct kr_file *file, const struct kr_attr *attr);
+/* Goes on if there is anything to do; often. */
+void kr_late_step(struct kr_file *file);
+/* How much has not moved yet; *RET_ERR: why not, 0: nothing is known against it. */
+uint64_t kr_late_bytes(const struct kr_late *late, int *ret_err);
+/* Gives them up, by explicit command. */
+void kr_late_discard(struct kr_file *file);
+/* The mount ends: the journal has them. */
+void kr_late_fini(struct kr_flush *flush);
+
+#endif

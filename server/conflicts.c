@@ -1,0 +1,325 @@
+/* See conflicts.h. */
+#include "server/conflicts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/fail.h"
+#include "common/util.h"
+
+static const char log_name[] = "conflicts";
+enum { LOG_MAX = 256 << 20, HEX_MAX = 2 * KR_FID_MAX + 1 };
+
+struct key {
+	const uint8_t *node_id;
+	const struct kr_fid *file;
+};
+
+static uint64_t hash(const uint8_t node_id[16], const struct kr_fid *file)
+{
+	return kr_hash_bytes(file->bytes, file->length) ^ kr_hash_bytes(node_id, 16);
+}
+
+static bool match(const struct kr_table_link *link, const void *pointer)
+{
+	const struct kr_conflict *conflict = KR_CONTAINER_OF(link, struct kr_conflict, link);
+	const struct key *key = pointer;
+
+	return memcmp(conflict->node_id, key->node_id, 16) == 0 && kr_fid_equal(&conflict->file, key->file);
+}
+
+static struct kr_conflict *find(const struct kr_conflicts *conflicts, const uint8_t node_id[16], const struct kr_fid *file)
+{
+	const struct key key = {node_id, file};
+	struct kr_table_link *link = kr_table_find(&conflicts->table, hash(node_id, file), match, &key);
+
+	return link ? KR_CONTAINER_OF(link, struct kr_conflict, link) : NULL;
+}
+
+/* --- one ------------------------------------------------------------------------------------------------------------- */
+
+struct kr_conflict *kr_conflict_new(const uint8_t node_id[16], const char *node, const struct kr_fid *file, uint64_t last)
+{
+	struct kr_conflict *conflict = kr_xcalloc(1, sizeof(*conflict));
+
+	memcpy(conflict->node_id, node_id, 16);
+	conflict->node = kr_xstrdup(node);
+	conflict->file = *file;
+	conflict->last = last;
+	conflict->time = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
+	return conflict;
+}
+
+struct kr_conflict *kr_conflict_copy(const struct kr_conflict *conflict)
+{
+	struct kr_conflict *copy = kr_conflict_new(conflict->node_id, conflict->node, &conflict->file, conflict->last);
+
+	copy->time = conflict->time;
+	copy->target = conflict->target;
+	copy->original = conflict->original ? kr_xstrdup(conflict->original) : NULL;
+	copy->place = conflict->place ? kr_xstrdup(conflict->place) : NULL;
+	return copy;
+}
+
+void kr_conflict_free(struct kr_conflict *conflict)
+{
+	if (!conflict)
+		return;
+	free(conflict->node);
+	free(conflict->original);
+	free(conflict->place);
+	free(conflict);
+}
+
+/* --- the log --------------------------------------------------------------------------------------------------------- */
+
+static const char *to_hex(const uint8_t *bytes, size_t length, char hex[HEX_MAX])
+{
+	static const char digits[] = "0123456789abcdef";
+
+	for (size_t i = 0; i < length; i++) {
+		hex[2 * i] = digits[bytes[i] >> 4];
+		hex[2 * i + 1] = digits[bytes[i] & 15];
+	}
+	hex[2 * length] = '\0';
+	return hex;
+}
+
+static int digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* The number of bytes; 0: not such a text, or more than MAX. */
+static size_t from_hex(const json_t *value, uint8_t *bytes, size_t max)
+{
+	const char *hex = json_string_value(value);
+	size_t length = hex ? strlen(hex) / 2 : 0;
+
+	if (!hex || length > max || strlen(hex) != 2 * length)
+		return 0;
+	for (size_t i = 0; i < length; i++) {
+		int high = digit(hex[2 * i]), low = digit(hex[2 * i + 1]);
+
+		if (high < 0 || low < 0)
+			return 0;
+		bytes[i] = (uint8_t)(high << 4 | low);
+	}
+	return length;
+}
+
+/* Names need not be UTF-8: then they are left out, the rest counts. */
+static void set_text(json_t *object, const char *name, const char *text)
+{
+	json_t *value = text ? json_string(text) : NULL;
+
+	if (value)
+		json_object_set_new(object, name, value);
+}
+
+static char *to_line(const struct kr_conflict *conflict)
+{
+	char hex[HEX_MAX];
+	json_t *object = json_object();
+	char *text, *line;
+	size_t length;
+
+	set_text(object, "node_id", to_hex(conflict->node_id, 16, hex));
+	set_text(object, "node", conflict->node);
+	set_text(object, "file", to_hex(conflict->file.bytes, conflict->file.length, hex));
+	json_object_set_new(object, "last", json_integer((json_int_t)conflict->last));
+	json_object_set_new(object, "time", json_integer(conflict->time));
+	if (conflict->target.length)
+		set_text(object, "target", to_hex(conflict->target.bytes, conflict->target.length, hex));
+	set_text(object, "original", conflict->original);
+	set_text(object, "place", conflict->place);
+	text = json_dumps(object, JSON_COMPACT);
+	json_decref(object);
+	if (!text)
+		return NULL;
+	length = strlen(text);
+	line = kr_xmalloc(length + 2);
+	memcpy(line, text, length);
+	memcpy(line + length, "\n", 2);
+	free(text);
+	return line;
+}
+
+/* NULL: not a record. */
+static struct kr_conflict *from_line(const char *line, size_t length)
+{
+	json_t *object = json_loadb(line, length, 0, NULL);
+	const char *node = json_string_value(json_object_get(object, "node"));
+	const char *original = json_string_value(json_object_get(object, "original"));
+	const char *place = json_string_value(json_object_get(object, "place"));
+	json_int_t last = json_integer_value(json_object_get(object, "last"));
+	struct kr_conflict *conflict = NULL;
+	uint8_t node_id[16];
+	struct kr_fid file;
+
+	file.length = (uint8_t)from_hex(json_object_get(object, "file"), file.bytes, KR_FID_MAX);
+	if (file.length && last > 0 && from_hex(json_object_get(object, "node_id"), node_id, 16) == 16) {
+		conflict = kr_conflict_new(node_id, node ? node : "?", &file, (uint64_t)last);
+		conflict->time = json_integer_value(json_object_get(object, "time"));
+		conflict->target.length = (uint8_t)from_hex(json_object_get(object, "target"), conflict->target.bytes, KR_FID_MAX);
+		conflict->original = original ? kr_xstrdup(original) : NULL;
+		conflict->place = place ? kr_xstrdup(place) : NULL;
+	}
+	json_decref(object);
+	return conflict;
+}
+
+static void read_lines(struct kr_conflicts *conflicts, const char *text, size_t length)
+{
+	const char *end;
+
+	for (; (end = memchr(text, '\n', length)); length -= (size_t)(end + 1 - text), text = end + 1) {
+		struct kr_conflict *conflict = from_line(text, (size_t)(end - text));
+
+		if (conflict)
+			kr_conflicts_put(conflicts, conflict);
+	}
+}
+
+/* What counts, as a new log. */
+static int rewrite(const struct kr_conflicts *conflicts, int dir)
+{
+	const struct kr_conflict *conflict;
+	KR_AUTO_FREE char *text = NULL;
+	size_t length = 0;
+
+	KR_LIST_FOR_EACH(conflict, &conflicts->order, order) {
+		KR_AUTO_FREE char *line = to_line(conflict);
+		size_t more = line ? strlen(line) : 0;
+		char *larger = realloc(text, length + more + 1);
+
+		if (!larger || !line)
+			return -ENOMEM;
+		text = larger;
+		memcpy(text + length, line, more);
+		length += more;
+	}
+	return kr_write_file(dir, log_name, text ? text : "", length, 0600);
+}
+
+int kr_conflicts_open(struct kr_conflicts *conflicts, int dir)
+{
+	KR_AUTO_FREE char *text = NULL;
+	size_t length = 0;
+	int err = kr_read_file(dir, log_name, LOG_MAX, &text, &length);
+
+	*conflicts = (struct kr_conflicts){.fd = -1};
+	kr_table_init(&conflicts->table);
+	kr_list_init(&conflicts->order);
+	if (err && err != -ENOENT)
+		return kr_fail_errno(err, "cannot read %s of the state directory", log_name);
+	if (!err)
+		read_lines(conflicts, text, length);
+	err = rewrite(conflicts, dir);
+	if (err)
+		return kr_fail_errno(err, "cannot write %s of the state directory", log_name);
+	conflicts->fd = openat(dir, log_name, O_WRONLY | O_APPEND | O_CLOEXEC);
+	return conflicts->fd < 0 ? kr_fail_errno(-errno, "cannot open %s of the state directory", log_name) : 0;
+}
+
+int kr_conflicts_log(const struct kr_conflicts *conflicts, const struct kr_conflict *conflict)
+{
+	KR_AUTO_FREE char *line = to_line(conflict);
+	size_t length = line ? strlen(line) : 0;
+	ssize_t written = line ? write(conflicts->fd, line, length) : -1;
+
+	if (!line)
+		return -ENOMEM;
+	/* The rest of a line that was cut short must not spoil the next. */
+	if (written >= 0 && (size_t)written < length)
+		written = write(conflicts->fd, "\n", 1) < 0 ? -1 : -2;
+	if (written == -2)
+		return kr_fail_errno(-ENOSPC, "cannot record a conflict in the state directory");
+	if (written < 0 || fdatasync(conflicts->fd) < 0)
+		return kr_fail_errno(-errno, "cannot record a conflict in the state directory");
+	return 0;
+}
+
+/* --- the table ------------------------------------------------------------------------------------------------------- */
+
+static void drop(struct kr_conflicts *conflicts, struct kr_conflict *conflict)
+{
+	if (!conflict->over)
+		kr_table_remove(&conflicts->table, &conflict->link);
+	kr_list_remove(&conflict->order);
+	conflicts->count--;
+	kr_conflict_free(conflict);
+}
+
+void kr_conflicts_close(struct kr_conflicts *conflicts)
+{
+	if (!conflicts->order.head.next) /* never opened */
+		return;
+	while (!kr_list_empty(&conflicts->order))
+		drop(conflicts, KR_LIST_ENTRY(conflicts->order.head.next, struct kr_conflict, order));
+	kr_table_fini(&conflicts->table);
+	if (conflicts->fd >= 0)
+		close(conflicts->fd);
+	conflicts->fd = -1;
+}
+
+struct kr_conflict *kr_conflicts_find(const struct kr_conflicts *conflicts, const uint8_t node_id[16], const struct kr_fid *file,
+	uint64_t first)
+{
+	struct kr_conflict *conflict = find(conflicts, node_id, file);
+
+	return conflict && first <= conflict->last ? conflict : NULL;
+}
+
+void kr_conflicts_put(struct kr_conflicts *conflicts, struct kr_conflict *conflict)
+{
+	struct kr_conflict *old = find(conflicts, conflict->node_id, &conflict->file);
+
+	if (old && old->target.length && !kr_fid_equal(&old->target, &conflict->target)) {
+		kr_table_remove(&conflicts->table, &old->link);
+		old->over = true;
+	} else if (old) {
+		drop(conflicts, old);
+	}
+	if (conflicts->count >= KR_CONFLICTS_MAX)
+		drop(conflicts, KR_LIST_ENTRY(conflicts->order.head.next, struct kr_conflict, order));
+	kr_table_insert(&conflicts->table, &conflict->link, hash(conflict->node_id, &conflict->file));
+	kr_list_append(&conflicts->order, &conflict->order);
+	conflicts->count++;
+}
+
+size_t kr_conflicts_files(const struct kr_conflicts *conflicts)
+{
+	const struct kr_conflict *conflict;
+	size_t files = 0;
+
+	KR_LIST_FOR_EACH(conflict, &conflicts->order, order)
+		files += conflict->target.length != 0;
+	return files;
+}
+
+json_t *kr_conflicts_status(const struct kr_conflicts *conflicts)
+{
+	size_t skip = conflicts->count > KR_CONFLICTS_SHOWN ? conflicts->count - KR_CONFLICTS_SHOWN : 0;
+	const struct kr_conflict *conflict;
+	json_t *list = json_array();
+
+	KR_LIST_FOR_EACH(conflict, &conflicts->order, order) {
+		json_t *object;
+
+		if (skip && skip--)
+			continue;
+		object = json_object();
+		set_text(object, "node", conflict->node);
+		set_text(object, "path", conflict->original ? conflict->original : "?");
+		set_text(object, "conflict_file", conflict->place ? conflict->place : "");
+		json_object_set_new(object, "time", json_integer(conflict->time));
+		json_array_append_new(list, object);
+	}
+	return list;
+}

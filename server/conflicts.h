@@ -1,0 +1,61 @@
+/* Which late bytes have been declared to be in conflict, and where they went: what must not be forgotten when the server, or
+ * the node, or both are killed in between, so that those bytes never go into the original after all, and one conflict file
+ * gets all of them.
+ *
+ * `conflicts` in the state directory is a log, one JSON object per line: {"node_id", "node", "file", "last", "time", and when
+ * they are known "target", "original", "place"}; of the same node, file and `last` the later line counts.  A torn last line is
+ * none.  The latest KR_CONFLICTS_MAX are kept; the log is written anew when it is opened.
+ *
+ * One of a node and a file covers the bytes up to `last`: sequence numbers ascend over the whole life of a node's journal.
+ * Loop thread, unless said otherwise.
+ */
+#ifndef KR_SERVER_CONFLICTS_H
+#define KR_SERVER_CONFLICTS_H
+
+#include <jansson.h>
+
+#include "common/list.h"
+#include "common/table.h"
+#include "common/types.h"
+
+enum { KR_CONFLICTS_MAX = 16384, KR_CONFLICTS_SHOWN = 100 };
+
+struct kr_conflict {
+	struct kr_table_link link; /* by node and file: the latest */
+	struct kr_link order;
+	bool over;                 /* only kept to be shown: another lapse of the same node and file followed */
+	uint8_t node_id[16];
+	struct kr_fid file;
+	uint64_t last;             /* the highest sequence number of its bytes */
+	char *node;
+	int64_t time;              /* when it was declared, for people */
+	struct kr_fid target;      /* length 0: none yet */
+	char *original, *place;    /* paths for people; NULL: not known */
+};
+
+struct kr_conflicts {
+	struct kr_table table;
+	struct kr_list order; /* oldest first */
+	size_t count;
+	int fd;               /* of the log, to append; -1: closed */
+};
+
+/* Reads DIR/conflicts. 0 or -errno with a reason. Blocks. */
+int kr_conflicts_open(struct kr_conflicts *conflicts, int dir);
+void kr_conflicts_close(struct kr_conflicts *conflicts);
+/* That of the node and the file which covers the sequence number FIRST; NULL. Borrowed. */
+struct kr_conflict *kr_conflicts_find(const struct kr_conflicts *conflicts, const uint8_t node_id[16], const struct kr_fid *file,
+	uint64_t first);
+/* Takes CONFLICT (heap), in place of what there is of the same node and file. */
+void kr_conflicts_put(struct kr_conflicts *conflicts, struct kr_conflict *conflict);
+struct kr_conflict *kr_conflict_new(const uint8_t node_id[16], const char *node, const struct kr_fid *file, uint64_t last);
+struct kr_conflict *kr_conflict_copy(const struct kr_conflict *conflict);
+void kr_conflict_free(struct kr_conflict *conflict);
+/* Appends CONFLICT to the log, durably. Any thread; blocks. 0 or -errno. */
+int kr_conflicts_log(const struct kr_conflicts *conflicts, const struct kr_conflict *conflict);
+/* How many files there are of those that are kept. */
+size_t kr_conflicts_files(const struct kr_conflicts *conflicts);
+/* The latest ones, for status; owned by the caller. */
+json_t *kr_conflicts_status(const struct kr_conflicts *conflicts);
+
+#endif

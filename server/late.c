@@ -1,0 +1,285 @@
+/* See late.h. */
+#include "server/late.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/fault.h"
+#include "common/fail.h"
+#include "common/log.h"
+#include "server/conflicts.h"
+#include "server/export.h"
+#include "server/opens.h"
+#include "server/options.h"
+#include "server/request.h"
+#include "server/server.h"
+#include "server/session.h"
+#include "server/trust.h"
+
+bool kr_late_must_wait(const struct kr_request *request)
+{
+	return request->server->grace.active && request->session->lapse.kind != KR_LAPSE_NONE;
+}
+
+bool kr_late_has_bytes(const struct kr_request *request)
+{
+	return request->msg.reclaim_request.last && request->session->lapse.kind != KR_LAPSE_NONE;
+}
+
+/* Whether bytes up to SEQ of SESSION's node have been declared to be in conflict with FILE. */
+static bool is_declared(const struct kr_session *session, const struct kr_fid *file, uint64_t seq)
+{
+	return kr_conflicts_find(&session->server->conflicts, session->node_id, file, seq) != NULL;
+}
+
+/* --- the judgement -------------------------------------------------------------------------------------------------- */
+
+/* Others' leases are given up, so what they wrote has been applied. */
+static bool touched(const struct kr_request *request, const struct kr_sfile *file, const struct kr_attr *attr)
+{
+	const struct kr_session *session = request->session;
+	const struct kr_lapse *lapse = &session->lapse;
+	uint64_t changed = file->changed_epoch;
+
+	if (changed && changed == file->own_epoch && memcmp(file->own_node, session->node_id, 16) == 0)
+		changed = file->own_base;
+	if (file->changing > 0)
+		return true;
+	if (lapse->kind == KR_LAPSE_KNOWN && changed > lapse->epoch)
+		return true;
+	if (lapse->kind == KR_LAPSE_KNOWN && file->server->forgotten_epoch <= lapse->epoch)
+		return false;
+	return kr_time_compare(attr->ctime, request->msg.reclaim_request.since) > 0;
+}
+
+bool kr_late_contested(const struct kr_request *request, const struct kr_sfile *file)
+{
+	const struct kr_attachment *other;
+
+	if (!kr_late_has_bytes(request))
+		return false;
+	KR_LIST_FOR_EACH(other, &file->attachments, of_file) {
+		if (other->session != request->session && other->session->reclaiming &&
+		    (kr_lease_table_held(&file->leases, other->session->node) & KR_LEASE_WRITE))
+			return true;
+	}
+	return false;
+}
+
+bool kr_late_in_conflict(struct kr_request *request, const struct kr_sfile *file, const struct kr_attr *attr)
+{
+	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
+
+	if (!msg->last)
+		return false;
+	/* Told before, and not all of it is away: whatever has happened to this server since. */
+	if (is_declared(request->session, &file->fid, msg->first))
+		return true;
+	if (!kr_late_has_bytes(request))
+		return false;
+	/* A file whose last name was removed is gone for everybody who did not have it open all the time. */
+	return !attr || attr->nlink == 0 || touched(request, file, attr);
+}
+
+struct declaration {
+	struct kr_job job;
+	struct kr_request *request;
+	struct kr_conflict *conflict;
+	void (*done)(struct kr_request *request);
+	int err;
+};
+
+static void run_declaration(struct kr_job *job)
+{
+	struct declaration *declaration = KR_CONTAINER_OF(job, struct declaration, job);
+
+	declaration->err = kr_conflicts_log(&job->server->conflicts, declaration->conflict);
+	if (declaration->err)
+		kr_log_error("%s", kr_fail_reason());
+}
+
+static void declared(struct kr_job *job)
+{
+	struct declaration *declaration = KR_CONTAINER_OF(job, struct declaration, job);
+	struct kr_request *request = declaration->request;
+	void (*done)(struct kr_request *) = declaration->done;
+
+	(void)KR_FAULT("conflict.declared");
+	/* Also if it could not be written: it counts as long as this server lives. */
+	kr_conflicts_put(&job->server->conflicts, declaration->conflict);
+	free(declaration);
+	done(request);
+}
+
+void kr_late_declare(struct kr_request *request, const struct kr_sfile *file, uint64_t ino,
+	void (*done)(struct kr_request *request))
+{
+	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
+	const struct kr_session *session = request->session;
+	struct kr_conflicts *conflicts = &request->server->conflicts;
+	const struct kr_conflict *old = kr_conflicts_find(conflicts, session->node_id, &file->fid, msg->first);
+	struct declaration *declaration;
+
+	if (old && msg->last <= old->last) {
+		done(request);
+		return;
+	}
+	kr_log_warn("node %s comes back late with unflushed bytes of file %llu, which others have %s since: they go to a conflict "
+		"file", session->name, (unsigned long long)ino, request->err ? "removed" : "changed");
+	declaration = kr_xcalloc(1, sizeof(*declaration));
+	declaration->request = request;
+	declaration->done = done;
+	declaration->conflict = old ? kr_conflict_copy(old) : kr_conflict_new(session->node_id, session->name, &file->fid, 0);
+	declaration->conflict->last = msg->last;
+	kr_job_start(request->server, &declaration->job, run_declaration, declared);
+}
+
+/* --- CONFLICT --------------------------------------------------------------------------------------------------------
+ *
+ * One after the other, so that what is asked twice, perhaps in two sessions, finds what was made the first time.
+ */
+
+struct making {
+	struct kr_conflict *conflict;
+	struct kr_cred cred;
+	bool as_user;
+	struct kr_fid root; /* a later HELLO may set the session's */
+	struct kr_conflict_made made;
+};
+
+static void free_making(void *state)
+{
+	struct making *making = state;
+
+	kr_conflict_free(making->conflict);
+	free(making->made.place);
+	free(making);
+}
+
+static int record(void *context, const struct kr_fid *target)
+{
+	struct kr_request *request = context;
+	struct making *making = request->state;
+	int err;
+
+	making->conflict->target = *target;
+	err = kr_conflicts_log(&request->server->conflicts, making->conflict);
+	(void)KR_FAULT("conflict.recorded");
+	return err;
+}
+
+static void run_making(struct kr_request *request)
+{
+	const struct kr_conflict_request *msg = &request->msg.conflict_request;
+	struct making *making = request->state;
+	struct kr_conflict *conflict = making->conflict;
+	struct kr_conflict_make make = {.cred = making->as_user ? &making->cred : NULL, .file = &msg->file,
+		.root = &making->root, .path = msg->path, .node = request->session->name, .written = msg->written,
+		.mode = msg->mode, .uid = msg->uid, .gid = msg->gid, .record = record, .context = request};
+	bool known = conflict->place != NULL;
+
+	request->err = -ESTALE;
+	if (conflict->target.length)
+		request->err = kr_export_conflict_again(request->server->export, &conflict->target, &making->made);
+	if (request->err == -ESTALE)
+		request->err = kr_export_conflict(request->server->export, &make, &making->made);
+	if (request->err) {
+		kr_log_error("no conflict file for node %s can be made: %s", request->session->name, kr_fail_reason());
+		return;
+	}
+	(void)KR_FAULT("conflict.made");
+	free(conflict->place);
+	conflict->place = kr_xstrdup(making->made.place);
+	if (!conflict->original && msg->path[0])
+		conflict->original = kr_xstrdup(msg->path);
+	if (kr_conflicts_log(&request->server->conflicts, conflict))
+		kr_log_error("%s", kr_fail_reason()); /* its identity is there: only people miss its name */
+	if (!known)
+		kr_log_warn("late bytes of %s from node %s go to %s", msg->path[0] ? msg->path : "a file", request->session->name,
+			conflict->place);
+}
+
+static void start_next(struct kr_server *server);
+
+/* TARGET is held at the export: now it is open for the session. */
+static void reply_made(struct kr_request *request, const struct kr_conflict_made *made)
+{
+	struct kr_conflict_reply reply = {.target = made->target, .attr = made->attr, .place = made->place};
+	struct kr_sfile *file = kr_sfile_get(request->server, &made->target);
+
+	reply.attr.version = 0;
+	kr_opens_opened(request, file, KR_OPEN_WRITE, 0);
+	kr_request_reply(request, 0, &reply, NULL, 0);
+	kr_sfile_put(file);
+}
+
+static void made(struct kr_request *request)
+{
+	struct kr_server *server = request->server;
+	struct making *making = request->state;
+
+	server->making_conflict = false;
+	if (request->err) {
+		kr_request_reply_job(request);
+	} else {
+		kr_conflicts_put(&server->conflicts, kr_conflict_copy(making->conflict));
+		reply_made(request, &making->made);
+	}
+	start_next(server);
+}
+
+static void start_making(struct kr_request *request, const struct kr_conflict *declared_before)
+{
+	const struct kr_conflict_request *msg = &request->msg.conflict_request;
+	struct kr_session *session = request->session;
+	struct making *making = kr_xcalloc(1, sizeof(*making));
+
+	making->conflict = kr_conflict_copy(declared_before);
+	making->conflict->last = KR_MAX(making->conflict->last, msg->last);
+	making->root = session->root;
+	making->as_user = kr_trust_acts_as(session, &making->cred);
+	request->state = making;
+	request->free_state = free_making;
+	request->server->making_conflict = true;
+	kr_request_run(request, run_making, made);
+}
+
+static void start_next(struct kr_server *server)
+{
+	while (!server->making_conflict && !kr_list_empty(&server->conflicts_asked)) {
+		struct kr_request *request = KR_LIST_ENTRY(kr_list_pop(&server->conflicts_asked), struct kr_request, wait);
+		const struct kr_conflict_request *msg = &request->msg.conflict_request;
+		const struct kr_conflict *conflict;
+
+		request->cancel = NULL;
+		conflict = kr_conflicts_find(&server->conflicts, request->session->node_id, &msg->file, msg->first);
+		if (conflict)
+			start_making(request, conflict);
+		else
+			kr_request_reply(request, -EPERM, NULL, NULL, 0);
+	}
+}
+
+static void leave_queue(struct kr_request *request)
+{
+	kr_list_remove(&request->wait);
+}
+
+static void handle_conflict(struct kr_request *request)
+{
+	const struct kr_conflict_request *msg = &request->msg.conflict_request;
+
+	if (msg->first == 0 || msg->first > msg->last || msg->last > INT64_MAX) {
+		kr_request_reply(request, -EINVAL, NULL, NULL, 0);
+		return;
+	}
+	request->cancel = leave_queue;
+	kr_list_append(&request->server->conflicts_asked, &request->wait);
+	start_next(request->server);
+}
+
+void kr_late_register(struct kr_server *server)
+{
+	kr_list_init(&server->conflicts_asked);
+	kr_server_on(server, KR_MSG_CONFLICT, handle_conflict, KR_HANDLER_KEEP_REPLY);
+}

@@ -1,0 +1,35 @@
+/* Late nodes: what becomes of bytes that a node brings after it has lost its leases (P7).
+ *
+ * RECLAIM of a late node (its session has a lapse, lapses.h) that has bytes of a file waits until the other nodes have given
+ * up their leases of it, so that all that they wrote is here; then it is looked at whether the file has changed since the
+ * lapse, other than by that node's own rounds.  If not, the node gets WRITE with the answer, and nobody comes in between.  If
+ * so, that is declared, durably (conflicts.h), before the node is told.  CONFLICT gives it a file for them.
+ *
+ * What counts as a change, for a lapse of this instance: any change of the file's bytes or size, seen by its epoch.  For one
+ * of before its start (and for files that have left the table): the file's ctime against the last moment at which the node
+ * knew it had the file for itself; a chmod then counts as well.
+ * Loop thread.
+ */
+#ifndef KR_SERVER_LATE_H
+#define KR_SERVER_LATE_H
+
+#include "server/files.h"
+
+struct kr_request;
+
+/* Whether a RECLAIM must wait for the end of the grace period: only what awaited nodes had is theirs before. */
+bool kr_late_must_wait(const struct kr_request *request);
+/* Whether a RECLAIM is of a late node and for bytes. */
+bool kr_late_has_bytes(const struct kr_request *request);
+/* Whether such a RECLAIM is in conflict at once, because another node that is reclaiming itself has got WRITE already: that one
+ * can flush only when all its own RECLAIMs are answered, and they may wait for this node. */
+bool kr_late_contested(const struct kr_request *request, const struct kr_sfile *file);
+/* The judgement on such a RECLAIM. ATTR: of the file now; NULL: it is gone. */
+bool kr_late_in_conflict(struct kr_request *request, const struct kr_sfile *file, const struct kr_attr *attr);
+/* Declares that the bytes of this RECLAIM are in conflict (INO for the log, 0: not known); then DONE, with request->err as it was. */
+void kr_late_declare(struct kr_request *request, const struct kr_sfile *file, uint64_t ino,
+	void (*done)(struct kr_request *request));
+/* Registers CONFLICT. */
+void kr_late_register(struct kr_server *server);
+
+#endif

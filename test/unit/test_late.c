@@ -1,0 +1,586 @@
+/* Late nodes at the server: who is late, what is in conflict, and the files that are made for it. */
+#include "test/unit/server_fixture.h"
+
+#include <fcntl.h>
+
+#include "common/log.h"
+#include "server/conflicts.h"
+#include "server/files.h"
+#include "server/lapses.h"
+
+/* --- what is remembered of nodes ------------------------------------------------------------------------------------- */
+
+static void the_latest_lapse_of_a_node_counts(void **state)
+{
+	static const uint8_t one[16] = {1}, two[16] = {2};
+	struct kr_lapse lapse = {.kind = KR_LAPSE_KNOWN, .epoch = 5};
+	struct kr_lapses lapses;
+
+	(void)state;
+	kr_lapses_init(&lapses);
+	assert_false(kr_lapses_find(&lapses, one, &lapse));
+	kr_lapses_note(&lapses, one, &lapse);
+	lapse.epoch = 9;
+	kr_lapses_note(&lapses, one, &lapse);
+	assert_true(kr_lapses_find(&lapses, one, &lapse));
+	assert_int_equal(lapse.epoch, 9);
+	assert_false(kr_lapses_find(&lapses, two, &lapse));
+	kr_lapses_fini(&lapses);
+}
+
+static void of_too_many_lapses_the_oldest_goes(void **state)
+{
+	struct kr_lapse lapse = {.kind = KR_LAPSE_KNOWN};
+	uint8_t id[16] = {0};
+	struct kr_lapses lapses;
+
+	(void)state;
+	kr_lapses_init(&lapses);
+	for (uint32_t i = 0; i <= KR_LAPSES_MAX; i++) {
+		memcpy(id, &i, sizeof(i));
+		kr_lapses_note(&lapses, id, &lapse);
+	}
+	memset(id, 0, sizeof(id));
+	assert_false(kr_lapses_find(&lapses, id, &lapse));
+	id[0] = 1;
+	assert_true(kr_lapses_find(&lapses, id, &lapse));
+	kr_lapses_fini(&lapses);
+}
+
+/* --- what is remembered of conflicts --------------------------------------------------------------------------------- */
+
+static struct kr_conflict *made_conflict(uint8_t node, uint64_t last, uint8_t target)
+{
+	uint8_t id[16] = {node};
+	struct kr_fid file = {.length = 3, .bytes = {1, 2, 3}};
+	struct kr_conflict *conflict = kr_conflict_new(id, "n", &file, last);
+
+	if (target) {
+		conflict->target = (struct kr_fid){.length = 2, .bytes = {target, 7}};
+		conflict->place = strdup("d/f.conflict-n");
+		conflict->original = strdup("d/f");
+	}
+	return conflict;
+}
+
+static void conflicts_outlive_the_server_and_a_torn_line(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_conflicts conflicts;
+	const struct kr_conflict *found;
+	const uint8_t id[16] = {1};
+	struct kr_conflict *conflict = made_conflict(1, 70, 0);
+	const struct kr_fid file = conflict->file;
+	int dir = open(f->directory, O_RDONLY | O_DIRECTORY), fd;
+
+	assert_int_equal(kr_conflicts_open(&conflicts, dir), 0);
+	assert_int_equal(kr_conflicts_log(&conflicts, conflict), 0);
+	kr_conflict_free(conflict);
+	conflict = made_conflict(1, 80, 5);
+	assert_int_equal(kr_conflicts_log(&conflicts, conflict), 0);
+	kr_conflict_free(conflict);
+	kr_conflicts_close(&conflicts);
+	fd = openat(dir, "conflicts", O_WRONLY | O_APPEND);
+	assert_int_equal(write(fd, "garbage\n{\"node_id\":\"01", 22), 22);
+	close(fd);
+	for (int i = 0; i < 2; i++) { /* read, and written anew */
+		assert_int_equal(kr_conflicts_open(&conflicts, dir), 0);
+		assert_int_equal(conflicts.count, 1);
+		found = kr_conflicts_find(&conflicts, id, &file, 80);
+		assert_non_null(found);
+		assert_string_equal(found->place, "d/f.conflict-n");
+		assert_int_equal(found->target.bytes[0], 5);
+		assert_null(kr_conflicts_find(&conflicts, id, &file, 81)); /* written after: another matter */
+		kr_conflicts_close(&conflicts);
+	}
+	close(dir);
+}
+
+static void a_second_lapse_of_a_file_does_not_hide_the_first_conflict_file(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_conflicts conflicts;
+	const uint8_t id[16] = {1};
+	struct kr_conflict *second = made_conflict(1, 99, 6);
+	const struct kr_fid file = second->file;
+	int dir = open(f->directory, O_RDONLY | O_DIRECTORY);
+	json_t *status;
+
+	assert_int_equal(kr_conflicts_open(&conflicts, dir), 0);
+	kr_conflicts_put(&conflicts, made_conflict(1, 50, 5));
+	kr_conflicts_put(&conflicts, second);
+	assert_ptr_equal(kr_conflicts_find(&conflicts, id, &file, 60), second);
+	status = kr_conflicts_status(&conflicts);
+	assert_int_equal(json_array_size(status), 2);
+	json_decref(status);
+	assert_int_equal(kr_conflicts_files(&conflicts), 2);
+	kr_conflicts_close(&conflicts);
+	close(dir);
+}
+
+/* --- names ----------------------------------------------------------------------------------------------------------- */
+
+static void long_names_are_cut_between_characters(void **state)
+{
+	struct kr_conflict_make make = {.node = "a/b\n", .written = {.sec = 1000000000}};
+	char name[KR_NAME_MAX + 1], long_name[KR_NAME_MAX + 1] = "", expected[KR_NAME_MAX + 1];
+	const char *suffix = ".conflict-a_b_-20010909T014640Z";
+
+	(void)state;
+	kr_export_conflict_name(&make, "x", 1, name);
+	assert_string_equal(name, "x.conflict-a_b_-20010909T014640Z");
+	kr_export_conflict_name(&make, "x", 12, name);
+	assert_string_equal(name, "x.conflict-a_b_-20010909T014640Z-12");
+	for (int i = 0; i < 85; i++)
+		strcat(long_name, "\xe2\x82\xac");
+	kr_export_conflict_name(&make, long_name, 1, name);
+	snprintf(expected, sizeof(expected), "%.*s%s", (int)((KR_NAME_MAX - strlen(suffix)) / 3 * 3), long_name, suffix);
+	assert_string_equal(name, expected);
+	memset(long_name, 0xbf, KR_NAME_MAX); /* not UTF-8 at all */
+	kr_export_conflict_name(&make, long_name, 1, name);
+	assert_int_equal(strlen(name), KR_NAME_MAX);
+}
+
+/* --- the judgement ---------------------------------------------------------------------------------------------------- */
+
+static void lose(struct fixture *f, struct node *node, struct node *other)
+{
+	uint64_t lost = f->server.sessions_lost;
+
+	node_disconnect(node);
+	while (f->server.sessions_lost == lost)
+		settle(other);
+}
+
+static const struct kr_time never = {0}, always = {.sec = 1 << 30}, future = {.sec = INT64_MAX / 2};
+
+static uint64_t send_reclaim(struct node *node, const struct kr_fid *fid, struct kr_time since)
+{
+	struct kr_reclaim_request reclaim = {.file = *fid, .kinds = KR_LEASE_WRITE, .first = 5, .last = 9, .since = since};
+
+	return node_send(node, KR_MSG_RECLAIM, &reclaim);
+}
+
+/* Whether NODE, which comes back with unflushed bytes of FID written SINCE, is told that they are in conflict. */
+static bool in_conflict(struct node *node, const struct kr_fid *fid, struct kr_time since)
+{
+	const union kr_any_msg *reply;
+
+	assert_int_equal(node_result(node, send_reclaim(node, fid, since), &reply), 0);
+	if (!reply->reclaim_reply.conflict)
+		assert_int_equal(reply->reclaim_reply.kinds, KR_LEASE_WRITE); /* nobody gets in between */
+	return reply->reclaim_reply.conflict;
+}
+
+static void cut(struct node *node, const struct kr_fid *fid, uint64_t size)
+{
+	struct kr_setattr_request msg = {.file = *fid, .valid = KR_SET_SIZE, .size = size};
+
+	assert_int_equal(node_call(node, KR_MSG_SETATTR, &msg, NULL), 0);
+}
+
+static void back(struct node *node)
+{
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node->hello.resumed, 0);
+	assert_int_equal(node->hello.late, 1);
+}
+
+static void late_bytes_of_an_untouched_file_are_welcome(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE), elsewhere = create(other, "g", 0);
+
+	lose(f, node, other);
+	cut(other, &elsewhere, 7);
+	back(node);
+	assert_false(in_conflict(node, &fid, never));
+}
+
+static void late_bytes_of_a_file_that_another_changed_are_in_conflict(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+
+	lose(f, node, other);
+	cut(other, &fid, 7);
+	back(node);
+	assert_true(in_conflict(node, &fid, future));
+	assert_true(in_conflict(node, &fid, future));
+}
+
+static void a_conflict_stays_one_when_node_and_server_begin_anew(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+
+	lose(f, node, other);
+	cut(other, &fid, 7);
+	back(node);
+	assert_true(in_conflict(node, &fid, future));
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	node_disconnect(node);
+	assert_int_equal(node_hello(node, false), 0);
+	assert_true(in_conflict(node, &fid, future));
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node->hello.late, 0);
+	assert_true(in_conflict(node, &fid, future));
+}
+
+static void a_node_lost_again_before_it_has_reclaimed_is_late_since_the_first_time(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+
+	lose(f, node, other);
+	cut(other, &fid, 7);
+	back(node);
+	lose(f, node, other);
+	back(node);
+	assert_true(in_conflict(node, &fid, future));
+}
+
+/* Also of one that held WRITE before: what it has written since is not known before it is here. */
+static void late_bytes_wait_for_what_others_have_written_but_not_flushed(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	const union kr_any_msg *reply;
+	struct node_asked *recall;
+	struct kr_sfile *file;
+	uint64_t id;
+
+	lose(f, node, other);
+	assert_int_equal(node_result(other, send_lease(other, &fid, KR_LEASE_WRITE), NULL), 0);
+	back(node);
+	id = send_reclaim(node, &fid, future);
+	recall = node_asked(other, KR_MSG_RECALL);
+	settle(node);
+	assert_false(is_answered(node, id));
+	file = kr_sfile_find(&f->server, &fid); /* its flush */
+	kr_sfile_changing(file);
+	kr_sfile_changed(file);
+	node_reply(other, recall, NULL);
+	assert_int_equal(node_result(node, id, &reply), 0);
+	assert_true(reply->reclaim_reply.conflict);
+}
+
+static void a_reader_in_between_is_no_conflict_and_gives_its_lease_up(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	const union kr_any_msg *reply;
+	uint64_t id;
+
+	lose(f, node, other);
+	assert_int_equal(node_result(other, send_lease(other, &fid, KR_LEASE_READ), NULL), 0);
+	back(node);
+	id = send_reclaim(node, &fid, never);
+	node_reply(other, node_asked(other, KR_MSG_RECALL), NULL);
+	assert_int_equal(node_result(node, id, &reply), 0);
+	assert_false(reply->reclaim_reply.conflict);
+	assert_int_equal(reply->reclaim_reply.kinds, KR_LEASE_WRITE);
+}
+
+/* Each has bytes of both files, and gets one of them first: neither can flush before its other RECLAIM is answered. */
+static void two_late_nodes_do_not_wait_for_each_other(void **state)
+{
+	struct fixture *f = *state;
+	struct node *one = joined(f, 0), *two = joined(f, 1), *other = joined(f, 2);
+	struct kr_fid a = create(one, "a", KR_LEASE_WRITE), b = create(two, "b", KR_LEASE_WRITE);
+	const union kr_any_msg *reply;
+
+	node_disconnect(two);
+	lose(f, one, other);
+	while (f->server.sessions_lost < 2)
+		settle(other);
+	back(one);
+	back(two);
+	assert_false(in_conflict(one, &a, never));
+	assert_false(in_conflict(two, &b, never));
+	assert_int_equal(node_result(one, send_reclaim(one, &b, never), &reply), 0);
+	assert_true(reply->reclaim_reply.conflict);
+	assert_int_equal(node_result(two, send_reclaim(two, &a, never), &reply), 0);
+	assert_true(reply->reclaim_reply.conflict);
+}
+
+static void after_a_restart_the_time_decides_of_a_node_lost_before(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE), second = create(node, "g", KR_LEASE_WRITE);
+
+	lose(f, node, other);
+	node_disconnect(other);
+	stop_server(f);
+	start_server(f);
+	back(node);
+	assert_int_equal(node_hello(other, true), 0);
+	assert_int_equal(node_call(other, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	assert_false(in_conflict(node, &fid, future));
+	assert_true(in_conflict(node, &second, always));
+}
+
+static void who_reclaims_in_the_grace_period_is_not_late(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node->hello.late, 0);
+	assert_false(in_conflict(node, &fid, never));
+}
+
+static void who_is_not_awaited_gets_nothing_before_the_grace_period_is_over(void **state)
+{
+	struct fixture *f = *state;
+	struct node *awaited = joined(f, 0), *late = joined(f, 1);
+	struct kr_fid fid = create(awaited, "f", KR_LEASE_READ);
+	uint64_t id;
+
+	lose(f, late, awaited);
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, awaited));
+	back(late);
+	id = send_reclaim(late, &fid, future);
+	settle(late);
+	assert_false(is_answered(late, id));
+	assert_true(f->server.grace.active);
+	assert_int_equal(node_hello(awaited, true), 0);
+	assert_int_equal(node_call(awaited, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	assert_int_equal(node_result(late, id, NULL), 0);
+	assert_false(f->server.grace.active);
+}
+
+/* --- the files -------------------------------------------------------------------------------------------------------- */
+
+static int ask(struct node *node, const struct kr_fid *fid, const char *path, const struct kr_conflict_reply **ret)
+{
+	struct kr_conflict_request msg = {.file = *fid, .first = 5, .last = 9, .path = path, .written = {.sec = 1000000000},
+		.mode = S_IFREG | 0640};
+	const union kr_any_msg *reply;
+	int err = node_call(node, KR_MSG_CONFLICT, &msg, &reply);
+
+	*ret = &reply->conflict_reply;
+	return err;
+}
+
+#define CONFLICT_NAME "f.conflict-node-20010909T014640Z"
+
+static const char *in_export(struct fixture *f, const char *name)
+{
+	static char paths[4][400]; /* a call may need two */
+	static unsigned next;
+	char *path = paths[next++ % 4];
+
+	snprintf(path, sizeof(paths[0]), "%s/%s", f->export_path, name);
+	return path;
+}
+
+/* NODE is late on "f", others have changed it. */
+static struct kr_fid conflict_at(struct fixture *f, struct node *node, struct node *other)
+{
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+
+	lose(f, node, other);
+	cut(other, &fid, 7);
+	back(node);
+	assert_true(in_conflict(node, &fid, future));
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	return fid;
+}
+
+static void nobody_gets_a_conflict_file_without_a_conflict(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = conflict_at(f, node, other);
+	const struct kr_conflict_reply *made;
+	struct kr_conflict_request later = {.file = fid, .first = 10, .last = 12, .path = "f"}, odd = {.file = fid, .first = 3, .last = 1, .path = ""};
+
+	assert_int_equal(ask(other, &fid, "f", &made), -EPERM);
+	assert_int_equal(node_call(node, KR_MSG_CONFLICT, &later, NULL), -EPERM);
+	assert_int_equal(node_call(node, KR_MSG_CONFLICT, &odd, NULL), -EINVAL);
+	assert_int_equal(access(in_export(f, CONFLICT_NAME), F_OK), -1);
+}
+
+static void a_conflict_file_is_made_once_beside_the_original(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = conflict_at(f, node, other), first;
+	const struct kr_conflict_reply *made;
+	struct stat stat;
+
+	assert_int_equal(chmod(in_export(f, "f"), 0604), 0);
+	assert_int_equal(ask(node, &fid, "f", &made), 0);
+	first = made->target;
+	assert_int_equal(lstat(in_export(f, CONFLICT_NAME), &stat), 0);
+	assert_int_equal(stat.st_mode, S_IFREG | 0604);
+	assert_int_equal(stat.st_size, 0);
+	assert_int_equal(ask(node, &fid, "f", &made), 0);
+	assert_true(kr_fid_equal(&made->target, &first));
+	node_disconnect(node);
+	stop_server(f);
+	start_server(f);
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	assert_int_equal(rename(in_export(f, CONFLICT_NAME), in_export(f, "renamed")), 0);
+	assert_int_equal(ask(node, &fid, "f", &made), 0);
+	assert_true(kr_fid_equal(&made->target, &first));
+	assert_int_equal(access(in_export(f, CONFLICT_NAME), F_OK), -1);
+	assert_true(node_wait_for(&f->loop, no_orphans, f));
+}
+
+static void a_name_that_is_taken_gets_a_number(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = conflict_at(f, node, other);
+	const struct kr_conflict_reply *made;
+
+	assert_int_equal(mkdir(in_export(f, CONFLICT_NAME), 0700), 0);
+	assert_int_equal(ask(node, &fid, "f", &made), 0);
+	assert_int_equal(access(in_export(f, CONFLICT_NAME "-2"), F_OK), 0);
+}
+
+static void a_renamed_file_has_its_conflict_file_where_it_is_now(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = conflict_at(f, node, other);
+	const struct kr_conflict_reply *made;
+
+	assert_int_equal(mkdir(in_export(f, "a"), 0700), 0);
+	assert_int_equal(mkdir(in_export(f, "a/b"), 0700), 0);
+	assert_int_equal(rename(in_export(f, "f"), in_export(f, "a/b/new")), 0);
+	assert_int_equal(ask(node, &fid, "f", &made), 0);
+	assert_int_equal(access(in_export(f, "a/b/new.conflict-node-20010909T014640Z"), F_OK), 0);
+}
+
+static void an_unnamed_path_does_not_hide_where_the_file_is(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = conflict_at(f, node, other);
+	const struct kr_conflict_reply *made;
+
+	assert_int_equal(ask(node, &fid, "../.././/..", &made), 0);
+	assert_int_equal(access(in_export(f, CONFLICT_NAME), F_OK), 0);
+}
+
+/* The file is gone: RECLAIM says STALE, and that is a conflict too. */
+static struct kr_fid removed(struct fixture *f, struct node *node, struct node *other, const char *path)
+{
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+
+	lose(f, node, other);
+	if (strcmp(path, "f") != 0)
+		assert_int_equal(rename(in_export(f, "f"), in_export(f, path)), 0);
+	assert_int_equal(unlink(in_export(f, path)), 0);
+	back(node);
+	assert_int_equal(node_result(node, send_reclaim(node, &fid, future), NULL), -ESTALE);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	return fid;
+}
+
+static void bytes_of_a_removed_file_go_where_it_was(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = removed(f, node, other, "f");
+	const struct kr_conflict_reply *made;
+	struct stat stat;
+
+	assert_int_equal(ask(node, &fid, "f", &made), 0);
+	assert_int_equal(lstat(in_export(f, CONFLICT_NAME), &stat), 0);
+	assert_int_equal(stat.st_mode, S_IFREG | 0640); /* as the node knew it */
+}
+
+static void bytes_of_a_removed_directory_go_where_the_administrator_finds_them(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	const struct kr_conflict_reply *made;
+	struct kr_fid fid;
+
+	assert_int_equal(mkdir(in_export(f, "d"), 0700), 0);
+	fid = removed(f, node, other, "d/f");
+	assert_int_equal(rmdir(in_export(f, "d")), 0);
+	assert_int_equal(ask(node, &fid, "d/f", &made), 0);
+	assert_int_equal(access(in_export(f, ".kairan/conflicts/" CONFLICT_NAME), F_OK), 0);
+}
+
+static void two_late_nodes_get_a_file_each(void **state)
+{
+	struct fixture *f = *state;
+	struct node *one = joined(f, 0), *two = joined(f, 1), *other = joined(f, 2);
+	struct kr_fid fid = create(one, "f", KR_LEASE_WRITE), first;
+	const struct kr_conflict_reply *made;
+
+	assert_int_equal(node_result(two, send_lease(two, &fid, KR_LEASE_WRITE), NULL), 0);
+	node_disconnect(two);
+	lose(f, one, other);
+	while (f->server.sessions_lost < 2)
+		settle(other);
+	cut(other, &fid, 7);
+	back(one);
+	assert_true(in_conflict(one, &fid, future));
+	back(two);
+	assert_true(in_conflict(two, &fid, future));
+	assert_int_equal(node_call(one, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	assert_int_equal(node_call(two, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	assert_int_equal(ask(one, &fid, "f", &made), 0);
+	first = made->target;
+	assert_int_equal(ask(two, &fid, "f", &made), 0);
+	assert_false(kr_fid_equal(&made->target, &first));
+	assert_int_equal(access(in_export(f, CONFLICT_NAME "-2"), F_OK), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+		cmocka_unit_test(the_latest_lapse_of_a_node_counts),
+		cmocka_unit_test(of_too_many_lapses_the_oldest_goes),
+		cmocka_unit_test(long_names_are_cut_between_characters),
+		TEST(conflicts_outlive_the_server_and_a_torn_line),
+		TEST(a_second_lapse_of_a_file_does_not_hide_the_first_conflict_file),
+		TEST(late_bytes_of_an_untouched_file_are_welcome),
+		TEST(late_bytes_of_a_file_that_another_changed_are_in_conflict),
+		TEST(a_conflict_stays_one_when_node_and_server_begin_anew),
+		TEST(a_node_lost_again_before_it_has_reclaimed_is_late_since_the_first_time),
+		TEST(late_bytes_wait_for_what_others_have_written_but_not_flushed),
+		TEST(a_reader_in_between_is_no_conflict_and_gives_its_lease_up),
+		TEST(two_late_nodes_do_not_wait_for_each_other),
+		TEST(after_a_restart_the_time_decides_of_a_node_lost_before),
+		TEST(who_reclaims_in_the_grace_period_is_not_late),
+		TEST(who_is_not_awaited_gets_nothing_before_the_grace_period_is_over),
+		TEST(nobody_gets_a_conflict_file_without_a_conflict),
+		TEST(a_conflict_file_is_made_once_beside_the_original),
+		TEST(a_name_that_is_taken_gets_a_number),
+		TEST(a_renamed_file_has_its_conflict_file_where_it_is_now),
+		TEST(an_unnamed_path_does_not_hide_where_the_file_is),
+		TEST(bytes_of_a_removed_file_go_where_it_was),
+		TEST(bytes_of_a_removed_directory_go_where_the_administrator_finds_them),
+		TEST(two_late_nodes_get_a_file_each),
+	};
+
+	kr_log_init("test_late", KR_LOG_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
