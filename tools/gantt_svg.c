@@ -123,9 +123,9 @@ static void draw_event(const struct chart *chart, const struct kr_trace_event *e
 {
 	bool file = event->phase == KR_TRACE_READ || event->phase == KR_TRACE_WRITE;
 	double from = x_of(chart, event->start_ns), to = x_of(chart, event->end_ns);
-	fprintf(out, "<rect x=\"%.2f\" y=\"%zu\" width=\"%.2f\" height=\"%d\" fill=\"%s\"><title>", from,
+	fprintf(out, "<rect x=\"%.2f\" y=\"%zu\" width=\"%.2f\" height=\"%d\" fill=\"%s\"%s><title>", from,
 		TOP + row_of(chart, event) * ROW + 2 + (file ? ROW / 2 - 1 : 0), KR_MAX(to - from, 0.2), ROW / 2 - 2,
-		colours[event->phase]);
+		colours[event->phase], event->round % 2 ? " fill-opacity=\"0.65\"" : ""); /* so that rounds can be told apart */
 	put_text(out, event->file);
 	fprintf(out, " call %" PRIu64 " round %" PRIu64 " slot %u: %s, %" PRIu64 " bytes, %.3f ms</title></rect>\n", event->call,
 		event->round, event->slot, kr_trace_phase_name(event->phase), event->bytes,

@@ -207,6 +207,26 @@ static void huge_types_are_mapped_without_expansion(void **unused)
 	MPI_Type_free(&far);
 }
 
+#ifdef MPICH_VERSION
+/* Removed from MPI-3.0; MPICH still has them. */
+static void bound_markers_give_bounds_and_no_bytes(void **unused)
+{
+	int lengths[3] = {1, 2, 1};
+	MPI_Aint displacements[3] = {-8, 4, 40};
+	MPI_Datatype types[3] = {MPI_LB, MPI_INT, MPI_UB}, type;
+	struct kr_typemap *map;
+	(void)unused;
+	MPI_Type_create_struct(3, lengths, displacements, types, &type);
+	map = map_of(type);
+	assert_int_equal(map->lb, -8);
+	assert_int_equal(map->extent, 48);
+	assert_int_equal(kr_typemap_true_lb(map), 4);
+	assert_int_equal(kr_typemap_true_ub(map), 12);
+	kr_typemap_put(map);
+	MPI_Type_free(&type);
+}
+#endif
+
 #if MPI_VERSION >= 4
 static void large_counts_are_understood(void **unused)
 {
@@ -320,6 +340,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(random_types_pack_as_their_typemaps_say),
 		cmocka_unit_test(equal_types_have_equal_maps),
 		cmocka_unit_test(huge_types_are_mapped_without_expansion),
+#ifdef MPICH_VERSION
+		cmocka_unit_test(bound_markers_give_bounds_and_no_bytes),
+#endif
 #if MPI_VERSION >= 4
 		cmocka_unit_test(large_counts_are_understood),
 		cmocka_unit_test(large_darrays_and_blocks_are_understood),
