@@ -24,50 +24,53 @@ static char *contiguous_memory(const struct kr_access *access)
 	return NULL;
 }
 
-/* The memory's map, or not usable. */
-static void find_memory(struct kr_access *access)
+/* The memory's map, if it can be known. */
+static bool find_memory(struct kr_access *access)
 {
-	if (map_of(access->datatype, &access->map) < 0 || kr_cursor_init(&access->cursor, access->map, 0, 0, access->count) < 0) {
-		access->usable = false;
-		return;
-	}
+	if (map_of(access->datatype, &access->map) < 0 || kr_cursor_init(&access->cursor, access->map, 0, 0, access->count) < 0)
+		return false;
 	access->contiguous = contiguous_memory(access);
+	return true;
 }
 
-int kr_access_init(struct kr_access *access, bool writing, const struct kr_view *view, void *buffer, int items,
-	MPI_Datatype datatype, MPI_Offset offset)
+static int count_bytes(struct kr_access *access)
 {
 	MPI_Count size;
-	uint64_t start;
 
-	*access = (struct kr_access){.writing = writing, .view = *view, .memory = buffer, .buffer = buffer, .items = items, .datatype = datatype, .offset = offset};
-	if (view->filetype)
-		kr_typemap_get(view->filetype);
-	if (items < 0)
+	if (access->items < 0)
 		return MPI_ERR_COUNT;
-	if (datatype == MPI_DATATYPE_NULL || PMPI_Type_size_x(datatype, &size) != MPI_SUCCESS || size < 0)
+	if (access->datatype == MPI_DATATYPE_NULL || PMPI_Type_size_x(access->datatype, &size) != MPI_SUCCESS || size < 0)
 		return MPI_ERR_TYPE;
-	if (offset < 0)
-		return MPI_ERR_ARG;
-	if (__builtin_mul_overflow((uint64_t)size, (uint64_t)items, &access->count) || access->count >= KR_TYPEMAP_LIMIT)
+	if (__builtin_mul_overflow((uint64_t)size, (uint64_t)access->items, &access->count) || access->count >= KR_TYPEMAP_LIMIT)
 		return MPI_ERR_COUNT;
-	access->usable = view->filetype != NULL;
-	if (!access->usable)
-		return MPI_SUCCESS;
-	if (access->count % view->etype_size != 0)
-		return MPI_ERR_IO;
-	if (__builtin_mul_overflow((uint64_t)offset, view->etype_size, &start) || start >= KR_TYPEMAP_LIMIT)
+	return MPI_SUCCESS;
+}
+
+int kr_access_init(struct kr_access *access, bool writing, const struct kr_shape *shape, void *buffer, int items,
+	MPI_Datatype datatype, MPI_Offset offset)
+{
+	uint64_t start;
+	int class;
+
+	*access = (struct kr_access){
+		.writing = writing, .memory = buffer, .buffer = buffer, .items = items, .datatype = datatype, .offset = offset};
+	class = count_bytes(access);
+	if (class != MPI_SUCCESS)
+		return class;
+	if (offset < 0 || __builtin_mul_overflow((uint64_t)offset, shape->etype_size, &start) || start >= KR_TYPEMAP_LIMIT)
 		return MPI_ERR_ARG;
-	access->start = start;
-	if (access->count > 0)
-		find_memory(access);
+	if (access->count % shape->etype_size != 0)
+		return MPI_ERR_IO;
+	access->known = kr_shape_view(shape, start, access->count, &access->view, &access->start, &access->ordered) == 0 &&
+	                (access->count == 0 || find_memory(access));
+	access->ordered &= access->known;
 	return MPI_SUCCESS;
 }
 
 void kr_access_fini(struct kr_access *access)
 {
 	kr_typemap_put(access->map);
-	kr_typemap_put(access->view.filetype);
+	kr_view_fini(&access->view);
 }
 
 static void seek(struct kr_access *access, uint64_t data)

@@ -4,12 +4,13 @@
 
 #include <mpi.h>
 
-#include "mpiio/view.h"
+#include "mpiio/shape.h"
 
 struct kr_access {
 	bool writing;
-	bool usable;             /* false: this rank's types are beyond us, MPI itself must do its part */
-	struct kr_view view;     /* own reference */
+	bool known;              /* false: this rank's types are beyond us, MPI itself must do its part */
+	bool ordered;            /* can be exchanged (shape.h) */
+	struct kr_view view;     /* own; empty if not known */
 	struct kr_typemap *map;  /* of the memory, tiled; NULL when count is 0 */
 	char *memory;            /* what the map's offsets count from */
 	char *contiguous;        /* the first byte, when all of it is one run; else NULL */
@@ -22,9 +23,8 @@ struct kr_access {
 	MPI_Offset offset; /* in etypes */
 };
 
-/* The access of ITEMS of DATATYPE at etype OFFSET of VIEW (its reference is taken over by copy; NULL filetype: not usable).
- * An MPI error class. */
-int kr_access_init(struct kr_access *access, bool writing, const struct kr_view *view, void *buffer, int items,
+/* The access of ITEMS of DATATYPE at etype OFFSET of SHAPE (borrowed for the call).  An MPI error class. */
+int kr_access_init(struct kr_access *access, bool writing, const struct kr_shape *shape, void *buffer, int items,
 	MPI_Datatype datatype, MPI_Offset offset);
 void kr_access_fini(struct kr_access *access);
 

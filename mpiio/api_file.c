@@ -33,29 +33,28 @@ int PMPI_File_close(MPI_File *fh)
 }
 KR_ALIAS(File_close);
 
-/* A view of types that we cannot read has no filetype: this rank's part is then MPI's. */
-static struct kr_view make_view(MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype)
+static struct kr_shape make_shape(MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype)
 {
-	struct kr_view view = {0};
+	struct kr_shape shape;
 	struct kr_typemap *map = NULL;
 	MPI_Count size = 1;
 
 	PMPI_Type_size_x(etype, &size);
-	if (kr_typemap_of_mpi(filetype, &map) < 0 || kr_view_init(&view, disp, (uint64_t)size, map) < 0)
-		view = (struct kr_view){0};
+	if (kr_typemap_of_mpi(filetype, &map) < 0)
+		map = NULL;
+	kr_shape_init(&shape, disp, (uint64_t)size, map);
 	kr_typemap_put(map);
-	view.etype_size = (uint64_t)size;
-	return view;
+	return shape;
 }
 
-static void change_view(struct kr_mpifile *file, struct kr_view view, bool foreign, MPI_Info info)
+static void change_view(struct kr_mpifile *file, struct kr_shape shape, bool foreign, MPI_Info info)
 {
 	pthread_mutex_lock(&file->lock);
-	kr_view_fini(&file->view);
-	file->view = view;
+	kr_shape_fini(&file->shape);
+	file->shape = shape;
 	file->position = 0;
 	if (foreign)
-		kr_file_wrote_alone(file);
+		kr_turn_unseen(file);
 	file->foreign = foreign;
 	pthread_mutex_unlock(&file->lock);
 	kr_info_read(info, &file->wanted);
@@ -71,7 +70,7 @@ int PMPI_File_set_view(MPI_File fh, MPI_Offset disp, MPI_Datatype etype, MPI_Dat
 		kr_file_quiesce(file);
 	rc = kr_real()->File_set_view(fh, disp, etype, filetype, datarep, info);
 	if (file && rc == MPI_SUCCESS)
-		change_view(file, make_view(disp, etype, filetype), strcmp(datarep, "native") != 0, info);
+		change_view(file, make_shape(disp, etype, filetype), strcmp(datarep, "native") != 0, info);
 	return rc;
 }
 KR_ALIAS(File_set_view);
@@ -123,7 +122,7 @@ int PMPI_File_set_atomicity(MPI_File fh, int flag)
 		else
 			kr_file_take_pointer(file);
 	}
-	kr_file_wrote_alone(file);
+	kr_turn_unseen(file);
 	file->atomic = flag;
 	return rc;
 }
@@ -140,7 +139,7 @@ int PMPI_File_sync(MPI_File fh)
 	}
 	rc = kr_real()->File_sync(fh);
 	if (file && class == MPI_SUCCESS && rc == MPI_SUCCESS)
-		file->wrote_alone = false;
+		kr_turn_synced(file);
 	return class != MPI_SUCCESS ? kr_mpi_return(fh, class) : rc;
 }
 KR_ALIAS(File_sync);
@@ -173,7 +172,7 @@ static int end_of_view(struct kr_mpifile *file, uint64_t *ret_end)
 	uint64_t size = 0;
 	int err = kr_mount_size(file->mount, &size);
 
-	*ret_end = kr_view_end(&file->view, size);
+	*ret_end = kr_view_end(&file->shape.view, size);
 	return kr_mpi_class(err);
 }
 
@@ -194,7 +193,7 @@ static int seek(struct kr_mpifile *file, MPI_Offset offset, int whence)
 	MPI_Offset position;
 	int class = MPI_SUCCESS;
 
-	if (!file->view.filetype)
+	if (file->shape.kind != KR_SHAPE_TILES)
 		return seek_by_mpi(file, offset, whence);
 	if (whence == MPI_SEEK_END)
 		class = end_of_view(file, &base);

@@ -7,7 +7,7 @@ static void note_write(MPI_File fh)
 	struct kr_mpifile *file = kr_file_find(fh);
 
 	if (file)
-		kr_file_wrote_alone(file);
+		kr_turn_unseen(file);
 }
 
 int PMPI_File_write_shared(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status)

@@ -21,11 +21,11 @@ int kr_call_access(struct kr_mpifile *file, const struct kr_call *call, struct k
 
 	KR_SCOPED_LOCK(&file->lock);
 	offset = call->individual ? (MPI_Offset)file->position : call->offset;
-	class = kr_access_init(ret_access, call->writing, &file->view, call->buffer, call->count, call->datatype, offset);
+	class = kr_access_init(ret_access, call->writing, &file->shape, call->buffer, call->count, call->datatype, offset);
 	if (class == MPI_SUCCESS)
 		class = check_mode(file, call->writing);
 	if (class == MPI_SUCCESS && call->individual)
-		file->position += ret_access->count / file->view.etype_size;
+		file->position += ret_access->count / file->shape.etype_size;
 	return class;
 }
 
@@ -44,7 +44,7 @@ int kr_call_independent(struct kr_mpifile *file, const struct kr_call *call, MPI
 	int class = kr_call_access(file, call, &access);
 
 	if (class == MPI_SUCCESS)
-		class = kr_independent_run(file, &access, &done);
+		class = kr_independent_alone(file, &access, &done);
 	kr_access_fini(&access);
 	kr_call_status(status, done);
 	return kr_mpi_return(file->fh, class);

@@ -29,8 +29,8 @@ static int fill_record(struct kr_mpifile *file, const struct kr_access *access, 
 	int err;
 
 	record->count = access->count;
-	record->usable = access->usable;
-	if (!access->usable || access->count == 0)
+	record->ordered = access->ordered || access->count == 0;
+	if (!access->ordered || access->count == 0)
 		return 0;
 	record->start = access->start;
 	record->runs = count_runs(&access->view, access->count);
@@ -48,7 +48,7 @@ static int exchange_records(struct kr_plan *plan, int class)
 	if (class == MPI_SUCCESS)
 		class = kr_mpi_class(fill_record(file, plan->access, &own));
 	own.class = class;
-	own.wrote_alone = __atomic_load_n(&file->wrote_alone, __ATOMIC_RELAXED);
+	own.wrote_alone = kr_turn_was_alone(file);
 	own.hints_changed = kr_file_hints_changed(file);
 	return PMPI_Allgather(&own, sizeof(own), MPI_BYTE, plan->records, sizeof(own), MPI_BYTE, file->comm) == MPI_SUCCESS
 	         ? MPI_SUCCESS
@@ -57,13 +57,13 @@ static int exchange_records(struct kr_plan *plan, int class)
 
 struct summary {
 	int class;
-	bool usable, hints_changed, fresh;
+	bool ordered, hints_changed, fresh;
 	uint64_t shortest_run; /* the least average length of a rank's runs */
 };
 
 static struct summary summarise(struct kr_plan *plan)
 {
-	struct summary sum = {.class = MPI_SUCCESS, .usable = true, .shortest_run = UINT64_MAX};
+	struct summary sum = {.class = MPI_SUCCESS, .ordered = true, .shortest_run = UINT64_MAX};
 
 	plan->lo = INT64_MAX;
 	plan->relaxed = true;
@@ -71,12 +71,12 @@ static struct summary summarise(struct kr_plan *plan)
 		const struct kr_call_record *record = &plan->records[rank];
 
 		sum.class = KR_MAX(sum.class, record->class);
-		sum.usable &= record->usable != 0;
+		sum.ordered &= record->ordered != 0;
 		sum.hints_changed |= record->hints_changed != 0;
 		sum.fresh |= record->view.fresh != 0;
 		plan->relaxed &= !record->wrote_alone;
 		plan->bytes += record->count;
-		if (record->count == 0 || !record->usable)
+		if (record->count == 0 || !record->ordered)
 			continue;
 		plan->lo = KR_MIN(plan->lo, record->lo);
 		plan->hi = KR_MAX(plan->hi, record->hi);
@@ -94,7 +94,7 @@ static enum kr_way choose_way(const struct kr_plan *plan, const struct summary *
 
 	if (plan->bytes == 0)
 		return KR_WAY_NOTHING;
-	if (!sum->usable || wanted == KR_DISABLE)
+	if (!sum->ordered || wanted == KR_DISABLE)
 		return KR_WAY_DIRECT;
 	if (wanted == KR_AUTOMATIC && (plan->file->ranks == 1 || sum->shortest_run >= hints->direct_run))
 		return KR_WAY_DIRECT;
@@ -146,6 +146,8 @@ static int prepare(struct kr_plan *plan, int class)
 	plan->way = choose_way(plan, &sum);
 	if (plan->way != KR_WAY_TWO_PHASE)
 		return MPI_SUCCESS;
+	if (plan->access->writing && (class = kr_turn_exchange(file, !plan->relaxed)) != MPI_SUCCESS)
+		return class;
 	err = kr_stripes_init(&plan->stripes, kr_file_stripe(file), piece_size(plan), file->aggregators->count, (uint64_t)plan->lo,
 		(uint64_t)plan->hi);
 	plan->rounds = err < 0 ? 0 : kr_stripes_rounds(&plan->stripes);
@@ -200,7 +202,7 @@ static int carry_out(struct kr_plan *plan, uint64_t *ret_done)
 	case KR_WAY_NOTHING:
 		return MPI_SUCCESS;
 	case KR_WAY_DIRECT:
-		return kr_independent_run(plan->file, plan->access, ret_done);
+		return kr_independent_direct(plan->file, plan->access, ret_done);
 	case KR_WAY_TWO_PHASE:
 		return plan->access->writing ? kr_twophase_write(plan, ret_done) : kr_twophase_read(plan, ret_done);
 	}

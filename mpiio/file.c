@@ -130,7 +130,7 @@ int kr_file_agree_hints(struct kr_mpifile *file)
 		class = MPI_ERR_IO;
 	file->agreed = file->hints = file->wanted;
 	drop_aggregators(file);
-	kr_file_wrote_alone(file);
+	kr_turn_unseen(file);
 	kr_views_forget(&file->views);
 	if (class == MPI_SUCCESS)
 		class = kr_mpi_class(place_aggregators(file));
@@ -150,7 +150,7 @@ static void file_free(struct kr_mpifile *file)
 {
 	if (file->comm != MPI_COMM_NULL)
 		PMPI_Comm_free(&file->comm);
-	kr_view_fini(&file->view);
+	kr_shape_fini(&file->shape);
 	drop_aggregators(file);
 	kr_topology_free(file->topology);
 	kr_views_fini(&file->views);
@@ -203,8 +203,8 @@ static int prepare(struct kr_mpifile *file, MPI_Info info)
 	file->records = calloc((size_t)file->ranks, sizeof(*file->records));
 	if (!file->records)
 		return -ENOMEM;
-	err = kr_views_init(&file->views, file->ranks);
-	return err < 0 ? err : kr_view_init_bytes(&file->view);
+	kr_shape_init_bytes(&file->shape);
+	return kr_views_init(&file->views, file->ranks);
 }
 
 static bool set_up(struct kr_mpifile *file, MPI_Comm comm, const char *name, MPI_Info info)
@@ -218,7 +218,8 @@ static bool set_up(struct kr_mpifile *file, MPI_Comm comm, const char *name, MPI
 	PMPI_Comm_size(file->comm, &file->ranks);
 	if (!all_agree(file->comm, prepare(file, info) == 0) || kr_file_agree_hints(file) != MPI_SUCCESS)
 		return false;
-	file->wrote_alone = false;
+	kr_turn_synced(file);
+	file->turns.needed = all_agree(file->comm, kr_mount_info(file->mount) != NULL);
 	PMPI_Query_thread(&level);
 	file->threads = all_agree(file->comm, level == MPI_THREAD_MULTIPLE);
 	file->name = kr_xstrdup(name);
@@ -285,20 +286,7 @@ void kr_file_quiesce(struct kr_mpifile *file)
 	kr_io_drain(&file->worker);
 }
 
-void kr_file_wrote_alone(struct kr_mpifile *file)
-{
-	__atomic_store_n(&file->wrote_alone, true, __ATOMIC_RELAXED);
-}
-
-/* ---- view and pointer ---- */
-
-void kr_file_view(struct kr_mpifile *file, struct kr_view *ret_view)
-{
-	KR_SCOPED_LOCK(&file->lock);
-	*ret_view = file->view;
-	if (ret_view->filetype)
-		kr_typemap_get(ret_view->filetype);
-}
+/* ---- the file pointer ---- */
 
 void kr_file_give_pointer(struct kr_mpifile *file)
 {

@@ -4,7 +4,7 @@
  * untouched.  The individual file pointer is ours while the file is `active`, MPI's while it is not (atomic mode, data
  * representations other than "native"); it is handed over when that changes.
  *
- * Threads: the handle table has a lock of its own.  Of a file, `lock` guards position, view and known_end; everything
+ * Threads: the handle table has a lock of its own.  Of a file, `lock` guards position and shape; everything
  * else is used only by collective calls, of which MPI allows one at a time per file and which wait for the non-blocking
  * ones (kr_file_quiesce) before they touch anything.
  */
@@ -19,10 +19,11 @@
 #include "mpiio/hints.h"
 #include "mpiio/io_thread.h"
 #include "mpiio/mount.h"
+#include "mpiio/shape.h"
 #include "mpiio/slots.h"
 #include "mpiio/topology.h"
 #include "mpiio/trace.h"
-#include "mpiio/view.h"
+#include "mpiio/turns.h"
 #include "mpiio/views.h"
 #include "mpiio/window.h"
 
@@ -32,7 +33,7 @@ struct kr_mpifile {
 	struct kr_table_link link;
 	MPI_File fh;
 	MPI_Comm comm; /* our own; errors are returned */
-	bool wrote_alone;   /* atomic: this rank wrote past the aggregators since the last sync */
+	struct kr_turns turns;
 	int rank, ranks, amode;
 	char *name;
 	struct kr_mount *mount;
@@ -40,7 +41,7 @@ struct kr_mpifile {
 	bool atomic, foreign; /* atomic mode; a data representation that is not ours */
 
 	pthread_mutex_t lock;
-	struct kr_view view; /* filetype NULL: beyond us, MPI itself does this rank's part */
+	struct kr_shape shape; /* the file view */
 	uint64_t position;   /* the individual file pointer, in etypes */
 
 	struct kr_hints wanted; /* what the program said on this rank */
@@ -87,12 +88,6 @@ int kr_file_agree_hints(struct kr_mpifile *file);
 bool kr_file_hints_changed(const struct kr_mpifile *file);
 uint64_t kr_file_stripe(const struct kr_mpifile *file);
 
-/* This rank wrote past the aggregators, or these have become others: until the next sync nobody may trust that what his
- * own node wrote is the newest.  Any thread. */
-void kr_file_wrote_alone(struct kr_mpifile *file);
-
-/* A copy of the view, with its own reference (NULL filetype: none). */
-void kr_file_view(struct kr_mpifile *file, struct kr_view *ret_view);
 /* Gives the individual pointer to MPI, or takes it back. */
 void kr_file_give_pointer(struct kr_mpifile *file);
 void kr_file_take_pointer(struct kr_mpifile *file);

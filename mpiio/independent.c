@@ -34,8 +34,9 @@ static int run_real(struct kr_mpifile *file, const struct kr_access *access, uin
 	return class;
 }
 
-/* The next runs, as long as they span no more than CHUNK bytes of the file; a longer run comes in parts. */
-static bool next_chunk(struct kr_cursor *cursor, struct chunk *chunk)
+/* The next runs, as long as they span no more than CHUNK bytes of the file; a longer run comes in parts.  Runs that are not
+ * in the file's order come one by one. */
+static bool next_chunk(struct kr_cursor *cursor, bool ordered, struct chunk *chunk)
 {
 	int64_t offset;
 
@@ -44,6 +45,11 @@ static bool next_chunk(struct kr_cursor *cursor, struct chunk *chunk)
 	chunk->count = 0;
 	if (!kr_cursor_peek(cursor, &offset))
 		return false;
+	if (!ordered) {
+		chunk->count = kr_cursor_take(cursor, CHUNK, &chunk->runs[0]);
+		chunk->bytes = chunk->runs[0].length;
+		return true;
+	}
 	while (chunk->count < RUNS_MAX && kr_cursor_next(cursor, offset + CHUNK, &chunk->runs[chunk->count]))
 		chunk->bytes += chunk->runs[chunk->count++].length;
 	return true;
@@ -84,7 +90,7 @@ static int run_packed(struct kr_mpifile *file, struct kr_access *access, struct 
 
 	if (!buffer || !chunk)
 		return kr_fail(-ENOMEM, "no memory for %d bytes", CHUNK);
-	while (next_chunk(cursor, chunk)) {
+	while (next_chunk(cursor, access->ordered, chunk)) {
 		uint64_t done = chunk->bytes;
 		int err = access->writing ? write_packed(file, access, chunk, buffer) : read_packed(file, access, chunk, buffer, &done);
 
@@ -121,24 +127,39 @@ static int run_own(struct kr_mpifile *file, struct kr_access *access, uint64_t *
 
 	if (err < 0)
 		return err;
-	if (access->contiguous && kr_view_contiguous(&access->view) && kr_cursor_next(&cursor, INT64_MAX, &run))
+	if (access->contiguous && access->ordered && kr_view_contiguous(&access->view) && kr_cursor_next(&cursor, INT64_MAX, &run))
 		return run_contiguous(file, access, run, ret_done);
 	return run_packed(file, access, &cursor, ret_done);
 }
 
-int kr_independent_run(struct kr_mpifile *file, struct kr_access *access, uint64_t *ret_done)
+static int run(struct kr_mpifile *file, struct kr_access *access, uint64_t *ret_done)
 {
 	int err;
 
-	*ret_done = 0;
-	if (access->count == 0)
-		return MPI_SUCCESS;
-	if (access->writing)
-		kr_file_wrote_alone(file);
-	if (!access->usable)
+	if (!access->known)
 		return run_real(file, access, ret_done);
 	err = run_own(file, access, ret_done);
 	if (err < 0)
 		*ret_done = 0;
 	return kr_mpi_class(err);
+}
+
+int kr_independent_alone(struct kr_mpifile *file, struct kr_access *access, uint64_t *ret_done)
+{
+	int err = access->writing && access->count > 0 ? kr_turn_alone(file) : 0;
+
+	*ret_done = 0;
+	if (err < 0 || access->count == 0)
+		return kr_mpi_class(err);
+	return run(file, access, ret_done);
+}
+
+int kr_independent_direct(struct kr_mpifile *file, struct kr_access *access, uint64_t *ret_done)
+{
+	int err = access->writing ? kr_turn_direct(file) : 0;
+
+	*ret_done = 0;
+	if (err < 0 || access->count == 0)
+		return kr_mpi_class(err);
+	return run(file, access, ret_done);
 }

@@ -9,7 +9,9 @@
 #include "mpiio/file.h"
 
 /* Does ACCESS; what our types cannot express goes through MPI's own explicit offset calls.  An MPI error class; *RET_DONE:
- * bytes done (a read may end at the file's end).  Any thread, as often as wanted at a time. */
-int kr_independent_run(struct kr_mpifile *file, struct kr_access *access, uint64_t *ret_done);
+ * bytes done (a read may end at the file's end).  _alone is an independent call, _direct this rank's part of a collective one
+ * (turns.h).  Any thread, as often as wanted at a time. */
+int kr_independent_alone(struct kr_mpifile *file, struct kr_access *access, uint64_t *ret_done);
+int kr_independent_direct(struct kr_mpifile *file, struct kr_access *access, uint64_t *ret_done);
 
 #endif

@@ -28,6 +28,7 @@ struct kr_mount {
 	int fd;
 	int relaxed_fd; /* -1: none */
 	int door_fd;    /* -1: no batches */
+	int meeting_fd; /* strict, and can be read: fd, or another one where that is for writing only; -1: none */
 	bool kairan;
 	struct kr_mount_info info;
 	struct kr_batch_token token;
@@ -119,10 +120,13 @@ int kr_mount_open(const char *path, int flags, struct kr_mount **ret_mount)
 	mount = kr_xcalloc(1, sizeof(*mount));
 	mount->fd = fd;
 	mount->relaxed_fd = mount->door_fd = -1;
+	mount->meeting_fd = fd;
 	pthread_mutex_init(&mount->lock, NULL);
 	mount->kairan = on_kairan(mount);
 	if (mount->kairan && (flags & O_ACCMODE) != O_RDONLY)
 		prepare_batches(mount, path, st.st_dev);
+	if (mount->kairan && (flags & O_ACCMODE) == O_WRONLY)
+		mount->meeting_fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (mount->kairan && (flags & O_ACCMODE) == O_RDWR)
 		prepare_relaxed(mount, path);
 	*ret_mount = mount;
@@ -139,6 +143,8 @@ int kr_mount_close(struct kr_mount *mount)
 		close(mount->relaxed_fd);
 	if (mount->door_fd >= 0)
 		close(mount->door_fd);
+	if (mount->meeting_fd >= 0 && mount->meeting_fd != mount->fd)
+		close(mount->meeting_fd);
 	err = kr_close(mount->fd);
 	pthread_mutex_destroy(&mount->lock);
 	free(mount->packet);
@@ -267,6 +273,15 @@ int kr_mount_read(struct kr_mount *mount, bool relaxed, const struct kr_run *ext
 int kr_mount_sync(struct kr_mount *mount)
 {
 	return fsync(mount->fd) < 0 ? kr_fail_errno(-errno, "cannot sync") : 0;
+}
+
+int kr_mount_meet(struct kr_mount *mount)
+{
+	char byte;
+
+	if (mount->meeting_fd < 0) /* we may not read: then at least what is ours is flushed */
+		return kr_mount_sync(mount);
+	return pread(mount->meeting_fd, &byte, 1, 0) < 0 ? kr_fail_errno(-errno, "cannot read what others wrote") : 0;
 }
 
 int kr_mount_size(struct kr_mount *mount, uint64_t *ret_size)

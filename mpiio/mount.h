@@ -36,6 +36,8 @@ int kr_mount_read(struct kr_mount *mount, bool relaxed, const struct kr_run *ext
 	uint64_t base, uint64_t *ret_end);
 /* fsync(2): 0 or -errno. */
 int kr_mount_sync(struct kr_mount *mount);
+/* Makes every node flush what it wrote to the file, as a strict read does.  0 or -errno. */
+int kr_mount_meet(struct kr_mount *mount);
 /* The file's size; 0 or -errno. */
 int kr_mount_size(struct kr_mount *mount, uint64_t *ret_size);
 

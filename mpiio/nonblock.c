@@ -105,7 +105,7 @@ static int run_at_once(struct kr_mpifile *file, const struct kr_call *call, MPI_
 	if (!operation)
 		return kr_mpi_return(file->fh, class);
 	if (class == MPI_SUCCESS)
-		operation->class = kr_independent_run(file, &operation->access, &operation->done);
+		operation->class = kr_independent_alone(file, &operation->access, &operation->done);
 	complete(&operation->job);
 	return MPI_SUCCESS;
 }
@@ -125,7 +125,7 @@ int kr_call_start_collective(struct kr_mpifile *file, const struct kr_call *call
 	operation = start(file, call, ret_request, &class);
 	if (!operation)
 		return kr_mpi_return(file->fh, class);
-	if (class == MPI_SUCCESS && !operation->access.usable)
+	if (class == MPI_SUCCESS && !operation->access.known)
 		operation->own_datatype = PMPI_Type_dup(operation->access.datatype, &operation->access.datatype) == MPI_SUCCESS;
 	operation->job.run = run_collective;
 	operation->job.finished = complete;

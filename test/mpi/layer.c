@@ -3,7 +3,8 @@
  *
  *     mpirun -n 4 layer FILE [SEED [STEPS]]      the library preloaded, KAIRAN_MPIIO=force
  *
- * Without the library it tests MPI's own I/O, unless LAYER_REQUIRED is set; LAYER_THREADS asks for MPI_THREAD_MULTIPLE.  Every rank knows from MPI_Pack of numbered bytes where a type's bytes lie, so the
+ * Without the library it tests MPI's own I/O, unless LAYER_REQUIRED is set; LAYER_THREADS asks for MPI_THREAD_MULTIPLE;
+ * with LAYER_NODES nodes are not pretended.  Every rank knows from MPI_Pack of numbered bytes where a type's bytes lie, so the
  * library's own reading of types plays no part in what is expected.  Prints the seed; exit status 0 and "layer: right" if all is.
  */
 #include <mpi.h>
@@ -82,6 +83,25 @@ static void flatten(MPI_Datatype type, int count, size_t origin, size_t span, in
 		ret_offsets[i] -= (int64_t)origin;
 	free(array);
 	free(packed);
+}
+
+/* A filetype that is right by itself, but would overlap as tiles: for small accesses. */
+static MPI_Datatype make_odd_filetype(void)
+{
+	int lengths[6];
+	MPI_Aint places[6], at = 0;
+	MPI_Datatype inner, type;
+
+	for (int i = 0; i < 6; i++) {
+		lengths[i] = 50 + (int)draw(400);
+		places[i] = at + rank * lengths[i];
+		at += ranks * lengths[i] + (int)draw(40);
+	}
+	MPI_Type_create_hindexed(6, lengths, places, MPI_BYTE, &inner);
+	MPI_Type_create_resized(inner, 0, 1 + draw(300), &type);
+	MPI_Type_free(&inner);
+	MPI_Type_commit(&type);
+	return type;
 }
 
 /* A view in which the ranks do not overlap; its filetype is committed. */
@@ -373,9 +393,13 @@ struct place {
 static void make_place(struct place *place)
 {
 	int room = 1 + (int)draw(draw(3) ? 3000 : FILE_MAX / 16 / ranks);
+	bool odd = draw(6) == 0;
 
-	place->filetype = make_filetype(&place->displacement);
-	place->start = draw(2) ? (int)draw(2000) : 0;
+	place->displacement = 0;
+	place->filetype = odd ? make_odd_filetype() : make_filetype(&place->displacement);
+	place->start = draw(2) ? (int)draw(odd ? 100 : 2000) : 0;
+	if (odd)
+		room = 190;
 	/* Ranks do different amounts, some nothing. */
 	place->bytes = 0;
 	for (int who = 0; who < ranks; who++) {
@@ -565,6 +589,8 @@ static void pretend_node(void)
 	char name[16];
 	unsigned nodes = 1 + draw(3), round_robin = draw(2);
 
+	if (getenv("LAYER_NODES"))
+		return;
 	snprintf(name, sizeof(name), "node%u", round_robin ? (unsigned)rank % nodes : (unsigned)rank * nodes / (unsigned)ranks);
 	setenv("KAIRAN_MPIIO_NODE", name, 1);
 }
