@@ -190,5 +190,6 @@ static int compare(const void *a, const void *b)
 
 void kr_gantt_sort(struct kr_gantt *gantt)
 {
-	qsort(gantt->events, gantt->count, sizeof(*gantt->events), compare);
+	if (gantt->count > 0)
+		qsort(gantt->events, gantt->count, sizeof(*gantt->events), compare);
 }
