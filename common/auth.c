@@ -9,13 +9,6 @@
 #include "common/fail.h"
 #include "common/key_priv.h"
 
-_Static_assert(KR_AUTH_PROOF == KR_AUTH_SESSION_KEY, "both are made by transcript_hash");
-_Static_assert(KR_AUTH_PROOF <= crypto_generichash_BYTES_MAX && KR_AUTH_PROOF >= crypto_generichash_BYTES_MIN, "hash");
-
-enum { LABEL = 16 };
-static const char label_server[LABEL] = "kairan-server-1", label_client[LABEL] = "kairan-client-1";
-static const char label_session[LABEL] = {"kairan-session-1"}; /* fills it, without a NUL */
-
 void kr_auth_init(struct kr_auth *auth)
 {
 	memset(auth, 0, sizeof(*auth));
@@ -27,21 +20,28 @@ void kr_auth_fini(struct kr_auth *auth)
 	sodium_memzero(auth, sizeof(*auth));
 }
 
-void kr_auth_make_nonce(uint8_t nonce[KR_AUTH_NONCE])
+enum kr_security kr_auth_security(const struct kr_auth *auth)
 {
-	randombytes_buf(nonce, KR_AUTH_NONCE);
+	return auth->state == KR_AUTH_DONE ? (enum kr_security)auth->handshake.server.security : KR_SECURITY_AUTH;
 }
 
-const uint8_t *kr_auth_session_key(const struct kr_auth *auth)
+void kr_auth_mask_ring_key(const struct kr_auth *auth, uint8_t ring_key[KR_SESSION_KEY])
 {
-	return auth->state == KR_AUTH_DONE ? auth->session_key : NULL;
+	uint8_t mask[KR_SESSION_KEY];
+
+	if (auth->state != KR_AUTH_DONE)
+		return;
+	kr_handshake_derive(&auth->handshake, "kairan-2 ring key", mask);
+	for (size_t i = 0; i < sizeof(mask); i++)
+		ring_key[i] ^= mask[i];
+	sodium_memzero(mask, sizeof(mask));
 }
 
 /* What of a failed handshake could be misused is gone at once; the key stays, for messages. */
 static int failed(struct kr_auth *auth, int err)
 {
 	auth->state = KR_AUTH_FAILED;
-	sodium_memzero(auth->session_key, sizeof(auth->session_key));
+	kr_handshake_fini(&auth->handshake);
 	return err;
 }
 
@@ -50,51 +50,48 @@ static int out_of_turn(struct kr_auth *auth)
 	return failed(auth, kr_fail(-EPROTO, "a message of the handshake came out of turn"));
 }
 
-/* --- the transcript --- */
-
-static void transcript_hash(const struct kr_auth *auth, const char label[LABEL], uint8_t ret_hash[KR_AUTH_PROOF])
+static void make_context(struct kr_auth *auth)
 {
 	crypto_generichash_state state;
 
-	crypto_generichash_init(&state, auth->key->secret, KR_KEY_SECRET, KR_AUTH_PROOF);
-	crypto_generichash_update(&state, (const uint8_t *)label, LABEL);
+	crypto_generichash_init(&state, NULL, 0, KR_CONTEXT);
 	kr_hash_u32(&state, auth->proto_min);
 	kr_hash_u32(&state, auth->proto_max);
 	kr_hash_u32(&state, auth->proto);
 	crypto_generichash_update(&state, auth->key->id, KR_KEY_ID);
-	crypto_generichash_update(&state, auth->client_nonce, KR_AUTH_NONCE);
-	crypto_generichash_update(&state, auth->server_nonce, KR_AUTH_NONCE);
 	kr_hash_u64(&state, (uint64_t)auth->now.sec);
 	kr_hash_u32(&state, auth->now.nsec);
-	crypto_generichash_final(&state, ret_hash, KR_AUTH_PROOF);
-	sodium_memzero(&state, sizeof(state));
+	crypto_generichash_final(&state, auth->handshake.context, KR_CONTEXT);
 }
 
-static bool proof_is_right(const struct kr_auth *auth, const char label[LABEL], const uint8_t proof[KR_AUTH_PROOF])
+static int finish(struct kr_auth *auth, struct kr_seal_keys *ret_keys)
 {
-	uint8_t expected[KR_AUTH_PROOF];
-	bool right;
+	int err = kr_handshake_finish(&auth->handshake, auth->key->secret);
 
-	transcript_hash(auth, label, expected);
-	right = sodium_memcmp(expected, proof, KR_AUTH_PROOF) == 0;
-	sodium_memzero(expected, sizeof(expected));
-	return right;
+	if (err)
+		return failed(auth, err);
+	kr_handshake_keys(&auth->handshake, ret_keys);
+	auth->state = KR_AUTH_DONE;
+	return 0;
 }
 
 /* --- client --- */
 
-int kr_auth_client_begin(struct kr_auth *auth, struct kr_key *key, const uint8_t nonce[KR_AUTH_NONCE], int64_t now,
+int kr_auth_client_begin(struct kr_auth *auth, struct kr_key *key, enum kr_security least, const struct kr_fresh *fresh, int64_t now,
 	struct kr_auth_request *ret_request)
 {
+	const struct kr_offer *own = &auth->handshake.client;
 	int err = auth->state == KR_AUTH_NEW ? kr_key_check(key, now) : out_of_turn(auth);
 
 	if (err)
 		return failed(auth, err);
 	auth->key = kr_key_get(key);
 	auth->proto_min = auth->proto_max = KR_PROTO_VERSION;
-	memcpy(auth->client_nonce, nonce, KR_AUTH_NONCE);
-	*ret_request = (struct kr_auth_request){.proto_min = auth->proto_min, .proto_max = auth->proto_max};
-	memcpy(ret_request->nonce, nonce, KR_AUTH_NONCE);
+	kr_handshake_ask(&auth->handshake, "key", fresh, least);
+	*ret_request = (struct kr_auth_request){.proto_min = auth->proto_min, .proto_max = auth->proto_max,
+		.security = own->security, .ciphers = own->ciphers};
+	memcpy(ret_request->nonce, own->nonce, KR_NONCE);
+	memcpy(ret_request->public, own->public, KR_PUBLIC);
 	memcpy(ret_request->key, key->id, KR_KEY_ID);
 	auth->state = KR_AUTH_ASKED;
 	return 0;
@@ -103,31 +100,37 @@ int kr_auth_client_begin(struct kr_auth *auth, struct kr_key *key, const uint8_t
 int kr_auth_client_prove(struct kr_auth *auth, const struct kr_auth_reply *reply, int64_t now,
 	struct kr_auth_prove_request *ret_request)
 {
+	struct kr_offer server = {.security = reply->security, .ciphers = reply->cipher};
+	int err;
+
 	if (auth->state != KR_AUTH_ASKED)
 		return out_of_turn(auth);
 	if (reply->proto < auth->proto_min || reply->proto > auth->proto_max)
 		return failed(auth, kr_fail(-EPROTO, "the server's answer to AUTH makes no sense"));
 	auth->proto = reply->proto;
 	auth->now = reply->now;
-	memcpy(auth->server_nonce, reply->nonce, KR_AUTH_NONCE);
-	if (!proof_is_right(auth, label_server, reply->proof))
+	memcpy(server.nonce, reply->nonce, KR_NONCE);
+	memcpy(server.public, reply->public, KR_PUBLIC);
+	err = kr_handshake_answered(&auth->handshake, &server);
+	if (err)
+		return failed(auth, err);
+	make_context(auth);
+	if (!kr_handshake_verify(&auth->handshake, auth->key->secret, reply->proof))
 		return failed(auth, kr_fail(-EKEYREJECTED, "who answers there does not have our key: it is not our server, or somebody "
 			"changes what it says (check the address)"));
 	/* Without overflow, whatever its clock says. */
 	if (__builtin_sub_overflow(auth->now.sec, now, &auth->skew_s))
 		auth->skew_s = auth->now.sec < 0 ? INT64_MIN : INT64_MAX;
-	transcript_hash(auth, label_client, ret_request->proof);
+	kr_handshake_prove(&auth->handshake, auth->key->secret, false, ret_request->proof);
 	auth->state = KR_AUTH_PROVED;
 	return 0;
 }
 
-int kr_auth_client_end(struct kr_auth *auth)
+int kr_auth_client_end(struct kr_auth *auth, struct kr_seal_keys *ret_keys)
 {
 	if (auth->state != KR_AUTH_PROVED)
 		return out_of_turn(auth);
-	transcript_hash(auth, label_session, auth->session_key);
-	auth->state = KR_AUTH_DONE;
-	return 0;
+	return finish(auth, ret_keys);
 }
 
 int kr_auth_client_refused(struct kr_auth *auth, int err)
@@ -146,6 +149,8 @@ int kr_auth_client_refused(struct kr_auth *auth, int err)
 	else if (err == -EOPNOTSUPP || err == -ENOSYS)
 		err = kr_fail(err, "the server has no keys, so it cannot prove that it is the right one (start kairand with --key, or do "
 			"without a key here)");
+	else if ((err == -EPROTO || err == -EPROTONOSUPPORT) && auth->state == KR_AUTH_ASKED)
+		err = kr_fail(-EPROTONOSUPPORT, "the server speaks another version of the protocol (are both sides of one release?)");
 	else
 		err = kr_fail_errno(err, "the server did not go on with the handshake");
 	return failed(auth, err);
@@ -153,11 +158,14 @@ int kr_auth_client_refused(struct kr_auth *auth, int err)
 
 /* --- server --- */
 
-int kr_auth_server_challenge(struct kr_auth *auth, const struct kr_keyring *keyring, const struct kr_auth_request *request,
-	const uint8_t nonce[KR_AUTH_NONCE], struct kr_time now, struct kr_auth_reply *ret_reply)
+int kr_auth_server_challenge(struct kr_auth *auth, const struct kr_keyring *keyring, enum kr_security security,
+	const struct kr_auth_request *request, const struct kr_fresh *fresh, struct kr_time now, struct kr_auth_reply *ret_reply)
 {
+	struct kr_offer client = {.security = request->security, .ciphers = request->ciphers};
+	const struct kr_offer *own = &auth->handshake.server;
 	char id[2 * 4 + 1];
 	struct kr_key *key;
+	int err;
 
 	if (auth->state != KR_AUTH_NEW)
 		return out_of_turn(auth);
@@ -174,29 +182,32 @@ int kr_auth_server_challenge(struct kr_auth *auth, const struct kr_keyring *keyr
 	auth->proto_max = request->proto_max;
 	auth->proto = KR_PROTO_VERSION;
 	auth->now = now;
-	memcpy(auth->client_nonce, request->nonce, KR_AUTH_NONCE);
-	memcpy(auth->server_nonce, nonce, KR_AUTH_NONCE);
-	*ret_reply = (struct kr_auth_reply){.proto = auth->proto, .now = now};
-	memcpy(ret_reply->nonce, nonce, KR_AUTH_NONCE);
-	transcript_hash(auth, label_server, ret_reply->proof);
+	memcpy(client.nonce, request->nonce, KR_NONCE);
+	memcpy(client.public, request->public, KR_PUBLIC);
+	err = kr_handshake_answer(&auth->handshake, "key", fresh, security, &client);
+	if (err)
+		return failed(auth, err);
+	make_context(auth);
+	*ret_reply = (struct kr_auth_reply){.proto = auth->proto, .now = now, .security = own->security, .cipher = own->ciphers};
+	memcpy(ret_reply->nonce, own->nonce, KR_NONCE);
+	memcpy(ret_reply->public, own->public, KR_PUBLIC);
+	kr_handshake_prove(&auth->handshake, auth->key->secret, true, ret_reply->proof);
 	auth->state = KR_AUTH_CHALLENGED;
 	return 0;
 }
 
-int kr_auth_server_verify(struct kr_auth *auth, const struct kr_auth_prove_request *request)
+int kr_auth_server_verify(struct kr_auth *auth, const struct kr_auth_prove_request *request, struct kr_seal_keys *ret_keys)
 {
 	char description[KR_KEY_DESCRIPTION];
 	int err;
 
 	if (auth->state != KR_AUTH_CHALLENGED)
 		return out_of_turn(auth);
-	if (!proof_is_right(auth, label_client, request->proof))
+	if (!kr_handshake_verify(&auth->handshake, auth->key->secret, request->proof))
 		return failed(auth, kr_fail(-EKEYREJECTED, "it says that it has %s, but cannot prove it",
 			kr_key_describe(auth->key, description)));
 	err = kr_key_check(auth->key, auth->now.sec);
 	if (err)
 		return failed(auth, err);
-	transcript_hash(auth, label_session, auth->session_key);
-	auth->state = KR_AUTH_DONE;
-	return 0;
+	return finish(auth, ret_keys);
 }

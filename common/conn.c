@@ -65,6 +65,8 @@ static void on_handle_closed(uv_handle_t *handle)
 		conn->handler->on_closed(conn, conn->end_err, conn->end_reason);
 	kr_conn_drop_queue(conn);
 	kr_conn_read_fini(conn);
+	kr_seal_free(conn->seal_out);
+	kr_seal_free(conn->seal_in);
 	kr_table_fini(&conn->requests);
 	free(conn);
 }
@@ -89,8 +91,12 @@ void kr_conn_close(struct kr_conn *conn, bool flush)
 	}
 	if (!kr_conn_usable(conn))
 		return;
-	conn->state = KR_CONN_FLUSHING;
 	conn->idle_ticks = 0;
+	if (!kr_list_empty(&conn->held)) {
+		conn->close_when_released = true;
+		return;
+	}
+	conn->state = KR_CONN_FLUSHING;
 	if (conn->connected)
 		kr_conn_read_start(conn);
 	kr_conn_write_more(conn);
@@ -117,7 +123,7 @@ static void on_tick(uv_timer_t *timer)
 {
 	struct kr_conn *conn = timer->data;
 
-	if (conn->state == KR_CONN_OPEN && !peer_is_silent(conn)) {
+	if (conn->state == KR_CONN_OPEN && !peer_is_silent(conn) && !conn->close_when_released) {
 		conn->idle_ticks = 0;
 		return;
 	}
@@ -165,6 +171,7 @@ static struct kr_conn *new_conn(uv_loop_t *loop, bool local, const struct kr_con
 	conn->context = context;
 	conn->state = KR_CONN_CONNECTING;
 	kr_list_init(&conn->outbox);
+	kr_list_init(&conn->held);
 	kr_list_init(&conn->in_flight);
 	kr_list_init(&conn->requests_in_order);
 	kr_table_init(&conn->requests);
@@ -239,6 +246,43 @@ int kr_conn_connect(uv_loop_t *loop, const struct sockaddr *address, const struc
 		kr_conn_end(conn, err, uv_strerror(err));
 	*ret_conn = conn;
 	return 0;
+}
+
+/* --- seals --- */
+
+void kr_conn_seal(struct kr_conn *conn, const struct kr_seal_keys *keys)
+{
+	int err;
+
+	if (!kr_conn_usable(conn) || keys->security == KR_SECURITY_AUTH)
+		return;
+	assert(!conn->seal_in && !conn->seal_out);
+	err = kr_seal_new(keys->security, keys->cipher, keys->send, &conn->seal_out);
+	if (!err)
+		err = kr_seal_new(keys->security, keys->cipher, keys->receive, &conn->seal_in);
+	if (!err && conn->have_header)
+		err = kr_fail(-EBADMSG, "the peer sent more before the end of the handshake");
+	if (err)
+		kr_conn_end(conn, err, kr_fail_reason());
+	conn->security = keys->security;
+}
+
+enum kr_security kr_conn_security(const struct kr_conn *conn)
+{
+	return conn->security;
+}
+
+void kr_conn_hold(struct kr_conn *conn)
+{
+	conn->holding = true;
+}
+
+void kr_conn_release(struct kr_conn *conn)
+{
+	conn->holding = false;
+	kr_conn_send_held(conn);
+	if (conn->close_when_released && kr_conn_usable(conn))
+		kr_conn_close(conn, true);
 }
 
 /* --- what it is --- */

@@ -3,6 +3,9 @@
  * Frames arrive whole: the fields, and the data in a kr_buf that the receiver may keep (kr_buf_get).  Replies go to the
  * callback of their request; requests and ONEWAY frames to on_frame.  Sending queues and never blocks; who sends data in
  * bulk watches kr_conn_queued and on_drain.  A connection that receives garbage closes itself with one reason.
+ *
+ * After a handshake frames are sealed (seal.h): a frame is sealed when it is sent, and opened before any of it is delivered;
+ * nothing is allocated for a sealed frame whose header has not been verified.
  */
 #ifndef KR_COMMON_CONN_H
 #define KR_COMMON_CONN_H
@@ -11,6 +14,7 @@
 
 #include "common/buf.h"
 #include "common/msg.h"
+#include "common/seal.h"
 
 struct kr_conn;
 
@@ -74,6 +78,16 @@ void kr_conn_reply(struct kr_conn *conn, uint16_t type, uint64_t id, uint16_t fl
 	const struct kr_slice *slices, size_t count);
 /* A frame that is not answered. */
 int kr_conn_oneway(struct kr_conn *conn, uint16_t type, const void *msg, const struct kr_slice *slices, size_t count);
+/* What is sent from now on, and what arrives behind the frame that is being delivered, is sealed with KEYS (copied), but for
+ * security=auth. Once for a connection. Ends the connection if that cannot be. */
+void kr_conn_seal(struct kr_conn *conn, const struct kr_seal_keys *keys);
+/* Whether sealed, and how, for status. */
+enum kr_security kr_conn_security(const struct kr_conn *conn);
+/* Keeps frames back that are sent from now on, but for handshakes' (HOP_HELLO, HOP_PROVE), until kr_conn_release, which sends
+ * them in their order. */
+void kr_conn_hold(struct kr_conn *conn);
+void kr_conn_release(struct kr_conn *conn);
+
 /* Bytes queued and not yet taken by the kernel. */
 size_t kr_conn_queued(const struct kr_conn *conn);
 /* Stops and resumes delivery (back-pressure to the peer through TCP). Nest by counting. */

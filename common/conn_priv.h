@@ -43,8 +43,10 @@ struct kr_conn {
 	bool connected;
 	struct kr_list outbox;      /* of struct outgoing (conn_send.c), not yet given to the kernel */
 	struct kr_list in_flight;   /* of struct outgoing, in WRITE_REQUEST */
-	size_t outbox_bytes;
+	struct kr_list held;        /* of struct outgoing, not sealed yet: sent at the release */
+	size_t outbox_bytes;        /* of both */
 	bool writing, above_low_water;
+	bool holding, close_when_released;
 	uv_write_t write_request;
 	uv_shutdown_t shutdown_request;
 	uv_connect_t connect_request;
@@ -61,6 +63,9 @@ struct kr_conn {
 	size_t data_alongside;      /* bytes of FRAME's data that came in RECEIVED, behind the fields */
 
 	uint64_t bytes_received, bytes_sent;
+
+	enum kr_security security;
+	struct kr_seal *seal_out, *seal_in; /* NULL: not sealed */
 };
 
 /* conn.c: the connection is over; on_closed follows. Only the first call counts. */
@@ -72,6 +77,8 @@ void kr_conn_write_more(struct kr_conn *conn);
 void kr_conn_drop_queue(struct kr_conn *conn);
 int kr_conn_enqueue(struct kr_conn *conn, struct kr_frame_header header, const void *msg, const struct kr_slice *slices,
 	size_t count);
+/* conn_send.c: the next frames are sealed; what was held is. */
+void kr_conn_send_held(struct kr_conn *conn);
 /* conn_read.c: starts to read; delivers complete frames until paused or closing. */
 void kr_conn_read_start(struct kr_conn *conn);
 void kr_conn_read_fini(struct kr_conn *conn);

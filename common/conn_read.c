@@ -2,7 +2,8 @@
  *
  * Headers and fields are read into RECEIVED, as many as come; a frame's data goes into its kr_buf straight from the
  * socket, but for the part that came along with its fields (at most READ_AHEAD bytes, copied).  A frame is delivered when
- * it is whole; lengths are checked before anything is allocated for them.
+ * it is whole; lengths are checked before anything is allocated for them.  Of a sealed frame the header is opened first,
+ * then the fields, then the data, each in its place.
  */
 #include <assert.h>
 #include <errno.h>
@@ -20,10 +21,19 @@ static bool wants_data(const struct kr_conn *conn)
 	return conn->frame.data && conn->frame.data->length < conn->frame.header.data_length;
 }
 
-/* How many bytes RECEIVED must hold, from PARSED on, before the parser can go on. */
+/* Bytes of the header, and of its tag. */
+static size_t header_size(const struct kr_conn *conn)
+{
+	return KR_FRAME_HEADER + (conn->seal_in ? KR_SEAL_TAG : 0);
+}
+
+/* How many bytes RECEIVED must hold, from PARSED on, before the parser can go on: the header, then all but the data. */
 static size_t bytes_needed(const struct kr_conn *conn)
 {
-	return KR_FRAME_HEADER + (conn->have_header ? conn->frame.header.fields_length : 0);
+	const struct kr_frame_header *header = &conn->frame.header;
+	size_t tags = conn->seal_in ? (header->fields_length > 0) + (header->data_length > 0) : 0;
+
+	return header_size(conn) + (conn->have_header ? header->fields_length + tags * KR_SEAL_TAG : 0);
 }
 
 /* Moves what is not parsed yet to the front and makes room for the next header and fields. */
@@ -69,12 +79,35 @@ static void choose_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *ret_b
 
 static int begin_frame(struct kr_conn *conn)
 {
-	int err = kr_frame_header_decode(conn->received + conn->parsed, &conn->frame.header);
+	uint8_t *header = conn->received + conn->parsed;
+	int err = 0;
 
+	if (conn->seal_in)
+		err = kr_seal_open(conn->seal_in, KR_SEAL_HEADER, header, KR_FRAME_HEADER, header + KR_FRAME_HEADER);
+	if (!err)
+		err = kr_frame_header_decode(header, &conn->frame.header);
 	if (err)
 		return err;
 	conn->have_header = true;
 	return 0;
+}
+
+/* All but the data is there. */
+static int open_fields(struct kr_conn *conn)
+{
+	const uint32_t length = conn->frame.header.fields_length;
+	uint8_t *fields = conn->received + conn->parsed + header_size(conn);
+
+	return conn->seal_in && length > 0 ? kr_seal_open(conn->seal_in, KR_SEAL_FIELDS, fields, length, fields + length) : 0;
+}
+
+/* The data is there; its tag is the last thing before it. */
+static int open_data(struct kr_conn *conn)
+{
+	struct kr_buf *data = conn->frame.data;
+	const uint8_t *tag = conn->received + conn->parsed + bytes_needed(conn) - KR_SEAL_TAG;
+
+	return conn->seal_in ? kr_seal_open(conn->seal_in, KR_SEAL_DATA, data->data, data->length, tag) : 0;
 }
 
 /* Header and fields are there: takes the data that came along. */
@@ -106,7 +139,7 @@ static void deliver(struct kr_conn *conn)
 	struct kr_frame frame = conn->frame;
 	size_t taken = bytes_needed(conn) + conn->data_alongside;
 
-	frame.fields = conn->received + conn->parsed + KR_FRAME_HEADER;
+	frame.fields = conn->received + conn->parsed + header_size(conn);
 	conn->frame = (struct kr_frame){ 0 };
 	conn->have_header = false;
 	conn->data_alongside = 0;
@@ -128,6 +161,9 @@ static int parse_step(struct kr_conn *conn)
 	if (conn->frame.data) {
 		if (wants_data(conn))
 			return 0;
+		err = open_data(conn);
+		if (err)
+			return err;
 		deliver(conn);
 		return 1;
 	}
@@ -137,10 +173,13 @@ static int parse_step(struct kr_conn *conn)
 		err = begin_frame(conn);
 		return err ? err : 1;
 	}
-	if (conn->frame.header.data_length > 0) {
+	err = open_fields(conn);
+	if (!err && conn->frame.header.data_length > 0) {
 		err = begin_data(conn);
 		return err ? err : 1;
 	}
+	if (err)
+		return err;
 	deliver(conn);
 	return 1;
 }

@@ -1,18 +1,21 @@
 /* A connection's way out: frames queue up, and one write at a time gathers as many as are waiting.
  *
  * While the kernel takes bytes at once, a frame leaves in the call that sends it; those sent before the loop comes
- * round, or while the socket is full, leave together.  Data is not copied: the write holds references to the buffers.
+ * round, or while the socket is full, leave together.  Data is not copied: the write holds references to the buffers; but
+ * for what has to be made unreadable, and data in several pieces that is sealed.
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/conn_priv.h"
 #include "common/fail.h"
 
 struct outgoing {
 	struct kr_link link;
-	struct kr_writer head; /* header and fields */
-	size_t length;         /* with the data */
+	struct kr_writer head; /* header and fields, with their tags when sealed */
+	size_t data_length;
+	size_t length;         /* of all that is sent */
 	size_t slice_count;
 	struct kr_slice slices[];
 };
@@ -38,6 +41,7 @@ static void free_list(struct kr_list *list)
 void kr_conn_drop_queue(struct kr_conn *conn)
 {
 	free_list(&conn->outbox);
+	free_list(&conn->held);
 	free_list(&conn->in_flight);
 	conn->outbox_bytes = 0;
 }
@@ -160,6 +164,118 @@ static int encode_head(struct kr_frame_header *header, const void *msg, size_t d
 	return 0;
 }
 
+/* --- sealing --- */
+
+/* OUT's data becomes one piece in memory of its own. */
+static int gather_data(struct outgoing *out)
+{
+	struct kr_buf *buf = kr_buf_new(out->data_length);
+
+	if (!buf)
+		return kr_fail_errno(-ENOMEM, "cannot seal a frame");
+	for (size_t i = 0; i < out->slice_count; i++) {
+		memcpy(buf->data + buf->length, out->slices[i].buf->data + out->slices[i].offset, out->slices[i].length);
+		buf->length += out->slices[i].length;
+		kr_buf_put(out->slices[i].buf);
+	}
+	out->slices[0] = (struct kr_slice){buf, 0, buf->length};
+	out->slice_count = 1;
+	return 0;
+}
+
+static int seal_data(struct kr_seal *seal, struct outgoing *out, uint8_t tag[KR_SEAL_TAG])
+{
+	struct kr_slice *data = &out->slices[0];
+	struct kr_buf *hidden = NULL;
+	int err = out->slice_count > 1 ? gather_data(out) : 0;
+
+	if (!err && kr_seal_hides(seal) && !(hidden = kr_buf_new(data->length)))
+		err = kr_fail_errno(-ENOMEM, "cannot seal a frame");
+	if (!err)
+		err = kr_seal_close(seal, KR_SEAL_DATA, data->buf->data + data->offset, data->length, hidden ? hidden->data : NULL, tag);
+	if (err) {
+		kr_buf_put(hidden);
+		return err;
+	}
+	if (hidden) { /* others go on reading the original */
+		hidden->length = data->length;
+		kr_buf_put(data->buf);
+		*data = (struct kr_slice){hidden, 0, hidden->length};
+	}
+	return 0;
+}
+
+/* Puts the tags into OUT's head, as msgs.def says. An error leaves SEAL out of step: the connection's end. */
+static int seal_frame(struct kr_seal *seal, struct outgoing *out)
+{
+	const size_t fields_length = out->head.length - KR_FRAME_HEADER;
+	uint8_t tag[KR_SEAL_TAG] = {0};
+	struct kr_writer head;
+	int err = 0;
+
+	kr_writer_init(&head);
+	kr_put_bytes(&head, out->head.bytes, KR_FRAME_HEADER);
+	kr_put_bytes(&head, tag, KR_SEAL_TAG); /* room */
+	kr_put_bytes(&head, out->head.bytes + KR_FRAME_HEADER, fields_length);
+	if (head.failed)
+		err = kr_fail_errno(-ENOMEM, "cannot seal a frame");
+	if (!err)
+		err = kr_seal_close(seal, KR_SEAL_HEADER, head.bytes, KR_FRAME_HEADER, head.bytes, head.bytes + KR_FRAME_HEADER);
+	if (!err && fields_length > 0) {
+		uint8_t *fields = head.bytes + KR_FRAME_HEADER + KR_SEAL_TAG;
+
+		err = kr_seal_close(seal, KR_SEAL_FIELDS, fields, fields_length, fields, tag);
+		kr_put_bytes(&head, tag, KR_SEAL_TAG);
+	}
+	if (!err && out->data_length > 0) {
+		err = seal_data(seal, out, tag);
+		kr_put_bytes(&head, tag, KR_SEAL_TAG);
+	}
+	if (!err && head.failed)
+		err = kr_fail_errno(-ENOMEM, "cannot seal a frame");
+	if (err) {
+		kr_writer_fini(&head);
+		return err;
+	}
+	out->length += head.length - out->head.length;
+	kr_writer_fini(&out->head);
+	out->head = head;
+	return 0;
+}
+
+/* Takes OUT. */
+static int put_into_outbox(struct kr_conn *conn, struct outgoing *out)
+{
+	int err = conn->seal_out ? seal_frame(conn->seal_out, out) : 0;
+
+	if (err) {
+		free_outgoing(out);
+		kr_conn_end(conn, err, kr_fail_reason());
+		return err;
+	}
+	kr_list_append(&conn->outbox, &out->link);
+	conn->outbox_bytes += out->length;
+	return 0;
+}
+
+void kr_conn_send_held(struct kr_conn *conn)
+{
+	struct kr_link *link;
+
+	while (kr_conn_usable(conn) && (link = kr_list_pop(&conn->held)) != NULL) {
+		struct outgoing *out = KR_LIST_ENTRY(link, struct outgoing, link);
+
+		conn->outbox_bytes -= out->length;
+		put_into_outbox(conn, out);
+	}
+	kr_conn_write_more(conn);
+}
+
+static bool of_handshake(uint16_t type)
+{
+	return type == KR_MSG_HOP_HELLO || type == KR_MSG_HOP_PROVE;
+}
+
 int kr_conn_enqueue(struct kr_conn *conn, struct kr_frame_header header, const void *msg, const struct kr_slice *slices,
 	size_t count)
 {
@@ -184,10 +300,17 @@ int kr_conn_enqueue(struct kr_conn *conn, struct kr_frame_header header, const v
 		out->slices[out->slice_count] = slices[out->slice_count];
 		kr_buf_get(slices[out->slice_count].buf);
 	}
+	out->data_length = data_length;
 	out->length = out->head.length + data_length;
-	kr_list_append(&conn->outbox, &out->link);
-	conn->outbox_bytes += out->length;
-	kr_conn_write_more(conn);
+	if (conn->holding && !of_handshake(header.type)) {
+		kr_list_append(&conn->held, &out->link);
+		conn->outbox_bytes += out->length;
+	} else {
+		err = put_into_outbox(conn, out);
+		if (err)
+			return err;
+		kr_conn_write_more(conn);
+	}
 	if (kr_conn_queued(conn) > KR_CONN_LOW_WATER)
 		conn->above_low_water = true;
 	return 0;

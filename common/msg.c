@@ -216,7 +216,7 @@ static bool put_hop(struct kr_writer *w, const struct kr_hop_address *hop)
 	if (!put_str(w, hop->address))
 		return false;
 	kr_put_u16(w, hop->port);
-	kr_put_bytes(w, hop->token, sizeof(hop->token));
+	kr_put_bytes(w, hop->ticket, sizeof(hop->ticket));
 	kr_put_u64(w, hop->session);
 	return true;
 }
@@ -430,7 +430,7 @@ static int take_hop(struct kr_reader *r, struct kr_hop_address *ret_hop)
 	if (err)
 		return err;
 	ret_hop->port = kr_take_u16(r);
-	err = take_fixed(r, 16, ret_hop->token);
+	err = take_fixed(r, 32, ret_hop->ticket);
 	ret_hop->session = kr_take_u64(r);
 	return err;
 }

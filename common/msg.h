@@ -9,7 +9,7 @@
 #include "common/types.h"
 #include "common/wire.h"
 
-enum { KR_PROTO_VERSION = 1, KR_FRAME_HEADER = 28 };
+enum { KR_PROTO_VERSION = 2, KR_FRAME_HEADER = 28 };
 #define KR_FRAME_MAGIC UINT32_C(0x4b52414e)
 enum kr_frame_flag { KR_FRAME_REPLY = 1, KR_FRAME_MORE = 2, KR_FRAME_RESEND = 4, KR_FRAME_ONEWAY = 8 };
 enum kr_direction { KR_DIRECTION_UP, KR_DIRECTION_DOWN, KR_DIRECTION_RING, KR_DIRECTION_TOOL };
@@ -27,7 +27,7 @@ struct kr_hop_address {
 	uint32_t node; /* 0 = the server */
 	const char *address;
 	uint16_t port;
-	uint8_t token[16];
+	uint8_t ticket[32]; /* see pair.h */
 	uint64_t session;
 };
 

@@ -41,7 +41,7 @@ static void on_closed(struct kr_conn *conn, int err, const char *reason)
 static bool leads_to(const struct kr_chain_lane *lane, const struct kr_hop_address *to)
 {
 	return lane->node == to->node && lane->port == to->port && lane->session == to->session &&
-		memcmp(lane->token, to->token, sizeof(lane->token)) == 0 && strcmp(lane->address, to->address) == 0;
+		memcmp(lane->ticket, to->ticket, sizeof(lane->ticket)) == 0 && strcmp(lane->address, to->address) == 0;
 }
 
 static struct kr_chain_lane *new_lane(struct kr_chains *chains, const struct kr_hop_address *to)
@@ -58,7 +58,7 @@ static struct kr_chain_lane *new_lane(struct kr_chains *chains, const struct kr_
 	lane->node = to->node;
 	lane->port = to->port;
 	lane->session = to->session;
-	memcpy(lane->token, to->token, sizeof(lane->token));
+	memcpy(lane->ticket, to->ticket, sizeof(lane->ticket));
 	lane->address = kr_xstrdup(to->address);
 	kr_list_append(&chains->lanes, &lane->link);
 	return lane;

@@ -28,7 +28,7 @@ struct kr_chain_lane {
 	uint32_t node;
 	uint16_t port;
 	uint64_t session;
-	uint8_t token[16];
+	uint8_t ticket[32];
 	char *address;
 };
 

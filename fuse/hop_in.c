@@ -1,12 +1,13 @@
 /* Peers that pull from this node.
  *
- * A connection says HOP_HELLO with our token, or is dropped.  Each block of a PULL is a `want`; it is answered when its
+ * A connection proves that the server sent it (common/pair.h), or is dropped.  Each block of a PULL is a `want`; it is answered when its
  * block is in memory, read from the cache in the pool, or has come from our upstream (then from the very buffer it came
  * in). Wants that could be answered but would overfill the connection's queue wait in `ready`, without a buffer, until
  * it has drained; so a slow peer costs KR_HOP_QUEUE bytes and delays nobody else. Other types of frames belong to who
  * registered for them.
  */
 #include <errno.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,7 @@ struct peer {
 	uint32_t references;         /* the connection's, and one for each read under way */
 	uint32_t node;
 	bool greeted;
+	struct kr_pair pair;         /* until it is greeted */
 	uint64_t since_ns;
 	struct kr_list pulls, ready; /* struct pull, struct want */
 	uint32_t wanted, reading;
@@ -59,8 +61,10 @@ static void pump(struct peer *peer);
 
 static void put_peer(struct peer *peer)
 {
-	if (--peer->references == 0)
-		free(peer);
+	if (--peer->references > 0)
+		return;
+	kr_pair_fini(&peer->pair);
+	free(peer);
 }
 
 /* --- answering ---------------------------------------------------------------------------------------------------- */
@@ -300,23 +304,46 @@ static void refuse(struct peer *peer, const struct kr_frame *frame, int err, con
 static void on_hello(struct peer *peer, const struct kr_frame *frame)
 {
 	struct kr_hops *hops = peer->hops;
-	struct kr_arena arena = {0};
 	struct kr_hop_hello_request hello;
+	struct kr_hop_hello_reply reply;
+	struct kr_arena arena = {0};
+	struct kr_fresh fresh;
 	int err = kr_msg_decode(KR_MSG_HOP_HELLO, false, frame->fields, frame->header.fields_length, &hello, &arena);
 
 	kr_arena_fini(&arena);
+	kr_fresh_make(&fresh);
 	if (err < 0)
-		refuse(peer, frame, -EPROTO, "its HOP_HELLO is malformed");
-	else if (hello.proto != KR_PROTO_VERSION)
-		refuse(peer, frame, -EPROTONOSUPPORT, "it speaks another version of the protocol");
-	else if (!kr_hops_token_matches(hops, hello.token) || hello.session != hops->session)
-		refuse(peer, frame, -EKEYREJECTED, "it does not know our token");
-	else {
-		peer->greeted = true;
-		peer->node = hello.node;
-		kr_conn_reply(peer->conn, KR_MSG_HOP_HELLO, frame->header.id, 0, 0,
-			&(struct kr_hop_hello_reply){.proto = KR_PROTO_VERSION}, NULL, 0);
+		err = kr_fail(-EPROTO, "its HOP_HELLO is malformed (is it of another version?)");
+	else if (!hops->identified || hello.session != hops->self.session)
+		err = kr_fail(-ENOTCONN, "it looks for a session that is not ours");
+	else
+		err = kr_pair_challenge(&peer->pair, &hello, hops->self.ring_key, hops->self.least, &fresh, &reply);
+	sodium_memzero(&fresh, sizeof(fresh));
+	if (err < 0) {
+		refuse(peer, frame, err, kr_fail_reason());
+		return;
 	}
+	peer->node = hello.node;
+	kr_conn_reply(peer->conn, KR_MSG_HOP_HELLO, frame->header.id, 0, 0, &reply, NULL, 0);
+}
+
+static void on_prove(struct peer *peer, const struct kr_frame *frame)
+{
+	struct kr_hop_prove_request prove;
+	struct kr_arena arena = {0};
+	struct kr_seal_keys keys;
+	int err = kr_msg_decode(KR_MSG_HOP_PROVE, false, frame->fields, frame->header.fields_length, &prove, &arena);
+
+	kr_arena_fini(&arena);
+	err = err < 0 ? kr_fail(-EPROTO, "its HOP_PROVE is malformed") : kr_pair_verify(&peer->pair, &prove, &keys);
+	if (err < 0) {
+		refuse(peer, frame, err, kr_fail_reason());
+		return;
+	}
+	peer->greeted = true;
+	kr_conn_seal(peer->conn, &keys);
+	sodium_memzero(&keys, sizeof(keys));
+	kr_conn_reply(peer->conn, KR_MSG_HOP_PROVE, frame->header.id, 0, 0, NULL, NULL, 0);
 }
 
 static void on_other(struct peer *peer, const struct kr_frame *frame)
@@ -340,6 +367,8 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 
 	if (type == KR_MSG_HOP_HELLO && !peer->greeted)
 		on_hello(peer, frame);
+	else if (type == KR_MSG_HOP_PROVE && !peer->greeted)
+		on_prove(peer, frame);
 	else if (!peer->greeted)
 		refuse(peer, frame, -EPROTO, "it does not begin with HOP_HELLO");
 	else if (type == KR_MSG_PULL && !(frame->header.flags & KR_FRAME_ONEWAY))

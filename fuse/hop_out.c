@@ -46,7 +46,7 @@ static const struct kr_conn_handler handler = {.on_frame = on_frame, .on_closed 
 static bool leads_to(const struct kr_hop_out *hop, const struct kr_hop_address *to)
 {
 	return !hop->ending && hop->to.node == to->node && hop->to.port == to->port && hop->to.session == to->session &&
-		memcmp(hop->to.token, to->token, sizeof(to->token)) == 0 && strcmp(hop->to.address, to->address) == 0;
+		memcmp(hop->to.ticket, to->ticket, sizeof(to->ticket)) == 0 && strcmp(hop->to.address, to->address) == 0;
 }
 
 static struct kr_hop_out *make(struct kr_hops *hops, const struct kr_hop_address *to)

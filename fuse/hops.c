@@ -110,21 +110,11 @@ int kr_hops_listen(struct kr_hops *hops, const char *host, uint16_t *ret_port)
 	return 0;
 }
 
-void kr_hops_identify(struct kr_hops *hops, uint32_t node, uint64_t session, const uint8_t token[16])
+void kr_hops_identify(struct kr_hops *hops, uint32_t node, uint64_t session, const uint8_t ring_key[32], enum kr_security security)
 {
-	hops->node = node;
-	hops->session = session;
-	memcpy(hops->token, token, 16);
+	hops->self = (struct kr_pair_caller){.node = node, .session = session, .least = security};
+	memcpy(hops->self.ring_key, ring_key, KR_RING_KEY);
 	hops->identified = true;
-}
-
-bool kr_hops_token_matches(const struct kr_hops *hops, const uint8_t token[16])
-{
-	uint8_t difference = 0;
-
-	for (size_t i = 0; i < 16; i++)
-		difference |= (uint8_t)(token[i] ^ hops->token[i]);
-	return hops->identified && difference == 0;
 }
 
 void kr_hops_on(struct kr_hops *hops, uint16_t type, kr_hop_frame_fn frame, kr_hop_closed_fn closed)
@@ -135,35 +125,28 @@ void kr_hops_on(struct kr_hops *hops, uint16_t type, kr_hop_frame_fn frame, kr_h
 
 /* --- lanes of others ---------------------------------------------------------------------------------------------- */
 
-static void on_hello_reply(void *context, int err, const void *reply, struct kr_buf *data, bool more)
+static void on_opened(void *context, int err)
 {
 	struct kr_conn *conn = context;
 
-	(void)reply;
-	(void)data;
-	(void)more;
-	if (err < 0 && err != -ECONNRESET) {
-		kr_log_debug("%s refuses our ring connection: %s", kr_conn_peer(conn), strerror(-err));
-		kr_conn_close(conn, false);
-	}
+	if (err == -EKEYREJECTED)
+		kr_log_warn("ring connection to %s: %s", kr_conn_peer(conn), kr_fail_reason());
+	else if (err && err != -ECONNRESET)
+		kr_log_debug("ring connection to %s: %s", kr_conn_peer(conn), kr_fail_reason());
 }
 
 int kr_hop_dial(struct kr_hops *hops, const struct kr_hop_address *to, const struct kr_conn_handler *handler,
 	void *context, struct kr_conn **ret_conn)
 {
-	struct kr_hop_hello_request hello = {.proto = KR_PROTO_VERSION, .node = hops->node, .session = to->session};
 	struct sockaddr_storage address = {0};
-	struct kr_conn *conn;
 	int err = make_address(to->address, to->port, &address);
 
 	if (err < 0)
 		return err;
-	err = kr_conn_connect(hops->mount->loop, (struct sockaddr *)&address, handler, context, &conn);
+	err = kr_conn_connect(hops->mount->loop, (struct sockaddr *)&address, handler, context, ret_conn);
 	if (err < 0)
 		return err;
-	memcpy(hello.token, to->token, 16);
-	kr_conn_request(conn, KR_MSG_HOP_HELLO, &hello, NULL, 0, on_hello_reply, conn);
-	*ret_conn = conn;
+	kr_pair_open(*ret_conn, to, &hops->self, on_opened, *ret_conn);
 	return 0;
 }
 

@@ -1,7 +1,7 @@
 /* Ring connections of this node: the listener that peers connect to, and the connections to upstreams.
  *
- * hop_in.c serves peers: HOP_HELLO is checked against the token that the server gave out for this node and session,
- * then PULLs are answered by stages, block by block as they become ready; other types go to who registered for them.
+ * hop_in.c serves peers: they prove that the server gave them the secret for this node and session (common/pair.h), then
+ * PULLs are answered by stages, block by block as they become ready; other types go to who registered for them.
  * hop_out.c has one connection per upstream, shared by all stages, and reports each block as it arrives. All in the
  * loop thread.
  *
@@ -32,8 +32,8 @@ void kr_hops_free(struct kr_hops *hops);
 /* Listens on HOST (the local address of the control connection), at a port of the kernel's choice; does nothing when it
  * listens there already.  To be called before each HELLO, which carries *RET_PORT. */
 int kr_hops_listen(struct kr_hops *hops, const char *host, uint16_t *ret_port);
-/* From HELLO's reply: who we are, and what peers must present. */
-void kr_hops_identify(struct kr_hops *hops, uint32_t node, uint64_t session, const uint8_t token[16]);
+/* From HELLO's reply: who we are, our ring key (common/pair.h), and the least security of ring connections. */
+void kr_hops_identify(struct kr_hops *hops, uint32_t node, uint64_t session, const uint8_t ring_key[32], enum kr_security security);
 
 /* Frames of TYPE on incoming, authenticated connections go to FRAME; CLOSED (may be NULL) hears of the end of every
  * such connection. For STREAM, EXTENT and STREAM_END. */
@@ -42,8 +42,8 @@ typedef void (*kr_hop_frame_fn)(struct kr_mount *mount, struct kr_conn *conn, ui
 typedef void (*kr_hop_closed_fn)(struct kr_mount *mount, struct kr_conn *conn);
 void kr_hops_on(struct kr_hops *hops, uint16_t type, kr_hop_frame_fn frame, kr_hop_closed_fn closed);
 
-/* A connection of one's own (a lane) to TO: connects and says HOP_HELLO; frames may be queued behind it at once. If it
- * can't be had or HELLO is refused, on_closed says so. HANDLER and CONTEXT as kr_conn_connect. */
+/* A connection of one's own (a lane) to TO: connects and proves who we are; frames may be queued behind it at once. If it
+ * can't be had or we are refused, or it is not who the server says, on_closed says so. HANDLER and CONTEXT as kr_conn_connect. */
 int kr_hop_dial(struct kr_hops *hops, const struct kr_hop_address *to, const struct kr_conn_handler *handler,
 	void *context, struct kr_conn **ret_conn);
 

@@ -5,6 +5,7 @@
 #define KR_FUSE_HOPS_PRIV_H
 
 #include "common/list.h"
+#include "common/pair_conn.h"
 #include "fuse/hops.h"
 #include "fuse/mount.h"
 #include "fuse/stage_priv.h"
@@ -36,9 +37,7 @@ struct kr_hops {
 	bool timer_open, closing;
 	uint32_t listeners;          /* not yet closed */
 
-	uint32_t node;
-	uint64_t session;
-	uint8_t token[16];
+	struct kr_pair_caller self;
 	bool identified;
 
 	struct kr_hop_handler handlers[KR_HOPS_TYPES];
@@ -60,7 +59,6 @@ struct kr_hops {
 };
 
 /* hops.c */
-bool kr_hops_token_matches(const struct kr_hops *hops, const uint8_t token[16]);
 /* Bytes are no longer asked or have been stored: starved stages go on. */
 void kr_hops_uncharge(struct kr_hops *hops, uint64_t bytes);
 

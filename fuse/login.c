@@ -2,6 +2,7 @@
 #include "fuse/login.h"
 
 #include <errno.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@ struct kr_login {
 	struct kr_rpc *rpc;
 	const char *path;
 	struct kr_key *key;
+	enum kr_security least;
 	struct kr_auth auth;
 	bool started; /* before */
 	bool warned;  /* about clocks that differ */
@@ -40,13 +42,17 @@ static void warn_of_clocks(struct kr_login *login)
 static void on_proved(void *context, int err, const void *message, struct kr_buf *data)
 {
 	struct kr_login *login = context;
+	struct kr_seal_keys keys;
 
 	(void)message, (void)data;
 	if (err == -ECONNRESET)
 		return;
-	err = err < 0 ? kr_auth_client_refused(&login->auth, err) : kr_auth_client_end(&login->auth);
-	if (!err)
+	err = err < 0 ? kr_auth_client_refused(&login->auth, err) : kr_auth_client_end(&login->auth, &keys);
+	if (!err) {
 		warn_of_clocks(login);
+		kr_rpc_seal(login->rpc, &keys);
+		sodium_memzero(&keys, sizeof(keys));
+	}
 	login->done(login->context, err);
 }
 
@@ -84,7 +90,7 @@ static void reread(struct kr_login *login)
 void kr_login_start(struct kr_login *login, void (*done)(void *context, int err), void *context)
 {
 	struct kr_auth_request request;
-	uint8_t nonce[KR_AUTH_NONCE];
+	struct kr_fresh fresh;
 	int err;
 
 	login->done = done;
@@ -94,15 +100,22 @@ void kr_login_start(struct kr_login *login, void (*done)(void *context, int err)
 	if (login->started)
 		reread(login);
 	login->started = true;
-	kr_auth_make_nonce(nonce);
-	err = kr_auth_client_begin(&login->auth, login->key, nonce, now_s(), &request);
+	kr_fresh_make(&fresh);
+	err = kr_auth_client_begin(&login->auth, login->key, login->least, &fresh, now_s(), &request);
+	sodium_memzero(&fresh, sizeof(fresh));
 	if (err < 0)
 		done(context, err);
 	else
 		kr_rpc_direct(login->rpc, KR_MSG_AUTH, &request, on_challenged, login);
 }
 
-int kr_login_new(struct kr_rpc *rpc, const char *path, struct kr_login **ret_login)
+enum kr_security kr_login_unmask(const struct kr_login *login, uint8_t ring_key[32])
+{
+	kr_auth_mask_ring_key(&login->auth, ring_key);
+	return kr_auth_security(&login->auth);
+}
+
+int kr_login_new(struct kr_rpc *rpc, const char *path, enum kr_security least, struct kr_login **ret_login)
 {
 	struct kr_login *login;
 	struct kr_key *key;
@@ -113,6 +126,7 @@ int kr_login_new(struct kr_rpc *rpc, const char *path, struct kr_login **ret_log
 	login = kr_xcalloc(1, sizeof(*login));
 	login->rpc = rpc;
 	login->path = path;
+	login->least = least;
 	login->key = key;
 	kr_auth_init(&login->auth);
 	*ret_login = login;

@@ -10,12 +10,14 @@
 
 struct kr_login;
 
-/* Reads the key file PATH (borrowed). Blocks. Reason in kr_fail_reason. */
-int kr_login_new(struct kr_rpc *rpc, const char *path, struct kr_login **ret_login);
+/* Reads the key file PATH (borrowed); at LEAST this security is asked for. Blocks. Reason in kr_fail_reason. */
+int kr_login_new(struct kr_rpc *rpc, const char *path, enum kr_security least, struct kr_login **ret_login);
 /* After kr_rpc_stop. NULL is fine. */
 void kr_login_free(struct kr_login *login);
 /* Proves the key on the connection that is being made. DONE: 0 when the server has accepted it, else -errno with a reason
  * that tells the user what to do; never called if the connection is lost before. Once for each connection. */
 void kr_login_start(struct kr_login *login, void (*done)(void *context, int err), void *context);
+/* With HELLO's answer: unmasks the ring key in it; the security of the connection. */
+enum kr_security kr_login_unmask(const struct kr_login *login, uint8_t ring_key[32]);
 
 #endif

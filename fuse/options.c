@@ -9,6 +9,7 @@
 
 #include "common/fail.h"
 #include "common/options.h"
+#include "common/seal.h"
 #include "common/types.h"
 #include "common/util.h"
 
@@ -19,6 +20,8 @@ static const struct kr_option table[] = {
 		.help = "directory on a local disk for journal and cache (default: /var/tmp/kairan-UID/..., by source and mount point)"},
 	{.name = "key", .type = KR_OPTION_PATH, .offset = FIELD(key), .value_name = "FILE",
 		.help = "key to prove to the server, made by kairan key; read again for each connection"},
+	{.name = "security", .type = KR_OPTION_ENUM, .offset = FIELD(security), .default_text = "auth", .choices = KR_SECURITY_CHOICES,
+		.help = "least security of connections that is wanted; the server may give more: see kairand(8)"},
 	{.name = "ring", .type = KR_OPTION_STRING, .offset = FIELD(ring), .value_name = "NAME",
 		.help = "reserved: this version has one ring for each export"},
 	{.name = "node", .type = KR_OPTION_STRING, .offset = FIELD(node), .value_name = "NAME",
@@ -146,6 +149,8 @@ static int check(struct kr_mount_options *options, const struct kr_arguments *ar
 	if (err < 0)
 		return err;
 	options->mount_point = kr_xstrdup(arguments->positional[1]);
+	if (options->security != KR_SECURITY_AUTH && !options->key)
+		return kr_fail(-EINVAL, "security=%s needs a key (key=FILE)", kr_security_name((enum kr_security)options->security));
 	if (options->soft && options->hard)
 		return kr_fail(-EINVAL, "soft and hard exclude each other");
 	if (options->journal_max && options->journal_max < (UINT64_C(8) << 20))

@@ -22,6 +22,7 @@ struct kr_mount_options {
 	/* From the table (units: bytes, milliseconds). */
 	char *local;     /* NULL: the default place */
 	char *key;
+	int security;    /* enum kr_security: the least that is wanted */
 	char *ring;      /* name of the trust domain */
 	char *node;      /* this node's name in ring order; NULL: the host name */
 	int close;       /* enum kr_close_mode */

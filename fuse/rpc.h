@@ -80,6 +80,8 @@ void kr_rpc_start(struct kr_rpc *rpc, const struct kr_rpc_events *events, void *
 void kr_rpc_stop(struct kr_rpc *rpc);
 /* One request on the present connection, outside the queue (HELLO, PING): fails with it. */
 int kr_rpc_direct(struct kr_rpc *rpc, uint16_t type, const void *msg, kr_rpc_fn callback, void *context);
+/* What follows on the present connection is sealed (see kr_conn_seal). */
+void kr_rpc_seal(struct kr_rpc *rpc, const struct kr_seal_keys *keys);
 /* From now on answers belong to SESSION; calls sent on another session may not be known to the server. */
 void kr_rpc_set_session(struct kr_rpc *rpc, uint64_t session);
 /* Opens the gate for EARLY calls (after HELLO), then for all (resends what is unanswered). Both close on disconnect. */

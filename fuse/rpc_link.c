@@ -177,6 +177,12 @@ int kr_rpc_direct(struct kr_rpc *rpc, uint16_t type, const void *msg, kr_rpc_fn 
 	return err;
 }
 
+void kr_rpc_seal(struct kr_rpc *rpc, const struct kr_seal_keys *keys)
+{
+	if (rpc->conn)
+		kr_conn_seal(rpc->conn, keys);
+}
+
 uint64_t kr_rpc_heard_ns(const struct kr_rpc *rpc)
 {
 	return rpc->heard_ns;

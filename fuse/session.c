@@ -260,7 +260,10 @@ static void take_facts(struct kr_session *session, const struct kr_hello_reply *
 	facts->lease_ms = reply->lease_ms;
 	facts->grace_ms = reply->grace_ms;
 	memcpy(facts->boot_id, reply->boot_id, sizeof(facts->boot_id));
-	memcpy(facts->ring_token, reply->ring_token, sizeof(facts->ring_token));
+	memcpy(facts->ring_key, reply->ring_key, sizeof(facts->ring_key));
+	facts->security = KR_SECURITY_AUTH;
+	if (session->login)
+		facts->security = (int)kr_login_unmask(session->login, facts->ring_key);
 }
 
 /* 0, or why this answer cannot be used. */
@@ -444,7 +447,7 @@ int kr_session_new(struct kr_mount *mount, struct kr_session **ret_session)
 {
 	struct kr_session *session = kr_xcalloc(1, sizeof(*session));
 	const char *key = mount->options->key;
-	int err = key ? kr_login_new(mount->rpc, key, &session->login) : 0;
+	int err = key ? kr_login_new(mount->rpc, key, (enum kr_security)mount->options->security, &session->login) : 0;
 
 	if (err) {
 		free(session);

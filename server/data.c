@@ -1,9 +1,8 @@
 /* The data side as a whole: making it, its hooks, its status (see data.h). */
 #include "server/data.h"
 
-#include <errno.h>
+#include <sodium.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
 #include "common/fail.h"
 #include "server/data_priv.h"
@@ -32,10 +31,7 @@ int kr_data_init(struct kr_server *server, struct kr_data **ret_data)
 {
 	struct kr_data *data = kr_xcalloc(1, sizeof *data);
 
-	if (getrandom(data->token, sizeof data->token, 0) != (ssize_t)sizeof data->token) {
-		free(data);
-		return kr_fail(-EIO, "no random bytes to be had");
-	}
+	randombytes_buf(data->ring_key, sizeof data->ring_key);
 	data->server = server;
 	/* Numbers ascend over restarts without being kept: the instance is their upper part. */
 	data->last_round = server->instance << 40;
@@ -156,6 +152,13 @@ void kr_data_mtime_set(struct kr_sfile *file, struct kr_time mtime)
 	}
 }
 
+/* The secret of the pair, masked for SESSION's node alone. */
+static void make_ticket(const struct kr_session *session, const uint8_t ring_key[KR_RING_KEY], struct kr_hop_address *hop)
+{
+	kr_pair_secret(ring_key, session->id, session->node, hop->ticket);
+	kr_pair_mask(session->ring_key, hop->session, hop->node, hop->ticket);
+}
+
 bool kr_data_hop(struct kr_data *data, struct kr_session *session, uint32_t node, char *host, struct kr_hop_address *ret_hop)
 {
 	struct kr_session *peer = node ? kr_session_find_node(data->server, node) : NULL;
@@ -165,7 +168,7 @@ bool kr_data_hop(struct kr_data *data, struct kr_session *session, uint32_t node
 		ret_hop->address = peer->ring_address;
 		ret_hop->port = peer->ring_port;
 		ret_hop->session = peer->id;
-		memcpy(ret_hop->token, peer->ring_token, sizeof ret_hop->token);
+		make_ticket(session, peer->ring_key, ret_hop);
 		return peer->ring_port != 0;
 	}
 	if (node)
@@ -179,7 +182,7 @@ bool kr_data_hop(struct kr_data *data, struct kr_session *session, uint32_t node
 	ret_hop->address = host;
 	ret_hop->port = data->port;
 	ret_hop->session = session->id;
-	memcpy(ret_hop->token, data->token, sizeof ret_hop->token);
+	make_ticket(session, data->ring_key, ret_hop);
 	return true;
 }
 

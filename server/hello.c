@@ -7,6 +7,7 @@
 #include "server/hello.h"
 
 #include <errno.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@ struct greeting {
 	struct kr_arena arena;
 	uint8_t *fields;
 	struct kr_key *key;            /* reference; NULL without keys */
+	uint8_t mask[KR_SESSION_KEY];  /* of the ring key */
 	uint32_t *groups, group_count; /* see trust.h */
 	struct kr_fid root;
 	struct kr_attr attr;
@@ -49,6 +51,7 @@ static void free_greeting(struct greeting *greeting)
 	kr_key_put(greeting->key);
 	free(greeting->groups);
 	free(greeting->fields);
+	sodium_memzero(greeting->mask, sizeof(greeting->mask));
 	free(greeting);
 }
 
@@ -109,7 +112,8 @@ static void welcome(struct greeting *greeting, struct kr_session *session, bool 
 	session->root = greeting->root;
 	memcpy(reply.boot_id, server->boot_id, 16);
 	memcpy(reply.export_id, server->export_id, 16);
-	memcpy(reply.ring_token, session->ring_token, 16);
+	for (size_t i = 0; i < sizeof(reply.ring_key); i++)
+		reply.ring_key[i] = session->ring_key[i] ^ greeting->mask[i];
 	now(&reply.now);
 	note_ring(session, &greeting->hello, conn);
 	kr_key_put(session->key);
@@ -225,6 +229,7 @@ void kr_hello_arrived(struct kr_stranger *stranger, const struct kr_frame *frame
 
 	greeting->stranger = stranger;
 	greeting->key = stranger->auth.key ? kr_key_get(stranger->auth.key) : NULL;
+	kr_auth_mask_ring_key(&stranger->auth, greeting->mask);
 	greeting->id = frame->header.id;
 	greeting->fields = kr_xmalloc(frame->header.fields_length + 1);
 	memcpy(greeting->fields, frame->fields, frame->header.fields_length);

@@ -2,12 +2,16 @@
 #include "server/hop.h"
 
 #include <errno.h>
+#include <sodium.h>
 #include <stdlib.h>
 
+#include "common/fail.h"
 #include "common/log.h"
 #include "server/data_priv.h"
 #include "server/feed.h"
 #include "server/intake.h"
+#include "server/listen.h"
+#include "server/trust.h"
 
 struct kr_hop *kr_hop_get(struct kr_hop *hop)
 {
@@ -64,29 +68,6 @@ static void on_closed(struct kr_conn *conn, int err, const char *reason)
 
 static const struct kr_conn_handler hop_handler = { .on_frame = on_frame, .on_drain = on_drain, .on_closed = on_closed };
 
-/* A connection that said the wrong thing: what is left of it is ignored. */
-static void ignore_frame(struct kr_conn *conn, const struct kr_frame *frame)
-{
-	(void)conn;
-	(void)frame;
-}
-static void ignore_closed(struct kr_conn *conn, int err, const char *reason)
-{
-	(void)conn;
-	(void)err;
-	(void)reason;
-}
-static const struct kr_conn_handler refused_handler = { .on_frame = ignore_frame, .on_closed = ignore_closed };
-
-static bool token_matches(const uint8_t a[16], const uint8_t b[16])
-{
-	unsigned difference = 0;
-
-	for (int i = 0; i < 16; i++)
-		difference |= (unsigned)(a[i] ^ b[i]);
-	return difference == 0;
-}
-
 static size_t count_of(const struct kr_data *data, uint32_t node)
 {
 	struct kr_hop *hop;
@@ -97,59 +78,93 @@ static size_t count_of(const struct kr_data *data, uint32_t node)
 	return count;
 }
 
-/* 0, or with which error HELLO is refused. */
-static int check_hello(struct kr_data *data, const struct kr_hop_hello_request *hello, const char **ret_why)
+/* 0, or why this node of that session may have no (more) ring connection. */
+static int check_caller(struct kr_data *data, uint32_t node, uint64_t id)
 {
-	struct kr_session *session = kr_session_find(data->server, hello->session);
+	struct kr_session *session = kr_session_find(data->server, id);
 
-	if (hello->proto != KR_PROTO_VERSION) {
-		*ret_why = "another protocol version";
-		return -EPROTONOSUPPORT;
-	}
-	if (!token_matches(hello->token, data->token)) {
-		*ret_why = "the token does not match";
-		return -EKEYREJECTED;
-	}
-	if (!session || session->dead || session->node != hello->node) {
-		*ret_why = "the session has ended";
-		return -ENOTCONN;
-	}
-	if (count_of(data, hello->node) >= KR_HOPS_PER_NODE) {
-		*ret_why = "too many connections of one node";
-		return -EAGAIN;
-	}
+	if (data->stopping || !session || session->dead || session->node != node)
+		return kr_fail(-ENOTCONN, "its session has ended");
+	if (count_of(data, node) >= KR_HOPS_PER_NODE)
+		return kr_fail(-EAGAIN, "too many connections of one node");
 	return 0;
 }
 
-void kr_data_accept_hop(struct kr_data *data, struct kr_conn *conn, const struct kr_frame *frame)
+static bool refuse(struct kr_stranger *stranger, const struct kr_frame *frame, int err)
 {
-	struct kr_hop_hello_reply reply = { .proto = KR_PROTO_VERSION };
-	struct kr_arena arena = { 0 };
+	kr_log_warn("ring connection from %s refused: %s", kr_conn_peer(stranger->conn), kr_fail_reason());
+	if (!(frame->header.flags & KR_FRAME_ONEWAY))
+		kr_conn_reply(stranger->conn, frame->header.type, frame->header.id, 0, err, NULL, NULL, 0);
+	return false;
+}
+
+bool kr_data_hop_hello(struct kr_data *data, struct kr_stranger *stranger, const struct kr_frame *frame)
+{
+	struct kr_hop_hello_reply reply;
+	struct kr_arena arena = {0};
+	struct kr_fresh fresh;
 	union kr_any_msg msg;
-	struct kr_hop *hop;
-	const char *why = "it cannot be decoded";
+	const struct kr_hop_hello_request *hello = &msg.hop_hello_request;
 	int err = kr_msg_decode(KR_MSG_HOP_HELLO, false, frame->fields, frame->header.fields_length, &msg, &arena);
 
 	kr_arena_fini(&arena);
-	err = err || data->stopping ? -EPROTO : check_hello(data, &msg.hop_hello_request, &why);
-	if (err) {
-		kr_log_warn("ring connection from %s refused: %s", kr_conn_peer(conn), why);
-		kr_conn_set_handler(conn, &refused_handler);
-		kr_conn_reply(conn, KR_MSG_HOP_HELLO, frame->header.id, 0, err, NULL, NULL, 0);
-		kr_conn_close(conn, true);
-		return;
-	}
-	hop = kr_xcalloc(1, sizeof *hop);
+	kr_fresh_make(&fresh);
+	if (err)
+		err = kr_fail(-EPROTO, "its HOP_HELLO cannot be decoded (is it of another version?)");
+	else if (hello->session != hello->caller)
+		err = kr_fail(-ENOTCONN, "its session has ended");
+	else
+		err = check_caller(data, hello->node, hello->caller);
+	if (!err)
+		err = kr_pair_challenge(&stranger->pair, hello, data->ring_key, kr_trust_security(data->server), &fresh, &reply);
+	sodium_memzero(&fresh, sizeof(fresh));
+	if (err)
+		return refuse(stranger, frame, err);
+	stranger->hop_node = hello->node;
+	stranger->hop_session = hello->caller;
+	kr_conn_reply(stranger->conn, KR_MSG_HOP_HELLO, frame->header.id, 0, 0, &reply, NULL, 0);
+	return true;
+}
+
+static void accept_hop(struct kr_data *data, uint32_t node, struct kr_conn *conn)
+{
+	struct kr_hop *hop = kr_xcalloc(1, sizeof *hop);
+
 	hop->data = data;
 	hop->conn = conn;
-	hop->node = msg.hop_hello_request.node;
+	hop->node = node;
 	hop->references = 1;
 	kr_list_init(&hop->intakes);
 	kr_list_init(&hop->pulls);
 	kr_list_append(&data->hops, &hop->link);
 	kr_conn_set_context(conn, hop);
 	kr_conn_set_handler(conn, &hop_handler);
-	kr_conn_reply(conn, KR_MSG_HOP_HELLO, frame->header.id, 0, 0, &reply, NULL, 0);
+}
+
+bool kr_data_hop_prove(struct kr_data *data, struct kr_stranger *stranger, const struct kr_frame *frame)
+{
+	const uint32_t node = stranger->hop_node;
+	struct kr_arena arena = {0};
+	struct kr_seal_keys keys;
+	struct kr_conn *conn;
+	union kr_any_msg msg;
+	int err = kr_msg_decode(KR_MSG_HOP_PROVE, false, frame->fields, frame->header.fields_length, &msg, &arena);
+
+	kr_arena_fini(&arena);
+	if (err)
+		err = kr_fail(-EPROTO, "its HOP_PROVE cannot be decoded");
+	else
+		err = kr_pair_verify(&stranger->pair, &msg.hop_prove_request, &keys);
+	if (!err)
+		err = check_caller(data, node, stranger->hop_session);
+	if (err)
+		return refuse(stranger, frame, err);
+	conn = kr_stranger_take(stranger);
+	kr_conn_seal(conn, &keys);
+	sodium_memzero(&keys, sizeof(keys));
+	accept_hop(data, node, conn);
+	kr_conn_reply(conn, KR_MSG_HOP_PROVE, frame->header.id, 0, 0, NULL, NULL, 0);
+	return true;
 }
 
 void kr_hop_close_all(struct kr_data *data, uint32_t node)

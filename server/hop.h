@@ -1,7 +1,7 @@
 /* Ring connections at the server: nodes that pull blocks (feed.c) or deliver the stream of a round (intake.c).
  *
- * The first frame, HOP_HELLO, carries the token that the server gave out with the hop; everything else is refused before.
- * Loop thread.
+ * A ring connection begins with the handshake of common/pair.h, which proves that the server gave its caller the secret;
+ * everything else is refused before.  Loop thread.
  */
 #ifndef KR_SERVER_HOP_H
 #define KR_SERVER_HOP_H

@@ -43,6 +43,7 @@ static void forget(struct kr_stranger *stranger)
 static void free_stranger(struct kr_stranger *stranger)
 {
 	kr_auth_fini(&stranger->auth);
+	kr_pair_fini(&stranger->pair);
 	free(stranger);
 }
 
@@ -119,12 +120,14 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 	case KR_MSG_HELLO:
 		kr_hello_arrived(stranger, frame);
 		return;
-	case KR_MSG_HOP_HELLO: {
-		struct kr_server *server = stranger->server;
-
-		kr_data_accept_hop(server->data, kr_stranger_take(stranger), frame);
+	case KR_MSG_HOP_HELLO:
+		if (!kr_data_hop_hello(stranger->server->data, stranger, frame))
+			drop(stranger, true);
 		return;
-	}
+	case KR_MSG_HOP_PROVE:
+		if (!kr_data_hop_prove(stranger->server->data, stranger, frame))
+			drop(stranger, true);
+		return;
 	case KR_MSG_STATUS:
 		answer_status(stranger, frame);
 		return;

@@ -1,12 +1,13 @@
 /* Listening sockets, and connections that have not said yet what they are (strangers).
  *
- * The first frame (after those of the handshake, see trust.h) decides: HELLO begins or resumes a session (hello.c), HOP_HELLO a ring connection (data.h), STATUS is
+ * The first frame (after those of the handshake, see trust.h) decides: HELLO begins or resumes a session (hello.c), HOP_HELLO and HOP_PROVE a ring connection (data.h), STATUS is
  * answered; anything else ends the connection with one line in the log.  A stranger that says nothing is dropped.
  */
 #ifndef KR_SERVER_LISTEN_H
 #define KR_SERVER_LISTEN_H
 
 #include "common/auth.h"
+#include "common/pair.h"
 #include "server/server.h"
 
 enum { KR_STRANGER_MS = 10000 };
@@ -17,6 +18,9 @@ struct kr_stranger {
 	struct kr_conn *conn; /* NULL once it is closed */
 	uint64_t since_ns;
 	struct kr_auth auth;  /* where the server has keys: see trust.h */
+	struct kr_pair pair;  /* of a ring connection: see hop.h */
+	uint32_t hop_node;
+	uint64_t hop_session;
 	bool busy;            /* its HELLO is being worked on: who does that frees it (kr_stranger_free) */
 };
 

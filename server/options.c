@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "common/fail.h"
+#include "common/seal.h"
 #include "common/util.h"
 #include "server/networks.h"
 
@@ -14,6 +15,9 @@ static const struct kr_option table[] = {
 		.help = "Serve this address; can be given several times (default: loopback addresses, port 7440)."},
 	{.name = "key", .type = KR_OPTION_LIST, .offset = FIELD(key), .value_name = "FILE",
 		.help = "Let in who has this key (made by kairan key), and nobody without one; can be given several times. Read again at SIGHUP."},
+	{.name = "security", .type = KR_OPTION_ENUM, .offset = FIELD(security), .default_text = "integrity", .choices = KR_SECURITY_CHOICES,
+		.help = "With keys, what is done for everything behind the handshake: auth nothing, integrity against changes by others on "
+			"the network, privacy also against listeners. Mounts may ask for more."},
 	{.name = "insecure", .type = KR_OPTION_BOOL, .offset = FIELD(insecure), .default_text = "false",
 		.help = "Without a key, serve addresses that other machines can reach: whoever reaches them can read and write "
 			"the export as any user."},

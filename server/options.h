@@ -11,6 +11,7 @@ struct kr_server_options {
 	struct kr_strings key;
 	struct kr_strings allow;  /* networks; none: everybody */
 	char *state;              /* NULL: see state.h */
+	int security;             /* enum kr_security */
 	int squash;               /* enum kr_squash */
 	uint64_t anon_uid, anon_gid; /* whom squash makes of others */
 	bool read_only, insecure, verbose;

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -126,11 +127,7 @@ struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hell
 	session->name = kr_xstrdup(hello->node_name[0] ? hello->node_name : "?");
 	session->ring_address = kr_xstrdup(hello->ring_address);
 	session->ring_port = hello->ring_port;
-	if (getrandom(session->ring_token, sizeof(session->ring_token), 0) != sizeof(session->ring_token)) {
-		uint64_t halves[2] = {random_id(server), random_id(server)};
-
-		memcpy(session->ring_token, halves, sizeof(halves));
-	}
+	randombytes_buf(session->ring_key, sizeof(session->ring_key));
 	session->reclaiming = true;
 	session->heir = hello->session != 0;
 	session->lapse = kr_session_lapse(server, session->node_id);

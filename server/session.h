@@ -36,7 +36,7 @@ struct kr_session {
 	char *name;                    /* host name, for logs and ring order */
 	char *ring_address;            /* where its ring listener is reached; the connection's address when it gave none */
 	uint16_t ring_port;            /* 0: it has none, nobody can pull from it */
-	uint8_t ring_token[16];        /* peers must present it to this node */
+	uint8_t ring_key[32];          /* see common/pair.h */
 	struct kr_conn *conn;          /* NULL while disconnected */
 	struct kr_key *key;            /* reference: of the one that opened it; NULL on a server without keys */
 	uint32_t *groups, group_count; /* of a user key: what it may have, see trust.h */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <grp.h>
 #include <pwd.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -60,6 +61,11 @@ bool kr_trusts_anybody(const struct kr_server *server)
 	return !server->keyring;
 }
 
+enum kr_security kr_trust_security(const struct kr_server *server)
+{
+	return kr_trusts_anybody(server) ? KR_SECURITY_AUTH : (enum kr_security)server->options->security;
+}
+
 bool kr_trust_accepts(const struct kr_server *server, const struct kr_key *key)
 {
 	return kr_trusts_anybody(server) || (key && kr_keyring_find(server->keyring, key->id));
@@ -102,17 +108,36 @@ static int challenge(struct kr_stranger *stranger, const struct kr_auth_request 
 {
 	uint64_t ns = kr_clock_real_ns();
 	const struct kr_time now = {.sec = (int64_t)(ns / KR_NS_PER_S), .nsec = (uint32_t)(ns % KR_NS_PER_S)};
-	uint8_t nonce[KR_AUTH_NONCE];
+	struct kr_fresh fresh;
+	int err;
 
 	if (kr_trusts_anybody(stranger->server))
 		return kr_fail(-EOPNOTSUPP, "it has a key, and we have none (--key FILE)");
-	kr_auth_make_nonce(nonce);
-	return kr_auth_server_challenge(&stranger->auth, stranger->server->keyring, request, nonce, now, ret_reply);
+	kr_fresh_make(&fresh);
+	err = kr_auth_server_challenge(&stranger->auth, stranger->server->keyring, kr_trust_security(stranger->server), request, &fresh,
+		now, ret_reply);
+	sodium_memzero(&fresh, sizeof(fresh));
+	return err;
+}
+
+/* Whether a stranger of another version of the protocol speaks: AUTH begins with the range in all of them. */
+static int cannot_decode(uint16_t type, const struct kr_frame *frame)
+{
+	struct kr_reader r;
+	uint32_t highest;
+
+	kr_reader_init(&r, frame->fields, frame->header.fields_length);
+	kr_take_u32(&r);
+	highest = kr_take_u32(&r);
+	if (type == KR_MSG_AUTH && !r.failed && highest < KR_PROTO_VERSION)
+		return kr_fail(-EPROTONOSUPPORT, "it speaks an older version of the protocol (install the same kairan on both)");
+	return kr_fail(-EPROTO, "its %s cannot be decoded", kr_msg_name(type));
 }
 
 bool kr_trust_handshake(struct kr_stranger *stranger, const struct kr_frame *frame)
 {
 	const uint16_t type = frame->header.type;
+	struct kr_seal_keys keys = {.security = KR_SECURITY_AUTH};
 	struct kr_auth_reply reply;
 	struct kr_arena arena = {0};
 	union kr_any_msg msg;
@@ -121,15 +146,18 @@ bool kr_trust_handshake(struct kr_stranger *stranger, const struct kr_frame *fra
 	if (frame->header.flags & (KR_FRAME_ONEWAY | KR_FRAME_REPLY))
 		return false;
 	if (kr_msg_decode(type, false, frame->fields, frame->header.fields_length, &msg, &arena))
-		err = kr_fail(-EPROTO, "its %s cannot be decoded", kr_msg_name(type));
+		err = cannot_decode(type, frame);
 	else if (type == KR_MSG_AUTH)
 		err = challenge(stranger, &msg.auth_request, &reply);
 	else
-		err = kr_auth_server_verify(&stranger->auth, &msg.auth_prove_request);
+		err = kr_auth_server_verify(&stranger->auth, &msg.auth_prove_request, &keys);
 	kr_arena_fini(&arena);
 	if (err)
 		kr_log_warn("%s refused: %s", kr_conn_peer(stranger->conn), kr_fail_reason());
 	kr_conn_reply(stranger->conn, type, frame->header.id, 0, err, err || type != KR_MSG_AUTH ? NULL : &reply, NULL, 0);
+	if (!err && type == KR_MSG_AUTH_PROVE) /* the reply is the last thing in clear */
+		kr_conn_seal(stranger->conn, &keys);
+	sodium_memzero(&keys, sizeof(keys));
 	return err == 0;
 }
 

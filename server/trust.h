@@ -18,6 +18,8 @@ int kr_trust_init(struct kr_server *server);
 void kr_trust_reload(struct kr_server *server);
 void kr_trust_fini(struct kr_server *server);
 bool kr_trusts_anybody(const struct kr_server *server);
+/* The least security of connections (--security); auth where everybody is let in. */
+enum kr_security kr_trust_security(const struct kr_server *server);
 
 /* AUTH or AUTH_PROVE of a stranger. False: it has been refused, and is to be dropped. */
 bool kr_trust_handshake(struct kr_stranger *stranger, const struct kr_frame *frame);

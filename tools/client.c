@@ -79,15 +79,18 @@ static int64_t now_s(void)
 static void on_proved(void *context, int err, const void *message, struct kr_buf *data, bool more)
 {
 	struct ask *ask = context;
+	struct kr_seal_keys keys;
 
 	(void)message, (void)data, (void)more;
 	if (err == -ECONNRESET)
 		return;
-	err = err < 0 ? kr_auth_client_refused(&ask->auth, err) : kr_auth_client_end(&ask->auth);
-	if (err < 0)
+	err = err < 0 ? kr_auth_client_refused(&ask->auth, err) : kr_auth_client_end(&ask->auth, &keys);
+	if (err < 0) {
 		finish(ask, err, kr_fail_reason());
-	else
-		ask_status(ask);
+		return;
+	}
+	kr_conn_seal(ask->conn, &keys);
+	ask_status(ask);
 }
 
 static void on_challenged(void *context, int err, const void *message, struct kr_buf *data, bool more)
@@ -111,10 +114,10 @@ static void on_challenged(void *context, int err, const void *message, struct kr
 static void log_in(struct ask *ask, struct kr_key *key)
 {
 	struct kr_auth_request request;
-	uint8_t nonce[KR_AUTH_NONCE];
+	struct kr_fresh fresh;
 
-	kr_auth_make_nonce(nonce);
-	if (kr_auth_client_begin(&ask->auth, key, nonce, now_s(), &request) < 0)
+	kr_fresh_make(&fresh);
+	if (kr_auth_client_begin(&ask->auth, key, KR_SECURITY_AUTH, &fresh, now_s(), &request) < 0)
 		finish(ask, -EKEYEXPIRED, kr_fail_reason());
 	else if (!kr_conn_request(ask->conn, KR_MSG_AUTH, &request, NULL, 0, on_challenged, ask))
 		finish(ask, -EINVAL, "the request cannot be sent");

@@ -16,7 +16,8 @@
 enum { NOW = 1795291508 };
 enum { TO_SERVER_ASK, TO_CLIENT_ANSWER, TO_SERVER_PROVE, TO_CLIENT_END, STEPS };
 
-static const uint8_t client_nonce[KR_AUTH_NONCE] = {1}, server_nonce[KR_AUTH_NONCE] = {2};
+static const struct kr_fresh client_fresh = {{1}, {3}}, server_fresh = {{2}, {4}};
+static struct kr_seal_keys keys;
 static struct kr_keyring *ring;
 static struct kr_auth client, server;
 
@@ -49,12 +50,12 @@ static void begin(struct kr_auth_request *ret_ask)
 {
 	kr_auth_init(&client);
 	kr_auth_init(&server);
-	require(kr_auth_client_begin(&client, kr_keyring_at(ring, 0), client_nonce, NOW, ret_ask) == 0, "cannot begin");
+	require(kr_auth_client_begin(&client, kr_keyring_at(ring, 0), KR_SECURITY_INTEGRITY, &client_fresh, NOW, ret_ask) == 0, "cannot begin");
 }
 
 static int answer(const struct kr_auth_request *ask, struct kr_auth_reply *ret_answer)
 {
-	return kr_auth_server_challenge(&server, ring, ask, server_nonce, (struct kr_time){.sec = NOW}, ret_answer);
+	return kr_auth_server_challenge(&server, ring, KR_SECURITY_AUTH, ask, &server_fresh, (struct kr_time){.sec = NOW}, ret_answer);
 }
 
 static void stranger_sends(unsigned what, const uint8_t *fields, size_t length)
@@ -77,12 +78,12 @@ static void stranger_sends(unsigned what, const uint8_t *fields, size_t length)
 		else if (what == TO_CLIENT_ANSWER)
 			(void)kr_auth_client_prove(&client, &msg.auth_reply, NOW, &prove);
 		else if (what == TO_SERVER_PROVE)
-			(void)kr_auth_server_verify(&server, &msg.auth_prove_request);
+			(void)kr_auth_server_verify(&server, &msg.auth_prove_request, &keys);
 		else
-			(void)kr_auth_client_end(&client);
+			(void)kr_auth_client_end(&client, &keys);
 	}
 	kr_arena_fini(&arena);
-	require(!kr_auth_session_key(&client) && !kr_auth_session_key(&server), "a stranger came in");
+	require(client.state != KR_AUTH_DONE && server.state != KR_AUTH_DONE, "a stranger came in");
 }
 
 static void run_stranger(const uint8_t *bytes, size_t length)
@@ -130,6 +131,9 @@ static void run_changed(const uint8_t *changes, size_t length)
 		struct kr_time now = reply.now; /* field by field: the wire has no padding */
 
 		changed |= change(TO_CLIENT_ANSWER, reply.nonce, sizeof(reply.nonce), changes, length);
+		changed |= change(TO_CLIENT_ANSWER, reply.public, sizeof(reply.public), changes, length);
+		changed |= change(TO_CLIENT_ANSWER, &reply.security, sizeof(reply.security), changes, length);
+		changed |= change(TO_CLIENT_ANSWER, &reply.cipher, sizeof(reply.cipher), changes, length);
 		changed |= change(TO_CLIENT_ANSWER, reply.proof, sizeof(reply.proof), changes, length);
 		changed |= change(TO_CLIENT_ANSWER, &now.sec, sizeof(now.sec), changes, length);
 		changed |= change(TO_CLIENT_ANSWER, &now.nsec, sizeof(now.nsec), changes, length);
@@ -138,10 +142,10 @@ static void run_changed(const uint8_t *changes, size_t length)
 	}
 	if (!err) {
 		changed |= change(TO_SERVER_PROVE, &prove, sizeof(prove), changes, length);
-		err = kr_auth_server_verify(&server, &prove);
+		err = kr_auth_server_verify(&server, &prove, &keys);
 	}
 	require(!err == !changed, "a changed handshake succeeds, or an unchanged one fails");
-	require(!err == !!kr_auth_session_key(&server), "a session key without an authenticated peer");
+	require(!err == (server.state == KR_AUTH_DONE), "a session key without an authenticated peer");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)

@@ -2,6 +2,7 @@
  * stream.  The connection must end (the stream does), call back once, and leave no buffer behind. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,6 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 
 	if (length < 1)
 		return 0;
+	signal(SIGPIPE, SIG_IGN); /* as the daemons do */
 	seed = bytes[0];
 	closed = 0;
 	conn = NULL;

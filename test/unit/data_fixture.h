@@ -29,6 +29,7 @@
 #include "common/fail.h"
 #include "common/list.h"
 #include "common/log.h"
+#include "common/pair_conn.h"
 #include "ring/merge.h"
 #include "server/data.h"
 #include "server/listen.h"
@@ -49,6 +50,7 @@ struct inbound {
 	uint64_t stream, round;
 	bool waits; /* paused: its ROUND has not come yet */
 	bool full;  /* paused: much is queued */
+	struct kr_pair pair;
 };
 
 /* This node's part in one round. */
@@ -70,7 +72,7 @@ struct node {
 	struct kr_conn *control;
 	uv_tcp_t listener;
 	uint16_t ring_port;
-	uint8_t ring_token[16];
+	uint8_t ring_key[KR_RING_KEY];
 	struct kr_list inbounds;
 	struct chain *chain;
 	bool live, dying, manual_reclaim;
@@ -276,6 +278,14 @@ static void down_closed(struct kr_conn *conn, int err, const char *reason)
 }
 static const struct kr_conn_handler down_handler = { .on_frame = down_frame, .on_drain = down_drain, .on_closed = down_closed };
 
+static struct kr_pair_caller as_caller(const struct node *node)
+{
+	struct kr_pair_caller self = { .node = node->number, .session = node->session };
+
+	memcpy(self.ring_key, node->ring_key, KR_RING_KEY);
+	return self;
+}
+
 static void ignore_reply(void *context, int err, const void *reply, struct kr_buf *data, bool more)
 {
 	(void)context;
@@ -285,16 +295,15 @@ static void ignore_reply(void *context, int err, const void *reply, struct kr_bu
 	(void)more;
 }
 
-static void dial(const struct kr_hop_address *hop, uint32_t self, const struct kr_conn_handler *handler, void *context,
+static void dial(const struct kr_hop_address *hop, const struct node *node, const struct kr_conn_handler *handler, void *context,
 	struct kr_conn **ret_conn)
 {
-	struct kr_hop_hello_request hello = { .proto = KR_PROTO_VERSION, .node = self, .session = hop->session };
+	struct kr_pair_caller self = as_caller(node);
 	struct sockaddr_in address;
 
-	memcpy(hello.token, hop->token, sizeof hello.token);
 	assert_int_equal(uv_ip4_addr(hop->address, hop->port, &address), 0);
 	assert_int_equal(kr_conn_connect(&F.loop, (struct sockaddr *)&address, handler, context, ret_conn), 0);
-	kr_conn_request(*ret_conn, KR_MSG_HOP_HELLO, &hello, NULL, 0, ignore_reply, NULL);
+	kr_pair_open(*ret_conn, hop, &self, NULL, NULL);
 }
 
 /* A stream that came before or after its ROUND meets it. */
@@ -321,7 +330,7 @@ static void chain_begin(struct node *node, const struct kr_round_request *round)
 	kr_merge_init(&chain->merge);
 	if (!round->has_upstream)
 		kr_merge_end(&chain->merge, KR_MERGE_LOW);
-	dial(&round->downstream, node->number, &down_handler, chain, &chain->down);
+	dial(&round->downstream, node, &down_handler, chain, &chain->down);
 	chain->stream = kr_conn_request(chain->down, KR_MSG_STREAM, &stream, NULL, 0, ignore_reply, NULL);
 	KR_LIST_FOR_EACH(inbound, &node->inbounds, link) {
 		if (inbound->waits && inbound->round == round->round)
@@ -350,17 +359,27 @@ static void inbound_frame(struct kr_conn *conn, const struct kr_frame *frame)
 {
 	struct inbound *inbound = kr_conn_context(conn);
 	struct chain *chain = inbound->chain;
-	struct kr_hop_hello_reply hello = { .proto = KR_PROTO_VERSION };
+	struct kr_hop_hello_reply hello;
+	struct kr_seal_keys keys;
+	struct kr_fresh fresh;
 	struct kr_arena arena = { 0 };
 	union kr_any_msg msg;
 
 	assert_int_equal(kr_msg_decode(frame->header.type, false, frame->fields, frame->header.fields_length, &msg, &arena), 0);
 	switch (frame->header.type) {
 	case KR_MSG_HOP_HELLO:
-		if (memcmp(msg.hop_hello_request.token, inbound->node->ring_token, 16) == 0)
-			kr_conn_reply(conn, KR_MSG_HOP_HELLO, frame->header.id, 0, 0, &hello, NULL, 0);
-		else /* it was meant for a session that has ended */
-			kr_conn_close(conn, false);
+		kr_fresh_make(&fresh);
+		assert_int_equal(kr_pair_challenge(&inbound->pair, &msg.hop_hello_request, inbound->node->ring_key, KR_SECURITY_INTEGRITY,
+			&fresh, &hello), 0);
+		kr_conn_reply(conn, KR_MSG_HOP_HELLO, frame->header.id, 0, 0, &hello, NULL, 0);
+		break;
+	case KR_MSG_HOP_PROVE:
+		if (kr_pair_verify(&inbound->pair, &msg.hop_prove_request, &keys)) {
+			kr_conn_close(conn, false); /* it was meant for a session that has ended */
+			break;
+		}
+		kr_conn_seal(conn, &keys);
+		kr_conn_reply(conn, KR_MSG_HOP_PROVE, frame->header.id, 0, 0, NULL, NULL, 0);
 		break;
 	case KR_MSG_STREAM:
 		inbound_stream(inbound, frame, &msg.stream_request);
@@ -513,7 +532,7 @@ static void welcomed(struct node *node, int err, const void *reply_pointer)
 	node->session = reply->session;
 	node->number = reply->node;
 	node->root = reply->root;
-	memcpy(node->ring_token, reply->ring_token, 16);
+	memcpy(node->ring_key, reply->ring_key, KR_RING_KEY);
 	if (node->manual_reclaim)
 		node->live = true;
 	else
@@ -522,7 +541,7 @@ static void welcomed(struct node *node, int err, const void *reply_pointer)
 
 static void node_begin(struct node *node)
 {
-	struct kr_hello_request hello = { .proto_min = 1, .proto_max = 1, .node_name = node->name, .ring_address = "127.0.0.1",
+	struct kr_hello_request hello = { .proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION, .node_name = node->name, .ring_address = "127.0.0.1",
 		.ring_port = node->ring_port, .subdir = "" };
 	struct sockaddr_in address;
 
@@ -679,7 +698,7 @@ static uint8_t *server_bytes(const char *name, size_t *ret_length)
 	int err;
 
 	snprintf(path, sizeof path, "%s/%s", F.export_path, name);
-	err = kr_read_file(AT_FDCWD, path, 1 << 30, &text, ret_length);
+	err = kr_read_file(AT_FDCWD, path, 1 << 27, &text, ret_length);
 	assert_int_equal(err, 0);
 	return (uint8_t *)text;
 }

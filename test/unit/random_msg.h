@@ -92,7 +92,7 @@ static inline void random_hop(struct random_msg *r, struct kr_hop_address *hop)
 	*hop = (struct kr_hop_address){ .node = (uint32_t)random_u64(r), .port = (uint16_t)random_u64(r) };
 	hop->session = random_u64(r);
 	hop->address = random_text(r, 0, 255, true);
-	random_bytes(r, hop->token, sizeof(hop->token));
+	random_bytes(r, hop->ticket, sizeof(hop->ticket));
 }
 
 static inline void random_field(struct random_msg *r, enum kr_field_kind kind, void *field)

@@ -37,7 +37,7 @@ struct node {
 	struct kr_file file;
 	uint32_t number;
 	char name[8], path[64];
-	uint8_t token[16];
+	uint8_t ring_key[KR_RING_KEY];
 	uint16_t port;
 	bool up, done;
 	uint64_t position;  /* of the sequential reader */
@@ -77,6 +77,7 @@ static struct world {
 struct served {
 	struct kr_link link;
 	struct kr_conn *conn;
+	struct kr_pair pair;
 };
 
 static inline void make_content(void)
@@ -162,21 +163,23 @@ int kr_journal_read(struct kr_journal *journal, uint64_t position, void *buffer,
 
 /* --- the server --------------------------------------------------------------------------------------------------- */
 
-static inline struct kr_hop_address address_of(uint32_t number)
+/* The way of CALLER to node NUMBER. */
+static inline struct kr_hop_address address_of(uint32_t caller, uint32_t number)
 {
 	struct kr_hop_address to = {.node = number, .address = "127.0.0.1", .port = world->port, .session = 1};
 
 	if (number != 0) {
 		to.port = world->nodes[number].port;
 		to.session = number;
-		memcpy(to.token, world->nodes[number].token, 16);
 	}
+	kr_pair_secret(world->nodes[number].ring_key, caller, caller, to.ticket);
+	kr_pair_mask(world->nodes[caller].ring_key, to.session, number, to.ticket);
 	return to;
 }
 
 static inline void tell_upstream(void *context, uint32_t number, uint32_t upstream)
 {
-	struct kr_upstream_request request = {.upstream = address_of(upstream)};
+	struct kr_upstream_request request = {.upstream = address_of(number, upstream)};
 
 	(void)context;
 	if (world->nodes[number].up)
@@ -197,7 +200,7 @@ static inline void answer_call(struct call *call)
 			tell_upstream, NULL, &upstream), 0);
 	else
 		kr_pipeline_reparent(&world->pipeline, call->node->number, call->failed, &upstream);
-	reply.upstream = address_of(upstream);
+	reply.upstream = address_of(call->node->number, upstream);
 	call->callback(call->context, 0, &reply, NULL);
 }
 
@@ -243,11 +246,34 @@ static inline void serve_pull(struct kr_conn *conn, const struct kr_frame *frame
 	kr_arena_fini(&arena);
 }
 
+/* A message of the handshake, by the server. */
+static inline void shake_hands(struct served *served, const struct kr_frame *frame)
+{
+	struct kr_conn *conn = served->conn;
+	struct kr_arena arena = {0};
+	struct kr_hop_hello_reply reply;
+	struct kr_seal_keys keys;
+	struct kr_fresh fresh;
+	union kr_any_msg msg;
+
+	assert_int_equal(kr_msg_decode(frame->header.type, false, frame->fields, frame->header.fields_length, &msg, &arena), 0);
+	kr_arena_fini(&arena);
+	if (frame->header.type == KR_MSG_HOP_HELLO) {
+		kr_fresh_make(&fresh);
+		assert_int_equal(kr_pair_challenge(&served->pair, &msg.hop_hello_request, world->nodes[0].ring_key, KR_SECURITY_AUTH,
+			&fresh, &reply), 0);
+		kr_conn_reply(conn, KR_MSG_HOP_HELLO, frame->header.id, 0, 0, &reply, NULL, 0);
+		return;
+	}
+	assert_int_equal(kr_pair_verify(&served->pair, &msg.hop_prove_request, &keys), 0);
+	kr_conn_seal(conn, &keys);
+	kr_conn_reply(conn, KR_MSG_HOP_PROVE, frame->header.id, 0, 0, NULL, NULL, 0);
+}
+
 static inline void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 {
-	if (frame->header.type == KR_MSG_HOP_HELLO)
-		kr_conn_reply(conn, KR_MSG_HOP_HELLO, frame->header.id, 0, 0,
-			&(struct kr_hop_hello_reply){KR_PROTO_VERSION}, NULL, 0);
+	if (frame->header.type == KR_MSG_HOP_HELLO || frame->header.type == KR_MSG_HOP_PROVE)
+		shake_hands(kr_conn_context(conn), frame);
 	else
 		serve_pull(conn, frame);
 }
@@ -298,7 +324,7 @@ static inline void start_node(uint32_t number, uint64_t cache_max)
 	node->file.mount = &node->mount;
 	pthread_mutex_init(&node->file.lock, NULL);
 	snprintf(node->name, sizeof(node->name), "n%u", number);
-	memset(node->token, (int)number, 16);
+	memset(node->ring_key, (int)number, sizeof(node->ring_key));
 	if (!node->path[0]) {
 		strcpy(node->path, "/tmp/kairan-stage-XXXXXX");
 		assert_non_null(mkdtemp(node->path));
@@ -311,7 +337,7 @@ static inline void start_node(uint32_t number, uint64_t cache_max)
 	close(fd);
 	assert_int_equal(kr_hops_new(&node->mount, &node->mount.hops), 0);
 	assert_int_equal(kr_hops_listen(node->mount.hops, "127.0.0.1", &node->port), 0);
-	kr_hops_identify(node->mount.hops, number, number, node->token);
+	kr_hops_identify(node->mount.hops, number, number, node->ring_key, KR_SECURITY_INTEGRITY);
 	assert_int_equal(kr_stages_init(&node->mount), 0);
 	node->file.stage = kr_stage_new(&node->mount, &node->file, &(struct kr_fid){.length = 1});
 	node->buffer = malloc(READ_SIZE);

@@ -1,7 +1,7 @@
 /* The handshake: it succeeds with one key on both sides, and with nothing else.
  *
  * Messages pass through the protocol's encoding, so that each bit of each can be flipped on its way.  The golden proofs
- * come from another implementation of BLAKE2b (Python's hashlib).
+ * come from another implementation (Python's hashlib, and RFC 7748's X25519 written out).
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -33,7 +33,9 @@ struct pair {
 	struct kr_auth client, server;
 	struct kr_keyring *ring;
 	struct kr_key *node, *user;
-	uint8_t client_nonce[KR_AUTH_NONCE], server_nonce[KR_AUTH_NONCE];
+	struct kr_fresh client_fresh, server_fresh;
+	struct kr_seal_keys client_keys, server_keys;
+	enum kr_security wanted, given; /* the least, of client and server */
 	int64_t client_clock, server_clock;
 	struct kr_auth_request ask;
 	struct kr_auth_reply answer;
@@ -78,22 +80,27 @@ static int setup(void **state)
 	assert_int_equal(kr_keyring_load(names, 2, &p->ring), 0);
 	p->node = kr_key_get(kr_keyring_at(p->ring, 0));
 	p->user = kr_key_get(kr_keyring_at(p->ring, 1));
-	for (unsigned i = 0; i < KR_AUTH_NONCE; i++) {
-		p->client_nonce[i] = (uint8_t)(0x40 + i);
-		p->server_nonce[i] = (uint8_t)(0x80 + i);
+	for (unsigned i = 0; i < KR_NONCE; i++) {
+		p->client_fresh.nonce[i] = (uint8_t)(0x40 + i);
+		p->server_fresh.nonce[i] = (uint8_t)(0x80 + i);
+		p->client_fresh.private[i] = (uint8_t)(0x10 + i);
+		p->server_fresh.private[i] = (uint8_t)(0x20 + i);
 	}
+	p->given = KR_SECURITY_INTEGRITY;
 	p->client_clock = p->server_clock = NOW;
 	*state = p;
 	return 0;
 }
 
-/* As a new connection; the nonces change as random ones would. */
+/* As a new connection; the random bytes change. */
 static void hang_up(struct pair *p)
 {
 	kr_auth_fini(&p->client);
 	kr_auth_fini(&p->server);
-	p->client_nonce[0]++;
-	p->server_nonce[0]++;
+	p->client_fresh.nonce[0]++;
+	p->server_fresh.nonce[0]++;
+	p->client_fresh.private[5]++;
+	p->server_fresh.private[5]++;
 }
 
 static int teardown(void **state)
@@ -134,7 +141,7 @@ static int challenge(struct pair *p)
 {
 	const struct kr_time now = {.sec = p->server_clock, .nsec = 123456789};
 
-	return kr_auth_server_challenge(&p->server, p->ring, &p->ask, p->server_nonce, now, &p->answer);
+	return kr_auth_server_challenge(&p->server, p->ring, p->given, &p->ask, &p->server_fresh, now, &p->answer);
 }
 
 /* The whole handshake with KEY; the first error of either side. */
@@ -143,7 +150,7 @@ static int shake(struct pair *p, struct kr_key *key)
 	struct kr_auth_request ask;
 	struct kr_auth_reply answer;
 	struct kr_auth_prove_request prove;
-	int err = kr_auth_client_begin(&p->client, key, p->client_nonce, p->client_clock, &ask);
+	int err = kr_auth_client_begin(&p->client, key, p->wanted, &p->client_fresh, p->client_clock, &ask);
 
 	if (err)
 		return err;
@@ -157,43 +164,123 @@ static int shake(struct pair *p, struct kr_key *key)
 	if (err)
 		return err;
 	carry(p, FLIP_PROVE, KR_MSG_AUTH_PROVE, false, &prove, &p->prove, sizeof(p->prove));
-	err = kr_auth_server_verify(&p->server, &p->prove);
-	return err ? err : kr_auth_client_end(&p->client);
+	err = kr_auth_server_verify(&p->server, &p->prove, &p->server_keys);
+	return err ? err : kr_auth_client_end(&p->client, &p->client_keys);
 }
 
 static void assert_hex(const uint8_t *bytes, const char *hex)
 {
-	char text[2 * KR_AUTH_PROOF + 1];
+	char text[2 * KR_PROOF + 1];
 
-	for (size_t i = 0; i < KR_AUTH_PROOF; i++)
+	for (size_t i = 0; i < KR_PROOF; i++)
 		snprintf(text + 2 * i, 3, "%02x", bytes[i]);
 	assert_string_equal(text, hex);
 }
 
 /* --- it works --- */
 
-static void the_proofs_have_their_golden_bytes(void **state)
+static void the_proofs_and_keys_have_their_golden_bytes(void **state)
 {
+	/* Without and with AES in hardware. */
+	static const char *const golden[2][5] = {
+		{"e6029dfb2bde0775fad5a573404a5b89b6dd22b5b611b7d109459d05fe116331", "fab876955d15efccc80bd07dfa21becd7ba9a64f782a84ac067db54f89fa67bc",
+			"b68af4bb052051f823fb1a307faae829a0f9e0bfb26ff627bbfd08e0613a3aa3", "cee364df8e821607be38f819edb7725fbc2eea6f3829345c74e0f4ce3882ddfa",
+			"b18a938cd2830c3d561cd1c10768f210ca52a8d06ae37c00a36e3718aa1e1975"},
+		{"b52443b274919fd1758ec8e74ed36c47b811cadd314565468b24d14670b3bcfe", "19172a7439ad5eed524766af18138ad42f9cb981f081fc67a95c72e606b27bd8",
+			"447cc96aa29afbdcb30a1526b01845ec9cedb26dc950a81a40ecc3cc0501ef11", "5433bfe9cc44a94f033c49b9208e0b7775e58f575e9d06893e50ac82520b298e",
+			"e1f11d4e53e5729770ee991c5410f788c7c5fcb81e924cc698e5c0f0bde998c2"},
+	};
+	const char *const *expected = golden[kr_seal_ciphers() & KR_CIPHER_AES256_GCM ? 1 : 0];
+	uint8_t mask[KR_SESSION_KEY] = {0};
 	struct pair *p = *state;
 
 	assert_int_equal(shake(p, p->node), 0);
-	assert_hex(p->answer.proof, "850de90d60df22810c7456a7d5a81ce883d28260157f8b1b8e8d30e49128150f");
-	assert_hex(p->prove.proof, "a3ded155ad9da4b08433115bc66ff68f1765640b644a83845878c628c9560fa3");
-	assert_hex(kr_auth_session_key(&p->server), "dc6377b1e0d23416ae7303f068bf2f30eb13b4d72229ddfa83a598ee1bd534b3");
+	assert_hex(p->answer.proof, expected[0]);
+	assert_hex(p->prove.proof, expected[1]);
+	assert_hex(p->client_keys.send, expected[2]);
+	assert_hex(p->client_keys.receive, expected[3]);
+	kr_auth_mask_ring_key(&p->server, mask);
+	assert_hex(mask, expected[4]);
 }
 
-static void both_sides_end_with_the_same_session_key(void **state)
+static void both_sides_end_with_the_same_keys(void **state)
 {
 	struct pair *p = *state;
-	uint8_t first[KR_AUTH_SESSION_KEY];
+	uint8_t first[KR_SEAL_KEY];
 
-	assert_null(kr_auth_session_key(&p->client));
 	assert_int_equal(shake(p, p->node), 0);
-	assert_memory_equal(kr_auth_session_key(&p->client), kr_auth_session_key(&p->server), KR_AUTH_SESSION_KEY);
-	memcpy(first, kr_auth_session_key(&p->client), sizeof(first));
+	assert_memory_equal(p->client_keys.send, p->server_keys.receive, KR_SEAL_KEY);
+	assert_memory_equal(p->client_keys.receive, p->server_keys.send, KR_SEAL_KEY);
+	assert_memory_not_equal(p->client_keys.send, p->client_keys.receive, KR_SEAL_KEY);
+	assert_int_equal(p->client_keys.cipher, p->server_keys.cipher);
+	memcpy(first, p->client_keys.send, sizeof(first));
 	hang_up(p);
 	assert_int_equal(shake(p, p->node), 0);
-	assert_memory_not_equal(first, kr_auth_session_key(&p->client), sizeof(first));
+	assert_memory_not_equal(first, p->client_keys.send, sizeof(first));
+}
+
+/* What a thief of the key file would have to do: all that was said, the secret, and no private key. */
+static void the_keys_need_more_than_the_secret(void **state)
+{
+	struct pair *p = *state;
+	uint8_t first[KR_SEAL_KEY];
+
+	assert_int_equal(shake(p, p->node), 0);
+	memcpy(first, p->client_keys.send, sizeof(first));
+	kr_auth_fini(&p->client);
+	kr_auth_fini(&p->server);
+	p->client_fresh.private[5]++; /* the nonces are the same */
+	p->server_fresh.private[5]++;
+	assert_int_equal(shake(p, p->node), 0);
+	assert_memory_not_equal(first, p->client_keys.send, sizeof(first));
+}
+
+static void the_greater_of_both_wishes_for_security_holds(void **state)
+{
+	struct pair *p = *state;
+
+	for (p->wanted = KR_SECURITY_AUTH; p->wanted <= KR_SECURITY_PRIVACY; p->wanted++) {
+		for (p->given = KR_SECURITY_AUTH; p->given <= KR_SECURITY_PRIVACY; p->given++) {
+			assert_int_equal(shake(p, p->node), 0);
+			assert_int_equal(kr_auth_security(&p->client), KR_MAX(p->wanted, p->given));
+			assert_int_equal(p->client_keys.security, KR_MAX(p->wanted, p->given));
+			assert_int_equal(p->server_keys.security, KR_MAX(p->wanted, p->given));
+			hang_up(p);
+		}
+	}
+}
+
+/* As a server of another make would, or somebody on the way who tells each side what it wants to hear. */
+static void less_security_than_wanted_is_refused(void **state)
+{
+	struct pair *p = *state;
+
+	p->wanted = KR_SECURITY_PRIVACY;
+	assert_int_equal(kr_auth_client_begin(&p->client, p->node, p->wanted, &p->client_fresh, NOW, &p->ask), 0);
+	p->ask.security = KR_SECURITY_AUTH;
+	assert_int_equal(challenge(p), 0);
+	assert_int_equal(p->answer.security, KR_SECURITY_INTEGRITY);
+	assert_int_equal(kr_auth_client_prove(&p->client, &p->answer, NOW, &p->prove), -EPROTO);
+	assert_non_null(strstr(kr_fail_reason(), "security=integrity only, and privacy is wanted"));
+	hang_up(p);
+	assert_int_equal(kr_auth_client_begin(&p->client, p->node, p->wanted, &p->client_fresh, NOW, &p->ask), 0);
+	p->ask.security = KR_SECURITY_AUTH;
+	assert_int_equal(challenge(p), 0);
+	p->answer.security = KR_SECURITY_PRIVACY;
+	assert_int_equal(kr_auth_client_prove(&p->client, &p->answer, NOW, &p->prove), -EKEYREJECTED);
+}
+
+static void a_public_key_that_is_none_is_refused(void **state)
+{
+	struct pair *p = *state;
+
+	assert_int_equal(kr_auth_client_begin(&p->client, p->node, p->wanted, &p->client_fresh, NOW, &p->ask), 0);
+	memset(p->ask.public, 0, KR_PUBLIC); /* with it everybody would know the shared secret */
+	memset(p->client.handshake.client.public, 0, KR_PUBLIC);
+	assert_int_equal(challenge(p), 0);
+	assert_int_equal(kr_auth_client_prove(&p->client, &p->answer, NOW, &p->prove), 0);
+	assert_int_equal(kr_auth_server_verify(&p->server, &p->prove, &p->server_keys), -EPROTO);
+	assert_int_equal(p->server.state, KR_AUTH_FAILED);
 }
 
 static void the_server_learns_whose_key_it_is(void **state)
@@ -213,22 +300,23 @@ static void a_handshake_outlives_the_ring_of_its_key(void **state)
 	struct pair *p = *state;
 	struct kr_auth_prove_request prove;
 
-	assert_int_equal(kr_auth_client_begin(&p->client, p->node, p->client_nonce, NOW, &p->ask), 0);
+	assert_int_equal(kr_auth_client_begin(&p->client, p->node, p->wanted, &p->client_fresh, NOW, &p->ask), 0);
 	assert_int_equal(challenge(p), 0);
 	kr_keyring_free(p->ring);
 	p->ring = NULL;
 	assert_int_equal(kr_auth_client_prove(&p->client, &p->answer, NOW, &prove), 0);
-	assert_int_equal(kr_auth_server_verify(&p->server, &prove), 0);
+	assert_int_equal(kr_auth_server_verify(&p->server, &prove, &p->server_keys), 0);
 }
 
-static void nonces_are_fresh(void **state)
+static void random_bytes_are_fresh(void **state)
 {
-	uint8_t one[KR_AUTH_NONCE], two[KR_AUTH_NONCE];
+	struct kr_fresh one, two;
 
 	(void)state;
-	kr_auth_make_nonce(one);
-	kr_auth_make_nonce(two);
-	assert_memory_not_equal(one, two, sizeof(one));
+	kr_fresh_make(&one);
+	kr_fresh_make(&two);
+	assert_memory_not_equal(one.nonce, two.nonce, KR_NONCE);
+	assert_memory_not_equal(one.private, two.private, KR_SECRET);
 }
 
 /* --- nothing else does --- */
@@ -239,8 +327,8 @@ static void flip_each_bit(struct pair *p, enum flip flip, size_t bits)
 	for (p->flip_bit = 0; p->flip_bit < bits; p->flip_bit++) {
 		if (shake(p, p->node) == 0)
 			fail_msg("bit %zu of message %d does not matter", p->flip_bit, flip);
-		assert_null(kr_auth_session_key(&p->client));
-		assert_null(kr_auth_session_key(&p->server));
+		assert_int_not_equal(p->client.state, KR_AUTH_DONE);
+		assert_int_not_equal(p->server.state, KR_AUTH_DONE);
 		hang_up(p);
 	}
 }
@@ -254,8 +342,8 @@ static void every_flipped_bit_of_every_message_fails(void **state)
 	ask = carry(p, FLIP_NONE, KR_MSG_AUTH, false, &p->ask, &p->ask, sizeof(p->ask));
 	answer = carry(p, FLIP_NONE, KR_MSG_AUTH, true, &p->answer, &p->answer, sizeof(p->answer));
 	prove = carry(p, FLIP_NONE, KR_MSG_AUTH_PROVE, false, &p->prove, &p->prove, sizeof(p->prove));
-	assert_int_equal(ask, 8 * (4 + 4 + 16 + 32));
-	assert_int_equal(answer, 8 * (4 + 32 + 12 + 32));
+	assert_int_equal(ask, 8 * (4 + 4 + 16 + 32 + 32 + 2));
+	assert_int_equal(answer, 8 * (4 + 32 + 32 + 2 + 12 + 32));
 	assert_int_equal(prove, 8 * 32);
 	hang_up(p);
 	flip_each_bit(p, FLIP_ASK, ask);
@@ -272,7 +360,7 @@ static void a_replayed_client_is_refused(void **state)
 	captured = p->prove;
 	hang_up(p);
 	assert_int_equal(challenge(p), 0); /* the captured AUTH */
-	assert_int_equal(kr_auth_server_verify(&p->server, &captured), -EKEYREJECTED);
+	assert_int_equal(kr_auth_server_verify(&p->server, &captured, &p->server_keys), -EKEYREJECTED);
 }
 
 static void a_replayed_server_is_refused(void **state)
@@ -283,7 +371,7 @@ static void a_replayed_server_is_refused(void **state)
 	assert_int_equal(shake(p, p->node), 0);
 	captured = p->answer;
 	hang_up(p);
-	assert_int_equal(kr_auth_client_begin(&p->client, p->node, p->client_nonce, NOW, &p->ask), 0);
+	assert_int_equal(kr_auth_client_begin(&p->client, p->node, p->wanted, &p->client_fresh, NOW, &p->ask), 0);
 	assert_int_equal(kr_auth_client_prove(&p->client, &captured, NOW, &p->prove), -EKEYREJECTED);
 }
 
@@ -291,16 +379,16 @@ static void a_proof_sent_back_to_its_maker_is_refused(void **state)
 {
 	struct pair *p = *state;
 
-	assert_int_equal(kr_auth_client_begin(&p->client, p->node, p->client_nonce, NOW, &p->ask), 0);
+	assert_int_equal(kr_auth_client_begin(&p->client, p->node, p->wanted, &p->client_fresh, NOW, &p->ask), 0);
 	assert_int_equal(challenge(p), 0);
-	memcpy(p->prove.proof, p->answer.proof, KR_AUTH_PROOF);
-	assert_int_equal(kr_auth_server_verify(&p->server, &p->prove), -EKEYREJECTED);
+	memcpy(p->prove.proof, p->answer.proof, KR_PROOF);
+	assert_int_equal(kr_auth_server_verify(&p->server, &p->prove, &p->server_keys), -EKEYREJECTED);
 	hang_up(p);
 	/* The same with the server's nonce chosen to be the client's. */
-	assert_int_equal(kr_auth_client_begin(&p->client, p->node, p->client_nonce, NOW, &p->ask), 0);
-	p->answer = (struct kr_auth_reply){.proto = KR_PROTO_VERSION, .now = {.sec = NOW}};
-	memcpy(p->answer.nonce, p->client_nonce, KR_AUTH_NONCE);
-	memcpy(p->answer.proof, p->ask.nonce, KR_AUTH_PROOF);
+	assert_int_equal(kr_auth_client_begin(&p->client, p->node, p->wanted, &p->client_fresh, NOW, &p->ask), 0);
+	p->answer = (struct kr_auth_reply){.proto = KR_PROTO_VERSION, .now = {.sec = NOW}, .cipher = KR_CIPHER_CHACHA20_POLY1305};
+	memcpy(p->answer.nonce, p->client_fresh.nonce, KR_NONCE);
+	memcpy(p->answer.proof, p->ask.nonce, KR_PROOF);
 	assert_int_equal(kr_auth_client_prove(&p->client, &p->answer, NOW, &p->prove), -EKEYREJECTED);
 }
 
@@ -309,32 +397,32 @@ static void each_message_has_its_turn_once(void **state)
 	struct pair *p = *state;
 
 	assert_int_equal(kr_auth_client_prove(&p->client, &p->answer, NOW, &p->prove), -EPROTO);
-	assert_int_equal(kr_auth_server_verify(&p->server, &p->prove), -EPROTO);
+	assert_int_equal(kr_auth_server_verify(&p->server, &p->prove, &p->server_keys), -EPROTO);
 	hang_up(p);
-	assert_int_equal(kr_auth_client_end(&p->client), -EPROTO);
+	assert_int_equal(kr_auth_client_end(&p->client, &p->client_keys), -EPROTO);
 	hang_up(p);
 	assert_int_equal(shake(p, p->node), 0);
 	assert_int_equal(challenge(p), -EPROTO);
-	assert_int_equal(kr_auth_server_verify(&p->server, &p->prove), -EPROTO);
-	assert_null(kr_auth_session_key(&p->server));
+	assert_int_equal(kr_auth_server_verify(&p->server, &p->prove, &p->server_keys), -EPROTO);
+	assert_int_equal(p->server.state, KR_AUTH_FAILED);
 	hang_up(p);
 	/* One guess per connection. */
-	assert_int_equal(kr_auth_client_begin(&p->client, p->node, p->client_nonce, NOW, &p->ask), 0);
+	assert_int_equal(kr_auth_client_begin(&p->client, p->node, p->wanted, &p->client_fresh, NOW, &p->ask), 0);
 	assert_int_equal(challenge(p), 0);
 	memset(&p->prove, 0, sizeof(p->prove));
-	assert_int_equal(kr_auth_server_verify(&p->server, &p->prove), -EKEYREJECTED);
-	assert_int_equal(kr_auth_server_verify(&p->server, &p->prove), -EPROTO);
+	assert_int_equal(kr_auth_server_verify(&p->server, &p->prove, &p->server_keys), -EKEYREJECTED);
+	assert_int_equal(kr_auth_server_verify(&p->server, &p->prove, &p->server_keys), -EPROTO);
 }
 
 static void a_side_cannot_play_the_other_role(void **state)
 {
 	struct pair *p = *state;
 
-	assert_int_equal(kr_auth_client_begin(&p->client, p->node, p->client_nonce, NOW, &p->ask), 0);
-	assert_int_equal(kr_auth_server_verify(&p->client, &p->prove), -EPROTO);
+	assert_int_equal(kr_auth_client_begin(&p->client, p->node, p->wanted, &p->client_fresh, NOW, &p->ask), 0);
+	assert_int_equal(kr_auth_server_verify(&p->client, &p->prove, &p->server_keys), -EPROTO);
 	assert_int_equal(challenge(p), 0);
 	assert_int_equal(kr_auth_client_prove(&p->server, &p->answer, NOW, &p->prove), -EPROTO);
-	assert_int_equal(kr_auth_client_end(&p->server), -EPROTO);
+	assert_int_equal(kr_auth_client_end(&p->server, &p->client_keys), -EPROTO);
 }
 
 static void unknown_and_wrong_keys_look_the_same_to_the_peer_and_differ_in_the_log(void **state)
@@ -354,8 +442,8 @@ static void unknown_and_wrong_keys_look_the_same_to_the_peer_and_differ_in_the_l
 	assert_int_equal(p->client.state, KR_AUTH_FAILED);
 	assert_non_null(strstr(kr_fail_reason(), "not our server"));
 	/* ... and if not, the server does. */
-	memset(p->prove.proof, 1, KR_AUTH_PROOF);
-	assert_int_equal(kr_auth_server_verify(&p->server, &p->prove), -EKEYREJECTED);
+	memset(p->prove.proof, 1, KR_PROOF);
+	assert_int_equal(kr_auth_server_verify(&p->server, &p->prove, &p->server_keys), -EKEYREJECTED);
 	assert_non_null(strstr(kr_fail_reason(), "cannot prove"));
 	kr_key_put(stranger);
 }
@@ -370,10 +458,10 @@ static void only_who_has_the_expired_key_learns_that_it_expired(void **state)
 	assert_int_equal(kr_auth_client_refused(&p->client, -EKEYEXPIRED), -EKEYEXPIRED);
 	assert_non_null(strstr(kr_fail_reason(), "it is 2026-12-21T20:05:08Z there"));
 	hang_up(p);
-	assert_int_equal(kr_auth_client_begin(&p->client, p->user, p->client_nonce, NOW, &p->ask), 0);
+	assert_int_equal(kr_auth_client_begin(&p->client, p->user, p->wanted, &p->client_fresh, NOW, &p->ask), 0);
 	assert_int_equal(challenge(p), 0);
-	memset(p->prove.proof, 0, KR_AUTH_PROOF);
-	assert_int_equal(kr_auth_server_verify(&p->server, &p->prove), -EKEYREJECTED);
+	memset(p->prove.proof, 0, KR_PROOF);
+	assert_int_equal(kr_auth_server_verify(&p->server, &p->prove, &p->server_keys), -EKEYREJECTED);
 }
 
 static void a_client_does_not_use_an_expired_key(void **state)
@@ -406,7 +494,7 @@ static void other_versions_are_told_so(void **state)
 {
 	struct pair *p = *state;
 
-	assert_int_equal(kr_auth_client_begin(&p->client, p->node, p->client_nonce, NOW, &p->ask), 0);
+	assert_int_equal(kr_auth_client_begin(&p->client, p->node, p->wanted, &p->client_fresh, NOW, &p->ask), 0);
 	p->ask.proto_min = p->ask.proto_max = KR_PROTO_VERSION + 1;
 	assert_int_equal(challenge(p), -EPROTONOSUPPORT);
 	kr_auth_fini(&p->server);
@@ -423,12 +511,13 @@ static void refusals_tell_the_user_what_to_do(void **state)
 		{-EKEYREJECTED, "does not accept node key db316863"},
 		{-EOPNOTSUPP, "start kairand with --key"},
 		{-ECONNRESET, "Connection reset"},
+		{-EPROTONOSUPPORT, "of one release"},
 		{-EKEYEXPIRED, "expired"}, /* before any proof: not believed, only repeated */
 	};
 	struct pair *p = *state;
 
 	for (size_t i = 0; i < KR_ARRAY_SIZE(cases); i++) {
-		assert_int_equal(kr_auth_client_begin(&p->client, p->node, p->client_nonce, NOW, &p->ask), 0);
+		assert_int_equal(kr_auth_client_begin(&p->client, p->node, p->wanted, &p->client_fresh, NOW, &p->ask), 0);
 		assert_int_equal(kr_auth_client_refused(&p->client, cases[i].err), cases[i].err);
 		assert_non_null(strstr(kr_fail_reason(), cases[i].says));
 		hang_up(p);
@@ -440,11 +529,15 @@ static void refusals_tell_the_user_what_to_do(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(the_proofs_have_their_golden_bytes),
-		TEST(both_sides_end_with_the_same_session_key),
+		TEST(the_proofs_and_keys_have_their_golden_bytes),
+		TEST(both_sides_end_with_the_same_keys),
+		TEST(the_keys_need_more_than_the_secret),
+		TEST(the_greater_of_both_wishes_for_security_holds),
+		TEST(less_security_than_wanted_is_refused),
+		TEST(a_public_key_that_is_none_is_refused),
 		TEST(the_server_learns_whose_key_it_is),
 		TEST(a_handshake_outlives_the_ring_of_its_key),
-		TEST(nonces_are_fresh),
+		TEST(random_bytes_are_fresh),
 		TEST(every_flipped_bit_of_every_message_fails),
 		TEST(a_replayed_client_is_refused),
 		TEST(a_replayed_server_is_refused),

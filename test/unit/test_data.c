@@ -531,27 +531,23 @@ static void reader_closed(struct kr_conn *conn, int err, const char *reason)
 }
 static const struct kr_conn_handler reader_handler = { .on_frame = reader_frame, .on_closed = reader_closed };
 
-static void reader_greeted(void *context, int err, const void *reply, struct kr_buf *data, bool more)
+static void reader_greeted(void *context, int err)
 {
 	struct reader *reader = context;
 
-	(void)reply;
-	(void)data;
-	(void)more;
 	reader->greeted = true;
 	reader->hello_err = err;
 }
 
-static void reader_open(struct reader *reader, const struct kr_hop_address *hop, uint32_t node)
+static void reader_open(struct reader *reader, const struct kr_hop_address *hop, const struct node *node)
 {
-	struct kr_hop_hello_request hello = { .proto = KR_PROTO_VERSION, .node = node, .session = hop->session };
+	struct kr_pair_caller self = as_caller(node);
 	struct sockaddr_in address;
 
 	memset(reader, 0, sizeof *reader);
-	memcpy(hello.token, hop->token, 16);
 	assert_int_equal(uv_ip4_addr("127.0.0.1", hop->port, &address), 0);
 	assert_int_equal(kr_conn_connect(&F.loop, (struct sockaddr *)&address, &reader_handler, reader, &reader->conn), 0);
-	kr_conn_request(reader->conn, KR_MSG_HOP_HELLO, &hello, NULL, 0, reader_greeted, reader);
+	kr_pair_open(reader->conn, hop, &self, reader_greeted, reader);
 	wait_until(reader->greeted);
 }
 
@@ -611,7 +607,7 @@ static void server_feeds_blocks_of_the_asked_version_only(void **state)
 	assert_int_equal(hop.node, 0);
 	assert_int_equal(hop.port, kr_listen_port(&F.server));
 	hop.address = address; /* it borrowed */
-	reader_open(&reader, &hop, node->number);
+	reader_open(&reader, &hop, node);
 	assert_int_equal(reader.hello_err, 0);
 	reader.generation = 1;
 	reader_pull(&reader, &node->file, join.version, all, 2);
@@ -625,8 +621,8 @@ static void server_feeds_blocks_of_the_asked_version_only(void **state)
 	reader_pull(&reader, &node->file, join.version + 1, all, 2);
 	wait_until(reader.ended);
 	assert_int_equal(reader.err, -ESTALE);
-	hop.token[3] ^= 1;
-	reader_open(&stranger, &hop, node->number);
+	hop.ticket[3] ^= 1;
+	reader_open(&stranger, &hop, node);
 	assert_int_equal(stranger.hello_err, -EKEYREJECTED);
 	wait_until(stranger.closed);
 	reader_close(&reader);
@@ -650,8 +646,8 @@ static void reader_that_takes_nothing_holds_up_nobody(void **state)
 	join = (struct kr_join_request){ .file = node->file, .version = node->flush_reply.attr.version };
 	assert_int_equal(node_call(node, KR_MSG_JOIN, &join), 0);
 	hop = the_answer.reply.join_reply.upstream;
-	reader_open(&stuck, &hop, node->number);
-	reader_open(&brisk, &hop, node->number);
+	reader_open(&stuck, &hop, node);
+	reader_open(&brisk, &hop, node);
 	stuck.generation = brisk.generation = 1;
 	kr_conn_pause(stuck.conn);
 	for (int i = 0; i < 8; i++)
@@ -678,6 +674,7 @@ static void pipeline_names_upstreams_as_members_come_and_go(void **state)
 	struct node *n1 = node_start("n1"), *n2 = node_start("n2"), *n3 = node_start("n3");
 	struct kr_reparent_request reparent;
 	struct kr_leave_request leave;
+	uint8_t secret[KR_SECRET];
 
 	(void)state;
 	reparent.file = leave.file = n1->file = create_file(n1, "file");
@@ -693,7 +690,10 @@ static void pipeline_names_upstreams_as_members_come_and_go(void **state)
 	wait_until(n3->upstreams == 1);
 	assert_int_equal(n3->upstream.node, n2->number);
 	assert_int_equal(n3->upstream.port, n2->ring_port);
-	assert_memory_equal(n3->upstream.token, n2->ring_token, 16);
+	/* The secret of the pair: both can make it, n3 with its own key only. */
+	kr_pair_secret(n2->ring_key, n3->session, n3->number, secret);
+	kr_pair_mask(n3->ring_key, n3->upstream.session, n2->number, n3->upstream.ticket);
+	assert_memory_equal(n3->upstream.ticket, secret, sizeof secret);
 	reparent.node = n2->number;
 	assert_int_equal(node_call(n3, KR_MSG_REPARENT, &reparent), 0);
 	assert_int_equal(the_answer.reply.reparent_reply.upstream.node, n1->number);

@@ -6,6 +6,7 @@ struct visitor {
 	struct kr_conn *conn;
 	uint64_t blocks;     /* received, all right */
 	int err;             /* of the last final reply */
+	int opened;          /* what became of its handshake */
 	bool answered, closed;
 };
 
@@ -42,6 +43,12 @@ static void on_visitor_reply(void *context, int err, const void *reply, struct k
 	visitor->err = err;
 }
 
+static void on_challenge(void *context, int err, const void *reply, struct kr_buf *data, bool more)
+{
+	(void)context, (void)reply, (void)data, (void)more;
+	assert_int_equal(err, 0);
+}
+
 static void visit(struct visitor *visitor)
 {
 	struct sockaddr_in address;
@@ -52,12 +59,33 @@ static void visit(struct visitor *visitor)
 		&visitor->conn), 0);
 }
 
-static void say_hello(struct visitor *visitor, uint64_t session, uint8_t token)
+static void on_visitor_opened(void *context, int err)
 {
-	struct kr_hop_hello_request hello = {.proto = KR_PROTO_VERSION, .node = 2, .session = session};
+	struct visitor *visitor = context;
 
-	memset(hello.token, token, 16);
-	assert_true(kr_conn_request(visitor->conn, KR_MSG_HOP_HELLO, &hello, NULL, 0, on_visitor_reply, visitor) > 0);
+	visitor->answered = true;
+	visitor->opened = err;
+}
+
+/* The way from node 2 to node 1 (if that has SESSION), as the server would have told it; the visitor is what it wants to be. */
+static void open_as(struct visitor *visitor, uint64_t session, uint32_t node, uint64_t caller, const uint8_t ring_key[KR_RING_KEY])
+{
+	struct kr_hop_address to = {.node = 1, .address = "127.0.0.1", .port = world->nodes[1].port, .session = session};
+	struct kr_pair_caller self = {.node = node, .session = caller, .least = KR_SECURITY_INTEGRITY};
+
+	memset(world->nodes[2].ring_key, 2, KR_RING_KEY);
+	kr_pair_secret(world->nodes[1].ring_key, 2, 2, to.ticket);
+	kr_pair_mask(world->nodes[2].ring_key, session, 1, to.ticket);
+	memcpy(self.ring_key, ring_key, KR_RING_KEY);
+	kr_pair_open(visitor->conn, &to, &self, on_visitor_opened, visitor);
+}
+
+static void say_hello(struct visitor *visitor)
+{
+	uint8_t own[KR_RING_KEY];
+
+	memset(own, 2, sizeof(own));
+	open_as(visitor, 1, 2, 2, own);
 }
 
 static void ask(struct visitor *visitor, uint64_t version, uint64_t from, uint64_t count)
@@ -85,20 +113,75 @@ static void leave(struct visitor *visitor)
 	wait_for(&visitor->closed);
 }
 
-static void who_does_not_know_the_token_is_refused(void **state)
+static void expect_refusal(uint64_t session, uint32_t node, uint64_t caller, uint8_t own, int err)
 {
+	uint8_t ring_key[KR_RING_KEY];
+	struct visitor visitor;
+
+	memset(ring_key, own, sizeof(ring_key));
+	visit(&visitor);
+	open_as(&visitor, session, node, caller, ring_key);
+	ask(&visitor, 1, 0, 1);
+	wait_for(&visitor.closed);
+	assert_int_equal(visitor.blocks, 0);
+	assert_int_equal(visitor.opened, err);
+}
+
+static void who_does_not_know_the_secret_of_the_pair_is_refused(void **state)
+{
+	(void)state;
+	start_node(1, LARGE);
+	expect_refusal(1, 2, 2, 99, -EKEYREJECTED); /* a listener who knows the ticket, and not node 2's ring key */
+	expect_refusal(1, 3, 2, 2, -EKEYREJECTED);  /* node 2 says that it is node 3 */
+	expect_refusal(1, 2, 3, 2, -EKEYREJECTED);  /* ... or another session */
+	expect_refusal(7, 2, 2, 2, -ENOTCONN);      /* a session of node 1 that has ended */
+}
+
+/* The whole handshake of an honest caller, recorded, comes again. */
+static void a_recorded_handshake_opens_nothing(void **state)
+{
+	struct kr_hop_address to = {.node = 1, .address = "127.0.0.1", .session = 1};
+	struct kr_hop_hello_request hello;
+	struct kr_hop_prove_request prove;
+	struct kr_hop_hello_reply reply;
+	struct kr_pair caller, called = {0};
+	struct kr_seal_keys keys;
+	struct kr_fresh fresh;
+	struct visitor visitor;
+	uint8_t own[KR_RING_KEY];
+
+	(void)state;
+	start_node(1, LARGE);
+	memset(own, 2, sizeof(own));
+	kr_pair_secret(world->nodes[1].ring_key, 2, 2, to.ticket);
+	kr_pair_mask(own, 1, 1, to.ticket);
+	kr_fresh_make(&fresh);
+	kr_pair_call(&caller, &to, own, 2, 2, KR_SECURITY_INTEGRITY, &fresh, &hello);
+	kr_fresh_make(&fresh);
+	assert_int_equal(kr_pair_challenge(&called, &hello, world->nodes[1].ring_key, KR_SECURITY_INTEGRITY, &fresh, &reply), 0);
+	assert_int_equal(kr_pair_prove(&caller, &reply, &prove, &keys), 0);
+	assert_int_equal(kr_pair_verify(&called, &prove, &keys), 0); /* it was a good one */
+	visit(&visitor);
+	assert_true(kr_conn_request(visitor.conn, KR_MSG_HOP_HELLO, &hello, NULL, 0, on_challenge, &visitor) > 0);
+	assert_true(kr_conn_request(visitor.conn, KR_MSG_HOP_PROVE, &prove, NULL, 0, on_visitor_reply, &visitor) > 0);
+	wait_for(&visitor.closed);
+	assert_int_equal(visitor.err, -EKEYREJECTED);
+}
+
+static void nothing_is_served_between_hello_and_proof(void **state)
+{
+	struct kr_hop_hello_request hello = {.proto = KR_PROTO_VERSION, .node = 2, .caller = 2, .session = 1,
+		.ciphers = KR_CIPHER_CHACHA20_POLY1305};
 	struct visitor visitor;
 
 	(void)state;
 	start_node(1, LARGE);
 	visit(&visitor);
-	say_hello(&visitor, 1, 99);
+	assert_true(kr_conn_request(visitor.conn, KR_MSG_HOP_HELLO, &hello, NULL, 0, on_challenge, &visitor) > 0);
+	ask(&visitor, 1, 0, 1);
 	wait_for(&visitor.closed);
-	assert_int_equal(visitor.err, -EKEYREJECTED);
-	visit(&visitor);
-	say_hello(&visitor, 7, 1);
-	wait_for(&visitor.closed);
-	assert_int_equal(visitor.err, -EKEYREJECTED);
+	assert_int_equal(visitor.err, -EPROTO);
+	assert_int_equal(visitor.blocks, 0);
 }
 
 static void nothing_is_served_before_hello(void **state)
@@ -124,7 +207,7 @@ static void garbage_ends_that_connection_only(void **state)
 	(void)state;
 	start_node(1, LARGE);
 	visit(&visitor);
-	say_hello(&visitor, 1, 1);
+	say_hello(&visitor);
 	uv_ip4_addr("127.0.0.1", world->nodes[1].port, &address);
 	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
 	assert_int_equal(write(fd, noise, sizeof(noise)), sizeof(noise));
@@ -145,7 +228,7 @@ static void another_version_is_stale_and_senseless_requests_are_refused(void **s
 	(void)state;
 	start_node(1, LARGE);
 	visit(&visitor);
-	say_hello(&visitor, 1, 1);
+	say_hello(&visitor);
 	wait_for(&visitor.answered);
 	visitor.answered = false;
 	ask(&visitor, 8, 0, 1);
@@ -172,14 +255,14 @@ static void a_peer_that_does_not_read_costs_little_and_delays_nobody(void **stat
 	start_node(1, LARGE);
 	blocks = file_blocks();
 	visit(&slow);
-	say_hello(&slow, 1, 1);
+	say_hello(&slow);
 	wait_for(&slow.answered);
 	kr_conn_pause(slow.conn);
 	slow.answered = false;
 	for (int i = 0; i < 4; i++)
 		ask(&slow, 1, 0, blocks);
 	visit(&quick);
-	say_hello(&quick, 1, 1);
+	say_hello(&quick);
 	wait_for(&quick.answered);
 	quick.answered = false;
 	ask(&quick, 1, 0, blocks);
@@ -197,7 +280,9 @@ static void a_peer_that_does_not_read_costs_little_and_delays_nobody(void **stat
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(who_does_not_know_the_token_is_refused),
+		TEST(who_does_not_know_the_secret_of_the_pair_is_refused),
+		TEST(a_recorded_handshake_opens_nothing),
+		TEST(nothing_is_served_between_hello_and_proof),
 		TEST(nothing_is_served_before_hello),
 		TEST(garbage_ends_that_connection_only),
 		TEST(another_version_is_stale_and_senseless_requests_are_refused),

@@ -36,7 +36,7 @@ static void hello_of_another_protocol_is_refused(void **state)
 {
 	struct fixture *f = *state;
 	struct node *node = f->nodes[0];
-	struct kr_hello_request hello = {.proto_min = 2, .proto_max = 9, .node_name = "future", .ring_address = "", .subdir = ""};
+	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION + 1, .proto_max = 9, .node_name = "future", .ring_address = "", .subdir = ""};
 
 	node_connect(node);
 	assert_int_equal(node_call(node, KR_MSG_HELLO, &hello, NULL), -EPROTONOSUPPORT);
@@ -47,7 +47,7 @@ static void hello_for_a_missing_subdirectory_is_refused(void **state)
 {
 	struct fixture *f = *state;
 	struct node *node = f->nodes[0];
-	struct kr_hello_request hello = {.proto_min = 1, .proto_max = 1, .node_name = "n", .ring_address = "", .subdir = "no/dir"};
+	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION, .node_name = "n", .ring_address = "", .subdir = "no/dir"};
 
 	node_connect(node);
 	assert_int_equal(node_call(node, KR_MSG_HELLO, &hello, NULL), -ENOENT);
@@ -140,7 +140,7 @@ static uint32_t raw_exchange(struct fixture *f, int fd, uint16_t type, uint64_t 
 
 static int raw_session(struct fixture *f)
 {
-	struct kr_hello_request hello = {.proto_min = 1, .proto_max = 1, .node_name = "raw", .node_id = {99}, .ring_address = "",
+	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION, .node_name = "raw", .node_id = {99}, .ring_address = "",
 		.subdir = ""};
 	struct kr_writer w;
 	int fd = raw_connect(f);

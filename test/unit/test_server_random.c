@@ -219,7 +219,7 @@ static void connect_node(struct node *node)
 {
 	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(kr_listen_port(&node->world->server)),
 		.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	struct kr_hello_request hello = {.proto_min = 1, .proto_max = 1, .node_name = "n", .node_id = {node->number},
+	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION, .node_name = "n", .node_id = {node->number},
 		.ring_address = "", .subdir = "", .session = node->session};
 
 	assert_int_equal(

@@ -110,13 +110,13 @@ static int begin(struct node *node, struct kr_auth *auth, struct kr_key *key, st
 	const int64_t now = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
 	const union kr_any_msg *reply;
 	struct kr_auth_request ask;
-	uint8_t nonce[KR_AUTH_NONCE];
+	struct kr_fresh fresh;
 	int err;
 
 	if (!node->conn)
 		node_connect(node);
-	kr_auth_make_nonce(nonce);
-	assert_int_equal(kr_auth_client_begin(auth, key, nonce, now, &ask), 0);
+	kr_fresh_make(&fresh);
+	assert_int_equal(kr_auth_client_begin(auth, key, KR_SECURITY_AUTH, &fresh, now, &ask), 0);
 	err = node_call(node, KR_MSG_AUTH, &ask, &reply);
 	return err ? err : kr_auth_client_prove(auth, &reply->auth_reply, now, ret_prove);
 }
@@ -125,6 +125,7 @@ static int begin(struct node *node, struct kr_auth *auth, struct kr_key *key, st
 static int show(struct node *node, struct kr_key *key)
 {
 	struct kr_auth_prove_request prove;
+	struct kr_seal_keys keys;
 	struct kr_auth auth;
 	int err;
 
@@ -132,6 +133,10 @@ static int show(struct node *node, struct kr_key *key)
 	err = begin(node, &auth, key, &prove);
 	if (!err)
 		err = node_call(node, KR_MSG_AUTH_PROVE, &prove, NULL);
+	if (!err) {
+		assert_int_equal(kr_auth_client_end(&auth, &keys), 0);
+		kr_conn_seal(node->conn, &keys);
+	}
 	kr_auth_fini(&auth);
 	return err;
 }

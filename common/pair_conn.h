@@ -1,0 +1,24 @@
+/* Opening a ring connection: the caller's side of the handshake of pair.h on a connection.  Loop thread. */
+#ifndef KR_COMMON_PAIR_CONN_H
+#define KR_COMMON_PAIR_CONN_H
+
+#include "common/conn.h"
+#include "common/pair.h"
+
+/* Who calls. */
+struct kr_pair_caller {
+	uint8_t ring_key[KR_RING_KEY];
+	uint32_t node;
+	uint64_t session;
+	enum kr_security least;
+};
+
+/* How it ended: 0, or -errno of a refusal, or -EKEYREJECTED, -EPROTO: it is not who the server says; then the connection is
+ * closed. -ECONNRESET: lost before. */
+typedef void (*kr_pair_fn)(void *context, int err);
+
+/* Opens CONN, just made, towards TO; frames that are sent meanwhile wait, and go sealed. DONE (may be NULL) runs once. */
+void kr_pair_open(struct kr_conn *conn, const struct kr_hop_address *to, const struct kr_pair_caller *caller, kr_pair_fn done,
+	void *context);
+
+#endif
