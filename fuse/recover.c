@@ -22,6 +22,8 @@ static int adopt(struct kr_mount *mount, struct kr_recovered_file *recovered)
 	file->clear_suid = recovered->clear_suid;
 	file->flush.noticed = !kr_extent_map_empty(&file->dirty);
 	file->flush.vouched = recovered->vouched ? kr_session_facts(mount->session)->instance : 0;
+	/* What the daemon before us may have had: others must not read past these bytes, nor write under those that were read here. */
+	file->reclaiming = kr_extent_map_empty(&file->dirty) ? 0 : KR_LEASE_ALL;
 	file->flush.dirty_since_ns = 0; /* old: flushed as soon as the session is there */
 	pthread_mutex_unlock(&file->lock);
 	while ((link = kr_list_pop(&recovered->applied)))

@@ -30,7 +30,7 @@ struct look {
 	bool ask_holders;
 	void (*fn)(struct kr_request *request, const struct kr_attr *attr);
 	struct kr_list queries; /* unanswered */
-	bool dirty;
+	bool dirty, unanswered; /* unanswered: by a session that ended, which perhaps has an heir */
 	uint64_t end;
 	struct kr_time mtime;
 	uint64_t changes, ended, cuts;
@@ -73,7 +73,7 @@ static void stat_done(struct kr_request *request)
 	struct kr_sfile *file = look->file;
 	bool again = look->attempts < ATTEMPTS_MAX && !request->err;
 
-	if (again && (file->cuts != look->cuts || file->ended != look->ended)) {
+	if (again && (file->cuts != look->cuts || file->ended != look->ended || look->unanswered)) {
 		begin(look);
 		return;
 	}
@@ -105,6 +105,7 @@ static void query_answered(struct kr_session *session, void *context, int err, c
 	(void)session;
 	kr_list_remove(&query->link);
 	free(query);
+	look->unanswered |= err == -ENOTCONN;
 	if (!err && reply->dirty) {
 		look->dirty = true;
 		look->end = KR_MAX(look->end, reply->end);
@@ -164,7 +165,7 @@ static void begin(struct look *look)
 {
 	look->attempts++;
 	look->cuts = look->file->cuts;
-	look->dirty = false;
+	look->dirty = look->unanswered = false;
 	look->end = 0;
 	look->mtime = (struct kr_time){.sec = INT64_MIN};
 	if (look->ask_holders)

@@ -52,6 +52,7 @@ struct kr_attachment {
 	struct kr_link of_session, of_file;
 	uint32_t opens;   /* answered with success and not closed */
 	uint32_t waiting; /* leases asked and not granted */
+	uint8_t inherited; /* of the leases held: from the session that this one replaced, and not reclaimed yet */
 };
 
 /* The file, entered into the table if it is not there yet. Returns a reference. */

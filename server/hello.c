@@ -32,6 +32,7 @@ struct greeting {
 	struct kr_key *key;            /* reference; NULL without keys */
 	uint8_t mask[KR_SESSION_KEY];  /* of the ring key */
 	uint32_t *groups, group_count; /* see trust.h */
+	bool forgotten;                /* the state directory has its node no more */
 	struct kr_fid root;
 	struct kr_attr attr;
 	int err;
@@ -139,11 +140,18 @@ static int check_trust(const struct greeting *greeting)
 	return 0;
 }
 
+/* Whether a session that begins in the place of this one can have its leases: those are its own beyond doubt. */
+static bool inheritable(const struct kr_session *session)
+{
+	return session->recorded && !session->recording;
+}
+
 static void recorded(void *context, int err)
 {
 	struct greeting *greeting = context;
 	struct kr_server *server = greeting->stranger->server;
 	struct kr_session *old = kr_session_find_node_id(server, greeting->hello.node_id), *session;
+	bool inherits;
 
 	if (server->stopping) { /* kr_listen_stop has closed its connection: it asks the next instance */
 		kr_stranger_take(greeting->stranger);
@@ -159,13 +167,16 @@ static void recorded(void *context, int err)
 		refuse(greeting, err, kr_fail_reason());
 		return;
 	}
-	if (old)
+	inherits = old && !greeting->forgotten && inheritable(old);
+	if (old && !inherits)
 		kr_session_end(old, KR_SESSION_REPLACED);
 	session = kr_session_new(server, &greeting->hello);
 	if (!session) {
 		refuse(greeting, -EAGAIN, "too many sessions");
 		return;
 	}
+	if (inherits)
+		kr_session_replace(old, session);
 	session->groups = greeting->groups; /* and stay, because requests borrow them */
 	session->group_count = greeting->group_count;
 	greeting->groups = NULL;
@@ -212,12 +223,15 @@ static void walked(struct kr_job *job)
 		welcome(greeting, session, true);
 		return;
 	}
-	/* What an awaited node holds is its own still.  Anybody else's leases are free from here on: until it has reclaimed, a
-	 * later instance of this server must not take it for one that has them. */
-	if (kr_session_lapse(job->server, greeting->hello.node_id).kind == KR_LAPSE_NONE)
-		recorded(greeting, 0);
-	else
+	session = kr_session_find_node_id(job->server, greeting->hello.node_id);
+	/* What an awaited node holds is its own still, and what a session holds that is to be replaced.  Anybody else's leases are
+	 * free from here on: until it has reclaimed, a later instance of this server must not take it for one that has them. */
+	greeting->forgotten = !(session && inheritable(session)) &&
+		kr_session_lapse(job->server, greeting->hello.node_id).kind != KR_LAPSE_NONE;
+	if (greeting->forgotten)
 		kr_state_forget_node(job->server, greeting->hello.node_id, recorded, greeting);
+	else
+		recorded(greeting, 0);
 }
 
 void kr_hello_arrived(struct kr_stranger *stranger, const struct kr_frame *frame)
@@ -295,7 +309,7 @@ static void reclaimed(void *context, int err)
 		kr_request_reply(request, -EAGAIN, NULL, NULL, 0);
 		return;
 	}
-	session->reclaiming = false;
+	kr_session_reclaimed(session);
 	if (!session->dead)
 		last = kr_grace_node_done(&server->grace, session->node_id);
 	kr_request_reply_job(request);

@@ -336,6 +336,20 @@ void kr_lease_table_expire(struct kr_lease_table *table, uint32_t node)
 	settle(table);
 }
 
+void kr_lease_table_inherit(struct kr_lease_table *table, uint32_t node, uint32_t heir)
+{
+	struct kr_lease_holder *holder = find_holder(table, node);
+
+	if (!holder)
+		return;
+	assert(!find_holder(table, heir));
+	holder->node = heir;
+	holder->recalling = 0;
+	holder->unsent = 0;
+	holder->announcing = 1;
+	settle(table);
+}
+
 uint8_t kr_lease_table_held(const struct kr_lease_table *table, uint32_t node)
 {
 	const struct kr_lease_holder *holder = find_holder(table, node);

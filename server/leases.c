@@ -200,6 +200,57 @@ void kr_leases_changed_behind(struct kr_sfile *file)
 	kr_lease_table_revoke(&file->leases, KR_LEASE_READ);
 }
 
+/* --- inheritance ------------------------------------------------------------------------------------------------------ */
+
+void kr_leases_inherit(struct kr_sfile *file, struct kr_session *session, struct kr_session *heir)
+{
+	uint8_t held = kr_lease_table_held(&file->leases, session->node);
+
+	if (!(held & KR_LEASE_WRITE)) {
+		kr_lease_table_expire(&file->leases, session->node);
+		return;
+	}
+	kr_attachment_get(file, heir)->inherited = held;
+	kr_lease_table_inherit(&file->leases, session->node, heir->node);
+}
+
+uint8_t kr_leases_inherited(const struct kr_sfile *file, const struct kr_session *session)
+{
+	const struct kr_attachment *attachment = kr_attachment_find(file, session);
+
+	return attachment ? attachment->inherited : 0;
+}
+
+void kr_leases_settle(struct kr_sfile *file, struct kr_session *session, uint8_t kinds)
+{
+	struct kr_attachment *attachment = kr_attachment_find(file, session);
+	uint8_t given_up;
+
+	if (!attachment || !attachment->inherited)
+		return;
+	given_up = attachment->inherited & (uint8_t)~kinds;
+	attachment->inherited = 0;
+	if (given_up)
+		kr_lease_table_release(&file->leases, session->node, given_up);
+	kr_lease_table_announced(&file->leases, session->node);
+	settle(file, session, given_up);
+}
+
+void kr_leases_disclaim(struct kr_session *session)
+{
+	struct kr_attachment *attachment, *next;
+
+	KR_LIST_FOR_EACH_SAFE(attachment, next, &session->attachments, of_session) {
+		struct kr_sfile *file = attachment->file;
+
+		if (!attachment->inherited)
+			continue;
+		kr_sfile_ref(file);
+		kr_leases_settle(file, session, 0);
+		kr_sfile_put(file);
+	}
+}
+
 /* --- handlers ------------------------------------------------------------------------------------------------------- */
 
 static void cancel_lease(struct kr_request *request)

@@ -376,7 +376,7 @@ static void finish_reclaim(struct kr_request *request)
 	struct kr_session *session = kr_session_get(request->session);
 	struct kr_reclaim_reply *reply = &request->reply.reclaim_reply;
 	struct kr_attachment *attachment;
-	uint8_t granted = 0;
+	uint8_t inherited = kr_leases_inherited(file, session), granted = 0, tried;
 
 	if (request->err) {
 		kr_request_reply_job(request);
@@ -395,14 +395,16 @@ static void finish_reclaim(struct kr_request *request)
 			kr_grants_add(&session->grants, &file->fid, reclaim->rights);
 			granted = leases_for(granted, kr_grants_find(&session->grants, &file->fid));
 		}
-		granted = kr_leases_try(file, session, granted);
+		tried = kr_leases_try(file, session, granted & (uint8_t)~inherited);
+		granted = tried | (granted & inherited);
 		kr_sfile_version(file, reclaim->changes, &reclaim->attr);
 		reply->kinds = granted;
 		reply->attr = reclaim->attr;
 		kr_data_reclaimed(file, session, &reply->applied_seq, &reply->applied_round);
 		kr_request_reply_job(request);
-		if (granted)
+		if (tried)
 			kr_leases_announced(file, session);
+		kr_leases_settle(file, session, granted);
 		attachment = kr_attachment_find(file, session);
 		if (attachment)
 			kr_attachment_settle(attachment);

@@ -186,6 +186,12 @@ static void send_ask(struct ask *ask, uint16_t flags)
 		kr_conn_close(ask->session->conn, false); /* out of memory: the next connection gets it */
 }
 
+/* A node that still recovers does not know yet what its journal holds: it is asked for sizes when it does. */
+static bool can_send(const struct ask *ask)
+{
+	return ask->session->conn && !(ask->type == KR_MSG_QUERY && ask->session->inheriting);
+}
+
 uint64_t kr_session_ask(struct kr_session *session, uint16_t type, const void *msg, kr_ask_fn fn, void *context)
 {
 	struct ask *ask;
@@ -206,7 +212,7 @@ uint64_t kr_session_ask(struct kr_session *session, uint16_t type, const void *m
 		return 0;
 	}
 	kr_list_append(&session->asks, &ask->link);
-	if (session->conn)
+	if (can_send(ask))
 		kr_conn_request_as(session->conn, ask->id, 0, type, msg, NULL, 0, on_answer, ask);
 	return ask->id;
 }
@@ -292,9 +298,26 @@ void kr_session_attach(struct kr_session *session, struct kr_conn *conn)
 	session->heard_ns = kr_clock_ns();
 	kr_conn_set_handler(conn, &handler);
 	kr_conn_set_context(conn, session);
-	KR_LIST_FOR_EACH_SAFE(ask, after, &session->asks, link)
-		send_ask(ask, KR_FRAME_RESEND);
+	KR_LIST_FOR_EACH_SAFE(ask, after, &session->asks, link) {
+		if (can_send(ask))
+			send_ask(ask, KR_FRAME_RESEND);
+	}
 	kr_session_pressure(session);
+}
+
+void kr_session_reclaimed(struct kr_session *session)
+{
+	struct ask *ask, *after;
+
+	session->reclaiming = false;
+	if (!session->inheriting)
+		return;
+	session->inheriting = false;
+	kr_leases_disclaim(session);
+	KR_LIST_FOR_EACH_SAFE(ask, after, &session->asks, link) {
+		if (ask->type == KR_MSG_QUERY && session->conn)
+			send_ask(ask, 0);
+	}
 }
 
 static void set_pause(struct kr_session *session, bool *paused, bool wanted)
@@ -371,7 +394,7 @@ static void fail_asks(struct kr_session *session)
 }
 
 /* What a node has open when the server stops stays held: it will reclaim it from the next instance. */
-static void leave_files(struct kr_session *session, bool release)
+static void leave_files(struct kr_session *session, struct kr_session *heir, bool release)
 {
 	struct kr_link *link;
 
@@ -380,9 +403,12 @@ static void leave_files(struct kr_session *session, bool release)
 		struct kr_sfile *file = attachment->file;
 
 		kr_list_remove(&attachment->of_file);
+		if (heir)
+			kr_leases_inherit(file, session, heir);
+		else
+			kr_lease_table_expire(&file->leases, session->node);
 		if (release)
 			kr_opens_release(file, attachment->opens);
-		kr_lease_table_expire(&file->leases, session->node);
 		free(attachment);
 		kr_sfile_put(file);
 	}
@@ -416,7 +442,7 @@ static void note_lapse(struct kr_session *session)
 	kr_lapses_note(&session->server->lapses, session->node_id, &lapse);
 }
 
-void kr_session_end(struct kr_session *session, enum kr_session_end why)
+static void end(struct kr_session *session, enum kr_session_end why, struct kr_session *heir)
 {
 	struct kr_server *server = session->server;
 	struct kr_conn *conn = session->conn;
@@ -428,7 +454,7 @@ void kr_session_end(struct kr_session *session, enum kr_session_end why)
 	kr_list_remove(&session->link);
 	kr_table_remove(&server->sessions_by_id, &session->by_id);
 	server->session_count--;
-	if (why != KR_SESSION_STOPPED)
+	if (why != KR_SESSION_STOPPED && !heir)
 		note_lapse(session);
 	detach(session);
 	if (conn)
@@ -437,7 +463,7 @@ void kr_session_end(struct kr_session *session, enum kr_session_end why)
 	fail_asks(session);
 	kr_data_session_lost(server->data, session);
 	kr_locks_session_ended(session);
-	leave_files(session, why != KR_SESSION_STOPPED);
+	leave_files(session, heir, why != KR_SESSION_STOPPED);
 	kr_replies_fini(&session->replies);
 	if (why == KR_SESSION_LOST)
 		server->sessions_lost++;
@@ -448,6 +474,19 @@ void kr_session_end(struct kr_session *session, enum kr_session_end why)
 			kr_server_end_grace(server);
 	}
 	kr_session_put(session);
+}
+
+void kr_session_end(struct kr_session *session, enum kr_session_end why)
+{
+	end(session, why, NULL);
+}
+
+void kr_session_replace(struct kr_session *session, struct kr_session *heir)
+{
+	heir->inheriting = true;
+	heir->lapse.kind = KR_LAPSE_NONE;
+	heir->recorded = true;
+	end(session, KR_SESSION_REPLACED, heir);
 }
 
 /* A peer that takes our bytes is alive even if what it says waits behind a pause. */

@@ -42,6 +42,7 @@ struct kr_session {
 	uint32_t *groups, group_count; /* of a user key: what it may have, see trust.h */
 	bool dead;                     /* ended: only references keep it */
 	bool reclaiming;               /* between a HELLO that was not resumed and RECLAIM_DONE */
+	bool inheriting;               /* ... of one that replaced another */
 	struct kr_lapse lapse;         /* what was between its node's former session and this one */
 	bool recorded;                 /* the state directory has its node: a restarted server waits for it */
 	bool recording;                /* that is just being changed */
@@ -85,6 +86,8 @@ void kr_session_record(struct kr_session *session, void (*done)(void *context, i
 struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hello_request *hello);
 /* Makes CONN the session's connection (the old one is closed) and repeats unanswered asks on it. */
 void kr_session_attach(struct kr_session *session, struct kr_conn *conn);
+/* RECLAIM_DONE has come: what was inherited and not reclaimed is free, and the node can be asked anything. */
+void kr_session_reclaimed(struct kr_session *session);
 /* Ends the session: opens, leases, pipelines, rounds and parked requests go at once. */
 enum kr_session_end {
 	KR_SESSION_LEFT,     /* GOODBYE */
@@ -93,6 +96,9 @@ enum kr_session_end {
 	KR_SESSION_STOPPED,  /* the server stops: the node will come back to the next instance */
 };
 void kr_session_end(struct kr_session *session, enum kr_session_end why);
+/* Ends it because its node, started anew, has begun HEIR, which inherits its WRITE leases until RECLAIM_DONE: what a killed
+ * daemon left in its journal is flushed before anybody reads past it. */
+void kr_session_replace(struct kr_session *session, struct kr_session *heir);
 /* Every tick: ends sessions that were silent for the lease time. */
 void kr_session_expire_all(struct kr_server *server, uint64_t now_ns);
 /* Re-evaluates whether the connection should be paused. */

@@ -247,6 +247,30 @@ static void an_expired_node_sets_its_leases_free(void **state)
 	kr_lease_table_announced(&world->table, 1); /* of a node that is no more: nothing happens */
 }
 
+static void an_heir_holds_what_was_held_and_is_recalled_when_it_knows(void **state)
+{
+	struct world *world = *state;
+	struct ask *reader;
+
+	ask_as(world, 1, KR_LEASE_ALL, false);
+	announce(world, 1);
+	reader = ask_as(world, 2, KR_LEASE_READ, false);
+	assert_int_equal(world->recalls, 1); /* and the node dies before it answers */
+	kr_lease_table_inherit(&world->table, 1, 3);
+	assert_int_equal(kr_lease_table_held(&world->table, 1), 0);
+	assert_int_equal(kr_lease_table_held(&world->table, 3), KR_LEASE_ALL);
+	assert_int_equal(world->recalls, 1);
+	assert_false(reader->granted);
+	kr_lease_table_announced(&world->table, 3);
+	assert_int_equal(world->recalls, 2);
+	assert_false(reader->granted);
+	while (deliver(world, 3))
+		;
+	assert_true(reader->granted);
+	kr_lease_table_inherit(&world->table, 1, 4); /* nothing is left there */
+	assert_false(kr_lease_table_known(&world->table, 4));
+}
+
 static void an_operation_spares_the_leases_of_its_node(void **state)
 {
 	struct world *world = *state;
@@ -457,6 +481,7 @@ int main(void)
 		TEST(writers_share_a_file),
 		TEST(a_recall_is_sent_only_after_the_grant_was_announced),
 		TEST(a_node_keeps_both_kinds_to_itself),
+		TEST(an_heir_holds_what_was_held_and_is_recalled_when_it_knows),
 		TEST(an_operation_spares_the_leases_of_its_node),
 		TEST(an_old_answer_does_not_count_for_a_new_recall),
 		TEST(try_neither_recalls_nor_overtakes),

@@ -478,6 +478,56 @@ static void a_new_session_replaces_the_one_of_the_same_node(void **state)
 	assert_int_equal(f->server.session_count, 2);
 }
 
+/* The bytes that a killed daemon left in its journal are between the kill and the flush nobody else's to read past. */
+static void what_a_killed_daemon_may_have_written_is_waited_for(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1), *heir = f->nodes[2];
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	struct kr_reclaim_request reclaim = {.file = fid, .kinds = KR_LEASE_ALL};
+	struct kr_getattr_request getattr = {.file = fid};
+	struct kr_query_reply dirty = {.dirty = 1, .end = 77};
+	const union kr_any_msg *reply;
+	uint64_t read = send_lease(other, &fid, KR_LEASE_READ), stat = node_send(other, KR_MSG_GETATTR, &getattr);
+
+	node_asked(node, KR_MSG_RECALL);
+	node_disconnect(node);
+	memcpy(heir->node_id, node->node_id, 16);
+	assert_int_equal(node_hello(heir, false), 0);
+	settle(other);
+	assert_int_equal(node_call(heir, KR_MSG_RECLAIM, &reclaim, &reply), 0);
+	assert_int_equal(reply->reclaim_reply.kinds, KR_LEASE_ALL);
+	assert_false(is_answered(other, read));
+	assert_false(is_answered(other, stat));
+	assert_int_equal(heir->asked_count, 1); /* its size is not asked before it knows it */
+	assert_int_equal(node_call(heir, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	node_reply(heir, node_asked(heir, KR_MSG_QUERY), &dirty);
+	assert_int_equal(node_result(other, stat, &reply), 0);
+	assert_int_equal(reply->getattr_reply.attr.size, 77);
+	assert_false(is_answered(other, read));
+	node_reply(heir, node_asked(heir, KR_MSG_RECALL), NULL);
+	assert_int_equal(node_result(other, read, NULL), 0);
+}
+
+static void what_an_heir_does_not_need_is_free(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_ALL);
+	uint64_t read = send_lease(other, &fid, KR_LEASE_READ);
+
+	memcpy(f->nodes[2]->node_id, node->node_id, 16);
+	memcpy(f->nodes[3]->node_id, node->node_id, 16);
+	assert_int_equal(node_hello(f->nodes[2], false), 0); /* dies before it has reclaimed anything */
+	assert_int_equal(node_hello(f->nodes[3], false), 0);
+	settle(other);
+	assert_false(is_answered(other, read));
+	assert_int_equal(node_call(f->nodes[3], KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	assert_int_equal(node_result(other, read, NULL), 0);
+	assert_int_equal(f->nodes[3]->asked_count, 0);
+	assert_int_equal(f->server.session_count, 2);
+}
+
 static void goodbye_ends_a_session_at_once(void **state)
 {
 	struct fixture *f = *state;
@@ -813,6 +863,8 @@ int main(void)
 		TEST(a_silent_session_is_lost_and_its_leases_are_free),
 		TEST(a_parked_request_ends_with_its_session),
 		TEST(a_new_session_replaces_the_one_of_the_same_node),
+		TEST(what_a_killed_daemon_may_have_written_is_waited_for),
+		TEST(what_an_heir_does_not_need_is_free),
 		TEST(goodbye_ends_a_session_at_once),
 		TEST(an_open_file_outlives_its_name),
 		TEST(a_nameless_file_goes_when_late_bytes_are_flushed),
