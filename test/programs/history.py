@@ -14,7 +14,6 @@ starts after a write returned shows at least its end.  At the end all mounts mus
 that nobody followed can have written (P2: a cell never holds a mixture of finished writes).
 """
 import argparse
-import bisect
 import errno
 import os
 import random
@@ -23,68 +22,9 @@ import sys
 import threading
 import time
 
+from registers import Event, Register
+
 CELLS = [(0, 37), (37, 4059), (4096, 4096), (8192, 5000), (13192, 118000), (131192, 70000), (400001, 9)]
-
-
-class Event:
-    __slots__ = ("start", "end", "value", "node")
-
-    def __init__(self, start, end, value, node=None):
-        self.start, self.end, self.value, self.node = start, end, value, node
-
-
-class Register:
-    ordered = False  # writers on different nodes take turns (coherence=ordered)
-
-    def __init__(self):
-        self.writes, self.reads, self.lock = {}, [], threading.Lock()
-
-    def order(self):
-        """Decides whether one write certainly precedes another (P3): it had returned before the other began, and they were one
-        node's, or a read of the same bytes lies between them."""
-        reads = sorted((read.start, read.end) for read in self.reads)
-        starts = [start for start, _ in reads]
-        earliest_end = [float("inf")] * (len(reads) + 1)
-        for i in range(len(reads) - 1, -1, -1):
-            earliest_end[i] = min(reads[i][1], earliest_end[i + 1])
-
-        def precedes(a, b):
-            if a.end >= b.start:
-                return False
-            return self.ordered or a.node == b.node or a.node is None or earliest_end[bisect.bisect_right(starts, a.end)] < b.start
-
-        return precedes
-
-    def check(self, what, problems):
-        writes, precedes = self.writes, self.order()
-        ordered = sorted(writes.values(), key=lambda w: w.end)
-        reads = sorted(self.reads, key=lambda r: r.start)
-        for read in reads:
-            write = writes.get(read.value)
-            if write is None:
-                problems.append("%s: read a value that nobody wrote: %r" % (what, read.value))
-                continue
-            if write.start > read.end:
-                problems.append("%s: read %r before its write began" % (what, read.value))
-            for other in ordered:
-                if other.end >= read.start:
-                    break
-                if precedes(write, other):
-                    problems.append("%s: node %s read %r of node %s at %.4f; node %s had written %r at %.4f, after its end at %.4f" % (
-                        what, read.node, read.value, write.node, read.start, other.node, other.value, other.start, write.end))
-                    break
-        by_end = sorted(reads, key=lambda r: r.end)
-        index = 0
-        newest = None  # the write seen by a read that has ended already, and that began last
-        for read in reads:
-            while index < len(by_end) and by_end[index].end < read.start:
-                write = writes.get(by_end[index].value)
-                if write and (newest is None or write.start > newest.start):
-                    newest = write
-                index += 1
-            write = writes.get(read.value)
-            if write and newest and precedes(write, newest):
-                problems.append("%s: reads went back in time from %r to %r" % (what, newest.value, write.value))
 
 
 def fill(value, length):
@@ -105,7 +45,7 @@ class History:
     def __init__(self, mounts, seed, files, names):
         self.mounts, self.seed = mounts, seed
         self.cells = {(f, c): Register() for f in range(files) for c in range(len(CELLS))}
-        self.names = {n: Register() for n in range(names)}
+        self.names = {n: Register(strict=True) for n in range(names)}
         self.sizes = {f: [] for f in range(files)}
         self.stats = []
         self.files, self.problems, self.counter, self.lock = files, [], 1, threading.Lock()
@@ -127,8 +67,7 @@ class History:
         value, (offset, length) = self.unique(), CELLS[c]
         event = Event(time.monotonic(), float("inf"), value, mount)
         register = self.cells[f, c]
-        with register.lock:
-            register.writes[value] = event
+        register.writes[value] = event
         done = os.pwrite(fd, fill(value, length), offset)
         event.end = time.monotonic()
         if done != length:
@@ -142,8 +81,9 @@ class History:
         end = time.monotonic()
         register = self.cells[f, c]
         data += bytes(length - len(data))
-        for value in values_in(data):
-            register.reads.append(Event(start, end, value, mount))
+        values = values_in(data)
+        for value in values:
+            register.reads.append(Event(start, end, value, mount, torn=len(values) > 1))
 
     def stat(self, mount, f):
         start = time.monotonic()
@@ -157,8 +97,7 @@ class History:
             file.write(b"%d" % value)
         event = Event(time.monotonic(), float("inf"), value)
         register = self.names[n]
-        with register.lock:
-            register.writes[value] = event
+        register.writes[value] = event
         os.rename(temporary, os.path.join(self.mounts[mount], "name%d" % n))
         event.end = time.monotonic()
 

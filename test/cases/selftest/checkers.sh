@@ -4,5 +4,6 @@ mkdir "$WORK"/{a,b,c}
 touch "$WORK"/{a,b}/file{0,1,2}
 ! python3 "$TOP/test/programs/history.py" --seed 1 --seconds 1 "$WORK/a" "$WORK/b" >"$WORK/history" || fail "history saw nothing"
 grep -q "stale read\|do not agree" "$WORK/history" || fail "history failed for another reason"
+python3 "$TOP/test/load/judge_selftest.py" "$WORK/judged" || fail "the judge of load tests"
 mkdir "$WORK/c/d0"
 ! python3 "$TOP/test/programs/differential.py" --seed 1 --ops 500 "$WORK/c" "$WORK/b" >"$WORK/differential" || fail "differential saw nothing"
