@@ -5,6 +5,9 @@
  * after the other as blocking ones.  Without it no thread may call MPI and nothing of ours runs while the program computes, so
  * there each rank does its own part at once, in exact extents and without an exchange: always right and free of deadlock,
  * but without what two-phase would gain.  Independent non-blocking calls are done at once, too.
+ *
+ * What fails after the call has returned is told by MPI_Wait and its kin, through the error handler that the MPI library uses
+ * for generalized requests (MPI_COMM_WORLD's).
  */
 #include <stdlib.h>
 
@@ -22,7 +25,7 @@ struct operation {
 	MPI_Request request;
 	int class;
 	uint64_t done;
-	int refs; /* atomic: the request's, and the worker's */
+	int refs; /* atomic: the request's, and that of whoever does the work */
 };
 
 static void put(struct operation *operation)
@@ -71,64 +74,73 @@ static void complete(struct kr_io_job *job)
 {
 	struct operation *operation = (struct operation *)job;
 
-	PMPI_Grequest_complete(operation->request);
+	if (operation->request != MPI_REQUEST_NULL)
+		PMPI_Grequest_complete(operation->request);
 	put(operation);
 }
 
-/* An operation with its request; NULL: *RET_CLASS says why.  *RET_CLASS else is what is wrong with the arguments. */
-static struct operation *start(struct kr_mpifile *file, const struct kr_call *call, MPI_Request *ret_request, int *ret_class)
+static struct operation *new_operation(struct kr_mpifile *file, const struct kr_call *call)
 {
 	struct operation *operation = calloc(1, sizeof(*operation));
 
-	if (!operation) {
-		*ret_class = MPI_ERR_NO_MEM;
+	if (!operation)
 		return NULL;
-	}
 	operation->file = file;
-	operation->refs = 2;
-	operation->class = *ret_class = kr_call_access(file, call, &operation->access);
-	if (PMPI_Grequest_start(query, release, cancel, operation, &operation->request) != MPI_SUCCESS) {
-		operation->refs = 1;
-		put(operation);
-		*ret_class = MPI_ERR_INTERN;
-		return NULL;
-	}
-	*ret_request = operation->request;
+	operation->refs = 1;
+	operation->request = MPI_REQUEST_NULL;
+	operation->class = kr_call_access(file, call, &operation->access);
 	return operation;
 }
 
-static int run_at_once(struct kr_mpifile *file, const struct kr_call *call, MPI_Request *ret_request)
+/* Gives the operation a request, which holds a reference. */
+static int make_request(struct operation *operation, MPI_Request *ret_request)
 {
-	int class;
-	struct operation *operation = start(file, call, ret_request, &class);
-
-	if (!operation)
-		return kr_mpi_return(file->fh, class);
-	if (class == MPI_SUCCESS)
-		operation->class = kr_independent_alone(file, &operation->access, &operation->done);
-	complete(&operation->job);
+	if (PMPI_Grequest_start(query, release, cancel, operation, &operation->request) != MPI_SUCCESS) {
+		operation->request = MPI_REQUEST_NULL;
+		return MPI_ERR_INTERN;
+	}
+	operation->refs++;
+	*ret_request = operation->request;
 	return MPI_SUCCESS;
 }
 
+/* Errors are known before the call returns: it tells them itself, and there is no request. */
 int kr_call_start_independent(struct kr_mpifile *file, const struct kr_call *call, MPI_Request *ret_request)
 {
-	return run_at_once(file, call, ret_request);
+	struct operation *operation = new_operation(file, call);
+	int class = operation ? operation->class : MPI_ERR_NO_MEM;
+
+	if (class == MPI_SUCCESS)
+		class = kr_independent_alone(file, &operation->access, &operation->done);
+	if (class == MPI_SUCCESS)
+		class = make_request(operation, ret_request);
+	if (operation)
+		complete(&operation->job);
+	return kr_mpi_return(file->fh, class);
 }
 
-int kr_call_start_collective(struct kr_mpifile *file, const struct kr_call *call, MPI_Request *ret_request)
+/* A rank whose arguments are wrong says so at once, and takes part so that the others hear of it. */
+static int run_in_worker(struct operation *operation, MPI_Request *ret_request)
 {
-	struct operation *operation;
-	int class;
+	struct kr_mpifile *file = operation->file;
+	int class = operation->class;
 
-	if (!file->threads)
-		return run_at_once(file, call, ret_request);
-	operation = start(file, call, ret_request, &class);
-	if (!operation)
-		return kr_mpi_return(file->fh, class);
+	if (class == MPI_SUCCESS)
+		class = operation->class = make_request(operation, ret_request);
 	if (class == MPI_SUCCESS && !operation->access.known)
 		operation->own_datatype = PMPI_Type_dup(operation->access.datatype, &operation->access.datatype) == MPI_SUCCESS;
 	operation->job.run = run_collective;
 	operation->job.finished = complete;
 	kr_io_submit(&file->worker, &operation->job);
-	return MPI_SUCCESS;
+	return kr_mpi_return(file->fh, class);
+}
+
+int kr_call_start_collective(struct kr_mpifile *file, const struct kr_call *call, MPI_Request *ret_request)
+{
+	struct operation *operation;
+
+	if (!file->threads)
+		return kr_call_start_independent(file, call, ret_request);
+	operation = new_operation(file, call);
+	return operation ? run_in_worker(operation, ret_request) : kr_mpi_return(file->fh, MPI_ERR_NO_MEM);
 }

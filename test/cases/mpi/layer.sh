@@ -1,27 +1,31 @@
-# libkairan-mpiio in force mode on a local directory, against a model of every byte: Open MPI and MPICH, with and without threads.
+# libkairan-mpiio in force mode on a local directory, against a model of every byte: Open MPI and MPICH, with and without threads; and what it
+# says when arguments are wrong, one aggregator fails, the disk is full.
 . "$TOP/test/lib.sh"
 ip link set lo up
 
-# layer MPI LIBRARY SEED STEPS [VARIABLE=VALUE...]
-layer() {
-	local mpi=$1 library=$B/mpiio/$2 program=$B/test/mpi/layer.$1 seed=$3 steps=$4
-	shift 4
-	[ -x "$program" ] && [ -e "$library" ] || { note "no $mpi in this build"; return; }
+# run MPI LIBRARY VARIABLE=VALUE... -- PROGRAM ARG...
+run() {
+	local mpi=$1 library=$B/mpiio/$2 settings=(KAIRAN_MPIIO=force LAYER_REQUIRED=1) words
+	shift 2
+	while [ "$1" != -- ]; do settings+=("$1"); shift; done
+	[ -x "$B/test/mpi/$2.$mpi" ] && [ -e "$library" ] || { note "no $mpi in this build"; return; }
 	ran=yes
-	note "$mpi $* seed $seed"
-	set -- KAIRAN_MPIIO=force LAYER_REQUIRED=1 "$@" LD_PRELOAD="$library"
+	note "$mpi $*"
 	case $mpi in
-	openmpi) set -- mpirun.openmpi --allow-run-as-root --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 \
-		--mca btl_vader_single_copy_mechanism none --mca orte_tmpdir_base "$WORK" -n 4 env "$@" ;;
-	mpich) set -- mpiexec.mpich -n 3 env "$@" ;; # its ranks spin
+	openmpi) words=(mpirun.openmpi --allow-run-as-root --oversubscribe --bind-to none --mca mpi_yield_when_idle 1
+		--mca btl_vader_single_copy_mechanism none --mca orte_tmpdir_base "$WORK" -n 4) ;;
+	mpich) words=(mpiexec.mpich -n 3) ;; # its ranks spin
 	esac
-	timeout -k 2 100 env HOME="$WORK" "$@" "$program" "$WORK/file" "$seed" "$steps" || fail "$mpi, LAYER_SEED=$seed"
+	timeout -k 2 100 env HOME="$WORK" "${words[@]}" env "${settings[@]}" LD_PRELOAD="$library" "$B/test/mpi/$2.$mpi" "${@:3}" || fail "$mpi $*"
 }
 
 ran=no
 seed=${LAYER_SEED:-$RANDOM}
-layer openmpi libkairan-mpiio.so "$seed" 36
-layer openmpi libkairan-mpiio.so "$((seed + 1))" 24 LAYER_THREADS=1
-layer mpich mpich/libkairan-mpiio.so "$((seed + 2))" 12
+run openmpi libkairan-mpiio.so -- layer "$WORK/file" "$seed" 30
+run openmpi libkairan-mpiio.so LAYER_THREADS=1 -- layer "$WORK/file" "$((seed + 1))" 18
+run mpich mpich/libkairan-mpiio.so -- layer "$WORK/file" "$((seed + 2))" 6
+mkdir "$WORK/small" && mount -t tmpfs -o size=4m tmpfs "$WORK/small" || fail "a small filesystem"
+rm "$WORK/file"
+run openmpi libkairan-mpiio.so -- layer_errors "$WORK/file" "$WORK/small/file"
 [ $ran = yes ] || skip "the build has no MPI"
 finish
