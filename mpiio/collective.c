@@ -66,7 +66,6 @@ static struct summary summarise(struct kr_plan *plan)
 	struct summary sum = {.class = MPI_SUCCESS, .ordered = true, .shortest_run = UINT64_MAX};
 
 	plan->lo = INT64_MAX;
-	plan->relaxed = true;
 	for (int rank = 0; rank < plan->file->ranks; rank++) {
 		const struct kr_call_record *record = &plan->records[rank];
 
@@ -74,7 +73,7 @@ static struct summary summarise(struct kr_plan *plan)
 		sum.ordered &= record->ordered != 0;
 		sum.hints_changed |= record->hints_changed != 0;
 		sum.fresh |= record->view.fresh != 0;
-		plan->relaxed &= !record->wrote_alone;
+		plan->alone |= record->wrote_alone != 0;
 		plan->bytes += record->count;
 		if (record->count == 0 || !record->ordered)
 			continue;
@@ -144,9 +143,10 @@ static int prepare(struct kr_plan *plan, int class)
 		return class;
 	}
 	plan->way = choose_way(plan, &sum);
+	plan->relaxed = !plan->alone && kr_turn_was_exchanged(file);
 	if (plan->way != KR_WAY_TWO_PHASE)
 		return MPI_SUCCESS;
-	if (plan->access->writing && (class = kr_turn_exchange(file, !plan->relaxed)) != MPI_SUCCESS)
+	if (plan->access->writing && (class = kr_turn_exchange(file, plan->alone)) != MPI_SUCCESS)
 		return class;
 	err = kr_stripes_init(&plan->stripes, kr_file_stripe(file), piece_size(plan), file->aggregators->count, (uint64_t)plan->lo,
 		(uint64_t)plan->hi);

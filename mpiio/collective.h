@@ -29,7 +29,8 @@ struct kr_plan {
 	int64_t lo, hi;
 	uint64_t bytes; /* of all ranks */
 	enum kr_way way;
-	bool relaxed; /* nobody wrote to other aggregators' stripes since the last sync */
+	bool alone;   /* some rank wrote past the aggregators since the last sync or exchange */
+	bool relaxed; /* what this aggregator's node wrote is the newest: it may be read without asking others */
 	struct kr_stripes stripes;
 	uint64_t rounds, call;
 };

@@ -251,12 +251,14 @@ static int64_t read_until_end(int fd, char *buffer, uint64_t length, uint64_t of
 int kr_mount_read(struct kr_mount *mount, bool relaxed, const struct kr_run *extents, size_t count, char *buffer,
 	uint64_t base, uint64_t *ret_end)
 {
-	int fd = relaxed && mount->relaxed_fd >= 0 ? mount->relaxed_fd : mount->fd;
+	bool own = relaxed && mount->relaxed_fd >= 0;
+	int fd = own ? mount->relaxed_fd : mount->fd;
+	int64_t gap_max = own ? 0 : READ_GAP_MAX;
 
 	for (size_t i = 0; i < count;) {
 		int64_t begin = extents[i].offset, end = begin + (int64_t)extents[i].length, got;
 
-		for (i++; i < count && extents[i].offset - end <= READ_GAP_MAX; i++)
+		for (i++; i < count && extents[i].offset - end <= gap_max; i++)
 			end = extents[i].offset + (int64_t)extents[i].length;
 		got = read_until_end(fd, buffer + ((uint64_t)begin - base), (uint64_t)(end - begin), (uint64_t)begin);
 		if (got < 0)

@@ -29,7 +29,8 @@ const struct kr_mount_info *kr_mount_info(const struct kr_mount *mount);
  * 0 or -errno. */
 int kr_mount_write(struct kr_mount *mount, const struct kr_run *extents, size_t count, const char *buffer, uint64_t base);
 /* Reads the ascending, disjoint EXTENTS to BUFFER[o - base].  Bytes between them may be read too, so BUFFER must hold
- * everything from the first extent to the end of the last.  RELAXED: what this node wrote and has not flushed is new enough.
+ * everything from the first extent to the end of the last; not if RELAXED, where only extents that this node wrote and has not
+ * flushed are taken as they are, and a gap would spoil that.
  * *RET_END: where the file ends if that is before the last extent's end, else UINT64_MAX; bytes of the buffer from there on
  * are unspecified.  0 or -errno. */
 int kr_mount_read(struct kr_mount *mount, bool relaxed, const struct kr_run *extents, size_t count, char *buffer,

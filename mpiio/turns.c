@@ -52,6 +52,11 @@ bool kr_turn_was_alone(struct kr_mpifile *file)
 	return get(&file->turns.alone);
 }
 
+bool kr_turn_was_exchanged(struct kr_mpifile *file)
+{
+	return get(&file->turns.exchanged);
+}
+
 int kr_turn_exchange(struct kr_mpifile *file, bool any)
 {
 	int err = 0, class = MPI_SUCCESS;

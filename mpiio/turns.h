@@ -32,6 +32,8 @@ int kr_turn_direct(struct kr_mpifile *file);
 /* Writes that we do not see, or other aggregators than before: as if this rank had written alone. */
 void kr_turn_unseen(struct kr_mpifile *file);
 bool kr_turn_was_alone(struct kr_mpifile *file);
+/* An aggregator's node may still have what it wrote. */
+bool kr_turn_was_exchanged(struct kr_mpifile *file);
 /* Before a write by exchange; ANY: some rank was alone.  Collective; an MPI error class, the same on all ranks. */
 int kr_turn_exchange(struct kr_mpifile *file, bool any);
 /* Everything is at its place: after MPI_File_sync. */
