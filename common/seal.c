@@ -99,7 +99,7 @@ int kr_seal_close(struct kr_seal *seal, enum kr_seal_part part, const uint8_t *p
 
 	if (err)
 		return err;
-	if (!seal->hides)
+	if (hidden_length == 0)
 		sealed = nothing;
 	if (seal->cipher == KR_CIPHER_AES256_GCM)
 		crypto_aead_aes256gcm_encrypt_detached_afternm(sealed, ret_tag, NULL, plain, hidden_length, open, open_length, NULL,

@@ -7,13 +7,16 @@
 #include "fuse/serve.h"
 
 #include <errno.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/fail.h"
 #include "common/log.h"
+#include "common/privilege.h"
 #include "common/util.h"
 #include "fuse/cache.h"
 #include "fuse/control.h"
@@ -277,10 +280,31 @@ static void begin_session(void *context)
 		kr_session_begin(step->serve->mount.session, on_live, step->serve);
 }
 
+/* What a mount of root's keeps of his privileges. */
+static const struct kr_capability kept[] = {
+	{CAP_SYS_ADMIN, "to mount, and to unmount at the end"},
+	{CAP_DAC_READ_SEARCH, "to find the mount point, and the key file again, wherever they lie"},
+	{CAP_SYS_PTRACE, "to learn the groups of callers where /proc hides processes (hidepid)"},
+	{CAP_IPC_LOCK, "secrets are locked into memory"},
+};
+
+/* A mount of an ordinary user's has no privileges; it needs fusermount3, which has, at both ends. */
+static void give_up_privileges(void)
+{
+	if (geteuid() != 0)
+		return;
+	kr_capabilities_keep(kept, KR_ARRAY_SIZE(kept));
+	kr_privileges_freeze();
+	kr_syscalls_forbid(true, true);
+}
+
 static int make(struct serve *serve)
 {
 	struct kr_mount *mount = &serve->mount;
-	int err = kr_loop_new(&mount->kr_loop);
+	int err;
+
+	give_up_privileges();
+	err = kr_loop_new(&mount->kr_loop);
 
 	if (err < 0)
 		return err;

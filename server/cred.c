@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "common/fail.h"
+#include "common/privilege.h"
+#include "common/util.h"
 
 #define CAP(n) (UINT64_C(1) << (n))
 
@@ -63,6 +65,30 @@ void kr_cred_prepare_thread(void)
 		thread.caps.effective &= ~CAP(CAP_SYS_RESOURCE);
 		set_effective(&thread.caps, thread.caps.effective);
 	}
+}
+
+/* What the server keeps of root's privileges. */
+static const struct kr_capability kept[] = {
+	{CAP_SETUID, "to become the caller, thread by thread"},
+	{CAP_SETGID, "... with groups"},
+	{CAP_DAC_READ_SEARCH, "files are opened by their handles"},
+	{CAP_DAC_OVERRIDE, "what root on a node may do with files, and the server's own work in the export"},
+	{CAP_CHOWN, "what root on a node may do with files"},
+	{CAP_FOWNER, "what root on a node may do with files"},
+	{CAP_FSETID, "what root on a node may do with files"},
+	{CAP_MKNOD, "device nodes that root on a node makes"},
+	{CAP_SETFCAP, "capabilities of programs that root on a node sets"},
+	{CAP_IPC_LOCK, "secrets are locked into memory, also many of them"},
+	{CAP_NET_BIND_SERVICE, "ports below 1024"},
+};
+
+void kr_cred_give_up(void)
+{
+	kr_capabilities_keep(kept, KR_ARRAY_SIZE(kept));
+	kr_privileges_freeze();
+	kr_syscalls_forbid(false, false);
+	thread.ready = false; /* what this thread knows of its capabilities is old */
+	kr_cred_prepare_thread();
 }
 
 bool kr_cred_can_switch(void)

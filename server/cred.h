@@ -17,6 +17,9 @@ struct kr_as {
 
 /* Makes the calling thread ready: own umask (0), no CAP_SYS_RESOURCE. Cheap after the first call in a thread. */
 void kr_cred_prepare_thread(void);
+/* Gives up what the server does not need, for good: capabilities but those of the list in cred.c, new privileges, system calls.
+ * In the main thread, before there are others, when everything is open that needs more. */
+void kr_cred_give_up(void);
 /* Whether this process can take on other users' identities. */
 bool kr_cred_can_switch(void);
 /* Takes on CRED unless USE_IDS is false or CRED is NULL (the server's own work). -EINVAL for an id that does not exist here. */

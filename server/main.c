@@ -139,6 +139,7 @@ int main(int argc, char **argv)
 	} else {
 		if (options.verbose)
 			kr_log_init("kairand", KR_LOG_DEBUG);
+		options.give_up = true;
 		raise_limits();
 		status = serve(&options);
 	}

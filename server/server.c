@@ -10,6 +10,7 @@
 #include "common/fail.h"
 #include "common/log.h"
 #include "server/attrs.h"
+#include "server/cred.h"
 #include "server/data.h"
 #include "server/executed.h"
 #include "server/export.h"
@@ -312,6 +313,8 @@ int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_se
 	server->tick.data = server;
 	uv_timer_start(&server->tick, on_tick, TICK_MS, TICK_MS);
 	kr_watch_start(server, options->watch);
+	if (options->give_up) /* before the first job makes the pool's threads */
+		kr_cred_give_up();
 	start_grace(server);
 	return 0;
 }
