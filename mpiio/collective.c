@@ -48,6 +48,7 @@ static int exchange_records(struct kr_plan *plan, int class)
 	if (class == MPI_SUCCESS)
 		class = kr_mpi_class(fill_record(file, plan->access, &own));
 	own.class = class;
+	own.exchanged = kr_turn_was_exchanged(file);
 	own.wrote_alone = kr_turn_was_alone(file);
 	own.hints_changed = kr_file_hints_changed(file);
 	return PMPI_Allgather(&own, sizeof(own), MPI_BYTE, plan->records, sizeof(own), MPI_BYTE, file->comm) == MPI_SUCCESS
@@ -57,7 +58,7 @@ static int exchange_records(struct kr_plan *plan, int class)
 
 struct summary {
 	int class;
-	bool ordered, hints_changed, fresh;
+	bool ordered, hints_changed, fresh, exchanged;
 	uint64_t shortest_run; /* the least average length of a rank's runs */
 };
 
@@ -72,6 +73,7 @@ static struct summary summarise(struct kr_plan *plan)
 		sum.class = KR_MAX(sum.class, record->class);
 		sum.ordered &= record->ordered != 0;
 		sum.hints_changed |= record->hints_changed != 0;
+		sum.exchanged |= record->exchanged != 0;
 		sum.fresh |= record->view.fresh != 0;
 		plan->alone |= record->wrote_alone != 0;
 		plan->bytes += record->count;
@@ -85,7 +87,8 @@ static struct summary summarise(struct kr_plan *plan)
 }
 
 /* RULE (kairan-mpiio(7)): two-phase pays for its exchange by making long requests of short ones, so it is left out where the
- * ranks' own runs are long already, and where there is one rank only. */
+ * ranks' own runs are long already, and where there is one rank only.  But what aggregators wrote just now, and may still have
+ * on their nodes, is read from them. */
 static enum kr_way choose_way(const struct kr_plan *plan, const struct summary *sum)
 {
 	const struct kr_hints *hints = &plan->file->hints;
@@ -95,7 +98,11 @@ static enum kr_way choose_way(const struct kr_plan *plan, const struct summary *
 		return KR_WAY_NOTHING;
 	if (!sum->ordered || wanted == KR_DISABLE)
 		return KR_WAY_DIRECT;
-	if (wanted == KR_AUTOMATIC && (plan->file->ranks == 1 || sum->shortest_run >= hints->direct_run))
+	if (wanted == KR_AUTOMATIC && plan->file->ranks == 1)
+		return KR_WAY_DIRECT;
+	if (wanted == KR_AUTOMATIC && !plan->access->writing && sum->exchanged && plan->file->turns.needed)
+		return KR_WAY_TWO_PHASE;
+	if (wanted == KR_AUTOMATIC && sum->shortest_run >= hints->direct_run)
 		return KR_WAY_DIRECT;
 	return KR_WAY_TWO_PHASE;
 }

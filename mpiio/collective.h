@@ -17,7 +17,7 @@ struct kr_call_record {
 	int64_t lo, hi;              /* file range; 0, 0 when count is 0 */
 	struct kr_view_note view;
 	int32_t class;
-	uint8_t ordered, hints_changed, wrote_alone;
+	uint8_t ordered, hints_changed, wrote_alone, exchanged;
 };
 
 enum kr_way { KR_WAY_NOTHING, KR_WAY_DIRECT, KR_WAY_TWO_PHASE };

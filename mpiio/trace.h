@@ -19,7 +19,7 @@ struct kr_tally {
 	uint64_t writes, reads, direct;              /* collective calls; those of them without exchange */
 	uint64_t bytes_written, bytes_read;          /* this rank's data in collective calls */
 	uint64_t phase_ns[KR_TRACE_PHASES], call_ns; /* time in each phase, and in the calls in all */
-	uint64_t requests;                           /* extents written and read */
+	uint64_t extents;                            /* written and read by aggregators */
 };
 
 /* Collective over COMM: the ranks' clocks are compared with rank 0's.  Events go to PREFIX.RANK.jsonl.  NULL without

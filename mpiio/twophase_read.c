@@ -245,7 +245,7 @@ static void wait_for_read(struct reader *reader, struct kr_slot *slot)
 	if (!submitted)
 		return;
 	note(reader, kr_mpi_class(err));
-	reader->plan->file->tally.requests += slot->extents.count;
+	reader->plan->file->tally.extents += slot->extents.count;
 	kr_plan_trace(reader->plan, KR_TRACE_READ, slot->round, slot->number, slot->job.begin_ns, slot->job.end_ns,
 		slot->extents.bytes);
 }

@@ -165,7 +165,7 @@ static void retire(struct writer *writer, struct kr_slot *slot)
 	if (!submitted)
 		return;
 	note(writer, kr_mpi_class(err));
-	writer->plan->file->tally.requests += slot->extents.count;
+	writer->plan->file->tally.extents += slot->extents.count;
 	kr_plan_trace(writer->plan, KR_TRACE_WRITE, slot->round, slot->number, slot->job.begin_ns, slot->job.end_ns,
 		slot->extents.bytes);
 }
