@@ -5,6 +5,7 @@
 
 #include "common/log.h"
 #include "fuse/chain_priv.h"
+#include "fuse/op.h"
 #include "fuse/options.h"
 
 struct kr_flusher *kr_flusher_of(const struct kr_file *file)
@@ -381,6 +382,7 @@ static void on_tick(uv_timer_t *timer)
 {
 	struct kr_flusher *flusher = timer->data;
 
+	kr_ops_check_deadlines(flusher->mount);
 	if (!flusher->recovering)
 		kr_flush_for_each(flusher, tick_file, KR_FLUSH_AGE);
 }

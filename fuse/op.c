@@ -12,6 +12,7 @@
 #include <sys/sysmacros.h>
 
 #include "common/util.h"
+#include "fuse/options.h"
 
 static void run_post(struct kr_task *task)
 {
@@ -77,6 +78,35 @@ void kr_op_wait(struct kr_op *op, struct kr_list *list)
 {
 	kr_list_remove(&op->waiting);
 	kr_list_append(list, &op->waiting);
+}
+
+int kr_op_given_up(const struct kr_op *op)
+{
+	return op->interrupted ? -EINTR : op->late ? -ETIMEDOUT : 0;
+}
+
+/* One that is late now. */
+static struct kr_op *find_late(struct kr_mount *mount, uint64_t now)
+{
+	struct kr_op *op;
+
+	KR_LIST_FOR_EACH(op, &mount->ops, all)
+		if (!op->late && !op->call && kr_rpc_silent(mount->rpc, op->started_ns, now))
+			return op;
+	return NULL;
+}
+
+void kr_ops_check_deadlines(struct kr_mount *mount)
+{
+	uint64_t now = kr_clock_ns();
+	struct kr_op *op;
+
+	if (!mount->options->soft)
+		return;
+	while ((op = find_late(mount, now)) != NULL) {
+		op->late = true;
+		op->step(op);
+	}
 }
 
 void kr_op_wake(struct kr_list *list)

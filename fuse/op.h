@@ -28,6 +28,8 @@ struct kr_op {
 	/* The program was interrupted: a step that would wait answers -EINTR instead.  An op whose call is under way gets
 	 * the answer of the call first (-EINTR if it could be given up). */
 	bool interrupted;
+	/* `soft`, and the server has been silent for too long: a step that would wait answers -ETIMEDOUT. */
+	bool late;
 	/* The one call under way, or 0. */
 	uint64_t call;
 	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data);
@@ -48,6 +50,10 @@ struct kr_op {
 void *kr_op_new(size_t size, struct kr_mount *mount, fuse_req_t req, const char *name, void (*step)(struct kr_op *op));
 /* Any thread: steps the op in the loop, interrupts are heard from now on. The caller must not touch it any more. */
 void kr_op_post(struct kr_op *op);
+/* Loop thread: 0, or why an op that would have to wait is to answer instead: -EINTR, -ETIMEDOUT. */
+int kr_op_given_up(const struct kr_op *op);
+/* Loop thread, now and then: finds the late ones and steps them. */
+void kr_ops_check_deadlines(struct kr_mount *mount);
 /* Loop thread: puts the op at the end of LIST (taking it off another) until it is stepped. */
 void kr_op_wait(struct kr_op *op, struct kr_list *list);
 /* Loop thread: takes all ops off LIST and steps each, those that wait again included once only. */

@@ -121,8 +121,8 @@ static void step_setattr(struct kr_op *op)
 
 	if (op->call)
 		return;
-	if (op->interrupted)
-		err = -EINTR;
+	if (kr_op_given_up(op))
+		err = kr_op_given_up(op);
 	else if (setattr->file)
 		err = kr_file_before_change(setattr->file, &setattr->waiter, setattr->size);
 	if (err == -EAGAIN)

@@ -151,8 +151,8 @@ static void step_open(struct kr_op *op)
 
 	if (op->call)
 		return;
-	if (op->interrupted)
-		err = -EINTR;
+	if (kr_op_given_up(op))
+		err = kr_op_given_up(op);
 	else if (open->fi.flags & O_TRUNC)
 		err = kr_file_before_change(file, &open->file_op.waiter, 0);
 	if (err == -EAGAIN)

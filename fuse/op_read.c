@@ -227,8 +227,8 @@ static void step_read(struct kr_op *op)
 
 	if (read->working)
 		return;
-	if (op->interrupted || kr_file_lease_error(file)) {
-		kr_op_reply_err(op, op->interrupted ? -EINTR : kr_file_lease_error(file));
+	if (kr_op_given_up(op) || kr_file_lease_error(file)) {
+		kr_op_reply_err(op, kr_op_given_up(op) ? kr_op_given_up(op) : kr_file_lease_error(file));
 		return;
 	}
 	if (!enter(read)) {

@@ -28,7 +28,7 @@ static void step_fallocate(struct kr_op *op)
 
 	if (op->call)
 		return;
-	err = op->interrupted ? -EINTR : kr_file_before_change(fallocate->file_op.file, &fallocate->file_op.waiter, UINT64_MAX);
+	err = kr_op_given_up(op) ? kr_op_given_up(op) : kr_file_before_change(fallocate->file_op.file, &fallocate->file_op.waiter, UINT64_MAX);
 	if (err == -EAGAIN)
 		return;
 	if (err)
@@ -78,7 +78,7 @@ static void step_seek(struct kr_op *op)
 
 	if (op->call)
 		return;
-	err = op->interrupted ? -EINTR : kr_file_before_change(seek->file_op.file, &seek->file_op.waiter, UINT64_MAX);
+	err = kr_op_given_up(op) ? kr_op_given_up(op) : kr_file_before_change(seek->file_op.file, &seek->file_op.waiter, UINT64_MAX);
 	if (err == -EAGAIN)
 		return;
 	if (err)
@@ -135,7 +135,7 @@ static void step_copy(struct kr_op *op)
 
 	if (op->call)
 		return;
-	err = op->interrupted ? -EINTR : kr_file_before_change(copy->from, &copy->from_waiter, UINT64_MAX);
+	err = kr_op_given_up(op) ? kr_op_given_up(op) : kr_file_before_change(copy->from, &copy->from_waiter, UINT64_MAX);
 	if (err == 0)
 		err = kr_file_before_change(copy->to.file, &copy->to.waiter, UINT64_MAX);
 	if (err == -EAGAIN)

@@ -145,8 +145,8 @@ static void step_sync(struct kr_op *op)
 		applied(sync, report);
 		return;
 	}
-	if (op->interrupted) {
-		finish(sync, -EINTR);
+	if (kr_op_given_up(op)) { /* the bytes stay in the journal, and go when they can */
+		finish(sync, kr_op_given_up(op));
 		return;
 	}
 	kr_file_op_wait(&sync->file_op, 0);

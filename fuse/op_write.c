@@ -132,6 +132,8 @@ static void step_write(struct kr_op *op)
 		kr_op_free(op);
 	} else if (verdict == FAILED || (verdict != FULL && lease_error)) {
 		kr_op_reply_err(op, op->interrupted ? -EINTR : err ? err : lease_error);
+	} else if (op->late && !write->page) {
+		kr_op_reply_err(op, -ETIMEDOUT);
 	} else if (verdict == GATED) {
 		kr_file_op_wait(&write_op->file_op, kinds_of(write));
 	} else if (verdict == STALE) {

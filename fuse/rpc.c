@@ -270,18 +270,22 @@ void kr_rpc_withdraw(struct kr_rpc *rpc, uint64_t id)
 }
 
 /* Whether CALL has waited long enough, and with what it ends then. */
+bool kr_rpc_silent(const struct kr_rpc *rpc, uint64_t since_ns, uint64_t now_ns)
+{
+	uint64_t timeo_ns = rpc->mount->options->timeo * KR_NS_PER_MS;
+
+	/* While it talks, a call that waits there waits for another node. */
+	return rpc->mount->options->soft && now_ns - since_ns > timeo_ns &&
+		(now_ns - rpc->heard_ns > timeo_ns || rpc->gate != KR_RPC_OPEN);
+}
+
 static int overdue(const struct kr_rpc *rpc, const struct kr_call *call, uint64_t now)
 {
-	const struct kr_mount_options *options = rpc->mount->options;
-	uint64_t timeo_ns = options->timeo * KR_NS_PER_MS;
-
 	if (!call->callback)
 		return 0;
 	if (call->canceled_ns && now - call->canceled_ns > KR_RPC_CANCEL_MS * KR_NS_PER_MS)
 		return -EINTR;
-	/* The server is silent: while it talks, a call that waits there waits for another node. */
-	if (options->soft && !(call->flags & KR_RPC_HARD) && now - call->submitted_ns > timeo_ns &&
-	    (now - rpc->heard_ns > timeo_ns || rpc->gate != KR_RPC_OPEN))
+	if (!(call->flags & KR_RPC_HARD) && kr_rpc_silent(rpc, call->submitted_ns, now))
 		return -ETIMEDOUT;
 	return 0;
 }

@@ -2,7 +2,8 @@
  *
  * A call is kept encoded until it is answered.  When the connection breaks, the rpc reconnects (50 ms to 2 s apart, for
  * ever) and sends unanswered calls again in their order, with RESEND, as soon as session.c says that the session goes
- * on.  With `soft`, calls fail with -ETIMEDOUT when the server has not answered for `timeo` seconds; hard ones wait.
+ * on.  With `soft`, calls fail with -ETIMEDOUT when the server has not answered for `timeo` seconds; hard ones wait (and the
+ * operations that wait for them give up by kr_op_given_up).
  * Loop thread only, except kr_call_new and kr_call_free.
  */
 #ifndef KR_FUSE_RPC_H
@@ -91,6 +92,8 @@ void kr_rpc_open(struct kr_rpc *rpc);
 void kr_rpc_reset(struct kr_rpc *rpc, const char *reason);
 /* When the last frame of the server came (kr_clock_ns), 0: never. */
 uint64_t kr_rpc_heard_ns(const struct kr_rpc *rpc);
+/* `soft` only: who has waited since SINCE_NS has waited for a silent server for longer than `timeo`. */
+bool kr_rpc_silent(const struct kr_rpc *rpc, uint64_t since_ns, uint64_t now_ns);
 size_t kr_rpc_pending(const struct kr_rpc *rpc);
 void kr_rpc_counters(const struct kr_rpc *rpc, uint64_t *ret_received, uint64_t *ret_sent);
 
