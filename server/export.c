@@ -38,7 +38,7 @@ int kr_export_tick(struct kr_export *export)
 	atomic_store(&export->gone, !in_place(export));
 	kr_fds_reap(export->fds, now);
 	if (atomic_load(&export->gone))
-		return kr_fail(-ESTALE, "the exported directory %s has been removed or replaced", export->path);
+		return kr_fail(-EIO, "the exported directory %s has been removed, replaced or unmounted", export->path);
 	return 0;
 }
 
@@ -50,7 +50,7 @@ int kr_export_ready(struct kr_export *export)
 	if (now >= due && atomic_compare_exchange_strong(&export->next_tick_ns, &due, now + KR_NS_PER_S))
 		return kr_export_tick(export);
 	if (atomic_load(&export->gone))
-		return kr_fail(-ESTALE, "the exported directory %s has been removed or replaced", export->path);
+		return kr_fail(-EIO, "the exported directory %s has been removed, replaced or unmounted", export->path);
 	return 0;
 }
 

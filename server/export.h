@@ -9,8 +9,9 @@
  * Access is by identity and one name at a time; a path is never built, and nothing is followed: not symbolic links, not
  * "..", not mounts.  A directory on which another filesystem (or a bind mount) lies answers -EXDEV: an export is one
  * filesystem.  Names are 1 to 255 bytes without '/' and NUL, not "." or ".." (-EINVAL, -ENAMETOOLONG).
- * An identity that was not made by this export, or whose file is gone, is -ESTALE; so is everything once the export
- * directory itself has been removed or replaced.  `.kairan` in the root is the server's own: it is not found, not listed,
+ * An identity that was not made by this export, or whose file is gone, is -ESTALE.  Once the export directory itself has been
+ * removed, replaced or unmounted everything is -EIO until it is back: nodes keep what they have, and nothing is ever written
+ * to what lies at its path instead.  `.kairan` in the root is the server's own: it is not found, not listed,
  * and cannot be made (-EPERM).
  *
  * HOLDS.  kr_export_open and kr_export_create count one hold on the file, kr_export_hold another, until
@@ -61,7 +62,7 @@ struct kr_export_info {
 void kr_export_info(struct kr_export *export, struct kr_export_info *ret_info);
 
 /* Once a second or so: closes descriptors that have been idle, and finds out whether the export is still where it was
- * (-ESTALE). Operations do the same when nobody calls this. */
+ * (-EIO). Operations do the same when nobody calls this. */
 int kr_export_tick(struct kr_export *export);
 
 /* ATTR's data version: equal versions mean equal bytes, also across restarts; 0 while a further change could go unseen

@@ -139,25 +139,6 @@ static int mark_of(const char *export_path, char mark[MARK_MAX])
 	return 0;
 }
 
-/* Another directory than before at the same path: old identities must not mean its files by chance. */
-static int begin_anew(struct kr_state *state, const char *export_path)
-{
-	int err = read_nodes(state);
-
-	kr_log_warn("%s is not the directory that it was: it gets a new identity, and nodes have to mount it anew", export_path);
-	for (size_t i = 0; !err && i < state->facts.node_count; i++) {
-		char hex[KR_STATE_ID_HEX];
-
-		kr_state_id_to_hex(state->facts.nodes[i], hex);
-		if (unlinkat(state->nodes_dir, hex, 0))
-			err = kr_fail_errno(-errno, "cannot remove %s/nodes/%s", state->path, hex);
-	}
-	state->facts.node_count = 0;
-	if (!err && unlinkat(state->dir, "identity", 0) && errno != ENOENT)
-		err = kr_fail_errno(-errno, "cannot remove %s/identity", state->path);
-	return err;
-}
-
 static int check_export(struct kr_state *state, const char *export_path)
 {
 	KR_AUTO_FREE char *text = NULL, *now = NULL;
@@ -177,9 +158,9 @@ static int check_export(struct kr_state *state, const char *export_path)
 		if (strcmp(old_path + 1, export_path) != 0)
 			return kr_fail(-EEXIST, "the state directory %s belongs to another export, %s (choose another with --state DIR)",
 				state->path, old_path + 1);
-		err = begin_anew(state, export_path);
-		if (err)
-			return err;
+		return kr_fail(-ENXIO, "%s is not the directory that it was: is its filesystem mounted? (If it is meant to be another "
+			"one, remove %s: nodes then have to mount it anew, and what they have not flushed stays with them)", export_path,
+			state->path);
 	}
 	err = kr_write_file(state->dir, "export", now, strlen(now), 0600);
 	return err ? kr_fail_errno(err, "cannot write to the state directory %s", state->path) : 0;
