@@ -12,6 +12,8 @@
 #include "common/buf.h"
 #include "common/fail.h"
 #include "common/fault.h"
+#include "common/log.h"
+#include "fuse/journal_guard.h"
 #include "fuse/journal_priv.h"
 #include "fuse/journal_record.h"
 
@@ -88,13 +90,19 @@ static void hold_slot(struct kr_journal *journal, struct kr_segment *segment, ui
 	state->held += bytes;
 }
 
-/* The record is needed no more: says so in its slot, if it ever got there. */
-static void mark_dead(struct kr_segment *segment, uint32_t slot)
+static void store_dead(void *context)
 {
-	struct kr_journal_record *record = &segment->slots[slot];
+	struct kr_journal_record *record = context;
 
 	if (record->check != 0)
 		__atomic_store_n(&record->keep, kr_journal_keep(record->check, 0), __ATOMIC_RELEASE);
+}
+
+/* The record is needed no more: says so in its slot, if it ever got there.  When the disk cannot take the mark, a start
+ * finds the record once more (see journal.h). */
+static void mark_dead(struct kr_segment *segment, uint32_t slot)
+{
+	(void)kr_guard(store_dead, &segment->slots[slot]);
 }
 
 static void release_slot(struct kr_journal *journal, struct kr_segment *segment, uint32_t slot, uint32_t bytes)
@@ -167,13 +175,24 @@ void kr_journal_release(void *context, const struct kr_extent *piece)
 		journal->options.on_space(journal->options.context);
 }
 
-static void trim_slot(struct kr_segment *segment, uint32_t slot, uint64_t size)
+struct cut {
+	struct kr_journal_record *record;
+	uint64_t size;
+};
+
+static void store_cut(void *context)
 {
-	struct kr_journal_record *record = &segment->slots[slot];
-	uint32_t kept = record->offset >= size ? 0 : (uint32_t)KR_MIN(size - record->offset, record->length), before;
+	struct cut *cut = context;
+	struct kr_journal_record *record = cut->record;
+	uint32_t kept = record->offset >= cut->size ? 0 : (uint32_t)KR_MIN(cut->size - record->offset, record->length), before;
 
 	if (kr_journal_kept(record, record->length, &before) && kept < before)
 		__atomic_store_n(&record->keep, kr_journal_keep(record->check, kept), __ATOMIC_RELEASE);
+}
+
+static void trim_slot(struct kr_segment *segment, uint32_t slot, uint64_t size)
+{
+	(void)kr_guard(store_cut, &(struct cut){&segment->slots[slot], size});
 }
 
 struct trim {
@@ -344,15 +363,24 @@ static void finish(struct kr_journal *journal, struct kr_journal_file *file, con
 	kr_journal_unlock(journal);
 }
 
-static void store_record(struct kr_segment *segment, uint32_t slot, struct kr_journal_record *record)
-{
-	struct kr_journal_record *to = &segment->slots[slot];
+struct storing {
+	struct kr_journal_record *to, *from;
+};
 
+static void store(void *context)
+{
+	const struct storing *storing = context;
+
+	memcpy((char *)storing->to + offsetof(struct kr_journal_record, keep),
+		(char *)storing->from + offsetof(struct kr_journal_record, keep),
+		sizeof(*storing->from) - offsetof(struct kr_journal_record, keep));
+	__atomic_store_n(&storing->to->check, storing->from->check, __ATOMIC_RELEASE);
+}
+
+static int store_record(struct kr_segment *segment, uint32_t slot, struct kr_journal_record *record)
+{
 	record->check = kr_journal_record_check(record, segment->salt);
-	memcpy((char *)to + offsetof(struct kr_journal_record, keep),
-		(char *)record + offsetof(struct kr_journal_record, keep),
-		sizeof(*record) - offsetof(struct kr_journal_record, keep));
-	__atomic_store_n(&to->check, record->check, __ATOMIC_RELEASE);
+	return kr_guard(store, &(struct storing){&segment->slots[slot], record});
 }
 
 static int write_name(const struct kr_journal_file *file, const struct reservation *r, struct kr_journal_record *record)
@@ -397,7 +425,7 @@ static int write_out(const struct kr_journal_file *file, const struct reservatio
 	if (err == 0)
 		err = KR_FAULT("journal.index");
 	for (uint32_t i = 0; i < count && err == 0; i++)
-		store_record(r->segment, r->first_slot + i, &records[i]);
+		err = store_record(r->segment, r->first_slot + i, &records[i]);
 	return err;
 }
 
@@ -430,6 +458,21 @@ static int try_append(struct kr_journal *journal, struct kr_journal_file *file, 
 	return 0;
 }
 
+/* What a program hears of the local disk: how it is full, else that it is broken (a directory that was removed, a
+ * filesystem that was made read-only are no business of the file that is written). */
+static int disk_error(struct kr_journal *journal, int err)
+{
+	if (err == -EAGAIN)
+		return err;
+	pthread_mutex_lock(&journal->lock);
+	if (err && journal->error != err)
+		kr_log_error("%s: the journal cannot be written: %s; writes fail until it can", journal->options.directory,
+			strerror(-err));
+	journal->error = err;
+	pthread_mutex_unlock(&journal->lock);
+	return err == 0 || err == -ENOSPC || err == -EDQUOT || err == -ENOMEM ? err : kr_fail_errno(-EIO, "%s", kr_fail_reason());
+}
+
 int kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data,
 	size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent)
 {
@@ -442,7 +485,7 @@ int kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, 
 		err = try_append(journal, file, offset, data, length, mtime, clear_suid, ret_extent);
 		disk_full = err == -ENOSPC || err == -EDQUOT;
 		if ((!disk_full && err != -EAGAIN) || attempt == RECLAIMS || !kr_journal_reclaim(journal, disk_full))
-			return err;
+			return err || journal->error ? disk_error(journal, err) : 0;
 	}
 }
 
@@ -467,7 +510,10 @@ uint64_t kr_journal_applied(struct kr_journal *journal, struct kr_journal_file *
 	segment->states[slot] = (struct kr_slot_state){.data = (uint32_t)segment->used_data};
 	hold_slot(journal, segment, slot, 1);
 	record.seq = journal->next_seq++;
-	store_record(segment, slot, &record);
+	if (store_record(segment, slot, &record) < 0) {
+		release_slot(journal, segment, slot, 1);
+		return 0;
+	}
 	return segment->number << 32 | slot;
 }
 
@@ -585,6 +631,7 @@ void kr_journal_usage(struct kr_journal *journal, struct kr_journal_usage *ret_u
 		.live = journal->live,
 		.used = journal->used,
 		.set_aside = journal->set_aside,
+		.error = journal->error,
 		.max = journal->options.max,
 		.segments = journal->segment_count,
 		.waiting = journal->waiting,
@@ -673,6 +720,7 @@ int kr_journal_open(const struct kr_journal_options *options, struct kr_recovery
 	journal->next_seq = options->incarnation << 40 | 1;
 	journal->next_number = journal->next_file = 1;
 	read_boot_id(options, journal->node_boot);
+	kr_guard_install();
 	journal->dir_fd = open(options->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	err = journal->dir_fd < 0 ? kr_fail_errno(-errno, "%s", options->directory) : set_sizes(journal);
 	if (err == 0)

@@ -56,6 +56,7 @@ struct kr_journal {
 	uint64_t used, live, set_aside; /* see struct kr_journal_usage */
 	uint64_t died;             /* bytes of records that died since the last search for holes */
 	bool waiting;
+	_Atomic int error;         /* of the last append, from the disk; 0: it went well */
 	bool no_punch;             /* the filesystem refused to make holes */
 	bool recovered;            /* opened in full */
 

@@ -10,6 +10,7 @@
 
 #include "common/fail.h"
 #include "common/fault.h"
+#include "fuse/journal_guard.h"
 #include "fuse/journal_priv.h"
 #include "fuse/journal_record.h"
 
@@ -39,9 +40,28 @@ static uint64_t random_salt(void)
 	return salt;
 }
 
-/* Both copies of the header, for the next number: the segment is in use from now on. */
-static void write_header(struct kr_journal *journal, struct kr_segment *segment)
+struct heading {
+	struct kr_segment *segment;
+	const struct kr_journal_header *header;
+};
+
+/* Only the slots that were used can be other than zero. */
+static void store_header(void *context)
 {
+	const struct heading *heading = context;
+	struct kr_segment *segment = heading->segment;
+
+	memset(segment->slots, 0, (size_t)segment->used_slots * sizeof(*segment->slots));
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	memcpy(segment->map, heading->header, sizeof(*heading->header));
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	memcpy(segment->map + KR_JOURNAL_HEADER_COPY, heading->header, sizeof(*heading->header));
+}
+
+/* Empty slots, then both copies of the header, for the next number: the segment is in use from now on. */
+static int write_header(struct kr_journal *journal, struct kr_segment *segment)
+{
+	int err;
 	struct kr_journal_header header = {
 		.magic = KR_JOURNAL_MAGIC,
 		.version = KR_JOURNAL_VERSION,
@@ -57,11 +77,10 @@ static void write_header(struct kr_journal *journal, struct kr_segment *segment)
 	memcpy(header.node_id, journal->options.node_id, 16);
 	memcpy(header.node_boot, journal->node_boot, 16);
 	kr_journal_header_seal(&header);
-	memcpy(segment->map, &header, sizeof(header));
-	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	memcpy(segment->map + KR_JOURNAL_HEADER_COPY, &header, sizeof(header));
+	err = kr_guard(store_header, &(struct heading){segment, &header});
 	segment->number = header.number;
 	segment->salt = header.salt;
+	return err;
 }
 
 static struct kr_segment *new_segment(uint32_t pair, uint32_t slots)
@@ -164,11 +183,7 @@ static struct kr_segment *take_spare(struct kr_journal *journal)
 		return NULL;
 	segment = KR_LIST_ENTRY(link, struct kr_segment, link);
 	journal->spare_count--;
-	/* Only what was used can be other than zero. */
-	memset(segment->slots, 0, (size_t)segment->used_slots * sizeof(*segment->slots));
 	memset(segment->states, 0, (size_t)segment->used_slots * sizeof(*segment->states));
-	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	segment->used_slots = 0;
 	segment->used_data = 0;
 	segment->punched = 0;
 	return segment;
@@ -183,8 +198,12 @@ int kr_segment_begin(struct kr_journal *journal, struct kr_segment **ret_segment
 		err = create_pair(journal, ret_segment);
 	if (err)
 		return err;
-	write_header(journal, *ret_segment);
-	return 0;
+	err = write_header(journal, *ret_segment);
+	if (err)
+		kr_segment_free(journal, *ret_segment, true);
+	else
+		(*ret_segment)->used_slots = 0;
+	return err;
 }
 
 int kr_segment_open(struct kr_journal *journal, uint32_t pair, const struct kr_journal_header *header, uint32_t slots,

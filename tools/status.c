@@ -77,6 +77,19 @@ static void print_files(const json_t *status)
 		printf("  DAMAGE      %s\n", json_is_string(file) ? json_string_value(file) : text_of(file, "text"));
 }
 
+static void print_journal(const json_t *status)
+{
+	const json_t *journal = json_object_get(status, "journal");
+
+	if (*text_of(journal, "error"))
+		printf("  JOURNAL     cannot be written: %s; writes fail until it can\n", text_of(journal, "error"));
+	if (kr_number(status, "journal", "set_aside"))
+		printf("  JOURNAL     %s set aside for their damage (kairan flush --discard MOUNTPOINT lets them go)\n",
+			kr_bytes_text(kr_number(status, "journal", "set_aside")));
+	if (json_is_true(json_object_get(journal, "waiting")))
+		printf("  JOURNAL     full: writes wait until the server has more on its disk\n");
+}
+
 static void print_operations(const json_t *status)
 {
 	const json_t *operation, *operations = json_object_get(status, "operations");
@@ -97,6 +110,7 @@ static void print_mount(const json_t *status)
 	print_server_line(status);
 	print_backlog(status);
 	print_files(status);
+	print_journal(status);
 	printf("  cache       %s of %s in %" JSON_INTEGER_FORMAT " files\n", kr_bytes_text(kr_number(status, "cache", "bytes")),
 		kr_bytes_text(kr_number(status, "cache", "max_bytes")), kr_number(status, "cache", "files"));
 	printf("  ring        %s received, %s sent; feeding %" JSON_INTEGER_FORMAT ", fed by %" JSON_INTEGER_FORMAT "\n",

@@ -3,13 +3,16 @@
 #include <stddef.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "common/util.h"
 #include "fuse/journal.h"
+#include "fuse/journal_guard.h"
 
 static const uint8_t boots[3][16] = {{1}, {2}, {3}};
 
@@ -230,6 +233,30 @@ static void what_is_set_aside_leaves_the_journals_room_to_others(void **state)
 	kr_journal_release(f->journal, &extent);
 }
 
+static void touch(void *at)
+{
+	*(volatile char *)at = 1;
+}
+
+static void a_store_that_the_disk_cannot_take_is_an_error(void **state)
+{
+	FILE *file = tmpfile();
+	char *map;
+
+	(void)state;
+	assert_int_equal(ftruncate(fileno(file), 8192), 0);
+	map = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(file), 0);
+	assert_ptr_not_equal(map, MAP_FAILED);
+	assert_int_equal(kr_guard(touch, map + 4096), 0);
+	assert_int_equal(ftruncate(fileno(file), 4096), 0); /* its page cannot be had any more */
+	for (int time = 0; time < 3; time++) {
+		assert_int_equal(kr_guard(touch, map + 4096), -EIO);
+		assert_int_equal(kr_guard(touch, map), 0);
+	}
+	munmap(map, 8192);
+	fclose(file);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -242,6 +269,7 @@ int main(void)
 		TEST(each_instance_of_the_server_has_segments_of_its_own),
 		TEST(newer_bytes_are_taken_out_of_doubtful_ones),
 		TEST(what_is_set_aside_leaves_the_journals_room_to_others),
+		TEST(a_store_that_the_disk_cannot_take_is_an_error),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,49 @@
+#include "fuse/journal_guard.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stddef.h>
+
+#include "common/fail.h"
+
+static _Thread_local sigjmp_buf *volatile way_out;
+
+static void on_sigbus(int number, siginfo_t *info, void *context)
+{
+	(void)info;
+	(void)context;
+	if (way_out)
+		siglongjmp(*way_out, 1);
+	signal(number, SIG_DFL); /* the faulting instruction runs again */
+}
+
+static void install(void)
+{
+	/* NODEFER: after the jump the signal must not stay blocked. */
+	struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_NODEFER};
+
+	sigaction(SIGBUS, &action, NULL);
+}
+
+void kr_guard_install(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, install);
+}
+
+int kr_guard(void (*body)(void *context), void *context)
+{
+	sigjmp_buf jump;
+
+	if (sigsetjmp(jump, 0)) {
+		way_out = NULL;
+		return kr_fail(-EIO, "the journal's index cannot be written: its disk is broken");
+	}
+	way_out = &jump;
+	body(context);
+	way_out = NULL;
+	return 0;
+}
