@@ -1,7 +1,6 @@
 #include "fuse/journal_guard.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stddef.h>
@@ -19,19 +18,12 @@ static void on_sigbus(int number, siginfo_t *info, void *context)
 	signal(number, SIG_DFL); /* the faulting instruction runs again */
 }
 
-static void install(void)
+void kr_guard_install(void)
 {
 	/* NODEFER: after the jump the signal must not stay blocked. */
 	struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_NODEFER};
 
 	sigaction(SIGBUS, &action, NULL);
-}
-
-void kr_guard_install(void)
-{
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-	pthread_once(&once, install);
 }
 
 int kr_guard(void (*body)(void *context), void *context)

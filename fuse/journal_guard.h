@@ -4,7 +4,7 @@
 #ifndef KR_FUSE_JOURNAL_GUARD_H
 #define KR_FUSE_JOURNAL_GUARD_H
 
-/* Makes SIGBUS survivable inside kr_guard, for the whole process; once is enough.  Elsewhere it ends the process as ever. */
+/* Makes SIGBUS survivable inside kr_guard, for the whole process; more than once is fine.  Elsewhere it ends the process as ever. */
 void kr_guard_install(void);
 /* Calls BODY(CONTEXT), which touches mapped memory and nothing else that would have to be undone (no lock, no allocation).
  * 0, or -EIO when it was broken off.  Any thread; not within itself. */

@@ -35,10 +35,26 @@ static int default_path(const char *export_path, char **ret_path)
 	return written < 0 ? -ENOMEM : 0;
 }
 
-/* mkdir -p, private. */
+/* Makes the entry of a new directory last: what is kept in it would be lost with it. */
+static int sync_parent(const char *path)
+{
+	KR_AUTO_FREE char *copy = kr_xstrdup(path);
+	char *slash = strrchr(copy, '/');
+	KR_AUTO_FD int fd = -1;
+
+	if (slash)
+		slash[slash == copy] = '\0';
+	fd = open(slash ? copy : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || fsync(fd) < 0)
+		return kr_fail_errno(-errno, "cannot sync the directory of %s", path);
+	return 0;
+}
+
+/* mkdir -p, private, to last. */
 static int make_path(const char *path)
 {
 	KR_AUTO_FREE char *copy = kr_xstrdup(path);
+	int err;
 
 	for (char *slash = copy + 1;; slash++) {
 		char kept = *slash;
@@ -46,8 +62,12 @@ static int make_path(const char *path)
 		if (kept != '/' && kept != '\0')
 			continue;
 		*slash = '\0';
-		if (mkdir(copy, 0700) && errno != EEXIST)
-			return kr_fail_errno(-errno, "cannot make %s (choose another place with --state DIR)", copy);
+		if (mkdir(copy, 0700) == 0)
+			err = sync_parent(copy);
+		else
+			err = errno == EEXIST ? 0 : kr_fail_errno(-errno, "cannot make %s (choose another place with --state DIR)", copy);
+		if (err)
+			return err;
 		*slash = kept;
 		if (!kept)
 			return 0;

@@ -256,12 +256,27 @@ static struct name_change *add_name(enum name_kind kind, struct object *dir, con
 	return change;
 }
 
-void disk_named(int dirfd, const char *name, bool fresh)
+/* The directory of *NAME, which may be a path; *NAME is its last part then. */
+static struct object *directory_of(int dirfd, const char **name)
 {
-	struct object *dir = disk_object(dirfd), *object;
+	const char *slash = strrchr(*name, '/');
+	char path[256];
 	struct stat st;
 
-	if (!dir || fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+	if (!slash)
+		return disk_object(dirfd);
+	snprintf(path, sizeof(path), "%.*s", (int)(slash - *name), *name);
+	*name = slash + 1;
+	return disk.on && fstatat(dirfd, path, &st, 0) == 0 ? find_object(&st) : NULL;
+}
+
+void disk_named(int dirfd, const char *path, bool fresh)
+{
+	const char *name = path;
+	struct object *dir = directory_of(dirfd, &name), *object;
+	struct stat st;
+
+	if (!dir || fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return;
 	object = fresh ? new_object(st.st_ino, S_ISDIR(st.st_mode)) : find_object(&st);
 	if (object)

@@ -12,7 +12,7 @@ bool disk_has(int dirfd, const char *name);
 void disk_wrote(struct object *object, uint64_t offset, const void *bytes, size_t length);
 void disk_resized(struct object *object, uint64_t size);
 void disk_synced(struct object *object);
-void disk_named(int dirfd, const char *name, bool fresh);
+void disk_named(int dirfd, const char *path, bool fresh);
 void disk_removed(int dirfd, const char *name);
 void disk_renamed(int dirfd, const char *name, int to_dirfd, const char *to_name, bool exchange);
 void disk_mapped(int fd, void *at, size_t length);

@@ -159,6 +159,16 @@ WRAP(int, mkdirat, int dirfd, const char *name, mode_t mode)
 	return r;
 }
 
+WRAP(int, mkdir, const char *path, mode_t mode)
+{
+	bool recorded = disk_before_call();
+	int r = __real_mkdir(path, mode);
+
+	if (recorded && r == 0)
+		disk_named(AT_FDCWD, path, true);
+	return r;
+}
+
 WRAP(int, linkat, int from_dirfd, const char *from, int dirfd, const char *name, int flags)
 {
 	bool recorded = disk_before_call();
