@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "server/data.h"
+#include "server/disturb.h"
 #include "server/export.h"
 #include "server/files.h"
 #include "server/leases.h"
@@ -328,11 +329,27 @@ static void cancel_setattr(struct kr_request *request)
 }
 
 /* A new size needs everybody else out; a new mtime must come after all writes that have returned, so others flush first. */
+static uint8_t setattr_kinds(uint32_t valid)
+{
+	if (valid & KR_SET_SIZE)
+		return KR_LEASE_ALL;
+	return valid & (KR_SET_MTIME | KR_SET_MTIME_NOW) ? KR_LEASE_READ : 0;
+}
+
+static void setattr_among_others(struct kr_request *request)
+{
+	struct setattr *setattr = request->state;
+
+	request->cancel = cancel_setattr;
+	kr_operation_start(&setattr->operation, setattr->file, request->session->node,
+		setattr_kinds(request->msg.setattr_request.valid), setattr_granted);
+}
+
 static void handle_setattr(struct kr_request *request)
 {
 	const struct kr_setattr_request *msg = &request->msg.setattr_request;
 	struct setattr *setattr = kr_xcalloc(1, sizeof(*setattr));
-	uint8_t kinds = 0;
+	uint8_t kinds = setattr_kinds(msg->valid);
 
 	setattr->request = request;
 	setattr->file = kr_sfile_get(request->server, &msg->file);
@@ -340,16 +357,12 @@ static void handle_setattr(struct kr_request *request)
 	request->free_state = free_setattr;
 	setattr->through_handle = msg->valid & KR_SET_BY_HANDLE &&
 		kr_opens_allowed(request->session, &msg->file, KR_GRANT_WRITE);
-	if (msg->valid & KR_SET_SIZE)
-		kinds = KR_LEASE_ALL;
-	else if (msg->valid & (KR_SET_MTIME | KR_SET_MTIME_NOW))
-		kinds = KR_LEASE_READ;
-	if (!kinds) {
+	if (!kinds)
 		start_setattr(request);
-		return;
-	}
-	request->cancel = cancel_setattr;
-	kr_operation_start(&setattr->operation, setattr->file, request->session->node, kinds, setattr_granted);
+	else if (setattr->through_handle)
+		setattr_among_others(request);
+	else
+		kr_disturb(request, setattr->file, kinds, &msg->cred, !(msg->valid & KR_SET_SIZE), setattr_among_others);
 }
 
 void kr_attrs_register(struct kr_server *server)

@@ -53,6 +53,7 @@ struct kr_attachment {
 	uint32_t opens;   /* answered with success and not closed */
 	uint32_t waiting; /* leases asked and not granted */
 	uint8_t inherited; /* of the leases held: from the session that this one replaced, and not reclaimed yet */
+	uint64_t flushed_ns; /* when a FLUSH of it was answered the last time; 0: never */
 };
 
 /* The file, entered into the table if it is not there yet. Returns a reference. */

@@ -315,6 +315,10 @@ static void answer(struct kr_sfile_data *data, const struct kr_round_action *act
 	struct kr_flush_reply reply = { .round = action->round, .base_version = action->alone ? data->base_version : 0,
 		.attr = data->after };
 
+	struct kr_attachment *attachment = kr_attachment_find(data->file, request->session);
+
+	if (attachment)
+		attachment->flushed_ns = kr_clock_ns();
 	if (action->err == 0)
 		(void)KR_FAULT("flush.reply");
 	if (request->msg.flush_request.flags & FLUSH_REPLAY)

@@ -75,7 +75,7 @@ static struct kr_session *resumable(const struct greeting *greeting)
 	const struct kr_hello_request *hello = &greeting->hello;
 	struct kr_session *session = hello->session ? kr_session_find(greeting->stranger->server, hello->session) : NULL;
 
-	if (!session || memcmp(session->node_id, hello->node_id, 16) != 0)
+	if (!session || session->mute || memcmp(session->node_id, hello->node_id, 16) != 0)
 		return NULL;
 	return kr_trust_same_owner(session->key, greeting->key) ? session : NULL;
 }
@@ -137,6 +137,8 @@ static int check_trust(const struct greeting *greeting)
 		return kr_fail(-EKEYREJECTED, "its key is not accepted any more");
 	if (other && !kr_trust_same_owner(other->key, greeting->key))
 		return kr_fail(-EBUSY, "its local directory is that of node %s, which came with a key of somebody else", other->name);
+	if (other && other->mute)
+		return kr_fail(-EAGAIN, "it left a question unanswered: it has to be silent until its leases have ended");
 	return 0;
 }
 

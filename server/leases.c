@@ -66,6 +66,16 @@ static void recall_answered(struct kr_session *session, void *context, int err, 
 	kr_sfile_put(file);
 }
 
+/* A node that flushes, or waits for us to apply what it flushes, may take its time: rounds that do not move are ours to end. */
+static bool recall_worked_on(struct kr_session *session, const void *context, uint64_t *ret_since_ns)
+{
+	const struct recall *recall = context;
+	const struct kr_attachment *attachment = kr_attachment_find(recall->file, session);
+
+	*ret_since_ns = attachment ? attachment->flushed_ns : 0;
+	return kr_rounds_asked_by(&recall->file->data.rounds, session->node);
+}
+
 static void on_recall(void *context, uint32_t node, uint8_t kinds, uint64_t number)
 {
 	struct kr_sfile *file = context;
@@ -77,7 +87,7 @@ static void on_recall(void *context, uint32_t node, uint8_t kinds, uint64_t numb
 		return; /* its session is just ending */
 	recall = kr_xcalloc(1, sizeof(*recall));
 	*recall = (struct recall){.file = kr_sfile_ref(file), .kinds = kinds, .number = number};
-	if (!kr_session_ask(attachment->session, KR_MSG_RECALL, &msg, recall_answered, recall)) {
+	if (!kr_session_ask_long(attachment->session, KR_MSG_RECALL, &msg, recall_answered, recall_worked_on, recall)) {
 		free(recall);
 		kr_sfile_put(file);
 	}

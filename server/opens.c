@@ -9,6 +9,7 @@
 #include "common/log.h"
 #include "server/attrs.h"
 #include "server/data.h"
+#include "server/disturb.h"
 #include "server/export.h"
 #include "server/late.h"
 #include "server/leases.h"
@@ -273,6 +274,14 @@ static void cancel_open(struct kr_request *request)
 	kr_operation_end(&((struct open_state *)request->state)->operation);
 }
 
+static void truncate_others(struct kr_request *request)
+{
+	struct open_state *open = request->state;
+
+	request->cancel = cancel_open;
+	kr_operation_start(&open->operation, open->file, request->session->node, KR_LEASE_ALL, open_granted);
+}
+
 static void handle_open(struct kr_request *request)
 {
 	struct open_state *open = kr_xcalloc(1, sizeof(*open));
@@ -281,12 +290,10 @@ static void handle_open(struct kr_request *request)
 	open->file = kr_sfile_get(request->server, &request->msg.open_request.file);
 	request->state = open;
 	request->free_state = free_open;
-	if (truncates(request)) {
-		request->cancel = cancel_open;
-		kr_operation_start(&open->operation, open->file, request->session->node, KR_LEASE_ALL, open_granted);
-	} else {
+	if (truncates(request))
+		kr_disturb(request, open->file, KR_LEASE_ALL, &request->msg.open_request.cred, false, truncate_others);
+	else
 		start_open(request);
-	}
 }
 
 /* --- CLOSE ---------------------------------------------------------------------------------------------------------- */

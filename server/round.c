@@ -106,6 +106,22 @@ bool kr_rounds_replaying(const struct kr_rounds *rounds)
 	return false;
 }
 
+static bool has_ask_of(const struct kr_list *asks, uint32_t node)
+{
+	const struct asked *asked;
+
+	KR_LIST_FOR_EACH(asked, asks, link) {
+		if (asked->ask.node == node)
+			return true;
+	}
+	return false;
+}
+
+bool kr_rounds_asked_by(const struct kr_rounds *rounds, uint32_t node)
+{
+	return has_ask_of(&rounds->waiting, node) || has_ask_of(&rounds->current, node);
+}
+
 /* Takes ASKED out of whatever list it is in and answers it. */
 static void settle(struct kr_rounds *rounds, struct asked *asked, int err, bool alone)
 {

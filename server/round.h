@@ -88,6 +88,8 @@ void kr_rounds_fini(struct kr_rounds *rounds);
 bool kr_rounds_idle(const struct kr_rounds *rounds);
 /* How many flushes wait for their turn. */
 size_t kr_rounds_waiting(const struct kr_rounds *rounds);
+/* NODE has asked for a flush that is not answered. */
+bool kr_rounds_asked_by(const struct kr_rounds *rounds, uint32_t node);
 /* Replays wait for their turn. */
 bool kr_rounds_replaying(const struct kr_rounds *rounds);
 

@@ -195,7 +195,7 @@ static void extend_leases(struct kr_server *server, uint64_t now_ns)
 	struct kr_session *session;
 
 	KR_LIST_FOR_EACH(session, &server->sessions, link)
-		session->heard_ns = now_ns;
+		session->heard_ns = session->patient_ns = now_ns;
 	if (server->grace.active)
 		server->grace.ends_ns = KR_MAX(server->grace.ends_ns, now_ns + server->lease_ms * KR_NS_PER_MS / 2);
 }

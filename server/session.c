@@ -27,7 +27,9 @@ struct ask {
 	uint16_t type;
 	struct kr_writer fields;
 	kr_ask_fn fn;
+	kr_ask_working_fn working;
 	void *context;
+	uint64_t asked_ns;
 };
 
 /* --- finding -------------------------------------------------------------------------------------------------------- */
@@ -194,6 +196,12 @@ static bool can_send(const struct ask *ask)
 
 uint64_t kr_session_ask(struct kr_session *session, uint16_t type, const void *msg, kr_ask_fn fn, void *context)
 {
+	return kr_session_ask_long(session, type, msg, fn, NULL, context);
+}
+
+uint64_t kr_session_ask_long(struct kr_session *session, uint16_t type, const void *msg, kr_ask_fn fn,
+	kr_ask_working_fn working, void *context)
+{
 	struct ask *ask;
 
 	if (session->dead)
@@ -203,7 +211,9 @@ uint64_t kr_session_ask(struct kr_session *session, uint16_t type, const void *m
 	ask->id = ++session->last_ask;
 	ask->type = type;
 	ask->fn = fn;
+	ask->working = working;
 	ask->context = context;
+	ask->asked_ns = kr_clock_ns();
 	kr_writer_init(&ask->fields);
 	if (kr_msg_encode(type, false, msg, &ask->fields)) {
 		kr_log_error("cannot encode %s for node %s", kr_msg_name(type), session->name);
@@ -224,6 +234,7 @@ void kr_session_unask(struct kr_session *session, uint64_t id)
 	KR_LIST_FOR_EACH(ask, &session->asks, link) {
 		if (ask->id == id) {
 			ask->fn = NULL;
+			ask->working = NULL;
 			return;
 		}
 	}
@@ -295,7 +306,8 @@ void kr_session_attach(struct kr_session *session, struct kr_conn *conn)
 		kr_conn_close(old, false);
 	session->conn = conn;
 	session->sent_bytes = 0;
-	session->heard_ns = kr_clock_ns();
+	session->heard_ns = session->patient_ns = kr_clock_ns();
+	session->patient_bytes = 0;
 	kr_conn_set_handler(conn, &handler);
 	kr_conn_set_context(conn, session);
 	KR_LIST_FOR_EACH_SAFE(ask, after, &session->asks, link) {
@@ -552,14 +564,62 @@ static void expire(struct kr_session *session)
 		kr_session_end(session, KR_SESSION_LOST);
 }
 
+/* Questions wait behind what is queued before them, which may take its time, but not for ever: so much has to go out. */
+static void note_delivery(struct kr_session *session, uint64_t now_ns)
+{
+	uint64_t received, sent;
+
+	if (!session->conn || kr_conn_queued(session->conn) < KR_SESSION_DELIVERY)
+		return;
+	kr_conn_counters(session->conn, &received, &sent);
+	if (sent < session->patient_bytes + KR_SESSION_DELIVERY)
+		return;
+	session->patient_bytes = sent;
+	session->patient_ns = now_ns;
+}
+
+/* Whether the node has left a question unanswered, and not worked on it, for longer than it may.  One without a connection
+ * has no chance to: its silence counts. */
+static bool is_mute(struct kr_session *session, uint64_t now_ns)
+{
+	const struct ask *ask;
+
+	if (!session->conn || session->mute)
+		return false;
+	KR_LIST_FOR_EACH(ask, &session->asks, link) {
+		uint64_t since_ns = 0;
+
+		if (now_ns - KR_MIN(now_ns, KR_MAX(ask->asked_ns, session->patient_ns)) <= session->server->lease_ms * KR_NS_PER_MS)
+			break; /* later ones have waited less */
+		if (ask->working && (ask->working(session, ask->context, &since_ns) ||
+				now_ns - KR_MIN(now_ns, since_ns) <= session->server->lease_ms * KR_NS_PER_MS))
+			continue;
+		kr_log_warn("node %s has not answered %s for %u s: it is not heard any more, and lost after as long again", session->name,
+			kr_msg_name(ask->type), session->server->lease_ms / 1000);
+		return true;
+	}
+	return false;
+}
+
+/* It may still use what it has been given: so it has to fall silent first, as one that is cut off, and to learn that by its own
+ * clock.  Until then it cannot come back. */
+static void silence(struct kr_session *session)
+{
+	session->mute = true;
+	kr_conn_close(session->conn, false);
+}
+
 void kr_session_expire_all(struct kr_server *server, uint64_t now_ns)
 {
 	struct kr_session *session, *after;
 
 	KR_LIST_FOR_EACH_SAFE(session, after, &server->sessions, link) {
 		note_progress(session, now_ns);
+		note_delivery(session, now_ns);
 		if (now_ns - session->heard_ns > server->lease_ms * KR_NS_PER_MS)
 			expire(session);
+		else if (is_mute(session, now_ns))
+			silence(session);
 		else if (!session->recorded && !session->recording && !session->reclaiming)
 			change_record(session, true, NULL, NULL); /* it was heard again in the last moment */
 	}

@@ -21,6 +21,7 @@ struct kr_server;
 enum {
 	KR_SESSION_REQUESTS_MAX = 16384, /* unanswered at a time; a node that sends more is disconnected */
 	KR_SESSION_RUNNING_MAX = 256,    /* in the pool at a time: above, its connection is paused (parked ones do not count) */
+	KR_SESSION_DELIVERY = 1 << 20,   /* bytes that a node must take within the lease time when questions to it wait behind more */
 	KR_SESSION_QUEUE_MAX = 8 << 20,  /* bytes of replies not taken by the kernel: above, its connection is paused */
 };
 
@@ -40,6 +41,7 @@ struct kr_session {
 	struct kr_conn *conn;          /* NULL while disconnected */
 	struct kr_key *key;            /* reference: of the one that opened it; NULL on a server without keys */
 	uint32_t *groups, group_count; /* of a user key: what it may have, see trust.h */
+	bool mute;                     /* it left a question unanswered: nothing of it is heard until it is lost */
 	bool dead;                     /* ended: only references keep it */
 	bool reclaiming;               /* between a HELLO that was not resumed and RECLAIM_DONE */
 	bool inheriting;               /* ... of one that replaced another */
@@ -49,6 +51,8 @@ struct kr_session {
 	struct kr_fid root;            /* of what it mounts */
 	uint64_t heard_ns;             /* of the latest frame */
 	uint64_t sent_bytes;           /* at the latest tick: a peer that takes bytes is alive */
+	uint64_t patient_ns;           /* no question counts as waiting since before */
+	uint64_t patient_bytes;        /* sent by then on this connection */
 	bool heir;                     /* its node had another session before, which may have executed what is resent */
 	uint64_t fresh_id;             /* the first new request's id on this session: smaller ones were sent to the former */
 	struct kr_table requests;      /* unanswered, by id */
@@ -68,6 +72,11 @@ typedef void (*kr_ask_fn)(struct kr_session *session, void *context, int err, co
  * session arrive in the order in which they were made. MSG is copied. FN is called exactly once, never from inside this
  * call, unless FN is NULL. Returns a number for kr_session_unask; 0 when the session is dead already (FN is not called). */
 uint64_t kr_session_ask(struct kr_session *session, uint16_t type, const void *msg, kr_ask_fn fn, void *context);
+/* The same for what takes the node time: WORKING (may be NULL), given CONTEXT, says whether the node is at work on it or waits
+ * for us (now), and else since when it has not been (*RET_SINCE_NS; 0: since it was asked). */
+typedef bool (*kr_ask_working_fn)(struct kr_session *session, const void *context, uint64_t *ret_since_ns);
+uint64_t kr_session_ask_long(struct kr_session *session, uint16_t type, const void *msg, kr_ask_fn fn,
+	kr_ask_working_fn working, void *context);
 /* Forgets FN and CONTEXT of an ask; the node's answer is dropped. */
 void kr_session_unask(struct kr_session *session, uint64_t ask);
 
@@ -99,7 +108,8 @@ void kr_session_end(struct kr_session *session, enum kr_session_end why);
 /* Ends it because its node, started anew, has begun HEIR, which inherits its WRITE leases until RECLAIM_DONE: what a killed
  * daemon left in its journal is flushed before anybody reads past it. */
 void kr_session_replace(struct kr_session *session, struct kr_session *heir);
-/* Every tick: ends sessions that were silent for the lease time. */
+/* Every tick: ends sessions that were silent for the lease time, and does not listen any more to
+ * those that left a question unanswered for so long without working on it: others wait for the answer. */
 void kr_session_expire_all(struct kr_server *server, uint64_t now_ns);
 /* Re-evaluates whether the connection should be paused. */
 void kr_session_pressure(struct kr_session *session);
