@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "server/data.h"
 #include "server/disturb.h"
@@ -80,7 +81,7 @@ static void stat_done(struct kr_request *request)
 	}
 	if (!request->err) {
 		kr_sfile_version(file, look->changes, &look->attr);
-		if (look->dirty) {
+		if (look->dirty && S_ISREG(look->attr.mode)) { /* nobody has unflushed bytes of anything else */
 			look->attr.version = 0;
 			look->attr.size = KR_MAX(look->attr.size, look->end);
 			if (kr_time_compare(look->mtime, look->attr.mtime) > 0)
@@ -107,7 +108,7 @@ static void query_answered(struct kr_session *session, void *context, int err, c
 	kr_list_remove(&query->link);
 	free(query);
 	look->unanswered |= err == -ENOTCONN;
-	if (!err && reply->dirty) {
+	if (!err && reply->dirty && reply->end <= INT64_MAX) { /* no file is larger, whatever it says */
 		look->dirty = true;
 		look->end = KR_MAX(look->end, reply->end);
 		if (kr_time_compare(reply->mtime, look->mtime) > 0)

@@ -373,6 +373,24 @@ static void a_ring_token_is_not_guessed(void **state)
 	undisturbed(f);
 }
 
+/* A holder of WRITE may say how long the file will be, but not that a directory, or any file, is what none can be. */
+static void lies_about_sizes_are_not_passed_on(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_fid fids[2] = {create(f->hostile, "f", 0, KR_LEASE_WRITE), f->hostile->hello.root};
+	const struct kr_query_reply lies[2] = {{.dirty = 1, .end = UINT64_MAX}, {.dirty = 1, .end = 123456789}};
+	const union kr_any_msg *reply;
+
+	assert_int_equal(node_result(f->hostile, ask_lease(f->hostile, &fids[1], KR_LEASE_WRITE), NULL), 0);
+	for (int i = 0; i < 2; i++) {
+		uint64_t id = node_send(f->honest, KR_MSG_GETATTR, &(struct kr_getattr_request){.file = fids[i]});
+
+		node_reply(f->hostile, node_asked(f->hostile, KR_MSG_QUERY), &lies[i]);
+		assert_int_equal(node_result(f->honest, id, &reply), 0);
+		assert_true(reply->getattr_reply.attr.size < 123456789);
+	}
+}
+
 /* --- numbers ------------------------------------------------------------------------------------------------------- */
 
 static void extremes_are_refused_on_ones_own_file_too(void **state)
@@ -414,6 +432,7 @@ int main(void)
 		TEST(what_is_given_back_for_others_stays_theirs),
 		TEST(answers_to_what_was_not_asked_do_no_harm),
 		TEST(a_ring_token_is_not_guessed),
+		TEST(lies_about_sizes_are_not_passed_on),
 		TEST(extremes_are_refused_on_ones_own_file_too),
 	};
 
