@@ -3,7 +3,7 @@
  *   fuzz_peer HOST PORT SEED SECONDS
  *
  * Several sessions at a time say what the protocol allows them to say, with fields that are partly true (file identities,
- * versions, sessions, ring tokens learnt from answers) and partly from the ends of their ranges; answer the server's questions
+ * versions, sessions, ways into the ring learnt from answers) and partly from the ends of their ranges; answer the server's questions
  * truly, falsely or not at all; stop reading; leave without a word; call the neighbours that the server names, and ask them for what
  * they have.  Besides come connections with garbage, and half-open ones.  What is done is a function of SEED and of the
  * order in which answers come.  It acts as user 1000 and never allocates much, so that what it can destroy is what that
@@ -20,7 +20,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/conn.h"
+#include "common/pair_conn.h"
 #include "common/util.h"
 #include "test/unit/random_msg.h"
 
@@ -30,6 +30,7 @@ struct peer {
 	struct kr_conn *conn;
 	bool ring, paused;
 	uint32_t unanswered;
+	struct kr_pair_caller self; /* as the server knows it */
 };
 
 static uv_loop_t loop;
@@ -41,6 +42,7 @@ static struct kr_fid fids[FIDS];
 static uint64_t numbers[NUMBERS] = {1}; /* versions, sessions, rounds, streams */
 static struct kr_hop_address hops[HOPS];
 static char hop_addresses[HOPS][64];
+static struct kr_pair_caller hop_callers[HOPS];
 static uint64_t fid_count, number_count = 1, hop_count, requests, answers, asked;
 
 static uint64_t below(uint64_t limit)
@@ -60,7 +62,7 @@ static void learn_number(uint64_t number)
 	numbers[number_count++ % NUMBERS] = number;
 }
 
-static void learn(const struct kr_layout *layout, const void *msg)
+static void learn(const struct peer *peer, const struct kr_layout *layout, const void *msg)
 {
 	for (size_t i = 0; i < layout->count; i++) {
 		const void *field = (const char *)msg + layout->fields[i].offset;
@@ -80,6 +82,7 @@ static void learn(const struct kr_layout *layout, const void *msg)
 			snprintf(hop_addresses[hop_count % HOPS], sizeof(hop_addresses[0]), "%s", hop->address);
 			hops[hop_count % HOPS] = *hop;
 			hops[hop_count % HOPS].address = hop_addresses[hop_count % HOPS];
+			hop_callers[hop_count % HOPS] = peer->self;
 			hop_count++;
 			break;
 		default:
@@ -194,6 +197,12 @@ struct question {
 	uint16_t type;
 };
 
+static void take_hello(struct peer *peer, const struct kr_hello_reply *hello)
+{
+	peer->self = (struct kr_pair_caller){.node = hello->node, .session = hello->session, .least = KR_SECURITY_AUTH};
+	memcpy(peer->self.ring_key, hello->ring_key, sizeof(peer->self.ring_key));
+}
+
 static void on_reply(void *context, int err, const void *reply, struct kr_buf *data, bool more)
 {
 	struct question *question = context;
@@ -201,8 +210,10 @@ static void on_reply(void *context, int err, const void *reply, struct kr_buf *d
 
 	(void)data;
 	answers++;
+	if (err == 0 && reply && question->type == KR_MSG_HELLO)
+		take_hello(question->peer, reply);
 	if (err == 0 && reply && kr_msg_layout(question->type, true, &layout))
-		learn(&layout, reply);
+		learn(question->peer, &layout, reply);
 	if (more)
 		return;
 	if (question->peer->conn == question->conn && question->peer->unanswered > 0)
@@ -262,7 +273,7 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 
 	asked++;
 	if (kr_msg_decode(type, false, frame->fields, frame->header.fields_length, &msg, &arena) == 0 && kr_msg_layout(type, false, &layout))
-		learn(&layout, &msg);
+		learn(kr_conn_context(conn), &layout, &msg);
 	kr_arena_fini(&arena);
 	if (one_in(5) || !kr_msg_layout(type, true, &layout))
 		return; /* never */
@@ -299,19 +310,19 @@ static void say_hello(struct peer *peer)
 
 static void call_hop(struct peer *peer)
 {
-	const struct kr_hop_address *hop = &hops[below(KR_MIN(hop_count, (uint64_t)HOPS))];
+	uint64_t which = below(KR_MIN(hop_count, (uint64_t)HOPS));
+	const struct kr_hop_address *hop = &hops[which];
 	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(hop->port)};
-	union kr_any_msg msg = {.hop_hello_request = {.proto = KR_PROTO_VERSION, .node = hop->node, .session = hop->session}};
+	struct kr_pair_caller caller = hop_callers[which];
 
 	if (hop->port == 0 || inet_pton(AF_INET, hop->address, &address.sin_addr) != 1)
 		return;
-	memcpy(msg.hop_hello_request.token, hop->token, 16);
 	if (one_in(8))
-		msg.hop_hello_request.token[below(16)] ^= 1;
+		caller.ring_key[below(KR_RING_KEY)] ^= 1;
 	if (kr_conn_connect(&loop, (const struct sockaddr *)&address, &handler, peer, &peer->conn) < 0)
 		peer->conn = NULL;
 	else
-		say(peer, KR_MSG_HOP_HELLO, &msg, NULL);
+		kr_pair_open(peer->conn, hop, &caller, NULL, NULL);
 }
 
 static void come(struct peer *peer)

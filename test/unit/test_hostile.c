@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "common/pair_conn.h"
 #include "server/export.h"
 #include "server/listen.h"
 #include "server/options.h"
@@ -357,16 +358,39 @@ static void answers_to_what_was_not_asked_do_no_harm(void **state)
 	undisturbed(f);
 }
 
-static void a_ring_token_is_not_guessed(void **state)
+struct ring_call {
+	int err;
+	bool ended;
+};
+
+static void ring_call_ended(void *context, int err)
+{
+	*(struct ring_call *)context = (struct ring_call){err, true};
+}
+
+static bool ring_call_has_ended(void *context)
+{
+	return ((struct ring_call *)context)->ended;
+}
+
+/* With the honest node's number and session, but not its ring key; and with one's own key, but a ticket that is made up. */
+static void a_ring_key_is_not_guessed(void **state)
 {
 	struct fixture *f = with_a_user(state);
 	struct node *caller = node_new(&f->loop, kr_listen_port(&f->server), 9);
-	struct kr_hop_hello_request hello = {.proto = KR_PROTO_VERSION, .node = f->honest->hello.node, .session = f->honest->hello.session};
 
-	for (int i = 0; i < 3; i++) {
-		memcpy(hello.token, i == 0 ? f->hostile->hello.ring_token : i == 1 ? f->honest->hello.ring_token : caller->node_id, 16);
+	for (int i = 0; i < 2; i++) {
+		const struct kr_hello_reply *who = i == 0 ? &f->honest->hello : &f->hostile->hello;
+		struct kr_pair_caller self = {.node = who->node, .session = who->session};
+		struct kr_hop_address to = {.address = "127.0.0.1", .session = who->session};
+		struct ring_call call = {0};
+
+		memcpy(self.ring_key, f->hostile->hello.ring_key, sizeof(self.ring_key));
+		memset(to.ticket, i, sizeof(to.ticket));
 		node_connect(caller);
-		assert_int_equal(node_call(caller, KR_MSG_HOP_HELLO, &hello, NULL), -EKEYREJECTED);
+		kr_pair_open(caller->conn, &to, &self, ring_call_ended, &call);
+		assert_true(node_wait_for(&f->loop, ring_call_has_ended, &call));
+		assert_true(call.err < 0);
 		node_disconnect(caller);
 	}
 	node_free(caller);
@@ -431,7 +455,7 @@ int main(void)
 		TEST(what_is_reclaimed_without_having_been_there_gives_no_right),
 		TEST(what_is_given_back_for_others_stays_theirs),
 		TEST(answers_to_what_was_not_asked_do_no_harm),
-		TEST(a_ring_token_is_not_guessed),
+		TEST(a_ring_key_is_not_guessed),
 		TEST(lies_about_sizes_are_not_passed_on),
 		TEST(extremes_are_refused_on_ones_own_file_too),
 	};
