@@ -52,7 +52,7 @@ static int read_events(int fd, const struct kr_export *export, const struct filt
 	_Alignas(struct fanotify_event_metadata) static char buffer[BUFFER];
 
 	for (int i = 0; i < READS_MAX; i++) {
-		const struct fanotify_event_metadata *event = (const void *)buffer;
+		struct fanotify_event_metadata *event = (void *)buffer;
 		ssize_t length = read(fd, buffer, sizeof(buffer));
 
 		if (length < 0)
