@@ -96,7 +96,7 @@ int PMPI_File_get_info(MPI_File fh, MPI_Info *info_used)
 	int rc = kr_real()->File_get_info(fh, info_used);
 	struct kr_hints effective;
 
-	if (!file || rc != MPI_SUCCESS)
+	if (!file || !file->aggregators || rc != MPI_SUCCESS)
 		return rc;
 	effective = file->hints;
 	effective.cb_nodes = file->aggregators->count;

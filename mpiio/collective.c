@@ -45,6 +45,8 @@ static int exchange_records(struct kr_plan *plan, int class)
 	struct kr_call_record own;
 
 	memset(&own, 0, sizeof(own)); /* also what is between the fields: it goes over the network */
+	if (class == MPI_SUCCESS && !file->aggregators) /* an earlier change of hints failed */
+		class = MPI_ERR_NO_MEM;
 	if (class == MPI_SUCCESS)
 		class = kr_mpi_class(fill_record(file, plan->access, &own));
 	own.class = class;
@@ -86,6 +88,16 @@ static struct summary summarise(struct kr_plan *plan)
 	return sum;
 }
 
+/* Bytes so far apart that there would be next to nothing in most rounds, and far too many of them. */
+enum { SPARSE_SPAN = 1 << 30, SPARSE_FACTOR = 1024 };
+
+static bool is_sparse(const struct kr_plan *plan)
+{
+	uint64_t span = (uint64_t)(plan->hi - plan->lo);
+
+	return span > SPARSE_SPAN && span / SPARSE_FACTOR > plan->bytes;
+}
+
 /* RULE (kairan-mpiio(7)): two-phase pays for its exchange by making long requests of short ones, so it is left out where the
  * ranks' own runs are long already, and where there is one rank only.  But what aggregators wrote just now, and may still have
  * on their nodes, is read from them. */
@@ -96,7 +108,7 @@ static enum kr_way choose_way(const struct kr_plan *plan, const struct summary *
 
 	if (plan->bytes == 0)
 		return KR_WAY_NOTHING;
-	if (!sum->ordered || wanted == KR_DISABLE)
+	if (!sum->ordered || wanted == KR_DISABLE || is_sparse(plan))
 		return KR_WAY_DIRECT;
 	if (wanted == KR_AUTOMATIC && plan->file->ranks == 1)
 		return KR_WAY_DIRECT;

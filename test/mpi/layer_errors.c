@@ -154,6 +154,44 @@ static void full_disk(const char *path)
 	check_bytes(path, 200L * 1000 * ranks, 'y');
 }
 
+/* A tebibyte apart: nobody goes through all the rounds between. */
+static void far_apart(const char *path)
+{
+	MPI_File fh = open_file(path, MPI_MODE_CREATE | MPI_MODE_RDWR, "65536");
+	MPI_Offset place = (MPI_Offset)rank << 40, size;
+	char bytes[100], got[100];
+	MPI_Status status;
+	int count;
+
+	memset(bytes, 'a' + rank, sizeof(bytes));
+	CHECK(MPI_File_write_at_all(fh, place, bytes, 100, MPI_BYTE, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+	CHECK(MPI_File_read_at_all(fh, place, got, 100, MPI_BYTE, &status) == MPI_SUCCESS);
+	MPI_Get_count(&status, MPI_BYTE, &count);
+	CHECK(count == 100 && memcmp(bytes, got, 100) == 0);
+	CHECK(MPI_File_get_size(fh, &size) == MPI_SUCCESS && size == ((MPI_Offset)(ranks - 1) << 40) + 100);
+	CHECK(MPI_File_close(&fh) == MPI_SUCCESS);
+	MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* An append starts at the end; the pointer goes with MPI's into atomic mode and back. */
+static void pointers(const char *path)
+{
+	MPI_File fh;
+	MPI_Offset position;
+	char bytes[10] = "123456789";
+
+	fh = open_file(path, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_APPEND, "65536");
+	CHECK(MPI_File_get_position(fh, &position) == MPI_SUCCESS && position == ((MPI_Offset)(ranks - 1) << 40) + 100);
+	CHECK(MPI_File_seek(fh, 50, MPI_SEEK_SET) == MPI_SUCCESS);
+	CHECK(MPI_File_set_atomicity(fh, 1) == MPI_SUCCESS);
+	CHECK(MPI_File_get_position(fh, &position) == MPI_SUCCESS && position == 50);
+	CHECK(MPI_File_write(fh, bytes, 10, MPI_BYTE, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+	CHECK(MPI_File_set_atomicity(fh, 0) == MPI_SUCCESS);
+	CHECK(MPI_File_get_position(fh, &position) == MPI_SUCCESS && position == 60);
+	CHECK(MPI_File_set_size(fh, 0) == MPI_SUCCESS);
+	CHECK(MPI_File_close(&fh) == MPI_SUCCESS);
+}
+
 /* One aggregator of four may not write beyond 1 MiB; the others may. */
 static void one_aggregator_fails(const char *path)
 {
@@ -181,6 +219,8 @@ int main(int argc, char **argv)
 	CHECK(argc == 3);
 	arguments(argv[1]);
 	modes(argv[1]);
+	far_apart(argv[1]);
+	pointers(argv[1]);
 	one_aggregator_fails(argv[1]);
 	full_disk(argv[2]);
 	if (rank == 0)
