@@ -1,5 +1,6 @@
 # libkairan-mpiio in force mode on a local directory, against a model of every byte: Open MPI and MPICH, with and without threads; and what it
 # says when arguments are wrong, one aggregator fails, the disk is full.
+# timeout: 400
 . "$TOP/test/lib.sh"
 ip link set lo up
 
@@ -16,7 +17,7 @@ run() {
 		--mca btl_vader_single_copy_mechanism none --mca orte_tmpdir_base "$WORK" -n 4) ;;
 	mpich) words=(mpiexec.mpich -n 3) ;; # its ranks spin
 	esac
-	timeout -k 2 100 env HOME="$WORK" "${words[@]}" env "${settings[@]}" LD_PRELOAD="$library" "$B/test/mpi/$2.$mpi" "${@:3}" || fail "$mpi $*"
+	timeout -k 2 150 env HOME="$WORK" "${words[@]}" env "${settings[@]}" LD_PRELOAD="$library" "$B/test/mpi/$2.$mpi" "${@:3}" || fail "$mpi $*"
 }
 
 ran=no

@@ -1,4 +1,5 @@
 # libkairan-mpiio by itself on mounts of four nodes: a model of every byte, HDF5 and PnetCDF.
+# timeout: 400
 . "$TOP/test/lib.sh"
 . "$TOP/test/lib-mpi.sh"
 mpi_need openmpi
