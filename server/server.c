@@ -84,9 +84,21 @@ static void free_job(struct kr_job *job)
 	free(job);
 }
 
+/* Without a name, and nobody has claimed to have it open: only bytes for it are left in a journal. */
+static bool note_gone(struct kr_table_link *link, void *context)
+{
+	struct kr_sfile *file = KR_CONTAINER_OF(link, struct kr_sfile, by_fid);
+
+	(void)context;
+	if (file->orphan && file->opens == 0)
+		file->gone = true;
+	return true;
+}
+
 /* What a former instance left behind and nobody has claimed goes. */
 static void over(struct kr_server *server)
 {
+	kr_table_for_each(&server->files, note_gone, NULL);
 	kr_job_start(server, kr_xcalloc(1, sizeof(struct kr_job)), clear_up, free_job);
 }
 

@@ -583,6 +583,25 @@ static void a_nameless_file_goes_when_late_bytes_are_flushed(void **state)
 	assert_true(node_wait_for(&f->loop, no_orphans, f));
 }
 
+static int flush_bytes(struct node *node, const struct kr_fid *fid)
+{
+	struct kr_range extent = {.offset = 0, .length = 5};
+	struct kr_buf *buf = kr_buf_new(5);
+	struct kr_slice slice = {.buf = buf, .length = 5};
+	struct kr_flush_request flush = {.file = *fid, .seq = 1, .bytes = 5, .flags = 1, .mtime = {.sec = 1},
+		.checksum = kr_checksum("bytes", 5), .extents = {&extent, 1}};
+	struct node_answer *answer = &node->answers[node->answer_count++];
+	int err;
+
+	memcpy(buf->data, "bytes", 5);
+	buf->length = 5;
+	*answer = (struct node_answer){.id = 1 << 21};
+	assert_int_equal(kr_conn_request_as(node->conn, answer->id, 0, KR_MSG_FLUSH, &flush, &slice, 1, node_on_reply, answer), 0);
+	err = node_result(node, answer->id, NULL);
+	kr_buf_put(buf);
+	return err;
+}
+
 static void bytes_of_a_removed_file_are_taken_and_dropped(void **state)
 {
 	struct fixture *f = *state;
@@ -590,21 +609,30 @@ static void bytes_of_a_removed_file_are_taken_and_dropped(void **state)
 	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
 	struct kr_remove_request remove_file = {.parent = other->hello.root, .name = "f"};
 	struct kr_close_request close_msg = {.file = fid, .count = 1};
-	struct kr_range extent = {.offset = 0, .length = 5};
-	struct kr_buf *buf = kr_buf_new(5);
-	struct kr_slice slice = {.buf = buf, .length = 5};
-	struct kr_flush_request flush = {.file = fid, .seq = 1, .bytes = 5, .flags = 1, .mtime = {.sec = 1},
-		.checksum = kr_checksum("bytes", 5), .extents = {&extent, 1}};
-	struct node_answer *answer = &node->answers[node->answer_count++];
 
 	assert_int_equal(node_call(node, KR_MSG_CLOSE, &close_msg, NULL), 0); /* close=async: the journal has it */
 	assert_int_equal(node_call(other, KR_MSG_REMOVE, &remove_file, NULL), 0);
-	memcpy(buf->data, "bytes", 5);
-	buf->length = 5;
-	*answer = (struct node_answer){.id = 1 << 21};
-	assert_int_equal(kr_conn_request_as(node->conn, answer->id, 0, KR_MSG_FLUSH, &flush, &slice, 1, node_on_reply, answer), 0);
-	assert_int_equal(node_result(node, answer->id, NULL), 0);
-	kr_buf_put(buf);
+	assert_int_equal(flush_bytes(node, &fid), 0);
+}
+
+/* Its node was killed with the file open, and has bytes of it in its journal. */
+static void bytes_of_a_nameless_file_that_nobody_reopens_are_dropped(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	struct kr_remove_request remove_file = {.parent = node->hello.root, .name = "f"};
+	struct kr_reclaim_request reclaim = {.file = fid, .kinds = KR_LEASE_WRITE};
+
+	assert_int_equal(node_call(node, KR_MSG_REMOVE, &remove_file, NULL), 0);
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	assert_int_equal(node_hello(node, false), 0);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &reclaim, NULL), 0);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	assert_true(node_wait_for(&f->loop, no_orphans, f));
+	assert_int_equal(flush_bytes(node, &fid), 0);
 }
 
 /* --- restarts ------------------------------------------------------------------------------------------------------- */
@@ -878,6 +906,7 @@ int main(void)
 		TEST(an_open_file_outlives_its_name),
 		TEST(a_nameless_file_goes_when_late_bytes_are_flushed),
 		TEST(bytes_of_a_removed_file_are_taken_and_dropped),
+		TEST(bytes_of_a_nameless_file_that_nobody_reopens_are_dropped),
 		TEST(a_restarted_server_lets_nodes_reclaim_first),
 		TEST(what_was_executed_is_not_executed_again_by_the_next_instance),
 		TEST(a_truncation_is_not_repeated_by_the_next_instance),
