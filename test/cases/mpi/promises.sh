@@ -1,0 +1,52 @@
+# What kairan's MPI-IO layer promises on mounts of four nodes: programs in C and Fortran, HDF5 and PnetCDF, not rebuilt, are caught and
+# right; a node without room is the same error for all ranks.
+# timeout: 400
+. "$TOP/test/lib.sh"
+. "$TOP/test/lib-mpi.sh"
+mpi_need openmpi
+LAYER=$B/mpiio/libkairan-mpiio.so
+mpi_up 4
+# Node 3's journal lies on a disk of its own, too small for the last test.
+truncate -s 48M "$WORK/small"
+mkfs.ext4 -q -m 0 "$WORK/small"
+on node3 mount -o loop "$WORK/small" "$WORK/node3/local" || fail "no loop device"
+server_start
+mounts_start
+
+note "promises"
+MPI_ENV=(LD_PRELOAD="$LAYER")
+for MPI_IO in romio321 ompio; do
+	mpi_run openmpi 2 robin promises all "$MPI_MNT" || fail "promises with $MPI_IO"
+	on node1 sh -c "rm -f '$MPI_MNT'/*"
+done
+
+# caught PROGRAM FILE [COMMAND...]: it runs rightly, and the layer says that it did the collective calls.
+caught() {
+	MPI_ENV=(LD_PRELOAD="$LAYER" KAIRAN_MPIIO_HINTS="kairan_summary=1")
+	mpi_run openmpi 1 block "$@" >"$WORK/caught" 2>&1 || { cat "$WORK/caught"; fail "$* with the layer"; }
+	cat "$WORK/caught"
+	grep -q "kairan-mpiio: .* collective writes" "$WORK/caught" || fail "$*: the layer did not see it"
+	! grep -q " 0 collective writes" "$WORK/caught" || grep -q " [1-9][0-9]* collective writes" "$WORK/caught" || fail "$*: not one collective write was seen"
+}
+note "Fortran"
+MPI_IO=romio321
+for program in fortran_mpif fortran_f08; do
+	if [ -x "$B/test/mpi/$program.openmpi" ]; then caught $program "$MPI_MNT/$program"; fi
+done
+note "HDF5 and PnetCDF"
+for program in hdf5_io pnetcdf_io; do
+	[ -x "$B/test/mpi/$program.openmpi" ] || continue
+	caught $program write "$MPI_MNT"
+	for i in 2 4; do on "node$i" "$B/test/mpi/$program.openmpi" read "$MPI_MNT" || fail "$program reads something else on node$i"; done
+	"$B/test/mpi/$program.openmpi" read "$EXPORT" || fail "$program reads something else on the server"
+done
+
+note "one node's disk is full"
+fallocate -l 20M "$WORK/filler" && on node3 cp "$WORK/filler" "$WORK/node3/local/filler" 2>/dev/null
+on node3 sh -c "cat /dev/zero >'$WORK/node3/local/filler2'" 2>/dev/null
+EXPECTED_ERRORS='No space left|no space|ENOSPC|full'
+MPI_ENV=(LD_PRELOAD="$LAYER" KAIRAN_MPIIO_HINTS="romio_cb_write=enable")
+mpi_run openmpi 2 robin promises full "$MPI_MNT" 8 || fail "a full disk"
+on node3 rm -f "$WORK/node3/local/filler" "$WORK/node3/local/filler2"
+mpi_run openmpi 2 robin promises handover "$MPI_MNT" || fail "after the disk has room again"
+finish
