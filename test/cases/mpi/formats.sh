@@ -21,4 +21,14 @@ for MPI_IO in romio321 ompio; do
 	"$B/test/mpi/pnetcdf_io.openmpi" read "$EXPORT" || fail "PnetCDF on the export"
 	for file in hdf5-{0,1,2,3}.h5 pnetcdf.nc; do same "$(seen_from_here 3)/$file" "$EXPORT/$file"; done
 done
+
+# On mounts where writes of different nodes take turns OMPIO needs no locks for HDF5's fill values.
+note "OMPIO without locks, coherence=ordered"
+for i in 1 2 3 4; do mount_stop "$i" || fail "node$i did not unmount"; done
+mounts_start coherence=ordered
+MPI_OPTIONS=()
+for i in 1 2 3; do
+	mpi_run openmpi 1 block hdf5_io write "$MPI_MNT" || fail "hdf5_io, coherence=ordered"
+	"$B/test/mpi/hdf5_io.openmpi" read "$EXPORT" || fail "HDF5 on the export"
+done
 finish
