@@ -35,6 +35,7 @@ struct kr_auth {
 	struct kr_time now; /* the server's clock */
 	int64_t skew_s;     /* client: so far the server's clock is ahead of ours */
 	struct kr_handshake handshake;
+	uint8_t random[KR_SECRET]; /* auth_munge.h: client: what our credential holds */
 };
 
 /* Zeroes. */

@@ -148,10 +148,29 @@ bool kr_key_owner_equal(const struct kr_key_owner *a, const struct kr_key_owner 
 	return a->kind == b->kind && a->uid == b->uid;
 }
 
+int kr_key_of_munge(uint32_t uid, int64_t now, struct kr_key **ret_key)
+{
+	const struct kr_key_owner node = {.kind = KR_KEY_NODE};
+	struct kr_key *key;
+	int err = kr_key_new(&node, "", now, 0, &key);
+
+	if (err)
+		return err;
+	key->munge = true;
+	if (uid != 0)
+		key->owner = (struct kr_key_owner){.kind = KR_KEY_USER, .uid = uid};
+	*ret_key = key;
+	return 0;
+}
+
 const char *kr_key_describe(const struct kr_key *key, char text[KR_KEY_DESCRIPTION])
 {
 	char id[2 * 4 + 1];
 
+	if (key->munge) {
+		snprintf(text, KR_KEY_DESCRIPTION, "MUNGE credential of %s (%u)", key->owner.uid ? "user" : "root", key->owner.uid);
+		return text;
+	}
 	sodium_bin2hex(id, sizeof(id), key->id, 4);
 	if (key->owner.kind == KR_KEY_NODE)
 		snprintf(text, KR_KEY_DESCRIPTION, "node key %s", id);

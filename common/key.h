@@ -41,6 +41,7 @@ struct kr_key {
 	uint32_t references;
 	uint8_t id[KR_KEY_ID];
 	struct kr_key_owner owner;
+	bool munge;                     /* made up: by MUNGE the peer is root (a node), or this user */
 	char name[KR_KEY_NAME_MAX + 1]; /* of the user; "" of a node key */
 	int64_t created, expires;       /* seconds since the epoch; expires 0: never */
 	uint8_t secret[KR_KEY_SECRET];
@@ -49,6 +50,8 @@ struct kr_key {
 /* Makes a key with a fresh secret. NAME: of the user, printable without blanks; "" for a node. -EINVAL: a name or a time
  * that a key cannot have. */
 int kr_key_new(const struct kr_key_owner *owner, const char *name, int64_t created, int64_t expires, struct kr_key **ret_key);
+/* A made-up key for who is UID by MUNGE. */
+int kr_key_of_munge(uint32_t uid, int64_t now, struct kr_key **ret_key);
 struct kr_key *kr_key_get(struct kr_key *key);
 /* Gives the reference back; the last one wipes the key. */
 void kr_key_put(struct kr_key *key);

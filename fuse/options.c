@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/fail.h"
+#include "common/munge.h"
 #include "common/options.h"
 #include "common/seal.h"
 #include "common/types.h"
@@ -20,6 +21,12 @@ static const struct kr_option table[] = {
 		.help = "directory on a local disk for journal and cache (default: /var/tmp/kairan-UID/..., by source and mount point)"},
 	{.name = "key", .type = KR_OPTION_PATH, .offset = FIELD(key), .value_name = "FILE",
 		.help = "key to prove to the server, made by kairan key; read again for each connection"},
+	{.name = "munge", .type = KR_OPTION_BOOL, .offset = FIELD(munge),
+		.help = "prove to the server by MUNGE who mounts, instead of with a key"},
+	{.name = "munge_socket", .type = KR_OPTION_PATH, .offset = FIELD(munge_socket), .value_name = "PATH",
+		.help = "where munged listens, if not at the usual place"},
+	{.name = "munge_uid", .type = KR_OPTION_COUNT, .offset = FIELD(munge_uid), .default_text = "0", .max = UINT32_MAX - 1, .value_name = "UID",
+		.help = "user that kairand must be run by, according to MUNGE"},
 	{.name = "security", .type = KR_OPTION_ENUM, .offset = FIELD(security), .default_text = "auth", .choices = KR_SECURITY_CHOICES,
 		.help = "least security of connections that is wanted; the server may give more: see kairand(8)"},
 	{.name = "ring", .type = KR_OPTION_STRING, .offset = FIELD(ring), .value_name = "NAME",
@@ -149,8 +156,12 @@ static int check(struct kr_mount_options *options, const struct kr_arguments *ar
 	if (err < 0)
 		return err;
 	options->mount_point = kr_xstrdup(arguments->positional[1]);
-	if (options->security != KR_SECURITY_AUTH && !options->key)
-		return kr_fail(-EINVAL, "security=%s needs a key (key=FILE)", kr_security_name((enum kr_security)options->security));
+	if (options->security != KR_SECURITY_AUTH && !options->key && !options->munge)
+		return kr_fail(-EINVAL, "security=%s needs a key (key=FILE), or MUNGE (munge)", kr_security_name((enum kr_security)options->security));
+	if (options->munge && !kr_munge_is_built())
+		return kr_fail(-EINVAL, "this kairanfs is built without MUNGE");
+	if (options->munge && options->key)
+		return kr_fail(-EINVAL, "key and munge are two ways to the same: choose one");
 	if (options->soft && options->hard)
 		return kr_fail(-EINVAL, "soft and hard exclude each other");
 	if (options->journal_max && options->journal_max < (UINT64_C(8) << 20))

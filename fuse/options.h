@@ -22,6 +22,9 @@ struct kr_mount_options {
 	/* From the table (units: bytes, milliseconds). */
 	char *local;     /* NULL: the default place */
 	char *key;
+	bool munge;
+	char *munge_socket;  /* NULL: where munged usually has it */
+	uint64_t munge_uid;  /* as whom the server runs */
 	int security;    /* enum kr_security: the least that is wanted */
 	char *ring;      /* name of the trust domain */
 	char *node;      /* this node's name in ring order; NULL: the host name */

@@ -446,8 +446,7 @@ static void on_deadline(uv_timer_t *timer)
 int kr_session_new(struct kr_mount *mount, struct kr_session **ret_session)
 {
 	struct kr_session *session = kr_xcalloc(1, sizeof(*session));
-	const char *key = mount->options->key;
-	int err = key ? kr_login_new(mount->rpc, key, (enum kr_security)mount->options->security, &session->login) : 0;
+	int err = mount->options->key || mount->options->munge ? kr_login_new(mount, &session->login) : 0;
 
 	if (err) {
 		free(session);

@@ -15,6 +15,7 @@
 #include "server/session.h"
 #include "server/status.h"
 #include "server/trust.h"
+#include "server/trust_munge.h"
 
 enum { LISTENERS_MAX = 64, BACKLOG = 512 };
 
@@ -115,6 +116,11 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 	case KR_MSG_AUTH:
 	case KR_MSG_AUTH_PROVE:
 		if (!kr_trust_handshake(stranger, frame))
+			drop(stranger, true);
+		return;
+	case KR_MSG_AUTH_MUNGE:
+	case KR_MSG_AUTH_MUNGE_PROVE:
+		if (!kr_trust_munge(stranger, frame))
 			drop(stranger, true);
 		return;
 	case KR_MSG_HELLO:

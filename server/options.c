@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "common/fail.h"
+#include "common/munge.h"
 #include "common/seal.h"
 #include "common/util.h"
 #include "server/networks.h"
@@ -15,6 +16,10 @@ static const struct kr_option table[] = {
 		.help = "Serve this address; can be given several times (default: loopback addresses, port 7440)."},
 	{.name = "key", .type = KR_OPTION_LIST, .offset = FIELD(key), .value_name = "FILE",
 		.help = "Let in who has this key (made by kairan key), and nobody without one; can be given several times. Read again at SIGHUP."},
+	{.name = "munge", .type = KR_OPTION_BOOL, .offset = FIELD(munge), .default_text = "false",
+		.help = "Let in who proves by MUNGE who he is: root as a node, others as themselves. Can stand beside keys."},
+	{.name = "munge_socket", .type = KR_OPTION_PATH, .offset = FIELD(munge_socket), .value_name = "PATH",
+		.help = "Where munged listens, if not at the usual place."},
 	{.name = "security", .type = KR_OPTION_ENUM, .offset = FIELD(security), .default_text = "integrity", .choices = KR_SECURITY_CHOICES,
 		.help = "With keys, what is done for everything behind the handshake: auth nothing, integrity against changes by others on "
 			"the network, privacy also against listeners. Mounts may ask for more."},
@@ -59,6 +64,10 @@ int kr_server_options_check(struct kr_server_options *options, const struct kr_a
 	if (arguments->positional_count > 1)
 		return kr_fail(-EINVAL, "one directory at a time, not also '%s' (start another kairand for it, with another port)",
 			arguments->positional[1]);
+	if (options->munge && !kr_munge_is_built())
+		return kr_fail(-EINVAL, "this kairand is built without MUNGE");
+	if (options->munge && options->insecure)
+		return kr_fail(-EINVAL, "--insecure lets everybody in, --munge only who proves who he is: choose one");
 	if (options->key.count && options->insecure)
 		return kr_fail(-EINVAL, "--insecure lets everybody in, --key only who has a key: choose one");
 	for (size_t i = 0; i < options->allow.count; i++) {

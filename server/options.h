@@ -14,6 +14,8 @@ struct kr_server_options {
 	int security;             /* enum kr_security */
 	int squash;               /* enum kr_squash */
 	uint64_t anon_uid, anon_gid; /* whom squash makes of others */
+	bool munge;
+	char *munge_socket;       /* NULL: where munged usually has it */
 	bool read_only, insecure, verbose;
 	int watch;                /* enum kr_watch_mode */
 	uint64_t lease;           /* milliseconds */

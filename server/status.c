@@ -85,7 +85,7 @@ static json_t *make_status(struct kr_server *server)
 	json_object_set_new(object, "instance", integer(server->instance));
 	json_object_set_new(object, "uptime_ms", integer((now_ns - server->started_ns) / KR_NS_PER_MS));
 	json_object_set_new(object, "lease_ms", integer(server->lease_ms));
-	json_object_set_new(object, "keys", integer(kr_trusts_anybody(server) ? 0 : kr_keyring_count(server->keyring)));
+	json_object_set_new(object, "keys", integer(server->keyring ? kr_keyring_count(server->keyring) : 0));
 	json_object_set_new(object, "grace", json_boolean(server->grace.active));
 	json_object_set_new(object, "awaited_nodes", integer(kr_grace_awaited(&server->grace)));
 	json_object_set_new(object, "requests_served", integer(server->requests_served));

@@ -58,7 +58,7 @@ void kr_trust_fini(struct kr_server *server)
 
 bool kr_trusts_anybody(const struct kr_server *server)
 {
-	return !server->keyring;
+	return !server->keyring && !server->options->munge;
 }
 
 enum kr_security kr_trust_security(const struct kr_server *server)
@@ -68,7 +68,11 @@ enum kr_security kr_trust_security(const struct kr_server *server)
 
 bool kr_trust_accepts(const struct kr_server *server, const struct kr_key *key)
 {
-	return kr_trusts_anybody(server) || (key && kr_keyring_find(server->keyring, key->id));
+	if (kr_trusts_anybody(server))
+		return true;
+	if (key && key->munge)
+		return server->options->munge;
+	return key && server->keyring && kr_keyring_find(server->keyring, key->id);
 }
 
 static void cut_off_removed(struct kr_server *server)
@@ -90,7 +94,7 @@ void kr_trust_reload(struct kr_server *server)
 	const struct kr_strings *paths = &server->options->key;
 	struct kr_keyring *keyring;
 
-	if (kr_trusts_anybody(server) || server->stopping)
+	if (!server->keyring || server->stopping)
 		return;
 	if (kr_keyring_load(paths->items, paths->count, &keyring)) {
 		kr_log_error("the keys stay as they were: %s", kr_fail_reason());
@@ -111,7 +115,7 @@ static int challenge(struct kr_stranger *stranger, const struct kr_auth_request 
 	struct kr_fresh fresh;
 	int err;
 
-	if (kr_trusts_anybody(stranger->server))
+	if (!stranger->server->keyring)
 		return kr_fail(-EOPNOTSUPP, "it has a key, and we have none (--key FILE)");
 	kr_fresh_make(&fresh);
 	err = kr_auth_server_challenge(&stranger->auth, stranger->server->keyring, kr_trust_security(stranger->server), request, &fresh,
@@ -168,7 +172,7 @@ int kr_trust_admit(const struct kr_stranger *stranger)
 	if (kr_trust_accepts(stranger->server, key))
 		return 0;
 	return kr_fail(-ENOKEY, "%s", key ? "its key is not accepted any more" :
-		"it has shown no key (kairanfs -o key=FILE, kairan status --key FILE)");
+		"it has shown no key (kairanfs -o key=FILE or -o munge, kairan status --key FILE)");
 }
 
 /* --- what a key allows ----------------------------------------------------------------------------------------------- */
@@ -204,7 +208,7 @@ int kr_trust_find_groups(const struct kr_server *server, const struct kr_key *ke
 		return 0;
 	buffer = kr_xmalloc(PASSWD_MAX);
 	if (getpwuid_r(key->owner.uid, &entry, buffer, PASSWD_MAX, &found) || !found)
-		return kr_fail(-EPERM, "its key is of user %s (%u), whom this machine does not know, and so not the groups either (make the "
+		return kr_fail(-EPERM, "it is user %s (%u), whom this machine does not know, and so not the groups either (make the "
 			"user known here: getent passwd %u)", key->name, key->owner.uid, key->owner.uid);
 	groups = kr_xcalloc(KR_GROUPS_MAX, sizeof(*groups));
 	if (getgrouplist(found->pw_name, found->pw_gid, groups, &count) < 0) { /* more than fit: only these */
