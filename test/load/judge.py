@@ -136,6 +136,8 @@ class Judge:
         for read in register.reads:
             if read.value == 0:
                 read.value = one_of(False, read.end)
+            elif read.value == -1:  # an empty file: a late node's, whose bytes went elsewhere
+                read.value = tuple(write.value for write in kinds[True] if self.unsure(write.node, write.start, write.start, ()))
         for node, start, end, slots in self.lists:
             self.counts["names listed"] += 1
             register.reads.append(Event(start, end, one_of(slot in slots, end), node))

@@ -33,6 +33,8 @@ CASES = {
     "a name is removed": ("", {0: [["w", "name:0", 1, 2, 5], ["w", "name:0", 3, 4, -6]], 1: [["r", "name:0", 5, 6, [0]]]}),
     "a name is not listed": ("stale read", {0: [["w", "name:0", 1, 2, 5]], 1: [["l", 3, 4, []]]}),
     "a removed name is listed": ("stale read", {0: [["w", "name:0", 1, 2, 5], ["w", "name:0", 3, 4, -6]], 1: [["l", 5, 6, [0]]]}),
+    "a name's file is empty": ("nobody wrote", {0: [["w", "name:0", 1, 2, 5]], 1: [["r", "name:0", 3, 4, [-1]]]}),
+    "but its node was lost": ("", {0: [["w", "name:0", 1, 2, 5]], 1: [["r", "name:0", 3, 4, [-1]]]}, b"", [], [[0, 2.5, 7, False]]),
     "a size is old": ("stale read", {0: [["w", "size:0", 1, 2, 5]], 1: [["r", "size:0", 3, 4, [0]]]}),
     "two hold a lock": ("lock 3", {0: [["k", 3, 1, 5]], 1: [["k", 3, 4, 6]]}),
     "one after the other": ("", {0: [["k", 3, 1, 5]], 1: [["k", 3, 5.1, 6]]}),
@@ -58,9 +60,9 @@ def settle(export, notes):
     for name, writes in last.items():
         value = reads.get(name, max(writes)[1] if max(writes)[0] else 0)
         path, cell = name.rsplit(":", 1)
-        if path == "name" and value > 0:
+        if path == "name" and value in (-1, abs(value)) and value:
             with open(os.path.join(export, "names", cell), "w") as file:
-                file.write(str(value))
+                file.write(str(value) if value > 0 else "")
         elif path == "size":
             os.truncate(os.path.join(export, "sizes", cell), value)
         elif path.startswith("cells"):
