@@ -201,7 +201,7 @@ int kr_auth_server_verify(struct kr_auth *auth, const struct kr_auth_prove_reque
 	char description[KR_KEY_DESCRIPTION];
 	int err;
 
-	if (auth->state != KR_AUTH_CHALLENGED)
+	if (auth->state != KR_AUTH_CHALLENGED || !auth->key) /* without a key: it began with MUNGE */
 		return out_of_turn(auth);
 	if (!kr_handshake_verify(&auth->handshake, auth->key->secret, request->proof))
 		return failed(auth, kr_fail(-EKEYREJECTED, "it says that it has %s, but cannot prove it",

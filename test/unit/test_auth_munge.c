@@ -186,6 +186,17 @@ static void each_message_has_its_turn_once(void **state)
 	assert_int_equal(kr_auth_munge_begin(&p.client, KR_SECURITY_AUTH, &fresh, &p.ask), -EPROTO);
 }
 
+static void a_handshake_cannot_change_its_kind(void **state)
+{
+	struct kr_auth_prove_request other = {{0}};
+
+	(void)state;
+	begin();
+	assert_int_equal(challenge(), 0);
+	assert_int_equal(kr_auth_server_verify(&p.server, &other, &p.server_keys), -EPROTO);
+	assert_int_equal(p.server.state, KR_AUTH_FAILED);
+}
+
 static void other_versions_are_told_so(void **state)
 {
 	(void)state;
@@ -206,6 +217,7 @@ int main(void)
 		TEST(a_server_of_another_user_is_refused),
 		TEST(changes_on_the_way_are_noticed),
 		TEST(each_message_has_its_turn_once),
+		TEST(a_handshake_cannot_change_its_kind),
 		TEST(other_versions_are_told_so),
 	};
 
