@@ -256,7 +256,10 @@ void kr_conn_seal(struct kr_conn *conn, const struct kr_seal_keys *keys)
 
 	if (!kr_conn_usable(conn) || keys->security == KR_SECURITY_AUTH)
 		return;
-	assert(!conn->seal_in && !conn->seal_out);
+	if (conn->seal_in || conn->seal_out) { /* a peer may begin a second handshake behind the first */
+		kr_conn_end(conn, -EPROTO, "a second handshake on one connection");
+		return;
+	}
 	err = kr_seal_new(keys->security, keys->cipher, keys->send, &conn->seal_out);
 	if (!err)
 		err = kr_seal_new(keys->security, keys->cipher, keys->receive, &conn->seal_in);

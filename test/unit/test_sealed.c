@@ -511,6 +511,16 @@ static void bytes_that_came_too_early_are_not_believed(void **state)
 	assert_int_equal(w.count, 0);
 }
 
+static void a_second_handshake_ends_the_connection(void **state)
+{
+	(void)state;
+	seal(KR_SECURITY_INTEGRITY, KR_CIPHER_CHACHA20_POLY1305);
+	kr_conn_seal(w.b, &w.keys_b);
+	while (!w.b_closed)
+		turn();
+	assert_int_equal(w.b_err, -EPROTO);
+}
+
 #define TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -525,6 +535,7 @@ int main(void)
 		TEST(repeated_swapped_reflected_and_foreign_frames_end_the_connection),
 		TEST(a_frame_that_is_cut_is_not_delivered),
 		TEST(bytes_that_came_too_early_are_not_believed),
+		TEST(a_second_handshake_ends_the_connection),
 	};
 
 	signal(SIGPIPE, SIG_IGN);
