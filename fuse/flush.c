@@ -22,8 +22,7 @@ struct kr_chains *kr_chains_of(struct kr_mount *mount)
 
 void kr_flush_release_map(struct kr_file *file, struct kr_extent_map *map)
 {
-	kr_extent_map_for_each(map, kr_journal_release, file->mount->journal);
-	kr_extent_map_fini(map);
+	kr_journal_release_map(file->mount->journal, map);
 }
 
 /* Only reads what is set once; `journal_file` exists, since something was written. */

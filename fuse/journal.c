@@ -175,6 +175,37 @@ void kr_journal_release(void *context, const struct kr_extent *piece)
 		journal->options.on_space(journal->options.context);
 }
 
+struct pieces {
+	struct kr_extent *list;
+	size_t count;
+};
+
+static void collect_piece(void *context, const struct kr_extent *piece)
+{
+	struct pieces *pieces = context;
+
+	pieces->list[pieces->count++] = *piece;
+}
+
+static int compare_seq(const void *a, const void *b)
+{
+	const struct kr_extent *x = a, *y = b;
+
+	return x->seq < y->seq ? -1 : x->seq > y->seq;
+}
+
+void kr_journal_release_map(struct kr_journal *journal, struct kr_extent_map *map)
+{
+	struct pieces pieces = {.list = kr_xcalloc(map->count + 1, sizeof(*pieces.list))};
+
+	kr_extent_map_for_each(map, collect_piece, &pieces);
+	qsort(pieces.list, pieces.count, sizeof(*pieces.list), compare_seq);
+	for (size_t i = 0; i < pieces.count; i++)
+		kr_journal_release(journal, &pieces.list[i]);
+	free(pieces.list);
+	kr_extent_map_fini(map);
+}
+
 struct cut {
 	struct kr_journal_record *record;
 	uint64_t size;

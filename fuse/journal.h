@@ -116,6 +116,9 @@ int kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, 
 void kr_journal_hold(struct kr_journal *journal, const struct kr_extent *piece);
 /* Fits kr_extent_fn: JOURNAL is the context. */
 void kr_journal_release(void *journal, const struct kr_extent *piece);
+/* Releases all pieces of MAP and empties it, the oldest writes first: killed in the middle, the journal never shows older bytes
+ * below newer ones that are dead already. */
+void kr_journal_release_map(struct kr_journal *journal, struct kr_extent_map *map);
 /* Records that FILE was truncated to SIZE: nothing beyond comes back after a crash.  MAP: the file's dirty map, before
  * it is truncated itself. */
 void kr_journal_trim(struct kr_journal *journal, const struct kr_extent_map *map, uint64_t size);
