@@ -14,9 +14,9 @@ enum { READS_MAX = 16, BUFFER = 64 * 1024 };
 #define MASK (FAN_MODIFY | FAN_CLOSE_WRITE)
 
 /* The identity in the record behind an event's head; false: it has none that we know. */
-static bool identity_of(const struct fanotify_event_metadata *event, const struct kr_export *export, struct kr_fid *ret_fid)
+static bool identity_of(const struct fanotify_event_metadata *event, const uint8_t *bytes, const struct kr_export *export,
+	struct kr_fid *ret_fid)
 {
-	const uint8_t *bytes = (const uint8_t *)event;
 	struct fanotify_event_info_fid info;
 	struct file_handle head;
 	size_t at = event->metadata_len;
@@ -36,31 +36,35 @@ struct filter {
 	bool own; /* tell of our own events only: the probe */
 };
 
-static void take_event(const struct fanotify_event_metadata *event, const struct kr_export *export, const struct filter *filter)
+static void take_event(const struct fanotify_event_metadata *event, const uint8_t *bytes, const struct kr_export *export,
+	const struct filter *filter)
 {
 	struct kr_fid fid;
 
 	if (event->mask & FAN_Q_OVERFLOW)
 		filter->sink->lost(filter->sink->context);
-	else if ((event->pid == getpid()) == filter->own && identity_of(event, export, &fid))
+	else if ((event->pid == getpid()) == filter->own && identity_of(event, bytes, export, &fid))
 		filter->sink->changed(filter->sink->context, &fid, (event->mask & FAN_MODIFY ? KR_EVENT_WROTE : 0) |
 			(event->mask & FAN_CLOSE_WRITE ? KR_EVENT_CLOSED : 0));
 }
 
 static int read_events(int fd, const struct kr_export *export, const struct filter *filter)
 {
-	_Alignas(struct fanotify_event_metadata) static char buffer[BUFFER];
+	static uint8_t buffer[BUFFER];
 
 	for (int i = 0; i < READS_MAX; i++) {
-		struct fanotify_event_metadata *event = (void *)buffer;
 		ssize_t length = read(fd, buffer, sizeof(buffer));
+		struct fanotify_event_metadata event;
 
 		if (length < 0)
 			return errno == EAGAIN || errno == EINTR ? 0 : kr_fail_errno(-errno, "reading events of the export");
-		for (; FAN_EVENT_OK(event, length); event = FAN_EVENT_NEXT(event, length)) {
-			if (event->vers != FANOTIFY_METADATA_VERSION)
-				return kr_fail(-EPROTO, "the kernel's events have version %u", event->vers);
-			take_event(event, export, filter);
+		for (size_t at = 0; at + sizeof(event) <= (size_t)length; at += event.event_len) {
+			memcpy(&event, buffer + at, sizeof(event)); /* they begin anywhere */
+			if (event.vers != FANOTIFY_METADATA_VERSION)
+				return kr_fail(-EPROTO, "the kernel's events have version %u", event.vers);
+			if (event.event_len < sizeof(event) || event.event_len > (size_t)length - at)
+				return kr_fail(-EPROTO, "an event of the kernel's is %u bytes long", event.event_len);
+			take_event(&event, buffer + at, export, filter);
 		}
 	}
 	return 0;
