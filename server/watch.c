@@ -119,7 +119,7 @@ static struct kr_sfile *next_due(struct kr_watch *watch, uint64_t now_ns)
 			kr_watch_forget(file); /* the next grant comes with a look */
 			continue;
 		}
-		if (now_ns - file->looked_ns < period_ns(watch))
+		if (file->looked_ns + period_ns(watch) > now_ns) /* it may be of after NOW: a file is in a batch once */
 			return NULL;
 		put_last(watch, file);
 		return file;

@@ -16,6 +16,7 @@
 #include "server/options.h"
 #include "server/server.h"
 #include "server/session.h"
+#include "server/watch.h"
 
 /* --- HELLO and bad peers -------------------------------------------------------------------------------------------- */
 
@@ -874,6 +875,34 @@ static void another_directory_at_the_same_path_is_refused(void **state)
 	assert_memory_equal(f->server.export_id, export_id, 16);
 }
 
+static json_int_t looks(struct fixture *f)
+{
+	json_t *status = kr_watch_status(&f->server);
+	json_int_t count = json_integer_value(json_object_get(status, "looks"));
+
+	json_decref(status);
+	return count;
+}
+
+static void a_file_is_looked_at_once_in_a_while(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_fid fid;
+	uint64_t begin_ns;
+	struct node *node;
+
+	stop_server(f);
+	f->options.watch = KR_WATCH_SWEEP;
+	start_server(f);
+	begin_ns = kr_clock_ns();
+	node = joined(f, 0);
+	fid = create(node, "f", 0);
+	assert_int_equal(node_result(node, send_lease(node, &fid, KR_LEASE_READ), NULL), 0);
+	while (looks(f) == 0)
+		settle(node);
+	assert_true((uint64_t)looks(f) <= (kr_clock_ns() - begin_ns) / (KR_WATCH_PERIOD_MS * KR_NS_PER_MS));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -914,6 +943,7 @@ int main(void)
 		TEST(the_grace_period_ends_without_the_dead),
 		TEST(what_an_earlier_instance_executed_counts_as_done),
 		TEST(two_servers_on_one_export_are_refused),
+		TEST(a_file_is_looked_at_once_in_a_while),
 		TEST(another_directory_at_the_same_path_is_refused),
 	};
 
