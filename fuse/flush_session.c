@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/log.h"
 #include "fuse/flush_priv.h"
@@ -111,6 +112,23 @@ static void settle_known(struct kr_file *file, uint64_t seq, uint64_t round, con
 	file->flush.flushed_seq = kr_extent_map_empty(&file->dirty) ? KR_MAX(file->written_seq, seq) : seq;
 }
 
+/* The server could not find out whether late bytes may go in: then they must not, also not when the next flush is due. */
+static void keep_unjudged(struct kr_file *file, int err)
+{
+	const struct kr_session_facts *facts = kr_session_facts(file->mount->session);
+	struct kr_flush_send *send, *next;
+	uint64_t first, last;
+
+	kr_flush_seqs(file, facts->boot_id, &first, &last);
+	if (!facts->late || !last || file->flush.orphaned || err == -ESTALE)
+		return;
+	kr_log_error("file %" PRIu64 ": the server cannot tell whether others have changed it while this node was cut off (%s); its "
+		"unflushed bytes wait in the journal for the next mount, or to be discarded", file->base.ino, strerror(-err));
+	KR_LIST_FOR_EACH_SAFE(send, next, &file->flush.sends, link)
+		kr_flush_send_abandon(send);
+	kr_flush_orphan(file, err);
+}
+
 void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_reply *reply)
 {
 	struct kr_flush_send *send, *next;
@@ -133,6 +151,8 @@ void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_r
 		kr_late_begin(file, &reply->attr);
 	else if (err == -ESTALE && kr_session_facts(file->mount->session)->late)
 		kr_late_begin(file, NULL);
+	else if (err)
+		keep_unjudged(file, err);
 	if (err == -ESTALE && kr_flush_busy(file) && !file->flush.late) {
 		kr_log_warn("file %" PRIu64 " is gone at the server; its unflushed bytes wait in the journal to be discarded",
 			file->base.ino);

@@ -1,0 +1,204 @@
+/* What a node does with its bytes when it is told, or not, what became of their file; the flusher around it is simulated. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "common/util.h"
+#include "fuse/flush_priv.h"
+
+static struct {
+	int orphaned; /* why */
+	unsigned abandoned, late;
+	struct kr_session_facts facts;
+	struct kr_flusher flusher;
+} fake;
+
+void kr_chains_session_lost(struct kr_chains *chains)
+{
+	(void)chains;
+}
+void kr_file_flushed(struct kr_file *file, uint64_t seq, const struct kr_flush_reply *reply, const struct kr_extent_map *sent)
+{
+	(void)file, (void)seq, (void)reply, (void)sent;
+}
+struct kr_file *kr_file_get(struct kr_file *file)
+{
+	return file;
+}
+void kr_file_put(struct kr_file *file)
+{
+	(void)file;
+}
+struct kr_applied *kr_flush_add_applied(struct kr_file *file, struct kr_extent_map *extents, uint64_t seq, uint64_t round)
+{
+	(void)file, (void)extents, (void)seq, (void)round;
+	return NULL;
+}
+bool kr_flush_busy(struct kr_file *file)
+{
+	return !kr_extent_map_empty(&file->dirty);
+}
+void kr_flush_for_each(struct kr_flusher *flusher, void (*do_file)(struct kr_file *file, enum kr_flush_reason reason),
+	enum kr_flush_reason reason)
+{
+	(void)flusher, (void)do_file, (void)reason;
+}
+void kr_flush_forget_round(struct kr_flush_send *send)
+{
+	(void)send;
+}
+void kr_flush_orphan(struct kr_file *file, int err)
+{
+	file->flush.orphaned = true;
+	fake.orphaned = err;
+}
+void kr_flush_send_abandon(struct kr_flush_send *send)
+{
+	kr_list_remove(&send->link);
+	fake.abandoned++;
+}
+int kr_flush_send_replay(struct kr_file *file, struct kr_applied *applied, unsigned flags)
+{
+	(void)file, (void)applied, (void)flags;
+	return 0;
+}
+void kr_flush_settle(struct kr_file *file)
+{
+	(void)file;
+}
+void kr_flush_stable(struct kr_file *file, uint64_t round)
+{
+	(void)file, (void)round;
+}
+void kr_flush_step(struct kr_file *file)
+{
+	(void)file;
+}
+struct kr_flusher *kr_flusher_of(const struct kr_file *file)
+{
+	(void)file;
+	return &fake.flusher;
+}
+void kr_late_begin(struct kr_file *file, const struct kr_attr *attr)
+{
+	(void)file, (void)attr;
+	fake.late++;
+}
+uint64_t kr_rpc_call(struct kr_rpc *rpc, uint16_t type, const void *msg, const struct kr_slice *slices, size_t count,
+	unsigned flags, kr_rpc_fn callback, void *context)
+{
+	(void)rpc, (void)type, (void)msg, (void)slices, (void)count, (void)flags, (void)callback, (void)context;
+	return 0;
+}
+const struct kr_session_facts *kr_session_facts(const struct kr_session *session)
+{
+	(void)session;
+	return &fake.facts;
+}
+void kr_session_replayed(struct kr_session *session)
+{
+	(void)session;
+}
+
+struct fixture {
+	struct kr_mount mount;
+	struct kr_file file;
+	struct kr_flush_send send; /* a flush in flight, of all that is dirty */
+};
+
+static int setup(void **state)
+{
+	static struct fixture f;
+
+	memset(&fake, 0, sizeof(fake));
+	f = (struct fixture){.file.mount = &f.mount};
+	pthread_mutex_init(&f.file.lock, NULL);
+	kr_extent_map_init(&f.file.dirty);
+	kr_list_init(&f.file.flush.applied);
+	kr_list_init(&f.file.flush.sends);
+	kr_list_append(&f.file.flush.sends, &f.send.link);
+	*state = &f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *f = *state;
+
+	kr_extent_map_fini(&f->file.dirty);
+	return 0;
+}
+
+static void write_some(struct fixture *f)
+{
+	struct kr_extent extent = {.offset = 10, .length = 100, .position = 1000, .seq = 7};
+
+	assert_int_equal(kr_extent_map_insert(&f->file.dirty, &extent, NULL, NULL), 0);
+	f->send.seq = 7;
+}
+
+static void late_bytes_of_which_the_server_can_tell_nothing_are_kept_and_not_sent(void **state)
+{
+	struct fixture *f = *state;
+	const struct kr_reclaim_reply reply = {0};
+
+	write_some(f);
+	fake.facts.late = true;
+	kr_flush_reclaimed(&f->file, -EIO, &reply);
+	assert_int_equal(fake.orphaned, -EIO);
+	assert_int_equal(fake.abandoned, 1);
+	assert_int_equal(fake.late, 0);
+}
+
+static void a_file_without_late_bytes_has_nothing_to_keep(void **state)
+{
+	struct fixture *f = *state;
+	const struct kr_reclaim_reply reply = {0};
+
+	fake.facts.late = true;
+	kr_flush_reclaimed(&f->file, -EIO, &reply);
+	assert_int_equal(fake.orphaned, 0);
+}
+
+static void who_has_kept_his_leases_flushes_on(void **state)
+{
+	struct fixture *f = *state;
+	const struct kr_reclaim_reply reply = {0};
+
+	write_some(f);
+	kr_flush_reclaimed(&f->file, -EIO, &reply);
+	assert_int_equal(fake.orphaned, 0);
+	assert_int_equal(fake.abandoned, 0);
+}
+
+static void what_is_in_conflict_or_gone_is_moved(void **state)
+{
+	struct fixture *f = *state;
+	const struct kr_reclaim_reply reply = {.conflict = 1};
+
+	write_some(f);
+	fake.facts.late = true;
+	kr_flush_reclaimed(&f->file, 0, &reply);
+	assert_int_equal(fake.late, 1);
+	assert_int_equal(fake.abandoned, 1);
+	kr_flush_reclaimed(&f->file, -ESTALE, &reply);
+	assert_int_equal(fake.late, 2);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(late_bytes_of_which_the_server_can_tell_nothing_are_kept_and_not_sent),
+		TEST(a_file_without_late_bytes_has_nothing_to_keep),
+		TEST(who_has_kept_his_leases_flushes_on),
+		TEST(what_is_in_conflict_or_gone_is_moved),
+	};
+
+	kr_log_init("test_flush_session", KR_LOG_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
