@@ -5,13 +5,14 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/fail.h"
 #include "common/util.h"
 
 static const char log_name[] = "conflicts";
-enum { LOG_MAX = 256 << 20, HEX_MAX = 2 * KR_FID_MAX + 1 };
+enum { HEX_MAX = 2 * KR_FID_MAX + 1 };
 
 struct key {
 	const uint8_t *node_id;
@@ -143,9 +144,11 @@ static char *to_line(const struct kr_conflict *conflict)
 	if (!text)
 		return NULL;
 	length = strlen(text);
-	line = kr_xmalloc(length + 2);
-	memcpy(line, text, length);
-	memcpy(line + length, "\n", 2);
+	line = kr_xmalloc(length + 3);
+	/* What a line before it that was cut short left must not spoil it. */
+	line[0] = '\n';
+	memcpy(line + 1, text, length);
+	memcpy(line + 1 + length, "\n", 2);
 	free(text);
 	return line;
 }
@@ -207,11 +210,37 @@ static int rewrite(const struct kr_conflicts *conflicts, int dir)
 	return kr_write_file(dir, log_name, text ? text : "", length, 0600);
 }
 
+/* The end of the log, of KR_CONFLICTS_LOG bytes at most: however much was written, the server starts. */
+static int read_log(int dir, char **ret_text, size_t *ret_length)
+{
+	KR_AUTO_FD int fd = openat(dir, log_name, O_RDONLY | O_CLOEXEC);
+	KR_AUTO_FREE char *text = NULL;
+	struct stat stat;
+	size_t length = 0;
+	ssize_t got;
+	off_t begin;
+
+	if (fd < 0 || fstat(fd, &stat) < 0)
+		return -errno;
+	begin = stat.st_size > KR_CONFLICTS_LOG ? stat.st_size - KR_CONFLICTS_LOG : 0;
+	text = malloc(KR_CONFLICTS_LOG);
+	if (!text)
+		return -ENOMEM;
+	while ((got = pread(fd, text + length, KR_CONFLICTS_LOG - length, begin + (off_t)length)) > 0)
+		length += (size_t)got;
+	if (got < 0)
+		return -errno;
+	*ret_text = text;
+	text = NULL;
+	*ret_length = length;
+	return 0;
+}
+
 int kr_conflicts_open(struct kr_conflicts *conflicts, int dir)
 {
 	KR_AUTO_FREE char *text = NULL;
 	size_t length = 0;
-	int err = kr_read_file(dir, log_name, LOG_MAX, &text, &length);
+	int err = read_log(dir, &text, &length);
 
 	*conflicts = (struct kr_conflicts){.fd = -1};
 	kr_table_init(&conflicts->table);
@@ -235,10 +264,7 @@ int kr_conflicts_log(const struct kr_conflicts *conflicts, const struct kr_confl
 
 	if (!line)
 		return -ENOMEM;
-	/* The rest of a line that was cut short must not spoil the next. */
 	if (written >= 0 && (size_t)written < length)
-		written = write(conflicts->fd, "\n", 1) < 0 ? -1 : -2;
-	if (written == -2)
 		return kr_fail_errno(-ENOSPC, "cannot record a conflict in the state directory");
 	if (written < 0 || fdatasync(conflicts->fd) < 0)
 		return kr_fail_errno(-errno, "cannot record a conflict in the state directory");

@@ -4,7 +4,8 @@
  *
  * `conflicts` in the state directory is a log, one JSON object per line: {"node_id", "node", "file", "last", "time", and when
  * they are known "target", "original", "place"}; of the same node, file and `last` the later line counts.  A torn last line is
- * none.  The latest KR_CONFLICTS_MAX are kept; the log is written anew when it is opened.
+ * none, empty ones mean nothing.  The latest KR_CONFLICTS_MAX are kept, of the log's last KR_CONFLICTS_LOG bytes; the log is written
+ * anew when it is opened.
  *
  * One of a node and a file covers the bytes up to `last`: sequence numbers ascend over the whole life of a node's journal.
  * Loop thread, unless said otherwise.
@@ -18,7 +19,7 @@
 #include "common/table.h"
 #include "common/types.h"
 
-enum { KR_CONFLICTS_MAX = 16384, KR_CONFLICTS_SHOWN = 100 };
+enum { KR_CONFLICTS_MAX = 16384, KR_CONFLICTS_SHOWN = 100, KR_CONFLICTS_LOG = 64 << 20 };
 
 struct kr_conflict {
 	struct kr_table_link link; /* by node and file: the latest */

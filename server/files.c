@@ -32,6 +32,7 @@ static struct kr_sfile *file_new(struct kr_server *server, const struct kr_fid *
 	kr_link_init(&file->idle);
 	kr_link_init(&file->watched);
 	kr_list_init(&file->attachments);
+	kr_list_init(&file->late);
 	kr_leases_file_init(file);
 	kr_sfile_data_init(&file->data, server->data, file);
 	kr_table_insert(&server->files, &file->by_fid, kr_fid_hash(fid));

@@ -55,15 +55,33 @@ static bool touched(const struct kr_request *request, const struct kr_sfile *fil
 bool kr_late_contested(const struct kr_request *request, const struct kr_sfile *file)
 {
 	const struct kr_attachment *other;
+	const struct kr_late_claim *claim;
 
 	if (!kr_late_has_bytes(request))
 		return false;
+	KR_LIST_FOR_EACH(claim, &file->late, link) {
+		if (memcmp(claim->session->node_id, request->session->node_id, 16) != 0)
+			return true;
+	}
 	KR_LIST_FOR_EACH(other, &file->attachments, of_file) {
 		if (other->session != request->session && other->session->reclaiming &&
 		    (kr_lease_table_held(&file->leases, other->session->node) & KR_LEASE_WRITE))
 			return true;
 	}
 	return false;
+}
+
+void kr_late_claim_begin(struct kr_late_claim *claim, const struct kr_request *request, struct kr_sfile *file)
+{
+	claim->session = request->session;
+	kr_list_append(&file->late, &claim->link);
+}
+
+void kr_late_claim_end(struct kr_late_claim *claim)
+{
+	if (claim->session)
+		kr_list_remove(&claim->link);
+	claim->session = NULL;
 }
 
 bool kr_late_in_conflict(struct kr_request *request, const struct kr_sfile *file, const struct kr_attr *attr)
@@ -105,8 +123,12 @@ static void declared(struct kr_job *job)
 	void (*done)(struct kr_request *) = declaration->done;
 
 	(void)KR_FAULT("conflict.declared");
-	/* Also if it could not be written: it counts as long as this server lives. */
-	kr_conflicts_put(&job->server->conflicts, declaration->conflict);
+	if (declaration->err) { /* who is told so, and forgotten, might flush at the next server */
+		request->err = -EIO;
+		kr_conflict_free(declaration->conflict);
+	} else {
+		kr_conflicts_put(&job->server->conflicts, declaration->conflict);
+	}
 	free(declaration);
 	done(request);
 }

@@ -17,16 +17,25 @@
 
 struct kr_request;
 
+/* Such a RECLAIM until it is answered; zeros: none. */
+struct kr_late_claim {
+	struct kr_link link;
+	const struct kr_session *session;
+};
+
 /* Whether a RECLAIM must wait for the end of the grace period: only what awaited nodes had is theirs before. */
 bool kr_late_must_wait(const struct kr_request *request);
 /* Whether a RECLAIM is of a late node and for bytes. */
 bool kr_late_has_bytes(const struct kr_request *request);
-/* Whether such a RECLAIM is in conflict at once, because another node that is reclaiming itself has got WRITE already: that one
- * can flush only when all its own RECLAIMs are answered, and they may wait for this node. */
+/* Whether such a RECLAIM is in conflict at once, because another node that is reclaiming itself has got WRITE already, or is about
+ * to (claims): that one can flush only when all its own RECLAIMs are answered, and they may wait for this node. */
 bool kr_late_contested(const struct kr_request *request, const struct kr_sfile *file);
+void kr_late_claim_begin(struct kr_late_claim *claim, const struct kr_request *request, struct kr_sfile *file);
+void kr_late_claim_end(struct kr_late_claim *claim);
 /* The judgement on such a RECLAIM. ATTR: of the file now; NULL: it is gone. */
 bool kr_late_in_conflict(struct kr_request *request, const struct kr_sfile *file, const struct kr_attr *attr);
-/* Declares that the bytes of this RECLAIM are in conflict (INO for the log, 0: not known); then DONE, with request->err as it was. */
+/* Declares that the bytes of this RECLAIM are in conflict (INO for the log, 0: not known); then DONE, with request->err as it was, or
+ * -EIO: it could not be written down, and the node keeps them. */
 void kr_late_declare(struct kr_request *request, const struct kr_sfile *file, uint64_t ino,
 	void (*done)(struct kr_request *request));
 /* Registers CONFLICT. */

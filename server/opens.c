@@ -320,10 +320,12 @@ static void handle_close(struct kr_request *request)
 /* --- RECLAIM -------------------------------------------------------------------------------------------------------- */
 
 struct reclaim {
-	struct kr_operation operation; /* of a late node that has bytes */
+	struct kr_operation operation; /* of a late node that has bytes, as the next */
+	struct kr_late_claim claim;
 	struct kr_request *request;
 	struct kr_sfile *file;
 	uint32_t missing; /* opens that this session does not have yet */
+	uint32_t held;    /* ... and the export has now */
 	uint64_t changes;
 	struct kr_attr attr;
 	uint8_t rights;   /* of a confined session */
@@ -334,6 +336,7 @@ static void free_reclaim(void *state)
 {
 	struct reclaim *reclaim = state;
 
+	kr_late_claim_end(&reclaim->claim);
 	kr_operation_end(&reclaim->operation);
 	kr_sfile_put(reclaim->file);
 	free(reclaim);
@@ -385,11 +388,9 @@ static void finish_reclaim(struct kr_request *request)
 	struct kr_attachment *attachment;
 	uint8_t inherited = kr_leases_inherited(file, session), granted = 0, tried;
 
-	if (request->err) {
-		kr_request_reply_job(request);
-	} else if (session->dead) {
-		file->opens += reclaim->missing;
-		kr_opens_release(file, reclaim->missing);
+	if (request->err || session->dead) {
+		file->opens += reclaim->held;
+		kr_opens_release(file, reclaim->held);
 		kr_request_reply_job(request);
 	} else {
 		attachment = kr_attachment_get(file, session);
@@ -424,6 +425,7 @@ static void reclaim_done(struct kr_request *request)
 {
 	struct reclaim *reclaim = request->state;
 
+	reclaim->held = request->err ? 0 : reclaim->missing;
 	reclaim->conflict = (!request->err || request->err == -ESTALE) && !request->session->dead && (reclaim->contested ||
 		kr_late_in_conflict(request, reclaim->file, request->err ? NULL : &reclaim->attr));
 	if (reclaim->conflict)
@@ -474,6 +476,7 @@ static void handle_reclaim(struct kr_request *request)
 	request->free_state = free_reclaim;
 	reclaim->contested = kr_late_contested(request, reclaim->file);
 	if (kr_late_has_bytes(request) && !reclaim->contested) {
+		kr_late_claim_begin(&reclaim->claim, request, reclaim->file);
 		/* Nobody may write, or go on reading what was there before, while it is found out whether anybody has written. */
 		request->cancel = cancel_reclaim;
 		kr_operation_start(&reclaim->operation, reclaim->file, request->session->node, KR_LEASE_ALL, reclaim_granted);

@@ -96,6 +96,50 @@ static void conflicts_outlive_the_server_and_a_torn_line(void **state)
 	close(dir);
 }
 
+/* The disk was full for a moment. */
+static void a_line_cut_short_does_not_spoil_the_next(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_conflicts conflicts;
+	struct kr_conflict *conflict = made_conflict(1, 70, 0);
+	const struct kr_fid file = conflict->file;
+	const uint8_t id[16] = {1};
+	int dir = open(f->directory, O_RDONLY | O_DIRECTORY);
+
+	assert_int_equal(kr_conflicts_open(&conflicts, dir), 0);
+	assert_int_equal(write(conflicts.fd, "{\"node_id\":\"01", 14), 14);
+	assert_int_equal(kr_conflicts_log(&conflicts, conflict), 0);
+	kr_conflict_free(conflict);
+	kr_conflicts_close(&conflicts);
+	assert_int_equal(kr_conflicts_open(&conflicts, dir), 0);
+	assert_non_null(kr_conflicts_find(&conflicts, id, &file, 70));
+	kr_conflicts_close(&conflicts);
+	close(dir);
+}
+
+static void a_server_starts_with_however_long_a_log(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_conflicts conflicts;
+	struct kr_conflict *conflict = made_conflict(1, 70, 0);
+	const struct kr_fid file = conflict->file;
+	const uint8_t id[16] = {1};
+	int dir = open(f->directory, O_RDONLY | O_DIRECTORY);
+	struct stat stat;
+
+	assert_int_equal(kr_conflicts_open(&conflicts, dir), 0);
+	assert_int_equal(ftruncate(conflicts.fd, (off_t)5 * KR_CONFLICTS_LOG), 0);
+	assert_int_equal(kr_conflicts_log(&conflicts, conflict), 0);
+	kr_conflict_free(conflict);
+	kr_conflicts_close(&conflicts);
+	assert_int_equal(kr_conflicts_open(&conflicts, dir), 0);
+	assert_non_null(kr_conflicts_find(&conflicts, id, &file, 70));
+	assert_int_equal(fstat(conflicts.fd, &stat), 0);
+	assert_true(stat.st_size < 1000);
+	kr_conflicts_close(&conflicts);
+	close(dir);
+}
+
 static void a_second_lapse_of_a_file_does_not_hide_the_first_conflict_file(void **state)
 {
 	struct fixture *f = *state;
@@ -312,6 +356,65 @@ static void two_late_nodes_do_not_wait_for_each_other(void **state)
 	assert_true(reply->reclaim_reply.conflict);
 	assert_int_equal(node_result(two, send_reclaim(two, &a, never), &reply), 0);
 	assert_true(reply->reclaim_reply.conflict);
+}
+
+/* The same while others must be waited for first: whoever asked first for a file gets it, and the other is not let wait. */
+static void late_nodes_that_wait_for_others_do_not_wait_for_each_other(void **state)
+{
+	struct fixture *f = *state;
+	struct node *one = joined(f, 0), *two = joined(f, 1), *other = joined(f, 2);
+	struct kr_fid a = create(one, "a", KR_LEASE_WRITE), b = create(two, "b", KR_LEASE_WRITE);
+	const union kr_any_msg *reply;
+	uint64_t one_a, one_b, two_a, two_b;
+
+	node_disconnect(two);
+	lose(f, one, other);
+	while (f->server.sessions_lost < 2)
+		settle(other);
+	assert_int_equal(node_result(other, send_lease(other, &a, KR_LEASE_WRITE), NULL), 0);
+	assert_int_equal(node_result(other, send_lease(other, &b, KR_LEASE_WRITE), NULL), 0);
+	back(one);
+	back(two);
+	one_a = send_reclaim(one, &a, future);
+	settle(one);
+	two_b = send_reclaim(two, &b, future);
+	settle(two);
+	one_b = send_reclaim(one, &b, future);
+	two_a = send_reclaim(two, &a, future);
+	settle(one);
+	settle(two);
+	node_reply(other, node_asked(other, KR_MSG_RECALL), NULL);
+	node_reply(other, node_asked(other, KR_MSG_RECALL), NULL);
+	assert_int_equal(node_result(one, one_a, &reply), 0);
+	assert_int_equal(reply->reclaim_reply.kinds, KR_LEASE_WRITE);
+	assert_int_equal(node_result(two, two_b, &reply), 0);
+	assert_int_equal(reply->reclaim_reply.kinds, KR_LEASE_WRITE);
+	assert_int_equal(node_result(one, one_b, &reply), 0);
+	assert_true(reply->reclaim_reply.conflict);
+	assert_int_equal(node_result(two, two_a, &reply), 0);
+	assert_true(reply->reclaim_reply.conflict);
+}
+
+/* Else the next instance of the server would know nothing of it, and the node has seen the new times. */
+static void who_is_told_of_a_conflict_can_count_on_it(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	struct kr_reclaim_request reclaim = {.file = fid, .opens = 1, .first = 5, .last = 9, .since = future};
+	int full = open("/dev/full", O_WRONLY), log;
+
+	lose(f, node, other);
+	cut(other, &fid, 7);
+	back(node);
+	log = dup(f->server.conflicts.fd);
+	assert_int_equal(dup2(full, f->server.conflicts.fd), f->server.conflicts.fd);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &reclaim, NULL), -EIO);
+	assert_int_equal(f->server.conflicts.count, 0);
+	assert_int_equal(dup2(log, f->server.conflicts.fd), f->server.conflicts.fd);
+	assert_true(in_conflict(node, &fid, future));
+	close(log);
+	close(full);
 }
 
 static void after_a_restart_the_time_decides_of_a_node_lost_before(void **state)
@@ -560,6 +663,8 @@ int main(void)
 		cmocka_unit_test(of_too_many_lapses_the_oldest_goes),
 		cmocka_unit_test(long_names_are_cut_between_characters),
 		TEST(conflicts_outlive_the_server_and_a_torn_line),
+		TEST(a_line_cut_short_does_not_spoil_the_next),
+		TEST(a_server_starts_with_however_long_a_log),
 		TEST(a_second_lapse_of_a_file_does_not_hide_the_first_conflict_file),
 		TEST(late_bytes_of_an_untouched_file_are_welcome),
 		TEST(late_bytes_of_a_file_that_another_changed_are_in_conflict),
@@ -568,6 +673,8 @@ int main(void)
 		TEST(late_bytes_wait_for_what_others_have_written_but_not_flushed),
 		TEST(a_reader_in_between_is_no_conflict_and_gives_its_lease_up),
 		TEST(two_late_nodes_do_not_wait_for_each_other),
+		TEST(late_nodes_that_wait_for_others_do_not_wait_for_each_other),
+		TEST(who_is_told_of_a_conflict_can_count_on_it),
 		TEST(after_a_restart_the_time_decides_of_a_node_lost_before),
 		TEST(who_reclaims_in_the_grace_period_is_not_late),
 		TEST(who_is_not_awaited_gets_nothing_before_the_grace_period_is_over),
