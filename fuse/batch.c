@@ -129,6 +129,7 @@ struct invalidation {
 	struct kr_notify_job job;
 	fuse_req_t req;
 	size_t size;
+	int err;
 	struct kr_file *file; /* a reference */
 };
 
@@ -138,6 +139,7 @@ static int try_batch(struct batch *batch, struct kr_file *file)
 	KR_SCOPED_LOCK(&file->lock);
 	if (kr_mount_fenced(file->mount) || !kr_holder_has(&file->holder, kr_file_write_kinds(file, false)))
 		return -EBUSY;
+	batch->invalidate |= file->holder.pages; /* also of an error: something may have gone in */
 	while (batch->done < batch->count) {
 		const struct kr_batch_extent *extent = &batch->extents[batch->done];
 		size_t before = batch->part;
@@ -150,8 +152,15 @@ static int try_batch(struct batch *batch, struct kr_file *file)
 		batch->done++;
 		batch->part = 0;
 	}
-	batch->invalidate = file->holder.pages;
 	return 0;
+}
+
+static void answer_now(fuse_req_t req, size_t size, int err)
+{
+	if (err)
+		fuse_reply_err(req, -err);
+	else
+		fuse_reply_write(req, size);
 }
 
 static void invalidated(struct kr_notify_job *job, int err)
@@ -159,13 +168,13 @@ static void invalidated(struct kr_notify_job *job, int err)
 	struct invalidation *invalidation = KR_CONTAINER_OF(job, struct invalidation, job);
 
 	(void)err; /* as for single writes */
-	fuse_reply_write(invalidation->req, invalidation->size);
+	answer_now(invalidation->req, invalidation->size, invalidation->err);
 	kr_file_put(invalidation->file);
 	free(invalidation);
 }
 
-/* Any thread. */
-static void answer(fuse_req_t req, const struct batch *batch, struct kr_file *file)
+/* ERR: 0, or why the rest did not go in. Any thread. */
+static void answer(fuse_req_t req, const struct batch *batch, struct kr_file *file, int err)
 {
 	struct kr_mount *mount = file->mount;
 	uint64_t begin = UINT64_MAX, end = 0;
@@ -173,7 +182,7 @@ static void answer(fuse_req_t req, const struct batch *batch, struct kr_file *fi
 
 	(void)KR_FAULT("write.after");
 	if (!batch->invalidate) {
-		fuse_reply_write(req, batch->size);
+		answer_now(req, batch->size, err);
 		return;
 	}
 	for (uint32_t i = 0; i < batch->count; i++) {
@@ -183,6 +192,7 @@ static void answer(fuse_req_t req, const struct batch *batch, struct kr_file *fi
 	invalidation = kr_xcalloc(1, sizeof(*invalidation));
 	invalidation->req = req;
 	invalidation->size = batch->size;
+	invalidation->err = err;
 	invalidation->file = kr_file_get(file);
 	invalidation->job.nodeid = kr_inode_find(mount->inodes, &file->fid);
 	invalidation->job.count = 1;
@@ -199,16 +209,14 @@ static void step_batch(struct kr_op *op)
 	int lease_error = kr_file_lease_error(file);
 	int err = op->interrupted ? -EINTR : try_batch(&batch_op->batch, file);
 
-	if (err == 0) {
-		answer(kr_op_finish(op), &batch_op->batch, file);
-		kr_op_free(op);
-	} else if (err == -EBUSY && !lease_error) {
+	if (err == -EBUSY && !lease_error) {
 		kr_file_op_wait(&batch_op->file_op, kr_file_write_kinds(file, false));
 	} else if (err == -EAGAIN && !(err = kr_flusher_hopeless(mount->flusher))) {
 		kr_flusher_need_space(mount->flusher);
 		kr_files_wait_space(mount->files, op);
 	} else {
-		kr_op_reply_err(op, err == -EBUSY ? lease_error : err);
+		answer(kr_op_finish(op), &batch_op->batch, file, err == -EBUSY ? lease_error : err);
+		kr_op_free(op);
 	}
 }
 
@@ -245,12 +253,10 @@ void kr_batch_write(fuse_req_t req, const char *data, size_t size)
 		return;
 	}
 	err = try_batch(&batch, file);
-	if (err == 0)
-		answer(req, &batch, file);
-	else if (err == -EBUSY || err == -EAGAIN)
+	if (err == -EBUSY || err == -EAGAIN)
 		wait_in_loop(req, file, data, size, &batch);
 	else
-		fuse_reply_err(req, -err);
+		answer(req, &batch, file, err);
 	kr_file_put(file);
 }
 
