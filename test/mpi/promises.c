@@ -5,8 +5,9 @@
 //   intercomm     an intercommunicator is refused as the standard says
 //   highest       ranks that overlap in one collective write: the highest rank's bytes stay
 //   nonblocking   collectives that do not block, several under way, computation and messages between (MPI_THREAD_MULTIPLE)
-//   full          a collective write of MIB per rank that one node has no room for: the same error class on all ranks, no hang;
-//                 a smaller one afterwards, elsewhere, works
+//   full          MIB PID: a collective write of MIB per rank that one node has no room for while the server, process PID, is stopped:
+//                 the same error class on all ranks, nobody hangs, and a smaller one afterwards works
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,11 +162,15 @@ static void nonblocking(void)
 	KT_OK(MPI_File_close(&file));
 }
 
-static void full(const char *mib)
+static void full(size_t length, pid_t server)
 {
-	MPI_File file = open_new("full", MPI_INFO_NULL);
-	size_t length = (size_t)atoi(mib) << 20;
-	int classes[2], lowest, highest_class;
+	MPI_Info hints;
+	MPI_Info_create(&hints);
+	MPI_Info_set(hints, "romio_cb_write", "enable");
+	MPI_Info_set(hints, "striping_unit", "1048576");
+	MPI_File file = open_new("full", hints);
+	MPI_Info_free(&hints);
+	int class, lowest, most;
 	unsigned char *bytes = kt_alloc(length);
 	MPI_Datatype one, type;
 	MPI_Type_contiguous(4000, MPI_BYTE, &one);
@@ -173,16 +178,23 @@ static void full(const char *mib)
 	MPI_Type_commit(&type);
 	KT_OK(MPI_File_set_view(file, 4000 * kt_rank, MPI_BYTE, type, "native", MPI_INFO_NULL));
 	kt_fill(bytes, length, 1);
-	classes[0] = kt_class(MPI_File_write_at_all(file, 0, bytes, (int)length, MPI_BYTE, MPI_STATUS_IGNORE));
-	MPI_Allreduce(&classes[0], &lowest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-	MPI_Allreduce(&classes[0], &highest_class, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-	KT_CHECK(lowest == highest_class, "classes from %d to %d", lowest, highest_class);
-	KT_CHECK(lowest == MPI_ERR_NO_SPACE || lowest == MPI_ERR_QUOTA || lowest == MPI_ERR_IO, "class %d", lowest);
+	// Every node gets its lease; then nothing can be flushed.
+	KT_OK(MPI_File_write_at_all(file, 0, bytes, 1 << 20, MPI_BYTE, MPI_STATUS_IGNORE));
 	if (!kt_rank)
-		printf("class %d on all ranks\n", lowest);
-	// Nobody is left behind: the next call meets.
+		KT_CHECK(!kill(server, SIGSTOP), "no server %d", (int)server);
 	MPI_Barrier(MPI_COMM_WORLD);
-	MPI_File_close(&file);
+	class = kt_class(MPI_File_write_at_all(file, 0, bytes, (int)length, MPI_BYTE, MPI_STATUS_IGNORE));
+	MPI_Barrier(MPI_COMM_WORLD);
+	if (!kt_rank)
+		kill(server, SIGCONT);
+	MPI_Allreduce(&class, &lowest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+	MPI_Allreduce(&class, &most, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+	KT_CHECK(lowest == most, "classes from %d to %d", lowest, most);
+	KT_CHECK(lowest == MPI_ERR_NO_SPACE, "class %d", lowest);
+	// Nobody is left behind: the next call meets, and there is room again.
+	KT_OK(MPI_File_sync(file));
+	KT_OK(MPI_File_write_at_all(file, 0, bytes, 1 << 20, MPI_BYTE, MPI_STATUS_IGNORE));
+	KT_OK(MPI_File_close(&file));
 	MPI_Type_free(&one);
 	MPI_Type_free(&type);
 	free(bytes);
@@ -208,8 +220,8 @@ int main(int argc, char **argv)
 			ran++;
 		}
 	}
-	if (!strcmp(argv[1], "full") && argc == 4) {
-		full(argv[3]);
+	if (!strcmp(argv[1], "full") && argc == 5) {
+		full((size_t)atoi(argv[3]) << 20, (pid_t)atoi(argv[4]));
 		ran++;
 	}
 	KT_CHECK(ran, "no scenario %s", argv[1]);
