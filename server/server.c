@@ -102,6 +102,40 @@ static void over(struct kr_server *server)
 	kr_job_start(server, kr_xcalloc(1, sizeof(struct kr_job)), clear_up, free_job);
 }
 
+/* --- the end of the grace period --------------------------------------------------------------------------------------
+ *
+ * From then on others may get what a node that did not come back has held.  If this server ended while that node's record
+ * was still there, the next instance would take the node for one that has lost nothing, and its late bytes would cover
+ * what others have written since (P7).  So first the records go, durably; only then what waited goes on.  A record that cannot be
+ * removed is tried again with each tick.
+ */
+
+static void finish_grace(struct kr_server *server)
+{
+	struct kr_grace *grace = &server->grace;
+	struct kr_link *link;
+
+	grace->active = false;
+	if (kr_grace_awaited(grace))
+		kr_log_warn("the grace period is over; %zu nodes have not come back", kr_grace_awaited(grace));
+	else
+		kr_log_info("the grace period is over: all nodes are back");
+	over(server);
+	while ((link = kr_list_pop(&grace->waiting)))
+		kr_request_dispatch(KR_LIST_ENTRY(link, struct kr_request, wait));
+}
+
+static void forgotten(void *context, int err)
+{
+	struct kr_server *server = context;
+
+	server->forget_failed |= err != 0;
+	if (--server->forgetting)
+		return;
+	if (!server->forget_failed && !server->ended)
+		finish_grace(server);
+}
+
 /* Nodes that never came back are not waited for at the next start either. */
 static void forget_awaited(struct kr_server *server)
 {
@@ -109,41 +143,34 @@ static void forget_awaited(struct kr_server *server)
 	struct kr_lapse lapse = {.kind = KR_LAPSE_KNOWN, .epoch = server->epoch}, noted;
 	struct kr_session *session;
 
-	for (size_t i = 0; i < facts->node_count; i++) {
-		if (kr_session_find_node_id(server, facts->nodes[i]))
-			continue;
-		kr_state_forget_node(server, facts->nodes[i], NULL, NULL);
-		if (!kr_lapses_find(&server->lapses, facts->nodes[i], &noted))
-			kr_lapses_note(&server->lapses, facts->nodes[i], &lapse);
-	}
 	KR_LIST_FOR_EACH(session, &server->sessions, link) {
 		if (session->reclaiming && session->lapse.kind == KR_LAPSE_NONE) {
 			session->lapse = lapse; /* what it has not reclaimed yet may go to others now */
 			session->recorded = false;
-			kr_state_forget_node(server, session->node_id, NULL, NULL);
 		}
 	}
+	server->forget_failed = false;
+	server->forgetting = 1;
+	for (size_t i = 0; i < facts->node_count; i++) {
+		session = kr_session_find_node_id(server, facts->nodes[i]);
+		if (session && (session->recorded || session->recording))
+			continue;
+		if (!session && !kr_lapses_find(&server->lapses, facts->nodes[i], &noted))
+			kr_lapses_note(&server->lapses, facts->nodes[i], &lapse);
+		server->forgetting++;
+		kr_state_forget_node(server, facts->nodes[i], forgotten, server);
+	}
+	forgotten(server, 0);
 }
 
 void kr_server_end_grace(struct kr_server *server)
 {
-	struct kr_grace *grace = &server->grace;
-	struct kr_link *link;
-
-	if (!grace->active)
+	if (!server->grace.active || server->forgetting)
 		return;
 	kr_data_collect_replays(server->data, false);
 	if (kr_data_replaying(server->data))
 		return; /* nobody may see the files before: we are called again when all is replayed */
-	grace->active = false;
-	if (kr_grace_awaited(grace))
-		kr_log_warn("the grace period is over; %zu nodes have not come back", kr_grace_awaited(grace));
-	else
-		kr_log_info("the grace period is over: all nodes are back");
-	over(server);
 	forget_awaited(server);
-	while ((link = kr_list_pop(&grace->waiting)))
-		kr_request_dispatch(KR_LIST_ENTRY(link, struct kr_request, wait));
 }
 
 static void start_grace(struct kr_server *server)

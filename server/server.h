@@ -76,6 +76,8 @@ struct kr_server {
 	uint64_t forgotten_epoch;   /* the latest `changed_epoch` among files dropped from the table */
 
 	struct kr_grace grace;
+	size_t forgetting;          /* records of nodes that are being removed at its end */
+	bool forget_failed;         /* one of them could not be */
 	struct kr_lapses lapses;    /* of nodes that lost their leases */
 	struct kr_conflicts conflicts;  /* what was in conflict of them */
 	struct kr_list conflicts_asked; /* CONFLICTs, answered one by one */

@@ -527,7 +527,7 @@ static void recorded(void *context, int err)
 	struct kr_session *session = recording->session;
 
 	session->recording = false;
-	session->recorded = recording->add && !err;
+	session->recorded = recording->add ? !err : err != 0; /* what could not be removed is tried again */
 	if (recording->done)
 		recording->done(recording->context, err);
 	kr_session_put(session);

@@ -16,6 +16,7 @@
 #include "server/options.h"
 #include "server/server.h"
 #include "server/session.h"
+#include "server/state_priv.h"
 #include "server/watch.h"
 
 /* --- HELLO and bad peers -------------------------------------------------------------------------------------------- */
@@ -797,6 +798,45 @@ static void the_grace_period_ends_without_the_dead(void **state)
 	assert_int_equal(kr_grace_awaited(&f->server.grace), 1);
 }
 
+static bool has_failed_to_forget(void *context)
+{
+	return ((struct fixture *)context)->server.forget_failed;
+}
+
+/* If its record stayed and we ended now, the next instance would take the lost node for one that has kept its leases. */
+static void nobody_goes_on_before_the_lost_are_forgotten(void **state)
+{
+	struct fixture *f = *state;
+	struct node *dead = joined(f, 0), *node = f->nodes[1];
+	struct kr_lookup_request look = {.name = "nothing"};
+	char hex[KR_STATE_ID_HEX];
+	int nodes;
+	uint64_t id;
+
+	create(dead, "f", KR_LEASE_WRITE);
+	kr_state_id_to_hex(dead->node_id, hex);
+	stop_server(f);
+	start_server(f);
+	/* In the record's place something that cannot be unlinked, for a while. */
+	nodes = openat(kr_state_dir(f->server.state), "nodes", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(nodes >= 0);
+	assert_int_equal(unlinkat(nodes, hex, 0), 0);
+	assert_int_equal(mkdirat(nodes, hex, 0700), 0);
+	assert_int_equal(node_hello(node, false), 0);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	look.parent = node->hello.root;
+	id = node_send(node, KR_MSG_LOOKUP, &look);
+	assert_true(node_wait_for(&f->loop, has_failed_to_forget, f));
+	settle(node);
+	assert_false(is_answered(node, id));
+	assert_true(f->server.grace.active);
+	assert_int_equal(unlinkat(nodes, hex, AT_REMOVEDIR), 0);
+	while (!is_answered(node, id))
+		settle(node);
+	assert_int_equal(node_result(node, id, NULL), -ENOENT);
+	close(nodes);
+}
+
 static void what_an_earlier_instance_executed_counts_as_done(void **state)
 {
 	struct fixture *f = *state;
@@ -941,6 +981,7 @@ int main(void)
 		TEST(a_truncation_is_not_repeated_by_the_next_instance),
 		TEST(a_nameless_open_file_outlives_a_restart),
 		TEST(the_grace_period_ends_without_the_dead),
+		TEST(nobody_goes_on_before_the_lost_are_forgotten),
 		TEST(what_an_earlier_instance_executed_counts_as_done),
 		TEST(two_servers_on_one_export_are_refused),
 		TEST(a_file_is_looked_at_once_in_a_while),
