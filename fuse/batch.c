@@ -70,13 +70,15 @@ void kr_batch_forget(struct kr_batches *batches, struct kr_handle *handle)
 	handle->has_token = false;
 }
 
-/* The file of the handle with this token, with a reference; NULL. */
+/* The file of the handle with this token, with a reference; NULL: there is none, or it has lost a lock. */
 static struct kr_file *file_of(struct kr_batches *batches, const struct kr_batch_token *token)
 {
 	KR_SCOPED_LOCK(&batches->lock);
 	struct kr_table_link *link = kr_table_find(&batches->by_token, hash_of(token), match, token);
 
-	return link ? kr_file_get(KR_CONTAINER_OF(link, struct kr_handle, by_token)->file) : NULL;
+	if (!link || atomic_load(&KR_CONTAINER_OF(link, struct kr_handle, by_token)->lost_lock))
+		return NULL;
+	return kr_file_get(KR_CONTAINER_OF(link, struct kr_handle, by_token)->file);
 }
 
 /* --- one batch ------------------------------------------------------------------------------------------------------------ */

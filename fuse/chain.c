@@ -119,9 +119,11 @@ static void after_read(uv_work_t *work, int status)
 
 	if (chain) {
 		chain->read = NULL;
-		for (uint32_t i = 0; i < read->run_count && err == 0; i++)
+		for (uint32_t i = 0; i < read->run_count && err == 0; i++) {
 			err = kr_merge_push(&chain->merge, KR_MERGE_HIGH, read->runs[i].offset, read->buf,
 				read->runs[i].start, read->runs[i].length);
+			chain->bytes_taken += read->runs[i].length;
+		}
 		if (err == 0 && read->last)
 			kr_merge_end(&chain->merge, KR_MERGE_HIGH);
 	}
@@ -198,7 +200,8 @@ static int send_piece(struct kr_chain *chain, struct kr_piece *piece)
 static int send_end(struct kr_chain *chain)
 {
 	struct kr_stream_end_request end = {
-		.stream = chain->stream, .extents = chain->extents_sent, .bytes = chain->bytes_sent};
+		.stream = chain->stream, .extents = chain->extents_sent, .bytes = chain->bytes_sent,
+		.overlapped = chain->overlapped + (chain->bytes_taken - chain->bytes_sent)};
 
 	if (KR_FAULT("chain.end"))
 		return -EIO;
@@ -331,6 +334,7 @@ static void on_extent(struct kr_chain_intake *intake, const struct kr_extent_req
 	}
 	intake->extents++;
 	intake->bytes += data->length;
+	chain->bytes_taken += data->length;
 	if (!intake->paused && kr_merge_queued(&chain->merge, KR_MERGE_LOW) > KR_CHAIN_INPUT) {
 		intake->paused = true;
 		kr_conn_pause(intake->conn);
@@ -347,6 +351,7 @@ static void on_stream_end(struct kr_chain_intake *intake, const struct kr_stream
 		fail(chain, request->error ? kr_status_to_errno(request->error) : -EBADMSG, false);
 		return;
 	}
+	chain->overlapped = request->overlapped;
 	kr_merge_end(&chain->merge, KR_MERGE_LOW);
 	kr_conn_reply(intake->conn, KR_MSG_STREAM, intake->stream, 0, 0, NULL, NULL, 0);
 	chain->intake = NULL;

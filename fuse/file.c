@@ -11,11 +11,12 @@
 
 #include "common/fail.h"
 #include "common/log.h"
+#include "fuse/fence.h"
 #include "fuse/file_priv.h"
 #include "fuse/op.h"
 #include "fuse/stage.h"
 
-enum { TICK_MS = 100, FENCE_WATCH_MS = 500 };
+enum { TICK_MS = 100 };
 
 static bool match_fid(const struct kr_table_link *link, const void *key)
 {
@@ -87,14 +88,9 @@ static void distrust(struct kr_file *file, void *context)
 }
 
 /* A fenced mount must not go on serving out of the kernel's pages either. */
-static void watch_fence(uv_timer_t *timer)
+static void on_fenced(struct kr_mount *mount)
 {
-	struct kr_files *files = timer->data;
-	bool fenced = kr_mount_fenced(files->mount);
-
-	if (fenced && !files->was_fenced)
-		kr_files_for_each(files, distrust, NULL);
-	files->was_fenced = fenced;
+	kr_files_for_each(mount->files, distrust, NULL);
 }
 
 static void need_tick(struct kr_files *files)
@@ -107,12 +103,9 @@ int kr_files_start(struct kr_files *files)
 {
 	uv_timer_init(files->mount->loop, &files->tick_timer);
 	files->tick_timer.data = files;
-	uv_timer_init(files->mount->loop, &files->fence_timer);
-	files->fence_timer.data = files;
-	uv_timer_start(&files->fence_timer, watch_fence, FENCE_WATCH_MS, FENCE_WATCH_MS);
 	kr_recall_start(files);
 	files->started = true;
-	return 0;
+	return kr_fence_start(files->mount, on_fenced, &files->fence);
 }
 
 void kr_files_stop(struct kr_files *files)
@@ -122,7 +115,7 @@ void kr_files_stop(struct kr_files *files)
 	files->stopped = true;
 	kr_loop_forget(files->mount->kr_loop, &files->space_task);
 	uv_close((uv_handle_t *)&files->tick_timer, NULL);
-	uv_close((uv_handle_t *)&files->fence_timer, NULL);
+	kr_fence_stop(files->fence);
 	kr_recall_stop(files);
 }
 

@@ -18,8 +18,8 @@ struct kr_files {
 	struct kr_list drops;       /* struct kr_file_drop, invalidations under way */
 	uv_timer_t drop_timer;
 	uv_timer_t tick_timer;      /* while the mount is fenced, or writes wait for space */
-	uv_timer_t fence_timer;
-	bool started, stopped, was_fenced;
+	struct kr_fence *fence;
+	bool started, stopped;
 	uint64_t generation;
 	bool lost;                  /* this recovery's session is a new one */
 };

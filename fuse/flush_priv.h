@@ -76,6 +76,9 @@ void kr_flush_stable(struct kr_file *file, uint64_t round);
 void kr_flush_for_each(struct kr_flusher *flusher, void (*do_file)(struct kr_file *file, enum kr_flush_reason reason),
 	enum kr_flush_reason reason);
 
+/* --- flush_status.c --- */
+void kr_flush_fid_text(const struct kr_fid *fid, char ret_text[2 * KR_FID_MAX + 1]);
+
 /* --- flush_send.c --- */
 /* Takes a snapshot and sends it. 0, or -errno when it could not begin. */
 int kr_flush_send_dirty(struct kr_file *file);

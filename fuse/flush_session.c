@@ -149,7 +149,7 @@ void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_r
 		settle_known(file, reply->applied_seq, reply->applied_round, &reply->attr);
 	if (err == 0 && reply->conflict)
 		kr_late_begin(file, &reply->attr);
-	else if (err == -ESTALE && kr_session_facts(file->mount->session)->late)
+	else if (err == -ESTALE) /* the server knows whether that is a conflict, perhaps since an earlier session */
 		kr_late_begin(file, NULL);
 	else if (err)
 		keep_unjudged(file, err);

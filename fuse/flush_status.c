@@ -91,7 +91,7 @@ void kr_flusher_discard_damage(struct kr_flusher *flusher)
 	kr_journal_discard_damage(flusher->mount->journal);
 }
 
-static void fid_text(const struct kr_fid *fid, char ret_text[2 * KR_FID_MAX + 1])
+void kr_flush_fid_text(const struct kr_fid *fid, char ret_text[2 * KR_FID_MAX + 1])
 {
 	for (uint8_t i = 0; i < fid->length; i++)
 		snprintf(ret_text + 2 * i, 3, "%02x", fid->bytes[i]);
@@ -112,7 +112,7 @@ static json_t *file_status(struct kr_file *file)
 	struct share share;
 
 	look_at(file, &share);
-	fid_text(&file->fid, fid);
+	kr_flush_fid_text(&file->fid, fid);
 	return json_pack("{s:o, s:s, s:I, s:I, s:I, s:s, s:s}", "path", hint_of(file), "fid", fid, "ino",
 		(json_int_t)file->base.ino,
 		"dirty", (json_int_t)share.dirty, "unstable", (json_int_t)share.unstable, "state", share.state, "error",
@@ -143,7 +143,7 @@ struct kr_file *kr_flusher_find(struct kr_flusher *flusher, const char *path)
 		struct kr_file *file = file_at(link);
 		char fid[2 * KR_FID_MAX + 1];
 
-		fid_text(&file->fid, fid);
+		kr_flush_fid_text(&file->fid, fid);
 		if (strcmp(fid, path) == 0)
 			return file;
 		if (file->journal_file && file->journal_file->hint && strcmp(file->journal_file->hint, path) == 0)

@@ -188,6 +188,35 @@ static void take_target(struct kr_late *late, const struct kr_conflict_reply *re
 	kr_file_step(late->target);
 }
 
+static void take_back(void *context, const struct kr_extent *piece)
+{
+	struct move *move = context;
+
+	if (kr_extent_map_insert_under(move->to, piece, kr_journal_release, move->journal) < 0)
+		move->err = -ENOMEM;
+}
+
+/* The server knows of no conflict: the file is gone, and that is all. */
+static void refuse(struct kr_late *late)
+{
+	struct kr_file *file = late->file;
+	struct move move = {&file->dirty, file->mount->journal, 0};
+
+	kr_file_get(file);
+	pthread_mutex_lock(&file->lock);
+	kr_extent_map_for_each(&late->extents, take_back, &move);
+	kr_extent_map_fini(&late->extents);
+	kr_extent_map_init(&late->extents);
+	pthread_mutex_unlock(&file->lock);
+	if (move.err)
+		kr_log_error("out of memory: some bytes of a file that is gone wait in the journal for the next mount");
+	kr_log_warn("%s is gone at the server; its unflushed bytes wait in the journal to be discarded",
+		late->path ? late->path : "a file");
+	end(late);
+	kr_flush_orphan(file, -ESTALE);
+	kr_file_put(file);
+}
+
 static void on_target(void *context, int err, const void *message, struct kr_buf *data)
 {
 	struct kr_late *late = context;
@@ -200,6 +229,10 @@ static void on_target(void *context, int err, const void *message, struct kr_buf
 	}
 	if (err == -ECANCELED)
 		return;
+	if (err == -EPERM) {
+		refuse(late);
+		return;
+	}
 	if (err)
 		failed(late, err);
 	else
@@ -280,12 +313,17 @@ static void finished(struct kr_late *late)
 {
 	struct kr_flusher *flusher = kr_flusher_of(late->file);
 	const char *path = late->path ? late->path : "?";
-	json_t *entry = json_pack("{s:s, s:s, s:I, s:I}", "path", path, "conflict_file", late->place, "bytes",
+	char fid[2 * KR_FID_MAX + 1];
+	json_t *entry;
+
+	kr_flush_fid_text(&late->file->fid, fid);
+	entry = json_pack("{s:s, s:s, s:s, s:I, s:I}", "path", path, "fid", fid, "conflict_file", late->place, "bytes",
 		(json_int_t)late->total, "ranges", (json_int_t)late->ranges);
 
 	if (entry)
 		json_array_append_new(flusher->conflicts, entry);
-	if (json_array_size(flusher->conflicts) > KR_LATE_SHOWN)
+	/* Without a mount (a replay) there is nobody who asks again and again: all are told in the end. */
+	if (flusher->mount->fuse && json_array_size(flusher->conflicts) > KR_LATE_SHOWN)
 		json_array_remove(flusher->conflicts, 0);
 	flusher->conflict_files++;
 	kr_log_warn("the late bytes of %s are in %s: %" PRIu64 " bytes in %" PRIu64 " ranges, holes elsewhere", path, late->place,

@@ -114,6 +114,7 @@ static int save_identity(const struct kr_local *local)
 	json_object_set_new(identity, "node_id", json_string(node));
 	json_object_set_new(identity, "incarnation", json_integer((json_int_t)local->incarnation));
 	json_object_set_new(identity, "source", json_string(local->source));
+	json_object_set_new(identity, "node", json_string(local->node_name));
 	if (local->bound)
 		json_object_set_new(identity, "export_id", json_string(export));
 	text = json_dumps(identity, JSON_INDENT(2));

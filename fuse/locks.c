@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "fuse/file.h"
 #include "fuse/inode.h"
+#include "fuse/op_file.h"
 #include "fuse/rpc.h"
 
 struct kr_locks {
@@ -246,6 +247,7 @@ void kr_locks_release_handle(struct kr_file *file, const struct kr_handle *handl
 {
 	const struct kr_lock *lock;
 	struct kr_lock_call *call;
+	struct kr_lock *record;
 
 	if (!file->locks)
 		return;
@@ -262,6 +264,10 @@ void kr_locks_release_handle(struct kr_file *file, const struct kr_handle *handl
 		if (!asked)
 			kr_locks_ask(file, &all, false, NULL, NULL);
 	}
+	KR_LIST_FOR_EACH(record, &file->locks->held.locks, link)
+		record->via = record->via == (uintptr_t)handle ? 0 : record->via;
+	KR_LIST_FOR_EACH(call, &file->locks->calls, link)
+		call->want.via = call->want.via == (uintptr_t)handle ? 0 : call->want.via;
 }
 
 /* --- recovery ------------------------------------------------------------------------------------------------------- */
@@ -271,12 +277,17 @@ struct claim {
 	struct kr_lock lock;
 };
 
+/* As with NFS: what the program does next through the descriptor that it locked by fails (op_read.c, op_write.c, op_sync.c). */
 static void lost(struct kr_file *file, const struct kr_lock *lock)
 {
+	const struct kr_lock *held = kr_lock_table_held(&file->locks->held, &lock->owner, lock->first, lock->last);
+
 	KR_AUTO_FREE char *path = kr_inode_path(file->mount->inodes, &file->fid);
 
 	kr_log_warn("process %u has lost its %s on %s: this node was cut off for too long, others may have had it meanwhile",
 		lock->pid, lock->owner.flock ? "flock" : "byte-range lock", path ? path : "a file");
+	if (held && held->via)
+		atomic_store(&((struct kr_handle *)held->via)->lost_lock, true);
 }
 
 static void on_claimed(void *context, int err, const void *reply, struct kr_buf *data)

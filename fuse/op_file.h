@@ -15,6 +15,7 @@ struct kr_handle {
 	bool direct;          /* the kernel's read(2) does not go through its pages (a mapping's faults still do) */
 	bool plain;           /* for writing, neither O_APPEND nor O_SYNC: batches may write through it */
 	bool door;            /* of the door (batch.h), not of a file */
+	atomic_bool lost_lock; /* it had a lock, and others may have had it since: only closing it helps (locks.h) */
 	atomic_bool relaxed;  /* coherence=relaxed, KR_IOC_RELAXED; direct handles only */
 	uint32_t errors_seen; /* [loop] failed flushes that this handle need not be told of any more */
 	bool has_token;       /* batch.c's, guarded by its lock, as the next two */

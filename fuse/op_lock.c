@@ -40,8 +40,13 @@ static void step_lock(struct kr_op *op)
 static void start(fuse_req_t req, struct fuse_file_info *fi, struct kr_lock *want, bool wait)
 {
 	struct kr_handle *handle = kr_handle_of(fi);
-	struct lock_op *op = kr_file_op_new(sizeof(*op), req, "lock", handle->file, step_lock);
+	struct lock_op *op;
 
+	if (want->kind != KR_LOCK_NONE && atomic_load(&handle->lost_lock)) {
+		fuse_reply_err(req, EIO);
+		return;
+	}
+	op = kr_file_op_new(sizeof(*op), req, "lock", handle->file, step_lock);
 	if (!op)
 		return;
 	want->owner.id = fi->lock_owner;

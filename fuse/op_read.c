@@ -13,6 +13,7 @@ enum { PAGE_MASK = 4095, IN_LOOP_MAX = 64 * 1024 };
 
 struct read_op {
 	struct kr_file_op file_op;
+	const struct kr_handle *handle;
 	struct kr_gated_read gated;
 	bool page_aligned;  /* may be for the kernel's pages (a mapping of a direct_io handle) */
 	bool entered;
@@ -33,8 +34,20 @@ static bool is_page_aligned(uint64_t offset, size_t size)
 static void leave(struct kr_file *file, uint32_t epoch)
 {
 	kr_holder_leave(&file->holder, KR_LEASE_READ, epoch);
-	if (file->holder.recalled | file->holder.leaving)
+	/* The session was lost meanwhile, and the kernel's pages with it: those that this read has filled came too late. */
+	if (epoch != file->holder.epoch) {
+		kr_holder_cached(&file->holder);
+		kr_holder_distrust(&file->holder);
+	}
+	if (file->holder.recalled | file->holder.leaving | file->holder.suspect)
 		kr_file_step(file);
+}
+
+/* Whether what was read under the lease of EPOCH is still good to fill pages with. */
+static bool still_held(struct kr_file *file, uint32_t epoch)
+{
+	KR_SCOPED_LOCK(&file->lock);
+	return epoch == file->holder.epoch;
 }
 
 /* --- in a worker ------------------------------------------------------------------------------------------------------------ */
@@ -98,7 +111,7 @@ static bool read_fast(fuse_req_t req, struct kr_file *file, uint64_t offset, siz
 	if (!begin_fast(file, offset, size, &plan, &epoch))
 		return false;
 	buffer = malloc(plan.length ? plan.length : 1);
-	served = buffer && kr_read_plan_fill(&plan, buffer) == 0;
+	served = buffer && kr_read_plan_fill(&plan, buffer) == 0 && still_held(file, epoch);
 	if (plan.stage)
 		kr_stage_hint(plan.stage, offset, size);
 	if (served)
@@ -185,6 +198,8 @@ static void filled(uv_work_t *work, int status)
 	(void)status;
 	read->working = false;
 	kr_read_plan_fini(&read->plan);
+	if (read->err == 0 && !still_held(read->file_op.file, read->epoch))
+		read->err = -ESTALE;
 	if (read->err == 0) {
 		answer(read);
 	} else if (read->err == -ENODATA || read->err == -ESTALE) {
@@ -231,6 +246,10 @@ static void step_read(struct kr_op *op)
 		kr_op_reply_err(op, kr_op_given_up(op) ? kr_op_given_up(op) : kr_file_lease_error(file));
 		return;
 	}
+	if (atomic_load(&read->handle->lost_lock)) {
+		kr_op_reply_err(op, -EIO);
+		return;
+	}
 	if (!enter(read)) {
 		wait_at_gate(read);
 		return;
@@ -265,12 +284,17 @@ void kr_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struc
 	struct read_op *read;
 
 	(void)ino;
+	if (atomic_load_explicit(&handle->lost_lock, memory_order_relaxed)) {
+		fuse_reply_err(req, EIO);
+		return;
+	}
 	if (read_relaxed(req, handle, (uint64_t)offset, size) || read_fast(req, handle->file, (uint64_t)offset, size))
 		return;
 	read = kr_file_op_new(sizeof(*read), req, "read", handle->file, step_read);
 	if (!read)
 		return;
 	read->file_op.op.fini = fini_read;
+	read->handle = handle;
 	read->gated.offset = (uint64_t)offset;
 	read->gated.length = size;
 	read->page_aligned = is_page_aligned((uint64_t)offset, size);

@@ -208,9 +208,14 @@ void kr_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 void kr_op_fsync(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi)
 {
 	struct kr_handle *handle = kr_handle_of(fi);
-	struct sync_op *op = kr_file_op_new(sizeof(*op), req, "fsync", handle->file, step_sync);
+	struct sync_op *op;
 
 	(void)ino;
+	if (atomic_load(&handle->lost_lock)) {
+		fuse_reply_err(req, EIO);
+		return;
+	}
+	op = kr_file_op_new(sizeof(*op), req, "fsync", handle->file, step_sync);
 	if (!op)
 		return;
 	op->handle = handle;

@@ -54,6 +54,10 @@ static enum verdict try_write(struct write *write, int *ret_err)
 	int err;
 
 	KR_SCOPED_LOCK(&file->lock);
+	if (!write->page && atomic_load_explicit(&write->handle->lost_lock, memory_order_relaxed)) {
+		*ret_err = -EIO;
+		return FAILED;
+	}
 	if (!write->page && (kr_mount_fenced(file->mount) || !kr_holder_has(&file->holder, kinds_of(write))))
 		return GATED;
 	if (write->append && file->stale)

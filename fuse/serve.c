@@ -43,7 +43,9 @@ enum { LATE_DRAIN_MS = 2000, SIGNALS = 3 };
 struct serve {
 	struct kr_mount mount;
 	struct kr_session_hooks hooks;
-	struct kr_kernel *kernel;
+	struct kr_kernel *kernel; /* NULL: only the journal is replayed */
+	bool replay_only;
+	json_t *before;           /* then: what the journal held */
 	struct kr_recovery recovery;
 
 	/* Loop thread. */
@@ -170,6 +172,7 @@ struct step {
 	struct serve *serve;
 	int err;
 	char reason[512];
+	json_t *status;
 };
 
 static void keep_reason(struct step *step)
@@ -270,14 +273,49 @@ static void make_files(void *context)
 static void begin_session(void *context)
 {
 	struct step *step = context;
+
+	kr_session_begin(step->serve->mount.session, on_live, step->serve);
+}
+
+static void make_control(void *context)
+{
+	struct step *step = context;
 	struct kr_mount *mount = &step->serve->mount;
 	unsigned dev_major, dev_minor;
 
 	kr_kernel_device(step->serve->kernel, &dev_major, &dev_minor);
 	step->err = kr_control_new(mount, dev_major, dev_minor, &mount->control);
 	keep_reason(step);
-	if (step->err == 0)
-		kr_session_begin(step->serve->mount.session, on_live, step->serve);
+}
+
+static int make_mount(struct serve *serve)
+{
+	struct kr_mount *mount = &serve->mount;
+	int err = kr_kernel_new(mount, &serve->kernel);
+
+	if (err == 0) {
+		mount->fuse = kr_kernel_fuse(serve->kernel);
+		err = kr_notifier_new(mount->fuse, &mount->notifier);
+	}
+	if (err == 0)
+		err = in_loop(serve, make_control);
+	return err;
+}
+
+static void look_in_loop(void *context)
+{
+	struct step *step = context;
+
+	step->status = kr_flusher_status(step->serve->mount.flusher);
+}
+
+/* What is not on the server, as JSON; owned by the caller. */
+static json_t *look(struct serve *serve)
+{
+	struct step step = {.serve = serve};
+
+	kr_loop_run(serve->mount.kr_loop, look_in_loop, &step);
+	return step.status;
 }
 
 /* What a mount of root's keeps of his privileges. */
@@ -314,15 +352,13 @@ static int make(struct serve *serve)
 		err = open_local(serve);
 	if (err == 0)
 		err = in_loop(serve, make_files);
-	if (err == 0)
-		err = kr_kernel_new(mount, &serve->kernel);
-	if (err == 0) {
-		mount->fuse = kr_kernel_fuse(serve->kernel);
-		err = kr_notifier_new(mount->fuse, &mount->notifier);
-	}
+	if (err == 0 && serve->replay_only)
+		serve->before = look(serve);
+	else if (err == 0)
+		err = make_mount(serve);
 	if (err == 0)
 		err = in_loop(serve, begin_session);
-	if (err == 0)
+	if (err == 0 && serve->kernel)
 		err = kr_kernel_start(serve->kernel);
 	return err;
 }
@@ -408,11 +444,9 @@ static void unmake(struct serve *serve)
 	kr_kernel_free(serve->kernel);
 }
 
-int kr_serve(const struct kr_mount_options *options, struct kr_local *local, bool (*ready)(void *context), void *context)
+static struct serve *serve_new(const struct kr_mount_options *options, struct kr_local *local)
 {
 	struct serve *serve = kr_xcalloc(1, sizeof(*serve));
-	char reason[512];
-	int result;
 
 	serve->mount.options = options;
 	serve->mount.local = local;
@@ -422,7 +456,37 @@ int kr_serve(const struct kr_mount_options *options, struct kr_local *local, boo
 	kr_list_init(&serve->recovery.damage);
 	pthread_mutex_init(&serve->lock, NULL);
 	pthread_cond_init(&serve->changed, NULL);
+	return serve;
+}
+
+int kr_serve_replay(const struct kr_mount_options *options, struct kr_local *local, json_t **ret_before, json_t **ret_after)
+{
+	struct serve *serve = serve_new(options, local);
+	char reason[512];
+	int result;
+
+	serve->replay_only = true;
 	result = make(serve);
+	snprintf(reason, sizeof(reason), "%s", result < 0 ? kr_fail_reason() : "");
+	if (result == 0) {
+		wait_for(serve, &serve->live);
+		result = drain_and_part(serve) ? 0 : 1;
+		*ret_after = look(serve);
+		*ret_before = serve->before;
+		serve->before = NULL;
+	}
+	json_decref(serve->before);
+	unmake(serve);
+	free(serve);
+	return result < 0 ? kr_fail(result, "%s", reason) : result;
+}
+
+int kr_serve(const struct kr_mount_options *options, struct kr_local *local, bool (*ready)(void *context), void *context)
+{
+	struct serve *serve = serve_new(options, local);
+	char reason[512];
+	int result = make(serve);
+
 	snprintf(reason, sizeof(reason), "%s", result < 0 ? kr_fail_reason() : "");
 	if (result == 0) {
 		wait_for(serve, &serve->live);

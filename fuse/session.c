@@ -15,6 +15,7 @@
 #include "common/fail.h"
 #include "common/log.h"
 #include "common/util.h"
+#include "fuse/fence.h"
 #include "fuse/localdir.h"
 #include "fuse/login.h"
 #include "fuse/loop.h"
@@ -86,10 +87,8 @@ static void report_hello(struct kr_session *session, int err)
 
 static void renew(struct kr_session *session, uint64_t sent_ns)
 {
-	uint64_t fence_at_ns = sent_ns + (uint64_t)session->facts.lease_ms * 3 / 4 * KR_NS_PER_MS;
-
 	if (session->state == LIVE)
-		atomic_store(&session->mount->fence_at_ns, fence_at_ns);
+		atomic_store(&session->mount->fence_at_ns, kr_fence_after(sent_ns, session->facts.lease_ms));
 }
 
 static void set_clock(struct kr_session *session, struct kr_time now, uint64_t sent_ns)
@@ -345,7 +344,8 @@ static void on_hello_reply(void *context, int err, const void *message, struct k
 	if (resumed) {
 		go_live(session, sent_ns);
 	} else if (session->begun) {
-		kr_log_warn("%s does not know our session any more: reclaiming", session->mount->options->source);
+		kr_log_warn("%s does not know our session any more%s: reclaiming", session->mount->options->source,
+			session->facts.late ? ", and others may have had our leases" : "");
 		start_recovery(session);
 	}
 	report_hello(session, 0);

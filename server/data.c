@@ -9,6 +9,8 @@
 #include "server/export.h"
 #include "server/hop.h"
 
+enum { OVERLAPS_SHOWN = 100 };
+
 uint64_t kr_data_next_round(void *data_pointer)
 {
 	struct kr_data *data = data_pointer;
@@ -186,6 +188,26 @@ bool kr_data_hop(struct kr_data *data, struct kr_session *session, uint32_t node
 	return true;
 }
 
+static bool note_overlap(struct kr_table_link *link, void *context)
+{
+	const struct kr_sfile *file = KR_CONTAINER_OF(link, struct kr_sfile, by_fid);
+	json_t *list = context;
+
+	if (file->data.overlapped)
+		json_array_append_new(list, json_pack("{s:I, s:I}", "ino", (json_int_t)file->data.after.ino, "bytes",
+			(json_int_t)file->data.overlapped));
+	return json_array_size(list) < OVERLAPS_SHOWN;
+}
+
+/* Files whose writers did not agree about who writes what. */
+static json_t *overlaps(struct kr_server *server)
+{
+	json_t *list = json_array();
+
+	kr_table_for_each(&server->files, note_overlap, list);
+	return list;
+}
+
 json_t *kr_data_status(const struct kr_data *data)
 {
 	struct kr_export_info info;
@@ -197,7 +219,8 @@ json_t *kr_data_status(const struct kr_data *data)
 		syncs_waiting++;
 	for (link = data->sync_urgent.head.next; link != &data->sync_urgent.head; link = link->next)
 		syncs_waiting++;
-	return json_pack("{s:{s:I,s:I,s:I,s:I,s:I}, s:{s:I,s:I,s:I,s:I,s:I}, s:{s:I,s:I,s:I}, s:{s:I,s:I}}",
+	return json_pack("{s:I, s:o, s:{s:I,s:I,s:I,s:I,s:I}, s:{s:I,s:I,s:I,s:I,s:I}, s:{s:I,s:I,s:I}, s:{s:I,s:I}}",
+		"overlapped_bytes", (json_int_t)data->counters.overlapped, "overlapped_files", overlaps(data->server),
 		"rounds", "inline", (json_int_t)data->counters.inline_rounds, "chained", (json_int_t)data->counters.chained_rounds,
 		"participants_of_chained", (json_int_t)data->counters.chained_nodes, "aborted",
 		(json_int_t)data->counters.aborted_rounds, "failed", (json_int_t)data->counters.failed_rounds,

@@ -43,6 +43,7 @@ struct kr_data {
 	struct {
 		uint64_t inline_rounds, chained_rounds, chained_nodes, aborted_rounds, failed_rounds;
 		uint64_t bytes, extents;
+		uint64_t overlapped; /* bytes that more than one participant of a round had written */
 		uint64_t syncs, sync_errors;
 		uint64_t fed_blocks, fed_bytes;
 	} counters;

@@ -55,6 +55,7 @@ struct kr_attachment {
 	uint32_t waiting; /* leases asked and not granted */
 	uint8_t inherited; /* of the leases held: from the session that this one replaced, and not reclaimed yet */
 	uint64_t flushed_ns; /* when a FLUSH of it was answered the last time; 0: never */
+	bool replays;     /* it has reclaimed rounds of a former boot, and may send them (until its end) */
 };
 
 /* The file, entered into the table if it is not there yet. Returns a reference. */

@@ -78,6 +78,7 @@ static void begin_round(struct kr_sfile_data *data)
 {
 	data->part_count = 0;
 	data->clear_suid = false;
+	data->round_overlapped = 0;
 	data->mtime_is_set = false;
 	data->stable.taint = 0;
 	data->mtime = (struct kr_time){ .sec = INT64_MIN };
@@ -178,6 +179,8 @@ static void finish_done(struct kr_apply *apply)
 			if (undisturbed)
 				kr_sfile_version(file, file->changes, &data->after);
 			data->mtime_rounds = data->mtime_is_set ? (struct kr_time){ .sec = INT64_MIN } : apply->mtime;
+			data->overlapped += data->round_overlapped;
+			data->owner->counters.overlapped += data->round_overlapped;
 			note_applied(data);
 		} else {
 			data->owner->counters.failed_rounds++;
@@ -587,6 +590,33 @@ static int check(const struct kr_request *request)
 	return request->data || msg->extents.count ? -EPROTO : 0;
 }
 
+/* Whether the session's bytes may go in now (see FLUSH in msgs.def): what a node sends without the lease is late, or was on its
+ * way when its leases went to others. */
+static bool may_flush(const struct kr_request *request, const struct kr_sfile *file)
+{
+	uint32_t node = request->session->node;
+	const struct kr_attachment *attachment;
+
+	if (kr_lease_table_held(&file->leases, node) & KR_LEASE_WRITE || file->gone)
+		return true;
+	if (kr_lease_table_recalling(&file->leases, node) & KR_LEASE_READ)
+		return true;
+	if (!(request->msg.flush_request.flags & FLUSH_REPLAY))
+		return false;
+	attachment = kr_attachment_find(file, request->session);
+	return request->server->data->collecting || (attachment && attachment->replays);
+}
+
+static void run_refuse(struct kr_request *request)
+{
+	struct kr_attr attr;
+
+	/* A file that is gone is so for everybody, and nothing to ask a lease of. */
+	request->err = kr_export_getattr(request->server->export, &request->msg.flush_request.file, &attr);
+	if (!request->err)
+		request->err = -EAGAIN;
+}
+
 static void handle_flush(struct kr_request *request)
 {
 	struct kr_data *data = request->server->data;
@@ -610,6 +640,12 @@ static void handle_flush(struct kr_request *request)
 		return;
 	request->cancel = NULL; /* it is answered by its round, or when the session is lost */
 	file = kr_sfile_get(request->server, &msg->file);
+	if (!may_flush(request, file)) {
+		kr_log_debug("node %s: FLUSH of a file without the lease", request->session->name);
+		kr_request_run(request, run_refuse, kr_request_reply_job);
+		kr_sfile_put(file);
+		return;
+	}
 	maybe_gather(file, &ask);
 	update_hold(&file->data);
 	err = kr_rounds_ask(&file->data.rounds, &ask);

@@ -289,6 +289,7 @@ void kr_intake_end(struct kr_hop *hop, const struct kr_frame *frame)
 		return;
 	}
 	intake->ended = true;
+	intake->file->data.round_overlapped = msg.stream_end_request.overlapped;
 	intake->moved_ns = kr_clock_ns();
 	start_jobs(intake);
 }

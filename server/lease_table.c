@@ -357,6 +357,13 @@ uint8_t kr_lease_table_held(const struct kr_lease_table *table, uint32_t node)
 	return holder ? holder->kinds : 0;
 }
 
+uint8_t kr_lease_table_recalling(const struct kr_lease_table *table, uint32_t node)
+{
+	const struct kr_lease_holder *holder = find_holder(table, node);
+
+	return holder ? holder->recalling : 0;
+}
+
 bool kr_lease_table_known(const struct kr_lease_table *table, uint32_t node)
 {
 	return find_holder(table, node) != NULL;

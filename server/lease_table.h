@@ -85,6 +85,8 @@ void kr_lease_table_expire(struct kr_lease_table *table, uint32_t node);
 
 /* What NODE holds; `recalling` kinds are included. */
 uint8_t kr_lease_table_held(const struct kr_lease_table *table, uint32_t node);
+/* Of these, what it is asked to give up. */
+uint8_t kr_lease_table_recalling(const struct kr_lease_table *table, uint32_t node);
 /* Whether it holds anything or has a grant to be announced. */
 bool kr_lease_table_known(const struct kr_lease_table *table, uint32_t node);
 /* Whether any node but EXCEPT (0: none excepted) holds one of KINDS. */

@@ -397,6 +397,7 @@ static void finish_reclaim(struct kr_request *request)
 		attachment->opens += reclaim->missing;
 		file->opens += reclaim->missing;
 		file->orphan |= reclaim->attr.nlink == 0;
+		attachment->replays |= request->msg.reclaim_request.has_replays && !reclaim->conflict;
 		reply->conflict = reclaim->conflict;
 		granted = reclaim->conflict ? 0 : request->msg.reclaim_request.kinds; /* its bytes leave the file */
 		if (kr_trust_confined(session)) {

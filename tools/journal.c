@@ -9,12 +9,19 @@
 #include "common/fail.h"
 #include "common/util.h"
 #include "fuse/journal_read.h"
+#include "tools/replay.h"
 
 static const char usage[] = "usage: kairan journal [--dump | --dump-all] DIR\n"
+	"       kairan journal DIR --replay HOST[:PORT] [--key FILE] [--timeout SECONDS]\n"
 	"Checks the journal in DIR (or in DIR/journal) and says which files it has bytes of.\n"
 	"  --dump      list the records that count as well\n"
 	"  --dump-all  ... and the dead ones\n"
-	"Nothing is changed. Exit code: 0 sound, 1 damaged, 2 cannot be read.\n";
+	"Nothing is changed. Exit code: 0 sound, 1 damaged, 2 cannot be read.\n"
+	"  --replay S   brings those bytes to the server S, as the mount that wrote them would if it came back:\n"
+	"               into files that nobody has changed since, else into conflict files; says what went where.\n"
+	"               DIR is a mount's local directory that nobody uses. May be repeated after any end.\n"
+	"  --key FILE   the key to present; --timeout: give up after so many seconds (default: a day)\n"
+	"Exit code then: 0 all is on the server's disk, 1 some is not (it stays in DIR), 2 it could not be done.\n";
 
 /* DIR is the local directory of a mount, or the journal itself. */
 static int open_directory(const char *path)
@@ -35,11 +42,15 @@ int kr_tool_journal(int argc, char **argv)
 	static const struct option options[] = {
 		{"dump", no_argument, NULL, 'd'},
 		{"dump-all", no_argument, NULL, 'a'},
+		{"replay", required_argument, NULL, 'r'},
+		{"key", required_argument, NULL, 'k'},
+		{"timeout", required_argument, NULL, 't'},
 		{"help", no_argument, NULL, 'h'},
 		{0},
 	};
 	static const struct kr_scan_owner anybody;
 	KR_AUTO_FD int dir_fd = -1;
+	struct kr_replay replay = {0};
 	struct kr_scan *scan;
 	bool dump = false, all = false, sound;
 	int option, err;
@@ -50,11 +61,21 @@ int kr_tool_journal(int argc, char **argv)
 			return fputs(usage, stdout) < 0;
 		if (option == '?')
 			return fputs(usage, stderr), 64;
-		dump = true;
+		if (option == 'r')
+			replay.server = optarg;
+		else if (option == 'k')
+			replay.key = optarg;
+		else if (option == 't')
+			replay.timeout = optarg;
+		else
+			dump = true;
 		all |= option == 'a';
 	}
-	if (optind + 1 != argc)
+	if (optind + 1 != argc || (replay.server ? dump : replay.key || replay.timeout))
 		return fputs(usage, stderr), 64;
+	replay.directory = argv[optind];
+	if (replay.server)
+		return kr_replay(&replay);
 	dir_fd = open_directory(argv[optind]);
 	err = dir_fd < 0 ? kr_fail_errno(dir_fd, "%s", argv[optind]) : kr_scan_open(dir_fd, &anybody, &scan);
 	if (err) {

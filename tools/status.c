@@ -153,6 +153,9 @@ static void print_server(const char *name, const json_t *status)
 	printf("  watch       changes by others are noticed by %s; %" JSON_INTEGER_FORMAT " since the start\n",
 		strcmp(text_of(json_object_get(status, "watch"), "mechanism"), "events") == 0 ? "the kernel's word" : "looking once a second",
 		kr_number(status, "watch", "changes"));
+	if (kr_number(status, "data", "overlapped_bytes"))
+		printf("  overlaps    %s had been written by several nodes at once, and were decided by ring order\n",
+			kr_bytes_text(kr_number(status, "data", "overlapped_bytes")));
 	json_array_foreach(json_object_get(status, "conflicts"), i, conflict)
 		print_conflict(conflict);
 }

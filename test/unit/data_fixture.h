@@ -32,9 +32,12 @@
 #include "common/pair_conn.h"
 #include "ring/merge.h"
 #include "server/data.h"
+#include "server/files.h"
+#include "server/leases.h"
 #include "server/listen.h"
 #include "server/options.h"
 #include "server/server.h"
+#include "server/session.h"
 
 enum { NODES_MAX = 6, WAIT_S = 60 };
 
@@ -661,11 +664,23 @@ static struct kr_buf *gather(const struct node *node)
 	return buf;
 }
 
+/* The node holds WRITE, as if it had asked for it. */
+static void node_hold(const struct node *node, const struct kr_fid *fid)
+{
+	struct kr_session *session = kr_session_find(&F.server, node->session);
+	struct kr_sfile *file = kr_sfile_get(&F.server, fid);
+
+	if (session && kr_leases_try(file, session, KR_LEASE_WRITE))
+		kr_leases_announced(file, session);
+	kr_sfile_put(file);
+}
+
 /* Sends FLUSH; node->flushed when it is answered. */
 static void node_flush(struct node *node)
 {
 	struct kr_flush_request msg = { .file = node->file, .seq = node->generation, .flags = node->inlined, .mtime = node->mtime };
 
+	node_hold(node, &node->file);
 	node->flushing = node->wants_flush = true;
 	node->flushed = false;
 	if (node->inlined) {

@@ -46,7 +46,7 @@ static const struct kr_fid fid = {.length = 4, .bytes = "file"};
 /* What the server got. */
 static struct {
 	uint8_t *bytes;
-	uint64_t next, extents, total, stream;
+	uint64_t next, extents, total, stream, overlapped;
 	bool ended, slow;
 	uint32_t error;
 	struct kr_conn *conn, *upstream_of_b;
@@ -106,6 +106,7 @@ static void collect(struct kr_conn *conn, const struct kr_frame *frame)
 		if (!server.error) {
 			assert_int_equal(msg.stream_end_request.extents, server.extents);
 			assert_int_equal(msg.stream_end_request.bytes, server.total);
+			server.overlapped = msg.stream_end_request.overlapped;
 			kr_conn_reply(conn, KR_MSG_STREAM, server.stream, 0, 0, NULL, NULL, 0);
 		}
 		sem_post(&server.changed);
@@ -334,6 +335,7 @@ static void merge_of_two(bool upstream_first)
 	assert_int_equal(parties[A].result, 0);
 	assert_int_equal(parties[B].result, 0);
 	assert_memory_equal(server.bytes, expected, FILE_BYTES);
+	assert_int_equal(server.overlapped, 400 * 744);
 	free(expected);
 }
 

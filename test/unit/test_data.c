@@ -129,6 +129,19 @@ static void bad_inline_flushes_are_refused(void **state)
 	assert_int_equal(the_answer.err, -EPROTO);
 	msg.extents = (struct kr_ranges){ overlapping, 1 };
 	slice.length = 100;
+	the_answer.done = false;
+	node_ask(node, KR_MSG_FLUSH, &msg, &slice, 1, note_answer);
+	wait_until(the_answer.done);
+	assert_int_equal(the_answer.err, -EAGAIN); /* without WRITE */
+	node_hold(node, &msg.file);
+	msg.extents = (struct kr_ranges){ overlapping, 2 };
+	slice.length = 110;
+	the_answer.done = false;
+	node_ask(node, KR_MSG_FLUSH, &msg, &slice, 1, note_answer);
+	wait_until(the_answer.done);
+	assert_int_equal(the_answer.err, -EPROTO);
+	msg.extents = (struct kr_ranges){ overlapping, 1 };
+	slice.length = 100;
 	msg.checksum = 1;
 	the_answer.done = false;
 	node_ask(node, KR_MSG_FLUSH, &msg, &slice, 1, note_answer);

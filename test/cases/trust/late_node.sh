@@ -13,7 +13,7 @@ D=$(mnt 1)
 # hold NAME TEXT|@FILE OFFSET: node 1 has NAME open and has written there, unflushed; it waits for "go", then tells of fsync.
 hold() {
 	mkdir -p "$WORK/held/$(dirname "$1")"
-	rm -f "$WORK/held/$1.go"
+	rm -f "$WORK/held/$1" "$WORK/held/$1.go"
 	on node1 python3 - "$D/$1" "$2" "$3" "$WORK/held/$1.go" >"$WORK/held/$1" 2>&1 <<'P' &
 import os, sys, time
 path, text, offset, go = sys.argv[1:]
@@ -133,6 +133,68 @@ mount_start 1 flush_age=600
 conflict killed ..LATE
 is "$EXPORT/killed" other
 clean
+
+note "node 1 is dead, and its disk in node 2: replayed there, also after a kill"
+HOLDERS=
+for name in quiet2 busy2 removed2; do make $name; hold $name DEAD 2; HOLDERS="$HOLDERS $HOLDER"; done
+away cut_link node1
+kill -KILL $HOLDERS
+mount_kill 1
+node2 "printf other >busy2; rm removed2"
+replay() { on node2 timeout -s KILL "$1" "$B/tools/kairan" journal "$WORK/node1/local" --replay $SERVER_ADDRESS >"$WORK/replayed" 2>&1; }
+replay 0.05
+"$B/tools/kairan" journal "$WORK/node1/local" >"$WORK/left"
+replay 120 || fail "replay: $(cat "$WORK/replayed")"
+is "$EXPORT/quiet2" orDEADal--
+is "$EXPORT/busy2" other
+conflict busy2 ..DEAD
+conflict removed2 ..DEAD
+! grep -q quiet2 "$WORK/left" || grep -q "^quiet2: 4 bytes applied" "$WORK/replayed" || fail "not told: $(cat "$WORK/replayed")"
+! grep -q busy2 "$WORK/left" || grep -Eq "^busy2: .* in busy2.conflict-node1|^busy2.conflict-node1.* applied" "$WORK/replayed" ||
+	fail "not told: $(cat "$WORK/replayed")"
+node2 "printf later >quiet2 && sync quiet2"
+replay 120 || fail "nothing to replay: $(cat "$WORK/replayed")"
+grep -q "^nothing is left" "$WORK/replayed" || fail "replayed twice: $(cat "$WORK/replayed")"
+heal_link node1
+until_ok 60 "the way to the server" on node1 bash -c ": </dev/tcp/$SERVER_ADDRESS/$PORT" || fail "no way to the server"
+mount_start 1 flush_age=600
+replay 120 && fail "the journal of a mount in use was replayed"
+grep -q "in use" "$WORK/replayed" || fail "not told why: $(cat "$WORK/replayed")"
+clean
+is "$EXPORT/quiet2" later
+
+note "a lock is lost: who held it is told"
+make locked
+on node1 python3 - "$D/locked" "$WORK/held/lock.go" >"$WORK/held/lock" 2>&1 <<'P' &
+import fcntl, os, sys, time
+fd = os.open(sys.argv[1], os.O_RDWR)
+fcntl.lockf(fd, fcntl.LOCK_EX)
+print("locked", flush=True)
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.05)
+def tell(name, call):
+    try:
+        print(name, call() and 0 or 0, flush=True)
+    except OSError as error:
+        print(name, error.errno, flush=True)
+tell("write", lambda: os.pwrite(fd, b"!", 0))
+tell("read", lambda: os.pread(fd, 1, 0))
+tell("fsync", lambda: os.fsync(fd))
+tell("lock", lambda: fcntl.lockf(fd, fcntl.LOCK_EX))
+os.close(fd)
+again = os.open(sys.argv[1], os.O_RDWR)
+fcntl.lockf(again, fcntl.LOCK_EX)
+print("again", os.pwrite(again, b"O", 0), flush=True)
+P
+until_ok 60 "lock" grep -q locked "$WORK/held/lock" || fail "no lock: $(cat "$WORK/held/lock")"
+away cut_link node1
+node2 "python3 -c 'import fcntl; fcntl.lockf(open(\"locked\", \"r+\"), fcntl.LOCK_EX | fcntl.LOCK_NB)'"
+back
+touch "$WORK/held/lock.go"
+until_ok 60 "end of the locker" grep -q again "$WORK/held/lock" || fail "locker: $(cat "$WORK/held/lock")"
+[ "$(tail -n +2 "$WORK/held/lock" | tr '\n' ' ')" = "write 5 read 5 fsync 5 lock 5 again 1 " ] || fail "locker: $(cat "$WORK/held/lock")"
+clean
+is "$EXPORT/locked" Original--
 
 note "daemon stopped: no old byte is read, no late byte covers another's"
 make stopped

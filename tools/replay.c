@@ -1,0 +1,216 @@
+/* See replay.h. The mount's own code does it (kr_serve_replay): recovery, RECLAIM, replays, conflict files. */
+#include "tools/replay.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/fail.h"
+#include "common/log.h"
+#include "common/util.h"
+#include "tools/client.h"
+
+#ifdef KR_REPLAY
+#include "fuse/localdir.h"
+#include "fuse/options.h"
+#include "fuse/serve.h"
+
+enum { IDENTITY_MAX = 8192 };
+
+static const char *text_of(const json_t *object, const char *name)
+{
+	const char *text = json_string_value(json_object_get(object, name));
+
+	return text ? text : "";
+}
+
+static json_int_t number_of(const json_t *object, const char *name)
+{
+	return json_integer_value(json_object_get(object, name));
+}
+
+/* --- what went where ------------------------------------------------------------------------------------------------- */
+
+static const json_t *find_fid(const json_t *list, const char *fid)
+{
+	const json_t *each;
+	size_t i;
+
+	json_array_foreach(list, i, each) {
+		if (strcmp(text_of(each, "fid"), fid) == 0)
+			return each;
+	}
+	return NULL;
+}
+
+static void print_file(const json_t *file, const json_t *after)
+{
+	const char *path = text_of(file, "path"), *fid = text_of(file, "fid");
+	const json_t *left = find_fid(json_object_get(after, "files"), fid);
+	const json_t *conflict = find_fid(json_object_get(after, "conflicts"), fid);
+	json_int_t bytes = number_of(file, "dirty") + number_of(file, "unstable");
+
+	printf("%s: ", *path ? path : fid);
+	if (left)
+		printf("%s NOT on the server%s%s\n", kr_bytes_text(number_of(left, "dirty") + number_of(left, "unstable")),
+			*text_of(left, "error") ? ": " : "", text_of(left, "error"));
+	else if (conflict)
+		printf("others have changed or removed it since: %s are in %s\n", kr_bytes_text(number_of(conflict, "bytes")),
+			text_of(conflict, "conflict_file"));
+	else
+		printf("%s applied in place\n", kr_bytes_text(bytes));
+}
+
+static void print_all(const json_t *before, const json_t *after)
+{
+	const json_t *each;
+	size_t i;
+
+	json_array_foreach(json_object_get(before, "files"), i, each)
+		print_file(each, after);
+	/* Conflict files that were begun now, and are not at the server. */
+	json_array_foreach(json_object_get(after, "files"), i, each) {
+		if (!find_fid(json_object_get(before, "files"), text_of(each, "fid")))
+			print_file(each, after);
+	}
+	json_array_foreach(json_object_get(after, "damage"), i, each)
+		printf("DAMAGED: %s\n", json_string_value(each) ? json_string_value(each) : "");
+	if (json_array_size(json_object_get(before, "files")) == 0)
+		printf("nothing is left in this journal\n");
+}
+
+/* --- whose it was ---------------------------------------------------------------------------------------------------- */
+
+struct owner {
+	char *directory, *subdir, *node;
+};
+
+static void fini_owner(struct owner *owner)
+{
+	free(owner->directory);
+	free(owner->subdir);
+	free(owner->node);
+}
+
+/* The local directory, which has `identity` in it, of DIRECTORY, which is it or its journal. */
+static int find_directory(const char *directory, char **ret_directory)
+{
+	KR_AUTO_FREE char *real = realpath(directory, NULL), *identity = NULL;
+	char *slash = real ? strrchr(real, '/') : NULL;
+
+	if (!real)
+		return kr_fail_errno(-errno, "%s", directory);
+	if (slash && strcmp(slash, "/journal") == 0)
+		*slash = '\0';
+	if (asprintf(&identity, "%s/identity", real) < 0)
+		return -ENOMEM;
+	if (access(identity, F_OK) < 0)
+		return kr_fail(-ENOENT, "%s is not the local directory of a mount: there is no %s", directory, identity);
+	*ret_directory = kr_xstrdup(real);
+	return 0;
+}
+
+static int read_owner(const char *directory, struct owner *ret_owner)
+{
+	KR_AUTO_FREE char *path = NULL, *text = NULL;
+	const char *source, *below;
+	json_t *identity;
+	size_t length;
+	int err = find_directory(directory, &ret_owner->directory);
+
+	if (err)
+		return err;
+	if (asprintf(&path, "%s/identity", ret_owner->directory) < 0)
+		return -ENOMEM;
+	err = kr_read_file(AT_FDCWD, path, IDENTITY_MAX, &text, &length);
+	if (err)
+		return kr_fail_errno(err, "cannot read %s", path);
+	identity = json_loads(text, 0, NULL);
+	source = text_of(identity, "source");
+	below = strstr(source, ":/");
+	ret_owner->subdir = kr_xstrdup(below ? below + 2 : "");
+	ret_owner->node = *text_of(identity, "node") ? kr_xstrdup(text_of(identity, "node")) : NULL;
+	json_decref(identity);
+	return 0;
+}
+
+/* The options of the mount that it was, but for the server. */
+static int make_options(const struct kr_replay *replay, const struct owner *owner, struct kr_mount_options *ret_options)
+{
+	KR_AUTO_FREE char *source = NULL, *local = NULL, *node = NULL, *key = NULL, *timeout = NULL;
+	char *argv[16] = {NULL};
+	int argc = 0;
+
+	if (asprintf(&source, "%s:/%s", replay->server, owner->subdir) < 0 || asprintf(&local, "local=%s", owner->directory) < 0 ||
+	    asprintf(&node, "node=%s", owner->node ? owner->node : "") < 0 ||
+	    asprintf(&key, "key=%s", replay->key ? replay->key : "") < 0 ||
+	    asprintf(&timeout, "drain_timeout=%s", replay->timeout ? replay->timeout : "86400") < 0)
+		return -ENOMEM;
+	argv[argc++] = (char *)(uintptr_t)"kairan";
+	argv[argc++] = source;
+	argv[argc++] = (char *)(uintptr_t)"/";
+	argv[argc++] = (char *)(uintptr_t)"-o";
+	argv[argc++] = local;
+	argv[argc++] = (char *)(uintptr_t)"-o";
+	argv[argc++] = timeout;
+	if (owner->node) {
+		argv[argc++] = (char *)(uintptr_t)"-o";
+		argv[argc++] = node;
+	}
+	if (replay->key) {
+		argv[argc++] = (char *)(uintptr_t)"-o";
+		argv[argc++] = key;
+	}
+	optind = 1;
+	return kr_mount_options_parse(argc, argv, ret_options);
+}
+
+static int run(const struct kr_mount_options *options)
+{
+	json_t *before = NULL, *after = NULL;
+	struct kr_local *local;
+	int result = kr_local_open(options, &local);
+
+	if (result)
+		return result;
+	result = kr_serve_replay(options, local, &before, &after);
+	if (result >= 0) {
+		print_all(before, after);
+		if (json_array_size(json_object_get(after, "damage")))
+			result = 1;
+	}
+	json_decref(before);
+	json_decref(after);
+	kr_local_free(local);
+	return result;
+}
+
+int kr_replay(const struct kr_replay *replay)
+{
+	struct kr_mount_options options = {0};
+	struct owner owner = {0};
+	int result = read_owner(replay->directory, &owner);
+
+	kr_log_init("kairan", KR_LOG_WARNING);
+	if (!result)
+		result = make_options(replay, &owner, &options);
+	if (!result) {
+		result = run(&options);
+		kr_mount_options_fini(&options);
+	}
+	fini_owner(&owner);
+	if (result < 0)
+		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
+	return result < 0 ? 2 : result;
+}
+#else
+int kr_replay(const struct kr_replay *replay)
+{
+	fprintf(stderr, "kairan: %s cannot be replayed: this program was built without libfuse3\n", replay->directory);
+	return 2;
+}
+#endif
