@@ -23,11 +23,12 @@ note "a malicious node, seed $SEED, beside an honest history"
 python3 "$TOP/test/programs/history.py" --seed "$SEED" --seconds "$SECONDS_EACH" "$(seen_from_here 1)/private" "$(seen_from_here 2)/private" \
 	>"$WORK/history" 2>&1 &
 history=$!
-# Its files are anybody's: whoever uses them gets what he gets, but gets it in time.
+# Its files are anybody's: whoever uses them gets what he gets, but gets it in time (it makes pipes and files of terabytes, too).
 (
 	while [ ! -e "$WORK/enough" ]; do
 		for name in a b c d; do
-			timeout -s KILL 60 nsenter -t "${KEEPER[node1]}" -m sh -c "cat '$(mnt 1)/public/$name' '$(mnt 1)/$name'" >/dev/null 2>&1
+			timeout -s KILL 60 nsenter -t "${KEEPER[node1]}" -m sh -c "for file in '$(mnt 1)/public/$name' '$(mnt 1)/$name'; do
+				dd if=\"\$file\" of=/dev/null bs=1M count=4 iflag=nonblock; done" >/dev/null 2>&1
 			[ $? != 137 ] || { echo "$name" >>"$WORK/stuck"; }
 		done
 	done
