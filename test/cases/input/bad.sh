@@ -27,6 +27,8 @@ touch "$WORK/file"
 refused 'not a directory' "$fs" $SERVER_ADDRESS:/ "$WORK/file" -o $L
 mkdir "$WORK/full"; touch "$WORK/full/x"
 refused 'not empty' "$fs" $SERVER_ADDRESS:/ "$WORK/full" -o $L
+mkdir "$WORK/theirs" && chown 1001 "$WORK/theirs"
+refused 'belongs to user 1001' "$fs" $SERVER_ADDRESS:/ "$M" -o local="$WORK/theirs"
 refused 'local|not a directory' "$fs" $SERVER_ADDRESS:/ "$M" -o local="$WORK/file"
 refused 'no such|subdirectory|not found' "$fs" $SERVER_ADDRESS:/missing "$M" -o $L
 on node1 python3 -c "
