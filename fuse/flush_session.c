@@ -129,13 +129,44 @@ static void keep_unjudged(struct kr_file *file, int err)
 	kr_flush_orphan(file, err);
 }
 
+struct doubt {
+	uint64_t applied, forgotten;
+	bool found;
+};
+
+static void look_for_doubt(void *context, const struct kr_extent *extent)
+{
+	struct doubt *doubt = context;
+
+	doubt->found |= extent->seq > doubt->applied && extent->seq <= doubt->forgotten;
+}
+
+/* Whether bytes that have survived a loss of power may be older than what the server has of them: what they were applied
+ * in is known to the one instance of the server that lived then, as far as it remembers. */
+static bool is_doubtful(struct kr_file *file, int err, const struct kr_reclaim_reply *reply)
+{
+	struct doubt doubt = { 0 };
+
+	if (!file->flush.vouched)
+		return false;
+	if (file->flush.vouched != kr_session_facts(file->mount->session)->instance)
+		return true;
+	if (err)
+		return false;
+	doubt.applied = reply->applied_seq;
+	doubt.forgotten = reply->forgotten_seq;
+	KR_SCOPED_LOCK(&file->lock);
+	kr_extent_map_for_each(&file->dirty, look_for_doubt, &doubt);
+	return doubt.found;
+}
+
 void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_reply *reply)
 {
 	struct kr_flush_send *send, *next;
 
 	kr_file_get(file);
-	if (file->flush.vouched && file->flush.vouched != kr_session_facts(file->mount->session)->instance) {
-		kr_log_error("file %" PRIu64 ": the server was restarted before it said which bytes of before the loss of power it has; "
+	if (is_doubtful(file, err, reply)) {
+		kr_log_error("file %" PRIu64 ": the server does not know any more which bytes of before the loss of power it has; "
 			"they wait in the journal to be discarded", file->base.ino);
 		kr_flush_orphan(file, -EIO);
 		err = err ? err : -EIO;

@@ -103,8 +103,10 @@ void kr_late_begin(struct kr_file *file, const struct kr_attr *attr)
 	}
 	if (attr || file->base.ino)
 		late->attr = attr ? *attr : file->base;
-	if (take_dirty(file, late) < 0)
+	if (take_dirty(file, late) < 0) {
 		kr_log_error("out of memory: some late bytes of a file wait in the journal for the next mount");
+		kr_flush_orphan(file, -ENOMEM); /* else they would be flushed into the original */
+	}
 	late->total = late->extents.bytes;
 	late->ranges = late->extents.count;
 	kr_log_warn("%s (file %" PRIu64 ") was %s by others while this node was cut off: %" PRIu64 " bytes in %" PRIu64

@@ -10,6 +10,13 @@ struct key {
 	const uint8_t *node_id;
 };
 
+/* One node of which entries have been forgotten. */
+struct forgotten {
+	struct kr_table_link link;
+	uint8_t node_id[16];
+	uint64_t seq; /* the highest */
+};
+
 static uint64_t hash_of(const struct key *key)
 {
 	return kr_fid_hash(key->file) ^ kr_hash_bytes(key->node_id, 16);
@@ -27,6 +34,34 @@ void kr_applied_init(struct kr_applied *applied)
 {
 	kr_table_init(&applied->table);
 	kr_list_init(&applied->uses);
+	kr_table_init(&applied->forgotten);
+}
+
+static bool is_of_node(const struct kr_table_link *link, const void *node_id)
+{
+	return memcmp(KR_CONTAINER_OF(link, const struct forgotten, link)->node_id, node_id, 16) == 0;
+}
+
+static struct forgotten *find_forgotten(struct kr_applied *applied, const uint8_t node_id[16])
+{
+	struct kr_table_link *link = kr_table_find(&applied->forgotten, kr_hash_bytes(node_id, 16), is_of_node, node_id);
+
+	return link ? KR_CONTAINER_OF(link, struct forgotten, link) : NULL;
+}
+
+/* Beyond the maximum of nodes nothing is noted: then kr_applied_forgotten answers for all those that are not in the table. */
+static void note_forgotten(struct kr_applied *applied, const struct kr_applied_entry *entry)
+{
+	struct forgotten *forgotten = find_forgotten(applied, entry->node_id);
+
+	if (!forgotten && applied->forgotten.count >= KR_APPLIED_NODES_MAX)
+		return;
+	if (!forgotten) {
+		forgotten = kr_xcalloc(1, sizeof *forgotten);
+		memcpy(forgotten->node_id, entry->node_id, 16);
+		kr_table_insert(&applied->forgotten, &forgotten->link, kr_hash_bytes(entry->node_id, 16));
+	}
+	forgotten->seq = KR_MAX(forgotten->seq, entry->lossy ? UINT64_MAX : entry->seq);
 }
 
 static void forget_oldest(struct kr_applied *applied)
@@ -34,7 +69,17 @@ static void forget_oldest(struct kr_applied *applied)
 	struct kr_applied_entry *entry = KR_LIST_ENTRY(kr_list_pop(&applied->uses), struct kr_applied_entry, use);
 
 	kr_table_remove(&applied->table, &entry->link);
+	note_forgotten(applied, entry);
 	free(entry);
+}
+
+static bool free_forgotten(struct kr_table_link *link, void *context)
+{
+	struct kr_applied *applied = context;
+
+	kr_table_remove(&applied->forgotten, link);
+	free(KR_CONTAINER_OF(link, struct forgotten, link));
+	return true;
 }
 
 void kr_applied_fini(struct kr_applied *applied)
@@ -42,6 +87,8 @@ void kr_applied_fini(struct kr_applied *applied)
 	while (!kr_list_empty(&applied->uses))
 		forget_oldest(applied);
 	kr_table_fini(&applied->table);
+	kr_table_for_each(&applied->forgotten, free_forgotten, applied);
+	kr_table_fini(&applied->forgotten);
 }
 
 struct kr_applied_entry *kr_applied_find(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16])
@@ -103,4 +150,17 @@ void kr_applied_told(struct kr_applied *applied, const struct kr_fid *file, cons
 
 	if (entry && entry->good >= good)
 		entry->unstable_err = 0;
+}
+
+uint64_t kr_applied_forgotten(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16])
+{
+	const struct kr_applied_entry *entry = kr_applied_find(applied, file, node_id);
+	const struct forgotten *forgotten;
+
+	if (entry) /* numbers ascend: an entry made anew after it was forgotten tells all */
+		return entry->lossy ? UINT64_MAX : 0;
+	forgotten = find_forgotten(applied, node_id);
+	if (!forgotten)
+		return applied->forgotten.count >= KR_APPLIED_NODES_MAX ? UINT64_MAX : 0;
+	return forgotten->seq;
 }

@@ -1,5 +1,7 @@
 /* What of each node's journal has been applied to which file in this boot: the answer to a RECLAIM.  Bounded: the least
- * recently used entry goes, and then "nothing known" is the answer (the node flushes again).  Loop thread; PURE.
+ * recently used entry goes, and then "nothing known" is the answer (the node flushes again).  Up to which sequence number
+ * entries of a node have been forgotten is kept: a node that has lost power may have old bytes without the newer ones,
+ * and must not take "nothing known" for "nothing applied".  Loop thread; PURE.
  */
 #ifndef KR_SERVER_APPLIED_H
 #define KR_SERVER_APPLIED_H
@@ -8,7 +10,7 @@
 #include "common/table.h"
 #include "common/types.h"
 
-enum { KR_APPLIED_MAX = 65536 };
+enum { KR_APPLIED_MAX = 65536, KR_APPLIED_NODES_MAX = 4096 };
 
 struct kr_applied_entry {
 	struct kr_table_link link;
@@ -25,6 +27,7 @@ struct kr_applied_entry {
 struct kr_applied {
 	struct kr_table table;
 	struct kr_list uses; /* least recently used first */
+	struct kr_table forgotten; /* struct forgotten of applied.c, by node */
 };
 
 void kr_applied_init(struct kr_applied *applied);
@@ -36,6 +39,9 @@ void kr_applied_note_unstable(struct kr_applied *applied, const struct kr_fid *f
 	uint64_t good, int err);
 /* The node has answered that it knows of the loss of all rounds after GOOD. */
 void kr_applied_told(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16], uint64_t good);
+/* The highest sequence number of the node's journal that may have been applied to the file beyond what kr_applied_find says;
+ * 0: none. */
+uint64_t kr_applied_forgotten(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16]);
 /* Borrowed until the next call; NULL: nothing known. */
 struct kr_applied_entry *kr_applied_find(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16]);
 

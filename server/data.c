@@ -106,12 +106,14 @@ void kr_data_session_lost(struct kr_data *data, struct kr_session *session)
 	kr_pipelines_session_lost(data, session);
 }
 
-void kr_data_reclaimed(struct kr_sfile *file, struct kr_session *session, uint64_t *ret_seq, uint64_t *ret_round)
+void kr_data_reclaimed(struct kr_sfile *file, struct kr_session *session, uint64_t *ret_seq, uint64_t *ret_round,
+	uint64_t *ret_forgotten)
 {
 	struct kr_data *data = kr_data_of(file);
 	struct kr_applied_entry *entry = kr_applied_find(&data->applied, &file->fid, session->node_id);
 
 	*ret_seq = *ret_round = 0;
+	*ret_forgotten = kr_applied_forgotten(&data->applied, &file->fid, session->node_id);
 	if (entry && entry->unstable_err) {
 		/* what it does not know to be applied it sends again anyway */
 		kr_stable_send_unstable(file, session, entry->good, entry->unstable_err);

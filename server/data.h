@@ -41,7 +41,8 @@ void kr_data_read_lost(struct kr_sfile *file, struct kr_session *session);
 
 /* For RECLAIM: what of the journal of SESSION's node is applied to FILE in this boot; zeros when not known. The node's
  * STABLE (or UNSTABLE) of FILE follows after a sync. */
-void kr_data_reclaimed(struct kr_sfile *file, struct kr_session *session, uint64_t *ret_seq, uint64_t *ret_round);
+void kr_data_reclaimed(struct kr_sfile *file, struct kr_session *session, uint64_t *ret_seq, uint64_t *ret_round,
+	uint64_t *ret_forgotten);
 /* While collecting (machine booted anew, grace not over) flushes wait, so that replays can be applied in round order.
  * Call with true before the first session, with false when all nodes have sent RECLAIM_DONE or the grace has ended: then
  * they are applied, and when kr_data_replaying has become false kr_server_end_grace is called. */

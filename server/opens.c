@@ -409,7 +409,7 @@ static void finish_reclaim(struct kr_request *request)
 		kr_sfile_version(file, reclaim->changes, &reclaim->attr);
 		reply->kinds = granted;
 		reply->attr = reclaim->attr;
-		kr_data_reclaimed(file, session, &reply->applied_seq, &reply->applied_round);
+		kr_data_reclaimed(file, session, &reply->applied_seq, &reply->applied_round, &reply->forgotten_seq);
 		kr_request_reply_job(request);
 		if (tried)
 			kr_leases_announced(file, session);

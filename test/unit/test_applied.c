@@ -59,6 +59,35 @@ static void forgets_the_least_recently_used_when_full(void **state)
 	kr_applied_fini(&applied);
 }
 
+static void knows_up_to_where_it_has_forgotten(void **state)
+{
+	struct kr_applied applied;
+	struct kr_fid first = fid_of(0), fid;
+
+	(void)state;
+	kr_applied_init(&applied);
+	kr_applied_note(&applied, &first, node_b, 7, 1);
+	kr_applied_note(&applied, &first, node_a, 1000, 2);
+	assert_int_equal(kr_applied_forgotten(&applied, &first, node_a), 0);
+	for (uint32_t i = 1; i < KR_APPLIED_MAX; i++) { /* the two first go */
+		fid = fid_of(i);
+		kr_applied_note(&applied, &fid, node_b, 7 + i, i);
+	}
+	fid = fid_of(KR_APPLIED_MAX);
+	kr_applied_note(&applied, &fid, node_b, 7 + KR_APPLIED_MAX, KR_APPLIED_MAX);
+	assert_null(kr_applied_find(&applied, &first, node_a));
+	assert_int_equal(kr_applied_forgotten(&applied, &first, node_a), 1000);
+	assert_int_equal(kr_applied_forgotten(&applied, &first, node_b), 7);
+	assert_int_equal(kr_applied_forgotten(&applied, &fid, node_b), 0); /* that one is known */
+	fid = fid_of(KR_APPLIED_MAX + 1);
+	assert_int_equal(kr_applied_forgotten(&applied, &fid, (const uint8_t *)"nobody's number."), 0);
+	kr_applied_note(&applied, &first, node_a, 2000, KR_APPLIED_MAX + 1);
+	assert_int_equal(kr_applied_forgotten(&applied, &first, node_a), 0);
+	kr_applied_note_unstable(&applied, &first, node_a, 50, -5);
+	assert_true(kr_applied_forgotten(&applied, &first, node_a) == UINT64_MAX);
+	kr_applied_fini(&applied);
+}
+
 static void keeps_the_earliest_loss_that_was_not_told(void **state)
 {
 	struct kr_applied applied;
@@ -98,6 +127,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(remembers_the_latest_per_file_and_node),
 		cmocka_unit_test(forgets_the_least_recently_used_when_full),
+		cmocka_unit_test(knows_up_to_where_it_has_forgotten),
 		cmocka_unit_test(keeps_the_earliest_loss_that_was_not_told),
 		cmocka_unit_test(nothing_lost_counts_as_applied),
 	};

@@ -164,6 +164,33 @@ static void a_file_without_late_bytes_has_nothing_to_keep(void **state)
 	assert_int_equal(fake.orphaned, 0);
 }
 
+/* A loss of power may have left an old write (here: 7) in the journal without a newer one and without their marks. */
+static void bytes_that_may_be_older_than_the_servers_are_kept_and_not_sent(void **state)
+{
+	struct fixture *f = *state;
+
+	write_some(f);
+	fake.facts.instance = 3;
+	f->file.flush.vouched = 3;
+	kr_flush_reclaimed(&f->file, 0, &(struct kr_reclaim_reply){.forgotten_seq = 6}); /* others have been forgotten, older ones */
+	assert_false(f->file.flush.orphaned);
+	assert_int_equal(f->file.flush.vouched, 0);
+
+	f->file.flush.vouched = 3;
+	kr_flush_reclaimed(&f->file, 0, &(struct kr_reclaim_reply){.forgotten_seq = 7});
+	assert_int_equal(fake.orphaned, -EIO);
+
+	f->file.flush.orphaned = false;
+	f->file.flush.vouched = 2; /* another instance knows nothing */
+	kr_flush_reclaimed(&f->file, 0, &(struct kr_reclaim_reply){0});
+	assert_true(f->file.flush.orphaned);
+
+	f->file.flush.orphaned = false;
+	f->file.flush.vouched = 0; /* no loss of power: the journal tells all */
+	kr_flush_reclaimed(&f->file, 0, &(struct kr_reclaim_reply){.forgotten_seq = UINT64_MAX});
+	assert_false(f->file.flush.orphaned);
+}
+
 static void who_has_kept_his_leases_flushes_on(void **state)
 {
 	struct fixture *f = *state;
@@ -195,6 +222,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(late_bytes_of_which_the_server_can_tell_nothing_are_kept_and_not_sent),
 		TEST(a_file_without_late_bytes_has_nothing_to_keep),
+		TEST(bytes_that_may_be_older_than_the_servers_are_kept_and_not_sent),
 		TEST(who_has_kept_his_leases_flushes_on),
 		TEST(what_is_in_conflict_or_gone_is_moved),
 	};
