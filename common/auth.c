@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/auth_priv.h"
 #include "common/fail.h"
 #include "common/key_priv.h"
 
@@ -37,17 +38,24 @@ void kr_auth_mask_ring_key(const struct kr_auth *auth, uint8_t ring_key[KR_SESSI
 	sodium_memzero(mask, sizeof(mask));
 }
 
-/* What of a failed handshake could be misused is gone at once; the key stays, for messages. */
-static int failed(struct kr_auth *auth, int err)
+int kr_auth_failed(struct kr_auth *auth, int err)
 {
 	auth->state = KR_AUTH_FAILED;
+	sodium_memzero(auth->random, sizeof(auth->random));
 	kr_handshake_fini(&auth->handshake);
 	return err;
 }
 
-static int out_of_turn(struct kr_auth *auth)
+int kr_auth_out_of_turn(struct kr_auth *auth)
 {
-	return failed(auth, kr_fail(-EPROTO, "a message of the handshake came out of turn"));
+	return kr_auth_failed(auth, kr_fail(-EPROTO, "a message of the handshake came out of turn"));
+}
+
+/* Without overflow, whatever its clock says. */
+void kr_auth_note_skew(struct kr_auth *auth, int64_t now)
+{
+	if (__builtin_sub_overflow(auth->now.sec, now, &auth->skew_s))
+		auth->skew_s = auth->now.sec < 0 ? INT64_MIN : INT64_MAX;
 }
 
 static void make_context(struct kr_auth *auth)
@@ -69,7 +77,7 @@ static int finish(struct kr_auth *auth, struct kr_seal_keys *ret_keys)
 	int err = kr_handshake_finish(&auth->handshake, auth->key->secret);
 
 	if (err)
-		return failed(auth, err);
+		return kr_auth_failed(auth, err);
 	kr_handshake_keys(&auth->handshake, ret_keys);
 	auth->state = KR_AUTH_DONE;
 	return 0;
@@ -81,10 +89,10 @@ int kr_auth_client_begin(struct kr_auth *auth, struct kr_key *key, enum kr_secur
 	struct kr_auth_request *ret_request)
 {
 	const struct kr_offer *own = &auth->handshake.client;
-	int err = auth->state == KR_AUTH_NEW ? kr_key_check(key, now) : out_of_turn(auth);
+	int err = auth->state == KR_AUTH_NEW ? kr_key_check(key, now) : kr_auth_out_of_turn(auth);
 
 	if (err)
-		return failed(auth, err);
+		return kr_auth_failed(auth, err);
 	auth->key = kr_key_get(key);
 	auth->proto_min = auth->proto_max = KR_PROTO_VERSION;
 	kr_handshake_ask(&auth->handshake, "key", fresh, least);
@@ -104,23 +112,21 @@ int kr_auth_client_prove(struct kr_auth *auth, const struct kr_auth_reply *reply
 	int err;
 
 	if (auth->state != KR_AUTH_ASKED)
-		return out_of_turn(auth);
+		return kr_auth_out_of_turn(auth);
 	if (reply->proto < auth->proto_min || reply->proto > auth->proto_max)
-		return failed(auth, kr_fail(-EPROTO, "the server's answer to AUTH makes no sense"));
+		return kr_auth_failed(auth, kr_fail(-EPROTO, "the server's answer to AUTH makes no sense"));
 	auth->proto = reply->proto;
 	auth->now = reply->now;
 	memcpy(server.nonce, reply->nonce, KR_NONCE);
 	memcpy(server.public, reply->public, KR_PUBLIC);
 	err = kr_handshake_answered(&auth->handshake, &server);
 	if (err)
-		return failed(auth, err);
+		return kr_auth_failed(auth, err);
 	make_context(auth);
 	if (!kr_handshake_verify(&auth->handshake, auth->key->secret, reply->proof))
-		return failed(auth, kr_fail(-EKEYREJECTED, "who answers there does not have our key: it is not our server, or somebody "
+		return kr_auth_failed(auth, kr_fail(-EKEYREJECTED, "who answers there does not have our key: it is not our server, or somebody "
 			"changes what it says (check the address)"));
-	/* Without overflow, whatever its clock says. */
-	if (__builtin_sub_overflow(auth->now.sec, now, &auth->skew_s))
-		auth->skew_s = auth->now.sec < 0 ? INT64_MIN : INT64_MAX;
+	kr_auth_note_skew(auth, now);
 	kr_handshake_prove(&auth->handshake, auth->key->secret, false, ret_request->proof);
 	auth->state = KR_AUTH_PROVED;
 	return 0;
@@ -129,7 +135,7 @@ int kr_auth_client_prove(struct kr_auth *auth, const struct kr_auth_reply *reply
 int kr_auth_client_end(struct kr_auth *auth, struct kr_seal_keys *ret_keys)
 {
 	if (auth->state != KR_AUTH_PROVED)
-		return out_of_turn(auth);
+		return kr_auth_out_of_turn(auth);
 	return finish(auth, ret_keys);
 }
 
@@ -153,7 +159,7 @@ int kr_auth_client_refused(struct kr_auth *auth, int err)
 		err = kr_fail(-EPROTONOSUPPORT, "the server speaks another version of the protocol (are both sides of one release?)");
 	else
 		err = kr_fail_errno(err, "the server did not go on with the handshake");
-	return failed(auth, err);
+	return kr_auth_failed(auth, err);
 }
 
 /* --- server --- */
@@ -168,14 +174,14 @@ int kr_auth_server_challenge(struct kr_auth *auth, const struct kr_keyring *keyr
 	int err;
 
 	if (auth->state != KR_AUTH_NEW)
-		return out_of_turn(auth);
+		return kr_auth_out_of_turn(auth);
 	if (request->proto_min > request->proto_max)
-		return failed(auth, kr_fail(-EPROTO, "its AUTH makes no sense"));
+		return kr_auth_failed(auth, kr_fail(-EPROTO, "its AUTH makes no sense"));
 	if (request->proto_min > KR_PROTO_VERSION || request->proto_max < KR_PROTO_VERSION)
-		return failed(auth, kr_fail(-EPROTONOSUPPORT, "it speaks another version of the protocol (install the same kairan on both)"));
+		return kr_auth_failed(auth, kr_fail(-EPROTONOSUPPORT, "it speaks another version of the protocol (install the same kairan on both)"));
 	key = kr_keyring_find(keyring, request->key);
 	if (!key)
-		return failed(auth, kr_fail(-EKEYREJECTED, "it has a key %s, which is not among ours (give its file to kairand with --key, "
+		return kr_auth_failed(auth, kr_fail(-EKEYREJECTED, "it has a key %s, which is not among ours (give its file to kairand with --key, "
 			"or copy one of ours to the node)", sodium_bin2hex(id, sizeof(id), request->key, 4)));
 	auth->key = kr_key_get(key);
 	auth->proto_min = request->proto_min;
@@ -186,7 +192,7 @@ int kr_auth_server_challenge(struct kr_auth *auth, const struct kr_keyring *keyr
 	memcpy(client.public, request->public, KR_PUBLIC);
 	err = kr_handshake_answer(&auth->handshake, "key", fresh, security, &client);
 	if (err)
-		return failed(auth, err);
+		return kr_auth_failed(auth, err);
 	make_context(auth);
 	*ret_reply = (struct kr_auth_reply){.proto = auth->proto, .now = now, .security = own->security, .cipher = own->ciphers};
 	memcpy(ret_reply->nonce, own->nonce, KR_NONCE);
@@ -202,12 +208,12 @@ int kr_auth_server_verify(struct kr_auth *auth, const struct kr_auth_prove_reque
 	int err;
 
 	if (auth->state != KR_AUTH_CHALLENGED || !auth->key) /* without a key: it began with MUNGE */
-		return out_of_turn(auth);
+		return kr_auth_out_of_turn(auth);
 	if (!kr_handshake_verify(&auth->handshake, auth->key->secret, request->proof))
-		return failed(auth, kr_fail(-EKEYREJECTED, "it says that it has %s, but cannot prove it",
+		return kr_auth_failed(auth, kr_fail(-EKEYREJECTED, "it says that it has %s, but cannot prove it",
 			kr_key_describe(auth->key, description)));
 	err = kr_key_check(auth->key, auth->now.sec);
 	if (err)
-		return failed(auth, err);
+		return kr_auth_failed(auth, err);
 	return finish(auth, ret_keys);
 }

@@ -5,23 +5,11 @@
 #include <sodium.h>
 #include <string.h>
 
+#include "common/auth_priv.h"
 #include "common/fail.h"
 #include "common/key_priv.h"
 
 static const uint8_t no_secret[KR_SECRET];
-
-static int failed(struct kr_auth *auth, int err)
-{
-	auth->state = KR_AUTH_FAILED;
-	sodium_memzero(auth->random, sizeof(auth->random));
-	kr_handshake_fini(&auth->handshake);
-	return err;
-}
-
-static int out_of_turn(struct kr_auth *auth)
-{
-	return failed(auth, kr_fail(-EPROTO, "a message of the handshake came out of turn"));
-}
 
 static void make_context(struct kr_auth *auth)
 {
@@ -56,7 +44,7 @@ static int finish(struct kr_auth *auth, const uint8_t client_random[KR_SECRET], 
 	sodium_memzero(secret, sizeof(secret));
 	sodium_memzero(auth->random, sizeof(auth->random));
 	if (err)
-		return failed(auth, err);
+		return kr_auth_failed(auth, err);
 	kr_handshake_keys(&auth->handshake, ret_keys);
 	auth->state = KR_AUTH_DONE;
 	return 0;
@@ -70,7 +58,7 @@ int kr_auth_munge_begin(struct kr_auth *auth, enum kr_security least, const stru
 	const struct kr_offer *own = &auth->handshake.client;
 
 	if (auth->state != KR_AUTH_NEW)
-		return out_of_turn(auth);
+		return kr_auth_out_of_turn(auth);
 	auth->proto_min = auth->proto_max = KR_PROTO_VERSION;
 	kr_handshake_ask(&auth->handshake, "munge", fresh, least);
 	*ret_request = (struct kr_auth_munge_request){.proto_min = auth->proto_min, .proto_max = auth->proto_max,
@@ -88,18 +76,17 @@ int kr_auth_munge_prove(struct kr_auth *auth, const struct kr_auth_munge_reply *
 	int err;
 
 	if (auth->state != KR_AUTH_ASKED)
-		return out_of_turn(auth);
+		return kr_auth_out_of_turn(auth);
 	if (reply->proto < auth->proto_min || reply->proto > auth->proto_max)
-		return failed(auth, kr_fail(-EPROTO, "the server's answer to AUTH_MUNGE makes no sense"));
+		return kr_auth_failed(auth, kr_fail(-EPROTO, "the server's answer to AUTH_MUNGE makes no sense"));
 	auth->proto = reply->proto;
 	auth->now = reply->now;
-	if (__builtin_sub_overflow(auth->now.sec, now, &auth->skew_s))
-		auth->skew_s = auth->now.sec < 0 ? INT64_MIN : INT64_MAX;
+	kr_auth_note_skew(auth, now);
 	memcpy(server.nonce, reply->nonce, KR_NONCE);
 	memcpy(server.public, reply->public, KR_PUBLIC);
 	err = kr_handshake_answered(&auth->handshake, &server);
 	if (err)
-		return failed(auth, err);
+		return kr_auth_failed(auth, err);
 	make_context(auth);
 	memcpy(auth->random, random, KR_SECRET);
 	make_payload(auth, false, random, ret_payload);
@@ -111,12 +98,12 @@ int kr_auth_munge_end(struct kr_auth *auth, uint32_t uid, uint32_t expected_uid,
 	struct kr_seal_keys *ret_keys)
 {
 	if (auth->state != KR_AUTH_PROVED)
-		return out_of_turn(auth);
+		return kr_auth_out_of_turn(auth);
 	if (uid != expected_uid)
-		return failed(auth, kr_fail(-EKEYREJECTED, "by MUNGE the server is run by user %u, and not by %u: it is not our server, or munge_uid "
+		return kr_auth_failed(auth, kr_fail(-EKEYREJECTED, "by MUNGE the server is run by user %u, and not by %u: it is not our server, or munge_uid "
 			"should say so", uid, expected_uid));
 	if (!kr_handshake_verify(&auth->handshake, no_secret, payload))
-		return failed(auth, kr_fail(-EKEYREJECTED, "the server's MUNGE credential is not for this connection: somebody changes what it says"));
+		return kr_auth_failed(auth, kr_fail(-EKEYREJECTED, "the server's MUNGE credential is not for this connection: somebody changes what it says"));
 	return finish(auth, auth->random, payload + KR_PROOF, ret_keys);
 }
 
@@ -133,7 +120,7 @@ int kr_auth_munge_refused(struct kr_auth *auth, int err)
 		err = kr_fail(err, "the server does not do MUNGE, or speaks another version of the protocol (start kairand with --munge)");
 	else
 		err = kr_fail_errno(err, "the server did not go on with the handshake");
-	return failed(auth, err);
+	return kr_auth_failed(auth, err);
 }
 
 /* --- server --- */
@@ -146,16 +133,16 @@ int kr_auth_munge_challenge(struct kr_auth *auth, enum kr_security security, con
 	int err;
 
 	if (auth->state != KR_AUTH_NEW)
-		return out_of_turn(auth);
+		return kr_auth_out_of_turn(auth);
 	if (request->proto_min > request->proto_max)
-		return failed(auth, kr_fail(-EPROTO, "its AUTH_MUNGE makes no sense"));
+		return kr_auth_failed(auth, kr_fail(-EPROTO, "its AUTH_MUNGE makes no sense"));
 	if (request->proto_min > KR_PROTO_VERSION || request->proto_max < KR_PROTO_VERSION)
-		return failed(auth, kr_fail(-EPROTONOSUPPORT, "it speaks another version of the protocol (install the same kairan on both)"));
+		return kr_auth_failed(auth, kr_fail(-EPROTONOSUPPORT, "it speaks another version of the protocol (install the same kairan on both)"));
 	memcpy(client.nonce, request->nonce, KR_NONCE);
 	memcpy(client.public, request->public, KR_PUBLIC);
 	err = kr_handshake_answer(&auth->handshake, "munge", fresh, security, &client);
 	if (err)
-		return failed(auth, err);
+		return kr_auth_failed(auth, err);
 	auth->proto_min = request->proto_min;
 	auth->proto_max = request->proto_max;
 	auth->proto = KR_PROTO_VERSION;
@@ -174,12 +161,12 @@ int kr_auth_munge_verify(struct kr_auth *auth, uint32_t uid, const uint8_t paylo
 	int err;
 
 	if (auth->state != KR_AUTH_CHALLENGED || auth->key)
-		return out_of_turn(auth);
+		return kr_auth_out_of_turn(auth);
 	if (!kr_handshake_verify(&auth->handshake, no_secret, payload))
-		return failed(auth, kr_fail(-EKEYREJECTED, "its MUNGE credential, of user %u, is not for this connection", uid));
+		return kr_auth_failed(auth, kr_fail(-EKEYREJECTED, "its MUNGE credential, of user %u, is not for this connection", uid));
 	err = kr_key_of_munge(uid, auth->now.sec, &auth->key);
 	if (err)
-		return failed(auth, err);
+		return kr_auth_failed(auth, err);
 	make_payload(auth, true, random, ret_payload);
 	return finish(auth, payload + KR_PROOF, random, ret_keys);
 }
