@@ -17,24 +17,41 @@ static const char usage[] = "usage: kairan journal [--dump | --dump-all] DIR\n"
 	"  --dump      list the records that count as well\n"
 	"  --dump-all  ... and the dead ones\n"
 	"Nothing is changed. Exit code: 0 sound, 1 damaged, 2 cannot be read.\n"
-	"  --replay S   brings those bytes to the server S, as the mount that wrote them would if it came back:\n"
-	"               into files that nobody has changed since, else into conflict files; says what went where.\n"
-	"               DIR is a mount's local directory that nobody uses. May be repeated after any end.\n"
-	"  --key FILE   the key to present; --timeout: give up after so many seconds (default: a day)\n"
+	"  --replay S  brings those bytes to the server S, as the mount that wrote them would if it came back:\n"
+	"              into files that nobody has changed since, else into conflict files; says what went where.\n"
+	"              DIR is a mount's local directory that nobody uses. May be repeated after any end.\n"
+	"  --key FILE  the key to present; --timeout: give up after so many seconds (default: a day)\n"
 	"Exit code then: 0 all is on the server's disk, 1 some is not (it stays in DIR), 2 it could not be done.\n";
 
 /* DIR is the local directory of a mount, or the journal itself. */
-static int open_directory(const char *path)
+static int open_directory(const char *path, bool *ret_local)
 {
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), inner;
 
 	if (fd < 0)
 		return -errno;
 	inner = openat(fd, "journal", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	*ret_local = inner >= 0;
 	if (inner < 0)
 		return fd;
 	close(fd);
 	return inner;
+}
+
+static int open_journal(const char *path, int *ret_fd, struct kr_scan **ret_scan)
+{
+	static const struct kr_scan_owner anybody;
+	bool local = false;
+	int err;
+
+	*ret_fd = open_directory(path, &local);
+	if (*ret_fd < 0)
+		return kr_fail_errno(*ret_fd, "%s", path);
+	err = kr_scan_open(*ret_fd, &anybody, ret_scan);
+	if (err || local || (*ret_scan)->segment_count || (*ret_scan)->blank_count)
+		return err;
+	kr_scan_free(*ret_scan);
+	return kr_fail(-ENOENT, "%s holds no journal (it should be what local= of the mount named)", path);
 }
 
 int kr_tool_journal(int argc, char **argv)
@@ -48,7 +65,6 @@ int kr_tool_journal(int argc, char **argv)
 		{"help", no_argument, NULL, 'h'},
 		{0},
 	};
-	static const struct kr_scan_owner anybody;
 	KR_AUTO_FD int dir_fd = -1;
 	struct kr_replay replay = {0};
 	struct kr_scan *scan;
@@ -76,8 +92,7 @@ int kr_tool_journal(int argc, char **argv)
 	replay.directory = argv[optind];
 	if (replay.server)
 		return kr_replay(&replay);
-	dir_fd = open_directory(argv[optind]);
-	err = dir_fd < 0 ? kr_fail_errno(dir_fd, "%s", argv[optind]) : kr_scan_open(dir_fd, &anybody, &scan);
+	err = open_journal(argv[optind], &dir_fd, &scan);
 	if (err) {
 		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
 		return 2;

@@ -31,6 +31,8 @@ mkdir "$WORK/theirs" && chown 1001 "$WORK/theirs"
 refused 'belongs to user 1001' "$fs" $SERVER_ADDRESS:/ "$M" -o local="$WORK/theirs"
 refused 'local|not a directory' "$fs" $SERVER_ADDRESS:/ "$M" -o local="$WORK/file"
 refused 'no such|subdirectory|not found' "$fs" $SERVER_ADDRESS:/missing "$M" -o $L
+mkdir "$WORK/no-journal"
+refused 'holds no journal' "$B/tools/kairan" journal "$WORK/no-journal"
 on node1 python3 -c "
 import socket,threading
 s=socket.create_server(('127.0.0.1',9999)); print('up',flush=True)
