@@ -8,6 +8,7 @@
 #include "fuse/journal_format.h"
 
 #define KR_JOURNAL_CLEAN "clean" /* see WRITING in journal_format.h */
+#define KR_SEGMENT_DATA_MIN (UINT64_C(2) << 20)
 
 /* What the writer knows of a slot without looking at the disk. */
 struct kr_slot_state {
@@ -88,7 +89,16 @@ bool kr_journal_reclaim(struct kr_journal *journal, bool disk_full);
 /* Unlocks, then removes the files of condemned segments: a large unlink takes long. */
 void kr_journal_unlock(struct kr_journal *journal);
 
-/* --- journal.c: one more holder for a mark --- */
+/* --- journal_hold.c; caller holds the lock, but for the last --- */
+
+/* Of a position or a mark that is held, so it exists. */
+struct kr_segment *kr_journal_segment(struct kr_journal *journal, uint64_t number);
+/* The slot whose data PLACE lies in. */
+uint32_t kr_segment_slot(const struct kr_segment *segment, uint32_t place);
+void kr_slot_hold(struct kr_journal *journal, struct kr_segment *segment, uint32_t slot, uint32_t bytes);
+/* The segment may be gone afterwards. */
+void kr_slot_release(struct kr_journal *journal, struct kr_segment *segment, uint32_t slot, uint32_t bytes);
+/* One more holder for a mark. */
 void kr_journal_hold_mark(struct kr_journal *journal, uint64_t mark);
 
 /* --- journal_recover.c --- */

@@ -6,53 +6,26 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/fail.h"
-#include "common/table.h"
-#include "fuse/journal_priv.h"
-#include "fuse/journal_read.h"
-#include "fuse/journal_record.h"
-
-/* A file being rebuilt. */
-struct rebuilt {
-	struct kr_table_link by_fid;
-	struct kr_recovered_file *file;
-};
-
-struct rebuild {
-	struct kr_journal *journal;
-	struct kr_scan *scan;
-	struct kr_recovery *recovery;
-	struct kr_segment **segments;  /* by the scan's index */
-	struct rebuilt **by_name;      /* by the index in scan->names */
-	struct rebuilt *files;
-	size_t file_count;
-	struct kr_table by_fid;
-	bool *doubt;                   /* by the scan's index: its records are doubtful (DOUBT in journal_format.h) */
-	bool *has_doubtful;            /* ... and there is one */
-	bool clean;                    /* the last daemon on this journal ended in peace ... */
-	uint8_t clean_boot[16];        /* ... in this boot of the machine */
-};
+#include "fuse/journal_recover_priv.h"
 
 /* --- files --------------------------------------------------------------------------------------------------- */
 
-static void free_applied(struct kr_applied *applied)
+void kr_applied_free(struct kr_applied *applied)
 {
 	kr_extent_map_fini(&applied->extents);
 	free(applied);
 }
 
-static void free_recovered(struct kr_recovered_file *file)
+void kr_recovered_free(struct kr_recovered_file *file)
 {
 	struct kr_link *link;
 
 	while ((link = kr_list_pop(&file->applied)))
-		free_applied(KR_LIST_ENTRY(link, struct kr_applied, link));
+		kr_applied_free(KR_LIST_ENTRY(link, struct kr_applied, link));
 	kr_extent_map_fini(&file->dirty);
 	kr_extent_map_fini(&file->doubtful);
 	kr_journal_file_free(file->file);
@@ -66,24 +39,24 @@ void kr_recovery_fini(struct kr_recovery *recovery)
 	if (!recovery->files.head.next)
 		return;
 	while ((link = kr_list_pop(&recovery->files)))
-		free_recovered(KR_LIST_ENTRY(link, struct kr_recovered_file, link));
+		kr_recovered_free(KR_LIST_ENTRY(link, struct kr_recovered_file, link));
 	kr_journal_damage_free(&recovery->damage);
 }
 
 static bool has_fid(const struct kr_table_link *link, const void *fid)
 {
-	return kr_fid_equal(&KR_CONTAINER_OF(link, const struct rebuilt, by_fid)->file->file->fid, fid);
+	return kr_fid_equal(&KR_CONTAINER_OF(link, const struct kr_rebuilt, by_fid)->file->file->fid, fid);
 }
 
-static int make_file(struct rebuild *r, const struct kr_scan_name *name, struct rebuilt **ret)
+static int make_file(struct kr_rebuild *r, const struct kr_scan_name *name, struct kr_rebuilt **ret)
 {
 	uint64_t hash = kr_hash_bytes(name->fid.bytes, name->fid.length);
 	struct kr_table_link *link = kr_table_find(&r->by_fid, hash, has_fid, &name->fid);
 	struct kr_recovered_file *file;
-	struct rebuilt *rebuilt;
+	struct kr_rebuilt *rebuilt;
 
 	if (link) {
-		*ret = KR_CONTAINER_OF(link, struct rebuilt, by_fid);
+		*ret = KR_CONTAINER_OF(link, struct kr_rebuilt, by_fid);
 		(*ret)->file->file->number = name->number; /* ascending: the newest */
 		return 0;
 	}
@@ -105,12 +78,12 @@ static int make_file(struct rebuild *r, const struct kr_scan_name *name, struct 
 	return 0;
 }
 
-static int make_files(struct rebuild *r)
+static int make_files(struct kr_rebuild *r)
 {
 	int err = 0;
 
 	r->files = calloc(r->scan->name_count + 1, sizeof(*r->files));
-	r->by_name = calloc(r->scan->name_count + 1, sizeof(struct rebuilt *));
+	r->by_name = calloc(r->scan->name_count + 1, sizeof(struct kr_rebuilt *));
 	if (!r->files || !r->by_name)
 		return kr_fail(-ENOMEM, "no memory to recover the journal");
 	for (size_t i = 0; i < r->scan->name_count && err == 0; i++)
@@ -118,7 +91,7 @@ static int make_files(struct rebuild *r)
 	return err;
 }
 
-static struct kr_recovered_file *file_of(const struct rebuild *r, uint32_t number)
+static struct kr_recovered_file *file_of(const struct kr_rebuild *r, uint32_t number)
 {
 	const struct kr_scan_name *name = kr_scan_name(r->scan, number);
 
@@ -127,13 +100,13 @@ static struct kr_recovered_file *file_of(const struct rebuild *r, uint32_t numbe
 
 /* --- records ------------------------------------------------------------------------------------------------- */
 
-static uint64_t segment_number(const struct rebuild *r, const struct kr_scan_ref *ref)
+static uint64_t segment_number(const struct kr_rebuild *r, const struct kr_scan_ref *ref)
 {
 	return r->scan->segments[ref->segment].header.number;
 }
 
 /* In the order of up_to; of two with the same the later one counts. */
-static int take_applied(struct rebuild *r, const struct kr_scan_ref *ref, const struct kr_journal_record *record)
+static int take_applied(struct kr_rebuild *r, const struct kr_scan_ref *ref, const struct kr_journal_record *record)
 {
 	struct kr_recovered_file *file = file_of(r, record->file);
 	struct kr_applied *other, *applied;
@@ -159,19 +132,19 @@ static int take_applied(struct rebuild *r, const struct kr_scan_ref *ref, const 
 	kr_list_insert_before(before, &applied->link);
 	if (before != &file->applied.head && other->up_to == applied->up_to) {
 		kr_list_remove(&other->link);
-		free_applied(other);
+		kr_applied_free(other);
 	}
 	return 0;
 }
 
-static bool before_this_boot(const struct rebuild *r, uint32_t segment)
+static bool before_this_boot(const struct kr_rebuild *r, uint32_t segment)
 {
 	const uint8_t *then = r->scan->segments[segment].header.node_boot;
 
 	return memcmp(then, r->journal->node_boot, 16) != 0 && !(r->clean && memcmp(then, r->clean_boot, 16) == 0);
 }
 
-static int find_doubts(struct rebuild *r)
+static int find_doubts(struct kr_rebuild *r)
 {
 	uint64_t now = r->journal->options.server_instance;
 
@@ -182,6 +155,7 @@ static int find_doubts(struct rebuild *r)
 	for (uint32_t i = 0; i < r->scan->segment_count; i++) {
 		uint64_t then = r->scan->segments[i].header.server_instance;
 
+		r->recovery->power_lost |= before_this_boot(r, i);
 		r->doubt[i] = before_this_boot(r, i) && (then == 0 || then != now);
 	}
 	return 0;
@@ -199,7 +173,7 @@ static struct kr_applied *applied_of(struct kr_recovered_file *file, uint64_t se
 }
 
 /* Doubtful, unless the server's present boot is known to have it: then no replay ever sends it. */
-static bool is_doubtful(const struct rebuild *r, const struct kr_scan_ref *ref, const struct kr_applied *applied)
+static bool is_doubtful(const struct kr_rebuild *r, const struct kr_scan_ref *ref, const struct kr_applied *applied)
 {
 	return r->doubt[ref->segment] &&
 		!(applied && memcmp(applied->boot_id, r->journal->options.server_boot, 16) == 0);
@@ -224,7 +198,7 @@ static struct kr_time time_of(int64_t mtime_ns)
 	return (struct kr_time){.sec = sec, .nsec = (uint32_t)ns};
 }
 
-static int take_write(struct rebuild *r, const struct kr_scan_ref *ref, const struct kr_journal_record *record,
+static int take_write(struct kr_rebuild *r, const struct kr_scan_ref *ref, const struct kr_journal_record *record,
 	uint32_t kept)
 {
 	struct kr_recovered_file *file = file_of(r, record->file);
@@ -250,7 +224,7 @@ static int take_write(struct rebuild *r, const struct kr_scan_ref *ref, const st
 	return err ? err : kr_extent_map_insert(map, &extent, NULL, NULL);
 }
 
-static int take_records(struct rebuild *r, bool writes)
+static int take_records(struct kr_rebuild *r, bool writes)
 {
 	int err = 0;
 
@@ -270,166 +244,7 @@ static int take_records(struct rebuild *r, bool writes)
 	return err;
 }
 
-/* --- segments and holders ------------------------------------------------------------------------------------ */
-
-/* States of all slots; what is no readable record, or lies behind the end of the data, is an empty place between its
- * neighbours: it takes no space. */
-static void fill_states(struct rebuild *r)
-{
-	for (size_t i = 0; i < r->scan->ref_count; i++) {
-		const struct kr_scan_ref *ref = &r->scan->refs[i];
-		struct kr_journal_record record;
-		uint32_t kept;
-
-		if (ref->kind == KR_SCAN_BAD_RECORD)
-			continue;
-		kr_scan_record(r->scan, ref, &record, &kept);
-		if (record.type != KR_JOURNAL_APPLIED &&
-			(uint64_t)record.data + record.length <= r->scan->segments[ref->segment].data_length)
-			r->segments[ref->segment]->states[ref->slot] =
-				(struct kr_slot_state){.data = record.data, .length = record.length,
-					.name = record.type == KR_JOURNAL_NAME};
-	}
-}
-
-/* No append ever goes to this segment; a reuse clears every slot. */
-static void finish_states(struct kr_segment *segment, bool set_aside)
-{
-	for (uint32_t slot = 0; slot < segment->slot_count; slot++) {
-		struct kr_slot_state *state = &segment->states[slot];
-
-		if (state->length > 0)
-			segment->used_data = state->data + (uint64_t)state->length;
-		else
-			state->data = (uint32_t)segment->used_data;
-	}
-	segment->used_slots = segment->slot_count;
-	segment->set_aside = set_aside;
-}
-
-static int open_segments(struct rebuild *r)
-{
-	r->segments = calloc(r->scan->segment_count + 1, sizeof(struct kr_segment *));
-	if (!r->segments)
-		return kr_fail(-ENOMEM, "no memory to recover the journal");
-	for (uint32_t i = 0; i < r->scan->segment_count; i++) {
-		const struct kr_scan_segment *from = &r->scan->segments[i];
-		struct kr_segment *segment, *after;
-		struct kr_link *before = &r->journal->segments.head;
-		int err = kr_segment_open(r->journal, from->pair, &from->header, from->slot_count, &segment);
-
-		if (err)
-			return err;
-		r->segments[i] = segment;
-		KR_LIST_FOR_EACH(after, &r->journal->segments, link) {
-			if (after->number < segment->number)
-				continue;
-			before = &after->link;
-			break;
-		}
-		kr_list_insert_before(before, &segment->link);
-		r->journal->segment_count++;
-		r->recovery->power_lost |= before_this_boot(r, i);
-	}
-	fill_states(r);
-	for (uint32_t i = 0; i < r->scan->segment_count; i++) {
-		finish_states(r->segments[i], r->scan->segments[i].damaged || r->has_doubtful[i]);
-		*(r->segments[i]->set_aside ? &r->journal->set_aside : &r->journal->used) +=
-			kr_segment_cost(r->segments[i]);
-	}
-	return 0;
-}
-
-static void hold_extent(void *journal, const struct kr_extent *piece)
-{
-	kr_journal_hold(journal, piece);
-}
-
-static void note_doubtful(struct kr_recovery *recovery, const struct kr_recovered_file *file)
-{
-	const struct kr_extent_map *map = &file->doubtful;
-	struct kr_journal_damage *damage;
-
-	if (kr_extent_map_empty(map))
-		return;
-	damage = kr_xcalloc(1, sizeof(*damage));
-	damage->has_file = true;
-	damage->fid = file->file->fid;
-	damage->length = kr_extent_map_end(map);
-	if (asprintf(&damage->text, "%" PRIu64 " bytes of %s, before offset %" PRIu64 ", were written before this machine lost "
-		"power, and the server cannot tell whether it has them or newer ones: they are set aside", map->bytes,
-		file->file->hint ? file->file->hint : "a file", damage->length) < 0)
-		damage->text = kr_xstrdup("doubtful bytes of a file");
-	kr_list_append(&recovery->damage, &damage->link);
-	recovery->doubtful += map->bytes;
-}
-
-/* Rounds whose writes are all gone are nothing any more: their marks stay without a holder. */
-static void hold_files(struct rebuild *r)
-{
-	struct kr_recovered_file *file, *next_file;
-	struct kr_applied *applied, *next;
-
-	KR_LIST_FOR_EACH_SAFE(file, next_file, &r->recovery->files, link) {
-		KR_LIST_FOR_EACH_SAFE(applied, next, &file->applied, link) {
-			if (kr_extent_map_empty(&applied->extents)) {
-				kr_list_remove(&applied->link);
-				free_applied(applied);
-				continue;
-			}
-			kr_extent_map_for_each(&applied->extents, hold_extent, r->journal);
-			kr_journal_hold_mark(r->journal, applied->mark);
-			r->recovery->bytes += applied->extents.bytes;
-		}
-		note_doubtful(r->recovery, file);
-		kr_extent_map_for_each(&file->dirty, hold_extent, r->journal);
-		r->recovery->bytes += file->dirty.bytes;
-		if (kr_extent_map_empty(&file->dirty) && kr_list_empty(&file->applied)) {
-			kr_list_remove(&file->link);
-			free_recovered(file);
-		}
-	}
-}
-
-/* Whether the record is to be marked dead: nobody holds it, and it is not set aside as doubtful. */
-static bool is_dead(const struct rebuild *r, const struct kr_scan_ref *ref, const struct kr_journal_record *record)
-{
-	if (record->type == KR_JOURNAL_NAME || r->segments[ref->segment]->states[ref->slot].held > 0)
-		return false;
-	return !r->doubt[ref->segment];
-}
-
-/* Good records that nobody holds are dead; single wrong bits are put right; segments without a live record are free. */
-static void bury(struct rebuild *r)
-{
-	for (size_t i = 0; i < r->scan->ref_count; i++) {
-		const struct kr_scan_ref *ref = &r->scan->refs[i];
-		struct kr_segment *segment = r->segments[ref->segment];
-		struct kr_journal_record record;
-		uint32_t kept;
-
-		if (ref->kind != KR_SCAN_GOOD)
-			continue;
-		kr_scan_record(r->scan, ref, &record, &kept);
-		if (is_dead(r, ref, &record))
-			record.keep = kr_journal_keep(record.check, 0);
-		else if (record.keep != 0 && record.keep != kr_journal_keep(record.check, kept))
-			record.keep = kept == record.length ? 0 : kr_journal_keep(record.check, kept);
-		if (memcmp(&segment->slots[ref->slot], &record, sizeof(record)) != 0)
-			segment->slots[ref->slot] = record;
-	}
-	for (uint32_t i = 0; i < r->scan->segment_count; i++)
-		kr_journal_retire(r->journal, r->segments[i]);
-	r->journal->died = r->journal->used; /* whatever there is may be full of dead bytes */
-	for (size_t i = 0; i < r->scan->blank_count; i++) {
-		char name[16];
-
-		kr_segment_name(r->scan->blank_pairs[i], "index", name);
-		unlinkat(r->journal->dir_fd, name, 0);
-		kr_segment_name(r->scan->blank_pairs[i], "data", name);
-		unlinkat(r->journal->dir_fd, name, 0);
-	}
-}
+/* --- all together -------------------------------------------------------------------------------------------- */
 
 /* Also of records whose NAME is lost: that number must not come to mean another file. */
 static uint32_t highest_file(const struct kr_scan *scan)
@@ -461,7 +276,7 @@ static void set_numbers(struct kr_journal *journal, const struct kr_scan *scan)
 	journal->next_file = highest_file(scan) + 1;
 }
 
-static void take_damage(struct rebuild *r)
+static void take_damage(struct kr_rebuild *r)
 {
 	struct kr_link *link;
 
@@ -471,7 +286,7 @@ static void take_damage(struct rebuild *r)
 	r->recovery->segments = r->scan->segment_count;
 }
 
-static void read_clean(struct rebuild *r)
+static void read_clean(struct kr_rebuild *r)
 {
 	KR_AUTO_FREE char *text = NULL;
 	size_t length;
@@ -490,7 +305,7 @@ static int forget_clean(struct kr_journal *journal)
 	return 0;
 }
 
-static int rebuild_all(struct rebuild *r)
+static int rebuild_all(struct kr_rebuild *r)
 {
 	int err = make_files(r);
 
@@ -501,13 +316,13 @@ static int rebuild_all(struct rebuild *r)
 	if (err == 0)
 		err = take_records(r, true);
 	if (err == 0)
-		err = open_segments(r);
+		err = kr_reopen_segments(r);
 	return err;
 }
 
 int kr_journal_recover(struct kr_journal *journal, struct kr_recovery *recovery)
 {
-	struct rebuild r = {.journal = journal, .recovery = recovery};
+	struct kr_rebuild r = {.journal = journal, .recovery = recovery};
 	struct kr_scan_owner owner;
 	int err;
 
@@ -526,8 +341,8 @@ int kr_journal_recover(struct kr_journal *journal, struct kr_recovery *recovery)
 		err = forget_clean(journal);
 	if (err == 0) {
 		set_numbers(journal, r.scan);
-		hold_files(&r);
-		bury(&r);
+		kr_reopen_hold(&r);
+		kr_reopen_bury(&r);
 		take_damage(&r);
 	} else {
 		kr_recovery_fini(recovery);

@@ -1,0 +1,254 @@
+/* Who holds which bytes of the journal's records, and which records are dead: holds, releases, cuts, marks.  See journal.h
+ * and journal_format.h.
+ *
+ * Any thread; the lock covers each step.  A record that nobody holds any more is marked dead in its slot; whether a
+ * segment came free with it says kr_journal_retire.
+ */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "common/fault.h"
+#include "fuse/journal_guard.h"
+#include "fuse/journal_priv.h"
+#include "fuse/journal_record.h"
+
+struct kr_segment *kr_journal_segment(struct kr_journal *journal, uint64_t number)
+{
+	struct kr_segment *segment;
+
+	if (journal->active && journal->active->number == number)
+		return journal->active;
+	KR_LIST_FOR_EACH(segment, &journal->segments, link)
+		if (segment->number == number)
+			return segment;
+	abort();
+}
+
+uint32_t kr_segment_slot(const struct kr_segment *segment, uint32_t place)
+{
+	uint32_t low = 0, high = segment->used_slots;
+
+	while (low < high) { /* the first slot whose data begins behind PLACE */
+		uint32_t middle = low + (high - low) / 2;
+
+		if (segment->states[middle].data > place)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	assert(low > 0);
+	low--;
+	assert(place - segment->states[low].data < segment->states[low].length);
+	return low;
+}
+
+void kr_slot_hold(struct kr_journal *journal, struct kr_segment *segment, uint32_t slot, uint32_t bytes)
+{
+	struct kr_slot_state *state = &segment->states[slot];
+
+	if (state->held == 0) {
+		segment->alive++;
+		journal->live += state->length;
+	}
+	state->held += bytes;
+}
+
+static void store_dead(void *context)
+{
+	struct kr_journal_record *record = context;
+
+	if (record->check != 0)
+		__atomic_store_n(&record->keep, kr_journal_keep(record->check, 0), __ATOMIC_RELEASE);
+}
+
+/* The record is needed no more: says so in its slot, if it ever got there.  When the disk cannot take the mark, a start
+ * finds the record once more (see journal.h). */
+static void mark_dead(struct kr_segment *segment, uint32_t slot)
+{
+	(void)kr_guard(store_dead, &segment->slots[slot]);
+}
+
+void kr_slot_release(struct kr_journal *journal, struct kr_segment *segment, uint32_t slot, uint32_t bytes)
+{
+	struct kr_slot_state *state = &segment->states[slot];
+
+	assert(state->held >= bytes);
+	state->held -= bytes;
+	if (state->held > 0)
+		return;
+	mark_dead(segment, slot);
+	segment->alive--;
+	journal->live -= state->length;
+	journal->died += state->length;
+	kr_journal_retire(journal, segment);
+}
+
+/* Whether somebody waits and can be told that there is room again, or enough dead bytes to make some. */
+static bool space_came(struct kr_journal *journal)
+{
+	bool room = journal->used + KR_SEGMENT_DATA_MIN / 2 <= journal->options.max;
+	bool holes = !journal->no_punch && journal->died >= journal->data_size / 4;
+
+	if (!journal->waiting || !(room || holes))
+		return false;
+	journal->waiting = false;
+	return true;
+}
+
+/* Calls DO_SLOT for each record that PIECE lies in, with the bytes of it. */
+static void for_each_slot(struct kr_journal *journal, const struct kr_extent *piece,
+	void (*do_slot)(struct kr_journal *, struct kr_segment *, uint32_t slot, uint32_t bytes))
+{
+	struct kr_segment *segment = kr_journal_segment(journal, piece->position >> 32);
+	uint32_t place = (uint32_t)piece->position;
+	uint64_t left = piece->length;
+
+	for (uint32_t slot = kr_segment_slot(segment, place); left > 0; slot++) {
+		const struct kr_slot_state state = segment->states[slot];
+		uint32_t bytes;
+
+		if (state.length == 0) /* an APPLIED between */
+			continue;
+		assert(place >= state.data && place - state.data < state.length);
+		bytes = state.length - (place - state.data);
+		if (bytes > left)
+			bytes = (uint32_t)left;
+		left -= bytes;
+		place += bytes;
+		do_slot(journal, segment, slot, bytes); /* may free the segment with the last byte */
+	}
+}
+
+void kr_journal_hold(struct kr_journal *journal, const struct kr_extent *piece)
+{
+	KR_SCOPED_LOCK(&journal->lock);
+	for_each_slot(journal, piece, kr_slot_hold);
+}
+
+void kr_journal_release(void *context, const struct kr_extent *piece)
+{
+	struct kr_journal *journal = context;
+	bool tell;
+
+	pthread_mutex_lock(&journal->lock);
+	for_each_slot(journal, piece, kr_slot_release);
+	tell = space_came(journal);
+	kr_journal_unlock(journal);
+	if (tell && journal->options.on_space)
+		journal->options.on_space(journal->options.context);
+}
+
+struct pieces {
+	struct kr_extent *list;
+	size_t count;
+};
+
+static void collect_piece(void *context, const struct kr_extent *piece)
+{
+	struct pieces *pieces = context;
+
+	pieces->list[pieces->count++] = *piece;
+}
+
+static int compare_seq(const void *a, const void *b)
+{
+	const struct kr_extent *x = a, *y = b;
+
+	return x->seq < y->seq ? -1 : x->seq > y->seq;
+}
+
+void kr_journal_release_map(struct kr_journal *journal, struct kr_extent_map *map)
+{
+	struct pieces pieces = {.list = kr_xcalloc(map->count + 1, sizeof(*pieces.list))};
+
+	kr_extent_map_for_each(map, collect_piece, &pieces);
+	qsort(pieces.list, pieces.count, sizeof(*pieces.list), compare_seq);
+	for (size_t i = 0; i < pieces.count; i++)
+		kr_journal_release(journal, &pieces.list[i]);
+	free(pieces.list);
+	kr_extent_map_fini(map);
+}
+
+struct cut {
+	struct kr_journal_record *record;
+	uint64_t size;
+};
+
+static void store_cut(void *context)
+{
+	struct cut *cut = context;
+	struct kr_journal_record *record = cut->record;
+	uint32_t kept = record->offset >= cut->size ? 0 : (uint32_t)KR_MIN(cut->size - record->offset, record->length), before;
+
+	if (kr_journal_kept(record, record->length, &before) && kept < before)
+		__atomic_store_n(&record->keep, kr_journal_keep(record->check, kept), __ATOMIC_RELEASE);
+}
+
+static void trim_slot(struct kr_segment *segment, uint32_t slot, uint64_t size)
+{
+	(void)kr_guard(store_cut, &(struct cut){&segment->slots[slot], size});
+}
+
+struct trim {
+	struct kr_journal *journal;
+	uint64_t size;
+};
+
+/* Every record behind the extent, not only the visible piece: what newer bytes covered may lie beyond the end as
+ * well. */
+static void trim_extent(void *context, const struct kr_extent *extent)
+{
+	struct trim *trim = context;
+	struct kr_segment *segment = kr_journal_segment(trim->journal, extent->position >> 32);
+	uint32_t place = (uint32_t)extent->position, end = place + (uint32_t)extent->length;
+
+	for (uint32_t slot = kr_segment_slot(segment, place);
+	     slot < segment->used_slots && segment->states[slot].data < end; slot++)
+		if (segment->states[slot].length > 0)
+			trim_slot(segment, slot, trim->size);
+}
+
+void kr_journal_trim(struct kr_journal *journal, const struct kr_extent_map *map, uint64_t size)
+{
+	struct trim trim = {journal, size};
+
+	KR_SCOPED_LOCK(&journal->lock);
+	kr_extent_map_for_each(map, trim_extent, &trim);
+}
+
+void kr_journal_hold_mark(struct kr_journal *journal, uint64_t mark)
+{
+	KR_SCOPED_LOCK(&journal->lock);
+	kr_slot_hold(journal, kr_journal_segment(journal, mark >> 32), (uint32_t)mark, 1);
+}
+
+void kr_journal_release_mark(struct kr_journal *journal, uint64_t mark)
+{
+	struct kr_segment *segment;
+
+	if (mark == 0 || KR_FAULT("journal.stable"))
+		return;
+	pthread_mutex_lock(&journal->lock);
+	segment = kr_journal_segment(journal, mark >> 32);
+	kr_slot_release(journal, segment, (uint32_t)mark, 1);
+	kr_journal_unlock(journal);
+}
+
+void kr_journal_discard_damage(struct kr_journal *journal)
+{
+	struct kr_segment *segment, *next;
+
+	pthread_mutex_lock(&journal->lock);
+	KR_LIST_FOR_EACH_SAFE(segment, next, &journal->segments, link) {
+		if (!segment->set_aside)
+			continue;
+		for (uint32_t slot = 0; slot < segment->used_slots; slot++)
+			if (segment->states[slot].held == 0 && !segment->states[slot].name)
+				mark_dead(segment, slot);
+		segment->set_aside = false;
+		journal->set_aside -= kr_segment_cost(segment);
+		journal->used += kr_segment_cost(segment);
+		kr_journal_retire(journal, segment);
+	}
+	kr_journal_unlock(journal);
+}

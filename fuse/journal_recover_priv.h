@@ -1,0 +1,43 @@
+/* The start of a journal, shared by journal_recover.c (what was found becomes files) and journal_reopen.c (... and segments). */
+#ifndef KR_FUSE_JOURNAL_RECOVER_PRIV_H
+#define KR_FUSE_JOURNAL_RECOVER_PRIV_H
+
+#include "common/table.h"
+#include "fuse/journal_priv.h"
+#include "fuse/journal_read.h"
+
+/* A file being rebuilt. */
+struct kr_rebuilt {
+	struct kr_table_link by_fid;
+	struct kr_recovered_file *file;
+};
+
+struct kr_rebuild {
+	struct kr_journal *journal;
+	struct kr_scan *scan;
+	struct kr_recovery *recovery;
+	struct kr_segment **segments;  /* by the scan's index */
+	struct kr_rebuilt **by_name;      /* by the index in scan->names */
+	struct kr_rebuilt *files;
+	size_t file_count;
+	struct kr_table by_fid;
+	bool *doubt;                   /* by the scan's index: its records are doubtful (DOUBT in journal_format.h) */
+	bool *has_doubtful;            /* ... and there is one */
+	bool clean;                    /* the last daemon on this journal ended in peace ... */
+	uint8_t clean_boot[16];        /* ... in this boot of the machine */
+};
+
+void kr_applied_free(struct kr_applied *applied);
+void kr_recovered_free(struct kr_recovered_file *file);
+
+/* --- journal_reopen.c, in this order --- */
+
+/* Opens all segments, with the states of their slots; nobody holds any yet. */
+int kr_reopen_segments(struct kr_rebuild *r);
+/* Every extent of the files holds its records.  Rounds whose writes are all gone are nothing any more: their marks stay
+ * without a holder. */
+void kr_reopen_hold(struct kr_rebuild *r);
+/* Good records that nobody holds are dead; single wrong bits are put right; segments without a live record are free. */
+void kr_reopen_bury(struct kr_rebuild *r);
+
+#endif

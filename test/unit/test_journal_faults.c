@@ -1,0 +1,162 @@
+/* The journal under errors of the disk and kills at its fault points (built with -Dfaults=true only). */
+#include "test/unit/journal_fixture.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+/* In another process, since one reads its fault points once: this program again, see main.  Returns its wait status. */
+static int with_fault(struct fixture *f, const char *fault, const char *act)
+{
+	char incarnation[24];
+	int status;
+	pid_t child;
+
+	kr_journal_free(f->journal);
+	snprintf(incarnation, sizeof(incarnation), "%llu", (unsigned long long)++f->options.incarnation);
+	child = fork();
+	if (child == 0) {
+		setenv("KR_FAULT", fault, 1);
+		execl("/proc/self/exe", "test_journal_faults", act, f->directory, incarnation, (char *)NULL);
+		_exit(2);
+	}
+	waitpid(child, &status, 0);
+	open_journal(f);
+	assert_true(kr_list_empty(&f->recovery.damage));
+	return status;
+}
+
+static void append_around_an_error(struct fixture *f)
+{
+	if (append(f, 0, 0, 5000, 1) != 0 || append(f, 0, 100, 5000, 2) != -ENOSPC || append(f, 0, 9000, 5000, 3) != 0)
+		_exit(1);
+}
+
+static void an_append_that_fails_leaves_nothing_and_the_next_one_goes(void **state)
+{
+	struct fixture *f = *state;
+	static const char *const faults[] = {"journal.append:enospc:2", "journal.index:enospc:2"};
+
+	for (size_t i = 0; i < KR_ARRAY_SIZE(faults); i++) {
+		assert_int_equal(with_fault(f, faults[i], "error"), 0);
+		assert_int_equal(recovered(&f->recovery, 0)->dirty.count, 2);
+		assert_int_equal(recovered(&f->recovery, 0)->dirty.bytes, 10000);
+		kr_recovery_fini(&f->recovery);
+	}
+}
+
+/* The active segment is dead when the disk is full: it is begun anew. */
+static void append_to_a_full_disk(struct fixture *f)
+{
+	struct kr_journal_usage usage;
+
+	if (append(f, 0, 0, 500000, 1) != 0)
+		_exit(1);
+	kr_extent_map_truncate(&f->files[0].map, 0, kr_journal_release, f->journal);
+	if (append(f, 0, 100, 5000, 2) != 0)
+		_exit(2);
+	kr_journal_usage(f->journal, &usage);
+	_exit(usage.used < 100000 ? 0 : 3);
+}
+
+static void a_full_disk_gets_the_room_of_dead_records(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(with_fault(f, "journal.append:enospc:2", "full"), 0);
+	assert_int_equal(recovered(&f->recovery, 0)->dirty.bytes, 5000);
+}
+
+static void killed_before_and_amid_the_punches_nothing_is_damaged(void **state)
+{
+	struct fixture *f = *state;
+	static const char *const faults[] = {"journal.punch:kill:1", "journal.punch:kill:2", "journal.punch:kill:9"};
+
+	for (size_t k = 0; k < KR_ARRAY_SIZE(faults); k++) {
+		struct kr_recovered_file *file;
+
+		assert_true(WIFSIGNALED(with_fault(f, faults[k], "pin")));
+		assert_null(recovered(&f->recovery, 0));
+		file = recovered(&f->recovery, 2);
+		for (uint64_t i = 0; i < file->dirty.count * 10; i++)
+			f->files[2].dirty[i / 10 * 300 + i % 10] = (uint8_t)(1 + ((i / 10 + 1) * 31 + i % 10) % 255);
+		assert_true(file->dirty.count > 3);
+		compare_map(f->journal, &file->dirty, f->files[2].dirty);
+		memset(f->files[2].dirty, 0, FILE_BYTES);
+		kr_recovery_fini(&f->recovery);
+		kr_journal_free(f->journal);
+		remove_directory(f->directory);
+		assert_int_equal(mkdir(f->directory, 0700), 0);
+		open_journal(f);
+	}
+}
+
+static void append_and_apply(struct fixture *f)
+{
+	append(f, 0, 0, 5000, 1);
+	apply(f, 0, 7);
+	append(f, 0, 0, 5000, 2);
+	make_stable(f, 0);
+}
+
+static void killed_at_any_point_the_journal_says_what_was_done(void **state)
+{
+	struct fixture *f = *state;
+	static const struct {
+		const char *fault;
+		uint64_t dirty, applied;
+	} cases[] = {
+		{"journal.segment:kill", 0, 0}, {"journal.append:kill:1", 0, 0}, {"journal.index:kill:1", 0, 0},
+		{"journal.applied:kill", 5000, 0}, {"journal.append:kill:2", 0, 5000}, {"journal.index:kill:2", 0,
+		5000},
+		{"journal.stable:kill", 5000, 0},
+	};
+
+	for (size_t i = 0; i < KR_ARRAY_SIZE(cases); i++) {
+		struct kr_recovered_file *file;
+		uint64_t applied = 0;
+
+		with_fault(f, cases[i].fault, "kill");
+		file = recovered(&f->recovery, 0);
+		if (file && !kr_list_empty(&file->applied))
+			applied = KR_LIST_ENTRY(file->applied.head.next, struct kr_applied, link)->extents.bytes;
+		assert_int_equal(file ? file->dirty.bytes : 0, cases[i].dirty);
+		assert_int_equal(applied, cases[i].applied);
+		kr_recovery_fini(&f->recovery);
+		kr_journal_free(f->journal);
+		remove_directory(f->directory);
+		assert_int_equal(mkdir(f->directory, 0700), 0);
+		open_journal(f);
+	}
+}
+/* The other process. */
+static int act_with_fault(char **argv)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+
+	init_fixture(f, argv[2], strtoull(argv[3], NULL, 10));
+	if (strcmp(argv[1], "error") == 0)
+		append_around_an_error(f);
+	else if (strcmp(argv[1], "full") == 0)
+		append_to_a_full_disk(f);
+	else if (strcmp(argv[1], "pin") == 0)
+		pin_and_fill(f);
+	else
+		append_and_apply(f);
+	_exit(0);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+		TEST(an_append_that_fails_leaves_nothing_and_the_next_one_goes),
+		TEST(killed_at_any_point_the_journal_says_what_was_done),
+		TEST(a_full_disk_gets_the_room_of_dead_records),
+		TEST(killed_before_and_amid_the_punches_nothing_is_damaged),
+	};
+
+	if (argc == 4)
+		return act_with_fault(argv);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
