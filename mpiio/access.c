@@ -46,7 +46,7 @@ static int count_bytes(struct kr_access *access)
 	return MPI_SUCCESS;
 }
 
-int kr_access_init(struct kr_access *access, bool writing, const struct kr_shape *shape, void *buffer, int items,
+int kr_access_init(struct kr_access *access, bool writing, const struct kr_shape *shape, void *buffer, MPI_Count items,
 	MPI_Datatype datatype, MPI_Offset offset)
 {
 	uint64_t start;

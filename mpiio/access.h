@@ -18,13 +18,13 @@ struct kr_access {
 	struct kr_cursor cursor; /* over the memory; of kr_access_pack and _unpack */
 	/* As the program gave it. */
 	void *buffer;
-	int items;
+	MPI_Count items;
 	MPI_Datatype datatype;
 	MPI_Offset offset; /* in etypes */
 };
 
 /* The access of ITEMS of DATATYPE at etype OFFSET of SHAPE (borrowed for the call).  An MPI error class. */
-int kr_access_init(struct kr_access *access, bool writing, const struct kr_shape *shape, void *buffer, int items,
+int kr_access_init(struct kr_access *access, bool writing, const struct kr_shape *shape, void *buffer, MPI_Count items,
 	MPI_Datatype datatype, MPI_Offset offset);
 void kr_access_fini(struct kr_access *access);
 

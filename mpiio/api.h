@@ -1,5 +1,9 @@
 /* How the interface's functions are defined: each under its PMPI name, which Fortran's wrappers and other tools call, with
- * the MPI name as an alias. */
+ * the MPI name as an alias.
+ *
+ * Data calls have counts of type int and, since MPI-4, a twin NAME_c with counts of type MPI_Count: the same sources are
+ * compiled for both (api_large.c).
+ */
 #ifndef KR_MPIIO_API_H
 #define KR_MPIIO_API_H
 
@@ -7,6 +11,29 @@
 
 #include "mpiio/real.h"
 
+#ifdef KR_LARGE_COUNTS
+typedef MPI_Count kr_count;
+#define KR_COUNTED(name) name##_c
+#else
+typedef int kr_count;
+#define KR_COUNTED(name) name
+#endif
+
 #define KR_ALIAS(name) extern __typeof__(PMPI_##name) MPI_##name __attribute__((alias("PMPI_" #name)))
+#define KR_PMPI_NAME(name) PMPI_##name
+#define KR_ALIAS_OF(name) KR_ALIAS(name)
+
+/* The three places in which a data call names itself. */
+#define KR_PMPI(name) KR_PMPI_OF(KR_COUNTED(name))
+#define KR_PMPI_OF(name) KR_PMPI_NAME(name)
+#define KR_REAL(name) kr_real()->KR_COUNTED(name)
+#define KR_ALIAS_COUNTED(name) KR_ALIAS_OF(KR_COUNTED(name))
+
+/* What the six kinds of arguments of data calls mean (call.h). */
+#define WRITE(...) (&(struct kr_call){.writing = true, .buffer = (void *)(uintptr_t)buf, .count = count, .datatype = datatype, __VA_ARGS__})
+#define READ(...) (&(struct kr_call){.buffer = buf, .count = count, .datatype = datatype, __VA_ARGS__})
+#define AT .offset = offset
+#define POINTER .individual = true
+
 
 #endif

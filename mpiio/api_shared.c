@@ -1,4 +1,5 @@
-/* Writes by the shared file pointer are MPI's own.  We only take note that somebody wrote past the aggregators. */
+/* Writes by the shared file pointer are MPI's own.  We only take note that somebody wrote past the aggregators.  Compiled for
+ * both kinds of counts (api.h). */
 #include "mpiio/api.h"
 #include "mpiio/file.h"
 
@@ -10,30 +11,30 @@ static void note_write(MPI_File fh)
 		kr_turn_unseen(file);
 }
 
-int PMPI_File_write_shared(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status)
+int KR_PMPI(File_write_shared)(MPI_File fh, const void *buf, kr_count count, MPI_Datatype datatype, MPI_Status *status)
 {
 	note_write(fh);
-	return kr_real()->File_write_shared(fh, buf, count, datatype, status);
+	return KR_REAL(File_write_shared)(fh, buf, count, datatype, status);
 }
-KR_ALIAS(File_write_shared);
+KR_ALIAS_COUNTED(File_write_shared);
 
-int PMPI_File_iwrite_shared(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request)
+int KR_PMPI(File_iwrite_shared)(MPI_File fh, const void *buf, kr_count count, MPI_Datatype datatype, MPI_Request *request)
 {
 	note_write(fh);
-	return kr_real()->File_iwrite_shared(fh, buf, count, datatype, request);
+	return KR_REAL(File_iwrite_shared)(fh, buf, count, datatype, request);
 }
-KR_ALIAS(File_iwrite_shared);
+KR_ALIAS_COUNTED(File_iwrite_shared);
 
-int PMPI_File_write_ordered(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status)
+int KR_PMPI(File_write_ordered)(MPI_File fh, const void *buf, kr_count count, MPI_Datatype datatype, MPI_Status *status)
 {
 	note_write(fh);
-	return kr_real()->File_write_ordered(fh, buf, count, datatype, status);
+	return KR_REAL(File_write_ordered)(fh, buf, count, datatype, status);
 }
-KR_ALIAS(File_write_ordered);
+KR_ALIAS_COUNTED(File_write_ordered);
 
-int PMPI_File_write_ordered_begin(MPI_File fh, const void *buf, int count, MPI_Datatype datatype)
+int KR_PMPI(File_write_ordered_begin)(MPI_File fh, const void *buf, kr_count count, MPI_Datatype datatype)
 {
 	note_write(fh);
-	return kr_real()->File_write_ordered_begin(fh, buf, count, datatype);
+	return KR_REAL(File_write_ordered_begin)(fh, buf, count, datatype);
 }
-KR_ALIAS(File_write_ordered_begin);
+KR_ALIAS_COUNTED(File_write_ordered_begin);

@@ -11,7 +11,7 @@ struct kr_call {
 	bool individual; /* at the individual pointer; else at OFFSET */
 	MPI_Offset offset;
 	void *buffer;
-	int count;
+	MPI_Count count;
 	MPI_Datatype datatype;
 };
 

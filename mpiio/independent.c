@@ -25,8 +25,13 @@ static int run_real(struct kr_mpifile *file, const struct kr_access *access, uin
 	MPI_Count bytes = 0;
 	int class, rc;
 
-	rc = access->writing ? kr_real()->File_write_at(file->fh, access->offset, access->buffer, access->items, access->datatype, &status)
-	                     : kr_real()->File_read_at(file->fh, access->offset, access->buffer, access->items, access->datatype, &status);
+#if MPI_VERSION >= 4
+	rc = access->writing ? kr_real()->File_write_at_c(file->fh, access->offset, access->buffer, access->items, access->datatype, &status)
+	                     : kr_real()->File_read_at_c(file->fh, access->offset, access->buffer, access->items, access->datatype, &status);
+#else
+	rc = access->writing ? kr_real()->File_write_at(file->fh, access->offset, access->buffer, (int)access->items, access->datatype, &status)
+	                     : kr_real()->File_read_at(file->fh, access->offset, access->buffer, (int)access->items, access->datatype, &status);
+#endif
 	PMPI_Error_class(rc, &class);
 	if (class == MPI_SUCCESS)
 		PMPI_Get_elements_x(&status, MPI_BYTE, &bytes);
