@@ -1,13 +1,12 @@
 /* The calls of MPI-IO that are about the file and not its data.  MPI's own file is told of everything, so that it stays in
  * step with ours. */
-#include <string.h>
+#include <errno.h>
 
 #include "common/util.h"
 #include "mpiio/api.h"
 #include "mpiio/errors.h"
 #include "mpiio/file.h"
 #include "mpiio/info.h"
-#include "mpiio/typemap_mpi.h"
 
 int PMPI_File_open(MPI_Comm comm, const char *filename, int amode, MPI_Info info, MPI_File *fh)
 {
@@ -33,48 +32,6 @@ int PMPI_File_close(MPI_File *fh)
 }
 KR_ALIAS(File_close);
 
-static struct kr_shape make_shape(MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype)
-{
-	struct kr_shape shape;
-	struct kr_typemap *map = NULL;
-	MPI_Count size = 1;
-
-	PMPI_Type_size_x(etype, &size);
-	if (kr_typemap_of_mpi(filetype, &map) < 0)
-		map = NULL;
-	kr_shape_init(&shape, disp, (uint64_t)size, map);
-	kr_typemap_put(map);
-	return shape;
-}
-
-static void change_view(struct kr_mpifile *file, struct kr_shape shape, bool foreign, MPI_Info info)
-{
-	pthread_mutex_lock(&file->lock);
-	kr_shape_fini(&file->shape);
-	file->shape = shape;
-	file->position = 0;
-	if (foreign)
-		kr_turn_unseen(file);
-	file->foreign = foreign;
-	pthread_mutex_unlock(&file->lock);
-	kr_info_read(info, &file->wanted);
-}
-
-int PMPI_File_set_view(MPI_File fh, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype, const char *datarep,
-	MPI_Info info)
-{
-	struct kr_mpifile *file = kr_file_find(fh);
-	int rc;
-
-	if (file)
-		kr_file_quiesce(file);
-	rc = kr_real()->File_set_view(fh, disp, etype, filetype, datarep, info);
-	if (file && rc == MPI_SUCCESS)
-		change_view(file, make_shape(disp, etype, filetype), strcmp(datarep, "native") != 0, info);
-	return rc;
-}
-KR_ALIAS(File_set_view);
-
 int PMPI_File_set_info(MPI_File fh, MPI_Info info)
 {
 	struct kr_mpifile *file = kr_file_find(fh);
@@ -96,12 +53,8 @@ int PMPI_File_get_info(MPI_File fh, MPI_Info *info_used)
 	int rc = kr_real()->File_get_info(fh, info_used);
 	struct kr_hints effective;
 
-	if (!file || !file->aggregators || rc != MPI_SUCCESS)
-		return rc;
-	effective = file->hints;
-	effective.cb_nodes = file->aggregators->count;
-	effective.striping_unit = kr_file_stripe(file);
-	kr_info_write(&effective, *info_used);
+	if (file && rc == MPI_SUCCESS && kr_file_effective(file, &effective))
+		kr_info_write(&effective, *info_used);
 	return rc;
 }
 KR_ALIAS(File_get_info);
@@ -144,23 +97,46 @@ int PMPI_File_sync(MPI_File fh)
 }
 KR_ALIAS(File_sync);
 
+/* Rank 0 cuts or extends; what aggregators of other nodes write next must come after that. */
 int PMPI_File_set_size(MPI_File fh, MPI_Offset size)
 {
 	struct kr_mpifile *file = kr_file_find(fh);
 
-	if (file)
+	if (file) {
 		kr_file_quiesce(file);
+		kr_turn_unseen(file);
+	}
 	return kr_real()->File_set_size(fh, size);
 }
 KR_ALIAS(File_set_size);
 
+/* 0 or -errno, the same on all ranks: rank 0's, unless the arguments are wrong. */
+static int make_room(struct kr_mpifile *file, MPI_Offset size)
+{
+	int mine = 0, all = 0;
+
+	if (file->amode & MPI_MODE_RDONLY)
+		mine = -EROFS;
+	else if (size < 0)
+		mine = -EINVAL;
+	else if (file->rank == 0)
+		mine = kr_mount_preallocate(file->mount, (uint64_t)size);
+	return PMPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, file->comm) == MPI_SUCCESS ? all : -EIO;
+}
+
+/* Not left to the MPI library unless it must be: ROMIO reads all of the file and writes it again, OMPIO of Open MPI 4.1 writes
+ * rubbish, and not all ranks hear of errors. */
 int PMPI_File_preallocate(MPI_File fh, MPI_Offset size)
 {
 	struct kr_mpifile *file = kr_file_find(fh);
+	int err;
 
-	if (file)
-		kr_file_quiesce(file);
-	return kr_real()->File_preallocate(fh, size);
+	if (!file)
+		return kr_real()->File_preallocate(fh, size);
+	kr_file_quiesce(file);
+	kr_turn_unseen(file);
+	err = make_room(file, size);
+	return err == -EOPNOTSUPP ? kr_real()->File_preallocate(fh, size) : kr_mpi_return(fh, kr_mpi_class(err));
 }
 KR_ALIAS(File_preallocate);
 

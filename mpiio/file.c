@@ -122,6 +122,22 @@ static int place_aggregators(struct kr_mpifile *file)
 	return kr_slots_prepare(&file->slots, file->hints.slots, file->ranks);
 }
 
+/* Makes what came of an agreement known to MPI_File_get_info. */
+static void publish(struct kr_mpifile *file, int class)
+{
+	KR_SCOPED_LOCK(&file->lock);
+	file->effective = file->hints;
+	file->effective.cb_nodes = class == MPI_SUCCESS ? file->aggregators->count : 0;
+	file->effective.striping_unit = kr_file_stripe(file);
+}
+
+bool kr_file_effective(struct kr_mpifile *file, struct kr_hints *ret_hints)
+{
+	KR_SCOPED_LOCK(&file->lock);
+	*ret_hints = file->effective;
+	return ret_hints->cb_nodes > 0;
+}
+
 int kr_file_agree_hints(struct kr_mpifile *file)
 {
 	int class = MPI_SUCCESS;
@@ -134,7 +150,9 @@ int kr_file_agree_hints(struct kr_mpifile *file)
 	kr_views_forget(&file->views);
 	if (class == MPI_SUCCESS)
 		class = kr_mpi_class(place_aggregators(file));
-	return kr_file_agree(file, class);
+	class = kr_file_agree(file, class);
+	publish(file, class);
+	return class;
 }
 
 /* ---- opening and closing ---- */
@@ -151,6 +169,7 @@ static void file_free(struct kr_mpifile *file)
 	if (file->comm != MPI_COMM_NULL)
 		PMPI_Comm_free(&file->comm);
 	kr_shape_fini(&file->shape);
+	kr_own_view_fini(&file->view);
 	drop_aggregators(file);
 	kr_topology_free(file->topology);
 	kr_views_fini(&file->views);
@@ -182,6 +201,7 @@ static struct kr_mpifile *file_new(int amode, struct kr_mount *mount, MPI_File f
 	file->comm = MPI_COMM_NULL;
 	file->amode = amode;
 	file->mount = mount;
+	kr_own_view_init_bytes(&file->view);
 	pthread_mutex_init(&file->lock, NULL);
 	kr_io_thread_init(&file->io, "kr-mpiio");
 	kr_io_thread_init(&file->worker, "kr-mpiio-nb");
@@ -191,13 +211,16 @@ static struct kr_mpifile *file_new(int amode, struct kr_mount *mount, MPI_File f
 /* What needs the communicator; all ranks come here.  0 or -errno. */
 static int prepare(struct kr_mpifile *file, MPI_Info info)
 {
+	const struct kr_mount_info *mount = kr_mount_info(file->mount);
 	int err;
 
 	kr_hints_defaults(&file->wanted);
+	if (mount)
+		file->wanted.striping_unit = mount->stripe_size;
 	if (getenv("KAIRAN_MPIIO_HINTS"))
 		kr_hints_set_list(&file->wanted, getenv("KAIRAN_MPIIO_HINTS"));
 	kr_info_read(info, &file->wanted);
-	err = kr_topology_of_comm(file->comm, kr_ring_position(file->comm, kr_mount_info(file->mount)), &file->topology);
+	err = kr_topology_of_comm(file->comm, kr_ring_position(file->comm, mount), &file->topology);
 	if (err < 0)
 		return err;
 	file->records = calloc((size_t)file->ranks, sizeof(*file->records));

@@ -1,10 +1,10 @@
 /* An open file that the layer handles: beside each such MPI_File lies one of these, found by the handle.
  *
- * MPI's own file stays open and its view is kept in step, so that what we do not handle (shared pointers, say) goes to it
- * untouched.  The individual file pointer is ours while the file is `active`, MPI's while it is not (atomic mode, data
+ * MPI's own file stays open and its view is kept in step (plain_view.h), so that what we do not handle (shared pointers, say)
+ * goes to it untouched.  The individual file pointer is ours while the file is `active`, MPI's while it is not (atomic mode, data
  * representations other than "native"); it is handed over when that changes.
  *
- * Threads: the handle table has a lock of its own.  Of a file, `lock` guards position and shape; everything
+ * Threads: the handle table has a lock of its own.  Of a file, `lock` guards shape, view, position and effective; everything
  * else is used only by collective calls, of which MPI allows one at a time per file and which wait for the non-blocking
  * ones (kr_file_quiesce) before they touch anything.
  */
@@ -19,6 +19,7 @@
 #include "mpiio/hints.h"
 #include "mpiio/io_thread.h"
 #include "mpiio/mount.h"
+#include "mpiio/own_view.h"
 #include "mpiio/shape.h"
 #include "mpiio/slots.h"
 #include "mpiio/topology.h"
@@ -42,7 +43,9 @@ struct kr_mpifile {
 
 	pthread_mutex_t lock;
 	struct kr_shape shape; /* the file view */
+	struct kr_own_view view; /* the same, for MPI_File_get_view */
 	uint64_t position;   /* the individual file pointer, in etypes */
+	struct kr_hints effective; /* what MPI_File_get_info tells; without cb_nodes when there are none */
 
 	struct kr_hints wanted; /* what the program said on this rank */
 	struct kr_hints agreed; /* what rank 0 wanted when the ranks last agreed */
@@ -86,6 +89,8 @@ int kr_file_agree(struct kr_mpifile *file, int class);
 int kr_file_agree_hints(struct kr_mpifile *file);
 /* Whether this rank wants other hints than those agreed on. */
 bool kr_file_hints_changed(const struct kr_mpifile *file);
+/* What is in force, as far as the last agreement went well.  Any thread, also while a non-blocking collective changes it. */
+bool kr_file_effective(struct kr_mpifile *file, struct kr_hints *ret_hints);
 uint64_t kr_file_stripe(const struct kr_mpifile *file);
 
 /* Gives the individual pointer to MPI, or takes it back. */

@@ -100,7 +100,7 @@ static bool on_kairan(struct kr_mount *mount)
 	struct statfs fs;
 
 	return fstatfs(mount->fd, &fs) == 0 && fs.f_type == FUSE_SUPER_MAGIC && ioctl(mount->fd, KR_IOC_INFO, &mount->info) == 0 &&
-	       mount->info.version == 1;
+	       mount->info.version == 2;
 }
 
 int kr_mount_open(const char *path, int flags, struct kr_mount **ret_mount)
@@ -284,6 +284,18 @@ int kr_mount_meet(struct kr_mount *mount)
 	if (mount->meeting_fd < 0) /* we may not read: then at least what is ours is flushed */
 		return kr_mount_sync(mount);
 	return pread(mount->meeting_fd, &byte, 1, 0) < 0 ? kr_fail_errno(-errno, "cannot read what others wrote") : 0;
+}
+
+int kr_mount_preallocate(struct kr_mount *mount, uint64_t size)
+{
+	int rc;
+
+	if (size == 0)
+		return 0;
+	do
+		rc = fallocate(mount->fd, 0, 0, (off_t)size);
+	while (rc < 0 && errno == EINTR);
+	return rc < 0 ? kr_fail_errno(errno == ENOSYS ? -EOPNOTSUPP : -errno, "cannot make room for %zu bytes", (size_t)size) : 0;
 }
 
 int kr_mount_size(struct kr_mount *mount, uint64_t *ret_size)

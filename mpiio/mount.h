@@ -39,6 +39,9 @@ int kr_mount_read(struct kr_mount *mount, bool relaxed, const struct kr_run *ext
 int kr_mount_sync(struct kr_mount *mount);
 /* Makes every node flush what it wrote to the file, as a strict read does.  0 or -errno. */
 int kr_mount_meet(struct kr_mount *mount);
+/* Room for the first SIZE bytes; the file grows to that if it is shorter, and never shrinks.  0 or -errno: -EOPNOTSUPP where the
+ * filesystem cannot. */
+int kr_mount_preallocate(struct kr_mount *mount, uint64_t size);
 /* The file's size; 0 or -errno. */
 int kr_mount_size(struct kr_mount *mount, uint64_t *ret_size);
 

@@ -7,7 +7,7 @@
  * but without what two-phase would gain.  Independent non-blocking calls are done at once, too.
  *
  * What fails after the call has returned is told by MPI_Wait and its kin, through the error handler that the MPI library uses
- * for generalized requests (MPI_COMM_WORLD's).
+ * for generalized requests (MPI_COMM_WORLD's).  MPICH's MPI_Wait makes MPI_ERR_OTHER of every class.
  */
 #include <stdlib.h>
 
