@@ -22,9 +22,10 @@
 enum { KR_BATCH_TOKEN = 16, KR_MOUNT_INFO_NAME = 256 };
 
 struct kr_mount_info {
-	uint32_t version;        /* of these structures: 1 */
+	uint32_t version;        /* of these structures: 2 */
 	uint32_t block_size;     /* of transfers, bytes: reads and stripes had better be multiples of it */
 	uint64_t batch_max;      /* bytes of one batch */
+	uint64_t stripe_size;    /* in which programs that share files out among nodes had better do it; 0: no opinion */
 	char node[KR_MOUNT_INFO_NAME]; /* this node's name, by which ring order goes */
 	char ring[KR_MOUNT_INFO_NAME]; /* the ring's */
 };

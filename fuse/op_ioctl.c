@@ -8,7 +8,8 @@
 static void reply_info(fuse_req_t req)
 {
 	const struct kr_mount_options *options = kr_op_mount(req)->options;
-	struct kr_mount_info info = { .version = 1, .block_size = KR_BLOCK_SIZE, .batch_max = KR_BATCH_MAX };
+	struct kr_mount_info info = {
+		.version = 2, .block_size = KR_BLOCK_SIZE, .batch_max = KR_BATCH_MAX, .stripe_size = options->stripe_size };
 	char host[KR_MOUNT_INFO_NAME] = "";
 
 	if (!options->node)

@@ -46,6 +46,8 @@ static const struct kr_option table[] = {
 		.max = 3600000, .help = "bytes older than this go to the server without being asked"},
 	{.name = "flush_backlog", .type = KR_OPTION_SIZE, .offset = FIELD(flush_backlog), .default_text = "8M", .min = 65536,
 		.help = "with more unflushed bytes than this of one file they go to the server at once"},
+	{.name = "stripe_size", .type = KR_OPTION_SIZE, .offset = FIELD(stripe_size), .default_text = "0", .max = UINT64_C(1) << 40,
+		.help = "stripes in which collective MPI-IO deals out files, unless the program says so; 0: the library's default"},
 	{.name = "hard", .type = KR_OPTION_BOOL, .offset = FIELD(hard),
 		.help = "operations wait for an unreachable server (the default)"},
 	{.name = "soft", .type = KR_OPTION_BOOL, .offset = FIELD(soft),
@@ -166,6 +168,8 @@ static int check(struct kr_mount_options *options, const struct kr_arguments *ar
 		return kr_fail(-EINVAL, "soft and hard exclude each other");
 	if (options->journal_max && options->journal_max < (UINT64_C(8) << 20))
 		return kr_fail(-EINVAL, "journal_max: at least 8M");
+	if (options->stripe_size && (options->stripe_size < KR_BLOCK_SIZE || options->stripe_size % KR_BLOCK_SIZE != 0))
+		return kr_fail(-EINVAL, "stripe_size: a multiple of %uK", KR_BLOCK_SIZE >> 10);
 	/* Whoever mounts as root mounts for all users, and the kernel checks their permissions. */
 	if (geteuid() == 0 && !options->allow_root)
 		options->allow_other = true;

@@ -32,6 +32,7 @@ struct kr_mount_options {
 	int coherence;   /* enum kr_coherence */
 	uint64_t journal_max, cache_max; /* 0: from the free space */
 	uint64_t flush_age, flush_backlog;
+	uint64_t stripe_size; /* told to programs; 0: nothing */
 	uint64_t timeo, drain_timeout, connect_timeout;
 	uint64_t threads;
 	bool soft, hard, nonempty;

@@ -11,7 +11,7 @@ import sys
 
 one, two = sys.argv[1:3]
 path = lambda mount, name: os.path.join(mount, name)
-INFO, RELAXED, BATCH = 0x82106B70, 0x40046B71, 0x80106B72
+INFO, RELAXED, BATCH = 0x82186B70, 0x40046B71, 0x80106B72
 HEAD, EXTENT, MAGIC = struct.Struct("=II16sQ"), struct.Struct("=QQ"), 0x6B726231
 libc = ctypes.CDLL(None, use_errno=True)
 libc.write.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
@@ -28,8 +28,8 @@ def fails(code, call, *arguments):
 
 
 def info(fd):
-    version, block, batch_max, node, ring = struct.unpack("=IIQ256s256s", fcntl.ioctl(fd, INFO, bytes(528)))
-    return version, block, batch_max, node.rstrip(b"\0").decode()
+    version, block, batch_max, stripe, node, ring = struct.unpack("=IIQQ256s256s", fcntl.ioctl(fd, INFO, bytes(536)))
+    return version, block, batch_max, stripe, node.rstrip(b"\0").decode()
 
 
 def token(fd):
@@ -55,8 +55,8 @@ def packet(key, extents, magic=MAGIC, count=None, total=None):
 
 
 fd = os.open(path(one, "file"), os.O_RDWR | os.O_CREAT, 0o640)
-version, block, batch_max, node = info(fd)
-assert (version, block, batch_max, node) == (1, 128 * 1024, 1 << 20, "node1"), (version, block, batch_max, node)
+version, block, batch_max, stripe, node = info(fd)
+assert (version, block, batch_max, stripe, node) == (2, 128 * 1024, 1 << 20, 2 << 20, "node1"), (version, block, batch_max, stripe, node)
 fails(errno.ENOTTY, fcntl.ioctl, fd, 0x5401, bytes(64))  # isatty(3)
 key = token(fd)
 assert token(fd) == key

@@ -61,6 +61,8 @@ static void what_cannot_be_a_mount_is_refused_with_a_reason(void **state)
 	assert_int_equal(parse("fs1:/", "/mnt", "/more", NULL), -EINVAL);
 	assert_int_equal(parse("fs1:/", "/mnt", "-o", "soft,hard"), -EINVAL);
 	assert_int_equal(parse("fs1:/", "/mnt", "-o", "journal_max=1K"), -EINVAL);
+	assert_int_equal(parse("fs1:/", "/mnt", "-o", "stripe_size=100000"), -EINVAL);
+	assert_int_equal(parse("fs1:/", "/mnt", "-o", "stripe_size=2T"), -EINVAL);
 	assert_int_equal(parse("fs1:/", "/mnt", "-o", "nonsense=1"), -EINVAL);
 	assert_non_null(strstr(kr_fail_reason(), "nonsense"));
 }
@@ -85,11 +87,13 @@ static void our_own_options_have_units_and_defaults(void **state)
 	assert_int_equal(options.close, KR_CLOSE_SYNC);
 	assert_int_equal(options.drain_timeout, 30000);
 	assert_int_equal(options.flush_backlog, 8 << 20);
+	assert_int_equal(options.stripe_size, 0);
 	assert_true(options.default_permissions);
-	assert_int_equal(parse("fs1:/", "/mnt", "-o", "close=async,soft,timeo=1.5,journal_max=16M,local=/x,node=n7"), 0);
+	assert_int_equal(parse("fs1:/", "/mnt", "-o", "close=async,soft,timeo=1.5,journal_max=16M,local=/x,node=n7,stripe_size=1M"), 0);
 	assert_int_equal(options.close, KR_CLOSE_ASYNC);
 	assert_int_equal(options.timeo, 1500);
 	assert_int_equal(options.journal_max, 16 << 20);
+	assert_int_equal(options.stripe_size, 1 << 20);
 	assert_string_equal(options.local, "/x");
 	assert_string_equal(options.node, "n7");
 }

@@ -1,7 +1,10 @@
-# Batched writes through the door, and relaxed handles.
+# Batched writes through the door, relaxed handles, and what a mount says of itself.
 # tags: sanitizer
 . "$TOP/test/lib.sh"
-up 2
+cluster 2
+server_start
+mount_start 1 stripe_size=2M
+mount_start 2
 python3 "$TOP/test/programs/batch.py" "$(seen_from_here 1)" "$(seen_from_here 2)" || fail "batch"
 [ ! -e "$EXPORT/.kairan/linked" ] && [ ! -e "$EXPORT/renamed" ] || fail "the door has become a file"
 mount_stop 1
