@@ -1,6 +1,7 @@
 // What kairan's layer promises beyond the MPI libraries: promises SCENARIO|all DIR [ARG...], one of
 //
-//   info          MPI_File_get_info tells the layer's own hints: the layer is there (without it this fails)
+//   info          MPI_File_get_info tells the layer's own hints: the layer is there (without it this fails); with PROMISES_STRIPE also
+//                 stripes of that size
 //   handover      two collective writes of complementary regions, no sync between; after one sync all others read them
 //   intercomm     an intercommunicator is refused as the standard says
 //   highest       ranks that overlap in one collective write: the highest rank's bytes stay
@@ -43,6 +44,10 @@ static void info(void)
 	KT_CHECK(flag && !strcmp(value, "pairwise"), "kairan_order is '%s'", value);
 	MPI_Info_get(used, "cb_nodes", sizeof value - 1, value, &flag);
 	KT_CHECK(flag && atoi(value) > 0, "cb_nodes is '%s'", value);
+	if (getenv("PROMISES_STRIPE")) {
+		MPI_Info_get(used, "striping_unit", sizeof value - 1, value, &flag);
+		KT_CHECK(flag && !strcmp(value, getenv("PROMISES_STRIPE")), "striping_unit is '%s'", value);
+	}
 	MPI_Info_free(&used);
 	MPI_Info_free(&wanted);
 	KT_OK(MPI_File_close(&file));

@@ -1,4 +1,4 @@
-# libkairan-mpiio by itself on mounts of four nodes: a model of every byte, HDF5 and PnetCDF.
+# libkairan-mpiio by itself on mounts of four nodes: a model of every byte, views, handles, requests, HDF5 and PnetCDF; Open MPI and MPICH.
 # timeout: 400
 . "$TOP/test/lib.sh"
 . "$TOP/test/lib-mpi.sh"
@@ -12,6 +12,12 @@ note "Open MPI, seed $seed"
 mpi_run openmpi 1 block layer "$MPI_MNT/file" "$seed" 18 || fail "LAYER_SEED=$seed"
 note "Open MPI, two ranks per node, seed $((seed + 1))"
 mpi_run openmpi 2 robin layer "$MPI_MNT/file" "$((seed + 1))" 12 || fail "LAYER_SEED=$seed"
+for program in views "requests MNT threads" "requests MNT single" handles; do
+	# shellcheck disable=SC2086
+	case $program in *MNT*) set -- ${program/MNT/$MPI_MNT} ;; *) set -- $program "$MPI_MNT" ;; esac
+	note "$*"
+	mpi_run openmpi 1 block "$@" || fail "$*"
+done
 MPI_ENV+=("KAIRAN_MPIIO_HINTS=romio_cb_write=enable;romio_cb_read=enable;striping_unit=4096")
 for program in hdf5_io pnetcdf_io; do
 	[ -x "$B/test/mpi/$program.openmpi" ] || continue
@@ -19,4 +25,14 @@ for program in hdf5_io pnetcdf_io; do
 	mpi_run openmpi 1 block $program write "$MPI_MNT" || fail "$program"
 	on node3 "$B/test/mpi/$program.openmpi" read "$MPI_MNT" || fail "$program reads something else on node3"
 done
+if [ -x "$B/test/mpi/layer.mpich" ]; then
+	MPI_ENV=("LD_PRELOAD=$B/mpiio/mpich/libkairan-mpiio.so" LAYER_REQUIRED=1 LAYER_NODES=real)
+	note "MPICH, seed $((seed + 2))"
+	mpi_run mpich 1 block layer "$MPI_MNT/file" "$((seed + 2))" 12 || fail "MPICH, LAYER_SEED=$seed"
+	mpi_run mpich 1 block requests "$MPI_MNT" threads || fail "requests of MPICH"
+	mpi_run mpich 1 block views "$MPI_MNT" || fail "views of MPICH"
+	for program in fortran_mpif fortran_f08; do
+		[ ! -x "$B/test/mpi/$program.mpich" ] || mpi_run mpich 1 block $program "$MPI_MNT/$program" || fail "$program of MPICH"
+	done
+fi
 finish

@@ -9,10 +9,10 @@ mpi_up 4
 # Node 3's journal lies on a disk of its own, too small for the last test.
 on node3 mount -t tmpfs -o size=24m none "$WORK/node3/local" || skip "no tmpfs"
 server_start
-mounts_start journal_max=1G
+mounts_start journal_max=1G,stripe_size=1M
 
 note "promises"
-MPI_ENV=(LD_PRELOAD="$LAYER")
+MPI_ENV=(LD_PRELOAD="$LAYER" PROMISES_STRIPE=1048576)
 for MPI_IO in romio321 ompio; do
 	mpi_run openmpi 2 robin promises all "$MPI_MNT" || fail "promises with $MPI_IO"
 	on node1 sh -c "rm -f '$MPI_MNT'/*"

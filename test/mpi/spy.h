@@ -1,0 +1,5 @@
+// How often the MPI library was called from the program's main thread and from others (spy.c).
+#pragma once
+
+int spy_main_calls(void);
+int spy_other_calls(void);
