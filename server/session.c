@@ -1,4 +1,4 @@
-/* Sessions and what is asked of nodes: see session.h. */
+/* The life of sessions: see session.h. */
 #include "server/session.h"
 
 #include <assert.h>
@@ -18,19 +18,6 @@
 #include "server/request.h"
 #include "server/server.h"
 #include "server/state.h"
-
-/* A request to the node until it is answered. */
-struct ask {
-	struct kr_link link;
-	struct kr_session *session;
-	uint64_t id;
-	uint16_t type;
-	struct kr_writer fields;
-	kr_ask_fn fn;
-	kr_ask_working_fn working;
-	void *context;
-	uint64_t asked_ns;
-};
 
 /* --- finding -------------------------------------------------------------------------------------------------------- */
 
@@ -146,100 +133,6 @@ struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hell
 	return session;
 }
 
-/* --- requests to the node ------------------------------------------------------------------------------------------- */
-
-static void free_ask(struct ask *ask)
-{
-	kr_list_remove(&ask->link);
-	kr_writer_fini(&ask->fields);
-	free(ask);
-}
-
-static void on_answer(void *context, int err, const void *reply, struct kr_buf *data, bool more)
-{
-	struct ask *ask = context;
-	struct kr_session *session = ask->session;
-	kr_ask_fn fn = ask->fn;
-	void *fn_context = ask->context;
-
-	(void)data;
-	if (err == -ECONNRESET || more)
-		return; /* asked again on the next connection */
-	free_ask(ask);
-	kr_session_get(session);
-	if (fn)
-		fn(session, fn_context, err, err ? NULL : reply);
-	kr_session_put(session);
-}
-
-static void send_ask(struct ask *ask, uint16_t flags)
-{
-	union kr_any_msg msg;
-	struct kr_arena arena = {0};
-	int err;
-
-	memset(&msg, 0, sizeof(msg));
-	err = kr_msg_decode(ask->type, false, ask->fields.bytes, ask->fields.length, &msg, &arena);
-	assert(err == 0 || err == -ENOMEM);
-	if (err == 0)
-		kr_conn_request_as(ask->session->conn, ask->id, flags, ask->type, &msg, NULL, 0, on_answer, ask);
-	kr_arena_fini(&arena);
-	if (err)
-		kr_conn_close(ask->session->conn, false); /* out of memory: the next connection gets it */
-}
-
-/* A node that still recovers does not know yet what its journal holds: it is asked for sizes when it does. */
-static bool can_send(const struct ask *ask)
-{
-	return ask->session->conn && !(ask->type == KR_MSG_QUERY && ask->session->inheriting);
-}
-
-uint64_t kr_session_ask(struct kr_session *session, uint16_t type, const void *msg, kr_ask_fn fn, void *context)
-{
-	return kr_session_ask_long(session, type, msg, fn, NULL, context);
-}
-
-uint64_t kr_session_ask_long(struct kr_session *session, uint16_t type, const void *msg, kr_ask_fn fn,
-	kr_ask_working_fn working, void *context)
-{
-	struct ask *ask;
-
-	if (session->dead)
-		return 0;
-	ask = kr_xcalloc(1, sizeof(*ask));
-	ask->session = session;
-	ask->id = ++session->last_ask;
-	ask->type = type;
-	ask->fn = fn;
-	ask->working = working;
-	ask->context = context;
-	ask->asked_ns = kr_clock_ns();
-	kr_writer_init(&ask->fields);
-	if (kr_msg_encode(type, false, msg, &ask->fields)) {
-		kr_log_error("cannot encode %s for node %s", kr_msg_name(type), session->name);
-		kr_writer_fini(&ask->fields);
-		free(ask);
-		return 0;
-	}
-	kr_list_append(&session->asks, &ask->link);
-	if (can_send(ask))
-		kr_conn_request_as(session->conn, ask->id, 0, type, msg, NULL, 0, on_answer, ask);
-	return ask->id;
-}
-
-void kr_session_unask(struct kr_session *session, uint64_t id)
-{
-	struct ask *ask;
-
-	KR_LIST_FOR_EACH(ask, &session->asks, link) {
-		if (ask->id == id) {
-			ask->fn = NULL;
-			ask->working = NULL;
-			return;
-		}
-	}
-}
-
 /* --- connections ---------------------------------------------------------------------------------------------------- */
 
 static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
@@ -284,12 +177,10 @@ static const struct kr_conn_handler handler = {on_frame, on_drain, on_closed};
 static void detach(struct kr_session *session)
 {
 	struct kr_conn *conn = session->conn;
-	struct ask *ask;
 
 	if (!conn)
 		return;
-	KR_LIST_FOR_EACH(ask, &session->asks, link)
-		kr_conn_forget(conn, ask->id);
+	kr_asks_forget(session);
 	session->conn = NULL;
 	session->paused_running = session->paused_queue = false;
 	kr_conn_set_context(conn, NULL);
@@ -298,7 +189,6 @@ static void detach(struct kr_session *session)
 void kr_session_attach(struct kr_session *session, struct kr_conn *conn)
 {
 	struct kr_conn *old = session->conn;
-	struct ask *ask, *after;
 
 	assert(!session->dead);
 	detach(session);
@@ -306,30 +196,21 @@ void kr_session_attach(struct kr_session *session, struct kr_conn *conn)
 		kr_conn_close(old, false);
 	session->conn = conn;
 	session->sent_bytes = 0;
-	session->heard_ns = session->patient_ns = kr_clock_ns();
-	session->patient_bytes = 0;
+	session->heard_ns = kr_clock_ns();
 	kr_conn_set_handler(conn, &handler);
 	kr_conn_set_context(conn, session);
-	KR_LIST_FOR_EACH_SAFE(ask, after, &session->asks, link) {
-		if (can_send(ask))
-			send_ask(ask, KR_FRAME_RESEND);
-	}
+	kr_asks_connected(session);
 	kr_session_pressure(session);
 }
 
 void kr_session_reclaimed(struct kr_session *session)
 {
-	struct ask *ask, *after;
-
 	session->reclaiming = false;
 	if (!session->inheriting)
 		return;
 	session->inheriting = false;
 	kr_leases_disclaim(session);
-	KR_LIST_FOR_EACH_SAFE(ask, after, &session->asks, link) {
-		if (ask->type == KR_MSG_QUERY && session->conn)
-			send_ask(ask, 0);
-	}
+	kr_asks_inherited(session);
 }
 
 static void set_pause(struct kr_session *session, bool *paused, bool wanted)
@@ -388,21 +269,6 @@ static void withdraw_all(struct kr_session *session)
 			kr_request_withdraw(request, true);
 	}
 	free(ids.items);
-}
-
-static void fail_asks(struct kr_session *session)
-{
-	struct kr_link *link;
-
-	while ((link = kr_list_pop(&session->asks))) {
-		struct ask *ask = KR_LIST_ENTRY(link, struct ask, link);
-		kr_ask_fn fn = ask->fn;
-		void *context = ask->context;
-
-		free_ask(ask);
-		if (fn)
-			fn(session, context, -ENOTCONN, NULL);
-	}
 }
 
 /* What a node has open when the server stops stays held: it will reclaim it from the next instance. */
@@ -472,7 +338,7 @@ static void end(struct kr_session *session, enum kr_session_end why, struct kr_s
 	if (conn)
 		kr_conn_close(conn, why == KR_SESSION_LEFT);
 	withdraw_all(session);
-	fail_asks(session);
+	kr_asks_fail(session);
 	kr_data_session_lost(server->data, session);
 	kr_locks_session_ended(session);
 	leave_files(session, heir, why != KR_SESSION_STOPPED);
@@ -564,43 +430,6 @@ static void expire(struct kr_session *session)
 		kr_session_end(session, KR_SESSION_LOST);
 }
 
-/* Questions wait behind what is queued before them, which may take its time, but not for ever: so much has to go out. */
-static void note_delivery(struct kr_session *session, uint64_t now_ns)
-{
-	uint64_t received, sent;
-
-	if (!session->conn || kr_conn_queued(session->conn) < KR_SESSION_DELIVERY)
-		return;
-	kr_conn_counters(session->conn, &received, &sent);
-	if (sent < session->patient_bytes + KR_SESSION_DELIVERY)
-		return;
-	session->patient_bytes = sent;
-	session->patient_ns = now_ns;
-}
-
-/* Whether the node has left a question unanswered, and not worked on it, for longer than it may.  One without a connection
- * has no chance to: its silence counts. */
-static bool is_mute(struct kr_session *session, uint64_t now_ns)
-{
-	const struct ask *ask;
-
-	if (!session->conn || session->mute)
-		return false;
-	KR_LIST_FOR_EACH(ask, &session->asks, link) {
-		uint64_t since_ns = 0;
-
-		if (now_ns - KR_MIN(now_ns, KR_MAX(ask->asked_ns, session->patient_ns)) <= session->server->lease_ms * KR_NS_PER_MS)
-			break; /* later ones have waited less */
-		if (ask->working && (ask->working(session, ask->context, &since_ns) ||
-				now_ns - KR_MIN(now_ns, since_ns) <= session->server->lease_ms * KR_NS_PER_MS))
-			continue;
-		kr_log_warn("node %s has not answered %s for %u s: it is not heard any more, and lost after as long again", session->name,
-			kr_msg_name(ask->type), session->server->lease_ms / 1000);
-		return true;
-	}
-	return false;
-}
-
 /* It may still use what it has been given: so it has to fall silent first, as one that is cut off, and to learn that by its own
  * clock.  Until then it cannot come back. */
 static void silence(struct kr_session *session)
@@ -615,10 +444,9 @@ void kr_session_expire_all(struct kr_server *server, uint64_t now_ns)
 
 	KR_LIST_FOR_EACH_SAFE(session, after, &server->sessions, link) {
 		note_progress(session, now_ns);
-		note_delivery(session, now_ns);
 		if (now_ns - session->heard_ns > server->lease_ms * KR_NS_PER_MS)
 			expire(session);
-		else if (is_mute(session, now_ns))
+		else if (kr_asks_neglected(session, now_ns))
 			silence(session);
 		else if (!session->recorded && !session->recording && !session->reclaiming)
 			change_record(session, true, NULL, NULL); /* it was heard again in the last moment */

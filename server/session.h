@@ -1,7 +1,7 @@
 /* Sessions: what the server knows about one connected (or briefly disconnected) node.
  *
  * A session outlives its connection for the lease time.  While it lives every request of its node is answered exactly
- * once, over whatever connection it has then, and every request to the node (kr_session_ask) is answered by the node or
+ * once, over whatever connection it has then, and every request to the node (asks.h) is answered by the node or
  * fails when the session ends.  Loop thread only.
  */
 #ifndef KR_SERVER_SESSION_H
@@ -11,6 +11,7 @@
 #include "common/key.h"
 #include "common/list.h"
 #include "common/table.h"
+#include "server/asks.h"
 #include "server/grants.h"
 #include "server/lapses.h"
 #include "server/replies.h"
@@ -65,20 +66,6 @@ struct kr_session {
 	size_t locks, lock_waits;      /* held and asked for */
 	struct kr_list attachments;    /* kr_attachment.of_session: files it has open or leased */
 };
-
-/* Answer of the node: ERR 0 with REPLY (borrowed), the node's status as -errno, or -ENOTCONN when the session ended. */
-typedef void (*kr_ask_fn)(struct kr_session *session, void *context, int err, const void *reply);
-/* Sends a request (direction DOWN) to the node and repeats it after each reconnection until it is answered; asks of one
- * session arrive in the order in which they were made. MSG is copied. FN is called exactly once, never from inside this
- * call, unless FN is NULL. Returns a number for kr_session_unask; 0 when the session is dead already (FN is not called). */
-uint64_t kr_session_ask(struct kr_session *session, uint16_t type, const void *msg, kr_ask_fn fn, void *context);
-/* The same for what takes the node time: WORKING (may be NULL), given CONTEXT, says whether the node is at work on it or waits
- * for us (now), and else since when it has not been (*RET_SINCE_NS; 0: since it was asked). */
-typedef bool (*kr_ask_working_fn)(struct kr_session *session, const void *context, uint64_t *ret_since_ns);
-uint64_t kr_session_ask_long(struct kr_session *session, uint16_t type, const void *msg, kr_ask_fn fn,
-	kr_ask_working_fn working, void *context);
-/* Forgets FN and CONTEXT of an ask; the node's answer is dropped. */
-void kr_session_unask(struct kr_session *session, uint64_t ask);
 
 /* The living session of that id or node number; NULL. Borrowed. */
 struct kr_session *kr_session_find(struct kr_server *server, uint64_t id);

@@ -1,0 +1,202 @@
+/* What is asked of nodes: see asks.h. */
+#include "server/asks.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "server/server.h"
+#include "server/session.h"
+
+/* A request to the node until it is answered. */
+struct ask {
+	struct kr_link link;
+	struct kr_session *session;
+	uint64_t id;
+	uint16_t type;
+	struct kr_writer fields;
+	kr_ask_fn fn;
+	kr_ask_working_fn working;
+	void *context;
+	uint64_t asked_ns;
+};
+
+/* --- requests to the node ------------------------------------------------------------------------------------------- */
+
+static void free_ask(struct ask *ask)
+{
+	kr_list_remove(&ask->link);
+	kr_writer_fini(&ask->fields);
+	free(ask);
+}
+
+static void on_answer(void *context, int err, const void *reply, struct kr_buf *data, bool more)
+{
+	struct ask *ask = context;
+	struct kr_session *session = ask->session;
+	kr_ask_fn fn = ask->fn;
+	void *fn_context = ask->context;
+
+	(void)data;
+	if (err == -ECONNRESET || more)
+		return; /* asked again on the next connection */
+	free_ask(ask);
+	kr_session_get(session);
+	if (fn)
+		fn(session, fn_context, err, err ? NULL : reply);
+	kr_session_put(session);
+}
+
+static void send_ask(struct ask *ask, uint16_t flags)
+{
+	union kr_any_msg msg;
+	struct kr_arena arena = {0};
+	int err;
+
+	memset(&msg, 0, sizeof(msg));
+	err = kr_msg_decode(ask->type, false, ask->fields.bytes, ask->fields.length, &msg, &arena);
+	assert(err == 0 || err == -ENOMEM);
+	if (err == 0)
+		kr_conn_request_as(ask->session->conn, ask->id, flags, ask->type, &msg, NULL, 0, on_answer, ask);
+	kr_arena_fini(&arena);
+	if (err)
+		kr_conn_close(ask->session->conn, false); /* out of memory: the next connection gets it */
+}
+
+/* A node that still recovers does not know yet what its journal holds: it is asked for sizes when it does. */
+static bool can_send(const struct ask *ask)
+{
+	return ask->session->conn && !(ask->type == KR_MSG_QUERY && ask->session->inheriting);
+}
+
+uint64_t kr_session_ask(struct kr_session *session, uint16_t type, const void *msg, kr_ask_fn fn, void *context)
+{
+	return kr_session_ask_long(session, type, msg, fn, NULL, context);
+}
+
+uint64_t kr_session_ask_long(struct kr_session *session, uint16_t type, const void *msg, kr_ask_fn fn,
+	kr_ask_working_fn working, void *context)
+{
+	struct ask *ask;
+
+	if (session->dead)
+		return 0;
+	ask = kr_xcalloc(1, sizeof(*ask));
+	ask->session = session;
+	ask->id = ++session->last_ask;
+	ask->type = type;
+	ask->fn = fn;
+	ask->working = working;
+	ask->context = context;
+	ask->asked_ns = kr_clock_ns();
+	kr_writer_init(&ask->fields);
+	if (kr_msg_encode(type, false, msg, &ask->fields)) {
+		kr_log_error("cannot encode %s for node %s", kr_msg_name(type), session->name);
+		kr_writer_fini(&ask->fields);
+		free(ask);
+		return 0;
+	}
+	kr_list_append(&session->asks, &ask->link);
+	if (can_send(ask))
+		kr_conn_request_as(session->conn, ask->id, 0, type, msg, NULL, 0, on_answer, ask);
+	return ask->id;
+}
+
+void kr_session_unask(struct kr_session *session, uint64_t id)
+{
+	struct ask *ask;
+
+	KR_LIST_FOR_EACH(ask, &session->asks, link) {
+		if (ask->id == id) {
+			ask->fn = NULL;
+			ask->working = NULL;
+			return;
+		}
+	}
+}
+
+void kr_asks_forget(const struct kr_session *session)
+{
+	const struct ask *ask;
+
+	KR_LIST_FOR_EACH(ask, &session->asks, link)
+		kr_conn_forget(session->conn, ask->id);
+}
+
+void kr_asks_connected(struct kr_session *session)
+{
+	struct ask *ask, *after;
+
+	session->patient_ns = kr_clock_ns();
+	session->patient_bytes = 0;
+	KR_LIST_FOR_EACH_SAFE(ask, after, &session->asks, link) {
+		if (can_send(ask))
+			send_ask(ask, KR_FRAME_RESEND);
+	}
+}
+
+void kr_asks_inherited(struct kr_session *session)
+{
+	struct ask *ask, *after;
+
+	KR_LIST_FOR_EACH_SAFE(ask, after, &session->asks, link) {
+		if (ask->type == KR_MSG_QUERY && session->conn)
+			send_ask(ask, 0);
+	}
+}
+
+void kr_asks_fail(struct kr_session *session)
+{
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(&session->asks))) {
+		struct ask *ask = KR_LIST_ENTRY(link, struct ask, link);
+		kr_ask_fn fn = ask->fn;
+		void *context = ask->context;
+
+		free_ask(ask);
+		if (fn)
+			fn(session, context, -ENOTCONN, NULL);
+	}
+}
+
+/* --- patience ------------------------------------------------------------------------------------------------------- */
+
+/* Questions wait behind what is queued before them, which may take its time, but not for ever: so much has to go out. */
+static void note_delivery(struct kr_session *session, uint64_t now_ns)
+{
+	uint64_t received, sent;
+
+	if (kr_conn_queued(session->conn) < KR_SESSION_DELIVERY)
+		return;
+	kr_conn_counters(session->conn, &received, &sent);
+	if (sent < session->patient_bytes + KR_SESSION_DELIVERY)
+		return;
+	session->patient_bytes = sent;
+	session->patient_ns = now_ns;
+}
+
+/* A node without a connection has no chance to answer: its silence counts. */
+bool kr_asks_neglected(struct kr_session *session, uint64_t now_ns)
+{
+	const struct ask *ask;
+
+	if (!session->conn || session->mute)
+		return false;
+	note_delivery(session, now_ns);
+	KR_LIST_FOR_EACH(ask, &session->asks, link) {
+		uint64_t since_ns = 0;
+
+		if (now_ns - KR_MIN(now_ns, KR_MAX(ask->asked_ns, session->patient_ns)) <= session->server->lease_ms * KR_NS_PER_MS)
+			break; /* later ones have waited less */
+		if (ask->working && (ask->working(session, ask->context, &since_ns) ||
+				now_ns - KR_MIN(now_ns, since_ns) <= session->server->lease_ms * KR_NS_PER_MS))
+			continue;
+		kr_log_warn("node %s has not answered %s for %u s: it is not heard any more, and lost after as long again", session->name,
+			kr_msg_name(ask->type), session->server->lease_ms / 1000);
+		return true;
+	}
+	return false;
+}

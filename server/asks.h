@@ -1,0 +1,39 @@
+/* Requests to the nodes: each is answered exactly once, by the node over whatever connection its session has, or by the
+ * session's end.  And for how long we are patient with those that are not answered.  Loop thread only.
+ */
+#ifndef KR_SERVER_ASKS_H
+#define KR_SERVER_ASKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct kr_session;
+
+/* Answer of the node: ERR 0 with REPLY (borrowed), the node's status as -errno, or -ENOTCONN when the session ended. */
+typedef void (*kr_ask_fn)(struct kr_session *session, void *context, int err, const void *reply);
+/* Sends a request (direction DOWN) to the node and repeats it after each reconnection until it is answered; asks of one
+ * session arrive in the order in which they were made. MSG is copied. FN is called exactly once, never from inside this
+ * call, unless FN is NULL. Returns a number for kr_session_unask; 0 when the session is dead already (FN is not called). */
+uint64_t kr_session_ask(struct kr_session *session, uint16_t type, const void *msg, kr_ask_fn fn, void *context);
+/* The same for what takes the node time: WORKING (may be NULL), given CONTEXT, says whether the node is at work on it or waits
+ * for us (now), and else since when it has not been (*RET_SINCE_NS; 0: since it was asked). */
+typedef bool (*kr_ask_working_fn)(struct kr_session *session, const void *context, uint64_t *ret_since_ns);
+uint64_t kr_session_ask_long(struct kr_session *session, uint16_t type, const void *msg, kr_ask_fn fn,
+	kr_ask_working_fn working, void *context);
+/* Forgets FN and CONTEXT of an ask; the node's answer is dropped. */
+void kr_session_unask(struct kr_session *session, uint64_t ask);
+
+/* --- for session.c -------------------------------------------------------------------------------------------------- */
+
+/* The session's connection is about to be nobody's. */
+void kr_asks_forget(const struct kr_session *session);
+/* The session has a new connection: what is unanswered is repeated on it. */
+void kr_asks_connected(struct kr_session *session);
+/* The node knows now what it has inherited: what had to wait for that is asked. */
+void kr_asks_inherited(struct kr_session *session);
+/* The session has ended. */
+void kr_asks_fail(struct kr_session *session);
+/* Every tick: whether the node has left a question unanswered for the lease time without working on it. */
+bool kr_asks_neglected(struct kr_session *session, uint64_t now_ns);
+
+#endif
