@@ -66,13 +66,14 @@ static void recall_answered(struct kr_session *session, void *context, int err, 
 	kr_sfile_put(file);
 }
 
-/* A node that flushes, or waits for us to apply what it flushes, may take its time: rounds that do not move are ours to end. */
+/* A node that flushes, or waits for us to apply what it flushes, may take its time: rounds that do not move are ours to end.
+ * So may one that cannot flush yet, because its session has just begun and we owe it answers. */
 static bool recall_worked_on(struct kr_session *session, const void *context, uint64_t *ret_since_ns)
 {
 	const struct recall *recall = context;
 	const struct kr_attachment *attachment = kr_attachment_find(recall->file, session);
 
-	*ret_since_ns = attachment ? attachment->flushed_ns : 0;
+	*ret_since_ns = KR_MAX(attachment ? attachment->flushed_ns : 0, session->claimed_ns);
 	return kr_rounds_asked_by(&recall->file->data.rounds, session->node);
 }
 

@@ -122,7 +122,7 @@ struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hell
 	session->lapse = kr_session_lapse(server, session->node_id);
 	session->recorded = session->lapse.kind == KR_LAPSE_NONE;
 	session->fresh_id = UINT64_MAX;
-	session->heard_ns = kr_clock_ns();
+	session->heard_ns = session->begun_ns = kr_clock_ns();
 	kr_table_init(&session->requests);
 	kr_replies_init(&session->replies);
 	kr_list_init(&session->asks);
@@ -380,6 +380,27 @@ static void note_progress(struct kr_session *session, uint64_t now_ns)
 	session->sent_bytes = sent;
 }
 
+static bool look_for_claim(struct kr_table_link *link, void *found)
+{
+	*(bool *)found = KR_CONTAINER_OF(link, struct kr_request, by_id)->type == KR_MSG_RECLAIM;
+	return !*(bool *)found;
+}
+
+/* A node flushes when all its RECLAIMs are answered, and they may wait for the flushes of others: as long as we owe it one
+ * it has time for what it is to give back.  Not for ever, since it can always send another one. */
+static void note_claims(struct kr_session *session, uint64_t now_ns)
+{
+	uint64_t ends_ns = session->begun_ns + KR_SESSION_CLAIM_LEASES * session->server->lease_ms * KR_NS_PER_MS;
+
+	bool found = false;
+
+	if (!session->reclaiming || now_ns >= ends_ns)
+		return;
+	kr_table_for_each(&session->requests, look_for_claim, &found);
+	if (found)
+		session->claimed_ns = now_ns;
+}
+
 struct recording {
 	struct kr_session *session; /* reference */
 	bool add;
@@ -444,6 +465,7 @@ void kr_session_expire_all(struct kr_server *server, uint64_t now_ns)
 
 	KR_LIST_FOR_EACH_SAFE(session, after, &server->sessions, link) {
 		note_progress(session, now_ns);
+		note_claims(session, now_ns);
 		if (now_ns - session->heard_ns > server->lease_ms * KR_NS_PER_MS)
 			expire(session);
 		else if (kr_asks_neglected(session, now_ns))

@@ -23,6 +23,7 @@ enum {
 	KR_SESSION_REQUESTS_MAX = 16384, /* unanswered at a time; a node that sends more is disconnected */
 	KR_SESSION_RUNNING_MAX = 256,    /* in the pool at a time: above, its connection is paused (parked ones do not count) */
 	KR_SESSION_DELIVERY = 1 << 20,   /* bytes that a node must take within the lease time when questions to it wait behind more */
+	KR_SESSION_CLAIM_LEASES = 15,    /* lease times for which a reclaiming node is waited for, while we owe it answers */
 	KR_SESSION_QUEUE_MAX = 8 << 20,  /* bytes of replies not taken by the kernel: above, its connection is paused */
 };
 
@@ -45,6 +46,8 @@ struct kr_session {
 	bool mute;                     /* it left a question unanswered: nothing of it is heard until it is lost */
 	bool dead;                     /* ended: only references keep it */
 	bool reclaiming;               /* between a HELLO that was not resumed and RECLAIM_DONE */
+	uint64_t begun_ns;             /* when it began */
+	uint64_t claimed_ns;           /* when we owed it the answer to a RECLAIM the last time; 0: never */
 	bool inheriting;               /* ... of one that replaced another */
 	struct kr_lapse lapse;         /* what was between its node's former session and this one */
 	bool recorded;                 /* the state directory has its node: a restarted server waits for it */

@@ -7,6 +7,7 @@
 #include "server/conflicts.h"
 #include "server/files.h"
 #include "server/lapses.h"
+#include "server/session.h"
 
 /* --- what is remembered of nodes ------------------------------------------------------------------------------------- */
 
@@ -395,6 +396,70 @@ static void late_nodes_that_wait_for_others_do_not_wait_for_each_other(void **st
 	assert_true(reply->reclaim_reply.conflict);
 }
 
+/* LATE has reclaimed "a" and waits for what BUSY flushes of "b"; somebody else wants "a". */
+static void begin_to_wait(struct fixture *f, struct node *late, struct node *busy, struct kr_fid *ret_b)
+{
+	struct kr_fid a = create(late, "a", KR_LEASE_WRITE);
+
+	*ret_b = create(late, "b", KR_LEASE_WRITE);
+	lose(f, late, busy);
+	assert_int_equal(node_result(busy, send_lease(busy, ret_b, KR_LEASE_WRITE), NULL), 0);
+	back(late);
+	assert_false(in_conflict(late, &a, never));
+	send_reclaim(late, ret_b, future);
+	send_lease(busy, &a, KR_LEASE_READ);
+	node_asked(late, KR_MSG_RECALL);
+	node_asked(busy, KR_MSG_RECALL);
+}
+
+static void answer_stable(struct node *node)
+{
+	for (size_t i = 0; i < node->asked_count; i++) {
+		if (node->asked[i].type == KR_MSG_STABLE && !node->asked[i].answered)
+			node_reply(node, &node->asked[i], NULL);
+	}
+}
+
+/* Flushes FID again and again until TIME_MS have passed or LATE is heard no more; both say now and then that they live. */
+static void flush_for(struct node *busy, struct node *late, const struct kr_fid *fid, uint64_t time_ms)
+{
+	struct kr_flush_request flush = {.file = *fid, .flags = 1};
+
+	for (uint64_t since = kr_clock_ns(); !late->closed && kr_clock_ns() - since < time_ms * KR_NS_PER_MS;) {
+		flush.seq++;
+		assert_int_equal(node_call(busy, KR_MSG_FLUSH, &flush, NULL), 0);
+		answer_stable(busy);
+		answer_stable(late);
+		node_send_as(late, 1000 + flush.seq, 0, KR_MSG_PING, NULL);
+		usleep(100000);
+		settle(busy);
+	}
+}
+
+static void a_late_node_may_leave_recalls_unanswered_while_its_reclaims_are(void **state)
+{
+	struct fixture *f = *state;
+	struct node *late = joined(f, 0), *busy = joined(f, 1);
+	struct kr_fid b;
+
+	begin_to_wait(f, late, busy, &b);
+	flush_for(busy, late, &b, 4 * LEASE_MS);
+	assert_false(late->closed);
+	assert_non_null(kr_session_find(&f->server, late->hello.session));
+}
+
+static void nobody_can_reclaim_for_ever(void **state)
+{
+	struct fixture *f = *state;
+	struct node *late = joined(f, 0), *busy = joined(f, 1);
+	struct kr_fid b;
+
+	begin_to_wait(f, late, busy, &b);
+	kr_session_find(&f->server, late->hello.session)->begun_ns -= KR_SESSION_CLAIM_LEASES * LEASE_MS * KR_NS_PER_MS;
+	flush_for(busy, late, &b, NODE_WAIT_S * 1000);
+	assert_true(late->closed);
+}
+
 /* Else the next instance of the server would know nothing of it, and the node has seen the new times. */
 static void who_is_told_of_a_conflict_can_count_on_it(void **state)
 {
@@ -674,6 +739,8 @@ int main(void)
 		TEST(a_reader_in_between_is_no_conflict_and_gives_its_lease_up),
 		TEST(two_late_nodes_do_not_wait_for_each_other),
 		TEST(late_nodes_that_wait_for_others_do_not_wait_for_each_other),
+		TEST(a_late_node_may_leave_recalls_unanswered_while_its_reclaims_are),
+		TEST(nobody_can_reclaim_for_ever),
 		TEST(who_is_told_of_a_conflict_can_count_on_it),
 		TEST(after_a_restart_the_time_decides_of_a_node_lost_before),
 		TEST(who_reclaims_in_the_grace_period_is_not_late),
