@@ -1,5 +1,5 @@
 /* What programs on a node can ask a kairan mount for beyond POSIX: ioctl(2) on an open file of the mount, and batched
- * writes.  Host byte order: both sides are one machine.  For libraries such as the MPI-IO layer.
+ * writes and reads.  Host byte order: both sides are one machine.  For libraries such as the MPI-IO layer.
  *
  * A batch writes many extents of one file in one system call:
  *  1. KR_IOC_BATCH on a handle open for writing (without O_APPEND, O_SYNC, O_DSYNC) gives a token for it, valid until the
@@ -10,6 +10,13 @@
  * The write returns its size when all extents are written, as by pwrite(2) on the handle in their order; or it fails:
  * EINVAL (not a batch), EBADF (no such token), EFBIG (an offset), else as pwrite, and then any number of the extents may
  * have been written. What a later flush says is told by close and fsync of the handle.
+ *
+ * A batch is read in two system calls, on a door opened O_RDWR that nobody else uses meanwhile:
+ *  1. a write as above, of a token that a relaxed handle gave which is open for reading too, with KR_BATCH_READ_MAGIC, and
+ *     without the bytes (`data` is their number, at most batch_max);
+ *  2. pread(2) from the door: the extents' bytes, one after the other, are its bytes 0... until the next such write.
+ * It reads what the node has written and not flushed yet, and never waits: ENODATA, if an extent has other bytes (then the
+ * handle itself can be read).
  */
 #ifndef KR_COMMON_KAIRAN_IOCTL_H
 #define KR_COMMON_KAIRAN_IOCTL_H
@@ -35,7 +42,7 @@ struct kr_batch_token {
 };
 
 struct kr_batch_head {
-	uint32_t magic;          /* KR_BATCH_MAGIC */
+	uint32_t magic;          /* KR_BATCH_MAGIC, KR_BATCH_READ_MAGIC */
 	uint32_t count;          /* of extents, at least 1 */
 	struct kr_batch_token token;
 	uint64_t data;           /* bytes after the extents: the sum of their lengths */
@@ -47,6 +54,7 @@ struct kr_batch_extent {
 };
 
 #define KR_BATCH_MAGIC UINT32_C(0x6b726231)
+#define KR_BATCH_READ_MAGIC UINT32_C(0x6b726232)
 
 /* Is this a kairan mount, and which: any open file; ENOTTY elsewhere. */
 #define KR_IOC_INFO _IOR('k', 0x70, struct kr_mount_info)

@@ -8,14 +8,15 @@
 
 #include "common/fault.h"
 #include "common/util.h"
+#include "fuse/file_read.h"
 #include "fuse/notify.h"
 
-enum { DOOR_TIMEOUT_S = 3600, DOOR_MODE = S_IFREG | 0222 };
+enum { DOOR_TIMEOUT_S = 3600, DOOR_MODE = S_IFREG | 0666 };
 
 /* --- tokens ------------------------------------------------------------------------------------------------------------- */
 
 struct kr_batches {
-	pthread_mutex_t lock; /* guards the table, and the tokens of the handles in it */
+	pthread_mutex_t lock; /* guards the table, the tokens of the handles in it, and what doors were asked for */
 	struct kr_table by_token;
 };
 
@@ -62,23 +63,137 @@ int kr_batch_token(struct kr_batches *batches, struct kr_handle *handle, struct 
 	return 0;
 }
 
+/* The file of the handle with this token, with a reference; NULL: there is none, it has lost a lock, or it is not open for
+ * such reads. */
+static struct kr_file *file_of(struct kr_batches *batches, const struct kr_batch_head *head)
+{
+	KR_SCOPED_LOCK(&batches->lock);
+	struct kr_table_link *link = kr_table_find(&batches->by_token, hash_of(&head->token), match, &head->token);
+	struct kr_handle *handle = link ? KR_CONTAINER_OF(link, struct kr_handle, by_token) : NULL;
+
+	if (!handle || atomic_load(&handle->lost_lock) ||
+	    (head->magic == KR_BATCH_READ_MAGIC && !(handle->readable && atomic_load(&handle->relaxed))))
+		return NULL;
+	return kr_file_get(handle->file);
+}
+
+/* --- reading ------------------------------------------------------------------------------------------------------------- */
+
+/* What reads of a door mean. */
+struct kr_batch_ask {
+	unsigned references;  /* guarded by batches->lock */
+	struct kr_file *file; /* a reference */
+	uint32_t count;
+	struct kr_batch_extent extents[];
+};
+
+static void put_ask(struct kr_batches *batches, struct kr_batch_ask *ask)
+{
+	bool last;
+
+	if (!ask)
+		return;
+	pthread_mutex_lock(&batches->lock);
+	last = --ask->references == 0;
+	pthread_mutex_unlock(&batches->lock);
+	if (!last)
+		return;
+	kr_file_put(ask->file);
+	free(ask);
+}
+
+/* Makes ASK (NULL: nothing) what the door is asked for. */
+static void set_ask(struct kr_batches *batches, struct kr_handle *door, struct kr_batch_ask *ask)
+{
+	struct kr_batch_ask *before;
+
+	pthread_mutex_lock(&batches->lock);
+	before = door->ask;
+	door->ask = ask;
+	pthread_mutex_unlock(&batches->lock);
+	put_ask(batches, before);
+}
+
+static struct kr_batch_ask *get_ask(struct kr_batches *batches, struct kr_handle *door)
+{
+	KR_SCOPED_LOCK(&batches->lock);
+	if (door->ask)
+		door->ask->references++;
+	return door->ask;
+}
+
 void kr_batch_forget(struct kr_batches *batches, struct kr_handle *handle)
 {
+	set_ask(batches, handle, NULL);
 	KR_SCOPED_LOCK(&batches->lock);
 	if (handle->has_token)
 		kr_table_remove(&batches->by_token, &handle->by_token);
 	handle->has_token = false;
 }
 
-/* The file of the handle with this token, with a reference; NULL: there is none, or it has lost a lock. */
-static struct kr_file *file_of(struct kr_batches *batches, const struct kr_batch_token *token)
+/* A write that says what the next reads are about. */
+static void answer_ask(fuse_req_t req, struct kr_handle *door, const struct kr_batch_head *head,
+	const struct kr_batch_extent *extents, size_t size)
 {
-	KR_SCOPED_LOCK(&batches->lock);
-	struct kr_table_link *link = kr_table_find(&batches->by_token, hash_of(token), match, token);
+	struct kr_batches *batches = kr_op_mount(req)->batches;
+	struct kr_file *file = file_of(batches, head);
+	struct kr_batch_ask *ask = file ? malloc(sizeof(*ask) + head->count * sizeof(*extents)) : NULL;
 
-	if (!link || atomic_load(&KR_CONTAINER_OF(link, struct kr_handle, by_token)->lost_lock))
-		return NULL;
-	return kr_file_get(KR_CONTAINER_OF(link, struct kr_handle, by_token)->file);
+	if (!ask) {
+		fuse_reply_err(req, file ? ENOMEM : EBADF);
+		if (file)
+			kr_file_put(file);
+		return;
+	}
+	ask->references = 1;
+	ask->file = file;
+	ask->count = head->count;
+	memcpy(ask->extents, extents, head->count * sizeof(*extents));
+	set_ask(batches, door, ask);
+	fuse_reply_write(req, size);
+}
+
+/* Bytes [offset, offset + size) of the row of extents.  How many there are, or -errno. */
+static ssize_t read_extents(const struct kr_batch_ask *ask, uint64_t offset, size_t size, char *buffer)
+{
+	uint64_t begin = 0; /* of the extent, in the row */
+	size_t done = 0;
+
+	for (uint32_t i = 0; i < ask->count && done < size; begin += ask->extents[i++].length) {
+		const struct kr_batch_extent *extent = &ask->extents[i];
+		uint64_t skip = offset + done - begin, length;
+		int err;
+
+		if (skip >= extent->length)
+			continue;
+		length = KR_MIN(extent->length - skip, size - done);
+		err = kr_read_own(ask->file, extent->offset + skip, length, buffer + done);
+		if (err)
+			return err;
+		done += length;
+	}
+	return (ssize_t)done;
+}
+
+void kr_batch_read(fuse_req_t req, struct kr_handle *door, size_t size, uint64_t offset)
+{
+	struct kr_batches *batches = kr_op_mount(req)->batches;
+	struct kr_batch_ask *ask = get_ask(batches, door);
+	char *buffer = ask ? malloc(size + 1) : NULL;
+	ssize_t got;
+
+	if (!buffer) {
+		fuse_reply_err(req, ask ? ENOMEM : EINVAL);
+		put_ask(batches, ask);
+		return;
+	}
+	got = read_extents(ask, offset, size, buffer);
+	if (got < 0)
+		fuse_reply_err(req, (int)-got);
+	else
+		fuse_reply_buf(req, buffer, (size_t)got);
+	free(buffer);
+	put_ask(batches, ask);
 }
 
 /* --- one batch ------------------------------------------------------------------------------------------------------------ */
@@ -88,12 +203,15 @@ int kr_batch_parse(const void *data, size_t size, const struct kr_batch_head **r
 {
 	const struct kr_batch_head *head = data;
 	const struct kr_batch_extent *extents = (const void *)(head + 1);
-	uint64_t total = 0, room;
+	uint64_t total = 0, left, room;
+	bool reading;
 
-	if (size < sizeof(*head) || head->magic != KR_BATCH_MAGIC || head->count == 0 ||
+	if (size < sizeof(*head) || (head->magic != KR_BATCH_MAGIC && head->magic != KR_BATCH_READ_MAGIC) || head->count == 0 ||
 	    head->count > (size - sizeof(*head)) / sizeof(*extents))
 		return -EINVAL;
-	room = size - sizeof(*head) - head->count * sizeof(*extents);
+	reading = head->magic == KR_BATCH_READ_MAGIC;
+	left = size - sizeof(*head) - head->count * sizeof(*extents);
+	room = reading ? KR_BATCH_MAX : left;
 	for (uint32_t i = 0; i < head->count; i++) {
 		if (extents[i].length == 0 || extents[i].length > room - total)
 			return -EINVAL;
@@ -101,7 +219,7 @@ int kr_batch_parse(const void *data, size_t size, const struct kr_batch_head **r
 			return -EFBIG;
 		total += extents[i].length;
 	}
-	if (total != room || head->data != room)
+	if (head->data != total || left != (reading ? 0 : total))
 		return -EINVAL;
 	*ret_head = head;
 	*ret_extents = extents;
@@ -235,7 +353,7 @@ static void wait_in_loop(fuse_req_t req, struct kr_file *file, const char *data,
 	kr_op_post(&op->file_op.op);
 }
 
-void kr_batch_write(fuse_req_t req, const char *data, size_t size)
+void kr_batch_write(fuse_req_t req, struct kr_handle *door, const char *data, size_t size)
 {
 	struct batch batch = { .size = size, .clear_suid = fuse_req_ctx(req)->uid != 0 };
 	const struct kr_batch_head *head;
@@ -248,8 +366,12 @@ void kr_batch_write(fuse_req_t req, const char *data, size_t size)
 		fuse_reply_err(req, -err);
 		return;
 	}
+	if (head->magic == KR_BATCH_READ_MAGIC) {
+		answer_ask(req, door, head, batch.extents, size);
+		return;
+	}
 	batch.count = head->count;
-	file = file_of(kr_op_mount(req)->batches, &head->token);
+	file = file_of(kr_op_mount(req)->batches, head);
 	if (!file) {
 		fuse_reply_err(req, EBADF);
 		return;
@@ -305,7 +427,7 @@ void kr_batch_open(fuse_req_t req, const struct fuse_file_info *fi)
 {
 	struct door_op *op;
 
-	if ((fi->flags & O_ACCMODE) != O_WRONLY) {
+	if ((fi->flags & O_ACCMODE) == O_RDONLY) {
 		fuse_reply_err(req, EACCES);
 		return;
 	}

@@ -159,3 +159,27 @@ int kr_read_plan_fill(const struct kr_read_plan *plan, void *buffer)
 	}
 	return 0;
 }
+
+/* PLAN is made if the range is this node's alone. */
+static bool plan_own(struct kr_read_plan *plan, struct kr_file *file, uint64_t offset, size_t length)
+{
+	KR_SCOPED_LOCK(&file->lock);
+	if (kr_mount_fenced(file->mount) || kr_extent_map_empty(&file->dirty) || kr_read_plan_init(plan, file, offset, length))
+		return false;
+	if (plan->length == length && kr_read_plan_is_own(plan))
+		return true;
+	kr_read_plan_fini(plan);
+	return false;
+}
+
+int kr_read_own(struct kr_file *file, uint64_t offset, size_t length, void *buffer)
+{
+	struct kr_read_plan plan;
+	int err;
+
+	if (!plan_own(&plan, file, offset, length))
+		return -ENODATA;
+	err = kr_read_plan_fill(&plan, buffer);
+	kr_read_plan_fini(&plan);
+	return err;
+}

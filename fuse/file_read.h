@@ -32,4 +32,8 @@ int kr_read_plan_want(const struct kr_read_plan *plan, struct kr_stage *stage);
  * or the server's error. Any thread; reads local disks. */
 int kr_read_plan_fill(const struct kr_read_plan *plan, void *buffer);
 
+/* Reads a range of which this node has written every byte and not flushed it. 0; -ENODATA: it is not so, or the node is
+ * fenced; else as kr_read_plan_fill. Any thread. */
+int kr_read_own(struct kr_file *file, uint64_t offset, size_t length, void *buffer);
+
 #endif

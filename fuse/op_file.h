@@ -11,16 +11,17 @@
 /* fi->fh: one open(2). */
 struct kr_handle {
 	struct kr_file *file; /* a reference */
-	bool writable;
+	bool readable, writable;
 	bool direct;          /* the kernel's read(2) does not go through its pages (a mapping's faults still do) */
 	bool plain;           /* for writing, neither O_APPEND nor O_SYNC: batches may write through it */
 	bool door;            /* of the door (batch.h), not of a file */
 	atomic_bool lost_lock; /* it had a lock, and others may have had it since: only closing it helps (locks.h) */
 	atomic_bool relaxed;  /* coherence=relaxed, KR_IOC_RELAXED; direct handles only */
 	uint32_t errors_seen; /* [loop] failed flushes that this handle need not be told of any more */
-	bool has_token;       /* batch.c's, guarded by its lock, as the next two */
+	bool has_token;       /* batch.c's, guarded by its lock, as the next three */
 	struct kr_batch_token token;
 	struct kr_table_link by_token;
+	struct kr_batch_ask *ask; /* of a door: what a read of it means; also batch.c's */
 	struct kr_task release_task;
 };
 

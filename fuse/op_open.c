@@ -68,6 +68,7 @@ static struct kr_handle *new_handle(struct kr_file *file, struct fuse_file_info 
 {
 	struct kr_handle *handle = kr_handle_new(kr_file_get(file));
 
+	handle->readable = (fi->flags & O_ACCMODE) != O_WRONLY;
 	handle->writable = for_writing(fi);
 	handle->direct = handle->writable || (fi->flags & O_DIRECT);
 	handle->plain = handle->writable && !(fi->flags & (O_APPEND | O_SYNC | O_DSYNC));

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
+#include "fuse/batch.h"
 #include "fuse/file_read.h"
 #include "fuse/op_file.h"
 #include "fuse/stage.h"
@@ -68,35 +69,17 @@ static bool begin_fast(struct kr_file *file, uint64_t offset, size_t size, struc
 	return true;
 }
 
-/* A relaxed handle: whether this node has written all of the range and not flushed it; then PLAN is made. */
-static bool begin_relaxed(const struct kr_handle *handle, uint64_t offset, size_t size, struct kr_read_plan *plan)
-{
-	struct kr_file *file = handle->file;
-
-	if (!atomic_load(&handle->relaxed))
-		return false;
-	KR_SCOPED_LOCK(&file->lock);
-	if (kr_mount_fenced(file->mount) || kr_extent_map_empty(&file->dirty) || kr_read_plan_init(plan, file, offset, size))
-		return false;
-	if (plan->length == size && kr_read_plan_is_own(plan))
-		return true;
-	kr_read_plan_fini(plan);
-	return false;
-}
-
 static bool read_relaxed(fuse_req_t req, const struct kr_handle *handle, uint64_t offset, size_t size)
 {
-	struct kr_read_plan plan;
 	void *buffer;
 	bool served;
 
-	if (!begin_relaxed(handle, offset, size, &plan))
+	if (!atomic_load(&handle->relaxed))
 		return false;
 	buffer = malloc(KR_MAX(size, (size_t)1));
-	served = buffer && kr_read_plan_fill(&plan, buffer) == 0;
+	served = buffer && kr_read_own(handle->file, offset, size, buffer) == 0;
 	if (served)
 		fuse_reply_buf(req, buffer, size);
-	kr_read_plan_fini(&plan);
 	free(buffer);
 	return served;
 }
@@ -284,6 +267,10 @@ void kr_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struc
 	struct read_op *read;
 
 	(void)ino;
+	if (handle->door) {
+		kr_batch_read(req, handle, size, (uint64_t)offset);
+		return;
+	}
 	if (atomic_load_explicit(&handle->lost_lock, memory_order_relaxed)) {
 		fuse_reply_err(req, EIO);
 		return;

@@ -168,7 +168,7 @@ void kr_op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, 
 	enum verdict verdict;
 
 	if (handle->door) {
-		kr_batch_write(req, data, size);
+		kr_batch_write(req, handle, data, size);
 		return;
 	}
 	verdict = err ? FAILED : try_write(&write, &err);

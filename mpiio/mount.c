@@ -26,12 +26,12 @@ enum { READ_GAP_MAX = 64 * 1024, BATCH_EXTENT_MAX = 128 * 1024 };
 
 struct kr_mount {
 	int fd;
-	int relaxed_fd; /* -1: none */
+	int relaxed_fd; /* -1: no batches can be read */
 	int door_fd;    /* -1: no batches */
 	int meeting_fd; /* strict, and can be read: fd, or another one where that is for writing only; -1: none */
 	bool kairan;
 	struct kr_mount_info info;
-	struct kr_batch_token token;
+	struct kr_batch_token token, relaxed_token;
 	pthread_mutex_t lock; /* of the packet */
 	char *packet;         /* page-aligned, info.batch_max bytes */
 };
@@ -71,7 +71,7 @@ static int open_door(const char *path, dev_t device)
 	}
 	root[length] = '\0';
 	strcat(root, "/" KR_DOOR_NAME);
-	return open(root, O_WRONLY | O_CLOEXEC);
+	return open(root, O_RDWR | O_CLOEXEC);
 }
 
 /* Batches are optional: without them it is only slower. */
@@ -88,8 +88,11 @@ static void prepare_relaxed(struct kr_mount *mount, const char *path)
 {
 	uint32_t on = 1;
 
+	if (mount->door_fd < 0)
+		return;
 	mount->relaxed_fd = open(path, O_RDWR | O_CLOEXEC);
-	if (mount->relaxed_fd >= 0 && ioctl(mount->relaxed_fd, KR_IOC_RELAXED, &on) < 0) {
+	if (mount->relaxed_fd >= 0 && (ioctl(mount->relaxed_fd, KR_IOC_RELAXED, &on) < 0 ||
+									  ioctl(mount->relaxed_fd, KR_IOC_BATCH, &mount->relaxed_token) < 0)) {
 		close(mount->relaxed_fd);
 		mount->relaxed_fd = -1;
 	}
@@ -157,9 +160,9 @@ const struct kr_mount_info *kr_mount_info(const struct kr_mount *mount)
 	return mount->kairan ? &mount->info : NULL;
 }
 
-/* ---- writing ---- */
+/* ---- batches ---- */
 
-/* Extents that go out together: the packet is head, extents, bytes. */
+/* Extents that go together: the packet is head, extents, bytes. */
 struct batch {
 	const struct kr_run *first;
 	size_t count;
@@ -171,46 +174,58 @@ static uint64_t batch_size(const struct batch *batch)
 	return sizeof(struct kr_batch_head) + batch->count * sizeof(struct kr_batch_extent) + batch->bytes;
 }
 
-static int send_batch(struct kr_mount *mount, const struct batch *batch, const char *buffer, uint64_t base)
-{
-	struct kr_batch_head *head = (struct kr_batch_head *)mount->packet;
-	struct kr_batch_extent *extents = (struct kr_batch_extent *)(head + 1);
-	char *bytes = (char *)(extents + batch->count);
-	ssize_t written;
-
-	*head = (struct kr_batch_head){
-		.magic = KR_BATCH_MAGIC, .count = (uint32_t)batch->count, .token = mount->token, .data = batch->bytes};
-	for (size_t i = 0; i < batch->count; i++) {
-		const struct kr_run *run = &batch->first[i];
-
-		extents[i] = (struct kr_batch_extent){.offset = (uint64_t)run->offset, .length = run->length};
-		memcpy(bytes, buffer + ((uint64_t)run->offset - base), run->length);
-		bytes += run->length;
-	}
-	do
-		written = write(mount->door_fd, mount->packet, batch_size(batch));
-	while (written < 0 && errno == EINTR);
-	if (written < 0)
-		return kr_fail_errno(-errno, "cannot write a batch of %zu extents", batch->count);
-	return (uint64_t)written == batch_size(batch) ? 0 : kr_fail(-EIO, "a batch was written in part");
-}
-
-static int write_one(struct kr_mount *mount, const struct kr_run *run, const char *buffer, uint64_t base)
-{
-	return kr_pwrite_full(mount->fd, buffer + ((uint64_t)run->offset - base), run->length, (uint64_t)run->offset);
-}
-
-/* Takes as many of the extents as one batch holds, or one that is long; *RET_TAKEN says how many. */
-static int write_some(struct kr_mount *mount, const struct kr_run *extents, size_t count, const char *buffer, uint64_t base,
-	size_t *ret_taken)
+/* As many of the extents as one batch holds; none if the first is so long that it gains nothing from a batch. */
+static struct batch take_batch(const struct kr_mount *mount, const struct kr_run *extents, size_t count)
 {
 	struct batch batch = {.first = extents};
 
 	while (batch.count < count && extents[batch.count].length < BATCH_EXTENT_MAX &&
 		   batch_size(&batch) + sizeof(struct kr_batch_extent) + extents[batch.count].length <= mount->info.batch_max)
 		batch.bytes += extents[batch.count++].length;
-	*ret_taken = KR_MAX(batch.count, 1);
-	return batch.count <= 1 ? write_one(mount, extents, buffer, base) : send_batch(mount, &batch, buffer, base);
+	return batch;
+}
+
+/* Fills in head and extents; returns where the bytes begin. */
+static char *fill_packet(struct kr_mount *mount, const struct batch *batch, uint32_t magic, const struct kr_batch_token *token)
+{
+	struct kr_batch_head *head = (struct kr_batch_head *)mount->packet;
+	struct kr_batch_extent *extents = (struct kr_batch_extent *)(head + 1);
+
+	*head = (struct kr_batch_head){.magic = magic, .count = (uint32_t)batch->count, .token = *token, .data = batch->bytes};
+	for (size_t i = 0; i < batch->count; i++)
+		extents[i] = (struct kr_batch_extent){.offset = (uint64_t)batch->first[i].offset, .length = batch->first[i].length};
+	return (char *)(extents + batch->count);
+}
+
+/* The packet's first SIZE bytes through the door. */
+static int send_packet(struct kr_mount *mount, uint64_t size)
+{
+	ssize_t written;
+
+	do
+		written = write(mount->door_fd, mount->packet, size);
+	while (written < 0 && errno == EINTR);
+	if (written < 0)
+		return kr_fail_errno(-errno, "the mount refuses a batch");
+	return (uint64_t)written == size ? 0 : kr_fail(-EIO, "the mount took a part of a batch");
+}
+
+/* ---- writing ---- */
+
+static int write_batch(struct kr_mount *mount, const struct batch *batch, const char *buffer, uint64_t base)
+{
+	char *bytes = fill_packet(mount, batch, KR_BATCH_MAGIC, &mount->token);
+
+	for (size_t i = 0; i < batch->count; i++) {
+		memcpy(bytes, buffer + ((uint64_t)batch->first[i].offset - base), batch->first[i].length);
+		bytes += batch->first[i].length;
+	}
+	return send_packet(mount, batch_size(batch));
+}
+
+static int write_one(struct kr_mount *mount, const struct kr_run *run, const char *buffer, uint64_t base)
+{
+	return kr_pwrite_full(mount->fd, buffer + ((uint64_t)run->offset - base), run->length, (uint64_t)run->offset);
 }
 
 int kr_mount_write(struct kr_mount *mount, const struct kr_run *extents, size_t count, const char *buffer, uint64_t base)
@@ -223,8 +238,13 @@ int kr_mount_write(struct kr_mount *mount, const struct kr_run *extents, size_t 
 		return err;
 	}
 	KR_SCOPED_LOCK(&mount->lock);
-	for (size_t i = 0, taken; i < count && !err; i += taken)
-		err = write_some(mount, &extents[i], count - i, buffer, base, &taken);
+	while (count > 0 && !err) {
+		struct batch batch = take_batch(mount, extents, count);
+
+		err = batch.count <= 1 ? write_one(mount, extents, buffer, base) : write_batch(mount, &batch, buffer, base);
+		extents += KR_MAX(batch.count, 1);
+		count -= KR_MAX(batch.count, 1);
+	}
 	return err;
 }
 
@@ -248,27 +268,73 @@ static int64_t read_until_end(int fd, char *buffer, uint64_t length, uint64_t of
 	return (int64_t)done;
 }
 
+/* -ENODATA: not all of it is this node's own, unflushed. */
+static int read_batch(struct kr_mount *mount, const struct batch *batch, char *buffer, uint64_t base)
+{
+	const char *bytes = mount->packet;
+	int64_t got;
+	int err;
+
+	KR_SCOPED_LOCK(&mount->lock);
+	fill_packet(mount, batch, KR_BATCH_READ_MAGIC, &mount->relaxed_token);
+	err = send_packet(mount, batch_size(batch) - batch->bytes);
+	if (err)
+		return err;
+	got = read_until_end(mount->door_fd, mount->packet, batch->bytes, 0);
+	if (got < 0)
+		return (int)got;
+	if ((uint64_t)got != batch->bytes)
+		return kr_fail(-EIO, "the mount gave a part of a batch");
+	for (size_t i = 0; i < batch->count; i++) {
+		memcpy(buffer + ((uint64_t)batch->first[i].offset - base), bytes, batch->first[i].length);
+		bytes += batch->first[i].length;
+	}
+	return 0;
+}
+
+/* How many of the extents are near enough to the first one to be read in one request with it. */
+static size_t near_ones(const struct kr_run *extents, size_t count)
+{
+	size_t n = 1;
+
+	while (n < count && extents[n].offset - (extents[n - 1].offset + (int64_t)extents[n - 1].length) <= READ_GAP_MAX)
+		n++;
+	return n;
+}
+
+/* COUNT extents and what is between them. */
+static int64_t read_span(int fd, const struct kr_run *extents, size_t count, char *buffer, uint64_t base, uint64_t *ret_end)
+{
+	const struct kr_run *last = &extents[count - 1];
+	uint64_t begin = (uint64_t)extents[0].offset, length = (uint64_t)last->offset + last->length - begin;
+	int64_t got = read_until_end(fd, buffer + (begin - base), length, begin);
+
+	if (got >= 0 && (uint64_t)got < length)
+		*ret_end = begin + (uint64_t)got;
+	return got;
+}
+
 int kr_mount_read(struct kr_mount *mount, bool relaxed, const struct kr_run *extents, size_t count, char *buffer,
 	uint64_t base, uint64_t *ret_end)
 {
 	bool own = relaxed && mount->relaxed_fd >= 0;
-	int fd = own ? mount->relaxed_fd : mount->fd;
-	int64_t gap_max = own ? 0 : READ_GAP_MAX;
 
-	for (size_t i = 0; i < count;) {
-		int64_t begin = extents[i].offset, end = begin + (int64_t)extents[i].length, got;
+	*ret_end = UINT64_MAX;
+	while (count > 0 && *ret_end == UINT64_MAX) {
+		struct batch batch = own ? take_batch(mount, extents, count) : (struct batch){0};
+		size_t taken = own ? KR_MAX(batch.count, 1) : near_ones(extents, count);
+		int64_t got = batch.count > 1 ? read_batch(mount, &batch, buffer, base)
+		                              : read_span(own ? mount->relaxed_fd : mount->fd, extents, taken, buffer, base, ret_end);
 
-		for (i++; i < count && extents[i].offset - end <= gap_max; i++)
-			end = extents[i].offset + (int64_t)extents[i].length;
-		got = read_until_end(fd, buffer + ((uint64_t)begin - base), (uint64_t)(end - begin), (uint64_t)begin);
+		if (got == -ENODATA && own) {
+			own = false;
+			continue;
+		}
 		if (got < 0)
 			return (int)got;
-		if (got < end - begin) {
-			*ret_end = (uint64_t)(begin + got);
-			return 0;
-		}
+		extents += taken;
+		count -= taken;
 	}
-	*ret_end = UINT64_MAX;
 	return 0;
 }
 

@@ -1,7 +1,7 @@
 /* The file underneath: opened beside the MPI library's own descriptor, written and read in exact extents.
  *
- * On a kairan mount (common/kairan_ioctl.h) many small extents go out as one batch, and there is a second, relaxed
- * descriptor for an aggregator's reads of what its own node has written.  Elsewhere it is pwrite and pread.
+ * On a kairan mount (common/kairan_ioctl.h) many small extents go out as one batch, and in batches an aggregator
+ * reads what its own node has written, through a second, relaxed descriptor.  Elsewhere it is pwrite and pread.
  *
  * Threads: any, any number at a time; batches of one file go out one after the other.
  */
@@ -29,8 +29,8 @@ const struct kr_mount_info *kr_mount_info(const struct kr_mount *mount);
  * 0 or -errno. */
 int kr_mount_write(struct kr_mount *mount, const struct kr_run *extents, size_t count, const char *buffer, uint64_t base);
 /* Reads the ascending, disjoint EXTENTS to BUFFER[o - base].  Bytes between them may be read too, so BUFFER must hold
- * everything from the first extent to the end of the last; not if RELAXED, where only extents that this node wrote and has not
- * flushed are taken as they are, and a gap would spoil that.
+ * everything from the first extent to the end of the last.  RELAXED: what this node wrote and has not flushed is the newest,
+ * and is read without asking others.
  * *RET_END: where the file ends if that is before the last extent's end, else UINT64_MAX; bytes of the buffer from there on
  * are unspecified.  0 or -errno. */
 int kr_mount_read(struct kr_mount *mount, bool relaxed, const struct kr_run *extents, size_t count, char *buffer,

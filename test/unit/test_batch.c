@@ -46,6 +46,38 @@ static void a_batch_is_its_head_its_extents_and_their_bytes(void **state)
 	assert_int_equal(parse(&packet, sizeof(packet)), 0);
 }
 
+static struct packet good_ask(void)
+{
+	struct packet packet = good();
+
+	packet.head.magic = KR_BATCH_READ_MAGIC;
+	return packet;
+}
+
+static void a_batch_to_be_read_has_no_bytes_and_says_how_many(void **state)
+{
+	const struct kr_batch_head *head;
+	const struct kr_batch_extent *extents;
+	const char *bytes;
+	struct packet packet = good_ask();
+	size_t whole = offsetof(struct packet, bytes);
+
+	(void)state;
+	for (size_t size = 0; size <= sizeof(packet); size++)
+		assert_int_equal(kr_batch_parse(&packet, size, &head, &extents, &bytes), size == whole ? 0 : -EINVAL);
+	packet.head.data = 9;
+	assert_int_equal(kr_batch_parse(&packet, whole, &head, &extents, &bytes), -EINVAL);
+	packet.extents[1].length = 4;
+	assert_int_equal(kr_batch_parse(&packet, whole, &head, &extents, &bytes), 0);
+	packet.extents[1].length = KR_BATCH_MAX - 4; /* with the other one it is a byte too many */
+	packet.head.data = KR_BATCH_MAX + 1;
+	assert_int_equal(kr_batch_parse(&packet, whole, &head, &extents, &bytes), -EINVAL);
+	packet = good_ask();
+	packet.extents[0].length = UINT64_MAX - 2;
+	packet.head.data = 0;
+	assert_int_equal(kr_batch_parse(&packet, whole, &head, &extents, &bytes), -EINVAL);
+}
+
 static void every_cut_and_every_excess_is_einval(void **state)
 {
 	struct {
@@ -100,6 +132,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_batch_is_its_head_its_extents_and_their_bytes),
+		cmocka_unit_test(a_batch_to_be_read_has_no_bytes_and_says_how_many),
 		cmocka_unit_test(every_cut_and_every_excess_is_einval),
 		cmocka_unit_test(lengths_and_offsets_that_overflow_are_refused),
 		cmocka_unit_test(arbitrary_bytes_are_refused_or_add_up),
