@@ -145,6 +145,8 @@ int kr_file_agree_hints(struct kr_mpifile *file)
 	if (PMPI_Bcast(&file->wanted, sizeof(file->wanted), MPI_BYTE, 0, file->comm) != MPI_SUCCESS)
 		class = MPI_ERR_IO;
 	file->agreed = file->hints = file->wanted;
+	if (file->hints.cb_buffer_size == 0)
+		file->hints.cb_buffer_size = kr_hints_piece(file->ranks);
 	drop_aggregators(file);
 	kr_turn_unseen(file);
 	kr_views_forget(&file->views);

@@ -35,14 +35,20 @@ static const char *const switch_names[] = {[KR_DISABLE] = "disable", [KR_ENABLE]
 void kr_hints_defaults(struct kr_hints *hints)
 {
 	*hints = (struct kr_hints){
-		.cb_buffer_size = 16 << 20,
 		.direct_run = 1 << 20,
-		.window = 4,
-		.slots = 3,
+		.window = 8,
+		.slots = 4,
 		.read = KR_AUTOMATIC,
 		.write = KR_AUTOMATIC,
 		.order = KR_ORDER_ND_RANK_SHIFT,
 	};
+}
+
+enum { PIECE_MIN = 512 << 10, PIECE_MAX = 16 << 20, PIECE_PER_RANK = 32 << 10 };
+
+uint64_t kr_hints_piece(int ranks)
+{
+	return KR_MIN(KR_MAX((uint64_t)ranks * PIECE_PER_RANK, PIECE_MIN), PIECE_MAX);
 }
 
 /* A whole number with nothing behind it but blanks. */

@@ -17,7 +17,7 @@ enum kr_switch { KR_DISABLE, KR_ENABLE, KR_AUTOMATIC };
 enum { KR_HINT_TEXT_MAX = 512 };
 
 struct kr_hints {
-	uint64_t cb_buffer_size;     /* most that an aggregator handles in one piece */
+	uint64_t cb_buffer_size;     /* most that an aggregator handles in one piece; 0: kr_hints_piece */
 	uint64_t striping_unit;      /* 0: the mount's, or 4 MiB */
 	uint64_t direct_run;         /* runs this long on average are not worth an exchange */
 	uint32_t cb_nodes;           /* aggregators; 0: one per node, or as many as cb_config_list allows */
@@ -30,6 +30,9 @@ struct kr_hints {
 };
 
 void kr_hints_defaults(struct kr_hints *hints);
+/* The cb_buffer_size of a file that RANKS have open, where no hint says one: small pieces let exchange and file I/O overlap
+ * early, while a rank's message in a piece must not get too short. */
+uint64_t kr_hints_piece(int ranks);
 /* Takes one hint.  False when the key is not ours or the value not usable; then nothing changed. */
 bool kr_hints_set(struct kr_hints *hints, const char *key, const char *value);
 /* Takes "key=value;key=value"; what is not usable is skipped. */

@@ -66,7 +66,7 @@ void kr_slot_assign(struct kr_slot *slot, const struct kr_plan *plan, uint64_t r
 
 	slot->plan = plan;
 	slot->round = round;
-	slot->count = 0;
+	slot->count = slot->taken = 0;
 	slot->end = UINT64_MAX;
 	if (!kr_stripes_window(&plan->stripes, round, file->aggregators->index[file->rank], &slot->lo, &slot->hi)) {
 		slot->lo = slot->hi = 0;
@@ -119,19 +119,31 @@ void kr_slot_submit(struct kr_slot *slot)
 	kr_io_submit(&slot->plan->file->io, &slot->job);
 }
 
+bool kr_slot_done(struct kr_slot *slot)
+{
+	return !slot->submitted || kr_io_wait(&slot->plan->file->io, &slot->job, 0);
+}
+
 /* A rank that waits for its disk must not keep others waiting whose messages only move while it is inside MPI. */
 enum { PROGRESS_NS = 200 * 1000 };
 
-int kr_slot_wait(struct kr_slot *slot)
+bool kr_slot_nap(struct kr_slot *slot)
 {
-	struct kr_mpifile *file;
+	return !slot->submitted || kr_io_wait(&slot->plan->file->io, &slot->job, PROGRESS_NS);
+}
+
+int kr_slot_retire(struct kr_slot *slot)
+{
+	bool submitted = slot->submitted;
+
+	slot->submitted = false;
+	return submitted ? slot->job.result : 0;
+}
+
+void kr_slot_wait(struct kr_slot *slot)
+{
 	int flag;
 
-	if (!slot->submitted)
-		return 0;
-	file = slot->plan->file;
-	while (!kr_io_wait(&file->io, &slot->job, PROGRESS_NS))
-		PMPI_Iprobe(MPI_ANY_SOURCE, KR_TAG_NONE, file->comm, &flag, MPI_STATUS_IGNORE);
-	slot->submitted = false;
-	return slot->job.result;
+	while (!kr_slot_nap(slot))
+		PMPI_Iprobe(MPI_ANY_SOURCE, KR_TAG_NONE, slot->plan->file->comm, &flag, MPI_STATUS_IGNORE);
 }

@@ -35,6 +35,7 @@ struct kr_slot {
 	struct kr_message *messages;
 	size_t count;
 	MPI_Request *requests; /* a receive per message */
+	size_t taken;          /* messages that are here, from the first */
 	struct kr_buffer packed, window;
 	struct kr_cursor *cursors; /* one per message, in file offsets */
 	struct kr_cursor **order;
@@ -63,7 +64,13 @@ int kr_slot_cursors(struct kr_slot *slot);
 int kr_slot_extents(struct kr_slot *slot);
 
 void kr_slot_submit(struct kr_slot *slot);
-/* Waits for the slot's job, if it has one; MPI goes on meanwhile.  0 or what the job returned. */
-int kr_slot_wait(struct kr_slot *slot);
+/* Whether the slot's job is done, if it has one. */
+bool kr_slot_done(struct kr_slot *slot);
+/* Waits a moment for that, short enough for MPI to go on meanwhile if the caller looks after it. */
+bool kr_slot_nap(struct kr_slot *slot);
+/* The job, if there was one, is forgotten.  0 or what it returned; it must be done. */
+int kr_slot_retire(struct kr_slot *slot);
+/* Waits for the slot's job, if it has one; MPI goes on meanwhile. */
+void kr_slot_wait(struct kr_slot *slot);
 
 #endif

@@ -17,16 +17,27 @@ struct expected {
 	uint64_t got;
 };
 
+/* What this rank expects of a round: one message per aggregator, those without bytes too. */
+struct arrivals {
+	struct expected *expected;
+	MPI_Request *requests;
+	struct kr_buffer buffer; /* where memory is not one run */
+	uint32_t taken;          /* messages that are here, from the first */
+	uint64_t bytes;
+};
+
 struct reader {
 	struct kr_plan *plan;
 	struct kr_slots *slots; /* NULL: not an aggregator */
 	struct kr_window *window;
-	/* One per aggregator, of the current round. */
-	struct expected *expected;
-	MPI_Request *requests;
-	struct kr_buffer arrived; /* where memory is not one run */
-	uint64_t end;             /* the first of this rank's bytes that the file does not have; UINT64_MAX: none so far */
-	int class;                /* the first error of this rank */
+	struct arrivals *arrivals; /* of the rounds under way */
+	uint32_t depth;            /* how many rounds may be under way */
+	uint64_t posted, taken;    /* rounds whose receives are posted; whose messages are here */
+	uint64_t begun, sent;      /* an aggregator's rounds that are given to the I/O thread; whose messages are sent, or on their way */
+	int source;                /* the next message of round `sent` goes to this one of the file's sources */
+	uint64_t mark_ns;          /* where the trace is */
+	uint64_t end;              /* the first of this rank's bytes that the file does not have; UINT64_MAX: none so far */
+	int class;                 /* the first error of this rank */
 };
 
 static void note(struct reader *reader, int class)
@@ -57,75 +68,127 @@ static int read_slot(struct kr_io_job *job)
 	return err;
 }
 
-/* Has ROUND read into its slot, whose last messages must be gone. */
-static void read_ahead(struct reader *reader, uint64_t round)
+/* Rounds overlap; what is shown as the exchange of one is the time since the one before was complete. */
+static void trace_exchange(struct reader *reader, uint64_t round, uint64_t bytes)
+{
+	uint64_t now_ns = kr_clock_ns();
+
+	kr_plan_trace(reader->plan, KR_TRACE_EXCHANGE, round, (uint32_t)(round % reader->depth), reader->mark_ns, now_ns, bytes);
+	reader->mark_ns = now_ns;
+}
+
+static struct kr_slot *slot_of(const struct reader *reader, uint64_t round)
+{
+	return &reader->slots->slots[round % reader->slots->count];
+}
+
+static struct arrivals *arrivals_of(const struct reader *reader, uint64_t round)
+{
+	return &reader->arrivals[round % reader->depth];
+}
+
+/* Has the next round read as soon as its slot is free, that is, its last messages are gone; one slot is one round under way
+ * at a time, its receives included. */
+static bool begin_next(struct reader *reader)
 {
 	struct kr_slot *slot;
+	uint64_t depth;
 
-	if (!reader->slots || round >= reader->plan->rounds)
-		return;
-	slot = &reader->slots->slots[round % reader->slots->count];
-	kr_slot_assign(slot, reader->plan, round);
-	if (slot->count == 0)
-		return;
-	slot->job.run = read_slot;
-	kr_slot_submit(slot);
+	if (!reader->slots || reader->begun == reader->plan->rounds)
+		return false;
+	depth = reader->slots->count;
+	if (reader->begun - KR_MIN(reader->sent, reader->taken) >= depth ||
+		(reader->begun >= depth && kr_window_busy(reader->window, reader->begun - depth)))
+		return false;
+	slot = slot_of(reader, reader->begun);
+	kr_slot_assign(slot, reader->plan, reader->begun++);
+	if (slot->count > 0) {
+		slot->job.run = read_slot;
+		kr_slot_submit(slot);
+	}
+	return true;
 }
 
 /* ---- receiving ---- */
 
-/* The expected messages of a round, all posted at once; where memory is one run they arrive in their place. */
-static void post_receives(struct reader *reader, uint64_t round)
+/* Which messages will come in ROUND.  Returns how many bytes. */
+static uint64_t expect(const struct reader *reader, struct arrivals *arrivals, uint64_t round)
 {
-	struct kr_plan *plan = reader->plan;
+	const struct kr_plan *plan = reader->plan;
 	const struct kr_mpifile *file = plan->file;
-	uint64_t total = 0;
+	uint64_t total = 0, lo, hi;
 
 	for (uint32_t i = 0; i < file->aggregators->count; i++) {
-		struct expected *expected = &reader->expected[i];
-		uint64_t lo, hi;
+		struct expected *expected = &arrivals->expected[i];
 
 		*expected = (struct expected){0};
-		reader->requests[i] = MPI_REQUEST_NULL;
 		if (kr_stripes_window(&plan->stripes, round, i, &lo, &hi))
 			expected->bytes = kr_plan_share(plan, file->rank, (int64_t)lo, (int64_t)hi, &expected->before);
 		total += expected->bytes;
 	}
-	if (!plan->access->contiguous && kr_buffer_fit(&reader->arrived, total) < 0)
-		note(reader, MPI_ERR_NO_MEM);
-	total = 0;
-	for (uint32_t i = 0; i < file->aggregators->count; i++) {
-		struct expected *expected = &reader->expected[i];
-		char *memory = plan->access->contiguous;
-
-		expected->buffer = memory ? memory + expected->before : reader->arrived.bytes ? reader->arrived.bytes + total : NULL;
-		total += expected->bytes;
-		if (expected->bytes && (int)file->aggregators->rank[i] != file->rank)
-			PMPI_Irecv(expected->buffer, expected->buffer ? (int)expected->bytes : 0, MPI_BYTE, (int)file->aggregators->rank[i],
-				KR_TAG_READ, file->comm, &reader->requests[i]);
-	}
+	return total;
 }
 
-/* Waits for the round's messages.  A short one tells that the file ends there. */
-static void take_messages(struct reader *reader)
+/* The messages of the next round, all posted at once; where memory is one run they arrive in their place. */
+static bool post_next(struct reader *reader)
+{
+	const struct kr_mpifile *file = reader->plan->file;
+	char *memory = reader->plan->access->contiguous;
+	struct arrivals *arrivals = arrivals_of(reader, reader->posted);
+	uint64_t at = 0;
+
+	if (reader->posted == reader->plan->rounds || reader->posted - reader->taken == reader->depth)
+		return false;
+	arrivals->taken = 0;
+	arrivals->bytes = expect(reader, arrivals, reader->posted++);
+	if (!memory && kr_buffer_fit(&arrivals->buffer, arrivals->bytes) < 0)
+		note(reader, MPI_ERR_NO_MEM);
+	for (uint32_t i = 0; i < file->aggregators->count; i++) {
+		struct expected *expected = &arrivals->expected[i];
+		int from = (int)file->aggregators->rank[i];
+
+		arrivals->requests[i] = MPI_REQUEST_NULL;
+		expected->buffer = memory ? memory + expected->before : arrivals->buffer.bytes ? arrivals->buffer.bytes + at : NULL;
+		at += expected->bytes;
+		if (expected->bytes && from != file->rank)
+			PMPI_Irecv(expected->buffer, expected->buffer ? (int)expected->bytes : 0, MPI_BYTE, from, KR_TAG_READ, file->comm,
+				&arrivals->requests[i]);
+	}
+	return true;
+}
+
+/* A message is here.  A short one tells that the file ends there. */
+static void take_message(struct reader *reader, const struct expected *expected)
 {
 	struct kr_plan *plan = reader->plan;
 
-	for (uint32_t i = 0; i < plan->file->aggregators->count; i++) {
-		struct expected *expected = &reader->expected[i];
-		MPI_Status status;
-		int got = 0;
+	if (expected->got < expected->bytes)
+		reader->end = KR_MIN(reader->end, expected->before + expected->got);
+	if (expected->got > 0 && !plan->access->contiguous)
+		kr_access_unpack(plan->access, expected->before, expected->buffer, expected->got);
+}
 
-		if (reader->requests[i] != MPI_REQUEST_NULL) {
-			if (PMPI_Wait(&reader->requests[i], &status) != MPI_SUCCESS || PMPI_Get_count(&status, MPI_BYTE, &got) != MPI_SUCCESS)
-				note(reader, MPI_ERR_IO);
-			expected->got = (uint64_t)got;
-		}
-		if (expected->got < expected->bytes)
-			reader->end = KR_MIN(reader->end, expected->before + expected->got);
-		if (expected->buffer && !plan->access->contiguous)
-			kr_access_unpack(plan->access, expected->before, expected->buffer, expected->got);
-	}
+/* The earliest round that is not complete, if there is one. */
+static struct arrivals *arrivals_to_take(const struct reader *reader)
+{
+	return reader->taken < reader->posted ? arrivals_of(reader, reader->taken) : NULL;
+}
+
+/* Is done with the earliest round when all its messages are here, also this rank's to itself. */
+static bool take_next(struct reader *reader)
+{
+	struct arrivals *arrivals = arrivals_to_take(reader);
+	uint32_t count = reader->plan->file->aggregators->count;
+	bool own = reader->slots && reader->sent <= reader->taken; /* may still come */
+
+	if (!arrivals)
+		return false;
+	while (!own && arrivals->taken < count && arrivals->requests[arrivals->taken] == MPI_REQUEST_NULL)
+		take_message(reader, &arrivals->expected[arrivals->taken++]);
+	if (arrivals->taken < count)
+		return false;
+	trace_exchange(reader, reader->taken++, arrivals->bytes);
+	return true;
 }
 
 /* ---- sending ---- */
@@ -167,7 +230,7 @@ static const char *in_place(const struct kr_slot *slot, const struct kr_message 
 static void keep_own(struct reader *reader, struct kr_slot *slot, const struct kr_message *message, uint64_t bytes)
 {
 	const struct kr_mpifile *file = reader->plan->file;
-	struct expected *expected = &reader->expected[file->aggregators->index[file->rank]];
+	struct expected *expected = &arrivals_of(reader, slot->round)->expected[file->aggregators->index[file->rank]];
 	struct kr_view view = reader->plan->access->view;
 	struct kr_cursor cursor;
 
@@ -177,32 +240,24 @@ static void keep_own(struct reader *reader, struct kr_slot *slot, const struct k
 	expected->got = bytes;
 }
 
-static void send_message(struct reader *reader, struct kr_slot *slot, const struct kr_message *message)
+static void send_message(struct reader *reader, struct kr_slot *slot, const struct kr_message *message, int place)
 {
 	uint64_t bytes = available(slot, message);
 	struct kr_view view = kr_plan_view(slot->plan, message->rank);
+	const char *from = bytes ? in_place(slot, message, bytes) : slot->window.bytes;
 	struct kr_cursor cursor;
-	const char *place_there;
-	char *packed = NULL;
-	int place;
+	char *packed;
 
-	if (message->rank == reader->plan->file->rank) {
-		keep_own(reader, slot, message, bytes);
-		return;
+	if (!from) {
+		from = packed = kr_window_buffer(reader->window, place, bytes);
+		if (packed && kr_view_cursor(&view, message->data, bytes, &cursor) == 0) {
+			gather(slot, &cursor, packed, bytes);
+		} else {
+			note(reader, MPI_ERR_NO_MEM);
+			bytes = 0;
+		}
 	}
-	place_there = bytes ? in_place(slot, message, bytes) : slot->window.bytes;
-	if (place_there) {
-		kr_window_send(reader->window, kr_window_place(reader->window), place_there, bytes, message->rank, KR_TAG_READ);
-		return;
-	}
-	place = kr_window_reserve(reader->window, bytes, &packed);
-	if (!packed || kr_view_cursor(&view, message->data, bytes, &cursor) < 0) {
-		note(reader, MPI_ERR_NO_MEM);
-		bytes = 0;
-	}
-	if (bytes)
-		gather(slot, &cursor, packed, bytes);
-	kr_window_send(reader->window, place, packed, bytes, message->rank, KR_TAG_READ);
+	kr_window_send(reader->window, place, slot->round, from, bytes, message->rank, KR_TAG_READ);
 }
 
 static const struct kr_message *message_to(const struct kr_slot *slot, int rank)
@@ -220,27 +275,16 @@ static const struct kr_message *message_to(const struct kr_slot *slot, int rank)
 	return low < slot->count && slot->messages[low].rank == rank ? &slot->messages[low] : NULL;
 }
 
-/* Waits for the slot's bytes and sends them out in the order of the schedule.  Returns how many it is about. */
-static uint64_t send_round(struct reader *reader, struct kr_slot *slot)
+/* The slot whose messages go out next, if one has been given to the I/O thread. */
+static struct kr_slot *slot_to_send(const struct reader *reader)
 {
-	const struct kr_mpifile *file = reader->plan->file;
-	uint64_t bytes = 0;
-
-	for (int i = 0; i < file->ranks; i++) {
-		const struct kr_message *message = message_to(slot, (int)file->sources[i]);
-
-		if (!message)
-			continue;
-		send_message(reader, slot, message);
-		bytes += message->bytes;
-	}
-	return bytes;
+	return reader->slots && reader->sent < reader->begun ? slot_of(reader, reader->sent) : NULL;
 }
 
-static void wait_for_read(struct reader *reader, struct kr_slot *slot)
+static void retire(struct reader *reader, struct kr_slot *slot)
 {
 	bool submitted = slot->submitted;
-	int err = kr_slot_wait(slot);
+	int err = kr_slot_retire(slot);
 
 	if (!submitted)
 		return;
@@ -250,49 +294,99 @@ static void wait_for_read(struct reader *reader, struct kr_slot *slot)
 		slot->extents.bytes);
 }
 
-static void run_round(struct reader *reader, uint64_t round)
+/* Sends the next message in the order of the schedule, once its slot is read. */
+static bool send_next(struct reader *reader)
 {
-	struct kr_slot *slot = reader->slots ? &reader->slots->slots[round % reader->slots->count] : NULL;
-	uint64_t start_ns, bytes = 0;
+	const struct kr_mpifile *file = reader->plan->file;
+	struct kr_slot *slot = slot_to_send(reader);
 
-	post_receives(reader, round);
-	if (slot)
-		wait_for_read(reader, slot);
-	start_ns = kr_clock_ns();
-	if (slot)
-		bytes = send_round(reader, slot);
-	take_messages(reader);
-	kr_plan_trace(reader->plan, KR_TRACE_EXCHANGE, round, slot ? slot->number : 0, start_ns, kr_clock_ns(), bytes);
-	if (slot) { /* its window may still be on its way to slow ranks */
-		kr_window_drain(reader->window);
-		read_ahead(reader, round + reader->slots->count);
+	if (!slot || !kr_slot_done(slot))
+		return false;
+	retire(reader, slot);
+	for (; reader->source < file->ranks; reader->source++) {
+		const struct kr_message *message = message_to(slot, (int)file->sources[reader->source]);
+		int place;
+
+		if (!message)
+			continue;
+		if (message->rank == file->rank) {
+			keep_own(reader, slot, message, available(slot, message));
+			continue;
+		}
+		place = kr_window_place(reader->window);
+		if (place < 0)
+			return false;
+		send_message(reader, slot, message, place);
+		reader->source++;
+		return true;
+	}
+	reader->source = 0;
+	reader->sent++;
+	return true;
+}
+
+/* ---- both ---- */
+
+/* Until a send ends, a message is here, or what is to be sent next is read. */
+static void wait_for_progress(struct reader *reader)
+{
+	struct arrivals *arrivals = arrivals_to_take(reader);
+	struct kr_slot *slot = slot_to_send(reader);
+	MPI_Request *request = NULL;
+	struct expected *expected = NULL;
+	MPI_Status status;
+	int rc, got = 0;
+
+	if (arrivals && arrivals->taken < reader->plan->file->aggregators->count) {
+		request = &arrivals->requests[arrivals->taken];
+		expected = &arrivals->expected[arrivals->taken];
+	}
+	if (!kr_window_wait(reader->window, request, &status, &rc, slot && slot->submitted ? slot : NULL))
+		return;
+	if (rc != MPI_SUCCESS || PMPI_Get_count(&status, MPI_BYTE, &got) != MPI_SUCCESS)
+		note(reader, MPI_ERR_IO);
+	expected->got = expected->buffer ? (uint64_t)got : 0;
+}
+
+static void reader_init(struct reader *reader, struct kr_plan *plan)
+{
+	struct kr_mpifile *file = plan->file;
+	uint32_t count = file->aggregators->count;
+
+	*reader = (struct reader){.plan = plan, .window = &file->window, .depth = file->hints.slots, .end = UINT64_MAX,
+		.class = MPI_SUCCESS, .mark_ns = kr_clock_ns()};
+	reader->arrivals = kr_xcalloc(reader->depth, sizeof(*reader->arrivals));
+	for (uint32_t i = 0; i < reader->depth; i++) {
+		reader->arrivals[i].expected = kr_xcalloc(count, sizeof(struct expected));
+		reader->arrivals[i].requests = kr_xcalloc(count, sizeof(MPI_Request));
+	}
+	reader->window->failed = MPI_SUCCESS;
+	if (file->sources) {
+		reader->slots = &file->slots;
+		reader->slots->failed = false;
 	}
 }
 
 static void reader_fini(struct reader *reader)
 {
-	free(reader->expected);
-	free(reader->requests);
-	free(reader->arrived.bytes);
+	for (uint32_t i = 0; i < reader->depth; i++) {
+		free(reader->arrivals[i].expected);
+		free(reader->arrivals[i].requests);
+		free(reader->arrivals[i].buffer.bytes);
+	}
+	free(reader->arrivals);
 }
 
 int kr_twophase_read(struct kr_plan *plan, uint64_t *ret_done)
 {
-	struct kr_mpifile *file = plan->file;
-	struct reader reader = {.plan = plan, .window = &file->window, .end = UINT64_MAX, .class = MPI_SUCCESS};
+	struct reader reader;
 
-	reader.expected = kr_xcalloc(file->aggregators->count, sizeof(*reader.expected));
-	reader.requests = kr_xcalloc(file->aggregators->count, sizeof(*reader.requests));
-	reader.window->failed = MPI_SUCCESS;
-	if (file->sources) {
-		reader.slots = &file->slots;
-		reader.slots->failed = false;
-	}
-	for (uint64_t round = 0; reader.slots && round < reader.slots->count; round++)
-		read_ahead(&reader, round);
-	for (uint64_t round = 0; round < plan->rounds; round++)
-		run_round(&reader, round);
+	reader_init(&reader, plan);
+	while (reader.taken < plan->rounds || (reader.slots && reader.sent < plan->rounds))
+		if (!post_next(&reader) && !begin_next(&reader) && !send_next(&reader) && !take_next(&reader))
+			wait_for_progress(&reader);
 	kr_window_drain(reader.window);
+	trace_exchange(&reader, plan->rounds, 0);
 	note(&reader, reader.window->failed);
 	*ret_done = reader.class == MPI_SUCCESS ? KR_MIN(reader.end, plan->access->count) : 0;
 	reader_fini(&reader);

@@ -14,6 +14,10 @@ struct writer {
 	struct kr_plan *plan;
 	struct kr_slots *slots; /* NULL: not an aggregator */
 	struct kr_window *window;
+	uint64_t posted, taken;  /* rounds whose receives are posted; whose messages are here */
+	uint64_t round;          /* the next message to send: of this round, */
+	uint32_t target;         /* to this one of the file's targets */
+	uint64_t mark_ns;        /* where the trace is */
 	int class; /* the first error of this rank */
 };
 
@@ -59,6 +63,34 @@ static int write_slot(struct kr_io_job *job)
 	return err;
 }
 
+static struct kr_slot *slot_of(const struct writer *writer, uint64_t round)
+{
+	return &writer->slots->slots[round % writer->slots->count];
+}
+
+/* The slot's last round is in the file. */
+static void retire(struct writer *writer, struct kr_slot *slot)
+{
+	bool submitted = slot->submitted;
+	int err = kr_slot_retire(slot);
+
+	if (!submitted)
+		return;
+	note(writer, kr_mpi_class(err));
+	writer->plan->file->tally.extents += slot->extents.count;
+	kr_plan_trace(writer->plan, KR_TRACE_WRITE, slot->round, slot->number, slot->job.begin_ns, slot->job.end_ns,
+		slot->extents.bytes);
+}
+
+/* Rounds overlap; what is shown as the exchange of one is the time since the one before was complete. */
+static void trace_exchange(struct writer *writer, uint64_t round, uint32_t slot, uint64_t bytes)
+{
+	uint64_t now_ns = kr_clock_ns();
+
+	kr_plan_trace(writer->plan, KR_TRACE_EXCHANGE, round, slot, writer->mark_ns, now_ns, bytes);
+	writer->mark_ns = now_ns;
+}
+
 /* Takes the messages of a round that there is no memory for, one by one, and forgets them. */
 static void drain_round(struct writer *writer, struct kr_slot *slot)
 {
@@ -94,130 +126,167 @@ static void post_receives(struct writer *writer, struct kr_slot *slot)
 				KR_TAG_WRITE, file->comm, &slot->requests[i]);
 }
 
-/* This rank's own bytes go to its own window without MPI. */
-static void pack_own(struct writer *writer, struct kr_slot *slot, uint64_t before, uint64_t bytes)
+/* Begins the next round as soon as its slot is free: all its receives are posted. */
+static bool post_next(struct writer *writer)
 {
-	for (size_t i = 0; i < slot->count; i++)
-		if (slot->messages[i].rank == writer->plan->file->rank)
-			kr_access_pack(writer->plan->access, before, slot->packed.bytes + slot->messages[i].at, bytes);
+	struct kr_slot *slot;
+
+	if (!writer->slots || writer->posted == writer->plan->rounds || writer->posted - writer->taken == writer->slots->count)
+		return false;
+	slot = slot_of(writer, writer->posted);
+	if (!kr_slot_done(slot))
+		return false;
+	retire(writer, slot);
+	kr_slot_assign(slot, writer->plan, writer->posted++);
+	post_receives(writer, slot);
+	return true;
 }
+
+/* ---- sending ---- */
 
 /* A message that there is no memory for goes out empty: the aggregator waits for one, and sees that it is short. */
-static void send_packed(struct writer *writer, int to, uint64_t before, uint64_t bytes)
+static void send_message(struct writer *writer, int place, int to, uint64_t before, uint64_t bytes)
 {
-	char *packed;
-	int place = kr_window_reserve(writer->window, bytes, &packed);
+	struct kr_access *access = writer->plan->access;
+	char *packed = access->contiguous ? access->contiguous + before : kr_window_buffer(writer->window, place, bytes);
 
-	if (packed)
-		kr_access_pack(writer->plan->access, before, packed, bytes);
-	else
+	if (!packed)
 		note(writer, MPI_ERR_NO_MEM);
-	kr_window_send(writer->window, place, packed, packed ? bytes : 0, to, KR_TAG_WRITE);
+	else if (!access->contiguous)
+		kr_access_pack(access, before, packed, bytes);
+	kr_window_send(writer->window, place, writer->round, packed, packed ? bytes : 0, to, KR_TAG_WRITE);
 }
 
-static void send_round(struct writer *writer, struct kr_slot *slot, uint64_t round)
+static bool is_sent(const struct writer *writer)
 {
-	struct kr_plan *plan = writer->plan;
+	return writer->round == writer->plan->rounds;
+}
+
+/* Goes on to the next message in the order of the schedule; false when there is none that may go out.  An aggregator does not
+ * send in rounds that it has not begun. */
+static bool find_message(struct writer *writer, int *ret_to, uint64_t *ret_before, uint64_t *ret_bytes)
+{
+	const struct kr_plan *plan = writer->plan;
 	const struct kr_mpifile *file = plan->file;
+	uint64_t begun = writer->slots ? writer->posted : plan->rounds, lo, hi;
 
-	for (uint32_t i = 0; i < file->aggregators->count; i++) {
-		int to = (int)file->aggregators->rank[file->targets[i]];
-		uint64_t lo, hi, before, bytes;
+	for (; writer->round < begun; writer->round++, writer->target = 0)
+		for (; writer->target < file->aggregators->count; writer->target++) {
+			uint32_t target = file->targets[writer->target];
 
-		if (!kr_stripes_window(&plan->stripes, round, file->targets[i], &lo, &hi))
-			continue;
-		bytes = kr_plan_share(plan, file->rank, (int64_t)lo, (int64_t)hi, &before);
-		if (bytes == 0)
-			continue;
-		if (to == file->rank)
-			pack_own(writer, slot, before, bytes);
-		else if (plan->access->contiguous)
-			kr_window_send(writer->window, kr_window_place(writer->window), plan->access->contiguous + before, bytes, to,
-				KR_TAG_WRITE);
-		else
-			send_packed(writer, to, before, bytes);
-	}
-}
-
-/* Waits until the round's messages are there; a short one means that its sender had no memory. */
-static void take_messages(struct writer *writer, struct kr_slot *slot)
-{
-	for (size_t i = 0; i < slot->count; i++) {
-		MPI_Status status;
-		int got = 0;
-
-		if (slot->requests[i] == MPI_REQUEST_NULL)
-			continue;
-		if (PMPI_Wait(&slot->requests[i], &status) != MPI_SUCCESS || PMPI_Get_count(&status, MPI_BYTE, &got) != MPI_SUCCESS ||
-			(uint64_t)got != slot->messages[i].bytes) {
-			note(writer, MPI_ERR_IO);
-			__atomic_store_n(&writer->slots->failed, true, __ATOMIC_RELAXED);
+			*ret_to = (int)file->aggregators->rank[target];
+			if (*ret_to == file->rank || !kr_stripes_window(&plan->stripes, writer->round, target, &lo, &hi))
+				continue;
+			*ret_bytes = kr_plan_share(plan, file->rank, (int64_t)lo, (int64_t)hi, ret_before);
+			if (*ret_bytes > 0)
+				return true;
 		}
-	}
+	return false;
 }
 
-/* Waits until the slot's last round is in the file. */
-static void retire(struct writer *writer, struct kr_slot *slot)
+static bool send_next(struct writer *writer)
 {
-	bool submitted = slot->submitted;
-	int err = kr_slot_wait(slot);
+	int to, place = kr_window_place(writer->window);
+	uint64_t before, bytes;
 
-	if (!submitted)
-		return;
-	note(writer, kr_mpi_class(err));
-	writer->plan->file->tally.extents += slot->extents.count;
-	kr_plan_trace(writer->plan, KR_TRACE_WRITE, slot->round, slot->number, slot->job.begin_ns, slot->job.end_ns,
-		slot->extents.bytes);
+	if (place < 0 || !find_message(writer, &to, &before, &bytes))
+		return false;
+	send_message(writer, place, to, before, bytes);
+	writer->target++;
+	return true;
+}
+
+/* ---- taking ---- */
+
+/* This rank's own bytes go to its own window without MPI. */
+static void pack_own(struct writer *writer, struct kr_slot *slot)
+{
+	const struct kr_plan *plan = writer->plan;
+
+	for (size_t i = 0; i < slot->count; i++)
+		if (slot->messages[i].rank == plan->file->rank)
+			kr_access_pack(plan->access, slot->messages[i].data - plan->access->start, slot->packed.bytes + slot->messages[i].at,
+				slot->messages[i].bytes);
 }
 
 static uint64_t message_bytes(const struct kr_slot *slot)
 {
-	return slot && slot->count ? slot->messages[slot->count - 1].at + slot->messages[slot->count - 1].bytes : 0;
+	return slot->count ? slot->messages[slot->count - 1].at + slot->messages[slot->count - 1].bytes : 0;
 }
 
-static void run_round(struct writer *writer, uint64_t round)
+/* The earliest round that is not complete, if there is one. */
+static struct kr_slot *slot_to_take(const struct writer *writer)
 {
-	struct kr_slot *slot = NULL;
-	uint64_t start_ns;
+	return writer->slots && writer->taken < writer->posted ? slot_of(writer, writer->taken) : NULL;
+}
 
-	if (writer->slots) {
-		slot = &writer->slots->slots[round % writer->slots->count];
-		retire(writer, slot);
-	}
-	start_ns = kr_clock_ns();
-	if (slot) {
-		kr_slot_assign(slot, writer->plan, round);
-		post_receives(writer, slot);
-	}
-	send_round(writer, slot, round);
-	if (slot)
-		take_messages(writer, slot);
-	kr_plan_trace(writer->plan, KR_TRACE_EXCHANGE, round, slot ? slot->number : 0, start_ns, kr_clock_ns(),
-		message_bytes(slot));
-	if (slot && slot->count) {
+/* Gives the earliest round to the I/O thread when all its messages are here. */
+static bool take_next(struct writer *writer)
+{
+	struct kr_slot *slot = slot_to_take(writer);
+
+	if (!slot)
+		return false;
+	while (slot->taken < slot->count && slot->requests[slot->taken] == MPI_REQUEST_NULL)
+		slot->taken++;
+	if (slot->taken < slot->count)
+		return false;
+	pack_own(writer, slot);
+	trace_exchange(writer, slot->round, slot->number, message_bytes(slot));
+	writer->taken++;
+	if (slot->count) {
 		slot->job.run = write_slot;
 		kr_slot_submit(slot);
 	}
+	return true;
+}
+
+/* A short message means that its sender had no memory. */
+static void check_message(struct writer *writer, const struct kr_message *message, const MPI_Status *status, int rc)
+{
+	int got = 0;
+
+	if (rc == MPI_SUCCESS && PMPI_Get_count(status, MPI_BYTE, &got) == MPI_SUCCESS && (uint64_t)got == message->bytes)
+		return;
+	note(writer, MPI_ERR_IO);
+	__atomic_store_n(&writer->slots->failed, true, __ATOMIC_RELAXED);
+}
+
+/* Until a send ends, or a message is here.  With none to wait for it is the file I/O that is in the way; else what ends
+ * meanwhile there is seen when the message is here. */
+static void wait_for_progress(struct writer *writer)
+{
+	struct kr_slot *slot = slot_to_take(writer);
+	MPI_Status status;
+	int rc;
+
+	if (!slot && writer->slots && writer->posted < writer->plan->rounds)
+		kr_window_wait(writer->window, NULL, &status, &rc, slot_of(writer, writer->posted));
+	else if (kr_window_wait(writer->window, slot ? &slot->requests[slot->taken] : NULL, &status, &rc, NULL))
+		check_message(writer, &slot->messages[slot->taken], &status, rc);
 }
 
 int kr_twophase_write(struct kr_plan *plan, uint64_t *ret_done)
 {
 	struct kr_mpifile *file = plan->file;
-	struct writer writer = {.plan = plan, .window = &file->window, .class = MPI_SUCCESS};
-	uint64_t drain_ns;
+	struct writer writer = {.plan = plan, .window = &file->window, .class = MPI_SUCCESS, .mark_ns = kr_clock_ns()};
 
 	writer.window->failed = MPI_SUCCESS;
 	if (file->sources) {
 		writer.slots = &file->slots;
 		writer.slots->failed = false;
 	}
-	for (uint64_t round = 0; round < plan->rounds; round++)
-		run_round(&writer, round);
-	drain_ns = kr_clock_ns();
+	while (!is_sent(&writer) || (writer.slots && writer.taken < plan->rounds))
+		if (!post_next(&writer) && !send_next(&writer) && !take_next(&writer))
+			wait_for_progress(&writer);
 	kr_window_drain(writer.window);
-	kr_plan_trace(plan, KR_TRACE_EXCHANGE, plan->rounds, 0, drain_ns, kr_clock_ns(), 0);
-	for (uint64_t i = 0; writer.slots && i < writer.slots->count; i++)
-		retire(&writer, &writer.slots->slots[(plan->rounds + i) % writer.slots->count]);
+	trace_exchange(&writer, plan->rounds, 0, 0);
+	for (uint64_t i = 0; writer.slots && i < writer.slots->count; i++) {
+		struct kr_slot *slot = slot_of(&writer, plan->rounds + i);
+
+		kr_slot_wait(slot);
+		retire(&writer, slot);
+	}
 	note(&writer, writer.window->failed);
 	*ret_done = writer.class == MPI_SUCCESS ? plan->access->count : 0;
 	return writer.class;

@@ -4,18 +4,20 @@
 #include <stdlib.h>
 
 #include "common/fail.h"
+#include "mpiio/slots.h"
 
 int kr_window_init(struct kr_window *window, MPI_Comm comm, int size)
 {
 	*window = (struct kr_window){.comm = comm, .size = size};
-	window->requests = calloc((size_t)size, sizeof(*window->requests));
+	window->requests = calloc((size_t)size + 1, sizeof(*window->requests));
+	window->rounds = calloc((size_t)size, sizeof(*window->rounds));
 	window->buffers = calloc((size_t)size, sizeof(*window->buffers));
 	window->capacities = calloc((size_t)size, sizeof(*window->capacities));
-	if (!window->requests || !window->buffers || !window->capacities) {
+	if (!window->requests || !window->rounds || !window->buffers || !window->capacities) {
 		kr_window_fini(window);
 		return kr_fail(-ENOMEM, "no memory for %d sends", size);
 	}
-	for (int i = 0; i < size; i++)
+	for (int i = 0; i <= size; i++)
 		window->requests[i] = MPI_REQUEST_NULL;
 	return 0;
 }
@@ -25,6 +27,7 @@ void kr_window_fini(struct kr_window *window)
 	for (int i = 0; window->buffers && i < window->size; i++)
 		free(window->buffers[i]);
 	free(window->requests);
+	free(window->rounds);
 	free(window->buffers);
 	free(window->capacities);
 	*window = (struct kr_window){0};
@@ -36,33 +39,70 @@ static void note(struct kr_window *window, int rc)
 		PMPI_Error_class(rc, &window->failed);
 }
 
-int kr_window_place(struct kr_window *window)
+int kr_window_place(const struct kr_window *window)
 {
-	int place;
-
-	for (place = 0; place < window->size; place++)
+	for (int place = 0; place < window->size; place++)
 		if (window->requests[place] == MPI_REQUEST_NULL)
 			return place;
-	note(window, PMPI_Waitany(window->size, window->requests, &place, MPI_STATUS_IGNORE));
-	return place == MPI_UNDEFINED ? 0 : place;
+	return -1;
 }
 
-int kr_window_reserve(struct kr_window *window, uint64_t n, char **ret_buffer)
+char *kr_window_buffer(struct kr_window *window, int place, uint64_t n)
 {
-	int place = kr_window_place(window);
-
 	if (window->capacities[place] < n) {
 		free(window->buffers[place]);
 		window->buffers[place] = malloc(n);
 		window->capacities[place] = window->buffers[place] ? n : 0;
 	}
-	*ret_buffer = window->buffers[place];
-	return place;
+	return window->buffers[place];
 }
 
-void kr_window_send(struct kr_window *window, int place, const char *bytes, uint64_t n, int to, int tag)
+void kr_window_send(struct kr_window *window, int place, uint64_t round, const char *bytes, uint64_t n, int to, int tag)
 {
-	note(window, PMPI_Isend(bytes, (int)n, MPI_BYTE, to, tag, window->comm, &window->requests[place]));
+	window->rounds[place] = round;
+	note(window, PMPI_Issend(bytes, (int)n, MPI_BYTE, to, tag, window->comm, &window->requests[place]));
+}
+
+bool kr_window_busy(const struct kr_window *window, uint64_t round)
+{
+	for (int place = 0; place < window->size; place++)
+		if (window->requests[place] != MPI_REQUEST_NULL && window->rounds[place] <= round)
+			return true;
+	return false;
+}
+
+/* Which request it was, MPI_UNDEFINED if there is none, -1 if SLOT was first. */
+static int wait_for_one(struct kr_window *window, MPI_Status *status, int *ret_rc, struct kr_slot *slot)
+{
+	int index = MPI_UNDEFINED, flag = 0;
+
+	if (!slot) {
+		*ret_rc = PMPI_Waitany(window->size + 1, window->requests, &index, status);
+		return index;
+	}
+	do {
+		*ret_rc = PMPI_Testany(window->size + 1, window->requests, &index, &flag, status);
+		if (flag && index != MPI_UNDEFINED)
+			return index;
+	} while (!kr_slot_nap(slot));
+	return -1;
+}
+
+bool kr_window_wait(struct kr_window *window, MPI_Request *receive, MPI_Status *status, int *ret_rc, struct kr_slot *slot)
+{
+	int index;
+
+	if (receive)
+		window->requests[window->size] = *receive;
+	index = wait_for_one(window, status, ret_rc, slot);
+	if (receive)
+		*receive = window->requests[window->size];
+	window->requests[window->size] = MPI_REQUEST_NULL;
+	if (receive && index == window->size)
+		return true;
+	if (index >= 0 && index < window->size)
+		note(window, *ret_rc);
+	return false;
 }
 
 void kr_window_drain(struct kr_window *window)

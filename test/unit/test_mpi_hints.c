@@ -54,6 +54,16 @@ static void bad_values_change_nothing(void **context)
 	}
 }
 
+static void pieces_grow_with_the_ranks_within_bounds(void **context)
+{
+	(void)context;
+	assert_int_equal(defaults().cb_buffer_size, 0);
+	assert_int_equal(kr_hints_piece(1), 512 << 10);
+	assert_int_equal(kr_hints_piece(12), 512 << 10);
+	assert_int_equal(kr_hints_piece(64), 2 << 20);
+	assert_int_equal(kr_hints_piece(1 << 30), 16 << 20);
+}
+
 static void too_long_a_text_changes_nothing(void **context)
 {
 	struct kr_hints hints = defaults(), before = defaults();
@@ -99,6 +109,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(good_values_are_taken),
 		cmocka_unit_test(bad_values_change_nothing),
+		cmocka_unit_test(pieces_grow_with_the_ranks_within_bounds),
 		cmocka_unit_test(too_long_a_text_changes_nothing),
 		cmocka_unit_test(a_list_takes_what_is_usable),
 		cmocka_unit_test(values_survive_telling),
