@@ -187,6 +187,9 @@ void kr_batch_read(fuse_req_t req, struct kr_handle *door, size_t size, uint64_t
 		put_ask(batches, ask);
 		return;
 	}
+	pthread_mutex_lock(&ask->file->lock);
+	kr_flush_burst(ask->file);
+	pthread_mutex_unlock(&ask->file->lock);
 	got = read_extents(ask, offset, size, buffer);
 	if (got < 0)
 		fuse_reply_err(req, (int)-got);
@@ -259,6 +262,7 @@ static int try_batch(struct batch *batch, struct kr_file *file)
 	KR_SCOPED_LOCK(&file->lock);
 	if (kr_mount_fenced(file->mount) || !kr_holder_has(&file->holder, kr_file_write_kinds(file, false)))
 		return -EBUSY;
+	kr_flush_burst(file);
 	batch->invalidate |= file->holder.pages; /* also of an error: something may have gone in */
 	while (batch->done < batch->count) {
 		const struct kr_batch_extent *extent = &batch->extents[batch->done];

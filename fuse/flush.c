@@ -202,16 +202,38 @@ static void notice(struct kr_task *task)
 	kr_file_put(file);
 }
 
+void kr_flush_burst(struct kr_file *file)
+{
+	file->flush.burst_ns = kr_clock_ns();
+}
+
+/* [lock] held. */
+static bool in_burst(const struct kr_file *file)
+{
+	return file->flush.burst_ns && kr_clock_ns() - file->flush.burst_ns < KR_FLUSH_BURST_MS * KR_NS_PER_MS &&
+		file->dirty.bytes < kr_flusher_of(file)->burst_max;
+}
+
+/* Whether there is a backlog to be flushed, and nobody knows yet. */
+static bool is_new_backlog(struct kr_file *file)
+{
+	if (file->flush.backlog_noticed || file->dirty.bytes < file->mount->options->flush_backlog)
+		return false;
+	file->flush.backlog_held = in_burst(file);
+	return !file->flush.backlog_held;
+}
+
 void kr_flush_dirtied(struct kr_file *file)
 {
 	struct kr_flush *flush = &file->flush;
+	bool backlog = is_new_backlog(file);
 
-	if (flush->noticed && (flush->backlog_noticed || file->dirty.bytes < file->mount->options->flush_backlog))
+	if (flush->noticed && !backlog)
 		return;
 	if (!flush->noticed)
 		flush->dirty_since_ns = kr_clock_ns();
 	flush->noticed = true;
-	flush->backlog_noticed = file->dirty.bytes >= file->mount->options->flush_backlog;
+	flush->backlog_noticed |= backlog;
 	if (flush->notice_posted)
 		return;
 	flush->notice_posted = true;
@@ -254,10 +276,19 @@ static void take_facts(struct kr_file *file, struct kr_flush_facts *ret)
 		.dirty_since_ns = file->flush.dirty_since_ns,
 		.age_ns = file->mount->options->flush_age * KR_NS_PER_MS,
 		.flushed_seq = file->flush.flushed_seq,
+		.backlog = file->flush.backlog_held && !in_burst(file),
 		.blocked = flusher->stopped || flusher->recovering || !kr_list_empty(&file->flush.sends) || file->flush.late,
 	};
 	if (!ret->dirty)
-		file->flush.noticed = file->flush.backlog_noticed = false;
+		file->flush.noticed = file->flush.backlog_noticed = file->flush.backlog_held = false;
+}
+
+/* What was held back goes with what is sent now. */
+static void let_go(struct kr_file *file)
+{
+	KR_SCOPED_LOCK(&file->lock);
+	file->flush.backlog_noticed |= file->flush.backlog_held;
+	file->flush.backlog_held = false;
 }
 
 /* Entries of a former boot go first. */
@@ -282,6 +313,7 @@ void kr_flush_step(struct kr_file *file)
 		kr_file_may_flush(file)) {
 		int err;
 
+		let_go(file);
 		kr_flush_plan_sent(&file->flush.plan);
 		err = kr_flush_send_dirty(file);
 		if (err)
@@ -402,10 +434,13 @@ void kr_flusher_need_space(struct kr_flusher *flusher)
 int kr_flusher_new(struct kr_mount *mount, struct kr_flusher **ret_flusher)
 {
 	struct kr_flusher *flusher = kr_xcalloc(1, sizeof(*flusher));
+	struct kr_journal_usage usage;
 	int err;
 
 	flusher->mount = mount;
 	flusher->space_task.fn = on_need_space;
+	kr_journal_usage(mount->journal, &usage);
+	flusher->burst_max = usage.max / 4;
 	flusher->recovering = true; /* until the first session goes on */
 	kr_list_init(&flusher->busy);
 	kr_list_init(&flusher->damage);

@@ -18,7 +18,7 @@ enum kr_flush_step kr_flush_plan_next(const struct kr_flush_plan *plan, const st
 		return KR_FLUSH_NOTHING;
 	if (facts->now_ns < plan->retry_ns && !plan->urgent)
 		return KR_FLUSH_LATER;
-	if (plan->wanted > facts->flushed_seq || plan->urgent || plan->refused || old)
+	if (plan->wanted > facts->flushed_seq || plan->urgent || plan->refused || old || facts->backlog)
 		return KR_FLUSH_SEND;
 	return KR_FLUSH_LATER;
 }

@@ -36,6 +36,7 @@ struct kr_flush_facts {
 	uint64_t age_ns;         /* what is older is flushed unasked */
 	uint64_t flushed_seq;
 	bool blocked;            /* no session, or replays come first */
+	bool backlog;            /* of a burst that is over: as much as is flushed unasked */
 };
 
 /* Writes up to SEQ shall be applied; URGENT: somebody waits for it, so a refused flush is tried again at once. */

@@ -18,6 +18,7 @@ struct kr_flusher {
 	struct kr_task space_task;
 	struct kr_list damage;   /* struct kr_journal_damage: what the recovery set aside, for status */
 	uint32_t damages;
+	uint64_t burst_max;      /* unflushed bytes of a file above which a burst is no reason to wait */
 	json_t *conflicts;       /* for status: the conflict files of this mount, the latest KR_LATE_SHOWN */
 	uint64_t conflict_files; /* all of them */
 	bool recovering;         /* between the loss of a session and the next one going on */
@@ -26,7 +27,7 @@ struct kr_flusher {
 };
 
 enum { KR_FLUSH_TICK_MS = 200, KR_FLUSH_RANGES_MAX = 8192, KR_FLUSH_REPLAY_INLINE = 64 * 1024,
-	KR_FLUSH_CONFIRM_MS = 10000 };
+	KR_FLUSH_CONFIRM_MS = 10000, KR_FLUSH_BURST_MS = 1000 };
 
 /* One FLUSH in flight. */
 struct kr_flush_send {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Batched writes and relaxed handles (common/kairan_ioctl.h), on two mounts.    batch.py MOUNT1 MOUNT2"""
+"""Batched writes and reads, and relaxed handles (common/kairan_ioctl.h), on two mounts.    batch.py MOUNT1 MOUNT2"""
 import ctypes
 import errno
 import fcntl
@@ -12,7 +12,7 @@ import sys
 one, two = sys.argv[1:3]
 path = lambda mount, name: os.path.join(mount, name)
 INFO, RELAXED, BATCH = 0x82186B70, 0x40046B71, 0x80106B72
-HEAD, EXTENT, MAGIC = struct.Struct("=II16sQ"), struct.Struct("=QQ"), 0x6B726231
+HEAD, EXTENT, MAGIC, READ_MAGIC = struct.Struct("=II16sQ"), struct.Struct("=QQ"), 0x6B726231, 0x6B726232
 libc = ctypes.CDLL(None, use_errno=True)
 libc.write.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
 libc.write.restype = ctypes.c_ssize_t
@@ -124,9 +124,57 @@ for _ in range(100):  # RELEASE follows close(2) by itself
         break
 else:
     raise AssertionError("a closed handle's token lives on")
+# a batch is read through a relaxed handle that may read
+def ask(key, extents, total=None, more=b""):
+    length = sum(length for _, length in extents)
+    write_raw(door, HEAD.pack(READ_MAGIC, len(extents), key, length if total is None else total) + b"".join(EXTENT.pack(*extent) for extent in extents) + more)
+
+
+os.close(door)
+door = os.open(path(one, ".kairan"), os.O_RDWR)
+fails(errno.EINVAL, os.pread, door, 10, 0)  # nothing was asked for
+fails(errno.EBADF, ask, key, [(0, 1)])  # strict
+relaxed = os.open(path(one, "file"), os.O_RDWR)
+blind = os.open(path(one, "file"), os.O_WRONLY)
+for handle in (relaxed, blind):
+    fcntl.ioctl(handle, RELAXED, struct.pack("=I", 1))
+fails(errno.EBADF, ask, token(blind), [(0, 1)])
+own = token(relaxed)
+fails(errno.EINVAL, ask, own, [(0, 1)], 2)
+fails(errno.EINVAL, ask, own, [(0, 1)], 1, b"x")
+fails(errno.EINVAL, ask, own, [(0, 1 << 20), (1 << 21, 1)])
+fails(errno.EINVAL, ask, own, [(0, 0)])
+for round in range(20):
+    places = sorted(rng.sample(range(0, 3 << 20, 4096), rng.choice((1, 17, 250))))
+    wanted = [(offset, rng.randrange(1, 4097)) for offset in places]
+    bytes_of = [rng.randbytes(length) for _, length in wanted]
+    row = b"".join(bytes_of)
+    for _ in range(1000):  # they may have been flushed meanwhile
+        write_raw(door, packet(key, [(offset, data) for (offset, _), data in zip(wanted, bytes_of)]))
+        ask(own, wanted)
+        try:
+            got = os.pread(door, len(row) + 1000, 0)
+            parts = [(at, length, os.pread(door, length, at)) for at, length in ((rng.randrange(len(row)), rng.randrange(1, len(row) + 1)) for _ in range(5))]
+        except OSError as error:
+            assert error.errno == errno.ENODATA, error
+            continue
+        break
+    else:
+        raise AssertionError("own bytes can never be read")
+    assert got == row, "round %d" % round
+    assert all(part == row[at:at + length] for at, length, part in parts), "round %d: parts" % round
+    for offset, data in zip(places, bytes_of):
+        model.extend(bytes(max(0, offset + len(data) - len(model))))
+        model[offset:offset + len(data)] = data
+os.fsync(fd)
+fails(errno.ENODATA, os.pread, door, 1, 0)  # on the server by now
+ask(own, [(0, 1)])
+fails(errno.ENODATA, os.pread, door, 1, 0)
+assert os.pread(fd, len(model), 0) == model
+os.close(relaxed)
+os.close(blind)
 # the door is no file
 fails(errno.EACCES, os.open, path(one, ".kairan"), os.O_RDONLY)
-fails(errno.EACCES, os.open, path(one, ".kairan"), os.O_RDWR)
 for call in (lambda: os.chmod(path(one, ".kairan"), 0o777), lambda: os.unlink(path(one, ".kairan")), lambda: os.fsync(door),
              lambda: os.ftruncate(door, 5), lambda: os.link(path(one, ".kairan"), path(one, "linked")),
              lambda: os.rename(path(one, ".kairan"), path(one, "renamed")), lambda: os.listxattr(path(one, ".kairan")),

@@ -29,6 +29,19 @@ static void nobody_asks_so_bytes_go_when_they_are_old(void **state)
 	assert_int_equal(kr_flush_plan_next(&plan, &facts), KR_FLUSH_NOTHING);
 }
 
+static void the_backlog_of_a_burst_goes_when_it_is_over(void **state)
+{
+	struct kr_flush_plan plan = {0};
+	struct kr_flush_facts facts = facts_at(101);
+
+	(void)state;
+	assert_int_equal(kr_flush_plan_next(&plan, &facts), KR_FLUSH_LATER);
+	facts.backlog = true;
+	assert_int_equal(kr_flush_plan_next(&plan, &facts), KR_FLUSH_SEND);
+	plan.retry_ns = 102 * second;
+	assert_int_equal(kr_flush_plan_next(&plan, &facts), KR_FLUSH_LATER);
+}
+
 static void who_asks_meanwhile_is_in_the_next_flush(void **state)
 {
 	struct kr_flush_plan plan = {0};
@@ -100,6 +113,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nobody_asks_so_bytes_go_when_they_are_old),
+		cmocka_unit_test(the_backlog_of_a_burst_goes_when_it_is_over),
 		cmocka_unit_test(who_asks_meanwhile_is_in_the_next_flush),
 		cmocka_unit_test(a_refusal_is_told_and_retried_later_or_when_somebody_waits),
 		cmocka_unit_test(a_lost_session_is_no_refusal),
