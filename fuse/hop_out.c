@@ -106,7 +106,7 @@ void kr_hop_out_break(struct kr_hop_out *hop, const char *reason)
 
 static void look_at(struct kr_hop_out *hop)
 {
-	uint32_t limit = (hop->to.node == 0 ? KR_HOP_SILENT_SERVER_S : KR_HOP_SILENT_NODE_S) * TICKS_PER_S;
+	uint32_t limit = (hop->to.node == 0 ? KR_HOP_SILENT_SERVER_S * 1000 : hop->hops->patience_ms) * TICKS_PER_S / 1000;
 	uint64_t received, sent;
 
 	kr_conn_counters(hop->conn, &received, &sent);

@@ -32,8 +32,10 @@ void kr_hops_free(struct kr_hops *hops);
 /* Listens on HOST (the local address of the control connection), at a port of the kernel's choice; does nothing when it
  * listens there already.  To be called before each HELLO, which carries *RET_PORT. */
 int kr_hops_listen(struct kr_hops *hops, const char *host, uint16_t *ret_port);
-/* From HELLO's reply: who we are, our ring key (common/pair.h), and the least security of ring connections. */
-void kr_hops_identify(struct kr_hops *hops, uint32_t node, uint64_t session, const uint8_t ring_key[32], enum kr_security security);
+/* From HELLO's reply: who we are, our ring key (common/pair.h), the least security of ring connections, and the lease time: a
+ * RECALL waits for reads that wait for an upstream. */
+void kr_hops_identify(struct kr_hops *hops, uint32_t node, uint64_t session, const uint8_t ring_key[32], enum kr_security security,
+	uint32_t lease_ms);
 
 /* Frames of TYPE on incoming, authenticated connections go to FRAME; CLOSED (may be NULL) hears of the end of every
  * such connection. For STREAM, EXTENT and STREAM_END. */

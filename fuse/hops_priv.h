@@ -14,7 +14,7 @@ enum {
 	KR_HOPS_INCOMING = 1024,     /* connections of peers at once */
 	KR_HOP_WANTED = 4096,        /* blocks that one peer may ask for before they are answered */
 	KR_HOP_HELLO_S = 10,
-	KR_HOP_SILENT_NODE_S = 8,    /* an upstream that owes us blocks and sends nothing is given up */
+	KR_HOP_SILENT_NODE_S = 8,    /* an upstream that owes us blocks and sends nothing is given up; or after a quarter of the lease time */
 	KR_HOP_SILENT_SERVER_S = 30,
 	KR_HOP_IDLE_S = 30,
 	KR_HOPS_UNKEPT = 64 << 20,   /* blocks that the disk would not keep, in memory */
@@ -39,6 +39,7 @@ struct kr_hops {
 
 	struct kr_pair_caller self;
 	bool identified;
+	uint32_t patience_ms;        /* with a silent upstream that is a node */
 
 	struct kr_hop_handler handlers[KR_HOPS_TYPES];
 	size_t handler_count;

@@ -165,7 +165,7 @@ static void hop_identify(struct kr_mount *mount)
 {
 	const struct kr_session_facts *facts = kr_session_facts(mount->session);
 
-	kr_hops_identify(mount->hops, facts->node, facts->id, facts->ring_key, (enum kr_security)facts->security);
+	kr_hops_identify(mount->hops, facts->node, facts->id, facts->ring_key, (enum kr_security)facts->security, facts->lease_ms);
 }
 
 struct step {

@@ -40,6 +40,7 @@ struct kr_session {
 	uint64_t hello_sent_ns;
 	uv_timer_t tick, deadline;
 	bool complained, refused;  /* in this outage: of the connection, of the server's refusal */
+	bool postponed;            /* the server takes this node later: it asks again */
 	bool parting;              /* GOODBYE has been said: no session any more */
 	void (*on_hello)(void *context, int err);
 	void *hello_context;
@@ -297,6 +298,8 @@ static const char *hello_refusal(int err)
 		return "the export has no such subdirectory";
 	case -ENOTDIR:
 		return "what is to be mounted is not a directory";
+	case -EAGAIN:
+		return "it cannot take it yet (the leases of its former session have to end first, or there are too many nodes)";
 	default:
 		return strerror(-err);
 	}
@@ -304,11 +307,14 @@ static const char *hello_refusal(int err)
 
 static void hello_failed(struct kr_session *session, int err)
 {
-	if (session->on_hello) {
+	session->postponed = err == -EAGAIN;
+	if (session->on_hello && !session->postponed) {
 		report_hello(session, err);
 		return;
 	}
-	if (!session->refused)
+	if (!session->refused && session->postponed)
+		kr_log_warn("%s: %s; trying on", session->mount->options->source, kr_fail_reason());
+	else if (!session->refused)
 		kr_log_error("%s: %s; trying on", session->mount->options->source, kr_fail_reason());
 	session->complained = session->refused = true;
 	kr_rpc_reset(session->mount->rpc, "HELLO failed");
@@ -399,6 +405,7 @@ static void on_connecting(void *context, const struct sockaddr *address)
 	if (session->parting)
 		return;
 	session->epoch++;
+	session->postponed = false;
 	session->state = GREETING;
 	address_towards(address, session->own_host, sizeof(session->own_host));
 	if (session->login)
@@ -415,6 +422,8 @@ static void on_disconnected(void *context, int err, const char *reason)
 	session->epoch++;
 	session->state = DOWN;
 	session->facts.live = false;
+	if (session->on_hello && session->postponed)
+		return; /* the deadline ends it */
 	if (session->on_hello) {
 		err = err ? err : -ECONNRESET;
 		/* A reason about the name has its own advice. */
@@ -437,7 +446,10 @@ static void on_deadline(uv_timer_t *timer)
 	struct kr_session *session = timer->data;
 	const struct kr_mount_options *options = session->mount->options;
 
-	report_hello(session, kr_fail(-ETIMEDOUT, "no answer from server %s:%u (is the address right, and is a firewall between?)",
+	if (session->refused)
+		report_hello(session, kr_fail(-EAGAIN, "server %s refuses this node: %s", options->source, hello_refusal(-EAGAIN)));
+	else
+		report_hello(session, kr_fail(-ETIMEDOUT, "no answer from server %s:%u (is the address right, and is a firewall between?)",
 		options->server.host, options->server.port));
 }
 

@@ -168,6 +168,7 @@ void kr_stages_rejoin(struct kr_mount *mount)
 		stage->epoch++;
 		stage->joined = stage->asking = stage->failed_once = false;
 		set_upstream(stage, NULL);
+		kr_puller_renew(&stage->puller);
 		/* A stage that only feeds others joins, too, when something is next wanted of it. */
 		kr_stage_advance(stage);
 	}

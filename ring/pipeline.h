@@ -4,7 +4,8 @@
  * at the place of the node that joined first; that place stays the beginning, also after this node has left, until the
  * pipeline is empty. A member's upstream is the nearest earlier member that has not failed for it; the server (node 0)
  * feeds the first. As the order of two members never turns round during a pipeline's life, nodes that still wait for a
- * former upstream and nodes that ask a new one can never wait for each other in a circle.
+ * former upstream and nodes that ask a new one can never wait for each other in a circle.  In the next pipeline of the file (the
+ * server was started anew) it may turn round: so its members take back what they asked in the former (kr_puller_renew).
  */
 #ifndef KR_RING_PIPELINE_H
 #define KR_RING_PIPELINE_H

@@ -39,25 +39,37 @@ void kr_puller_set_upstream(struct kr_puller *puller, uint64_t upstream)
 	puller->upstream = upstream;
 }
 
-uint64_t kr_puller_lost(struct kr_puller *puller, uint64_t upstream)
+/* Queues again what was asked of UPSTREAM, or (0) of anybody; from the last asked to the first, as each goes to the head of its
+ * queue. */
+static uint64_t take_back(struct kr_puller *puller, uint64_t upstream)
 {
 	struct kr_fetches *fetches = &puller->fetches;
 	struct kr_link *link = fetches->asked.head.prev;
 	uint64_t count = 0;
 
-	if (puller->upstream == upstream)
-		puller->upstream = 0;
-	/* From the last asked to the first, as each goes to the head of its queue. */
 	while (link != &fetches->asked.head) {
 		struct kr_fetch *fetch = KR_LIST_ENTRY(link, struct kr_fetch, link);
 
 		link = link->prev;
-		if (fetch->upstream == upstream) {
+		if (upstream == 0 || fetch->upstream == upstream) {
 			kr_fetches_mark_queued(fetches, fetch);
 			count++;
 		}
 	}
 	return count;
+}
+
+uint64_t kr_puller_lost(struct kr_puller *puller, uint64_t upstream)
+{
+	if (puller->upstream == upstream)
+		puller->upstream = 0;
+	return take_back(puller, upstream);
+}
+
+void kr_puller_renew(struct kr_puller *puller)
+{
+	puller->upstream = 0;
+	take_back(puller, 0);
 }
 
 /* The next block of the read-ahead range that has to be pulled, as a queued fetch; NULL when there is none. */

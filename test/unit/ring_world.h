@@ -67,7 +67,8 @@ static struct world {
 	uint64_t size, version;
 	uint64_t bad_block;   /* the server can't read it; UINT64_MAX: none */
 	uint64_t corrupt;     /* so many blocks are sent damaged */
-	bool stale;
+	bool stale, silent;   /* the server says that the version is gone; answers no PULL */
+	int unanswered;
 	int disturbances;
 	uint64_t blocks_sent; /* by the server */
 	unsigned random;
@@ -228,6 +229,10 @@ static inline void serve_pull(struct kr_conn *conn, const struct kr_frame *frame
 	struct kr_pull_request request;
 	int err = 0;
 
+	if (world->silent) {
+		world->unanswered++;
+		return;
+	}
 	assert_int_equal(kr_msg_decode(KR_MSG_PULL, false, frame->fields, frame->header.fields_length, &request,
 		&arena), 0);
 	if (world->stale || (request.version != world->version && request.version != 0))
@@ -337,7 +342,7 @@ static inline void start_node(uint32_t number, uint64_t cache_max)
 	close(fd);
 	assert_int_equal(kr_hops_new(&node->mount, &node->mount.hops), 0);
 	assert_int_equal(kr_hops_listen(node->mount.hops, "127.0.0.1", &node->port), 0);
-	kr_hops_identify(node->mount.hops, number, number, node->ring_key, KR_SECURITY_INTEGRITY);
+	kr_hops_identify(node->mount.hops, number, number, node->ring_key, KR_SECURITY_INTEGRITY, 60000);
 	assert_int_equal(kr_stages_init(&node->mount), 0);
 	node->file.stage = kr_stage_new(&node->mount, &node->file, &(struct kr_fid){.length = 1});
 	node->buffer = malloc(READ_SIZE);

@@ -252,6 +252,29 @@ static void a_lost_upstream_is_asked_nothing_more(void **state)
 	kr_puller_fini(&world.puller);
 }
 
+static void a_renewed_puller_asks_everything_anew_in_the_same_order(void **state)
+{
+	struct world world = {0};
+	uint64_t blocks[4];
+
+	(void)state;
+	kr_puller_init(&world.puller, WINDOW, is_here, &world);
+	kr_puller_set_upstream(&world.puller, 7);
+	want(&world, 3);
+	assert_int_equal(kr_puller_next(&world.puller, blocks, 4), 1);
+	kr_puller_set_upstream(&world.puller, 8);
+	want(&world, 5);
+	assert_int_equal(kr_puller_next(&world.puller, blocks, 4), 1);
+	kr_puller_renew(&world.puller);
+	assert_int_equal(kr_puller_next(&world.puller, blocks, 4), 0);
+	kr_puller_set_upstream(&world.puller, 9);
+	assert_int_equal(kr_puller_next(&world.puller, blocks, 4), 2);
+	assert_int_equal(blocks[0], 3);
+	assert_int_equal(blocks[1], 5);
+	kr_puller_reset(&world.puller, NULL);
+	kr_puller_fini(&world.puller);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -259,6 +282,7 @@ int main(void)
 		cmocka_unit_test(demanded_blocks_go_before_read_ahead),
 		cmocka_unit_test(a_reset_hands_back_every_waiter),
 		cmocka_unit_test(a_lost_upstream_is_asked_nothing_more),
+		cmocka_unit_test(a_renewed_puller_asks_everything_anew_in_the_same_order),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -108,6 +108,64 @@ static void random_disturbances_leave_every_byte_right_and_every_reader_goes_on(
 	assert_true(world->disturbances > 100);
 }
 
+static bool has_joined(struct node *node)
+{
+	return node->file.stage->upstream != NULL;
+}
+
+/* For its own block, and for the one that the other node wants of it. */
+static bool has_asked_the_server_twice(struct node *node)
+{
+	(void)node;
+	return world->unanswered == 2;
+}
+
+static bool can_read_the_first_block(struct node *node)
+{
+	for (uint32_t i = 1; i <= 2; i++) {
+		struct kr_hop_out *hop;
+
+		KR_LIST_FOR_EACH(hop, &world->nodes[i].mount.hops->outgoing, link)
+			hop->silent_ticks = 0; /* nobody loses patience and finds another way */
+	}
+	return try_read(node, 0, 100) == 1;
+}
+
+static void until(bool (*condition)(struct node *node), struct node *node)
+{
+	uint64_t until_ns = kr_clock_ns() + DEADLINE_S * KR_NS_PER_S;
+
+	while (!condition(node)) {
+		turn();
+		assert_true(kr_clock_ns() < until_ns);
+	}
+}
+
+/* In the first pipeline the second node waits for the first; in the one after a start of the server the other way round. */
+static void nodes_do_not_wait_in_a_circle_after_a_restart_of_the_server(void **state)
+{
+	struct node *first = &world->nodes[1], *second = &world->nodes[2];
+
+	(void)state;
+	start_node(1, LARGE);
+	start_node(2, LARGE);
+	world->silent = true;
+	assert_int_equal(try_read(first, UINT64_C(40) * BLOCK, 100), 0);
+	until(has_joined, first);
+	assert_int_equal(try_read(second, 0, 100), 0);
+	until(has_asked_the_server_twice, first);
+	kr_pipeline_fini(&world->pipeline);
+	kr_pipeline_init(&world->pipeline);
+	kr_stages_rejoin(&second->mount);
+	assert_int_equal(try_read(second, UINT64_C(80) * BLOCK, 100), 0);
+	until(has_joined, second);
+	break_server_connections();
+	world->silent = false;
+	kr_stages_rejoin(&first->mount);
+	until(can_read_the_first_block, second);
+	until(can_read_the_first_block, first);
+}
+
 static void the_next_mount_finds_what_was_staged(void **state)
 {
 	uint64_t sent;
@@ -222,6 +280,7 @@ int main(void)
 		TEST(members_may_die_and_join_in_the_middle),
 		TEST(random_disturbances_leave_every_byte_right_and_every_reader_goes_on),
 		TEST(the_next_mount_finds_what_was_staged),
+		TEST(nodes_do_not_wait_in_a_circle_after_a_restart_of_the_server),
 		TEST(a_block_that_the_server_cannot_read_fails_alone),
 		TEST(a_version_that_is_gone_makes_the_attributes_stale),
 		TEST(own_flushed_bytes_are_patched_into_the_copy),
