@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "common/util.h"
 
@@ -24,6 +25,7 @@ struct fault {
 
 static struct fault faults[FAULTS_MAX];
 static size_t fault_count;
+static const char *fault_file; /* NULL: the list above */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* A test that asks for nonsense must not pass by doing nothing. */
@@ -39,6 +41,10 @@ static void read_environment(void)
 	KR_AUTO_FREE char *copy = kr_xstrdup(text ? text : "");
 	char *rest = copy, *item;
 
+	if (text && text[0] == '@') {
+		fault_file = text + 1;
+		return;
+	}
 	while ((item = strsep(&rest, ",")) != NULL) {
 		struct fault *fault = &faults[fault_count];
 
@@ -78,11 +84,26 @@ static int act(const char *action)
 	return 0;
 }
 
+static int pass_file(const char *point)
+{
+	struct fault fault = { .count = 0 };
+	FILE *file = fopen(fault_file, "re");
+	int fields = file ? fscanf(file, "%63[^:]:%31[^:\n]:%u", fault.point, fault.action, &fault.count) : 0;
+
+	if (file)
+		fclose(file);
+	if (fields < 2 || strcmp(fault.point, point) != 0)
+		return 0;
+	return fault.count == 1 && unlink(fault_file) < 0 ? 0 : act(fault.action); /* else another thread has taken it */
+}
+
 int kr_fault_pass(const char *point)
 {
 	int err = 0;
 
 	pthread_once(&once, read_environment);
+	if (fault_file)
+		return pass_file(point);
 	for (size_t i = 0; i < fault_count && !err; i++) {
 		struct fault *fault = &faults[i];
 

@@ -223,7 +223,7 @@ int kr_journal_open(const struct kr_journal_options *options, struct kr_recovery
 /* What the end of the daemon leaves is on the disk, and says so: a reboot that follows is no loss of power. */
 static int leave_clean(struct kr_journal *journal)
 {
-	const struct kr_segment *segment;
+	struct kr_segment *segment;
 	int err = 0;
 
 	if (!journal->recovered || kr_list_empty(&journal->segments))

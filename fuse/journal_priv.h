@@ -35,6 +35,8 @@ struct kr_segment {
 	uint64_t punched;          /* bytes of k.data given back to the filesystem */
 	uint32_t alive;            /* slots with held > 0 */
 	uint32_t in_flight;        /* appends between reservation and end; the reclaimer at work */
+	bool unsynced;             /* a sync of it has failed, once and for all: nobody knows what of it is on the
+	                            * disk.  The reclaimer's own, and the end's */
 	bool set_aside;            /* has damage or doubtful records: the files stay, and do not count against max */
 };
 
@@ -75,8 +77,10 @@ int kr_segment_open(struct kr_journal *journal, uint32_t pair, const struct kr_j
 void kr_segment_free(struct kr_journal *journal, struct kr_segment *segment, bool remove);
 /* What it counts against journal_max. */
 uint64_t kr_segment_cost(const struct kr_segment *segment);
-/* All of it is on the disk.  Blocks. */
-int kr_segment_sync(const struct kr_segment *segment);
+/* All of it is on the disk, or its index with all marks; 0 or -errno.  Blocks; the lock need not be held.  After a failure the
+ * kernel takes the pages for clean: it never succeeds again. */
+int kr_segment_sync(struct kr_segment *segment);
+int kr_segment_sync_index(struct kr_segment *segment);
 void kr_segment_name(uint32_t pair, const char *suffix, char ret_name[16]);
 /* A segment that may have become free: to the spares, or condemned. */
 void kr_journal_retire(struct kr_journal *journal, struct kr_segment *segment);

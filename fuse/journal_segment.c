@@ -24,11 +24,28 @@ uint64_t kr_segment_cost(const struct kr_segment *segment)
 	return ((segment->used_data + 4095) & ~UINT64_C(4095)) - segment->punched + segment->map_size;
 }
 
-int kr_segment_sync(const struct kr_segment *segment)
+/* What a sync gave. */
+static int synced(struct kr_segment *segment, int err)
 {
-	if (segment->data_fd >= 0 && fdatasync(segment->data_fd) < 0)
-		return -errno;
-	return msync(segment->map, segment->map_size, MS_SYNC) < 0 ? -errno : 0;
+	if (err)
+		segment->unsynced = true;
+	return segment->unsynced ? kr_fail(-EIO, "journal segment %08x could not be synced", segment->pair) : 0;
+}
+
+int kr_segment_sync_index(struct kr_segment *segment)
+{
+	int err = KR_FAULT("journal.sync");
+
+	if (err == 0 && msync(segment->map, segment->map_size, MS_SYNC) < 0)
+		err = -errno;
+	return synced(segment, err);
+}
+
+int kr_segment_sync(struct kr_segment *segment)
+{
+	int err = segment->data_fd >= 0 && fdatasync(segment->data_fd) < 0 ? -errno : 0;
+
+	return err ? synced(segment, err) : kr_segment_sync_index(segment);
 }
 
 static uint64_t random_salt(void)

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include "common/fault.h"
 #include "fuse/journal_priv.h"
@@ -62,7 +61,7 @@ static void find_holes(struct kr_segment *segment, struct holes *holes)
 static bool take_holes(struct kr_segment *segment, uint64_t worth, struct holes *ret)
 {
 	*ret = (struct holes){.segment = segment};
-	if (segment->set_aside || segment->data_fd < 0)
+	if (segment->set_aside || segment->unsynced || segment->data_fd < 0)
 		return false;
 	find_holes(segment, ret);
 	if (ret->bytes < segment->punched + worth)
@@ -79,7 +78,7 @@ static bool take_holes(struct kr_segment *segment, uint64_t worth, struct holes 
 static int punch(const struct holes *holes)
 {
 	struct kr_segment *segment = holes->segment;
-	int err = msync(segment->map, segment->map_size, MS_SYNC) < 0 ? -errno : 0;
+	int err = kr_segment_sync_index(segment);
 
 	for (uint32_t i = 0; i < holes->count && err == 0; i++) {
 		const struct hole *hole = &holes->list[i];
@@ -92,12 +91,12 @@ static int punch(const struct holes *holes)
 	return err;
 }
 
-/* Returns whether blocks came free. */
-static bool punch_one(struct kr_journal *journal, uint64_t worth)
+/* Returns whether there may be more; *GAINED: blocks came free. */
+static bool punch_one(struct kr_journal *journal, uint64_t worth, bool *gained)
 {
 	struct kr_segment *segment;
 	struct holes holes = {0};
-	bool found = false;
+	bool found = false, more;
 	int err;
 
 	pthread_mutex_lock(&journal->lock);
@@ -118,10 +117,12 @@ static bool punch_one(struct kr_journal *journal, uint64_t worth)
 	}
 	if (err == -EOPNOTSUPP || err == -ENOSYS)
 		journal->no_punch = true; /* whole segments still come free */
+	*gained |= err == 0;
+	more = err == 0 || segment->unsynced; /* which is not found again */
 	segment->in_flight--;
 	kr_journal_retire(journal, segment);
 	kr_journal_unlock(journal);
-	return err == 0;
+	return more;
 }
 
 /* A dead active segment begins anew, in the blocks it has; spare ones go when the disk is full.  The lock is held. */
@@ -156,8 +157,8 @@ bool kr_journal_reclaim(struct kr_journal *journal, bool disk_full)
 	if (look)
 		journal->died = 0;
 	kr_journal_unlock(journal);
-	while (look && punch_one(journal, worth))
-		gained = true;
+	while (look && punch_one(journal, worth, &gained))
+		;
 	pthread_mutex_unlock(&journal->reclaiming);
 	return gained;
 }

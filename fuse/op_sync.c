@@ -93,6 +93,16 @@ static void finish(struct sync_op *sync, int report)
 	answer(sync, report);
 }
 
+/* The server has told of a failed sync in two ways, by UNSTABLE before the answer: the program hears of it once. */
+static void note_told(struct sync_op *sync, int err)
+{
+	struct kr_file *file = sync->file_op.file;
+
+	KR_SCOPED_LOCK(&file->lock);
+	if (file->error == err)
+		sync->handle->errors_seen = file->error_count;
+}
+
 /* Meanwhile the server may have lost what it had, with its machine or its disk: that goes there again first. */
 static void on_fsynced(struct kr_op *op, int err, const void *reply, struct kr_buf *data)
 {
@@ -100,6 +110,8 @@ static void on_fsynced(struct kr_op *op, int err, const void *reply, struct kr_b
 
 	(void)reply;
 	(void)data;
+	if (err)
+		note_told(sync, err);
 	if (err || is_applied(sync))
 		finish(sync, err);
 	else

@@ -195,8 +195,15 @@ class Load:
         oldest = self.beats.oldest()
         if oldest and oldest[0] > self.patience:
             self.problem("node%d: operation '%s' has not ended for %.0f s" % (oldest[1] // self.slots + 1, oldest[2], oldest[0]))
+            self.gather()
             return False
         return True
+
+    def gather(self):
+        where = os.path.join(self.work, "hang")
+        if not os.path.exists(where):
+            self.problem("something hangs: see " + where)
+            watch.gather(self.cluster, where)
 
     def watch(self, until, condition):
         """Until that time, or the condition; False when an operation hangs."""
@@ -238,9 +245,7 @@ class Load:
         running = lambda: any(worker.poll() is None for worker, _ in self.workers.values())  # noqa: E731
         good = good and self.watch(now() + 2 * self.patience, running)
         if not good or running():
-            where = os.path.join(self.work, "hang")
-            self.problem("something hangs: see " + where)
-            watch.gather(self.cluster, where)
+            self.gather()
             return False
         self.down = set(self.cluster.daemons)
 

@@ -47,6 +47,25 @@ static void errors_come_always_or_on_the_counted_pass(void **state)
 	assert_int_equal(WEXITSTATUS(pass_in_child("a:delay-1:2", "a", 0)), 31);
 }
 
+static void the_item_in_a_file_counts_while_it_is_there(void **state)
+{
+	char path[] = "/tmp/kairan-fault-XXXXXX", environment[64];
+	int fd = mkstemp(path);
+
+	(void)state;
+	assert_true(fd >= 0);
+	snprintf(environment, sizeof environment, "@%s", path);
+	assert_int_equal(WEXITSTATUS(pass_in_child(environment, "a", 0)), 31);
+	assert_int_equal(write(fd, "a:eio\n", 6), 6);
+	assert_int_equal(WEXITSTATUS(pass_in_child(environment, "a", -EIO)), 31);
+	assert_int_equal(WEXITSTATUS(pass_in_child(environment, "b", -EIO)), 0);
+	assert_int_equal(pwrite(fd, "a:eio:1\n", 8, 0), 8);
+	assert_int_equal(WEXITSTATUS(pass_in_child(environment, "a", -EIO)), 1);
+	assert_int_equal(access(path, F_OK), -1); /* taken */
+	assert_int_equal(WEXITSTATUS(pass_in_child(environment, "a", 0)), 31);
+	close(fd);
+}
+
 static void kill_is_sigkill(void **state)
 {
 	int status = pass_in_child("a:kill:5", "a", 0);
@@ -74,6 +93,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_point_without_an_order_passes),
 		cmocka_unit_test(errors_come_always_or_on_the_counted_pass),
+		cmocka_unit_test(the_item_in_a_file_counts_while_it_is_there),
 		cmocka_unit_test(kill_is_sigkill),
 		cmocka_unit_test(nonsense_aborts),
 	};

@@ -91,6 +91,37 @@ static void killed_before_and_amid_the_punches_nothing_is_damaged(void **state)
 	}
 }
 
+static int has_clean(const struct fixture *f)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/clean", f->directory);
+	return access(path, F_OK) == 0;
+}
+
+/* In peace. */
+static void end_after_a_failed_sync(struct fixture *f)
+{
+	pin_and_fill(f);
+	kr_journal_free(f->journal);
+	_exit(has_clean(f) ? 1 : 0);
+}
+
+/* The kernel takes the pages of a failed sync for clean, so that the next sync of them succeeds: not asked a second time, neither
+ * before data goes whose marks must be on the disk, nor for the word that all is there. */
+static void a_failed_sync_is_final_for_its_segment(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_recovered_file *file;
+
+	assert_int_equal(with_fault(f, "journal.sync:eio:1", "end"), 0);
+	file = recovered(&f->recovery, 2);
+	assert_non_null(file);
+	assert_int_equal(file->dirty.bytes, 600);
+	kr_recovery_fini(&f->recovery);
+	assert_int_equal(with_fault(f, "journal.sync:eio:1000", "end"), 256); /* without an error there is the word */
+}
+
 static void append_and_apply(struct fixture *f)
 {
 	append(f, 0, 0, 5000, 1);
@@ -141,6 +172,8 @@ static int act_with_fault(char **argv)
 		append_to_a_full_disk(f);
 	else if (strcmp(argv[1], "pin") == 0)
 		pin_and_fill(f);
+	else if (strcmp(argv[1], "end") == 0)
+		end_after_a_failed_sync(f);
 	else
 		append_and_apply(f);
 	_exit(0);
@@ -154,6 +187,7 @@ int main(int argc, char **argv)
 		TEST(killed_at_any_point_the_journal_says_what_was_done),
 		TEST(a_full_disk_gets_the_room_of_dead_records),
 		TEST(killed_before_and_amid_the_punches_nothing_is_damaged),
+		TEST(a_failed_sync_is_final_for_its_segment),
 	};
 
 	if (argc == 4)
