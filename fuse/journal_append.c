@@ -10,7 +10,6 @@
 #include "common/fail.h"
 #include "common/fault.h"
 #include "common/log.h"
-#include "fuse/journal_guard.h"
 #include "fuse/journal_priv.h"
 #include "fuse/journal_record.h"
 
@@ -169,10 +168,11 @@ static void store(void *context)
 	__atomic_store_n(&storing->to->check, storing->from->check, __ATOMIC_RELEASE);
 }
 
-static int store_record(struct kr_segment *segment, uint32_t slot, struct kr_journal_record *record)
+static int store_record(struct kr_journal *journal, struct kr_segment *segment, uint32_t slot, struct kr_journal_record *record)
 {
 	record->check = kr_journal_record_check(record, segment->salt);
-	return kr_guard(store, &(struct storing){&segment->slots[slot], record});
+	return kr_segment_store(journal, segment, KR_JOURNAL_HEADER_SIZE + (uint64_t)slot * sizeof(*record), sizeof(*record), store,
+		&(struct storing){&segment->slots[slot], record});
 }
 
 static int write_name(const struct kr_journal_file *file, const struct reservation *r, struct kr_journal_record *record)
@@ -196,7 +196,7 @@ static int write_name(const struct kr_journal_file *file, const struct reservati
 }
 
 /* Steps 2 and 3 of WRITING: the bytes, then the records, in the order of the slots. */
-static int write_out(const struct kr_journal_file *file, const struct reservation *r, const uint8_t *data,
+static int write_out(struct kr_journal *journal, const struct kr_journal_file *file, const struct reservation *r, const uint8_t *data,
 	size_t length, struct kr_journal_record *record)
 {
 	struct kr_journal_record records[KR_JOURNAL_APPEND_MAX / KR_JOURNAL_RECORD_MAX + 1];
@@ -217,7 +217,7 @@ static int write_out(const struct kr_journal_file *file, const struct reservatio
 	if (err == 0)
 		err = KR_FAULT("journal.index");
 	for (uint32_t i = 0; i < count && err == 0; i++)
-		err = store_record(r->segment, r->first_slot + i, &records[i]);
+		err = store_record(journal, r->segment, r->first_slot + i, &records[i]);
 	return err;
 }
 
@@ -237,7 +237,7 @@ static int try_append(struct kr_journal *journal, struct kr_journal_file *file, 
 	if (err)
 		return err;
 	record.file = file->number;
-	err = write_out(file, &r, data, length, &record);
+	err = write_out(journal, file, &r, data, length, &record);
 	finish(journal, file, &r, err == 0);
 	if (err)
 		return kr_fail_errno(err, "the journal cannot be written");
@@ -302,7 +302,7 @@ uint64_t kr_journal_applied(struct kr_journal *journal, struct kr_journal_file *
 	segment->states[slot] = (struct kr_slot_state){.data = (uint32_t)segment->used_data};
 	kr_slot_hold(journal, segment, slot, 1);
 	record.seq = journal->next_seq++;
-	if (store_record(segment, slot, &record) < 0) {
+	if (store_record(journal, segment, slot, &record) < 0) {
 		kr_slot_release(journal, segment, slot, 1);
 		return 0;
 	}

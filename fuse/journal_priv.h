@@ -81,6 +81,10 @@ uint64_t kr_segment_cost(const struct kr_segment *segment);
  * kernel takes the pages for clean: it never succeeds again. */
 int kr_segment_sync(struct kr_segment *segment);
 int kr_segment_sync_index(struct kr_segment *segment);
+/* BODY stores into LENGTH bytes of the mapped index at OFFSET, which are zeros, or nothing yet.  0, or what the disk says of a write
+ * there: a filesystem that copies what is overwritten may be full. */
+int kr_segment_store(struct kr_journal *journal, const struct kr_segment *segment, uint64_t offset, size_t length,
+	void (*body)(void *context), void *context);
 void kr_segment_name(uint32_t pair, const char *suffix, char ret_name[16]);
 /* A segment that may have become free: to the spares, or condemned. */
 void kr_journal_retire(struct kr_journal *journal, struct kr_segment *segment);

@@ -1,11 +1,15 @@
 /* The journal's pairs of files: making, reusing, opening and removing them (REUSE in journal_format.h). */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "common/fail.h"
@@ -75,6 +79,39 @@ static void store_header(void *context)
 	memcpy(segment->map + KR_JOURNAL_HEADER_COPY, heading->header, sizeof(*heading->header));
 }
 
+static int open_pair_file(struct kr_journal *journal, uint32_t pair, const char *suffix, int flags)
+{
+	char name[16];
+	int fd;
+
+	kr_segment_name(pair, suffix, name);
+	fd = openat(journal->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+	return fd >= 0 ? fd : kr_fail_errno(-errno, "journal segment %s", name);
+}
+
+/* Zeros are written, not just allocated: a store into the mapping must never find the disk full. */
+static int write_zeros(int fd, uint64_t offset, size_t size)
+{
+	static const uint8_t zeros[64 * 1024];
+	int err = 0;
+
+	for (size_t done = 0; done < size && err == 0; done += sizeof(zeros))
+		err = kr_pwrite_full(fd, zeros, KR_MIN(sizeof(zeros), size - done), offset + done);
+	return err;
+}
+
+int kr_segment_store(struct kr_journal *journal, const struct kr_segment *segment, uint64_t offset, size_t length,
+	void (*body)(void *context), void *context)
+{
+	int err;
+
+	if (kr_guard(body, context) == 0)
+		return 0;
+	KR_AUTO_FD int fd = open_pair_file(journal, segment->pair, "index", 0);
+	err = fd < 0 ? fd : write_zeros(fd, offset, length);
+	return err ? kr_fail_errno(err, "journal segment %08x: cannot write the index", segment->pair) : kr_guard(body, context);
+}
+
 /* Empty slots, then both copies of the header, for the next number: the segment is in use from now on. */
 static int write_header(struct kr_journal *journal, struct kr_segment *segment)
 {
@@ -94,7 +131,9 @@ static int write_header(struct kr_journal *journal, struct kr_segment *segment)
 	memcpy(header.node_id, journal->options.node_id, 16);
 	memcpy(header.node_boot, journal->node_boot, 16);
 	kr_journal_header_seal(&header);
-	err = kr_guard(store_header, &(struct heading){segment, &header});
+	/* All that can be other than zero. */
+	err = kr_segment_store(journal, segment, 0, KR_JOURNAL_HEADER_SIZE + (size_t)segment->used_slots * KR_JOURNAL_RECORD_SIZE,
+		store_header, &(struct heading){segment, &header});
 	segment->number = header.number;
 	segment->salt = header.salt;
 	return err;
@@ -129,25 +168,16 @@ static int map_index(struct kr_segment *segment, int fd)
 	return 0;
 }
 
-/* Zeros are written, not just allocated: a store into the mapping must never find the disk full. */
-static int write_zeros(int fd, size_t size)
+/* Where a filesystem copies what is overwritten, the zeros keep no room for what comes; also slow, and no use to us. */
+static void overwrite_in_place(int fd)
 {
-	static const uint8_t zeros[64 * 1024];
-	int err = 0;
+	struct statfs fs;
+	int flags;
 
-	for (size_t done = 0; done < size && err == 0; done += sizeof(zeros))
-		err = kr_pwrite_full(fd, zeros, KR_MIN(sizeof(zeros), size - done), done);
-	return err;
-}
-
-static int open_pair_file(struct kr_journal *journal, uint32_t pair, const char *suffix, int flags)
-{
-	char name[16];
-	int fd;
-
-	kr_segment_name(pair, suffix, name);
-	fd = openat(journal->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
-	return fd >= 0 ? fd : kr_fail_errno(-errno, "journal segment %s", name);
+	if (fstatfs(fd, &fs) < 0 || fs.f_type != BTRFS_SUPER_MAGIC || ioctl(fd, FS_IOC_GETFLAGS, &flags) < 0)
+		return;
+	flags |= FS_NOCOW_FL;
+	(void)ioctl(fd, FS_IOC_SETFLAGS, &flags); /* else kr_segment_store finds out */
 }
 
 /* Makes both files of SEGMENT's pair. */
@@ -164,7 +194,9 @@ static int create_files(struct kr_journal *journal, struct kr_segment *segment)
 	index_fd = open_pair_file(journal, segment->pair, "index", O_CREAT | O_EXCL);
 	if (index_fd < 0)
 		return index_fd;
-	err = write_zeros(index_fd, segment->map_size);
+	overwrite_in_place(segment->data_fd);
+	overwrite_in_place(index_fd);
+	err = write_zeros(index_fd, 0, segment->map_size);
 	if (err)
 		return kr_fail_errno(err, "journal segment %08x: cannot write the index", segment->pair);
 	return map_index(segment, index_fd);
