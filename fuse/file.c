@@ -551,7 +551,7 @@ struct kr_stage *kr_file_stage(struct kr_file *file)
 
 struct kr_time kr_file_now(struct kr_mount *mount)
 {
-	int64_t ns = (int64_t)kr_clock_real_ns() + atomic_load_explicit(&mount->server_clock_offset_ns, memory_order_relaxed);
+	int64_t ns = (int64_t)kr_clock_ns() + atomic_load_explicit(&mount->server_clock_offset_ns, memory_order_relaxed);
 
 	return (struct kr_time){ .sec = ns / (int64_t)KR_NS_PER_S, .nsec = (uint32_t)(ns % (int64_t)KR_NS_PER_S) };
 }

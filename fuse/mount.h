@@ -55,7 +55,7 @@ struct kr_mount {
 	 * session is being reclaimed.  Fast paths ask kr_mount_fenced under file->lock (a stopped and continued process
 	 * is fenced before any timer of it has run). */
 	_Atomic uint64_t fence_at_ns;
-	/* What to add to CLOCK_REALTIME to have the server's (from HELLO and PING). */
+	/* What to add to kr_clock_ns to have the server's CLOCK_REALTIME (from HELLO and PING): ours may be set at any time. */
 	_Atomic int64_t server_clock_offset_ns;
 	/* No more new work: the mount drains or ends. */
 	_Atomic bool stopping;

@@ -98,7 +98,7 @@ static void set_clock(struct kr_session *session, struct kr_time now, uint64_t s
 	int64_t server_ns = now.sec * (int64_t)KR_NS_PER_S + now.nsec;
 
 	atomic_store(&session->mount->server_clock_offset_ns,
-		server_ns + (int64_t)half_trip - (int64_t)kr_clock_real_ns());
+		server_ns + (int64_t)half_trip - (int64_t)kr_clock_ns());
 }
 
 static void on_ping_reply(void *context, int err, const void *reply, struct kr_buf *data)

@@ -15,6 +15,7 @@ enum {
 	KR_DATA_APPLIES = 5, /* jobs in the pool at a time, of each kind: together less than the pool has threads */
 	KR_DATA_FEEDS = 4,
 	KR_DATA_TICK_MS = 200,
+	KR_DATA_AHEAD_S = 5,    /* a node's idea of our clock is not as wrong as that */
 	KR_DATA_GATHER_MS = 20, /* a chained round waits so long for the file's other writers: programs close together */
 	KR_DATA_STALL_MS = 20000, /* a chained round in which nothing moves for so long is run again */
 };

@@ -116,11 +116,14 @@ static void take_mtime(struct kr_sfile_data *data, struct kr_time mtime)
 		data->mtime = mtime;
 }
 
-/* The mtime that the file gets: what somebody set while the round ran, else the latest write of this and earlier rounds. */
+/* The mtime that the file gets: what somebody set while the round ran, else the latest write of this and earlier rounds; but for
+ * earlier ones that are ahead of our clock, by which the nodes go: it has been set back since. */
 static struct kr_time final_mtime(struct kr_sfile_data *data)
 {
 	if (data->mtime_is_set)
 		return data->mtime_set;
+	if (data->mtime_rounds.sec > (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + KR_DATA_AHEAD_S)
+		return data->mtime;
 	return kr_time_compare(data->mtime, data->mtime_rounds) > 0 ? data->mtime : data->mtime_rounds;
 }
 
