@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Names, paths, directories and file sizes at their limits.    names.py DIRECTORY ENTRIES"""
+"""Names, paths, directories and file sizes at their limits.    names.py DIRECTORY ENTRIES EXPORT
+
+EXPORT is DIRECTORY at the server: what only has to be there is made and removed there.
+"""
 import ctypes
 import errno
 import os
 import stat
 import sys
 
-root, entries = sys.argv[1], int(sys.argv[2])
+root, entries, export = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 os.chdir(root)
 
 
@@ -50,7 +53,8 @@ os.close(fd)
 # a large directory: complete, without doubles, and seekdir finds its place again while entries go
 os.mkdir("many")
 for number in range(entries):
-    os.close(os.open("many/entry-%06d" % number, os.O_CREAT | os.O_WRONLY, 0o644))
+    where = "" if number % 20 == 0 else export + "/"
+    os.close(os.open("%smany/entry-%06d" % (where, number), os.O_CREAT | os.O_WRONLY, 0o644))
 names = os.listdir("many")
 assert len(names) == entries and len(set(names)) == entries, "%d of %d entries" % (len(set(names)), entries)
 libc = ctypes.CDLL(None, use_errno=True)
@@ -79,8 +83,8 @@ libc.seekdir(handle, place)
 again = [entry(handle) for _ in range(45)]
 assert [n for n in after if n not in after[25:30]] == again[:45], "seekdir does not find its place"
 libc.closedir(handle)
-for name in os.listdir("many"):
-    os.unlink("many/" + name)
+for number, name in enumerate(os.listdir("many")):
+    os.unlink(("" if number % 20 == 0 else export + "/") + "many/" + name)
 os.rmdir("many")
 
 # beyond 2 TiB, sparse

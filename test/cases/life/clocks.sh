@@ -3,7 +3,7 @@
 . "$TOP/test/lib.sh"
 EXPECTED_ERRORS='connection|no answer|lease|lost|cannot reach'
 case $B in *asan* | *tsan*) skip "a preloaded library is none for a sanitizer" ;; esac
-LEASE=30
+LEASE=15
 cluster 2
 # set_clocks HOST REALTIME BOOTTIME: seconds ahead.
 set_clocks() { python3 -c 'import struct, sys; open(sys.argv[1], "r+b").write(struct.pack("<qq", int(sys.argv[2]), int(sys.argv[3])))' "$WORK/clocks-$1" "$2" "$3"; }

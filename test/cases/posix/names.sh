@@ -2,5 +2,5 @@
 # timeout: 240
 . "$TOP/test/lib.sh"
 up 1
-python3 "$TOP/test/programs/names.py" "$(seen_from_here 1)" "${NAMES_ENTRIES:-20000}" || fail "names"
+python3 "$TOP/test/programs/names.py" "$(seen_from_here 1)" "${NAMES_ENTRIES:-20000}" "$EXPORT" || fail "names"
 finish
