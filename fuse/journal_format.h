@@ -72,7 +72,7 @@
  * they can be known.  Valid records count in the order of seq.  The range of a WRITE whose data is damaged is taken out
  * of what older records say: never old bytes where newer ones were acknowledged.  A WRITE whose file nobody names is
  * damage. A segment with damage is set aside: its good records are replayed as any others, and its files stay until the
- * damage has been seen and discarded by an explicit command.
+ * damage has been seen and discarded by an explicit command; with it stays the segment whose NAME stands in for a damaged one.
  */
 #ifndef KR_FUSE_JOURNAL_FORMAT_H
 #define KR_FUSE_JOURNAL_FORMAT_H

@@ -236,13 +236,27 @@ void kr_journal_release_mark(struct kr_journal *journal, uint64_t mark)
 	kr_journal_unlock(journal);
 }
 
+/* Whether good bytes of a damaged segment have not gone their way yet. */
+static bool names_are_borrowed(const struct kr_journal *journal)
+{
+	const struct kr_segment *segment;
+
+	KR_LIST_FOR_EACH(segment, &journal->segments, link) {
+		if (segment->set_aside && !segment->lends_name && segment->alive > 0)
+			return true;
+	}
+	return false;
+}
+
 void kr_journal_discard_damage(struct kr_journal *journal)
 {
 	struct kr_segment *segment, *next;
+	bool borrowed;
 
 	pthread_mutex_lock(&journal->lock);
+	borrowed = names_are_borrowed(journal);
 	KR_LIST_FOR_EACH_SAFE(segment, next, &journal->segments, link) {
-		if (!segment->set_aside)
+		if (!segment->set_aside || (segment->lends_name && borrowed)) /* the next start looks again */
 			continue;
 		for (uint32_t slot = 0; slot < segment->used_slots; slot++)
 			if (segment->states[slot].held == 0 && !segment->states[slot].name)

@@ -38,6 +38,7 @@ struct kr_segment {
 	bool unsynced;             /* a sync of it has failed, once and for all: nobody knows what of it is on the
 	                            * disk.  The reclaimer's own, and the end's */
 	bool set_aside;            /* has damage or doubtful records: the files stay, and do not count against max */
+	bool lends_name;           /* set aside because a damaged segment lives on a NAME in this one */
 };
 
 /* position = segment number << 32 | place in k.data; mark = segment number << 32 | slot. */
@@ -108,6 +109,11 @@ void kr_slot_hold(struct kr_journal *journal, struct kr_segment *segment, uint32
 void kr_slot_release(struct kr_journal *journal, struct kr_segment *segment, uint32_t slot, uint32_t bytes);
 /* One more holder for a mark. */
 void kr_journal_hold_mark(struct kr_journal *journal, uint64_t mark);
+
+/* --- journal_lend.c --- */
+struct kr_scan;
+/* Sets `lends_name` of SEGMENTS, which are by the scan's index.  0 or -ENOMEM. */
+int kr_journal_find_lenders(const struct kr_scan *scan, struct kr_segment *const *segments);
 
 /* --- journal_recover.c --- */
 int kr_journal_recover(struct kr_journal *journal, struct kr_recovery *recovery);

@@ -48,6 +48,8 @@ static void finish_states(struct kr_segment *segment, bool set_aside)
 
 int kr_reopen_segments(struct kr_rebuild *r)
 {
+	int err;
+
 	r->segments = calloc(r->scan->segment_count + 1, sizeof(struct kr_segment *));
 	if (!r->segments)
 		return kr_fail(-ENOMEM, "no memory to recover the journal");
@@ -55,8 +57,8 @@ int kr_reopen_segments(struct kr_rebuild *r)
 		const struct kr_scan_segment *from = &r->scan->segments[i];
 		struct kr_segment *segment, *after;
 		struct kr_link *before = &r->journal->segments.head;
-		int err = kr_segment_open(r->journal, from->pair, &from->header, from->slot_count, &segment);
 
+		err = kr_segment_open(r->journal, from->pair, &from->header, from->slot_count, &segment);
 		if (err)
 			return err;
 		r->segments[i] = segment;
@@ -69,9 +71,12 @@ int kr_reopen_segments(struct kr_rebuild *r)
 		kr_list_insert_before(before, &segment->link);
 		r->journal->segment_count++;
 	}
+	err = kr_journal_find_lenders(r->scan, r->segments);
+	if (err)
+		return err;
 	fill_states(r);
 	for (uint32_t i = 0; i < r->scan->segment_count; i++) {
-		finish_states(r->segments[i], r->scan->segments[i].damaged || r->has_doubtful[i]);
+		finish_states(r->segments[i], r->scan->segments[i].damaged || r->has_doubtful[i] || r->segments[i]->lends_name);
 		*(r->segments[i]->set_aside ? &r->journal->set_aside : &r->journal->used) +=
 			kr_segment_cost(r->segments[i]);
 	}

@@ -285,6 +285,78 @@ static void damage_is_kept_until_it_is_discarded_by_command(void **state)
 	assert_int_not_equal(access(path_of("00000001.index"), F_OK), 0);
 }
 
+/* Opens the journal as the next daemon would. */
+static struct kr_journal *open_next(struct kr_recovery *recovery)
+{
+	struct kr_journal *journal;
+
+	options.incarnation++;
+	assert_int_equal(kr_journal_open(&options, recovery, &journal), 0);
+	return journal;
+}
+
+static void append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset)
+{
+	struct kr_extent extent;
+
+	assert_int_equal(kr_journal_append(journal, file, offset, "0123456789", 10, (struct kr_time){0}, false, &extent), 0);
+}
+
+struct stage {
+	struct kr_journal *journal;
+	uint64_t flushed, left; /* bytes from 10 on, which go their way, and others */
+};
+
+static void flush_second(void *context, const struct kr_extent *piece)
+{
+	struct stage *stage = context;
+
+	*(piece->offset < 10 ? &stage->left : &stage->flushed) += piece->length;
+	if (piece->offset >= 10)
+		kr_journal_release(stage->journal, piece);
+}
+
+static void a_name_that_stands_in_for_a_damaged_one_stays(void **state)
+{
+	struct kr_fid fid = fid_of(0);
+	struct kr_journal_file *file = kr_journal_file_new(&fid, "zero");
+	struct kr_recovered_file *found;
+	struct kr_recovery recovery;
+	struct kr_journal *journal;
+	struct image image;
+
+	(void)state;
+	remove_files();
+	journal = open_next(&recovery);
+	append(journal, file, 0);
+	kr_recovery_fini(&recovery);
+	kr_journal_free(journal);
+	kr_journal_file_free(file);
+
+	journal = open_next(&recovery); /* a second segment, which names the file too */
+	append(journal, KR_LIST_ENTRY(recovery.files.head.next, struct kr_recovered_file, link)->file, 10);
+	kr_recovery_fini(&recovery);
+	kr_journal_free(journal);
+	image.data = load("00000001.data", &image.data_length);
+	image.data[0] ^= 0x10; /* the name in the first one */
+	store("00000001.data", image.data, image.data_length);
+	free(image.data);
+
+	for (int i = 0; i < 3; i++) {
+		struct stage stage = {0};
+
+		stage.journal = journal = open_next(&recovery);
+		KR_LIST_FOR_EACH(found, &recovery.files, link)
+			kr_extent_map_for_each(&found->dirty, flush_second, &stage);
+		assert_int_equal(stage.left, 10);
+		assert_int_equal(stage.flushed, i == 0 ? 10 : 0);
+		kr_recovery_fini(&recovery);
+		if (i == 1)
+			kr_journal_discard_damage(journal); /* the other bytes are still to be sent */
+		kr_journal_free(journal);
+	}
+}
+
 /* NAMEs lie before the first write of their file. */
 static bool is_name_data(size_t at)
 {
@@ -497,6 +569,7 @@ int main(void)
 		cmocka_unit_test(data_cut_anywhere_costs_exactly_the_writes_behind),
 		cmocka_unit_test(a_changed_data_byte_costs_exactly_its_write),
 		cmocka_unit_test(damage_is_kept_until_it_is_discarded_by_command),
+		cmocka_unit_test(a_name_that_stands_in_for_a_damaged_one_stays),
 		cmocka_unit_test(a_changed_byte_of_a_name_is_reported),
 		cmocka_unit_test(one_flipped_bit_of_the_index_costs_nothing),
 		cmocka_unit_test(a_changed_byte_of_the_index_is_reported_and_gives_no_wrong_byte),
