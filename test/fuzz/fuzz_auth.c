@@ -116,6 +116,20 @@ static bool change(unsigned which, void *message, size_t size, const uint8_t *ch
 	return changed;
 }
 
+/* Field by field, here and below: the wire has no padding. */
+static bool change_ask(struct kr_auth_request *ask, const uint8_t *changes, size_t length)
+{
+	bool changed = change(TO_SERVER_ASK, &ask->proto_min, sizeof(ask->proto_min), changes, length);
+
+	changed |= change(TO_SERVER_ASK, &ask->proto_max, sizeof(ask->proto_max), changes, length);
+	changed |= change(TO_SERVER_ASK, ask->key, sizeof(ask->key), changes, length);
+	changed |= change(TO_SERVER_ASK, ask->nonce, sizeof(ask->nonce), changes, length);
+	changed |= change(TO_SERVER_ASK, ask->public, sizeof(ask->public), changes, length);
+	changed |= change(TO_SERVER_ASK, &ask->security, sizeof(ask->security), changes, length);
+	changed |= change(TO_SERVER_ASK, &ask->ciphers, sizeof(ask->ciphers), changes, length);
+	return changed;
+}
+
 static void run_changed(const uint8_t *changes, size_t length)
 {
 	struct kr_auth_prove_request prove;
@@ -125,10 +139,10 @@ static void run_changed(const uint8_t *changes, size_t length)
 	int err;
 
 	begin(&ask);
-	changed = change(TO_SERVER_ASK, &ask, sizeof(ask), changes, length);
+	changed = change_ask(&ask, changes, length);
 	err = answer(&ask, &reply);
 	if (!err) {
-		struct kr_time now = reply.now; /* field by field: the wire has no padding */
+		struct kr_time now = reply.now;
 
 		changed |= change(TO_CLIENT_ANSWER, reply.nonce, sizeof(reply.nonce), changes, length);
 		changed |= change(TO_CLIENT_ANSWER, reply.public, sizeof(reply.public), changes, length);

@@ -8,7 +8,16 @@
 #include "ring/merge.h"
 #include "test/fuzz/fuzz.h"
 
+enum { LONGEST = 3 * KR_BLOCK_SIZE };
+
 static uint64_t next_offset;
+static uint8_t pattern[256 + LONGEST]; /* the byte at offset o is pattern[o % 256]: 7 * o */
+
+static void make_pattern(void)
+{
+	for (size_t i = 0; i < sizeof(pattern); i++)
+		pattern[i] = (uint8_t)(i * 7);
+}
 
 static void drain(struct kr_merge *merge)
 {
@@ -17,8 +26,7 @@ static void drain(struct kr_merge *merge)
 	while (kr_merge_pop(merge, &piece) == 1) {
 		assert(piece.length > 0 && piece.length <= KR_BLOCK_SIZE && piece.offset >= next_offset);
 		assert(piece.start + piece.length <= piece.buf->length);
-		for (size_t i = 0; i < piece.length; i++)
-			assert(piece.buf->data[piece.start + i] == (uint8_t)((piece.offset + i) * 7));
+		assert(memcmp(piece.buf->data + piece.start, pattern + piece.offset % 256, piece.length) == 0);
 		next_offset = piece.offset + piece.length;
 		kr_buf_put(piece.buf);
 	}
@@ -31,8 +39,7 @@ static int push(struct kr_merge *merge, enum kr_merge_side side, uint64_t offset
 
 	assert(buf);
 	buf->length = length;
-	for (size_t i = 0; i < length; i++)
-		buf->data[i] = (uint8_t)((offset + i) * 7);
+	memcpy(buf->data, pattern + offset % 256, length);
 	err = kr_merge_push(merge, side, offset, buf, 0, length);
 	kr_buf_put(buf);
 	return err;
@@ -44,6 +51,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 	struct kr_merge merge;
 
 	next_offset = 0;
+	if (!pattern[1])
+		make_pattern();
 	kr_merge_init(&merge);
 	for (size_t i = 0; i + 8 <= length; i += 8) {
 		enum kr_merge_side side = bytes[i] & 1 ? KR_MERGE_HIGH : KR_MERGE_LOW;
@@ -51,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 		uint32_t size;
 
 		memcpy(&size, bytes + i + 4, sizeof(size));
-		size %= bytes[i] & 2 ? 3 * KR_BLOCK_SIZE : 100;
+		size %= bytes[i] & 2 ? LONGEST : 100;
 		offset = at[side] + (uint64_t)bytes[i + 1] * (bytes[i] & 4 ? 1000 : 0) - (bytes[i] & 0x80 && bytes[i] & 0x40 ? 1 : 0);
 		if (bytes[i] == 0xff)
 			memcpy(&offset, bytes + i, sizeof(offset));
