@@ -9,6 +9,7 @@
 #include "common/log.h"
 #include "common/util.h"
 #include "fuse/hops_priv.h"
+#include "fuse/rpc.h"
 
 enum { BACKLOG = 128, TICK_MS = 250 };
 
@@ -140,12 +141,20 @@ static void on_opened(void *context, int err)
 int kr_hop_dial(struct kr_hops *hops, const struct kr_hop_address *to, const struct kr_conn_handler *handler,
 	void *context, struct kr_conn **ret_conn)
 {
-	struct sockaddr_storage address = {0};
-	int err = make_address(to->address, to->port, &address);
+	const struct sockaddr *address;
+	struct sockaddr_storage named = {0};
+	int err = 0;
 
+	/* The server only knows where it was reached in the end, behind a tunnel or a translation of addresses. */
+	if (to->node == 0) {
+		address = kr_rpc_address(hops->mount->rpc);
+	} else {
+		err = make_address(to->address, to->port, &named);
+		address = (const struct sockaddr *)&named;
+	}
 	if (err < 0)
 		return err;
-	err = kr_conn_connect(hops->mount->loop, (struct sockaddr *)&address, handler, context, ret_conn);
+	err = kr_conn_connect(hops->mount->loop, address, handler, context, ret_conn);
 	if (err < 0)
 		return err;
 	kr_pair_open(*ret_conn, to, &hops->self, on_opened, *ret_conn);

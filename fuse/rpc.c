@@ -423,6 +423,11 @@ bool kr_rpc_connected(const struct kr_rpc *rpc)
 	return rpc->conn && rpc->gate == KR_RPC_OPEN;
 }
 
+const struct sockaddr *kr_rpc_address(const struct kr_rpc *rpc)
+{
+	return (const struct sockaddr *)&rpc->address;
+}
+
 size_t kr_rpc_pending(const struct kr_rpc *rpc)
 {
 	return rpc->by_id.count;

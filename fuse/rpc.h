@@ -63,6 +63,8 @@ void kr_rpc_answer(struct kr_rpc *rpc, const struct kr_down *down, int err, cons
 
 /* Whether a connection with a live session exists now. */
 bool kr_rpc_connected(const struct kr_rpc *rpc);
+/* The server's address that was last connected to, which need not be the one it knows of itself. Loop thread. */
+const struct sockaddr *kr_rpc_address(const struct kr_rpc *rpc);
 
 /* --- for session.c, serve.c and status only ------------------------------------------------------------------------- */
 

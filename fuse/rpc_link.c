@@ -61,7 +61,8 @@ static void on_resolved(void *context, int err, const struct kr_addresses *addre
 		attempt_failed(rpc, err, kr_fail_reason());
 		return;
 	}
-	address = (const struct sockaddr *)&addresses->items[rpc->next_address++ % addresses->count];
+	rpc->address = addresses->items[rpc->next_address++ % addresses->count];
+	address = (const struct sockaddr *)&rpc->address;
 	err = kr_conn_connect(rpc->mount->loop, address, &handler, rpc, &rpc->conn);
 	if (err < 0) {
 		attempt_failed(rpc, err, kr_fail_reason());

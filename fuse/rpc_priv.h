@@ -52,6 +52,7 @@ struct kr_rpc {
 	uv_timer_t retry, tick;
 	uint64_t backoff_ms, attempt_ns, heard_ns;
 	size_t next_address;      /* of those that a name has */
+	struct sockaddr_storage address; /* of the present connection, or the latest */
 	uint64_t received, sent;  /* by connections that have ended */
 	bool started, stopped, freed;
 	int timers;               /* not yet closed */

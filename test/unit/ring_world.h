@@ -121,6 +121,14 @@ bool kr_rpc_connected(const struct kr_rpc *rpc)
 	(void)rpc;
 	return true;
 }
+const struct sockaddr *kr_rpc_address(const struct kr_rpc *rpc)
+{
+	static struct sockaddr_in address;
+
+	(void)rpc;
+	uv_ip4_addr("127.0.0.1", world->port, &address);
+	return (const struct sockaddr *)&address;
+}
 struct kr_file *kr_file_find(struct kr_mount *mount, const struct kr_fid *fid)
 {
 	(void)fid;
@@ -167,9 +175,10 @@ int kr_journal_read(struct kr_journal *journal, uint64_t position, void *buffer,
 /* The way of CALLER to node NUMBER. */
 static inline struct kr_hop_address address_of(uint32_t caller, uint32_t number)
 {
-	struct kr_hop_address to = {.node = number, .address = "127.0.0.1", .port = world->port, .session = 1};
+	struct kr_hop_address to = {.node = number, .address = "192.0.2.1", .session = 1}; /* the server's is not used */
 
 	if (number != 0) {
+		to.address = "127.0.0.1";
 		to.port = world->nodes[number].port;
 		to.session = number;
 	}
