@@ -2,8 +2,11 @@
 #include "fuse/inode.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
+#include "common/fail.h"
 #include "common/util.h"
 
 enum { ROOT_NUMBER = 1, PATH_DEPTH = 256 };
@@ -12,6 +15,7 @@ enum { ROOT_NUMBER = 1, PATH_DEPTH = 256 };
 struct kr_inode {
 	struct kr_table_link link;
 	uint64_t generation;
+	uint32_t type;       /* S_IFMT */
 	uint64_t lookups;
 	struct place *place; /* where it was last found; NULL: not known; guarded by the table's lock */
 	struct kr_fid fid;   /* last: cut to its length */
@@ -51,7 +55,7 @@ static struct kr_inode *find(struct kr_inodes *inodes, const struct kr_fid *fid)
 	return link ? KR_CONTAINER_OF(link, struct kr_inode, link) : NULL;
 }
 
-static struct kr_inode *add(struct kr_inodes *inodes, const struct kr_fid *fid)
+static struct kr_inode *add(struct kr_inodes *inodes, const struct kr_fid *fid, uint32_t type)
 {
 	/* A fid is as long as its bytes: most are a fifth of the maximum, and there may be 100,000 of them. */
 	struct kr_inode *inode = calloc(1, offsetof(struct kr_inode, fid.bytes) + fid->length);
@@ -60,6 +64,7 @@ static struct kr_inode *add(struct kr_inodes *inodes, const struct kr_fid *fid)
 		return NULL;
 	inode->fid.length = fid->length;
 	memcpy(inode->fid.bytes, fid->bytes, fid->length);
+	inode->type = type;
 	inode->generation = ++inodes->generations;
 	kr_table_insert(&inodes->by_fid, &inode->link, hash_of(fid));
 	return inode;
@@ -71,7 +76,7 @@ int kr_inodes_new(const struct kr_fid *root, struct kr_inodes **ret_inodes)
 
 	pthread_mutex_init(&inodes->lock, NULL);
 	kr_table_init(&inodes->by_fid);
-	inodes->root = add(inodes, root);
+	inodes->root = add(inodes, root, S_IFDIR);
 	assert(inodes->root);
 	*ret_inodes = inodes;
 	return 0;
@@ -99,7 +104,7 @@ void kr_inodes_free(struct kr_inodes *inodes)
 	free(inodes);
 }
 
-static struct kr_inode *inode_of(struct kr_inodes *inodes, uint64_t number)
+static struct kr_inode *inode_of(const struct kr_inodes *inodes, uint64_t number)
 {
 	return number == ROOT_NUMBER ? inodes->root : (struct kr_inode *)(uintptr_t)number;
 }
@@ -135,21 +140,48 @@ static void set_place(struct kr_inode *inode, const struct kr_fid *parent, const
 	memcpy(place->name, name, length);
 }
 
-uint64_t kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, const struct kr_fid *parent, const char *name,
-	uint64_t *ret_generation)
+static bool is_type(uint32_t type)
+{
+	return type == S_IFREG || type == S_IFDIR || type == S_IFLNK || type == S_IFIFO || type == S_IFSOCK || type == S_IFCHR ||
+		type == S_IFBLK;
+}
+
+static int check(const struct kr_attr *attr, uint32_t type)
+{
+	uint32_t said = attr->mode & S_IFMT;
+
+	if (attr->size > INT64_MAX || !is_type(said))
+		return kr_fail(-EIO, "the server says impossible things of a file (mode 0%o, size %llu)", attr->mode,
+			(unsigned long long)attr->size);
+	if (said != type)
+		return kr_fail(-EIO, "the server says that a file has become one of another type (mode 0%o instead of 0%o)", said, type);
+	return 0;
+}
+
+int kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, const struct kr_attr *attr, const struct kr_fid *parent,
+	const char *name, uint64_t *ret_number, uint64_t *ret_generation)
 {
 	KR_SCOPED_LOCK(&inodes->lock);
 	struct kr_inode *inode = find(inodes, fid);
+	int err = check(attr, inode ? inode->type : attr->mode & S_IFMT);
 
+	if (err)
+		return err;
 	if (!inode)
-		inode = add(inodes, fid);
+		inode = add(inodes, fid, attr->mode & S_IFMT);
 	if (!inode)
-		return 0;
+		return -ENOMEM;
 	inode->lookups++;
 	if (parent && name && inode != inodes->root)
 		set_place(inode, parent, name);
 	*ret_generation = inode->generation;
-	return number_of(inodes, inode);
+	*ret_number = number_of(inodes, inode);
+	return 0;
+}
+
+int kr_inode_check(const struct kr_inodes *inodes, uint64_t number, const struct kr_attr *attr)
+{
+	return check(attr, inode_of(inodes, number)->type);
 }
 
 void kr_inode_forget(struct kr_inodes *inodes, uint64_t number, uint64_t count)

@@ -19,10 +19,13 @@ int kr_inodes_new(const struct kr_fid *root, struct kr_inodes **ret_inodes);
 void kr_inodes_free(struct kr_inodes *inodes);
 /* The file behind a number that the kernel gave us and has not been answered for: it cannot have forgotten it. */
 void kr_inode_fid(struct kr_inodes *inodes, uint64_t number, struct kr_fid *ret_fid);
-/* Counts one lookup of the file and returns its number and generation for the reply (0 when memory is out).  PARENT and
- * NAME are where it was found, for messages to people; NULL: not known. */
-uint64_t kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, const struct kr_fid *parent, const char *name,
-	uint64_t *ret_generation);
+/* Counts one lookup of the file and gives its number and generation for the reply.  ATTR is what the server says of it; PARENT and
+ * NAME are where it was found, for messages to people; NULL: not known.  0, -ENOMEM, or -EIO: ATTR cannot be true. */
+int kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, const struct kr_attr *attr, const struct kr_fid *parent,
+	const char *name, uint64_t *ret_number, uint64_t *ret_generation);
+/* 0, or -EIO: ATTR cannot be true of the file behind this number (as for kr_inode_fid), for its type never changes.  The kernel would
+ * give the inode up for good: it must not see such a reply. */
+int kr_inode_check(const struct kr_inodes *inodes, uint64_t number, const struct kr_attr *attr);
 /* The kernel forgets COUNT lookups (or: a reply with a lookup did not reach it). */
 void kr_inode_forget(struct kr_inodes *inodes, uint64_t number, uint64_t count);
 /* The number of a file if the kernel knows it, else 0: for notifications. */

@@ -7,10 +7,13 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
 
+#include "common/fail.h"
+#include "common/log.h"
 #include "common/util.h"
 #include "fuse/options.h"
 
@@ -260,7 +263,22 @@ static struct timespec timespec_of(struct kr_time time)
 	return (struct timespec){.tv_sec = time.sec, .tv_nsec = time.nsec};
 }
 
-void kr_op_stat(const struct kr_attr *attr, struct stat *ret_stat)
+/* What a server says that is not ours, or whose words somebody changes. */
+static void complain(struct kr_mount *mount)
+{
+	static atomic_bool complained;
+
+	if (!atomic_exchange(&complained, true))
+		kr_log_warn("%s: %s; such answers are errors here (more of them are not reported)", mount->options->source, kr_fail_reason());
+}
+
+/* The kernel makes much of it. */
+static blksize_t block_size(uint32_t said)
+{
+	return said >= 512 && said <= 1 << 20 && (said & (said - 1)) == 0 ? (blksize_t)said : 4096;
+}
+
+static void to_stat(const struct kr_attr *attr, struct stat *ret_stat)
 {
 	*ret_stat = (struct stat){
 		.st_ino = attr->ino,
@@ -271,23 +289,39 @@ void kr_op_stat(const struct kr_attr *attr, struct stat *ret_stat)
 		.st_rdev = makedev(attr->rdev_major, attr->rdev_minor),
 		.st_size = (off_t)attr->size,
 		.st_blocks = (blkcnt_t)attr->blocks,
-		.st_blksize = (blksize_t)attr->blksize,
+		.st_blksize = block_size(attr->blksize),
 		.st_atim = timespec_of(attr->atime),
 		.st_mtim = timespec_of(attr->mtime),
 		.st_ctim = timespec_of(attr->ctime),
 	};
 }
 
+void kr_op_reply_attr(struct kr_op *op, uint64_t number, const struct kr_attr *attr)
+{
+	struct stat stat;
+
+	if (kr_inode_check(op->mount->inodes, number, attr) < 0) {
+		complain(op->mount);
+		kr_op_reply_err(op, -EIO);
+		return;
+	}
+	to_stat(attr, &stat);
+	fuse_reply_attr(kr_op_finish(op), &stat, 0);
+	kr_op_free(op);
+}
+
 int kr_op_entry(struct kr_mount *mount, const struct kr_fid *parent, const char *name, const struct kr_fid *fid,
 	const struct kr_attr *attr, struct fuse_entry_param *ret_entry)
 {
-	uint64_t generation = 0;
-	uint64_t number = kr_inode_learn(mount->inodes, fid, parent, name, &generation);
+	uint64_t generation, number;
+	int err = kr_inode_learn(mount->inodes, fid, attr, parent, name, &number, &generation);
 
-	if (!number)
-		return -ENOMEM;
+	if (err == -EIO)
+		complain(mount);
+	if (err)
+		return err;
 	*ret_entry = (struct fuse_entry_param){.ino = number, .generation = generation};
-	kr_op_stat(attr, &ret_entry->attr);
+	to_stat(attr, &ret_entry->attr);
 	return 0;
 }
 

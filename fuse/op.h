@@ -88,10 +88,10 @@ static inline struct kr_mount *kr_op_mount(fuse_req_t req)
 void kr_op_cred(fuse_req_t req, struct kr_cred *ret_cred);
 /* The same for an op that keeps it: the groups live as long as the op. Before the post. */
 void kr_op_keep_cred(struct kr_op *op, struct kr_cred *ret_cred);
-/* The server's attributes as struct stat. */
-void kr_op_stat(const struct kr_attr *attr, struct stat *ret_stat);
+/* Answers with ATTR of the file NUMBER, or with EIO if that cannot be true, and frees the op. */
+void kr_op_reply_attr(struct kr_op *op, uint64_t number, const struct kr_attr *attr);
 /* An entry for fuse_reply_entry/create, counting one lookup (kernel timeouts 0); NAME in PARENT is where it was
- * found (NULL: not known).  0 or -ENOMEM. */
+ * found (NULL: not known).  0, -ENOMEM, or -EIO: ATTR cannot be true. */
 int kr_op_entry(struct kr_mount *mount, const struct kr_fid *parent, const char *name, const struct kr_fid *fid,
 	const struct kr_attr *attr, struct fuse_entry_param *ret_entry);
 /* Takes that lookup back: the reply did not reach the kernel. */

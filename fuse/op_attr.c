@@ -11,19 +11,11 @@ enum { OVERLAY_TRIES = 4 };
 enum { SET_MODE = 1, SET_UID = 2, SET_GID = 4, SET_SIZE = 8, SET_ATIME = 16, SET_MTIME = 32, SET_ATIME_NOW = 64,
 	SET_MTIME_NOW = 128, SET_CLEAR_SUID = 256, SET_BY_HANDLE = 512 };
 
-static void reply_attr(struct kr_op *op, const struct kr_attr *attr)
-{
-	struct stat stat;
-
-	kr_op_stat(attr, &stat);
-	fuse_reply_attr(kr_op_finish(op), &stat, 0);
-	kr_op_free(op);
-}
-
 /* --- getattr -------------------------------------------------------------------------------------------------------- */
 
 struct getattr_op {
 	struct kr_op op;
+	uint64_t number;
 	struct kr_fid fid;
 	uint64_t stamp;
 	int tries;
@@ -47,7 +39,7 @@ static void on_getattr(struct kr_op *op, int err, const void *message, struct kr
 	bool good = !file || kr_file_overlay_attr(file, getattr->stamp, ++getattr->tries >= OVERLAY_TRIES, &attr);
 	kr_file_put(file);
 	if (good)
-		reply_attr(op, &attr);
+		kr_op_reply_attr(op, getattr->number, &attr);
 	else
 		step_getattr(op);
 }
@@ -81,6 +73,7 @@ void kr_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	op = kr_op_new(sizeof(*op), mount, req, "getattr", step_getattr);
 	if (!op)
 		return;
+	op->number = ino;
 	kr_inode_fid(mount->inodes, ino, &op->fid);
 	kr_op_post(&op->op);
 }
@@ -89,6 +82,7 @@ void kr_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 struct setattr_op {
 	struct kr_op op;
+	uint64_t number;
 	struct kr_setattr_request msg;
 	struct kr_file *file;         /* NULL: not in use here */
 	struct kr_file_waiter waiter;
@@ -111,7 +105,7 @@ static void on_setattr(struct kr_op *op, int err, const void *message, struct kr
 	if (err < 0)
 		kr_op_reply_err(op, err);
 	else
-		reply_attr(op, &attr);
+		kr_op_reply_attr(op, setattr->number, &attr);
 }
 
 static void step_setattr(struct kr_op *op)
@@ -189,6 +183,7 @@ void kr_op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *stat, int valid,
 		return;
 	op->op.fini = fini_setattr;
 	op->waiter.wake = wake_setattr;
+	op->number = ino;
 	op->size = valid & FUSE_SET_ATTR_SIZE ? (uint64_t)stat->st_size : UINT64_MAX;
 	op->msg = (struct kr_setattr_request){.valid = valid_bits(valid), .mode = stat->st_mode & 07777, .uid = stat->st_uid,
 		.gid = stat->st_gid, .size = (uint64_t)stat->st_size, .atime = time_of(stat->st_atim),

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "common/fail.h"
 #include "common/log.h"
@@ -22,6 +23,7 @@
 #include "fuse/options.h"
 #include "fuse/rpc.h"
 
+enum { LEASE_MAX_MS = 3600000 };
 enum state { DOWN, GREETING, READY, RECLAIMING, REPLAYING, FINISHING, LIVE };
 
 struct kr_session {
@@ -274,7 +276,7 @@ static int check_hello(const struct kr_session *session, const struct kr_hello_r
 	if (reply->must)
 		return kr_fail(-EPROTONOSUPPORT, "the server needs features that this program lacks (0x%llx)",
 			(unsigned long long)reply->must);
-	if (reply->lease_ms < 100 || !reply->session)
+	if (reply->lease_ms < 100 || reply->lease_ms > LEASE_MAX_MS || !reply->session || !S_ISDIR(reply->root_attr.mode))
 		return kr_fail(-EPROTO, "the server's answer to HELLO makes no sense");
 	if (session->facts.id && memcmp(session->facts.export_id, reply->export_id, sizeof(reply->export_id)) != 0)
 		return kr_fail(-ESTALE, "the server now serves another export");

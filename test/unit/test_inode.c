@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include <errno.h>
+#include <sys/stat.h>
 
 #include "fuse/inode.h"
 
@@ -29,9 +31,11 @@ static struct kr_inodes *make(void)
 static uint64_t learn(struct kr_inodes *inodes, unsigned number, unsigned parent, const char *name)
 {
 	struct kr_fid fid = fid_of(number), parent_fid = fid_of(parent);
-	uint64_t generation;
+	const struct kr_attr attr = {.mode = (number < 3 ? S_IFDIR : S_IFREG) | 0644};
+	uint64_t found, generation;
 
-	return kr_inode_learn(inodes, &fid, &parent_fid, name, &generation);
+	assert_int_equal(kr_inode_learn(inodes, &fid, &attr, &parent_fid, name, &found, &generation), 0);
+	return found;
 }
 
 static void one_file_has_one_number_until_all_its_lookups_are_forgotten(void **state)
@@ -117,6 +121,31 @@ static void a_hundred_thousand_inodes_come_and_go(void **state)
 	kr_inodes_free(inodes);
 }
 
+/* The kernel gives up an inode for good whose type changes, the root included. */
+static void what_cannot_be_true_of_a_file_is_refused(void **state)
+{
+	struct kr_inodes *inodes = make();
+	struct kr_fid fid = fid_of(7);
+	struct kr_attr attr = {.mode = S_IFREG | 0644, .size = INT64_MAX};
+	uint64_t number = learn(inodes, 7, 0, "a"), found, generation;
+
+	(void)state;
+	assert_int_equal(kr_inode_check(inodes, number, &attr), 0);
+	assert_int_equal(kr_inode_check(inodes, 1, &attr), -EIO);
+	attr.size++;
+	assert_int_equal(kr_inode_check(inodes, number, &attr), -EIO);
+	attr = (struct kr_attr){.mode = S_IFDIR | 0755};
+	assert_int_equal(kr_inode_check(inodes, 1, &attr), 0);
+	assert_int_equal(kr_inode_check(inodes, number, &attr), -EIO);
+	assert_int_equal(kr_inode_learn(inodes, &fid, &attr, NULL, NULL, &found, &generation), -EIO);
+	kr_inode_forget(inodes, number, 1); /* a lookup that was refused does not count */
+	fid = fid_of(8);
+	attr.mode = 0160000;
+	assert_int_equal(kr_inode_learn(inodes, &fid, &attr, NULL, NULL, &found, &generation), -EIO);
+	assert_int_equal(kr_inodes_count(inodes), 1);
+	kr_inodes_free(inodes);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -124,6 +153,7 @@ int main(void)
 		cmocka_unit_test(the_root_is_number_one_and_stays),
 		cmocka_unit_test(a_path_follows_the_names_by_which_inodes_were_last_found),
 		cmocka_unit_test(a_circle_of_names_ends),
+		cmocka_unit_test(what_cannot_be_true_of_a_file_is_refused),
 		cmocka_unit_test(a_hundred_thousand_inodes_come_and_go),
 	};
 
