@@ -79,7 +79,7 @@ void kr_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	fi->fh = (uint64_t)(uintptr_t)dir;
 	kr_op_cred(req, &dir->cred);
 	dir->cred.groups = dir->groups = copy_groups(&dir->cred);
-	if (fuse_reply_open(req, fi) == -ENOENT)
+	if (fuse_reply_open(req, fi) < 0)
 		free_dir(dir);
 }
 

@@ -33,7 +33,7 @@ static void reply_entry(struct kr_op *op, const struct kr_fid *fid, const struct
 		return;
 	}
 	/* An interrupted caller: the kernel has not learnt of the lookup and will not forget it. */
-	if (fuse_reply_entry(kr_op_finish(op), &entry) == -ENOENT)
+	if (fuse_reply_entry(kr_op_finish(op), &entry) < 0)
 		kr_op_entry_undo(mount, &entry);
 	kr_op_free(op);
 }

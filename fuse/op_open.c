@@ -137,7 +137,7 @@ static void on_opened(struct kr_op *op, int err, const void *message, struct kr_
 		keep_inline(file, data, reply->checksum);
 	handle = new_handle(file, &fi, readable);
 	kr_file_step(file);
-	if (kr_shim_reply_open(kr_op_finish(op), &fi, true) == -ENOENT)
+	if (kr_shim_reply_open(kr_op_finish(op), &fi, true) < 0)
 		kr_handle_release(handle);
 	kr_op_free(op);
 }
@@ -232,7 +232,7 @@ static void on_created(struct kr_op *op, int err, const void *message, struct kr
 		return;
 	}
 	handle = new_handle(file, &fi, readable);
-	if (kr_shim_reply_create(kr_op_finish(op), &entry, &fi, true) == -ENOENT) {
+	if (kr_shim_reply_create(kr_op_finish(op), &entry, &fi, true) < 0) {
 		kr_handle_release(handle);
 		kr_op_entry_undo(mount, &entry);
 	}
