@@ -1,0 +1,79 @@
+# A server, or somebody on the way to it, that says nonsense to a node: its mount lives through it, works when the way is honest
+# again, and disturbs nobody; where frames are sealed not one byte that it acknowledged is lost or changed.
+# tags: sanitizer
+# timeout: 240
+LEASE=4
+. "$TOP/test/lib.sh"
+SEED=${NONSENSE_SEED:-1} ROUNDS=${NONSENSE_ROUNDS:-2}
+EXPECTED_ERRORS='.' # it says a lot of them
+cluster 2
+mkdir -m 777 "$EXPORT/public"
+chmod 777 "$EXPORT"
+for name in a b c d; do head -c 600000 /dev/urandom >"$EXPORT/public/$name"; done
+"$B/tools/kairan" key "$WORK/key" >/dev/null || fail "no key"
+M=$(mnt 1)/public
+try() { on node1 timeout -s KILL 5 sh -c "$1" >/dev/null 2>&1; }
+# Not the daemon's pid: `timeout` is waited for, not what it leaves behind.
+running() { alive "${DAEMON[node1]}" || fail "the mount's daemon has died: $(tail -3 "$WORK/node1/log")"; }
+idle() { kairan 1 status --json "$(mnt 1)" | python3 -c 'import json, sys; sys.exit(json.load(sys.stdin)["operations"]["count"] != 0)'; }
+proxy_start() { # RATE
+	nsenter -t "${KEEPER[server]}" -n -u -m -- python3 "$TOP/test/programs/mutate.py" 7555 127.0.0.1 $PORT "$SEED" "$1" "$WORK/honest" >"$WORK/mutate" 2>&1 &
+	proxy=$!
+	until_ok 30 "the proxy" grep -q listening "$WORK/mutate" || fail "no proxy: $(cat "$WORK/mutate")"
+}
+mount_through_proxy() { # OPTIONS
+	nsenter -t "${KEEPER[node1]}" -n -u -m -- "$B/fuse/kairanfs" "$SERVER_ADDRESS:7555:/" "$(mnt 1)" -f -o "local=$WORK/node1/local${1:+,$1}" \
+		</dev/null >>"$WORK/node1/log" 2>&1 &
+	DAEMON[node1]=$!
+	until_ok 30 "a mount through the proxy" mounted_or_gone 1 && alive "${DAEMON[node1]}" || fail "no mount: $(tail -3 "$WORK/node1/log")"
+}
+# use NAME: what a user does; acknowledged files are listed.
+use() {
+	for number in $(seq "$ROUNDS"); do
+		try "ls -l '$M'"
+		try "cmp '$M/a' '$M/b'; stat '$(mnt 1)'"
+		try "seq 20000 >'$M/$1-$number' && sync '$M/$1-$number'" && echo "$1-$number" >>"$WORK/acknowledged-$1"
+		try "mv '$M/$1-$number' '$M/old'; chmod 600 '$M/old'; rm '$M/old'; seq 20000 >'$M/$1-$number' && sync '$M/$1-$number'" ||
+			sed -i "/^$1-$number\$/d" "$WORK/acknowledged-$1" 2>/dev/null
+		running
+	done
+}
+# nonsense NAME RATE SERVER_OPTIONS MOUNT_OPTIONS
+nonsense() {
+	touch "$WORK/honest"
+	# shellcheck disable=SC2086
+	server_start $3
+	mount_start 2 "$4"
+	proxy_start "$2"
+	mount_through_proxy "$4"
+	timeout -s KILL 60 cmp "$(seen_from_here 1)/public/c" "$EXPORT/public/c" || fail "no way to the server but the address that it knows of itself"
+	rm "$WORK/honest"
+	use "$1"
+	touch "$WORK/honest"
+	until_ok 60 "the proxy's honesty" grep -q damaged "$WORK/mutate" || fail "the proxy stays what it is"
+	note "$1: $(tail -1 "$WORK/mutate"); $(cat "$WORK/acknowledged-$1" 2>/dev/null | wc -l) files acknowledged"
+	until_ok 60 "writing and reading" try "echo well >'$M/after-$1' && [ \"\$(cat '$M/after-$1')\" = well ]" || fail "the mount does not recover"
+	[ "$(cat "$EXPORT/public/after-$1")" = well ] || fail "what was written after it is not there"
+	until_ok 60 "the last operation's end" idle || { kairan 1 status "$(mnt 1)"; fail "something waits for ever"; }
+	running
+	same "$(seen_from_here 1)/public/d" "$EXPORT/public/d"
+	echo fine >"$(seen_from_here 2)/public/word-$1"
+	[ "$(on node1 cat "$M/word-$1")" = fine ] || fail "$1: not seen from the node that was lied to"
+}
+end() {
+	mount_stop 1 && mount_stop 2 && server_stop || fail "the daemons' ends"
+	kill $proxy; wait $proxy 2>/dev/null
+	rm -rf "$WORK"/node*/local/*
+}
+
+note "anything may be changed: nobody who is not asked to believe it falls over it"
+nonsense plain 5 "" ""
+end
+
+note "frames are sealed: what is acknowledged is there"
+nonsense sealed 20 "--no-insecure --key $WORK/key" "key=$WORK/key"
+seq 20000 >"$WORK/numbers"
+while read -r name; do same "$WORK/numbers" "$EXPORT/public/$name"; done <"$WORK/acknowledged-sealed"
+[ -s "$WORK/acknowledged-sealed" ] || fail "nothing was acknowledged at all"
+end
+check_logs || fail "a daemon's log"
