@@ -190,13 +190,21 @@ static int record(void *context, const struct kr_fid *target)
 	return err;
 }
 
+/* The time for people in the file's name: what the node says, if it can be. */
+static struct kr_time time_for_name(struct kr_time written)
+{
+	const int64_t now = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
+
+	return written.sec < 0 || written.sec > now ? (struct kr_time){.sec = now} : written;
+}
+
 static void run_making(struct kr_request *request)
 {
 	const struct kr_conflict_request *msg = &request->msg.conflict_request;
 	struct making *making = request->state;
 	struct kr_conflict *conflict = making->conflict;
 	struct kr_conflict_make make = {.cred = making->as_user ? &making->cred : NULL, .file = &msg->file,
-		.root = &making->root, .path = msg->path, .node = request->session->name, .written = msg->written,
+		.root = &making->root, .path = msg->path, .node = request->session->name, .written = time_for_name(msg->written),
 		.mode = msg->mode, .uid = msg->uid, .gid = msg->gid, .record = record, .context = request};
 	bool known = conflict->place != NULL;
 

@@ -2,6 +2,7 @@
 #include "test/unit/server_fixture.h"
 
 #include <fcntl.h>
+#include <time.h>
 
 #include "common/log.h"
 #include "server/conflicts.h"
@@ -587,6 +588,23 @@ static void nobody_gets_a_conflict_file_without_a_conflict(void **state)
 	assert_int_equal(access(in_export(f, CONFLICT_NAME), F_OK), -1);
 }
 
+static void a_conflict_file_has_no_date_that_is_still_to_come(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = conflict_at(f, node, other);
+	struct kr_conflict_request msg = {.file = fid, .first = 5, .last = 9, .path = "f", .written = {.sec = INT64_MAX}};
+	const union kr_any_msg *reply;
+	const time_t before = time(NULL);
+	struct tm utc = {0};
+	time_t told;
+
+	assert_int_equal(node_call(node, KR_MSG_CONFLICT, &msg, &reply), 0);
+	assert_non_null(strptime(reply->conflict_reply.place, "f.conflict-node-%Y%m%dT%H%M%SZ", &utc));
+	told = timegm(&utc);
+	assert_true(told >= before && told <= time(NULL));
+}
+
 static void a_conflict_file_is_made_once_beside_the_original(void **state)
 {
 	struct fixture *f = *state;
@@ -746,6 +764,7 @@ int main(void)
 		TEST(who_reclaims_in_the_grace_period_is_not_late),
 		TEST(who_is_not_awaited_gets_nothing_before_the_grace_period_is_over),
 		TEST(nobody_gets_a_conflict_file_without_a_conflict),
+		TEST(a_conflict_file_has_no_date_that_is_still_to_come),
 		TEST(a_conflict_file_is_made_once_beside_the_original),
 		TEST(a_name_that_is_taken_gets_a_number),
 		TEST(a_renamed_file_has_its_conflict_file_where_it_is_now),
