@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "common/fail.h"
+#include "common/fault.h"
 #include "common/log.h"
 #include "server/export.h"
 #include "server/request.h"
@@ -160,6 +161,8 @@ static void recorded(void *context, int err)
 		free_greeting(greeting);
 		return;
 	}
+	if (err == 0)
+		err = KR_FAULT("hello.record");
 	if (err) {
 		refuse(greeting, -EAGAIN, "its record cannot be written");
 		return;

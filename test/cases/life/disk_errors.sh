@@ -8,8 +8,48 @@ grep -q KR_FAULT "$B/fuse/kairanfs" || skip "built without fault points (meson -
 cluster 2
 KR_FAULT="@$WORK/at-server" server_start
 KR_FAULT="@$WORK/at-node" mount_start 1
-mount_start 2
 m=$(mnt 1)
+# A server that cannot write down who its nodes are takes them later: the mount waits for it.
+order() { echo "$2" >"$WORK/order" && mv "$WORK/order" "$1"; }
+order "$WORK/at-server" hello.record:eio
+(until_ok 60 "refused twice" sh -c "[ \$(grep -c 'its record cannot be written' '$WORK/kairand.log') -ge 2 ]" && rm "$WORK/at-server") &
+refuser=$!
+mount_start 2
+wait $refuser || fail "node 2 was not refused: $(tail -3 "$WORK/kairand.log")"
+! grep "error:" "$WORK/node2/log" || fail "what passes is no error"
+# heard FILE [NODE]: writes it, and prints what write, fsync, fsync and close said.
+heard() {
+	on "node${2:-1}" timeout -s KILL $((60 * SLOW)) python3 - "$(mnt "${2:-1}")/$1" <<'P'
+import errno, os, sys
+def name(call):
+    try:
+        call()
+        return "0"
+    except OSError as error:
+        return errno.errorcode[error.errno]
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT, 0o644)
+said = {name(lambda: os.pwrite(fd, bytes([65 + n]) * 50000, n * 50000)) for n in range(8)} - {"0"}
+print(*said or "0", name(lambda: os.fsync(fd)), name(lambda: os.fsync(fd)), name(lambda: os.close(fd)))
+P
+}
+# one FILE: it is what heard wrote.
+one() { python3 -c 'import sys; d = open(sys.argv[1], "rb").read(); sys.exit(d != b"".join(bytes([65 + n]) * 50000 for n in range(8)))' "$EXPORT/$1"; }
+drained() { until_ok 60 "drained after $1" on node1 "$B/tools/kairan" flush "$m" || fail "$1: nothing drains: $(kairan 1 status "$m")"; }
+
+# at WHERE POINT:ERROR EXPECTED: once, in the middle of what a program does.
+at() {
+	local where=$1 what=$2 expected=$3 name=${2//[^a-z]/-} said
+	order "$WORK/at-$where" "$what:1"
+	said=$(heard "$name") || fail "$what: $said"
+	until_ok 60 "$what is met" test ! -e "$WORK/at-$where" || fail "$what: it was not met"
+	[[ $said =~ ^($expected)$ ]] || fail "$what: the program heard '$said', not '$expected'"
+	drained "$what"
+	note "$what: write, fsync, fsync, close: $said"
+}
+# The node's first segment cannot be made.
+at node journal.segment:eio "EIO 0 0 0"
+[ "$(tr -d '\0A-H' <"$EXPORT/journal-segment-eio" | wc -c)" = 0 ] || fail "journal.segment: bytes that nobody wrote"
+
 # A bystander: a program with a file open all the time, which must never hear of anything.
 on node1 python3 - "$m" "$WORK/begun" "$WORK/stop" >"$WORK/bystander" 2>&1 <<'P' &
 import os, sys, time
@@ -28,36 +68,6 @@ P
 bystander=$!
 until_ok 60 "the bystander" test -e "$WORK/begun" || fail "$(cat "$WORK/bystander")"
 
-# heard FILE [NODE]: writes it, and prints what write, fsync, fsync and close said.
-heard() {
-	on "node${2:-1}" timeout -s KILL $((60 * SLOW)) python3 - "$(mnt "${2:-1}")/$1" <<'P'
-import errno, os, sys
-def name(call):
-    try:
-        call()
-        return "0"
-    except OSError as error:
-        return errno.errorcode[error.errno]
-fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT, 0o644)
-said = {name(lambda: os.pwrite(fd, bytes([65 + n]) * 50000, n * 50000)) for n in range(8)} - {"0"}
-print(*said or "0", name(lambda: os.fsync(fd)), name(lambda: os.fsync(fd)), name(lambda: os.close(fd)))
-P
-}
-# one FILE: it is what heard wrote.
-one() { python3 -c 'import sys; d = open(sys.argv[1], "rb").read(); sys.exit(d != b"".join(bytes([65 + n]) * 50000 for n in range(8)))' "$EXPORT/$1"; }
-order() { echo "$2" >"$WORK/order" && mv "$WORK/order" "$1"; }
-drained() { until_ok 60 "drained after $1" on node1 "$B/tools/kairan" flush "$m" || fail "$1: nothing drains: $(kairan 1 status "$m")"; }
-
-# at WHERE POINT:ERROR EXPECTED: once, in the middle of what a program does.
-at() {
-	local where=$1 what=$2 expected=$3 name=${2//[^a-z]/-} said
-	order "$WORK/at-$where" "$what:1"
-	said=$(heard "$name") || fail "$what: $said"
-	until_ok 60 "$what is met" test ! -e "$WORK/at-$where" || fail "$what: it was not met"
-	[[ $said =~ ^($expected)$ ]] || fail "$what: the program heard '$said', not '$expected'"
-	drained "$what"
-	note "$what: write, fsync, fsync, close: $said"
-}
 # The server. One failure: a fsync meets it, or a flush that nobody waits for, and then it is said at the next fsync or close. Once.
 for error in eio enospc edquot; do
 	E=${error^^}
