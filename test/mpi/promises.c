@@ -1,4 +1,4 @@
-// What kairan's layer promises beyond the MPI libraries: promises SCENARIO|all DIR [ARG...], one of
+// What kairan's layer promises beyond the MPI libraries: promises SCENARIO|all DIR, one of
 //
 //   info          MPI_File_get_info tells the layer's own hints: the layer is there (without it this fails); with PROMISES_STRIPE also
 //                 stripes of that size
@@ -6,12 +6,12 @@
 //   intercomm     an intercommunicator is refused as the standard says
 //   highest       ranks that overlap in one collective write: the highest rank's bytes stay
 //   nonblocking   collectives that do not block, several under way, computation and messages between (MPI_THREAD_MULTIPLE)
-//   full          MIB PID: a collective write of MIB per rank that one node has no room for while the server, process PID, is stopped:
-//                 the same error class on all ranks, nobody hangs, and a smaller one afterwards works
+//   nearby        PID: a collective read straight after a collective write needs nothing of the server, process PID, which is stopped
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kt.h"
 
@@ -167,42 +167,53 @@ static void nonblocking(void)
 	KT_OK(MPI_File_close(&file));
 }
 
-static void full(size_t length, pid_t server)
+static pid_t server;
+static volatile sig_atomic_t waited;
+
+static void let_go_on(int signal)
 {
+	(void)signal;
+	waited = 1;
+	kill(server, SIGCONT);
+}
+
+static void nearby(void)
+{
+	enum { LENGTH = 300 * 1000 };
 	MPI_Info hints;
+	MPI_Datatype one, type;
+	unsigned char *bytes = kt_alloc(LENGTH), *got = kt_alloc(LENGTH);
 	MPI_Info_create(&hints);
 	MPI_Info_set(hints, "romio_cb_write", "enable");
-	MPI_Info_set(hints, "striping_unit", "1048576");
-	MPI_File file = open_new("full", hints);
+	MPI_Info_set(hints, "romio_cb_read", "enable");
+	MPI_Info_set(hints, "striping_unit", "131072");
+	MPI_File file = open_new("nearby", hints);
 	MPI_Info_free(&hints);
-	int class, lowest, most;
-	unsigned char *bytes = kt_alloc(length);
-	MPI_Datatype one, type;
-	MPI_Type_contiguous(4000, MPI_BYTE, &one);
-	MPI_Type_create_resized(one, 0, 4000 * kt_size, &type);
+	MPI_Type_contiguous(1000, MPI_BYTE, &one);
+	MPI_Type_create_resized(one, 0, 1000 * kt_size, &type);
 	MPI_Type_commit(&type);
-	KT_OK(MPI_File_set_view(file, 4000 * kt_rank, MPI_BYTE, type, "native", MPI_INFO_NULL));
-	kt_fill(bytes, length, 1);
-	// Every node gets its lease; then nothing can be flushed.
-	KT_OK(MPI_File_write_at_all(file, 0, bytes, 1 << 20, MPI_BYTE, MPI_STATUS_IGNORE));
-	if (!kt_rank)
+	KT_OK(MPI_File_set_view(file, 1000 * kt_rank, MPI_BYTE, type, "native", MPI_INFO_NULL));
+	kt_fill(bytes, LENGTH, (uint64_t)kt_rank + 900);
+	KT_OK(MPI_File_write_at_all(file, 0, bytes, LENGTH, MPI_BYTE, MPI_STATUS_IGNORE));
+	if (!kt_rank) {
+		signal(SIGALRM, let_go_on);
 		KT_CHECK(!kill(server, SIGSTOP), "no server %d", (int)server);
+		alarm(60);
+	}
 	MPI_Barrier(MPI_COMM_WORLD);
-	class = kt_class(MPI_File_write_at_all(file, 0, bytes, (int)length, MPI_BYTE, MPI_STATUS_IGNORE));
+	KT_OK(MPI_File_read_at_all(file, 0, got, LENGTH, MPI_BYTE, MPI_STATUS_IGNORE));
 	MPI_Barrier(MPI_COMM_WORLD);
-	if (!kt_rank)
+	if (!kt_rank) {
+		alarm(0);
 		kill(server, SIGCONT);
-	MPI_Allreduce(&class, &lowest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-	MPI_Allreduce(&class, &most, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-	KT_CHECK(lowest == most, "classes from %d to %d", lowest, most);
-	KT_CHECK(lowest == MPI_ERR_NO_SPACE, "class %d", lowest);
-	// Nobody is left behind: the next call meets, and there is room again.
-	KT_OK(MPI_File_sync(file));
-	KT_OK(MPI_File_write_at_all(file, 0, bytes, 1 << 20, MPI_BYTE, MPI_STATUS_IGNORE));
-	KT_OK(MPI_File_close(&file));
+	}
+	KT_CHECK(!waited, "what the nodes have was read from the server");
+	kt_same_bytes(got, bytes, LENGTH, "read from the nodes that wrote it");
 	MPI_Type_free(&one);
 	MPI_Type_free(&type);
 	free(bytes);
+	free(got);
+	KT_OK(MPI_File_close(&file));
 }
 
 int main(int argc, char **argv)
@@ -214,7 +225,7 @@ int main(int argc, char **argv)
 	MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
 	MPI_Comm_rank(MPI_COMM_WORLD, &kt_rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &kt_size);
-	KT_CHECK(argc >= 3, "promises SCENARIO DIR [ARG]");
+	KT_CHECK(argc >= 3, "promises SCENARIO DIR [PID]");
 	kt_doing = argv[1];
 	dir = argv[2];
 	for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
@@ -225,8 +236,9 @@ int main(int argc, char **argv)
 			ran++;
 		}
 	}
-	if (!strcmp(argv[1], "full") && argc == 5) {
-		full((size_t)atoi(argv[3]) << 20, (pid_t)atoi(argv[4]));
+	if (!strcmp(argv[1], "nearby") && argc == 4) {
+		server = (pid_t)atoi(argv[3]);
+		nearby();
 		ran++;
 	}
 	KT_CHECK(ran, "no scenario %s", argv[1]);

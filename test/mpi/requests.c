@@ -1,5 +1,7 @@
-// Non-blocking calls of the layer: what becomes of their requests. requests DIR threads|funneled|single
+// What the layer asks of MPI: requests of non-blocking calls, threads, messages. requests DIR threads|funneled|single
 //
+//   repeats   a collective write with the view of the one before tells nobody of it, and how many rounds there are makes no difference to how often
+//             all ranks meet (not with threads, whose calls are not ours alone)
 //   late       an aggregator fails in the middle of one: MPI_Wait, MPI_Test and MPI_Waitall of every rank tell it, and the next ones are right
 //   freed      MPI_Request_free before the end, MPI_Cancel (which comes too late), MPI_Test in loops, MPI_Waitsome
 //   closed     MPI_File_close waits for them
@@ -239,9 +241,43 @@ static void looked_at(void)
 	KT_OK(MPI_File_close(&file));
 }
 
+// ---- repeats ----
+
+static int meetings(MPI_File file, const unsigned char *bytes, int length)
+{
+	int before = spy_collective_calls();
+	KT_OK(MPI_File_write_at_all(file, 0, bytes, length, MPI_BYTE, MPI_STATUS_IGNORE));
+	return spy_collective_calls() - before;
+}
+
+static void repeats(void)
+{
+	MPI_File file = open_new("repeats");
+	unsigned char *bytes = kt_alloc(LENGTH);
+	int first, again, many, changed;
+	kt_fill(bytes, LENGTH, (uint64_t)kt_rank);
+	for (int turn = 0; turn < 2; turn++) {
+		set_view(file, MPI_INFO_NULL);
+		first = meetings(file, bytes, REGION);
+		again = meetings(file, bytes, REGION);
+		many = meetings(file, bytes, LENGTH); // about 100 stripes of 64 KiB
+		KT_CHECK(turn == 0 ? first > again : first == again, "turn %d: ranks met %d times in the first call, %d in the next", turn, first, again);
+		KT_CHECK(again <= 3 && many <= again, "ranks met %d times in a call of one round, %d in one of many", again, many);
+	}
+	MPI_Datatype other;
+	MPI_Type_vector(2, REGION, 3 * REGION, MPI_BYTE, &other);
+	MPI_Type_commit(&other);
+	KT_OK(MPI_File_set_view(file, 0, MPI_BYTE, other, "native", MPI_INFO_NULL));
+	MPI_Type_free(&other);
+	changed = meetings(file, bytes, LENGTH);
+	KT_CHECK(changed > again, "ranks met %d times with another view, %d without", changed, again);
+	free(bytes);
+	KT_OK(MPI_File_close(&file));
+}
+
 int main(int argc, char **argv)
 {
-	static const struct { const char *name; void (*run)(void); } scenarios[] = {{"late", late}, {"freed", freed}, {"closed", closed}, {"looked_at", looked_at}};
+	static const struct { const char *name; void (*run)(void); } scenarios[] = {{"late", late}, {"repeats", repeats}, {"freed", freed}, {"closed", closed}, {"looked_at", looked_at}};
 	int provided, level;
 	threads = argc == 3 && !strcmp(argv[2], "threads");
 	level = threads ? MPI_THREAD_MULTIPLE : argc == 3 && !strcmp(argv[2], "funneled") ? MPI_THREAD_FUNNELED : MPI_THREAD_SINGLE;
@@ -253,7 +289,9 @@ int main(int argc, char **argv)
 	signal(SIGXFSZ, SIG_IGN);
 	dir = argv[1];
 	// Without threads errors are told by the call itself, at once: that is layer_errors' to test.
-	for (int i = !threads; i < (int)(sizeof scenarios / sizeof *scenarios); i++) {
+	for (int i = 0; i < (int)(sizeof scenarios / sizeof *scenarios); i++) {
+		if (threads ? scenarios[i].run == repeats : scenarios[i].run == late)
+			continue;
 		kt_doing = scenarios[i].name;
 		scenarios[i].run();
 		MPI_Barrier(MPI_COMM_WORLD);

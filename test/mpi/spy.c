@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static int main_calls, other_calls;
+static int main_calls, other_calls, together;
 
 static void *note(const char *name)
 {
@@ -29,6 +29,11 @@ int spy_other_calls(void)
 	return __atomic_load_n(&other_calls, __ATOMIC_RELAXED);
 }
 
+int spy_collective_calls(void)
+{
+	return __atomic_load_n(&together, __ATOMIC_RELAXED);
+}
+
 #define SPY(name, parameters, arguments) \
 	int PMPI_##name parameters \
 	{ \
@@ -41,8 +46,21 @@ SPY(Irecv, (void *b, int n, MPI_Datatype t, int from, int tag, MPI_Comm c, MPI_R
 SPY(Wait, (MPI_Request *r, MPI_Status *s), (r, s))
 SPY(Waitany, (int n, MPI_Request r[], int *i, MPI_Status *s), (n, r, i, s))
 SPY(Waitall, (int n, MPI_Request r[], MPI_Status *s), (n, r, s))
-SPY(Iprobe, (int from, int tag, MPI_Comm c, int *flag, MPI_Status *s), (from, tag, c, flag, s))
-SPY(Bcast, (void *b, int n, MPI_Datatype t, int root, MPI_Comm c), (b, n, t, root, c))
-SPY(Allreduce, (const void *b, void *to, int n, MPI_Datatype t, MPI_Op op, MPI_Comm c), (b, to, n, t, op, c))
-SPY(Allgather, (const void *b, int n, MPI_Datatype t, void *to, int m, MPI_Datatype u, MPI_Comm c), (b, n, t, to, m, u, c))
 SPY(Grequest_complete, (MPI_Request r), (r))
+SPY(Iprobe, (int from, int tag, MPI_Comm c, int *flag, MPI_Status *s), (from, tag, c, flag, s))
+#define SPY_TOGETHER(name, parameters, arguments) \
+	int PMPI_##name parameters \
+	{ \
+		__typeof__(PMPI_##name) *real = (__typeof__(PMPI_##name) *)note("PMPI_" #name); \
+		__atomic_add_fetch(&together, 1, __ATOMIC_RELAXED); \
+		return real arguments; \
+	}
+
+SPY_TOGETHER(Bcast, (void *b, int n, MPI_Datatype t, int root, MPI_Comm c), (b, n, t, root, c))
+SPY_TOGETHER(Allreduce, (const void *b, void *to, int n, MPI_Datatype t, MPI_Op op, MPI_Comm c), (b, to, n, t, op, c))
+SPY_TOGETHER(Allgather, (const void *b, int n, MPI_Datatype t, void *to, int m, MPI_Datatype u, MPI_Comm c), (b, n, t, to, m, u, c))
+SPY_TOGETHER(Allgatherv, (const void *b, int n, MPI_Datatype t, void *to, const int m[], const int d[], MPI_Datatype u, MPI_Comm c),
+	(b, n, t, to, m, d, u, c))
+SPY_TOGETHER(Alltoall, (const void *b, int n, MPI_Datatype t, void *to, int m, MPI_Datatype u, MPI_Comm c), (b, n, t, to, m, u, c))
+SPY_TOGETHER(Alltoallv, (const void *b, const int n[], const int d[], MPI_Datatype t, void *to, const int m[], const int e[], MPI_Datatype u, MPI_Comm c),
+	(b, n, d, t, to, m, e, u, c))

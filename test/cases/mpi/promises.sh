@@ -1,5 +1,5 @@
 # What kairan's MPI-IO layer promises on mounts of four nodes: programs in C and Fortran, HDF5 and PnetCDF, not rebuilt, are caught and
-# right; a node without room is the same error for all ranks.
+# right; a node whose disk is full or broken is the same error for all ranks, and others go on.
 # timeout: 400
 . "$TOP/test/lib.sh"
 . "$TOP/test/lib-mpi.sh"
@@ -8,8 +8,12 @@ LAYER=$B/mpiio/libkairan-mpiio.so
 mpi_up 4
 # Node 3's journal lies on a disk of its own, too small for the last test.
 on node3 mount -t tmpfs -o size=24m none "$WORK/node3/local" || skip "no tmpfs"
+# Node 2's is to break.
+truncate -s 256M "$WORK/local.img"
+mkfs.ext4 -q -m0 "$WORK/local.img" 2>/dev/null && on node2 mount -o loop "$WORK/local.img" "$WORK/node2/local" ||
+	{ note "no loop device: no disk breaks"; rm "$WORK/local.img"; }
 server_start
-mounts_start journal_max=1G,stripe_size=1M
+mounts_start journal_max=1G,stripe_size=1M,flush_age=600
 
 note "promises"
 MPI_ENV=(LD_PRELOAD="$LAYER" PROMISES_STRIPE=1048576)
@@ -17,6 +21,9 @@ for MPI_IO in romio321 ompio; do
 	mpi_run openmpi 2 robin promises all "$MPI_MNT" || fail "promises with $MPI_IO"
 	on node1 sh -c "rm -f '$MPI_MNT'/*"
 done
+
+note "read back where it was written"
+mpi_run openmpi 2 robin promises nearby "$MPI_MNT" "${DAEMON[server]}" || fail "a read straight after a write"
 
 # caught PROGRAM FILE [COMMAND...]: it runs rightly, and the layer says that it did the collective calls.
 caught() {
@@ -40,8 +47,20 @@ for program in hdf5_io pnetcdf_io; do
 done
 
 note "one node's disk is full"
-EXPECTED_ERRORS='No space|space left'
+EXPECTED_ERRORS='No space|space left|cannot be written|cannot|journal|Input/output'
 MPI_ENV=(LD_PRELOAD="$LAYER")
-(sleep 60; kill -CONT "${DAEMON[server]}") & # whatever becomes of the program
-mpi_run openmpi 2 robin promises full "$MPI_MNT" 16 "${DAEMON[server]}" || fail "a full disk"
+(sleep $((MPI_LIMIT * SLOW)); kill -CONT "${DAEMON[server]}") & # whatever becomes of the program
+mpi_run openmpi 2 robin disks "$MPI_MNT" node3 full 16 "${DAEMON[server]}" || fail "a full disk"
+
+note "one node's disk breaks"
+if [ -e "$WORK/local.img" ]; then
+	until_ok 90 "room on node 3" on node3 sh -c "[ \$(df --output=avail -k '$WORK/node3/local' | tail -1) -gt 16000 ]" || fail "node 3 keeps what was flushed"
+	mpi_run openmpi 2 robin disks "$MPI_MNT" node2 broken \
+		"nsenter -t ${KEEPER[node2]} -m python3 $TOP/test/programs/shutdown.py $WORK/node2/local" || fail "a broken disk"
+	# With another disk the node takes part again.
+	mount_kill 2
+	on node2 umount -l "$WORK/node2/local"
+	mount_start 2
+	mpi_run openmpi 1 block promises handover "$MPI_MNT" || fail "after the disk was replaced"
+fi
 finish
