@@ -9,7 +9,7 @@
 
 MPI_MNT=$WORK/mnt         # the mount point, on every node
 MPI_PLAIN=$WORK/plain     # a directory of the local disk that all nodes see
-MPI_LIMIT=${MPI_LIMIT:-100}   # seconds until a run counts as hung
+MPI_LIMIT=${MPI_LIMIT:-200}   # seconds until a run counts as hung
 MPI_ENV=()                # NAME=VALUE for every rank
 MPI_OPTIONS=()            # options of Open MPI's mpirun
 
@@ -80,6 +80,7 @@ mpi_conformance() {
 	local models=$WORK/models file
 	rm -rf "$models" && mkdir "$models"
 	mpi_run "$1" "$2" "$3" conformance "$4" "$models" "${@:5}" >"$WORK/conformance" 2>&1 || { cat "$WORK/conformance" >&2; return 1; }
+	sed -n 's/^ok //p' "$WORK/conformance" | paste -s -d,
 	case $4 in
 	*"$MPI_MNT")
 		for file in "$models"/*; do same "$file" "$EXPORT/${file##*/}"; done

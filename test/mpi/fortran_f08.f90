@@ -10,6 +10,10 @@ program fortran_f08
   integer(kind=MPI_OFFSET_KIND) :: zero = 0
   double precision :: values(rows, width)
   character(len=4096) :: path
+  type(MPI_Request) :: request
+  type(MPI_Datatype) :: etype, got
+  character(len=MPI_MAX_DATAREP_STRING) :: datarep
+  integer(kind=MPI_OFFSET_KIND) :: position
 
   call MPI_Init()
   call MPI_Comm_rank(MPI_COMM_WORLD, rank)
@@ -37,6 +41,23 @@ program fortran_f08
       if (values(i, j) /= cell(next, i, j)) call give_up('values')
     end do
   end do
+  ! The same without a status, not blocking, and split; what the view is.
+  call MPI_File_seek(fh, zero, MPI_SEEK_SET)
+  call MPI_File_iwrite_all(fh, values, rows * width, MPI_DOUBLE_PRECISION, request)
+  call MPI_Wait(request, MPI_STATUS_IGNORE)
+  call MPI_File_get_position(fh, position)
+  if (position /= rows * width) call give_up('position')
+  values = 0
+  call MPI_File_read_at_all_begin(fh, zero, values, rows * width, MPI_DOUBLE_PRECISION)
+  call MPI_File_read_at_all_end(fh, values, MPI_STATUS_IGNORE)
+  if (values(2, 3) /= cell(next, 2, 3)) call give_up('values read in two steps')
+  call MPI_File_read_at_all(fh, zero, values(1:rows:2, 1:2), rows, MPI_DOUBLE_PRECISION, MPI_STATUS_IGNORE)
+  if (values(3, 1) /= cell(next, 2, 1)) call give_up('values in every second row')
+  call MPI_File_get_view(fh, position, etype, got, datarep)
+  if (position /= 0 .or. etype /= MPI_DOUBLE_PRECISION .or. datarep /= 'native') call give_up('get_view')
+  call MPI_Type_size(got, n)
+  if (n /= rows * width * 8) call give_up('size of the filetype')
+  call MPI_Type_free(got)
   call MPI_File_close(fh)
   if (rank == 0) print '(a)', 'ok fortran mpi_f08'
   call MPI_Finalize()

@@ -6,6 +6,8 @@ program fortran_mpif
   integer :: ierr, rank, ranks, next, fh, one, filetype, i, n
   integer :: status(MPI_STATUS_SIZE)
   integer :: values(block * blocks)
+  integer :: request, etype, got
+  character(len=MPI_MAX_DATAREP_STRING) :: datarep
   integer(kind=MPI_OFFSET_KIND) :: displacement
   integer(kind=MPI_ADDRESS_KIND) :: lb, extent
   character(len=4096) :: path
@@ -44,6 +46,18 @@ program fortran_mpif
   do i = 1, block * blocks
     if (values(i) /= next * 10000000 + i) call give_up('values')
   end do
+  ! The same without a status, and not blocking; what the view is, and an error of which the file's handler lets us hear.
+  call MPI_File_write_all(fh, values, block * blocks, MPI_INTEGER, MPI_STATUS_IGNORE, ierr)
+  if (ierr /= MPI_SUCCESS) call give_up('write_all without a status')
+  call MPI_File_iread_at_all(fh, displacement, values, block * blocks, MPI_INTEGER, request, ierr)
+  call MPI_Wait(request, status, ierr)
+  call MPI_Get_count(status, MPI_INTEGER, n, ierr)
+  if (n /= block * blocks .or. values(5) /= next * 10000000 + 5) call give_up('iread_at_all')
+  call MPI_File_get_view(fh, displacement, etype, got, datarep, ierr)
+  if (displacement /= 4_MPI_OFFSET_KIND * block * next .or. etype /= MPI_INTEGER .or. datarep /= 'native') call give_up('get_view')
+  call MPI_Type_free(got, ierr)
+  call MPI_File_write_at_all(fh, -1_MPI_OFFSET_KIND, values, 1, MPI_INTEGER, MPI_STATUS_IGNORE, ierr)
+  if (ierr == MPI_SUCCESS) call give_up('a negative offset')
   call MPI_File_close(fh, ierr)
   call MPI_Type_free(filetype, ierr)
   call MPI_Type_free(one, ierr)

@@ -10,7 +10,7 @@
 
 #include "kt.h"
 
-enum { ROWS = 96, COLUMNS = 120, FILES = 4 };
+enum { ROWS = 48, COLUMNS = 120, FILES = 4 };
 
 #define H5(call) ({ hid_t id_ = (hid_t)(call); KT_CHECK(id_ >= 0, "%s", #call); id_; })
 
@@ -105,7 +105,7 @@ static void write_file(const char *dir, int file)
 	hid_t access = H5(H5Pcreate(H5P_FILE_ACCESS)), create = H5(H5Pcreate(H5P_DATASET_CREATE));
 	H5(H5Pset_fapl_mpio(access, MPI_COMM_WORLD, MPI_INFO_NULL));
 	hid_t h5 = H5(H5Fcreate(file_name(dir, file), H5F_ACC_TRUNC, H5P_DEFAULT, access));
-	hsize_t size[2] = {ROWS, COLUMNS}, chunk[2] = {25, 35};
+	hsize_t size[2] = {ROWS, COLUMNS}, chunk[2] = {13, 35};
 	hid_t space = H5(H5Screate_simple(2, size, NULL));
 	if (is_chunked(file))
 		H5(H5Pset_chunk(create, 2, chunk));

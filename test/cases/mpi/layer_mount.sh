@@ -12,7 +12,7 @@ note "Open MPI, seed $seed"
 mpi_run openmpi 1 block layer "$MPI_MNT/file" "$seed" 18 || fail "LAYER_SEED=$seed"
 note "Open MPI, two ranks per node, seed $((seed + 1))"
 mpi_run openmpi 2 robin layer "$MPI_MNT/file" "$((seed + 1))" 12 || fail "LAYER_SEED=$seed"
-for program in views "requests MNT threads" "requests MNT single" handles; do
+for program in views "requests MNT threads" handles; do
 	# shellcheck disable=SC2086
 	case $program in *MNT*) set -- ${program/MNT/$MPI_MNT} ;; *) set -- $program "$MPI_MNT" ;; esac
 	note "$*"
