@@ -93,9 +93,9 @@ static inline MPI_Datatype random_blocks(uint64_t *state, MPI_Datatype old, uint
 
 static inline MPI_Datatype random_struct_type(uint64_t *state, unsigned levels)
 {
-	int count = random_count(state, 5), lengths[5];
-	MPI_Aint addresses[5];
-	MPI_Datatype types[5], type = MPI_DATATYPE_NULL;
+	int count = random_count(state, 5), lengths[5] = {0};
+	MPI_Aint addresses[5] = {0};
+	MPI_Datatype types[5] = {0}, type = MPI_DATATYPE_NULL;
 	for (int i = 0; i < count; i++) {
 		lengths[i] = random_count(state, 3);
 		addresses[i] = (MPI_Aint)random_below(state, 600) - 200;

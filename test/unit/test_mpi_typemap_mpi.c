@@ -12,6 +12,7 @@
 #include "mpiio/cursor.h"
 #include "mpiio/topology_mpi.h"
 #include "mpiio/typemap_mpi.h"
+#include "mpiio/plain_view.h"
 #include "test/unit/mpi_random_type.h"
 
 /* ARENA bytes around ORIGIN hold COPIES copies of any small type. */
@@ -320,6 +321,74 @@ static void looking_at_a_type_leaves_nothing_behind(void **unused)
 	free_type(type);
 }
 
+static void expect_same_bytes(const struct kr_typemap *map, int64_t displacement, const struct kr_plain_view *view)
+{
+	struct kr_typemap *plain = map_of(view->filetype);
+	int64_t expected, got;
+	assert_int_equal(kr_typemap_size(map) % kr_typemap_size(plain), 0);
+	for (uint64_t i = 0; i < 3 * kr_typemap_size(map); i++) {
+		assert_int_equal(kr_typemap_offset_of(map, displacement, i, &expected), 0);
+		assert_int_equal(kr_typemap_offset_of(plain, view->displacement, i, &got), 0);
+		assert_int_equal(got, expected);
+	}
+	kr_typemap_put(plain);
+}
+
+/* One level of blocks over MPI_BYTE, resized. */
+static void expect_plain(MPI_Datatype type)
+{
+	int integers, addresses, types, combiner;
+	MPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner);
+	assert_true(combiner == MPI_COMBINER_RESIZED || combiner == MPI_COMBINER_CONTIGUOUS || combiner == MPI_COMBINER_NAMED);
+}
+
+static void plain_views_show_the_same_bytes(void **unused)
+{
+	const int64_t displacement = 100 * TYPE_SPAN;
+	int made = 0;
+	(void)unused;
+	for (unsigned seed = 1; seed <= 150; seed++) {
+		uint64_t state = random_seed(seed);
+		MPI_Datatype type = random_type(&state, 1 + seed % 5);
+		struct kr_typemap *map = map_of(type);
+		struct kr_plain_view view;
+		MPI_Type_commit(&type);
+		kr_plain_view_init(&view, displacement, MPI_BYTE, type, map);
+		if (view.filetype != type) {
+			expect_plain(view.filetype);
+			expect_same_bytes(map, displacement, &view);
+			made++;
+		} else {
+			assert_true(kr_typemap_size(map) == 0 || map->extent <= 0 || kr_typemap_contiguous_tiles(map));
+		}
+		kr_plain_view_fini(&view);
+		kr_typemap_put(map);
+		free_type(type);
+	}
+	assert_true(made > 50);
+}
+
+static void views_that_are_none_stay_as_they_are(void **unused)
+{
+	struct kr_typemap *map = map_of(MPI_INT), *pair = map_of(MPI_DOUBLE_INT);
+	struct kr_plain_view view;
+	(void)unused;
+	kr_plain_view_init(&view, -1, MPI_INT, MPI_INT, map);
+	assert_true(view.displacement == -1 && view.etype == MPI_INT && view.filetype == MPI_INT && !view.own_etype);
+	kr_plain_view_init(&view, 0, MPI_DOUBLE, MPI_INT, map); /* half an etype */
+	assert_true(view.etype == MPI_DOUBLE && view.filetype == MPI_INT);
+	kr_plain_view_init(&view, 0, MPI_INT, MPI_INT, NULL);
+	assert_true(view.etype == MPI_INT && view.filetype == MPI_INT);
+	kr_plain_view_init(&view, 7, MPI_INT, MPI_INT, map);
+	assert_true(view.displacement == 7 && view.etype == MPI_INT && view.filetype == MPI_INT && !view.own_etype && !view.own_filetype);
+	kr_plain_view_init(&view, 7, MPI_DOUBLE_INT, MPI_DOUBLE_INT, pair);
+	assert_true(view.own_etype && view.own_filetype);
+	expect_same_bytes(pair, 7, &view);
+	kr_plain_view_fini(&view);
+	kr_typemap_put(map);
+	kr_typemap_put(pair);
+}
+
 static void one_process_is_one_node(void **unused)
 {
 	struct kr_topology *topology;
@@ -349,6 +418,8 @@ int main(int argc, char **argv)
 #endif
 		cmocka_unit_test(a_map_is_kept_at_its_type),
 		cmocka_unit_test(looking_at_a_type_leaves_nothing_behind),
+		cmocka_unit_test(plain_views_show_the_same_bytes),
+		cmocka_unit_test(views_that_are_none_stay_as_they_are),
 		cmocka_unit_test(one_process_is_one_node),
 	};
 	MPI_Init(&argc, &argv);
