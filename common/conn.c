@@ -413,6 +413,11 @@ void kr_conn_reply(struct kr_conn *conn, uint16_t type, uint64_t id, uint16_t fl
 		kr_conn_end(conn, -ENOMEM, kr_fail_reason());
 }
 
+uint16_t kr_conn_reply_flags(const struct kr_conn *conn)
+{
+	return conn->reply_flags;
+}
+
 int kr_conn_oneway(struct kr_conn *conn, uint16_t type, const void *msg, const struct kr_slice *slices, size_t count)
 {
 	struct kr_frame_header header = { .type = type, .flags = KR_FRAME_ONEWAY };
@@ -447,6 +452,7 @@ void kr_conn_take_reply(struct kr_conn *conn, const struct kr_frame *frame)
 	copy = *request;
 	if (!more)
 		end_request(conn, request);
+	conn->reply_flags = frame->header.flags;
 	copy.callback(copy.context, err, err ? NULL : &reply, err ? NULL : frame->data, more);
 	kr_arena_fini(&arena);
 }

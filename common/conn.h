@@ -73,7 +73,9 @@ int kr_conn_request_as(struct kr_conn *conn, uint64_t id, uint16_t flags, uint16
 	const struct kr_slice *slices, size_t count, kr_reply_fn callback, void *context);
 /* Forgets the callback of an unanswered request. */
 void kr_conn_forget(struct kr_conn *conn, uint64_t id);
-/* Answers request ID: MSG when ERR is 0, else the status. FLAGS may have KR_FRAME_MORE. */
+/* From inside a reply's callback: the flags of its frame. */
+uint16_t kr_conn_reply_flags(const struct kr_conn *conn);
+/* Answers request ID: MSG when ERR is 0, else the status. FLAGS may have KR_FRAME_MORE and those of notes. */
 void kr_conn_reply(struct kr_conn *conn, uint16_t type, uint64_t id, uint16_t flags, int err, const void *msg,
 	const struct kr_slice *slices, size_t count);
 /* A frame that is not answered. */

@@ -41,6 +41,7 @@ struct kr_conn {
 	struct sockaddr_storage remote;
 
 	bool connected;
+	uint16_t reply_flags; /* of the reply that is being delivered */
 	struct kr_list outbox;      /* of struct outgoing (conn_send.c), not yet given to the kernel */
 	struct kr_list in_flight;   /* of struct outgoing, in WRITE_REQUEST */
 	struct kr_list held;        /* of struct outgoing, not sealed yet: sent at the release */

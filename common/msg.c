@@ -61,7 +61,8 @@ void kr_frame_header_encode(const struct kr_frame_header *header, uint8_t bytes[
 
 static int check_flags(const struct kr_frame_header *header)
 {
-	static const uint16_t of_reply = KR_FRAME_REPLY | KR_FRAME_MORE, of_request = KR_FRAME_RESEND | KR_FRAME_ONEWAY;
+	static const uint16_t of_reply = KR_FRAME_REPLY | KR_FRAME_MORE | KR_FRAME_NOTE | KR_FRAME_NOTE_ATTR | KR_FRAME_BARE,
+		of_request = KR_FRAME_RESEND | KR_FRAME_ONEWAY;
 	bool reply = header->flags & KR_FRAME_REPLY;
 
 	if (header->flags & ~(reply ? of_reply : of_request))

@@ -11,6 +11,7 @@
 #include "fuse/hops.h"
 #include "fuse/inode.h"
 #include "fuse/localdir.h"
+#include "fuse/notes.h"
 #include "fuse/op.h"
 #include "fuse/options.h"
 #include "fuse/rpc.h"
@@ -136,6 +137,7 @@ json_t *kr_mount_status(struct kr_mount *mount)
 	json_object_set_new(status, "cache", cache_status(mount));
 	json_object_set_new(status, "ring", ring_status(mount));
 	json_object_set_new(status, "inodes", files_status(mount));
+	json_object_set_new(status, "notes", kr_notes_status(mount));
 	json_object_set_new(status, "operations", operations_status(mount));
 	json_object_set_new(status, "buffer_bytes", number(kr_buf_bytes_in_use()));
 	return status;

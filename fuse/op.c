@@ -296,17 +296,23 @@ static void to_stat(const struct kr_attr *attr, struct stat *ret_stat)
 	};
 }
 
-void kr_op_reply_attr(struct kr_op *op, uint64_t number, const struct kr_attr *attr)
+void kr_op_say_attr(fuse_req_t req, uint64_t number, const struct kr_attr *attr)
 {
+	struct kr_mount *mount = kr_op_mount(req);
 	struct stat stat;
 
-	if (kr_inode_check(op->mount->inodes, number, attr) < 0) {
-		complain(op->mount);
-		kr_op_reply_err(op, -EIO);
+	if (kr_inode_check(mount->inodes, number, attr) < 0) {
+		complain(mount);
+		fuse_reply_err(req, EIO);
 		return;
 	}
 	to_stat(attr, &stat);
-	fuse_reply_attr(kr_op_finish(op), &stat, 0);
+	fuse_reply_attr(req, &stat, 0);
+}
+
+void kr_op_reply_attr(struct kr_op *op, uint64_t number, const struct kr_attr *attr)
+{
+	kr_op_say_attr(kr_op_finish(op), number, attr);
 	kr_op_free(op);
 }
 

@@ -88,7 +88,9 @@ static inline struct kr_mount *kr_op_mount(fuse_req_t req)
 void kr_op_cred(fuse_req_t req, struct kr_cred *ret_cred);
 /* The same for an op that keeps it: the groups live as long as the op. Before the post. */
 void kr_op_keep_cred(struct kr_op *op, struct kr_cred *ret_cred);
-/* Answers with ATTR of the file NUMBER, or with EIO if that cannot be true, and frees the op. */
+/* Answers REQ with ATTR of the file NUMBER, or with EIO if that cannot be true. Any thread. */
+void kr_op_say_attr(fuse_req_t req, uint64_t number, const struct kr_attr *attr);
+/* The same for an op, and frees it. */
 void kr_op_reply_attr(struct kr_op *op, uint64_t number, const struct kr_attr *attr);
 /* An entry for fuse_reply_entry/create, counting one lookup (kernel timeouts 0); NAME in PARENT is where it was
  * found (NULL: not known).  0, -ENOMEM, or -EIO: ATTR cannot be true. */

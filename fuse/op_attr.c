@@ -1,9 +1,12 @@
-/* Attributes: asked of the server each time (kernel timeouts 0), with this node's unflushed bytes on top. */
+/* Attributes: the kernel asks each time (timeouts 0), and we the server, unless they are noted (notes.h); with this node's
+ * unflushed bytes on top.
+ */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "common/util.h"
 #include "fuse/batch.h"
+#include "fuse/notes.h"
 
 enum { OVERLAY_TRIES = 4 };
 
@@ -60,21 +63,45 @@ static void step_getattr(struct kr_op *op)
 	kr_op_send(op, KR_MSG_GETATTR, &msg, KR_RPC_READ_ONLY, on_getattr);
 }
 
+/* Answers from what is noted. False: it has to be asked. */
+static bool getattr_noted(fuse_req_t req, fuse_ino_t ino, const struct kr_fid *fid)
+{
+	struct kr_mount *mount = kr_op_mount(req);
+	struct kr_attr attr;
+	struct kr_file *file;
+	uint64_t asked_ns;
+	bool good;
+
+	if (!kr_notes_getattr(mount, fid, &attr, &asked_ns))
+		return false;
+	file = kr_file_find(mount, fid);
+	good = kr_file_overlay_attr(file, asked_ns, false, &attr);
+	kr_file_put(file);
+	if (!good)
+		return false;
+	kr_op_say_attr(req, ino, &attr);
+	return true;
+}
+
 void kr_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct kr_mount *mount = kr_op_mount(req);
 	struct getattr_op *op;
+	struct kr_fid fid;
 
 	(void)fi;
 	if (ino == KR_INODE_DOOR) {
 		kr_batch_getattr(req);
 		return;
 	}
+	kr_inode_fid(mount->inodes, ino, &fid);
+	if (getattr_noted(req, ino, &fid))
+		return;
 	op = kr_op_new(sizeof(*op), mount, req, "getattr", step_getattr);
 	if (!op)
 		return;
 	op->number = ino;
-	kr_inode_fid(mount->inodes, ino, &op->fid);
+	op->fid = fid;
 	kr_op_post(&op->op);
 }
 
@@ -235,9 +262,14 @@ void kr_op_access(fuse_req_t req, fuse_ino_t ino, int mask)
 {
 	struct kr_access_request msg = {.mask = (uint32_t)mask};
 	struct kr_op *op;
+	int err;
 
 	kr_op_cred(req, &msg.cred);
 	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
+	if (kr_notes_access(kr_op_mount(req), &msg.cred, &msg.file, msg.mask, &err)) {
+		fuse_reply_err(req, -err);
+		return;
+	}
 	op = kr_op_ask(sizeof(*op), req, "access", KR_MSG_ACCESS, &msg, KR_RPC_READ_ONLY, on_access);
 	if (op)
 		kr_op_post(op);

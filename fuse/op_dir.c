@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "common/util.h"
+#include "fuse/notes.h"
 #include "fuse/op.h"
 #include "fuse/session.h"
 
@@ -143,6 +144,22 @@ static int fill(struct readdir_op *op, char *buffer, size_t *ret_used)
 
 static void on_entries(struct kr_op *base, int err, const void *message, struct kr_buf *data);
 
+/* What follows the op's position, from what is noted. */
+static bool read_noted(struct readdir_op *op)
+{
+	struct dir *dir = op->dir;
+
+	if (!dir->entries && !(dir->entries = malloc(PAGE_BYTES)))
+		return false;
+	if (!kr_notes_readdir(op->op.mount, &dir->cred, &dir->fid, op->offset, dir->entries, PAGE_BYTES, &dir->length, &dir->end) ||
+		(!dir->length && !dir->end))
+		return false;
+	dir->next = 0;
+	dir->cookie = op->offset;
+	op->asked = true;
+	return true;
+}
+
 static void step_readdir(struct kr_op *base)
 {
 	struct readdir_op *op = KR_CONTAINER_OF(base, struct readdir_op, op);
@@ -166,6 +183,10 @@ static void step_readdir(struct kr_op *base)
 		}
 		fuse_reply_buf(kr_op_finish(base), buffer, used);
 		kr_op_free(base);
+		return;
+	}
+	if (read_noted(op)) {
+		step_readdir(base);
 		return;
 	}
 	struct kr_readdir_request msg = {.cred = dir->cred, .file = dir->fid, .cookie = op->offset, .size = PAGE_BYTES};

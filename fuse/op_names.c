@@ -1,5 +1,6 @@
-/* Operations on names: each is one request to the server, which answers when it is done there.  Nothing is cached, so
- * that every node sees every change at once.  Workers encode and post; the loop answers.
+/* Operations on names: each is one request to the server, which answers when it is done there, or answered from what the server
+ * lets us note (notes.h).  The kernel caches nothing, so that every node sees every change at once.  Workers answer from notes,
+ * or encode and post; the loop answers.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -8,6 +9,8 @@
 
 #include "common/util.h"
 #include "fuse/batch.h"
+#include "fuse/file.h"
+#include "fuse/notes.h"
 #include "fuse/op.h"
 
 /* An operation that ends with an entry; `lookup` is what must be asked again when own bytes went to the server between the
@@ -166,6 +169,35 @@ static bool name_fits(fuse_req_t req, const char *name)
 	return false;
 }
 
+/* Answers from what is noted. False: it has to be asked. */
+static bool lookup_noted(fuse_req_t req, const struct kr_lookup_request *msg)
+{
+	struct kr_mount *mount = kr_op_mount(req);
+	struct fuse_entry_param entry;
+	struct kr_fid fid;
+	struct kr_attr attr;
+	struct kr_file *file;
+	uint64_t asked_ns;
+	bool good;
+	int err;
+
+	if (!kr_notes_lookup(mount, &msg->cred, &msg->parent, msg->name, &err, &fid, &attr, &asked_ns))
+		return false;
+	if (err == 0) {
+		file = S_ISREG(attr.mode) ? kr_file_find(mount, &fid) : NULL;
+		good = kr_file_overlay_attr(file, asked_ns, false, &attr);
+		kr_file_put(file);
+		if (!good)
+			return false;
+		err = kr_op_entry(mount, &msg->parent, msg->name, &fid, &attr, &entry);
+	}
+	if (err)
+		fuse_reply_err(req, -err);
+	else if (fuse_reply_entry(req, &entry) < 0)
+		kr_op_entry_undo(mount, &entry);
+	return true;
+}
+
 void kr_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct kr_lookup_request msg = {.name = name};
@@ -178,6 +210,8 @@ void kr_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		return;
 	kr_op_cred(req, &msg.cred);
 	kr_inode_fid(kr_op_mount(req)->inodes, parent, &msg.parent);
+	if (lookup_noted(req, &msg))
+		return;
 	ask_entry(req, "lookup", &msg.parent, name, KR_MSG_LOOKUP, &msg, KR_RPC_READ_ONLY, on_lookup);
 }
 
@@ -197,8 +231,13 @@ void kr_op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *f
 void kr_op_readlink(fuse_req_t req, fuse_ino_t ino)
 {
 	struct kr_readlink_request msg = {0};
+	char target[KR_PATH_MAX + 1];
 
 	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
+	if (kr_notes_readlink(kr_op_mount(req), &msg.file, target)) {
+		fuse_reply_readlink(req, target);
+		return;
+	}
 	ask(req, "readlink", KR_MSG_READLINK, &msg, KR_RPC_READ_ONLY, on_readlink);
 }
 

@@ -3,9 +3,10 @@
 #include <stdlib.h>
 
 #include "common/util.h"
+#include "fuse/notes.h"
 #include "fuse/op.h"
 
-enum { NAME_BYTES_MAX = 255 };
+enum { NAME_BYTES_MAX = 255, NOTED_MAX = 4096 };
 
 struct xattr_op {
 	struct kr_op op;
@@ -75,6 +76,19 @@ static void ask(fuse_req_t req, const char *name, uint16_t type, const void *msg
 	kr_op_post(&op->op);
 }
 
+/* SIZE: of the program's buffer. */
+static void reply_noted(fuse_req_t req, int err, const char *bytes, size_t length, size_t size)
+{
+	if (err)
+		fuse_reply_err(req, -err);
+	else if (!size)
+		fuse_reply_xattr(req, length);
+	else if (length > size)
+		fuse_reply_err(req, ERANGE);
+	else
+		fuse_reply_buf(req, bytes, length);
+}
+
 void kr_op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
 {
 	struct kr_setxattr_request msg = {.name = name, .flags = (uint32_t)flags,
@@ -94,20 +108,33 @@ void kr_op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char
 void kr_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
 	struct kr_getxattr_request msg = {.name = name, .size = (uint32_t)KR_MIN(size, (size_t)KR_XATTR_MAX)};
+	char noted[NOTED_MAX];
+	size_t length = 0;
+	int err = 0;
 
 	if (!name_fits(req, name))
 		return;
 	kr_op_cred(req, &msg.cred);
 	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
+	if (kr_notes_getxattr(kr_op_mount(req), &msg.cred, &msg.file, name, &err, noted, sizeof(noted), &length)) {
+		reply_noted(req, err, noted, length, size);
+		return;
+	}
 	ask(req, "getxattr", KR_MSG_GETXATTR, &msg, KR_RPC_READ_ONLY, size, on_getxattr);
 }
 
 void kr_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
 	struct kr_listxattr_request msg = {.size = (uint32_t)KR_MIN(size, (size_t)KR_XATTR_MAX)};
+	char noted[NOTED_MAX];
+	size_t length = 0;
 
 	kr_op_cred(req, &msg.cred);
 	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
+	if (kr_notes_listxattr(kr_op_mount(req), &msg.cred, &msg.file, noted, sizeof(noted), &length)) {
+		reply_noted(req, 0, noted, length, size);
+		return;
+	}
 	ask(req, "listxattr", KR_MSG_LISTXATTR, &msg, KR_RPC_READ_ONLY, size, on_listxattr);
 }
 

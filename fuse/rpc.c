@@ -12,6 +12,7 @@
 #include "common/util.h"
 #include "fuse/rpc_priv.h"
 #include "fuse/loop.h"
+#include "fuse/notes.h"
 #include "fuse/options.h"
 
 struct kr_call *kr_call_new(uint16_t type, const void *msg, const struct kr_slice *slices, size_t count, int *ret_err)
@@ -134,6 +135,8 @@ static void on_reply(void *context, int err, const void *reply, struct kr_buf *d
 		return;
 	}
 	call->rpc->heard_ns = kr_clock_ns();
+	kr_notes_learn(call->rpc->mount, call->type, call->fields.bytes, call->fields.length, err, reply,
+		kr_conn_reply_flags(call->rpc->conn), call->submitted_ns);
 	if (call->given_up && err == 0 && opens(call))
 		undo_open(call->rpc, call, reply);
 	end_call(call, err, reply, data);
@@ -371,26 +374,32 @@ void kr_rpc_deliver_down(struct kr_rpc *rpc, const struct kr_frame *frame)
 {
 	const struct kr_frame_header *header = &frame->header;
 	kr_down_fn handler = header->type < KR_RPC_TYPES ? rpc->handlers[header->type] : NULL;
+	bool oneway = header->flags & KR_FRAME_ONEWAY;
 	union kr_any_msg *msg;
 	struct kr_arena arena = {0};
 
-	if (kr_table_find(&rpc->downs, kr_hash_u64(header->id), match_down, &header->id))
+	if (!oneway && kr_table_find(&rpc->downs, kr_hash_u64(header->id), match_down, &header->id))
 		return;
 	if (!handler) {
-		kr_conn_reply(rpc->conn, header->type, header->id, 0, -EPROTO, NULL, NULL, 0);
+		if (!oneway)
+			kr_conn_reply(rpc->conn, header->type, header->id, 0, -EPROTO, NULL, NULL, 0);
 		return;
 	}
 	msg = kr_xcalloc(1, sizeof(*msg));
 	int err = kr_msg_decode(header->type, false, frame->fields, header->fields_length, msg, &arena);
 	if (err < 0) {
 		kr_log_warn("the server sent a %s that cannot be decoded: %s", kr_msg_name(header->type), kr_fail_reason());
-		kr_conn_reply(rpc->conn, header->type, header->id, 0, -EPROTO, NULL, NULL, 0);
+		if (!oneway)
+			kr_conn_reply(rpc->conn, header->type, header->id, 0, -EPROTO, NULL, NULL, 0);
 	} else {
-		struct kr_down down = {.type = header->type, .id = header->id, .session = rpc->session};
-		struct kr_rpc_down_link *link = kr_xcalloc(1, sizeof(*link));
+		struct kr_down down = {.type = header->type, .id = oneway ? 0 : header->id, .session = rpc->session};
 
-		link->id = header->id;
-		kr_table_insert(&rpc->downs, &link->by_id, kr_hash_u64(link->id));
+		if (!oneway) {
+			struct kr_rpc_down_link *link = kr_xcalloc(1, sizeof(*link));
+
+			link->id = header->id;
+			kr_table_insert(&rpc->downs, &link->by_id, kr_hash_u64(link->id));
+		}
 		handler(rpc->mount, &down, msg, frame->data);
 	}
 	kr_arena_fini(&arena);

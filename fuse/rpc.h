@@ -51,7 +51,7 @@ void kr_rpc_withdraw(struct kr_rpc *rpc, uint64_t id);
 /* A request of the server (RECALL, QUERY, ROUND...) that must be answered once with kr_rpc_answer, at any later time. */
 struct kr_down {
 	uint16_t type;
-	uint64_t id;
+	uint64_t id;      /* 0: ONEWAY, an answer is dropped */
 	uint64_t session; /* answers for a session that has ended are dropped */
 };
 /* MSG decoded and borrowed.  Copy *DOWN to answer later.  Handlers are idempotent: if a connection breaks before the

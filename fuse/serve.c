@@ -30,6 +30,7 @@
 #include "fuse/localdir.h"
 #include "fuse/locks.h"
 #include "fuse/loop.h"
+#include "fuse/notes.h"
 #include "fuse/notify.h"
 #include "fuse/op.h"
 #include "fuse/options.h"
@@ -196,6 +197,8 @@ static void make_protocol(void *context)
 
 	watch_signals(step->serve);
 	step->err = kr_rpc_new(mount, &mount->options->server, &mount->rpc);
+	if (step->err == 0)
+		kr_notes_start(mount);
 	if (step->err == 0)
 		step->err = kr_session_new(mount, &mount->session);
 	if (step->err == 0)
@@ -440,6 +443,7 @@ static void unmake(struct serve *serve)
 	kr_journal_free(mount->journal);
 	kr_recovery_fini(&serve->recovery);
 	kr_batches_free(mount->batches);
+	kr_notes_free(mount->notes);
 	kr_inodes_free(mount->inodes);
 	kr_kernel_free(serve->kernel);
 }
@@ -451,6 +455,7 @@ static struct serve *serve_new(const struct kr_mount_options *options, struct kr
 	serve->mount.options = options;
 	serve->mount.local = local;
 	serve->mount.batches = kr_batches_new();
+	serve->mount.notes = kr_notes_new();
 	kr_list_init(&serve->mount.ops);
 	kr_list_init(&serve->recovery.files);
 	kr_list_init(&serve->recovery.damage);

@@ -15,11 +15,13 @@
 
 #include "common/fail.h"
 #include "common/log.h"
+#include "common/notes.h"
 #include "common/util.h"
 #include "fuse/fence.h"
 #include "fuse/localdir.h"
 #include "fuse/login.h"
 #include "fuse/loop.h"
+#include "fuse/notes.h"
 #include "fuse/options.h"
 #include "fuse/rpc.h"
 
@@ -377,7 +379,7 @@ static void say_hello(struct kr_session *session)
 	struct kr_mount *mount = session->mount;
 	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION,
 		.node_name = kr_local_node_name(mount->local), .incarnation = kr_local_incarnation(mount->local),
-		.session = session->facts.id, .subdir = mount->options->subdir};
+		.session = session->facts.id, .subdir = mount->options->subdir, .may = KR_FEATURE_NOTES};
 
 	memcpy(hello.node_id, kr_local_node_id(mount->local), sizeof(hello.node_id));
 	hello.ring_address = session->own_host;
@@ -424,6 +426,7 @@ static void on_disconnected(void *context, int err, const char *reason)
 	session->epoch++;
 	session->state = DOWN;
 	session->facts.live = false;
+	kr_notes_clear(session->mount);
 	if (session->on_hello && session->postponed)
 		return; /* the deadline ends it */
 	if (session->on_hello) {

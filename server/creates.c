@@ -56,6 +56,7 @@ static void run_create(struct kr_request *request)
 	}
 	reply->created = created;
 	request->err = err;
+	request->bare = !err && created && kr_export_bare(export, &reply->file);
 }
 
 static void reply_create(struct kr_request *request, uint8_t granted)
@@ -144,6 +145,14 @@ static void cancel_truncate(struct kr_request *request)
 	kr_opens_release(create->file, 1);
 }
 
+static void truncate_others(struct kr_request *request)
+{
+	struct create *create = request->state;
+
+	request->cancel = cancel_truncate;
+	kr_operation_start(&create->operation, create->file, request->session->node, KR_LEASE_ALL, truncate_granted);
+}
+
 static void create_done(struct kr_request *request)
 {
 	const struct kr_create_request *msg = &request->msg.create_request;
@@ -157,8 +166,7 @@ static void create_done(struct kr_request *request)
 	create->file = kr_sfile_get(request->server, &reply->file);
 	create->file->orphan |= msg->name[0] == '\0';
 	if (!reply->created && (msg->flags & KR_OPEN_TRUNC)) {
-		request->cancel = cancel_truncate;
-		kr_operation_start(&create->operation, create->file, request->session->node, KR_LEASE_ALL, truncate_granted);
+		kr_notes_also(request, &reply->file, truncate_others);
 		return;
 	}
 	request->committed = true;

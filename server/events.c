@@ -5,13 +5,16 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/fanotify.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "server/export.h"
 #include "server/export_priv.h"
 
 enum { READS_MAX = 16, BUFFER = 64 * 1024 };
-#define MASK (FAN_MODIFY | FAN_CLOSE_WRITE)
+#define MASK_DATA (FAN_MODIFY | FAN_CLOSE_WRITE)
+#define MASK_NAMES (FAN_ATTRIB | FAN_CREATE | FAN_DELETE | FAN_MOVED_FROM | FAN_MOVED_TO | FAN_DELETE_SELF | FAN_MOVE_SELF | \
+	MASK_DATA) /* sizes and times are attributes */
 
 /* The identity in the record behind an event's head; false: it has none that we know. */
 static bool identity_of(const struct fanotify_event_metadata *event, const uint8_t *bytes, const struct kr_export *export,
@@ -45,7 +48,7 @@ static void take_event(const struct fanotify_event_metadata *event, const uint8_
 		filter->sink->lost(filter->sink->context);
 	else if ((event->pid == getpid()) == filter->own && identity_of(event, bytes, export, &fid))
 		filter->sink->changed(filter->sink->context, &fid, (event->mask & FAN_MODIFY ? KR_EVENT_WROTE : 0) |
-			(event->mask & FAN_CLOSE_WRITE ? KR_EVENT_CLOSED : 0));
+			(event->mask & FAN_CLOSE_WRITE ? KR_EVENT_CLOSED : 0) | (event->mask & MASK_NAMES ? KR_EVENT_NAMED : 0));
 }
 
 static int read_events(int fd, const struct kr_export *export, const struct filter *filter)
@@ -78,16 +81,18 @@ int kr_events_read(int fd, const struct kr_export *export, const struct kr_event
 /* --- the probe ----------------------------------------------------------------------------------------------------- */
 
 struct probe {
-	struct kr_fid fid;
-	bool seen;
+	struct kr_fid fid, directory;
+	unsigned file, names; /* what has been told of it */
 };
 
 static void probe_changed(void *context, const struct kr_fid *fid, unsigned what)
 {
 	struct probe *probe = context;
 
-	(void)what;
-	probe->seen |= kr_fid_equal(fid, &probe->fid);
+	if (kr_fid_equal(fid, &probe->fid))
+		probe->file |= what;
+	else if (kr_fid_equal(fid, &probe->directory))
+		probe->names |= what;
 }
 
 static void probe_lost(void *context)
@@ -95,25 +100,32 @@ static void probe_lost(void *context)
 	(void)context;
 }
 
-/* Whether a change of our own comes out as an event with our process id and the identity that we know the file by. */
-static bool works(struct kr_export *export, int fd)
+/* Whether changes of our own come out as events with our process id and the identities that we know the files by. */
+static bool works(struct kr_export *export, int fd, enum kr_events_kind kind)
 {
-	struct probe probe = {.seen = false};
+	struct probe probe = {0};
 	const struct kr_events_sink sink = {probe_changed, probe_lost, &probe};
-	static const char name[] = "probe-events";
+	const char *name = kind == KR_EVENTS_DATA ? "probe-events" : "probe-names";
 	int file = openat(export->private_fd, name, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-	bool wrote;
+	bool done;
 
 	if (file < 0)
 		return false;
-	wrote = kr_entry_identify(export, file, NULL, name, &probe.fid) == 0 && pwrite(file, "", 1, 0) == 1;
+	done = kr_entry_identify(export, file, NULL, name, &probe.fid) == 0 &&
+		kr_entry_identify(export, export->private_fd, NULL, ".", &probe.directory) == 0 && pwrite(file, "", 1, 0) == 1 &&
+		fchmod(file, 0400) == 0;
 	close(file);
 	unlinkat(export->private_fd, name, 0);
-	return wrote && read_events(fd, export, &(struct filter){.sink = &sink, .own = true}) == 0 && probe.seen;
+	if (!done || read_events(fd, export, &(struct filter){.sink = &sink, .own = true}) < 0)
+		return false;
+	if (kind == KR_EVENTS_DATA)
+		return probe.file & KR_EVENT_WROTE;
+	return probe.file & KR_EVENT_NAMED && probe.names & KR_EVENT_NAMED;
 }
 
-int kr_events_open(struct kr_export *export)
+int kr_events_open(struct kr_export *export, enum kr_events_kind kind)
 {
+	const uint64_t mask = kind == KR_EVENTS_DATA ? MASK_DATA : MASK_NAMES | FAN_ONDIR;
 	int fd, err;
 
 	if (!export->by_handle)
@@ -123,12 +135,12 @@ int kr_events_open(struct kr_export *export)
 	fd = fanotify_init(FAN_CLASS_NOTIF | FAN_REPORT_FID | FAN_CLOEXEC | FAN_NONBLOCK, O_RDONLY | O_LARGEFILE);
 	if (fd < 0)
 		return kr_fail_errno(-errno, "fanotify");
-	if (fanotify_mark(fd, FAN_MARK_ADD | FAN_MARK_FILESYSTEM, MASK, export->root_fd, NULL) < 0) {
+	if (fanotify_mark(fd, FAN_MARK_ADD | FAN_MARK_FILESYSTEM, mask, export->root_fd, NULL) < 0) {
 		err = kr_fail_errno(-errno, "fanotify on the export's filesystem");
 		close(fd);
 		return err;
 	}
-	if (works(export, fd))
+	if (works(export, fd, kind))
 		return fd;
 	close(fd);
 	return kr_fail(-EOPNOTSUPP, "the kernel does not tell of changes on this filesystem in a way that can be used");

@@ -105,6 +105,7 @@ struct kr_removed {
 	bool orphaned;  /* it had holds, and lives on until they end */
 	bool gone;      /* neither a name nor a hold is left */
 	struct kr_fid fid;
+	struct kr_fid moved, exchanged; /* rename: what has other names now; length 0: nothing */
 };
 /* unlink, or rmdir if DIRECTORY. RET_REMOVED may be NULL. */
 int kr_export_remove(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
@@ -168,6 +169,8 @@ int kr_export_setxattr(struct kr_export *export, const struct kr_cred *cred, con
 	const void *value, size_t size, uint32_t flags);
 int kr_export_removexattr(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid,
 	const char *name);
+/* Whether the file has no extended attributes, thus no ACL either, on a filesystem that could. */
+bool kr_export_bare(struct kr_export *export, const struct kr_fid *fid);
 
 /* --- open files ---------------------------------------------------------------------------------------------------- */
 

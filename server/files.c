@@ -7,6 +7,7 @@
 #include "server/data.h"
 #include "server/export.h"
 #include "server/leases.h"
+#include "server/notes.h"
 #include "server/server.h"
 #include "server/session.h"
 #include "server/watch.h"
@@ -102,6 +103,7 @@ void kr_sfile_changing(struct kr_sfile *file)
 	file->changing++;
 	file->changes++;
 	file->changed_epoch = ++file->server->epoch;
+	kr_notes_changing(file->server, &file->fid);
 }
 
 void kr_sfile_changed(struct kr_sfile *file)
@@ -111,6 +113,7 @@ void kr_sfile_changed(struct kr_sfile *file)
 	file->changes++;
 	file->ended++;
 	file->changed_epoch = ++file->server->epoch;
+	kr_notes_changed(file->server, &file->fid);
 }
 
 void kr_sfile_cut(struct kr_sfile *file)

@@ -18,8 +18,6 @@
 #include "server/trust.h"
 #include "server/watch.h"
 
-enum flush_flag { FLUSH_INLINE = 1, FLUSH_REPLAY = 2 };
-
 void kr_sfile_data_init(struct kr_sfile_data *data, struct kr_data *owner, struct kr_sfile *file)
 {
 	memset(data, 0, sizeof *data);
@@ -327,7 +325,7 @@ static void answer(struct kr_sfile_data *data, const struct kr_round_action *act
 		attachment->flushed_ns = kr_clock_ns();
 	if (action->err == 0)
 		(void)KR_FAULT("flush.reply");
-	if (request->msg.flush_request.flags & FLUSH_REPLAY)
+	if (request->msg.flush_request.flags & KR_FLUSH_REPLAY)
 		data->owner->replays--;
 	if (request->state)
 		request->session->running--;
@@ -586,9 +584,9 @@ static int check(const struct kr_request *request)
 {
 	const struct kr_flush_request *msg = &request->msg.flush_request;
 
-	if (msg->flags & ~(uint32_t)(FLUSH_INLINE | FLUSH_REPLAY))
+	if (msg->flags & ~(uint32_t)(KR_FLUSH_INLINE | KR_FLUSH_REPLAY))
 		return -EPROTO;
-	if (msg->flags & FLUSH_INLINE)
+	if (msg->flags & KR_FLUSH_INLINE)
 		return check_inline(msg, request->data);
 	return request->data || msg->extents.count ? -EPROTO : 0;
 }
@@ -604,7 +602,7 @@ static bool may_flush(const struct kr_request *request, const struct kr_sfile *f
 		return true;
 	if (kr_lease_table_recalling(&file->leases, node) & KR_LEASE_READ)
 		return true;
-	if (!(request->msg.flush_request.flags & FLUSH_REPLAY))
+	if (!(request->msg.flush_request.flags & KR_FLUSH_REPLAY))
 		return false;
 	attachment = kr_attachment_find(file, request->session);
 	return request->server->data->collecting || (attachment && attachment->replays);
@@ -627,9 +625,9 @@ static void handle_flush(struct kr_request *request)
 	struct kr_round_ask ask = {
 		.node = request->session->node,
 		.order = request->session->name,
-		.inlined = msg->flags & FLUSH_INLINE,
+		.inlined = msg->flags & KR_FLUSH_INLINE,
 		.single = request->session->ring_port == 0 || kr_trust_is_user(request->session),
-		.replay_round = msg->flags & FLUSH_REPLAY ? KR_MAX(msg->replay_round, 1) : 0,
+		.replay_round = msg->flags & KR_FLUSH_REPLAY ? KR_MAX(msg->replay_round, 1) : 0,
 		.token = request,
 	};
 	struct kr_sfile *file;

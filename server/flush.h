@@ -9,6 +9,8 @@
 #include "server/round.h"
 #include "server/stable.h"
 
+enum kr_flush_flag { KR_FLUSH_INLINE = 1, KR_FLUSH_REPLAY = 2 }; /* FLUSH's */
+
 struct kr_data;
 struct kr_sfile;
 struct kr_session;

@@ -15,6 +15,7 @@
 #include "common/fail.h"
 #include "common/fault.h"
 #include "common/log.h"
+#include "common/notes.h"
 #include "server/export.h"
 #include "server/request.h"
 #include "server/session.h"
@@ -119,6 +120,7 @@ static void welcome(struct greeting *greeting, struct kr_session *session, bool 
 	now(&reply.now);
 	note_ring(session, &greeting->hello, conn);
 	kr_key_put(session->key);
+	session->notes = greeting->hello.may & KR_FEATURE_NOTES;
 	session->key = greeting->key; /* another one of the same owner, perhaps */
 	greeting->key = NULL;
 	kr_log_info("node %s (%s) %s", session->name, kr_conn_peer(conn), resumed ? "goes on" : "has a session");

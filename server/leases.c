@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "server/attrs.h"
 #include "server/data.h"
+#include "server/notes.h"
 #include "server/opens.h"
 #include "server/request.h"
 #include "server/server.h"
@@ -190,6 +191,12 @@ uint8_t kr_leases_try(struct kr_sfile *file, struct kr_session *session, uint8_t
 {
 	kinds &= KR_LEASE_ALL;
 	if (!kinds || session->dead)
+		return 0;
+	/* Others have noted attributes that hold as long as nobody writes: then it has to be asked for with LEASE. */
+	if (kinds & KR_LEASE_WRITE && !(kr_lease_table_held(&file->leases, session->node) & KR_LEASE_WRITE) &&
+		kr_notes_others(file->server, &file->fid, session->node))
+		kinds &= (uint8_t)~KR_LEASE_WRITE;
+	if (!kinds)
 		return 0;
 	kr_attachment_get(file, session);
 	return kr_lease_table_try(&file->leases, session->node, kinds);

@@ -25,6 +25,7 @@ static void run_lookup(struct kr_request *request)
 	struct kr_lookup_reply *reply = &request->reply.lookup_reply;
 
 	request->err = kr_export_lookup(request->server->export, &msg->cred, &msg->parent, msg->name, &reply->file, &reply->attr);
+	request->bare = !request->err && kr_export_bare(request->server->export, &reply->file);
 }
 
 static void reply_lookup(struct kr_request *request, const struct kr_attr *attr)
@@ -85,6 +86,7 @@ static void run_make(struct kr_request *request)
 		kr_export_lookup(request->server->export, &msg->cred, &msg->parent, msg->name, &reply->file, &reply->attr) == 0 &&
 		kr_resent_is_ours(request, &reply->attr, type, msg->cred.uid))
 		request->err = 0;
+	request->bare = !request->err && kr_export_bare(request->server->export, &reply->file);
 }
 
 static void handle_make(struct kr_request *request)
@@ -135,6 +137,37 @@ static void handle_link(struct kr_request *request)
 
 /* --- REMOVE, RENAME ------------------------------------------------------------------------------------------------- */
 
+static void exchanged(struct kr_request *request)
+{
+	const struct kr_removed *removed = request->state;
+
+	if (removed->exchanged.length)
+		kr_notes_also(request, &removed->exchanged, kr_request_reply_job);
+	else
+		kr_request_reply_job(request);
+}
+
+static void moved(struct kr_request *request)
+{
+	const struct kr_removed *removed = request->state;
+
+	if (removed->moved.length)
+		kr_notes_also(request, &removed->moved, exchanged);
+	else
+		exchanged(request);
+}
+
+/* The files' link counts and times have changed with the names. */
+static void lost_name(struct kr_request *request)
+{
+	const struct kr_removed *removed = request->state;
+
+	if (removed->valid)
+		kr_notes_also(request, &removed->fid, moved);
+	else
+		moved(request);
+}
+
 /* The file's state in the table follows what the job has done to it. */
 static void note_removed(struct kr_request *request)
 {
@@ -145,7 +178,7 @@ static void note_removed(struct kr_request *request)
 		file->orphan = true;
 	if (file && (removed->gone || (removed->orphaned && file->opens == 0))) /* closed meanwhile */
 		file->gone = true;
-	kr_request_reply_job(request);
+	lost_name(request);
 }
 
 static void run_remove(struct kr_request *request)

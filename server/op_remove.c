@@ -210,6 +210,9 @@ static int rename_ends(struct kr_export *export, const struct kr_cred *cred, con
 		return r;
 	if (replacing)
 		report(export, target, removal.orphaned, ret_replaced);
+	ret_replaced->moved = source->fid;
+	if (ends->flags & RENAME_EXCHANGE)
+		ret_replaced->exchanged = target->fid;
 	return 0;
 }
 

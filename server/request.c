@@ -30,6 +30,7 @@ static void free_request(struct kr_request *request)
 	struct kr_session *session = request->session;
 
 	assert(!request->in_pool && !kr_link_linked(&request->wait));
+	kr_notes_drop(request);
 	kr_table_remove(&session->requests, &request->by_id);
 	if (request->state && request->free_state)
 		request->free_state(request->state);
@@ -95,14 +96,16 @@ void kr_request_reply(struct kr_request *request, int err, const void *msg, cons
 {
 	struct kr_session *session = request->session;
 	bool keep = request->server->handlers[request->type].flags & KR_HANDLER_KEEP_REPLY;
+	uint16_t flags;
 
 	assert(err <= 0);
 	kr_once_end(request, err);
+	flags = kr_notes_reply(request, err, msg);
 	if (!session->dead) {
 		if (keep)
 			kr_replies_keep(&session->replies, kr_clock_ns(), request->id, request->type, err, msg);
 		if (session->conn)
-			kr_conn_reply(session->conn, request->type, request->id, 0, err, msg, slices, count);
+			kr_conn_reply(session->conn, request->type, request->id, flags, err, msg, slices, count);
 	}
 	request->server->requests_served++;
 	kr_session_get(session);
@@ -175,6 +178,7 @@ static struct kr_request *request_new(struct kr_session *session, const struct k
 	request->type = frame->header.type;
 	request->id = frame->header.id;
 	kr_link_init(&request->wait);
+	kr_list_init(&request->change.forgets);
 	kr_table_insert(&session->requests, &request->by_id, kr_hash_u64(request->id));
 	if (frame->header.fields_length) {
 		request->fields = kr_xmalloc(frame->header.fields_length);
@@ -229,6 +233,12 @@ void kr_request_wait_for_grace(struct kr_request *request)
 	kr_list_append(&request->server->grace.waiting, &request->wait);
 }
 
+static void handle(struct kr_request *request)
+{
+	if (!request->maybe_done || !kr_once_settled(request))
+		request->server->handlers[request->type].handle(request);
+}
+
 void kr_request_dispatch(struct kr_request *request)
 {
 	const struct kr_handler *handler = &request->server->handlers[request->type];
@@ -237,9 +247,7 @@ void kr_request_dispatch(struct kr_request *request)
 		kr_request_wait_for_grace(request);
 		return;
 	}
-	request->cancel = NULL;
-	if (!request->maybe_done || !kr_once_settled(request))
-		handler->handle(request);
+	kr_notes_wait(request, handle);
 }
 
 void kr_request_arrived(struct kr_session *session, const struct kr_frame *frame)
@@ -260,6 +268,7 @@ void kr_request_arrived(struct kr_session *session, const struct kr_frame *frame
 	}
 	if (repetition(session, header))
 		return;
+	session->server->arrived[header->type]++;
 	request = request_new(session, frame);
 	request->maybe_done = maybe_done(session, header);
 	if (kr_msg_decode(request->type, false, request->fields, header->fields_length, &request->msg, &request->arena)) {

@@ -16,6 +16,7 @@
 #include "common/list.h"
 #include "common/msg.h"
 #include "common/table.h"
+#include "server/notes.h"
 
 struct kr_server;
 struct kr_session;
@@ -49,6 +50,8 @@ struct kr_request {
 	void (*free_state)(void *state);
 	void *job_state;               /* of attrs.c, while kr_attrs_get is under way */
 	bool committed;                /* it has had an effect: it cannot be withdrawn any more */
+	bool bare;                     /* what is answered is a file without extended attributes */
+	struct kr_note_change change;  /* of notes.c */
 };
 
 /* RUN in a pool thread: may read msg and data, writes err, reply and what `state` points to, nothing else of the request.

@@ -21,6 +21,7 @@
 #include "server/listen.h"
 #include "server/locks.h"
 #include "server/names.h"
+#include "server/notes.h"
 #include "server/opens.h"
 #include "server/options.h"
 #include "server/request.h"
@@ -30,6 +31,7 @@
 #include "server/status.h"
 #include "server/trust.h"
 #include "server/watch.h"
+#include "server/watch_names.h"
 
 enum { TICK_MS = 250, LATE_MS = 2000, EXPORT_TICK_MS = 1000, STOP_ROUNDS_MS = 2000 };
 
@@ -263,6 +265,7 @@ static void on_tick(uv_timer_t *timer)
 	kr_session_expire_all(server, now_ns);
 	if (server->grace.active && kr_grace_due(&server->grace, now_ns, somebody_reclaims(server)))
 		kr_server_end_grace(server);
+	kr_notes_tick(server, now_ns);
 	kr_listen_tick(server, now_ns);
 	maybe_tick_export(server, now_ns);
 }
@@ -342,6 +345,7 @@ int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_se
 	kr_grace_init(&server->grace);
 	kr_lapses_init(&server->lapses);
 	kr_files_init(server);
+	kr_notes_init(server);
 	kr_locks_init(server);
 	err = init_parts(server);
 	if (err) {
@@ -352,6 +356,8 @@ int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_se
 	server->tick.data = server;
 	uv_timer_start(&server->tick, on_tick, TICK_MS, TICK_MS);
 	kr_watch_start(server, options->watch);
+	if (options->watch == KR_WATCH_AUTO)
+		kr_watch_names_start(server);
 	if (options->give_up) /* before the first job makes the pool's threads */
 		kr_cred_give_up();
 	start_grace(server);
@@ -405,6 +411,7 @@ static void on_stopping(uv_timer_t *timer)
 	if (server->jobs)
 		return;
 	kr_watch_stop(server);
+	kr_watch_names_stop(server);
 	kr_data_fini(server->data);
 	uv_close((uv_handle_t *)&server->tick, NULL);
 }
@@ -431,7 +438,9 @@ void kr_server_stop(struct kr_server *server)
 void kr_server_fini(struct kr_server *server)
 {
 	kr_files_fini(server);
+	kr_notes_fini(server);
 	kr_watch_free(server);
+	kr_watch_names_free(server);
 	if (server->data)
 		kr_data_free(server->data);
 	kr_listen_fini(server);

@@ -21,11 +21,13 @@ struct kr_executed;
 struct kr_export;
 struct kr_keyring;
 struct kr_listen;
+struct kr_notes;
 struct kr_request;
 struct kr_server_options;
 struct kr_session;
 struct kr_state;
 struct kr_watch;
+struct kr_watch_names;
 
 enum {
 	KR_SERVER_TYPES = 128,          /* message numbers are below */
@@ -52,6 +54,8 @@ struct kr_server {
 	struct kr_keyring *keyring; /* NULL: no keys, see trust.h */
 	struct kr_data *data;     /* of flush rounds, pipelines and the feed: server/data.h */
 	struct kr_watch *watch;   /* of changes by others: server/watch.h */
+	struct kr_watch_names *watch_names; /* NULL: not listening */
+	struct kr_notes *notes;   /* what nodes remember of names and attributes: server/notes.h */
 	struct kr_listen *listen; /* listeners and connections that are nobody's session yet */
 	struct kr_handler handlers[KR_SERVER_TYPES];
 
@@ -88,6 +92,7 @@ struct kr_server {
 	uint64_t export_ticked_ns;
 	size_t jobs; /* in the pool now */
 	uint64_t requests_served, started_ns;
+	uint64_t arrived[KR_SERVER_TYPES]; /* requests of nodes, by type */
 	uint64_t sessions_lost;
 };
 

@@ -9,6 +9,7 @@
 #include "server/data.h"
 #include "server/export.h"
 #include "server/files.h"
+#include "server/notes.h"
 #include "server/options.h"
 #include "server/request.h"
 #include "server/session.h"
@@ -73,6 +74,18 @@ static json_t *export_status(const struct kr_server *server)
 	return object;
 }
 
+/* How many requests of each type have come, of those that have. */
+static json_t *requests_status(const struct kr_server *server)
+{
+	json_t *object = json_object();
+
+	for (uint16_t type = 0; type < KR_SERVER_TYPES; type++) {
+		if (server->arrived[type])
+			json_object_set_new(object, kr_msg_name(type), integer(server->arrived[type]));
+	}
+	return object;
+}
+
 static json_t *make_status(struct kr_server *server)
 {
 	json_t *object = json_object(), *nodes = json_array();
@@ -89,6 +102,7 @@ static json_t *make_status(struct kr_server *server)
 	json_object_set_new(object, "grace", json_boolean(server->grace.active));
 	json_object_set_new(object, "awaited_nodes", integer(kr_grace_awaited(&server->grace)));
 	json_object_set_new(object, "requests_served", integer(server->requests_served));
+	json_object_set_new(object, "requests", requests_status(server));
 	json_object_set_new(object, "jobs", integer(server->jobs));
 	json_object_set_new(object, "files", integer(server->files.count));
 	json_object_set_new(object, "idle_files", integer(server->idle_file_count));
@@ -98,6 +112,7 @@ static json_t *make_status(struct kr_server *server)
 	json_object_set_new(object, "buffer_bytes", integer(kr_buf_bytes_in_use()));
 	json_object_set_new(object, "export", export_status(server));
 	json_object_set_new(object, "data", kr_data_status(server->data));
+	json_object_set_new(object, "notes", kr_notes_status(server));
 	json_object_set_new(object, "watch", kr_watch_status(server));
 	KR_LIST_FOR_EACH(session, &server->sessions, link)
 		json_array_append_new(nodes, session_status(session, now_ns));

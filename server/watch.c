@@ -280,7 +280,7 @@ static void on_events(uv_poll_t *poll, int status, int events)
 
 static void open_events(struct kr_watch *watch)
 {
-	int fd = kr_events_open(watch->server->export);
+	int fd = kr_events_open(watch->server->export, KR_EVENTS_DATA);
 
 	if (fd < 0) {
 		kr_log_info("changes that others make in the export are noticed within %u s, by looking: %s", KR_WATCH_PERIOD_MS / 1000,

@@ -2,7 +2,7 @@
  *
  * Two ways of noticing lead to one reaction (kr_leases_changed_behind): the file's change counter goes on, so that no block of
  * the old version is served any more, and READ is recalled from all nodes, which drop what they have cached of it, the
- * kernel's pages included, and ask again.  Names and attributes are asked of the server each time and need nothing.
+ * kernel's pages included, and ask again.  Names and attributes: watch_names.h.
  *
  *  - Events (fanotify, where the kernel and our privileges allow a mark on the whole filesystem; a probe at the start finds
  *    out): each write, truncation and hole of another process is told within 20 ms, and the closing of a file that it had open

@@ -16,7 +16,19 @@ noticed() {
 }
 fresh() { head -c "$1" /dev/urandom; }
 
+# see WHAT COMMAND...: at once where nodes ask each time, else soon.
+see() {
+	local what=$1
+	shift
+	if [ "$mechanism" = looking ]; then
+		"$@" || fail "not seen at once: $what"
+	else
+		until_ok 60 "$what is seen" "$@" || fail "not seen: $what"
+	fi
+}
+
 try() {
+	local mechanism=$3
 	note "mechanism: $1"
 	server_start --watch "$2"
 	mounts_start
@@ -57,18 +69,26 @@ try() {
 	STORE
 	noticed big 1 "a store through a mapping"
 
-	# Seen in new names and attributes at once, without any waiting.
+	# New names and attributes: without the kernel's word they are asked for each time and seen without any waiting, else when it
+	# has come. What is to be seen has been noted before.
+	! on node2 stat "$(mnt 2)/new" 2>/dev/null || fail "there is a file that nobody made"
 	chmod 640 "$EXPORT/small"
-	[ "$(on node1 stat -c %a "$(mnt 1)/small")" = 640 ] || fail "a chmod is not seen"
+	see "a chmod" eval "[ \"\$(on node1 stat -c %a '$(mnt 1)/small')\" = 640 ]"
 	fresh 2000 >"$EXPORT/new"
-	on node2 cmp "$(mnt 2)/new" "$EXPORT/new" || fail "a new file is not seen"
+	see "a new file" on node2 cmp -s "$(mnt 2)/new" "$EXPORT/new"
+	setfacl -m u:1000:r "$EXPORT/new"
+	see "an ACL" eval "on node2 getfacl -c '$(mnt 2)/new' 2>/dev/null | grep -q 1000"
 	fresh 2500 >"$EXPORT/.replacement"
 	mv "$EXPORT/.replacement" "$EXPORT/small"
 	for node in 1 2; do
-		on node$node cmp "$(mnt $node)/small" "$EXPORT/small" || fail "a replaced file is not seen"
+		see "a replaced file" on node$node cmp -s "$(mnt $node)/small" "$EXPORT/small"
 	done
 	rm "$EXPORT/new"
-	! on node2 stat "$(mnt 2)/new" 2>/dev/null || fail "a removed file is still seen"
+	see "that a file was removed" eval "! on node2 stat '$(mnt 2)/new' 2>/dev/null"
+
+	kairan 1 status --json $SERVER_ADDRESS | python3 -c 'import json, sys
+notes = json.load(sys.stdin)["notes"]
+sys.exit(not (notes["told"] > 0 if sys.argv[1] == "events" else notes["granted"] == 0))' "$3" || fail "notes are not taken and told of as they should"
 
 	note "while a node has unflushed bytes"
 	fresh 4000 >"$EXPORT/mixed"

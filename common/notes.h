@@ -1,0 +1,24 @@
+/* Notes: what a node remembers of names and attributes until the server tells it to forget (msgs.def, NOTES). */
+#ifndef KR_COMMON_NOTES_H
+#define KR_COMMON_NOTES_H
+
+#include "common/table.h"
+#include "common/types.h"
+
+enum {
+	KR_NOTE_SLOTS = 1 << 17,
+	KR_NOTE_ALL = KR_NOTE_SLOTS,  /* FORGET's number for all slots */
+	KR_NOTE_MS = 10000,           /* a node's note holds for so long from when it asked ... */
+	KR_NOTE_GRANT_MS = 15000,     /* ... and the server counts on nobody's having one after so long: clocks may differ that much */
+};
+
+/* Bit of HELLO's `may`: the node keeps notes, and obeys FORGET. */
+#define KR_FEATURE_NOTES UINT64_C(1)
+
+/* Where what is known of FID, its names included if it is a directory, belongs. */
+static inline uint32_t kr_note_slot(const struct kr_fid *fid)
+{
+	return (uint32_t)(kr_hash_bytes(fid->bytes, fid->length) % KR_NOTE_SLOTS);
+}
+
+#endif

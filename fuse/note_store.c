@@ -1,0 +1,149 @@
+/* See note_store.h. */
+#include "fuse/note_store.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/notes.h"
+#include "common/util.h"
+
+void kr_note_store_init(struct kr_note_store *store)
+{
+	kr_table_init(&store->by_key);
+	kr_table_init(&store->by_slot);
+	kr_list_init(&store->by_age);
+	store->bytes = 0;
+}
+
+void kr_note_store_fini(struct kr_note_store *store)
+{
+	kr_note_store_forget(store, KR_NOTE_ALL);
+	kr_table_fini(&store->by_key);
+	kr_table_fini(&store->by_slot);
+}
+
+static size_t size_of(const struct kr_note *note)
+{
+	return sizeof(*note) + note->key_length + note->length;
+}
+
+static void drop(struct kr_note_store *store, struct kr_note *note)
+{
+	kr_table_remove(&store->by_key, &note->by_key);
+	kr_list_remove(&note->of_slot);
+	kr_list_remove(&note->by_age);
+	store->bytes -= size_of(note);
+	if (kr_list_empty(&note->page->notes)) {
+		kr_table_remove(&store->by_slot, &note->page->by_slot);
+		free(note->page);
+	}
+	free(note);
+}
+
+struct key {
+	const void *bytes;
+	size_t length;
+};
+
+static bool match_key(const struct kr_table_link *link, const void *context)
+{
+	const struct kr_note *note = KR_CONTAINER_OF(link, struct kr_note, by_key);
+	const struct key *key = context;
+
+	return note->key_length == key->length && memcmp(note->bytes, key->bytes, key->length) == 0;
+}
+
+static struct kr_note *find(const struct kr_note_store *store, const void *key, size_t length)
+{
+	struct kr_table_link *link = kr_table_find(&store->by_key, kr_hash_bytes(key, length), match_key,
+		&(struct key){key, length});
+
+	return link ? KR_CONTAINER_OF(link, struct kr_note, by_key) : NULL;
+}
+
+static bool match_slot(const struct kr_table_link *link, const void *slot)
+{
+	return KR_CONTAINER_OF(link, struct kr_note_page, by_slot)->slot == *(const uint32_t *)slot;
+}
+
+static struct kr_note_page *find_page(const struct kr_note_store *store, uint32_t slot)
+{
+	struct kr_table_link *link = kr_table_find(&store->by_slot, kr_hash_u64(slot), match_slot, &slot);
+
+	return link ? KR_CONTAINER_OF(link, struct kr_note_page, by_slot) : NULL;
+}
+
+static struct kr_note_page *page_of(struct kr_note_store *store, uint32_t slot)
+{
+	struct kr_note_page *page = find_page(store, slot);
+
+	if (page)
+		return page;
+	page = kr_xcalloc(1, sizeof(*page));
+	page->slot = slot;
+	kr_list_init(&page->notes);
+	kr_table_insert(&store->by_slot, &page->by_slot, kr_hash_u64(slot));
+	return page;
+}
+
+static struct kr_note *oldest(const struct kr_note_store *store)
+{
+	return kr_list_empty(&store->by_age) ? NULL : KR_LIST_ENTRY(store->by_age.head.next, struct kr_note, by_age);
+}
+
+/* Answers come about in the order of the questions, so that the order of coming will do for ages. */
+static void make_room(struct kr_note_store *store, size_t bytes, uint64_t now_ns)
+{
+	struct kr_note *note;
+
+	while ((note = oldest(store)) && (store->by_key.count >= KR_NOTES_MAX || store->bytes + bytes > KR_NOTES_BYTES_MAX ||
+			now_ns - KR_MIN(now_ns, note->asked_ns) > KR_NOTE_MS * KR_NS_PER_MS))
+		drop(store, note);
+}
+
+void kr_note_store_put(struct kr_note_store *store, uint32_t slot, const void *key, size_t key_length, uint64_t asked_ns,
+	int err, const void *value, size_t length)
+{
+	struct kr_note *note = find(store, key, key_length);
+
+	if (note)
+		drop(store, note);
+	make_room(store, sizeof(*note) + key_length + length, asked_ns);
+	note = malloc(sizeof(*note) + key_length + length);
+	if (!note)
+		return; /* it will be asked again */
+	*note = (struct kr_note){.page = page_of(store, slot), .key_length = (uint32_t)key_length, .length = (uint32_t)length, .asked_ns = asked_ns,
+		.err = err};
+	memcpy(note->bytes, key, key_length);
+	if (length)
+		memcpy(note->bytes + key_length, value, length);
+	kr_table_insert(&store->by_key, &note->by_key, kr_hash_bytes(key, key_length));
+	kr_list_append(&note->page->notes, &note->of_slot);
+	kr_list_append(&store->by_age, &note->by_age);
+	store->bytes += size_of(note);
+}
+
+const struct kr_note *kr_note_store_get(const struct kr_note_store *store, const void *key, size_t key_length, uint64_t now_ns)
+{
+	const struct kr_note *note = find(store, key, key_length);
+
+	return note && now_ns - KR_MIN(now_ns, note->asked_ns) <= KR_NOTE_MS * KR_NS_PER_MS ? note : NULL;
+}
+
+void kr_note_store_forget(struct kr_note_store *store, uint32_t slot)
+{
+	const struct kr_note_page *page = slot == KR_NOTE_ALL ? NULL : find_page(store, slot);
+	const struct kr_link *link, *last;
+	struct kr_note *note;
+
+	if (slot == KR_NOTE_ALL) {
+		while ((note = oldest(store)))
+			drop(store, note);
+	} else if (page) {
+		/* The page goes with its last note. */
+		for (last = page->notes.head.prev, link = NULL; link != last;) {
+			link = page->notes.head.next;
+			drop(store, KR_LIST_ENTRY(link, struct kr_note, of_slot));
+		}
+	}
+}

@@ -1,0 +1,51 @@
+/* A bounded store of notes (common/notes.h): bytes by key, dropped by slot, by age and, beyond KR_NOTES_MAX, the oldest first.
+ * Knows nothing of what they mean; not thread-safe.
+ */
+#ifndef KR_FUSE_NOTE_STORE_H
+#define KR_FUSE_NOTE_STORE_H
+
+#include <stdbool.h>
+
+#include "common/list.h"
+#include "common/table.h"
+
+enum { KR_NOTES_MAX = 65536, KR_NOTES_BYTES_MAX = 32 << 20 };
+
+struct kr_note {
+	struct kr_table_link by_key;
+	struct kr_link of_slot, by_age; /* of the latter the first ends first */
+	struct kr_note_page *page;      /* its slot's */
+	uint32_t key_length, length;
+	uint64_t asked_ns;
+	int err;               /* the answer's */
+	uint8_t bytes[];       /* key, value */
+};
+
+/* The notes of one slot: exists while there are any. */
+struct kr_note_page {
+	struct kr_table_link by_slot;
+	uint32_t slot;
+	struct kr_list notes;
+};
+
+struct kr_note_store {
+	struct kr_table by_key, by_slot;
+	struct kr_list by_age;
+	size_t bytes;
+};
+
+void kr_note_store_init(struct kr_note_store *store);
+void kr_note_store_fini(struct kr_note_store *store);
+/* Notes, in the place of what was noted under KEY before, an answer that was asked for at ASKED_NS: ERR, and VALUE (copied). */
+void kr_note_store_put(struct kr_note_store *store, uint32_t slot, const void *key, size_t key_length, uint64_t asked_ns,
+	int err, const void *value, size_t length);
+/* What is noted under KEY, unless it is too old at NOW_NS; borrowed until the next call. NULL. */
+const struct kr_note *kr_note_store_get(const struct kr_note_store *store, const void *key, size_t key_length, uint64_t now_ns);
+static inline const void *kr_note_value(const struct kr_note *note)
+{
+	return note->bytes + note->key_length;
+}
+/* Drops what is in SLOT; KR_NOTE_ALL: everything. */
+void kr_note_store_forget(struct kr_note_store *store, uint32_t slot);
+
+#endif

@@ -1,0 +1,47 @@
+/* What this node remembers of names and attributes, so that it need not ask (msgs.def, NOTES).
+ *
+ * Answers that may be noted come in through the rpc (kr_notes_learn) and go with FORGET, which is answered at once, with the
+ * connection, or by age.  Operations ask here first, in whatever thread they run.  What is noted is true at the moment when it is
+ * looked up here: who wants to change it waits until we have forgotten it.
+ * A node that may have been given up (fenced) knows nothing.
+ */
+#ifndef KR_FUSE_NOTES_H
+#define KR_FUSE_NOTES_H
+
+#include <jansson.h>
+
+#include "common/types.h"
+#include "fuse/mount.h"
+
+struct kr_notes;
+
+struct kr_notes *kr_notes_new(void);
+void kr_notes_free(struct kr_notes *notes);
+/* Listens to FORGET. Loop thread. */
+void kr_notes_start(struct kr_mount *mount);
+/* The connection is gone: so is all that depends on its FORGETs. Loop thread. */
+void kr_notes_clear(struct kr_mount *mount);
+/* The server has answered a request of TYPE, encoded in FIELDS and submitted at ASKED_NS, with ERR and REPLY in a frame with
+ * FLAGS. Loop thread. */
+void kr_notes_learn(struct kr_mount *mount, uint16_t type, const void *fields, size_t length, int err, const void *reply,
+	uint16_t flags, uint64_t asked_ns);
+
+/* Each says whether the answer is known; *RET_ERR is the server's.  ASKED_NS is for kr_file_overlay_attr.  Any thread. */
+bool kr_notes_lookup(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
+	int *ret_err, struct kr_fid *ret_fid, struct kr_attr *ret_attr, uint64_t *ret_asked_ns);
+bool kr_notes_getattr(struct kr_mount *mount, const struct kr_fid *fid, struct kr_attr *ret_attr, uint64_t *ret_asked_ns);
+bool kr_notes_access(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, uint32_t mask, int *ret_err);
+/* TARGET has room for KR_PATH_MAX + 1 bytes. */
+bool kr_notes_readlink(struct kr_mount *mount, const struct kr_fid *fid, char *target);
+/* Into BUFFER of SIZE; what is longer is not known. */
+bool kr_notes_getxattr(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, const char *name,
+	int *ret_err, void *buffer, size_t size, size_t *ret_length);
+bool kr_notes_listxattr(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, void *buffer, size_t size,
+	size_t *ret_length);
+bool kr_notes_readdir(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, uint64_t cookie,
+	void *buffer, size_t size, size_t *ret_length, bool *ret_end);
+
+/* For status; owned by the caller. Any thread. */
+json_t *kr_notes_status(struct kr_mount *mount);
+
+#endif

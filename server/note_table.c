@@ -1,0 +1,103 @@
+/* See note_table.h. */
+#include "server/note_table.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "common/notes.h"
+#include "common/util.h"
+
+void kr_note_table_init(struct kr_note_table *table)
+{
+	*table = (struct kr_note_table){.slots = kr_xcalloc(KR_NOTE_SLOTS, sizeof(table->slots[0]))};
+}
+
+void kr_note_table_fini(struct kr_note_table *table)
+{
+	free(table->slots);
+	table->slots = NULL;
+}
+
+static struct kr_note_slot *slot_of(struct kr_note_table *table, uint32_t slot)
+{
+	assert(slot < KR_NOTE_SLOTS);
+	return &table->slots[slot];
+}
+
+/* Who may have notes still. */
+static uint64_t holders(struct kr_note_slot *slot, uint64_t now_ms)
+{
+	if (now_ms > slot->granted_ms + KR_NOTE_GRANT_MS)
+		slot->holders = slot->told = 0;
+	return slot->holders;
+}
+
+uint64_t kr_note_table_begin(struct kr_note_table *table, uint32_t number, uint64_t now_ms)
+{
+	struct kr_note_slot *slot = slot_of(table, number);
+
+	slot->changing++;
+	return holders(slot, now_ms);
+}
+
+void kr_note_table_forgotten(struct kr_note_table *table, uint32_t number, uint64_t bits)
+{
+	struct kr_note_slot *slot = slot_of(table, number);
+
+	assert(slot->changing > 0);
+	slot->holders &= ~bits;
+	slot->told &= ~bits;
+}
+
+void kr_note_table_rest(struct kr_note_table *table, uint32_t number, uint32_t node, uint64_t now_ms)
+{
+	struct kr_note_slot *slot = slot_of(table, number);
+
+	slot->rest_ms = now_ms + KR_NOTE_REST_MS;
+	slot->changer = kr_note_bit(node);
+}
+
+uint64_t kr_note_table_tell(struct kr_note_table *table, uint32_t number, uint64_t bits)
+{
+	struct kr_note_slot *slot = slot_of(table, number);
+	uint64_t tell = slot->holders & bits & ~slot->told;
+
+	slot->told |= tell;
+	return tell;
+}
+
+void kr_note_table_end(struct kr_note_table *table, uint32_t number)
+{
+	struct kr_note_slot *slot = slot_of(table, number);
+
+	assert(slot->changing > 0);
+	slot->changing--;
+	slot->changed = ++table->moment;
+}
+
+void kr_note_table_end_all(struct kr_note_table *table)
+{
+	table->changed = ++table->moment;
+}
+
+bool kr_note_table_grant(struct kr_note_table *table, uint32_t number, uint32_t node, uint64_t since, uint32_t own,
+	uint64_t now_ms)
+{
+	struct kr_note_slot *slot = slot_of(table, number);
+	uint64_t bit = kr_note_bit(node);
+
+	if (slot->changing != own || slot->changed > since || table->changed > since)
+		return false;
+	if (now_ms < slot->rest_ms && slot->changer != bit)
+		return false;
+	holders(slot, now_ms);
+	slot->holders |= bit;
+	slot->told &= ~bit;
+	slot->granted_ms = now_ms;
+	return true;
+}
+
+bool kr_note_table_others(struct kr_note_table *table, uint32_t number, uint32_t node, uint64_t now_ms)
+{
+	return holders(slot_of(table, number), now_ms) & ~kr_note_bit(node);
+}

@@ -1,0 +1,428 @@
+/* See notes.h. */
+#include "server/notes.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/notes.h"
+#include "server/export.h"
+#include "server/files.h"
+#include "server/leases.h"
+#include "server/note_table.h"
+#include "server/request.h"
+#include "server/server.h"
+#include "server/session.h"
+
+struct kr_notes {
+	struct kr_note_table table;
+	struct kr_list forgets; /* forget.of_all: unanswered, the oldest first */
+	bool allowed;
+	uint64_t granted, asked, told, overdue;
+};
+
+/* A FORGET until it is answered. */
+struct forget {
+	struct kr_link of_change, of_all;
+	struct kr_request *request;
+	struct kr_session *session; /* lives while its ask is unanswered */
+	uint64_t ask, asked_ns;
+};
+
+/* Whether the node may have notes; one that still reclaims does not look anything up. */
+static bool takes_notes(const struct kr_session *session)
+{
+	return session->notes && !session->reclaiming && !session->dead;
+}
+
+static uint64_t now_ms(void)
+{
+	return kr_clock_ns() / KR_NS_PER_MS;
+}
+
+/* --- asking others ---------------------------------------------------------------------------------------------------- */
+
+static void go_on(struct kr_request *request)
+{
+	struct kr_note_change *change = &request->change;
+	struct kr_note_table *table = &request->server->notes->table;
+	void (*next)(struct kr_request *) = change->next;
+
+	for (uint32_t i = 0; i < change->count; i++) {
+		if (change->asked[i]) {
+			/* Its own node may share a bit with others. */
+			kr_note_table_forgotten(table, change->slots[i], change->asked[i] & ~kr_note_bit(request->session->node));
+			kr_note_table_rest(table, change->slots[i], request->session->node, now_ms());
+		}
+		change->asked[i] = 0;
+	}
+	request->cancel = NULL;
+	change->next = NULL;
+	next(request);
+}
+
+static void end_forget(struct forget *forget)
+{
+	kr_list_remove(&forget->of_change);
+	kr_list_remove(&forget->of_all);
+	free(forget);
+}
+
+static void forgotten(struct kr_session *session, void *context, int err, const void *reply)
+{
+	struct forget *forget = context;
+	struct kr_request *request = forget->request;
+
+	/* Any answer will do: a session that has ended has no notes, and one that does not know FORGET keeps none. */
+	(void)session, (void)err, (void)reply;
+	end_forget(forget);
+	if (kr_list_empty(&request->change.forgets))
+		go_on(request);
+}
+
+static void cancel_waiting(struct kr_request *request)
+{
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(&request->change.forgets))) {
+		struct forget *forget = KR_LIST_ENTRY(link, struct forget, of_change);
+
+		kr_session_unask(forget->session, forget->ask);
+		end_forget(forget);
+	}
+	for (uint32_t i = 0; i < request->change.count; i++)
+		request->change.asked[i] = 0; /* they may have been granted again by the time they answer */
+}
+
+static void ask(struct kr_request *request, struct kr_session *session, uint32_t slot)
+{
+	struct kr_forget_request msg = {.slot = slot};
+	struct kr_notes *notes = request->server->notes;
+	struct forget *forget = kr_xcalloc(1, sizeof(*forget));
+
+	forget->request = request;
+	forget->session = session;
+	forget->asked_ns = kr_clock_ns();
+	forget->ask = kr_session_ask(session, KR_MSG_FORGET, &msg, forgotten, forget);
+	if (!forget->ask) {
+		free(forget);
+		return;
+	}
+	notes->asked++;
+	kr_list_append(&request->change.forgets, &forget->of_change);
+	kr_list_append(&notes->forgets, &forget->of_all);
+}
+
+static bool has_slot(const struct kr_note_change *change, uint32_t slot)
+{
+	for (uint32_t i = 0; i < change->count; i++) {
+		if (change->slots[i] == slot)
+			return true;
+	}
+	return false;
+}
+
+/* The request changes what belongs to FID: others who may have noted it are asked to forget. */
+static void add(struct kr_request *request, const struct kr_fid *fid)
+{
+	struct kr_note_change *change = &request->change;
+	uint32_t slot = kr_note_slot(fid), i = change->count;
+	uint64_t holders;
+	struct kr_session *session;
+
+	if (has_slot(change, slot))
+		return;
+	assert(i < KR_NOTE_CHANGE_MAX);
+	change->slots[i] = slot;
+	change->asked[i] = 0;
+	change->count++;
+	holders = kr_note_table_begin(&request->server->notes->table, slot, now_ms());
+	if (!holders)
+		return;
+	KR_LIST_FOR_EACH(session, &request->server->sessions, link) {
+		if (session != request->session && takes_notes(session) && holders & kr_note_bit(session->node))
+			ask(request, session, slot);
+	}
+	change->asked[i] = holders & ~kr_note_bit(request->session->node);
+}
+
+/* Goes on when all who have been asked have answered. */
+static void wait(struct kr_request *request, void (*next)(struct kr_request *))
+{
+	request->change.next = next;
+	if (kr_list_empty(&request->change.forgets))
+		go_on(request);
+}
+
+/* --- what requests change --------------------------------------------------------------------------------------------- */
+
+static void add_flush(struct kr_request *request, const struct kr_flush_request *msg)
+{
+	/* Replays come before anybody is served, and in an order that must be kept. */
+	if (!(msg->flags & KR_FLUSH_REPLAY))
+		add(request, &msg->file);
+}
+
+static void add_all(struct kr_request *request)
+{
+	const union kr_any_msg *msg = &request->msg;
+
+	switch (request->type) {
+	case KR_MSG_SETATTR:
+		add(request, &msg->setattr_request.file);
+		break;
+	case KR_MSG_MAKE:
+		add(request, &msg->make_request.parent);
+		break;
+	case KR_MSG_CREATE:
+		add(request, &msg->create_request.parent);
+		break;
+	case KR_MSG_LINK:
+		add(request, &msg->link_request.file);
+		add(request, &msg->link_request.parent);
+		break;
+	case KR_MSG_REMOVE:
+		add(request, &msg->remove_request.parent);
+		break;
+	case KR_MSG_RENAME:
+		add(request, &msg->rename_request.parent);
+		add(request, &msg->rename_request.new_parent);
+		break;
+	case KR_MSG_SETXATTR:
+		add(request, &msg->setxattr_request.file);
+		break;
+	case KR_MSG_REMOVEXATTR:
+		add(request, &msg->removexattr_request.file);
+		break;
+	case KR_MSG_OPEN:
+		if (msg->open_request.flags & KR_OPEN_TRUNC)
+			add(request, &msg->open_request.file);
+		break;
+	case KR_MSG_FALLOCATE:
+		add(request, &msg->fallocate_request.file);
+		break;
+	case KR_MSG_COPY:
+		add(request, &msg->copy_request.to);
+		break;
+	case KR_MSG_LEASE: /* what its holder has not flushed counts as written */
+		if (msg->lease_request.kinds & KR_LEASE_WRITE)
+			add(request, &msg->lease_request.file);
+		break;
+	case KR_MSG_FLUSH:
+		add_flush(request, &msg->flush_request);
+		break;
+	default:
+		break;
+	}
+}
+
+void kr_notes_wait(struct kr_request *request, void (*next)(struct kr_request *))
+{
+	request->change.since = request->server->notes->table.moment;
+	request->cancel = cancel_waiting;
+	add_all(request);
+	wait(request, next);
+}
+
+void kr_notes_also(struct kr_request *request, const struct kr_fid *fid, void (*next)(struct kr_request *))
+{
+	assert(!request->cancel);
+	add(request, fid);
+	wait(request, next);
+}
+
+/* --- telling ------------------------------------------------------------------------------------------------------------ */
+
+/* The node is told, in order with what else it is sent; one without a connection has forgotten, or does when it comes back. */
+static void tell(struct kr_notes *notes, const struct kr_session *session, uint32_t slot)
+{
+	struct kr_forget_request msg = {.slot = slot};
+
+	if (!takes_notes(session) || !session->conn)
+		return;
+	notes->told++;
+	kr_conn_oneway(session->conn, KR_MSG_FORGET, &msg, NULL, 0);
+}
+
+static void tell_bits(struct kr_server *server, uint32_t slot, uint64_t bits)
+{
+	struct kr_session *session;
+
+	bits = kr_note_table_tell(&server->notes->table, slot, bits);
+	if (!bits)
+		return;
+	KR_LIST_FOR_EACH(session, &server->sessions, link) {
+		if (bits & kr_note_bit(session->node))
+			tell(server->notes, session, slot);
+	}
+}
+
+void kr_notes_changing(struct kr_server *server, const struct kr_fid *fid)
+{
+	kr_note_table_begin(&server->notes->table, kr_note_slot(fid), now_ms());
+}
+
+void kr_notes_changed(struct kr_server *server, const struct kr_fid *fid)
+{
+	uint32_t slot = kr_note_slot(fid);
+
+	tell_bits(server, slot, UINT64_MAX);
+	kr_note_table_end(&server->notes->table, slot);
+}
+
+void kr_notes_changed_all(struct kr_server *server)
+{
+	const struct kr_session *session;
+
+	kr_note_table_end_all(&server->notes->table);
+	KR_LIST_FOR_EACH(session, &server->sessions, link)
+		tell(server->notes, session, KR_NOTE_ALL);
+}
+
+/* --- replies -------------------------------------------------------------------------------------------------------------- */
+
+static bool grant(struct kr_request *request, const struct kr_fid *fid)
+{
+	const struct kr_note_change *change = &request->change;
+	struct kr_notes *notes = request->server->notes;
+	uint32_t slot = kr_note_slot(fid);
+
+	if (!kr_note_table_grant(&notes->table, slot, request->session->node, change->since, has_slot(change, slot), now_ms()))
+		return false;
+	notes->granted++;
+	return true;
+}
+
+/* Attributes change without a word while another node writes. */
+static uint16_t grant_attr(struct kr_request *request, const struct kr_fid *fid)
+{
+	const struct kr_sfile *file = kr_sfile_find(request->server, fid);
+
+	if (file && (file->changing || kr_lease_table_others_hold(&file->leases, request->session->node, KR_LEASE_WRITE)))
+		return 0;
+	if (!grant(request, fid))
+		return 0;
+	return request->bare ? KR_FRAME_NOTE_ATTR | KR_FRAME_BARE : KR_FRAME_NOTE_ATTR;
+}
+
+static uint16_t note_if(struct kr_request *request, bool worth, const struct kr_fid *fid)
+{
+	return worth && grant(request, fid) ? KR_FRAME_NOTE : 0;
+}
+
+static uint16_t flags_for(struct kr_request *request, int err, const void *reply)
+{
+	const union kr_any_msg *msg = &request->msg;
+	const union kr_any_msg *said = reply;
+
+	switch (request->type) {
+	case KR_MSG_LOOKUP:
+		return note_if(request, !err || err == -ENOENT, &msg->lookup_request.parent) |
+			(err ? 0 : grant_attr(request, &said->lookup_reply.file));
+	case KR_MSG_GETATTR:
+		return err ? 0 : grant_attr(request, &msg->getattr_request.file);
+	case KR_MSG_SETATTR:
+		return err ? 0 : grant_attr(request, &msg->setattr_request.file);
+	case KR_MSG_LINK:
+		return err ? 0 : grant_attr(request, &msg->link_request.file);
+	case KR_MSG_MAKE:
+		return err ? 0 : note_if(request, true, &msg->make_request.parent) | grant_attr(request, &said->make_reply.file);
+	case KR_MSG_CREATE:
+		return err || !msg->create_request.name[0] ? 0 : note_if(request, true, &msg->create_request.parent) |
+			grant_attr(request, &said->create_reply.file);
+	case KR_MSG_READLINK:
+		return note_if(request, !err, &msg->readlink_request.file);
+	case KR_MSG_READDIR:
+		return note_if(request, !err, &msg->readdir_request.file);
+	case KR_MSG_GETXATTR:
+		return note_if(request, !err || err == -ENODATA || err == -EOPNOTSUPP, &msg->getxattr_request.file);
+	case KR_MSG_LISTXATTR:
+		return note_if(request, !err, &msg->listxattr_request.file);
+	case KR_MSG_ACCESS:
+		return note_if(request, !err || err == -EACCES, &msg->access_request.file);
+	default:
+		return 0;
+	}
+}
+
+static void end_change(struct kr_request *request)
+{
+	struct kr_note_change *change = &request->change;
+
+	assert(kr_list_empty(&change->forgets));
+	while (change->count > 0)
+		kr_note_table_end(&request->server->notes->table, change->slots[--change->count]);
+}
+
+uint16_t kr_notes_reply(struct kr_request *request, int err, const void *msg)
+{
+	struct kr_server *server = request->server;
+	const struct kr_session *session = request->session;
+	uint16_t flags = 0;
+
+	for (uint32_t i = 0; i < request->change.count; i++)
+		tell_bits(server, request->change.slots[i], kr_note_bit(session->node));
+	if (takes_notes(session) && session->conn && server->notes->allowed && !server->grace.active && !server->export_lost)
+		flags = flags_for(request, err, msg);
+	end_change(request);
+	if (request->type == KR_MSG_CONFLICT && !err) /* a name that nobody asked for, wherever */
+		kr_notes_changed_all(server);
+	return flags;
+}
+
+void kr_notes_drop(struct kr_request *request)
+{
+	cancel_waiting(request);
+	end_change(request);
+}
+
+/* --- the rest ------------------------------------------------------------------------------------------------------------- */
+
+bool kr_notes_others(struct kr_server *server, const struct kr_fid *fid, uint32_t node)
+{
+	return kr_note_table_others(&server->notes->table, kr_note_slot(fid), node, now_ms());
+}
+
+void kr_notes_tick(struct kr_server *server, uint64_t now_ns)
+{
+	struct kr_notes *notes = server->notes;
+
+	while (!kr_list_empty(&notes->forgets)) {
+		struct forget *forget = KR_LIST_ENTRY(notes->forgets.head.next, struct forget, of_all);
+
+		if (now_ns - forget->asked_ns <= KR_NOTE_GRANT_MS * KR_NS_PER_MS)
+			return;
+		notes->overdue++;
+		kr_session_unask(forget->session, forget->ask);
+		forgotten(forget->session, forget, 0, NULL);
+	}
+}
+
+void kr_notes_init(struct kr_server *server)
+{
+	server->notes = kr_xcalloc(1, sizeof(*server->notes));
+	kr_note_table_init(&server->notes->table);
+	kr_list_init(&server->notes->forgets);
+}
+
+void kr_notes_fini(struct kr_server *server)
+{
+	if (!server->notes)
+		return;
+	kr_note_table_fini(&server->notes->table);
+	free(server->notes);
+	server->notes = NULL;
+}
+
+void kr_notes_allow(struct kr_server *server, bool allow)
+{
+	server->notes->allowed = allow;
+}
+
+json_t *kr_notes_status(const struct kr_server *server)
+{
+	const struct kr_notes *notes = server->notes;
+
+	return json_pack("{s:b,s:I,s:I,s:I,s:I}", "allowed", notes->allowed, "granted", (json_int_t)notes->granted,
+		"asked", (json_int_t)notes->asked, "told", (json_int_t)notes->told, "overdue", (json_int_t)notes->overdue);
+}

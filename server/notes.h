@@ -1,0 +1,62 @@
+/* Notes of names and attributes (msgs.def, NOTES) between the pure table (note_table.h) and requests.  Loop thread.
+ *
+ * Every request that changes something passes through here twice: before its handler runs, all other nodes with notes in the
+ * slots that it names have forgotten them (kr_notes_wait); before its reply, its own node is told to forget (kr_notes_reply:
+ * the frames of a connection are in order).  What a handler finds out later to be changed as well (the file behind a removed
+ * name) it adds with kr_notes_also.  Changes of data, and those from behind our back, tell everybody without waiting: nodes that
+ * wait for them hold WRITE, under which nobody else has notes of the file.
+ *
+ * A node that does not answer holds others up until its notes are too old, KR_NOTE_GRANT_MS.
+ */
+#ifndef KR_SERVER_NOTES_H
+#define KR_SERVER_NOTES_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/list.h"
+
+struct kr_fid;
+struct kr_notes;
+struct kr_request;
+struct kr_server;
+
+enum { KR_NOTE_CHANGE_MAX = 6 };
+
+/* What one request changes: part of it. */
+struct kr_note_change {
+	uint64_t since;              /* the table's moment when the request came */
+	uint32_t slots[KR_NOTE_CHANGE_MAX], count;
+	uint64_t asked[KR_NOTE_CHANGE_MAX]; /* bits per slot */
+	struct kr_list forgets;      /* unanswered */
+	void (*next)(struct kr_request *request);
+};
+
+void kr_notes_init(struct kr_server *server);
+void kr_notes_fini(struct kr_server *server);
+/* Whether changes behind our back are heard of, so that notes may be taken at all. */
+void kr_notes_allow(struct kr_server *server, bool allow);
+
+/* REQUEST has come: goes on with NEXT, at once or when nobody else has notes of what it is about to change. */
+void kr_notes_wait(struct kr_request *request, void (*next)(struct kr_request *request));
+/* The same, in the midst of it, for FID (it cannot be withdrawn any more). */
+void kr_notes_also(struct kr_request *request, const struct kr_fid *fid, void (*next)(struct kr_request *request));
+/* It is about to be answered, with ERR and MSG: its change ends. Returns the flags of its reply. */
+uint16_t kr_notes_reply(struct kr_request *request, int err, const void *msg);
+/* It goes without an answer. */
+void kr_notes_drop(struct kr_request *request);
+
+/* Around a change of FID that is no request's, or more than its own. */
+void kr_notes_changing(struct kr_server *server, const struct kr_fid *fid);
+void kr_notes_changed(struct kr_server *server, const struct kr_fid *fid);
+/* Anything may have changed. */
+void kr_notes_changed_all(struct kr_server *server);
+/* Whether any node but NODE may have noted attributes of FID: then it cannot be given WRITE at once. */
+bool kr_notes_others(struct kr_server *server, const struct kr_fid *fid, uint32_t node);
+/* Every tick: those that have not answered for too long have forgotten by themselves. */
+void kr_notes_tick(struct kr_server *server, uint64_t now_ns);
+/* For STATUS; owned by the caller. */
+json_t *kr_notes_status(const struct kr_server *server);
+
+#endif
