@@ -38,6 +38,9 @@ static void on_closed(struct kr_conn *conn, int err, const char *reason)
 	struct kr_rpc *rpc = kr_conn_context(conn);
 	uint64_t received, sent;
 
+	if (rpc->reset_reason)
+		reason = rpc->reset_reason;
+	rpc->reset_reason = NULL;
 	kr_conn_counters(conn, &received, &sent);
 	rpc->received += received;
 	rpc->sent += sent;
@@ -140,6 +143,7 @@ void kr_rpc_reset(struct kr_rpc *rpc, const char *reason)
 	if (!rpc->conn)
 		return;
 	kr_log_debug("closing the connection to the server: %s", reason);
+	rpc->reset_reason = reason;
 	kr_conn_close(rpc->conn, false);
 }
 

@@ -48,6 +48,7 @@ struct kr_rpc {
 	kr_down_fn handlers[KR_RPC_TYPES];
 
 	struct kr_conn *conn;
+	const char *reset_reason; /* why we are closing it; NULL: we are not */
 	struct kr_resolve *resolving;
 	uv_timer_t retry, tick;
 	uint64_t backoff_ms, attempt_ns, heard_ns;

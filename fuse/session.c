@@ -50,11 +50,13 @@ struct kr_session {
 	void *hello_context;
 	void (*on_live)(void *context);
 	void *live_context;
+	struct kr_list pending;    /* struct pending: those whose answers do not come any more are freed with the session */
 	int closing;               /* timers not yet closed */
 };
 
 /* What a request's answer must match to count. */
 struct pending {
+	struct kr_link link;
 	struct kr_session *session;
 	uint64_t epoch, sent_ns;
 	struct kr_fid file;
@@ -67,14 +69,21 @@ static struct pending *pending_new(struct kr_session *session)
 	pending->session = session;
 	pending->epoch = session->epoch;
 	pending->sent_ns = kr_clock_ns();
+	kr_list_append(&session->pending, &pending->link);
 	return pending;
+}
+
+static void pending_free(struct pending *pending)
+{
+	kr_list_remove(&pending->link);
+	free(pending);
 }
 
 static bool pending_end(struct pending *pending)
 {
 	bool current = pending->epoch == pending->session->epoch;
 
-	free(pending);
+	pending_free(pending);
 	return current;
 }
 
@@ -127,7 +136,7 @@ static void ping(struct kr_session *session)
 	struct kr_ping_request request = {};
 
 	if (kr_rpc_direct(session->mount->rpc, KR_MSG_PING, &request, on_ping_reply, pending) < 0)
-		free(pending);
+		pending_free(pending);
 }
 
 static void on_tick(uv_timer_t *timer)
@@ -190,7 +199,7 @@ void kr_session_replayed(struct kr_session *session)
 	session->state = FINISHING;
 	pending = pending_new(session);
 	if (kr_rpc_direct(session->mount->rpc, KR_MSG_RECLAIM_DONE, &request, on_done_reply, pending) < 0)
-		free(pending); /* the connection is ending: it all starts over */
+		pending_free(pending); /* the connection is ending: it all starts over */
 }
 
 static void reclaim_answered(struct kr_session *session)
@@ -226,7 +235,7 @@ static void add_reclaim(void *context, const struct kr_reclaim_item *item)
 
 	pending->file = item->file;
 	if (kr_rpc_direct(session->mount->rpc, KR_MSG_RECLAIM, &request, on_reclaim_reply, pending) < 0)
-		free(pending);
+		pending_free(pending);
 	else
 		session->reclaims++;
 }
@@ -387,7 +396,7 @@ static void say_hello(struct kr_session *session)
 		session->hooks->listen(mount, session->own_host, &hello.ring_port);
 	struct pending *pending = pending_new(session);
 	if (kr_rpc_direct(mount->rpc, KR_MSG_HELLO, &hello, on_hello_reply, pending) < 0)
-		free(pending);
+		pending_free(pending);
 }
 
 static void on_login(void *context, int err)
@@ -470,6 +479,7 @@ int kr_session_new(struct kr_mount *mount, struct kr_session **ret_session)
 		return err;
 	}
 	session->mount = mount;
+	kr_list_init(&session->pending);
 	uv_timer_init(mount->loop, &session->tick);
 	uv_timer_init(mount->loop, &session->deadline);
 	session->tick.data = session->deadline.data = session;
@@ -481,8 +491,11 @@ static void on_timer_closed(uv_handle_t *handle)
 {
 	struct kr_session *session = handle->data;
 
-	if (--session->closing == 0)
-		free(session);
+	if (--session->closing > 0)
+		return;
+	while (!kr_list_empty(&session->pending))
+		pending_free(KR_LIST_ENTRY(session->pending.head.next, struct pending, link));
+	free(session);
 }
 
 void kr_session_free(struct kr_session *session)

@@ -66,6 +66,14 @@ end() {
 	rm -rf "$WORK"/node*/local/*
 }
 
+# Beside the rest: a server that takes connections and says nothing.
+nsenter -t "${KEEPER[server]}" -n -- python3 -c 'import socket, time; s = socket.create_server(("0.0.0.0", 7556)); time.sleep(1000)' &
+silent=$!
+until_ok 30 "the silent server" on server bash -c ': </dev/tcp/127.0.0.1/7556' || fail "no silent server"
+mkdir "$WORK/silent"
+on node2 timeout 100 "$B/fuse/kairanfs" "$SERVER_ADDRESS:7556:/" "$WORK/silent" -o "local=$WORK/silent" 2>"$WORK/silent.err" &
+given_up=$!
+
 note "anything may be changed: nobody who is not asked to believe it falls over it"
 nonsense plain 5 "" ""
 end
@@ -76,4 +84,7 @@ seq 20000 >"$WORK/numbers"
 while read -r name; do same "$WORK/numbers" "$EXPORT/public/$name"; done <"$WORK/acknowledged-sealed"
 [ -s "$WORK/acknowledged-sealed" ] || fail "nothing was acknowledged at all"
 end
+wait $given_up
+[ $? = 1 ] && grep -q "no answer" "$WORK/silent.err" || fail "mounting from a silent server: $(cat "$WORK/silent.err")"
+kill $silent
 check_logs || fail "a daemon's log"
