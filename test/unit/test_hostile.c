@@ -3,46 +3,22 @@
  *
  * The hostile one is a user: it has what a user key gives (uid 1000), whatever it says.
  */
-#include "test/unit/scripted_node.h"
+#include "test/unit/server_fixture.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <signal.h>
-#include <stdio.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/log.h"
 #include "common/pair_conn.h"
-#include "server/export.h"
-#include "server/listen.h"
-#include "server/options.h"
-#include "server/server.h"
 #include "server/session.h"
 #include "server/trust.h"
 
-enum { LEASE_MS = 1000, USER = 1000, PING_ID = 1 << 20 };
+enum { USER = 1000, PING_ID = 1 << 20 };
+enum { HONEST, HOSTILE }; /* of the fixture's nodes; both have a session */
 
-struct fixture {
-	uv_loop_t loop;
-	struct kr_server server;
-	struct kr_server_options options;
-	char *listen[1];
-	char directory[64], export_path[80], state_path[80];
-	struct node *honest, *hostile;
-	struct kr_fid secret, own; /* root's, 0600, with a lease of honest's; and the hostile user's */
-};
+static struct kr_fid secret_file, own_file; /* root's, 0600, with a lease of the honest node's; and the hostile user's */
 
-static struct node *joined(struct fixture *f, uint8_t number)
-{
-	struct node *node = node_new(&f->loop, kr_listen_port(&f->server), number);
-
-	assert_int_equal(node_hello(node, false), 0);
-	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
-	return node;
-}
-
-static struct kr_fid create(struct node *node, const char *name, uint32_t uid, uint8_t want)
+static struct kr_fid create_as(struct node *node, const char *name, uint32_t uid, uint8_t want)
 {
 	struct kr_create_request msg = {.cred = {.uid = uid, .gid = uid}, .parent = node->hello.root, .name = name, .mode = 0600,
 		.flags = KR_OPEN_BOTH, .want = want};
@@ -65,55 +41,15 @@ static void confine(struct fixture *f, struct node *node)
 	session->group_count = 1;
 }
 
-static int setup(void **state)
+static int setup_two(void **state)
 {
-	struct fixture *f = calloc(1, sizeof(*f));
+	struct fixture *f;
 
-	strcpy(f->directory, "/tmp/kr-test-hostile-XXXXXX");
-	assert_non_null(mkdtemp(f->directory));
-	snprintf(f->export_path, sizeof(f->export_path), "%s/export", f->directory);
-	snprintf(f->state_path, sizeof(f->state_path), "%s/state", f->directory);
-	assert_int_equal(mkdir(f->export_path, 0755), 0);
+	setup(state);
+	f = *state;
 	assert_int_equal(chmod(f->export_path, 0777), 0);
-	f->listen[0] = strdup("127.0.0.1:0");
-	f->options = (struct kr_server_options){.listen = {f->listen, 1}, .state = f->state_path, .lease = LEASE_MS,
-		.export_path = f->export_path};
-	uv_loop_init(&f->loop);
-	assert_int_equal(kr_server_init(&f->server, &f->loop, &f->options), 0);
-	assert_int_equal(kr_server_listen(&f->server), 0);
-	f->honest = joined(f, 1);
-	f->hostile = joined(f, 2);
-	*state = f;
-	return 0;
-}
-
-static bool server_has_ended(void *context)
-{
-	struct fixture *f = context;
-
-	return f->server.ended && !uv_is_active((uv_handle_t *)&f->server.tick);
-}
-
-static int remove_entry(const char *path, const struct stat *stat, int type, struct FTW *walk)
-{
-	(void)stat, (void)type, (void)walk;
-	return remove(path);
-}
-
-static int teardown(void **state)
-{
-	struct fixture *f = *state;
-
-	node_free(f->honest);
-	node_free(f->hostile);
-	kr_server_stop(&f->server);
-	assert_true(node_wait_for(&f->loop, server_has_ended, f));
-	uv_run(&f->loop, UV_RUN_DEFAULT);
-	kr_server_fini(&f->server);
-	assert_int_equal(uv_loop_close(&f->loop), 0);
-	nftw(f->directory, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-	free(f->listen[0]);
-	free(f);
+	joined(f, HONEST);
+	joined(f, HOSTILE);
 	return 0;
 }
 
@@ -136,46 +72,36 @@ static bool ping(struct node *node)
 	return !node->closed;
 }
 
-static bool answered(struct node *node, uint64_t id)
-{
-	return node_answer(node, id)->replies > 0;
-}
-
-static uint64_t ask_lease(struct node *node, const struct kr_fid *fid, uint8_t kinds)
-{
-	return node_send(node, KR_MSG_LEASE, &(struct kr_lease_request){.file = *fid, .kinds = kinds});
-}
-
 /* --- questions that nobody answers --------------------------------------------------------------------------------- */
 
 static void who_leaves_a_recall_unanswered_loses_its_session(void **state)
 {
 	struct fixture *f = *state;
-	struct kr_fid fid = create(f->hostile, "f", 0, KR_LEASE_WRITE);
-	uint64_t id = ask_lease(f->honest, &fid, KR_LEASE_READ);
+	struct kr_fid fid = create_as(f->nodes[HOSTILE], "f", 0, KR_LEASE_WRITE);
+	uint64_t id = send_lease(f->nodes[HONEST], &fid, KR_LEASE_READ);
 
-	node_asked(f->hostile, KR_MSG_RECALL);
-	while (!answered(f->honest, id)) {
-		ping(f->hostile);
-		assert_true(ping(f->honest));
+	node_asked(f->nodes[HOSTILE], KR_MSG_RECALL);
+	while (!is_answered(f->nodes[HONEST], id)) {
+		ping(f->nodes[HOSTILE]);
+		assert_true(ping(f->nodes[HONEST]));
 	}
-	assert_int_equal(node_result(f->honest, id, NULL), 0);
+	assert_int_equal(node_result(f->nodes[HONEST], id, NULL), 0);
 	assert_int_equal(f->server.sessions_lost, 1);
-	assert_null(kr_session_find(&f->server, f->hostile->hello.session));
+	assert_null(kr_session_find(&f->server, f->nodes[HOSTILE]->hello.session));
 }
 
 static void who_leaves_a_question_for_attributes_unanswered_loses_its_session(void **state)
 {
 	struct fixture *f = *state;
-	struct kr_fid fid = create(f->hostile, "f", 0, KR_LEASE_WRITE);
-	uint64_t id = node_send(f->honest, KR_MSG_GETATTR, &(struct kr_getattr_request){.file = fid});
+	struct kr_fid fid = create_as(f->nodes[HOSTILE], "f", 0, KR_LEASE_WRITE);
+	uint64_t id = node_send(f->nodes[HONEST], KR_MSG_GETATTR, &(struct kr_getattr_request){.file = fid});
 
-	node_asked(f->hostile, KR_MSG_QUERY);
-	while (!answered(f->honest, id)) {
-		ping(f->hostile);
-		assert_true(ping(f->honest));
+	node_asked(f->nodes[HOSTILE], KR_MSG_QUERY);
+	while (!is_answered(f->nodes[HONEST], id)) {
+		ping(f->nodes[HOSTILE]);
+		assert_true(ping(f->nodes[HONEST]));
 	}
-	assert_int_equal(node_result(f->honest, id, NULL), 0);
+	assert_int_equal(node_result(f->nodes[HONEST], id, NULL), 0);
 	assert_int_equal(f->server.sessions_lost, 1);
 }
 
@@ -183,23 +109,23 @@ static void who_leaves_a_question_for_attributes_unanswered_loses_its_session(vo
 static void who_flushes_may_take_its_time(void **state)
 {
 	struct fixture *f = *state;
-	struct kr_fid fid = create(f->hostile, "f", 0, KR_LEASE_WRITE);
-	uint64_t id = ask_lease(f->honest, &fid, KR_LEASE_READ), started = kr_clock_ns(), seq = 0;
-	struct node_asked *recall = node_asked(f->hostile, KR_MSG_RECALL);
+	struct kr_fid fid = create_as(f->nodes[HOSTILE], "f", 0, KR_LEASE_WRITE);
+	uint64_t id = send_lease(f->nodes[HONEST], &fid, KR_LEASE_READ), started = kr_clock_ns(), seq = 0;
+	struct node_asked *recall = node_asked(f->nodes[HOSTILE], KR_MSG_RECALL);
 
 	while (kr_clock_ns() - started < 4 * LEASE_MS * KR_NS_PER_MS) {
-		assert_int_equal(node_call(f->hostile, KR_MSG_FLUSH, &(struct kr_flush_request){.file = fid, .flags = 1, .seq = ++seq},
+		assert_int_equal(node_call(f->nodes[HOSTILE], KR_MSG_FLUSH, &(struct kr_flush_request){.file = fid, .flags = 1, .seq = ++seq},
 			NULL), 0);
-		assert_true(ping(f->honest));
-		assert_false(answered(f->honest, id));
+		assert_true(ping(f->nodes[HONEST]));
+		assert_false(is_answered(f->nodes[HONEST], id));
 		for (uint64_t last = kr_clock_ns(); kr_clock_ns() < last + 100 * KR_NS_PER_MS;)
 			uv_run(&f->loop, UV_RUN_ONCE); /* the server's clocks */
-		for (size_t i = 0; i < f->hostile->asked_count; i++)
-			if (f->hostile->asked[i].type == KR_MSG_STABLE && !f->hostile->asked[i].answered)
-				node_reply(f->hostile, &f->hostile->asked[i], NULL);
+		for (size_t i = 0; i < f->nodes[HOSTILE]->asked_count; i++)
+			if (f->nodes[HOSTILE]->asked[i].type == KR_MSG_STABLE && !f->nodes[HOSTILE]->asked[i].answered)
+				node_reply(f->nodes[HOSTILE], &f->nodes[HOSTILE]->asked[i], NULL);
 	}
-	node_reply(f->hostile, recall, NULL);
-	assert_int_equal(node_result(f->honest, id, NULL), 0);
+	node_reply(f->nodes[HOSTILE], recall, NULL);
+	assert_int_equal(node_result(f->nodes[HONEST], id, NULL), 0);
 	assert_int_equal(f->server.sessions_lost, 0);
 }
 
@@ -207,14 +133,14 @@ static void who_flushes_may_take_its_time(void **state)
 static void flushing_something_else_does_not_count(void **state)
 {
 	struct fixture *f = *state;
-	struct kr_fid fid = create(f->hostile, "f", 0, KR_LEASE_WRITE), other = create(f->hostile, "g", 0, KR_LEASE_WRITE);
-	uint64_t id = ask_lease(f->honest, &fid, KR_LEASE_READ), seq = 0;
+	struct kr_fid fid = create_as(f->nodes[HOSTILE], "f", 0, KR_LEASE_WRITE), other = create_as(f->nodes[HOSTILE], "g", 0, KR_LEASE_WRITE);
+	uint64_t id = send_lease(f->nodes[HONEST], &fid, KR_LEASE_READ), seq = 0;
 
-	node_asked(f->hostile, KR_MSG_RECALL);
-	while (!answered(f->honest, id)) {
-		if (f->hostile->conn && f->hostile->answer_count < NODE_ANSWERS_MAX - 1)
-			node_send(f->hostile, KR_MSG_FLUSH, &(struct kr_flush_request){.file = other, .flags = 1, .seq = ++seq});
-		assert_true(ping(f->honest));
+	node_asked(f->nodes[HOSTILE], KR_MSG_RECALL);
+	while (!is_answered(f->nodes[HONEST], id)) {
+		if (f->nodes[HOSTILE]->conn && f->nodes[HOSTILE]->answer_count < NODE_ANSWERS_MAX - 1)
+			node_send(f->nodes[HOSTILE], KR_MSG_FLUSH, &(struct kr_flush_request){.file = other, .flags = 1, .seq = ++seq});
+		assert_true(ping(f->nodes[HONEST]));
 	}
 	assert_int_equal(f->server.sessions_lost, 1);
 }
@@ -222,18 +148,18 @@ static void flushing_something_else_does_not_count(void **state)
 static void the_clock_of_a_question_begins_anew_with_the_connection(void **state)
 {
 	struct fixture *f = *state;
-	struct kr_fid fid = create(f->hostile, "f", 0, KR_LEASE_WRITE);
-	uint64_t id = ask_lease(f->honest, &fid, KR_LEASE_READ), started = kr_clock_ns();
+	struct kr_fid fid = create_as(f->nodes[HOSTILE], "f", 0, KR_LEASE_WRITE);
+	uint64_t id = send_lease(f->nodes[HONEST], &fid, KR_LEASE_READ), started = kr_clock_ns();
 
-	node_asked(f->hostile, KR_MSG_RECALL);
+	node_asked(f->nodes[HOSTILE], KR_MSG_RECALL);
 	while (kr_clock_ns() - started < LEASE_MS * KR_NS_PER_MS * 3 / 4)
-		assert_true(ping(f->honest));
-	node_disconnect(f->hostile);
-	f->hostile->asked_count = 0;
-	assert_int_equal(node_hello(f->hostile, true), 0);
-	assert_int_equal(f->hostile->hello.resumed, 1);
-	node_reply(f->hostile, node_asked(f->hostile, KR_MSG_RECALL), NULL);
-	assert_int_equal(node_result(f->honest, id, NULL), 0);
+		assert_true(ping(f->nodes[HONEST]));
+	node_disconnect(f->nodes[HOSTILE]);
+	f->nodes[HOSTILE]->asked_count = 0;
+	assert_int_equal(node_hello(f->nodes[HOSTILE], true), 0);
+	assert_int_equal(f->nodes[HOSTILE]->hello.resumed, 1);
+	node_reply(f->nodes[HOSTILE], node_asked(f->nodes[HOSTILE], KR_MSG_RECALL), NULL);
+	assert_int_equal(node_result(f->nodes[HONEST], id, NULL), 0);
 	assert_int_equal(f->server.sessions_lost, 0);
 }
 
@@ -256,28 +182,28 @@ static struct fixture *with_a_user(void **state)
 
 	if (geteuid() != 0)
 		skip();
-	f->secret = create(f->honest, "secret", 0, KR_LEASE_WRITE);
-	assert_int_equal(node_call(f->honest, KR_MSG_FLUSH, &(struct kr_flush_request){.file = f->secret, .flags = 1, .seq = 1}, NULL), 0);
-	confine(f, f->hostile);
-	f->own = create(f->hostile, "own", USER, 0);
+	secret_file = create_as(f->nodes[HONEST], "secret", 0, KR_LEASE_WRITE);
+	assert_int_equal(node_call(f->nodes[HONEST], KR_MSG_FLUSH, &(struct kr_flush_request){.file = secret_file, .flags = 1, .seq = 1}, NULL), 0);
+	confine(f, f->nodes[HOSTILE]);
+	own_file = create_as(f->nodes[HOSTILE], "own", USER, 0);
 	return f;
 }
 
 /* The honest node has lost nothing, and has been asked nothing but what GETATTR may ask. */
 static void undisturbed(struct fixture *f)
 {
-	assert_true(ping(f->honest));
-	for (size_t i = 0; i < f->honest->asked_count; i++)
-		assert_true(f->honest->asked[i].type == KR_MSG_QUERY || f->honest->asked[i].type == KR_MSG_STABLE);
-	assert_int_equal(node_call(f->honest, KR_MSG_LEASE, &(struct kr_lease_request){.file = f->secret, .kinds = KR_LEASE_WRITE},
+	assert_true(ping(f->nodes[HONEST]));
+	for (size_t i = 0; i < f->nodes[HONEST]->asked_count; i++)
+		assert_true(f->nodes[HONEST]->asked[i].type == KR_MSG_QUERY || f->nodes[HONEST]->asked[i].type == KR_MSG_STABLE);
+	assert_int_equal(node_call(f->nodes[HONEST], KR_MSG_LEASE, &(struct kr_lease_request){.file = secret_file, .kinds = KR_LEASE_WRITE},
 		NULL), 0);
 }
 
 static void try_all_on_secret(struct fixture *f)
 {
 	const struct kr_cred user = {.uid = USER, .gid = USER};
-	const struct kr_fid secret = f->secret;
-	struct node *node = f->hostile;
+	const struct kr_fid secret = secret_file;
+	struct node *node = f->nodes[HOSTILE];
 
 	for (uint32_t flags = 0; flags <= (KR_OPEN_BOTH | KR_OPEN_TRUNC); flags++)
 		REFUSED(node, OPEN, open, .cred = user, .file = secret, .flags = flags, .want = KR_LEASE_ALL);
@@ -285,14 +211,14 @@ static void try_all_on_secret(struct fixture *f)
 	REFUSED(node, LEASE, lease, .file = secret, .kinds = KR_LEASE_READ);
 	REFUSED(node, LEASE, lease, .file = secret, .kinds = KR_LEASE_WRITE);
 	REFUSED(node, JOIN, join, .file = secret, .version = 1);
-	REFUSED(node, REPARENT, reparent, .file = secret, .node = f->honest->hello.node);
+	REFUSED(node, REPARENT, reparent, .file = secret, .node = f->nodes[HONEST]->hello.node);
 	REFUSED(node, FLUSH, flush, .file = secret, .flags = 1, .seq = UINT64_MAX);
 	REFUSED(node, FLUSH, flush, .file = secret, .flags = 0, .seq = 1, .bytes = UINT64_MAX);
 	REFUSED(node, FLUSH, flush, .file = secret, .flags = 3, .seq = 1, .replay_round = UINT64_MAX);
 	REFUSED(node, FALLOCATE, fallocate, .cred = user, .file = secret, .length = 1);
 	REFUSED(node, SEEK, seek, .file = secret, .whence = SEEK_DATA);
-	REFUSED(node, COPY, copy, .cred = user, .from = secret, .to = f->own, .length = 1);
-	REFUSED(node, COPY, copy, .cred = user, .from = f->own, .to = secret, .length = 1);
+	REFUSED(node, COPY, copy, .cred = user, .from = secret, .to = own_file, .length = 1);
+	REFUSED(node, COPY, copy, .cred = user, .from = own_file, .to = secret, .length = 1);
 	for (uint32_t bit = 0; bit < 8; bit++)
 		REFUSED(node, SETATTR, setattr, .cred = user, .file = secret, .valid = 1u << bit | 1u << 9, .uid = USER, .gid = USER);
 	REFUSED(node, SETXATTR, setxattr, .cred = user, .file = secret, .name = "user.mine", .value = {(const uint8_t *)"x", 1});
@@ -315,13 +241,13 @@ static void a_user_gets_nothing_of_others_files(void **state)
 static void what_is_reclaimed_without_having_been_there_gives_no_right(void **state)
 {
 	struct fixture *f = with_a_user(state);
-	struct kr_reclaim_request reclaim = {.file = f->secret, .opens = 1, .kinds = KR_LEASE_ALL, .has_replays = 1};
+	struct kr_reclaim_request reclaim = {.file = secret_file, .opens = 1, .kinds = KR_LEASE_ALL, .has_replays = 1};
 	const union kr_any_msg *reply;
-	int err = node_call(f->hostile, KR_MSG_RECLAIM, &reclaim, &reply);
+	int err = node_call(f->nodes[HOSTILE], KR_MSG_RECLAIM, &reclaim, &reply);
 
 	assert_true(err < 0 || reply->reclaim_reply.kinds == 0);
 	if (err == 0) /* counted as an open: closed again, so that the rest is as before */
-		assert_int_equal(node_call(f->hostile, KR_MSG_CLOSE, &(struct kr_close_request){.file = f->secret, .count = 1}, NULL), 0);
+		assert_int_equal(node_call(f->nodes[HOSTILE], KR_MSG_CLOSE, &(struct kr_close_request){.file = secret_file, .count = 1}, NULL), 0);
 	try_all_on_secret(f);
 	undisturbed(f);
 }
@@ -329,13 +255,13 @@ static void what_is_reclaimed_without_having_been_there_gives_no_right(void **st
 static void what_is_given_back_for_others_stays_theirs(void **state)
 {
 	struct fixture *f = with_a_user(state);
-	uint64_t parked = ask_lease(f->hostile, &f->own, KR_LEASE_READ);
+	uint64_t parked = send_lease(f->nodes[HOSTILE], &own_file, KR_LEASE_READ);
 
-	node_call(f->hostile, KR_MSG_RETURN, &(struct kr_return_request){.file = f->secret, .kinds = KR_LEASE_ALL}, NULL);
-	node_call(f->hostile, KR_MSG_LEAVE, &(struct kr_leave_request){.file = f->secret}, NULL);
+	node_call(f->nodes[HOSTILE], KR_MSG_RETURN, &(struct kr_return_request){.file = secret_file, .kinds = KR_LEASE_ALL}, NULL);
+	node_call(f->nodes[HOSTILE], KR_MSG_LEAVE, &(struct kr_leave_request){.file = secret_file}, NULL);
 	for (uint64_t id = 0; id < 40; id++)
-		node_call(f->hostile, KR_MSG_CANCEL, &(struct kr_cancel_request){.request = id}, NULL);
-	node_result(f->hostile, parked, NULL);
+		node_call(f->nodes[HOSTILE], KR_MSG_CANCEL, &(struct kr_cancel_request){.request = id}, NULL);
+	node_result(f->nodes[HOSTILE], parked, NULL);
 	undisturbed(f);
 }
 
@@ -343,18 +269,18 @@ static void answers_to_what_was_not_asked_do_no_harm(void **state)
 {
 	struct fixture *f = with_a_user(state);
 	const uint16_t types[] = {KR_MSG_RECALL, KR_MSG_QUERY, KR_MSG_ROUND, KR_MSG_STABLE, KR_MSG_UPSTREAM};
-	uint64_t id = node_send(f->hostile, KR_MSG_GETATTR, &(struct kr_getattr_request){.file = f->secret});
+	uint64_t id = node_send(f->nodes[HOSTILE], KR_MSG_GETATTR, &(struct kr_getattr_request){.file = secret_file});
 
 	for (size_t i = 0; i < KR_ARRAY_SIZE(types); i++) {
 		struct kr_query_reply lie = {.dirty = 1, .end = UINT64_MAX};
 
-		for (uint64_t ask = 0; ask < 8 && f->hostile->conn; ask++)
-			kr_conn_reply(f->hostile->conn, types[i], ask, 0, 0, types[i] == KR_MSG_QUERY ? (void *)&lie : &(struct kr_round_reply){0},
+		for (uint64_t ask = 0; ask < 8 && f->nodes[HOSTILE]->conn; ask++)
+			kr_conn_reply(f->nodes[HOSTILE]->conn, types[i], ask, 0, 0, types[i] == KR_MSG_QUERY ? (void *)&lie : &(struct kr_round_reply){0},
 				NULL, 0);
 	}
-	node_reply(f->honest, node_asked(f->honest, KR_MSG_QUERY), &(struct kr_query_reply){0}); /* the true one */
-	while (f->hostile->conn && !answered(f->hostile, id))
-		assert_true(ping(f->honest));
+	node_reply(f->nodes[HONEST], node_asked(f->nodes[HONEST], KR_MSG_QUERY), &(struct kr_query_reply){0}); /* the true one */
+	while (f->nodes[HOSTILE]->conn && !is_answered(f->nodes[HOSTILE], id))
+		assert_true(ping(f->nodes[HONEST]));
 	undisturbed(f);
 }
 
@@ -380,12 +306,12 @@ static void a_ring_key_is_not_guessed(void **state)
 	struct node *caller = node_new(&f->loop, kr_listen_port(&f->server), 9);
 
 	for (int i = 0; i < 2; i++) {
-		const struct kr_hello_reply *who = i == 0 ? &f->honest->hello : &f->hostile->hello;
+		const struct kr_hello_reply *who = i == 0 ? &f->nodes[HONEST]->hello : &f->nodes[HOSTILE]->hello;
 		struct kr_pair_caller self = {.node = who->node, .session = who->session};
 		struct kr_hop_address to = {.address = "127.0.0.1", .session = who->session};
 		struct ring_call call = {0};
 
-		memcpy(self.ring_key, f->hostile->hello.ring_key, sizeof(self.ring_key));
+		memcpy(self.ring_key, f->nodes[HOSTILE]->hello.ring_key, sizeof(self.ring_key));
 		memset(to.ticket, i, sizeof(to.ticket));
 		node_connect(caller);
 		kr_pair_open(caller->conn, &to, &self, ring_call_ended, &call);
@@ -401,16 +327,16 @@ static void a_ring_key_is_not_guessed(void **state)
 static void lies_about_sizes_are_not_passed_on(void **state)
 {
 	struct fixture *f = *state;
-	struct kr_fid fids[2] = {create(f->hostile, "f", 0, KR_LEASE_WRITE), f->hostile->hello.root};
+	struct kr_fid fids[2] = {create_as(f->nodes[HOSTILE], "f", 0, KR_LEASE_WRITE), f->nodes[HOSTILE]->hello.root};
 	const struct kr_query_reply lies[2] = {{.dirty = 1, .end = UINT64_MAX}, {.dirty = 1, .end = 123456789}};
 	const union kr_any_msg *reply;
 
-	assert_int_equal(node_result(f->hostile, ask_lease(f->hostile, &fids[1], KR_LEASE_WRITE), NULL), 0);
+	assert_int_equal(node_result(f->nodes[HOSTILE], send_lease(f->nodes[HOSTILE], &fids[1], KR_LEASE_WRITE), NULL), 0);
 	for (int i = 0; i < 2; i++) {
-		uint64_t id = node_send(f->honest, KR_MSG_GETATTR, &(struct kr_getattr_request){.file = fids[i]});
+		uint64_t id = node_send(f->nodes[HONEST], KR_MSG_GETATTR, &(struct kr_getattr_request){.file = fids[i]});
 
-		node_reply(f->hostile, node_asked(f->hostile, KR_MSG_QUERY), &lies[i]);
-		assert_int_equal(node_result(f->honest, id, &reply), 0);
+		node_reply(f->nodes[HOSTILE], node_asked(f->nodes[HOSTILE], KR_MSG_QUERY), &lies[i]);
+		assert_int_equal(node_result(f->nodes[HONEST], id, &reply), 0);
 		assert_true(reply->getattr_reply.attr.size < 123456789);
 	}
 }
@@ -422,26 +348,26 @@ static void extremes_are_refused_on_ones_own_file_too(void **state)
 	static const uint64_t far[] = {INT64_MAX, (uint64_t)INT64_MAX + 1, UINT64_MAX - 1, UINT64_MAX};
 	struct fixture *f = with_a_user(state);
 	const struct kr_cred user = {.uid = USER, .gid = USER};
-	struct node *node = f->hostile;
+	struct node *node = f->nodes[HOSTILE];
 
 	for (size_t i = 0; i < KR_ARRAY_SIZE(far); i++) {
-		REFUSED(node, FALLOCATE, fallocate, .cred = user, .file = f->own, .offset = far[i], .length = far[i]);
-		REFUSED(node, FALLOCATE, fallocate, .cred = user, .file = f->own, .offset = 1, .length = far[i]);
-		REFUSED(node, SEEK, seek, .file = f->own, .offset = far[i], .whence = SEEK_DATA);
-		REFUSED(node, SEEK, seek, .file = f->own, .offset = 0, .whence = UINT32_MAX - (uint32_t)i);
-		REFUSED(node, SETATTR, setattr, .cred = user, .file = f->own, .valid = KR_SET_SIZE, .size = far[i]);
-		REFUSED(node, COPY, copy, .cred = user, .from = f->own, .from_offset = far[i], .to = f->own, .to_offset = 1, .length = far[i]);
-		REFUSED(node, COPY, copy, .cred = user, .from = f->own, .from_offset = 0, .to = f->own, .to_offset = far[i], .length = 2);
-		REFUSED(node, LEASE, lease, .file = f->own, .kinds = (uint8_t)(4 + i));
-		REFUSED(node, RECLAIM, reclaim, .file = f->own, .opens = UINT32_MAX - (uint32_t)i, .kinds = KR_LEASE_ALL);
+		REFUSED(node, FALLOCATE, fallocate, .cred = user, .file = own_file, .offset = far[i], .length = far[i]);
+		REFUSED(node, FALLOCATE, fallocate, .cred = user, .file = own_file, .offset = 1, .length = far[i]);
+		REFUSED(node, SEEK, seek, .file = own_file, .offset = far[i], .whence = SEEK_DATA);
+		REFUSED(node, SEEK, seek, .file = own_file, .offset = 0, .whence = UINT32_MAX - (uint32_t)i);
+		REFUSED(node, SETATTR, setattr, .cred = user, .file = own_file, .valid = KR_SET_SIZE, .size = far[i]);
+		REFUSED(node, COPY, copy, .cred = user, .from = own_file, .from_offset = far[i], .to = own_file, .to_offset = 1, .length = far[i]);
+		REFUSED(node, COPY, copy, .cred = user, .from = own_file, .from_offset = 0, .to = own_file, .to_offset = far[i], .length = 2);
+		REFUSED(node, LEASE, lease, .file = own_file, .kinds = (uint8_t)(4 + i));
+		REFUSED(node, RECLAIM, reclaim, .file = own_file, .opens = UINT32_MAX - (uint32_t)i, .kinds = KR_LEASE_ALL);
 		node_call(node, KR_MSG_READDIR, &(struct kr_readdir_request){.cred = user, .file = node->hello.root, .cookie = far[i],
 			.size = UINT32_MAX}, NULL); /* an end or an error, as the filesystem likes */
 	}
-	REFUSED(node, LEASE, lease, .file = f->own, .kinds = 0);
+	REFUSED(node, LEASE, lease, .file = own_file, .kinds = 0);
 	undisturbed(f);
 }
 
-#define TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define TEST(test) cmocka_unit_test_setup_teardown(test, setup_two, teardown)
 
 int main(void)
 {
