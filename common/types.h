@@ -63,6 +63,8 @@ struct kr_range {
 };
 
 /* Lease kinds, a bit set (DESIGN: READ = cache and serve the data, WRITE = journal writes). */
+/* What of a file's bytes is in conflict (RECLAIM): those that were not flushed, those to be replayed. */
+enum kr_conflict_part { KR_CONFLICT_DIRTY = 1, KR_CONFLICT_REPLAYS = 2, KR_CONFLICT_ALL = 3 };
 enum kr_lease_kind { KR_LEASE_READ = 1, KR_LEASE_WRITE = 2, KR_LEASE_ALL = 3 };
 
 #endif

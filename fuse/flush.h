@@ -35,6 +35,7 @@
 #include "fuse/loop.h"
 #include "fuse/mount.h"
 
+struct kr_claims;
 struct kr_file;
 struct kr_flusher;
 struct kr_late;
@@ -112,8 +113,8 @@ void kr_flush_discard(struct kr_file *file);
 /* The session is new: flushes and streams in flight belong to the past. Before RECLAIMs are collected. */
 void kr_flusher_session_lost(struct kr_flusher *flusher);
 bool kr_flush_has_replays(struct kr_file *file, const uint8_t boot_id[16]);
-/* The lowest and the highest sequence number of what is dirty or to be replayed; 0: nothing is. */
-void kr_flush_seqs(struct kr_file *file, const uint8_t boot_id[16], uint64_t *ret_first, uint64_t *ret_last);
+/* What is dirty, and what is to be replayed. */
+void kr_flush_claims(struct kr_file *file, const uint8_t boot_id[16], struct kr_claims *ret_claims);
 /* RECLAIM of the file was answered (ERR -ESTALE: it is gone). */
 void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_reply *reply);
 /* Sends the replays of all files and then calls kr_session_replayed; at once when there are none. */

@@ -35,19 +35,26 @@ static void note_seq(void *context, const struct kr_extent *piece)
 	seqs->last = KR_MAX(seqs->last, piece->seq);
 }
 
-void kr_flush_seqs(struct kr_file *file, const uint8_t boot_id[16], uint64_t *ret_first, uint64_t *ret_last)
+void kr_flush_claims(struct kr_file *file, const uint8_t boot_id[16], struct kr_claims *ret_claims)
 {
-	struct seqs seqs = {0};
+	struct seqs dirty = {0}, replays = {0};
 	struct kr_applied *applied;
 
-	KR_LIST_FOR_EACH(applied, &file->flush.applied, link)
-		if (memcmp(applied->boot_id, boot_id, 16) != 0)
-			kr_extent_map_for_each(&applied->extents, note_seq, &seqs);
+	*ret_claims = (struct kr_claims){0};
+	KR_LIST_FOR_EACH(applied, &file->flush.applied, link) {
+		if (memcmp(applied->boot_id, boot_id, 16) == 0)
+			continue;
+		kr_extent_map_for_each(&applied->extents, note_seq, &replays);
+		ret_claims->oldest = ret_claims->oldest ? KR_MIN(ret_claims->oldest, applied->round) : applied->round;
+		ret_claims->newest = KR_MAX(ret_claims->newest, applied->round);
+	}
+	ret_claims->replay_first = replays.first;
+	ret_claims->replay_last = replays.last;
 	pthread_mutex_lock(&file->lock);
-	kr_extent_map_for_each(&file->dirty, note_seq, &seqs);
+	kr_extent_map_for_each(&file->dirty, note_seq, &dirty);
 	pthread_mutex_unlock(&file->lock);
-	*ret_first = seqs.first;
-	*ret_last = seqs.last;
+	ret_claims->first = dirty.first;
+	ret_claims->last = dirty.last;
 }
 
 /* Replays begin anew at the new session; streams and snapshots of rounds are void; a FLUSH stays asked. */
@@ -117,10 +124,10 @@ static void keep_unjudged(struct kr_file *file, int err)
 {
 	const struct kr_session_facts *facts = kr_session_facts(file->mount->session);
 	struct kr_flush_send *send, *next;
-	uint64_t first, last;
+	struct kr_claims claims;
 
-	kr_flush_seqs(file, facts->boot_id, &first, &last);
-	if (!facts->late || !last || file->flush.orphaned || err == -ESTALE)
+	kr_flush_claims(file, facts->boot_id, &claims);
+	if (!facts->late || !(claims.last || claims.replay_last) || file->flush.orphaned || err == -ESTALE)
 		return;
 	kr_log_error("file %" PRIu64 ": the server cannot tell whether others have changed it while this node was cut off (%s); its "
 		"unflushed bytes wait in the journal for the next mount, or to be discarded", file->base.ino, strerror(-err));
@@ -179,9 +186,9 @@ void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_r
 	if (err == 0 && reply->applied_seq)
 		settle_known(file, reply->applied_seq, reply->applied_round, &reply->attr);
 	if (err == 0 && reply->conflict)
-		kr_late_begin(file, &reply->attr);
+		kr_late_begin(file, reply->conflict, &reply->attr);
 	else if (err == -ESTALE) /* the server knows whether that is a conflict, perhaps since an earlier session */
-		kr_late_begin(file, NULL);
+		kr_late_begin(file, KR_CONFLICT_ALL, NULL);
 	else if (err)
 		keep_unjudged(file, err);
 	if (err == -ESTALE && kr_flush_busy(file) && !file->flush.late) {

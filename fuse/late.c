@@ -55,45 +55,98 @@ struct move {
 	int err;
 };
 
-static void move_piece(void *context, const struct kr_extent *piece)
+static void move_under(void *context, const struct kr_extent *piece)
 {
 	struct move *move = context;
 
-	if (kr_extent_map_insert(move->to, piece, kr_journal_release, move->journal) < 0)
+	if (kr_extent_map_insert_under(move->to, piece, kr_journal_release, move->journal) < 0)
 		move->err = -ENOMEM;
 }
 
-/* A second loss of the session may add to what has not moved yet; then the newer bytes count. */
-static int take_dirty(struct kr_file *file, struct kr_late *late)
+/* Moves all of FROM to what is late: over it, or UNDER it. Out of memory: the rest stays where it was. */
+static int move_all(struct kr_late *late, struct kr_extent_map *from, bool under)
 {
-	struct move move = {&late->extents, file->mount->journal, 0};
+	struct kr_journal *journal = late->file->mount->journal;
+	struct kr_extent piece;
+	int err = 0;
+
+	while (!err && kr_extent_map_find(from, 0, &piece)) {
+		kr_journal_hold(journal, &piece); /* for a moment, or if it goes in only in part, both have it */
+		if (under)
+			err = kr_extent_map_insert_under(&late->extents, &piece, kr_journal_release, journal);
+		else
+			err = kr_extent_map_insert(&late->extents, &piece, kr_journal_release, journal);
+		if (!err)
+			err = kr_extent_map_remove(from, piece.offset, piece.length, kr_journal_release, journal);
+	}
+	return err;
+}
+
+/* A second loss of the session may add to what has not moved yet; then the newer bytes count. */
+static int take_dirty(struct kr_late *late)
+{
+	struct kr_file *file = late->file;
+	int err;
 
 	KR_SCOPED_LOCK(&file->lock);
-	kr_extent_map_for_each(&file->dirty, move_piece, &move);
-	if (move.err)
-		return move.err;
-	kr_extent_map_fini(&file->dirty);
-	kr_extent_map_init(&file->dirty);
 	late->mtime = file->mtime;
-	if (!late->path && file->journal_file && file->journal_file->hint && file->journal_file->hint[0])
-		late->path = kr_xstrdup(file->journal_file->hint);
+	err = move_all(late, &file->dirty, false);
+	if (err)
+		return err;
 	file->flush.flushed_seq = file->written_seq;
 	file->flush.noticed = file->flush.backlog_noticed = false;
 	return 0;
 }
 
-void kr_late_begin(struct kr_file *file, const struct kr_attr *attr)
+/* The latest first. Their APPLIED records die first: killed in between they are dirty again. */
+static int take_replays(struct kr_late *late)
 {
-	struct kr_late *late = file->flush.late;
-	bool dirty;
+	struct kr_file *file = late->file;
+	struct kr_link *link, *before;
 
-	/* What an older boot of the server lost is late as well. */
-	if (kr_flush_has_replays(file, kr_session_facts(file->mount->session)->boot_id))
-		kr_flush_redirty(file, 0, true, 0);
-	pthread_mutex_lock(&file->lock);
-	dirty = !kr_extent_map_empty(&file->dirty);
-	pthread_mutex_unlock(&file->lock);
-	if (!dirty)
+	for (link = file->flush.applied.head.prev; link != &file->flush.applied.head; link = before) {
+		struct kr_applied *applied = KR_LIST_ENTRY(link, struct kr_applied, link);
+		int err;
+
+		before = link->prev;
+		if (kr_flush_is_current_boot(file, applied))
+			continue;
+		kr_journal_release_mark(file->mount->journal, applied->mark);
+		applied->mark = 0;
+		if (kr_time_compare(applied->mtime, late->mtime) > 0)
+			late->mtime = applied->mtime;
+		err = move_all(late, &applied->extents, true);
+		if (err)
+			return err;
+		kr_list_remove(&applied->link);
+		free(applied);
+	}
+	return 0;
+}
+
+static void note_path(struct kr_late *late)
+{
+	const struct kr_file *file = late->file;
+
+	if (!late->path && file->journal_file && file->journal_file->hint && file->journal_file->hint[0])
+		late->path = kr_xstrdup(file->journal_file->hint);
+}
+
+static bool has_dirty(struct kr_file *file)
+{
+	KR_SCOPED_LOCK(&file->lock);
+	return !kr_extent_map_empty(&file->dirty);
+}
+
+void kr_late_begin(struct kr_file *file, uint8_t parts, const struct kr_attr *attr)
+{
+	bool replays = (parts & KR_CONFLICT_REPLAYS) &&
+		kr_flush_has_replays(file, kr_session_facts(file->mount->session)->boot_id);
+	bool dirty = (parts & KR_CONFLICT_DIRTY) && has_dirty(file);
+	struct kr_late *late = file->flush.late;
+	int err;
+
+	if (!dirty && !replays)
 		return;
 	if (!late) {
 		late = kr_xcalloc(1, sizeof(*late));
@@ -103,9 +156,13 @@ void kr_late_begin(struct kr_file *file, const struct kr_attr *attr)
 	}
 	if (attr || file->base.ino)
 		late->attr = attr ? *attr : file->base;
-	if (take_dirty(file, late) < 0) {
+	note_path(late);
+	err = replays ? take_replays(late) : 0;
+	if (!err && dirty)
+		err = take_dirty(late);
+	if (err) {
 		kr_log_error("out of memory: some late bytes of a file wait in the journal for the next mount");
-		kr_flush_orphan(file, -ENOMEM); /* else they would be flushed into the original */
+		kr_flush_orphan(file, err); /* else they would be flushed into the original */
 	}
 	late->total = late->extents.bytes;
 	late->ranges = late->extents.count;
@@ -190,14 +247,6 @@ static void take_target(struct kr_late *late, const struct kr_conflict_reply *re
 	kr_file_step(late->target);
 }
 
-static void take_back(void *context, const struct kr_extent *piece)
-{
-	struct move *move = context;
-
-	if (kr_extent_map_insert_under(move->to, piece, kr_journal_release, move->journal) < 0)
-		move->err = -ENOMEM;
-}
-
 /* The server knows of no conflict: the file is gone, and that is all. */
 static void refuse(struct kr_late *late)
 {
@@ -206,7 +255,7 @@ static void refuse(struct kr_late *late)
 
 	kr_file_get(file);
 	pthread_mutex_lock(&file->lock);
-	kr_extent_map_for_each(&late->extents, take_back, &move);
+	kr_extent_map_for_each(&late->extents, move_under, &move);
 	kr_extent_map_fini(&late->extents);
 	kr_extent_map_init(&late->extents);
 	pthread_mutex_unlock(&file->lock);

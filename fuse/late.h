@@ -20,9 +20,9 @@ struct kr_late;
 
 enum { KR_LATE_SHOWN = 100, KR_LATE_RETRY_MS = 3000 };
 
-/* All that FILE has unflushed or to be replayed is late. ATTR: of the original; NULL: it is gone. Without such bytes
- * nothing happens. */
-void kr_late_begin(struct kr_file *file, const struct kr_attr *attr);
+/* What FILE has unflushed, or to be replayed, is late: PARTS (enum kr_conflict_part). ATTR: of the original; NULL: it is gone.
+ * Without such bytes nothing happens. */
+void kr_late_begin(struct kr_file *file, uint8_t parts, const struct kr_attr *attr);
 /* Goes on if there is anything to do; often. */
 void kr_late_step(struct kr_file *file);
 /* How much has not moved yet; *RET_ERR: why not, 0: nothing is known against it. */

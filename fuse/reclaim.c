@@ -27,14 +27,13 @@ static void collect_file(struct kr_file *file, void *context)
 	pthread_mutex_unlock(&file->lock);
 	file->could_flush = false;
 	item.kinds = file->reclaiming;
-	item.has_replays = kr_flush_has_replays(file, collection->boot_id);
-	kr_flush_seqs(file, collection->boot_id, &item.first, &item.last);
+	kr_flush_claims(file, collection->boot_id, &item.claims);
 	pthread_mutex_lock(&file->lock);
 	/* Our lease was good when we wrote, and when we had these attributes. */
 	item.since = kr_time_compare(file->base.ctime, file->mtime) > 0 ? file->base.ctime : file->mtime;
 	pthread_mutex_unlock(&file->lock);
 	/* Bytes that wait, refused before perhaps: the server shall know that the file was open for them. */
-	if (item.opens || item.kinds || item.last)
+	if (item.opens || item.kinds || item.claims.last || item.claims.replay_last)
 		collection->add(collection->context, &item);
 }
 

@@ -234,7 +234,9 @@ static void add_reclaim(void *context, const struct kr_reclaim_item *item)
 {
 	struct kr_session *session = context;
 	struct kr_reclaim_request request = {.file = item->file, .opens = item->opens, .kinds = item->kinds,
-		.has_replays = item->has_replays, .first = item->first, .last = item->last, .since = item->since};
+		.first = item->claims.first, .last = item->claims.last, .replay_first = item->claims.replay_first,
+		.replay_last = item->claims.replay_last, .oldest = item->claims.oldest, .newest = item->claims.newest,
+		.since = item->since};
 	struct pending *pending = pending_new(session);
 
 	pending->file = item->file;

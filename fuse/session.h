@@ -10,13 +10,19 @@
 struct kr_session;
 struct kr_reclaim_reply;
 
+/* Which bytes of a file this node has for the server: sequence numbers of what is not flushed, and of what is to be replayed
+ * with its rounds; 0: none. */
+struct kr_claims {
+	uint64_t first, last;
+	uint64_t replay_first, replay_last, oldest, newest;
+};
+
 /* One file to reclaim (see RECLAIM in msgs.def). */
 struct kr_reclaim_item {
 	struct kr_fid file;
 	uint32_t opens;
 	uint8_t kinds;
-	bool has_replays;
-	uint64_t first, last;   /* of the bytes that are unflushed or to be replayed; 0: none */
+	struct kr_claims claims;
 	struct kr_time since;
 };
 typedef void (*kr_reclaim_add_fn)(void *add_context, const struct kr_reclaim_item *item);

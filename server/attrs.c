@@ -236,13 +236,13 @@ void kr_attrs_after_cut(struct kr_request *request, struct kr_sfile *file, void 
 {
 	struct cut_wait *wait;
 
-	if (file->data.stable.applied <= file->data.stable.good) {
+	if (file->data.stable.applied <= file->data.stable.good && !kr_stable_others(file, request->session->node_id)) {
 		fn(request);
 		return;
 	}
 	wait = kr_xcalloc(1, sizeof(*wait));
 	*wait = (struct cut_wait){.request = request, .fn = fn};
-	kr_stable_wait(file, false, cut_stable, wait);
+	kr_stable_wait(file, request->session->node_id, false, cut_stable, wait);
 }
 
 /* --- SETATTR -------------------------------------------------------------------------------------------------------- */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/fail.h"
+#include "common/hex.h"
 #include "common/util.h"
 
 static const char log_name[] = "conflicts";
@@ -42,13 +43,15 @@ static struct kr_conflict *find(const struct kr_conflicts *conflicts, const uint
 
 /* --- one ------------------------------------------------------------------------------------------------------------- */
 
-struct kr_conflict *kr_conflict_new(const uint8_t node_id[16], const char *node, const struct kr_fid *file, uint64_t last)
+struct kr_conflict *kr_conflict_new(const uint8_t node_id[16], const char *node, const struct kr_fid *file, uint64_t first,
+	uint64_t last)
 {
 	struct kr_conflict *conflict = kr_xcalloc(1, sizeof(*conflict));
 
 	memcpy(conflict->node_id, node_id, 16);
 	conflict->node = kr_xstrdup(node);
 	conflict->file = *file;
+	conflict->first = first;
 	conflict->last = last;
 	conflict->time = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
 	return conflict;
@@ -56,7 +59,8 @@ struct kr_conflict *kr_conflict_new(const uint8_t node_id[16], const char *node,
 
 struct kr_conflict *kr_conflict_copy(const struct kr_conflict *conflict)
 {
-	struct kr_conflict *copy = kr_conflict_new(conflict->node_id, conflict->node, &conflict->file, conflict->last);
+	struct kr_conflict *copy = kr_conflict_new(conflict->node_id, conflict->node, &conflict->file, conflict->first,
+		conflict->last);
 
 	copy->time = conflict->time;
 	copy->target = conflict->target;
@@ -77,41 +81,11 @@ void kr_conflict_free(struct kr_conflict *conflict)
 
 /* --- the log --------------------------------------------------------------------------------------------------------- */
 
-static const char *to_hex(const uint8_t *bytes, size_t length, char hex[HEX_MAX])
-{
-	static const char digits[] = "0123456789abcdef";
-
-	for (size_t i = 0; i < length; i++) {
-		hex[2 * i] = digits[bytes[i] >> 4];
-		hex[2 * i + 1] = digits[bytes[i] & 15];
-	}
-	hex[2 * length] = '\0';
-	return hex;
-}
-
-static int digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* The number of bytes; 0: not such a text, or more than MAX. */
-static size_t from_hex(const json_t *value, uint8_t *bytes, size_t max)
+static size_t take_hex(const json_t *value, uint8_t *bytes, size_t max)
 {
 	const char *hex = json_string_value(value);
-	size_t length = hex ? strlen(hex) / 2 : 0;
 
-	if (!hex || length > max || strlen(hex) != 2 * length)
-		return 0;
-	for (size_t i = 0; i < length; i++) {
-		int high = digit(hex[2 * i]), low = digit(hex[2 * i + 1]);
-
-		if (high < 0 || low < 0)
-			return 0;
-		bytes[i] = (uint8_t)(high << 4 | low);
-	}
-	return length;
+	return hex ? kr_hex_parse(hex, bytes, max) : 0;
 }
 
 /* Names need not be UTF-8: then they are left out, the rest counts. */
@@ -130,13 +104,14 @@ static char *to_line(const struct kr_conflict *conflict)
 	char *text, *line;
 	size_t length;
 
-	set_text(object, "node_id", to_hex(conflict->node_id, 16, hex));
+	set_text(object, "node_id", kr_hex_format(conflict->node_id, 16, hex));
 	set_text(object, "node", conflict->node);
-	set_text(object, "file", to_hex(conflict->file.bytes, conflict->file.length, hex));
+	set_text(object, "file", kr_hex_format(conflict->file.bytes, conflict->file.length, hex));
+	json_object_set_new(object, "first", json_integer((json_int_t)conflict->first));
 	json_object_set_new(object, "last", json_integer((json_int_t)conflict->last));
 	json_object_set_new(object, "time", json_integer(conflict->time));
 	if (conflict->target.length)
-		set_text(object, "target", to_hex(conflict->target.bytes, conflict->target.length, hex));
+		set_text(object, "target", kr_hex_format(conflict->target.bytes, conflict->target.length, hex));
 	set_text(object, "original", conflict->original);
 	set_text(object, "place", conflict->place);
 	text = json_dumps(object, JSON_COMPACT);
@@ -160,16 +135,17 @@ static struct kr_conflict *from_line(const char *line, size_t length)
 	const char *node = json_string_value(json_object_get(object, "node"));
 	const char *original = json_string_value(json_object_get(object, "original"));
 	const char *place = json_string_value(json_object_get(object, "place"));
+	json_int_t first = json_integer_value(json_object_get(object, "first")); /* 0: before they were kept, all */
 	json_int_t last = json_integer_value(json_object_get(object, "last"));
 	struct kr_conflict *conflict = NULL;
 	uint8_t node_id[16];
 	struct kr_fid file;
 
-	file.length = (uint8_t)from_hex(json_object_get(object, "file"), file.bytes, KR_FID_MAX);
-	if (file.length && last > 0 && from_hex(json_object_get(object, "node_id"), node_id, 16) == 16) {
-		conflict = kr_conflict_new(node_id, node ? node : "?", &file, (uint64_t)last);
+	file.length = (uint8_t)take_hex(json_object_get(object, "file"), file.bytes, KR_FID_MAX);
+	if (file.length && last > 0 && first >= 0 && take_hex(json_object_get(object, "node_id"), node_id, 16) == 16) {
+		conflict = kr_conflict_new(node_id, node ? node : "?", &file, (uint64_t)first, (uint64_t)last);
 		conflict->time = json_integer_value(json_object_get(object, "time"));
-		conflict->target.length = (uint8_t)from_hex(json_object_get(object, "target"), conflict->target.bytes, KR_FID_MAX);
+		conflict->target.length = (uint8_t)take_hex(json_object_get(object, "target"), conflict->target.bytes, KR_FID_MAX);
 		conflict->original = original ? kr_xstrdup(original) : NULL;
 		conflict->place = place ? kr_xstrdup(place) : NULL;
 	}
@@ -295,7 +271,15 @@ void kr_conflicts_close(struct kr_conflicts *conflicts)
 }
 
 struct kr_conflict *kr_conflicts_find(const struct kr_conflicts *conflicts, const uint8_t node_id[16], const struct kr_fid *file,
-	uint64_t first)
+	uint64_t first, uint64_t last)
+{
+	struct kr_conflict *conflict = kr_conflicts_present(conflicts, node_id, file, first);
+
+	return conflict && last >= conflict->first ? conflict : NULL;
+}
+
+struct kr_conflict *kr_conflicts_present(const struct kr_conflicts *conflicts, const uint8_t node_id[16],
+	const struct kr_fid *file, uint64_t first)
 {
 	struct kr_conflict *conflict = find(conflicts, node_id, file);
 

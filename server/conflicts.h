@@ -2,12 +2,12 @@
  * the node, or both are killed in between, so that those bytes never go into the original after all, and one conflict file
  * gets all of them.
  *
- * `conflicts` in the state directory is a log, one JSON object per line: {"node_id", "node", "file", "last", "time", and when
+ * `conflicts` in the state directory is a log, one JSON object per line: {"node_id", "node", "file", "first", "last", "time", and when
  * they are known "target", "original", "place"}; of the same node, file and `last` the later line counts.  A torn last line is
  * none, empty ones mean nothing.  The latest KR_CONFLICTS_MAX are kept, of the log's last KR_CONFLICTS_LOG bytes; the log is written
  * anew when it is opened.
  *
- * One of a node and a file covers the bytes up to `last`: sequence numbers ascend over the whole life of a node's journal.
+ * One of a node and a file covers the bytes from `first` to `last`: sequence numbers ascend over the whole life of a node's journal.
  * Loop thread, unless said otherwise.
  */
 #ifndef KR_SERVER_CONFLICTS_H
@@ -27,7 +27,7 @@ struct kr_conflict {
 	bool over;                 /* only kept to be shown: another lapse of the same node and file followed */
 	uint8_t node_id[16];
 	struct kr_fid file;
-	uint64_t last;             /* the highest sequence number of its bytes */
+	uint64_t first, last;      /* the lowest and the highest sequence number of its bytes */
 	char *node;
 	int64_t time;              /* when it was declared, for people */
 	struct kr_fid target;      /* length 0: none yet */
@@ -44,12 +44,16 @@ struct kr_conflicts {
 /* Reads DIR/conflicts. 0 or -errno with a reason. Blocks. */
 int kr_conflicts_open(struct kr_conflicts *conflicts, int dir);
 void kr_conflicts_close(struct kr_conflicts *conflicts);
-/* That of the node and the file which covers the sequence number FIRST; NULL. Borrowed. */
+/* That of the node and the file which covers any of the sequence numbers FIRST to LAST; NULL. Borrowed. */
 struct kr_conflict *kr_conflicts_find(const struct kr_conflicts *conflicts, const uint8_t node_id[16], const struct kr_fid *file,
-	uint64_t first);
+	uint64_t first, uint64_t last);
+/* That to which bytes from FIRST on belong that are declared now: one that ends before them is over; NULL. Borrowed. */
+struct kr_conflict *kr_conflicts_present(const struct kr_conflicts *conflicts, const uint8_t node_id[16],
+	const struct kr_fid *file, uint64_t first);
 /* Takes CONFLICT (heap), in place of what there is of the same node and file. */
 void kr_conflicts_put(struct kr_conflicts *conflicts, struct kr_conflict *conflict);
-struct kr_conflict *kr_conflict_new(const uint8_t node_id[16], const char *node, const struct kr_fid *file, uint64_t last);
+struct kr_conflict *kr_conflict_new(const uint8_t node_id[16], const char *node, const struct kr_fid *file, uint64_t first,
+	uint64_t last);
 struct kr_conflict *kr_conflict_copy(const struct kr_conflict *conflict);
 void kr_conflict_free(struct kr_conflict *conflict);
 /* Appends CONFLICT to the log, durably. Any thread; blocks. 0 or -errno. */

@@ -8,6 +8,7 @@
 #include "server/data_priv.h"
 #include "server/export.h"
 #include "server/hop.h"
+#include "server/state.h"
 
 enum { OVERLAPS_SHOWN = 100 };
 
@@ -18,11 +19,76 @@ uint64_t kr_data_next_round(void *data_pointer)
 	return ++data->last_round;
 }
 
+/* --- the floor of what is known to be synced ------------------------------------------------------------------------- */
+
+struct sync_all {
+	struct kr_job job;
+	uint64_t floor;
+	int err;
+};
+
+static void run_sync_all(struct kr_job *job)
+{
+	KR_CONTAINER_OF(job, struct sync_all, job)->err = kr_state_sync_export(job->server->state);
+}
+
+static void all_synced(struct kr_job *job)
+{
+	struct sync_all *sync = KR_CONTAINER_OF(job, struct sync_all, job);
+	struct kr_data *data = job->server->data;
+
+	data->syncing_all = data->inherited = false;
+	if (sync->err)
+		kr_synced_lose(&data->synced, sync->floor);
+	kr_synced_raise(&data->synced, sync->floor);
+	free(sync);
+}
+
+/* What a former instance in this boot has applied is in nobody's queue. */
+static void sync_all(struct kr_data *data, uint64_t floor)
+{
+	struct sync_all *sync = kr_xcalloc(1, sizeof *sync);
+
+	data->syncing_all = true;
+	sync->floor = floor;
+	kr_job_start(data->server, &sync->job, run_sync_all, all_synced);
+}
+
+static void maybe_raise(struct kr_data *data, uint64_t now_ns)
+{
+	bool soon = data->forgotten_round > data->synced.floor.round || data->synced.lines > KR_SYNCED_LOG;
+	uint64_t after_ns = (soon ? KR_DATA_RAISE_SOON_MS : KR_DATA_RAISE_MS) * KR_NS_PER_MS, floor;
+
+	if (!data->may_raise || data->syncing_all || data->stopping || now_ns < data->raised_ns + after_ns)
+		return;
+	data->raised_ns = now_ns;
+	floor = kr_stable_floor(data);
+	if (data->inherited)
+		sync_all(data, floor);
+	else
+		kr_synced_raise(&data->synced, floor);
+}
+
+void kr_data_settled(struct kr_data *data)
+{
+	data->may_raise = true;
+}
+
+enum kr_synced_verdict kr_data_judge_replays(const struct kr_data *data, const struct kr_fid *file, uint64_t oldest,
+	uint64_t newest)
+{
+	return kr_synced_judge(&data->synced, file, oldest, newest);
+}
+
+/* --- the whole ------------------------------------------------------------------------------------------------------- */
+
 static void on_tick(uv_timer_t *timer)
 {
 	struct kr_data *data = timer->data;
+	uint64_t now_ns = kr_clock_ns();
 
-	kr_flush_tick(data, kr_clock_ns());
+	kr_flush_tick(data, now_ns);
+	maybe_raise(data, now_ns);
 	if (data->replaying && data->replays == 0) {
 		data->replaying = false;
 		kr_server_end_grace(data->server);
@@ -32,11 +98,18 @@ static void on_tick(uv_timer_t *timer)
 int kr_data_init(struct kr_server *server, struct kr_data **ret_data)
 {
 	struct kr_data *data = kr_xcalloc(1, sizeof *data);
+	uint64_t last_round = server->instance << 40;
+	int err = kr_synced_open(&data->synced, server, kr_state_dir(server->state), server->boot_id, last_round);
 
+	if (err) {
+		kr_data_free(data);
+		return err;
+	}
 	randombytes_buf(data->ring_key, sizeof data->ring_key);
 	data->server = server;
 	/* Numbers ascend over restarts without being kept: the instance is their upper part. */
-	data->last_round = server->instance << 40;
+	data->last_round = data->forgotten_round = last_round;
+	data->inherited = true;
 	kr_gate_init(&data->applies, server, KR_DATA_APPLIES);
 	kr_gate_init(&data->feeds, server, KR_DATA_FEEDS);
 	kr_list_init(&data->busy);
@@ -66,7 +139,7 @@ void kr_data_stop(struct kr_data *data)
 bool kr_data_idle(const struct kr_data *data)
 {
 	return kr_flush_quiet(data) && kr_list_empty(&data->sync_queue) && kr_list_empty(&data->sync_urgent) &&
-		data->syncs.running == 0 && data->feeds.running == 0 && data->applies.running == 0 && kr_list_empty(&data->hops);
+		data->syncs.running == 0 && !kr_synced_busy(&data->synced) && data->feeds.running == 0 && data->applies.running == 0 && kr_list_empty(&data->hops);
 }
 
 static void drop_files(struct kr_list *list, size_t link_offset)
@@ -95,6 +168,7 @@ void kr_data_free(struct kr_data *data)
 {
 	if (!data)
 		return;
+	kr_synced_close(&data->synced);
 	kr_applied_fini(&data->applied);
 	free(data);
 }
@@ -127,7 +201,7 @@ void kr_data_reclaimed(struct kr_sfile *file, struct kr_session *session, uint64
 		/* All that was applied before is in the next sync; the number is below that of a round that runs now. */
 		uint64_t below = file->data.rounds.state == KR_ROUND_IDLE ? data->last_round : file->data.rounds.round - 1;
 
-		kr_stable_applied(file, session->node_id, below);
+		kr_stable_owe(file, session->node_id, below);
 	}
 }
 
@@ -221,7 +295,7 @@ json_t *kr_data_status(const struct kr_data *data)
 		syncs_waiting++;
 	for (link = data->sync_urgent.head.next; link != &data->sync_urgent.head; link = link->next)
 		syncs_waiting++;
-	return json_pack("{s:I, s:o, s:{s:I,s:I,s:I,s:I,s:I}, s:{s:I,s:I,s:I,s:I,s:I}, s:{s:I,s:I,s:I}, s:{s:I,s:I}}",
+	return json_pack("{s:I, s:o, s:{s:I,s:I,s:I,s:I,s:I}, s:{s:I,s:I,s:I,s:I,s:I}, s:{s:I,s:I,s:I,s:I}, s:{s:I,s:I}}",
 		"overlapped_bytes", (json_int_t)data->counters.overlapped, "overlapped_files", overlaps(data->server),
 		"rounds", "inline", (json_int_t)data->counters.inline_rounds, "chained", (json_int_t)data->counters.chained_rounds,
 		"participants_of_chained", (json_int_t)data->counters.chained_nodes, "aborted",
@@ -230,6 +304,6 @@ json_t *kr_data_status(const struct kr_data *data)
 		(json_int_t)(info.writes ? info.write_bytes / info.writes : 0), "flushed_bytes", (json_int_t)data->counters.bytes,
 		"flushed_extents", (json_int_t)data->counters.extents,
 		"syncs", "number", (json_int_t)data->counters.syncs, "errors", (json_int_t)data->counters.sync_errors, "waiting",
-		(json_int_t)syncs_waiting,
+		(json_int_t)syncs_waiting, "noted", (json_int_t)data->synced.writes,
 		"feed", "blocks", (json_int_t)data->counters.fed_blocks, "bytes", (json_int_t)data->counters.fed_bytes);
 }

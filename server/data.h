@@ -11,6 +11,7 @@
 #include "common/conn.h"
 #include "server/flush.h"
 #include "server/stable.h"
+#include "server/synced.h"
 
 struct kr_server;
 struct kr_stranger;
@@ -49,6 +50,12 @@ void kr_data_reclaimed(struct kr_sfile *file, struct kr_session *session, uint64
 void kr_data_collect_replays(struct kr_data *data, bool collecting);
 bool kr_data_replaying(const struct kr_data *data);
 
+/* Nobody who may come back unjudged has rounds of a former boot to replay any more: from now on the floor of what is known to
+ * be synced (synced.h) may rise. */
+void kr_data_settled(struct kr_data *data);
+/* What is known of these rounds of FILE, which a node has to replay. */
+enum kr_synced_verdict kr_data_judge_replays(const struct kr_data *data, const struct kr_fid *file, uint64_t oldest,
+	uint64_t newest);
 /* Somebody set FILE's mtime to MTIME (SETATTR executed): a round that is running must not change it. */
 void kr_data_mtime_set(struct kr_sfile *file, struct kr_time mtime);
 /* Rounds, writes (number, mean size), syncs, feeds: an object for STATUS; owned by the caller. */

@@ -10,6 +10,7 @@
 #include "server/request.h"
 #include "server/server.h"
 #include "server/session.h"
+#include "server/synced.h"
 
 enum {
 	KR_DATA_APPLIES = 5, /* jobs in the pool at a time, of each kind: together less than the pool has threads */
@@ -17,6 +18,8 @@ enum {
 	KR_DATA_TICK_MS = 200,
 	KR_DATA_AHEAD_S = 5,    /* a node's idea of our clock is not as wrong as that */
 	KR_DATA_GATHER_MS = 20, /* a chained round waits so long for the file's other writers: programs close together */
+	KR_DATA_RAISE_MS = 10000, /* between two raises of the floor of what is known to be synced ... */
+	KR_DATA_RAISE_SOON_MS = 1000, /* ... when files above it have left the table, or the log has grown long */
 	KR_DATA_STALL_MS = 20000, /* a chained round in which nothing moves for so long is run again */
 };
 
@@ -33,7 +36,14 @@ struct kr_data {
 	struct kr_list hops;          /* kr_hop.link */
 	struct kr_list sync_urgent, sync_queue; /* kr_stable.queued: somebody waits; by the time they are due */
 	uv_timer_t sync_timer, gather_timer, tick;
+	struct kr_list in_sync;       /* kr_stable.in_sync */
 	struct kr_applied applied;
+	struct kr_synced synced;
+	uint64_t forgotten_round;     /* the last round of files that have left the table, and of former instances */
+	uint64_t raised_ns;           /* when the floor of `synced` was raised the last time */
+	bool may_raise;               /* no replays of a former boot are waited for ... */
+	bool inherited;               /* ... but what a former instance may have left in the page cache is to be synced first */
+	bool syncing_all;
 	struct kr_list throttled;     /* kr_intake.throttled: wait until intake_bytes falls */
 	size_t intake_bytes;          /* received in streams, not written yet */
 	size_t replays;               /* asked and not answered */
@@ -86,6 +96,10 @@ void kr_stable_file_init(struct kr_stable *stable);
 void kr_stable_file_fini(struct kr_stable *stable);
 /* ROUND, with bytes of NODE_ID's journal, has been applied: to be synced soon, then the node is told. */
 void kr_stable_applied(struct kr_sfile *file, const uint8_t node_id[16], uint64_t round);
+/* The node is to be told, after a sync, that all its rounds up to ROUND are stable. */
+void kr_stable_owe(struct kr_sfile *file, const uint8_t node_id[16], uint64_t round);
+/* All rounds up to it have been synced, or found their sync to fail. */
+uint64_t kr_stable_floor(const struct kr_data *data);
 /* Tells SESSION's node that its rounds after GOOD are lost; until it answers, every RECLAIM tells it again. */
 void kr_stable_send_unstable(struct kr_sfile *file, struct kr_session *session, uint64_t good, int err);
 /* Syncs everything that waits at once. */

@@ -29,6 +29,7 @@ void kr_sfile_data_init(struct kr_sfile_data *data, struct kr_data *owner, struc
 	kr_link_init(&data->busy);
 	kr_link_init(&data->gathering);
 	kr_stable_file_init(&data->stable);
+	data->stable.others_round = owner ? owner->forgotten_round : 0;
 }
 
 void kr_sfile_data_fini(struct kr_sfile_data *data)
@@ -38,6 +39,8 @@ void kr_sfile_data_fini(struct kr_sfile_data *data)
 	kr_list_remove(&data->gathering);
 	kr_intake_free(data->intake);
 	free(data->parts);
+	if (data->owner)
+		data->owner->forgotten_round = KR_MAX(data->owner->forgotten_round, data->stable.writer_round);
 	kr_stable_file_fini(&data->stable);
 }
 
@@ -618,6 +621,12 @@ static void run_refuse(struct kr_request *request)
 		request->err = -EAGAIN;
 }
 
+/* A replay of what is on stable storage already (synced.h): not to be applied again, over what may have come later. */
+static bool is_synced(struct kr_data *data, const struct kr_flush_request *msg, uint64_t round)
+{
+	return round && kr_synced_judge(&data->synced, &msg->file, round, round) == KR_SYNCED_ALL;
+}
+
 static void handle_flush(struct kr_request *request)
 {
 	struct kr_data *data = request->server->data;
@@ -639,6 +648,12 @@ static void handle_flush(struct kr_request *request)
 	}
 	if (!kr_opens_allow(request, &msg->file, KR_GRANT_WRITE))
 		return;
+	if (is_synced(data, msg, ask.replay_round)) {
+		struct kr_flush_reply reply = { .round = ask.replay_round, .stable = 1 };
+
+		kr_request_reply(request, 0, &reply, NULL, 0);
+		return;
+	}
 	request->cancel = NULL; /* it is answered by its round, or when the session is lost */
 	file = kr_sfile_get(request->server, &msg->file);
 	if (!may_flush(request, file)) {

@@ -8,6 +8,7 @@
 #include "common/fail.h"
 #include "common/log.h"
 #include "server/conflicts.h"
+#include "server/data.h"
 #include "server/export.h"
 #include "server/opens.h"
 #include "server/options.h"
@@ -21,15 +22,46 @@ bool kr_late_must_wait(const struct kr_request *request)
 	return request->server->grace.active && request->session->lapse.kind != KR_LAPSE_NONE;
 }
 
-bool kr_late_has_bytes(const struct kr_request *request)
+bool kr_late_claims_valid(const struct kr_reclaim_request *msg)
 {
-	return request->msg.reclaim_request.last && request->session->lapse.kind != KR_LAPSE_NONE;
+	return msg->first <= msg->last && msg->last <= INT64_MAX && msg->replay_first <= msg->replay_last &&
+		msg->replay_last <= INT64_MAX && msg->oldest <= msg->newest;
 }
 
-/* Whether bytes up to SEQ of SESSION's node have been declared to be in conflict with FILE. */
-static bool is_declared(const struct kr_session *session, const struct kr_fid *file, uint64_t seq)
+static bool is_late(const struct kr_request *request)
 {
-	return kr_conflicts_find(&session->server->conflicts, session->node_id, file, seq) != NULL;
+	return request->session->lapse.kind != KR_LAPSE_NONE;
+}
+
+/* Whether the replays of a RECLAIM have to be judged: what is synced is dropped when it comes, and what an awaited node
+ * replays goes in by the order of rounds. */
+static bool has_doubtful_replays(const struct kr_request *request)
+{
+	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
+
+	if (!msg->replay_last)
+		return false;
+	switch (kr_data_judge_replays(request->server->data, &msg->file, msg->oldest, msg->newest)) {
+	case KR_SYNCED_ALL:
+		return false;
+	case KR_SYNCED_NOT:
+		return is_late(request);
+	case KR_SYNCED_OVERTAKEN:
+		break;
+	}
+	return true;
+}
+
+bool kr_late_has_bytes(const struct kr_request *request)
+{
+	return is_late(request) && (request->msg.reclaim_request.last || has_doubtful_replays(request));
+}
+
+/* Whether any bytes from FIRST to LAST (0: none) of the node have been declared to be in conflict with the file. */
+static bool is_declared(const struct kr_request *request, uint64_t first, uint64_t last)
+{
+	return last && kr_conflicts_find(&request->server->conflicts, request->session->node_id, &request->msg.reclaim_request.file,
+		first, last);
 }
 
 /* --- the judgement -------------------------------------------------------------------------------------------------- */
@@ -84,19 +116,20 @@ void kr_late_claim_end(struct kr_late_claim *claim)
 	claim->session = NULL;
 }
 
-bool kr_late_in_conflict(struct kr_request *request, const struct kr_sfile *file, const struct kr_attr *attr)
+uint8_t kr_late_conflict(struct kr_request *request, const struct kr_sfile *file, const struct kr_attr *attr, bool contested)
 {
 	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
-
-	if (!msg->last)
-		return false;
-	/* Told before, and not all of it is away: whatever has happened to this server since. */
-	if (is_declared(request->session, &file->fid, msg->first))
-		return true;
-	if (!kr_late_has_bytes(request))
-		return false;
+	bool dirty = msg->last && is_late(request), replays = has_doubtful_replays(request);
 	/* A file whose last name was removed is gone for everybody who did not have it open all the time. */
-	return !attr || attr->nlink == 0 || touched(request, file, attr);
+	bool lost = (dirty || replays) && (contested || !attr || attr->nlink == 0 || touched(request, file, attr));
+	uint8_t parts = 0;
+
+	/* Told before, and not all of it is away: whatever has happened to this server since. */
+	if ((dirty && lost) || is_declared(request, msg->first, msg->last))
+		parts |= KR_CONFLICT_DIRTY;
+	if ((replays && lost) || is_declared(request, msg->replay_first, msg->replay_last))
+		parts |= KR_CONFLICT_REPLAYS;
+	return parts;
 }
 
 struct declaration {
@@ -133,16 +166,18 @@ static void declared(struct kr_job *job)
 	done(request);
 }
 
-void kr_late_declare(struct kr_request *request, const struct kr_sfile *file, uint64_t ino,
+void kr_late_declare(struct kr_request *request, const struct kr_sfile *file, uint8_t parts, uint64_t ino,
 	void (*done)(struct kr_request *request))
 {
 	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
+	uint64_t first = parts & KR_CONFLICT_REPLAYS ? msg->replay_first : msg->first;
+	uint64_t last = parts & KR_CONFLICT_DIRTY ? msg->last : msg->replay_last;
 	const struct kr_session *session = request->session;
 	struct kr_conflicts *conflicts = &request->server->conflicts;
-	const struct kr_conflict *old = kr_conflicts_find(conflicts, session->node_id, &file->fid, msg->first);
+	const struct kr_conflict *old = kr_conflicts_present(conflicts, session->node_id, &file->fid, first);
 	struct declaration *declaration;
 
-	if (old && msg->last <= old->last) {
+	if (old && first >= old->first && last <= old->last) {
 		done(request);
 		return;
 	}
@@ -151,8 +186,13 @@ void kr_late_declare(struct kr_request *request, const struct kr_sfile *file, ui
 	declaration = kr_xcalloc(1, sizeof(*declaration));
 	declaration->request = request;
 	declaration->done = done;
-	declaration->conflict = old ? kr_conflict_copy(old) : kr_conflict_new(session->node_id, session->name, &file->fid, 0);
-	declaration->conflict->last = msg->last;
+	if (old) {
+		declaration->conflict = kr_conflict_copy(old);
+		declaration->conflict->first = KR_MIN(first, old->first);
+		declaration->conflict->last = KR_MAX(last, old->last);
+	} else {
+		declaration->conflict = kr_conflict_new(session->node_id, session->name, &file->fid, first, last);
+	}
 	kr_job_start(request->server, &declaration->job, run_declaration, declared);
 }
 
@@ -282,7 +322,8 @@ static void start_next(struct kr_server *server)
 		const struct kr_conflict *conflict;
 
 		request->cancel = NULL;
-		conflict = kr_conflicts_find(&server->conflicts, request->session->node_id, &msg->file, msg->first);
+		conflict = kr_conflicts_find(&server->conflicts, request->session->node_id, &msg->file, msg->first,
+			msg->last);
 		if (conflict)
 			start_making(request, conflict);
 		else

@@ -8,11 +8,15 @@
  * What counts as a change, for a lapse of this instance: any change of the file's bytes or size, seen by its epoch.  For one
  * of before its start (and for files that have left the table): the file's ctime against the last moment at which the node
  * knew it had the file for itself; a chmod then counts as well.
+ *
+ * Rounds to be replayed after a loss of the server's power are judged in the same way, but for those that are known to be
+ * on stable storage: FLUSH drops them.
  * Loop thread.
  */
 #ifndef KR_SERVER_LATE_H
 #define KR_SERVER_LATE_H
 
+#include "common/msg.h"
 #include "server/files.h"
 
 struct kr_request;
@@ -23,20 +27,24 @@ struct kr_late_claim {
 	const struct kr_session *session;
 };
 
+/* Whether what a RECLAIM says of its bytes can be. */
+bool kr_late_claims_valid(const struct kr_reclaim_request *msg);
 /* Whether a RECLAIM must wait for the end of the grace period: only what awaited nodes had is theirs before. */
 bool kr_late_must_wait(const struct kr_request *request);
-/* Whether a RECLAIM is of a late node and for bytes. */
+/* Whether a RECLAIM is of a late node and for bytes, so that others' leases are in its way. (Replays of an awaited one that have been
+ * overtaken are judged as well, but it comes before others have got any.) */
 bool kr_late_has_bytes(const struct kr_request *request);
 /* Whether such a RECLAIM is in conflict at once, because another node that is reclaiming itself has got WRITE already, or is about
  * to (claims): that one can flush only when all its own RECLAIMs are answered, and they may wait for this node. */
 bool kr_late_contested(const struct kr_request *request, const struct kr_sfile *file);
 void kr_late_claim_begin(struct kr_late_claim *claim, const struct kr_request *request, struct kr_sfile *file);
 void kr_late_claim_end(struct kr_late_claim *claim);
-/* The judgement on such a RECLAIM. ATTR: of the file now; NULL: it is gone. */
-bool kr_late_in_conflict(struct kr_request *request, const struct kr_sfile *file, const struct kr_attr *attr);
-/* Declares that the bytes of this RECLAIM are in conflict (INO for the log, 0: not known); then DONE, with request->err as it was, or
+/* The judgement on a RECLAIM: which of its bytes are in conflict (enum kr_conflict_part). ATTR: of the file now; NULL: it is
+ * gone. CONTESTED: as above. */
+uint8_t kr_late_conflict(struct kr_request *request, const struct kr_sfile *file, const struct kr_attr *attr, bool contested);
+/* Declares that PARTS of the bytes of this RECLAIM are in conflict (INO for the log, 0: not known); then DONE, with request->err as it was, or
  * -EIO: it could not be written down, and the node keeps them. */
-void kr_late_declare(struct kr_request *request, const struct kr_sfile *file, uint64_t ino,
+void kr_late_declare(struct kr_request *request, const struct kr_sfile *file, uint8_t parts, uint64_t ino,
 	void (*done)(struct kr_request *request));
 /* Registers CONFLICT. */
 void kr_late_register(struct kr_server *server);

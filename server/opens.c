@@ -1,4 +1,4 @@
-/* OPEN, CLOSE and RECLAIM: see opens.h. */
+/* OPEN and CLOSE: see opens.h. */
 #include "server/opens.h"
 
 #include <assert.h>
@@ -11,14 +11,13 @@
 #include "server/data.h"
 #include "server/disturb.h"
 #include "server/export.h"
-#include "server/late.h"
 #include "server/leases.h"
 #include "server/request.h"
 #include "server/server.h"
 #include "server/session.h"
 #include "server/trust.h"
 
-enum { SMALL_FILE = KR_INLINE_MAX / 16, OPENS_MAX = 1 << 24 };
+enum { SMALL_FILE = KR_INLINE_MAX / 16 };
 
 /* --- ends of opens -------------------------------------------------------------------------------------------------- */
 
@@ -76,8 +75,7 @@ void kr_opens_release(struct kr_sfile *file, uint64_t count)
 		start_release(release);
 }
 
-/* WRITE is for writers; READ also for them, because who appends must know the end. */
-static uint8_t leases_for(uint8_t kinds, uint8_t rights)
+uint8_t kr_opens_leases_for(uint8_t kinds, uint8_t rights)
 {
 	if (!(rights & KR_GRANT_WRITE))
 		kinds &= (uint8_t)~KR_LEASE_WRITE;
@@ -138,7 +136,7 @@ uint8_t kr_opens_opened(struct kr_request *request, struct kr_sfile *file, uint3
 	kr_attachment_get(file, session)->opens++;
 	if (kr_trust_confined(session)) {
 		kr_grants_add(&session->grants, &file->fid, rights_of(flags));
-		want = leases_for(want, rights_of(flags));
+		want = kr_opens_leases_for(want, rights_of(flags));
 	}
 	return kr_leases_try(file, session, want);
 }
@@ -317,179 +315,10 @@ static void handle_close(struct kr_request *request)
 	kr_sfile_put(file);
 }
 
-/* --- RECLAIM -------------------------------------------------------------------------------------------------------- */
-
-struct reclaim {
-	struct kr_operation operation; /* of a late node that has bytes, as the next */
-	struct kr_late_claim claim;
-	struct kr_request *request;
-	struct kr_sfile *file;
-	uint32_t missing; /* opens that this session does not have yet */
-	uint32_t held;    /* ... and the export has now */
-	uint64_t changes;
-	struct kr_attr attr;
-	uint8_t rights;   /* of a confined session */
-	bool contested, conflict;
-};
-
-static void free_reclaim(void *state)
-{
-	struct reclaim *reclaim = state;
-
-	kr_late_claim_end(&reclaim->claim);
-	kr_operation_end(&reclaim->operation);
-	kr_sfile_put(reclaim->file);
-	free(reclaim);
-}
-
-/* What a session had open it is believed. But a user's own opens are known to its node only: he keeps what is his, and what
- * he could open now. */
-static uint8_t reclaimable(const struct kr_request *request, const struct reclaim *reclaim)
-{
-	const struct kr_session *session = request->session;
-	struct kr_export *export = request->server->export;
-	struct kr_cred cred;
-	uint8_t rights = 0;
-
-	kr_trust_cred(request->server, session->key, session->groups, session->group_count, &cred);
-	if (cred.group_count == 0 || cred.uid == reclaim->attr.uid)
-		return KR_GRANT_ALL;
-	if (kr_export_access(export, &cred, &reclaim->file->fid, R_OK) == 0)
-		rights |= KR_GRANT_READ;
-	if (kr_export_access(export, &cred, &reclaim->file->fid, W_OK) == 0)
-		rights |= KR_GRANT_WRITE;
-	return rights;
-}
-
-static void run_reclaim(struct kr_request *request)
-{
-	struct reclaim *reclaim = request->state;
-	const struct kr_fid *fid = &reclaim->file->fid;
-	struct kr_export *export = request->server->export;
-
-	if (reclaim->missing)
-		request->err = kr_export_hold(export, fid, reclaim->missing);
-	if (request->err)
-		return;
-	request->err = kr_export_getattr(export, fid, &reclaim->attr);
-	if (request->err && reclaim->missing)
-		kr_export_release(export, fid, reclaim->missing);
-	if (!request->err)
-		reclaim->rights = reclaimable(request, reclaim);
-}
-
-/* The answer, when what had to be written down about it is. */
-static void finish_reclaim(struct kr_request *request)
-{
-	struct reclaim *reclaim = request->state;
-	struct kr_sfile *file = kr_sfile_ref(reclaim->file);
-	struct kr_session *session = kr_session_get(request->session);
-	struct kr_reclaim_reply *reply = &request->reply.reclaim_reply;
-	struct kr_attachment *attachment;
-	uint8_t inherited = kr_leases_inherited(file, session), granted = 0, tried;
-
-	if (request->err || session->dead) {
-		file->opens += reclaim->held;
-		kr_opens_release(file, reclaim->held);
-		kr_request_reply_job(request);
-	} else {
-		attachment = kr_attachment_get(file, session);
-		attachment->opens += reclaim->missing;
-		file->opens += reclaim->missing;
-		file->orphan |= reclaim->attr.nlink == 0;
-		attachment->replays |= request->msg.reclaim_request.has_replays && !reclaim->conflict;
-		reply->conflict = reclaim->conflict;
-		granted = reclaim->conflict ? 0 : request->msg.reclaim_request.kinds; /* its bytes leave the file */
-		if (kr_trust_confined(session)) {
-			kr_grants_add(&session->grants, &file->fid, reclaim->rights);
-			granted = leases_for(granted, kr_grants_find(&session->grants, &file->fid));
-		}
-		tried = kr_leases_try(file, session, granted & (uint8_t)~inherited);
-		granted = tried | (granted & inherited);
-		kr_sfile_version(file, reclaim->changes, &reclaim->attr);
-		reply->kinds = granted;
-		reply->attr = reclaim->attr;
-		kr_data_reclaimed(file, session, &reply->applied_seq, &reply->applied_round, &reply->forgotten_seq);
-		kr_request_reply_job(request);
-		if (tried)
-			kr_leases_announced(file, session);
-		kr_leases_settle(file, session, granted);
-		attachment = kr_attachment_find(file, session);
-		if (attachment)
-			kr_attachment_settle(attachment);
-	}
-	kr_session_put(session);
-	kr_sfile_put(file);
-}
-
-static void reclaim_done(struct kr_request *request)
-{
-	struct reclaim *reclaim = request->state;
-
-	reclaim->held = request->err ? 0 : reclaim->missing;
-	reclaim->conflict = (!request->err || request->err == -ESTALE) && !request->session->dead && (reclaim->contested ||
-		kr_late_in_conflict(request, reclaim->file, request->err ? NULL : &reclaim->attr));
-	if (reclaim->conflict)
-		kr_late_declare(request, reclaim->file, reclaim->attr.ino, finish_reclaim);
-	else
-		finish_reclaim(request);
-}
-
-static void start_reclaim(struct kr_request *request)
-{
-	struct reclaim *reclaim = request->state;
-
-	reclaim->changes = reclaim->file->changes;
-	kr_request_run(request, run_reclaim, reclaim_done);
-}
-
-static void reclaim_granted(struct kr_operation *operation)
-{
-	start_reclaim(KR_CONTAINER_OF(operation, struct reclaim, operation)->request);
-}
-
-static void cancel_reclaim(struct kr_request *request)
-{
-	kr_operation_end(&((struct reclaim *)request->state)->operation);
-}
-
-static void handle_reclaim(struct kr_request *request)
-{
-	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
-	struct reclaim *reclaim;
-	struct kr_attachment *attachment;
-
-	if (kr_late_must_wait(request)) {
-		kr_request_wait_for_grace(request);
-		return;
-	}
-	if (msg->opens > OPENS_MAX || (msg->kinds & ~KR_LEASE_ALL) || msg->first > msg->last || msg->last > INT64_MAX) {
-		kr_request_reply(request, -EINVAL, NULL, NULL, 0);
-		return;
-	}
-	reclaim = kr_xcalloc(1, sizeof(*reclaim));
-	reclaim->file = kr_sfile_get(request->server, &msg->file);
-	attachment = kr_attachment_find(reclaim->file, request->session);
-	if (!attachment || attachment->opens < msg->opens) /* repeated ones do not count twice */
-		reclaim->missing = msg->opens - (attachment ? attachment->opens : 0);
-	reclaim->request = request;
-	request->state = reclaim;
-	request->free_state = free_reclaim;
-	reclaim->contested = kr_late_contested(request, reclaim->file);
-	if (kr_late_has_bytes(request) && !reclaim->contested) {
-		kr_late_claim_begin(&reclaim->claim, request, reclaim->file);
-		/* Nobody may write, or go on reading what was there before, while it is found out whether anybody has written. */
-		request->cancel = cancel_reclaim;
-		kr_operation_start(&reclaim->operation, reclaim->file, request->session->node, KR_LEASE_ALL, reclaim_granted);
-	} else {
-		start_reclaim(request);
-	}
-}
-
 void kr_opens_register(struct kr_server *server)
 {
 	kr_server_on(server, KR_MSG_OPEN, handle_open, KR_HANDLER_KEEP_REPLY);
 	kr_server_on(server, KR_MSG_CLOSE, handle_close, KR_HANDLER_KEEP_REPLY);
-	kr_server_on(server, KR_MSG_RECLAIM, handle_reclaim, KR_HANDLER_IN_GRACE | KR_HANDLER_KEEP_REPLY);
 	kr_creates_register(server);
+	kr_reclaims_register(server);
 }

@@ -21,6 +21,10 @@ bool kr_opens_allow(struct kr_request *request, const struct kr_fid *fid, uint8_
 bool kr_opens_allowed(struct kr_session *session, const struct kr_fid *fid, uint8_t rights);
 
 void kr_opens_register(struct kr_server *server);
+/* Of the leases KINDS those for who has RIGHTS (enum kr_grant): WRITE is for writers; READ also for them, because who appends must
+ * know the end. */
+uint8_t kr_opens_leases_for(uint8_t kinds, uint8_t rights);
+void kr_reclaims_register(struct kr_server *server);
 void kr_creates_register(struct kr_server *server);
 
 #endif

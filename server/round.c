@@ -166,15 +166,21 @@ static void insert_in_ring_order(struct kr_list *list, struct asked *asked)
 	kr_list_insert_before(&other->link, &asked->link);
 }
 
-/* Whose turn it is: replays by ascending round, then the first that asked. */
+/* Whether the replay A comes before B: by ascending round, and within one in ring order, as its chain was merged. */
+static bool is_before(const struct kr_round_ask *a, const struct kr_round_ask *b)
+{
+	if (!b->replay_round || a->replay_round != b->replay_round)
+		return !b->replay_round || a->replay_round < b->replay_round;
+	return kr_ring_order(a->order, a->node, b->order, b->node) < 0;
+}
+
+/* Whose turn it is: replays, then the first that asked. */
 static struct asked *first_in_turn(struct kr_rounds *rounds)
 {
 	struct asked *asked, *first = NULL;
 
 	KR_LIST_FOR_EACH(asked, &rounds->waiting, link) {
-		uint64_t replay = asked->ask.replay_round;
-
-		if (!first || (replay && (!first->ask.replay_round || replay < first->ask.replay_round)))
+		if (!first || (asked->ask.replay_round && is_before(&asked->ask, &first->ask)))
 			first = asked;
 	}
 	return first;

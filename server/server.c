@@ -101,6 +101,7 @@ static bool note_gone(struct kr_table_link *link, void *context)
 static void over(struct kr_server *server)
 {
 	kr_table_for_each(&server->files, note_gone, NULL);
+	kr_data_settled(server->data);
 	kr_job_start(server, kr_xcalloc(1, sizeof(struct kr_job)), clear_up, free_job);
 }
 
@@ -185,6 +186,8 @@ static void start_grace(struct kr_server *server)
 		kr_log_info("%zu nodes had sessions before: waiting up to %u s for them to reclaim what they hold",
 			kr_grace_awaited(&server->grace), server->lease_ms / 1000);
 		kr_data_collect_replays(server->data, facts->new_boot);
+		if (!facts->new_boot)
+			kr_data_settled(server->data);
 	} else {
 		over(server);
 	}

@@ -15,6 +15,7 @@
 
 struct waiter {
 	struct kr_link link;
+	uint8_t node_id[16];
 	kr_stable_fn callback;
 	void *context;
 };
@@ -33,12 +34,14 @@ struct sync_job {
 void kr_stable_file_init(struct kr_stable *stable)
 {
 	kr_link_init(&stable->queued);
+	kr_link_init(&stable->in_sync);
 	kr_list_init(&stable->waiters);
 }
 
 void kr_stable_file_fini(struct kr_stable *stable)
 {
 	kr_list_remove(&stable->queued);
+	kr_list_remove(&stable->in_sync);
 	free(stable->owners);
 	stable->owners = NULL;
 	stable->owner_count = stable->owner_capacity = 0;
@@ -57,6 +60,7 @@ void kr_stable_init(struct kr_data *data)
 {
 	kr_list_init(&data->sync_queue);
 	kr_list_init(&data->sync_urgent);
+	kr_list_init(&data->in_sync);
 	kr_gate_init(&data->syncs, data->server, KR_STABLE_PARALLEL);
 	uv_timer_init(data->server->loop, &data->sync_timer);
 	data->sync_timer.data = data;
@@ -157,6 +161,7 @@ static void tell_unstable(struct kr_sfile *file, int err)
 			kr_stable_send_unstable(file, session, stable->good, err);
 	}
 	stable->owner_count = 0;
+	kr_synced_lose(&kr_data_of(file)->synced, stable->applied);
 	stable->taint = err; /* a round that runs has bytes in the same file */
 }
 
@@ -188,25 +193,17 @@ static void run(struct kr_gate_job *gated)
 	job->gone = job->err == -ESTALE && kr_export_tick(export) == 0;
 }
 
-static void done(struct kr_gate_job *gated)
+/* What the sync was good for, told to whom it concerns. */
+static void conclude(struct sync_job *job)
 {
-	struct sync_job *job = KR_CONTAINER_OF(gated, struct sync_job, gated);
 	struct kr_sfile *file = job->file;
 	struct kr_data *data = kr_data_of(file);
 	struct kr_stable *stable = &file->data.stable;
 	bool again;
 
-	data->counters.syncs++;
 	stable->running = false;
-	if (job->err == 0 || job->gone) {
-		if (job->tell)
-			tell_stable(file, job->cover);
-	} else {
-		data->counters.sync_errors++;
-		kr_log_error("syncing a file failed: %s; its nodes flush again what was applied since the last good sync",
-			strerror(-job->err));
-		tell_unstable(file, job->err);
-	}
+	stable->syncing = 0;
+	kr_list_remove(&stable->in_sync);
 	call_waiters(&job->waiters, job->err);
 	again = stable->again || stable->owner_count || !kr_list_empty(&stable->waiters);
 	stable->again = false;
@@ -215,6 +212,69 @@ static void done(struct kr_gate_job *gated)
 	kr_sfile_put(file);
 	free(job);
 	pump(data);
+}
+
+static bool others_may_replay(const struct kr_stable *stable, const uint8_t node_id[16], uint64_t known)
+{
+	return stable->others_round > known || (stable->writer_round > known && memcmp(stable->writer, node_id, 16) != 0);
+}
+
+bool kr_stable_others(const struct kr_sfile *file, const uint8_t node_id[16])
+{
+	return others_may_replay(&file->data.stable, node_id, kr_synced_round(&kr_data_of(file)->synced, &file->fid));
+}
+
+/* Whether it must be written down before those whom it concerns are told. */
+static bool must_be_noted(const struct sync_job *job)
+{
+	const struct kr_stable *stable = &job->file->data.stable;
+	uint64_t known = kr_synced_round(&kr_data_of(job->file)->synced, &job->file->fid);
+	const struct waiter *waiter;
+
+	if (job->cover <= known || job->gone)
+		return false;
+	for (uint32_t i = 0; i < stable->owner_count && job->tell; i++) {
+		if (others_may_replay(stable, stable->owners[i].node_id, known))
+			return true;
+	}
+	KR_LIST_FOR_EACH(waiter, &job->waiters, link) {
+		if (others_may_replay(stable, waiter->node_id, known))
+			return true;
+	}
+	return false;
+}
+
+/* ERR: nobody is told, and it is tried again. */
+static void noted(void *context, int err)
+{
+	struct sync_job *job = context;
+
+	job->err = err;
+	if (!err && job->tell)
+		tell_stable(job->file, job->cover);
+	conclude(job);
+}
+
+static void done(struct kr_gate_job *gated)
+{
+	struct sync_job *job = KR_CONTAINER_OF(gated, struct sync_job, gated);
+	struct kr_sfile *file = job->file;
+	struct kr_data *data = kr_data_of(file);
+
+	data->counters.syncs++;
+	if (job->gone)
+		job->err = 0;
+	if (job->err) {
+		data->counters.sync_errors++;
+		kr_log_error("syncing a file failed: %s; its nodes flush again what was applied since the last good sync",
+			strerror(-job->err));
+		tell_unstable(file, job->err);
+		conclude(job);
+	} else if (must_be_noted(job)) {
+		kr_synced_note(&data->synced, &file->fid, job->cover, noted, job);
+	} else {
+		noted(job, 0);
+	}
 }
 
 static void start(struct kr_sfile *file)
@@ -233,6 +293,9 @@ static void start(struct kr_sfile *file)
 	job->tell = !kr_rounds_replaying(&file->data.rounds);
 	stable->full = false;
 	stable->running = true;
+	stable->syncing = stable->first;
+	stable->first = 0;
+	kr_list_append(&data->in_sync, &stable->in_sync);
 	kr_gate_start(&data->syncs, &job->gated, run, done);
 }
 
@@ -269,7 +332,52 @@ void kr_stable_hurry(struct kr_data *data)
 	pump(data);
 }
 
+/* --- which rounds are not synced ----------------------------------------------------------------------------------- */
+
+static uint64_t below(uint64_t floor, uint64_t round)
+{
+	return round ? KR_MIN(floor, round - 1) : floor;
+}
+
+static uint64_t below_queued(uint64_t floor, const struct kr_list *queue)
+{
+	const struct kr_stable *stable;
+
+	KR_LIST_FOR_EACH(stable, queue, queued)
+		floor = below(floor, stable->first);
+	return floor;
+}
+
+uint64_t kr_stable_floor(const struct kr_data *data)
+{
+	uint64_t floor = below_queued(below_queued(data->last_round, &data->sync_queue), &data->sync_urgent);
+	const struct kr_sfile_data *item;
+	const struct kr_stable *stable;
+
+	KR_LIST_FOR_EACH(stable, &data->in_sync, in_sync)
+		floor = below(below(floor, stable->first), stable->syncing);
+	KR_LIST_FOR_EACH(item, &data->busy, busy) {
+		if (item->rounds.state != KR_ROUND_IDLE)
+			floor = below(floor, item->rounds.round);
+	}
+	return floor;
+}
+
+/* --- rounds -------------------------------------------------------------------------------------------------------- */
+
 void kr_stable_applied(struct kr_sfile *file, const uint8_t node_id[16], uint64_t round)
+{
+	struct kr_stable *stable = &file->data.stable;
+
+	if (memcmp(stable->writer, node_id, 16) != 0)
+		stable->others_round = KR_MAX(stable->others_round, stable->writer_round);
+	memcpy(stable->writer, node_id, 16);
+	stable->writer_round = round;
+	stable->first = stable->first ? KR_MIN(stable->first, round) : round;
+	kr_stable_owe(file, node_id, round);
+}
+
+void kr_stable_owe(struct kr_sfile *file, const uint8_t node_id[16], uint64_t round)
 {
 	struct kr_stable *stable = &file->data.stable;
 	uint32_t i;
@@ -296,10 +404,11 @@ void kr_stable_applied(struct kr_sfile *file, const uint8_t node_id[16], uint64_
 	enqueue(file, false);
 }
 
-void kr_stable_wait(struct kr_sfile *file, bool data_only, kr_stable_fn callback, void *context)
+void kr_stable_wait(struct kr_sfile *file, const uint8_t node_id[16], bool data_only, kr_stable_fn callback, void *context)
 {
 	struct waiter *waiter = kr_xcalloc(1, sizeof *waiter);
 
+	memcpy(waiter->node_id, node_id, 16);
 	waiter->callback = callback;
 	waiter->context = context;
 	kr_list_append(&file->data.stable.waiters, &waiter->link);
@@ -329,7 +438,7 @@ static void handle_fsync(struct kr_request *request)
 	struct kr_sfile *file = kr_sfile_get(request->server, &msg->file);
 
 	request->cancel = NULL; /* answered by the sync, whatever becomes of the session */
-	kr_stable_wait(file, msg->data_only, fsync_done, request);
+	kr_stable_wait(file, request->session->node_id, msg->data_only, fsync_done, request);
 	kr_sfile_put(file);
 }
 

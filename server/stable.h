@@ -3,6 +3,9 @@
  * Loop thread; the syncs run in libuv's pool, at most KR_STABLE_PARALLEL at once.  A file is synced within
  * KR_STABLE_DELAY_MS of its round, at once when somebody waits.  A sync covers the rounds that were applied when it
  * began; rounds after a failed sync's last good one are reported UNSTABLE and never called stable later.
+ *
+ * Where more than one node has rounds, what is synced is written down before anybody is told (synced.h): else a node that
+ * was away would, after a crash of this machine, replay its older round over the bytes of those that have let go of theirs.
  */
 #ifndef KR_SERVER_STABLE_H
 #define KR_SERVER_STABLE_H
@@ -36,12 +39,20 @@ struct kr_stable {
 	bool running;                   /* a sync is under way */
 	bool again;                     /* it is to be followed by another */
 	bool full;                      /* the next one syncs metadata too */
+	uint64_t first;                 /* the earliest round that no sync which has begun covers; 0: none */
+	uint64_t syncing;               /* ... that the present one covers */
+	struct kr_link in_sync;         /* in the list of those that are being synced */
+	uint8_t writer[16];             /* whose the last round was ... */
+	uint64_t writer_round;          /* ... and its number */
+	uint64_t others_round;          /* the last round of anybody else */
 	int taint;                      /* a sync failed while a round was running: the round fails with it */
 };
 
 /* Everything that has been applied to FILE (and any other change made before this call) is on stable storage when CALLBACK
- * runs. DATA_ONLY: fdatasync suffices. FILE is kept alive meanwhile. */
-void kr_stable_wait(struct kr_sfile *file, bool data_only, kr_stable_fn callback, void *context);
+ * runs. DATA_ONLY: fdatasync suffices. NODE_ID: who waits. FILE is kept alive meanwhile. */
+void kr_stable_wait(struct kr_sfile *file, const uint8_t node_id[16], bool data_only, kr_stable_fn callback, void *context);
+/* Whether a crash of this machine now could be followed by a replay of some other node's rounds of FILE. */
+bool kr_stable_others(const struct kr_sfile *file, const uint8_t node_id[16]);
 /* As kr_stable_wait without anybody waiting, as soon as possible: after a truncate, so that no crash brings bytes back. */
 void kr_stable_soon(struct kr_sfile *file);
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/fail.h"
+#include "common/hex.h"
 #include "common/log.h"
 #include "server/state_priv.h"
 
@@ -25,36 +26,6 @@ struct batch {
 	struct kr_state *state;
 	struct kr_list changes;
 };
-
-void kr_state_id_to_hex(const uint8_t id[16], char hex[KR_STATE_ID_HEX])
-{
-	static const char digits[] = "0123456789abcdef";
-
-	for (int i = 0; i < 16; i++) {
-		hex[2 * i] = digits[id[i] >> 4];
-		hex[2 * i + 1] = digits[id[i] & 15];
-	}
-	hex[32] = '\0';
-}
-
-static int digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-bool kr_state_id_from_hex(const char *hex, uint8_t id[16])
-{
-	for (int i = 0; i < 16; i++) {
-		int high = digit(hex[2 * i]), low = high < 0 ? -1 : digit(hex[2 * i + 1]);
-
-		if (low < 0)
-			return false;
-		id[i] = (uint8_t)(high << 4 | low);
-	}
-	return hex[32] == '\0';
-}
 
 static int write_record(int dir, const struct change *change)
 {
@@ -135,7 +106,7 @@ static void queue_change(struct kr_server *server, const uint8_t node_id[16], co
 {
 	struct change *change = kr_xcalloc(1, sizeof(*change));
 
-	kr_state_id_to_hex(node_id, change->file);
+	kr_hex_format(node_id, 16, change->file);
 	change->name = name ? kr_xstrdup(name) : NULL;
 	change->done = done;
 	change->context = context;
@@ -159,15 +130,18 @@ void kr_state_note_boot(const struct kr_state *state)
 {
 	char hex[KR_STATE_ID_HEX];
 
-	kr_state_id_to_hex(state->facts.boot_id, hex);
+	kr_hex_format(state->facts.boot_id, 16, hex);
 	if (kr_write_file(state->dir, "boot", hex, strlen(hex), 0600))
 		kr_log_error("cannot write to the state directory %s: %s", state->path, kr_fail_reason());
 }
 
-void kr_state_sync_export(const struct kr_state *state)
+int kr_state_sync_export(const struct kr_state *state)
 {
-	if (syncfs(state->export_lock))
-		kr_log_error("cannot sync the export: %s", strerror(errno));
+	int err = syncfs(state->export_lock) ? -errno : 0;
+
+	if (err)
+		kr_log_error("cannot sync the export: %s", strerror(-err));
+	return err;
 }
 
 const struct kr_state_facts *kr_state_facts(const struct kr_state *state)

@@ -7,6 +7,7 @@
  *   boot        boot id of the machine at the latest start whose grace period ended, 32 hex digits
  *   executed    requests that were executed in this boot (executed.h)
  *   nodes/ID    one file per node whose leases count (or did, when the server ended); holds its name
+ *   synced      which flush rounds are on stable storage (synced.h)
  *   conflicts   which late bytes are in conflict (conflicts.h)
  *
  * Losing the directory makes all file identities, caches and journals of nodes foreign: it belongs into the backup.
@@ -39,8 +40,8 @@ const char *kr_state_path(const struct kr_state *state);
 
 /* The grace period is over: a later start in this boot of the machine has no replays to expect. Blocks, any thread. */
 void kr_state_note_boot(const struct kr_state *state);
-/* syncfs of the export's filesystem; blocks, any thread. */
-void kr_state_sync_export(const struct kr_state *state);
+/* syncfs of the export's filesystem; blocks, any thread. 0 or -errno, logged. */
+int kr_state_sync_export(const struct kr_state *state);
 
 /* Keeps that a node has a session, durably; then DONE in the loop with 0 or -errno. */
 void kr_state_add_node(struct kr_server *server, const uint8_t node_id[16], const char *name,

@@ -13,6 +13,7 @@
 
 #include "common/boot.h"
 #include "common/fail.h"
+#include "common/hex.h"
 #include "common/log.h"
 #include "server/state_priv.h"
 
@@ -132,7 +133,7 @@ static int read_nodes(struct kr_state *state)
 	while ((entry = readdir(dir)) && facts->node_count < NODES_MAX) {
 		uint8_t id[16];
 
-		if (strlen(entry->d_name) != 32 || !kr_state_id_from_hex(entry->d_name, id))
+		if (kr_hex_parse(entry->d_name, id, 16) != 16)
 			continue;
 		facts->nodes = realloc(facts->nodes, (facts->node_count + 1) * sizeof(*facts->nodes));
 		if (!facts->nodes) {
@@ -238,7 +239,7 @@ static int read_boot(struct kr_state *state)
 
 	if (err)
 		return err;
-	kr_state_id_to_hex(state->facts.boot_id, hex);
+	kr_hex_format(state->facts.boot_id, 16, hex);
 	err = kr_read_file(state->dir, "boot", SMALL_FILE_MAX, &text, &length);
 	if (err && err != -ENOENT)
 		return kr_fail_errno(err, "cannot read %s/boot", state->path);

@@ -14,7 +14,5 @@ struct kr_state {
 };
 
 enum { KR_STATE_ID_HEX = 33 };
-void kr_state_id_to_hex(const uint8_t id[16], char hex[KR_STATE_ID_HEX]);
-bool kr_state_id_from_hex(const char *hex, uint8_t id[16]);
 
 #endif

@@ -3,6 +3,8 @@
  */
 #include "test/unit/data_fixture.h"
 
+#include "server/data_priv.h"
+
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -493,6 +495,75 @@ static void replays_of_all_nodes_are_applied_by_round_and_before_the_rest(void *
 	assert_content("file", 150, after_replays);
 }
 
+static unsigned five_under_seven(uint64_t offset)
+{
+	return offset < 50 ? 5 : 7;
+}
+
+/* A comes back to a server that has lost its power, and knows only that its round was applied; B has let go of its own. */
+static void a_replay_of_what_was_synced_does_not_cover_what_came_later(void **state)
+{
+	static const struct kr_range five = { 0, 100 }, seven = { 50, 100 };
+	struct node *a = node_start("a"), *b = node_start("b");
+	uint64_t round;
+
+	(void)state;
+	a->file = b->file = create_file(a, "file");
+	a->extents = &five;
+	b->extents = &seven;
+	a->extent_count = b->extent_count = 1;
+	a->inlined = b->inlined = true;
+	a->generation = 5;
+	b->generation = 7;
+	flush_and_wait(a);
+	round = a->flush_reply.round;
+	node_die(a); /* before it was told */
+	flush_and_wait(b);
+	wait_until(b->stable >= b->flush_reply.round);
+	boot_anew();
+	for (size_t i = 0; i < 2; i++) {
+		F.nodes[i].manual_reclaim = true;
+		node_begin(&F.nodes[i]);
+		wait_until(F.nodes[i].live);
+	}
+	a->flushed = false;
+	send_replay(a, round, &five, 5);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
+	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
+	wait_until(a->flushed);
+	assert_int_equal(a->flush_err, 0);
+	assert_int_equal(a->flush_reply.round, round);
+	assert_true(a->flush_reply.stable);
+	assert_content("file", 150, five_under_seven);
+}
+
+/* Writing it down takes a sync of its own: only where somebody else could replay. */
+static void only_syncs_of_files_with_several_writers_are_noted(void **state)
+{
+	static const struct kr_range extent = { 0, 100 };
+	struct node *a = node_start("a"), *b = node_start("b");
+	struct kr_fsync_request fsync = { 0 };
+	uint64_t floor;
+
+	(void)state;
+	fsync.file = a->file = b->file = create_file(a, "file");
+	a->extents = b->extents = &extent;
+	a->extent_count = b->extent_count = 1;
+	a->inlined = b->inlined = true;
+	a->generation = b->generation = 5;
+	floor = F.server.data->last_round;
+	wait_until(F.server.data->synced.floor.round >= floor); /* of the instances before */
+	for (int i = 0; i < 5; i++) {
+		flush_and_wait(a);
+		assert_int_equal(node_call(a, KR_MSG_FSYNC, &fsync), 0);
+	}
+	wait_until(a->stable >= a->flush_reply.round);
+	assert_int_equal(F.server.data->synced.lines, 0);
+	flush_and_wait(b);
+	assert_int_equal(node_call(b, KR_MSG_FSYNC, &fsync), 0);
+	assert_true(kr_synced_round(&F.server.data->synced, &a->file) >= b->flush_reply.round);
+}
+
 static void reclaim_tells_what_is_applied_and_it_becomes_stable(void **state)
 {
 	static const struct kr_range extents[] = { { 0, 100 } };
@@ -735,6 +806,8 @@ int main(void)
 		TEST(no_byte_is_lost_or_old_when_participants_die_mid_stream),
 		TEST(write_error_reaches_every_participant_and_can_be_retried),
 		TEST(replays_of_all_nodes_are_applied_by_round_and_before_the_rest),
+		TEST(a_replay_of_what_was_synced_does_not_cover_what_came_later),
+		TEST(only_syncs_of_files_with_several_writers_are_noted),
 		TEST(reclaim_tells_what_is_applied_and_it_becomes_stable),
 		TEST(server_feeds_blocks_of_the_asked_version_only),
 		TEST(reader_that_takes_nothing_holds_up_nobody),

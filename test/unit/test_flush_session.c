@@ -83,9 +83,9 @@ struct kr_flusher *kr_flusher_of(const struct kr_file *file)
 	(void)file;
 	return &fake.flusher;
 }
-void kr_late_begin(struct kr_file *file, const struct kr_attr *attr)
+void kr_late_begin(struct kr_file *file, uint8_t parts, const struct kr_attr *attr)
 {
-	(void)file, (void)attr;
+	(void)file, (void)parts, (void)attr;
 	fake.late++;
 }
 uint64_t kr_rpc_call(struct kr_rpc *rpc, uint16_t type, const void *msg, const struct kr_slice *slices, size_t count,
@@ -216,12 +216,43 @@ static void what_is_in_conflict_or_gone_is_moved(void **state)
 	assert_int_equal(fake.late, 2);
 }
 
+/* The server judges the two apart. */
+static void a_reclaim_tells_what_is_dirty_from_what_is_to_be_replayed(void **state)
+{
+	struct fixture *f = *state;
+	static const uint8_t now[16] = {2};
+	struct kr_applied old = {.round = 20, .boot_id = {1}}, older = {.round = 10, .boot_id = {1}}, current = {.round = 99, .boot_id = {2}};
+	struct kr_applied *all[] = {&current, &older, &old};
+	struct kr_claims claims;
+
+	for (uint64_t i = 0; i < KR_ARRAY_SIZE(all); i++) {
+		struct kr_extent extent = {.offset = 10, .length = 100, .position = 1000, .seq = 2 + i};
+
+		kr_extent_map_init(&all[i]->extents);
+		assert_int_equal(kr_extent_map_insert(&all[i]->extents, &extent, NULL, NULL), 0);
+		kr_list_append(&f->file.flush.applied, &all[i]->link);
+	}
+	kr_flush_claims(&f->file, now, &claims);
+	assert_int_equal(claims.last, 0);
+	write_some(f);
+	kr_flush_claims(&f->file, now, &claims);
+	assert_int_equal(claims.first, 7);
+	assert_int_equal(claims.last, 7);
+	assert_int_equal(claims.replay_first, 3);
+	assert_int_equal(claims.replay_last, 4);
+	assert_int_equal(claims.oldest, 10);
+	assert_int_equal(claims.newest, 20);
+	for (size_t i = 0; i < KR_ARRAY_SIZE(all); i++)
+		kr_extent_map_fini(&all[i]->extents);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(late_bytes_of_which_the_server_can_tell_nothing_are_kept_and_not_sent),
 		TEST(a_file_without_late_bytes_has_nothing_to_keep),
+		TEST(a_reclaim_tells_what_is_dirty_from_what_is_to_be_replayed),
 		TEST(bytes_that_may_be_older_than_the_servers_are_kept_and_not_sent),
 		TEST(who_has_kept_his_leases_flushes_on),
 		TEST(what_is_in_conflict_or_gone_is_moved),

@@ -241,7 +241,7 @@ static void a_user_gets_nothing_of_others_files(void **state)
 static void what_is_reclaimed_without_having_been_there_gives_no_right(void **state)
 {
 	struct fixture *f = with_a_user(state);
-	struct kr_reclaim_request reclaim = {.file = secret_file, .opens = 1, .kinds = KR_LEASE_ALL, .has_replays = 1};
+	struct kr_reclaim_request reclaim = {.file = secret_file, .opens = 1, .kinds = KR_LEASE_ALL, .replay_first = 1, .replay_last = 1, .oldest = 1, .newest = 1};
 	const union kr_any_msg *reply;
 	int err = node_call(f->nodes[HOSTILE], KR_MSG_RECLAIM, &reclaim, &reply);
 

@@ -6,6 +6,7 @@
 
 #include "common/log.h"
 #include "server/conflicts.h"
+#include "server/data_priv.h"
 #include "server/files.h"
 #include "server/lapses.h"
 #include "server/session.h"
@@ -55,7 +56,7 @@ static struct kr_conflict *made_conflict(uint8_t node, uint64_t last, uint8_t ta
 {
 	uint8_t id[16] = {node};
 	struct kr_fid file = {.length = 3, .bytes = {1, 2, 3}};
-	struct kr_conflict *conflict = kr_conflict_new(id, "n", &file, last);
+	struct kr_conflict *conflict = kr_conflict_new(id, "n", &file, 10, last);
 
 	if (target) {
 		conflict->target = (struct kr_fid){.length = 2, .bytes = {target, 7}};
@@ -88,11 +89,11 @@ static void conflicts_outlive_the_server_and_a_torn_line(void **state)
 	for (int i = 0; i < 2; i++) { /* read, and written anew */
 		assert_int_equal(kr_conflicts_open(&conflicts, dir), 0);
 		assert_int_equal(conflicts.count, 1);
-		found = kr_conflicts_find(&conflicts, id, &file, 80);
+		found = kr_conflicts_find(&conflicts, id, &file, 80, 90);
 		assert_non_null(found);
 		assert_string_equal(found->place, "d/f.conflict-n");
 		assert_int_equal(found->target.bytes[0], 5);
-		assert_null(kr_conflicts_find(&conflicts, id, &file, 81)); /* written after: another matter */
+		assert_null(kr_conflicts_find(&conflicts, id, &file, 81, 90)); /* written after: another matter */
 		kr_conflicts_close(&conflicts);
 	}
 	close(dir);
@@ -114,7 +115,7 @@ static void a_line_cut_short_does_not_spoil_the_next(void **state)
 	kr_conflict_free(conflict);
 	kr_conflicts_close(&conflicts);
 	assert_int_equal(kr_conflicts_open(&conflicts, dir), 0);
-	assert_non_null(kr_conflicts_find(&conflicts, id, &file, 70));
+	assert_non_null(kr_conflicts_find(&conflicts, id, &file, 70, 70));
 	kr_conflicts_close(&conflicts);
 	close(dir);
 }
@@ -135,7 +136,7 @@ static void a_server_starts_with_however_long_a_log(void **state)
 	kr_conflict_free(conflict);
 	kr_conflicts_close(&conflicts);
 	assert_int_equal(kr_conflicts_open(&conflicts, dir), 0);
-	assert_non_null(kr_conflicts_find(&conflicts, id, &file, 70));
+	assert_non_null(kr_conflicts_find(&conflicts, id, &file, 70, 70));
 	assert_int_equal(fstat(conflicts.fd, &stat), 0);
 	assert_true(stat.st_size < 1000);
 	kr_conflicts_close(&conflicts);
@@ -155,7 +156,7 @@ static void a_second_lapse_of_a_file_does_not_hide_the_first_conflict_file(void 
 	assert_int_equal(kr_conflicts_open(&conflicts, dir), 0);
 	kr_conflicts_put(&conflicts, made_conflict(1, 50, 5));
 	kr_conflicts_put(&conflicts, second);
-	assert_ptr_equal(kr_conflicts_find(&conflicts, id, &file, 60), second);
+	assert_ptr_equal(kr_conflicts_find(&conflicts, id, &file, 60, 61), second);
 	status = kr_conflicts_status(&conflicts);
 	assert_int_equal(json_array_size(status), 2);
 	json_decref(status);
@@ -185,6 +186,31 @@ static void long_names_are_cut_between_characters(void **state)
 	memset(long_name, 0xbf, KR_NAME_MAX); /* not UTF-8 at all */
 	kr_export_conflict_name(&make, long_name, 1, name);
 	assert_int_equal(strlen(name), KR_NAME_MAX);
+}
+
+/* Rounds that were applied before the lapse are another matter. */
+static void a_conflict_covers_the_bytes_that_were_declared(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_conflicts conflicts;
+	struct kr_conflict *conflict = made_conflict(1, 70, 0);
+	const struct kr_fid file = conflict->file;
+	const uint8_t id[16] = {1};
+	int dir = open(f->directory, O_RDONLY | O_DIRECTORY);
+
+	assert_int_equal(kr_conflicts_open(&conflicts, dir), 0);
+	assert_int_equal(kr_conflicts_log(&conflicts, conflict), 0);
+	kr_conflict_free(conflict);
+	for (int i = 0; i < 2; i++) {
+		kr_conflicts_close(&conflicts);
+		assert_int_equal(kr_conflicts_open(&conflicts, dir), 0);
+		assert_null(kr_conflicts_find(&conflicts, id, &file, 1, 9));
+		assert_non_null(kr_conflicts_find(&conflicts, id, &file, 1, 10));
+		assert_non_null(kr_conflicts_present(&conflicts, id, &file, 1));
+		assert_null(kr_conflicts_present(&conflicts, id, &file, 71));
+	}
+	kr_conflicts_close(&conflicts);
+	close(dir);
 }
 
 /* --- the judgement ---------------------------------------------------------------------------------------------------- */
@@ -292,6 +318,107 @@ static void a_node_lost_again_before_it_has_reclaimed_is_late_since_the_first_ti
 	lose(f, node, other);
 	back(node);
 	assert_true(in_conflict(node, &fid, future));
+}
+
+static uint8_t conflict_of(struct node *node, const struct kr_reclaim_request *reclaim)
+{
+	const union kr_any_msg *reply;
+
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM, reclaim, &reply), 0);
+	return reply->reclaim_reply.conflict;
+}
+
+/* What was applied before the lapse, and is to be replayed after a crash of the server's machine, is not what was declared. */
+static void replays_of_before_are_not_in_conflict_with_the_late_bytes(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	struct kr_reclaim_request replays = {.file = fid, .replay_first = 3, .replay_last = 4, .oldest = UINT64_MAX - 1,
+		.newest = UINT64_MAX}, both = replays, joint = replays;
+
+	both.first = 5;
+	both.last = 9;
+	joint.replay_last = 5; /* declared with the others, and killed before that was written down here */
+	lose(f, node, other);
+	cut(other, &fid, 7);
+	back(node);
+	assert_true(in_conflict(node, &fid, future));
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	assert_int_equal(node_hello(node, false), 0);
+	assert_int_equal(node->hello.late, 0);
+	assert_int_equal(conflict_of(node, &replays), 0);
+	assert_int_equal(conflict_of(node, &both), KR_CONFLICT_DIRTY);
+	assert_int_equal(conflict_of(node, &joint), KR_CONFLICT_REPLAYS);
+}
+
+static void note_done(void *context, int err)
+{
+	assert_int_equal(err, 0);
+	*(bool *)context = true;
+}
+
+static bool is_true(void *flag)
+{
+	return *(bool *)flag;
+}
+
+/* Lets the server know that FID is synced up to ROUND, all but the rounds up to LOST. */
+static void note_synced(struct fixture *f, const struct kr_fid *fid, uint64_t lost, uint64_t round)
+{
+	struct kr_synced *synced = &f->server.data->synced;
+	bool done = false;
+
+	synced->lost = lost;
+	kr_synced_note(synced, fid, round, note_done, &done);
+	assert_true(node_wait_for(&f->loop, is_true, &done));
+}
+
+static void late_replays_of_what_is_synced_are_no_conflict(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	uint64_t last = f->server.data->last_round + 1000;
+	struct kr_reclaim_request reclaim = {.file = fid, .replay_first = 3, .replay_last = 4, .oldest = last - 9, .newest = last - 1,
+		.since = future};
+
+	lose(f, node, other);
+	cut(other, &fid, 7);
+	back(node);
+	note_synced(f, &fid, last - 100, last);
+	assert_int_equal(conflict_of(node, &reclaim), 0);
+	reclaim.newest = last + 1;
+	assert_int_equal(conflict_of(node, &reclaim), KR_CONFLICT_REPLAYS);
+}
+
+/* Of a node that is not late at all: it was awaited, but others have been told meanwhile that later rounds are synced. */
+static void replays_that_others_have_overtaken_are_judged(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	uint64_t last = f->server.data->last_round * 10;
+	struct kr_reclaim_request reclaim = {.file = fid, .kinds = KR_LEASE_WRITE, .first = 5, .last = 9, .replay_first = 3,
+		.replay_last = 4, .oldest = last - 9, .newest = last - 9, .since = future};
+	const union kr_any_msg *reply;
+
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node->hello.late, 0);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &reclaim, &reply), 0);
+	assert_int_equal(reply->reclaim_reply.conflict, 0);
+	note_synced(f, &fid, last - 5, last);
+	assert_int_equal(conflict_of(node, &reclaim), 0); /* nobody has changed it since */
+	reclaim.since = never;
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &reclaim, &reply), 0);
+	assert_int_equal(reply->reclaim_reply.conflict, KR_CONFLICT_REPLAYS);
+	assert_int_equal(reply->reclaim_reply.kinds, KR_LEASE_WRITE); /* what it has not flushed may go in */
 }
 
 /* Also of one that held WRITE before: what it has written since is not known before it is here. */
@@ -748,11 +875,15 @@ int main(void)
 		TEST(conflicts_outlive_the_server_and_a_torn_line),
 		TEST(a_line_cut_short_does_not_spoil_the_next),
 		TEST(a_server_starts_with_however_long_a_log),
+		TEST(a_conflict_covers_the_bytes_that_were_declared),
 		TEST(a_second_lapse_of_a_file_does_not_hide_the_first_conflict_file),
 		TEST(late_bytes_of_an_untouched_file_are_welcome),
 		TEST(late_bytes_of_a_file_that_another_changed_are_in_conflict),
 		TEST(a_conflict_stays_one_when_node_and_server_begin_anew),
 		TEST(a_node_lost_again_before_it_has_reclaimed_is_late_since_the_first_time),
+		TEST(replays_of_before_are_not_in_conflict_with_the_late_bytes),
+		TEST(late_replays_of_what_is_synced_are_no_conflict),
+		TEST(replays_that_others_have_overtaken_are_judged),
 		TEST(late_bytes_wait_for_what_others_have_written_but_not_flushed),
 		TEST(a_reader_in_between_is_no_conflict_and_gives_its_lease_up),
 		TEST(two_late_nodes_do_not_wait_for_each_other),

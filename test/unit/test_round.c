@@ -276,6 +276,28 @@ static void replays_run_first_and_by_round(void **state)
 	kr_rounds_fini(&rounds);
 }
 
+/* As the chain was merged, whoever comes first: where both wrote, the later in ring order wins. */
+static void replays_of_one_round_run_in_ring_order(void **state)
+{
+	struct kr_rounds rounds;
+
+	(void)state;
+	setup(&rounds);
+	kr_rounds_hold(&rounds, true);
+	ask(&rounds, 2, "b", true, 60, &token_b);
+	ask(&rounds, 1, "a", true, 60, &token_a);
+	ask(&rounds, 3, "c", true, 60, &token_c);
+	kr_rounds_hold(&rounds, false);
+	assert_ptr_equal(expect(&rounds, KR_ROUND_WRITE, 1).token, &token_a);
+	kr_rounds_finished(&rounds, 1, 0);
+	expect_reply(&rounds, &token_a, 0, 1, true);
+	assert_ptr_equal(expect(&rounds, KR_ROUND_WRITE, 2).token, &token_b);
+	kr_rounds_finished(&rounds, 2, 0);
+	expect_reply(&rounds, &token_b, 0, 2, true);
+	assert_ptr_equal(expect(&rounds, KR_ROUND_WRITE, 3).token, &token_c);
+	kr_rounds_fini(&rounds);
+}
+
 static void too_many_asks_of_a_node_are_refused(void **state)
 {
 	struct kr_rounds rounds;
@@ -484,6 +506,7 @@ int main(void)
 		cmocka_unit_test(refusal_fails_the_one_that_refused_only),
 		cmocka_unit_test(broken_chains_fall_back_to_single_rounds_and_end_with_eio),
 		cmocka_unit_test(replays_run_first_and_by_round),
+		cmocka_unit_test(replays_of_one_round_run_in_ring_order),
 		cmocka_unit_test(too_many_asks_of_a_node_are_refused),
 		cmocka_unit_test(ring_order_is_natural),
 		cmocka_unit_test(every_ask_is_answered_once_whatever_happens),

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/fail.h"
+#include "common/hex.h"
 #include "common/log.h"
 #include "server/export.h"
 #include "server/listen.h"
@@ -814,7 +815,7 @@ static void nobody_goes_on_before_the_lost_are_forgotten(void **state)
 	uint64_t id;
 
 	create(dead, "f", KR_LEASE_WRITE);
-	kr_state_id_to_hex(dead->node_id, hex);
+	kr_hex_format(dead->node_id, 16, hex);
 	stop_server(f);
 	start_server(f);
 	/* In the record's place something that cannot be unlinked, for a while. */

@@ -1,0 +1,397 @@
+/* The memory of synced rounds: see synced.h. */
+#include "server/synced.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/buf.h"
+#include "common/fail.h"
+#include "common/hex.h"
+#include "common/log.h"
+#include "server/fid.h"
+#include "server/server.h"
+
+enum { LINE_MAX_LENGTH = 2 * KR_FID_MAX + 128, LOG_MAX = 4 * (KR_SYNCED_MAX + KR_SYNCED_LOG) * LINE_MAX_LENGTH };
+
+static const char log_name[] = "synced";
+
+struct entry {
+	struct kr_table_link link;
+	struct kr_link order;
+	struct kr_fid file;
+	struct kr_synced_span span;
+};
+
+struct note {
+	struct kr_link link;
+	struct kr_fid file;
+	struct kr_synced_span span;
+	void (*done)(void *context, int err);
+	void *context;
+};
+
+/* --- what is known --------------------------------------------------------------------------------------------------- */
+
+static bool match(const struct kr_table_link *link, const void *fid)
+{
+	return kr_fid_equal(&KR_CONTAINER_OF(link, struct entry, link)->file, fid);
+}
+
+static struct entry *find(const struct kr_synced *synced, const struct kr_fid *file)
+{
+	struct kr_table_link *link = kr_table_find(&synced->table, kr_fid_hash(file), match, file);
+
+	return link ? KR_CONTAINER_OF(link, struct entry, link) : NULL;
+}
+
+static void drop(struct kr_synced *synced, struct entry *entry)
+{
+	kr_table_remove(&synced->table, &entry->link);
+	kr_list_remove(&entry->order);
+	free(entry);
+}
+
+static struct entry *oldest(const struct kr_synced *synced)
+{
+	return KR_LIST_ENTRY(synced->order.head.next, struct entry, order);
+}
+
+/* Of too many the oldest goes: what it knew nobody knows any more. */
+static void forget_oldest(struct kr_synced *synced)
+{
+	uint64_t round = KR_MAX(oldest(synced)->span.round, synced->floor.round);
+
+	synced->floor = (struct kr_synced_span){round, round};
+	drop(synced, oldest(synced));
+}
+
+static void set(struct kr_synced *synced, const struct kr_fid *file, struct kr_synced_span span)
+{
+	struct entry *entry = find(synced, file);
+
+	if (span.round <= synced->floor.round)
+		return;
+	if (entry)
+		drop(synced, entry);
+	if (synced->table.count >= KR_SYNCED_MAX)
+		forget_oldest(synced);
+	entry = kr_xcalloc(1, sizeof(*entry));
+	entry->file = *file;
+	entry->span = span;
+	kr_table_insert(&synced->table, &entry->link, kr_fid_hash(file));
+	kr_list_append(&synced->order, &entry->order);
+}
+
+static void set_floor(struct kr_synced *synced, struct kr_synced_span floor)
+{
+	struct entry *entry, *next;
+
+	if (floor.round < synced->floor.round)
+		return;
+	synced->floor = floor;
+	KR_LIST_FOR_EACH_SAFE(entry, next, &synced->order, order) {
+		if (entry->span.round <= floor.round)
+			drop(synced, entry);
+	}
+}
+
+uint64_t kr_synced_round(const struct kr_synced *synced, const struct kr_fid *file)
+{
+	const struct entry *entry = find(synced, file);
+
+	return KR_MAX(synced->floor.round, entry ? entry->span.round : 0);
+}
+
+static bool has(struct kr_synced_span span, uint64_t first, uint64_t last)
+{
+	return span.lost < first && last <= span.round;
+}
+
+enum kr_synced_verdict kr_synced_judge(const struct kr_synced *synced, const struct kr_fid *file, uint64_t oldest_round,
+	uint64_t newest)
+{
+	const struct entry *entry = find(synced, file);
+	uint64_t known = kr_synced_round(synced, file), last = KR_MIN(newest, known);
+
+	if (oldest_round > known)
+		return KR_SYNCED_NOT;
+	if (!has(synced->floor, oldest_round, last) && !(entry && has(entry->span, oldest_round, last)))
+		return KR_SYNCED_OVERTAKEN;
+	return newest <= known ? KR_SYNCED_ALL : KR_SYNCED_NOT;
+}
+
+/* --- the log --------------------------------------------------------------------------------------------------------- */
+
+/* A text that grows; NULL after it could not. */
+struct text {
+	char *bytes;
+	size_t length, capacity;
+	bool failed;
+};
+
+/* LINE with its checksum. What a line before it that was cut short has left does not spoil it. */
+static void add_line(struct text *text, const char *line)
+{
+	char whole[LINE_MAX_LENGTH + 24];
+	size_t length = (size_t)snprintf(whole, sizeof(whole), "\n%s %016" PRIx64 "\n", line, kr_checksum(line, strlen(line)));
+
+	if (text->length + length > text->capacity) {
+		size_t capacity = KR_MAX(2 * text->capacity, text->length + length + 1024);
+		char *larger = realloc(text->bytes, capacity);
+
+		text->failed |= !larger;
+		if (!larger)
+			return;
+		text->bytes = larger;
+		text->capacity = capacity;
+	}
+	memcpy(text->bytes + text->length, whole, length);
+	text->length += length;
+}
+
+static void add_file(struct text *text, const struct kr_fid *file, struct kr_synced_span span)
+{
+	char line[LINE_MAX_LENGTH], hex[2 * KR_FID_MAX + 1];
+
+	kr_hex_format(file->bytes, file->length, hex);
+	snprintf(line, sizeof(line), "file %s %" PRIu64 " %" PRIu64, hex, span.lost, span.round);
+	add_line(text, line);
+}
+
+static void add_all(struct text *text, const struct kr_synced *synced, struct kr_synced_span floor)
+{
+	char line[LINE_MAX_LENGTH], hex[33];
+	const struct entry *entry;
+
+	kr_hex_format(synced->boot_id, 16, hex);
+	snprintf(line, sizeof(line), "boot %s %" PRIu64, hex, synced->lost);
+	add_line(text, line);
+	snprintf(line, sizeof(line), "all %" PRIu64 " %" PRIu64, floor.lost, floor.round);
+	add_line(text, line);
+	KR_LIST_FOR_EACH(entry, &synced->order, order) {
+		if (entry->span.round > floor.round)
+			add_file(text, &entry->file, entry->span);
+	}
+}
+
+/* Takes the checksum off LINE. */
+static bool is_whole(char *line)
+{
+	char *space = strrchr(line, ' '), expected[17];
+
+	if (!space)
+		return false;
+	*space = '\0';
+	snprintf(expected, sizeof(expected), "%016" PRIx64, kr_checksum(line, strlen(line)));
+	return strcmp(space + 1, expected) == 0;
+}
+
+static void read_line(struct kr_synced *synced, char *line, uint8_t boot_id[16], uint64_t *lost)
+{
+	char hex[2 * KR_FID_MAX + 1];
+	struct kr_synced_span span;
+	struct kr_fid file;
+
+	if (!is_whole(line))
+		return;
+	if (sscanf(line, "boot %32s %" SCNu64, hex, lost) == 2)
+		kr_hex_parse(hex, boot_id, 16);
+	else if (sscanf(line, "all %" SCNu64 " %" SCNu64, &span.lost, &span.round) == 2)
+		set_floor(synced, span);
+	else if (sscanf(line, "file %304s %" SCNu64 " %" SCNu64, hex, &span.lost, &span.round) == 3 &&
+		(file.length = (uint8_t)kr_hex_parse(hex, file.bytes, KR_FID_MAX)))
+		set(synced, &file, span);
+}
+
+/* Whatever is in the log. */
+static int read_log(struct kr_synced *synced, uint8_t boot_id[16], uint64_t *lost)
+{
+	KR_AUTO_FREE char *text = NULL;
+	char *line, *rest;
+	size_t length;
+	int err = kr_read_file(synced->dir, log_name, LOG_MAX, &text, &length);
+
+	if (err)
+		return err == -ENOENT ? 0 : err;
+	for (size_t i = 0; i < length; i++) {
+		if (text[i] == '\0')
+			text[i] = '\n';
+	}
+	for (rest = text; (line = strsep(&rest, "\n"));)
+		read_line(synced, line, boot_id, lost);
+	return 0;
+}
+
+static int write_log(const struct kr_synced *synced, const struct text *text)
+{
+	return text->failed ? -ENOMEM : kr_write_file(synced->dir, log_name, text->bytes, text->length, 0600);
+}
+
+static int open_log(struct kr_synced *synced)
+{
+	if (synced->fd >= 0)
+		close(synced->fd);
+	synced->fd = openat(synced->dir, log_name, O_WRONLY | O_APPEND | O_CLOEXEC);
+	return synced->fd < 0 ? -errno : 0;
+}
+
+int kr_synced_open(struct kr_synced *synced, struct kr_server *server, int dir, const uint8_t boot_id[16], uint64_t last_round)
+{
+	uint8_t old_boot[16] = {0};
+	struct text text = {0};
+	uint64_t lost = 0;
+	int err;
+
+	*synced = (struct kr_synced){.server = server, .dir = dir, .fd = -1};
+	memcpy(synced->boot_id, boot_id, 16);
+	kr_table_init(&synced->table);
+	kr_list_init(&synced->order);
+	kr_list_init(&synced->notes);
+	err = read_log(synced, old_boot, &lost);
+	if (err)
+		return kr_fail_errno(err, "cannot read %s of the state directory", log_name);
+	/* What a former boot has not synced may be missing. */
+	synced->lost = memcmp(old_boot, boot_id, 16) == 0 ? lost : last_round;
+	add_all(&text, synced, synced->floor);
+	err = write_log(synced, &text);
+	free(text.bytes);
+	if (!err)
+		err = open_log(synced);
+	return err ? kr_fail_errno(err, "cannot write %s of the state directory", log_name) : 0;
+}
+
+void kr_synced_close(struct kr_synced *synced)
+{
+	if (!synced->order.head.next) /* never opened */
+		return;
+	while (!kr_list_empty(&synced->order))
+		drop(synced, oldest(synced));
+	kr_table_fini(&synced->table);
+	if (synced->fd >= 0)
+		close(synced->fd);
+	synced->fd = -1;
+}
+
+/* --- writing --------------------------------------------------------------------------------------------------------- */
+
+struct batch {
+	struct kr_job job;
+	struct kr_synced *synced;
+	struct kr_list notes;
+	struct kr_synced_span floor; /* round 0: it stays */
+	bool whole;
+	struct text text;
+	int err;
+};
+
+static int append(const struct kr_synced *synced, const struct text *text)
+{
+	ssize_t written = text->failed ? -1 : write(synced->fd, text->bytes, text->length);
+
+	if (text->failed)
+		return -ENOMEM;
+	if (written >= 0 && (size_t)written < text->length)
+		return -ENOSPC;
+	return written < 0 || fdatasync(synced->fd) < 0 ? -errno : 0;
+}
+
+static void run_batch(struct kr_job *job)
+{
+	struct batch *batch = KR_CONTAINER_OF(job, struct batch, job);
+
+	batch->err = batch->whole ? write_log(batch->synced, &batch->text) : append(batch->synced, &batch->text);
+	if (!batch->err && batch->whole)
+		batch->err = open_log(batch->synced);
+}
+
+static void start_batch(struct kr_synced *synced);
+
+static void batch_done(struct kr_job *job)
+{
+	struct batch *batch = KR_CONTAINER_OF(job, struct batch, job);
+	struct kr_synced *synced = batch->synced;
+	struct kr_link *link;
+
+	synced->writing = false;
+	synced->rewrite |= batch->err != 0; /* what is in the log now is not known */
+	synced->writes++;
+	if (batch->err)
+		kr_log_error("cannot write %s of the state directory: %s", log_name, strerror(-batch->err));
+	else if (batch->floor.round)
+		set_floor(synced, batch->floor);
+	while ((link = kr_list_pop(&batch->notes))) {
+		struct note *note = KR_LIST_ENTRY(link, struct note, link);
+
+		if (!batch->err)
+			set(synced, &note->file, note->span);
+		note->done(note->context, batch->err);
+		free(note);
+	}
+	free(batch->text.bytes);
+	free(batch);
+	start_batch(synced);
+}
+
+static void start_batch(struct kr_synced *synced)
+{
+	struct batch *batch;
+	struct kr_link *link;
+
+	if (synced->writing || (kr_list_empty(&synced->notes) && !synced->raising))
+		return;
+	synced->writing = true;
+	batch = kr_xcalloc(1, sizeof(*batch));
+	batch->synced = synced;
+	batch->whole = synced->rewrite || synced->raising || synced->lines > KR_SYNCED_LOG + 2 * synced->table.count;
+	kr_list_init(&batch->notes);
+	if (synced->raising)
+		batch->floor = (struct kr_synced_span){synced->lost, synced->raising};
+	if (batch->whole) {
+		add_all(&batch->text, synced, synced->raising ? batch->floor : synced->floor);
+		synced->lines = 0;
+	}
+	while ((link = kr_list_pop(&synced->notes))) {
+		const struct note *note = KR_LIST_ENTRY(link, struct note, link);
+
+		add_file(&batch->text, &note->file, note->span);
+		kr_list_append(&batch->notes, link);
+		synced->lines++;
+	}
+	synced->rewrite = false;
+	synced->raising = 0;
+	kr_job_start(synced->server, &batch->job, run_batch, batch_done);
+}
+
+void kr_synced_note(struct kr_synced *synced, const struct kr_fid *file, uint64_t round, void (*done)(void *context, int err),
+	void *context)
+{
+	struct note *note = kr_xcalloc(1, sizeof(*note));
+
+	*note = (struct note){.file = *file, .span = {synced->lost, round}, .done = done, .context = context};
+	kr_list_append(&synced->notes, &note->link);
+	start_batch(synced);
+}
+
+void kr_synced_raise(struct kr_synced *synced, uint64_t round)
+{
+	if (round <= KR_MAX(synced->floor.round, synced->raising))
+		return;
+	synced->raising = round;
+	start_batch(synced);
+}
+
+void kr_synced_lose(struct kr_synced *synced, uint64_t round)
+{
+	synced->lost = KR_MAX(synced->lost, round);
+	synced->rewrite = true;
+}
+
+bool kr_synced_busy(const struct kr_synced *synced)
+{
+	return synced->writing;
+}
