@@ -7,6 +7,7 @@
 struct awaited {
 	struct kr_table_link link;
 	uint8_t node_id[16];
+	struct kr_key_owner owner;
 };
 
 static bool match_node_id(const struct kr_table_link *link, const void *key)
@@ -43,7 +44,7 @@ void kr_grace_fini(struct kr_grace *grace)
 	kr_table_fini(&grace->awaited);
 }
 
-void kr_grace_await(struct kr_grace *grace, const uint8_t node_id[16])
+void kr_grace_await(struct kr_grace *grace, const uint8_t node_id[16], const struct kr_key_owner *owner)
 {
 	struct awaited *awaited;
 
@@ -51,6 +52,7 @@ void kr_grace_await(struct kr_grace *grace, const uint8_t node_id[16])
 		return;
 	awaited = kr_xcalloc(1, sizeof(*awaited));
 	memcpy(awaited->node_id, node_id, 16);
+	awaited->owner = *owner;
 	kr_table_insert(&grace->awaited, &awaited->link, kr_hash_bytes(node_id, 16));
 }
 
@@ -76,9 +78,13 @@ bool kr_grace_due(const struct kr_grace *grace, uint64_t now_ns, bool reclaiming
 	return grace->active && now_ns >= (reclaiming ? KR_MAX(grace->ends_ns, grace->latest_ns) : grace->ends_ns);
 }
 
-bool kr_grace_awaits(const struct kr_grace *grace, const uint8_t node_id[16])
+bool kr_grace_awaits(const struct kr_grace *grace, const uint8_t node_id[16], struct kr_key_owner *ret_owner)
 {
-	return grace->active && find(grace, node_id);
+	const struct awaited *awaited = grace->active ? find(grace, node_id) : NULL;
+
+	if (awaited && ret_owner)
+		*ret_owner = awaited->owner;
+	return awaited != NULL;
 }
 
 size_t kr_grace_awaited(const struct kr_grace *grace)

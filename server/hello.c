@@ -135,11 +135,15 @@ static int check_trust(const struct greeting *greeting)
 {
 	struct kr_server *server = greeting->stranger->server;
 	const struct kr_session *other = kr_session_find_node_id(server, greeting->hello.node_id);
+	const struct kr_lapse lapse = kr_session_lapse(server, greeting->hello.node_id);
 
 	if (!kr_trust_accepts(server, greeting->key))
 		return kr_fail(-EKEYREJECTED, "its key is not accepted any more");
 	if (other && !kr_trust_same_owner(other->key, greeting->key))
 		return kr_fail(-EBUSY, "its local directory is that of node %s, which came with a key of somebody else", other->name);
+	if (!other && !kr_trust_is_owner(server, &lapse.owner, greeting->key))
+		return kr_fail(-EBUSY, "its local directory is that of a node which was lost, or has not come back yet, and which came with a key of "
+			"somebody else");
 	if (other && other->mute)
 		return kr_fail(-EAGAIN, "it left a question unanswered: it has to be silent until its leases have ended");
 	return 0;

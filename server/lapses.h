@@ -7,6 +7,7 @@
 #ifndef KR_SERVER_LAPSES_H
 #define KR_SERVER_LAPSES_H
 
+#include "common/key.h"
 #include "common/list.h"
 #include "common/table.h"
 
@@ -20,6 +21,7 @@ enum kr_lapse_kind {
 struct kr_lapse {
 	enum kr_lapse_kind kind;
 	uint64_t epoch; /* kr_server.epoch */
+	struct kr_key_owner owner; /* of the key that the node came with before, and comes with again; kind 0: whoever */
 };
 
 struct kr_lapses {

@@ -175,7 +175,7 @@ static void handle_reclaim_lock(struct kr_request *request)
 	int err = check(request, &msg->file, &want);
 	struct kr_sfile_locks *locks;
 
-	if (!err && !kr_grace_awaits(&request->server->grace, request->session->node_id))
+	if (!err && !kr_grace_awaits(&request->server->grace, request->session->node_id, NULL))
 		err = -ENOLCK;
 	if (!err) {
 		locks = locks_of(request->server, &msg->file);

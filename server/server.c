@@ -155,13 +155,16 @@ static void forget_awaited(struct kr_server *server)
 	server->forget_failed = false;
 	server->forgetting = 1;
 	for (size_t i = 0; i < facts->node_count; i++) {
-		session = kr_session_find_node_id(server, facts->nodes[i]);
+		const struct kr_state_node *node = &facts->nodes[i];
+
+		session = kr_session_find_node_id(server, node->id);
 		if (session && (session->recorded || session->recording))
 			continue;
-		if (!session && !kr_lapses_find(&server->lapses, facts->nodes[i], &noted))
-			kr_lapses_note(&server->lapses, facts->nodes[i], &lapse);
+		lapse.owner = node->owner;
+		if (!session && !kr_lapses_find(&server->lapses, node->id, &noted))
+			kr_lapses_note(&server->lapses, node->id, &lapse);
 		server->forgetting++;
-		kr_state_forget_node(server, facts->nodes[i], forgotten, server);
+		kr_state_forget_node(server, node->id, forgotten, server);
 	}
 	forgotten(server, 0);
 }
@@ -181,7 +184,7 @@ static void start_grace(struct kr_server *server)
 	const struct kr_state_facts *facts = kr_state_facts(server->state);
 
 	for (size_t i = 0; i < facts->node_count; i++)
-		kr_grace_await(&server->grace, facts->nodes[i]);
+		kr_grace_await(&server->grace, facts->nodes[i].id, &facts->nodes[i].owner);
 	if (kr_grace_start(&server->grace, kr_clock_ns(), server->lease_ms)) {
 		kr_log_info("%zu nodes had sessions before: waiting up to %u s for them to reclaim what they hold",
 			kr_grace_awaited(&server->grace), server->lease_ms / 1000);
@@ -250,7 +253,7 @@ static bool somebody_reclaims(const struct kr_server *server)
 	const struct kr_session *session;
 
 	KR_LIST_FOR_EACH(session, &server->sessions, link) {
-		if (session->conn && session->reclaiming && kr_grace_awaits(&server->grace, session->node_id))
+		if (session->conn && session->reclaiming && kr_grace_awaits(&server->grace, session->node_id, NULL))
 			return true;
 	}
 	return false;

@@ -95,7 +95,7 @@ struct kr_lapse kr_session_lapse(struct kr_server *server, const uint8_t node_id
 {
 	struct kr_lapse lapse = {.kind = KR_LAPSE_NONE};
 
-	if (!kr_grace_awaits(&server->grace, node_id) && !kr_lapses_find(&server->lapses, node_id, &lapse))
+	if (!kr_grace_awaits(&server->grace, node_id, &lapse.owner) && !kr_lapses_find(&server->lapses, node_id, &lapse))
 		lapse.kind = KR_LAPSE_UNKNOWN;
 	return lapse;
 }
@@ -310,13 +310,15 @@ static void log_end(const struct kr_session *session, enum kr_session_end why)
 	}
 }
 
-/* A lapse during which the node did not get to reclaim what it holds goes on. */
-static void note_lapse(struct kr_session *session)
+/* A lapse during which the node did not get to reclaim what it holds goes on.  Nobody else may take the place of one that was
+ * lost; who has left has nothing to come back for. */
+static void note_lapse(struct kr_session *session, enum kr_session_end why)
 {
 	struct kr_lapse lapse = {.kind = KR_LAPSE_KNOWN, .epoch = session->server->epoch};
 
 	if (session->reclaiming && session->lapse.kind != KR_LAPSE_NONE)
 		lapse = session->lapse;
+	lapse.owner = why == KR_SESSION_LOST && session->key ? session->key->owner : (struct kr_key_owner){0};
 	kr_lapses_note(&session->server->lapses, session->node_id, &lapse);
 }
 
@@ -333,7 +335,7 @@ static void end(struct kr_session *session, enum kr_session_end why, struct kr_s
 	kr_table_remove(&server->sessions_by_id, &session->by_id);
 	server->session_count--;
 	if (why != KR_SESSION_STOPPED && !heir)
-		note_lapse(session);
+		note_lapse(session, why);
 	detach(session);
 	if (conn)
 		kr_conn_close(conn, why == KR_SESSION_LEFT);
@@ -428,7 +430,8 @@ static void change_record(struct kr_session *session, bool add, void (*done)(voi
 	*recording = (struct recording){.session = kr_session_get(session), .add = add, .done = done, .context = context};
 	session->recording = true;
 	if (add)
-		kr_state_add_node(session->server, session->node_id, session->name, recorded, recording);
+		kr_state_add_node(session->server, session->node_id, session->key ? &session->key->owner : NULL, session->name, recorded,
+			recording);
 	else
 		kr_state_forget_node(session->server, session->node_id, recorded, recording);
 }

@@ -1,6 +1,7 @@
 /* Node records in the state directory, changed in order from the loop: see state.h. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,7 +14,7 @@
 struct change {
 	struct kr_link link;
 	char file[KR_STATE_ID_HEX];
-	char *name; /* NULL: remove the record */
+	char *record; /* NULL: remove it */
 	int err;
 	void (*done)(void *context, int err);
 	void *context;
@@ -27,13 +28,16 @@ struct batch {
 	struct kr_list changes;
 };
 
+/* The link appears with all that it says, or not at all. */
 static int write_record(int dir, const struct change *change)
 {
-	KR_AUTO_FD int fd = openat(dir, change->file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	static const char temporary[] = "new";
 
-	if (fd < 0)
-		return kr_fail_errno(-errno, "cannot write the record of node %s", change->name);
-	return kr_pwrite_full(fd, change->name, strlen(change->name), 0);
+	if (unlinkat(dir, temporary, 0) && errno != ENOENT)
+		return kr_fail_errno(-errno, "cannot write the record of node %s", change->file);
+	if (symlinkat(change->record, dir, temporary) || renameat(dir, temporary, dir, change->file))
+		return kr_fail_errno(-errno, "cannot write the record of node %s", change->file);
+	return 0;
 }
 
 static int remove_record(int dir, const struct change *change)
@@ -43,7 +47,7 @@ static int remove_record(int dir, const struct change *change)
 	return 0;
 }
 
-/* The name in a record is for people; that the record exists is what must last, so the directory is synced. */
+/* A link is part of its directory: syncing that makes all of it last. */
 static void run_batch(struct kr_job *job)
 {
 	struct batch *batch = KR_CONTAINER_OF(job, struct batch, job);
@@ -51,7 +55,7 @@ static void run_batch(struct kr_job *job)
 	struct change *change;
 
 	KR_LIST_FOR_EACH(change, &batch->changes, link) {
-		change->err = change->name ? write_record(dir, change) : remove_record(dir, change);
+		change->err = change->record ? write_record(dir, change) : remove_record(dir, change);
 		if (change->err)
 			kr_log_error("%s/nodes: %s", batch->state->path, kr_fail_reason());
 	}
@@ -78,7 +82,7 @@ static void batch_done(struct kr_job *job)
 
 		if (change->done)
 			change->done(change->context, change->err);
-		free(change->name);
+		free(change->record);
 		free(change);
 	}
 	free(batch);
@@ -101,23 +105,32 @@ static void start_batch(struct kr_server *server)
 	kr_job_start(server, &batch->job, run_batch, batch_done);
 }
 
-static void queue_change(struct kr_server *server, const uint8_t node_id[16], const char *name,
+/* RECORD: owned from now on. */
+static void queue_change(struct kr_server *server, const uint8_t node_id[16], char *record,
 	void (*done)(void *context, int err), void *context)
 {
 	struct change *change = kr_xcalloc(1, sizeof(*change));
 
 	kr_hex_format(node_id, 16, change->file);
-	change->name = name ? kr_xstrdup(name) : NULL;
+	change->record = record;
 	change->done = done;
 	change->context = context;
 	kr_list_append(&server->state->changes, &change->link);
 	start_batch(server);
 }
 
-void kr_state_add_node(struct kr_server *server, const uint8_t node_id[16], const char *name,
+void kr_state_add_node(struct kr_server *server, const uint8_t node_id[16], const struct kr_key_owner *owner, const char *name,
 	void (*done)(void *context, int err), void *context)
 {
-	queue_change(server, node_id, name, done, context);
+	char record[KR_STATE_RECORD];
+
+	if (!owner)
+		snprintf(record, sizeof(record), "any %s", name);
+	else if (owner->kind == KR_KEY_NODE)
+		snprintf(record, sizeof(record), "node %s", name);
+	else
+		snprintf(record, sizeof(record), "user-%u %s", owner->uid, name);
+	queue_change(server, node_id, kr_xstrdup(record), done, context);
 }
 
 void kr_state_forget_node(struct kr_server *server, const uint8_t node_id[16], void (*done)(void *context, int err),

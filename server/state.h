@@ -6,7 +6,8 @@
  *   instance    how often a server was started on it, in decimal
  *   boot        boot id of the machine at the latest start whose grace period ended, 32 hex digits
  *   executed    requests that were executed in this boot (executed.h)
- *   nodes/ID    one file per node whose leases count (or did, when the server ended); holds its name
+ *   nodes/ID    a symbolic link per node whose leases count (or did, when the server ended), to "OWNER NAME": of its key
+ *               ("node", or "user-UID"; "any" without a key), and its host name, for people. A link is made and lasts as a whole
  *   synced      which flush rounds are on stable storage (synced.h)
  *   conflicts   which late bytes are in conflict (conflicts.h)
  *
@@ -16,16 +17,23 @@
 #ifndef KR_SERVER_STATE_H
 #define KR_SERVER_STATE_H
 
+#include "common/key.h"
 #include "server/server.h"
 
 struct kr_state;
+struct kr_state_node;
 
 struct kr_state_facts {
 	uint8_t export_id[16], secret[16], boot_id[16];
 	bool new_boot;          /* the machine went down, and what nodes replay after it may not be all here yet */
 	uint64_t instance;
-	uint8_t (*nodes)[16];   /* those that had sessions; owned by the state */
+	struct kr_state_node *nodes; /* those that had sessions; owned by the state */
 	size_t node_count;
+};
+
+struct kr_state_node {
+	uint8_t id[16];
+	struct kr_key_owner owner; /* kind 0: not known, or it came without a key */
 };
 
 /* DIR NULL: /var/lib/kairan/<hash of the export's path>, or below $XDG_STATE_HOME or ~/.local/state for others than
@@ -43,8 +51,8 @@ void kr_state_note_boot(const struct kr_state *state);
 /* syncfs of the export's filesystem; blocks, any thread. 0 or -errno, logged. */
 int kr_state_sync_export(const struct kr_state *state);
 
-/* Keeps that a node has a session, durably; then DONE in the loop with 0 or -errno. */
-void kr_state_add_node(struct kr_server *server, const uint8_t node_id[16], const char *name,
+/* Keeps that a node has a session, by a key of OWNER (NULL: none), durably; then DONE in the loop with 0 or -errno. */
+void kr_state_add_node(struct kr_server *server, const uint8_t node_id[16], const struct kr_key_owner *owner, const char *name,
 	void (*done)(void *context, int err), void *context);
 /* The node will not come back to reclaim anything, or comes back late; then DONE (may be NULL). A later add of the same node
  * wins. */

@@ -121,6 +121,21 @@ static int lock_export(struct kr_state *state, const char *export_path)
 	return 0;
 }
 
+/* What cannot be read was written by an older version, or is damaged: then anybody may be the node. */
+static struct kr_key_owner read_owner(const struct kr_state *state, const char *name)
+{
+	struct kr_key_owner owner = {0};
+	char record[KR_STATE_RECORD];
+	ssize_t length = readlinkat(state->nodes_dir, name, record, sizeof(record) - 1);
+
+	record[KR_MAX(length, 0)] = '\0';
+	if (strncmp(record, "node ", 5) == 0)
+		owner.kind = KR_KEY_NODE;
+	else if (sscanf(record, "user-%u ", &owner.uid) == 1)
+		owner.kind = KR_KEY_USER;
+	return owner;
+}
+
 static int read_nodes(struct kr_state *state)
 {
 	struct kr_state_facts *facts = &state->facts;
@@ -131,16 +146,17 @@ static int read_nodes(struct kr_state *state)
 	if (!dir)
 		return kr_fail_errno(-errno, "cannot read %s/nodes", state->path);
 	while ((entry = readdir(dir)) && facts->node_count < NODES_MAX) {
-		uint8_t id[16];
+		struct kr_state_node node;
 
-		if (kr_hex_parse(entry->d_name, id, 16) != 16)
+		if (kr_hex_parse(entry->d_name, node.id, 16) != 16)
 			continue;
 		facts->nodes = realloc(facts->nodes, (facts->node_count + 1) * sizeof(*facts->nodes));
 		if (!facts->nodes) {
 			closedir(dir);
 			return -ENOMEM;
 		}
-		memcpy(facts->nodes[facts->node_count++], id, 16);
+		node.owner = read_owner(state, entry->d_name);
+		facts->nodes[facts->node_count++] = node;
 	}
 	closedir(dir);
 	return 0;

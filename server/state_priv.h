@@ -13,6 +13,6 @@ struct kr_state {
 	bool changing;
 };
 
-enum { KR_STATE_ID_HEX = 33 };
+enum { KR_STATE_ID_HEX = 33, KR_STATE_RECORD = 256 };
 
 #endif

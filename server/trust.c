@@ -182,6 +182,11 @@ bool kr_trust_same_owner(const struct kr_key *a, const struct kr_key *b)
 	return a && b ? kr_key_owner_equal(&a->owner, &b->owner) : !a && !b;
 }
 
+bool kr_trust_is_owner(const struct kr_server *server, const struct kr_key_owner *owner, const struct kr_key *key)
+{
+	return !owner->kind || kr_trusts_anybody(server) || (key && kr_key_owner_equal(owner, &key->owner));
+}
+
 static uint32_t squash_group(const struct kr_server_options *options, uint32_t gid)
 {
 	bool squashed = options->squash == KR_SQUASH_ALL || (options->squash == KR_SQUASH_ROOT && gid == 0);

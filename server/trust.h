@@ -30,6 +30,8 @@ bool kr_trust_accepts(const struct kr_server *server, const struct kr_key *key);
 
 /* Whether two keys (NULL: none) belong to the same: a session may be resumed with another key of its owner only. */
 bool kr_trust_same_owner(const struct kr_key *a, const struct kr_key *b);
+/* Whether who comes with KEY (NULL: none) can be a node that came with one of OWNER (kind 0: not known) before. */
+bool kr_trust_is_owner(const struct kr_server *server, const struct kr_key_owner *owner, const struct kr_key *key);
 /* The groups on this machine of the user of a user key, the primary one first: *RET_GROUPS owned, NULL for other keys.
  * -EPERM: no such user here. Any thread; blocks. */
 int kr_trust_find_groups(const struct kr_server *server, const struct kr_key *key, uint32_t **ret_groups, uint32_t *ret_count);

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 static const uint8_t one[16] = {1}, two[16] = {2}, stranger[16] = {9};
+static const struct kr_key_owner alice = {.kind = KR_KEY_USER, .uid = 1000}, nobody = {0};
 
 static void without_former_nodes_there_is_no_grace(void **state)
 {
@@ -26,9 +27,9 @@ static void grace_ends_with_the_last_awaited_node(void **state)
 
 	(void)state;
 	kr_grace_init(&grace);
-	kr_grace_await(&grace, one);
-	kr_grace_await(&grace, two);
-	kr_grace_await(&grace, two);
+	kr_grace_await(&grace, one, &alice);
+	kr_grace_await(&grace, two, &nobody);
+	kr_grace_await(&grace, two, &nobody);
 	assert_int_equal(kr_grace_awaited(&grace), 2);
 	assert_true(kr_grace_start(&grace, 0, 20));
 	assert_false(kr_grace_node_done(&grace, stranger));
@@ -44,7 +45,7 @@ static void grace_ends_after_the_lease_time(void **state)
 
 	(void)state;
 	kr_grace_init(&grace);
-	kr_grace_await(&grace, one);
+	kr_grace_await(&grace, one, &alice);
 	kr_grace_start(&grace, 500, 20);
 	assert_false(kr_grace_due(&grace, 499 + 20 * KR_NS_PER_MS, false));
 	assert_true(kr_grace_due(&grace, 500 + 20 * KR_NS_PER_MS, false));
@@ -57,10 +58,10 @@ static void grace_waits_for_a_node_that_reclaims_but_not_for_ever(void **state)
 
 	(void)state;
 	kr_grace_init(&grace);
-	kr_grace_await(&grace, one);
+	kr_grace_await(&grace, one, &alice);
 	kr_grace_start(&grace, 0, 20);
-	assert_true(kr_grace_awaits(&grace, one));
-	assert_false(kr_grace_awaits(&grace, two));
+	assert_true(kr_grace_awaits(&grace, one, NULL));
+	assert_false(kr_grace_awaits(&grace, two, NULL));
 	assert_false(kr_grace_due(&grace, 21 * KR_NS_PER_MS, true));
 	assert_true(kr_grace_due(&grace, 20 * KR_NS_PER_MS * KR_GRACE_LEASES, true));
 	kr_grace_fini(&grace);

@@ -264,6 +264,65 @@ static void a_session_is_not_taken_over_with_somebody_elses_key(void **state)
 	assert_int_equal(make_directory(node, "d", 0, 0), 0);
 }
 
+static void restart(struct fixture *f)
+{
+	kr_server_stop(&f->server);
+	assert_true(node_wait_for(&f->loop, server_has_ended, f));
+	for (int i = 0; i < 20; i++)
+		uv_run(&f->loop, UV_RUN_NOWAIT); /* closed handles go */
+	kr_server_fini(&f->server);
+	assert_int_equal(kr_server_init(&f->server, &f->loop, &f->options), 0);
+	assert_int_equal(kr_server_listen(&f->server), 0);
+	for (int i = 0; i < NODES; i++)
+		f->nodes[i]->port = kr_listen_port(&f->server);
+}
+
+/* A thief knows the node's id; it comes back with another key of its owner. */
+static void expect_own(struct fixture *f, struct node *node, int thief_err)
+{
+	struct node *thief = f->nodes[1];
+
+	memcpy(thief->node_id, node->node_id, 16);
+	assert_int_equal(show(thief, f->keys[KEY_USER]), 0);
+	assert_int_equal(node_hello(thief, false), thief_err);
+	if (!thief_err)
+		return;
+	assert_int_equal(show(node, f->keys[KEY_OTHER_NODE]), 0);
+	assert_int_equal(node_hello(node, false), 0);
+}
+
+static void a_node_stays_its_owners_over_a_restart_of_the_server(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0, KEY_NODE);
+
+	restart(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	expect_own(f, node, -EBUSY);
+	assert_int_equal(node->hello.late, 0);
+}
+
+static void a_node_that_was_lost_stays_its_owners(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0, KEY_NODE);
+
+	kr_session_end(kr_session_find(&f->server, node->hello.session), KR_SESSION_LOST);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	expect_own(f, node, -EBUSY);
+	assert_int_equal(node->hello.late, 1);
+}
+
+static void who_has_left_leaves_his_directory_to_others(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0, KEY_NODE);
+
+	assert_int_equal(node_call(node, KR_MSG_GOODBYE, NULL, NULL), 0);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	expect_own(f, node, 0);
+}
+
 /* --- what a user key allows --- */
 
 static void a_user_key_acts_for_its_user_only(void **state)
@@ -410,6 +469,9 @@ int main(void)
 		TEST(a_user_whom_the_server_does_not_know_is_refused),
 		TEST(a_session_goes_on_with_another_key_of_its_owner),
 		TEST(a_session_is_not_taken_over_with_somebody_elses_key),
+		TEST(a_node_stays_its_owners_over_a_restart_of_the_server),
+		TEST(a_node_that_was_lost_stays_its_owners),
+		TEST(who_has_left_leaves_his_directory_to_others),
 		TEST(a_user_key_acts_for_its_user_only),
 		TEST(the_server_knows_a_users_groups_best),
 		TEST(a_key_that_is_taken_away_cuts_off_who_came_with_it),
