@@ -10,6 +10,7 @@
 
 #include "common/fail.h"
 #include "common/hex.h"
+#include "common/log.h"
 #include "common/util.h"
 
 static const char log_name[] = "conflicts";
@@ -43,12 +44,14 @@ static struct kr_conflict *find(const struct kr_conflicts *conflicts, const uint
 
 /* --- one ------------------------------------------------------------------------------------------------------------- */
 
-struct kr_conflict *kr_conflict_new(const uint8_t node_id[16], const char *node, const struct kr_fid *file, uint64_t first,
-	uint64_t last)
+struct kr_conflict *kr_conflict_new(const uint8_t node_id[16], const struct kr_key_owner *key, const char *node,
+	const struct kr_fid *file, uint64_t first, uint64_t last)
 {
 	struct kr_conflict *conflict = kr_xcalloc(1, sizeof(*conflict));
 
 	memcpy(conflict->node_id, node_id, 16);
+	if (key && key->kind == KR_KEY_USER)
+		conflict->key = *key;
 	conflict->node = kr_xstrdup(node);
 	conflict->file = *file;
 	conflict->first = first;
@@ -59,8 +62,8 @@ struct kr_conflict *kr_conflict_new(const uint8_t node_id[16], const char *node,
 
 struct kr_conflict *kr_conflict_copy(const struct kr_conflict *conflict)
 {
-	struct kr_conflict *copy = kr_conflict_new(conflict->node_id, conflict->node, &conflict->file, conflict->first,
-		conflict->last);
+	struct kr_conflict *copy = kr_conflict_new(conflict->node_id, &conflict->key, conflict->node, &conflict->file,
+		conflict->first, conflict->last);
 
 	copy->time = conflict->time;
 	copy->target = conflict->target;
@@ -106,6 +109,8 @@ static char *to_line(const struct kr_conflict *conflict)
 
 	set_text(object, "node_id", kr_hex_format(conflict->node_id, 16, hex));
 	set_text(object, "node", conflict->node);
+	if (conflict->key.kind == KR_KEY_USER)
+		json_object_set_new(object, "uid", json_integer(conflict->key.uid));
 	set_text(object, "file", kr_hex_format(conflict->file.bytes, conflict->file.length, hex));
 	json_object_set_new(object, "first", json_integer((json_int_t)conflict->first));
 	json_object_set_new(object, "last", json_integer((json_int_t)conflict->last));
@@ -137,13 +142,15 @@ static struct kr_conflict *from_line(const char *line, size_t length)
 	const char *place = json_string_value(json_object_get(object, "place"));
 	json_int_t first = json_integer_value(json_object_get(object, "first")); /* 0: before they were kept, all */
 	json_int_t last = json_integer_value(json_object_get(object, "last"));
+	const json_t *uid = json_object_get(object, "uid");
+	const struct kr_key_owner key = {.kind = KR_KEY_USER, .uid = (uint32_t)json_integer_value(uid)};
 	struct kr_conflict *conflict = NULL;
 	uint8_t node_id[16];
 	struct kr_fid file;
 
 	file.length = (uint8_t)take_hex(json_object_get(object, "file"), file.bytes, KR_FID_MAX);
 	if (file.length && last > 0 && first >= 0 && take_hex(json_object_get(object, "node_id"), node_id, 16) == 16) {
-		conflict = kr_conflict_new(node_id, node ? node : "?", &file, (uint64_t)first, (uint64_t)last);
+		conflict = kr_conflict_new(node_id, uid ? &key : NULL, node ? node : "?", &file, (uint64_t)first, (uint64_t)last);
 		conflict->time = json_integer_value(json_object_get(object, "time"));
 		conflict->target.length = (uint8_t)take_hex(json_object_get(object, "target"), conflict->target.bytes, KR_FID_MAX);
 		conflict->original = original ? kr_xstrdup(original) : NULL;
@@ -218,7 +225,9 @@ int kr_conflicts_open(struct kr_conflicts *conflicts, int dir)
 	size_t length = 0;
 	int err = read_log(dir, &text, &length);
 
-	*conflicts = (struct kr_conflicts){.fd = -1};
+	*conflicts = (struct kr_conflicts){.dir = dir, .fd = -1};
+	pthread_mutex_init(&conflicts->lock, NULL);
+	kr_list_init(&conflicts->owners);
 	kr_table_init(&conflicts->table);
 	kr_list_init(&conflicts->order);
 	if (err && err != -ENOENT)
@@ -228,18 +237,40 @@ int kr_conflicts_open(struct kr_conflicts *conflicts, int dir)
 	err = rewrite(conflicts, dir);
 	if (err)
 		return kr_fail_errno(err, "cannot write %s of the state directory", log_name);
+	conflicts->counted = conflicts->count;
 	conflicts->fd = openat(dir, log_name, O_WRONLY | O_APPEND | O_CLOEXEC);
 	return conflicts->fd < 0 ? kr_fail_errno(-errno, "cannot open %s of the state directory", log_name) : 0;
 }
 
-int kr_conflicts_log(const struct kr_conflicts *conflicts, const struct kr_conflict *conflict)
+/* What is in the log is all that was told to anybody: read, and what counts of it written, it is the new one. */
+static void shorten_log(struct kr_conflicts *conflicts)
+{
+	struct kr_conflicts fresh;
+	int fd = conflicts->fd;
+
+	if (kr_conflicts_open(&fresh, conflicts->dir)) {
+		kr_log_error("%s", kr_fail_reason());
+	} else {
+		conflicts->fd = fresh.fd;
+		fresh.fd = fd;
+		conflicts->counted = fresh.count;
+	}
+	conflicts->lines = 0; /* if that failed it is tried again after as many lines */
+	kr_conflicts_close(&fresh);
+}
+
+int kr_conflicts_log(struct kr_conflicts *conflicts, const struct kr_conflict *conflict)
 {
 	KR_AUTO_FREE char *line = to_line(conflict);
 	size_t length = line ? strlen(line) : 0;
-	ssize_t written = line ? write(conflicts->fd, line, length) : -1;
+	ssize_t written;
 
 	if (!line)
 		return -ENOMEM;
+	KR_SCOPED_LOCK(&conflicts->lock);
+	if (++conflicts->lines > conflicts->counted + KR_CONFLICTS_SPARE)
+		shorten_log(conflicts);
+	written = write(conflicts->fd, line, length);
 	if (written >= 0 && (size_t)written < length)
 		return kr_fail_errno(-ENOSPC, "cannot record a conflict in the state directory");
 	if (written < 0 || fdatasync(conflicts->fd) < 0)
@@ -249,13 +280,54 @@ int kr_conflicts_log(const struct kr_conflicts *conflicts, const struct kr_confl
 
 /* --- the table ------------------------------------------------------------------------------------------------------- */
 
+static struct kr_conflict_owner *owner_of(struct kr_conflicts *conflicts, const struct kr_key_owner *key)
+{
+	struct kr_conflict_owner *owner;
+
+	KR_LIST_FOR_EACH(owner, &conflicts->owners, link) {
+		if (kr_key_owner_equal(&owner->key, key))
+			return owner;
+	}
+	owner = kr_xcalloc(1, sizeof(*owner));
+	owner->key = *key;
+	kr_list_append(&conflicts->owners, &owner->link);
+	return owner;
+}
+
+static void leave_owner(struct kr_conflict_owner *owner)
+{
+	if (--owner->count)
+		return;
+	kr_list_remove(&owner->link);
+	free(owner);
+}
+
 static void drop(struct kr_conflicts *conflicts, struct kr_conflict *conflict)
 {
+	leave_owner(conflict->owner);
 	if (!conflict->over)
 		kr_table_remove(&conflicts->table, &conflict->link);
 	kr_list_remove(&conflict->order);
 	conflicts->count--;
 	kr_conflict_free(conflict);
+}
+
+/* The oldest of whoever has the most. */
+static void drop_one(struct kr_conflicts *conflicts)
+{
+	const struct kr_conflict_owner *owner, *greatest = NULL;
+	struct kr_conflict *conflict;
+
+	KR_LIST_FOR_EACH(owner, &conflicts->owners, link) {
+		if (!greatest || owner->count > greatest->count)
+			greatest = owner;
+	}
+	KR_LIST_FOR_EACH(conflict, &conflicts->order, order) {
+		if (conflict->owner == greatest) {
+			drop(conflicts, conflict);
+			return;
+		}
+	}
 }
 
 void kr_conflicts_close(struct kr_conflicts *conflicts)
@@ -268,6 +340,7 @@ void kr_conflicts_close(struct kr_conflicts *conflicts)
 	if (conflicts->fd >= 0)
 		close(conflicts->fd);
 	conflicts->fd = -1;
+	pthread_mutex_destroy(&conflicts->lock);
 }
 
 struct kr_conflict *kr_conflicts_find(const struct kr_conflicts *conflicts, const uint8_t node_id[16], const struct kr_fid *file,
@@ -297,7 +370,9 @@ void kr_conflicts_put(struct kr_conflicts *conflicts, struct kr_conflict *confli
 		drop(conflicts, old);
 	}
 	if (conflicts->count >= KR_CONFLICTS_MAX)
-		drop(conflicts, KR_LIST_ENTRY(conflicts->order.head.next, struct kr_conflict, order));
+		drop_one(conflicts);
+	conflict->owner = owner_of(conflicts, &conflict->key);
+	conflict->owner->count++;
 	kr_table_insert(&conflicts->table, &conflict->link, hash(conflict->node_id, &conflict->file));
 	kr_list_append(&conflicts->order, &conflict->order);
 	conflicts->count++;

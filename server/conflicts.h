@@ -4,8 +4,9 @@
  *
  * `conflicts` in the state directory is a log, one JSON object per line: {"node_id", "node", "file", "first", "last", "time", and when
  * they are known "target", "original", "place"}; of the same node, file and `last` the later line counts.  A torn last line is
- * none, empty ones mean nothing.  The latest KR_CONFLICTS_MAX are kept, of the log's last KR_CONFLICTS_LOG bytes; the log is written
- * anew when it is opened.
+ * none, empty ones mean nothing.  KR_CONFLICTS_MAX are kept, of the log's last KR_CONFLICTS_LOG bytes: of too many the oldest of
+ * the owner (of the node's key: "uid" of a user's, none: all others) that has the most goes, so that nobody can push out others'.
+ * The log is written anew when it is opened, and when it has grown past twice what counts.
  *
  * One of a node and a file covers the bytes from `first` to `last`: sequence numbers ascend over the whole life of a node's journal.
  * Loop thread, unless said otherwise.
@@ -14,18 +15,30 @@
 #define KR_SERVER_CONFLICTS_H
 
 #include <jansson.h>
+#include <pthread.h>
 
+#include "common/key.h"
 #include "common/list.h"
 #include "common/table.h"
 #include "common/types.h"
 
-enum { KR_CONFLICTS_MAX = 16384, KR_CONFLICTS_SHOWN = 100, KR_CONFLICTS_LOG = 64 << 20 };
+enum { KR_CONFLICTS_MAX = 16384, KR_CONFLICTS_SHOWN = 100, KR_CONFLICTS_LOG = 64 << 20,
+	KR_CONFLICTS_SPARE = 1024 }; /* lines that do not count, whatever counts */
+
+/* How many are kept of one owner. */
+struct kr_conflict_owner {
+	struct kr_link link;
+	struct kr_key_owner key; /* kind KR_KEY_USER, or 0: all others */
+	size_t count;
+};
 
 struct kr_conflict {
 	struct kr_table_link link; /* by node and file: the latest */
 	struct kr_link order;
 	bool over;                 /* only kept to be shown: another lapse of the same node and file followed */
 	uint8_t node_id[16];
+	struct kr_key_owner key;   /* of the node */
+	struct kr_conflict_owner *owner; /* once it is in the table */
 	struct kr_fid file;
 	uint64_t first, last;      /* the lowest and the highest sequence number of its bytes */
 	char *node;
@@ -37,8 +50,12 @@ struct kr_conflict {
 struct kr_conflicts {
 	struct kr_table table;
 	struct kr_list order; /* oldest first */
+	struct kr_list owners; /* struct kr_conflict_owner */
 	size_t count;
-	int fd;               /* of the log, to append; -1: closed */
+	int dir;
+	pthread_mutex_t lock; /* of the log: fd, lines */
+	int fd;               /* to append; -1: closed */
+	size_t lines, counted; /* since it was written anew; of what counted then */
 };
 
 /* Reads DIR/conflicts. 0 or -errno with a reason. Blocks. */
@@ -52,12 +69,13 @@ struct kr_conflict *kr_conflicts_present(const struct kr_conflicts *conflicts, c
 	const struct kr_fid *file, uint64_t first);
 /* Takes CONFLICT (heap), in place of what there is of the same node and file. */
 void kr_conflicts_put(struct kr_conflicts *conflicts, struct kr_conflict *conflict);
-struct kr_conflict *kr_conflict_new(const uint8_t node_id[16], const char *node, const struct kr_fid *file, uint64_t first,
-	uint64_t last);
+/* KEY: owner of the node's key; NULL: it has none. */
+struct kr_conflict *kr_conflict_new(const uint8_t node_id[16], const struct kr_key_owner *key, const char *node,
+	const struct kr_fid *file, uint64_t first, uint64_t last);
 struct kr_conflict *kr_conflict_copy(const struct kr_conflict *conflict);
 void kr_conflict_free(struct kr_conflict *conflict);
 /* Appends CONFLICT to the log, durably. Any thread; blocks. 0 or -errno. */
-int kr_conflicts_log(const struct kr_conflicts *conflicts, const struct kr_conflict *conflict);
+int kr_conflicts_log(struct kr_conflicts *conflicts, const struct kr_conflict *conflict);
 /* How many files there are of those that are kept. */
 size_t kr_conflicts_files(const struct kr_conflicts *conflicts);
 /* The latest ones, for status; owned by the caller. */

@@ -44,7 +44,8 @@ static void all_synced(struct kr_job *job)
 	free(sync);
 }
 
-/* What a former instance in this boot has applied is in nobody's queue. */
+/* What a former instance in this boot has applied is in nobody's queue. It may be much, and not only ours: so that is put off
+ * as long as few notes are written for want of a floor. */
 static void sync_all(struct kr_data *data, uint64_t floor)
 {
 	struct sync_all *sync = kr_xcalloc(1, sizeof *sync);
@@ -56,10 +57,11 @@ static void sync_all(struct kr_data *data, uint64_t floor)
 
 static void maybe_raise(struct kr_data *data, uint64_t now_ns)
 {
-	bool soon = data->forgotten_round > data->synced.floor.round || data->synced.lines > KR_SYNCED_LOG;
-	uint64_t after_ns = (soon ? KR_DATA_RAISE_SOON_MS : KR_DATA_RAISE_MS) * KR_NS_PER_MS, floor;
+	bool soon = data->inherited ? data->synced.lines > KR_DATA_NOTES_MANY :
+		data->forgotten_round > data->synced.floor.round || data->synced.lines > KR_SYNCED_LOG;
+	uint64_t after_ms = soon ? KR_DATA_RAISE_SOON_MS : data->inherited ? KR_DATA_INHERITED_MS : KR_DATA_RAISE_MS, floor;
 
-	if (!data->may_raise || data->syncing_all || data->stopping || now_ns < data->raised_ns + after_ns)
+	if (!data->may_raise || data->syncing_all || data->stopping || now_ns < data->raised_ns + after_ms * KR_NS_PER_MS)
 		return;
 	data->raised_ns = now_ns;
 	floor = kr_stable_floor(data);
@@ -110,6 +112,7 @@ int kr_data_init(struct kr_server *server, struct kr_data **ret_data)
 	/* Numbers ascend over restarts without being kept: the instance is their upper part. */
 	data->last_round = data->forgotten_round = last_round;
 	data->inherited = true;
+	data->raised_ns = kr_clock_ns();
 	kr_gate_init(&data->applies, server, KR_DATA_APPLIES);
 	kr_gate_init(&data->feeds, server, KR_DATA_FEEDS);
 	kr_list_init(&data->busy);

@@ -20,6 +20,8 @@ enum {
 	KR_DATA_GATHER_MS = 20, /* a chained round waits so long for the file's other writers: programs close together */
 	KR_DATA_RAISE_MS = 10000, /* between two raises of the floor of what is known to be synced ... */
 	KR_DATA_RAISE_SOON_MS = 1000, /* ... when files above it have left the table, or the log has grown long */
+	KR_DATA_INHERITED_MS = 60000, /* from the start to the first one, which syncs the whole filesystem ... */
+	KR_DATA_NOTES_MANY = 256,     /* ... unless so many have been noted for want of it */
 	KR_DATA_STALL_MS = 20000, /* a chained round in which nothing moves for so long is run again */
 };
 

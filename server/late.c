@@ -191,14 +191,16 @@ void kr_late_declare(struct kr_request *request, const struct kr_sfile *file, ui
 		declaration->conflict->first = KR_MIN(first, old->first);
 		declaration->conflict->last = KR_MAX(last, old->last);
 	} else {
-		declaration->conflict = kr_conflict_new(session->node_id, session->name, &file->fid, first, last);
+		declaration->conflict = kr_conflict_new(session->node_id, session->key ? &session->key->owner : NULL, session->name,
+			&file->fid, first, last);
 	}
 	kr_job_start(request->server, &declaration->job, run_declaration, declared);
 }
 
 /* --- CONFLICT --------------------------------------------------------------------------------------------------------
  *
- * One after the other, so that what is asked twice, perhaps in two sessions, finds what was made the first time.
+ * One after the other, so that what is asked twice, perhaps in two sessions, finds what was made the first time.  It may take
+ * long to find the original (beside.h): so the turn is that of the session that has waited longest since its last.
  */
 
 struct making {
@@ -314,10 +316,24 @@ static void start_making(struct kr_request *request, const struct kr_conflict *d
 	kr_request_run(request, run_making, made);
 }
 
+/* There is one. */
+static struct kr_request *take_next(struct kr_server *server)
+{
+	struct kr_request *next = KR_LIST_ENTRY(server->conflicts_asked.head.next, struct kr_request, wait), *request;
+
+	KR_LIST_FOR_EACH(request, &server->conflicts_asked, wait) {
+		if (request->session->conflict_turn < next->session->conflict_turn)
+			next = request;
+	}
+	kr_list_remove(&next->wait);
+	next->session->conflict_turn = ++server->conflict_turn;
+	return next;
+}
+
 static void start_next(struct kr_server *server)
 {
 	while (!server->making_conflict && !kr_list_empty(&server->conflicts_asked)) {
-		struct kr_request *request = KR_LIST_ENTRY(kr_list_pop(&server->conflicts_asked), struct kr_request, wait);
+		struct kr_request *request = take_next(server);
 		const struct kr_conflict_request *msg = &request->msg.conflict_request;
 		const struct kr_conflict *conflict;
 

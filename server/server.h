@@ -84,7 +84,8 @@ struct kr_server {
 	bool forget_failed;         /* one of them could not be */
 	struct kr_lapses lapses;    /* of nodes that lost their leases */
 	struct kr_conflicts conflicts;  /* what was in conflict of them */
-	struct kr_list conflicts_asked; /* CONFLICTs, answered one by one */
+	struct kr_list conflicts_asked; /* CONFLICTs, answered one by one, in turn */
+	uint64_t conflict_turn;         /* how many turns there were */
 	bool making_conflict;
 	bool stopping, ended;   /* the orderly end has begun; sessions have ended */
 	uint64_t stopping_ns;

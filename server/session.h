@@ -67,6 +67,7 @@ struct kr_session {
 	struct kr_list asks;           /* unanswered requests to the node, oldest first */
 	uint64_t last_ask;
 	struct kr_grants grants;       /* of a confined session */
+	uint64_t conflict_turn;        /* of its latest CONFLICT: kr_server.conflict_turn */
 	size_t locks, lock_waits;      /* held and asked for */
 	struct kr_list attachments;    /* kr_attachment.of_session: files it has open or leased */
 };

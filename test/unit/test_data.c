@@ -546,13 +546,15 @@ static void only_syncs_of_files_with_several_writers_are_noted(void **state)
 	uint64_t floor;
 
 	(void)state;
+	F.server.data->inherited = false; /* there was no instance before */
+	F.server.data->raised_ns = 0;
 	fsync.file = a->file = b->file = create_file(a, "file");
 	a->extents = b->extents = &extent;
 	a->extent_count = b->extent_count = 1;
 	a->inlined = b->inlined = true;
 	a->generation = b->generation = 5;
 	floor = F.server.data->last_round;
-	wait_until(F.server.data->synced.floor.round >= floor); /* of the instances before */
+	wait_until(F.server.data->synced.floor.round >= floor);
 	for (int i = 0; i < 5; i++) {
 		flush_and_wait(a);
 		assert_int_equal(node_call(a, KR_MSG_FSYNC, &fsync), 0);

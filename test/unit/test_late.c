@@ -56,7 +56,7 @@ static struct kr_conflict *made_conflict(uint8_t node, uint64_t last, uint8_t ta
 {
 	uint8_t id[16] = {node};
 	struct kr_fid file = {.length = 3, .bytes = {1, 2, 3}};
-	struct kr_conflict *conflict = kr_conflict_new(id, "n", &file, 10, last);
+	struct kr_conflict *conflict = kr_conflict_new(id, NULL, "n", &file, 10, last);
 
 	if (target) {
 		conflict->target = (struct kr_fid){.length = 2, .bytes = {target, 7}};
@@ -186,6 +186,70 @@ static void long_names_are_cut_between_characters(void **state)
 	memset(long_name, 0xbf, KR_NAME_MAX); /* not UTF-8 at all */
 	kr_export_conflict_name(&make, long_name, 1, name);
 	assert_int_equal(strlen(name), KR_NAME_MAX);
+}
+
+static void put_many(struct kr_conflicts *conflicts, const struct kr_key_owner *key, uint32_t first, uint32_t count)
+{
+	const uint8_t id[16] = {(uint8_t)(key ? key->uid : 0)};
+
+	for (uint32_t i = first; i < first + count; i++) {
+		struct kr_fid file = {.length = 4};
+
+		memcpy(file.bytes, &i, 4);
+		kr_conflicts_put(conflicts, kr_conflict_new(id, key, "n", &file, 1, 9));
+	}
+}
+
+static void nobody_pushes_others_conflicts_out(void **state)
+{
+	const struct kr_key_owner alice = {.kind = KR_KEY_USER, .uid = 1}, mallory = {.kind = KR_KEY_USER, .uid = 2};
+	struct fixture *f = *state;
+	struct kr_conflicts conflicts;
+	const uint8_t node_id[16] = {0}, alice_id[16] = {1}, mallory_id[16] = {2};
+	const struct kr_fid zero = {.length = 4};
+	int dir = open(f->directory, O_RDONLY | O_DIRECTORY);
+
+	assert_int_equal(kr_conflicts_open(&conflicts, dir), 0);
+	put_many(&conflicts, NULL, 0, 100);
+	put_many(&conflicts, &alice, 0, 1);
+	put_many(&conflicts, &mallory, 0, KR_CONFLICTS_MAX);
+	assert_int_equal(conflicts.count, KR_CONFLICTS_MAX);
+	assert_non_null(kr_conflicts_find(&conflicts, node_id, &zero, 1, 9));
+	assert_non_null(kr_conflicts_find(&conflicts, alice_id, &zero, 1, 9));
+	assert_null(kr_conflicts_find(&conflicts, mallory_id, &zero, 1, 9));
+	kr_conflicts_close(&conflicts);
+	close(dir);
+}
+
+static void the_log_does_not_grow_beyond_what_counts(void **state)
+{
+	const struct kr_key_owner mallory = {.kind = KR_KEY_USER, .uid = 2};
+	struct fixture *f = *state;
+	struct kr_conflicts conflicts;
+	const uint8_t id[16] = {2};
+	const struct kr_fid file = {.length = 4};
+	int dir = open("/dev/shm", O_RDONLY | O_DIRECTORY); /* each line is synced */
+	struct stat stat;
+
+	(void)f;
+	unlinkat(dir, "conflicts", 0);
+	assert_int_equal(kr_conflicts_open(&conflicts, dir), 0);
+	for (uint64_t last = 10; last < 10 + 3 * KR_CONFLICTS_SPARE; last++) {
+		struct kr_conflict *conflict = kr_conflict_new(id, &mallory, "n", &file, 10, last);
+
+		assert_int_equal(kr_conflicts_log(&conflicts, conflict), 0);
+		kr_conflict_free(conflict);
+	}
+	assert_int_equal(fstat(conflicts.fd, &stat), 0);
+	assert_true(stat.st_size < (off_t)(KR_CONFLICTS_SPARE + 2) * 200);
+	kr_conflicts_close(&conflicts);
+	assert_int_equal(kr_conflicts_open(&conflicts, dir), 0);
+	assert_int_equal(conflicts.count, 1);
+	assert_non_null(kr_conflicts_find(&conflicts, id, &file, 9 + 3 * KR_CONFLICTS_SPARE, UINT64_MAX));
+	assert_int_equal(KR_LIST_ENTRY(conflicts.order.head.next, struct kr_conflict, order)->key.uid, 2);
+	kr_conflicts_close(&conflicts);
+	unlinkat(dir, "conflicts", 0);
+	close(dir);
 }
 
 /* Rounds that were applied before the lapse are another matter. */
@@ -839,6 +903,36 @@ static void bytes_of_a_removed_directory_go_where_the_administrator_finds_them(v
 	assert_int_equal(access(in_export(f, ".kairan/conflicts/" CONFLICT_NAME), F_OK), 0);
 }
 
+/* To find an original may take long, and who asks again and again could keep others waiting. */
+static void conflict_files_are_made_for_each_node_in_turn(void **state)
+{
+	enum { MANY = 50 };
+	struct fixture *f = *state;
+	struct node *one = joined(f, 0), *two = joined(f, 1), *other = joined(f, 2);
+	struct kr_fid fid = create(one, "f", KR_LEASE_WRITE);
+	struct kr_conflict_request msg = {.file = fid, .first = 5, .last = 9, .path = "f"};
+	uint64_t ids[MANY], id;
+
+	assert_int_equal(node_result(two, send_lease(two, &fid, KR_LEASE_WRITE), NULL), 0);
+	node_disconnect(two);
+	lose(f, one, other);
+	while (f->server.sessions_lost < 2)
+		settle(other);
+	cut(other, &fid, 7);
+	back(one);
+	assert_true(in_conflict(one, &fid, future));
+	back(two);
+	assert_true(in_conflict(two, &fid, future));
+	assert_int_equal(node_call(one, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	assert_int_equal(node_call(two, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	for (int i = 0; i < MANY; i++)
+		ids[i] = node_send(one, KR_MSG_CONFLICT, &msg);
+	id = node_send(two, KR_MSG_CONFLICT, &msg);
+	assert_int_equal(node_result(two, id, NULL), 0);
+	assert_false(is_answered(one, ids[MANY - 1]));
+	assert_int_equal(node_result(one, ids[MANY - 1], NULL), 0);
+}
+
 static void two_late_nodes_get_a_file_each(void **state)
 {
 	struct fixture *f = *state;
@@ -875,6 +969,8 @@ int main(void)
 		TEST(conflicts_outlive_the_server_and_a_torn_line),
 		TEST(a_line_cut_short_does_not_spoil_the_next),
 		TEST(a_server_starts_with_however_long_a_log),
+		TEST(nobody_pushes_others_conflicts_out),
+		TEST(the_log_does_not_grow_beyond_what_counts),
 		TEST(a_conflict_covers_the_bytes_that_were_declared),
 		TEST(a_second_lapse_of_a_file_does_not_hide_the_first_conflict_file),
 		TEST(late_bytes_of_an_untouched_file_are_welcome),
@@ -903,6 +999,7 @@ int main(void)
 		TEST(bytes_of_a_removed_file_go_where_it_was),
 		TEST(bytes_of_a_removed_directory_go_where_the_administrator_finds_them),
 		TEST(two_late_nodes_get_a_file_each),
+		TEST(conflict_files_are_made_for_each_node_in_turn),
 	};
 
 	kr_log_init("test_late", KR_LOG_ERROR);
