@@ -15,6 +15,7 @@
 #include "server/resent.h"
 #include "server/server.h"
 #include "server/session.h"
+#include "server/watch.h"
 
 struct create {
 	struct kr_operation operation; /* of O_TRUNC on a file that existed */
@@ -76,9 +77,13 @@ static void reply_create(struct kr_request *request, uint8_t granted)
 static void opened(struct kr_request *request)
 {
 	struct create *create = request->state;
+	struct kr_sfile *file = create->file;
+	uint8_t want = request->msg.create_request.want;
 
-	reply_create(request, kr_opens_opened(request, create->file, request->msg.create_request.flags,
-		request->msg.create_request.want));
+	/* Who reads it without asking has to hear of what others do to it. */
+	if ((want & KR_LEASE_READ) && !file->changing)
+		kr_watch_look(file, &request->reply.create_reply.attr, file->changes);
+	reply_create(request, kr_opens_opened(request, file, request->msg.create_request.flags, want));
 }
 
 /* The file is open at the export but nobody gets to know: ERR is answered. */

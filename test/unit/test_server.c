@@ -944,6 +944,27 @@ static void a_file_is_looked_at_once_in_a_while(void **state)
 	assert_true((uint64_t)looks(f) <= (kr_clock_ns() - begin_ns) / (KR_WATCH_PERIOD_MS * KR_NS_PER_MS));
 }
 
+/* READ comes along with CREATE, and nothing else asks about the file. */
+static void a_file_that_was_just_made_is_looked_at_too(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node;
+	char path[100];
+	FILE *file;
+
+	stop_server(f);
+	f->options.watch = KR_WATCH_SWEEP;
+	start_server(f);
+	node = joined(f, 0);
+	create(node, "f", KR_LEASE_READ);
+	snprintf(path, sizeof(path), "%s/f", f->export_path);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fputs("behind our back", file);
+	fclose(file);
+	node_reply(node, node_asked(node, KR_MSG_RECALL), NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -986,6 +1007,7 @@ int main(void)
 		TEST(what_an_earlier_instance_executed_counts_as_done),
 		TEST(two_servers_on_one_export_are_refused),
 		TEST(a_file_is_looked_at_once_in_a_while),
+		TEST(a_file_that_was_just_made_is_looked_at_too),
 		TEST(another_directory_at_the_same_path_is_refused),
 	};
 
