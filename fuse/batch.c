@@ -58,6 +58,7 @@ int kr_batch_token(struct kr_batches *batches, struct kr_handle *handle, struct 
 			return -EIO;
 		kr_table_insert(&batches->by_token, &handle->by_token, hash_of(&handle->token));
 		handle->has_token = true;
+		atomic_store(&handle->bursts, true);
 	}
 	*ret_token = handle->token;
 	return 0;

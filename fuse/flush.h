@@ -74,7 +74,7 @@ struct kr_flush {
 	bool noticed;              /* the flusher knows that the file is dirty */
 	bool backlog_noticed;
 	bool backlog_held;         /* there is one, but in a burst */
-	uint64_t burst_ns;         /* the last batch; 0: none so far */
+	uint64_t burst_ns;         /* the last kr_flush_burst; 0: none so far */
 	bool notice_posted;
 	uint64_t dirty_since_ns;
 	struct kr_task notice_task;
@@ -92,9 +92,9 @@ void kr_flush_init(struct kr_flush *flush, struct kr_file *file);
 void kr_flush_fini(struct kr_flush *flush);
 /* Any thread, file->lock held: bytes were added to file->dirty. */
 void kr_flush_dirtied(struct kr_file *file);
-/* Any thread, file->lock held: a batch (batch.h), that is, an MPI-IO aggregator's.  What comes in batches is a burst: the links
- * belong to the program, and its bytes are read back from here, so a backlog of them is flushed only when no batch came for
- * a second, or when it takes a quarter of the journal.  Age counts as ever. */
+/* Any thread, file->lock held: a batch (batch.h), or a write or relaxed read through a handle that has batches, that is, an MPI-IO
+ * aggregator's.  These are a burst: the links belong to the program, and its bytes are read back from here, so a backlog of
+ * them is flushed only when nothing came for a second, or when it takes a quarter of the journal.  Age counts as ever. */
 void kr_flush_burst(struct kr_file *file);
 /* Everything dirty now shall be applied soon. Ends in kr_file_step(file) with flush.flushed_seq or file->error_count
  * grown (a file without dirty bytes: no step). */

@@ -17,6 +17,7 @@ struct kr_handle {
 	bool door;            /* of the door (batch.h), not of a file */
 	atomic_bool lost_lock; /* it had a lock, and others may have had it since: only closing it helps (locks.h) */
 	atomic_bool relaxed;  /* coherence=relaxed, KR_IOC_RELAXED; direct handles only */
+	atomic_bool bursts;   /* batches go through it too (it has a token): what comes is a burst (kr_flush_burst) */
 	uint32_t errors_seen; /* [loop] failed flushes that this handle need not be told of any more */
 	bool has_token;       /* batch.c's, guarded by its lock, as the next three */
 	struct kr_batch_token token;

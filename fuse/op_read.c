@@ -76,6 +76,11 @@ static bool read_relaxed(fuse_req_t req, const struct kr_handle *handle, uint64_
 
 	if (!atomic_load(&handle->relaxed))
 		return false;
+	if (atomic_load_explicit(&handle->bursts, memory_order_relaxed)) {
+		pthread_mutex_lock(&handle->file->lock);
+		kr_flush_burst(handle->file);
+		pthread_mutex_unlock(&handle->file->lock);
+	}
 	buffer = malloc(KR_MAX(size, (size_t)1));
 	served = buffer && kr_read_own(handle->file, offset, size, buffer) == 0;
 	if (served)

@@ -68,6 +68,8 @@ static enum verdict try_write(struct write *write, int *ret_err)
 		return FAILED;
 	}
 	write->offset = offset;
+	if (!write->page && atomic_load_explicit(&write->handle->bursts, memory_order_relaxed))
+		kr_flush_burst(file);
 	err = kr_file_append(file, offset, write->data, write->size,
 		&(struct kr_write_how){ .page = write->page, .clear_suid = write->clear_suid }, &write->done);
 	if (write->done) {

@@ -33,8 +33,11 @@ def attempt(name):
     fd = os.open(os.path.join(mount, name), os.O_RDWR | os.O_CREAT)
     key = fcntl.ioctl(fd, BATCH, bytes(16))
     last = time.monotonic()
-    for _ in range(8):
-        write_batch(key, 0, os.urandom(500000))
+    for turn in range(8):
+        if turn % 2:
+            write_batch(key, 0, os.urandom(500000))
+        else:  # a write through the handle belongs to the burst
+            os.pwrite(fd, os.urandom(500000), 0)
         written = time.monotonic()
         time.sleep(0.25)
         size = at_server(name)
