@@ -37,7 +37,7 @@ void kr_hints_defaults(struct kr_hints *hints)
 	*hints = (struct kr_hints){
 		.direct_run = 1 << 20,
 		.window = 8,
-		.slots = 4,
+		.slots = 8,
 		.read = KR_AUTOMATIC,
 		.write = KR_AUTOMATIC,
 		.order = KR_ORDER_ND_RANK_SHIFT,
