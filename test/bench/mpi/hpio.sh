@@ -26,10 +26,13 @@ variants() {
 	echo "ompio ompio -"
 	[ -e "$LAYER" ] || return 0
 	echo "layer-default romio321 ."
+	# The layer's aggregators without order and pipelining: whole stripes are rounds. (In small pieces rounds overlap by
+	# themselves, as MPI sends short messages ahead of their receives.)
+	echo "layer-stripes romio321 kairan_order=rank;kairan_window=0;kairan_slots=1;cb_buffer_size=4194304"
 	local order window slots
 	for order in rank pairwise nd_shift nd_rank_shift; do
-		for window in 0 4; do
-			for slots in 1 2; do
+		for window in 0 8; do
+			for slots in 1 8; do
 				echo "layer-$order-w$window-s$slots romio321 kairan_order=$order;kairan_window=$window;kairan_slots=$slots"
 			done
 		done

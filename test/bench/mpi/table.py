@@ -34,7 +34,7 @@ for placement in keep_order(row["placement"] for row in rows):
         return "%.0f-%.0f" % (values[0], values[-1])
 
     names = keep_order(row["variant"] for row in here)
-    base, packed, plain = (median(name, "write") for name in ("romio", "romio-packed", "layer-rank-w0-s1"))
+    base, packed, plain = (median(name, "write") for name in ("romio", "romio-packed", "layer-stripes"))
     romio = [median(name, "write") for name in names if name.startswith("romio")]
     print("\nplacement %s, %.1f MB, %d repetitions: MB/s of the collective write (spread), of the bound; times as fast as ROMIO / packed / best ROMIO /"
           " the layer without order and pipelining; collective read after it (times ROMIO's); write + read + sync + close; wrong bytes in data, in gaps;"

@@ -3,6 +3,8 @@
 # timeout: 400
 . "$TOP/test/lib.sh"
 ip link set lo up
+# Open MPI names its shared memory by host and job, and jobs of other cases, in other process namespaces, have the same numbers.
+mount -t tmpfs tmpfs /dev/shm || fail "/dev/shm"
 
 # run MPI LIBRARY VARIABLE=VALUE... -- PROGRAM ARG...
 run() {
