@@ -25,6 +25,7 @@
 #include "fuse/mountpoint.h"
 #include "fuse/op.h"
 #include "fuse/options.h"
+#include "fuse/session.h"
 
 enum { WORKERS_MIN = 3, WORKERS_MAX = 16, END_WAIT_MS = 500, KICK_MS = 10, MAX_TRANSFER = 1 << 20, BACKGROUND = 64 };
 
@@ -110,8 +111,17 @@ static const struct fuse_lowlevel_ops operations = {
 
 /* --- mounting -------------------------------------------------------------------------------------------------------- */
 
-static int session_arguments(const struct kr_mount_options *options, struct fuse_args *args)
+/* Where the server acts as each caller it decides, which knows of ACLs and of squashed users. */
+static bool kernel_decides(const struct kr_mount *mount)
 {
+	const struct kr_mount_options *options = mount->options;
+
+	return options->default_permissions || (!options->no_default_permissions && !kr_session_facts(mount->session)->callers);
+}
+
+static int session_arguments(const struct kr_mount *mount, struct fuse_args *args)
+{
+	const struct kr_mount_options *options = mount->options;
 	KR_AUTO_FREE char *fsname = NULL;
 	char *list = NULL;
 	int failed;
@@ -126,7 +136,7 @@ static int session_arguments(const struct kr_mount_options *options, struct fuse
 		failed |= fuse_opt_add_opt(&list, "allow_other");
 	if (options->allow_root)
 		failed |= fuse_opt_add_opt(&list, "allow_root");
-	if (options->default_permissions)
+	if (kernel_decides(mount))
 		failed |= fuse_opt_add_opt(&list, "default_permissions");
 	if (options->fuse_options)
 		failed |= fuse_opt_add_opt(&list, options->fuse_options);
@@ -163,7 +173,7 @@ int kr_kernel_new(struct kr_mount *mount, struct kr_kernel **ret_kernel)
 {
 	struct kr_kernel *kernel = kr_xcalloc(1, sizeof(*kernel));
 	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
-	int err = session_arguments(mount->options, &args);
+	int err = session_arguments(mount, &args);
 
 	kernel->mount = mount;
 	pthread_mutex_init(&kernel->lock, NULL);
