@@ -9,10 +9,6 @@
 #include "common/types.h"
 #include "common/wire.h"
 
-/* Bits of `may` in HELLO and its reply. */
-#define KR_FEATURE_NOTES UINT64_C(1)   /* of a node: it keeps notes, and obeys FORGET */
-#define KR_FEATURE_CALLERS UINT64_C(2) /* of a server: it acts as each caller, so it checks permissions by itself */
-
 enum { KR_PROTO_VERSION = 2, KR_FRAME_HEADER = 28 };
 #define KR_FRAME_MAGIC UINT32_C(0x4b52414e)
 enum kr_frame_flag { KR_FRAME_REPLY = 1, KR_FRAME_MORE = 2, KR_FRAME_RESEND = 4, KR_FRAME_ONEWAY = 8,

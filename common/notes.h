@@ -12,6 +12,9 @@ enum {
 	KR_NOTE_GRANT_MS = 15000,     /* ... and the server counts on nobody's having one after so long: clocks may differ that much */
 };
 
+/* Bit of HELLO's `may`: the node keeps notes, and obeys FORGET. */
+#define KR_FEATURE_NOTES UINT64_C(1)
+
 /* Where what is known of FID, its names included if it is a directory, belongs. */
 static inline uint32_t kr_note_slot(const struct kr_fid *fid)
 {

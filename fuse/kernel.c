@@ -25,7 +25,6 @@
 #include "fuse/mountpoint.h"
 #include "fuse/op.h"
 #include "fuse/options.h"
-#include "fuse/session.h"
 
 enum { WORKERS_MIN = 3, WORKERS_MAX = 16, END_WAIT_MS = 500, KICK_MS = 10, MAX_TRANSFER = 1 << 20, BACKGROUND = 64 };
 
@@ -111,17 +110,8 @@ static const struct fuse_lowlevel_ops operations = {
 
 /* --- mounting -------------------------------------------------------------------------------------------------------- */
 
-/* Where the server acts as each caller it decides, which knows of ACLs and of squashed users. */
-static bool kernel_decides(const struct kr_mount *mount)
+static int session_arguments(const struct kr_mount_options *options, struct fuse_args *args)
 {
-	const struct kr_mount_options *options = mount->options;
-
-	return options->default_permissions || (!options->no_default_permissions && !kr_session_facts(mount->session)->callers);
-}
-
-static int session_arguments(const struct kr_mount *mount, struct fuse_args *args)
-{
-	const struct kr_mount_options *options = mount->options;
 	KR_AUTO_FREE char *fsname = NULL;
 	char *list = NULL;
 	int failed;
@@ -136,7 +126,7 @@ static int session_arguments(const struct kr_mount *mount, struct fuse_args *arg
 		failed |= fuse_opt_add_opt(&list, "allow_other");
 	if (options->allow_root)
 		failed |= fuse_opt_add_opt(&list, "allow_root");
-	if (kernel_decides(mount))
+	if (options->default_permissions)
 		failed |= fuse_opt_add_opt(&list, "default_permissions");
 	if (options->fuse_options)
 		failed |= fuse_opt_add_opt(&list, options->fuse_options);
@@ -173,7 +163,7 @@ int kr_kernel_new(struct kr_mount *mount, struct kr_kernel **ret_kernel)
 {
 	struct kr_kernel *kernel = kr_xcalloc(1, sizeof(*kernel));
 	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
-	int err = session_arguments(mount, &args);
+	int err = session_arguments(mount->options, &args);
 
 	kernel->mount = mount;
 	pthread_mutex_init(&kernel->lock, NULL);

@@ -106,7 +106,7 @@ static int take_other(void *values, const char *key, const char *value)
 	else if (strcmp(key, "allow_root") == 0)
 		options->allow_root = true;
 	else if (strcmp(key, "default_permissions") == 0)
-		options->default_permissions = true;
+		options->no_default_permissions = false;
 	else if (strcmp(key, "no_default_permissions") == 0)
 		options->no_default_permissions = true;
 	else if (among(passed, KR_ARRAY_SIZE(passed), key))
@@ -170,11 +170,10 @@ static int check(struct kr_mount_options *options, const struct kr_arguments *ar
 		return kr_fail(-EINVAL, "journal_max: at least 8M");
 	if (options->stripe_size && (options->stripe_size < KR_BLOCK_SIZE || options->stripe_size % KR_BLOCK_SIZE != 0))
 		return kr_fail(-EINVAL, "stripe_size: a multiple of %uK", KR_BLOCK_SIZE >> 10);
-	if (options->default_permissions && options->no_default_permissions)
-		return kr_fail(-EINVAL, "default_permissions and no_default_permissions exclude each other");
-	/* Whoever mounts as root mounts for all users. */
+	/* Whoever mounts as root mounts for all users, and the kernel checks their permissions. */
 	if (geteuid() == 0 && !options->allow_root)
 		options->allow_other = true;
+	options->default_permissions = !options->no_default_permissions;
 	return 0;
 }
 

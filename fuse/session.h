@@ -73,7 +73,6 @@ struct kr_session_facts {
 	uint32_t lease_ms, grace_ms;
 	struct kr_fid root;
 	struct kr_attr root_attr; /* as of the first HELLO */
-	bool callers;             /* the server acts as each caller: our kernel need not check permissions */
 	bool late;                /* the leases of the former session may have gone to others */
 	bool live;
 };

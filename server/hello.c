@@ -106,14 +106,11 @@ static void welcome(struct greeting *greeting, struct kr_session *session, bool 
 		.instance = server->instance, .lease_ms = server->lease_ms,
 		.grace_ms = server->grace.active ? server->lease_ms : 0, .root = greeting->root, .root_attr = greeting->attr,
 	};
-	struct kr_export_info info;
 
 	if (!conn) { /* gone again: the session waits for the next attempt, or expires */
 		free_greeting(greeting);
 		return;
 	}
-	kr_export_info(server->export, &info);
-	reply.may = info.callers_ids ? KR_FEATURE_CALLERS : 0;
 	reply.late = session->lapse.kind != KR_LAPSE_NONE;
 	session->root = greeting->root;
 	memcpy(reply.boot_id, server->boot_id, 16);

@@ -88,7 +88,7 @@ static void our_own_options_have_units_and_defaults(void **state)
 	assert_int_equal(options.drain_timeout, 30000);
 	assert_int_equal(options.flush_backlog, 8 << 20);
 	assert_int_equal(options.stripe_size, 0);
-	assert_false(options.default_permissions || options.no_default_permissions);
+	assert_true(options.default_permissions);
 	assert_int_equal(parse("fs1:/", "/mnt", "-o", "close=async,soft,timeo=1.5,journal_max=16M,local=/x,node=n7,stripe_size=1M"), 0);
 	assert_int_equal(options.close, KR_CLOSE_ASYNC);
 	assert_int_equal(options.timeo, 1500);

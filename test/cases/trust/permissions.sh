@@ -1,10 +1,12 @@
-# The server decides as the caller: a mount answers as a local directory does, errno for errno;
+# The server decides as the caller: a mount whose kernel does not check answers as a local directory does, errno for errno;
 # squashed identities, exports that are read-only, networks.
 # tags: sanitizer
 # timeout: 240
 . "$TOP/test/lib.sh"
 up 2
 M=$(mnt 1)
+mount_stop 1 || fail "node1's first mount"
+mount_start 1 no_default_permissions
 LOCAL=$WORK/local
 mkdir "$LOCAL"
 
@@ -26,22 +28,12 @@ as 1001 1001 sh -c "exec 3>$M/late/file; echo one >&3; chmod 0 $M/late/file; ech
 until_ok 20 "both lines" sh -c "[ \"\$(tr '\n' ' ' <'$EXPORT/late/file')\" = 'one two ' ]" || fail "$(cat "$EXPORT/late/file")"
 ! as 1002 1002 sh -c "cat $M/late/file" 2>/dev/null || fail "read by another user"
 
-note "what only an ACL allows or refuses"
-echo granted >"$EXPORT/granted"; chmod 600 "$EXPORT/granted"; setfacl -m u:1001:r "$EXPORT/granted"
-echo refused >"$EXPORT/refused"; chmod 644 "$EXPORT/refused"; setfacl -m u:1001:- "$EXPORT/refused"
-[ "$(as 1001 1001 cat "$M/granted")" = granted ] || fail "an ACL's reader"
-! as 1002 1002 cat "$M/granted" 2>/dev/null || fail "who is not in the ACL"
-! as 1001 1001 cat "$M/refused" 2>/dev/null || fail "whom the ACL refuses"
-[ "$(as 1002 1002 cat "$M/refused")" = refused ] || fail "others"
-on node2 setfacl -m u:1001:- "$(mnt 2)/granted" || fail "setfacl"
-! as 1001 1001 cat "$M/granted" 2>/dev/null || fail "what another node's ACL has taken away"
-
 again() { mount_stop 1 && server_stop || fail "stopping"; server_start "$@"; }
 note "squashed: root"
 mkdir -m 700 "$EXPORT/private"; echo secret >"$EXPORT/private/file"; mkdir -m 777 "$EXPORT/open"
 mount_stop 2 || fail "node2"
 again --squash root
-mount_start 1
+mount_start 1 no_default_permissions
 ! on node1 cat "$M/private/file" 2>/dev/null || fail "root reads what is root's only"
 ! on node1 chown 1 "$M/open" 2>/dev/null || fail "root changes an owner"
 on node1 sh -c "echo x >$M/open/root" && [ "$(stat -c %u:%g "$EXPORT/open/root")" = 65534:65534 ] || fail "root's file"
@@ -55,13 +47,13 @@ on node1 sh -c "echo y >>$M/open/root" || fail "after a restart of the server"
 
 note "squashed: all"
 again --squash all --anon-uid 4321 --anon-gid 1234
-mount_start 1
+mount_start 1 no_default_permissions
 as 1001 1001 sh -c "echo x >$M/open/all" && [ "$(stat -c %u:%g "$EXPORT/open/all")" = 4321:1234 ] || fail "not squashed"
 ! as 1001 1001 sh -c "chmod 600 $M/open/user" 2>/dev/null || fail "a user keeps his rights"
 
 note "read-only"
 again --read-only
-mount_start 1
+mount_start 1 no_default_permissions
 [ "$(on node1 cat "$M/open/all")" = x ] || fail "reading"
 on node1 timeout 60 python3 - "$M/open" <<'END' || fail "changes of a read-only export"
 import errno, os, sys
@@ -102,7 +94,7 @@ mount_stop 1 && server_stop || fail "stopping"
 on server mount --bind "$WORK/passwd" /etc/passwd || fail "no users"
 server_start --no-insecure --key "$WORK/user.key" --key "$WORK/node.key"
 chown 1001 "$WORK/node1/mnt"
-mount_start 1 "key=$WORK/user.key"
+mount_start 1 "no_default_permissions,key=$WORK/user.key"
 mount_start 2 "key=$WORK/node.key"
 mkdir -m 755 "$EXPORT/people"; echo public >"$EXPORT/people/public"; echo secret >"$EXPORT/people/secret"; chmod 600 "$EXPORT/people/secret"
 [ "$(as 1001 1001 cat "$M/people/public")" = public ] || fail "reading what is public"
