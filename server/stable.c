@@ -249,7 +249,8 @@ static void noted(void *context, int err)
 {
 	struct sync_job *job = context;
 
-	job->err = err;
+	if (err)
+		job->err = err;
 	if (!err && job->tell)
 		tell_stable(job->file, job->cover);
 	conclude(job);
@@ -262,9 +263,7 @@ static void done(struct kr_gate_job *gated)
 	struct kr_data *data = kr_data_of(file);
 
 	data->counters.syncs++;
-	if (job->gone)
-		job->err = 0;
-	if (job->err) {
+	if (job->err && !job->gone) {
 		data->counters.sync_errors++;
 		kr_log_error("syncing a file failed: %s; its nodes flush again what was applied since the last good sync",
 			strerror(-job->err));
