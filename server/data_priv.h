@@ -73,7 +73,7 @@ uint64_t kr_data_next_round(void *data);
  * False: nobody can connect to it. */
 bool kr_data_hop(struct kr_data *data, struct kr_session *session, uint32_t node, char *host, struct kr_hop_address *ret_hop);
 
-/* --- flush.c -------------------------------------------------------------------------------------------------------- */
+/* --- flush*.c ------------------------------------------------------------------------------------------------------- */
 void kr_flush_init(struct kr_data *data);
 /* From intake.c: what became of the stream of ROUND. */
 void kr_flush_received(struct kr_sfile *file, uint64_t round);
