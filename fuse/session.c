@@ -183,7 +183,7 @@ static void on_done_reply(void *context, int err, const void *reply, struct kr_b
 	uint64_t sent_ns = pending->sent_ns;
 
 	(void)reply, (void)data;
-	if (!pending_end(pending) || session->state != FINISHING)
+	if (!pending_end(pending) || session->state != FINISHING || err == -ECONNRESET)
 		return;
 	if (err < 0) {
 		kr_rpc_reset(session->mount->rpc, "RECLAIM_DONE was refused");
@@ -224,8 +224,8 @@ static void on_reclaim_reply(void *context, int err, const void *reply, struct k
 	struct kr_fid file = pending->file;
 
 	(void)data;
-	if (!pending_end(pending) || session->state != RECLAIMING)
-		return;
+	if (!pending_end(pending) || session->state != RECLAIMING || err == -ECONNRESET)
+		return; /* without an answer nothing is decided: the file is asked for again in the next session */
 	session->hooks->reclaimed(session->mount, &file, err, reply, session->boot_changed);
 	reclaim_answered(session);
 }

@@ -1,0 +1,344 @@
+/* A session that is lost and recovered, with connections that break at every step; the rpc under it is simulated. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/log.h"
+#include "common/util.h"
+#include "fuse/localdir.h"
+#include "fuse/login.h"
+#include "fuse/notes.h"
+#include "fuse/options.h"
+#include "fuse/rpc.h"
+#include "fuse/session.h"
+
+enum { CALLS = 32, FILES = 3, LEASE_MS = 3600000 };
+
+struct call {
+	uint16_t type;
+	kr_rpc_fn callback;
+	void *context;
+};
+static struct {
+	const struct kr_rpc_events *events;
+	void *context;
+	struct call calls[CALLS]; /* unanswered, in their order */
+	size_t count;
+	bool open;
+} rpc;
+static struct {
+	int collected, replayed, resumed, live;
+	int reclaimed[FILES], err[FILES]; /* times, and what was last told */
+} heard;
+static struct kr_mount_options options;
+static struct kr_mount mount;
+static uv_loop_t loop;
+
+/* --- around the session ---------------------------------------------------------------------------------------------- */
+
+int kr_rpc_direct(struct kr_rpc *unused, uint16_t type, const void *msg, kr_rpc_fn callback, void *context)
+{
+	(void)unused, (void)msg;
+	assert_true(rpc.count < CALLS);
+	rpc.calls[rpc.count++] = (struct call){type, callback, context};
+	return 0;
+}
+uint64_t kr_rpc_call(struct kr_rpc *unused, uint16_t type, const void *msg, const struct kr_slice *slices, size_t count,
+	unsigned flags, kr_rpc_fn callback, void *context)
+{
+	(void)unused, (void)type, (void)msg, (void)slices, (void)count, (void)flags, (void)callback, (void)context;
+	return 1;
+}
+void kr_rpc_start(struct kr_rpc *unused, const struct kr_rpc_events *events, void *context)
+{
+	(void)unused;
+	rpc.events = events;
+	rpc.context = context;
+}
+void kr_rpc_set_session(struct kr_rpc *unused, uint64_t session)
+{
+	(void)unused, (void)session;
+}
+void kr_rpc_open_early(struct kr_rpc *unused)
+{
+	(void)unused;
+}
+void kr_rpc_open(struct kr_rpc *unused)
+{
+	(void)unused;
+	rpc.open = true;
+}
+void kr_rpc_reset(struct kr_rpc *unused, const char *reason)
+{
+	(void)unused;
+	fail_msg("the session ends the connection: %s", reason);
+}
+uint64_t kr_rpc_heard_ns(const struct kr_rpc *unused)
+{
+	(void)unused;
+	return kr_clock_ns();
+}
+int kr_login_new(struct kr_mount *unused, struct kr_login **ret_login)
+{
+	(void)unused, (void)ret_login;
+	return -ENOSYS;
+}
+void kr_login_free(struct kr_login *login)
+{
+	(void)login;
+}
+void kr_login_start(struct kr_login *login, void (*done)(void *context, int err), void *context)
+{
+	(void)login, (void)done, (void)context;
+}
+enum kr_security kr_login_unmask(const struct kr_login *login, uint8_t ring_key[32])
+{
+	(void)login, (void)ring_key;
+	return 0;
+}
+void kr_notes_clear(struct kr_mount *unused)
+{
+	(void)unused;
+}
+const char *kr_local_node_name(const struct kr_local *local)
+{
+	(void)local;
+	return "node1";
+}
+uint64_t kr_local_incarnation(const struct kr_local *local)
+{
+	(void)local;
+	return 1;
+}
+const uint8_t *kr_local_node_id(const struct kr_local *local)
+{
+	static const uint8_t id[16] = {1};
+
+	(void)local;
+	return id;
+}
+
+/* --- the files ------------------------------------------------------------------------------------------------------- */
+
+static void collect(struct kr_mount *unused, bool boot_changed, kr_reclaim_add_fn add, void *context)
+{
+	(void)unused, (void)boot_changed;
+	heard.collected++;
+	for (uint8_t i = 0; i < FILES; i++)
+		add(context, &(struct kr_reclaim_item){.file = {.length = 1, .bytes = {i}}, .opens = 1});
+}
+
+static void reclaimed(struct kr_mount *unused, const struct kr_fid *file, int err, const struct kr_reclaim_reply *reply,
+	bool boot_changed)
+{
+	(void)unused, (void)boot_changed;
+	assert_true((err == 0) == (reply != NULL));
+	heard.reclaimed[file->bytes[0]]++;
+	heard.err[file->bytes[0]] = err;
+}
+
+static void replay(struct kr_mount *of, bool boot_changed)
+{
+	(void)boot_changed;
+	heard.replayed++;
+	kr_session_replayed(of->session);
+}
+
+static void resumed(struct kr_mount *unused)
+{
+	(void)unused;
+	heard.resumed++;
+}
+
+static void on_hello(void *context, int err)
+{
+	(void)context;
+	assert_int_equal(err, 0);
+}
+
+static void on_live(void *context)
+{
+	(void)context;
+	heard.live++;
+}
+
+/* --- the server ------------------------------------------------------------------------------------------------------ */
+
+/* Answers the oldest request, which is of TYPE. */
+static void answer(uint16_t type, int err, const void *reply)
+{
+	struct call call = rpc.calls[0];
+
+	assert_true(rpc.count > 0);
+	assert_int_equal(call.type, type);
+	memmove(rpc.calls, rpc.calls + 1, --rpc.count * sizeof(rpc.calls[0]));
+	call.callback(call.context, err, reply, NULL);
+}
+
+static void answer_reclaim(int err)
+{
+	const struct kr_reclaim_reply reply = {0};
+
+	answer(KR_MSG_RECLAIM, err, err ? NULL : &reply);
+}
+
+static void answer_done(void)
+{
+	const struct kr_reclaim_done_reply reply = {};
+
+	answer(KR_MSG_RECLAIM_DONE, 0, &reply);
+}
+
+/* As conn.c ends: what is unanswered first, then the connection. */
+static void break_connection(void)
+{
+	rpc.open = false;
+	while (rpc.count)
+		answer(rpc.calls[0].type, -ECONNRESET, NULL);
+	rpc.events->on_disconnected(rpc.context, -ECONNRESET, "closed by the peer");
+}
+
+/* The server knows SESSION, or has made it. */
+static void connect_to(uint64_t session, bool known)
+{
+	const struct sockaddr_storage address = {.ss_family = AF_UNIX}; /* of which there is no way to ask for our side */
+	const struct kr_hello_reply reply = {.proto = KR_PROTO_VERSION, .session = session, .resumed = known,
+		.lease_ms = LEASE_MS, .root_attr.mode = S_IFDIR, .late = !known};
+
+	rpc.events->on_connecting(rpc.context, (const struct sockaddr *)&address);
+	answer(KR_MSG_HELLO, 0, &reply);
+}
+
+/* --- tests ----------------------------------------------------------------------------------------------------------- */
+
+static const struct kr_session_hooks hooks = {.collect = collect, .reclaimed = reclaimed, .replay = replay, .resumed = resumed};
+
+static void assert_times(int first, int second, int third)
+{
+	assert_int_equal(heard.reclaimed[0], first);
+	assert_int_equal(heard.reclaimed[1], second);
+	assert_int_equal(heard.reclaimed[2], third);
+}
+
+/* With a session that went live once. */
+static int set_up(void **state)
+{
+	static char source[] = "server:/";
+
+	*state = NULL;
+	memset(&rpc, 0, sizeof(rpc));
+	memset(&heard, 0, sizeof(heard));
+	options = (struct kr_mount_options){.source = source};
+	uv_loop_init(&loop);
+	mount = (struct kr_mount){.options = &options, .loop = &loop};
+	if (kr_session_new(&mount, &mount.session))
+		return -1;
+	kr_session_set_hooks(mount.session, &hooks);
+	kr_session_start(mount.session, LEASE_MS, on_hello, NULL);
+	kr_session_begin(mount.session, on_live, NULL);
+	connect_to(1, false);
+	for (int i = 0; i < FILES; i++)
+		answer_reclaim(0);
+	answer_done();
+	assert_int_equal(heard.live, 1);
+	assert_true(rpc.open);
+	memset(&heard, 0, sizeof(heard));
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	kr_session_free(mount.session);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	return uv_loop_close(&loop);
+}
+
+static void a_session_that_the_server_knows_goes_on(void **state)
+{
+	(void)state;
+	break_connection();
+	connect_to(1, true);
+	assert_int_equal(heard.collected, 0);
+	assert_int_equal(heard.resumed, 1);
+	assert_true(rpc.open);
+}
+
+static void one_that_it_does_not_know_is_recovered(void **state)
+{
+	(void)state;
+	break_connection();
+	connect_to(2, false);
+	answer_reclaim(0);
+	answer_reclaim(-ESTALE);
+	assert_int_equal(heard.replayed, 0);
+	answer_reclaim(0);
+	assert_int_equal(heard.replayed, 1);
+	assert_false(rpc.open);
+	answer_done();
+	assert_true(rpc.open);
+	assert_times(1, 1, 1);
+	assert_int_equal(heard.err[1], -ESTALE);
+}
+
+/* What a connection takes with it is no answer: a file whose late bytes nobody has judged would be set aside for good, and
+ * leases that nobody has refused would be gone. */
+static void a_connection_that_breaks_decides_nothing(void **state)
+{
+	(void)state;
+	break_connection();
+	connect_to(2, false);
+	answer_reclaim(0);
+	break_connection();
+	assert_times(1, 0, 0);
+	assert_int_equal(heard.replayed, 0);
+	connect_to(3, false);
+	assert_int_equal(heard.collected, 2);
+	break_connection();
+	assert_times(1, 0, 0);
+	connect_to(4, false);
+	for (int i = 0; i < FILES; i++)
+		answer_reclaim(0);
+	assert_times(2, 1, 1);
+	assert_int_equal(heard.replayed, 1);
+	answer_done();
+	assert_true(rpc.open);
+}
+
+/* Also when the server has made the session: what was not finished there starts over. */
+static void a_recovery_whose_end_is_lost_starts_over(void **state)
+{
+	(void)state;
+	break_connection();
+	connect_to(2, false);
+	for (int i = 0; i < FILES; i++)
+		answer_reclaim(0);
+	assert_int_equal(heard.replayed, 1);
+	break_connection();
+	connect_to(2, true);
+	assert_int_equal(heard.collected, 2);
+	assert_false(rpc.open);
+	for (int i = 0; i < FILES; i++)
+		answer_reclaim(0);
+	answer_done();
+	assert_times(2, 2, 2);
+	assert_true(rpc.open);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(a_session_that_the_server_knows_goes_on),
+		TEST(one_that_it_does_not_know_is_recovered),
+		TEST(a_connection_that_breaks_decides_nothing),
+		TEST(a_recovery_whose_end_is_lost_starts_over),
+	};
+
+	kr_log_init("test_session", KR_LOG_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
