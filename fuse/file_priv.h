@@ -1,4 +1,4 @@
-/* What file.c, lease.c, recall.c, file_attr.c and reclaim.c share; nobody else includes this. */
+/* What files.c, file.c, lease.c, recall.c, file_attr.c and reclaim.c share; nobody else includes this. */
 #ifndef KR_FUSE_FILE_PRIV_H
 #define KR_FUSE_FILE_PRIV_H
 
@@ -24,6 +24,10 @@ struct kr_files {
 	bool lost;                  /* this recovery's session is a new one */
 };
 
+/* files.c: while the mount is fenced, or writes wait for space, files are stepped now and then. Loop thread. */
+void kr_files_need_tick(struct kr_files *files);
+/* file.c: out of the table already. */
+void kr_file_destroy(struct kr_file *file);
 /* lease.c: what the holder wants done, until it wants nothing more. Loop thread, lock not held. */
 void kr_lease_act(struct kr_file *file);
 /* lease.c: notes in the holder what became of flushes. Loop thread, lock not held. */
