@@ -1,0 +1,216 @@
+/* Pipelines and the feed: what the server gives to readers, and whom it names as their upstreams. */
+#include "test/unit/data_fixture.h"
+
+#include "server/data_priv.h"
+
+/* A ring connection of a reader, and what has come over it. */
+struct reader {
+	struct kr_conn *conn;
+	int hello_err;
+	bool greeted, closed, ended;
+	int err;
+	unsigned generation;
+	uint64_t blocks, bytes;
+};
+
+static void reader_frame(struct kr_conn *conn, const struct kr_frame *frame)
+{
+	(void)conn;
+	(void)frame;
+}
+static void reader_closed(struct kr_conn *conn, int err, const char *reason)
+{
+	struct reader *reader = kr_conn_context(conn);
+
+	(void)err;
+	(void)reason;
+	reader->closed = true;
+}
+static const struct kr_conn_handler reader_handler = { .on_frame = reader_frame, .on_closed = reader_closed };
+
+static void reader_greeted(void *context, int err)
+{
+	struct reader *reader = context;
+
+	reader->greeted = true;
+	reader->hello_err = err;
+}
+
+static void reader_open(struct reader *reader, const struct kr_hop_address *hop, const struct node *node)
+{
+	struct kr_pair_caller self = as_caller(node);
+	struct sockaddr_in address;
+
+	memset(reader, 0, sizeof *reader);
+	assert_int_equal(uv_ip4_addr("127.0.0.1", hop->port, &address), 0);
+	assert_int_equal(kr_conn_connect(&F.loop, (struct sockaddr *)&address, &reader_handler, reader, &reader->conn), 0);
+	kr_pair_open(reader->conn, hop, &self, reader_greeted, reader);
+	wait_until(reader->greeted);
+}
+
+static void reader_close(struct reader *reader)
+{
+	kr_conn_close(reader->conn, false);
+	wait_until(reader->closed);
+}
+
+static void pulled(void *context, int err, const void *reply_pointer, struct kr_buf *data, bool more)
+{
+	struct reader *reader = context;
+	const struct kr_pull_reply *reply = reply_pointer;
+
+	if (more) {
+		assert_int_equal(kr_checksum(data->data, data->length), reply->checksum);
+		for (size_t i = 0; i < data->length; i++)
+			assert_int_equal(data->data[i], content(reply->block * KR_BLOCK_SIZE + i, reader->generation));
+		reader->blocks++;
+		reader->bytes += data->length;
+		return;
+	}
+	reader->ended = true;
+	reader->err = err;
+}
+
+static void reader_pull(struct reader *reader, const struct kr_fid *file, uint64_t version, const struct kr_range *blocks,
+	uint32_t count)
+{
+	struct kr_pull_request msg = { .file = *file, .version = version, .blocks = { blocks, count } };
+
+	reader->ended = false;
+	assert_true(kr_conn_request(reader->conn, KR_MSG_PULL, &msg, NULL, 0, pulled, reader) > 0);
+}
+
+static void server_feeds_blocks_of_the_asked_version_only(void **state)
+{
+	static const struct kr_range extents[] = { { 0, 5000000 } }, all[] = { { 30, 9 }, { 0, 30 } }, none[] = { { 39, 1 } };
+	struct node *node = node_start("n1");
+	struct kr_join_request join;
+	struct kr_hop_address hop;
+	struct reader reader, stranger;
+	char address[64];
+
+	(void)state;
+	node->file = create_file(node, "file");
+	node->extents = extents;
+	node->extent_count = 1;
+	node->generation = 1;
+	node->mtime.sec++;
+	node->extents = extents;
+	flush_and_wait(node);
+	assert_int_equal(node->flush_err, 0);
+	join = (struct kr_join_request){ .file = node->file, .version = node->flush_reply.attr.version };
+	assert_int_equal(node_call(node, KR_MSG_JOIN, &join), 0);
+	hop = the_answer.reply.join_reply.upstream;
+	assert_int_equal(hop.node, 0);
+	assert_int_equal(hop.port, kr_listen_port(&F.server));
+	hop.address = address; /* it borrowed */
+	reader_open(&reader, &hop, node);
+	assert_int_equal(reader.hello_err, 0);
+	reader.generation = 1;
+	reader_pull(&reader, &node->file, join.version, all, 2);
+	wait_until(reader.ended);
+	assert_int_equal(reader.err, 0);
+	assert_int_equal(reader.blocks, 39);
+	assert_int_equal(reader.bytes, 5000000);
+	reader_pull(&reader, &node->file, join.version, none, 1);
+	wait_until(reader.ended);
+	assert_int_equal(reader.err, -EINVAL);
+	reader_pull(&reader, &node->file, join.version + 1, all, 2);
+	wait_until(reader.ended);
+	assert_int_equal(reader.err, -ESTALE);
+	hop.ticket[3] ^= 1;
+	reader_open(&stranger, &hop, node);
+	assert_int_equal(stranger.hello_err, -EKEYREJECTED);
+	wait_until(stranger.closed);
+	reader_close(&reader);
+}
+
+static void reader_that_takes_nothing_holds_up_nobody(void **state)
+{
+	static const struct kr_range extents[] = { { 0, 64 << 20 } }, all[] = { { 0, 512 } };
+	struct node *node = node_start("n1");
+	struct kr_join_request join;
+	struct kr_hop_address hop;
+	struct reader stuck, brisk;
+
+	(void)state;
+	node->file = create_file(node, "file");
+	node->extents = extents;
+	node->extent_count = 1;
+	node->generation = 1;
+	flush_and_wait(node);
+	assert_int_equal(node->flush_err, 0);
+	join = (struct kr_join_request){ .file = node->file, .version = node->flush_reply.attr.version };
+	assert_int_equal(node_call(node, KR_MSG_JOIN, &join), 0);
+	hop = the_answer.reply.join_reply.upstream;
+	reader_open(&stuck, &hop, node);
+	reader_open(&brisk, &hop, node);
+	stuck.generation = brisk.generation = 1;
+	kr_conn_pause(stuck.conn);
+	for (int i = 0; i < 8; i++)
+		reader_pull(&stuck, &node->file, join.version, all, 1);
+	reader_pull(&brisk, &node->file, join.version, all, 1);
+	wait_until(brisk.ended);
+	assert_int_equal(brisk.err, 0);
+	assert_int_equal(brisk.blocks, 512);
+	assert_true(kr_buf_bytes_in_use() < 64 << 20);
+	reader_close(&stuck);
+	reader_close(&brisk);
+}
+
+static uint32_t upstream_at_join(struct node *node)
+{
+	struct kr_join_request join = { .file = F.nodes[0].file, .version = 1 };
+
+	assert_int_equal(node_call(node, KR_MSG_JOIN, &join), 0);
+	return the_answer.reply.join_reply.upstream.node;
+}
+
+static void pipeline_names_upstreams_as_members_come_and_go(void **state)
+{
+	struct node *n1 = node_start("n1"), *n2 = node_start("n2"), *n3 = node_start("n3");
+	struct kr_reparent_request reparent;
+	struct kr_leave_request leave;
+	uint8_t secret[KR_SECRET];
+
+	(void)state;
+	reparent.file = leave.file = n1->file = create_file(n1, "file");
+	for (size_t i = 0; i < 3; i++) {
+		struct kr_lease_request lease = { .file = n1->file, .kinds = KR_LEASE_READ };
+
+		assert_int_equal(upstream_at_join(&F.nodes[i]), 0); /* not a member: it has no READ */
+		assert_int_equal(node_call(&F.nodes[i], KR_MSG_LEASE, &lease), 0);
+	}
+	assert_int_equal(upstream_at_join(n1), 0);
+	assert_int_equal(upstream_at_join(n3), n1->number);
+	assert_int_equal(upstream_at_join(n2), n1->number);
+	wait_until(n3->upstreams == 1);
+	assert_int_equal(n3->upstream.node, n2->number);
+	assert_int_equal(n3->upstream.port, n2->ring_port);
+	/* The secret of the pair: both can make it, n3 with its own key only. */
+	kr_pair_secret(n2->ring_key, n3->session, n3->number, secret);
+	kr_pair_mask(n3->ring_key, n3->upstream.session, n2->number, n3->upstream.ticket);
+	assert_memory_equal(n3->upstream.ticket, secret, sizeof secret);
+	reparent.node = n2->number;
+	assert_int_equal(node_call(n3, KR_MSG_REPARENT, &reparent), 0);
+	assert_int_equal(the_answer.reply.reparent_reply.upstream.node, n1->number);
+	node_die(n2); /* its session is replaced */
+	node_begin(n2);
+	wait_until(n2->live);
+	assert_int_equal(node_call(n1, KR_MSG_LEAVE, &leave), 0);
+	wait_until(n3->upstreams >= 2);
+	assert_int_equal(n3->upstream.node, 0);
+	assert_int_equal(n3->upstream.port, kr_listen_port(&F.server));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(server_feeds_blocks_of_the_asked_version_only),
+		TEST(reader_that_takes_nothing_holds_up_nobody),
+		TEST(pipeline_names_upstreams_as_members_come_and_go),
+	};
+
+	prepare();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

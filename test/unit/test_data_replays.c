@@ -1,0 +1,180 @@
+/* What nodes replay after a boot of the server's machine, what of it counts, and what is noted for that. */
+#include "test/unit/data_fixture.h"
+
+#include "server/data_priv.h"
+
+static void send_replay(struct node *node, uint64_t round, const struct kr_range *extent, unsigned generation)
+{
+	struct kr_flush_request msg = { .file = node->file, .flags = 1 | 2, .seq = round, .replay_round = round,
+		.mtime = node->mtime, .extents = { extent, 1 } };
+	struct kr_buf *buf = kr_buf_new(extent->length);
+	struct kr_slice slice = { .buf = buf, .length = extent->length };
+
+	buf->length = extent->length;
+	fill(buf->data, extent->offset, extent->length, generation);
+	msg.checksum = kr_checksum(buf->data, buf->length);
+	node_ask(node, KR_MSG_FLUSH, &msg, &slice, 1, flush_answered);
+	node->flushing = node->wants_flush = true;
+	kr_buf_put(buf);
+}
+
+static unsigned after_replays(uint64_t offset)
+{
+	return offset >= 90 && offset < 95 ? 9 : offset >= 50 && offset < 150 ? 7 : 5;
+}
+
+/* As if the machine had gone down: another boot id than the one the state directory remembers. */
+static void boot_anew(void)
+{
+	int dir = open(F.state_path, O_RDONLY | O_DIRECTORY);
+
+	server_stop();
+	assert_true(dir >= 0);
+	assert_int_equal(kr_write_file(dir, "boot", "0123456789abcdef0123456789abcdef\n", 33, 0600), 0);
+	close(dir);
+	server_start();
+}
+
+static void replays_of_all_nodes_are_applied_by_round_and_before_the_rest(void **state)
+{
+	static const struct kr_range five = { 0, 120 }, seven = { 50, 100 }, nine = { 90, 5 };
+	struct node *a = node_start("a"), *b = node_start("b");
+	struct kr_fid file = create_file(a, "file");
+	struct kr_getattr_request getattr = { .file = file };
+
+	(void)state;
+	(void)b;
+	boot_anew();
+	assert_true(F.server.grace.active);
+	server_stop(); /* before anybody is back: the next one goes on waiting for replays */
+	server_start();
+	assert_true(F.server.grace.active);
+	a = node_new("a");
+	b = node_new("b");
+	for (size_t i = 0; i < 2; i++) {
+		F.nodes[i].manual_reclaim = true;
+		F.nodes[i].file = file;
+		node_begin(&F.nodes[i]);
+		wait_until(F.nodes[i].live);
+	}
+	send_replay(a, 9, &nine, 9);
+	send_replay(a, 5, &five, 5);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
+	assert_false(a->flushed);
+	send_replay(b, 7, &seven, 7);
+	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
+	/* Attributes are asked for in vain until all is replayed. */
+	assert_int_equal(node_call(b, KR_MSG_GETATTR, &getattr), 0);
+	assert_int_equal(the_answer.reply.getattr_reply.attr.size, 150);
+	wait_until(a->flushed && b->flushed);
+	assert_false(F.server.grace.active);
+	assert_content("file", 150, after_replays);
+}
+
+static unsigned five_under_seven(uint64_t offset)
+{
+	return offset < 50 ? 5 : 7;
+}
+
+/* A comes back to a server that has lost its power, and knows only that its round was applied; B has let go of its own. */
+static void a_replay_of_what_was_synced_does_not_cover_what_came_later(void **state)
+{
+	static const struct kr_range five = { 0, 100 }, seven = { 50, 100 };
+	struct node *a = node_start("a"), *b = node_start("b");
+	uint64_t round;
+
+	(void)state;
+	a->file = b->file = create_file(a, "file");
+	a->extents = &five;
+	b->extents = &seven;
+	a->extent_count = b->extent_count = 1;
+	a->inlined = b->inlined = true;
+	a->generation = 5;
+	b->generation = 7;
+	flush_and_wait(a);
+	round = a->flush_reply.round;
+	node_die(a); /* before it was told */
+	flush_and_wait(b);
+	wait_until(b->stable >= b->flush_reply.round);
+	boot_anew();
+	for (size_t i = 0; i < 2; i++) {
+		F.nodes[i].manual_reclaim = true;
+		node_begin(&F.nodes[i]);
+		wait_until(F.nodes[i].live);
+	}
+	a->flushed = false;
+	send_replay(a, round, &five, 5);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
+	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
+	wait_until(a->flushed);
+	assert_int_equal(a->flush_err, 0);
+	assert_int_equal(a->flush_reply.round, round);
+	assert_true(a->flush_reply.stable);
+	assert_content("file", 150, five_under_seven);
+}
+
+/* Writing it down takes a sync of its own: only where somebody else could replay. */
+static void only_syncs_of_files_with_several_writers_are_noted(void **state)
+{
+	static const struct kr_range extent = { 0, 100 };
+	struct node *a = node_start("a"), *b = node_start("b");
+	struct kr_fsync_request fsync = { 0 };
+	uint64_t floor;
+
+	(void)state;
+	F.server.data->inherited = false; /* there was no instance before */
+	F.server.data->raised_ns = 0;
+	fsync.file = a->file = b->file = create_file(a, "file");
+	a->extents = b->extents = &extent;
+	a->extent_count = b->extent_count = 1;
+	a->inlined = b->inlined = true;
+	a->generation = b->generation = 5;
+	floor = F.server.data->last_round;
+	wait_until(F.server.data->synced.floor.round >= floor);
+	for (int i = 0; i < 5; i++) {
+		flush_and_wait(a);
+		assert_int_equal(node_call(a, KR_MSG_FSYNC, &fsync), 0);
+	}
+	wait_until(a->stable >= a->flush_reply.round);
+	assert_int_equal(F.server.data->synced.lines, 0);
+	flush_and_wait(b);
+	assert_int_equal(node_call(b, KR_MSG_FSYNC, &fsync), 0);
+	assert_true(kr_synced_round(&F.server.data->synced, &a->file) >= b->flush_reply.round);
+}
+
+static void reclaim_tells_what_is_applied_and_it_becomes_stable(void **state)
+{
+	static const struct kr_range extents[] = { { 0, 100 } };
+	struct node *node = node_start("n1");
+	struct kr_reclaim_request msg = { .kinds = KR_LEASE_WRITE };
+
+	(void)state;
+	msg.file = node->file = create_file(node, "file");
+	node->extents = extents;
+	node->extent_count = 1;
+	node->inlined = true;
+	node->generation = 42;
+	flush_and_wait(node);
+	node->manual_reclaim = true;
+	node->stable = 0;
+	node_die(node);
+	node_begin(node);
+	wait_until(node->live);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &msg), 0);
+	assert_int_equal(the_answer.reply.reclaim_reply.applied_seq, 42);
+	assert_int_equal(the_answer.reply.reclaim_reply.applied_round, node->flush_reply.round);
+	wait_until(node->stable >= node->flush_reply.round);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(replays_of_all_nodes_are_applied_by_round_and_before_the_rest),
+		TEST(a_replay_of_what_was_synced_does_not_cover_what_came_later),
+		TEST(only_syncs_of_files_with_several_writers_are_noted),
+		TEST(reclaim_tells_what_is_applied_and_it_becomes_stable),
+	};
+
+	prepare();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

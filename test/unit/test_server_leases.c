@@ -1,0 +1,156 @@
+/* Leases of scripted nodes: recalls, questions, waits. */
+#include "test/unit/server_fixture.h"
+
+#include <signal.h>
+
+#include "common/log.h"
+#include "server/session.h"
+
+static void a_lease_is_recalled_for_another_node(void **state)
+{
+	struct fixture *f = *state;
+	struct node *writer = joined(f, 0), *reader = joined(f, 1);
+	struct kr_fid fid = create(writer, "f", KR_LEASE_WRITE);
+	uint64_t id = send_lease(reader, &fid, KR_LEASE_READ);
+	struct node_asked *recall = node_asked(writer, KR_MSG_RECALL);
+
+	assert_int_equal(recall->msg.recall_request.kinds, KR_LEASE_WRITE);
+	assert_true(kr_fid_equal(&recall->msg.recall_request.file, &fid));
+	settle(reader);
+	assert_false(is_answered(reader, id));
+	node_reply(writer, recall, NULL);
+	assert_int_equal(node_result(reader, id, NULL), 0);
+}
+
+static void an_interrupted_wait_for_a_lease_ends(void **state)
+{
+	struct fixture *f = *state;
+	struct node *writer = joined(f, 0), *reader = joined(f, 1);
+	struct kr_fid fid = create(writer, "f", KR_LEASE_WRITE);
+	uint64_t id = send_lease(reader, &fid, KR_LEASE_READ);
+	struct kr_cancel_request cancel = {.request = id};
+
+	node_asked(writer, KR_MSG_RECALL);
+	assert_int_equal(node_call(reader, KR_MSG_CANCEL, &cancel, NULL), 0);
+	assert_int_equal(node_result(reader, id, NULL), -EINTR);
+	assert_int_equal(node_call(reader, KR_MSG_CANCEL, &cancel, NULL), 0); /* too late is fine */
+	node_reply(writer, node_asked(writer, KR_MSG_RECALL), NULL);
+	assert_int_equal(node_result(writer, send_lease(writer, &fid, KR_LEASE_ALL), NULL), 0);
+}
+
+static void a_recall_is_repeated_on_the_next_connection(void **state)
+{
+	struct fixture *f = *state;
+	struct node *writer = joined(f, 0), *reader = joined(f, 1);
+	struct kr_fid fid = create(writer, "f", KR_LEASE_WRITE);
+	uint64_t id = send_lease(reader, &fid, KR_LEASE_READ);
+
+	node_asked(writer, KR_MSG_RECALL)->answered = true; /* lost with the connection */
+	node_disconnect(writer);
+	resume(writer);
+	assert_true(node_asked(writer, KR_MSG_RECALL)->flags & KR_FRAME_RESEND);
+	node_reply(writer, node_asked(writer, KR_MSG_RECALL), NULL);
+	assert_int_equal(node_result(reader, id, NULL), 0);
+}
+
+static void attributes_include_what_another_node_has_not_flushed(void **state)
+{
+	struct fixture *f = *state;
+	struct node *writer = joined(f, 0), *reader = joined(f, 1);
+	struct kr_fid fid = create(writer, "f", KR_LEASE_WRITE);
+	struct kr_getattr_request getattr = {.file = fid};
+	struct kr_lookup_request look = {.parent = reader->hello.root, .name = "f"};
+	struct kr_query_reply dirty = {.dirty = 1, .end = 123456, .mtime = {.sec = INT64_C(4000000000), .nsec = 5}};
+	const union kr_any_msg *reply;
+	uint64_t id = node_send(reader, KR_MSG_GETATTR, &getattr);
+
+	node_reply(writer, node_asked(writer, KR_MSG_QUERY), &dirty);
+	assert_int_equal(node_result(reader, id, &reply), 0);
+	assert_int_equal(reply->getattr_reply.attr.size, 123456);
+	assert_int_equal(reply->getattr_reply.attr.mtime.sec, INT64_C(4000000000));
+	assert_int_equal(reply->getattr_reply.attr.version, 0);
+	id = node_send(reader, KR_MSG_LOOKUP, &look);
+	node_reply(writer, node_asked(writer, KR_MSG_QUERY), &dirty);
+	assert_int_equal(node_result(reader, id, &reply), 0);
+	assert_int_equal(reply->lookup_reply.attr.size, 123456);
+	assert_int_equal(node_call(writer, KR_MSG_GETATTR, &getattr, &reply), 0); /* the writer itself is not asked */
+	assert_int_equal(reply->getattr_reply.attr.size, 0);
+}
+
+static void a_question_to_a_node_that_dies_is_answered_without_it(void **state)
+{
+	struct fixture *f = *state;
+	struct node *writer = joined(f, 0), *reader = joined(f, 1);
+	struct kr_getattr_request getattr = {.file = create(writer, "f", KR_LEASE_WRITE)};
+	struct kr_cancel_request cancel = {0};
+	uint64_t id = node_send(reader, KR_MSG_GETATTR, &getattr), canceled = node_send(reader, KR_MSG_GETATTR, &getattr);
+
+	node_asked(writer, KR_MSG_QUERY);
+	cancel.request = canceled;
+	assert_int_equal(node_call(reader, KR_MSG_CANCEL, &cancel, NULL), 0);
+	assert_int_equal(node_result(reader, canceled, NULL), -EINTR);
+	node_disconnect(writer);
+	while (!is_answered(reader, id))
+		settle(reader); /* stays alive meanwhile */
+	assert_int_equal(node_result(reader, id, NULL), 0);
+}
+
+static void a_truncation_waits_until_others_have_dropped_their_leases(void **state)
+{
+	struct fixture *f = *state;
+	struct node *reader = joined(f, 0), *cutter = joined(f, 1);
+	struct kr_fid fid = create(reader, "f", KR_LEASE_READ);
+	struct kr_setattr_request set = {.file = fid, .valid = KR_SET_SIZE, .size = 10};
+	const union kr_any_msg *reply;
+	uint64_t id = node_send(cutter, KR_MSG_SETATTR, &set), second;
+
+	node_asked(reader, KR_MSG_RECALL);
+	second = send_lease(reader, &fid, KR_LEASE_READ); /* waits behind the truncation */
+	settle(cutter);
+	assert_false(is_answered(cutter, id));
+	node_reply(reader, node_asked(reader, KR_MSG_RECALL), NULL);
+	assert_int_equal(node_result(cutter, id, &reply), 0);
+	assert_int_equal(reply->setattr_reply.attr.size, 10);
+	assert_int_equal(node_result(reader, second, &reply), 0);
+	assert_int_equal(reply->lease_reply.attr.size, 10);
+	set.size = 20;
+	set.file = create(cutter, "own", KR_LEASE_ALL);
+	assert_int_equal(node_call(cutter, KR_MSG_SETATTR, &set, NULL), 0); /* one's own leases do not matter */
+	assert_int_equal(cutter->asked_count, 0);
+}
+
+static void copies_in_both_directions_do_not_wait_for_each_other(void **state)
+{
+	struct fixture *f = *state;
+	struct node *a = joined(f, 0), *b = joined(f, 1);
+	struct kr_fid one = create(a, "one", 0), two = create(b, "two", 0);
+	struct kr_copy_request there = {.from = one, .to = two, .length = 100}, back = {.from = two, .to = one, .length = 100};
+	uint64_t ids[20];
+
+	for (int i = 0; i < 20; i += 2) {
+		ids[i] = node_send(a, KR_MSG_COPY, &there);
+		ids[i + 1] = node_send(b, KR_MSG_COPY, &back);
+	}
+	for (int i = 0; i < 20; i += 2) {
+		assert_int_equal(node_result(a, ids[i], NULL), 0);
+		assert_int_equal(node_result(b, ids[i + 1], NULL), 0);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+		TEST(a_lease_is_recalled_for_another_node),
+		TEST(an_interrupted_wait_for_a_lease_ends),
+		TEST(a_recall_is_repeated_on_the_next_connection),
+		TEST(attributes_include_what_another_node_has_not_flushed),
+		TEST(a_question_to_a_node_that_dies_is_answered_without_it),
+		TEST(a_truncation_waits_until_others_have_dropped_their_leases),
+		TEST(copies_in_both_directions_do_not_wait_for_each_other),
+	};
+
+	signal(SIGPIPE, SIG_IGN); /* as the daemon does */
+	kr_log_init("test_server_leases", KR_LOG_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

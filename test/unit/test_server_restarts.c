@@ -1,0 +1,306 @@
+/* A server that comes back: grace, reclaims, what a former instance has executed, and whose export it is. */
+#include "test/unit/server_fixture.h"
+
+#include <signal.h>
+#include <fcntl.h>
+
+#include "common/fail.h"
+#include "common/hex.h"
+#include "common/log.h"
+#include "server/state_priv.h"
+
+static void a_restarted_server_lets_nodes_reclaim_first(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = f->nodes[1];
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	struct kr_reclaim_request reclaim = {.file = fid, .opens = 1, .kinds = KR_LEASE_WRITE};
+	struct kr_lookup_request look = {.name = "f"};
+	struct kr_close_request close_msg = {.file = fid, .count = 1};
+	const union kr_any_msg *reply;
+	uint64_t id;
+
+	stop_server(f);
+	start_server(f);
+	assert_true(f->server.grace.active);
+	assert_int_equal(node_hello(other, false), 0);
+	look.parent = other->hello.root;
+	id = node_send(other, KR_MSG_LOOKUP, &look);
+	settle(other);
+	assert_false(is_answered(other, id));
+
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node->hello.resumed, 0);
+	assert_int_not_equal(node->hello.grace_ms, 0);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &reclaim, &reply), 0);
+	assert_int_equal(reply->reclaim_reply.kinds, KR_LEASE_WRITE);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	node_reply(node, node_asked(node, KR_MSG_QUERY), &(struct kr_query_reply){0});
+	assert_int_equal(node_result(other, id, NULL), 0);
+	assert_false(f->server.grace.active);
+	assert_int_equal(node_call(node, KR_MSG_CLOSE, &close_msg, NULL), 0);
+	assert_int_equal(node_call(node, KR_MSG_CLOSE, &close_msg, NULL), -EBADF);
+}
+
+static void exchange(struct node *node, uint64_t id, uint16_t flags, const struct kr_rename_request *msg)
+{
+	node_answer(node, id)->replies = 0;
+	node_send_as(node, id, flags, KR_MSG_RENAME, msg);
+}
+
+static void what_was_executed_is_not_executed_again_by_the_next_instance(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	struct kr_make_request make = {.parent = node->hello.root, .name = "a", .mode = S_IFDIR | 0755, .target = ""};
+	struct kr_remove_request remove_c = {.parent = node->hello.root, .name = "c", .directory = 1};
+	struct kr_rename_request rename_msg = {.parent = node->hello.root, .name = "a", .new_parent = node->hello.root,
+		.new_name = "b", .flags = 2};
+	const union kr_any_msg *reply;
+	struct kr_fid first;
+	uint64_t exchanged, removed;
+
+	assert_int_equal(node_call(node, KR_MSG_MAKE, &make, &reply), 0);
+	first = reply->make_reply.file;
+	make.name = "b";
+	assert_int_equal(node_call(node, KR_MSG_MAKE, &make, NULL), 0);
+	make.name = "c";
+	assert_int_equal(node_call(node, KR_MSG_MAKE, &make, NULL), 0);
+	exchanged = node_send(node, KR_MSG_RENAME, &rename_msg);
+	assert_int_equal(node_result(node, exchanged, NULL), 0);
+	removed = node_send(node, KR_MSG_REMOVE, &remove_c);
+	assert_int_equal(node_result(node, removed, NULL), 0);
+	assert_int_equal(node_call(node, KR_MSG_MAKE, &make, NULL), 0); /* as somebody else would */
+
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	exchange(node, exchanged, KR_FRAME_RESEND, &rename_msg);
+	assert_int_equal(node_result(node, exchanged, NULL), 0);
+	node_answer(node, removed)->replies = 0;
+	node_send_as(node, removed, KR_FRAME_RESEND, KR_MSG_REMOVE, &remove_c);
+	assert_int_equal(node_result(node, removed, NULL), 0);
+	assert_int_equal(lookup(node, "b", &reply), 0);
+	assert_true(kr_fid_equal(&reply->lookup_reply.file, &first));
+	assert_int_equal(lookup(node, "c", NULL), 0);
+}
+
+static void a_truncation_is_not_repeated_by_the_next_instance(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	struct kr_fid fid = create(node, "f", 0);
+	struct kr_setattr_request cut = {.file = fid, .valid = KR_SET_SIZE, .size = 0};
+	struct kr_open_request open_msg = {.file = fid, .flags = KR_OPEN_BOTH | KR_OPEN_TRUNC};
+	const union kr_any_msg *reply;
+	uint64_t cut_id = node_send(node, KR_MSG_SETATTR, &cut), open_id;
+	char path[128];
+	FILE *file;
+
+	assert_int_equal(node_result(node, cut_id, NULL), 0);
+	open_id = node_send(node, KR_MSG_OPEN, &open_msg);
+	assert_int_equal(node_result(node, open_id, NULL), 0);
+	snprintf(path, sizeof(path), "%s/f", f->export_path);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fputs("later", file);
+	fclose(file);
+
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	node_answer(node, cut_id)->replies = node_answer(node, open_id)->replies = 0;
+	node_send_as(node, cut_id, KR_FRAME_RESEND, KR_MSG_SETATTR, &cut);
+	assert_int_equal(node_result(node, cut_id, &reply), 0);
+	assert_int_equal(reply->setattr_reply.attr.size, 5);
+	node_send_as(node, open_id, KR_FRAME_RESEND, KR_MSG_OPEN, &open_msg);
+	assert_int_equal(node_result(node, open_id, &reply), 0);
+	assert_int_equal(reply->open_reply.attr.size, 5);
+}
+
+static void a_nameless_open_file_outlives_a_restart(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	struct kr_fid fid = create(node, "f", 0);
+	struct kr_remove_request remove_file = {.parent = node->hello.root, .name = "f"};
+	struct kr_reclaim_request reclaim = {.file = fid, .opens = 1};
+	struct kr_getattr_request getattr = {.file = fid};
+	struct kr_close_request close_msg = {.file = fid, .count = 1};
+
+	assert_int_equal(node_call(node, KR_MSG_REMOVE, &remove_file, NULL), 0);
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &reclaim, NULL), 0);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	assert_int_equal(node_call(node, KR_MSG_GETATTR, &getattr, NULL), 0);
+	assert_int_equal(node_call(node, KR_MSG_CLOSE, &close_msg, NULL), 0);
+	assert_true(node_wait_for(&f->loop, no_orphans, f));
+}
+
+static void the_grace_period_ends_without_the_dead(void **state)
+{
+	struct fixture *f = *state;
+	struct node *dead = joined(f, 0), *node = f->nodes[1];
+	struct kr_lookup_request look = {.name = "nothing"};
+	uint64_t id;
+
+	create(dead, "f", KR_LEASE_WRITE);
+	stop_server(f);
+	start_server(f);
+	assert_int_equal(node_hello(node, false), 0);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	look.parent = node->hello.root;
+	id = node_send(node, KR_MSG_LOOKUP, &look);
+	while (!is_answered(node, id))
+		settle(node);
+	assert_int_equal(node_result(node, id, NULL), -ENOENT);
+	node_disconnect(node);
+	stop_server(f);
+	start_server(f); /* the dead one is not waited for again, the other one is */
+	assert_int_equal(kr_grace_awaited(&f->server.grace), 1);
+}
+
+static bool has_failed_to_forget(void *context)
+{
+	return ((struct fixture *)context)->server.forget_failed;
+}
+
+/* If its record stayed and we ended now, the next instance would take the lost node for one that has kept its leases. */
+static void nobody_goes_on_before_the_lost_are_forgotten(void **state)
+{
+	struct fixture *f = *state;
+	struct node *dead = joined(f, 0), *node = f->nodes[1];
+	struct kr_lookup_request look = {.name = "nothing"};
+	char hex[KR_STATE_ID_HEX];
+	int nodes;
+	uint64_t id;
+
+	create(dead, "f", KR_LEASE_WRITE);
+	kr_hex_format(dead->node_id, 16, hex);
+	stop_server(f);
+	start_server(f);
+	/* In the record's place something that cannot be unlinked, for a while. */
+	nodes = openat(kr_state_dir(f->server.state), "nodes", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(nodes >= 0);
+	assert_int_equal(unlinkat(nodes, hex, 0), 0);
+	assert_int_equal(mkdirat(nodes, hex, 0700), 0);
+	assert_int_equal(node_hello(node, false), 0);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	look.parent = node->hello.root;
+	id = node_send(node, KR_MSG_LOOKUP, &look);
+	assert_true(node_wait_for(&f->loop, has_failed_to_forget, f));
+	settle(node);
+	assert_false(is_answered(node, id));
+	assert_true(f->server.grace.active);
+	assert_int_equal(unlinkat(nodes, hex, AT_REMOVEDIR), 0);
+	while (!is_answered(node, id))
+		settle(node);
+	assert_int_equal(node_result(node, id, NULL), -ENOENT);
+	close(nodes);
+}
+
+static void what_an_earlier_instance_executed_counts_as_done(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	struct kr_make_request make = {.parent = node->hello.root, .name = "dir", .mode = S_IFDIR | 0755, .target = "",
+		.cred = {.uid = getuid(), .gid = getgid()}};
+	struct kr_remove_request remove_it = {.parent = node->hello.root, .name = "gone", .directory = 1};
+	struct kr_rename_request move = {.parent = node->hello.root, .name = "dir", .new_parent = node->hello.root,
+		.new_name = "moved"};
+	struct kr_create_request exclusive = {.parent = node->hello.root, .name = "x", .mode = 0644, .exclusive = 1,
+		.cred = make.cred};
+	const union kr_any_msg *reply;
+	uint64_t first = node->next_id, id;
+
+	assert_int_equal(node_call(node, KR_MSG_MAKE, &make, NULL), 0);
+	assert_int_equal(node_call(node, KR_MSG_CREATE, &exclusive, NULL), 0);
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	node_answer(node, first)->replies = node_answer(node, first + 1)->replies = 0;
+	node_send_as(node, first, KR_FRAME_RESEND, KR_MSG_MAKE, &make);
+	assert_int_equal(node_result(node, first, NULL), 0);
+	node_send_as(node, first + 1, KR_FRAME_RESEND, KR_MSG_CREATE, &exclusive);
+	assert_int_equal(node_result(node, first + 1, &reply), 0);
+	assert_int_equal(reply->create_reply.created, 1);
+	assert_int_equal(node_call(node, KR_MSG_MAKE, &make, NULL), -EEXIST);           /* a new one is judged as it is */
+	assert_int_equal(node_call(node, KR_MSG_CREATE, &exclusive, NULL), -EEXIST);
+	assert_int_equal(node_call(node, KR_MSG_REMOVE, &remove_it, NULL), -ENOENT);
+	assert_int_equal(node_call(node, KR_MSG_RENAME, &move, NULL), 0);
+	id = node->next_id++; /* not sent before, and not to an earlier session: no excuse */
+	node_send_as(node, id, KR_FRAME_RESEND, KR_MSG_RENAME, &move);
+	assert_int_equal(node_result(node, id, NULL), -ENOENT);
+}
+
+static void two_servers_on_one_export_are_refused(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_server_options options = f->options;
+	static struct kr_server second;
+	char other_state[96];
+
+	assert_int_equal(kr_server_init(&second, &f->loop, &options), -EBUSY); /* the same state directory */
+	snprintf(other_state, sizeof(other_state), "%s/state2", f->directory);
+	options.state = other_state;
+	assert_int_equal(kr_server_init(&second, &f->loop, &options), -EBUSY); /* the same export */
+}
+
+static void another_directory_at_the_same_path_is_refused(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	struct kr_server_options options = f->options;
+	static struct kr_server second;
+	uint8_t export_id[16];
+	char moved[96], other_export[96];
+
+	create(node, "f", 0);
+	memcpy(export_id, f->server.export_id, 16);
+	stop_server(f);
+	snprintf(other_export, sizeof(other_export), "%s/other", f->directory);
+	assert_int_equal(mkdir(other_export, 0755), 0);
+	options.export_path = other_export;
+	assert_int_equal(kr_server_init(&second, &f->loop, &options), -EEXIST);
+	snprintf(moved, sizeof(moved), "%s/moved", f->directory);
+	assert_int_equal(rename(f->export_path, moved), 0);
+	/* An empty mount point: what nodes hold belongs to what is not mounted yet. */
+	assert_int_equal(mkdir(f->export_path, 0755), 0);
+	options.export_path = f->export_path;
+	assert_int_equal(kr_server_init(&second, &f->loop, &options), -ENXIO);
+	assert_non_null(strstr(kr_fail_reason(), "is its filesystem mounted?"));
+	assert_int_equal(rmdir(f->export_path), 0);
+	assert_int_equal(rename(moved, f->export_path), 0);
+	start_server(f);
+	assert_memory_equal(f->server.export_id, export_id, 16);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+		TEST(a_restarted_server_lets_nodes_reclaim_first),
+		TEST(what_was_executed_is_not_executed_again_by_the_next_instance),
+		TEST(a_truncation_is_not_repeated_by_the_next_instance),
+		TEST(a_nameless_open_file_outlives_a_restart),
+		TEST(the_grace_period_ends_without_the_dead),
+		TEST(nobody_goes_on_before_the_lost_are_forgotten),
+		TEST(what_an_earlier_instance_executed_counts_as_done),
+		TEST(two_servers_on_one_export_are_refused),
+		TEST(another_directory_at_the_same_path_is_refused),
+	};
+
+	signal(SIGPIPE, SIG_IGN); /* as the daemon does */
+	kr_log_init("test_server_restarts", KR_LOG_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
