@@ -16,6 +16,7 @@
 #include "server/export.h"
 #include "server/files.h"
 #include "server/leases.h"
+#include "server/notes.h"
 #include "server/opens.h"
 #include "server/request.h"
 #include "server/server.h"
@@ -366,8 +367,29 @@ static void handle_setattr(struct kr_request *request)
 		kr_disturb(request, setattr->file, kinds, &msg->cred, !(msg->valid & KR_SET_SIZE), setattr_among_others);
 }
 
+/* --- notes ----------------------------------------------------------------------------------------------------------- */
+
+static uint16_t grant_getattr(struct kr_request *request, int err, const void *reply)
+{
+	(void)reply;
+	return err ? 0 : kr_notes_grant_attr(request, &request->msg.getattr_request.file);
+}
+
+static void setattr_changes(struct kr_request *request)
+{
+	kr_notes_change(request, &request->msg.setattr_request.file);
+}
+
+static uint16_t grant_setattr(struct kr_request *request, int err, const void *reply)
+{
+	(void)reply;
+	return err ? 0 : kr_notes_grant_attr(request, &request->msg.setattr_request.file);
+}
+
 void kr_attrs_register(struct kr_server *server)
 {
 	kr_server_on(server, KR_MSG_GETATTR, handle_getattr, 0);
 	kr_server_on(server, KR_MSG_SETATTR, handle_setattr, KR_HANDLER_KEEP_REPLY);
+	kr_notes_on(server, KR_MSG_GETATTR, NULL, grant_getattr);
+	kr_notes_on(server, KR_MSG_SETATTR, setattr_changes, grant_setattr);
 }

@@ -10,6 +10,7 @@
 #include "server/attrs.h"
 #include "server/export.h"
 #include "server/leases.h"
+#include "server/notes.h"
 #include "server/opens.h"
 #include "server/request.h"
 #include "server/resent.h"
@@ -192,7 +193,23 @@ static void handle_create(struct kr_request *request)
 	kr_request_run(request, run_create, create_done);
 }
 
+static void create_changes(struct kr_request *request)
+{
+	kr_notes_change(request, &request->msg.create_request.parent);
+}
+
+static uint16_t grant_create(struct kr_request *request, int err, const void *reply)
+{
+	const struct kr_create_request *msg = &request->msg.create_request;
+	const struct kr_create_reply *made = reply;
+
+	if (err || !msg->name[0])
+		return 0;
+	return kr_notes_grant(request, &msg->parent) | kr_notes_grant_attr(request, &made->file);
+}
+
 void kr_creates_register(struct kr_server *server)
 {
 	kr_server_on(server, KR_MSG_CREATE, handle_create, KR_HANDLER_KEEP_REPLY);
+	kr_notes_on(server, KR_MSG_CREATE, create_changes, grant_create);
 }

@@ -11,6 +11,7 @@
 #include "common/log.h"
 #include "server/export.h"
 #include "server/intake.h"
+#include "server/notes.h"
 #include "server/opens.h"
 #include "server/trust.h"
 
@@ -162,8 +163,16 @@ static void handle_flush(struct kr_request *request)
 	kr_sfile_put(file);
 }
 
+/* Replays come before anybody is served, and in an order that must be kept. */
+static void flush_changes(struct kr_request *request)
+{
+	if (!(request->msg.flush_request.flags & KR_FLUSH_REPLAY))
+		kr_notes_change(request, &request->msg.flush_request.file);
+}
+
 void kr_flush_init(struct kr_data *data)
 {
 	kr_flush_gather_init(data);
 	kr_server_on(data->server, KR_MSG_FLUSH, handle_flush, KR_HANDLER_IN_GRACE | KR_HANDLER_KEEP_REPLY);
+	kr_notes_on(data->server, KR_MSG_FLUSH, flush_changes, NULL);
 }

@@ -368,5 +368,5 @@ static void handle_conflict(struct kr_request *request)
 void kr_late_register(struct kr_server *server)
 {
 	kr_list_init(&server->conflicts_asked);
-	kr_server_on(server, KR_MSG_CONFLICT, handle_conflict, KR_HANDLER_KEEP_REPLY);
+	kr_server_on(server, KR_MSG_CONFLICT, handle_conflict, KR_HANDLER_KEEP_REPLY | KR_HANDLER_CHANGES_ALL);
 }

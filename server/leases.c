@@ -324,8 +324,16 @@ static void handle_return(struct kr_request *request)
 	kr_session_put(session);
 }
 
+/* What the holder of WRITE has not flushed counts as written. */
+static void lease_changes(struct kr_request *request)
+{
+	if (request->msg.lease_request.kinds & KR_LEASE_WRITE)
+		kr_notes_change(request, &request->msg.lease_request.file);
+}
+
 void kr_leases_register(struct kr_server *server)
 {
 	kr_server_on(server, KR_MSG_LEASE, handle_lease, 0);
 	kr_server_on(server, KR_MSG_RETURN, handle_return, KR_HANDLER_IN_GRACE | KR_HANDLER_KEEP_REPLY);
+	kr_notes_on(server, KR_MSG_LEASE, lease_changes, NULL);
 }

@@ -4,6 +4,7 @@
 
 #include "server/export.h"
 #include "server/names.h"
+#include "server/notes.h"
 #include "server/request.h"
 #include "server/server.h"
 
@@ -123,6 +124,44 @@ static void handle_access(struct kr_request *request)
 	kr_request_run(request, run_access, kr_request_reply_job);
 }
 
+/* --- notes ----------------------------------------------------------------------------------------------------------- */
+
+static uint16_t grant_readdir(struct kr_request *request, int err, const void *reply)
+{
+	(void)reply;
+	return err ? 0 : kr_notes_grant(request, &request->msg.readdir_request.file);
+}
+
+static uint16_t grant_getxattr(struct kr_request *request, int err, const void *reply)
+{
+	(void)reply;
+	if (err && err != -ENODATA && err != -EOPNOTSUPP)
+		return 0;
+	return kr_notes_grant(request, &request->msg.getxattr_request.file);
+}
+
+static uint16_t grant_listxattr(struct kr_request *request, int err, const void *reply)
+{
+	(void)reply;
+	return err ? 0 : kr_notes_grant(request, &request->msg.listxattr_request.file);
+}
+
+static void setxattr_changes(struct kr_request *request)
+{
+	kr_notes_change(request, &request->msg.setxattr_request.file);
+}
+
+static void removexattr_changes(struct kr_request *request)
+{
+	kr_notes_change(request, &request->msg.removexattr_request.file);
+}
+
+static uint16_t grant_access(struct kr_request *request, int err, const void *reply)
+{
+	(void)reply;
+	return err && err != -EACCES ? 0 : kr_notes_grant(request, &request->msg.access_request.file);
+}
+
 void kr_lists_register(struct kr_server *server)
 {
 	kr_server_on(server, KR_MSG_READDIR, handle_readdir, 0);
@@ -132,4 +171,10 @@ void kr_lists_register(struct kr_server *server)
 	kr_server_on(server, KR_MSG_SETXATTR, handle_setxattr, KR_HANDLER_KEEP_REPLY);
 	kr_server_on(server, KR_MSG_REMOVEXATTR, handle_removexattr, KR_HANDLER_KEEP_REPLY);
 	kr_server_on(server, KR_MSG_ACCESS, handle_access, 0);
+	kr_notes_on(server, KR_MSG_READDIR, NULL, grant_readdir);
+	kr_notes_on(server, KR_MSG_GETXATTR, NULL, grant_getxattr);
+	kr_notes_on(server, KR_MSG_LISTXATTR, NULL, grant_listxattr);
+	kr_notes_on(server, KR_MSG_SETXATTR, setxattr_changes, NULL);
+	kr_notes_on(server, KR_MSG_REMOVEXATTR, removexattr_changes, NULL);
+	kr_notes_on(server, KR_MSG_ACCESS, NULL, grant_access);
 }

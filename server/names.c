@@ -8,6 +8,7 @@
 #include "server/attrs.h"
 #include "server/export.h"
 #include "server/files.h"
+#include "server/notes.h"
 #include "server/request.h"
 #include "server/resent.h"
 #include "server/server.h"
@@ -219,6 +220,60 @@ static void handle_rename(struct kr_request *request)
 	kr_request_run(request, run_rename, note_removed);
 }
 
+/* --- notes ----------------------------------------------------------------------------------------------------------- */
+
+static uint16_t grant_lookup(struct kr_request *request, int err, const void *reply)
+{
+	const struct kr_lookup_reply *found = reply;
+
+	if (err && err != -ENOENT)
+		return 0;
+	return kr_notes_grant(request, &request->msg.lookup_request.parent) | (err ? 0 : kr_notes_grant_attr(request, &found->file));
+}
+
+static uint16_t grant_readlink(struct kr_request *request, int err, const void *reply)
+{
+	(void)reply;
+	return err ? 0 : kr_notes_grant(request, &request->msg.readlink_request.file);
+}
+
+static void make_changes(struct kr_request *request)
+{
+	kr_notes_change(request, &request->msg.make_request.parent);
+}
+
+static uint16_t grant_make(struct kr_request *request, int err, const void *reply)
+{
+	const struct kr_make_reply *made = reply;
+
+	if (err)
+		return 0;
+	return kr_notes_grant(request, &request->msg.make_request.parent) | kr_notes_grant_attr(request, &made->file);
+}
+
+static void link_changes(struct kr_request *request)
+{
+	kr_notes_change(request, &request->msg.link_request.file);
+	kr_notes_change(request, &request->msg.link_request.parent);
+}
+
+static uint16_t grant_link(struct kr_request *request, int err, const void *reply)
+{
+	(void)reply;
+	return err ? 0 : kr_notes_grant_attr(request, &request->msg.link_request.file);
+}
+
+static void remove_changes(struct kr_request *request)
+{
+	kr_notes_change(request, &request->msg.remove_request.parent);
+}
+
+static void rename_changes(struct kr_request *request)
+{
+	kr_notes_change(request, &request->msg.rename_request.parent);
+	kr_notes_change(request, &request->msg.rename_request.new_parent);
+}
+
 void kr_names_register(struct kr_server *server)
 {
 	kr_server_on(server, KR_MSG_LOOKUP, handle_lookup, 0);
@@ -227,5 +282,11 @@ void kr_names_register(struct kr_server *server)
 	kr_server_on(server, KR_MSG_LINK, handle_link, KR_HANDLER_KEEP_REPLY);
 	kr_server_on(server, KR_MSG_REMOVE, handle_remove, KR_HANDLER_KEEP_REPLY);
 	kr_server_on(server, KR_MSG_RENAME, handle_rename, KR_HANDLER_KEEP_REPLY);
+	kr_notes_on(server, KR_MSG_LOOKUP, NULL, grant_lookup);
+	kr_notes_on(server, KR_MSG_READLINK, NULL, grant_readlink);
+	kr_notes_on(server, KR_MSG_MAKE, make_changes, grant_make);
+	kr_notes_on(server, KR_MSG_LINK, link_changes, grant_link);
+	kr_notes_on(server, KR_MSG_REMOVE, remove_changes, NULL);
+	kr_notes_on(server, KR_MSG_RENAME, rename_changes, NULL);
 	kr_lists_register(server);
 }

@@ -122,8 +122,7 @@ static bool has_slot(const struct kr_note_change *change, uint32_t slot)
 	return false;
 }
 
-/* The request changes what belongs to FID: others who may have noted it are asked to forget. */
-static void add(struct kr_request *request, const struct kr_fid *fid)
+void kr_notes_change(struct kr_request *request, const struct kr_fid *fid)
 {
 	struct kr_note_change *change = &request->change;
 	uint32_t slot = kr_note_slot(fid), i = change->count;
@@ -156,78 +155,31 @@ static void wait(struct kr_request *request, void (*next)(struct kr_request *))
 
 /* --- what requests change --------------------------------------------------------------------------------------------- */
 
-static void add_flush(struct kr_request *request, const struct kr_flush_request *msg)
+void kr_notes_on(struct kr_server *server, uint16_t type, void (*changes)(struct kr_request *),
+	uint16_t (*grants)(struct kr_request *, int, const void *))
 {
-	/* Replays come before anybody is served, and in an order that must be kept. */
-	if (!(msg->flags & KR_FLUSH_REPLAY))
-		add(request, &msg->file);
-}
+	struct kr_handler *handler = &server->handlers[type];
 
-static void add_all(struct kr_request *request)
-{
-	const union kr_any_msg *msg = &request->msg;
-
-	switch (request->type) {
-	case KR_MSG_SETATTR:
-		add(request, &msg->setattr_request.file);
-		break;
-	case KR_MSG_MAKE:
-		add(request, &msg->make_request.parent);
-		break;
-	case KR_MSG_CREATE:
-		add(request, &msg->create_request.parent);
-		break;
-	case KR_MSG_LINK:
-		add(request, &msg->link_request.file);
-		add(request, &msg->link_request.parent);
-		break;
-	case KR_MSG_REMOVE:
-		add(request, &msg->remove_request.parent);
-		break;
-	case KR_MSG_RENAME:
-		add(request, &msg->rename_request.parent);
-		add(request, &msg->rename_request.new_parent);
-		break;
-	case KR_MSG_SETXATTR:
-		add(request, &msg->setxattr_request.file);
-		break;
-	case KR_MSG_REMOVEXATTR:
-		add(request, &msg->removexattr_request.file);
-		break;
-	case KR_MSG_OPEN:
-		if (msg->open_request.flags & KR_OPEN_TRUNC)
-			add(request, &msg->open_request.file);
-		break;
-	case KR_MSG_FALLOCATE:
-		add(request, &msg->fallocate_request.file);
-		break;
-	case KR_MSG_COPY:
-		add(request, &msg->copy_request.to);
-		break;
-	case KR_MSG_LEASE: /* what its holder has not flushed counts as written */
-		if (msg->lease_request.kinds & KR_LEASE_WRITE)
-			add(request, &msg->lease_request.file);
-		break;
-	case KR_MSG_FLUSH:
-		add_flush(request, &msg->flush_request);
-		break;
-	default:
-		break;
-	}
+	assert(handler->handle && !handler->changes && !handler->grants);
+	handler->changes = changes;
+	handler->grants = grants;
 }
 
 void kr_notes_wait(struct kr_request *request, void (*next)(struct kr_request *))
 {
+	const struct kr_handler *handler = &request->server->handlers[request->type];
+
 	request->change.since = request->server->notes->table.moment;
 	request->cancel = cancel_waiting;
-	add_all(request);
+	if (handler->changes)
+		handler->changes(request);
 	wait(request, next);
 }
 
 void kr_notes_also(struct kr_request *request, const struct kr_fid *fid, void (*next)(struct kr_request *))
 {
 	assert(!request->cancel);
-	add(request, fid);
+	kr_notes_change(request, fid);
 	wait(request, next);
 }
 
@@ -293,8 +245,7 @@ static bool grant(struct kr_request *request, const struct kr_fid *fid)
 	return true;
 }
 
-/* Attributes change without a word while another node writes. */
-static uint16_t grant_attr(struct kr_request *request, const struct kr_fid *fid)
+uint16_t kr_notes_grant_attr(struct kr_request *request, const struct kr_fid *fid)
 {
 	const struct kr_sfile *file = kr_sfile_find(request->server, fid);
 
@@ -305,44 +256,9 @@ static uint16_t grant_attr(struct kr_request *request, const struct kr_fid *fid)
 	return request->bare ? KR_FRAME_NOTE_ATTR | KR_FRAME_BARE : KR_FRAME_NOTE_ATTR;
 }
 
-static uint16_t note_if(struct kr_request *request, bool worth, const struct kr_fid *fid)
+uint16_t kr_notes_grant(struct kr_request *request, const struct kr_fid *fid)
 {
-	return worth && grant(request, fid) ? KR_FRAME_NOTE : 0;
-}
-
-static uint16_t flags_for(struct kr_request *request, int err, const void *reply)
-{
-	const union kr_any_msg *msg = &request->msg;
-	const union kr_any_msg *said = reply;
-
-	switch (request->type) {
-	case KR_MSG_LOOKUP:
-		return note_if(request, !err || err == -ENOENT, &msg->lookup_request.parent) |
-			(err ? 0 : grant_attr(request, &said->lookup_reply.file));
-	case KR_MSG_GETATTR:
-		return err ? 0 : grant_attr(request, &msg->getattr_request.file);
-	case KR_MSG_SETATTR:
-		return err ? 0 : grant_attr(request, &msg->setattr_request.file);
-	case KR_MSG_LINK:
-		return err ? 0 : grant_attr(request, &msg->link_request.file);
-	case KR_MSG_MAKE:
-		return err ? 0 : note_if(request, true, &msg->make_request.parent) | grant_attr(request, &said->make_reply.file);
-	case KR_MSG_CREATE:
-		return err || !msg->create_request.name[0] ? 0 : note_if(request, true, &msg->create_request.parent) |
-			grant_attr(request, &said->create_reply.file);
-	case KR_MSG_READLINK:
-		return note_if(request, !err, &msg->readlink_request.file);
-	case KR_MSG_READDIR:
-		return note_if(request, !err, &msg->readdir_request.file);
-	case KR_MSG_GETXATTR:
-		return note_if(request, !err || err == -ENODATA || err == -EOPNOTSUPP, &msg->getxattr_request.file);
-	case KR_MSG_LISTXATTR:
-		return note_if(request, !err, &msg->listxattr_request.file);
-	case KR_MSG_ACCESS:
-		return note_if(request, !err || err == -EACCES, &msg->access_request.file);
-	default:
-		return 0;
-	}
+	return grant(request, fid) ? KR_FRAME_NOTE : 0;
 }
 
 static void end_change(struct kr_request *request)
@@ -358,14 +274,16 @@ uint16_t kr_notes_reply(struct kr_request *request, int err, const void *msg)
 {
 	struct kr_server *server = request->server;
 	const struct kr_session *session = request->session;
+	const struct kr_handler *handler = &server->handlers[request->type];
 	uint16_t flags = 0;
 
 	for (uint32_t i = 0; i < request->change.count; i++)
 		tell_bits(server, request->change.slots[i], kr_note_bit(session->node));
-	if (takes_notes(session) && session->conn && server->notes->allowed && !server->grace.active && !server->export_lost)
-		flags = flags_for(request, err, msg);
+	if (handler->grants && takes_notes(session) && session->conn && server->notes->allowed && !server->grace.active &&
+		!server->export_lost)
+		flags = handler->grants(request, err, msg);
 	end_change(request);
-	if (request->type == KR_MSG_CONFLICT && !err) /* a name that nobody asked for, wherever */
+	if (handler->flags & KR_HANDLER_CHANGES_ALL && !err)
 		kr_notes_changed_all(server);
 	return flags;
 }

@@ -38,6 +38,17 @@ void kr_notes_fini(struct kr_server *server);
 /* Whether changes behind our back are heard of, so that notes may be taken at all. */
 void kr_notes_allow(struct kr_server *server, bool allow);
 
+/* For the handler of TYPE (kr_server_on has been called): CHANGES says, by kr_notes_change, what a request is about to change; GRANTS
+ * what its reply (ERR; the message, or NULL) lets the node note: flags of the reply's frame.  Either may be NULL. */
+void kr_notes_on(struct kr_server *server, uint16_t type, void (*changes)(struct kr_request *request),
+	uint16_t (*grants)(struct kr_request *request, int err, const void *reply));
+/* From CHANGES: what belongs to FID is changed; others who may have noted it are asked to forget. */
+void kr_notes_change(struct kr_request *request, const struct kr_fid *fid);
+/* From GRANTS: KR_FRAME_NOTE if the reply may be noted as FID's; KR_FRAME_NOTE_ATTR if its attributes may be noted, as FID's, and they
+ * may not while another node writes, which changes them without a word. 0: not now. */
+uint16_t kr_notes_grant(struct kr_request *request, const struct kr_fid *fid);
+uint16_t kr_notes_grant_attr(struct kr_request *request, const struct kr_fid *fid);
+
 /* REQUEST has come: goes on with NEXT, at once or when nobody else has notes of what it is about to change. */
 void kr_notes_wait(struct kr_request *request, void (*next)(struct kr_request *request));
 /* The same, in the midst of it, for FID (it cannot be withdrawn any more). */

@@ -12,6 +12,7 @@
 #include "server/disturb.h"
 #include "server/export.h"
 #include "server/leases.h"
+#include "server/notes.h"
 #include "server/request.h"
 #include "server/server.h"
 #include "server/session.h"
@@ -315,10 +316,17 @@ static void handle_close(struct kr_request *request)
 	kr_sfile_put(file);
 }
 
+static void open_changes(struct kr_request *request)
+{
+	if (request->msg.open_request.flags & KR_OPEN_TRUNC)
+		kr_notes_change(request, &request->msg.open_request.file);
+}
+
 void kr_opens_register(struct kr_server *server)
 {
 	kr_server_on(server, KR_MSG_OPEN, handle_open, KR_HANDLER_KEEP_REPLY);
 	kr_server_on(server, KR_MSG_CLOSE, handle_close, KR_HANDLER_KEEP_REPLY);
+	kr_notes_on(server, KR_MSG_OPEN, open_changes, NULL);
 	kr_creates_register(server);
 	kr_reclaims_register(server);
 }

@@ -39,10 +39,13 @@ enum {
 enum kr_handler_flag {
 	KR_HANDLER_IN_GRACE = 1, /* served during the grace period; everything else waits for its end */
 	KR_HANDLER_KEEP_REPLY = 2, /* not idempotent: the reply is kept for a RESEND instead of running it again */
+	KR_HANDLER_CHANGES_ALL = 4, /* makes a name that nobody asked for, wherever: all notes are forgotten */
 };
 struct kr_handler {
 	void (*handle)(struct kr_request *request); /* NULL: answered with PROTO */
 	unsigned flags;
+	void (*changes)(struct kr_request *request); /* these two: kr_notes_on in notes.h */
+	uint16_t (*grants)(struct kr_request *request, int err, const void *reply);
 };
 
 struct kr_server {

@@ -8,6 +8,7 @@
 #include "server/attrs.h"
 #include "server/export.h"
 #include "server/leases.h"
+#include "server/notes.h"
 #include "server/opens.h"
 #include "server/request.h"
 #include "server/server.h"
@@ -219,9 +220,21 @@ static void handle_copy(struct kr_request *request)
 	take_next(space);
 }
 
+static void fallocate_changes(struct kr_request *request)
+{
+	kr_notes_change(request, &request->msg.fallocate_request.file);
+}
+
+static void copy_changes(struct kr_request *request)
+{
+	kr_notes_change(request, &request->msg.copy_request.to);
+}
+
 void kr_space_register(struct kr_server *server)
 {
 	kr_server_on(server, KR_MSG_FALLOCATE, handle_fallocate, KR_HANDLER_KEEP_REPLY);
 	kr_server_on(server, KR_MSG_SEEK, handle_seek, 0);
 	kr_server_on(server, KR_MSG_COPY, handle_copy, KR_HANDLER_KEEP_REPLY);
+	kr_notes_on(server, KR_MSG_FALLOCATE, fallocate_changes, NULL);
+	kr_notes_on(server, KR_MSG_COPY, copy_changes, NULL);
 }
