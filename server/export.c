@@ -166,7 +166,10 @@ static bool handles_work(struct kr_export *export)
 	struct kr_fid fid;
 
 	export->by_handle = true;
-	return kr_entry_identify(export, export->root_fd, NULL, NULL, &fid) == 0 && kr_entry_open(export, &fid, &fd) == 0;
+	export->no_handles = kr_entry_identify(export, export->root_fd, NULL, NULL, &fid);
+	if (!export->no_handles)
+		export->no_handles = kr_entry_open(export, &fid, &fd);
+	return export->no_handles == 0;
 }
 
 static int choose_identity(struct kr_export *export, bool by_inode)
@@ -254,7 +257,7 @@ void kr_export_info(struct kr_export *export, struct kr_export_info *ret_info)
 {
 	*ret_info = (struct kr_export_info){
 		.by_handle = export->by_handle, .callers_ids = export->callers_ids, .read_only = export->read_only || export->refuse_changes,
-		.exact_ctime = export->exact_ctime,
+		.no_handles = export->no_handles, .exact_ctime = export->exact_ctime,
 		.reads = atomic_load(&export->reads), .read_bytes = atomic_load(&export->read_bytes),
 		.writes = atomic_load(&export->writes), .write_bytes = atomic_load(&export->write_bytes),
 		.orphans = kr_orphans_count(export->orphans), .fds = kr_fds_count(export->fds),

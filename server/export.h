@@ -52,6 +52,7 @@ void kr_export_free(struct kr_export *export);
 
 struct kr_export_info {
 	bool by_handle;    /* false: identities are inode numbers; after a restart they are found again by a walk */
+	int no_handles;    /* why: -errno; 0: so wanted */
 	bool callers_ids;  /* false: everything belongs to the server's user */
 	bool read_only;    /* cannot be written by this server */
 	bool exact_ctime;  /* the filesystem never gives two changes, one of them seen, the same ctime */

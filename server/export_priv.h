@@ -25,6 +25,7 @@ struct kr_export {
 	uint64_t instance;    /* random, of this process */
 	struct kr_fid root;
 	bool by_handle, callers_ids, exact_ctime;
+	int no_handles; /* why not by_handle: -errno */
 	struct kr_fds *fds;
 	struct kr_places *places; /* NULL if by_handle */
 	struct kr_orphans *orphans;

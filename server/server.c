@@ -303,8 +303,9 @@ static int open_export(struct kr_server *server)
 		return err;
 	kr_export_info(server->export, &info);
 	if (!info.by_handle)
-		kr_log_warn("file identities are inode numbers, because file handles need CAP_DAC_READ_SEARCH: after a restart "
-			"they are found again by a walk through the export");
+		kr_log_warn("file identities are inode numbers, because file handles do not work here (%s; they need CAP_DAC_READ_SEARCH "
+			"and a filesystem that has them): after a restart files are found again by a walk through the export",
+			strerror(-info.no_handles));
 	if (!info.callers_ids)
 		kr_log_warn("not started as root: all new files belong to this user, whoever makes them");
 	if (info.read_only)

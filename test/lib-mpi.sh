@@ -38,6 +38,7 @@ mpi_up() {
 	} >"$WORK/enter"
 	chmod +x "$WORK/enter"
 	{ echo "127.0.0.1 localhost"; for i in $(seq "$NODES"); do echo "10.77.1.$i node$i"; done; } >"$WORK/hosts"
+	[ -e /etc/hosts ] || : >/etc/hosts # to mount on
 	for i in $(seq "$NODES"); do
 		on "node$i" mount --bind "$WORK/hosts" /etc/hosts || fail "/etc/hosts of node$i"
 		on "node$i" mount -t tmpfs tmpfs /dev/shm || fail "/dev/shm of node$i"

@@ -1,0 +1,92 @@
+# What is installed works from where it lies: the service's readiness, mount -t fuse.kairanfs, prologue and epilogue of jobs.
+. "$TOP/test/lib.sh"
+EXPECTED_ERRORS='No such file or directory'
+cluster 1
+DESTDIR=$WORK/root meson install -C "$B" --no-rebuild >"$WORK/install.log" 2>&1 || fail "install: $(tail -3 "$WORK/install.log")"
+PREFIX=$WORK/root$(meson introspect --buildoptions "$B" | python3 -c 'import json, sys; print(*[o["value"] for o in json.load(sys.stdin) if o["name"] == "prefix"])')
+export PATH=$PREFIX/bin:$PATH
+M=$(mnt 1)
+for page in kairan.1 kairan-mpiio.7 kairand.8 kairanfs.8; do
+	[ -s "$PREFIX/share/man/man${page##*.}/$page" ] || fail "no $page"
+done
+
+note "the service"
+unit=$PREFIX/lib/systemd/system/kairand@.service
+kept=$(sed -n '/^static const struct kr_capability kept/,/^}/s/.*{\(CAP_[A-Z_]*\),.*/\1/p' "$TOP/server/cred.c")
+[ "$(wc -w <<<"$kept")" -gt 5 ] || fail "no list of capabilities in server/cred.c"
+for capability in $kept; do
+	grep -q "^CapabilityBoundingSet=.*\b$capability\b" "$unit" || fail "the unit lacks $capability"
+done
+if command -v systemd-analyze >/dev/null; then
+	mkdir -p "$WORK/units"
+	sed "s|^ExecStart=[^ ]*|ExecStart=$PREFIX/bin/kairand|" "$unit" >"$WORK/units/kairand@.service"
+	systemd-analyze verify --man=no "$WORK/units/kairand@srv-data.service" >"$WORK/said" 2>&1 || fail "unit: $(cat "$WORK/said")"
+fi
+kairand --config "$TOP/conf/kairan.json" --print-config "$EXPORT" >/dev/null || fail "kairan.json of the server"
+kairanfs --config "$TOP/conf/kairan.json" --print-config fs1:/ "$M" >/dev/null || fail "kairan.json of a mount"
+python3 - "$WORK/notify" >"$WORK/notified" <<'P' &
+import socket, sys
+with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as said:
+    said.bind(sys.argv[1])
+    said.settimeout(60)
+    print(said.recv(100).decode(), flush=True)
+P
+until_ok 30 "a service manager" test -S "$WORK/notify" || fail "no socket"
+NOTIFY_SOCKET=$WORK/notify server_start
+until_ok 30 "READY" grep -qx "READY=1" "$WORK/notified" || fail "said: $(cat "$WORK/notified")"
+
+note "mount(8)"
+on node1 mount --bind "$PREFIX/bin" /usr/local/bin || fail "bind" # mount.fuse3 has a PATH of its own
+on node1 mount -t fuse.kairanfs "$SERVER_ADDRESS:/" "$M" -o "_netdev,nofail,local=$WORK/node1/local" || fail "mount"
+on node1 sh -c "echo by mount >'$M/file'" || fail "write"
+on node1 umount "$M" || fail "umount"
+on node1 umount -l /usr/local/bin
+[ "$(cat "$EXPORT/file")" = "by mount" ] || fail "the file's content"
+
+note "jobs"
+cat >"$WORK/job.conf" <<C
+SOURCE=$SERVER_ADDRESS:/
+MOUNTPOINT=$M
+OPTIONS=local=$WORK/node1/local
+TIMEOUT=3
+C
+# job SCRIPT ID: runs it as a batch system does on node 1.
+job() { on node1 env KAIRAN_JOB_CONF="$WORK/job.conf" KAIRAN_JOBS="$WORK/jobs" SLURM_JOB_ID="$2" "$PREFIX/share/kairan/job-$1"; }
+is_mounted() { on node1 grep -q " $M fuse.kairanfs " /proc/mounts; }
+until_ok 30 "the daemon of before has ended" job prologue 1 || fail "prologue"
+on node1 sh -c "echo first >'$M/first'" || fail "write of the first job"
+job prologue 2 || fail "second prologue"
+job epilogue 1 || fail "epilogue of the first"
+is_mounted || fail "unmounted under the second job"
+[ "$(cat "$EXPORT/first")" = first ] || fail "what the first job wrote"
+note "its daemon is killed"
+on node1 sh -c "echo second >'$M/second'" || fail "write of the second job"
+kill -KILL "$(on node1 pgrep -f "kairanfs $SERVER_ADDRESS:/ $M")" || fail "no daemon"
+until_ok 30 "no daemon" sh -c "! '$PREFIX/bin/kairan' status '$M'" || fail "still there"
+job prologue 3 || fail "prologue after the daemon's death"
+[ "$(on node1 cat "$M/second")" = second ] || fail "what the second job wrote"
+job epilogue 2 && job epilogue 3 || fail "epilogue"
+! is_mounted || fail "still mounted after the last job"
+note "a job ends while the server is away"
+sed -i 's|^OPTIONS=.*|&,close=async|' "$WORK/job.conf"
+until_ok 30 "a mount for the last job" job prologue 4 || fail "prologue"
+on node1 python3 - "$M/left" "$WORK/gone" <<'P' &
+import os, sys, time
+out = open(sys.argv[1], "w")
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.05)
+out.write("left\n")
+P
+program=$!
+until_ok 30 "the file" test -e "$EXPORT/left" || fail "no file"
+server_stop
+: >"$WORK/gone"
+wait $program || fail "the job's program"
+! job epilogue 4 >"$WORK/said" 2>&1 || fail "the epilogue does not tell that something is left"
+grep -q "left: 5 bytes" "$WORK/said" && grep -q "job 4: .*$M" "$WORK/said" || fail "what is left is not named: $(cat "$WORK/said")"
+server_start
+until_ok 30 "a mount for the next job" job prologue 5 || fail "prologue after that"
+[ "$(on node1 cat "$M/left")" = left ] || fail "what the job before had left"
+job epilogue 5 || fail "epilogue"
+[ "$(cat "$EXPORT/left")" = left ] || fail "what was left is not on the server"
+finish
