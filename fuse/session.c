@@ -317,6 +317,8 @@ static const char *hello_refusal(int err)
 		return "the export has no such subdirectory";
 	case -ENOTDIR:
 		return "what is to be mounted is not a directory";
+	case -EUSERS:
+		return "this user has too many mounts already (kairand --user-sessions N says how many there may be)";
 	case -EAGAIN:
 		return "it cannot take it yet (the leases of its former session have to end first, or there are too many nodes)";
 	default:

@@ -17,6 +17,7 @@
 #include "common/log.h"
 #include "common/notes.h"
 #include "server/export.h"
+#include "server/options.h"
 #include "server/request.h"
 #include "server/session.h"
 #include "server/state.h"
@@ -85,15 +86,9 @@ static struct kr_session *resumable(const struct greeting *greeting)
 /* What the node told about its ring listener may have changed with its address. */
 static void note_ring(struct kr_session *session, const struct kr_hello_request *hello, struct kr_conn *conn)
 {
-	char host[64];
-
 	free(session->ring_address);
-	if (hello->ring_address[0]) {
-		session->ring_address = kr_xstrdup(hello->ring_address);
-	} else {
-		kr_conn_peer_host(conn, host, sizeof(host));
-		session->ring_address = kr_xstrdup(host);
-	}
+	kr_conn_peer_host(conn, session->host, sizeof(session->host));
+	session->ring_address = kr_xstrdup(hello->ring_address[0] ? hello->ring_address : session->host);
 	session->ring_port = hello->ring_port;
 }
 
@@ -149,6 +144,35 @@ static int check_trust(const struct greeting *greeting)
 	return 0;
 }
 
+/* 0; or the user has as many sessions as he may, without the one that this is to replace.  Nodes are not counted: they may be many,
+ * and who has a node key needs no more than one session to do all harm. */
+static int check_room(const struct greeting *greeting, const struct kr_session *old)
+{
+	struct kr_server *server = greeting->stranger->server;
+	const uint64_t most = server->options->user_sessions;
+	uint64_t here = 0, all = 0;
+	struct kr_session *session;
+	char host[64] = "";
+
+	if (!greeting->key || greeting->key->owner.kind != KR_KEY_USER)
+		return 0;
+	if (greeting->stranger->conn)
+		kr_conn_peer_host(greeting->stranger->conn, host, sizeof(host));
+	KR_LIST_FOR_EACH(session, &server->sessions, link) {
+		if (session == old || !kr_trust_same_owner(session->key, greeting->key))
+			continue;
+		all++;
+		here += strcmp(session->host, host) == 0;
+	}
+	if (here >= most)
+		return kr_fail(-EUSERS, "its user %s (%u) has %llu sessions from %s already (kairand --user-sessions N)", greeting->key->name,
+			greeting->key->owner.uid, (unsigned long long)here, host);
+	if (all >= most * KR_SERVER_USER_ADDRESSES)
+		return kr_fail(-EUSERS, "its user %s (%u) has %llu sessions already (%d times kairand --user-sessions N)", greeting->key->name,
+			greeting->key->owner.uid, (unsigned long long)all, KR_SERVER_USER_ADDRESSES);
+	return 0;
+}
+
 /* Whether a session that begins in the place of this one can have its leases: those are its own beyond doubt. */
 static bool inheritable(const struct kr_session *session)
 {
@@ -174,6 +198,8 @@ static void recorded(void *context, int err)
 		return;
 	}
 	err = check_trust(greeting);
+	if (!err)
+		err = check_room(greeting, old);
 	if (err) {
 		refuse(greeting, err, kr_fail_reason());
 		return;

@@ -40,6 +40,9 @@ static const struct kr_option table[] = {
 		.help = "Accept connections from this network only (10.1.0.0/16, fd00::/8); can be given several times."},
 	{.name = "lease", .type = KR_OPTION_SECONDS, .offset = FIELD(lease), .default_text = "20s", .min = 1000, .max = 600000,
 		.help = "After so long without a sign of life a node is lost: others may use its files."},
+	{.name = "user_sessions", .type = KR_OPTION_COUNT, .offset = FIELD(user_sessions), .default_text = "64", .min = 1, .max = 65536,
+		.value_name = "N", .help = "Mounts that one user's keys, or one user by MUNGE, may have at a time from one address; from all "
+			"addresses together 64 times as many. Node keys are not limited."},
 	{.name = "watch", .type = KR_OPTION_ENUM, .offset = FIELD(watch), .default_text = "auto", .choices = "auto|sweep",
 		.help = "How changes that programs on this machine make in the export are noticed: by the kernel's word where it can be had, "
 			"else and with sweep by looking at files once a second."},

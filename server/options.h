@@ -19,6 +19,7 @@ struct kr_server_options {
 	bool read_only, insecure, verbose;
 	int watch;                /* enum kr_watch_mode */
 	uint64_t lease;           /* milliseconds */
+	uint64_t user_sessions;   /* of one user, from one address */
 	bool give_up;             /* not of the table: the process is kairand, and gives up the privileges that it does not need */
 	const char *export_path;  /* the argument; borrowed */
 };

@@ -32,6 +32,7 @@ struct kr_watch_names;
 enum {
 	KR_SERVER_TYPES = 128,          /* message numbers are below */
 	KR_SERVER_SESSIONS_MAX = 65536, /* a HELLO above is refused with AGAIN */
+	KR_SERVER_USER_ADDRESSES = 64,  /* --user_sessions of one user from one address, so many times that from all */
 	KR_SERVER_STRANGERS_MAX = 1024, /* connections that have not said HELLO yet; the oldest goes */
 	KR_SERVER_IDLE_FILES_MAX = 16384,
 };

@@ -37,6 +37,7 @@ struct kr_session {
 	uint8_t node_id[16];           /* of the node's local directory */
 	uint64_t incarnation;
 	char *name;                    /* host name, for logs and ring order */
+	char host[64];                 /* the address that it came from the last time */
 	char *ring_address;            /* where its ring listener is reached; the connection's address when it gave none */
 	uint16_t ring_port;            /* 0: it has none, nobody can pull from it */
 	uint8_t ring_key[32];          /* see common/pair.h */

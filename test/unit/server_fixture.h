@@ -63,7 +63,7 @@ static inline int setup(void **state)
 	snprintf(f->state_path, sizeof(f->state_path), "%s/state", f->directory);
 	assert_int_equal(mkdir(f->export_path, 0755), 0);
 	f->listen[0] = strdup("127.0.0.1:0");
-	f->options = (struct kr_server_options){.listen = {f->listen, 1}, .state = f->state_path, .lease = LEASE_MS,
+	f->options = (struct kr_server_options){.listen = {f->listen, 1}, .state = f->state_path, .lease = LEASE_MS, .user_sessions = 64,
 		.export_path = f->export_path};
 	uv_loop_init(&f->loop);
 	start_server(f);

@@ -17,7 +17,7 @@
 #include "server/session.h"
 #include "server/trust.h"
 
-enum { NODES = 3, LEASE_MS = 5000, NOBODY_HERE = 4294967 };
+enum { NODES = 3, LEASE_MS = 5000, USER_SESSIONS = 2, NOBODY_HERE = 4294967 };
 enum { KEY_NODE, KEY_OTHER_NODE, KEY_USER, KEY_UNKNOWN_USER, KEYS, KEY_STRANGER = KEYS, KEYS_ALL };
 
 struct fixture {
@@ -68,7 +68,7 @@ static int setup(void **state)
 	make_keys(f);
 	f->listen[0] = strdup("127.0.0.1:0");
 	f->options = (struct kr_server_options){.listen = {f->listen, 1}, .key = {f->paths, KEYS}, .state = f->state_path,
-		.lease = LEASE_MS, .export_path = f->export_path};
+		.lease = LEASE_MS, .user_sessions = USER_SESSIONS, .export_path = f->export_path};
 	uv_loop_init(&f->loop);
 	assert_int_equal(kr_server_init(&f->server, &f->loop, &f->options), 0);
 	assert_int_equal(kr_server_listen(&f->server), 0);
@@ -359,6 +359,53 @@ static void the_server_knows_a_users_groups_best(void **state)
 		assert_int_not_equal(session->groups[i], NOBODY_HERE);
 }
 
+/* --- how many sessions a user may have --- */
+
+static void a_user_has_so_many_sessions_from_one_address_and_a_node_any(void **state)
+{
+	struct fixture *f = *state;
+	struct node *third = f->nodes[2];
+
+	joined(f, 0, KEY_USER);
+	joined(f, 1, KEY_USER);
+	assert_int_equal(show(third, f->keys[KEY_USER]), 0);
+	assert_int_equal(node_hello(third, false), -EUSERS);
+	assert_closed(f, third);
+	/* What is there goes on, and may begin anew. */
+	node_disconnect(f->nodes[0]);
+	assert_int_equal(show(f->nodes[0], f->keys[KEY_USER]), 0);
+	assert_int_equal(node_hello(f->nodes[0], true), 0);
+	assert_int_equal(f->nodes[0]->hello.resumed, 1);
+	node_disconnect(f->nodes[0]);
+	joined(f, 0, KEY_USER);
+	assert_int_equal(f->server.session_count, 2);
+	joined(f, 2, KEY_NODE);
+	assert_int_equal(node_call(f->nodes[0], KR_MSG_GOODBYE, NULL, NULL), 0);
+	assert_closed(f, f->nodes[0]);
+	node_disconnect(third);
+	memset(third->node_id, 99, sizeof(third->node_id));
+	joined(f, 2, KEY_USER);
+}
+
+/* From elsewhere he has some more, but not all there are. */
+static void a_user_has_so_many_sessions_in_all(void **state)
+{
+	enum { ALL = USER_SESSIONS * KR_SERVER_USER_ADDRESSES };
+	struct node *nodes[ALL + 1] = {0};
+	struct fixture *f = *state;
+
+	for (int i = 0; i <= ALL; i++) {
+		nodes[i] = node_new(&f->loop, kr_listen_port(&f->server), (uint8_t)(i + 10));
+		assert_int_equal(show(nodes[i], f->keys[KEY_USER]), 0);
+		assert_int_equal(node_hello(nodes[i], false), i < ALL ? 0 : -EUSERS);
+		if (i < ALL)
+			snprintf(kr_session_find(&f->server, nodes[i]->hello.session)->host, 64, "10.0.0.%d", i);
+	}
+	joined(f, 0, KEY_NODE);
+	for (int i = 0; i <= ALL; i++)
+		node_free(nodes[i]);
+}
+
 /* --- changing keys --- */
 
 static void a_key_that_is_taken_away_cuts_off_who_came_with_it(void **state)
@@ -474,6 +521,8 @@ int main(void)
 		TEST(who_has_left_leaves_his_directory_to_others),
 		TEST(a_user_key_acts_for_its_user_only),
 		TEST(the_server_knows_a_users_groups_best),
+		TEST(a_user_has_so_many_sessions_from_one_address_and_a_node_any),
+		TEST(a_user_has_so_many_sessions_in_all),
 		TEST(a_key_that_is_taken_away_cuts_off_who_came_with_it),
 		TEST(files_that_cannot_be_read_change_nothing),
 		TEST(data_is_for_who_opened_the_file),
