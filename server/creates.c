@@ -184,8 +184,13 @@ static void create_done(struct kr_request *request)
 
 static void handle_create(struct kr_request *request)
 {
-	struct create *create = kr_xcalloc(1, sizeof(*create));
+	struct create *create;
 
+	if (!kr_attachment_room(NULL, request->session)) { /* which file it will be is not known yet */
+		kr_request_reply(request, -ENFILE, NULL, NULL, 0);
+		return;
+	}
+	create = kr_xcalloc(1, sizeof(*create));
 	create->request = request;
 	create->epoch = request->server->epoch;
 	request->state = create;

@@ -154,7 +154,15 @@ struct kr_attachment *kr_attachment_get(struct kr_sfile *file, struct kr_session
 	attachment->file = kr_sfile_ref(file);
 	kr_list_append(&file->attachments, &attachment->of_file);
 	kr_list_append(&session->attachments, &attachment->of_session);
+	session->files++;
 	return attachment;
+}
+
+bool kr_attachment_room(const struct kr_sfile *file, const struct kr_session *session)
+{
+	const struct kr_attachment *attachment = file ? kr_attachment_find(file, session) : NULL;
+
+	return attachment ? attachment->opens < KR_ATTACHMENT_OPENS_MAX : session->files < KR_SESSION_FILES_MAX;
 }
 
 void kr_attachment_settle(struct kr_attachment *attachment)
@@ -165,6 +173,7 @@ void kr_attachment_settle(struct kr_attachment *attachment)
 		return;
 	kr_list_remove(&attachment->of_file);
 	kr_list_remove(&attachment->of_session);
+	attachment->session->files--;
 	free(attachment);
 	kr_sfile_put(file);
 }

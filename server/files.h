@@ -76,6 +76,9 @@ void kr_sfile_version(struct kr_sfile *file, uint64_t changes_before, struct kr_
 
 struct kr_attachment *kr_attachment_find(const struct kr_sfile *file, const struct kr_session *session);
 struct kr_attachment *kr_attachment_get(struct kr_sfile *file, struct kr_session *session);
+/* Whether SESSION may use one file more, or open FILE (if not NULL) once more when it uses it already. */
+bool kr_attachment_room(const struct kr_sfile *file, const struct kr_session *session);
+enum { KR_ATTACHMENT_OPENS_MAX = 1 << 24 }; /* of one file */
 /* Frees it if it has neither opens nor leases nor waits for one. */
 void kr_attachment_settle(struct kr_attachment *attachment);
 

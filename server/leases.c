@@ -294,6 +294,10 @@ static void handle_lease(struct kr_request *request)
 	}
 	if (!kr_opens_allow(request, &msg->file, msg->kinds & KR_LEASE_WRITE ? KR_GRANT_WRITE : KR_GRANT_ALL))
 		return;
+	if (!kr_attachment_room(kr_sfile_find(request->server, &msg->file), request->session)) {
+		kr_request_reply(request, -ENFILE, NULL, NULL, 0);
+		return;
+	}
 	ask = kr_xcalloc(1, sizeof(*ask));
 	ask->request = request;
 	ask->file = kr_sfile_get(request->server, &msg->file);

@@ -283,8 +283,13 @@ static void truncate_others(struct kr_request *request)
 
 static void handle_open(struct kr_request *request)
 {
-	struct open_state *open = kr_xcalloc(1, sizeof(*open));
+	struct open_state *open;
 
+	if (!kr_attachment_room(kr_sfile_find(request->server, &request->msg.open_request.file), request->session)) {
+		kr_request_reply(request, -ENFILE, NULL, NULL, 0);
+		return;
+	}
+	open = kr_xcalloc(1, sizeof(*open));
 	open->request = request;
 	open->file = kr_sfile_get(request->server, &request->msg.open_request.file);
 	request->state = open;

@@ -16,8 +16,6 @@
 #include "server/session.h"
 #include "server/trust.h"
 
-enum { OPENS_MAX = 1 << 24 };
-
 struct reclaim {
 	struct kr_operation operation; /* of a late node that has bytes, as the next */
 	struct kr_late_claim claim;
@@ -182,8 +180,12 @@ static void handle_reclaim(struct kr_request *request)
 		kr_request_wait_for_grace(request);
 		return;
 	}
-	if (msg->opens > OPENS_MAX || (msg->kinds & ~KR_LEASE_ALL) || !kr_late_claims_valid(msg)) {
+	if (msg->opens > KR_ATTACHMENT_OPENS_MAX || (msg->kinds & ~KR_LEASE_ALL) || !kr_late_claims_valid(msg)) {
 		kr_request_reply(request, -EINVAL, NULL, NULL, 0);
+		return;
+	}
+	if (!kr_attachment_room(kr_sfile_find(request->server, &msg->file), request->session)) {
+		kr_request_reply(request, -ENFILE, NULL, NULL, 0);
 		return;
 	}
 	reclaim = kr_xcalloc(1, sizeof(*reclaim));

@@ -281,6 +281,7 @@ static void leave_files(struct kr_session *session, struct kr_session *heir, boo
 		struct kr_sfile *file = attachment->file;
 
 		kr_list_remove(&attachment->of_file);
+		session->files--;
 		if (heir)
 			kr_leases_inherit(file, session, heir);
 		else

@@ -21,6 +21,7 @@ struct kr_server;
 
 enum {
 	KR_SESSION_REQUESTS_MAX = 16384, /* unanswered at a time; a node that sends more is disconnected */
+	KR_SESSION_FILES_MAX = 1 << 18,  /* open or leased at a time: above, NFILE */
 	KR_SESSION_RUNNING_MAX = 256,    /* in the pool at a time: above, its connection is paused (parked ones do not count) */
 	KR_SESSION_DELIVERY = 1 << 20,   /* bytes that a node must take within the lease time when questions to it wait behind more */
 	KR_SESSION_CLAIM_LEASES = 15,    /* lease times for which a reclaiming node is waited for, while we owe it answers */
@@ -70,7 +71,8 @@ struct kr_session {
 	struct kr_grants grants;       /* of a confined session */
 	uint64_t conflict_turn;        /* of its latest CONFLICT: kr_server.conflict_turn */
 	size_t locks, lock_waits;      /* held and asked for */
-	struct kr_list attachments;    /* kr_attachment.of_session: files it has open or leased */
+	struct kr_list attachments;    /* kr_attachment.of_session: files it has open or leased ... */
+	size_t files;                  /* ... and how many these are */
 };
 
 /* The living session of that id or node number; NULL. Borrowed. */

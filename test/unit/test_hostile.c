@@ -1,76 +1,12 @@
 /* Nodes that do not play by the rules: who leaves questions unanswered, answers what it was not asked, claims what it has
  * not, and sends numbers from the ends of their ranges.  An honest node is always there, and nothing may happen to it.
- *
- * The hostile one is a user: it has what a user key gives (uid 1000), whatever it says.
  */
-#include "test/unit/server_fixture.h"
+#include "test/unit/hostile_fixture.h"
 
 #include <fcntl.h>
-#include <signal.h>
 
-#include "common/log.h"
 #include "common/pair_conn.h"
-#include "server/session.h"
-#include "server/trust.h"
-
-enum { USER = 1000, PING_ID = 1 << 20 };
-enum { HONEST, HOSTILE }; /* of the fixture's nodes; both have a session */
-
-static struct kr_fid secret_file, own_file; /* root's, 0600, with a lease of the honest node's; and the hostile user's */
-
-static struct kr_fid create_as(struct node *node, const char *name, uint32_t uid, uint8_t want)
-{
-	struct kr_create_request msg = {.cred = {.uid = uid, .gid = uid}, .parent = node->hello.root, .name = name, .mode = 0600,
-		.flags = KR_OPEN_BOTH, .want = want};
-	const union kr_any_msg *reply;
-
-	assert_int_equal(node_call(node, KR_MSG_CREATE, &msg, &reply), 0);
-	assert_int_equal(reply->create_reply.granted, want);
-	return reply->create_reply.file;
-}
-
-/* From now on the session is one that came with a user's key. */
-static void confine(struct fixture *f, struct node *node)
-{
-	const struct kr_key_owner owner = {.kind = KR_KEY_USER, .uid = USER};
-	struct kr_session *session = kr_session_find(&f->server, node->hello.session);
-
-	assert_int_equal(kr_key_new(&owner, "mallory", (int64_t)(kr_clock_real_ns() / KR_NS_PER_S), 0, &session->key), 0);
-	session->groups = calloc(1, sizeof(*session->groups));
-	session->groups[0] = USER;
-	session->group_count = 1;
-}
-
-static int setup_two(void **state)
-{
-	struct fixture *f;
-
-	setup(state);
-	f = *state;
-	assert_int_equal(chmod(f->export_path, 0777), 0);
-	joined(f, HONEST);
-	joined(f, HOSTILE);
-	return 0;
-}
-
-static bool ping_or_end(void *context)
-{
-	struct node *node = context;
-
-	return node->closed || node_answer(node, PING_ID)->replies > 0;
-}
-
-/* The node renews its session, and does nothing else. False: its connection has ended. */
-static bool ping(struct node *node)
-{
-	if (!node->conn)
-		return false;
-	if (node_answer(node, PING_ID))
-		node_answer(node, PING_ID)->replies = 0;
-	node_send_as(node, PING_ID, 0, KR_MSG_PING, NULL);
-	assert_true(node_wait_for(node->loop, ping_or_end, node));
-	return !node->closed;
-}
+#include "server/files.h"
 
 /* --- questions that nobody answers --------------------------------------------------------------------------------- */
 
@@ -164,40 +100,6 @@ static void the_clock_of_a_question_begins_anew_with_the_connection(void **state
 }
 
 /* --- what is claimed, and what is not there ------------------------------------------------------------------------ */
-
-static void refused(struct node *node, uint16_t type, const void *msg)
-{
-	int err = node_call(node, type, msg, NULL);
-
-	if (err >= 0)
-		fail_msg("%s is taken", kr_msg_name(type));
-	if (err == -EPROTO)
-		fail_msg("%s was not understood", kr_msg_name(type));
-}
-#define REFUSED(node, TYPE, type, ...) refused(node, KR_MSG_##TYPE, &(struct kr_##type##_request){__VA_ARGS__})
-
-static struct fixture *with_a_user(void **state)
-{
-	struct fixture *f = *state;
-
-	if (geteuid() != 0)
-		skip();
-	secret_file = create_as(f->nodes[HONEST], "secret", 0, KR_LEASE_WRITE);
-	assert_int_equal(node_call(f->nodes[HONEST], KR_MSG_FLUSH, &(struct kr_flush_request){.file = secret_file, .flags = 1, .seq = 1}, NULL), 0);
-	confine(f, f->nodes[HOSTILE]);
-	own_file = create_as(f->nodes[HOSTILE], "own", USER, 0);
-	return f;
-}
-
-/* The honest node has lost nothing, and has been asked nothing but what GETATTR may ask. */
-static void undisturbed(struct fixture *f)
-{
-	assert_true(ping(f->nodes[HONEST]));
-	for (size_t i = 0; i < f->nodes[HONEST]->asked_count; i++)
-		assert_true(f->nodes[HONEST]->asked[i].type == KR_MSG_QUERY || f->nodes[HONEST]->asked[i].type == KR_MSG_STABLE);
-	assert_int_equal(node_call(f->nodes[HONEST], KR_MSG_LEASE, &(struct kr_lease_request){.file = secret_file, .kinds = KR_LEASE_WRITE},
-		NULL), 0);
-}
 
 static void try_all_on_secret(struct fixture *f)
 {
@@ -367,6 +269,40 @@ static void extremes_are_refused_on_ones_own_file_too(void **state)
 	undisturbed(f);
 }
 
+/* --- as much as there is ------------------------------------------------------------------------------------------- */
+
+static int open_own(struct node *node)
+{
+	return node_call(node, KR_MSG_OPEN, &(struct kr_open_request){.cred = {.uid = USER, .gid = USER}, .file = own_file, .flags = KR_OPEN_READ},
+		NULL);
+}
+
+static void a_session_uses_so_many_files_and_opens_each_so_often(void **state)
+{
+	struct fixture *f = with_a_user(state);
+	struct node *node = f->nodes[HOSTILE];
+	struct kr_session *session = kr_session_find(&f->server, node->hello.session);
+	struct kr_attachment *attachment = kr_attachment_find(kr_sfile_find(&f->server, &own_file), session);
+	struct kr_fid other = create_as(node, "other", USER, 0);
+	struct kr_create_request another = {.cred = {.uid = USER, .gid = USER}, .parent = node->hello.root, .name = "another", .mode = 0600};
+
+	assert_int_equal(session->files, 2);
+	assert_int_equal(node_call(node, KR_MSG_CLOSE, &(struct kr_close_request){.file = other, .count = 1}, NULL), 0);
+	assert_int_equal(session->files, 1);
+	session->files += KR_SESSION_FILES_MAX - 1;
+	assert_int_equal(open_own(node), 0);
+	assert_int_equal(node_call(node, KR_MSG_OPEN, &(struct kr_open_request){.cred = {.uid = USER, .gid = USER}, .file = other}, NULL), -ENFILE);
+	assert_int_equal(node_call(node, KR_MSG_CREATE, &another, NULL), -ENFILE);
+	assert_int_equal(node_result(node, send_lease(node, &other, KR_LEASE_READ), NULL), -ENFILE);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &(struct kr_reclaim_request){.file = other, .opens = 1}, NULL), -ENFILE);
+	session->files -= KR_SESSION_FILES_MAX - 1;
+	attachment->opens += KR_ATTACHMENT_OPENS_MAX - 2;
+	assert_int_equal(open_own(node), -ENFILE);
+	attachment->opens -= KR_ATTACHMENT_OPENS_MAX - 2;
+	assert_int_equal(open_own(node), 0);
+	undisturbed(f);
+}
+
 #define TEST(test) cmocka_unit_test_setup_teardown(test, setup_two, teardown)
 
 int main(void)
@@ -384,6 +320,7 @@ int main(void)
 		TEST(a_ring_key_is_not_guessed),
 		TEST(lies_about_sizes_are_not_passed_on),
 		TEST(extremes_are_refused_on_ones_own_file_too),
+		TEST(a_session_uses_so_many_files_and_opens_each_so_often),
 	};
 
 	signal(SIGPIPE, SIG_IGN);
