@@ -10,7 +10,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "common/auth.h"
 #include "common/conn.h"
 #include "common/fail.h"
 #include "common/resolve.h"
@@ -22,7 +21,6 @@ enum { STATUS_MAX = 64 << 20 };
 
 struct ask {
 	struct kr_status_request request;
-	struct kr_auth auth;
 	struct kr_writer text;
 	struct kr_conn *conn;
 	uv_timer_t timer;
@@ -52,7 +50,7 @@ static void on_reply(void *context, int err, const void *message, struct kr_buf 
 	if (err == -ECONNRESET)
 		return; /* on_closed says why */
 	if (err < 0) {
-		finish(ask, err, err == -ENOKEY ? "the server wants a key (--key FILE, a copy of a file that kairand was started with)" :
+		finish(ask, err, err == -ENOKEY ? "the server wants a key (--key FILE, a copy of a file that kairand was started with) or MUNGE (--munge)" :
 			strerror(-err));
 		return;
 	}
@@ -69,58 +67,12 @@ static void ask_status(struct ask *ask)
 		finish(ask, -EINVAL, "the request cannot be sent");
 }
 
-/* --- the handshake, with a key --- */
-
-static int64_t now_s(void)
+static void on_login(void *context, int err)
 {
-	return (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
-}
-
-static void on_proved(void *context, int err, const void *message, struct kr_buf *data, bool more)
-{
-	struct ask *ask = context;
-	struct kr_seal_keys keys;
-
-	(void)message, (void)data, (void)more;
-	if (err == -ECONNRESET)
-		return;
-	err = err < 0 ? kr_auth_client_refused(&ask->auth, err) : kr_auth_client_end(&ask->auth, &keys);
-	if (err < 0) {
-		finish(ask, err, kr_fail_reason());
-		return;
-	}
-	kr_conn_seal(ask->conn, &keys);
-	ask_status(ask);
-}
-
-static void on_challenged(void *context, int err, const void *message, struct kr_buf *data, bool more)
-{
-	struct kr_auth_prove_request prove;
-	struct ask *ask = context;
-
-	(void)data, (void)more;
-	if (err == -ECONNRESET)
-		return;
 	if (err < 0)
-		err = kr_auth_client_refused(&ask->auth, err);
+		finish(context, err, kr_fail_reason());
 	else
-		err = kr_auth_client_prove(&ask->auth, message, now_s(), &prove);
-	if (err < 0)
-		finish(ask, err, kr_fail_reason());
-	else if (!kr_conn_request(ask->conn, KR_MSG_AUTH_PROVE, &prove, NULL, 0, on_proved, ask))
-		finish(ask, -EINVAL, "the request cannot be sent");
-}
-
-static void log_in(struct ask *ask, struct kr_key *key)
-{
-	struct kr_auth_request request;
-	struct kr_fresh fresh;
-
-	kr_fresh_make(&fresh);
-	if (kr_auth_client_begin(&ask->auth, key, KR_SECURITY_AUTH, &fresh, now_s(), &request) < 0)
-		finish(ask, -EKEYEXPIRED, kr_fail_reason());
-	else if (!kr_conn_request(ask->conn, KR_MSG_AUTH, &request, NULL, 0, on_challenged, ask))
-		finish(ask, -EINVAL, "the request cannot be sent");
+		ask_status(context);
 }
 
 static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
@@ -151,7 +103,7 @@ static int parse(const struct ask *ask, json_t **ret_status)
 	return *ret_status ? 0 : kr_fail(-EBADMSG, "the answer is not JSON: %s", error.text);
 }
 
-static int ask_at(const struct sockaddr *address, const char *what, const char *argument, struct kr_key *key, json_t **ret_status)
+static int ask_at(const struct sockaddr *address, const char *what, const char *argument, struct kr_tool_login *login, json_t **ret_status)
 {
 	static const struct kr_conn_handler handler = {.on_frame = on_frame, .on_closed = on_closed};
 	struct ask ask = {.timer.data = &ask, .request = {.what = what, .argument = argument}};
@@ -166,8 +118,8 @@ static int ask_at(const struct sockaddr *address, const char *what, const char *
 	if (err < 0) {
 		ask.closed = true;
 		finish(&ask, err, kr_fail_reason());
-	} else if (key) {
-		log_in(&ask, key);
+	} else if (login) {
+		kr_tool_login_begin(login, ask.conn, on_login, &ask);
 	} else {
 		ask_status(&ask);
 	}
@@ -175,7 +127,6 @@ static int ask_at(const struct sockaddr *address, const char *what, const char *
 	uv_loop_close(&loop);
 	err = ask.err < 0 ? kr_fail(ask.err, "%s", ask.reason) : parse(&ask, ret_status);
 	kr_writer_fini(&ask.text);
-	kr_auth_fini(&ask.auth);
 	return err;
 }
 
@@ -218,10 +169,10 @@ int kr_ask_mount(const struct kr_mounted *mounted, const char *what, const char 
 
 static bool about_keys(int err)
 {
-	return err == -ENOKEY || err == -EKEYREJECTED || err == -EKEYEXPIRED || err == -EOPNOTSUPP;
+	return err == -ENOKEY || err == -EKEYREJECTED || err == -EKEYEXPIRED || err == -EOPNOTSUPP || err == -EHOSTDOWN;
 }
 
-static int ask_endpoint(const struct kr_endpoint *endpoint, struct kr_key *key, json_t **ret_status)
+static int ask_endpoint(const struct kr_endpoint *endpoint, struct kr_tool_login *login, json_t **ret_status)
 {
 	struct kr_addresses addresses;
 	KR_AUTO_FREE char *reason = NULL;
@@ -230,7 +181,7 @@ static int ask_endpoint(const struct kr_endpoint *endpoint, struct kr_key *key, 
 	if (err < 0)
 		return err;
 	for (size_t i = 0; i < addresses.count; i++) {
-		err = ask_at((const struct sockaddr *)&addresses.items[i], "status", "", key, ret_status);
+		err = ask_at((const struct sockaddr *)&addresses.items[i], "status", "", login, ret_status);
 		if (err == 0)
 			return 0;
 		if (about_keys(err))
@@ -242,17 +193,17 @@ static int ask_endpoint(const struct kr_endpoint *endpoint, struct kr_key *key, 
 	return kr_fail(err, "cannot reach server %s:%u: %s (is kairand running there?)", endpoint->host, endpoint->port, reason);
 }
 
-int kr_ask_server(const char *text, const char *key_path, json_t **ret_status)
+int kr_ask_server(const char *text, const struct kr_tool_proof *proof, json_t **ret_status)
 {
 	struct kr_endpoint endpoint;
-	struct kr_key *key = NULL;
-	int err = kr_endpoint_parse(text, KR_DEFAULT_PORT, false, &endpoint);
+	struct kr_tool_login login;
+	int err = kr_tool_login_init(&login, proof);
 
-	if (err == 0 && key_path)
-		err = kr_key_load(key_path, &key);
 	if (err == 0)
-		err = ask_endpoint(&endpoint, key, ret_status);
-	kr_key_put(key);
+		err = kr_endpoint_parse(text, KR_DEFAULT_PORT, false, &endpoint);
+	if (err == 0)
+		err = ask_endpoint(&endpoint, &login, ret_status);
+	kr_tool_login_fini(&login);
 	return err;
 }
 

@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "fuse/mountpoint.h"
+#include "tools/login.h"
 
 /* Exit codes of all commands that talk to daemons. */
 enum kr_exit { KR_EXIT_OK = 0, KR_EXIT_LEFT = 1, KR_EXIT_FAILED = 2, KR_EXIT_USAGE = 64 };
@@ -13,8 +14,8 @@ enum { KR_ASK_TIMEOUT_MS = 10000 };
 /* Asks the daemon of a mount. 0 and *RET_STATUS (owned); -ENOENT: its control socket is not known; else what went wrong,
  * with a sentence in kr_fail_reason. */
 int kr_ask_mount(const struct kr_mounted *mounted, const char *what, const char *argument, json_t **ret_status);
-/* Asks the server HOST[:PORT]; KEY_PATH: a key file to prove first, NULL for none. */
-int kr_ask_server(const char *text, const char *key_path, json_t **ret_status);
+/* Asks the server HOST[:PORT], after proving to it what PROOF has. */
+int kr_ask_server(const char *text, const struct kr_tool_proof *proof, json_t **ret_status);
 
 /* The mount that PATH (any path on it, or a mount point) lies on, without touching it; -errno with a reason. */
 int kr_find_mount(const char *path, struct kr_mounted *ret_mounted);

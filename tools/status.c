@@ -11,7 +11,7 @@
 #include "tools/client.h"
 #include "tools/commands.h"
 
-static const char usage[] = "usage: kairan status [--json] [MOUNTPOINT | [--key FILE] HOST[:PORT]]\n"
+static const char usage[] = "usage: kairan status [--json] [MOUNTPOINT | [--key FILE | --munge [--munge-socket PATH] [--munge-uid UID]] HOST[:PORT]]\n"
 	"Without an argument: all mounts of kairanfs here. Works when the server is away, and never touches the mount.\n"
 	"Exit code: 0 answered, 2 no such mount or no answer, 64 wrong arguments.\n";
 
@@ -164,7 +164,7 @@ static void print_server(const char *name, const json_t *status)
 
 struct show {
 	bool json;
-	const char *key; /* file */
+	struct kr_tool_proof proof;
 	json_t *all; /* with json and no argument: an array */
 	int result;
 	size_t count;
@@ -219,7 +219,7 @@ static void show_server(struct show *show, const char *name)
 {
 	json_t *status;
 
-	if (kr_ask_server(name, show->key, &status) < 0) {
+	if (kr_ask_server(name, &show->proof, &status) < 0) {
 		complain(show);
 		return;
 	}
@@ -255,23 +255,39 @@ int kr_tool_status(int argc, char **argv)
 	static const struct option options[] = {
 		{"json", no_argument, NULL, 'j'},
 		{"key", required_argument, NULL, 'k'},
+		{"munge", no_argument, NULL, 'm'},
+		{"munge-socket", required_argument, NULL, 's'},
+		{"munge-uid", required_argument, NULL, 'u'},
 		{"help", no_argument, NULL, 'h'},
 		{0},
 	};
 	struct show show = {0};
+	unsigned long number;
+	char *end;
 	int option;
 
 	while ((option = getopt_long(argc, argv, "jk:h", options, NULL)) != -1) {
 		if (option == 'j') {
 			show.json = true;
 		} else if (option == 'k') {
-			show.key = optarg;
+			show.proof.key = optarg;
+		} else if (option == 'm') {
+			show.proof.munge = true;
+		} else if (option == 's') {
+			show.proof.munge_socket = optarg;
+		} else if (option == 'u') {
+			number = strtoul(optarg, &end, 10);
+			if (end == optarg || *end || number >= UINT32_MAX) {
+				fprintf(stderr, "kairan: --munge-uid wants a number, not '%s'\n", optarg);
+				return KR_EXIT_USAGE;
+			}
+			show.proof.munge_uid = (uint32_t)number;
 		} else {
 			fputs(usage, option == 'h' ? stdout : stderr);
 			return option == 'h' ? KR_EXIT_OK : KR_EXIT_USAGE;
 		}
 	}
-	if (argc - optind > 1) {
+	if (argc - optind > 1 || (show.proof.key && show.proof.munge)) {
 		fputs(usage, stderr);
 		return KR_EXIT_USAGE;
 	}

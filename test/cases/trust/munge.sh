@@ -47,6 +47,14 @@ mkdir -m 777 "$(seen_from_here 1)/open" && [ -d "$EXPORT/open" ] || fail "nothin
 on node1 setpriv --reuid 7 --regid 8 --clear-groups touch "$(mnt 1)/open/sevens" || fail "a node cannot act for others"
 [ "$(stat -c %u:%g "$EXPORT/open/sevens")" = 7:8 ] || fail "made as $(stat -c %u:%g "$EXPORT/open/sevens")"
 
+note "the tool says who it is, too"
+status() { kairan 2 status "$@" $SERVER_ADDRESS >"$WORK/status" 2>&1; }
+! status && grep -q -- "--munge" "$WORK/status" || fail "no word of MUNGE: $(cat "$WORK/status")"
+! status --munge --munge-socket "$WORK/strange/socket" && grep -q "the same munge.key" "$WORK/status" || fail "a strange munged: $(cat "$WORK/status")"
+! status --munge --munge-socket "$WORK/ours/socket" --munge-uid 12 && grep -q "does not accept our MUNGE credential" "$WORK/status" ||
+	fail "another user's server: $(cat "$WORK/status")"
+status --munge --munge-socket "$WORK/ours/socket" && grep -q "1 nodes" "$WORK/status" || fail "no status: $(cat "$WORK/status")"
+
 note "a second mount, and the ring between both"
 mount_start 2 "munge,munge_socket=$WORK/ours/socket,security=privacy"
 head -c 3000000 /dev/urandom >"$EXPORT/big"

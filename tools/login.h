@@ -1,0 +1,31 @@
+/* The handshake of a tool with a server: with a key, by MUNGE, or none.  Munged is asked in the loop: a tool has nothing else to do. */
+#ifndef KR_TOOLS_LOGIN_H
+#define KR_TOOLS_LOGIN_H
+
+#include "common/auth.h"
+#include "common/conn.h"
+
+/* What the user gives. All zero: nothing to prove. */
+struct kr_tool_proof {
+	const char *key;          /* file; NULL */
+	bool munge;
+	const char *munge_socket; /* NULL: where munged usually listens */
+	uint32_t munge_uid;       /* as whom the server runs */
+};
+
+struct kr_tool_login {
+	const struct kr_tool_proof *proof; /* borrowed */
+	struct kr_key *key;
+	struct kr_auth auth;
+	struct kr_conn *conn;
+	void (*done)(void *context, int err);
+	void *context;
+};
+
+/* Reads the key. Reason by kr_fail; to be ended by fini in any case. */
+int kr_tool_login_init(struct kr_tool_login *login, const struct kr_tool_proof *proof);
+/* On CONN, just made: then DONE, with a reason by kr_fail; not if the connection ends before. */
+void kr_tool_login_begin(struct kr_tool_login *login, struct kr_conn *conn, void (*done)(void *context, int err), void *context);
+void kr_tool_login_fini(struct kr_tool_login *login);
+
+#endif
