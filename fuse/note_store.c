@@ -123,6 +123,13 @@ void kr_note_store_put(struct kr_note_store *store, uint32_t slot, const void *k
 	store->bytes += size_of(note);
 }
 
+void kr_note_store_amend(struct kr_note_store *store, const struct kr_note *note, const void *value)
+{
+	struct kr_note *own = find(store, note->bytes, note->key_length);
+
+	memcpy(own->bytes + own->key_length, value, own->length);
+}
+
 const struct kr_note *kr_note_store_get(const struct kr_note_store *store, const void *key, size_t key_length, uint64_t now_ns)
 {
 	const struct kr_note *note = find(store, key, key_length);

@@ -41,6 +41,8 @@ void kr_note_store_put(struct kr_note_store *store, uint32_t slot, const void *k
 	int err, const void *value, size_t length);
 /* What is noted under KEY, unless it is too old at NOW_NS; borrowed until the next call. NULL. */
 const struct kr_note *kr_note_store_get(const struct kr_note_store *store, const void *key, size_t key_length, uint64_t now_ns);
+/* Overwrites the value of NOTE, which is as long. */
+void kr_note_store_amend(struct kr_note_store *store, const struct kr_note *note, const void *value);
 static inline const void *kr_note_value(const struct kr_note *note)
 {
 	return note->bytes + note->key_length;

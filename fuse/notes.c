@@ -216,6 +216,27 @@ static void learn(const struct answer *answer, uint16_t type, const union kr_any
 	}
 }
 
+void kr_notes_opened(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr *now)
+{
+	struct kr_notes *notes = mount->notes;
+	const struct kr_note *note;
+	struct kr_attr attr;
+	struct key key;
+
+	if (!notes)
+		return;
+	key_of(&key, ATTR, fid);
+	KR_SCOPED_LOCK(&notes->lock);
+	note = kr_note_store_get(&notes->store, key.bytes, key.length, kr_clock_ns());
+	if (!note)
+		return;
+	memcpy(&attr, kr_note_value(note), sizeof(attr));
+	if (kr_time_compare(now->atime, attr.atime) <= 0)
+		return;
+	attr.atime = now->atime;
+	kr_note_store_amend(&notes->store, note, &attr);
+}
+
 void kr_notes_learn(struct kr_mount *mount, uint16_t type, const void *fields, size_t length, int err, const void *reply,
 	uint16_t flags, uint64_t asked_ns)
 {

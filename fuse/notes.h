@@ -26,6 +26,9 @@ void kr_notes_clear(struct kr_mount *mount);
 void kr_notes_learn(struct kr_mount *mount, uint16_t type, const void *fields, size_t length, int err, const void *reply,
 	uint16_t flags, uint64_t asked_ns);
 
+/* The server has opened the file for us, and says NOW: that may have set the time of access, which our programs see at once. */
+void kr_notes_opened(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr *now);
+
 /* Each says whether the answer is known; *RET_ERR is the server's.  ASKED_NS is for kr_file_overlay_attr.  Any thread. */
 bool kr_notes_lookup(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
 	int *ret_err, struct kr_fid *ret_fid, struct kr_attr *ret_attr, uint64_t *ret_asked_ns);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "fuse/batch.h"
+#include "fuse/notes.h"
 #include "fuse/op_file.h"
 #include "fuse/options.h"
 #include "fuse/stage.h"
@@ -133,6 +134,7 @@ static void on_opened(struct kr_op *op, int err, const void *message, struct kr_
 	}
 	file->opens++;
 	readable = learn(open, file, reply->granted, &reply->attr);
+	kr_notes_opened(file->mount, &file->fid, &reply->attr);
 	if (readable && reply->has_data && data)
 		keep_inline(file, data, reply->checksum);
 	handle = new_handle(file, &fi, readable);

@@ -70,11 +70,11 @@ static const struct kr_option table[] = {
 
 /* Words of fstab and mount(8) that mean nothing to us. */
 static const char *const ignored[] = {"defaults", "_netdev", "nofail", "fail", "auto", "noauto", "user", "nouser", "users",
-	"owner", "group", "rw", "async", "atime", "diratime", "relatime", "norelatime", "strictatime", "nostrictatime",
-	"comment"};
+	"owner", "group", "rw", "async", "atime", "diratime", "nodiratime", "relatime", "norelatime",
+	"strictatime", "nostrictatime", "lazytime", "nolazytime", "comment"};
 /* Those that the kernel or libfuse understands. */
 static const char *const passed[] = {"suid", "nosuid", "dev", "nodev", "exec", "noexec", "sync", "dirsync", "noatime",
-	"nodiratime", "auto_unmount", "fsname", "subtype", "context", "fscontext", "defcontext", "rootcontext"};
+	"auto_unmount", "fsname", "subtype", "context", "fscontext", "defcontext", "rootcontext"};
 
 static bool among(const char *const *words, size_t count, const char *word)
 {

@@ -51,6 +51,29 @@ static int check_open(struct kr_export *export, const struct kr_cred *cred, cons
 	return r;
 }
 
+/* As relatime has it, which most filesystems are mounted with. */
+static bool is_atime_due(const struct kr_attr *attr)
+{
+	const int64_t day = 24 * 60 * 60;
+
+	return kr_time_compare(attr->atime, attr->mtime) <= 0 || kr_time_compare(attr->atime, attr->ctime) <= 0 ||
+		attr->atime.sec + day <= (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
+}
+
+/* What nodes read out of their caches leaves no trace here: an open for reading stands for it, so that who clears away what nobody
+ * has used for long spares what is used. It is the kernel that sets the time, at a read, so that ctime stays. */
+static int note_access(struct kr_export *export, const struct kr_fid *fid, struct kr_attr *attr)
+{
+	struct kr_fd *data;
+	char byte;
+
+	if (attr->size == 0 || !is_atime_due(attr) || kr_entry_data(export, fid, KR_FDS_READ, &data) < 0)
+		return 0;
+	(void)!pread(data->fd, &byte, 1, 0);
+	kr_fds_put(export->fds, data);
+	return kr_export_getattr(export, fid, attr);
+}
+
 int kr_export_open(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid, uint32_t flags,
 	struct kr_attr *ret_attr)
 {
@@ -61,6 +84,8 @@ int kr_export_open(struct kr_export *export, const struct kr_cred *cred, const s
 	r = check_open(export, cred, fid, flags);
 	if (r == 0)
 		r = kr_export_getattr(export, fid, ret_attr);
+	if (r == 0 && (flags & KR_OPEN_ACCESS) != KR_OPEN_WRITE)
+		r = note_access(export, fid, ret_attr);
 	if (r < 0)
 		kr_orphans_release(export->orphans, fid, 1);
 	return r;

@@ -73,6 +73,35 @@ static void an_open_is_checked(void **state)
 	fails(EEXIST, create_error("f", true));
 }
 
+/* What nodes read out of their caches leaves no other trace. */
+static void an_open_for_reading_counts_as_an_access(void **state)
+{
+	const struct timespec before[2] = {{.tv_sec = 1000}, {.tv_sec = 2000}};
+	struct kr_fid file = make(&F.root, "f", S_IFREG | 0644);
+	struct kr_time changed;
+	struct kr_attr attr;
+	char byte;
+	int fd;
+
+	(void)state;
+	put_bytes(&file, 0, "bytes", 5);
+	assert_int_equal(utimensat(AT_FDCWD, on_disk("f"), before, 0), 0);
+	fd = open(on_disk("f"), O_RDONLY | O_CLOEXEC);
+	assert_int_equal(pread(fd, &byte, 1, 0), 1);
+	close(fd);
+	ok(kr_export_getattr(F.export, &file, &attr));
+	if (attr.atime.sec == 1000)
+		skip(); /* the filesystem is mounted with noatime */
+	assert_int_equal(utimensat(AT_FDCWD, on_disk("f"), before, 0), 0);
+	ok(kr_export_open(F.export, &root_cred, &file, KR_OPEN_WRITE, &attr));
+	assert_int_equal(attr.atime.sec, 1000);
+	changed = attr.ctime;
+	ok(kr_export_open(F.export, &root_cred, &file, KR_OPEN_READ, &attr));
+	assert_true(attr.atime.sec > 2000);
+	assert_int_equal(kr_time_compare(attr.ctime, changed), 0);
+	kr_export_release(F.export, &file, 2);
+}
+
 static void a_program_that_runs_cannot_be_written(void **state)
 {
 	struct kr_attr attr;
@@ -513,6 +542,7 @@ static int run(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		CASE(an_open_is_checked),
+		CASE(an_open_for_reading_counts_as_an_access),
 		CASE(a_program_that_runs_cannot_be_written),
 		CASE(a_create_says_whether_it_made_the_file),
 		CASE(a_file_created_read_only_can_be_written_by_its_creator),
