@@ -18,7 +18,7 @@
 #include "common/conn.h"
 #include "common/util.h"
 
-enum { NODE_ANSWERS_MAX = 512, NODE_ASKED_MAX = 256, NODE_WAIT_S = 30 };
+enum { NODE_ANSWERS_MAX = 512, NODE_ASKED_MAX = 1024, NODE_WAIT_S = 30 };
 
 struct node_answer {
 	uint64_t id;

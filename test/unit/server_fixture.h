@@ -1,7 +1,8 @@
-/* A server in the test's own event loop, on an export of its own, with scripted nodes. */
+/* A server in the test's own event loop, on an export of its own, with scripted nodes.  Time passes when the test says so. */
 #ifndef KR_TEST_SERVER_FIXTURE_H
 #define KR_TEST_SERVER_FIXTURE_H
 
+#include "test/unit/moved_clock.h"
 #include "test/unit/scripted_node.h"
 
 #include <ftw.h>
@@ -14,7 +15,8 @@
 #include "server/options.h"
 #include "server/server.h"
 
-enum { NODES = 4, LEASE_MS = 1200 };
+/* MOMENT_MS: less than what the server takes for a sleep of its own (it is patient then). */
+enum { NODES = 4, LEASE_MS = 20000, MOMENT_MS = 500 };
 
 struct fixture {
 	uv_loop_t loop;
@@ -144,6 +146,25 @@ static inline void settle(struct node *node)
 		node_answer(node, PING_ID)->replies = 0;
 	node_send_as(node, PING_ID, 0, KR_MSG_PING, NULL);
 	assert_int_equal(node_result(node, PING_ID, NULL), 0);
+}
+
+static inline bool the_disk_rests(void *context)
+{
+	return ((struct fixture *)context)->server.jobs == 0;
+}
+
+/* A moment passes, but not for the disk, and what is due happens. */
+static inline void pass_a_moment(struct fixture *f)
+{
+	assert_true(node_wait_for(&f->loop, the_disk_rests, f));
+	move_clock(MOMENT_MS);
+}
+
+/* ... and NODE says that it lives. */
+static inline void a_moment_later(struct fixture *f, struct node *node)
+{
+	pass_a_moment(f);
+	settle(node);
 }
 
 static inline bool is_answered(struct node *node, uint64_t id)

@@ -8,6 +8,14 @@
 #include "common/pair_conn.h"
 #include "server/files.h"
 
+/* The same of the honest one, a moment later. */
+static void a_moment_later_both(struct fixture *f)
+{
+	pass_a_moment(f);
+	ping(f->nodes[HOSTILE]);
+	assert_true(ping(f->nodes[HONEST]));
+}
+
 /* --- questions that nobody answers --------------------------------------------------------------------------------- */
 
 static void who_leaves_a_recall_unanswered_loses_its_session(void **state)
@@ -17,10 +25,8 @@ static void who_leaves_a_recall_unanswered_loses_its_session(void **state)
 	uint64_t id = send_lease(f->nodes[HONEST], &fid, KR_LEASE_READ);
 
 	node_asked(f->nodes[HOSTILE], KR_MSG_RECALL);
-	while (!is_answered(f->nodes[HONEST], id)) {
-		ping(f->nodes[HOSTILE]);
-		assert_true(ping(f->nodes[HONEST]));
-	}
+	while (!is_answered(f->nodes[HONEST], id))
+		a_moment_later_both(f);
 	assert_int_equal(node_result(f->nodes[HONEST], id, NULL), 0);
 	assert_int_equal(f->server.sessions_lost, 1);
 	assert_null(kr_session_find(&f->server, f->nodes[HOSTILE]->hello.session));
@@ -33,10 +39,8 @@ static void who_leaves_a_question_for_attributes_unanswered_loses_its_session(vo
 	uint64_t id = node_send(f->nodes[HONEST], KR_MSG_GETATTR, &(struct kr_getattr_request){.file = fid});
 
 	node_asked(f->nodes[HOSTILE], KR_MSG_QUERY);
-	while (!is_answered(f->nodes[HONEST], id)) {
-		ping(f->nodes[HOSTILE]);
-		assert_true(ping(f->nodes[HONEST]));
-	}
+	while (!is_answered(f->nodes[HONEST], id))
+		a_moment_later_both(f);
 	assert_int_equal(node_result(f->nodes[HONEST], id, NULL), 0);
 	assert_int_equal(f->server.sessions_lost, 1);
 }
@@ -46,16 +50,14 @@ static void who_flushes_may_take_its_time(void **state)
 {
 	struct fixture *f = *state;
 	struct kr_fid fid = create_as(f->nodes[HOSTILE], "f", 0, KR_LEASE_WRITE);
-	uint64_t id = send_lease(f->nodes[HONEST], &fid, KR_LEASE_READ), started = kr_clock_ns(), seq = 0;
+	uint64_t id = send_lease(f->nodes[HONEST], &fid, KR_LEASE_READ), seq = 0;
 	struct node_asked *recall = node_asked(f->nodes[HOSTILE], KR_MSG_RECALL);
 
-	while (kr_clock_ns() - started < 4 * LEASE_MS * KR_NS_PER_MS) {
+	for (int moment = 0; moment < 4 * (LEASE_MS / MOMENT_MS); moment++) {
 		assert_int_equal(node_call(f->nodes[HOSTILE], KR_MSG_FLUSH, &(struct kr_flush_request){.file = fid, .flags = 1, .seq = ++seq},
 			NULL), 0);
-		assert_true(ping(f->nodes[HONEST]));
+		a_moment_later(f, f->nodes[HONEST]);
 		assert_false(is_answered(f->nodes[HONEST], id));
-		for (uint64_t last = kr_clock_ns(); kr_clock_ns() < last + 100 * KR_NS_PER_MS;)
-			uv_run(&f->loop, UV_RUN_ONCE); /* the server's clocks */
 		for (size_t i = 0; i < f->nodes[HOSTILE]->asked_count; i++)
 			if (f->nodes[HOSTILE]->asked[i].type == KR_MSG_STABLE && !f->nodes[HOSTILE]->asked[i].answered)
 				node_reply(f->nodes[HOSTILE], &f->nodes[HOSTILE]->asked[i], NULL);
@@ -76,7 +78,7 @@ static void flushing_something_else_does_not_count(void **state)
 	while (!is_answered(f->nodes[HONEST], id)) {
 		if (f->nodes[HOSTILE]->conn && f->nodes[HOSTILE]->answer_count < NODE_ANSWERS_MAX - 1)
 			node_send(f->nodes[HOSTILE], KR_MSG_FLUSH, &(struct kr_flush_request){.file = other, .flags = 1, .seq = ++seq});
-		assert_true(ping(f->nodes[HONEST]));
+		a_moment_later(f, f->nodes[HONEST]);
 	}
 	assert_int_equal(f->server.sessions_lost, 1);
 }
@@ -85,11 +87,11 @@ static void the_clock_of_a_question_begins_anew_with_the_connection(void **state
 {
 	struct fixture *f = *state;
 	struct kr_fid fid = create_as(f->nodes[HOSTILE], "f", 0, KR_LEASE_WRITE);
-	uint64_t id = send_lease(f->nodes[HONEST], &fid, KR_LEASE_READ), started = kr_clock_ns();
+	uint64_t id = send_lease(f->nodes[HONEST], &fid, KR_LEASE_READ);
 
 	node_asked(f->nodes[HOSTILE], KR_MSG_RECALL);
-	while (kr_clock_ns() - started < LEASE_MS * KR_NS_PER_MS * 3 / 4)
-		assert_true(ping(f->nodes[HONEST]));
+	for (int moment = 0; moment < LEASE_MS / MOMENT_MS * 3 / 4; moment++)
+		a_moment_later(f, f->nodes[HONEST]);
 	node_disconnect(f->nodes[HOSTILE]);
 	f->nodes[HOSTILE]->asked_count = 0;
 	assert_int_equal(node_hello(f->nodes[HOSTILE], true), 0);

@@ -19,7 +19,7 @@ static void lose(struct fixture *f, struct node *node, struct node *other)
 
 	node_disconnect(node);
 	while (f->server.sessions_lost == lost)
-		settle(other);
+		a_moment_later(f, other);
 }
 
 static const struct kr_time never = {0}, always = {.sec = 1 << 30}, future = {.sec = INT64_MAX / 2};
@@ -274,7 +274,7 @@ static void two_late_nodes_do_not_wait_for_each_other(void **state)
 	node_disconnect(two);
 	lose(f, one, other);
 	while (f->server.sessions_lost < 2)
-		settle(other);
+		a_moment_later(f, other);
 	back(one);
 	back(two);
 	assert_false(in_conflict(one, &a, never));
@@ -297,7 +297,7 @@ static void late_nodes_that_wait_for_others_do_not_wait_for_each_other(void **st
 	node_disconnect(two);
 	lose(f, one, other);
 	while (f->server.sessions_lost < 2)
-		settle(other);
+		a_moment_later(f, other);
 	assert_int_equal(node_result(other, send_lease(other, &a, KR_LEASE_WRITE), NULL), 0);
 	assert_int_equal(node_result(other, send_lease(other, &b, KR_LEASE_WRITE), NULL), 0);
 	back(one);
@@ -346,19 +346,20 @@ static void answer_stable(struct node *node)
 	}
 }
 
-/* Flushes FID again and again until TIME_MS have passed or LATE is heard no more; both say now and then that they live. */
-static void flush_for(struct node *busy, struct node *late, const struct kr_fid *fid, uint64_t time_ms)
+/* Flushes FID again and again until LEASES lease times have passed or LATE is heard no more; both say that they live. */
+static void flush_for(struct fixture *f, struct node *busy, struct node *late, const struct kr_fid *fid, unsigned leases)
 {
 	struct kr_flush_request flush = {.file = *fid, .flags = 1};
 
-	for (uint64_t since = kr_clock_ns(); !late->closed && kr_clock_ns() - since < time_ms * KR_NS_PER_MS;) {
-		flush.seq++;
-		assert_int_equal(node_call(busy, KR_MSG_FLUSH, &flush, NULL), 0);
+	for (unsigned moment = 0; !late->closed && moment < leases * (LEASE_MS / MOMENT_MS); moment++) {
+		if (moment % 4 == 0) {
+			flush.seq++;
+			assert_int_equal(node_call(busy, KR_MSG_FLUSH, &flush, NULL), 0);
+			node_send_as(late, 1000 + flush.seq, 0, KR_MSG_PING, NULL);
+		}
 		answer_stable(busy);
 		answer_stable(late);
-		node_send_as(late, 1000 + flush.seq, 0, KR_MSG_PING, NULL);
-		usleep(100000);
-		settle(busy);
+		a_moment_later(f, busy);
 	}
 }
 
@@ -369,7 +370,7 @@ static void a_late_node_may_leave_recalls_unanswered_while_its_reclaims_are(void
 	struct kr_fid b;
 
 	begin_to_wait(f, late, busy, &b);
-	flush_for(busy, late, &b, 4 * LEASE_MS);
+	flush_for(f, busy, late, &b, 4);
 	assert_false(late->closed);
 	assert_non_null(kr_session_find(&f->server, late->hello.session));
 }
@@ -381,8 +382,7 @@ static void nobody_can_reclaim_for_ever(void **state)
 	struct kr_fid b;
 
 	begin_to_wait(f, late, busy, &b);
-	kr_session_find(&f->server, late->hello.session)->begun_ns -= KR_SESSION_CLAIM_LEASES * LEASE_MS * KR_NS_PER_MS;
-	flush_for(busy, late, &b, NODE_WAIT_S * 1000);
+	flush_for(f, busy, late, &b, KR_SESSION_CLAIM_LEASES + 2);
 	assert_true(late->closed);
 }
 
@@ -551,6 +551,8 @@ static void a_conflict_file_is_made_once_beside_the_original(void **state)
 	start_server(f);
 	assert_int_equal(node_hello(node, true), 0);
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	while (f->server.grace.active)
+		a_moment_later(f, node);
 	assert_int_equal(rename(in_export(f, CONFLICT_NAME), in_export(f, "renamed")), 0);
 	assert_int_equal(ask(node, &fid, "f", &made), 0);
 	assert_true(kr_fid_equal(&made->target, &first));
@@ -644,7 +646,7 @@ static void conflict_of_two(struct fixture *f, struct node *one, struct node *tw
 	node_disconnect(two);
 	lose(f, one, other);
 	while (f->server.sessions_lost < 2)
-		settle(other);
+		a_moment_later(f, other);
 	cut(other, fid, 7);
 	back(one);
 	assert_true(in_conflict(one, fid, future));

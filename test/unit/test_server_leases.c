@@ -91,7 +91,7 @@ static void a_question_to_a_node_that_dies_is_answered_without_it(void **state)
 	assert_int_equal(node_result(reader, canceled, NULL), -EINTR);
 	node_disconnect(writer);
 	while (!is_answered(reader, id))
-		settle(reader); /* stays alive meanwhile */
+		a_moment_later(f, reader); /* stays alive meanwhile */
 	assert_int_equal(node_result(reader, id, NULL), 0);
 }
 

@@ -160,17 +160,12 @@ static void the_grace_period_ends_without_the_dead(void **state)
 	look.parent = node->hello.root;
 	id = node_send(node, KR_MSG_LOOKUP, &look);
 	while (!is_answered(node, id))
-		settle(node);
+		a_moment_later(f, node);
 	assert_int_equal(node_result(node, id, NULL), -ENOENT);
 	node_disconnect(node);
 	stop_server(f);
 	start_server(f); /* the dead one is not waited for again, the other one is */
 	assert_int_equal(kr_grace_awaited(&f->server.grace), 1);
-}
-
-static bool has_failed_to_forget(void *context)
-{
-	return ((struct fixture *)context)->server.forget_failed;
 }
 
 /* If its record stayed and we ended now, the next instance would take the lost node for one that has kept its leases. */
@@ -196,13 +191,14 @@ static void nobody_goes_on_before_the_lost_are_forgotten(void **state)
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
 	look.parent = node->hello.root;
 	id = node_send(node, KR_MSG_LOOKUP, &look);
-	assert_true(node_wait_for(&f->loop, has_failed_to_forget, f));
+	while (!f->server.forget_failed)
+		a_moment_later(f, node);
 	settle(node);
 	assert_false(is_answered(node, id));
 	assert_true(f->server.grace.active);
 	assert_int_equal(unlinkat(nodes, hex, AT_REMOVEDIR), 0);
 	while (!is_answered(node, id))
-		settle(node);
+		a_moment_later(f, node);
 	assert_int_equal(node_result(node, id, NULL), -ENOENT);
 	close(nodes);
 }

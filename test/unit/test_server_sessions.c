@@ -15,7 +15,7 @@ static void a_silent_session_is_lost_and_its_leases_are_free(void **state)
 
 	node_disconnect(writer);
 	while (!is_answered(reader, id))
-		settle(reader);
+		a_moment_later(f, reader);
 	assert_int_equal(node_result(reader, id, NULL), 0);
 	assert_int_equal(f->server.sessions_lost, 1);
 	assert_int_equal(node_hello(writer, true), 0);
@@ -32,13 +32,13 @@ static void a_parked_request_ends_with_its_session(void **state)
 	send_lease(reader, &fid, KR_LEASE_READ);
 	node_asked(writer, KR_MSG_RECALL);
 	node_disconnect(reader);
-	for (uint64_t since = kr_clock_ns(); kr_clock_ns() - since < LEASE_MS * KR_NS_PER_MS / 2;)
-		settle(writer);
+	for (int moment = 0; moment < LEASE_MS / MOMENT_MS / 2; moment++)
+		a_moment_later(f, writer);
 	node_disconnect(writer);
 	writer->asked_count = 0;
 	resume(writer); /* which may leave the question unanswered anew, and so longer than the reader lives */
 	while (f->server.sessions_lost == 0)
-		settle(writer);
+		a_moment_later(f, writer);
 	assert_non_null(kr_session_find(&f->server, writer->hello.session));
 	node_reply(writer, node_asked(writer, KR_MSG_RECALL), NULL);
 	assert_int_equal(node_result(writer, send_lease(writer, &fid, KR_LEASE_ALL), NULL), 0); /* nobody is in the way */
