@@ -95,10 +95,10 @@ static void take_slots(struct kr_journal *journal, struct reservation *r, size_t
 	journal->next_seq += r->slots;
 }
 
-static int reserve(struct kr_journal *journal, struct kr_journal_file *file, size_t length, struct reservation *ret)
+static int reserve(struct kr_journal *journal, struct kr_journal_file *file, size_t length, bool beyond, struct reservation *ret)
 {
 	KR_SCOPED_LOCK(&journal->lock);
-	if (journal->used + length + KR_JOURNAL_RECORD_SIZE > journal->options.max) {
+	if (!beyond && journal->used + length + KR_JOURNAL_RECORD_SIZE > journal->options.max) {
 		journal->waiting = true;
 		return kr_fail(-EAGAIN, "the journal has reached its maximum");
 	}
@@ -222,7 +222,7 @@ static int write_out(struct kr_journal *journal, const struct kr_journal_file *f
 }
 
 static int try_append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data,
-	size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent)
+	size_t length, struct kr_time mtime, bool clear_suid, bool beyond, struct kr_extent *ret_extent)
 {
 	struct kr_journal_record record = {
 		.type = KR_JOURNAL_WRITE,
@@ -233,7 +233,7 @@ static int try_append(struct kr_journal *journal, struct kr_journal_file *file, 
 	struct reservation r = {0};
 	int err;
 
-	err = reserve(journal, file, length, &r);
+	err = reserve(journal, file, length, beyond, &r);
 	if (err)
 		return err;
 	record.file = file->number;
@@ -265,8 +265,8 @@ static int disk_error(struct kr_journal *journal, int err)
 	return err == 0 || err == -ENOSPC || err == -EDQUOT || err == -ENOMEM ? err : kr_fail_errno(-EIO, "%s", kr_fail_reason());
 }
 
-int kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data,
-	size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent)
+static int append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data,
+	size_t length, struct kr_time mtime, bool clear_suid, bool beyond, struct kr_extent *ret_extent)
 {
 	int err;
 
@@ -274,11 +274,23 @@ int kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, 
 	for (unsigned attempt = 0;; attempt++) {
 		bool disk_full;
 
-		err = try_append(journal, file, offset, data, length, mtime, clear_suid, ret_extent);
+		err = try_append(journal, file, offset, data, length, mtime, clear_suid, beyond, ret_extent);
 		disk_full = err == -ENOSPC || err == -EDQUOT;
 		if ((!disk_full && err != -EAGAIN) || attempt == RECLAIMS || !kr_journal_reclaim(journal, disk_full))
 			return err || journal->error ? disk_error(journal, err) : 0;
 	}
+}
+
+int kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data,
+	size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent)
+{
+	return append(journal, file, offset, data, length, mtime, clear_suid, false, ret_extent);
+}
+
+int kr_journal_append_beyond(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data,
+	size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent)
+{
+	return append(journal, file, offset, data, length, mtime, clear_suid, true, ret_extent);
 }
 
 uint64_t kr_journal_applied(struct kr_journal *journal, struct kr_journal_file *file, uint64_t up_to, uint64_t round,

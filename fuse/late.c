@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "common/fail.h"
+#include "common/fault.h"
 #include "common/log.h"
 #include "fuse/flush_priv.h"
 #include "fuse/options.h"
@@ -15,6 +16,8 @@ enum { PIECES_AT_ONCE = 64 };
 struct kr_late {
 	struct kr_file *file;          /* NULL: given up; only the answer of a call is waited for */
 	struct kr_extent_map extents;  /* what has not moved yet; holds the journal's bytes */
+	struct kr_extent *order;       /* the same, oldest writes first, but for the first `moved`; NULL: to be made */
+	size_t moved, count;
 	uint64_t total, ranges;        /* bytes and extents at the beginning */
 	struct kr_time mtime;
 	char *path;                    /* of the original, from the mount's root; NULL: not known */
@@ -26,9 +29,17 @@ struct kr_late {
 	uint64_t retry_ns;
 };
 
+/* The extents change. */
+static void forget_order(struct kr_late *late)
+{
+	free(late->order);
+	late->order = NULL;
+}
+
 static void free_late(struct kr_late *late)
 {
 	kr_file_put(late->target);
+	forget_order(late);
 	free(late->path);
 	free(late->place);
 	free(late);
@@ -154,14 +165,18 @@ void kr_late_begin(struct kr_file *file, uint8_t parts, const struct kr_attr *at
 		kr_extent_map_init(&late->extents);
 		file->flush.late = late;
 	}
+	forget_order(late);
 	if (attr || file->base.ino)
 		late->attr = attr ? *attr : file->base;
 	note_path(late);
 	err = replays ? take_replays(late) : 0;
 	if (!err && dirty)
 		err = take_dirty(late);
-	if (err) {
-		kr_log_error("out of memory: some late bytes of a file wait in the journal for the next mount");
+	late->retry_ns = 0;
+	if (err) { /* what could be taken may lie over what could not: it must not go before that */
+		kr_log_error("out of memory: the late bytes of a file wait in the journal for the next mount");
+		late->err = err;
+		late->retry_ns = UINT64_MAX;
 		kr_flush_orphan(file, err); /* else they would be flushed into the original */
 	}
 	late->total = late->extents.bytes;
@@ -171,7 +186,7 @@ void kr_late_begin(struct kr_file *file, uint8_t parts, const struct kr_attr *at
 		attr ? "changed" : "removed", late->total, late->ranges);
 	kr_file_put(late->target); /* another lapse: the server says anew where it all goes */
 	late->target = NULL;
-	late->retry_ns = 0;
+	(void)KR_FAULT("late.taken");
 	kr_file_redirtied(file, (struct kr_time){0}, -ESTALE);
 	kr_flush_settle(file);
 	kr_late_step(file);
@@ -241,10 +256,9 @@ static void take_target(struct kr_late *late, const struct kr_conflict_reply *re
 	late->target->opens++;
 	pthread_mutex_lock(&late->target->lock);
 	kr_file_learn(late->target, &reply->attr);
-	if (!late->target->journal_file)
-		late->target->journal_file = kr_journal_file_new(&reply->target, in_mount(mount, reply->place));
 	pthread_mutex_unlock(&late->target->lock);
 	kr_file_step(late->target);
+	(void)KR_FAULT("late.named");
 }
 
 /* The server knows of no conflict: the file is gone, and that is all. */
@@ -309,19 +323,61 @@ static void ask(struct kr_late *late)
 	kr_rpc_call(late->file->mount->rpc, KR_MSG_CONFLICT, &request, NULL, 0, KR_RPC_HARD, on_target, late);
 }
 
-/* --- moving the bytes --- */
+/* --- moving the bytes ---
+ *
+ * The oldest writes first: killed in the middle, what is left of a write that others have covered in part comes back whole, and
+ * what covered it must not have gone before it.
+ */
+
+static void collect(void *context, const struct kr_extent *piece)
+{
+	struct kr_late *late = context;
+
+	late->order[late->count++] = *piece;
+}
+
+static int compare_seq(const void *a, const void *b)
+{
+	const struct kr_extent *x = a, *y = b;
+
+	return x->seq < y->seq ? -1 : x->seq > y->seq;
+}
+
+static int make_order(struct kr_late *late)
+{
+	if (late->order)
+		return 0;
+	late->order = calloc(late->extents.count, sizeof(*late->order));
+	if (!late->order)
+		return kr_fail(-ENOMEM, "out of memory");
+	late->moved = late->count = 0;
+	kr_extent_map_for_each(&late->extents, collect, late);
+	qsort(late->order, late->count, sizeof(*late->order), compare_seq);
+	return 0;
+}
+
+/* A journal that is full of what waits here would stay so: when nothing else of the target makes room, a piece goes beyond its
+ * maximum, for the moment until it leaves its old place. */
+static int journal_piece(struct kr_late *late, const struct kr_extent *piece, const void *bytes, bool beyond, struct kr_extent *ret_extent)
+{
+	struct kr_file *target = late->target;
+
+	if (!target->journal_file)
+		target->journal_file = kr_journal_file_new(&target->fid, in_mount(target->mount, late->place));
+	if (!target->journal_file)
+		return kr_fail(-ENOMEM, "out of memory");
+	return (beyond ? kr_journal_append_beyond : kr_journal_append)(target->mount->journal, target->journal_file, piece->offset, bytes,
+		piece->length, late->mtime, true, ret_extent);
+}
 
 /* The piece goes into the target's journal before it leaves ours. [target->lock] held. */
-static int append(struct kr_late *late, const struct kr_extent *piece, const void *bytes)
+static int append(struct kr_late *late, const struct kr_extent *piece, const void *bytes, bool beyond)
 {
 	struct kr_file *target = late->target;
 	struct kr_journal *journal = target->mount->journal;
 	struct kr_extent extent;
-	int err;
+	int err = journal_piece(late, piece, bytes, beyond, &extent);
 
-	if (!target->journal_file)
-		return -ENOMEM;
-	err = kr_journal_append(journal, target->journal_file, piece->offset, bytes, piece->length, late->mtime, true, &extent);
 	if (err)
 		return err;
 	err = kr_extent_map_insert(&target->dirty, &extent, kr_journal_release, journal);
@@ -336,28 +392,39 @@ static int append(struct kr_late *late, const struct kr_extent *piece, const voi
 	return 0;
 }
 
-static int move_next(struct kr_late *late)
+static int move_next(struct kr_late *late, bool beyond)
 {
 	struct kr_journal *journal = late->file->mount->journal;
 	KR_AUTO_FREE void *bytes = NULL;
-	struct kr_extent piece;
-	int err;
+	struct kr_extent piece, *next;
+	int err = make_order(late);
 
-	if (!kr_extent_map_find(&late->extents, 0, &piece))
-		return 0;
+	if (err)
+		return err;
+	next = &late->order[late->moved];
+	piece = *next;
 	piece.length = KR_MIN(piece.length, (uint64_t)KR_JOURNAL_APPEND_MAX);
 	bytes = malloc(piece.length);
 	if (!bytes)
-		return -ENOMEM;
+		return kr_fail(-ENOMEM, "out of memory");
 	err = kr_journal_read_verified(journal, piece.position, bytes, piece.length);
 	if (err)
 		return err;
 	pthread_mutex_lock(&late->target->lock);
-	err = append(late, &piece, bytes);
+	err = append(late, &piece, bytes, beyond);
 	pthread_mutex_unlock(&late->target->lock);
+	(void)KR_FAULT("late.copied");
+	if (!err)
+		err = kr_extent_map_remove(&late->extents, piece.offset, piece.length, kr_journal_release, journal);
 	if (err)
 		return err;
-	return kr_extent_map_remove(&late->extents, piece.offset, piece.length, kr_journal_release, journal);
+	next->offset += piece.length;
+	next->position += piece.length;
+	next->length -= piece.length;
+	if (next->length == 0)
+		late->moved++;
+	(void)KR_FAULT("late.moved");
+	return 0;
 }
 
 static void finished(struct kr_late *late)
@@ -383,25 +450,31 @@ static void finished(struct kr_late *late)
 	end(late);
 }
 
+static void not_moved(struct kr_late *late, int err)
+{
+	if (late->err != err)
+		kr_log_error("late bytes of %s cannot be moved to %s: %s", late->path ? late->path : "a file", late->place,
+			kr_fail_reason());
+	late->err = err;
+	late->retry_ns = kr_clock_ns() + KR_LATE_RETRY_MS * KR_NS_PER_MS;
+}
+
 static void move(struct kr_late *late)
 {
 	int err = 0;
 
 	for (int i = 0; i < PIECES_AT_ONCE && !err && !kr_extent_map_empty(&late->extents); i++)
-		err = move_next(late);
+		err = move_next(late, false);
+	if (err == -EAGAIN && !kr_flush_busy(late->target))
+		err = move_next(late, true);
 	kr_flush_settle(late->target);
 	kr_file_step(late->target);
-	if (err == -EAGAIN) {
+	if (err == -EAGAIN)
 		kr_flush_ask(late->target, KR_FLUSH_SPACE); /* the journal is full: what has moved makes room */
-	} else if (err) {
-		if (late->err != err)
-			kr_log_error("late bytes of %s cannot be moved to %s: %s", late->path ? late->path : "a file", late->place,
-				kr_fail_reason());
-		late->err = err;
-		late->retry_ns = kr_clock_ns() + KR_LATE_RETRY_MS * KR_NS_PER_MS;
-	} else if (kr_extent_map_empty(&late->extents)) {
+	else if (err)
+		not_moved(late, err);
+	else if (kr_extent_map_empty(&late->extents))
 		finished(late);
-	}
 }
 
 void kr_late_step(struct kr_file *file)
