@@ -3,64 +3,14 @@
 # timeout: 400
 LEASE=3
 . "$TOP/test/lib.sh"
+. "$TOP/test/lib-late.sh"
 EXPECTED_ERRORS='conflict|Stale|late|connection|cannot reach|timed out|no answer'
 cluster 2
 server_start
 mounts_start flush_age=600
 chmod 1777 "$EXPORT"
-D=$(mnt 1)
-
-# hold NAME TEXT|@FILE OFFSET: node 1 has NAME open and has written there, unflushed; it waits for "go", then tells of fsync.
-hold() {
-	mkdir -p "$WORK/held/$(dirname "$1")"
-	rm -f "$WORK/held/$1" "$WORK/held/$1.go"
-	on node1 python3 - "$D/$1" "$2" "$3" "$WORK/held/$1.go" >"$WORK/held/$1" 2>&1 <<'P' &
-import os, sys, time
-path, text, offset, go = sys.argv[1:]
-fd = os.open(path, os.O_WRONLY)
-os.pwrite(fd, open(text[1:], "rb").read() if text[0] == "@" else text.encode(), int(offset))
-print("written", flush=True)
-while not os.path.exists(go):
-    time.sleep(0.05)
-try:
-    os.fsync(fd)
-    print("fsync 0", flush=True)
-except OSError as error:
-    print("fsync", error.errno, flush=True)
-os._exit(0)
-P
-	HOLDER=$!
-	until_ok 60 "bytes of $1" grep -q written "$WORK/held/$1" || fail "node 1 did not write: $(cat "$WORK/held/$1")"
-}
-# told NAME EXPECTED: what fsync says in the end.
-told() {
-	touch "$WORK/held/$1.go"
-	until_ok 60 "end of fsync" grep fsync "$WORK/held/$1"
-	grep -qx "fsync $2" "$WORK/held/$1" || fail "$1: expected fsync $2: $(cat "$WORK/held/$1")"
-}
-lost() { grep -c "node1 is lost" "$WORK/kairand.log"; }
-is_lost() { [ "$(lost)" -gt "$LOST" ]; }
-# away COMMAND...: COMMAND takes node 1 away; returns when the server has given it up.
-away() {
-	LOST=$(lost)
-	"$@"
-	until_ok 60 "node 1 is lost" is_lost || fail "not lost"
-}
-is_back() { on node1 timeout -s KILL 5 stat "$D/."; }
-back() {
-	heal_link node1
-	until_ok 60 "node 1 is back" is_back || fail "node 1 does not come back"
-}
-make() { mkdir -p "$EXPORT/$(dirname "$1")"; printf 'original--' >"$EXPORT/$1"; chown 1234:2345 "$EXPORT/$1"; chmod 640 "$EXPORT/$1"; }
-conflict_of() { compgen -G "$EXPORT/$1.conflict-node1-????????T??????Z"; }
-has_conflict() { [ -n "$(conflict_of "$1")" ] && [ "$(tr '\0' '.' <"$(conflict_of "$1")")" = "$2" ]; }
-conflict() { until_ok 60 "conflict file of $1" has_conflict "$1" "$2" || fail "$1: $(ls "$EXPORT"; tail -5 "$WORK/node1/log")"; }
-is() { [ "$(cat "$1")" = "$2" ] || fail "$1 is $(head -c 99 "$1"), not $2"; }
-clean() { kairan 1 flush --timeout 60 "$D" >"$WORK/said" || fail "node 1 keeps something: $(cat "$WORK/said")"; }
-node2() { on node2 sh -c "cd '$(mnt 2)' && $1" || fail "node 2 cannot: $1"; }
-
 note "cut off: untouched, changed, renamed, removed, its directory removed; several names"
-for name in quiet busy moved removed gone/file linked; do make $name; hold $name LATE 2; done
+for name in quiet busy moved removed gone/file linked; do make $name; hold $name 2 LATE; done
 setfacl -m u:4321:rw "$EXPORT/busy" 2>/dev/null; acl=$(getfacl -cp "$EXPORT/busy" 2>/dev/null)
 away cut_link node1
 node2 "printf NEW | dd of=busy bs=1 seek=7 conv=notrunc,fsync status=none"
@@ -102,8 +52,8 @@ is "$EXPORT/busy" again
 note "server killed meanwhile; much was written, and one file twice late"
 head -c 3000000 /dev/urandom >"$WORK/bytes"
 make much
-hold much "@$WORK/bytes" 0
-hold busy TWICE 0
+hold much 0 "@$WORK/bytes"
+hold busy 0 TWICE
 first=$(conflict_of busy)
 away cut_link node1
 node2 "printf other >much; printf 3rd >busy"
@@ -122,13 +72,12 @@ is "$(conflict_of busy | grep -vxF "$first")" TWICE
 
 note "daemon killed while it was cut off"
 make killed
-hold killed LATE 2
+hold killed 2 LATE
 away cut_link node1
 kill -KILL "$HOLDER"
 mount_kill 1
 node2 "printf other >killed"
-heal_link node1
-until_ok 60 "the way to the server" on node1 bash -c ": </dev/tcp/$SERVER_ADDRESS/$PORT" || fail "no way to the server"
+healed
 mount_start 1 flush_age=600
 conflict killed ..LATE
 is "$EXPORT/killed" other
@@ -136,7 +85,7 @@ clean
 
 note "node 1 is dead, and its disk in node 2: replayed there, also after a kill"
 HOLDERS=
-for name in quiet2 busy2 removed2; do make $name; hold $name DEAD 2; HOLDERS="$HOLDERS $HOLDER"; done
+for name in quiet2 busy2 removed2; do make $name; hold $name 2 DEAD; HOLDERS="$HOLDERS $HOLDER"; done
 away cut_link node1
 kill -KILL $HOLDERS
 mount_kill 1
@@ -155,8 +104,7 @@ conflict removed2 ..DEAD
 node2 "printf later >quiet2 && sync quiet2"
 replay 120 || fail "nothing to replay: $(cat "$WORK/replayed")"
 grep -q "^nothing is left" "$WORK/replayed" || fail "replayed twice: $(cat "$WORK/replayed")"
-heal_link node1
-until_ok 60 "the way to the server" on node1 bash -c ": </dev/tcp/$SERVER_ADDRESS/$PORT" || fail "no way to the server"
+healed
 mount_start 1 flush_age=600
 replay 120 && fail "the journal of a mount in use was replayed"
 grep -q "in use" "$WORK/replayed" || fail "not told why: $(cat "$WORK/replayed")"
@@ -198,7 +146,7 @@ is "$EXPORT/locked" Original--
 
 note "daemon stopped: no old byte is read, no late byte covers another's"
 make stopped
-hold stopped LATE 2
+hold stopped 2 LATE
 on node1 cat "$D/stopped" >/dev/null
 away kill -STOP "${DAEMON[node1]}"
 node2 "printf other >stopped"
