@@ -340,7 +340,7 @@ static void begin_to_wait(struct fixture *f, struct node *late, struct node *bus
 
 static void answer_stable(struct node *node)
 {
-	for (size_t i = 0; i < node->asked_count; i++) {
+	for (size_t i = 0; node->conn && i < node->asked_count; i++) {
 		if (node->asked[i].type == KR_MSG_STABLE && !node->asked[i].answered)
 			node_reply(node, &node->asked[i], NULL);
 	}
@@ -355,7 +355,8 @@ static void flush_for(struct fixture *f, struct node *busy, struct node *late, c
 		if (moment % 4 == 0) {
 			flush.seq++;
 			assert_int_equal(node_call(busy, KR_MSG_FLUSH, &flush, NULL), 0);
-			node_send_as(late, 1000 + flush.seq, 0, KR_MSG_PING, NULL);
+			if (late->conn) /* its end may have come just now */
+				node_send_as(late, 1000 + flush.seq, 0, KR_MSG_PING, NULL);
 		}
 		answer_stable(busy);
 		answer_stable(late);
