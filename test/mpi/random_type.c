@@ -17,15 +17,18 @@ static int between(uint64_t *state, int64_t low, int64_t high)
 	return (int)(high <= low ? low : low + (int64_t)kt_below(state, (uint64_t)(high - low + 1)));
 }
 
-// Lower bound 0 and the upper bound that the type has, or room more.
-static MPI_Datatype with_bounds(MPI_Datatype type, int64_t more)
+// Lower bound 0 and the upper bound that the type has, but not before its last byte: in a struct that has resized members, only
+// theirs count (Open MPI; not MPICH 4), and copies would overlap.
+static MPI_Datatype with_bounds(MPI_Datatype type)
 {
-	MPI_Aint lb, extent;
+	MPI_Aint lb, extent, true_lb, true_extent;
 	MPI_Datatype ret;
 	MPI_Type_get_extent(type, &lb, &extent);
-	if (!lb && !more)
+	MPI_Type_get_true_extent(type, &true_lb, &true_extent);
+	MPI_Aint end = lb + extent > true_lb + true_extent ? lb + extent : true_lb + true_extent;
+	if (!lb && extent == end)
 		return type;
-	MPI_Type_create_resized(type, 0, (MPI_Aint)(lb + extent + more), &ret);
+	MPI_Type_create_resized(type, 0, end, &ret);
 	MPI_Type_free(&type);
 	return ret;
 }
@@ -153,7 +156,7 @@ static MPI_Datatype generate(uint64_t *state, MPI_Datatype base, int depth, int6
 	}
 	int kind = (int)kt_below(state, 12);
 	if (kind == 7)
-		return with_bounds(of_struct(state, base, depth, base_extent, room), 0);
+		return with_bounds(of_struct(state, base, depth, base_extent, room));
 	child = generate(state, base, depth - 1, room / between(state, 2, 5));
 	int64_t extent = extent_of(child), n = room / extent;
 	int length = between(state, 1, n < 4 ? n : 4);
@@ -176,12 +179,25 @@ static MPI_Datatype generate(uint64_t *state, MPI_Datatype base, int depth, int6
 	default: MPI_Type_dup(child, &type); break;
 	}
 	MPI_Type_free(&child);
-	return with_bounds(type, 0);
+	return with_bounds(type);
+}
+
+// In a type that overlaps itself every call is an error of the program.
+static void check_room(MPI_Datatype type)
+{
+	MPI_Aint lb, extent, true_lb, true_extent;
+	int size;
+	MPI_Type_get_extent(type, &lb, &extent);
+	MPI_Type_get_true_extent(type, &true_lb, &true_extent);
+	MPI_Type_size(type, &size);
+	KT_CHECK(lb <= true_lb && true_lb + true_extent <= lb + extent && size <= true_extent, "a type of %d bytes from %lld to %lld, its bytes from %lld to %lld",
+		size, (long long)lb, (long long)(lb + extent), (long long)true_lb, (long long)(true_lb + true_extent));
 }
 
 MPI_Datatype kt_random_file_type(uint64_t *state, MPI_Datatype base, int64_t room)
 {
 	MPI_Datatype type = generate(state, base, between(state, 0, 4), room);
+	check_room(type);
 	MPI_Type_commit(&type);
 	return type;
 }
@@ -189,6 +205,7 @@ MPI_Datatype kt_random_file_type(uint64_t *state, MPI_Datatype base, int64_t roo
 MPI_Datatype kt_random_memory_type(uint64_t *state, MPI_Datatype base, int64_t room)
 {
 	MPI_Datatype type = generate(state, base, between(state, 0, 3), room), mixed;
+	check_room(type);
 	if (!kt_below(state, 3)) {
 		// The later pieces first, and one before the buffer.
 		int64_t extent = extent_of(type);
