@@ -31,6 +31,11 @@ if [ -x "$B/test/mpi/layer.mpich" ]; then
 	note "MPICH, seed $((seed + 2))"
 	mpi_run mpich 1 block layer "$MPI_MNT/file" "$((seed + 2))" 6 || fail "MPICH, LAYER_SEED=$seed"
 	mpi_run mpich 1 block requests "$MPI_MNT" threads || fail "requests of MPICH"
+	if [ -x "$B/test/mpi/hdf5_io.mpich" ]; then
+		MPI_ENV+=("KAIRAN_MPIIO_HINTS=romio_cb_write=enable;romio_cb_read=enable;striping_unit=4096")
+		mpi_run mpich 1 block hdf5_io write "$MPI_MNT" || fail "hdf5_io of MPICH"
+		on node3 "$B/test/mpi/hdf5_io.mpich" read "$MPI_MNT" || fail "hdf5_io of MPICH reads something else on node3"
+	fi
 	for program in fortran_mpif fortran_f08; do
 		[ ! -x "$B/test/mpi/$program.mpich" ] || mpi_run mpich 1 block $program "$MPI_MNT/$program" || fail "$program of MPICH"
 	done
