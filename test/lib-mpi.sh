@@ -5,13 +5,18 @@
 # /dev/shm; /etc/hosts names the nodes.  The MPI libraries tell nodes by their host names: ranks on different nodes
 # talk TCP over the limited links only.
 #
-# Programs are built as $B/test/mpi/NAME.openmpi and NAME.mpich when the libraries are there.
+# Programs are built as $B/test/mpi/NAME.openmpi and NAME.mpich when the libraries are there.  In a build with ASan they and the
+# layer are sanitized; the MPI libraries are not, and they leak.
 
 MPI_MNT=$WORK/mnt         # the mount point, on every node
 MPI_PLAIN=$WORK/plain     # a directory of the local disk that all nodes see
 MPI_LIMIT=${MPI_LIMIT:-200}   # seconds until a run counts as hung
 MPI_ENV=()                # NAME=VALUE for every rank
 MPI_OPTIONS=()            # options of Open MPI's mpirun
+
+# The sanitizer's own library must come before a preloaded layer.
+MPI_SANITIZER=$(ldd "$B/mpiio/libkairan-mpiio.so" 2>/dev/null | awk '$1 ~ /^libasan/ { print $3 ":" }')
+export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0
 
 mnt() { echo "$MPI_MNT"; }
 seen_from_here() { echo "/proc/${KEEPER[node$1]}/root$MPI_MNT"; }
@@ -48,8 +53,10 @@ mpi_up() {
 # mpi_run MPI RANKS_PER_NODE block|robin PROGRAM [ARG...]: a program of test/mpi (or with a path) on all nodes.
 # block: ranks 0..R-1 on node1; robin: rank i on node 1 + i % nodes.  Open MPI's component for MPI-IO: MPI_IO=romio321|ompio.
 mpi_run() {
-	local mpi=$1 ranks=$2 placement=$3 program=$4 i hosts="" words
+	local mpi=$1 ranks=$2 placement=$3 program=$4 i hosts="" words env=()
 	shift 4
+	for i in "${MPI_ENV[@]}"; do env+=("${i/#LD_PRELOAD=/LD_PRELOAD=$MPI_SANITIZER}"); done
+	[ -z "$MPI_SANITIZER" ] || env+=("ASAN_OPTIONS=$ASAN_OPTIONS" "UBSAN_OPTIONS=$UBSAN_OPTIONS")
 	case $program in */*) ;; *) program=$B/test/mpi/$program.$mpi ;; esac
 	case $mpi in
 	openmpi)
@@ -61,18 +68,21 @@ mpi_run() {
 			--mca io "${MPI_IO:-romio321}")
 		case $placement in robin) words+=(--map-by node) ;; *) words+=(--map-by slot) ;; esac
 		words+=("${MPI_OPTIONS[@]}")
-		for i in "${MPI_ENV[@]}"; do words+=(-x "$i"); done
+		for i in "${env[@]}"; do words+=(-x "$i"); done
 		;;
 	mpich)
 		for i in $(seq "$NODES"); do hosts=$hosts,node$i; done
 		words=(mpiexec.mpich -launcher rsh -launcher-exec "$WORK/enter" -iface eth0 -hosts "${hosts#,}" -n $((NODES * ranks))
 			-genv UCX_TLS tcp,self,sysv -genv UCX_NET_DEVICES eth0 -genv UCX_TCP_PUT_ENABLE n) # with put, ranks hang in MPI_Finalize
 		case $placement in robin) words+=(-ppn 1) ;; *) words+=(-ppn "$ranks") ;; esac
-		for i in "${MPI_ENV[@]}"; do words+=(-genv "${i%%=*}" "${i#*=}"); done
+		for i in "${env[@]}"; do words+=(-genv "${i%%=*}" "${i#*=}"); done
 		;;
 	*) fail "no MPI $mpi" ;;
 	esac
-	on node1 timeout -k 2 $((MPI_LIMIT * SLOW)) env -C "$WORK" HOME="$WORK" "${words[@]}" "$program" "$@"
+	on node1 timeout -k 2 $((MPI_LIMIT * SLOW)) env -C "$WORK" HOME="$WORK" "${words[@]}" "$program" "$@" && return
+	i=$?
+	tail -n 40 "$WORK"/sanitizer.* >&2 2>/dev/null
+	return $i
 }
 
 # mpi_conformance MPI RANKS_PER_NODE PLACEMENT DIR [OPTION...]: all scenarios of test/mpi/conformance.c over files in DIR.

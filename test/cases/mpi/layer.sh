@@ -2,6 +2,7 @@
 # says when arguments are wrong, one aggregator fails, the disk is full. Views, handles and requests beside the usual.
 # timeout: 400
 . "$TOP/test/lib.sh"
+. "$TOP/test/lib-mpi.sh"
 ip link set lo up
 # Open MPI names its shared memory by host and job, and jobs of other cases, in other process namespaces, have the same numbers.
 mount -t tmpfs tmpfs /dev/shm || fail "/dev/shm"
@@ -19,7 +20,7 @@ run() {
 		--mca btl_vader_single_copy_mechanism none --mca orte_tmpdir_base "$WORK" -n 4) ;;
 	mpich) words=(mpiexec.mpich -n 3) ;; # its ranks spin
 	esac
-	timeout -k 2 150 env HOME="$WORK" "${words[@]}" env "${settings[@]}" LD_PRELOAD="${PRELOAD-$library}" "$B/test/mpi/$2.$mpi" "${@:3}" >"$WORK/said" 2>&1
+	timeout -k 2 $((150 * SLOW)) env HOME="$WORK" "${words[@]}" env "${settings[@]}" LD_PRELOAD="$MPI_SANITIZER${PRELOAD-$library}" "$B/test/mpi/$2.$mpi" "${@:3}" >"$WORK/said" 2>&1
 	status=$?
 	cat "$WORK/said"
 	case $* in *" fatal") [ $status != 0 ] && ! grep FAILED "$WORK/said" ;; *) [ $status = 0 ] ;; esac || fail "$mpi $*: exit status $status"
