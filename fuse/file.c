@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "common/fault.h"
 #include "fuse/file_priv.h"
 #include "fuse/rpc.h"
 #include "fuse/stage.h"
@@ -180,6 +181,7 @@ static void settle(struct kr_file *file)
 	bool flushing = kr_flush_busy(file), used = file->handles || file->opening || !kr_list_empty(&file->waiters);
 	bool dirty, idle, only_held, keep;
 
+	(void)KR_FAULT("file.settle");
 	pthread_mutex_lock(&file->lock);
 	dirty = file->holder.dirty && !file->holder.refused;
 	if (!used && !file->holder.dirty && (file->holder.held & KR_LEASE_WRITE) && !file->holder.leaving) {

@@ -81,6 +81,7 @@ struct kr_file {
 	bool resident;               /* the table keeps a reference: there is something to keep */
 	bool could_flush;            /* kr_file_may_flush, when last looked at */
 	bool gone;                   /* the server does not know it any more */
+	bool doubted;                /* said so: a flush was not taken for want of a lease */
 	uint8_t reclaiming;          /* kinds that a RECLAIM asks for */
 	bool refreshing;             /* GETATTR on its way, because of `stale` */
 	uint8_t needs;               /* lease kinds that the waiters need */
@@ -151,6 +152,11 @@ static inline uint64_t kr_file_end(const struct kr_file *file)
 {
 	return KR_MAX(file->base.size, kr_extent_map_end(&file->dirty));
 }
+struct kr_file_label {
+	char text[256];
+};
+/* Which file it is, for people: its path as the journal knows it, else its inode number. Borrows RET. Loop thread. */
+const char *kr_file_label(const struct kr_file *file, struct kr_file_label *ret);
 /* The server's clock now, from the offset that HELLO and PING gave. Any thread. */
 struct kr_time kr_file_now(struct kr_mount *mount);
 
@@ -162,6 +168,9 @@ bool kr_file_may_flush(struct kr_file *file);
 /* A flush of everything up to SEQ was applied, SENT are its extents: they leave `dirty`. Loop thread, lock not held. */
 void kr_file_flushed(struct kr_file *file, uint64_t seq, const struct kr_flush_reply *reply,
 	const struct kr_extent_map *sent);
+/* The server answered a flush with EAGAIN: it may not count our WRITE, whatever we believe.  Then it is asked for again. Loop
+ * thread, lock not held. */
+void kr_file_flush_untaken(struct kr_file *file);
 /* A flush failed for good with ERR (the server's errno); the bytes stay dirty. Loop thread. */
 void kr_file_flush_failed(struct kr_file *file, int err);
 /* `dirty` (changed under the lock by the caller) was filled other than by a write here, or emptied without a flush: rebuilt

@@ -4,6 +4,8 @@
  * `changes` grows whenever attributes that are on their way may have been taken before own bytes reached the server.
  */
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 
 #include "fuse/file_priv.h"
 #include "fuse/stage.h"
@@ -83,6 +85,15 @@ void kr_file_redirtied(struct kr_file *file, struct kr_time mtime, int err)
 	note_change(file);
 	pthread_mutex_unlock(&file->lock);
 	kr_file_step(file);
+}
+
+const char *kr_file_label(const struct kr_file *file, struct kr_file_label *ret)
+{
+	if (file->journal_file && file->journal_file->hint)
+		snprintf(ret->text, sizeof(ret->text), "%s", file->journal_file->hint);
+	else
+		snprintf(ret->text, sizeof(ret->text), "file %" PRIu64, file->base.ino);
+	return ret->text;
 }
 
 /* --- attributes as seen from here ------------------------------------------------------------------------------------------ */

@@ -157,11 +157,17 @@ void kr_flush_orphan(struct kr_file *file, int err)
 
 /* --- files with bytes ---------------------------------------------------------------------------------------- */
 
+/* [lock] held. */
+static bool is_busy(const struct kr_file *file)
+{
+	return !kr_extent_map_empty(&file->dirty) || !kr_list_empty(&file->flush.applied) ||
+		!kr_list_empty(&file->flush.sends) || file->flush.late;
+}
+
 bool kr_flush_busy(struct kr_file *file)
 {
 	KR_SCOPED_LOCK(&file->lock);
-	return !kr_extent_map_empty(&file->dirty) || !kr_list_empty(&file->flush.applied) ||
-		!kr_list_empty(&file->flush.sends) || file->flush.late;
+	return is_busy(file);
 }
 
 bool kr_flush_is_stable(struct kr_file *file)
@@ -172,8 +178,13 @@ bool kr_flush_is_stable(struct kr_file *file)
 void kr_flush_settle(struct kr_file *file)
 {
 	struct kr_flush *flush = &file->flush;
-	bool busy = kr_flush_busy(file), listed = kr_link_linked(&flush->busy);
+	bool listed = kr_link_linked(&flush->busy), busy;
 
+	pthread_mutex_lock(&file->lock);
+	busy = is_busy(file);
+	if (!busy) /* the next write tells us again */
+		flush->noticed = flush->backlog_noticed = flush->backlog_held = false;
+	pthread_mutex_unlock(&file->lock);
 	if (busy && !listed) {
 		kr_list_append(&kr_flusher_of(file)->busy, &flush->busy);
 		kr_file_get(file);

@@ -320,6 +320,8 @@ static void answer(struct kr_flush_send *send, int err, const struct kr_flush_re
 		dirty_applied(send, reply);
 	else if (told)
 		refused(send, err, before);
+	else if (err == -EAGAIN && !send->replay)
+		kr_file_flush_untaken(file);
 	free_send(send);
 	if (!kr_flusher_of(file)->stopped) {
 		kr_flush_step(file);

@@ -13,11 +13,17 @@ static uint8_t giving_up(const struct kr_holder *holder)
 	return holder->recalled | holder->leaving;
 }
 
+/* What may be used. */
+static uint8_t undoubted(const struct kr_holder *holder)
+{
+	return holder->doubted ? holder->held & (uint8_t)~KR_LEASE_WRITE : holder->held;
+}
+
 bool kr_holder_has(const struct kr_holder *holder, uint8_t kinds)
 {
 	if ((kinds & KR_LEASE_READ) && holder->suspect)
 		return false;
-	return (holder->held & kinds) == kinds && (giving_up(holder) & kinds) == 0;
+	return (undoubted(holder) & kinds) == kinds && (giving_up(holder) & kinds) == 0;
 }
 
 static void count_in(struct kr_holder *holder, uint8_t kinds)
@@ -61,7 +67,23 @@ void kr_holder_leave(struct kr_holder *holder, uint8_t kinds, uint32_t epoch)
 
 bool kr_holder_may_flush(const struct kr_holder *holder)
 {
-	return (holder->held & KR_LEASE_WRITE) || (holder->held & holder->recalled & KR_LEASE_READ);
+	return (undoubted(holder) & KR_LEASE_WRITE) || (holder->held & holder->recalled & KR_LEASE_READ);
+}
+
+bool kr_holder_doubt(struct kr_holder *holder)
+{
+	/* While it is being recalled the server counts it. */
+	if (!(holder->held & (uint8_t)~holder->recalled & KR_LEASE_WRITE))
+		return false;
+	holder->doubted = true;
+	return true;
+}
+
+static void give_away(struct kr_holder *holder, uint8_t kinds)
+{
+	holder->held &= (uint8_t)~kinds;
+	if (kinds & KR_LEASE_WRITE)
+		holder->doubted = false;
 }
 
 void kr_holder_want(struct kr_holder *holder, uint8_t kinds)
@@ -71,8 +93,11 @@ void kr_holder_want(struct kr_holder *holder, uint8_t kinds)
 
 void kr_holder_granted(struct kr_holder *holder, bool valid)
 {
-	if (valid)
+	if (valid) {
 		holder->held |= holder->asked;
+		if (holder->asked & KR_LEASE_WRITE)
+			holder->doubted = false;
+	}
 	holder->asked = 0;
 }
 
@@ -83,13 +108,15 @@ void kr_holder_ask_failed(struct kr_holder *holder)
 
 void kr_holder_gained(struct kr_holder *holder, uint8_t kinds)
 {
-	holder->held |= kinds;
+	holder->held |= kinds & (uint8_t)~holder->returning;
 }
 
 void kr_holder_recalled(struct kr_holder *holder, uint8_t kinds)
 {
 	holder->recall_open = true;
 	holder->recalled |= kinds & holder->held;
+	if (kinds & KR_LEASE_WRITE)
+		holder->doubted = false;
 	if ((holder->recalled & KR_LEASE_READ) && holder->dirty)
 		holder->owed = true;
 }
@@ -156,7 +183,7 @@ uint8_t kr_holder_lost(struct kr_holder *holder)
 	holder->epoch++;
 	holder->readers = holder->writers = 0;
 	holder->held = holder->recalled = holder->leaving = 0;
-	holder->recall_open = holder->owed = false;
+	holder->recall_open = holder->owed = holder->doubted = false;
 	return kinds;
 }
 
@@ -208,15 +235,18 @@ static enum kr_holder_action next_giving_up(struct kr_holder *holder, uint8_t *r
 	}
 	if (!let_go(holder))
 		return KR_HOLDER_NOTHING;
-	if (holder->leaving & (uint8_t)~holder->recalled) {
+	if ((holder->leaving & (uint8_t)~holder->recalled) && !holder->asked && !holder->returning) {
 		*ret_kinds = holder->returning = holder->leaving & (uint8_t)~holder->recalled;
-		holder->held &= (uint8_t)~holder->returning;
+		give_away(holder, holder->returning);
 		holder->leaving = 0;
 		return KR_HOLDER_RETURN;
 	}
+	if (!holder->recalled)
+		return KR_HOLDER_NOTHING;
 	*ret_kinds = holder->recalled;
-	holder->held &= (uint8_t)~holder->recalled;
-	holder->recalled = holder->leaving = 0;
+	give_away(holder, holder->recalled);
+	holder->leaving &= (uint8_t)~holder->recalled;
+	holder->recalled = 0;
 	holder->recall_open = false;
 	return KR_HOLDER_ANSWER;
 }
@@ -239,7 +269,7 @@ enum kr_holder_action kr_holder_next(struct kr_holder *holder, uint8_t *ret_kind
 	}
 	if (holder->dirty && !holder->refused)
 		need |= KR_LEASE_WRITE;
-	if (holder->asked || holder->returning || (need & (uint8_t)~holder->held) == 0)
+	if (holder->asked || holder->returning || (need & (uint8_t)~undoubted(holder)) == 0)
 		return KR_HOLDER_NOTHING;
 	*ret_kinds = holder->asked = need;
 	return KR_HOLDER_ASK;

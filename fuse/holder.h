@@ -8,8 +8,9 @@
  *    held and none of them being given up, so that a recall waits for those inside and for nobody else;
  *  - a RECALL is answered when nobody is inside, unflushed bytes are applied or refused (WRITE), and the kernel's pages
  *    are gone together with what mapped stores left dirty in them (READ);
- *  - nothing is asked while something is being given up or returned, so that the server's and the node's view agree after
- *    the same frames, in whatever order they cross;
+ *  - nothing is asked while something is being given up or returned, and nothing is returned while something is asked or
+ *    another RETURN is on its way, so that the server's and the node's view agree after the same frames, in whatever order
+ *    they cross; what comes with OPEN and CREATE may cross a RETURN, see kr_holder_gained;
  *  - what is dirty when READ is recalled is flushed before READ goes: somebody here may have read it, and what another node
  *    writes after that must win (P3); whole pages that a mapping wrote would cover other nodes' bytes later.
  */
@@ -47,6 +48,7 @@ struct kr_holder {
 	bool dropping;     /* KR_HOLDER_DROP on its way */
 	bool drop_again;   /* a read was let through while dropping */
 	bool suspect;      /* the pages may be older than READ is: nobody reads before they are dropped */
+	bool doubted;      /* the server does not seem to count our WRITE: nobody uses it before LEASE has been answered again */
 	uint32_t readers, writers; /* inside */
 	uint32_t epoch;    /* of the session; who entered in an older one is not counted any more */
 };
@@ -66,6 +68,10 @@ bool kr_holder_has(const struct kr_holder *holder, uint8_t kinds);
  * server takes READ from everybody. */
 bool kr_holder_may_flush(const struct kr_holder *holder);
 
+/* The server took a flush for one of a node without WRITE: it is asked for again.  It stays held meanwhile, so that a RECALL is
+ * not answered before the flush.  Whether it was held, and is not being recalled. */
+bool kr_holder_doubt(struct kr_holder *holder);
+
 /* The kinds that waiting operations need, all of them together; replaces what was wanted before. */
 void kr_holder_want(struct kr_holder *holder, uint8_t kinds);
 /* The LEASE was answered. VALID false: the connection broke since it was asked, so the grant may be an old one that has been
@@ -74,8 +80,8 @@ void kr_holder_want(struct kr_holder *holder, uint8_t kinds);
 void kr_holder_granted(struct kr_holder *holder, bool valid);
 /* The LEASE failed (the file is gone, interrupted...); it is asked again if still wanted. */
 void kr_holder_ask_failed(struct kr_holder *holder);
-/* Kinds that came with OPEN or CREATE, asked and answered on one connection. What the server holds for us beyond what we know
- * does no harm. */
+/* Kinds that came with OPEN or CREATE, asked and answered on one connection: what the server held for us when it answered. But
+ * for those that it gives away when it reads our RETURN.  What it holds for us beyond what we know does no harm. */
 void kr_holder_gained(struct kr_holder *holder, uint8_t kinds);
 /* A RECALL arrived. Repeated ones join. */
 void kr_holder_recalled(struct kr_holder *holder, uint8_t kinds);

@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "common/fault.h"
+#include "common/log.h"
 #include "fuse/file_priv.h"
 #include "fuse/op.h"
 #include "fuse/stage.h"
@@ -64,6 +65,7 @@ static void give_back(struct kr_file *file, uint8_t kinds)
 
 	if ((kinds & KR_LEASE_READ) && file->stage)
 		kr_stage_suspend(file->stage);
+	(void)KR_FAULT("lease.return");
 	kr_rpc_call(file->mount->rpc, KR_MSG_RETURN, &request, NULL, 0, KR_RPC_HARD, returned, kr_file_get(file));
 }
 
@@ -147,4 +149,22 @@ bool kr_file_may_flush(struct kr_file *file)
 	if (!may)
 		kr_file_step(file);
 	return may;
+}
+
+void kr_file_flush_untaken(struct kr_file *file)
+{
+	struct kr_file_label label;
+	bool doubted;
+
+	pthread_mutex_lock(&file->lock);
+	doubted = kr_holder_doubt(&file->holder);
+	pthread_mutex_unlock(&file->lock);
+	if (!doubted)
+		return;
+	file->could_flush = false;
+	if (!file->doubted)
+		kr_log_warn("%s: the server does not take its bytes, for want of a lease that this node believes to have: asked for again",
+			kr_file_label(file, &label));
+	file->doubted = true;
+	kr_file_step(file);
 }

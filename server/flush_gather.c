@@ -57,7 +57,8 @@ void kr_flush_gather(struct kr_sfile *file, const struct kr_round_ask *ask)
 {
 	struct kr_sfile_data *data = &file->data;
 
-	if (ask->inlined || ask->single || ask->replay_round || !kr_rounds_idle(&data->rounds) || count_writers(file) < 2)
+	if (ask->inlined || ask->single || ask->replay_round || !kr_rounds_idle(&data->rounds) || kr_link_linked(&data->gathering) ||
+		count_writers(file) < 2)
 		return;
 	data->gather_ns = kr_clock_ns() + KR_DATA_GATHER_MS * KR_NS_PER_MS;
 	kr_list_append(&data->owner->gathering, &data->gathering);

@@ -287,6 +287,16 @@ void kr_lease_table_revoke(struct kr_lease_table *table, uint8_t kinds)
 		;
 }
 
+void kr_lease_table_take_back(struct kr_lease_table *table, uint32_t node, uint8_t kinds)
+{
+	struct kr_lease_holder *holder = find_holder(table, node);
+
+	if (holder)
+		kinds &= holder->kinds & (uint8_t)~holder->recalling;
+	if (holder && kinds)
+		ask_back(table, holder, kinds);
+}
+
 static void give_up(struct kr_lease_table *table, struct kr_lease_holder *holder, uint8_t kinds)
 {
 	holder->kinds &= (uint8_t)~kinds;

@@ -71,6 +71,8 @@ void kr_lease_table_withdraw(struct kr_lease_table *table, struct kr_lease_waite
 void kr_lease_table_announced(struct kr_lease_table *table, uint32_t node);
 /* KINDS are asked back from all nodes although nobody wants them: what they know under them is true no more. */
 void kr_lease_table_revoke(struct kr_lease_table *table, uint8_t kinds);
+/* Asks NODE to give KINDS back, as far as it holds them and has not been asked. */
+void kr_lease_table_take_back(struct kr_lease_table *table, uint32_t node, uint8_t kinds);
 /* The node's answer to recall number RECALL: it has given KINDS up. Old numbers are ignored. */
 void kr_lease_table_recalled(struct kr_lease_table *table, uint32_t node, uint8_t kinds, uint64_t recall);
 /* The node gives kinds back by itself. */

@@ -120,9 +120,9 @@ static void tell_grant(struct kr_request *request, const struct kr_attr *attr)
 	kr_request_reply(request, err, &reply, NULL, 0);
 	if (!session->dead) {
 		kr_lease_table_announced(&file->leases, session->node);
-		if (err)
-			kr_lease_table_release(&file->leases, session->node, kinds);
-		settle(file, session, err ? kinds : 0);
+		if (err) /* it may hold some of them since before: it says itself when it does not */
+			kr_lease_table_take_back(&file->leases, session->node, kinds);
+		settle(file, session, 0);
 	}
 	kr_session_put(session);
 	kr_sfile_put(file);

@@ -210,8 +210,10 @@ static void reply_open(struct kr_request *request)
 	struct kr_open_reply *reply = &request->reply.open_reply;
 	struct kr_sfile *file = kr_sfile_ref(open->file);
 	struct kr_session *session = kr_session_get(request->session);
-	uint8_t granted = open->granted;
+	/* Without what the node has returned meanwhile. */
+	uint8_t granted = open->granted & kr_lease_table_held(&file->leases, session->node);
 	struct kr_slice slice = {.buf = open->small};
+	bool announced = open->granted != 0;
 
 	reply->granted = granted;
 	if (open->small && (granted & KR_LEASE_READ)) {
@@ -220,7 +222,7 @@ static void reply_open(struct kr_request *request)
 		reply->checksum = kr_checksum(open->small->data, open->small->length);
 	}
 	kr_request_reply(request, 0, reply, &slice, slice.length ? 1 : 0);
-	if (granted)
+	if (announced)
 		kr_leases_announced(file, session);
 	kr_session_put(session);
 	kr_sfile_put(file);

@@ -359,6 +359,55 @@ static void a_recall_of_write_is_answered_after_the_flush(void **state)
 	turn();
 }
 
+static void a_flush_that_is_not_taken_makes_the_lease_be_asked_again(void **state)
+{
+	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
+	struct kr_lease_reply message = { .attr = { .ino = 1 } };
+	size_t before;
+
+	(void)state;
+	file->handles = 1;
+	obtain(file, KR_LEASE_WRITE, &message.attr);
+	dirty(file, 0, 100, 1);
+	before = fake.count;
+	assert_true(kr_file_may_flush(file));
+	kr_file_flush_untaken(file);
+	turn();
+	assert_false(kr_file_may_flush(file));
+	assert_int_equal(fake.count, before + 1);
+	assert_int_equal(last_call(KR_MSG_LEASE)->msg.lease_request.kinds, KR_LEASE_WRITE);
+	fake.flush_steps = 0;
+	reply(last_call(KR_MSG_LEASE), 0, &message);
+	assert_true(kr_file_may_flush(file));
+	assert_true(fake.flush_steps > 0);
+	flushed(file, 1, 100);
+	file->handles = 0;
+	kr_file_put(file);
+	turn();
+}
+
+static void a_recall_of_a_lease_in_doubt_is_answered_after_the_flush(void **state)
+{
+	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
+
+	(void)state;
+	file->handles = 1;
+	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){ .ino = 1 });
+	dirty(file, 0, 100, 1);
+	kr_file_flush_untaken(file);
+	turn();
+	recall(KR_LEASE_WRITE);
+	assert_true(kr_file_may_flush(file));
+	assert_int_equal(fake.flushes, 1);
+	assert_int_equal(fake.answers, 0);
+	flushed(file, 1, 100);
+	assert_int_equal(fake.answers, 1);
+	reply(last_call(KR_MSG_LEASE), -EINTR, NULL);
+	file->handles = 0;
+	kr_file_put(file);
+	turn();
+}
+
 static void a_query_tells_of_unflushed_bytes(void **state)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
@@ -606,6 +655,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_waiter_gets_its_lease_and_keeps_a_recall_waiting, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_failed_lease_fails_those_who_wait_for_it_and_nobody_later, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_recall_of_write_is_answered_after_the_flush, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_flush_that_is_not_taken_makes_the_lease_be_asked_again, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_recall_of_a_lease_in_doubt_is_answered_after_the_flush, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_query_tells_of_unflushed_bytes, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_closed_file_gives_write_back_and_keeps_read, setup, teardown),
 		cmocka_unit_test_setup_teardown(too_many_idle_files_give_read_back, setup, teardown),
