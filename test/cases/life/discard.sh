@@ -8,8 +8,11 @@ mount -o loop "$WORK/export.img" "$EXPORT" || skip "no loop device"
 up 1
 mkdir "$EXPORT/dir"
 head -c $(($(stat -f -c '%a*%S' "$EXPORT") - 2000000)) /dev/zero >"$EXPORT/ballast"
-on node1 python3 - "$(mnt 1)/dir/refused" <<'P' || fail "no error for the program"
-import errno, os, sys
+on node1 python3 - "$(mnt 1)/dir/refused" "$WORK" <<'P' &
+import errno, os, sys, time
+def wait_for(name):
+    while not os.path.exists(f"{sys.argv[2]}/{name}"):
+        time.sleep(0.1)
 fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT, 0o644)
 os.write(fd, bytes(6000000))
 try:
@@ -17,8 +20,14 @@ try:
     sys.exit("fsync found space")
 except OSError as error:
     assert error.errno == errno.ENOSPC, error
+open(f"{sys.argv[2]}/failed", "w").close()
+wait_for("space")
+os.pwrite(fd, b"later", 0)
+wait_for("enough")
 os._exit(0)
 P
+writer=$!
+until_ok 60 "the program's fsync fails" test -e "$WORK/failed" || fail "no error for the program"
 kairan 1 status "$(mnt 1)" | grep -q "dir/refused" || fail "status does not name the file: $(kairan 1 status "$(mnt 1)")"
 kairan 1 flush --timeout 2 "$(mnt 1)/dir" >"$WORK/flush"
 [ $? = 1 ] || fail "flush: exit code: $(cat "$WORK/flush")"
@@ -28,4 +37,9 @@ kairan 1 flush --discard "$(mnt 1)/dir/refused" || fail "discard"
 kairan 1 flush "$(mnt 1)" || fail "something is left: $(kairan 1 status "$(mnt 1)")"
 rm "$EXPORT/ballast"
 echo fine >"$(seen_from_here 1)/dir/after" && [ "$(cat "$EXPORT/dir/after")" = fine ] || fail "not usable after discarding"
+# Through the handle that had written what was discarded; nobody closes it or asks for a flush.
+touch "$WORK/space"
+until_ok 60 "what is written after discarding goes by its age" grep -q later "$EXPORT/dir/refused" || fail "$(kairan 1 status "$(mnt 1)")"
+touch "$WORK/enough"
+wait $writer || fail "the program ended with $?"
 finish
