@@ -15,7 +15,7 @@
 #include "fuse/stage.h"
 
 /* `flags` of OPEN and CREATE (msgs.def). */
-enum { OPEN_READ = 0, OPEN_WRITE = 1, OPEN_BOTH = 2, OPEN_TRUNCATE = 4, OPEN_EXECUTE = 8 };
+enum { OPEN_READ = 0, OPEN_WRITE = 1, OPEN_BOTH = 2, OPEN_TRUNCATE = 4, OPEN_EXECUTE = 8, OPEN_NOATIME = 16 };
 /* The kernel's mark of execve(2) among the flags of an open (FMODE_EXEC). */
 enum { FLAG_EXECUTE = 0x20 };
 
@@ -150,6 +150,7 @@ static void step_open(struct kr_op *op)
 	struct kr_file *file = open->file_op.file;
 	struct kr_open_request msg = { .cred = open->cred, .file = file->fid, .flags = wire_flags(&open->fi),
 		.want = welcome_kinds(&open->fi) };
+	const struct kr_mount_options *options = op->mount->options;
 	int err = 0;
 
 	if (op->call)
@@ -168,6 +169,8 @@ static void step_open(struct kr_op *op)
 	open->begun = true;
 	open->generation = kr_files_generation(op->mount->files);
 	open->stamp = kr_clock_ns();
+	if (open->fi.flags & O_NOATIME || options->noatime || options->read_only)
+		msg.flags |= OPEN_NOATIME;
 	kr_op_send(op, KR_MSG_OPEN, &msg, 0, on_opened);
 }
 

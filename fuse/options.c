@@ -99,6 +99,7 @@ static int take_other(void *values, const char *key, const char *value)
 {
 	struct kr_mount_options *options = values;
 
+	options->noatime |= strcmp(key, "noatime") == 0;
 	if (strcmp(key, "ro") == 0)
 		options->read_only = true;
 	else if (strcmp(key, "allow_other") == 0)

@@ -17,7 +17,7 @@ struct kr_mount_options {
 	char *mount_point; /* absolute */
 	struct kr_endpoint server;
 	char *fuse_options; /* what libfuse and the kernel get, joined by commas; NULL for none */
-	bool read_only, allow_other, allow_root, default_permissions, no_default_permissions;
+	bool read_only, noatime, allow_other, allow_root, default_permissions, no_default_permissions;
 
 	/* From the table (units: bytes, milliseconds). */
 	char *local;     /* NULL: the default place */

@@ -176,7 +176,8 @@ bool kr_export_bare(struct kr_export *export, const struct kr_fid *fid);
 /* --- open files ---------------------------------------------------------------------------------------------------- */
 
 enum kr_open_flag { KR_OPEN_READ = 0, KR_OPEN_WRITE = 1, KR_OPEN_BOTH = 2, KR_OPEN_ACCESS = 3, KR_OPEN_TRUNC = 4,
-	KR_OPEN_EXECUTE = 8 /* to run it: needs the right to execute, not that to read */ };
+	KR_OPEN_EXECUTE = 8 /* to run it: needs the right to execute, not that to read */,
+	KR_OPEN_NOATIME = 16 /* its time of access stays */ };
 
 /* Checks that CRED may open a regular file so (-EACCES), and that it can be (-EISDIR, -ETXTBSY, -EROFS...; -ENXIO for what is not a regular file),
  * truncates it if asked (leases are the caller's business, before), and counts a hold. */

@@ -39,7 +39,7 @@ static int check_open(struct kr_export *export, const struct kr_cred *cred, cons
 	struct kr_attr attr;
 	int r;
 
-	if (access == KR_OPEN_ACCESS || flags & ~(uint32_t)(KR_OPEN_ACCESS | KR_OPEN_TRUNC | KR_OPEN_EXECUTE))
+	if (access == KR_OPEN_ACCESS || flags & ~(uint32_t)(KR_OPEN_ACCESS | KR_OPEN_TRUNC | KR_OPEN_EXECUTE | KR_OPEN_NOATIME))
 		return kr_fail(-EINVAL, "open flags %u", flags);
 	r = check_rights(export, cred, fid, flags);
 	if (r == 0 && access != KR_OPEN_READ)
@@ -84,7 +84,7 @@ int kr_export_open(struct kr_export *export, const struct kr_cred *cred, const s
 	r = check_open(export, cred, fid, flags);
 	if (r == 0)
 		r = kr_export_getattr(export, fid, ret_attr);
-	if (r == 0 && (flags & KR_OPEN_ACCESS) != KR_OPEN_WRITE)
+	if (r == 0 && (flags & KR_OPEN_ACCESS) != KR_OPEN_WRITE && !(flags & KR_OPEN_NOATIME))
 		r = note_access(export, fid, ret_attr);
 	if (r < 0)
 		kr_orphans_release(export->orphans, fid, 1);

@@ -96,10 +96,12 @@ static void an_open_for_reading_counts_as_an_access(void **state)
 	ok(kr_export_open(F.export, &root_cred, &file, KR_OPEN_WRITE, &attr));
 	assert_int_equal(attr.atime.sec, 1000);
 	changed = attr.ctime;
+	ok(kr_export_open(F.export, &root_cred, &file, KR_OPEN_READ | KR_OPEN_NOATIME, &attr));
+	assert_int_equal(attr.atime.sec, 1000);
 	ok(kr_export_open(F.export, &root_cred, &file, KR_OPEN_READ, &attr));
 	assert_true(attr.atime.sec > 2000);
 	assert_int_equal(kr_time_compare(attr.ctime, changed), 0);
-	kr_export_release(F.export, &file, 2);
+	kr_export_release(F.export, &file, 3);
 }
 
 static void a_program_that_runs_cannot_be_written(void **state)

@@ -76,6 +76,7 @@ static void what_mount_and_fstab_say_is_understood(void **state)
 	assert_int_equal(parse("fs1:/", "/mnt", "-o", "ro,dev,suid,noatime,allow_other"), 0);
 	assert_true(options.read_only);
 	assert_true(options.allow_other);
+	assert_true(options.noatime);
 	assert_string_equal(options.fuse_options, "dev,suid,noatime");
 }
 
