@@ -10,14 +10,18 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/fail.h"
+#include "common/log.h"
 #include "common/table.h"
 #include "common/util.h"
 #include "fuse/options.h"
 
 enum { ID_BYTES = 16, IDENTITY_MAX = 8192 };
+/* How long a daemon may take to notice that its mount has ended, and, after its drain timeout, to go. */
+enum { NOTICE_MS = 2000, LEAVE_MS = 5000, LOOK_MS = 20 };
 
 struct kr_local {
 	char *path, *journal;
@@ -96,16 +100,51 @@ static int find_path(const struct kr_mount_options *options, struct kr_local *lo
 	return 0;
 }
 
-static int take_lock(struct kr_local *local)
+static bool holder_leaves(const struct kr_local *local)
+{
+	char mark;
+
+	return pread(local->lock_fd, &mark, 1, 0) == 1;
+}
+
+static int wait_for_lock(const struct kr_local *local, uint64_t drain_ms)
+{
+	const struct timespec pause = {.tv_nsec = LOOK_MS * (long)KR_NS_PER_MS};
+	uint64_t begin_ns = kr_clock_ns(), waited_ms;
+	struct stat stat;
+	bool told = false;
+
+	while (flock(local->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+		bool leaves;
+
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return kr_fail_errno(-errno, "cannot lock %s/lock", local->path);
+		leaves = holder_leaves(local);
+		waited_ms = (kr_clock_ns() - begin_ns) / KR_NS_PER_MS;
+		if (waited_ms > (leaves ? drain_ms + LEAVE_MS : NOTICE_MS))
+			return kr_fail(-EBUSY, leaves ? "local directory %s is in use by a mount that has ended and still flushes; try again"
+				: "local directory %s is in use by another mount; give each mount its own with -o local=DIR", local->path);
+		if (waited_ms > NOTICE_MS && !told)
+			kr_log_info("waiting for the mount before, which flushes what it has in %s", local->path);
+		told |= waited_ms > NOTICE_MS;
+		nanosleep(&pause, NULL);
+	}
+	if (fstat(local->lock_fd, &stat) < 0 || stat.st_nlink == 0)
+		return kr_fail(-EBUSY, "local directory %s has just been removed by a mount that failed; try again", local->path);
+	return ftruncate(local->lock_fd, 0) < 0 ? kr_fail_errno(-errno, "cannot write %s/lock", local->path) : 0;
+}
+
+void kr_local_leaving(struct kr_local *local)
+{
+	(void)!pwrite(local->lock_fd, "leaving\n", 8, 0); /* without it they wait less */
+}
+
+static int take_lock(struct kr_local *local, uint64_t drain_ms)
 {
 	local->lock_fd = openat(local->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (local->lock_fd < 0)
 		return kr_fail_errno(-errno, "cannot write to local directory %s", local->path);
-	if (flock(local->lock_fd, LOCK_EX | LOCK_NB) == 0)
-		return 0;
-	if (errno != EWOULDBLOCK)
-		return kr_fail_errno(-errno, "cannot lock %s/lock", local->path);
-	return kr_fail(-EBUSY, "local directory %s is in use by another mount; give each mount its own with -o local=DIR", local->path);
+	return wait_for_lock(local, drain_ms);
 }
 
 static int save_identity(const struct kr_local *local)
@@ -198,7 +237,7 @@ int kr_local_open(const struct kr_mount_options *options, struct kr_local **ret_
 			err = kr_fail_errno(-errno, "local directory %s", local->path);
 	}
 	if (err == 0)
-		err = take_lock(local);
+		err = take_lock(local, options->drain_timeout);
 	if (err == 0)
 		err = make_journal(local);
 	if (err == 0)

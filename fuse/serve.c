@@ -374,6 +374,7 @@ static void start_last_drain(void *context)
 	struct serve *serve = step->serve;
 	uint64_t least = kr_clock_ns() + LATE_DRAIN_MS * KR_NS_PER_MS;
 
+	kr_local_leaving(serve->mount.local);
 	/* Nothing waits for the kernel any more. */
 	atomic_store(&serve->mount.stopping, true);
 	kr_ops_interrupt(&serve->mount);

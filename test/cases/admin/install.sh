@@ -53,7 +53,7 @@ C
 # job SCRIPT ID: runs it as a batch system does on node 1.
 job() { on node1 env KAIRAN_JOB_CONF="$WORK/job.conf" KAIRAN_JOBS="$WORK/jobs" SLURM_JOB_ID="$2" "$PREFIX/share/kairan/job-$1"; }
 is_mounted() { on node1 grep -q " $M fuse.kairanfs " /proc/mounts; }
-until_ok 30 "the daemon of before has ended" job prologue 1 || fail "prologue"
+job prologue 1 || fail "prologue"
 on node1 sh -c "echo first >'$M/first'" || fail "write of the first job"
 job prologue 2 || fail "second prologue"
 job epilogue 1 || fail "epilogue of the first"
@@ -69,7 +69,7 @@ job epilogue 2 && job epilogue 3 || fail "epilogue"
 ! is_mounted || fail "still mounted after the last job"
 note "a job ends while the server is away"
 sed -i 's|^OPTIONS=.*|&,close=async|' "$WORK/job.conf"
-until_ok 30 "a mount for the last job" job prologue 4 || fail "prologue"
+job prologue 4 || fail "prologue"
 on node1 python3 - "$M/left" "$WORK/gone" <<'P' &
 import os, sys, time
 out = open(sys.argv[1], "w")
@@ -85,7 +85,7 @@ wait $program || fail "the job's program"
 ! job epilogue 4 >"$WORK/said" 2>&1 || fail "the epilogue does not tell that something is left"
 grep -q "left: 5 bytes" "$WORK/said" && grep -q "job 4: .*$M" "$WORK/said" || fail "what is left is not named: $(cat "$WORK/said")"
 server_start
-until_ok 30 "a mount for the next job" job prologue 5 || fail "prologue after that"
+job prologue 5 || fail "prologue after that"
 [ "$(on node1 cat "$M/left")" = left ] || fail "what the job before had left"
 job epilogue 5 || fail "epilogue"
 [ "$(cat "$EXPORT/left")" = left ] || fail "what was left is not on the server"

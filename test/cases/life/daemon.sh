@@ -15,9 +15,16 @@ on node1 "$B/fuse/kairanfs" $SERVER_ADDRESS:/sub "$M" -o "ro,local=$WORK/node1/l
 [ "$(on node1 cat "$M/inner")" = deep ] || fail "subdirectory: other content"
 ! on node1 touch "$M/new" 2>/dev/null || fail "read-only mount writes"
 on node1 fusermount3 -u "$M" || fail "fusermount3 -u"
+note "mounted again at once, while the mount before still flushes"
+on node1 "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$M" -o "close=async,local=$WORK/node1/local" || fail "mount"
+on node1 sh -c "head -c 20000000 /dev/urandom >'$M/large'"
+limit node1 100mbit
+on node1 fusermount3 -u "$M" || fail "fusermount3 -u"
+on node1 "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$M" -o "local=$WORK/node1/local" || fail "mount after unmount"
+[ "$(on node1 cat "$M/large" | md5sum)" = "$(md5sum <"$EXPORT/large")" ] && [ "$(stat -c %s "$EXPORT/large")" = 20000000 ] || fail "content"
+on node1 fusermount3 -u "$M" || fail "fusermount3 -u"
 note "started without standard descriptors"
-# The daemon before may still be letting its directory go: nobody waits for it after fusermount3.
-until_ok 20 "mount without standard descriptors" on node1 sh -c "exec $B/fuse/kairanfs $SERVER_ADDRESS:/ $M -o local=$WORK/node1/local <&- >&- 2>&-" || fail "mount without standard descriptors"
+on node1 sh -c "exec $B/fuse/kairanfs $SERVER_ADDRESS:/ $M -o local=$WORK/node1/local <&- >&- 2>&-" || fail "mount without standard descriptors"
 [ "$(on node1 cat "$M/file")" = hello ] || fail "that mount does not serve"
 on node1 sh -c "exec $B/tools/kairan umount $M <&- >&- 2>&-" || fail "umount without standard descriptors"
 server_stop || fail "server"
