@@ -155,5 +155,38 @@ check_logs() {
 	fi
 }
 
+# fill_journal I FILE ERROR [COMMAND...]: node I writes pieces of 65536 k's to FILE until that fails with ERROR (ENOSPC...), while
+# the server stands still; COMMAND runs after the first one (the lease is here then).  Then the server goes on, and fsync and
+# close succeed: every byte of the pieces, whose number is printed, is in the export.
+fill_journal() {
+	local node=$1 file=$2
+	shift
+	on "node$node" python3 - "${DAEMON[server]}" "$@" <<-'P' || return 1
+		import errno, os, signal, subprocess, sys
+		server, path, error, command = int(sys.argv[1]), sys.argv[2], getattr(errno, sys.argv[3]), sys.argv[4:]
+		fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+		piece, written = b"k" * 65536, 1
+		os.pwrite(fd, piece, 0)
+		if command:
+		    subprocess.run(command, check=True)
+		os.kill(server, signal.SIGSTOP)
+		try:
+		    while written < 1000:
+		        assert os.pwrite(fd, piece, written * 65536) == 65536
+		        written += 1
+		    sys.exit("65 MB fitted")
+		except OSError as met:
+		    assert met.errno == error, met
+		finally:
+		    os.kill(server, signal.SIGCONT)
+		assert written > 2, written
+		os.fsync(fd)
+		os.close(fd)
+		print(written)
+	P
+	is_full_of_k "$EXPORT/${file##*/}"
+}
+is_full_of_k() { [ "$(tr -d k <"$1" | wc -c)" = 0 ] || { echo "$1 has other bytes" >&2; return 1; }; }
+
 same() { cmp "$1" "$2" || fail "$1 and $2 differ"; }
 same_tree() { diff -r --no-dereference "$1" "$2" >/dev/null || fail "trees $1 and $2 differ: $(diff -rq --no-dereference "$1" "$2" | head -3)"; }

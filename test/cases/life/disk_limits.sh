@@ -27,45 +27,13 @@ mount_start 1
 m=$(mnt 1)
 
 # The node has no inode left: no new segment of the journal, no new file in the cache.
-on node1 python3 - "$WORK/node1/local" "$m" "$EXPORT" "${DAEMON[server]}" <<'P' || fail "the node without inodes"
-import errno, os, signal, sys
-local, mount, export, server = *sys.argv[1:4], int(sys.argv[4])
-fd = os.open(mount + "/big", os.O_RDWR | os.O_CREAT, 0o644)
-piece, written = b"k" * 65536, 0
-os.pwrite(fd, piece, 0)  # the lease and the first segment are here
-ballast = []
-try:
-    while True:
-        ballast.append("%s/ballast%d" % (local, len(ballast)))
-        os.close(os.open(ballast[-1], os.O_CREAT))
-except OSError as error:
-    assert error.errno == errno.ENOSPC, error
-    ballast.pop()
-os.kill(server, signal.SIGSTOP)  # nothing can be flushed
-try:
-    for n in range(1, 400):
-        assert os.pwrite(fd, piece, n * 65536) == 65536
-        written = n
-    sys.exit("25 MB fit into segments that could not be made")
-except OSError as error:
-    assert error.errno == errno.ENOSPC, error
-finally:
-    os.kill(server, signal.SIGCONT)
-assert written > 2, written
-os.fsync(fd)
-os.close(fd)
-assert open(export + "/big", "rb").read() == piece * (written + 1)
-assert open(mount + "/read", "rb").read() == open(export + "/read", "rb").read()  # what cannot be cached is read
-for path in ballast:
-    os.unlink(path)
-with open(mount + "/after", "wb") as file:
-    for n in range(100):
-        file.write(piece)
-    file.flush()
-    os.fsync(file.fileno())
-assert os.path.getsize(export + "/after") == 100 * 65536
-os.unlink(mount + "/after")
-P
+count=$(fill_journal 1 "$m/big" ENOSPC sh -c 'n=0; while touch "$0/ballast$n" 2>/dev/null; do n=$((n + 1)); done; [ "$n" -gt 50 ]' "$WORK/node1/local") ||
+	fail "the node without inodes"
+[ "$(stat -c %s "$EXPORT/big")" = $((count * 65536)) ] || fail "size $(stat -c %s "$EXPORT/big") instead of $((count * 65536))"
+on node1 cmp "$m/read" "$EXPORT/read" || fail "what cannot be cached is not read"
+on node1 sh -c "rm $WORK/node1/local/ballast* && head -c 6553600 /dev/zero >$m/after && sync $m/after" || fail "not usable with inodes again"
+[ "$(stat -c %s "$EXPORT/after")" = 6553600 ] || fail "the write after"
+on node1 rm "$m/after"
 
 # The server has none: no new name, but files are written, names change, open files are removed and go on.
 on node1 python3 - "$m" <<'P' || fail "the server without inodes"
@@ -128,25 +96,8 @@ until_ok 60 "it drains by itself" backlog_is_empty || fail "nothing drains: $(ka
 [ "$(stat -c %s "$EXPORT/file")" = 6553600 ] && [ "$(tr -d q <"$EXPORT/file" | wc -c)" = 0 ] || fail "the drained bytes"
 
 limit_of node 24M || fail "no limit on the node"
-on node1 python3 - "$m/big" "$EXPORT/big" "${DAEMON[server]}" <<'P' || fail "the node over quota"
-import errno, os, signal, sys
-fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT, 0o644)
-os.pwrite(fd, b"n" * 65536, 0)
-os.kill(int(sys.argv[3]), signal.SIGSTOP)
-written = 0
-try:
-    for n in range(1, 800):
-        os.pwrite(fd, b"n" * 65536, n * 65536)
-        written = n
-    sys.exit("50 MB within a quota of 24")
-except OSError as error:
-    assert error.errno == errno.EDQUOT, error
-finally:
-    os.kill(int(sys.argv[3]), signal.SIGCONT)
-os.fsync(fd)
-os.close(fd)
-assert open(sys.argv[2], "rb").read() == b"n" * 65536 * (written + 1)
-P
+count=$(fill_journal 1 "$m/big" EDQUOT) || fail "the node over quota"
+[ "$(stat -c %s "$EXPORT/big")" = $((count * 65536)) ] || fail "size $(stat -c %s "$EXPORT/big") instead of $((count * 65536))"
 limit_of node none || fail "the limit stays"
 until_ok 60 "room in the journal" on node1 sh -c "head -c 3000000 /dev/zero >$m/after && sync $m/after" || fail "not usable after the quota was raised"
 [ "$(stat -c %s "$EXPORT/after")" = 3000000 ] || fail "the write after"
