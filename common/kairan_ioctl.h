@@ -53,6 +53,19 @@ struct kr_batch_extent {
 	uint64_t length;         /* at least 1 */
 };
 
+struct kr_stage_state {
+	uint32_t wait_ms;        /* asked: all else is answered */
+	uint32_t nodes;          /* asked, this one included */
+	uint32_t done;           /* they have all of it */
+	uint32_t failed;         /* they cannot have it ... */
+	uint32_t error;          /* ... errno of the first of them, `node` */
+	uint32_t unused;
+	uint64_t size;           /* of the file */
+	uint64_t bytes;          /* that the nodes have, together */
+	uint64_t room;           /* what the smallest of their caches can hold */
+	char node[KR_MOUNT_INFO_NAME];
+};
+
 #define KR_BATCH_MAGIC UINT32_C(0x6b726231)
 #define KR_BATCH_READ_MAGIC UINT32_C(0x6b726232)
 
@@ -63,5 +76,8 @@ struct kr_batch_extent {
  * for a handle that reads through the kernel's pages (O_RDONLY without O_DIRECT). */
 #define KR_IOC_RELAXED _IOW('k', 0x71, uint32_t)
 #define KR_IOC_BATCH _IOR('k', 0x72, struct kr_batch_token)
+/* Every node of the ring shall stage this file (a handle open for reading, else EBADF) as a whole, in its cache; wait_ms: for so long
+ * the call waits for it.  They go on after it has returned; again, it says how far they are. */
+#define KR_IOC_STAGE _IOWR('k', 0x73, struct kr_stage_state)
 
 #endif

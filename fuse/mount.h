@@ -30,6 +30,7 @@ struct kr_notifier;
 struct kr_control;
 struct kr_locks;
 struct kr_batches;
+struct kr_brings;
 struct kr_notes;
 
 struct kr_mount {
@@ -48,6 +49,7 @@ struct kr_mount {
 	struct kr_notifier *notifier;
 	struct kr_locks *locks;
 	struct kr_batches *batches;
+	struct kr_brings *brings;
 	struct kr_notes *notes; /* NULL: nothing is noted */
 	struct fuse_session *fuse;
 	struct kr_control *control;

@@ -60,6 +60,8 @@ void kr_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *argumen
 		set_relaxed(req, kr_handle_of(fi), input);
 	else if (command == KR_IOC_BATCH && output_size == sizeof(struct kr_batch_token))
 		reply_token(req, kr_handle_of(fi));
+	else if (command == KR_IOC_STAGE && input_size == sizeof(struct kr_stage_state) && output_size == input_size)
+		kr_op_stage(req, kr_handle_of(fi), input);
 	else
 		fuse_reply_err(req, ENOTTY);
 }

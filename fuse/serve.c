@@ -23,6 +23,7 @@
 #include "fuse/drain.h"
 #include "fuse/file.h"
 #include "fuse/batch.h"
+#include "fuse/bring.h"
 #include "fuse/hops.h"
 #include "fuse/inode.h"
 #include "fuse/journal.h"
@@ -269,6 +270,8 @@ static void make_files(void *context)
 	if (step->err == 0)
 		step->err = kr_files_start(mount->files);
 	if (step->err == 0)
+		mount->brings = kr_brings_new(mount);
+	if (step->err == 0)
 		step->err = kr_recover(mount, &step->serve->recovery);
 	keep_reason(step);
 }
@@ -412,6 +415,7 @@ static void stop_protocol(void *context)
 	struct kr_mount *mount = &step->serve->mount;
 
 	kr_control_free(mount->control);
+	kr_brings_free(mount->brings);
 	if (mount->flusher)
 		kr_flusher_stop(mount->flusher);
 	if (mount->files)

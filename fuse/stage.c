@@ -422,3 +422,27 @@ void kr_stage_hint(struct kr_stage *stage, uint64_t offset, size_t length)
 	add_ahead(stage, from / KR_BLOCK_SIZE, (end + KR_BLOCK_SIZE - 1) / KR_BLOCK_SIZE);
 	kr_loop_post(stage->mount->kr_loop, &stage->ahead_task);
 }
+
+int kr_stage_all(struct kr_stage *stage, uint64_t *ret_bytes)
+{
+	uint64_t blocks = kr_cache_block_count(stage->size), absent = 0, first = blocks;
+	int err;
+
+	for (uint64_t block = blocks; block-- > 0;) {
+		if (!kr_stage_has(stage, block)) {
+			first = block;
+			absent++;
+		}
+	}
+	*ret_bytes = KR_MIN((blocks - absent) * KR_BLOCK_SIZE, stage->size);
+	if (absent == 0)
+		return 1;
+	pthread_mutex_lock(&stage->lock);
+	err = failure(stage, first);
+	if (!err && stage->live && kr_puller_idle(&stage->puller) && stage->ahead_count == 0)
+		add_ahead(stage, 0, blocks);
+	pthread_mutex_unlock(&stage->lock);
+	if (!err)
+		kr_stage_advance(stage);
+	return err;
+}

@@ -27,6 +27,7 @@
 #include "server/request.h"
 #include "server/session.h"
 #include "server/space.h"
+#include "server/staging.h"
 #include "server/state.h"
 #include "server/status.h"
 #include "server/trust.h"
@@ -289,6 +290,7 @@ static void register_handlers(struct kr_server *server)
 	kr_leases_register(server);
 	kr_locks_register(server);
 	kr_late_register(server);
+	kr_staging_register(server);
 }
 
 static int open_export(struct kr_server *server)

@@ -16,6 +16,7 @@ static const struct {
 } commands[] = {
 	{"status", kr_tool_status, "what a mount or a server is doing, what is not yet on the server, errors"},
 	{"flush", kr_tool_flush, "bring unflushed bytes to the server now, or discard refused ones"},
+	{"stage", kr_tool_stage, "bring files and trees to the caches of all nodes, ahead of a job"},
 	{"umount", kr_tool_umount, "flush, unmount, wait until the daemon is gone"},
 	{"journal", kr_tool_journal, "check and list what a journal's directory holds"},
 	{"gantt", kr_tool_gantt, "draw the phases of collective I/O that libkairan-mpiio has traced"},

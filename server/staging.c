@@ -1,0 +1,141 @@
+/* STAGE at work: every node of the ring is asked to BRING the file, and what they say is added up (see staging.h).
+ *
+ * Nothing is remembered between two STAGEs of a file: each BRING is answered within the time that STAGE allows, with what the
+ * node has by then, and goes on by itself.  So there is nothing to clean up when somebody does not ask again.
+ */
+#include "server/staging.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/grants.h"
+#include "server/opens.h"
+#include "server/request.h"
+#include "server/server.h"
+#include "server/session.h"
+#include "server/trust.h"
+
+struct staging {
+	struct kr_request *request;
+	struct kr_list asks;            /* unanswered */
+	struct kr_stage_reply reply;
+	char node[256];                 /* reply.node: the first that failed */
+};
+
+struct bring_ask {
+	struct kr_link link;
+	struct staging *staging;
+	struct kr_session *session;     /* lives while its ask is unanswered */
+	uint64_t ask;
+};
+
+static void add_failure(struct staging *staging, const struct kr_session *session, int err)
+{
+	if (staging->reply.failed++)
+		return;
+	staging->reply.error = kr_status_from_errno(err);
+	snprintf(staging->node, sizeof(staging->node), "%s", session->name);
+}
+
+static void add_answer(struct staging *staging, const struct kr_session *session, const struct kr_bring_reply *answer)
+{
+	struct kr_stage_reply *reply = &staging->reply;
+
+	if (answer->size > answer->room)
+		add_failure(staging, session, -EFBIG);
+	reply->done += answer->done != 0;
+	reply->size = KR_MAX(reply->size, answer->size);
+	reply->bytes += KR_MIN(answer->bytes, answer->size);
+	reply->room = KR_MIN(reply->room, answer->room);
+}
+
+static void end(struct staging *staging)
+{
+	staging->reply.node = staging->node;
+	staging->request->cancel = NULL;
+	kr_request_reply(staging->request, 0, &staging->reply, NULL, 0);
+}
+
+static void brought(struct kr_session *session, void *context, int err, const void *message)
+{
+	struct bring_ask *ask = context;
+	struct staging *staging = ask->staging;
+
+	kr_list_remove(&ask->link);
+	free(ask);
+	if (err)
+		add_failure(staging, session, err);
+	else
+		add_answer(staging, session, message);
+	if (kr_list_empty(&staging->asks))
+		end(staging);
+}
+
+static void cancel(struct kr_request *request)
+{
+	struct staging *staging = request->state;
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(&staging->asks))) {
+		struct bring_ask *ask = KR_LIST_ENTRY(link, struct bring_ask, link);
+
+		kr_session_unask(ask->session, ask->ask);
+		free(ask);
+	}
+}
+
+/* Nodes of a ring trust each other; one of a user's stands alone (P9). */
+static bool takes_part(const struct kr_session *session, const struct kr_session *asker)
+{
+	if (session == asker)
+		return true;
+	return !kr_trust_is_user(asker) && !kr_trust_is_user(session) && session->ring_port && !session->dead;
+}
+
+static void ask_to_bring(struct staging *staging, struct kr_session *session, const struct kr_bring_request *msg)
+{
+	struct bring_ask *ask = kr_xcalloc(1, sizeof(*ask));
+
+	/* It reads for who has the file open at the asking node. */
+	if (kr_trust_confined(session))
+		kr_grants_add(&session->grants, &msg->file, KR_GRANT_READ);
+	ask->staging = staging;
+	ask->session = session;
+	ask->ask = kr_session_ask(session, KR_MSG_BRING, msg, brought, ask);
+	if (!ask->ask) {
+		free(ask);
+		return;
+	}
+	staging->reply.nodes++;
+	kr_list_append(&staging->asks, &ask->link);
+}
+
+static void handle_stage(struct kr_request *request)
+{
+	const struct kr_stage_request *msg = &request->msg.stage_request;
+	struct kr_bring_request bring = {.file = msg->file, .ms = KR_MIN(msg->ms, request->server->lease_ms / 4)};
+	struct kr_session *session;
+	struct staging *staging;
+
+	if (!kr_opens_allow(request, &msg->file, KR_GRANT_READ))
+		return;
+	staging = kr_xcalloc(1, sizeof(*staging));
+	staging->request = request;
+	staging->reply.room = UINT64_MAX;
+	kr_list_init(&staging->asks);
+	request->state = staging;
+	request->free_state = free;
+	KR_LIST_FOR_EACH(session, &request->server->sessions, link) {
+		if (takes_part(session, request->session))
+			ask_to_bring(staging, session, &bring);
+	}
+	request->cancel = cancel;
+	if (kr_list_empty(&staging->asks))
+		end(staging);
+}
+
+void kr_staging_register(struct kr_server *server)
+{
+	kr_server_on(server, KR_MSG_STAGE, handle_stage, 0);
+}
