@@ -22,6 +22,7 @@
 #include "common/log.h"
 #include "common/util.h"
 #include "fuse/batch.h"
+#include "fuse/cpus.h"
 #include "fuse/mountpoint.h"
 #include "fuse/op.h"
 #include "fuse/options.h"
@@ -236,11 +237,9 @@ static void on_kick(int number)
 
 static size_t worker_count(const struct kr_mount_options *options)
 {
-	long processors = sysconf(_SC_NPROCESSORS_ONLN);
-
 	if (options->threads)
 		return options->threads;
-	return (size_t)KR_MAX(WORKERS_MIN, KR_MIN(WORKERS_MAX, processors + 1));
+	return (size_t)KR_MAX(WORKERS_MIN, KR_MIN(WORKERS_MAX, (int)kr_cpus_usable() + 1));
 }
 
 int kr_kernel_start(struct kr_kernel *kernel)

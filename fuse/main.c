@@ -18,6 +18,7 @@
 #include "common/fail.h"
 #include "common/log.h"
 #include "common/util.h"
+#include "fuse/cpus.h"
 #include "fuse/localdir.h"
 #include "fuse/mountpoint.h"
 #include "fuse/options.h"
@@ -164,6 +165,8 @@ int main(int argc, char **argv)
 	kr_log_init("kairanfs", options.debug ? KR_LOG_DEBUG : KR_LOG_INFO);
 	if (result == 0)
 		result = kr_mount_point_check(&options.mount_point, options.nonempty);
+	if (result == 0 && options.cpus)
+		result = kr_cpus_confine(&options.cpu_set);
 	if (result < 0)
 		fprintf(stderr, "kairanfs: %s\n", kr_fail_reason());
 	if (result == 0) {

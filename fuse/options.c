@@ -13,6 +13,7 @@
 #include "common/seal.h"
 #include "common/types.h"
 #include "common/util.h"
+#include "fuse/cpus.h"
 
 #define FIELD(name) offsetof(struct kr_mount_options, name)
 
@@ -60,6 +61,8 @@ static const struct kr_option table[] = {
 		.max = 86400000, .help = "how long the daemon flushes at unmount and SIGTERM before it leaves the rest in the journal"},
 	{.name = "threads", .type = KR_OPTION_COUNT, .offset = FIELD(threads), .default_text = "0", .max = 64,
 		.help = "threads that answer the kernel; 0: by the number of processors"},
+	{.name = "cpus", .type = KR_OPTION_STRING, .offset = FIELD(cpus), .value_name = "LIST",
+		.help = "processors that the daemon may use, like 0-3:8 (default: all that its parent may)"},
 	{.name = "nonempty", .type = KR_OPTION_BOOL, .offset = FIELD(nonempty),
 		.help = "mount over a directory that is not empty"},
 	{.name = "foreground", .letter = 'f', .type = KR_OPTION_BOOL, .offset = FIELD(foreground), .command_line_only = true,
@@ -165,6 +168,8 @@ static int check(struct kr_mount_options *options, const struct kr_arguments *ar
 		return kr_fail(-EINVAL, "this kairanfs is built without MUNGE");
 	if (options->munge && options->key)
 		return kr_fail(-EINVAL, "key and munge are two ways to the same: choose one");
+	if (options->cpus && kr_cpus_parse(options->cpus, &options->cpu_set) < 0)
+		return -EINVAL;
 	if (options->soft && options->hard)
 		return kr_fail(-EINVAL, "soft and hard exclude each other");
 	if (options->journal_max && options->journal_max < (UINT64_C(8) << 20))

@@ -2,6 +2,7 @@
 #ifndef KR_FUSE_OPTIONS_H
 #define KR_FUSE_OPTIONS_H
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -35,6 +36,8 @@ struct kr_mount_options {
 	uint64_t stripe_size; /* told to programs; 0: nothing */
 	uint64_t timeo, drain_timeout, connect_timeout;
 	uint64_t threads;
+	char *cpus;      /* NULL: as the parent */
+	cpu_set_t cpu_set; /* what it means */
 	bool soft, hard, nonempty;
 	bool foreground, debug;
 };

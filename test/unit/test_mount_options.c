@@ -67,6 +67,23 @@ static void what_cannot_be_a_mount_is_refused_with_a_reason(void **state)
 	assert_non_null(strstr(kr_fail_reason(), "nonsense"));
 }
 
+static void processors_are_a_list_of_ranges(void **state)
+{
+	(void)state;
+	assert_int_equal(parse("fs1:/", "/mnt", "-o", "cpus=0-2:7,soft"), 0);
+	assert_true(options.soft);
+	assert_int_equal(CPU_COUNT(&options.cpu_set), 4);
+	assert_true(CPU_ISSET(1, &options.cpu_set) && CPU_ISSET(7, &options.cpu_set));
+	assert_int_equal(parse("fs1:/", "/mnt", "--cpus=1,3", NULL), 0);
+	assert_int_equal(CPU_COUNT(&options.cpu_set), 2);
+	for (size_t i = 0; i < 8; i++) {
+		static const char *const bad[] = {"cpus=x", "cpus=3-1", "cpus=1-", "cpus=1::2", "cpus=-1", "cpus=99999", "cpus=1:", "cpus=1;2"};
+
+		assert_int_equal(parse("fs1:/", "/mnt", "-o", bad[i]), -EINVAL);
+		assert_non_null(strstr(kr_fail_reason(), "cpus"));
+	}
+}
+
 static void what_mount_and_fstab_say_is_understood(void **state)
 {
 	(void)state;
@@ -104,6 +121,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_source_has_a_host_a_port_and_a_directory),
 		cmocka_unit_test(what_cannot_be_a_mount_is_refused_with_a_reason),
+		cmocka_unit_test(processors_are_a_list_of_ranges),
 		cmocka_unit_test(what_mount_and_fstab_say_is_understood),
 		cmocka_unit_test(our_own_options_have_units_and_defaults),
 	};

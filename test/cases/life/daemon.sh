@@ -10,9 +10,12 @@ on node1 "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$M" -o "local=$WORK/node1/local" 
 grep -qi "busy\|already\|mounted" "$WORK/said" || fail "mounted twice: $(cat "$WORK/said")"
 on node1 "$B/tools/kairan" umount "$M" || fail "umount"
 until_ok 20 "no mount" sh -c "! nsenter -t ${KEEPER[node1]} -m grep -q $M /proc/mounts" || fail "still mounted"
+cpu=$(sed -n 's/^Cpus_allowed_list:\t\([0-9]*\).*/\1/p' /proc/self/status)
 mkdir "$EXPORT/sub"; echo deep >"$EXPORT/sub/inner"
-on node1 "$B/fuse/kairanfs" $SERVER_ADDRESS:/sub "$M" -o "ro,local=$WORK/node1/local" || fail "subdirectory"
+on node1 "$B/fuse/kairanfs" $SERVER_ADDRESS:/sub "$M" -o "ro,local=$WORK/node1/local,cpus=$cpu" || fail "subdirectory"
 [ "$(on node1 cat "$M/inner")" = deep ] || fail "subdirectory: other content"
+daemon=$(kairan 1 status --json "$M" | python3 -c 'import json, sys; print(json.load(sys.stdin)["pid"])')
+[ "$(sed -n 's/^Cpus_allowed_list:\t//p' /proc/"$daemon"/task/*/status | sort -u)" = "$cpu" ] || fail "not all threads run on processor $cpu"
 ! on node1 touch "$M/new" 2>/dev/null || fail "read-only mount writes"
 on node1 fusermount3 -u "$M" || fail "fusermount3 -u"
 note "mounted again at once, while the mount before still flushes"
