@@ -84,6 +84,12 @@ static int act(const char *action)
 	return 0;
 }
 
+static void hold(void)
+{
+	while (access(fault_file, F_OK) == 0)
+		delay("20");
+}
+
 static int pass_file(const char *point)
 {
 	struct fault fault = { .count = 0 };
@@ -94,6 +100,10 @@ static int pass_file(const char *point)
 		fclose(file);
 	if (fields < 2 || strcmp(fault.point, point) != 0)
 		return 0;
+	if (strcmp(fault.action, "hold") == 0) {
+		hold();
+		return 0;
+	}
 	return fault.count == 1 && unlink(fault_file) < 0 ? 0 : act(fault.action); /* else another thread has taken it */
 }
 

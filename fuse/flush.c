@@ -190,6 +190,7 @@ void kr_flush_settle(struct kr_file *file)
 		kr_file_get(file);
 	} else if (!busy && listed) {
 		kr_list_remove(&flush->busy);
+		kr_flush_watch(file, kr_clock_ns());
 		flush->orphaned = false;
 		flush->plan = (struct kr_flush_plan){0};
 		kr_file_put(file);
@@ -416,6 +417,7 @@ static void tick_file(struct kr_file *file, enum kr_flush_reason reason)
 	if (!replays_first(file))
 		kr_flush_step(file);
 	kr_late_step(file);
+	kr_flush_watch(file, kr_clock_ns());
 	if (!kr_list_empty(&flush->applied) && kr_clock_ns() - flush->applied_ns > KR_FLUSH_CONFIRM_MS * KR_NS_PER_MS)
 		kr_flush_confirm(file);
 }

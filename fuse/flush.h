@@ -67,6 +67,7 @@ struct kr_flush {
 	bool unstable;             /* UNSTABLE came while something was in flight: done when that is answered... */
 	uint64_t unstable_after;   /* ... for the rounds after this one... */
 	int unstable_err;          /* ... because of this */
+	uint64_t said_ns;          /* the log says that it has been unflushed since then (dirty_since_ns); 0: it does not */
 	uint64_t vouched;          /* recovered after a loss of power: until the first RECLAIM, the one instance of the server
 	                            * that knows which of the dirty bytes it has */
 

@@ -39,12 +39,13 @@ static bool is_passing(int err)
 bool kr_flush_plan_answered(struct kr_flush_plan *plan, int err, uint64_t now_ns)
 {
 	plan->in_flight = false;
+	plan->passing = is_passing(err);
 	if (err == 0) {
 		plan->refused = 0;
 		plan->retry_ns = 0;
 		return false;
 	}
-	if (is_passing(err)) {
+	if (plan->passing) {
 		plan->retry_ns = now_ns + KR_FLUSH_AGAIN_MS * KR_NS_PER_MS;
 		return false;
 	}

@@ -20,6 +20,7 @@ struct kr_flush_plan {
 	bool urgent;          /* somebody waits: do not wait for retry_ns, nor for age */
 	uint64_t wanted;      /* somebody wants all writes up to this seq applied */
 	int refused;          /* negative errno of the last answer, 0 after a good one */
+	bool passing;         /* the last answer was that it should be tried again */
 	uint64_t retry_ns;    /* not before */
 };
 

@@ -80,6 +80,18 @@ void kr_flush_for_each(struct kr_flusher *flusher, void (*do_file)(struct kr_fil
 /* --- flush_status.c --- */
 void kr_flush_fid_text(const struct kr_fid *fid, char ret_text[2 * KR_FID_MAX + 1]);
 
+/* --- flush_watch.c --- */
+/* Since when there have been unflushed bytes without a flush in between; 0: there are none. */
+uint64_t kr_flush_dirty_since(struct kr_file *file);
+/* Whether that is longer than it should be. */
+bool kr_flush_is_late(const struct kr_file *file, uint64_t since_ns, uint64_t now_ns);
+/* Why the file's bytes are still here. KNOWN: the log says so elsewhere. */
+const char *kr_flush_why(struct kr_file *file, bool *ret_known);
+/* Now and then, of each busy file, and of one that is not busy any more. */
+void kr_flush_watch(struct kr_file *file, uint64_t now_ns);
+/* The session goes on: from now on unanswered requests are named. */
+void kr_flush_watch_calls(struct kr_flusher *flusher);
+
 /* --- flush_send.c --- */
 /* Takes a snapshot and sends it. 0, or -errno when it could not begin. */
 int kr_flush_send_dirty(struct kr_file *file);

@@ -245,6 +245,7 @@ static void go_on(struct kr_file *file, enum kr_flush_reason reason)
 void kr_flusher_resumed(struct kr_flusher *flusher)
 {
 	flusher->recovering = false;
+	kr_flush_watch_calls(flusher);
 	kr_flush_for_each(flusher, go_on, KR_FLUSH_AGE);
 	flusher->lost = false;
 }

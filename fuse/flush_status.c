@@ -109,14 +109,17 @@ static json_t *hint_of(const struct kr_file *file)
 static json_t *file_status(struct kr_file *file)
 {
 	char fid[2 * KR_FID_MAX + 1];
+	uint64_t since_ns = kr_flush_dirty_since(file), now_ns = kr_clock_ns();
 	struct share share;
+	bool known;
 
 	look_at(file, &share);
 	kr_flush_fid_text(&file->fid, fid);
-	return json_pack("{s:o, s:s, s:I, s:I, s:I, s:s, s:s}", "path", hint_of(file), "fid", fid, "ino",
+	return json_pack("{s:o, s:s, s:I, s:I, s:I, s:s, s:s, s:I, s:b, s:s}", "path", hint_of(file), "fid", fid, "ino",
 		(json_int_t)file->base.ino,
 		"dirty", (json_int_t)share.dirty, "unstable", (json_int_t)share.unstable, "state", share.state, "error",
-		share.error ? strerror(-share.error) : "");
+		share.error ? strerror(-share.error) : "", "unflushed_ms", (json_int_t)(since_ns ? (now_ns - since_ns) / KR_NS_PER_MS : 0), "late",
+		kr_flush_is_late(file, since_ns, now_ns), "why", since_ns ? kr_flush_why(file, &known) : "");
 }
 
 json_t *kr_flusher_status(struct kr_flusher *flusher)

@@ -75,6 +75,7 @@ static void end_call(struct kr_call *call, int err, const void *reply, struct kr
 	kr_rpc_fn callback = call->callback;
 	void *context = call->context;
 
+	kr_rpc_watch_ended(call);
 	kr_table_remove(&call->rpc->by_id, &call->by_id);
 	kr_list_remove(&call->link);
 	kr_call_free(call);
@@ -162,6 +163,7 @@ static void transmit(struct kr_rpc *rpc, struct kr_call *call)
 
 	assert(err == 0); /* we encoded it */
 	call->on_wire = true;
+	call->sent_ns = kr_clock_ns();
 	err = kr_conn_request_as(rpc->conn, call->id, call->sent ? KR_FRAME_RESEND : 0, call->type, msg, call->slices,
 		call->count, on_reply, call);
 	if (err < 0)

@@ -48,6 +48,11 @@ void kr_rpc_cancel(struct kr_rpc *rpc, uint64_t id);
  * each reconnection): for calls whose late success has to be dealt with. */
 void kr_rpc_withdraw(struct kr_rpc *rpc, uint64_t id);
 
+/* FN is called once for each LEASE, FLUSH and FSYNC that has been on the present connection for LIMIT_NS without an answer, and
+ * again when it is answered; it returns whether it has said so (else it is asked again soon). Loop thread. */
+typedef bool (*kr_rpc_watch_fn)(void *context, uint16_t type, const struct kr_fid *file, uint64_t waited_ns, bool answered);
+void kr_rpc_watch(struct kr_rpc *rpc, uint64_t limit_ns, kr_rpc_watch_fn fn, void *context);
+
 /* A request of the server (RECALL, QUERY, ROUND...) that must be answered once with kr_rpc_answer, at any later time. */
 struct kr_down {
 	uint16_t type;

@@ -24,6 +24,8 @@ struct kr_call {
 	struct kr_link link;     /* rpc->calls, ascending ids */
 	struct kr_table_link by_id;
 	uint64_t submitted_ns, canceled_ns;
+	uint64_t sent_ns;        /* on the present connection, or the latest */
+	bool said;               /* that its answer takes long */
 	bool sent;               /* on some connection */
 	bool on_wire;            /* on the present one */
 	bool withdrawn;          /* CANCEL follows it on each connection */
@@ -33,6 +35,12 @@ struct kr_call {
 struct kr_rpc_down_link {
 	struct kr_table_link by_id;
 	uint64_t id;
+};
+
+struct kr_rpc_watch {
+	uint64_t limit_ns;
+	kr_rpc_watch_fn fn;       /* NULL: nobody watches */
+	void *context;
 };
 
 struct kr_rpc {
@@ -54,10 +62,15 @@ struct kr_rpc {
 	uint64_t backoff_ms, attempt_ns, heard_ns;
 	size_t next_address;      /* of those that a name has */
 	struct sockaddr_storage address; /* of the present connection, or the latest */
+	struct kr_rpc_watch watch;
 	uint64_t received, sent;  /* by connections that have ended */
 	bool started, stopped, freed;
 	int timers;               /* not yet closed */
 };
+
+/* rpc_watch.c */
+void kr_rpc_watch_tick(struct kr_rpc *rpc, uint64_t now_ns);
+void kr_rpc_watch_ended(const struct kr_call *call);
 
 /* rpc.c for rpc_link.c */
 void kr_rpc_connection_lost(struct kr_rpc *rpc);

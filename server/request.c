@@ -9,6 +9,7 @@
 #include "common/fail.h"
 #include "common/log.h"
 #include "server/once.h"
+#include "server/parked.h"
 #include "server/server.h"
 #include "server/session.h"
 #include "server/trust.h"
@@ -30,6 +31,7 @@ static void free_request(struct kr_request *request)
 	struct kr_session *session = request->session;
 
 	assert(!request->in_pool && !kr_link_linked(&request->wait));
+	kr_parked_ended(request);
 	kr_notes_drop(request);
 	kr_table_remove(&session->requests, &request->by_id);
 	if (request->state && request->free_state)
@@ -177,6 +179,8 @@ static struct kr_request *request_new(struct kr_session *session, const struct k
 	request->session = kr_session_get(session);
 	request->type = frame->header.type;
 	request->id = frame->header.id;
+	request->arrived_ns = kr_clock_ns();
+	kr_list_append(&request->server->unanswered, &request->of_all);
 	kr_link_init(&request->wait);
 	kr_list_init(&request->change.forgets);
 	kr_table_insert(&session->requests, &request->by_id, kr_hash_u64(request->id));

@@ -25,6 +25,9 @@ struct kr_request {
 	struct kr_server *server;
 	struct kr_session *session;    /* reference */
 	struct kr_table_link by_id;    /* kr_session.requests */
+	struct kr_link of_all;         /* kr_server.unanswered */
+	uint64_t arrived_ns;
+	bool said;                     /* of parked.c: the log says that it waits for long */
 	uint16_t type;
 	bool maybe_done;               /* resent from an earlier session: an earlier instance may have executed it */
 	bool remembered;               /* in executed.h */

@@ -1,4 +1,5 @@
 /* Start, tick and end of the server: see server.h. */
+#include "server/parked.h"
 #include "server/server.h"
 
 #include <assert.h>
@@ -273,6 +274,7 @@ static void on_tick(uv_timer_t *timer)
 	if (server->grace.active && kr_grace_due(&server->grace, now_ns, somebody_reclaims(server)))
 		kr_server_end_grace(server);
 	kr_notes_tick(server, now_ns);
+	kr_parked_tick(server, now_ns);
 	kr_listen_tick(server, now_ns);
 	maybe_tick_export(server, now_ns);
 }
@@ -350,6 +352,7 @@ int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_se
 	server->lease_ms = (uint32_t)options->lease;
 	server->started_ns = server->ticked_ns = kr_clock_ns();
 	kr_list_init(&server->sessions);
+	kr_list_init(&server->unanswered);
 	kr_table_init(&server->sessions_by_id);
 	kr_grace_init(&server->grace);
 	kr_lapses_init(&server->lapses);

@@ -95,6 +95,7 @@ struct kr_server {
 	uint64_t stopping_ns;
 	bool export_lost, ticking_export;
 	uint64_t export_ticked_ns;
+	struct kr_list unanswered; /* kr_request.of_all, in the order of their arrival */
 	size_t jobs; /* in the pool now */
 	uint64_t requests_served, started_ns;
 	uint64_t arrived[KR_SERVER_TYPES]; /* requests of nodes, by type */

@@ -11,6 +11,7 @@
 #include "server/files.h"
 #include "server/notes.h"
 #include "server/options.h"
+#include "server/parked.h"
 #include "server/request.h"
 #include "server/session.h"
 #include "server/state.h"
@@ -103,6 +104,7 @@ static json_t *make_status(struct kr_server *server)
 	json_object_set_new(object, "awaited_nodes", integer(kr_grace_awaited(&server->grace)));
 	json_object_set_new(object, "requests_served", integer(server->requests_served));
 	json_object_set_new(object, "requests", requests_status(server));
+	json_object_set_new(object, "parked", kr_parked_status(server, now_ns));
 	json_object_set_new(object, "jobs", integer(server->jobs));
 	json_object_set_new(object, "files", integer(server->files.count));
 	json_object_set_new(object, "idle_files", integer(server->idle_file_count));

@@ -68,6 +68,9 @@ static void print_files(const json_t *status)
 			continue;
 		printf("  unflushed   %s: %s, %s%s%s\n", *path ? path : text_of(file, "fid"), kr_bytes_text(dirty),
 			text_of(file, "state"), *error ? ": " : "", error);
+		if (dirty && !*error && json_is_true(json_object_get(file, "late")))
+			printf("              LATE: unflushed for %" JSON_INTEGER_FORMAT " s: %s\n",
+				json_integer_value(json_object_get(file, "unflushed_ms")) / 1000, text_of(file, "why"));
 	}
 	json_array_foreach(json_object_get(status, "conflicts"), i, file)
 		printf("  CONFLICT    %s was changed by others while this node was cut off: %s that were written here are in %s\n",
@@ -153,6 +156,12 @@ static void print_server(const char *name, const json_t *status)
 	printf("  watch       changes by others are noticed by %s; %" JSON_INTEGER_FORMAT " since the start\n",
 		strcmp(text_of(json_object_get(status, "watch"), "mechanism"), "events") == 0 ? "the kernel's word" : "looking once a second",
 		kr_number(status, "watch", "changes"));
+	if (kr_number(status, "parked", "count"))
+		printf("  PARKED      %" JSON_INTEGER_FORMAT " requests of nodes wait for long, the oldest, %s of %s, for %" JSON_INTEGER_FORMAT
+			" s%s%s\n", kr_number(status, "parked", "count"), text_of(json_object_get(status, "parked"), "request"),
+			text_of(json_object_get(status, "parked"), "node"), kr_number(status, "parked", "oldest_ms") / 1000,
+			*text_of(json_object_get(status, "parked"), "for") ? ": for a lease of " : "",
+			text_of(json_object_get(status, "parked"), "for"));
 	if (kr_number(status, "data", "overlapped_bytes"))
 		printf("  overlaps    %s had been written by several nodes at once, and were decided by ring order\n",
 			kr_bytes_text(kr_number(status, "data", "overlapped_bytes")));

@@ -56,7 +56,10 @@ static void the_item_in_a_file_counts_while_it_is_there(void **state)
 	assert_true(fd >= 0);
 	snprintf(environment, sizeof environment, "@%s", path);
 	assert_int_equal(WEXITSTATUS(pass_in_child(environment, "a", 0)), 31);
-	assert_int_equal(write(fd, "a:eio\n", 6), 6);
+	assert_int_equal(write(fd, "b:hold\n", 7), 7); /* of another point */
+	assert_int_equal(WEXITSTATUS(pass_in_child(environment, "a", 0)), 31);
+	assert_int_equal(ftruncate(fd, 0), 0);
+	assert_int_equal(pwrite(fd, "a:eio\n", 6, 0), 6);
 	assert_int_equal(WEXITSTATUS(pass_in_child(environment, "a", -EIO)), 31);
 	assert_int_equal(WEXITSTATUS(pass_in_child(environment, "b", -EIO)), 0);
 	assert_int_equal(pwrite(fd, "a:eio:1\n", 8, 0), 8);
@@ -77,7 +80,7 @@ static void kill_is_sigkill(void **state)
 
 static void nonsense_aborts(void **state)
 {
-	static const char *const cases[] = { "a", "a:explode", ":eio:x" };
+	static const char *const cases[] = { "a", "a:explode", ":eio:x", "a:hold" };
 
 	(void)state;
 	for (size_t i = 0; i < KR_ARRAY_SIZE(cases); i++) {

@@ -89,11 +89,15 @@ static void a_lost_session_is_no_refusal(void **state)
 	kr_flush_plan_want(&plan, 20, true);
 	kr_flush_plan_sent(&plan);
 	assert_false(kr_flush_plan_answered(&plan, -ENOTCONN, facts.now_ns));
+	assert_true(plan.passing);
 	assert_int_equal(kr_flush_plan_next(&plan, &facts), KR_FLUSH_LATER);
 	facts = facts_at(102);
 	assert_int_equal(kr_flush_plan_next(&plan, &facts), KR_FLUSH_SEND);
 	facts.blocked = true;
 	assert_int_equal(kr_flush_plan_next(&plan, &facts), KR_FLUSH_NOTHING);
+	kr_flush_plan_sent(&plan);
+	assert_false(kr_flush_plan_answered(&plan, 0, facts.now_ns));
+	assert_false(plan.passing);
 }
 
 static void a_file_that_is_gone_is_never_tried_again(void **state)

@@ -268,6 +268,49 @@ static void unanswered_calls_are_sent_again_in_order_with_their_ids(void **state
 	assert_int_equal(kr_rpc_pending(mount.rpc), 0);
 }
 
+struct watched {
+	unsigned waits, answers;
+	bool silent;
+};
+
+static bool on_watched(void *context, uint16_t type, const struct kr_fid *file, uint64_t waited_ns, bool answered)
+{
+	struct watched *watched = context;
+
+	assert_int_equal(type, KR_MSG_LEASE);
+	assert_int_equal(file->length, 3);
+	assert_true(waited_ns > 0);
+	watched->waits += !answered;
+	watched->answers += answered;
+	return !watched->silent;
+}
+
+static void a_lease_that_is_not_answered_is_told_once_and_its_end(void **state)
+{
+	struct kr_lease_request msg = {.file = {.length = 3}, .kinds = KR_LEASE_READ};
+	struct kr_lease_reply granted = {0};
+	struct answer answer = {0}, other = {0};
+	struct watched watched = {.silent = true};
+
+	(void)state;
+	kr_rpc_watch(mount.rpc, 1, on_watched, &watched);
+	kr_rpc_open(mount.rpc);
+	ask_remove(&other, 0); /* is not watched */
+	kr_rpc_call(mount.rpc, KR_MSG_LEASE, &msg, NULL, 0, 0, on_answer, &answer);
+	UNTIL(server.count == 2);
+	UNTIL(watched.waits >= 2); /* as long as nobody says it */
+	watched = (struct watched){0};
+	UNTIL(watched.waits == 1);
+	for (int i = 0; i < 50; i++) /* more than a tick */
+		turn();
+	assert_int_equal(watched.waits, 1);
+	reply(&server.seen[1], 0, &granted);
+	reply_nothing(&server.seen[0]);
+	UNTIL(answer.count && other.count);
+	assert_int_equal(watched.waits, 1);
+	assert_int_equal(watched.answers, 1);
+}
+
 static void an_interrupted_question_is_given_up_at_once_and_the_server_told(void **state)
 {
 	struct answer answer = {0};
@@ -465,6 +508,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(calls_wait_for_the_session_and_early_ones_do_not),
 		TEST(unanswered_calls_are_sent_again_in_order_with_their_ids),
+		TEST(a_lease_that_is_not_answered_is_told_once_and_its_end),
 		TEST(an_interrupted_question_is_given_up_at_once_and_the_server_told),
 		TEST(an_interrupted_change_has_the_answer_of_the_server),
 		TEST(an_interrupted_change_does_not_wait_for_a_server_that_is_away),
