@@ -76,7 +76,7 @@ static void make_views(void)
 		inner = kt_random_file_type(&common, view->etype, SLOT);
 		MPI_Type_get_extent(inner, &lb, &extent);
 		KT_CHECK(!lb && extent <= SLOT * 4, "a type from %lld to %lld", (long long)lb, (long long)(lb + extent));
-		// All slots have one size, a multiple of every etype's extent; types may get somewhat larger than asked for.
+		// All slots have one size, a multiple of every etype's extent; types may get 4 times as large as asked for.
 		int64_t slot = (SLOT * 4 + 47) / 48 * 48;
 		if (overlapping && kt_below(&common, 2)) {
 			filetype = inner;

@@ -197,6 +197,10 @@ static void check_room(MPI_Datatype type)
 MPI_Datatype kt_random_file_type(uint64_t *state, MPI_Datatype base, int64_t room)
 {
 	MPI_Datatype type = generate(state, base, between(state, 0, 4), room);
+	while (extent_of(type) > 4 * room) {
+		MPI_Type_free(&type);
+		type = generate(state, base, between(state, 0, 4), room);
+	}
 	check_room(type);
 	MPI_Type_commit(&type);
 	return type;
