@@ -128,6 +128,8 @@ static void publish(struct kr_mpifile *file, int class)
 	KR_SCOPED_LOCK(&file->lock);
 	file->effective = file->hints;
 	file->effective.cb_nodes = class == MPI_SUCCESS ? file->aggregators->count : 0;
+	if (!file->effective.cb_config_list[0])
+		strcpy(file->effective.cb_config_list, "*:1"); /* what no list means */
 	file->effective.striping_unit = kr_file_stripe(file);
 }
 

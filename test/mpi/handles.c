@@ -7,6 +7,7 @@
 //   handlers       each error is told to the file's handler once
 //   bottom         MPI_BOTTOM with absolute addresses
 //   hints          set_info and set_view's info: rank 0's hold for all, what cannot be used is ignored, the file goes on
+//   ways           which collective calls are exchanged and which go direct: by the rule, by hints; files are named for it
 //   elsewhere      a file that is on no kairan mount is the MPI library's (with KAIRAN_MPIIO=auto, on a local directory)
 //   disagree       one rank's environment says off: the file is the MPI library's on all ranks (first, in a process of its own)
 //   fatal          a file with MPI_ERRORS_ARE_FATAL: the job ends (exit status not 0)
@@ -326,6 +327,7 @@ static void hints(void)
 	MPI_Info_free(&info);
 	check_hint(file, "kairan_slots", "2");
 	check_hint(file, "romio_cb_write", "enable");
+	check_hint(file, "cb_config_list", "*:1");
 	write_own(file, kt_rank, 1);
 	info = info_of("kairan_slots", "0", "kairan_order", "sideways");
 	KT_OK(MPI_File_set_info(file, info));
@@ -343,6 +345,55 @@ static void hints(void)
 	sync_barrier_sync(file);
 	check_all(file, kt_size, 2);
 	KT_OK(MPI_File_close(&file));
+}
+
+// Regions of rank 0 have LENGTH0 bytes, others' LENGTH; those of a rank lie STRIDE apart. Written and read back.
+static void one_way(MPI_Comm comm, const char *name, MPI_Info hints, int length0, int length, int64_t stride)
+{
+	enum { REGIONS = 4 };
+	int rank, size;
+	MPI_Comm_rank(comm, &rank);
+	MPI_Comm_size(comm, &size);
+	MPI_File file = open_on(comm, name, MPI_MODE_CREATE | MPI_MODE_RDWR);
+	MPI_Datatype type;
+	int mine = rank ? length : length0;
+	size_t bytes = (size_t)(REGIONS * mine);
+	unsigned char *out = kt_alloc(bytes), *in = kt_alloc(bytes);
+	kt_fill(out, bytes, (uint64_t)(rank + 1));
+	MPI_Type_create_hvector(REGIONS, mine, (MPI_Aint)stride, MPI_BYTE, &type);
+	MPI_Type_commit(&type);
+	KT_OK(MPI_File_set_view(file, stride / size * rank, MPI_BYTE, type, "native", hints));
+	KT_OK(MPI_File_write_at_all(file, 0, out, (int)bytes, MPI_BYTE, MPI_STATUS_IGNORE));
+	KT_OK(MPI_File_sync(file));
+	MPI_Barrier(comm);
+	KT_OK(MPI_File_sync(file));
+	KT_OK(MPI_File_read_at_all(file, 0, in, (int)bytes, MPI_BYTE, MPI_STATUS_IGNORE));
+	kt_same_bytes(in, out, bytes, name);
+	KT_OK(MPI_File_close(&file));
+	MPI_Type_free(&type);
+	free(out);
+	free(in);
+}
+
+static void ways(void)
+{
+	MPI_Info by_rule = info_of("kairan_direct_run", "1000", "kairan_summary", "1");
+	MPI_Info always = info_of("romio_cb_write", "enable", "romio_cb_read", "enable");
+	MPI_Info never = info_of("romio_cb_write", "disable", "romio_cb_read", "disable");
+	MPI_Info_set(always, "kairan_summary", "1");
+	MPI_Info_set(never, "kairan_summary", "1");
+	int64_t gap = 4096 * kt_size, far = (INT64_C(1) << 30) / 2 * kt_size;
+	one_way(MPI_COMM_WORLD, "direct-long", by_rule, 1000, 1000, gap);
+	one_way(MPI_COMM_WORLD, "exchanged-short", by_rule, 999, 999, gap);
+	one_way(MPI_COMM_WORLD, "exchanged-one-short", by_rule, 999, 3000, gap);
+	one_way(MPI_COMM_WORLD, "exchanged-always", always, 2000, 2000, gap);
+	one_way(MPI_COMM_WORLD, "direct-never", never, 10, 10, gap);
+	one_way(MPI_COMM_WORLD, "direct-sparse", always, 10, 10, far);
+	if (!kt_rank)
+		one_way(MPI_COMM_SELF, "direct-alone", by_rule, 10, 10, 4096);
+	MPI_Info_free(&by_rule);
+	MPI_Info_free(&always);
+	MPI_Info_free(&never);
 }
 
 // ---- each ends or shapes the process: on their own ----
@@ -396,7 +447,7 @@ int main(int argc, char **argv)
 {
 	static const struct { const char *name; void (*run)(void); bool alone; } scenarios[] = {
 		{"communicators", communicators, false}, {"modes", modes, false}, {"rooms", rooms, false}, {"split", split, false}, {"datareps", datareps, false},
-		{"handlers", handlers, false}, {"bottom", bottom, false}, {"hints", hints, false}, {"elsewhere", elsewhere, true}, {"disagree", disagree, true}, {"fatal", fatal, true}, {"abandoned", abandoned, true},
+		{"handlers", handlers, false}, {"bottom", bottom, false}, {"hints", hints, false}, {"ways", ways, true}, {"elsewhere", elsewhere, true}, {"disagree", disagree, true}, {"fatal", fatal, true}, {"abandoned", abandoned, true},
 	};
 	int ran = 0;
 	kt_init(&argc, &argv);

@@ -45,6 +45,12 @@ for mpi in openmpi mpich; do
 done
 run openmpi libkairan-mpiio.so -- handles "$WORK/dir" disagree
 run openmpi libkairan-mpiio.so KAIRAN_MPIIO=auto -- handles "$WORK/dir" elsewhere
+for mpi in openmpi mpich; do
+	library=libkairan-mpiio.so; [ $mpi = openmpi ] || library=mpich/$library
+	run $mpi $library -- handles "$WORK/dir" ways
+	[ ! -x "$B/test/mpi/handles.$mpi" ] || [ "$(grep -cE '/direct-[a-z-]+: 1 collective writes, 1 reads \(2 direct\)|/exchanged-[a-z-]+: 1 collective writes, 1 reads \(0 direct\)' "$WORK/said")" = 7 ] ||
+		fail "not each call went the way that it should, with $mpi"
+done
 
 note "a phase trace and its drawing"
 if [ $ran = yes ]; then
