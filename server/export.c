@@ -13,7 +13,7 @@
 #include "server/export_priv.h"
 #include "server/siphash.h"
 
-enum { CTIME_PROBES = 64 };
+enum { CTIME_PROBES = 64, CTIME_ATTEMPTS = 10 };
 static const uint64_t ctime_coarse_ns = 50 * KR_NS_PER_MS;
 
 /* --- is it still there --------------------------------------------------------------------------------------------- */
@@ -99,14 +99,15 @@ static bool probe_once(int fd, struct timespec *ctime)
 	return before.tv_sec != ctime->tv_sec || before.tv_nsec != ctime->tv_nsec;
 }
 
-/* Whether changes in quick succession, each looked at, have ctimes of their own (multigrain timestamps, Linux 6.13). */
-static bool probe_ctime(int private_fd)
+/* *RET_KNOWN: false if it took so long that a coarse clock would have ticked in between. */
+static bool probe_often(int private_fd, bool *ret_known)
 {
 	uint64_t started = kr_clock_ns();
 	struct timespec ctime = {0};
 	KR_AUTO_FD int fd = -1;
 	int i;
 
+	*ret_known = true;
 	fd = openat(private_fd, "probe", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return false;
@@ -114,8 +115,19 @@ static bool probe_ctime(int private_fd)
 		if (!probe_once(fd, &ctime))
 			break;
 	unlinkat(private_fd, "probe", 0);
-	/* So slow that a coarse clock would have ticked in between: nothing is known. */
-	return i == CTIME_PROBES && kr_clock_ns() - started < CTIME_PROBES * KR_NS_PER_MS / 4;
+	*ret_known = i < CTIME_PROBES || kr_clock_ns() - started < CTIME_PROBES * KR_NS_PER_MS / 4;
+	return i == CTIME_PROBES;
+}
+
+/* Whether changes in quick succession, each looked at, have ctimes of their own (multigrain timestamps, Linux 6.13). A machine
+ * that has much else to do may need some attempts to tell. */
+static bool probe_ctime(int private_fd)
+{
+	bool known = false, exact = false;
+
+	for (int i = 0; i < CTIME_ATTEMPTS && !known; i++)
+		exact = probe_often(private_fd, &known);
+	return known && exact;
 }
 
 /* --- life ---------------------------------------------------------------------------------------------------------- */
