@@ -10,7 +10,8 @@
 #include "fuse/flush_priv.h"
 #include "fuse/options.h"
 
-enum { LATE_AGES = 4, LATE_LEASES = 2 };
+/* A file's bytes are late after so many times flush_age, but not before LATE_MS; an answer after so many lease times. */
+enum { LATE_AGES = 4, LATE_MS = 10000, LATE_LEASES = 2 };
 
 uint64_t kr_flush_dirty_since(struct kr_file *file)
 {
@@ -20,7 +21,9 @@ uint64_t kr_flush_dirty_since(struct kr_file *file)
 
 bool kr_flush_is_late(const struct kr_file *file, uint64_t since_ns, uint64_t now_ns)
 {
-	return since_ns && since_ns + LATE_AGES * file->mount->options->flush_age * KR_NS_PER_MS < now_ns;
+	uint64_t late_ms = KR_MAX(LATE_AGES * file->mount->options->flush_age, (uint64_t)LATE_MS);
+
+	return since_ns && since_ns + late_ms * KR_NS_PER_MS < now_ns;
 }
 
 /* Without a server that could take them. */

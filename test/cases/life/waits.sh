@@ -19,7 +19,7 @@ reader=$!
 until_ok 60 "node 2 says that LEASE is not answered" said node2/log "the server has not answered LEASE for" || fail "$(cat "$WORK/node2/log")"
 until_ok 60 "the server says who is waited for" said kairand.log "node node2: its LEASE has waited for .* not been given back by node node1" ||
 	fail "$(cat "$WORK/kairand.log")"
-shown "LATE: unflushed for .* the server has not answered the flush yet" "$(mnt 1)" || fail "$(kairan 1 status "$(mnt 1)")"
+until_ok 60 "status of the mount" shown "LATE: unflushed for .* the server has not answered the flush yet" "$(mnt 1)" || fail "$(kairan 1 status "$(mnt 1)")"
 shown "PARKED  *[0-9]* requests of nodes wait for long, the oldest, FLUSH of node1" $SERVER_ADDRESS || fail "$(kairan 1 status $SERVER_ADDRESS)"
 rm "$WORK/fault"
 wait $reader || fail "node 2 cannot read"
