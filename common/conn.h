@@ -90,8 +90,13 @@ enum kr_security kr_conn_security(const struct kr_conn *conn);
 void kr_conn_hold(struct kr_conn *conn);
 void kr_conn_release(struct kr_conn *conn);
 
-/* Bytes queued and not yet taken by the kernel. */
+/* The peer has not said who it is: a frame of it may carry 16 KiB of fields and no data, and little waits to be taken by it; else the
+ * connection ends.  Or it has (GUEST false). */
+void kr_conn_set_guest(struct kr_conn *conn, bool guest);
+
+/* Bytes queued and not yet taken by the kernel; the same of all connections of the process together, roughly. */
 size_t kr_conn_queued(const struct kr_conn *conn);
+size_t kr_conn_queued_in_all(void);
 /* Stops and resumes delivery (back-pressure to the peer through TCP). Nest by counting. */
 void kr_conn_pause(struct kr_conn *conn);
 void kr_conn_resume(struct kr_conn *conn);

@@ -56,6 +56,7 @@ struct kr_conn {
 	struct kr_list requests_in_order;
 	uint64_t last_id;
 
+	bool guest;                 /* see kr_conn_set_guest */
 	unsigned paused;
 	uint8_t *received;          /* bytes of the next header and fields, and perhaps more */
 	size_t received_length, received_capacity, parsed;

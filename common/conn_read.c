@@ -14,7 +14,7 @@
 #include "common/conn_priv.h"
 #include "common/fail.h"
 
-enum { READ_AHEAD = 8192, REFUSALS_MAX = 64 << 20 };
+enum { READ_AHEAD = 8192, REFUSALS_MAX = 64 << 20, GUEST_REFUSALS_MAX = 64 << 10, GUEST_FIELDS_MAX = 16 << 10 };
 
 static bool wants_data(const struct kr_conn *conn)
 {
@@ -88,6 +88,9 @@ static int begin_frame(struct kr_conn *conn)
 		err = kr_frame_header_decode(header, &conn->frame.header);
 	if (err)
 		return err;
+	if (conn->guest && (conn->frame.header.data_length || conn->frame.header.fields_length > GUEST_FIELDS_MAX))
+		return kr_fail(-EBADMSG, "%s with %u and %u bytes before the peer has said who it is", kr_msg_name(conn->frame.header.type),
+			conn->frame.header.fields_length, conn->frame.header.data_length);
 	conn->have_header = true;
 	return 0;
 }
@@ -129,7 +132,7 @@ static void answer_unknown_type(struct kr_conn *conn, const struct kr_frame_head
 {
 	if (!(header->flags & KR_FRAME_ONEWAY))
 		kr_conn_reply(conn, header->type, header->id, 0, -EPROTO, NULL, NULL, 0);
-	if (kr_conn_queued(conn) > REFUSALS_MAX) /* nobody watches the queue for these */
+	if (kr_conn_queued(conn) > (size_t)(conn->guest ? GUEST_REFUSALS_MAX : REFUSALS_MAX)) /* nobody watches the queue for these */
 		kr_conn_end(conn, -EBADMSG, "the peer sends garbage and takes no answers");
 }
 
@@ -235,6 +238,11 @@ void kr_conn_read_fini(struct kr_conn *conn)
 {
 	kr_buf_put(conn->frame.data);
 	free(conn->received);
+}
+
+void kr_conn_set_guest(struct kr_conn *conn, bool guest)
+{
+	conn->guest = guest;
 }
 
 void kr_conn_pause(struct kr_conn *conn)

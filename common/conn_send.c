@@ -5,6 +5,7 @@
  * for what has to be made unreadable, and data in several pieces that is sealed.
  */
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,8 +23,16 @@ struct outgoing {
 
 enum { GATHER_BUFFERS = 64, GATHER_BYTES = 1 << 20 };
 
+static _Atomic size_t queued_in_all; /* of heads and data, until they are sent */
+
+size_t kr_conn_queued_in_all(void)
+{
+	return atomic_load_explicit(&queued_in_all, memory_order_relaxed);
+}
+
 static void free_outgoing(struct outgoing *out)
 {
+	atomic_fetch_sub_explicit(&queued_in_all, out->length, memory_order_relaxed);
 	for (size_t i = 0; i < out->slice_count; i++)
 		kr_buf_put(out->slices[i].buf);
 	kr_writer_fini(&out->head);
@@ -237,6 +246,7 @@ static int seal_frame(struct kr_seal *seal, struct outgoing *out)
 		kr_writer_fini(&head);
 		return err;
 	}
+	atomic_fetch_add_explicit(&queued_in_all, head.length - out->head.length, memory_order_relaxed);
 	out->length += head.length - out->head.length;
 	kr_writer_fini(&out->head);
 	out->head = head;
@@ -302,6 +312,7 @@ int kr_conn_enqueue(struct kr_conn *conn, struct kr_frame_header header, const v
 	}
 	out->data_length = data_length;
 	out->length = out->head.length + data_length;
+	atomic_fetch_add_explicit(&queued_in_all, out->length, memory_order_relaxed);
 	if (conn->holding && !of_handshake(header.type)) {
 		kr_list_append(&conn->held, &out->link);
 		conn->outbox_bytes += out->length;

@@ -13,8 +13,8 @@ static struct kr_flush_send *send_of(struct kr_file *file, uint64_t round)
 	struct kr_flush_send *send, *first = NULL;
 
 	KR_LIST_FOR_EACH(send, &file->flush.sends, link) {
-		if (send->inlined || !send->call)
-			continue;
+		if ((send->inlined && !send->replay) || !send->call)
+			continue; /* of a replay the server may not have kept the bytes */
 		if (send->round == round)
 			return send;
 		if (!first)

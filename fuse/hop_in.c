@@ -341,6 +341,7 @@ static void on_prove(struct peer *peer, const struct kr_frame *frame)
 		return;
 	}
 	peer->greeted = true;
+	kr_conn_set_guest(peer->conn, false);
 	kr_conn_seal(peer->conn, &keys);
 	sodium_memzero(&keys, sizeof(keys));
 	kr_conn_reply(peer->conn, KR_MSG_HOP_PROVE, frame->header.id, 0, 0, NULL, NULL, 0);
@@ -420,6 +421,7 @@ void kr_hop_in_accept(struct kr_hops *hops, uv_stream_t *listener)
 		free(peer);
 		return;
 	}
+	kr_conn_set_guest(peer->conn, true);
 	kr_list_append(&hops->incoming, &peer->link);
 	if (++hops->incoming_count > KR_HOPS_INCOMING || hops->closing)
 		kr_conn_close(peer->conn, false);

@@ -7,6 +7,7 @@
 #include "common/fail.h"
 #include "server/data_priv.h"
 #include "server/export.h"
+#include "server/feed.h"
 #include "server/hop.h"
 #include "server/state.h"
 
@@ -90,6 +91,7 @@ static void on_tick(uv_timer_t *timer)
 	uint64_t now_ns = kr_clock_ns();
 
 	kr_flush_tick(data, now_ns);
+	kr_feed_tick(data);
 	maybe_raise(data, now_ns);
 	if (data->replaying && data->replays == 0) {
 		data->replaying = false;

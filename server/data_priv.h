@@ -22,6 +22,7 @@ enum {
 	KR_DATA_RAISE_SOON_MS = 1000, /* ... when files above it have left the table, or the log has grown long */
 	KR_DATA_INHERITED_MS = 60000, /* from the start to the first one, which syncs the whole filesystem ... */
 	KR_DATA_NOTES_MANY = 256,     /* ... unless so many have been noted for want of it */
+	KR_DATA_REPLAY_BYTES = 128 << 20, /* of replays that are collected: what comes beyond is streamed when its turn comes */
 	KR_DATA_STALL_MS = 20000, /* a chained round in which nothing moves for so long is run again */
 };
 
@@ -48,7 +49,8 @@ struct kr_data {
 	bool syncing_all;
 	struct kr_list throttled;     /* kr_intake.throttled: wait until intake_bytes falls */
 	size_t intake_bytes;          /* received in streams, not written yet */
-	size_t replays;               /* asked and not answered */
+	size_t replays;               /* asked and not answered ... */
+	size_t replay_bytes;          /* ... and the data that came with them */
 	bool collecting;              /* replays: all flushes wait */
 	bool replaying;               /* the end of the grace period waits for `replays` to become 0 */
 	bool stopping;

@@ -181,11 +181,27 @@ static void start_job(struct pull *pull)
 	kr_gate_start(&pull->hop->data->feeds, &job->gated, run, done);
 }
 
+/* What waits for the peer, and what the jobs at work will add. */
+static size_t owed(const struct kr_hop *hop)
+{
+	return (hop->conn ? kr_conn_queued(hop->conn) : 0) + hop->feeding * KR_FEED_BLOCKS * KR_BLOCK_SIZE;
+}
+
+static size_t owed_to_node(const struct kr_hop *hop)
+{
+	const struct kr_hop *other;
+	size_t all = 0;
+
+	KR_LIST_FOR_EACH(other, &hop->data->hops, link)
+		all += other->node == hop->node ? owed(other) : 0;
+	return all;
+}
+
 static bool has_room(const struct kr_hop *hop)
 {
-	size_t limit = kr_buf_bytes_in_use() > KR_FEED_MEMORY ? KR_FEED_QUEUE_TIGHT : KR_FEED_QUEUE;
-
-	return hop->feeding < KR_FEED_JOBS && kr_conn_queued(hop->conn) < limit;
+	if (!kr_session_memory_tight())
+		return hop->feeding < KR_FEED_JOBS && kr_conn_queued(hop->conn) < KR_FEED_QUEUE;
+	return owed(hop) < KR_FEED_QUEUE_TIGHT && owed_to_node(hop) < KR_FEED_NODE_TIGHT;
 }
 
 void kr_feed_go_on(struct kr_hop *hop)
@@ -245,6 +261,14 @@ void kr_feed_pull(struct kr_hop *hop, const struct kr_frame *frame)
 	}
 	kr_list_append(&hop->pulls, &pull->link);
 	kr_feed_go_on(hop);
+}
+
+void kr_feed_tick(struct kr_data *data)
+{
+	struct kr_hop *hop;
+
+	KR_LIST_FOR_EACH(hop, &data->hops, link)
+		kr_feed_go_on(hop);
 }
 
 void kr_feed_hop_closed(struct kr_hop *hop)

@@ -52,6 +52,32 @@ static void count_inline(struct kr_request *request)
 	kr_session_pressure(request->session);
 }
 
+/* Replays are collected until all nodes have sent theirs, so nothing holds them up: there is room for some of their bytes.  Others
+ * stay at their node, as if it had not sent them, and are asked for by ROUND. */
+static bool replay_has_room(const struct kr_data *data, const struct kr_request *request)
+{
+	return !request->data || data->replay_bytes + request->held <= KR_DATA_REPLAY_BYTES;
+}
+
+static void drop_bytes(struct kr_request *request)
+{
+	request->msg.flush_request.extents = (struct kr_ranges){0};
+	kr_buf_put(request->data);
+	request->data = NULL;
+	free(request->fields);
+	request->fields = NULL;
+	kr_arena_fini(&request->arena);
+}
+
+static void count_replay(struct kr_request *request)
+{
+	struct kr_data *data = request->server->data;
+
+	data->replays++;
+	data->replay_bytes += request->data ? request->data->length : 0;
+	kr_request_unhold(request);
+}
+
 /* 0; -EPROTO: the extents do not ascend, or are not what the data holds. */
 static int check_inline(const struct kr_flush_request *msg, const struct kr_buf *data)
 {
@@ -149,13 +175,17 @@ static void handle_flush(struct kr_request *request)
 		kr_sfile_put(file);
 		return;
 	}
+	if (ask.replay_round && !replay_has_room(data, request)) {
+		drop_bytes(request);
+		ask.inlined = false;
+	}
 	kr_flush_gather(file, &ask);
 	kr_flush_hold(&file->data);
 	err = kr_rounds_ask(&file->data.rounds, &ask);
 	if (err)
 		kr_request_reply(request, err, NULL, NULL, 0);
 	else if (ask.replay_round)
-		data->replays++;
+		count_replay(request);
 	else
 		count_inline(request);
 	kr_flush_execute(file);

@@ -295,8 +295,10 @@ static void answer(struct kr_sfile_data *data, const struct kr_round_action *act
 		attachment->flushed_ns = kr_clock_ns();
 	if (action->err == 0)
 		(void)KR_FAULT("flush.reply");
-	if (request->msg.flush_request.flags & KR_FLUSH_REPLAY)
+	if (request->msg.flush_request.flags & KR_FLUSH_REPLAY) {
 		data->owner->replays--;
+		data->owner->replay_bytes -= request->data ? request->data->length : 0;
+	}
 	if (request->state)
 		request->session->running--;
 	kr_request_reply(request, action->err, action->err ? NULL : &reply, NULL, 0);

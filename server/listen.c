@@ -53,8 +53,10 @@ struct kr_conn *kr_stranger_take(struct kr_stranger *stranger)
 	struct kr_conn *conn = stranger->conn;
 
 	forget(stranger);
-	if (conn)
+	if (conn) {
 		kr_conn_set_context(conn, NULL);
+		kr_conn_set_guest(conn, false);
+	}
 	free_stranger(stranger);
 	return conn;
 }
@@ -191,6 +193,7 @@ static void on_connection(uv_stream_t *stream, int status)
 		free(stranger);
 		return;
 	}
+	kr_conn_set_guest(stranger->conn, true);
 	kr_list_append(&listen->strangers, &stranger->link);
 	kr_conn_peer_host(stranger->conn, host, sizeof(host));
 	if (!kr_networks_allow(&listener->server->options->allow, host)) {

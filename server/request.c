@@ -26,6 +26,12 @@ static struct kr_request *find(const struct kr_session *session, uint64_t id)
 	return link ? KR_CONTAINER_OF(link, struct kr_request, by_id) : NULL;
 }
 
+void kr_request_unhold(struct kr_request *request)
+{
+	request->session->held -= request->held;
+	request->held = 0;
+}
+
 static void free_request(struct kr_request *request)
 {
 	struct kr_session *session = request->session;
@@ -33,6 +39,7 @@ static void free_request(struct kr_request *request)
 	assert(!request->in_pool && !kr_link_linked(&request->wait));
 	kr_parked_ended(request);
 	kr_notes_drop(request);
+	kr_request_unhold(request);
 	kr_table_remove(&session->requests, &request->by_id);
 	if (request->state && request->free_state)
 		request->free_state(request->state);
@@ -190,6 +197,8 @@ static struct kr_request *request_new(struct kr_session *session, const struct k
 	}
 	if (frame->data)
 		request->data = kr_buf_get(frame->data);
+	request->held = frame->header.fields_length + (frame->data ? frame->data->length : 0);
+	session->held += request->held;
 	return request;
 }
 

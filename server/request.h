@@ -37,6 +37,7 @@ struct kr_request {
 	struct kr_arena arena;
 	uint8_t *fields;
 	struct kr_buf *data;           /* reference; NULL when there is none */
+	size_t held;                   /* counted in the session's: of fields and data */
 
 	/* While parked. CANCEL must take the request out of whatever it waits in; then it is answered with -EINTR (node's
 	 * CANCEL) or freed (session's end). NULL: it cannot be withdrawn now. */
@@ -60,6 +61,9 @@ struct kr_request {
 /* RUN in a pool thread: may read msg and data, writes err, reply and what `state` points to, nothing else of the request.
  * DONE in the loop, also when the session has ended meanwhile (its reply is then dropped). Clears `cancel`. */
 void kr_request_run(struct kr_request *request, void (*run)(struct kr_request *), void (*done)(struct kr_request *));
+
+/* Its bytes are counted by somebody else from now on. */
+void kr_request_unhold(struct kr_request *request);
 
 /* Answers and frees the request. ERR 0 with MSG (NULL where the reply has no fields), or -errno. SLICES as kr_conn_reply. */
 void kr_request_reply(struct kr_request *request, int err, const void *msg, const struct kr_slice *slices, size_t count);

@@ -224,18 +224,28 @@ static void set_pause(struct kr_session *session, bool *paused, bool wanted)
 		kr_conn_resume(session->conn);
 }
 
+bool kr_session_memory_tight(void)
+{
+	return kr_buf_bytes_in_use() + kr_conn_queued_in_all() > KR_SESSION_MEMORY;
+}
+
+/* A limit that has become wider meanwhile is found out when the next request ends or the queue has drained: one of them will. */
 void kr_session_pressure(struct kr_session *session)
 {
+	const bool tight = kr_session_memory_tight();
+	const size_t running_max = tight ? KR_SESSION_RUNNING_TIGHT : KR_SESSION_RUNNING_MAX;
+	const size_t held_max = tight ? KR_SESSION_HELD_TIGHT : KR_SESSION_HELD_MAX;
+	const size_t queue_max = tight ? KR_SESSION_QUEUE_TIGHT : KR_SESSION_QUEUE_MAX;
 	size_t queued;
 
 	if (!session->conn)
 		return;
-	if (session->running > KR_SESSION_RUNNING_MAX)
+	if (session->running > running_max || session->held > held_max)
 		set_pause(session, &session->paused_running, true);
-	else if (session->running < KR_SESSION_RUNNING_MAX / 2)
+	else if (session->running < running_max / 2 && session->held < held_max / 2)
 		set_pause(session, &session->paused_running, false);
 	queued = kr_conn_queued(session->conn);
-	if (queued > KR_SESSION_QUEUE_MAX)
+	if (queued > queue_max)
 		set_pause(session, &session->paused_queue, true);
 	else if (queued <= KR_CONN_LOW_WATER)
 		set_pause(session, &session->paused_queue, false);

@@ -26,6 +26,12 @@ enum {
 	KR_SESSION_DELIVERY = 1 << 20,   /* bytes that a node must take within the lease time when questions to it wait behind more */
 	KR_SESSION_CLAIM_LEASES = 15,    /* lease times for which a reclaiming node is waited for, while we owe it answers */
 	KR_SESSION_QUEUE_MAX = 8 << 20,  /* bytes of replies not taken by the kernel: above, its connection is paused */
+	KR_SESSION_HELD_MAX = 64 << 20,  /* bytes of fields and data of its unanswered requests: above, the same */
+	/* The same three while all sessions and ring connections together hold more than KR_SESSION_MEMORY. */
+	KR_SESSION_RUNNING_TIGHT = 16,
+	KR_SESSION_QUEUE_TIGHT = KR_CONN_LOW_WATER,
+	KR_SESSION_HELD_TIGHT = 4 << 20,
+	KR_SESSION_MEMORY = 256 << 20,
 };
 
 struct kr_session {
@@ -64,7 +70,8 @@ struct kr_session {
 	uint64_t fresh_id;             /* the first new request's id on this session: smaller ones were sent to the former */
 	struct kr_table requests;      /* unanswered, by id */
 	size_t running;                /* of these, in the pool */
-	bool paused_running, paused_queue;
+	size_t held;                   /* bytes of fields and data of these, but for replays */
+	bool paused_running, paused_queue; /* running or held; queued */
 	struct kr_replies replies;     /* kept for RESENDs */
 	struct kr_list asks;           /* unanswered requests to the node, oldest first */
 	uint64_t last_ask;
@@ -106,6 +113,8 @@ void kr_session_replace(struct kr_session *session, struct kr_session *heir);
 /* Every tick: ends sessions that were silent for the lease time, and does not listen any more to
  * those that left a question unanswered for so long without working on it: others wait for the answer. */
 void kr_session_expire_all(struct kr_server *server, uint64_t now_ns);
+/* Whether all sessions and ring connections together hold much memory, so that each gets less. */
+bool kr_session_memory_tight(void);
 /* Re-evaluates whether the connection should be paused. */
 void kr_session_pressure(struct kr_session *session);
 

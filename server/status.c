@@ -112,6 +112,7 @@ static json_t *make_status(struct kr_server *server)
 	json_object_set_new(object, "conflict_files", integer(kr_conflicts_files(&server->conflicts)));
 	json_object_set_new(object, "conflicts", kr_conflicts_status(&server->conflicts));
 	json_object_set_new(object, "buffer_bytes", integer(kr_buf_bytes_in_use()));
+	json_object_set_new(object, "queued_bytes", integer(kr_conn_queued_in_all()));
 	json_object_set_new(object, "export", export_status(server));
 	json_object_set_new(object, "data", kr_data_status(server->data));
 	json_object_set_new(object, "notes", kr_notes_status(server));

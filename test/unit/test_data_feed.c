@@ -158,6 +158,53 @@ static void reader_that_takes_nothing_holds_up_nobody(void **state)
 	reader_close(&brisk);
 }
 
+/* Connections that nobody reads from cost a node's share, however many they are; and others are served. */
+static void many_connections_that_take_nothing_share_what_one_node_may_hold(void **state)
+{
+	enum { STUCK = 40 };
+	static const struct kr_range extents[] = { { 0, 64 << 20 } }, all[] = { { 0, 512 } };
+	struct kr_buf *others = kr_buf_new(KR_SESSION_MEMORY); /* never touched: it only counts */
+	struct node *node = node_start("n1"), *honest = node_start("n2");
+	struct kr_join_request join;
+	struct kr_hop_address hop;
+	struct reader stuck[STUCK], brisk;
+	size_t before, most = 0;
+
+	(void)state;
+	node->file = create_file(node, "file");
+	node->extents = extents;
+	node->extent_count = 1;
+	node->generation = 1;
+	flush_and_wait(node);
+	assert_int_equal(node->flush_err, 0);
+	join = (struct kr_join_request){ .file = node->file, .version = node->flush_reply.attr.version };
+	assert_int_equal(node_call(node, KR_MSG_JOIN, &join), 0);
+	hop = the_answer.reply.join_reply.upstream;
+	before = kr_buf_bytes_in_use();
+	for (int i = 0; i < STUCK; i++) {
+		reader_open(&stuck[i], &hop, node);
+		stuck[i].generation = 1;
+		kr_conn_pause(stuck[i].conn);
+		reader_pull(&stuck[i], &node->file, join.version, all, 1);
+	}
+	assert_int_equal(node_call(honest, KR_MSG_JOIN, &join), 0);
+	hop = the_answer.reply.join_reply.upstream;
+	reader_open(&brisk, &hop, honest);
+	brisk.generation = 1;
+	reader_pull(&brisk, &node->file, join.version, all, 1);
+	while (!brisk.ended) {
+		uv_run(&F.loop, UV_RUN_ONCE);
+		most = KR_MAX(most, kr_buf_bytes_in_use());
+	}
+	assert_int_equal(brisk.err, 0);
+	assert_int_equal(brisk.blocks, 512);
+	assert_true(most - before < 24 << 20);
+	for (int i = 0; i < STUCK; i++)
+		reader_close(&stuck[i]);
+	reader_close(&brisk);
+	kr_buf_put(others);
+}
+
 static uint32_t upstream_at_join(struct node *node)
 {
 	struct kr_join_request join = { .file = F.nodes[0].file, .version = 1 };
@@ -208,6 +255,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(server_feeds_blocks_of_the_asked_version_only),
 		TEST(reader_that_takes_nothing_holds_up_nobody),
+		TEST(many_connections_that_take_nothing_share_what_one_node_may_hold),
 		TEST(pipeline_names_upstreams_as_members_come_and_go),
 	};
 

@@ -71,6 +71,45 @@ static void replays_of_all_nodes_are_applied_by_round_and_before_the_rest(void *
 	assert_content("file", 150, after_replays);
 }
 
+static unsigned five_with_seven(uint64_t offset)
+{
+	return offset >= 50 && offset < 150 ? 7 : 5;
+}
+
+/* There is memory for one of the two, and the other's bytes are asked for when its turn comes. */
+static void replays_beyond_the_memory_for_them_are_streamed_in_their_turn(void **state)
+{
+	static const struct kr_range five = { 0, 200 }, seven = { 50, 100 };
+	struct node *a = node_start("a"), *b = node_start("b");
+	struct kr_fid file = create_file(a, "file");
+	size_t taken = KR_DATA_REPLAY_BYTES - 300;
+
+	(void)state;
+	boot_anew();
+	for (size_t i = 0; i < 2; i++) {
+		F.nodes[i].manual_reclaim = true;
+		F.nodes[i].file = file;
+		F.nodes[i].extents = i == 0 ? &five : &seven;
+		F.nodes[i].extent_count = 1;
+		F.nodes[i].generation = i == 0 ? 5 : 7;
+		node_begin(&F.nodes[i]);
+		wait_until(F.nodes[i].live);
+	}
+	F.server.data->replay_bytes = taken;
+	send_replay(b, 7, &seven, 7);
+	send_replay(a, 5, &five, 5);
+	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
+	assert_int_equal(F.server.data->replays, 2);
+	assert_int_equal(F.server.data->replay_bytes, taken + 100);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
+	wait_until(a->flushed && b->flushed);
+	assert_int_equal(a->flush_err, 0);
+	assert_int_equal(b->flush_err, 0);
+	assert_int_equal(F.server.data->replay_bytes, taken);
+	assert_int_equal(F.server.data->counters.chained_rounds, 1);
+	assert_content("file", 200, five_with_seven);
+}
+
 static unsigned five_under_seven(uint64_t offset)
 {
 	return offset < 50 ? 5 : 7;
@@ -170,6 +209,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(replays_of_all_nodes_are_applied_by_round_and_before_the_rest),
+		TEST(replays_beyond_the_memory_for_them_are_streamed_in_their_turn),
 		TEST(a_replay_of_what_was_synced_does_not_cover_what_came_later),
 		TEST(only_syncs_of_files_with_several_writers_are_noted),
 		TEST(reclaim_tells_what_is_applied_and_it_becomes_stable),

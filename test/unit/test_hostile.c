@@ -305,6 +305,43 @@ static void a_session_uses_so_many_files_and_opens_each_so_often(void **state)
 	undisturbed(f);
 }
 
+static bool is_paused(void *context)
+{
+	return ((struct kr_session *)context)->paused_running;
+}
+
+/* Who has much under way is not listened to until some of it is done; less is much when all together hold much memory. */
+static void a_session_holds_so_many_bytes_and_fewer_when_memory_is_tight(void **state)
+{
+	struct fixture *f = with_a_user(state);
+	struct node *node = f->nodes[HOSTILE];
+	struct kr_session *session = kr_session_find(&f->server, node->hello.session);
+	size_t held[2] = {KR_SESSION_HELD_MAX, KR_SESSION_HELD_TIGHT};
+	struct kr_buf *others = NULL;
+
+	for (int i = 0; i < 2; i++) {
+		uint64_t id;
+
+		if (i == 1)
+			others = kr_buf_new(KR_SESSION_MEMORY + 1); /* never touched: it only counts */
+		assert_int_equal(session->held, 0);
+		session->held = held[i];
+		assert_true(ping(node));
+		assert_false(session->paused_running);
+		session->held++;
+		assert_true(ping(node)); /* after this it is not read from */
+		id = node_send(node, KR_MSG_PING, NULL);
+		assert_true(node_wait_for(&f->loop, is_paused, session));
+		assert_true(ping(f->nodes[HONEST]));
+		assert_false(is_answered(node, id));
+		session->held = 0;
+		kr_session_pressure(session);
+		assert_int_equal(node_result(node, id, NULL), 0);
+	}
+	kr_buf_put(others);
+	undisturbed(f);
+}
+
 #define TEST(test) cmocka_unit_test_setup_teardown(test, setup_two, teardown)
 
 int main(void)
@@ -323,6 +360,7 @@ int main(void)
 		TEST(lies_about_sizes_are_not_passed_on),
 		TEST(extremes_are_refused_on_ones_own_file_too),
 		TEST(a_session_uses_so_many_files_and_opens_each_so_often),
+		TEST(a_session_holds_so_many_bytes_and_fewer_when_memory_is_tight),
 	};
 
 	signal(SIGPIPE, SIG_IGN);

@@ -140,6 +140,30 @@ static int raw_session(struct fixture *f)
 	return fd;
 }
 
+/* Nobody makes the server take up a megabyte before it has said who it is. */
+static void a_stranger_cannot_send_data_nor_long_fields(void **state)
+{
+	struct fixture *f = *state;
+	const struct kr_frame_header headers[] = {
+		{.type = KR_MSG_FLUSH, .id = 1, .fields_length = 100, .data_length = KR_INLINE_MAX},
+		{.type = KR_MSG_FLUSH, .id = 1, .fields_length = 17 << 10},
+	};
+	size_t before = kr_buf_bytes_in_use();
+	uint8_t bytes[KR_FRAME_HEADER + 200] = {0};
+	struct raw_wait wait = {.bytes = bytes, .wanted = 1};
+
+	for (size_t i = 0; i < KR_ARRAY_SIZE(headers); i++) {
+		kr_frame_header_encode(&headers[i], bytes);
+		wait.fd = raw_connect(f);
+		wait.ended = false;
+		assert_int_equal(send(wait.fd, bytes, sizeof(bytes), MSG_NOSIGNAL), sizeof(bytes));
+		assert_true(node_wait_for(&f->loop, raw_arrived, &wait));
+		assert_true(wait.ended);
+		close(wait.fd);
+		assert_int_equal(kr_buf_bytes_in_use(), before);
+	}
+}
+
 static void undecodable_requests_get_one_answer_each(void **state)
 {
 	struct fixture *f = *state;
@@ -224,6 +248,7 @@ int main(void)
 		TEST(hello_for_a_missing_subdirectory_is_refused),
 		TEST(a_request_before_hello_is_refused),
 		TEST(garbage_ends_its_connection_only),
+		TEST(a_stranger_cannot_send_data_nor_long_fields),
 		TEST(undecodable_requests_get_one_answer_each),
 		TEST(a_forged_file_identity_is_stale),
 		TEST(status_is_told_before_hello_and_after),
