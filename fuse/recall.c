@@ -184,8 +184,10 @@ static void let_through(uv_timer_t *timer)
 			continue;
 		KR_LIST_FOR_EACH(read, &drop->file->gated, link)
 			read->through = true;
-		if (!kr_list_empty(&drop->file->gated))
+		if (!kr_list_empty(&drop->file->gated)) {
+			(void)KR_FAULT("recall.through");
 			kr_file_step(drop->file);
+		}
 	}
 }
 

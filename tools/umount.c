@@ -1,5 +1,12 @@
-/* kairan umount: flush, unmount, wait for the daemon; says what is not on the server. */
+/* kairan umount: flush, unmount, wait for the daemon; says what is not on the server.
+ *
+ * A daemon that was killed may stay: one of its threads waits in the kernel for a page that a program is reading, which waits
+ * for the daemon.  The kernel ends the connection when the last descriptor of it is closed, and that thread keeps one.  So it is
+ * ended here, and the programs' requests fail.  Nothing else would: a second process that watches the first one can be killed
+ * with it, by who kills a job.
+ */
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -16,22 +23,24 @@
 #include "tools/client.h"
 #include "tools/commands.h"
 
-static const char usage[] = "usage: kairan umount [--timeout SECONDS] MOUNTPOINT\n"
+static const char usage[] = "usage: kairan umount [--timeout SECONDS] [--force] MOUNTPOINT\n"
 	"Flushes with a progress bar, unmounts, and waits until the daemon is gone.\n"
 	"  --timeout S  flush for at most S seconds (default: wait). What is left then is listed, stays in the journal,\n"
 	"               and the next mount with the same local directory sends it.\n"
-	"Exit code: 0 unmounted and all is on the server; 1 unmounted, but some bytes are not on the server;\n"
+	"  --force      without a flush, and although programs use it or the daemon hangs: they get errors, and what is\n"
+	"               not on the server stays in the journal. The mount of a daemon that was killed goes like this by itself.\n"
+	"Exit code: 0 unmounted and all is on the server; 1 unmounted, but some bytes are, or may be, not on the server;\n"
 	"2 not unmounted (busy, no such mount); 64 wrong arguments.\n";
 
-enum { GONE_WAIT_MS = 60000, KEPT_ALIVE_MS = 2000, LOOK_MS = 20 };
+enum { GONE_WAIT_MS = 60000, KEPT_ALIVE_MS = 2000, FORCED_WAIT_MS = 10000, LOOK_MS = 20 };
 
 extern char **environ;
 
-static int run_fusermount(const char *path)
+static int run_fusermount(const char *path, bool lazy)
 {
-	char program[] = "fusermount3", unmount[] = "-u", dashes[] = "--";
+	char program[] = "fusermount3", unmount[] = "-u", lazily[] = "-uz", dashes[] = "--";
 	KR_AUTO_FREE char *copy = kr_xstrdup(path);
-	char *argv[] = {program, unmount, dashes, copy, NULL};
+	char *argv[] = {program, lazy ? lazily : unmount, dashes, copy, NULL};
 	int status = 0, err;
 	pid_t pid;
 
@@ -43,13 +52,27 @@ static int run_fusermount(const char *path)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : kr_fail(-EBUSY, "%s is not unmounted (see above)", path);
 }
 
-static int unmount(const char *path)
+/* LAZY: also when programs use it. */
+static int unmount(const char *path, bool lazy)
 {
 	if (geteuid() != 0)
-		return run_fusermount(path);
-	if (umount2(path, UMOUNT_NOFOLLOW) == 0)
+		return run_fusermount(path, lazy);
+	if (umount2(path, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0)
 		return 0;
-	return kr_fail_errno(-errno, "cannot unmount %s%s", path, errno == EBUSY ? " (programs use it: fuser -vm shows which)" : "");
+	return kr_fail_errno(-errno, "cannot unmount %s%s", path,
+		errno == EBUSY ? " (programs use it: fuser -vm shows which; --force unmounts all the same)" : "");
+}
+
+/* What waits for the daemon fails. Who mounted may do that where fusectl is mounted, root everywhere. */
+static void end_connection(const struct kr_mounted *mounted)
+{
+	char path[64];
+	KR_AUTO_FD int fd = -1;
+
+	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u/abort", mounted->dev_minor);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if ((fd < 0 || write(fd, "1", 1) < 0) && geteuid() == 0)
+		(void)umount2(mounted->path, MNT_FORCE | UMOUNT_NOFOLLOW); /* busy or not, the connection is ended */
 }
 
 /* True: the process has ended. */
@@ -65,13 +88,57 @@ static bool wait_until_gone(int pid, int wait_ms)
 	return false;
 }
 
+/* It has ended, or is about to. As seen from another process namespace a living one may look so, too: it answers. */
+static bool is_dead(const struct kr_mounted *mounted, int pid)
+{
+	json_t *status = NULL;
+
+	if (kr_daemon_runs(pid) || kr_ask_mount(mounted, "status", "", &status) == 0) {
+		json_decref(status);
+		return false;
+	}
+	return true;
+}
+
+static int unmount_by_force(const struct kr_mounted *mounted, int pid, bool dead)
+{
+	json_t *status = NULL;
+
+	if (dead)
+		printf("the daemon of %s is gone\n", mounted->path);
+	else if (kr_ask_mount(mounted, "drain", "0", &status) == 0)
+		json_decref(status);
+	printf("what is not on the server stays in the journal, and the next mount with the same local directory sends it\n");
+	end_connection(mounted);
+	if (unmount(mounted->path, true) < 0) {
+		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
+		return KR_EXIT_FAILED;
+	}
+	if (!dead && !wait_until_gone(pid, FORCED_WAIT_MS))
+		fprintf(stderr, "kairan: %s is unmounted, but its daemon (process %d) still runs\n", mounted->path, pid);
+	return KR_EXIT_LEFT;
+}
+
+/* A copy of the mount in another mount namespace keeps it alive. */
+static bool ends_when_told(const struct kr_mounted *mounted, int pid)
+{
+	json_t *status = NULL;
+
+	kr_ask_mount(mounted, "end", "", &status);
+	json_decref(status);
+	return wait_until_gone(pid, GONE_WAIT_MS);
+}
+
 /* Flushes, unmounts and waits for the daemon, which shall not go on with what could not be flushed in time. */
-static int flush_and_unmount(const struct kr_mounted *mounted, unsigned long timeout_ms)
+static int flush_and_unmount(const struct kr_mounted *mounted, unsigned long timeout_ms, bool force)
 {
 	KR_AUTO_FREE char *socket = NULL;
 	int pid = 0, result = KR_EXIT_OK;
+	bool known = kr_control_place_read(mounted, &socket, &pid) == 0, dead = known && is_dead(mounted, pid);
 
-	if (kr_control_place_read(mounted, &socket, &pid) == 0 && kr_daemon_runs(pid))
+	if (force || dead)
+		return unmount_by_force(mounted, pid, dead);
+	if (known)
 		result = kr_flush_mount(mounted, NULL, timeout_ms);
 	if (result == KR_EXIT_FAILED)
 		return result;
@@ -81,35 +148,32 @@ static int flush_and_unmount(const struct kr_mounted *mounted, unsigned long tim
 		kr_ask_mount(mounted, "drain", "0", &status);
 		json_decref(status);
 	}
-	if (unmount(mounted->path) < 0) {
+	if (unmount(mounted->path, false) < 0) {
 		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
 		return KR_EXIT_FAILED;
 	}
-	if (pid && !wait_until_gone(pid, KEPT_ALIVE_MS)) {
-		/* A copy of the mount in another mount namespace keeps it alive. */
-		json_t *status = NULL;
-
-		kr_ask_mount(mounted, "end", "", &status);
-		json_decref(status);
-		if (!wait_until_gone(pid, GONE_WAIT_MS)) {
-			fprintf(stderr, "kairan: %s is unmounted, but its daemon (process %d) still runs\n", mounted->path, pid);
-			return KR_EXIT_LEFT;
-		}
+	if (known && !wait_until_gone(pid, KEPT_ALIVE_MS) && !ends_when_told(mounted, pid)) {
+		fprintf(stderr, "kairan: %s is unmounted, but its daemon (process %d) still runs\n", mounted->path, pid);
+		return KR_EXIT_LEFT;
 	}
 	return result;
 }
 
 int kr_tool_umount(int argc, char **argv)
 {
-	static const struct option options[] = {{"timeout", required_argument, NULL, 't'}, {"help", no_argument, NULL, 'h'}, {0}};
+	static const struct option options[] = {{"timeout", required_argument, NULL, 't'}, {"force", no_argument, NULL, 'f'},
+		{"help", no_argument, NULL, 'h'}, {0}};
 	unsigned long timeout_ms = 0;
+	bool force = false;
 	struct kr_mounted mounted;
 	char *end = NULL;
 	int option, result;
 
-	while ((option = getopt_long(argc, argv, "t:h", options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "t:fh", options, NULL)) != -1) {
 		if (option == 't')
 			timeout_ms = (unsigned long)(strtod(optarg, &end) * 1000);
+		else if (option == 'f')
+			force = true;
 		if (option == 'h' || option == '?' || (end && *end)) {
 			fputs(usage, option == 'h' ? stdout : stderr);
 			return option == 'h' ? KR_EXIT_OK : KR_EXIT_USAGE;
@@ -128,7 +192,7 @@ int kr_tool_umount(int argc, char **argv)
 			return KR_EXIT_FAILED;
 		}
 	}
-	result = flush_and_unmount(&mounted, timeout_ms);
+	result = flush_and_unmount(&mounted, timeout_ms, force);
 	kr_mounted_fini(&mounted);
 	return result;
 }
