@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "common/fault.h"
 #include "server/data.h"
 #include "server/disturb.h"
 #include "server/export.h"
@@ -176,6 +177,8 @@ static void handle_reclaim(struct kr_request *request)
 	struct reclaim *reclaim;
 	struct kr_attachment *attachment;
 
+	if (KR_FAULT("reclaim.cut") && request->session->conn)
+		kr_conn_close(request->session->conn, false);
 	if (kr_late_must_wait(request)) {
 		kr_request_wait_for_grace(request);
 		return;
