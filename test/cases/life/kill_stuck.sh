@@ -20,8 +20,17 @@ waits() {
 	done
 	return 1
 }
-is_stuck() { cat /proc/"$1"/task/*/comm 2>/dev/null | grep -q kr-notify; }
-not_stuck() { ! is_stuck "$1"; }
+# ended PID: no thread of it is left but the first, which waits for its parent.
+ended() { [ "$(ls "/proc/$1/task" 2>/dev/null | wc -l)" -le 1 ] && ! alive "$1"; }
+# is_stuck PID: nothing else is left of it but that thread: nobody will end what it waits for.
+is_stuck() {
+	local task
+	for task in /proc/"$1"/task/*; do
+		[ "${task##*/}" = "$1" ] || [ "$(cat "$task/comm" 2>/dev/null)" = kr-notify ] || return 1
+	done
+	waits "$1"
+}
+ended_or_stuck() { ended "$1" || is_stuck "$1"; }
 # change: something else is in the file; the daemon of node 1, which cannot answer, is waited for in vain.
 change() { on node2 timeout -s KILL 1 sh -c "printf $1 | dd of=$(mnt 2)/read bs=1 seek=$(($1 * 4096)) conv=notrunc status=none" 2>/dev/null; }
 # stick: the daemon of node 1 is killed, and stays.  A page is not always just being read: then once more.
@@ -37,14 +46,15 @@ stick() {
 		done
 		waits "${DAEMON[node1]}" && kill -KILL "${DAEMON[node1]}"
 		kill -KILL "${DAEMON[node1]}" 2>/dev/null
-		until_ok 1 "its end" not_stuck "${DAEMON[node1]}" || return 0
+		until_ok 60 "its end" ended_or_stuck "${DAEMON[node1]}" || fail "neither its end nor what keeps it"
+		is_stuck "${DAEMON[node1]}" && return
 		on node1 umount -l "$M"
 	done
 	fail "the daemon never waited for a page"
 }
 # unstuck: it has gone, its local directory is free, and no byte is lost.
 unstuck() {
-	until_ok 60 "its end" not_stuck "${DAEMON[node1]}" || fail "$1 does not end what is left of the daemon"
+	until_ok 60 "its end" ended "${DAEMON[node1]}" || fail "$1 does not end what is left of the daemon"
 	! on node1 grep -q " $M fuse" /proc/mounts || fail "$1 leaves the mount"
 	mount_start 1
 	until_ok 60 "what was written" grep -qx kept "$EXPORT/kept" || fail "kept: $(cat "$EXPORT/kept")"

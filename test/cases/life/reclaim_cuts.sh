@@ -8,7 +8,7 @@ cluster 2
 grep -q KR_FAULT "$B/server/kairand" || skip "built without fault points (meson -Dfaults=true)"
 COUNT=400
 mkdir -p "$EXPORT"
-chmod 1777 "$EXPORT"
+chmod 777 "$EXPORT"
 cuts() { grep -c 'node1: connection closed' "$WORK/kairand.log"; }
 is_cut() { [ "$(cuts)" -ge "$1" ]; }
 is_lost() { grep -q "node1 is lost" "$WORK/kairand.log"; }
