@@ -176,6 +176,21 @@ void kr_stages_rejoin(struct kr_mount *mount)
 
 /* --- asking ------------------------------------------------------------------------------------------------------- */
 
+/* The server says that the version is gone: attributes have to be asked again. */
+static void outdated(struct kr_stage *stage)
+{
+	struct kr_file *file = stage->file;
+
+	stage->outdated = true;
+	kr_stage_stop_pulling(stage, -ESTALE);
+	if (!file)
+		return;
+	pthread_mutex_lock(&file->lock);
+	file->stale = true;
+	pthread_mutex_unlock(&file->lock);
+	kr_stage_step(stage);
+}
+
 static void on_block(struct pull *pull, const struct kr_pull_reply *reply, struct kr_buf *data);
 static void end_pull(struct pull *pull, int err);
 
@@ -358,6 +373,13 @@ static bool is_sound(const struct pull *pull, const struct kr_pull_reply *reply,
 		kr_checksum(data->data, data->length) == reply->checksum;
 }
 
+/* Whole, but as long as the file is by now: without a version (0) the server cannot tell what the attributes were of. */
+static bool is_of_other_size(const struct pull *pull, const struct kr_pull_reply *reply, const struct kr_buf *data)
+{
+	return pull->hop->to.node == 0 && data && data->length != kr_cache_block_length(pull->size, reply->block) &&
+		kr_checksum(data->data, data->length) == reply->checksum;
+}
+
 /* One more block has come.  The window follows the rate: on a slow link few blocks are asked at a time, so that little
  * still comes from a former upstream when a node joins in between; 10 Gbit/s with 10 ms have the whole window within a
  * few round trips.
@@ -392,6 +414,11 @@ static void on_block(struct pull *pull, const struct kr_pull_reply *reply, struc
 	}
 	if (!is_sound(pull, reply, data)) {
 		kr_hops_uncharge(hops, KR_BLOCK_SIZE);
+		if (is_of_other_size(pull, reply, data)) {
+			if (pull->generation == stage->generation && stage->live)
+				outdated(stage);
+			return;
+		}
 		kr_log_warn("a block from %s is damaged: asking elsewhere", kr_conn_peer(pull->hop->conn));
 		kr_hop_out_break(pull->hop, "sent a damaged block");
 		return;
@@ -410,21 +437,6 @@ static void on_block(struct pull *pull, const struct kr_pull_reply *reply, struc
 		kr_stage_deliver(stage, reply->block, data, reply->checksum, true);
 	}
 	kr_stage_advance(stage);
-}
-
-/* The server says that the version is gone: attributes have to be asked again. */
-static void outdated(struct kr_stage *stage)
-{
-	struct kr_file *file = stage->file;
-
-	stage->outdated = true;
-	kr_stage_stop_pulling(stage, -ESTALE);
-	if (!file)
-		return;
-	pthread_mutex_lock(&file->lock);
-	file->stale = true;
-	pthread_mutex_unlock(&file->lock);
-	kr_stage_step(stage);
 }
 
 /* An upstream can't read a block: which one is found out by asking one by one. */
