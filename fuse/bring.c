@@ -17,7 +17,7 @@
 #include "fuse/rpc.h"
 #include "fuse/stage.h"
 
-enum { TICK_MS = 50, MS_MAX = 10000, SMALL = 8 << 20 };
+enum { TICK_MS = 50, BEGIN_MS = 500, MS_MAX = 10000, SMALL = 8 << 20 };
 
 struct kr_brings {
 	struct kr_mount *mount;
@@ -32,6 +32,7 @@ struct bring {
 	struct kr_file_waiter waiter;
 	struct kr_down down;
 	uint64_t until_ns;
+	bool begun; /* it comes, also when nobody waits for it any more */
 	struct kr_bring_reply reply; /* what is known of it so far */
 };
 
@@ -98,6 +99,7 @@ static void look(struct bring *bring)
 		return;
 	}
 	err = kr_stage_all(stage, &bring->reply.bytes);
+	bring->begun = true;
 	bring->reply.done = err == 1;
 	if (err)
 		answer(bring, KR_MIN(err, 0));
@@ -123,8 +125,10 @@ static void tick(uv_timer_t *timer)
 	uint64_t now = kr_clock_ns();
 
 	KR_LIST_FOR_EACH_SAFE(bring, after, &brings->list, link) {
-		if (now >= bring->until_ns)
+		if (now >= bring->until_ns && bring->begun)
 			answer(bring, 0);
+		else if (now >= bring->until_ns + BEGIN_MS * KR_NS_PER_MS)
+			answer(bring, -EAGAIN);
 		else
 			look(bring);
 	}

@@ -98,6 +98,12 @@ static const char *error_text(int err)
 	return strerror(err);
 }
 
+/* A node has to wait for others before it can begin. */
+static bool unbegun(const struct kr_stage_state *state)
+{
+	return state->failed && state->error == EAGAIN;
+}
+
 /* The nodes have it, or are on their way; else it has been said why not. */
 static void stage_open_file(struct staging *staging, const char *path, int fd)
 {
@@ -120,7 +126,7 @@ static void stage_open_file(struct staging *staging, const char *path, int fd)
 			complain(staging, path, "nothing has come for %d s: %u of %u nodes have it", STALL_S, state.done, state.nodes);
 			return;
 		}
-	} while (staging->wait && state.done + state.failed < state.nodes);
+	} while (unbegun(&state) || (staging->wait && state.done + state.failed < state.nodes));
 	if (state.failed)
 		complain(staging, path, "not on %u of %u nodes; %s: %s", state.failed, state.nodes, state.node, error_text((int)state.error));
 }
