@@ -17,6 +17,7 @@ try() { on node1 timeout -s KILL 5 sh -c "$1" >/dev/null 2>&1; }
 running() { alive "${DAEMON[node1]}" || fail "the mount's daemon has died: $(tail -3 "$WORK/node1/log")"; }
 idle() { kairan 1 status --json "$(mnt 1)" | python3 -c 'import json, sys; sys.exit(json.load(sys.stdin)["operations"]["count"] != 0)'; }
 proxy_start() { # RATE
+	rm -f "$WORK/mutate" # what the proxy before has said
 	nsenter -t "${KEEPER[server]}" -n -u -m -- python3 "$TOP/test/programs/mutate.py" 7555 127.0.0.1 $PORT "$SEED" "$1" "$WORK/honest" >"$WORK/mutate" 2>&1 &
 	proxy=$!
 	until_ok 30 "the proxy" grep -q listening "$WORK/mutate" || fail "no proxy: $(cat "$WORK/mutate")"
