@@ -136,7 +136,7 @@ static bool put_str(struct kr_writer *w, const char *text)
 	return put_text(w, text ? text : "", KR_PATH_MAX);
 }
 
-static bool put_fid(struct kr_writer *w, const struct kr_fid *fid)
+bool kr_put_fid(struct kr_writer *w, const struct kr_fid *fid)
 {
 	if (fid->length == 0 || fid->length > KR_FID_MAX)
 		return false;
@@ -161,7 +161,7 @@ static bool put_time(struct kr_writer *w, const struct kr_time *time)
 	return time->nsec < KR_NS_PER_S;
 }
 
-static bool put_attr(struct kr_writer *w, const struct kr_attr *attr)
+bool kr_put_attr(struct kr_writer *w, const struct kr_attr *attr)
 {
 	bool good;
 
@@ -250,7 +250,7 @@ static bool put_field(struct kr_writer *w, enum kr_field_kind kind, const void *
 	case KR_FIELD_U64:
 		return put_integer(w, kind, value);
 	case KR_FIELD_FID:
-		return put_fid(w, value);
+		return kr_put_fid(w, value);
 	case KR_FIELD_NAME:
 		return put_name(w, *(const char *const *)value);
 	case KR_FIELD_STR:
@@ -266,7 +266,7 @@ static bool put_field(struct kr_writer *w, enum kr_field_kind kind, const void *
 	case KR_FIELD_TIME:
 		return put_time(w, value);
 	case KR_FIELD_ATTR:
-		return put_attr(w, value);
+		return kr_put_attr(w, value);
 	case KR_FIELD_CRED:
 		return put_cred(w, value);
 	case KR_FIELD_RANGES:
@@ -316,7 +316,7 @@ static int take_name(struct kr_reader *r, const char **ret_name)
 	return !err && strchr(*ret_name, '/') ? -EBADMSG : err;
 }
 
-static int take_fid(struct kr_reader *r, struct kr_fid *ret_fid)
+int kr_take_fid(struct kr_reader *r, struct kr_fid *ret_fid)
 {
 	uint8_t length = kr_take_u8(r);
 	const uint8_t *bytes = length > 0 && length <= KR_FID_MAX ? kr_take_bytes(r, length) : NULL;
@@ -355,7 +355,7 @@ static int take_time(struct kr_reader *r, struct kr_time *ret_time)
 	return ret_time->nsec < KR_NS_PER_S ? 0 : -EBADMSG;
 }
 
-static int take_attr(struct kr_reader *r, struct kr_attr *ret_attr)
+int kr_take_attr(struct kr_reader *r, struct kr_attr *ret_attr)
 {
 	int err;
 
@@ -464,7 +464,7 @@ static int take_field(struct kr_reader *r, enum kr_field_kind kind, struct kr_ar
 	case KR_FIELD_U64:
 		return take_integer(r, kind, ret_value);
 	case KR_FIELD_FID:
-		return take_fid(r, ret_value);
+		return kr_take_fid(r, ret_value);
 	case KR_FIELD_NAME:
 		return take_name(r, ret_value);
 	case KR_FIELD_STR:
@@ -478,7 +478,7 @@ static int take_field(struct kr_reader *r, enum kr_field_kind kind, struct kr_ar
 	case KR_FIELD_TIME:
 		return take_time(r, ret_value);
 	case KR_FIELD_ATTR:
-		return take_attr(r, ret_value);
+		return kr_take_attr(r, ret_value);
 	case KR_FIELD_CRED:
 		return take_cred(r, arena, ret_value);
 	case KR_FIELD_RANGES:

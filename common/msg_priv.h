@@ -36,6 +36,12 @@ struct kr_layout {
 
 enum { KR_BYTES_MAX = 65536, KR_RANGES_MAX = 8192, KR_UNKNOWN_FIELDS_MAX = 65536 };
 
+/* Single fields, for lists of them. False, or -EBADMSG: what cannot be. */
+bool kr_put_fid(struct kr_writer *w, const struct kr_fid *fid);
+bool kr_put_attr(struct kr_writer *w, const struct kr_attr *attr);
+int kr_take_fid(struct kr_reader *r, struct kr_fid *ret_fid);
+int kr_take_attr(struct kr_reader *r, struct kr_attr *ret_attr);
+
 /* False for an unknown type. */
 bool kr_msg_layout(uint16_t type, bool reply, struct kr_layout *ret_layout);
 

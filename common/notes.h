@@ -14,6 +14,8 @@ enum {
 
 /* Bit of HELLO's `may`: the node keeps notes, and obeys FORGET. */
 #define KR_FEATURE_NOTES UINT64_C(1)
+/* Bit of the reply's `may`: the server answers LOOKUPS. */
+#define KR_FEATURE_LOOKUPS UINT64_C(2)
 
 /* Where what is known of FID, its names included if it is a directory, belongs. */
 static inline uint32_t kr_note_slot(const struct kr_fid *fid)

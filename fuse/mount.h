@@ -32,6 +32,7 @@ struct kr_locks;
 struct kr_batches;
 struct kr_brings;
 struct kr_notes;
+struct kr_ahead;
 
 struct kr_mount {
 	const struct kr_mount_options *options;
@@ -51,6 +52,7 @@ struct kr_mount {
 	struct kr_batches *batches;
 	struct kr_brings *brings;
 	struct kr_notes *notes; /* NULL: nothing is noted */
+	struct kr_ahead *ahead; /* NULL: nothing is looked up ahead */
 	struct fuse_session *fuse;
 	struct kr_control *control;
 

@@ -32,6 +32,8 @@ void kr_notes_opened(struct kr_mount *mount, const struct kr_fid *fid, const str
 /* Each says whether the answer is known; *RET_ERR is the server's.  ASKED_NS is for kr_file_overlay_attr.  Any thread. */
 bool kr_notes_lookup(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
 	int *ret_err, struct kr_fid *ret_fid, struct kr_attr *ret_attr, uint64_t *ret_asked_ns);
+/* Whether kr_notes_lookup would know; does not count as known. */
+bool kr_notes_has(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name);
 bool kr_notes_getattr(struct kr_mount *mount, const struct kr_fid *fid, struct kr_attr *ret_attr, uint64_t *ret_asked_ns);
 bool kr_notes_access(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, uint32_t mask, int *ret_err);
 /* TARGET has room for KR_PATH_MAX + 1 bytes. */

@@ -248,14 +248,21 @@ void kr_op_cred(fuse_req_t req, struct kr_cred *ret_cred)
 	ret_cred->groups = ret_cred->group_count ? groups : NULL;
 }
 
+uint32_t *kr_op_copy_groups(const struct kr_cred *cred)
+{
+	uint32_t *groups;
+
+	if (cred->group_count == 0)
+		return NULL;
+	groups = kr_xcalloc(cred->group_count, sizeof(groups[0]));
+	memcpy(groups, cred->groups, cred->group_count * sizeof(groups[0]));
+	return groups;
+}
+
 void kr_op_keep_cred(struct kr_op *op, struct kr_cred *ret_cred)
 {
 	kr_op_cred(op->req, ret_cred);
-	if (ret_cred->group_count == 0)
-		return;
-	op->groups = kr_xcalloc(ret_cred->group_count, sizeof(op->groups[0]));
-	memcpy(op->groups, ret_cred->groups, ret_cred->group_count * sizeof(op->groups[0]));
-	ret_cred->groups = op->groups;
+	ret_cred->groups = op->groups = kr_op_copy_groups(ret_cred);
 }
 
 static struct timespec timespec_of(struct kr_time time)

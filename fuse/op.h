@@ -86,6 +86,8 @@ static inline struct kr_mount *kr_op_mount(fuse_req_t req)
 }
 /* Who asks, with his supplementary groups, which are the calling thread's own memory until its next call. */
 void kr_op_cred(fuse_req_t req, struct kr_cred *ret_cred);
+/* A copy of CRED's groups, owned by the caller; NULL: none. */
+uint32_t *kr_op_copy_groups(const struct kr_cred *cred);
 /* The same for an op that keeps it: the groups live as long as the op. Before the post. */
 void kr_op_keep_cred(struct kr_op *op, struct kr_cred *ret_cred);
 /* Answers REQ with ATTR of the file NUMBER, or with EIO if that cannot be true. Any thread. */

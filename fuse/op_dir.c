@@ -2,7 +2,8 @@
  *
  * Offsets are the server's cookies, so telldir and seekdir are stable while the directory changes.  A handle's state
  * belongs to the loop thread.  No readdirplus: with kernel timeouts of zero the attributes that come along would be asked
- * again by the stat that follows, so it would only make the server look at each file twice.
+ * again by the stat that follows, so it would only make the server look at each file twice.  What was listed helps to look names up
+ * ahead instead (ahead.h).
  */
 #include <dirent.h>
 #include <errno.h>
@@ -10,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "common/util.h"
+#include "fuse/ahead.h"
 #include "fuse/notes.h"
 #include "fuse/op.h"
 #include "fuse/session.h"
@@ -48,17 +50,6 @@ static struct dir *dir_of(const struct fuse_file_info *fi)
 	return (struct dir *)(uintptr_t)fi->fh;
 }
 
-static uint32_t *copy_groups(const struct kr_cred *cred)
-{
-	uint32_t *groups;
-
-	if (cred->group_count == 0)
-		return NULL;
-	groups = kr_xcalloc(cred->group_count, sizeof(groups[0]));
-	memcpy(groups, cred->groups, cred->group_count * sizeof(groups[0]));
-	return groups;
-}
-
 static void free_dir(struct dir *dir)
 {
 	free(dir->entries);
@@ -79,7 +70,7 @@ void kr_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		dir->root_ino = kr_session_facts(kr_op_mount(req)->session)->root_attr.ino;
 	fi->fh = (uint64_t)(uintptr_t)dir;
 	kr_op_cred(req, &dir->cred);
-	dir->cred.groups = dir->groups = copy_groups(&dir->cred);
+	dir->cred.groups = dir->groups = kr_op_copy_groups(&dir->cred);
 	if (fuse_reply_open(req, fi) < 0)
 		free_dir(dir);
 }
@@ -154,6 +145,7 @@ static bool read_noted(struct readdir_op *op)
 	if (!kr_notes_readdir(op->op.mount, &dir->cred, &dir->fid, op->offset, dir->entries, PAGE_BYTES, &dir->length, &dir->end) ||
 		(!dir->length && !dir->end))
 		return false;
+	kr_ahead_listed(op->op.mount, &dir->cred, &dir->fid, op->offset, dir->entries, dir->length, false);
 	dir->next = 0;
 	dir->cookie = op->offset;
 	op->asked = true;
@@ -214,6 +206,7 @@ static void on_entries(struct kr_op *base, int err, const void *message, struct 
 	dir->length = KR_MIN(reply->entries.length, (uint32_t)PAGE_BYTES);
 	if (dir->length)
 		memcpy(dir->entries, reply->entries.bytes, dir->length);
+	kr_ahead_listed(base->mount, &dir->cred, &dir->fid, op->offset, dir->entries, dir->length, true);
 	dir->next = 0;
 	dir->cookie = op->offset;
 	dir->end = reply->end;

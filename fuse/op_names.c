@@ -8,6 +8,7 @@
 #include <sys/sysmacros.h>
 
 #include "common/util.h"
+#include "fuse/ahead.h"
 #include "fuse/batch.h"
 #include "fuse/file.h"
 #include "fuse/notes.h"
@@ -169,38 +170,83 @@ static bool name_fits(fuse_req_t req, const char *name)
 	return false;
 }
 
-/* Answers from what is noted. False: it has to be asked. */
-static bool lookup_noted(fuse_req_t req, const struct kr_lookup_request *msg)
+/* --- lookup ------------------------------------------------------------------------------------------------------------- */
+
+struct lookup_op {
+	struct entry_op entry;
+	struct kr_cred cred;
+	bool waited; /* for a request that asked ahead */
+};
+
+/* What is noted about NAME; an entry counts one lookup. False: it has to be asked. */
+static bool find_noted(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name, int *ret_err,
+	struct fuse_entry_param *ret_entry)
 {
-	struct kr_mount *mount = kr_op_mount(req);
-	struct fuse_entry_param entry;
 	struct kr_fid fid;
 	struct kr_attr attr;
 	struct kr_file *file;
 	uint64_t asked_ns;
 	bool good;
-	int err;
 
-	if (!kr_notes_lookup(mount, &msg->cred, &msg->parent, msg->name, &err, &fid, &attr, &asked_ns))
+	if (!kr_notes_lookup(mount, cred, parent, name, ret_err, &fid, &attr, &asked_ns))
 		return false;
-	if (err == 0) {
-		file = S_ISREG(attr.mode) ? kr_file_find(mount, &fid) : NULL;
-		good = kr_file_overlay_attr(file, asked_ns, false, &attr);
-		kr_file_put(file);
-		if (!good)
-			return false;
-		err = kr_op_entry(mount, &msg->parent, msg->name, &fid, &attr, &entry);
-	}
+	if (*ret_err)
+		return true;
+	file = S_ISREG(attr.mode) ? kr_file_find(mount, &fid) : NULL;
+	good = kr_file_overlay_attr(file, asked_ns, false, &attr);
+	kr_file_put(file);
+	if (good)
+		*ret_err = kr_op_entry(mount, parent, name, &fid, &attr, ret_entry);
+	return good;
+}
+
+static void say_entry(fuse_req_t req, int err, const struct fuse_entry_param *entry)
+{
 	if (err)
 		fuse_reply_err(req, -err);
-	else if (fuse_reply_entry(req, &entry) < 0)
-		kr_op_entry_undo(mount, &entry);
+	else if (fuse_reply_entry(req, entry) < 0)
+		kr_op_entry_undo(kr_op_mount(req), entry);
+}
+
+/* Answers at once from what is noted. */
+static bool lookup_noted(fuse_req_t req, const struct kr_lookup_request *msg)
+{
+	struct fuse_entry_param entry;
+	int err;
+
+	if (!find_noted(kr_op_mount(req), &msg->cred, &msg->parent, msg->name, &err, &entry))
+		return false;
+	say_entry(req, err, &entry);
 	return true;
+}
+
+static void step_lookup(struct kr_op *op)
+{
+	struct lookup_op *lookup = KR_CONTAINER_OF(op, struct lookup_op, entry.op);
+	struct kr_lookup_request msg = {.cred = lookup->cred, .parent = lookup->entry.parent, .name = lookup->entry.name};
+	struct fuse_entry_param entry;
+	struct kr_list *list;
+	int err;
+
+	if (op->call)
+		return;
+	if (kr_op_given_up(op)) {
+		kr_op_reply_err(op, kr_op_given_up(op));
+	} else if (lookup->waited && find_noted(op->mount, &msg.cred, &msg.parent, msg.name, &err, &entry)) {
+		say_entry(kr_op_finish(op), err, &entry);
+		kr_op_free(op);
+	} else if (!lookup->waited && (list = kr_ahead_ask(op->mount, &msg.cred, &msg.parent, msg.name))) {
+		lookup->waited = true;
+		kr_op_wait(op, list);
+	} else {
+		kr_op_send(op, KR_MSG_LOOKUP, &msg, KR_RPC_READ_ONLY, on_lookup);
+	}
 }
 
 void kr_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct kr_lookup_request msg = {.name = name};
+	struct lookup_op *op;
 
 	if (parent == FUSE_ROOT_ID && strcmp(name, KR_DOOR_NAME) == 0) {
 		kr_batch_lookup(req);
@@ -212,7 +258,14 @@ void kr_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	kr_inode_fid(kr_op_mount(req)->inodes, parent, &msg.parent);
 	if (lookup_noted(req, &msg))
 		return;
-	ask_entry(req, "lookup", &msg.parent, name, KR_MSG_LOOKUP, &msg, KR_RPC_READ_ONLY, on_lookup);
+	op = kr_op_new(sizeof(*op), kr_op_mount(req), req, "lookup", step_lookup);
+	if (!op)
+		return;
+	op->cred = msg.cred;
+	op->cred.groups = op->entry.op.groups = kr_op_copy_groups(&msg.cred);
+	op->entry.parent = msg.parent;
+	snprintf(op->entry.name, sizeof(op->entry.name), "%s", name);
+	kr_op_post(&op->entry.op);
 }
 
 void kr_op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t count)

@@ -18,6 +18,7 @@
 #include "common/log.h"
 #include "common/privilege.h"
 #include "common/util.h"
+#include "fuse/ahead.h"
 #include "fuse/cache.h"
 #include "fuse/control.h"
 #include "fuse/drain.h"
@@ -448,6 +449,7 @@ static void unmake(struct serve *serve)
 	kr_journal_free(mount->journal);
 	kr_recovery_fini(&serve->recovery);
 	kr_batches_free(mount->batches);
+	kr_ahead_free(mount->ahead);
 	kr_notes_free(mount->notes);
 	kr_inodes_free(mount->inodes);
 	kr_kernel_free(serve->kernel);
@@ -461,6 +463,7 @@ static struct serve *serve_new(const struct kr_mount_options *options, struct kr
 	serve->mount.local = local;
 	serve->mount.batches = kr_batches_new();
 	serve->mount.notes = kr_notes_new();
+	serve->mount.ahead = kr_ahead_new();
 	kr_list_init(&serve->mount.ops);
 	kr_list_init(&serve->recovery.files);
 	kr_list_init(&serve->recovery.damage);

@@ -276,6 +276,7 @@ static void take_facts(struct kr_session *session, const struct kr_hello_reply *
 	facts->node = reply->node;
 	facts->instance = reply->instance;
 	facts->late = reply->late;
+	facts->lookups = reply->may & KR_FEATURE_LOOKUPS;
 	facts->lease_ms = reply->lease_ms;
 	facts->grace_ms = reply->grace_ms;
 	memcpy(facts->boot_id, reply->boot_id, sizeof(facts->boot_id));

@@ -74,6 +74,7 @@ struct kr_session_facts {
 	struct kr_fid root;
 	struct kr_attr root_attr; /* as of the first HELLO */
 	bool late;                /* the leases of the former session may have gone to others */
+	bool lookups;             /* the server answers LOOKUPS */
 	bool live;
 };
 const struct kr_session_facts *kr_session_facts(const struct kr_session *session);

@@ -31,6 +31,8 @@ int kr_entry_attr(struct kr_export *export, int fd, const struct kr_fid *fid, st
 /* child, identify and attr in one. */
 int kr_entry_meet(struct kr_export *export, int dirfd, const struct kr_fid *parent, const char *name,
 	struct kr_fid *ret_fid, struct kr_attr *ret_attr);
+/* Whether FD is of a file without extended attributes, thus no ACL either, on a filesystem that could. By the server itself. */
+bool kr_entry_bare(int fd);
 /* Inode number and birth time of FD. */
 int kr_entry_inode(int fd, struct kr_identity *ret_identity);
 

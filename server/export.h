@@ -84,6 +84,16 @@ int kr_export_identify_handle(const struct kr_export *export, int type, const vo
 int kr_export_walk(struct kr_export *export, const struct kr_cred *cred, const char *subdir, struct kr_fid *ret_fid, struct kr_attr *ret_attr);
 int kr_export_lookup(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
 	struct kr_fid *ret_fid, struct kr_attr *ret_attr);
+/* What one of many lookups has found. */
+struct kr_looked {
+	int err;
+	bool bare; /* as kr_export_bare */
+	struct kr_fid fid;
+	struct kr_attr attr;
+};
+/* COUNT names in one directory, each as kr_export_lookup would, into LOOKED. An error is one of all of them. */
+int kr_export_lookup_many(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent,
+	const char *const *names, size_t count, struct kr_looked *looked);
 /* TARGET has room for KR_PATH_MAX + 1 bytes. */
 int kr_export_readlink(struct kr_export *export, const struct kr_fid *fid, char *target);
 

@@ -289,4 +289,5 @@ void kr_names_register(struct kr_server *server)
 	kr_notes_on(server, KR_MSG_REMOVE, remove_changes, NULL);
 	kr_notes_on(server, KR_MSG_RENAME, rename_changes, NULL);
 	kr_lists_register(server);
+	kr_lookups_register(server);
 }

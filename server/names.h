@@ -7,5 +7,7 @@ struct kr_server;
 void kr_names_register(struct kr_server *server);
 /* READDIR, STATFS, xattrs, ACCESS (lists.c). */
 void kr_lists_register(struct kr_server *server);
+/* LOOKUPS (lookups.c). */
+void kr_lookups_register(struct kr_server *server);
 
 #endif

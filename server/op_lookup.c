@@ -23,6 +23,51 @@ int kr_export_lookup(struct kr_export *export, const struct kr_cred *cred, const
 	return r < 0 ? r : kr_entry_meet(export, dirfd, parent, name, ret_fid, ret_attr);
 }
 
+/* As many at a time as descriptors are kept for. */
+enum { LOOKED_AT_ONCE = 16 };
+
+/* NAMES as the caller. Who is bare is found out by the server itself, with FDS, which the caller closes. */
+static int look_up(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent, int dirfd,
+	const char *const *names, size_t count, struct kr_looked *looked, int *fds)
+{
+	KR_AS as = {0};
+	int r = kr_cred_enter(&as, export->callers_ids, cred);
+
+	for (size_t i = 0; r == 0 && i < count; i++) {
+		struct kr_looked *one = &looked[i];
+
+		one->err = kr_entry_check(export, parent, names[i], -ENOENT);
+		if (one->err == 0)
+			one->err = kr_entry_child(dirfd, names[i], &fds[i]);
+		if (one->err == 0)
+			one->err = kr_entry_identify(export, fds[i], parent, names[i], &one->fid);
+		if (one->err == 0)
+			one->err = kr_entry_attr(export, fds[i], &one->fid, &one->attr);
+	}
+	return r;
+}
+
+int kr_export_lookup_many(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent,
+	const char *const *names, size_t count, struct kr_looked *looked)
+{
+	KR_AUTO_FD int dirfd = -1;
+	int fds[LOOKED_AT_ONCE];
+	int r = kr_entry_open(export, parent, &dirfd);
+
+	for (size_t done = 0, some; r == 0 && done < count; done += some) {
+		some = KR_MIN(count - done, (size_t)LOOKED_AT_ONCE);
+		for (size_t i = 0; i < some; i++)
+			fds[i] = -1;
+		r = look_up(export, cred, parent, dirfd, names + done, some, looked + done, fds);
+		for (size_t i = 0; i < some; i++) {
+			looked[done + i].bare = r == 0 && looked[done + i].err == 0 && kr_entry_bare(fds[i]);
+			if (fds[i] >= 0)
+				close(fds[i]);
+		}
+	}
+	return r;
+}
+
 int kr_export_getattr(struct kr_export *export, const struct kr_fid *fid, struct kr_attr *ret_attr)
 {
 	KR_AUTO_FD int fd = -1;

@@ -86,14 +86,17 @@ int kr_export_removexattr(struct kr_export *export, const struct kr_cred *cred, 
 	return r;
 }
 
+bool kr_entry_bare(int fd)
+{
+	struct xattr_path path = path_of(fd);
+
+	/* Where the filesystem has no ACLs at all the answer would be another one. */
+	return listxattr(path.text, NULL, 0) == 0 && getxattr(path.text, "system.posix_acl_access", NULL, 0) < 0 && errno == ENODATA;
+}
+
 bool kr_export_bare(struct kr_export *export, const struct kr_fid *fid)
 {
 	KR_AUTO_FD int fd = -1;
-	struct xattr_path path;
 
-	if (kr_entry_open(export, fid, &fd) < 0)
-		return false;
-	path = path_of(fd);
-	/* Where the filesystem has no ACLs at all the answer would be another one. */
-	return listxattr(path.text, NULL, 0) == 0 && getxattr(path.text, "system.posix_acl_access", NULL, 0) < 0 && errno == ENODATA;
+	return kr_entry_open(export, fid, &fd) == 0 && kr_entry_bare(fd);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/fail.h"
+#include "common/lookups.h"
 #include "common/msg.h"
 #include "test/fuzz/fuzz.h"
 
@@ -17,6 +18,32 @@ static void require(bool condition, const char *what)
 		fprintf(stderr, "%s (%s)\n", what, kr_fail_reason());
 		abort();
 	}
+}
+
+/* The lists in LOOKUPS: what can be taken must be what is put. */
+static void take_lists(uint16_t type, bool reply, const union kr_any_msg *msg)
+{
+	const struct kr_bytes *list = reply ? &msg->lookups_reply.found : &msg->lookups_request.names;
+	char name[KR_NAME_MAX + 1];
+	struct kr_found found;
+	struct kr_writer again;
+	struct kr_reader r;
+	int last = -1;
+
+	if (type != KR_MSG_LOOKUPS)
+		return;
+	kr_writer_init(&again);
+	kr_reader_init(&r, list->bytes, list->length);
+	if (reply) {
+		while (kr_lookups_take_found(&r, &last, &found) > 0)
+			kr_lookups_put_found(&again, &found);
+	} else {
+		while (kr_lookups_take_name(&r, name) > 0)
+			kr_lookups_put_name(&again, name);
+	}
+	require(again.length <= list->length && (!again.length || memcmp(again.bytes, list->bytes, again.length) == 0),
+		"a list encodes to other bytes");
+	kr_writer_fini(&again);
 }
 
 static void decode_fields(uint16_t type, bool reply, const uint8_t *bytes, size_t length)
@@ -34,6 +61,7 @@ static void decode_fields(uint16_t type, bool reply, const uint8_t *bytes, size_
 		require(again.length == length && (length == 0 || memcmp(again.bytes, bytes, length) == 0),
 			"what was decoded encodes to other bytes");
 		kr_msg_dump(type, reply, &msg, &again);
+		take_lists(type, reply, &msg);
 	}
 	kr_writer_fini(&again);
 	kr_arena_fini(&arena);

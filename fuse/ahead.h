@@ -1,0 +1,32 @@
+/* Looking names up ahead (LOOKUPS of msgs.def): the wiring between what was listed (listing.h), operations, and notes.
+ *
+ * A look-up that is not noted asks here first.  Either it has to be sent by itself, or it waits for a request that asks for it
+ * and for those that are expected after it; what comes of that is noted (notes.c), and who has waited looks there again.
+ * Loop thread, except kr_ahead_new and _free.
+ */
+#ifndef KR_FUSE_AHEAD_H
+#define KR_FUSE_AHEAD_H
+
+#include "common/list.h"
+#include "common/types.h"
+
+struct kr_ahead;
+struct kr_mount;
+
+enum {
+	KR_AHEAD_LISTINGS_MAX = 1024,
+	KR_AHEAD_BYTES_MAX = 8 << 20, /* of listings together, the latest excepted */
+	KR_AHEAD_CALLS_MAX = 64,      /* unanswered */
+};
+
+struct kr_ahead *kr_ahead_new(void);
+/* After the rpc has ended. */
+void kr_ahead_free(struct kr_ahead *ahead);
+/* CRED is shown entries of FID from COOKIE on: as the server has just listed them (ANEW), or as they are noted. */
+void kr_ahead_listed(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, uint64_t cookie, const void *entries,
+	size_t length, bool anew);
+/* NAME in PARENT is not noted: the list of operations to wait in (kr_op_wait; they are woken when it is or cannot be noted), or NULL:
+ * it is to be asked for by itself. */
+struct kr_list *kr_ahead_ask(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name);
+
+#endif

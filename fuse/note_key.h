@@ -1,0 +1,23 @@
+/* Under what an answer is noted: what was asked, of which file, and, where the answer depends on it, by whom. */
+#ifndef KR_FUSE_NOTE_KEY_H
+#define KR_FUSE_NOTE_KEY_H
+
+#include <stddef.h>
+
+#include "common/types.h"
+
+enum kr_note_kind { KR_NOTE_ENTRY, KR_NOTE_ATTR, KR_NOTE_BARE, KR_NOTE_XATTR, KR_NOTE_XATTR_LIST, KR_NOTE_MAY, KR_NOTE_TARGET, KR_NOTE_PAGE };
+
+struct kr_note_key {
+	size_t length;
+	uint8_t bytes[1 + 1 + KR_FID_MAX + 12 + 4 * KR_GROUPS_MAX + KR_NAME_MAX + 1];
+};
+
+void kr_note_key(struct kr_note_key *key, enum kr_note_kind kind, const struct kr_fid *fid);
+void kr_note_key_by(struct kr_note_key *key, enum kr_note_kind kind, const struct kr_fid *fid, const struct kr_cred *cred);
+void kr_note_key_entry(struct kr_note_key *key, const struct kr_fid *parent, const struct kr_cred *cred, const char *name);
+void kr_note_key_xattr(struct kr_note_key *key, const struct kr_fid *fid, const struct kr_cred *cred, const char *name);
+void kr_note_key_may(struct kr_note_key *key, const struct kr_fid *fid, const struct kr_cred *cred, uint32_t mask);
+void kr_note_key_page(struct kr_note_key *key, const struct kr_fid *fid, const struct kr_cred *cred, uint64_t cookie);
+
+#endif
