@@ -1,7 +1,7 @@
 # The server decides as the caller: a mount whose kernel does not check answers as a local directory does, errno for errno;
 # squashed identities, exports that are read-only, networks.
 # tags: sanitizer
-# timeout: 240
+# timeout: 480
 . "$TOP/test/lib.sh"
 up 2
 M=$(mnt 1)
@@ -12,7 +12,7 @@ mkdir "$LOCAL"
 
 note "operations, callers and modes: as in a local directory"
 for root in "$LOCAL" "$M"; do
-	on node1 timeout 120 python3 "$TOP/test/programs/permissions.py" "$root" >"$WORK/answers" 2>"$WORK/err" ||
+	on node1 timeout 300 python3 "$TOP/test/programs/permissions.py" "$root" >"$WORK/answers" 2>"$WORK/err" ||
 		fail "permissions.py in $root: $(tail -3 "$WORK/err")"
 	mv "$WORK/answers" "$WORK/answers.$([ "$root" = "$LOCAL" ] && echo local || echo mount)"
 done
