@@ -426,7 +426,7 @@ static void on_tick(uv_timer_t *timer)
 {
 	struct kr_flusher *flusher = timer->data;
 
-	kr_ops_check_deadlines(flusher->mount);
+	kr_ops_tick(flusher->mount);
 	if (!flusher->recovering)
 		kr_flush_for_each(flusher, tick_file, KR_FLUSH_AGE);
 }

@@ -1,7 +1,8 @@
 /* See op.h.
  *
  * Interrupts: libfuse calls on_interrupt in one of its workers, under the request's lock; it only posts a task.  Disarming
- * (kr_op_finish) waits for that lock, so that afterwards no such call is under way and the op may be freed.
+ * (kr_op_finish) waits for that lock, so that afterwards no such call is under way and the op may be freed.  The kernel tells only once,
+ * also when a signal that does not end the wait is followed by one that does: who was signalled is looked at again with each tick.
  */
 #include "fuse/op.h"
 
@@ -16,6 +17,7 @@
 #include "common/log.h"
 #include "common/util.h"
 #include "fuse/options.h"
+#include "fuse/signals.h"
 
 static void run_post(struct kr_task *task)
 {
@@ -38,9 +40,29 @@ static void interrupt(struct kr_op *op)
 		op->step(op);
 }
 
+/* Whether what the program was signalled ends its wait by now. */
+static bool signals_end(const struct kr_op *op, uint64_t now)
+{
+	if (op->any_signal)
+		return true;
+	switch (kr_signals_pending(fuse_req_ctx(op->req)->pid)) {
+	case KR_SIGNALS_DEADLY:
+		return true;
+	case KR_SIGNALS_END:
+		return now - op->signalled_ns >= KR_SIGNALS_GRACE_MS * KR_NS_PER_MS;
+	case KR_SIGNALS_OTHER:
+		break;
+	}
+	return false;
+}
+
 static void run_interrupt(struct kr_task *task)
 {
-	interrupt(KR_CONTAINER_OF(task, struct kr_op, interrupt_task));
+	struct kr_op *op = KR_CONTAINER_OF(task, struct kr_op, interrupt_task);
+
+	op->signalled_ns = kr_clock_ns();
+	if (signals_end(op, op->signalled_ns))
+		interrupt(op);
 }
 
 static void on_interrupt(fuse_req_t req, void *data)
@@ -99,14 +121,25 @@ static struct kr_op *find_late(struct kr_mount *mount, uint64_t now)
 	return NULL;
 }
 
-void kr_ops_check_deadlines(struct kr_mount *mount)
+/* One that was signalled, and whose wait that ends now. */
+static struct kr_op *find_ended(struct kr_mount *mount, uint64_t now)
+{
+	struct kr_op *op;
+
+	KR_LIST_FOR_EACH(op, &mount->ops, all)
+		if (op->signalled_ns && !op->interrupted && signals_end(op, now))
+			return op;
+	return NULL;
+}
+
+void kr_ops_tick(struct kr_mount *mount)
 {
 	uint64_t now = kr_clock_ns();
 	struct kr_op *op;
 
-	if (!mount->options->soft)
-		return;
-	while ((op = find_late(mount, now)) != NULL) {
+	while ((op = find_ended(mount, now)) != NULL)
+		interrupt(op);
+	while (mount->options->soft && (op = find_late(mount, now)) != NULL) {
 		op->late = true;
 		op->step(op);
 	}

@@ -25,9 +25,11 @@ struct kr_op {
 	void (*fini)(struct kr_op *op);
 	/* For the list of what it waits for. */
 	struct kr_link waiting;
-	/* The program was interrupted: a step that would wait answers -EINTR instead.  An op whose call is under way gets
-	 * the answer of the call first (-EINTR if it could be given up). */
+	/* A signal ends the program's wait (signals.h): a step that would wait answers -EINTR instead.  An op whose call is under
+	 * way gets the answer of the call first (-EINTR if it could be given up). */
 	bool interrupted;
+	/* Before the post: any signal does, as for fcntl(F_SETLKW). */
+	bool any_signal;
 	/* `soft`, and the server has been silent for too long: a step that would wait answers -ETIMEDOUT. */
 	bool late;
 	/* The one call under way, or 0. */
@@ -41,7 +43,7 @@ struct kr_op {
 	unsigned prepared_flags;
 	bool begun;
 	struct kr_link all;
-	uint64_t started_ns;
+	uint64_t started_ns, signalled_ns; /* 0: not signalled */
 	const char *name;
 };
 
@@ -52,8 +54,8 @@ void *kr_op_new(size_t size, struct kr_mount *mount, fuse_req_t req, const char 
 void kr_op_post(struct kr_op *op);
 /* Loop thread: 0, or why an op that would have to wait is to answer instead: -EINTR, -ETIMEDOUT. */
 int kr_op_given_up(const struct kr_op *op);
-/* Loop thread, now and then: finds the late ones and steps them. */
-void kr_ops_check_deadlines(struct kr_mount *mount);
+/* Loop thread, a few times a second: finds those that are late or whose program is to end, and steps them. */
+void kr_ops_tick(struct kr_mount *mount);
 /* Loop thread: puts the op at the end of LIST (taking it off another) until it is stepped. */
 void kr_op_wait(struct kr_op *op, struct kr_list *list);
 /* Loop thread: takes all ops off LIST and steps each, those that wait again included once only. */

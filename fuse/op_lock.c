@@ -52,7 +52,7 @@ static void start(fuse_req_t req, struct fuse_file_info *fi, struct kr_lock *wan
 	want->owner.id = fi->lock_owner;
 	want->via = (uintptr_t)handle;
 	op->want = *want;
-	op->wait = wait;
+	op->wait = op->file_op.op.any_signal = wait;
 	kr_op_post(&op->file_op.op);
 }
 
