@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/statfs.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/fail.h"
@@ -89,22 +90,27 @@ static int run(struct child *child)
 	return result < 0 ? 1 : result;
 }
 
-static void on_alarm(int number)
+static void on_term(int number)
 {
-	(void)number; /* interrupts the look at the mount */
+	(void)number; /* ends the look at the mount */
 }
 
-/* Looks at the mount through the kernel. */
+/* Looks at the mount through the kernel. A timer's SIGALRM would not end the wait (signals.h). */
 static int probe(const char *path)
 {
-	struct sigaction action = {.sa_handler = on_alarm};
+	struct sigaction action = {.sa_handler = on_term};
+	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGTERM};
+	struct itimerspec limit = {.it_value = {.tv_sec = PROBE_SECONDS}};
 	struct statfs statfs_buffer;
+	timer_t timer;
 	int err;
 
-	sigaction(SIGALRM, &action, NULL);
-	alarm(PROBE_SECONDS);
+	sigaction(SIGTERM, &action, NULL);
+	if (timer_create(CLOCK_MONOTONIC, &event, &timer) < 0)
+		return -errno;
+	timer_settime(timer, 0, &limit, NULL);
 	err = statfs(path, &statfs_buffer) < 0 ? -errno : 0;
-	alarm(0);
+	timer_delete(timer);
 	return err;
 }
 

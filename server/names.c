@@ -8,6 +8,7 @@
 #include "server/attrs.h"
 #include "server/export.h"
 #include "server/files.h"
+#include "server/linger.h"
 #include "server/notes.h"
 #include "server/request.h"
 #include "server/resent.h"
@@ -175,6 +176,8 @@ static void note_removed(struct kr_request *request)
 	const struct kr_removed *removed = request->state;
 	struct kr_sfile *file = removed->valid ? kr_sfile_find(request->server, &removed->fid) : NULL;
 
+	if (removed->lingers)
+		file = kr_linger_add(request->server, &removed->fid);
 	if (file && removed->orphaned)
 		file->orphan = true;
 	if (file && (removed->gone || (removed->orphaned && file->opens == 0))) /* closed meanwhile */
@@ -207,7 +210,7 @@ static void run_rename(struct kr_request *request)
 	struct kr_attr attr;
 
 	request->err = kr_export_rename(export, &msg->cred, &msg->parent, msg->name, &msg->new_parent, msg->new_name, msg->flags,
-		request->state);
+		true, request->state);
 	if (request->err == -ENOENT && request->maybe_done &&
 		kr_export_lookup(export, &msg->cred, &msg->new_parent, msg->new_name, &there, &attr) == 0)
 		request->err = 0;

@@ -79,7 +79,7 @@ static int remove_victim(struct kr_export *export, const struct kr_cred *cred, i
 	if (!directory && S_ISREG(victim->st.st_mode))
 		r = may_remove(export, cred, dirfd, victim);
 	if (r == 0 && !directory && S_ISREG(victim->st.st_mode))
-		r = kr_orphans_begin_removal(export->orphans, &victim->fid, victim->fd, dirfd, name, &removal);
+		r = kr_orphans_begin_removal(export->orphans, &victim->fid, victim->fd, dirfd, name, false, &removal);
 	if (r == 0 && !removal.moved)
 		r = unlink_as(export, cred, dirfd, name, directory);
 	kr_orphans_end_removal(&removal, r == 0);
@@ -127,6 +127,7 @@ struct rename_ends {
 	const struct kr_fid *from, *to;
 	const char *from_name, *to_name;
 	uint32_t flags;
+	bool linger;
 };
 
 static int rename_as(struct kr_export *export, const struct kr_cred *cred, const struct rename_ends *ends)
@@ -202,7 +203,8 @@ static int rename_ends(struct kr_export *export, const struct kr_cred *cred, con
 	if (replacing && S_ISREG(target->st.st_mode))
 		r = may_remove(export, cred, ends->to_fd, target);
 	if (r == 0 && replacing && S_ISREG(target->st.st_mode))
-		r = kr_orphans_begin_removal(export->orphans, &target->fid, target->fd, ends->to_fd, ends->to_name, &removal);
+		r = kr_orphans_begin_removal(export->orphans, &target->fid, target->fd, ends->to_fd, ends->to_name,
+			ends->linger && target->st.st_nlink == 1, &removal);
 	if (r == 0)
 		r = move(export, cred, ends, source, target, replacing);
 	kr_orphans_end_removal(&removal, r == 0);
@@ -210,6 +212,7 @@ static int rename_ends(struct kr_export *export, const struct kr_cred *cred, con
 		return r;
 	if (replacing)
 		report(export, target, removal.orphaned, ret_replaced);
+	ret_replaced->lingers = removal.lingers;
 	ret_replaced->moved = source->fid;
 	if (ends->flags & RENAME_EXCHANGE)
 		ret_replaced->exchanged = target->fid;
@@ -233,9 +236,9 @@ static int rename_locked(struct kr_export *export, const struct kr_cred *cred, c
 }
 
 int kr_export_rename(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
-	const struct kr_fid *new_parent, const char *new_name, uint32_t flags, struct kr_removed *ret_replaced)
+	const struct kr_fid *new_parent, const char *new_name, uint32_t flags, bool linger, struct kr_removed *ret_replaced)
 {
-	struct rename_ends ends = {-1, -1, parent, new_parent, name, new_name, flags};
+	struct rename_ends ends = {-1, -1, parent, new_parent, name, new_name, flags, linger};
 	struct victim source = {.fd = -1}, target = {.fd = -1};
 	struct kr_removed replaced = {0};
 	int r;

@@ -293,7 +293,7 @@ static int link_here(struct kr_orphans *orphans, int fd, const char *name)
 	return linkat(orphans->export->proc_fd, proc.text, orphans->fd, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
 }
 
-static int keep(struct kr_orphans *orphans, int fd, struct kr_removal *removal)
+static int keep(struct kr_orphans *orphans, int fd, struct kr_removal *removal, bool needed)
 {
 	struct kr_fid same;
 	char name[NAME_SIZE];
@@ -304,6 +304,8 @@ static int keep(struct kr_orphans *orphans, int fd, struct kr_removal *removal)
 	make_name(&removal->fid, 'o', name);
 	r = link_here(orphans, fd, name);
 	removal->made = r == 0;
+	if (r < 0 && !needed)
+		return 0;
 	if (r == -EPERM || r == -EOPNOTSUPP || r == -EMLINK) {
 		/* No hard links here. */
 		r = renameat2(removal->dirfd, removal->name, orphans->fd, name, RENAME_NOREPLACE) < 0 ? -errno : 0;
@@ -333,7 +335,7 @@ static void undo_keep(struct kr_removal *removal)
 }
 
 int kr_orphans_begin_removal(struct kr_orphans *orphans, const struct kr_fid *fid, int fd, int dirfd, const char *name,
-	struct kr_removal *removal)
+	bool linger, struct kr_removal *removal)
 {
 	struct held *held;
 	bool needed;
@@ -347,9 +349,10 @@ int kr_orphans_begin_removal(struct kr_orphans *orphans, const struct kr_fid *fi
 		removal->orphaned = held->name[0] != 0;
 		needed = held->holds > 0 && !removal->orphaned;
 	}
-	if (needed)
-		r = keep(orphans, fd, removal);
-	removal->orphaned |= needed && r == 0;
+	if (needed || (linger && !removal->orphaned))
+		r = keep(orphans, fd, removal, needed);
+	removal->orphaned |= r == 0 && (removal->made || removal->moved);
+	removal->lingers = linger && removal->orphaned;
 	if (r < 0)
 		kr_orphans_end_removal(removal, false);
 	return r;
@@ -372,6 +375,8 @@ void kr_orphans_end_removal(struct kr_removal *removal, bool success)
 	make_name(&removal->fid, 'o', name);
 	if (success && (removal->made || removal->moved))
 		set_name(orphans, held, name);
+	if (success && removal->lingers)
+		held->holds++;
 	pthread_cond_broadcast(&orphans->removed);
 	free_if_idle(orphans, held);
 }

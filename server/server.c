@@ -19,6 +19,7 @@
 #include "server/hello.h"
 #include "server/late.h"
 #include "server/leases.h"
+#include "server/linger.h"
 #include "server/listen.h"
 #include "server/locks.h"
 #include "server/names.h"
@@ -275,6 +276,7 @@ static void on_tick(uv_timer_t *timer)
 		kr_server_end_grace(server);
 	kr_notes_tick(server, now_ns);
 	kr_parked_tick(server, now_ns);
+	kr_linger_tick(server, now_ns);
 	kr_listen_tick(server, now_ns);
 	maybe_tick_export(server, now_ns);
 }
@@ -357,6 +359,7 @@ int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_se
 	kr_grace_init(&server->grace);
 	kr_lapses_init(&server->lapses);
 	kr_files_init(server);
+	kr_linger_init(server);
 	kr_notes_init(server);
 	kr_locks_init(server);
 	err = init_parts(server);
@@ -413,6 +416,7 @@ static void on_stopping(uv_timer_t *timer)
 		kr_log_warn("stopping although the disk has not finished: nodes keep in their journals what is not synced");
 	if (!server->ended) {
 		server->ended = true;
+		kr_linger_end(server);
 		end_sessions(server);
 		return;
 	}
@@ -449,6 +453,7 @@ void kr_server_stop(struct kr_server *server)
 
 void kr_server_fini(struct kr_server *server)
 {
+	kr_linger_fini(server);
 	kr_files_fini(server);
 	kr_notes_fini(server);
 	kr_watch_free(server);

@@ -15,6 +15,7 @@
 #include "server/conflicts.h"
 #include "server/grace.h"
 #include "server/lapses.h"
+#include "server/linger.h"
 
 struct kr_data;
 struct kr_executed;
@@ -77,6 +78,7 @@ struct kr_server {
 	uv_timer_t tick;       /* expiry of sessions and strangers, grace */
 	uint64_t ticked_ns;
 
+	struct kr_linger linger;    /* files that were replaced just now: server/linger.h */
 	struct kr_table files;      /* kr_sfile by fid */
 	struct kr_list idle_files;  /* kr_sfile.idle: unused, kept for their change counters, oldest first */
 	size_t idle_file_count;

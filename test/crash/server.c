@@ -276,7 +276,7 @@ static void replace(int index)
 	write_cells(file, CELLS / 2, CELLS - CELLS / 2);
 	sync_file(file);
 	life.names[index].promised = false;
-	must(kr_export_rename(life.export, NULL, &life.root, "temporary", &life.root, name_of(index), 0, NULL), "rename");
+	must(kr_export_rename(life.export, NULL, &life.root, "temporary", &life.root, name_of(index), 0, false, NULL), "rename");
 	change(index, file);
 	called();
 }

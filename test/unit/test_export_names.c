@@ -53,7 +53,7 @@ static void what_is_no_single_name_is_refused(void **state)
 		fails(EINVAL, look_up_error(&directory, names[i]));
 		fails(EINVAL, kr_export_make(F.export, &root_cred, &directory, &request, &fid, &attr));
 		fails(EINVAL, kr_export_remove(F.export, &root_cred, &directory, names[i], false, NULL));
-		fails(EINVAL, kr_export_rename(F.export, &root_cred, &F.root, "d", &directory, names[i], 0, NULL));
+		fails(EINVAL, kr_export_rename(F.export, &root_cred, &F.root, "d", &directory, names[i], 0, false, NULL));
 		fails(EINVAL, kr_export_link(F.export, &root_cred, &directory, &directory, names[i], &attr));
 	}
 }
@@ -110,8 +110,8 @@ static void the_servers_own_directory_is_hidden(void **state)
 	fails(ENOENT, look_up_error(&F.root, ".kairan"));
 	fails(EPERM, kr_export_make(F.export, &root_cred, &F.root, &request, &fid, &attr));
 	fails(ENOENT, kr_export_remove(F.export, &root_cred, &F.root, ".kairan", true, NULL));
-	fails(ENOENT, kr_export_rename(F.export, &root_cred, &F.root, ".kairan", &F.root, "mine", 0, NULL));
-	fails(EPERM, kr_export_rename(F.export, &root_cred, &F.root, "f", &F.root, ".kairan", 0, NULL));
+	fails(ENOENT, kr_export_rename(F.export, &root_cred, &F.root, ".kairan", &F.root, "mine", 0, false, NULL));
+	fails(EPERM, kr_export_rename(F.export, &root_cred, &F.root, "f", &F.root, ".kairan", 0, false, NULL));
 	directory = make(&F.root, "d", S_IFDIR | 0755);
 	make(&directory, ".kairan", S_IFDIR | 0755);
 }
@@ -127,7 +127,7 @@ static void an_identity_is_the_same_in_the_next_instance(void **state)
 	assert_true(attr_of(&file).ino == ino);
 	found = look_up(&directory, "f");
 	assert_true(kr_fid_equal(&file, &found));
-	ok(kr_export_rename(F.export, &root_cred, &directory, "f", &F.root, "g", 0, NULL));
+	ok(kr_export_rename(F.export, &root_cred, &directory, "f", &F.root, "g", 0, false, NULL));
 	assert_true(attr_of(&file).ino == ino);
 }
 
@@ -310,24 +310,24 @@ static void rename_replaces_refuses_and_exchanges(void **state)
 	struct kr_attr attr;
 
 	(void)state;
-	fails(EEXIST, kr_export_rename(F.export, &root_cred, &F.root, "a", &F.root, "b", 1, &replaced));
-	fails(EINVAL, kr_export_rename(F.export, &root_cred, &F.root, "a", &F.root, "b", 3, &replaced));
-	fails(EINVAL, kr_export_rename(F.export, &root_cred, &F.root, "a", &F.root, "b", 4, &replaced));
-	ok(kr_export_rename(F.export, &root_cred, &F.root, "a", &F.root, "b", 2, &replaced));
+	fails(EEXIST, kr_export_rename(F.export, &root_cred, &F.root, "a", &F.root, "b", 1, false, &replaced));
+	fails(EINVAL, kr_export_rename(F.export, &root_cred, &F.root, "a", &F.root, "b", 3, false, &replaced));
+	fails(EINVAL, kr_export_rename(F.export, &root_cred, &F.root, "a", &F.root, "b", 4, false, &replaced));
+	ok(kr_export_rename(F.export, &root_cred, &F.root, "a", &F.root, "b", 2, false, &replaced));
 	assert_false(replaced.valid);
 	found = look_up(&F.root, "a");
 	assert_true(kr_fid_equal(&found, &b));
 	attr_of(&a);
-	ok(kr_export_rename(F.export, &root_cred, &F.root, "a", &directory, "c", 0, &replaced));
+	ok(kr_export_rename(F.export, &root_cred, &F.root, "a", &directory, "c", 0, false, &replaced));
 	assert_false(replaced.valid);
-	ok(kr_export_rename(F.export, &root_cred, &F.root, "b", &directory, "c", 0, &replaced));
+	ok(kr_export_rename(F.export, &root_cred, &F.root, "b", &directory, "c", 0, false, &replaced));
 	assert_true(replaced.valid && replaced.gone && kr_fid_equal(&replaced.fid, &b));
 	fails(ESTALE, kr_export_getattr(F.export, &b, &attr));
-	fails(EINVAL, kr_export_rename(F.export, &root_cred, &F.root, "d", &directory, "e", 0, &replaced));
-	fails(ENOENT, kr_export_rename(F.export, &root_cred, &F.root, "b", &directory, "e", 0, &replaced));
+	fails(EINVAL, kr_export_rename(F.export, &root_cred, &F.root, "d", &directory, "e", 0, false, &replaced));
+	fails(ENOENT, kr_export_rename(F.export, &root_cred, &F.root, "b", &directory, "e", 0, false, &replaced));
 	/* Two names of one file: nothing happens, and both stay. */
 	ok(kr_export_link(F.export, &root_cred, &a, &F.root, "same", &attr));
-	ok(kr_export_rename(F.export, &root_cred, &F.root, "same", &directory, "c", 0, &replaced));
+	ok(kr_export_rename(F.export, &root_cred, &F.root, "same", &directory, "c", 0, false, &replaced));
 	assert_false(replaced.valid);
 	look_up(&F.root, "same");
 	assert_int_equal(attr_of(&a).nlink, 2);

@@ -228,9 +228,56 @@ static void a_held_file_outlives_a_rename_over_it(void **state)
 	(void)state;
 	put_bytes(&file, 0, "old", 3);
 	make(&F.root, "source", S_IFREG | 0644);
-	ok(kr_export_rename(F.export, &root_cred, &F.root, "source", &F.root, "target", 0, &replaced));
+	ok(kr_export_rename(F.export, &root_cred, &F.root, "source", &F.root, "target", 0, false, &replaced));
 	assert_true(replaced.valid && replaced.orphaned && !replaced.gone && kr_fid_equal(&replaced.fid, &file));
 	assert_text(&file, 0, "old");
+	assert_int_equal(attr_of(&file).nlink, 0);
+	kr_export_release(F.export, &file, 1);
+	fails(ESTALE, getattr_error(&file));
+}
+
+static void a_replaced_file_lingers_if_it_is_asked(void **state)
+{
+	struct kr_fid file = create("target", KR_OPEN_BOTH, true, NULL);
+	struct kr_removed replaced;
+	struct kr_attr attr;
+
+	(void)state;
+	put_bytes(&file, 0, "old", 3);
+	kr_export_release(F.export, &file, 1);
+	make(&F.root, "source", S_IFREG | 0644);
+	make(&F.root, "d", S_IFDIR | 0755);
+	fails(ENOTDIR, kr_export_rename(F.export, &root_cred, &F.root, "d", &F.root, "target", 0, true, &replaced));
+	assert_int_equal(orphans(), 0);
+	ok(kr_export_rename(F.export, &root_cred, &F.root, "source", &F.root, "target", 0, true, &replaced));
+	assert_true(replaced.valid && replaced.orphaned && replaced.lingers && !replaced.gone && kr_fid_equal(&replaced.fid, &file));
+	ok(kr_export_open(F.export, &root_cred, &file, KR_OPEN_READ, &attr)); /* by who had looked it up before */
+	assert_int_equal(attr.nlink, 0);
+	kr_export_release(F.export, &file, 1);
+	assert_text(&file, 0, "old");
+	kr_export_release(F.export, &file, 1);
+	fails(ESTALE, getattr_error(&file));
+	assert_int_equal(orphans(), 0);
+}
+
+static void a_replaced_file_with_another_name_or_open_keeps_its_counts(void **state)
+{
+	struct kr_fid file = create("a", KR_OPEN_BOTH, true, NULL);
+	struct kr_removed replaced;
+	struct kr_attr attr;
+
+	(void)state;
+	ok(kr_export_link(F.export, &root_cred, &file, &F.root, "b", &attr));
+	kr_export_release(F.export, &file, 1);
+	make(&F.root, "source", S_IFREG | 0644);
+	ok(kr_export_rename(F.export, &root_cred, &F.root, "source", &F.root, "a", 0, true, &replaced));
+	assert_false(replaced.lingers); /* it can be opened as it is */
+	assert_int_equal(attr_of(&file).nlink, 1);
+	ok(kr_export_open(F.export, &root_cred, &file, KR_OPEN_READ, &attr));
+	make(&F.root, "source", S_IFREG | 0644);
+	ok(kr_export_rename(F.export, &root_cred, &F.root, "source", &F.root, "b", 0, true, &replaced));
+	assert_true(replaced.lingers);
+	kr_export_release(F.export, &file, 1); /* who had it open */
 	assert_int_equal(attr_of(&file).nlink, 0);
 	kr_export_release(F.export, &file, 1);
 	fails(ESTALE, getattr_error(&file));
@@ -243,7 +290,7 @@ static void a_removal_that_fails_leaves_no_orphan(void **state)
 	(void)state;
 	fails(ENOTDIR, kr_export_remove(F.export, &root_cred, &F.root, "f", true, NULL));
 	make(&F.root, "d", S_IFDIR | 0755);
-	fails(ENOTDIR, kr_export_rename(F.export, &root_cred, &F.root, "d", &F.root, "f", 0, NULL));
+	fails(ENOTDIR, kr_export_rename(F.export, &root_cred, &F.root, "d", &F.root, "f", 0, false, NULL));
 	assert_int_equal(orphans(), 0);
 	assert_int_equal(attr_of(&file).nlink, 1);
 	kr_export_release(F.export, &file, 1);
@@ -379,7 +426,7 @@ static void *mix(void *context)
 			kr_export_remove(F.export, &root_cred, &F.root, a, false, NULL);
 			break;
 		case 2:
-			kr_export_rename(F.export, &root_cred, &F.root, a, &F.root, b, 0, NULL);
+			kr_export_rename(F.export, &root_cred, &F.root, a, &F.root, b, 0, false, NULL);
 			break;
 		case 3:
 			if (kr_export_lookup(F.export, &root_cred, &F.root, a, &fid, &attr) == 0)
@@ -552,6 +599,8 @@ static int run(void)
 		CASE(a_held_file_outlives_its_name),
 		CASE(a_file_that_is_not_held_goes_at_once),
 		CASE(a_held_file_outlives_a_rename_over_it),
+		CASE(a_replaced_file_lingers_if_it_is_asked),
+		CASE(a_replaced_file_with_another_name_or_open_keeps_its_counts),
 		CASE(a_removal_that_fails_leaves_no_orphan),
 		CASE(an_orphan_with_other_names_counts_them),
 		CASE(orphans_survive_a_restart_until_reclaimed_or_swept),
