@@ -23,6 +23,7 @@
 #include "fuse/localdir.h"
 #include "fuse/mountpoint.h"
 #include "fuse/options.h"
+#include "fuse/remount.h"
 #include "fuse/serve.h"
 
 enum { PROBE_SECONDS = 30 };
@@ -169,6 +170,12 @@ int main(int argc, char **argv)
 		return EXIT_FAILURE;
 	result = kr_mount_options_parse(argc, argv, &options);
 	kr_log_init("kairanfs", options.debug ? KR_LOG_DEBUG : KR_LOG_INFO);
+	if (result == 0 && options.remount) {
+		result = kr_remount(&options);
+		result = result < 0 ? result : 1;
+	}
+	if (result == 0 && options.strictatime)
+		kr_log_warn("strictatime: times of access follow opens, as with relatime");
 	if (result == 0)
 		result = kr_mount_point_check(&options.mount_point, options.nonempty);
 	if (result == 0 && options.cpus)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/fail.h"
 #include "common/util.h"
@@ -123,6 +124,33 @@ int kr_mounted_find(const char *path, bool exact, struct kr_mounted *ret_mounted
 	return 0;
 }
 
+char *kr_plain_path(const char *path)
+{
+	KR_AUTO_FREE char *directory = *path == '/' ? NULL : getcwd(NULL, 0);
+	KR_AUTO_FREE char *whole = NULL;
+	char *result, *end, *rest = NULL;
+
+	if (asprintf(&whole, "%s/%s", directory ? directory : "", path) < 0)
+		abort();
+	result = kr_xcalloc(1, strlen(whole) + 2);
+	end = result;
+	for (char *word = strtok_r(whole, "/", &rest); word; word = strtok_r(NULL, "/", &rest)) {
+		if (strcmp(word, ".") == 0)
+			continue;
+		if (strcmp(word, "..") == 0) {
+			while (end > result && *--end != '/')
+				;
+			*end = '\0';
+			continue;
+		}
+		*end++ = '/';
+		end = stpcpy(end, word);
+	}
+	if (end == result)
+		*result = '/';
+	return result;
+}
+
 static int check_empty(const char *path)
 {
 	DIR *dir = opendir(path);
@@ -138,25 +166,39 @@ static int check_empty(const char *path)
 	return empty ? 0 : kr_fail(-ENOTEMPTY, "mount point %s is not empty (-o nonempty mounts over what is there)", path);
 }
 
-int kr_mount_point_check(char **path, bool nonempty)
+/* Whether nothing of ours is mounted on PATH. */
+static int check_free(const char *path)
 {
 	struct kr_mounted mounted = {0};
-	struct stat stat_buffer;
-	char *real = realpath(*path, NULL);
+	int err;
 
+	if (kr_mounted_find(path, true, &mounted) < 0)
+		return 0;
+	err = kr_fail(-EBUSY, "mount point %s is busy: %s is mounted there already (fusermount3 -u %s, or -uz if its daemon is gone)", path,
+		mounted.source, path);
+	kr_mounted_fini(&mounted);
+	return err;
+}
+
+int kr_mount_point_check(char **path, bool nonempty)
+{
+	KR_AUTO_FREE char *plain = kr_plain_path(*path);
+	struct stat stat_buffer;
+	int err = check_free(plain);
+	char *real;
+
+	if (err < 0) /* before it is touched: it may hang */
+		return err;
+	real = realpath(*path, NULL);
 	if (!real && errno == ENOTCONN)
 		return kr_fail(-ENOTCONN, "mount point %s holds a mount whose daemon is gone: fusermount3 -uz %s first", *path, *path);
 	if (!real)
 		return kr_fail_errno(-errno, "mount point %s", *path);
 	free(*path);
 	*path = real;
-	if (kr_mounted_find(real, true, &mounted) == 0) {
-		int err = kr_fail(-EBUSY, "mount point %s is busy: %s is mounted there already (fusermount3 -u %s, or -uz if its daemon "
-			"is gone)", real, mounted.source, real);
-
-		kr_mounted_fini(&mounted);
+	err = check_free(real);
+	if (err < 0)
 		return err;
-	}
 	if (stat(real, &stat_buffer) < 0)
 		return kr_fail_errno(-errno, "mount point %s", real);
 	if (!S_ISDIR(stat_buffer.st_mode))

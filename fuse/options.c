@@ -73,11 +73,14 @@ static const struct kr_option table[] = {
 
 /* Words of fstab and mount(8) that mean nothing to us. */
 static const char *const ignored[] = {"defaults", "_netdev", "nofail", "fail", "auto", "noauto", "user", "nouser", "users",
-	"owner", "group", "rw", "async", "atime", "diratime", "nodiratime", "relatime", "norelatime",
+	"owner", "group", "async", "atime", "diratime", "nodiratime", "relatime", "norelatime",
 	"strictatime", "nostrictatime", "lazytime", "nolazytime", "comment"};
 /* Those that the kernel or libfuse understands. */
 static const char *const passed[] = {"suid", "nosuid", "dev", "nodev", "exec", "noexec", "sync", "dirsync", "noatime",
 	"auto_unmount", "fsname", "subtype", "context", "fscontext", "defcontext", "rootcontext"};
+
+/* Those that the kernel shows of a mount and mount(8) brings back with -o remount. */
+static const char *const shown[] = {"user_id", "group_id", "max_read", "blksize", "rootmode", "fd"};
 
 static bool among(const char *const *words, size_t count, const char *word)
 {
@@ -103,8 +106,9 @@ static int take_other(void *values, const char *key, const char *value)
 	struct kr_mount_options *options = values;
 
 	options->noatime |= strcmp(key, "noatime") == 0;
-	if (strcmp(key, "ro") == 0)
-		options->read_only = true;
+	options->strictatime |= strcmp(key, "strictatime") == 0;
+	if (strcmp(key, "ro") == 0 || strcmp(key, "rw") == 0)
+		options->read_only = strcmp(key, "ro") == 0;
 	else if (strcmp(key, "allow_other") == 0)
 		options->allow_other = true;
 	else if (strcmp(key, "allow_root") == 0)
@@ -113,8 +117,12 @@ static int take_other(void *values, const char *key, const char *value)
 		options->no_default_permissions = false;
 	else if (strcmp(key, "no_default_permissions") == 0)
 		options->no_default_permissions = true;
+	else if (strcmp(key, "remount") == 0)
+		options->remount = true;
 	else if (among(passed, KR_ARRAY_SIZE(passed), key))
 		pass_on(options, key, value);
+	else if (among(shown, KR_ARRAY_SIZE(shown), key))
+		options->kernels_words = true;
 	else if (strncmp(key, "x-", 2) != 0 && strncmp(key, "X-", 2) != 0 && !among(ignored, KR_ARRAY_SIZE(ignored), key))
 		return -ENOENT;
 	return 0;
@@ -162,6 +170,8 @@ static int check(struct kr_mount_options *options, const struct kr_arguments *ar
 	if (err < 0)
 		return err;
 	options->mount_point = kr_xstrdup(arguments->positional[1]);
+	if (options->kernels_words && !options->remount)
+		return kr_fail(-EINVAL, "user_id, group_id and the like are the kernel's to say, not options (see kairanfs --help)");
 	if (options->security != KR_SECURITY_AUTH && !options->key && !options->munge)
 		return kr_fail(-EINVAL, "security=%s needs a key (key=FILE), or MUNGE (munge)", kr_security_name((enum kr_security)options->security));
 	if (options->munge && !kr_munge_is_built())

@@ -207,33 +207,6 @@ int kr_ask_server(const char *text, const struct kr_tool_proof *proof, json_t **
 	return err;
 }
 
-char *kr_plain_path(const char *path)
-{
-	KR_AUTO_FREE char *directory = *path == '/' ? NULL : getcwd(NULL, 0);
-	KR_AUTO_FREE char *whole = NULL;
-	char *result, *end, *rest = NULL;
-
-	if (asprintf(&whole, "%s/%s", directory ? directory : "", path) < 0)
-		abort();
-	result = kr_xcalloc(1, strlen(whole) + 2);
-	end = result;
-	for (char *word = strtok_r(whole, "/", &rest); word; word = strtok_r(NULL, "/", &rest)) {
-		if (strcmp(word, ".") == 0)
-			continue;
-		if (strcmp(word, "..") == 0) {
-			while (end > result && *--end != '/')
-				;
-			*end = '\0';
-			continue;
-		}
-		*end++ = '/';
-		end = stpcpy(end, word);
-	}
-	if (end == result)
-		*result = '/';
-	return result;
-}
-
 int kr_find_mount(const char *path, struct kr_mounted *ret_mounted)
 {
 	KR_AUTO_FREE char *plain = kr_plain_path(path);

@@ -19,8 +19,6 @@ int kr_ask_server(const char *text, const struct kr_tool_proof *proof, json_t **
 
 /* The mount that PATH (any path on it, or a mount point) lies on, without touching it; -errno with a reason. */
 int kr_find_mount(const char *path, struct kr_mounted *ret_mounted);
-/* PATH made absolute and free of "." and "..", by its letters alone; owned. */
-char *kr_plain_path(const char *path);
 /* Whether the daemon of this mount still runs. PID: from its status. */
 bool kr_daemon_runs(int pid);
 /* "12.5 MiB" into one of a few static buffers. */

@@ -95,6 +95,12 @@ static void what_mount_and_fstab_say_is_understood(void **state)
 	assert_true(options.allow_other);
 	assert_true(options.noatime);
 	assert_string_equal(options.fuse_options, "dev,suid,noatime");
+	assert_int_equal(parse("fs1:/", "/mnt", "-o", "ro,rw"), 0);
+	assert_false(options.read_only);
+	assert_false(options.remount);
+	assert_int_equal(parse("fs1:/", "/mnt", "-o", "ro,nosuid,nodev,relatime,remount,user_id=0,group_id=0,default_permissions,allow_other"), 0);
+	assert_true(options.remount && options.read_only);
+	assert_int_equal(parse("fs1:/", "/mnt", "-o", "user_id=5"), -EINVAL);
 }
 
 static void our_own_options_have_units_and_defaults(void **state)

@@ -8,6 +8,14 @@ on node1 "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$M" -o "local=$WORK/node1/local" 
 [ "$(on node1 cat "$M/file")" = hello ] || fail "the mount does not serve when kairanfs returns"
 ! on node1 "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$M" -o "local=$WORK/node1/local2" >"$WORK/said" 2>&1 || fail "mounted twice"
 grep -qi "busy\|already\|mounted" "$WORK/said" || fail "mounted twice: $(cat "$WORK/said")"
+note "the same where the mount hangs: said at once, whatever the path looks like"
+stopped=$(on node1 pgrep -f "kairanfs $SERVER_ADDRESS:/ $M") || fail "no daemon"
+kill -STOP "$stopped"
+for path in "$M" "$M/" "$WORK/node1/./mnt" mnt; do
+	on node1 timeout -s KILL $((60 * SLOW)) sh -c "cd $WORK/node1 && exec '$B/fuse/kairanfs' $SERVER_ADDRESS:/ '$path' -o 'local=$WORK/node1/local2'" >"$WORK/said" 2>&1
+	[ $? = 1 ] && grep -q "busy: .* is mounted there already" "$WORK/said" || { kill -CONT "$stopped"; fail "$path: $(cat "$WORK/said")"; }
+done
+kill -CONT "$stopped"
 on node1 "$B/tools/kairan" umount "$M" || fail "umount"
 until_ok 20 "no mount" sh -c "! nsenter -t ${KEEPER[node1]} -m grep -q $M /proc/mounts" || fail "still mounted"
 cpu=$(sed -n 's/^Cpus_allowed_list:\t\([0-9]*\).*/\1/p' /proc/self/status)
