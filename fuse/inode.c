@@ -11,13 +11,14 @@
 
 enum { ROOT_NUMBER = 1, PATH_DEPTH = 256 };
 
-/* The fields but `lookups` and `place` never change. */
+/* The fields but `lookups`, `place` and `said` never change. */
 struct kr_inode {
 	struct kr_table_link link;
 	uint64_t generation;
 	uint32_t type;       /* S_IFMT */
 	uint64_t lookups;
 	struct place *place; /* where it was last found; NULL: not known; guarded by the table's lock */
+	struct kr_attr *said; /* of a directory, when it was last looked up; NULL: not known; guarded by the table's lock */
 	struct kr_fid fid;   /* last: cut to its length */
 };
 
@@ -90,6 +91,7 @@ static bool free_inode(struct kr_table_link *link, void *context)
 
 	kr_table_remove(&inodes->by_fid, link);
 	free(inode->place);
+	free(inode->said);
 	free(inode);
 	return true;
 }
@@ -140,6 +142,14 @@ static void set_place(struct kr_inode *inode, const struct kr_fid *parent, const
 	memcpy(place->name, name, length);
 }
 
+static void keep_said(struct kr_inode *inode, const struct kr_attr *attr)
+{
+	if (!inode->said)
+		inode->said = malloc(sizeof(*inode->said));
+	if (inode->said)
+		*inode->said = *attr;
+}
+
 static bool is_type(uint32_t type)
 {
 	return type == S_IFREG || type == S_IFDIR || type == S_IFLNK || type == S_IFIFO || type == S_IFSOCK || type == S_IFCHR ||
@@ -174,6 +184,8 @@ int kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, const str
 	inode->lookups++;
 	if (parent && name && inode != inodes->root)
 		set_place(inode, parent, name);
+	if (inode->type == S_IFDIR)
+		keep_said(inode, attr);
 	*ret_generation = inode->generation;
 	*ret_number = number_of(inodes, inode);
 	return 0;
@@ -182,6 +194,18 @@ int kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, const str
 int kr_inode_check(const struct kr_inodes *inodes, uint64_t number, const struct kr_attr *attr)
 {
 	return check(attr, inode_of(inodes, number)->type);
+}
+
+bool kr_inode_removed_directory(struct kr_inodes *inodes, uint64_t number, struct kr_attr *ret_attr)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+	const struct kr_inode *inode = inode_of(inodes, number);
+
+	if (!inode->said)
+		return false;
+	*ret_attr = *inode->said;
+	ret_attr->nlink = 0;
+	return true;
 }
 
 void kr_inode_forget(struct kr_inodes *inodes, uint64_t number, uint64_t count)
@@ -197,6 +221,7 @@ void kr_inode_forget(struct kr_inodes *inodes, uint64_t number, uint64_t count)
 		return;
 	kr_table_remove(&inodes->by_fid, &inode->link);
 	free(inode->place);
+	free(inode->said);
 	free(inode);
 }
 

@@ -1,7 +1,7 @@
 /* The inodes that the kernel knows: FUSE's node number <-> the server's file identity.
  *
  * A node number is the address of an inode (1 for the root); it lives until the kernel has forgotten every lookup of it.
- * No descriptor per inode, some 150 bytes: identity, and the name
+ * No descriptor per inode, some 150 bytes (a directory: 280): identity, and the name
  * by which it was last found.  Thread-safe (one lock).
  */
 #ifndef KR_FUSE_INODE_H
@@ -26,6 +26,9 @@ int kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, const str
 /* 0, or -EIO: ATTR cannot be true of the file behind this number (as for kr_inode_fid), for its type never changes.  The kernel would
  * give the inode up for good: it must not see such a reply. */
 int kr_inode_check(const struct kr_inodes *inodes, uint64_t number, const struct kr_attr *attr);
+/* What is said of a directory that is gone and that a program still has open or works in (the server has nothing to say of it any more):
+ * what it was when it was last looked up, without a name. False: not a directory, or not known. NUMBER as for kr_inode_fid. */
+bool kr_inode_removed_directory(struct kr_inodes *inodes, uint64_t number, struct kr_attr *ret_attr);
 /* The kernel forgets COUNT lookups (or: a reply with a lookup did not reach it). */
 void kr_inode_forget(struct kr_inodes *inodes, uint64_t number, uint64_t count);
 /* The number of a file if the kernel knows it, else 0: for notifications. */

@@ -33,6 +33,10 @@ static void on_getattr(struct kr_op *op, int err, const void *message, struct kr
 	struct kr_file *file;
 
 	(void)data;
+	if (err == -ESTALE && kr_inode_removed_directory(op->mount->inodes, getattr->number, &attr)) {
+		kr_op_reply_attr(op, getattr->number, &attr);
+		return;
+	}
 	if (err < 0) {
 		kr_op_reply_err(op, err);
 		return;

@@ -146,6 +146,24 @@ static void what_cannot_be_true_of_a_file_is_refused(void **state)
 	kr_inodes_free(inodes);
 }
 
+static void a_directory_that_is_gone_has_attributes_and_no_name(void **state)
+{
+	struct kr_inodes *inodes = make();
+	struct kr_fid fid = fid_of(7);
+	struct kr_attr attr = {.mode = S_IFDIR | 0750, .nlink = 3, .uid = 5}, said;
+	uint64_t number, generation, file = learn(inodes, 9, 0, "f");
+
+	(void)state;
+	assert_int_equal(kr_inode_learn(inodes, &fid, &attr, NULL, NULL, &number, &generation), 0);
+	attr.uid = 6;
+	assert_int_equal(kr_inode_learn(inodes, &fid, &attr, NULL, NULL, &number, &generation), 0);
+	assert_true(kr_inode_removed_directory(inodes, number, &said));
+	assert_true(said.mode == (S_IFDIR | 0750) && said.uid == 6 && said.nlink == 0);
+	assert_false(kr_inode_removed_directory(inodes, file, &said));
+	assert_false(kr_inode_removed_directory(inodes, 1, &said)); /* the export itself: it is not there */
+	kr_inodes_free(inodes);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -154,6 +172,7 @@ int main(void)
 		cmocka_unit_test(a_path_follows_the_names_by_which_inodes_were_last_found),
 		cmocka_unit_test(a_circle_of_names_ends),
 		cmocka_unit_test(what_cannot_be_true_of_a_file_is_refused),
+		cmocka_unit_test(a_directory_that_is_gone_has_attributes_and_no_name),
 		cmocka_unit_test(a_hundred_thousand_inodes_come_and_go),
 	};
 

@@ -1,6 +1,28 @@
-# Names of 255 bytes and any bytes, deep paths, a directory of many entries with stable positions, big sparse files, special files.
+# Names of 255 bytes and any bytes, deep paths, directories that are gone, a directory of many entries with stable positions, big sparse files, special files.
 # timeout: 240
 . "$TOP/test/lib.sh"
-up 1
+up 2
 python3 "$TOP/test/programs/names.py" "$(seen_from_here 1)" "${NAMES_ENTRIES:-20000}" "$EXPORT" || fail "names"
+note "a directory that is gone, here or elsewhere, and that a program works in"
+for remover in 1 2; do
+	on node1 mkdir -m 750 "$(mnt 1)/gone"
+	on node1 timeout -s KILL $((60 * SLOW)) python3 - "$(mnt 1)" "$WORK/gone.$remover" <<'P' &
+import os, sys, time
+os.chdir(sys.argv[1] + "/gone")
+fd = os.open(".", os.O_RDONLY)
+open(sys.argv[2] + ".in", "w").close()
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.05)
+for there in os.fstat(fd), os.stat("."):
+    assert (there.st_nlink, there.st_mode) == (0, 0o40750), there
+assert os.listdir(fd) == os.listdir(".") == []
+os.chdir("..")
+assert os.stat(fd).st_nlink == 0 and not os.path.exists("gone")
+P
+	worker=$!
+	until_ok 60 "a program works in it" test -e "$WORK/gone.$remover.in" || fail "no program"
+	on node$remover rmdir "$(mnt $remover)/gone" || fail "rmdir by node $remover"
+	touch "$WORK/gone.$remover"
+	wait $worker || fail "a directory that node $remover has removed"
+done
 finish
