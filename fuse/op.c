@@ -318,6 +318,19 @@ static blksize_t block_size(uint32_t said)
 	return said >= 512 && said <= 1 << 20 && (said & (said - 1)) == 0 ? (blksize_t)said : 4096;
 }
 
+/* A write's mtime goes by the server's clock to the nanosecond, the ctime of the flush by its kernel's, which stands still for a tick of up to
+ * 10 ms: as on a local disk the second shall never lie before the first. */
+static struct kr_time ctime_of(const struct kr_attr *attr)
+{
+	enum { TICK_NS = 20 * 1000 * 1000 };
+	int64_t ahead_ns;
+
+	if (attr->mtime.sec < attr->ctime.sec || (uint64_t)attr->mtime.sec - (uint64_t)attr->ctime.sec > 1)
+		return attr->ctime;
+	ahead_ns = (attr->mtime.sec - attr->ctime.sec) * (int64_t)KR_NS_PER_S + attr->mtime.nsec - attr->ctime.nsec;
+	return ahead_ns > 0 && ahead_ns < TICK_NS ? attr->mtime : attr->ctime;
+}
+
 static void to_stat(const struct kr_attr *attr, struct stat *ret_stat)
 {
 	*ret_stat = (struct stat){
@@ -332,7 +345,7 @@ static void to_stat(const struct kr_attr *attr, struct stat *ret_stat)
 		.st_blksize = block_size(attr->blksize),
 		.st_atim = timespec_of(attr->atime),
 		.st_mtim = timespec_of(attr->mtime),
-		.st_ctim = timespec_of(attr->ctime),
+		.st_ctim = timespec_of(ctime_of(attr)),
 	};
 }
 

@@ -24,6 +24,7 @@
 #include "fuse/notes.h"
 #include "fuse/options.h"
 #include "fuse/rpc.h"
+#include "fuse/server_clock.h"
 
 enum { LEASE_MAX_MS = 3600000 };
 #define CLOCK_MAX_S (INT64_MAX / 2 / (int64_t)KR_NS_PER_S) /* the year 2116 */
@@ -108,14 +109,11 @@ static void renew(struct kr_session *session, uint64_t sent_ns)
 
 static void set_clock(struct kr_session *session, struct kr_time now, uint64_t sent_ns)
 {
-	uint64_t half_trip = (kr_clock_ns() - sent_ns) / 2;
-	int64_t server_ns;
+	_Atomic int64_t *offset = &session->mount->server_clock_offset_ns;
 
 	if (now.sec < 0 || now.sec > CLOCK_MAX_S) /* no clock: the offset that was known stays */
 		return;
-	server_ns = now.sec * (int64_t)KR_NS_PER_S + now.nsec;
-	atomic_store(&session->mount->server_clock_offset_ns,
-		server_ns + (int64_t)half_trip - (int64_t)kr_clock_ns());
+	atomic_store(offset, kr_server_clock_offset(atomic_load(offset), sent_ns, kr_clock_ns(), now.sec * (int64_t)KR_NS_PER_S + now.nsec));
 }
 
 static void on_ping_reply(void *context, int err, const void *reply, struct kr_buf *data)

@@ -280,9 +280,21 @@ def links():
     held = os.open(here("d"), os.O_RDONLY)
     os.rmdir(there("d/e"))
     os.rmdir(there("d"))
+    ask("links of a directory that was removed", lambda: os.fstat(held).st_nlink)
     ask("list of a directory that was removed", os.listdir, held)
     ask("create in it", os.open, "x", os.O_CREAT | os.O_WRONLY, dir_fd=held)
     os.close(held)
+
+
+def times():
+    late = 0
+    for k in range(50):
+        make("late", b"x" * k)
+        for directory in here, there:
+            was = os.stat(directory("late"))
+            late += was.st_ctime_ns < was.st_mtime_ns
+        os.unlink(here("late"))
+    ask("written after their last change", lambda: late)
 
 
 def limits():
@@ -339,7 +351,7 @@ def opens():
     ask("times before 1970", lambda: os.stat(there("map")).st_mtime)
 
 
-for test in (tmpfile, holes, copies, renames, attributes, special, directories, acls, links, limits, opens):
+for test in (tmpfile, holes, copies, renames, attributes, special, directories, acls, links, times, limits, opens):
     if sys.argv[3:] and test.__name__ not in sys.argv[3:]:
         continue
     print("=== " + test.__name__)

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "fuse/fence.h"
+#include "fuse/server_clock.h"
 
 static uint64_t boot_ns, real_ns;
 
@@ -86,11 +87,35 @@ static void an_answer_to_an_old_ping_does_not_free_a_fenced_node(void **state)
 	assert_true(kr_mount_fenced(&mount));
 }
 
+static void the_servers_clock_is_followed_and_never_overtaken(void **state)
+{
+	const int64_t ahead = 1000000;
+	int64_t offset = 0;
+
+	(void)state;
+	/* Answered after 50, and it showed the clock of the 10th: the least that can be is taken, so that nothing lies in its future. */
+	offset = kr_server_clock_offset(offset, 100, 150, ahead + 110);
+	assert_int_equal(offset, ahead - 40);
+	/* A quicker answer tells more. */
+	offset = kr_server_clock_offset(offset, 200, 205, ahead + 203);
+	assert_int_equal(offset, ahead - 2);
+	/* Slow ones tell nothing, whichever way was slow. */
+	offset = kr_server_clock_offset(offset, 300, 900, ahead + 301);
+	offset = kr_server_clock_offset(offset, 1000, 1900, ahead + 1890);
+	assert_int_equal(offset, ahead - 2);
+	/* A clock that is set is followed at once, back and forth. */
+	offset = kr_server_clock_offset(offset, 2000, 2003, ahead + 2001 - 500);
+	assert_int_equal(offset, ahead - 502);
+	offset = kr_server_clock_offset(offset, 3000, 3003, ahead + 3001);
+	assert_int_equal(offset, ahead - 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_set_clock_neither_fences_nor_frees),
 		cmocka_unit_test(sleep_counts),
+		cmocka_unit_test(the_servers_clock_is_followed_and_never_overtaken),
 		cmocka_unit_test(a_node_is_fenced_before_the_server_gives_it_up),
 		cmocka_unit_test(an_answer_to_an_old_ping_does_not_free_a_fenced_node),
 	};
