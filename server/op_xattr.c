@@ -1,6 +1,7 @@
 /* Extended attributes, POSIX ACLs among them, as the caller. */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/xattr.h>
 
 #include "server/export_priv.h"
@@ -55,6 +56,15 @@ int kr_export_listxattr(struct kr_export *export, const struct kr_cred *cred, co
 	return r < 0 ? r : end_read(listxattr(path_of(fd).text, names, KR_MIN(size, KR_XATTR_MAX)), "names", ret_length);
 }
 
+/* What the caller hears of ERROR (an errno). Root may set all attributes on a local disk; where this server may not, which has given up
+ * CAP_SYS_ADMIN, they are as on a filesystem that has none of the kind: that is what cp, rsync and tar go on after. */
+static int error_for(const struct kr_cred *cred, const char *name, int error)
+{
+	bool kind = strncmp(name, "trusted.", 8) == 0 || strncmp(name, "security.", 9) == 0;
+
+	return error == EPERM && kind && (!cred || cred->uid == 0) ? -EOPNOTSUPP : -error;
+}
+
 int kr_export_setxattr(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid, const char *name,
 	const void *value, size_t size, uint32_t flags)
 {
@@ -68,7 +78,7 @@ int kr_export_setxattr(struct kr_export *export, const struct kr_cred *cred, con
 	if (r == 0)
 		r = begin(export, cred, fid, &fd, &as);
 	if (r == 0 && setxattr(path_of(fd).text, name, value, size, (int)flags) < 0)
-		r = kr_fail_errno(-errno, "extended attribute %s of %zu bytes", name, size);
+		r = kr_fail_errno(error_for(cred, name, errno), "extended attribute %s of %zu bytes", name, size);
 	return r;
 }
 
@@ -82,7 +92,7 @@ int kr_export_removexattr(struct kr_export *export, const struct kr_cred *cred, 
 	if (r == 0)
 		r = begin(export, cred, fid, &fd, &as);
 	if (r == 0 && removexattr(path_of(fd).text, name) < 0)
-		r = kr_fail_errno(-errno, "extended attribute %s", name);
+		r = kr_fail_errno(error_for(cred, name, errno), "extended attribute %s", name);
 	return r;
 }
 
