@@ -84,7 +84,7 @@ int kr_options_read_file(const struct kr_options *set, const char *path, void *v
 int kr_options_read_json(const struct kr_options *set, const char *text, const char *where, void *values);
 /* Sets one option from text; WHERE begins the error ("--journal-max"). */
 int kr_option_set(const struct kr_option *option, const char *text, const char *where, void *values);
-/* A list "a=b,c,noatime"; "\," is a comma in a value. */
+/* A list "a=b,c,noatime"; "\," is a comma in a value. config=FILE is passed over: kr_options_parse has read the file before. */
 int kr_options_set_list(const struct kr_options *set, const char *list, void *values);
 /* Frees what VALUES owns. */
 void kr_options_fini(const struct kr_options *set, void *values);

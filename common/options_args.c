@@ -13,12 +13,20 @@
 
 /* --- "-o a=b,c" --- */
 
+/* The file that it names has been read already. */
+static bool is_config(const char *item)
+{
+	return strncmp(item, "config=", strlen("config=")) == 0;
+}
+
 static int set_item(const struct kr_options *set, char *item, void *values)
 {
 	char *value = strchr(item, '='), where[128];
 	size_t length = value ? (size_t)(value - item) : strlen(item);
 	const struct kr_option *option = kr_option_find(set, item, length), *positive = NULL;
 
+	if (is_config(item))
+		return 0;
 	snprintf(where, sizeof(where), "-o %.*s", (int)length, item);
 	if (!option && !value && strncmp(item, "no", 2) == 0)
 		positive = kr_option_find(set, item + 2, length - 2);
@@ -77,6 +85,7 @@ struct walk {
 	char **argv;
 	void *values;  /* NULL in the first walk: nothing is set */
 	const char *config;
+	char *listed_config; /* owned: CONFIG when it came with -o */
 	struct kr_arguments *ret;
 };
 
@@ -99,11 +108,30 @@ static int set_option(struct walk *walk, const struct kr_option *option, const c
 	return kr_option_set(option, value ? value : "true", where, walk->values);
 }
 
+/* The file that LIST names, as the only thing that counts in the first walk. */
+static void find_config(struct walk *walk, const char *list)
+{
+	KR_AUTO_FREE char *copy = kr_xstrdup(list);
+	char *rest = copy, *item;
+
+	while ((item = next_item(&rest)) != NULL) {
+		if (!is_config(item))
+			continue;
+		free(walk->listed_config);
+		walk->config = walk->listed_config = kr_xstrdup(item + strlen("config="));
+	}
+}
+
 static int take_list(struct walk *walk, char *list)
 {
 	int err = list ? 0 : take_value(walk, "-o", &list);
 
-	return err || !walk->values ? err : kr_options_set_list(walk->set, list, walk->values);
+	if (err)
+		return err;
+	if (walk->values)
+		return kr_options_set_list(walk->set, list, walk->values);
+	find_config(walk, list);
+	return 0;
 }
 
 /* --help, --version, --print-config, --config: true when it was one of them. */
@@ -207,26 +235,29 @@ static int walk_arguments(struct walk *walk)
 	return 0;
 }
 
+/* Defaults, the file, the arguments. */
+static int take_all(struct walk *walk, void *values)
+{
+	const struct kr_options *set = walk->set;
+	int err = kr_options_set_defaults(set, values);
+
+	if (!err && walk->config)
+		err = kr_options_read_file(set, walk->config, values);
+	else if (!err && set->default_file && access(set->default_file, F_OK) == 0)
+		err = kr_options_read_file(set, set->default_file, values);
+	walk->values = values;
+	return err ? err : walk_arguments(walk);
+}
+
 int kr_options_parse(const struct kr_options *set, int argc, char **argv, void *values, struct kr_arguments *ret)
 {
 	struct kr_arguments arguments = { 0 };
 	struct walk walk = { .set = set, .argc = argc, .argv = argv, .ret = &arguments };
 	int err = walk_arguments(&walk);
 
-	if (err)
-		return err;
-	if (arguments.help || arguments.version) {
-		*ret = arguments;
-		return 0;
-	}
-	err = kr_options_set_defaults(set, values);
-	if (!err && walk.config)
-		err = kr_options_read_file(set, walk.config, values);
-	else if (!err && set->default_file && access(set->default_file, F_OK) == 0)
-		err = kr_options_read_file(set, set->default_file, values);
-	walk.values = values;
-	if (!err)
-		err = walk_arguments(&walk);
+	if (!err && !arguments.help && !arguments.version)
+		err = take_all(&walk, values);
+	free(walk.listed_config);
 	if (!err)
 		*ret = arguments;
 	return err;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/fail.h"
 #include "common/kairan_ioctl.h"
 #include "common/util.h"
 #include "tools/client.h"
@@ -185,6 +186,20 @@ static int stage_all(const struct kr_stage_list *list, bool wait)
 	return KR_EXIT_OK;
 }
 
+/* A tree that lies elsewhere is named once, not file by file. */
+static void add_path(struct kr_stage_list *list, const char *path)
+{
+	struct kr_mounted mounted;
+
+	if (kr_find_mount(path, &mounted) < 0) {
+		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
+		list->errors++;
+		return;
+	}
+	kr_mounted_fini(&mounted);
+	kr_stage_list_add(list, path);
+}
+
 int kr_tool_stage(int argc, char **argv)
 {
 	static const struct option options[] = {{"wait", no_argument, NULL, 'w'}, {"help", no_argument, NULL, 'h'}, {0}};
@@ -205,7 +220,7 @@ int kr_tool_stage(int argc, char **argv)
 		return KR_EXIT_USAGE;
 	}
 	for (int i = optind; i < argc; i++)
-		kr_stage_list_add(&list, argv[i]);
+		add_path(&list, argv[i]);
 	result = stage_all(&list, wait);
 	kr_stage_list_fini(&list);
 	return result;

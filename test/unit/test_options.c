@@ -279,6 +279,11 @@ static void the_command_line_beats_the_file_beats_the_default(void **state)
 	assert_int_equal(v.size, 8 << 20);
 	assert_int_equal(v.listen.count, 2);
 	kr_options_fini(&set, &v);
+	snprintf(line, sizeof(line), "-o name=line,config=%s --listen c", path);
+	assert_int_equal(parse_args(&v, &arguments, line), 0);
+	assert_string_equal(v.name, "line");
+	assert_int_equal(v.threads, 5);
+	kr_options_fini(&set, &v);
 	unlink(path);
 	assert_int_equal(parse_args(&v, &arguments, line), -ENOENT);
 	kr_options_fini(&set, &v);
