@@ -1,6 +1,6 @@
 # Names and attributes that nodes have noted: what one node changes, all others see at once; and nodes do take notes.
 # tags: sanitizer
-# timeout: 200
+# timeout: 480
 . "$TOP/test/lib.sh"
 up 3
 python3 "$TOP/test/programs/notes.py" --seed "${NOTES_SEED:-1}" --seconds "${NOTES_SECONDS:-4}" "$WORK/reference" \
