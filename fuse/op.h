@@ -103,6 +103,10 @@ int kr_op_entry(struct kr_mount *mount, const struct kr_fid *parent, const char 
 /* Takes that lookup back: the reply did not reach the kernel. */
 void kr_op_entry_undo(struct kr_mount *mount, const struct fuse_entry_param *entry);
 
+/* What a program hears of the error of a request about a name in PARENT, which the kernel knows: in a directory that is gone (-ESTALE) there
+ * is none, as on a local disk (-ENOENT); of the export itself, or one that was never looked up, that is not said. */
+int kr_op_error_in(struct kr_mount *mount, const struct kr_fid *parent, int err);
+
 /* --- handlers: the table in serve.c ----------------------------------------------------------------------------------
  * op_names.c */
 void kr_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);

@@ -86,13 +86,29 @@ static void finish_entry(struct kr_op *op, const struct kr_fid *fid, const struc
 	kr_file_put(file);
 }
 
+int kr_op_error_in(struct kr_mount *mount, const struct kr_fid *parent, int err)
+{
+	uint64_t number = err == -ESTALE ? kr_inode_find(mount->inodes, parent) : 0;
+	struct kr_attr attr;
+
+	return number && kr_inode_removed_directory(mount->inodes, number, &attr) ? -ENOENT : err;
+}
+
+/* Of a request about a name. */
+static void reply_error_in(struct kr_op *op, int err)
+{
+	struct entry_op *entry = KR_CONTAINER_OF(op, struct entry_op, op);
+
+	kr_op_reply_err(op, kr_op_error_in(op->mount, &entry->parent, err));
+}
+
 static void on_lookup(struct kr_op *op, int err, const void *message, struct kr_buf *data)
 {
 	const struct kr_lookup_reply *reply = message;
 
 	(void)data;
 	if (err < 0)
-		kr_op_reply_err(op, err);
+		reply_error_in(op, err);
 	else
 		finish_entry(op, &reply->file, &reply->attr);
 }
@@ -103,7 +119,7 @@ static void on_make(struct kr_op *op, int err, const void *message, struct kr_bu
 
 	(void)data;
 	if (err < 0)
-		kr_op_reply_err(op, err);
+		reply_error_in(op, err);
 	else
 		reply_entry(op, &reply->file, &reply->attr);
 }

@@ -220,7 +220,7 @@ static void on_created(struct kr_op *op, int err, const void *message, struct kr
 
 	(void)data;
 	if (err) {
-		kr_op_reply_err(op, err);
+		kr_op_reply_err(op, kr_op_error_in(mount, &open->parent, err));
 		return;
 	}
 	file = open->file_op.file = kr_file_get_or_new(mount, &reply->file);

@@ -31,6 +31,16 @@ static void help(FILE *out)
 	fprintf(out, "kairan COMMAND --help says more.\n");
 }
 
+/* ARGV begins with the command, under whose name getopt complains. */
+static int run(size_t command, int argc, char **argv)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "kairan %s", commands[command].name);
+	argv[0] = name;
+	return commands[command].run(argc, argv);
+}
+
 int main(int argc, char **argv)
 {
 	if (kr_open_standard_fds() < 0)
@@ -42,10 +52,10 @@ int main(int argc, char **argv)
 	}
 	for (size_t i = 0; i < KR_ARRAY_SIZE(commands); i++)
 		if (strcmp(argv[1], commands[i].name) == 0)
-			return commands[i].run(argc - 1, argv + 1);
+			return run(i, argc - 1, argv + 1);
 	if (strcmp(argv[1], "--version") == 0) {
 		printf("kairan %s\n", KR_VERSION);
-	} else if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+	} else if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0 || strcmp(argv[1], "-h") == 0) {
 		help(stdout);
 	} else {
 		fprintf(stderr, "kairan: %s: no such command\n", argv[1]);

@@ -55,7 +55,7 @@ note "what cannot be staged is named"
 said 1 stage --wait "$(mnt 1)/tree/empty" "$(mnt 1)/missing"; [ $? = 1 ] || fail "exit status with a missing file"
 grep -q 'missing: No such file' "$WORK/said" || fail "said: $(cat "$WORK/said")"
 said 1 stage "$WORK/sum"; [ $? = 2 ] || fail "exit status outside of a mount"
-grep -q 'sum: does not lie on a mount' "$WORK/said" || fail "said: $(cat "$WORK/said")"
+grep -q 'sum does not lie on a mount' "$WORK/said" || fail "said: $(cat "$WORK/said")"
 said 1 stage; [ $? = 64 ] || fail "exit status without arguments"
 mount_stop 3 || fail "unmount"
 mount_start 3 cache_max=8M

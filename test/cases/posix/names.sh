@@ -16,6 +16,12 @@ while not os.path.exists(sys.argv[2]):
 for there in os.fstat(fd), os.stat("."):
     assert (there.st_nlink, there.st_mode) == (0, 0o40750), there
 assert os.listdir(fd) == os.listdir(".") == []
+for make in (lambda: os.mkdir("x", dir_fd=fd), lambda: os.open("x", os.O_CREAT | os.O_WRONLY), lambda: os.stat("x")):
+    try:
+        make()
+        sys.exit("a name in a directory that is gone")
+    except FileNotFoundError:
+        pass
 os.chdir("..")
 assert os.stat(fd).st_nlink == 0 and not os.path.exists("gone")
 P
