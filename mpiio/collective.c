@@ -155,10 +155,12 @@ static int prepare(struct kr_plan *plan, int class)
 		return class;
 	if (sum.hints_changed) /* which made everybody forget the views */
 		return -1;
-	if (sum.class != MPI_SUCCESS)
-		return sum.class;
-	if (sum.fresh && (class = tell_views(plan)) != MPI_SUCCESS) {
-		kr_views_forget(&file->views);
+	class = sum.class;
+	if (class == MPI_SUCCESS && sum.fresh)
+		class = tell_views(plan);
+	if (class != MPI_SUCCESS) {
+		if (sum.fresh) /* noted as told, but they were not, or not everywhere */
+			kr_views_forget(&file->views);
 		return class;
 	}
 	plan->way = choose_way(plan, &sum);
