@@ -212,6 +212,18 @@ static struct kr_mpifile *file_new(int amode, struct kr_mount *mount, MPI_File f
 	return file;
 }
 
+/* Where this rank's node is in the mount's ring, or KR_NO_RING.  Collective. */
+static uint32_t ring_position(const struct kr_mpifile *file)
+{
+	KR_AUTO_FREE struct kr_ring_place *all = kr_xcalloc((size_t)file->ranks, sizeof(*all));
+	struct kr_ring_place own;
+
+	kr_ring_place_init(&own, kr_mount_info(file->mount));
+	if (PMPI_Allgather(&own, sizeof(own), MPI_BYTE, all, sizeof(own), MPI_BYTE, file->comm) != MPI_SUCCESS)
+		return KR_NO_RING;
+	return kr_ring_position(all, (uint32_t)file->ranks, &own);
+}
+
 /* What needs the communicator; all ranks come here.  0 or -errno. */
 static int prepare(struct kr_mpifile *file, MPI_Info info)
 {
@@ -224,7 +236,7 @@ static int prepare(struct kr_mpifile *file, MPI_Info info)
 	if (getenv("KAIRAN_MPIIO_HINTS"))
 		kr_hints_set_list(&file->wanted, getenv("KAIRAN_MPIIO_HINTS"));
 	kr_info_read(info, &file->wanted);
-	err = kr_topology_of_comm(file->comm, kr_ring_position(file->comm, mount), &file->topology);
+	err = kr_topology_of_comm(file->comm, ring_position(file), &file->topology);
 	if (err < 0)
 		return err;
 	file->records = calloc((size_t)file->ranks, sizeof(*file->records));

@@ -3,46 +3,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util.h"
 #include "mpiio/topology.h"
-
-struct names {
-	char node[KR_MOUNT_INFO_NAME], ring[KR_MOUNT_INFO_NAME];
-};
 
 static int compare(const void *a, const void *b)
 {
-	return strncmp(((const struct names *)a)->node, ((const struct names *)b)->node, KR_MOUNT_INFO_NAME);
+	return strverscmp(((const struct kr_ring_place *)a)->node, ((const struct kr_ring_place *)b)->node);
 }
 
-/* How many different names are before OWN's. */
-static uint32_t position_of(struct names *all, int ranks, const struct names *own)
+void kr_ring_place_init(struct kr_ring_place *place, const struct kr_mount_info *info)
+{
+	*place = (struct kr_ring_place){0};
+	if (!info)
+		return;
+	memcpy(place->node, info->node, sizeof(place->node) - 1);
+	memcpy(place->ring, info->ring, sizeof(place->ring) - 1);
+}
+
+uint32_t kr_ring_position(struct kr_ring_place *all, uint32_t count, const struct kr_ring_place *own)
 {
 	uint32_t before = 0;
 
-	for (int i = 0; i < ranks; i++)
-		if (all[i].node[0] == '\0' || strncmp(all[i].ring, own->ring, KR_MOUNT_INFO_NAME) != 0)
+	for (uint32_t i = 0; i < count; i++)
+		if (all[i].node[0] == '\0' || strcmp(all[i].ring, own->ring) != 0)
 			return KR_NO_RING;
-	qsort(all, (size_t)ranks, sizeof(*all), compare);
-	for (int i = 0; compare(&all[i], own) != 0; i++)
+	qsort(all, count, sizeof(*all), compare);
+	for (uint32_t i = 0; compare(&all[i], own) != 0; i++) /* each name is counted where it ends */
 		before += compare(&all[i], &all[i + 1]) != 0;
 	return before;
-}
-
-uint32_t kr_ring_position(MPI_Comm comm, const struct kr_mount_info *info)
-{
-	struct names own = {0};
-	int ranks, mine = info != NULL, everybody = 0;
-	KR_AUTO_FREE struct names *all = NULL;
-
-	PMPI_Comm_size(comm, &ranks);
-	PMPI_Allreduce(&mine, &everybody, 1, MPI_INT, MPI_MIN, comm);
-	if (!everybody)
-		return KR_NO_RING;
-	memcpy(own.node, info->node, sizeof(own.node));
-	memcpy(own.ring, info->ring, sizeof(own.ring));
-	all = kr_xcalloc((size_t)ranks, sizeof(*all));
-	if (PMPI_Allgather(&own, sizeof(own), MPI_BYTE, all, sizeof(own), MPI_BYTE, comm) != MPI_SUCCESS)
-		return KR_NO_RING;
-	return position_of(all, ranks, &own);
 }

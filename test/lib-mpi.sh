@@ -50,17 +50,18 @@ mpi_up() {
 	done
 }
 
-# mpi_run MPI RANKS_PER_NODE block|robin PROGRAM [ARG...]: a program of test/mpi (or with a path) on all nodes.
-# block: ranks 0..R-1 on node1; robin: rank i on node 1 + i % nodes.  Open MPI's component for MPI-IO: MPI_IO=romio321|ompio.
+# mpi_run MPI RANKS_PER_NODE block|robin|backwards PROGRAM [ARG...]: a program of test/mpi (or with a path) on all nodes.
+# block: ranks 0..R-1 on node1; robin: rank i on node 1 + i % nodes; backwards: as block, beginning with the last node.  Open MPI's component for MPI-IO: MPI_IO=romio321|ompio.
 mpi_run() {
-	local mpi=$1 ranks=$2 placement=$3 program=$4 i hosts="" words env=()
+	local mpi=$1 ranks=$2 placement=$3 program=$4 i hosts="" words env=() nodes
 	shift 4
+	nodes=$(seq "$NODES"); [ "$placement" != backwards ] || nodes=$(seq "$NODES" -1 1)
 	for i in "${MPI_ENV[@]}"; do env+=("${i/#LD_PRELOAD=/LD_PRELOAD=$MPI_SANITIZER}"); done
 	[ -z "$MPI_SANITIZER" ] || env+=("ASAN_OPTIONS=$ASAN_OPTIONS" "UBSAN_OPTIONS=$UBSAN_OPTIONS")
 	case $program in */*) ;; *) program=$B/test/mpi/$program.$mpi ;; esac
 	case $mpi in
 	openmpi)
-		for i in $(seq "$NODES"); do hosts=$hosts,node$i:$ranks; done
+		for i in $nodes; do hosts=$hosts,node$i:$ranks; done
 		words=(mpirun.openmpi --allow-run-as-root --oversubscribe --bind-to none --host "${hosts#,}" -np $((NODES * ranks))
 			--mca plm_rsh_agent "$WORK/enter" --mca orte_tmpdir_base "$WORK/t" --mca orte_keep_fqdn_hostnames 0
 			--mca pml ob1 --mca btl tcp,vader,self --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0
@@ -71,7 +72,7 @@ mpi_run() {
 		for i in "${env[@]}"; do words+=(-x "$i"); done
 		;;
 	mpich)
-		for i in $(seq "$NODES"); do hosts=$hosts,node$i; done
+		for i in $nodes; do hosts=$hosts,node$i; done
 		words=(mpiexec.mpich -launcher rsh -launcher-exec "$WORK/enter" -iface eth0 -hosts "${hosts#,}" -n $((NODES * ranks))
 			-genv UCX_TLS tcp,self,sysv -genv UCX_NET_DEVICES eth0 -genv UCX_TCP_PUT_ENABLE n) # with put, ranks hang in MPI_Finalize
 		case $placement in robin) words+=(-ppn 1) ;; *) words+=(-ppn "$ranks") ;; esac

@@ -5,8 +5,10 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <errno.h>
+#include <string.h>
 
 #include "mpiio/order.h"
+#include "mpiio/ring_order.h"
 #include "test/unit/mpi_random_map.h"
 
 enum { RANKS_MAX = 40 };
@@ -77,6 +79,37 @@ static void nodes_are_in_ring_order_where_all_know_it(void **unused)
 	assert_memory_equal(topology->node, plain, sizeof plain);
 	kr_topology_free(topology);
 	assert_int_equal(kr_topology_new(0, places, NULL, &topology), -EINVAL);
+}
+
+/* The position of rank RANK's node, the ranks' mounts being those of NODES and RINGS ("": none). */
+static uint32_t position(uint32_t ranks, const char *const *nodes, const char *const *rings, uint32_t rank)
+{
+	struct kr_ring_place all[RANKS_MAX], own = {0};
+	for (uint32_t i = 0; i < ranks; i++) {
+		struct kr_mount_info info = {.version = 2};
+		strcpy(info.node, nodes[i]);
+		strcpy(info.ring, rings[i]);
+		kr_ring_place_init(&all[i], *nodes[i] ? &info : NULL);
+		if (i == rank)
+			own = all[i];
+	}
+	return kr_ring_position(all, ranks, &own);
+}
+
+static void the_ring_is_in_natural_order_of_names_as_the_server_has_it(void **unused)
+{
+	const char *nodes[] = {"n10", "n9", "n10", "n2", "n2", "n11"}, *rings[] = {"r", "r", "r", "r", "r", "r"};
+	const uint32_t expected[] = {2, 1, 2, 0, 0, 3};
+	(void)unused;
+	for (uint32_t rank = 0; rank < 6; rank++)
+		assert_int_equal(position(6, nodes, rings, rank), expected[rank]);
+	rings[4] = "another";
+	for (uint32_t rank = 0; rank < 6; rank++)
+		assert_int_equal(position(6, nodes, rings, rank), KR_NO_RING);
+	rings[4] = "r";
+	nodes[5] = "";
+	for (uint32_t rank = 0; rank < 6; rank++)
+		assert_int_equal(position(6, nodes, rings, rank), KR_NO_RING);
 }
 
 static void aggregators_go_round_the_nodes_whatever_the_placement(void **unused)
@@ -255,6 +288,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nodes_are_in_the_order_of_their_lowest_ranks),
 		cmocka_unit_test(nodes_are_in_ring_order_where_all_know_it),
+		cmocka_unit_test(the_ring_is_in_natural_order_of_names_as_the_server_has_it),
 		cmocka_unit_test(aggregators_go_round_the_nodes_whatever_the_placement),
 		cmocka_unit_test(the_configuration_list_chooses_nodes),
 		cmocka_unit_test(every_pair_meets_once_in_regular_placements),

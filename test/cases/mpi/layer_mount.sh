@@ -18,7 +18,13 @@ for program in views "requests MNT threads" handles; do
 	note "$*"
 	mpi_run openmpi 1 block "$@" || fail "$*"
 done
-MPI_ENV+=("KAIRAN_MPIIO_HINTS=romio_cb_write=enable;romio_cb_read=enable;striping_unit=4096")
+note "nodes in ring order, whatever the order of ranks"
+MPI_ENV[3]="KAIRAN_MPIIO_HINTS=kairan_trace=$WORK/ring"
+mpi_run openmpi 1 backwards handles "$MPI_MNT" hints || fail "backwards"
+for i in 0 1 2 3; do
+	[ "$(sed -n 's/.*"node":\([0-9]*\).*/\1/p' "$WORK/ring.$i.jsonl" | sort -u)" = $((3 - i)) ] || { head -3 "$WORK/ring.$i.jsonl"; fail "rank $i's node is not that of the ring"; }
+done
+MPI_ENV[3]="KAIRAN_MPIIO_HINTS=romio_cb_write=enable;romio_cb_read=enable;striping_unit=4096"
 for program in hdf5_io pnetcdf_io; do
 	[ -x "$B/test/mpi/$program.openmpi" ] || continue
 	note "$program"
