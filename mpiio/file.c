@@ -2,9 +2,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/fail.h"
 #include "common/util.h"
 #include "mpiio/collective.h"
 #include "mpiio/config.h"
@@ -185,13 +187,20 @@ static void file_free(struct kr_mpifile *file)
 	free(file);
 }
 
-/* This rank's part of the decision; the file is open beside MPI's afterwards. */
+/* This rank's part of the decision; the file is open beside MPI's afterwards.  Where that should have worked the user is told:
+ * the file goes another way, on all ranks, which may be slow or meet a bug of the MPI library. */
 static bool may_be_ours(const char *name, int amode, struct kr_mount **ret_mount)
 {
+	int err;
+
 	if (kr_config_mode() == KR_MODE_OFF || (amode & MPI_MODE_SEQUENTIAL))
 		return false;
-	if (kr_mount_open(name, open_flags(amode), ret_mount) < 0)
+	err = kr_mount_open(name, open_flags(amode), ret_mount);
+	if (err < 0) {
+		if (err != -ENXIO && (kr_config_mode() == KR_MODE_FORCE || kr_mount_maybe(name)))
+			fprintf(stderr, "libkairan-mpiio: %s, though the MPI library could: the file is left to it\n", kr_fail_reason());
 		return false;
+	}
 	return kr_config_mode() == KR_MODE_FORCE || kr_mount_info(*ret_mount);
 }
 

@@ -106,6 +106,13 @@ static bool on_kairan(struct kr_mount *mount)
 	       mount->info.version == 2;
 }
 
+bool kr_mount_maybe(const char *path)
+{
+	struct statfs fs;
+
+	return statfs(without_prefix(path), &fs) < 0 || fs.f_type == FUSE_SUPER_MAGIC;
+}
+
 int kr_mount_open(const char *path, int flags, struct kr_mount **ret_mount)
 {
 	struct kr_mount *mount;
@@ -115,10 +122,10 @@ int kr_mount_open(const char *path, int flags, struct kr_mount **ret_mount)
 	path = without_prefix(path);
 	fd = open(path, flags | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
-		return kr_fail_errno(-errno, "%s", path);
+		return kr_fail_errno(-errno, "cannot open %s", path);
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
 		close(fd);
-		return kr_fail(-EINVAL, "%s is no regular file", path);
+		return kr_fail(-ENXIO, "%s is no regular file", path);
 	}
 	mount = kr_xcalloc(1, sizeof(*mount));
 	mount->fd = fd;

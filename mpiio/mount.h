@@ -18,8 +18,10 @@
 struct kr_mount;
 
 /* Opens PATH (MPI's file name: a prefix as in "ufs:" is cut off) with open(2) FLAGS; regular files only, nothing is created.
- * 0 and an owned mount, or -errno: -EINVAL for what is no regular file. */
+ * 0 and an owned mount, or -errno: -ENXIO for what is no regular file. */
 int kr_mount_open(const char *path, int flags, struct kr_mount **ret_mount);
+/* Whether PATH may lie on a kairan mount, for all that can be said without opening it. */
+bool kr_mount_maybe(const char *path);
 /* 0 or -errno: a lost write may be told only here.  NULL is fine. */
 int kr_mount_close(struct kr_mount *mount);
 /* What the kairan mount says of itself; NULL elsewhere. */

@@ -9,12 +9,14 @@
 //   hints          set_info and set_view's info: rank 0's hold for all, what cannot be used is ignored, the file goes on
 //   ways           which collective calls are exchanged and which go direct: by the rule, by hints; files are named for it
 //   elsewhere      a file that is on no kairan mount is the MPI library's (with KAIRAN_MPIIO=auto, on a local directory)
+//   passed_over    one rank has no descriptor left for the layer: the file is the MPI library's on all ranks, and that rank says so
 //   disagree       one rank's environment says off: the file is the MPI library's on all ranks (first, in a process of its own)
 //   fatal          a file with MPI_ERRORS_ARE_FATAL: the job ends (exit status not 0)
 //   abandoned      MPI_Finalize with a file open, which holds what was written
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "kt.h"
@@ -22,22 +24,11 @@
 static const char *dir;
 static int handled;
 
-static bool is_ours(MPI_File file)
-{
-	MPI_Info used;
-	char value[64];
-	int flag;
-	KT_OK(MPI_File_get_info(file, &used));
-	MPI_Info_get(used, "kairan_slots", sizeof value - 1, value, &flag);
-	MPI_Info_free(&used);
-	return flag;
-}
-
 static MPI_File open_on(MPI_Comm comm, const char *name, int mode)
 {
 	MPI_File file;
 	KT_OK(MPI_File_open(comm, kt_path(dir, name), mode, MPI_INFO_NULL, &file));
-	KT_CHECK(is_ours(file), "the layer does not handle %s", name);
+	KT_CHECK(kt_is_layers(file), "the layer does not handle %s", name);
 	return file;
 }
 
@@ -144,7 +135,7 @@ static void modes(void)
 	MPI_Barrier(MPI_COMM_WORLD);
 	// Sequential: the MPI library's, by the shared pointer.
 	KT_OK(MPI_File_open(MPI_COMM_WORLD, kt_path(dir, "sequential"), MPI_MODE_CREATE | MPI_MODE_WRONLY | MPI_MODE_SEQUENTIAL, MPI_INFO_NULL, &file));
-	KT_CHECK(!is_ours(file), "the layer takes a sequential file");
+	KT_CHECK(!kt_is_layers(file), "the layer takes a sequential file");
 	kt_fill(bytes, sizeof bytes, (uint64_t)kt_rank);
 	KT_OK(MPI_File_write_ordered(file, bytes, sizeof bytes, MPI_BYTE, MPI_STATUS_IGNORE));
 	KT_OK(MPI_File_close(&file));
@@ -220,7 +211,7 @@ static void datareps(void)
 			printf("-- %s: %s\n", names[i], code == MPI_SUCCESS ? "known" : "refused by the MPI library");
 		KT_OK(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
 		KT_OK(MPI_File_get_position(file, &at));
-		KT_CHECK(at == 0 && is_ours(file), "position %lld", (long long)at);
+		KT_CHECK(at == 0 && kt_is_layers(file), "position %lld", (long long)at);
 		MPI_Barrier(MPI_COMM_WORLD);
 		write_own(file, kt_rank, 20 + i);
 		sync_barrier_sync(file);
@@ -322,6 +313,8 @@ static MPI_Info info_of(const char *key, const char *value, const char *key2, co
 static void hints(void)
 {
 	MPI_File file = open_on(MPI_COMM_WORLD, "hints", MPI_MODE_CREATE | MPI_MODE_RDWR);
+	check_hint(file, "striping_unit", "4194304");
+	check_hint(file, "cb_buffer_size", "524288");
 	MPI_Info info = info_of("kairan_slots", kt_rank ? "5" : "2", "romio_cb_write", "enable");
 	KT_OK(MPI_File_set_info(file, info));
 	MPI_Info_free(&info);
@@ -402,9 +395,29 @@ static void elsewhere(void)
 {
 	MPI_File file;
 	KT_OK(MPI_File_open(MPI_COMM_WORLD, kt_path(dir, "elsewhere"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
-	KT_CHECK(!is_ours(file), "the layer takes a file that is on no mount");
+	KT_CHECK(!kt_is_layers(file), "the layer takes a file that is on no mount");
 	write_own(file, kt_rank, 1);
 	sync_barrier_sync(file);
+	check_all(file, kt_size, 1);
+	KT_OK(MPI_File_close(&file));
+}
+
+// MPI's own open takes the only descriptor that is left.
+static void passed_over(void)
+{
+	struct rlimit before, limit;
+	MPI_File file;
+	KT_CHECK(!getrlimit(RLIMIT_NOFILE, &before), "no limit");
+	write_own(file = open_on(MPI_COMM_WORLD, "passed_over", MPI_MODE_CREATE | MPI_MODE_RDWR), kt_rank, 1);
+	KT_OK(MPI_File_close(&file)); // what the MPI library opens once for all is open now
+	limit = before;
+	limit.rlim_cur = (rlim_t)dup(0) + 1;
+	close((int)limit.rlim_cur - 1);
+	if (kt_rank == 1)
+		KT_CHECK(!setrlimit(RLIMIT_NOFILE, &limit), "no limit");
+	KT_OK(MPI_File_open(MPI_COMM_WORLD, kt_path(dir, "passed_over"), MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+	KT_CHECK(!setrlimit(RLIMIT_NOFILE, &before), "no limit");
+	KT_CHECK(!kt_is_layers(file), "the layer has the file, though rank 1 had no descriptor for it");
 	check_all(file, kt_size, 1);
 	KT_OK(MPI_File_close(&file));
 }
@@ -415,7 +428,7 @@ static void disagree(void)
 	if (kt_rank == 1)
 		setenv("KAIRAN_MPIIO", "off", 1);
 	KT_OK(MPI_File_open(MPI_COMM_WORLD, kt_path(dir, "disagree"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
-	KT_CHECK(!is_ours(file), "the file is the layer's though rank 1 is without it");
+	KT_CHECK(!kt_is_layers(file), "the file is the layer's though rank 1 is without it");
 	write_own(file, kt_rank, 1);
 	sync_barrier_sync(file);
 	check_all(file, kt_size, 1);
@@ -447,7 +460,7 @@ int main(int argc, char **argv)
 {
 	static const struct { const char *name; void (*run)(void); bool alone; } scenarios[] = {
 		{"communicators", communicators, false}, {"modes", modes, false}, {"rooms", rooms, false}, {"split", split, false}, {"datareps", datareps, false},
-		{"handlers", handlers, false}, {"bottom", bottom, false}, {"hints", hints, false}, {"ways", ways, true}, {"elsewhere", elsewhere, true}, {"disagree", disagree, true}, {"fatal", fatal, true}, {"abandoned", abandoned, true},
+		{"handlers", handlers, false}, {"bottom", bottom, false}, {"hints", hints, false}, {"ways", ways, true}, {"elsewhere", elsewhere, true}, {"passed_over", passed_over, true}, {"disagree", disagree, true}, {"fatal", fatal, true}, {"abandoned", abandoned, true},
 	};
 	int ran = 0;
 	kt_init(&argc, &argv);

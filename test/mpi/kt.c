@@ -58,6 +58,17 @@ const char *kt_class_name(int code)
 	return text;
 }
 
+bool kt_is_layers(MPI_File file)
+{
+	MPI_Info used;
+	char value[64];
+	int flag;
+	KT_OK(MPI_File_get_info(file, &used));
+	MPI_Info_get(used, "kairan_slots", sizeof value - 1, value, &flag);
+	MPI_Info_free(&used);
+	return flag;
+}
+
 void *kt_alloc(size_t size)
 {
 	void *memory = calloc(1, size ? size : 1);

@@ -27,8 +27,6 @@ static MPI_File open_new(const char *name)
 {
 	MPI_File file;
 	MPI_Info hints;
-	char value[64];
-	int flag;
 	MPI_Info_create(&hints);
 	MPI_Info_set(hints, "romio_cb_write", "enable");
 	MPI_Info_set(hints, "romio_cb_read", "enable");
@@ -37,10 +35,7 @@ static MPI_File open_new(const char *name)
 	KT_OK(MPI_File_open(MPI_COMM_WORLD, kt_path(dir, name), MPI_MODE_CREATE | MPI_MODE_RDWR, hints, &file));
 	MPI_Info_free(&hints);
 	KT_OK(MPI_File_set_size(file, 0));
-	KT_OK(MPI_File_get_info(file, &hints));
-	MPI_Info_get(hints, "kairan_slots", sizeof value - 1, value, &flag);
-	MPI_Info_free(&hints);
-	KT_CHECK(flag, "the layer does not handle the file");
+	KT_CHECK(kt_is_layers(file), "the layer does not handle the file");
 	return file;
 }
 

@@ -16,15 +16,9 @@ static const char *dir;
 static MPI_File open_new(const char *name)
 {
 	MPI_File file;
-	MPI_Info used;
-	char value[64];
-	int flag;
 	KT_OK(MPI_File_open(MPI_COMM_WORLD, kt_path(dir, name), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
 	KT_OK(MPI_File_set_size(file, 0));
-	KT_OK(MPI_File_get_info(file, &used));
-	MPI_Info_get(used, "kairan_slots", sizeof value - 1, value, &flag);
-	MPI_Info_free(&used);
-	KT_CHECK(flag, "the layer does not handle the file");
+	KT_CHECK(kt_is_layers(file), "the layer does not handle the file");
 	return file;
 }
 

@@ -45,6 +45,10 @@ for mpi in openmpi mpich; do
 done
 run openmpi libkairan-mpiio.so -- handles "$WORK/dir" disagree
 run openmpi libkairan-mpiio.so KAIRAN_MPIIO=auto -- handles "$WORK/dir" elsewhere
+[ $ran = no ] || ! grep -q 'is left to' "$WORK/said" || fail "a word on a file that is the MPI library's by right"
+# OMPIO hangs by itself when it has no descriptor.
+run openmpi libkairan-mpiio.so OMPI_MCA_io=romio321 -- handles "$WORK/dir" passed_over
+[ $ran = no ] || [ "$(grep -c 'Too many open files, .*is left to it' "$WORK/said")" = 1 ] || fail "no word on a file that is left to the MPI library"
 for mpi in openmpi mpich; do
 	library=libkairan-mpiio.so; [ $mpi = openmpi ] || library=mpich/$library
 	run $mpi $library -- handles "$WORK/dir" ways
@@ -60,7 +64,10 @@ if [ $ran = yes ]; then
 	[ "$("$B/tools/kairan" gantt --summary "$WORK"/trace.*.jsonl | tee "$WORK/summary" | grep -c ': write by')" = 2 ] || { cat "$WORK/summary"; fail "not the two writes"; }
 fi
 mkdir "$WORK/small" && mount -t tmpfs -o size=4m tmpfs "$WORK/small" || fail "a small filesystem"
-rm "$WORK/file"
+rm -f "$WORK/file"
 run openmpi libkairan-mpiio.so -- layer_errors "$WORK/file" "$WORK/small/file"
+rm -f "$WORK/file" "$WORK/small"/*
+run mpich mpich/libkairan-mpiio.so -- layer_errors "$WORK/file" "$WORK/small/file"
+run mpich mpich/libkairan-mpiio.so -- promises all "$WORK/dir"
 [ $ran = yes ] || skip "the build has no MPI"
 finish

@@ -22,7 +22,7 @@ random() {
 # Under ASan, where it is the layer itself that is looked at, with half the ranks and without what only another MPI-IO component adds.
 full=yes ranks=2
 [ "$SLOW" = 1 ] || full='' ranks=1
-MPI_ENV=(LD_PRELOAD="$B/mpiio/libkairan-mpiio.so" KAIRAN_MPIIO=auto)
+MPI_ENV=(LD_PRELOAD="$B/mpiio/libkairan-mpiio.so" KAIRAN_MPIIO=auto LAYER_REQUIRED=1)
 MPI_IO=ompio
 [ -z "$full" ] || random openmpi 1 block "$MPI_MNT" -e 2
 # By itself Open MPI's ROMIO corrupts its memory over some of these views; it is told of plainer ones.
