@@ -1,6 +1,6 @@
 # libkairan-mpiio in force mode on a local directory, against a model of every byte: Open MPI and MPICH, with and without threads; and what it
 # says when arguments are wrong, one aggregator fails, the disk is full. Views, handles and requests beside the usual.
-# timeout: 400
+# timeout: 600
 . "$TOP/test/lib.sh"
 . "$TOP/test/lib-mpi.sh"
 ip link set lo up
