@@ -98,12 +98,22 @@ static void prepare_relaxed(struct kr_mount *mount, const char *path)
 	}
 }
 
-static bool on_kairan(struct kr_mount *mount)
+/* Whether it is a kairan mount that speaks as we do; -errno when it is FUSE and does not say.  Other filesystems do not know
+ * the ioctl. */
+static int ask_mount(struct kr_mount *mount, const char *path)
 {
 	struct statfs fs;
 
-	return fstatfs(mount->fd, &fs) == 0 && fs.f_type == FUSE_SUPER_MAGIC && ioctl(mount->fd, KR_IOC_INFO, &mount->info) == 0 &&
-	       mount->info.version == 2;
+	if (fstatfs(mount->fd, &fs) < 0)
+		return kr_fail_errno(-errno, "cannot tell the filesystem of %s", path);
+	if (fs.f_type != FUSE_SUPER_MAGIC)
+		return 0;
+	if (ioctl(mount->fd, KR_IOC_INFO, &mount->info) < 0) {
+		if (errno == ENOTCONN || errno == EIO || errno == ETIMEDOUT || errno == EINTR || errno == ENOMEM)
+			return kr_fail_errno(-errno, "cannot ask the mount of %s", path);
+		return 0;
+	}
+	return mount->info.version == 2;
 }
 
 bool kr_mount_maybe(const char *path)
@@ -117,7 +127,7 @@ int kr_mount_open(const char *path, int flags, struct kr_mount **ret_mount)
 {
 	struct kr_mount *mount;
 	struct stat st;
-	int fd;
+	int fd, err;
 
 	path = without_prefix(path);
 	fd = open(path, flags | O_CLOEXEC | O_NONBLOCK);
@@ -132,7 +142,12 @@ int kr_mount_open(const char *path, int flags, struct kr_mount **ret_mount)
 	mount->relaxed_fd = mount->door_fd = -1;
 	mount->meeting_fd = fd;
 	pthread_mutex_init(&mount->lock, NULL);
-	mount->kairan = on_kairan(mount);
+	err = ask_mount(mount, path);
+	if (err < 0) {
+		kr_mount_close(mount);
+		return err;
+	}
+	mount->kairan = err;
 	if (mount->kairan && (flags & O_ACCMODE) != O_RDONLY)
 		prepare_batches(mount, path, st.st_dev);
 	if (mount->kairan && (flags & O_ACCMODE) == O_WRONLY)

@@ -1,5 +1,5 @@
 # libkairan-mpiio by itself on mounts of four nodes: a model of every byte, views, handles, requests, HDF5 and PnetCDF; Open MPI and MPICH.
-# timeout: 400
+# timeout: 600
 . "$TOP/test/lib.sh"
 . "$TOP/test/lib-mpi.sh"
 mpi_need openmpi
