@@ -58,20 +58,30 @@ static uint8_t find_slot(struct kr_views *views, uint64_t hash, const uint8_t *b
 	return oldest;
 }
 
+/* What is told of a view: its tiles, from offset 0.  Where it begins is said in each note. */
+static int serialise(const struct kr_view *view, uint8_t **ret_bytes, size_t *ret_length)
+{
+	struct kr_typemap tile = *view->filetype;
+	struct kr_view told = {.etype_size = 1, .filetype = &tile};
+
+	tile.displacement = 0;
+	return kr_view_serialise(&told, ret_bytes, ret_length);
+}
+
 int kr_views_note(struct kr_views *views, const struct kr_view *view, struct kr_view_note *ret_note)
 {
-	struct kr_view_note note = {.displacement = view->displacement, .contiguous = kr_view_contiguous(view)};
+	struct kr_view_note note = {
+		.displacement = view->displacement + view->filetype->displacement, .contiguous = kr_view_contiguous(view)};
 	struct kr_told *told;
 	uint8_t *bytes;
 	size_t length;
 	int err;
 
 	if (note.contiguous) {
-		note.displacement += view->filetype->displacement;
 		*ret_note = note;
 		return 0;
 	}
-	err = kr_view_serialise(view, &bytes, &length);
+	err = serialise(view, &bytes, &length);
 	if (err < 0)
 		return err;
 	if (length > KR_VIEW_BYTES_MAX) {
@@ -221,8 +231,12 @@ int kr_views_exchange(struct kr_views *views, MPI_Comm comm, int rank, const voi
 
 struct kr_view kr_views_get(const struct kr_views *views, int rank, const struct kr_view_note *note)
 {
-	if (note->contiguous)
-		return (struct kr_view){.displacement = note->displacement, .etype_size = 1, .filetype = views->byte};
-	assert(views->known);
-	return views->known[rank][note->slot];
+	struct kr_view view = {.etype_size = 1, .filetype = views->byte};
+
+	if (!note->contiguous) {
+		assert(views->known);
+		view = views->known[rank][note->slot];
+	}
+	view.displacement = note->displacement;
+	return view;
 }

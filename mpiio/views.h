@@ -1,5 +1,6 @@
 /* Who knows whose view: each rank's file views are told to the aggregators once and kept there, so that a call that uses a
- * known view sends a few numbers only.
+ * known view sends a few numbers only.  Where a view begins in the file is one of them: views that differ in nothing else (those
+ * of the ranks of one program, those of its next steps) are one.
  *
  * A rank keeps KR_VIEW_SLOTS of its last views and says in its call record which of them it uses; the aggregators keep the
  * same slots for every rank.  Views that are one run need no slot.  When several ranks tell equal views at the same time,
@@ -17,9 +18,9 @@ enum { KR_VIEW_SLOTS = 8, KR_VIEW_BYTES_MAX = 1 << 30 };
 
 /* What a rank says of the view that it uses; part of the call record. */
 struct kr_view_note {
-	int64_t displacement;
+	int64_t displacement; /* of the first data byte in the file */
 	uint64_t hash;
-	uint32_t bytes; /* of the serialised view */
+	uint32_t bytes; /* of the serialised view, as if it began at 0 */
 	uint8_t contiguous, fresh, slot;
 };
 

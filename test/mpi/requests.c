@@ -1,6 +1,6 @@
 // What the layer asks of MPI: requests of non-blocking calls, threads, messages. requests DIR threads|funneled|single
 //
-//   repeats   a collective write with the view of the one before tells nobody of it, and how many rounds there are makes no difference to how often
+//   repeats   views that differ in where they begin are told once, by one rank for all; how many rounds a call has makes no difference to how often
 //             all ranks meet (not with threads, whose calls are not ours alone)
 //   late       an aggregator fails in the middle of one: MPI_Wait, MPI_Test and MPI_Waitall of every rank tell it, and the next ones are right
 //   freed      MPI_Request_free before the end, MPI_Cancel (which comes too late), MPI_Test in loops, MPI_Waitsome
@@ -39,16 +39,21 @@ static MPI_File open_new(const char *name)
 	return file;
 }
 
-// Regions of all ranks in turn.
-static void set_view(MPI_File file, MPI_Info info)
+// Regions of all ranks in turn, from `begin` on.
+static void set_view_at(MPI_File file, MPI_Offset begin, MPI_Info info)
 {
 	MPI_Datatype one, type;
 	MPI_Type_contiguous(REGION, MPI_BYTE, &one);
 	MPI_Type_create_resized(one, 0, (MPI_Aint)REGION * kt_size, &type);
 	MPI_Type_commit(&type);
-	KT_OK(MPI_File_set_view(file, (MPI_Offset)REGION * kt_rank, MPI_BYTE, type, "native", info));
+	KT_OK(MPI_File_set_view(file, begin + (MPI_Offset)REGION * kt_rank, MPI_BYTE, type, "native", info));
 	MPI_Type_free(&one);
 	MPI_Type_free(&type);
+}
+
+static void set_view(MPI_File file, MPI_Info info)
+{
+	set_view_at(file, 0, info);
 }
 
 static void check_written(MPI_File file, MPI_Offset at, const unsigned char *bytes, int length, const char *what)
@@ -249,14 +254,17 @@ static void repeats(void)
 {
 	MPI_File file = open_new("repeats");
 	unsigned char *bytes = kt_alloc(LENGTH);
-	int first, again, many, changed;
+	int first, again, many, changed, told;
 	kt_fill(bytes, LENGTH, (uint64_t)kt_rank);
 	for (int turn = 0; turn < 2; turn++) {
-		set_view(file, MPI_INFO_NULL);
+		told = spy_isends();
+		set_view_at(file, 5000 * turn, MPI_INFO_NULL); // the second a step further
 		first = meetings(file, bytes, REGION);
 		again = meetings(file, bytes, REGION);
 		many = meetings(file, bytes, LENGTH); // about 100 stripes of 64 KiB
 		KT_CHECK(turn == 0 ? first > again : first == again, "turn %d: ranks met %d times in the first call, %d in the next", turn, first, again);
+		told = spy_isends() - told;
+		KT_CHECK(told == (turn || kt_rank ? 0 : kt_size - 1), "turn %d: this rank told of %d views", turn, told);
 		KT_CHECK(again <= 3 && many <= again, "ranks met %d times in a call of one round, %d in one of many", again, many);
 	}
 	MPI_Datatype other;

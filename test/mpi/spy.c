@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static int main_calls, other_calls, together;
+static int main_calls, other_calls, together, sent;
 
 static void *note(const char *name)
 {
@@ -29,6 +29,11 @@ int spy_other_calls(void)
 	return __atomic_load_n(&other_calls, __ATOMIC_RELAXED);
 }
 
+int spy_isends(void)
+{
+	return __atomic_load_n(&sent, __ATOMIC_RELAXED);
+}
+
 int spy_collective_calls(void)
 {
 	return __atomic_load_n(&together, __ATOMIC_RELAXED);
@@ -41,20 +46,22 @@ int spy_collective_calls(void)
 		return real arguments; \
 	}
 
-SPY(Isend, (const void *b, int n, MPI_Datatype t, int to, int tag, MPI_Comm c, MPI_Request *r), (b, n, t, to, tag, c, r))
+#define SPY_COUNTED(name, counter, parameters, arguments) \
+	int PMPI_##name parameters \
+	{ \
+		__typeof__(PMPI_##name) *real = (__typeof__(PMPI_##name) *)note("PMPI_" #name); \
+		__atomic_add_fetch(&counter, 1, __ATOMIC_RELAXED); \
+		return real arguments; \
+	}
+#define SPY_TOGETHER(name, parameters, arguments) SPY_COUNTED(name, together, parameters, arguments)
+
+SPY_COUNTED(Isend, sent, (const void *b, int n, MPI_Datatype t, int to, int tag, MPI_Comm c, MPI_Request *r), (b, n, t, to, tag, c, r))
 SPY(Irecv, (void *b, int n, MPI_Datatype t, int from, int tag, MPI_Comm c, MPI_Request *r), (b, n, t, from, tag, c, r))
 SPY(Wait, (MPI_Request *r, MPI_Status *s), (r, s))
 SPY(Waitany, (int n, MPI_Request r[], int *i, MPI_Status *s), (n, r, i, s))
 SPY(Waitall, (int n, MPI_Request r[], MPI_Status *s), (n, r, s))
 SPY(Grequest_complete, (MPI_Request r), (r))
 SPY(Iprobe, (int from, int tag, MPI_Comm c, int *flag, MPI_Status *s), (from, tag, c, flag, s))
-#define SPY_TOGETHER(name, parameters, arguments) \
-	int PMPI_##name parameters \
-	{ \
-		__typeof__(PMPI_##name) *real = (__typeof__(PMPI_##name) *)note("PMPI_" #name); \
-		__atomic_add_fetch(&together, 1, __ATOMIC_RELAXED); \
-		return real arguments; \
-	}
 
 SPY_TOGETHER(Bcast, (void *b, int n, MPI_Datatype t, int root, MPI_Comm c), (b, n, t, root, c))
 SPY_TOGETHER(Allreduce, (const void *b, void *to, int n, MPI_Datatype t, MPI_Op op, MPI_Comm c), (b, to, n, t, op, c))

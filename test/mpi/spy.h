@@ -5,3 +5,5 @@ int spy_main_calls(void);
 int spy_other_calls(void);
 // Those in which all ranks take part, of either.
 int spy_collective_calls(void);
+// The layer sends views so, and data otherwise.
+int spy_isends(void);
