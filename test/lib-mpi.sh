@@ -51,11 +51,13 @@ mpi_up() {
 }
 
 # mpi_run MPI RANKS_PER_NODE block|robin|backwards PROGRAM [ARG...]: a program of test/mpi (or with a path) on all nodes.
-# block: ranks 0..R-1 on node1; robin: rank i on node 1 + i % nodes; backwards: as block, beginning with the last node.  Open MPI's component for MPI-IO: MPI_IO=romio321|ompio.
+# block: ranks 0..R-1 on node1; robin: rank i on node 1 + i % nodes; backwards: as block, from the last node to node1
+# (mpirun starts there, since Open MPI counts its own node first).  Open MPI's component for MPI-IO: MPI_IO=romio321|ompio.
 mpi_run() {
-	local mpi=$1 ranks=$2 placement=$3 program=$4 i hosts="" words env=() nodes
+	local mpi=$1 ranks=$2 placement=$3 program=$4 i hosts="" words env=() nodes from=node1
 	shift 4
-	nodes=$(seq "$NODES"); [ "$placement" != backwards ] || nodes=$(seq "$NODES" -1 1)
+	nodes=$(seq "$NODES")
+	[ "$placement" != backwards ] || { nodes=$(seq "$NODES" -1 1); from=node$NODES; }
 	for i in "${MPI_ENV[@]}"; do env+=("${i/#LD_PRELOAD=/LD_PRELOAD=$MPI_SANITIZER}"); done
 	[ -z "$MPI_SANITIZER" ] || env+=("ASAN_OPTIONS=$ASAN_OPTIONS" "UBSAN_OPTIONS=$UBSAN_OPTIONS")
 	case $program in */*) ;; *) program=$B/test/mpi/$program.$mpi ;; esac
@@ -80,7 +82,7 @@ mpi_run() {
 		;;
 	*) fail "no MPI $mpi" ;;
 	esac
-	on node1 timeout -k 2 $((MPI_LIMIT * SLOW)) env -C "$WORK" HOME="$WORK" "${words[@]}" "$program" "$@" && return
+	on "$from" timeout -k 2 $((MPI_LIMIT * SLOW)) env -C "$WORK" HOME="$WORK" "${words[@]}" "$program" "$@" && return
 	i=$?
 	tail -n 40 "$WORK"/sanitizer.* >&2 2>/dev/null
 	return $i
