@@ -72,8 +72,3 @@ uint64_t kr_stripes_round(const struct kr_stripes *stripes, uint64_t offset)
 	uint64_t turn = (offset / stripes->stripe_size - stripes->first) / stripes->aggregators;
 	return turn * stripes->pieces + offset % stripes->stripe_size / stripes->piece_size;
 }
-
-uint64_t kr_stripes_window_max(const struct kr_stripes *stripes)
-{
-	return KR_MIN(stripes->piece_size, stripes->hi - stripes->lo);
-}

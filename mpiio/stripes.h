@@ -31,7 +31,5 @@ bool kr_stripes_window(const struct kr_stripes *stripes, uint64_t round, uint32_
 uint32_t kr_stripes_owner(const struct kr_stripes *stripes, uint64_t offset);
 /* The round in which the byte at OFFSET, in [lo, hi), is handled. */
 uint64_t kr_stripes_round(const struct kr_stripes *stripes, uint64_t offset);
-/* The largest number of bytes of a window. */
-uint64_t kr_stripes_window_max(const struct kr_stripes *stripes);
 
 #endif

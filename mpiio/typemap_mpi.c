@@ -418,11 +418,3 @@ int kr_typemap_of_mpi(MPI_Datatype type, struct kr_typemap **ret_map)
 	*ret_map = map;
 	return 0;
 }
-
-void kr_typemap_mpi_fini(void)
-{
-	pthread_mutex_lock(&keyval_lock);
-	if (keyval != MPI_KEYVAL_INVALID)
-		PMPI_Type_free_keyval(&keyval);
-	pthread_mutex_unlock(&keyval_lock);
-}

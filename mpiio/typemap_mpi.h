@@ -18,7 +18,5 @@ int kr_typemap_from_mpi(MPI_Datatype type, struct kr_typemap **ret_map);
 /* The same, but kept at the datatype as an attribute, so that the second call costs a look-up.  For derived types; the
  * reference returned is the caller's, and outlives the datatype. */
 int kr_typemap_of_mpi(MPI_Datatype type, struct kr_typemap **ret_map);
-/* Drops what kr_typemap_of_mpi holds for itself; call before MPI_Finalize. */
-void kr_typemap_mpi_fini(void);
 
 #endif

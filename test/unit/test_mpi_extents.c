@@ -1,4 +1,4 @@
-/* Unions of runs, and who wins where ranks overlap, against an array of bytes. */
+/* Unions of runs against an array of bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,13 +19,11 @@ struct fixture {
 	struct kr_typemap *maps[RANKS];
 	size_t count;
 	int64_t lo, limit;
-	int16_t winner[SPACE]; /* -1: nobody */
 	uint8_t writers[SPACE];
 };
 
 static void make_ranks(struct fixture *f, uint64_t *state)
 {
-	memset(f->winner, 0xff, sizeof f->winner);
 	memset(f->writers, 0, sizeof f->writers);
 	f->lo = (int64_t)random_below(state, 600);
 	f->limit = f->lo + (int64_t)random_below(state, 800);
@@ -45,7 +43,6 @@ static void make_ranks(struct fixture *f, uint64_t *state)
 			int64_t at = model_offset(model, displacement, i);
 			if (at < f->lo || at >= f->limit)
 				continue;
-			f->winner[at] = (int16_t)rank;
 			f->writers[at]++;
 		}
 	}
@@ -74,44 +71,21 @@ static void check_union(const struct fixture *f, const struct kr_extents *extent
 	assert_int_equal(extents->overlap, overlap);
 }
 
-static void check_winners(const struct fixture *f, const struct kr_winners *winners)
-{
-	int64_t at = f->lo;
-	for (size_t i = 0; i < winners->count; i++) {
-		const struct kr_winner *piece = &winners->pieces[i];
-		assert_true(piece->run.length > 0 && piece->run.offset >= at);
-		assert_true(i == 0 || piece->run.offset > at || piece->source != piece[-1].source);
-		for (; at < piece->run.offset; at++)
-			assert_int_equal(f->winner[at], -1);
-		for (; at < piece->run.offset + (int64_t)piece->run.length; at++)
-			assert_int_equal(f->winner[at], (int)piece->source);
-	}
-	for (; at < f->limit; at++)
-		assert_int_equal(f->winner[at], -1);
-}
-
-static void unions_and_winners_are_exact(void **unused)
+static void unions_are_exact(void **unused)
 {
 	struct fixture *f = calloc(1, sizeof(*f));
 	struct kr_extents extents;
-	struct kr_winners winners;
 	unsigned overlaps = 0, plain = 0;
 	(void)unused;
 	f->random = malloc(sizeof(*f->random));
 	kr_extents_init(&extents);
-	kr_winners_init(&winners);
 	for (unsigned seed = 0; seed < 4000; seed++) {
 		uint64_t state = random_seed(seed + 6000000);
-		struct kr_cursor saved[RANKS];
 		make_ranks(f, &state);
-		memcpy(saved, f->cursors, sizeof saved);
 		assert_int_equal(kr_extents_union(&extents, f->pointers, f->count, f->limit), 0);
 		check_union(f, &extents);
 		for (size_t rank = 0; rank < f->count; rank++)
 			assert_false(kr_cursor_next(&f->cursors[rank], f->limit, &(struct kr_run){0}));
-		memcpy(f->cursors, saved, sizeof saved);
-		assert_int_equal(kr_winners_plan(&winners, f->pointers, f->count, f->limit), 0);
-		check_winners(f, &winners);
 		overlaps += extents.overlap;
 		plain += !extents.overlap && extents.count > 1;
 		for (size_t rank = 0; rank < f->count; rank++)
@@ -119,7 +93,6 @@ static void unions_and_winners_are_exact(void **unused)
 	}
 	assert_true(overlaps > 500 && plain > 200);
 	kr_extents_fini(&extents);
-	kr_winners_fini(&winners);
 	free(f->random);
 	free(f);
 }
@@ -127,7 +100,7 @@ static void unions_and_winners_are_exact(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(unions_and_winners_are_exact),
+		cmocka_unit_test(unions_are_exact),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

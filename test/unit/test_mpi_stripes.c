@@ -20,7 +20,7 @@ static void check_bytes(const struct kr_stripes *stripes)
 				continue;
 			assert_true(round < rounds);
 			assert_true(lo >= stripes->lo && lo < hi && hi <= stripes->hi);
-			assert_true(hi - lo <= kr_stripes_window_max(stripes));
+			assert_true(hi - lo <= stripes->piece_size);
 			assert_int_equal(lo / stripes->stripe_size, (hi - 1) / stripes->stripe_size);
 			for (uint64_t at = lo; at < hi; at++) {
 				assert_int_equal(seen[at]++, 0);

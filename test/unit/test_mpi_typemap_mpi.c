@@ -425,7 +425,6 @@ int main(int argc, char **argv)
 	MPI_Init(&argc, &argv);
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
-	kr_typemap_mpi_fini();
 	MPI_Finalize();
 	return failed;
 }
