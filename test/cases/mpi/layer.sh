@@ -46,9 +46,15 @@ done
 run openmpi libkairan-mpiio.so -- handles "$WORK/dir" disagree
 run openmpi libkairan-mpiio.so KAIRAN_MPIIO=auto -- handles "$WORK/dir" elsewhere
 [ $ran = no ] || ! grep -q 'is left to' "$WORK/said" || fail "a word on a file that is the MPI library's by right"
-# OMPIO hangs by itself when it has no descriptor.
-run openmpi libkairan-mpiio.so OMPI_MCA_io=romio321 -- handles "$WORK/dir" passed_over
-[ $ran = no ] || [ "$(grep -c 'Too many open files, .*is left to it' "$WORK/said")" = 1 ] || fail "no word on a file that is left to the MPI library"
+run openmpi libkairan-mpiio.so KAIRAN_MPIIO=off -- handles "$WORK/dir" elsewhere
+run openmpi libkairan-mpiio.so KAIRAN_MPIIO=on -- handles "$WORK/dir" elsewhere
+[ $ran = no ] || grep -q 'KAIRAN_MPIIO=on: must be off, auto or force' "$WORK/said" || fail "no word on a setting that is none"
+for mpi in openmpi mpich; do
+	library=libkairan-mpiio.so; [ $mpi = openmpi ] || library=mpich/$library
+	# OMPIO hangs by itself when it has no descriptor.
+	run $mpi $library OMPI_MCA_io=romio321 -- handles "$WORK/dir" passed_over
+	[ ! -x "$B/test/mpi/handles.$mpi" ] || [ "$(grep -c 'Too many open files, .*is left to it' "$WORK/said")" = 1 ] || fail "no word on a file that is left to the MPI library"
+done
 for mpi in openmpi mpich; do
 	library=libkairan-mpiio.so; [ $mpi = openmpi ] || library=mpich/$library
 	run $mpi $library -- handles "$WORK/dir" ways
