@@ -122,6 +122,25 @@ mount_kill() {
 	on "node$1" umount -l "$(mnt "$1")" 2>/dev/null
 	true
 }
+# mount_kill_with N FILE TEXT [UID]: killed while a program (of that user) holds FILE open, to which it has written TEXT; with
+# flush_age=600 the bytes are then in the journal only.
+mount_kill_with() {
+	rm -f "$WORK/held"
+	# No shell's redirection: it closes a descriptor, and so flushes.
+	on "node$1" python3 -c 'import os, sys, time
+uid = int(sys.argv[3])
+os.setgroups([])
+os.setgid(uid)
+os.setuid(uid)
+os.write(os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT), sys.argv[2].encode())
+print("held", flush=True)
+time.sleep(1000)' "$2" "$3" "${4:-0}" >"$WORK/held" &
+	local holder=$!
+	until_ok 60 "a program that writes $2" grep -q held "$WORK/held" || fail "$2 is not written"
+	mount_kill "$1"
+	kill $holder
+	wait $holder 2>/dev/null
+}
 # mount_stop I: fusermount3 -u, and the daemon's exit status.
 mount_stop() {
 	# Programs that have just been killed may hold it a moment longer.

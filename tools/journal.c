@@ -9,10 +9,13 @@
 #include "common/fail.h"
 #include "common/util.h"
 #include "fuse/journal_read.h"
+#include "tools/client.h"
+#include "tools/commands.h"
 #include "tools/replay.h"
 
 static const char usage[] = "usage: kairan journal [--dump | --dump-all] DIR\n"
-	"       kairan journal DIR --replay HOST[:PORT] [--key FILE] [--timeout SECONDS]\n"
+	"       kairan journal DIR --replay HOST[:PORT] [--key FILE | --munge [--munge-socket PATH] [--munge-uid UID]]\n"
+	"                          [--security auth|integrity|privacy] [--timeout SECONDS]\n"
 	"Checks the journal in DIR (or in DIR/journal) and says which files it has bytes of.\n"
 	"  --dump      list the records that count as well\n"
 	"  --dump-all  ... and the dead ones\n"
@@ -20,7 +23,8 @@ static const char usage[] = "usage: kairan journal [--dump | --dump-all] DIR\n"
 	"  --replay S  brings those bytes to the server S, as the mount that wrote them would if it came back:\n"
 	"              into files that nobody has changed since, else into conflict files; says what went where.\n"
 	"              DIR is a mount's local directory that nobody uses. May be repeated after any end.\n"
-	"  --key FILE  the key to present; --timeout: give up after so many seconds (default: a day)\n"
+	"  --key FILE  the key to present; --munge, --munge-socket, --munge-uid, --security: as the mount's options;\n"
+	"  --timeout   give up after so many seconds (default: a day)\n"
 	"Exit code then: 0 all is on the server's disk, 1 some is not (it stays in DIR), 2 it could not be done.\n";
 
 /* DIR is the local directory of a mount, or the journal itself. */
@@ -54,46 +58,49 @@ static int open_journal(const char *path, int *ret_fd, struct kr_scan **ret_scan
 	return kr_fail(-ENOENT, "%s holds no journal (it should be what local= of the mount named)", path);
 }
 
-int kr_tool_journal(int argc, char **argv)
-{
-	static const struct option options[] = {
-		{"dump", no_argument, NULL, 'd'},
-		{"dump-all", no_argument, NULL, 'a'},
-		{"replay", required_argument, NULL, 'r'},
-		{"key", required_argument, NULL, 'k'},
-		{"timeout", required_argument, NULL, 't'},
-		{"help", no_argument, NULL, 'h'},
-		{0},
-	};
-	KR_AUTO_FD int dir_fd = -1;
-	struct kr_replay replay = {0};
-	struct kr_scan *scan;
-	bool dump = false, all = false, sound;
-	int option, err;
+struct request {
+	struct kr_replay replay;
+	bool dump, all, proves;
+};
 
-	optind = 1;
-	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-		if (option == 'h')
-			return fputs(usage, stdout) < 0;
-		if (option == '?')
-			return fputs(usage, stderr), 64;
-		if (option == 'r')
-			replay.server = optarg;
-		else if (option == 'k')
-			replay.key = optarg;
-		else if (option == 't')
-			replay.timeout = optarg;
-		else
-			dump = true;
-		all |= option == 'a';
+/* -ENOENT: --help, or what is no option. */
+static int take(struct request *request, int option)
+{
+	int err;
+
+	if (option == 'r') {
+		request->replay.server = optarg;
+	} else if (option == 't') {
+		request->replay.timeout = optarg;
+	} else if (option == 'S') {
+		request->replay.security = optarg;
+	} else if (option == 'd' || option == 'a') {
+		request->dump = true;
+		request->all |= option == 'a';
+	} else {
+		err = kr_tool_proof_take(&request->replay.proof, option, optarg);
+		request->proves |= !err;
+		return err;
 	}
-	if (optind + 1 != argc || (replay.server ? dump : replay.key || replay.timeout))
-		return fputs(usage, stderr), 64;
-	replay.directory = argv[optind];
-	if (replay.server)
-		return kr_replay(&replay);
-	err = open_journal(argv[optind], &dir_fd, &scan);
-	if (err) {
+	return 0;
+}
+
+static bool makes_sense(const struct request *request)
+{
+	const struct kr_replay *replay = &request->replay;
+
+	if (!replay->server)
+		return !request->proves && !replay->security && !replay->timeout;
+	return !request->dump && !(replay->proof.key && replay->proof.munge);
+}
+
+static int check(const char *path, bool dump, bool all)
+{
+	KR_AUTO_FD int dir_fd = -1;
+	struct kr_scan *scan;
+	bool sound;
+
+	if (open_journal(path, &dir_fd, &scan)) {
 		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
 		return 2;
 	}
@@ -102,4 +109,39 @@ int kr_tool_journal(int argc, char **argv)
 	sound = kr_scan_verify(scan, stdout);
 	kr_scan_free(scan);
 	return sound ? 0 : 1;
+}
+
+int kr_tool_journal(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"dump", no_argument, NULL, 'd'},
+		{"dump-all", no_argument, NULL, 'a'},
+		{"replay", required_argument, NULL, 'r'},
+		{"security", required_argument, NULL, 'S'},
+		{"timeout", required_argument, NULL, 't'},
+		{"help", no_argument, NULL, 'h'},
+		KR_TOOL_PROOF_OPTIONS,
+		{0},
+	};
+	struct request request = {0};
+	int option, err;
+
+	optind = 1;
+	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		err = take(&request, option);
+		if (err == -EINVAL) {
+			fprintf(stderr, "kairan: %s\n", kr_fail_reason());
+			return KR_EXIT_USAGE;
+		}
+		if (err) {
+			fputs(usage, option == 'h' ? stdout : stderr);
+			return option == 'h' ? KR_EXIT_OK : KR_EXIT_USAGE;
+		}
+	}
+	if (optind + 1 != argc || !makes_sense(&request)) {
+		fputs(usage, stderr);
+		return KR_EXIT_USAGE;
+	}
+	request.replay.directory = argv[optind];
+	return request.replay.server ? kr_replay(&request.replay) : check(argv[optind], request.dump, request.all);
 }

@@ -9,6 +9,28 @@
 #include "common/fail.h"
 #include "common/util.h"
 
+int kr_tool_proof_take(struct kr_tool_proof *proof, int option, const char *value)
+{
+	unsigned long number;
+	char *end;
+
+	if (option == 'k') {
+		proof->key = value;
+	} else if (option == 'm') {
+		proof->munge = true;
+	} else if (option == 's') {
+		proof->munge_socket = value;
+	} else if (option == 'u') {
+		number = strtoul(value, &end, 10);
+		if (end == value || *end || number >= UINT32_MAX)
+			return kr_fail(-EINVAL, "--munge-uid wants a number, not '%s'", value);
+		proof->munge_uid = (uint32_t)number;
+	} else {
+		return -ENOENT;
+	}
+	return 0;
+}
+
 static int64_t now_s(void)
 {
 	return (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);

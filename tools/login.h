@@ -13,6 +13,13 @@ struct kr_tool_proof {
 	uint32_t munge_uid;       /* as whom the server runs */
 };
 
+/* Of getopt_long; with 'k' among the short ones, if there are any. */
+#define KR_TOOL_PROOF_OPTIONS \
+	{"key", required_argument, NULL, 'k'}, {"munge", no_argument, NULL, 'm'}, \
+	{"munge-socket", required_argument, NULL, 's'}, {"munge-uid", required_argument, NULL, 'u'}
+/* Takes one of these. -EINVAL, with a reason by kr_fail, for a value that is none; -ENOENT: it is another option. */
+int kr_tool_proof_take(struct kr_tool_proof *proof, int option, const char *value);
+
 struct kr_tool_login {
 	const struct kr_tool_proof *proof; /* borrowed */
 	struct kr_key *key;

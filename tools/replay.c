@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,35 +139,58 @@ static int read_owner(const char *directory, struct owner *ret_owner)
 	return 0;
 }
 
+struct words {
+	char *word[24];
+	int count;
+};
+
+static void add(struct words *words, const char *format, ...)
+{
+	char *word;
+	va_list list;
+
+	va_start(list, format);
+	if (vasprintf(&word, format, list) < 0)
+		abort();
+	va_end(list);
+	words->word[words->count++] = word; /* room for all that make_options has */
+}
+
+static void add_option(struct words *words, const char *name, const char *value)
+{
+	if (value) {
+		add(words, "--%s", name);
+		add(words, "%s", value);
+	}
+}
+
 /* The options of the mount that it was, but for the server. */
 static int make_options(const struct kr_replay *replay, const struct owner *owner, struct kr_mount_options *ret_options)
 {
-	KR_AUTO_FREE char *source = NULL, *local = NULL, *node = NULL, *key = NULL, *timeout = NULL;
-	char *argv[16] = {NULL};
-	int argc = 0;
+	const struct kr_tool_proof *proof = &replay->proof;
+	struct words words = {0};
+	int err;
 
-	if (asprintf(&source, "%s:/%s", replay->server, owner->subdir) < 0 || asprintf(&local, "local=%s", owner->directory) < 0 ||
-	    asprintf(&node, "node=%s", owner->node ? owner->node : "") < 0 ||
-	    asprintf(&key, "key=%s", replay->key ? replay->key : "") < 0 ||
-	    asprintf(&timeout, "drain_timeout=%s", replay->timeout ? replay->timeout : "86400") < 0)
-		return -ENOMEM;
-	argv[argc++] = (char *)(uintptr_t)"kairan";
-	argv[argc++] = source;
-	argv[argc++] = (char *)(uintptr_t)"/";
-	argv[argc++] = (char *)(uintptr_t)"-o";
-	argv[argc++] = local;
-	argv[argc++] = (char *)(uintptr_t)"-o";
-	argv[argc++] = timeout;
-	if (owner->node) {
-		argv[argc++] = (char *)(uintptr_t)"-o";
-		argv[argc++] = node;
+	add(&words, "kairan");
+	add(&words, "%s:/%s", replay->server, owner->subdir);
+	add(&words, "/");
+	add_option(&words, "local", owner->directory);
+	add_option(&words, "drain_timeout", replay->timeout ? replay->timeout : "86400");
+	add_option(&words, "node", owner->node);
+	add_option(&words, "key", proof->key);
+	if (proof->munge)
+		add(&words, "--munge");
+	add_option(&words, "munge_socket", proof->munge_socket);
+	if (proof->munge_uid) {
+		add(&words, "--munge_uid");
+		add(&words, "%u", proof->munge_uid);
 	}
-	if (replay->key) {
-		argv[argc++] = (char *)(uintptr_t)"-o";
-		argv[argc++] = key;
-	}
+	add_option(&words, "security", replay->security);
 	optind = 1;
-	return kr_mount_options_parse(argc, argv, ret_options);
+	err = kr_mount_options_parse(words.count, words.word, ret_options);
+	while (words.count > 0)
+		free(words.word[--words.count]);
+	return err;
 }
 
 static int run(const struct kr_mount_options *options)

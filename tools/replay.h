@@ -2,10 +2,13 @@
 #ifndef KR_TOOLS_REPLAY_H
 #define KR_TOOLS_REPLAY_H
 
+#include "tools/login.h"
+
 struct kr_replay {
 	const char *directory;       /* the node's local directory, or journal/ in it */
 	const char *server;          /* HOST[:PORT] */
-	const char *key;             /* file; NULL */
+	struct kr_tool_proof proof;
+	const char *security;        /* the least that is wanted; NULL: what the mount's would be */
 	const char *timeout;         /* seconds; NULL: a day */
 };
 

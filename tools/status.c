@@ -263,35 +263,24 @@ int kr_tool_status(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{"json", no_argument, NULL, 'j'},
-		{"key", required_argument, NULL, 'k'},
-		{"munge", no_argument, NULL, 'm'},
-		{"munge-socket", required_argument, NULL, 's'},
-		{"munge-uid", required_argument, NULL, 'u'},
+		KR_TOOL_PROOF_OPTIONS,
 		{"help", no_argument, NULL, 'h'},
 		{0},
 	};
 	struct show show = {0};
-	unsigned long number;
-	char *end;
-	int option;
+	int option, err;
 
 	while ((option = getopt_long(argc, argv, "jk:h", options, NULL)) != -1) {
 		if (option == 'j') {
 			show.json = true;
-		} else if (option == 'k') {
-			show.proof.key = optarg;
-		} else if (option == 'm') {
-			show.proof.munge = true;
-		} else if (option == 's') {
-			show.proof.munge_socket = optarg;
-		} else if (option == 'u') {
-			number = strtoul(optarg, &end, 10);
-			if (end == optarg || *end || number >= UINT32_MAX) {
-				fprintf(stderr, "kairan: --munge-uid wants a number, not '%s'\n", optarg);
-				return KR_EXIT_USAGE;
-			}
-			show.proof.munge_uid = (uint32_t)number;
-		} else {
+			continue;
+		}
+		err = kr_tool_proof_take(&show.proof, option, optarg);
+		if (err == -EINVAL) {
+			fprintf(stderr, "kairan: %s\n", kr_fail_reason());
+			return KR_EXIT_USAGE;
+		}
+		if (err) {
 			fputs(usage, option == 'h' ? stdout : stderr);
 			return option == 'h' ? KR_EXIT_OK : KR_EXIT_USAGE;
 		}

@@ -111,6 +111,18 @@ on node2 setpriv --reuid 1 --regid 77 --clear-groups touch "$(mnt 2)/open/teams"
 [ "$(ls "$EXPORT/open" | paste -sd' ')" = "mine teams" ] || fail "somebody else's files were made: $(ls "$EXPORT/open")"
 mount_stop 2 || fail "unmount"
 
+note "what her mount has left is brought with her key, by whoever has it"
+mount_start 2 "key=$keys/alice,allow_other,flush_age=600"
+mount_kill_with 2 "$(mnt 2)/open/left" bytes 1
+replay() { on node2 timeout 100 "$KAIRAN" journal "$WORK/node2/local" --replay $SERVER_ADDRESS "$@"; }
+refused "it wants a key" replay
+refused "does not accept" replay --key "$keys/stranger"
+refused "security=privacy needs a key" replay --security privacy
+refused "is none of auth|integrity|privacy" replay --key "$keys/alice" --security none
+[ ! -s "$EXPORT/open/left" ] || fail "bytes came without a key"
+replay --key "$keys/alice" --security privacy >"$WORK/replayed" || fail "not replayed: $(cat "$WORK/replayed")"
+grep -q "open/left: 5 bytes applied in place" "$WORK/replayed" && [ "$(cat "$EXPORT/open/left")" = bytes ] || fail "replayed: $(cat "$WORK/replayed")"
+
 note "garbage instead of a handshake"
 on node2 python3 - $SERVER_ADDRESS $PORT <<'END' || fail "the server does not bear garbage"
 import random, socket, struct, sys

@@ -62,6 +62,17 @@ same "$(seen_from_here 1)/big" "$EXPORT/big"
 same "$(seen_from_here 2)/big" "$EXPORT/big"
 mount_stop 2 || fail "unmount"
 
+note "what a killed mount has left is brought by who proves by MUNGE who he is"
+mount_start 2 "munge,munge_socket=$WORK/ours/socket,flush_age=600"
+mount_kill_with 2 "$(mnt 2)/open/left" bytes
+replay() { on node2 timeout 100 "$B/tools/kairan" journal "$WORK/node2/local" --replay $SERVER_ADDRESS "$@" >"$WORK/replayed" 2>&1; }
+! replay --munge --munge-socket "$WORK/strange/socket" && grep -q "the same munge.key" "$WORK/replayed" || fail "a strange munged: $(cat "$WORK/replayed")"
+! replay --munge --munge-socket "$WORK/ours/socket" --munge-uid 12 && grep -q "does not accept our MUNGE credential" "$WORK/replayed" ||
+	fail "another user's server: $(cat "$WORK/replayed")"
+[ ! -s "$EXPORT/open/left" ] || fail "bytes came without a credential"
+replay --munge --munge-socket "$WORK/ours/socket" || fail "not replayed: $(cat "$WORK/replayed")"
+[ "$(cat "$EXPORT/open/left")" = bytes ] || fail "replayed: $(cat "$WORK/replayed")"
+
 note "who is refused, and why"
 refused "munged on this machine does not answer" "munge,munge_socket=$WORK/none"
 refused "the same munge.key" "munge,munge_socket=$WORK/strange/socket"
