@@ -58,6 +58,8 @@ struct kr_conn {
 
 	bool guest;                 /* see kr_conn_set_guest */
 	unsigned paused;
+	uint64_t turn;              /* the loop's time ... */
+	uint64_t turn_ns;           /* ... in which it has been heard for so long */
 	uint8_t *received;          /* bytes of the next header and fields, and perhaps more */
 	size_t received_length, received_capacity, parsed;
 	bool have_header;           /* FRAME's header is decoded; its bytes are still in RECEIVED */

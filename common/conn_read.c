@@ -13,7 +13,9 @@
 
 #include "common/conn_priv.h"
 #include "common/fail.h"
+#include "common/util.h"
 
+enum { TURN_NS = 1000000 }; /* so long a connection is heard at a time: others have their turn, too, whatever it asks for */
 enum { READ_AHEAD = 8192, REFUSALS_MAX = 64 << 20, GUEST_REFUSALS_MAX = 64 << 10, GUEST_FIELDS_MAX = 16 << 10 };
 
 static bool wants_data(const struct kr_conn *conn)
@@ -187,14 +189,29 @@ static int parse_step(struct kr_conn *conn)
 	return 1;
 }
 
+/* Whether the turn of a connection that has been heard since BEGAN_NS is over. */
+static bool has_had_its_turn(struct kr_conn *conn, uint64_t began_ns)
+{
+	return conn->turn_ns + (kr_clock_ns() - began_ns) > TURN_NS;
+}
+
 static void parse(struct kr_conn *conn)
 {
+	const uint64_t began_ns = kr_clock_ns();
 	int step = 1;
 
-	while (step > 0 && kr_conn_delivers(conn))
+	if (conn->turn != uv_now(conn->loop))
+		conn->turn_ns = 0;
+	conn->turn = uv_now(conn->loop);
+	while (step > 0 && kr_conn_delivers(conn) && !has_had_its_turn(conn, began_ns))
 		step = parse_step(conn);
-	if (step < 0)
+	conn->turn_ns += kr_clock_ns() - began_ns;
+	if (step < 0) {
 		kr_conn_end(conn, step, kr_fail_reason());
+	} else if (step > 0 && kr_conn_delivers(conn)) {
+		kr_conn_pause(conn);
+		kr_conn_resume(conn);
+	}
 }
 
 static void peer_ended(struct kr_conn *conn)
@@ -265,8 +282,9 @@ void kr_conn_kick(uv_idle_t *kick)
 	struct kr_conn *conn = KR_CONTAINER_OF(kick, struct kr_conn, kick);
 
 	uv_idle_stop(kick);
+	conn->turn_ns = 0;
 	if (kr_conn_delivers(conn))
 		parse(conn);
-	if (kr_conn_delivers(conn))
+	if (kr_conn_delivers(conn) && !uv_is_active((uv_handle_t *)kick))
 		kr_conn_read_start(conn);
 }

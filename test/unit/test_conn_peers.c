@@ -138,6 +138,35 @@ static void an_unknown_request_is_answered(void **state)
 	close(fd);
 }
 
+static void think_about_it(struct side *side, const struct kr_frame *frame)
+{
+	uint64_t until_ns = kr_clock_ns() + 100000;
+
+	(void)side, (void)frame;
+	while (kr_clock_ns() < until_ns)
+		;
+}
+
+static void who_says_very_much_is_heard_in_turns(void **state)
+{
+	uint8_t bytes[KR_FRAME_HEADER];
+	int fd = connect_bare();
+	size_t before;
+
+	(void)state;
+	server.hook = think_about_it;
+	for (uint64_t i = 1; i <= 1000; i++)
+		assert_int_equal(send(fd, bytes, make_frame(bytes, (struct kr_frame_header){ .type = KR_MSG_PING, .id = i }, 0), MSG_NOSIGNAL),
+			KR_FRAME_HEADER);
+	while (server.frames < 1000) {
+		before = server.frames;
+		uv_run(&loop, UV_RUN_ONCE);
+		assert_in_range(server.frames - before, 0, 30); /* a millisecond's, or two: then others could say something */
+	}
+	close(fd);
+	RUN_UNTIL(server.closed);
+}
+
 static void a_wrong_reply(struct kr_frame_header header, size_t body, const char *reason)
 {
 	struct answers answers = { 0 };
@@ -211,6 +240,7 @@ int main(void)
 		TEST(data_cut_short_is_an_error),
 		TEST(bytes_may_come_one_by_one),
 		TEST(an_unknown_request_is_answered),
+		TEST(who_says_very_much_is_heard_in_turns),
 		TEST(replies_that_do_not_fit_end_the_connection),
 		TEST(random_cuts_of_a_stream_change_nothing),
 	};
