@@ -7,8 +7,6 @@
 
 #include "common/util.h"
 
-enum { CIRCLE_MAX = 16 }; /* owners in a circle that is looked for: each could be in the way of several */
-
 void kr_lock_world_init(struct kr_lock_world *world)
 {
 	kr_list_init(&world->waiters);
@@ -23,10 +21,21 @@ void kr_lock_table_init(struct kr_lock_table *table, struct kr_lock_world *world
 	kr_list_init(&table->waiting);
 }
 
+static void unblock(struct kr_lock_waiter *waiter)
+{
+	if (waiter->blocker)
+		kr_list_remove(&waiter->of_lock);
+	waiter->blocker = NULL;
+}
+
 static void drop(struct kr_lock_table *table, struct kr_lock *lock)
 {
+	while (!kr_list_empty(&lock->blocked))
+		unblock(KR_LIST_ENTRY(lock->blocked.head.next, struct kr_lock_waiter, of_lock));
 	kr_list_remove(&lock->link);
+	kr_lock_tree_remove(&table->tree[lock->owner.flock], lock);
 	table->count--;
+	table->gave_up = true;
 	if (table->counted)
 		table->counted(lock, -1);
 	free(lock);
@@ -49,7 +58,7 @@ static bool overlap(const struct kr_lock *lock, uint64_t first, uint64_t last)
 	return lock->first <= last && first <= lock->last;
 }
 
-static bool excludes(const struct kr_lock *lock, const struct kr_lock *want)
+bool kr_lock_excludes(const struct kr_lock *lock, const struct kr_lock *want)
 {
 	return want->kind != KR_LOCK_NONE && (lock->kind == KR_LOCK_WRITE || want->kind == KR_LOCK_WRITE) &&
 		lock->owner.flock == want->owner.flock && overlap(lock, want->first, want->last) &&
@@ -58,13 +67,7 @@ static bool excludes(const struct kr_lock *lock, const struct kr_lock *want)
 
 const struct kr_lock *kr_lock_table_conflict(const struct kr_lock_table *table, const struct kr_lock *want)
 {
-	const struct kr_lock *lock, *lowest = NULL;
-
-	KR_LIST_FOR_EACH(lock, &table->locks, link) {
-		if (excludes(lock, want) && (!lowest || lock->first < lowest->first))
-			lowest = lock;
-	}
-	return lowest;
+	return want->kind == KR_LOCK_NONE ? NULL : kr_lock_tree_find(table->tree[want->owner.flock], want);
 }
 
 const struct kr_lock *kr_lock_table_held(const struct kr_lock_table *table, const struct kr_lock_owner *owner, uint64_t first,
@@ -73,7 +76,7 @@ const struct kr_lock *kr_lock_table_held(const struct kr_lock_table *table, cons
 	const struct kr_lock *lock, *lowest = NULL;
 
 	KR_LIST_FOR_EACH(lock, &table->locks, link) {
-		if (kr_lock_owner_equal(&lock->owner, owner) && overlap(lock, first, last) && (!lowest || lock->first < lowest->first))
+		if (overlap(lock, first, last) && kr_lock_owner_equal(&lock->owner, owner) && (!lowest || lock->first < lowest->first))
 			lowest = lock;
 	}
 	return lowest;
@@ -85,7 +88,9 @@ static void add(struct kr_lock_table *table, const struct kr_lock *lock)
 
 	*copy = *lock;
 	copy->link = (struct kr_link){ 0 };
+	kr_list_init(&copy->blocked);
 	kr_list_append(&table->locks, &copy->link);
+	kr_lock_tree_insert(&table->tree[copy->owner.flock], copy);
 	table->count++;
 	if (table->counted)
 		table->counted(copy, 1);
@@ -94,20 +99,17 @@ static void add(struct kr_lock_table *table, const struct kr_lock *lock)
 /* Cuts [FIRST, LAST] out of LOCK, which overlaps it. */
 static void carve(struct kr_lock_table *table, struct kr_lock *lock, uint64_t first, uint64_t last)
 {
-	struct kr_lock tail = *lock;
+	struct kr_lock head = *lock, tail = *lock;
 
-	if (lock->first >= first && lock->last <= last) {
-		drop(table, lock);
-		return;
+	drop(table, lock);
+	if (head.first < first) {
+		head.last = first - 1;
+		add(table, &head);
 	}
-	if (lock->first < first && lock->last > last) {
+	if (tail.last > last) {
 		tail.first = last + 1;
 		add(table, &tail);
 	}
-	if (lock->first < first)
-		lock->last = first - 1;
-	else
-		lock->first = last + 1;
 }
 
 static bool adjoins(const struct kr_lock *a, const struct kr_lock *b)
@@ -120,13 +122,13 @@ void kr_lock_table_note(struct kr_lock_table *table, const struct kr_lock *want)
 	struct kr_lock merged = *want, *lock, *after;
 
 	KR_LIST_FOR_EACH_SAFE(lock, after, &table->locks, link) {
-		if (kr_lock_owner_equal(&lock->owner, &want->owner) && overlap(lock, want->first, want->last))
+		if (overlap(lock, want->first, want->last) && kr_lock_owner_equal(&lock->owner, &want->owner))
 			carve(table, lock, want->first, want->last);
 	}
 	if (want->kind == KR_LOCK_NONE)
 		return;
 	KR_LIST_FOR_EACH_SAFE(lock, after, &table->locks, link) {
-		if (lock->kind != merged.kind || !kr_lock_owner_equal(&lock->owner, &merged.owner) || !adjoins(lock, &merged))
+		if (!adjoins(lock, &merged) || lock->kind != merged.kind || !kr_lock_owner_equal(&lock->owner, &merged.owner))
 			continue;
 		merged.first = KR_MIN(merged.first, lock->first);
 		merged.last = KR_MAX(merged.last, lock->last);
@@ -137,38 +139,54 @@ void kr_lock_table_note(struct kr_lock_table *table, const struct kr_lock *want)
 
 /* --- waiting -------------------------------------------------------------------------------------------------------- */
 
+/* Whether nobody is in its way; else it is known who. */
+static bool is_free(const struct kr_lock_table *table, struct kr_lock_waiter *waiter)
+{
+	struct kr_lock *lock;
+
+	if (waiter->blocker)
+		return false;
+	lock = kr_lock_tree_find(table->tree[waiter->want.owner.flock], &waiter->want);
+	if (!lock)
+		return true;
+	waiter->blocker = lock;
+	kr_list_append(&lock->blocked, &waiter->of_lock);
+	return false;
+}
+
 static struct kr_lock_waiter *first_free(const struct kr_lock_table *table)
 {
 	struct kr_lock_waiter *waiter;
 
 	KR_LIST_FOR_EACH(waiter, &table->waiting, of_table) {
-		if (!kr_lock_table_conflict(table, &waiter->want))
+		if (is_free(table, waiter))
 			return waiter;
 	}
 	return NULL;
 }
 
-/* Something was given up: whoever can go on goes on. A grant may give something up too, so each look is a new one. */
+/* If something was given up: whoever can go on goes on. A grant may give something up too, so each look is a new one. */
 static void grant_waiters(struct kr_lock_table *table)
 {
 	struct kr_lock_waiter *waiter;
 
-	if (!table->world || table->world->closed)
+	if (!table->gave_up || !table->world || table->world->closed)
 		return;
 	while ((waiter = first_free(table))) {
 		kr_lock_table_withdraw(waiter);
 		kr_lock_table_note(table, &waiter->want);
 		table->grant(table->context, waiter);
 	}
+	table->gave_up = false;
 }
 
 /* An flock of another kind goes before the new one is asked for. */
 static void before_conversion(struct kr_lock_table *table, const struct kr_lock *want)
 {
-	const struct kr_lock *held = kr_lock_table_held(table, &want->owner, want->first, want->last);
+	const struct kr_lock *held = want->owner.flock ? kr_lock_table_held(table, &want->owner, want->first, want->last) : NULL;
 	struct kr_lock unlock = *want;
 
-	if (!want->owner.flock || !held || held->kind == want->kind)
+	if (!held || held->kind == want->kind)
 		return;
 	unlock.kind = KR_LOCK_NONE;
 	kr_lock_table_note(table, &unlock);
@@ -186,23 +204,49 @@ int kr_lock_table_set(struct kr_lock_table *table, const struct kr_lock *want)
 	return excluded ? -EAGAIN : 0;
 }
 
-static bool leads_to(const struct kr_lock_table *table, const struct kr_lock *want, const struct kr_lock_owner *goal, int depth)
-{
+struct search {
+	const struct kr_lock_owner *goal;
+	uint64_t number;
+	size_t steps;
+	struct kr_list todo; /* struct stop */
+};
+
+/* A wait that the search has come to. */
+struct stop {
+	struct kr_link link;
 	const struct kr_lock_waiter *waiter;
+};
+
+/* Those who wait and hold LOCK are to be looked at, once each. */
+static void follow(struct search *search, const struct kr_lock_world *world, const struct kr_lock *lock)
+{
+	struct kr_lock_waiter *waiter;
+	struct stop *stop;
+
+	KR_LIST_FOR_EACH(waiter, &world->waiters, of_world) {
+		search->steps++;
+		if (waiter->seen == search->number || !kr_lock_owner_equal(&waiter->want.owner, &lock->owner))
+			continue;
+		waiter->seen = search->number;
+		stop = kr_xcalloc(1, sizeof(*stop));
+		stop->waiter = waiter;
+		kr_list_append(&search->todo, &stop->link);
+	}
+}
+
+/* Whether the goal itself is in the way of WANT; else who is, is to be looked at. */
+static bool leads_to_goal(struct search *search, const struct kr_lock_table *table, const struct kr_lock *want)
+{
 	const struct kr_lock *lock;
 
 	KR_LIST_FOR_EACH(lock, &table->locks, link) {
-		if (!excludes(lock, want))
+		if (++search->steps > KR_LOCK_STEPS)
+			return false;
+		if (!kr_lock_excludes(lock, want))
 			continue;
-		if (kr_lock_owner_equal(&lock->owner, goal))
+		if (kr_lock_owner_equal(&lock->owner, search->goal))
 			return true;
-		if (depth == 0)
-			continue;
-		KR_LIST_FOR_EACH(waiter, &table->world->waiters, of_world) {
-			if (kr_lock_owner_equal(&waiter->want.owner, &lock->owner) &&
-			    leads_to(waiter->table, &waiter->want, goal, depth - 1))
-				return true;
-		}
+		follow(search, table->world, lock);
 	}
 	return false;
 }
@@ -210,21 +254,21 @@ static bool leads_to(const struct kr_lock_table *table, const struct kr_lock *wa
 /* Whether an owner in the way of WANT waits itself, over whatever steps, for something of WANT's owner. */
 static bool closes_circle(const struct kr_lock_table *table, const struct kr_lock *want)
 {
-	const struct kr_lock_waiter *waiter;
-	const struct kr_lock *lock;
+	struct search search = { .goal = &want->owner, .number = ++table->world->searches };
+	struct kr_link *link;
+	bool found = false;
 
 	if (want->owner.flock)
 		return false;
-	KR_LIST_FOR_EACH(lock, &table->locks, link) {
-		if (!excludes(lock, want))
-			continue;
-		KR_LIST_FOR_EACH(waiter, &table->world->waiters, of_world) {
-			if (kr_lock_owner_equal(&waiter->want.owner, &lock->owner) &&
-			    leads_to(waiter->table, &waiter->want, &want->owner, CIRCLE_MAX))
-				return true;
-		}
+	kr_list_init(&search.todo);
+	leads_to_goal(&search, table, want);
+	while ((link = kr_list_pop(&search.todo))) {
+		struct stop *stop = KR_LIST_ENTRY(link, struct stop, link);
+
+		found = found || leads_to_goal(&search, stop->waiter->table, &stop->waiter->want);
+		free(stop);
 	}
-	return false;
+	return found;
 }
 
 int kr_lock_table_wait(struct kr_lock_table *table, struct kr_lock_waiter *waiter)
@@ -236,6 +280,8 @@ int kr_lock_table_wait(struct kr_lock_table *table, struct kr_lock_waiter *waite
 	if (closes_circle(table, &waiter->want))
 		return -EDEADLK;
 	waiter->table = table;
+	waiter->blocker = NULL;
+	table->waits++;
 	kr_list_append(&table->waiting, &waiter->of_table);
 	kr_list_append(&table->world->waiters, &waiter->of_world);
 	return -EINPROGRESS;
@@ -243,6 +289,10 @@ int kr_lock_table_wait(struct kr_lock_table *table, struct kr_lock_waiter *waite
 
 void kr_lock_table_withdraw(struct kr_lock_waiter *waiter)
 {
+	if (!kr_link_linked(&waiter->of_table))
+		return;
+	unblock(waiter);
+	waiter->table->waits--;
 	kr_list_remove(&waiter->of_table);
 	kr_list_remove(&waiter->of_world);
 }

@@ -6,7 +6,10 @@
  *  - flock and byte ranges are independent of each other; an flock's conversion gives the old one up first;
  *  - a waiter is granted as soon as nobody else holds what excludes it; of several, the first to have asked.  A request
  *    does not wait for another one that only waits: shared locks that always overlap can keep an exclusive one out;
- *  - a wait for byte ranges that would close a circle of waiting owners, over all files, is refused.
+ *  - a wait for byte ranges that would close a circle of waiting owners, over all files, is refused.  The search for one ends after
+ *    KR_LOCK_STEPS steps: a circle among thousands of waiters and locks may stay unseen.
+ * Somebody may hold and want very much: an event takes a time logarithmic in the locks for each waiter that it may set free, and
+ * linear, with a few nanoseconds each, in the locks and the waiters of the file.
  */
 #ifndef KR_COMMON_LOCK_TABLE_H
 #define KR_COMMON_LOCK_TABLE_H
@@ -16,9 +19,11 @@
 #include <stdint.h>
 
 #include "common/list.h"
+#include "common/lock_tree.h"
 
 enum kr_lock_kind { KR_LOCK_NONE, KR_LOCK_READ, KR_LOCK_WRITE };
 #define KR_LOCK_END ((uint64_t)INT64_MAX) /* the last byte that can be locked: "to the end of the file" */
+enum { KR_LOCK_STEPS = 1 << 19 };
 
 struct kr_lock_owner {
 	uint32_t node;
@@ -28,6 +33,8 @@ struct kr_lock_owner {
 
 struct kr_lock {
 	struct kr_link link;
+	struct kr_lock_place place;
+	struct kr_list blocked; /* waiters that are known to wait for this one, whatever else is in their way */
 	struct kr_lock_owner owner;
 	uint64_t first, last; /* both included */
 	uint8_t kind;         /* enum kr_lock_kind; of a request, NONE unlocks */
@@ -37,8 +44,10 @@ struct kr_lock {
 
 struct kr_lock_table;
 struct kr_lock_waiter {
-	struct kr_link of_table, of_world;
+	struct kr_link of_table, of_world, of_lock;
 	struct kr_lock_table *table;
+	const struct kr_lock *blocker; /* NULL: to be looked for */
+	uint64_t seen;                 /* the latest search for circles that came by */
 	struct kr_lock want;
 	void *token; /* the caller's */
 };
@@ -46,14 +55,17 @@ struct kr_lock_waiter {
 /* All waiters of all files, for circles. */
 struct kr_lock_world {
 	struct kr_list waiters;
+	uint64_t searches;
 	bool closed; /* nobody is granted any more by what others give up: the server ends */
 };
 
 struct kr_lock_table {
 	struct kr_lock_world *world;
 	struct kr_list locks;
-	struct kr_list waiting; /* in order of asking */
-	size_t count;           /* of locks */
+	struct kr_lock *tree[2]; /* the same, of byte ranges and flock */
+	struct kr_list waiting;  /* in order of asking */
+	size_t count, waits;     /* of locks, of those */
+	bool gave_up;            /* since the waiters were looked at: some may go on */
 	/* The waiter has its lock and is no longer the table's. Called from inside the event, in a consistent state; it may
 	 * not free the table. */
 	void (*grant)(void *context, struct kr_lock_waiter *waiter);
@@ -70,6 +82,8 @@ void kr_lock_table_init(struct kr_lock_table *table, struct kr_lock_world *world
 void kr_lock_table_fini(struct kr_lock_table *table);
 
 bool kr_lock_owner_equal(const struct kr_lock_owner *a, const struct kr_lock_owner *b);
+/* Whether LOCK, of somebody else, is in the way of WANT. */
+bool kr_lock_excludes(const struct kr_lock *lock, const struct kr_lock *want);
 /* A lock of somebody else that excludes WANT, the one with the lowest offset; NULL. Borrowed until the next event. */
 const struct kr_lock *kr_lock_table_conflict(const struct kr_lock_table *table, const struct kr_lock *want);
 /* A lock of OWNER that overlaps, the one with the lowest offset; NULL. */

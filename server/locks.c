@@ -137,7 +137,10 @@ static void handle_lock(struct kr_request *request)
 		request->state = wait;
 		request->free_state = free_wait;
 	}
-	err = wait ? kr_lock_table_wait(&locks->table, &wait->waiter) : kr_lock_table_set(&locks->table, &want);
+	if (wait && locks->table.waits >= KR_FILE_LOCK_WAITS_MAX)
+		err = kr_lock_table_set(&locks->table, &want) ? -ENOLCK : 0;
+	else
+		err = wait ? kr_lock_table_wait(&locks->table, &wait->waiter) : kr_lock_table_set(&locks->table, &want);
 	if (err == -EINPROGRESS) {
 		request->session->lock_waits++;
 		request->cancel = cancel_lock;

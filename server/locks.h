@@ -6,8 +6,9 @@ struct kr_server;
 struct kr_session;
 
 enum {
-	KR_SESSION_LOCKS_MAX = 65536,     /* ranges; above, NOLCK */
+	KR_SESSION_LOCKS_MAX = 16384,     /* ranges; above, NOLCK */
 	KR_SESSION_LOCK_WAITS_MAX = 4096,
+	KR_FILE_LOCK_WAITS_MAX = 8192,    /* of all sessions */
 };
 
 void kr_locks_init(struct kr_server *server);

@@ -147,6 +147,78 @@ static void nobody_is_granted_when_the_world_is_closed(void **state)
 	kr_lock_table_fini(&table);
 }
 
+/* --- very much of it: without care these take hours --------------------------------------------------------------------- */
+
+enum { LEVELS = 17, EACH = 6 };
+
+/* Everybody of a level waits for everybody of the next one, on a file of its own: there are EACH^LEVELS ways, and no circle. */
+static void many_ways_are_not_walked_one_by_one(void **state)
+{
+	static struct kr_lock_waiter waiters[LEVELS][EACH];
+	static struct kr_lock_table tables[LEVELS + 1];
+	struct kr_lock_waiter last = { .want = want(LEVELS + 1, 0, KR_LOCK_WRITE, 0, 0) };
+	struct kr_lock_world world;
+
+	(void)state;
+	make(&tables[0], &world);
+	for (uint32_t level = 0; level <= LEVELS; level++) {
+		kr_lock_table_init(&tables[level], &world, on_grant, NULL);
+		for (uint64_t id = 0; id < EACH; id++)
+			assert_int_equal(set(&tables[level], want(level, id, KR_LOCK_READ, 0, 0)), 0);
+	}
+	for (uint32_t level = LEVELS; level-- > 0;) {
+		for (uint64_t id = 0; id < EACH; id++) {
+			waiters[level][id] = (struct kr_lock_waiter){ .want = want(level, id, KR_LOCK_WRITE, 0, 0) };
+			assert_int_equal(kr_lock_table_wait(&tables[level + 1], &waiters[level][id]), -EINPROGRESS);
+		}
+	}
+	assert_int_equal(kr_lock_table_wait(&tables[0], &last), -EINPROGRESS);
+	kr_lock_table_withdraw(&last);
+	last.want = want(LEVELS, 0, KR_LOCK_WRITE, 0, 0); /* now there is one */
+	assert_int_equal(kr_lock_table_wait(&tables[0], &last), -EDEADLK);
+	for (uint32_t level = 0; level < LEVELS; level++)
+		for (uint64_t id = 0; id < EACH; id++)
+			kr_lock_table_withdraw(&waiters[level][id]);
+	for (uint32_t level = 0; level <= LEVELS; level++)
+		kr_lock_table_fini(&tables[level]);
+}
+
+enum { MANY_LOCKS = 16384, MANY_WAITS = 2048, FAR = 1 << 20 };
+
+/* Of two locks there is always one that keeps all waiters out, behind many that do not. */
+static void many_waiters_and_many_locks_are_not_compared_one_by_one(void **state)
+{
+	struct kr_lock_waiter *waiters = kr_xcalloc(MANY_WAITS, sizeof(*waiters));
+	struct kr_lock_world world;
+	struct kr_lock_table table;
+
+	(void)state;
+	make(&table, &world);
+	for (uint64_t i = 0; i < MANY_LOCKS; i++)
+		assert_int_equal(set(&table, want(1, i, KR_LOCK_READ, i, i)), 0);
+	assert_int_equal(set(&table, want(3, 0, KR_LOCK_WRITE, FAR, FAR)), 0);
+	for (uint64_t i = 0; i < MANY_WAITS; i++) {
+		waiters[i] = (struct kr_lock_waiter){ .want = want(2, i, KR_LOCK_READ, 2 * i, FAR + 1) };
+		assert_int_equal(kr_lock_table_wait(&table, &waiters[i]), -EINPROGRESS);
+	}
+	for (uint64_t i = 0; i < 200; i++) {
+		uint64_t other = (i + 1) % 2;
+
+		assert_int_equal(set(&table, want(3, other, KR_LOCK_WRITE, FAR + other, FAR + other)), 0);
+		assert_int_equal(set(&table, want(3, i % 2, KR_LOCK_NONE, 0, KR_LOCK_END)), 0);
+	}
+	assert_int_equal(granted, 0);
+	assert_int_equal(table.waits, MANY_WAITS);
+	kr_lock_table_release_node(&table, 3);
+	assert_int_equal(granted, MANY_WAITS);
+	assert_int_equal(table.waits, 0);
+	kr_lock_table_release_node(&table, 1);
+	kr_lock_table_release_node(&table, 2);
+	assert_int_equal(table.count, 0);
+	kr_lock_table_fini(&table);
+	free(waiters);
+}
+
 /* --- random histories ----------------------------------------------------------------------------------------------- */
 
 /* kind[flock][owner][byte]; owner: node = owner / 2, id = owner % 2. */
@@ -195,10 +267,43 @@ static void model_grant(void *context, struct kr_lock_waiter *waiter)
 	model_set(model, &waiter->want);
 }
 
+static struct kr_lock random_lock(void)
+{
+	uint64_t first = (uint64_t)random() % BYTES, length = 1 + (uint64_t)random() % (BYTES - first);
+	struct kr_lock lock = want((uint32_t)random() % (OWNERS / 2), (uint64_t)random() % 2, (uint8_t)(random() % 3), first,
+		first + length - 1);
+
+	if (random() % 4 == 0) {
+		lock.owner.flock = true;
+		lock.first = 0;
+		lock.last = BYTES - 1;
+	}
+	return lock;
+}
+
+/* What a walk over all locks finds. */
+static const struct kr_lock *lowest_conflict(const struct kr_lock_table *table, const struct kr_lock *want)
+{
+	const struct kr_lock *lock, *lowest = NULL;
+
+	KR_LIST_FOR_EACH(lock, &table->locks, link) {
+		if (kr_lock_excludes(lock, want) && (!lowest || lock->first < lowest->first))
+			lowest = lock;
+	}
+	return lowest;
+}
+
 static void check(const struct kr_lock_table *table, const struct model *model)
 {
 	size_t runs = 0;
 
+	for (int i = 0; i < 4; i++) {
+		struct kr_lock want = random_lock();
+		const struct kr_lock *walked = lowest_conflict(table, &want), *found = kr_lock_table_conflict(table, &want);
+
+		assert_true(!walked == !found);
+		assert_true(!found || (found->first == walked->first && kr_lock_excludes(found, &want)));
+	}
 	for (int flock = 0; flock < 2; flock++) {
 		for (unsigned o = 0; o < OWNERS; o++) {
 			struct kr_lock_owner owner = { .node = o / 2, .flock = flock, .id = o % 2 };
@@ -215,20 +320,6 @@ static void check(const struct kr_lock_table *table, const struct model *model)
 	assert_int_equal(table->count, runs);
 	for (size_t i = 0; i < WAITERS; i++)
 		assert_false(model->waiting[i] && model_free(model, &model->waiters[i].want));
-}
-
-static struct kr_lock random_lock(void)
-{
-	uint64_t first = (uint64_t)random() % BYTES, length = 1 + (uint64_t)random() % (BYTES - first);
-	struct kr_lock lock = want((uint32_t)random() % (OWNERS / 2), (uint64_t)random() % 2, (uint8_t)(random() % 3), first,
-		first + length - 1);
-
-	if (random() % 4 == 0) {
-		lock.owner.flock = true;
-		lock.first = 0;
-		lock.last = BYTES - 1;
-	}
-	return lock;
 }
 
 static void model_convert(struct model *model, const struct kr_lock *lock)
@@ -314,6 +405,8 @@ int main(void)
 		cmocka_unit_test(an_flock_that_cannot_be_converted_is_lost),
 		cmocka_unit_test(a_circle_over_two_files_is_refused),
 		cmocka_unit_test(nobody_is_granted_when_the_world_is_closed),
+		cmocka_unit_test(many_ways_are_not_walked_one_by_one),
+		cmocka_unit_test(many_waiters_and_many_locks_are_not_compared_one_by_one),
 		cmocka_unit_test(random_histories_agree_with_a_model_of_bytes),
 	};
 
