@@ -1,15 +1,15 @@
-/* The lease state machine of one file: see lease_table.h for its rules. */
+/* The lease state machine of one file: see lease_table.h for its rules.
+ *
+ * Many may hold and many wait (also because somebody means harm): an event takes one walk over the holders and the waiters for each grant
+ * or recall that follows, since who excludes whom is told by sums (struct crowds).
+ */
 #include "server/lease_table.h"
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/util.h"
-
-static bool conflict(uint8_t a, uint8_t b)
-{
-	return ((a & KR_LEASE_READ) && (b & KR_LEASE_WRITE)) || ((a & KR_LEASE_WRITE) && (b & KR_LEASE_READ));
-}
 
 /* The kinds of a holder that stand in the way of KINDS wanted by another. */
 static uint8_t in_the_way(uint8_t held, uint8_t wanted)
@@ -58,69 +58,104 @@ static void free_holder_if_unused(struct kr_lease_holder *holder)
 		free_holder(holder);
 }
 
-/* Two that ask: an operation and the node it acts for do not exclude each other, two operations always may. */
-static bool askers_conflict(const struct kr_lease_waiter *a, const struct kr_lease_waiter *b)
-{
-	bool same = a->node == b->node && a->node != 0 && !(a->operation && b->operation);
+/* Who holds a kind, or asks for it: enough to know whether anybody of them excludes somebody, in one step however many they are. */
+struct crowd {
+	uint32_t node;  /* one of them; 0: none, or an operation of nobody's */
+	bool any, several, operation; /* operation: there is one of that node's */
+};
+struct crowds {
+	struct crowd read, write;
+};
 
-	return !same && conflict(a->kinds, b->kinds);
+static void add_to_crowd(struct crowd *crowd, uint32_t node, bool operation)
+{
+	crowd->several |= (crowd->any && crowd->node != node) || node == 0;
+	crowd->operation |= operation;
+	crowd->node = node;
+	crowd->any = true;
 }
 
-static bool blocked_by_held(const struct kr_lease_table *table, const struct kr_lease_waiter *waiter)
+static void add_to_crowds(struct crowds *crowds, uint32_t node, uint8_t kinds, bool operation)
+{
+	if (kinds & KR_LEASE_READ)
+		add_to_crowd(&crowds->read, node, operation);
+	if (kinds & KR_LEASE_WRITE)
+		add_to_crowd(&crowds->write, node, operation);
+}
+
+/* An operation and the node it acts for do not exclude each other, two operations always may. */
+static bool excluded_by(const struct crowd *crowd, const struct kr_lease_waiter *waiter)
+{
+	bool same = crowd->node == waiter->node && waiter->node != 0 && !(crowd->operation && waiter->operation);
+
+	return crowd->any && (crowd->several || !same);
+}
+
+static bool excluded(const struct crowds *crowds, const struct kr_lease_waiter *waiter)
+{
+	return ((waiter->kinds & KR_LEASE_READ) && excluded_by(&crowds->write, waiter)) ||
+		((waiter->kinds & KR_LEASE_WRITE) && excluded_by(&crowds->read, waiter));
+}
+
+/* Those who hold, and operations under way. */
+static struct crowds gather_holders(const struct kr_lease_table *table)
 {
 	const struct kr_lease_holder *holder;
 	const struct kr_lease_waiter *operation;
+	struct crowds crowds = {0};
 
-	KR_LIST_FOR_EACH(holder, &table->holders, link) {
-		if (holder->node != waiter->node) {
-			if (conflict(holder->kinds, waiter->kinds))
-				return true;
-		} else if (!waiter->operation && (holder->recalling & waiter->kinds)) {
-			return true;
-		}
-	}
-	KR_LIST_FOR_EACH(operation, &table->operations, link) {
-		if (askers_conflict(operation, waiter))
-			return true;
-	}
-	return false;
+	KR_LIST_FOR_EACH(holder, &table->holders, link)
+		add_to_crowds(&crowds, holder->node, holder->kinds, false);
+	KR_LIST_FOR_EACH(operation, &table->operations, link)
+		add_to_crowds(&crowds, operation->node, operation->kinds, true);
+	return crowds;
 }
 
-/* Whether somebody who asked before waits for something that excludes WAITER (which need not be in the list). */
-static bool behind_another(const struct kr_lease_table *table, const struct kr_lease_waiter *waiter)
+/* Whether WAITER can have what it wants, as far as its own node's HOLDER (NULL: it has nothing), all holders, and those who asked
+ * EARLIER are concerned. */
+static bool grantable(const struct kr_lease_waiter *waiter, const struct kr_lease_holder *holder, const struct crowds *holders,
+	const struct crowds *earlier)
 {
-	const struct kr_lease_waiter *earlier;
-
-	KR_LIST_FOR_EACH(earlier, &table->waiting, link) {
-		if (earlier == waiter)
+	if (holder && !waiter->operation) {
+		if ((waiter->kinds & ~(holder->kinds & ~holder->recalling)) == 0)
+			return true;
+		if (holder->recalling & waiter->kinds)
 			return false;
-		if (askers_conflict(earlier, waiter))
-			return true;
 	}
-	return false;
+	return !excluded(holders, waiter) && !excluded(earlier, waiter);
 }
 
-static bool holds_already(const struct kr_lease_table *table, const struct kr_lease_waiter *waiter)
-{
-	const struct kr_lease_holder *holder = waiter->operation ? NULL : find_holder(table, waiter->node);
+/* Holders by node, as far as they have been looked for lately: many who wait are of few nodes. */
+struct known_holders {
+	struct known {
+		uint32_t node; /* 0: none */
+		const struct kr_lease_holder *holder;
+	} known[64];
+};
 
-	return holder && (waiter->kinds & ~(holder->kinds & ~holder->recalling)) == 0;
-}
-
-static bool grantable(const struct kr_lease_table *table, const struct kr_lease_waiter *waiter)
+static const struct kr_lease_holder *look_up(struct known_holders *known, const struct kr_lease_table *table, uint32_t node)
 {
-	if (holds_already(table, waiter))
-		return true;
-	return !blocked_by_held(table, waiter) && !behind_another(table, waiter);
+	struct known *place = &known->known[node % KR_ARRAY_SIZE(known->known)];
+
+	if (node && place->node != node)
+		*place = (struct known){node, find_holder(table, node)};
+	return node ? place->holder : NULL;
 }
 
 static struct kr_lease_waiter *next_grantable(struct kr_lease_table *table)
 {
+	struct crowds holders, earlier = {0};
+	struct known_holders known;
 	struct kr_lease_waiter *waiter;
 
+	if (kr_list_empty(&table->waiting))
+		return NULL;
+	memset(&known, 0, sizeof(known));
+	holders = gather_holders(table);
 	KR_LIST_FOR_EACH(waiter, &table->waiting, link) {
-		if (grantable(table, waiter))
+		if (grantable(waiter, look_up(&known, table, waiter->node), &holders, &earlier))
 			return waiter;
+		add_to_crowds(&earlier, waiter->node, waiter->kinds, waiter->operation);
 	}
 	return NULL;
 }
@@ -155,12 +190,30 @@ static void emit_recall(struct kr_lease_table *table, struct kr_lease_holder *ho
 	table->actions->recall(table->context, holder->node, kinds, number);
 }
 
-/* What WAITER needs back from HOLDER and has not been asked for. */
-static uint8_t to_recall(const struct kr_lease_holder *holder, const struct kr_lease_waiter *waiter)
+/* What others than its node need back from HOLDER and have not asked for yet. */
+static uint8_t to_recall(const struct kr_lease_holder *holder, const struct crowds *wanted)
 {
-	if (holder->node == waiter->node)
-		return 0;
-	return in_the_way(holder->kinds, waiter->kinds) & (uint8_t)~holder->recalling;
+	uint8_t kinds = 0;
+
+	if (wanted->read.any && (wanted->read.several || wanted->read.node != holder->node))
+		kinds |= KR_LEASE_READ;
+	if (wanted->write.any && (wanted->write.several || wanted->write.node != holder->node))
+		kinds |= KR_LEASE_WRITE;
+	return in_the_way(holder->kinds, kinds) & (uint8_t)~holder->recalling;
+}
+
+/* What those want who are not behind another. */
+static struct crowds gather_first(const struct kr_lease_table *table)
+{
+	struct crowds earlier = {0}, first = {0};
+	const struct kr_lease_waiter *waiter;
+
+	KR_LIST_FOR_EACH(waiter, &table->waiting, link) {
+		if (!excluded(&earlier, waiter))
+			add_to_crowds(&first, waiter->node, waiter->kinds, waiter->operation);
+		add_to_crowds(&earlier, waiter->node, waiter->kinds, waiter->operation);
+	}
+	return first;
 }
 
 static void ask_back(struct kr_lease_table *table, struct kr_lease_holder *holder, uint8_t kinds)
@@ -175,20 +228,16 @@ static void ask_back(struct kr_lease_table *table, struct kr_lease_holder *holde
 /* Asks one holder for what the first waiters need; false when all have been asked. */
 static bool recall_one(struct kr_lease_table *table)
 {
-	struct kr_lease_waiter *waiter;
+	const struct crowds wanted = gather_first(table);
 	struct kr_lease_holder *holder;
 
-	KR_LIST_FOR_EACH(waiter, &table->waiting, link) {
-		if (behind_another(table, waiter))
-			continue;
-		KR_LIST_FOR_EACH(holder, &table->holders, link) {
-			uint8_t kinds = to_recall(holder, waiter);
+	KR_LIST_FOR_EACH(holder, &table->holders, link) {
+		uint8_t kinds = to_recall(holder, &wanted);
 
-			if (!kinds)
-				continue;
-			ask_back(table, holder, kinds);
-			return true;
-		}
+		if (!kinds)
+			continue;
+		ask_back(table, holder, kinds);
+		return true;
 	}
 	return false;
 }
@@ -202,7 +251,7 @@ static void settle(struct kr_lease_table *table)
 	do {
 		while ((waiter = next_grantable(table)))
 			grant(table, waiter);
-	} while (recall_one(table));
+	} while (!kr_list_empty(&table->waiting) && recall_one(table));
 }
 
 void kr_lease_table_init(struct kr_lease_table *table, const struct kr_lease_actions *actions, void *context)
@@ -232,12 +281,16 @@ void kr_lease_table_ask(struct kr_lease_table *table, struct kr_lease_waiter *wa
 
 uint8_t kr_lease_table_try(struct kr_lease_table *table, uint32_t node, uint8_t kinds)
 {
+	struct crowds holders = gather_holders(table), waiting = {0};
+	const struct kr_lease_waiter *waiter;
 	uint8_t granted = 0;
 
+	KR_LIST_FOR_EACH(waiter, &table->waiting, link)
+		add_to_crowds(&waiting, waiter->node, waiter->kinds, waiter->operation);
 	for (uint8_t kind = KR_LEASE_READ; kind <= KR_LEASE_WRITE; kind = (uint8_t)(kind << 1)) {
 		struct kr_lease_waiter probe = {.node = node, .kinds = kind};
 
-		if ((kinds & kind) && grantable(table, &probe))
+		if ((kinds & kind) && grantable(&probe, find_holder(table, node), &holders, &waiting))
 			granted |= kind;
 	}
 	if (granted)
