@@ -95,6 +95,8 @@ class Judge:
             self.counts["errors of killed mounts"] += 1
         elif "Stale file handle" in text and self.notes.late_within(node, start - self.deadline, end):
             self.counts["stale handles of late nodes"] += 1
+        elif operation == "lock" and "Input/output error" in text and self.notes.late_within(node, start - self.deadline, end):
+            self.counts["lost locks of late nodes"] += 1
         else:
             self.problems.append("node %d: %s from %.4f to %.4f: %s" % (node, operation, start, end, text))
 

@@ -45,6 +45,9 @@ CASES = {
     "appends change places": ("comes after", {0: [["a", 0, 1, 2, 0, 1, 20], ["a", 0, 3, 4, 0, 2, 20]]}, place.record(0, 0, 2, 20) + LOST_ONE),
     "appends are there": ("", {0: [["a", 0, 1, 2, 0, 1, 20]], 1: [["a", 0, 1, 2, 0, 1, 20]]}, TWO + LOST_ONE),
     "an operation fails": ("Input/output error", {0: [["e", "stat", 1, 2, "[Errno 5] Input/output error"]]}),
+    "a late node has lost its lock": ("", {0: [["e", "lock", 1, 2, "[Errno 5] Input/output error"]]}, b"", [], [[0, 1, 3, False]]),
+    "a late node loses nothing else": ("Input/output error", {0: [["e", "stat", 1, 2, "[Errno 5] Input/output error"]]}, b"", [],
+        [[0, 1, 3, False]]),
     "of a killed mount": ("", {0: [["e", "stat", 1, 2, "[Errno 5] Input/output error"]]}, b"", [(0, 1.5)]),
 }
 
