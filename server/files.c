@@ -10,6 +10,7 @@
 #include "server/notes.h"
 #include "server/server.h"
 #include "server/session.h"
+#include "server/trust.h"
 #include "server/watch.h"
 
 static bool match_fid(const struct kr_table_link *link, const void *key)
@@ -158,11 +159,31 @@ struct kr_attachment *kr_attachment_get(struct kr_sfile *file, struct kr_session
 	return attachment;
 }
 
+/* Files open or leased by all sessions of SESSION's user. */
+static size_t files_of_user(const struct kr_session *session)
+{
+	const struct kr_session *other;
+	size_t files = 0;
+
+	KR_LIST_FOR_EACH(other, &session->server->sessions, link) {
+		if (kr_trust_same_owner(other->key, session->key))
+			files += other->files;
+	}
+	return files;
+}
+
+static bool session_has_room(const struct kr_session *session)
+{
+	if (session->files < KR_SESSION_FILES_ALWAYS)
+		return true;
+	return session->files < KR_SESSION_FILES_MAX && (!kr_trust_is_user(session) || files_of_user(session) < KR_USER_FILES_MAX);
+}
+
 bool kr_attachment_room(const struct kr_sfile *file, const struct kr_session *session)
 {
 	const struct kr_attachment *attachment = file ? kr_attachment_find(file, session) : NULL;
 
-	return attachment ? attachment->opens < KR_ATTACHMENT_OPENS_MAX : session->files < KR_SESSION_FILES_MAX;
+	return attachment ? attachment->opens < KR_ATTACHMENT_OPENS_MAX : session_has_room(session);
 }
 
 void kr_attachment_settle(struct kr_attachment *attachment)

@@ -14,6 +14,8 @@
 #include "server/session.h"
 #include "server/trust.h"
 
+static size_t all_bytes; /* of all requests, see kr_request_bytes */
+
 static bool match_id(const struct kr_table_link *link, const void *key)
 {
 	return KR_CONTAINER_OF(link, struct kr_request, by_id)->id == *(const uint64_t *)key;
@@ -24,6 +26,17 @@ static struct kr_request *find(const struct kr_session *session, uint64_t id)
 	struct kr_table_link *link = kr_table_find(&session->requests, kr_hash_u64(id), match_id, &id);
 
 	return link ? KR_CONTAINER_OF(link, struct kr_request, by_id) : NULL;
+}
+
+/* What decoding adds is less than the fields. */
+static size_t own_bytes(const struct kr_request *request)
+{
+	return sizeof(*request) + request->fields_length;
+}
+
+size_t kr_request_bytes(void)
+{
+	return all_bytes;
 }
 
 void kr_request_unhold(struct kr_request *request)
@@ -40,6 +53,7 @@ static void free_request(struct kr_request *request)
 	kr_parked_ended(request);
 	kr_notes_drop(request);
 	kr_request_unhold(request);
+	all_bytes -= own_bytes(request);
 	kr_table_remove(&session->requests, &request->by_id);
 	if (request->state && request->free_state)
 		request->free_state(request->state);
@@ -197,7 +211,9 @@ static struct kr_request *request_new(struct kr_session *session, const struct k
 	}
 	if (frame->data)
 		request->data = kr_buf_get(frame->data);
-	request->held = frame->header.fields_length + (frame->data ? frame->data->length : 0);
+	request->fields_length = frame->header.fields_length;
+	all_bytes += own_bytes(request);
+	request->held = own_bytes(request) + (frame->data ? frame->data->length : 0);
 	session->held += request->held;
 	return request;
 }

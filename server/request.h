@@ -36,8 +36,9 @@ struct kr_request {
 	union kr_any_msg msg;          /* decoded; strings borrow from `fields` and `arena` */
 	struct kr_arena arena;
 	uint8_t *fields;
+	uint32_t fields_length;
 	struct kr_buf *data;           /* reference; NULL when there is none */
-	size_t held;                   /* counted in the session's: of fields and data */
+	size_t held;                   /* bytes counted in the session's: its own, of fields and data */
 
 	/* While parked. CANCEL must take the request out of whatever it waits in; then it is answered with -EINTR (node's
 	 * CANCEL) or freed (session's end). NULL: it cannot be withdrawn now. */
@@ -62,6 +63,8 @@ struct kr_request {
  * DONE in the loop, also when the session has ended meanwhile (its reply is then dropped). Clears `cancel`. */
 void kr_request_run(struct kr_request *request, void (*run)(struct kr_request *), void (*done)(struct kr_request *));
 
+/* Bytes of all requests, but for their data. */
+size_t kr_request_bytes(void);
 /* Its bytes are counted by somebody else from now on. */
 void kr_request_unhold(struct kr_request *request);
 

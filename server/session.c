@@ -18,6 +18,7 @@
 #include "server/request.h"
 #include "server/server.h"
 #include "server/state.h"
+#include "server/trust.h"
 
 /* --- finding -------------------------------------------------------------------------------------------------------- */
 
@@ -226,7 +227,7 @@ static void set_pause(struct kr_session *session, bool *paused, bool wanted)
 
 bool kr_session_memory_tight(void)
 {
-	return kr_buf_bytes_in_use() + kr_conn_queued_in_all() > KR_SESSION_MEMORY;
+	return kr_buf_bytes_in_use() + kr_conn_queued_in_all() + kr_request_bytes() > KR_SESSION_MEMORY;
 }
 
 /* A limit that has become wider meanwhile is found out when the next request ends or the queue has drained: one of them will. */
@@ -234,7 +235,8 @@ void kr_session_pressure(struct kr_session *session)
 {
 	const bool tight = kr_session_memory_tight();
 	const size_t running_max = tight ? KR_SESSION_RUNNING_TIGHT : KR_SESSION_RUNNING_MAX;
-	const size_t held_max = tight ? KR_SESSION_HELD_TIGHT : KR_SESSION_HELD_MAX;
+	const size_t held_tight = kr_trust_is_user(session) ? KR_SESSION_HELD_TIGHT_USER : KR_SESSION_HELD_TIGHT;
+	const size_t held_max = tight ? held_tight : KR_SESSION_HELD_MAX;
 	const size_t queue_max = tight ? KR_SESSION_QUEUE_TIGHT : KR_SESSION_QUEUE_MAX;
 	size_t queued;
 

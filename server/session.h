@@ -26,12 +26,15 @@ enum {
 	KR_SESSION_DELIVERY = 1 << 20,   /* bytes that a node must take within the lease time when questions to it wait behind more */
 	KR_SESSION_CLAIM_LEASES = 15,    /* lease times for which a reclaiming node is waited for, while we owe it answers */
 	KR_SESSION_QUEUE_MAX = 8 << 20,  /* bytes of replies not taken by the kernel: above, its connection is paused */
-	KR_SESSION_HELD_MAX = 64 << 20,  /* bytes of fields and data of its unanswered requests: above, the same */
+	KR_SESSION_HELD_MAX = 64 << 20,  /* bytes of its unanswered requests, fields and data: above, the same */
 	/* The same three while all sessions and ring connections together hold more than KR_SESSION_MEMORY. */
 	KR_SESSION_RUNNING_TIGHT = 16,
 	KR_SESSION_QUEUE_TIGHT = KR_CONN_LOW_WATER,
 	KR_SESSION_HELD_TIGHT = 4 << 20,
+	KR_SESSION_HELD_TIGHT_USER = 1 << 20, /* of one of a user's sessions */
 	KR_SESSION_MEMORY = 256 << 20,
+	KR_USER_FILES_MAX = 1 << 18,     /* open or leased by all sessions of a user; but each may have ... */
+	KR_SESSION_FILES_ALWAYS = 1 << 10,
 };
 
 struct kr_session {
@@ -70,7 +73,7 @@ struct kr_session {
 	uint64_t fresh_id;             /* the first new request's id on this session: smaller ones were sent to the former */
 	struct kr_table requests;      /* unanswered, by id */
 	size_t running;                /* of these, in the pool */
-	size_t held;                   /* bytes of fields and data of these, but for replays */
+	size_t held;                   /* bytes of these, but for replays */
 	bool paused_running, paused_queue; /* running or held; queued */
 	struct kr_replies replies;     /* kept for RESENDs */
 	struct kr_list asks;           /* unanswered requests to the node, oldest first */

@@ -115,6 +115,7 @@ static void try_all_on_secret(struct fixture *f)
 	REFUSED(node, LEASE, lease, .file = secret, .kinds = KR_LEASE_READ);
 	REFUSED(node, LEASE, lease, .file = secret, .kinds = KR_LEASE_WRITE);
 	REFUSED(node, JOIN, join, .file = secret, .version = 1);
+	REFUSED(node, STAGE, stage, .file = secret, .ms = 1);
 	REFUSED(node, REPARENT, reparent, .file = secret, .node = f->nodes[HONEST]->hello.node);
 	REFUSED(node, FLUSH, flush, .file = secret, .flags = 1, .seq = UINT64_MAX);
 	REFUSED(node, FLUSH, flush, .file = secret, .flags = 0, .seq = 1, .bytes = UINT64_MAX);
@@ -166,6 +167,22 @@ static void what_is_given_back_for_others_stays_theirs(void **state)
 	for (uint64_t id = 0; id < 40; id++)
 		node_call(f->nodes[HOSTILE], KR_MSG_CANCEL, &(struct kr_cancel_request){.request = id}, NULL);
 	node_result(f->nodes[HOSTILE], parked, NULL);
+	undisturbed(f);
+}
+
+static void a_user_has_files_staged_by_its_own_node_alone(void **state)
+{
+	struct fixture *f = with_a_user(state);
+	struct node *user = f->nodes[HOSTILE], *honest = f->nodes[HONEST];
+	const union kr_any_msg *reply;
+	uint64_t id;
+
+	kr_session_find(&f->server, honest->hello.session)->ring_port = 1;
+	kr_session_find(&f->server, user->hello.session)->ring_port = 1;
+	id = node_send(user, KR_MSG_STAGE, &(struct kr_stage_request){.file = own_file, .ms = 1});
+	node_reply(user, node_asked(user, KR_MSG_BRING), &(struct kr_bring_reply){.done = 1});
+	assert_int_equal(node_result(user, id, &reply), 0);
+	assert_int_equal(reply->stage_reply.nodes, 1);
 	undisturbed(f);
 }
 
@@ -279,6 +296,26 @@ static int open_own(struct node *node)
 		NULL);
 }
 
+static void user_has_so_many_files_in_all(struct fixture *f, struct kr_session *session, const struct kr_fid *other)
+{
+	const struct kr_open_request open = {.cred = {.uid = USER, .gid = USER}, .file = *other};
+	struct kr_session *second = kr_session_find(&f->server, f->nodes[HONEST]->hello.session);
+	struct kr_key *key = second->key;
+
+	second->files += KR_USER_FILES_MAX;
+	second->key = session->key; /* as if it were another one of the same user's */
+	session->files += KR_SESSION_FILES_ALWAYS;
+	assert_int_equal(node_call(f->nodes[HOSTILE], KR_MSG_OPEN, &open, NULL), -ENFILE);
+	session->files -= KR_SESSION_FILES_ALWAYS; /* a few each may have always */
+	assert_int_equal(node_call(f->nodes[HOSTILE], KR_MSG_OPEN, &open, NULL), 0);
+	session->files += KR_SESSION_FILES_ALWAYS;
+	second->key = key; /* somebody else's do not count */
+	assert_int_equal(node_call(f->nodes[HOSTILE], KR_MSG_OPEN, &open, NULL), 0);
+	second->files -= KR_USER_FILES_MAX;
+	session->files -= KR_SESSION_FILES_ALWAYS;
+	assert_int_equal(node_call(f->nodes[HOSTILE], KR_MSG_CLOSE, &(struct kr_close_request){.file = *other, .count = 2}, NULL), 0);
+}
+
 static void a_session_uses_so_many_files_and_opens_each_so_often(void **state)
 {
 	struct fixture *f = with_a_user(state);
@@ -298,6 +335,7 @@ static void a_session_uses_so_many_files_and_opens_each_so_often(void **state)
 	assert_int_equal(node_result(node, send_lease(node, &other, KR_LEASE_READ), NULL), -ENFILE);
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &(struct kr_reclaim_request){.file = other, .opens = 1}, NULL), -ENFILE);
 	session->files -= KR_SESSION_FILES_MAX - 1;
+	user_has_so_many_files_in_all(f, session, &other);
 	attachment->opens += KR_ATTACHMENT_OPENS_MAX - 2;
 	assert_int_equal(open_own(node), -ENFILE);
 	attachment->opens -= KR_ATTACHMENT_OPENS_MAX - 2;
@@ -316,19 +354,24 @@ static void a_session_holds_so_many_bytes_and_fewer_when_memory_is_tight(void **
 	struct fixture *f = with_a_user(state);
 	struct node *node = f->nodes[HOSTILE];
 	struct kr_session *session = kr_session_find(&f->server, node->hello.session);
-	size_t held[2] = {KR_SESSION_HELD_MAX, KR_SESSION_HELD_TIGHT};
+	/* In the end the session of a node. */
+	size_t held[] = {KR_SESSION_HELD_MAX, KR_SESSION_HELD_TIGHT_USER, KR_SESSION_HELD_TIGHT};
 	struct kr_buf *others = NULL;
 
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 3; i++) {
 		uint64_t id;
 
+		if (i == 2) {
+			kr_key_put(session->key);
+			session->key = NULL;
+		}
 		if (i == 1)
 			others = kr_buf_new(KR_SESSION_MEMORY + 1); /* never touched: it only counts */
 		assert_int_equal(session->held, 0);
-		session->held = held[i];
+		session->held = held[i] / 2; /* a request itself counts, too */
 		assert_true(ping(node));
 		assert_false(session->paused_running);
-		session->held++;
+		session->held = held[i] + 1;
 		assert_true(ping(node)); /* after this it is not read from */
 		id = node_send(node, KR_MSG_PING, NULL);
 		assert_true(node_wait_for(&f->loop, is_paused, session));
@@ -355,6 +398,7 @@ int main(void)
 		TEST(a_user_gets_nothing_of_others_files),
 		TEST(what_is_reclaimed_without_having_been_there_gives_no_right),
 		TEST(what_is_given_back_for_others_stays_theirs),
+		TEST(a_user_has_files_staged_by_its_own_node_alone),
 		TEST(answers_to_what_was_not_asked_do_no_harm),
 		TEST(a_ring_key_is_not_guessed),
 		TEST(lies_about_sizes_are_not_passed_on),
