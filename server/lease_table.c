@@ -287,11 +287,11 @@ uint8_t kr_lease_table_try(struct kr_lease_table *table, uint32_t node, uint8_t 
 
 	KR_LIST_FOR_EACH(waiter, &table->waiting, link)
 		add_to_crowds(&waiting, waiter->node, waiter->kinds, waiter->operation);
-	for (uint8_t kind = KR_LEASE_READ; kind <= KR_LEASE_WRITE; kind = (uint8_t)(kind << 1)) {
-		struct kr_lease_waiter probe = {.node = node, .kinds = kind};
+	for (unsigned kind = KR_LEASE_READ; kind <= KR_LEASE_WRITE; kind <<= 1) {
+		struct kr_lease_waiter probe = {.node = node, .kinds = (uint8_t)kind};
 
 		if ((kinds & kind) && grantable(&probe, find_holder(table, node), &holders, &waiting))
-			granted |= kind;
+			granted |= (uint8_t)kind;
 	}
 	if (granted)
 		hold(table, node, granted);

@@ -144,7 +144,7 @@ struct words {
 	int count;
 };
 
-static void add(struct words *words, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void add(struct words *words, const char *format, ...)
 {
 	char *word;
 	va_list list;
