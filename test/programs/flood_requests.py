@@ -187,7 +187,7 @@ def watch(flood):
     return took
 
 
-signal.alarm(170)  # whatever hangs
+signal.alarm(400)  # whatever hangs
 use()
 before, quiet = memory(), statistics.median(watch(lambda: time.sleep(2)))
 print("quiet: %d kB, %.4f s for a call of the honest program" % (before, quiet), flush=True)
