@@ -119,13 +119,15 @@ struct kr_removed {
 	struct kr_fid fid;
 	struct kr_fid moved, exchanged; /* rename: what has other names now; length 0: nothing */
 };
-/* unlink, or rmdir if DIRECTORY. RET_REMOVED may be NULL. */
+/* unlink, or rmdir if DIRECTORY. With LINGER_MAX a regular file of up to so many bytes lives on by a hold of the caller's, unless space
+ * or inodes run short there. RET_REMOVED may be NULL without. */
 int kr_export_remove(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
-	bool directory, struct kr_removed *ret_removed);
-/* FLAGS: 1 NOREPLACE, 2 EXCHANGE. LINGER: a regular file that is replaced shall live on by a hold of the caller's, where it can.
- * RET_REPLACED (may be NULL without LINGER) tells of a target that was replaced. */
+	bool directory, uint64_t linger_max, struct kr_removed *ret_removed);
+/* FLAGS: 1 NOREPLACE, 2 EXCHANGE. LINGER_MAX: as for kr_export_remove, of a target that is replaced. RET_REPLACED (may be NULL without)
+ * tells of that. */
 int kr_export_rename(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
-	const struct kr_fid *new_parent, const char *new_name, uint32_t flags, bool linger, struct kr_removed *ret_replaced);
+	const struct kr_fid *new_parent, const char *new_name, uint32_t flags, uint64_t linger_max,
+	struct kr_removed *ret_replaced);
 
 /* Entries from COOKIE (0: the start), encoded as msgs.def has it for READDIR, into BUFFER of SIZE >= KR_READDIR_MIN
  * bytes. "." and ".." are among them. *RET_END: nothing follows. Cookies are the filesystem's own and stay good while

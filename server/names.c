@@ -190,7 +190,7 @@ static void run_remove(struct kr_request *request)
 	const struct kr_remove_request *msg = &request->msg.remove_request;
 
 	request->err = kr_export_remove(request->server->export, &msg->cred, &msg->parent, msg->name, msg->directory,
-		request->state);
+		KR_LINGER_SIZE_MAX, request->state);
 	if (request->err == -ENOENT && request->maybe_done)
 		request->err = 0;
 }
@@ -210,7 +210,7 @@ static void run_rename(struct kr_request *request)
 	struct kr_attr attr;
 
 	request->err = kr_export_rename(export, &msg->cred, &msg->parent, msg->name, &msg->new_parent, msg->new_name, msg->flags,
-		true, request->state);
+		KR_LINGER_SIZE_MAX, request->state);
 	if (request->err == -ENOENT && request->maybe_done &&
 		kr_export_lookup(export, &msg->cred, &msg->new_parent, msg->new_name, &there, &attr) == 0)
 		request->err = 0;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "server/export_priv.h"
@@ -47,7 +48,8 @@ static int may_remove(struct kr_export *export, const struct kr_cred *cred, int 
 }
 
 /* After the name is gone: what is left of the file. */
-static void report(struct kr_export *export, const struct victim *victim, bool orphaned, struct kr_removed *ret_removed)
+static void report(struct kr_export *export, const struct victim *victim, const struct kr_removal *removal,
+	struct kr_removed *ret_removed)
 {
 	struct stat st;
 	bool gone;
@@ -56,7 +58,8 @@ static void report(struct kr_export *export, const struct victim *victim, bool o
 	if (gone)
 		kr_fds_drop(export->fds, &victim->fid, true);
 	if (ret_removed)
-		*ret_removed = (struct kr_removed){.valid = true, .orphaned = orphaned, .gone = gone, .fid = victim->fid};
+		*ret_removed = (struct kr_removed){.valid = true, .orphaned = removal->orphaned, .gone = gone, .lingers = removal->lingers,
+			.fid = victim->fid};
 }
 
 static int unlink_as(struct kr_export *export, const struct kr_cred *cred, int dirfd, const char *name, bool directory)
@@ -70,8 +73,19 @@ static int unlink_as(struct kr_export *export, const struct kr_cred *cred, int d
 	return unlinkat(dirfd, name, directory ? AT_REMOVEDIR : 0) < 0 ? kr_fail_errno(-errno, "removing '%s'", name) : 0;
 }
 
+/* Whether VICTIM shall live on when its name is gone: while there is room for many of them. */
+static bool may_linger(const struct victim *victim, uint64_t linger_max)
+{
+	const uint64_t spare_bytes = UINT64_C(256) << 20, spare_inodes = 4096;
+	struct statvfs room;
+
+	if (linger_max == 0 || victim->st.st_nlink != 1 || (uint64_t)victim->st.st_size > linger_max || fstatvfs(victim->fd, &room) < 0)
+		return false;
+	return (uint64_t)room.f_bavail * room.f_frsize > spare_bytes && (room.f_files == 0 || room.f_favail > spare_inodes);
+}
+
 static int remove_victim(struct kr_export *export, const struct kr_cred *cred, int dirfd, const char *name,
-	bool directory, const struct victim *victim, bool *ret_orphaned)
+	bool directory, uint64_t linger_max, const struct victim *victim, struct kr_removal *ret_removal)
 {
 	struct kr_removal removal = {0};
 	int r = 0;
@@ -79,20 +93,21 @@ static int remove_victim(struct kr_export *export, const struct kr_cred *cred, i
 	if (!directory && S_ISREG(victim->st.st_mode))
 		r = may_remove(export, cred, dirfd, victim);
 	if (r == 0 && !directory && S_ISREG(victim->st.st_mode))
-		r = kr_orphans_begin_removal(export->orphans, &victim->fid, victim->fd, dirfd, name, false, &removal);
+		r = kr_orphans_begin_removal(export->orphans, &victim->fid, victim->fd, dirfd, name,
+			may_linger(victim, linger_max), &removal);
 	if (r == 0 && !removal.moved)
 		r = unlink_as(export, cred, dirfd, name, directory);
 	kr_orphans_end_removal(&removal, r == 0);
-	*ret_orphaned = removal.orphaned;
+	*ret_removal = removal;
 	return r;
 }
 
 int kr_export_remove(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
-	bool directory, struct kr_removed *ret_removed)
+	bool directory, uint64_t linger_max, struct kr_removed *ret_removed)
 {
+	struct kr_removal removal = {0};
 	struct victim victim = {.fd = -1};
 	KR_AUTO_FD int dirfd = -1;
-	bool orphaned;
 	int r;
 
 	r = kr_entry_check(export, parent, name, -ENOENT);
@@ -109,11 +124,11 @@ int kr_export_remove(struct kr_export *export, const struct kr_cred *cred, const
 
 		r = find_victim(export, dirfd, parent, name, &victim);
 		if (r == 0)
-			r = remove_victim(export, cred, dirfd, name, directory, &victim, &orphaned);
+			r = remove_victim(export, cred, dirfd, name, directory, linger_max, &victim, &removal);
 	}
 	if (r == 0) {
 		kr_entry_forget(export, &victim.fid, parent, name, victim.st.st_nlink > 1);
-		report(export, &victim, orphaned, ret_removed);
+		report(export, &victim, &removal, ret_removed);
 	}
 	/* The blocks of a big file go here, outside of the lock. */
 	kr_auto_fd_cleanup(&victim.fd);
@@ -127,7 +142,7 @@ struct rename_ends {
 	const struct kr_fid *from, *to;
 	const char *from_name, *to_name;
 	uint32_t flags;
-	bool linger;
+	uint64_t linger_max;
 };
 
 static int rename_as(struct kr_export *export, const struct kr_cred *cred, const struct rename_ends *ends)
@@ -204,15 +219,14 @@ static int rename_ends(struct kr_export *export, const struct kr_cred *cred, con
 		r = may_remove(export, cred, ends->to_fd, target);
 	if (r == 0 && replacing && S_ISREG(target->st.st_mode))
 		r = kr_orphans_begin_removal(export->orphans, &target->fid, target->fd, ends->to_fd, ends->to_name,
-			ends->linger && target->st.st_nlink == 1, &removal);
+			may_linger(target, ends->linger_max), &removal);
 	if (r == 0)
 		r = move(export, cred, ends, source, target, replacing);
 	kr_orphans_end_removal(&removal, r == 0);
 	if (r < 0)
 		return r;
 	if (replacing)
-		report(export, target, removal.orphaned, ret_replaced);
-	ret_replaced->lingers = removal.lingers;
+		report(export, target, &removal, ret_replaced);
 	ret_replaced->moved = source->fid;
 	if (ends->flags & RENAME_EXCHANGE)
 		ret_replaced->exchanged = target->fid;
@@ -236,9 +250,10 @@ static int rename_locked(struct kr_export *export, const struct kr_cred *cred, c
 }
 
 int kr_export_rename(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
-	const struct kr_fid *new_parent, const char *new_name, uint32_t flags, bool linger, struct kr_removed *ret_replaced)
+	const struct kr_fid *new_parent, const char *new_name, uint32_t flags, uint64_t linger_max,
+	struct kr_removed *ret_replaced)
 {
-	struct rename_ends ends = {-1, -1, parent, new_parent, name, new_name, flags, linger};
+	struct rename_ends ends = {-1, -1, parent, new_parent, name, new_name, flags, linger_max};
 	struct victim source = {.fd = -1}, target = {.fd = -1};
 	struct kr_removed replaced = {0};
 	int r;

@@ -269,14 +269,14 @@ static void replace(int index)
 {
 	int file;
 
-	must(kr_export_remove(life.export, NULL, &life.root, "temporary", false, NULL) == -ENOENT ? 0 : 0, "remove");
+	must(kr_export_remove(life.export, NULL, &life.root, "temporary", false, 0, NULL) == -ENOENT ? 0 : 0, "remove");
 	called();
 	file = make_file("temporary");
 	write_cells(file, 0, CELLS / 2);
 	write_cells(file, CELLS / 2, CELLS - CELLS / 2);
 	sync_file(file);
 	life.names[index].promised = false;
-	must(kr_export_rename(life.export, NULL, &life.root, "temporary", &life.root, name_of(index), 0, false, NULL), "rename");
+	must(kr_export_rename(life.export, NULL, &life.root, "temporary", &life.root, name_of(index), 0, 0, NULL), "rename");
 	change(index, file);
 	called();
 }
@@ -286,7 +286,7 @@ static void remove_name(int index)
 	if (life.names[index].file < 0)
 		return;
 	life.names[index].promised = false;
-	must(kr_export_remove(life.export, NULL, &life.root, name_of(index), false, NULL), "remove");
+	must(kr_export_remove(life.export, NULL, &life.root, name_of(index), false, 0, NULL), "remove");
 	change(index, -1);
 	called();
 }

@@ -52,8 +52,8 @@ static void what_is_no_single_name_is_refused(void **state)
 		request.name = names[i];
 		fails(EINVAL, look_up_error(&directory, names[i]));
 		fails(EINVAL, kr_export_make(F.export, &root_cred, &directory, &request, &fid, &attr));
-		fails(EINVAL, kr_export_remove(F.export, &root_cred, &directory, names[i], false, NULL));
-		fails(EINVAL, kr_export_rename(F.export, &root_cred, &F.root, "d", &directory, names[i], 0, false, NULL));
+		fails(EINVAL, kr_export_remove(F.export, &root_cred, &directory, names[i], false, 0, NULL));
+		fails(EINVAL, kr_export_rename(F.export, &root_cred, &F.root, "d", &directory, names[i], 0, 0, NULL));
 		fails(EINVAL, kr_export_link(F.export, &root_cred, &directory, &directory, names[i], &attr));
 	}
 }
@@ -92,7 +92,7 @@ static void a_mount_below_is_not_entered(void **state)
 		skip();
 	assert_int_equal(mount("none", on_disk("mounted"), "tmpfs", 0, NULL), 0);
 	looked_up = look_up_error(&F.root, "mounted");
-	removed = kr_export_remove(F.export, &root_cred, &F.root, "mounted", true, NULL);
+	removed = kr_export_remove(F.export, &root_cred, &F.root, "mounted", true, 0, NULL);
 	assert_int_equal(umount(on_disk("mounted")), 0);
 	fails(EXDEV, looked_up);
 	fails(EBUSY, removed);
@@ -109,9 +109,9 @@ static void the_servers_own_directory_is_hidden(void **state)
 	(void)state;
 	fails(ENOENT, look_up_error(&F.root, ".kairan"));
 	fails(EPERM, kr_export_make(F.export, &root_cred, &F.root, &request, &fid, &attr));
-	fails(ENOENT, kr_export_remove(F.export, &root_cred, &F.root, ".kairan", true, NULL));
-	fails(ENOENT, kr_export_rename(F.export, &root_cred, &F.root, ".kairan", &F.root, "mine", 0, false, NULL));
-	fails(EPERM, kr_export_rename(F.export, &root_cred, &F.root, "f", &F.root, ".kairan", 0, false, NULL));
+	fails(ENOENT, kr_export_remove(F.export, &root_cred, &F.root, ".kairan", true, 0, NULL));
+	fails(ENOENT, kr_export_rename(F.export, &root_cred, &F.root, ".kairan", &F.root, "mine", 0, 0, NULL));
+	fails(EPERM, kr_export_rename(F.export, &root_cred, &F.root, "f", &F.root, ".kairan", 0, 0, NULL));
 	directory = make(&F.root, "d", S_IFDIR | 0755);
 	make(&directory, ".kairan", S_IFDIR | 0755);
 }
@@ -127,7 +127,7 @@ static void an_identity_is_the_same_in_the_next_instance(void **state)
 	assert_true(attr_of(&file).ino == ino);
 	found = look_up(&directory, "f");
 	assert_true(kr_fid_equal(&file, &found));
-	ok(kr_export_rename(F.export, &root_cred, &directory, "f", &F.root, "g", 0, false, NULL));
+	ok(kr_export_rename(F.export, &root_cred, &directory, "f", &F.root, "g", 0, 0, NULL));
 	assert_true(attr_of(&file).ino == ino);
 }
 
@@ -275,18 +275,18 @@ static void links_and_removals_count(void **state)
 	assert_int_equal(attr.nlink, 2);
 	fails(EEXIST, kr_export_link(F.export, &root_cred, &file, &directory, "b", &attr));
 	fails(EPERM, kr_export_link(F.export, &root_cred, &directory, &F.root, "e", &attr));
-	fails(ENOTEMPTY, kr_export_remove(F.export, &root_cred, &F.root, "d", true, NULL));
-	fails(EISDIR, kr_export_remove(F.export, &root_cred, &F.root, "d", false, NULL));
-	fails(ENOTDIR, kr_export_remove(F.export, &root_cred, &F.root, "a", true, NULL));
-	ok(kr_export_remove(F.export, &root_cred, &F.root, "a", false, &removed));
+	fails(ENOTEMPTY, kr_export_remove(F.export, &root_cred, &F.root, "d", true, 0, NULL));
+	fails(EISDIR, kr_export_remove(F.export, &root_cred, &F.root, "d", false, 0, NULL));
+	fails(ENOTDIR, kr_export_remove(F.export, &root_cred, &F.root, "a", true, 0, NULL));
+	ok(kr_export_remove(F.export, &root_cred, &F.root, "a", false, 0, &removed));
 	assert_true(removed.valid && !removed.gone && !removed.orphaned && kr_fid_equal(&removed.fid, &file));
 	assert_int_equal(attr_of(&file).nlink, 1);
-	ok(kr_export_remove(F.export, &root_cred, &directory, "b", false, &removed));
+	ok(kr_export_remove(F.export, &root_cred, &directory, "b", false, 0, &removed));
 	assert_true(removed.gone);
 	fails(ESTALE, kr_export_getattr(F.export, &file, &attr));
-	ok(kr_export_remove(F.export, &root_cred, &F.root, "d", true, &removed));
+	ok(kr_export_remove(F.export, &root_cred, &F.root, "d", true, 0, &removed));
 	assert_true(removed.gone);
-	fails(ENOENT, kr_export_remove(F.export, &root_cred, &F.root, "d", true, &removed));
+	fails(ENOENT, kr_export_remove(F.export, &root_cred, &F.root, "d", true, 0, &removed));
 }
 
 /* By inode numbers: a name that no operation has met is found when the known one goes. */
@@ -298,7 +298,7 @@ static void a_second_name_made_behind_our_back_keeps_the_identity(void **state)
 	(void)state;
 	snprintf(old, sizeof(old), "%s", on_disk("a"));
 	assert_int_equal(link(old, on_disk("b")), 0);
-	ok(kr_export_remove(F.export, &root_cred, &F.root, "a", false, NULL));
+	ok(kr_export_remove(F.export, &root_cred, &F.root, "a", false, 0, NULL));
 	assert_int_equal(attr_of(&file).nlink, 1);
 }
 
@@ -310,24 +310,24 @@ static void rename_replaces_refuses_and_exchanges(void **state)
 	struct kr_attr attr;
 
 	(void)state;
-	fails(EEXIST, kr_export_rename(F.export, &root_cred, &F.root, "a", &F.root, "b", 1, false, &replaced));
-	fails(EINVAL, kr_export_rename(F.export, &root_cred, &F.root, "a", &F.root, "b", 3, false, &replaced));
-	fails(EINVAL, kr_export_rename(F.export, &root_cred, &F.root, "a", &F.root, "b", 4, false, &replaced));
-	ok(kr_export_rename(F.export, &root_cred, &F.root, "a", &F.root, "b", 2, false, &replaced));
+	fails(EEXIST, kr_export_rename(F.export, &root_cred, &F.root, "a", &F.root, "b", 1, 0, &replaced));
+	fails(EINVAL, kr_export_rename(F.export, &root_cred, &F.root, "a", &F.root, "b", 3, 0, &replaced));
+	fails(EINVAL, kr_export_rename(F.export, &root_cred, &F.root, "a", &F.root, "b", 4, 0, &replaced));
+	ok(kr_export_rename(F.export, &root_cred, &F.root, "a", &F.root, "b", 2, 0, &replaced));
 	assert_false(replaced.valid);
 	found = look_up(&F.root, "a");
 	assert_true(kr_fid_equal(&found, &b));
 	attr_of(&a);
-	ok(kr_export_rename(F.export, &root_cred, &F.root, "a", &directory, "c", 0, false, &replaced));
+	ok(kr_export_rename(F.export, &root_cred, &F.root, "a", &directory, "c", 0, 0, &replaced));
 	assert_false(replaced.valid);
-	ok(kr_export_rename(F.export, &root_cred, &F.root, "b", &directory, "c", 0, false, &replaced));
+	ok(kr_export_rename(F.export, &root_cred, &F.root, "b", &directory, "c", 0, 0, &replaced));
 	assert_true(replaced.valid && replaced.gone && kr_fid_equal(&replaced.fid, &b));
 	fails(ESTALE, kr_export_getattr(F.export, &b, &attr));
-	fails(EINVAL, kr_export_rename(F.export, &root_cred, &F.root, "d", &directory, "e", 0, false, &replaced));
-	fails(ENOENT, kr_export_rename(F.export, &root_cred, &F.root, "b", &directory, "e", 0, false, &replaced));
+	fails(EINVAL, kr_export_rename(F.export, &root_cred, &F.root, "d", &directory, "e", 0, 0, &replaced));
+	fails(ENOENT, kr_export_rename(F.export, &root_cred, &F.root, "b", &directory, "e", 0, 0, &replaced));
 	/* Two names of one file: nothing happens, and both stay. */
 	ok(kr_export_link(F.export, &root_cred, &a, &F.root, "same", &attr));
-	ok(kr_export_rename(F.export, &root_cred, &F.root, "same", &directory, "c", 0, false, &replaced));
+	ok(kr_export_rename(F.export, &root_cred, &F.root, "same", &directory, "c", 0, 0, &replaced));
 	assert_false(replaced.valid);
 	look_up(&F.root, "same");
 	assert_int_equal(attr_of(&a).nlink, 2);

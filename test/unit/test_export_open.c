@@ -46,7 +46,7 @@ static void unlink_name(const char *name, bool orphaned)
 {
 	struct kr_removed removed;
 
-	ok(kr_export_remove(F.export, &root_cred, &F.root, name, false, &removed));
+	ok(kr_export_remove(F.export, &root_cred, &F.root, name, false, 0, &removed));
 	assert_int_equal(removed.orphaned, orphaned);
 	assert_int_equal(removed.gone, !orphaned);
 }
@@ -228,7 +228,7 @@ static void a_held_file_outlives_a_rename_over_it(void **state)
 	(void)state;
 	put_bytes(&file, 0, "old", 3);
 	make(&F.root, "source", S_IFREG | 0644);
-	ok(kr_export_rename(F.export, &root_cred, &F.root, "source", &F.root, "target", 0, false, &replaced));
+	ok(kr_export_rename(F.export, &root_cred, &F.root, "source", &F.root, "target", 0, 0, &replaced));
 	assert_true(replaced.valid && replaced.orphaned && !replaced.gone && kr_fid_equal(&replaced.fid, &file));
 	assert_text(&file, 0, "old");
 	assert_int_equal(attr_of(&file).nlink, 0);
@@ -247,9 +247,9 @@ static void a_replaced_file_lingers_if_it_is_asked(void **state)
 	kr_export_release(F.export, &file, 1);
 	make(&F.root, "source", S_IFREG | 0644);
 	make(&F.root, "d", S_IFDIR | 0755);
-	fails(ENOTDIR, kr_export_rename(F.export, &root_cred, &F.root, "d", &F.root, "target", 0, true, &replaced));
+	fails(ENOTDIR, kr_export_rename(F.export, &root_cred, &F.root, "d", &F.root, "target", 0, 1000, &replaced));
 	assert_int_equal(orphans(), 0);
-	ok(kr_export_rename(F.export, &root_cred, &F.root, "source", &F.root, "target", 0, true, &replaced));
+	ok(kr_export_rename(F.export, &root_cred, &F.root, "source", &F.root, "target", 0, 1000, &replaced));
 	assert_true(replaced.valid && replaced.orphaned && replaced.lingers && !replaced.gone && kr_fid_equal(&replaced.fid, &file));
 	ok(kr_export_open(F.export, &root_cred, &file, KR_OPEN_READ, &attr)); /* by who had looked it up before */
 	assert_int_equal(attr.nlink, 0);
@@ -257,6 +257,28 @@ static void a_replaced_file_lingers_if_it_is_asked(void **state)
 	assert_text(&file, 0, "old");
 	kr_export_release(F.export, &file, 1);
 	fails(ESTALE, getattr_error(&file));
+	assert_int_equal(orphans(), 0);
+}
+
+static void a_small_file_that_is_removed_lingers_if_it_is_asked(void **state)
+{
+	struct kr_fid small = create("small", KR_OPEN_BOTH, true, NULL), large = create("large", KR_OPEN_BOTH, true, NULL);
+	struct kr_removed removed;
+	struct kr_attr attr;
+
+	(void)state;
+	put_bytes(&large, 1000, "x", 1);
+	kr_export_release(F.export, &small, 1);
+	kr_export_release(F.export, &large, 1);
+	ok(kr_export_remove(F.export, &root_cred, &F.root, "large", false, 1000, &removed));
+	assert_true(removed.gone && !removed.lingers);
+	fails(ENOTDIR, kr_export_remove(F.export, &root_cred, &F.root, "small", true, 1000, &removed));
+	assert_int_equal(orphans(), 0);
+	ok(kr_export_remove(F.export, &root_cred, &F.root, "small", false, 1000, &removed));
+	assert_true(removed.lingers && removed.orphaned && !removed.gone);
+	ok(kr_export_open(F.export, &root_cred, &small, KR_OPEN_READ, &attr));
+	kr_export_release(F.export, &small, 2);
+	fails(ESTALE, getattr_error(&small));
 	assert_int_equal(orphans(), 0);
 }
 
@@ -270,12 +292,12 @@ static void a_replaced_file_with_another_name_or_open_keeps_its_counts(void **st
 	ok(kr_export_link(F.export, &root_cred, &file, &F.root, "b", &attr));
 	kr_export_release(F.export, &file, 1);
 	make(&F.root, "source", S_IFREG | 0644);
-	ok(kr_export_rename(F.export, &root_cred, &F.root, "source", &F.root, "a", 0, true, &replaced));
+	ok(kr_export_rename(F.export, &root_cred, &F.root, "source", &F.root, "a", 0, 1000, &replaced));
 	assert_false(replaced.lingers); /* it can be opened as it is */
 	assert_int_equal(attr_of(&file).nlink, 1);
 	ok(kr_export_open(F.export, &root_cred, &file, KR_OPEN_READ, &attr));
 	make(&F.root, "source", S_IFREG | 0644);
-	ok(kr_export_rename(F.export, &root_cred, &F.root, "source", &F.root, "b", 0, true, &replaced));
+	ok(kr_export_rename(F.export, &root_cred, &F.root, "source", &F.root, "b", 0, 1000, &replaced));
 	assert_true(replaced.lingers);
 	kr_export_release(F.export, &file, 1); /* who had it open */
 	assert_int_equal(attr_of(&file).nlink, 0);
@@ -288,9 +310,9 @@ static void a_removal_that_fails_leaves_no_orphan(void **state)
 	struct kr_fid file = create("f", KR_OPEN_BOTH, true, NULL);
 
 	(void)state;
-	fails(ENOTDIR, kr_export_remove(F.export, &root_cred, &F.root, "f", true, NULL));
+	fails(ENOTDIR, kr_export_remove(F.export, &root_cred, &F.root, "f", true, 0, NULL));
 	make(&F.root, "d", S_IFDIR | 0755);
-	fails(ENOTDIR, kr_export_rename(F.export, &root_cred, &F.root, "d", &F.root, "f", 0, false, NULL));
+	fails(ENOTDIR, kr_export_rename(F.export, &root_cred, &F.root, "d", &F.root, "f", 0, 0, NULL));
 	assert_int_equal(orphans(), 0);
 	assert_int_equal(attr_of(&file).nlink, 1);
 	kr_export_release(F.export, &file, 1);
@@ -386,7 +408,7 @@ static void an_open_that_races_with_a_removal_wins_or_loses_whole(void **state)
 		contested = make(&F.root, "f", S_IFREG | 0644);
 		put_bytes(&contested, 0, "data", 4);
 		pthread_barrier_wait(&barrier);
-		ok(kr_export_remove(F.export, &root_cred, &F.root, "f", false, &removed));
+		ok(kr_export_remove(F.export, &root_cred, &F.root, "f", false, 0, &removed));
 		pthread_barrier_wait(&barrier);
 		fails(ESTALE, getattr_error(&contested));
 	}
@@ -423,10 +445,10 @@ static void *mix(void *context)
 			kr_export_release(F.export, &fid, 1);
 			break;
 		case 1:
-			kr_export_remove(F.export, &root_cred, &F.root, a, false, NULL);
+			kr_export_remove(F.export, &root_cred, &F.root, a, false, 0, NULL);
 			break;
 		case 2:
-			kr_export_rename(F.export, &root_cred, &F.root, a, &F.root, b, 0, false, NULL);
+			kr_export_rename(F.export, &root_cred, &F.root, a, &F.root, b, 0, 0, NULL);
 			break;
 		case 3:
 			if (kr_export_lookup(F.export, &root_cred, &F.root, a, &fid, &attr) == 0)
@@ -579,7 +601,7 @@ static void a_read_only_export_is_served(void **state)
 	assert_text(&file, 0, "text");
 	fails(EROFS, kr_export_open(F.export, &root_cred, &file, KR_OPEN_WRITE, &attr));
 	fails(EROFS, kr_export_make(F.export, &root_cred, &F.root, &request, &fid, &attr));
-	fails(EROFS, kr_export_remove(F.export, &root_cred, &F.root, "f", false, NULL));
+	fails(EROFS, kr_export_remove(F.export, &root_cred, &F.root, "f", false, 0, NULL));
 	kr_export_release(F.export, &file, 1);
 	kr_export_free(F.export);
 	assert_int_equal(umount(F.path), 0);
@@ -600,6 +622,7 @@ static int run(void)
 		CASE(a_file_that_is_not_held_goes_at_once),
 		CASE(a_held_file_outlives_a_rename_over_it),
 		CASE(a_replaced_file_lingers_if_it_is_asked),
+		CASE(a_small_file_that_is_removed_lingers_if_it_is_asked),
 		CASE(a_replaced_file_with_another_name_or_open_keeps_its_counts),
 		CASE(a_removal_that_fails_leaves_no_orphan),
 		CASE(an_orphan_with_other_names_counts_them),
