@@ -9,7 +9,7 @@
 #include "common/types.h"
 #include "common/wire.h"
 
-enum { KR_PROTO_VERSION = 2, KR_FRAME_HEADER = 28 };
+enum { KR_PROTO_VERSION = 3, KR_FRAME_HEADER = 28 };
 #define KR_FRAME_MAGIC UINT32_C(0x4b52414e)
 enum kr_frame_flag { KR_FRAME_REPLY = 1, KR_FRAME_MORE = 2, KR_FRAME_RESEND = 4, KR_FRAME_ONEWAY = 8,
 	KR_FRAME_NOTE = 16, KR_FRAME_NOTE_ATTR = 32, KR_FRAME_BARE = 64 };

@@ -14,6 +14,8 @@ enum {
 
 /* Bit of HELLO's `may`: the node keeps notes, and obeys FORGET. */
 #define KR_FEATURE_NOTES UINT64_C(1)
+/* Bit of HELLO's `may`: the node forgets by itself what its own requests change of the directories that they name. */
+#define KR_FEATURE_OWN_NAMES UINT64_C(4)
 /* Bit of the reply's `may`: the server answers LOOKUPS. */
 #define KR_FEATURE_LOOKUPS UINT64_C(2)
 

@@ -34,9 +34,9 @@ void kr_note_key_by(struct kr_note_key *key, enum kr_note_kind kind, const struc
 		add(key, cred->groups, cred->group_count * sizeof(cred->groups[0]));
 }
 
-void kr_note_key_entry(struct kr_note_key *key, const struct kr_fid *parent, const struct kr_cred *cred, const char *name)
+void kr_note_key_entry(struct kr_note_key *key, const struct kr_fid *parent, const char *name)
 {
-	kr_note_key_by(key, KR_NOTE_ENTRY, parent, cred);
+	kr_note_key(key, KR_NOTE_ENTRY, parent);
 	add(key, name, strlen(name));
 }
 

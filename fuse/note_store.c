@@ -33,7 +33,7 @@ static void drop(struct kr_note_store *store, struct kr_note *note)
 	kr_list_remove(&note->of_slot);
 	kr_list_remove(&note->by_age);
 	store->bytes -= size_of(note);
-	if (kr_list_empty(&note->page->notes)) {
+	if (kr_list_empty(&note->page->notes) && kr_list_empty(&note->page->lists)) {
 		kr_table_remove(&store->by_slot, &note->page->by_slot);
 		free(note->page);
 	}
@@ -82,6 +82,7 @@ static struct kr_note_page *page_of(struct kr_note_store *store, uint32_t slot)
 	page = kr_xcalloc(1, sizeof(*page));
 	page->slot = slot;
 	kr_list_init(&page->notes);
+	kr_list_init(&page->lists);
 	kr_table_insert(&store->by_slot, &page->by_slot, kr_hash_u64(slot));
 	return page;
 }
@@ -101,7 +102,8 @@ static void make_room(struct kr_note_store *store, size_t bytes, uint64_t now_ns
 		drop(store, note);
 }
 
-void kr_note_store_put(struct kr_note_store *store, uint32_t slot, const void *key, size_t key_length, uint64_t asked_ns,
+/* NULL: out of memory; it will be asked again. */
+static struct kr_note *put(struct kr_note_store *store, uint32_t slot, const void *key, size_t key_length, uint64_t asked_ns,
 	int err, const void *value, size_t length)
 {
 	struct kr_note *note = find(store, key, key_length);
@@ -111,7 +113,7 @@ void kr_note_store_put(struct kr_note_store *store, uint32_t slot, const void *k
 	make_room(store, sizeof(*note) + key_length + length, asked_ns);
 	note = malloc(sizeof(*note) + key_length + length);
 	if (!note)
-		return; /* it will be asked again */
+		return NULL;
 	*note = (struct kr_note){.page = page_of(store, slot), .key_length = (uint32_t)key_length, .length = (uint32_t)length, .asked_ns = asked_ns,
 		.err = err};
 	memcpy(note->bytes, key, key_length);
@@ -121,6 +123,32 @@ void kr_note_store_put(struct kr_note_store *store, uint32_t slot, const void *k
 	kr_list_append(&note->page->notes, &note->of_slot);
 	kr_list_append(&store->by_age, &note->by_age);
 	store->bytes += size_of(note);
+	return note;
+}
+
+bool kr_note_store_put(struct kr_note_store *store, uint32_t slot, const void *key, size_t key_length, uint64_t asked_ns,
+	int err, const void *value, size_t length)
+{
+	return put(store, slot, key, key_length, asked_ns, err, value, length) != NULL;
+}
+
+void kr_note_store_put_list(struct kr_note_store *store, uint32_t slot, const void *key, size_t key_length, uint64_t asked_ns,
+	const void *value, size_t length)
+{
+	struct kr_note *note = put(store, slot, key, key_length, asked_ns, 0, value, length);
+
+	if (!note)
+		return;
+	kr_list_remove(&note->of_slot);
+	kr_list_append(&note->page->lists, &note->of_slot);
+}
+
+void kr_note_store_drop(struct kr_note_store *store, const void *key, size_t key_length)
+{
+	struct kr_note *note = find(store, key, key_length);
+
+	if (note)
+		drop(store, note);
 }
 
 void kr_note_store_amend(struct kr_note_store *store, const struct kr_note *note, const void *value)
@@ -137,20 +165,39 @@ const struct kr_note *kr_note_store_get(const struct kr_note_store *store, const
 	return note && now_ns - KR_MIN(now_ns, note->asked_ns) <= KR_NOTE_MS * KR_NS_PER_MS ? note : NULL;
 }
 
+/* LIST is one of a page's, which goes with its last note. */
+static void drop_list(struct kr_note_store *store, const struct kr_list *list)
+{
+	const struct kr_link *link, *last = list->head.prev;
+
+	if (kr_list_empty(list))
+		return;
+	do {
+		link = list->head.next;
+		drop(store, KR_LIST_ENTRY(link, struct kr_note, of_slot));
+	} while (link != last);
+}
+
+void kr_note_store_forget_lists(struct kr_note_store *store, uint32_t slot)
+{
+	const struct kr_note_page *page = find_page(store, slot);
+
+	if (page)
+		drop_list(store, &page->lists);
+}
+
 void kr_note_store_forget(struct kr_note_store *store, uint32_t slot)
 {
 	const struct kr_note_page *page = slot == KR_NOTE_ALL ? NULL : find_page(store, slot);
-	const struct kr_link *link, *last;
 	struct kr_note *note;
 
 	if (slot == KR_NOTE_ALL) {
 		while ((note = oldest(store)))
 			drop(store, note);
 	} else if (page) {
-		/* The page goes with its last note. */
-		for (last = page->notes.head.prev, link = NULL; link != last;) {
-			link = page->notes.head.next;
-			drop(store, KR_LIST_ENTRY(link, struct kr_note, of_slot));
-		}
+		drop_list(store, &page->lists);
+		page = find_page(store, slot);
+		if (page)
+			drop_list(store, &page->notes);
 	}
 }

@@ -25,7 +25,7 @@ struct kr_note {
 struct kr_note_page {
 	struct kr_table_link by_slot;
 	uint32_t slot;
-	struct kr_list notes;
+	struct kr_list notes, lists;
 };
 
 struct kr_note_store {
@@ -36,9 +36,13 @@ struct kr_note_store {
 
 void kr_note_store_init(struct kr_note_store *store);
 void kr_note_store_fini(struct kr_note_store *store);
-/* Notes, in the place of what was noted under KEY before, an answer that was asked for at ASKED_NS: ERR, and VALUE (copied). */
-void kr_note_store_put(struct kr_note_store *store, uint32_t slot, const void *key, size_t key_length, uint64_t asked_ns,
+/* Notes, in the place of what was noted under KEY before, an answer that was asked for at ASKED_NS: ERR, and VALUE (copied).
+ * False: it could not be. */
+bool kr_note_store_put(struct kr_note_store *store, uint32_t slot, const void *key, size_t key_length, uint64_t asked_ns,
 	int err, const void *value, size_t length);
+/* The same of a list: part of what is in SLOT that kr_note_store_forget_lists forgets. */
+void kr_note_store_put_list(struct kr_note_store *store, uint32_t slot, const void *key, size_t key_length, uint64_t asked_ns,
+	const void *value, size_t length);
 /* What is noted under KEY, unless it is too old at NOW_NS; borrowed until the next call. NULL. */
 const struct kr_note *kr_note_store_get(const struct kr_note_store *store, const void *key, size_t key_length, uint64_t now_ns);
 /* Overwrites the value of NOTE, which is as long. */
@@ -47,6 +51,9 @@ static inline const void *kr_note_value(const struct kr_note *note)
 {
 	return note->bytes + note->key_length;
 }
+/* Drops what is noted under KEY. */
+void kr_note_store_drop(struct kr_note_store *store, const void *key, size_t key_length);
+void kr_note_store_forget_lists(struct kr_note_store *store, uint32_t slot);
 /* Drops what is in SLOT; KR_NOTE_ALL: everything. */
 void kr_note_store_forget(struct kr_note_store *store, uint32_t slot);
 

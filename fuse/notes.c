@@ -97,9 +97,15 @@ static bool get_entry(struct kr_mount *mount, const struct kr_cred *cred, const 
 {
 	struct kr_note_key key;
 
-	kr_note_key_entry(&key, parent, cred, name);
-	return get(mount, &key, ret_err, ret_fid, sizeof(*ret_fid), NULL, NULL) &&
-		(*ret_err || get_attr(mount, ret_fid, ret_attr, ret_asked_ns));
+	kr_note_key_by(&key, KR_NOTE_SEARCH, parent, cred);
+	if (!get(mount, &key, NULL, NULL, 0, NULL, NULL))
+		return false;
+	kr_note_key_entry(&key, parent, name);
+	if (get(mount, &key, ret_err, ret_fid, sizeof(*ret_fid), NULL, NULL))
+		return *ret_err || get_attr(mount, ret_fid, ret_attr, ret_asked_ns);
+	kr_note_key(&key, KR_NOTE_WHOLE, parent);
+	*ret_err = -ENOENT;
+	return get(mount, &key, NULL, NULL, 0, NULL, NULL);
 }
 
 bool kr_notes_lookup(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/lookups.h"
 #include "common/msg.h"
@@ -17,11 +18,16 @@ struct answer {
 	uint16_t flags;
 };
 
-static void put(const struct answer *answer, const struct kr_fid *fid, const struct kr_note_key *key, int err, const void *value,
+static bool put(const struct answer *answer, const struct kr_fid *fid, const struct kr_note_key *key, int err, const void *value,
 	size_t length)
 {
-	kr_note_store_put(&answer->notes->store, kr_note_slot(fid), key->bytes, key->length, answer->asked_ns, err, value, length);
 	answer->notes->learnt++;
+	return kr_note_store_put(&answer->notes->store, kr_note_slot(fid), key->bytes, key->length, answer->asked_ns, err, value, length);
+}
+
+static void drop(struct kr_notes *notes, const struct kr_note_key *key)
+{
+	kr_note_store_drop(&notes->store, key->bytes, key->length);
 }
 
 static void learn_attr(const struct answer *answer, const struct kr_fid *fid, const struct kr_attr *attr)
@@ -45,8 +51,24 @@ static void learn_entry(const struct answer *answer, const struct kr_cred *cred,
 
 	if (!(answer->flags & KR_FRAME_NOTE) || (answer->err && answer->err != -ENOENT))
 		return;
-	kr_note_key_entry(&key, parent, cred, name);
-	put(answer, parent, &key, answer->err, fid, answer->err ? 0 : sizeof(*fid));
+	kr_note_key_by(&key, KR_NOTE_SEARCH, parent, cred);
+	put(answer, parent, &key, 0, NULL, 0);
+	kr_note_key_entry(&key, parent, name);
+	if (put(answer, parent, &key, answer->err, fid, answer->err ? 0 : sizeof(*fid)))
+		return;
+	kr_note_key(&key, KR_NOTE_WHOLE, parent);
+	drop(answer->notes, &key);
+}
+
+/* Of a directory that we have changed. */
+static void learn_dir(const struct answer *answer, const struct kr_fid *dir, const struct kr_attr *attr)
+{
+	struct kr_note_key key;
+
+	if (!(answer->flags & KR_FRAME_NOTE) || attr->ino == 0)
+		return;
+	kr_note_key(&key, KR_NOTE_ATTR, dir);
+	put(answer, dir, &key, 0, attr, sizeof(*attr));
 }
 
 static void learn_bytes(const struct answer *answer, const struct kr_fid *fid, const struct kr_note_key *key, const void *bytes,
@@ -71,13 +93,15 @@ static void learn_page(const struct answer *answer, const struct kr_readdir_requ
 	KR_AUTO_FREE uint8_t *bytes = NULL;
 	struct kr_note_key key;
 
-	if (answer->err || !(bytes = malloc(1 + said->entries.length)))
+	if (answer->err || !(answer->flags & KR_FRAME_NOTE) || !(bytes = malloc(1 + said->entries.length)))
 		return;
 	bytes[0] = said->end;
 	if (said->entries.length)
 		memcpy(bytes + 1, said->entries.bytes, said->entries.length);
 	kr_note_key_page(&key, &asked->file, &asked->cred, asked->cookie);
-	learn_bytes(answer, &asked->file, &key, bytes, 1 + said->entries.length);
+	kr_note_store_put_list(&answer->notes->store, kr_note_slot(&asked->file), key.bytes, key.length, answer->asked_ns, bytes,
+		1 + said->entries.length);
+	answer->notes->learnt++;
 }
 
 /* Each as if it had been the answer to a LOOKUP of its own. What is malformed ends it. */
@@ -103,6 +127,83 @@ static void learn_found(const struct answer *answer, const struct kr_lookups_req
 	}
 }
 
+/* What was made just now is empty. */
+static void learn_made(const struct answer *answer, const struct kr_make_reply *made)
+{
+	struct kr_note_key key;
+
+	if (!(answer->flags & KR_FRAME_NOTE_ATTR) || !S_ISDIR(made->attr.mode))
+		return;
+	kr_note_key(&key, KR_NOTE_WHOLE, &made->file);
+	put(answer, &made->file, &key, 0, NULL, 0);
+}
+
+static void learn_removed(const struct answer *answer, const struct kr_remove_request *asked, const struct kr_remove_reply *said)
+{
+	struct answer none = *answer;
+
+	none.err = -ENOENT;
+	learn_entry(&none, &asked->cred, &asked->parent, asked->name, NULL);
+	learn_dir(answer, &asked->parent, &said->dir);
+}
+
+/* --- our own changes ---------------------------------------------------------------------------------------------------- */
+
+/* NAME in DIR stands for something else now: for what is LEARNT from the same answer, or nobody knows. */
+static void changed_name(struct kr_notes *notes, const struct kr_fid *dir, const char *name, bool learnt)
+{
+	struct kr_note_key key;
+
+	if (!learnt) {
+		kr_note_key(&key, KR_NOTE_WHOLE, dir);
+		drop(notes, &key);
+	}
+	kr_note_key_entry(&key, dir, name);
+	drop(notes, &key);
+	kr_note_key(&key, KR_NOTE_ATTR, dir);
+	drop(notes, &key);
+	kr_note_store_forget_lists(&notes->store, kr_note_slot(dir));
+}
+
+/* What the server leaves to us to forget (msgs.def, NOTES), whatever the request has come to. */
+static void forget_own(const struct answer *answer, uint16_t type, const union kr_any_msg *asked)
+{
+	bool learnt = !answer->err && answer->flags & KR_FRAME_NOTE;
+	struct kr_notes *notes = answer->notes;
+	struct kr_note_key key;
+	KR_SCOPED_LOCK(&notes->lock);
+
+	switch (type) {
+	case KR_MSG_CREATE:
+		changed_name(notes, &asked->create_request.parent, asked->create_request.name, learnt);
+		break;
+	case KR_MSG_MAKE:
+		changed_name(notes, &asked->make_request.parent, asked->make_request.name, learnt);
+		break;
+	case KR_MSG_REMOVE:
+		changed_name(notes, &asked->remove_request.parent, asked->remove_request.name, learnt);
+		break;
+	case KR_MSG_LINK:
+		changed_name(notes, &asked->link_request.parent, asked->link_request.name, learnt);
+		kr_note_key(&key, KR_NOTE_ATTR, &asked->link_request.file);
+		drop(notes, &key);
+		break;
+	case KR_MSG_RENAME:
+		changed_name(notes, &asked->rename_request.parent, asked->rename_request.name, false);
+		changed_name(notes, &asked->rename_request.new_parent, asked->rename_request.new_name, false);
+		break;
+	default:
+		break;
+	}
+}
+
+/* --- replies ------------------------------------------------------------------------------------------------------------ */
+
+static bool changes_names(uint16_t type)
+{
+	return type == KR_MSG_CREATE || type == KR_MSG_MAKE || type == KR_MSG_REMOVE || type == KR_MSG_LINK || type == KR_MSG_RENAME;
+}
+
 static void learn(const struct answer *answer, uint16_t type, const union kr_any_msg *asked, const union kr_any_msg *said)
 {
 	struct kr_note_key key;
@@ -124,6 +225,8 @@ static void learn(const struct answer *answer, uint16_t type, const union kr_any
 			break;
 		learn_entry(answer, &asked->make_request.cred, &asked->make_request.parent, asked->make_request.name, &said->make_reply.file);
 		learn_attr(answer, &said->make_reply.file, &said->make_reply.attr);
+		learn_dir(answer, &asked->make_request.parent, &said->make_reply.dir);
+		learn_made(answer, &said->make_reply);
 		break;
 	case KR_MSG_CREATE:
 		if (answer->err)
@@ -131,6 +234,7 @@ static void learn(const struct answer *answer, uint16_t type, const union kr_any
 		learn_entry(answer, &asked->create_request.cred, &asked->create_request.parent, asked->create_request.name,
 			&said->create_reply.file);
 		learn_attr(answer, &said->create_reply.file, &said->create_reply.attr);
+		learn_dir(answer, &asked->create_request.parent, &said->create_reply.dir);
 		break;
 	case KR_MSG_GETATTR:
 		if (!answer->err)
@@ -141,8 +245,15 @@ static void learn(const struct answer *answer, uint16_t type, const union kr_any
 			learn_attr(answer, &asked->setattr_request.file, &said->setattr_reply.attr);
 		break;
 	case KR_MSG_LINK:
+		if (answer->err)
+			break;
+		learn_entry(answer, &asked->link_request.cred, &asked->link_request.parent, asked->link_request.name, &asked->link_request.file);
+		learn_attr(answer, &asked->link_request.file, &said->link_reply.attr);
+		learn_dir(answer, &asked->link_request.parent, &said->link_reply.dir);
+		break;
+	case KR_MSG_REMOVE:
 		if (!answer->err)
-			learn_attr(answer, &asked->link_request.file, &said->link_reply.attr);
+			learn_removed(answer, &asked->remove_request, &said->remove_reply);
 		break;
 	case KR_MSG_READLINK:
 		kr_note_key(&key, KR_NOTE_TARGET, &asked->readlink_request.file);
@@ -199,11 +310,13 @@ void kr_notes_learn(struct kr_mount *mount, uint16_t type, const void *fields, s
 	union kr_any_msg *asked;
 	struct kr_arena arena = {0};
 
-	if (!mount->notes || !(flags & (KR_FRAME_NOTE | KR_FRAME_NOTE_ATTR)))
+	if (!mount->notes || (!(flags & (KR_FRAME_NOTE | KR_FRAME_NOTE_ATTR)) && !changes_names(type)))
 		return;
 	asked = kr_xcalloc(1, sizeof(*asked));
-	if (kr_msg_decode(type, false, fields, length, asked, &arena) == 0)
+	if (kr_msg_decode(type, false, fields, length, asked, &arena) == 0) {
+		forget_own(&answer, type, asked);
 		learn(&answer, type, asked, reply);
+	}
 	kr_arena_fini(&arena);
 	free(asked);
 }

@@ -21,6 +21,7 @@
 #include "server/request.h"
 #include "server/server.h"
 #include "server/session.h"
+#include "server/watch.h"
 
 enum { ATTEMPTS_MAX = 100 };
 
@@ -273,6 +274,7 @@ static void run_setattr(struct kr_request *request)
 
 	request->err = kr_export_setattr(request->server->export, &msg->cred, &msg->file, &set,
 		&request->reply.setattr_reply.attr);
+	request->bare = !request->err && kr_export_bare(request->server->export, &msg->file);
 }
 
 static void reply_setattr(struct kr_request *request, const struct kr_attr *attr)
@@ -302,6 +304,7 @@ static void setattr_done(struct kr_request *request)
 		kr_sfile_cut(setattr->file);
 		kr_sfile_changed(setattr->file);
 	}
+	kr_watch_own(setattr->file);
 	if (request->err)
 		kr_request_reply_job(request);
 	else if (request->msg.setattr_request.valid & KR_SET_SIZE)

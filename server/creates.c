@@ -10,6 +10,7 @@
 #include "server/attrs.h"
 #include "server/export.h"
 #include "server/leases.h"
+#include "server/names.h"
 #include "server/notes.h"
 #include "server/opens.h"
 #include "server/request.h"
@@ -59,6 +60,7 @@ static void run_create(struct kr_request *request)
 	reply->created = created;
 	request->err = err;
 	request->bare = !err && created && kr_export_bare(export, &reply->file);
+	kr_names_look(request, &msg->parent, &reply->dir);
 }
 
 static void reply_create(struct kr_request *request, uint8_t granted)
@@ -215,6 +217,6 @@ static uint16_t grant_create(struct kr_request *request, int err, const void *re
 
 void kr_creates_register(struct kr_server *server)
 {
-	kr_server_on(server, KR_MSG_CREATE, handle_create, KR_HANDLER_KEEP_REPLY);
+	kr_server_on(server, KR_MSG_CREATE, handle_create, KR_HANDLER_KEEP_REPLY | KR_HANDLER_CHANGES_NAMES);
 	kr_notes_on(server, KR_MSG_CREATE, create_changes, grant_create);
 }

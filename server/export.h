@@ -139,6 +139,9 @@ int kr_export_readdir(struct kr_export *export, const struct kr_cred *cred, cons
 /* --- attributes ---------------------------------------------------------------------------------------------------- */
 
 int kr_export_getattr(struct kr_export *export, const struct kr_fid *fid, struct kr_attr *ret_attr);
+/* Of directory FID (RET_ATTR may be NULL); *RET_FOLDS: several names may stand for one of its entries (upper and lower case), or nobody can
+ * tell. */
+int kr_export_look_at_dir(struct kr_export *export, const struct kr_fid *fid, struct kr_attr *ret_attr, bool *ret_folds);
 /* Gives the file another ctime, and changes nothing else, if it has CTIME now: 1; 0 if it has not. */
 int kr_export_touch(struct kr_export *export, const struct kr_fid *fid, struct kr_time ctime);
 

@@ -73,6 +73,16 @@ static void handle_readlink(struct kr_request *request)
 	kr_request_run(request, run_readlink, kr_request_reply_job);
 }
 
+void kr_names_look(struct kr_request *request, const struct kr_fid *dir, struct kr_attr *ret_attr)
+{
+	bool folds = true;
+
+	if (request->err)
+		return;
+	(void)kr_export_look_at_dir(request->server->export, dir, ret_attr, &folds);
+	request->folds |= folds;
+}
+
 /* --- MAKE, LINK ----------------------------------------------------------------------------------------------------- */
 
 static void run_make(struct kr_request *request)
@@ -89,6 +99,7 @@ static void run_make(struct kr_request *request)
 		kr_resent_is_ours(request, &reply->attr, type, msg->cred.uid))
 		request->err = 0;
 	request->bare = !request->err && kr_export_bare(request->server->export, &reply->file);
+	kr_names_look(request, &msg->parent, &reply->dir);
 }
 
 static void handle_make(struct kr_request *request)
@@ -109,6 +120,7 @@ static void run_link(struct kr_request *request)
 		kr_export_lookup(export, &msg->cred, &msg->parent, msg->name, &there, &reply->attr) == 0 &&
 		kr_fid_equal(&there, &msg->file))
 		request->err = 0;
+	kr_names_look(request, &msg->parent, &reply->dir);
 }
 
 static void reply_link(struct kr_request *request, const struct kr_attr *attr)
@@ -193,6 +205,7 @@ static void run_remove(struct kr_request *request)
 		KR_LINGER_SIZE_MAX, request->state);
 	if (request->err == -ENOENT && request->maybe_done)
 		request->err = 0;
+	kr_names_look(request, &msg->parent, &request->reply.remove_reply.dir);
 }
 
 static void handle_remove(struct kr_request *request)
@@ -214,6 +227,8 @@ static void run_rename(struct kr_request *request)
 	if (request->err == -ENOENT && request->maybe_done &&
 		kr_export_lookup(export, &msg->cred, &msg->new_parent, msg->new_name, &there, &attr) == 0)
 		request->err = 0;
+	kr_names_look(request, &msg->parent, NULL);
+	kr_names_look(request, &msg->new_parent, NULL);
 }
 
 static void handle_rename(struct kr_request *request)
@@ -249,7 +264,8 @@ static uint16_t grant_make(struct kr_request *request, int err, const void *repl
 {
 	const struct kr_make_reply *made = reply;
 
-	if (err)
+	/* A directory that was made long ago need not be empty any more. */
+	if (err || request->maybe_done || request->folds)
 		return 0;
 	return kr_notes_grant(request, &request->msg.make_request.parent) | kr_notes_grant_attr(request, &made->file);
 }
@@ -262,13 +278,22 @@ static void link_changes(struct kr_request *request)
 
 static uint16_t grant_link(struct kr_request *request, int err, const void *reply)
 {
+	uint16_t flags = err ? 0 : kr_notes_grant_attr(request, &request->msg.link_request.file);
+
 	(void)reply;
-	return err ? 0 : kr_notes_grant_attr(request, &request->msg.link_request.file);
+	/* What was done long ago says nothing of now. */
+	return err || request->maybe_done ? flags : flags | kr_notes_grant(request, &request->msg.link_request.parent);
 }
 
 static void remove_changes(struct kr_request *request)
 {
 	kr_notes_change(request, &request->msg.remove_request.parent);
+}
+
+static uint16_t grant_remove(struct kr_request *request, int err, const void *reply)
+{
+	(void)reply;
+	return err || request->maybe_done ? 0 : kr_notes_grant(request, &request->msg.remove_request.parent);
 }
 
 static void rename_changes(struct kr_request *request)
@@ -281,15 +306,15 @@ void kr_names_register(struct kr_server *server)
 {
 	kr_server_on(server, KR_MSG_LOOKUP, handle_lookup, 0);
 	kr_server_on(server, KR_MSG_READLINK, handle_readlink, 0);
-	kr_server_on(server, KR_MSG_MAKE, handle_make, KR_HANDLER_KEEP_REPLY);
-	kr_server_on(server, KR_MSG_LINK, handle_link, KR_HANDLER_KEEP_REPLY);
-	kr_server_on(server, KR_MSG_REMOVE, handle_remove, KR_HANDLER_KEEP_REPLY);
-	kr_server_on(server, KR_MSG_RENAME, handle_rename, KR_HANDLER_KEEP_REPLY);
+	kr_server_on(server, KR_MSG_MAKE, handle_make, KR_HANDLER_KEEP_REPLY | KR_HANDLER_CHANGES_NAMES);
+	kr_server_on(server, KR_MSG_LINK, handle_link, KR_HANDLER_KEEP_REPLY | KR_HANDLER_CHANGES_NAMES);
+	kr_server_on(server, KR_MSG_REMOVE, handle_remove, KR_HANDLER_KEEP_REPLY | KR_HANDLER_CHANGES_NAMES);
+	kr_server_on(server, KR_MSG_RENAME, handle_rename, KR_HANDLER_KEEP_REPLY | KR_HANDLER_CHANGES_NAMES);
 	kr_notes_on(server, KR_MSG_LOOKUP, NULL, grant_lookup);
 	kr_notes_on(server, KR_MSG_READLINK, NULL, grant_readlink);
 	kr_notes_on(server, KR_MSG_MAKE, make_changes, grant_make);
 	kr_notes_on(server, KR_MSG_LINK, link_changes, grant_link);
-	kr_notes_on(server, KR_MSG_REMOVE, remove_changes, NULL);
+	kr_notes_on(server, KR_MSG_REMOVE, remove_changes, grant_remove);
 	kr_notes_on(server, KR_MSG_RENAME, rename_changes, NULL);
 	kr_lists_register(server);
 	kr_lookups_register(server);

@@ -113,13 +113,19 @@ static void ask(struct kr_request *request, struct kr_session *session, uint32_t
 	kr_list_append(&notes->forgets, &forget->of_all);
 }
 
-static bool has_slot(const struct kr_note_change *change, uint32_t slot)
+/* -1: it is not among them. */
+static int find_slot(const struct kr_note_change *change, uint32_t slot)
 {
 	for (uint32_t i = 0; i < change->count; i++) {
 		if (change->slots[i] == slot)
-			return true;
+			return (int)i;
 	}
-	return false;
+	return -1;
+}
+
+static bool has_slot(const struct kr_note_change *change, uint32_t slot)
+{
+	return find_slot(change, slot) >= 0;
 }
 
 void kr_notes_change(struct kr_request *request, const struct kr_fid *fid)
@@ -180,6 +186,7 @@ void kr_notes_also(struct kr_request *request, const struct kr_fid *fid, void (*
 {
 	assert(!request->cancel);
 	kr_notes_change(request, fid);
+	request->change.also |= 1u << find_slot(&request->change, kr_note_slot(fid));
 	wait(request, next);
 }
 
@@ -275,10 +282,14 @@ uint16_t kr_notes_reply(struct kr_request *request, int err, const void *msg)
 	struct kr_server *server = request->server;
 	const struct kr_session *session = request->session;
 	const struct kr_handler *handler = &server->handlers[request->type];
+	bool knows = session->own_names && handler->flags & KR_HANDLER_CHANGES_NAMES && !request->folds &&
+		session->connections == request->connection;
 	uint16_t flags = 0;
 
-	for (uint32_t i = 0; i < request->change.count; i++)
-		tell_bits(server, request->change.slots[i], kr_note_bit(session->node));
+	for (uint32_t i = 0; i < request->change.count; i++) {
+		if (!knows || request->change.also & 1u << i)
+			tell_bits(server, request->change.slots[i], kr_note_bit(session->node));
+	}
 	if (handler->grants && takes_notes(session) && session->conn && server->notes->allowed && !server->grace.active &&
 		!server->export_lost)
 		flags = handler->grants(request, err, msg);

@@ -2,7 +2,7 @@
  *
  * Every request that changes something passes through here twice: before its handler runs, all other nodes with notes in the
  * slots that it names have forgotten them (kr_notes_wait); before its reply, its own node is told to forget (kr_notes_reply:
- * the frames of a connection are in order).  What a handler finds out later to be changed as well (the file behind a removed
+ * the frames of a connection are in order), unless it knows better itself what it has changed of names.  What a handler finds out later to be changed as well (the file behind a removed
  * name) it adds with kr_notes_also.  Changes of data, and those from behind our back, tell everybody without waiting: nodes that
  * wait for them hold WRITE, under which nobody else has notes of the file.
  *
@@ -28,6 +28,7 @@ enum { KR_NOTE_CHANGE_MAX = 6 };
 struct kr_note_change {
 	uint64_t since;              /* the table's moment when the request came */
 	uint32_t slots[KR_NOTE_CHANGE_MAX], count;
+	uint32_t also;               /* bits by index: not only what the request names is changed there */
 	uint64_t asked[KR_NOTE_CHANGE_MAX]; /* bits per slot */
 	struct kr_list forgets;      /* unanswered */
 	void (*next)(struct kr_request *request);

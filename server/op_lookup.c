@@ -1,6 +1,8 @@
 /* Finding and looking at files: walk, lookup, getattr, readlink, statfs, access. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -74,6 +76,27 @@ int kr_export_getattr(struct kr_export *export, const struct kr_fid *fid, struct
 	int r = kr_entry_open(export, fid, &fd);
 
 	return r < 0 ? r : kr_entry_attr(export, fd, fid, ret_attr);
+}
+
+static bool folds(struct kr_export *export, int path_fd)
+{
+	KR_AUTO_FD int fd = -1;
+	int flags = 0;
+
+	return kr_entry_reopen(export, path_fd, O_RDONLY | O_DIRECTORY, &fd) < 0 || ioctl(fd, FS_IOC_GETFLAGS, &flags) < 0 ||
+		flags & FS_CASEFOLD_FL;
+}
+
+int kr_export_look_at_dir(struct kr_export *export, const struct kr_fid *fid, struct kr_attr *ret_attr, bool *ret_folds)
+{
+	KR_AUTO_FD int fd = -1;
+	int r = kr_entry_open(export, fid, &fd);
+
+	if (r == 0 && ret_attr)
+		r = kr_entry_attr(export, fd, fid, ret_attr);
+	if (r == 0)
+		*ret_folds = folds(export, fd);
+	return r;
 }
 
 /* Goes on from *FID along the first component of SUBDIR; returns what follows it. */

@@ -201,6 +201,7 @@ static struct kr_request *request_new(struct kr_session *session, const struct k
 	request->type = frame->header.type;
 	request->id = frame->header.id;
 	request->arrived_ns = kr_clock_ns();
+	request->connection = session->connections;
 	kr_list_append(&request->server->unanswered, &request->of_all);
 	kr_link_init(&request->wait);
 	kr_list_init(&request->change.forgets);

@@ -27,6 +27,7 @@ struct kr_request {
 	struct kr_table_link by_id;    /* kr_session.requests */
 	struct kr_link of_all;         /* kr_server.unanswered */
 	uint64_t arrived_ns;
+	uint64_t connection;           /* session->connections when it came: on another one the node need not know of it any more */
 	bool said;                     /* of parked.c: the log says that it waits for long */
 	uint16_t type;
 	bool maybe_done;               /* resent from an earlier session: an earlier instance may have executed it */
@@ -55,6 +56,7 @@ struct kr_request {
 	void (*free_state)(void *state);
 	void *job_state;               /* of attrs.c, while kr_attrs_get is under way */
 	bool committed;                /* it has had an effect: it cannot be withdrawn any more */
+	bool folds;                    /* the names that it has changed are others as well */
 	bool bare;                     /* what is answered is a file without extended attributes */
 	struct kr_note_change change;  /* of notes.c */
 };

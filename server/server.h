@@ -41,6 +41,7 @@ enum {
 enum kr_handler_flag {
 	KR_HANDLER_IN_GRACE = 1, /* served during the grace period; everything else waits for its end */
 	KR_HANDLER_KEEP_REPLY = 2, /* not idempotent: the reply is kept for a RESEND instead of running it again */
+	KR_HANDLER_CHANGES_NAMES = 8, /* the node knows what it changes of what it names: notes.h */
 	KR_HANDLER_CHANGES_ALL = 4, /* makes a name that nobody asked for, wherever: all notes are forgotten */
 };
 struct kr_handler {

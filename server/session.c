@@ -196,6 +196,7 @@ void kr_session_attach(struct kr_session *session, struct kr_conn *conn)
 	if (old)
 		kr_conn_close(old, false);
 	session->conn = conn;
+	session->connections++;
 	session->sent_bytes = 0;
 	session->heard_ns = kr_clock_ns();
 	kr_conn_set_handler(conn, &handler);

@@ -57,6 +57,12 @@ void kr_watch_look(struct kr_sfile *file, const struct kr_attr *attr, uint64_t c
 	file->seen.changes = file->changes; /* the state seen is the one after it */
 }
 
+void kr_watch_own(struct kr_sfile *file)
+{
+	if (!kr_lease_table_others_hold(&file->leases, 0, KR_LEASE_READ))
+		file->seen.known = false;
+}
+
 void kr_watch_forget(struct kr_sfile *file)
 {
 	if (!kr_link_linked(&file->watched))

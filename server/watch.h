@@ -49,6 +49,10 @@ void kr_watch_free(struct kr_server *server);
  * before, and reacts. From here on the file is looked at while a node holds READ. */
 void kr_watch_look(struct kr_sfile *file, const struct kr_attr *attr, uint64_t changes);
 
+/* We ourselves have given FILE another ctime. Where a node holds READ it may have been somebody else as well, and the next look says so;
+ * where none does, nobody counts on what was seen. */
+void kr_watch_own(struct kr_sfile *file);
+
 /* FILE is about to go. */
 void kr_watch_forget(struct kr_sfile *file);
 

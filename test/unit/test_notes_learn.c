@@ -1,0 +1,270 @@
+/* What a node has noted after answers to requests of its own that change names. */
+#include "fuse/notes.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "common/lookups.h"
+#include "common/msg.h"
+
+static struct kr_mount mount;
+static const struct kr_cred user = {.uid = 1000, .gid = 1000}, other = {.uid = 1001, .gid = 1001};
+static const struct kr_fid dir = {2, {1, 1}}, file = {2, {2, 2}}, second = {2, {3, 3}};
+static const struct kr_attr dir_attr = {.ino = 1, .nlink = 2}, file_attr = {.ino = 2, .nlink = 1}, changed = {.ino = 1, .nlink = 7};
+enum { NOTED = KR_FRAME_NOTE | KR_FRAME_NOTE_ATTR };
+
+static int set_up(void **state)
+{
+	(void)state;
+	memset(&mount, 0, sizeof(mount));
+	mount.notes = kr_notes_new();
+	atomic_store(&mount.fence_at_ns, UINT64_MAX);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	kr_notes_free(mount.notes);
+	return 0;
+}
+
+static void answer(uint16_t type, const void *request, int err, const void *reply, uint16_t flags)
+{
+	struct kr_writer w;
+
+	kr_writer_init(&w);
+	assert_int_equal(kr_msg_encode(type, false, request, &w), 0);
+	kr_notes_learn(&mount, type, w.bytes, w.length, err, reply, flags, kr_clock_ns());
+	kr_writer_fini(&w);
+}
+
+static void look_up(const struct kr_cred *cred, const char *name, const struct kr_fid *fid, const struct kr_attr *attr)
+{
+	answer(KR_MSG_LOOKUP, &(struct kr_lookup_request){.cred = *cred, .parent = dir, .name = name}, fid ? 0 : -ENOENT,
+		fid ? &(struct kr_lookup_reply){.file = *fid, .attr = *attr} : NULL, fid ? NOTED : KR_FRAME_NOTE);
+}
+
+static void list(void)
+{
+	answer(KR_MSG_READDIR, &(struct kr_readdir_request){.cred = user, .file = dir}, 0, &(struct kr_readdir_reply){.end = 1}, KR_FRAME_NOTE);
+	answer(KR_MSG_GETATTR, &(struct kr_getattr_request){.file = dir}, 0, &(struct kr_getattr_reply){.attr = dir_attr}, KR_FRAME_NOTE_ATTR);
+}
+
+/* 1: it stands for a file, 0: for none, -1: it is not known. */
+static int says(const struct kr_cred *cred, const char *name)
+{
+	struct kr_fid fid;
+	struct kr_attr attr;
+	uint64_t asked_ns;
+	int err;
+
+	if (!kr_notes_lookup(&mount, cred, &dir, name, &err, &fid, &attr, &asked_ns))
+		return -1;
+	assert_true(err == 0 || err == -ENOENT);
+	return err == 0;
+}
+
+static bool is_listed(void)
+{
+	uint8_t buffer[64];
+	size_t length;
+	bool end;
+
+	return kr_notes_readdir(&mount, &user, &dir, 0, buffer, sizeof(buffer), &length, &end);
+}
+
+static uint32_t links(const struct kr_fid *fid)
+{
+	struct kr_attr attr;
+	uint64_t asked_ns;
+
+	return kr_notes_getattr(&mount, fid, &attr, &asked_ns) ? attr.nlink : 0;
+}
+
+static void a_removal_leaves_other_names_known(void **state)
+{
+	struct kr_remove_request remove = {.cred = user, .parent = dir, .name = "a"};
+
+	(void)state;
+	look_up(&user, "a", &file, &file_attr);
+	look_up(&other, "b", &second, &file_attr);
+	look_up(&user, "none", NULL, NULL);
+	list();
+	assert_true(is_listed());
+	answer(KR_MSG_REMOVE, &remove, 0, &(struct kr_remove_reply){.dir = changed}, KR_FRAME_NOTE);
+	assert_int_equal(says(&user, "a"), 0);
+	assert_int_equal(says(&other, "a"), 0);
+	assert_int_equal(says(&user, "b"), 1);
+	assert_int_equal(says(&user, "none"), 0);
+	assert_false(is_listed());
+	assert_int_equal(links(&dir), 7);
+}
+
+static void what_may_not_be_noted_is_forgotten_all_the_same(void **state)
+{
+	(void)state;
+	for (int err = 0; err >= -EINTR; err -= EINTR) {
+		look_up(&user, "a", &file, &file_attr);
+		look_up(&user, "b", &second, &file_attr);
+		list();
+		answer(KR_MSG_REMOVE, &(struct kr_remove_request){.cred = other, .parent = dir, .name = "a"}, err,
+			err ? NULL : &(struct kr_remove_reply){.dir = changed}, 0);
+		assert_int_equal(says(&user, "a"), -1);
+		assert_int_equal(says(&user, "b"), 1);
+		assert_false(is_listed());
+		assert_int_equal(links(&dir), 0);
+	}
+}
+
+static void what_is_made_is_known_and_its_absence_forgotten(void **state)
+{
+	(void)state;
+	for (int round = 0; round < 2; round++) {
+		uint16_t flags = round ? 0 : NOTED;
+
+		look_up(&user, "a", NULL, NULL);
+		look_up(&user, "d", NULL, NULL);
+		look_up(&user, "l", NULL, NULL);
+		answer(KR_MSG_CREATE, &(struct kr_create_request){.cred = user, .parent = dir, .name = "a"}, 0,
+			&(struct kr_create_reply){.created = 1, .file = file, .attr = file_attr, .dir = changed}, flags);
+		answer(KR_MSG_MAKE, &(struct kr_make_request){.cred = user, .parent = dir, .name = "d", .target = ""}, 0,
+			&(struct kr_make_reply){.file = second, .attr = file_attr, .dir = changed}, flags);
+		answer(KR_MSG_LINK, &(struct kr_link_request){.cred = user, .parent = dir, .name = "l", .file = file}, 0,
+			&(struct kr_link_reply){.file = file, .attr = changed, .dir = changed}, flags);
+		assert_int_equal(says(&user, "a"), round ? -1 : 1);
+		assert_int_equal(says(&user, "d"), round ? -1 : 1);
+		assert_int_equal(says(&user, "l"), round ? -1 : 1);
+		assert_int_equal(links(&file), round ? 0 : 7); /* the link's, not the creation's */
+		assert_int_equal(links(&dir), round ? 0 : 7);
+	}
+}
+
+static void a_directory_of_our_own_making_is_known_as_a_whole(void **state)
+{
+	struct kr_make_request make = {.cred = user, .parent = second, .name = "dir", .mode = S_IFDIR | 0755, .target = ""};
+	struct kr_make_reply made = {.file = dir, .attr = {.ino = 1, .mode = S_IFDIR | 0755, .nlink = 2}, .dir = changed};
+	struct kr_create_request create = {.cred = user, .parent = dir, .name = "a"};
+	struct kr_create_reply created = {.created = 1, .file = file, .attr = file_attr, .dir = changed};
+	const struct {
+		int err;
+		uint16_t flags;
+	} unknown[] = {{0, 0}, {0, KR_FRAME_NOTE_ATTR}, {-EEXIST, 0}, {-EINTR, 0}};
+
+	(void)state;
+	for (size_t i = 0; i < KR_ARRAY_SIZE(unknown); i++) {
+		answer(KR_MSG_MAKE, &make, 0, &made, NOTED);
+		assert_int_equal(says(&user, "a"), -1); /* whether he may search it is not known yet */
+		look_up(&user, "none", NULL, NULL);
+		assert_int_equal(says(&user, "a"), 0);
+		assert_int_equal(says(&other, "a"), -1);
+		answer(KR_MSG_CREATE, &create, 0, &created, NOTED);
+		assert_int_equal(says(&user, "a"), 1);
+		assert_int_equal(says(&user, "b"), 0);
+		answer(KR_MSG_REMOVE, &(struct kr_remove_request){.cred = user, .parent = dir, .name = "a"}, 0, &(struct kr_remove_reply){.dir = changed},
+			KR_FRAME_NOTE);
+		assert_int_equal(says(&user, "a"), 0);
+		assert_int_equal(says(&user, "b"), 0);
+		answer(KR_MSG_CREATE, &create, unknown[i].err, unknown[i].err ? NULL : &created, unknown[i].flags);
+		assert_int_equal(says(&user, "a"), -1);
+		assert_int_equal(says(&user, "b"), -1);
+		tear_down(state);
+		set_up(state);
+	}
+	answer(KR_MSG_MAKE, &make, 0, &made, KR_FRAME_NOTE); /* somebody may be making something there */
+	look_up(&user, "none", NULL, NULL);
+	assert_int_equal(says(&user, "a"), -1);
+	answer(KR_MSG_MAKE, &make, 0, &made, NOTED);
+	look_up(&user, "none", NULL, NULL);
+	answer(KR_MSG_RENAME, &(struct kr_rename_request){.cred = user, .parent = second, .name = "x", .new_parent = dir, .new_name = "y"}, 0, NULL, 0);
+	assert_int_equal(says(&user, "y"), -1);
+	assert_int_equal(says(&user, "a"), -1);
+}
+
+static void both_names_of_a_rename_are_forgotten(void **state)
+{
+	struct kr_rename_request rename = {.cred = user, .parent = dir, .name = "a", .new_parent = dir, .new_name = "b"};
+
+	(void)state;
+	look_up(&user, "a", &file, &file_attr);
+	look_up(&user, "b", NULL, NULL);
+	look_up(&user, "c", &second, &file_attr);
+	list();
+	answer(KR_MSG_RENAME, &rename, 0, NULL, 0);
+	assert_int_equal(says(&user, "a"), -1);
+	assert_int_equal(says(&user, "b"), -1);
+	assert_int_equal(says(&user, "c"), 1);
+	assert_false(is_listed());
+	assert_int_equal(links(&dir), 0);
+}
+
+static void a_directory_whose_attributes_are_not_said_is_not_known(void **state)
+{
+	(void)state;
+	list();
+	answer(KR_MSG_REMOVE, &(struct kr_remove_request){.cred = user, .parent = dir, .name = "a"}, 0, &(struct kr_remove_reply){0}, KR_FRAME_NOTE);
+	assert_int_equal(links(&dir), 0);
+	assert_int_equal(says(&user, "a"), 0);
+}
+
+static void names_are_known_to_who_has_been_seen_to_search(void **state)
+{
+	(void)state;
+	look_up(&user, "a", &file, &file_attr);
+	assert_int_equal(says(&other, "a"), -1);
+	look_up(&other, "none", NULL, NULL);
+	assert_int_equal(says(&other, "a"), 1);
+	answer(KR_MSG_LOOKUP, &(struct kr_lookup_request){.cred = {.uid = 7}, .parent = dir, .name = "a"}, -EACCES, NULL, KR_FRAME_NOTE);
+	assert_int_equal(says(&(struct kr_cred){.uid = 7}, "a"), -1);
+}
+
+static void many_answers_at_once_are_as_many_answers(void **state)
+{
+	struct kr_writer names, found;
+
+	(void)state;
+	kr_writer_init(&names);
+	kr_writer_init(&found);
+	kr_lookups_put_name(&names, "a");
+	kr_lookups_put_name(&names, "left out");
+	kr_lookups_put_name(&names, "none");
+	kr_lookups_put_name(&names, "b");
+	kr_lookups_put_found(&found, &(struct kr_found){.number = 0, .kind = KR_FOUND_FILE, .fid = file, .attr = file_attr});
+	kr_lookups_put_found(&found, &(struct kr_found){.number = 2, .kind = KR_FOUND_NOTHING});
+	kr_lookups_put_found(&found, &(struct kr_found){.number = 3, .kind = KR_FOUND_BARE, .fid = second, .attr = file_attr});
+	answer(KR_MSG_LOOKUPS, &(struct kr_lookups_request){.cred = user, .parent = dir, .names = {names.bytes, (uint32_t)names.length}}, 0,
+		&(struct kr_lookups_reply){.found = {found.bytes, (uint32_t)found.length}}, KR_FRAME_NOTE);
+	assert_int_equal(says(&user, "a"), 1);
+	assert_int_equal(says(&user, "left out"), -1);
+	assert_int_equal(says(&user, "none"), 0);
+	assert_int_equal(says(&user, "b"), 1);
+	/* More than was asked for, and what makes no sense: the rest is left. */
+	found.bytes[0] = 5;
+	answer(KR_MSG_LOOKUPS, &(struct kr_lookups_request){.cred = user, .parent = dir, .names = {names.bytes, 2}}, 0,
+		&(struct kr_lookups_reply){.found = {found.bytes, (uint32_t)found.length}}, KR_FRAME_NOTE);
+	kr_writer_fini(&names);
+	kr_writer_fini(&found);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_removal_leaves_other_names_known, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_may_not_be_noted_is_forgotten_all_the_same, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_is_made_is_known_and_its_absence_forgotten, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_directory_of_our_own_making_is_known_as_a_whole, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(both_names_of_a_rename_are_forgotten, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_directory_whose_attributes_are_not_said_is_not_known, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(names_are_known_to_who_has_been_seen_to_search, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(many_answers_at_once_are_as_many_answers, set_up, tear_down),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
