@@ -32,9 +32,8 @@ struct kr_applied *kr_flush_add_applied(struct kr_file *file, struct kr_extent_m
 	struct kr_applied *applied = kr_xcalloc(1, sizeof(*applied));
 
 	applied->up_to = seq;
-	applied->round = round;
-	memcpy(applied->boot_id, kr_session_facts(file->mount->session)->boot_id, 16);
-	applied->mark = kr_journal_applied(file->mount->journal, file->journal_file, seq, round, applied->boot_id);
+	kr_journal_note_applied(file->mount->journal, file->journal_file, applied, round,
+		kr_session_facts(file->mount->session)->boot_id);
 	kr_extent_map_init(&applied->extents);
 	kr_extent_map_move(extents, &applied->extents);
 	kr_list_append(&file->flush.applied, &applied->link);
@@ -42,24 +41,11 @@ struct kr_applied *kr_flush_add_applied(struct kr_file *file, struct kr_extent_m
 	return applied;
 }
 
-/* The writes die first: a state without writes is nothing, writes without their state would be dirty again. */
-void kr_flush_drop_applied(struct kr_file *file, struct kr_applied *applied)
-{
-	kr_list_remove(&applied->link);
-	kr_flush_release_map(file, &applied->extents);
-	kr_journal_release_mark(file->mount->journal, applied->mark);
-	free(applied);
-}
-
 void kr_flush_stable(struct kr_file *file, uint64_t round)
 {
-	struct kr_applied *applied, *next;
-
 	if (file->flush.unstable)
 		round = KR_MIN(round, file->flush.unstable_after);
-	KR_LIST_FOR_EACH_SAFE(applied, next, &file->flush.applied, link)
-		if (applied->round <= round && kr_flush_is_current_boot(file, applied))
-			kr_flush_drop_applied(file, applied);
+	kr_journal_stable(file->mount->journal, &file->flush.applied, round, kr_session_facts(file->mount->session)->boot_id);
 	kr_flush_settle(file);
 	kr_file_step(file);
 }
@@ -78,13 +64,13 @@ static void redirty_piece(void *context, const struct kr_extent *piece)
 		redirty->err = -ENOMEM;
 }
 
-/* Under what is dirty already; the APPLIED record dies first.  file->lock is held. */
+/* Under what is dirty already; the APPLIED records die first.  file->lock is held. */
 static int redirty_entry(struct kr_file *file, struct kr_applied *applied)
 {
 	struct redirty redirty = {file, 0};
 
 	file->clear_suid |= applied->clear_suid;
-	kr_journal_release_mark(file->mount->journal, applied->mark);
+	kr_journal_void_applied(file->mount->journal, applied);
 	kr_extent_map_for_each(&applied->extents, redirty_piece, &redirty);
 	kr_extent_map_fini(&applied->extents);
 	kr_list_remove(&applied->link);
@@ -364,7 +350,7 @@ void kr_flush_discard(struct kr_file *file)
 	KR_LIST_FOR_EACH_SAFE(send, next_send, &file->flush.sends, link)
 		kr_flush_send_abandon(send);
 	KR_LIST_FOR_EACH_SAFE(applied, next, &file->flush.applied, link)
-		kr_flush_drop_applied(file, applied);
+		kr_journal_drop_applied(file->mount->journal, applied);
 	pthread_mutex_lock(&file->lock);
 	kr_extent_map_truncate(&file->dirty, 0, kr_journal_release, file->mount->journal);
 	file->flush.flushed_seq = file->written_seq;

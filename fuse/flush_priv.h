@@ -62,7 +62,6 @@ void kr_flush_settle(struct kr_file *file);
 struct kr_applied *kr_flush_add_applied(struct kr_file *file, struct kr_extent_map *extents, uint64_t seq,
 	uint64_t round);
 /* Releases the journal's bytes of an entry, removes and frees it. */
-void kr_flush_drop_applied(struct kr_file *file, struct kr_applied *applied);
 void kr_flush_release_map(struct kr_file *file, struct kr_extent_map *map);
 /* Entries after AFTER_ROUND, of the server's present boot or of any, are dirty again; ERR is told to programs (0: nothing
  * to tell). */

@@ -71,6 +71,7 @@ static void submit(struct kr_flush_send *send, uint64_t bytes, unsigned flags)
 		.bytes = bytes,
 		.flags = (send->inlined ? FLUSH_INLINE : 0) | (send->replay ? FLUSH_REPLAY : 0),
 		.replay_round = send->replay ? send->replay->round : 0,
+		.replay_order = send->replay ? send->replay->order : 0,
 		.mtime = send->mtime,
 		.clear_suid = send->clear_suid,
 	};
@@ -256,21 +257,13 @@ static void dirty_applied(struct kr_flush_send *send, const struct kr_flush_repl
 		kr_flush_stable(file, reply->round);
 }
 
-/* The new state is on the disk before the old one goes; of two with one up_to the later counts. */
 static void replay_applied(struct kr_flush_send *send, const struct kr_flush_reply *reply)
 {
 	struct kr_applied *applied = send->replay;
 	struct kr_file *file = send->file;
-	uint64_t old = applied->mark;
 
-	applied->round = reply->round;
-	memcpy(applied->boot_id, kr_session_facts(file->mount->session)->boot_id, 16);
-	applied->mark = kr_journal_applied(file->mount->journal, file->journal_file, applied->up_to, applied->round,
-		applied->boot_id);
-	if (applied->mark)
-		kr_journal_release_mark(file->mount->journal, old);
-	else
-		applied->mark = old;
+	kr_journal_note_applied(file->mount->journal, file->journal_file, applied, reply->round,
+		kr_session_facts(file->mount->session)->boot_id);
 	file->flush.applied_ns = kr_clock_ns();
 	kr_file_refresh(file);
 	if (reply->stable)

@@ -56,6 +56,7 @@ struct kr_applied {
 	uint64_t up_to, round;
 	uint8_t boot_id[16];           /* of the server's machine */
 	uint64_t mark;                 /* of its APPLIED record; 0: none */
+	uint64_t order, order_mark;    /* the round that it was at first, and that record: replays go by it */
 	struct kr_time mtime;
 	bool clear_suid;
 	struct kr_extent_map extents;  /* holds the journal's bytes */
@@ -131,6 +132,20 @@ uint64_t kr_journal_applied(struct kr_journal *journal, struct kr_journal_file *
 	const uint8_t boot_id[16]);
 /* The APPLIED record is void: its writes are stable (released already) or dirty again. */
 void kr_journal_release_mark(struct kr_journal *journal, uint64_t mark);
+
+/* --- journal_applied.c --- */
+
+/* APPLIED has `up_to`: it was applied in ROUND of the boot BOOT_ID, now or, as a replay, once more. */
+void kr_journal_note_applied(struct kr_journal *journal, struct kr_journal_file *file, struct kr_applied *applied, uint64_t round,
+	const uint8_t boot_id[16]);
+/* Its APPLIED records are void. */
+void kr_journal_void_applied(struct kr_journal *journal, struct kr_applied *applied);
+/* Takes APPLIED out of its list, releases all that it holds, and frees it.  The writes die first: a state without writes is nothing,
+ * writes without their state would be dirty again. */
+void kr_journal_drop_applied(struct kr_journal *journal, struct kr_applied *applied);
+/* The rounds of LIST (struct kr_applied) up to ROUND of the boot BOOT_ID are on the server's stable storage: drops them, the
+ * oldest first; killed in the middle, the journal never has an older one to be replayed where a newer one is gone. */
+void kr_journal_stable(struct kr_journal *journal, struct kr_list *list, uint64_t round, const uint8_t boot_id[16]);
 
 /* The damage that the recovery found has been seen: segments set aside for it go like any others once nothing of them
  * is needed; what is doubtful in them is dead. */

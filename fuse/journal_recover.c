@@ -105,7 +105,7 @@ static uint64_t segment_number(const struct kr_rebuild *r, const struct kr_scan_
 	return r->scan->segments[ref->segment].header.number;
 }
 
-/* In the order of up_to; of two with the same the later one counts. */
+/* In the order of up_to; of several with the same the last one counts, in the first one's order. */
 static int take_applied(struct kr_rebuild *r, const struct kr_scan_ref *ref, const struct kr_journal_record *record)
 {
 	struct kr_recovered_file *file = file_of(r, record->file);
@@ -120,7 +120,8 @@ static int take_applied(struct kr_rebuild *r, const struct kr_scan_ref *ref, con
 	applied->up_to = record->up_to;
 	applied->round = record->round;
 	memcpy(applied->boot_id, record->boot_id, 16);
-	applied->mark = segment_number(r, ref) << 32 | ref->slot;
+	applied->mark = applied->order_mark = segment_number(r, ref) << 32 | ref->slot;
+	applied->order = record->round;
 	kr_extent_map_init(&applied->extents);
 	before = &file->applied.head;
 	KR_LIST_FOR_EACH(other, &file->applied, link) {
@@ -131,6 +132,8 @@ static int take_applied(struct kr_rebuild *r, const struct kr_scan_ref *ref, con
 	}
 	kr_list_insert_before(before, &applied->link);
 	if (before != &file->applied.head && other->up_to == applied->up_to) {
+		applied->order = other->order;
+		applied->order_mark = other->order_mark;
 		kr_list_remove(&other->link);
 		kr_applied_free(other);
 	}

@@ -121,6 +121,8 @@ void kr_reopen_hold(struct kr_rebuild *r)
 			}
 			kr_extent_map_for_each(&applied->extents, hold_extent, r->journal);
 			kr_journal_hold_mark(r->journal, applied->mark);
+			if (applied->order_mark != applied->mark)
+				kr_journal_hold_mark(r->journal, applied->order_mark);
 			r->recovery->bytes += applied->extents.bytes;
 		}
 		note_doubtful(r->recovery, file);

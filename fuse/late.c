@@ -122,8 +122,7 @@ static int take_replays(struct kr_late *late)
 		before = link->prev;
 		if (kr_flush_is_current_boot(file, applied))
 			continue;
-		kr_journal_release_mark(file->mount->journal, applied->mark);
-		applied->mark = 0;
+		kr_journal_void_applied(file->mount->journal, applied);
 		if (kr_time_compare(applied->mtime, late->mtime) > 0)
 			late->mtime = applied->mtime;
 		err = move_all(late, &applied->extents, true);

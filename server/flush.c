@@ -135,9 +135,33 @@ static void run_refuse(struct kr_request *request)
 }
 
 /* A replay of what is on stable storage already (synced.h): not to be applied again, over what may have come later. */
-static bool is_synced(struct kr_data *data, const struct kr_flush_request *msg, uint64_t round)
+static bool is_synced(struct kr_data *data, const struct kr_flush_request *msg)
 {
+	uint64_t round = msg->replay_round;
+
 	return round && kr_synced_judge(&data->synced, &msg->file, round, round) == KR_SYNCED_ALL;
+}
+
+/* A replay that this boot has applied, whose answer the node did not live to hear: later rounds of others may be there by now.  0: it
+ * is none; else a round that it is in. */
+static uint64_t applied_anew(struct kr_data *data, const struct kr_request *request)
+{
+	const struct kr_flush_request *msg = &request->msg.flush_request;
+	const struct kr_applied_entry *entry = kr_applied_find(&data->applied, &msg->file, request->session->node_id);
+
+	return entry && !entry->unstable_err && entry->seq >= msg->seq ? entry->round : 0;
+}
+
+/* True: it has been answered, since what it brings is there. */
+static bool replayed_in_vain(struct kr_data *data, struct kr_request *request)
+{
+	struct kr_flush_reply reply = { 0 };
+
+	reply.stable = is_synced(data, &request->msg.flush_request);
+	reply.round = reply.stable ? request->msg.flush_request.replay_round : applied_anew(data, request);
+	if (reply.round)
+		kr_request_reply(request, 0, &reply, NULL, 0);
+	return reply.round != 0;
 }
 
 static void handle_flush(struct kr_request *request)
@@ -149,7 +173,7 @@ static void handle_flush(struct kr_request *request)
 		.order = request->session->name,
 		.inlined = msg->flags & KR_FLUSH_INLINE,
 		.single = request->session->ring_port == 0 || kr_trust_is_user(request->session),
-		.replay_round = msg->flags & KR_FLUSH_REPLAY ? KR_MAX(msg->replay_round, 1) : 0,
+		.replay_round = msg->flags & KR_FLUSH_REPLAY ? KR_MAX(msg->replay_order, 1) : 0,
 		.token = request,
 	};
 	struct kr_sfile *file;
@@ -161,12 +185,8 @@ static void handle_flush(struct kr_request *request)
 	}
 	if (!kr_opens_allow(request, &msg->file, KR_GRANT_WRITE))
 		return;
-	if (is_synced(data, msg, ask.replay_round)) {
-		struct kr_flush_reply reply = { .round = ask.replay_round, .stable = 1 };
-
-		kr_request_reply(request, 0, &reply, NULL, 0);
+	if (ask.replay_round && replayed_in_vain(data, request))
 		return;
-	}
 	request->cancel = NULL; /* it is answered by its round, or when the session is lost */
 	file = kr_sfile_get(request->server, &msg->file);
 	if (!may_flush(request, file)) {

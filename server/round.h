@@ -11,8 +11,8 @@
  * the server (two nodes may not reach each other), after KR_ROUND_ATTEMPTS it fails with -EIO: the bytes are in the
  * node's journal.  A participant that the caller names as the cause (kr_rounds_accepted with an error) fails at once.
  *
- * Replays (flushes of rounds that a machine crash may have undone) run one by one by ascending round number before
- * everything else, and nothing runs while the machine is held (the server still collects them).
+ * Replays (flushes of rounds that a machine crash may have undone) run one by one before everything else, by the ascending
+ * numbers of the rounds that they were at first, and nothing runs while the machine is held (the server still collects them).
  *
  * Every ask gets exactly one KR_ROUND_REPLY.  Events are functions; what they cause waits in a queue of actions, which the
  * caller takes out with kr_rounds_action after each event (an action's execution may cause events in turn).
@@ -63,7 +63,7 @@ struct kr_round_ask {
 	const char *order;
 	bool inlined;
 	bool single;           /* cannot be a link of a chain (nobody can connect to it): a round of its own */
-	uint64_t replay_round; /* 0: not a replay */
+	uint64_t replay_round; /* that it was applied in at first; 0: not a replay */
 	void *token;
 };
 

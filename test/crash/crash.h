@@ -6,7 +6,8 @@
 #include <stdint.h>
 
 /* What is broken on purpose, to see that the checker notices. */
-enum crash_broken { BROKEN_NOTHING, BROKEN_DOUBT, BROKEN_SETTLE, BROKEN_CHECKSUM, BROKEN_TAIL, BROKEN_SYNC, BROKEN_STATE };
+enum crash_broken { BROKEN_NOTHING, BROKEN_DOUBT, BROKEN_SETTLE, BROKEN_CHECKSUM, BROKEN_TAIL, BROKEN_SYNC, BROKEN_STATE,
+	BROKEN_RELEASE, BROKEN_MARK, BROKEN_SYNCED, BROKEN_ORDER };
 
 struct crash {
 	uint64_t wanted, points; /* states to look at, looked at */
@@ -14,7 +15,7 @@ struct crash {
 	uint64_t records, damages, doubtful; /* found in them; for the summary */
 	enum crash_broken broken;
 	bool ordered;
-	char directory[64], state[80], live[80]; /* the second and third lie in the first */
+	char directory[64], state[80], live[80], synced[80]; /* all lie in the first */
 	const char *failure;     /* the first thing that was wrong; the run ends */
 	char text[256];
 };

@@ -67,7 +67,7 @@ static struct {
 	struct object *root;
 	dev_t device;
 	uint64_t event, synced; /* the last one; the last one before a sync or a write-back */
-	bool on, ordered;
+	bool on, ordered, locks;
 	void (*hook)(void);
 } disk;
 
@@ -371,6 +371,21 @@ bool disk_before_call(void)
 		disk.hook();
 	disk.on = true;
 	return true;
+}
+
+void disk_look_at_locks(void)
+{
+	disk.locks = true;
+}
+
+bool disk_looks_at_locks(void)
+{
+	return disk.locks;
+}
+
+void disk_pause(bool paused)
+{
+	disk.on = !paused;
 }
 
 void disk_write_back(void)

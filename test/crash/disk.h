@@ -23,6 +23,11 @@ void disk_begin(const char *path, bool ordered, void (*hook)(void));
 void disk_end(void);
 /* Stores into mappings become events now, and HOOK is called; as before each recorded call.  False: recording is off. */
 bool disk_before_call(void);
+/* From now on also before the code under test takes a lock: between stores that no system call divides. */
+void disk_look_at_locks(void);
+bool disk_looks_at_locks(void);
+/* What is done is not the code under test's. */
+void disk_pause(bool paused);
 /* The mappings of a daemon that was killed are not watched any more. */
 void disk_forget_mappings(void);
 /* The kernel writes some pages back, as it does now and then. */

@@ -2,7 +2,7 @@
  * left on the way, each recovered by the real code and checked (see journal.c, server.c, disk.h).
  *
  * crash_check [--points N] [--seed S] [--journal | --server] [--broken WHAT]
- * Exit code 0: all is well.  With --broken (doubt, settle, checksum, tail, sync, state) something is wrong on purpose, and
+ * Exit code 0: all is well.  With --broken (see broken_names) something is wrong on purpose, and
  * the exit code is 0 when that has been noticed.
  */
 #include <dirent.h>
@@ -21,7 +21,7 @@
 #include "test/crash/crash.h"
 #include "test/crash/disk.h"
 
-static const char *const broken_names[] = {"", "doubt", "settle", "checksum", "tail", "sync", "state"};
+static const char *const broken_names[] = {"", "doubt", "settle", "checksum", "tail", "sync", "state", "release", "mark", "synced", "order"};
 
 void crash_failed(struct crash *crash, const char *format, ...)
 {
@@ -75,7 +75,8 @@ static void make_directories(struct crash *crash)
 	}
 	snprintf(crash->state, sizeof(crash->state), "%s/state", crash->directory);
 	snprintf(crash->live, sizeof(crash->live), "%s/live", crash->directory);
-	if (mkdir(crash->state, 0700) < 0 || mkdir(crash->live, 0700) < 0)
+	snprintf(crash->synced, sizeof(crash->synced), "%s/synced", crash->directory);
+	if (mkdir(crash->state, 0700) < 0 || mkdir(crash->live, 0700) < 0 || mkdir(crash->synced, 0700) < 0)
 		exit(2);
 }
 

@@ -1,6 +1,7 @@
 /* The system calls of the code under test, caught by the linker's --wrap (see meson.build): made, then recorded.
  * A call that fails changes nothing.  Calls by other names (openat2 for directories, open_by_handle_at) make nothing. */
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -207,4 +208,11 @@ WRAP(int, renameat, int from_dirfd, const char *from, int dirfd, const char *nam
 	if (recorded && r == 0)
 		disk_renamed(from_dirfd, from, dirfd, name, false);
 	return r;
+}
+
+WRAP(int, pthread_mutex_lock, pthread_mutex_t *mutex)
+{
+	if (disk_looks_at_locks())
+		disk_before_call();
+	return __real_pthread_mutex_lock(mutex);
 }

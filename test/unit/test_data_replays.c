@@ -4,9 +4,10 @@
 
 #include "server/data_priv.h"
 
-static void send_replay(struct node *node, uint64_t round, const struct kr_range *extent, unsigned generation)
+/* It was applied at first in round ORDER, and at last in ROUND. */
+static void send_replay_of(struct node *node, uint64_t round, uint64_t order, const struct kr_range *extent, unsigned generation)
 {
-	struct kr_flush_request msg = { .file = node->file, .flags = 1 | 2, .seq = round, .replay_round = round,
+	struct kr_flush_request msg = { .file = node->file, .flags = 1 | 2, .seq = order, .replay_round = round, .replay_order = order,
 		.mtime = node->mtime, .extents = { extent, 1 } };
 	struct kr_buf *buf = kr_buf_new(extent->length);
 	struct kr_slice slice = { .buf = buf, .length = extent->length };
@@ -17,6 +18,11 @@ static void send_replay(struct node *node, uint64_t round, const struct kr_range
 	node_ask(node, KR_MSG_FLUSH, &msg, &slice, 1, flush_answered);
 	node->flushing = node->wants_flush = true;
 	kr_buf_put(buf);
+}
+
+static void send_replay(struct node *node, uint64_t round, const struct kr_range *extent, unsigned generation)
+{
+	send_replay_of(node, round, round, extent, generation);
 }
 
 static unsigned after_replays(uint64_t offset)
@@ -75,6 +81,62 @@ static void replays_of_all_nodes_are_applied_by_round_and_before_the_rest(void *
 static unsigned five_with_seven(uint64_t offset)
 {
 	return offset >= 50 && offset < 150 ? 7 : 5;
+}
+
+/* FILE is known, and the nodes wait to replay. */
+static void begin_replays(struct kr_fid file)
+{
+	boot_anew();
+	for (size_t i = 0; i < 2; i++) {
+		F.nodes[i].manual_reclaim = true;
+		F.nodes[i].file = file;
+		node_begin(&F.nodes[i]);
+		wait_until(F.nodes[i].live);
+	}
+}
+
+/* The power failed again in the middle of the replays: A was told that its older round had been applied anew, B was not. */
+static void replays_go_by_the_rounds_that_they_were_at_first(void **state)
+{
+	static const struct kr_range five = { 0, 120 }, seven = { 50, 100 };
+	struct node *a = node_start("a"), *b = node_start("b");
+
+	(void)state;
+	begin_replays(create_file(a, "file"));
+	send_replay_of(a, 20, 5, &five, 5);
+	send_replay(b, 7, &seven, 7);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
+	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
+	wait_until(a->flushed && b->flushed);
+	assert_content("file", 150, five_with_seven);
+}
+
+/* A was killed before it had written down that its round was applied anew. */
+static void what_was_replayed_is_not_replayed_over_later_rounds(void **state)
+{
+	static const struct kr_range five = { 0, 120 }, seven = { 50, 100 };
+	struct node *a = node_start("a"), *b = node_start("b");
+	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5 };
+
+	(void)state;
+	reclaim.file = create_file(a, "file");
+	begin_replays(reclaim.file);
+	send_replay(a, 5, &five, 5);
+	send_replay(b, 7, &seven, 7);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
+	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
+	wait_until(a->flushed && b->flushed);
+	a->flushed = false;
+	node_die(a);
+	node_begin(a);
+	wait_until(a->live);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
+	assert_int_equal(the_answer.reply.reclaim_reply.conflict, 0);
+	send_replay(a, 5, &five, 5);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
+	wait_until(a->flushed);
+	assert_int_equal(a->flush_err, 0);
+	assert_content("file", 150, five_with_seven);
 }
 
 /* There is memory for one of the two, and the other's bytes are asked for when its turn comes. */
@@ -210,6 +272,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(replays_of_all_nodes_are_applied_by_round_and_before_the_rest),
+		TEST(replays_go_by_the_rounds_that_they_were_at_first),
+		TEST(what_was_replayed_is_not_replayed_over_later_rounds),
 		TEST(replays_beyond_the_memory_for_them_are_streamed_in_their_turn),
 		TEST(a_replay_of_what_was_synced_does_not_cover_what_came_later),
 		TEST(only_syncs_of_files_with_several_writers_are_noted),
