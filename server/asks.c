@@ -21,6 +21,7 @@ struct ask {
 	kr_ask_working_fn working;
 	void *context;
 	uint64_t asked_ns;
+	struct kr_session *stray_of; /* reference: it was asked for this one, which does not wait for the answer any more; NULL */
 };
 
 /* --- requests to the node ------------------------------------------------------------------------------------------- */
@@ -29,6 +30,9 @@ static void free_ask(struct ask *ask)
 {
 	kr_list_remove(&ask->link);
 	kr_writer_fini(&ask->fields);
+	if (ask->stray_of)
+		ask->stray_of->strays--;
+	kr_session_put(ask->stray_of);
 	free(ask);
 }
 
@@ -104,7 +108,7 @@ uint64_t kr_session_ask_long(struct kr_session *session, uint16_t type, const vo
 	return ask->id;
 }
 
-void kr_session_unask(struct kr_session *session, uint64_t id)
+void kr_session_unask(struct kr_session *session, uint64_t id, struct kr_session *asker)
 {
 	struct ask *ask;
 
@@ -112,6 +116,8 @@ void kr_session_unask(struct kr_session *session, uint64_t id)
 		if (ask->id == id) {
 			ask->fn = NULL;
 			ask->working = NULL;
+			ask->stray_of = kr_session_get(asker);
+			asker->strays++;
 			return;
 		}
 	}

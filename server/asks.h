@@ -20,8 +20,9 @@ uint64_t kr_session_ask(struct kr_session *session, uint16_t type, const void *m
 typedef bool (*kr_ask_working_fn)(struct kr_session *session, const void *context, uint64_t *ret_since_ns);
 uint64_t kr_session_ask_long(struct kr_session *session, uint16_t type, const void *msg, kr_ask_fn fn,
 	kr_ask_working_fn working, void *context);
-/* Forgets FN and CONTEXT of an ask; the node's answer is dropped. */
-void kr_session_unask(struct kr_session *session, uint64_t ask);
+/* Forgets FN and CONTEXT of an ask that was made for a request of ASKER; the node's answer is dropped, but until it is there it counts
+ * as one of ASKER's unanswered requests: who asks and withdraws all the time would flood others with questions. */
+void kr_session_unask(struct kr_session *session, uint64_t ask, struct kr_session *asker);
 
 /* --- for session.c -------------------------------------------------------------------------------------------------- */
 

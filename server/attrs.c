@@ -157,7 +157,7 @@ static void cancel_stat(struct kr_request *request)
 	while ((link = kr_list_pop(&look->queries))) {
 		struct stat_query *query = KR_LIST_ENTRY(link, struct stat_query, link);
 
-		kr_session_unask(query->session, query->ask);
+		kr_session_unask(query->session, query->ask, request->session);
 		free(query);
 	}
 	kr_sfile_put(look->file);

@@ -87,7 +87,7 @@ static void cancel_waiting(struct kr_request *request)
 	while ((link = kr_list_pop(&request->change.forgets))) {
 		struct forget *forget = KR_LIST_ENTRY(link, struct forget, of_change);
 
-		kr_session_unask(forget->session, forget->ask);
+		kr_session_unask(forget->session, forget->ask, request->session);
 		end_forget(forget);
 	}
 	for (uint32_t i = 0; i < request->change.count; i++)
@@ -322,7 +322,7 @@ void kr_notes_tick(struct kr_server *server, uint64_t now_ns)
 		if (now_ns - forget->asked_ns <= KR_NOTE_GRANT_MS * KR_NS_PER_MS)
 			return;
 		notes->overdue++;
-		kr_session_unask(forget->session, forget->ask);
+		kr_session_unask(forget->session, forget->ask, forget->request->session);
 		forgotten(forget->session, forget, 0, NULL);
 	}
 }

@@ -252,7 +252,7 @@ static const char *violation(const struct kr_session *session, const struct kr_f
 		return "sent a frame that nobody asked for";
 	if (!(header->flags & KR_FRAME_RESEND) && find(session, header->id))
 		return "used a request id twice";
-	if (session->requests.count >= KR_SESSION_REQUESTS_MAX)
+	if (session->requests.count + session->strays >= KR_SESSION_REQUESTS_MAX)
 		return "has too many unanswered requests";
 	return NULL;
 }

@@ -80,7 +80,7 @@ static void cancel(struct kr_request *request)
 	while ((link = kr_list_pop(&staging->asks))) {
 		struct bring_ask *ask = KR_LIST_ENTRY(link, struct bring_ask, link);
 
-		kr_session_unask(ask->session, ask->ask);
+		kr_session_unask(ask->session, ask->ask, request->session);
 		free(ask);
 	}
 }

@@ -95,6 +95,31 @@ static void a_question_to_a_node_that_dies_is_answered_without_it(void **state)
 	assert_int_equal(node_result(reader, id, NULL), 0);
 }
 
+/* Who asks and withdraws all the time does not flood others with questions. */
+static void questions_of_withdrawn_requests_count_until_they_are_answered(void **state)
+{
+	struct fixture *f = *state;
+	struct node *writer = joined(f, 0), *reader = joined(f, 1);
+	struct kr_getattr_request getattr = {.file = create(writer, "f", KR_LEASE_WRITE)};
+	struct kr_query_reply nothing = {0};
+	struct kr_cancel_request cancel = {.request = node_send(reader, KR_MSG_GETATTR, &getattr)};
+	struct kr_session *session = kr_session_find_node_id(&f->server, reader->node_id);
+	struct node_asked *query = node_asked(writer, KR_MSG_QUERY);
+	size_t before = KR_SESSION_REQUESTS_MAX - 1;
+
+	assert_int_equal(node_call(reader, KR_MSG_CANCEL, &cancel, NULL), 0);
+	assert_int_equal(node_result(reader, cancel.request, NULL), -EINTR);
+	assert_int_equal(session->strays, 1);
+	session->strays += before;
+	node_send(reader, KR_MSG_GETATTR, &getattr);
+	assert_true(node_wait_for(&f->loop, node_is_closed, reader));
+	session->strays -= before;
+	resume(reader);
+	node_reply(writer, query, &nothing);
+	settle(writer);
+	assert_int_equal(session->strays, 0);
+}
+
 static void a_truncation_waits_until_others_have_dropped_their_leases(void **state)
 {
 	struct fixture *f = *state;
@@ -146,6 +171,7 @@ int main(void)
 		TEST(a_recall_is_repeated_on_the_next_connection),
 		TEST(attributes_include_what_another_node_has_not_flushed),
 		TEST(a_question_to_a_node_that_dies_is_answered_without_it),
+		TEST(questions_of_withdrawn_requests_count_until_they_are_answered),
 		TEST(a_truncation_waits_until_others_have_dropped_their_leases),
 		TEST(copies_in_both_directions_do_not_wait_for_each_other),
 	};
