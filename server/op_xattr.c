@@ -1,8 +1,10 @@
 /* Extended attributes, POSIX ACLs among them, as the caller. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/xattr.h>
+#include <unistd.h>
 
 #include "server/export_priv.h"
 
@@ -82,6 +84,13 @@ int kr_export_setxattr(struct kr_export *export, const struct kr_cred *cred, con
 	return r;
 }
 
+/* Whoever may write a file takes the capabilities of the program in it away by writing: the kernel of a node asks for that in his name
+ * before it cuts the file.  His own right to remove them, which a local filesystem does not ask for then either, is nobody's but root's. */
+static bool strips_capabilities(int fd, const char *name)
+{
+	return strcmp(name, "security.capability") == 0 && faccessat(AT_FDCWD, path_of(fd).text, W_OK, AT_EACCESS) == 0;
+}
+
 int kr_export_removexattr(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid,
 	const char *name)
 {
@@ -91,6 +100,8 @@ int kr_export_removexattr(struct kr_export *export, const struct kr_cred *cred, 
 
 	if (r == 0)
 		r = begin(export, cred, fid, &fd, &as);
+	if (r == 0 && strips_capabilities(fd, name))
+		kr_cred_leave(&as);
 	if (r == 0 && removexattr(path_of(fd).text, name) < 0)
 		r = kr_fail_errno(error_for(cred, name, errno), "extended attribute %s", name);
 	return r;

@@ -1,6 +1,8 @@
 /* Attributes, extended attributes and data of exported files. */
 #include "test/unit/export_fixture.h"
 
+#include "server/cred.h"
+
 #include <linux/falloc.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -173,6 +175,29 @@ static void extended_attributes_are_set_listed_and_removed(void **state)
 	fails(ERANGE, kr_export_listxattr(F.export, &root_cred, &file, buffer, 3, &length));
 	ok(kr_export_removexattr(F.export, &root_cred, &file, "user.a"));
 	fails(ENODATA, kr_export_removexattr(F.export, &root_cred, &file, "user.a"));
+}
+
+/* As the kernel of a node asks for it before somebody else's write or cut. */
+static void who_may_write_a_file_takes_its_capabilities_away(void **state)
+{
+	static const uint8_t net_raw[20] = {1, 0, 0, 2, 0, 0x20}; /* struct vfs_cap_data: revision 2, effective, CAP_NET_RAW */
+	struct kr_cred stranger = {.uid = 4321, .gid = 4321};
+	struct kr_fid file = make(&F.root, "f", S_IFREG | 0755);
+	struct kr_setattr writable = {.valid = KR_SET_MODE, .mode = 0757};
+	struct kr_attr attr;
+	size_t length;
+
+	(void)state;
+	if (!kr_cred_can_switch())
+		skip();
+	ok(kr_export_setxattr(F.export, &root_cred, &file, "security.capability", net_raw, sizeof(net_raw), 0));
+	ok(kr_export_setxattr(F.export, &root_cred, &file, "security.other", "value", 5, 0));
+	fails(EPERM, kr_export_removexattr(F.export, &stranger, &file, "security.capability"));
+	ok(kr_export_setattr(F.export, &root_cred, &file, &writable, &attr));
+	fails(EPERM, kr_export_removexattr(F.export, &stranger, &file, "security.other"));
+	ok(kr_export_removexattr(F.export, &stranger, &file, "security.capability"));
+	fails(ENODATA, kr_export_getxattr(F.export, &root_cred, &file, "security.capability", NULL, 0, &length));
+	fails(ENODATA, kr_export_removexattr(F.export, &stranger, &file, "security.capability"));
 }
 
 static void extended_attributes_too_large_are_refused(void **state)
@@ -391,6 +416,7 @@ static int run(void)
 		CASE(statfs_tells_of_the_exports_filesystem),
 		CASE(versions_change_with_bytes_and_survive_a_restart),
 		CASE(extended_attributes_are_set_listed_and_removed),
+		CASE(who_may_write_a_file_takes_its_capabilities_away),
 		CASE(extended_attributes_too_large_are_refused),
 		CASE(extended_attributes_need_the_callers_rights),
 		CASE(pieces_are_written_in_few_calls_and_gaps_stay_holes),

@@ -22,6 +22,17 @@ as 1001 1002 rm "$M/sticky/file" || fail "sticky directory: the owner cannot rem
 cp /bin/true "$EXPORT/suid"; chown 1001 "$EXPORT/suid"; chmod 6777 "$EXPORT/suid"
 as 1003 1003 sh -c "echo x >>$M/suid" || fail "append to a 0777 file"
 [ "$(stat -c %a "$EXPORT/suid")" = 777 ] || fail "suid survives a write: $(stat -c %a "$EXPORT/suid")"
+# Somebody else who may write a program takes its capabilities away, and is not refused for having none to do that with.
+setcapability() { python3 -c 'import os, sys; os.setxattr(sys.argv[1], "security.capability", bytes([1, 0, 0, 2, 0, 0x20] + [0] * 14))' "$1"; }
+has_capability() { python3 -c 'import os, sys; sys.exit("security.capability" not in os.listxattr(sys.argv[1]))' "$1"; }
+for how in ": >" "truncate -s 100" "fallocate -l 99999" "echo x >>"; do
+	rm -f "$EXPORT/capable"
+	cp /bin/true "$EXPORT/capable"; chown 1001 "$EXPORT/capable"; chmod 757 "$EXPORT/capable"
+	setcapability "$EXPORT/capable" || fail "no capabilities here"
+	has_capability "$(seen_from_here 1)/capable" || fail "node 1 does not show the capability"
+	as 1003 1003 sh -c "$how $M/capable" || fail "$how a program with capabilities that others may write"
+	! has_capability "$EXPORT/capable" || fail "capabilities survive $how"
+done
 if setfacl -d -m u:1005:rwx,g::rx,o::- "$EXPORT/shared" 2>/dev/null; then
 	as 1001 1002 sh -c "umask 077; echo x >$M/shared/acl"
 	getfacl -cn "$EXPORT/shared/acl" 2>/dev/null | grep -q "user:1005" || fail "default ACL not inherited"
