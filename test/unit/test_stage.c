@@ -221,6 +221,35 @@ static void a_version_that_is_gone_makes_the_attributes_stale(void **state)
 	assert_int_equal(node->error, 0);
 }
 
+/* Where the version is not known (0) the server cannot tell that the size is another one by now. */
+static void a_block_of_another_length_is_not_damaged(void **state)
+{
+	uint64_t until_ns = kr_clock_ns() + DEADLINE_S * KR_NS_PER_S, last = world->size / BLOCK * BLOCK;
+	struct node *node = &world->nodes[1];
+	struct kr_link *link;
+
+	(void)state;
+	world->version = 0;
+	start_node(1, LARGE);
+	while (try_read(node, 0, 5000) != 1)
+		turn();
+	link = world->conns.head.next;
+	world->size -= 100;
+	while (!node->file.stale) {
+		assert_true(try_read(node, last, 500) == 0);
+		turn();
+		assert_true(kr_clock_ns() < until_ns);
+	}
+	assert_ptr_equal(world->conns.head.next, link);
+	assert_ptr_equal(link->next, &world->conns.head);
+	kr_stage_set(node->file.stage, world->version, world->size);
+	while (try_read(node, last, 500) != 1) {
+		turn();
+		assert_true(kr_clock_ns() < until_ns);
+	}
+	assert_ptr_equal(world->conns.head.next, link);
+}
+
 static void own_flushed_bytes_are_patched_into_the_copy(void **state)
 {
 	static const struct kr_extent extents[] = {{100, 1000, 0, 1}, {BLOCK - 10, BLOCK + 20, 0, 2},
@@ -283,6 +312,7 @@ int main(void)
 		TEST(nodes_do_not_wait_in_a_circle_after_a_restart_of_the_server),
 		TEST(a_block_that_the_server_cannot_read_fails_alone),
 		TEST(a_version_that_is_gone_makes_the_attributes_stale),
+		TEST(a_block_of_another_length_is_not_damaged),
 		TEST(own_flushed_bytes_are_patched_into_the_copy),
 		TEST(data_that_came_with_open_is_checked_and_served),
 	};
