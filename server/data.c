@@ -219,6 +219,11 @@ void kr_data_collect_replays(struct kr_data *data, bool collecting)
 	kr_flush_update_hold(data);
 }
 
+bool kr_data_collecting(const struct kr_data *data)
+{
+	return data->collecting;
+}
+
 bool kr_data_replaying(const struct kr_data *data)
 {
 	return data->replaying;

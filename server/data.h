@@ -48,6 +48,7 @@ void kr_data_reclaimed(struct kr_sfile *file, struct kr_session *session, uint64
  * Call with true before the first session, with false when all nodes have sent RECLAIM_DONE or the grace has ended: then
  * they are applied, and when kr_data_replaying has become false kr_server_end_grace is called. */
 void kr_data_collect_replays(struct kr_data *data, bool collecting);
+bool kr_data_collecting(const struct kr_data *data);
 bool kr_data_replaying(const struct kr_data *data);
 
 /* Nobody who may come back unjudged has rounds of a former boot to replay any more: from now on the floor of what is known to

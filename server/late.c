@@ -119,7 +119,10 @@ void kr_late_claim_end(struct kr_late_claim *claim)
 uint8_t kr_late_conflict(struct kr_request *request, const struct kr_sfile *file, const struct kr_attr *attr, bool contested)
 {
 	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
-	bool dirty = msg->last && is_late(request), replays = has_doubtful_replays(request);
+	/* This machine has lost its power, and perhaps the file with it, which nobody had removed: its bytes are in journals alone. */
+	bool undone = !attr && kr_data_collecting(request->server->data);
+	bool dirty = msg->last && (is_late(request) || undone);
+	bool replays = msg->replay_last && (undone || has_doubtful_replays(request));
 	/* A file whose last name was removed is gone for everybody who did not have it open all the time. */
 	bool lost = (dirty || replays) && (contested || !attr || attr->nlink == 0 || touched(request, file, attr));
 	uint8_t parts = 0;

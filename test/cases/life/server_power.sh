@@ -1,0 +1,105 @@
+# The server loses power: its disk is as the last syncs left it, and two nodes are away meanwhile: one that was never
+# told that its round and a later one of another node are synced, and one whose rounds are gone from the disk.  Nothing that fsync or close
+# returned for is lost, and nothing older covers newer, whether they are back in time or late.
+# tags: faults
+# timeout: 300
+LEASE=4
+. "$TOP/test/lib.sh"
+EXPECTED_ERRORS='conflict|Stale|late|connection|cannot reach|timed out|no answer|is gone|discard|reclaim|lost'
+cluster 3
+grep -q KR_FAULT "$B/server/kairand" || skip "built without fault points (meson -Dfaults=true)"
+truncate -s 64M "$WORK/disk"
+mkfs.ext4 -q -m0 -E lazy_itable_init=0 "$WORK/disk" 2>/dev/null || skip "no mkfs.ext4"
+on server mount -o loop "$WORK/disk" "$EXPORT" || skip "no loop device"
+E=/proc/${KEEPER[server]}/root$EXPORT
+chmod 777 "$E"
+# boot: from now on the server's machine has another boot id.
+boot() {
+	cat /proc/sys/kernel/random/uuid >"$WORK/boot_id"
+	on server mount --bind "$WORK/boot_id" /proc/sys/kernel/random/boot_id || fail "no boot id of our own"
+}
+# snapshot: all that was written is on the disk, and this is how it looks.
+snapshot() { on server sync -f "$EXPORT" && cp --sparse=always "$WORK/disk" "$WORK/disk.synced" || fail "no snapshot"; }
+# power_loss: what came after the snapshot had not been written back.
+power_loss() {
+	server_kill
+	on server umount "$EXPORT" || fail "the export is in use"
+	mv "$WORK/disk.synced" "$WORK/disk"
+	on server mount -o loop "$WORK/disk" "$EXPORT" || fail "the disk cannot be mounted after the loss of power"
+	boot
+}
+# syncs off|on: what is applied does not get to the disk, as if the server were always too late; or it does.
+syncs() {
+	case $1 in
+	off) echo stable.before:hold >"$WORK/order" && mv "$WORK/order" "$WORK/fault" ;;
+	on) rm "$WORK/fault" ;;
+	esac
+}
+# put NODE FILE TEXT [fsync]: writes at the beginning, and closes; returned means promised.
+put() {
+	on "node$1" timeout $((60 * SLOW)) python3 - "$(mnt "$1")/$2" "$3" "${4:-}" <<-'P' || fail "node $1 cannot write $2"
+		import os, sys
+		path, text, sync = sys.argv[1:]
+		fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
+		os.pwrite(fd, text.encode(), 0)
+		if sync:
+		    os.fsync(fd)
+		os.close(fd)
+	P
+}
+# begins NAME TEXT: in the export.
+begins() { [ "$(head -c ${#2} "$E/$1" 2>/dev/null | tr '\0' .)" = "$2" ] || fail "$1 is '$(head -c 99 "$E/$1" | tr '\0' .)', not '$2'"; }
+# somewhere NAME TEXT: the file, or its conflict file, has it.
+somewhere() {
+	local place
+	for place in "$E/$1" "$E/$1".conflict-* "$E/.kairan/conflicts/$1".conflict-*; do
+		[ ! -e "$place" ] || ! tr -d '\0' <"$place" | grep -q "$2" || return 0
+	done
+	fail "$2 of $1 is lost: $(ls -lR "$E")"
+}
+drained() { kairan "$1" flush --timeout $((60 * SLOW)) "$(mnt "$1")" >"$WORK/said" || fail "node $1 keeps something: $(cat "$WORK/said")"; }
+serves() { on "node$1" timeout -s KILL 5 stat "$(mnt "$1")/."; }
+
+boot
+KR_FAULT="@$WORK/fault" server_start
+mounts_start flush_age=600
+for when in in-time late; do
+	note "the nodes are back $when"
+	for name in order quiet taken; do put 1 $when-$name original-------- fsync; done
+	syncs off
+	put 2 $when-order $when-older
+	cut_link node2
+	syncs on
+	put 1 $when-order $when-newer fsync # covers it, and is let go of by node 1
+	snapshot
+	syncs off # from here on nothing is synced
+	put 3 $when-quiet $when-closed3 # nobody else touches it
+	put 3 $when-taken $when-early3 # node 1 will, while node 3 is late
+	put 3 $when-new $when-made3
+	put 1 $when-mine $when-closed1
+	cut_link node3
+	power_loss
+	rm "$WORK/fault"
+	for name in quiet taken; do begins $when-$name original; done
+	[ ! -e "$E/$when-new" ] && [ ! -e "$E/$when-mine" ] || fail "the loss of power loses nothing"
+	begins $when-order $when-newer
+	if [ $when = late ]; then
+		KR_FAULT="@$WORK/fault" server_start
+		until_ok 60 "node 1 is served" serves 1 || fail "node 1 is not served without the others"
+		put 1 $when-taken $when-later1 fsync
+		for node in 2 3; do heal_link node$node; done
+	else
+		for node in 2 3; do heal_link node$node; done
+		KR_FAULT="@$WORK/fault" server_start
+	fi
+	for node in 1 2 3; do until_ok 60 "node $node is served" serves $node || fail "node $node is not served"; done
+	for node in 1 2 3; do drained $node; done
+	begins $when-order $when-newer
+	somewhere $when-mine $when-closed1
+	begins $when-quiet $when-closed3
+	somewhere $when-new $when-made3
+	somewhere $when-taken $when-early3
+	[ $when = in-time ] || begins $when-taken $when-later1
+	for node in 1 2 3; do cmp "$E/$when-taken" "$(seen_from_here $node)/$when-taken" || fail "node $node sees another file"; done
+done
+finish
