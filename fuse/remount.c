@@ -2,7 +2,6 @@
 #include "fuse/remount.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -53,9 +52,6 @@ int kr_remount(const struct kr_mount_options *options)
 	if (kr_mounted_find(plain, true, &mounted) < 0)
 		return kr_fail(-EINVAL, "cannot remount %s: no mount of kairanfs is there", plain);
 	err = remount(&mounted, options);
-	if (err == 0)
-		fprintf(stderr, "kairanfs: %s is remounted %s; but for ro, rw, suid, dev, exec, sync and their opposites its options stay as they "
-			"were mounted\n", mounted.path, options->read_only ? "read-only" : "read-write");
 	kr_mounted_fini(&mounted);
 	return err;
 }

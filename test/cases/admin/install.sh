@@ -40,7 +40,7 @@ on node1 mount --bind "$PREFIX/bin" /usr/local/bin || fail "bind" # mount.fuse3 
 on node1 mount -t fuse.kairanfs "$SERVER_ADDRESS:/" "$M" -o "_netdev,nofail,local=$WORK/node1/local" || fail "mount"
 on node1 sh -c "echo by mount >'$M/file'" || fail "write"
 on node1 mount -o remount,ro "$M" >"$WORK/said" 2>&1 || fail "remount read-only: $(cat "$WORK/said")"
-grep -q "remounted read-only" "$WORK/said" || fail "remount says: $(cat "$WORK/said")"
+[ ! -s "$WORK/said" ] || fail "remount says: $(cat "$WORK/said")"
 ! on node1 touch "$M/other" 2>/dev/null || fail "writes to what was remounted read-only"
 on node1 mount -o remount,rw "$M" 2>/dev/null && on node1 touch "$M/other" || fail "remount read-write"
 on node1 umount "$M" || fail "umount"
