@@ -7,20 +7,29 @@
 #include "common/log.h"
 #include "fuse/flush_priv.h"
 
-/* The chained send that a round is about: the one of this round, else the first that waits (replays ascend). */
-static struct kr_flush_send *send_of(struct kr_file *file, uint64_t round)
+/* The send that a ROUND asks for; NULL: it has been given up.  Of a replay that went inline the server may not have kept the
+ * bytes. */
+static struct kr_flush_send *asked_send(struct kr_file *file, uint64_t replay_round)
 {
-	struct kr_flush_send *send, *first = NULL;
+	struct kr_flush_send *send;
 
 	KR_LIST_FOR_EACH(send, &file->flush.sends, link) {
-		if ((send->inlined && !send->replay) || !send->call)
-			continue; /* of a replay the server may not have kept the bytes */
+		if (send->call && (send->replay ? send->replay->round == replay_round : !send->inlined && replay_round == 0))
+			return send;
+	}
+	return NULL;
+}
+
+/* The send whose snapshot is on its way in ROUND; NULL: none. */
+static struct kr_flush_send *running_send(struct kr_file *file, uint64_t round)
+{
+	struct kr_flush_send *send;
+
+	KR_LIST_FOR_EACH(send, &file->flush.sends, link) {
 		if (send->round == round)
 			return send;
-		if (!first)
-			first = send;
 	}
-	return first;
+	return NULL;
 }
 
 /* The stream's part is over; the FLUSH stays asked until its answer. */
@@ -69,7 +78,7 @@ static void on_round(struct kr_mount *mount, const struct kr_down *down, const v
 {
 	const struct kr_round_request *request = msg;
 	struct kr_file *file = kr_file_find(mount, &request->file);
-	struct kr_flush_send *send = file ? send_of(file, request->round) : NULL;
+	struct kr_flush_send *send = file ? asked_send(file, request->replay_round) : NULL;
 	int err = send ? 0 : -ENOENT;
 
 	(void)data;
@@ -92,10 +101,10 @@ static void on_round_abort(struct kr_mount *mount, const struct kr_down *down, c
 {
 	const struct kr_round_abort_request *request = msg;
 	struct kr_file *file = kr_file_find(mount, &request->file);
-	struct kr_flush_send *send = file ? send_of(file, request->round) : NULL;
+	struct kr_flush_send *send = file ? running_send(file, request->round) : NULL;
 
 	(void)data;
-	if (send && send->round == request->round)
+	if (send)
 		kr_flush_forget_round(send);
 	kr_chains_forget_round(mount->flusher->chains, &request->file, request->round);
 	kr_rpc_answer(mount->rpc, down, 0, NULL);

@@ -240,7 +240,8 @@ static void send_round(struct kr_sfile *file, const struct kr_round_action *acti
 	struct kr_sfile_data *data = &file->data;
 	struct kr_request *request = action->token;
 	struct kr_session *session = request->session;
-	struct kr_round_request msg = { .file = file->fid, .round = action->round, .has_upstream = action->has_upstream };
+	struct kr_round_request msg = { .file = file->fid, .round = action->round, .has_upstream = action->has_upstream,
+		.replay_round = request->msg.flush_request.flags & KR_FLUSH_REPLAY ? request->msg.flush_request.replay_round : 0 };
 	struct sent_round *sent;
 	char host[64];
 

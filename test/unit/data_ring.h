@@ -88,6 +88,7 @@ struct node {
 	unsigned deaths_left, die_after; /* extents sent in a stream before the next death */
 
 	uint64_t stable, unstable;
+	uint64_t replay_round; /* of the latest ROUND */
 	unsigned aborts, upstreams;
 	struct kr_hop_address upstream;
 	char upstream_address[64];
@@ -291,6 +292,7 @@ static inline void chain_begin(struct node *node, const struct kr_round_request 
 
 	assert_null(node->chain);
 	node->chain = chain;
+	node->replay_round = round->replay_round;
 	chain->node = node;
 	chain->round = round->round;
 	kr_merge_init(&chain->merge);

@@ -170,6 +170,7 @@ static void replays_beyond_the_memory_for_them_are_streamed_in_their_turn(void *
 	assert_int_equal(b->flush_err, 0);
 	assert_int_equal(F.server.data->replay_bytes, taken);
 	assert_int_equal(F.server.data->counters.chained_rounds, 1);
+	assert_int_equal(a->replay_round, 5);
 	assert_content("file", 200, five_with_seven);
 }
 
