@@ -311,6 +311,7 @@ static void on_stream(struct kr_chains *chains, struct kr_conn *conn, uint64_t i
 	intake->stream = id;
 	intake->file = request->file;
 	intake->round = request->round;
+	intake->since_ns = kr_clock_ns();
 	intake->chain = chain;
 	kr_list_append(&chains->intakes, &intake->link);
 	if (chain) {
@@ -473,6 +474,16 @@ void kr_chains_session_lost(struct kr_chains *chains)
 		if (!intake->chain)
 			drop_intake(intake);
 	kr_chain_lanes_close_idle(chains);
+}
+
+/* A paused connection does not show that its peer has closed it. */
+void kr_chains_tick(struct kr_chains *chains, uint64_t now_ns)
+{
+	struct kr_chain_intake *intake, *next;
+
+	KR_LIST_FOR_EACH_SAFE(intake, next, &chains->intakes, link)
+		if (!intake->chain && now_ns > intake->since_ns + KR_CHAIN_EARLY_MS * KR_NS_PER_MS)
+			drop_intake(intake);
 }
 
 void kr_chains_stop(struct kr_chains *chains)

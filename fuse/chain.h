@@ -2,7 +2,8 @@
  *
  * Loop thread.  ROUND names the downstream; the stream to it has a connection (lane) of its own, kept idle for the next
  * round. The upstream's STREAM comes in on a ring connection that carries nothing else meanwhile; it may come before
- * our ROUND (then the connection is paused until ROUND does).  ring/merge.h merges.
+ * our ROUND (then the connection is paused until ROUND does, or for KR_CHAIN_EARLY_MS: the round may have been aborted
+ * before its stream came).  ring/merge.h merges.
  *
  * Bounds: at most KR_CHAIN_WINDOW bytes are queued to the downstream's connection, KR_CHAIN_INPUT of the upstream's
  * extents are held (then its connection is paused), KR_CHAIN_READ own bytes are read ahead from the journal, in libuv's
@@ -17,7 +18,8 @@
 #include "common/msg.h"
 #include "fuse/mount.h"
 
-enum { KR_CHAIN_WINDOW = 4 << 20, KR_CHAIN_INPUT = 4 << 20, KR_CHAIN_READ = 1 << 20, KR_CHAIN_IDLE_LANES = 8 };
+enum { KR_CHAIN_WINDOW = 4 << 20, KR_CHAIN_INPUT = 4 << 20, KR_CHAIN_READ = 1 << 20, KR_CHAIN_IDLE_LANES = 8,
+	KR_CHAIN_EARLY_MS = 60000 };
 
 struct kr_chain;
 struct kr_chains;
@@ -27,8 +29,10 @@ int kr_chains_new(struct kr_mount *mount, struct kr_chains **ret_chains);
 /* Drops all streams and lanes; they are gone when the loop has run. */
 void kr_chains_stop(struct kr_chains *chains);
 void kr_chains_free(struct kr_chains *chains);
-/* The session is another: all of its streams and lanes are dropped. */
+/* The session is another: its early streams and idle lanes are dropped (running ones by whose they are). */
 void kr_chains_session_lost(struct kr_chains *chains);
+/* Now and then: drops streams that have waited too long for their ROUND. */
+void kr_chains_tick(struct kr_chains *chains, uint64_t now_ns);
 
 /* How a stream ended, once, unless aborted: 0 all is with the downstream; -EBADMSG or -EIO with `own` the journal's own
  * bytes cannot be read; else a connection broke. */

@@ -40,6 +40,7 @@ struct kr_chain_intake {
 	struct kr_fid file;
 	uint64_t round, extents, bytes;
 	struct kr_chain *chain; /* NULL: came before our ROUND, paused */
+	uint64_t since_ns;
 	bool paused;
 };
 

@@ -413,6 +413,7 @@ static void on_tick(uv_timer_t *timer)
 	struct kr_flusher *flusher = timer->data;
 
 	kr_ops_tick(flusher->mount);
+	kr_chains_tick(flusher->chains, kr_clock_ns());
 	if (!flusher->recovering)
 		kr_flush_for_each(flusher, tick_file, KR_FLUSH_AGE);
 }

@@ -351,6 +351,34 @@ static void a_stream_that_comes_before_the_round_waits_for_it(void **state)
 	merge_of_two(true);
 }
 
+static void pass_time(void *context)
+{
+	kr_chains_tick(parties[B].chains, kr_clock_ns() + *(const uint64_t *)context * KR_NS_PER_MS);
+}
+
+/* Its round has been aborted before it came; nobody reads the connection, so nobody would see its end. */
+static void a_stream_whose_round_never_comes_is_dropped(void **state)
+{
+	uint8_t *expected = calloc(1, FILE_BYTES);
+	bool waits = false;
+
+	(void)state;
+	put(&parties[A], 0, 1000, 1, expected);
+	put(&parties[B], 0, 1000, 1, expected);
+	run(start_chain, &parties[A]);
+	for (; !waits; usleep(1000))
+		run(has_intake, &waits);
+	run(pass_time, &(uint64_t){KR_CHAIN_EARLY_MS / 2});
+	run(has_intake, &waits);
+	assert_true(waits);
+	run(pass_time, &(uint64_t){KR_CHAIN_EARLY_MS + 1});
+	run(has_intake, &waits);
+	assert_false(waits);
+	wait_until(&parties[A].done);
+	assert_int_equal(parties[A].result, -ECONNRESET);
+	free(expected);
+}
+
 static void cut_upstream(void *context)
 {
 	(void)context;
@@ -422,6 +450,7 @@ int main(void)
 			teardown),
 		cmocka_unit_test_setup_teardown(two_streams_are_merged_and_the_later_in_the_ring_wins, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_stream_that_comes_before_the_round_waits_for_it, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_stream_whose_round_never_comes_is_dropped, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_slow_downstream_bounds_memory_and_a_lost_upstream_ends_the_stream,
 		setup, teardown),
 		cmocka_unit_test_setup_teardown(own_bytes_that_are_damaged_are_never_sent, setup, teardown),
