@@ -23,7 +23,7 @@ struct reclaim {
 	struct kr_request *request;
 	struct kr_sfile *file;
 	struct kr_cred cred; /* whom the session acts as, if anybody */
-	uint32_t missing; /* opens that this session does not have yet */
+	uint32_t missing; /* opens that this session did not have when it came */
 	uint32_t held;    /* ... and the export has now */
 	uint64_t changes;
 	struct kr_attr attr;
@@ -78,6 +78,17 @@ static void run_reclaim(struct kr_request *request)
 		reclaim->rights = reclaimable(request, reclaim);
 }
 
+/* What is held becomes the session's, as far as it still lacks it: a node whose connection broke asks again, perhaps before the
+ * first time is answered. */
+static void take_opens(const struct reclaim *reclaim, struct kr_attachment *attachment, uint32_t opens)
+{
+	uint32_t lacking = opens - KR_MIN(opens, attachment->opens), taken = KR_MIN(lacking, reclaim->held);
+
+	attachment->opens += taken;
+	reclaim->file->opens += reclaim->held;
+	kr_opens_release(reclaim->file, reclaim->held - taken);
+}
+
 /* The answer, when what had to be written down about it is. */
 static void finish_reclaim(struct kr_request *request)
 {
@@ -95,8 +106,7 @@ static void finish_reclaim(struct kr_request *request)
 		kr_request_reply_job(request);
 	} else {
 		attachment = kr_attachment_get(file, session);
-		attachment->opens += reclaim->missing;
-		file->opens += reclaim->missing;
+		take_opens(reclaim, attachment, msg->opens);
 		file->orphan |= reclaim->attr.nlink == 0;
 		attachment->replays |= msg->replay_last && !(reclaim->conflict & KR_CONFLICT_REPLAYS);
 		reply->conflict = reclaim->conflict;
@@ -194,7 +204,7 @@ static void handle_reclaim(struct kr_request *request)
 	reclaim = kr_xcalloc(1, sizeof(*reclaim));
 	reclaim->file = kr_sfile_get(request->server, &msg->file);
 	attachment = kr_attachment_find(reclaim->file, request->session);
-	if (!attachment || attachment->opens < msg->opens) /* repeated ones do not count twice */
+	if (!attachment || attachment->opens < msg->opens)
 		reclaim->missing = msg->opens - (attachment ? attachment->opens : 0);
 	reclaim->request = request;
 	request->state = reclaim;

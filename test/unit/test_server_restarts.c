@@ -43,6 +43,33 @@ static void a_restarted_server_lets_nodes_reclaim_first(void **state)
 	assert_int_equal(node_call(node, KR_MSG_CLOSE, &close_msg, NULL), -EBADF);
 }
 
+/* The connection broke during the recovery, which began again before the server was done with what came first. */
+static void a_file_that_is_reclaimed_again_meanwhile_is_open_once(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	struct kr_fid fid = create(node, "f", 0);
+	struct kr_reclaim_request reclaim = {.file = fid, .opens = 1};
+	struct kr_remove_request remove_file = {.parent = node->hello.root, .name = "f"};
+	struct kr_close_request close_msg = {.file = fid, .count = 1};
+	uint64_t first, second;
+
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	assert_int_equal(node_hello(node, true), 0);
+	first = node_send(node, KR_MSG_RECLAIM, &reclaim);
+	second = node_send(node, KR_MSG_RECLAIM, &reclaim);
+	assert_int_equal(node_result(node, first, NULL), 0);
+	assert_int_equal(node_result(node, second, NULL), 0);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	assert_int_equal(node_call(node, KR_MSG_REMOVE, &remove_file, NULL), 0);
+	assert_false(no_orphans(f));
+	assert_int_equal(node_call(node, KR_MSG_CLOSE, &close_msg, NULL), 0);
+	assert_true(node_wait_for(&f->loop, no_orphans, f));
+	assert_int_equal(node_call(node, KR_MSG_CLOSE, &close_msg, NULL), -EBADF);
+}
+
 static void exchange(struct node *node, uint64_t id, uint16_t flags, const struct kr_rename_request *msg)
 {
 	node_answer(node, id)->replies = 0;
@@ -286,6 +313,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		TEST(a_restarted_server_lets_nodes_reclaim_first),
+		TEST(a_file_that_is_reclaimed_again_meanwhile_is_open_once),
 		TEST(what_was_executed_is_not_executed_again_by_the_next_instance),
 		TEST(a_truncation_is_not_repeated_by_the_next_instance),
 		TEST(a_nameless_open_file_outlives_a_restart),
