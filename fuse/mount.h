@@ -57,8 +57,8 @@ struct kr_mount {
 	struct kr_control *control;
 
 	/* Fencing by our own clock (fence.h): after this moment (kr_clock_ns) the server may have given our leases away, so nothing
-	 * is served from caches and leases, and operations wait.  session.c moves it ahead with each answered PING; 0 while the
-	 * session is being reclaimed.  Fast paths ask kr_mount_fenced under file->lock (a stopped and continued process
+	 * is served from caches and leases, and operations wait.  session.c moves it ahead with each answered PING of a session
+	 * that is live; one that is lost takes the leases themselves away (reclaim.c).  Fast paths ask kr_mount_fenced under file->lock (a stopped and continued process
 	 * is fenced before any timer of it has run). */
 	_Atomic uint64_t fence_at_ns;
 	/* What to add to kr_clock_ns to have the server's CLOCK_REALTIME (from HELLO and PING): ours may be set at any time. */

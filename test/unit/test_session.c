@@ -29,6 +29,9 @@ static struct {
 	struct call calls[CALLS]; /* unanswered, in their order */
 	size_t count;
 	bool open;
+	uint16_t unqueued; /* there is no memory for requests of this type... */
+	unsigned queued;   /* ... after so many */
+	bool reset;
 } rpc;
 static struct {
 	int collected, replayed, resumed, live;
@@ -44,6 +47,8 @@ int kr_rpc_direct(struct kr_rpc *unused, uint16_t type, const void *msg, kr_rpc_
 {
 	(void)unused, (void)msg;
 	assert_true(rpc.count < CALLS);
+	if (type == rpc.unqueued && rpc.queued-- == 0)
+		return -ENOMEM;
 	rpc.calls[rpc.count++] = (struct call){type, callback, context};
 	return 0;
 }
@@ -75,7 +80,9 @@ void kr_rpc_open(struct kr_rpc *unused)
 void kr_rpc_reset(struct kr_rpc *unused, const char *reason)
 {
 	(void)unused;
-	fail_msg("the session ends the connection: %s", reason);
+	if (!rpc.unqueued)
+		fail_msg("the session ends the connection: %s", reason);
+	rpc.reset = true;
 }
 uint64_t kr_rpc_heard_ns(const struct kr_rpc *unused)
 {
@@ -202,14 +209,20 @@ static void break_connection(void)
 	rpc.events->on_disconnected(rpc.context, -ECONNRESET, "closed by the peer");
 }
 
+static void greet(void)
+{
+	const struct sockaddr_storage address = {.ss_family = AF_UNIX}; /* of which there is no way to ask for our side */
+
+	rpc.events->on_connecting(rpc.context, (const struct sockaddr *)&address);
+}
+
 /* The server knows SESSION, or has made it. */
 static void connect_to(uint64_t session, bool known)
 {
-	const struct sockaddr_storage address = {.ss_family = AF_UNIX}; /* of which there is no way to ask for our side */
 	const struct kr_hello_reply reply = {.proto = KR_PROTO_VERSION, .session = session, .resumed = known,
 		.lease_ms = LEASE_MS, .root_attr.mode = S_IFDIR, .late = !known};
 
-	rpc.events->on_connecting(rpc.context, (const struct sockaddr *)&address);
+	greet();
 	answer(KR_MSG_HELLO, 0, &reply);
 }
 
@@ -329,6 +342,39 @@ static void a_recovery_whose_end_is_lost_starts_over(void **state)
 	assert_true(rpc.open);
 }
 
+/* Nothing of it may be passed over, and no recovery waits for an answer to what was never asked. */
+static void what_cannot_be_asked_for_want_of_memory_is_asked_on_the_next_connection(void **state)
+{
+	static const uint16_t types[] = {KR_MSG_HELLO, KR_MSG_RECLAIM, KR_MSG_RECLAIM_DONE};
+
+	(void)state;
+	for (size_t i = 0; i < KR_ARRAY_SIZE(types); i++) {
+		const uint64_t session = 2 + i;
+
+		break_connection();
+		rpc.unqueued = types[i];
+		rpc.queued = types[i] == KR_MSG_RECLAIM ? FILES - 1 : 0;
+		rpc.reset = false;
+		if (types[i] == KR_MSG_HELLO)
+			greet();
+		else
+			connect_to(session, false);
+		while (rpc.count && rpc.calls[0].type == KR_MSG_RECLAIM)
+			answer_reclaim(0);
+		assert_true(rpc.reset);
+		assert_false(rpc.open);
+		break_connection();
+		rpc.unqueued = 0;
+		connect_to(session, false);
+		for (int file = 0; file < FILES; file++)
+			answer_reclaim(0);
+		answer_done();
+		assert_true(rpc.open);
+	}
+	assert_int_equal(heard.live, 0); /* told once, before */
+	assert_int_equal(heard.resumed, 3);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -337,6 +383,7 @@ int main(void)
 		TEST(one_that_it_does_not_know_is_recovered),
 		TEST(a_connection_that_breaks_decides_nothing),
 		TEST(a_recovery_whose_end_is_lost_starts_over),
+		TEST(what_cannot_be_asked_for_want_of_memory_is_asked_on_the_next_connection),
 	};
 
 	kr_log_init("test_session", KR_LOG_ERROR);

@@ -1,0 +1,243 @@
+/* How a session begins: a connection, the login if there is a key, HELLO and its answer, or why there is none.  See
+ * session_priv.h.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "common/fail.h"
+#include "common/log.h"
+#include "common/notes.h"
+#include "common/util.h"
+#include "fuse/localdir.h"
+#include "fuse/login.h"
+#include "fuse/notes.h"
+#include "fuse/options.h"
+#include "fuse/session_priv.h"
+
+enum { LEASE_MAX_MS = 3600000 };
+
+static void report_hello(struct kr_session *session, int err)
+{
+	void (*on_hello)(void *context, int err) = session->on_hello;
+
+	session->on_hello = NULL;
+	uv_timer_stop(&session->deadline);
+	if (on_hello)
+		on_hello(session->hello_context, err);
+}
+
+static void take_facts(struct kr_session *session, const struct kr_hello_reply *reply)
+{
+	struct kr_session_facts *facts = &session->facts;
+	bool same_boot = facts->id && memcmp(facts->boot_id, reply->boot_id, sizeof(facts->boot_id)) == 0;
+
+	/* A change stays a change until a recovery that knows of it has been completed. */
+	session->boot_changed = !same_boot || (session->boot_changed && !session->recovered);
+	if (!facts->id) {
+		facts->root = reply->root;
+		facts->root_attr = reply->root_attr;
+		memcpy(facts->export_id, reply->export_id, sizeof(facts->export_id));
+	}
+	facts->id = reply->session;
+	facts->node = reply->node;
+	facts->instance = reply->instance;
+	facts->late = reply->late;
+	facts->lookups = reply->may & KR_FEATURE_LOOKUPS;
+	facts->lease_ms = reply->lease_ms;
+	facts->grace_ms = reply->grace_ms;
+	memcpy(facts->boot_id, reply->boot_id, sizeof(facts->boot_id));
+	memcpy(facts->ring_key, reply->ring_key, sizeof(facts->ring_key));
+	facts->security = KR_SECURITY_AUTH;
+	if (session->login)
+		facts->security = (int)kr_login_unmask(session->login, facts->ring_key);
+}
+
+/* 0, or why this answer cannot be used. */
+static int check_hello(const struct kr_session *session, const struct kr_hello_reply *reply)
+{
+	if (reply->proto != KR_PROTO_VERSION)
+		return kr_fail(-EPROTONOSUPPORT, "the server speaks protocol %u, this program %d", reply->proto, KR_PROTO_VERSION);
+	if (reply->must)
+		return kr_fail(-EPROTONOSUPPORT, "the server needs features that this program lacks (0x%llx)",
+			(unsigned long long)reply->must);
+	if (reply->lease_ms < 100 || reply->lease_ms > LEASE_MAX_MS || !reply->session || !S_ISDIR(reply->root_attr.mode))
+		return kr_fail(-EPROTO, "the server's answer to HELLO makes no sense");
+	if (session->facts.id && memcmp(session->facts.export_id, reply->export_id, sizeof(reply->export_id)) != 0)
+		return kr_fail(-ESTALE, "the server now serves another export");
+	return 0;
+}
+
+static const char *hello_refusal(int err)
+{
+	switch (err) {
+	case -EPROTONOSUPPORT:
+		return "it speaks another version of the protocol (are both sides of one release?)";
+	case -EKEYREJECTED:
+		return "it does not accept this key any more";
+	case -ENOKEY:
+		return "it wants a key (mount with -o key=FILE, a copy of a file that kairand was started with)";
+	case -EPERM:
+		return "it does not know the user of this key (its log says more)";
+	case -EBUSY:
+		return "this local directory is in use with a key of somebody else (choose another one with -o local=DIR)";
+	case -ENOENT:
+		return "the export has no such subdirectory";
+	case -ENOTDIR:
+		return "what is to be mounted is not a directory";
+	case -EUSERS:
+		return "this user has too many mounts already (kairand --user-sessions N says how many there may be)";
+	case -EAGAIN:
+		return "it cannot take it yet (the leases of its former session have to end first, or there are too many nodes)";
+	default:
+		return strerror(-err);
+	}
+}
+
+static void hello_failed(struct kr_session *session, int err)
+{
+	session->postponed = err == -EAGAIN;
+	if (session->on_hello && !session->postponed) {
+		report_hello(session, err);
+		return;
+	}
+	if (!session->refused && session->postponed)
+		kr_log_warn("%s: %s; trying on", session->mount->options->source, kr_fail_reason());
+	else if (!session->refused)
+		kr_log_error("%s: %s; trying on", session->mount->options->source, kr_fail_reason());
+	session->complained = session->refused = true;
+	kr_rpc_reset(session->mount->rpc, "HELLO failed");
+}
+
+static void on_hello_reply(void *context, int err, const void *message, struct kr_buf *data)
+{
+	struct kr_pending *pending = context;
+	struct kr_session *session = pending->session;
+	const struct kr_hello_reply *reply = message;
+	uint64_t sent_ns = pending->sent_ns;
+
+	(void)data;
+	if (!kr_pending_end(pending) || err == -ECONNRESET)
+		return; /* on_disconnected deals with it */
+	if (err < 0)
+		err = kr_fail(err, "server %s refuses this node: %s", session->mount->options->source, hello_refusal(err));
+	else
+		err = check_hello(session, reply);
+	if (err < 0) {
+		hello_failed(session, err);
+		return;
+	}
+	bool resumed = reply->resumed && reply->session == session->facts.id && session->recovered;
+	take_facts(session, reply);
+	kr_session_set_clock(session, reply->now, sent_ns);
+	kr_rpc_set_session(session->mount->rpc, reply->session);
+	if (session->hooks && session->hooks->identify)
+		session->hooks->identify(session->mount);
+	session->state = KR_SESSION_READY;
+	kr_session_start_tick(session);
+	if (resumed) {
+		kr_session_go_live(session, sent_ns);
+	} else if (session->begun) {
+		kr_log_warn("%s does not know our session any more%s: reclaiming", session->mount->options->source,
+			session->facts.late ? ", and others may have had our leases" : "");
+		kr_session_start_recovery(session);
+	}
+	report_hello(session, 0);
+}
+
+/* Our own address on the way to ADDRESS: what the routing table says, without sending anything. */
+static void address_towards(const struct sockaddr *address, char *host, size_t size)
+{
+	struct sockaddr_storage own = {0};
+	socklen_t length = sizeof(own);
+	KR_AUTO_FD int fd = socket(address->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	*host = '\0';
+	if (fd >= 0 && connect(fd, address, sizeof(struct sockaddr_storage)) == 0 &&
+	    getsockname(fd, (struct sockaddr *)&own, &length) == 0)
+		kr_address_host((struct sockaddr *)&own, host, size);
+}
+
+static void say_hello(struct kr_session *session)
+{
+	struct kr_mount *mount = session->mount;
+	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION,
+		.node_name = kr_local_node_name(mount->local), .incarnation = kr_local_incarnation(mount->local),
+		.session = session->facts.id, .subdir = mount->options->subdir, .may = KR_FEATURE_NOTES | KR_FEATURE_OWN_NAMES};
+
+	memcpy(hello.node_id, kr_local_node_id(mount->local), sizeof(hello.node_id));
+	hello.ring_address = session->own_host;
+	if (session->hooks && session->hooks->listen)
+		session->hooks->listen(mount, session->own_host, &hello.ring_port);
+	kr_session_direct(session, KR_MSG_HELLO, &hello, on_hello_reply, NULL);
+}
+
+static void on_login(void *context, int err)
+{
+	struct kr_session *session = context;
+
+	if (session->parting)
+		return;
+	if (err < 0)
+		hello_failed(session, session->on_hello ? kr_fail(err, "server %s: %s", session->mount->options->source, kr_fail_reason()) : err);
+	else
+		say_hello(session);
+}
+
+static void on_connecting(void *context, const struct sockaddr *address)
+{
+	struct kr_session *session = context;
+
+	if (session->parting)
+		return;
+	session->epoch++;
+	session->postponed = false;
+	session->state = KR_SESSION_GREETING;
+	address_towards(address, session->own_host, sizeof(session->own_host));
+	if (session->login)
+		kr_login_start(session->login, on_login, session);
+	else
+		say_hello(session);
+}
+
+static void on_disconnected(void *context, int err, const char *reason)
+{
+	struct kr_session *session = context;
+	const struct kr_mount_options *options = session->mount->options;
+
+	session->epoch++;
+	session->state = KR_SESSION_DOWN;
+	session->facts.live = false;
+	kr_notes_clear(session->mount);
+	if (session->on_hello && session->postponed)
+		return; /* the deadline ends it */
+	if (session->on_hello) {
+		err = err ? err : -ECONNRESET;
+		/* A reason about the name has its own advice. */
+		kr_fail(err, "cannot reach server %s:%u: %s%s", options->server.host, options->server.port, reason,
+			strchr(reason, '(') ? "" : " (is kairand running there?)");
+		report_hello(session, err);
+		return;
+	}
+	if (!session->begun || session->parting)
+		return;
+	if (!session->complained)
+		kr_log_warn("connection to %s lost: %s; operations wait", options->source, reason);
+	session->complained = true;
+}
+
+const struct kr_rpc_events kr_session_events = {.on_connecting = on_connecting, .on_disconnected = on_disconnected};
+
+void kr_session_on_deadline(uv_timer_t *timer)
+{
+	struct kr_session *session = timer->data;
+	const struct kr_mount_options *options = session->mount->options;
+
+	if (session->refused)
+		report_hello(session, kr_fail(-EAGAIN, "server %s refuses this node: %s", options->source, hello_refusal(-EAGAIN)));
+	else
+		report_hello(session, kr_fail(-ETIMEDOUT, "no answer from server %s:%u (is the address right, and is a firewall between?)",
+		options->server.host, options->server.port));
+}
+

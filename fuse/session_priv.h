@@ -1,0 +1,80 @@
+/* The inside of the session: session.c (its clock, its recovery, its life), session_hello.c (from a connection to an answer to
+ * HELLO).  Loop thread.
+ *
+ *   DOWN --connection--> GREETING --HELLO's reply--> resumed: LIVE
+ *                                                    else:    (first time: READY until kr_session_begin) RECLAIMING
+ *   RECLAIMING --all RECLAIMs answered--> REPLAYING --kr_session_replayed--> FINISHING --RECLAIM_DONE--> LIVE
+ *   any --connection lost--> DOWN (a recovery that was under way starts over with the next session)
+ */
+#ifndef KR_FUSE_SESSION_PRIV_H
+#define KR_FUSE_SESSION_PRIV_H
+
+#include "common/list.h"
+#include "fuse/rpc.h"
+#include "fuse/session.h"
+
+struct kr_login;
+
+enum kr_session_state {
+	KR_SESSION_DOWN,
+	KR_SESSION_GREETING,
+	KR_SESSION_READY,
+	KR_SESSION_RECLAIMING,
+	KR_SESSION_REPLAYING,
+	KR_SESSION_FINISHING,
+	KR_SESSION_LIVE,
+};
+
+struct kr_session {
+	struct kr_mount *mount;
+	const struct kr_session_hooks *hooks;
+	struct kr_login *login;    /* NULL without a key */
+	char own_host[64];         /* our address towards the server that is being connected to */
+	struct kr_session_facts facts;
+	enum kr_session_state state;
+	uint64_t epoch;            /* counts connections: late answers of an earlier one are ignored */
+	bool begun;                /* kr_session_begin has been called */
+	bool recovered;            /* the present session has been through its recovery */
+	bool boot_changed;
+	size_t reclaims;           /* not yet answered, plus one while they are being sent */
+	uv_timer_t tick, deadline;
+	bool complained, refused;  /* in this outage: of the connection, of the server's refusal */
+	bool postponed;            /* the server takes this node later: it asks again */
+	bool parting;              /* GOODBYE has been said: no session any more */
+	void (*on_hello)(void *context, int err);
+	void *hello_context;
+	void (*on_live)(void *context);
+	void *live_context;
+	struct kr_list pending;    /* struct kr_pending: those whose answers do not come any more are freed with the session */
+	int closing;               /* timers not yet closed */
+};
+
+/* What a request's answer must match to count. */
+struct kr_pending {
+	struct kr_link link;
+	struct kr_session *session;
+	uint64_t epoch, sent_ns;
+	struct kr_fid file;
+};
+
+/* --- session.c --- */
+/* Asks outside the rpc's queue; CALLBACK's context is a struct kr_pending of this connection, which kr_pending_end frees.  A
+ * request that cannot even be queued ends the connection, if that is not ending already: it all starts over with the next.
+ * Whether it is on its way.  FILE: NULL, or whose it is. */
+bool kr_session_direct(struct kr_session *session, uint16_t type, const void *msg, kr_rpc_fn callback, const struct kr_fid *file);
+/* Frees it. Whether its connection is still the present one. */
+bool kr_pending_end(struct kr_pending *pending);
+/* The server's clock was NOW when it answered what was sent at SENT_NS. */
+void kr_session_set_clock(struct kr_session *session, struct kr_time now, uint64_t sent_ns);
+/* The server knows the session, or has it again, by an answer to what was sent at SENT_NS. */
+void kr_session_go_live(struct kr_session *session, uint64_t sent_ns);
+void kr_session_start_recovery(struct kr_session *session);
+/* A session exists, alive or to be recovered: PINGs begin. */
+void kr_session_start_tick(struct kr_session *session);
+
+/* --- session_hello.c --- */
+extern const struct kr_rpc_events kr_session_events;
+/* Nobody could be reached in time. */
+void kr_session_on_deadline(uv_timer_t *timer);
+
+#endif
