@@ -1,4 +1,4 @@
-/* See serve.h.  Makes the parts of a mount in order, takes them down in reverse.
+/* See serve.h.  A mount from the moment when it is made (serve_make.c) until its parts are taken down, in reverse.
  *
  * The main thread makes, waits and unmakes; kr-loop does the protocol; its workers (kernel.c) take the kernel's requests.
  * The end has one of two beginnings: the kernel ends the session (fusermount3 -u: the workers return), or a signal comes:
@@ -6,28 +6,21 @@
  */
 #include "fuse/serve.h"
 
-#include <errno.h>
-#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "common/fail.h"
 #include "common/log.h"
-#include "common/privilege.h"
-#include "common/util.h"
 #include "fuse/ahead.h"
+#include "fuse/batch.h"
+#include "fuse/bring.h"
 #include "fuse/cache.h"
 #include "fuse/control.h"
 #include "fuse/drain.h"
 #include "fuse/file.h"
-#include "fuse/batch.h"
-#include "fuse/bring.h"
 #include "fuse/hops.h"
 #include "fuse/inode.h"
-#include "fuse/journal.h"
 #include "fuse/kernel.h"
 #include "fuse/localdir.h"
 #include "fuse/locks.h"
@@ -36,37 +29,14 @@
 #include "fuse/notify.h"
 #include "fuse/op.h"
 #include "fuse/options.h"
-#include "fuse/recover.h"
 #include "fuse/rpc.h"
-#include "fuse/session.h"
-#include "fuse/stage.h"
+#include "fuse/serve_priv.h"
 
-enum { LATE_DRAIN_MS = 2000, SIGNALS = 3 };
-
-struct serve {
-	struct kr_mount mount;
-	struct kr_session_hooks hooks;
-	struct kr_kernel *kernel; /* NULL: only the journal is replayed */
-	bool replay_only;
-	json_t *before;           /* then: what the journal held */
-	struct kr_recovery recovery;
-
-	/* Loop thread. */
-	uv_signal_t signals[SIGNALS];
-	struct kr_drain *drain;
-
-	/* What the loop tells the main thread. */
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	bool said_hello, live, drained, finished; /* guarded by lock */
-	_Atomic bool interrupted;                 /* by a signal before it was live */
-	int hello_err;
-	char hello_reason[512];
-};
+enum { LATE_DRAIN_MS = 2000 };
 
 /* --- the loop tells the main thread ---------------------------------------------------------------------------------- */
 
-static void tell(struct serve *serve, bool *flag)
+void kr_serve_tell(struct kr_serve *serve, bool *flag)
 {
 	pthread_mutex_lock(&serve->lock);
 	*flag = true;
@@ -74,7 +44,7 @@ static void tell(struct serve *serve, bool *flag)
 	pthread_mutex_unlock(&serve->lock);
 }
 
-static void wait_for(struct serve *serve, const bool *flag)
+void kr_serve_wait(struct kr_serve *serve, const bool *flag)
 {
 	pthread_mutex_lock(&serve->lock);
 	while (!*flag)
@@ -82,42 +52,54 @@ static void wait_for(struct serve *serve, const bool *flag)
 	pthread_mutex_unlock(&serve->lock);
 }
 
-static void on_hello(void *context, int err)
-{
-	struct serve *serve = context;
-
-	serve->hello_err = err;
-	snprintf(serve->hello_reason, sizeof(serve->hello_reason), "%s", err < 0 ? kr_fail_reason() : "");
-	tell(serve, &serve->said_hello);
-}
-
-static void on_live(void *context)
-{
-	struct serve *serve = context;
-
-	tell(serve, &serve->live);
-}
-
 static void on_drained(void *context)
 {
-	struct serve *serve = context;
+	struct kr_serve *serve = context;
 
 	serve->drain = NULL;
-	tell(serve, &serve->drained);
+	kr_serve_tell(serve, &serve->drained);
 	kr_kernel_wake(serve->kernel);
 }
 
 static void on_goodbye(void *context)
 {
-	struct serve *serve = context;
+	struct kr_serve *serve = context;
 
-	tell(serve, &serve->finished);
+	kr_serve_tell(serve, &serve->finished);
+}
+
+void kr_step_keep_reason(struct kr_step *step)
+{
+	snprintf(step->reason, sizeof(step->reason), "%s", step->err < 0 ? kr_fail_reason() : "");
+}
+
+int kr_serve_in_loop(struct kr_serve *serve, void (*fn)(void *context))
+{
+	struct kr_step step = {.serve = serve};
+
+	kr_loop_run(serve->mount.kr_loop, fn, &step);
+	return step.err < 0 ? kr_fail(step.err, "%s", step.reason) : 0;
+}
+
+static void look_in_loop(void *context)
+{
+	struct kr_step *step = context;
+
+	step->status = kr_flusher_status(step->serve->mount.flusher);
+}
+
+json_t *kr_serve_look(struct kr_serve *serve)
+{
+	struct kr_step step = {.serve = serve};
+
+	kr_loop_run(serve->mount.kr_loop, look_in_loop, &step);
+	return step.status;
 }
 
 /* --- signals --------------------------------------------------------------------------------------------------------- */
 
 /* One deadline for all draining, from the first reason to end. */
-static uint64_t drain_deadline(struct serve *serve)
+static uint64_t drain_deadline(struct kr_serve *serve)
 {
 	uint64_t unsaid = 0;
 
@@ -128,12 +110,12 @@ static uint64_t drain_deadline(struct serve *serve)
 
 static void on_signal(uv_signal_t *handle, int number)
 {
-	struct serve *serve = handle->data;
+	struct kr_serve *serve = handle->data;
 
 	if (!serve->live) { /* not yet mounted for anybody: make() gives up */
 		serve->interrupted = true;
-		tell(serve, &serve->said_hello);
-		tell(serve, &serve->live);
+		kr_serve_tell(serve, &serve->said_hello);
+		kr_serve_tell(serve, &serve->live);
 	} else if (serve->drain) {
 		kr_log_info("signal %d again: not draining any further", number);
 		kr_drain_hurry(serve->drain);
@@ -144,238 +126,23 @@ static void on_signal(uv_signal_t *handle, int number)
 	}
 }
 
-static void watch_signals(void *context)
+void kr_serve_watch_signals(struct kr_serve *serve)
 {
-	static const int numbers[SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
-	struct serve *serve = context;
+	static const int numbers[KR_SERVE_SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
 
-	for (int i = 0; i < SIGNALS; i++) {
+	for (int i = 0; i < KR_SERVE_SIGNALS; i++) {
 		uv_signal_init(serve->mount.loop, &serve->signals[i]);
 		serve->signals[i].data = serve;
 		uv_signal_start(&serve->signals[i], on_signal, numbers[i]);
 	}
 }
 
-/* --- making ---------------------------------------------------------------------------------------------------------- */
-
-static void hop_listen(struct kr_mount *mount, const char *host, uint16_t *ret_port)
-{
-	if (kr_hops_listen(mount->hops, host, ret_port) < 0)
-		kr_log_warn("cannot listen for other nodes: %s; they will not pull from here", kr_fail_reason());
-}
-
-static void hop_identify(struct kr_mount *mount)
-{
-	const struct kr_session_facts *facts = kr_session_facts(mount->session);
-
-	kr_hops_identify(mount->hops, facts->node, facts->id, facts->ring_key, (enum kr_security)facts->security, facts->lease_ms);
-}
-
-struct step {
-	struct serve *serve;
-	int err;
-	char reason[512];
-	json_t *status;
-};
-
-static void keep_reason(struct step *step)
-{
-	snprintf(step->reason, sizeof(step->reason), "%s", step->err < 0 ? kr_fail_reason() : "");
-}
-
-/* Runs FN in the loop thread; its error and reason become ours. */
-static int in_loop(struct serve *serve, void (*fn)(void *context))
-{
-	struct step step = {.serve = serve};
-
-	kr_loop_run(serve->mount.kr_loop, fn, &step);
-	return step.err < 0 ? kr_fail(step.err, "%s", step.reason) : 0;
-}
-
-static void make_protocol(void *context)
-{
-	struct step *step = context;
-	struct kr_mount *mount = &step->serve->mount;
-
-	watch_signals(step->serve);
-	step->err = kr_rpc_new(mount, &mount->options->server, &mount->rpc);
-	if (step->err == 0)
-		kr_notes_start(mount);
-	if (step->err == 0)
-		step->err = kr_session_new(mount, &mount->session);
-	if (step->err == 0)
-		step->err = kr_hops_new(mount, &mount->hops);
-	if (step->err == 0) {
-		step->serve->hooks = *kr_files_session_hooks();
-		step->serve->hooks.listen = hop_listen;
-		step->serve->hooks.identify = hop_identify;
-		kr_session_set_hooks(mount->session, &step->serve->hooks);
-		kr_session_start(mount->session, mount->options->connect_timeout, on_hello, step->serve);
-	}
-	keep_reason(step);
-}
-
-static int say_hello(struct serve *serve)
-{
-	int err = in_loop(serve, make_protocol);
-
-	if (err < 0)
-		return err;
-	wait_for(serve, &serve->said_hello);
-	if (serve->interrupted)
-		return kr_fail(-EINTR, "interrupted by a signal");
-	return serve->hello_err < 0 ? kr_fail(serve->hello_err, "%s", serve->hello_reason) : 0;
-}
-
-static void on_journal_space(void *context)
-{
-	struct kr_mount *mount = context;
-
-	if (mount->files)
-		kr_files_space(mount->files);
-}
-
-/* Journal, cache and inodes: blocking, so in the main thread. */
-static int open_local(struct serve *serve)
-{
-	struct kr_mount *mount = &serve->mount;
-	const struct kr_session_facts *facts = kr_session_facts(mount->session);
-	struct kr_journal_options journal = {.directory = kr_local_journal(mount->local),
-		.incarnation = kr_local_incarnation(mount->local), .max = mount->options->journal_max,
-		.server_instance = facts->instance, .on_space = on_journal_space, .context = mount};
-	int err = kr_local_bind(mount->local, facts->export_id);
-
-	memcpy(journal.export_id, facts->export_id, sizeof(journal.export_id));
-	memcpy(journal.server_boot, facts->boot_id, sizeof(journal.server_boot));
-	memcpy(journal.node_id, kr_local_node_id(mount->local), sizeof(journal.node_id));
-	if (err == 0)
-		err = kr_journal_open(&journal, &serve->recovery, &mount->journal);
-	if (err == 0)
-		err = kr_cache_new(kr_local_fd(mount->local), facts->export_id, mount->options->cache_max, &mount->cache);
-	if (err == 0)
-		err = kr_inodes_new(&facts->root, &mount->inodes);
-	return err;
-}
-
-static void make_files(void *context)
-{
-	struct step *step = context;
-	struct kr_mount *mount = &step->serve->mount;
-
-	kr_locks_init(mount);
-	step->err = kr_files_new(mount, &mount->files);
-	if (step->err == 0)
-		step->err = kr_stages_init(mount);
-	if (step->err == 0)
-		step->err = kr_flusher_new(mount, &mount->flusher);
-	if (step->err == 0)
-		step->err = kr_files_start(mount->files);
-	if (step->err == 0)
-		mount->brings = kr_brings_new(mount);
-	if (step->err == 0)
-		step->err = kr_recover(mount, &step->serve->recovery);
-	keep_reason(step);
-}
-
-static void begin_session(void *context)
-{
-	struct step *step = context;
-
-	kr_session_begin(step->serve->mount.session, on_live, step->serve);
-}
-
-static void make_control(void *context)
-{
-	struct step *step = context;
-	struct kr_mount *mount = &step->serve->mount;
-	unsigned dev_major, dev_minor;
-
-	kr_kernel_device(step->serve->kernel, &dev_major, &dev_minor);
-	step->err = kr_control_new(mount, dev_major, dev_minor, &mount->control);
-	keep_reason(step);
-}
-
-static int make_mount(struct serve *serve)
-{
-	struct kr_mount *mount = &serve->mount;
-	int err = kr_kernel_new(mount, &serve->kernel);
-
-	if (err == 0) {
-		mount->fuse = kr_kernel_fuse(serve->kernel);
-		err = kr_notifier_new(mount->fuse, &mount->notifier);
-	}
-	if (err == 0)
-		err = in_loop(serve, make_control);
-	return err;
-}
-
-static void look_in_loop(void *context)
-{
-	struct step *step = context;
-
-	step->status = kr_flusher_status(step->serve->mount.flusher);
-}
-
-/* What is not on the server, as JSON; owned by the caller. */
-static json_t *look(struct serve *serve)
-{
-	struct step step = {.serve = serve};
-
-	kr_loop_run(serve->mount.kr_loop, look_in_loop, &step);
-	return step.status;
-}
-
-/* What a mount of root's keeps of his privileges. */
-static const struct kr_capability kept[] = {
-	{CAP_SYS_ADMIN, "to mount, and to unmount at the end"},
-	{CAP_DAC_READ_SEARCH, "to find the mount point, and the key file again, wherever they lie"},
-	{CAP_SYS_PTRACE, "to learn the groups of callers where /proc hides processes (hidepid)"},
-	{CAP_IPC_LOCK, "secrets are locked into memory"},
-};
-
-/* A mount of an ordinary user's has no privileges; it needs fusermount3, which has, at both ends. */
-static void give_up_privileges(void)
-{
-	if (geteuid() != 0)
-		return;
-	kr_capabilities_keep(kept, KR_ARRAY_SIZE(kept));
-	kr_privileges_freeze();
-	kr_syscalls_forbid(true, true);
-}
-
-static int make(struct serve *serve)
-{
-	struct kr_mount *mount = &serve->mount;
-	int err;
-
-	give_up_privileges();
-	err = kr_loop_new(&mount->kr_loop);
-
-	if (err < 0)
-		return err;
-	mount->loop = kr_loop_uv(mount->kr_loop);
-	err = say_hello(serve);
-	if (err == 0)
-		err = open_local(serve);
-	if (err == 0)
-		err = in_loop(serve, make_files);
-	if (err == 0 && serve->replay_only)
-		serve->before = look(serve);
-	else if (err == 0)
-		err = make_mount(serve);
-	if (err == 0)
-		err = in_loop(serve, begin_session);
-	if (err == 0 && serve->kernel)
-		err = kr_kernel_start(serve->kernel);
-	return err;
-}
-
 /* --- unmaking -------------------------------------------------------------------------------------------------------- */
 
 static void start_last_drain(void *context)
 {
-	struct step *step = context;
-	struct serve *serve = step->serve;
+	struct kr_step *step = context;
+	struct kr_serve *serve = step->serve;
 	uint64_t least = kr_clock_ns() + LATE_DRAIN_MS * KR_NS_PER_MS;
 
 	kr_local_leaving(serve->mount.local);
@@ -392,27 +159,27 @@ static void start_last_drain(void *context)
 
 static void start_goodbye(void *context)
 {
-	struct step *step = context;
+	struct kr_step *step = context;
 
 	kr_session_goodbye(step->serve->mount.session, on_goodbye, step->serve);
 }
 
 /* Bytes that came in last go to the server, then the session ends. True: nothing is left. */
-static bool drain_and_part(struct serve *serve)
+static bool drain_and_part(struct kr_serve *serve)
 {
 	bool all;
 
-	in_loop(serve, start_last_drain);
-	wait_for(serve, &serve->drained);
+	kr_serve_in_loop(serve, start_last_drain);
+	kr_serve_wait(serve, &serve->drained);
 	all = kr_drain_report(&serve->mount);
-	in_loop(serve, start_goodbye);
-	wait_for(serve, &serve->finished);
+	kr_serve_in_loop(serve, start_goodbye);
+	kr_serve_wait(serve, &serve->finished);
 	return all;
 }
 
 static void stop_protocol(void *context)
 {
-	struct step *step = context;
+	struct kr_step *step = context;
 	struct kr_mount *mount = &step->serve->mount;
 
 	kr_control_free(mount->control);
@@ -429,17 +196,17 @@ static void stop_protocol(void *context)
 	kr_locks_fini(mount);
 	kr_session_free(mount->session);
 	kr_rpc_free(mount->rpc);
-	for (int i = 0; i < SIGNALS; i++)
+	for (int i = 0; i < KR_SERVE_SIGNALS; i++)
 		uv_close((uv_handle_t *)&step->serve->signals[i], NULL);
 }
 
-static void unmake(struct serve *serve)
+static void unmake(struct kr_serve *serve)
 {
 	struct kr_mount *mount = &serve->mount;
 
 	kr_kernel_stop(serve->kernel);
 	if (mount->kr_loop)
-		in_loop(serve, stop_protocol);
+		kr_serve_in_loop(serve, stop_protocol);
 	kr_notifier_free(mount->notifier); /* a RECALL may have needed it until now */
 	kr_loop_free(mount->kr_loop);
 	kr_flusher_free(mount->flusher);
@@ -455,9 +222,9 @@ static void unmake(struct serve *serve)
 	kr_kernel_free(serve->kernel);
 }
 
-static struct serve *serve_new(const struct kr_mount_options *options, struct kr_local *local)
+static struct kr_serve *serve_new(const struct kr_mount_options *options, struct kr_local *local)
 {
-	struct serve *serve = kr_xcalloc(1, sizeof(*serve));
+	struct kr_serve *serve = kr_xcalloc(1, sizeof(*serve));
 
 	serve->mount.options = options;
 	serve->mount.local = local;
@@ -474,17 +241,17 @@ static struct serve *serve_new(const struct kr_mount_options *options, struct kr
 
 int kr_serve_replay(const struct kr_mount_options *options, struct kr_local *local, json_t **ret_before, json_t **ret_after)
 {
-	struct serve *serve = serve_new(options, local);
+	struct kr_serve *serve = serve_new(options, local);
 	char reason[512];
 	int result;
 
 	serve->replay_only = true;
-	result = make(serve);
+	result = kr_serve_make(serve);
 	snprintf(reason, sizeof(reason), "%s", result < 0 ? kr_fail_reason() : "");
 	if (result == 0) {
-		wait_for(serve, &serve->live);
+		kr_serve_wait(serve, &serve->live);
 		result = drain_and_part(serve) ? 0 : 1;
-		*ret_after = look(serve);
+		*ret_after = kr_serve_look(serve);
 		*ret_before = serve->before;
 		serve->before = NULL;
 	}
@@ -496,13 +263,13 @@ int kr_serve_replay(const struct kr_mount_options *options, struct kr_local *loc
 
 int kr_serve(const struct kr_mount_options *options, struct kr_local *local, bool (*ready)(void *context), void *context)
 {
-	struct serve *serve = serve_new(options, local);
+	struct kr_serve *serve = serve_new(options, local);
 	char reason[512];
-	int result = make(serve);
+	int result = kr_serve_make(serve);
 
 	snprintf(reason, sizeof(reason), "%s", result < 0 ? kr_fail_reason() : "");
 	if (result == 0) {
-		wait_for(serve, &serve->live);
+		kr_serve_wait(serve, &serve->live);
 		if (!serve->interrupted && ready(context))
 			kr_kernel_wait(serve->kernel);
 		kr_kernel_stop(serve->kernel);
