@@ -63,12 +63,24 @@ static void begin_round(struct kr_sfile_data *data)
 	data->changing = true;
 }
 
+/* The leases of a participant whose session has ended may be others' by now, who have seen the file as it was before. */
+static bool has_lost_participant(const struct kr_sfile_data *data)
+{
+	for (uint32_t i = 0; i < data->part_count; i++) {
+		if (!kr_session_find_node(data->file->server, data->parts[i].node))
+			return true;
+	}
+	return false;
+}
+
 void kr_flush_end_changes(struct kr_sfile_data *data)
 {
 	if (!data->changing)
 		return;
 	data->changing = false;
 	kr_sfile_changed(data->file);
+	if (has_lost_participant(data))
+		kr_lease_table_revoke(&data->file->leases, KR_LEASE_READ);
 }
 
 void kr_flush_before(struct kr_sfile *file, const struct kr_attr *before)

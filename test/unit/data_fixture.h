@@ -76,6 +76,9 @@ static inline void control_frame(struct kr_conn *conn, const struct kr_frame *fr
 	case KR_MSG_UNSTABLE:
 		node->unstable++;
 		break;
+	case KR_MSG_RECALL:
+		node->recalls++;
+		break;
 	case KR_MSG_UPSTREAM:
 		node->upstreams++;
 		node->upstream = msg.upstream_request.upstream;

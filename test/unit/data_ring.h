@@ -89,7 +89,7 @@ struct node {
 
 	uint64_t stable, unstable;
 	uint64_t replay_round; /* of the latest ROUND */
-	unsigned aborts, upstreams;
+	unsigned aborts, upstreams, recalls;
 	struct kr_hop_address upstream;
 	char upstream_address[64];
 	struct kr_fid root;

@@ -127,6 +127,36 @@ static void bad_inline_flushes_are_refused(void **state)
 	kr_buf_put(buf);
 }
 
+/* The disk is slow: what a node has flushed is written when its session is long over, and another one reads the file. */
+static void what_is_written_for_a_lost_node_takes_the_leases_of_those_who_read_before(void **state)
+{
+	static const struct kr_range extent = { 0, 5000 };
+	struct node *a = node_start("a"), *b = node_start("b");
+	struct kr_session *reader;
+	struct kr_sfile *file;
+
+	(void)state;
+	a->file = create_file(a, "file");
+	b->file = create_file(b, "other");
+	a->extents = b->extents = &extent;
+	a->extent_count = b->extent_count = 1;
+	a->inlined = b->inlined = true;
+	file = kr_sfile_get(&F.server, &a->file);
+	F.server.data->applies.limit = 0;
+	node_flush(a);
+	wait_until(file->data.rounds.state == KR_ROUND_INLINE);
+	kr_session_end(kr_session_find(&F.server, a->session), KR_SESSION_LOST);
+	wait_until(a->flushed);
+	reader = kr_session_find(&F.server, b->session);
+	assert_int_equal(kr_leases_try(file, reader, KR_LEASE_READ), KR_LEASE_READ);
+	kr_leases_announced(file, reader);
+	F.server.data->applies.limit = KR_DATA_APPLIES;
+	flush_and_wait(b); /* a job that ends starts those that wait */
+	wait_until(file->data.rounds.state == KR_ROUND_IDLE);
+	wait_until(b->recalls == 1);
+	kr_sfile_put(file);
+}
+
 static void fsync_answers_when_all_is_synced(void **state)
 {
 	static const struct kr_range extents[] = { { 0, 100 } };
@@ -407,6 +437,7 @@ int main(void)
 		TEST(base_version_is_what_the_former_flush_left),
 		TEST(earlier_write_does_not_turn_the_mtime_back_but_a_hand_does),
 		TEST(bad_inline_flushes_are_refused),
+		TEST(what_is_written_for_a_lost_node_takes_the_leases_of_those_who_read_before),
 		TEST(fsync_answers_when_all_is_synced),
 		TEST(failed_sync_is_told_to_nodes_and_fsync_and_not_forgotten),
 		TEST(chained_round_of_strided_writers_is_applied_in_few_large_writes),
