@@ -1,3 +1,4 @@
+/* See boot.h. */
 #include "common/boot.h"
 
 #include <errno.h>

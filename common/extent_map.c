@@ -1,3 +1,4 @@
+/* See extent_map.h. */
 #include "common/extent_map.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* See flush.h. */
 #include "fuse/flush_priv.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* See flush_plan.h. */
 #include "fuse/flush_plan.h"
 
 #include <errno.h>

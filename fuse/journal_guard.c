@@ -1,3 +1,4 @@
+/* See journal_guard.h. */
 #include "fuse/journal_guard.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* See journal_record.h. */
 #include "fuse/journal_record.h"
 
 #include <string.h>

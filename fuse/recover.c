@@ -1,3 +1,4 @@
+/* See recover.h. */
 #include "fuse/recover.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* See fetches.h. */
 #include "ring/fetches.h"
 
 #include <stdlib.h>

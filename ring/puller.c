@@ -1,3 +1,4 @@
+/* See puller.h. */
 #include "ring/puller.h"
 
 #include <errno.h>

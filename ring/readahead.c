@@ -1,3 +1,4 @@
+/* See readahead.h. */
 #include "ring/readahead.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* See cred.h. */
 #include "server/cred.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* See disturb.h. */
 #include "server/disturb.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* See entry.h. */
 #include "server/entry.h"
 
 #include <errno.h>

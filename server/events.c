@@ -1,3 +1,4 @@
+/* See events.h. */
 #include "server/events.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* See fds.h. */
 #include "server/fds.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* See fid.h. */
 #include "server/fid.h"
 
 #include <errno.h>

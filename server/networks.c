@@ -1,3 +1,4 @@
+/* See networks.h. */
 #include "server/networks.h"
 
 #include <arpa/inet.h>

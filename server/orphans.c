@@ -1,3 +1,4 @@
+/* See orphans.h. */
 #include "server/orphans.h"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+/* See places.h. */
 #include "server/places.h"
 
 #include <dirent.h>

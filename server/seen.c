@@ -1,3 +1,4 @@
+/* See seen.h. */
 #include "server/seen.h"
 
 #include "common/util.h"

@@ -1,3 +1,4 @@
+/* See siphash.h. */
 #include "server/siphash.h"
 
 #include <endian.h>

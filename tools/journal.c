@@ -1,3 +1,4 @@
+/* See journal.h. */
 #include "tools/journal.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* See key.h. */
 #include "tools/key.h"
 
 #include <ctype.h>
