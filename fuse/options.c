@@ -31,7 +31,7 @@ static const struct kr_option table[] = {
 	{.name = "security", .type = KR_OPTION_ENUM, .offset = FIELD(security), .default_text = "auth", .choices = KR_SECURITY_CHOICES,
 		.help = "least security of connections that is wanted; the server may give more: see kairand(8)"},
 	{.name = "ring", .type = KR_OPTION_STRING, .offset = FIELD(ring), .value_name = "NAME",
-		.help = "reserved: this version has one ring for each export"},
+		.help = "share blocks and chains of flushes only with nodes whose mounts name the same ring (default: those without a name)"},
 	{.name = "node", .type = KR_OPTION_STRING, .offset = FIELD(node), .value_name = "NAME",
 		.help = "this node's name, which gives its place in ring order (default: the host name)"},
 	{.name = "close", .type = KR_OPTION_ENUM, .offset = FIELD(close), .default_text = "sync", .choices = "sync|async",
@@ -178,6 +178,8 @@ static int check(struct kr_mount_options *options, const struct kr_arguments *ar
 		return kr_fail(-EINVAL, "this kairanfs is built without MUNGE");
 	if (options->munge && options->key)
 		return kr_fail(-EINVAL, "key and munge are two ways to the same: choose one");
+	if (options->ring && strlen(options->ring) > KR_RING_NAME_MAX)
+		return kr_fail(-EINVAL, "ring: a name of at most %d bytes", KR_RING_NAME_MAX);
 	if (options->cpus && kr_cpus_parse(options->cpus, &options->cpu_set) < 0)
 		return -EINVAL;
 	if (options->soft && options->hard)

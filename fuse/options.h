@@ -29,7 +29,7 @@ struct kr_mount_options {
 	char *munge_socket;  /* NULL: where munged usually has it */
 	uint64_t munge_uid;  /* as whom the server runs */
 	int security;    /* enum kr_security: the least that is wanted */
-	char *ring;      /* name of the trust domain */
+	char *ring;      /* the ring's name; NULL: the one without */
 	char *node;      /* this node's name in ring order; NULL: the host name */
 	int close;       /* enum kr_close_mode */
 	int coherence;   /* enum kr_coherence */

@@ -25,6 +25,7 @@ void kr_sfile_data_init(struct kr_sfile_data *data, struct kr_data *owner, struc
 	kr_rounds_hold(&data->rounds, owner && owner->collecting);
 	kr_link_init(&data->busy);
 	kr_link_init(&data->gathering);
+	kr_list_init(&data->pipelines);
 	kr_stable_file_init(&data->stable);
 	data->stable.others_round = owner ? owner->forgotten_round : 0;
 }
@@ -171,6 +172,7 @@ static void handle_flush(struct kr_request *request)
 	struct kr_round_ask ask = {
 		.node = request->session->node,
 		.order = request->session->name,
+		.ring = request->session->ring,
 		.inlined = msg->flags & KR_FLUSH_INLINE,
 		.single = request->session->ring_port == 0 || kr_trust_is_user(request->session),
 		.replay_round = msg->flags & KR_FLUSH_REPLAY ? KR_MAX(msg->replay_order, 1) : 0,

@@ -33,7 +33,7 @@ struct kr_sfile_data {
 	struct kr_link gathering;          /* in the owner's list: the next round waits until gather_ns for other writers */
 	uint64_t gather_ns;
 	struct kr_stable stable;
-	struct kr_feed_pipeline *pipeline; /* NULL while nobody has joined */
+	struct kr_list pipelines;          /* kr_feed_pipeline.of_file: one of each ring of which somebody has joined */
 
 	/* Of the running round. */
 	struct kr_intake *intake;          /* while a chain's stream comes in */

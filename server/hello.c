@@ -298,6 +298,10 @@ void kr_hello_arrived(struct kr_stranger *stranger, const struct kr_frame *frame
 		refuse(greeting, -EPROTONOSUPPORT, "it needs features that this server lacks (install the same kairan on both)");
 		return;
 	}
+	if (strlen(hello->ring) > KR_RING_NAME_MAX) {
+		refuse(greeting, -EINVAL, "the name of its ring is too long");
+		return;
+	}
 	session = resumable(greeting);
 	if (session)
 		session->heard_ns = kr_clock_ns(); /* it lives: not to be lost while its HELLO is worked on */

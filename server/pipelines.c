@@ -1,9 +1,11 @@
 /* Read pipelines: JOIN, LEAVE and REPARENT of nodes, UPSTREAM to those whose place in the chain has changed.
  *
- * ring/pipeline.h decides who pulls from whom.  A file with members holds a reference to itself.  Loop thread.
+ * A file has one for each ring of which a node reads it; ring/pipeline.h decides who pulls from whom.  Each holds a reference to
+ * the file.  Loop thread.
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ring/pipeline.h"
 #include "server/data_priv.h"
@@ -12,7 +14,9 @@
 
 struct kr_feed_pipeline {
 	struct kr_link link;       /* kr_data.pipelines */
+	struct kr_link of_file;    /* kr_sfile_data.pipelines */
 	struct kr_sfile *file;     /* reference */
+	char *ring;
 	struct kr_pipeline members;
 };
 
@@ -37,26 +41,39 @@ static void tell_upstream(void *context, uint32_t node, uint32_t upstream)
 	kr_session_ask(session, KR_MSG_UPSTREAM, &msg, NULL, NULL);
 }
 
-static struct kr_feed_pipeline *get_pipeline(struct kr_sfile *file)
+static struct kr_feed_pipeline *find_pipeline(struct kr_sfile *file, const char *ring)
 {
-	struct kr_feed_pipeline *pipeline = file->data.pipeline;
+	struct kr_feed_pipeline *pipeline;
+
+	KR_LIST_FOR_EACH(pipeline, &file->data.pipelines, of_file) {
+		if (strcmp(pipeline->ring, ring) == 0)
+			return pipeline;
+	}
+	return NULL;
+}
+
+static struct kr_feed_pipeline *get_pipeline(struct kr_sfile *file, const char *ring)
+{
+	struct kr_feed_pipeline *pipeline = find_pipeline(file, ring);
 
 	if (pipeline)
 		return pipeline;
 	pipeline = kr_xcalloc(1, sizeof *pipeline);
 	pipeline->file = kr_sfile_ref(file);
+	pipeline->ring = kr_xstrdup(ring);
 	kr_pipeline_init(&pipeline->members);
 	kr_list_append(&kr_data_of(file)->pipelines, &pipeline->link);
-	file->data.pipeline = pipeline;
+	kr_list_append(&file->data.pipelines, &pipeline->of_file);
 	return pipeline;
 }
 
 static void free_pipeline(struct kr_feed_pipeline *pipeline)
 {
-	pipeline->file->data.pipeline = NULL;
+	kr_list_remove(&pipeline->of_file);
 	kr_list_remove(&pipeline->link);
 	kr_pipeline_fini(&pipeline->members);
 	kr_sfile_put(pipeline->file);
+	free(pipeline->ring);
 	free(pipeline);
 }
 
@@ -90,7 +107,7 @@ static void handle_join(struct kr_request *request)
 		return;
 	}
 	kr_sfile_ref(file);
-	pipeline = get_pipeline(file);
+	pipeline = get_pipeline(file, session->ring);
 	err = kr_pipeline_join(&pipeline->members, session->node, session->name, tell_upstream, pipeline, &upstream);
 	if (err && kr_pipeline_empty(&pipeline->members))
 		free_pipeline(pipeline);
@@ -105,7 +122,7 @@ static void handle_leave(struct kr_request *request)
 	struct kr_sfile *file = kr_sfile_find(request->server, &request->msg.leave_request.file);
 
 	if (file)
-		leave(file->data.pipeline, request->session->node);
+		kr_data_read_lost(file, request->session);
 	kr_request_reply(request, 0, NULL, NULL, 0);
 }
 
@@ -114,21 +131,22 @@ static void handle_reparent(struct kr_request *request)
 	struct kr_session *session = request->session;
 	const struct kr_reparent_request *msg = &request->msg.reparent_request;
 	struct kr_sfile *file = kr_sfile_find(request->server, &msg->file);
+	struct kr_feed_pipeline *pipeline = file ? find_pipeline(file, session->ring) : NULL;
 	struct kr_reparent_reply reply;
 	uint32_t upstream = 0; /* also for one that is not a member (any more): it can always pull from here */
 	char host[64];
 
 	if (!kr_opens_allow(request, &msg->file, KR_GRANT_READ))
 		return;
-	if (file && file->data.pipeline && !kr_trust_is_user(session))
-		kr_pipeline_reparent(&file->data.pipeline->members, session->node, msg->node, &upstream);
+	if (pipeline && !kr_trust_is_user(session))
+		kr_pipeline_reparent(&pipeline->members, session->node, msg->node, &upstream);
 	make_hop(request->server->data, session, upstream, host, &reply.upstream);
 	kr_request_reply(request, 0, &reply, NULL, 0);
 }
 
 void kr_data_read_lost(struct kr_sfile *file, struct kr_session *session)
 {
-	leave(file->data.pipeline, session->node);
+	leave(find_pipeline(file, session->ring), session->node);
 }
 
 void kr_pipelines_session_lost(struct kr_data *data, struct kr_session *session)

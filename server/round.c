@@ -200,7 +200,7 @@ static void start_chain(struct kr_rounds *rounds, struct asked *first)
 	kr_list_append(&rounds->current, &first->link);
 	if (may_chain(first)) {
 		KR_LIST_FOR_EACH_SAFE(asked, after, &rounds->waiting, link) {
-			if (!may_chain(asked) || find_current(rounds, asked->ask.node))
+			if (!may_chain(asked) || strcmp(asked->ask.ring, first->ask.ring) != 0 || find_current(rounds, asked->ask.node))
 				continue;
 			kr_list_remove(&asked->link);
 			insert_in_ring_order(&rounds->current, asked);

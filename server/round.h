@@ -2,7 +2,7 @@
  *
  * A flush is asked *inline* (the server has its bytes) or *chained* (the node will stream them when told).  One round of
  * a file runs at a time.  Inline flushes are rounds of their own, in the order asked; when a chained one's turn comes,
- * all chained ones waiting form one round, a chain in ring order (natural order of the host names, then node number):
+ * all chained ones of its ring that wait form one round, a chain in ring order (natural order of the host names, then node number):
  * the first streams to the second, ..., the last to the server.  ROUND goes to all at once: a node lets a stream wait
  * that comes before its own ROUND.  Who asks meanwhile is in a later round.
  *
@@ -57,10 +57,11 @@ struct kr_round_action {
 	void *token;
 };
 
-/* One asked flush. ORDER is borrowed until its reply (the session's host name). */
+/* One asked flush. ORDER and RING are borrowed until its reply (the session's host name, and its ring's). */
 struct kr_round_ask {
 	uint32_t node;
 	const char *order;
+	const char *ring;
 	bool inlined;
 	bool single;           /* cannot be a link of a chain (nobody can connect to it): a round of its own */
 	uint64_t replay_round; /* that it was applied in at first; 0: not a replay */

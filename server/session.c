@@ -73,6 +73,7 @@ void kr_session_put(struct kr_session *session)
 	kr_table_fini(&session->requests);
 	free(session->name);
 	free(session->ring_address);
+	free(session->ring);
 	kr_key_put(session->key);
 	free(session->groups);
 	kr_grants_fini(&session->grants);
@@ -117,6 +118,7 @@ struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hell
 	session->name = kr_xstrdup(hello->node_name[0] ? hello->node_name : "?");
 	session->ring_address = kr_xstrdup(hello->ring_address);
 	session->ring_port = hello->ring_port;
+	session->ring = kr_xstrdup(hello->ring);
 	randombytes_buf(session->ring_key, sizeof(session->ring_key));
 	session->reclaiming = true;
 	session->heir = hello->session != 0;

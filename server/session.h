@@ -50,6 +50,7 @@ struct kr_session {
 	char host[64];                 /* the address that it came from the last time */
 	char *ring_address;            /* where its ring listener is reached; the connection's address when it gave none */
 	uint16_t ring_port;            /* 0: it has none, nobody can pull from it */
+	char *ring;                    /* its ring's name: it shares blocks and chains with others of that ring only */
 	uint8_t ring_key[32];          /* see common/pair.h */
 	struct kr_conn *conn;          /* NULL while disconnected */
 	struct kr_key *key;            /* reference: of the one that opened it; NULL on a server without keys */

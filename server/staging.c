@@ -85,12 +85,13 @@ static void cancel(struct kr_request *request)
 	}
 }
 
-/* Nodes of a ring trust each other; one of a user's stands alone (P9). */
+/* Nodes of a ring trust each other; one of a user's stands alone. */
 static bool takes_part(const struct kr_session *session, const struct kr_session *asker)
 {
 	if (session == asker)
 		return true;
-	return !kr_trust_is_user(asker) && !kr_trust_is_user(session) && session->ring_port && !session->dead;
+	return !kr_trust_is_user(asker) && !kr_trust_is_user(session) && session->ring_port && !session->dead &&
+		strcmp(session->ring, asker->ring) == 0;
 }
 
 static void ask_to_bring(struct staging *staging, struct kr_session *session, const struct kr_bring_request *msg)

@@ -42,6 +42,7 @@ static json_t *session_status(const struct kr_session *session, uint64_t now_ns)
 	json_object_set_new(object, "address", json_string(session->conn ? kr_conn_peer(session->conn) : ""));
 	json_object_set_new(object, "security", json_string(session->conn ? kr_security_name(kr_conn_security(session->conn)) : ""));
 	json_object_set_new(object, "key", json_string(session->key ? kr_key_describe(session->key, key) : ""));
+	json_object_set_new(object, "ring", json_string(session->ring));
 	json_object_set_new(object, "ring_address", json_string(session->ring_address));
 	json_object_set_new(object, "ring_port", integer(session->ring_port));
 	json_object_set_new(object, "silent_ms", integer((now_ns - session->heard_ns) / KR_NS_PER_MS));

@@ -299,7 +299,7 @@ static const struct kr_conn_handler handler = {on_frame, NULL, on_closed};
 static void say_hello(struct peer *peer)
 {
 	union kr_any_msg msg = {.hello_request = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION, .node_name = some_name(),
-		.ring_address = one_in(4) ? "127.0.0.1" : "", .ring_port = one_in(2) ? (uint16_t)below(65536) : 0, .subdir = "",
+		.ring_address = one_in(4) ? "127.0.0.1" : "", .ring_port = one_in(2) ? (uint16_t)below(65536) : 0, .subdir = "", .ring = "",
 		.incarnation = some_u64(), .session = one_in(2) ? some_u64() : 0}};
 
 	memset(msg.hello_request.node_id, (int)below(4), 16);
@@ -407,7 +407,7 @@ static bool still_serves(void)
 {
 	static struct peer peer;
 	union kr_any_msg msg = {.hello_request = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION, .node_name = "last",
-		.ring_address = "", .subdir = ""}};
+		.ring_address = "", .subdir = "", .ring = ""}};
 	uint64_t ends_ns = kr_clock_ns() + 60 * KR_NS_PER_S;
 
 	memset(msg.hello_request.node_id, 77, 16);

@@ -30,7 +30,7 @@ def text(value):
 
 def hello(number):
     fields = struct.pack(">IIQQ", 2, 9, 0, 0) + text(b"flood") + struct.pack(">QQ", 7, number) + struct.pack(">QQ", 1, 0) + \
-        text(b"") + struct.pack(">H", 0) + text(b"") + struct.pack(">I", 0)
+        text(b"") + struct.pack(">H", 0) + text(b"") + struct.pack(">I", 0) + text(b"")
     return struct.pack(">IHHQIII", 0x4B52414E, 1, 0, 1, 0, len(fields), 0) + fields
 
 

@@ -39,7 +39,7 @@ class Session:
         self.answers, self.changed, self.sent, self.sending = {}, threading.Condition(), 0, threading.Lock()
         threading.Thread(target=self.listen, daemon=True).start()
         fields = self.ask(HELLO, struct.pack(">IIQQ", 2, 9, 0, notes) + text(b"flood%d" % number) + struct.pack(">QQ", 9, number) +
-            struct.pack(">QQ", 1, 0) + text(b"") + struct.pack(">H", 0) + text(b"") + struct.pack(">I", 0))[1]
+            struct.pack(">QQ", 1, 0) + text(b"") + struct.pack(">H", 0) + text(b"") + struct.pack(">I", 0) + text(b""))[1]
         self.root = fields[81:82 + fields[81]]
         self.ask(RECLAIM_DONE, b"")
         threading.Thread(target=self.live, daemon=True).start()

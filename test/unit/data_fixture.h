@@ -155,7 +155,7 @@ static inline void welcomed(struct node *node, int err, const void *reply_pointe
 static inline void node_begin(struct node *node)
 {
 	struct kr_hello_request hello = { .proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION, .node_name = node->name, .ring_address = "127.0.0.1",
-		.ring_port = node->ring_port, .subdir = "" };
+		.ring_port = node->ring_port, .subdir = "", .ring = node->ring ? node->ring : "" };
 	struct sockaddr_in address;
 
 	memcpy(hello.node_id, node->node_id, 16);

@@ -71,6 +71,7 @@ struct node {
 	struct kr_conn *control;
 	uv_tcp_t listener;
 	uint16_t ring_port;
+	const char *ring; /* NULL: the one without a name */
 	uint8_t ring_key[KR_RING_KEY];
 	struct kr_list inbounds;
 	struct chain *chain;

@@ -233,7 +233,7 @@ static inline void node_reply(struct node *node, struct node_asked *asked, const
 static inline int node_hello(struct node *node, bool resume)
 {
 	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION, .node_name = "node",
-		.ring_address = "", .subdir = "", .incarnation = 1, .session = resume ? node->hello.session : 0, .may = node->may};
+		.ring_address = "", .subdir = "", .ring = "", .incarnation = 1, .session = resume ? node->hello.session : 0, .may = node->may};
 	const union kr_any_msg *reply;
 	int err;
 

@@ -80,6 +80,20 @@ static void reader_pull(struct reader *reader, const struct kr_fid *file, uint64
 	assert_true(kr_conn_request(reader->conn, KR_MSG_PULL, &msg, NULL, 0, pulled, reader) > 0);
 }
 
+/* NODE has flushed EXTENT of a new file, and asks whom to pull it from: the address borrows. */
+static struct kr_hop_address write_and_join(struct node *node, const struct kr_range *extent, struct kr_join_request *ret_join)
+{
+	node->file = create_file(node, "file");
+	node->extents = extent;
+	node->extent_count = 1;
+	node->generation = 1;
+	flush_and_wait(node);
+	assert_int_equal(node->flush_err, 0);
+	*ret_join = (struct kr_join_request){ .file = node->file, .version = node->flush_reply.attr.version };
+	assert_int_equal(node_call(node, KR_MSG_JOIN, ret_join), 0);
+	return the_answer.reply.join_reply.upstream;
+}
+
 static void server_feeds_blocks_of_the_asked_version_only(void **state)
 {
 	static const struct kr_range extents[] = { { 0, 5000000 } }, all[] = { { 30, 9 }, { 0, 30 } }, none[] = { { 39, 1 } };
@@ -90,17 +104,7 @@ static void server_feeds_blocks_of_the_asked_version_only(void **state)
 	char address[64];
 
 	(void)state;
-	node->file = create_file(node, "file");
-	node->extents = extents;
-	node->extent_count = 1;
-	node->generation = 1;
-	node->mtime.sec++;
-	node->extents = extents;
-	flush_and_wait(node);
-	assert_int_equal(node->flush_err, 0);
-	join = (struct kr_join_request){ .file = node->file, .version = node->flush_reply.attr.version };
-	assert_int_equal(node_call(node, KR_MSG_JOIN, &join), 0);
-	hop = the_answer.reply.join_reply.upstream;
+	hop = write_and_join(node, extents, &join);
 	assert_int_equal(hop.node, 0);
 	assert_int_equal(hop.port, kr_listen_port(&F.server));
 	hop.address = address; /* it borrowed */
@@ -134,15 +138,7 @@ static void reader_that_takes_nothing_holds_up_nobody(void **state)
 	struct reader stuck, brisk;
 
 	(void)state;
-	node->file = create_file(node, "file");
-	node->extents = extents;
-	node->extent_count = 1;
-	node->generation = 1;
-	flush_and_wait(node);
-	assert_int_equal(node->flush_err, 0);
-	join = (struct kr_join_request){ .file = node->file, .version = node->flush_reply.attr.version };
-	assert_int_equal(node_call(node, KR_MSG_JOIN, &join), 0);
-	hop = the_answer.reply.join_reply.upstream;
+	hop = write_and_join(node, extents, &join);
 	reader_open(&stuck, &hop, node);
 	reader_open(&brisk, &hop, node);
 	stuck.generation = brisk.generation = 1;
@@ -171,15 +167,7 @@ static void many_connections_that_take_nothing_share_what_one_node_may_hold(void
 	size_t before, most = 0;
 
 	(void)state;
-	node->file = create_file(node, "file");
-	node->extents = extents;
-	node->extent_count = 1;
-	node->generation = 1;
-	flush_and_wait(node);
-	assert_int_equal(node->flush_err, 0);
-	join = (struct kr_join_request){ .file = node->file, .version = node->flush_reply.attr.version };
-	assert_int_equal(node_call(node, KR_MSG_JOIN, &join), 0);
-	hop = the_answer.reply.join_reply.upstream;
+	hop = write_and_join(node, extents, &join);
 	before = kr_buf_bytes_in_use();
 	for (int i = 0; i < STUCK; i++) {
 		reader_open(&stuck[i], &hop, node);
@@ -213,6 +201,20 @@ static uint32_t upstream_at_join(struct node *node)
 	return the_answer.reply.join_reply.upstream.node;
 }
 
+/* All nodes hold READ of the first one's file. */
+static struct kr_fid begin_reading(void)
+{
+	struct kr_fid fid = F.nodes[0].file = create_file(&F.nodes[0], "file");
+
+	for (size_t i = 0; i < F.node_count; i++) {
+		struct kr_lease_request lease = { .file = fid, .kinds = KR_LEASE_READ };
+
+		assert_int_equal(upstream_at_join(&F.nodes[i]), 0); /* not a member: it has no READ */
+		assert_int_equal(node_call(&F.nodes[i], KR_MSG_LEASE, &lease), 0);
+	}
+	return fid;
+}
+
 static void pipeline_names_upstreams_as_members_come_and_go(void **state)
 {
 	struct node *n1 = node_start("n1"), *n2 = node_start("n2"), *n3 = node_start("n3");
@@ -221,13 +223,7 @@ static void pipeline_names_upstreams_as_members_come_and_go(void **state)
 	uint8_t secret[KR_SECRET];
 
 	(void)state;
-	reparent.file = leave.file = n1->file = create_file(n1, "file");
-	for (size_t i = 0; i < 3; i++) {
-		struct kr_lease_request lease = { .file = n1->file, .kinds = KR_LEASE_READ };
-
-		assert_int_equal(upstream_at_join(&F.nodes[i]), 0); /* not a member: it has no READ */
-		assert_int_equal(node_call(&F.nodes[i], KR_MSG_LEASE, &lease), 0);
-	}
+	reparent.file = leave.file = begin_reading();
 	assert_int_equal(upstream_at_join(n1), 0);
 	assert_int_equal(upstream_at_join(n3), n1->number);
 	assert_int_equal(upstream_at_join(n2), n1->number);
@@ -250,9 +246,41 @@ static void pipeline_names_upstreams_as_members_come_and_go(void **state)
 	assert_int_equal(n3->upstream.port, kr_listen_port(&F.server));
 }
 
+static void nodes_of_different_rings_pull_from_each_other_in_no_case(void **state)
+{
+	static const char *const rings[] = { "red", "blue", "red", NULL };
+	struct node *const n = F.nodes;
+	struct kr_reparent_request reparent;
+	struct kr_leave_request leave;
+
+	(void)state;
+	for (size_t i = 0; i < KR_ARRAY_SIZE(rings); i++) {
+		char name[] = { 'n', (char)('1' + i), '\0' };
+		struct node *node = node_new(name);
+
+		node->ring = rings[i];
+		node_begin(node);
+		wait_until(node->live);
+	}
+	reparent.file = leave.file = begin_reading();
+	assert_int_equal(upstream_at_join(&n[0]), 0);
+	assert_int_equal(upstream_at_join(&n[1]), 0);
+	assert_int_equal(upstream_at_join(&n[2]), n[0].number);
+	assert_int_equal(upstream_at_join(&n[3]), 0);
+	assert_int_equal(node_call(&n[0], KR_MSG_LEAVE, &leave), 0);
+	wait_until(n[2].upstreams == 1);
+	assert_int_equal(n[2].upstream.node, 0);
+	assert_int_equal(upstream_at_join(&n[0]), 0);
+	reparent.node = n[0].number;
+	assert_int_equal(node_call(&n[2], KR_MSG_REPARENT, &reparent), 0);
+	assert_int_equal(the_answer.reply.reparent_reply.upstream.node, 0);
+	assert_int_equal(n[1].upstreams + n[3].upstreams, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		TEST(nodes_of_different_rings_pull_from_each_other_in_no_case),
 		TEST(server_feeds_blocks_of_the_asked_version_only),
 		TEST(reader_that_takes_nothing_holds_up_nobody),
 		TEST(many_connections_that_take_nothing_share_what_one_node_may_hold),

@@ -30,7 +30,8 @@ static void setup(struct kr_rounds *rounds)
 
 static void ask(struct kr_rounds *rounds, uint32_t node, const char *name, bool inlined, uint64_t replay, void *token)
 {
-	struct kr_round_ask asked = { .node = node, .order = name, .inlined = inlined, .replay_round = replay, .token = token };
+	struct kr_round_ask asked = { .node = node, .order = name, .ring = "", .inlined = inlined, .replay_round = replay,
+		.token = token };
 
 	assert_int_equal(kr_rounds_ask(rounds, &asked), 0);
 }
@@ -80,6 +81,40 @@ static void inline_flushes_are_rounds_of_their_own_in_the_order_asked(void **sta
 	expect(&rounds, KR_ROUND_WRITE, 1);
 	kr_rounds_finished(&rounds, 2, -ENOSPC);
 	expect_reply(&rounds, &token_b, -ENOSPC, 2, true);
+	assert_true(kr_rounds_idle(&rounds));
+	kr_rounds_fini(&rounds);
+}
+
+/* Four chained flushes of two rings wait; a ring's make a chain, whoever asked between them. */
+static void a_chain_joins_nodes_of_one_ring(void **state)
+{
+	static const char *const rings[] = { "red", "blue", "red", "blue" };
+	struct kr_rounds rounds;
+
+	(void)state;
+	setup(&rounds);
+	kr_rounds_hold(&rounds, true);
+	for (uint32_t i = 0; i < 4; i++) {
+		struct kr_round_ask asked = { .node = 1 + i, .order = "n", .ring = rings[i] };
+
+		assert_int_equal(kr_rounds_ask(&rounds, &asked), 0);
+	}
+	kr_rounds_hold(&rounds, false);
+	for (uint32_t first = 1; first <= 2; first++) {
+		uint64_t round = first;
+
+		expect(&rounds, KR_ROUND_BEGIN, first + 2);
+		assert_int_equal(expect(&rounds, KR_ROUND_SEND, first + 2).downstream, 0);
+		assert_int_equal(expect(&rounds, KR_ROUND_SEND, first).downstream, first + 2);
+		expect_nothing(&rounds);
+		kr_rounds_accepted(&rounds, round, first, 0);
+		kr_rounds_accepted(&rounds, round, first + 2, 0);
+		kr_rounds_received(&rounds, round);
+		expect(&rounds, KR_ROUND_FINISH, 0);
+		kr_rounds_finished(&rounds, round, 0);
+		expect_reply(&rounds, NULL, 0, round, false);
+		expect_reply(&rounds, NULL, 0, round, false);
+	}
 	assert_true(kr_rounds_idle(&rounds));
 	kr_rounds_fini(&rounds);
 }
@@ -301,7 +336,7 @@ static void replays_of_one_round_run_in_ring_order(void **state)
 static void too_many_asks_of_a_node_are_refused(void **state)
 {
 	struct kr_rounds rounds;
-	struct kr_round_ask asked = { .node = 1, .order = "a", .inlined = true };
+	struct kr_round_ask asked = { .node = 1, .order = "a", .ring = "", .inlined = true };
 
 	(void)state;
 	setup(&rounds);
@@ -402,7 +437,7 @@ static void drain_actions(struct world *w)
 
 static void ask_randomly(struct world *w)
 {
-	struct kr_round_ask asked = { .node = 1 + pick(w, NODES), .inlined = pick(w, 3) == 0 };
+	struct kr_round_ask asked = { .node = 1 + pick(w, NODES), .ring = "", .inlined = pick(w, 3) == 0 };
 
 	if (w->asked >= TOKENS)
 		return;
@@ -500,6 +535,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(inline_flushes_are_rounds_of_their_own_in_the_order_asked),
+		cmocka_unit_test(a_chain_joins_nodes_of_one_ring),
 		cmocka_unit_test(chained_flushes_that_wait_form_one_round_in_ring_order),
 		cmocka_unit_test(lost_participant_aborts_the_round_and_the_rest_run_again),
 		cmocka_unit_test(write_error_reaches_every_participant),

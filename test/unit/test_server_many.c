@@ -150,7 +150,7 @@ static int join(struct many *many, int number)
 	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(many->port),
 		.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	struct timeval patience = {.tv_sec = ANSWER_S};
-	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION, .node_name = "node", .ring_address = "", .subdir = ""};
+	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION, .node_name = "node", .ring_address = "", .subdir = "", .ring = ""};
 	union kr_any_msg reply;
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 

@@ -24,18 +24,36 @@ static void hello_of_another_protocol_is_refused(void **state)
 {
 	struct fixture *f = *state;
 	struct node *node = f->nodes[0];
-	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION + 1, .proto_max = 9, .node_name = "future", .ring_address = "", .subdir = ""};
+	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION + 1, .proto_max = 9, .node_name = "future", .ring_address = "", .subdir = "", .ring = ""};
 
 	node_connect(node);
 	assert_int_equal(node_call(node, KR_MSG_HELLO, &hello, NULL), -EPROTONOSUPPORT);
 	assert_true(node_wait_for(&f->loop, node_is_closed, node));
 }
 
+static void hello_with_a_ring_of_too_long_a_name_is_refused(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = f->nodes[0];
+	char ring[KR_RING_NAME_MAX + 2];
+	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION, .node_name = "n", .ring_address = "",
+		.subdir = "", .ring = ring};
+
+	memset(ring, 'r', sizeof(ring));
+	ring[KR_RING_NAME_MAX + 1] = '\0';
+	node_connect(node);
+	assert_int_equal(node_call(node, KR_MSG_HELLO, &hello, NULL), -EINVAL);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	ring[KR_RING_NAME_MAX] = '\0';
+	node_connect(node);
+	assert_int_equal(node_call(node, KR_MSG_HELLO, &hello, NULL), 0);
+}
+
 static void hello_for_a_missing_subdirectory_is_refused(void **state)
 {
 	struct fixture *f = *state;
 	struct node *node = f->nodes[0];
-	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION, .node_name = "n", .ring_address = "", .subdir = "no/dir"};
+	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION, .node_name = "n", .ring_address = "", .subdir = "no/dir", .ring = ""};
 
 	node_connect(node);
 	assert_int_equal(node_call(node, KR_MSG_HELLO, &hello, NULL), -ENOENT);
@@ -129,7 +147,7 @@ static uint32_t raw_exchange(struct fixture *f, int fd, uint16_t type, uint64_t 
 static int raw_session(struct fixture *f)
 {
 	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION, .node_name = "raw", .node_id = {99}, .ring_address = "",
-		.subdir = ""};
+		.subdir = "", .ring = ""};
 	struct kr_writer w;
 	int fd = raw_connect(f);
 
@@ -245,6 +263,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		TEST(hello_opens_a_session),
 		TEST(hello_of_another_protocol_is_refused),
+		TEST(hello_with_a_ring_of_too_long_a_name_is_refused),
 		TEST(hello_for_a_missing_subdirectory_is_refused),
 		TEST(a_request_before_hello_is_refused),
 		TEST(garbage_ends_its_connection_only),

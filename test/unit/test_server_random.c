@@ -231,7 +231,7 @@ static void connect_node(struct node *node)
 	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(kr_listen_port(&node->world->server)),
 		.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION, .node_name = "n", .node_id = {node->number},
-		.ring_address = "", .subdir = "", .session = node->session};
+		.ring_address = "", .subdir = "", .ring = "", .session = node->session};
 
 	assert_int_equal(
 		kr_conn_connect(&node->world->loop, (const struct sockaddr *)&address, &handler, node, &node->conn), 0);
