@@ -8,6 +8,7 @@
 #ifndef KR_TEST_UNIT_DATA_FIXTURE_H
 #define KR_TEST_UNIT_DATA_FIXTURE_H
 
+#include "test/unit/directory.h"
 #include "test/unit/data_ring.h"
 
 #include <signal.h>
@@ -374,15 +375,13 @@ static inline int setup(void **state)
 
 static inline int teardown(void **state)
 {
-	char command[128];
-
 	(void)state;
 	server_stop();
 	uv_close((uv_handle_t *)&F.heartbeat, NULL);
 	uv_run(&F.loop, UV_RUN_DEFAULT);
 	assert_int_equal(uv_loop_close(&F.loop), 0);
-	snprintf(command, sizeof command, "rm -rf '%s'", F.base);
-	return system(command) == 0 ? 0 : -1;
+	directory_remove(F.base);
+	return 0;
 }
 
 /* --- helpers of tests ----------------------------------------------------------------------------------------------- */

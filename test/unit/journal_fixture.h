@@ -15,6 +15,7 @@
 #include "common/buf.h"
 #include "common/util.h"
 #include "fuse/journal.h"
+#include "test/unit/directory.h"
 
 enum { FILE_BYTES = 20000, FILES = 3 };
 
@@ -121,18 +122,6 @@ static inline void forget_files(struct fixture *f)
 	}
 }
 
-static inline void remove_directory(const char *path)
-{
-	DIR *directory = opendir(path);
-	struct dirent *entry;
-
-	assert_non_null(directory);
-	while ((entry = readdir(directory)))
-		unlinkat(dirfd(directory), entry->d_name, 0);
-	closedir(directory);
-	rmdir(path);
-}
-
 static inline int teardown(void **state)
 {
 	struct fixture *f = *state;
@@ -140,7 +129,7 @@ static inline int teardown(void **state)
 	kr_recovery_fini(&f->recovery);
 	kr_journal_free(f->journal);
 	forget_files(f);
-	remove_directory(f->directory);
+	directory_remove(f->directory);
 	free(f);
 	return 0;
 }

@@ -12,7 +12,6 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +28,7 @@
 #include "fuse/rpc.h"
 #include "fuse/stage_priv.h"
 #include "ring/pipeline.h"
+#include "test/unit/directory.h"
 
 enum { NODES = 6, BLOCK = KR_BLOCK_SIZE, DEADLINE_S = 60, READ_SIZE = 300 * 1000 };
 
@@ -322,12 +322,6 @@ static inline void break_server_connections(void)
 
 /* --- nodes -------------------------------------------------------------------------------------------------------- */
 
-static inline int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st, (void)type, (void)ftw;
-	return remove(path);
-}
-
 static inline void start_node(uint32_t number, uint64_t cache_max)
 {
 	static const uint8_t export_id[16] = "export";
@@ -491,7 +485,7 @@ static inline int teardown(void **state)
 	for (uint32_t i = 1; i <= NODES; i++) {
 		stop_node(i);
 		if (world->nodes[i].path[0])
-			nftw(world->nodes[i].path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+			directory_remove(world->nodes[i].path);
 	}
 	break_server_connections();
 	uv_close((uv_handle_t *)&world->listener, NULL);

@@ -2,10 +2,10 @@
 #ifndef KR_TEST_SERVER_FIXTURE_H
 #define KR_TEST_SERVER_FIXTURE_H
 
+#include "test/unit/directory.h"
 #include "test/unit/moved_clock.h"
 #include "test/unit/scripted_node.h"
 
-#include <ftw.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -75,14 +75,6 @@ static inline int setup(void **state)
 	return 0;
 }
 
-static inline int remove_entry(const char *path, const struct stat *stat, int type, struct FTW *walk)
-{
-	(void)stat;
-	(void)type;
-	(void)walk;
-	return remove(path);
-}
-
 static inline int teardown(void **state)
 {
 	struct fixture *f = *state;
@@ -92,7 +84,7 @@ static inline int teardown(void **state)
 	stop_server(f);
 	uv_run(&f->loop, UV_RUN_DEFAULT);
 	assert_int_equal(uv_loop_close(&f->loop), 0);
-	nftw(f->directory, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+	directory_remove(f->directory);
 	free(f->listen[0]);
 	free(f);
 	return 0;

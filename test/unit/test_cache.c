@@ -7,7 +7,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +18,7 @@
 #include "common/util.h"
 #include "fuse/cache.h"
 #include "fuse/cache_format.h"
+#include "test/unit/directory.h"
 
 enum { BLOCK = KR_BLOCK_SIZE };
 #define LARGE (UINT64_C(1) << 30)
@@ -29,14 +29,6 @@ struct place {
 	char path[64];
 	int fd;
 };
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st;
-	(void)type;
-	(void)ftw;
-	return remove(path);
-}
 
 static int setup(void **state)
 {
@@ -55,7 +47,7 @@ static int teardown(void **state)
 	struct place *place = *state;
 
 	close(place->fd);
-	nftw(place->path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	directory_remove(place->path);
 	free(place);
 	return 0;
 }

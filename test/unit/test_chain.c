@@ -3,7 +3,6 @@
 #include <stddef.h>
 #include <setjmp.h>
 #include <cmocka.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <semaphore.h>
@@ -19,6 +18,7 @@
 #include "fuse/hops.h"
 #include "fuse/journal.h"
 #include "fuse/loop.h"
+#include "test/unit/directory.h"
 
 /* More than the kernel's socket buffers take between two nodes and a server, however they grow. */
 enum { FILE_BYTES = 160 << 20, SERVER = 0, A = 1, B = 2, PARTIES = 3, ROUND = 77 };
@@ -259,17 +259,6 @@ static void stop_party(void *context)
 	uv_close((uv_handle_t *)&party->listener, NULL);
 }
 
-static void remove_directory(const char *path)
-{
-	DIR *directory = opendir(path);
-	struct dirent *entry;
-
-	while ((entry = readdir(directory)))
-		unlinkat(dirfd(directory), entry->d_name, 0);
-	closedir(directory);
-	rmdir(path);
-}
-
 static int teardown(void **state)
 {
 	(void)state;
@@ -281,7 +270,7 @@ static int teardown(void **state)
 		kr_journal_file_free(parties[i].file);
 		kr_journal_free(parties[i].journal);
 		kr_chains_free(parties[i].chains);
-		remove_directory(parties[i].directory);
+		directory_remove(parties[i].directory);
 	}
 	sem_destroy(&server.changed);
 	free(server.bytes);

@@ -11,6 +11,7 @@
 #include "fuse/file_read.h"
 #include "fuse/mount.h"
 #include "fuse/stage.h"
+#include "test/unit/directory.h"
 
 enum { SIZE = 256 * 1024, BLOCK = 4096 };
 
@@ -83,14 +84,12 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	struct fixture *fixture = *state;
-	char command[128];
 
 	kr_extent_map_truncate(&fixture->file.dirty, 0, kr_journal_release, fixture->mount.journal);
 	kr_journal_file_free(fixture->file.journal_file);
 	kr_recovery_fini(&fixture->recovery);
 	kr_journal_free(fixture->mount.journal);
-	snprintf(command, sizeof(command), "rm -rf %s", fixture->directory);
-	assert_int_equal(system(command), 0);
+	directory_remove(fixture->directory);
 	free(fixture);
 	return 0;
 }

@@ -85,7 +85,7 @@ static void killed_before_and_amid_the_punches_nothing_is_damaged(void **state)
 		memset(f->files[2].dirty, 0, FILE_BYTES);
 		kr_recovery_fini(&f->recovery);
 		kr_journal_free(f->journal);
-		remove_directory(f->directory);
+		directory_remove(f->directory);
 		assert_int_equal(mkdir(f->directory, 0700), 0);
 		open_journal(f);
 	}
@@ -155,7 +155,7 @@ static void killed_at_any_point_the_journal_says_what_was_done(void **state)
 		assert_int_equal(applied, cases[i].applied);
 		kr_recovery_fini(&f->recovery);
 		kr_journal_free(f->journal);
-		remove_directory(f->directory);
+		directory_remove(f->directory);
 		assert_int_equal(mkdir(f->directory, 0700), 0);
 		open_journal(f);
 	}

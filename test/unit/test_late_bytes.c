@@ -19,6 +19,7 @@
 #include "common/util.h"
 #include "fuse/flush_priv.h"
 #include "fuse/options.h"
+#include "test/unit/directory.h"
 #include "test/unit/moved_clock.h"
 
 enum { MODEL_BYTES = 40000, BLOCK = 4096 };
@@ -65,24 +66,13 @@ static void copy_file(const char *from, const char *to)
 	assert_int_equal(ftruncate(out, (off_t)offset), 0);
 }
 
-static void empty_directory(const char *path)
-{
-	DIR *directory = opendir(path);
-	struct dirent *entry;
-
-	assert_non_null(directory);
-	while ((entry = readdir(directory)))
-		unlinkat(dirfd(directory), entry->d_name, 0);
-	closedir(directory);
-}
-
 static void copy_directory(void)
 {
 	DIR *directory = opendir(F.directory);
 	struct dirent *entry;
 	char from[400], to[400];
 
-	empty_directory(F.copy);
+	directory_empty(F.copy);
 	while ((entry = readdir(directory))) {
 		if (entry->d_name[0] == '.')
 			continue;
@@ -385,10 +375,8 @@ static int teardown(void **state)
 	free_file(&F.target);
 	json_decref(F.flusher.conflicts);
 	kr_journal_free(F.journal);
-	empty_directory(F.directory);
-	empty_directory(F.copy);
-	rmdir(F.directory);
-	rmdir(F.copy);
+	directory_remove(F.directory);
+	directory_remove(F.copy);
 	return 0;
 }
 

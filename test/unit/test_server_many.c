@@ -11,7 +11,6 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -28,6 +27,7 @@
 #include "server/listen.h"
 #include "server/options.h"
 #include "server/server.h"
+#include "test/unit/directory.h"
 
 enum { NODES = 1000, ANSWER_S = 60, SESSION_BYTES_MAX = 48 * 1024, STUCK_BYTES_MAX = 64 << 20 };
 
@@ -189,14 +189,6 @@ static int setup(void **state)
 	return 0;
 }
 
-static int remove_entry(const char *path, const struct stat *stat, int type, struct FTW *walk)
-{
-	(void)stat;
-	(void)type;
-	(void)walk;
-	return remove(path);
-}
-
 static int teardown(void **state)
 {
 	struct many *many = *state;
@@ -205,7 +197,7 @@ static int teardown(void **state)
 	kill(many->server, SIGTERM);
 	assert_int_equal(waitpid(many->server, &status, 0), many->server);
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-	nftw(many->directory, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+	directory_remove(many->directory);
 	free(many);
 	return 0;
 }

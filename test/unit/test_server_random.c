@@ -9,7 +9,6 @@
 #include <arpa/inet.h>
 #include <cmocka.h>
 #include <errno.h>
-#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +21,7 @@
 #include "server/listen.h"
 #include "server/options.h"
 #include "server/server.h"
+#include "test/unit/directory.h"
 
 enum { NODES = 4, FILES = 3, STEPS = 4000, SEEDS = 6, ASKED_MAX = 64, UNANSWERED_MAX = 24, WAIT_S = 60 };
 
@@ -339,14 +339,6 @@ static void drain(struct world *world)
 
 /* --- the history ---------------------------------------------------------------------------------------------------- */
 
-static int remove_entry(const char *path, const struct stat *stat, int type, struct FTW *walk)
-{
-	(void)stat;
-	(void)type;
-	(void)walk;
-	return remove(path);
-}
-
 static void on_pulse(uv_timer_t *timer)
 {
 	(void)timer;
@@ -406,7 +398,7 @@ static void run_history(uint64_t seed)
 	uv_run(&world->loop, UV_RUN_DEFAULT);
 	kr_server_fini(&world->server);
 	assert_int_equal(uv_loop_close(&world->loop), 0);
-	nftw(directory, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+	directory_remove(directory);
 	free(world);
 }
 

@@ -1,7 +1,7 @@
 /* A server with keys against scripted nodes: who is let in, whose session is whose, and what a user key allows. */
+#include "test/unit/directory.h"
 #include "test/unit/scripted_node.h"
 
-#include <ftw.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
@@ -78,12 +78,6 @@ static int setup(void **state)
 	return 0;
 }
 
-static int remove_entry(const char *path, const struct stat *stat, int type, struct FTW *walk)
-{
-	(void)stat, (void)type, (void)walk;
-	return remove(path);
-}
-
 static int teardown(void **state)
 {
 	struct fixture *f = *state;
@@ -95,7 +89,7 @@ static int teardown(void **state)
 	uv_run(&f->loop, UV_RUN_DEFAULT); /* until the last handle has closed */
 	kr_server_fini(&f->server);
 	assert_int_equal(uv_loop_close(&f->loop), 0);
-	nftw(f->directory, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+	directory_remove(f->directory);
 	for (int i = 0; i < KEYS_ALL; i++)
 		kr_key_put(f->keys[i]);
 	for (int i = 0; i < KEYS; i++)
