@@ -1,4 +1,5 @@
-# What the daemons have given up: capabilities, new privileges, system calls; and what they do without them still works.
+# What the daemons have given up: capabilities, new privileges, system calls; and what they do without them still works. What they keep
+# on disks is nobody else's.
 # tags: sanitizer
 # timeout: 120
 . "$TOP/test/lib.sh"
@@ -26,4 +27,20 @@ for daemon in server node1; do
 	[ "$(of $daemon NoNewPrivs)" = 1 ] || fail "$daemon may get new privileges"
 	case $B in *asan* | *tsan*) ;; *) [ "$(of $daemon Seccomp)" = 2 ] || fail "$daemon: no filter of system calls" ;; esac
 done
+
+note "journals, caches and the server's own are closed to others, also in a directory that is not"
+for place in "$WORK/node1/local/journal" "$WORK/node1/local/cache" "$WORK/state" "$EXPORT/.kairan"; do
+	[ "$(stat -c %a:%u "$place")" = 700:0 ] || fail "$place is $(stat -c %a:%u "$place")"
+done
+mount_stop 1 || fail "unmount"
+rm -r "$WORK/node1/local"
+mkdir -m 755 "$WORK/node1/local"
+umask 0
+mount_start 1
+seq 1000 >"$(seen_from_here 1)/file" && cat "$(seen_from_here 1)/file" >/dev/null
+for place in "$WORK/node1/local/journal" "$WORK/node1/local/cache"; do
+	[ "$(stat -c %a:%u "$place")" = 700:0 ] || fail "$place is $(stat -c %a:%u "$place")"
+done
+open=$(find "$WORK/node1/local" -mindepth 1 -maxdepth 1 -perm /077)
+[ -z "$open" ] || fail "others have rights to $open"
 finish
