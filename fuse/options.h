@@ -44,7 +44,7 @@ struct kr_mount_options {
 	bool foreground, debug;
 };
 
-/* Fills RET_OPTIONS (owned: kr_mount_options_fini). 0; 1 when --help, --version or --print-config has been answered;
+/* Fills RET_OPTIONS (zeroed before; kr_mount_options_fini, also after an error). 0; 1 when --help, --version or --print-config has been answered;
  * -EINVAL with the reason in kr_fail_reason. */
 int kr_mount_options_parse(int argc, char **argv, struct kr_mount_options *ret_options);
 void kr_mount_options_fini(struct kr_mount_options *options);

@@ -222,10 +222,9 @@ int kr_replay(const struct kr_replay *replay)
 	kr_log_init("kairan", KR_LOG_WARNING);
 	if (!result)
 		result = make_options(replay, &owner, &options);
-	if (!result) {
+	if (!result)
 		result = run(&options);
-		kr_mount_options_fini(&options);
-	}
+	kr_mount_options_fini(&options);
 	fini_owner(&owner);
 	if (result < 0)
 		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
