@@ -1,5 +1,5 @@
 # libkairan-mpiio in force mode on a local directory, against a model of every byte: Open MPI and MPICH, with and without threads; and what it
-# says when arguments are wrong, one aggregator fails, the disk is full. Views, handles and requests beside the usual.
+# says when arguments are wrong, one aggregator fails, the disk is full. Views, handles, requests and rounds beside the usual.
 # timeout: 600
 . "$TOP/test/lib.sh"
 . "$TOP/test/lib-mpi.sh"
@@ -37,6 +37,7 @@ for mpi in openmpi mpich; do
 	run $mpi $library -- views "$WORK/dir"
 	# Neither level has more threads than the other: one each.
 	for level in threads $([ $mpi = openmpi ] && echo funneled || echo single); do run $mpi $library -- requests "$WORK/dir" $level; done
+	run $mpi $library -- rounds "$WORK/dir"
 	run $mpi $library -- handles "$WORK/dir"
 	for scenario in fatal abandoned; do run $mpi $library -- handles "$WORK/dir" $scenario; done
 	[ ! -x "$B/test/mpi/handles.$mpi" ] || [ "$(stat -c %s "$WORK/dir/abandoned")" -ge 3000 ] || fail "what an open file held at the end of $mpi's program"

@@ -1,4 +1,4 @@
-# libkairan-mpiio by itself on mounts of four nodes: a model of every byte, views, handles, requests, HDF5 and PnetCDF; Open MPI and MPICH.
+# libkairan-mpiio by itself on mounts of four nodes: a model of every byte, views, handles, requests, rounds, HDF5 and PnetCDF; Open MPI and MPICH.
 # timeout: 600
 . "$TOP/test/lib.sh"
 . "$TOP/test/lib-mpi.sh"
@@ -12,7 +12,7 @@ note "Open MPI, seed $seed"
 mpi_run openmpi 1 block layer "$MPI_MNT/file" "$seed" 18 || fail "LAYER_SEED=$seed"
 note "Open MPI, two ranks per node, seed $((seed + 1))"
 mpi_run openmpi 2 robin layer "$MPI_MNT/file" "$((seed + 1))" 12 || fail "LAYER_SEED=$seed"
-for program in views "requests MNT threads" handles; do
+for program in views "requests MNT threads" "rounds MNT mount" handles; do
 	# shellcheck disable=SC2086
 	case $program in *MNT*) set -- ${program/MNT/$MPI_MNT} ;; *) set -- $program "$MPI_MNT" ;; esac
 	note "$*"
