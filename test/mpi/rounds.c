@@ -17,7 +17,7 @@
 #include "spy_file.h"
 
 enum { REGION = 1024, GAP = REGION / 2, STRIPE = 64 * REGION, ROUNDS = 10, REGIONS = ROUNDS * STRIPE / REGION, LENGTH = REGIONS * REGION };
-enum { PATIENCE_S = 60 }; // until a wait was in vain
+enum { PATIENCE_S = 240 }; // until a wait was in vain
 
 static const char *dir;
 static bool mount;
