@@ -134,11 +134,44 @@ static int compare_names(const void *a, const void *b)
 	return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* All NAMEs by number; names of one number are equal but for the hint, so any does. */
-static int collect_names(struct kr_scan *scan, uint8_t *buffer)
+/* Ascending NAMEs: leaves one of each number.  They are equal but for the hint, so any does; where they are not (no writer does that)
+ * nobody can tell whose the bytes are, and none is left. */
+static void unite_names(struct kr_scan *scan)
 {
 	size_t kept = 0;
 
+	for (size_t i = 0, next; i < scan->name_count; i = next) {
+		struct kr_scan_name *first = &scan->names[i];
+		bool same = true;
+
+		for (next = i + 1; next < scan->name_count && scan->names[next].number == first->number; next++) {
+			same = same && kr_fid_equal(&scan->names[next].fid, &first->fid);
+			free(scan->names[next].hint);
+		}
+		if (same)
+			scan->names[kept++] = *first;
+		else
+			free(first->hint);
+	}
+	scan->name_count = kept;
+}
+
+/* NAMEs that contradict each other stay where they are, for a NAME that were left alone would be believed by the next start. */
+static void find_contradictions(struct kr_scan *scan)
+{
+	for (size_t i = 0; i < scan->ref_count; i++) {
+		struct kr_journal_record record;
+		uint32_t unused;
+
+		kr_scan_record(scan, &scan->refs[i], &record, &unused);
+		if (scan->refs[i].kind == KR_SCAN_GOOD && record.type == KR_JOURNAL_NAME && !kr_scan_name(scan, record.file))
+			scan->refs[i].kind = KR_SCAN_BAD_DATA;
+	}
+}
+
+/* All NAMEs by number. */
+static int collect_names(struct kr_scan *scan, uint8_t *buffer)
+{
 	for (size_t i = 0; i < scan->ref_count; i++) {
 		struct kr_scan_segment *segment = &scan->segments[scan->refs[i].segment];
 		struct kr_journal_record record;
@@ -164,13 +197,8 @@ static int collect_names(struct kr_scan *scan, uint8_t *buffer)
 	if (scan->name_count == 0)
 		return 0;
 	qsort(scan->names, scan->name_count, sizeof(*scan->names), compare_names);
-	for (size_t i = 1; i < scan->name_count; i++) {
-		if (scan->names[i].number == scan->names[kept].number)
-			free(scan->names[i].hint);
-		else
-			scan->names[++kept] = scan->names[i];
-	}
-	scan->name_count = kept + 1;
+	unite_names(scan);
+	find_contradictions(scan);
 	return 0;
 }
 
