@@ -18,7 +18,8 @@
  * begins with the daemon's start counter (incarnation << 40), so no two starts ever use one number.
  *   NAME     gives local file number `file` its identity: `length` bytes at `data` hold u8 length of the fid, the fid,
  *            and the path under which the file was known (a hint for people; may be empty).  Each segment names every
- *            file that it has writes of, before the first of them.
+ *            file that it has writes of, before the first of them.  NAMEs of one number in different segments say the
+ *            same fid; where they do not, the records of that number belong to nobody, and are damaged.
  *   WRITE    `length` bytes at `data`, written to `file` at `offset` at time `mtime_ns`.  At most
  *            KR_JOURNAL_RECORD_MAX; a longer write is several records with consecutive seq and adjacent data.
  *            The data of a NAME or WRITE lies behind that of every earlier slot of the segment.

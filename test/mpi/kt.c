@@ -58,7 +58,7 @@ const char *kt_class_name(int code)
 	return text;
 }
 
-bool kt_is_layers(MPI_File file)
+int kt_slots(MPI_File file)
 {
 	MPI_Info used;
 	char value[64];
@@ -66,7 +66,12 @@ bool kt_is_layers(MPI_File file)
 	KT_OK(MPI_File_get_info(file, &used));
 	MPI_Info_get(used, "kairan_slots", sizeof value - 1, value, &flag);
 	MPI_Info_free(&used);
-	return flag;
+	return flag ? atoi(value) : 0;
+}
+
+bool kt_is_layers(MPI_File file)
+{
+	return kt_slots(file) > 0;
 }
 
 void *kt_alloc(size_t size)

@@ -27,7 +27,8 @@ const char *kt_class_name(int code);
 #define KT_FAILS(class, call) do { int code_ = (call); if (kt_class(code_) != (class)) \
 	kt_fail(__FILE__, __LINE__, "%s: %s instead of " #class, #call, kt_class_name(code_)); } while (0)
 
-// Whether kairan's layer handles the file: MPI_File_get_info has a hint that only it knows.
+// The layer's slots, by a hint of MPI_File_get_info that only it knows. 0: it does not handle the file.
+int kt_slots(MPI_File file);
 bool kt_is_layers(MPI_File file);
 
 void *kt_alloc(size_t size); // zeroed; ends the job when there is none

@@ -69,17 +69,6 @@ static MPI_File open_file(const char *name, const char *slots, size_t gap)
 	return file;
 }
 
-static int slots_of(MPI_File file)
-{
-	MPI_Info used;
-	char value[64];
-	int flag;
-	KT_OK(MPI_File_get_info(file, &used));
-	MPI_Info_get(used, "kairan_slots", sizeof value - 1, value, &flag);
-	MPI_Info_free(&used);
-	return flag ? atoi(value) : 0;
-}
-
 // A file of these bytes, made past the layer.
 static void make(const char *name, const struct kt_model *model)
 {
@@ -177,7 +166,7 @@ static void overlapped_with(const char *slots)
 	kt_fill(bytes, LENGTH, (uint64_t)kt_rank);
 	KT_OK(MPI_File_write_at_all(file, 0, bytes, REGION, MPI_BYTE, MPI_STATUS_IGNORE)); // tells the views
 	memset(&held, 0, sizeof held);
-	held.slots = slots_of(file);
+	held.slots = kt_slots(file);
 	KT_CHECK(held.slots >= (slots ? 1 : 2) && held.slots < ROUNDS, "%d slots", held.slots);
 	held.received = spy_received();
 	held.posted = spy_irecvs();
