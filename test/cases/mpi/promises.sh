@@ -48,9 +48,14 @@ done
 
 note "one node's disk is full"
 EXPECTED_ERRORS='No space|space left|cannot be written|cannot|journal|Input/output'
-MPI_ENV=(LD_PRELOAD="$LAYER")
-(sleep $((MPI_LIMIT * SLOW)); kill -CONT "${DAEMON[server]}") & # whatever becomes of the program
-mpi_run openmpi 2 robin disks "$MPI_MNT" node3 full 16 "${DAEMON[server]}" || fail "a full disk"
+# full MPI RANKS_PER_NODE LAYER
+full() {
+	MPI_ENV=(LD_PRELOAD="$3")
+	(sleep $((MPI_LIMIT * SLOW)); kill -CONT "${DAEMON[server]}") & # whatever becomes of the program
+	mpi_run "$1" "$2" robin disks "$MPI_MNT" node3 full $((32 / $2)) "${DAEMON[server]}" || fail "a full disk, $1"
+}
+full openmpi 2 "$LAYER"
+if [ -x "$B/test/mpi/disks.mpich" ]; then full mpich 1 "$B/mpiio/mpich/libkairan-mpiio.so"; MPI_ENV=(LD_PRELOAD="$LAYER"); fi
 
 note "one node's disk breaks"
 if [ -e "$WORK/local.img" ]; then

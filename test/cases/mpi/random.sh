@@ -35,5 +35,8 @@ MPI_ENV[1]=KAIRAN_MPIIO=force
 if [ -x "$B/test/mpi/random_io.mpich" ]; then
 	MPI_ENV[0]="LD_PRELOAD=$B/mpiio/mpich/libkairan-mpiio.so"
 	random mpich 1 block "$MPI_PLAIN" -e 1
+	MPI_ENV[1]=KAIRAN_MPIIO=auto
+	random mpich 1 block "$MPI_MNT" -e 1
+	random mpich 1 robin "$MPI_MNT" -n
 fi
 finish
