@@ -94,6 +94,8 @@ struct kr_server {
 	struct kr_list conflicts_asked; /* CONFLICTs, answered one by one, in turn */
 	uint64_t conflict_turn;         /* how many turns there were */
 	bool making_conflict;
+	size_t stagings, brings;        /* STAGEs that wait, and what is asked of nodes for the others (staging.c) */
+	uint64_t staging_turn;          /* how many have begun */
 	bool stopping, ended;   /* the orderly end has begun; sessions have ended */
 	uint64_t stopping_ns;
 	bool export_lost, ticking_export;

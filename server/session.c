@@ -129,6 +129,7 @@ struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hell
 	kr_table_init(&session->requests);
 	kr_replies_init(&session->replies);
 	kr_list_init(&session->asks);
+	kr_list_init(&session->stagings);
 	kr_list_init(&session->attachments);
 	kr_list_append(&server->sessions, &session->link);
 	kr_table_insert(&server->sessions_by_id, &session->by_id, kr_hash_u64(session->id));

@@ -84,6 +84,9 @@ struct kr_session {
 	uint64_t last_ask;
 	struct kr_grants grants;       /* of a confined session */
 	uint64_t conflict_turn;        /* of its latest CONFLICT: kr_server.conflict_turn */
+	struct kr_list stagings;       /* its STAGEs that wait for their turn ... */
+	size_t brings;                 /* ... what is asked of nodes for the others ... */
+	uint64_t staging_turn;         /* ... and kr_server.staging_turn of the latest of these */
 	size_t locks, lock_waits;      /* held and asked for */
 	struct kr_list attachments;    /* kr_attachment.of_session: files it has open or leased ... */
 	size_t files;                  /* ... and how many these are */

@@ -2,6 +2,9 @@
  *
  * Nothing is remembered between two STAGEs of a file: each BRING is answered within the time that STAGE allows, with what the
  * node has by then, and goes on by itself.  So there is nothing to clean up when somebody does not ask again.
+ *
+ * One STAGE is a question to every node: so there are KR_SESSION_BRINGS of them for one session at a time, and KR_SERVER_BRINGS for
+ * all, give or take those of one STAGE.  Other STAGEs wait; the turn is that of the session that has waited longest since its last.
  */
 #include "server/staging.h"
 
@@ -50,11 +53,26 @@ static void add_answer(struct staging *staging, const struct kr_session *session
 	reply->room = KR_MIN(reply->room, answer->room);
 }
 
+static void start_next(struct kr_server *server);
+
 static void end(struct staging *staging)
 {
+	struct kr_server *server = staging->request->server;
+
 	staging->reply.node = staging->node;
 	staging->request->cancel = NULL;
 	kr_request_reply(staging->request, 0, &staging->reply, NULL, 0);
+	start_next(server);
+}
+
+static void forget_ask(struct bring_ask *ask)
+{
+	struct kr_session *asker = ask->staging->request->session;
+
+	kr_list_remove(&ask->link);
+	asker->brings--;
+	asker->server->brings--;
+	free(ask);
 }
 
 static void brought(struct kr_session *session, void *context, int err, const void *message)
@@ -62,8 +80,7 @@ static void brought(struct kr_session *session, void *context, int err, const vo
 	struct bring_ask *ask = context;
 	struct staging *staging = ask->staging;
 
-	kr_list_remove(&ask->link);
-	free(ask);
+	forget_ask(ask);
 	if (err)
 		add_failure(staging, session, err);
 	else
@@ -75,14 +92,13 @@ static void brought(struct kr_session *session, void *context, int err, const vo
 static void cancel(struct kr_request *request)
 {
 	struct staging *staging = request->state;
-	struct kr_link *link;
+	struct bring_ask *ask, *after;
 
-	while ((link = kr_list_pop(&staging->asks))) {
-		struct bring_ask *ask = KR_LIST_ENTRY(link, struct bring_ask, link);
-
+	KR_LIST_FOR_EACH_SAFE(ask, after, &staging->asks, link) {
 		kr_session_unask(ask->session, ask->ask, request->session);
-		free(ask);
+		forget_ask(ask);
 	}
+	start_next(request->server);
 }
 
 /* Nodes of a ring trust each other; one of a user's stands alone. */
@@ -109,19 +125,24 @@ static void ask_to_bring(struct staging *staging, struct kr_session *session, co
 		return;
 	}
 	staging->reply.nodes++;
+	staging->request->session->brings++;
+	session->server->brings++;
 	kr_list_append(&staging->asks, &ask->link);
 }
 
-static void handle_stage(struct kr_request *request)
+static void leave_queue(struct kr_request *request)
+{
+	kr_list_remove(&request->wait);
+	request->server->stagings--;
+}
+
+static void start(struct kr_request *request)
 {
 	const struct kr_stage_request *msg = &request->msg.stage_request;
 	struct kr_bring_request bring = {.file = msg->file, .ms = KR_MIN(msg->ms, request->server->lease_ms / 4)};
 	struct kr_session *session;
-	struct staging *staging;
+	struct staging *staging = kr_xcalloc(1, sizeof(*staging));
 
-	if (!kr_opens_allow(request, &msg->file, KR_GRANT_READ))
-		return;
-	staging = kr_xcalloc(1, sizeof(*staging));
 	staging->request = request;
 	staging->reply.room = UINT64_MAX;
 	kr_list_init(&staging->asks);
@@ -134,6 +155,43 @@ static void handle_stage(struct kr_request *request)
 	request->cancel = cancel;
 	if (kr_list_empty(&staging->asks))
 		end(staging);
+}
+
+/* Whose turn it is; NULL: nobody's who waits. */
+static struct kr_session *next_session(const struct kr_server *server)
+{
+	struct kr_session *session, *next = NULL;
+
+	KR_LIST_FOR_EACH(session, &server->sessions, link) {
+		if (kr_list_empty(&session->stagings) || session->brings >= KR_SESSION_BRINGS)
+			continue;
+		if (!next || session->staging_turn < next->staging_turn)
+			next = session;
+	}
+	return next;
+}
+
+static void start_next(struct kr_server *server)
+{
+	struct kr_session *session;
+
+	while (server->stagings && server->brings < KR_SERVER_BRINGS && (session = next_session(server))) {
+		struct kr_request *request = KR_LIST_ENTRY(session->stagings.head.next, struct kr_request, wait);
+
+		leave_queue(request);
+		session->staging_turn = ++server->staging_turn;
+		start(request);
+	}
+}
+
+static void handle_stage(struct kr_request *request)
+{
+	if (!kr_opens_allow(request, &request->msg.stage_request.file, KR_GRANT_READ))
+		return;
+	request->cancel = leave_queue;
+	kr_list_append(&request->session->stagings, &request->wait);
+	request->server->stagings++;
+	start_next(request->server);
 }
 
 void kr_staging_register(struct kr_server *server)

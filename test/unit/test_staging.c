@@ -5,6 +5,7 @@
 
 #include "common/log.h"
 #include "server/session.h"
+#include "server/staging.h"
 
 /* Scripted nodes have no ring listener; these are taken to have one. */
 static struct node *in_ring(struct fixture *f, int i)
@@ -101,6 +102,120 @@ static void who_asks_may_leave_or_change_his_mind(void **state)
 	settle(a);
 }
 
+/* How often the node has been asked. */
+static size_t brought(const struct node *node)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < node->asked_count; i++)
+		count += node->asked[i].type == KR_MSG_BRING;
+	return count;
+}
+
+static void one_session_has_so_many_questions_asked_at_a_time(void **state)
+{
+	struct fixture *f = *state;
+	struct node *greedy = in_ring(f, 0), *other = in_ring(f, 1);
+	struct kr_session *session = kr_session_find(&f->server, greedy->hello.session);
+	struct kr_fid fid = create(greedy, "f", 0), mine = create(other, "mine", 0);
+	uint64_t first, second, its_own;
+
+	session->brings += KR_SESSION_BRINGS - 1;
+	first = send_stage(greedy, &fid);
+	second = send_stage(greedy, &fid);
+	settle(greedy);
+	settle(other);
+	assert_int_equal(brought(greedy), 1);
+	assert_int_equal(brought(other), 1);
+	its_own = send_stage(other, &mine);
+	settle(other);
+	assert_int_equal(brought(other), 2); /* it is not held up */
+	for (int i = 0; i < 2; i++) {
+		assert_false(is_answered(greedy, second));
+		answer_bring(greedy, 10, 10, 100);
+		answer_bring(other, 10, 10, 100);
+	}
+	assert_int_equal(node_result(greedy, first, NULL), 0);
+	assert_int_equal(node_result(other, its_own, NULL), 0);
+	answer_bring(greedy, 10, 10, 100);
+	answer_bring(other, 10, 10, 100);
+	assert_int_equal(node_result(greedy, second, NULL), 0);
+	session->brings -= KR_SESSION_BRINGS - 1;
+	assert_int_equal(session->brings + f->server.brings + f->server.stagings, 0);
+}
+
+/* When a turn is free it is that of who has waited longest since its last. */
+static void all_sessions_have_so_many_questions_asked_at_a_time(void **state)
+{
+	struct fixture *f = *state;
+	struct node *greedy = in_ring(f, 0), *other = in_ring(f, 1);
+	struct kr_fid fid = create(greedy, "f", 0), mine = create(other, "mine", 0);
+	uint64_t ids[3], its_own;
+
+	f->server.brings += KR_SERVER_BRINGS - 1;
+	for (int i = 0; i < 3; i++)
+		ids[i] = send_stage(greedy, &fid);
+	settle(greedy);
+	its_own = send_stage(other, &mine);
+	settle(other);
+	assert_int_equal(brought(other), 1);
+	answer_bring(greedy, 10, 10, 100);
+	answer_bring(other, 10, 10, 100);
+	assert_int_equal(node_result(greedy, ids[0], NULL), 0);
+	assert_true(kr_fid_equal(&node_asked(greedy, KR_MSG_BRING)->msg.bring_request.file, &mine));
+	answer_bring(greedy, 10, 10, 100);
+	answer_bring(other, 10, 10, 100);
+	assert_int_equal(node_result(other, its_own, NULL), 0);
+	node_asked(other, KR_MSG_BRING);
+	assert_int_equal(brought(other), 3);
+	f->server.brings -= KR_SERVER_BRINGS - 1;
+	assert_int_equal(f->server.stagings, 1);
+}
+
+static void who_waits_for_a_turn_may_leave_or_change_his_mind(void **state)
+{
+	struct fixture *f = *state;
+	struct node *a = in_ring(f, 0), *b = in_ring(f, 1);
+	struct kr_fid fid = create(a, "f", 0);
+	struct kr_cancel_request cancel;
+
+	f->server.brings += KR_SERVER_BRINGS;
+	cancel.request = send_stage(b, &fid);
+	send_stage(b, &fid);
+	settle(b);
+	assert_int_equal(node_call(b, KR_MSG_CANCEL, &cancel, NULL), 0);
+	assert_int_equal(node_result(b, cancel.request, NULL), -EINTR);
+	assert_int_equal(f->server.stagings, 1);
+	assert_int_equal(node_call(b, KR_MSG_GOODBYE, NULL, NULL), 0);
+	settle(a);
+	assert_int_equal(f->server.stagings, 0);
+	assert_int_equal(brought(a) + brought(b), 0);
+	f->server.brings -= KR_SERVER_BRINGS;
+}
+
+/* What a withdrawn one was asked for makes room at once. */
+static void a_turn_that_is_given_up_is_anothers(void **state)
+{
+	struct fixture *f = *state;
+	struct node *a = in_ring(f, 0), *b = in_ring(f, 1);
+	struct kr_fid fid = create(a, "f", 0);
+	struct kr_cancel_request cancel;
+	uint64_t id;
+
+	f->server.brings += KR_SERVER_BRINGS - 1;
+	cancel.request = send_stage(b, &fid);
+	node_asked(a, KR_MSG_BRING)->answered = true;
+	id = send_stage(b, &fid);
+	settle(b);
+	node_asked(b, KR_MSG_BRING)->answered = true;
+	assert_int_equal(node_call(b, KR_MSG_CANCEL, &cancel, NULL), 0);
+	answer_bring(a, 10, 10, 100);
+	answer_bring(b, 10, 10, 100);
+	assert_int_equal(node_result(b, id, NULL), 0);
+	f->server.brings -= KR_SERVER_BRINGS - 1;
+	assert_int_equal(f->server.brings, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -109,6 +224,10 @@ int main(void)
 		TEST(what_does_not_fit_into_a_cache_has_failed),
 		TEST(a_node_that_leaves_has_failed),
 		TEST(who_asks_may_leave_or_change_his_mind),
+		TEST(one_session_has_so_many_questions_asked_at_a_time),
+		TEST(all_sessions_have_so_many_questions_asked_at_a_time),
+		TEST(who_waits_for_a_turn_may_leave_or_change_his_mind),
+		TEST(a_turn_that_is_given_up_is_anothers),
 	};
 
 	signal(SIGPIPE, SIG_IGN); /* as the daemon does */
