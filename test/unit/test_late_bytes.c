@@ -40,6 +40,8 @@ static struct fixture {
 	char asked_path[64];
 	kr_rpc_fn answer;
 	void *context;
+	struct kr_task *posted;        /* by late_move.c */
+	unsigned turns;
 	unsigned calls, space_asked, close_asked, redirtied, orphaned, steps;
 	int orphan_err;
 	bool watched;                  /* each step is looked at */
@@ -304,6 +306,17 @@ uint64_t kr_rpc_call(struct kr_rpc *rpc, uint16_t type, const void *msg, const s
 	F.context = context;
 	return ++F.calls;
 }
+void kr_loop_post(struct kr_loop *loop, struct kr_task *task)
+{
+	(void)loop;
+	F.posted = task;
+}
+void kr_loop_forget(struct kr_loop *loop, struct kr_task *task)
+{
+	(void)loop;
+	if (F.posted == task)
+		F.posted = NULL;
+}
 const struct kr_session_facts *kr_session_facts(const struct kr_session *session)
 {
 	(void)session;
@@ -443,6 +456,16 @@ static void flush_target(void)
 
 	kr_extent_map_for_each(&F.target.dirty, paint, &picture);
 	kr_journal_release_map(F.journal, &F.target.dirty);
+}
+
+/* The loop's next turn; nothing ticks. */
+static void run_posted(void)
+{
+	struct kr_task *task = F.posted;
+
+	F.posted = NULL;
+	F.turns++;
+	task->fn(task);
 }
 
 static void assert_all_moved(void)
@@ -595,6 +618,33 @@ static void a_second_lapse_in_the_middle_adds_newer_bytes(void **state)
 		kr_late_step(&F.original);
 	F.watched = false;
 	assert_all_moved();
+}
+
+/* No tick comes between, and each turn of the loop takes its share. */
+static void many_ranges_move_one_turn_after_the_other(void **state)
+{
+	(void)state;
+	many_writes(1000, 1);
+	begin(KR_CONFLICT_DIRTY);
+	assert_null(F.posted);
+	answer(0);
+	while (F.posted)
+		run_posted();
+	assert_in_range(F.turns, 4, 100);
+	assert_all_moved();
+}
+
+static void what_is_discarded_in_the_middle_does_not_go_on(void **state)
+{
+	(void)state;
+	many_writes(1000, 1);
+	begin(KR_CONFLICT_DIRTY);
+	answer(0);
+	run_posted();
+	assert_non_null(F.posted);
+	kr_late_discard(&F.original);
+	assert_null(F.posted);
+	assert_null(F.original.flush.late);
 }
 
 static void a_second_lapse_while_the_server_is_asked_asks_once(void **state)
@@ -853,6 +903,8 @@ int main(void)
 		TEST(dirty_bytes_that_are_not_late_stay),
 		TEST(killed_at_any_step_no_older_byte_comes_back_over_a_newer_one),
 		TEST(a_second_lapse_in_the_middle_adds_newer_bytes),
+		TEST(many_ranges_move_one_turn_after_the_other),
+		TEST(what_is_discarded_in_the_middle_does_not_go_on),
 		TEST(a_second_lapse_while_the_server_is_asked_asks_once),
 		TEST(what_cannot_have_a_file_is_tried_again),
 		TEST(what_the_server_refuses_waits_to_be_discarded),
