@@ -136,7 +136,7 @@ static void print_conflict(const json_t *conflict)
 
 static void print_server(const char *name, const json_t *status)
 {
-	const json_t *node, *conflict, *nodes = json_object_get(status, "nodes");
+	const json_t *node, *conflict, *file, *nodes = json_object_get(status, "nodes");
 	size_t i;
 
 	printf("%s: export %s%s, up %.0f s, %zu nodes%s\n", name, text_of(json_object_get(status, "export"), "path"),
@@ -165,6 +165,9 @@ static void print_server(const char *name, const json_t *status)
 	if (kr_number(status, "data", "overlapped_bytes"))
 		printf("  overlaps    %s had been written by several nodes at once, and were decided by ring order\n",
 			kr_bytes_text(kr_number(status, "data", "overlapped_bytes")));
+	json_array_foreach(json_object_get(json_object_get(status, "data"), "overlapped_files"), i, file)
+		printf("              inode %" JSON_INTEGER_FORMAT ": %s\n", json_integer_value(json_object_get(file, "ino")),
+			kr_bytes_text(json_integer_value(json_object_get(file, "bytes"))));
 	json_array_foreach(json_object_get(status, "conflicts"), i, conflict)
 		print_conflict(conflict);
 }
