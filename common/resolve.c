@@ -128,11 +128,11 @@ static int fail_gai(const char *host, int error)
 	case EAI_NODATA:
 		return kr_fail(-ENOENT, "%s: no such host (is the name right, and known to this machine?)", host);
 	case EAI_AGAIN:
-		return kr_fail(-EAGAIN, "%s: the name service does not answer", host);
+		return kr_fail(-EAGAIN, "%s: the name service does not answer (is it reachable from here?)", host);
 	case EAI_MEMORY:
 		return kr_fail(-ENOMEM, "%s: out of memory", host);
 	default:
-		return kr_fail(-EIO, "%s: %s", host, gai_strerror(error));
+		return kr_fail(-EIO, "%s: %s (by the name service)", host, gai_strerror(error));
 	}
 }
 

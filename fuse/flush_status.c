@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/text.h"
 #include "fuse/flush_priv.h"
 
 /* One file's share. */
@@ -98,12 +99,10 @@ void kr_flush_fid_text(const struct kr_fid *fid, char ret_text[2 * KR_FID_MAX + 
 	ret_text[2 * fid->length] = 0;
 }
 
-/* The name as JSON can hold it; a hint is only a hint. */
+/* A hint is only a hint. */
 static json_t *hint_of(const struct kr_file *file)
 {
-	json_t *text = file->journal_file && file->journal_file->hint ? json_string(file->journal_file->hint) : NULL;
-
-	return text ? text : json_string("");
+	return kr_text_json(file->journal_file && file->journal_file->hint ? file->journal_file->hint : "");
 }
 
 static json_t *file_status(struct kr_file *file)
@@ -132,7 +131,7 @@ json_t *kr_flusher_status(struct kr_flusher *flusher)
 	for (struct kr_link *link = flusher->busy.head.next; link != &flusher->busy.head; link = link->next)
 		json_array_append_new(files, file_status(file_at(link)));
 	KR_LIST_FOR_EACH(item, &flusher->damage, link)
-		json_array_append_new(damage, json_string(item->text));
+		json_array_append_new(damage, kr_text_json(item->text));
 	return json_pack("{s:o, s:o, s:O, s:I, s:{s:I, s:I, s:I, s:I, s:i, s:b, s:s}}", "files", files, "damage", damage,
 		"conflicts", flusher->conflicts, "conflict_files", (json_int_t)flusher->conflict_files, "journal", "live",
 		(json_int_t)usage.live, "used", (json_int_t)usage.used, "set_aside", (json_int_t)usage.set_aside, "max",

@@ -32,7 +32,7 @@ enum { WORKERS_MIN = 3, WORKERS_MAX = 16, END_WAIT_MS = 500, KICK_MS = 10, MAX_T
 struct kr_kernel {
 	struct kr_mount *mount;
 	struct fuse_session *fuse;
-	bool mounted, stopped;
+	bool mounted, stopped, device_known;
 	unsigned dev_major, dev_minor;
 	pthread_t workers[64];
 	size_t started;
@@ -157,7 +157,8 @@ static int find_device(struct kr_kernel *kernel)
 	kernel->dev_major = mounted.dev_major;
 	kernel->dev_minor = mounted.dev_minor;
 	kr_mounted_fini(&mounted);
-	return err;
+	kernel->device_known = err == 0;
+	return err < 0 ? kr_fail(err, "%s is mounted, and /proc/self/mountinfo does not show it", kernel->mount->options->mount_point) : 0;
 }
 
 int kr_kernel_new(struct kr_mount *mount, struct kr_kernel **ret_kernel)
@@ -311,7 +312,7 @@ static void run_fusermount(const char *path)
 		waitpid(pid, NULL, 0);
 }
 
-/* Unmounts, if what is mounted there is still ours. */
+/* Unmounts, if what is mounted there is still ours; what was mounted a moment ago is. */
 static void unmount(const struct kr_kernel *kernel)
 {
 	const char *path = kernel->mount->options->mount_point;
@@ -320,7 +321,7 @@ static void unmount(const struct kr_kernel *kernel)
 		mounted.dev_minor == kernel->dev_minor;
 
 	kr_mounted_fini(&mounted);
-	if (ours && umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
+	if ((ours || !kernel->device_known) && umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
 		run_fusermount(path);
 }
 

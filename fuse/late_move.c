@@ -12,6 +12,7 @@
 #include "common/fail.h"
 #include "common/fault.h"
 #include "common/log.h"
+#include "common/text.h"
 #include "fuse/flush_priv.h"
 #include "fuse/late_priv.h"
 #include "fuse/options.h"
@@ -141,7 +142,7 @@ static void finished(struct kr_late *late)
 	json_t *entry;
 
 	kr_flush_fid_text(&late->file->fid, fid);
-	entry = json_pack("{s:s, s:s, s:s, s:I, s:I}", "path", path, "fid", fid, "conflict_file", late->place, "bytes",
+	entry = json_pack("{s:o, s:s, s:o, s:I, s:I}", "path", kr_text_json(path), "fid", fid, "conflict_file", kr_text_json(late->place), "bytes",
 		(json_int_t)late->total, "ranges", (json_int_t)late->ranges);
 
 	if (entry)

@@ -16,6 +16,7 @@
 #include "common/fail.h"
 #include "common/log.h"
 #include "common/table.h"
+#include "common/text.h"
 #include "common/util.h"
 #include "fuse/options.h"
 
@@ -158,8 +159,8 @@ static int save_identity(const struct kr_local *local)
 	to_hex(local->export_id, ID_BYTES, export);
 	json_object_set_new(identity, "node_id", json_string(node));
 	json_object_set_new(identity, "incarnation", json_integer((json_int_t)local->incarnation));
-	json_object_set_new(identity, "source", json_string(local->source));
-	json_object_set_new(identity, "node", json_string(local->node_name));
+	json_object_set_new(identity, "source", kr_text_json(local->source));
+	json_object_set_new(identity, "node", kr_text_json(local->node_name));
 	if (local->bound)
 		json_object_set_new(identity, "export_id", json_string(export));
 	text = json_dumps(identity, JSON_INDENT(2));

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "common/buf.h"
+#include "common/text.h"
 #include "common/util.h"
 #include "fuse/cache.h"
 #include "fuse/file.h"
@@ -122,10 +123,10 @@ json_t *kr_mount_status(struct kr_mount *mount)
 
 	json_object_set_new(status, "kind", json_string("mount"));
 	json_object_set_new(status, "version", json_string(KR_VERSION));
-	json_object_set_new(status, "source", json_string(mount->options->source));
-	json_object_set_new(status, "mount_point", json_string(mount->options->mount_point));
-	json_object_set_new(status, "local", json_string(kr_local_path(mount->local)));
-	json_object_set_new(status, "node_name", json_string(kr_local_node_name(mount->local)));
+	json_object_set_new(status, "source", kr_text_json(mount->options->source));
+	json_object_set_new(status, "mount_point", kr_text_json(mount->options->mount_point));
+	json_object_set_new(status, "local", kr_text_json(kr_local_path(mount->local)));
+	json_object_set_new(status, "node_name", kr_text_json(kr_local_node_name(mount->local)));
 	json_object_set_new(status, "pid", json_integer(getpid()));
 	json_object_set_new(status, "stopping", json_boolean(mount->stopping));
 	json_object_set_new(status, "server", server_status(mount));

@@ -77,7 +77,7 @@ static const char *const ignored[] = {"defaults", "_netdev", "nofail", "fail", "
 	"strictatime", "nostrictatime", "lazytime", "nolazytime", "comment"};
 /* Those that the kernel or libfuse understands. */
 static const char *const passed[] = {"suid", "nosuid", "dev", "nodev", "exec", "noexec", "sync", "dirsync", "noatime",
-	"auto_unmount", "fsname", "subtype", "context", "fscontext", "defcontext", "rootcontext"};
+	"auto_unmount", "fsname", "context", "fscontext", "defcontext", "rootcontext"};
 
 /* Those that the kernel shows of a mount and mount(8) brings back with -o remount. */
 static const char *const shown[] = {"user_id", "group_id", "max_read", "blksize", "rootmode", "fd"};

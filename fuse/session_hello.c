@@ -169,7 +169,8 @@ static void say_hello(struct kr_session *session)
 
 	memcpy(hello.node_id, kr_local_node_id(mount->local), sizeof(hello.node_id));
 	hello.ring_address = session->own_host;
-	if (session->hooks && session->hooks->listen)
+	/* No way leads there: the hello will not arrive either. */
+	if (*session->own_host && session->hooks && session->hooks->listen)
 		session->hooks->listen(mount, session->own_host, &hello.ring_port);
 	kr_session_direct(session, KR_MSG_HELLO, &hello, on_hello_reply, NULL);
 }

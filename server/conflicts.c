@@ -11,6 +11,7 @@
 #include "common/fail.h"
 #include "common/hex.h"
 #include "common/log.h"
+#include "common/text.h"
 #include "common/util.h"
 
 static const char log_name[] = "conflicts";
@@ -91,13 +92,10 @@ static size_t take_hex(const json_t *value, uint8_t *bytes, size_t max)
 	return hex ? kr_hex_parse(hex, bytes, max) : 0;
 }
 
-/* Names need not be UTF-8: then they are left out, the rest counts. */
 static void set_text(json_t *object, const char *name, const char *text)
 {
-	json_t *value = text ? json_string(text) : NULL;
-
-	if (value)
-		json_object_set_new(object, name, value);
+	if (text)
+		json_object_set_new(object, name, kr_text_json(text));
 }
 
 static char *to_line(const struct kr_conflict *conflict)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/text.h"
 #include "server/data.h"
 #include "server/export.h"
 #include "server/files.h"
@@ -36,13 +37,13 @@ static json_t *session_status(const struct kr_session *session, uint64_t now_ns)
 		kr_conn_counters(session->conn, &received, &sent);
 	KR_LIST_FOR_EACH(attachment, &session->attachments, of_session)
 		opens += attachment->opens;
-	json_object_set_new(object, "name", json_string(session->name));
+	json_object_set_new(object, "name", kr_text_json(session->name));
 	json_object_set_new(object, "node", integer(session->node));
 	json_object_set_new(object, "connected", json_boolean(session->conn != NULL));
 	json_object_set_new(object, "address", json_string(session->conn ? kr_conn_peer(session->conn) : ""));
 	json_object_set_new(object, "security", json_string(session->conn ? kr_security_name(kr_conn_security(session->conn)) : ""));
 	json_object_set_new(object, "key", json_string(session->key ? kr_key_describe(session->key, key) : ""));
-	json_object_set_new(object, "ring", json_string(session->ring));
+	json_object_set_new(object, "ring", kr_text_json(session->ring));
 	json_object_set_new(object, "ring_address", json_string(session->ring_address));
 	json_object_set_new(object, "ring_port", integer(session->ring_port));
 	json_object_set_new(object, "silent_ms", integer((now_ns - session->heard_ns) / KR_NS_PER_MS));
@@ -62,7 +63,7 @@ static json_t *export_status(const struct kr_server *server)
 	struct kr_export_info info;
 
 	kr_export_info(server->export, &info);
-	json_object_set_new(object, "path", json_string(server->options->export_path));
+	json_object_set_new(object, "path", kr_text_json(server->options->export_path));
 	json_object_set_new(object, "present", json_boolean(!server->export_lost));
 	json_object_set_new(object, "file_handles", json_boolean(info.by_handle));
 	json_object_set_new(object, "callers_ids", json_boolean(info.callers_ids));
@@ -96,7 +97,7 @@ static json_t *make_status(struct kr_server *server)
 
 	json_object_set_new(object, "kind", json_string("server"));
 	json_object_set_new(object, "version", json_string(KR_VERSION));
-	json_object_set_new(object, "state_directory", json_string(kr_state_path(server->state)));
+	json_object_set_new(object, "state_directory", kr_text_json(kr_state_path(server->state)));
 	json_object_set_new(object, "instance", integer(server->instance));
 	json_object_set_new(object, "uptime_ms", integer((now_ns - server->started_ns) / KR_NS_PER_MS));
 	json_object_set_new(object, "lease_ms", integer(server->lease_ms));

@@ -13,11 +13,12 @@
 #include "common/conn.h"
 #include "common/fail.h"
 #include "common/resolve.h"
+#include "common/text.h"
 #include "common/types.h"
 #include "common/util.h"
 #include "fuse/control_place.h"
 
-enum { STATUS_MAX = 64 << 20 };
+enum { STATUS_MAX = 64 << 20, TIMEOUT_MAX_S = 1000000000 };
 
 struct ask {
 	struct kr_status_request request;
@@ -207,22 +208,6 @@ int kr_ask_server(const char *text, const struct kr_tool_proof *proof, json_t **
 	return err;
 }
 
-int kr_find_mount(const char *path, struct kr_mounted *ret_mounted)
-{
-	KR_AUTO_FREE char *plain = kr_plain_path(path);
-	KR_AUTO_FREE char *real = NULL;
-
-	/* By its letters first: that touches nothing, so it works when the mount hangs. */
-	if (kr_mounted_find(plain, false, ret_mounted) == 0)
-		return 0;
-	real = realpath(path, NULL);
-	if (!real)
-		return kr_fail_errno(-errno, "%s", path);
-	if (kr_mounted_find(real, false, ret_mounted) == 0)
-		return 0;
-	return kr_fail(-ENOENT, "%s does not lie on a mount of kairanfs", path);
-}
-
 bool kr_daemon_runs(int pid)
 {
 	char path[64];
@@ -236,6 +221,40 @@ bool kr_daemon_runs(int pid)
 	/* "PID (NAME) STATE ...": one that has ended may wait for its parent for ever. */
 	state = strrchr(stat, ')');
 	return state && state[1] && !strchr("ZX", state[2]);
+}
+
+json_t *kr_printable(const json_t *value)
+{
+	KR_AUTO_FREE char *text = json_is_string(value) ? kr_text_shown(json_string_value(value)) : NULL;
+	json_t *copy, *each;
+	const char *name;
+	size_t i;
+
+	if (text)
+		return json_string(text);
+	if (json_is_array(value)) {
+		copy = json_array();
+		json_array_foreach(value, i, each)
+			json_array_append_new(copy, kr_printable(each));
+		return copy;
+	}
+	copy = json_copy((json_t *)(uintptr_t)value);
+	json_object_foreach(copy, name, each)
+		json_object_set_new(copy, name, kr_printable(each));
+	return copy;
+}
+
+int kr_tool_timeout(const char *text, unsigned long *ret_ms)
+{
+	char *end;
+	double seconds = strtod(text, &end);
+
+	if (end == text || *end || !(seconds > 0 && seconds <= TIMEOUT_MAX_S)) {
+		fprintf(stderr, "kairan: --timeout: \"%s\" is not a number of seconds above 0\n", text);
+		return -EINVAL;
+	}
+	*ret_ms = KR_MAX((unsigned long)(seconds * 1000), 1UL);
+	return 0;
 }
 
 const char *kr_bytes_text(json_int_t bytes)

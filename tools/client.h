@@ -17,10 +17,12 @@ int kr_ask_mount(const struct kr_mounted *mounted, const char *what, const char 
 /* Asks the server HOST[:PORT], after proving to it what PROOF has. */
 int kr_ask_server(const char *text, const struct kr_tool_proof *proof, json_t **ret_status);
 
-/* The mount that PATH (any path on it, or a mount point) lies on, without touching it; -errno with a reason. */
-int kr_find_mount(const char *path, struct kr_mounted *ret_mounted);
 /* Whether the daemon of this mount still runs. PID: from its status. */
 bool kr_daemon_runs(int pid);
+/* A copy of VALUE, owned, in whose strings a terminal finds nothing to obey (kr_text_shown). */
+json_t *kr_printable(const json_t *value);
+/* The SECONDS of --timeout as milliseconds; -EINVAL, after saying so: TEXT is no number of seconds above 0. */
+int kr_tool_timeout(const char *text, unsigned long *ret_ms);
 /* "12.5 MiB" into one of a few static buffers. */
 const char *kr_bytes_text(json_int_t bytes);
 /* An integer somewhere below OBJECT: kr_number(status, "backlog", "bytes"); 0 when it is not there. */

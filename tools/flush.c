@@ -8,9 +8,12 @@
 #include <unistd.h>
 
 #include "common/fail.h"
+#include "common/text.h"
 #include "common/util.h"
 #include "tools/client.h"
 #include "tools/commands.h"
+#include "tools/meant.h"
+#include "tools/place.h"
 
 static const char usage[] = "usage: kairan flush [--timeout SECONDS] [PATH...]\n"
 	"       kairan flush --discard PATH...\n"
@@ -27,18 +30,7 @@ struct left {
 	json_int_t dirty, refused, unstable;
 };
 
-enum { LOOK_MS = 100, REFUSAL_GRACE_MS = 1000, BAR = 30 };
-
-/* Whether the file (an element of "files") lies at or below PREFIX; a file without a path counts always. */
-static bool meant(const json_t *file, const char *prefix)
-{
-	const char *path = json_string_value(json_object_get(file, "path"));
-	size_t length = prefix ? strlen(prefix) : 0;
-
-	if (!length || !path || !*path)
-		return true;
-	return strncmp(path, prefix, length) == 0 && (path[length] == '\0' || path[length] == '/');
-}
+enum { LOOK_MS = 100, LOOK_FIRST_MS = 2000, REFUSAL_GRACE_MS = 1000, BAR = 30 };
 
 static bool refused(const json_t *file)
 {
@@ -47,7 +39,7 @@ static bool refused(const json_t *file)
 	return state && (strcmp(state, "refused") == 0 || strcmp(state, "orphaned") == 0);
 }
 
-static struct left count_left(const json_t *status, const char *prefix)
+static struct left count_left(const json_t *status, const struct kr_meant *meant)
 {
 	struct left left = {0};
 	const json_t *file;
@@ -56,7 +48,7 @@ static struct left count_left(const json_t *status, const char *prefix)
 	json_array_foreach(json_object_get(status, "files"), i, file) {
 		json_int_t dirty = json_integer_value(json_object_get(file, "dirty"));
 
-		if (!meant(file, prefix))
+		if (!kr_meant_has(meant, file))
 			continue;
 		left.dirty += dirty;
 		left.unstable += json_integer_value(json_object_get(file, "unstable"));
@@ -66,7 +58,7 @@ static struct left count_left(const json_t *status, const char *prefix)
 	return left;
 }
 
-static void list_left(const json_t *status, const char *prefix)
+static void list_left(const json_t *status, const struct kr_meant *meant)
 {
 	const json_t *file;
 	size_t i;
@@ -74,13 +66,12 @@ static void list_left(const json_t *status, const char *prefix)
 	json_array_foreach(json_object_get(status, "files"), i, file) {
 		const char *path = json_string_value(json_object_get(file, "path"));
 		const char *error = json_string_value(json_object_get(file, "error"));
+		KR_AUTO_FREE char *shown = kr_text_shown(path && *path ? path : json_string_value(json_object_get(file, "fid")));
 		json_int_t dirty = json_integer_value(json_object_get(file, "dirty"));
 
-		if (!dirty || !meant(file, prefix))
+		if (!dirty || !kr_meant_has(meant, file))
 			continue;
-		printf("not on the server: %s: %s%s%s\n",
-			path && *path ? path : json_string_value(json_object_get(file, "fid")), kr_bytes_text(dirty),
-			error && *error ? ": " : "", error ? error : "");
+		printf("not on the server: %s: %s%s%s\n", shown ? shown : "?", kr_bytes_text(dirty), error && *error ? ": " : "", error ? error : "");
 	}
 }
 
@@ -108,15 +99,17 @@ static void end_progress(void)
 }
 
 /* Looks again and again until there is nothing more to wait for; *RET_STATUS is the last look. */
-static int watch(const struct kr_mounted *mounted, const char *prefix, unsigned long timeout_ms, json_t **ret_status)
+static int watch(const struct kr_mounted *mounted, struct kr_meant *meant, unsigned long timeout_ms, json_t **ret_status)
 {
 	uint64_t start = now_ms();
 	json_int_t total = 0;
 	json_t *status = NULL;
 	int err = kr_ask_mount(mounted, "flush", "", &status);
 
+	if (err == 0)
+		err = kr_meant_look(meant, status, timeout_ms ? (unsigned)KR_MIN(timeout_ms, LOOK_FIRST_MS) : LOOK_FIRST_MS);
 	while (err == 0) {
-		struct left left = count_left(status, prefix);
+		struct left left = count_left(status, meant);
 		uint64_t spent = now_ms() - start;
 		bool only_refused = left.dirty == left.refused && !left.unstable && (!left.dirty || spent > REFUSAL_GRACE_MS);
 
@@ -130,59 +123,57 @@ static int watch(const struct kr_mounted *mounted, const char *prefix, unsigned 
 		struct timespec pause = {.tv_nsec = LOOK_MS * (long)KR_NS_PER_MS};
 
 		nanosleep(&pause, NULL);
+		status = NULL;
 		err = kr_ask_mount(mounted, "status", "", &status);
+		if (err == 0)
+			err = kr_meant_look(meant, status, 0);
 	}
 	end_progress();
+	if (err < 0)
+		json_decref(status);
 	return err;
 }
 
-int kr_flush_mount(const struct kr_mounted *mounted, const char *prefix, unsigned long timeout_ms)
+static int flush_meant(const struct kr_mounted *mounted, struct kr_meant *meant, unsigned long timeout_ms)
 {
 	json_t *status = NULL;
 	struct left left;
 
-	if (watch(mounted, prefix, timeout_ms, &status) < 0) {
+	if (watch(mounted, meant, timeout_ms, &status) < 0) {
 		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
 		return KR_EXIT_FAILED;
 	}
-	left = count_left(status, prefix);
-	list_left(status, prefix);
+	left = count_left(status, meant);
+	list_left(status, meant);
 	if (!left.dirty && left.unstable)
 		printf("%s of %s are applied, but not known to be on the server's disk\n", kr_bytes_text(left.unstable), mounted->path);
 	json_decref(status);
 	return left.dirty || left.unstable ? KR_EXIT_LEFT : KR_EXIT_OK;
 }
 
-/* The part of PATH below the mount point; owned. */
-static char *below(const struct kr_mounted *mounted, const char *path)
+int kr_flush_mount(const struct kr_mounted *mounted, const char *below, unsigned long timeout_ms)
 {
-	KR_AUTO_FREE char *plain = kr_plain_path(path);
-	size_t length = strlen(mounted->path);
+	struct kr_meant *meant = kr_meant_new(mounted, below);
+	int result = flush_meant(mounted, meant, timeout_ms);
 
-	if (strncmp(plain, mounted->path, length) != 0) { /* by a symbolic link */
-		free(plain);
-		plain = realpath(path, NULL);
-		if (!plain || strncmp(plain, mounted->path, length) != 0)
-			return kr_xstrdup("");
-	}
-	return kr_xstrdup(plain + length + (plain[length] == '/'));
+	kr_meant_free(meant);
+	return result;
 }
 
 static int flush_path(const char *path, bool discard, unsigned long timeout_ms)
 {
 	struct kr_mounted mounted;
-	KR_AUTO_FREE char *prefix = NULL;
+	KR_AUTO_FREE char *below = NULL;
 	json_t *status;
 	int result;
 
-	if (kr_find_mount(path, &mounted) < 0) {
+	if (kr_find_place(path, &mounted, &below) < 0) {
 		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
 		return KR_EXIT_FAILED;
 	}
-	prefix = below(&mounted, path);
 	if (!discard) {
-		result = kr_flush_mount(&mounted, prefix, timeout_ms);
-	} else if (kr_ask_mount(&mounted, "discard", prefix, &status) < 0) {
+		result = kr_flush_mount(&mounted, below, timeout_ms);
+	} else if (kr_ask_mount(&mounted, "discard", below, &status) < 0) {
 		fprintf(stderr, "kairan: %s: %s\n", path, kr_fail_reason());
 		result = KR_EXIT_FAILED;
 	} else {
@@ -212,22 +203,23 @@ int kr_tool_flush(int argc, char **argv)
 	static const struct option options[] = {{"timeout", required_argument, NULL, 't'}, {"discard", no_argument, NULL, 'd'},
 		{"help", no_argument, NULL, 'h'}, {0}};
 	struct all all = {0};
-	bool discard = false;
-	char *end = NULL;
+	bool discard = false, bad = false;
 	int option;
 
 	while ((option = getopt_long(argc, argv, "t:dh", options, NULL)) != -1) {
 		if (option == 't')
-			all.timeout_ms = (unsigned long)(strtod(optarg, &end) * 1000);
+			bad = kr_tool_timeout(optarg, &all.timeout_ms) < 0;
 		else if (option == 'd')
 			discard = true;
-		if (option == 'h' || option == '?' || (end && *end)) {
+		if (bad)
+			return KR_EXIT_USAGE;
+		if (option == 'h' || option == '?') {
 			fputs(usage, option == 'h' ? stdout : stderr);
 			return option == 'h' ? KR_EXIT_OK : KR_EXIT_USAGE;
 		}
 	}
 	if (discard && optind == argc) {
-		fputs(usage, stderr);
+		fprintf(stderr, "kairan: no file is named to discard\n%s", usage);
 		return KR_EXIT_USAGE;
 	}
 	for (int i = optind; i < argc; i++) {

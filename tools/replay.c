@@ -84,6 +84,15 @@ static void print_all(const json_t *before, const json_t *after)
 		printf("nothing is left in this journal\n");
 }
 
+static void print_printable(const json_t *before, const json_t *after)
+{
+	json_t *printable_before = kr_printable(before), *printable_after = kr_printable(after);
+
+	print_all(printable_before, printable_after);
+	json_decref(printable_before);
+	json_decref(printable_after);
+}
+
 /* --- whose it was ---------------------------------------------------------------------------------------------------- */
 
 struct owner {
@@ -203,7 +212,7 @@ static int run(const struct kr_mount_options *options)
 		return result;
 	result = kr_serve_replay(options, local, &before, &after);
 	if (result >= 0) {
-		print_all(before, after);
+		print_printable(before, after);
 		if (json_array_size(json_object_get(after, "damage")))
 			result = 1;
 	}

@@ -17,6 +17,7 @@
 #include "common/util.h"
 #include "tools/client.h"
 #include "tools/commands.h"
+#include "tools/place.h"
 #include "tools/stage_list.h"
 
 static const char usage[] = "usage: kairan stage [--wait] PATH...\n"
@@ -191,7 +192,7 @@ static void add_path(struct kr_stage_list *list, const char *path)
 {
 	struct kr_mounted mounted;
 
-	if (kr_find_mount(path, &mounted) < 0) {
+	if (kr_find_place(path, &mounted, NULL) < 0) {
 		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
 		list->errors++;
 		return;

@@ -10,6 +10,7 @@
 #include "common/util.h"
 #include "tools/client.h"
 #include "tools/commands.h"
+#include "tools/place.h"
 
 static const char usage[] = "usage: kairan status [--json] [MOUNTPOINT | [--key FILE | --munge [--munge-socket PATH] [--munge-uid UID]] HOST[:PORT]]\n"
 	"Without an argument: all mounts of kairanfs here. Works when the server is away, and never touches the mount.\n"
@@ -198,19 +199,21 @@ static void print_json(const json_t *status)
 static void show_mount(const struct kr_mounted *mounted, void *context)
 {
 	struct show *show = context;
-	json_t *status;
+	json_t *status, *printable;
 
 	show->count++;
 	if (kr_ask_mount(mounted, "status", "", &status) < 0) {
 		complain(show);
 		return;
 	}
+	printable = kr_printable(status);
 	if (show->all)
 		json_array_append(show->all, status);
 	else if (show->json)
 		print_json(status);
 	else
-		print_mount(status);
+		print_mount(printable);
+	json_decref(printable);
 	json_decref(status);
 }
 
@@ -229,16 +232,18 @@ static void show_all(struct show *show)
 
 static void show_server(struct show *show, const char *name)
 {
-	json_t *status;
+	json_t *status, *printable;
 
 	if (kr_ask_server(name, &show->proof, &status) < 0) {
 		complain(show);
 		return;
 	}
+	printable = kr_printable(status);
 	if (show->json)
 		print_json(status);
 	else
-		print_server(name, status);
+		print_server(name, printable);
+	json_decref(printable);
 	json_decref(status);
 }
 
@@ -254,7 +259,7 @@ static void show_one(struct show *show, const char *argument)
 
 	if (!looks_like_path(argument)) {
 		show_server(show, argument);
-	} else if (kr_find_mount(argument, &mounted) < 0) {
+	} else if (kr_find_place(argument, &mounted, NULL) < 0) {
 		complain(show);
 	} else {
 		show_mount(&mounted, show);

@@ -22,6 +22,7 @@
 #include "fuse/control_place.h"
 #include "tools/client.h"
 #include "tools/commands.h"
+#include "tools/place.h"
 
 static const char usage[] = "usage: kairan umount [--timeout SECONDS] [--force] MOUNTPOINT\n"
 	"Flushes with a progress bar, unmounts, and waits until the daemon is gone.\n"
@@ -164,33 +165,35 @@ int kr_tool_umount(int argc, char **argv)
 	static const struct option options[] = {{"timeout", required_argument, NULL, 't'}, {"force", no_argument, NULL, 'f'},
 		{"help", no_argument, NULL, 'h'}, {0}};
 	unsigned long timeout_ms = 0;
-	bool force = false;
+	bool force = false, bad = false;
 	struct kr_mounted mounted;
-	char *end = NULL;
+	KR_AUTO_FREE char *below = NULL;
 	int option, result;
 
 	while ((option = getopt_long(argc, argv, "t:fh", options, NULL)) != -1) {
 		if (option == 't')
-			timeout_ms = (unsigned long)(strtod(optarg, &end) * 1000);
+			bad = kr_tool_timeout(optarg, &timeout_ms) < 0;
 		else if (option == 'f')
 			force = true;
-		if (option == 'h' || option == '?' || (end && *end)) {
+		if (bad)
+			return KR_EXIT_USAGE;
+		if (option == 'h' || option == '?') {
 			fputs(usage, option == 'h' ? stdout : stderr);
 			return option == 'h' ? KR_EXIT_OK : KR_EXIT_USAGE;
 		}
 	}
 	if (argc - optind != 1) {
-		fputs(usage, stderr);
+		fprintf(stderr, "kairan: %s\n%s", optind == argc ? "no mount point is given" : "too many arguments", usage);
 		return KR_EXIT_USAGE;
 	}
-	KR_AUTO_FREE char *plain = kr_plain_path(argv[optind]);
-	if (kr_mounted_find(plain, true, &mounted) < 0) {
-		KR_AUTO_FREE char *real = realpath(argv[optind], NULL);
-
-		if (!real || kr_mounted_find(real, true, &mounted) < 0) {
-			fprintf(stderr, "kairan: %s is not a mount of kairanfs\n", argv[optind]);
-			return KR_EXIT_FAILED;
-		}
+	if (kr_find_place(argv[optind], &mounted, &below) < 0) {
+		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
+		return KR_EXIT_FAILED;
+	}
+	if (*below) {
+		fprintf(stderr, "kairan: %s is not a mount point: what it lies on is mounted on %s\n", argv[optind], mounted.path);
+		kr_mounted_fini(&mounted);
+		return KR_EXIT_FAILED;
 	}
 	result = flush_and_unmount(&mounted, timeout_ms, force);
 	kr_mounted_fini(&mounted);

@@ -52,6 +52,10 @@ grep -qi "another kairand\|already" "$WORK/said" || fail "two servers: $(cat "$W
 nsenter -t "${KEEPER[server]}" -n -u -m -- timeout 20 "$d" --listen 0.0.0.0:7501 --state "$WORK/state4" "$WORK/other" >"$WORK/said" 2>&1 && fail "open to everybody without a key"
 grep -qi "insecure\|loopback\|key" "$WORK/said" || fail "no key: $(cat "$WORK/said")"
 
+note "a type of its own choice"
+! timeout 30 "$B/fuse/kairanfs" "$SERVER_ADDRESS:/" "$(mnt 1)" -o "subtype=other,local=$WORK/node1/local" 2>"$WORK/said" || fail "takes subtype="
+grep -q "subtype" "$WORK/said" || fail "subtype: $(cat "$WORK/said")"
+! grep -q "$(mnt 1)" /proc/mounts || fail "a mount that failed is there"
 note "two mounts on one local directory, and a journal of another export"
 mount_start 1
 mkdir "$WORK/second"

@@ -6,7 +6,8 @@ mkfs.ext4 -q -m0 "$WORK/export.img" 2>/dev/null || skip "no mkfs.ext4"
 mkdir -p "$EXPORT"
 mount -o loop "$WORK/export.img" "$EXPORT" || skip "no loop device"
 up 1
-mkdir "$EXPORT/dir"
+mkdir "$EXPORT/dir" "$EXPORT/other"
+echo fine >"$EXPORT/other/file"
 head -c $(($(stat -f -c '%a*%S' "$EXPORT") - 2000000)) /dev/zero >"$EXPORT/ballast"
 on node1 python3 - "$(mnt 1)/dir/refused" "$WORK" <<'P' &
 import errno, os, sys, time
@@ -31,6 +32,42 @@ until_ok 60 "the program's fsync fails" test -e "$WORK/failed" || fail "no error
 kairan 1 status "$(mnt 1)" | grep -q "dir/refused" || fail "status does not name the file: $(kairan 1 status "$(mnt 1)")"
 kairan 1 flush --timeout 2 "$(mnt 1)/dir" >"$WORK/flush"
 [ $? = 1 ] || fail "flush: exit code: $(cat "$WORK/flush")"
+# leaves STATUS PATH: what flushing PATH says.
+leaves() {
+	local got
+	kairan 1 flush --timeout $((5 * SLOW)) "$2" >"$WORK/flush" 2>&1
+	got=$?
+	[ $got = "$1" ] || fail "flush $2: exit code $got, not $1: $(cat "$WORK/flush")"
+}
+note "whatever name it has now, and whatever leads to it"
+m=$(mnt 1)
+ln -s "$m" "$m-by_link"
+on node1 ln -s dir "$m/to_dir"
+leaves 1 "$m/dir/refused"
+leaves 0 "$m/other"
+leaves 0 "$m/other/file"
+leaves 2 "$m/none"
+leaves 1 "$m-by_link"
+leaves 1 "$m-by_link/dir"
+leaves 0 "$m-by_link/other"
+leaves 1 "$m/to_dir"
+leaves 1 "$m/other/../dir"
+on node1 mv "$m/dir" "$m/moved" || fail "rename of the directory"
+leaves 1 "$m/moved"
+leaves 1 "$m/moved/refused"
+on node1 mv "$m/moved" "$m/dir" || fail "rename of the directory"
+on node1 ln "$m/dir/refused" "$m/other/second" || fail "second name"
+leaves 1 "$m/other/second"
+leaves 1 "$m/other"
+on node1 rm "$m/other/second" || fail "rm"
+leaves 0 "$m/other"
+kill -STOP "${DAEMON[server]}" # where nothing can be looked up
+leaves 1 "$m/dir"
+kill -CONT "${DAEMON[server]}"
+kairan 1 flush --timeout "" "$m" >"$WORK/said" 2>&1
+[ $? = 64 ] || fail "an empty time: $(cat "$WORK/said")"
+kairan 1 umount "$m/dir" >"$WORK/said" 2>&1
+[ $? = 2 ] || fail "unmounted by a path on it: $(cat "$WORK/said")"
 kairan 1 flush --discard "$(mnt 1)/none" >"$WORK/said" 2>&1
 [ $? = 2 ] || fail "discarded a file that is not there: $(cat "$WORK/said")"
 kairan 1 flush --discard "$(mnt 1)/dir/refused" || fail "discard"

@@ -21,6 +21,31 @@ on node1 python3 "$TOP/test/programs/strided.py" write "$M/c" 0 1 70001 100 >/de
 kairan 1 umount "$M" || fail "kairan umount: $?"
 python3 "$TOP/test/programs/strided.py" check "$EXPORT/c" 0 1 70001 100 || fail "umount did not drain"
 wait "${DAEMON[node1]}" || fail "exit status after umount"
+note "names that are no text, and what a terminal would obey"
+mount_start 1 flush_age=600
+on node1 python3 - "$M" "$WORK/held" "$WORK/seen" <<'P' &
+import os, sys, time
+held = [os.open(os.path.join(sys.argv[1].encode(), name), os.O_WRONLY | os.O_CREAT) for name in (b"new\nline", b"red\x1b[31m", b"latin\xe9")]
+for fd in held:
+    os.write(fd, b"abc")
+open(sys.argv[2], "w").close()
+while not os.path.exists(sys.argv[3]):
+    time.sleep(0.05)
+P
+program=$!
+until_ok 30 "three files with unflushed bytes" test -e "$WORK/held" || fail "not written"
+kairan 1 status "$M" >"$WORK/said" || fail "status"
+for name in 'new\012line' 'red\033[31m' 'latin\351'; do
+	grep -qF "  unflushed   $name: 3 bytes" "$WORK/said" || fail "status does not name $name: $(cat -v "$WORK/said")"
+done
+kairan 1 status --json "$M" | python3 -c '
+import json, sys
+paths = {file["path"] for file in json.load(sys.stdin)["files"]}
+assert paths == {"new\nline", "red\x1b[31m", "latin\\351"}, paths' || fail "status --json"
+: >"$WORK/seen"
+wait $program || fail "the program"
+kairan 1 umount "$M" || fail "kairan umount: $?"
+wait "${DAEMON[node1]}" || fail "exit status after umount"
 note "without the server"
 mount_start 1 close=async
 on node1 sh -c "exec 5>$M/d; echo one >&5; kill -STOP ${DAEMON[server]}; echo two >&5; timeout -s KILL 60 $B/tools/kairan umount --timeout 3 $M" >"$WORK/said" 2>&1

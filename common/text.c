@@ -1,0 +1,74 @@
+/* See text.h. */
+#include "common/text.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/util.h"
+
+/* The number of bytes of the character that BYTES (which end with a NUL) begin with, and the character; 0: none does. */
+static size_t decode(const uint8_t *bytes, uint32_t *ret_character)
+{
+	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* shorter ones have a shorter form */
+	size_t length = bytes[0] < 0x80 ? 1 : bytes[0] < 0xc0 ? 0 : bytes[0] < 0xe0 ? 2 : bytes[0] < 0xf0 ? 3 : bytes[0] < 0xf8 ? 4 : 0;
+	uint32_t character = length == 1 ? bytes[0] : bytes[0] & (0x7fu >> length);
+
+	for (size_t i = 1; i < length; i++) {
+		if ((bytes[i] & 0xc0) != 0x80)
+			return 0;
+		character = character << 6 | (bytes[i] & 0x3f);
+	}
+	if (!length || character < least[length] || character > 0x10ffff || (character >= 0xd800 && character <= 0xdfff))
+		return 0;
+	*ret_character = character;
+	return length;
+}
+
+static bool is_control(uint32_t character)
+{
+	return character < 0x20 || (character >= 0x7f && character < 0xa0);
+}
+
+static char *convert(const char *bytes, bool no_controls)
+{
+	const uint8_t *in = (const uint8_t *)bytes;
+	char *text = malloc(4 * strlen(bytes) + 1), *out = text;
+
+	if (!text)
+		return NULL;
+	while (*in) {
+		uint32_t character = 0;
+		size_t length = decode(in, &character);
+
+		if (length && !(no_controls && is_control(character))) {
+			memcpy(out, in, length);
+			out += length;
+			in += length;
+			continue;
+		}
+		for (length = length ? length : 1; length > 0; length--)
+			out += snprintf(out, 5, "\\%03o", *in++);
+	}
+	*out = '\0';
+	return text;
+}
+
+char *kr_text_utf8(const char *bytes)
+{
+	return convert(bytes, false);
+}
+
+char *kr_text_shown(const char *bytes)
+{
+	return convert(bytes, true);
+}
+
+json_t *kr_text_json(const char *bytes)
+{
+	KR_AUTO_FREE char *text = kr_text_utf8(bytes);
+
+	return text ? json_string(text) : NULL;
+}
