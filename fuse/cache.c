@@ -181,8 +181,8 @@ int kr_cache_acquire(struct kr_cache_entry *entry, bool create, int *ret_fd)
 		pthread_cond_wait(&cache->changed, &cache->lock);
 	if (entry->busy)
 		return -EBUSY;
-	if (!entry->on_disk && !create)
-		return -ENODATA;
+	if (!entry->on_disk && (!create || entry->detached))
+		return create ? -EBUSY : -ENODATA;
 	entry->users++;
 	if (entry->fd < 0) {
 		uint8_t header[KR_CACHE_HEADER_USED];
@@ -280,7 +280,7 @@ struct kr_cache_entry *kr_cache_entry_ref(struct kr_cache_entry *entry)
 
 bool kr_cache_is_doomed(const struct kr_cache_entry *entry)
 {
-	return entry->references == 0 && entry->on_disk && (entry->abandoned || entry->name[0] == 'x');
+	return entry->references == 0 && entry->on_disk && !entry->busy && (entry->abandoned || entry->name[0] == 'x');
 }
 
 void kr_cache_entry_abandon(struct kr_cache_entry *entry)

@@ -46,7 +46,7 @@ struct kr_cache_entry {
 	bool creating;       /* one thread makes the file */
 	bool busy;           /* being renamed or removed: no I/O by others */
 	bool abandoned;      /* of no use to anybody */
-	bool detached;       /* not in the table any more: another entry has its name */
+	bool detached;       /* not in the table any more: another entry has its name, and it makes no file any more */
 	uint64_t edition;    /* counts kr_cache_rekey */
 	uint64_t generation; /* changes when blocks are given up */
 	uint64_t bytes;      /* on disk, about */
@@ -57,6 +57,7 @@ struct kr_cache_entry {
 	struct kr_cache_replaced *replaced;
 	size_t replaced_count;
 	bool discard;
+	struct kr_cache_entry *displaced; /* a reference: had the new name before, and maybe still has its file */
 };
 
 /* cache.c */

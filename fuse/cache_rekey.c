@@ -10,25 +10,52 @@
 #include "common/util.h"
 #include "fuse/cache_priv.h"
 
-/* With the lock held: whoever has ENTRY's coming name loses it (its file will be renamed over). */
-static void displace(struct kr_cache *cache, uint64_t version, const struct kr_fid *fid)
+/* With the lock held: whoever has ENTRY's coming name loses it.  Its file may be in use, or on its way out, just now:
+ * kr_cache_rekey_disk waits for that, and removes it. */
+static void displace(struct kr_cache_entry *entry, uint64_t version)
 {
+	struct kr_cache *cache = entry->cache;
 	char name[KR_CACHE_NAME + 1];
 	struct kr_cache_entry *other;
 
-	kr_cache_name(cache->export_id, fid, version, name);
+	kr_cache_name(cache->export_id, &entry->fid, version, name);
 	other = version ? kr_cache_find(cache, name) : NULL;
 	if (!other)
 		return;
+	cache->doomed -= kr_cache_is_doomed(other);
 	kr_cache_forget_blocks(other);
 	kr_table_remove(&cache->entries, &other->by_name);
 	other->detached = true;
-	cache->doomed -= kr_cache_is_doomed(other);
-	if (other->on_disk)
-		cache->counters.files--;
-	other->on_disk = false;
+	other->references++;
+	entry->displaced = other;
+}
+
+/* With the lock held: the displaced entry, which nobody uses, gives its file up.  Whether it had one. */
+static bool give_up_displaced(struct kr_cache_entry *entry)
+{
+	struct kr_cache_entry *other = entry->displaced;
+	bool had_file = other && other->on_disk;
+
+	if (!other)
+		return false;
+	entry->displaced = NULL;
+	kr_cache_forget_blocks(other);
 	kr_cache_drop_fd(other);
+	entry->cache->counters.files -= had_file;
+	other->on_disk = false;
+	other->references--;
 	kr_cache_free_if_unused(other);
+	return had_file;
+}
+
+static bool in_use(const struct kr_cache_entry *entry)
+{
+	return entry->writers > 0 || entry->users > 0 || entry->creating;
+}
+
+static bool must_wait(const struct kr_cache_entry *entry)
+{
+	return in_use(entry) || (entry->displaced && (entry->displaced->busy || in_use(entry->displaced)));
 }
 
 /* The former last block, if it is longer now. */
@@ -65,7 +92,7 @@ void kr_cache_rekey(struct kr_cache_entry *entry, uint64_t version, uint64_t siz
 	entry->busy = true;
 	if (!entry->detached)
 		kr_table_remove(&cache->entries, &entry->by_name);
-	displace(cache, version, &entry->fid);
+	displace(entry, version);
 	memset(entry->name, 0, sizeof(entry->name));
 	entry->size = size;
 	entry->detached = false;
@@ -143,15 +170,20 @@ void kr_cache_rekey_disk(struct kr_cache_entry *entry)
 {
 	struct kr_cache *cache = entry->cache;
 	char path[KR_CACHE_PATH + 4];
-	bool on_disk;
+	bool on_disk, displaced;
 	int fd, err = 0;
 
 	pthread_mutex_lock(&cache->lock);
-	while (entry->writers > 0 || entry->users > 0 || entry->creating)
+	while (must_wait(entry))
 		pthread_cond_wait(&cache->changed, &cache->lock);
 	on_disk = entry->on_disk;
 	kr_cache_drop_fd(entry);
+	displaced = give_up_displaced(entry);
 	pthread_mutex_unlock(&cache->lock);
+	if (displaced) {
+		kr_cache_path(entry->name, path);
+		unlinkat(cache->dirfd, path, 0);
+	}
 	if (on_disk) {
 		kr_cache_path(entry->old_name, path);
 		fd = openat(cache->dirfd, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);

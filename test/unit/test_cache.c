@@ -18,113 +18,7 @@
 #include "common/util.h"
 #include "fuse/cache.h"
 #include "fuse/cache_format.h"
-#include "test/unit/directory.h"
-
-enum { BLOCK = KR_BLOCK_SIZE };
-#define LARGE (UINT64_C(1) << 30)
-
-static const uint8_t export_id[16] = "an export's id.";
-
-struct place {
-	char path[64];
-	int fd;
-};
-
-static int setup(void **state)
-{
-	struct place *place = calloc(1, sizeof(*place));
-
-	strcpy(place->path, "/tmp/kairan-cache-XXXXXX");
-	if (!mkdtemp(place->path))
-		return -1;
-	place->fd = open(place->path, O_RDONLY | O_DIRECTORY);
-	*state = place;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct place *place = *state;
-
-	close(place->fd);
-	directory_remove(place->path);
-	free(place);
-	return 0;
-}
-
-static struct kr_fid fid_of(uint32_t number)
-{
-	struct kr_fid fid = {.length = 8};
-
-	memcpy(fid.bytes, &number, sizeof(number));
-	return fid;
-}
-
-static struct kr_cache *open_cache(const struct place *place, uint64_t max)
-{
-	struct kr_cache *cache;
-
-	assert_int_equal(kr_cache_new(place->fd, export_id, max, &cache), 0);
-	return cache;
-}
-
-static struct kr_cache_entry *open_entry(struct kr_cache *cache, uint32_t number, uint64_t version, uint64_t size)
-{
-	struct kr_fid fid = fid_of(number);
-	struct kr_cache_entry *entry = kr_cache_entry_get(cache, &fid, version, size);
-
-	if (kr_cache_needs_load(entry))
-		kr_cache_load(entry);
-	return entry;
-}
-
-static void fill(uint8_t *bytes, size_t length, unsigned seed)
-{
-	for (size_t i = 0; i < length; i++)
-		bytes[i] = (uint8_t)((i * 7 + seed * 131) ^ (i >> 8));
-}
-
-static int put(struct kr_cache_entry *entry, uint64_t block, size_t length, unsigned seed)
-{
-	struct kr_buf *buf = kr_buf_new(BLOCK);
-	int err;
-
-	fill(buf->data, length, seed);
-	buf->length = length;
-	err = kr_cache_put(entry, kr_cache_edition(entry), block, buf, kr_checksum(buf->data, length));
-	kr_buf_put(buf);
-	return err;
-}
-
-static void expect(struct kr_cache_entry *entry, uint64_t block, size_t length, unsigned seed)
-{
-	uint8_t *want = malloc(length), *got = malloc(length);
-	struct kr_buf *buf;
-	uint64_t checksum;
-
-	fill(want, length, seed);
-	assert_true(kr_cache_has(entry, block));
-	assert_int_equal(kr_cache_read(entry, block, 3, got, length - 5), 0);
-	assert_memory_equal(got, want + 3, length - 5);
-	assert_int_equal(kr_cache_read_block(entry, block, &buf, &checksum), 0);
-	assert_int_equal(buf->length, length);
-	assert_memory_equal(buf->data, want, length);
-	assert_int_equal(checksum, kr_checksum(want, length));
-	kr_buf_put(buf);
-	free(want);
-	free(got);
-}
-
-/* Opens the only file of the cache. */
-static int open_file(const struct place *place, uint32_t number, uint64_t version)
-{
-	char name[KR_CACHE_NAME + 1], path[128];
-	struct kr_fid fid = fid_of(number);
-
-	kr_cache_name(export_id, &fid, version, name);
-	snprintf(path, sizeof(path), "%s/cache/%.2s/%s", place->path, name, name);
-	return open(path, O_RDWR);
-}
+#include "test/unit/cache_fixture.h"
 
 static void a_block_that_was_kept_is_read_back(void **state)
 {
@@ -355,90 +249,6 @@ static void many_open_files_use_a_bounded_number_of_descriptors(void **state)
 	kr_cache_free(cache);
 }
 
-static void a_patched_file_goes_on_under_its_new_version(void **state)
-{
-	struct kr_cache *cache = open_cache(*state, LARGE);
-	struct kr_cache_entry *entry = open_entry(cache, 1, 5, 2 * BLOCK + 100);
-	struct kr_cache_replaced replaced[2] = {{.block = 1}, {.block = 2}};
-	uint8_t *old = malloc(BLOCK), *want = malloc(BLOCK);
-
-	put(entry, 0, BLOCK, 1);
-	put(entry, 1, BLOCK, 2);
-	put(entry, 2, 100, 3);
-	kr_cache_rekey(entry, 6, 2 * BLOCK + 200, replaced, 2);
-	assert_false(kr_cache_has(entry, 1));
-	assert_false(kr_cache_has(entry, 2));
-	assert_int_equal(put(entry, 1, BLOCK, 9), -EBUSY);
-	kr_cache_rekey_disk(entry);
-	assert_int_equal(replaced[1].length, 100);
-	assert_int_equal(kr_cache_read_replaced(entry, &replaced[1], old), 0);
-	fill(want, 100, 3);
-	assert_memory_equal(old, want, 100);
-	assert_int_equal(put(entry, 1, BLOCK, 12), 0);
-	kr_cache_entry_put(entry);
-	kr_cache_free(cache);
-
-	assert_int_equal(open_file(*state, 1, 5), -1);
-	cache = open_cache(*state, LARGE);
-	entry = open_entry(cache, 1, 6, 2 * BLOCK + 200);
-	expect(entry, 0, BLOCK, 1);
-	expect(entry, 1, BLOCK, 12);
-	assert_false(kr_cache_has(entry, 2));
-	kr_cache_entry_put(entry);
-	kr_cache_free(cache);
-	free(old);
-	free(want);
-}
-
-static void a_file_that_shrank_keeps_nothing(void **state)
-{
-	struct kr_cache *cache = open_cache(*state, LARGE);
-	struct kr_cache_entry *entry = open_entry(cache, 1, 5, 4 * BLOCK);
-	struct kr_cache_counters counters;
-
-	put(entry, 3, BLOCK, 2);
-	kr_cache_rekey(entry, 6, 2 * BLOCK, NULL, 0);
-	kr_cache_rekey_disk(entry);
-	kr_cache_rekey(entry, 7, 4 * BLOCK, NULL, 0);
-	kr_cache_rekey_disk(entry);
-	assert_false(kr_cache_has(entry, 3));
-	assert_int_equal(put(entry, 0, BLOCK, 4), 0);
-	kr_cache_entry_put(entry);
-	kr_cache_counters(cache, &counters);
-	assert_int_equal(counters.files, 1);
-	assert_int_equal(counters.bytes, BLOCK);
-	kr_cache_free(cache);
-	cache = open_cache(*state, LARGE);
-	entry = open_entry(cache, 1, 7, 4 * BLOCK);
-	expect(entry, 0, BLOCK, 4);
-	assert_false(kr_cache_has(entry, 3));
-	kr_cache_entry_put(entry);
-	kr_cache_free(cache);
-}
-
-static void a_patch_takes_over_the_name_of_an_older_file(void **state)
-{
-	struct kr_cache *cache = open_cache(*state, LARGE);
-	struct kr_cache_entry *older = open_entry(cache, 1, 6, BLOCK), *entry = open_entry(cache, 1, 5, BLOCK);
-	struct kr_cache_counters counters;
-
-	put(older, 0, BLOCK, 1);
-	put(entry, 0, BLOCK, 2);
-	kr_cache_rekey(entry, 6, BLOCK, NULL, 0);
-	kr_cache_rekey_disk(entry);
-	assert_false(kr_cache_has(older, 0));
-	expect(entry, 0, BLOCK, 2);
-	kr_cache_entry_put(older);
-	kr_cache_entry_put(entry);
-	entry = open_entry(cache, 1, 6, BLOCK);
-	expect(entry, 0, BLOCK, 2);
-	kr_cache_entry_put(entry);
-	kr_cache_counters(cache, &counters);
-	assert_int_equal(counters.files, 1);
-	assert_int_equal(counters.bytes, BLOCK);
-	kr_cache_free(cache);
-}
-
 /* A process that puts blocks for ever, and tells how many by a pipe. */
 static void put_for_ever(const struct place *place, int pipe_fd, uint64_t blocks)
 {
@@ -525,8 +335,6 @@ static void the_header_survives_encoding(void **state)
 	}
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -538,9 +346,6 @@ int main(void)
 		TEST(a_file_cut_at_any_length_is_never_served_wrongly),
 		TEST(least_recently_used_files_go_first_and_used_ones_never),
 		TEST(many_open_files_use_a_bounded_number_of_descriptors),
-		TEST(a_patched_file_goes_on_under_its_new_version),
-		TEST(a_file_that_shrank_keeps_nothing),
-		TEST(a_patch_takes_over_the_name_of_an_older_file),
 		TEST(what_a_killed_process_has_put_is_here_and_right),
 		TEST(strange_files_in_the_directory_are_harmless),
 		cmocka_unit_test(the_header_survives_encoding),
