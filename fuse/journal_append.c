@@ -10,6 +10,7 @@
 #include "common/fail.h"
 #include "common/fault.h"
 #include "common/log.h"
+#include "fuse/journal_guard.h"
 #include "fuse/journal_priv.h"
 #include "fuse/journal_record.h"
 
@@ -117,11 +118,20 @@ static int reserve(struct kr_journal *journal, struct kr_journal_file *file, siz
 	return 0;
 }
 
-/* A failed append: its slots are nothing.  If nobody came after it, and no reclaimer looks at them, its place is given
- * out again.  The lock is held. */
+static void store_nothing(void *context)
+{
+	struct kr_journal_record *record = context;
+
+	if (record->check != 0)
+		__atomic_store_n(&record->check, 0, __ATOMIC_RELEASE);
+}
+
+/* A failed append: its slots are nothing, also those that had been stored before one could not be.  If nobody came after
+ * it, and no reclaimer looks at them, its place is given out again.  The lock is held. */
 static void undo(struct kr_journal *journal, const struct reservation *r)
 {
 	struct kr_segment *segment = r->segment;
+	bool stuck = false;
 
 	for (uint32_t slot = r->first_slot; slot < r->first_slot + r->slots; slot++) {
 		struct kr_slot_state *state = &segment->states[slot];
@@ -132,8 +142,10 @@ static void undo(struct kr_journal *journal, const struct reservation *r)
 		}
 		state->held = 0;
 		state->name = false;
+		state->unmarked = kr_guard(store_nothing, &segment->slots[slot]) < 0;
+		stuck |= state->unmarked;
 	}
-	if (segment->in_flight > 1 || segment->used_slots != r->first_slot + r->slots)
+	if (stuck || segment->in_flight > 1 || segment->used_slots != r->first_slot + r->slots)
 		return;
 	journal->used -= kr_segment_cost(segment);
 	segment->used_slots = r->first_slot;

@@ -62,12 +62,15 @@ static void store_dead(void *context)
 }
 
 /* The record is needed no more: says so in its slot, if it ever got there.  When the disk cannot take the mark, a start
- * finds the record once more (see journal.h). */
+ * finds the record once more (see journal.h), with its data. */
 static void mark_dead(struct kr_segment *segment, uint32_t slot)
 {
-	if (KR_FAULT("journal.mark"))
-		return;
-	(void)kr_guard(store_dead, &segment->slots[slot]);
+	int err = KR_FAULT("journal.mark");
+
+	if (err == 0)
+		err = kr_guard(store_dead, &segment->slots[slot]);
+	if (err)
+		segment->states[slot].unmarked = true;
 }
 
 void kr_slot_release(struct kr_journal *journal, struct kr_segment *segment, uint32_t slot, uint32_t bytes)

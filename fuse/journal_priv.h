@@ -16,6 +16,7 @@ struct kr_slot_state {
 		length; /* of the record's bytes in k.data; an APPLIED's `data` is where the next record begins */
 	uint32_t held;         /* bytes times holders; an APPLIED: 1; a dead record, a NAME: 0 */
 	bool name;             /* a NAME: its data stays as long as the segment */
+	bool unmarked;         /* dead, but the disk did not take the mark: the same, since a start will look at it */
 };
 
 /* A pair of files in use, or a spare one. */

@@ -2,7 +2,8 @@
  *
  * A segment all of whose records are dead goes by itself (kr_journal_retire).  This is for the rest, when an append
  * finds the disk or journal_max full: dead records beside live ones, a dead active segment, spare ones.
- * Why no byte is lost: only data of slots that nobody holds is punched, and such a slot is never held again; the
+ * Why no byte is lost: only data of slots that nobody holds and that say so on the disk is punched, and such a slot is never held
+ * again; the
  * segment is kept from reuse, and the end of its data from moving back, by an `in_flight` of the reclaimer's own; and
  * what is behind used_data when the slots are looked at is not touched.
  */
@@ -39,7 +40,7 @@ static void add_hole(struct holes *holes, uint64_t from, uint64_t to)
 	holes->count++;
 }
 
-/* The stretches between the data of live records and names.  Without a list they are only counted. */
+/* The stretches between the data of records that a start will look at.  Without a list they are only counted. */
 static void find_holes(struct kr_segment *segment, struct holes *holes)
 {
 	uint64_t from = 0;
@@ -49,7 +50,7 @@ static void find_holes(struct kr_segment *segment, struct holes *holes)
 	for (uint32_t slot = 0; slot < segment->used_slots; slot++) {
 		const struct kr_slot_state *state = &segment->states[slot];
 
-		if (state->length == 0 || (state->held == 0 && !state->name))
+		if (state->length == 0 || (state->held == 0 && !state->name && !state->unmarked))
 			continue;
 		add_hole(holes, from, state->data);
 		from = (uint64_t)state->data + state->length;
