@@ -498,6 +498,17 @@ static void without_such_bytes_nothing_happens(void **state)
 	assert_int_equal(F.calls + F.redirtied, 0);
 }
 
+static void who_has_the_conflict_file_open_reads_what_moves_into_it(void **state)
+{
+	(void)state;
+	write_bytes(100, 50, 1, true);
+	begin(KR_CONFLICT_ALL);
+	kr_holder_cached(&F.target.holder);
+	answer(0);
+	assert_all_moved();
+	assert_true(F.target.holder.suspect); /* the kernel's pages go before the next read */
+}
+
 static void dirty_bytes_move_to_the_file_that_the_server_names(void **state)
 {
 	(void)state;
@@ -897,6 +908,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(without_such_bytes_nothing_happens),
+		TEST(who_has_the_conflict_file_open_reads_what_moves_into_it),
 		TEST(dirty_bytes_move_to_the_file_that_the_server_names),
 		TEST(rounds_to_be_replayed_move_in_their_order),
 		TEST(dirty_bytes_win_over_rounds_to_be_replayed),
