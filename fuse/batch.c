@@ -64,16 +64,28 @@ int kr_batch_token(struct kr_batches *batches, struct kr_handle *handle, struct 
 	return 0;
 }
 
-/* The file of the handle with this token, with a reference; NULL: there is none, it has lost a lock, or it is not open for
- * such reads. */
+/* [lock] The handle with this token; NULL: there is none, or it has lost a lock. */
+static struct kr_handle *find_handle(struct kr_batches *batches, const struct kr_batch_token *token)
+{
+	struct kr_table_link *link = kr_table_find(&batches->by_token, hash_of(token), match, token);
+	struct kr_handle *handle = link ? KR_CONTAINER_OF(link, struct kr_handle, by_token) : NULL;
+
+	return handle && !atomic_load(&handle->lost_lock) ? handle : NULL;
+}
+
+static bool is_good(struct kr_batches *batches, const struct kr_batch_token *token)
+{
+	KR_SCOPED_LOCK(&batches->lock);
+	return find_handle(batches, token) != NULL;
+}
+
+/* The file of that handle, with a reference; NULL also: it is not open for such reads. */
 static struct kr_file *file_of(struct kr_batches *batches, const struct kr_batch_head *head)
 {
 	KR_SCOPED_LOCK(&batches->lock);
-	struct kr_table_link *link = kr_table_find(&batches->by_token, hash_of(&head->token), match, &head->token);
-	struct kr_handle *handle = link ? KR_CONTAINER_OF(link, struct kr_handle, by_token) : NULL;
+	struct kr_handle *handle = find_handle(batches, &head->token);
 
-	if (!handle || atomic_load(&handle->lost_lock) ||
-	    (head->magic == KR_BATCH_READ_MAGIC && !(handle->readable && atomic_load(&handle->relaxed))))
+	if (!handle || (head->magic == KR_BATCH_READ_MAGIC && !(handle->readable && atomic_load(&handle->relaxed))))
 		return NULL;
 	return kr_file_get(handle->file);
 }
@@ -232,6 +244,7 @@ int kr_batch_parse(const void *data, size_t size, const struct kr_batch_head **r
 }
 
 struct batch {
+	struct kr_batch_token token;
 	const struct kr_batch_extent *extents;
 	const char *bytes; /* of the first extent that is left */
 	uint32_t count;
@@ -332,8 +345,14 @@ static void step_batch(struct kr_op *op)
 	struct kr_file *file = batch_op->file_op.file;
 	struct kr_mount *mount = op->mount;
 	int lease_error = kr_file_lease_error(file);
-	int err = op->interrupted ? -EINTR : try_batch(&batch_op->batch, file);
+	int err;
 
+	if (op->interrupted)
+		err = -EINTR;
+	else if (!is_good(mount->batches, &batch_op->batch.token)) /* closed, or its lock lost, while this waited */
+		err = -EBADF;
+	else
+		err = try_batch(&batch_op->batch, file);
 	if (err == -EBUSY && !lease_error) {
 		kr_file_op_wait(&batch_op->file_op, kr_file_write_kinds(file, false));
 	} else if (err == -EAGAIN && !(err = kr_flusher_hopeless(mount->flusher))) {
@@ -376,6 +395,7 @@ void kr_batch_write(fuse_req_t req, struct kr_handle *door, const char *data, si
 		return;
 	}
 	batch.count = head->count;
+	batch.token = head->token;
 	file = file_of(kr_op_mount(req)->batches, head);
 	if (!file) {
 		fuse_reply_err(req, EBADF);

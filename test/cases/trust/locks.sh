@@ -118,13 +118,55 @@ refused 1 f posix ex
 granted 1 f posix ex
 mount_start 3
 
-note "a node that was cut off for too long has lost its lock"
+note "a node that was cut off for too long has lost its lock, and what waits to be written under it is not"
 hold 3 f posix ex
+cat >"$WORK/locked_writes.py" <<'END'
+"""locked_writes.py PATH DOOR: locks a file; at a line on stdin writes to it, as a batch and plainly; both must fail"""
+import ctypes, errno, fcntl, mmap, os, struct, sys, threading
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o644)
+fcntl.lockf(fd, fcntl.LOCK_EX)
+token = fcntl.ioctl(fd, 0x80106B72, bytes(16))
+door = os.open(sys.argv[2], os.O_WRONLY)
+batch = struct.pack("=II16sQQQ", 0x6B726231, 1, token, 4, 10, 4) + b"late"
+page = mmap.mmap(-1, 4096)
+page[:len(batch)] = batch
+libc = ctypes.CDLL(None, use_errno=True)
+libc.write.restype = ctypes.c_ssize_t
+said = {}
+def write_batch():
+    got = libc.write(door, ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(page))), ctypes.c_size_t(len(batch)))
+    said["batch"] = ctypes.get_errno() if got < 0 else 0
+def write_plainly():
+    try:
+        os.pwrite(fd, b"late", 20)
+        said["plain"] = 0
+    except OSError as error:
+        said["plain"] = error.errno
+print("locked", flush=True)
+sys.stdin.readline()
+threads = [threading.Thread(target=write_batch), threading.Thread(target=write_plainly)]
+for thread in threads: thread.start()
+print("writing", flush=True)
+for thread in threads: thread.join()
+assert said == {"batch": errno.EBADF, "plain": errno.EIO}, said
+print("refused", flush=True)
+END
+mkfifo "$WORK/go"
+nsenter -t "${KEEPER[node3]}" -n -u -m -- timeout -s KILL 120 python3 "$WORK/locked_writes.py" "$(mnt 3)/g" "$(mnt 3)/.kairan" <"$WORK/go" >"$WORK/writes" 2>&1 &
+writer=$!
+exec 7>"$WORK/go"
+until_ok 30 "the second lock" grep -q locked "$WORK/writes" || { cat "$WORK/writes" >&2; fail "no lock on g"; }
 cut_link node3
 granted 1 f posix ex
+granted 1 g posix ex
+echo >&7
+until_ok 30 "writes that wait" grep -q writing "$WORK/writes" || fail "nothing is written"
 heal_link node3
 until_ok 30 "the loss in the log" grep -q "has lost its byte-range lock on f:" "$WORK/node3/log" || fail "the loss is not in the log"
+wait $writer || { cat "$WORK/writes" >&2; fail "written under a lock that was lost"; }
+exec 7>&-
 drop
+[ ! -s "$EXPORT/g" ] || fail "g has bytes that were written under a lock that was lost"
 until_ok 30 "node 3 is back" lk 3 f posix ex try || fail "node 3 gets no lock any more"
 
 note "an open file description's locks, circles, and ranges as on a local file system"
