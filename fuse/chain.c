@@ -1,7 +1,7 @@
 /* The streams of flush rounds through this node.  See chain.h.
  *
  * A chain is one round's stream: `merge` between what comes in (an intake, LOW) and the own extents (HIGH), and a lane
- * out. pump() does all that can be done now; whatever may unblock it (a frame, a read, room on the lane) calls it
+ * out. kr_chain_pump does all that can be done now; whatever may unblock it (a frame, a read, room on the lane) calls it
  * again.
  */
 #include "fuse/chain.h"
@@ -16,23 +16,7 @@
 #include "fuse/chain_priv.h"
 #include "fuse/hops.h"
 
-static void pump(struct kr_chain *chain);
-
 /* --- ends ---------------------------------------------------------------------------------------------------- */
-
-/* The upstream's stream has no place any more: its connection tells it. */
-static void drop_intake(struct kr_chain_intake *intake)
-{
-	if (intake->chain)
-		intake->chain->intake = NULL;
-	kr_list_remove(&intake->link);
-	if (intake->conn) {
-		if (intake->paused)
-			kr_conn_resume(intake->conn);
-		kr_conn_close(intake->conn, false);
-	}
-	free(intake);
-}
 
 static void free_chain(struct kr_chain *chain)
 {
@@ -41,7 +25,7 @@ static void free_chain(struct kr_chain *chain)
 	if (chain->read)
 		chain->read->chain = NULL; /* its end frees it */
 	if (chain->intake)
-		drop_intake(chain->intake);
+		kr_chain_drop_intake(chain->intake);
 	kr_merge_fini(&chain->merge);
 	free(chain);
 }
@@ -55,8 +39,7 @@ void kr_chain_abort(struct kr_chain *chain)
 	free_chain(chain);
 }
 
-/* Ends the chain with an error: the downstream is told in words if it can be. */
-static void fail(struct kr_chain *chain, int err, bool own)
+void kr_chain_fail(struct kr_chain *chain, int err, bool own)
 {
 	kr_chain_done_fn done = chain->done;
 	void *context = chain->context;
@@ -129,9 +112,9 @@ static void after_read(uv_work_t *work, int status)
 	}
 	free_read(read);
 	if (chain && err)
-		fail(chain, err, err != -ENOMEM && err != -ECANCELED);
+		kr_chain_fail(chain, err, err != -ENOMEM && err != -ECANCELED);
 	else if (chain)
-		pump(chain);
+		kr_chain_pump(chain);
 }
 
 /* The next own pieces, of at most a block each; they are held for as long as the job may read them. */
@@ -224,7 +207,7 @@ static int send_ready(struct kr_chain *chain)
 	return 0;
 }
 
-static void pump(struct kr_chain *chain)
+void kr_chain_pump(struct kr_chain *chain)
 {
 	struct kr_chain_intake *intake = chain->intake;
 	int err = send_ready(chain);
@@ -235,18 +218,13 @@ static void pump(struct kr_chain *chain)
 	if (err == 0 && !chain->end_sent && kr_merge_done(&chain->merge))
 		err = send_end(chain);
 	if (err < 0) {
-		fail(chain, err, false);
+		kr_chain_fail(chain, err, false);
 		return;
 	}
 	if (intake && intake->paused && kr_merge_queued(&chain->merge, KR_MERGE_LOW) < KR_CHAIN_INPUT / 2) {
 		intake->paused = false;
 		kr_conn_resume(intake->conn);
 	}
-}
-
-void kr_chain_lane_ready(struct kr_chain *chain)
-{
-	pump(chain);
 }
 
 void kr_chain_lane_answered(struct kr_chain *chain, int err)
@@ -258,7 +236,7 @@ void kr_chain_lane_answered(struct kr_chain *chain, int err)
 	if (err == 0 && !chain->end_sent)
 		err = -EBADMSG; /* it has all, before all was sent? */
 	if (err) {
-		fail(chain, err, false);
+		kr_chain_fail(chain, err, false);
 		return;
 	}
 	chain->lane = NULL;
@@ -270,138 +248,14 @@ void kr_chain_lane_answered(struct kr_chain *chain, int err)
 void kr_chain_lane_lost(struct kr_chain *chain, int err)
 {
 	chain->lane = NULL;
-	fail(chain, err ? err : -ECONNRESET, false);
-}
-
-/* --- what comes in ------------------------------------------------------------------------------------------- */
-
-static struct kr_chain *find_chain(struct kr_chains *chains, const struct kr_fid *file, uint64_t round)
-{
-	struct kr_chain *chain;
-
-	KR_LIST_FOR_EACH(chain, &chains->running, link)
-		if (chain->round == round && kr_fid_equal(&chain->file, file))
-			return chain;
-	return NULL;
-}
-
-static struct kr_chain_intake *find_intake(struct kr_chains *chains, const struct kr_conn *conn)
-{
-	struct kr_chain_intake *intake;
-
-	KR_LIST_FOR_EACH(intake, &chains->intakes, link)
-		if (intake->conn == conn)
-			return intake;
-	return NULL;
-}
-
-static void on_stream(struct kr_chains *chains, struct kr_conn *conn, uint64_t id,
-	const struct kr_stream_request *request)
-{
-	struct kr_chain *chain = find_chain(chains, &request->file, request->round);
-	struct kr_chain_intake *intake;
-
-	if (find_intake(chains, conn) || (chain && (chain->intake || !chain->has_upstream)) || chains->stopped) {
-		kr_conn_reply(conn, KR_MSG_STREAM, id, 0, -EPROTO, NULL, NULL, 0);
-		kr_conn_close(conn, true);
-		return;
-	}
-	intake = kr_xcalloc(1, sizeof(*intake));
-	intake->conn = conn;
-	intake->stream = id;
-	intake->file = request->file;
-	intake->round = request->round;
-	intake->since_ns = kr_clock_ns();
-	intake->chain = chain;
-	kr_list_append(&chains->intakes, &intake->link);
-	if (chain) {
-		chain->intake = intake;
-	} else { /* our own ROUND is still on its way */
-		intake->paused = true;
-		kr_conn_pause(conn);
-	}
-}
-
-static void on_extent(struct kr_chain_intake *intake, const struct kr_extent_request *request, struct kr_buf *data)
-{
-	struct kr_chain *chain = intake->chain;
-	int err = -EBADMSG;
-
-	if (request->stream == intake->stream && data && kr_checksum(data->data, data->length) == request->checksum)
-		err = kr_merge_push(&chain->merge, KR_MERGE_LOW, request->offset, data, 0, data->length);
-	if (err) {
-		fail(chain, err, false);
-		return;
-	}
-	intake->extents++;
-	intake->bytes += data->length;
-	chain->bytes_taken += data->length;
-	if (!intake->paused && kr_merge_queued(&chain->merge, KR_MERGE_LOW) > KR_CHAIN_INPUT) {
-		intake->paused = true;
-		kr_conn_pause(intake->conn);
-	}
-	pump(chain);
-}
-
-static void on_stream_end(struct kr_chain_intake *intake, const struct kr_stream_end_request *request)
-{
-	struct kr_chain *chain = intake->chain;
-
-	if (request->error || request->stream != intake->stream || request->extents != intake->extents ||
-		request->bytes != intake->bytes) {
-		fail(chain, request->error ? kr_status_to_errno(request->error) : -EBADMSG, false);
-		return;
-	}
-	chain->overlapped = request->overlapped;
-	kr_merge_end(&chain->merge, KR_MERGE_LOW);
-	kr_conn_reply(intake->conn, KR_MSG_STREAM, intake->stream, 0, 0, NULL, NULL, 0);
-	chain->intake = NULL;
-	if (intake->paused)
-		kr_conn_resume(intake->conn);
-	kr_list_remove(&intake->link);
-	free(intake);
-	pump(chain);
-}
-
-static void on_frame(struct kr_mount *mount, struct kr_conn *conn, uint32_t node, const struct kr_frame *frame)
-{
-	struct kr_chains *chains = kr_chains_of(mount);
-	struct kr_chain_intake *intake = find_intake(chains, conn);
-	struct kr_arena arena = {0};
-	union kr_any_msg msg;
-
-	(void)node;
-	if (kr_msg_decode(frame->header.type, false, frame->fields, frame->header.fields_length, &msg, &arena) < 0)
-		kr_conn_close(conn, false);
-	else if (frame->header.type == KR_MSG_STREAM)
-		on_stream(chains, conn, frame->header.id, &msg.stream_request);
-	else if (!intake || !intake->chain) /* of a stream that has been given up */
-		kr_conn_close(conn, false);
-	else if (frame->header.type == KR_MSG_EXTENT)
-		on_extent(intake, &msg.extent_request, frame->data);
-	else
-		on_stream_end(intake, &msg.stream_end_request);
-	kr_arena_fini(&arena);
-}
-
-static void on_closed(struct kr_mount *mount, struct kr_conn *conn)
-{
-	struct kr_chain_intake *intake = find_intake(kr_chains_of(mount), conn);
-	struct kr_chain *chain = intake ? intake->chain : NULL;
-
-	if (!intake)
-		return;
-	intake->conn = NULL;
-	drop_intake(intake);
-	if (chain)
-		fail(chain, -ECONNRESET, false);
+	kr_chain_fail(chain, err ? err : -ECONNRESET, false);
 }
 
 /* --- life ---------------------------------------------------------------------------------------------------- */
 
 static void kick(struct kr_task *task)
 {
-	pump(KR_CONTAINER_OF(task, struct kr_chain, kick));
+	kr_chain_pump(KR_CONTAINER_OF(task, struct kr_chain, kick));
 }
 
 struct kr_chain *kr_chain_start(struct kr_chains *chains, const struct kr_round_request *round,
@@ -409,7 +263,6 @@ struct kr_chain *kr_chain_start(struct kr_chains *chains, const struct kr_round_
 {
 	struct kr_stream_request stream = {.file = round->file, .round = round->round};
 	struct kr_chain *chain = calloc(1, sizeof(*chain));
-	struct kr_chain_intake *intake;
 
 	if (!chain)
 		return NULL;
@@ -430,25 +283,10 @@ struct kr_chain *kr_chain_start(struct kr_chains *chains, const struct kr_round_
 		kr_merge_end(&chain->merge, KR_MERGE_LOW);
 	kr_list_append(&chains->running, &chain->link);
 	chain->stream = kr_chain_lane_begin(chain->lane, chain, &stream);
-	KR_LIST_FOR_EACH(intake, &chains->intakes, link) {
-		if (intake->chain || intake->round != chain->round || !kr_fid_equal(&intake->file, &chain->file))
-			continue;
-		intake->chain = chain;
-		chain->intake = intake;
-		break;
-	}
+	kr_chain_take_early(chain);
 	chain->kick.fn = kick;
 	kr_loop_post(chains->mount->kr_loop, &chain->kick); /* so DONE is never called from in here */
 	return chain;
-}
-
-void kr_chains_forget_round(struct kr_chains *chains, const struct kr_fid *file, uint64_t round)
-{
-	struct kr_chain_intake *intake, *next;
-
-	KR_LIST_FOR_EACH_SAFE(intake, next, &chains->intakes, link)
-		if (!intake->chain && intake->round == round && kr_fid_equal(&intake->file, file))
-			drop_intake(intake);
 }
 
 int kr_chains_new(struct kr_mount *mount, struct kr_chains **ret_chains)
@@ -459,31 +297,15 @@ int kr_chains_new(struct kr_mount *mount, struct kr_chains **ret_chains)
 	kr_list_init(&chains->running);
 	kr_list_init(&chains->intakes);
 	kr_list_init(&chains->lanes);
-	kr_hops_on(mount->hops, KR_MSG_STREAM, on_frame, on_closed);
-	kr_hops_on(mount->hops, KR_MSG_EXTENT, on_frame, NULL);
-	kr_hops_on(mount->hops, KR_MSG_STREAM_END, on_frame, NULL);
+	kr_chain_intakes_init(mount);
 	*ret_chains = chains;
 	return 0;
 }
 
 void kr_chains_session_lost(struct kr_chains *chains)
 {
-	struct kr_chain_intake *intake, *next;
-
-	KR_LIST_FOR_EACH_SAFE(intake, next, &chains->intakes, link)
-		if (!intake->chain)
-			drop_intake(intake);
+	kr_chain_drop_early(chains);
 	kr_chain_lanes_close_idle(chains);
-}
-
-/* A paused connection does not show that its peer has closed it. */
-void kr_chains_tick(struct kr_chains *chains, uint64_t now_ns)
-{
-	struct kr_chain_intake *intake, *next;
-
-	KR_LIST_FOR_EACH_SAFE(intake, next, &chains->intakes, link)
-		if (!intake->chain && now_ns > intake->since_ns + KR_CHAIN_EARLY_MS * KR_NS_PER_MS)
-			drop_intake(intake);
 }
 
 void kr_chains_stop(struct kr_chains *chains)

@@ -19,7 +19,7 @@ static void on_drain(struct kr_conn *conn)
 	struct kr_chain_lane *lane = kr_conn_context(conn);
 
 	if (lane->chain)
-		kr_chain_lane_ready(lane->chain);
+		kr_chain_pump(lane->chain);
 }
 
 static void on_closed(struct kr_conn *conn, int err, const char *reason)

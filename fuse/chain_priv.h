@@ -1,4 +1,4 @@
-/* The inside of chain.c and chain_lane.c.  Loop thread, but for the bodies of reads. */
+/* The inside of chain.c, chain_intake.c and chain_lane.c.  Loop thread, but for the bodies of reads. */
 #ifndef KR_FUSE_CHAIN_PRIV_H
 #define KR_FUSE_CHAIN_PRIV_H
 
@@ -100,8 +100,19 @@ void kr_chain_lane_idle(struct kr_chain_lane *lane);
 void kr_chain_lane_close(struct kr_chain_lane *lane, bool flush);
 void kr_chain_lanes_close_idle(struct kr_chains *chains);
 
-/* --- chain.c, for lanes --- */
-void kr_chain_lane_ready(struct kr_chain *chain);
+/* --- chain_intake.c --- */
+void kr_chain_intakes_init(struct kr_mount *mount);
+/* The upstream's stream has no place any more: its connection tells it. */
+void kr_chain_drop_intake(struct kr_chain_intake *intake);
+/* CHAIN begins: the stream that came early is its upstream's, if it has one; no other has a place. */
+void kr_chain_take_early(struct kr_chain *chain);
+void kr_chain_drop_early(struct kr_chains *chains);
+
+/* --- chain.c --- */
+/* Does all that can be done now. The chain may be gone afterwards. */
+void kr_chain_pump(struct kr_chain *chain);
+/* Ends the chain with an error: the downstream is told in words if it can be. */
+void kr_chain_fail(struct kr_chain *chain, int err, bool own);
 void kr_chain_lane_answered(struct kr_chain *chain, int err);
 void kr_chain_lane_lost(struct kr_chain *chain, int err);
 

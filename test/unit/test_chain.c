@@ -37,6 +37,7 @@ struct party {
 	struct kr_chain *chain;
 	int result;
 	bool own, done;
+	bool first;           /* of the round, whoever else sends it a stream */
 };
 
 static struct party parties[PARTIES];
@@ -163,7 +164,7 @@ static void start_chain(void *context)
 {
 	struct party *party = context;
 	struct kr_round_request round = {
-		.file = fid, .round = ROUND, .has_upstream = party == &parties[B],
+		.file = fid, .round = ROUND, .has_upstream = party == &parties[B] && !party->first,
 		.downstream = {.node = party == &parties[A] && parties[B].map.count ? B : SERVER,
 		.address = "127.0.0.1"}};
 
@@ -368,6 +369,30 @@ static void a_stream_whose_round_never_comes_is_dropped(void **state)
 	free(expected);
 }
 
+/* Who is in the ring may send one to anybody, also to the node that the round begins with. */
+static void a_stream_to_the_first_node_of_a_round_is_dropped(void **state)
+{
+	uint8_t *expected = calloc(1, FILE_BYTES);
+	bool waits = false;
+
+	(void)state;
+	put(&parties[A], 0, 1000, 1, expected);
+	memset(expected, 0, 1000);
+	put(&parties[B], 500, 1000, 1, expected);
+	run(start_chain, &parties[A]);
+	for (; !waits; usleep(1000))
+		run(has_intake, &waits);
+	parties[B].first = true;
+	run(start_chain, &parties[B]);
+	wait_until(&parties[B].done);
+	assert_int_equal(parties[B].result, 0);
+	assert_memory_equal(server.bytes, expected, FILE_BYTES);
+	assert_int_equal(server.overlapped, 0);
+	wait_until(&parties[A].done);
+	assert_int_equal(parties[A].result, -ECONNRESET);
+	free(expected);
+}
+
 static void cut_upstream(void *context)
 {
 	(void)context;
@@ -440,6 +465,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(two_streams_are_merged_and_the_later_in_the_ring_wins, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_stream_that_comes_before_the_round_waits_for_it, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_stream_whose_round_never_comes_is_dropped, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_stream_to_the_first_node_of_a_round_is_dropped, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_slow_downstream_bounds_memory_and_a_lost_upstream_ends_the_stream,
 		setup, teardown),
 		cmocka_unit_test_setup_teardown(own_bytes_that_are_damaged_are_never_sent, setup, teardown),
