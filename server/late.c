@@ -66,11 +66,19 @@ static bool is_declared(const struct kr_request *request, uint64_t first, uint64
 
 /* --- the judgement -------------------------------------------------------------------------------------------------- */
 
+/* Then what was changed after SINCE, a moment that has been, can have an earlier time. The node's notion of our clock is good to less
+ * than a second. */
+static bool clock_was_set_back(struct kr_time since)
+{
+	return since.sec > (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + 1;
+}
+
 /* Others' leases are given up, so what they wrote has been applied. */
 static bool touched(const struct kr_request *request, const struct kr_sfile *file, const struct kr_attr *attr)
 {
 	const struct kr_session *session = request->session;
 	const struct kr_lapse *lapse = &session->lapse;
+	const struct kr_time since = request->msg.reclaim_request.since;
 	uint64_t changed = file->changed_epoch;
 
 	if (changed && changed == file->own_epoch && memcmp(file->own_node, session->node_id, 16) == 0)
@@ -81,7 +89,7 @@ static bool touched(const struct kr_request *request, const struct kr_sfile *fil
 		return true;
 	if (lapse->kind == KR_LAPSE_KNOWN && file->server->forgotten_epoch <= lapse->epoch)
 		return false;
-	return kr_time_compare(attr->ctime, request->msg.reclaim_request.since) > 0;
+	return clock_was_set_back(since) || kr_time_compare(attr->ctime, since) > 0;
 }
 
 bool kr_late_contested(const struct kr_request *request, const struct kr_sfile *file)

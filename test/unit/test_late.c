@@ -22,7 +22,15 @@ static void lose(struct fixture *f, struct node *node, struct node *other)
 		a_moment_later(f, other);
 }
 
-static const struct kr_time never = {0}, always = {.sec = 1 << 30}, future = {.sec = INT64_MAX / 2};
+static const struct kr_time never = {0}, always = {.sec = 1 << 30};
+
+/* After all that has been changed so far. */
+static struct kr_time just_now(void)
+{
+	const uint64_t now_ns = kr_clock_real_ns();
+
+	return (struct kr_time){.sec = (int64_t)(now_ns / KR_NS_PER_S), .nsec = (uint32_t)(now_ns % KR_NS_PER_S)};
+}
 
 static uint64_t send_reclaim(struct node *node, const struct kr_fid *fid, struct kr_time since)
 {
@@ -77,8 +85,8 @@ static void late_bytes_of_a_file_that_another_changed_are_in_conflict(void **sta
 	lose(f, node, other);
 	cut(other, &fid, 7);
 	back(node);
-	assert_true(in_conflict(node, &fid, future));
-	assert_true(in_conflict(node, &fid, future));
+	assert_true(in_conflict(node, &fid, just_now()));
+	assert_true(in_conflict(node, &fid, just_now()));
 }
 
 static void a_conflict_stays_one_when_node_and_server_begin_anew(void **state)
@@ -90,18 +98,18 @@ static void a_conflict_stays_one_when_node_and_server_begin_anew(void **state)
 	lose(f, node, other);
 	cut(other, &fid, 7);
 	back(node);
-	assert_true(in_conflict(node, &fid, future));
+	assert_true(in_conflict(node, &fid, just_now()));
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
 	node_disconnect(node);
 	assert_int_equal(node_hello(node, false), 0);
-	assert_true(in_conflict(node, &fid, future));
+	assert_true(in_conflict(node, &fid, just_now()));
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
 	stop_server(f);
 	start_server(f);
 	assert_true(node_wait_for(&f->loop, node_is_closed, node));
 	assert_int_equal(node_hello(node, true), 0);
 	assert_int_equal(node->hello.late, 0);
-	assert_true(in_conflict(node, &fid, future));
+	assert_true(in_conflict(node, &fid, just_now()));
 }
 
 static void a_node_lost_again_before_it_has_reclaimed_is_late_since_the_first_time(void **state)
@@ -115,7 +123,7 @@ static void a_node_lost_again_before_it_has_reclaimed_is_late_since_the_first_ti
 	back(node);
 	lose(f, node, other);
 	back(node);
-	assert_true(in_conflict(node, &fid, future));
+	assert_true(in_conflict(node, &fid, just_now()));
 }
 
 static uint8_t conflict_of(struct node *node, const struct kr_reclaim_request *reclaim)
@@ -141,7 +149,7 @@ static void replays_of_before_are_not_in_conflict_with_the_late_bytes(void **sta
 	lose(f, node, other);
 	cut(other, &fid, 7);
 	back(node);
-	assert_true(in_conflict(node, &fid, future));
+	assert_true(in_conflict(node, &fid, just_now()));
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
 	stop_server(f);
 	start_server(f);
@@ -182,7 +190,7 @@ static void late_replays_of_what_is_synced_are_no_conflict(void **state)
 	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
 	uint64_t last = f->server.data->last_round + 1000;
 	struct kr_reclaim_request reclaim = {.file = fid, .replay_first = 3, .replay_last = 4, .oldest = last - 9, .newest = last - 1,
-		.since = future};
+		.since = just_now()};
 
 	lose(f, node, other);
 	cut(other, &fid, 7);
@@ -201,7 +209,7 @@ static void replays_that_others_have_overtaken_are_judged(void **state)
 	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
 	uint64_t last = f->server.data->last_round * 10;
 	struct kr_reclaim_request reclaim = {.file = fid, .kinds = KR_LEASE_WRITE, .first = 5, .last = 9, .replay_first = 3,
-		.replay_last = 4, .oldest = last - 9, .newest = last - 9, .since = future};
+		.replay_last = 4, .oldest = last - 9, .newest = last - 9, .since = just_now()};
 	const union kr_any_msg *reply;
 
 	stop_server(f);
@@ -233,7 +241,7 @@ static void late_bytes_wait_for_what_others_have_written_but_not_flushed(void **
 	lose(f, node, other);
 	assert_int_equal(node_result(other, send_lease(other, &fid, KR_LEASE_WRITE), NULL), 0);
 	back(node);
-	id = send_reclaim(node, &fid, future);
+	id = send_reclaim(node, &fid, just_now());
 	recall = node_asked(other, KR_MSG_RECALL);
 	settle(node);
 	assert_false(is_answered(node, id));
@@ -302,12 +310,12 @@ static void late_nodes_that_wait_for_others_do_not_wait_for_each_other(void **st
 	assert_int_equal(node_result(other, send_lease(other, &b, KR_LEASE_WRITE), NULL), 0);
 	back(one);
 	back(two);
-	one_a = send_reclaim(one, &a, future);
+	one_a = send_reclaim(one, &a, just_now());
 	settle(one);
-	two_b = send_reclaim(two, &b, future);
+	two_b = send_reclaim(two, &b, just_now());
 	settle(two);
-	one_b = send_reclaim(one, &b, future);
-	two_a = send_reclaim(two, &a, future);
+	one_b = send_reclaim(one, &b, just_now());
+	two_a = send_reclaim(two, &a, just_now());
 	settle(one);
 	settle(two);
 	node_reply(other, node_asked(other, KR_MSG_RECALL), NULL);
@@ -332,7 +340,7 @@ static void begin_to_wait(struct fixture *f, struct node *late, struct node *bus
 	assert_int_equal(node_result(busy, send_lease(busy, ret_b, KR_LEASE_WRITE), NULL), 0);
 	back(late);
 	assert_false(in_conflict(late, &a, never));
-	send_reclaim(late, ret_b, future);
+	send_reclaim(late, ret_b, just_now());
 	send_lease(busy, &a, KR_LEASE_READ);
 	node_asked(late, KR_MSG_RECALL);
 	node_asked(busy, KR_MSG_RECALL);
@@ -393,7 +401,7 @@ static void who_is_told_of_a_conflict_can_count_on_it(void **state)
 	struct fixture *f = *state;
 	struct node *node = joined(f, 0), *other = joined(f, 1);
 	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
-	struct kr_reclaim_request reclaim = {.file = fid, .opens = 1, .first = 5, .last = 9, .since = future};
+	struct kr_reclaim_request reclaim = {.file = fid, .opens = 1, .first = 5, .last = 9, .since = just_now()};
 	int full = open("/dev/full", O_WRONLY), log;
 
 	lose(f, node, other);
@@ -404,7 +412,7 @@ static void who_is_told_of_a_conflict_can_count_on_it(void **state)
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &reclaim, NULL), -EIO);
 	assert_int_equal(f->server.conflicts.count, 0);
 	assert_int_equal(dup2(log, f->server.conflicts.fd), f->server.conflicts.fd);
-	assert_true(in_conflict(node, &fid, future));
+	assert_true(in_conflict(node, &fid, just_now()));
 	close(log);
 	close(full);
 }
@@ -422,8 +430,31 @@ static void after_a_restart_the_time_decides_of_a_node_lost_before(void **state)
 	back(node);
 	assert_int_equal(node_hello(other, true), 0);
 	assert_int_equal(node_call(other, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
-	assert_false(in_conflict(node, &fid, future));
+	assert_false(in_conflict(node, &fid, just_now()));
 	assert_true(in_conflict(node, &second, always));
+}
+
+/* Others' changes are of before what was written earlier. */
+static void after_a_restart_a_clock_that_was_set_back_decides_nothing(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE), second = create(node, "g", KR_LEASE_WRITE);
+	struct kr_time ahead = just_now();
+
+	lose(f, node, other);
+	cut(other, &fid, 7);
+	node_disconnect(other);
+	stop_server(f);
+	start_server(f);
+	back(node);
+	assert_int_equal(node_hello(other, true), 0);
+	assert_int_equal(node_call(other, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	ahead.sec += 3600;
+	assert_true(in_conflict(node, &fid, ahead));
+	ahead = just_now();
+	ahead.sec += 1; /* as wrong as a node may be about our clock */
+	assert_false(in_conflict(node, &second, ahead));
 }
 
 static void who_reclaims_in_the_grace_period_is_not_late(void **state)
@@ -452,7 +483,7 @@ static void who_is_not_awaited_gets_nothing_before_the_grace_period_is_over(void
 	start_server(f);
 	assert_true(node_wait_for(&f->loop, node_is_closed, awaited));
 	back(late);
-	id = send_reclaim(late, &fid, future);
+	id = send_reclaim(late, &fid, just_now());
 	settle(late);
 	assert_false(is_answered(late, id));
 	assert_true(f->server.grace.active);
@@ -495,7 +526,7 @@ static struct kr_fid conflict_at(struct fixture *f, struct node *node, struct no
 	lose(f, node, other);
 	cut(other, &fid, 7);
 	back(node);
-	assert_true(in_conflict(node, &fid, future));
+	assert_true(in_conflict(node, &fid, just_now()));
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
 	return fid;
 }
@@ -608,7 +639,7 @@ static struct kr_fid removed(struct fixture *f, struct node *node, struct node *
 		assert_int_equal(rename(in_export(f, "f"), in_export(f, path)), 0);
 	assert_int_equal(unlink(in_export(f, path)), 0);
 	back(node);
-	assert_int_equal(node_result(node, send_reclaim(node, &fid, future), NULL), -ESTALE);
+	assert_int_equal(node_result(node, send_reclaim(node, &fid, just_now()), NULL), -ESTALE);
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
 	return fid;
 }
@@ -650,9 +681,9 @@ static void conflict_of_two(struct fixture *f, struct node *one, struct node *tw
 		a_moment_later(f, other);
 	cut(other, fid, 7);
 	back(one);
-	assert_true(in_conflict(one, fid, future));
+	assert_true(in_conflict(one, fid, just_now()));
 	back(two);
-	assert_true(in_conflict(two, fid, future));
+	assert_true(in_conflict(two, fid, just_now()));
 	assert_int_equal(node_call(one, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
 	assert_int_equal(node_call(two, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
 }
@@ -710,6 +741,7 @@ int main(void)
 		TEST(nobody_can_reclaim_for_ever),
 		TEST(who_is_told_of_a_conflict_can_count_on_it),
 		TEST(after_a_restart_the_time_decides_of_a_node_lost_before),
+		TEST(after_a_restart_a_clock_that_was_set_back_decides_nothing),
 		TEST(who_reclaims_in_the_grace_period_is_not_late),
 		TEST(who_is_not_awaited_gets_nothing_before_the_grace_period_is_over),
 		TEST(nobody_gets_a_conflict_file_without_a_conflict),
