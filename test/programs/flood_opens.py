@@ -13,7 +13,7 @@ import time
 import flooding
 from flooding import LEASE, OPEN, PING, REMOVE, STAGE, Session, cred, made, text
 
-SAME, REMOVED, STAGINGS, STAGINGS_S, KEPT, FILES_MAX, NFILE, LONGEST_S = 20000, 1500, 16000, 2, 600, 1 << 18, 17, 30
+SAME, REMOVED, STAGINGS, STAGINGS_S, KEPT, FILES_MAX, NFILE, LONGEST_S = 20000, 1000, 16000, 2, 600, 1 << 18, 17, 30
 FILES = int(os.environ.get("FLOOD_FILES", 5000))
 host, port, server, honest = sys.argv[1], int(sys.argv[2]), flooding.Server(sys.argv[3]), flooding.Honest(sys.argv[4])
 key, uid = sys.argv[5], int(sys.argv[6])
