@@ -75,6 +75,10 @@ static int limit_drain(struct kr_mount *mount, const char *argument)
 	char *end;
 	unsigned long ms = strtoul(argument, &end, 10);
 
+	if (!*argument) { /* it was not unmounted after all: drain_timeout holds again */
+		atomic_store(&mount->drain_deadline_ns, 0);
+		return 0;
+	}
 	if (end == argument || *end)
 		return -EINVAL;
 	atomic_store(&mount->drain_deadline_ns, kr_clock_ns() + ms * KR_NS_PER_MS);

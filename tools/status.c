@@ -135,6 +135,21 @@ static void print_conflict(const json_t *conflict)
 		text_of(conflict, "path"), text_of(conflict, "node"), *place ? "in " : "still there", place);
 }
 
+/* Who is silent for the lease time is lost. */
+static void print_node(const json_t *node, json_int_t lease_ms)
+{
+	bool connected = json_is_true(json_object_get(node, "connected"));
+	json_int_t silent_ms = json_integer_value(json_object_get(node, "silent_ms"));
+
+	printf("  node        %s%s%s%s: %s", text_of(node, "name"), connected ? " (" : "", text_of(node, "address"), connected ? ")" : "",
+		connected ? "connected" : "NOT CONNECTED");
+	if (!connected || silent_ms > lease_ms / 2)
+		printf(", silent for %.1f s of %.0f", (double)silent_ms / 1000, (double)lease_ms / 1000);
+	printf(", %" JSON_INTEGER_FORMAT " opens, %s received, %s sent\n", json_integer_value(json_object_get(node, "opens")),
+		kr_bytes_text(json_integer_value(json_object_get(node, "received_bytes"))),
+		kr_bytes_text(json_integer_value(json_object_get(node, "sent_bytes"))));
+}
+
 static void print_server(const char *name, const json_t *status)
 {
 	const json_t *node, *conflict, *file, *nodes = json_object_get(status, "nodes");
@@ -145,11 +160,7 @@ static void print_server(const char *name, const json_t *status)
 		(double)json_integer_value(json_object_get(status, "uptime_ms")) / 1000, json_array_size(nodes),
 		json_is_true(json_object_get(status, "grace")) ? "; waiting for nodes to come back" : "");
 	json_array_foreach(nodes, i, node)
-		printf("  node        %s (%s): %s, %" JSON_INTEGER_FORMAT " opens, %s received, %s sent\n", text_of(node, "name"),
-			text_of(node, "address"), json_is_true(json_object_get(node, "connected")) ? "connected" : "NOT CONNECTED",
-			json_integer_value(json_object_get(node, "opens")),
-			kr_bytes_text(json_integer_value(json_object_get(node, "received_bytes"))),
-			kr_bytes_text(json_integer_value(json_object_get(node, "sent_bytes"))));
+		print_node(node, json_integer_value(json_object_get(status, "lease_ms")));
 	printf("  export      %" JSON_INTEGER_FORMAT " reads of %s, %" JSON_INTEGER_FORMAT " writes of %s, %" JSON_INTEGER_FORMAT
 		" unlinked files held\n", kr_number(status, "export", "reads"), kr_bytes_text(kr_number(status, "export", "read_bytes")),
 		kr_number(status, "export", "writes"), kr_bytes_text(kr_number(status, "export", "write_bytes")),

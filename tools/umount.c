@@ -130,6 +130,15 @@ static bool ends_when_told(const struct kr_mounted *mounted, int pid)
 	return wait_until_gone(pid, GONE_WAIT_MS);
 }
 
+/* How long the daemon goes on flushing when it is unmounted; "": as long as it was mounted to. */
+static void limit_drain(const struct kr_mounted *mounted, const char *ms)
+{
+	json_t *status = NULL;
+
+	kr_ask_mount(mounted, "drain", ms, &status);
+	json_decref(status);
+}
+
 /* Flushes, unmounts and waits for the daemon, which shall not go on with what could not be flushed in time. */
 static int flush_and_unmount(const struct kr_mounted *mounted, unsigned long timeout_ms, bool force)
 {
@@ -143,14 +152,12 @@ static int flush_and_unmount(const struct kr_mounted *mounted, unsigned long tim
 		result = kr_flush_mount(mounted, NULL, timeout_ms);
 	if (result == KR_EXIT_FAILED)
 		return result;
-	if (result == KR_EXIT_LEFT) {
-		json_t *status = NULL;
-
-		kr_ask_mount(mounted, "drain", "0", &status);
-		json_decref(status);
-	}
+	if (result == KR_EXIT_LEFT)
+		limit_drain(mounted, "0");
 	if (unmount(mounted->path, false) < 0) {
 		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
+		if (result == KR_EXIT_LEFT)
+			limit_drain(mounted, "");
 		return KR_EXIT_FAILED;
 	}
 	if (known && !wait_until_gone(pid, KEPT_ALIVE_MS) && !ends_when_told(mounted, pid)) {

@@ -55,4 +55,28 @@ kill -CONT "${DAEMON[server]}"
 alive "${DAEMON[node1]}" && { mount_stop 1 || true; }
 mount_start 1
 until_ok 30 "the rest" sh -c "[ \"\$(cat $EXPORT/d | tr '\n' ' ')\" = 'one two ' ]" || fail "d: $(cat "$EXPORT/d")"
+note "an unmount that found the mount in use does not shorten the next one"
+mount_stop 1 || fail "unmount"
+mount_start 1 close=async,drain_timeout=600
+rm -f "$WORK/written" "$WORK/gone"
+on node1 python3 - "$M/e" "$WORK/written" "$WORK/gone" <<'P' &
+import os, sys, time
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+os.write(fd, b"0")
+open(sys.argv[2], "w").close()
+while not os.path.exists(sys.argv[3]):
+    time.sleep(0.05)
+P
+program=$!
+until_ok 30 "an unflushed byte" test -e "$WORK/written" || fail "not written"
+kill -STOP "${DAEMON[server]}"
+on node1 timeout -s KILL 60 "$B/tools/kairan" umount --timeout 1 "$M" >"$WORK/said" 2>&1
+[ $? = 2 ] || fail "not in use: $(cat "$WORK/said")"
+: >"$WORK/gone"
+wait $program || fail "the program"
+on node1 fusermount3 -u "$M" || fail "unmount"
+! until_ok 5 "an end of the daemon" gone "${DAEMON[node1]}" || fail "the daemon does not wait for the server: $(tail -3 "$WORK/node1/log")"
+kill -CONT "${DAEMON[server]}"
+wait "${DAEMON[node1]}" || fail "exit status $?"
+[ "$(cat "$EXPORT/e")" = 0 ] || fail "the byte"
 finish
