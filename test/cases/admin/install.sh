@@ -50,13 +50,22 @@ on node1 umount -l /usr/local/bin
 note "jobs"
 cat >"$WORK/job.conf" <<C
 SOURCE=$SERVER_ADDRESS:/
-MOUNTPOINT=$M
+MOUNTPOINT=$(dirname "$M")/.//a place/
 OPTIONS=local=$WORK/node1/local
 TIMEOUT=3
 C
+M=$(dirname "$M")/"a place"
+ln -s "$M" "$WORK/link"
+sed "s|^MOUNTPOINT=.*|MOUNTPOINT='$WORK/link/'|" "$WORK/job.conf" >"$WORK/link.conf"
+sed -i "s|^MOUNTPOINT=\(.*\)|MOUNTPOINT='\1'|" "$WORK/job.conf"
+for script in prologue epilogue; do
+	! on node1 env KAIRAN_JOB_CONF="$WORK/link.conf" KAIRAN_JOBS="$WORK/jobs" SLURM_JOB_ID=9 "$PREFIX/share/kairan/job-$script" 2>"$WORK/said" ||
+		fail "$script takes a link for a mount point"
+	grep -q link "$WORK/said" || fail "$script: $(cat "$WORK/said")"
+done
 # job SCRIPT ID: runs it as a batch system does on node 1.
 job() { on node1 env KAIRAN_JOB_CONF="$WORK/job.conf" KAIRAN_JOBS="$WORK/jobs" SLURM_JOB_ID="$2" "$PREFIX/share/kairan/job-$1"; }
-is_mounted() { on node1 grep -q " $M fuse.kairanfs " /proc/mounts; }
+is_mounted() { on node1 grep -qF " ${M/ /\\040} fuse.kairanfs " /proc/mounts; }
 job prologue 1 || fail "prologue"
 on node1 sh -c "echo first >'$M/first'" || fail "write of the first job"
 job prologue 2 || fail "second prologue"
