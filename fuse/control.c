@@ -28,6 +28,7 @@ struct kr_control {
 	unsigned dev_major, dev_minor;
 	struct kr_list clients;
 	size_t client_count;
+	char *path; /* of the socket; owned */
 	bool closed; /* the listener's handle */
 	bool freed;
 };
@@ -153,8 +154,10 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 
 static void free_when_done(struct kr_control *control)
 {
-	if (control->freed && control->closed && kr_list_empty(&control->clients))
-		free(control);
+	if (!control->freed || !control->closed || !kr_list_empty(&control->clients))
+		return;
+	free(control->path);
+	free(control);
 }
 
 static void on_conn_closed(struct kr_conn *conn, int err, const char *reason)
@@ -218,10 +221,11 @@ static int listen_at(struct kr_control *control)
 int kr_control_new(struct kr_mount *mount, unsigned dev_major, unsigned dev_minor, struct kr_control **ret_control)
 {
 	struct kr_control *control = kr_xcalloc(1, sizeof(*control));
-	KR_AUTO_FREE char *path = NULL;
 	int err;
 
 	*control = (struct kr_control){.mount = mount, .dev_major = dev_major, .dev_minor = dev_minor};
+	if (asprintf(&control->path, "%s/control", kr_local_path(mount->local)) < 0)
+		abort();
 	kr_list_init(&control->clients);
 	uv_pipe_init(mount->loop, &control->listener, 0);
 	control->listener.data = control;
@@ -230,8 +234,7 @@ int kr_control_new(struct kr_mount *mount, unsigned dev_major, unsigned dev_mino
 		kr_control_free(control);
 		return err;
 	}
-	if (asprintf(&path, "%s/control", kr_local_path(mount->local)) > 0 &&
-	    kr_control_place_write(dev_major, dev_minor, path) < 0)
+	if (kr_control_place_write(dev_major, dev_minor, control->path) < 0)
 		kr_log_warn("%s; kairan status will not find this mount", kr_fail_reason());
 	*ret_control = control;
 	return 0;
@@ -243,7 +246,7 @@ void kr_control_free(struct kr_control *control)
 
 	if (!control)
 		return;
-	kr_control_place_remove(control->dev_major, control->dev_minor);
+	kr_control_place_remove(control->dev_major, control->dev_minor, control->path);
 	control->freed = true;
 	KR_LIST_FOR_EACH_SAFE(client, after, &control->clients, link)
 		kr_conn_close(client->conn, false);

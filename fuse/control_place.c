@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -61,35 +62,48 @@ static void note_name(unsigned dev_major, unsigned dev_minor, char name[32])
 	snprintf(name, 32, "%u:%u", dev_major, dev_minor);
 }
 
+/* What this process writes; owned, or NULL. No two daemons have one socket. */
+static char *note_text(const char *socket)
+{
+	json_t *note = json_pack("{s:s, s:i}", "control", socket, "pid", (int)getpid());
+	char *text = note ? json_dumps(note, 0) : NULL;
+
+	json_decref(note);
+	return text;
+}
+
 int kr_control_place_write(unsigned dev_major, unsigned dev_minor, const char *socket)
 {
 	char *paths[PLACES], name[32];
 	int count = list_places(geteuid(), paths), err = -ENOENT;
-	json_t *note = json_pack("{s:s, s:i}", "control", socket, "pid", (int)getpid());
-	KR_AUTO_FREE char *text = note ? json_dumps(note, 0) : NULL;
+	KR_AUTO_FREE char *text = note_text(socket);
 
 	note_name(dev_major, dev_minor, name);
 	for (int i = 0; i < count && err < 0 && text; i++) {
 		KR_AUTO_FD int fd = open_place(paths[i], geteuid(), true);
 
-		if (fd >= 0)
+		if (fd >= 0 && flock(fd, LOCK_EX) == 0)
 			err = kr_write_file(fd, name, text, strlen(text), 0644);
 	}
-	json_decref(note);
 	free_places(paths, count);
 	return err < 0 ? kr_fail_errno(err, "cannot write down where the control socket is (in /run/kairan or the like)") : 0;
 }
 
-void kr_control_place_remove(unsigned dev_major, unsigned dev_minor)
+void kr_control_place_remove(unsigned dev_major, unsigned dev_minor, const char *socket)
 {
 	char *paths[PLACES], name[32];
 	int count = list_places(geteuid(), paths);
+	KR_AUTO_FREE char *text = note_text(socket);
 
 	note_name(dev_major, dev_minor, name);
-	for (int i = 0; i < count; i++) {
+	for (int i = 0; i < count && text; i++) {
 		KR_AUTO_FD int fd = open_place(paths[i], geteuid(), false);
+		KR_AUTO_FREE char *found = NULL;
+		size_t length;
 
-		if (fd >= 0 && unlinkat(fd, name, 0) == 0)
+		/* The lock: nobody writes another note in between. */
+		if (fd >= 0 && flock(fd, LOCK_EX) == 0 && kr_read_file(fd, name, NOTE_MAX, &found, &length) == 0 && strcmp(found, text) == 0 &&
+			unlinkat(fd, name, 0) == 0)
 			break;
 	}
 	free_places(paths, count);

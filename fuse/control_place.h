@@ -9,7 +9,8 @@
 
 /* For the daemon: notes that the mount's control socket is at SOCKET. -errno with a reason. */
 int kr_control_place_write(unsigned dev_major, unsigned dev_minor, const char *socket);
-void kr_control_place_remove(unsigned dev_major, unsigned dev_minor);
+/* Takes that back. The kernel gives the device's number to another mount as soon as this one is gone: what that one has noted stays. */
+void kr_control_place_remove(unsigned dev_major, unsigned dev_minor, const char *socket);
 /* For the tool: the socket of a mount (owned) and the daemon's process id. -ENOENT: nothing is written down. */
 int kr_control_place_read(const struct kr_mounted *mounted, char **ret_socket, int *ret_pid);
 

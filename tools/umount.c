@@ -164,6 +164,11 @@ static int flush_and_unmount(const struct kr_mounted *mounted, unsigned long tim
 		fprintf(stderr, "kairan: %s is unmounted, but its daemon (process %d) still runs\n", mounted->path, pid);
 		return KR_EXIT_LEFT;
 	}
+	if (!known) {
+		fprintf(stderr, "kairan: %s is unmounted, but no daemon is known for it: whether all is on the server cannot be told\n",
+			mounted->path);
+		return KR_EXIT_LEFT;
+	}
 	return result;
 }
 
