@@ -73,7 +73,9 @@ cluster() {
 	ip link set lo up
 	ip link add br0 type bridge || fail "no bridge"
 	ip link set br0 up
-	mkdir -p "$EXPORT"
+	mkdir -p "$EXPORT" /run/kairan
+	# What is written down there goes by devices' numbers, which the kernel gives to mounts of other cases, too.
+	mount -t tmpfs -o mode=755 kairan /run/kairan || fail "no /run/kairan of its own"
 	host server $SERVER_ADDRESS
 	local i
 	for i in $(seq "$NODES"); do

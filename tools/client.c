@@ -131,7 +131,7 @@ static int ask_at(const struct sockaddr *address, const char *what, const char *
 	return err;
 }
 
-static int ask_socket(const char *path, const char *what, const char *argument, json_t **ret_status)
+int kr_ask_socket(const char *path, const char *what, const char *argument, json_t **ret_status)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	KR_AUTO_FREE char *directory = kr_xstrdup(path);
@@ -158,7 +158,7 @@ int kr_ask_mount(const struct kr_mounted *mounted, const char *what, const char 
 	if (err < 0)
 		return kr_fail(-ENOENT, "%s: no daemon is known for this mount (fusermount3 -uz %s removes a dead one)", mounted->path,
 			mounted->path);
-	err = ask_socket(socket, what, argument, ret_status);
+	err = kr_ask_socket(socket, what, argument, ret_status);
 	if (err == 0)
 		return 0;
 	reason = kr_xstrdup(kr_fail_reason());

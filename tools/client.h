@@ -14,6 +14,8 @@ enum { KR_ASK_TIMEOUT_MS = 10000 };
 /* Asks the daemon of a mount. 0 and *RET_STATUS (owned); -ENOENT: its control socket is not known; else what went wrong,
  * with a sentence in kr_fail_reason. */
 int kr_ask_mount(const struct kr_mounted *mounted, const char *what, const char *argument, json_t **ret_status);
+/* The same of the daemon whose control socket is PATH: one that is not mounted any more. */
+int kr_ask_socket(const char *path, const char *what, const char *argument, json_t **ret_status);
 /* Asks the server HOST[:PORT], after proving to it what PROOF has. */
 int kr_ask_server(const char *text, const struct kr_tool_proof *proof, json_t **ret_status);
 

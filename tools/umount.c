@@ -120,13 +120,15 @@ static int unmount_by_force(const struct kr_mounted *mounted, int pid, bool dead
 	return KR_EXIT_LEFT;
 }
 
-/* A copy of the mount in another mount namespace keeps it alive. */
-static bool ends_when_told(const struct kr_mounted *mounted, int pid)
+/* A copy of the mount in another mount namespace keeps it alive. By its own socket: another mount may have its device's number now. */
+static bool ends_when_told(const char *socket, int pid)
 {
-	json_t *status = NULL;
+	json_t *status = NULL, *last = NULL;
 
-	kr_ask_mount(mounted, "end", "", &status);
+	if (kr_ask_socket(socket, "status", "", &status) == 0 && json_integer_value(json_object_get(status, "pid")) == pid)
+		kr_ask_socket(socket, "end", "", &last);
 	json_decref(status);
+	json_decref(last);
 	return wait_until_gone(pid, GONE_WAIT_MS);
 }
 
@@ -160,7 +162,7 @@ static int flush_and_unmount(const struct kr_mounted *mounted, unsigned long tim
 			limit_drain(mounted, "");
 		return KR_EXIT_FAILED;
 	}
-	if (known && !wait_until_gone(pid, KEPT_ALIVE_MS) && !ends_when_told(mounted, pid)) {
+	if (known && !wait_until_gone(pid, KEPT_ALIVE_MS) && !ends_when_told(socket, pid)) {
 		fprintf(stderr, "kairan: %s is unmounted, but its daemon (process %d) still runs\n", mounted->path, pid);
 		return KR_EXIT_LEFT;
 	}

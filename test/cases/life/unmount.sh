@@ -79,4 +79,28 @@ on node1 fusermount3 -u "$M" || fail "unmount"
 kill -CONT "${DAEMON[server]}"
 wait "${DAEMON[node1]}" || fail "exit status $?"
 [ "$(cat "$EXPORT/e")" = 0 ] || fail "the byte"
+note "another mount has the device's number before the daemon has ended"
+mount_start 1 close=async
+device=$(on node1 awk -v at="$M" '$5 == at { print $3 }' /proc/self/mountinfo)
+[ -s "/run/kairan/$device" ] || fail "nothing is written down of $device"
+on node1 python3 - "$M/f" "${DAEMON[server]}" <<'P' || fail "write"
+import os, signal, sys
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+os.kill(int(sys.argv[2]), signal.SIGSTOP)
+os.write(fd, b"1")
+os.close(fd)
+P
+(
+	until_ok 60 "unmounted" on node1 sh -c "! grep -q ' $M ' /proc/self/mountinfo" || exit 1
+	sed "s|/node1/|/node2/|" "/run/kairan/$device" >/run/kairan/new && mv /run/kairan/new "/run/kairan/$device"
+) &
+other=$!
+on node1 timeout -s KILL 100 "$B/tools/kairan" umount --timeout 1 "$M" >"$WORK/said" 2>&1
+[ $? = 1 ] || fail "what is left is not told: $(cat "$WORK/said")"
+wait $other || fail "it is mounted still"
+kill -CONT "${DAEMON[server]}"
+wait "${DAEMON[node1]}"
+alive "${DAEMON[node2]}" && ! grep "signal 15" "$WORK/node2/log" || fail "another mount was told to end"
+mount_start 1
+[ "$(on node1 cat "$M/f")" = 1 ] || fail "what was left"
 finish
