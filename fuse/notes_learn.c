@@ -71,6 +71,15 @@ static void learn_dir(const struct answer *answer, const struct kr_fid *dir, con
 	put(answer, dir, &key, 0, attr, sizeof(*attr));
 }
 
+/* NAME in DIR is FILE now, which we have made so. */
+static void learn_own_name(const struct answer *answer, const struct kr_cred *cred, const struct kr_fid *dir, const char *name,
+	const struct kr_fid *file, const struct kr_attr *attr, const struct kr_attr *dir_attr)
+{
+	learn_entry(answer, cred, dir, name, file);
+	learn_attr(answer, file, attr);
+	learn_dir(answer, dir, dir_attr);
+}
+
 static void learn_bytes(const struct answer *answer, const struct kr_fid *fid, const struct kr_note_key *key, const void *bytes,
 	size_t length)
 {
@@ -86,6 +95,24 @@ static void learn_xattr(const struct answer *answer, const struct kr_getxattr_re
 		return; /* only its length */
 	kr_note_key_xattr(&key, &asked->file, &asked->cred, asked->name);
 	learn_bytes(answer, &asked->file, &key, said ? said->value.bytes : NULL, said ? said->value.length : 0);
+}
+
+static void learn_xattr_names(const struct answer *answer, const struct kr_listxattr_request *asked, const struct kr_listxattr_reply *said)
+{
+	struct kr_note_key key;
+
+	kr_note_key_by(&key, KR_NOTE_XATTR_LIST, &asked->file, &asked->cred);
+	if (said->names.length == said->length) /* all of them */
+		learn_bytes(answer, &asked->file, &key, said->names.bytes, said->names.length);
+}
+
+static void learn_access(const struct answer *answer, const struct kr_access_request *asked)
+{
+	struct kr_note_key key;
+
+	kr_note_key_may(&key, &asked->file, &asked->cred, asked->mask);
+	if (!answer->err || answer->err == -EACCES)
+		learn_bytes(answer, &asked->file, &key, NULL, 0);
 }
 
 static void learn_page(const struct answer *answer, const struct kr_readdir_request *asked, const struct kr_readdir_reply *said)
@@ -204,9 +231,52 @@ static bool changes_names(uint16_t type)
 	return type == KR_MSG_CREATE || type == KR_MSG_MAKE || type == KR_MSG_REMOVE || type == KR_MSG_LINK || type == KR_MSG_RENAME;
 }
 
-static void learn(const struct answer *answer, uint16_t type, const union kr_any_msg *asked, const union kr_any_msg *said)
+/* What a success teaches. */
+static void learn_success(const struct answer *answer, uint16_t type, const union kr_any_msg *asked, const union kr_any_msg *said)
 {
 	struct kr_note_key key;
+
+	switch (type) {
+	case KR_MSG_LOOKUPS:
+		learn_found(answer, &asked->lookups_request, &said->lookups_reply);
+		break;
+	case KR_MSG_MAKE:
+		learn_own_name(answer, &asked->make_request.cred, &asked->make_request.parent, asked->make_request.name,
+			&said->make_reply.file, &said->make_reply.attr, &said->make_reply.dir);
+		learn_made(answer, &said->make_reply);
+		break;
+	case KR_MSG_CREATE:
+		learn_own_name(answer, &asked->create_request.cred, &asked->create_request.parent, asked->create_request.name,
+			&said->create_reply.file, &said->create_reply.attr, &said->create_reply.dir);
+		break;
+	case KR_MSG_LINK:
+		learn_own_name(answer, &asked->link_request.cred, &asked->link_request.parent, asked->link_request.name,
+			&asked->link_request.file, &said->link_reply.attr, &said->link_reply.dir);
+		break;
+	case KR_MSG_REMOVE:
+		learn_removed(answer, &asked->remove_request, &said->remove_reply);
+		break;
+	case KR_MSG_GETATTR:
+		learn_attr(answer, &asked->getattr_request.file, &said->getattr_reply.attr);
+		break;
+	case KR_MSG_SETATTR:
+		learn_attr(answer, &asked->setattr_request.file, &said->setattr_reply.attr);
+		break;
+	case KR_MSG_READLINK:
+		kr_note_key(&key, KR_NOTE_TARGET, &asked->readlink_request.file);
+		learn_bytes(answer, &asked->readlink_request.file, &key, said->readlink_reply.target, strlen(said->readlink_reply.target) + 1);
+		break;
+	case KR_MSG_LISTXATTR:
+		learn_xattr_names(answer, &asked->listxattr_request, &said->listxattr_reply);
+		break;
+	default:
+		break;
+	}
+}
+
+/* Some errors teach something too: what is not there, what may not be done. */
+static void learn(const struct answer *answer, uint16_t type, const union kr_any_msg *asked, const union kr_any_msg *said)
+{
 	KR_SCOPED_LOCK(&answer->notes->lock);
 
 	switch (type) {
@@ -216,69 +286,18 @@ static void learn(const struct answer *answer, uint16_t type, const union kr_any
 		if (!answer->err)
 			learn_attr(answer, &said->lookup_reply.file, &said->lookup_reply.attr);
 		break;
-	case KR_MSG_LOOKUPS:
-		if (!answer->err)
-			learn_found(answer, &asked->lookups_request, &said->lookups_reply);
-		break;
-	case KR_MSG_MAKE:
-		if (answer->err)
-			break;
-		learn_entry(answer, &asked->make_request.cred, &asked->make_request.parent, asked->make_request.name, &said->make_reply.file);
-		learn_attr(answer, &said->make_reply.file, &said->make_reply.attr);
-		learn_dir(answer, &asked->make_request.parent, &said->make_reply.dir);
-		learn_made(answer, &said->make_reply);
-		break;
-	case KR_MSG_CREATE:
-		if (answer->err)
-			break;
-		learn_entry(answer, &asked->create_request.cred, &asked->create_request.parent, asked->create_request.name,
-			&said->create_reply.file);
-		learn_attr(answer, &said->create_reply.file, &said->create_reply.attr);
-		learn_dir(answer, &asked->create_request.parent, &said->create_reply.dir);
-		break;
-	case KR_MSG_GETATTR:
-		if (!answer->err)
-			learn_attr(answer, &asked->getattr_request.file, &said->getattr_reply.attr);
-		break;
-	case KR_MSG_SETATTR:
-		if (!answer->err)
-			learn_attr(answer, &asked->setattr_request.file, &said->setattr_reply.attr);
-		break;
-	case KR_MSG_LINK:
-		if (answer->err)
-			break;
-		learn_entry(answer, &asked->link_request.cred, &asked->link_request.parent, asked->link_request.name, &asked->link_request.file);
-		learn_attr(answer, &asked->link_request.file, &said->link_reply.attr);
-		learn_dir(answer, &asked->link_request.parent, &said->link_reply.dir);
-		break;
-	case KR_MSG_REMOVE:
-		if (!answer->err)
-			learn_removed(answer, &asked->remove_request, &said->remove_reply);
-		break;
-	case KR_MSG_READLINK:
-		kr_note_key(&key, KR_NOTE_TARGET, &asked->readlink_request.file);
-		if (!answer->err)
-			learn_bytes(answer, &asked->readlink_request.file, &key, said->readlink_reply.target, strlen(said->readlink_reply.target) + 1);
-		break;
 	case KR_MSG_ACCESS:
-		kr_note_key_may(&key, &asked->access_request.file, &asked->access_request.cred, asked->access_request.mask);
-		if (!answer->err || answer->err == -EACCES)
-			learn_bytes(answer, &asked->access_request.file, &key, NULL, 0);
+		learn_access(answer, &asked->access_request);
 		break;
 	case KR_MSG_GETXATTR:
 		learn_xattr(answer, &asked->getxattr_request, answer->err ? NULL : &said->getxattr_reply);
-		break;
-	case KR_MSG_LISTXATTR:
-		kr_note_key_by(&key, KR_NOTE_XATTR_LIST, &asked->listxattr_request.file, &asked->listxattr_request.cred);
-		if (!answer->err && said->listxattr_reply.names.length == said->listxattr_reply.length)
-			learn_bytes(answer, &asked->listxattr_request.file, &key, said->listxattr_reply.names.bytes,
-				said->listxattr_reply.names.length);
 		break;
 	case KR_MSG_READDIR:
 		learn_page(answer, &asked->readdir_request, answer->err ? NULL : &said->readdir_reply);
 		break;
 	default:
-		break;
+		if (!answer->err)
+			learn_success(answer, type, asked, said);
 	}
 }
 
