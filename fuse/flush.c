@@ -157,11 +157,6 @@ bool kr_flush_busy(struct kr_file *file)
 	return is_busy(file);
 }
 
-bool kr_flush_is_stable(struct kr_file *file)
-{
-	return !kr_flush_busy(file);
-}
-
 void kr_flush_settle(struct kr_file *file)
 {
 	struct kr_flush *flush = &file->flush;

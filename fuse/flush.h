@@ -104,8 +104,6 @@ void kr_flush_ask(struct kr_file *file, enum kr_flush_reason reason);
 void kr_flush_step(struct kr_file *file);
 /* Dirty, sent or applied bytes: the file must stay in memory. Loop thread, file->lock not held. */
 bool kr_flush_busy(struct kr_file *file);
-/* Nothing dirty, nothing waiting to become stable. */
-bool kr_flush_is_stable(struct kr_file *file);
 /* Gives up all unflushed and unstable bytes of the file, by explicit command or because the file was removed and
  * closed. */
 void kr_flush_discard(struct kr_file *file);

@@ -122,12 +122,6 @@ void kr_journal_usage(struct kr_journal *journal, struct kr_journal_usage *ret_u
 	};
 }
 
-void kr_journal_export(struct kr_journal *journal, uint8_t ret_export_id[16])
-{
-	KR_SCOPED_LOCK(&journal->lock);
-	memcpy(ret_export_id, journal->options.export_id, 16);
-}
-
 int kr_journal_set_export(struct kr_journal *journal, const uint8_t export_id[16])
 {
 	static const uint8_t unknown[16];

@@ -100,8 +100,6 @@ void kr_recovery_fini(struct kr_recovery *recovery);
  * small; -ENOMEM, or what the filesystem said.  Damage is not an error. */
 int kr_journal_open(const struct kr_journal_options *options, struct kr_recovery *ret_recovery,
 	struct kr_journal **ret_journal);
-/* Whose bytes the journal holds: zeros while nobody knows (nothing was found, nothing was set). */
-void kr_journal_export(struct kr_journal *journal, uint8_t ret_export_id[16]);
 /* From HELLO, before the first append: 0, or -EXDEV: what the directory holds is of another export. */
 int kr_journal_set_export(struct kr_journal *journal, const uint8_t export_id[16]);
 /* From each further HELLO: the server's process is INSTANCE from now on. */

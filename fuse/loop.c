@@ -144,28 +144,6 @@ void kr_loop_forget(struct kr_loop *loop, struct kr_task *task)
 	kr_list_remove(&task->link);
 }
 
-struct call {
-	struct kr_task task;
-	void (*fn)(void *context);
-	void *context;
-};
-
-static void run_call(struct kr_task *task)
-{
-	struct call *call = KR_CONTAINER_OF(task, struct call, task);
-
-	call->fn(call->context);
-	free(call);
-}
-
-void kr_loop_call(struct kr_loop *loop, void (*fn)(void *context), void *context)
-{
-	struct call *call = kr_xcalloc(1, sizeof(*call));
-
-	*call = (struct call){.task.fn = run_call, .fn = fn, .context = context};
-	kr_loop_post(loop, &call->task);
-}
-
 struct wait {
 	struct kr_task task;
 	void (*fn)(void *context);

@@ -35,8 +35,6 @@ bool kr_loop_here(const struct kr_loop *loop);
 void kr_loop_post(struct kr_loop *loop, struct kr_task *task);
 /* Loop thread: takes TASK back if it is queued. */
 void kr_loop_forget(struct kr_loop *loop, struct kr_task *task);
-/* As kr_loop_post for a rare call without a place of its own (allocates). */
-void kr_loop_call(struct kr_loop *loop, void (*fn)(void *context), void *context);
 /* Runs FN in the loop thread and waits for its return: for starting and stopping. From the loop thread: at once. */
 void kr_loop_run(struct kr_loop *loop, void (*fn)(void *context), void *context);
 

@@ -211,11 +211,6 @@ void kr_stage_suspend(struct kr_stage *stage)
 	kr_stage_step(stage);
 }
 
-bool kr_stage_live(const struct kr_stage *stage)
-{
-	return stage->live;
-}
-
 void kr_stage_flushed(struct kr_stage *stage, uint64_t base_version, uint64_t version, uint64_t size,
 	const struct kr_extent_map *sent)
 {

@@ -40,7 +40,6 @@ void kr_stage_learn(struct kr_stage *stage, uint64_t version, uint64_t size);
  * blocks go. Call when no reader is inside kr_stage_pread under the old lease any more, just before the RECALL is
  * answered. */
 void kr_stage_suspend(struct kr_stage *stage);
-bool kr_stage_live(const struct kr_stage *stage);
 
 /* Reads staged bytes. 0; -ENODATA: not all blocks are here (ask kr_stage_want); -ESTALE: the stage has another version;
  * another errno: the server said that it can't read this (EIO...), valid for about a second, then it is asked again.

@@ -26,36 +26,15 @@ int kr_view_init(struct kr_view *view, int64_t displacement, uint64_t etype_size
 	return init_tile(view, displacement, etype_size, filetype);
 }
 
-int kr_view_init_bytes(struct kr_view *view)
-{
-	*view = (struct kr_view){.etype_size = 1};
-	return kr_typemap_bytes(1, &view->filetype);
-}
-
 void kr_view_fini(struct kr_view *view)
 {
 	kr_typemap_put(view->filetype);
 	view->filetype = NULL;
 }
 
-bool kr_view_equal(const struct kr_view *a, const struct kr_view *b)
-{
-	const struct kr_typemap *x = a->filetype, *y = b->filetype;
-	return a->etype_size == b->etype_size && a->displacement + x->displacement == b->displacement + y->displacement &&
-		x->extent == y->extent && kr_typenode_equal(x->layout, y->layout);
-}
-
 bool kr_view_contiguous(const struct kr_view *view)
 {
 	return kr_typemap_contiguous_tiles(view->filetype);
-}
-
-int kr_view_byte_offset(const struct kr_view *view, uint64_t etype, int64_t *ret_offset)
-{
-	uint64_t data;
-	if (__builtin_mul_overflow(etype, view->etype_size, &data))
-		return -EOVERFLOW;
-	return kr_typemap_offset_of(view->filetype, view->displacement, data, ret_offset);
 }
 
 uint64_t kr_view_bytes_below(const struct kr_view *view, int64_t offset)
@@ -67,12 +46,6 @@ uint64_t kr_view_end(const struct kr_view *view, uint64_t file_size)
 {
 	uint64_t bytes = kr_view_bytes_below(view, (int64_t)KR_MIN(file_size, (uint64_t)INT64_MAX));
 	return bytes / view->etype_size + (bytes % view->etype_size != 0);
-}
-
-uint64_t kr_view_readable(const struct kr_view *view, uint64_t start, uint64_t count, uint64_t file_size)
-{
-	uint64_t bytes = kr_view_bytes_below(view, (int64_t)KR_MIN(file_size, (uint64_t)INT64_MAX));
-	return bytes <= start ? 0 : KR_MIN(bytes - start, count);
 }
 
 int kr_view_range(const struct kr_view *view, uint64_t start, uint64_t count, int64_t *ret_lo, int64_t *ret_hi)

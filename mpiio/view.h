@@ -18,23 +18,15 @@ struct kr_view {
 /* Takes a reference of its own to FILETYPE.  -EINVAL when it cannot be a view: no data, not a whole number of etypes,
  * data below the displacement, offsets that decrease or overlap; the view is then empty and fini does nothing. */
 int kr_view_init(struct kr_view *view, int64_t displacement, uint64_t etype_size, struct kr_typemap *filetype);
-/* Bytes 0... of the file, etype of 1 byte: the view after MPI_File_open.  0 or -ENOMEM. */
-int kr_view_init_bytes(struct kr_view *view);
 void kr_view_fini(struct kr_view *view);
 
-/* Same file bytes for the same etype offsets. */
-bool kr_view_equal(const struct kr_view *a, const struct kr_view *b);
 /* Every access is one run. */
 bool kr_view_contiguous(const struct kr_view *view);
 
-/* MPI_File_get_byte_offset: where etype ETYPE begins in the file.  0, -EOVERFLOW. */
-int kr_view_byte_offset(const struct kr_view *view, uint64_t etype, int64_t *ret_offset);
 /* How many data bytes of the view lie below file offset OFFSET. */
 uint64_t kr_view_bytes_below(const struct kr_view *view, int64_t offset);
 /* MPI_SEEK_END's base for a file of FILE_SIZE bytes: the number of etypes that have a byte in the file. */
 uint64_t kr_view_end(const struct kr_view *view, uint64_t file_size);
-/* Data bytes that a read of COUNT bytes at data byte START gets from a file of FILE_SIZE bytes. */
-uint64_t kr_view_readable(const struct kr_view *view, uint64_t start, uint64_t count, uint64_t file_size);
 /* The file range [lo, hi) that COUNT > 0 bytes at data byte START span.  0 or -EOVERFLOW. */
 int kr_view_range(const struct kr_view *view, uint64_t start, uint64_t count, int64_t *ret_lo, int64_t *ret_hi);
 /* A cursor over COUNT bytes from data byte START, in file offsets; borrows the view.  0 or -EOVERFLOW. */

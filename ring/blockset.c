@@ -107,11 +107,11 @@ void kr_blockset_clear(struct kr_blockset *set)
 	set->count = 0;
 }
 
-/* The first position >= FROM in PAGE whose bit is WANTED; PAGE_BITS if none. */
-static uint64_t scan_page(const struct page *page, uint64_t from, bool wanted)
+/* The first position >= FROM in PAGE that is not set; PAGE_BITS if none. */
+static uint64_t scan_page(const struct page *page, uint64_t from)
 {
 	for (uint64_t i = from / 64; i < PAGE_WORDS; i++) {
-		uint64_t word = wanted ? page->words[i] : ~page->words[i];
+		uint64_t word = ~page->words[i];
 
 		if (i == from / 64)
 			word &= UINT64_MAX << (from % 64);
@@ -121,12 +121,12 @@ static uint64_t scan_page(const struct page *page, uint64_t from, bool wanted)
 	return PAGE_BITS;
 }
 
-static uint64_t next(const struct kr_blockset *set, uint64_t from, uint64_t end, bool wanted)
+uint64_t kr_blockset_next_absent(const struct kr_blockset *set, uint64_t from, uint64_t end)
 {
 	while (from < end) {
 		uint64_t base = from / PAGE_BITS * PAGE_BITS;
 		const struct page *page = find_page(set, from / PAGE_BITS);
-		uint64_t found = page ? scan_page(page, from - base, wanted) : wanted ? PAGE_BITS : from - base;
+		uint64_t found = page ? scan_page(page, from - base) : from - base;
 
 		if (found < PAGE_BITS)
 			return KR_MIN(base + found, end);
@@ -135,14 +135,4 @@ static uint64_t next(const struct kr_blockset *set, uint64_t from, uint64_t end,
 		from = base + PAGE_BITS;
 	}
 	return end;
-}
-
-uint64_t kr_blockset_next_absent(const struct kr_blockset *set, uint64_t from, uint64_t end)
-{
-	return next(set, from, end, false);
-}
-
-uint64_t kr_blockset_next_present(const struct kr_blockset *set, uint64_t from, uint64_t end)
-{
-	return set->count == 0 ? end : next(set, from, end, true);
 }

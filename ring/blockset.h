@@ -25,7 +25,5 @@ bool kr_blockset_has(const struct kr_blockset *set, uint64_t block);
 void kr_blockset_clear(struct kr_blockset *set);
 /* The first block >= FROM and < END that is not in the set; END if there is none. */
 uint64_t kr_blockset_next_absent(const struct kr_blockset *set, uint64_t from, uint64_t end);
-/* The first block >= FROM and < END that is in the set; END if there is none. Time grows with the pages passed over. */
-uint64_t kr_blockset_next_present(const struct kr_blockset *set, uint64_t from, uint64_t end);
 
 #endif

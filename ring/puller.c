@@ -23,12 +23,6 @@ int kr_puller_want(struct kr_puller *puller, uint64_t block, struct kr_fetch_wai
 	return kr_fetches_want(&puller->fetches, block, KR_FETCH_DEMAND, waiter) ? 0 : -ENOMEM;
 }
 
-void kr_puller_forget(struct kr_puller *puller, struct kr_fetch_waiter *waiter)
-{
-	(void)puller;
-	kr_list_remove(&waiter->link);
-}
-
 void kr_puller_ahead(struct kr_puller *puller, uint64_t from, uint64_t end)
 {
 	puller->ahead_next = from;

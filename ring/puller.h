@@ -29,10 +29,9 @@ struct kr_puller {
 void kr_puller_init(struct kr_puller *puller, uint64_t window, kr_puller_present_fn present, void *context);
 void kr_puller_fini(struct kr_puller *puller);
 
-/* BLOCK is demanded; WAITER (may be NULL) is handed out when it arrives or fails.  0 or -ENOMEM. */
+/* BLOCK is demanded; WAITER (may be NULL) is handed out when it arrives or fails; taken out of its list it is
+ * forgotten, and the block is fetched nevertheless.  0 or -ENOMEM. */
 int kr_puller_want(struct kr_puller *puller, uint64_t block, struct kr_fetch_waiter *waiter);
-/* Takes a waiter back; the block is fetched nevertheless. */
-void kr_puller_forget(struct kr_puller *puller, struct kr_fetch_waiter *waiter);
 /* Blocks from FROM up to END are to come when nothing is demanded; replaces the former range. */
 void kr_puller_ahead(struct kr_puller *puller, uint64_t from, uint64_t end);
 

@@ -64,11 +64,6 @@ static void free_request(struct kr_request *request)
 	kr_session_put(session);
 }
 
-uint32_t kr_request_node(const struct kr_request *request)
-{
-	return request->session->node;
-}
-
 /* --- the pool ------------------------------------------------------------------------------------------------------- */
 
 static void run_in_pool(uv_work_t *work)

@@ -78,9 +78,6 @@ void kr_request_reply_job(struct kr_request *request);
 /* Frees a request that has been answered by other means. */
 void kr_request_drop(struct kr_request *request);
 
-/* The session's node number. */
-uint32_t kr_request_node(const struct kr_request *request);
-
 /* --- for session.c and dispatch.c ---------------------------------------------------------------------------------- */
 
 /* A frame of a session: finds out whether it is a repetition, decodes, and dispatches. */

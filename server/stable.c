@@ -416,12 +416,6 @@ void kr_stable_wait(struct kr_sfile *file, const uint8_t node_id[16], bool data_
 	enqueue(file, true);
 }
 
-void kr_stable_soon(struct kr_sfile *file)
-{
-	file->data.stable.full = true;
-	enqueue(file, true);
-}
-
 /* --- FSYNC --------------------------------------------------------------------------------------------------------- */
 
 static void fsync_done(void *context, int err)

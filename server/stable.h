@@ -53,7 +53,5 @@ struct kr_stable {
 void kr_stable_wait(struct kr_sfile *file, const uint8_t node_id[16], bool data_only, kr_stable_fn callback, void *context);
 /* Whether a crash of this machine now could be followed by a replay of some other node's rounds of FILE. */
 bool kr_stable_others(const struct kr_sfile *file, const uint8_t node_id[16]);
-/* As kr_stable_wait without anybody waiting, as soon as possible: after a truncate, so that no crash brings bytes back. */
-void kr_stable_soon(struct kr_sfile *file);
 
 #endif

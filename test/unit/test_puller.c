@@ -120,7 +120,7 @@ static void forget_one(struct world *world)
 
 	if (!waiter->waiting)
 		return;
-	kr_puller_forget(&world->puller, &waiter->waiter);
+	kr_list_remove(&waiter->waiter.link);
 	waiter->waiting = false;
 }
 
