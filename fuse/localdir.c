@@ -124,7 +124,8 @@ static int wait_for_lock(const struct kr_local *local, uint64_t drain_ms)
 		waited_ms = (kr_clock_ns() - begin_ns) / KR_NS_PER_MS;
 		if (waited_ms > (leaves ? drain_ms + LEAVE_MS : NOTICE_MS))
 			return kr_fail(-EBUSY, leaves ? "local directory %s is in use by a mount that has ended and still flushes; try again"
-				: "local directory %s is in use by another mount; give each mount its own with -o local=DIR", local->path);
+				: "local directory %s is in use by another mount, or by one that was unmounted lazily under programs that use it"
+				" (fuser %s/lock tells by which process); give each mount its own with -o local=DIR", local->path, local->path);
 		if (waited_ms > NOTICE_MS && !told)
 			kr_log_info("waiting for the mount before, which flushes what it has in %s", local->path);
 		told |= waited_ms > NOTICE_MS;

@@ -79,6 +79,27 @@ on node1 fusermount3 -u "$M" || fail "unmount"
 kill -CONT "${DAEMON[server]}"
 wait "${DAEMON[node1]}" || fail "exit status $?"
 [ "$(cat "$EXPORT/e")" = 0 ] || fail "the byte"
+note "a lazy unmount under a program"
+mount_start 1
+rm -f "$WORK/written" "$WORK/gone"
+on node1 python3 - "$M/g" "$WORK/written" "$WORK/gone" <<'P' &
+import os, sys, time
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+open(sys.argv[2], "w").close()
+while not os.path.exists(sys.argv[3]):
+    time.sleep(0.05)
+os.write(fd, b"2")
+os.close(fd)
+P
+program=$!
+until_ok 30 "an open file" test -e "$WORK/written" || fail "not opened"
+on node1 umount -l "$M" || fail "umount -l"
+! on node1 "$B/fuse/kairanfs" "$SERVER_ADDRESS:/" "$M" -o "local=$WORK/node1/local" 2>"$WORK/said" || fail "two daemons with one local directory"
+grep -q "lazily.*fuser $WORK/node1/local/lock" "$WORK/said" || fail "does not tell why: $(cat "$WORK/said")"
+: >"$WORK/gone"
+wait $program || fail "the program"
+wait "${DAEMON[node1]}" || fail "exit status $?"
+[ "$(cat "$EXPORT/g")" = 2 ] || fail "what was written after the unmount"
 note "another mount has the device's number before the daemon has ended"
 mount_start 1 close=async
 device=$(on node1 awk -v at="$M" '$5 == at { print $3 }' /proc/self/mountinfo)
