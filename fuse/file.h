@@ -87,7 +87,7 @@ struct kr_file {
 	uint8_t needs;               /* lease kinds that the waiters need */
 	int lease_error;             /* the LEASE they waited for failed with this; only while they are woken */
 	struct kr_list waiters;      /* struct kr_file_waiter */
-	struct kr_list gated;        /* reads of kernel pages that wait for READ */
+	struct kr_list gated;        /* struct kr_gated: who may hold locks of kernel pages and waits for a lease */
 	struct kr_list recalls;      /* RECALLs to be answered */
 	struct kr_file_drop *drop;   /* the invalidation under way */
 	uint64_t flush_target;       /* what the flush of a recall has to reach */

@@ -42,11 +42,18 @@ bool kr_holder_enter(struct kr_holder *holder, uint8_t kinds)
 	return true;
 }
 
-bool kr_holder_enter_through(struct kr_holder *holder)
+bool kr_holder_write_through(struct kr_holder *holder)
 {
 	if (!(holder->held & KR_LEASE_READ) || !holder->dropping)
 		return false;
 	holder->drop_again = true;
+	return true;
+}
+
+bool kr_holder_enter_through(struct kr_holder *holder)
+{
+	if (!kr_holder_write_through(holder))
+		return false;
 	count_in(holder, KR_LEASE_READ);
 	return true;
 }

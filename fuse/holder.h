@@ -60,6 +60,8 @@ bool kr_holder_enter(struct kr_holder *holder, uint8_t kinds);
 /* Enters with READ although it is being given up, because a page lock that the dropping waits for may depend on it. False:
  * READ is not held, or nothing is being dropped. */
 bool kr_holder_enter_through(struct kr_holder *holder);
+/* The same for a write that the server is to have before READ goes; it does not enter. */
+bool kr_holder_write_through(struct kr_holder *holder);
 /* EPOCH: holder->epoch at the time of entering. */
 void kr_holder_leave(struct kr_holder *holder, uint8_t kinds, uint32_t epoch);
 /* Whether KINDS are held and not being given up. */

@@ -7,7 +7,7 @@
 #include "common/fail.h"
 #include "fuse/shim.h"
 
-enum { THREADS = 2 };
+enum { THREADS_MAX = 16 };
 
 struct kr_notifier {
 	struct fuse_session *fuse;
@@ -15,8 +15,8 @@ struct kr_notifier {
 	pthread_cond_t work;
 	struct kr_list queue; /* kr_notify_job.link */
 	bool stop;
-	unsigned threads;
-	pthread_t thread[THREADS];
+	unsigned queued, idle, threads;
+	pthread_t thread[THREADS_MAX];
 };
 
 static int invalidate(struct fuse_session *fuse, const struct kr_notify_job *job)
@@ -38,9 +38,15 @@ static struct kr_notify_job *take(struct kr_notifier *notifier)
 	struct kr_link *link;
 
 	KR_SCOPED_LOCK(&notifier->lock);
-	while (!(link = kr_list_pop(&notifier->queue)) && !notifier->stop)
+	while (!(link = kr_list_pop(&notifier->queue)) && !notifier->stop) {
+		notifier->idle++;
 		pthread_cond_wait(&notifier->work, &notifier->lock);
-	return link ? KR_LIST_ENTRY(link, struct kr_notify_job, link) : NULL;
+		notifier->idle--;
+	}
+	if (!link)
+		return NULL;
+	notifier->queued--;
+	return KR_LIST_ENTRY(link, struct kr_notify_job, link);
 }
 
 static void *run(void *argument)
@@ -54,21 +60,29 @@ static void *run(void *argument)
 	return NULL;
 }
 
+/* [lock] held, unless nobody else knows the notifier yet. */
+static int add_thread(struct kr_notifier *notifier)
+{
+	int err = pthread_create(&notifier->thread[notifier->threads], NULL, run, notifier);
+
+	if (!err)
+		notifier->threads++;
+	return -err;
+}
+
 int kr_notifier_new(struct fuse_session *fuse, struct kr_notifier **ret_notifier)
 {
 	struct kr_notifier *notifier = kr_xcalloc(1, sizeof(*notifier));
+	int err;
 
 	notifier->fuse = fuse;
 	pthread_mutex_init(&notifier->lock, NULL);
 	pthread_cond_init(&notifier->work, NULL);
 	kr_list_init(&notifier->queue);
-	for (; notifier->threads < THREADS; notifier->threads++) {
-		int err = pthread_create(&notifier->thread[notifier->threads], NULL, run, notifier);
-
-		if (err) {
-			kr_notifier_free(notifier);
-			return kr_fail_errno(-err, "cannot start the notification thread");
-		}
+	err = add_thread(notifier);
+	if (err) {
+		kr_notifier_free(notifier);
+		return kr_fail_errno(err, "cannot start the notification thread");
 	}
 	*ret_notifier = notifier;
 	return 0;
@@ -93,5 +107,6 @@ void kr_notify_invalidate(struct kr_notifier *notifier, struct kr_notify_job *jo
 {
 	KR_SCOPED_LOCK(&notifier->lock);
 	kr_list_append(&notifier->queue, &job->link);
-	pthread_cond_signal(&notifier->work);
+	if (++notifier->queued <= notifier->idle || notifier->threads == THREADS_MAX || add_thread(notifier) != 0)
+		pthread_cond_signal(&notifier->work);
 }

@@ -1,8 +1,9 @@
-/* Invalidations of the kernel's page cache, by a thread of their own (kr-notify).
+/* Invalidations of the kernel's page cache, by threads of their own (kr-notify).
  *
  * A notification may wait for a page lock whose holder waits for an answer of ours, so no thread that answers requests,
  * and nobody who holds a lock, may send one.  The queue holds jobs that lie inside their owners (at most one per file and
- * one per waiting write), so it is bounded by them and needs no memory.  A second thread helps while the first is stuck.
+ * one per waiting write), so it is bounded by them and needs no memory.  While threads are stuck others are
+ * started, up to a bound.
  */
 #ifndef KR_FUSE_NOTIFY_H
 #define KR_FUSE_NOTIFY_H

@@ -13,6 +13,7 @@ struct kr_handle {
 	struct kr_file *file; /* a reference */
 	bool readable, writable;
 	bool direct;          /* the kernel's read(2) does not go through its pages (a mapping's faults still do) */
+	bool paged;           /* for writing, and its write(2) fills the kernel's pages on the way (op_write.c) */
 	bool plain;           /* for writing, neither O_APPEND nor O_SYNC: batches may write through it */
 	bool door;            /* of the door (batch.h), not of a file */
 	atomic_bool lost_lock; /* it had a lock, and others may have had it since: only closing it helps (locks.h) */
@@ -70,11 +71,11 @@ void kr_op_sync_write(fuse_req_t req, struct kr_handle *handle, size_t written, 
 /* KR_IOC_STAGE (op_stage.c). Any thread. */
 void kr_op_stage(fuse_req_t req, struct kr_handle *handle, const struct kr_stage_state *asked);
 
-/* A read that waits at the gate. */
-struct kr_gated_read {
+/* A read, or a write through the kernel's pages, that waits at the gate. */
+struct kr_gated {
 	struct kr_link link; /* kr_file.gated */
 	uint64_t offset, length;
-	bool page;           /* surely for the kernel's pages: they are locked, and hold nothing old */
+	bool page;           /* a read surely for the kernel's pages: they are locked, and hold nothing old */
 	bool through;        /* the dropping of pages may wait for it: it is served under the lease that goes */
 };
 

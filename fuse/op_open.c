@@ -2,7 +2,8 @@
  *
  * Open modes.  A handle for writing is direct_io: its write(2)s are journaled byte by byte as they are, never page by page.
  * One for reading only goes through the kernel's pages, which are valid as long as READ is held (recall.c drops them), so it
- * keeps what they have.  The kernel may map either.
+ * keeps what they have.  The kernel may map either; but before 6.6 it maps none that is direct_io (MAP_SHARED: ENODEV), so
+ * there a handle for reading and writing goes through the pages, too: what op_write.c does about that.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +13,7 @@
 #include "fuse/notes.h"
 #include "fuse/op_file.h"
 #include "fuse/options.h"
+#include "fuse/shim.h"
 #include "fuse/stage.h"
 
 /* `flags` of OPEN and CREATE (msgs.def). */
@@ -64,6 +66,13 @@ void kr_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	kr_loop_post(mount->kr_loop, &handle->release_task);
 }
 
+/* Whether the handle must not be direct_io, because programs may map it.  Appends are, since the kernel does not know where the
+ * file ends. */
+static bool is_paged(const struct kr_handle *handle, int flags)
+{
+	return handle->readable && handle->writable && !(flags & (O_APPEND | O_DIRECT)) && !kr_shim_direct_io_mmap();
+}
+
 /* Takes over the op's count in file->opening. */
 static struct kr_handle *new_handle(struct kr_file *file, struct fuse_file_info *fi, bool keep_cache)
 {
@@ -71,7 +80,8 @@ static struct kr_handle *new_handle(struct kr_file *file, struct fuse_file_info 
 
 	handle->readable = (fi->flags & O_ACCMODE) != O_WRONLY;
 	handle->writable = for_writing(fi);
-	handle->direct = handle->writable || (fi->flags & O_DIRECT);
+	handle->paged = is_paged(handle, fi->flags);
+	handle->direct = (handle->writable && !handle->paged) || (fi->flags & O_DIRECT);
 	handle->plain = handle->writable && !(fi->flags & (O_APPEND | O_SYNC | O_DSYNC));
 	atomic_store(&handle->relaxed, handle->direct && file->mount->options->coherence == KR_COHERENCE_RELAXED);
 	fi->fh = (uintptr_t)handle;

@@ -15,7 +15,7 @@ enum { PAGE_MASK = 4095, IN_LOOP_MAX = 64 * 1024 };
 struct read_op {
 	struct kr_file_op file_op;
 	const struct kr_handle *handle;
-	struct kr_gated_read gated;
+	struct kr_gated gated;
 	bool page_aligned;  /* may be for the kernel's pages (a mapping of a direct_io handle) */
 	bool entered;
 	bool working;       /* in libuv's pool */

@@ -3,6 +3,13 @@
  * An append needs READ and WRITE: then nobody else writes, and the end of the file is known.  A page that a mapping wrote
  * is journaled at once, without a lease: the kernel holds its lock, and an invalidation that a recall waits for may wait
  * for that.  It goes to the server when WRITE has come, or while READ is being recalled from everybody.
+ *
+ * A write through a paged handle (op_open.c) fills the kernel's pages before it comes here: those that it covers are valid
+ * then, and one that it covers in part, if nobody has read it, is locked until the answer.  So
+ *  - without READ, under which alone pages may be valid, those that it has filled are dropped before it is answered;
+ *  - when the dropping of pages may wait for it, while it waits for WRITE, it is let through: journaled without WRITE, like a
+ *    page, and at the server before it is answered, which READ that is being recalled from everybody allows.
+ * Before it is answered its bytes can be seen on this node already.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,21 +20,25 @@
 #include "fuse/notify.h"
 #include "fuse/op_file.h"
 
+enum { PAGE = 4096 };
+
 struct write {
 	struct kr_file *file;
 	const char *data;
 	size_t size;
-	uint64_t offset;
+	uint64_t offset; /* as the kernel has it, also of an append */
 	bool append, page;
+	bool through;    /* see above */
 	struct kr_handle *handle;
 	int sync;        /* O_SYNC, O_DSYNC: answered when it is stable at the server */
 	bool clear_suid;
 	size_t done;
-	bool invalidate; /* the kernel may have pages of this range from before */
+	struct kr_range invalidate; /* pages to drop before the answer; length 0: none */
 };
 
 struct write_op {
 	struct kr_file_op file_op;
+	struct kr_gated gated;
 	struct write write;
 	char data[];
 };
@@ -46,6 +57,49 @@ static uint8_t kinds_of(const struct write *write)
 	return kr_file_write_kinds(write->file, write->append);
 }
 
+/* Whether the kernel may hold the lock of the write's last page. */
+static bool may_lock_page(const struct write *write)
+{
+	uint64_t end = write->offset + write->size;
+
+	return write->handle->paged && !write->page && (end % PAGE || write->offset > end - PAGE);
+}
+
+/* Whether it may go in now. [lock] held. */
+static bool is_allowed(struct write *write)
+{
+	struct kr_holder *holder = &write->file->holder;
+
+	if (write->page)
+		return true;
+	if (kr_mount_fenced(write->file->mount))
+		return false;
+	if (kr_holder_has(holder, kinds_of(write)))
+		write->through = false;
+	else if (!write->through || !kr_holder_write_through(holder))
+		return false;
+	return true;
+}
+
+/* What is to be dropped of the kernel's pages. WRITTEN: where the bytes went; the kernel believes that at write->offset. [lock]
+ * held. */
+static struct kr_range pages_to_drop(const struct write *write, uint64_t written)
+{
+	struct kr_holder *holder = &write->file->holder;
+	uint64_t first = (write->offset + PAGE - 1) / PAGE * PAGE, end = (write->offset + write->size) / PAGE * PAGE;
+
+	if (write->page || write->through)
+		return (struct kr_range){ 0 };
+	if (!write->handle->paged)
+		return (struct kr_range){ .offset = written, .length = holder->pages ? write->done : 0 };
+	if (!kr_holder_has(holder, KR_LEASE_READ))
+		return (struct kr_range){ .offset = first, .length = end > first ? end - first : 0 };
+	kr_holder_cached(holder);
+	if (written != write->offset) /* O_APPEND was set later, and the kernel did not know the end */
+		kr_holder_distrust(holder);
+	return (struct kr_range){ 0 };
+}
+
 /* FAILED: *RET_ERR says why. A write of which something went in is done. */
 static enum verdict try_write(struct write *write, int *ret_err)
 {
@@ -58,7 +112,7 @@ static enum verdict try_write(struct write *write, int *ret_err)
 		*ret_err = -EIO;
 		return FAILED;
 	}
-	if (!write->page && (kr_mount_fenced(file->mount) || !kr_holder_has(&file->holder, kinds_of(write))))
+	if (!is_allowed(write))
 		return GATED;
 	if (write->append && file->stale)
 		return STALE;
@@ -67,13 +121,12 @@ static enum verdict try_write(struct write *write, int *ret_err)
 		*ret_err = -EFBIG;
 		return FAILED;
 	}
-	write->offset = offset;
 	if (!write->page && atomic_load_explicit(&write->handle->bursts, memory_order_relaxed))
 		kr_flush_burst(file);
 	err = kr_file_append(file, offset, write->data, write->size,
-		&(struct kr_write_how){ .page = write->page, .clear_suid = write->clear_suid }, &write->done);
+		&(struct kr_write_how){ .page = write->page || write->through, .clear_suid = write->clear_suid }, &write->done);
 	if (write->done) {
-		write->invalidate = file->holder.pages && !write->page;
+		write->invalidate = pages_to_drop(write, offset);
 		return DONE;
 	}
 	*ret_err = err;
@@ -84,7 +137,7 @@ static enum verdict try_write(struct write *write, int *ret_err)
 
 static void answer_now(fuse_req_t req, const struct write *write)
 {
-	if (write->sync && write->done)
+	if ((write->sync || write->through) && write->done)
 		kr_op_sync_write(req, write->handle, write->done, (write->sync & O_SYNC) != O_SYNC);
 	else
 		fuse_reply_write(req, write->done);
@@ -106,7 +159,7 @@ static void answer(fuse_req_t req, uint64_t nodeid, const struct write *write)
 	struct invalidation *invalidation;
 
 	(void)KR_FAULT("write.after");
-	if (!write->invalidate) {
+	if (!write->invalidate.length) {
 		answer_now(req, write);
 		return;
 	}
@@ -115,9 +168,24 @@ static void answer(fuse_req_t req, uint64_t nodeid, const struct write *write)
 	invalidation->write = *write;
 	invalidation->job.nodeid = nodeid;
 	invalidation->job.count = 1;
-	invalidation->job.ranges[0] = (struct kr_range){ .offset = write->offset, .length = write->done };
+	invalidation->job.ranges[0] = write->invalidate;
 	invalidation->job.done = invalidated;
 	kr_notify_invalidate(mount->notifier, &invalidation->job);
+}
+
+static void fini_write(struct kr_op *op)
+{
+	struct write_op *write_op = KR_CONTAINER_OF(op, struct write_op, file_op.op);
+
+	kr_list_remove(&write_op->gated.link);
+	kr_file_op_fini(op);
+}
+
+static void wait_at_gate(struct write_op *write_op)
+{
+	if (may_lock_page(&write_op->write) && !kr_link_linked(&write_op->gated.link))
+		kr_list_append(&write_op->write.file->gated, &write_op->gated.link);
+	kr_file_op_wait(&write_op->file_op, kinds_of(&write_op->write));
 }
 
 static void step_write(struct kr_op *op)
@@ -130,6 +198,7 @@ static void step_write(struct kr_op *op)
 	int err = 0, lease_error = kr_file_lease_error(file);
 
 	/* Also looked at without a lease being needed any more: a page must not be lost, whoever was interrupted. */
+	write->through = write_op->gated.through;
 	verdict = op->interrupted && !write->page ? FAILED : try_write(write, &err);
 	if (verdict == DONE) {
 		uint64_t nodeid = kr_inode_find(mount->inodes, &file->fid);
@@ -141,7 +210,7 @@ static void step_write(struct kr_op *op)
 	} else if (op->late && !write->page) {
 		kr_op_reply_err(op, -ETIMEDOUT);
 	} else if (verdict == GATED) {
-		kr_file_op_wait(&write_op->file_op, kinds_of(write));
+		wait_at_gate(write_op);
 	} else if (verdict == STALE) {
 		kr_file_refresh(file);
 		kr_file_op_wait(&write_op->file_op, kinds_of(write));
@@ -185,6 +254,7 @@ void kr_op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, 
 	op = kr_file_op_new(sizeof(*op) + size, req, "write", handle->file, step_write);
 	if (!op)
 		return;
+	op->file_op.op.fini = fini_write;
 	memcpy(op->data, data, size);
 	op->write = write;
 	op->write.data = op->data;

@@ -105,7 +105,7 @@ static int compare_ranges(const void *a, const void *b)
 static void choose_ranges(struct kr_file *file, struct kr_notify_job *job)
 {
 	struct kr_range parked[KR_NOTIFY_RANGES - 1];
-	struct kr_gated_read *read;
+	struct kr_gated *read;
 	uint64_t position = 0;
 	uint32_t count = 0;
 
@@ -178,7 +178,7 @@ static void let_through(uv_timer_t *timer)
 	if (kr_list_empty(&files->drops))
 		uv_timer_stop(timer);
 	KR_LIST_FOR_EACH(drop, &files->drops, link) {
-		struct kr_gated_read *read;
+		struct kr_gated *read;
 
 		if (now - drop->started_ns < KR_FILE_THROUGH_MS * KR_NS_PER_MS)
 			continue;

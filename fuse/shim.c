@@ -11,17 +11,26 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "common/fail.h"
+#include "common/fault.h"
 
 #define KR_INIT_PARALLEL_DIROPS (UINT32_C(1) << 18)
 #define KR_INIT_EXT (UINT32_C(1) << 30)
 #define KR_INIT2_DIRECT_IO_ALLOW_MMAP (UINT32_C(1) << 4)
 #define KR_FOPEN_PARALLEL_DIRECT_WRITES (UINT32_C(1) << 6)
+
+static atomic_bool direct_io_mmap;
+
+bool kr_shim_direct_io_mmap(void)
+{
+	return atomic_load(&direct_io_mmap);
+}
 
 #ifdef KR_FUSE_SHIM
 
@@ -90,9 +99,10 @@ static ssize_t shim_writev(int fd, struct iovec *iov, int count, void *userdata)
 		or32(body, length - OPEN_OUT_SIZE + OPEN_OUT_FLAGS, KR_FOPEN_PARALLEL_DIRECT_WRITES);
 	} else {
 		or32(body, INIT_OUT_FLAGS, init.flags & KR_INIT_PARALLEL_DIROPS);
-		if (init.flags2 & KR_INIT2_DIRECT_IO_ALLOW_MMAP) {
+		if (init.flags2 & KR_INIT2_DIRECT_IO_ALLOW_MMAP && !KR_FAULT("shim.old_kernel")) {
 			or32(body, INIT_OUT_FLAGS, KR_INIT_EXT);
 			or32(body, INIT_OUT_FLAGS2, KR_INIT2_DIRECT_IO_ALLOW_MMAP);
+			atomic_store(&direct_io_mmap, true);
 		}
 		init.unique = 0;
 	}
@@ -149,7 +159,8 @@ int kr_shim_install(struct fuse_session *fuse)
 void kr_shim_init(struct fuse_conn_info *conn)
 {
 	conn->want |= conn->capable & FUSE_CAP_PARALLEL_DIROPS;
-	(void)fuse_set_feature_flag(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP); /* a kernel without it has none for these handles */
+	if (!KR_FAULT("shim.old_kernel") && fuse_set_feature_flag(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP))
+		atomic_store(&direct_io_mmap, true);
 }
 
 static void mark(bool parallel)

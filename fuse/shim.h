@@ -18,5 +18,7 @@ void kr_shim_init(struct fuse_conn_info *conn);
  * -ENOENT when the caller was interrupted, so that no RELEASE (and no FORGET) will come: undo. */
 int kr_shim_reply_open(fuse_req_t req, struct fuse_file_info *fi, bool parallel);
 int kr_shim_reply_create(fuse_req_t req, const struct fuse_entry_param *entry, struct fuse_file_info *fi, bool parallel);
+/* Whether a shared mapping of a direct_io handle works on this kernel (known after INIT). */
+bool kr_shim_direct_io_mmap(void);
 
 #endif

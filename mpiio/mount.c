@@ -90,7 +90,7 @@ static void prepare_relaxed(struct kr_mount *mount, const char *path)
 
 	if (mount->door_fd < 0)
 		return;
-	mount->relaxed_fd = open(path, O_RDWR | O_CLOEXEC);
+	mount->relaxed_fd = open(path, O_RDWR | O_DIRECT | O_CLOEXEC); /* pages would be for strict handles */
 	if (mount->relaxed_fd >= 0 && (ioctl(mount->relaxed_fd, KR_IOC_RELAXED, &on) < 0 ||
 									  ioctl(mount->relaxed_fd, KR_IOC_BATCH, &mount->relaxed_token) < 0)) {
 		close(mount->relaxed_fd);

@@ -617,9 +617,9 @@ static void a_truncation_of_refused_bytes_waits_for_what_is_in_flight(void **sta
 static void dropping_pages_leaves_out_those_that_parked_reads_lock(void **state)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
-	struct kr_gated_read first = { .offset = 8192, .length = 4096, .page = true };
-	struct kr_gated_read second = { .offset = 0, .length = 4096, .page = true };
-	struct kr_gated_read plain = { .offset = 65536, .length = 4096 };
+	struct kr_gated first = { .offset = 8192, .length = 4096, .page = true };
+	struct kr_gated second = { .offset = 0, .length = 4096, .page = true };
+	struct kr_gated plain = { .offset = 65536, .length = 4096 };
 
 	(void)state;
 	file->handles = 1;
