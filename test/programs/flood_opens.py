@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Opens files without end and closes none: flood_opens.py HOST PORT PID FILE KEY UID
 
-One file again and again, very many files (FLOOD_FILES, 5000), files that are removed while they are open, and stagings (`kairan stage`) of a
+One file again and again, very many files (FLOOD_FILES, 3000), files that are removed while they are open, and stagings (`kairan stage`) of a
 file that nobody can have; with KEY, of a node or of the user UID.  Meanwhile FILE, which lies on an honest mount, is used, and the same must
 hold as in flood_requests.py, but for 2 kB for each of these files, and for 30 s instead of 10; nor may the server PID keep more descriptors
 open than 512."""
@@ -13,8 +13,8 @@ import time
 import flooding
 from flooding import LEASE, OPEN, PING, REMOVE, STAGE, Session, cred, made, text
 
-SAME, REMOVED, STAGINGS, STAGINGS_S, KEPT, FILES_MAX, NFILE, LONGEST_S = 20000, 1000, 16000, 2, 600, 1 << 18, 17, 30
-FILES = int(os.environ.get("FLOOD_FILES", 5000))
+SAME, REMOVED, STAGINGS, STAGINGS_S, KEPT, FILES_MAX, NFILE, LONGEST_S = 10000, 1000, 16000, 2, 600, 1 << 18, 17, 30
+FILES = int(os.environ.get("FLOOD_FILES", 3000))
 host, port, server, honest = sys.argv[1], int(sys.argv[2]), flooding.Server(sys.argv[3]), flooding.Honest(sys.argv[4])
 key, uid = sys.argv[5], int(sys.argv[6])
 own = server.descriptors()

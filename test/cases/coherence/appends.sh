@@ -5,7 +5,7 @@
 LEASE=4
 . "$TOP/test/lib.sh"
 EXPECTED_ERRORS='connection|cannot reach|no answer|reclaim|session'
-COUNT=60
+COUNT=40
 up 3
 beyond() { [ "$(stat -c %s "$EXPORT/$1")" -gt "$2" ]; }
 for how in write locked; do
@@ -14,7 +14,7 @@ for how in write locked; do
 		node=$((writer % 3 + 1))
 		on node$node timeout -s KILL 200 python3 "$TOP/test/programs/appends.py" $how "$(mnt $node)/$how" $writer $COUNT 2>>"$WORK/said" & jobs="$jobs $!"
 	done
-	# All are at it: the records of all are 5 MB.
+	# All are at it: the records of all are 4 MB.
 	until_ok 60 "the first records" beyond $how 600000 || fail "nothing is appended: $(cat "$WORK/said")"
 	server_kill
 	server_start
