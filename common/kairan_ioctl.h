@@ -73,7 +73,7 @@ struct kr_stage_state {
 #define KR_IOC_INFO _IOR('k', 0x70, struct kr_mount_info)
 /* Relaxed coherence for this handle from now on (1) or not (0): bytes that this node has written and not yet flushed are
  * read without asking whether another node has written them since; the handle meets others at open, fsync and close. EINVAL
- * for a handle that reads through the kernel's pages (O_RDONLY without O_DIRECT). */
+ * for a handle that reads through the kernel's pages (without O_DIRECT: O_RDONLY, and on kernels before 6.6 O_RDWR). */
 #define KR_IOC_RELAXED _IOW('k', 0x71, uint32_t)
 #define KR_IOC_BATCH _IOR('k', 0x72, struct kr_batch_token)
 /* Every node of the ring shall stage this file (a handle open for reading, else EBADF) as a whole, in its cache; wait_ms: for so long

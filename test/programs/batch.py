@@ -134,7 +134,7 @@ os.close(door)
 door = os.open(path(one, ".kairan"), os.O_RDWR)
 fails(errno.EINVAL, os.pread, door, 10, 0)  # nothing was asked for
 fails(errno.EBADF, ask, key, [(0, 1)])  # strict
-relaxed = os.open(path(one, "file"), os.O_RDWR)
+relaxed = os.open(path(one, "file"), os.O_RDWR | os.O_DIRECT)  # else old kernels have pages of it
 blind = os.open(path(one, "file"), os.O_WRONLY)
 for handle in (relaxed, blind):
     fcntl.ioctl(handle, RELAXED, struct.pack("=I", 1))
@@ -189,6 +189,7 @@ os.close(reader)
 
 # relaxed: own unflushed bytes are read although another node has written since; strict handles and others see the truth
 remote = os.open(path(two, "file"), os.O_RDWR)
+strict, fd = fd, os.open(path(one, "file"), os.O_RDWR | os.O_DIRECT)
 fails(errno.EINVAL, fcntl.ioctl, os.open(path(one, "file"), os.O_RDONLY), RELAXED, struct.pack("=I", 1))
 fcntl.ioctl(fd, RELAXED, struct.pack("=I", 1))
 os.pwrite(remote, b"r", 0)  # takes back a READ that is still on its way home
@@ -205,4 +206,5 @@ seen = os.pread(remote, 5000, 0)
 assert os.pread(fd, 5000, 0) == seen, "a strict handle again"
 os.close(fd)
 os.close(remote)
+os.close(strict)
 print("batch: right")

@@ -9,6 +9,8 @@ server_start
 KR_FAULT=shim.old_kernel:eio mounts_start
 note "mappings"
 python3 "$TOP/test/programs/mappings.py" "$(seen_from_here 1)" "$(seen_from_here 2)" || fail "mappings"
+note "batches"
+python3 "$TOP/test/programs/batch.py" "$(seen_from_here 1)" "$(seen_from_here 2)" || fail "batch"
 note "history"
 python3 "$TOP/test/programs/history.py" --early --seed "${HISTORY_SEED:-$RANDOM}" --seconds "${HISTORY_SECONDS:-10}" "$(seen_from_here 1)" "$(seen_from_here 2)" "$(seen_from_here 3)" || fail "history"
 finish
