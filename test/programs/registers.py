@@ -136,7 +136,7 @@ class Register:
 
     def check_returns(self, what, single, problems):
         """Between two reads of one value nobody reads another."""
-        single = [pair for pair in single if not pair[0].torn]
+        single = [(r, w) for r, w in single if not r.torn and not (self.early and r.start < w.end)]
         first, last = {}, {}
         for read, write in single:
             first[write.value] = min(first.get(write.value, NEVER), self.known(read, write))
