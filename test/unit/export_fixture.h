@@ -147,6 +147,41 @@ static inline void assert_text(const struct kr_fid *fid, uint64_t offset, const 
 	assert_memory_equal(buffer, text, length);
 }
 
+static inline struct kr_fid create(const char *name, uint32_t flags, bool exclusive, bool *ret_created)
+{
+	struct kr_create request = {.name = name, .mode = 0644, .flags = flags, .exclusive = exclusive};
+	struct kr_attr attr;
+	struct kr_fid fid;
+	bool created;
+
+	ok(kr_export_create(F.export, &root_cred, &F.root, &request, ret_created ? ret_created : &created, &fid, &attr));
+	return fid;
+}
+
+static inline int getattr_error(const struct kr_fid *fid)
+{
+	struct kr_attr attr;
+
+	return kr_export_getattr(F.export, fid, &attr);
+}
+
+static inline uint32_t orphans(void)
+{
+	struct kr_export_info info;
+
+	kr_export_info(F.export, &info);
+	return info.orphans;
+}
+
+static inline void unlink_name(const char *name, bool orphaned)
+{
+	struct kr_removed removed;
+
+	ok(kr_export_remove(F.export, &root_cred, &F.root, name, false, 0, &removed));
+	assert_int_equal(removed.orphaned, orphaned);
+	assert_int_equal(removed.gone, !orphaned);
+}
+
 /* PATH below the exported directory, for looking at it past the export. */
 static inline const char *on_disk(const char *name)
 {
