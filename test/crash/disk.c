@@ -1,13 +1,10 @@
 /* What the code under test does to files, as it is recorded.  See disk.h. */
-#include "test/crash/disk.h"
-
 #include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/util.h"
 #include "test/crash/disk_record.h"

@@ -1,23 +1,10 @@
 /* The cache on a real directory: what it keeps, survives and gives up. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "common/util.h"
-#include "fuse/cache.h"
-#include "fuse/cache_format.h"
 #include "test/unit/cache_fixture.h"
 
 static void a_block_that_was_kept_is_read_back(void **state)

@@ -2,8 +2,6 @@
 #include "test/unit/export_fixture.h"
 
 #include <dirent.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/resource.h>
 
 static int create_error(const char *name, bool exclusive)

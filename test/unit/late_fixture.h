@@ -1,0 +1,58 @@
+/* Nodes that are lost, and come back too late. */
+#ifndef KR_TEST_UNIT_LATE_FIXTURE_H
+#define KR_TEST_UNIT_LATE_FIXTURE_H
+
+#include "test/unit/server_fixture.h"
+
+static inline void lose(struct fixture *f, struct node *node, struct node *other)
+{
+	uint64_t lost = f->server.sessions_lost;
+
+	node_disconnect(node);
+	while (f->server.sessions_lost == lost)
+		a_moment_later(f, other);
+}
+
+static const struct kr_time never = {0}, always = {.sec = 1 << 30};
+
+/* After all that has been changed so far. */
+static inline struct kr_time just_now(void)
+{
+	const uint64_t now_ns = kr_clock_real_ns();
+
+	return (struct kr_time){.sec = (int64_t)(now_ns / KR_NS_PER_S), .nsec = (uint32_t)(now_ns % KR_NS_PER_S)};
+}
+
+static inline uint64_t send_reclaim(struct node *node, const struct kr_fid *fid, struct kr_time since)
+{
+	struct kr_reclaim_request reclaim = {.file = *fid, .kinds = KR_LEASE_WRITE, .first = 5, .last = 9, .since = since};
+
+	return node_send(node, KR_MSG_RECLAIM, &reclaim);
+}
+
+/* Whether NODE, which comes back with unflushed bytes of FID written SINCE, is told that they are in conflict. */
+static inline bool in_conflict(struct node *node, const struct kr_fid *fid, struct kr_time since)
+{
+	const union kr_any_msg *reply;
+
+	assert_int_equal(node_result(node, send_reclaim(node, fid, since), &reply), 0);
+	if (!reply->reclaim_reply.conflict)
+		assert_int_equal(reply->reclaim_reply.kinds, KR_LEASE_WRITE); /* nobody gets in between */
+	return reply->reclaim_reply.conflict;
+}
+
+static inline void cut(struct node *node, const struct kr_fid *fid, uint64_t size)
+{
+	struct kr_setattr_request msg = {.file = *fid, .valid = KR_SET_SIZE, .size = size};
+
+	assert_int_equal(node_call(node, KR_MSG_SETATTR, &msg, NULL), 0);
+}
+
+static inline void back(struct node *node)
+{
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node->hello.resumed, 0);
+	assert_int_equal(node->hello.late, 1);
+}
+
+#endif
