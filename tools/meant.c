@@ -23,7 +23,7 @@ struct look {
 	bool done;
 	int users;
 	char *mount_point, *below; /* owned; of the path */
-	json_t *files;             /* copies of the elements of "files" */
+	json_t *files;             /* deep copies of elements of "files": the threads share no value but these */
 	json_t *elsewhere;         /* out: fid -> true */
 	int err;                   /* out: what became of the path */
 };
@@ -161,6 +161,7 @@ void kr_meant_free(struct kr_meant *meant)
 	free(meant);
 }
 
+/* Takes FILES. */
 static void start(struct kr_meant *meant, json_t *files)
 {
 	struct look *look = kr_xcalloc(1, sizeof(*look));
@@ -175,7 +176,7 @@ static void start(struct kr_meant *meant, json_t *files)
 	look->users = 2;
 	look->mount_point = kr_xstrdup(meant->mount_point);
 	look->below = kr_xstrdup(meant->below);
-	look->files = json_incref(files);
+	look->files = files;
 	look->elsewhere = json_object();
 	meant->look = look;
 	if (pthread_create(&thread, NULL, work, look) == 0) {
@@ -216,7 +217,7 @@ static json_t *news(const struct kr_meant *meant, const json_t *status)
 
 	json_array_foreach(json_object_get(status, "files"), i, file) {
 		if (!json_object_get(meant->seen, text_of(file, "fid")))
-			json_array_append_new(files, json_copy(file));
+			json_array_append_new(files, json_deep_copy(file));
 	}
 	return files;
 }
@@ -234,7 +235,8 @@ int kr_meant_look(struct kr_meant *meant, const json_t *status, unsigned wait_ms
 		files = news(meant, status);
 		if (first || json_array_size(files))
 			start(meant, files);
-		json_decref(files);
+		else
+			json_decref(files);
 	}
 	if (!meant->look || !ended(meant->look, wait_ms))
 		return 0;
