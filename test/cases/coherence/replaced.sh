@@ -4,21 +4,31 @@
 up 2
 on node1 mkdir "$(mnt 1)/d"
 cat >"$WORK/reader.py" <<'P'
+"""reader.py FILE ENOUGH sometimes|always: reads until ENOUGH is there, 300 times at least; the file is there sometimes, or always"""
 import os, sys
-name, enough, fewest = sys.argv[1], sys.argv[2], 300
+name, enough, there = sys.argv[1:4]
+fewest = 300
 reads = 0
 while reads < fewest or not os.path.exists(enough):
-    with open(name) as file:
-        text = file.read()
-    assert text[:1] == "v" and text[-1:] == "\n", text
     reads += 1
+    try:
+        with open(name) as file:
+            text = file.read()
+    except FileNotFoundError:
+        assert there == "sometimes", "it is not there"
+        continue
+    assert text[:1] == "v" and text[-1:] == "\n" or there == "sometimes" and text == "", text
 P
+# readers FILE WHEN: two on node 1, one on node 2, in the background.
+readers() {
+	readers=
+	for i in 1 1 2; do
+		on node$i timeout -s KILL $((200 * SLOW)) python3 "$WORK/reader.py" "$(mnt $i)/d/$1" "$WORK/enough" "$2" &
+		readers+=" $!"
+	done
+}
 echo v0 >"$(seen_from_here 1)/d/status"
-readers=
-for i in 1 1 2; do
-	on node$i timeout -s KILL $((200 * SLOW)) python3 "$WORK/reader.py" "$(mnt $i)/d/status" "$WORK/enough" &
-	readers+=" $!"
-done
+readers status always
 on node1 timeout -s KILL $((200 * SLOW)) python3 - "$(mnt 1)/d" <<'P' || fail "renames"
 import os, sys
 os.chdir(sys.argv[1])
@@ -33,29 +43,12 @@ for pid in $readers; do
 done
 note "removed and made anew"
 rm "$WORK/enough"
-cat >"$WORK/looker.py" <<'P'
-import os, sys
-name, enough, fewest = sys.argv[1], sys.argv[2], 300
-found = {True: 0, False: 0}
-while sum(found.values()) < fewest or not os.path.exists(enough):
-    try:
-        with open(name) as file:
-            text = file.read()
-        assert text == "" or text[:1] == "v", text
-        found[True] += 1
-    except FileNotFoundError:
-        found[False] += 1
-P
-readers=
-for i in 1 1 2; do
-	on node$i timeout -s KILL $((200 * SLOW)) python3 "$WORK/looker.py" "$(mnt $i)/d/lock" "$WORK/enough" &
-	readers+=" $!"
-done
+readers lock sometimes
 on node1 timeout -s KILL $((200 * SLOW)) python3 - "$(mnt 1)/d/lock" <<'P' || fail "removals"
 import os, sys
 for k in range(400):
     with open(sys.argv[1], "x") as file:
-        file.write("v%d" % k)
+        file.write("v%d\n" % k)
     os.unlink(sys.argv[1])
 P
 touch "$WORK/enough"
