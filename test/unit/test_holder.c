@@ -105,6 +105,30 @@ static void a_read_let_through_makes_the_dropping_start_again(void **state)
 	assert_int_equal(next(&holder, &kinds), KR_HOLDER_ANSWER);
 }
 
+static void a_write_let_through_goes_to_the_server_while_read_is_dropped(void **state)
+{
+	struct kr_holder holder;
+	uint8_t kinds;
+
+	(void)state;
+	kr_holder_init(&holder);
+	assert_false(kr_holder_write_through(&holder));
+	kr_holder_gained(&holder, KR_LEASE_READ);
+	kr_holder_cached(&holder);
+	assert_false(kr_holder_write_through(&holder)); /* it asks for WRITE */
+	kr_holder_recalled(&holder, KR_LEASE_READ);
+	assert_int_equal(next(&holder, &kinds), KR_HOLDER_DROP);
+	assert_true(kr_holder_write_through(&holder));
+	kr_holder_dirtied(&holder, true);
+	assert_true(kr_holder_may_flush(&holder)); /* its answer waits for that, and the dropping for its answer */
+	kr_holder_flushed(&holder, true, true);
+	kr_holder_dropped(&holder);
+	assert_int_equal(next(&holder, &kinds), KR_HOLDER_DROP); /* what it had filled of other pages */
+	kr_holder_dropped(&holder);
+	assert_int_equal(next(&holder, &kinds), KR_HOLDER_ANSWER);
+	assert_false(kr_holder_write_through(&holder));
+}
+
 static void a_grant_from_before_the_connection_broke_does_not_count(void **state)
 {
 	struct kr_holder holder;
@@ -127,6 +151,7 @@ int main(void)
 		cmocka_unit_test(a_refused_flush_does_not_hold_a_recall_up),
 		cmocka_unit_test(pages_that_a_mapping_wrote_are_flushed_before_read_goes),
 		cmocka_unit_test(a_read_let_through_makes_the_dropping_start_again),
+		cmocka_unit_test(a_write_let_through_goes_to_the_server_while_read_is_dropped),
 		cmocka_unit_test(a_grant_from_before_the_connection_broke_does_not_count),
 	};
 
