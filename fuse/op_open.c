@@ -2,8 +2,8 @@
  *
  * Open modes.  A handle for writing is direct_io: its write(2)s are journaled byte by byte as they are, never page by page.
  * One for reading only goes through the kernel's pages, which are valid as long as READ is held (recall.c drops them), so it
- * keeps what they have.  The kernel may map either; but before 6.6 it maps none that is direct_io (MAP_SHARED: ENODEV), so
- * there a handle for reading and writing goes through the pages, too: what op_write.c does about that.
+ * keeps what they have.  The kernel may map either; but before 6.6 it maps none that is direct_io (MAP_SHARED: ENODEV): with
+ * shared_mmap a handle for reading and writing goes through the pages there, too (op_write.c says what that costs).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -70,7 +70,8 @@ void kr_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
  * file ends. */
 static bool is_paged(const struct kr_handle *handle, int flags)
 {
-	return handle->readable && handle->writable && !(flags & (O_APPEND | O_DIRECT)) && !kr_shim_direct_io_mmap();
+	return handle->file->mount->options->shared_mmap && handle->readable && handle->writable &&
+		!(flags & (O_APPEND | O_DIRECT)) && !kr_shim_direct_io_mmap();
 }
 
 /* Takes over the op's count in file->opening. */

@@ -9,7 +9,9 @@
  *  - without READ, under which alone pages may be valid, those that it has filled are dropped before it is answered;
  *  - when the dropping of pages may wait for it, while it waits for WRITE, it is let through: journaled without WRITE, like a
  *    page, and at the server before it is answered, which READ that is being recalled from everybody allows.
- * Before it is answered its bytes can be seen on this node already.
+ *  - when it has waited, under READ, a read may have filled its pages anew meanwhile, before its bytes: they are dropped.
+ * It is not exact: before it is answered its bytes can be seen on this node, other nodes may drop their pages a moment after one that
+ * was let through was answered, and this node the one page that it covers in part.  So it is for mounts that ask for it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +30,7 @@ struct write {
 	size_t size;
 	uint64_t offset; /* as the kernel has it, also of an append */
 	bool append, page;
-	bool through;    /* see above */
+	bool waited, through; /* see above */
 	struct kr_handle *handle;
 	int sync;        /* O_SYNC, O_DSYNC: answered when it is stable at the server */
 	bool clear_suid;
@@ -95,7 +97,7 @@ static struct kr_range pages_to_drop(const struct write *write, uint64_t written
 	if (!kr_holder_has(holder, KR_LEASE_READ))
 		return (struct kr_range){ .offset = first, .length = end > first ? end - first : 0 };
 	kr_holder_cached(holder);
-	if (written != write->offset) /* O_APPEND was set later, and the kernel did not know the end */
+	if (write->waited || written != write->offset) /* O_APPEND was set later, and the kernel did not know the end */
 		kr_holder_distrust(holder);
 	return (struct kr_range){ 0 };
 }
@@ -204,6 +206,7 @@ static void step_write(struct kr_op *op)
 		uint64_t nodeid = kr_inode_find(mount->inodes, &file->fid);
 
 		answer(kr_op_finish(op), nodeid, write);
+		kr_file_step(file);
 		kr_op_free(op);
 	} else if (verdict == FAILED || (verdict != FULL && lease_error)) {
 		kr_op_reply_err(op, op->interrupted ? -EINTR : err ? err : lease_error);
@@ -258,5 +261,6 @@ void kr_op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, 
 	memcpy(op->data, data, size);
 	op->write = write;
 	op->write.data = op->data;
+	op->write.waited = true;
 	kr_op_post(&op->file_op.op);
 }

@@ -63,6 +63,8 @@ static const struct kr_option table[] = {
 		.help = "threads that answer the kernel; 0: by the number of processors"},
 	{.name = "cpus", .type = KR_OPTION_STRING, .offset = FIELD(cpus), .value_name = "LIST",
 		.help = "processors that the daemon may use, like 0-3:8 (default: all that its parent may)"},
+	{.name = "shared_mmap", .type = KR_OPTION_BOOL, .offset = FIELD(shared_mmap),
+		.help = "on kernels before 6.6, which need it for that: files open for reading and writing can be mapped with MAP_SHARED"},
 	{.name = "nonempty", .type = KR_OPTION_BOOL, .offset = FIELD(nonempty),
 		.help = "mount over a directory that is not empty"},
 	{.name = "foreground", .letter = 'f', .type = KR_OPTION_BOOL, .offset = FIELD(foreground), .command_line_only = true,

@@ -40,7 +40,7 @@ struct kr_mount_options {
 	uint64_t threads;
 	char *cpus;      /* NULL: as the parent */
 	cpu_set_t cpu_set; /* what it means */
-	bool soft, hard, nonempty;
+	bool soft, hard, nonempty, shared_mmap;
 	bool foreground, debug;
 };
 

@@ -57,7 +57,6 @@ class Earliest:
 
 
 class Register:
-    early = False  # what is read before its write has returned may be gone again (paged handles, fuse/op_write.c)
     ordered = False  # writers on different nodes take turns (coherence=ordered): all registers are strict
 
     def __init__(self, strict=False):
@@ -98,14 +97,10 @@ class Register:
         written = self.marks((write.end, write) for write in self.writes.values())
         reads = sorted(self.reads, key=lambda read: read.start)
         single = [(r, self.writes[r.value]) for r in reads if not isinstance(r.value, tuple) and r.value in self.writes]
-        seen = self.marks((self.known(read, write), write) for read, write in single)
+        seen = self.marks((read.end, write) for read, write in single)
         for read in reads:
             self.check_read(what, read, written, seen, problems)
         self.check_returns(what, [pair for pair in single if not pair[1].unsure], problems)
-
-    def known(self, read, write):
-        """From when on it is certain that the write has happened, by this read of it."""
-        return max(read.end, write.end) if self.early else read.end
 
     def check_read(self, what, read, written, seen, problems):
         values = read.value if isinstance(read.value, tuple) else (read.value,)
@@ -136,10 +131,10 @@ class Register:
 
     def check_returns(self, what, single, problems):
         """Between two reads of one value nobody reads another."""
-        single = [(r, w) for r, w in single if not r.torn and not (self.early and r.start < w.end)]
+        single = [pair for pair in single if not pair[0].torn]
         first, last = {}, {}
         for read, write in single:
-            first[write.value] = min(first.get(write.value, NEVER), self.known(read, write))
+            first[write.value] = min(first.get(write.value, NEVER), read.end)
             last[write.value] = max(last.get(write.value, -NEVER), read.start)
         spans = sorted((first[value], last[value], value) for value in first)
         index, top = 0, []  # the two spans that reach furthest, of those that have begun
