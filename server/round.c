@@ -123,13 +123,33 @@ bool kr_rounds_asked_by(const struct kr_rounds *rounds, uint32_t node)
 }
 
 /* Takes ASKED out of whatever list it is in and answers it. */
-static void settle(struct kr_rounds *rounds, struct asked *asked, int err, bool alone)
+static void answer(struct kr_rounds *rounds, struct asked *asked, int err, bool alone)
 {
 	if (!asked->answered)
 		push(rounds, (struct kr_round_action){ .kind = KR_ROUND_REPLY, .node = asked->ask.node,
 			.token = asked->ask.token, .err = err, .alone = alone });
 	kr_list_remove(&asked->link);
 	free(asked);
+}
+
+static void refuse_replays(struct kr_rounds *rounds, uint32_t node, int err)
+{
+	struct asked *asked, *after;
+
+	KR_LIST_FOR_EACH_SAFE(asked, after, &rounds->waiting, link) {
+		if (asked->ask.node == node && asked->ask.replay_round)
+			answer(rounds, asked, err, false);
+	}
+}
+
+/* ASKED has been in a round. A replay that fails takes the later ones of its node along. */
+static void settle(struct kr_rounds *rounds, struct asked *asked, int err, bool alone)
+{
+	const struct kr_round_ask ask = asked->ask;
+
+	answer(rounds, asked, err, alone);
+	if (err && ask.replay_round)
+		refuse_replays(rounds, ask.node, err);
 }
 
 static struct asked *find_current(struct kr_rounds *rounds, uint32_t node)
@@ -252,7 +272,7 @@ static void abandon(struct kr_rounds *rounds)
 static void ask_again(struct kr_rounds *rounds)
 {
 	struct asked *asked, *after;
-	struct kr_link *position = rounds->waiting.head.next;
+	struct kr_link *position = rounds->waiting.head.next; /* stays: what takes others along was alone */
 
 	KR_LIST_FOR_EACH_SAFE(asked, after, &rounds->current, link) {
 		if (++asked->attempts >= KR_ROUND_ATTEMPTS) {
@@ -384,7 +404,7 @@ void kr_rounds_lost(struct kr_rounds *rounds, uint32_t node)
 
 	KR_LIST_FOR_EACH_SAFE(asked, after, &rounds->waiting, link) {
 		if (asked->ask.node == node)
-			settle(rounds, asked, -ENOTCONN, false);
+			answer(rounds, asked, -ENOTCONN, false);
 	}
 	asked = find_current(rounds, node);
 	if (!asked || asked->answered)

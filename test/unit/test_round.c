@@ -312,6 +312,72 @@ static void replays_run_first_and_by_round(void **state)
 }
 
 /* As the chain was merged, whoever comes first: where both wrote, the later in ring order wins. */
+/* What is applied of a journal is known by its last sequence number: nothing may be missing before it. */
+static void after_a_replay_that_failed_none_of_that_node_goes_in(void **state)
+{
+	char token_d, token_e;
+	struct kr_rounds rounds;
+
+	(void)state;
+	setup(&rounds);
+	kr_rounds_hold(&rounds, true);
+	ask(&rounds, 1, "n1", true, 9, &token_a);
+	ask(&rounds, 1, "n1", true, 5, &token_b);
+	ask(&rounds, 2, "n2", true, 6, &token_c);
+	ask(&rounds, 1, "n1", true, 0, &token_d);
+	ask(&rounds, 1, "n1", false, 7, &token_e);
+	kr_rounds_hold(&rounds, false);
+	assert_ptr_equal(expect(&rounds, KR_ROUND_WRITE, 1).token, &token_b);
+	kr_rounds_finished(&rounds, 1, -ENOSPC);
+	expect_reply(&rounds, &token_b, -ENOSPC, 1, true);
+	expect_reply(&rounds, &token_a, -ENOSPC, 0, false);
+	expect_reply(&rounds, &token_e, -ENOSPC, 0, false);
+	assert_ptr_equal(expect(&rounds, KR_ROUND_WRITE, 2).token, &token_c);
+	kr_rounds_finished(&rounds, 2, 0);
+	expect_reply(&rounds, &token_c, 0, 2, true);
+	assert_ptr_equal(expect(&rounds, KR_ROUND_WRITE, 1).token, &token_d);
+	kr_rounds_finished(&rounds, 3, 0);
+	expect_reply(&rounds, &token_d, 0, 3, true);
+	assert_true(kr_rounds_idle(&rounds));
+	kr_rounds_fini(&rounds);
+}
+
+/* Its node cannot read it, say; and what breaks again and again is given up. */
+static void a_streamed_replay_that_is_given_up_takes_the_later_ones_along(void **state)
+{
+	(void)state;
+	for (int refused = 0; refused < 2; refused++) {
+		struct kr_rounds rounds;
+		uint64_t round = 0;
+
+		setup(&rounds);
+		kr_rounds_hold(&rounds, true);
+		ask(&rounds, 1, "n1", false, 5, &token_a);
+		ask(&rounds, 1, "n1", true, 6, &token_b);
+		ask(&rounds, 2, "n2", true, 7, &token_c);
+		kr_rounds_hold(&rounds, false);
+		for (int attempt = 0; attempt < (refused ? 1 : KR_ROUND_ATTEMPTS); attempt++) {
+			expect(&rounds, KR_ROUND_BEGIN, 1);
+			round = expect(&rounds, KR_ROUND_SEND, 1).round;
+			if (refused) {
+				kr_rounds_accepted(&rounds, round, 1, -EIO);
+			} else {
+				kr_rounds_broken(&rounds, round);
+				expect(&rounds, KR_ROUND_ABORT, 1);
+			}
+			expect(&rounds, KR_ROUND_DISCARD, 0);
+			if (attempt + 1 < KR_ROUND_ATTEMPTS && !refused)
+				kr_rounds_drained(&rounds, round);
+		}
+		expect_reply(&rounds, &token_a, -EIO, 0, false);
+		expect_reply(&rounds, &token_b, -EIO, 0, false);
+		expect_nothing(&rounds);
+		kr_rounds_drained(&rounds, round);
+		assert_ptr_equal(expect(&rounds, KR_ROUND_WRITE, 2).token, &token_c);
+		kr_rounds_fini(&rounds);
+	}
+}
+
 static void replays_of_one_round_run_in_ring_order(void **state)
 {
 	struct kr_rounds rounds;
@@ -542,6 +608,8 @@ int main(void)
 		cmocka_unit_test(refusal_fails_the_one_that_refused_only),
 		cmocka_unit_test(broken_chains_fall_back_to_single_rounds_and_end_with_eio),
 		cmocka_unit_test(replays_run_first_and_by_round),
+		cmocka_unit_test(after_a_replay_that_failed_none_of_that_node_goes_in),
+		cmocka_unit_test(a_streamed_replay_that_is_given_up_takes_the_later_ones_along),
 		cmocka_unit_test(replays_of_one_round_run_in_ring_order),
 		cmocka_unit_test(too_many_asks_of_a_node_are_refused),
 		cmocka_unit_test(ring_order_is_natural),
