@@ -133,6 +133,29 @@ void kr_applied_note(struct kr_applied *applied, const struct kr_fid *file, cons
 	entry->round = KR_MAX(entry->round, round);
 }
 
+void kr_applied_note_replayed(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16], uint64_t seq,
+	uint64_t round)
+{
+	kr_applied_note(applied, file, node_id, seq, round);
+	find_or_make(applied, file, node_id)->replayed = true;
+}
+
+static void lose(struct kr_applied_entry *entry)
+{
+	entry->lossy = true;
+	entry->seq = entry->round = 0;
+}
+
+void kr_applied_lose(struct kr_applied *applied, const struct kr_fid *file)
+{
+	struct kr_applied_entry *entry;
+
+	KR_LIST_FOR_EACH(entry, &applied->uses, use) {
+		if (kr_fid_equal(&entry->file, file))
+			lose(entry);
+	}
+}
+
 void kr_applied_note_unstable(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16],
 	uint64_t good, int err)
 {
@@ -140,8 +163,7 @@ void kr_applied_note_unstable(struct kr_applied *applied, const struct kr_fid *f
 
 	entry->good = entry->unstable_err ? KR_MIN(entry->good, good) : good;
 	entry->unstable_err = err;
-	entry->lossy = true;
-	entry->seq = entry->round = 0;
+	lose(entry);
 }
 
 void kr_applied_told(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16], uint64_t good)

@@ -18,6 +18,7 @@ struct kr_applied_entry {
 	struct kr_fid file;
 	uint8_t node_id[16];
 	uint64_t seq, round;      /* the latest */
+	bool replayed;            /* there were replays among it: replayed.h keeps it */
 	int unstable_err;         /* not 0: rounds after `good` were lost by a failed sync and the node has not taken note */
 	uint64_t good;
 	bool lossy;               /* there was such a loss: a flush on its way then may not have the lost bytes, so that what
@@ -34,6 +35,11 @@ void kr_applied_init(struct kr_applied *applied);
 void kr_applied_fini(struct kr_applied *applied);
 void kr_applied_note(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16], uint64_t seq,
 	uint64_t round);
+/* The same of a replay. */
+void kr_applied_note_replayed(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16], uint64_t seq,
+	uint64_t round);
+/* What is known of FILE counts no more, whoever's it is. */
+void kr_applied_lose(struct kr_applied *applied, const struct kr_fid *file);
 /* Rounds after GOOD are lost with ERR: nothing of them counts as applied any more. */
 void kr_applied_note_unstable(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16],
 	uint64_t good, int err);

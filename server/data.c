@@ -77,10 +77,20 @@ void kr_data_settled(struct kr_data *data)
 	data->may_raise = true;
 }
 
-enum kr_synced_verdict kr_data_judge_replays(const struct kr_data *data, const struct kr_fid *file, uint64_t oldest,
-	uint64_t newest)
+const struct kr_applied_entry *kr_data_applied_anew(struct kr_data *data, const struct kr_fid *file, const uint8_t node_id[16],
+	uint64_t seq)
 {
-	return kr_synced_judge(&data->synced, file, oldest, newest);
+	const struct kr_applied_entry *entry = kr_applied_find(&data->applied, file, node_id);
+
+	return entry && !entry->unstable_err && entry->seq >= seq ? entry : NULL;
+}
+
+enum kr_synced_verdict kr_data_judge_replays(struct kr_data *data, const uint8_t node_id[16],
+	const struct kr_reclaim_request *claim)
+{
+	if (kr_data_applied_anew(data, &claim->file, node_id, claim->replay_last))
+		return KR_SYNCED_ALL;
+	return kr_synced_judge(&data->synced, &claim->file, claim->oldest, claim->newest);
 }
 
 /* --- the whole ------------------------------------------------------------------------------------------------------- */
@@ -91,6 +101,7 @@ static void on_tick(uv_timer_t *timer)
 	uint64_t now_ns = kr_clock_ns();
 
 	kr_flush_tick(data, now_ns);
+	kr_replayed_tick(&data->replayed);
 	kr_feed_tick(data);
 	maybe_raise(data, now_ns);
 	if (data->replaying && data->replays == 0) {
@@ -103,8 +114,12 @@ int kr_data_init(struct kr_server *server, struct kr_data **ret_data)
 {
 	struct kr_data *data = kr_xcalloc(1, sizeof *data);
 	uint64_t last_round = server->instance << 40;
-	int err = kr_synced_open(&data->synced, server, kr_state_dir(server->state), server->boot_id, last_round);
+	int err, dir = kr_state_dir(server->state);
 
+	kr_applied_init(&data->applied);
+	err = kr_synced_open(&data->synced, server, dir, server->boot_id, last_round);
+	if (!err)
+		err = kr_replayed_open(&data->replayed, server, dir, server->boot_id, &data->applied);
 	if (err) {
 		kr_data_free(data);
 		return err;
@@ -121,7 +136,6 @@ int kr_data_init(struct kr_server *server, struct kr_data **ret_data)
 	kr_list_init(&data->pipelines);
 	kr_list_init(&data->hops);
 	kr_list_init(&data->throttled);
-	kr_applied_init(&data->applied);
 	kr_stable_init(data);
 	uv_timer_init(server->loop, &data->tick);
 	data->tick.data = data;
@@ -139,12 +153,13 @@ void kr_data_stop(struct kr_data *data)
 	kr_flush_stop(data);
 	kr_hop_close_all(data, 0);
 	kr_stable_hurry(data);
+	kr_replayed_give_up(&data->replayed);
 }
 
 bool kr_data_idle(const struct kr_data *data)
 {
 	return kr_flush_quiet(data) && kr_list_empty(&data->sync_queue) && kr_list_empty(&data->sync_urgent) &&
-		data->syncs.running == 0 && !kr_synced_busy(&data->synced) && data->feeds.running == 0 && data->applies.running == 0 && kr_list_empty(&data->hops);
+		data->syncs.running == 0 && !kr_synced_busy(&data->synced) && !kr_replayed_busy(&data->replayed) && data->feeds.running == 0 && data->applies.running == 0 && kr_list_empty(&data->hops);
 }
 
 static void drop_files(struct kr_list *list, size_t link_offset)
@@ -174,6 +189,7 @@ void kr_data_free(struct kr_data *data)
 	if (!data)
 		return;
 	kr_synced_close(&data->synced);
+	kr_replayed_close(&data->replayed);
 	kr_applied_fini(&data->applied);
 	free(data);
 }

@@ -54,9 +54,9 @@ bool kr_data_replaying(const struct kr_data *data);
 /* Nobody who may come back unjudged has rounds of a former boot to replay any more: from now on the floor of what is known to
  * be synced (synced.h) may rise. */
 void kr_data_settled(struct kr_data *data);
-/* What is known of these rounds of FILE, which a node has to replay. */
-enum kr_synced_verdict kr_data_judge_replays(const struct kr_data *data, const struct kr_fid *file, uint64_t oldest,
-	uint64_t newest);
+/* What is known of the rounds that the node has to replay, as it claims: those that it has replayed in this boot are there as well. */
+enum kr_synced_verdict kr_data_judge_replays(struct kr_data *data, const uint8_t node_id[16],
+	const struct kr_reclaim_request *claim);
 /* Somebody set FILE's mtime to MTIME (SETATTR executed): a round that is running must not change it. */
 void kr_data_mtime_set(struct kr_sfile *file, struct kr_time mtime);
 /* Rounds, writes (number, mean size), syncs, feeds: an object for STATUS; owned by the caller. */

@@ -7,6 +7,7 @@
 #include "server/data.h"
 #include "server/files.h"
 #include "server/gate.h"
+#include "server/replayed.h"
 #include "server/request.h"
 #include "server/server.h"
 #include "server/session.h"
@@ -42,6 +43,7 @@ struct kr_data {
 	struct kr_list in_sync;       /* kr_stable.in_sync */
 	struct kr_applied applied;
 	struct kr_synced synced;
+	struct kr_replayed replayed;
 	uint64_t forgotten_round;     /* the last round of files that have left the table, and of former instances */
 	uint64_t raised_ns;           /* when the floor of `synced` was raised the last time */
 	bool may_raise;               /* no replays of a former boot are waited for ... */
@@ -69,6 +71,10 @@ static inline struct kr_data *kr_data_of(const struct kr_sfile *file)
 	return file->server->data;
 }
 
+/* What has been applied in this boot of FILE from the journal NODE_ID, if that is all up to SEQ; else NULL. Borrowed until the next
+ * call. */
+const struct kr_applied_entry *kr_data_applied_anew(struct kr_data *data, const struct kr_fid *file, const uint8_t node_id[16],
+	uint64_t seq);
 /* The next round's number: ascending over restarts. */
 uint64_t kr_data_next_round(void *data);
 /* Where SESSION's node finds node DOWNSTREAM or the server (0). Borrows strings of SESSION or HOST (at least 64 bytes).

@@ -143,14 +143,14 @@ static bool is_synced(struct kr_data *data, const struct kr_flush_request *msg)
 	return round && kr_synced_judge(&data->synced, &msg->file, round, round) == KR_SYNCED_ALL;
 }
 
-/* A replay that this boot has applied, whose answer the node did not live to hear: later rounds of others may be there by now.  0: it
- * is none; else a round that it is in. */
+/* A replay that was applied in this boot (perhaps by a former instance: replayed.h), whose answer the node did not live to hear: later
+ * rounds of others may be there by now.  0: it is none; else a round that it is in. */
 static uint64_t applied_anew(struct kr_data *data, const struct kr_request *request)
 {
 	const struct kr_flush_request *msg = &request->msg.flush_request;
-	const struct kr_applied_entry *entry = kr_applied_find(&data->applied, &msg->file, request->session->node_id);
+	const struct kr_applied_entry *entry = kr_data_applied_anew(data, &msg->file, request->session->node_id, msg->seq);
 
-	return entry && !entry->unstable_err && entry->seq >= msg->seq ? entry->round : 0;
+	return entry ? entry->round : 0;
 }
 
 /* True: it has been answered, since what it brings is there. */

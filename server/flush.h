@@ -22,6 +22,7 @@ struct kr_flush_part {
 	uint32_t node;
 	uint8_t node_id[16];
 	uint64_t seq; /* 0: not accepted yet */
+	bool replay;
 };
 
 struct kr_sfile_data {

@@ -26,7 +26,7 @@ static struct kr_flush_part *find_part(struct kr_sfile_data *data, uint32_t node
 	return NULL;
 }
 
-static struct kr_flush_part *add_part(struct kr_sfile_data *data, const struct kr_session *session)
+static struct kr_flush_part *add_part(struct kr_sfile_data *data, const struct kr_request *request)
 {
 	struct kr_flush_part *part;
 
@@ -41,8 +41,9 @@ static struct kr_flush_part *add_part(struct kr_sfile_data *data, const struct k
 		data->part_capacity = capacity;
 	}
 	part = &data->parts[data->part_count++];
-	*part = (struct kr_flush_part){ .node = session->node };
-	memcpy(part->node_id, session->node_id, sizeof part->node_id);
+	*part = (struct kr_flush_part){ .node = request->session->node,
+		.replay = request->msg.flush_request.flags & KR_FLUSH_REPLAY };
+	memcpy(part->node_id, request->session->node_id, sizeof part->node_id);
 	return part;
 }
 
@@ -136,6 +137,52 @@ static void note_applied(struct kr_sfile_data *data)
 	}
 }
 
+/* The running round ends. */
+static void conclude(struct kr_sfile *file, int err)
+{
+	struct kr_sfile_data *data = &file->data;
+
+	if (err == 0)
+		note_applied(data);
+	else
+		data->owner->counters.failed_rounds++;
+	kr_rounds_finished(&data->rounds, data->rounds.round, err);
+	kr_flush_execute(file);
+}
+
+static void ignore(void *context, int err)
+{
+	(void)context;
+	(void)err;
+}
+
+static void replay_noted(void *context, int err)
+{
+	struct kr_sfile *file = context;
+	struct kr_data *owner = file->data.owner;
+
+	if (err == 0 && file->data.stable.taint) { /* a sync has failed meanwhile */
+		err = file->data.stable.taint;
+		kr_applied_lose(&owner->applied, &file->fid);
+		kr_replayed_lose(&owner->replayed, &file->fid, ignore, NULL);
+	}
+	conclude(file, err);
+	kr_sfile_put(file);
+}
+
+/* All bytes are there. What was replayed is written down before anything can come after it (replayed.h). */
+static void applied(struct kr_sfile *file)
+{
+	struct kr_sfile_data *data = &file->data;
+	const struct kr_flush_part *part = data->parts; /* a replay is a round of its own */
+
+	if (part->replay)
+		kr_replayed_note(&data->owner->replayed, &file->fid, part->node_id, part->seq, data->rounds.round, replay_noted,
+			kr_sfile_ref(file));
+	else
+		conclude(file, 0);
+}
+
 static void finish(struct kr_sfile *file, struct kr_apply *apply);
 
 static void finish_done(struct kr_apply *apply)
@@ -164,12 +211,10 @@ static void finish_done(struct kr_apply *apply)
 			data->mtime_rounds = data->mtime_is_set ? (struct kr_time){ .sec = INT64_MIN } : apply->mtime;
 			data->overlapped += data->round_overlapped;
 			data->owner->counters.overlapped += data->round_overlapped;
-			note_applied(data);
+			applied(file);
 		} else {
-			data->owner->counters.failed_rounds++;
+			conclude(file, err);
 		}
-		kr_rounds_finished(&data->rounds, apply->round, err);
-		kr_flush_execute(file);
 	}
 	kr_apply_free(apply);
 	kr_sfile_put(file);
@@ -194,7 +239,7 @@ static void write_inline(struct kr_sfile *file, const struct kr_round_action *ac
 	size_t position = 0;
 
 	begin_round(data);
-	add_part(data, request->session)->seq = msg->seq;
+	add_part(data, request)->seq = msg->seq;
 	take_mtime(data, msg->mtime);
 	data->clear_suid = msg->clear_suid;
 	for (uint32_t i = 0; i < msg->extents.count; i++) {
@@ -259,7 +304,7 @@ static void send_round(struct kr_sfile *file, const struct kr_round_action *acti
 
 	if (request->msg.flush_request.clear_suid)
 		data->clear_suid = true;
-	add_part(data, session);
+	add_part(data, request);
 	if (!kr_data_hop(data->owner, session, action->downstream, host, &msg.downstream)) {
 		kr_rounds_broken(&data->rounds, action->round);
 		return;

@@ -15,6 +15,7 @@
 #include "server/request.h"
 #include "server/server.h"
 #include "server/session.h"
+#include "server/state.h"
 #include "server/trust.h"
 
 bool kr_late_must_wait(const struct kr_request *request)
@@ -33,19 +34,28 @@ static bool is_late(const struct kr_request *request)
 	return request->session->lapse.kind != KR_LAPSE_NONE;
 }
 
-/* Whether the replays of a RECLAIM have to be judged: what is synced is dropped when it comes, and what an awaited node
- * replays goes in by the order of rounds. */
+/* An awaited node's replays go in by the order of rounds. But when all others' of this boot are in since a former instance, these
+ * were judged by that one, which ended before it had them: others may have written since. */
+static bool comes_after_the_others(const struct kr_request *request)
+{
+	const struct kr_server *server = request->server;
+
+	return is_late(request) ||
+		(!kr_state_facts(server->state)->new_boot && kr_grace_awaits(&server->grace, request->session->node_id, NULL));
+}
+
+/* Whether the replays of a RECLAIM have to be judged: what is there already is dropped when it comes. */
 static bool has_doubtful_replays(const struct kr_request *request)
 {
 	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
 
 	if (!msg->replay_last)
 		return false;
-	switch (kr_data_judge_replays(request->server->data, &msg->file, msg->oldest, msg->newest)) {
+	switch (kr_data_judge_replays(request->server->data, request->session->node_id, msg)) {
 	case KR_SYNCED_ALL:
 		return false;
 	case KR_SYNCED_NOT:
-		return is_late(request);
+		return comes_after_the_others(request);
 	case KR_SYNCED_OVERTAKEN:
 		break;
 	}

@@ -256,6 +256,16 @@ static void noted(void *context, int err)
 	conclude(job);
 }
 
+/* What was replayed may be missing as well, and is not to be taken for applied by the next instance. */
+static void loss_noted(void *context, int err)
+{
+	struct sync_job *job = context;
+
+	(void)err; /* said */
+	tell_unstable(job->file, job->err);
+	conclude(job);
+}
+
 static void done(struct kr_gate_job *gated)
 {
 	struct sync_job *job = KR_CONTAINER_OF(gated, struct sync_job, gated);
@@ -267,8 +277,7 @@ static void done(struct kr_gate_job *gated)
 		data->counters.sync_errors++;
 		kr_log_error("syncing a file failed: %s; its nodes flush again what was applied since the last good sync",
 			strerror(-job->err));
-		tell_unstable(file, job->err);
-		conclude(job);
+		kr_replayed_lose(&data->replayed, &file->fid, loss_noted, job);
 	} else if (must_be_noted(job)) {
 		kr_synced_note(&data->synced, &file->fid, job->cover, noted, job);
 	} else {

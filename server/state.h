@@ -9,6 +9,7 @@
  *   nodes/ID    a symbolic link per node whose leases count (or did, when the server ended), to "OWNER NAME": of its key
  *               ("node", or "user-UID"; "any" without a key), and its host name, for people. A link is made and lasts as a whole
  *   synced      which flush rounds are on stable storage (synced.h)
+ *   replayed    which rounds of a former boot have been replayed in this one (replayed.h)
  *   conflicts   which late bytes are in conflict (conflicts.h)
  *
  * Losing the directory makes all file identities, caches and journals of nodes foreign: it belongs into the backup.

@@ -14,9 +14,10 @@
 #include "common/hex.h"
 #include "common/log.h"
 #include "server/fid.h"
+#include "server/lines.h"
 #include "server/server.h"
 
-enum { LINE_MAX_LENGTH = 2 * KR_FID_MAX + 128, LOG_MAX = 4 * (KR_SYNCED_MAX + KR_SYNCED_LOG) * LINE_MAX_LENGTH };
+enum { LOG_MAX = 4 * (KR_SYNCED_MAX + KR_SYNCED_LOG) * KR_LINE_MAX };
 
 static const char log_name[] = "synced";
 
@@ -127,68 +128,29 @@ enum kr_synced_verdict kr_synced_judge(const struct kr_synced *synced, const str
 
 /* --- the log --------------------------------------------------------------------------------------------------------- */
 
-/* A text that grows; NULL after it could not. */
-struct text {
-	char *bytes;
-	size_t length, capacity;
-	bool failed;
-};
-
-/* LINE with its checksum. What a line before it that was cut short has left does not spoil it. */
-static void add_line(struct text *text, const char *line)
+static void add_file(struct kr_lines *text, const struct kr_fid *file, struct kr_synced_span span)
 {
-	char whole[LINE_MAX_LENGTH + 24];
-	size_t length = (size_t)snprintf(whole, sizeof(whole), "\n%s %016" PRIx64 "\n", line, kr_checksum(line, strlen(line)));
-
-	if (text->length + length > text->capacity) {
-		size_t capacity = KR_MAX(2 * text->capacity, text->length + length + 1024);
-		char *larger = realloc(text->bytes, capacity);
-
-		text->failed |= !larger;
-		if (!larger)
-			return;
-		text->bytes = larger;
-		text->capacity = capacity;
-	}
-	memcpy(text->bytes + text->length, whole, length);
-	text->length += length;
-}
-
-static void add_file(struct text *text, const struct kr_fid *file, struct kr_synced_span span)
-{
-	char line[LINE_MAX_LENGTH], hex[2 * KR_FID_MAX + 1];
+	char line[KR_LINE_MAX], hex[2 * KR_FID_MAX + 1];
 
 	kr_hex_format(file->bytes, file->length, hex);
 	snprintf(line, sizeof(line), "file %s %" PRIu64 " %" PRIu64, hex, span.lost, span.round);
-	add_line(text, line);
+	kr_lines_add(text, line);
 }
 
-static void add_all(struct text *text, const struct kr_synced *synced, struct kr_synced_span floor)
+static void add_all(struct kr_lines *text, const struct kr_synced *synced, struct kr_synced_span floor)
 {
-	char line[LINE_MAX_LENGTH], hex[33];
+	char line[KR_LINE_MAX], hex[33];
 	const struct entry *entry;
 
 	kr_hex_format(synced->boot_id, 16, hex);
 	snprintf(line, sizeof(line), "boot %s %" PRIu64, hex, synced->lost);
-	add_line(text, line);
+	kr_lines_add(text, line);
 	snprintf(line, sizeof(line), "all %" PRIu64 " %" PRIu64, floor.lost, floor.round);
-	add_line(text, line);
+	kr_lines_add(text, line);
 	KR_LIST_FOR_EACH(entry, &synced->order, order) {
 		if (entry->span.round > floor.round)
 			add_file(text, &entry->file, entry->span);
 	}
-}
-
-/* Takes the checksum off LINE. */
-static bool is_whole(char *line)
-{
-	char *space = strrchr(line, ' '), expected[17];
-
-	if (!space)
-		return false;
-	*space = '\0';
-	snprintf(expected, sizeof(expected), "%016" PRIx64, kr_checksum(line, strlen(line)));
-	return strcmp(space + 1, expected) == 0;
 }
 
 static void read_line(struct kr_synced *synced, char *line, uint8_t boot_id[16], uint64_t *lost)
@@ -197,8 +159,6 @@ static void read_line(struct kr_synced *synced, char *line, uint8_t boot_id[16],
 	struct kr_synced_span span;
 	struct kr_fid file;
 
-	if (!is_whole(line))
-		return;
 	if (sscanf(line, "boot %32s %" SCNu64, hex, lost) == 2)
 		kr_hex_parse(hex, boot_id, 16);
 	else if (sscanf(line, "all %" SCNu64 " %" SCNu64, &span.lost, &span.round) == 2)
@@ -218,16 +178,13 @@ static int read_log(struct kr_synced *synced, uint8_t boot_id[16], uint64_t *los
 
 	if (err)
 		return err == -ENOENT ? 0 : err;
-	for (size_t i = 0; i < length; i++) {
-		if (text[i] == '\0')
-			text[i] = '\n';
-	}
-	for (rest = text; (line = strsep(&rest, "\n"));)
+	kr_lines_prepare(text, length);
+	for (rest = text; (line = kr_lines_next(&rest));)
 		read_line(synced, line, boot_id, lost);
 	return 0;
 }
 
-static int write_log(const struct kr_synced *synced, const struct text *text)
+static int write_log(const struct kr_synced *synced, const struct kr_lines *text)
 {
 	return text->failed ? -ENOMEM : kr_write_file(synced->dir, log_name, text->bytes, text->length, 0600);
 }
@@ -243,7 +200,7 @@ static int open_log(struct kr_synced *synced)
 int kr_synced_open(struct kr_synced *synced, struct kr_server *server, int dir, const uint8_t boot_id[16], uint64_t last_round)
 {
 	uint8_t old_boot[16] = {0};
-	struct text text = {0};
+	struct kr_lines text = {0};
 	uint64_t lost = 0;
 	int err;
 
@@ -285,19 +242,17 @@ struct batch {
 	struct kr_list notes;
 	struct kr_synced_span floor; /* round 0: it stays */
 	bool whole;
-	struct text text;
+	struct kr_lines text;
 	int err;
 };
 
-static int append(const struct kr_synced *synced, const struct text *text)
+static int append(const struct kr_synced *synced, const struct kr_lines *text)
 {
-	ssize_t written = text->failed ? -1 : write(synced->fd, text->bytes, text->length);
+	int err = kr_lines_append(text, synced->fd);
 
-	if (text->failed)
-		return -ENOMEM;
-	if (written >= 0 && (size_t)written < text->length)
-		return -ENOSPC;
-	return written < 0 || fdatasync(synced->fd) < 0 ? -errno : 0;
+	if (err)
+		return err;
+	return fdatasync(synced->fd) < 0 ? -errno : 0;
 }
 
 static void run_batch(struct kr_job *job)

@@ -7,7 +7,7 @@
 
 /* What is broken on purpose, to see that the checker notices. */
 enum crash_broken { BROKEN_NOTHING, BROKEN_DOUBT, BROKEN_SETTLE, BROKEN_CHECKSUM, BROKEN_TAIL, BROKEN_SYNC, BROKEN_STATE,
-	BROKEN_RELEASE, BROKEN_MARK, BROKEN_SYNCED, BROKEN_ORDER };
+	BROKEN_RELEASE, BROKEN_MARK, BROKEN_SYNCED, BROKEN_ORDER, BROKEN_REPLAYED };
 
 struct crash {
 	uint64_t wanted, points; /* states to look at, looked at */

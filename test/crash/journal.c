@@ -170,8 +170,10 @@ static void replay_life(int index, const uint32_t before[CELLS])
 		if (content[index][c] < before[c])
 			crash_failed(life.crash, "file %d, cell %d: replays make write %u of %u", index, c, content[index][c], before[c]);
 	memcpy(file->content, content[index], sizeof(content[index]));
-	KR_LIST_FOR_EACH(applied, list, link)
+	KR_LIST_FOR_EACH(applied, list, link) {
 		file->applied_seq = applied->up_to;
+		model_replayed(&life.server, index, applied->up_to, life.server.round + 1);
+	}
 	KR_LIST_FOR_EACH_SAFE(applied, after, list, link) {
 		if (model_judge(&life.server, index, applied->round) == KR_SYNCED_ALL) {
 			kr_journal_drop_applied(life.journal, applied);
@@ -304,6 +306,7 @@ void crash_journal(struct crash *crash)
 	crash_empty(crash->synced);
 	model_begin(&life.server, crash->synced);
 	life.server.forgetful = crash->broken == BROKEN_SYNCED;
+	life.server.oblivious = crash->broken == BROKEN_REPLAYED;
 	life.options = (struct kr_journal_options){.directory = crash->live, .export_id = {1}, .node_id = {2},
 		.max = KR_JOURNAL_MIN, .node_boot = node_boots[0]};
 	crash_empty(crash->live);

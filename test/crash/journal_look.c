@@ -120,7 +120,8 @@ static void meet(struct kr_journal *journal, const struct kr_recovery *recovery,
 		if (meets == REBOOTED_SERVER)
 			replay_all(journal, i, file ? &file->applied : &none, content);
 		else if (file)
-			replay_unanswered(journal, i, &file->applied, meets == SAME_SERVER ? life.server.files[i].applied_seq : 0, content);
+			replay_unanswered(journal, i, &file->applied, meets == SAME_SERVER ? life.server.files[i].applied_seq
+				: model_replayed_seq(&life.server, i), content);
 	}
 	KR_LIST_FOR_EACH(file, &recovery->files, link) {
 		int index = index_of(&file->file->fid);
@@ -223,9 +224,7 @@ static void look_at(enum disk_style style, enum meets meets)
 		return;
 	}
 	meet(journal, &recovery, meets, content);
-	/* A daemon that was killed asks RECLAIM; a restarted server knows nothing, and then order is P3's business. */
-	if (!killed || meets == SAME_SERVER || meets == REBOOTED_SERVER)
-		judge(meets, killed, content);
+	judge(meets, killed, content);
 	crash->records += recovery.records;
 	crash->doubtful += recovery.doubtful > 0;
 	crash->damages += !kr_list_empty(&recovery.damage);

@@ -21,7 +21,7 @@
 #include "test/crash/crash.h"
 #include "test/crash/disk.h"
 
-static const char *const broken_names[] = {"", "doubt", "settle", "checksum", "tail", "sync", "state", "release", "mark", "synced", "order"};
+static const char *const broken_names[] = {"", "doubt", "settle", "checksum", "tail", "sync", "state", "release", "mark", "synced", "order", "replayed"};
 
 void crash_failed(struct crash *crash, const char *format, ...)
 {

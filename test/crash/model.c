@@ -5,7 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "server/replayed.h"
 #include "test/crash/disk.h"
+
+struct model_replays {
+	struct kr_applied applied;
+	struct kr_replayed log;
+};
 
 struct kr_fid model_fid(int index)
 {
@@ -23,6 +29,24 @@ static void open_synced(struct model *model)
 		abort();
 }
 
+static void open_replays(struct model *model)
+{
+	struct model_replays *replays = kr_xcalloc(1, sizeof(*replays));
+	uint8_t boot_id[16] = {model->boot};
+
+	model->replays = replays;
+	kr_applied_init(&replays->applied);
+	if (kr_replayed_open(&replays->log, &model->server, model->dir, boot_id, &replays->applied) < 0)
+		abort();
+}
+
+static void close_replays(struct model *model)
+{
+	kr_replayed_close(&model->replays->log);
+	kr_applied_fini(&model->replays->applied);
+	free(model->replays);
+}
+
 void model_begin(struct model *model, const char *directory)
 {
 	*model = (struct model){.instance = 1, .boot = 1};
@@ -31,10 +55,12 @@ void model_begin(struct model *model, const char *directory)
 		abort();
 	model->server.loop = &model->loop;
 	open_synced(model);
+	open_replays(model);
 }
 
 void model_end(struct model *model)
 {
+	close_replays(model);
 	kr_synced_close(&model->synced);
 	if (uv_loop_close(&model->loop))
 		abort();
@@ -44,18 +70,20 @@ void model_end(struct model *model)
 void model_restart(struct model *model, bool reboot)
 {
 	model->instance++;
+	model->boot += reboot;
+	disk_pause(true);
+	close_replays(model);
+	open_replays(model);
+	if (reboot) {
+		kr_synced_close(&model->synced);
+		open_synced(model);
+	}
+	disk_pause(false);
 	for (int i = 0; i < FILES; i++) {
-		model->files[i].applied_seq = 0;
+		model->files[i].applied_seq = model_replayed_seq(model, i);
 		if (reboot)
 			memcpy(model->files[i].content, model->files[i].durable, sizeof(model->files[i].content));
 	}
-	if (!reboot)
-		return;
-	model->boot++;
-	disk_pause(true);
-	kr_synced_close(&model->synced);
-	open_synced(model);
-	disk_pause(false);
 }
 
 static void noted(void *context, int err)
@@ -78,6 +106,28 @@ void model_sync(struct model *model, int file)
 		disk_pause(false);
 	}
 	model->files[file].their_count = 0;
+}
+
+void model_replayed(struct model *model, int file, uint64_t seq, uint64_t round)
+{
+	const uint8_t node_id[16] = "the node";
+	struct kr_fid fid = model_fid(file);
+
+	if (model->oblivious)
+		return;
+	disk_pause(true);
+	kr_replayed_note(&model->replays->log, &fid, node_id, seq, round, noted, NULL);
+	uv_run(&model->loop, UV_RUN_DEFAULT);
+	disk_pause(false);
+}
+
+uint64_t model_replayed_seq(struct model *model, int file)
+{
+	const uint8_t node_id[16] = "the node";
+	struct kr_fid fid = model_fid(file);
+	const struct kr_applied_entry *entry = kr_applied_find(&model->replays->applied, &fid, node_id);
+
+	return entry ? entry->seq : 0;
 }
 
 void model_write(struct model *model, int file, const uint32_t cells[CELLS])

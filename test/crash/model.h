@@ -1,5 +1,6 @@
 /* The server that the node of the journal's life talks to: what it has applied of this node and of others, what of it is on its disk, and
- * what it knows to be synced (the real server/synced.c). Single-threaded, but for the write of what is synced, which is waited for. */
+ * what it knows to be synced (the real server/synced.c) and replayed (replayed.c). Single-threaded, but for the writes of these, which are
+ * waited for. */
 #ifndef KR_TEST_CRASH_MODEL_H
 #define KR_TEST_CRASH_MODEL_H
 
@@ -26,10 +27,12 @@ struct model {
 	struct model_file files[FILES];
 	uint64_t instance, round;
 	uint8_t boot;
-	bool forgetful;        /* broken on purpose: it does not know what is synced */
+	bool forgetful;        /* broken on purpose: it does not know what is synced ... */
+	bool oblivious;        /* ... or, once started anew, what was replayed */
 	uv_loop_t loop;
 	struct kr_server server;
 	struct kr_synced synced;
+	struct model_replays *replays; /* the server and the node both have a struct kr_applied */
 	int dir;
 };
 
@@ -42,6 +45,10 @@ void model_end(struct model *model);
 void model_restart(struct model *model, bool reboot);
 /* Syncs FILE; that is written down if other nodes have rounds, and they hear of it. */
 void model_sync(struct model *model, int file);
+/* It has applied a replay of this node, up to SEQ, as round ROUND. */
+void model_replayed(struct model *model, int file, uint64_t seq, uint64_t round);
+/* Up to where its next process would know that. */
+uint64_t model_replayed_seq(struct model *model, int file);
 /* Another node writes CELLS (0: not that one). */
 void model_write(struct model *model, int file, const uint32_t cells[CELLS]);
 /* What it says of the round ROUND when this node replays it. */

@@ -83,6 +83,7 @@ struct node {
 	size_t extent_count;
 	unsigned generation;
 	bool wants_flush, flushing, flushed, inlined;
+	bool damaged; /* what it replays does not match its checksum */
 	int flush_err;
 	struct kr_flush_reply flush_reply;
 	struct kr_time mtime;

@@ -14,7 +14,7 @@ static void send_replay_of(struct node *node, uint64_t round, uint64_t order, co
 
 	buf->length = extent->length;
 	fill(buf->data, extent->offset, extent->length, generation);
-	msg.checksum = kr_checksum(buf->data, buf->length);
+	msg.checksum = kr_checksum(buf->data, buf->length) + node->damaged;
 	node_ask(node, KR_MSG_FLUSH, &msg, &slice, 1, flush_answered);
 	node->flushing = node->wants_flush = true;
 	kr_buf_put(buf);
@@ -30,15 +30,24 @@ static unsigned after_replays(uint64_t offset)
 	return offset >= 90 && offset < 95 ? 9 : offset >= 50 && offset < 150 ? 7 : 5;
 }
 
-/* As if the machine had gone down: another boot id than the one the state directory remembers. */
-static void boot_anew(void)
+/* What the state directory says: that the grace period of this boot has not ended (ANOTHER_BOOT), that nothing was synced (FORGET). */
+static void change_state(bool another_boot, bool forget)
 {
 	int dir = open(F.state_path, O_RDONLY | O_DIRECTORY);
 
-	server_stop();
 	assert_true(dir >= 0);
-	assert_int_equal(kr_write_file(dir, "boot", "0123456789abcdef0123456789abcdef\n", 33, 0600), 0);
+	if (another_boot)
+		assert_int_equal(kr_write_file(dir, "boot", "0123456789abcdef0123456789abcdef\n", 33, 0600), 0);
+	if (forget)
+		assert_int_equal(unlinkat(dir, "synced", 0), 0);
 	close(dir);
+}
+
+/* As if the machine had gone down: another boot id than the one the state directory remembers. */
+static void boot_anew(void)
+{
+	server_stop();
+	change_state(true, false);
 	server_start();
 }
 
@@ -137,6 +146,111 @@ static void what_was_replayed_is_not_replayed_over_later_rounds(void **state)
 	wait_until(a->flushed);
 	assert_int_equal(a->flush_err, 0);
 	assert_content("file", 150, five_with_seven);
+}
+
+/* The same, and the server's process has ended since and was started anew: AMONG the replays, as far as the state directory knows, or
+ * after them, and SYNCED what was applied or not. */
+static void replay_at_the_next_start(bool among, bool synced)
+{
+	static const struct kr_range five = { 0, 120 }, seven = { 50, 100 };
+	struct node *a = node_start("a"), *b = node_start("b");
+	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5 };
+
+	reclaim.file = create_file(a, "file");
+	begin_replays(reclaim.file);
+	send_replay(a, 5, &five, 5);
+	send_replay(b, 7, &seven, 7);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
+	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
+	wait_until(a->flushed && b->flushed && !F.server.grace.active && F.server.jobs == 0);
+	server_stop();
+	change_state(among, !synced);
+	server_start();
+	assert_int_equal(F.server.data->collecting, among);
+	a = node_new("a");
+	b = node_new("b");
+	for (size_t i = 0; i < 2; i++) {
+		F.nodes[i].manual_reclaim = true;
+		node_begin(&F.nodes[i]);
+		wait_until(F.nodes[i].live);
+	}
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
+	assert_int_equal(the_answer.reply.reclaim_reply.conflict, 0);
+	a->file = reclaim.file;
+	send_replay(a, 5, &five, 5);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
+	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
+	wait_until(a->flushed);
+	assert_int_equal(a->flush_err, 0);
+	assert_content("file", 150, five_with_seven);
+}
+
+static void what_was_replayed_is_not_replayed_at_the_next_start_in_the_same_boot(void **state)
+{
+	(void)state;
+	replay_at_the_next_start(false, false);
+}
+
+static void what_was_replayed_is_not_replayed_when_the_server_was_killed_among_the_replays(void **state)
+{
+	(void)state;
+	replay_at_the_next_start(true, false);
+}
+
+static void what_was_replayed_and_synced_is_in_conflict_with_nothing_at_the_next_start(void **state)
+{
+	(void)state;
+	replay_at_the_next_start(false, true);
+}
+
+/* A server that ended after it had let the replays of a node in, which was late, and before they came: the next one, which takes it for
+ * one that was there all the time, does not know what happened since. */
+static void what_may_not_have_been_replayed_is_judged_at_the_next_start_in_the_same_boot(void **state)
+{
+	struct node *a = node_start("a");
+	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5 };
+
+	(void)state;
+	reclaim.file = create_file(a, "file");
+	for (int touched = 0; touched < 2; touched++) {
+		server_stop();
+		change_state(false, true);
+		server_start();
+		assert_false(F.server.data->collecting);
+		a = node_new("a");
+		a->manual_reclaim = true;
+		node_begin(a);
+		wait_until(a->live);
+		reclaim.since = (struct kr_time){ .sec = touched ? 0 : INT64_C(4000000000) };
+		assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
+		assert_int_equal(the_answer.reply.reclaim_reply.conflict, touched ? KR_CONFLICT_REPLAYS : 0);
+	}
+}
+
+/* Its first replay cannot be applied: what comes of it later is not all up to there. */
+static void of_a_node_whose_replay_failed_nothing_counts_as_applied(void **state)
+{
+	static const struct kr_range five = { 0, 120 }, seven = { 50, 100 };
+	struct node *a = node_start("a"), *b = node_start("b");
+	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 7, .oldest = 5, .newest = 7 };
+
+	(void)state;
+	reclaim.file = create_file(a, "file");
+	begin_replays(reclaim.file);
+	a->damaged = true;
+	send_replay(a, 5, &five, 5);
+	a->damaged = false;
+	send_replay(a, 7, &seven, 7);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
+	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
+	wait_until(!F.server.grace.active);
+	assert_int_not_equal(a->flush_err, 0);
+	assert_content("file", 0, five_with_seven);
+	node_die(a);
+	node_begin(a);
+	wait_until(a->live);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
+	assert_int_equal(the_answer.reply.reclaim_reply.applied_seq, 0);
 }
 
 /* There is memory for one of the two, and the other's bytes are asked for when its turn comes. */
@@ -275,6 +389,11 @@ int main(void)
 		TEST(replays_of_all_nodes_are_applied_by_round_and_before_the_rest),
 		TEST(replays_go_by_the_rounds_that_they_were_at_first),
 		TEST(what_was_replayed_is_not_replayed_over_later_rounds),
+		TEST(what_was_replayed_is_not_replayed_at_the_next_start_in_the_same_boot),
+		TEST(what_was_replayed_is_not_replayed_when_the_server_was_killed_among_the_replays),
+		TEST(what_was_replayed_and_synced_is_in_conflict_with_nothing_at_the_next_start),
+		TEST(what_may_not_have_been_replayed_is_judged_at_the_next_start_in_the_same_boot),
+		TEST(of_a_node_whose_replay_failed_nothing_counts_as_applied),
 		TEST(replays_beyond_the_memory_for_them_are_streamed_in_their_turn),
 		TEST(a_replay_of_what_was_synced_does_not_cover_what_came_later),
 		TEST(only_syncs_of_files_with_several_writers_are_noted),

@@ -1,0 +1,76 @@
+/* See lines.h. */
+#include "server/lines.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/buf.h"
+#include "common/util.h"
+
+/* What a line before it that was cut short has left does not spoil it. */
+void kr_lines_add(struct kr_lines *lines, const char *line)
+{
+	char whole[KR_LINE_MAX + 24];
+	size_t length = (size_t)snprintf(whole, sizeof(whole), "\n%s %016" PRIx64 "\n", line, kr_checksum(line, strlen(line)));
+
+	if (lines->length + length > lines->capacity) {
+		size_t capacity = KR_MAX(2 * lines->capacity, lines->length + length + 1024);
+		char *larger = realloc(lines->bytes, capacity);
+
+		lines->failed |= !larger;
+		if (!larger)
+			return;
+		lines->bytes = larger;
+		lines->capacity = capacity;
+	}
+	memcpy(lines->bytes + lines->length, whole, length);
+	lines->length += length;
+}
+
+int kr_lines_append(const struct kr_lines *lines, int fd)
+{
+	ssize_t written;
+
+	if (lines->failed)
+		return -ENOMEM;
+	written = write(fd, lines->bytes, lines->length);
+	if (written < 0)
+		return -errno;
+	return (size_t)written < lines->length ? -ENOSPC : 0;
+}
+
+void kr_lines_prepare(char *text, size_t length)
+{
+	for (size_t i = 0; i < length; i++) {
+		if (text[i] == '\0')
+			text[i] = '\n';
+	}
+}
+
+/* Takes the checksum off LINE. */
+static bool is_whole(char *line)
+{
+	char *space = strrchr(line, ' '), expected[17];
+
+	if (!space)
+		return false;
+	*space = '\0';
+	snprintf(expected, sizeof(expected), "%016" PRIx64, kr_checksum(line, strlen(line)));
+	return strcmp(space + 1, expected) == 0;
+}
+
+char *kr_lines_next(char **rest)
+{
+	char *line;
+
+	while ((line = strsep(rest, "\n"))) {
+		if (is_whole(line))
+			return line;
+	}
+	return NULL;
+}

@@ -1,0 +1,31 @@
+/* Logs of the state directory that are lines of text, each with a checksum (hexadecimal, after a blank) of what stands before
+ * it: synced.c, replayed.c.  What was cut short by the end of the process or of the space is no line, and spoils none.  Any
+ * thread.
+ */
+#ifndef KR_SERVER_LINES_H
+#define KR_SERVER_LINES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/types.h"
+
+enum { KR_LINE_MAX = 2 * KR_FID_MAX + 128 }; /* without its checksum */
+
+/* Lines to be written; zeros: none yet. BYTES are the caller's to free. */
+struct kr_lines {
+	char *bytes;
+	size_t length, capacity;
+	bool failed; /* there was no memory for all */
+};
+
+void kr_lines_add(struct kr_lines *lines, const char *line);
+/* Appends them to the log FD (O_APPEND). 0 or -errno; then part of them may be there. Blocks. */
+int kr_lines_append(const struct kr_lines *lines, int fd);
+
+/* Before the first kr_lines_next of a log's TEXT of LENGTH bytes, NUL-terminated: whatever bytes it has. */
+void kr_lines_prepare(char *text, size_t length);
+/* The next line of *REST that is whole, without its checksum; NULL: none. Writes into the text. */
+char *kr_lines_next(char **rest);
+
+#endif

@@ -1,0 +1,305 @@
+/* The memory of replayed rounds: see replayed.h. */
+#include "server/replayed.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/fail.h"
+#include "common/fault.h"
+#include "common/hex.h"
+#include "common/log.h"
+#include "server/lines.h"
+#include "server/server.h"
+
+enum { LOG_MAX = 2 * (KR_REPLAYED_LOG + KR_APPLIED_MAX) * KR_LINE_MAX };
+
+static const char log_name[] = "replayed";
+
+struct note {
+	struct kr_link link;
+	struct kr_fid file;
+	uint8_t node_id[16];
+	uint64_t seq, round; /* 0: lost */
+	void (*done)(void *context, int err);
+	void *context;
+};
+
+/* --- the log --------------------------------------------------------------------------------------------------------- */
+
+static void add_entry(struct kr_lines *text, const struct kr_fid *file, const uint8_t node_id[16], uint64_t seq, uint64_t round)
+{
+	char line[KR_LINE_MAX], fid[2 * KR_FID_MAX + 1], node[33];
+
+	kr_hex_format(file->bytes, file->length, fid);
+	kr_hex_format(node_id, 16, node);
+	snprintf(line, sizeof(line), "node %s %s %" PRIu64 " %" PRIu64, node, fid, seq, round);
+	kr_lines_add(text, line);
+}
+
+static void add_lost(struct kr_lines *text, const struct kr_fid *file)
+{
+	char line[KR_LINE_MAX], fid[2 * KR_FID_MAX + 1];
+
+	kr_hex_format(file->bytes, file->length, fid);
+	snprintf(line, sizeof(line), "lost %s", fid);
+	kr_lines_add(text, line);
+}
+
+/* All that counts. */
+static uint64_t add_all(struct kr_lines *text, const struct kr_replayed *replayed)
+{
+	char line[KR_LINE_MAX], hex[33];
+	const struct kr_applied_entry *entry;
+	uint64_t lines = 0;
+
+	kr_hex_format(replayed->boot_id, 16, hex);
+	snprintf(line, sizeof(line), "boot %s", hex);
+	kr_lines_add(text, line);
+	KR_LIST_FOR_EACH(entry, &replayed->applied->uses, use) {
+		if (!entry->replayed || entry->lossy)
+			continue;
+		add_entry(text, &entry->file, entry->node_id, entry->seq, entry->round);
+		lines++;
+	}
+	return lines;
+}
+
+static bool read_fid(const char *hex, struct kr_fid *ret_file)
+{
+	ret_file->length = (uint8_t)kr_hex_parse(hex, ret_file->bytes, KR_FID_MAX);
+	return ret_file->length != 0;
+}
+
+static void read_line(struct kr_replayed *replayed, const char *line)
+{
+	char node[33], fid[2 * KR_FID_MAX + 1];
+	uint64_t seq, round;
+	uint8_t node_id[16];
+	struct kr_fid file;
+
+	if (sscanf(line, "node %32s %304s %" SCNu64 " %" SCNu64, node, fid, &seq, &round) == 4) {
+		if (kr_hex_parse(node, node_id, 16) == 16 && read_fid(fid, &file))
+			kr_applied_note_replayed(replayed->applied, &file, node_id, seq, round);
+	} else if (sscanf(line, "lost %304s", fid) == 1 && read_fid(fid, &file)) {
+		kr_applied_lose(replayed->applied, &file);
+	}
+}
+
+/* Whatever is in the log of this boot. */
+static int read_log(struct kr_replayed *replayed)
+{
+	KR_AUTO_FREE char *text = NULL;
+	char *line, *rest, hex[33];
+	size_t length;
+	int err = kr_read_file(replayed->dir, log_name, LOG_MAX, &text, &length);
+
+	if (err)
+		return err == -ENOENT ? 0 : err;
+	kr_lines_prepare(text, length);
+	rest = text;
+	line = kr_lines_next(&rest);
+	kr_hex_format(replayed->boot_id, 16, hex);
+	if (!line || strncmp(line, "boot ", 5) != 0 || strcmp(line + 5, hex) != 0)
+		return 0;
+	while ((line = kr_lines_next(&rest)))
+		read_line(replayed, line);
+	return 0;
+}
+
+static int open_log(struct kr_replayed *replayed)
+{
+	if (replayed->fd >= 0)
+		close(replayed->fd);
+	replayed->fd = openat(replayed->dir, log_name, O_WRONLY | O_APPEND | O_CLOEXEC);
+	return replayed->fd < 0 ? -errno : 0;
+}
+
+static int write_whole(struct kr_replayed *replayed, const struct kr_lines *text)
+{
+	int err = text->failed ? -ENOMEM : kr_write_file(replayed->dir, log_name, text->bytes, text->length, 0600);
+
+	return err ? err : open_log(replayed);
+}
+
+int kr_replayed_open(struct kr_replayed *replayed, struct kr_server *server, int dir, const uint8_t boot_id[16],
+	struct kr_applied *applied)
+{
+	struct kr_lines text = {0};
+	int err;
+
+	*replayed = (struct kr_replayed){.server = server, .applied = applied, .dir = dir, .fd = -1};
+	memcpy(replayed->boot_id, boot_id, 16);
+	kr_list_init(&replayed->notes);
+	err = read_log(replayed);
+	if (err)
+		return kr_fail_errno(err, "cannot read %s of the state directory", log_name);
+	replayed->lines = add_all(&text, replayed);
+	err = write_whole(replayed, &text);
+	free(text.bytes);
+	return err ? kr_fail_errno(err, "cannot write %s of the state directory", log_name) : 0;
+}
+
+void kr_replayed_close(struct kr_replayed *replayed)
+{
+	struct kr_link *link;
+
+	if (!replayed->notes.head.next) /* never opened */
+		return;
+	while ((link = kr_list_pop(&replayed->notes)))
+		free(KR_LIST_ENTRY(link, struct note, link));
+	if (replayed->fd >= 0)
+		close(replayed->fd);
+	replayed->fd = -1;
+}
+
+/* --- writing --------------------------------------------------------------------------------------------------------- */
+
+struct batch {
+	struct kr_job job;
+	struct kr_replayed *replayed;
+	struct kr_list notes;
+	bool whole;
+	struct kr_lines text;
+	int err;
+};
+
+static void run_batch(struct kr_job *job)
+{
+	struct batch *batch = KR_CONTAINER_OF(job, struct batch, job);
+
+	batch->err = KR_FAULT("replayed.write");
+	if (!batch->err)
+		batch->err = batch->whole ? write_whole(batch->replayed, &batch->text) : kr_lines_append(&batch->text, batch->replayed->fd);
+}
+
+static void finish(struct kr_replayed *replayed, struct note *note, int err)
+{
+	if (!err && note->round)
+		kr_applied_note_replayed(replayed->applied, &note->file, note->node_id, note->seq, note->round);
+	note->done(note->context, err);
+	free(note);
+}
+
+static void start_batch(struct kr_replayed *replayed);
+
+/* What failed is written again with the next batch, but for what is tried once. */
+static void settle(struct kr_replayed *replayed, struct kr_list *notes, int err)
+{
+	struct kr_list again;
+	struct kr_link *link;
+
+	kr_list_init(&again);
+	while ((link = kr_list_pop(notes))) {
+		struct note *note = KR_LIST_ENTRY(link, struct note, link);
+
+		if (err && note->round && !replayed->given_up)
+			kr_list_append(&again, link);
+		else
+			finish(replayed, note, err ? -EAGAIN : 0);
+	}
+	while ((link = kr_list_pop(&replayed->notes)))
+		kr_list_append(&again, link);
+	while ((link = kr_list_pop(&again)))
+		kr_list_append(&replayed->notes, link);
+}
+
+static void batch_done(struct kr_job *job)
+{
+	struct batch *batch = KR_CONTAINER_OF(job, struct batch, job);
+	struct kr_replayed *replayed = batch->replayed;
+
+	replayed->writing = false;
+	if (batch->err && !replayed->failing)
+		kr_log_error("cannot write %s of the state directory: %s; replays wait until that succeeds", log_name,
+			strerror(-batch->err));
+	replayed->failing = batch->err != 0;
+	replayed->rewrite |= batch->err != 0; /* what is in the log now is not known */
+	settle(replayed, &batch->notes, batch->err);
+	free(batch->text.bytes);
+	free(batch);
+	if (!replayed->failing)
+		start_batch(replayed);
+}
+
+static void start_batch(struct kr_replayed *replayed)
+{
+	struct batch *batch;
+	struct kr_link *link;
+
+	if (replayed->writing || kr_list_empty(&replayed->notes))
+		return;
+	replayed->writing = true;
+	batch = kr_xcalloc(1, sizeof(*batch));
+	batch->replayed = replayed;
+	batch->whole = replayed->rewrite || replayed->lines > KR_REPLAYED_LOG;
+	kr_list_init(&batch->notes);
+	if (batch->whole)
+		replayed->lines = add_all(&batch->text, replayed);
+	while ((link = kr_list_pop(&replayed->notes))) {
+		const struct note *note = KR_LIST_ENTRY(link, struct note, link);
+
+		if (note->round)
+			add_entry(&batch->text, &note->file, note->node_id, note->seq, note->round);
+		else
+			add_lost(&batch->text, &note->file);
+		kr_list_append(&batch->notes, link);
+		replayed->lines++;
+	}
+	replayed->rewrite = false;
+	kr_job_start(replayed->server, &batch->job, run_batch, batch_done);
+}
+
+void kr_replayed_note(struct kr_replayed *replayed, const struct kr_fid *file, const uint8_t node_id[16], uint64_t seq,
+	uint64_t round, void (*done)(void *context, int err), void *context)
+{
+	struct note *note = kr_xcalloc(1, sizeof(*note));
+
+	*note = (struct note){.file = *file, .seq = seq, .round = round, .done = done, .context = context};
+	memcpy(note->node_id, node_id, 16);
+	kr_list_append(&replayed->notes, &note->link);
+	if (!replayed->failing || replayed->given_up)
+		start_batch(replayed);
+}
+
+void kr_replayed_lose(struct kr_replayed *replayed, const struct kr_fid *file, void (*done)(void *context, int err),
+	void *context)
+{
+	struct note *note;
+
+	if (!replayed->lines) {
+		done(context, 0);
+		return;
+	}
+	note = kr_xcalloc(1, sizeof(*note));
+	*note = (struct note){.file = *file, .done = done, .context = context};
+	kr_list_append(&replayed->notes, &note->link);
+	start_batch(replayed);
+}
+
+void kr_replayed_tick(struct kr_replayed *replayed)
+{
+	start_batch(replayed);
+}
+
+void kr_replayed_give_up(struct kr_replayed *replayed)
+{
+	struct kr_list notes;
+	struct kr_link *link;
+
+	replayed->given_up = true;
+	kr_list_init(&notes);
+	while (replayed->failing && (link = kr_list_pop(&replayed->notes)))
+		kr_list_append(&notes, link);
+	while ((link = kr_list_pop(&notes)))
+		finish(replayed, KR_LIST_ENTRY(link, struct note, link), -EAGAIN);
+}
+
+bool kr_replayed_busy(const struct kr_replayed *replayed)
+{
+	return replayed->writing;
+}
