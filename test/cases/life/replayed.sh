@@ -13,8 +13,8 @@ mount_start 2 flush_age=600
 put 1 file original fsync
 snapshot
 syncs off
-put 1 file older--
-put 2 file newer--
+put 1 file older---
+put 2 file newer---
 power_loss
 begins file original
 echo journal.applied:kill >"$WORK/order" && mv "$WORK/order" "$WORK/death"
@@ -22,7 +22,7 @@ KR_FAULT="@$WORK/fault" server_start
 until_ok 60 "node 1 dies of the answer" gone "${DAEMON[node1]}" || fail "node 1 has not replayed anything"
 mount_kill 1
 until_ok 60 "node 2 is served" serves 2 || fail "node 2 has not replayed all"
-begins file newer--
+begins file newer---
 server_kill # nothing has been synced
 syncs on
 rm "$WORK/death"
@@ -30,8 +30,8 @@ server_start
 mount_start 1 # the grace period waits for it
 for node in 1 2; do
 	kairan $node flush --timeout $((60 * SLOW)) "$(mnt $node)" >"$WORK/said" || fail "node $node keeps something: $(cat "$WORK/said")"
-	[ "$(cat "$(seen_from_here $node)/file")" = newer-- ] || fail "node $node sees $(cat "$(seen_from_here $node)/file")"
+	[ "$(cat "$(seen_from_here $node)/file")" = newer--- ] || fail "node $node sees $(cat "$(seen_from_here $node)/file")"
 done
-begins file newer--
+begins file newer---
 [ "$(ls "$E")" = file ] || [ "$(ls "$E")" = "$(printf 'file\nlost+found')" ] || fail "there is a conflict file: $(ls "$E")"
 finish
