@@ -298,6 +298,17 @@ uint8_t kr_lease_table_try(struct kr_lease_table *table, uint32_t node, uint8_t 
 	return granted;
 }
 
+uint8_t kr_lease_table_leave(struct kr_lease_table *table, const struct kr_lease_waiter *operation, uint8_t kinds)
+{
+	const struct kr_lease_holder *holder = find_holder(table, operation->node);
+	uint8_t granted = kinds & (uint8_t)~(holder ? holder->recalling : 0);
+
+	assert(operation->operation && operation->node && operation->kinds == KR_LEASE_ALL);
+	if (granted)
+		hold(table, operation->node, granted);
+	return granted;
+}
+
 void kr_lease_table_withdraw(struct kr_lease_table *table, struct kr_lease_waiter *waiter)
 {
 	kr_list_remove(&waiter->link);

@@ -65,6 +65,9 @@ void kr_lease_table_ask(struct kr_lease_table *table, struct kr_lease_waiter *wa
 /* Gives NODE of KINDS what is free right now without recalling or overtaking anybody; returns those (held before or not),
  * announcing if not 0: then kr_lease_table_announced must follow. */
 uint8_t kr_lease_table_try(struct kr_lease_table *table, uint32_t node, uint8_t kinds);
+/* OPERATION, which is granted and keeps everybody else out, leaves KINDS to the node that it is for, before all that wait; returns those,
+ * announcing as kr_lease_table_try. */
+uint8_t kr_lease_table_leave(struct kr_lease_table *table, const struct kr_lease_waiter *operation, uint8_t kinds);
 /* A waiter that is not granted yet withdraws. */
 void kr_lease_table_withdraw(struct kr_lease_table *table, struct kr_lease_waiter *waiter);
 /* The message that tells NODE of one grant has been sent. */

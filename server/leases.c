@@ -185,6 +185,14 @@ void kr_operation_end(struct kr_operation *operation)
 	kr_sfile_put(file);
 }
 
+uint8_t kr_operation_leave(const struct kr_operation *operation, struct kr_session *session, uint8_t kinds)
+{
+	if (!kinds || session->dead)
+		return 0;
+	kr_attachment_get(operation->file, session);
+	return kr_lease_table_leave(&operation->file->leases, &operation->waiter, kinds);
+}
+
 /* --- for OPEN and its like ------------------------------------------------------------------------------------------ */
 
 uint8_t kr_leases_try(struct kr_sfile *file, struct kr_session *session, uint8_t kinds)

@@ -20,6 +20,8 @@ void kr_operation_start(struct kr_operation *operation, struct kr_sfile *file, u
 /* Withdraws or ends it, whichever it needs; also fine on a zeroed one. */
 void kr_operation_end(struct kr_operation *operation);
 
+/* OPERATION is held, for SESSION, and keeps everybody else out: that gets KINDS, before all that wait. As kr_leases_try. */
+uint8_t kr_operation_leave(const struct kr_operation *operation, struct kr_session *session, uint8_t kinds);
 /* Gives the request's session of KINDS what is free at once. The caller must call kr_leases_announced after its reply. */
 uint8_t kr_leases_try(struct kr_sfile *file, struct kr_session *session, uint8_t kinds);
 void kr_leases_announced(struct kr_sfile *file, struct kr_session *session);

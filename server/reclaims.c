@@ -89,6 +89,13 @@ static void take_opens(const struct reclaim *reclaim, struct kr_attachment *atta
 	kr_opens_release(reclaim->file, reclaim->held - taken);
 }
 
+/* Bytes that were judged go in before those of anybody who has begun to wait meanwhile, and will be later. */
+static uint8_t take_leases(const struct reclaim *reclaim, struct kr_session *session, uint8_t kinds)
+{
+	return reclaim->operation.held ? kr_operation_leave(&reclaim->operation, session, kinds & KR_LEASE_ALL) :
+		kr_leases_try(reclaim->file, session, kinds);
+}
+
 /* The answer, when what had to be written down about it is. */
 static void finish_reclaim(struct kr_request *request)
 {
@@ -117,7 +124,7 @@ static void finish_reclaim(struct kr_request *request)
 			kr_grants_add(&session->grants, &file->fid, reclaim->rights);
 			granted = kr_opens_leases_for(granted, kr_grants_find(&session->grants, &file->fid));
 		}
-		tried = kr_leases_try(file, session, granted & (uint8_t)~inherited);
+		tried = take_leases(reclaim, session, granted & (uint8_t)~inherited);
 		granted = tried | (granted & inherited);
 		kr_sfile_version(file, reclaim->changes, &reclaim->attr);
 		reply->kinds = granted;

@@ -2,6 +2,10 @@
  * in each direction between them.  Everything that can happen is an event: a deed of a program, a frame taken, a job of the server's
  * pool that ends, a step of a node.  The server answers LEASE, OPEN, CREATE as server/leases.c, opens.c and creates.c do, the node does
  * what fuse/lease.c, file.c, op_open.c and recall.c do.
+ *
+ * A session can be lost: its time is over (EXPIRE: the node is fenced by then, and late when it comes back), or the node begins another
+ * one while the server still has it (REPLACE), which inherits.  Either way it claims again what it held, as fuse/reclaim.c and
+ * server/reclaims.c do, and what nobody has answered is sent anew.
  */
 #ifndef KR_TEST_LEASE_WORLD_H
 #define KR_TEST_LEASE_WORLD_H
@@ -17,11 +21,11 @@
 #include "server/lease_table.h"
 
 enum { NODES = 2, FRAMES = 16, REQUESTS = 12, RECALLS = 8, EVENTS = 64 };
-enum frame_type { LEASE, RETURN, OPEN, CREATE, FLUSH, OPERATE, ANSWER, REPLY, RECALL };
+enum frame_type { LEASE, RETURN, OPEN, CREATE, FLUSH, OPERATE, RECLAIM, DONE, ANSWER, REPLY, RECALL };
 /* What programs do, each as often as the scenario allows; SHRINK: an idle file's lease is returned; DROP: READ is, by command;
- * BREAK: of the connection; LOSE: the server forgets WRITE, by a bug. */
-enum deed { DO_OPEN, DO_CREATE, DO_CLOSE, DO_WRITE, DO_READ, DO_OPERATE, DO_SHRINK, DO_DROP, DO_BREAK, DO_LOSE, DEEDS };
-enum event_type { DEED, STEP, SEND_FLUSH, SERVER_TAKES, NODE_TAKES, JOB, DROPPED };
+ * BREAK: of the connection; LOSE: the server forgets WRITE, by a bug; EXPIRE, REPLACE: of the session. */
+enum deed { DO_OPEN, DO_CREATE, DO_CLOSE, DO_WRITE, DO_READ, DO_OPERATE, DO_SHRINK, DO_DROP, DO_BREAK, DO_LOSE, DO_EXPIRE, DO_REPLACE, DEEDS };
+enum event_type { DEED, STEP, SEND_FLUSH, SERVER_TAKES, NODE_TAKES, JOB, DROPPED, RETURNS };
 
 struct event {
 	enum event_type type;
@@ -32,6 +36,8 @@ struct frame {
 	uint8_t kinds;
 	uint64_t number; /* of the request in its node, or of a recall */
 	bool failed, resent;
+	bool claims; /* of a RECLAIM: there are bytes not flushed */
+	bool applied, same; /* of its answer: the last FLUSH is there; nobody has written */
 };
 struct channel {
 	struct frame frames[FRAMES];
@@ -39,10 +45,13 @@ struct channel {
 };
 struct request {
 	bool open;       /* at the node: unanswered */
+	bool waits;      /* ... and not sent yet: there is no session */
+	bool applied;    /* a FLUSH of a session that is lost */
 	enum frame_type type;
 	uint8_t kinds;
 	uint32_t generation;
 	/* at the server */
+	bool claims;
 	enum { AWAY, PARKED, IN_POOL, WAITING, ANSWERED } state;
 	uint8_t granted;
 	bool failed;
@@ -57,18 +66,21 @@ struct node {
 	unsigned left[DEEDS];
 	unsigned handles, opening, writes, reads; /* writes and reads that wait */
 	unsigned refused; /* flushes */
+	unsigned aside;   /* times that bytes had to go to a conflict file */
 	uint32_t generation;
+	uint32_t number;   /* of its session at the server */
+	uint8_t reclaiming, inherited; /* kinds; as the node says; as the server knows */
+	bool lost, recovering; /* the session, and it has not come back; it has, and waits for the server's answers */
+	bool late, overtaken; /* at the server: it was lost; another node has flushed since */
+	bool unjudged;     /* bytes of before that */
+	bool astray;       /* such bytes went into the file */
 	bool stepping, flushing, written_since, dropping;
 };
 struct world {
 	struct kr_lease_table table;
 	struct node node[NODES];
+	uint32_t last_number;
 };
-static unsigned index_of(const struct world *world, const struct node *node)
-{
-	return (unsigned)(node - world->node);
-}
-
 static void push(struct channel *channel, struct frame frame)
 {
 	assert_true(channel->count < FRAMES);
@@ -83,13 +95,31 @@ static struct frame shift(struct channel *channel)
 	return frame;
 }
 
+static struct node *node_of(struct world *world, uint32_t number)
+{
+	unsigned n = 0;
+
+	while (world->node[n].number != number)
+		assert_true(++n < NODES);
+	return &world->node[n];
+}
+
 /* --- the server --------------------------------------------------------------------------------------------------------- */
+
+static bool was_applied(const struct node *node)
+{
+	bool applied = false;
+
+	for (unsigned i = 0; i < REQUESTS; i++)
+		applied |= node->requests[i].applied;
+	return applied;
+}
 
 static void reply(struct node *node, struct request *request, uint8_t granted)
 {
 	request->state = ANSWERED;
 	push(&node->down, (struct frame){ .type = REPLY, .kinds = granted, .number = (uint64_t)(request - node->requests),
-		.failed = request->failed });
+		.failed = request->failed, .same = !node->overtaken, .applied = request->type == RECLAIM && was_applied(node) });
 }
 
 static void on_grant(void *context, struct kr_lease_waiter *waiter)
@@ -100,7 +130,7 @@ static void on_grant(void *context, struct kr_lease_waiter *waiter)
 
 static void on_recall(void *context, uint32_t number, uint8_t kinds, uint64_t recall)
 {
-	struct node *node = &((struct world *)context)->node[number - 1];
+	struct node *node = node_of(context, number);
 	struct frame frame = { .type = RECALL, .kinds = kinds, .number = recall };
 
 	assert_true(node->asked_count < RECALLS);
@@ -116,7 +146,7 @@ static void recall_answered(struct world *world, struct node *node, uint64_t num
 		if (node->asked[i].number != number)
 			continue;
 		memmove(&node->asked[i], &node->asked[i + 1], (--node->asked_count - i) * sizeof(node->asked[0]));
-		kr_lease_table_recalled(&world->table, index_of(world, node) + 1, kinds, number);
+		kr_lease_table_recalled(&world->table, node->number, kinds, number);
 		return;
 	}
 }
@@ -137,9 +167,55 @@ static bool repeated(struct node *node, struct request *request)
 	return true;
 }
 
+/* What the session inherited and does not keep others may have. */
+static void settle_inherited(struct world *world, struct node *node, uint8_t kept)
+{
+	uint8_t inherited = node->inherited;
+
+	node->inherited = 0;
+	if (inherited & (uint8_t)~kept)
+		kr_lease_table_release(&world->table, node->number, inherited & (uint8_t)~kept);
+	if (inherited)
+		kr_lease_table_announced(&world->table, node->number);
+}
+
+/* Bytes of a late node: nobody else has the file while it is found out whether anybody has written. */
+static void reclaim(struct world *world, struct node *node, struct request *request, const struct frame *frame)
+{
+	request->kinds = frame->kinds;
+	request->claims = frame->claims;
+	request->state = IN_POOL;
+	if (!node->late || !frame->claims)
+		return;
+	request->state = PARKED;
+	request->waiter = (struct kr_lease_waiter){ .node = node->number, .kinds = KR_LEASE_ALL, .operation = true };
+	kr_lease_table_ask(&world->table, &request->waiter);
+}
+
+static void reclaim_judged(struct world *world, struct node *node, struct request *request)
+{
+	bool judged = node->late && request->claims;
+	uint8_t granted = request->kinds, tried;
+
+	node->unjudged = false;
+	request->failed = judged && node->overtaken; /* its bytes leave the file */
+	if (request->failed)
+		granted = 0;
+	granted &= (uint8_t)~node->inherited;
+	tried = judged ? kr_lease_table_leave(&world->table, &request->waiter, granted) :
+		kr_lease_table_try(&world->table, node->number, granted);
+	granted = tried | (request->failed ? 0 : request->kinds & node->inherited);
+	reply(node, request, granted);
+	if (tried)
+		kr_lease_table_announced(&world->table, node->number);
+	settle_inherited(world, node, granted);
+	if (judged)
+		kr_lease_table_end(&world->table, &request->waiter);
+}
+
 static void server_takes(struct world *world, struct node *node, struct frame frame)
 {
-	uint32_t number = index_of(world, node) + 1;
+	uint32_t number = node->number;
 	struct request *request = &node->requests[frame.number];
 
 	if (frame.type == ANSWER) {
@@ -161,6 +237,17 @@ static void server_takes(struct world *world, struct node *node, struct frame fr
 		break;
 	case FLUSH:
 		request->failed = !may_flush(world, number);
+		node->astray |= !request->failed && node->unjudged;
+		for (unsigned n = 0; n < NODES && !request->failed; n++)
+			world->node[n].overtaken |= &world->node[n] != node;
+		reply(node, request, 0);
+		break;
+	case RECLAIM:
+		reclaim(world, node, request, &frame);
+		break;
+	case DONE:
+		settle_inherited(world, node, 0);
+		node->late = false;
 		reply(node, request, 0);
 		break;
 	default:
@@ -171,10 +258,13 @@ static void server_takes(struct world *world, struct node *node, struct frame fr
 /* A job in the pool has ended, or what an OPEN waited for when it had. */
 static void job_done(struct world *world, struct node *node, struct request *request)
 {
-	uint32_t number = index_of(world, node) + 1;
+	uint32_t number = node->number;
 	bool tried = request->granted != 0;
 
 	switch (request->type) {
+	case RECLAIM:
+		reclaim_judged(world, node, request);
+		break;
 	case LEASE:
 		reply(node, request, 0);
 		kr_lease_table_announced(&world->table, number);
@@ -226,8 +316,10 @@ static void ask(struct node *node, enum frame_type type, uint8_t kinds)
 	while (in_use(node, i))
 		i++;
 	assert_true(i < REQUESTS);
-	node->requests[i] = (struct request){ .open = true, .type = type, .kinds = kinds, .generation = node->generation };
-	push(&node->up, (struct frame){ .type = type, .kinds = kinds, .number = i });
+	node->requests[i] = (struct request){ .open = true, .type = type, .kinds = kinds, .generation = node->generation,
+		.waits = (node->lost || node->recovering) && type != RECLAIM && type != DONE };
+	if (!node->requests[i].waits)
+		push(&node->up, (struct frame){ .type = type, .kinds = kinds, .number = i, .claims = type == RECLAIM && node->holder.dirty });
 }
 
 static void act(struct node *node)
@@ -260,6 +352,8 @@ static void act(struct node *node)
 
 static void try_operations(struct node *node)
 {
+	if (node->lost)
+		return; /* fenced */
 	if (node->reads && kr_holder_has(&node->holder, KR_LEASE_READ)) {
 		node->reads = 0;
 		kr_holder_cached(&node->holder);
@@ -283,6 +377,63 @@ static void run(struct node *node)
 		kr_holder_release(holder, KR_LEASE_WRITE);
 		node->stepping = true;
 	}
+}
+
+static void forget_flush(struct node *node)
+{
+	for (unsigned i = 0; i < REQUESTS; i++) {
+		struct request *request = &node->requests[i];
+
+		request->open &= request->type != FLUSH;
+		request->applied = false;
+	}
+	node->flushing = false;
+}
+
+/* RECLAIM's answer: what of a FLUSH whose own answer was lost is there is so; what is in conflict is not sent any more. */
+static void reclaimed(struct node *node, struct frame frame)
+{
+	if (frame.applied) {
+		forget_flush(node);
+		if (!node->written_since)
+			kr_holder_flushed(&node->holder, true, true);
+	}
+	if (frame.failed && node->holder.dirty) {
+		forget_flush(node);
+		kr_holder_cleaned(&node->holder);
+		node->aside++;
+	}
+	kr_holder_reclaimed(&node->holder, frame.kinds, frame.same);
+	node->reclaiming = 0;
+	ask(node, DONE, 0);
+}
+
+/* The session is there: what waits is sent, and what has not been answered is sent anew. */
+static void resume(struct node *node)
+{
+	node->recovering = false;
+	node->generation++;
+	for (unsigned i = 0; i < REQUESTS; i++) {
+		struct request *request = &node->requests[i];
+
+		if (!request->open)
+			continue;
+		push(&node->up, (struct frame){ .type = request->type, .kinds = request->kinds, .number = i, .resent = !request->waits });
+		request->waits = false;
+	}
+}
+
+/* It reaches the server again, which knows nothing of its session. */
+static void come_back(struct node *node)
+{
+	node->lost = false;
+	node->recovering = true;
+	node->heard_count = 0;
+	node->reclaiming |= kr_holder_lost(&node->holder);
+	if (node->reclaiming)
+		ask(node, RECLAIM, node->reclaiming);
+	else
+		ask(node, DONE, 0);
 }
 
 static void replied(struct node *node, struct frame frame)
@@ -310,6 +461,12 @@ static void replied(struct node *node, struct frame frame)
 		else if (!node->written_since)
 			kr_holder_flushed(&node->holder, true, true);
 		break;
+	case RECLAIM:
+		reclaimed(node, frame);
+		break;
+	case DONE:
+		resume(node);
+		break;
 	case OPERATE:
 		break;
 	default:
@@ -335,6 +492,66 @@ static void node_takes(struct node *node, struct frame frame)
 	node->heard[node->heard_count++] = frame;
 	kr_holder_recalled(&node->holder, frame.kinds);
 	run(node);
+}
+
+/* The server ends the session: nothing that it has of it, or that is on its way, counts. */
+static void end_session(struct world *world, struct node *node)
+{
+	for (unsigned i = 0; i < REQUESTS; i++) {
+		struct request *request = &node->requests[i];
+		bool operation = request->type == OPERATE || (request->type == RECLAIM && node->late && request->claims);
+
+		if (request->state == PARKED)
+			kr_lease_table_withdraw(&world->table, &request->waiter);
+		else if (request->state == IN_POOL && operation)
+			kr_lease_table_end(&world->table, &request->waiter);
+		/* How far a flush got is kept, by the journal's number. */
+		request->applied |= request->type == FLUSH && request->open && request->state == ANSWERED && !request->failed;
+		request->state = AWAY;
+		if (request->type == RECLAIM || request->type == DONE)
+			request->open = false;
+	}
+	node->up.count = node->down.count = 0;
+	node->asked_count = 0;
+	node->lost = true;
+}
+
+static void expire(struct world *world, struct node *node)
+{
+	uint32_t number = node->number;
+
+	end_session(world, node);
+	node->inherited = 0;
+	node->overtaken &= node->late;
+	node->late = true;
+	node->unjudged |= node->holder.dirty;
+	node->number = ++world->last_number;
+	kr_lease_table_expire(&world->table, number);
+}
+
+/* The node's daemon is started anew, and finds its journal. */
+static void replace(struct world *world, struct node *node)
+{
+	uint32_t number = node->number;
+	bool dirty = node->holder.dirty;
+
+	end_session(world, node);
+	for (unsigned i = 0; i < REQUESTS; i++)
+		node->requests[i].open = false;
+	kr_holder_init(&node->holder);
+	if (dirty)
+		kr_holder_dirtied(&node->holder, false);
+	node->handles = node->opening = node->writes = node->reads = 0;
+	node->dropping = node->flushing = false;
+	node->reclaiming = 0;
+	node->inherited = kr_lease_table_held(&world->table, number);
+	if (!(node->inherited & KR_LEASE_WRITE))
+		node->inherited = 0;
+	node->number = ++world->last_number;
+	if (node->inherited)
+		kr_lease_table_inherit(&world->table, number, node->number);
+	else
+		kr_lease_table_expire(&world->table, number);
 }
 
 /* The connection breaks, and the session goes on. */
@@ -384,8 +601,14 @@ static void do_deed(struct world *world, struct node *node, enum deed deed)
 	case DO_BREAK:
 		reconnect(node);
 		break;
+	case DO_EXPIRE:
+		expire(world, node);
+		break;
+	case DO_REPLACE:
+		replace(world, node);
+		break;
 	default:
-		kr_lease_table_release(&world->table, index_of(world, node) + 1, KR_LEASE_WRITE);
+		kr_lease_table_release(&world->table, node->number, KR_LEASE_WRITE);
 	}
 	node->stepping = true;
 }
@@ -409,8 +632,14 @@ static bool may_do(const struct world *world, const struct node *node, enum deed
 		return holder->held && !holder->leaving && !holder->recalled && !holder->returning && !node->handles && !node->opening &&
 			!waits && !holder->dirty;
 	case DO_LOSE:
-		return kr_lease_table_held(&world->table, index_of(world, node) + 1) & KR_LEASE_WRITE &&
-			!(kr_lease_table_recalling(&world->table, index_of(world, node) + 1)) && !holder->asked;
+		return kr_lease_table_held(&world->table, node->number) & KR_LEASE_WRITE &&
+			!(kr_lease_table_recalling(&world->table, node->number)) && !holder->asked;
+	case DO_BREAK:
+		return !node->lost && !node->recovering;
+	case DO_EXPIRE:
+		return !node->lost;
+	case DO_REPLACE: /* hello.c: one that was late and has not reclaimed yet is late again */
+		return !node->lost && !node->late;
 	default:
 		return true;
 	}
@@ -431,7 +660,9 @@ static unsigned list_events(const struct world *world, struct event *events, boo
 			events[count++] = (struct event){ SERVER_TAKES, n, 0 };
 		if (node->down.count)
 			events[count++] = (struct event){ NODE_TAKES, n, 0 };
-		if (node->holder.dirty && !node->flushing && kr_holder_may_flush(&node->holder))
+		if (node->lost)
+			events[count++] = (struct event){ RETURNS, n, 0 };
+		if (node->holder.dirty && !node->flushing && !node->lost && !node->recovering && kr_holder_may_flush(&node->holder))
 			events[count++] = (struct event){ SEND_FLUSH, n, 0 };
 		if (node->dropping)
 			events[count++] = (struct event){ DROPPED, n, 0 };
@@ -477,6 +708,9 @@ static void execute(struct world *world, struct event event)
 		node->dropping = false;
 		kr_holder_dropped(&node->holder);
 		run(node);
+		break;
+	case RETURNS:
+		come_back(node);
 		break;
 	case JOB:
 		job_done(world, node, &node->requests[event.what]);

@@ -23,7 +23,12 @@ static const char *check(const struct search *search, const struct world *world)
 {
 	for (unsigned n = 0; n < NODES; n++) {
 		const struct node *node = &world->node[n];
-		uint8_t counted = kr_lease_table_held(&world->table, n + 1);
+		uint8_t counted = kr_lease_table_held(&world->table, node->number);
+
+		if (node->astray)
+			return "late bytes went into the file unjudged";
+		if (node->lost)
+			continue; /* and fenced */
 
 		if (search->may_refuse)
 			counted |= KR_LEASE_WRITE;
@@ -47,6 +52,8 @@ static const char *check_rest(const struct world *world)
 			return "an operation waits for ever";
 		if (holder->recall_open)
 			return "a recall is not answered";
+		if (node->recovering || node->reclaiming || node->inherited || node->late)
+			return "a session is not taken up again";
 		if (holder->asked || holder->returning || holder->leaving)
 			return "a node waits for an answer that does not come";
 		for (unsigned i = 0; i < REQUESTS; i++)
@@ -73,7 +80,7 @@ static void add_recall(struct print *print, const struct world *world, unsigned 
 	unsigned latest = 0;
 
 	KR_LIST_FOR_EACH(holder, &world->table.holders, link) {
-		if (holder->node == n + 1)
+		if (holder->node == world->node[n].number)
 			latest = (holder->recalls[0] == frame->number) | (unsigned)(holder->recalls[1] == frame->number) << 1;
 	}
 	add(print, latest << 8 | frame->kinds);
@@ -88,7 +95,8 @@ static void add_channel(struct print *print, const struct world *world, unsigned
 	for (unsigned i = 0; i < channel->count; i++) {
 		const struct frame *frame = &channel->frames[i];
 
-		add(print, (uint64_t)frame->type << 16 | frame->kinds << 8 | (unsigned)frame->failed << 1 | frame->resent);
+		add(print, (uint64_t)frame->type << 16 | frame->kinds << 8 | (unsigned)frame->failed << 1 | frame->resent |
+			(unsigned)frame->claims << 2 | (unsigned)frame->applied << 3 | (unsigned)frame->same << 4);
 		if (frame->type == RECALL || frame->type == ANSWER)
 			add_recall(print, world, n, frame);
 		else
@@ -105,6 +113,8 @@ static void add_node(struct print *print, const struct world *world, unsigned n)
 		h->recall_open << 12 | h->dirty << 13 | h->owed << 14 | h->flushing << 15 | h->refused << 16 | h->doubted << 17 |
 		node->stepping << 18 | node->flushing << 19 | node->written_since << 20 | h->pages << 21 | h->dropping << 22 |
 		h->drop_again << 23);
+	add(print, node->lost | (unsigned)node->recovering << 1 | (unsigned)node->late << 2 | (unsigned)node->overtaken << 3 |
+		(unsigned)node->unjudged << 4 | node->reclaiming << 5 | node->inherited << 7 | node->aside << 9);
 	add(print, node->handles | node->opening << 4 | node->writes << 8 | node->reads << 12 | node->refused << 16);
 	for (unsigned i = 0; i < DEEDS; i++)
 		add(print, node->left[i]);
@@ -114,6 +124,7 @@ static void add_node(struct print *print, const struct world *world, unsigned n)
 		if (request->open || request->state == IN_POOL || request->state == WAITING || request->state == PARKED)
 			add(print, i << 16 | request->type << 12 | request->kinds << 8 | (unsigned)request->state << 4 | request->granted << 1 |
 				(request->generation == node->generation));
+		add(print, request->open | (unsigned)request->waits << 1 | (unsigned)request->claims << 2 | (unsigned)request->applied << 3);
 	}
 	add_channel(print, world, n, &node->up);
 	add_channel(print, world, n, &node->down);
@@ -122,6 +133,15 @@ static void add_node(struct print *print, const struct world *world, unsigned n)
 		add_recall(print, world, n, &node->asked[i]);
 	for (unsigned i = 0; i < node->heard_count; i++)
 		add_recall(print, world, n, &node->heard[i]);
+}
+
+static unsigned index_of(const struct world *world, uint32_t number)
+{
+	unsigned n = 0;
+
+	while (n < NODES && world->node[n].number != number)
+		n++;
+	return n;
 }
 
 static uint64_t fingerprint(const struct world *world)
@@ -133,11 +153,11 @@ static uint64_t fingerprint(const struct world *world)
 	for (unsigned n = 0; n < NODES; n++)
 		add_node(&print, world, n);
 	KR_LIST_FOR_EACH(holder, &world->table.holders, link)
-		add(&print, holder->node | holder->kinds << 4 | holder->recalling << 8 | holder->unsent << 12 | holder->announcing << 16);
+		add(&print, index_of(world, holder->node) | holder->kinds << 4 | holder->recalling << 8 | holder->unsent << 12 | holder->announcing << 16);
 	KR_LIST_FOR_EACH(waiter, &world->table.waiting, link)
-		add(&print, UINT64_C(1) << 40 | waiter->node << 8 | waiter->kinds << 1 | waiter->operation);
+		add(&print, UINT64_C(1) << 40 | index_of(world, waiter->node) << 8 | waiter->kinds << 1 | waiter->operation);
 	KR_LIST_FOR_EACH(waiter, &world->table.operations, link)
-		add(&print, UINT64_C(1) << 41 | waiter->node);
+		add(&print, UINT64_C(1) << 41 | index_of(world, waiter->node));
 	return print.hash ? print.hash : 1;
 }
 
@@ -174,6 +194,7 @@ static void begin(const struct search *search, struct world *world)
 	kr_lease_table_init(&world->table, &actions, world);
 	for (unsigned n = 0; n < NODES; n++) {
 		kr_holder_init(&world->node[n].holder);
+		world->node[n].number = ++world->last_number;
 		memcpy(world->node[n].left, search->left[n], sizeof(world->node[n].left));
 	}
 }
@@ -203,8 +224,8 @@ static unsigned replay(const struct search *search, struct world *world, struct 
 /* How it came to this. */
 static void print_path(const struct search *search)
 {
-	static const char *const deeds[] = { "OPEN", "CREATE", "CLOSE", "WRITE", "READ", "OPERATE", "SHRINK", "DROP", "BREAK", "LOSE" };
-	static const char *const frames[] = { "LEASE", "RETURN", "OPEN", "CREATE", "FLUSH", "OPERATE", "ANSWER", "REPLY", "RECALL" };
+	static const char *const deeds[] = { "OPEN", "CREATE", "CLOSE", "WRITE", "READ", "OPERATE", "SHRINK", "DROP", "BREAK", "LOSE", "EXPIRE", "REPLACE" };
+	static const char *const frames[] = { "LEASE", "RETURN", "OPEN", "CREATE", "FLUSH", "OPERATE", "RECLAIM", "DONE", "ANSWER", "REPLY", "RECALL" };
 	struct event events[EVENTS];
 	struct search shorter = *search;
 	struct world world;
@@ -234,6 +255,9 @@ static void print_path(const struct search *search)
 		case NODE_TAKES:
 			print_error("takes %s%u of kinds %u\n", frames[node->down.frames[0].type], (unsigned)node->down.frames[0].number,
 				node->down.frames[0].kinds);
+			break;
+		case RETURNS:
+			print_error("comes back\n");
 			break;
 		case DROPPED:
 			print_error("has dropped its pages\n");
@@ -313,6 +337,15 @@ SCENARIO(a_connection_breaks, false,
 SCENARIO(a_lease_that_only_the_node_believes_in_is_asked_again, true,
 	{ [DO_OPEN] = 1, [DO_WRITE] = 2, [DO_LOSE] = 1 }, { [DO_OPEN] = 1, [DO_READ] = 1 })
 
+SCENARIO(a_session_is_lost_and_the_file_claimed_again, false,
+	{ [DO_CREATE] = 1, [DO_WRITE] = 1, [DO_CLOSE] = 1, [DO_EXPIRE] = 1 }, { [DO_OPEN] = 1, [DO_READ] = 1 })
+SCENARIO(late_bytes_are_judged_before_they_go_in, false,
+	{ [DO_OPEN] = 1, [DO_WRITE] = 1, [DO_EXPIRE] = 1 }, { [DO_OPEN] = 1, [DO_WRITE] = 1 })
+SCENARIO(a_session_is_lost_again_while_it_is_claimed, false,
+	{ [DO_CREATE] = 1, [DO_WRITE] = 1, [DO_EXPIRE] = 2 }, { [DO_OPEN] = 1, [DO_WRITE] = 1 })
+SCENARIO(a_daemon_that_is_started_anew_inherits, false,
+	{ [DO_CREATE] = 1, [DO_WRITE] = 1, [DO_REPLACE] = 1 }, { [DO_OPEN] = 1, [DO_READ] = 1 })
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -324,6 +357,10 @@ int main(void)
 		cmocka_unit_test(a_file_is_opened_while_its_pages_are_dropped),
 		cmocka_unit_test(a_connection_breaks),
 		cmocka_unit_test(a_lease_that_only_the_node_believes_in_is_asked_again),
+		cmocka_unit_test(a_session_is_lost_and_the_file_claimed_again),
+		cmocka_unit_test(late_bytes_are_judged_before_they_go_in),
+		cmocka_unit_test(a_session_is_lost_again_while_it_is_claimed),
+		cmocka_unit_test(a_daemon_that_is_started_anew_inherits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

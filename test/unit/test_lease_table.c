@@ -331,6 +331,26 @@ static void try_neither_recalls_nor_overtakes(void **state)
 	assert_int_equal(kr_lease_table_try(&world->table, 1, KR_LEASE_READ), 0); /* under recall */
 }
 
+static void what_an_operation_leaves_to_its_node_comes_before_all_that_wait(void **state)
+{
+	struct world *world = *state;
+	struct ask *operation = ask_as(world, 1, KR_LEASE_ALL, true), *reader = ask_as(world, 2, KR_LEASE_READ, false);
+
+	assert_true(operation->granted && reader->waiting);
+	assert_int_equal(kr_lease_table_try(&world->table, 1, KR_LEASE_WRITE), 0);
+	assert_int_equal(kr_lease_table_leave(&world->table, &operation->waiter, KR_LEASE_WRITE), KR_LEASE_WRITE);
+	kr_lease_table_end(&world->table, &operation->waiter);
+	operation->used = false;
+	assert_true(reader->waiting);
+	assert_int_equal(world->recalls, 0); /* the node does not know yet */
+	kr_lease_table_announced(&world->table, 1);
+	assert_int_equal(world->recalls, 1);
+	assert_int_equal(kr_lease_table_recalling(&world->table, 1), KR_LEASE_WRITE);
+	kr_lease_table_recalled(&world->table, 1, KR_LEASE_WRITE, world->sent[1][0].number);
+	assert_true(reader->granted);
+	announce(world, 2);
+}
+
 /* --- random histories ----------------------------------------------------------------------------------------------- */
 
 static uint64_t random_state;
@@ -485,6 +505,7 @@ int main(void)
 		TEST(an_operation_spares_the_leases_of_its_node),
 		TEST(an_old_answer_does_not_count_for_a_new_recall),
 		TEST(try_neither_recalls_nor_overtakes),
+		TEST(what_an_operation_leaves_to_its_node_comes_before_all_that_wait),
 		TEST(what_is_revoked_is_asked_back_once_from_everybody),
 		TEST(revoking_spares_the_other_kind),
 	};
