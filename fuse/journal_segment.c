@@ -243,11 +243,12 @@ int kr_segment_begin(struct kr_journal *journal, struct kr_segment **ret_segment
 	int err = 0;
 
 	*ret_segment = take_spare(journal);
-	if (!*ret_segment)
+	if (*ret_segment)
+		err = KR_FAULT("journal.reuse");
+	else
 		err = create_pair(journal, ret_segment);
-	if (err)
-		return err;
-	err = write_header(journal, *ret_segment);
+	if (!err)
+		err = write_header(journal, *ret_segment);
 	if (err)
 		kr_segment_free(journal, *ret_segment, true);
 	else
@@ -285,23 +286,29 @@ int kr_segment_open(struct kr_journal *journal, uint32_t pair, const struct kr_j
 	return 0;
 }
 
-void kr_segment_free(struct kr_journal *journal, struct kr_segment *segment, bool remove)
+/* REMOVAL in journal_format.h. What stays, because the disk has an error, is found by the next start: all dead, but whole. */
+static void remove_pair(struct kr_journal *journal, uint32_t pair)
 {
 	char name[16];
+	int err = KR_FAULT("journal.remove");
 
+	kr_segment_name(pair, "index", name);
+	if (err || (unlinkat(journal->dir_fd, name, 0) < 0 && errno != ENOENT))
+		return;
+	kr_segment_name(pair, "data", name);
+	unlinkat(journal->dir_fd, name, 0);
+}
+
+void kr_segment_free(struct kr_journal *journal, struct kr_segment *segment, bool remove)
+{
 	if (!segment)
 		return;
 	if (segment->map != MAP_FAILED)
 		munmap(segment->map, segment->map_size);
 	if (segment->data_fd >= 0)
 		close(segment->data_fd); /* every pwrite has been answered for */
-	if (remove) {
-		/* REMOVAL in journal_format.h */
-		kr_segment_name(segment->pair, "index", name);
-		unlinkat(journal->dir_fd, name, 0);
-		kr_segment_name(segment->pair, "data", name);
-		unlinkat(journal->dir_fd, name, 0);
-	}
+	if (remove)
+		remove_pair(journal, segment->pair);
 	free(segment->states);
 	free(segment);
 }

@@ -91,6 +91,85 @@ static void killed_before_and_amid_the_punches_nothing_is_damaged(void **state)
 	}
 }
 
+/* Segments die and are used again; exits with the number of appends that failed, each of which left what was there before. */
+static void write_round_and_round(struct fixture *f)
+{
+	int failed = 0;
+
+	for (int i = 0; i < 100; i++)
+		failed += append(f, 0, 0, 300000, (uint8_t)i) != 0;
+	if (append(f, 1, 0, 5000, 9) != 0)
+		failed = 255;
+	kr_journal_free(f->journal);
+	_exit(failed);
+}
+
+static void a_segment_that_cannot_be_used_again_costs_a_write_at_most(void **state)
+{
+	static const struct {
+		const char *fault;
+		int least, most;
+	} cases[] = {
+		{"journal.reuse:eio:1", 1, 1}, {"journal.reuse:eio:2", 1, 1}, {"journal.reuse:eio", 1, 60},
+		/* room is made, and it is tried again */
+		{"journal.reuse:enospc:1", 0, 0}, {"journal.reuse:edquot:1", 0, 0}, {"journal.reuse:enospc", 0, 0}, {"journal.reuse:edquot", 0, 0},
+	};
+	struct fixture *f = *state;
+
+	for (size_t i = 0; i < KR_ARRAY_SIZE(cases); i++) {
+		int status = with_fault(f, cases[i].fault, "round");
+
+		assert_true(WIFEXITED(status));
+		assert_in_range(WEXITSTATUS(status), cases[i].least, cases[i].most);
+		assert_int_equal(recovered(&f->recovery, 0)->dirty.bytes, 300000);
+		assert_int_equal(recovered(&f->recovery, 1)->dirty.bytes, 5000);
+		kr_recovery_fini(&f->recovery);
+		kr_journal_free(f->journal);
+		directory_remove(f->directory);
+		assert_int_equal(mkdir(f->directory, 0700), 0);
+		open_journal(f);
+	}
+}
+
+static void killed_while_a_segment_is_used_again_nothing_is_lost(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_true(WIFSIGNALED(with_fault(f, "journal.reuse:kill:2", "round")));
+	assert_int_equal(recovered(&f->recovery, 0)->dirty.bytes, 300000);
+}
+
+/* More segments die than are kept. */
+static void die_at_once(struct fixture *f)
+{
+	for (int i = 0; i < 7; i++)
+		if (append(f, 0, (uint64_t)i << 20, 1 << 20, (uint8_t)i) != 0)
+			_exit(1);
+	kr_extent_map_truncate(&f->files[0].map, 0, kr_journal_release, f->journal);
+	if (append(f, 1, 0, 5000, 9) != 0)
+		_exit(2);
+	kr_journal_free(f->journal);
+	_exit(0);
+}
+
+/* ... and the disk does not let go of them: found by the next start, and nobody misses anything. */
+static void segments_that_cannot_be_removed_are_no_damage_and_go_later(void **state)
+{
+	struct fixture *f = *state;
+	int files;
+
+	assert_int_equal(with_fault(f, "journal.remove:eio", "die"), 0);
+	assert_null(recovered(&f->recovery, 0));
+	assert_int_equal(recovered(&f->recovery, 1)->dirty.bytes, 5000);
+	kr_recovery_fini(&f->recovery);
+	files = count_files(f->directory);
+	kr_journal_free(f->journal);
+	open_journal(f);
+	assert_true(count_files(f->directory) <= files);
+	assert_true(count_files(f->directory) <= 2 * (KR_JOURNAL_SPARES + 2));
+	assert_int_equal(recovered(&f->recovery, 1)->dirty.bytes, 5000);
+}
+
 static int has_clean(const struct fixture *f)
 {
 	char path[128];
@@ -172,6 +251,10 @@ static int act_with_fault(char **argv)
 		append_to_a_full_disk(f);
 	else if (strcmp(argv[1], "pin") == 0)
 		pin_and_fill(f);
+	else if (strcmp(argv[1], "round") == 0)
+		write_round_and_round(f);
+	else if (strcmp(argv[1], "die") == 0)
+		die_at_once(f);
 	else if (strcmp(argv[1], "end") == 0)
 		end_after_a_failed_sync(f);
 	else
@@ -188,6 +271,9 @@ int main(int argc, char **argv)
 		TEST(a_full_disk_gets_the_room_of_dead_records),
 		TEST(killed_before_and_amid_the_punches_nothing_is_damaged),
 		TEST(a_failed_sync_is_final_for_its_segment),
+		TEST(a_segment_that_cannot_be_used_again_costs_a_write_at_most),
+		TEST(killed_while_a_segment_is_used_again_nothing_is_lost),
+		TEST(segments_that_cannot_be_removed_are_no_damage_and_go_later),
 	};
 
 	if (argc == 4)
