@@ -96,6 +96,8 @@ static void run(struct kr_gate_job *gated)
 	}
 	apply->err = write_pieces(apply);
 	if (apply->err == 0 && apply->finish)
+		apply->err = KR_FAULT("round.end");
+	if (apply->err == 0 && apply->finish)
 		apply->err = kr_export_written(apply->export, &apply->file->fid, &apply->mtime, apply->clear_suid, &apply->after);
 	if (apply->err == 0)
 		apply->err = KR_FAULT("apply.after");

@@ -165,7 +165,9 @@ static void run_declaration(struct kr_job *job)
 {
 	struct declaration *declaration = KR_CONTAINER_OF(job, struct declaration, job);
 
-	declaration->err = kr_conflicts_log(&job->server->conflicts, declaration->conflict);
+	declaration->err = KR_FAULT("conflict.declare");
+	if (!declaration->err)
+		declaration->err = kr_conflicts_log(&job->server->conflicts, declaration->conflict);
 	if (declaration->err)
 		kr_log_error("%s", kr_fail_reason());
 }
@@ -245,10 +247,11 @@ static int record(void *context, const struct kr_fid *target)
 {
 	struct kr_request *request = context;
 	struct making *making = request->state;
-	int err;
+	int err = KR_FAULT("conflict.record");
 
 	making->conflict->target = *target;
-	err = kr_conflicts_log(&request->server->conflicts, making->conflict);
+	if (!err)
+		err = kr_conflicts_log(&request->server->conflicts, making->conflict);
 	(void)KR_FAULT("conflict.recorded");
 	return err;
 }

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/fault.h"
 #include "server/beside.h"
 
 enum { TRIES = 10000, SUFFIX = 128, NODE = 64 };
@@ -133,7 +134,9 @@ static int make_nameless(struct kr_export *export, const struct kr_conflict_make
 
 	if (r < 0)
 		return r;
-	r = dress(export, make, file, ret_target);
+	r = KR_FAULT("conflict.make");
+	if (r == 0)
+		r = dress(export, make, file, ret_target);
 	if (r < 0)
 		kr_export_release(export, ret_target, 1);
 	return r;
@@ -149,10 +152,15 @@ static int give_name(struct kr_export *export, const struct kr_conflict_make *ma
 		kr_export_conflict_name(make, beside->name, number, name);
 		r = kr_export_link(export, cred, target, &beside->parent, name, &made->attr);
 	}
+	if (r < 0)
+		return r;
+	r = KR_FAULT("conflict.name");
 	if (r == 0)
 		r = kr_export_fsync(export, &beside->parent, false);
 	if (r == 0)
 		made->place = kr_beside_text(export, &beside->parent, name);
+	else /* the next try makes another file */
+		kr_export_remove(export, cred, &beside->parent, name, false, 0, NULL);
 	return r;
 }
 
@@ -211,6 +219,8 @@ int kr_export_conflict_again(struct kr_export *export, const struct kr_fid *targ
 	if (r < 0)
 		return r;
 	r = kr_beside_find(export, target, &nowhere, &place);
+	if (r == 0)
+		r = kr_export_fsync(export, &place.parent, false); /* the server may have been killed before it did */
 	if (r == 0)
 		r = kr_export_getattr(export, target, &ret_made->attr);
 	if (r < 0) {

@@ -71,7 +71,7 @@ until_ok 60 "the bystander" test -e "$WORK/begun" || fail "$(cat "$WORK/bystande
 # The server. One failure: a fsync meets it, or a flush that nobody waits for, and then it is said at the next fsync or close. Once.
 for error in eio enospc edquot; do
 	E=${error^^}
-	for point in apply.before apply.middle; do
+	for point in apply.before apply.middle round.end; do
 		at server $point:$error "0 ($E 0 0|0 $E 0|0 0 $E)"
 		one "${point//./-}-$error" || fail "$point:$error: the bytes"
 	done
