@@ -27,7 +27,7 @@ static void fill_states(struct kr_rebuild *r)
 			(uint64_t)record.data + record.length <= r->scan->segments[ref->segment].data_length)
 			r->segments[ref->segment]->states[ref->slot] =
 				(struct kr_slot_state){.data = record.data, .length = record.length,
-					.name = record.type == KR_JOURNAL_NAME};
+					.name = record.type == KR_JOURNAL_NAME && ref->kind == KR_SCAN_GOOD};
 	}
 }
 

@@ -81,7 +81,7 @@ static void replays_of_before_are_not_in_conflict_with_the_late_bytes(void **sta
 	struct node *node = joined(f, 0), *other = joined(f, 1);
 	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
 	struct kr_reclaim_request replays = {.file = fid, .replay_first = 3, .replay_last = 4, .oldest = UINT64_MAX - 1,
-		.newest = UINT64_MAX}, both = replays, joint = replays;
+		.newest = UINT64_MAX, .since = {4000000000, 0}}, both = replays, joint = replays;
 
 	both.first = 5;
 	both.last = 9;
