@@ -221,7 +221,10 @@ static void what_may_not_have_been_replayed_is_judged_at_the_next_start_in_the_s
 		a->manual_reclaim = true;
 		node_begin(a);
 		wait_until(a->live);
-		reclaim.since = (struct kr_time){ .sec = touched ? 0 : INT64_C(4000000000) };
+		if (touched)
+			reclaim.since = (struct kr_time){ 0 };
+		else
+			reclaim.since = (struct kr_time){ .sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + 1 };
 		assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
 		assert_int_equal(the_answer.reply.reclaim_reply.conflict, touched ? KR_CONFLICT_REPLAYS : 0);
 	}
