@@ -11,6 +11,7 @@
 
 #include "common/fault.h"
 #include "fuse/file_priv.h"
+#include "fuse/op_file.h"
 #include "fuse/rpc.h"
 #include "fuse/stage.h"
 
@@ -43,6 +44,7 @@ static struct kr_file *make(struct kr_mount *mount, const struct kr_fid *fid)
 	file->changes = 1;
 	kr_list_init(&file->waiters);
 	kr_list_init(&file->gated);
+	kr_list_init(&file->handle_list);
 	kr_list_init(&file->recalls);
 	kr_link_init(&file->idle);
 	kr_flush_init(&file->flush, file);
@@ -98,6 +100,7 @@ void kr_file_put(struct kr_file *file)
 
 void kr_file_destroy(struct kr_file *file)
 {
+	kr_handles_abandon(file);
 	kr_recall_forget(file);
 	kr_stage_free(file->stage);
 	kr_flush_fini(&file->flush);

@@ -76,6 +76,7 @@ struct kr_file {
 	uint32_t opens;              /* that the server counts: successful OPEN and CREATE minus CLOSE */
 	uint32_t closing;            /* of the CLOSE on its way */
 	uint32_t handles;            /* open here */
+	struct kr_list handle_list;  /* struct kr_handle */
 	uint32_t opening;            /* OPENs on their way */
 	bool running;                /* inside a step */
 	bool resident;               /* the table keeps a reference: there is something to keep */

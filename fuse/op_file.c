@@ -57,6 +57,7 @@ struct kr_handle *kr_handle_new(struct kr_file *file)
 	handle->errors_seen = file->error_count;
 	pthread_mutex_unlock(&file->lock);
 	file->handles++;
+	kr_list_append(&file->handle_list, &handle->link);
 	return handle;
 }
 
@@ -65,10 +66,19 @@ void kr_handle_release(struct kr_handle *handle)
 	struct kr_file *file = handle->file;
 
 	kr_locks_release_handle(file, handle);
+	kr_list_remove(&handle->link);
 	file->handles--;
 	kr_file_step(file);
 	kr_file_put(file);
 	free(handle);
+}
+
+void kr_handles_abandon(struct kr_file *file)
+{
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(&file->handle_list)))
+		free(KR_LIST_ENTRY(link, struct kr_handle, link));
 }
 
 /* --- what writes do ------------------------------------------------------------------------------------------------------- */

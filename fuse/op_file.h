@@ -10,6 +10,7 @@
 
 /* fi->fh: one open(2). */
 struct kr_handle {
+	struct kr_link link;  /* kr_file.handle_list */
 	struct kr_file *file; /* a reference */
 	bool readable, writable;
 	bool direct;          /* the kernel's read(2) does not go through its pages (a mapping's faults still do) */
@@ -36,6 +37,9 @@ static inline struct kr_handle *kr_handle_of(const struct fuse_file_info *fi)
 struct kr_handle *kr_handle_new(struct kr_file *file);
 /* The kernel has closed it, or never heard of it. Loop thread. */
 void kr_handle_release(struct kr_handle *handle);
+/* The mount is gone, and with it the RELEASEs of handles that the kernel had still open or was just closing. The loop does not run
+ * any more. */
+void kr_handles_abandon(struct kr_file *file);
 
 /* How bytes get into the journal. */
 struct kr_write_how {
