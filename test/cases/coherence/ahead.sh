@@ -1,6 +1,5 @@
 # Names looked up ahead of the programs that go through a directory: few requests, what other nodes change in the midst of it
 # is seen at once, and each user of a mount sees what is his.
-# tags: sanitizer
 # timeout: 200
 . "$TOP/test/lib.sh"
 up 2

@@ -1,5 +1,4 @@
 # Names and attributes that nodes have noted: what one node changes, all others see at once; and nodes do take notes.
-# tags: sanitizer
 # timeout: 480
 . "$TOP/test/lib.sh"
 up 3
