@@ -318,14 +318,47 @@ static void claim(struct kr_file *file, const struct kr_lock *lock)
 	kr_rpc_call(file->mount->rpc, KR_MSG_RECLAIM_LOCK, &request, NULL, 0, KR_RPC_EARLY | KR_RPC_HARD, on_claimed, claim);
 }
 
+static bool holds_all(const struct kr_lock_table *held, const struct kr_lock *want)
+{
+	const struct kr_lock *lock;
+
+	for (uint64_t at = want->first; at <= want->last; at = lock->last + 1) {
+		lock = kr_lock_table_held(held, &want->owner, at, want->last);
+		if (!lock || lock->first > at)
+			return false;
+	}
+	return true;
+}
+
+/* What a request on its way gives up may be somebody else's already, without our knowing: it is not claimed, or that one would
+ * lose it.  (The server waits with what the request asks for until all nodes are back.) */
+static void let_go(struct kr_file_locks *locks)
+{
+	const struct kr_lock_call *call;
+
+	KR_LIST_FOR_EACH(call, &locks->calls, link) {
+		struct kr_lock left = call->want;
+		const struct kr_lock *held = kr_lock_table_held(&locks->held, &left.owner, left.first, left.last);
+
+		if (!call->sent || !held)
+			continue;
+		if (left.owner.flock && held->kind < left.kind) /* a conversion gives up the old one first, and may wait for the new one */
+			left.kind = KR_LOCK_NONE;
+		else if (left.kind == KR_LOCK_WRITE || (left.kind == KR_LOCK_READ && !holds_all(&locks->held, &left)))
+			continue; /* nothing is given up; or it may wait with all that it has */
+		kr_lock_table_note(&locks->held, &left);
+	}
+}
+
 void kr_locks_reclaim(struct kr_mount *mount)
 {
-	const struct kr_file_locks *locks;
+	struct kr_file_locks *locks;
 	const struct kr_lock *lock;
 
 	if (!mount->locks)
 		return;
 	KR_LIST_FOR_EACH(locks, &mount->locks->files, link) {
+		let_go(locks);
 		KR_LIST_FOR_EACH(lock, &locks->held.locks, link)
 			claim(locks->file, lock);
 	}

@@ -34,7 +34,7 @@ bool kr_locks_any(const struct kr_file *file, const struct kr_lock_owner *owner)
 /* Gives up whatever was locked through HANDLE and is still held: flocks and OFD locks, when it is released. */
 void kr_locks_release_handle(struct kr_file *file, const struct kr_handle *handle);
 
-/* In the recovery of a session, after the files have been reclaimed: claims every lock. */
+/* In the recovery of a session, after the files have been reclaimed: claims every lock that no request on its way gives up. */
 void kr_locks_reclaim(struct kr_mount *mount);
 
 #endif

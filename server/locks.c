@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "common/fault.h"
 #include "server/files.h"
 #include "server/request.h"
 #include "server/server.h"
@@ -146,6 +147,8 @@ static void handle_lock(struct kr_request *request)
 		request->cancel = cancel_lock;
 		return;
 	}
+	if (want.kind == KR_LOCK_NONE)
+		(void)KR_FAULT("unlock.reply");
 	kr_request_reply(request, err, NULL, NULL, 0);
 	settle(locks);
 }

@@ -1,0 +1,66 @@
+# A lock that has been given up, and that another node has been given already, when the server dies before it has said so: the first
+# node does not claim it again, and the other one keeps it.
+# tags: faults
+LEASE=10
+. "$TOP/test/lib.sh"
+grep -q KR_FAULT "$B/server/kairand" || skip "built without fault points (meson -Dfaults=true)"
+EXPECTED_ERRORS='connection|cannot reach|no answer'
+cat >"$WORK/lock.py" <<'END'
+"""lock.py PATH KIND WORK: locks, says so, and writes under the lock when WORK/write is there; unlocks when WORK/unlock is"""
+import fcntl, os, sys, time
+path, kind, work = sys.argv[1:4]
+fd = os.open(path, os.O_RDWR)
+lock = fcntl.flock if kind == "flock" else fcntl.lockf
+def until(name):
+    while not os.path.exists(os.path.join(work, name)):
+        time.sleep(0.02)
+lock(fd, fcntl.LOCK_EX)
+print("locked", flush=True)
+if "first" in sys.argv:
+    until("unlock")
+    lock(fd, fcntl.LOCK_UN)
+else:
+    until("write")
+    assert os.pwrite(fd, b"under the lock", 0) == 14
+    os.fsync(fd)
+print("done", flush=True)
+END
+cluster 2
+KR_FAULT="@$WORK/fault" server_start
+mounts_start
+# One attempt; false: node2 had not asked yet, nothing was tried.
+given_up_unsaid() {
+	local kind=$1 first second
+	rm -f "$WORK"/{unlock,write,first,second}
+	echo before >"$EXPORT/$kind"
+	on node1 timeout -s KILL $((100 * SLOW)) python3 "$WORK/lock.py" "$(mnt 1)/$kind" $kind "$WORK" first >"$WORK/first" 2>&1 & first=$!
+	until_ok 60 "node1 has the lock" grep -q locked "$WORK/first" || fail "$(cat "$WORK/first")"
+	on node2 timeout -s KILL $((100 * SLOW)) python3 "$WORK/lock.py" "$(mnt 2)/$kind" $kind "$WORK" >"$WORK/second" 2>&1 & second=$!
+	sleep 1
+	echo unlock.reply:kill:1 >"$WORK/fault"
+	touch "$WORK/unlock"
+	until_ok 60 "the server dies" gone "${DAEMON[server]}" || fail "no unlock came"
+	wait "${DAEMON[server]}" 2>/dev/null
+	until_ok 5 "node2 has the lock" grep -q locked "$WORK/second"
+	given=$?
+	# Node1 comes back first.
+	kill -STOP "${DAEMON[node2]}"
+	seen=$(wc -l <"$WORK/kairand.log")
+	KR_FAULT="@$WORK/fault" server_start
+	until_ok 60 "node1 is back" sh -c "tail -n +$((seen + 1)) '$WORK/kairand.log' | grep -q 'node1 .*has a session'" || fail "$(cat "$WORK/kairand.log")"
+	kill -CONT "${DAEMON[node2]}"
+	touch "$WORK/write"
+	wait $first || fail "$kind: $(cat "$WORK/first")"
+	wait $second || fail "$kind: $(cat "$WORK/second")"
+	[ "$(cat "$EXPORT/$kind")" = "under the lock" ] || fail "$kind: $(cat "$EXPORT/$kind")"
+	return $given
+}
+
+for kind in flock posix; do
+	for attempt in 1 2 3 4 5; do
+		given_up_unsaid $kind && break
+		[ $attempt -lt 5 ] || fail "node2 never had the lock before the server died"
+	done
+	note "$kind: kept"
+done
+finish
