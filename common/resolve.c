@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <netdb.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,51 +160,91 @@ int kr_resolve(const struct kr_endpoint *endpoint, bool passive, struct kr_addre
 	return 0;
 }
 
+/* Two have it: the thread, which nobody waits for, and the loop, by the handle. */
 struct kr_resolve {
-	uv_work_t work;
+	uv_async_t handle;
 	struct kr_endpoint endpoint;
 	struct kr_addresses addresses;
 	int err;
 	char reason[320];
-	kr_resolve_fn callback; /* NULL: cancelled */
+	kr_resolve_fn callback;
 	void *context;
+	pthread_mutex_t lock;
+	bool given_up; /* the handle is being closed */
+	unsigned owners;
 };
 
-static void resolve_in_pool(uv_work_t *work)
+static void disown(struct kr_resolve *request)
 {
-	struct kr_resolve *request = KR_CONTAINER_OF(work, struct kr_resolve, work);
+	bool last;
+
+	pthread_mutex_lock(&request->lock);
+	last = --request->owners == 0;
+	pthread_mutex_unlock(&request->lock);
+	if (!last)
+		return;
+	pthread_mutex_destroy(&request->lock);
+	free(request);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+	disown(KR_CONTAINER_OF(handle, struct kr_resolve, handle));
+}
+
+static void *resolve_in_thread(void *context)
+{
+	struct kr_resolve *request = context;
 
 	request->err = kr_resolve(&request->endpoint, false, &request->addresses);
 	if (request->err)
 		snprintf(request->reason, sizeof(request->reason), "%s", kr_fail_reason());
+	pthread_mutex_lock(&request->lock);
+	if (!request->given_up)
+		uv_async_send(&request->handle);
+	pthread_mutex_unlock(&request->lock);
+	disown(request);
+	return NULL;
 }
 
-static void resolved(uv_work_t *work, int status)
+static void on_resolved(uv_async_t *handle)
 {
-	struct kr_resolve *request = KR_CONTAINER_OF(work, struct kr_resolve, work);
+	struct kr_resolve *request = KR_CONTAINER_OF(handle, struct kr_resolve, handle);
+	bool given_up;
 
-	if (request->callback && status == 0) {
-		if (request->err)
-			kr_fail(request->err, "%s", request->reason);
-		request->callback(request->context, request->err, request->err ? NULL : &request->addresses);
-	}
-	free(request);
+	/* The lock is what makes the answer visible here. */
+	pthread_mutex_lock(&request->lock);
+	given_up = request->given_up;
+	request->given_up = true;
+	pthread_mutex_unlock(&request->lock);
+	if (given_up)
+		return;
+	if (request->err)
+		kr_fail(request->err, "%s", request->reason);
+	request->callback(request->context, request->err, request->err ? NULL : &request->addresses);
+	uv_close((uv_handle_t *)handle, on_handle_closed);
 }
 
 int kr_resolve_start(uv_loop_t *loop, const struct kr_endpoint *endpoint, kr_resolve_fn callback, void *context,
 	struct kr_resolve **ret_resolve)
 {
 	struct kr_resolve *request = kr_xcalloc(1, sizeof(*request));
+	pthread_t thread;
 	int err;
 
 	request->endpoint = *endpoint;
 	request->callback = callback;
 	request->context = context;
-	err = uv_queue_work(loop, &request->work, resolve_in_pool, resolved);
+	request->owners = 2;
+	pthread_mutex_init(&request->lock, NULL);
+	uv_async_init(loop, &request->handle, on_resolved);
+	err = -pthread_create(&thread, NULL, resolve_in_thread, request);
 	if (err < 0) {
-		free(request);
+		request->owners = 1;
+		uv_close((uv_handle_t *)&request->handle, on_handle_closed);
 		return kr_fail_errno(err, "cannot resolve %s", endpoint->host);
 	}
+	pthread_detach(thread);
 	if (ret_resolve)
 		*ret_resolve = request;
 	return 0;
@@ -213,6 +254,8 @@ void kr_resolve_cancel(struct kr_resolve *request)
 {
 	if (!request)
 		return;
-	request->callback = NULL;
-	uv_cancel((uv_req_t *)&request->work);
+	pthread_mutex_lock(&request->lock);
+	request->given_up = true;
+	pthread_mutex_unlock(&request->lock);
+	uv_close((uv_handle_t *)&request->handle, on_handle_closed);
 }
