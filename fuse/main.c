@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/statfs.h>
 #include <sys/wait.h>
@@ -61,6 +62,7 @@ static bool on_ready(void *context)
 	char answer = 0;
 
 	if (child->parent >= 0) {
+		prctl(PR_SET_PDEATHSIG, 0); /* from here on its silence tells */
 		if (send(child->parent, "R", 1, MSG_NOSIGNAL) != 1 || recv(child->parent, &answer, 1, 0) != 1 || answer != 'G')
 			return false;
 		close(child->parent);
@@ -143,6 +145,7 @@ static int supervise(int child, pid_t pid, const struct kr_mount_options *option
 
 static int run_detached(struct child *child)
 {
+	const pid_t parent = getpid();
 	int pair[2];
 	pid_t pid;
 
@@ -157,6 +160,10 @@ static int run_detached(struct child *child)
 	close(pair[0]);
 	child->parent = pair[1];
 	setsid();
+	/* Who gives the mount up (Ctrl-C, timeout(1)) signals the parent alone. */
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != parent)
+		return 1;
 	return run(child);
 }
 

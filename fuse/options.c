@@ -56,7 +56,7 @@ static const struct kr_option table[] = {
 	{.name = "timeo", .type = KR_OPTION_SECONDS, .offset = FIELD(timeo), .default_text = "60", .min = 100,
 		.max = 86400000, .help = "how long soft operations wait"},
 	{.name = "connect_timeout", .type = KR_OPTION_SECONDS, .offset = FIELD(connect_timeout), .default_text = "15",
-		.min = 100, .max = 600000, .help = "how long the mount itself waits for the server"},
+		.min = 100, .max = 604800000, .help = "for how long the mount tries to reach the server"},
 	{.name = "drain_timeout", .type = KR_OPTION_SECONDS, .offset = FIELD(drain_timeout), .default_text = "30",
 		.max = 86400000, .help = "how long the daemon flushes at unmount and SIGTERM before it leaves the rest in the journal"},
 	{.name = "threads", .type = KR_OPTION_COUNT, .offset = FIELD(threads), .default_text = "0", .max = 64,

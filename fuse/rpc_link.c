@@ -92,7 +92,7 @@ static void on_tick(uv_timer_t *timer)
 	kr_rpc_watch_tick(rpc, kr_clock_ns());
 	if (rpc->conn && rpc->gate == KR_RPC_SHUT &&
 	    kr_clock_ns() - rpc->attempt_ns > KR_RPC_ATTEMPT_MS * KR_NS_PER_MS)
-		kr_rpc_reset(rpc, "no answer to HELLO");
+		kr_rpc_reset(rpc, "no answer (is the address right, and is a firewall between?)");
 }
 
 int kr_rpc_new(struct kr_mount *mount, const struct kr_endpoint *server, struct kr_rpc **ret_rpc)

@@ -14,6 +14,8 @@
 #include "fuse/server_clock.h"
 #include "fuse/session_priv.h"
 
+enum { SILENCE_MS = 3000 };
+
 #define CLOCK_MAX_S (INT64_MAX / 2 / (int64_t)KR_NS_PER_S) /* the year 2116 */
 
 /* --- what is asked outside the rpc's queue -------------------------------------------------------------------------- */
@@ -256,6 +258,7 @@ void kr_session_start(struct kr_session *session, uint64_t timeout_ms, void (*on
 	session->on_hello = on_hello;
 	session->hello_context = context;
 	uv_timer_start(&session->deadline, kr_session_on_deadline, timeout_ms, 0);
+	uv_timer_start(&session->tick, kr_session_on_silence, SILENCE_MS, 0);
 	kr_rpc_start(session->mount->rpc, &kr_session_events, session);
 }
 

@@ -52,8 +52,8 @@ void kr_session_free(struct kr_session *session);
 /* Before kr_session_start; HOOKS is borrowed for ever. */
 void kr_session_set_hooks(struct kr_session *session, const struct kr_session_hooks *hooks);
 /* Connects and says HELLO.  ON_HELLO runs once, in the loop: 0 and kr_session_facts is filled, or why the server refused us
- * or could not be reached within TIMEOUT_MS (reason in kr_fail_reason).  The session is kept alive, but no call goes out
- * before kr_session_begin. */
+ * or could not be reached within TIMEOUT_MS (reason in kr_fail_reason), in which the rpc tries again and again and the log is told what
+ * is waited for.  The session is kept alive, but no call goes out before kr_session_begin. */
 void kr_session_start(struct kr_session *session, uint64_t timeout_ms, void (*on_hello)(void *context, int err), void *context);
 /* The journal and the files are there: reclaim, then go live; ON_LIVE (may be NULL) runs once. */
 void kr_session_begin(struct kr_session *session, void (*on_live)(void *context), void *context);

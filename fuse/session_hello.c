@@ -2,6 +2,7 @@
  * session_priv.h.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -16,7 +17,7 @@
 #include "fuse/options.h"
 #include "fuse/session_priv.h"
 
-enum { LEASE_MAX_MS = 3600000 };
+enum { LEASE_MAX_MS = 3600000, SAY_AGAIN_S = 60 };
 
 static void report_hello(struct kr_session *session, int err)
 {
@@ -26,6 +27,19 @@ static void report_hello(struct kr_session *session, int err)
 	uv_timer_stop(&session->deadline);
 	if (on_hello)
 		on_hello(session->hello_context, err);
+}
+
+/* There is no first session yet, for this reason. Not every attempt is worth a line: a name with two addresses may fail in turns. */
+static void wait_on(struct kr_session *session, const char *reason)
+{
+	bool same = strcmp(session->obstacle, reason) == 0;
+	uint64_t now_ns = kr_clock_ns();
+
+	snprintf(session->obstacle, sizeof(session->obstacle), "%s", reason);
+	if (session->said_ns && (same || now_ns - session->said_ns < SAY_AGAIN_S * KR_NS_PER_S))
+		return;
+	session->said_ns = now_ns;
+	kr_log_warn("%s; trying again for %g s (connect_timeout)", reason, (double)session->mount->options->connect_timeout / 1e3);
 }
 
 static void take_facts(struct kr_session *session, const struct kr_hello_reply *reply)
@@ -102,7 +116,9 @@ static void hello_failed(struct kr_session *session, int err)
 		report_hello(session, err);
 		return;
 	}
-	if (!session->refused && session->postponed)
+	if (session->on_hello)
+		wait_on(session, kr_fail_reason());
+	else if (!session->refused && session->postponed)
 		kr_log_warn("%s: %s; trying on", session->mount->options->source, kr_fail_reason());
 	else if (!session->refused)
 		kr_log_error("%s: %s; trying on", session->mount->options->source, kr_fail_reason());
@@ -203,6 +219,38 @@ static void on_connecting(void *context, const struct sockaddr *address)
 		say_hello(session);
 }
 
+/* What may help; a reason that has its own advice, as those about the name have, gets none. */
+static const char *advice(int err, const char *reason)
+{
+	if (strchr(reason, '('))
+		return "";
+	switch (err) {
+	case -ECONNREFUSED:
+		return " (is kairand running there?)";
+	case 0:
+	case -ECONNRESET:
+		return " (kairand's log there may say why)";
+	case -EBADMSG:
+		return " (is it kairand that listens there?)";
+	default:
+		return " (is the network up, and that machine?)";
+	}
+}
+
+/* The first connection ended, or could not be made: that may change.  What speaks another language stays what it is. */
+static void first_failed(struct kr_session *session, int err, const char *reason)
+{
+	const struct kr_mount_options *options = session->mount->options;
+
+	if (session->postponed)
+		return; /* said already */
+	kr_fail(err, "cannot reach server %s:%u: %s%s", options->server.host, options->server.port, reason, advice(err, reason));
+	if (err == -EBADMSG)
+		report_hello(session, err);
+	else
+		wait_on(session, kr_fail_reason());
+}
+
 static void on_disconnected(void *context, int err, const char *reason)
 {
 	struct kr_session *session = context;
@@ -212,14 +260,8 @@ static void on_disconnected(void *context, int err, const char *reason)
 	session->state = KR_SESSION_DOWN;
 	session->facts.live = false;
 	kr_notes_clear(session->mount);
-	if (session->on_hello && session->postponed)
-		return; /* the deadline ends it */
 	if (session->on_hello) {
-		err = err ? err : -ECONNRESET;
-		/* A reason about the name has its own advice. */
-		kr_fail(err, "cannot reach server %s:%u: %s%s", options->server.host, options->server.port, reason,
-			strchr(reason, '(') ? "" : " (is kairand running there?)");
-		report_hello(session, err);
+		first_failed(session, err, reason);
 		return;
 	}
 	if (!session->begun || session->parting)
@@ -231,15 +273,29 @@ static void on_disconnected(void *context, int err, const char *reason)
 
 const struct kr_rpc_events kr_session_events = {.on_connecting = on_connecting, .on_disconnected = on_disconnected};
 
+static const char *no_answer(const struct kr_session *session)
+{
+	const struct kr_mount_options *options = session->mount->options;
+
+	kr_fail(-ETIMEDOUT, "no answer from server %s:%u (is the address right, and is a firewall between?)", options->server.host,
+		options->server.port);
+	return kr_fail_reason();
+}
+
+void kr_session_on_silence(uv_timer_t *timer)
+{
+	struct kr_session *session = timer->data;
+
+	if (session->on_hello && !session->said_ns)
+		wait_on(session, no_answer(session));
+}
+
 void kr_session_on_deadline(uv_timer_t *timer)
 {
 	struct kr_session *session = timer->data;
 	const struct kr_mount_options *options = session->mount->options;
 
-	if (session->refused)
-		report_hello(session, kr_fail(-EAGAIN, "server %s refuses this node: %s", options->source, hello_refusal(-EAGAIN)));
-	else
-		report_hello(session, kr_fail(-ETIMEDOUT, "no answer from server %s:%u (is the address right, and is a firewall between?)",
-		options->server.host, options->server.port));
+	report_hello(session, kr_fail(-ETIMEDOUT, "%s; gave up after %g s (connect_timeout)",
+		session->said_ns ? session->obstacle : no_answer(session), (double)options->connect_timeout / 1e3));
 }
 

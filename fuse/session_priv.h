@@ -39,6 +39,8 @@ struct kr_session {
 	size_t reclaims;           /* not yet answered, plus one while they are being sent */
 	uv_timer_t tick, deadline;
 	bool complained, refused;  /* in this outage: of the connection, of the server's refusal */
+	char obstacle[512];        /* to the first session: why there is none yet */
+	uint64_t said_ns;          /* when the log was told of it; 0: not yet */
 	bool postponed;            /* the server takes this node later: it asks again */
 	bool parting;              /* GOODBYE has been said: no session any more */
 	void (*on_hello)(void *context, int err);
@@ -74,7 +76,8 @@ void kr_session_start_tick(struct kr_session *session);
 
 /* --- session_hello.c --- */
 extern const struct kr_rpc_events kr_session_events;
-/* Nobody could be reached in time. */
+/* Nobody could be reached in time, or nobody has answered for so long that the log is told what is waited for. */
 void kr_session_on_deadline(uv_timer_t *timer);
+void kr_session_on_silence(uv_timer_t *timer);
 
 #endif

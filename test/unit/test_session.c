@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/fail.h"
 #include "common/log.h"
 #include "common/util.h"
 #include "fuse/localdir.h"
@@ -375,6 +376,75 @@ static void what_cannot_be_asked_for_want_of_memory_is_asked_on_the_next_connect
 	assert_int_equal(heard.resumed, 3);
 }
 
+static struct {
+	int calls, err;
+} first;
+
+static void on_first_hello(void *context, int err)
+{
+	(void)context;
+	first.calls++;
+	first.err = err;
+}
+
+/* One that is not connected yet, with so much time for it. */
+static int set_up_unconnected(void **state)
+{
+	static char source[] = "server:/";
+
+	*state = NULL;
+	memset(&rpc, 0, sizeof(rpc));
+	memset(&first, 0, sizeof(first));
+	options = (struct kr_mount_options){.source = source, .connect_timeout = 50};
+	uv_loop_init(&loop);
+	mount = (struct kr_mount){.options = &options, .loop = &loop};
+	if (kr_session_new(&mount, &mount.session))
+		return -1;
+	kr_session_set_hooks(mount.session, &hooks);
+	kr_session_start(mount.session, options.connect_timeout, on_first_hello, NULL);
+	return 0;
+}
+
+static void a_first_connection_that_cannot_be_made_is_waited_for(void **state)
+{
+	static const int errors[] = {-ECONNREFUSED, -EHOSTUNREACH, -ENETUNREACH, -ENOENT, -EAGAIN, -ETIMEDOUT};
+
+	(void)state;
+	for (size_t i = 0; i < KR_ARRAY_SIZE(errors); i++)
+		rpc.events->on_disconnected(rpc.context, errors[i], "not yet");
+	greet();
+	break_connection(); /* by a server that stops just now */
+	assert_int_equal(first.calls, 0);
+	connect_to(1, false);
+	assert_int_equal(first.calls, 1);
+	assert_int_equal(first.err, 0);
+}
+
+static void one_that_a_server_refuses_or_that_is_to_no_kairand_is_not(void **state)
+{
+	(void)state;
+	greet();
+	answer(KR_MSG_HELLO, -EPROTONOSUPPORT, NULL);
+	assert_int_equal(first.calls, 1);
+	assert_int_equal(first.err, -EPROTONOSUPPORT);
+	tear_down(state);
+	set_up_unconnected(state);
+	rpc.events->on_disconnected(rpc.context, -EBADMSG, "not our language");
+	assert_int_equal(first.calls, 1);
+	assert_int_equal(first.err, -EBADMSG);
+}
+
+static void the_wait_ends_with_the_latest_reason(void **state)
+{
+	(void)state;
+	rpc.events->on_disconnected(rpc.context, -ENETUNREACH, "network is unreachable");
+	rpc.events->on_disconnected(rpc.context, -ECONNREFUSED, "connection refused");
+	while (first.calls == 0)
+		uv_run(&loop, UV_RUN_ONCE);
+	assert_int_equal(first.err, -ETIMEDOUT);
+	assert_non_null(strstr(kr_fail_reason(), "connection refused (is kairand running there?); gave up after 0.05 s"));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -384,6 +454,9 @@ int main(void)
 		TEST(a_connection_that_breaks_decides_nothing),
 		TEST(a_recovery_whose_end_is_lost_starts_over),
 		TEST(what_cannot_be_asked_for_want_of_memory_is_asked_on_the_next_connection),
+		cmocka_unit_test_setup_teardown(a_first_connection_that_cannot_be_made_is_waited_for, set_up_unconnected, tear_down),
+		cmocka_unit_test_setup_teardown(one_that_a_server_refuses_or_that_is_to_no_kairand_is_not, set_up_unconnected, tear_down),
+		cmocka_unit_test_setup_teardown(the_wait_ends_with_the_latest_reason, set_up_unconnected, tear_down),
 	};
 
 	kr_log_init("test_session", KR_LOG_ERROR);
