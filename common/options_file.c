@@ -10,6 +10,7 @@
 
 #include "common/fail.h"
 #include "common/options_priv.h"
+#include "common/text.h"
 #include "common/util.h"
 
 enum { FILE_MAX = 1 << 20 };
@@ -161,7 +162,7 @@ static json_t *value_of(const struct kr_option *option, const void *field)
 	switch (option->type) {
 	case KR_OPTION_STRING:
 	case KR_OPTION_PATH:
-		return *(char *const *)field ? json_string(*(char *const *)field) : json_null();
+		return *(char *const *)field ? kr_text_json(*(char *const *)field) : json_null();
 	case KR_OPTION_COUNT:
 		return json_integer((json_int_t)*(const uint64_t *)field);
 	case KR_OPTION_SIZE:
@@ -176,7 +177,7 @@ static json_t *value_of(const struct kr_option *option, const void *field)
 	case KR_OPTION_LIST:
 		array = json_array();
 		for (size_t i = 0; i < list->count; i++)
-			json_array_append_new(array, json_string(list->items[i]));
+			json_array_append_new(array, kr_text_json(list->items[i]));
 		return array;
 	}
 	return json_null();

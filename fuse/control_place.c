@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,11 +64,9 @@ static void note_name(unsigned dev_major, unsigned dev_minor, char name[32])
 /* What this process writes; owned, or NULL. No two daemons have one socket. */
 static char *note_text(const char *socket)
 {
-	json_t *note = json_pack("{s:s, s:i}", "control", socket, "pid", (int)getpid());
-	char *text = note ? json_dumps(note, 0) : NULL;
+	char *text = NULL;
 
-	json_decref(note);
-	return text;
+	return asprintf(&text, "%d %s", (int)getpid(), socket) < 0 ? NULL : text;
 }
 
 int kr_control_place_write(unsigned dev_major, unsigned dev_minor, const char *socket)
@@ -111,15 +108,12 @@ void kr_control_place_remove(unsigned dev_major, unsigned dev_minor, const char 
 
 static int parse_note(const char *text, char **ret_socket, int *ret_pid)
 {
-	json_t *note = json_loads(text, 0, NULL);
-	const char *socket = json_string_value(json_object_get(note, "control"));
+	int length = 0;
 
-	if (socket) {
-		*ret_socket = kr_xstrdup(socket);
-		*ret_pid = (int)json_integer_value(json_object_get(note, "pid"));
-	}
-	json_decref(note);
-	return socket ? 0 : -EBADMSG;
+	if (sscanf(text, "%d %n", ret_pid, &length) != 1 || text[length] != '/')
+		return -EBADMSG;
+	*ret_socket = kr_xstrdup(text + length);
+	return 0;
 }
 
 int kr_control_place_read(const struct kr_mounted *mounted, char **ret_socket, int *ret_pid)

@@ -37,6 +37,17 @@ static void what_is_written_down_is_found_and_taken_back(void **state)
 	expect(NULL);
 }
 
+static void a_path_may_be_of_any_bytes(void **state)
+{
+	static const char path[] = "/ \xff latin \xe9\n{\"/control";
+
+	(void)state;
+	assert_int_equal(kr_control_place_write(NO_MAJOR, (unsigned)getpid(), path), 0);
+	expect(path);
+	kr_control_place_remove(NO_MAJOR, (unsigned)getpid(), path);
+	expect(NULL);
+}
+
 static void a_mount_that_has_the_number_next_keeps_its_note(void **state)
 {
 	(void)state;
@@ -52,6 +63,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_written_down_is_found_and_taken_back),
+		cmocka_unit_test(a_path_may_be_of_any_bytes),
 		cmocka_unit_test(a_mount_that_has_the_number_next_keeps_its_note),
 	};
 
