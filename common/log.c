@@ -1,15 +1,18 @@
 /* One event, one line, one write(2): lines of several threads or processes never mix.
  *
  * Standard error gets "kairand: warning: ..." (information without a level word); the file gets time, process and level
- * too.  Control bytes (a file's name may hold any) are shown as '?', so that nobody can forge a line.
+ * too; where standard error is systemd's journal, it gets "<4>...".  Control bytes (a file's name may hold any) are shown as '?', so that nobody can forge a line.
  */
 #include "common/log.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <syslog.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,6 +23,7 @@ static const char *program_name = "kairan";
 static _Atomic enum kr_log_level highest_level = KR_LOG_INFO;
 static _Atomic int file_fd = -1;
 static _Atomic bool to_syslog;
+static bool to_journal;
 
 static const struct {
 	const char *file_word, *stderr_word;
@@ -31,10 +35,22 @@ static const struct {
 	[KR_LOG_DEBUG] = { "debug", "debug: ", LOG_DEBUG },
 };
 
+/* Whether standard error is systemd's journal, as its variable says (systemd.exec(5)): device and inode. */
+static bool is_journal(void)
+{
+	const char *text = getenv("JOURNAL_STREAM");
+	struct stat stat_buffer;
+	uintmax_t dev, ino;
+
+	return text && sscanf(text, "%ju:%ju", &dev, &ino) == 2 && fstat(STDERR_FILENO, &stat_buffer) == 0 &&
+		stat_buffer.st_dev == dev && stat_buffer.st_ino == ino;
+}
+
 void kr_log_init(const char *program, enum kr_log_level level)
 {
 	program_name = program;
 	atomic_store(&highest_level, level);
+	to_journal = is_journal();
 }
 
 void kr_log_set_file(int fd)
@@ -70,7 +86,13 @@ static void write_line(int fd, const char *line, size_t length)
 static void write_to_stderr(enum kr_log_level level, const char *text)
 {
 	char line[2304];
-	int length = snprintf(line, sizeof(line), "%s: %s%s\n", program_name, levels[level].stderr_word, text);
+	int length;
+
+	/* As sd-daemon(3) has it; the name and the level are the journal's then. */
+	if (to_journal)
+		length = snprintf(line, sizeof(line), "<%d>%s\n", levels[level].priority, text);
+	else
+		length = snprintf(line, sizeof(line), "%s: %s%s\n", program_name, levels[level].stderr_word, text);
 
 	write_line(STDERR_FILENO, line, KR_MIN((size_t)KR_MAX(length, 0), sizeof(line) - 1));
 }

@@ -228,6 +228,30 @@ static void a_long_line_is_cut_and_still_ends(void **state)
 	assert_int_equal(text[strlen(text) - 1], '\n');
 }
 
+/* In a service: sd-daemon(3). Another file's numbers, inherited from a service that has sent its standard error elsewhere, mean nothing. */
+static void systemd_s_journal_gets_priorities(void **state)
+{
+	struct stat journal;
+	char name[64];
+
+	(void)state;
+	begin_log(KR_LOG_INFO);
+	assert_int_equal(fstat(STDERR_FILENO, &journal), 0);
+	snprintf(name, sizeof(name), "%ju:%ju", (uintmax_t)journal.st_dev, (uintmax_t)journal.st_ino);
+	setenv("JOURNAL_STREAM", name, 1);
+	kr_log_init("testd", KR_LOG_INFO);
+	kr_log_error("disk %d is full", 3);
+	kr_log_warn("slow");
+	kr_log_info("name\n<0>panic");
+	assert_string_equal(end_log(), "<3>disk 3 is full\n<4>slow\n<6>name?<0>panic\n");
+	snprintf(name, sizeof(name), "%ju:%ju", (uintmax_t)journal.st_dev, (uintmax_t)journal.st_ino + 1);
+	setenv("JOURNAL_STREAM", name, 1);
+	begin_log(KR_LOG_INFO);
+	kr_log_info("ready");
+	assert_string_equal(end_log(), "testd: ready\n");
+	unsetenv("JOURNAL_STREAM");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -242,6 +266,7 @@ int main(void)
 		cmocka_unit_test(the_file_s_lines_carry_time_and_process),
 		cmocka_unit_test(control_bytes_cannot_forge_a_line),
 		cmocka_unit_test(a_long_line_is_cut_and_still_ends),
+		cmocka_unit_test(systemd_s_journal_gets_priorities),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
