@@ -9,6 +9,9 @@ M=$(mnt 1)
 for page in kairan.1 kairan-mpiio.7 kairand.8 kairanfs.8; do
 	[ -s "$PREFIX/share/man/man${page##*.}/$page" ] || fail "no $page"
 done
+for program in kairan kairand kairanfs; do
+	bash -c ". '$PREFIX/share/bash-completion/completions/$program' && complete -p $program" >/dev/null || fail "bash cannot complete $program"
+done
 
 note "the service"
 unit=$PREFIX/lib/systemd/system/kairand@.service
@@ -37,7 +40,10 @@ until_ok 30 "READY" grep -qx "READY=1" "$WORK/notified" || fail "said: $(cat "$W
 
 note "mount(8)"
 on node1 mount --bind "$PREFIX/bin" /usr/local/bin || fail "bind" # mount.fuse3 has a PATH of its own
-on node1 mount -t fuse.kairanfs "$SERVER_ADDRESS:/" "$M" -o "_netdev,nofail,local=$WORK/node1/local" || fail "mount"
+line=$(grep -v '^#' "$PREFIX/share/kairan/fstab")
+[ "$(wc -w <<<"$line")" = 6 ] && grep -q ',local=/scratch/kairan ' <<<"$line" || fail "fstab: $line"
+printf '%s\n' "$line" | sed "s|^fs1:|$SERVER_ADDRESS:|; s| /mnt/data | $M |; s|/scratch/kairan|$WORK/node1/local|" >"$WORK/fstab"
+on node1 mount --bind "$WORK/fstab" /etc/fstab && on node1 mount "$M" || fail "mount by fstab: $(cat "$WORK/fstab")"
 on node1 sh -c "echo by mount >'$M/file'" || fail "write"
 on node1 mount -o remount,ro "$M" >"$WORK/said" 2>&1 || fail "remount read-only: $(cat "$WORK/said")"
 [ ! -s "$WORK/said" ] || fail "remount says: $(cat "$WORK/said")"
