@@ -30,7 +30,7 @@ struct left {
 	json_int_t dirty, refused, unstable;
 };
 
-enum { LOOK_MS = 100, LOOK_FIRST_MS = 2000, REFUSAL_GRACE_MS = 1000, BAR = 30 };
+enum { LOOK_MS = 100, LOOK_FIRST_MS = 2000, LINE_FIRST_MS = 2000, LINE_MS = 60000, REFUSAL_GRACE_MS = 1000, BAR = 30 };
 
 static bool refused(const json_t *file)
 {
@@ -80,13 +80,36 @@ static uint64_t now_ms(void)
 	return kr_clock_ns() / KR_NS_PER_MS;
 }
 
-static void show_progress(const struct left *left, json_int_t total)
+/* What has been shown of a flush under way. */
+struct progress {
+	const char *path;
+	json_int_t total;
+	uint64_t start_ms, next_ms; /* when it began, and when a line is due */
+};
+
+/* Into a log: a line after two seconds, and whenever the time has doubled, or a minute has passed. */
+static void tell_progress(struct progress *progress, const struct left *left)
 {
-	json_int_t rest = left->dirty + left->unstable;
+	uint64_t now = now_ms();
+
+	if (now < progress->next_ms)
+		return;
+	progress->next_ms = now + KR_MIN(now - progress->start_ms, (uint64_t)LINE_MS);
+	fprintf(stderr, "kairan: %s: %s to be flushed", progress->path, kr_bytes_text(left->dirty));
+	if (left->refused)
+		fprintf(stderr, " (%s refused)", kr_bytes_text(left->refused));
+	fprintf(stderr, ", %s to become stable\n", kr_bytes_text(left->unstable));
+}
+
+static void show_progress(struct progress *progress, const struct left *left)
+{
+	json_int_t rest = left->dirty + left->unstable, total = progress->total = KR_MAX(progress->total, rest);
 	int filled = total ? (int)((total - rest) * BAR / total) : BAR;
 
-	if (!isatty(STDOUT_FILENO))
+	if (!isatty(STDOUT_FILENO)) {
+		tell_progress(progress, left);
 		return;
+	}
 	filled = KR_MAX(0, KR_MIN(filled, BAR));
 	printf("\r[%-*.*s] %s left   ", BAR, filled, "##############################", kr_bytes_text(rest));
 	fflush(stdout);
@@ -102,7 +125,7 @@ static void end_progress(void)
 static int watch(const struct kr_mounted *mounted, struct kr_meant *meant, unsigned long timeout_ms, json_t **ret_status)
 {
 	uint64_t start = now_ms();
-	json_int_t total = 0;
+	struct progress progress = {.path = mounted->path, .start_ms = start, .next_ms = start + LINE_FIRST_MS};
 	json_t *status = NULL;
 	int err = kr_ask_mount(mounted, "flush", "", &status);
 
@@ -113,8 +136,7 @@ static int watch(const struct kr_mounted *mounted, struct kr_meant *meant, unsig
 		uint64_t spent = now_ms() - start;
 		bool only_refused = left.dirty == left.refused && !left.unstable && (!left.dirty || spent > REFUSAL_GRACE_MS);
 
-		total = KR_MAX(total, left.dirty + left.unstable);
-		show_progress(&left, total);
+		show_progress(&progress, &left);
 		if (only_refused || (timeout_ms && spent >= timeout_ms)) {
 			*ret_status = status;
 			break;
