@@ -16,6 +16,7 @@
 #include "fuse/cache.h"
 #include "fuse/control.h"
 #include "fuse/file.h"
+#include "fuse/flush.h"
 #include "fuse/hops.h"
 #include "fuse/inode.h"
 #include "fuse/kernel.h"
@@ -59,6 +60,16 @@ static void hop_identify(struct kr_mount *mount)
 	kr_hops_identify(mount->hops, facts->node, facts->id, facts->ring_key, (enum kr_security)facts->security, facts->lease_ms);
 }
 
+static void tell_backlog(struct kr_mount *mount, struct kr_backlog_request *ret)
+{
+	struct kr_flusher_left left;
+
+	if (!mount->flusher)
+		return;
+	kr_flusher_left(mount->flusher, &left);
+	*ret = (struct kr_backlog_request){.unflushed = left.dirty, .refused = left.refused + left.orphaned};
+}
+
 static void make_protocol(void *context)
 {
 	struct kr_step *step = context;
@@ -76,6 +87,7 @@ static void make_protocol(void *context)
 		step->serve->hooks = *kr_files_session_hooks();
 		step->serve->hooks.listen = hop_listen;
 		step->serve->hooks.identify = hop_identify;
+		step->serve->hooks.backlog = tell_backlog;
 		kr_session_set_hooks(mount->session, &step->serve->hooks);
 		kr_session_start(mount->session, mount->options->connect_timeout, on_hello, step->serve);
 	}

@@ -92,6 +92,25 @@ static void ping(struct kr_session *session)
 	kr_session_direct(session, KR_MSG_PING, &request, on_ping_reply, NULL);
 }
 
+static void on_told(void *context, int err, const void *reply, struct kr_buf *data)
+{
+	(void)err, (void)reply, (void)data;
+	kr_pending_end(context);
+}
+
+static void tell_backlog(struct kr_session *session)
+{
+	struct kr_backlog_request backlog = {0}, *last = &session->backlog;
+
+	if (!session->facts.backlog || !session->hooks || !session->hooks->backlog)
+		return;
+	session->hooks->backlog(session->mount, &backlog);
+	if (session->told && backlog.unflushed == last->unflushed && backlog.refused == last->refused)
+		return;
+	session->told = kr_session_direct(session, KR_MSG_BACKLOG, &backlog, on_told, NULL);
+	*last = backlog;
+}
+
 static void on_tick(uv_timer_t *timer)
 {
 	struct kr_session *session = timer->data;
@@ -99,10 +118,12 @@ static void on_tick(uv_timer_t *timer)
 
 	if (session->state <= KR_SESSION_GREETING)
 		return;
-	if (silence_ns > (uint64_t)session->facts.lease_ms * KR_NS_PER_MS / 2)
+	if (silence_ns > (uint64_t)session->facts.lease_ms * KR_NS_PER_MS / 2) {
 		kr_rpc_reset(session->mount->rpc, "the server is silent");
-	else
-		ping(session);
+		return;
+	}
+	ping(session);
+	tell_backlog(session);
 }
 
 void kr_session_start_tick(struct kr_session *session)

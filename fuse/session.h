@@ -8,6 +8,7 @@
 #include "fuse/mount.h"
 
 struct kr_session;
+struct kr_backlog_request;
 struct kr_reclaim_reply;
 
 /* Which bytes of a file this node has for the server: sequence numbers of what is not flushed, and of what is to be replayed
@@ -43,6 +44,8 @@ struct kr_session_hooks {
 	 * kr_session_replayed when all are done; at once when there are none.  When the connection breaks meanwhile, this
 	 * comes again after another collect; calls of the earlier time that are unanswered are sent again by the rpc. */
 	void (*replay)(struct kr_mount *mount, bool boot_changed);
+	/* What is not flushed, and how much of it was refused; may be NULL. */
+	void (*backlog)(struct kr_mount *mount, struct kr_backlog_request *ret);
 	/* The session goes on, with leases as they were or as reclaimed; and is not fenced any more: step everything. */
 	void (*resumed)(struct kr_mount *mount);
 };
@@ -74,7 +77,8 @@ struct kr_session_facts {
 	struct kr_fid root;
 	struct kr_attr root_attr; /* as of the first HELLO */
 	bool late;                /* the leases of the former session may have gone to others */
-	bool lookups;             /* the server answers LOOKUPS */
+	bool lookups;             /* the server answers LOOKUPS ... */
+	bool backlog;             /* ... and takes BACKLOG */
 	bool live;
 };
 const struct kr_session_facts *kr_session_facts(const struct kr_session *session);

@@ -59,6 +59,8 @@ static void take_facts(struct kr_session *session, const struct kr_hello_reply *
 	facts->instance = reply->instance;
 	facts->late = reply->late;
 	facts->lookups = reply->may & KR_FEATURE_LOOKUPS;
+	facts->backlog = reply->may & KR_FEATURE_BACKLOG;
+	session->told = false;
 	facts->lease_ms = reply->lease_ms;
 	facts->grace_ms = reply->grace_ms;
 	memcpy(facts->boot_id, reply->boot_id, sizeof(facts->boot_id));

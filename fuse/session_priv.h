@@ -10,6 +10,7 @@
 #define KR_FUSE_SESSION_PRIV_H
 
 #include "common/list.h"
+#include "common/msg.h"
 #include "fuse/rpc.h"
 #include "fuse/session.h"
 
@@ -41,6 +42,8 @@ struct kr_session {
 	bool complained, refused;  /* in this outage: of the connection, of the server's refusal */
 	char obstacle[512];        /* to the first session: why there is none yet */
 	uint64_t said_ns;          /* when the log was told of it; 0: not yet */
+	struct kr_backlog_request backlog; /* as it was told last */
+	bool told;                 /* it was, on this connection */
 	bool postponed;            /* the server takes this node later: it asks again */
 	bool parting;              /* GOODBYE has been said: no session any more */
 	void (*on_hello)(void *context, int err);

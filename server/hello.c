@@ -97,7 +97,7 @@ static void welcome(struct greeting *greeting, struct kr_session *session, bool 
 	struct kr_server *server = session->server;
 	struct kr_conn *conn = kr_stranger_take(greeting->stranger);
 	struct kr_hello_reply reply = {
-		.proto = KR_PROTO_VERSION, .may = KR_FEATURE_LOOKUPS, .session = session->id, .resumed = resumed, .node = session->node,
+		.proto = KR_PROTO_VERSION, .may = KR_FEATURE_LOOKUPS | KR_FEATURE_BACKLOG, .session = session->id, .resumed = resumed, .node = session->node,
 		.instance = server->instance, .lease_ms = server->lease_ms,
 		.grace_ms = server->grace.active ? server->lease_ms : 0, .root = greeting->root, .root_attr = greeting->attr,
 	};
@@ -322,6 +322,17 @@ static void handle_ping(struct kr_request *request)
 	kr_request_reply_job(request);
 }
 
+static void handle_backlog(struct kr_request *request)
+{
+	const struct kr_backlog_request *backlog = &request->msg.backlog_request;
+	struct kr_session *session = request->session;
+
+	/* Numbers of people's, and of JSON. */
+	session->unflushed = KR_MIN(backlog->unflushed, (uint64_t)INT64_MAX);
+	session->refused = KR_MIN(backlog->refused, session->unflushed);
+	kr_request_reply_job(request);
+}
+
 static void handle_goodbye(struct kr_request *request)
 {
 	struct kr_session *session = kr_session_get(request->session);
@@ -371,6 +382,7 @@ static void handle_reclaim_done(struct kr_request *request)
 void kr_hello_register(struct kr_server *server)
 {
 	kr_server_on(server, KR_MSG_PING, handle_ping, KR_HANDLER_IN_GRACE);
+	kr_server_on(server, KR_MSG_BACKLOG, handle_backlog, KR_HANDLER_IN_GRACE);
 	kr_server_on(server, KR_MSG_GOODBYE, handle_goodbye, KR_HANDLER_IN_GRACE);
 	kr_server_on(server, KR_MSG_CANCEL, handle_cancel, KR_HANDLER_IN_GRACE);
 	kr_server_on(server, KR_MSG_RECLAIM_DONE, handle_reclaim_done, KR_HANDLER_IN_GRACE);

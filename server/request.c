@@ -219,7 +219,8 @@ static bool maybe_done(struct kr_session *session, const struct kr_frame_header 
 {
 	if (header->flags & KR_FRAME_RESEND)
 		return session->heir && header->id < session->fresh_id;
-	if (header->type != KR_MSG_HELLO && header->type != KR_MSG_PING && header->id < session->fresh_id)
+	/* What is asked outside the queue of requests has numbers beyond those that wait there. */
+	if (header->type != KR_MSG_HELLO && header->type != KR_MSG_PING && header->type != KR_MSG_BACKLOG && header->id < session->fresh_id)
 		session->fresh_id = header->id;
 	return false;
 }

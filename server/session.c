@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
@@ -316,8 +317,8 @@ static void log_end(const struct kr_session *session, enum kr_session_end why)
 		kr_log_info("node %s has left", session->name);
 		break;
 	case KR_SESSION_LOST:
-		kr_log_warn("node %s is lost: silent for %u s; its leases, locks and open files are released", session->name,
-			session->server->lease_ms / 1000);
+		kr_log_warn("node %s is lost: silent for %u s; its leases, locks and open files are released, %" PRIu64 " unflushed bytes were there",
+			session->name, session->server->lease_ms / 1000, session->unflushed);
 		break;
 	case KR_SESSION_REPLACED:
 		kr_log_info("node %s begins anew", session->name);

@@ -87,6 +87,7 @@ struct kr_session {
 	struct kr_list stagings;       /* its STAGEs that wait for their turn ... */
 	size_t brings;                 /* ... what is asked of nodes for the others ... */
 	uint64_t staging_turn;         /* ... and kr_server.staging_turn of the latest of these */
+	uint64_t unflushed, refused;   /* bytes that it still has for us, and how many of these it could not bring, as it said last */
 	size_t locks, lock_waits;      /* held and asked for */
 	struct kr_list attachments;    /* kr_attachment.of_session: files it has open or leased ... */
 	size_t files;                  /* ... and how many these are */

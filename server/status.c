@@ -48,6 +48,8 @@ static json_t *session_status(const struct kr_session *session, uint64_t now_ns)
 	json_object_set_new(object, "ring_port", integer(session->ring_port));
 	json_object_set_new(object, "silent_ms", integer((now_ns - session->heard_ns) / KR_NS_PER_MS));
 	json_object_set_new(object, "reclaiming", json_boolean(session->reclaiming));
+	json_object_set_new(object, "unflushed_bytes", integer(session->unflushed));
+	json_object_set_new(object, "refused_bytes", integer(session->refused));
 	json_object_set_new(object, "opens", integer(opens));
 	json_object_set_new(object, "requests", integer(session->requests.count));
 	json_object_set_new(object, "running", integer(session->running));

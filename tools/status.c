@@ -140,11 +140,17 @@ static void print_node(const json_t *node, json_int_t lease_ms)
 {
 	bool connected = json_is_true(json_object_get(node, "connected"));
 	json_int_t silent_ms = json_integer_value(json_object_get(node, "silent_ms"));
+	json_int_t unflushed = json_integer_value(json_object_get(node, "unflushed_bytes"));
+	json_int_t refused = json_integer_value(json_object_get(node, "refused_bytes"));
 
 	printf("  node        %s%s%s%s: %s", text_of(node, "name"), connected ? " (" : "", text_of(node, "address"), connected ? ")" : "",
 		connected ? "connected" : "NOT CONNECTED");
 	if (!connected || silent_ms > lease_ms / 2)
 		printf(", silent for %.1f s of %.0f", (double)silent_ms / 1000, (double)lease_ms / 1000);
+	if (unflushed)
+		printf(", %s%s unflushed", connected ? "" : "had ", kr_bytes_text(unflushed));
+	if (refused)
+		printf(" (%s REFUSED)", kr_bytes_text(refused));
 	printf(", %" JSON_INTEGER_FORMAT " opens, %s received, %s sent\n", json_integer_value(json_object_get(node, "opens")),
 		kr_bytes_text(json_integer_value(json_object_get(node, "received_bytes"))),
 		kr_bytes_text(json_integer_value(json_object_get(node, "sent_bytes"))));

@@ -118,6 +118,26 @@ static void goodbye_ends_a_session_at_once(void **state)
 	assert_int_equal(f->server.session_count, 1);
 }
 
+static void what_a_node_says_of_its_backlog_stays_with_its_session(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	struct kr_backlog_request backlog = {.unflushed = 10, .refused = 3};
+	const struct kr_session *session;
+
+	joined(f, 1);
+	assert_true(node->hello.may & KR_FEATURE_BACKLOG);
+	assert_int_equal(node_call(node, KR_MSG_BACKLOG, &backlog, NULL), 0);
+	session = kr_session_find(&f->server, node->hello.session);
+	assert_int_equal(session->unflushed, 10);
+	assert_int_equal(session->refused, 3);
+	assert_int_equal(kr_session_find(&f->server, f->nodes[1]->hello.session)->unflushed, 0);
+	backlog = (struct kr_backlog_request){.unflushed = UINT64_MAX, .refused = UINT64_MAX};
+	assert_int_equal(node_call(node, KR_MSG_BACKLOG, &backlog, NULL), 0);
+	assert_int_equal(session->unflushed, INT64_MAX);
+	assert_int_equal(session->refused, INT64_MAX);
+}
+
 static void an_open_file_outlives_its_name(void **state)
 {
 	struct fixture *f = *state;
@@ -217,6 +237,7 @@ int main(void)
 		TEST(what_a_killed_daemon_may_have_written_is_waited_for),
 		TEST(what_an_heir_does_not_need_is_free),
 		TEST(goodbye_ends_a_session_at_once),
+		TEST(what_a_node_says_of_its_backlog_stays_with_its_session),
 		TEST(an_open_file_outlives_its_name),
 		TEST(a_nameless_file_goes_when_late_bytes_are_flushed),
 		TEST(bytes_of_a_removed_file_are_taken_and_dropped),
