@@ -336,7 +336,7 @@ static void answer(fuse_req_t req, const struct batch *batch, struct kr_file *fi
 	invalidation->job.count = 1;
 	invalidation->job.ranges[0] = (struct kr_range){ .offset = begin, .length = end - begin };
 	invalidation->job.done = invalidated;
-	kr_notify_invalidate(mount->notifier, &invalidation->job);
+	kr_notify(mount->notifier, &invalidation->job);
 }
 
 static void step_batch(struct kr_op *op)

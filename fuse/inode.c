@@ -11,14 +11,18 @@
 
 enum { ROOT_NUMBER = 1, PATH_DEPTH = 256 };
 
-/* The fields but `lookups`, `place` and `said` never change. */
+#define SIZE_UNSURE UINT64_MAX
+
+/* The fields but `lookups`, `size`, `sayings`, `place` and `said` never change. */
 struct kr_inode {
 	struct kr_table_link link;
 	uint64_t generation;
 	uint32_t type;       /* S_IFMT */
 	uint64_t lookups;
-	struct place *place; /* where it was last found; NULL: not known; guarded by the table's lock */
-	struct kr_attr *said; /* of a directory, when it was last looked up; NULL: not known; guarded by the table's lock */
+	uint64_t size;       /* that the kernel believes in, or a greater one; SIZE_UNSURE */
+	uint32_t sayings;    /* of other sizes */
+	struct place *place; /* where it was last found; NULL: not known */
+	struct kr_attr *said; /* of a directory, when it was last looked up; NULL: not known */
 	struct kr_fid fid;   /* last: cut to its length */
 };
 
@@ -28,7 +32,7 @@ struct place {
 };
 
 struct kr_inodes {
-	pthread_mutex_t lock; /* guards everything below and each inode's `lookups` */
+	pthread_mutex_t lock; /* guards everything below and what changes of each inode */
 	struct kr_table by_fid;
 	struct kr_inode *root;
 	uint64_t generations;
@@ -56,7 +60,7 @@ static struct kr_inode *find(struct kr_inodes *inodes, const struct kr_fid *fid)
 	return link ? KR_CONTAINER_OF(link, struct kr_inode, link) : NULL;
 }
 
-static struct kr_inode *add(struct kr_inodes *inodes, const struct kr_fid *fid, uint32_t type)
+static struct kr_inode *add(struct kr_inodes *inodes, const struct kr_fid *fid, uint32_t type, uint64_t size)
 {
 	/* A fid is as long as its bytes: most are a fifth of the maximum, and there may be 100,000 of them. */
 	struct kr_inode *inode = calloc(1, offsetof(struct kr_inode, fid.bytes) + fid->length);
@@ -66,6 +70,7 @@ static struct kr_inode *add(struct kr_inodes *inodes, const struct kr_fid *fid, 
 	inode->fid.length = fid->length;
 	memcpy(inode->fid.bytes, fid->bytes, fid->length);
 	inode->type = type;
+	inode->size = size;
 	inode->generation = ++inodes->generations;
 	kr_table_insert(&inodes->by_fid, &inode->link, hash_of(fid));
 	return inode;
@@ -77,7 +82,7 @@ int kr_inodes_new(const struct kr_fid *root, struct kr_inodes **ret_inodes)
 
 	pthread_mutex_init(&inodes->lock, NULL);
 	kr_table_init(&inodes->by_fid);
-	inodes->root = add(inodes, root, S_IFDIR);
+	inodes->root = add(inodes, root, S_IFDIR, SIZE_UNSURE);
 	assert(inodes->root);
 	*ret_inodes = inodes;
 	return 0;
@@ -168,6 +173,12 @@ static int check(const struct kr_attr *attr, uint32_t type)
 	return 0;
 }
 
+static void doubt(struct kr_inode *inode)
+{
+	inode->size = SIZE_UNSURE;
+	inode->sayings++;
+}
+
 int kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, const struct kr_attr *attr, const struct kr_fid *parent,
 	const char *name, uint64_t *ret_number, uint64_t *ret_generation)
 {
@@ -178,10 +189,12 @@ int kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, const str
 	if (err)
 		return err;
 	if (!inode)
-		inode = add(inodes, fid, attr->mode & S_IFMT);
+		inode = add(inodes, fid, attr->mode & S_IFMT, attr->size);
 	if (!inode)
 		return -ENOMEM;
 	inode->lookups++;
+	if (inode->size != attr->size)
+		doubt(inode);
 	if (parent && name && inode != inodes->root)
 		set_place(inode, parent, name);
 	if (inode->type == S_IFDIR)
@@ -194,6 +207,35 @@ int kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, const str
 int kr_inode_check(const struct kr_inodes *inodes, uint64_t number, const struct kr_attr *attr)
 {
 	return check(attr, inode_of(inodes, number)->type);
+}
+
+bool kr_inode_say_size(struct kr_inodes *inodes, uint64_t number, uint64_t size, uint32_t *ret_sayings)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+	struct kr_inode *inode = inode_of(inodes, number);
+
+	if (inode->size != size)
+		doubt(inode);
+	*ret_sayings = inode->sayings;
+	return inode->size == size;
+}
+
+void kr_inode_size_known(struct kr_inodes *inodes, uint64_t number, uint64_t size, uint32_t sayings)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+	struct kr_inode *inode = inode_of(inodes, number);
+
+	if (inode->sayings == sayings)
+		inode->size = size;
+}
+
+void kr_inode_doubt_size(struct kr_inodes *inodes, const struct kr_fid *fid)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+	struct kr_inode *inode = find(inodes, fid);
+
+	if (inode)
+		doubt(inode);
 }
 
 bool kr_inode_removed_directory(struct kr_inodes *inodes, uint64_t number, struct kr_attr *ret_attr)
@@ -217,6 +259,7 @@ void kr_inode_forget(struct kr_inodes *inodes, uint64_t number, uint64_t count)
 	KR_SCOPED_LOCK(&inodes->lock);
 	inode = inode_of(inodes, number);
 	inode->lookups -= KR_MIN(count, inode->lookups);
+	doubt(inode); /* looked up again meanwhile: it may have a new one */
 	if (inode->lookups || inode == inodes->root)
 		return;
 	kr_table_remove(&inodes->by_fid, &inode->link);

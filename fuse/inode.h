@@ -1,8 +1,13 @@
 /* The inodes that the kernel knows: FUSE's node number <-> the server's file identity.
  *
  * A node number is the address of an inode (1 for the root); it lives until the kernel has forgotten every lookup of it.
- * No descriptor per inode, some 150 bytes (a directory: 280): identity, and the name
- * by which it was last found.  Thread-safe (one lock).
+ * No descriptor per inode, some 170 bytes (a directory: 300): identity, the name
+ * by which it was last found, and the size that the kernel believes in.  Thread-safe (one lock).
+ *
+ * That size: the kernel takes one from our answer only if it has heard of nothing else since it asked, and an invalidation or the answer to
+ * another question is such a thing.  A read of its pages, or lseek(SEEK_END), then ends at an older one, whatever we said; it asks
+ * (GETATTR with a handle) before it does.  So what has been said is remembered, and where sizes differ it is made sure
+ * (kr_notify) before such a question is answered.
  */
 #ifndef KR_FUSE_INODE_H
 #define KR_FUSE_INODE_H
@@ -26,6 +31,12 @@ int kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, const str
 /* 0, or -EIO: ATTR cannot be true of the file behind this number (as for kr_inode_fid), for its type never changes.  The kernel would
  * give the inode up for good: it must not see such a reply. */
 int kr_inode_check(const struct kr_inodes *inodes, uint64_t number, const struct kr_attr *attr);
+/* A regular file's SIZE is said to the kernel.  Whether it is certain to believe in that one, or a greater one, now. */
+bool kr_inode_say_size(struct kr_inodes *inodes, uint64_t number, uint64_t size, uint32_t *ret_sayings);
+/* It has been made to, and since SAYINGS nothing else was said. */
+void kr_inode_size_known(struct kr_inodes *inodes, uint64_t number, uint64_t size, uint32_t sayings);
+/* Pages of the file have been dropped: the kernel may now learn of another size by itself, when a read of them is short. */
+void kr_inode_doubt_size(struct kr_inodes *inodes, const struct kr_fid *fid);
 /* What is said of a directory that is gone and that a program still has open or works in (the server has nothing to say of it any more):
  * what it was when it was last looked up, without a name. False: not a directory, or not known. NUMBER as for kr_inode_fid. */
 bool kr_inode_removed_directory(struct kr_inodes *inodes, uint64_t number, struct kr_attr *ret_attr);

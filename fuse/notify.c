@@ -19,9 +19,9 @@ struct kr_notifier {
 	pthread_t thread[THREADS_MAX];
 };
 
-static int invalidate(struct fuse_session *fuse, const struct kr_notify_job *job)
+static int tell(struct fuse_session *fuse, const struct kr_notify_job *job)
 {
-	int first = 0;
+	int first = job->size ? kr_shim_grow(fuse, job->nodeid, job->size) : 0;
 
 	for (uint32_t i = 0; i < job->count; i++) {
 		const struct kr_range *range = &job->ranges[i];
@@ -30,7 +30,7 @@ static int invalidate(struct fuse_session *fuse, const struct kr_notify_job *job
 		if (err && err != -ENOENT && !first)
 			first = err;
 	}
-	return first;
+	return first == -ENOENT ? 0 : first;
 }
 
 static struct kr_notify_job *take(struct kr_notifier *notifier)
@@ -56,7 +56,7 @@ static void *run(void *argument)
 
 	pthread_setname_np(pthread_self(), "kr-notify");
 	while ((job = take(notifier)))
-		job->done(job, job->nodeid ? invalidate(notifier->fuse, job) : 0);
+		job->done(job, job->nodeid ? tell(notifier->fuse, job) : 0);
 	return NULL;
 }
 
@@ -103,7 +103,7 @@ void kr_notifier_free(struct kr_notifier *notifier)
 	free(notifier);
 }
 
-void kr_notify_invalidate(struct kr_notifier *notifier, struct kr_notify_job *job)
+void kr_notify(struct kr_notifier *notifier, struct kr_notify_job *job)
 {
 	KR_SCOPED_LOCK(&notifier->lock);
 	kr_list_append(&notifier->queue, &job->link);

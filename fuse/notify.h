@@ -1,8 +1,8 @@
-/* Invalidations of the kernel's page cache, by threads of their own (kr-notify).
+/* Invalidations of the kernel's page cache, and sizes that it must know, by threads of their own (kr-notify).
  *
  * A notification may wait for a page lock whose holder waits for an answer of ours, so no thread that answers requests,
  * and nobody who holds a lock, may send one.  The queue holds jobs that lie inside their owners (at most one per file and
- * one per waiting write), so it is bounded by them and needs no memory.  While threads are stuck others are
+ * one per waiting write or read), so it is bounded by them and needs no memory.  While threads are stuck others are
  * started, up to a bound.
  */
 #ifndef KR_FUSE_NOTIFY_H
@@ -20,7 +20,8 @@ enum { KR_NOTIFY_RANGES = 8 };
 struct kr_notify_job {
 	struct kr_link link;
 	uint64_t nodeid;
-	uint32_t count; /* of ranges; length 0: to the end of the file */
+	uint64_t size;  /* > 0: the kernel is to know that the file is as long as that, at least */
+	uint32_t count; /* of ranges to be dropped; length 0: to the end of the file */
 	struct kr_range ranges[KR_NOTIFY_RANGES];
 	/* Runs in kr-notify: may lock and post, must not answer the kernel by waiting. ERR: 0 (also when the kernel does not
 	 * know the inode any more) or -errno: the pages may still be there. */
@@ -32,6 +33,6 @@ int kr_notifier_new(struct fuse_session *fuse, struct kr_notifier **ret_notifier
 /* Waits until what is queued has run (the kernel must still be served meanwhile, or the session be unmounted). */
 void kr_notifier_free(struct kr_notifier *notifier);
 /* Any thread; never blocks. */
-void kr_notify_invalidate(struct kr_notifier *notifier, struct kr_notify_job *job);
+void kr_notify(struct kr_notifier *notifier, struct kr_notify_job *job);
 
 #endif

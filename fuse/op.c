@@ -16,6 +16,7 @@
 #include "common/fail.h"
 #include "common/log.h"
 #include "common/util.h"
+#include "fuse/notify.h"
 #include "fuse/options.h"
 #include "fuse/signals.h"
 
@@ -349,10 +350,31 @@ static void to_stat(const struct kr_attr *attr, struct stat *ret_stat)
 	};
 }
 
-void kr_op_say_attr(fuse_req_t req, uint64_t number, const struct kr_attr *attr)
+/* An answer that waits until the kernel believes in its size. */
+struct sizing {
+	struct kr_notify_job job;
+	fuse_req_t req;
+	struct stat stat;
+	uint32_t sayings;
+};
+
+/* kr-notify. */
+static void sized(struct kr_notify_job *job, int err)
+{
+	struct sizing *sizing = KR_CONTAINER_OF(job, struct sizing, job);
+
+	if (!err)
+		kr_inode_size_known(kr_op_mount(sizing->req)->inodes, job->nodeid, job->size, sizing->sayings);
+	fuse_reply_attr(sizing->req, &sizing->stat, 0);
+	free(sizing);
+}
+
+void kr_op_say_attr(fuse_req_t req, uint64_t number, const struct kr_attr *attr, bool to_read)
 {
 	struct kr_mount *mount = kr_op_mount(req);
+	struct sizing *sizing;
 	struct stat stat;
+	uint32_t sayings;
 
 	if (kr_inode_check(mount->inodes, number, attr) < 0) {
 		complain(mount);
@@ -360,12 +382,18 @@ void kr_op_say_attr(fuse_req_t req, uint64_t number, const struct kr_attr *attr)
 		return;
 	}
 	to_stat(attr, &stat);
-	fuse_reply_attr(req, &stat, 0);
+	if (kr_inode_say_size(mount->inodes, number, attr->size, &sayings) || !to_read || !attr->size) {
+		fuse_reply_attr(req, &stat, 0);
+		return;
+	}
+	sizing = kr_xcalloc(1, sizeof(*sizing));
+	*sizing = (struct sizing){ .job = { .nodeid = number, .size = attr->size, .done = sized }, .req = req, .stat = stat, .sayings = sayings };
+	kr_notify(mount->notifier, &sizing->job);
 }
 
-void kr_op_reply_attr(struct kr_op *op, uint64_t number, const struct kr_attr *attr)
+void kr_op_reply_attr(struct kr_op *op, uint64_t number, const struct kr_attr *attr, bool to_read)
 {
-	kr_op_say_attr(kr_op_finish(op), number, attr);
+	kr_op_say_attr(kr_op_finish(op), number, attr, to_read);
 	kr_op_free(op);
 }
 

@@ -172,7 +172,7 @@ static void answer(fuse_req_t req, uint64_t nodeid, const struct write *write)
 	invalidation->job.count = 1;
 	invalidation->job.ranges[0] = write->invalidate;
 	invalidation->job.done = invalidated;
-	kr_notify_invalidate(mount->notifier, &invalidation->job);
+	kr_notify(mount->notifier, &invalidation->job);
 }
 
 static void fini_write(struct kr_op *op)

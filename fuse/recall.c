@@ -130,6 +130,7 @@ static void drop_ended(struct kr_task *task)
 
 	if (drop->err)
 		kr_log_warn("cannot invalidate the kernel's pages of a file: error %d", -drop->err);
+	kr_inode_doubt_size(file->mount->inodes, &file->fid);
 	kr_list_remove(&drop->link);
 	file->drop = NULL;
 	free(drop);
@@ -166,7 +167,7 @@ void kr_recall_drop(struct kr_file *file)
 	if (kr_list_empty(&files->drops))
 		uv_timer_start(&files->drop_timer, let_through, KR_FILE_THROUGH_MS, KR_FILE_THROUGH_MS);
 	kr_list_append(&files->drops, &drop->link);
-	kr_notify_invalidate(file->mount->notifier, &drop->job);
+	kr_notify(file->mount->notifier, &drop->job);
 }
 
 static void let_through(uv_timer_t *timer)

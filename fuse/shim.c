@@ -12,8 +12,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <linux/fuse.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -169,6 +171,26 @@ static void mark(bool parallel)
 }
 
 #endif
+
+/* The only message that sets a size is FUSE_NOTIFY_STORE, which stores bytes at the file's end, and of those we have none to give.  The
+ * kernel takes the new size over first, and fetches the bytes when it has the page: from an address where there are none. */
+int kr_shim_grow(struct fuse_session *fuse, uint64_t number, uint64_t size)
+{
+	static _Atomic(void *) nothing;
+	struct fuse_notify_store_out store = { .nodeid = number, .offset = size - 1, .size = 1 };
+	struct fuse_out_header head = { .len = sizeof(head) + sizeof(store) + store.size, .error = FUSE_NOTIFY_STORE };
+	struct iovec iov[3] = { { &head, sizeof(head) }, { &store, sizeof(store) }, { .iov_len = store.size } };
+
+	if (!nothing) {
+		void *page = mmap(NULL, 1, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		if (page == MAP_FAILED)
+			return -errno;
+		nothing = page; /* two threads at once: one page more is reserved, of nothing */
+	}
+	iov[2].iov_base = nothing;
+	return writev(fuse_session_fd(fuse), iov, 3) >= 0 || errno == EFAULT ? 0 : -errno;
+}
 
 int kr_shim_reply_open(fuse_req_t req, struct fuse_file_info *fi, bool parallel)
 {

@@ -2,7 +2,7 @@
 """Appends to one file, from several nodes.
 
 appends.py write FILE WRITER COUNT      one record after the other, the shorter ones by far the most, some of hundreds of kB
-appends.py locked FILE WRITER COUNT     the same, each under flock after having looked for the end by fstat: the record says where it should lie
+appends.py locked FILE WRITER COUNT     the same, each under flock after having looked for the end, by fstat or lseek: the record says where it should lie
 appends.py check FILE WRITERS COUNT     every record of each of WRITERS is there, whole, once, in its order, and nothing else is
 """
 import fcntl
@@ -29,7 +29,7 @@ def write(path, writer, count, locked):
         at = ANYWHERE
         if locked:
             fcntl.flock(fd, fcntl.LOCK_EX)
-            at = os.fstat(fd).st_size
+            at = os.lseek(fd, 0, os.SEEK_END) if number % 2 else os.fstat(fd).st_size
         data = record(writer, number, at)
         assert os.write(fd, data) == len(data)
         if locked:

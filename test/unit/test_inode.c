@@ -121,6 +121,36 @@ static void a_hundred_thousand_inodes_come_and_go(void **state)
 	kr_inodes_free(inodes);
 }
 
+/* The same size each time is one that the kernel has, whatever it has dropped; of two sizes it may have either until it is made sure. */
+static void which_size_the_kernel_has_is_known_or_not(void **state)
+{
+	struct kr_inodes *inodes = make();
+	struct kr_fid fid = fid_of(7);
+	uint64_t number = learn(inodes, 7, 0, "a");
+	uint32_t sayings, later;
+
+	(void)state;
+	assert_true(kr_inode_say_size(inodes, number, 0, &sayings));
+	assert_false(kr_inode_say_size(inodes, number, 100, &sayings));
+	assert_false(kr_inode_say_size(inodes, number, 100, &sayings));
+	kr_inode_size_known(inodes, number, 100, sayings);
+	assert_true(kr_inode_say_size(inodes, number, 100, &sayings));
+	assert_false(kr_inode_say_size(inodes, number, 200, &sayings));
+	assert_false(kr_inode_say_size(inodes, number, 150, &later));
+	kr_inode_size_known(inodes, number, 200, sayings); /* too late: a smaller one is on its way */
+	assert_false(kr_inode_say_size(inodes, number, 200, &sayings));
+	kr_inode_size_known(inodes, number, 200, sayings);
+	kr_inode_doubt_size(inodes, &fid);
+	assert_false(kr_inode_say_size(inodes, number, 200, &sayings));
+	kr_inode_size_known(inodes, number, 200, sayings);
+	learn(inodes, 7, 0, "a"); /* size 0 */
+	assert_false(kr_inode_say_size(inodes, number, 200, &sayings));
+	kr_inode_size_known(inodes, number, 200, sayings);
+	kr_inode_forget(inodes, number, 1); /* it may have looked it up anew */
+	assert_false(kr_inode_say_size(inodes, number, 200, &sayings));
+	kr_inodes_free(inodes);
+}
+
 /* The kernel gives up an inode for good whose type changes, the root included. */
 static void what_cannot_be_true_of_a_file_is_refused(void **state)
 {
@@ -171,6 +201,7 @@ int main(void)
 		cmocka_unit_test(the_root_is_number_one_and_stays),
 		cmocka_unit_test(a_path_follows_the_names_by_which_inodes_were_last_found),
 		cmocka_unit_test(a_circle_of_names_ends),
+		cmocka_unit_test(which_size_the_kernel_has_is_known_or_not),
 		cmocka_unit_test(what_cannot_be_true_of_a_file_is_refused),
 		cmocka_unit_test(a_directory_that_is_gone_has_attributes_and_no_name),
 		cmocka_unit_test(a_hundred_thousand_inodes_come_and_go),
