@@ -220,6 +220,15 @@ bool kr_inode_say_size(struct kr_inodes *inodes, uint64_t number, uint64_t size,
 	return inode->size == size;
 }
 
+void kr_inode_size_grown(struct kr_inodes *inodes, uint64_t number, uint64_t end)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+	struct kr_inode *inode = inode_of(inodes, number);
+
+	if (inode->size != SIZE_UNSURE)
+		inode->size = KR_MAX(inode->size, end);
+}
+
 void kr_inode_size_known(struct kr_inodes *inodes, uint64_t number, uint64_t size, uint32_t sayings)
 {
 	KR_SCOPED_LOCK(&inodes->lock);

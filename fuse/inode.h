@@ -5,9 +5,9 @@
  * by which it was last found, and the size that the kernel believes in.  Thread-safe (one lock).
  *
  * That size: the kernel takes one from our answer only if it has heard of nothing else since it asked, and an invalidation or the answer to
- * another question is such a thing.  A read of its pages, or lseek(SEEK_END), then ends at an older one, whatever we said; it asks
- * (GETATTR with a handle) before it does.  So what has been said is remembered, and where sizes differ it is made sure
- * (kr_notify) before such a question is answered.
+ * another question is such a thing.  A read of its pages, lseek(SEEK_END) or a mapping then ends at an older one, whatever we said; what goes
+ * by it has asked (GETATTR) before.  So what has been said, and what writes of this node have let the kernel know, is remembered, and where
+ * sizes differ it is made sure (kr_notify) before GETATTR is answered.
  */
 #ifndef KR_FUSE_INODE_H
 #define KR_FUSE_INODE_H
@@ -33,6 +33,8 @@ int kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, const str
 int kr_inode_check(const struct kr_inodes *inodes, uint64_t number, const struct kr_attr *attr);
 /* A regular file's SIZE is said to the kernel.  Whether it is certain to believe in that one, or a greater one, now. */
 bool kr_inode_say_size(struct kr_inodes *inodes, uint64_t number, uint64_t size, uint32_t *ret_sayings);
+/* A write of this node, whose bytes end at END in the kernel's eyes, is being answered. */
+void kr_inode_size_grown(struct kr_inodes *inodes, uint64_t number, uint64_t end);
 /* It has been made to, and since SAYINGS nothing else was said. */
 void kr_inode_size_known(struct kr_inodes *inodes, uint64_t number, uint64_t size, uint32_t sayings);
 /* Pages of the file have been dropped: the kernel may now learn of another size by itself, when a read of them is short. */

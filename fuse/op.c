@@ -369,7 +369,7 @@ static void sized(struct kr_notify_job *job, int err)
 	free(sizing);
 }
 
-void kr_op_say_attr(fuse_req_t req, uint64_t number, const struct kr_attr *attr, bool to_read)
+void kr_op_say_attr(fuse_req_t req, uint64_t number, const struct kr_attr *attr)
 {
 	struct kr_mount *mount = kr_op_mount(req);
 	struct sizing *sizing;
@@ -382,7 +382,7 @@ void kr_op_say_attr(fuse_req_t req, uint64_t number, const struct kr_attr *attr,
 		return;
 	}
 	to_stat(attr, &stat);
-	if (kr_inode_say_size(mount->inodes, number, attr->size, &sayings) || !to_read || !attr->size) {
+	if (!S_ISREG(attr->mode) || kr_inode_say_size(mount->inodes, number, attr->size, &sayings) || !attr->size) {
 		fuse_reply_attr(req, &stat, 0);
 		return;
 	}
@@ -391,9 +391,9 @@ void kr_op_say_attr(fuse_req_t req, uint64_t number, const struct kr_attr *attr,
 	kr_notify(mount->notifier, &sizing->job);
 }
 
-void kr_op_reply_attr(struct kr_op *op, uint64_t number, const struct kr_attr *attr, bool to_read)
+void kr_op_reply_attr(struct kr_op *op, uint64_t number, const struct kr_attr *attr)
 {
-	kr_op_say_attr(kr_op_finish(op), number, attr, to_read);
+	kr_op_say_attr(kr_op_finish(op), number, attr);
 	kr_op_free(op);
 }
 

@@ -20,7 +20,6 @@ struct getattr_op {
 	struct kr_op op;
 	uint64_t number;
 	struct kr_fid fid;
-	bool by_handle; /* the kernel asks so before it reads pages, or for lseek(SEEK_END), and in no other case */
 	uint64_t stamp;
 	int tries;
 };
@@ -35,7 +34,7 @@ static void on_getattr(struct kr_op *op, int err, const void *message, struct kr
 
 	(void)data;
 	if (err == -ESTALE && kr_inode_removed_directory(op->mount->inodes, getattr->number, &attr)) {
-		kr_op_reply_attr(op, getattr->number, &attr, false);
+		kr_op_reply_attr(op, getattr->number, &attr);
 		return;
 	}
 	if (err < 0) {
@@ -47,7 +46,7 @@ static void on_getattr(struct kr_op *op, int err, const void *message, struct kr
 	bool good = !file || kr_file_overlay_attr(file, getattr->stamp, ++getattr->tries >= OVERLAY_TRIES, &attr);
 	kr_file_put(file);
 	if (good)
-		kr_op_reply_attr(op, getattr->number, &attr, getattr->by_handle);
+		kr_op_reply_attr(op, getattr->number, &attr);
 	else
 		step_getattr(op);
 }
@@ -69,7 +68,7 @@ static void step_getattr(struct kr_op *op)
 }
 
 /* Answers from what is noted. False: it has to be asked. */
-static bool getattr_noted(fuse_req_t req, fuse_ino_t ino, const struct kr_fid *fid, bool by_handle)
+static bool getattr_noted(fuse_req_t req, fuse_ino_t ino, const struct kr_fid *fid)
 {
 	struct kr_mount *mount = kr_op_mount(req);
 	struct kr_attr attr;
@@ -84,7 +83,7 @@ static bool getattr_noted(fuse_req_t req, fuse_ino_t ino, const struct kr_fid *f
 	kr_file_put(file);
 	if (!good)
 		return false;
-	kr_op_say_attr(req, ino, &attr, by_handle);
+	kr_op_say_attr(req, ino, &attr);
 	return true;
 }
 
@@ -94,19 +93,19 @@ void kr_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct getattr_op *op;
 	struct kr_fid fid;
 
+	(void)fi;
 	if (ino == KR_INODE_DOOR) {
 		kr_batch_getattr(req);
 		return;
 	}
 	kr_inode_fid(mount->inodes, ino, &fid);
-	if (getattr_noted(req, ino, &fid, fi != NULL))
+	if (getattr_noted(req, ino, &fid))
 		return;
 	op = kr_op_new(sizeof(*op), mount, req, "getattr", step_getattr);
 	if (!op)
 		return;
 	op->number = ino;
 	op->fid = fid;
-	op->by_handle = fi != NULL;
 	kr_op_post(&op->op);
 }
 
@@ -137,7 +136,7 @@ static void on_setattr(struct kr_op *op, int err, const void *message, struct kr
 	if (err < 0)
 		kr_op_reply_err(op, err);
 	else
-		kr_op_reply_attr(op, setattr->number, &attr, false);
+		kr_op_reply_attr(op, setattr->number, &attr);
 }
 
 static void step_setattr(struct kr_op *op)

@@ -137,12 +137,15 @@ static enum verdict try_write(struct write *write, int *ret_err)
 	return DONE;
 }
 
-static void answer_now(fuse_req_t req, const struct write *write)
+static void answer_now(fuse_req_t req, uint64_t nodeid, const struct write *write)
 {
-	if ((write->sync || write->through) && write->done)
+	if ((write->sync || write->through) && write->done) {
 		kr_op_sync_write(req, write->handle, write->done, (write->sync & O_SYNC) != O_SYNC);
-	else
-		fuse_reply_write(req, write->done);
+		return;
+	}
+	if (!write->page)
+		kr_inode_size_grown(write->file->mount->inodes, nodeid, write->offset + write->done);
+	fuse_reply_write(req, write->done);
 }
 
 static void invalidated(struct kr_notify_job *job, int err)
@@ -150,7 +153,7 @@ static void invalidated(struct kr_notify_job *job, int err)
 	struct invalidation *invalidation = KR_CONTAINER_OF(job, struct invalidation, job);
 
 	(void)err; /* recall.c reports those; a page that could not go is a mapping's that is just being written */
-	answer_now(invalidation->req, &invalidation->write);
+	answer_now(invalidation->req, job->nodeid, &invalidation->write);
 	free(invalidation);
 }
 
@@ -162,7 +165,7 @@ static void answer(fuse_req_t req, uint64_t nodeid, const struct write *write)
 
 	(void)KR_FAULT("write.after");
 	if (!write->invalidate.length) {
-		answer_now(req, write);
+		answer_now(req, nodeid, write);
 		return;
 	}
 	invalidation = kr_xcalloc(1, sizeof(*invalidation));

@@ -3,9 +3,10 @@
 
 ends.py ROUNDS READER_FILE WRITER_FILE OTHER_FILE...
 
-The writer appends, or cuts the file to nothing and writes another length, and says so when its call has returned; what the reader
-reads, or asks for by lseek(SEEK_END), from then on must be all of it.
+The writer appends, or cuts the file and writes another length, and says so when its call has returned; what the reader reads, maps (what
+the kernel does not know of ends this program by SIGBUS), or asks for by lseek(SEEK_END), from then on must be all of it.
 """
+import mmap
 import multiprocessing
 import os
 import sys
@@ -55,7 +56,11 @@ def main():
             os.pread(fd, 10, 0)  # now the node has the pages, and somebody wants them back at once
         if number % 4 > 1:
             assert os.lseek(fd, 0, os.SEEK_END) == end, "round %d: SEEK_END is not %d" % (number, end)
-        got = os.pread(fd, length + 4096, end - length)
+        if number % 5 == 0:
+            with mmap.mmap(fd, end, prot=mmap.PROT_READ) as mapped:
+                got = mapped[end - length :]
+        else:
+            got = os.pread(fd, length + 4096, end - length)
         assert got == tail(number, length), "round %d: %d of %d bytes before the end at %d, %d of them right" % (
             number, len(got), length, end, got.count(tail(number, 1)))
         done.put(None)

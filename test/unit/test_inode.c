@@ -146,6 +146,15 @@ static void which_size_the_kernel_has_is_known_or_not(void **state)
 	learn(inodes, 7, 0, "a"); /* size 0 */
 	assert_false(kr_inode_say_size(inodes, number, 200, &sayings));
 	kr_inode_size_known(inodes, number, 200, sayings);
+	kr_inode_size_known(inodes, number, 200, sayings);
+	kr_inode_size_grown(inodes, number, 120);
+	assert_true(kr_inode_say_size(inodes, number, 200, &sayings));
+	kr_inode_size_grown(inodes, number, 300);
+	assert_true(kr_inode_say_size(inodes, number, 300, &sayings));
+	assert_false(kr_inode_say_size(inodes, number, 200, &sayings));
+	kr_inode_size_grown(inodes, number, 200); /* but another answer is on its way */
+	assert_false(kr_inode_say_size(inodes, number, 200, &sayings));
+	kr_inode_size_known(inodes, number, 200, sayings);
 	kr_inode_forget(inodes, number, 1); /* it may have looked it up anew */
 	assert_false(kr_inode_say_size(inodes, number, 200, &sayings));
 	kr_inodes_free(inodes);
