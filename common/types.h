@@ -63,6 +63,9 @@ struct kr_range {
 	uint64_t offset, length;
 };
 
+/* FSYNC. */
+enum kr_fsync_flag { KR_FSYNC_DATA = 1, KR_FSYNC_SEEN = 2, KR_FSYNC_APPLIED = 4, KR_FSYNC_ALL = 7 };
+
 /* Lease kinds, a bit set (DESIGN: READ = cache and serve the data, WRITE = journal writes). */
 /* What of a file's bytes is in conflict (RECLAIM): those that were not flushed, those to be replayed. */
 enum kr_conflict_part { KR_CONFLICT_DIRTY = 1, KR_CONFLICT_REPLAYS = 2, KR_CONFLICT_ALL = 3 };

@@ -54,6 +54,7 @@ enum kr_flush_reason {
 struct kr_flush {
 	/* For FILE, loop thread. */
 	uint64_t flushed_seq;      /* all writes up to here are applied */
+	uint32_t unseen, seen;     /* flushes taken while others may have had older bytes cached; those of them that these have dropped since */
 	bool orphaned;             /* gone at the server, or its bytes are damaged: only discard helps */
 
 	/* The flusher's own, loop thread. */

@@ -250,6 +250,8 @@ static void dirty_applied(struct kr_flush_send *send, const struct kr_flush_repl
 	/* When nothing is left, everything ever written is there, also what was truncated away. */
 	file->flush.flushed_seq = kr_extent_map_empty(&file->dirty) ? KR_MAX(file->written_seq, send->seq) : send->seq;
 	file->flush.noticed = file->flush.backlog_noticed = false;
+	if (!(file->holder.held & KR_LEASE_WRITE))
+		file->flush.unseen++;
 	if (!kr_extent_map_empty(&file->dirty))
 		kr_flush_dirtied(file);
 	pthread_mutex_unlock(&file->lock);

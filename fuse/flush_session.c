@@ -277,7 +277,7 @@ static void on_confirmed(void *context, int err, const void *reply, struct kr_bu
 
 void kr_flush_confirm(struct kr_file *file)
 {
-	struct kr_fsync_request request = {.file = file->fid, .data_only = 1};
+	struct kr_fsync_request request = {.file = file->fid, .flags = KR_FSYNC_DATA};
 	struct confirmation *confirmation;
 	struct kr_applied *applied;
 	uint64_t round = 0;

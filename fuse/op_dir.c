@@ -235,7 +235,7 @@ static void on_fsync(struct kr_op *op, int err, const void *message, struct kr_b
 
 void kr_op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi)
 {
-	struct kr_fsync_request msg = {.data_only = data_only != 0};
+	struct kr_fsync_request msg = {.flags = data_only ? KR_FSYNC_DATA : 0};
 	struct kr_op *op;
 
 	(void)fi;

@@ -1,4 +1,5 @@
-/* FLUSH (a close of some descriptor) and FSYNC: what was written before is applied, or stable, or an error says that it is not.
+/* FLUSH (a close of some descriptor) and FSYNC: what was written before is applied, or stable, or an error says that it is not.  Either
+ * way nobody reads what was there before: pages of mappings may have gone to the server while others had it cached (holder.h).
  * A close ends the byte-range locks of the process on the file, whichever of its descriptors was closed. */
 #include <errno.h>
 
@@ -17,6 +18,7 @@ struct sync_op {
 	size_t written;
 	uint64_t seq;         /* all writes up to here are to be applied */
 	uint32_t errors;      /* failed flushes when it was asked */
+	uint32_t unseen;      /* file->flush.unseen when FSYNC was sent */
 	struct kr_lock_owner owner; /* of a close */
 	struct kr_lock_call *unlock;
 	int report;           /* the answer, after the unlock */
@@ -112,19 +114,33 @@ static void on_fsynced(struct kr_op *op, int err, const void *reply, struct kr_b
 	(void)data;
 	if (err)
 		note_told(sync, err);
+	else if (!sync->of_write)
+		sync->file_op.file->flush.seen = sync->unseen;
 	if (err || is_applied(sync))
 		finish(sync, err);
 	else
 		step_sync(op);
 }
 
+/* What FSYNC is to do; 0: none is needed.  A write does not wait for what others have cached: it went in under WRITE, when they had
+ * dropped it, or was let through, and then our own dropping waits for the write. */
+static uint8_t fsync_flags(const struct sync_op *sync)
+{
+	const struct kr_flush *flush = &sync->file_op.file->flush;
+
+	if (!sync->fsync)
+		return flush->seen != flush->unseen ? KR_FSYNC_SEEN | KR_FSYNC_APPLIED : 0;
+	return (uint8_t)((sync->data_only ? KR_FSYNC_DATA : 0) | (sync->of_write ? 0 : KR_FSYNC_SEEN));
+}
+
 /* Everything is applied: what else there is to do. REPORT: the error of an earlier flush that this handle has not heard of. */
 static void applied(struct sync_op *sync, int report)
 {
 	struct kr_op *op = &sync->file_op.op;
-	struct kr_fsync_request request = { .file = sync->file_op.file->fid, .data_only = sync->data_only };
+	struct kr_fsync_request request = { .file = sync->file_op.file->fid, .flags = fsync_flags(sync) };
 
-	if (sync->fsync && !report)
+	sync->unseen = sync->file_op.file->flush.unseen;
+	if ((request.flags || sync->fsync) && !report)
 		kr_op_send(op, KR_MSG_FSYNC, &request, 0, on_fsynced);
 	else
 		finish(sync, report);

@@ -157,6 +157,7 @@ void kr_recall_drop(struct kr_file *file)
 	struct kr_files *files = file->mount->files;
 	struct kr_file_drop *drop = kr_xcalloc(1, sizeof(*drop));
 
+	(void)KR_FAULT("recall.drop");
 	drop->file = kr_file_get(file);
 	drop->done_task.fn = drop_ended;
 	drop->started_ns = kr_clock_ns();

@@ -141,7 +141,7 @@ int kr_data_init(struct kr_server *server, struct kr_data **ret_data)
 	data->tick.data = data;
 	uv_timer_start(&data->tick, on_tick, KR_DATA_TICK_MS, KR_DATA_TICK_MS);
 	kr_flush_init(data);
-	kr_stable_register(data);
+	kr_fsyncs_register(data);
 	kr_pipelines_register(data);
 	*ret_data = data;
 	return 0;

@@ -101,7 +101,7 @@ void kr_flush_tick(struct kr_data *data, uint64_t now_ns);
 
 /* --- stable.c ------------------------------------------------------------------------------------------------------- */
 void kr_stable_init(struct kr_data *data);
-void kr_stable_register(struct kr_data *data);
+void kr_fsyncs_register(struct kr_data *data);
 void kr_stable_file_init(struct kr_stable *stable);
 void kr_stable_file_fini(struct kr_stable *stable);
 /* ROUND, with bytes of NODE_ID's journal, has been applied: to be synced soon, then the node is told. */

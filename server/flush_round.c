@@ -64,11 +64,16 @@ static void begin_round(struct kr_sfile_data *data)
 	data->changing = true;
 }
 
-/* The leases of a participant whose session has ended may be others' by now, who have seen the file as it was before. */
-static bool has_lost_participant(const struct kr_sfile_data *data)
+/* Whether others may have seen the file as it was before, and have READ since: a participant has flushed without WRITE while READ was being
+ * recalled from it, or its session has ended and its leases are others' by now. */
+static bool changed_under_others(const struct kr_sfile_data *data)
 {
 	for (uint32_t i = 0; i < data->part_count; i++) {
-		if (!kr_session_find_node(data->file->server, data->parts[i].node))
+		const struct kr_flush_part *part = &data->parts[i];
+
+		if (!kr_session_find_node(data->file->server, part->node))
+			return true;
+		if (!part->replay && !(kr_lease_table_held(&data->file->leases, part->node) & KR_LEASE_WRITE))
 			return true;
 	}
 	return false;
@@ -80,8 +85,8 @@ void kr_flush_end_changes(struct kr_sfile_data *data)
 		return;
 	data->changing = false;
 	kr_sfile_changed(data->file);
-	if (has_lost_participant(data))
-		kr_lease_table_revoke(&data->file->leases, KR_LEASE_READ);
+	if (changed_under_others(data))
+		kr_lease_table_outdate(&data->file->leases);
 }
 
 void kr_flush_before(struct kr_sfile *file, const struct kr_attr *before)

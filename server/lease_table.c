@@ -1,7 +1,7 @@
 /* The lease state machine of one file: see lease_table.h for its rules.
  *
  * Many may hold and many wait (also because somebody means harm): an event takes one walk over the holders and the waiters for each grant
- * or recall that follows, since who excludes whom is told by sums (struct crowds).
+ * or recall that follows, since who excludes whom is told by sums (crowd.h).
  */
 #include "server/lease_table.h"
 
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/util.h"
+#include "server/crowd.h"
 
 /* The kinds of a holder that stand in the way of KINDS wanted by another. */
 static uint8_t in_the_way(uint8_t held, uint8_t wanted)
@@ -58,63 +59,24 @@ static void free_holder_if_unused(struct kr_lease_holder *holder)
 		free_holder(holder);
 }
 
-/* Who holds a kind, or asks for it: enough to know whether anybody of them excludes somebody, in one step however many they are. */
-struct crowd {
-	uint32_t node;  /* one of them; 0: none, or an operation of nobody's */
-	bool any, several, operation; /* operation: there is one of that node's */
-};
-struct crowds {
-	struct crowd read, write;
-};
-
-static void add_to_crowd(struct crowd *crowd, uint32_t node, bool operation)
-{
-	crowd->several |= (crowd->any && crowd->node != node) || node == 0;
-	crowd->operation |= operation;
-	crowd->node = node;
-	crowd->any = true;
-}
-
-static void add_to_crowds(struct crowds *crowds, uint32_t node, uint8_t kinds, bool operation)
-{
-	if (kinds & KR_LEASE_READ)
-		add_to_crowd(&crowds->read, node, operation);
-	if (kinds & KR_LEASE_WRITE)
-		add_to_crowd(&crowds->write, node, operation);
-}
-
-/* An operation and the node it acts for do not exclude each other, two operations always may. */
-static bool excluded_by(const struct crowd *crowd, const struct kr_lease_waiter *waiter)
-{
-	bool same = crowd->node == waiter->node && waiter->node != 0 && !(crowd->operation && waiter->operation);
-
-	return crowd->any && (crowd->several || !same);
-}
-
-static bool excluded(const struct crowds *crowds, const struct kr_lease_waiter *waiter)
-{
-	return ((waiter->kinds & KR_LEASE_READ) && excluded_by(&crowds->write, waiter)) ||
-		((waiter->kinds & KR_LEASE_WRITE) && excluded_by(&crowds->read, waiter));
-}
-
 /* Those who hold, and operations under way. */
-static struct crowds gather_holders(const struct kr_lease_table *table)
+static struct kr_crowds gather_holders(const struct kr_lease_table *table)
 {
 	const struct kr_lease_holder *holder;
 	const struct kr_lease_waiter *operation;
-	struct crowds crowds = {0};
+	struct kr_crowds crowds = {0};
 
 	KR_LIST_FOR_EACH(holder, &table->holders, link)
-		add_to_crowds(&crowds, holder->node, holder->kinds, false);
+		kr_crowds_add(&crowds, holder->node, holder->kinds, false);
 	KR_LIST_FOR_EACH(operation, &table->operations, link)
-		add_to_crowds(&crowds, operation->node, operation->kinds, true);
+		kr_crowds_add(&crowds, operation->node, operation->kinds, true);
 	return crowds;
 }
 
 /* Whether WAITER can have what it wants, as far as its own node's HOLDER (NULL: it has nothing), all holders, and those who asked
  * EARLIER are concerned. */
-static bool grantable(const struct kr_lease_waiter *waiter, const struct kr_lease_holder *holder, const struct crowds *holders,
-	const struct crowds *earlier)
+static bool grantable(const struct kr_lease_waiter *waiter, const struct kr_lease_holder *holder, const struct kr_crowds *holders,
+	const struct kr_crowds *earlier)
 {
 	if (holder && !waiter->operation) {
 		if ((waiter->kinds & ~(holder->kinds & ~holder->recalling)) == 0)
@@ -122,7 +84,7 @@ static bool grantable(const struct kr_lease_waiter *waiter, const struct kr_leas
 		if (holder->recalling & waiter->kinds)
 			return false;
 	}
-	return !excluded(holders, waiter) && !excluded(earlier, waiter);
+	return !kr_crowds_exclude(holders, waiter) && !kr_crowds_exclude(earlier, waiter);
 }
 
 /* Holders by node, as far as they have been looked for lately: many who wait are of few nodes. */
@@ -144,7 +106,7 @@ static const struct kr_lease_holder *look_up(struct known_holders *known, const 
 
 static struct kr_lease_waiter *next_grantable(struct kr_lease_table *table)
 {
-	struct crowds holders, earlier = {0};
+	struct kr_crowds holders, earlier = {0};
 	struct known_holders known;
 	struct kr_lease_waiter *waiter;
 
@@ -155,7 +117,7 @@ static struct kr_lease_waiter *next_grantable(struct kr_lease_table *table)
 	KR_LIST_FOR_EACH(waiter, &table->waiting, link) {
 		if (grantable(waiter, look_up(&known, table, waiter->node), &holders, &earlier))
 			return waiter;
-		add_to_crowds(&earlier, waiter->node, waiter->kinds, waiter->operation);
+		kr_crowds_add(&earlier, waiter->node, waiter->kinds, waiter->operation);
 	}
 	return NULL;
 }
@@ -191,7 +153,7 @@ static void emit_recall(struct kr_lease_table *table, struct kr_lease_holder *ho
 }
 
 /* What others than its node need back from HOLDER and have not asked for yet. */
-static uint8_t to_recall(const struct kr_lease_holder *holder, const struct crowds *wanted)
+static uint8_t to_recall(const struct kr_lease_holder *holder, const struct kr_crowds *wanted)
 {
 	uint8_t kinds = 0;
 
@@ -203,15 +165,15 @@ static uint8_t to_recall(const struct kr_lease_holder *holder, const struct crow
 }
 
 /* What those want who are not behind another. */
-static struct crowds gather_first(const struct kr_lease_table *table)
+static struct kr_crowds gather_first(const struct kr_lease_table *table)
 {
-	struct crowds earlier = {0}, first = {0};
+	struct kr_crowds earlier = {0}, first = {0};
 	const struct kr_lease_waiter *waiter;
 
 	KR_LIST_FOR_EACH(waiter, &table->waiting, link) {
-		if (!excluded(&earlier, waiter))
-			add_to_crowds(&first, waiter->node, waiter->kinds, waiter->operation);
-		add_to_crowds(&earlier, waiter->node, waiter->kinds, waiter->operation);
+		if (!kr_crowds_exclude(&earlier, waiter))
+			kr_crowds_add(&first, waiter->node, waiter->kinds, waiter->operation);
+		kr_crowds_add(&earlier, waiter->node, waiter->kinds, waiter->operation);
 	}
 	return first;
 }
@@ -228,7 +190,7 @@ static void ask_back(struct kr_lease_table *table, struct kr_lease_holder *holde
 /* Asks one holder for what the first waiters need; false when all have been asked. */
 static bool recall_one(struct kr_lease_table *table)
 {
-	const struct crowds wanted = gather_first(table);
+	const struct kr_crowds wanted = gather_first(table);
 	struct kr_lease_holder *holder;
 
 	KR_LIST_FOR_EACH(holder, &table->holders, link) {
@@ -260,13 +222,14 @@ void kr_lease_table_init(struct kr_lease_table *table, const struct kr_lease_act
 	kr_list_init(&table->holders);
 	kr_list_init(&table->operations);
 	kr_list_init(&table->waiting);
+	kr_list_init(&table->awaits);
 }
 
 void kr_lease_table_fini(struct kr_lease_table *table)
 {
 	struct kr_link *link;
 
-	assert(kr_list_empty(&table->waiting) && kr_list_empty(&table->operations));
+	assert(kr_list_empty(&table->waiting) && kr_list_empty(&table->operations) && kr_list_empty(&table->awaits));
 	while ((link = kr_list_pop(&table->holders)))
 		free(KR_LIST_ENTRY(link, struct kr_lease_holder, link));
 }
@@ -281,12 +244,12 @@ void kr_lease_table_ask(struct kr_lease_table *table, struct kr_lease_waiter *wa
 
 uint8_t kr_lease_table_try(struct kr_lease_table *table, uint32_t node, uint8_t kinds)
 {
-	struct crowds holders = gather_holders(table), waiting = {0};
+	struct kr_crowds holders = gather_holders(table), waiting = {0};
 	const struct kr_lease_waiter *waiter;
 	uint8_t granted = 0;
 
 	KR_LIST_FOR_EACH(waiter, &table->waiting, link)
-		add_to_crowds(&waiting, waiter->node, waiter->kinds, waiter->operation);
+		kr_crowds_add(&waiting, waiter->node, waiter->kinds, waiter->operation);
 	for (unsigned kind = KR_LEASE_READ; kind <= KR_LEASE_WRITE; kind <<= 1) {
 		struct kr_lease_waiter probe = {.node = node, .kinds = (uint8_t)kind};
 
@@ -351,6 +314,65 @@ void kr_lease_table_revoke(struct kr_lease_table *table, uint8_t kinds)
 		;
 }
 
+/* --- bytes that changed under READ ------------------------------------------------------------------------------------ */
+
+void kr_lease_table_outdate(struct kr_lease_table *table)
+{
+	struct kr_lease_holder *holder;
+
+	table->outdates++;
+	KR_LIST_FOR_EACH(holder, &table->holders, link) {
+		if ((holder->kinds & KR_LEASE_READ) && holder->outdated == 0)
+			holder->outdated = table->outdates;
+	}
+	kr_lease_table_revoke(table, KR_LEASE_READ);
+}
+
+static bool has_happened(const struct kr_lease_table *table, const struct kr_lease_await *await)
+{
+	const struct kr_lease_holder *holder;
+
+	KR_LIST_FOR_EACH(holder, &table->holders, link) {
+		if (holder->node != await->node && holder->outdated && holder->outdated <= await->outdates)
+			return false;
+	}
+	return true;
+}
+
+bool kr_lease_table_await(struct kr_lease_table *table, uint32_t node, struct kr_lease_await *await)
+{
+	*await = (struct kr_lease_await){.node = node, .outdates = table->outdates};
+	kr_link_init(&await->link);
+	if (has_happened(table, await))
+		return true;
+	kr_list_append(&table->awaits, &await->link);
+	return false;
+}
+
+static struct kr_lease_await *next_awaited(const struct kr_lease_table *table)
+{
+	struct kr_lease_await *await;
+
+	KR_LIST_FOR_EACH(await, &table->awaits, link) {
+		if (has_happened(table, await))
+			return await;
+	}
+	return NULL;
+}
+
+/* READ of somebody is gone. */
+static void tell_awaits(struct kr_lease_table *table)
+{
+	struct kr_lease_await *await;
+
+	while ((await = next_awaited(table))) {
+		kr_list_remove(&await->link);
+		table->actions->awaited(table->context, await);
+	}
+}
+
+/* --- giving back -------------------------------------------------------------------------------------------------------- */
+
 void kr_lease_table_take_back(struct kr_lease_table *table, uint32_t node, uint8_t kinds)
 {
 	struct kr_lease_holder *holder = find_holder(table, node);
@@ -366,8 +388,11 @@ static void give_up(struct kr_lease_table *table, struct kr_lease_holder *holder
 	holder->kinds &= (uint8_t)~kinds;
 	holder->recalling &= (uint8_t)~kinds;
 	holder->unsent &= (uint8_t)~kinds;
+	if (kinds & KR_LEASE_READ)
+		holder->outdated = 0;
 	free_holder_if_unused(holder);
 	settle(table);
+	tell_awaits(table);
 }
 
 void kr_lease_table_recalled(struct kr_lease_table *table, uint32_t node, uint8_t kinds, uint64_t recall)
@@ -408,6 +433,7 @@ void kr_lease_table_expire(struct kr_lease_table *table, uint32_t node)
 		return;
 	free_holder(holder);
 	settle(table);
+	tell_awaits(table);
 }
 
 void kr_lease_table_inherit(struct kr_lease_table *table, uint32_t node, uint32_t heir)
@@ -418,8 +444,7 @@ void kr_lease_table_inherit(struct kr_lease_table *table, uint32_t node, uint32_
 		return;
 	assert(!find_holder(table, heir));
 	holder->node = heir;
-	holder->recalling = 0;
-	holder->unsent = 0;
+	holder->recalling = holder->unsent = holder->outdated ? KR_LEASE_READ : 0;
 	holder->announcing = 1;
 	settle(table);
 }
@@ -456,5 +481,6 @@ bool kr_lease_table_others_hold(const struct kr_lease_table *table, uint32_t exc
 
 bool kr_lease_table_idle(const struct kr_lease_table *table)
 {
-	return kr_list_empty(&table->holders) && kr_list_empty(&table->operations) && kr_list_empty(&table->waiting);
+	return kr_list_empty(&table->holders) && kr_list_empty(&table->operations) && kr_list_empty(&table->waiting) &&
+		kr_list_empty(&table->awaits);
 }

@@ -8,7 +8,9 @@
  *    behind it, except a node that already holds (and is not being recalled from) all it asks;
  *  - what is in the way of the first waiters is recalled, each holder's kinds at most once until it answers; a kind
  *    under recall cannot be granted to its holder again before the answer, which would take the new grant away;
- *  - a grant is announced to its node before a recall of it is emitted (kr_lease_table_announced).
+ *  - a grant is announced to its node before a recall of it is emitted (kr_lease_table_announced);
+ *  - bytes may change under READ of others all the same (kr_lease_table_outdate): then it is recalled from all, and who has changed
+ *    them can wait until it is gone (kr_lease_table_await).
  */
 #ifndef KR_SERVER_LEASE_TABLE_H
 #define KR_SERVER_LEASE_TABLE_H
@@ -28,6 +30,7 @@ struct kr_lease_holder {
 	uint8_t unsent;      /* of recalling, not emitted yet: a grant has not been announced */
 	uint32_t announcing; /* grants not announced yet */
 	uint64_t recalls[2]; /* numbers of the latest emitted recalls of READ and of WRITE */
+	uint64_t outdated;   /* the first kr_lease_table_outdate since it has READ; 0: none. READ is under recall then */
 };
 
 struct kr_lease_waiter {
@@ -38,6 +41,13 @@ struct kr_lease_waiter {
 	void *token;         /* the caller's */
 };
 
+/* Waits until others have given READ back that they had when the bytes changed. */
+struct kr_lease_await {
+	struct kr_link link; /* awaits */
+	uint32_t node;       /* who waits: its own READ does not matter */
+	uint64_t outdates;   /* those before it began */
+};
+
 struct kr_lease_actions {
 	/* The waiter has what it asked. A node's must be announced when its reply has been handed to the connection; an
 	 * operation's ends with kr_lease_table_end. Called from inside the event, when the state is consistent: it may call
@@ -45,19 +55,22 @@ struct kr_lease_actions {
 	void (*grant)(void *context, struct kr_lease_waiter *waiter);
 	/* Ask NODE to give KINDS back; its answer goes to kr_lease_table_recalled with the number RECALL. */
 	void (*recall)(void *context, uint32_t node, uint8_t kinds, uint64_t recall);
+	/* What AWAIT waits for has happened; it is no longer the table's. Called as `grant` is. */
+	void (*awaited)(void *context, struct kr_lease_await *await);
 };
 
 struct kr_lease_table {
 	struct kr_list holders;
 	struct kr_list operations; /* granted */
 	struct kr_list waiting;    /* in order of asking */
-	uint64_t last_recall;
+	struct kr_list awaits;
+	uint64_t last_recall, outdates;
 	const struct kr_lease_actions *actions;
 	void *context;
 };
 
 void kr_lease_table_init(struct kr_lease_table *table, const struct kr_lease_actions *actions, void *context);
-/* Frees the holders; there must be no waiters and no operations. */
+/* Frees the holders; there must be no waiters, no operations and no awaits. */
 void kr_lease_table_fini(struct kr_lease_table *table);
 
 /* WAITER (the caller's memory, node, kinds, operation and token filled in) is granted now or later. */
@@ -74,6 +87,11 @@ void kr_lease_table_withdraw(struct kr_lease_table *table, struct kr_lease_waite
 void kr_lease_table_announced(struct kr_lease_table *table, uint32_t node);
 /* KINDS are asked back from all nodes although nobody wants them: what they know under them is true no more. */
 void kr_lease_table_revoke(struct kr_lease_table *table, uint8_t kinds);
+/* The bytes have changed although nodes may have READ: it is asked back from all. */
+void kr_lease_table_outdate(struct kr_lease_table *table);
+/* Whether nobody but NODE has READ from before the last kr_lease_table_outdate. If not, AWAIT (the caller's memory) waits for that,
+ * until `awaited` is called or its link is removed. Later ones are not waited for. */
+bool kr_lease_table_await(struct kr_lease_table *table, uint32_t node, struct kr_lease_await *await);
 /* Asks NODE to give KINDS back, as far as it holds them and has not been asked. */
 void kr_lease_table_take_back(struct kr_lease_table *table, uint32_t node, uint8_t kinds);
 /* The node's answer to recall number RECALL: it has given KINDS up. Old numbers are ignored. */

@@ -151,7 +151,18 @@ static void on_grant(void *context, struct kr_lease_waiter *waiter)
 	}
 }
 
-static const struct kr_lease_actions actions = {on_grant, on_recall};
+static void on_awaited(void *context, struct kr_lease_await *await)
+{
+	struct kr_readers_gone *gone = KR_CONTAINER_OF(await, struct kr_readers_gone, await);
+	struct kr_sfile *file = gone->file;
+
+	(void)context;
+	gone->file = NULL;
+	gone->happened(gone);
+	kr_sfile_put(file);
+}
+
+static const struct kr_lease_actions actions = {on_grant, on_recall, on_awaited};
 
 void kr_leases_file_init(struct kr_sfile *file)
 {
@@ -191,6 +202,25 @@ uint8_t kr_operation_leave(const struct kr_operation *operation, struct kr_sessi
 		return 0;
 	kr_attachment_get(operation->file, session);
 	return kr_lease_table_leave(&operation->file->leases, &operation->waiter, kinds);
+}
+
+void kr_readers_gone_start(struct kr_readers_gone *gone, struct kr_sfile *file, struct kr_session *session,
+	void (*happened)(struct kr_readers_gone *gone))
+{
+	*gone = (struct kr_readers_gone){.happened = happened};
+	if (kr_lease_table_await(&file->leases, session->node, &gone->await))
+		happened(gone);
+	else
+		gone->file = kr_sfile_ref(file);
+}
+
+void kr_readers_gone_end(struct kr_readers_gone *gone)
+{
+	if (!gone->file)
+		return;
+	kr_list_remove(&gone->await.link);
+	kr_sfile_put(gone->file);
+	gone->file = NULL;
 }
 
 /* --- for OPEN and its like ------------------------------------------------------------------------------------------ */

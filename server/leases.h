@@ -20,6 +20,18 @@ void kr_operation_start(struct kr_operation *operation, struct kr_sfile *file, u
 /* Withdraws or ends it, whichever it needs; also fine on a zeroed one. */
 void kr_operation_end(struct kr_operation *operation);
 
+/* Somebody waits until others have given READ back that they had when FILE's bytes were changed under it. */
+struct kr_readers_gone {
+	struct kr_lease_await await;
+	struct kr_sfile *file; /* reference while it waits; NULL otherwise */
+	void (*happened)(struct kr_readers_gone *gone);
+};
+/* HAPPENED follows, possibly from inside this call; SESSION's own READ does not matter. The caller owns the memory. */
+void kr_readers_gone_start(struct kr_readers_gone *gone, struct kr_sfile *file, struct kr_session *session,
+	void (*happened)(struct kr_readers_gone *gone));
+/* Waits no longer; also fine on a zeroed one. */
+void kr_readers_gone_end(struct kr_readers_gone *gone);
+
 /* OPERATION is held, for SESSION, and keeps everybody else out: that gets KINDS, before all that wait. As kr_leases_try. */
 uint8_t kr_operation_leave(const struct kr_operation *operation, struct kr_session *session, uint8_t kinds);
 /* Gives the request's session of KINDS what is free at once. The caller must call kr_leases_announced after its reply. */

@@ -31,6 +31,9 @@ static const struct kr_sfile *file_of(const struct kr_request *request)
 	case KR_MSG_FALLOCATE:
 		fid = &msg->fallocate_request.file;
 		break;
+	case KR_MSG_FSYNC:
+		fid = &msg->fsync_request.file;
+		break;
 	default:
 		break;
 	}

@@ -424,27 +424,3 @@ void kr_stable_wait(struct kr_sfile *file, const uint8_t node_id[16], bool data_
 		file->data.stable.full = true;
 	enqueue(file, true);
 }
-
-/* --- FSYNC --------------------------------------------------------------------------------------------------------- */
-
-static void fsync_done(void *context, int err)
-{
-	struct kr_request *request = context;
-
-	kr_request_reply(request, err, NULL, NULL, 0);
-}
-
-static void handle_fsync(struct kr_request *request)
-{
-	const struct kr_fsync_request *msg = &request->msg.fsync_request;
-	struct kr_sfile *file = kr_sfile_get(request->server, &msg->file);
-
-	request->cancel = NULL; /* answered by the sync, whatever becomes of the session */
-	kr_stable_wait(file, request->session->node_id, msg->data_only, fsync_done, request);
-	kr_sfile_put(file);
-}
-
-void kr_stable_register(struct kr_data *data)
-{
-	kr_server_on(data->server, KR_MSG_FSYNC, handle_fsync, 0);
-}

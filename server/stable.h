@@ -1,4 +1,4 @@
-/* Makes applied rounds stable: a queue of files to fdatasync, STABLE or UNSTABLE to those whose rounds they were, and FSYNC.
+/* Makes applied rounds stable: a queue of files to fdatasync, STABLE or UNSTABLE to those whose rounds they were.
  *
  * Loop thread; the syncs run in libuv's pool, at most KR_STABLE_PARALLEL at once.  A file is synced within
  * KR_STABLE_DELAY_MS of its round, at once when somebody waits.  A sync covers the rounds that were applied when it

@@ -161,7 +161,7 @@ static void fsync_answers_when_all_is_synced(void **state)
 {
 	static const struct kr_range extents[] = { { 0, 100 } };
 	struct node *node = node_start("n1");
-	struct kr_fsync_request msg = { .data_only = 1 };
+	struct kr_fsync_request msg = { .flags = KR_FSYNC_DATA };
 
 	(void)state;
 	msg.file = node->file = create_file(node, "file");
@@ -192,7 +192,7 @@ static void failed_sync_is_told_to_nodes_and_fsync_and_not_forgotten(void **stat
 {
 #ifdef KR_FAULTS
 	static const struct kr_range extents[] = { { 0, 100 } };
-	struct kr_fsync_request msg = { .data_only = 1 };
+	struct kr_fsync_request msg = { .flags = KR_FSYNC_DATA };
 	struct node *node;
 	uint64_t lost;
 

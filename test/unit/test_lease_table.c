@@ -76,7 +76,14 @@ static void on_recall(void *context, uint32_t node, uint8_t kinds, uint64_t numb
 	world->recalls++;
 }
 
-static const struct kr_lease_actions actions = {on_grant, on_recall};
+static void on_awaited(void *context, struct kr_lease_await *await)
+{
+	(void)context;
+	assert_false(kr_link_linked(&await->link));
+	await->node = 0; /* told */
+}
+
+static const struct kr_lease_actions actions = {on_grant, on_recall, on_awaited};
 
 static int setup(void **state)
 {
@@ -465,6 +472,57 @@ static void revoking_spares_the_other_kind(void **state)
 	assert_int_equal(kr_lease_table_held(&world->table, 1), KR_LEASE_WRITE);
 }
 
+static void who_waits_for_readers_of_old_bytes_waits_for_those_alone(void **state)
+{
+	struct world *world = *state;
+	struct kr_lease_await first, second;
+
+	for (uint32_t node = 1; node <= 3; node++)
+		ask_as(world, node, KR_LEASE_READ, false);
+	announce(world, 1);
+	announce(world, 2);
+	assert_true(kr_lease_table_await(&world->table, 1, &first)); /* nothing has changed yet */
+	kr_lease_table_outdate(&world->table);
+	assert_int_equal(world->recalls, 2); /* 3 has not heard of its grant yet */
+	assert_false(kr_lease_table_await(&world->table, 1, &first));
+	while (deliver(world, 2))
+		;
+	assert_int_equal(first.node, 1);
+	announce(world, 3);
+	ask_as(world, 2, KR_LEASE_READ, false);
+	announce(world, 2);
+	kr_lease_table_outdate(&world->table); /* what 2 has now is older than this, but younger than the first */
+	assert_false(kr_lease_table_await(&world->table, 1, &second));
+	while (deliver(world, 3))
+		;
+	assert_int_equal(first.node, 0);
+	assert_int_equal(second.node, 1);
+	kr_lease_table_expire(&world->table, 2);
+	assert_int_equal(second.node, 0);
+	assert_int_equal(kr_lease_table_held(&world->table, 1), KR_LEASE_READ); /* one's own does not matter */
+}
+
+static void an_heir_is_asked_for_what_was_outdated(void **state)
+{
+	struct world *world = *state;
+	struct kr_lease_await await;
+	uint64_t recalls;
+
+	ask_as(world, 1, KR_LEASE_ALL, false);
+	announce(world, 1);
+	kr_lease_table_outdate(&world->table);
+	recalls = world->recalls;
+	assert_false(kr_lease_table_await(&world->table, 2, &await));
+	kr_lease_table_inherit(&world->table, 1, 3);
+	assert_false(await.node == 0);
+	kr_lease_table_announced(&world->table, 3);
+	assert_int_equal(world->recalls, recalls + 1);
+	while (deliver(world, 3))
+		;
+	assert_int_equal(await.node, 0);
+	assert_int_equal(kr_lease_table_held(&world->table, 3), KR_LEASE_WRITE);
+}
+
 static void random_histories_neither_mix_holders_nor_lose_waiters(void **state)
 {
 	struct world *world = *state;
@@ -508,6 +566,8 @@ int main(void)
 		TEST(what_an_operation_leaves_to_its_node_comes_before_all_that_wait),
 		TEST(what_is_revoked_is_asked_back_once_from_everybody),
 		TEST(revoking_spares_the_other_kind),
+		TEST(who_waits_for_readers_of_old_bytes_waits_for_those_alone),
+		TEST(an_heir_is_asked_for_what_was_outdated),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

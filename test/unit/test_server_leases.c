@@ -173,6 +173,93 @@ static void questions_of_withdrawn_requests_count_until_they_are_answered(void *
 	assert_int_equal(session->strays, 0);
 }
 
+static uint64_t send_fsync(struct node *node, const struct kr_fid *fid, uint8_t flags)
+{
+	return node_send(node, KR_MSG_FSYNC, &(struct kr_fsync_request){.file = *fid, .flags = flags});
+}
+
+/* A mapping's page, of a node that has READ only, goes to the server while READ is recalled from everybody. */
+static void fsync_waits_until_others_have_dropped_what_they_read_before(void **state)
+{
+	struct fixture *f = *state;
+	struct node *mapper = joined(f, 0), *reader = joined(f, 1), *writer = joined(f, 2);
+	struct kr_fid fid = create(mapper, "f", KR_LEASE_READ);
+	struct kr_flush_request flush = {.file = fid, .flags = 1, .seq = 1};
+	uint64_t lease, synced, closed, plain, withdrawn;
+
+	assert_int_equal(node_result(reader, send_lease(reader, &fid, KR_LEASE_READ), NULL), 0);
+	lease = send_lease(writer, &fid, KR_LEASE_WRITE);
+	node_asked(mapper, KR_MSG_RECALL);
+	node_asked(reader, KR_MSG_RECALL);
+	assert_int_equal(node_result(mapper, send_fsync(mapper, &fid, KR_FSYNC_SEEN), NULL), 0); /* nothing has changed yet */
+	assert_int_equal(node_call(mapper, KR_MSG_FLUSH, &flush, NULL), 0);
+	synced = send_fsync(mapper, &fid, KR_FSYNC_SEEN);
+	closed = send_fsync(mapper, &fid, KR_FSYNC_SEEN | KR_FSYNC_APPLIED);
+	withdrawn = send_fsync(mapper, &fid, KR_FSYNC_SEEN | KR_FSYNC_APPLIED);
+	plain = send_fsync(mapper, &fid, KR_FSYNC_DATA);
+	node_reply(mapper, node_asked(mapper, KR_MSG_RECALL), NULL);
+	assert_int_equal(node_result(mapper, plain, NULL), 0);
+	assert_int_equal(node_call(mapper, KR_MSG_CANCEL, &(struct kr_cancel_request){.request = withdrawn}, NULL), 0);
+	assert_int_equal(node_result(mapper, withdrawn, NULL), -EINTR);
+	a_moment_later(f, mapper);
+	assert_false(is_answered(mapper, synced) || is_answered(mapper, closed) || is_answered(writer, lease));
+	node_reply(reader, node_asked(reader, KR_MSG_RECALL), NULL);
+	assert_int_equal(node_result(mapper, synced, NULL), 0);
+	assert_int_equal(node_result(mapper, closed, NULL), 0);
+	assert_int_equal(node_result(writer, lease, NULL), 0);
+}
+
+/* It has READ itself, which does not stand in its way: nobody else asks it back. */
+static void who_asks_for_write_drops_what_he_has_read_before_a_mapping_s_page(void **state)
+{
+	struct fixture *f = *state;
+	struct node *mapper = joined(f, 0), *writer = joined(f, 1);
+	struct kr_fid fid = create(mapper, "f", KR_LEASE_READ);
+	struct kr_flush_request flush = {.file = fid, .flags = 1, .seq = 1};
+	struct node_asked *recall;
+	uint64_t lease, synced;
+
+	assert_int_equal(node_result(writer, send_lease(writer, &fid, KR_LEASE_READ), NULL), 0);
+	lease = send_lease(writer, &fid, KR_LEASE_WRITE);
+	recall = node_asked(mapper, KR_MSG_RECALL);
+	settle(writer);
+	assert_int_equal(writer->asked_count, 0);
+	assert_int_equal(node_call(mapper, KR_MSG_FLUSH, &flush, NULL), 0);
+	synced = send_fsync(mapper, &fid, KR_FSYNC_SEEN);
+	node_reply(mapper, recall, NULL);
+	assert_int_equal(node_result(writer, lease, NULL), 0);
+	recall = node_asked(writer, KR_MSG_RECALL);
+	assert_int_equal(recall->msg.recall_request.kinds, KR_LEASE_READ);
+	a_moment_later(f, mapper);
+	assert_false(is_answered(mapper, synced));
+	node_reply(writer, recall, NULL);
+	assert_int_equal(node_result(mapper, synced, NULL), 0);
+}
+
+/* One that is silent for too long has lost READ. */
+static void fsync_does_not_wait_for_the_dead(void **state)
+{
+	struct fixture *f = *state;
+	struct node *mapper = joined(f, 0), *reader = joined(f, 1), *writer = joined(f, 2);
+	struct kr_fid fid = create(mapper, "f", KR_LEASE_READ);
+	struct kr_flush_request flush = {.file = fid, .flags = 1, .seq = 1};
+	uint64_t synced;
+
+	assert_int_equal(node_result(reader, send_lease(reader, &fid, KR_LEASE_READ), NULL), 0);
+	send_lease(writer, &fid, KR_LEASE_WRITE);
+	node_asked(mapper, KR_MSG_RECALL);
+	assert_int_equal(node_call(mapper, KR_MSG_FLUSH, &flush, NULL), 0);
+	synced = send_fsync(mapper, &fid, KR_FSYNC_SEEN);
+	node_reply(mapper, node_asked(mapper, KR_MSG_RECALL), NULL);
+	node_reply(mapper, node_asked(mapper, KR_MSG_STABLE), NULL);
+	node_disconnect(reader);
+	while (!is_answered(mapper, synced)) {
+		settle(writer);
+		a_moment_later(f, mapper);
+	}
+	assert_int_equal(node_result(mapper, synced, NULL), 0);
+}
+
 static void a_truncation_waits_until_others_have_dropped_their_leases(void **state)
 {
 	struct fixture *f = *state;
@@ -227,6 +314,9 @@ int main(void)
 		TEST(attributes_include_what_another_node_has_not_flushed),
 		TEST(a_question_to_a_node_that_dies_is_answered_without_it),
 		TEST(questions_of_withdrawn_requests_count_until_they_are_answered),
+		TEST(fsync_waits_until_others_have_dropped_what_they_read_before),
+		TEST(who_asks_for_write_drops_what_he_has_read_before_a_mapping_s_page),
+		TEST(fsync_does_not_wait_for_the_dead),
 		TEST(a_truncation_waits_until_others_have_dropped_their_leases),
 		TEST(copies_in_both_directions_do_not_wait_for_each_other),
 	};
