@@ -240,11 +240,6 @@ uint64_t kr_cursor_bytes_before(const struct kr_cursor *cursor, int64_t offset)
 	return KR_MIN(KR_MAX(below, cursor->start), cursor->end) - cursor->start;
 }
 
-void kr_cursor_seek_offset(struct kr_cursor *cursor, int64_t offset)
-{
-	kr_cursor_seek_data(cursor, cursor->start + kr_cursor_bytes_before(cursor, offset));
-}
-
 int kr_typemap_offset_of(const struct kr_typemap *map, int64_t displacement, uint64_t data, int64_t *ret_offset)
 {
 	struct kr_cursor cursor;

@@ -52,8 +52,6 @@ bool kr_cursor_take(struct kr_cursor *cursor, uint64_t max, struct kr_run *ret_r
 bool kr_cursor_peek(const struct kr_cursor *cursor, int64_t *ret_offset);
 /* Makes DATA, a data byte in [start, end], the next. */
 void kr_cursor_seek_data(struct kr_cursor *cursor, uint64_t data);
-/* Makes the first byte at or after OFFSET the next; the end when there is none.  Only if kr_typemap_monotonic_tiles. */
-void kr_cursor_seek_offset(struct kr_cursor *cursor, int64_t offset);
 /* How many of the bytes [start, end) lie below OFFSET, wherever the cursor is.  Only if kr_typemap_monotonic_tiles. */
 uint64_t kr_cursor_bytes_before(const struct kr_cursor *cursor, int64_t offset);
 

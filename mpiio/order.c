@@ -33,14 +33,6 @@ static uint64_t steps_per_node(enum kr_order order, const struct kr_topology *to
 	return order == KR_ORDER_ND_RANK_SHIFT ? KR_MAX(aggregators->node_max, topology->node_max) : 1;
 }
 
-uint64_t kr_order_steps(enum kr_order order, const struct kr_topology *topology,
-	const struct kr_aggregators *aggregators)
-{
-	if (order == KR_ORDER_RANK || order == KR_ORDER_PAIRWISE)
-		return topology->ranks;
-	return topology->nodes * steps_per_node(order, topology, aggregators);
-}
-
 /* How far above FROM, cyclically below COUNT, TO lies: 0 for the next, COUNT - 1 for FROM itself. */
 static uint64_t distance(uint64_t from, uint64_t to, uint64_t count)
 {
@@ -66,32 +58,6 @@ static uint64_t step_of(enum kr_order order, const struct kr_topology *topology,
 		break;
 	}
 	return distance(topology->node[rank], topology->node[to], topology->nodes) * per_node + inner;
-}
-
-/* The aggregator that is the INDEX-th of NODE, or none. */
-static uint32_t aggregator_of(const struct kr_aggregators *aggregators, uint32_t node, uint64_t index)
-{
-	uint32_t start = aggregators->node_start[node];
-	if (index >= aggregators->node_start[node + 1] - start)
-		return KR_NO_AGGREGATOR;
-	return aggregators->node_aggregators[start + index];
-}
-
-uint32_t kr_order_target(enum kr_order order, const struct kr_topology *topology,
-	const struct kr_aggregators *aggregators, uint32_t rank, uint64_t step)
-{
-	uint64_t per_node = steps_per_node(order, topology, aggregators);
-	uint32_t node = (uint32_t)((topology->node[rank] + step / per_node + 1) % topology->nodes);
-	switch (order) {
-	case KR_ORDER_RANK:
-		return aggregators->index[step];
-	case KR_ORDER_PAIRWISE:
-		return aggregators->index[(rank + step + 1) % topology->ranks];
-	case KR_ORDER_ND_SHIFT:
-		return aggregator_of(aggregators, node, step % per_node);
-	default:
-		return aggregator_of(aggregators, node, (topology->local[rank] + step) % per_node);
-	}
 }
 
 /* An aggregator or rank and the step in which its turn is. */

@@ -33,11 +33,6 @@ enum kr_order { KR_ORDER_RANK, KR_ORDER_PAIRWISE, KR_ORDER_ND_SHIFT, KR_ORDER_ND
 bool kr_order_parse(const char *name, enum kr_order *ret_order);
 const char *kr_order_name(enum kr_order order);
 
-/* How many steps a schedule has. */
-uint64_t kr_order_steps(enum kr_order order, const struct kr_topology *topology, const struct kr_aggregators *aggregators);
-/* The aggregator (its number) to which RANK sends in STEP, or KR_NO_AGGREGATOR. */
-uint32_t kr_order_target(enum kr_order order, const struct kr_topology *topology, const struct kr_aggregators *aggregators,
-	uint32_t rank, uint64_t step);
 /* All aggregators (their numbers) in the order in which RANK sends to them: RET_TARGETS has room for, and gets,
  * aggregators->count.  0 or -ENOMEM. */
 int kr_order_sends(enum kr_order order, const struct kr_topology *topology, const struct kr_aggregators *aggregators,

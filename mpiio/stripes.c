@@ -61,14 +61,3 @@ bool kr_stripes_window(const struct kr_stripes *stripes, uint64_t round, uint32_
 	*ret_hi = hi;
 	return true;
 }
-
-uint32_t kr_stripes_owner(const struct kr_stripes *stripes, uint64_t offset)
-{
-	return (uint32_t)(offset / stripes->stripe_size % stripes->aggregators);
-}
-
-uint64_t kr_stripes_round(const struct kr_stripes *stripes, uint64_t offset)
-{
-	uint64_t turn = (offset / stripes->stripe_size - stripes->first) / stripes->aggregators;
-	return turn * stripes->pieces + offset % stripes->stripe_size / stripes->piece_size;
-}

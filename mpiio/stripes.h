@@ -27,9 +27,5 @@ uint64_t kr_stripes_rounds(const struct kr_stripes *stripes);
 /* The bytes [lo, hi) that AGGREGATOR handles in ROUND; false when it has none. */
 bool kr_stripes_window(const struct kr_stripes *stripes, uint64_t round, uint32_t aggregator, uint64_t *ret_lo,
 	uint64_t *ret_hi);
-/* The aggregator of the byte at OFFSET. */
-uint32_t kr_stripes_owner(const struct kr_stripes *stripes, uint64_t offset);
-/* The round in which the byte at OFFSET, in [lo, hi), is handled. */
-uint64_t kr_stripes_round(const struct kr_stripes *stripes, uint64_t offset);
 
 #endif

@@ -199,34 +199,3 @@ bool kr_typemap_monotonic_tiles(const struct kr_typemap *map)
 {
 	return map->layout->monotonic && map->extent >= map->layout->hi;
 }
-
-bool kr_typemap_equal(const struct kr_typemap *a, const struct kr_typemap *b)
-{
-	return a == b || (a->displacement == b->displacement && a->lb == b->lb && a->extent == b->extent &&
-		kr_typenode_equal(a->layout, b->layout));
-}
-
-uint64_t kr_typemap_hash(const struct kr_typemap *map)
-{
-	uint64_t hash[2] = {map->layout->hash[0], map->layout->hash[1]};
-	kr_typenode_mix(hash, (uint64_t)map->displacement);
-	kr_typenode_mix(hash, (uint64_t)map->lb);
-	kr_typenode_mix(hash, (uint64_t)map->extent);
-	return hash[0] ^ hash[1] >> 29;
-}
-
-int kr_typemap_memory(const struct kr_typemap *map, size_t *ret_bytes)
-{
-	struct kr_typeset set = {.by_address = true};
-	int error = kr_typeset_collect(&set, map->layout);
-	size_t bytes = sizeof(*map);
-	for (size_t i = 0; i < set.count; i++) {
-		bytes += sizeof(*set.nodes[i]);
-		if (set.nodes[i]->kind == KR_NODE_LIST)
-			bytes += set.nodes[i]->count * sizeof(*set.nodes[i]->parts);
-	}
-	kr_typeset_fini(&set);
-	if (error == 0)
-		*ret_bytes = bytes;
-	return error;
-}

@@ -105,12 +105,6 @@ bool kr_typemap_contiguous_tiles(const struct kr_typemap *map);
 bool kr_typemap_monotonic(const struct kr_typemap *map);
 /* The same over any number of copies: what a file view must be, and what seeking by offset needs. */
 bool kr_typemap_monotonic_tiles(const struct kr_typemap *map);
-/* Same displacement, layout, lb and extent.  Layouts are compared by a hash of 128 bits. */
-bool kr_typemap_equal(const struct kr_typemap *a, const struct kr_typemap *b);
-/* Equal maps have equal hashes, in every process. */
-uint64_t kr_typemap_hash(const struct kr_typemap *map);
-/* Bytes of memory that the tree holds, nodes that are shared counted once.  0 or -ENOMEM. */
-int kr_typemap_memory(const struct kr_typemap *map, size_t *ret_bytes);
 
 /* ---- bytes for another rank ----
  * Numbers are LEB128, signed ones zigzag first.

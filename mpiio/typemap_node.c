@@ -26,7 +26,7 @@ static uint64_t rotate(uint64_t value, int bits)
 }
 
 /* The inner step of MurmurHash3_x64_128 (public domain), with one value in both lanes. */
-void kr_typenode_mix(uint64_t hash[2], uint64_t value)
+static void mix(uint64_t hash[2], uint64_t value)
 {
 	uint64_t k1 = rotate(value * UINT64_C(0x87c37b91114253d5), 31) * UINT64_C(0x4cf5ad432745937f);
 	uint64_t k2 = rotate(~value * UINT64_C(0x4cf5ad432745937f), 33) * UINT64_C(0x87c37b91114253d5);
@@ -38,17 +38,17 @@ static void hash_node(struct kr_typenode *node)
 {
 	node->hash[0] = node->kind + 1;
 	node->hash[1] = node->size;
-	kr_typenode_mix(node->hash, node->count);
+	mix(node->hash, node->count);
 	if (node->kind == KR_NODE_REPEAT) {
-		kr_typenode_mix(node->hash, (uint64_t)node->stride);
-		kr_typenode_mix(node->hash, node->child->hash[0]);
-		kr_typenode_mix(node->hash, node->child->hash[1]);
+		mix(node->hash, (uint64_t)node->stride);
+		mix(node->hash, node->child->hash[0]);
+		mix(node->hash, node->child->hash[1]);
 	}
 	if (node->kind == KR_NODE_LIST)
 		for (uint64_t i = 0; i < node->count; i++) {
-			kr_typenode_mix(node->hash, (uint64_t)node->parts[i].displacement);
-			kr_typenode_mix(node->hash, node->parts[i].child->hash[0]);
-			kr_typenode_mix(node->hash, node->parts[i].child->hash[1]);
+			mix(node->hash, (uint64_t)node->parts[i].displacement);
+			mix(node->hash, node->parts[i].child->hash[0]);
+			mix(node->hash, node->parts[i].child->hash[1]);
 		}
 }
 
@@ -175,10 +175,9 @@ int kr_typenode_list_as_is(const struct kr_placed *parts, size_t count, struct k
 
 static size_t find_slot(const struct kr_typeset *set, const struct kr_typenode *node)
 {
-	uint64_t key = set->by_address ? (uintptr_t)node / 16 * UINT64_C(0x9e3779b97f4a7c15) >> 20 : node->hash[0];
-	for (size_t at = key & (2 * set->capacity - 1);; at = (at + 1) & (2 * set->capacity - 1)) {
+	for (size_t at = node->hash[0] & (2 * set->capacity - 1);; at = (at + 1) & (2 * set->capacity - 1)) {
 		const struct kr_typenode *there = set->slots[at] ? set->nodes[set->slots[at] - 1] : NULL;
-		if (!there || there == node || (!set->by_address && kr_typenode_equal(there, node)))
+		if (!there || kr_typenode_equal(there, node))
 			return at;
 	}
 }

@@ -45,8 +45,6 @@ static inline bool kr_typenode_equal(const struct kr_typenode *a, const struct k
 {
 	return a == b || (a->hash[0] == b->hash[0] && a->hash[1] == b->hash[1]);
 }
-/* Absorbs VALUE into a hash of 128 bits, in any process the same. */
-void kr_typenode_mix(uint64_t hash[2], uint64_t value);
 
 /* Each: owned node; 0, -ENOMEM, -EOVERFLOW, -E2BIG.  Nodes given are borrowed. */
 int kr_typenode_bytes(uint64_t length, struct kr_typenode **ret_node);
@@ -83,9 +81,8 @@ struct kr_leb_reader;
 int kr_typemap_put_bytes(struct kr_leb_writer *w, const struct kr_typemap *map);
 int kr_typemap_get_bytes(struct kr_leb_reader *r, struct kr_typemap **ret_map);
 
-/* A set of nodes in the order in which they went in. */
+/* A set of nodes, of which equal ones count once, in the order in which they went in. */
 struct kr_typeset {
-	bool by_address; /* two equal nodes are two */
 	const struct kr_typenode **nodes;
 	uint32_t *slots; /* 0 = free, else index + 1 */
 	size_t count, capacity;
