@@ -478,9 +478,3 @@ bool kr_lease_table_others_hold(const struct kr_lease_table *table, uint32_t exc
 	}
 	return false;
 }
-
-bool kr_lease_table_idle(const struct kr_lease_table *table)
-{
-	return kr_list_empty(&table->holders) && kr_list_empty(&table->operations) && kr_list_empty(&table->waiting) &&
-		kr_list_empty(&table->awaits);
-}

@@ -114,6 +114,5 @@ uint8_t kr_lease_table_recalling(const struct kr_lease_table *table, uint32_t no
 bool kr_lease_table_known(const struct kr_lease_table *table, uint32_t node);
 /* Whether any node but EXCEPT (0: none excepted) holds one of KINDS. */
 bool kr_lease_table_others_hold(const struct kr_lease_table *table, uint32_t except, uint8_t kinds);
-bool kr_lease_table_idle(const struct kr_lease_table *table);
 
 #endif
