@@ -107,7 +107,8 @@ static void give_up(struct kr_call *call, int err)
 		callback(context, err, NULL, NULL);
 }
 
-/* Nobody waits for this OPEN or CREATE any more, but it succeeded: the server counts an open that must end. */
+/* Nobody waits for this OPEN or CREATE any more, but it succeeded: the server counts an open that must end.  No RECLAIM tells
+ * another session of that open: there the CLOSE would end one that is in use. */
 static void undo_open(struct kr_rpc *rpc, const struct kr_call *call, const void *reply)
 {
 	struct kr_close_request close = {.count = 1};
@@ -120,7 +121,7 @@ static void undo_open(struct kr_rpc *rpc, const struct kr_call *call, const void
 		close.file = msg->open_request.file;
 	kr_arena_fini(&arena);
 	free(msg);
-	kr_rpc_call(rpc, KR_MSG_CLOSE, &close, NULL, 0, KR_RPC_HARD, NULL, NULL);
+	kr_rpc_call(rpc, KR_MSG_CLOSE, &close, NULL, 0, KR_RPC_HARD | KR_RPC_OF_SESSION, NULL, NULL);
 }
 
 static void on_reply(void *context, int err, const void *reply, struct kr_buf *data, bool more)
@@ -365,11 +366,26 @@ static bool free_down(struct kr_table_link *link, void *context)
 	return true;
 }
 
+static struct kr_call *find_of_session(const struct kr_rpc *rpc)
+{
+	struct kr_call *call;
+
+	KR_LIST_FOR_EACH(call, &rpc->calls, link)
+		if (call->flags & KR_RPC_OF_SESSION)
+			return call;
+	return NULL;
+}
+
 void kr_rpc_set_session(struct kr_rpc *rpc, uint64_t session)
 {
-	if (session != rpc->session)
-		kr_table_for_each(&rpc->downs, free_down, rpc);
+	struct kr_call *call;
+
+	if (session == rpc->session)
+		return;
 	rpc->session = session;
+	kr_table_for_each(&rpc->downs, free_down, rpc);
+	while ((call = find_of_session(rpc)))
+		end_call(call, -ECANCELED, NULL, NULL);
 }
 
 void kr_rpc_deliver_down(struct kr_rpc *rpc, const struct kr_frame *frame)

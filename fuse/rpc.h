@@ -20,6 +20,7 @@ enum kr_rpc_flag {
 	KR_RPC_EARLY = 1,     /* part of the recovery of the session: goes out before others may (RECLAIM, replayed FLUSH) */
 	KR_RPC_HARD = 2,      /* never times out, whatever the mount says (FLUSH, CLOSE, LEASE...) */
 	KR_RPC_READ_ONLY = 4, /* changes nothing: an interrupt may give up at once and the request is just forgotten */
+	KR_RPC_OF_SESSION = 8, /* undoes what only this session has: with it the request ends, -ECANCELED */
 };
 
 /* ERR: 0, the server's status, -EINTR after kr_rpc_cancel (then possibly from inside it), -ETIMEDOUT (soft), -ECANCELED when the mount ends.  REPLY
@@ -90,7 +91,8 @@ void kr_rpc_stop(struct kr_rpc *rpc);
 int kr_rpc_direct(struct kr_rpc *rpc, uint16_t type, const void *msg, kr_rpc_fn callback, void *context);
 /* What follows on the present connection is sealed (see kr_conn_seal). */
 void kr_rpc_seal(struct kr_rpc *rpc, const struct kr_seal_keys *keys);
-/* From now on answers belong to SESSION; calls sent on another session may not be known to the server. */
+/* From now on answers belong to SESSION; calls sent on another session may not be known to the server, and those that are
+ * KR_RPC_OF_SESSION end. */
 void kr_rpc_set_session(struct kr_rpc *rpc, uint64_t session);
 /* Opens the gate for EARLY calls (after HELLO), then for all (resends what is unanswered). Both close on disconnect. */
 void kr_rpc_open_early(struct kr_rpc *rpc);

@@ -397,6 +397,42 @@ static void an_open_that_nobody_waits_for_is_closed_again(void **state)
 	assert_int_equal(answer.count, 1);
 }
 
+static void the_end_of_a_session_is_that_of_an_open_that_nobody_waits_for(void **state)
+{
+	struct kr_open_request msg = {.file = {.length = 3, .bytes = "abc"}};
+	struct kr_open_reply opened = {0};
+	struct answer answer = {0}, other = {0};
+	uint64_t id;
+
+	(void)state;
+	kr_rpc_open(mount.rpc);
+	id = kr_rpc_call(mount.rpc, KR_MSG_OPEN, &msg, NULL, 0, 0, on_answer, &answer);
+	UNTIL(server.count == 1);
+	break_connection();
+	kr_rpc_cancel(mount.rpc, id);
+	server.count = 0;
+	kr_rpc_open(mount.rpc);
+	UNTIL(server.count == 1);
+	reply(&server.seen[0], 0, &opened);
+	UNTIL(server.count == 2);
+	server.count = 0;
+	break_connection();
+	kr_rpc_set_session(mount.rpc, 1); /* it goes on: the CLOSE is owed */
+	kr_rpc_open(mount.rpc);
+	UNTIL(server.count == 1);
+	assert_int_equal(server.seen[0].type, KR_MSG_CLOSE);
+	server.count = 0;
+	break_connection();
+	kr_rpc_set_session(mount.rpc, 2);
+	kr_rpc_open(mount.rpc);
+	ask_remove(&other, 0);
+	UNTIL(server.count == 1);
+	assert_int_equal(server.seen[0].type, KR_MSG_REMOVE);
+	reply_nothing(&server.seen[0]);
+	UNTIL(other.count);
+	assert_int_equal(kr_rpc_pending(mount.rpc), 0);
+}
+
 static void soft_calls_end_when_the_server_is_silent_and_hard_ones_wait(void **state)
 {
 	struct answer soft = {0}, hard = {0};
@@ -513,6 +549,7 @@ int main(void)
 		TEST(an_interrupted_change_has_the_answer_of_the_server),
 		TEST(an_interrupted_change_does_not_wait_for_a_server_that_is_away),
 		TEST(an_open_that_nobody_waits_for_is_closed_again),
+		TEST(the_end_of_a_session_is_that_of_an_open_that_nobody_waits_for),
 		TEST(soft_calls_end_when_the_server_is_silent_and_hard_ones_wait),
 		TEST(a_request_of_the_server_is_delivered_once_while_it_is_unanswered),
 		TEST(answers_for_an_ended_session_are_dropped),
