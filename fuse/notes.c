@@ -46,6 +46,7 @@ struct kr_notes *kr_notes_new(void)
 
 	pthread_mutex_init(&notes->lock, NULL);
 	kr_note_store_init(&notes->store);
+	kr_list_init(&notes->changes);
 	return notes;
 }
 
@@ -60,14 +61,14 @@ void kr_notes_free(struct kr_notes *notes)
 
 /* --- knowing ------------------------------------------------------------------------------------------------------------ */
 
-/* [lock] held. The value is copied into BUFFER of SIZE; what does not fit is not known. */
-static bool get(struct kr_mount *mount, const struct kr_note_key *key, int *ret_err, void *buffer, size_t size, size_t *ret_length,
-	uint64_t *ret_asked_ns)
+/* [lock] held. What KEY says of FID: the value is copied into BUFFER of SIZE; what does not fit is not known. */
+static bool get(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_note_key *key, int *ret_err, void *buffer,
+	size_t size, size_t *ret_length, uint64_t *ret_asked_ns)
 {
 	uint64_t now_ns = kr_clock_ns();
 	const struct kr_note *note;
 
-	if (now_ns >= atomic_load_explicit(&mount->fence_at_ns, memory_order_relaxed))
+	if (now_ns >= atomic_load_explicit(&mount->fence_at_ns, memory_order_relaxed) || kr_notes_all_changes(mount->notes, fid))
 		return false;
 	note = kr_note_store_get(&mount->notes->store, key->bytes, key->length, now_ns);
 	if (!note || note->length > size)
@@ -88,24 +89,25 @@ static bool get_attr(struct kr_mount *mount, const struct kr_fid *fid, struct kr
 	struct kr_note_key key;
 
 	kr_note_key(&key, KR_NOTE_ATTR, fid);
-	return get(mount, &key, NULL, ret_attr, sizeof(*ret_attr), NULL, ret_asked_ns);
+	return get(mount, fid, &key, NULL, ret_attr, sizeof(*ret_attr), NULL, ret_asked_ns);
 }
 
-/* [lock] held. */
+/* [lock] held.  The attributes of a directory may be of before a change of a name in it: the kernel asks for them again before it
+ * tells anybody. */
 static bool get_entry(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
 	int *ret_err, struct kr_fid *ret_fid, struct kr_attr *ret_attr, uint64_t *ret_asked_ns)
 {
 	struct kr_note_key key;
 
 	kr_note_key_by(&key, KR_NOTE_SEARCH, parent, cred);
-	if (!get(mount, &key, NULL, NULL, 0, NULL, NULL))
+	if (kr_notes_name_changes(mount->notes, parent, name) || !get(mount, parent, &key, NULL, NULL, 0, NULL, NULL))
 		return false;
 	kr_note_key_entry(&key, parent, name);
-	if (get(mount, &key, ret_err, ret_fid, sizeof(*ret_fid), NULL, NULL))
+	if (get(mount, parent, &key, ret_err, ret_fid, sizeof(*ret_fid), NULL, NULL))
 		return *ret_err || get_attr(mount, ret_fid, ret_attr, ret_asked_ns);
 	kr_note_key(&key, KR_NOTE_WHOLE, parent);
 	*ret_err = -ENOENT;
-	return get(mount, &key, NULL, NULL, 0, NULL, NULL);
+	return get(mount, parent, &key, NULL, NULL, 0, NULL, NULL);
 }
 
 bool kr_notes_lookup(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
@@ -141,18 +143,19 @@ bool kr_notes_getattr(struct kr_mount *mount, const struct kr_fid *fid, struct k
 	if (!mount->notes)
 		return false;
 	KR_SCOPED_LOCK(&mount->notes->lock);
-	known = get_attr(mount, fid, ret_attr, ret_asked_ns);
+	known = !kr_notes_any_changes(mount->notes, fid) && get_attr(mount, fid, ret_attr, ret_asked_ns);
 	mount->notes->known += known;
 	return known;
 }
 
-/* One note whose answer is bytes. */
-static bool get_bytes(struct kr_mount *mount, const struct kr_note_key *key, int *ret_err, void *buffer, size_t size, size_t *ret_length)
+/* One note, of FID, whose answer is bytes. */
+static bool get_bytes(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_note_key *key, int *ret_err, void *buffer,
+	size_t size, size_t *ret_length)
 {
 	bool known;
 
 	KR_SCOPED_LOCK(&mount->notes->lock);
-	known = get(mount, key, ret_err, buffer, size, ret_length, NULL);
+	known = get(mount, fid, key, ret_err, buffer, size, ret_length, NULL);
 	mount->notes->known += known;
 	return known;
 }
@@ -164,7 +167,7 @@ bool kr_notes_access(struct kr_mount *mount, const struct kr_cred *cred, const s
 	if (!mount->notes)
 		return false;
 	kr_note_key_may(&key, fid, cred, mask);
-	return get_bytes(mount, &key, ret_err, NULL, 0, NULL);
+	return get_bytes(mount, fid, &key, ret_err, NULL, 0, NULL);
 }
 
 bool kr_notes_readlink(struct kr_mount *mount, const struct kr_fid *fid, char *target)
@@ -174,7 +177,7 @@ bool kr_notes_readlink(struct kr_mount *mount, const struct kr_fid *fid, char *t
 	if (!mount->notes)
 		return false;
 	kr_note_key(&key, KR_NOTE_TARGET, fid);
-	return get_bytes(mount, &key, NULL, target, KR_PATH_MAX + 1, NULL);
+	return get_bytes(mount, fid, &key, NULL, target, KR_PATH_MAX + 1, NULL);
 }
 
 static bool bare(struct kr_mount *mount, const struct kr_fid *fid)
@@ -182,7 +185,7 @@ static bool bare(struct kr_mount *mount, const struct kr_fid *fid)
 	struct kr_note_key key;
 
 	kr_note_key(&key, KR_NOTE_BARE, fid);
-	return get_bytes(mount, &key, NULL, NULL, 0, NULL);
+	return get_bytes(mount, fid, &key, NULL, NULL, 0, NULL);
 }
 
 /* Names that anybody may ask for: whether a file has user.* is told only to those who may read it. */
@@ -204,7 +207,7 @@ bool kr_notes_getxattr(struct kr_mount *mount, const struct kr_cred *cred, const
 		return true;
 	}
 	kr_note_key_xattr(&key, fid, cred, name);
-	return get_bytes(mount, &key, ret_err, buffer, size, ret_length);
+	return get_bytes(mount, fid, &key, ret_err, buffer, size, ret_length);
 }
 
 bool kr_notes_listxattr(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, void *buffer, size_t size,
@@ -219,7 +222,13 @@ bool kr_notes_listxattr(struct kr_mount *mount, const struct kr_cred *cred, cons
 		return true;
 	}
 	kr_note_key_by(&key, KR_NOTE_XATTR_LIST, fid, cred);
-	return get_bytes(mount, &key, NULL, buffer, size, ret_length);
+	return get_bytes(mount, fid, &key, NULL, buffer, size, ret_length);
+}
+
+static bool listing_changes(struct kr_mount *mount, const struct kr_fid *fid)
+{
+	KR_SCOPED_LOCK(&mount->notes->lock);
+	return kr_notes_any_changes(mount->notes, fid);
 }
 
 bool kr_notes_readdir(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, uint64_t cookie,
@@ -229,10 +238,10 @@ bool kr_notes_readdir(struct kr_mount *mount, const struct kr_cred *cred, const 
 	struct kr_note_key key;
 	size_t length;
 
-	if (!mount->notes || !(bytes = malloc(1 + size)))
+	if (!mount->notes || listing_changes(mount, fid) || !(bytes = malloc(1 + size)))
 		return false;
 	kr_note_key_page(&key, fid, cred, cookie);
-	if (!get_bytes(mount, &key, NULL, bytes, 1 + size, &length) || length < 1)
+	if (!get_bytes(mount, fid, &key, NULL, bytes, 1 + size, &length) || length < 1)
 		return false;
 	*ret_end = bytes[0];
 	*ret_length = length - 1;

@@ -2,7 +2,8 @@
  *
  * Answers that may be noted come in through the rpc (kr_notes_learn) and go with FORGET, which is answered at once, with the
  * connection, or by age.  Operations ask here first, in whatever thread they run.  What is noted is true at the moment when it is
- * looked up here: who wants to change it waits until we have forgotten it.
+ * looked up here: who wants to change it waits until we have forgotten it, and what a request of our own changes is not known until
+ * that has ended.
  * A node that may have been given up (fenced) knows nothing.
  */
 #ifndef KR_FUSE_NOTES_H
@@ -10,6 +11,7 @@
 
 #include <jansson.h>
 
+#include "common/list.h"
 #include "common/types.h"
 #include "fuse/mount.h"
 
@@ -25,6 +27,22 @@ void kr_notes_clear(struct kr_mount *mount);
  * FLAGS. Loop thread. */
 void kr_notes_learn(struct kr_mount *mount, uint16_t type, const void *fields, size_t length, int err, const void *reply,
 	uint16_t flags, uint64_t asked_ns);
+
+/* What a request of our own changes, while it is under way: everything of the files in a slot, or what one name stands for. */
+struct kr_note_place {
+	uint32_t slot;
+	uint64_t name; /* a hash, 0: everything */
+};
+enum { KR_NOTE_PLACES = 4 };
+struct kr_note_change {
+	struct kr_link link;
+	struct kr_note_place places[KR_NOTE_PLACES];
+	uint32_t count;
+};
+/* A request of TYPE, encoded in FIELDS, is about to be sent; CHANGE, zeroed, is the caller's until the end: when it has been
+ * answered (and learnt from), or never will be. Loop thread. */
+void kr_notes_change_begin(struct kr_mount *mount, struct kr_note_change *change, uint16_t type, const void *fields, size_t length);
+void kr_notes_change_end(struct kr_mount *mount, struct kr_note_change *change);
 
 /* The server has opened the file for us, and says NOW: that may have set the time of access, which our programs see at once. */
 void kr_notes_opened(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr *now);

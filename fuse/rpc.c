@@ -12,7 +12,6 @@
 #include "common/util.h"
 #include "fuse/rpc_priv.h"
 #include "fuse/loop.h"
-#include "fuse/notes.h"
 #include "fuse/options.h"
 
 struct kr_call *kr_call_new(uint16_t type, const void *msg, const struct kr_slice *slices, size_t count, int *ret_err)
@@ -76,6 +75,7 @@ static void end_call(struct kr_call *call, int err, const void *reply, struct kr
 	void *context = call->context;
 
 	kr_rpc_watch_ended(call);
+	kr_notes_change_end(call->rpc->mount, &call->change);
 	kr_table_remove(&call->rpc->by_id, &call->by_id);
 	kr_list_remove(&call->link);
 	kr_call_free(call);
@@ -233,6 +233,7 @@ uint64_t kr_rpc_submit(struct kr_rpc *rpc, struct kr_call *call, unsigned flags,
 	call->submitted_ns = kr_clock_ns();
 	kr_list_append(&rpc->calls, &call->link);
 	kr_table_insert(&rpc->by_id, &call->by_id, kr_hash_u64(call->id));
+	kr_notes_change_begin(rpc->mount, &call->change, call->type, call->fields.bytes, call->fields.length);
 	if (may_go(rpc, call))
 		transmit(rpc, call);
 	return call->id;

@@ -3,6 +3,7 @@
 #define KR_FUSE_RPC_PRIV_H
 
 #include "common/table.h"
+#include "fuse/notes.h"
 #include "fuse/rpc.h"
 
 enum { KR_RPC_BACKOFF_MIN_MS = 50, KR_RPC_BACKOFF_MAX_MS = 2000, KR_RPC_ATTEMPT_MS = 10000, KR_RPC_TICK_MS = 250,
@@ -23,6 +24,7 @@ struct kr_call {
 	void *context;
 	struct kr_link link;     /* rpc->calls, ascending ids */
 	struct kr_table_link by_id;
+	struct kr_note_change change; /* from submission to the end */
 	uint64_t submitted_ns, canceled_ns;
 	uint64_t sent_ns;        /* on the present connection, or the latest */
 	bool said;               /* that its answer takes long */

@@ -1,4 +1,4 @@
-/* What a node has noted after answers to requests of its own that change names. */
+/* What a node has noted after answers to requests of its own that change something, and while they are under way. */
 #include "fuse/notes.h"
 
 #include <setjmp.h>
@@ -253,6 +253,99 @@ static void many_answers_at_once_are_as_many_answers(void **state)
 	kr_writer_fini(&found);
 }
 
+static void begin(struct kr_note_change *change, uint16_t type, const void *request)
+{
+	struct kr_writer w;
+
+	*change = (struct kr_note_change){0};
+	kr_writer_init(&w);
+	assert_int_equal(kr_msg_encode(type, false, request, &w), 0);
+	kr_notes_change_begin(&mount, change, type, w.bytes, w.length);
+	kr_writer_fini(&w);
+}
+
+static void look_up_all(void)
+{
+	look_up(&user, "a", &file, &file_attr);
+	look_up(&user, "b", &second, &file_attr);
+	look_up(&user, "none", NULL, NULL);
+	list();
+}
+
+static void a_name_is_not_known_while_we_change_it(void **state)
+{
+	struct kr_note_change change, other_change;
+
+	(void)state;
+	look_up_all();
+	begin(&change, KR_MSG_REMOVE, &(struct kr_remove_request){.cred = user, .parent = dir, .name = "a"});
+	begin(&other_change, KR_MSG_MAKE, &(struct kr_make_request){.cred = user, .parent = dir, .name = "none", .target = ""});
+	look_up_all(); /* answers to what was asked before */
+	assert_int_equal(says(&user, "a"), -1);
+	assert_int_equal(says(&user, "none"), -1);
+	assert_int_equal(says(&user, "b"), 1);
+	assert_false(is_listed());
+	assert_int_equal(links(&dir), 0);
+	assert_int_equal(links(&file), 0); /* it has one name less */
+	assert_int_equal(links(&second), 1);
+	kr_notes_change_end(&mount, &change);
+	assert_int_equal(says(&user, "a"), 1);
+	assert_int_equal(says(&user, "none"), -1);
+	assert_false(is_listed());
+	kr_notes_change_end(&mount, &other_change);
+	kr_notes_change_end(&mount, &other_change);
+	assert_int_equal(says(&user, "none"), 0);
+	assert_true(is_listed());
+	assert_int_equal(links(&dir), 2);
+}
+
+static void what_stands_behind_both_names_of_a_rename_is_not_known_meanwhile(void **state)
+{
+	struct kr_rename_request rename = {.cred = user, .parent = dir, .name = "a", .new_parent = dir, .new_name = "b"};
+	struct kr_note_change change;
+
+	(void)state;
+	look_up_all();
+	begin(&change, KR_MSG_RENAME, &rename);
+	assert_int_equal(says(&user, "a"), -1);
+	assert_int_equal(says(&user, "b"), -1);
+	assert_int_equal(links(&file), 0);
+	assert_int_equal(links(&second), 0);
+	assert_int_equal(says(&user, "none"), 0);
+	kr_notes_change_end(&mount, &change);
+}
+
+static void nothing_of_a_file_is_known_while_we_change_it(void **state)
+{
+	const struct {
+		uint16_t type;
+		union kr_any_msg msg;
+	} changes[] = {
+		{KR_MSG_SETATTR, {.setattr_request = {.cred = user, .file = file}}},
+		{KR_MSG_SETXATTR, {.setxattr_request = {.cred = user, .file = file, .name = "user.x"}}},
+		{KR_MSG_REMOVEXATTR, {.removexattr_request = {.cred = user, .file = file, .name = "user.x"}}},
+		{KR_MSG_FALLOCATE, {.fallocate_request = {.cred = user, .file = file}}},
+		{KR_MSG_COPY, {.copy_request = {.cred = user, .from = second, .to = file}}},
+		{KR_MSG_OPEN, {.open_request = {.cred = user, .file = file, .flags = 1 | 4}}},
+	};
+	struct kr_note_change change;
+
+	(void)state;
+	look_up_all();
+	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+		begin(&change, changes[i].type, &changes[i].msg);
+		assert_int_equal(links(&file), 0);
+		assert_int_equal(says(&user, "a"), -1);
+		assert_int_equal(links(&second), 1);
+		assert_int_equal(says(&user, "b"), 1);
+		kr_notes_change_end(&mount, &change);
+		assert_int_equal(links(&file), 1);
+	}
+	begin(&change, KR_MSG_OPEN, &(struct kr_open_request){.cred = user, .file = file});
+	assert_int_equal(links(&file), 1);
+	kr_notes_change_end(&mount, &change);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -264,6 +357,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_directory_whose_attributes_are_not_said_is_not_known, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(names_are_known_to_who_has_been_seen_to_search, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(many_answers_at_once_are_as_many_answers, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_name_is_not_known_while_we_change_it, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_stands_behind_both_names_of_a_rename_is_not_known_meanwhile, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(nothing_of_a_file_is_known_while_we_change_it, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,7 @@
 
 #include "common/util.h"
 #include "fuse/loop.h"
+#include "fuse/notes.h"
 #include "fuse/options.h"
 #include "fuse/rpc.h"
 
@@ -433,6 +434,51 @@ static void the_end_of_a_session_is_that_of_an_open_that_nobody_waits_for(void *
 	assert_int_equal(kr_rpc_pending(mount.rpc), 0);
 }
 
+static void note_absence(const struct kr_fid *dir, const char *name)
+{
+	struct kr_lookup_request msg = {.parent = *dir, .name = name};
+	struct kr_writer w;
+
+	kr_writer_init(&w);
+	assert_int_equal(kr_msg_encode(KR_MSG_LOOKUP, false, &msg, &w), 0);
+	kr_notes_learn(&mount, KR_MSG_LOOKUP, w.bytes, w.length, -ENOENT, NULL, KR_FRAME_NOTE, kr_clock_ns());
+	kr_writer_fini(&w);
+}
+
+static bool is_noted(const struct kr_fid *dir, const char *name)
+{
+	return kr_notes_has(&mount, &(struct kr_cred){0}, dir, name);
+}
+
+static void what_a_call_changes_is_not_known_until_it_has_ended(void **state)
+{
+	const struct kr_fid dir = {.length = 1};
+	struct answer answer = {0}, canceled = {0};
+	uint64_t id;
+
+	(void)state;
+	mount.notes = kr_notes_new();
+	atomic_store(&mount.fence_at_ns, UINT64_MAX);
+	note_absence(&dir, "name");
+	assert_true(is_noted(&dir, "name"));
+	id = ask_remove(&canceled, 0); /* waits for the session */
+	assert_false(is_noted(&dir, "name"));
+	kr_rpc_cancel(mount.rpc, id);
+	assert_int_equal(canceled.err, -EINTR);
+	assert_true(is_noted(&dir, "name"));
+	kr_rpc_open(mount.rpc);
+	ask_remove(&answer, 0);
+	UNTIL(server.count == 1);
+	assert_false(is_noted(&dir, "name"));
+	reply(&server.seen[0], -EBUSY, NULL);
+	UNTIL(answer.count);
+	assert_false(is_noted(&dir, "name")); /* forgotten with the answer */
+	note_absence(&dir, "name");
+	assert_true(is_noted(&dir, "name"));
+	kr_notes_free(mount.notes);
+	mount.notes = NULL;
+}
+
 static void soft_calls_end_when_the_server_is_silent_and_hard_ones_wait(void **state)
 {
 	struct answer soft = {0}, hard = {0};
@@ -550,6 +596,7 @@ int main(void)
 		TEST(an_interrupted_change_does_not_wait_for_a_server_that_is_away),
 		TEST(an_open_that_nobody_waits_for_is_closed_again),
 		TEST(the_end_of_a_session_is_that_of_an_open_that_nobody_waits_for),
+		TEST(what_a_call_changes_is_not_known_until_it_has_ended),
 		TEST(soft_calls_end_when_the_server_is_silent_and_hard_ones_wait),
 		TEST(a_request_of_the_server_is_delivered_once_while_it_is_unanswered),
 		TEST(answers_for_an_ended_session_are_dropped),
