@@ -29,6 +29,7 @@ struct kr_executed {
 	uint8_t *bytes; /* mapped: a block of the size of one slot that begins with the boot id, then the slots */
 	struct slot *slots;
 	uint64_t last;  /* number */
+	bool inherited;
 };
 
 enum { LENGTH = (KR_EXECUTED_SLOTS + 1) * sizeof(struct slot) };
@@ -62,7 +63,8 @@ int kr_executed_open(int dir, const uint8_t boot_id[16], struct kr_executed **re
 		return err;
 	}
 	executed->slots = (struct slot *)(void *)(executed->bytes + sizeof(struct slot));
-	if (memcmp(executed->bytes, boot_id, 16) != 0) {
+	executed->inherited = memcmp(executed->bytes, boot_id, 16) == 0;
+	if (!executed->inherited) {
 		memset(executed->bytes, 0, LENGTH);
 		memcpy(executed->bytes, boot_id, 16);
 	}
@@ -111,6 +113,25 @@ void kr_executed_end(struct kr_executed *executed, const struct kr_executed_key 
 	slot->err = err;
 	slot->value = value;
 	__atomic_store_n(&slot->phase, KR_EXECUTED_DONE, __ATOMIC_SEQ_CST);
+}
+
+bool kr_executed_inherited(const struct kr_executed *executed)
+{
+	return executed->inherited;
+}
+
+bool kr_executed_never(const struct kr_executed *executed, const struct kr_executed_key *key)
+{
+	if (executed->last < KR_EXECUTED_SLOTS)
+		return true;
+	for (int i = 0; i < KR_EXECUTED_SLOTS; i++) {
+		const struct kr_executed_key *other = &executed->slots[i].key;
+
+		if (executed->slots[i].phase != KR_EXECUTED_UNKNOWN && other->request < key->request &&
+			other->incarnation == key->incarnation && memcmp(other->node_id, key->node_id, sizeof(key->node_id)) == 0)
+			return true;
+	}
+	return false;
 }
 
 enum kr_executed_phase kr_executed_find(const struct kr_executed *executed, const struct kr_executed_key *key, int *ret_err,

@@ -1,5 +1,6 @@
 /* Which requests were executed, remembered beyond the end of the process, so that one whose answer was lost is not run
- * again by the next instance (or for the node's next session), when others may have built on what it did.
+ * again by the next instance (or for the node's next session), when others may have built on what it did; and one that was not
+ * is not taken for done because another has done the same.
  *
  * A file of KR_EXECUTED_SLOTS records in the state directory, mapped: what was stored survives kill -9.  It counts for one
  * boot of the machine only, because nothing is synced.  The oldest record is overwritten.  Native byte order.  Loop thread.
@@ -7,6 +8,7 @@
 #ifndef KR_SERVER_EXECUTED_H
 #define KR_SERVER_EXECUTED_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct kr_executed;
@@ -32,6 +34,11 @@ void kr_executed_close(struct kr_executed *executed);
 void kr_executed_begin(struct kr_executed *executed, const struct kr_executed_key *key);
 /* KEY has been executed with ERR; VALUE is part of its answer. Nothing if it was not begun, or is forgotten. */
 void kr_executed_end(struct kr_executed *executed, const struct kr_executed_key *key, int err, uint64_t value);
+/* Whether KEY, which is not found, cannot have been forgotten: no record has been overwritten, or there is one of the same node's
+ * from before. */
+bool kr_executed_never(const struct kr_executed *executed, const struct kr_executed_key *key);
+/* Whether the memory goes back to a former instance: false when it was new, or of another boot, at kr_executed_open. */
+bool kr_executed_inherited(const struct kr_executed *executed);
 enum kr_executed_phase kr_executed_find(const struct kr_executed *executed, const struct kr_executed_key *key, int *ret_err,
 	uint64_t *ret_value);
 

@@ -96,7 +96,7 @@ static void run_make(struct kr_request *request)
 	request->err = kr_export_make(request->server->export, &msg->cred, &msg->parent, &make, &reply->file, &reply->attr);
 	if (request->err == -EEXIST && request->maybe_done &&
 		kr_export_lookup(request->server->export, &msg->cred, &msg->parent, msg->name, &reply->file, &reply->attr) == 0 &&
-		kr_resent_is_ours(request, &reply->attr, type, msg->cred.uid))
+		kr_resent_is_ours(request, &reply->file, &reply->attr, type, msg->cred.uid))
 		request->err = 0;
 	request->bare = !request->err && kr_export_bare(request->server->export, &reply->file);
 	kr_names_look(request, &msg->parent, &reply->dir);

@@ -8,6 +8,7 @@
 #include "server/attrs.h"
 #include "server/executed.h"
 #include "server/export.h"
+#include "server/fid.h"
 #include "server/server.h"
 #include "server/session.h"
 
@@ -17,16 +18,19 @@ static bool is_to_be_remembered(const struct kr_request *request)
 {
 	switch (request->type) {
 	case KR_MSG_SETATTR:
+	case KR_MSG_MAKE:
 	case KR_MSG_LINK:
 	case KR_MSG_REMOVE:
 	case KR_MSG_RENAME:
 	case KR_MSG_FALLOCATE:
 	case KR_MSG_COPY:
+	case KR_MSG_SETXATTR:
+	case KR_MSG_REMOVEXATTR:
 		return true;
 	case KR_MSG_OPEN:
 		return request->msg.open_request.flags & KR_OPEN_TRUNC;
 	case KR_MSG_CREATE:
-		return request->msg.create_request.flags & KR_OPEN_TRUNC;
+		return request->msg.create_request.flags & KR_OPEN_TRUNC || request->msg.create_request.exclusive;
 	default:
 		return false;
 	}
@@ -50,13 +54,27 @@ void kr_once_begin(struct kr_request *request)
 	kr_executed_begin(request->server->executed, &key);
 }
 
+/* What of the answer is remembered. */
+static uint64_t value_of(const struct kr_request *request)
+{
+	switch (request->type) {
+	case KR_MSG_COPY:
+		return request->reply.copy_reply.copied;
+	case KR_MSG_MAKE:
+		return kr_fid_hash(&request->reply.make_reply.file);
+	case KR_MSG_CREATE:
+		return kr_fid_hash(&request->reply.create_reply.file);
+	default:
+		return 0;
+	}
+}
+
 void kr_once_end(struct kr_request *request, int err)
 {
 	struct kr_executed_key key = key_of(request);
 
 	if (request->remembered)
-		kr_executed_end(request->server->executed, &key, err,
-			request->type == KR_MSG_COPY && !err ? request->reply.copy_reply.copied : 0);
+		kr_executed_end(request->server->executed, &key, err, err ? 0 : value_of(request));
 }
 
 static void reply_attr(struct kr_request *request, const struct kr_attr *attr)
@@ -70,7 +88,7 @@ static void reply_attr(struct kr_request *request, const struct kr_attr *attr)
 	kr_request_reply_job(request);
 }
 
-/* Says what it would have said then. True if REQUEST needs nothing else. */
+/* Says what it would have said then. True if REQUEST needs nothing else: what is made is still to be looked for. */
 static bool answer(struct kr_request *request, uint64_t value)
 {
 	switch (request->type) {
@@ -79,6 +97,10 @@ static bool answer(struct kr_request *request, uint64_t value)
 		return false;
 	case KR_MSG_CREATE:
 		request->msg.create_request.flags &= ~(uint32_t)KR_OPEN_TRUNC;
+		request->made = value;
+		return false;
+	case KR_MSG_MAKE:
+		request->made = value;
 		return false;
 	case KR_MSG_SETATTR:
 		kr_attrs_get(request, &request->msg.setattr_request.file, true, reply_attr);
@@ -97,6 +119,19 @@ static bool answer(struct kr_request *request, uint64_t value)
 	default:
 		kr_request_reply_job(request);
 		return true;
+	}
+}
+
+/* Whether the memory goes back to when the node sent REQUEST: its session was lost here, or at an instance of this boot. */
+static bool was_heard_of(const struct kr_request *request)
+{
+	switch (request->session->lapse.kind) {
+	case KR_LAPSE_KNOWN:
+		return true;
+	case KR_LAPSE_NONE:
+		return kr_executed_inherited(request->server->executed);
+	default:
+		return false;
 	}
 }
 
@@ -124,6 +159,7 @@ bool kr_once_settled(struct kr_request *request)
 		kr_request_reply(request, -EIO, NULL, NULL, 0);
 		return true;
 	case KR_EXECUTED_UNKNOWN:
+		request->maybe_done = !was_heard_of(request) || !kr_executed_never(request->server->executed, &key);
 		break;
 	}
 	return false;

@@ -1,5 +1,6 @@
 /* Requests that must not run twice although their answer was lost with a session or with a former instance of the server:
- * by the second time others may have built on what the first did.  executed.h remembers them.  Loop thread.
+ * by the second time others may have built on what the first did.  executed.h remembers them; one that it would have and does not
+ * has certainly not run, so that "exists" and "is not there" are about what others did.  Loop thread.
  */
 #ifndef KR_SERVER_ONCE_H
 #define KR_SERVER_ONCE_H

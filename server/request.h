@@ -30,7 +30,8 @@ struct kr_request {
 	uint64_t connection;           /* session->connections when it came: on another one the node need not know of it any more */
 	bool said;                     /* of parked.c: the log says that it waits for long */
 	uint16_t type;
-	bool maybe_done;               /* resent from an earlier session: an earlier instance may have executed it */
+	bool maybe_done;               /* resent from an earlier session: it may have been executed */
+	uint64_t made;                 /* hash of what it made then, as far as that is remembered; 0 */
 	bool remembered;               /* in executed.h */
 	bool in_pool;
 	uint64_t id;

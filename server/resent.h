@@ -6,16 +6,20 @@
 #define KR_SERVER_RESENT_H
 
 #include "server/export.h"
+#include "server/fid.h"
 #include "server/request.h"
 #include "server/server.h"
 
-/* Whether the object with ATTR can be what REQUEST made: of TYPE (S_IF*), by UID, changed at most twice the lease time
- * ago (by the clock that gave it its ctime). Any thread. */
-static inline bool kr_resent_is_ours(const struct kr_request *request, const struct kr_attr *attr, uint32_t type, uint32_t uid)
+/* Whether FID with ATTR is what REQUEST made.  Where that is not remembered: whether it can be, because it is of TYPE (S_IF*), UID's,
+ * and changed at most twice the lease time ago (by the clock that gave it its ctime). Any thread. */
+static inline bool kr_resent_is_ours(const struct kr_request *request, const struct kr_fid *fid, const struct kr_attr *attr,
+	uint32_t type, uint32_t uid)
 {
 	int64_t now_sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
 	int64_t horizon_sec = request->server->lease_ms / 1000 * 2 + 1;
 
+	if (request->made)
+		return kr_fid_hash(fid) == request->made;
 	return request->maybe_done && (attr->mode & 0170000) == type && attr->uid == uid &&
 		attr->ctime.sec >= now_sec - horizon_sec;
 }

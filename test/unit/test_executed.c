@@ -100,11 +100,36 @@ static void forgets_the_oldest_first(void **state)
 	kr_executed_close(executed);
 }
 
+static void what_is_not_there_was_never_begun_unless_it_may_be_forgotten(void **state)
+{
+	struct kr_executed_key key = key_of(2), earlier = key_of(1), of_another = {.node_id = "other", .incarnation = 3, .request = 1},
+		of_another_start = key_of(1);
+	struct kr_executed *executed;
+
+	(void)state;
+	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
+	assert_false(kr_executed_inherited(executed));
+	assert_true(kr_executed_never(executed, &key));
+	for (uint64_t i = 0; i < KR_EXECUTED_SLOTS; i++)
+		kr_executed_begin(executed, &of_another);
+	of_another_start.incarnation--;
+	kr_executed_begin(executed, &of_another_start);
+	assert_false(kr_executed_never(executed, &key));
+	kr_executed_begin(executed, &earlier);
+	assert_true(kr_executed_never(executed, &key));
+	kr_executed_close(executed);
+	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
+	assert_true(kr_executed_inherited(executed));
+	assert_true(kr_executed_never(executed, &key));
+	kr_executed_close(executed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(remembers_beyond_a_restart_but_not_beyond_a_boot, setup, teardown),
 		cmocka_unit_test_setup_teardown(forgets_the_oldest_first, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_is_not_there_was_never_begun_unless_it_may_be_forgotten, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

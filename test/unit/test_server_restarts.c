@@ -266,6 +266,120 @@ static void what_an_earlier_instance_executed_counts_as_done(void **state)
 	assert_int_equal(node_result(node, id, NULL), -ENOENT);
 }
 
+static void restart(struct fixture *f, struct node *const *nodes, int count)
+{
+	stop_server(f);
+	start_server(f);
+	for (int i = 0; i < count; i++) {
+		assert_true(node_wait_for(&f->loop, node_is_closed, nodes[i]));
+		assert_int_equal(node_hello(nodes[i], true), 0);
+	}
+	for (int i = 0; i < count; i++)
+		assert_int_equal(node_call(nodes[i], KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+}
+
+static int resend(struct node *node, uint64_t id, uint16_t type, const void *msg)
+{
+	struct node_answer *before = node_answer(node, id);
+
+	if (before)
+		before->replies = 0;
+	node_send_as(node, id, KR_FRAME_RESEND, type, msg);
+	return node_result(node, id, NULL);
+}
+
+static void what_another_has_made_is_not_taken_for_ones_own(void **state)
+{
+	struct fixture *f = *state;
+	struct node *const nodes[2] = {joined(f, 0), joined(f, 1)};
+	struct node *one = nodes[0], *other = nodes[1];
+	const struct kr_cred cred = {.uid = getuid(), .gid = getgid()};
+	struct kr_make_request make = {.parent = one->hello.root, .name = "lock", .mode = S_IFDIR | 0755, .target = "", .cred = cred};
+	struct kr_make_request theirs = make, passed_on = make;
+	struct kr_create_request exclusive = {.parent = one->hello.root, .name = "x", .mode = 0644, .exclusive = 1, .cred = cred};
+	struct kr_remove_request remove_it = {.parent = one->hello.root, .name = "passed on", .directory = 1, .cred = cred};
+	uint64_t unsent = one->next_id, refused, made;
+
+	one->next_id += 3; /* on their way, and never there */
+	theirs.name = "theirs";
+	passed_on.name = "passed on";
+	assert_int_equal(node_call(other, KR_MSG_MAKE, &make, NULL), 0);
+	assert_int_equal(node_call(other, KR_MSG_MAKE, &theirs, NULL), 0);
+	assert_int_equal(node_call(other, KR_MSG_CREATE, &exclusive, NULL), 0);
+	refused = node_send(one, KR_MSG_MAKE, &make);
+	assert_int_equal(node_result(one, refused, NULL), -EEXIST);
+	made = node_send(one, KR_MSG_MAKE, &passed_on);
+	assert_int_equal(node_result(one, made, NULL), 0);
+	assert_int_equal(node_call(other, KR_MSG_REMOVE, &remove_it, NULL), 0);
+	assert_int_equal(node_call(other, KR_MSG_MAKE, &passed_on, NULL), 0);
+	remove_it.name = "theirs";
+	assert_int_equal(node_call(other, KR_MSG_REMOVE, &remove_it, NULL), 0);
+
+	restart(f, nodes, 2);
+	assert_int_equal(resend(one, unsent, KR_MSG_MAKE, &make), -EEXIST);
+	assert_int_equal(resend(one, unsent + 1, KR_MSG_CREATE, &exclusive), -EEXIST);
+	assert_int_equal(resend(one, unsent + 2, KR_MSG_REMOVE, &remove_it), -ENOENT);
+	assert_int_equal(resend(one, refused, KR_MSG_MAKE, &make), -EEXIST);
+	assert_int_equal(resend(one, made, KR_MSG_MAKE, &passed_on), -EEXIST);
+}
+
+static void what_another_has_made_meanwhile_is_not_of_a_node_that_was_cut_off(void **state)
+{
+	struct fixture *f = *state;
+	struct node *one = joined(f, 0), *other = joined(f, 1);
+	struct kr_make_request make = {.parent = one->hello.root, .name = "own", .mode = S_IFDIR | 0755, .target = "",
+		.cred = {.uid = getuid(), .gid = getgid()}};
+	uint64_t unsent = one->next_id++, made = node_send(one, KR_MSG_MAKE, &make), again;
+
+	assert_int_equal(node_result(one, made, NULL), 0);
+	again = node_send(one, KR_MSG_MAKE, &make);
+	assert_int_equal(node_result(one, again, NULL), -EEXIST);
+	node_disconnect(one);
+	while (f->server.session_count > 1)
+		a_moment_later(f, other);
+	make.name = "lock";
+	assert_int_equal(node_call(other, KR_MSG_MAKE, &make, NULL), 0);
+	assert_int_equal(node_hello(one, true), 0);
+	assert_int_equal(one->hello.late, 1);
+	assert_int_equal(node_call(one, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	assert_int_equal(resend(one, unsent, KR_MSG_MAKE, &make), -EEXIST);
+	make.name = "own";
+	assert_int_equal(resend(one, made, KR_MSG_MAKE, &make), 0);
+	assert_int_equal(resend(one, again, KR_MSG_MAKE, &make), -EEXIST);
+}
+
+static void extended_attributes_are_set_once(void **state)
+{
+	struct fixture *f = *state;
+	struct node *const nodes[2] = {joined(f, 0), joined(f, 1)};
+	struct node *one = nodes[0], *other = nodes[1];
+	struct kr_fid fid = create(one, "f", 0);
+	struct kr_setxattr_request set = {.file = fid, .name = "user.k", .value = {(const uint8_t *)"a", 1}};
+	struct kr_removexattr_request clear = {.file = fid, .name = "user.gone"};
+	struct kr_getxattr_request get = {.file = fid, .name = "user.k"}; /* its length */
+	const union kr_any_msg *reply;
+	uint64_t set_id = node_send(one, KR_MSG_SETXATTR, &set), cleared;
+
+	assert_int_equal(node_result(one, set_id, NULL), 0);
+	set.name = "user.gone";
+	assert_int_equal(node_call(one, KR_MSG_SETXATTR, &set, NULL), 0);
+	cleared = node_send(one, KR_MSG_REMOVEXATTR, &clear);
+	assert_int_equal(node_result(one, cleared, NULL), 0);
+	set.value = (struct kr_bytes){(const uint8_t *)"later", 5};
+	assert_int_equal(node_call(other, KR_MSG_SETXATTR, &set, NULL), 0);
+	set.name = "user.k";
+	assert_int_equal(node_call(other, KR_MSG_SETXATTR, &set, NULL), 0);
+
+	restart(f, nodes, 2);
+	set.value.length = 1;
+	assert_int_equal(resend(one, set_id, KR_MSG_SETXATTR, &set), 0);
+	assert_int_equal(resend(one, cleared, KR_MSG_REMOVEXATTR, &clear), 0);
+	assert_int_equal(node_call(one, KR_MSG_GETXATTR, &get, &reply), 0);
+	assert_int_equal(reply->getxattr_reply.length, 5);
+	get.name = "user.gone";
+	assert_int_equal(node_call(one, KR_MSG_GETXATTR, &get, NULL), 0);
+}
+
 static void two_servers_on_one_export_are_refused(void **state)
 {
 	struct fixture *f = *state;
@@ -320,6 +434,9 @@ int main(void)
 		TEST(the_grace_period_ends_without_the_dead),
 		TEST(nobody_goes_on_before_the_lost_are_forgotten),
 		TEST(what_an_earlier_instance_executed_counts_as_done),
+		TEST(what_another_has_made_is_not_taken_for_ones_own),
+		TEST(what_another_has_made_meanwhile_is_not_of_a_node_that_was_cut_off),
+		TEST(extended_attributes_are_set_once),
 		TEST(two_servers_on_one_export_are_refused),
 		TEST(another_directory_at_the_same_path_is_refused),
 	};
