@@ -35,9 +35,10 @@ int kr_inode_check(const struct kr_inodes *inodes, uint64_t number, const struct
 bool kr_inode_say_size(struct kr_inodes *inodes, uint64_t number, uint64_t size, uint32_t *ret_sayings);
 /* A write of this node, whose bytes end at END in the kernel's eyes, is being answered. */
 void kr_inode_size_grown(struct kr_inodes *inodes, uint64_t number, uint64_t end);
-/* It has been made to, and since SAYINGS nothing else was said. */
+/* It has been made to, and since SAYINGS nothing else was said.  (A program of this node that has cut the file meanwhile is believed by the
+ * kernel less than this for an instant: until a read of the pages is short, or somebody asks.) */
 void kr_inode_size_known(struct kr_inodes *inodes, uint64_t number, uint64_t size, uint32_t sayings);
-/* Pages of the file have been dropped: the kernel may now learn of another size by itself, when a read of them is short. */
+/* The kernel may learn of another size by itself: the file is opened with O_TRUNC; or its pages were dropped, and a read of them is short. */
 void kr_inode_doubt_size(struct kr_inodes *inodes, const struct kr_fid *fid);
 /* What is said of a directory that is gone and that a program still has open or works in (the server has nothing to say of it any more):
  * what it was when it was last looked up, without a name. False: not a directory, or not known. NUMBER as for kr_inode_fid. */
