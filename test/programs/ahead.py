@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 
+ROUNDS = 3  # of each thread at least, however slow the machine
 KINDS = {"size": 60, "time": 60, "bytes": 60, "here": 4}
 
 
@@ -46,7 +47,8 @@ class File:
 class Test:
     def __init__(self, args):
         self.args = args
-        self.end = time.monotonic() + args.seconds
+        self.end = None  # of the time, which begins when all is there
+        self.walkers = []
         self.wrong = []
         self.looks = 0
         self.files = [File(kind, i) for kind, count in KINDS.items() for i in range(count)]
@@ -56,13 +58,14 @@ class Test:
     def path(self, mount, file):
         return os.path.join(mount, self.directory, file.name)
 
-    def goes_on(self):
-        return time.monotonic() < self.end and not self.wrong
+    def goes_on(self, rounds):
+        """For who has gone through the directory so often."""
+        return (time.monotonic() < self.end or rounds < ROUNDS) and not self.wrong
 
     def change(self):
         rng = random.Random(self.args.seed)
         names_at = 0
-        while self.goes_on():
+        while any(walker.is_alive() for walker in self.walkers):
             file = rng.choice(self.files)
             if file.kind == "here":
                 if time.monotonic() < names_at:
@@ -82,7 +85,9 @@ class Test:
             self.wrong.append(f"{file.name}: {seen}, when {before} had been written and {after} at most was")
 
     def go_through(self, order):
-        while self.goes_on():
+        rounds = 0
+        while self.goes_on(rounds):
+            rounds += 1
             with os.scandir(os.path.join(self.args.mount, self.directory)) as entries:
                 listed = [(e.inode(), e.name) for e in entries]
             if order == "inode":
@@ -108,8 +113,9 @@ class Test:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o644))
             if file.kind == "time":
                 os.utime(path, (0, 0))
-        threads = [threading.Thread(target=self.guard, args=(self.change,))]
-        threads += [threading.Thread(target=self.guard, args=(self.go_through, order)) for order in ("listed", "inode", "name")]
+        self.end = time.monotonic() + self.args.seconds
+        self.walkers = [threading.Thread(target=self.guard, args=(self.go_through, order)) for order in ("listed", "inode", "name")]
+        threads = self.walkers + [threading.Thread(target=self.guard, args=(self.change,))]
         for thread in threads:
             thread.start()
         for thread in threads:
