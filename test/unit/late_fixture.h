@@ -55,4 +55,12 @@ static inline void back(struct node *node)
 	assert_int_equal(node->hello.late, 1);
 }
 
+/* While NODE is lost OTHER changes FID; NODE comes back. */
+static inline void overtake(struct fixture *f, struct node *node, struct node *other, const struct kr_fid *fid)
+{
+	lose(f, node, other);
+	cut(other, fid, 7);
+	back(node);
+}
+
 #endif

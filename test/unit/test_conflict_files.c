@@ -31,9 +31,7 @@ static struct kr_fid conflict_at(struct fixture *f, struct node *node, struct no
 {
 	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
 
-	lose(f, node, other);
-	cut(other, &fid, 7);
-	back(node);
+	overtake(f, node, other, &fid);
 	assert_true(in_conflict(node, &fid, just_now()));
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
 	return fid;

@@ -10,9 +10,7 @@ static void late_bytes_of_an_untouched_file_are_welcome(void **state)
 	struct node *node = joined(f, 0), *other = joined(f, 1);
 	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE), elsewhere = create(other, "g", 0);
 
-	lose(f, node, other);
-	cut(other, &elsewhere, 7);
-	back(node);
+	overtake(f, node, other, &elsewhere);
 	assert_false(in_conflict(node, &fid, never));
 }
 
@@ -22,9 +20,7 @@ static void late_bytes_of_a_file_that_another_changed_are_in_conflict(void **sta
 	struct node *node = joined(f, 0), *other = joined(f, 1);
 	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
 
-	lose(f, node, other);
-	cut(other, &fid, 7);
-	back(node);
+	overtake(f, node, other, &fid);
 	assert_true(in_conflict(node, &fid, just_now()));
 	assert_true(in_conflict(node, &fid, just_now()));
 }
@@ -35,9 +31,7 @@ static void a_conflict_stays_one_when_node_and_server_begin_anew(void **state)
 	struct node *node = joined(f, 0), *other = joined(f, 1);
 	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
 
-	lose(f, node, other);
-	cut(other, &fid, 7);
-	back(node);
+	overtake(f, node, other, &fid);
 	assert_true(in_conflict(node, &fid, just_now()));
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
 	node_disconnect(node);
@@ -58,9 +52,7 @@ static void a_node_lost_again_before_it_has_reclaimed_is_late_since_the_first_ti
 	struct node *node = joined(f, 0), *other = joined(f, 1);
 	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
 
-	lose(f, node, other);
-	cut(other, &fid, 7);
-	back(node);
+	overtake(f, node, other, &fid);
 	lose(f, node, other);
 	back(node);
 	assert_true(in_conflict(node, &fid, just_now()));
@@ -86,9 +78,7 @@ static void replays_of_before_are_not_in_conflict_with_the_late_bytes(void **sta
 	both.first = 5;
 	both.last = 9;
 	joint.replay_last = 5; /* declared with the others, and killed before that was written down here */
-	lose(f, node, other);
-	cut(other, &fid, 7);
-	back(node);
+	overtake(f, node, other, &fid);
 	assert_true(in_conflict(node, &fid, just_now()));
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
 	stop_server(f);
@@ -133,9 +123,7 @@ static void late_replays_of_what_is_synced_are_no_conflict(void **state)
 	struct kr_reclaim_request reclaim = {.file = fid, .replay_first = 3, .replay_last = 4, .oldest = last - 9, .newest = last - 1,
 		.since = just_now()};
 
-	lose(f, node, other);
-	cut(other, &fid, 7);
-	back(node);
+	overtake(f, node, other, &fid);
 	note_synced(f, &fid, last - 100, last);
 	assert_int_equal(conflict_of(node, &reclaim), 0);
 	reclaim.newest = last + 1;
@@ -345,9 +333,7 @@ static void who_is_told_of_a_conflict_can_count_on_it(void **state)
 	struct kr_reclaim_request reclaim = {.file = fid, .opens = 1, .first = 5, .last = 9, .since = just_now()};
 	int full = open("/dev/full", O_WRONLY), log;
 
-	lose(f, node, other);
-	cut(other, &fid, 7);
-	back(node);
+	overtake(f, node, other, &fid);
 	log = dup(f->server.conflicts.fd);
 	assert_int_equal(dup2(full, f->server.conflicts.fd), f->server.conflicts.fd);
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &reclaim, NULL), -EIO);
