@@ -1,6 +1,7 @@
 /* What a reader of the journal says is wrong with it (see journal_read.h). */
 #include "fuse/journal_read_priv.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 
@@ -60,14 +61,13 @@ void kr_scan_report(struct kr_scan *scan, const struct kr_scan_ref *ref)
 	file_text(scan, record.file, file, sizeof(file));
 	if (ref->kind == KR_SCAN_BAD_RECORD) {
 		damage = kr_scan_add_damage(scan,
-			"%s in segment %08x, record %u: unreadable (perhaps %s, offset %llu, %u bytes)", what,
-			segment->pair, ref->slot, file, (unsigned long long)record.offset, record.length);
+			"%s in segment %08x, record %u: unreadable (perhaps %s, offset %" PRIu64 ", %u bytes)", what,
+			segment->pair, ref->slot, file, record.offset, record.length);
 	} else if (record.type == KR_JOURNAL_WRITE) {
 		const struct kr_scan_name *name = kr_scan_name(scan, record.file);
 
-		damage = kr_scan_add_damage(scan, "%s in segment %08x, record %u: %s, bytes %llu to %llu", what, segment->pair,
-			ref->slot,
-			file, (unsigned long long)record.offset, (unsigned long long)(record.offset + record.length));
+		damage = kr_scan_add_damage(scan, "%s in segment %08x, record %u: %s, bytes %" PRIu64 " to %" PRIu64, what,
+			segment->pair, ref->slot, file, record.offset, record.offset + record.length);
 		damage->has_file = name != NULL;
 		if (name)
 			damage->fid = name->fid;

@@ -1,3 +1,4 @@
+/* See access.h. */
 #include "mpiio/access.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* See call.h. */
 #include "mpiio/call.h"
 
 #include "common/util.h"

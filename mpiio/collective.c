@@ -1,3 +1,4 @@
+/* See collective.h. */
 #include "mpiio/collective.h"
 
 #include <errno.h>

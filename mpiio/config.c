@@ -1,3 +1,4 @@
+/* See config.h. */
 #include "mpiio/config.h"
 
 #include <pthread.h>

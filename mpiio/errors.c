@@ -1,3 +1,4 @@
+/* See errors.h. */
 #include "mpiio/errors.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* See file.h. */
 #include "mpiio/file.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* See hints.h. */
 #include "mpiio/hints.h"
 
 #include <ctype.h>

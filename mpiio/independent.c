@@ -1,3 +1,4 @@
+/* See independent.h. */
 #include "mpiio/independent.h"
 
 #include <errno.h>

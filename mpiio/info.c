@@ -1,3 +1,4 @@
+/* See info.h. */
 #include "mpiio/info.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* See io_thread.h. */
 #include "mpiio/io_thread.h"
 
 #include <signal.h>

@@ -1,3 +1,4 @@
+/* See mount.h. */
 #include "mpiio/mount.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* See own_view.h. */
 #include "mpiio/own_view.h"
 
 #include <stdbool.h>

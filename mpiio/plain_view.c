@@ -1,3 +1,4 @@
+/* See plain_view.h. */
 #include "mpiio/plain_view.h"
 
 #include <stdlib.h>

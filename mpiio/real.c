@@ -1,3 +1,4 @@
+/* See real.h. */
 #include "mpiio/real.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+/* See ring_order.h. */
 #include "mpiio/ring_order.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* See shape.h. */
 #include "mpiio/shape.h"
 
 #include <errno.h>

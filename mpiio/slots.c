@@ -1,3 +1,4 @@
+/* See slots.h. */
 #include "mpiio/slots.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* See trace.h. */
 #include "mpiio/trace.h"
 
 #include <errno.h>

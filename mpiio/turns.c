@@ -1,3 +1,4 @@
+/* See turns.h. */
 #include "mpiio/turns.h"
 
 #include "mpiio/errors.h"

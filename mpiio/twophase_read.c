@@ -1,3 +1,4 @@
+/* Reads in two phases: aggregators read their windows and send, each rank takes its bytes from them; see twophase.h. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Writes in two phases: each rank sends its bytes to the aggregators, which write their windows; see twophase.h. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* See views.h. */
 #include "mpiio/views.h"
 
 #include <assert.h>

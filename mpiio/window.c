@@ -1,3 +1,4 @@
+/* See window.h. */
 #include "mpiio/window.h"
 
 #include <errno.h>

@@ -84,7 +84,7 @@ static json_t *requests_status(const struct kr_server *server)
 {
 	json_t *object = json_object();
 
-	for (uint16_t type = 0; type < KR_SERVER_TYPES; type++) {
+	for (uint16_t type = 0; type < (uint16_t)KR_SERVER_TYPES; type++) {
 		if (server->arrived[type])
 			json_object_set_new(object, kr_msg_name(type), integer(server->arrived[type]));
 	}

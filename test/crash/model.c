@@ -1,3 +1,4 @@
+/* See model.h. */
 #include "test/crash/model.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* Hints of MPI-IO: values in and out, from the environment and from the program. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* The thread of an aggregator: jobs run one at a time, in order, and all of them before its end. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
