@@ -81,6 +81,7 @@ void kr_conn_end(struct kr_conn *conn, int err, const char *reason)
 	uv_close(&conn->handle, on_handle_closed);
 	uv_close((uv_handle_t *)&conn->watch, on_handle_closed);
 	uv_close((uv_handle_t *)&conn->kick, on_handle_closed);
+	uv_close((uv_handle_t *)&conn->cork, on_handle_closed);
 }
 
 void kr_conn_close(struct kr_conn *conn, bool flush)
@@ -164,8 +165,10 @@ static struct kr_conn *new_conn(uv_loop_t *loop, bool local, const struct kr_con
 		uv_tcp_init(loop, &conn->tcp);
 	uv_timer_init(loop, &conn->watch);
 	uv_idle_init(loop, &conn->kick);
-	conn->open_handles = 3;
-	conn->handle.data = conn->watch.data = conn->kick.data = conn;
+	uv_prepare_init(loop, &conn->cork);
+	uv_unref((uv_handle_t *)&conn->cork);
+	conn->open_handles = 4;
+	conn->handle.data = conn->watch.data = conn->kick.data = conn->cork.data = conn;
 	conn->loop = loop;
 	conn->handler = handler;
 	conn->context = context;

@@ -1,7 +1,8 @@
 /* A connection's way out: frames queue up, and one write at a time gathers as many as are waiting.
  *
  * While the kernel takes bytes at once, a frame leaves in the call that sends it; those sent before the loop comes
- * round, or while the socket is full, leave together.  Data is not copied: the write holds references to the buffers; but
+ * round (CORKED), or while the socket is full, leave together.  What the kernel takes at once costs no turn of the loop: only for the
+ * rest does libuv watch the socket.  Data is not copied: the write holds references to the buffers; but
  * for what has to be made unreadable, and data in several pieces that is sealed.
  */
 #include <errno.h>
@@ -60,13 +61,13 @@ size_t kr_conn_queued(const struct kr_conn *conn)
 	return conn->outbox_bytes + (conn->writing ? uv_stream_get_write_queue_size(&conn->stream) : 0);
 }
 
-/* Takes frames from the outbox; their parts become BUFS (GATHER_BUFFERS of them). Returns how many. */
+/* Takes frames from the outbox, in which there is one; their parts become BUFS (GATHER_BUFFERS of them). Returns how many. */
 static unsigned gather(struct kr_conn *conn, uv_buf_t *bufs)
 {
 	unsigned count = 0;
 	size_t bytes = 0;
 
-	while (!kr_list_empty(&conn->outbox)) {
+	do {
 		struct outgoing *out = KR_LIST_ENTRY(conn->outbox.head.next, struct outgoing, link);
 
 		if (count > 0 && (count + 1 + out->slice_count > GATHER_BUFFERS || bytes + out->length > GATHER_BYTES))
@@ -79,9 +80,19 @@ static unsigned gather(struct kr_conn *conn, uv_buf_t *bufs)
 		for (size_t i = 0; i < out->slice_count; i++)
 			bufs[count++] = uv_buf_init((char *)out->slices[i].buf->data + out->slices[i].offset,
 				(unsigned)out->slices[i].length);
-	}
+	} while (!kr_list_empty(&conn->outbox));
 	conn->bytes_sent += bytes;
 	return count;
+}
+
+/* Never inside a call of the user's, who may be about to send more. */
+static void tell_drained(struct kr_conn *conn)
+{
+	if (conn->state != KR_CONN_OPEN || !conn->above_low_water || kr_conn_queued(conn) >= KR_CONN_LOW_WATER)
+		return;
+	conn->above_low_water = false;
+	if (conn->handler->on_drain)
+		conn->handler->on_drain(conn);
 }
 
 static void on_written(uv_write_t *request, int status)
@@ -98,11 +109,7 @@ static void on_written(uv_write_t *request, int status)
 		return;
 	}
 	kr_conn_write_more(conn);
-	if (conn->state == KR_CONN_OPEN && conn->above_low_water && kr_conn_queued(conn) < KR_CONN_LOW_WATER) {
-		conn->above_low_water = false;
-		if (conn->handler->on_drain)
-			conn->handler->on_drain(conn);
-	}
+	tell_drained(conn);
 }
 
 static void on_shut_down(uv_shutdown_t *request, int status)
@@ -121,23 +128,61 @@ static void shut_down(struct kr_conn *conn)
 		kr_conn_end(conn, 0, "closed");
 }
 
-void kr_conn_write_more(struct kr_conn *conn)
+/* What is left of BUFS, of which LENGTH bytes have been taken. */
+static unsigned skip(uv_buf_t *bufs, unsigned count, size_t length, uv_buf_t **ret_rest)
 {
-	uv_buf_t bufs[GATHER_BUFFERS];
-	int err;
+	for (; count > 0 && length >= bufs->len; bufs++, count--)
+		length -= bufs->len;
+	if (count > 0) {
+		bufs->base += length;
+		bufs->len -= length;
+	}
+	*ret_rest = bufs;
+	return count;
+}
 
-	if (conn->writing || !conn->connected || (conn->state != KR_CONN_OPEN && conn->state != KR_CONN_FLUSHING))
-		return;
-	if (kr_list_empty(&conn->outbox)) {
-		if (conn->state == KR_CONN_FLUSHING)
-			shut_down(conn);
+/* One write of what is gathered; what is sent from now on waits for the next turn of the loop. */
+static void write_some(struct kr_conn *conn)
+{
+	uv_buf_t bufs[GATHER_BUFFERS], *rest;
+	unsigned count = gather(conn, bufs);
+	int taken = uv_try_write(&conn->stream, bufs, count), err;
+
+	uv_prepare_start(&conn->cork, kr_conn_uncork);
+	count = skip(bufs, count, taken > 0 ? (size_t)taken : 0, &rest);
+	if (count == 0) {
+		conn->idle_ticks = 0;
+		free_list(&conn->in_flight);
 		return;
 	}
-	err = uv_write(&conn->write_request, &conn->stream, bufs, gather(conn, bufs), on_written);
+	err = uv_write(&conn->write_request, &conn->stream, rest, count, on_written); /* also says why nothing was taken */
 	if (err < 0)
 		kr_conn_end(conn, err, uv_strerror(err));
 	else
 		conn->writing = true;
+}
+
+void kr_conn_write_more(struct kr_conn *conn)
+{
+	if (!conn->connected)
+		return;
+	while (!conn->writing && (conn->state == KR_CONN_OPEN || conn->state == KR_CONN_FLUSHING)) {
+		if (!kr_list_empty(&conn->outbox))
+			write_some(conn);
+		else if (conn->state == KR_CONN_FLUSHING)
+			shut_down(conn);
+		else
+			break;
+	}
+}
+
+void kr_conn_uncork(uv_prepare_t *cork)
+{
+	struct kr_conn *conn = KR_CONTAINER_OF(cork, struct kr_conn, cork);
+
+	uv_prepare_stop(cork);
+	kr_conn_write_more(conn);
+	tell_drained(conn);
 }
 
 static int check_slices(const struct kr_frame_header *header, const struct kr_slice *slices, size_t count, size_t *ret_length)
@@ -320,7 +365,8 @@ int kr_conn_enqueue(struct kr_conn *conn, struct kr_frame_header header, const v
 		err = put_into_outbox(conn, out);
 		if (err)
 			return err;
-		kr_conn_write_more(conn);
+		if (!uv_is_active((uv_handle_t *)&conn->cork))
+			kr_conn_write_more(conn);
 	}
 	if (kr_conn_queued(conn) > KR_CONN_LOW_WATER)
 		conn->above_low_water = true;

@@ -1,5 +1,6 @@
 /* See loop.h.  The queue of posted tasks has one lock; a uv_async wakes the loop, which takes the tasks one by one, at most
- * as many per turn as were there at its start, so that sockets and timers get their share.
+ * as many per turn as were there at its start, so that sockets and timers get their share.  It is woken once for what is posted while
+ * tasks are there; who leaves some there wakes it again.
  */
 #include "fuse/loop.h"
 
@@ -20,12 +21,11 @@ struct kr_loop {
 	bool stop;
 };
 
-static struct kr_task *take_task(struct kr_loop *loop, bool *ret_stop)
+static struct kr_task *take_task(struct kr_loop *loop)
 {
 	KR_SCOPED_LOCK(&loop->lock);
 	struct kr_link *link = kr_list_pop(&loop->tasks);
 
-	*ret_stop = !link && loop->stop;
 	if (!link)
 		return NULL;
 	struct kr_task *task = KR_LIST_ENTRY(link, struct kr_task, link);
@@ -38,21 +38,21 @@ static void on_async(uv_async_t *async)
 {
 	struct kr_loop *loop = async->data;
 	struct kr_task *task;
-	bool stop = false;
-	size_t turn;
+	size_t turn, left;
+	bool stop;
 
 	pthread_mutex_lock(&loop->lock);
 	turn = loop->count;
 	pthread_mutex_unlock(&loop->lock);
-	while ((task = take_task(loop, &stop)) != NULL) {
+	for (; turn > 0 && (task = take_task(loop)) != NULL; turn--)
 		task->fn(task);
-		if (turn <= 1) {
-			uv_async_send(async);
-			break;
-		}
-		turn--;
-	}
-	if (stop && !uv_is_closing((uv_handle_t *)async))
+	pthread_mutex_lock(&loop->lock);
+	left = loop->count;
+	stop = loop->stop;
+	pthread_mutex_unlock(&loop->lock);
+	if (left)
+		uv_async_send(async);
+	else if (stop && !uv_is_closing((uv_handle_t *)async))
 		uv_close((uv_handle_t *)async, NULL);
 }
 

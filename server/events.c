@@ -37,7 +37,8 @@ static bool identity_of(const struct fanotify_event_metadata *event, const uint8
 
 struct filter {
 	const struct kr_events_sink *sink;
-	bool own; /* tell of our own events only: the probe */
+	pid_t pid; /* ours */
+	bool own;  /* tell of our own events only: the probe */
 };
 
 static void take_event(const struct fanotify_event_metadata *event, const uint8_t *bytes, const struct kr_export *export,
@@ -47,7 +48,7 @@ static void take_event(const struct fanotify_event_metadata *event, const uint8_
 
 	if (event->mask & FAN_Q_OVERFLOW)
 		filter->sink->lost(filter->sink->context);
-	else if ((event->pid == getpid()) == filter->own && identity_of(event, bytes, export, &fid))
+	else if ((event->pid == filter->pid) == filter->own && identity_of(event, bytes, export, &fid))
 		filter->sink->changed(filter->sink->context, &fid, (event->mask & FAN_MODIFY ? KR_EVENT_WROTE : 0) |
 			(event->mask & FAN_CLOSE_WRITE ? KR_EVENT_CLOSED : 0) | (event->mask & MASK_NAMES ? KR_EVENT_NAMED : 0));
 }
@@ -76,7 +77,7 @@ static int read_events(int fd, const struct kr_export *export, const struct filt
 
 int kr_events_read(int fd, const struct kr_export *export, const struct kr_events_sink *sink)
 {
-	return read_events(fd, export, &(struct filter){.sink = sink});
+	return read_events(fd, export, &(struct filter){.sink = sink, .pid = getpid()});
 }
 
 /* --- the probe ----------------------------------------------------------------------------------------------------- */
@@ -117,7 +118,7 @@ static bool works(struct kr_export *export, int fd, enum kr_events_kind kind)
 		fchmod(file, 0400) == 0;
 	close(file);
 	unlinkat(export->private_fd, name, 0);
-	if (!done || read_events(fd, export, &(struct filter){.sink = &sink, .own = true}) < 0)
+	if (!done || read_events(fd, export, &(struct filter){.sink = &sink, .pid = getpid(), .own = true}) < 0)
 		return false;
 	if (kind == KR_EVENTS_DATA)
 		return probe.file & KR_EVENT_WROTE;
