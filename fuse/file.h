@@ -191,7 +191,7 @@ bool kr_file_overlay_attr(struct kr_file *file, uint64_t stamp, bool last, struc
  * 0 = go on, and call kr_file_after_change exactly once; -EAGAIN = the waiter has been queued, come again when woken; other
  * = the flush failed with this. SIZE: of a truncation, else UINT64_MAX. */
 int kr_file_before_change(struct kr_file *file, struct kr_file_waiter *waiter, uint64_t size);
-/* ERR: how it ended; ATTR: the reply's, NULL when there is none. SIZE as before. */
+/* Where the answer is heard. ERR: how it ended; ATTR: the reply's, NULL when there is none. SIZE as before. */
 void kr_file_after_change(struct kr_file *file, int err, uint64_t size, const struct kr_attr *attr);
 
 #endif

@@ -8,12 +8,14 @@
 #include <stdio.h>
 
 #include "fuse/file_priv.h"
+#include "fuse/rpc.h"
 #include "fuse/stage.h"
 
-static void note_change(struct kr_file *file)
+/* What was asked for at AT_NS or before may not know of it. */
+static void note_change(struct kr_file *file, uint64_t at_ns)
 {
 	file->changes++;
-	file->changed_ns = kr_clock_ns();
+	file->changed_ns = KR_MAX(file->changed_ns, at_ns);
 }
 
 /* --- the flusher's news --------------------------------------------------------------------------------------------------- */
@@ -47,7 +49,7 @@ void kr_file_flushed(struct kr_file *file, uint64_t seq, const struct kr_flush_r
 		file->clear_suid = false;
 		kr_holder_flushed(&file->holder, true, true);
 	}
-	note_change(file);
+	note_change(file, kr_clock_ns());
 	/* Answers of the server's pool threads may overtake each other; ctime tells which is the newer. */
 	if (kr_time_compare(reply->attr.ctime, file->base.ctime) < 0)
 		file->stale = true;
@@ -82,7 +84,7 @@ void kr_file_redirtied(struct kr_file *file, struct kr_time mtime, int err)
 		file->error = err;
 		file->flush_errors = file->error_count; /* the bytes themselves have not been refused */
 	}
-	note_change(file);
+	note_change(file, kr_clock_ns());
 	pthread_mutex_unlock(&file->lock);
 	kr_file_step(file);
 }
@@ -180,7 +182,8 @@ void kr_file_after_change(struct kr_file *file, int err, uint64_t size, const st
 		kr_journal_trim(journal, &file->dirty, size);
 		kr_extent_map_truncate(&file->dirty, size, kr_journal_release, journal);
 	}
-	note_change(file);
+	/* A success is being heard of just now; what was given up may still come. */
+	note_change(file, err ? kr_clock_ns() : kr_rpc_heard_ns(file->mount->rpc));
 	if (attr)
 		kr_file_learn(file, attr);
 	/* A flush may have crossed it, and blocks without a version don't tell that they are old. */

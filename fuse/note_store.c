@@ -115,7 +115,7 @@ static struct kr_note *put(struct kr_note_store *store, uint32_t slot, const voi
 	if (!note)
 		return NULL;
 	*note = (struct kr_note){.page = page_of(store, slot), .key_length = (uint32_t)key_length, .length = (uint32_t)length, .asked_ns = asked_ns,
-		.err = err};
+		.true_ns = asked_ns, .err = err};
 	memcpy(note->bytes, key, key_length);
 	if (length)
 		memcpy(note->bytes + key_length, value, length);
@@ -156,6 +156,14 @@ void kr_note_store_amend(struct kr_note_store *store, const struct kr_note *note
 	struct kr_note *own = find(store, note->bytes, note->key_length);
 
 	memcpy(own->bytes + own->key_length, value, own->length);
+}
+
+void kr_note_store_confirm(struct kr_note_store *store, const void *key, size_t key_length, uint64_t at_ns)
+{
+	struct kr_note *note = find(store, key, key_length);
+
+	if (note)
+		note->true_ns = at_ns;
 }
 
 const struct kr_note *kr_note_store_get(const struct kr_note_store *store, const void *key, size_t key_length, uint64_t now_ns)

@@ -16,7 +16,8 @@ struct kr_note {
 	struct kr_link of_slot, by_age; /* of the latter the first ends first */
 	struct kr_note_page *page;      /* its slot's */
 	uint32_t key_length, length;
-	uint64_t asked_ns;
+	uint64_t asked_ns;     /* its age counts from then */
+	uint64_t true_ns;      /* true at that moment, and later as far as we ourselves have changed nothing */
 	int err;               /* the answer's */
 	uint8_t bytes[];       /* key, value */
 };
@@ -51,6 +52,8 @@ static inline const void *kr_note_value(const struct kr_note *note)
 {
 	return note->bytes + note->key_length;
 }
+/* What is noted under KEY has been true at AT_NS, which is later than when it was asked for. */
+void kr_note_store_confirm(struct kr_note_store *store, const void *key, size_t key_length, uint64_t at_ns);
 /* Drops what is noted under KEY. */
 void kr_note_store_drop(struct kr_note_store *store, const void *key, size_t key_length);
 void kr_note_store_forget_lists(struct kr_note_store *store, uint32_t slot);

@@ -63,7 +63,7 @@ void kr_notes_free(struct kr_notes *notes)
 
 /* [lock] held. What KEY says of FID: the value is copied into BUFFER of SIZE; what does not fit is not known. */
 static bool get(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_note_key *key, int *ret_err, void *buffer,
-	size_t size, size_t *ret_length, uint64_t *ret_asked_ns)
+	size_t size, size_t *ret_length, uint64_t *ret_true_ns)
 {
 	uint64_t now_ns = kr_clock_ns();
 	const struct kr_note *note;
@@ -79,46 +79,66 @@ static bool get(struct kr_mount *mount, const struct kr_fid *fid, const struct k
 		*ret_err = note->err;
 	if (ret_length)
 		*ret_length = note->length;
-	if (ret_asked_ns)
-		*ret_asked_ns = note->asked_ns;
+	if (ret_true_ns)
+		*ret_true_ns = note->true_ns;
 	return true;
 }
 
-static bool get_attr(struct kr_mount *mount, const struct kr_fid *fid, struct kr_attr *ret_attr, uint64_t *ret_asked_ns)
+static bool get_attr(struct kr_mount *mount, const struct kr_fid *fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns)
 {
 	struct kr_note_key key;
 
 	kr_note_key(&key, KR_NOTE_ATTR, fid);
-	return get(mount, fid, &key, NULL, ret_attr, sizeof(*ret_attr), NULL, ret_asked_ns);
+	return get(mount, fid, &key, NULL, ret_attr, sizeof(*ret_attr), NULL, ret_true_ns);
+}
+
+/* Whether it is known that anybody may search DIR: no ACL, and its mode lets everybody. [lock] held. */
+static bool all_may_search(struct kr_mount *mount, const struct kr_fid *dir)
+{
+	enum { EVERYBODY = 0111 };
+	struct kr_note_key key;
+	struct kr_attr attr;
+
+	kr_note_key(&key, KR_NOTE_BARE, dir);
+	return get(mount, dir, &key, NULL, NULL, 0, NULL, NULL) && get_attr(mount, dir, &attr, NULL) && (attr.mode & EVERYBODY) == EVERYBODY;
+}
+
+static bool may_search(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *dir)
+{
+	struct kr_note_key key;
+
+	if (!cred)
+		return all_may_search(mount, dir);
+	kr_note_key_by(&key, KR_NOTE_SEARCH, dir, cred);
+	return get(mount, dir, &key, NULL, NULL, 0, NULL, NULL);
 }
 
 /* [lock] held.  The attributes of a directory may be of before a change of a name in it: the kernel asks for them again before it
  * tells anybody. */
 static bool get_entry(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
-	int *ret_err, struct kr_fid *ret_fid, struct kr_attr *ret_attr, uint64_t *ret_asked_ns)
+	int *ret_err, struct kr_fid *ret_fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns)
 {
 	struct kr_note_key key;
 
-	kr_note_key_by(&key, KR_NOTE_SEARCH, parent, cred);
-	if (kr_notes_name_changes(mount->notes, parent, name) || !get(mount, parent, &key, NULL, NULL, 0, NULL, NULL))
+	if (kr_notes_name_changes(mount->notes, parent, name) || !may_search(mount, cred, parent))
 		return false;
 	kr_note_key_entry(&key, parent, name);
 	if (get(mount, parent, &key, ret_err, ret_fid, sizeof(*ret_fid), NULL, NULL))
-		return *ret_err || get_attr(mount, ret_fid, ret_attr, ret_asked_ns);
+		return *ret_err || get_attr(mount, ret_fid, ret_attr, ret_true_ns);
 	kr_note_key(&key, KR_NOTE_WHOLE, parent);
 	*ret_err = -ENOENT;
 	return get(mount, parent, &key, NULL, NULL, 0, NULL, NULL);
 }
 
 bool kr_notes_lookup(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
-	int *ret_err, struct kr_fid *ret_fid, struct kr_attr *ret_attr, uint64_t *ret_asked_ns)
+	int *ret_err, struct kr_fid *ret_fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns)
 {
 	bool known;
 
 	if (!mount->notes)
 		return false;
 	KR_SCOPED_LOCK(&mount->notes->lock);
-	known = get_entry(mount, cred, parent, name, ret_err, ret_fid, ret_attr, ret_asked_ns);
+	known = get_entry(mount, cred, parent, name, ret_err, ret_fid, ret_attr, ret_true_ns);
 	mount->notes->known += known;
 	return known;
 }
@@ -136,14 +156,14 @@ bool kr_notes_has(struct kr_mount *mount, const struct kr_cred *cred, const stru
 	return get_entry(mount, cred, parent, name, &err, &fid, &attr, &asked_ns);
 }
 
-bool kr_notes_getattr(struct kr_mount *mount, const struct kr_fid *fid, struct kr_attr *ret_attr, uint64_t *ret_asked_ns)
+bool kr_notes_getattr(struct kr_mount *mount, const struct kr_fid *fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns)
 {
 	bool known;
 
 	if (!mount->notes)
 		return false;
 	KR_SCOPED_LOCK(&mount->notes->lock);
-	known = !kr_notes_any_changes(mount->notes, fid) && get_attr(mount, fid, ret_attr, ret_asked_ns);
+	known = !kr_notes_any_changes(mount->notes, fid) && get_attr(mount, fid, ret_attr, ret_true_ns);
 	mount->notes->known += known;
 	return known;
 }
@@ -195,6 +215,11 @@ static bool free_to_ask(const char *name)
 		strncmp(name, "security.", strlen("security.")) == 0;
 }
 
+bool kr_notes_no_xattr(struct kr_mount *mount, const struct kr_fid *fid, const char *name)
+{
+	return mount->notes && (!name || free_to_ask(name)) && bare(mount, fid);
+}
+
 bool kr_notes_getxattr(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, const char *name,
 	int *ret_err, void *buffer, size_t size, size_t *ret_length)
 {
@@ -202,10 +227,6 @@ bool kr_notes_getxattr(struct kr_mount *mount, const struct kr_cred *cred, const
 
 	if (!mount->notes)
 		return false;
-	if (free_to_ask(name) && bare(mount, fid)) {
-		*ret_err = -ENODATA;
-		return true;
-	}
 	kr_note_key_xattr(&key, fid, cred, name);
 	return get_bytes(mount, fid, &key, ret_err, buffer, size, ret_length);
 }
@@ -217,10 +238,6 @@ bool kr_notes_listxattr(struct kr_mount *mount, const struct kr_cred *cred, cons
 
 	if (!mount->notes)
 		return false;
-	if (bare(mount, fid)) {
-		*ret_length = 0;
-		return true;
-	}
 	kr_note_key_by(&key, KR_NOTE_XATTR_LIST, fid, cred);
 	return get_bytes(mount, fid, &key, NULL, buffer, size, ret_length);
 }

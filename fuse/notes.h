@@ -24,9 +24,9 @@ void kr_notes_start(struct kr_mount *mount);
 /* The connection is gone: so is all that depends on its FORGETs. Loop thread. */
 void kr_notes_clear(struct kr_mount *mount);
 /* The server has answered a request of TYPE, encoded in FIELDS and submitted at ASKED_NS, with ERR and REPLY in a frame with
- * FLAGS. Loop thread. */
+ * FLAGS, which was heard at HEARD_NS. Loop thread. */
 void kr_notes_learn(struct kr_mount *mount, uint16_t type, const void *fields, size_t length, int err, const void *reply,
-	uint16_t flags, uint64_t asked_ns);
+	uint16_t flags, uint64_t asked_ns, uint64_t heard_ns);
 
 /* What a request of our own changes, while it is under way: everything of the files in a slot, or what one name stands for. */
 struct kr_note_place {
@@ -47,15 +47,18 @@ void kr_notes_change_end(struct kr_mount *mount, struct kr_note_change *change);
 /* The server has opened the file for us, and says NOW: that may have set the time of access, which our programs see at once. */
 void kr_notes_opened(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr *now);
 
-/* Each says whether the answer is known; *RET_ERR is the server's.  ASKED_NS is for kr_file_overlay_attr.  Any thread. */
+/* Each says whether the answer is known; *RET_ERR is the server's.  TRUE_NS is for kr_file_overlay_attr.  Any thread.
+ * Of a look-up CRED may be NULL: what is known whoever asks, which spares finding out his groups. */
 bool kr_notes_lookup(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
-	int *ret_err, struct kr_fid *ret_fid, struct kr_attr *ret_attr, uint64_t *ret_asked_ns);
+	int *ret_err, struct kr_fid *ret_fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns);
 /* Whether kr_notes_lookup would know; does not count as known. */
 bool kr_notes_has(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name);
-bool kr_notes_getattr(struct kr_mount *mount, const struct kr_fid *fid, struct kr_attr *ret_attr, uint64_t *ret_asked_ns);
+bool kr_notes_getattr(struct kr_mount *mount, const struct kr_fid *fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns);
 bool kr_notes_access(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, uint32_t mask, int *ret_err);
 /* TARGET has room for KR_PATH_MAX + 1 bytes. */
 bool kr_notes_readlink(struct kr_mount *mount, const struct kr_fid *fid, char *target);
+/* Whether it is known that the file has no attribute NAME, or none at all (NULL), whoever asks. */
+bool kr_notes_no_xattr(struct kr_mount *mount, const struct kr_fid *fid, const char *name);
 /* Into BUFFER of SIZE; what is longer is not known. */
 bool kr_notes_getxattr(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, const char *name,
 	int *ret_err, void *buffer, size_t size, size_t *ret_length);

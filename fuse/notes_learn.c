@@ -13,7 +13,7 @@
 /* One answer that is being learnt. */
 struct answer {
 	struct kr_notes *notes;
-	uint64_t asked_ns;
+	uint64_t asked_ns, heard_ns;
 	int err;
 	uint16_t flags;
 };
@@ -58,6 +58,19 @@ static void learn_entry(const struct answer *answer, const struct kr_cred *cred,
 		return;
 	kr_note_key(&key, KR_NOTE_WHOLE, parent);
 	drop(answer->notes, &key);
+}
+
+/* What the file has become by our own change, which has come before what we do from now on (kr_file_after_change counts it as of
+ * HEARD_NS): the server lets it be noted only if no other change has crossed this one. */
+static void learn_changed(const struct answer *answer, const struct kr_fid *fid, const struct kr_attr *attr)
+{
+	struct kr_note_key key;
+
+	learn_attr(answer, fid, attr);
+	if (answer->err || !(answer->flags & KR_FRAME_NOTE_ATTR))
+		return;
+	kr_note_key(&key, KR_NOTE_ATTR, fid);
+	kr_note_store_confirm(&answer->notes->store, key.bytes, key.length, answer->heard_ns + 1);
 }
 
 /* Of a directory that we have changed. */
@@ -260,7 +273,7 @@ static void learn_success(const struct answer *answer, uint16_t type, const unio
 		learn_attr(answer, &asked->getattr_request.file, &said->getattr_reply.attr);
 		break;
 	case KR_MSG_SETATTR:
-		learn_attr(answer, &asked->setattr_request.file, &said->setattr_reply.attr);
+		learn_changed(answer, &asked->setattr_request.file, &said->setattr_reply.attr);
 		break;
 	case KR_MSG_READLINK:
 		kr_note_key(&key, KR_NOTE_TARGET, &asked->readlink_request.file);
@@ -323,9 +336,9 @@ void kr_notes_opened(struct kr_mount *mount, const struct kr_fid *fid, const str
 }
 
 void kr_notes_learn(struct kr_mount *mount, uint16_t type, const void *fields, size_t length, int err, const void *reply,
-	uint16_t flags, uint64_t asked_ns)
+	uint16_t flags, uint64_t asked_ns, uint64_t heard_ns)
 {
-	struct answer answer = {.notes = mount->notes, .asked_ns = asked_ns, .err = err, .flags = flags};
+	struct answer answer = {.notes = mount->notes, .asked_ns = asked_ns, .heard_ns = heard_ns, .err = err, .flags = flags};
 	union kr_any_msg *asked;
 	struct kr_arena arena = {0};
 

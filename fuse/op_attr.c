@@ -73,13 +73,13 @@ static bool getattr_noted(fuse_req_t req, fuse_ino_t ino, const struct kr_fid *f
 	struct kr_mount *mount = kr_op_mount(req);
 	struct kr_attr attr;
 	struct kr_file *file;
-	uint64_t asked_ns;
+	uint64_t true_ns;
 	bool good;
 
-	if (!kr_notes_getattr(mount, fid, &attr, &asked_ns))
+	if (!kr_notes_getattr(mount, fid, &attr, &true_ns))
 		return false;
 	file = kr_file_find(mount, fid);
-	good = kr_file_overlay_attr(file, asked_ns, false, &attr);
+	good = kr_file_overlay_attr(file, true_ns, false, &attr);
 	kr_file_put(file);
 	if (!good)
 		return false;

@@ -201,15 +201,15 @@ static bool find_noted(struct kr_mount *mount, const struct kr_cred *cred, const
 	struct kr_fid fid;
 	struct kr_attr attr;
 	struct kr_file *file;
-	uint64_t asked_ns;
+	uint64_t true_ns;
 	bool good;
 
-	if (!kr_notes_lookup(mount, cred, parent, name, ret_err, &fid, &attr, &asked_ns))
+	if (!kr_notes_lookup(mount, cred, parent, name, ret_err, &fid, &attr, &true_ns))
 		return false;
 	if (*ret_err)
 		return true;
 	file = S_ISREG(attr.mode) ? kr_file_find(mount, &fid) : NULL;
-	good = kr_file_overlay_attr(file, asked_ns, false, &attr);
+	good = kr_file_overlay_attr(file, true_ns, false, &attr);
 	kr_file_put(file);
 	if (good)
 		*ret_err = kr_op_entry(mount, parent, name, &fid, &attr, ret_entry);
@@ -224,13 +224,13 @@ static void say_entry(fuse_req_t req, int err, const struct fuse_entry_param *en
 		kr_op_entry_undo(kr_op_mount(req), entry);
 }
 
-/* Answers at once from what is noted. */
-static bool lookup_noted(fuse_req_t req, const struct kr_lookup_request *msg)
+/* Answers at once from what is noted, for CRED (NULL: whoever asks). */
+static bool lookup_noted(fuse_req_t req, const struct kr_lookup_request *msg, const struct kr_cred *cred)
 {
 	struct fuse_entry_param entry;
 	int err;
 
-	if (!find_noted(kr_op_mount(req), &msg->cred, &msg->parent, msg->name, &err, &entry))
+	if (!find_noted(kr_op_mount(req), cred, &msg->parent, msg->name, &err, &entry))
 		return false;
 	say_entry(req, err, &entry);
 	return true;
@@ -270,9 +270,11 @@ void kr_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	}
 	if (!name_fits(req, name))
 		return;
-	kr_op_cred(req, &msg.cred);
 	kr_inode_fid(kr_op_mount(req)->inodes, parent, &msg.parent);
-	if (lookup_noted(req, &msg))
+	if (lookup_noted(req, &msg, NULL))
+		return;
+	kr_op_cred(req, &msg.cred);
+	if (lookup_noted(req, &msg, &msg.cred))
 		return;
 	op = kr_op_new(sizeof(*op), kr_op_mount(req), req, "lookup", step_lookup);
 	if (!op)

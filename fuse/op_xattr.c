@@ -114,8 +114,12 @@ void kr_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t siz
 
 	if (!name_fits(req, name))
 		return;
-	kr_op_cred(req, &msg.cred);
 	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
+	if (kr_notes_no_xattr(kr_op_mount(req), &msg.file, name)) {
+		reply_noted(req, -ENODATA, NULL, 0, size);
+		return;
+	}
+	kr_op_cred(req, &msg.cred);
 	if (kr_notes_getxattr(kr_op_mount(req), &msg.cred, &msg.file, name, &err, noted, sizeof(noted), &length)) {
 		reply_noted(req, err, noted, length, size);
 		return;
@@ -129,8 +133,12 @@ void kr_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 	char noted[NOTED_MAX];
 	size_t length = 0;
 
-	kr_op_cred(req, &msg.cred);
 	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
+	if (kr_notes_no_xattr(kr_op_mount(req), &msg.file, NULL)) {
+		reply_noted(req, 0, NULL, 0, size);
+		return;
+	}
+	kr_op_cred(req, &msg.cred);
 	if (kr_notes_listxattr(kr_op_mount(req), &msg.cred, &msg.file, noted, sizeof(noted), &length)) {
 		reply_noted(req, 0, noted, length, size);
 		return;

@@ -138,7 +138,7 @@ static void on_reply(void *context, int err, const void *reply, struct kr_buf *d
 	}
 	call->rpc->heard_ns = kr_clock_ns();
 	kr_notes_learn(call->rpc->mount, call->type, call->fields.bytes, call->fields.length, err, reply,
-		kr_conn_reply_flags(call->rpc->conn), call->submitted_ns);
+		kr_conn_reply_flags(call->rpc->conn), call->submitted_ns, call->rpc->heard_ns);
 	if (call->given_up && err == 0 && opens(call))
 		undo_open(call->rpc, call, reply);
 	end_call(call, err, reply, data);

@@ -34,6 +34,7 @@ static struct {
 	struct kr_query_reply query;
 	unsigned answers, flushes, flush_steps, suspends;
 	struct kr_notify_job *job;
+	uint64_t heard_ns;
 	struct kr_list tasks;
 	bool busy;
 } fake;
@@ -85,6 +86,11 @@ uint64_t kr_rpc_call(struct kr_rpc *rpc, uint16_t type, const void *msg, const s
 		assert_int_equal(type, KR_MSG_GETATTR);
 	}
 	return fake.count;
+}
+uint64_t kr_rpc_heard_ns(const struct kr_rpc *rpc)
+{
+	(void)rpc;
+	return fake.heard_ns;
 }
 void kr_rpc_on(struct kr_rpc *rpc, uint16_t type, kr_down_fn handler)
 {

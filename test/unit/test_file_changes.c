@@ -107,6 +107,30 @@ static void attributes_asked_before_a_flush_ended_are_outdated(void **state)
 	turn();
 }
 
+static void the_answer_to_a_change_says_what_is_true_after_it(void **state)
+{
+	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
+	struct kr_attr attr = { .ino = 1 };
+	uint64_t before = kr_file_stamp(file);
+
+	(void)state;
+	file->handles = 1;
+	fake.heard_ns = kr_clock_ns();
+	kr_file_after_change(file, 0, UINT64_MAX, &attr);
+	assert_false(kr_file_overlay_attr(file, before, false, &attr));
+	assert_false(kr_file_overlay_attr(file, fake.heard_ns, false, &attr));
+	assert_true(kr_file_overlay_attr(file, fake.heard_ns + 1, false, &attr));
+	kr_file_after_change(file, -EINTR, UINT64_MAX, NULL); /* given up: it may come yet */
+	assert_false(kr_file_overlay_attr(file, fake.heard_ns + 1, false, &attr));
+	fake.heard_ns = before; /* an answer of before cannot make what has come since undone */
+	kr_file_after_change(file, 0, UINT64_MAX, &attr);
+	assert_false(kr_file_overlay_attr(file, before + 1, false, &attr));
+	file->handles = 0;
+	turn();
+	kr_file_put(file);
+	turn();
+}
+
 static void a_change_waits_for_the_flush_and_hears_of_its_failure(void **state)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
@@ -168,6 +192,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(the_last_close_waits_for_the_flush, setup, teardown),
 		cmocka_unit_test_setup_teardown(attributes_show_unflushed_bytes, setup, teardown),
 		cmocka_unit_test_setup_teardown(attributes_asked_before_a_flush_ended_are_outdated, setup, teardown),
+		cmocka_unit_test_setup_teardown(the_answer_to_a_change_says_what_is_true_after_it, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_change_waits_for_the_flush_and_hears_of_its_failure, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_truncation_of_refused_bytes_waits_for_what_is_in_flight, setup, teardown),
 	};

@@ -18,6 +18,7 @@ static struct kr_mount mount;
 static const struct kr_cred user = {.uid = 1000, .gid = 1000}, other = {.uid = 1001, .gid = 1001};
 static const struct kr_fid dir = {2, {1, 1}}, file = {2, {2, 2}}, second = {2, {3, 3}};
 static const struct kr_attr dir_attr = {.ino = 1, .nlink = 2}, file_attr = {.ino = 2, .nlink = 1}, changed = {.ino = 1, .nlink = 7};
+#define HEARD_NS UINT64_C(77)
 enum { NOTED = KR_FRAME_NOTE | KR_FRAME_NOTE_ATTR };
 
 static int set_up(void **state)
@@ -42,7 +43,7 @@ static void answer(uint16_t type, const void *request, int err, const void *repl
 
 	kr_writer_init(&w);
 	assert_int_equal(kr_msg_encode(type, false, request, &w), 0);
-	kr_notes_learn(&mount, type, w.bytes, w.length, err, reply, flags, kr_clock_ns());
+	kr_notes_learn(&mount, type, w.bytes, w.length, err, reply, flags, kr_clock_ns(), HEARD_NS);
 	kr_writer_fini(&w);
 }
 
@@ -225,6 +226,48 @@ static void names_are_known_to_who_has_been_seen_to_search(void **state)
 	assert_int_equal(says(&(struct kr_cred){.uid = 7}, "a"), -1);
 }
 
+static void learn_dir_attr(uint32_t mode, uint16_t flags)
+{
+	answer(KR_MSG_GETATTR, &(struct kr_getattr_request){.file = dir}, 0, &(struct kr_getattr_reply){.attr = {.ino = 1, .mode = mode}}, flags);
+}
+
+static void what_all_may_search_is_known_whoever_asks(void **state)
+{
+	enum { BARE = KR_FRAME_NOTE_ATTR | KR_FRAME_BARE };
+
+	(void)state;
+	look_up(&user, "a", &file, &file_attr);
+	look_up(&user, "none", NULL, NULL);
+	assert_int_equal(says(NULL, "a"), -1);
+	learn_dir_attr(S_IFDIR | 0755, KR_FRAME_NOTE_ATTR); /* there may be an ACL */
+	assert_int_equal(says(NULL, "a"), -1);
+	learn_dir_attr(S_IFDIR | 0755, BARE);
+	assert_int_equal(says(NULL, "a"), 1);
+	assert_int_equal(says(NULL, "none"), 0);
+	for (uint32_t bit = 0; bit < 9; bit++) {
+		learn_dir_attr(S_IFDIR | (0777 & ~(1u << bit)), BARE);
+		assert_int_equal(says(NULL, "a"), bit % 3 ? 1 : -1);
+	}
+}
+
+static void what_a_change_of_our_own_says_is_true_from_its_answer_on(void **state)
+{
+	struct kr_attr attr;
+	uint64_t true_ns;
+
+	(void)state;
+	answer(KR_MSG_GETATTR, &(struct kr_getattr_request){.file = file}, 0, &(struct kr_getattr_reply){.attr = file_attr}, KR_FRAME_NOTE_ATTR);
+	assert_true(kr_notes_getattr(&mount, &file, &attr, &true_ns));
+	assert_int_not_equal(true_ns, HEARD_NS + 1);
+	answer(KR_MSG_SETATTR, &(struct kr_setattr_request){.file = file}, 0, &(struct kr_setattr_reply){.attr = {.ino = 2, .nlink = 5}}, 0);
+	assert_int_equal(links(&file), 1); /* the server has told to forget it by itself */
+	answer(KR_MSG_SETATTR, &(struct kr_setattr_request){.file = file}, 0, &(struct kr_setattr_reply){.attr = {.ino = 2, .nlink = 5}},
+		KR_FRAME_NOTE_ATTR);
+	assert_true(kr_notes_getattr(&mount, &file, &attr, &true_ns));
+	assert_int_equal(attr.nlink, 5);
+	assert_int_equal(true_ns, HEARD_NS + 1);
+}
+
 static void many_answers_at_once_are_as_many_answers(void **state)
 {
 	struct kr_writer names, found;
@@ -356,6 +399,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(both_names_of_a_rename_are_forgotten, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_directory_whose_attributes_are_not_said_is_not_known, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(names_are_known_to_who_has_been_seen_to_search, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_all_may_search_is_known_whoever_asks, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_a_change_of_our_own_says_is_true_from_its_answer_on, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(many_answers_at_once_are_as_many_answers, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_name_is_not_known_while_we_change_it, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_stands_behind_both_names_of_a_rename_is_not_known_meanwhile, set_up, tear_down),

@@ -441,7 +441,7 @@ static void note_absence(const struct kr_fid *dir, const char *name)
 
 	kr_writer_init(&w);
 	assert_int_equal(kr_msg_encode(KR_MSG_LOOKUP, false, &msg, &w), 0);
-	kr_notes_learn(&mount, KR_MSG_LOOKUP, w.bytes, w.length, -ENOENT, NULL, KR_FRAME_NOTE, kr_clock_ns());
+	kr_notes_learn(&mount, KR_MSG_LOOKUP, w.bytes, w.length, -ENOENT, NULL, KR_FRAME_NOTE, kr_clock_ns(), kr_clock_ns());
 	kr_writer_fini(&w);
 }
 
