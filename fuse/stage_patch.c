@@ -78,57 +78,61 @@ static void release(void *context, const struct kr_extent *extent)
 
 /* --- in the pool -------------------------------------------------------------------------------------------------- */
 
-/* Lays the sent bytes of BLOCK over BUFFER.  *RET_GAPS: bytes of it below the former end that they don't cover. */
-static int overlay(struct patch *patch, uint64_t block, uint32_t length, uint8_t *buffer, uint64_t *ret_gaps)
+/* The former bytes of BLOCK that the sent ones don't cover. */
+static uint64_t gaps_in(const struct patch *patch, uint64_t block, uint32_t length)
 {
-	uint64_t at = block * KR_BLOCK_SIZE, end = at + length, gaps = 0;
+	uint64_t at = block * KR_BLOCK_SIZE, end = KR_MIN(at + length, patch->old_size), gaps = 0;
 	struct kr_extent extent;
 
-	while (at < end) {
-		uint64_t begin, until;
-		int err;
+	while (at < end && kr_extent_map_find(&patch->sent, at, &extent) && extent.offset < end) {
+		gaps += KR_MAX(extent.offset, at) - at;
+		at = extent.offset + extent.length;
+	}
+	return gaps + KR_MAX(end, at) - at;
+}
 
-		if (!kr_extent_map_find(&patch->sent, at, &extent) || extent.offset >= end)
-			break;
-		begin = KR_MAX(extent.offset, at);
-		until = KR_MIN(extent.offset + extent.length, end);
-		err = kr_journal_read(patch->journal, extent.position + (begin - extent.offset),
-			buffer + (begin - block * KR_BLOCK_SIZE),
-			until - begin);
+/* Lays the sent bytes of BLOCK over BUFFER. */
+static int overlay(struct patch *patch, uint64_t block, uint32_t length, uint8_t *buffer)
+{
+	uint64_t start = block * KR_BLOCK_SIZE, at = start, end = at + length;
+	struct kr_extent extent;
+
+	while (at < end && kr_extent_map_find(&patch->sent, at, &extent) && extent.offset < end) {
+		uint64_t begin = KR_MAX(extent.offset, at), until = KR_MIN(extent.offset + extent.length, end);
+		int err = kr_journal_read(patch->journal, extent.position + (begin - extent.offset), buffer + (begin - start), until - begin);
+
 		if (err < 0)
 			return err;
-		gaps += KR_MIN(begin, KR_MAX(at, patch->old_size)) - at;
 		at = until;
 	}
-	*ret_gaps = gaps + (KR_MIN(end, KR_MAX(at, patch->old_size)) - at);
 	return 0;
 }
 
-/* The old bytes of block I as far as they are here, zeros behind them. Whether there were any. */
-static bool old_bytes(struct patch *patch, size_t i, uint8_t *buffer)
+/* The former bytes of block I, if they are here. Returns how many. */
+static uint32_t old_bytes(struct patch *patch, size_t i, uint8_t *buffer)
 {
 	const struct kr_cache_replaced *replaced = &patch->blocks[i];
 
-	memset(buffer, 0, KR_BLOCK_SIZE);
 	if (patch->old[i]) {
 		memcpy(buffer, patch->old[i]->data, patch->old[i]->length);
-		return true;
+		return (uint32_t)patch->old[i]->length;
 	}
-	return kr_cache_read_replaced(patch->entry, replaced, buffer) == 0;
+	return kr_cache_read_replaced(patch->entry, replaced, buffer) == 0 ? replaced->length : 0;
 }
 
 static void patch_block(struct patch *patch, size_t i, struct kr_buf *buf)
 {
-	uint64_t block = patch->blocks[i].block, gaps;
-	uint32_t length = kr_cache_block_length(patch->size, block);
-	bool had_old;
+	uint64_t block = patch->blocks[i].block;
+	uint32_t length = kr_cache_block_length(patch->size, block), old;
 
 	if (length == 0)
 		return;
-	had_old = old_bytes(patch, i, buf->data);
-	if (!had_old)
-		memset(buf->data, 0, KR_BLOCK_SIZE);
-	if (overlay(patch, block, length, buf->data, &gaps) < 0 || (gaps > 0 && !had_old))
+	old = old_bytes(patch, i, buf->data);
+	if (!old && gaps_in(patch, block, length) > 0)
+		return;
+	if (old < length)
+		memset(buf->data + old, 0, length - old);
+	if (overlay(patch, block, length, buf->data) < 0)
 		return;
 	buf->length = length;
 	(void)kr_cache_put(patch->entry, patch->edition, block, buf, kr_checksum(buf->data, length)); /* not kept: fetched when wanted */
