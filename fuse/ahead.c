@@ -11,6 +11,9 @@
 #include "fuse/notes.h"
 #include "fuse/op.h"
 #include "fuse/session.h"
+#include "fuse/walks.h"
+
+enum { PAGE_BYTES = 65536 };
 
 /* A directory as a caller sees it. */
 struct place {
@@ -25,6 +28,8 @@ struct kr_ahead {
 	size_t bytes;            /* of all of them */
 	struct kr_list calls;
 	size_t call_count;
+	struct kr_walks walks;
+	unsigned walking; /* listings of our own under way */
 };
 
 struct listed {
@@ -42,6 +47,14 @@ struct call {
 	struct place place;
 	struct kr_writer names;
 	struct kr_list waiting; /* ops */
+};
+
+/* A listing of our own under way. */
+struct walk {
+	struct kr_mount *mount;
+	struct place place;
+	uint64_t cookie;
+	unsigned pages;
 };
 
 struct kr_ahead *kr_ahead_new(void)
@@ -277,4 +290,59 @@ struct kr_list *kr_ahead_ask(struct kr_mount *mount, const struct kr_cred *cred,
 	ahead->call_count++;
 	kr_rpc_call(mount->rpc, KR_MSG_LOOKUPS, &msg, NULL, 0, KR_RPC_READ_ONLY | KR_RPC_HARD, on_reply, call);
 	return &call->waiting;
+}
+
+/* --- listings of our own ------------------------------------------------------------------------------------------------ */
+
+static void free_walk(struct walk *walk)
+{
+	walk->mount->ahead->walking--;
+	free(walk->place.groups);
+	free(walk);
+}
+
+static void on_page(void *context, int err, const void *message, struct kr_buf *data);
+
+static void ask_page(struct walk *walk)
+{
+	struct kr_readdir_request msg = {.cred = walk->place.cred, .file = walk->place.fid, .cookie = walk->cookie, .size = PAGE_BYTES};
+
+	walk->pages++;
+	kr_rpc_call(walk->mount->rpc, KR_MSG_READDIR, &msg, NULL, 0, KR_RPC_READ_ONLY | KR_RPC_HARD, on_page, walk);
+}
+
+/* An error (who may search need not be allowed to list) leaves names to be asked for one by one. */
+static void on_page(void *context, int err, const void *message, struct kr_buf *data)
+{
+	const struct kr_readdir_reply *reply = message;
+	struct walk *walk = context;
+	const struct listed *listed = NULL;
+
+	(void)data;
+	if (!err && reply->entries.length) {
+		kr_ahead_listed(walk->mount, &walk->place.cred, &walk->place.fid, walk->cookie, reply->entries.bytes, reply->entries.length, true);
+		listed = find(walk->mount->ahead, &walk->place.fid, &walk->place.cred);
+	}
+	if (!listed || reply->end || walk->pages == KR_AHEAD_PAGES_MAX || kr_listing_end(listed->listing) == walk->cookie) {
+		free_walk(walk);
+		return;
+	}
+	walk->cookie = kr_listing_end(listed->listing);
+	ask_page(walk);
+}
+
+void kr_ahead_found(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent)
+{
+	struct kr_ahead *ahead = mount->ahead;
+	struct walk *walk;
+
+	if (!ahead || !kr_session_facts(mount->session)->lookups || ahead->walking == KR_AHEAD_WALKS_MAX)
+		return;
+	if (!kr_walks_found(&ahead->walks, hash_of(parent) ^ kr_hash_u64(cred->uid)))
+		return;
+	walk = kr_xcalloc(1, sizeof(*walk));
+	walk->mount = mount;
+	place_init(&walk->place, parent, cred);
+	ahead->walking++;
+	ask_page(walk);
 }

@@ -74,6 +74,11 @@ void kr_listing_free(struct kr_listing *listing)
 	free(listing);
 }
 
+uint64_t kr_listing_end(const struct kr_listing *listing)
+{
+	return listing->cookie;
+}
+
 void kr_listing_restrain(struct kr_listing *listing)
 {
 	listing->size_max /= 4;

@@ -24,6 +24,8 @@ void kr_listing_free(struct kr_listing *listing);
 /* A page of entries as READDIR's reply has them, from position COOKIE: 0 begins anew.  Entries that do not follow what is here are
  * no use; of those beyond KR_LISTING_NAMES_MAX the first give way.  What is malformed ends the page. */
 void kr_listing_add(struct kr_listing *listing, uint64_t cookie, const void *entries, size_t length);
+/* The position behind the last entry. */
+uint64_t kr_listing_end(const struct kr_listing *listing);
 /* NAME is asked for, and not known.  The names that are to be asked for together with it, itself first, into RET_NAMES (borrowed until
  * the next kr_listing_add); KNOWN says which are not worth it.  Their number; 0: NAME by itself. */
 size_t kr_listing_ahead(struct kr_listing *listing, const char *name, uint64_t now_ms,

@@ -25,6 +25,12 @@ struct entry_op {
 	uint64_t stamp;
 };
 
+struct lookup_op {
+	struct entry_op entry;
+	struct kr_cred cred;
+	bool waited; /* for a request that asked ahead */
+};
+
 static void reply_entry(struct kr_op *op, const struct kr_fid *fid, const struct kr_attr *attr)
 {
 	struct kr_mount *mount = op->mount;
@@ -104,13 +110,16 @@ static void reply_error_in(struct kr_op *op, int err)
 
 static void on_lookup(struct kr_op *op, int err, const void *message, struct kr_buf *data)
 {
+	const struct lookup_op *lookup = KR_CONTAINER_OF(op, struct lookup_op, entry.op);
 	const struct kr_lookup_reply *reply = message;
 
 	(void)data;
-	if (err < 0)
+	if (err < 0) {
 		reply_error_in(op, err);
-	else
-		finish_entry(op, &reply->file, &reply->attr);
+		return;
+	}
+	kr_ahead_found(op->mount, &lookup->cred, &lookup->entry.parent);
+	finish_entry(op, &reply->file, &reply->attr);
 }
 
 static void on_make(struct kr_op *op, int err, const void *message, struct kr_buf *data)
@@ -187,12 +196,6 @@ static bool name_fits(fuse_req_t req, const char *name)
 }
 
 /* --- lookup ------------------------------------------------------------------------------------------------------------- */
-
-struct lookup_op {
-	struct entry_op entry;
-	struct kr_cred cred;
-	bool waited; /* for a request that asked ahead */
-};
 
 /* What is noted about NAME; an entry counts one lookup. False: it has to be asked. */
 static bool find_noted(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name, int *ret_err,

@@ -27,6 +27,8 @@ until_ok 60 "ls -l with few requests" few "ls -l" || fail "ls -l asks for each f
 until_ok 60 "stat * with few requests" few "stat *" || fail "stat * asks for each file"
 until_ok 60 "stat by inode numbers with few requests" few 'ls -Ui | sort -n | while read -r i n; do echo $n; done | xargs stat' ||
 	fail "in the order of inodes each file is asked for"
+until_ok 60 "names known from elsewhere with few requests" few 'seq 400 | LC_ALL=C sort | xargs stat' ||
+	fail "of names that are known from elsewhere each is asked for"
 
 note "what another node changes amid the listing is seen at once"
 before=$(sent LOOKUPS)
@@ -47,6 +49,9 @@ done
 as 1001 ls -l "$(mnt 1)/shared" >/dev/null || fail "another user cannot list what all may"
 chmod 711 "$EXPORT/shared/mine"
 until_ok 10 "search by all" as 1001 stat "$(mnt 1)/shared/mine/7" || fail "another user cannot search"
+for i in $(seq 1 20); do # who may not list
+	as 1001 stat "$(mnt 1)/shared/mine/$i" >/dev/null || fail "another user does not find $i, for which he may search"
+done
 on node2 chmod 700 "$(mnt 2)/shared/mine"
 as 1001 stat "$(mnt 1)/shared/mine/7" >/dev/null 2>&1 && fail "another user sees a name after he may not any more"
 as 1000 stat "$(mnt 1)/shared/mine/7" >/dev/null || fail "the owner does not see his"
