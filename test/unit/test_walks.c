@@ -1,3 +1,4 @@
+/* Which directories are worth listing for who goes through them by names that he knows. */
 #include "fuse/walks.h"
 
 #include <setjmp.h>
