@@ -1,4 +1,4 @@
-/* What files.c, file.c, lease.c, recall.c, file_attr.c and reclaim.c share; nobody else includes this. */
+/* What files.c, file.c, lease.c, recall.c, file_attr.c, reclaim.c and unjudged.c share; nobody else includes this. */
 #ifndef KR_FUSE_FILE_PRIV_H
 #define KR_FUSE_FILE_PRIV_H
 
@@ -32,6 +32,8 @@ void kr_file_destroy(struct kr_file *file);
 void kr_lease_act(struct kr_file *file);
 /* lease.c: notes in the holder what became of flushes. Loop thread, lock not held. */
 void kr_lease_note_flush(struct kr_file *file);
+/* unjudged.c: who changed the file later than this did so when we had no good lease any more. [lock] held. */
+struct kr_time kr_file_since(const struct kr_file *file);
 /* recall.c: the holder's KR_HOLDER_DROP and KR_HOLDER_ANSWER. Loop thread, lock not held. */
 void kr_recall_drop(struct kr_file *file);
 void kr_recall_answer(struct kr_file *file);

@@ -79,7 +79,7 @@ static int redirty_entry(struct kr_file *file, struct kr_applied *applied)
 	return redirty.err;
 }
 
-void kr_flush_redirty(struct kr_file *file, uint64_t after_round, bool any_boot, int err)
+static void redirty_all(struct kr_file *file, uint64_t after_round, int err)
 {
 	struct kr_time mtime = {.sec = INT64_MIN};
 	struct kr_link *link, *before;
@@ -92,7 +92,7 @@ void kr_flush_redirty(struct kr_file *file, uint64_t after_round, bool any_boot,
 		struct kr_applied *applied = KR_LIST_ENTRY(link, struct kr_applied, link);
 
 		before = link->prev;
-		if (applied->round <= after_round || (!any_boot && !kr_flush_is_current_boot(file, applied)))
+		if (applied->round <= after_round || !kr_flush_is_current_boot(file, applied))
 			continue;
 		if (kr_time_compare(applied->mtime, mtime) > 0)
 			mtime = applied->mtime;
@@ -120,7 +120,7 @@ static void settle_unstable(struct kr_file *file)
 	if (!flush->unstable || !kr_list_empty(&flush->sends))
 		return;
 	flush->unstable = false;
-	kr_flush_redirty(file, flush->unstable_after, false, flush->unstable_err);
+	redirty_all(file, flush->unstable_after, flush->unstable_err);
 }
 
 void kr_flush_unstable(struct kr_file *file, uint64_t after_round, int err)
@@ -173,7 +173,8 @@ void kr_flush_settle(struct kr_file *file)
 	} else if (!busy && listed) {
 		kr_list_remove(&flush->busy);
 		kr_flush_watch(file, kr_clock_ns());
-		flush->orphaned = false;
+		flush->orphaned = flush->unjudged = false;
+		flush->unjudged_err = 0;
 		flush->plan = (struct kr_flush_plan){0};
 		kr_file_put(file);
 	}
@@ -399,6 +400,7 @@ static void tick_file(struct kr_file *file, enum kr_flush_reason reason)
 	if (!replays_first(file))
 		kr_flush_step(file);
 	kr_late_step(file);
+	kr_unjudged_step(file);
 	kr_flush_watch(file, kr_clock_ns());
 	if (!kr_list_empty(&flush->applied) && kr_clock_ns() - flush->applied_ns > KR_FLUSH_CONFIRM_MS * KR_NS_PER_MS)
 		kr_flush_confirm(file);

@@ -55,7 +55,8 @@ struct kr_flush {
 	/* For FILE, loop thread. */
 	uint64_t flushed_seq;      /* all writes up to here are applied */
 	uint32_t unseen, seen;     /* flushes taken while others may have had older bytes cached; those of them that these have dropped since */
-	bool orphaned;             /* gone at the server, or its bytes are damaged: only discard helps */
+	bool orphaned;             /* gone at the server, or its bytes are damaged: only discard helps, but for unjudged ones */
+	bool unjudged;             /* orphaned until the server has said whether its bytes may still go in (unjudged.c) */
 
 	/* The flusher's own, loop thread. */
 	struct kr_flush_plan plan;
@@ -68,6 +69,11 @@ struct kr_flush {
 	bool unstable;             /* UNSTABLE came while something was in flight: done when that is answered... */
 	uint64_t unstable_after;   /* ... for the rounds after this one... */
 	int unstable_err;          /* ... because of this */
+	bool judging;              /* unjudged: the server is being asked ... */
+	uint64_t judge_ns;         /* ... or the next time from here on */
+	uint64_t judge_generation; /* the session's, when it was asked */
+	struct kr_time unjudged_since; /* others' changes are those after this */
+	int unjudged_err;          /* why, as the log has it; 0: it has nothing */
 	uint64_t said_ns;          /* the log says that it has been unflushed since then (dirty_since_ns); 0: it does not */
 	uint64_t vouched;          /* recovered after a loss of power: until the first RECLAIM, the one instance of the server
 	                            * that knows which of the dirty bytes it has */

@@ -63,10 +63,8 @@ struct kr_applied *kr_flush_add_applied(struct kr_file *file, struct kr_extent_m
 	uint64_t round);
 /* Releases the journal's bytes of an entry, removes and frees it. */
 void kr_flush_release_map(struct kr_file *file, struct kr_extent_map *map);
-/* Entries after AFTER_ROUND, of the server's present boot or of any, are dirty again; ERR is told to programs (0: nothing
- * to tell). */
-void kr_flush_redirty(struct kr_file *file, uint64_t after_round, bool any_boot, int err);
-/* UNSTABLE: as kr_flush_redirty for the present boot, as soon as nothing is in flight. */
+/* UNSTABLE: entries after AFTER_ROUND of the server's present boot are dirty again, as soon as nothing is in flight; ERR is told to
+ * programs. */
 void kr_flush_unstable(struct kr_file *file, uint64_t after_round, int err);
 /* The file's bytes can go nowhere: ERR is told, they stay in the journal. */
 void kr_flush_orphan(struct kr_file *file, int err);
@@ -107,6 +105,14 @@ bool kr_flush_is_current_boot(const struct kr_file *file, const struct kr_applie
 void kr_flush_replay_file(struct kr_file *file, unsigned flags);
 /* Asks by FSYNC whether the applied bytes are stable, when the server may have forgotten to say so. */
 void kr_flush_confirm(struct kr_file *file);
+
+/* --- unjudged.c --- */
+/* The server could not take, or judge, what FILE has, and says ERR; nothing is in flight. */
+void kr_unjudged_begin(struct kr_file *file, int err);
+/* It has said what may go in. */
+void kr_unjudged_end(struct kr_flush *flush);
+/* Asks again if it is time; often. */
+void kr_unjudged_step(struct kr_file *file);
 
 /* --- flush_round.c --- */
 /* The send's round came to nothing: its stream and its snapshot go, it stays asked. */

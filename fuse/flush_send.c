@@ -276,19 +276,19 @@ static void refused(struct kr_flush_send *send, int err, int before)
 {
 	struct kr_file *file = send->file;
 
-	if (send->replay && err != -ESTALE) { /* dirty again, all of them: retried as everything refused */
+	if (err == -ESTALE || send->damaged || send->read_err == -EBADMSG) {
+		kr_flush_orphan(file, err);
+	} else if (send->replay) { /* its turn is over: others' rounds that come after it go in */
 		struct kr_flush_send *other, *next;
 
 		KR_LIST_FOR_EACH_SAFE(other, next, &file->flush.sends, link)
 			if (other != send)
 				kr_flush_send_abandon(other);
-		kr_flush_redirty(file, 0, true, err);
+		kr_unjudged_begin(file, err);
 		return;
-	}
-	if (err == -ESTALE || send->damaged || send->read_err == -EBADMSG)
-		kr_flush_orphan(file, err);
-	else
+	} else {
 		kr_file_flush_failed(file, err);
+	}
 	if (err != before) /* once, not at each retry */
 		kr_log_warn("file %" PRIu64 ": its bytes are not at the server and stay in the journal: %s",
 			file->base.ino, strerror(-err));

@@ -127,13 +127,11 @@ static void keep_unjudged(struct kr_file *file, int err)
 	struct kr_claims claims;
 
 	kr_flush_claims(file, facts->boot_id, &claims);
-	if (!facts->late || !(claims.last || claims.replay_last) || file->flush.orphaned || err == -ESTALE)
+	if (!(facts->late && claims.last) && !claims.replay_last)
 		return;
-	kr_log_error("file %" PRIu64 ": the server cannot tell whether others have changed it while this node was cut off (%s); its "
-		"unflushed bytes wait in the journal for the next mount, or to be discarded", file->base.ino, strerror(-err));
 	KR_LIST_FOR_EACH_SAFE(send, next, &file->flush.sends, link)
 		kr_flush_send_abandon(send);
-	kr_flush_orphan(file, err);
+	kr_unjudged_begin(file, err);
 }
 
 struct doubt {
@@ -180,6 +178,8 @@ void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_r
 	}
 	if (err == 0)
 		file->flush.vouched = 0;
+	if (file->flush.unjudged && (err == 0 || err == -ESTALE))
+		kr_unjudged_end(&file->flush);
 	KR_LIST_FOR_EACH_SAFE(send, next, &file->flush.sends, link)
 		if (err == -ESTALE || (err == 0 && (reply->conflict || send->seq <= reply->applied_seq)))
 			kr_flush_send_abandon(send); /* before it is sent again */

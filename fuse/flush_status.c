@@ -28,6 +28,8 @@ static void look_at(struct kr_file *file, struct share *ret)
 		ret->dirty += kr_late_bytes(flush->late, &ret->error);
 	if (flush->late)
 		ret->state = "conflict";
+	else if (flush->unjudged)
+		ret->state = "refused";
 	else if (flush->orphaned)
 		ret->state = "orphaned";
 	else if (ret->dirty && ret->error)
@@ -52,6 +54,12 @@ void kr_flusher_left(struct kr_flusher *flusher, struct kr_flusher_left *ret_lef
 		look_at(file_at(link), &share);
 		ret_left->files++;
 		ret_left->dirty += share.dirty;
+		if (file_at(link)->flush.unjudged) { /* its unstable bytes are to be replayed */
+			ret_left->dirty += share.unstable;
+			ret_left->refused_files++;
+			ret_left->refused += share.dirty + share.unstable;
+			continue;
+		}
 		if (file_at(link)->flush.orphaned) { /* its unstable bytes will not become stable either */
 			ret_left->orphaned_files++;
 			ret_left->orphaned += share.dirty;
@@ -75,7 +83,7 @@ int kr_flusher_hopeless(struct kr_flusher *flusher)
 
 		look_at(file, &share);
 		if (file->flush.orphaned) {
-			err = err ? err : -EIO;
+			err = err ? err : file->flush.unjudged ? share.error : -EIO;
 			continue;
 		}
 		if (share.unstable || !share.error || !kr_list_empty(&file->flush.sends))

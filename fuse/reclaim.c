@@ -29,8 +29,7 @@ static void collect_file(struct kr_file *file, void *context)
 	item.kinds = file->reclaiming;
 	kr_flush_claims(file, collection->boot_id, &item.claims);
 	pthread_mutex_lock(&file->lock);
-	/* Our lease was good when we wrote, and when we had these attributes. */
-	item.since = kr_time_compare(file->base.ctime, file->mtime) > 0 ? file->base.ctime : file->mtime;
+	item.since = kr_file_since(file);
 	pthread_mutex_unlock(&file->lock);
 	/* Bytes that wait, refused before perhaps: the server shall know that the file was open for them. */
 	if (item.opens || item.kinds || item.claims.last || item.claims.replay_last)

@@ -207,7 +207,10 @@ static void finish_done(struct kr_apply *apply)
 		bool undisturbed = file->changes == data->changes;
 
 		kr_flush_end_changes(data);
-		note_own(data, undisturbed);
+		if (err && data->parts[0].replay && undisturbed)
+			file->changed_epoch = data->epoch_before; /* what has gone in comes again, all of it, and is judged then */
+		else
+			note_own(data, undisturbed);
 		data->after = apply->after;
 		data->after.version = 0;
 		if (err == 0) {
@@ -359,6 +362,8 @@ static void answer(struct kr_sfile_data *data, const struct kr_round_action *act
 	if (action->err == 0)
 		(void)KR_FAULT("flush.reply");
 	if (request->msg.flush_request.flags & KR_FLUSH_REPLAY) {
+		if (action->err && attachment)
+			attachment->replays = false; /* it asks again before it sends them */
 		data->owner->replays--;
 		data->owner->replay_bytes -= request->data ? request->data->length : 0;
 	}

@@ -177,7 +177,7 @@ static int check_room(const struct greeting *greeting, const struct kr_session *
 /* Whether a session that begins in the place of this one can have its leases: those are its own beyond doubt. */
 static bool inheritable(const struct kr_session *session)
 {
-	return session->recorded && !session->recording;
+	return session->recorded && !session->recording && !session->unjudged;
 }
 
 static void recorded(void *context, int err)
@@ -373,7 +373,8 @@ static void reclaimed(void *context, int err)
 static void handle_reclaim_done(struct kr_request *request)
 {
 	request->cancel = NULL;
-	if (request->session->recorded)
+	/* A restarted server takes who is not recorded for late. */
+	if (request->session->recorded || request->session->unjudged)
 		reclaimed(request, 0);
 	else
 		kr_session_record(request->session, reclaimed, request);

@@ -34,14 +34,11 @@ static bool is_late(const struct kr_request *request)
 	return request->session->lapse.kind != KR_LAPSE_NONE;
 }
 
-/* An awaited node's replays go in by the order of rounds. But when all others' of this boot are in since a former instance, these
- * were judged by that one, which ended before it had them: others may have written since. */
+/* While replays are collected those of awaited nodes go in by the order of rounds. What comes after that, because it was refused in its
+ * turn, or a former instance ended before it had it, comes after what others have written since. */
 static bool comes_after_the_others(const struct kr_request *request)
 {
-	const struct kr_server *server = request->server;
-
-	return is_late(request) ||
-		(!kr_state_facts(server->state)->new_boot && kr_grace_awaits(&server->grace, request->session->node_id, NULL));
+	return is_late(request) || !kr_data_collecting(request->server->data);
 }
 
 /* Whether the replays of a RECLAIM have to be judged: what is there already is dropped when it comes. */
@@ -64,7 +61,10 @@ static bool has_doubtful_replays(const struct kr_request *request)
 
 bool kr_late_has_bytes(const struct kr_request *request)
 {
-	return is_late(request) && (request->msg.reclaim_request.last || has_doubtful_replays(request));
+	/* In the grace period nobody writes. */
+	if (!is_late(request))
+		return !request->server->grace.active && has_doubtful_replays(request);
+	return request->msg.reclaim_request.last || has_doubtful_replays(request);
 }
 
 /* Whether any bytes from FIRST to LAST (0: none) of the node have been declared to be in conflict with the file. */
@@ -83,11 +83,22 @@ static bool clock_was_set_back(struct kr_time since)
 	return since.sec > (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + 1;
 }
 
+/* Of replays that are not synced, and were refused in their turn, at this instance since it collects them: all that others have changed. */
+static bool refused_here(const struct kr_request *request)
+{
+	const struct kr_server *server = request->server;
+	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
+
+	return !is_late(request) && kr_state_facts(server->state)->new_boot && !kr_data_collecting(server->data) && msg->replay_last &&
+		kr_data_judge_replays(server->data, request->session->node_id, msg) == KR_SYNCED_NOT;
+}
+
 /* Others' leases are given up, so what they wrote has been applied. */
 static bool touched(const struct kr_request *request, const struct kr_sfile *file, const struct kr_attr *attr)
 {
+	static const struct kr_lapse since_start = {.kind = KR_LAPSE_KNOWN};
 	const struct kr_session *session = request->session;
-	const struct kr_lapse *lapse = &session->lapse;
+	const struct kr_lapse *lapse = refused_here(request) ? &since_start : &session->lapse;
 	const struct kr_time since = request->msg.reclaim_request.since;
 	uint64_t changed = file->changed_epoch;
 
@@ -114,8 +125,11 @@ bool kr_late_contested(const struct kr_request *request, const struct kr_sfile *
 			return true;
 	}
 	KR_LIST_FOR_EACH(other, &file->attachments, of_file) {
-		if (other->session != request->session && other->session->reclaiming &&
-		    (kr_lease_table_held(&file->leases, other->session->node) & KR_LEASE_WRITE))
+		if (other->session == request->session)
+			continue;
+		if (!is_late(request) && other->replays)
+			return true; /* refused as well, judged before, and still on its way perhaps */
+		if (other->session->reclaiming && (kr_lease_table_held(&file->leases, other->session->node) & KR_LEASE_WRITE))
 			return true;
 	}
 	return false;
@@ -181,6 +195,7 @@ static void declared(struct kr_job *job)
 	(void)KR_FAULT("conflict.declared");
 	if (declaration->err) { /* who is told so, and forgotten, might flush at the next server */
 		request->err = -EIO;
+		request->session->unjudged = true;
 		kr_conflict_free(declaration->conflict);
 	} else {
 		kr_conflicts_put(&job->server->conflicts, declaration->conflict);

@@ -9,7 +9,8 @@
  * of before its start (and for files that have left the table): the file's ctime against the last moment at which the node
  * knew it had the file for itself; a chmod then counts as well.
  *
- * Rounds to be replayed after a loss of the server's power are judged in the same way, but for those that are known to be
+ * Rounds to be replayed after a loss of the server's power, but not in their turn (because they were refused then), and those that later ones have
+ * overtaken, are judged in the same way, but for those that are known to be
  * on stable storage, or to have been replayed in this boot: FLUSH drops them.  And a file that is gone then may have been un-created by that loss: whatever a node brings of
  * it while replays are collected is in conflict, and so comes back beside where it was.
  * Loop thread.

@@ -328,14 +328,16 @@ static void log_end(const struct kr_session *session, enum kr_session_end why)
 	}
 }
 
-/* A lapse during which the node did not get to reclaim what it holds goes on.  Nobody else may take the place of one that was
+/* A lapse during which the node did not get to reclaim what it holds, or to have it judged, goes on.  Nobody else may take the place of one that was
  * lost; who has left has nothing to come back for. */
 static void note_lapse(struct kr_session *session, enum kr_session_end why)
 {
 	struct kr_lapse lapse = {.kind = KR_LAPSE_KNOWN, .epoch = session->server->epoch};
 
-	if (session->reclaiming && session->lapse.kind != KR_LAPSE_NONE)
+	if ((session->reclaiming || session->unjudged) && session->lapse.kind != KR_LAPSE_NONE)
 		lapse = session->lapse;
+	else if (session->unjudged)
+		lapse.kind = KR_LAPSE_UNKNOWN;
 	lapse.owner = why == KR_SESSION_LOST && session->key ? session->key->owner : (struct kr_key_owner){0};
 	kr_lapses_note(&session->server->lapses, session->node_id, &lapse);
 }

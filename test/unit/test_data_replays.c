@@ -230,6 +230,17 @@ static void what_may_not_have_been_replayed_is_judged_at_the_next_start_in_the_s
 	}
 }
 
+static unsigned only_seven(uint64_t offset)
+{
+	return offset >= 50 ? 7 : 0;
+}
+
+static unsigned only_five(uint64_t offset)
+{
+	(void)offset;
+	return 5;
+}
+
 /* Its first replay cannot be applied: what comes of it later is not all up to there. */
 static void of_a_node_whose_replay_failed_nothing_counts_as_applied(void **state)
 {
@@ -254,6 +265,50 @@ static void of_a_node_whose_replay_failed_nothing_counts_as_applied(void **state
 	wait_until(a->live);
 	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
 	assert_int_equal(the_answer.reply.reclaim_reply.applied_seq, 0);
+}
+
+/* Others' rounds that were later have gone in since: whether A asks again in its session or in another. */
+static void what_was_refused_in_its_turn_is_judged_when_it_comes_again(void **state)
+{
+	static const struct kr_range five = { 0, 120 }, seven = { 50, 100 };
+	struct node *a = node_start("a"), *b = node_start("b");
+	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5,
+		.since = { .sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) - 3600 } };
+	struct kr_fid other = create_file(a, "other");
+
+	(void)state;
+	reclaim.file = create_file(a, "file");
+	begin_replays(reclaim.file);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
+	assert_int_equal(the_answer.reply.reclaim_reply.conflict, 0);
+	a->damaged = true;
+	send_replay(a, 5, &five, 5);
+	send_replay(b, 7, &seven, 7);
+	a->file = other;
+	send_replay(a, 5, &five, 5);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
+	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
+	wait_until(!F.server.grace.active);
+	assert_content("file", 150, only_seven);
+	for (int session = 0; session < 2; session++) {
+		assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
+		assert_int_equal(the_answer.reply.reclaim_reply.conflict, KR_CONFLICT_REPLAYS);
+		if (session)
+			break;
+		node_die(a);
+		node_begin(a);
+		wait_until(a->live);
+	}
+	/* Nobody else has written here. */
+	reclaim.file = other;
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
+	assert_int_equal(the_answer.reply.reclaim_reply.conflict, 0);
+	assert_int_equal(the_answer.reply.reclaim_reply.kinds, KR_LEASE_WRITE);
+	a->damaged = a->flushed = false;
+	send_replay(a, 5, &five, 5);
+	wait_until(a->flushed);
+	assert_int_equal(a->flush_err, 0);
+	assert_content("other", 120, only_five);
 }
 
 /* There is memory for one of the two, and the other's bytes are asked for when its turn comes. */
@@ -397,6 +452,7 @@ int main(void)
 		TEST(what_was_replayed_and_synced_is_in_conflict_with_nothing_at_the_next_start),
 		TEST(what_may_not_have_been_replayed_is_judged_at_the_next_start_in_the_same_boot),
 		TEST(of_a_node_whose_replay_failed_nothing_counts_as_applied),
+		TEST(what_was_refused_in_its_turn_is_judged_when_it_comes_again),
 		TEST(replays_beyond_the_memory_for_them_are_streamed_in_their_turn),
 		TEST(a_replay_of_what_was_synced_does_not_cover_what_came_later),
 		TEST(only_syncs_of_files_with_several_writers_are_noted),

@@ -8,6 +8,7 @@
 
 #include "common/log.h"
 #include "common/util.h"
+#include "fuse/file_priv.h"
 #include "fuse/flush_priv.h"
 
 static struct {
@@ -15,6 +16,9 @@ static struct {
 	unsigned abandoned, late;
 	struct kr_session_facts facts;
 	struct kr_flusher flusher;
+	struct kr_reclaim_request asked;
+	kr_rpc_fn answer; /* to a RECLAIM on its way; NULL: there is none */
+	void *context;
 } fake;
 
 void kr_chains_session_lost(struct kr_chains *chains)
@@ -61,6 +65,10 @@ void kr_flush_send_abandon(struct kr_flush_send *send)
 	kr_list_remove(&send->link);
 	fake.abandoned++;
 }
+void kr_file_step(struct kr_file *file)
+{
+	(void)file;
+}
 int kr_flush_send_replay(struct kr_file *file, struct kr_applied *applied, unsigned flags)
 {
 	(void)file, (void)applied, (void)flags;
@@ -95,7 +103,12 @@ void kr_late_begin(struct kr_file *file, uint8_t parts, const struct kr_attr *at
 uint64_t kr_rpc_call(struct kr_rpc *rpc, uint16_t type, const void *msg, const struct kr_slice *slices, size_t count,
 	unsigned flags, kr_rpc_fn callback, void *context)
 {
-	(void)rpc, (void)type, (void)msg, (void)slices, (void)count, (void)flags, (void)callback, (void)context;
+	(void)rpc, (void)slices, (void)count, (void)flags;
+	if (type == KR_MSG_RECLAIM) {
+		fake.asked = *(const struct kr_reclaim_request *)msg;
+		fake.answer = callback;
+		fake.context = context;
+	}
 	return 0;
 }
 const struct kr_session_facts *kr_session_facts(const struct kr_session *session)
@@ -110,6 +123,7 @@ void kr_session_replayed(struct kr_session *session)
 
 struct fixture {
 	struct kr_mount mount;
+	struct kr_files files;
 	struct kr_file file;
 	struct kr_flush_send send; /* a flush in flight, of all that is dirty */
 };
@@ -119,7 +133,8 @@ static int setup(void **state)
 	static struct fixture f;
 
 	memset(&fake, 0, sizeof(fake));
-	f = (struct fixture){.file.mount = &f.mount};
+	f = (struct fixture){.file.mount = &f.mount, .mount.files = &f.files};
+	kr_holder_init(&f.file.holder);
 	pthread_mutex_init(&f.file.lock, NULL);
 	kr_extent_map_init(&f.file.dirty);
 	kr_list_init(&f.file.flush.applied);
@@ -155,6 +170,73 @@ static void late_bytes_of_which_the_server_can_tell_nothing_are_kept_and_not_sen
 	kr_flush_reclaimed(&f->file, -EIO, &reply);
 	assert_int_equal(fake.orphaned, -EIO);
 	assert_int_equal(fake.abandoned, 1);
+	assert_int_equal(fake.late, 0);
+}
+
+static void server_says(int err, const struct kr_reclaim_reply *reply)
+{
+	kr_rpc_fn answer = fake.answer;
+
+	assert_non_null(answer);
+	fake.answer = NULL;
+	answer(fake.context, err, reply, NULL);
+}
+
+/* Until it can tell; what others' changes are counted from does not move meanwhile. */
+static void the_server_is_asked_again_what_it_could_not_tell(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_flush *flush = &f->file.flush;
+	struct kr_reclaim_reply reply = {.conflict = KR_CONFLICT_DIRTY};
+
+	write_some(f);
+	fake.facts.late = true;
+	f->file.base.ctime = (struct kr_time){.sec = 5};
+	kr_flush_reclaimed(&f->file, -EIO, &reply);
+	f->file.base.ctime.sec = 9;
+	kr_unjudged_step(&f->file);
+	assert_null(fake.answer); /* not at once */
+	flush->judge_ns = 0;
+	kr_unjudged_step(&f->file);
+	assert_int_equal(fake.asked.first, 7);
+	assert_int_equal(fake.asked.last, 7);
+	assert_int_equal(fake.asked.since.sec, 5);
+	flush->judge_ns = 0;
+	kr_unjudged_step(&f->file); /* one at a time */
+	server_says(-EIO, NULL);
+	assert_true(flush->unjudged && flush->orphaned);
+	assert_int_equal(fake.late, 0);
+	flush->judge_ns = 0;
+	kr_unjudged_step(&f->file);
+	f->files.generation++; /* another session asked for itself, and could not be told either */
+	server_says(0, &reply);
+	assert_true(flush->unjudged && flush->orphaned);
+	flush->judge_ns = 0;
+	kr_unjudged_step(&f->file);
+	server_says(0, &reply);
+	assert_false(flush->unjudged || flush->orphaned);
+	assert_int_equal(fake.late, 1);
+	flush->judge_ns = 0;
+	kr_unjudged_step(&f->file);
+	assert_null(fake.answer);
+}
+
+static void what_the_server_lets_in_comes_with_the_lease(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_flush *flush = &f->file.flush;
+	const struct kr_reclaim_reply reply = {.kinds = KR_LEASE_WRITE, .attr.size = 3};
+
+	write_some(f);
+	fake.facts.late = true;
+	kr_flush_reclaimed(&f->file, -EIO, &reply);
+	flush->judge_ns = 0;
+	kr_unjudged_step(&f->file);
+	assert_int_equal(fake.asked.kinds, KR_LEASE_WRITE);
+	server_says(0, &reply);
+	assert_false(flush->unjudged || flush->orphaned);
+	assert_int_equal(f->file.holder.held, KR_LEASE_WRITE);
+	assert_int_equal(f->file.base.size, 3);
 	assert_int_equal(fake.late, 0);
 }
 
@@ -255,6 +337,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(late_bytes_of_which_the_server_can_tell_nothing_are_kept_and_not_sent),
+		TEST(the_server_is_asked_again_what_it_could_not_tell),
+		TEST(what_the_server_lets_in_comes_with_the_lease),
 		TEST(a_file_without_late_bytes_has_nothing_to_keep),
 		TEST(a_reclaim_tells_what_is_dirty_from_what_is_to_be_replayed),
 		TEST(bytes_that_may_be_older_than_the_servers_are_kept_and_not_sent),

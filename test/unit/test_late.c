@@ -344,6 +344,52 @@ static void who_is_told_of_a_conflict_can_count_on_it(void **state)
 	close(full);
 }
 
+/* The state directory's disk is full. */
+static int fill_log(struct fixture *f)
+{
+	int saved = dup(f->server.conflicts.fd);
+	KR_AUTO_FD int full = open("/dev/full", O_WRONLY);
+
+	assert_true(saved >= 0 && full >= 0 && dup2(full, f->server.conflicts.fd) >= 0);
+	return saved;
+}
+
+static void empty_log(struct fixture *f, int saved)
+{
+	assert_true(dup2(saved, f->server.conflicts.fd) >= 0);
+	close(saved);
+}
+
+/* It is killed, or its server is, before the disk has room again: neither makes its bytes welcome. */
+static void who_cannot_be_told_of_a_conflict_stays_late(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	struct kr_time since = just_now();
+	int saved;
+
+	lose(f, node, other);
+	cut(other, &fid, 7);
+	back(node);
+	saved = fill_log(f);
+	assert_int_equal(node_result(node, send_reclaim(node, &fid, since), NULL), -EIO);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	node_disconnect(node);
+	assert_int_equal(node_hello(node, false), 0); /* as a new daemon does, within the lease time */
+	assert_int_equal(node->hello.late, 1);
+	assert_int_equal(node_result(node, send_reclaim(node, &fid, since), NULL), -EIO);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	empty_log(f, saved);
+	assert_true(in_conflict(node, &fid, since)); /* it asks again */
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node) && node_wait_for(&f->loop, node_is_closed, other));
+	joined(f, 1);
+	back(node);
+	assert_true(in_conflict(node, &fid, since));
+}
+
 static void after_a_restart_the_time_decides_of_a_node_lost_before(void **state)
 {
 	struct fixture *f = *state;
@@ -438,6 +484,7 @@ int main(void)
 		TEST(a_late_node_may_leave_recalls_unanswered_while_its_reclaims_are),
 		TEST(nobody_can_reclaim_for_ever),
 		TEST(who_is_told_of_a_conflict_can_count_on_it),
+		TEST(who_cannot_be_told_of_a_conflict_stays_late),
 		TEST(after_a_restart_the_time_decides_of_a_node_lost_before),
 		TEST(after_a_restart_a_clock_that_was_set_back_decides_nothing),
 		TEST(who_reclaims_in_the_grace_period_is_not_late),

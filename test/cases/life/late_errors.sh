@@ -37,7 +37,7 @@ for what in conflict.make:enospc:"No space" conflict.make:edquot:"Disk quota" co
 	clean
 done
 
-note "it cannot even be written down that they are late: they are kept, and go nowhere"
+note "it cannot even be written down that they are late: they are kept, and go nowhere until it can, whatever is killed"
 make declared
 hold declared 2 EARLIER- 4 LATE
 away cut_link node1
@@ -46,9 +46,13 @@ order conflict.declare:edquot
 heal_link node1
 told declared 5
 on node1 sh -c "echo fine >'$D/other' && [ \"\$(cat '$D/other')\" = fine ]" || fail "the mount is not usable"
-kairan 1 status "$D" | grep -qi orphaned || fail "status says nothing: $(kairan 1 status "$D")"
-rm "$WORK/fault"
+kairan 1 status "$D" | grep -qi refused || fail "status says nothing: $(kairan 1 status "$D")"
 is "$EXPORT/declared" originaNEW
-kairan 1 flush --discard "$D/declared" || fail "what cannot be told is not discarded"
+mount_kill 1
+mount_start 1 flush_age=600
+until_ok 60 "declared is asked for" grep "can take them" "$WORK/node1/log" || fail "declared: $(tail -5 "$WORK/node1/log")"
+rm "$WORK/fault"
+conflict declared ..EALATER- || fail declared
+is "$EXPORT/declared" originaNEW
 clean
 finish

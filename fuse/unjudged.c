@@ -1,0 +1,101 @@
+/* Bytes of which the server has not said whether they may still go into their file, because it could not (a late node's whose conflict cannot
+ * be written down), or because others' have gone in since (a replay that was refused in its turn).
+ *
+ * They are held as those of a file that is gone are, and every program hears of the error; but RECLAIM is asked now and then, until the
+ * server can tell: then they go into the file or to a conflict file (late.c).  Loop thread.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "fuse/file_priv.h"
+#include "fuse/flush_priv.h"
+
+/* Our lease was good when we wrote, and when we had these attributes. */
+struct kr_time kr_file_since(const struct kr_file *file)
+{
+	if (file->flush.unjudged)
+		return file->flush.unjudged_since;
+	return kr_time_compare(file->base.ctime, file->mtime) > 0 ? file->base.ctime : file->mtime;
+}
+
+void kr_unjudged_begin(struct kr_file *file, int err)
+{
+	struct kr_flush *flush = &file->flush;
+
+	if (flush->orphaned)
+		return;
+	if (flush->unjudged_err != err) /* once, not at each retry */
+		kr_log_error("file %" PRIu64 ": %s; its unflushed bytes wait in the journal until the server can take them, and tell whether "
+			"others have changed it meanwhile", file->base.ino, strerror(-err));
+	flush->unjudged_err = err;
+	pthread_mutex_lock(&file->lock);
+	flush->unjudged_since = kr_file_since(file);
+	pthread_mutex_unlock(&file->lock);
+	flush->unjudged = true;
+	flush->judge_ns = kr_clock_ns() + KR_LATE_RETRY_MS * KR_NS_PER_MS;
+	kr_flush_orphan(file, err);
+}
+
+void kr_unjudged_end(struct kr_flush *flush)
+{
+	flush->unjudged = flush->orphaned = false;
+	flush->plan = (struct kr_flush_plan){0};
+}
+
+/* Between sessions the file has been asked for with all others. */
+static bool is_current(const struct kr_file *file)
+{
+	return file->flush.unjudged && file->flush.judge_generation == file->mount->files->generation &&
+		!kr_flusher_of(file)->recovering;
+}
+
+static void take_leases(struct kr_file *file, const struct kr_reclaim_reply *reply)
+{
+	KR_SCOPED_LOCK(&file->lock);
+	kr_holder_gained(&file->holder, reply->kinds);
+	file->base = reply->attr;
+	file->changes++;
+	file->changed_ns = kr_clock_ns();
+}
+
+static void judged(void *context, int err, const void *message, struct kr_buf *data)
+{
+	struct kr_file *file = context;
+	const struct kr_reclaim_reply *reply = message;
+
+	(void)data;
+	file->flush.judging = false;
+	file->flush.judge_ns = kr_clock_ns() + KR_LATE_RETRY_MS * KR_NS_PER_MS;
+	if (is_current(file) && (err == 0 || err == -ESTALE)) {
+		if (err == 0)
+			take_leases(file, reply);
+		kr_flush_reclaimed(file, err, reply);
+		if (!kr_flusher_of(file)->stopped)
+			kr_flush_step(file);
+	}
+	kr_file_step(file);
+	kr_file_put(file);
+}
+
+void kr_unjudged_step(struct kr_file *file)
+{
+	struct kr_flush *flush = &file->flush;
+	struct kr_reclaim_request request = {.file = file->fid, .opens = file->opens, .kinds = KR_LEASE_WRITE, .since = flush->unjudged_since};
+	struct kr_claims claims;
+
+	/* What is opened or closed meanwhile would be counted twice. */
+	if (!flush->unjudged || flush->judging || kr_clock_ns() < flush->judge_ns || file->opening || file->closing)
+		return;
+	kr_flush_claims(file, kr_session_facts(file->mount->session)->boot_id, &claims);
+	request.first = claims.first;
+	request.last = claims.last;
+	request.replay_first = claims.replay_first;
+	request.replay_last = claims.replay_last;
+	request.oldest = claims.oldest;
+	request.newest = claims.newest;
+	flush->judging = true;
+	flush->judge_generation = file->mount->files->generation;
+	kr_rpc_call(file->mount->rpc, KR_MSG_RECLAIM, &request, NULL, 0, KR_RPC_HARD, judged, kr_file_get(file));
+}
