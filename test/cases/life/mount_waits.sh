@@ -1,6 +1,7 @@
 # A mount that begins before its server is there, as after a power cut: it says what it waits for, and is there when the server is; what
 # refuses it ends the wait at once, as signals do, whatever it waits for.
 # tags: sanitizer
+# timeout: 240
 . "$TOP/test/lib.sh"
 EXPECTED_ERRORS='not know|no such host|name service'
 cluster 1
@@ -81,7 +82,7 @@ ended "a name service that does not answer"
 grep -q "interrupted by a signal" "$WORK/said" || fail "no word of the signal: $(cat "$WORK/said")"
 
 note "the wait has an end"
-begin $SERVER_ADDRESS:/ "" 1
+begin $SERVER_ADDRESS:/ "" 0.3
 wait $MOUNT && fail "mounted without a server"
-grep -q "connection refused (is kairand running there?); gave up after 1 s (connect_timeout)" "$WORK/said" || fail "$(cat "$WORK/said")"
+grep -q "connection refused (is kairand running there?); gave up after 0.3 s (connect_timeout)" "$WORK/said" || fail "$(cat "$WORK/said")"
 finish
