@@ -362,9 +362,20 @@ static void make_files(struct world *world)
 	}
 }
 
+/* On a slow machine that takes more steps. */
+static bool all_have_answers(const struct world *world)
+{
+	for (int i = 0; i < NODES; i++) {
+		if (world->nodes[i].answers <= STEPS / 40)
+			return false;
+	}
+	return true;
+}
+
 static void run_history(uint64_t seed)
 {
 	struct world *world = calloc(1, sizeof(*world));
+	uint64_t deadline;
 	char directory[] = "/tmp/kr-test-random-XXXXXX", export_path[64], state_path[64], any[] = "127.0.0.1:0", *listen[] = {any};
 	struct kr_server_options options = {.listen = {listen, 1}, .state = state_path, .lease = 120000,
 		.export_path = export_path};
@@ -384,15 +395,15 @@ static void run_history(uint64_t seed)
 		world->nodes[i] = (struct node){.world = world, .number = (uint8_t)(i + 1), .next_id = 1};
 		kr_list_init(&world->nodes[i].unanswered);
 	}
-	for (int step = 0; step < STEPS; step++) {
+	deadline = kr_clock_ns() + WAIT_S * KR_NS_PER_S;
+	for (int step = 0; step < STEPS || !all_have_answers(world); step++) {
+		assert_true(step < STEPS || kr_clock_ns() < deadline);
 		random_event(world);
 		check(world);
 	}
 	drain(world);
-	for (int i = 0; i < NODES; i++) {
-		assert_true(world->nodes[i].answers > STEPS / 40);
+	for (int i = 0; i < NODES; i++)
 		kr_conn_close(world->nodes[i].conn, false);
-	}
 	uv_close((uv_handle_t *)&world->pulse, NULL);
 	kr_server_stop(&world->server);
 	uv_run(&world->loop, UV_RUN_DEFAULT);
