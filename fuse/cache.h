@@ -87,5 +87,8 @@ int kr_cache_read_replaced(struct kr_cache_entry *entry, const struct kr_cache_r
 bool kr_cache_wants_eviction(struct kr_cache *cache);
 /* One step of removing, until the cache is below KR_CACHE_LOW or nothing can go.  True: call again.  BLOCKS. */
 bool kr_cache_evict_step(struct kr_cache *cache);
+/* The disk is full, and somebody needs it more: removes BYTES, or what can go, also of files that are open. Whether anything went.
+ * BLOCKS. */
+bool kr_cache_make_room(struct kr_cache *cache, uint64_t bytes);
 
 #endif

@@ -10,11 +10,12 @@
 /* One cut: of the file's length, so that a step takes milliseconds on ext4 and xfs. */
 #define CUT (UINT64_C(1) << 30)
 
-static bool can_go(const struct kr_cache_entry *entry, uint64_t now_ns)
+/* URGENT: what was just used, too. */
+static bool can_go(const struct kr_cache_entry *entry, uint64_t now_ns, bool urgent)
 {
 	if (!entry->on_disk || entry->busy || entry->creating || entry->users > 0 || entry->writers > 0)
 		return false;
-	return entry->references == 0 || now_ns - entry->used_ns > KR_CACHE_IN_USE_S * KR_NS_PER_S;
+	return urgent || entry->references == 0 || now_ns - entry->used_ns > KR_CACHE_IN_USE_S * KR_NS_PER_S;
 }
 
 static bool above(const struct kr_cache *cache, uint64_t percent)
@@ -32,7 +33,7 @@ bool kr_cache_wants_eviction(struct kr_cache *cache)
 	return above(cache, KR_CACHE_HIGH) && kr_clock_ns() >= cache->full_until_ns;
 }
 
-static struct kr_cache_entry *choose(struct kr_cache *cache)
+static struct kr_cache_entry *choose(struct kr_cache *cache, bool urgent)
 {
 	uint64_t now_ns = kr_clock_ns();
 	struct kr_cache_entry *entry;
@@ -40,7 +41,7 @@ static struct kr_cache_entry *choose(struct kr_cache *cache)
 	if (cache->doomed == 0 && !above(cache, KR_CACHE_LOW))
 		return NULL;
 	KR_LIST_FOR_EACH(entry, &cache->lru, lru) {
-		if (can_go(entry, now_ns) && (kr_cache_is_doomed(entry) || above(cache, KR_CACHE_LOW)))
+		if (can_go(entry, now_ns, urgent) && (kr_cache_is_doomed(entry) || above(cache, KR_CACHE_LOW)))
 			return entry;
 	}
 	cache->full_until_ns = now_ns + KR_NS_PER_S;
@@ -96,23 +97,44 @@ static void cut(struct kr_cache *cache)
 		cache->dying_fd = -1;
 }
 
-bool kr_cache_evict_step(struct kr_cache *cache)
+/* With the lock held, which is given up meanwhile; nobody else is at it. */
+static bool step(struct kr_cache *cache, bool urgent)
 {
 	struct kr_cache_entry *victim;
 	bool more = true;
 
-	KR_SCOPED_LOCK(&cache->lock);
-	if (cache->evicting)
-		return false;
 	cache->evicting = true;
 	if (cache->dying_fd >= 0) {
 		cut(cache);
-	} else if ((victim = choose(cache))) {
+	} else if ((victim = choose(cache, urgent))) {
 		take_away(cache, victim);
 	} else {
 		cache->target = UINT64_MAX;
 		more = false;
 	}
 	cache->evicting = false;
+	pthread_cond_broadcast(&cache->changed);
 	return more;
+}
+
+bool kr_cache_evict_step(struct kr_cache *cache)
+{
+	KR_SCOPED_LOCK(&cache->lock);
+	return !cache->evicting && step(cache, false);
+}
+
+bool kr_cache_make_room(struct kr_cache *cache, uint64_t bytes)
+{
+	uint64_t before;
+	bool more = true;
+
+	KR_SCOPED_LOCK(&cache->lock);
+	before = cache->counters.evicted_bytes;
+	cache->target = KR_MIN(cache->target, cache->counters.bytes - KR_MIN(cache->counters.bytes, bytes));
+	while (more) {
+		while (cache->evicting)
+			pthread_cond_wait(&cache->changed, &cache->lock);
+		more = step(cache, true);
+	}
+	return cache->counters.evicted_bytes > before;
 }

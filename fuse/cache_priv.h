@@ -15,7 +15,7 @@ enum { KR_CACHE_PATH = KR_CACHE_NAME + 2 }; /* with the 'x' of a volatile one, a
 
 struct kr_cache {
 	pthread_mutex_t lock; /* guards everything here and in entries; never held during I/O */
-	pthread_cond_t changed; /* an entry's creating, busy, users or writers */
+	pthread_cond_t changed; /* an entry's creating, busy, users or writers; `evicting` */
 	int dirfd;
 	uint8_t export_id[16], boot_id[16];
 	struct kr_table entries;

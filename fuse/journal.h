@@ -36,6 +36,9 @@ struct kr_journal_options {
 	uint64_t max;           /* bytes; 0: a quarter of the free space, at most 16 GiB */
 	/* Called (any thread, no lock of the journal held) when space was freed after an append got -EAGAIN. */
 	void (*on_space)(void *context);
+	/* The disk is full: whether somebody has given up bytes on it, some BYTES if there were so many; may be NULL. In the thread that
+	 * appends; blocks. */
+	bool (*make_room)(void *context, uint64_t bytes);
 	void *context;
 };
 

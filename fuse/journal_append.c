@@ -277,6 +277,15 @@ static int disk_error(struct kr_journal *journal, int err)
 	return err == 0 || err == -ENOSPC || err == -EDQUOT || err == -ENOMEM ? err : kr_fail_errno(-EIO, "%s", kr_fail_reason());
 }
 
+/* Room for one more append, of the journal's own or of others on the disk. */
+static bool make_room(struct kr_journal *journal, bool disk_full)
+{
+	const struct kr_journal_options *options = &journal->options;
+
+	return kr_journal_reclaim(journal, disk_full) ||
+		(disk_full && options->make_room && options->make_room(options->context, 2 * journal->data_size));
+}
+
 static int append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data,
 	size_t length, struct kr_time mtime, bool clear_suid, bool beyond, struct kr_extent *ret_extent)
 {
@@ -288,7 +297,7 @@ static int append(struct kr_journal *journal, struct kr_journal_file *file, uint
 
 		err = try_append(journal, file, offset, data, length, mtime, clear_suid, beyond, ret_extent);
 		disk_full = err == -ENOSPC || err == -EDQUOT;
-		if ((!disk_full && err != -EAGAIN) || attempt == RECLAIMS || !kr_journal_reclaim(journal, disk_full))
+		if ((!disk_full && err != -EAGAIN) || attempt == RECLAIMS || !make_room(journal, disk_full))
 			return err || journal->error ? disk_error(journal, err) : 0;
 	}
 }

@@ -114,6 +114,14 @@ static void on_journal_space(void *context)
 		kr_files_space(mount->files);
 }
 
+/* What is only cached goes before a write fails. */
+static bool drop_cached(void *context, uint64_t bytes)
+{
+	struct kr_mount *mount = context;
+
+	return mount->cache && kr_cache_make_room(mount->cache, bytes);
+}
+
 /* Journal, cache and inodes: blocking, so in the main thread. */
 static int open_local(struct kr_serve *serve)
 {
@@ -121,7 +129,7 @@ static int open_local(struct kr_serve *serve)
 	const struct kr_session_facts *facts = kr_session_facts(mount->session);
 	struct kr_journal_options journal = {.directory = kr_local_journal(mount->local),
 		.incarnation = kr_local_incarnation(mount->local), .max = mount->options->journal_max,
-		.server_instance = facts->instance, .on_space = on_journal_space, .context = mount};
+		.server_instance = facts->instance, .on_space = on_journal_space, .make_room = drop_cached, .context = mount};
 	int err = kr_local_bind(mount->local, facts->export_id);
 
 	memcpy(journal.export_id, facts->export_id, sizeof(journal.export_id));

@@ -322,12 +322,42 @@ static void the_header_survives_encoding(void **state)
 	}
 }
 
+/* Whoever needs the disk more gets all of it, the latest used last. */
+static void room_is_made_of_what_is_only_cached(void **state)
+{
+	struct kr_cache *cache = open_cache(*state, LARGE);
+	struct kr_cache_entry *held = open_entry(cache, 100, 1, BLOCK);
+	struct kr_cache_counters counters;
+
+	for (uint32_t i = 0; i < 6; i++) {
+		struct kr_cache_entry *entry = open_entry(cache, i, 1, BLOCK);
+
+		assert_int_equal(put(entry, 0, BLOCK, i), 0);
+		kr_cache_entry_put(entry);
+	}
+	assert_int_equal(put(held, 0, BLOCK, 100), 0);
+	assert_true(kr_cache_make_room(cache, 2 * BLOCK));
+	kr_cache_counters(cache, &counters);
+	assert_int_equal(counters.evicted_bytes, 2 * BLOCK);
+	assert_true(kr_cache_make_room(cache, LARGE));
+	kr_cache_counters(cache, &counters);
+	assert_int_equal(counters.evicted_bytes, 7 * BLOCK);
+	assert_int_equal(counters.bytes, 0);
+	assert_false(kr_cache_make_room(cache, LARGE));
+	assert_false(kr_cache_has(held, 0));
+	assert_int_equal(put(held, 0, BLOCK, 100), 0);
+	expect(held, 0, BLOCK, 100);
+	kr_cache_entry_put(held);
+	kr_cache_free(cache);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(a_block_that_was_kept_is_read_back),
 		TEST(the_next_start_finds_what_was_kept_of_the_same_version_only),
 		TEST(volatile_blocks_end_with_their_user),
+		TEST(room_is_made_of_what_is_only_cached),
 		TEST(an_abandoned_version_goes_first_unless_it_is_asked_for_again),
 		TEST(damage_anywhere_in_the_file_is_never_served),
 		TEST(a_file_cut_at_any_length_is_never_served_wrongly),

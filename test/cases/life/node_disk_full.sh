@@ -13,4 +13,15 @@ count=$(fill_journal 1 "$(mnt 1)/big" ENOSPC) || fail "the full disk"
 # The space is there once the server has said that all is stable, which may be a moment after fsync.
 until_ok 10 "space in the journal" on node1 sh -c "head -c 3000000 /dev/zero >$(mnt 1)/after && sync $(mnt 1)/after" || fail "not usable after the disk was full"
 [ "$(stat -c %s "$EXPORT/after")" = 3000000 ] || fail "the write after"
+note "what is only cached goes before a write fails"
+mount_stop 1 || fail "unmount"
+mount_start 1 flush_age=600,flush_backlog=1G
+head -c 3000000 /dev/urandom >"$EXPORT/cached"
+same "$(seen_from_here 1)/cached" "$EXPORT/cached"
+on node1 sh -c "cat /dev/zero >'$WORK/node1/local/others'" 2>/dev/null
+cached() { kairan 1 status --json "$(mnt 1)" | python3 -c 'import json, sys; print(json.load(sys.stdin)["cache"]["bytes"])'; }
+[ "$(cached)" -gt 2900000 ] || fail "nothing is cached: $(cached)"
+on node1 sh -c "head -c 3000000 /dev/urandom >'$(mnt 1)/more'" || fail "a write fails although the cache could go: $(kairan 1 status "$(mnt 1)")"
+same "$(seen_from_here 1)/more" "$EXPORT/more"
+same "$(seen_from_here 1)/cached" "$EXPORT/cached"
 finish
