@@ -101,6 +101,17 @@ static int find_path(const struct kr_mount_options *options, struct kr_local *lo
 	return 0;
 }
 
+/* What lies below the mount point would be hidden by the mount, and be asked for through it. */
+static int check_place(const struct kr_mount_options *options, const struct kr_local *local)
+{
+	KR_AUTO_FREE char *path = realpath(local->path, NULL);
+	size_t length = strlen(options->mount_point);
+
+	if (path && strncmp(path, options->mount_point, length) == 0 && (path[length] == '/' || !path[length]))
+		return kr_fail(-EINVAL, "local directory %s lies at or below the mount point: name one on a local disk with -o local=DIR", local->path);
+	return 0;
+}
+
 static bool holder_leaves(const struct kr_local *local)
 {
 	char mark;
@@ -238,6 +249,8 @@ int kr_local_open(const struct kr_mount_options *options, struct kr_local **ret_
 		if (local->fd < 0)
 			err = kr_fail_errno(-errno, "local directory %s", local->path);
 	}
+	if (err == 0)
+		err = check_place(options, local);
 	if (err == 0)
 		err = take_lock(local, options->drain_timeout);
 	if (err == 0)

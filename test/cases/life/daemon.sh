@@ -16,6 +16,12 @@ for path in "$M" "$M/" "$WORK/node1/./mnt" mnt; do
 	[ $? = 1 ] && grep -q "busy: .* is mounted there already" "$WORK/said" || { kill -CONT "$stopped"; fail "$path: $(cat "$WORK/said")"; }
 done
 kill -CONT "$stopped"
+mkdir "$WORK/node1/other"
+for place in other other/below; do
+	! on node1 "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$WORK/node1/other" -o "local=$WORK/node1/$place" >"$WORK/said" 2>&1 || fail "the mount hides its local directory"
+	grep -q "lies at or below the mount point" "$WORK/said" || fail "local directory: $(cat "$WORK/said")"
+done
+[ -z "$(ls -A "$WORK/node1/other")" ] || fail "left behind: $(ls -A "$WORK/node1/other")"
 on node1 "$B/tools/kairan" umount "$M" || fail "umount"
 until_ok 20 "no mount" sh -c "! nsenter -t ${KEEPER[node1]} -m grep -q $M /proc/mounts" || fail "still mounted"
 cpu=$(sed -n 's/^Cpus_allowed_list:\t\([0-9]*\).*/\1/p' /proc/self/status)
