@@ -100,6 +100,8 @@ static const char *hello_refusal(int err)
 		return "this local directory is in use with a key of somebody else (choose another one with -o local=DIR)";
 	case -ENOENT:
 		return "the export has no such subdirectory";
+	case -EACCES:
+		return "the user of this key may not go to that subdirectory";
 	case -ENOTDIR:
 		return "what is to be mounted is not a directory";
 	case -EUSERS:

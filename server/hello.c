@@ -234,7 +234,8 @@ static void walk(struct kr_job *job)
 	kr_trust_cred(job->server, greeting->key, greeting->groups, greeting->group_count, &cred);
 	greeting->err = kr_export_walk(job->server->export, cred.group_count ? &cred : NULL, greeting->hello.subdir, &greeting->root, &greeting->attr);
 	if (greeting->err)
-		snprintf(greeting->reason, sizeof(greeting->reason), "the directory that it mounts cannot be reached");
+		snprintf(greeting->reason, sizeof(greeting->reason), "/%.200s of the export, which it wants to mount: %s", greeting->hello.subdir,
+			strerror(-greeting->err));
 }
 
 static void walked(struct kr_job *job)
