@@ -165,7 +165,7 @@ static struct kr_conn *new_conn(uv_loop_t *loop, bool local, const struct kr_con
 		uv_tcp_init(loop, &conn->tcp);
 	uv_timer_init(loop, &conn->watch);
 	uv_idle_init(loop, &conn->kick);
-	uv_prepare_init(loop, &conn->cork);
+	uv_idle_init(loop, &conn->cork);
 	uv_unref((uv_handle_t *)&conn->cork);
 	conn->open_handles = 4;
 	conn->handle.data = conn->watch.data = conn->kick.data = conn->cork.data = conn;

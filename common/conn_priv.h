@@ -29,7 +29,7 @@ struct kr_conn {
 	};
 	uv_timer_t watch; /* notices dead peers */
 	uv_idle_t kick;   /* delivers what had been received when the connection was paused */
-	uv_prepare_t cork; /* active: a frame has been sent in this turn of the loop; at its end those behind it leave together */
+	uv_idle_t cork;   /* active: a frame has been sent in this turn of the loop; before it waits again those behind it leave together */
 	uv_loop_t *loop;
 	int open_handles;
 	enum kr_conn_state state;
@@ -79,7 +79,7 @@ void kr_conn_end(struct kr_conn *conn, int err, const char *reason);
 void kr_conn_take_reply(struct kr_conn *conn, const struct kr_frame *frame);
 /* conn_send.c: starts a write if none is under way; frees what is queued. */
 void kr_conn_write_more(struct kr_conn *conn);
-void kr_conn_uncork(uv_prepare_t *cork);
+void kr_conn_uncork(uv_idle_t *cork);
 void kr_conn_drop_queue(struct kr_conn *conn);
 int kr_conn_enqueue(struct kr_conn *conn, struct kr_frame_header header, const void *msg, const struct kr_slice *slices,
 	size_t count);

@@ -148,7 +148,7 @@ static void write_some(struct kr_conn *conn)
 	unsigned count = gather(conn, bufs);
 	int taken = uv_try_write(&conn->stream, bufs, count), err;
 
-	uv_prepare_start(&conn->cork, kr_conn_uncork);
+	uv_idle_start(&conn->cork, kr_conn_uncork);
 	count = skip(bufs, count, taken > 0 ? (size_t)taken : 0, &rest);
 	if (count == 0) {
 		conn->idle_ticks = 0;
@@ -176,12 +176,13 @@ void kr_conn_write_more(struct kr_conn *conn)
 	}
 }
 
-void kr_conn_uncork(uv_prepare_t *cork)
+/* What on_drain sends is corked anew, and the loop does not wait while that is so. */
+void kr_conn_uncork(uv_idle_t *cork)
 {
 	struct kr_conn *conn = KR_CONTAINER_OF(cork, struct kr_conn, cork);
 
-	uv_prepare_stop(cork);
 	kr_conn_write_more(conn);
+	uv_idle_stop(cork);
 	tell_drained(conn);
 }
 

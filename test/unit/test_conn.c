@@ -68,6 +68,30 @@ static void frames_arrive_whole_and_in_order(void **state)
 	assert_int_equal(client.drains, 1);
 }
 
+/* Runs as the last thing before the loop looks how long it may wait. */
+static void send_late(uv_prepare_t *late)
+{
+	uv_prepare_stop(late);
+	for (uint64_t i = 0; i < 3; i++)
+		send_extent(&client, i, 10, 1);
+	assert_true(kr_conn_queued(client.conn) > 0);
+	assert_int_equal(uv_backend_timeout(&loop), 0);
+}
+
+static void the_loop_does_not_wait_before_all_is_sent(void **state)
+{
+	uv_prepare_t late;
+
+	(void)state;
+	connect_both();
+	run_a_little();
+	uv_prepare_init(&loop, &late);
+	uv_prepare_start(&late, send_late);
+	RUN_UNTIL(server.extents == 3);
+	uv_close((uv_handle_t *)&late, NULL);
+	run_a_little();
+}
+
 static void answer_in_parts(struct side *side, const struct kr_frame *frame)
 {
 	struct kr_pull_reply reply = { 0 };
@@ -243,6 +267,7 @@ int main(void)
 		TEST(a_request_gets_its_reply_in_both_directions),
 		TEST(peers_have_names),
 		TEST(frames_arrive_whole_and_in_order),
+		TEST(the_loop_does_not_wait_before_all_is_sent),
 		TEST(replies_with_more_keep_the_request_open),
 		TEST(a_failed_request_gets_the_error),
 		TEST(forgotten_requests_are_not_called_back),
