@@ -75,7 +75,7 @@ nsenter -t "${KEEPER[server]}" -n -- python3 -c 'import socket, time; s = socket
 silent=$!
 until_ok 30 "the silent server" on server bash -c ': </dev/tcp/127.0.0.1/7556' || fail "no silent server"
 mkdir "$WORK/silent"
-on node2 timeout 100 "$B/fuse/kairanfs" "$SERVER_ADDRESS:7556:/" "$WORK/silent" -o "local=$WORK/silent" 2>"$WORK/silent.err" &
+on node2 timeout 100 "$B/fuse/kairanfs" "$SERVER_ADDRESS:7556:/" "$WORK/silent" -o "local=$WORK/node2/silent" 2>"$WORK/silent.err" &
 given_up=$!
 
 note "anything may be changed: nobody who is not asked to believe it falls over it"
