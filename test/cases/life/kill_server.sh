@@ -1,5 +1,6 @@
 # kill -9 and restart of kairand with mounts live and files open: operations wait and go on.
 # tags: sanitizer
+# timeout: 300
 . "$TOP/test/lib.sh"
 LEASE=5
 up 2
