@@ -21,10 +21,19 @@ static void on_sigbus(int number, siginfo_t *info, void *context)
 
 void kr_guard_install(void)
 {
-	/* NODEFER: after the jump the signal must not stay blocked. */
-	struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_NODEFER};
+	struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO};
 
 	sigaction(SIGBUS, &action, NULL);
+}
+
+/* The jump has left the handler, under which the signal was blocked; saving the mask at each call would cost a system call. */
+static void unblock_sigbus(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGBUS);
+	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
 int kr_guard(void (*body)(void *context), void *context)
@@ -33,6 +42,7 @@ int kr_guard(void (*body)(void *context), void *context)
 
 	if (sigsetjmp(jump, 0)) {
 		way_out = NULL;
+		unblock_sigbus();
 		return kr_fail(-EIO, "the journal's index cannot be written: its disk is broken");
 	}
 	way_out = &jump;
