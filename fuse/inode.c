@@ -13,14 +13,16 @@ enum { ROOT_NUMBER = 1, PATH_DEPTH = 256 };
 
 #define SIZE_UNSURE UINT64_MAX
 
-/* The fields but `lookups`, `size`, `sayings`, `place` and `said` never change. */
+/* The fields but `lookups`, those of the size, `place` and `said` never change. */
 struct kr_inode {
 	struct kr_table_link link;
 	uint64_t generation;
 	uint32_t type;       /* S_IFMT */
 	uint64_t lookups;
 	uint64_t size;       /* that the kernel believes in, or a greater one; SIZE_UNSURE */
-	uint32_t sayings;    /* of other sizes */
+	uint64_t last_size;  /* the last that was said to it since the file was cut; 0: none */
+	uint32_t cuts;
+	uint32_t tellers;    /* threads that are making it believe in one */
 	struct place *place; /* where it was last found; NULL: not known */
 	struct kr_attr *said; /* of a directory, when it was last looked up; NULL: not known */
 	struct kr_fid fid;   /* last: cut to its length */
@@ -33,6 +35,7 @@ struct place {
 
 struct kr_inodes {
 	pthread_mutex_t lock; /* guards everything below and what changes of each inode */
+	pthread_cond_t told;  /* some inode has a teller less */
 	struct kr_table by_fid;
 	struct kr_inode *root;
 	uint64_t generations;
@@ -70,7 +73,7 @@ static struct kr_inode *add(struct kr_inodes *inodes, const struct kr_fid *fid, 
 	inode->fid.length = fid->length;
 	memcpy(inode->fid.bytes, fid->bytes, fid->length);
 	inode->type = type;
-	inode->size = size;
+	inode->size = inode->last_size = size;
 	inode->generation = ++inodes->generations;
 	kr_table_insert(&inodes->by_fid, &inode->link, hash_of(fid));
 	return inode;
@@ -81,8 +84,9 @@ int kr_inodes_new(const struct kr_fid *root, struct kr_inodes **ret_inodes)
 	struct kr_inodes *inodes = kr_xcalloc(1, sizeof(*inodes));
 
 	pthread_mutex_init(&inodes->lock, NULL);
+	pthread_cond_init(&inodes->told, NULL);
 	kr_table_init(&inodes->by_fid);
-	inodes->root = add(inodes, root, S_IFDIR, SIZE_UNSURE);
+	inodes->root = add(inodes, root, S_IFDIR, 0);
 	assert(inodes->root);
 	*ret_inodes = inodes;
 	return 0;
@@ -107,6 +111,7 @@ void kr_inodes_free(struct kr_inodes *inodes)
 		return;
 	kr_table_for_each(&inodes->by_fid, free_inode, inodes);
 	kr_table_fini(&inodes->by_fid);
+	pthread_cond_destroy(&inodes->told);
 	pthread_mutex_destroy(&inodes->lock);
 	free(inodes);
 }
@@ -173,10 +178,28 @@ static int check(const struct kr_attr *attr, uint32_t type)
 	return 0;
 }
 
-static void doubt(struct kr_inode *inode)
+static void cut(struct kr_inode *inode)
 {
 	inode->size = SIZE_UNSURE;
-	inode->sayings++;
+	inode->last_size = 0;
+	inode->cuts++;
+}
+
+/* The kernel hears of SIZE, and may believe it. */
+static void note_size(struct kr_inode *inode, uint64_t size)
+{
+	if (size < inode->last_size) {
+		cut(inode);
+		inode->last_size = size;
+	}
+	if (inode->size != size)
+		inode->size = SIZE_UNSURE;
+}
+
+/* More than what is known of since the file was cut. */
+static bool is_stale(const struct kr_inode *inode, uint64_t size, uint32_t cuts)
+{
+	return cuts != inode->cuts && size > inode->last_size;
 }
 
 int kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, const struct kr_attr *attr, const struct kr_fid *parent,
@@ -193,8 +216,7 @@ int kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, const str
 	if (!inode)
 		return -ENOMEM;
 	inode->lookups++;
-	if (inode->size != attr->size)
-		doubt(inode);
+	note_size(inode, attr->size);
 	if (parent && name && inode != inodes->root)
 		set_place(inode, parent, name);
 	if (inode->type == S_IFDIR)
@@ -209,15 +231,46 @@ int kr_inode_check(const struct kr_inodes *inodes, uint64_t number, const struct
 	return check(attr, inode_of(inodes, number)->type);
 }
 
-bool kr_inode_say_size(struct kr_inodes *inodes, uint64_t number, uint64_t size, uint32_t *ret_sayings)
+uint32_t kr_inode_cuts(struct kr_inodes *inodes, uint64_t number)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+
+	return inode_of(inodes, number)->cuts;
+}
+
+enum kr_saying kr_inode_say_size(struct kr_inodes *inodes, uint64_t number, uint64_t size, uint32_t *cuts)
 {
 	KR_SCOPED_LOCK(&inodes->lock);
 	struct kr_inode *inode = inode_of(inodes, number);
 
-	if (inode->size != size)
-		doubt(inode);
-	*ret_sayings = inode->sayings;
-	return inode->size == size;
+	if (is_stale(inode, size, *cuts))
+		return KR_SAY_STALE;
+	note_size(inode, size);
+	inode->last_size = size;
+	*cuts = inode->cuts;
+	return inode->size == size || size == 0 ? KR_SAY_KNOWN : KR_SAY_TELL;
+}
+
+bool kr_inode_tell_size(struct kr_inodes *inodes, uint64_t number, uint64_t size, uint32_t cuts)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+	struct kr_inode *inode = inode_of(inodes, number);
+
+	if (is_stale(inode, size, cuts))
+		return false;
+	inode->tellers++;
+	return true;
+}
+
+void kr_inode_told_size(struct kr_inodes *inodes, uint64_t number, uint64_t size, uint32_t cuts, bool told)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+	struct kr_inode *inode = inode_of(inodes, number);
+
+	inode->tellers--;
+	pthread_cond_broadcast(&inodes->told);
+	if (told && cuts == inode->cuts && size == inode->last_size)
+		inode->size = size;
 }
 
 void kr_inode_size_grown(struct kr_inodes *inodes, uint64_t number, uint64_t end)
@@ -229,22 +282,30 @@ void kr_inode_size_grown(struct kr_inodes *inodes, uint64_t number, uint64_t end
 		inode->size = KR_MAX(inode->size, end);
 }
 
-void kr_inode_size_known(struct kr_inodes *inodes, uint64_t number, uint64_t size, uint32_t sayings)
+void kr_inode_size_seen(struct kr_inodes *inodes, uint64_t number, uint64_t size)
 {
 	KR_SCOPED_LOCK(&inodes->lock);
-	struct kr_inode *inode = inode_of(inodes, number);
 
-	if (inode->sayings == sayings)
-		inode->size = size;
+	note_size(inode_of(inodes, number), size);
 }
 
-void kr_inode_doubt_size(struct kr_inodes *inodes, const struct kr_fid *fid)
+bool kr_inode_cut_size(struct kr_inodes *inodes, const struct kr_fid *fid)
 {
 	KR_SCOPED_LOCK(&inodes->lock);
 	struct kr_inode *inode = find(inodes, fid);
 
 	if (inode)
-		doubt(inode);
+		cut(inode);
+	return inode && inode->tellers;
+}
+
+void kr_inode_await_tellers(struct kr_inodes *inodes, const struct kr_fid *fid)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+	const struct kr_inode *inode;
+
+	while ((inode = find(inodes, fid)) && inode->tellers)
+		pthread_cond_wait(&inodes->told, &inodes->lock);
 }
 
 bool kr_inode_removed_directory(struct kr_inodes *inodes, uint64_t number, struct kr_attr *ret_attr)
@@ -268,7 +329,7 @@ void kr_inode_forget(struct kr_inodes *inodes, uint64_t number, uint64_t count)
 	KR_SCOPED_LOCK(&inodes->lock);
 	inode = inode_of(inodes, number);
 	inode->lookups -= KR_MIN(count, inode->lookups);
-	doubt(inode); /* looked up again meanwhile: it may have a new one */
+	cut(inode); /* looked up again meanwhile: it may have a new one */
 	if (inode->lookups || inode == inodes->root)
 		return;
 	kr_table_remove(&inodes->by_fid, &inode->link);

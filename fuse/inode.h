@@ -7,7 +7,14 @@
  * That size: the kernel takes one from our answer only if it has heard of nothing else since it asked, and an invalidation or the answer to
  * another question is such a thing.  A read of its pages, lseek(SEEK_END) or a mapping then ends at an older one, whatever we said; what goes
  * by it has asked (GETATTR) before.  So what has been said, and what writes of this node have let the kernel know, is remembered, and where
- * sizes differ it is made sure (kr_notify) before GETATTR is answered.
+ * sizes differ it is made sure (kr_shim_grow) before GETATTR is answered.
+ *
+ * The kernel can be made to believe in a greater size only, and must not when the file has been cut meanwhile: it would fill the pages that
+ * it has with zeros up to there.  So cuts are counted: by programs of this node (an open with O_TRUNC too), when pages are dropped for what
+ * another node does, and where a size or the end of a read shows one.  What was asked for before a cut, and is more than what was said
+ * since, is asked for anew; and who cuts waits for those who are just telling a size (but O_TRUNC, which leaves no pages: the next read is
+ * short then, and the kernel believes that).  What is left: a thread that stands still in the middle of telling a size, while another node
+ * cuts a file that this one has not cached, can leave lseek(SEEK_END) a size too long, until somebody asks.
  */
 #ifndef KR_FUSE_INODE_H
 #define KR_FUSE_INODE_H
@@ -31,15 +38,27 @@ int kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, const str
 /* 0, or -EIO: ATTR cannot be true of the file behind this number (as for kr_inode_fid), for its type never changes.  The kernel would
  * give the inode up for good: it must not see such a reply. */
 int kr_inode_check(const struct kr_inodes *inodes, uint64_t number, const struct kr_attr *attr);
-/* A regular file's SIZE is said to the kernel.  Whether it is certain to believe in that one, or a greater one, now. */
-bool kr_inode_say_size(struct kr_inodes *inodes, uint64_t number, uint64_t size, uint32_t *ret_sayings);
+/* How often the file has been cut, as far as is known here: to be had before its size is asked for. */
+uint32_t kr_inode_cuts(struct kr_inodes *inodes, uint64_t number);
+/* A regular file's SIZE, for which was asked when it had been cut *CUTS times, is to be said to the kernel. If it can be, *CUTS is set to what
+ * the next two want. */
+enum kr_saying {
+	KR_SAY_KNOWN, /* which is certain to believe in that one, or a greater one */
+	KR_SAY_TELL,  /* which is to be made to, first */
+	KR_SAY_STALE, /* but cannot be believed itself any more: to be asked for anew */
+};
+enum kr_saying kr_inode_say_size(struct kr_inodes *inodes, uint64_t number, uint64_t size, uint32_t *cuts);
+/* Around what makes the kernel believe in SIZE, after KR_SAY_TELL. False: it has become stale, and nothing is to be ended. */
+bool kr_inode_tell_size(struct kr_inodes *inodes, uint64_t number, uint64_t size, uint32_t cuts);
+void kr_inode_told_size(struct kr_inodes *inodes, uint64_t number, uint64_t size, uint32_t cuts, bool told);
 /* A write of this node, whose bytes end at END in the kernel's eyes, is being answered. */
 void kr_inode_size_grown(struct kr_inodes *inodes, uint64_t number, uint64_t end);
-/* It has been made to, and since SAYINGS nothing else was said.  (A program of this node that has cut the file meanwhile is believed by the
- * kernel less than this for an instant: until a read of the pages is short, or somebody asks.) */
-void kr_inode_size_known(struct kr_inodes *inodes, uint64_t number, uint64_t size, uint32_t sayings);
-/* The kernel may learn of another size by itself: the file is opened with O_TRUNC; or its pages were dropped, and a read of them is short. */
-void kr_inode_doubt_size(struct kr_inodes *inodes, const struct kr_fid *fid);
+/* The kernel sees from an answer of ours that the file ends at SIZE, or ended there when that was made: a read was short, attributes were set. */
+void kr_inode_size_seen(struct kr_inodes *inodes, uint64_t number, uint64_t size);
+/* The file has been cut, or may have been. Whether somebody is just telling a size. */
+bool kr_inode_cut_size(struct kr_inodes *inodes, const struct kr_fid *fid);
+/* Waits for those. Blocks as what they do does, for page locks: in kr-notify only. */
+void kr_inode_await_tellers(struct kr_inodes *inodes, const struct kr_fid *fid);
 /* What is said of a directory that is gone and that a program still has open or works in (the server has nothing to say of it any more):
  * what it was when it was last looked up, without a name. False: not a directory, or not known. NUMBER as for kr_inode_fid. */
 bool kr_inode_removed_directory(struct kr_inodes *inodes, uint64_t number, struct kr_attr *ret_attr);

@@ -21,7 +21,7 @@ struct kr_notifier {
 
 static int tell(struct fuse_session *fuse, const struct kr_notify_job *job)
 {
-	int first = job->size ? kr_shim_grow(fuse, job->nodeid, job->size) : 0;
+	int first = 0;
 
 	for (uint32_t i = 0; i < job->count; i++) {
 		const struct kr_range *range = &job->ranges[i];
@@ -30,7 +30,7 @@ static int tell(struct fuse_session *fuse, const struct kr_notify_job *job)
 		if (err && err != -ENOENT && !first)
 			first = err;
 	}
-	return first == -ENOENT ? 0 : first;
+	return first;
 }
 
 static struct kr_notify_job *take(struct kr_notifier *notifier)

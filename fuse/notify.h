@@ -1,4 +1,4 @@
-/* Invalidations of the kernel's page cache, and sizes that it must know, by threads of their own (kr-notify).
+/* Invalidations of the kernel's page cache, and what else may wait for its pages, by threads of their own (kr-notify).
  *
  * A notification may wait for a page lock whose holder waits for an answer of ours, so no thread that answers requests,
  * and nobody who holds a lock, may send one.  The queue holds jobs that lie inside their owners (at most one per file and
@@ -19,11 +19,10 @@ enum { KR_NOTIFY_RANGES = 8 };
 /* Owned by the asker, untouched by it until `done` has run. */
 struct kr_notify_job {
 	struct kr_link link;
-	uint64_t nodeid;
-	uint64_t size;  /* > 0: the kernel is to know that the file is as long as that, at least */
+	uint64_t nodeid; /* 0: nothing is to be dropped */
 	uint32_t count; /* of ranges to be dropped; length 0: to the end of the file */
 	struct kr_range ranges[KR_NOTIFY_RANGES];
-	/* Runs in kr-notify: may lock and post, must not answer the kernel by waiting. ERR: 0 (also when the kernel does not
+	/* Runs in kr-notify: may lock and post, and may itself wait for page locks and for others who do; for nothing else. ERR: 0 (also when the kernel does not
 	 * know the inode any more) or -errno: the pages may still be there. */
 	void (*done)(struct kr_notify_job *job, int err);
 };

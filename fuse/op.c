@@ -11,12 +11,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/sysmacros.h>
 
 #include "common/fail.h"
 #include "common/log.h"
 #include "common/util.h"
-#include "fuse/notify.h"
 #include "fuse/options.h"
 #include "fuse/signals.h"
 
@@ -297,122 +295,4 @@ void kr_op_keep_cred(struct kr_op *op, struct kr_cred *ret_cred)
 {
 	kr_op_cred(op->req, ret_cred);
 	ret_cred->groups = op->groups = kr_op_copy_groups(ret_cred);
-}
-
-static struct timespec timespec_of(struct kr_time time)
-{
-	return (struct timespec){.tv_sec = time.sec, .tv_nsec = time.nsec};
-}
-
-/* What a server says that is not ours, or whose words somebody changes. */
-static void complain(struct kr_mount *mount)
-{
-	static atomic_bool complained;
-
-	if (!atomic_exchange(&complained, true))
-		kr_log_warn("%s: %s; such answers are errors here (more of them are not reported)", mount->options->source, kr_fail_reason());
-}
-
-/* The kernel makes much of it. */
-static blksize_t block_size(uint32_t said)
-{
-	return said >= 512 && said <= 1 << 20 && (said & (said - 1)) == 0 ? (blksize_t)said : 4096;
-}
-
-/* A write's mtime goes by the server's clock to the nanosecond, the ctime of the flush by its kernel's, which stands still for a tick of up to
- * 10 ms: as on a local disk the second shall never lie before the first. */
-static struct kr_time ctime_of(const struct kr_attr *attr)
-{
-	enum { TICK_NS = 20 * 1000 * 1000 };
-	int64_t ahead_ns;
-
-	if (attr->mtime.sec < attr->ctime.sec || (uint64_t)attr->mtime.sec - (uint64_t)attr->ctime.sec > 1)
-		return attr->ctime;
-	ahead_ns = (attr->mtime.sec - attr->ctime.sec) * (int64_t)KR_NS_PER_S + attr->mtime.nsec - attr->ctime.nsec;
-	return ahead_ns > 0 && ahead_ns < TICK_NS ? attr->mtime : attr->ctime;
-}
-
-static void to_stat(const struct kr_attr *attr, struct stat *ret_stat)
-{
-	*ret_stat = (struct stat){
-		.st_ino = attr->ino,
-		.st_mode = attr->mode,
-		.st_nlink = attr->nlink,
-		.st_uid = attr->uid,
-		.st_gid = attr->gid,
-		.st_rdev = makedev(attr->rdev_major, attr->rdev_minor),
-		.st_size = (off_t)attr->size,
-		.st_blocks = (blkcnt_t)attr->blocks,
-		.st_blksize = block_size(attr->blksize),
-		.st_atim = timespec_of(attr->atime),
-		.st_mtim = timespec_of(attr->mtime),
-		.st_ctim = timespec_of(ctime_of(attr)),
-	};
-}
-
-/* An answer that waits until the kernel believes in its size. */
-struct sizing {
-	struct kr_notify_job job;
-	fuse_req_t req;
-	struct stat stat;
-	uint32_t sayings;
-};
-
-/* kr-notify. */
-static void sized(struct kr_notify_job *job, int err)
-{
-	struct sizing *sizing = KR_CONTAINER_OF(job, struct sizing, job);
-
-	if (!err)
-		kr_inode_size_known(kr_op_mount(sizing->req)->inodes, job->nodeid, job->size, sizing->sayings);
-	fuse_reply_attr(sizing->req, &sizing->stat, 0);
-	free(sizing);
-}
-
-void kr_op_say_attr(fuse_req_t req, uint64_t number, const struct kr_attr *attr)
-{
-	struct kr_mount *mount = kr_op_mount(req);
-	struct sizing *sizing;
-	struct stat stat;
-	uint32_t sayings;
-
-	if (kr_inode_check(mount->inodes, number, attr) < 0) {
-		complain(mount);
-		fuse_reply_err(req, EIO);
-		return;
-	}
-	to_stat(attr, &stat);
-	if (!S_ISREG(attr->mode) || kr_inode_say_size(mount->inodes, number, attr->size, &sayings) || !attr->size) {
-		fuse_reply_attr(req, &stat, 0);
-		return;
-	}
-	sizing = kr_xcalloc(1, sizeof(*sizing));
-	*sizing = (struct sizing){ .job = { .nodeid = number, .size = attr->size, .done = sized }, .req = req, .stat = stat, .sayings = sayings };
-	kr_notify(mount->notifier, &sizing->job);
-}
-
-void kr_op_reply_attr(struct kr_op *op, uint64_t number, const struct kr_attr *attr)
-{
-	kr_op_say_attr(kr_op_finish(op), number, attr);
-	kr_op_free(op);
-}
-
-int kr_op_entry(struct kr_mount *mount, const struct kr_fid *parent, const char *name, const struct kr_fid *fid,
-	const struct kr_attr *attr, struct fuse_entry_param *ret_entry)
-{
-	uint64_t generation, number;
-	int err = kr_inode_learn(mount->inodes, fid, attr, parent, name, &number, &generation);
-
-	if (err == -EIO)
-		complain(mount);
-	if (err)
-		return err;
-	*ret_entry = (struct fuse_entry_param){.ino = number, .generation = generation};
-	to_stat(attr, &ret_entry->attr);
-	return 0;
-}
-
-void kr_op_entry_undo(struct kr_mount *mount, const struct fuse_entry_param *entry)
-{
-	kr_inode_forget(mount->inodes, entry->ino, 1);
 }

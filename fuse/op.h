@@ -92,10 +92,11 @@ void kr_op_cred(fuse_req_t req, struct kr_cred *ret_cred);
 uint32_t *kr_op_copy_groups(const struct kr_cred *cred);
 /* The same for an op that keeps it: the groups live as long as the op. Before the post. */
 void kr_op_keep_cred(struct kr_op *op, struct kr_cred *ret_cred);
-/* Answers REQ with ATTR of the file NUMBER, or with EIO if that cannot be true; the kernel believes in the size then (inode.h). Any thread. */
-void kr_op_say_attr(fuse_req_t req, uint64_t number, const struct kr_attr *attr);
-/* The same for an op, and frees it. */
-void kr_op_reply_attr(struct kr_op *op, uint64_t number, const struct kr_attr *attr);
+/* Answers a GETATTR of the file NUMBER, cut CUTS times (inode.h) before it was asked for, with ATTR, or with EIO if that cannot be true; the
+ * kernel believes in the size then.  If the file has been cut since it is asked for anew. */
+void kr_op_say_attr(fuse_req_t req, uint64_t number, uint32_t cuts, const struct kr_attr *attr);
+/* Answers a SETATTR of the file NUMBER, which is FID, and after which ATTR are its attributes; SIZED: it has set the size. */
+void kr_op_say_changed(fuse_req_t req, uint64_t number, const struct kr_fid *fid, bool sized, const struct kr_attr *attr);
 /* An entry for fuse_reply_entry/create, counting one lookup (kernel timeouts 0); NAME in PARENT is where it was
  * found (NULL: not known).  0, -ENOMEM, or -EIO: ATTR cannot be true. */
 int kr_op_entry(struct kr_mount *mount, const struct kr_fid *parent, const char *name, const struct kr_fid *fid,

@@ -21,10 +21,19 @@ struct getattr_op {
 	uint64_t number;
 	struct kr_fid fid;
 	uint64_t stamp;
+	uint32_t cuts; /* of the file, when it was sent (inode.h) */
 	int tries;
 };
 
 static void step_getattr(struct kr_op *op);
+
+static void reply_getattr(struct kr_op *op, const struct kr_attr *attr)
+{
+	struct getattr_op *getattr = KR_CONTAINER_OF(op, struct getattr_op, op);
+
+	kr_op_say_attr(kr_op_finish(op), getattr->number, getattr->cuts, attr);
+	kr_op_free(op);
+}
 
 static void on_getattr(struct kr_op *op, int err, const void *message, struct kr_buf *data)
 {
@@ -34,7 +43,7 @@ static void on_getattr(struct kr_op *op, int err, const void *message, struct kr
 
 	(void)data;
 	if (err == -ESTALE && kr_inode_removed_directory(op->mount->inodes, getattr->number, &attr)) {
-		kr_op_reply_attr(op, getattr->number, &attr);
+		reply_getattr(op, &attr);
 		return;
 	}
 	if (err < 0) {
@@ -46,7 +55,7 @@ static void on_getattr(struct kr_op *op, int err, const void *message, struct kr
 	bool good = !file || kr_file_overlay_attr(file, getattr->stamp, ++getattr->tries >= OVERLAY_TRIES, &attr);
 	kr_file_put(file);
 	if (good)
-		kr_op_reply_attr(op, getattr->number, &attr);
+		reply_getattr(op, &attr);
 	else
 		step_getattr(op);
 }
@@ -64,6 +73,7 @@ static void step_getattr(struct kr_op *op)
 	file = kr_file_find(op->mount, &getattr->fid);
 	getattr->stamp = file ? kr_file_stamp(file) : 0;
 	kr_file_put(file);
+	getattr->cuts = kr_inode_cuts(op->mount->inodes, getattr->number);
 	kr_op_send(op, KR_MSG_GETATTR, &msg, KR_RPC_READ_ONLY, on_getattr);
 }
 
@@ -74,6 +84,7 @@ static bool getattr_noted(fuse_req_t req, fuse_ino_t ino, const struct kr_fid *f
 	struct kr_attr attr;
 	struct kr_file *file;
 	uint64_t true_ns;
+	uint32_t cuts = kr_inode_cuts(mount->inodes, ino);
 	bool good;
 
 	if (!kr_notes_getattr(mount, fid, &attr, &true_ns))
@@ -83,7 +94,7 @@ static bool getattr_noted(fuse_req_t req, fuse_ino_t ino, const struct kr_fid *f
 	kr_file_put(file);
 	if (!good)
 		return false;
-	kr_op_say_attr(req, ino, &attr);
+	kr_op_say_attr(req, ino, cuts, &attr);
 	return true;
 }
 
@@ -133,10 +144,12 @@ static void on_setattr(struct kr_op *op, int err, const void *message, struct kr
 		if (err == 0)
 			kr_file_overlay_attr(setattr->file, kr_file_stamp(setattr->file), true, &attr);
 	}
-	if (err < 0)
+	if (err < 0) {
 		kr_op_reply_err(op, err);
-	else
-		kr_op_reply_attr(op, setattr->number, &attr);
+		return;
+	}
+	kr_op_say_changed(kr_op_finish(op), setattr->number, &setattr->msg.file, setattr->size != UINT64_MAX, &attr);
+	kr_op_free(op);
 }
 
 static void step_setattr(struct kr_op *op)

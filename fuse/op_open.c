@@ -145,7 +145,7 @@ static void on_opened(struct kr_op *op, int err, const void *message, struct kr_
 	}
 	file->opens++;
 	if (fi.flags & O_TRUNC)
-		kr_inode_doubt_size(file->mount->inodes, &file->fid);
+		kr_inode_cut_size(file->mount->inodes, &file->fid);
 	readable = learn(open, file, reply->granted, &reply->attr);
 	kr_notes_opened(file->mount, &file->fid, &reply->attr);
 	if (readable && reply->has_data && data)

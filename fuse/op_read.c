@@ -15,6 +15,7 @@ enum { PAGE_MASK = 4095, IN_LOOP_MAX = 64 * 1024 };
 struct read_op {
 	struct kr_file_op file_op;
 	const struct kr_handle *handle;
+	uint64_t number;
 	struct kr_gated gated;
 	bool page_aligned;  /* may be for the kernel's pages (a mapping of a direct_io handle) */
 	bool entered;
@@ -49,6 +50,13 @@ static bool still_held(struct kr_file *file, uint32_t epoch)
 {
 	KR_SCOPED_LOCK(&file->lock);
 	return epoch == file->holder.epoch;
+}
+
+/* The kernel goes by it, if it was for its pages. */
+static void note_end(const struct kr_file *file, uint64_t number, uint64_t offset, size_t size, size_t length)
+{
+	if (length < size && is_page_aligned(offset, size))
+		kr_inode_size_seen(file->mount->inodes, number, offset + length);
 }
 
 /* --- in a worker ------------------------------------------------------------------------------------------------------------ */
@@ -89,7 +97,7 @@ static bool read_relaxed(fuse_req_t req, const struct kr_handle *handle, uint64_
 	return served;
 }
 
-static bool read_fast(fuse_req_t req, struct kr_file *file, uint64_t offset, size_t size)
+static bool read_fast(fuse_req_t req, uint64_t number, struct kr_file *file, uint64_t offset, size_t size)
 {
 	struct kr_read_plan plan;
 	uint32_t epoch;
@@ -102,8 +110,10 @@ static bool read_fast(fuse_req_t req, struct kr_file *file, uint64_t offset, siz
 	served = buffer && kr_read_plan_fill(&plan, buffer) == 0 && still_held(file, epoch);
 	if (plan.stage)
 		kr_stage_hint(plan.stage, offset, size);
-	if (served)
+	if (served) {
+		note_end(file, number, offset, size, plan.length);
 		fuse_reply_buf(req, buffer, plan.length);
+	}
 	kr_read_plan_fini(&plan);
 	free(buffer);
 	pthread_mutex_lock(&file->lock);
@@ -165,6 +175,7 @@ static void answer(struct read_op *read)
 {
 	struct kr_op *op = &read->file_op.op;
 
+	note_end(read->file_op.file, read->number, read->gated.offset, read->gated.length, read->plan.length);
 	fuse_reply_buf(kr_op_finish(op), read->buffer, read->plan.length);
 	kr_op_free(op);
 }
@@ -271,7 +282,6 @@ void kr_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struc
 	struct kr_handle *handle = kr_handle_of(fi);
 	struct read_op *read;
 
-	(void)ino;
 	if (handle->door) {
 		kr_batch_read(req, handle, size, (uint64_t)offset);
 		return;
@@ -280,13 +290,14 @@ void kr_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struc
 		fuse_reply_err(req, EIO);
 		return;
 	}
-	if (read_relaxed(req, handle, (uint64_t)offset, size) || read_fast(req, handle->file, (uint64_t)offset, size))
+	if (read_relaxed(req, handle, (uint64_t)offset, size) || read_fast(req, ino, handle->file, (uint64_t)offset, size))
 		return;
 	read = kr_file_op_new(sizeof(*read), req, "read", handle->file, step_read);
 	if (!read)
 		return;
 	read->file_op.op.fini = fini_read;
 	read->handle = handle;
+	read->number = ino;
 	read->gated.offset = (uint64_t)offset;
 	read->gated.length = size;
 	read->page_aligned = is_page_aligned((uint64_t)offset, size);

@@ -130,7 +130,6 @@ static void drop_ended(struct kr_task *task)
 
 	if (drop->err)
 		kr_log_warn("cannot invalidate the kernel's pages of a file: error %d", -drop->err);
-	kr_inode_doubt_size(file->mount->inodes, &file->fid);
 	kr_list_remove(&drop->link);
 	file->drop = NULL;
 	free(drop);
@@ -145,8 +144,11 @@ static void drop_ended(struct kr_task *task)
 static void drop_done(struct kr_notify_job *job, int err)
 {
 	struct kr_file_drop *drop = KR_CONTAINER_OF(job, struct kr_file_drop, job);
+	struct kr_inodes *inodes = drop->file->mount->inodes;
 
 	drop->err = err;
+	if (kr_inode_cut_size(inodes, &drop->file->fid)) /* perhaps, by another node, when our answer allows it */
+		kr_inode_await_tellers(inodes, &drop->file->fid);
 	kr_loop_post(drop->file->mount->kr_loop, &drop->done_task);
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 #include <errno.h>
+#include <pthread.h>
 #include <sys/stat.h>
 
 #include "fuse/inode.h"
@@ -121,43 +122,161 @@ static void a_hundred_thousand_inodes_come_and_go(void **state)
 	kr_inodes_free(inodes);
 }
 
+/* A file that the kernel knows, and what was had when its size was asked for. */
+struct sized {
+	struct kr_inodes *inodes;
+	struct kr_fid fid;
+	uint64_t number;
+	uint32_t cuts;
+};
+
+static struct sized sized_file(void)
+{
+	struct sized f = {.inodes = make(), .fid = fid_of(7)};
+
+	f.number = learn(f.inodes, 7, 0, "a"); /* size 0 */
+	return f;
+}
+
+/* Asked for and answered at once. */
+static enum kr_saying say(struct sized *f, uint64_t size)
+{
+	f->cuts = kr_inode_cuts(f->inodes, f->number);
+	return kr_inode_say_size(f->inodes, f->number, size, &f->cuts);
+}
+
+static bool tell(struct sized *f, uint64_t size)
+{
+	bool good = kr_inode_tell_size(f->inodes, f->number, size, f->cuts);
+
+	if (good)
+		kr_inode_told_size(f->inodes, f->number, size, f->cuts, true);
+	return good;
+}
+
 /* The same size each time is one that the kernel has, whatever it has dropped; of two sizes it may have either until it is made sure. */
 static void which_size_the_kernel_has_is_known_or_not(void **state)
 {
-	struct kr_inodes *inodes = make();
-	struct kr_fid fid = fid_of(7);
-	uint64_t number = learn(inodes, 7, 0, "a");
-	uint32_t sayings, later;
+	struct sized f = sized_file();
+	uint32_t earlier;
 
 	(void)state;
-	assert_true(kr_inode_say_size(inodes, number, 0, &sayings));
-	assert_false(kr_inode_say_size(inodes, number, 100, &sayings));
-	assert_false(kr_inode_say_size(inodes, number, 100, &sayings));
-	kr_inode_size_known(inodes, number, 100, sayings);
-	assert_true(kr_inode_say_size(inodes, number, 100, &sayings));
-	assert_false(kr_inode_say_size(inodes, number, 200, &sayings));
-	assert_false(kr_inode_say_size(inodes, number, 150, &later));
-	kr_inode_size_known(inodes, number, 200, sayings); /* too late: a smaller one is on its way */
-	assert_false(kr_inode_say_size(inodes, number, 200, &sayings));
-	kr_inode_size_known(inodes, number, 200, sayings);
-	kr_inode_doubt_size(inodes, &fid);
-	assert_false(kr_inode_say_size(inodes, number, 200, &sayings));
-	kr_inode_size_known(inodes, number, 200, sayings);
-	learn(inodes, 7, 0, "a"); /* size 0 */
-	assert_false(kr_inode_say_size(inodes, number, 200, &sayings));
-	kr_inode_size_known(inodes, number, 200, sayings);
-	kr_inode_size_known(inodes, number, 200, sayings);
-	kr_inode_size_grown(inodes, number, 120);
-	assert_true(kr_inode_say_size(inodes, number, 200, &sayings));
-	kr_inode_size_grown(inodes, number, 300);
-	assert_true(kr_inode_say_size(inodes, number, 300, &sayings));
-	assert_false(kr_inode_say_size(inodes, number, 200, &sayings));
-	kr_inode_size_grown(inodes, number, 200); /* but another answer is on its way */
-	assert_false(kr_inode_say_size(inodes, number, 200, &sayings));
-	kr_inode_size_known(inodes, number, 200, sayings);
-	kr_inode_forget(inodes, number, 1); /* it may have looked it up anew */
-	assert_false(kr_inode_say_size(inodes, number, 200, &sayings));
-	kr_inodes_free(inodes);
+	assert_int_equal(say(&f, 0), KR_SAY_KNOWN);
+	assert_int_equal(say(&f, 100), KR_SAY_TELL);
+	assert_int_equal(say(&f, 100), KR_SAY_TELL);
+	assert_true(tell(&f, 100));
+	assert_int_equal(say(&f, 100), KR_SAY_KNOWN);
+	assert_int_equal(say(&f, 200), KR_SAY_TELL);
+	assert_true(kr_inode_tell_size(f.inodes, f.number, 200, f.cuts));
+	earlier = f.cuts;
+	assert_int_equal(say(&f, 150), KR_SAY_TELL);
+	kr_inode_told_size(f.inodes, f.number, 200, earlier, true); /* too late: a smaller one is on its way */
+	assert_int_equal(say(&f, 200), KR_SAY_TELL);
+	assert_true(kr_inode_tell_size(f.inodes, f.number, 200, f.cuts));
+	kr_inode_told_size(f.inodes, f.number, 200, f.cuts, false); /* nor is one that could not be told */
+	assert_int_equal(say(&f, 200), KR_SAY_TELL);
+	assert_true(tell(&f, 200));
+	kr_inode_cut_size(f.inodes, &f.fid);
+	assert_int_equal(say(&f, 200), KR_SAY_TELL);
+	assert_true(tell(&f, 200));
+	learn(f.inodes, 7, 0, "a"); /* size 0 */
+	assert_int_equal(say(&f, 200), KR_SAY_TELL);
+	assert_true(tell(&f, 200));
+	kr_inode_size_grown(f.inodes, f.number, 120);
+	assert_int_equal(say(&f, 200), KR_SAY_KNOWN);
+	kr_inode_size_grown(f.inodes, f.number, 300);
+	assert_int_equal(say(&f, 300), KR_SAY_KNOWN);
+	assert_int_equal(say(&f, 200), KR_SAY_TELL);
+	kr_inode_size_grown(f.inodes, f.number, 200); /* but another answer is on its way */
+	assert_int_equal(say(&f, 200), KR_SAY_TELL);
+	assert_true(tell(&f, 200));
+	kr_inode_forget(f.inodes, f.number, 1); /* it may have looked it up anew */
+	assert_int_equal(say(&f, 200), KR_SAY_TELL);
+	kr_inodes_free(f.inodes);
+}
+
+/* The kernel would not give up again what it is told. */
+static void a_size_from_before_a_cut_is_not_told_any_more(void **state)
+{
+	struct sized f = sized_file();
+	uint32_t before;
+
+	(void)state;
+	assert_int_equal(say(&f, 300), KR_SAY_TELL);
+	before = kr_inode_cuts(f.inodes, f.number);
+	assert_false(kr_inode_cut_size(f.inodes, &f.fid));
+	assert_false(tell(&f, 300)); /* said before, not told yet */
+	assert_int_equal(kr_inode_say_size(f.inodes, f.number, 300, &before), KR_SAY_STALE); /* asked for before */
+	assert_int_equal(say(&f, 100), KR_SAY_TELL);
+	assert_int_equal(kr_inode_say_size(f.inodes, f.number, 300, &before), KR_SAY_STALE);
+	assert_int_equal(kr_inode_say_size(f.inodes, f.number, 100, &before), KR_SAY_TELL); /* as good as the other */
+	assert_int_equal(say(&f, 300), KR_SAY_TELL); /* it has grown again */
+	assert_true(tell(&f, 300));
+	assert_int_equal(say(&f, 300), KR_SAY_KNOWN);
+	kr_inodes_free(f.inodes);
+}
+
+/* Whoever hears so: of another who asks, of a read, of a lookup. */
+static void a_size_that_is_less_than_the_last_is_a_cut(void **state)
+{
+	struct sized f = sized_file(), other = f;
+	uint32_t cuts;
+
+	(void)state;
+	assert_int_equal(say(&f, 300), KR_SAY_TELL);
+	assert_int_equal(say(&other, 400), KR_SAY_TELL); /* more is none */
+	assert_true(tell(&f, 300));
+	assert_true(tell(&other, 400));
+	assert_int_equal(say(&f, 500), KR_SAY_TELL);
+	assert_int_equal(say(&other, 400), KR_SAY_TELL);
+	assert_false(tell(&f, 500));
+	assert_true(tell(&other, 400));
+
+	assert_int_equal(say(&f, 500), KR_SAY_TELL);
+	kr_inode_size_seen(f.inodes, f.number, 600); /* of a read that begins beyond the end */
+	assert_true(kr_inode_tell_size(f.inodes, f.number, 500, f.cuts));
+	kr_inode_told_size(f.inodes, f.number, 500, f.cuts, false);
+	kr_inode_size_seen(f.inodes, f.number, 450);
+	assert_false(tell(&f, 500));
+	assert_int_equal(say(&f, 500), KR_SAY_TELL);
+	learn(f.inodes, 7, 0, "a"); /* size 0 */
+	assert_false(tell(&f, 500));
+
+	/* What is read or looked up is no reason to believe in what was asked for before a cut. */
+	cuts = kr_inode_cuts(f.inodes, f.number);
+	kr_inode_cut_size(f.inodes, &f.fid);
+	kr_inode_size_seen(f.inodes, f.number, 500);
+	assert_int_equal(kr_inode_say_size(f.inodes, f.number, 500, &cuts), KR_SAY_STALE);
+	kr_inodes_free(f.inodes);
+}
+
+static void *end_of_telling(void *argument)
+{
+	struct sized *f = argument;
+
+	kr_inode_told_size(f->inodes, f->number, 300, f->cuts, true);
+	return NULL;
+}
+
+static void who_cuts_waits_for_those_who_are_telling(void **state)
+{
+	struct sized f = sized_file();
+	struct kr_fid unknown = fid_of(8);
+	pthread_t thread;
+
+	(void)state;
+	kr_inode_await_tellers(f.inodes, &f.fid);
+	kr_inode_await_tellers(f.inodes, &unknown);
+	assert_false(kr_inode_cut_size(f.inodes, &unknown));
+	assert_int_equal(say(&f, 300), KR_SAY_TELL);
+	assert_true(kr_inode_tell_size(f.inodes, f.number, 300, f.cuts));
+	assert_true(kr_inode_cut_size(f.inodes, &f.fid));
+	assert_int_equal(pthread_create(&thread, NULL, end_of_telling, &f), 0);
+	kr_inode_await_tellers(f.inodes, &f.fid);
+	assert_false(kr_inode_cut_size(f.inodes, &f.fid));
+	pthread_join(thread, NULL);
+	assert_int_equal(say(&f, 300), KR_SAY_TELL); /* the cut came after it */
+	kr_inodes_free(f.inodes);
 }
 
 /* The kernel gives up an inode for good whose type changes, the root included. */
@@ -211,6 +330,9 @@ int main(void)
 		cmocka_unit_test(a_path_follows_the_names_by_which_inodes_were_last_found),
 		cmocka_unit_test(a_circle_of_names_ends),
 		cmocka_unit_test(which_size_the_kernel_has_is_known_or_not),
+		cmocka_unit_test(a_size_from_before_a_cut_is_not_told_any_more),
+		cmocka_unit_test(a_size_that_is_less_than_the_last_is_a_cut),
+		cmocka_unit_test(who_cuts_waits_for_those_who_are_telling),
 		cmocka_unit_test(what_cannot_be_true_of_a_file_is_refused),
 		cmocka_unit_test(a_directory_that_is_gone_has_attributes_and_no_name),
 		cmocka_unit_test(a_hundred_thousand_inodes_come_and_go),
