@@ -17,6 +17,7 @@ static struct {
 	struct kr_session_facts facts;
 	struct kr_flusher flusher;
 	struct kr_reclaim_request asked;
+	unsigned asks, stepped, woken, references;
 	kr_rpc_fn answer; /* to a RECLAIM on its way; NULL: there is none */
 	void *context;
 } fake;
@@ -31,11 +32,13 @@ void kr_file_flushed(struct kr_file *file, uint64_t seq, const struct kr_flush_r
 }
 struct kr_file *kr_file_get(struct kr_file *file)
 {
+	fake.references++;
 	return file;
 }
 void kr_file_put(struct kr_file *file)
 {
 	(void)file;
+	fake.references--;
 }
 struct kr_applied *kr_flush_add_applied(struct kr_file *file, struct kr_extent_map *extents, uint64_t seq, uint64_t round)
 {
@@ -68,6 +71,7 @@ void kr_flush_send_abandon(struct kr_flush_send *send)
 void kr_file_step(struct kr_file *file)
 {
 	(void)file;
+	fake.woken++;
 }
 int kr_flush_send_replay(struct kr_file *file, struct kr_applied *applied, unsigned flags)
 {
@@ -89,6 +93,7 @@ void kr_flush_watch_calls(struct kr_flusher *flusher)
 void kr_flush_step(struct kr_file *file)
 {
 	(void)file;
+	fake.stepped++;
 }
 struct kr_flusher *kr_flusher_of(const struct kr_file *file)
 {
@@ -105,6 +110,7 @@ uint64_t kr_rpc_call(struct kr_rpc *rpc, uint16_t type, const void *msg, const s
 {
 	(void)rpc, (void)slices, (void)count, (void)flags;
 	if (type == KR_MSG_RECLAIM) {
+		fake.asks++;
 		fake.asked = *(const struct kr_reclaim_request *)msg;
 		fake.answer = callback;
 		fake.context = context;
@@ -149,6 +155,7 @@ static int teardown(void **state)
 	struct fixture *f = *state;
 
 	kr_extent_map_fini(&f->file.dirty);
+	assert_int_equal(fake.references, 0);
 	return 0;
 }
 
@@ -182,6 +189,17 @@ static void server_says(int err, const struct kr_reclaim_reply *reply)
 	answer(fake.context, err, reply, NULL);
 }
 
+/* The server could not tell what becomes of the bytes; then it is asked, and has not answered yet. */
+static void ask_again(struct fixture *f)
+{
+	write_some(f);
+	fake.facts.late = true;
+	kr_flush_reclaimed(&f->file, -EIO, &(struct kr_reclaim_reply){0});
+	f->file.flush.judge_ns = 0;
+	kr_unjudged_step(&f->file);
+	assert_int_equal(fake.asks, 1);
+}
+
 /* Until it can tell; what others' changes are counted from does not move meanwhile. */
 static void the_server_is_asked_again_what_it_could_not_tell(void **state)
 {
@@ -192,8 +210,11 @@ static void the_server_is_asked_again_what_it_could_not_tell(void **state)
 	write_some(f);
 	fake.facts.late = true;
 	f->file.base.ctime = (struct kr_time){.sec = 5};
+	f->file.opens = 3;
+	flush->plan.retry_ns = 1;
 	kr_flush_reclaimed(&f->file, -EIO, &reply);
 	f->file.base.ctime.sec = 9;
+	assert_int_equal(kr_file_since(&f->file).sec, 5);
 	kr_unjudged_step(&f->file);
 	assert_null(fake.answer); /* not at once */
 	flush->judge_ns = 0;
@@ -201,11 +222,15 @@ static void the_server_is_asked_again_what_it_could_not_tell(void **state)
 	assert_int_equal(fake.asked.first, 7);
 	assert_int_equal(fake.asked.last, 7);
 	assert_int_equal(fake.asked.since.sec, 5);
+	assert_int_equal(fake.asked.opens, 3);
 	flush->judge_ns = 0;
-	kr_unjudged_step(&f->file); /* one at a time */
+	kr_unjudged_step(&f->file);
+	assert_int_equal(fake.asks, 1); /* one at a time */
 	server_says(-EIO, NULL);
 	assert_true(flush->unjudged && flush->orphaned);
 	assert_int_equal(fake.late, 0);
+	kr_unjudged_step(&f->file);
+	assert_int_equal(fake.asks, 1); /* not at once again */
 	flush->judge_ns = 0;
 	kr_unjudged_step(&f->file);
 	f->files.generation++; /* another session asked for itself, and could not be told either */
@@ -215,10 +240,78 @@ static void the_server_is_asked_again_what_it_could_not_tell(void **state)
 	kr_unjudged_step(&f->file);
 	server_says(0, &reply);
 	assert_false(flush->unjudged || flush->orphaned);
+	assert_int_equal(flush->plan.retry_ns, 0); /* begins anew */
 	assert_int_equal(fake.late, 1);
+	assert_int_equal(fake.stepped, 1);
+	assert_int_equal(fake.woken, 3);
 	flush->judge_ns = 0;
 	kr_unjudged_step(&f->file);
 	assert_null(fake.answer);
+}
+
+static void what_is_opened_or_closed_meanwhile_is_not_counted_twice(void **state)
+{
+	struct fixture *f = *state;
+	unsigned *const counts[] = {&f->file.opening, &f->file.closing};
+
+	write_some(f);
+	fake.facts.late = true;
+	kr_flush_reclaimed(&f->file, -EIO, &(struct kr_reclaim_reply){0});
+	f->file.flush.judge_ns = 0;
+	for (size_t i = 0; i < KR_ARRAY_SIZE(counts); i++) {
+		++*counts[i];
+		kr_unjudged_step(&f->file);
+		assert_int_equal(fake.asks, 0);
+		--*counts[i];
+	}
+	kr_unjudged_step(&f->file);
+	assert_int_equal(fake.asks, 1);
+	server_says(-EIO, NULL);
+}
+
+/* It is gone. */
+static void what_the_server_has_no_file_for_any_more_goes_to_a_conflict_file(void **state)
+{
+	struct fixture *f = *state;
+
+	ask_again(f);
+	server_says(-ESTALE, NULL);
+	assert_false(f->file.flush.unjudged);
+	assert_int_equal(fake.late, 1);
+	assert_int_equal(f->file.holder.held, 0);
+}
+
+/* Another session asks for all files; or somebody has discarded the bytes. */
+static void an_answer_that_comes_too_late_counts_no_more(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_flush *flush = &f->file.flush;
+	const struct kr_reclaim_reply reply = {.kinds = KR_LEASE_WRITE, .conflict = KR_CONFLICT_DIRTY};
+
+	ask_again(f);
+	fake.flusher.recovering = true;
+	server_says(0, &reply);
+	fake.flusher.recovering = false;
+	assert_true(flush->unjudged);
+	flush->judge_ns = 0;
+	kr_unjudged_step(&f->file);
+	flush->unjudged = false;
+	server_says(0, &reply);
+	assert_int_equal(f->file.holder.held, 0);
+	assert_int_equal(fake.late, 0);
+	assert_int_equal(fake.stepped, 0);
+}
+
+static void bytes_of_a_file_that_is_known_to_be_gone_are_not_asked_for(void **state)
+{
+	struct fixture *f = *state;
+
+	write_some(f);
+	f->file.flush.orphaned = true;
+	kr_unjudged_begin(&f->file, -EIO);
+	f->file.flush.judge_ns = 0;
+	kr_unjudged_step(&f->file);
+	assert_int_equal(fake.asks, 0);
 }
 
 static void what_the_server_lets_in_comes_with_the_lease(void **state)
@@ -328,6 +421,13 @@ static void a_reclaim_tells_what_is_dirty_from_what_is_to_be_replayed(void **sta
 	assert_int_equal(claims.replay_last, 4);
 	assert_int_equal(claims.oldest, 10);
 	assert_int_equal(claims.newest, 20);
+	memcpy(fake.facts.boot_id, now, sizeof(now));
+	kr_unjudged_begin(&f->file, -EIO);
+	f->file.flush.judge_ns = 0;
+	kr_unjudged_step(&f->file);
+	assert_true(fake.asked.first == 7 && fake.asked.last == 7 && fake.asked.replay_first == 3 && fake.asked.replay_last == 4);
+	assert_true(fake.asked.oldest == 10 && fake.asked.newest == 20);
+	server_says(-EIO, NULL);
 	for (size_t i = 0; i < KR_ARRAY_SIZE(all); i++)
 		kr_extent_map_fini(&all[i]->extents);
 }
@@ -338,6 +438,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(late_bytes_of_which_the_server_can_tell_nothing_are_kept_and_not_sent),
 		TEST(the_server_is_asked_again_what_it_could_not_tell),
+		TEST(what_is_opened_or_closed_meanwhile_is_not_counted_twice),
+		TEST(what_the_server_has_no_file_for_any_more_goes_to_a_conflict_file),
+		TEST(an_answer_that_comes_too_late_counts_no_more),
+		TEST(bytes_of_a_file_that_is_known_to_be_gone_are_not_asked_for),
 		TEST(what_the_server_lets_in_comes_with_the_lease),
 		TEST(a_file_without_late_bytes_has_nothing_to_keep),
 		TEST(a_reclaim_tells_what_is_dirty_from_what_is_to_be_replayed),

@@ -253,7 +253,7 @@ static void fsync_does_not_wait_for_the_dead(void **state)
 	node_reply(mapper, node_asked(mapper, KR_MSG_RECALL), NULL);
 	node_reply(mapper, node_asked(mapper, KR_MSG_STABLE), NULL);
 	node_disconnect(reader);
-	while (!is_answered(mapper, synced)) {
+	for (int ms = 0; ms <= 2 * LEASE_MS && !is_answered(mapper, synced); ms += MOMENT_MS) {
 		settle(writer);
 		a_moment_later(f, mapper);
 	}
