@@ -24,10 +24,7 @@ struct frame {
 	uint8_t kinds;
 	uint64_t number; /* of a request, or of a recall */
 };
-struct channel {
-	struct frame frames[FRAMES];
-	unsigned count;
-};
+#include "test/unit/lease_channel.h"
 /* What a node asks: at most one LEASE and one RETURN at a time. */
 struct request {
 	bool open, executed, waiting;
@@ -68,20 +65,6 @@ static inline uint32_t dice(struct world *world, uint32_t sides)
 {
 	world->seed = world->seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
 	return (uint32_t)(world->seed >> 33) % sides;
-}
-
-static inline void push(struct channel *channel, struct frame frame)
-{
-	assert_true(channel->count < FRAMES);
-	channel->frames[channel->count++] = frame;
-}
-
-static inline struct frame shift(struct channel *channel)
-{
-	struct frame frame = channel->frames[0];
-
-	memmove(&channel->frames[0], &channel->frames[1], --channel->count * sizeof(frame));
-	return frame;
 }
 
 static inline unsigned index_of(const struct world *world, const struct node *node)

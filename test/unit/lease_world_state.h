@@ -33,10 +33,7 @@ struct frame {
 	bool claims; /* of a RECLAIM: there are bytes not flushed */
 	bool applied, same; /* of its answer: the last FLUSH is there; nobody has written */
 };
-struct channel {
-	struct frame frames[FRAMES];
-	unsigned count;
-};
+#include "test/unit/lease_channel.h"
 struct request {
 	bool open;       /* at the node: unanswered */
 	bool waits;      /* ... and not sent yet: there is no session */
@@ -75,20 +72,6 @@ struct world {
 	struct node node[NODES];
 	uint32_t last_number;
 };
-
-static inline void push(struct channel *channel, struct frame frame)
-{
-	assert_true(channel->count < FRAMES);
-	channel->frames[channel->count++] = frame;
-}
-
-static inline struct frame shift(struct channel *channel)
-{
-	struct frame frame = channel->frames[0];
-
-	memmove(&channel->frames[0], &channel->frames[1], --channel->count * sizeof(frame));
-	return frame;
-}
 
 static inline struct node *node_of(struct world *world, uint32_t number)
 {

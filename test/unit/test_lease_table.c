@@ -1,184 +1,5 @@
-/* The lease machine: its rules one by one, then random histories against nodes that answer late. */
-#include "server/lease_table.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
-#include "common/util.h"
-
-/* --- a world of nodes behind ordered channels ----------------------------------------------------------------------- */
-
-enum { NODES = 6, ASKS = 64, MESSAGES = 4096 };
-
-struct ask {
-	struct kr_lease_waiter waiter;
-	bool used, waiting, granted;
-	uint64_t asked; /* moment of asking */
-};
-/* A frame on its way to a node: a grant, or a recall. */
-struct message {
-	bool recall;
-	uint8_t kinds;
-	uint64_t number;
-};
-struct world {
-	struct kr_lease_table table;
-	struct ask asks[ASKS];
-	struct message sent[NODES + 1][MESSAGES];
-	size_t sent_count[NODES + 1], delivered[NODES + 1];
-	uint8_t believed[NODES + 1];      /* what the node thinks it holds */
-	uint32_t unannounced[NODES + 1];
-	uint8_t unannounced_kinds[NODES + 1];
-	uint8_t held_before[NODES + 1];   /* at the beginning of the event */
-	uint64_t now, grants, recalls;
-};
-
-static bool conflict(uint8_t a, uint8_t b)
-{
-	return ((a & KR_LEASE_READ) && (b & KR_LEASE_WRITE)) || ((a & KR_LEASE_WRITE) && (b & KR_LEASE_READ));
-}
-
-static void on_grant(void *context, struct kr_lease_waiter *waiter)
-{
-	struct world *world = context;
-	struct ask *ask = KR_CONTAINER_OF(waiter, struct ask, waiter);
-
-	assert_true(ask->waiting);
-	ask->waiting = false;
-	ask->granted = true;
-	world->grants++;
-	for (size_t i = 0; i < ASKS; i++) { /* first come, first served, among those that exclude each other */
-		const struct ask *other = &world->asks[i];
-		bool same = other->waiter.node == waiter->node && !(other->waiter.operation && waiter->operation);
-
-		if (other->waiting && other->asked < ask->asked && !same && conflict(other->waiter.kinds, waiter->kinds))
-			assert_true(!waiter->operation && (world->held_before[waiter->node] & waiter->kinds) == waiter->kinds);
-	}
-	if (!waiter->operation) {
-		world->held_before[waiter->node] |= waiter->kinds;
-		world->unannounced[waiter->node]++;
-		world->unannounced_kinds[waiter->node] |= waiter->kinds;
-		ask->used = false;
-	}
-}
-
-static void on_recall(void *context, uint32_t node, uint8_t kinds, uint64_t number)
-{
-	struct world *world = context;
-
-	assert_int_equal(world->unannounced[node], 0);
-	assert_int_equal(kr_lease_table_held(&world->table, node) & kinds, kinds);
-	assert_true(world->sent_count[node] < MESSAGES);
-	world->sent[node][world->sent_count[node]++] = (struct message){.recall = true, .kinds = kinds, .number = number};
-	world->recalls++;
-}
-
-static void on_awaited(void *context, struct kr_lease_await *await)
-{
-	(void)context;
-	assert_false(kr_link_linked(&await->link));
-	await->node = 0; /* told */
-}
-
-static const struct kr_lease_actions actions = {on_grant, on_recall, on_awaited};
-
-static int setup(void **state)
-{
-	struct world *world = calloc(1, sizeof(*world));
-
-	kr_lease_table_init(&world->table, &actions, world);
-	*state = world;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct world *world = *state;
-
-	for (size_t i = 0; i < ASKS; i++) {
-		if (world->asks[i].used) {
-			world->asks[i].used = false;
-			kr_list_remove(&world->asks[i].waiter.link);
-		}
-	}
-	kr_lease_table_fini(&world->table);
-	free(world);
-	return 0;
-}
-
-static void remember(struct world *world)
-{
-	for (uint32_t node = 1; node <= NODES; node++)
-		world->held_before[node] = kr_lease_table_held(&world->table, node);
-}
-
-static struct ask *ask_as(struct world *world, uint32_t node, uint8_t kinds, bool operation)
-{
-	for (size_t i = 0; i < ASKS; i++) {
-		struct ask *ask = &world->asks[i];
-
-		if (ask->used)
-			continue;
-		remember(world);
-		*ask = (struct ask){.used = true, .waiting = true, .asked = ++world->now,
-			.waiter = {.node = node, .kinds = kinds, .operation = operation}};
-		kr_lease_table_ask(&world->table, &ask->waiter);
-		return ask;
-	}
-	return NULL;
-}
-
-static void announce(struct world *world, uint32_t node)
-{
-	while (world->unannounced[node]) {
-		world->unannounced[node]--;
-		if (world->unannounced[node] == 0) {
-			world->sent[node][world->sent_count[node]++] = (struct message){.kinds = world->unannounced_kinds[node]};
-			world->unannounced_kinds[node] = 0;
-		}
-		kr_lease_table_announced(&world->table, node);
-	}
-}
-
-/* Takes the next frame at the node; a recall is answered. */
-static bool deliver(struct world *world, uint32_t node)
-{
-	struct message message;
-
-	if (world->delivered[node] == world->sent_count[node])
-		return false;
-	message = world->sent[node][world->delivered[node]++];
-	if (!message.recall) {
-		world->believed[node] |= message.kinds;
-		return true;
-	}
-	world->believed[node] &= (uint8_t)~message.kinds;
-	kr_lease_table_recalled(&world->table, node, message.kinds, message.number);
-	return true;
-}
-
-static void check(struct world *world)
-{
-	const struct kr_lease_waiter *operation;
-
-	for (uint32_t a = 1; a <= NODES; a++) {
-		for (uint32_t b = a + 1; b <= NODES; b++) {
-			assert_false(conflict(world->believed[a], world->believed[b]));
-			assert_false(conflict(kr_lease_table_held(&world->table, a), kr_lease_table_held(&world->table, b)));
-		}
-		KR_LIST_FOR_EACH(operation, &world->table.operations, link) {
-			if (operation->node != a) {
-				assert_false(conflict(operation->kinds, kr_lease_table_held(&world->table, a)));
-				assert_false(conflict(operation->kinds, world->believed[a]));
-			}
-		}
-	}
-}
-
-/* --- rules ---------------------------------------------------------------------------------------------------------- */
+/* The rules of the lease machine, one by one. */
+#include "test/unit/lease_table_fixture.h"
 
 static void readers_share_a_file(void **state)
 {
@@ -358,85 +179,6 @@ static void what_an_operation_leaves_to_its_node_comes_before_all_that_wait(void
 	announce(world, 2);
 }
 
-/* --- random histories ----------------------------------------------------------------------------------------------- */
-
-static uint64_t random_state;
-static uint32_t random_below(uint32_t limit)
-{
-	random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-	return (uint32_t)(random_state >> 33) % limit;
-}
-
-static void random_event(struct world *world)
-{
-	uint32_t node = 1 + random_below(NODES);
-	uint8_t kinds = (uint8_t)(1 + random_below(3));
-	struct ask *ask = &world->asks[random_below(ASKS)];
-
-	remember(world);
-	switch (random_below(10)) {
-	case 0: case 1: case 2:
-		ask_as(world, node, kinds, false);
-		break;
-	case 3:
-		ask_as(world, random_below(NODES + 1), kinds | KR_LEASE_READ, true);
-		break;
-	case 4:
-		if (ask->used && ask->waiting && random_below(3) == 0) {
-			ask->used = ask->waiting = false;
-			kr_lease_table_withdraw(&world->table, &ask->waiter);
-		}
-		break;
-	case 5:
-		if (ask->used && ask->granted) {
-			ask->used = false;
-			kr_lease_table_end(&world->table, &ask->waiter);
-		}
-		break;
-	case 6:
-		/* A node gives back by itself only what it knows to hold, when no grant is on its way to it. */
-		if (!world->unannounced[node] && world->delivered[node] == world->sent_count[node] && random_below(2)) {
-			world->believed[node] &= (uint8_t)~kinds;
-			kr_lease_table_release(&world->table, node, kinds);
-		}
-		break;
-	case 7:
-		announce(world, node);
-		break;
-	case 8:
-		if (random_below(4) == 0)
-			kr_lease_table_revoke(&world->table, kinds);
-		break;
-	default:
-		deliver(world, node);
-	}
-}
-
-static void drain(struct world *world)
-{
-	bool again;
-
-	do {
-		again = false;
-		for (size_t i = 0; i < ASKS; i++) {
-			struct ask *ask = &world->asks[i];
-
-			if (ask->used && ask->granted) {
-				ask->used = false;
-				remember(world);
-				kr_lease_table_end(&world->table, &ask->waiter);
-				again = true;
-			}
-		}
-		for (uint32_t node = 1; node <= NODES; node++) {
-			announce(world, node);
-			remember(world);
-			again |= deliver(world, node);
-		}
-		check(world);
-	} while (again);
-}
-
 static void what_is_revoked_is_asked_back_once_from_everybody(void **state)
 {
 	struct world *world = *state;
@@ -502,6 +244,28 @@ static void who_waits_for_readers_of_old_bytes_waits_for_those_alone(void **stat
 	assert_int_equal(kr_lease_table_held(&world->table, 1), KR_LEASE_READ); /* one's own does not matter */
 }
 
+/* Since then it has old bytes, whatever changes later. */
+static void who_reads_on_through_two_changes_is_waited_for_since_the_first(void **state)
+{
+	struct world *world = *state;
+	struct kr_lease_await first, second;
+
+	ask_as(world, 1, KR_LEASE_READ, false);
+	announce(world, 1);
+	kr_lease_table_outdate(&world->table);
+	assert_false(kr_lease_table_await(&world->table, 2, &first));
+	kr_lease_table_outdate(&world->table);
+	ask_as(world, 3, KR_LEASE_READ, false);
+	announce(world, 3);
+	kr_lease_table_release(&world->table, 3, KR_LEASE_READ);
+	assert_int_equal(first.node, 2);
+	assert_false(kr_lease_table_await(&world->table, 2, &second));
+	while (deliver(world, 1))
+		;
+	assert_int_equal(first.node, 0);
+	assert_int_equal(second.node, 0);
+}
+
 static void an_heir_is_asked_for_what_was_outdated(void **state)
 {
 	struct world *world = *state;
@@ -523,41 +287,11 @@ static void an_heir_is_asked_for_what_was_outdated(void **state)
 	assert_int_equal(kr_lease_table_held(&world->table, 3), KR_LEASE_WRITE);
 }
 
-static void random_histories_neither_mix_holders_nor_lose_waiters(void **state)
-{
-	struct world *world = *state;
-
-	for (uint64_t seed = 1; seed <= 400; seed++) {
-		random_state = seed;
-		for (int step = 0; step < 600; step++) {
-			random_event(world);
-			check(world);
-		}
-		drain(world);
-		for (size_t i = 0; i < ASKS; i++) {
-			if (world->asks[i].used)
-				fail_msg("seed %lu: ask %zu still waits", (unsigned long)seed, i);
-		}
-		for (uint32_t node = 1; node <= NODES; node++) {
-			kr_lease_table_expire(&world->table, node);
-			world->believed[node] = 0;
-			world->sent_count[node] = world->delivered[node] = 0;
-		}
-		assert_true(kr_list_empty(&world->table.holders));
-		assert_true(kr_list_empty(&world->table.operations));
-		assert_true(kr_list_empty(&world->table.waiting));
-		assert_true(kr_list_empty(&world->table.awaits));
-	}
-	assert_true(world->grants > 10000 && world->recalls > 1000);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		TEST(a_reader_waits_until_the_writer_has_answered),
 		TEST(an_expired_node_sets_its_leases_free),
-		TEST(random_histories_neither_mix_holders_nor_lose_waiters),
 		TEST(readers_share_a_file),
 		TEST(writers_share_a_file),
 		TEST(a_recall_is_sent_only_after_the_grant_was_announced),
@@ -570,6 +304,7 @@ int main(void)
 		TEST(what_is_revoked_is_asked_back_once_from_everybody),
 		TEST(revoking_spares_the_other_kind),
 		TEST(who_waits_for_readers_of_old_bytes_waits_for_those_alone),
+		TEST(who_reads_on_through_two_changes_is_waited_for_since_the_first),
 		TEST(an_heir_is_asked_for_what_was_outdated),
 	};
 

@@ -1,0 +1,165 @@
+/* The lease machine of one file, and nodes behind ordered channels that announce, hear and answer when the test says so. */
+#ifndef KR_TEST_LEASE_TABLE_FIXTURE_H
+#define KR_TEST_LEASE_TABLE_FIXTURE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "common/util.h"
+#include "server/lease_table.h"
+
+enum { NODES = 6, ASKS = 64, MESSAGES = 4096 };
+
+struct ask {
+	struct kr_lease_waiter waiter;
+	bool used, waiting, granted;
+	uint64_t asked; /* moment of asking */
+};
+/* A frame on its way to a node: a grant, or a recall. */
+struct message {
+	bool recall;
+	uint8_t kinds;
+	uint64_t number;
+};
+struct world {
+	struct kr_lease_table table;
+	struct ask asks[ASKS];
+	struct message sent[NODES + 1][MESSAGES];
+	size_t sent_count[NODES + 1], delivered[NODES + 1];
+	uint8_t believed[NODES + 1];      /* what the node thinks it holds */
+	uint32_t unannounced[NODES + 1];
+	uint8_t unannounced_kinds[NODES + 1];
+	uint8_t held_before[NODES + 1];   /* at the beginning of the event */
+	uint64_t now, grants, recalls;
+};
+
+static inline bool conflict(uint8_t a, uint8_t b)
+{
+	return ((a & KR_LEASE_READ) && (b & KR_LEASE_WRITE)) || ((a & KR_LEASE_WRITE) && (b & KR_LEASE_READ));
+}
+
+static inline void on_grant(void *context, struct kr_lease_waiter *waiter)
+{
+	struct world *world = context;
+	struct ask *ask = KR_CONTAINER_OF(waiter, struct ask, waiter);
+
+	assert_true(ask->waiting);
+	ask->waiting = false;
+	ask->granted = true;
+	world->grants++;
+	for (size_t i = 0; i < ASKS; i++) { /* first come, first served, among those that exclude each other */
+		const struct ask *other = &world->asks[i];
+		bool same = other->waiter.node == waiter->node && !(other->waiter.operation && waiter->operation);
+
+		if (other->waiting && other->asked < ask->asked && !same && conflict(other->waiter.kinds, waiter->kinds))
+			assert_true(!waiter->operation && (world->held_before[waiter->node] & waiter->kinds) == waiter->kinds);
+	}
+	if (!waiter->operation) {
+		world->held_before[waiter->node] |= waiter->kinds;
+		world->unannounced[waiter->node]++;
+		world->unannounced_kinds[waiter->node] |= waiter->kinds;
+		ask->used = false;
+	}
+}
+
+static inline void on_recall(void *context, uint32_t node, uint8_t kinds, uint64_t number)
+{
+	struct world *world = context;
+
+	assert_int_equal(world->unannounced[node], 0);
+	assert_int_equal(kr_lease_table_held(&world->table, node) & kinds, kinds);
+	assert_true(world->sent_count[node] < MESSAGES);
+	world->sent[node][world->sent_count[node]++] = (struct message){.recall = true, .kinds = kinds, .number = number};
+	world->recalls++;
+}
+
+static inline void on_awaited(void *context, struct kr_lease_await *await)
+{
+	(void)context;
+	assert_false(kr_link_linked(&await->link));
+	await->node = 0; /* told */
+}
+
+static const struct kr_lease_actions actions = {on_grant, on_recall, on_awaited};
+
+static inline int setup(void **state)
+{
+	struct world *world = calloc(1, sizeof(*world));
+
+	kr_lease_table_init(&world->table, &actions, world);
+	*state = world;
+	return 0;
+}
+
+static inline int teardown(void **state)
+{
+	struct world *world = *state;
+
+	for (size_t i = 0; i < ASKS; i++) {
+		if (world->asks[i].used) {
+			world->asks[i].used = false;
+			kr_list_remove(&world->asks[i].waiter.link);
+		}
+	}
+	kr_lease_table_fini(&world->table);
+	free(world);
+	return 0;
+}
+
+static inline void remember(struct world *world)
+{
+	for (uint32_t node = 1; node <= NODES; node++)
+		world->held_before[node] = kr_lease_table_held(&world->table, node);
+}
+
+static inline struct ask *ask_as(struct world *world, uint32_t node, uint8_t kinds, bool operation)
+{
+	for (size_t i = 0; i < ASKS; i++) {
+		struct ask *ask = &world->asks[i];
+
+		if (ask->used)
+			continue;
+		remember(world);
+		*ask = (struct ask){.used = true, .waiting = true, .asked = ++world->now,
+			.waiter = {.node = node, .kinds = kinds, .operation = operation}};
+		kr_lease_table_ask(&world->table, &ask->waiter);
+		return ask;
+	}
+	return NULL;
+}
+
+static inline void announce(struct world *world, uint32_t node)
+{
+	while (world->unannounced[node]) {
+		world->unannounced[node]--;
+		if (world->unannounced[node] == 0) {
+			world->sent[node][world->sent_count[node]++] = (struct message){.kinds = world->unannounced_kinds[node]};
+			world->unannounced_kinds[node] = 0;
+		}
+		kr_lease_table_announced(&world->table, node);
+	}
+}
+
+/* Takes the next frame at the node; a recall is answered. */
+static inline bool deliver(struct world *world, uint32_t node)
+{
+	struct message message;
+
+	if (world->delivered[node] == world->sent_count[node])
+		return false;
+	message = world->sent[node][world->delivered[node]++];
+	if (!message.recall) {
+		world->believed[node] |= message.kinds;
+		return true;
+	}
+	world->believed[node] &= (uint8_t)~message.kinds;
+	kr_lease_table_recalled(&world->table, node, message.kinds, message.number);
+	return true;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+#endif
