@@ -12,6 +12,8 @@
 enum { KR_PROTO_VERSION = 3, KR_FRAME_HEADER = 28 };
 /* Bit of `may` of HELLO's reply: the server takes BACKLOG. */
 #define KR_FEATURE_BACKLOG UINT64_C(8)
+/* ... and it knows what is BEHIND a FLUSH. */
+#define KR_FEATURE_BEHIND UINT64_C(16)
 #define KR_FRAME_MAGIC UINT32_C(0x4b52414e)
 enum kr_frame_flag { KR_FRAME_REPLY = 1, KR_FRAME_MORE = 2, KR_FRAME_RESEND = 4, KR_FRAME_ONEWAY = 8,
 	KR_FRAME_NOTE = 16, KR_FRAME_NOTE_ATTR = 32, KR_FRAME_BARE = 64 };

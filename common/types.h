@@ -64,7 +64,7 @@ struct kr_range {
 };
 
 /* FSYNC. */
-enum kr_fsync_flag { KR_FSYNC_DATA = 1, KR_FSYNC_SEEN = 2, KR_FSYNC_APPLIED = 4, KR_FSYNC_ALL = 7 };
+enum kr_fsync_flag { KR_FSYNC_DATA = 1, KR_FSYNC_SEEN = 2, KR_FSYNC_APPLIED = 4, KR_FSYNC_BEHIND = 8, KR_FSYNC_ALL = 15 };
 
 /* Lease kinds, a bit set (DESIGN: READ = cache and serve the data, WRITE = journal writes). */
 /* What of a file's bytes is in conflict (RECLAIM): those that were not flushed, those to be replayed. */

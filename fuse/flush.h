@@ -54,6 +54,7 @@ enum kr_flush_reason {
 struct kr_flush {
 	/* For FILE, loop thread. */
 	uint64_t flushed_seq;      /* all writes up to here are applied */
+	uint64_t begun, taken, failed; /* FLUSHes of dirty bytes: how many, and the last that was answered well, and otherwise or not */
 	uint32_t unseen, seen;     /* flushes taken while others may have had older bytes cached; those of them that these have dropped since */
 	bool orphaned;             /* gone at the server, or its bytes are damaged: only discard helps, but for unjudged ones */
 	bool unjudged;             /* orphaned until the server has said whether its bytes may still go in (unjudged.c) */
@@ -107,6 +108,10 @@ void kr_flush_burst(struct kr_file *file);
 /* Everything dirty now shall be applied soon. Ends in kr_file_step(file) with flush.flushed_seq or file->error_count
  * grown (a file without dirty bytes: no step). */
 void kr_flush_ask(struct kr_file *file, enum kr_flush_reason reason);
+/* The FLUSH that is on its way to a server which takes requests BEHIND it, and brings all writes up to SEQ; 0: there is none. */
+uint64_t kr_flush_under_way(const struct kr_file *file, uint64_t seq);
+/* Whether that has been answered, and the server has the bytes. (False also when it may have, but another one had to be sent.) */
+bool kr_flush_was_taken(const struct kr_file *file, uint64_t under_way);
 /* kr_file_may_flush(file) may have become true. */
 void kr_flush_step(struct kr_file *file);
 /* Dirty, sent or applied bytes: the file must stay in memory. Loop thread, file->lock not held. */

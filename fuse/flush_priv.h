@@ -35,6 +35,7 @@ struct kr_flush_send {
 	struct kr_file *file;           /* a reference */
 	struct kr_applied *replay;      /* what it replays, in flush.applied; NULL: dirty bytes */
 	bool inlined;
+	uint64_t number;                /* of dirty bytes: how many have been begun of the file */
 	uint64_t call;                  /* 0: not submitted yet */
 	uint64_t round;                 /* of a chained one's snapshot; 0: none yet, or aborted */
 	struct kr_chain *chain;         /* its stream, while it runs */

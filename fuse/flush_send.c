@@ -171,6 +171,7 @@ int kr_flush_send_dirty(struct kr_file *file)
 	count = file->dirty.count;
 	pthread_mutex_unlock(&file->lock);
 	send = new_send(file);
+	send->number = ++file->flush.begun;
 	send->inlined = bytes <= KR_INLINE_MAX && count <= KR_FLUSH_RANGES_MAX;
 	if (!send->inlined) {
 		KR_SCOPED_LOCK(&file->lock);
@@ -228,12 +229,33 @@ void kr_flush_send_abandon(struct kr_flush_send *send)
 	kr_list_remove(&send->link);
 	kr_chain_abort(send->chain);
 	send->chain = NULL;
-	if (send->replay == NULL)
+	if (send->replay == NULL) {
 		send->file->flush.plan.in_flight = false;
+		send->file->flush.failed = send->number;
+	}
 	if (send->call) /* its callback, at once or later, frees it */
 		kr_rpc_cancel(send->file->mount->rpc, send->call);
 	else if (!send->reading)
 		free_send(send);
+}
+
+/* --- what is sent behind it ---------------------------------------------------------------------------------- */
+
+uint64_t kr_flush_under_way(const struct kr_file *file, uint64_t seq)
+{
+	const struct kr_flush_send *send;
+
+	if (!kr_session_facts(file->mount->session)->behind)
+		return 0;
+	KR_LIST_FOR_EACH(send, &file->flush.sends, link)
+		if (!send->replay && send->call && send->seq >= seq)
+			return send->number;
+	return 0;
+}
+
+bool kr_flush_was_taken(const struct kr_file *file, uint64_t under_way)
+{
+	return file->flush.taken >= under_way && file->flush.failed < under_way;
 }
 
 /* --- the answer ---------------------------------------------------------------------------------------------- */
@@ -305,6 +327,8 @@ static void answer(struct kr_flush_send *send, int err, const struct kr_flush_re
 			reply->round);
 		err = -EAGAIN;
 	}
+	if (!send->replay)
+		*(err ? &file->flush.failed : &file->flush.taken) = send->number;
 	if (send->replay)
 		told = err != 0 && err != -EAGAIN && err != -ENOTCONN && err != -EINTR && err != -ECANCELED;
 	else

@@ -12,7 +12,7 @@ enum { OVERLAY_TRIES = 4 };
 
 /* `valid` bits of SETATTR (msgs.def); the first six and "now" are libfuse's own numbers but for the last two. */
 enum { SET_MODE = 1, SET_UID = 2, SET_GID = 4, SET_SIZE = 8, SET_ATIME = 16, SET_MTIME = 32, SET_ATIME_NOW = 64,
-	SET_MTIME_NOW = 128, SET_CLEAR_SUID = 256, SET_BY_HANDLE = 512 };
+	SET_MTIME_NOW = 128, SET_CLEAR_SUID = 256, SET_BY_HANDLE = 512, SET_BEHIND = 1024 };
 
 /* --- getattr -------------------------------------------------------------------------------------------------------- */
 
@@ -129,7 +129,21 @@ struct setattr_op {
 	struct kr_file *file;         /* NULL: not in use here */
 	struct kr_file_waiter waiter;
 	uint64_t size;                /* UINT64_MAX: not set */
+	uint64_t behind;              /* the FLUSH that it was sent behind, not waiting for its answer; 0: it was not */
+	bool waited;                  /* for a FLUSH: it is sent behind one only if that goes out at once, and once */
 };
+
+static void step_setattr(struct kr_op *op);
+
+/* Whether it has been carried out, and after the FLUSH that it was sent behind; it is not sent behind one twice. */
+static bool in_order(struct setattr_op *setattr, int err)
+{
+	uint64_t behind = setattr->behind;
+
+	setattr->behind = 0;
+	setattr->msg.valid &= ~(uint32_t)SET_BEHIND;
+	return !behind || (err != -EAGAIN && (err || kr_flush_was_taken(setattr->file, behind)));
+}
 
 static void on_setattr(struct kr_op *op, int err, const void *message, struct kr_buf *data)
 {
@@ -144,12 +158,29 @@ static void on_setattr(struct kr_op *op, int err, const void *message, struct kr
 		if (err == 0)
 			kr_file_overlay_attr(setattr->file, kr_file_stamp(setattr->file), true, &attr);
 	}
+	if (!in_order(setattr, err)) {
+		step_setattr(op);
+		return;
+	}
 	if (err < 0) {
 		kr_op_reply_err(op, err);
 		return;
 	}
 	kr_op_say_changed(kr_op_finish(op), setattr->number, &setattr->msg.file, setattr->size != UINT64_MAX, &attr);
 	kr_op_free(op);
+}
+
+/* What changes no bytes goes out behind the FLUSH that is to come before it, which spares a round trip. */
+static void send_behind(struct setattr_op *setattr)
+{
+	if (setattr->size != UINT64_MAX || setattr->waited)
+		return;
+	setattr->waited = true;
+	setattr->behind = kr_flush_under_way(setattr->file, setattr->waiter.seq);
+	if (!setattr->behind)
+		return;
+	setattr->msg.valid |= SET_BEHIND;
+	kr_op_send(&setattr->op, KR_MSG_SETATTR, &setattr->msg, 0, on_setattr);
 }
 
 static void step_setattr(struct kr_op *op)
@@ -164,8 +195,8 @@ static void step_setattr(struct kr_op *op)
 	else if (setattr->file)
 		err = kr_file_before_change(setattr->file, &setattr->waiter, setattr->size);
 	if (err == -EAGAIN)
-		return;
-	if (err < 0)
+		send_behind(setattr);
+	else if (err < 0)
 		kr_op_reply_err(op, err);
 	else
 		kr_op_send(op, KR_MSG_SETATTR, &setattr->msg, 0, on_setattr);

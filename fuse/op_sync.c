@@ -19,6 +19,8 @@ struct sync_op {
 	uint64_t seq;         /* all writes up to here are to be applied */
 	uint32_t errors;      /* failed flushes when it was asked */
 	uint32_t unseen;      /* file->flush.unseen when FSYNC was sent */
+	uint64_t behind;      /* the FLUSH that FSYNC was sent behind, not waiting for its answer; 0: it is not */
+	bool synced;          /* FSYNC has been answered, for all that the op is about if that is applied */
 	struct kr_lock_owner owner; /* of a close */
 	struct kr_lock_call *unlock;
 	int report;           /* the answer, after the unlock */
@@ -109,17 +111,20 @@ static void note_told(struct sync_op *sync, int err)
 static void on_fsynced(struct kr_op *op, int err, const void *reply, struct kr_buf *data)
 {
 	struct sync_op *sync = KR_CONTAINER_OF(op, struct sync_op, file_op.op);
+	struct kr_file *file = sync->file_op.file;
 
 	(void)reply;
 	(void)data;
-	if (err)
+	if (err) {
 		note_told(sync, err);
-	else if (!sync->of_write)
-		sync->file_op.file->flush.seen = sync->unseen;
-	if (err || is_applied(sync))
 		finish(sync, err);
-	else
-		step_sync(op);
+		return;
+	}
+	if (!sync->of_write)
+		file->flush.seen = sync->unseen;
+	sync->synced = !sync->behind || kr_flush_was_taken(file, sync->behind);
+	sync->behind = 0;
+	step_sync(op);
 }
 
 /* What FSYNC is to do; 0: none is needed.  A write does not wait for what others have cached: it went in under WRITE, when they had
@@ -140,10 +145,22 @@ static void applied(struct sync_op *sync, int report)
 	struct kr_fsync_request request = { .file = sync->file_op.file->fid, .flags = fsync_flags(sync) };
 
 	sync->unseen = sync->file_op.file->flush.unseen;
-	if ((request.flags || sync->fsync) && !report)
+	if ((request.flags || sync->fsync) && !report && !sync->synced)
 		kr_op_send(op, KR_MSG_FSYNC, &request, 0, on_fsynced);
 	else
 		finish(sync, report);
+}
+
+/* FSYNC goes out behind the FLUSH that it needs, which spares a round trip.  What it is answered counts if that FLUSH has been taken. */
+static void sync_behind(struct sync_op *sync)
+{
+	struct kr_file *file = sync->file_op.file;
+	struct kr_fsync_request request = { .file = file->fid, .flags = fsync_flags(sync) | KR_FSYNC_BEHIND };
+
+	sync->behind = sync->fsync ? kr_flush_under_way(file, sync->seq) : 0;
+	sync->unseen = file->flush.unseen;
+	if (sync->behind)
+		kr_op_send(&sync->file_op.op, KR_MSG_FSYNC, &request, 0, on_fsynced);
 }
 
 static void step_sync(struct kr_op *op)
@@ -177,12 +194,14 @@ static void step_sync(struct kr_op *op)
 		finish(sync, kr_op_given_up(op));
 		return;
 	}
+	sync->synced = false;
 	kr_file_op_wait(&sync->file_op, 0);
 	if (!sync->asked) {
 		sync->asked = true;
 		sync->errors = errors;
 		kr_flush_ask(file, sync->reason);
 	}
+	sync_behind(sync);
 }
 
 /* close=async: the journal has it; the answer only tells of what failed before. */

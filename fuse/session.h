@@ -78,7 +78,8 @@ struct kr_session_facts {
 	struct kr_attr root_attr; /* as of the first HELLO */
 	bool late;                /* the leases of the former session may have gone to others */
 	bool lookups;             /* the server answers LOOKUPS ... */
-	bool backlog;             /* ... and takes BACKLOG */
+	bool backlog;             /* ... and takes BACKLOG ... */
+	bool behind;              /* ... and what is BEHIND a FLUSH */
 	bool live;
 };
 const struct kr_session_facts *kr_session_facts(const struct kr_session *session);

@@ -60,6 +60,7 @@ static void take_facts(struct kr_session *session, const struct kr_hello_reply *
 	facts->late = reply->late;
 	facts->lookups = reply->may & KR_FEATURE_LOOKUPS;
 	facts->backlog = reply->may & KR_FEATURE_BACKLOG;
+	facts->behind = reply->may & KR_FEATURE_BEHIND;
 	session->told = false;
 	facts->lease_ms = reply->lease_ms;
 	facts->grace_ms = reply->grace_ms;

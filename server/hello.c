@@ -97,7 +97,7 @@ static void welcome(struct greeting *greeting, struct kr_session *session, bool 
 	struct kr_server *server = session->server;
 	struct kr_conn *conn = kr_stranger_take(greeting->stranger);
 	struct kr_hello_reply reply = {
-		.proto = KR_PROTO_VERSION, .may = KR_FEATURE_LOOKUPS | KR_FEATURE_BACKLOG, .session = session->id, .resumed = resumed, .node = session->node,
+		.proto = KR_PROTO_VERSION, .may = KR_FEATURE_LOOKUPS | KR_FEATURE_BACKLOG | KR_FEATURE_BEHIND, .session = session->id, .resumed = resumed, .node = session->node,
 		.instance = server->instance, .lease_ms = server->lease_ms,
 		.grace_ms = server->grace.active ? server->lease_ms : 0, .root = greeting->root, .root_attr = greeting->attr,
 	};

@@ -8,6 +8,7 @@
 
 #include "common/fail.h"
 #include "common/log.h"
+#include "server/behind.h"
 #include "server/once.h"
 #include "server/parked.h"
 #include "server/server.h"
@@ -51,6 +52,7 @@ static void free_request(struct kr_request *request)
 
 	assert(!request->in_pool && !kr_link_linked(&request->wait));
 	kr_parked_ended(request);
+	kr_behind_drop(request);
 	kr_notes_drop(request);
 	kr_request_unhold(request);
 	all_bytes -= own_bytes(request);
@@ -127,6 +129,7 @@ void kr_request_reply(struct kr_request *request, int err, const void *msg, cons
 	}
 	request->server->requests_served++;
 	kr_session_get(session);
+	kr_behind_answered(request, err);
 	free_request(request);
 	kr_session_pressure(session);
 	kr_session_put(session);
@@ -200,6 +203,8 @@ static struct kr_request *request_new(struct kr_session *session, const struct k
 	kr_list_append(&request->server->unanswered, &request->of_all);
 	kr_link_init(&request->wait);
 	kr_list_init(&request->change.forgets);
+	kr_list_init(&request->behind);
+	kr_link_init(&request->of_flushes);
 	kr_table_insert(&session->requests, &request->by_id, kr_hash_u64(request->id));
 	if (frame->header.fields_length) {
 		request->fields = kr_xmalloc(frame->header.fields_length);
@@ -265,6 +270,11 @@ static void handle(struct kr_request *request)
 		request->server->handlers[request->type].handle(request);
 }
 
+static void note_and_handle(struct kr_request *request)
+{
+	kr_notes_wait(request, handle);
+}
+
 void kr_request_dispatch(struct kr_request *request)
 {
 	const struct kr_handler *handler = &request->server->handlers[request->type];
@@ -273,7 +283,7 @@ void kr_request_dispatch(struct kr_request *request)
 		kr_request_wait_for_grace(request);
 		return;
 	}
-	kr_notes_wait(request, handle);
+	kr_behind_wait(request, note_and_handle);
 }
 
 void kr_request_arrived(struct kr_session *session, const struct kr_frame *frame)
@@ -302,6 +312,7 @@ void kr_request_arrived(struct kr_session *session, const struct kr_frame *frame
 		kr_request_reply(request, -EPROTO, NULL, NULL, 0);
 		return;
 	}
+	kr_behind_arrived(request);
 	err = kr_trust_restrict(session, request->type, &request->msg);
 	if (err) {
 		kr_log_debug("node %s: %s refused: %s", session->name, kr_msg_name(request->type), kr_fail_reason());

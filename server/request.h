@@ -47,6 +47,10 @@ struct kr_request {
 	void (*cancel)(struct kr_request *request);
 	struct kr_link wait;
 
+	struct kr_list behind;         /* of a FLUSH: `wait` of what came behind it (behind.c), and ... */
+	struct kr_link of_flushes;     /* ... kr_session.flushes */
+	void (*after_flush)(struct kr_request *request); /* of what waits there */
+
 	/* For the handler: one job at a time. */
 	uv_work_t work;
 	void (*run)(struct kr_request *request);

@@ -7,7 +7,6 @@
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "common/log.h"
 #include "server/data.h"
@@ -88,8 +87,7 @@ static uint64_t random_id(struct kr_server *server)
 	uint64_t id;
 
 	do {
-		if (getrandom(&id, sizeof(id), 0) != sizeof(id))
-			id = kr_hash_u64(kr_clock_ns() ^ server->last_node); /* only ever on kernels without entropy */
+		randombytes_buf(&id, sizeof(id));
 	} while (id == 0 || kr_session_find(server, id));
 	return id;
 }
@@ -128,6 +126,7 @@ struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hell
 	session->fresh_id = UINT64_MAX;
 	session->heard_ns = session->begun_ns = kr_clock_ns();
 	kr_table_init(&session->requests);
+	kr_list_init(&session->flushes);
 	kr_replies_init(&session->replies);
 	kr_list_init(&session->asks);
 	kr_list_init(&session->stagings);

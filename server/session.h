@@ -76,6 +76,7 @@ struct kr_session {
 	bool heir;                     /* its node had another session before, which may have executed what is resent */
 	uint64_t fresh_id;             /* the first new request's id on this session: smaller ones were sent to the former */
 	struct kr_table requests;      /* unanswered, by id */
+	struct kr_list flushes;        /* of these, the FLUSHes, as they came */
 	size_t strays;                 /* what was asked of other nodes for requests that were withdrawn, unanswered */
 	size_t running;                /* of these, in the pool */
 	size_t held;                   /* bytes of these, but for replays */
