@@ -281,7 +281,11 @@ static int try_batch(struct batch *batch, struct kr_file *file)
 	while (batch->done < batch->count) {
 		const struct kr_batch_extent *extent = &batch->extents[batch->done];
 		size_t before = batch->part;
-		int err = kr_file_append(file, extent->offset + batch->part, batch->bytes, extent->length - batch->part,
+		int err;
+
+		if (extent->offset + extent->length > kr_mount_file_max(file->mount))
+			return -EFBIG;
+		err = kr_file_append(file, extent->offset + batch->part, batch->bytes, extent->length - batch->part,
 			&(struct kr_write_how){ .clear_suid = batch->clear_suid }, &batch->part);
 
 		batch->bytes += batch->part - before;

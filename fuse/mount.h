@@ -63,12 +63,21 @@ struct kr_mount {
 	_Atomic uint64_t fence_at_ns;
 	/* What to add to kr_clock_ns to have the server's CLOCK_REALTIME (from HELLO and PING): ours may be set at any time. */
 	_Atomic int64_t server_clock_offset_ns;
+	/* The longest file that the export can hold (LIMITS); 0: not known. */
+	_Atomic uint64_t file_max;
 	/* No more new work: the mount drains or ends. */
 	_Atomic bool stopping;
 	/* When draining ends (kr_clock_ns); 0: not yet said. Set at the first reason to end, or by command. */
 	_Atomic uint64_t drain_deadline_ns;
 	struct kr_list ops; /* all posted operations; op.c's, loop thread */
 };
+
+static inline uint64_t kr_mount_file_max(const struct kr_mount *mount)
+{
+	uint64_t max = atomic_load_explicit(&mount->file_max, memory_order_relaxed);
+
+	return max ? max : INT64_MAX;
+}
 
 /* Any thread; a few tens of nanoseconds. */
 static inline bool kr_mount_fenced(struct kr_mount *mount)

@@ -102,6 +102,17 @@ static struct kr_range pages_to_drop(const struct write *write, uint64_t written
 	return (struct kr_range){ 0 };
 }
 
+/* What reaches beyond the longest file that the server can hold is left out, as on a local disk.  False: that is all of it. */
+static bool cut_at_max(struct write *write, uint64_t offset)
+{
+	uint64_t max = write->page ? INT64_MAX : kr_mount_file_max(write->file->mount);
+
+	if (offset >= max)
+		return false;
+	write->size = KR_MIN(write->size, max - offset);
+	return true;
+}
+
 /* FAILED: *RET_ERR says why. A write of which something went in is done. */
 static enum verdict try_write(struct write *write, int *ret_err)
 {
@@ -119,7 +130,7 @@ static enum verdict try_write(struct write *write, int *ret_err)
 	if (write->append && file->stale)
 		return STALE;
 	offset = write->append ? kr_file_end(file) : write->offset;
-	if (offset > INT64_MAX - write->size) {
+	if (!cut_at_max(write, offset)) {
 		*ret_err = -EFBIG;
 		return FAILED;
 	}

@@ -79,7 +79,8 @@ struct kr_session_facts {
 	bool late;                /* the leases of the former session may have gone to others */
 	bool lookups;             /* the server answers LOOKUPS ... */
 	bool backlog;             /* ... and takes BACKLOG ... */
-	bool behind;              /* ... and what is BEHIND a FLUSH */
+	bool behind;              /* ... and what is BEHIND a FLUSH ... */
+	bool limits;              /* ... and LIMITS */
 	bool live;
 };
 const struct kr_session_facts *kr_session_facts(const struct kr_session *session);

@@ -61,6 +61,7 @@ static void take_facts(struct kr_session *session, const struct kr_hello_reply *
 	facts->lookups = reply->may & KR_FEATURE_LOOKUPS;
 	facts->backlog = reply->may & KR_FEATURE_BACKLOG;
 	facts->behind = reply->may & KR_FEATURE_BEHIND;
+	facts->limits = reply->may & KR_FEATURE_LIMITS;
 	session->told = false;
 	facts->lease_ms = reply->lease_ms;
 	facts->grace_ms = reply->grace_ms;
@@ -69,6 +70,26 @@ static void take_facts(struct kr_session *session, const struct kr_hello_reply *
 	facts->security = KR_SECURITY_AUTH;
 	if (session->login)
 		facts->security = (int)kr_login_unmask(session->login, facts->ring_key);
+}
+
+static void on_limits(void *context, int err, const void *message, struct kr_buf *data)
+{
+	struct kr_pending *pending = context;
+	const struct kr_limits_reply *limits = message;
+	struct kr_session *session = pending->session;
+
+	(void)data;
+	if (kr_pending_end(pending) && err == 0)
+		atomic_store(&session->mount->file_max, KR_MIN(limits->file_max, (uint64_t)INT64_MAX));
+}
+
+/* Answered before the session goes on, as all that is asked is in order. */
+static void ask_limits(struct kr_session *session)
+{
+	struct kr_limits_request request = {};
+
+	if (session->facts.limits)
+		kr_session_direct(session, KR_MSG_LIMITS, &request, on_limits, NULL);
 }
 
 /* 0, or why this answer cannot be used. */
@@ -153,6 +174,7 @@ static void on_hello_reply(void *context, int err, const void *message, struct k
 	take_facts(session, reply);
 	kr_session_set_clock(session, reply->now, sent_ns);
 	kr_rpc_set_session(session->mount->rpc, reply->session);
+	ask_limits(session);
 	if (session->hooks && session->hooks->identify)
 		session->hooks->identify(session->mount);
 	session->state = KR_SESSION_READY;

@@ -130,6 +130,31 @@ static bool probe_ctime(int private_fd)
 	return known && exact;
 }
 
+static bool is_position(int fd, uint64_t position)
+{
+	return lseek(fd, (off_t)position, SEEK_SET) >= 0;
+}
+
+/* The last position that lseek lets a file have is the end of the longest one. */
+static uint64_t probe_file_max(int private_fd)
+{
+	uint64_t least = 0, most = INT64_MAX;
+	KR_AUTO_FD int fd = -1;
+
+	fd = openat(private_fd, "probe", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return most;
+	unlinkat(private_fd, "probe", 0);
+	if (is_position(fd, most) || !is_position(fd, INT32_MAX))
+		return most;
+	while (most - least > 1) {
+		uint64_t middle = least + (most - least) / 2;
+
+		*(is_position(fd, middle) ? &least : &most) = middle;
+	}
+	return least;
+}
+
 /* --- life ---------------------------------------------------------------------------------------------------------- */
 
 static int open_root(struct kr_export *export, const char *path)
@@ -216,7 +241,11 @@ static int set_up(struct kr_export *export, const struct kr_export_options *opti
 		r = choose_identity(export, options->identity_by_inode);
 	if (r < 0)
 		return r;
-	export->exact_ctime = !export->read_only && !export->refuse_changes && probe_ctime(export->private_fd);
+	export->file_max = INT64_MAX;
+	if (!export->read_only && !export->refuse_changes) {
+		export->exact_ctime = probe_ctime(export->private_fd);
+		export->file_max = probe_file_max(export->private_fd);
+	}
 	return kr_orphans_new(export, export->private_fd, &export->orphans);
 }
 
@@ -269,7 +298,7 @@ void kr_export_info(struct kr_export *export, struct kr_export_info *ret_info)
 {
 	*ret_info = (struct kr_export_info){
 		.by_handle = export->by_handle, .callers_ids = export->callers_ids, .read_only = export->read_only || export->refuse_changes,
-		.no_handles = export->no_handles, .exact_ctime = export->exact_ctime,
+		.no_handles = export->no_handles, .exact_ctime = export->exact_ctime, .file_max = export->file_max,
 		.reads = atomic_load(&export->reads), .read_bytes = atomic_load(&export->read_bytes),
 		.writes = atomic_load(&export->writes), .write_bytes = atomic_load(&export->write_bytes),
 		.orphans = kr_orphans_count(export->orphans), .fds = kr_fds_count(export->fds),

@@ -55,6 +55,7 @@ struct kr_export_info {
 	int no_handles;    /* why: -errno; 0: so wanted */
 	bool callers_ids;  /* false: everything belongs to the server's user */
 	bool read_only;    /* cannot be written by this server */
+	uint64_t file_max; /* the longest file that the filesystem can hold; INT64_MAX also if that cannot be found out */
 	bool exact_ctime;  /* the filesystem never gives two changes, one of them seen, the same ctime */
 	uint64_t reads, read_bytes, writes, write_bytes; /* system calls on file data since the start, and their bytes */
 	uint32_t orphans, fds;

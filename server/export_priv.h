@@ -24,6 +24,7 @@ struct kr_export {
 	bool refuse_changes;   /* by option */
 	uint64_t instance;    /* random, of this process */
 	struct kr_fid root;
+	uint64_t file_max;
 	bool by_handle, callers_ids, exact_ctime;
 	int no_handles; /* why not by_handle: -errno */
 	struct kr_fds *fds;

@@ -97,7 +97,7 @@ static void welcome(struct greeting *greeting, struct kr_session *session, bool 
 	struct kr_server *server = session->server;
 	struct kr_conn *conn = kr_stranger_take(greeting->stranger);
 	struct kr_hello_reply reply = {
-		.proto = KR_PROTO_VERSION, .may = KR_FEATURE_LOOKUPS | KR_FEATURE_BACKLOG | KR_FEATURE_BEHIND, .session = session->id, .resumed = resumed, .node = session->node,
+		.proto = KR_PROTO_VERSION, .may = KR_FEATURE_LOOKUPS | KR_FEATURE_BACKLOG | KR_FEATURE_BEHIND | KR_FEATURE_LIMITS, .session = session->id, .resumed = resumed, .node = session->node,
 		.instance = server->instance, .lease_ms = server->lease_ms,
 		.grace_ms = server->grace.active ? server->lease_ms : 0, .root = greeting->root, .root_attr = greeting->attr,
 	};
@@ -334,6 +334,15 @@ static void handle_backlog(struct kr_request *request)
 	kr_request_reply_job(request);
 }
 
+static void handle_limits(struct kr_request *request)
+{
+	struct kr_export_info info;
+
+	kr_export_info(request->server->export, &info);
+	request->reply.limits_reply.file_max = info.file_max;
+	kr_request_reply_job(request);
+}
+
 static void handle_goodbye(struct kr_request *request)
 {
 	struct kr_session *session = kr_session_get(request->session);
@@ -385,6 +394,7 @@ void kr_hello_register(struct kr_server *server)
 {
 	kr_server_on(server, KR_MSG_PING, handle_ping, KR_HANDLER_IN_GRACE);
 	kr_server_on(server, KR_MSG_BACKLOG, handle_backlog, KR_HANDLER_IN_GRACE);
+	kr_server_on(server, KR_MSG_LIMITS, handle_limits, KR_HANDLER_IN_GRACE);
 	kr_server_on(server, KR_MSG_GOODBYE, handle_goodbye, KR_HANDLER_IN_GRACE);
 	kr_server_on(server, KR_MSG_CANCEL, handle_cancel, KR_HANDLER_IN_GRACE);
 	kr_server_on(server, KR_MSG_RECLAIM_DONE, handle_reclaim_done, KR_HANDLER_IN_GRACE);

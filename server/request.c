@@ -219,13 +219,18 @@ static struct kr_request *request_new(struct kr_session *session, const struct k
 	return request;
 }
 
+/* Asked outside the node's queue of requests: with a number beyond those that wait there. */
+static bool is_outside(uint16_t type)
+{
+	return type == KR_MSG_HELLO || type == KR_MSG_PING || type == KR_MSG_BACKLOG || type == KR_MSG_LIMITS;
+}
+
 /* Whether an earlier session of the node may have had this request executed already. */
 static bool maybe_done(struct kr_session *session, const struct kr_frame_header *header)
 {
 	if (header->flags & KR_FRAME_RESEND)
 		return session->heir && header->id < session->fresh_id;
-	/* What is asked outside the queue of requests has numbers beyond those that wait there. */
-	if (header->type != KR_MSG_HELLO && header->type != KR_MSG_PING && header->type != KR_MSG_BACKLOG && header->id < session->fresh_id)
+	if (!is_outside(header->type) && header->id < session->fresh_id)
 		session->fresh_id = header->id;
 	return false;
 }

@@ -64,6 +64,49 @@ assert os.pread(held, 300000, 0) == b"held" * 50000 + b"more"
 os.close(held)
 os.close(os.open(mount + "/in its place", os.O_CREAT | os.O_WRONLY, 0o644))
 P
+
+# A file as long as the server's filesystem can hold one: what reaches beyond is left out of a write, and what begins there fails at write.
+on node1 sh -c "rm $m/new*" || fail "inodes are not freed"
+longest=$(python3 - "$EXPORT/probe" <<'P'
+import os, sys
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+least, most = 0, (1 << 63) - 1  # what can be, and what cannot
+while most - least > 1:
+    middle = (least + most) // 2
+    try:
+        os.truncate(fd, middle)
+        least = middle
+    except OSError:
+        most = middle
+os.unlink(sys.argv[1])
+print(least)
+P
+)
+on node1 python3 - "$m/held" "$longest" <<'P' || fail "a file of $longest bytes"
+import errno, os, sys
+path, longest = sys.argv[1], int(sys.argv[2])
+assert longest < 1 << 62, longest
+def refused(call, *arguments):
+    try:
+        call(*arguments)
+    except OSError as error:
+        assert error.errno == errno.EFBIG, error
+    else:
+        sys.exit("%s%s of a file of %d bytes" % (call.__name__, arguments, longest))
+for flags in 0, os.O_APPEND, os.O_DIRECT, os.O_SYNC:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o644)
+    if not flags & os.O_APPEND:
+        refused(os.pwrite, fd, b"x", longest)
+        refused(os.pwrite, fd, b"x", longest + 4096)
+        assert os.pwrite(fd, b"last and beyond", longest - 4) == 4
+    refused(os.write if flags & os.O_APPEND else os.pwrite, fd, *((b"x",) if flags & os.O_APPEND else (b"x", (1 << 63) - 2)))
+    os.fsync(fd)
+    assert os.fstat(fd).st_size == longest
+    assert os.pread(fd, 100, longest - 4) == b"last"
+    os.close(fd)
+refused(os.truncate, path, longest + 1)
+os.unlink(path)
+P
 mount_stop 1 || fail "kairanfs: $?"
 server_stop || fail "kairand: $?"
 
