@@ -1,6 +1,7 @@
 /* See control_place.h. */
 #include "fuse/control_place.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -132,4 +133,43 @@ int kr_control_place_read(const struct kr_mounted *mounted, char **ret_socket, i
 	}
 	free_places(paths, count);
 	return err;
+}
+
+typedef void (*visit_fn)(unsigned dev_major, unsigned dev_minor, const char *socket, int pid, void *context);
+
+static void visit_place(int place, visit_fn visit, void *context)
+{
+	int fd = openat(place, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+
+	if (!directory && fd >= 0)
+		close(fd);
+	while (directory && (entry = readdir(directory))) {
+		unsigned dev_major, dev_minor;
+		KR_AUTO_FREE char *text = NULL;
+		KR_AUTO_FREE char *socket = NULL;
+		size_t length;
+		int pid;
+
+		if (sscanf(entry->d_name, "%u:%u", &dev_major, &dev_minor) == 2 &&
+		    kr_read_file(place, entry->d_name, NOTE_MAX, &text, &length) == 0 && parse_note(text, &socket, &pid) == 0)
+			visit(dev_major, dev_minor, socket, pid, context);
+	}
+	if (directory)
+		closedir(directory);
+}
+
+void kr_control_place_for_each(visit_fn visit, void *context)
+{
+	char *paths[PLACES];
+	int count = list_places(getuid(), paths);
+
+	for (int i = 0; i < count; i++) {
+		KR_AUTO_FD int fd = open_place(paths[i], getuid(), false);
+
+		if (fd >= 0)
+			visit_place(fd, visit, context);
+	}
+	free_places(paths, count);
 }

@@ -13,5 +13,7 @@ int kr_control_place_write(unsigned dev_major, unsigned dev_minor, const char *s
 void kr_control_place_remove(unsigned dev_major, unsigned dev_minor, const char *socket);
 /* For the tool: the socket of a mount (owned) and the daemon's process id. -ENOENT: nothing is written down. */
 int kr_control_place_read(const struct kr_mounted *mounted, char **ret_socket, int *ret_pid);
+/* The same of all mounts of this user that are noted. SOCKET is borrowed by VISIT. */
+void kr_control_place_for_each(void (*visit)(unsigned dev_major, unsigned dev_minor, const char *socket, int pid, void *context), void *context);
 
 #endif

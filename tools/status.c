@@ -8,6 +8,7 @@
 
 #include "common/fail.h"
 #include "common/util.h"
+#include "fuse/control_place.h"
 #include "tools/client.h"
 #include "tools/commands.h"
 #include "tools/place.h"
@@ -111,6 +112,9 @@ static void print_mount(const json_t *status)
 	printf("%s: %s, node %s, process %" JSON_INTEGER_FORMAT ", local directory %s\n", text_of(status, "mount_point"),
 		text_of(status, "source"), text_of(status, "node_name"), json_integer_value(json_object_get(status, "pid")),
 		text_of(status, "local"));
+	if (json_is_true(json_object_get(status, "detached")))
+		printf("  DETACHED    no path leads to it here (umount, umount -l, another mount namespace); its process goes on until no program has a "
+			"file of it open, flushes, and ends; kill %" JSON_INTEGER_FORMAT " ends it\n", json_integer_value(json_object_get(status, "pid")));
 	print_server_line(status);
 	print_backlog(status);
 	print_files(status);
@@ -213,17 +217,11 @@ static void print_json(const json_t *status)
 	printf("\n");
 }
 
-static void show_mount(const struct kr_mounted *mounted, void *context)
+/* Takes STATUS. */
+static void show_status(struct show *show, json_t *status)
 {
-	struct show *show = context;
-	json_t *status, *printable;
+	json_t *printable = kr_printable(status);
 
-	show->count++;
-	if (kr_ask_mount(mounted, "status", "", &status) < 0) {
-		complain(show);
-		return;
-	}
-	printable = kr_printable(status);
 	if (show->all)
 		json_array_append(show->all, status);
 	else if (show->json)
@@ -234,12 +232,52 @@ static void show_mount(const struct kr_mounted *mounted, void *context)
 	json_decref(status);
 }
 
+static void show_mount(const struct kr_mounted *mounted, void *context)
+{
+	struct show *show = context;
+	json_t *status;
+
+	show->count++;
+	if (kr_ask_mount(mounted, "status", "", &status) < 0)
+		complain(show);
+	else
+		show_status(show, status);
+}
+
+struct sought {
+	unsigned dev_major, dev_minor;
+	bool found;
+};
+
+static void seek(const struct kr_mounted *mounted, void *context)
+{
+	struct sought *sought = context;
+
+	sought->found |= mounted->dev_major == sought->dev_major && mounted->dev_minor == sought->dev_minor;
+}
+
+/* A daemon that is noted, and not mounted here.  What is left of one that was killed does not answer. */
+static void show_detached(unsigned dev_major, unsigned dev_minor, const char *socket, int pid, void *context)
+{
+	struct sought sought = {.dev_major = dev_major, .dev_minor = dev_minor};
+	struct show *show = context;
+	json_t *status;
+
+	(void)pid;
+	if (kr_mounted_for_each(seek, &sought) < 0 || sought.found || kr_ask_socket(socket, "status", "", &status) < 0)
+		return;
+	show->count++;
+	json_object_set_new(status, "detached", json_true());
+	show_status(show, status);
+}
+
 static void show_all(struct show *show)
 {
 	if (show->json)
 		show->all = json_array();
 	if (kr_mounted_for_each(show_mount, show) < 0)
 		complain(show);
+	kr_control_place_for_each(show_detached, show);
 	if (show->json)
 		print_json(show->all);
 	else if (!show->count)

@@ -96,11 +96,17 @@ program=$!
 until_ok 30 "an open file" test -e "$WORK/written" || fail "not opened"
 on node1 umount -l "$M" || fail "umount -l"
 ! on node1 "$B/fuse/kairanfs" "$SERVER_ADDRESS:/" "$M" -o "local=$WORK/node1/local" 2>"$WORK/said" || fail "two daemons with one local directory"
+kairan 1 status >"$WORK/status" || fail "status of what is not to be seen"
+grep -A1 "^$M: .*process ${DAEMON[node1]}" "$WORK/status" | grep -q "DETACHED.*kill ${DAEMON[node1]} " || fail "status: $(cat "$WORK/status")"
+kairan 1 status --json | python3 -c '
+import json, sys
+sys.exit([m.get("detached") for m in json.load(sys.stdin) if m["mount_point"] == sys.argv[1]] != [True])' "$M" || fail "JSON"
 grep -q "lazily.*fuser $WORK/node1/local/lock" "$WORK/said" || fail "does not tell why: $(cat "$WORK/said")"
 : >"$WORK/gone"
 wait $program || fail "the program"
 wait "${DAEMON[node1]}" || fail "exit status $?"
 [ "$(cat "$EXPORT/g")" = 2 ] || fail "what was written after the unmount"
+! kairan 1 status | grep "^$M: " || fail "status of what has ended: $(kairan 1 status)"
 note "another mount has the device's number before the daemon has ended"
 mount_start 1 close=async
 device=$(on node1 awk -v at="$M" '$5 == at { print $3 }' /proc/self/mountinfo)
