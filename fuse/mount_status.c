@@ -128,6 +128,7 @@ json_t *kr_mount_status(struct kr_mount *mount)
 	json_object_set_new(status, "local", kr_text_json(kr_local_path(mount->local)));
 	json_object_set_new(status, "node_name", kr_text_json(kr_local_node_name(mount->local)));
 	json_object_set_new(status, "pid", json_integer(getpid()));
+	json_object_set_new(status, "drain_timeout_ms", number(mount->options->drain_timeout));
 	json_object_set_new(status, "stopping", json_boolean(mount->stopping));
 	json_object_set_new(status, "server", server_status(mount));
 	json_object_set_new(status, "backlog", backlog_status(mount));

@@ -24,10 +24,11 @@
 #include "tools/commands.h"
 #include "tools/place.h"
 
-static const char usage[] = "usage: kairan umount [--timeout SECONDS] [--force] MOUNTPOINT\n"
+static const char usage[] = "usage: kairan umount [--timeout SECONDS | --drain] [--force] MOUNTPOINT\n"
 	"Flushes with a progress bar, unmounts, and waits until the daemon is gone.\n"
 	"  --timeout S  flush for at most S seconds (default: wait). What is left then is listed, stays in the journal,\n"
 	"               and the next mount with the same local directory sends it.\n"
+	"  --drain      the same, for as long as the mount's drain_timeout says\n"
 	"  --force      without a flush, and although programs use it or the daemon hangs: they get errors, and what is\n"
 	"               not on the server stays in the journal. The mount of a daemon that was killed goes like this by itself.\n"
 	"Exit code: 0 unmounted and all is on the server; 1 unmounted, but some bytes are, or may be, not on the server;\n"
@@ -141,6 +142,18 @@ static void limit_drain(const struct kr_mounted *mounted, const char *ms)
 	json_decref(status);
 }
 
+/* 0: it does not say, and is asked again. */
+static unsigned long drain_timeout_of(const struct kr_mounted *mounted)
+{
+	json_t *status = NULL;
+	json_int_t ms = 0;
+
+	if (kr_ask_mount(mounted, "status", "", &status) == 0)
+		ms = json_integer_value(json_object_get(status, "drain_timeout_ms"));
+	json_decref(status);
+	return ms > 0 ? (unsigned long)ms : 0;
+}
+
 /* Flushes, unmounts and waits for the daemon, which shall not go on with what could not be flushed in time. */
 static int flush_and_unmount(const struct kr_mounted *mounted, unsigned long timeout_ms, bool force)
 {
@@ -176,17 +189,19 @@ static int flush_and_unmount(const struct kr_mounted *mounted, unsigned long tim
 
 int kr_tool_umount(int argc, char **argv)
 {
-	static const struct option options[] = {{"timeout", required_argument, NULL, 't'}, {"force", no_argument, NULL, 'f'},
+	static const struct option options[] = {{"timeout", required_argument, NULL, 't'}, {"drain", no_argument, NULL, 'd'}, {"force", no_argument, NULL, 'f'},
 		{"help", no_argument, NULL, 'h'}, {0}};
 	unsigned long timeout_ms = 0;
-	bool force = false, bad = false;
+	bool force = false, bad = false, drain = false;
 	struct kr_mounted mounted;
 	KR_AUTO_FREE char *below = NULL;
 	int option, result;
 
-	while ((option = getopt_long(argc, argv, "t:fh", options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "t:dfh", options, NULL)) != -1) {
 		if (option == 't')
 			bad = kr_tool_timeout(optarg, &timeout_ms) < 0;
+		else if (option == 'd')
+			drain = true;
 		else if (option == 'f')
 			force = true;
 		if (bad)
@@ -209,6 +224,8 @@ int kr_tool_umount(int argc, char **argv)
 		kr_mounted_fini(&mounted);
 		return KR_EXIT_FAILED;
 	}
+	if (drain && !force)
+		timeout_ms = drain_timeout_of(&mounted);
 	result = flush_and_unmount(&mounted, timeout_ms, force);
 	kr_mounted_fini(&mounted);
 	return result;

@@ -50,6 +50,33 @@ on node1 mount -o remount,ro "$M" >"$WORK/said" 2>&1 || fail "remount read-only:
 ! on node1 touch "$M/other" 2>/dev/null || fail "writes to what was remounted read-only"
 on node1 mount -o remount,rw "$M" 2>/dev/null && on node1 touch "$M/other" || fail "remount read-write"
 on node1 umount "$M" || fail "umount"
+
+note "umount(8) with its helper"
+sbin=$(realpath /sbin)
+mkdir "$WORK/sbin" "$WORK/sbin.was"
+on node1 mount --bind "$sbin" "$WORK/sbin.was" || fail "bind"
+for program in "$sbin"/*; do ln -s "$WORK/sbin.was/${program##*/}" "$WORK/sbin/"; done
+ln -s "$PREFIX/share/kairan/umount.fuse.kairanfs" "$WORK/sbin/"
+on node1 mount --bind "$WORK/sbin" "$sbin" || fail "bind"
+for how in away back; do
+	on node1 kairanfs $SERVER_ADDRESS:/ "$M" -o "local=$WORK/node1/local,close=async,flush_age=1000,drain_timeout=2" || fail "mount"
+	on node1 sh -c "echo '$how' >'$M/$how'" || fail "write"
+	[ $how = back ] || kill -STOP "${DAEMON[server]}"
+	# -c as systemd: else umount looks at the mount point first, which waits for the server.
+	timeout 60 nsenter -t "${KEEPER[node1]}" -n -u -m -- umount -c "$M" >"$WORK/said" 2>&1
+	status=$?
+	kill -CONT "${DAEMON[server]}"
+	! on node1 grep -qF " $M " /proc/mounts || fail "not unmounted: $(cat "$WORK/said")"
+	if [ $how = away ]; then
+		[ $status != 0 ] && grep -q "away: 5 bytes" "$WORK/said" || fail "what is left is not told ($status): $(cat "$WORK/said")"
+	else
+		[ $status = 0 ] && [ "$(cat "$EXPORT/away" "$EXPORT/back")" = "$(printf "away\nback")" ] || fail "umount did not flush ($status): $(cat "$WORK/said")"
+	fi
+done
+mount_start 1
+on node1 umount -l "$M" && ! on node1 grep -qF " $M " /proc/mounts || fail "umount -l"
+until_ok 60 "an end of the daemon" sh -c "! kill -0 ${DAEMON[node1]} 2>/dev/null" || fail "umount -l: the daemon stays"
+on node1 umount -l "$sbin"
 on node1 umount -l /usr/local/bin
 [ "$(cat "$EXPORT/file")" = "by mount" ] || fail "the file's content"
 
