@@ -124,6 +124,8 @@ void kr_flush_discard(struct kr_file *file);
 /* The session is new: flushes and streams in flight belong to the past. Before RECLAIMs are collected. */
 void kr_flusher_session_lost(struct kr_flusher *flusher);
 bool kr_flush_has_replays(struct kr_file *file, const uint8_t boot_id[16]);
+/* Whether it has such as may go to the server. */
+bool kr_flush_replaying(struct kr_file *file);
 /* What is dirty, and what is to be replayed. */
 void kr_flush_claims(struct kr_file *file, const uint8_t boot_id[16], struct kr_claims *ret_claims);
 /* RECLAIM of the file was answered (ERR -ESTALE: it is gone). */

@@ -23,6 +23,11 @@ bool kr_flush_has_replays(struct kr_file *file, const uint8_t boot_id[16])
 	return false;
 }
 
+bool kr_flush_replaying(struct kr_file *file)
+{
+	return !file->flush.orphaned && kr_flush_has_replays(file, kr_session_facts(file->mount->session)->boot_id);
+}
+
 struct seqs {
 	uint64_t first, last;
 };

@@ -131,6 +131,8 @@ void kr_holder_recalled(struct kr_holder *holder, uint8_t kinds)
 void kr_holder_release(struct kr_holder *holder, uint8_t kinds)
 {
 	holder->leaving |= kinds & holder->held;
+	if ((holder->leaving & KR_LEASE_READ) && holder->dirty)
+		holder->owed = true;
 }
 
 void kr_holder_returned(struct kr_holder *holder)
@@ -201,6 +203,11 @@ void kr_holder_reclaimed(struct kr_holder *holder, uint8_t kinds, bool same)
 		kr_holder_distrust(holder);
 }
 
+void kr_holder_replaying(struct kr_holder *holder, bool replaying)
+{
+	holder->replaying = replaying;
+}
+
 static bool must_flush(const struct kr_holder *holder)
 {
 	uint8_t giving = giving_up(holder);
@@ -212,11 +219,13 @@ static bool must_flush(const struct kr_holder *holder)
 	return (giving & KR_LEASE_READ) && (holder->mapped || holder->owed) && !holder->pages && holder->readers == 0;
 }
 
-/* Whether what is being given up can go now: nobody inside, nothing left to drop or to flush. */
+/* Whether what is being given up can go now: nothing to be replayed, nobody inside, nothing left to drop or to flush. */
 static bool let_go(const struct kr_holder *holder)
 {
 	uint8_t giving = giving_up(holder);
 
+	if (holder->replaying)
+		return false;
 	if ((giving & KR_LEASE_READ) && (holder->readers || holder->pages || holder->dropping))
 		return false;
 	if ((giving & KR_LEASE_WRITE) && holder->writers)

@@ -11,7 +11,7 @@
  *  - nothing is asked while something is being given up or returned, and nothing is returned while something is asked or
  *    another RETURN is on its way, so that the server's and the node's view agree after the same frames, in whatever order
  *    they cross; what comes with OPEN and CREATE may cross a RETURN, see kr_holder_gained;
- *  - what is dirty when READ is recalled is flushed before READ goes: somebody here may have read it, and what another node
+ *  - what is dirty when READ is recalled, or given back, is flushed before READ goes: somebody here may have read it, and what another node
  *    writes after that must win (P3); whole pages that a mapping wrote would cover other nodes' bytes later.
  */
 #ifndef KR_FUSE_HOLDER_H
@@ -41,7 +41,8 @@ struct kr_holder {
 	bool recall_open;  /* a RECALL waits for its answer */
 	bool dirty;        /* there are unflushed bytes */
 	bool mapped;       /* ... and whole pages of a mapping among them */
-	bool owed;         /* what was dirty when READ was recalled is to be flushed first; later writes are not waited for */
+	bool owed;         /* what was dirty when READ was recalled, or is given back, is to be flushed first; later writes are not waited for */
+	bool replaying;    /* rounds of a former boot are to go in first: nothing is given up before */
 	bool flushing;     /* KR_HOLDER_FLUSH on its way */
 	bool refused;      /* the server refused the flush; nothing new has been written or asked since */
 	bool pages;        /* the kernel may have pages of the file */
@@ -110,6 +111,9 @@ void kr_holder_distrust(struct kr_holder *holder);
 uint8_t kr_holder_lost(struct kr_holder *holder);
 /* The server gave KINDS back. SAME: the bytes are those that were cached; else READ and the kernel's pages go. */
 void kr_holder_reclaimed(struct kr_holder *holder, uint8_t kinds, bool same);
+
+/* Whether rounds of a former boot of the server are on their way to it again, or will be. */
+void kr_holder_replaying(struct kr_holder *holder, bool replaying);
 
 /* What to do next; the holder counts it as begun. RET_KINDS is set for ASK, ANSWER and RETURN. */
 enum kr_holder_action kr_holder_next(struct kr_holder *holder, uint8_t *ret_kinds);

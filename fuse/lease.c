@@ -91,7 +91,10 @@ static enum kr_holder_action next(struct kr_file *file, uint8_t *ret_kinds)
 {
 	enum kr_holder_action action;
 
+	bool replaying = kr_flush_replaying(file);
+
 	KR_SCOPED_LOCK(&file->lock);
+	kr_holder_replaying(&file->holder, replaying);
 	kr_holder_want(&file->holder, file->needs);
 	action = kr_holder_next(&file->holder, ret_kinds);
 	if (action == KR_HOLDER_ASK)

@@ -2,7 +2,8 @@
  *
  * RECLAIM of a late node (its session has a lapse, lapses.h) that has bytes of a file waits until the other nodes have given
  * up their leases of it, so that all that they wrote is here; then it is looked at whether the file has changed since the
- * lapse, other than by that node's own rounds.  If not, the node gets WRITE with the answer, and nobody comes in between.  If
+ * lapse, other than by that node's own rounds.  If not, the node gets READ and WRITE with the answer, and nobody comes
+ * in between before it has flushed: it does that before it gives READ back.  If
  * so, that is declared, durably (conflicts.h), before the node is told.  CONFLICT gives it a file for them.
  *
  * What counts as a change, for a lapse of this instance: any change of the file's bytes or size, seen by its epoch.  For one

@@ -96,6 +96,20 @@ static uint8_t take_leases(const struct reclaim *reclaim, struct kr_session *ses
 		kr_leases_try(reclaim->file, session, kinds);
 }
 
+/* What the node shall have beside INHERITED, which it has.  Whose bytes may go in keeps everybody else out until they have: both kinds
+ * exclude readers and writers, and what is unflushed when they are recalled goes in first. */
+static uint8_t kinds_for(const struct reclaim *reclaim, const struct kr_reclaim_request *msg, uint8_t inherited)
+{
+	bool dirty = msg->last && !(reclaim->conflict & KR_CONFLICT_DIRTY);
+	bool replays = msg->replay_last && !(reclaim->conflict & KR_CONFLICT_REPLAYS);
+
+	if (reclaim->conflict && !dirty)
+		return 0; /* its bytes leave the file */
+	if (dirty || replays)
+		return msg->kinds | (reclaim->operation.held ? KR_LEASE_ALL : inherited);
+	return msg->kinds;
+}
+
 /* The answer, when what had to be written down about it is. */
 static void finish_reclaim(struct kr_request *request)
 {
@@ -117,9 +131,7 @@ static void finish_reclaim(struct kr_request *request)
 		file->orphan |= reclaim->attr.nlink == 0;
 		attachment->replays |= msg->replay_last && !(reclaim->conflict & KR_CONFLICT_REPLAYS);
 		reply->conflict = reclaim->conflict;
-		granted = msg->kinds;
-		if ((reclaim->conflict & KR_CONFLICT_DIRTY) || (reclaim->conflict && !msg->last))
-			granted = 0; /* its bytes leave the file */
+		granted = kinds_for(reclaim, msg, inherited);
 		if (kr_trust_confined(session)) {
 			kr_grants_add(&session->grants, &file->fid, reclaim->rights);
 			granted = kr_opens_leases_for(granted, kr_grants_find(&session->grants, &file->fid));

@@ -151,6 +151,11 @@ void kr_flush_step(struct kr_file *file)
 	(void)file;
 	fake.flush_steps++;
 }
+bool kr_flush_replaying(struct kr_file *file)
+{
+	(void)file;
+	return false;
+}
 bool kr_flush_busy(struct kr_file *file)
 {
 	return !kr_extent_map_empty(&file->dirty);

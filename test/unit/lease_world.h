@@ -44,6 +44,7 @@ static inline void expire(struct world *world, struct node *node)
 	node->inherited = 0;
 	node->overtaken &= node->late;
 	node->late = true;
+	node->judged = false;
 	node->unjudged |= node->holder.dirty;
 	node->number = ++world->last_number;
 	kr_lease_table_expire(&world->table, number);

@@ -118,6 +118,7 @@ static inline void reclaimed(struct node *node, struct frame frame)
 		kr_holder_cleaned(&node->holder);
 		node->aside++;
 	}
+	node->judged &= node->holder.dirty;
 	kr_holder_reclaimed(&node->holder, frame.kinds, frame.same);
 	node->reclaiming = 0;
 	ask(node, DONE, 0);

@@ -95,16 +95,18 @@ static inline void reclaim(struct world *world, struct node *node, struct reques
 static inline void reclaim_judged(struct world *world, struct node *node, struct request *request)
 {
 	bool judged = node->late && request->claims;
-	uint8_t granted = request->kinds, tried;
+	uint8_t keep = request->claims ? node->inherited : 0, granted = request->kinds | (judged ? KR_LEASE_ALL : keep), tried, whole;
 
 	node->unjudged = false;
 	request->failed = judged && node->overtaken; /* its bytes leave the file */
+	node->judged |= judged && !request->failed;
 	if (request->failed)
 		granted = 0;
+	whole = granted;
 	granted &= (uint8_t)~node->inherited;
 	tried = judged ? kr_lease_table_leave(&world->table, &request->waiter, granted) :
 		kr_lease_table_try(&world->table, node->number, granted);
-	granted = tried | (request->failed ? 0 : request->kinds & node->inherited);
+	granted = tried | (whole & node->inherited);
 	reply(node, request, granted);
 	if (tried)
 		kr_lease_table_announced(&world->table, node->number);
@@ -138,8 +140,13 @@ static inline void server_takes(struct world *world, struct node *node, struct f
 	case FLUSH:
 		request->failed = !may_flush(world, number);
 		node->astray |= !request->failed && node->unjudged;
-		for (unsigned n = 0; n < NODES && !request->failed; n++)
-			world->node[n].overtaken |= &world->node[n] != node;
+		for (unsigned n = 0; n < NODES && !request->failed; n++) {
+			struct node *other = &world->node[n];
+
+			other->overtaken |= other != node;
+			other->outrun |= other != node && other->judged;
+			other->judged &= other != node;
+		}
 		reply(node, request, 0);
 		break;
 	case RECLAIM:

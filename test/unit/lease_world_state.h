@@ -65,6 +65,8 @@ struct node {
 	bool late, overtaken; /* at the server: it was lost; another node has flushed since */
 	bool unjudged;     /* bytes of before that */
 	bool astray;       /* such bytes went into the file */
+	bool judged;       /* such bytes may go in, and are not there yet ... */
+	bool outrun;       /* ... and another node's went in before */
 	bool stepping, flushing, written_since, dropping;
 };
 struct world {

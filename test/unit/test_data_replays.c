@@ -303,7 +303,7 @@ static void what_was_refused_in_its_turn_is_judged_when_it_comes_again(void **st
 	reclaim.file = other;
 	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
 	assert_int_equal(the_answer.reply.reclaim_reply.conflict, 0);
-	assert_int_equal(the_answer.reply.reclaim_reply.kinds, KR_LEASE_WRITE);
+	assert_int_equal(the_answer.reply.reclaim_reply.kinds, KR_LEASE_ALL);
 	a->damaged = a->flushed = false;
 	send_replay(a, 5, &five, 5);
 	wait_until(a->flushed);

@@ -63,6 +63,41 @@ static void a_refused_flush_does_not_hold_a_recall_up(void **state)
 	assert_int_equal(kinds, KR_LEASE_WRITE);
 }
 
+static void nothing_is_given_up_before_what_is_replayed(void **state)
+{
+	struct kr_holder holder;
+	uint8_t kinds;
+
+	(void)state;
+	kr_holder_init(&holder);
+	kr_holder_reclaimed(&holder, KR_LEASE_ALL, true);
+	kr_holder_replaying(&holder, true);
+	kr_holder_release(&holder, KR_LEASE_WRITE);
+	kr_holder_recalled(&holder, KR_LEASE_READ);
+	assert_int_equal(next(&holder, &kinds), KR_HOLDER_NOTHING);
+	kr_holder_replaying(&holder, false);
+	assert_int_equal(next(&holder, &kinds), KR_HOLDER_RETURN);
+	assert_int_equal(next(&holder, &kinds), KR_HOLDER_ANSWER);
+}
+
+/* Somebody here may have read it together with what another node writes next. */
+static void what_is_dirty_is_flushed_before_read_is_given_back_unasked(void **state)
+{
+	struct kr_holder holder;
+	uint8_t kinds;
+
+	(void)state;
+	kr_holder_init(&holder);
+	kr_holder_gained(&holder, KR_LEASE_ALL);
+	kr_holder_dirtied(&holder, false);
+	kr_holder_release(&holder, KR_LEASE_READ);
+	assert_int_equal(next(&holder, &kinds), KR_HOLDER_FLUSH);
+	assert_int_equal(next(&holder, &kinds), KR_HOLDER_NOTHING);
+	kr_holder_flushed(&holder, true, true);
+	assert_int_equal(next(&holder, &kinds), KR_HOLDER_RETURN);
+	assert_int_equal(kinds, KR_LEASE_READ);
+}
+
 static void pages_that_a_mapping_wrote_are_flushed_before_read_goes(void **state)
 {
 	struct kr_holder holder;
@@ -149,6 +184,8 @@ int main(void)
 		cmocka_unit_test(a_recall_of_what_is_not_held_is_answered_at_once),
 		cmocka_unit_test(a_recall_of_write_waits_for_writers_and_the_flush),
 		cmocka_unit_test(a_refused_flush_does_not_hold_a_recall_up),
+		cmocka_unit_test(nothing_is_given_up_before_what_is_replayed),
+		cmocka_unit_test(what_is_dirty_is_flushed_before_read_is_given_back_unasked),
 		cmocka_unit_test(pages_that_a_mapping_wrote_are_flushed_before_read_goes),
 		cmocka_unit_test(a_read_let_through_makes_the_dropping_start_again),
 		cmocka_unit_test(a_write_let_through_goes_to_the_server_while_read_is_dropped),

@@ -197,7 +197,71 @@ static void a_reader_in_between_is_no_conflict_and_gives_its_lease_up(void **sta
 	node_reply(other, node_asked(other, KR_MSG_RECALL), NULL);
 	assert_int_equal(node_result(node, id, &reply), 0);
 	assert_false(reply->reclaim_reply.conflict);
-	assert_int_equal(reply->reclaim_reply.kinds, KR_LEASE_WRITE);
+	assert_int_equal(reply->reclaim_reply.kinds, KR_LEASE_ALL);
+}
+
+/* What others write after the judgement comes after the late bytes. */
+static void who_wants_to_write_waits_for_the_late_bytes(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	uint64_t id;
+
+	lose(f, node, other);
+	back(node);
+	assert_false(in_conflict(node, &fid, never));
+	id = send_lease(other, &fid, KR_LEASE_WRITE);
+	settle(other);
+	assert_false(is_answered(other, id));
+	node_reply(node, node_asked(node, KR_MSG_RECALL), NULL); /* it has flushed */
+	assert_int_equal(node_result(other, id, NULL), 0);
+}
+
+/* Nobody had a lease of the file any more when the server lost its power. */
+static void who_wants_to_write_waits_for_late_replays(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", 0);
+	struct kr_reclaim_request reclaim = {.file = fid, .opens = 1, .replay_first = 3, .replay_last = 4, .oldest = UINT64_MAX - 1,
+		.newest = UINT64_MAX};
+	const union kr_any_msg *reply;
+	uint64_t id;
+
+	lose(f, node, other);
+	back(node);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &reclaim, &reply), 0);
+	assert_int_equal(reply->reclaim_reply.conflict, 0);
+	id = send_lease(other, &fid, KR_LEASE_WRITE);
+	settle(other);
+	assert_false(is_answered(other, id));
+	node_reply(node, node_asked(node, KR_MSG_RECALL), NULL); /* it has replayed */
+	assert_int_equal(node_result(other, id, NULL), 0);
+}
+
+/* Killed before it has flushed, and started anew within the lease time. */
+static void who_wants_to_write_waits_for_late_bytes_of_a_daemon_that_is_started_anew(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	uint64_t id;
+
+	lose(f, node, other);
+	back(node);
+	assert_false(in_conflict(node, &fid, never));
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	node_disconnect(node);
+	assert_int_equal(node_hello(node, false), 0);
+	assert_int_equal(node->hello.late, 0);
+	assert_false(in_conflict(node, &fid, never));
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	id = send_lease(other, &fid, KR_LEASE_WRITE);
+	settle(other);
+	assert_false(is_answered(other, id));
+	node_reply(node, node_asked(node, KR_MSG_RECALL), NULL);
+	assert_int_equal(node_result(other, id, NULL), 0);
 }
 
 /* Each has bytes of both files, and gets one of them first: neither can flush before its other RECLAIM is answered. */
@@ -250,9 +314,9 @@ static void late_nodes_that_wait_for_others_do_not_wait_for_each_other(void **st
 	node_reply(other, node_asked(other, KR_MSG_RECALL), NULL);
 	node_reply(other, node_asked(other, KR_MSG_RECALL), NULL);
 	assert_int_equal(node_result(one, one_a, &reply), 0);
-	assert_int_equal(reply->reclaim_reply.kinds, KR_LEASE_WRITE);
+	assert_int_equal(reply->reclaim_reply.kinds, KR_LEASE_ALL);
 	assert_int_equal(node_result(two, two_b, &reply), 0);
-	assert_int_equal(reply->reclaim_reply.kinds, KR_LEASE_WRITE);
+	assert_int_equal(reply->reclaim_reply.kinds, KR_LEASE_ALL);
 	assert_int_equal(node_result(one, one_b, &reply), 0);
 	assert_true(reply->reclaim_reply.conflict);
 	assert_int_equal(node_result(two, two_a, &reply), 0);
@@ -479,6 +543,9 @@ int main(void)
 		TEST(replays_that_others_have_overtaken_are_judged),
 		TEST(late_bytes_wait_for_what_others_have_written_but_not_flushed),
 		TEST(a_reader_in_between_is_no_conflict_and_gives_its_lease_up),
+		TEST(who_wants_to_write_waits_for_the_late_bytes),
+		TEST(who_wants_to_write_waits_for_late_replays),
+		TEST(who_wants_to_write_waits_for_late_bytes_of_a_daemon_that_is_started_anew),
 		TEST(two_late_nodes_do_not_wait_for_each_other),
 		TEST(late_nodes_that_wait_for_others_do_not_wait_for_each_other),
 		TEST(a_late_node_may_leave_recalls_unanswered_while_its_reclaims_are),

@@ -27,6 +27,8 @@ static const char *check(const struct search *search, const struct world *world)
 
 		if (node->astray)
 			return "late bytes went into the file unjudged";
+		if (node->outrun)
+			return "between the judgement and the late bytes others' went into the file";
 		if (node->lost)
 			continue; /* and fenced */
 
@@ -114,7 +116,7 @@ static void add_node(struct print *print, const struct world *world, unsigned n)
 		node->stepping << 18 | node->flushing << 19 | node->written_since << 20 | h->pages << 21 | h->dropping << 22 |
 		h->drop_again << 23);
 	add(print, node->lost | (unsigned)node->recovering << 1 | (unsigned)node->late << 2 | (unsigned)node->overtaken << 3 |
-		(unsigned)node->unjudged << 4 | node->reclaiming << 5 | node->inherited << 7 | node->aside << 9);
+		(unsigned)node->unjudged << 4 | (unsigned)node->judged << 15 | node->reclaiming << 5 | node->inherited << 7 | node->aside << 9);
 	add(print, node->handles | node->opening << 4 | node->writes << 8 | node->reads << 12 | node->refused << 16);
 	for (unsigned i = 0; i < DEEDS; i++)
 		add(print, node->left[i]);
@@ -343,6 +345,10 @@ SCENARIO(late_bytes_are_judged_before_they_go_in, false,
 	{ [DO_OPEN] = 1, [DO_WRITE] = 1, [DO_EXPIRE] = 1 }, { [DO_OPEN] = 1, [DO_WRITE] = 1 })
 SCENARIO(a_session_is_lost_again_while_it_is_claimed, false,
 	{ [DO_CREATE] = 1, [DO_WRITE] = 1, [DO_EXPIRE] = 2 }, { [DO_OPEN] = 1, [DO_WRITE] = 1 })
+SCENARIO(nobody_comes_between_the_judgement_and_the_late_bytes, false,
+	{ [DO_OPEN] = 1, [DO_WRITE] = 1, [DO_EXPIRE] = 1 }, { [DO_OPEN] = 1, [DO_WRITE] = 1, [DO_READ] = 1 })
+SCENARIO(a_daemon_that_is_started_anew_brings_the_late_bytes, false,
+	{ [DO_CREATE] = 1, [DO_WRITE] = 1, [DO_EXPIRE] = 1, [DO_REPLACE] = 1 }, { [DO_OPEN] = 1, [DO_WRITE] = 1 })
 SCENARIO(a_daemon_that_is_started_anew_inherits, false,
 	{ [DO_CREATE] = 1, [DO_WRITE] = 1, [DO_REPLACE] = 1 }, { [DO_OPEN] = 1, [DO_READ] = 1 })
 
@@ -360,6 +366,8 @@ int main(void)
 		cmocka_unit_test(a_session_is_lost_and_the_file_claimed_again),
 		cmocka_unit_test(late_bytes_are_judged_before_they_go_in),
 		cmocka_unit_test(a_session_is_lost_again_while_it_is_claimed),
+		cmocka_unit_test(nobody_comes_between_the_judgement_and_the_late_bytes),
+		cmocka_unit_test(a_daemon_that_is_started_anew_brings_the_late_bytes),
 		cmocka_unit_test(a_daemon_that_is_started_anew_inherits),
 	};
 
