@@ -173,7 +173,7 @@ void kr_flush_settle(struct kr_file *file)
 	} else if (!busy && listed) {
 		kr_list_remove(&flush->busy);
 		kr_flush_watch(file, kr_clock_ns());
-		flush->orphaned = flush->unjudged = false;
+		flush->orphaned = flush->unjudged = flush->uncovered = flush->keeps_replays = false;
 		flush->unjudged_err = 0;
 		flush->plan = (struct kr_flush_plan){0};
 		kr_file_put(file);

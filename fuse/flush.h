@@ -70,6 +70,8 @@ struct kr_flush {
 	bool unstable;             /* UNSTABLE came while something was in flight: done when that is answered... */
 	uint64_t unstable_after;   /* ... for the rounds after this one... */
 	int unstable_err;          /* ... because of this */
+	bool uncovered;            /* unjudged: the dirty bytes are, a lease was given back while they were refused ... */
+	bool keeps_replays;        /* ... and so are those to be replayed */
 	bool judging;              /* unjudged: the server is being asked ... */
 	uint64_t judge_ns;         /* ... or the next time from here on */
 	uint64_t judge_generation; /* the session's, when it was asked */
@@ -124,8 +126,11 @@ void kr_flush_discard(struct kr_file *file);
 /* The session is new: flushes and streams in flight belong to the past. Before RECLAIMs are collected. */
 void kr_flusher_session_lost(struct kr_flusher *flusher);
 bool kr_flush_has_replays(struct kr_file *file, const uint8_t boot_id[16]);
-/* Whether it has such as may go to the server. */
-bool kr_flush_replaying(struct kr_file *file);
+/* Whether bytes are on their way, or will be at once, that must be there before a lease of the file is given back: replays, and what
+ * was refused before and is tried again. */
+bool kr_flush_bound(struct kr_file *file);
+/* A lease of FILE is about to be given back: what is dirty, because it was refused, has to be judged before it is sent again. */
+void kr_flush_uncovered(struct kr_file *file);
 /* What is dirty, and what is to be replayed. */
 void kr_flush_claims(struct kr_file *file, const uint8_t boot_id[16], struct kr_claims *ret_claims);
 /* RECLAIM of the file was answered (ERR -ESTALE: it is gone). */

@@ -306,6 +306,7 @@ static void refused(struct kr_flush_send *send, int err, int before)
 		KR_LIST_FOR_EACH_SAFE(other, next, &file->flush.sends, link)
 			if (other != send)
 				kr_flush_send_abandon(other);
+		file->flush.keeps_replays = true;
 		kr_unjudged_begin(file, err);
 		return;
 	} else {

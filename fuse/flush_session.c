@@ -23,9 +23,22 @@ bool kr_flush_has_replays(struct kr_file *file, const uint8_t boot_id[16])
 	return false;
 }
 
-bool kr_flush_replaying(struct kr_file *file)
+/* What is unjudged may be the dirty bytes alone. */
+static bool may_replay(const struct kr_flush *flush)
 {
-	return !file->flush.orphaned && kr_flush_has_replays(file, kr_session_facts(file->mount->session)->boot_id);
+	return !flush->orphaned || (flush->uncovered && !flush->keeps_replays);
+}
+
+bool kr_flush_bound(struct kr_file *file)
+{
+	bool refused;
+
+	pthread_mutex_lock(&file->lock);
+	refused = file->holder.refused;
+	pthread_mutex_unlock(&file->lock);
+	if (refused && !kr_list_empty(&file->flush.sends))
+		return true;
+	return may_replay(&file->flush) && kr_flush_has_replays(file, kr_session_facts(file->mount->session)->boot_id);
 }
 
 struct seqs {
@@ -136,6 +149,7 @@ static void keep_unjudged(struct kr_file *file, int err)
 		return;
 	KR_LIST_FOR_EACH_SAFE(send, next, &file->flush.sends, link)
 		kr_flush_send_abandon(send);
+	file->flush.keeps_replays = true;
 	kr_unjudged_begin(file, err);
 }
 
@@ -183,8 +197,12 @@ void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_r
 	}
 	if (err == 0)
 		file->flush.vouched = 0;
-	if (file->flush.unjudged && (err == 0 || err == -ESTALE))
-		kr_unjudged_end(&file->flush);
+	if (err == 0 || err == -ESTALE) {
+		file->flush.keeps_replays = false;
+		/* While the session begins nothing is asked about them. */
+		if (file->flush.unjudged && !(file->flush.uncovered && kr_flusher_of(file)->recovering))
+			kr_unjudged_end(&file->flush);
+	}
 	KR_LIST_FOR_EACH_SAFE(send, next, &file->flush.sends, link)
 		if (err == -ESTALE || (err == 0 && (reply->conflict || send->seq <= reply->applied_seq)))
 			kr_flush_send_abandon(send); /* before it is sent again */
@@ -211,7 +229,7 @@ void kr_flush_replay_file(struct kr_file *file, unsigned flags)
 {
 	struct kr_applied *applied;
 
-	if (file->flush.orphaned)
+	if (!may_replay(&file->flush))
 		return;
 	KR_LIST_FOR_EACH(applied, &file->flush.applied, link) {
 		int err = kr_flush_is_current_boot(file, applied) ? 0 : kr_flush_send_replay(file, applied, flags);

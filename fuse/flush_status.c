@@ -54,10 +54,13 @@ void kr_flusher_left(struct kr_flusher *flusher, struct kr_flusher_left *ret_lef
 		look_at(file_at(link), &share);
 		ret_left->files++;
 		ret_left->dirty += share.dirty;
-		if (file_at(link)->flush.unjudged) { /* its unstable bytes are to be replayed */
-			ret_left->dirty += share.unstable;
+		if (file_at(link)->flush.unjudged) { /* its unstable bytes are to be replayed, unless the dirty ones alone are unjudged */
+			uint64_t refused = share.dirty + (file_at(link)->flush.uncovered ? 0 : share.unstable);
+
+			ret_left->dirty += refused - share.dirty;
+			ret_left->unstable += share.dirty + share.unstable - refused;
 			ret_left->refused_files++;
-			ret_left->refused += share.dirty + share.unstable;
+			ret_left->refused += refused;
 			continue;
 		}
 		if (file_at(link)->flush.orphaned) { /* its unstable bytes will not become stable either */

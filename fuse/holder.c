@@ -203,9 +203,9 @@ void kr_holder_reclaimed(struct kr_holder *holder, uint8_t kinds, bool same)
 		kr_holder_distrust(holder);
 }
 
-void kr_holder_replaying(struct kr_holder *holder, bool replaying)
+void kr_holder_bind(struct kr_holder *holder, bool bound)
 {
-	holder->replaying = replaying;
+	holder->bound = bound;
 }
 
 static bool must_flush(const struct kr_holder *holder)
@@ -219,12 +219,12 @@ static bool must_flush(const struct kr_holder *holder)
 	return (giving & KR_LEASE_READ) && (holder->mapped || holder->owed) && !holder->pages && holder->readers == 0;
 }
 
-/* Whether what is being given up can go now: nothing to be replayed, nobody inside, nothing left to drop or to flush. */
+/* Whether what is being given up can go now: nothing on its way, nobody inside, nothing left to drop or to flush. */
 static bool let_go(const struct kr_holder *holder)
 {
 	uint8_t giving = giving_up(holder);
 
-	if (holder->replaying)
+	if (holder->bound)
 		return false;
 	if ((giving & KR_LEASE_READ) && (holder->readers || holder->pages || holder->dropping))
 		return false;

@@ -42,7 +42,7 @@ struct kr_holder {
 	bool dirty;        /* there are unflushed bytes */
 	bool mapped;       /* ... and whole pages of a mapping among them */
 	bool owed;         /* what was dirty when READ was recalled, or is given back, is to be flushed first; later writes are not waited for */
-	bool replaying;    /* rounds of a former boot are to go in first: nothing is given up before */
+	bool bound;        /* bytes are on their way that are to go in first: nothing is given up before */
 	bool flushing;     /* KR_HOLDER_FLUSH on its way */
 	bool refused;      /* the server refused the flush; nothing new has been written or asked since */
 	bool pages;        /* the kernel may have pages of the file */
@@ -112,8 +112,8 @@ uint8_t kr_holder_lost(struct kr_holder *holder);
 /* The server gave KINDS back. SAME: the bytes are those that were cached; else READ and the kernel's pages go. */
 void kr_holder_reclaimed(struct kr_holder *holder, uint8_t kinds, bool same);
 
-/* Whether rounds of a former boot of the server are on their way to it again, or will be. */
-void kr_holder_replaying(struct kr_holder *holder, bool replaying);
+/* Whether nothing can be given up, because bytes are on their way to the server that it would be given up without. */
+void kr_holder_bind(struct kr_holder *holder, bool bound);
 
 /* What to do next; the holder counts it as begun. RET_KINDS is set for ASK, ANSWER and RETURN. */
 enum kr_holder_action kr_holder_next(struct kr_holder *holder, uint8_t *ret_kinds);

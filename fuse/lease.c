@@ -91,10 +91,10 @@ static enum kr_holder_action next(struct kr_file *file, uint8_t *ret_kinds)
 {
 	enum kr_holder_action action;
 
-	bool replaying = kr_flush_replaying(file);
+	bool bound = kr_flush_bound(file);
 
 	KR_SCOPED_LOCK(&file->lock);
-	kr_holder_replaying(&file->holder, replaying);
+	kr_holder_bind(&file->holder, bound);
 	kr_holder_want(&file->holder, file->needs);
 	action = kr_holder_next(&file->holder, ret_kinds);
 	if (action == KR_HOLDER_ASK)
@@ -124,6 +124,8 @@ void kr_lease_act(struct kr_file *file)
 			kr_recall_drop(file);
 			break;
 		case KR_HOLDER_ANSWER:
+			if (kinds)
+				kr_flush_uncovered(file);
 			if (kinds & KR_LEASE_WRITE)
 				(void)KR_FAULT("recall.flushed");
 			if ((kinds & KR_LEASE_READ) && file->stage)
@@ -131,6 +133,7 @@ void kr_lease_act(struct kr_file *file)
 			kr_recall_answer(file);
 			break;
 		case KR_HOLDER_RETURN:
+			kr_flush_uncovered(file);
 			give_back(file, kinds);
 			break;
 		}

@@ -28,6 +28,8 @@ static void collect_file(struct kr_file *file, void *context)
 	file->could_flush = false;
 	item.kinds = file->reclaiming;
 	kr_flush_claims(file, collection->boot_id, &item.claims);
+	if (file->flush.uncovered) /* they are judged when everybody has reclaimed what was his */
+		item.claims.first = item.claims.last = 0;
 	pthread_mutex_lock(&file->lock);
 	item.since = kr_file_since(file);
 	pthread_mutex_unlock(&file->lock);

@@ -1,5 +1,6 @@
 /* Bytes of which the server has not said whether they may still go into their file, because it could not (a late node's whose conflict cannot
- * be written down), or because others' have gone in since (a replay that was refused in its turn).
+ * be written down), or because others' have gone in since (a replay that was refused in its turn), or can have (dirty bytes that were
+ * refused, when a lease is given back).
  *
  * They are held as those of a file that is gone are, and every program hears of the error; but RECLAIM is asked now and then, until the
  * server can tell: then they go into the file or to a conflict file (late.c).  Loop thread.
@@ -38,9 +39,27 @@ void kr_unjudged_begin(struct kr_file *file, int err)
 	kr_flush_orphan(file, err);
 }
 
+/* Nobody else could write before now. What is gone, or damaged, is not sent again at all. */
+void kr_flush_uncovered(struct kr_file *file)
+{
+	struct kr_flush *flush = &file->flush;
+	bool refused;
+
+	pthread_mutex_lock(&file->lock);
+	refused = file->holder.refused && !kr_extent_map_empty(&file->dirty);
+	pthread_mutex_unlock(&file->lock);
+	if (!refused || flush->uncovered || (flush->orphaned && !flush->unjudged))
+		return;
+	flush->uncovered = true;
+	if (flush->unjudged)
+		return; /* what others have changed since an earlier moment counts */
+	kr_unjudged_begin(file, flush->plan.refused ? flush->plan.refused : -EIO);
+	flush->unjudged_since = kr_file_now(file->mount);
+}
+
 void kr_unjudged_end(struct kr_flush *flush)
 {
-	flush->unjudged = flush->orphaned = false;
+	flush->unjudged = flush->orphaned = flush->uncovered = false;
 	flush->plan = (struct kr_flush_plan){0};
 }
 
@@ -82,11 +101,13 @@ static void judged(void *context, int err, const void *message, struct kr_buf *d
 void kr_unjudged_step(struct kr_file *file)
 {
 	struct kr_flush *flush = &file->flush;
-	struct kr_reclaim_request request = {.file = file->fid, .opens = file->opens, .kinds = KR_LEASE_WRITE, .since = flush->unjudged_since};
+	struct kr_reclaim_request request = {.file = file->fid, .opens = file->opens,
+		.kinds = (uint8_t)(KR_LEASE_WRITE | (flush->uncovered ? KR_RECLAIM_UNCOVERED : 0)), .since = flush->unjudged_since};
 	struct kr_claims claims;
 
 	/* What is opened or closed meanwhile would be counted twice. */
-	if (!flush->unjudged || flush->judging || kr_clock_ns() < flush->judge_ns || file->opening || file->closing)
+	if (!flush->unjudged || flush->judging || kr_clock_ns() < flush->judge_ns || file->opening || file->closing ||
+		!kr_list_empty(&flush->sends))
 		return;
 	kr_flush_claims(file, kr_session_facts(file->mount->session)->boot_id, &claims);
 	request.first = claims.first;

@@ -186,11 +186,16 @@ bool kr_attachment_room(const struct kr_sfile *file, const struct kr_session *se
 	return attachment ? attachment->opens < KR_ATTACHMENT_OPENS_MAX : session_has_room(session);
 }
 
+void kr_attachment_gives_up(struct kr_attachment *attachment)
+{
+	kr_cover_gave_up(&attachment->cover, attachment->file->server->epoch);
+}
+
 void kr_attachment_settle(struct kr_attachment *attachment)
 {
 	struct kr_sfile *file = attachment->file;
 
-	if (attachment->opens || attachment->waiting || attachment->replays || kr_lease_table_known(&file->leases, attachment->session->node))
+	if (attachment->opens || attachment->waiting || attachment->replays || attachment->cover.lost || kr_lease_table_known(&file->leases, attachment->session->node))
 		return;
 	kr_list_remove(&attachment->of_file);
 	kr_list_remove(&attachment->of_session);

@@ -9,6 +9,7 @@
 #include "common/list.h"
 #include "common/table.h"
 #include "common/types.h"
+#include "server/cover.h"
 #include "server/flush.h"
 #include "server/lease_table.h"
 #include "server/seen.h"
@@ -55,6 +56,7 @@ struct kr_attachment {
 	uint32_t waiting; /* leases asked and not granted */
 	uint8_t inherited; /* of the leases held: from the session that this one replaced, and not reclaimed yet */
 	uint64_t flushed_ns; /* when a FLUSH of it was answered the last time; 0: never */
+	struct kr_cover cover; /* ... and what became of those that were refused */
 	bool replays;     /* it has reclaimed rounds of a former boot, and may send them (until its end) */
 };
 
@@ -79,7 +81,9 @@ struct kr_attachment *kr_attachment_get(struct kr_sfile *file, struct kr_session
 /* Whether SESSION may use one file more, or open FILE (if not NULL) once more when it uses it already. */
 bool kr_attachment_room(const struct kr_sfile *file, const struct kr_session *session);
 enum { KR_ATTACHMENT_OPENS_MAX = 1 << 24 }; /* of one file */
-/* Frees it if it has neither opens nor leases nor waits for one. */
+/* The session gives a lease of the file back: before anybody else can have it. */
+void kr_attachment_gives_up(struct kr_attachment *attachment);
+/* Frees it if it has neither opens nor leases nor waits for one, nor bytes that were refused and have to be judged. */
 void kr_attachment_settle(struct kr_attachment *attachment);
 
 void kr_files_init(struct kr_server *server);

@@ -366,6 +366,9 @@ static void answer(struct kr_sfile_data *data, const struct kr_round_action *act
 			attachment->replays = false; /* it asks again before it sends them */
 		data->owner->replays--;
 		data->owner->replay_bytes -= request->data ? request->data->length : 0;
+	} else if (attachment) {
+		kr_cover_flushed(&attachment->cover, action->err);
+		kr_lease_table_refused(&data->file->leases, request->session->node, attachment->cover.refused);
 	}
 	if (request->state)
 		request->session->running--;

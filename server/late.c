@@ -18,20 +18,39 @@
 #include "server/state.h"
 #include "server/trust.h"
 
+static bool is_late(const struct kr_request *request)
+{
+	return request->session->lapse.kind != KR_LAPSE_NONE;
+}
+
+/* Whether the bytes not flushed were refused, and a lease was given back while the node had them: as the node says, or as is known here,
+ * since *RET_EPOCH (0: not known). */
+static bool is_uncovered(const struct kr_request *request, uint64_t *ret_epoch)
+{
+	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
+	const struct kr_sfile *file = kr_sfile_find(request->server, &msg->file);
+	const struct kr_attachment *attachment = file ? kr_attachment_find(file, request->session) : NULL;
+
+	*ret_epoch = attachment ? attachment->cover.lost : 0;
+	return msg->last && (*ret_epoch || (msg->kinds & KR_RECLAIM_UNCOVERED));
+}
+
+static bool has_late_bytes(const struct kr_request *request)
+{
+	uint64_t epoch;
+
+	return request->msg.reclaim_request.last && (is_late(request) || is_uncovered(request, &epoch));
+}
+
 bool kr_late_must_wait(const struct kr_request *request)
 {
-	return request->server->grace.active && request->session->lapse.kind != KR_LAPSE_NONE;
+	return request->server->grace.active && (is_late(request) || has_late_bytes(request));
 }
 
 bool kr_late_claims_valid(const struct kr_reclaim_request *msg)
 {
 	return msg->first <= msg->last && msg->last <= INT64_MAX && msg->replay_first <= msg->replay_last &&
 		msg->replay_last <= INT64_MAX && msg->oldest <= msg->newest;
-}
-
-static bool is_late(const struct kr_request *request)
-{
-	return request->session->lapse.kind != KR_LAPSE_NONE;
 }
 
 /* While replays are collected those of awaited nodes go in by the order of rounds. What comes after that, because it was refused in its
@@ -61,10 +80,10 @@ static bool has_doubtful_replays(const struct kr_request *request)
 
 bool kr_late_has_bytes(const struct kr_request *request)
 {
+	if (has_late_bytes(request))
+		return true;
 	/* In the grace period nobody writes. */
-	if (!is_late(request))
-		return !request->server->grace.active && has_doubtful_replays(request);
-	return request->msg.reclaim_request.last || has_doubtful_replays(request);
+	return (is_late(request) || !request->server->grace.active) && has_doubtful_replays(request);
 }
 
 /* Whether any bytes from FIRST to LAST (0: none) of the node have been declared to be in conflict with the file. */
@@ -93,22 +112,38 @@ static bool refused_here(const struct kr_request *request)
 		kr_data_judge_replays(server->data, request->session->node_id, msg) == KR_SYNCED_NOT;
 }
 
+/* Since when others' changes count. *RET_EXACT: the file has not left the table since. */
+static struct kr_lapse lapse_of(const struct kr_request *request, bool *ret_exact)
+{
+	static const struct kr_lapse since_start = {.kind = KR_LAPSE_KNOWN}, unknown = {.kind = KR_LAPSE_UNKNOWN};
+	uint64_t epoch;
+	bool uncovered = is_uncovered(request, &epoch);
+
+	*ret_exact = false;
+	if (refused_here(request))
+		return since_start;
+	if (uncovered && epoch) {
+		*ret_exact = true;
+		return (struct kr_lapse){.kind = KR_LAPSE_KNOWN, .epoch = epoch};
+	}
+	return uncovered && !is_late(request) ? unknown : request->session->lapse;
+}
+
 /* Others' leases are given up, so what they wrote has been applied. */
 static bool touched(const struct kr_request *request, const struct kr_sfile *file, const struct kr_attr *attr)
 {
-	static const struct kr_lapse since_start = {.kind = KR_LAPSE_KNOWN};
-	const struct kr_session *session = request->session;
-	const struct kr_lapse *lapse = refused_here(request) ? &since_start : &session->lapse;
+	bool exact;
+	const struct kr_lapse lapse = lapse_of(request, &exact);
 	const struct kr_time since = request->msg.reclaim_request.since;
 	uint64_t changed = file->changed_epoch;
 
-	if (changed && changed == file->own_epoch && memcmp(file->own_node, session->node_id, 16) == 0)
+	if (changed && changed == file->own_epoch && memcmp(file->own_node, request->session->node_id, 16) == 0)
 		changed = file->own_base;
 	if (file->changing > 0)
 		return true;
-	if (lapse->kind == KR_LAPSE_KNOWN && changed > lapse->epoch)
+	if (lapse.kind == KR_LAPSE_KNOWN && changed > lapse.epoch)
 		return true;
-	if (lapse->kind == KR_LAPSE_KNOWN && file->server->forgotten_epoch <= lapse->epoch)
+	if (lapse.kind == KR_LAPSE_KNOWN && (exact || file->server->forgotten_epoch <= lapse.epoch))
 		return false;
 	return clock_was_set_back(since) || kr_time_compare(attr->ctime, since) > 0;
 }
@@ -119,6 +154,9 @@ bool kr_late_contested(const struct kr_request *request, const struct kr_sfile *
 	const struct kr_late_claim *claim;
 
 	if (!kr_late_has_bytes(request))
+		return false;
+	/* Who has reclaimed all can wait: nobody waits for it but for what it has leases of. */
+	if (!request->session->reclaiming && !request->msg.reclaim_request.replay_last)
 		return false;
 	KR_LIST_FOR_EACH(claim, &file->late, link) {
 		if (memcmp(claim->session->node_id, request->session->node_id, 16) != 0)
@@ -153,7 +191,7 @@ uint8_t kr_late_conflict(struct kr_request *request, const struct kr_sfile *file
 	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
 	/* This machine has lost its power, and perhaps the file with it, which nobody had removed: its bytes are in journals alone. */
 	bool undone = !attr && kr_data_collecting(request->server->data);
-	bool dirty = msg->last && (is_late(request) || undone);
+	bool dirty = has_late_bytes(request) || (msg->last && undone);
 	bool replays = msg->replay_last && (undone || has_doubtful_replays(request));
 	/* A file whose last name was removed is gone for everybody who did not have it open all the time. */
 	bool lost = (dirty || replays) && (contested || !attr || attr->nlink == 0 || touched(request, file, attr));

@@ -10,6 +10,9 @@
  * of before its start (and for files that have left the table): the file's ctime against the last moment at which the node
  * knew it had the file for itself; a chmod then counts as well.
  *
+ * Bytes that this server refused are late, too, when their node has given a lease back with them (cover.h): since that moment, or if nobody
+ * here knows it, since what the node says.
+ *
  * Rounds to be replayed after a loss of the server's power, but not in their turn (because they were refused then), and those that later ones have
  * overtaken, are judged in the same way, but for those that are known to be
  * on stable storage, or to have been replayed in this boot: FLUSH drops them.  And a file that is gone then may have been un-created by that loss: whatever a node brings of
@@ -34,7 +37,7 @@ struct kr_late_claim {
 bool kr_late_claims_valid(const struct kr_reclaim_request *msg);
 /* Whether a RECLAIM must wait for the end of the grace period: only what awaited nodes had is theirs before. */
 bool kr_late_must_wait(const struct kr_request *request);
-/* Whether a RECLAIM is of a late node and for bytes, so that others' leases are in its way. (Replays of an awaited one that have been
+/* Whether a RECLAIM is for late bytes, so that others' leases are in its way. (Replays of an awaited one that have been
  * overtaken are judged as well, but it comes before others have got any.) */
 bool kr_late_has_bytes(const struct kr_request *request);
 /* Whether such a RECLAIM is in conflict at once, because another node that is reclaiming itself has got WRITE already, or is about

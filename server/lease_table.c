@@ -12,16 +12,22 @@
 #include "common/util.h"
 #include "server/crowd.h"
 
-/* The kinds of a holder that stand in the way of KINDS wanted by another. */
-static uint8_t in_the_way(uint8_t held, uint8_t wanted)
+/* The kinds of HOLDER that stand in the way of KINDS wanted by another. */
+static uint8_t in_the_way(const struct kr_lease_holder *holder, uint8_t wanted)
 {
 	uint8_t kinds = 0;
 
 	if (wanted & KR_LEASE_WRITE)
-		kinds |= held & KR_LEASE_READ;
+		kinds |= holder->kinds & (holder->jealous ? KR_LEASE_ALL : KR_LEASE_READ);
 	if (wanted & KR_LEASE_READ)
-		kinds |= held & KR_LEASE_WRITE;
+		kinds |= holder->kinds & KR_LEASE_WRITE;
 	return kinds;
+}
+
+/* What it holds, as others have to look at it: who is jealous keeps them out as who has both kinds does. */
+static uint8_t kinds_of(const struct kr_lease_holder *holder)
+{
+	return holder->jealous && (holder->kinds & KR_LEASE_WRITE) ? KR_LEASE_ALL : holder->kinds;
 }
 
 static struct kr_lease_holder *find_holder(const struct kr_lease_table *table, uint32_t node)
@@ -67,7 +73,7 @@ static struct kr_crowds gather_holders(const struct kr_lease_table *table)
 	struct kr_crowds crowds = {0};
 
 	KR_LIST_FOR_EACH(holder, &table->holders, link)
-		kr_crowds_add(&crowds, holder->node, holder->kinds, false);
+		kr_crowds_add(&crowds, holder->node, kinds_of(holder), false);
 	KR_LIST_FOR_EACH(operation, &table->operations, link)
 		kr_crowds_add(&crowds, operation->node, operation->kinds, true);
 	return crowds;
@@ -161,7 +167,7 @@ static uint8_t to_recall(const struct kr_lease_holder *holder, const struct kr_c
 		kinds |= KR_LEASE_READ;
 	if (wanted->write.any && (wanted->write.several || wanted->write.node != holder->node))
 		kinds |= KR_LEASE_WRITE;
-	return in_the_way(holder->kinds, kinds) & (uint8_t)~holder->recalling;
+	return in_the_way(holder, kinds) & (uint8_t)~holder->recalling;
 }
 
 /* What those want who are not behind another. */
@@ -312,6 +318,17 @@ void kr_lease_table_revoke(struct kr_lease_table *table, uint8_t kinds)
 {
 	while (revoke_one(table, kinds))
 		;
+}
+
+void kr_lease_table_refused(struct kr_lease_table *table, uint32_t node, bool refused)
+{
+	struct kr_lease_holder *holder = find_holder(table, node);
+	bool less = holder && holder->jealous && !refused;
+
+	if (holder)
+		holder->jealous = refused;
+	if (less)
+		settle(table);
 }
 
 /* --- bytes that changed under READ ------------------------------------------------------------------------------------ */

@@ -9,6 +9,8 @@
  *  - what is in the way of the first waiters is recalled, each holder's kinds at most once until it answers; a kind
  *    under recall cannot be granted to its holder again before the answer, which would take the new grant away;
  *  - a grant is announced to its node before a recall of it is emitted (kr_lease_table_announced);
+ *  - WRITE of one goes with WRITE of another, but not with that of one who asks for it when the former's bytes have been refused
+ *    (kr_lease_table_refused);
  *  - bytes may change under READ of others all the same (kr_lease_table_outdate): then it is recalled from all, and who has changed
  *    them can wait until it is gone (kr_lease_table_await).
  */
@@ -28,6 +30,7 @@ struct kr_lease_holder {
 	uint8_t kinds;       /* enum kr_lease_kind, held, including those under recall */
 	uint8_t recalling;   /* of these, asked back (emitted or about to be) */
 	uint8_t unsent;      /* of recalling, not emitted yet: a grant has not been announced */
+	bool jealous;        /* nobody gets WRITE anew beside its own: some of what it has written was refused */
 	uint32_t announcing; /* grants not announced yet */
 	uint64_t recalls[2]; /* numbers of the latest emitted recalls of READ and of WRITE */
 	uint64_t outdated;   /* the first kr_lease_table_outdate since it has READ; 0: none. READ is under recall then */
@@ -87,6 +90,9 @@ void kr_lease_table_withdraw(struct kr_lease_table *table, struct kr_lease_waite
 void kr_lease_table_announced(struct kr_lease_table *table, uint32_t node);
 /* KINDS are asked back from all nodes although nobody wants them: what they know under them is true no more. */
 void kr_lease_table_revoke(struct kr_lease_table *table, uint8_t kinds);
+/* What NODE has written and not flushed was refused (or not any more): while that is so its WRITE is in the way of those who ask for WRITE, but not
+ * of those who have it, so that it knows when others begin to write. */
+void kr_lease_table_refused(struct kr_lease_table *table, uint32_t node, bool refused);
 /* The bytes have changed although nodes may have READ: it is asked back from all. */
 void kr_lease_table_outdate(struct kr_lease_table *table);
 /* Whether nobody but NODE has READ from before the last kr_lease_table_outdate. If not, AWAIT (the caller's memory) waits for that,

@@ -49,6 +49,14 @@ static void settle(struct kr_sfile *file, struct kr_session *session, uint8_t ki
 		kr_attachment_settle(attachment);
 }
 
+static void give_up(const struct kr_sfile *file, const struct kr_session *session)
+{
+	struct kr_attachment *attachment = kr_attachment_find(file, session);
+
+	if (attachment)
+		kr_attachment_gives_up(attachment);
+}
+
 /* --- recalls -------------------------------------------------------------------------------------------------------- */
 
 static void recall_answered(struct kr_session *session, void *context, int err, const void *reply)
@@ -60,6 +68,7 @@ static void recall_answered(struct kr_session *session, void *context, int err, 
 	if (err && err != -ENOTCONN)
 		kr_log_warn("node %s answers a recall with an error (%d): taken as given up", session->name, -err);
 	if (err != -ENOTCONN) { /* else the end of the session frees what it held */
+		give_up(file, session);
 		kr_lease_table_recalled(&file->leases, session->node, recall->kinds, recall->number);
 		settle(file, session, recall->kinds);
 	}
@@ -359,6 +368,7 @@ static void handle_return(struct kr_request *request)
 		kr_sfile_ref(file);
 	kr_request_reply(request, 0, NULL, NULL, 0);
 	if (file) {
+		give_up(file, session);
 		kr_lease_table_release(&file->leases, session->node, kinds);
 		settle(file, session, kinds);
 		kr_sfile_put(file);

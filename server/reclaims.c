@@ -106,8 +106,8 @@ static uint8_t kinds_for(const struct reclaim *reclaim, const struct kr_reclaim_
 	if (reclaim->conflict && !dirty)
 		return 0; /* its bytes leave the file */
 	if (dirty || replays)
-		return msg->kinds | (reclaim->operation.held ? KR_LEASE_ALL : inherited);
-	return msg->kinds;
+		return (msg->kinds & KR_LEASE_ALL) | (reclaim->operation.held ? KR_LEASE_ALL : inherited);
+	return msg->kinds & KR_LEASE_ALL;
 }
 
 /* The answer, when what had to be written down about it is. */
@@ -130,6 +130,9 @@ static void finish_reclaim(struct kr_request *request)
 		take_opens(reclaim, attachment, msg->opens);
 		file->orphan |= reclaim->attr.nlink == 0;
 		attachment->replays |= msg->replay_last && !(reclaim->conflict & KR_CONFLICT_REPLAYS);
+		if (msg->last)
+			kr_cover_judged(&attachment->cover, reclaim->conflict & KR_CONFLICT_DIRTY);
+		kr_lease_table_refused(&file->leases, session->node, attachment->cover.refused);
 		reply->conflict = reclaim->conflict;
 		granted = kinds_for(reclaim, msg, inherited);
 		if (kr_trust_confined(session)) {
@@ -212,7 +215,7 @@ static void handle_reclaim(struct kr_request *request)
 		kr_request_wait_for_grace(request);
 		return;
 	}
-	if (msg->opens > KR_ATTACHMENT_OPENS_MAX || (msg->kinds & ~KR_LEASE_ALL) || !kr_late_claims_valid(msg)) {
+	if (msg->opens > KR_ATTACHMENT_OPENS_MAX || (msg->kinds & ~(KR_LEASE_ALL | KR_RECLAIM_UNCOVERED)) || !kr_late_claims_valid(msg)) {
 		kr_request_reply(request, -EINVAL, NULL, NULL, 0);
 		return;
 	}

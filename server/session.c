@@ -287,6 +287,16 @@ static void withdraw_all(struct kr_session *session)
 	free(ids.items);
 }
 
+/* Its leases, and the doubts about what it has not flushed. */
+static void inherit(const struct kr_attachment *attachment, struct kr_session *heir)
+{
+	const struct kr_cover cover = attachment->cover;
+
+	kr_leases_inherit(attachment->file, attachment->session, heir);
+	if (cover.lost)
+		kr_attachment_get(attachment->file, heir)->cover = cover;
+}
+
 /* What a node has open when the server stops stays held: it will reclaim it from the next instance. */
 static void leave_files(struct kr_session *session, struct kr_session *heir, bool release)
 {
@@ -299,7 +309,7 @@ static void leave_files(struct kr_session *session, struct kr_session *heir, boo
 		kr_list_remove(&attachment->of_file);
 		session->files--;
 		if (heir)
-			kr_leases_inherit(file, session, heir);
+			inherit(attachment, heir);
 		else
 			kr_lease_table_expire(&file->leases, session->node);
 		if (release)
@@ -327,6 +337,18 @@ static void log_end(const struct kr_session *session, enum kr_session_end why)
 	}
 }
 
+/* EPOCH, or before it when the node first gave back a lease of a file of which it still has bytes that were refused. */
+static uint64_t first_cover_lost(const struct kr_session *session, uint64_t epoch)
+{
+	const struct kr_attachment *attachment;
+
+	KR_LIST_FOR_EACH(attachment, &session->attachments, of_session) {
+		if (attachment->cover.lost)
+			epoch = KR_MIN(epoch, attachment->cover.lost);
+	}
+	return epoch;
+}
+
 /* A lapse during which the node did not get to reclaim what it holds, or to have it judged, goes on.  Nobody else may take the place of one that was
  * lost; who has left has nothing to come back for. */
 static void note_lapse(struct kr_session *session, enum kr_session_end why)
@@ -337,6 +359,8 @@ static void note_lapse(struct kr_session *session, enum kr_session_end why)
 		lapse = session->lapse;
 	else if (session->unjudged)
 		lapse.kind = KR_LAPSE_UNKNOWN;
+	if (lapse.kind == KR_LAPSE_KNOWN)
+		lapse.epoch = first_cover_lost(session, lapse.epoch);
 	lapse.owner = why == KR_SESSION_LOST && session->key ? session->key->owner : (struct kr_key_owner){0};
 	kr_lapses_note(&session->server->lapses, session->node_id, &lapse);
 }
@@ -492,7 +516,7 @@ void kr_session_expire_all(struct kr_server *server, uint64_t now_ns)
 			expire(session);
 		else if (kr_asks_neglected(session, now_ns))
 			silence(session);
-		else if (!session->recorded && !session->recording && !session->reclaiming)
+		else if (!session->recorded && !session->recording && !session->reclaiming && !session->unjudged)
 			change_record(session, true, NULL, NULL); /* it was heard again in the last moment */
 	}
 }

@@ -151,10 +151,14 @@ void kr_flush_step(struct kr_file *file)
 	(void)file;
 	fake.flush_steps++;
 }
-bool kr_flush_replaying(struct kr_file *file)
+bool kr_flush_bound(struct kr_file *file)
 {
 	(void)file;
 	return false;
+}
+void kr_flush_uncovered(struct kr_file *file)
+{
+	(void)file;
 }
 bool kr_flush_busy(struct kr_file *file)
 {

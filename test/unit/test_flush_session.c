@@ -13,11 +13,12 @@
 
 static struct {
 	int orphaned; /* why */
-	unsigned abandoned, late;
+	unsigned abandoned, late, replays;
 	struct kr_session_facts facts;
 	struct kr_flusher flusher;
 	struct kr_reclaim_request asked;
 	unsigned asks, stepped, woken, references;
+	struct kr_time now;
 	kr_rpc_fn answer; /* to a RECLAIM on its way; NULL: there is none */
 	void *context;
 } fake;
@@ -34,6 +35,11 @@ struct kr_file *kr_file_get(struct kr_file *file)
 {
 	fake.references++;
 	return file;
+}
+struct kr_time kr_file_now(struct kr_mount *mount)
+{
+	(void)mount;
+	return fake.now;
 }
 void kr_file_put(struct kr_file *file)
 {
@@ -76,6 +82,7 @@ void kr_file_step(struct kr_file *file)
 int kr_flush_send_replay(struct kr_file *file, struct kr_applied *applied, unsigned flags)
 {
 	(void)file, (void)applied, (void)flags;
+	fake.replays++;
 	return 0;
 }
 void kr_flush_settle(struct kr_file *file)
@@ -333,6 +340,71 @@ static void what_the_server_lets_in_comes_with_the_lease(void **state)
 	assert_int_equal(fake.late, 0);
 }
 
+/* The server refused them, and a lease is given back: others can write before they are taken. */
+static void what_was_refused_is_judged_when_a_lease_has_been_given_back(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_flush *flush = &f->file.flush;
+	const struct kr_reclaim_reply granted = {.kinds = KR_LEASE_ALL}, conflict = {.conflict = KR_CONFLICT_DIRTY};
+
+	write_some(f);
+	kr_list_remove(&f->send.link);
+	kr_flush_uncovered(&f->file);
+	assert_false(flush->unjudged); /* it was not refused: written after what the recall was for */
+	f->file.holder.refused = true;
+	f->file.base.ctime.sec = 5;
+	fake.now.sec = 8;
+	flush->plan.refused = -ENOSPC;
+	kr_flush_uncovered(&f->file);
+	assert_true(flush->unjudged && flush->orphaned);
+	assert_int_equal(fake.orphaned, -ENOSPC);
+	fake.flusher.recovering = true; /* another session begins, which does not ask for them */
+	kr_flush_reclaimed(&f->file, 0, &granted);
+	assert_true(flush->unjudged && flush->orphaned);
+	fake.flusher.recovering = false;
+	flush->judge_ns = 0;
+	kr_unjudged_step(&f->file);
+	assert_int_equal(fake.asked.kinds, KR_LEASE_WRITE | KR_RECLAIM_UNCOVERED);
+	assert_int_equal(fake.asked.since.sec, 8);
+	assert_int_equal(fake.asked.last, 7);
+	server_says(0, &conflict);
+	assert_false(flush->unjudged || flush->orphaned || flush->uncovered);
+	assert_int_equal(fake.late, 1);
+}
+
+static void nothing_is_given_up_while_what_was_refused_is_tried_again(void **state)
+{
+	struct fixture *f = *state;
+
+	write_some(f);
+	assert_false(kr_flush_bound(&f->file));
+	f->file.holder.refused = true;
+	assert_true(kr_flush_bound(&f->file));
+	kr_list_remove(&f->send.link);
+	assert_false(kr_flush_bound(&f->file));
+}
+
+/* In their turn, whatever becomes of what was refused later. */
+static void rounds_to_be_replayed_do_not_wait_for_what_was_refused(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_applied old = {.round = 20, .boot_id = {1}};
+
+	write_some(f);
+	kr_list_remove(&f->send.link);
+	kr_extent_map_init(&old.extents);
+	kr_list_append(&f->file.flush.applied, &old.link);
+	f->file.holder.refused = true;
+	kr_flush_uncovered(&f->file);
+	kr_flush_replay_file(&f->file, 0);
+	assert_int_equal(fake.replays, 1);
+	assert_true(kr_flush_bound(&f->file));
+	f->file.flush.keeps_replays = true;
+	kr_flush_replay_file(&f->file, 0);
+	assert_int_equal(fake.replays, 1);
+	assert_false(kr_flush_bound(&f->file));
+}
+
 static void a_file_without_late_bytes_has_nothing_to_keep(void **state)
 {
 	struct fixture *f = *state;
@@ -443,6 +515,9 @@ int main(void)
 		TEST(an_answer_that_comes_too_late_counts_no_more),
 		TEST(bytes_of_a_file_that_is_known_to_be_gone_are_not_asked_for),
 		TEST(what_the_server_lets_in_comes_with_the_lease),
+		TEST(what_was_refused_is_judged_when_a_lease_has_been_given_back),
+		TEST(nothing_is_given_up_while_what_was_refused_is_tried_again),
+		TEST(rounds_to_be_replayed_do_not_wait_for_what_was_refused),
 		TEST(a_file_without_late_bytes_has_nothing_to_keep),
 		TEST(a_reclaim_tells_what_is_dirty_from_what_is_to_be_replayed),
 		TEST(bytes_that_may_be_older_than_the_servers_are_kept_and_not_sent),

@@ -63,7 +63,7 @@ static void a_refused_flush_does_not_hold_a_recall_up(void **state)
 	assert_int_equal(kinds, KR_LEASE_WRITE);
 }
 
-static void nothing_is_given_up_before_what_is_replayed(void **state)
+static void nothing_is_given_up_while_bytes_are_on_their_way(void **state)
 {
 	struct kr_holder holder;
 	uint8_t kinds;
@@ -71,11 +71,11 @@ static void nothing_is_given_up_before_what_is_replayed(void **state)
 	(void)state;
 	kr_holder_init(&holder);
 	kr_holder_reclaimed(&holder, KR_LEASE_ALL, true);
-	kr_holder_replaying(&holder, true);
+	kr_holder_bind(&holder, true);
 	kr_holder_release(&holder, KR_LEASE_WRITE);
 	kr_holder_recalled(&holder, KR_LEASE_READ);
 	assert_int_equal(next(&holder, &kinds), KR_HOLDER_NOTHING);
-	kr_holder_replaying(&holder, false);
+	kr_holder_bind(&holder, false);
 	assert_int_equal(next(&holder, &kinds), KR_HOLDER_RETURN);
 	assert_int_equal(next(&holder, &kinds), KR_HOLDER_ANSWER);
 }
@@ -184,7 +184,7 @@ int main(void)
 		cmocka_unit_test(a_recall_of_what_is_not_held_is_answered_at_once),
 		cmocka_unit_test(a_recall_of_write_waits_for_writers_and_the_flush),
 		cmocka_unit_test(a_refused_flush_does_not_hold_a_recall_up),
-		cmocka_unit_test(nothing_is_given_up_before_what_is_replayed),
+		cmocka_unit_test(nothing_is_given_up_while_bytes_are_on_their_way),
 		cmocka_unit_test(what_is_dirty_is_flushed_before_read_is_given_back_unasked),
 		cmocka_unit_test(pages_that_a_mapping_wrote_are_flushed_before_read_goes),
 		cmocka_unit_test(a_read_let_through_makes_the_dropping_start_again),
