@@ -496,6 +496,7 @@ static void a_reclaim_tells_what_is_dirty_from_what_is_to_be_replayed(void **sta
 	memcpy(fake.facts.boot_id, now, sizeof(now));
 	kr_unjudged_begin(&f->file, -EIO);
 	f->file.flush.judge_ns = 0;
+	kr_list_remove(&f->send.link);
 	kr_unjudged_step(&f->file);
 	assert_true(fake.asked.first == 7 && fake.asked.last == 7 && fake.asked.replay_first == 3 && fake.asked.replay_last == 4);
 	assert_true(fake.asked.oldest == 10 && fake.asked.newest == 20);

@@ -454,6 +454,34 @@ static void who_cannot_be_told_of_a_conflict_stays_late(void **state)
 	assert_true(in_conflict(node, &fid, since));
 }
 
+/* However long its session lives, it is not recorded as one that has its leases. */
+static void who_cannot_be_told_of_a_conflict_is_late_at_the_next_server(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	struct kr_time since = just_now();
+	int saved;
+
+	lose(f, node, other);
+	cut(other, &fid, 7);
+	back(node);
+	saved = fill_log(f);
+	assert_int_equal(node_result(node, send_reclaim(node, &fid, since), NULL), -EIO);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	for (int i = 0; i < 4; i++) {
+		settle(node);
+		a_moment_later(f, other);
+	}
+	empty_log(f, saved);
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node) && node_wait_for(&f->loop, node_is_closed, other));
+	joined(f, 1);
+	back(node);
+	assert_true(in_conflict(node, &fid, since));
+}
+
 static void after_a_restart_the_time_decides_of_a_node_lost_before(void **state)
 {
 	struct fixture *f = *state;
@@ -552,6 +580,7 @@ int main(void)
 		TEST(nobody_can_reclaim_for_ever),
 		TEST(who_is_told_of_a_conflict_can_count_on_it),
 		TEST(who_cannot_be_told_of_a_conflict_stays_late),
+		TEST(who_cannot_be_told_of_a_conflict_is_late_at_the_next_server),
 		TEST(after_a_restart_the_time_decides_of_a_node_lost_before),
 		TEST(after_a_restart_a_clock_that_was_set_back_decides_nothing),
 		TEST(who_reclaims_in_the_grace_period_is_not_late),
