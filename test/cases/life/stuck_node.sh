@@ -1,5 +1,5 @@
 # A node that stops (SIGSTOP) with leases: others wait no longer than the lease time, nobody else is disturbed, and what the node had
-# before is not served when it goes on.
+# before is not served when it goes on.  STOPPED_SECONDS=300 CASE_TIMEOUT=600 test/run life/stuck_node: it stops for longer.
 . "$TOP/test/lib.sh"
 EXPECTED_ERRORS='lease|lost|no answer|session|expired'
 LEASE=4
@@ -27,6 +27,7 @@ timeout -s KILL 60 sh -c "echo three >>$(seen_from_here 3)/file" || fail "node 3
 [ $((SECONDS - start)) -le $((LEASE * 4 * SLOW)) ] || fail "waited $((SECONDS - start)) s"
 [ "$(tail -1 "$(seen_from_here 2)/file")" = three ] || fail "node 2 reads $(cat "$(seen_from_here 2)/file")"
 timeout -s KILL 60 sh -c "echo new >$(seen_from_here 2)/read" || fail "node 2 hangs behind a stopped node"
+sleep "${STOPPED_SECONDS:-0}"
 before=$(wc -l <"$WORK/read")
 kill -CONT "${DAEMON[node1]}"
 until_ok 30 "node 1 reads what is new" sh -c "tail -1 '$WORK/read' | grep -q new" || fail "node 1 reads $(tail -1 "$WORK/read")"
