@@ -73,12 +73,12 @@ static uint64_t time_ns(struct kr_time t)
 
 uint64_t kr_export_attr_version(const struct kr_export *export, const struct kr_attr *attr, uint64_t counter)
 {
-	uint64_t input[5] = {attr->ino, time_ns(attr->ctime), attr->size};
+	uint64_t input[5] = {attr->ino, time_ns(attr->ctime), attr->size}, young_ns = atomic_load(&export->young_ns);
 	size_t length = 3;
 	uint64_t version;
 
 	/* A ctime from the future (clocks have been set) is as suspect as a young one. */
-	if (!export->exact_ctime && time_ns(attr->ctime) + ctime_coarse_ns > kr_clock_real_ns()) {
+	if (young_ns && time_ns(attr->ctime) + young_ns > kr_clock_real_ns()) {
 		if (counter == 0)
 			return 0;
 		input[length++] = counter;
@@ -86,6 +86,11 @@ uint64_t kr_export_attr_version(const struct kr_export *export, const struct kr_
 	}
 	version = kr_siphash(export->secret, input, length * sizeof(input[0]));
 	return version ? version : 1;
+}
+
+void kr_export_doubt_ctime(struct kr_export *export, uint64_t young_ns)
+{
+	atomic_store(&export->young_ns, young_ns);
 }
 
 static bool probe_once(int fd, struct timespec *ctime)
@@ -246,6 +251,7 @@ static int set_up(struct kr_export *export, const struct kr_export_options *opti
 		export->exact_ctime = probe_ctime(export->private_fd);
 		export->file_max = probe_file_max(export->private_fd);
 	}
+	atomic_init(&export->young_ns, export->exact_ctime ? 0 : ctime_coarse_ns);
 	return kr_orphans_new(export, export->private_fd, &export->orphans);
 }
 

@@ -68,11 +68,13 @@ void kr_export_info(struct kr_export *export, struct kr_export_info *ret_info);
 int kr_export_tick(struct kr_export *export);
 
 /* ATTR's data version: equal versions mean equal bytes, also across restarts; 0 while a further change could go unseen
- * (the last one was less than 50 ms ago on a filesystem with coarse clocks). COUNTER > 0 is the caller's count of its
+ * (the last one was less than 50 ms ago on a filesystem with coarse clocks, or kr_export_doubt_ctime). COUNTER > 0 is the caller's count of its
  * own changes to the file in this instance: it makes the version good at once, and different from the one that the same
  * bytes have later, so keep what was handed out while ctime, size and counter stay. Operations fill attr->version with
  * COUNTER 0. Does not block. */
 uint64_t kr_export_attr_version(const struct kr_export *export, const struct kr_attr *attr, uint64_t counter);
+/* What changed less than YOUNG_NS ago can be still changing under the same ctime, and nobody tells of it. */
+void kr_export_doubt_ctime(struct kr_export *export, uint64_t young_ns);
 
 /* The identity of the file with this kernel handle, which need not be in the export. -ESTALE: files here are not identified
  * by handles, or this is none. Does not block. */

@@ -90,7 +90,7 @@ void kr_sfile_put(struct kr_sfile *file)
 	if (--file->references > 0)
 		return;
 	server = file->server;
-	if (file->changes == 0) {
+	if (file->changes == 0 && !kr_watch_awaits(file)) {
 		file_free(file);
 		return;
 	}

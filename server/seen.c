@@ -8,16 +8,21 @@ static uint64_t time_ns(struct kr_time t)
 	return (uint64_t)t.sec * KR_NS_PER_S + t.nsec;
 }
 
-bool kr_seen_changed(struct kr_seen *seen, const struct kr_attr *attr, uint64_t changes, bool exact, uint64_t now_ns)
+bool kr_seen_changed(struct kr_seen *seen, const struct kr_attr *attr, uint64_t changes, bool told, uint64_t now_ns)
 {
 	/* A ctime from the future (clocks have been set) stays young until its time has come. */
-	bool young = !exact && time_ns(attr->ctime) + KR_SEEN_TICK_NS > now_ns;
+	bool young = !told && time_ns(attr->ctime) + KR_SEEN_SETTLE_NS > now_ns;
 	bool comparable = seen->known && seen->changes == changes;
 	bool same = comparable && kr_time_compare(seen->ctime, attr->ctime) == 0 && seen->size == attr->size;
 	bool changed = comparable && (!same || (seen->doubtful && !young));
 
 	if (same && seen->doubtful && young)
-		return false; /* the tick is not over */
+		return false; /* let it settle */
 	*seen = (struct kr_seen){.known = true, .doubtful = young, .changes = changes, .ctime = attr->ctime, .size = attr->size};
 	return changed;
+}
+
+bool kr_seen_recent(const struct kr_seen *seen, uint64_t now_ns)
+{
+	return seen->known && time_ns(seen->ctime) + KR_SEEN_RECENT_NS > now_ns;
 }

@@ -9,9 +9,10 @@
  * somebody else writes between these two stats is hidden behind our own times: the time of one round's system calls is the
  * one gap that looking cannot close (watch.h: the kernel's events have none).
  *
- * Clocks.  Where ctime is exact, each change after a stat has a ctime of its own.  Where it ticks (every 1 to 10 ms), a
- * change after the stat can have the ctime that the stat saw: a state with a ctime younger than a tick is doubtful,
- * and the first look after the tick has passed takes it for changed, even if it looks the same.
+ * A ctime is of a change's beginning: write and fallocate set it before the bytes are there, and where the clock of ctimes ticks (every 1 to
+ * 10 ms) later changes can have it, too.  So a state with a young ctime is doubtful, unless the kernel tells of the end of each change, and
+ * the first look after KR_SEEN_SETTLE_NS takes it for changed, even if it looks the same.  What one system call of others writes later than
+ * that after its beginning, looking can miss.
  */
 #ifndef KR_SERVER_SEEN_H
 #define KR_SERVER_SEEN_H
@@ -21,7 +22,8 @@
 
 #include "common/types.h"
 
-#define KR_SEEN_TICK_NS (50 * KR_NS_PER_MS)
+#define KR_SEEN_SETTLE_NS (2 * KR_NS_PER_S)
+#define KR_SEEN_RECENT_NS (60 * KR_NS_PER_S)
 
 struct kr_seen {
 	bool known, doubtful;
@@ -31,8 +33,9 @@ struct kr_seen {
 };
 
 /* ATTR was got while CHANGES was the count of our changes, before and after; NOW_NS by the wall clock that makes ctimes.
- * Returns whether somebody else has changed the file since the former look.  EXACT: ctimes are, or nobody needs to look so
- * closely because the kernel tells. */
-bool kr_seen_changed(struct kr_seen *seen, const struct kr_attr *attr, uint64_t changes, bool exact, uint64_t now_ns);
+ * Returns whether somebody else has changed the file since the former look.  TOLD: the kernel tells of the end of each change. */
+bool kr_seen_changed(struct kr_seen *seen, const struct kr_attr *attr, uint64_t changes, bool told, uint64_t now_ns);
+/* The change that gave the state seen its ctime may be still under way: it began within the last minute. */
+bool kr_seen_recent(const struct kr_seen *seen, uint64_t now_ns);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/fail.h"
@@ -19,7 +20,7 @@ enum { REST_MS = 20, TICK_MS = 50, BATCH = KR_WATCH_RATE * TICK_MS / 1000, TOUCH
 struct kr_watch {
 	struct kr_server *server;
 	int events_fd; /* -1: looking only */
-	bool exact_ctime, stopped;
+	bool stopped;
 	uv_poll_t poll;
 	uv_timer_t timer, rest;
 	struct kr_list files; /* kr_sfile.watched, of which a node may hold READ; the one looked at longest ago first */
@@ -47,10 +48,10 @@ void kr_watch_look(struct kr_sfile *file, const struct kr_attr *attr, uint64_t c
 {
 	struct kr_watch *watch = file->server->watch;
 
-	if (!watch || watch->stopped)
+	if (!watch || watch->stopped || !S_ISREG(attr->mode)) /* others: watch_names.h */
 		return;
 	put_last(watch, file);
-	if (!kr_seen_changed(&file->seen, attr, changes, watch->exact_ctime || watch->events_fd >= 0, kr_clock_real_ns()))
+	if (!kr_seen_changed(&file->seen, attr, changes, watch->events_fd >= 0, kr_clock_real_ns()))
 		return;
 	watch->changes++;
 	kr_leases_changed_behind(file);
@@ -61,6 +62,11 @@ void kr_watch_own(struct kr_sfile *file)
 {
 	if (!kr_lease_table_others_hold(&file->leases, 0, KR_LEASE_READ))
 		file->seen.known = false;
+}
+
+bool kr_watch_awaits(const struct kr_sfile *file)
+{
+	return file->server->watch && file->server->watch->events_fd >= 0 && kr_seen_recent(&file->seen, kr_clock_real_ns());
 }
 
 void kr_watch_forget(struct kr_sfile *file)
@@ -195,7 +201,7 @@ static void touch_done(struct kr_gate_job *job)
 	kr_sfile_put(file);
 }
 
-/* Somebody had FILE open for writing and has closed it: if nodes know the ctime that it has now, it gets another. */
+/* Somebody has written to FILE, or had it open for writing and has closed it: if nodes know the ctime that it has now, it gets another. */
 static void touch_file(struct kr_sfile *file)
 {
 	struct touch *touch;
@@ -222,7 +228,7 @@ static void on_changed(void *context, const struct kr_fid *fid, unsigned what)
 		watch->changes++;
 		kr_leases_changed_behind(file);
 	}
-	if (what & KR_EVENT_CLOSED)
+	if (what & (KR_EVENT_WROTE | KR_EVENT_CLOSED))
 		touch_file(file);
 }
 
@@ -279,6 +285,7 @@ static void on_events(uv_poll_t *poll, int status, int events)
 	kr_log_error("no more word of changes in the export: %s; looking at files instead", status ? uv_strerror(status) :
 		kr_fail_reason());
 	close_events(watch);
+	kr_export_doubt_ctime(watch->server->export, KR_SEEN_SETTLE_NS);
 	on_lost(watch);
 }
 
@@ -305,11 +312,8 @@ static void open_events(struct kr_watch *watch)
 void kr_watch_start(struct kr_server *server, enum kr_watch_mode mode)
 {
 	struct kr_watch *watch = kr_xcalloc(1, sizeof(*watch));
-	struct kr_export_info info;
 
-	kr_export_info(server->export, &info);
 	watch->server = server;
-	watch->exact_ctime = info.exact_ctime;
 	watch->events_fd = -1;
 	kr_list_init(&watch->files);
 	kr_gate_init(&watch->touches, server, TOUCHES);
@@ -319,6 +323,8 @@ void kr_watch_start(struct kr_server *server, enum kr_watch_mode mode)
 	server->watch = watch;
 	if (mode == KR_WATCH_AUTO)
 		open_events(watch);
+	if (watch->events_fd < 0)
+		kr_export_doubt_ctime(server->export, KR_SEEN_SETTLE_NS);
 }
 
 void kr_watch_stop(struct kr_server *server)

@@ -15,7 +15,8 @@
  * A store through a mapping changes ctime when the kernel notices it: at the first store to a clean page, which is at least
  * once in the time that the kernel takes to write dirty pages back (half a minute), and not at each.  So when a file that had
  * been open for writing is closed or unmapped with the ctime that nodes have seen already, its bytes may be others all the
- * same: then we touch it, so that the version changes for good.
+ * same: then we touch it, so that the version changes for good.  So it is with a write or fallocate, whose ctime is of its beginning, when
+ * nodes have read in the midst of it; who has closed the file again meanwhile may come back, so it stays in the table for a minute.
  *
  * While a node holds WRITE its unflushed bytes stay its own: they go in later, byte by byte, over what is there then.
  *
@@ -52,6 +53,9 @@ void kr_watch_look(struct kr_sfile *file, const struct kr_attr *attr, uint64_t c
 /* We ourselves have given FILE another ctime. Where a node holds READ it may have been somebody else as well, and the next look says so;
  * where none does, nobody counts on what was seen. */
 void kr_watch_own(struct kr_sfile *file);
+
+/* Whether FILE is to stay in the table though nobody uses it: word may come that what nodes have of it is not all. */
+bool kr_watch_awaits(const struct kr_sfile *file);
 
 /* FILE is about to go. */
 void kr_watch_forget(struct kr_sfile *file);

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "common/log.h"
+#include "server/files.h"
 #include "server/watch.h"
 
 static json_int_t looks(struct fixture *f)
@@ -55,12 +56,37 @@ static void a_file_that_was_just_made_is_looked_at_too(void **state)
 	node_reply(node, node_asked(node, KR_MSG_RECALL), NULL);
 }
 
+/* The change that gave a file its ctime may end when nobody uses the file any more: word of it must still be understood. */
+static void a_file_that_has_just_changed_stays_known(void **state)
+{
+	struct fixture *f = *state;
+	json_t *status = kr_watch_status(&f->server);
+	const union kr_any_msg *found;
+	struct node *node;
+	struct kr_fid fid;
+	char path[100];
+	bool told = strcmp(json_string_value(json_object_get(status, "mechanism")), "events") == 0;
+
+	json_decref(status);
+	if (!told)
+		skip();
+	snprintf(path, sizeof(path), "%s/f", f->export_path);
+	assert_int_equal(close(creat(path, 0644)), 0);
+	node = joined(f, 0);
+	assert_int_equal(lookup(node, "f", &found), 0);
+	fid = found->lookup_reply.file;
+	assert_int_equal(node_call(node, KR_MSG_OPEN, &(struct kr_open_request){.file = fid, .flags = KR_OPEN_READ}, NULL), 0);
+	assert_int_equal(node_call(node, KR_MSG_CLOSE, &(struct kr_close_request){.file = fid, .count = 1}, NULL), 0);
+	assert_non_null(kr_sfile_find(&f->server, &fid));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		TEST(a_file_is_looked_at_once_in_a_while),
 		TEST(a_file_that_was_just_made_is_looked_at_too),
+		TEST(a_file_that_has_just_changed_stays_known),
 	};
 
 	signal(SIGPIPE, SIG_IGN); /* as the daemon does */

@@ -27,6 +27,50 @@ see() {
 	fi
 }
 
+# A write has the ctime of its beginning: who reads before its bytes are there has old ones under the file's last ctime.  The writer's source is a
+# mapping on node 2, which stands still: so it stays in the midst of its write, while node 1 reads the file and closes it again.
+in_the_midst() {
+	local ctime began writer
+	fresh 1000000 >"$EXPORT/long"
+	fresh 1000000 >"$EXPORT/source"
+	cp "$EXPORT/long" "$WORK/before"
+	rm -f "$WORK"/{mapped,written,enough}
+	python3 - "$(seen_from_here 2)/source" "$EXPORT/long" "$WORK" <<-'WRITER' &
+		import mmap, os, sys, time
+		def await_(name):
+		    while not os.path.exists(sys.argv[3] + "/" + name):
+		        time.sleep(0.005)
+		fd, out = os.open(sys.argv[1], os.O_RDONLY), os.open(sys.argv[2], os.O_RDWR)
+		source = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+		open(sys.argv[3] + "/mapped", "w")
+		await_("stopped")
+		assert os.pwrite(out, source, 0) == 1000000
+		open(sys.argv[3] + "/written", "w")
+		await_("enough")
+	WRITER
+	writer=$!
+	until_ok 30 "the mapping" test -e "$WORK/mapped" || fail "cannot map"
+	on node1 cmp "$(mnt 1)/long" "$WORK/before" || fail "node1 does not see the file as it is"
+	ctime=$(stat -c %z "$EXPORT/long")
+	kill -STOP "${DAEMON[node2]}"
+	began=$EPOCHREALTIME
+	touch "$WORK/stopped"
+	until_ok 30 "the write" eval "[ \"\$(stat -c %z '$EXPORT/long')\" != '$ctime' ]" || fail "no write begins"
+	on node1 cmp "$(mnt 1)/long" "$WORK/before" || fail "node1 sees what is not written"
+	kill -CONT "${DAEMON[node2]}"
+	until_ok 30 "the write's end" test -e "$WORK/written" || fail "the write does not end"
+	rm "$WORK/stopped"
+	if [ "$mechanism" = looking ] && python3 -c "exit($EPOCHREALTIME - $began < 1.9)"; then
+		touch "$WORK/enough"
+		wait $writer
+		return 1 # beyond what looking promises
+	fi
+	until_ok 60 "node1 sees what was written" on node1 cmp -s "$(mnt 1)/long" "$EXPORT/source" || fail "node1 still sees the file as it was in the midst of a write"
+	note "  a write that was seen in its midst: $(python3 -c "print('%.2f s' % ($EPOCHREALTIME - $began))")"
+	touch "$WORK/enough"
+	wait $writer || fail "the writer"
+}
+
 try() {
 	local mechanism=$3
 	note "mechanism: $1"
@@ -68,6 +112,8 @@ try() {
 		    m[300000:300010] = b"0123456789"
 	STORE
 	noticed big 1 "a store through a mapping"
+
+	for _ in 1 2 3 4 5; do in_the_midst && break; done || fail "each time too slow"
 
 	# New names and attributes: without the kernel's word they are asked for each time and seen without any waiting, else when it
 	# has come. What is to be seen has been noted before.
