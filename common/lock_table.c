@@ -9,8 +9,7 @@
 
 void kr_lock_world_init(struct kr_lock_world *world)
 {
-	kr_list_init(&world->waiters);
-	world->closed = false;
+	*world = (struct kr_lock_world){ .searches = 0 };
 }
 
 void kr_lock_table_init(struct kr_lock_table *table, struct kr_lock_world *world,
@@ -217,15 +216,27 @@ struct stop {
 	const struct kr_lock_waiter *waiter;
 };
 
+static uint64_t hash_of(const struct kr_lock_owner *owner)
+{
+	return kr_hash_u64(owner->id ^ kr_hash_u64(owner->node));
+}
+
+static bool is_of(const struct kr_table_link *link, const void *owner)
+{
+	return kr_lock_owner_equal(&KR_CONTAINER_OF(link, const struct kr_lock_waiter, by_owner)->want.owner, owner);
+}
+
 /* Those who wait and hold LOCK are to be looked at, once each. */
 static void follow(struct search *search, const struct kr_lock_world *world, const struct kr_lock *lock)
 {
-	struct kr_lock_waiter *waiter;
+	struct kr_table_link *link = kr_table_find(&world->waiters, hash_of(&lock->owner), is_of, &lock->owner);
 	struct stop *stop;
 
-	KR_LIST_FOR_EACH(waiter, &world->waiters, of_world) {
+	for (; link; link = kr_table_find_next(link, is_of, &lock->owner)) {
+		struct kr_lock_waiter *waiter = KR_CONTAINER_OF(link, struct kr_lock_waiter, by_owner);
+
 		search->steps++;
-		if (waiter->seen == search->number || !kr_lock_owner_equal(&waiter->want.owner, &lock->owner))
+		if (waiter->seen == search->number)
 			continue;
 		waiter->seen = search->number;
 		stop = kr_xcalloc(1, sizeof(*stop));
@@ -283,7 +294,7 @@ int kr_lock_table_wait(struct kr_lock_table *table, struct kr_lock_waiter *waite
 	waiter->blocker = NULL;
 	table->waits++;
 	kr_list_append(&table->waiting, &waiter->of_table);
-	kr_list_append(&table->world->waiters, &waiter->of_world);
+	kr_table_insert(&table->world->waiters, &waiter->by_owner, hash_of(&waiter->want.owner));
 	return -EINPROGRESS;
 }
 
@@ -294,7 +305,9 @@ void kr_lock_table_withdraw(struct kr_lock_waiter *waiter)
 	unblock(waiter);
 	waiter->table->waits--;
 	kr_list_remove(&waiter->of_table);
-	kr_list_remove(&waiter->of_world);
+	kr_table_remove(&waiter->table->world->waiters, &waiter->by_owner);
+	if (waiter->table->world->waiters.count == 0)
+		kr_table_fini(&waiter->table->world->waiters);
 }
 
 void kr_lock_table_release_node(struct kr_lock_table *table, uint32_t node)

@@ -7,7 +7,7 @@
  *  - a waiter is granted as soon as nobody else holds what excludes it; of several, the first to have asked.  A request
  *    does not wait for another one that only waits: shared locks that always overlap can keep an exclusive one out;
  *  - a wait for byte ranges that would close a circle of waiting owners, over all files, is refused.  The search for one ends after
- *    KR_LOCK_STEPS steps: a circle among thousands of waiters and locks may stay unseen.
+ *    KR_LOCK_STEPS steps: a circle among thousands of waiters and locks that have to do with each other may stay unseen.
  * Somebody may hold and want very much: an event takes a time logarithmic in the locks for each waiter that it may set free, and
  * linear, with a few nanoseconds each, in the locks and the waiters of the file.
  */
@@ -20,6 +20,7 @@
 
 #include "common/list.h"
 #include "common/lock_tree.h"
+#include "common/table.h"
 
 enum kr_lock_kind { KR_LOCK_NONE, KR_LOCK_READ, KR_LOCK_WRITE };
 #define KR_LOCK_END ((uint64_t)INT64_MAX) /* the last byte that can be locked: "to the end of the file" */
@@ -44,7 +45,8 @@ struct kr_lock {
 
 struct kr_lock_table;
 struct kr_lock_waiter {
-	struct kr_link of_table, of_world, of_lock;
+	struct kr_link of_table, of_lock;
+	struct kr_table_link by_owner;
 	struct kr_lock_table *table;
 	const struct kr_lock *blocker; /* NULL: to be looked for */
 	uint64_t seen;                 /* the latest search for circles that came by */
@@ -54,7 +56,7 @@ struct kr_lock_waiter {
 
 /* All waiters of all files, for circles. */
 struct kr_lock_world {
-	struct kr_list waiters;
+	struct kr_table waiters; /* by owner */
 	uint64_t searches;
 	bool closed; /* nobody is granted any more by what others give up: the server ends */
 };

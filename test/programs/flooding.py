@@ -78,10 +78,11 @@ class Session:
         return range(first, first + len(requests))
 
     def wait(self, ids):
+        until = time.monotonic() + 100
         with self.changed:
             for id in ids:
                 while id not in self.answers:
-                    assert self.changed.wait(100), "no answer"
+                    assert self.changed.wait(until - time.monotonic()), "no answer"
             return [self.answers.pop(id) for id in ids]
 
     def ask(self, type, fields):

@@ -149,18 +149,26 @@ static void nobody_is_granted_when_the_world_is_closed(void **state)
 
 /* --- very much of it: without care these take hours --------------------------------------------------------------------- */
 
-enum { LEVELS = 17, EACH = 6 };
+enum { LEVELS = 17, EACH = 6, BYSTANDERS = 6000 };
 
-/* Everybody of a level waits for everybody of the next one, on a file of its own: there are EACH^LEVELS ways, and no circle. */
+/* Everybody of a level waits for everybody of the next one, on a file of its own: there are EACH^LEVELS ways, and no circle.  Others, who wait
+ * for something else, are no matter. */
 static void many_ways_are_not_walked_one_by_one(void **state)
 {
 	static struct kr_lock_waiter waiters[LEVELS][EACH];
-	static struct kr_lock_table tables[LEVELS + 1];
+	static struct kr_lock_waiter bystanders[BYSTANDERS];
+	static struct kr_lock_table tables[LEVELS + 1], elsewhere;
 	struct kr_lock_waiter last = { .want = want(LEVELS + 1, 0, KR_LOCK_WRITE, 0, 0) };
 	struct kr_lock_world world;
 
 	(void)state;
 	make(&tables[0], &world);
+	kr_lock_table_init(&elsewhere, &world, on_grant, NULL);
+	assert_int_equal(set(&elsewhere, want(100, 0, KR_LOCK_WRITE, 0, 0)), 0);
+	for (uint64_t id = 0; id < BYSTANDERS; id++) {
+		bystanders[id] = (struct kr_lock_waiter){ .want = want(101, id, KR_LOCK_WRITE, 0, 0) };
+		assert_int_equal(kr_lock_table_wait(&elsewhere, &bystanders[id]), -EINPROGRESS);
+	}
 	for (uint32_t level = 0; level <= LEVELS; level++) {
 		kr_lock_table_init(&tables[level], &world, on_grant, NULL);
 		for (uint64_t id = 0; id < EACH; id++)
@@ -179,8 +187,11 @@ static void many_ways_are_not_walked_one_by_one(void **state)
 	for (uint32_t level = 0; level < LEVELS; level++)
 		for (uint64_t id = 0; id < EACH; id++)
 			kr_lock_table_withdraw(&waiters[level][id]);
+	for (uint64_t id = 0; id < BYSTANDERS; id++)
+		kr_lock_table_withdraw(&bystanders[id]);
 	for (uint32_t level = 0; level <= LEVELS; level++)
 		kr_lock_table_fini(&tables[level]);
+	kr_lock_table_fini(&elsewhere);
 }
 
 enum { MANY_LOCKS = 16384, MANY_WAITS = 2048, FAR = 1 << 20 };
