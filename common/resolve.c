@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,17 +172,12 @@ struct kr_resolve {
 	void *context;
 	pthread_mutex_t lock;
 	bool given_up; /* the handle is being closed */
-	unsigned owners;
+	atomic_uint owners;
 };
 
 static void disown(struct kr_resolve *request)
 {
-	bool last;
-
-	pthread_mutex_lock(&request->lock);
-	last = --request->owners == 0;
-	pthread_mutex_unlock(&request->lock);
-	if (!last)
+	if (atomic_fetch_sub(&request->owners, 1) > 1)
 		return;
 	pthread_mutex_destroy(&request->lock);
 	free(request);

@@ -244,6 +244,12 @@ json_t *kr_printable(const json_t *value)
 	return copy;
 }
 
+int kr_tool_usage(const char *usage, bool asked)
+{
+	fputs(usage, asked ? stdout : stderr);
+	return asked ? KR_EXIT_OK : KR_EXIT_USAGE;
+}
+
 int kr_tool_timeout(const char *text, unsigned long *ret_ms)
 {
 	char *end;

@@ -23,6 +23,8 @@ int kr_ask_server(const char *text, const struct kr_tool_proof *proof, json_t **
 bool kr_daemon_runs(int pid);
 /* A copy of VALUE, owned, in whose strings a terminal finds nothing to obey (kr_text_shown). */
 json_t *kr_printable(const json_t *value);
+/* Prints USAGE, because it was ASKED for, or because the arguments are wrong. The command's exit code then. */
+int kr_tool_usage(const char *usage, bool asked);
 /* The SECONDS of --timeout as milliseconds; -EINVAL, after saying so: TEXT is no number of seconds above 0. */
 int kr_tool_timeout(const char *text, unsigned long *ret_ms);
 /* "12.5 MiB" into one of a few static buffers. */

@@ -235,10 +235,8 @@ int kr_tool_flush(int argc, char **argv)
 			discard = true;
 		if (bad)
 			return KR_EXIT_USAGE;
-		if (option == 'h' || option == '?') {
-			fputs(usage, option == 'h' ? stdout : stderr);
-			return option == 'h' ? KR_EXIT_OK : KR_EXIT_USAGE;
-		}
+		if (option == 'h' || option == '?')
+			return kr_tool_usage(usage, option == 'h');
 	}
 	if (discard && optind == argc) {
 		fprintf(stderr, "kairan: no file is named to discard\n%s", usage);

@@ -64,10 +64,10 @@ struct request {
 	bool dump, all, proves;
 };
 
-/* -ENOENT: --help, or what is no option. */
+/* As kr_tool_proof_take. */
 static int take(struct request *request, int option)
 {
-	int err;
+	int code = -1;
 
 	if (option == 'r') {
 		request->replay.server = optarg;
@@ -79,11 +79,10 @@ static int take(struct request *request, int option)
 		request->dump = true;
 		request->all |= option == 'a';
 	} else {
-		err = kr_tool_proof_take(&request->replay.proof, option, optarg);
-		request->proves |= !err;
-		return err;
+		code = kr_tool_proof_take(&request->replay.proof, option, usage);
+		request->proves = true;
 	}
-	return 0;
+	return code;
 }
 
 static bool makes_sense(const struct request *request)
@@ -125,24 +124,15 @@ int kr_tool_journal(int argc, char **argv)
 		{0},
 	};
 	struct request request = {0};
-	int option, err;
+	int option, code = -1;
 
 	optind = 1;
-	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-		err = take(&request, option);
-		if (err == -EINVAL) {
-			fprintf(stderr, "kairan: %s\n", kr_fail_reason());
-			return KR_EXIT_USAGE;
-		}
-		if (err) {
-			fputs(usage, option == 'h' ? stdout : stderr);
-			return option == 'h' ? KR_EXIT_OK : KR_EXIT_USAGE;
-		}
-	}
-	if (optind + 1 != argc || !makes_sense(&request)) {
-		fputs(usage, stderr);
-		return KR_EXIT_USAGE;
-	}
+	while (code < 0 && (option = getopt_long(argc, argv, "h", options, NULL)) != -1)
+		code = take(&request, option);
+	if (code >= 0)
+		return code;
+	if (optind + 1 != argc || !makes_sense(&request))
+		return kr_tool_usage(usage, false);
 	request.replay.directory = argv[optind];
 	return request.replay.server ? kr_replay(&request.replay) : check(argv[optind], request.dump, request.all);
 }

@@ -2,33 +2,38 @@
 #include "tools/login.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <sodium.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "common/auth_munge.h"
 #include "common/fail.h"
 #include "common/util.h"
+#include "tools/client.h"
 
-int kr_tool_proof_take(struct kr_tool_proof *proof, int option, const char *value)
+int kr_tool_proof_take(struct kr_tool_proof *proof, int option, const char *usage)
 {
 	unsigned long number;
 	char *end;
 
 	if (option == 'k') {
-		proof->key = value;
+		proof->key = optarg;
 	} else if (option == 'm') {
 		proof->munge = true;
 	} else if (option == 's') {
-		proof->munge_socket = value;
+		proof->munge_socket = optarg;
 	} else if (option == 'u') {
-		number = strtoul(value, &end, 10);
-		if (end == value || *end || number >= UINT32_MAX)
-			return kr_fail(-EINVAL, "--munge-uid wants a number, not '%s'", value);
+		number = strtoul(optarg, &end, 10);
+		if (end == optarg || *end || number >= UINT32_MAX) {
+			fprintf(stderr, "kairan: --munge-uid wants a number, not '%s'\n", optarg);
+			return KR_EXIT_USAGE;
+		}
 		proof->munge_uid = (uint32_t)number;
 	} else {
-		return -ENOENT;
+		return kr_tool_usage(usage, option == 'h');
 	}
-	return 0;
+	return -1;
 }
 
 static int64_t now_s(void)

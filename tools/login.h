@@ -17,8 +17,9 @@ struct kr_tool_proof {
 #define KR_TOOL_PROOF_OPTIONS \
 	{"key", required_argument, NULL, 'k'}, {"munge", no_argument, NULL, 'm'}, \
 	{"munge-socket", required_argument, NULL, 's'}, {"munge-uid", required_argument, NULL, 'u'}
-/* Takes one of these. -EINVAL, with a reason by kr_fail, for a value that is none; -ENOENT: it is another option. */
-int kr_tool_proof_take(struct kr_tool_proof *proof, int option, const char *value);
+/* Takes what getopt_long has found and the command itself does not know: one of these, or what ends it: help, a mistake.  -1: it goes on;
+ * else its exit code, and people have been told why (by USAGE). */
+int kr_tool_proof_take(struct kr_tool_proof *proof, int option, const char *usage);
 
 struct kr_tool_login {
 	const struct kr_tool_proof *proof; /* borrowed */

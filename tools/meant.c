@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +19,10 @@
 
 /* One look, by a thread of its own. Two have it, the asker and the thread; the last one frees it. */
 struct look {
-	pthread_mutex_t lock; /* guards done, users */
+	pthread_mutex_t lock; /* guards done */
 	pthread_cond_t changed;
 	bool done;
-	int users;
+	atomic_uint users;
 	char *mount_point, *below; /* owned; of the path */
 	json_t *files;             /* deep copies of elements of "files": the threads share no value but these */
 	json_t *elsewhere;         /* out: fid -> true */
@@ -47,12 +48,7 @@ static const char *text_of(const json_t *object, const char *name)
 
 static void put_look(struct look *look)
 {
-	bool last;
-
-	pthread_mutex_lock(&look->lock);
-	last = --look->users == 0;
-	pthread_mutex_unlock(&look->lock);
-	if (!last)
+	if (atomic_fetch_sub(&look->users, 1) > 1)
 		return;
 	pthread_mutex_destroy(&look->lock);
 	pthread_cond_destroy(&look->changed);

@@ -213,13 +213,10 @@ int kr_tool_stage(int argc, char **argv)
 			wait = true;
 			continue;
 		}
-		fputs(usage, option == 'h' ? stdout : stderr);
-		return option == 'h' ? KR_EXIT_OK : KR_EXIT_USAGE;
+		return kr_tool_usage(usage, option == 'h');
 	}
-	if (optind == argc) {
-		fputs(usage, stderr);
-		return KR_EXIT_USAGE;
-	}
+	if (optind == argc)
+		return kr_tool_usage(usage, false);
 	for (int i = optind; i < argc; i++)
 		add_path(&list, argv[i]);
 	result = stage_all(&list, wait);

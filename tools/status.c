@@ -331,27 +331,18 @@ int kr_tool_status(int argc, char **argv)
 		{0},
 	};
 	struct show show = {0};
-	int option, err;
+	int option, code = -1;
 
-	while ((option = getopt_long(argc, argv, "jk:h", options, NULL)) != -1) {
-		if (option == 'j') {
+	while (code < 0 && (option = getopt_long(argc, argv, "jk:h", options, NULL)) != -1) {
+		if (option == 'j')
 			show.json = true;
-			continue;
-		}
-		err = kr_tool_proof_take(&show.proof, option, optarg);
-		if (err == -EINVAL) {
-			fprintf(stderr, "kairan: %s\n", kr_fail_reason());
-			return KR_EXIT_USAGE;
-		}
-		if (err) {
-			fputs(usage, option == 'h' ? stdout : stderr);
-			return option == 'h' ? KR_EXIT_OK : KR_EXIT_USAGE;
-		}
+		else
+			code = kr_tool_proof_take(&show.proof, option, usage);
 	}
-	if (argc - optind > 1 || (show.proof.key && show.proof.munge)) {
-		fputs(usage, stderr);
-		return KR_EXIT_USAGE;
-	}
+	if (code >= 0)
+		return code;
+	if (argc - optind > 1 || (show.proof.key && show.proof.munge))
+		return kr_tool_usage(usage, false);
 	if (optind < argc)
 		show_one(&show, argv[optind]);
 	else

@@ -206,10 +206,8 @@ int kr_tool_umount(int argc, char **argv)
 			force = true;
 		if (bad)
 			return KR_EXIT_USAGE;
-		if (option == 'h' || option == '?') {
-			fputs(usage, option == 'h' ? stdout : stderr);
-			return option == 'h' ? KR_EXIT_OK : KR_EXIT_USAGE;
-		}
+		if (option == 'h' || option == '?')
+			return kr_tool_usage(usage, option == 'h');
 	}
 	if (argc - optind != 1) {
 		fprintf(stderr, "kairan: %s\n%s", optind == argc ? "no mount point is given" : "too many arguments", usage);
