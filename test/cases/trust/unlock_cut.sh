@@ -28,7 +28,8 @@ END
 cluster 2
 KR_FAULT="@$WORK/fault" server_start
 mounts_start
-# One attempt; false: node2 had not asked yet, nothing was tried.
+asks() { kairan "$1" status "$(mnt "$1")" | grep -q 'waiting: lock '; }
+# One attempt; false: node2's question had not arrived yet, nothing was tried.
 given_up_unsaid() {
 	local kind=$1 first second
 	rm -f "$WORK"/{unlock,write,first,second}
@@ -36,7 +37,7 @@ given_up_unsaid() {
 	on node1 timeout -s KILL $((100 * SLOW)) python3 "$WORK/lock.py" "$(mnt 1)/$kind" $kind "$WORK" first >"$WORK/first" 2>&1 & first=$!
 	until_ok 60 "node1 has the lock" grep -q locked "$WORK/first" || fail "$(cat "$WORK/first")"
 	on node2 timeout -s KILL $((100 * SLOW)) python3 "$WORK/lock.py" "$(mnt 2)/$kind" $kind "$WORK" >"$WORK/second" 2>&1 & second=$!
-	sleep 1
+	until_ok 60 "node2 asks for the lock" asks 2 || fail "$(cat "$WORK/second")"
 	echo unlock.reply:kill:1 >"$WORK/fault"
 	touch "$WORK/unlock"
 	until_ok 60 "the server dies" gone "${DAEMON[server]}" || fail "no unlock came"
