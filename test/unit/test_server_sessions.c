@@ -88,6 +88,23 @@ static void what_a_killed_daemon_may_have_written_is_waited_for(void **state)
 	assert_int_equal(node_result(other, read, NULL), 0);
 }
 
+/* A killed daemon of which the server could not tell whether its bytes may go in: the next one does not know that it asked. */
+static void who_comes_after_one_with_unjudged_bytes_is_late(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+
+	for (int unjudged = 0; unjudged < 2; unjudged++) {
+		kr_session_find_node_id(&f->server, node->node_id)->unjudged = unjudged;
+		node_disconnect(node);
+		assert_int_equal(node_hello(node, false), 0);
+		assert_int_equal(node->hello.late, unjudged);
+		assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+		assert_int_equal(node_result(node, send_lease(node, &fid, KR_LEASE_WRITE), NULL), 0);
+	}
+}
+
 static void what_an_heir_does_not_need_is_free(void **state)
 {
 	struct fixture *f = *state;
@@ -235,6 +252,7 @@ int main(void)
 		TEST(a_parked_request_ends_with_its_session),
 		TEST(a_new_session_replaces_the_one_of_the_same_node),
 		TEST(what_a_killed_daemon_may_have_written_is_waited_for),
+		TEST(who_comes_after_one_with_unjudged_bytes_is_late),
 		TEST(what_an_heir_does_not_need_is_free),
 		TEST(goodbye_ends_a_session_at_once),
 		TEST(what_a_node_says_of_its_backlog_stays_with_its_session),
