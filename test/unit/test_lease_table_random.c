@@ -19,6 +19,68 @@ static void check(struct world *world)
 	}
 }
 
+/* --- who waits until others have given old bytes back ------------------------------------------------------------------ */
+
+enum { AWAITS = 8 };
+static struct {
+	uint32_t old; /* nodes, by bits, that have had READ since before the file last changed */
+	struct {
+		struct kr_lease_await await; /* node 0: it has happened */
+		bool used;
+		uint32_t old; /* of those: who has not given it back yet */
+	} awaits[AWAITS];
+} reads;
+
+static void change(struct world *world)
+{
+	for (uint32_t node = 1; node <= NODES; node++)
+		reads.old |= kr_lease_table_held(&world->table, node) & KR_LEASE_READ ? 1u << node : 0;
+	kr_lease_table_outdate(&world->table);
+}
+
+static void begin_await(struct world *world, uint32_t node, size_t i)
+{
+	bool happened;
+
+	if (reads.awaits[i].used)
+		return;
+	reads.awaits[i].old = reads.old & ~(1u << node);
+	happened = kr_lease_table_await(&world->table, node, &reads.awaits[i].await);
+	assert_int_equal(happened, reads.awaits[i].old == 0);
+	reads.awaits[i].used = !happened;
+}
+
+/* NODE is about to give KINDS back. */
+static void lets_go(uint32_t node, uint8_t kinds)
+{
+	if (!(kinds & KR_LEASE_READ))
+		return;
+	reads.old &= ~(1u << node);
+	for (size_t i = 0; i < AWAITS; i++)
+		reads.awaits[i].old &= ~(1u << node);
+}
+
+static void check_awaits(void)
+{
+	for (size_t i = 0; i < AWAITS; i++) {
+		if (!reads.awaits[i].used)
+			continue;
+		assert_int_equal(reads.awaits[i].await.node == 0, reads.awaits[i].old == 0);
+		reads.awaits[i].used = reads.awaits[i].old != 0;
+	}
+}
+
+static void deliver_next(struct world *world, uint32_t node)
+{
+	size_t next = world->delivered[node];
+
+	if (next < world->sent_count[node] && world->sent[node][next].recall)
+		lets_go(node, world->sent[node][next].kinds);
+	deliver(world, node);
+}
+
+/* --- dice ---------------------------------------------------------------------------------------------------------------- */
+
 static uint64_t random_state;
 static uint32_t random_below(uint32_t limit)
 {
@@ -33,7 +95,7 @@ static void random_event(struct world *world)
 	struct ask *ask = &world->asks[random_below(ASKS)];
 
 	remember(world);
-	switch (random_below(10)) {
+	switch (random_below(12)) {
 	case 0: case 1: case 2:
 		ask_as(world, node, kinds, false);
 		break;
@@ -56,6 +118,7 @@ static void random_event(struct world *world)
 		/* A node gives back by itself only what it knows to hold, when no grant is on its way to it. */
 		if (!world->unannounced[node] && world->delivered[node] == world->sent_count[node] && random_below(2)) {
 			world->believed[node] &= (uint8_t)~kinds;
+			lets_go(node, kinds);
 			kr_lease_table_release(&world->table, node, kinds);
 		}
 		break;
@@ -66,8 +129,15 @@ static void random_event(struct world *world)
 		if (random_below(4) == 0)
 			kr_lease_table_revoke(&world->table, kinds);
 		break;
+	case 9:
+		if (random_below(4) == 0)
+			change(world);
+		break;
+	case 10:
+		begin_await(world, node, random_below(AWAITS));
+		break;
 	default:
-		deliver(world, node);
+		deliver_next(world, node);
 	}
 }
 
@@ -90,9 +160,11 @@ static void drain(struct world *world)
 		for (uint32_t node = 1; node <= NODES; node++) {
 			announce(world, node);
 			remember(world);
-			again |= deliver(world, node);
+			again |= world->delivered[node] < world->sent_count[node];
+			deliver_next(world, node);
 		}
 		check(world);
+		check_awaits();
 	} while (again);
 }
 
@@ -105,13 +177,17 @@ static void random_histories_neither_mix_holders_nor_lose_waiters(void **state)
 		for (int step = 0; step < 600; step++) {
 			random_event(world);
 			check(world);
+			check_awaits();
 		}
 		drain(world);
 		for (size_t i = 0; i < ASKS; i++) {
 			if (world->asks[i].used)
 				fail_msg("seed %lu: ask %zu still waits", (unsigned long)seed, i);
 		}
+		for (size_t i = 0; i < AWAITS; i++)
+			assert_false(reads.awaits[i].used); /* all that was asked back has been given */
 		for (uint32_t node = 1; node <= NODES; node++) {
+			lets_go(node, KR_LEASE_ALL);
 			kr_lease_table_expire(&world->table, node);
 			world->believed[node] = 0;
 			world->sent_count[node] = world->delivered[node] = 0;
