@@ -19,6 +19,28 @@ int unlinkat(int dirfd, const char *path, int flags)
 	return (int)syscall(SYS_unlinkat, dirfd, path, flags);
 }
 
+/* All of it goes on, and at once on the disk. */
+static void rekey(struct kr_cache_entry *entry, uint64_t version, uint64_t size)
+{
+	kr_cache_rekey(entry, version, size, NULL, 0);
+	kr_cache_rekey_disk(entry);
+}
+
+static void assert_holds(struct kr_cache *cache, uint64_t files, uint64_t bytes)
+{
+	struct kr_cache_counters counters;
+
+	kr_cache_counters(cache, &counters);
+	assert_int_equal(counters.files, files);
+	assert_int_equal(counters.bytes, bytes);
+}
+
+static void end(struct kr_cache *cache, struct kr_cache_entry *entry)
+{
+	kr_cache_entry_put(entry);
+	kr_cache_free(cache);
+}
+
 static void a_patched_file_goes_on_under_its_new_version(void **state)
 {
 	struct kr_cache *cache = open_cache(*state, LARGE);
@@ -39,8 +61,7 @@ static void a_patched_file_goes_on_under_its_new_version(void **state)
 	fill(want, 100, 3);
 	assert_memory_equal(old, want, 100);
 	assert_int_equal(put(entry, 1, BLOCK, 12), 0);
-	kr_cache_entry_put(entry);
-	kr_cache_free(cache);
+	end(cache, entry);
 
 	assert_int_equal(open_file(*state, 1, 5), -1);
 	cache = open_cache(*state, LARGE);
@@ -48,8 +69,7 @@ static void a_patched_file_goes_on_under_its_new_version(void **state)
 	expect(entry, 0, BLOCK, 1);
 	expect(entry, 1, BLOCK, 12);
 	assert_false(kr_cache_has(entry, 2));
-	kr_cache_entry_put(entry);
-	kr_cache_free(cache);
+	end(cache, entry);
 	free(old);
 	free(want);
 }
@@ -58,38 +78,30 @@ static void a_file_that_shrank_keeps_nothing(void **state)
 {
 	struct kr_cache *cache = open_cache(*state, LARGE);
 	struct kr_cache_entry *entry = open_entry(cache, 1, 5, 4 * BLOCK);
-	struct kr_cache_counters counters;
 
 	put(entry, 3, BLOCK, 2);
-	kr_cache_rekey(entry, 6, 2 * BLOCK, NULL, 0);
-	kr_cache_rekey_disk(entry);
-	kr_cache_rekey(entry, 7, 4 * BLOCK, NULL, 0);
-	kr_cache_rekey_disk(entry);
+	rekey(entry, 6, 2 * BLOCK);
+	rekey(entry, 7, 4 * BLOCK);
 	assert_false(kr_cache_has(entry, 3));
 	assert_int_equal(put(entry, 0, BLOCK, 4), 0);
 	kr_cache_entry_put(entry);
-	kr_cache_counters(cache, &counters);
-	assert_int_equal(counters.files, 1);
-	assert_int_equal(counters.bytes, BLOCK);
+	assert_holds(cache, 1, BLOCK);
 	kr_cache_free(cache);
 	cache = open_cache(*state, LARGE);
 	entry = open_entry(cache, 1, 7, 4 * BLOCK);
 	expect(entry, 0, BLOCK, 4);
 	assert_false(kr_cache_has(entry, 3));
-	kr_cache_entry_put(entry);
-	kr_cache_free(cache);
+	end(cache, entry);
 }
 
 static void a_patch_takes_over_the_name_of_an_older_file(void **state)
 {
 	struct kr_cache *cache = open_cache(*state, LARGE);
 	struct kr_cache_entry *older = open_entry(cache, 1, 6, BLOCK), *entry = open_entry(cache, 1, 5, BLOCK);
-	struct kr_cache_counters counters;
 
 	put(older, 0, BLOCK, 1);
 	put(entry, 0, BLOCK, 2);
-	kr_cache_rekey(entry, 6, BLOCK, NULL, 0);
-	kr_cache_rekey_disk(entry);
+	rekey(entry, 6, BLOCK);
 	assert_false(kr_cache_has(older, 0));
 	expect(entry, 0, BLOCK, 2);
 	kr_cache_entry_put(older);
@@ -97,9 +109,7 @@ static void a_patch_takes_over_the_name_of_an_older_file(void **state)
 	entry = open_entry(cache, 1, 6, BLOCK);
 	expect(entry, 0, BLOCK, 2);
 	kr_cache_entry_put(entry);
-	kr_cache_counters(cache, &counters);
-	assert_int_equal(counters.files, 1);
-	assert_int_equal(counters.bytes, BLOCK);
+	assert_holds(cache, 1, BLOCK);
 	kr_cache_free(cache);
 }
 
@@ -110,36 +120,29 @@ static void who_has_lost_its_name_does_no_harm_to_the_file_that_has_it(void **st
 
 	put(older, 0, BLOCK, 1);
 	put(entry, 0, BLOCK, 2);
-	kr_cache_rekey(entry, 6, 3 * BLOCK, NULL, 0);
-	kr_cache_rekey_disk(entry);
+	rekey(entry, 6, 3 * BLOCK);
 	assert_int_equal(put(older, 2, BLOCK, 1), -EBUSY);
 	expect(entry, 0, BLOCK, 2);
 	put(entry, 2, BLOCK, 3);
 	expect(entry, 0, BLOCK, 2);
 	kr_cache_entry_put(older);
 	expect(entry, 0, BLOCK, 2);
-	kr_cache_entry_put(entry);
-	kr_cache_free(cache);
+	end(cache, entry);
 }
 
 static void one_without_a_file_takes_over_the_name_too(void **state)
 {
 	struct kr_cache *cache = open_cache(*state, LARGE);
 	struct kr_cache_entry *older = open_entry(cache, 1, 6, BLOCK), *entry = open_entry(cache, 1, 5, BLOCK);
-	struct kr_cache_counters counters;
 
 	put(older, 0, BLOCK, 1);
 	kr_cache_entry_put(older);
-	kr_cache_rekey(entry, 6, BLOCK, NULL, 0);
-	kr_cache_rekey_disk(entry);
-	kr_cache_counters(cache, &counters);
-	assert_int_equal(counters.files, 0);
-	assert_int_equal(counters.bytes, 0);
+	rekey(entry, 6, BLOCK);
+	assert_holds(cache, 0, 0);
 	assert_int_equal(open_file(*state, 1, 6), -1);
 	put(entry, 0, BLOCK, 2);
 	expect(entry, 0, BLOCK, 2);
-	kr_cache_entry_put(entry);
-	kr_cache_free(cache);
+	end(cache, entry);
 }
 
 static struct kr_cache_entry *rekeyed, *asked_again;
@@ -167,7 +170,6 @@ static void a_name_whose_file_is_being_removed_is_taken_over_after_that(void **s
 {
 	struct kr_cache *cache = open_cache(*state, LARGE);
 	struct kr_cache_entry *older = open_entry(cache, 1, 6, BLOCK);
-	struct kr_cache_counters counters;
 
 	put(older, 0, BLOCK, 1);
 	kr_cache_entry_abandon(older);
@@ -179,9 +181,7 @@ static void a_name_whose_file_is_being_removed_is_taken_over_after_that(void **s
 	while (kr_cache_evict_step(cache))
 		;
 	assert_int_equal(pthread_join(rekeyer, NULL), 0);
-	kr_cache_counters(cache, &counters);
-	assert_int_equal(counters.files, 1);
-	assert_int_equal(counters.bytes, 2 * BLOCK);
+	assert_holds(cache, 1, 2 * BLOCK);
 	assert_false(kr_cache_wants_eviction(cache));
 	expect(rekeyed, 0, BLOCK, 2);
 	expect(rekeyed, 1, BLOCK, 3);

@@ -2,24 +2,44 @@
 # tags: sanitizer
 . "$TOP/test/lib.sh"
 EXPECTED_ERRORS='not on the server|left|drain'
-up 2 
+up 2
 M=$(mnt 1)
+write_out() { on node1 python3 "$TOP/test/programs/strided.py" write "$M/$1" 0 1 70001 100 >/dev/null || fail "$1 is not written"; }
+is_there() { python3 "$TOP/test/programs/strided.py" check "$EXPORT/$1" 0 1 70001 100; }
+# hold NAME [TEXT [MORE]]: a program has it open and has written TEXT, until let_go, when it writes MORE.
+hold() {
+	rm -f "$WORK/held" "$WORK/gone"
+	on node1 python3 - "$M/$1" "$WORK/held" "$WORK/gone" "${2:-}" "${3:-}" <<-'P' &
+		import os, sys, time
+		path, held, gone, *texts = sys.argv[1:]
+		fd = os.open(path, os.O_WRONLY | os.O_CREAT)
+		os.write(fd, texts[0].encode())
+		open(held, "w").close()
+		while not os.path.exists(gone):
+		    time.sleep(0.05)
+		os.write(fd, texts[1].encode())
+		os.close(fd)
+	P
+	program=$!
+	until_ok 30 "$1 is open" test -e "$WORK/held" || fail "$1 is not open"
+}
+let_go() { : >"$WORK/gone"; wait $program || fail "the program"; }
 note "fusermount3 -u"
-on node1 python3 "$TOP/test/programs/strided.py" write "$M/a" 0 1 70001 100 >/dev/null || fail "write"
+write_out a
 mount_stop 1 || fail "exit status of the daemon"
-python3 "$TOP/test/programs/strided.py" check "$EXPORT/a" 0 1 70001 100 || fail "not drained"
+is_there a || fail "not drained"
 note "SIGTERM"
 mount_start 1 close=async
-on node1 python3 "$TOP/test/programs/strided.py" write "$M/b" 0 1 70001 100 >/dev/null || fail "write"
+write_out b
 kill -TERM "${DAEMON[node1]}"
 wait "${DAEMON[node1]}" || fail "exit status after SIGTERM: $?"
-python3 "$TOP/test/programs/strided.py" check "$EXPORT/b" 0 1 70001 100 || fail "SIGTERM did not drain"
+is_there b || fail "SIGTERM did not drain"
 ! on node1 grep -q "$M" /proc/mounts || fail "SIGTERM left the mount"
 note "kairan umount"
 mount_start 1 close=async
-on node1 python3 "$TOP/test/programs/strided.py" write "$M/c" 0 1 70001 100 >/dev/null || fail "write"
+write_out c
 kairan 1 umount "$M" || fail "kairan umount: $?"
-python3 "$TOP/test/programs/strided.py" check "$EXPORT/c" 0 1 70001 100 || fail "umount did not drain"
+is_there c || fail "umount did not drain"
 wait "${DAEMON[node1]}" || fail "exit status after umount"
 note "names that are no text, and what a terminal would obey"
 mount_start 1 flush_age=600
@@ -59,22 +79,11 @@ until_ok 30 "the rest" sh -c "[ \"\$(cat $EXPORT/d | tr '\n' ' ')\" = 'one two '
 note "an unmount that found the mount in use does not shorten the next one"
 mount_stop 1 || fail "unmount"
 mount_start 1 close=async,drain_timeout=600
-rm -f "$WORK/written" "$WORK/gone"
-on node1 python3 - "$M/e" "$WORK/written" "$WORK/gone" <<'P' &
-import os, sys, time
-fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
-os.write(fd, b"0")
-open(sys.argv[2], "w").close()
-while not os.path.exists(sys.argv[3]):
-    time.sleep(0.05)
-P
-program=$!
-until_ok 30 "an unflushed byte" test -e "$WORK/written" || fail "not written"
+hold e 0
 kill -STOP "${DAEMON[server]}"
 on node1 timeout -s KILL 60 "$B/tools/kairan" umount --timeout 1 "$M" >"$WORK/said" 2>&1
 [ $? = 2 ] || fail "not in use: $(cat "$WORK/said")"
-: >"$WORK/gone"
-wait $program || fail "the program"
+let_go
 on node1 fusermount3 -u "$M" || fail "unmount"
 ! until_ok 5 "an end of the daemon" gone "${DAEMON[node1]}" || fail "the daemon does not wait for the server: $(tail -3 "$WORK/node1/log")"
 kill -CONT "${DAEMON[server]}"
@@ -82,18 +91,7 @@ wait "${DAEMON[node1]}" || fail "exit status $?"
 [ "$(cat "$EXPORT/e")" = 0 ] || fail "the byte"
 note "a lazy unmount under a program"
 mount_start 1
-rm -f "$WORK/written" "$WORK/gone"
-on node1 python3 - "$M/g" "$WORK/written" "$WORK/gone" <<'P' &
-import os, sys, time
-fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
-open(sys.argv[2], "w").close()
-while not os.path.exists(sys.argv[3]):
-    time.sleep(0.05)
-os.write(fd, b"2")
-os.close(fd)
-P
-program=$!
-until_ok 30 "an open file" test -e "$WORK/written" || fail "not opened"
+hold g "" 2
 on node1 umount -l "$M" || fail "umount -l"
 ! on node1 "$B/fuse/kairanfs" "$SERVER_ADDRESS:/" "$M" -o "local=$WORK/node1/local" 2>"$WORK/said" || fail "two daemons with one local directory"
 kairan 1 status >"$WORK/status" || fail "status of what is not to be seen"
@@ -102,8 +100,7 @@ kairan 1 status --json | python3 -c '
 import json, sys
 sys.exit([m.get("detached") for m in json.load(sys.stdin) if m["mount_point"] == sys.argv[1]] != [True])' "$M" || fail "JSON"
 grep -q "lazily.*fuser $WORK/node1/local/lock" "$WORK/said" || fail "does not tell why: $(cat "$WORK/said")"
-: >"$WORK/gone"
-wait $program || fail "the program"
+let_go
 wait "${DAEMON[node1]}" || fail "exit status $?"
 [ "$(cat "$EXPORT/g")" = 2 ] || fail "what was written after the unmount"
 ! kairan 1 status | grep "^$M: " || fail "status of what has ended: $(kairan 1 status)"
