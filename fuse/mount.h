@@ -70,6 +70,7 @@ struct kr_mount {
 	/* When draining ends (kr_clock_ns); 0: not yet said. Set at the first reason to end, or by command. */
 	_Atomic uint64_t drain_deadline_ns;
 	struct kr_list ops; /* all posted operations; op.c's, loop thread */
+	bool parted;        /* there is no way to a server any more; loop thread */
 };
 
 static inline uint64_t kr_mount_file_max(const struct kr_mount *mount)

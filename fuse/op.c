@@ -24,7 +24,10 @@ static void run_post(struct kr_task *task)
 
 	op->begun = true;
 	kr_list_append(&op->mount->ops, &op->all);
-	op->step(op);
+	if (op->mount->parted) /* kr-notify answers a little longer than there are requests */
+		kr_op_reply_err(op, -ENOTCONN);
+	else
+		op->step(op);
 }
 
 /* Loop thread. May free the op. */

@@ -193,6 +193,7 @@ static void stop_protocol(void *context)
 	if (mount->rpc)
 		kr_rpc_stop(mount->rpc);
 	kr_ops_interrupt(mount);
+	mount->parted = true;
 	kr_locks_fini(mount);
 	kr_session_free(mount->session);
 	kr_rpc_free(mount->rpc);
