@@ -93,7 +93,8 @@ static int find_path(const struct kr_mount_options *options, struct kr_local *lo
 	local->path = kr_xstrdup(options->local);
 	local->made = mkdir(local->path, 0700) == 0;
 	if (!local->made && errno != EEXIST)
-		return kr_fail_errno(-errno, "cannot make local directory %s", local->path);
+		return kr_fail_errno(-errno, "cannot make local directory %s%s", local->path,
+			errno == ENOENT ? " (is the disk mounted? what it lies in is not made here)" : "");
 	/* Also root needs that: the mount gives up the right to write into others' directories. */
 	if (stat(local->path, &stat_now) == 0 && stat_now.st_uid != geteuid())
 		return kr_fail(-EPERM, "local directory %s belongs to user %u; give it to user %u, who mounts, or name another with -o local=DIR",

@@ -193,7 +193,7 @@ int kr_mount_point_check(char **path, bool nonempty)
 	if (!real && errno == ENOTCONN)
 		return kr_fail(-ENOTCONN, "mount point %s holds a mount whose daemon is gone: fusermount3 -uz %s first", *path, *path);
 	if (!real)
-		return kr_fail_errno(-errno, "mount point %s", *path);
+		return kr_fail_errno(-errno, "mount point %s%s", *path, errno == ENOENT ? " (make the directory first)" : "");
 	free(*path);
 	*path = real;
 	err = check_free(real);

@@ -65,16 +65,17 @@ static int unmount(const char *path, bool lazy)
 		errno == EBUSY ? " (programs use it: fuser -vm shows which; --force unmounts all the same)" : "");
 }
 
-/* What waits for the daemon fails. Who mounted may do that where fusectl is mounted, root everywhere. */
-static void end_connection(const struct kr_mounted *mounted)
+/* What waits for the daemon fails. Who mounted may do that where fusectl is mounted, root everywhere.  True: it is unmounted by that. */
+static bool end_connection(const struct kr_mounted *mounted)
 {
 	char path[64];
 	KR_AUTO_FD int fd = -1;
 
 	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u/abort", mounted->dev_minor);
 	fd = open(path, O_WRONLY | O_CLOEXEC);
-	if ((fd < 0 || write(fd, "1", 1) < 0) && geteuid() == 0)
-		(void)umount2(mounted->path, MNT_FORCE | UMOUNT_NOFOLLOW); /* busy or not, the connection is ended */
+	if (fd >= 0 && write(fd, "1", 1) >= 0)
+		return false;
+	return geteuid() == 0 && umount2(mounted->path, MNT_FORCE | UMOUNT_NOFOLLOW) == 0; /* busy or not, the connection is ended */
 }
 
 /* True: the process has ended. */
@@ -111,8 +112,7 @@ static int unmount_by_force(const struct kr_mounted *mounted, int pid, bool dead
 	else if (kr_ask_mount(mounted, "drain", "0", &status) == 0)
 		json_decref(status);
 	printf("what is not on the server stays in the journal, and the next mount with the same local directory sends it\n");
-	end_connection(mounted);
-	if (unmount(mounted->path, true) < 0) {
+	if (!end_connection(mounted) && unmount(mounted->path, true) < 0) {
 		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
 		return KR_EXIT_FAILED;
 	}

@@ -128,4 +128,13 @@ wait "${DAEMON[node1]}"
 alive "${DAEMON[node2]}" && ! grep "signal 15" "$WORK/node2/log" || fail "another mount was told to end"
 mount_start 1
 [ "$(on node1 cat "$M/f")" = 1 ] || fail "what was left"
+note "what a killed daemon has left, with and without fusectl"
+for fusectl in mounted hidden; do
+	[ $fusectl = mounted ] || on node1 mount -t tmpfs none /sys/fs/fuse/connections || fail "fusectl is not hidden"
+	kill -KILL "${DAEMON[node1]}"
+	wait "${DAEMON[node1]}"
+	kairan 1 umount "$M" >"$WORK/said" 2>&1
+	[ $? = 1 ] && grep -q "is gone" "$WORK/said" && ! on node1 grep -q "$M" /proc/mounts || fail "kairan umount: $(cat "$WORK/said")"
+	mount_start 1
+done
 finish
