@@ -1,6 +1,6 @@
 # Ordinary programs on two nodes at once: git in two worktrees of one repository, make of halves of one program, mail with
 # dot-locks, a mapped reader of a file that grows, rsync in place, holes.
-# timeout: 300
+# timeout: 600
 . "$TOP/test/lib.sh"
 for program in git make gcc rsync; do command -v $program >/dev/null || skip "no $program"; done
 cluster 2
@@ -14,7 +14,7 @@ both() {
 	local what=$1 i pids=() bad=0
 	shift
 	for i in 1 2; do
-		NODE=$i timeout $((120 * SLOW)) nsenter -t "${KEEPER[node$i]}" -n -u -m -- "$@" >"$P/said$i" 2>&1 &
+		NODE=$i timeout $((250 * SLOW)) nsenter -t "${KEEPER[node$i]}" -n -u -m -- "$@" >"$P/said$i" 2>&1 &
 		pids+=($!)
 	done
 	for i in 1 2; do wait "${pids[$((i - 1))]}" || bad=1; done
@@ -29,11 +29,11 @@ git config --global user.email e@e
 git config --global gc.auto 0
 on node1 sh -c "git -c init.defaultBranch=main init -q '$M/repository' && cd '$M/repository' && seq 100 | split -l 1 - f && git add -A && git commit -qm all &&
 	for i in 1 2; do git worktree add -q ../work\$i -b b\$i || exit 1; done" 2>"$P/said" || fail "$(cat "$P/said")"
-both "commits" bash -c "cd '$M'/work\$NODE && for i in \$(seq 8); do
-	echo \$NODE >new\$NODE-\$i && echo \$NODE >>faa && git add -A && git commit -qm \$i && { [ \$((i % 4)) != 0 ] || git repack -q; } || exit 1; done"
+both "commits" bash -c "cd '$M'/work\$NODE && for i in \$(seq 5); do
+	echo \$NODE >new\$NODE-\$i && echo \$NODE >>faa && git add -A && git commit -qm \$i && { [ \$((i % 3)) != 0 ] || git repack -q; } || exit 1; done"
 on node2 git -C "$M/repository" fsck --strict --no-progress >"$P/said" 2>&1 || fail "fsck: $(cat "$P/said")"
 for i in 1 2; do
-	[ "$(on node1 git -C "$M/repository" rev-list --count b$i)" = 9 ] || fail "commits of node $i"
+	[ "$(on node1 git -C "$M/repository" rev-list --count b$i)" = 6 ] || fail "commits of node $i"
 	[ -z "$(on node$((3 - i)) git -C "$M/work$i" status --short)" ] || fail "status of the work of node $i on the other"
 done
 
@@ -61,12 +61,12 @@ on node2 make -q -C "$M/program" || fail "something to do on the other node"
 
 note "dot-locks"
 on node1 touch "$M/box"
-both "mail" bash -c "exec python3 '$TOP/test/programs/dotlock.py' '$M/box' \$NODE 20"
-[ "$(wc -l <"$EXPORT/box")" = 40 ] || fail "$(wc -l <"$EXPORT/box") mails"
+both "mail" bash -c "exec python3 '$TOP/test/programs/dotlock.py' '$M/box' \$NODE 10"
+[ "$(wc -l <"$EXPORT/box")" = 20 ] || fail "$(wc -l <"$EXPORT/box") mails"
 
 note "a growing file, mapped"
 on node1 touch "$M/growing"
-both "growing" bash -c "[ \$NODE = 1 ] && what=write || what=read; exec python3 '$TOP/test/programs/growing.py' \$what '$M/growing' 100"
+both "growing" bash -c "[ \$NODE = 1 ] && what=write || what=read; exec python3 '$TOP/test/programs/growing.py' \$what '$M/growing' 60"
 
 note "in place, and with holes"
 head -c 2000000 /dev/urandom >"$P/data"
