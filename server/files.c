@@ -191,6 +191,26 @@ void kr_attachment_gives_up(struct kr_attachment *attachment)
 	kr_cover_gave_up(&attachment->cover, attachment->file->server->epoch);
 }
 
+void kr_attachment_inherit(const struct kr_attachment *attachment, struct kr_session *heir)
+{
+	const struct kr_cover cover = attachment->cover;
+
+	kr_leases_inherit(attachment->file, attachment->session, heir);
+	if (cover.lost)
+		kr_attachment_get(attachment->file, heir)->cover = cover;
+}
+
+uint64_t kr_attachments_covered_until(const struct kr_session *session, uint64_t epoch)
+{
+	const struct kr_attachment *attachment;
+
+	KR_LIST_FOR_EACH(attachment, &session->attachments, of_session) {
+		if (attachment->cover.lost)
+			epoch = KR_MIN(epoch, attachment->cover.lost);
+	}
+	return epoch;
+}
+
 void kr_attachment_settle(struct kr_attachment *attachment)
 {
 	struct kr_sfile *file = attachment->file;

@@ -287,16 +287,6 @@ static void withdraw_all(struct kr_session *session)
 	free(ids.items);
 }
 
-/* Its leases, and the doubts about what it has not flushed. */
-static void inherit(const struct kr_attachment *attachment, struct kr_session *heir)
-{
-	const struct kr_cover cover = attachment->cover;
-
-	kr_leases_inherit(attachment->file, attachment->session, heir);
-	if (cover.lost)
-		kr_attachment_get(attachment->file, heir)->cover = cover;
-}
-
 /* What a node has open when the server stops stays held: it will reclaim it from the next instance. */
 static void leave_files(struct kr_session *session, struct kr_session *heir, bool release)
 {
@@ -309,7 +299,7 @@ static void leave_files(struct kr_session *session, struct kr_session *heir, boo
 		kr_list_remove(&attachment->of_file);
 		session->files--;
 		if (heir)
-			inherit(attachment, heir);
+			kr_attachment_inherit(attachment, heir);
 		else
 			kr_lease_table_expire(&file->leases, session->node);
 		if (release)
@@ -337,18 +327,6 @@ static void log_end(const struct kr_session *session, enum kr_session_end why)
 	}
 }
 
-/* EPOCH, or before it when the node first gave back a lease of a file of which it still has bytes that were refused. */
-static uint64_t first_cover_lost(const struct kr_session *session, uint64_t epoch)
-{
-	const struct kr_attachment *attachment;
-
-	KR_LIST_FOR_EACH(attachment, &session->attachments, of_session) {
-		if (attachment->cover.lost)
-			epoch = KR_MIN(epoch, attachment->cover.lost);
-	}
-	return epoch;
-}
-
 /* A lapse during which the node did not get to reclaim what it holds, or to have it judged, goes on.  Nobody else may take the place of one that was
  * lost; who has left has nothing to come back for. */
 static void note_lapse(struct kr_session *session, enum kr_session_end why)
@@ -360,7 +338,7 @@ static void note_lapse(struct kr_session *session, enum kr_session_end why)
 	else if (session->unjudged)
 		lapse.kind = KR_LAPSE_UNKNOWN;
 	if (lapse.kind == KR_LAPSE_KNOWN)
-		lapse.epoch = first_cover_lost(session, lapse.epoch);
+		lapse.epoch = kr_attachments_covered_until(session, lapse.epoch);
 	lapse.owner = why == KR_SESSION_LOST && session->key ? session->key->owner : (struct kr_key_owner){0};
 	kr_lapses_note(&session->server->lapses, session->node_id, &lapse);
 }
@@ -436,7 +414,6 @@ static bool look_for_claim(struct kr_table_link *link, void *found)
 static void note_claims(struct kr_session *session, uint64_t now_ns)
 {
 	uint64_t ends_ns = session->begun_ns + KR_SESSION_CLAIM_LEASES * session->server->lease_ms * KR_NS_PER_MS;
-
 	bool found = false;
 
 	if (!session->reclaiming || now_ns >= ends_ns)
