@@ -95,7 +95,7 @@ static bool is_declared(const struct kr_request *request, uint64_t first, uint64
 
 /* --- the judgement -------------------------------------------------------------------------------------------------- */
 
-/* Then what was changed after SINCE, a moment that has been, can have an earlier time. The node's notion of our clock is good to less
+/* It is behind still: what was changed after SINCE, a moment that has been, can have an earlier time. The node's notion of our clock is good to less
  * than a second. */
 static bool clock_was_set_back(struct kr_time since)
 {
@@ -145,7 +145,8 @@ static bool touched(const struct kr_request *request, const struct kr_sfile *fil
 		return true;
 	if (lapse.kind == KR_LAPSE_KNOWN && (exact || file->server->forgotten_epoch <= lapse.epoch))
 		return false;
-	return clock_was_set_back(since) || kr_time_compare(attr->ctime, since) > 0;
+	return kr_time_compare(attr->ctime, since) > 0 || clock_was_set_back(since) ||
+		kr_setbacks_doubt(&request->server->setbacks, attr->ctime, since);
 }
 
 bool kr_late_contested(const struct kr_request *request, const struct kr_sfile *file)

@@ -278,6 +278,7 @@ static void on_tick(uv_timer_t *timer)
 	kr_parked_tick(server, now_ns);
 	kr_linger_tick(server, now_ns);
 	kr_listen_tick(server, now_ns);
+	kr_setbacks_tick(server);
 	maybe_tick_export(server, now_ns);
 }
 
@@ -332,7 +333,9 @@ static int init_parts(struct kr_server *server)
 	memcpy(server->boot_id, facts->boot_id, 16);
 	memcpy(server->export_id, facts->export_id, 16);
 	server->instance = facts->instance;
-	err = kr_executed_open(kr_state_dir(server->state), server->boot_id, &server->executed);
+	err = kr_setbacks_open(&server->setbacks, kr_state_dir(server->state), server->boot_id);
+	if (!err)
+		err = kr_executed_open(kr_state_dir(server->state), server->boot_id, &server->executed);
 	if (!err)
 		err = kr_conflicts_open(&server->conflicts, kr_state_dir(server->state));
 	if (!err)

@@ -16,6 +16,7 @@
 #include "server/grace.h"
 #include "server/lapses.h"
 #include "server/linger.h"
+#include "server/setbacks.h"
 
 struct kr_data;
 struct kr_executed;
@@ -90,6 +91,7 @@ struct kr_server {
 	size_t forgetting;          /* records of nodes that are being removed at its end */
 	bool forget_failed;         /* one of them could not be */
 	struct kr_lapses lapses;    /* of nodes that lost their leases */
+	struct kr_setbacks setbacks; /* of the machine's clock */
 	struct kr_conflicts conflicts;  /* what was in conflict of them */
 	struct kr_list conflicts_asked; /* CONFLICTs, answered one by one, in turn */
 	uint64_t conflict_turn;         /* how many turns there were */

@@ -34,8 +34,8 @@ is "$EXPORT/stopped" other
 set_clock node1 -5
 clean
 
-# away_while_set NAME FROM TO COMMAND: node 1 has late bytes of it, written when the server's clock was FROM hours ahead; then it is TO, node 2 does
-# this, and a new server knows of others' changes by their times only.
+# away_while_set NAME FROM TO COMMAND [LATER]: node 1 has late bytes of it, written when the server's clock was FROM hours ahead; then it is TO, node 2 does
+# this, and a new server, at LATER, knows of others' changes by their times only.
 away_while_set() {
 	set_clock server "$2"
 	make "$1"
@@ -44,25 +44,30 @@ away_while_set() {
 	until_ok 60 "dates of the server's clock" dated "$@" || fail "the server's clock is $2 h ahead, the file is of $(stat -c %y "$EXPORT/dates")"
 	hold "$1" 2 LATE
 	away cut_link node1
+	backs=$(grep -c "^back " "$WORK/state/clock")
 	set_clock server "$3"
 	node2 "$4"
+	noticed() { [ "$(grep -c "^back " "$WORK/state/clock")" -gt "$backs" ]; }
+	[ "$2" -le "$3" ] || until_ok 60 "the server notices" noticed || fail "the server has not noticed"
 	server_kill
+	set_clock server "${5:-$3}"
 	serve
 	back
 }
-note "the server's clock is set back, or forward, and it starts anew: others have written"
 # The times of files in the export are the machine's.
-for hours in "5 0" "0 5"; do
-	name=busy${hours/ /}
-	away_while_set "$name" $hours "printf other >$name && sync $name"
-	told "$name" 116
-	conflict "$name" ..LATE
-	is "$EXPORT/$name" other
-done
-note "... and nobody has: forward costs nothing"
+note "the server's clock is set forward, and it starts anew: nobody has written"
 away_while_set quiet 0 5 true
 told quiet 0
 is "$EXPORT/quiet" orLATEal--
 [ -z "$(conflict_of quiet)" ] || fail "a conflict without any"
+clean
+note "... forward, back, or back and forward again (LATER), and others have"
+for hours in "0 5 5" "5 0 0" "5 0 6"; do
+	name=busy${hours// /}
+	away_while_set "$name" ${hours% *} "printf other >$name && sync $name" "${hours##* }"
+	told "$name" 116
+	conflict "$name" ..LATE
+	is "$EXPORT/$name" other
+done
 clean
 finish
