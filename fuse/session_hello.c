@@ -119,8 +119,7 @@ static const char *hello_refusal(int err)
 	case -EPERM:
 		return "it does not know the user of this key (its log says more)";
 	case -EBUSY:
-		return "this local directory is, or lately was, in use elsewhere: by a mount (unmount it first), or with a key of somebody else (choose another one with -o "
-			"local=DIR)";
+		return "this local directory is in use with a key of somebody else (choose another one with -o local=DIR)";
 	case -ENOENT:
 		return "the export has no such subdirectory";
 	case -EACCES:
@@ -209,7 +208,7 @@ static void say_hello(struct kr_session *session)
 	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION,
 		.node_name = kr_local_node_name(mount->local), .incarnation = kr_local_incarnation(mount->local),
 		.session = session->facts.id, .subdir = mount->options->subdir,
-		.flags = mount->options->replay ? KR_HELLO_REPLAY : 0, .ring = mount->options->ring ? mount->options->ring : "", .may = KR_FEATURE_NOTES | KR_FEATURE_OWN_NAMES};
+		.ring = mount->options->ring ? mount->options->ring : "", .may = KR_FEATURE_NOTES | KR_FEATURE_OWN_NAMES};
 
 	memcpy(hello.node_id, kr_local_node_id(mount->local), sizeof(hello.node_id));
 	hello.ring_address = session->own_host;

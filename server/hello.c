@@ -140,8 +140,6 @@ static int check_trust(const struct greeting *greeting)
 	if (!other && !kr_trust_is_owner(server, &lapse.owner, greeting->key))
 		return kr_fail(-EBUSY, "its local directory is that of a node which was lost, or has not come back yet, and which came with a key of "
 			"somebody else");
-	if (other && (greeting->hello.flags & KR_HELLO_REPLAY) && !other->replay)
-		return kr_fail(-EBUSY, "its journal cannot be replayed while node %s has a session", other->name);
 	if (other && other->mute)
 		return kr_fail(-EAGAIN, "it left a question unanswered: it has to be silent until its leases have ended");
 	return 0;
@@ -179,7 +177,7 @@ static int check_room(const struct greeting *greeting, const struct kr_session *
 /* Whether a session that begins in the place of this one can have its leases: those are its own beyond doubt. */
 static bool inheritable(const struct kr_session *session)
 {
-	return session->recorded && !session->recording && !session->unjudged && !session->replay;
+	return session->recorded && !session->recording && !session->unjudged;
 }
 
 static void recorded(void *context, int err)
@@ -207,7 +205,7 @@ static void recorded(void *context, int err)
 		refuse(greeting, err, kr_fail_reason());
 		return;
 	}
-	inherits = old && !greeting->forgotten && inheritable(old) && !(greeting->hello.flags & KR_HELLO_REPLAY);
+	inherits = old && !greeting->forgotten && inheritable(old);
 	if (old && !inherits)
 		kr_session_end(old, KR_SESSION_REPLACED);
 	session = kr_session_new(server, &greeting->hello);
@@ -375,7 +373,7 @@ static void reclaimed(void *context, int err)
 		return;
 	}
 	kr_session_reclaimed(session);
-	if (!session->dead && !session->replay)
+	if (!session->dead)
 		last = kr_grace_node_done(&server->grace, session->node_id);
 	kr_request_reply_job(request);
 	if (last)
@@ -386,7 +384,7 @@ static void handle_reclaim_done(struct kr_request *request)
 {
 	request->cancel = NULL;
 	/* A restarted server takes who is not recorded for late. */
-	if (request->session->recorded || request->session->unjudged || request->session->replay)
+	if (request->session->recorded || request->session->unjudged)
 		reclaimed(request, 0);
 	else
 		kr_session_record(request->session, reclaimed, request);

@@ -349,7 +349,6 @@ static int init_parts(struct kr_server *server)
 
 int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_server_options *options)
 {
-	uint64_t real_ns;
 	int err;
 
 	memset(server, 0, sizeof(*server));
@@ -357,8 +356,6 @@ int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_se
 	server->options = options;
 	server->lease_ms = (uint32_t)options->lease;
 	server->started_ns = server->ticked_ns = kr_clock_ns();
-	real_ns = kr_clock_real_ns();
-	server->started = (struct kr_time){.sec = (int64_t)(real_ns / KR_NS_PER_S), .nsec = (uint32_t)(real_ns % KR_NS_PER_S)};
 	kr_list_init(&server->sessions);
 	kr_list_init(&server->unanswered);
 	kr_table_init(&server->sessions_by_id);

@@ -122,9 +122,6 @@ struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hell
 	session->reclaiming = true;
 	session->heir = hello->session != 0;
 	session->lapse = kr_session_lapse(server, session->node_id);
-	session->replay = hello->flags & KR_HELLO_REPLAY;
-	if (session->replay && session->lapse.kind == KR_LAPSE_NONE)
-		session->lapse.kind = KR_LAPSE_UNKNOWN;
 	session->recorded = session->lapse.kind == KR_LAPSE_NONE;
 	session->fresh_id = UINT64_MAX;
 	session->heard_ns = session->begun_ns = kr_clock_ns();
@@ -358,7 +355,7 @@ static void end(struct kr_session *session, enum kr_session_end why, struct kr_s
 	kr_list_remove(&session->link);
 	kr_table_remove(&server->sessions_by_id, &session->by_id);
 	server->session_count--;
-	if (why != KR_SESSION_STOPPED && !heir && !session->replay) /* else the node's own counts */
+	if (why != KR_SESSION_STOPPED && !heir)
 		note_lapse(session, why);
 	detach(session);
 	if (conn)
@@ -374,7 +371,7 @@ static void end(struct kr_session *session, enum kr_session_end why, struct kr_s
 	if (why == KR_SESSION_LOST || why == KR_SESSION_LEFT) {
 		if (session->recorded || session->recording)
 			kr_state_forget_node(server, session->node_id, NULL, NULL);
-		if (!session->replay && kr_grace_node_done(&server->grace, session->node_id))
+		if (kr_grace_node_done(&server->grace, session->node_id))
 			kr_server_end_grace(server);
 	}
 	kr_session_put(session);
@@ -496,7 +493,7 @@ void kr_session_expire_all(struct kr_server *server, uint64_t now_ns)
 			expire(session);
 		else if (kr_asks_neglected(session, now_ns))
 			silence(session);
-		else if (!session->recorded && !session->recording && !session->reclaiming && !session->unjudged && !session->replay)
+		else if (!session->recorded && !session->recording && !session->reclaiming && !session->unjudged)
 			change_record(session, true, NULL, NULL); /* it was heard again in the last moment */
 	}
 }

@@ -62,7 +62,6 @@ struct kr_session {
 	uint64_t claimed_ns;           /* when we owed it the answer to a RECLAIM the last time; 0: never */
 	bool inheriting;               /* ... of one that replaced another */
 	struct kr_lapse lapse;         /* what was between its node's former session and this one */
-	bool replay;                   /* somebody has its journal, and nobody knows what has become of the node since */
 	bool unjudged;                 /* it has bytes in its journal that must not go in as if it had never been away: whoever takes its place is late */
 	bool recorded;                 /* the state directory has its node: a restarted server waits for it */
 	bool recording;                /* that is just being changed */
