@@ -123,7 +123,7 @@ try() {
 	fresh 2000 >"$EXPORT/new"
 	see "a new file" on node2 cmp -s "$(mnt 2)/new" "$EXPORT/new"
 	setfacl -m u:1000:r "$EXPORT/new"
-	see "an ACL" eval "on node2 getfacl -c '$(mnt 2)/new' 2>/dev/null | grep -q 1000"
+	see "an ACL" eval "on node2 getfacl -nc '$(mnt 2)/new' 2>/dev/null | grep -q 1000"
 	fresh 2500 >"$EXPORT/.replacement"
 	mv "$EXPORT/.replacement" "$EXPORT/small"
 	for node in 1 2; do
