@@ -28,9 +28,9 @@ run() {
 
 ran=no
 seed=${LAYER_SEED:-$RANDOM}
-run openmpi libkairan-mpiio.so -- layer "$WORK/file" "$seed" 30
-run openmpi libkairan-mpiio.so LAYER_THREADS=1 -- layer "$WORK/file" "$((seed + 1))" 18
-run mpich mpich/libkairan-mpiio.so -- layer "$WORK/file" "$((seed + 2))" 6
+run openmpi libkairan-mpiio.so -- layer "$WORK/file" "$seed" 16
+run openmpi libkairan-mpiio.so LAYER_THREADS=1 -- layer "$WORK/file" "$((seed + 1))" 8
+run mpich mpich/libkairan-mpiio.so -- layer "$WORK/file" "$((seed + 2))" 4
 mkdir "$WORK/dir"
 for mpi in openmpi mpich; do
 	library=libkairan-mpiio.so; [ $mpi = openmpi ] || library=mpich/$library

@@ -9,9 +9,9 @@ mounts_start
 seed=${LAYER_SEED:-$RANDOM}
 MPI_ENV=("LD_PRELOAD=$B/mpiio/libkairan-mpiio.so" LAYER_REQUIRED=1 LAYER_NODES=real)
 note "Open MPI, seed $seed"
-mpi_run openmpi 1 block layer "$MPI_MNT/file" "$seed" 18 || fail "LAYER_SEED=$seed"
+mpi_run openmpi 1 block layer "$MPI_MNT/file" "$seed" 10 || fail "LAYER_SEED=$seed"
 note "Open MPI, two ranks per node, seed $((seed + 1))"
-mpi_run openmpi 2 robin layer "$MPI_MNT/file" "$((seed + 1))" 12 || fail "LAYER_SEED=$seed"
+mpi_run openmpi 2 robin layer "$MPI_MNT/file" "$((seed + 1))" 6 || fail "LAYER_SEED=$seed"
 for program in views "requests MNT threads" "rounds MNT mount" handles; do
 	# shellcheck disable=SC2086
 	case $program in *MNT*) set -- ${program/MNT/$MPI_MNT} ;; *) set -- $program "$MPI_MNT" ;; esac
@@ -35,7 +35,7 @@ if [ -x "$B/test/mpi/layer.mpich" ]; then
 	MPI_ENV=("LD_PRELOAD=$B/mpiio/mpich/libkairan-mpiio.so" LAYER_REQUIRED=1 LAYER_NODES=real)
 	# Its ranks spin: not more than needed.
 	note "MPICH, seed $((seed + 2))"
-	mpi_run mpich 1 block layer "$MPI_MNT/file" "$((seed + 2))" 6 || fail "MPICH, LAYER_SEED=$seed"
+	mpi_run mpich 1 block layer "$MPI_MNT/file" "$((seed + 2))" 3 || fail "MPICH, LAYER_SEED=$seed"
 	mpi_run mpich 1 block requests "$MPI_MNT" threads || fail "requests of MPICH"
 	if [ -x "$B/test/mpi/hdf5_io.mpich" ]; then
 		MPI_ENV+=("KAIRAN_MPIIO_HINTS=romio_cb_write=enable;romio_cb_read=enable;striping_unit=4096")
