@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "server/cuts.h"
 #include "server/data.h"
 #include "server/disturb.h"
 #include "server/export.h"
@@ -218,35 +219,6 @@ static void handle_getattr(struct kr_request *request)
 	kr_attrs_get(request, &request->msg.getattr_request.file, true, reply_attr);
 }
 
-/* --- after a cut ---------------------------------------------------------------------------------------------------- */
-
-struct cut_wait {
-	struct kr_request *request;
-	void (*fn)(struct kr_request *request);
-};
-
-static void cut_stable(void *context, int err)
-{
-	struct cut_wait wait = *(struct cut_wait *)context;
-
-	(void)err; /* told to the nodes whose rounds they are as UNSTABLE; the cut itself has been made */
-	free(context);
-	wait.fn(wait.request);
-}
-
-void kr_attrs_after_cut(struct kr_request *request, struct kr_sfile *file, void (*fn)(struct kr_request *request))
-{
-	struct cut_wait *wait;
-
-	if (file->data.stable.applied <= file->data.stable.good && !kr_stable_others(file, request->session->node_id)) {
-		fn(request);
-		return;
-	}
-	wait = kr_xcalloc(1, sizeof(*wait));
-	*wait = (struct cut_wait){.request = request, .fn = fn};
-	kr_stable_wait(file, request->session->node_id, false, cut_stable, wait);
-}
-
 /* --- SETATTR -------------------------------------------------------------------------------------------------------- */
 
 struct setattr {
@@ -293,7 +265,10 @@ static void finish_setattr(struct kr_request *request)
 
 	if (request->msg.setattr_request.valid & (KR_SET_MTIME | KR_SET_MTIME_NOW))
 		kr_data_mtime_set(file, attr->mtime);
-	kr_attrs_get(request, &file->fid, true, reply_setattr);
+	if (request->err)
+		kr_request_reply_job(request);
+	else
+		kr_attrs_get(request, &file->fid, true, reply_setattr);
 }
 
 static void setattr_done(struct kr_request *request)
@@ -308,7 +283,7 @@ static void setattr_done(struct kr_request *request)
 	if (request->err)
 		kr_request_reply_job(request);
 	else if (request->msg.setattr_request.valid & KR_SET_SIZE)
-		kr_attrs_after_cut(request, setattr->file, finish_setattr);
+		kr_cut_end(request, setattr->file, finish_setattr);
 	else
 		finish_setattr(request);
 }
@@ -323,9 +298,22 @@ static void start_setattr(struct kr_request *request)
 	kr_request_run(request, run_setattr, setattr_done);
 }
 
+static void start_cut(struct kr_request *request)
+{
+	if (request->err)
+		kr_request_reply_job(request);
+	else
+		start_setattr(request);
+}
+
 static void setattr_granted(struct kr_operation *operation)
 {
-	start_setattr(KR_CONTAINER_OF(operation, struct setattr, operation)->request);
+	struct setattr *setattr = KR_CONTAINER_OF(operation, struct setattr, operation);
+
+	if (setattr->request->msg.setattr_request.valid & KR_SET_SIZE)
+		kr_cut_begin(setattr->request, setattr->file, start_cut);
+	else
+		start_setattr(setattr->request);
 }
 
 static void cancel_setattr(struct kr_request *request)

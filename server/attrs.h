@@ -18,10 +18,6 @@ void kr_attrs_get(struct kr_request *request, const struct kr_fid *fid, bool ask
  * what other nodes than NODE have not flushed: then kr_attrs_get is needed. */
 bool kr_attrs_doubtful(struct kr_server *server, const struct kr_fid *fid, uint32_t node, uint64_t epoch);
 
-/* The file may have become shorter by REQUEST: goes on with FN when no crash can bring back what rounds had written
- * there, at once if nothing could. */
-void kr_attrs_after_cut(struct kr_request *request, struct kr_sfile *file, void (*fn)(struct kr_request *request));
-
 void kr_attrs_register(struct kr_server *server);
 
 #endif

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "server/attrs.h"
+#include "server/cuts.h"
 #include "server/export.h"
 #include "server/leases.h"
 #include "server/names.h"
@@ -111,7 +112,10 @@ static void looked(struct kr_request *request, const struct kr_attr *attr)
 
 static void look(struct kr_request *request)
 {
-	kr_attrs_get(request, &request->reply.create_reply.file, true, looked);
+	if (request->err)
+		fail(request, request->err);
+	else
+		kr_attrs_get(request, &request->reply.create_reply.file, true, looked);
 }
 
 static void run_truncate(struct kr_request *request)
@@ -132,15 +136,26 @@ static void truncated(struct kr_request *request)
 	if (request->err)
 		fail(request, request->err);
 	else
-		kr_attrs_after_cut(request, file, look);
+		kr_cut_end(request, file, look);
+}
+
+static void start_truncate(struct kr_request *request)
+{
+	struct kr_sfile *file = ((struct create *)request->state)->file;
+
+	if (request->err) {
+		fail(request, request->err);
+		return;
+	}
+	kr_sfile_changing(file);
+	kr_request_run(request, run_truncate, truncated);
 }
 
 static void truncate_granted(struct kr_operation *operation)
 {
 	struct create *create = KR_CONTAINER_OF(operation, struct create, operation);
 
-	kr_sfile_changing(create->file);
-	kr_request_run(create->request, run_truncate, truncated);
+	kr_cut_begin(create->request, create->file, start_truncate);
 }
 
 /* Nothing has happened to the file yet: the open is given back. */

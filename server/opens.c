@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
-#include "server/attrs.h"
+#include "server/cuts.h"
 #include "server/data.h"
 #include "server/disturb.h"
 #include "server/export.h"
@@ -228,30 +228,51 @@ static void reply_open(struct kr_request *request)
 	kr_sfile_put(file);
 }
 
-static void open_done(struct kr_request *request)
+static void opened(struct kr_request *request)
 {
 	struct open_state *open = request->state;
 	struct kr_sfile *file = open->file;
 	uint8_t want = request->msg.open_request.want;
 
-	if (truncates(request)) {
-		kr_sfile_cut(file);
-		kr_sfile_changed(file);
-		open->changes++; /* our own end of change */
-	}
-	if (request->err) {
-		kr_request_reply_job(request);
-		return;
-	}
 	/* Attributes under a lease must be exact: where the file has changed meanwhile, nothing is granted along. */
 	if (file->changing || file->changes != open->changes)
 		want = 0;
 	kr_sfile_version(file, open->changes, &request->reply.open_reply.attr);
 	open->granted = kr_opens_opened(request, file, request->msg.open_request.flags, want);
-	if (truncates(request))
-		kr_attrs_after_cut(request, file, reply_open);
+	reply_open(request);
+}
+
+static void open_done(struct kr_request *request)
+{
+	if (request->err)
+		kr_request_reply_job(request);
 	else
-		reply_open(request);
+		opened(request);
+}
+
+/* It is open at the export: where the cut may not last nobody gets to know. */
+static void cut_synced(struct kr_request *request)
+{
+	struct kr_sfile *file = ((struct open_state *)request->state)->file;
+
+	if (request->err) {
+		file->opens++;
+		kr_opens_release(file, 1);
+	}
+	open_done(request);
+}
+
+static void cut_done(struct kr_request *request)
+{
+	struct open_state *open = request->state;
+
+	kr_sfile_cut(open->file);
+	kr_sfile_changed(open->file);
+	open->changes++; /* our own end of change */
+	if (request->err)
+		kr_request_reply_job(request);
+	else
+		kr_cut_end(request, open->file, cut_synced);
 }
 
 static void start_open(struct kr_request *request)
@@ -259,15 +280,28 @@ static void start_open(struct kr_request *request)
 	struct open_state *open = request->state;
 
 	request->committed = true;
-	if (truncates(request))
-		kr_sfile_changing(open->file);
 	open->changes = open->file->changes;
 	kr_request_run(request, run_open, open_done);
 }
 
+static void start_cut(struct kr_request *request)
+{
+	struct open_state *open = request->state;
+
+	if (request->err) {
+		kr_request_reply_job(request);
+		return;
+	}
+	kr_sfile_changing(open->file);
+	open->changes = open->file->changes;
+	kr_request_run(request, run_open, cut_done);
+}
+
 static void open_granted(struct kr_operation *operation)
 {
-	start_open(KR_CONTAINER_OF(operation, struct open_state, operation)->request);
+	struct open_state *open = KR_CONTAINER_OF(operation, struct open_state, operation);
+
+	kr_cut_begin(open->request, open->file, start_cut);
 }
 
 static void cancel_open(struct kr_request *request)

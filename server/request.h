@@ -62,6 +62,7 @@ struct kr_request {
 	void *job_state;               /* of attrs.c, while kr_attrs_get is under way */
 	bool committed;                /* it has had an effect: it cannot be withdrawn any more */
 	bool folds;                    /* the names that it has changed are others as well */
+	bool syncs_cut;                /* of cuts.c */
 	bool bare;                     /* what is answered is a file without extended attributes */
 	struct kr_note_change change;  /* of notes.c */
 };

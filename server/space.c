@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "server/attrs.h"
+#include "server/cuts.h"
 #include "server/export.h"
 #include "server/leases.h"
 #include "server/notes.h"
@@ -112,7 +113,10 @@ static void reply_fallocate(struct kr_request *request, const struct kr_attr *at
 
 static void look_fallocate(struct kr_request *request)
 {
-	kr_attrs_get(request, &request->msg.fallocate_request.file, false, reply_fallocate);
+	if (request->err)
+		kr_request_reply_job(request);
+	else
+		kr_attrs_get(request, &request->msg.fallocate_request.file, false, reply_fallocate);
 }
 
 static void fallocate_done(struct kr_request *request)
@@ -123,13 +127,22 @@ static void fallocate_done(struct kr_request *request)
 	if (request->err)
 		kr_request_reply_job(request);
 	else /* a hole or zeros: as with a cut, a replay must not fill them with what was there before */
-		kr_attrs_after_cut(request, file, look_fallocate);
+		kr_cut_end(request, file, look_fallocate);
+}
+
+static void go_on_fallocate(struct kr_request *request)
+{
+	if (request->err) {
+		kr_request_reply_job(request);
+		return;
+	}
+	kr_sfile_changing(((struct space *)request->state)->files[0]);
+	kr_request_run(request, run_fallocate, fallocate_done);
 }
 
 static void start_fallocate(struct kr_request *request)
 {
-	kr_sfile_changing(((struct space *)request->state)->files[0]);
-	kr_request_run(request, run_fallocate, fallocate_done);
+	kr_cut_begin(request, ((struct space *)request->state)->files[0], go_on_fallocate);
 }
 
 static void handle_fallocate(struct kr_request *request)
@@ -194,13 +207,22 @@ static void copy_done(struct kr_request *request)
 	if (request->err)
 		kr_request_reply_job(request);
 	else
-		kr_attrs_after_cut(request, file, kr_request_reply_job);
+		kr_cut_end(request, file, kr_request_reply_job);
+}
+
+static void go_on_copy(struct kr_request *request)
+{
+	if (request->err) {
+		kr_request_reply_job(request);
+		return;
+	}
+	kr_sfile_changing(copy_target(request));
+	kr_request_run(request, run_copy, copy_done);
 }
 
 static void start_copy(struct kr_request *request)
 {
-	kr_sfile_changing(copy_target(request));
-	kr_request_run(request, run_copy, copy_done);
+	kr_cut_begin(request, copy_target(request), go_on_copy);
 }
 
 static void handle_copy(struct kr_request *request)

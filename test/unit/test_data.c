@@ -222,6 +222,120 @@ static void failed_sync_is_told_to_nodes_and_fsync_and_not_forgotten(void **stat
 #endif
 }
 
+#ifdef KR_FAULTS
+static unsigned generation_1(uint64_t offset)
+{
+	(void)offset;
+	return 1;
+}
+
+/* A node with 100 bytes in a round that is not synced. */
+static struct node *node_with_a_round(void)
+{
+	static const struct kr_range extents[] = { { 0, 100 } };
+	struct node *node = node_start("n1");
+
+	node->file = create_file(node, "file");
+	node->extents = extents;
+	node->extent_count = 1;
+	node->inlined = true;
+	node->generation = 1;
+	flush_and_wait(node);
+	return node;
+}
+
+static uint64_t server_size(const char *name)
+{
+	size_t length;
+
+	free(server_bytes(name, &length));
+	return length;
+}
+
+enum { SET_SIZE = 8, OPEN_TRUNC = 1 | 4 }; /* as in server/export.h */
+/* The ways to take all bytes away. */
+static int cut_by(struct node *node, unsigned way)
+{
+	struct kr_setattr_request setattr = { .valid = SET_SIZE, .file = node->file };
+	struct kr_open_request open = { .file = node->file, .flags = OPEN_TRUNC };
+	struct kr_create_request create = { .parent = node->root, .name = "file", .mode = S_IFREG | 0644, .flags = OPEN_TRUNC };
+	struct kr_fallocate_request punch = { .file = node->file, .mode = 3, .length = 100 };
+
+	switch (way) {
+	case 0:
+		return node_call(node, KR_MSG_SETATTR, &setattr);
+	case 1:
+		return node_call(node, KR_MSG_OPEN, &open);
+	case 2:
+		return node_call(node, KR_MSG_CREATE, &create);
+	default:
+		return node_call(node, KR_MSG_FALLOCATE, &punch);
+	}
+}
+enum { CUTS = 4, PUNCH = 3 };
+#endif
+
+/* Else the node, which has its bytes still, would bring them into what was cut. */
+static void what_cannot_be_synced_first_is_not_cut(void **state)
+{
+#ifdef KR_FAULTS
+	const char *way = getenv("KR_TEST_WAY");
+	char digit[2] = "0";
+	struct node *node;
+
+	(void)state;
+	for (; !way && digit[0] < '0' + CUTS; digit[0]++) {
+		setenv("KR_TEST_WAY", digit, 1);
+		run_with_fault("what_cannot_be_synced_first*", "stable.before:eio:1");
+	}
+	unsetenv("KR_TEST_WAY");
+	if (!way)
+		return;
+	node = node_with_a_round();
+	assert_int_equal(cut_by(node, (unsigned)(way[0] - '0')), -EIO);
+	wait_until(node->unstable == 1);
+	assert_content("file", 100, generation_1);
+	flush_and_wait(node); /* it is brought again, and goes in */
+	assert_int_equal(cut_by(node, (unsigned)(way[0] - '0')), 0);
+	assert_true(node->stable >= node->flush_reply.round);
+	assert_int_equal(server_size("file"), way[0] == '0' + PUNCH ? 100 : 0);
+#else
+	(void)state;
+	skip();
+#endif
+}
+
+static void a_cut_that_may_not_last_is_an_error_and_brings_nothing_back(void **state)
+{
+#ifdef KR_FAULTS
+	const char *way = getenv("KR_TEST_WAY");
+	char digit[2] = "0";
+	struct kr_sfile *file;
+	struct node *node;
+
+	(void)state;
+	for (; !way && digit[0] < '0' + CUTS; digit[0]++) {
+		setenv("KR_TEST_WAY", digit, 1);
+		run_with_fault("a_cut_that_may_not_last*", "stable.before:eio:2");
+	}
+	unsetenv("KR_TEST_WAY");
+	if (!way)
+		return;
+	node = node_with_a_round();
+	file = kr_sfile_get(&F.server, &node->file);
+	assert_int_equal(cut_by(node, (unsigned)(way[0] - '0')), -EIO);
+	assert_true(node->stable >= node->flush_reply.round); /* it has let go of them */
+	assert_int_equal(node->unstable, 0);
+	assert_int_equal(server_size("file"), way[0] == '0' + PUNCH ? 100 : 0);
+	wait_until(file->opens == 1); /* by create_file */
+	assert_int_equal(cut_by(node, (unsigned)(way[0] - '0')), 0);
+	kr_sfile_put(file);
+#else
+	(void)state;
+	skip();
+#endif
+}
+
 /* --- many nodes ----------------------------------------------------------------------------------------------------- */
 
 enum { RECORD = 3744 * 7 + 13 }; /* nothing is aligned to it */
@@ -440,6 +554,8 @@ int main(void)
 		TEST(what_is_written_for_a_lost_node_takes_the_leases_of_those_who_read_before),
 		TEST(fsync_answers_when_all_is_synced),
 		TEST(failed_sync_is_told_to_nodes_and_fsync_and_not_forgotten),
+		TEST(what_cannot_be_synced_first_is_not_cut),
+		TEST(a_cut_that_may_not_last_is_an_error_and_brings_nothing_back),
 		TEST(chained_round_of_strided_writers_is_applied_in_few_large_writes),
 		TEST(writers_that_flush_together_make_one_round),
 		TEST(no_byte_is_lost_or_old_when_participants_die_mid_stream),

@@ -1,0 +1,53 @@
+/* See cuts.h. */
+#include "server/cuts.h"
+
+#include <stdlib.h>
+
+#include "common/util.h"
+#include "server/files.h"
+#include "server/request.h"
+#include "server/session.h"
+#include "server/stable.h"
+
+struct cut_wait {
+	struct kr_request *request;
+	void (*fn)(struct kr_request *request);
+};
+
+static void synced(void *context, int err)
+{
+	struct cut_wait wait = *(struct cut_wait *)context;
+
+	free(context);
+	wait.request->err = err;
+	wait.fn(wait.request);
+}
+
+static void sync_file(struct kr_request *request, struct kr_sfile *file, void (*fn)(struct kr_request *request))
+{
+	struct cut_wait *wait = kr_xcalloc(1, sizeof(*wait));
+
+	*wait = (struct cut_wait){.request = request, .fn = fn};
+	kr_stable_wait(file, request->session->node_id, false, synced, wait);
+}
+
+void kr_cut_begin(struct kr_request *request, struct kr_sfile *file, void (*fn)(struct kr_request *request))
+{
+	const struct kr_stable *stable = &file->data.stable;
+
+	request->cancel = NULL;
+	request->committed = true;
+	request->syncs_cut = stable->applied > stable->good || kr_stable_others(file, request->session->node_id);
+	if (request->syncs_cut)
+		sync_file(request, file, fn);
+	else
+		fn(request);
+}
+
+void kr_cut_end(struct kr_request *request, struct kr_sfile *file, void (*fn)(struct kr_request *request))
+{
+	if (request->syncs_cut)
+		sync_file(request, file, fn);
+	else
+		fn(request);
+}
