@@ -244,6 +244,8 @@ static void run_setattr(struct kr_request *request)
 	struct kr_setattr set = {.valid = msg->valid, .through_handle = setattr->through_handle, .mode = msg->mode, .uid = msg->uid, .gid = msg->gid, .size = msg->size,
 		.atime = msg->atime, .mtime = msg->mtime};
 
+	if (set.valid & KR_SET_SIZE)
+		kr_cut_to(request, &msg->file, set.size);
 	request->err = kr_export_setattr(request->server->export, &msg->cred, &msg->file, &set,
 		&request->reply.setattr_reply.attr);
 	request->bare = !request->err && kr_export_bare(request->server->export, &msg->file);

@@ -123,6 +123,7 @@ static void run_truncate(struct kr_request *request)
 	struct kr_create_reply *reply = &request->reply.create_reply;
 	struct kr_setattr empty = {.valid = KR_SET_SIZE, .through_handle = true}; /* his right was checked with the name */
 
+	kr_cut_to(request, &reply->file, 0);
 	request->err = kr_export_setattr(request->server->export, &request->msg.create_request.cred, &reply->file, &empty,
 		&reply->attr);
 }

@@ -4,8 +4,10 @@
 #include <stdlib.h>
 
 #include "common/util.h"
+#include "server/export.h"
 #include "server/files.h"
 #include "server/request.h"
+#include "server/server.h"
 #include "server/session.h"
 #include "server/stable.h"
 
@@ -42,6 +44,19 @@ void kr_cut_begin(struct kr_request *request, struct kr_sfile *file, void (*fn)(
 		sync_file(request, file, fn);
 	else
 		fn(request);
+}
+
+void kr_cut_made(struct kr_request *request)
+{
+	request->syncs_cut = true;
+}
+
+void kr_cut_to(struct kr_request *request, const struct kr_fid *fid, uint64_t size)
+{
+	struct kr_attr attr;
+
+	if (kr_export_getattr(request->server->export, fid, &attr) || attr.size != size)
+		kr_cut_made(request);
 }
 
 void kr_cut_end(struct kr_request *request, struct kr_sfile *file, void (*fn)(struct kr_request *request))

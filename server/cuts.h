@@ -1,25 +1,31 @@
-/* Changes of a file that take bytes away or put others in their place without a round (a cut, a hole, a copy), where rounds of the file
- * are not on stable storage yet.
+/* Changes of a file's bytes that are in no node's journal: its size, holes, copies.
  *
- * Until they are synced the nodes' journals have these rounds, and bring them again: after a crash of this machine, and as
- * soon as a sync fails (UNSTABLE).  That would bring back what was taken away.  So first they are synced.  If that fails it is the
- * change's error, nothing has been changed, and what is brought again belongs there.  Then the change is made.  Nobody but its own node,
- * for what it has written meanwhile, has anything left to bring to before it.
- *
- * What is written later can be brought again to a file that a crash has put back to before the change, among bytes that were taken
- * away: so then the change is synced, too.  If that fails, it has been made and may not last: its caller hears the error.
- * Loop thread.
+ * What rounds have written the nodes bring again from their journals until it is synced: after a crash of this machine, and as soon as a
+ * sync fails (UNSTABLE).  These changes nobody brings again.  So
+ *  - before one is made all rounds of the file are synced, or what it takes away would come back with them.  If that fails it is the change's
+ *    error, nothing has been changed, and what is brought again belongs there;
+ *  - before it is answered it is synced itself, or a crash would undo it alone, and what was written since would be brought into the
+ *    file as it was before: the beginning of a new content and the end of the old one; and what was copied would be lost
+ *    although its file was closed.  If that fails it has been made and may not last: its caller hears the error.
+ * Nobody but its own node, for what it has written meanwhile, has anything to bring in between.  Loop thread.
  */
 #ifndef KR_SERVER_CUTS_H
 #define KR_SERVER_CUTS_H
 
+#include <stdint.h>
+
+struct kr_fid;
 struct kr_request;
 struct kr_sfile;
 
-/* REQUEST is about to take bytes of FILE away, and others' leases are given up: goes on with FN when no journal has anything
+/* REQUEST is about to change FILE so, and others' leases are given up: goes on with FN when no journal has anything
  * to bring back, at once if none has; request->err: that cannot be had, and the change must not be made. It cannot be withdrawn meanwhile. */
 void kr_cut_begin(struct kr_request *request, struct kr_sfile *file, void (*fn)(struct kr_request *request));
-/* It has been made: goes on with FN; request->err: it may not last. */
+/* In its job: it changes something after all (and has to be synced). Until then, only if there was anything to sync before. */
+void kr_cut_made(struct kr_request *request);
+/* The same, if the size of FID is not SIZE: before it is set. */
+void kr_cut_to(struct kr_request *request, const struct kr_fid *fid, uint64_t size);
+/* The job has succeeded: goes on with FN when it is synced; request->err: it may not last. */
 void kr_cut_end(struct kr_request *request, struct kr_sfile *file, void (*fn)(struct kr_request *request));
 
 #endif

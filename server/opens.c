@@ -150,7 +150,6 @@ struct open_state {
 	struct kr_sfile *file;
 	uint64_t changes;
 	struct kr_buf *small;          /* the bytes of a small file, read along */
-	uint8_t granted;
 };
 
 static void free_open(void *state)
@@ -198,22 +197,21 @@ static void run_open(struct kr_request *request)
 {
 	const struct kr_open_request *msg = &request->msg.open_request;
 
+	if (truncates(request))
+		kr_cut_to(request, &msg->file, 0);
 	request->err = kr_export_open(request->server->export, &msg->cred, &msg->file, msg->flags,
 		&request->reply.open_reply.attr);
 	if (!request->err)
 		read_small(request, request->state);
 }
 
-static void reply_open(struct kr_request *request)
+static void reply_open(struct kr_request *request, uint8_t granted)
 {
 	struct open_state *open = request->state;
 	struct kr_open_reply *reply = &request->reply.open_reply;
 	struct kr_sfile *file = kr_sfile_ref(open->file);
 	struct kr_session *session = kr_session_get(request->session);
-	/* Without what the node has returned meanwhile. */
-	uint8_t granted = open->granted & kr_lease_table_held(&file->leases, session->node);
 	struct kr_slice slice = {.buf = open->small};
-	bool announced = open->granted != 0;
 
 	reply->granted = granted;
 	if (open->small && (granted & KR_LEASE_READ)) {
@@ -222,7 +220,7 @@ static void reply_open(struct kr_request *request)
 		reply->checksum = kr_checksum(open->small->data, open->small->length);
 	}
 	kr_request_reply(request, 0, reply, &slice, slice.length ? 1 : 0);
-	if (announced)
+	if (granted)
 		kr_leases_announced(file, session);
 	kr_session_put(session);
 	kr_sfile_put(file);
@@ -238,8 +236,7 @@ static void opened(struct kr_request *request)
 	if (file->changing || file->changes != open->changes)
 		want = 0;
 	kr_sfile_version(file, open->changes, &request->reply.open_reply.attr);
-	open->granted = kr_opens_opened(request, file, request->msg.open_request.flags, want);
-	reply_open(request);
+	reply_open(request, kr_opens_opened(request, file, request->msg.open_request.flags, want));
 }
 
 static void open_done(struct kr_request *request)

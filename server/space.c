@@ -100,6 +100,7 @@ static void run_fallocate(struct kr_request *request)
 {
 	const struct kr_fallocate_request *msg = &request->msg.fallocate_request;
 
+	kr_cut_made(request);
 	request->err = kr_export_fallocate(request->server->export, &msg->cred, &msg->file, msg->mode, msg->offset, msg->length,
 		&request->reply.fallocate_reply.attr);
 }
@@ -126,7 +127,7 @@ static void fallocate_done(struct kr_request *request)
 	kr_sfile_changed(file);
 	if (request->err)
 		kr_request_reply_job(request);
-	else /* a hole or zeros: as with a cut, a replay must not fill them with what was there before */
+	else
 		kr_cut_end(request, file, look_fallocate);
 }
 
@@ -190,6 +191,8 @@ static void run_copy(struct kr_request *request)
 
 	request->err = kr_export_copy(request->server->export, &msg->cred, &msg->from, msg->from_offset, &msg->to,
 		msg->to_offset, msg->length, &request->reply.copy_reply.copied);
+	if (request->reply.copy_reply.copied)
+		kr_cut_made(request);
 }
 
 static struct kr_sfile *copy_target(struct kr_request *request)

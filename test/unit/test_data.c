@@ -222,13 +222,6 @@ static void failed_sync_is_told_to_nodes_and_fsync_and_not_forgotten(void **stat
 #endif
 }
 
-#ifdef KR_FAULTS
-static unsigned generation_1(uint64_t offset)
-{
-	(void)offset;
-	return 1;
-}
-
 /* A node with 100 bytes in a round that is not synced. */
 static struct node *node_with_a_round(void)
 {
@@ -242,14 +235,6 @@ static struct node *node_with_a_round(void)
 	node->generation = 1;
 	flush_and_wait(node);
 	return node;
-}
-
-static uint64_t server_size(const char *name)
-{
-	size_t length;
-
-	free(server_bytes(name, &length));
-	return length;
 }
 
 enum { SET_SIZE = 8, OPEN_TRUNC = 1 | 4 }; /* as in server/export.h */
@@ -273,6 +258,57 @@ static int cut_by(struct node *node, unsigned way)
 	}
 }
 enum { CUTS = 4, PUNCH = 3 };
+
+static uint64_t syncs_of(struct node *node, unsigned way)
+{
+	uint64_t before = F.server.data->counters.syncs;
+
+	assert_int_equal(cut_by(node, way), 0);
+	return F.server.data->counters.syncs - before;
+}
+
+static void what_no_journal_has_is_synced_before_it_is_answered(void **state)
+{
+	struct kr_fsync_request fsync = { 0 };
+	struct kr_copy_request copy = { .length = 1000 };
+	struct node *node = node_with_a_round();
+	uint64_t before;
+
+	(void)state;
+	F.server.data->inherited = false; /* there was no instance before, so nobody else has a round */
+	F.server.data->raised_ns = 0;
+	wait_until(F.server.data->synced.floor.round >= node->flush_reply.round);
+	fsync.file = copy.from = node->file;
+	for (unsigned way = 0; way < CUTS; way++) {
+		flush_and_wait(node);
+		assert_int_equal(node_call(node, KR_MSG_FSYNC, &fsync), 0);
+		assert_int_equal(syncs_of(node, way), 1);
+		if (way != PUNCH)
+			assert_int_equal(syncs_of(node, way), 0); /* there is nothing to cut any more */
+	}
+	copy.to = create_file(node, "copy");
+	before = F.server.data->counters.syncs;
+	assert_int_equal(node_call(node, KR_MSG_COPY, &copy), 0);
+	assert_int_equal(F.server.data->counters.syncs, before + 1);
+	copy.from_offset = 100;
+	assert_int_equal(node_call(node, KR_MSG_COPY, &copy), 0);
+	assert_int_equal(F.server.data->counters.syncs, before + 1); /* nothing was copied */
+}
+
+#ifdef KR_FAULTS
+static uint64_t server_size(const char *name)
+{
+	size_t length;
+
+	free(server_bytes(name, &length));
+	return length;
+}
+
+static unsigned generation_1(uint64_t offset)
+{
+	(void)offset;
+	return 1;
+}
 #endif
 
 /* Else the node, which has its bytes still, would bring them into what was cut. */
@@ -554,6 +590,7 @@ int main(void)
 		TEST(what_is_written_for_a_lost_node_takes_the_leases_of_those_who_read_before),
 		TEST(fsync_answers_when_all_is_synced),
 		TEST(failed_sync_is_told_to_nodes_and_fsync_and_not_forgotten),
+		TEST(what_no_journal_has_is_synced_before_it_is_answered),
 		TEST(what_cannot_be_synced_first_is_not_cut),
 		TEST(a_cut_that_may_not_last_is_an_error_and_brings_nothing_back),
 		TEST(chained_round_of_strided_writers_is_applied_in_few_large_writes),

@@ -35,26 +35,6 @@ static bool is_held(void *context)
 	return kr_lease_table_held(&wait->file->leases, wait->node) & KR_LEASE_WRITE;
 }
 
-static void an_open_gives_nothing_that_was_returned_before_its_answer(void **state)
-{
-	struct fixture *f = *state;
-	struct node *node = joined(f, 0);
-	struct kr_fid fid = create(node, "f", KR_LEASE_READ);
-	struct kr_open_request open = {.file = fid, .flags = KR_OPEN_WRITE | KR_OPEN_TRUNC, .want = KR_LEASE_WRITE};
-	struct kr_sfile *file = kr_sfile_find(&f->server, &fid);
-	struct wait_for_lease wait = {file, node->hello.node};
-	const union kr_any_msg *reply;
-	uint64_t id = node_send(node, KR_MSG_OPEN, &open);
-
-	assert_true(node_wait_for(&f->loop, is_held, &wait));
-	assert_false(is_answered(node, id)); /* what is cut off is synced first */
-	kr_lease_table_release(&file->leases, wait.node, KR_LEASE_WRITE); /* as RETURN does */
-	assert_int_equal(node_result(node, id, &reply), 0);
-	assert_int_equal(reply->open_reply.granted, 0);
-	assert_int_equal(node_result(node, send_lease(node, &fid, KR_LEASE_WRITE), NULL), 0);
-	assert_true(is_held(&wait));
-}
-
 static void a_lease_that_could_not_be_told_is_asked_back(void **state)
 {
 	struct fixture *f = *state;
@@ -307,7 +287,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		TEST(a_lease_is_recalled_for_another_node),
-		TEST(an_open_gives_nothing_that_was_returned_before_its_answer),
 		TEST(a_lease_that_could_not_be_told_is_asked_back),
 		TEST(an_interrupted_wait_for_a_lease_ends),
 		TEST(a_recall_is_repeated_on_the_next_connection),

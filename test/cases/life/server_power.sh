@@ -21,6 +21,29 @@ drained() { kairan "$1" flush --timeout $((60 * SLOW)) "$(mnt "$1")" >"$WORK/sai
 boot
 KR_FAULT="@$WORK/fault" server_start
 mounts_start flush_age=600
+# What is in no journal is on the disk when it returns: a cut, before bytes are written to what is left, and a copy.
+put 1 rewritten original-------- fsync
+on node1 python3 - "$(mnt 1)" "$WORK/order" "$WORK/fault" <<'P' || fail "node 1 cannot write"
+import os, sys
+mount, order, fault = sys.argv[1:]
+source, copy = os.open(mount + "/rewritten", os.O_RDONLY), os.open(mount + "/copied", os.O_WRONLY | os.O_CREAT)
+assert os.copy_file_range(source, copy, 99) == 16
+os.close(copy)
+rewritten = os.open(mount + "/rewritten", os.O_WRONLY | os.O_TRUNC)
+open(order, "w").write("stable.before:hold")
+os.rename(order, fault) # nothing is synced any more
+os.write(rewritten, b"new")
+os.close(rewritten)
+P
+cp --sparse=always "$WORK/disk" "$WORK/disk.synced"
+power_loss
+rm "$WORK/fault"
+KR_FAULT="@$WORK/fault" server_start
+for node in 1 2 3; do until_ok 60 "node $node is served" serves $node || fail "node $node is not served"; done
+drained 1
+[ "$(cat "$E/rewritten")" = new ] || fail "old bytes are in what was rewritten: $(cat "$E/rewritten")"
+[ "$(cat "$E/copied")" = original-------- ] || fail "a copy is lost"
+
 for when in in-time late; do
 	note "the nodes are back $when"
 	for name in order quiet taken; do put 1 $when-$name original-------- fsync; done
