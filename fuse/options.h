@@ -36,6 +36,7 @@ struct kr_mount_options {
 	uint64_t journal_max, cache_max; /* 0: from the free space */
 	uint64_t flush_age, flush_backlog;
 	uint64_t stripe_size; /* told to programs; 0: nothing */
+	bool replay; /* no option: of a journal, without a mount */
 	uint64_t timeo, drain_timeout, connect_timeout;
 	uint64_t threads;
 	char *cpus;      /* NULL: as the parent */

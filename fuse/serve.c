@@ -240,6 +240,30 @@ static struct kr_serve *serve_new(const struct kr_mount_options *options, struct
 	return serve;
 }
 
+void kr_serve_refused(struct kr_mount *mount)
+{
+	struct kr_serve *serve = KR_CONTAINER_OF(mount, struct kr_serve, mount);
+
+	atomic_store(&mount->drain_deadline_ns, 1);
+	if (serve->drain)
+		kr_drain_hurry(serve->drain);
+	kr_serve_tell(serve, &serve->live);
+}
+
+/* Until the server has judged all that there is, or the time is over. */
+static void wait_for_replay(struct kr_serve *serve)
+{
+	const uint64_t now_ns = kr_clock_ns(), ends_ns = KR_MAX(drain_deadline(serve), now_ns);
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += (time_t)((ends_ns - now_ns) / KR_NS_PER_S) + 1;
+	pthread_mutex_lock(&serve->lock);
+	while (!serve->live && pthread_cond_timedwait(&serve->changed, &serve->lock, &until) == 0)
+		continue;
+	pthread_mutex_unlock(&serve->lock);
+}
+
 int kr_serve_replay(const struct kr_mount_options *options, struct kr_local *local, json_t **ret_before, json_t **ret_after)
 {
 	struct kr_serve *serve = serve_new(options, local);
@@ -247,10 +271,11 @@ int kr_serve_replay(const struct kr_mount_options *options, struct kr_local *loc
 	int result;
 
 	serve->replay_only = true;
+	drain_deadline(serve); /* the time begins now */
 	result = kr_serve_make(serve);
 	snprintf(reason, sizeof(reason), "%s", result < 0 ? kr_fail_reason() : "");
 	if (result == 0) {
-		kr_serve_wait(serve, &serve->live);
+		wait_for_replay(serve);
 		result = drain_and_part(serve) ? 0 : 1;
 		*ret_after = kr_serve_look(serve);
 		*ret_before = serve->before;

@@ -88,6 +88,7 @@ static void make_protocol(void *context)
 		step->serve->hooks.listen = hop_listen;
 		step->serve->hooks.identify = hop_identify;
 		step->serve->hooks.backlog = tell_backlog;
+		step->serve->hooks.refused = kr_serve_refused;
 		kr_session_set_hooks(mount->session, &step->serve->hooks);
 		kr_session_start(mount->session, mount->options->connect_timeout, on_hello, step->serve);
 	}

@@ -55,6 +55,8 @@ void kr_step_keep_reason(struct kr_step *step);
 json_t *kr_serve_look(struct kr_serve *serve);
 /* Loop thread. */
 void kr_serve_watch_signals(struct kr_serve *serve);
+/* A replay is over: nothing more can be brought. Loop thread. */
+void kr_serve_refused(struct kr_mount *mount);
 
 /* --- serve_make.c --- */
 /* All parts; 0, or the error of the first that could not be made (kr_serve's unmaking takes the others down). */

@@ -46,6 +46,8 @@ struct kr_session_hooks {
 	void (*replay)(struct kr_mount *mount, bool boot_changed);
 	/* What is not flushed, and how much of it was refused; may be NULL. */
 	void (*backlog)(struct kr_mount *mount, struct kr_backlog_request *ret);
+	/* Of a replay that had begun: the node has come back itself, or somebody else replays. There will be no session any more. */
+	void (*refused)(struct kr_mount *mount);
 	/* The session goes on, with leases as they were or as reclaimed; and is not fenced any more: step everything. */
 	void (*resumed)(struct kr_mount *mount);
 };

@@ -29,17 +29,41 @@ static void report_hello(struct kr_session *session, int err)
 		on_hello(session->hello_context, err);
 }
 
+/* For how long a first session is waited for, and who has said so. */
+static uint64_t patience_ms(const struct kr_session *session)
+{
+	const struct kr_mount_options *options = session->mount->options;
+
+	return session->waits_for_end ? options->drain_timeout : options->connect_timeout;
+}
+
+static const char *patience_name(const struct kr_session *session)
+{
+	return session->waits_for_end ? "--timeout" : "connect_timeout";
+}
+
 /* There is no first session yet, for this reason. Not every attempt is worth a line: a name with two addresses may fail in turns. */
 static void wait_on(struct kr_session *session, const char *reason)
 {
-	bool same = strcmp(session->obstacle, reason) == 0;
+	const bool same = strcmp(session->obstacle, reason) == 0;
 	uint64_t now_ns = kr_clock_ns();
 
 	snprintf(session->obstacle, sizeof(session->obstacle), "%s", reason);
 	if (session->said_ns && (same || now_ns - session->said_ns < SAY_AGAIN_S * KR_NS_PER_S))
 		return;
 	session->said_ns = now_ns;
-	kr_log_warn("%s; trying again for %g s (connect_timeout)", reason, (double)session->mount->options->connect_timeout / 1e3);
+	kr_log_warn("%s; trying again for %g s (%s)", reason, (double)patience_ms(session) / 1e3, patience_name(session));
+}
+
+/* The session that is in the way of a replay ends by itself, and its end is as good as the replay's time. */
+static void wait_for_end(struct kr_session *session)
+{
+	const uint64_t now_ns = kr_clock_ns(), ends_ns = atomic_load(&session->mount->drain_deadline_ns);
+
+	if (!session->mount->options->replay || session->waits_for_end)
+		return;
+	session->waits_for_end = true;
+	uv_timer_start(&session->deadline, kr_session_on_deadline, ends_ns > now_ns ? (ends_ns - now_ns) / KR_NS_PER_MS : 0, 0);
 }
 
 static void take_facts(struct kr_session *session, const struct kr_hello_reply *reply)
@@ -107,6 +131,16 @@ static int check_hello(const struct kr_session *session, const struct kr_hello_r
 	return 0;
 }
 
+static const char *replay_refusal(int err)
+{
+	if (err == -EBUSY)
+		return "the node whose journal this is, or of which this is a copy, is connected, or somebody else replays it, or the node came with a key "
+			"of somebody else (the server's log says which)";
+	if (err == -EAGAIN)
+		return "the former session of the node whose journal this is has to end first (or there are too many nodes)";
+	return NULL;
+}
+
 static const char *hello_refusal(int err)
 {
 	switch (err) {
@@ -142,9 +176,14 @@ static void hello_failed(struct kr_session *session, int err)
 		report_hello(session, err);
 		return;
 	}
-	if (session->on_hello)
+	if (session->on_hello) {
+		wait_for_end(session);
 		wait_on(session, kr_fail_reason());
-	else if (!session->refused && session->postponed)
+	} else if (err == -EBUSY && session->mount->options->replay) {
+		if (!session->refused)
+			kr_log_error("%s: %s; what is not on the server yet stays in this journal", session->mount->options->source, kr_fail_reason());
+		session->hooks->refused(session->mount);
+	} else if (!session->refused && session->postponed)
 		kr_log_warn("%s: %s; trying on", session->mount->options->source, kr_fail_reason());
 	else if (!session->refused)
 		kr_log_error("%s: %s; trying on", session->mount->options->source, kr_fail_reason());
@@ -157,13 +196,15 @@ static void on_hello_reply(void *context, int err, const void *message, struct k
 	struct kr_pending *pending = context;
 	struct kr_session *session = pending->session;
 	const struct kr_hello_reply *reply = message;
+	const bool replaying = session->mount->options->replay;
 	uint64_t sent_ns = pending->sent_ns;
 
 	(void)data;
 	if (!kr_pending_end(pending) || err == -ECONNRESET)
 		return; /* on_disconnected deals with it */
 	if (err < 0)
-		err = kr_fail(err, "server %s refuses this node: %s", session->mount->options->source, hello_refusal(err));
+		err = kr_fail(err, "server %s refuses this %s: %s", session->mount->options->source, replaying ? "replay" : "node",
+			replaying && replay_refusal(err) ? replay_refusal(err) : hello_refusal(err));
 	else
 		err = check_hello(session, reply);
 	if (err < 0) {
@@ -207,7 +248,7 @@ static void say_hello(struct kr_session *session)
 	struct kr_mount *mount = session->mount;
 	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION,
 		.node_name = kr_local_node_name(mount->local), .incarnation = kr_local_incarnation(mount->local),
-		.session = session->facts.id, .subdir = mount->options->subdir,
+		.session = session->facts.id, .subdir = mount->options->subdir, .flags = mount->options->replay ? KR_HELLO_REPLAY : 0,
 		.ring = mount->options->ring ? mount->options->ring : "", .may = KR_FEATURE_NOTES | KR_FEATURE_OWN_NAMES};
 
 	memcpy(hello.node_id, kr_local_node_id(mount->local), sizeof(hello.node_id));
@@ -320,9 +361,8 @@ void kr_session_on_silence(uv_timer_t *timer)
 void kr_session_on_deadline(uv_timer_t *timer)
 {
 	struct kr_session *session = timer->data;
-	const struct kr_mount_options *options = session->mount->options;
 
-	report_hello(session, kr_fail(-ETIMEDOUT, "%s; gave up after %g s (connect_timeout)",
-		session->said_ns ? session->obstacle : no_answer(session), (double)options->connect_timeout / 1e3));
+	report_hello(session, kr_fail(-ETIMEDOUT, "%s; gave up after %g s (%s)", session->said_ns ? session->obstacle : no_answer(session),
+		(double)patience_ms(session) / 1e3, patience_name(session)));
 }
 

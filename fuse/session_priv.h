@@ -45,6 +45,7 @@ struct kr_session {
 	struct kr_backlog_request backlog; /* as it was told last */
 	bool told;                 /* it was, on this connection */
 	bool postponed;            /* the server takes this node later: it asks again */
+	bool waits_for_end;        /* ... of the session in whose way its journal was found: who replays it has time for that */
 	bool parting;              /* GOODBYE has been said: no session any more */
 	void (*on_hello)(void *context, int err);
 	void *hello_context;

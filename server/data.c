@@ -201,6 +201,11 @@ void kr_data_session_lost(struct kr_data *data, struct kr_session *session)
 	kr_pipelines_session_lost(data, session);
 }
 
+uint64_t kr_data_forgotten(struct kr_data *data, const struct kr_fid *file, const uint8_t node_id[16])
+{
+	return kr_applied_forgotten(&data->applied, file, node_id);
+}
+
 void kr_data_reclaimed(struct kr_sfile *file, struct kr_session *session, uint64_t *ret_seq, uint64_t *ret_round,
 	uint64_t *ret_forgotten)
 {

@@ -57,6 +57,8 @@ void kr_data_settled(struct kr_data *data);
 /* What is known of the rounds that the node has to replay, as it claims: those that it has replayed in this boot are there as well. */
 enum kr_synced_verdict kr_data_judge_replays(struct kr_data *data, const uint8_t node_id[16],
 	const struct kr_reclaim_request *claim);
+/* Up to which sequence number of the node's journal more may have been applied to FILE than is known; 0: none. */
+uint64_t kr_data_forgotten(struct kr_data *data, const struct kr_fid *file, const uint8_t node_id[16]);
 /* Somebody set FILE's mtime to MTIME (SETATTR executed): a round that is running must not change it. */
 void kr_data_mtime_set(struct kr_sfile *file, struct kr_time mtime);
 /* Rounds, writes (number, mean size), syncs, feeds: an object for STATUS; owned by the caller. */

@@ -34,6 +34,7 @@ struct kr_sfile {
 	uint64_t changed_epoch;     /* server->epoch of the latest start or end */
 	uint64_t own_epoch;         /* changed_epoch after the latest flush, if that was of one node alone ... */
 	uint64_t own_base;          /* ... and before it ... */
+	struct kr_time own_ctime;   /* ... and the file's ctime then; INT64_MAX s: not known */
 	uint8_t own_node[16];       /* ... which is this one */
 	uint64_t cuts;              /* ascends with every change that may shrink the file */
 	struct kr_list late;        /* kr_late_claim.link: RECLAIMs of late nodes with bytes, not answered */

@@ -42,7 +42,8 @@ struct kr_sfile_data {
 	struct kr_flush_part *parts;
 	uint32_t part_count, part_capacity;
 	bool changing, clear_suid, base_known;
-	uint64_t epoch_before;             /* file->changed_epoch before the round */
+	uint64_t epoch_before;             /* file->changed_epoch before the round ... */
+	struct kr_time ctime_before;       /* ... and its ctime; INT64_MAX s: not known */
 	uint64_t round_overlapped;         /* bytes of the round that more than one node had written */
 	uint64_t overlapped;               /* ... of all rounds since the file was entered into the table */
 	uint64_t changes;                  /* file->changes as the round left it: other changes disturb its attributes */

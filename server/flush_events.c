@@ -29,7 +29,7 @@ void kr_flush_failed(struct kr_sfile *file, uint64_t round, int err)
 
 void kr_flush_drained(struct kr_sfile *file, uint64_t round)
 {
-	kr_flush_end_changes(&file->data);
+	kr_flush_broken_off(&file->data);
 	kr_rounds_drained(&file->data.rounds, round);
 	kr_flush_execute(file);
 }

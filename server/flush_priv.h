@@ -11,8 +11,8 @@
 /* --- flush_round.c -------------------------------------------------------------------------------------------------- */
 /* Carries out what the machine wants; keeps the file alive while it has flushes. */
 void kr_flush_execute(struct kr_sfile *file);
-/* The bytes have changed, or may have. */
-void kr_flush_end_changes(struct kr_sfile_data *data);
+/* The running round is no more: the bytes may have changed. */
+void kr_flush_broken_off(struct kr_sfile_data *data);
 
 /* --- flush_gather.c ------------------------------------------------------------------------------------------------- */
 void kr_flush_gather_init(struct kr_data *data);

@@ -59,6 +59,7 @@ static void begin_round(struct kr_sfile_data *data)
 	data->base_changes = data->file->changes;
 	data->base_known = !data->file->changing;
 	data->epoch_before = data->file->changed_epoch;
+	data->ctime_before = (struct kr_time){ .sec = INT64_MAX };
 	kr_sfile_changing(data->file);
 	data->changes = data->file->changes;
 	data->changing = true;
@@ -79,7 +80,7 @@ static bool changed_under_others(const struct kr_sfile_data *data)
 	return false;
 }
 
-void kr_flush_end_changes(struct kr_sfile_data *data)
+static void end_changes(struct kr_sfile_data *data)
 {
 	if (!data->changing)
 		return;
@@ -93,6 +94,7 @@ void kr_flush_before(struct kr_sfile *file, const struct kr_attr *before)
 {
 	struct kr_sfile_data *data = &file->data;
 
+	data->ctime_before = before->ctime;
 	if (!data->base_known)
 		return;
 	data->base_version = kr_export_attr_version(file->server->export, before, data->base_changes);
@@ -124,10 +126,22 @@ static void note_own(struct kr_sfile_data *data, bool undisturbed)
 	if (data->part_count != 1 || !undisturbed)
 		return;
 	/* One round of a node after the other. */
-	if (file->own_epoch != data->epoch_before || memcmp(file->own_node, data->parts[0].node_id, 16) != 0)
+	if (file->own_epoch != data->epoch_before || memcmp(file->own_node, data->parts[0].node_id, 16) != 0) {
 		file->own_base = data->epoch_before;
+		file->own_ctime = data->ctime_before;
+	}
 	memcpy(file->own_node, data->parts[0].node_id, 16);
 	file->own_epoch = file->changed_epoch;
+}
+
+void kr_flush_broken_off(struct kr_sfile_data *data)
+{
+	bool undisturbed = data->file->changes == data->changes;
+
+	if (!data->changing)
+		return;
+	end_changes(data);
+	note_own(data, undisturbed);
 }
 
 static void note_applied(struct kr_sfile_data *data)
@@ -206,7 +220,7 @@ static void finish_done(struct kr_apply *apply)
 	} else {
 		bool undisturbed = file->changes == data->changes;
 
-		kr_flush_end_changes(data);
+		end_changes(data);
 		if (err && data->parts[0].replay && undisturbed)
 			file->changed_epoch = data->epoch_before; /* what has gone in comes again, all of it, and is judged then */
 		else

@@ -119,11 +119,29 @@ static void welcome(struct greeting *greeting, struct kr_session *session, bool 
 	session->own_names = greeting->hello.may & KR_FEATURE_OWN_NAMES;
 	session->key = greeting->key; /* another one of the same owner, perhaps */
 	greeting->key = NULL;
-	kr_log_info("node %s (%s) %s", session->name, kr_conn_peer(conn), resumed ? "goes on" : "has a session");
+	kr_log_info("node %s (%s) %s", session->name, kr_conn_peer(conn),
+		resumed ? "goes on" : session->replay ? "has a session: somebody replays its journal" : "has a session");
 	kr_conn_reply(conn, KR_MSG_HELLO, greeting->id, 0, 0, &reply, NULL, 0);
 	kr_conn_resume(conn);
 	kr_session_attach(session, conn);
 	free_greeting(greeting);
+}
+
+static bool is_replay(const struct greeting *greeting)
+{
+	return greeting->hello.flags & KR_HELLO_REPLAY;
+}
+
+/* 0; or why a journal cannot be replayed beside OTHER, a session of its node. That one may still use what it has been given, also when nothing
+ * is heard of it: who replays waits for its end. Another replay has been given nothing that it could use unheard. */
+static int check_replay(const struct kr_session *other)
+{
+	const uint64_t patience_ns = other->server->lease_ms * KR_NS_PER_MS / 2; /* a node says something five times in a lease time */
+
+	if (other->conn && kr_clock_ns() - other->heard_ns <= patience_ns)
+		return kr_fail(-EBUSY, other->replay ? "its journal is being replayed by somebody else" :
+			"its journal cannot be replayed while node %s is connected", other->name);
+	return other->replay ? 0 : kr_fail(-EAGAIN, "its journal cannot be replayed before the session of node %s has ended", other->name);
 }
 
 /* 0; or why it cannot have a session, whatever it mounts. */
@@ -132,6 +150,9 @@ static int check_trust(const struct greeting *greeting)
 	struct kr_server *server = greeting->stranger->server;
 	const struct kr_session *other = kr_session_find_node_id(server, greeting->hello.node_id);
 	const struct kr_lapse lapse = kr_session_lapse(server, greeting->hello.node_id);
+
+	if (other && other->replay && !is_replay(greeting))
+		other = NULL; /* keeps nobody out whose journal it is */
 
 	if (!kr_trust_accepts(server, greeting->key))
 		return kr_fail(-EKEYREJECTED, "its key is not accepted any more");
@@ -142,7 +163,7 @@ static int check_trust(const struct greeting *greeting)
 			"somebody else");
 	if (other && other->mute)
 		return kr_fail(-EAGAIN, "it left a question unanswered: it has to be silent until its leases have ended");
-	return 0;
+	return other && is_replay(greeting) && other != resumable(greeting) ? check_replay(other) : 0;
 }
 
 /* 0; or the user has as many sessions as he may, without the one that this is to replace.  Nodes are not counted: they may be many,
@@ -205,7 +226,7 @@ static void recorded(void *context, int err)
 		refuse(greeting, err, kr_fail_reason());
 		return;
 	}
-	inherits = old && !greeting->forgotten && inheritable(old);
+	inherits = old && !greeting->forgotten && inheritable(old) && !is_replay(greeting);
 	if (old && !inherits)
 		kr_session_end(old, KR_SESSION_REPLACED);
 	session = kr_session_new(server, &greeting->hello);
@@ -373,7 +394,7 @@ static void reclaimed(void *context, int err)
 		return;
 	}
 	kr_session_reclaimed(session);
-	if (!session->dead)
+	if (!session->dead && !session->replay)
 		last = kr_grace_node_done(&server->grace, session->node_id);
 	kr_request_reply_job(request);
 	if (last)

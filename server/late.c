@@ -112,6 +112,16 @@ static bool refused_here(const struct kr_request *request)
 		kr_data_judge_replays(server->data, request->session->node_id, msg) == KR_SYNCED_NOT;
 }
 
+/* Of a journal that may be a copy: whatever this instance knows of the node's end, a former one may have applied these bytes, and others covered
+ * them. What was written after our start was unflushed then, and what became of it since is known here. */
+static bool is_of_before(const struct kr_request *request)
+{
+	const struct kr_time since = request->msg.reclaim_request.since, started = request->server->started;
+
+	return request->session->replay &&
+		(kr_time_compare(since, started) <= 0 || kr_setbacks_doubt(&request->server->setbacks, started, since));
+}
+
 /* Since when others' changes count. *RET_EXACT: the file has not left the table since. */
 static struct kr_lapse lapse_of(const struct kr_request *request, bool *ret_exact)
 {
@@ -126,7 +136,18 @@ static struct kr_lapse lapse_of(const struct kr_request *request, bool *ret_exac
 		*ret_exact = true;
 		return (struct kr_lapse){.kind = KR_LAPSE_KNOWN, .epoch = epoch};
 	}
-	return uncovered && !is_late(request) ? unknown : request->session->lapse;
+	if ((uncovered && !is_late(request)) || is_of_before(request))
+		return unknown;
+	return request->session->lapse;
+}
+
+/* They may have been applied before the lapse, and covered since: then they are of a copy of the journal. */
+static bool may_be_applied(const struct kr_request *request)
+{
+	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
+	const uint64_t first = msg->replay_first && (!msg->first || msg->replay_first < msg->first) ? msg->replay_first : msg->first;
+
+	return request->session->replay && kr_data_forgotten(request->server->data, &msg->file, request->session->node_id) >= first;
 }
 
 /* Others' leases are given up, so what they wrote has been applied. */
@@ -135,18 +156,20 @@ static bool touched(const struct kr_request *request, const struct kr_sfile *fil
 	bool exact;
 	const struct kr_lapse lapse = lapse_of(request, &exact);
 	const struct kr_time since = request->msg.reclaim_request.since;
+	struct kr_time ctime = attr->ctime;
 	uint64_t changed = file->changed_epoch;
 
-	if (changed && changed == file->own_epoch && memcmp(file->own_node, request->session->node_id, 16) == 0)
+	if (changed && changed == file->own_epoch && memcmp(file->own_node, request->session->node_id, 16) == 0) {
 		changed = file->own_base;
+		ctime = may_be_applied(request) ? ctime : file->own_ctime;
+	}
 	if (file->changing > 0)
 		return true;
 	if (lapse.kind == KR_LAPSE_KNOWN && changed > lapse.epoch)
 		return true;
-	if (lapse.kind == KR_LAPSE_KNOWN && (exact || file->server->forgotten_epoch <= lapse.epoch))
+	if (lapse.kind == KR_LAPSE_KNOWN && (exact || file->server->forgotten_epoch <= lapse.epoch) && !may_be_applied(request))
 		return false;
-	return kr_time_compare(attr->ctime, since) > 0 || clock_was_set_back(since) ||
-		kr_setbacks_doubt(&request->server->setbacks, attr->ctime, since);
+	return kr_time_compare(ctime, since) > 0 || clock_was_set_back(since) || kr_setbacks_doubt(&request->server->setbacks, ctime, since);
 }
 
 bool kr_late_contested(const struct kr_request *request, const struct kr_sfile *file)

@@ -250,13 +250,13 @@ static void extend_leases(struct kr_server *server, uint64_t now_ns)
 		server->grace.ends_ns = KR_MAX(server->grace.ends_ns, now_ns + server->lease_ms * KR_NS_PER_MS / 2);
 }
 
-/* A node that was here before the start is connected and not done with its RECLAIMs and replays. */
+/* A node that was here before the start is connected and not done with its RECLAIMs and replays. (Who replays its journal waits for the end.) */
 static bool somebody_reclaims(const struct kr_server *server)
 {
 	const struct kr_session *session;
 
 	KR_LIST_FOR_EACH(session, &server->sessions, link) {
-		if (session->conn && session->reclaiming && kr_grace_awaits(&server->grace, session->node_id, NULL))
+		if (session->conn && session->reclaiming && !session->replay && kr_grace_awaits(&server->grace, session->node_id, NULL))
 			return true;
 	}
 	return false;
@@ -349,6 +349,7 @@ static int init_parts(struct kr_server *server)
 
 int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_server_options *options)
 {
+	uint64_t real_ns;
 	int err;
 
 	memset(server, 0, sizeof(*server));
@@ -356,6 +357,8 @@ int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_se
 	server->options = options;
 	server->lease_ms = (uint32_t)options->lease;
 	server->started_ns = server->ticked_ns = kr_clock_ns();
+	real_ns = kr_clock_real_ns();
+	server->started = (struct kr_time){.sec = (int64_t)(real_ns / KR_NS_PER_S), .nsec = (uint32_t)(real_ns % KR_NS_PER_S)};
 	kr_list_init(&server->sessions);
 	kr_list_init(&server->unanswered);
 	kr_table_init(&server->sessions_by_id);

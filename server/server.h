@@ -105,6 +105,7 @@ struct kr_server {
 	struct kr_list unanswered; /* kr_request.of_all, in the order of their arrival */
 	size_t jobs; /* in the pool now */
 	uint64_t requests_served, started_ns;
+	struct kr_time started;     /* by the wall clock */
 	uint64_t arrived[KR_SERVER_TYPES]; /* requests of nodes, by type */
 	uint64_t sessions_lost;
 };

@@ -122,6 +122,9 @@ struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hell
 	session->reclaiming = true;
 	session->heir = hello->session != 0;
 	session->lapse = kr_session_lapse(server, session->node_id);
+	session->replay = session->unjudged = hello->flags & KR_HELLO_REPLAY;
+	if (session->replay && session->lapse.kind == KR_LAPSE_NONE)
+		session->lapse.kind = KR_LAPSE_UNKNOWN;
 	session->recorded = session->lapse.kind == KR_LAPSE_NONE;
 	session->fresh_id = UINT64_MAX;
 	session->heard_ns = session->begun_ns = kr_clock_ns();
@@ -223,10 +226,7 @@ static void set_pause(struct kr_session *session, bool *paused, bool wanted)
 	if (*paused == wanted)
 		return;
 	*paused = wanted;
-	if (wanted)
-		kr_conn_pause(session->conn);
-	else
-		kr_conn_resume(session->conn);
+	(wanted ? kr_conn_pause : kr_conn_resume)(session->conn);
 }
 
 bool kr_session_memory_tight(void)
@@ -242,7 +242,6 @@ void kr_session_pressure(struct kr_session *session)
 	const size_t held_tight = kr_trust_is_user(session) ? KR_SESSION_HELD_TIGHT_USER : KR_SESSION_HELD_TIGHT;
 	const size_t held_max = tight ? held_tight : KR_SESSION_HELD_MAX;
 	const size_t queue_max = tight ? KR_SESSION_QUEUE_TIGHT : KR_SESSION_QUEUE_MAX;
-	size_t queued;
 
 	if (!session->conn)
 		return;
@@ -250,7 +249,7 @@ void kr_session_pressure(struct kr_session *session)
 		set_pause(session, &session->paused_running, true);
 	else if (session->running < running_max / 2 && session->held < held_max / 2)
 		set_pause(session, &session->paused_running, false);
-	queued = kr_conn_queued(session->conn);
+	const size_t queued = kr_conn_queued(session->conn);
 	if (queued > queue_max)
 		set_pause(session, &session->paused_queue, true);
 	else if (queued <= KR_CONN_LOW_WATER)
@@ -328,7 +327,7 @@ static void log_end(const struct kr_session *session, enum kr_session_end why)
 }
 
 /* A lapse during which the node did not get to reclaim what it holds, or to have it judged, goes on.  Nobody else may take the place of one that was
- * lost; who has left has nothing to come back for. */
+ * lost; who has left has nothing to come back for.  A replay's lapse is what its node's was. */
 static void note_lapse(struct kr_session *session, enum kr_session_end why)
 {
 	struct kr_lapse lapse = {.kind = KR_LAPSE_KNOWN, .epoch = session->server->epoch};
@@ -339,7 +338,10 @@ static void note_lapse(struct kr_session *session, enum kr_session_end why)
 		lapse.kind = KR_LAPSE_UNKNOWN;
 	if (lapse.kind == KR_LAPSE_KNOWN)
 		lapse.epoch = kr_attachments_covered_until(session, lapse.epoch);
-	lapse.owner = why == KR_SESSION_LOST && session->key ? session->key->owner : (struct kr_key_owner){0};
+	if (!session->replay)
+		lapse.owner = why == KR_SESSION_LOST && session->key ? session->key->owner : (struct kr_key_owner){0};
+	else if (why == KR_SESSION_LEFT)
+		lapse.owner = (struct kr_key_owner){0};
 	kr_lapses_note(&session->server->lapses, session->node_id, &lapse);
 }
 
@@ -366,12 +368,11 @@ static void end(struct kr_session *session, enum kr_session_end why, struct kr_s
 	kr_locks_session_ended(session);
 	leave_files(session, heir, why != KR_SESSION_STOPPED);
 	kr_replies_fini(&session->replies);
-	if (why == KR_SESSION_LOST)
-		server->sessions_lost++;
+	server->sessions_lost += why == KR_SESSION_LOST;
 	if (why == KR_SESSION_LOST || why == KR_SESSION_LEFT) {
 		if (session->recorded || session->recording)
 			kr_state_forget_node(server, session->node_id, NULL, NULL);
-		if (kr_grace_node_done(&server->grace, session->node_id))
+		if (!session->replay && kr_grace_node_done(&server->grace, session->node_id))
 			kr_server_end_grace(server);
 	}
 	kr_session_put(session);

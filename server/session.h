@@ -62,6 +62,8 @@ struct kr_session {
 	uint64_t claimed_ns;           /* when we owed it the answer to a RECLAIM the last time; 0: never */
 	bool inheriting;               /* ... of one that replaced another */
 	struct kr_lapse lapse;         /* what was between its node's former session and this one */
+	bool replay;                   /* not the node, but somebody who has its journal, or a copy of an earlier state of it. It leaves alone what is known
+	                                * of the node: that is the node's, and counts when it comes back, and for other copies */
 	bool unjudged;                 /* it has bytes in its journal that must not go in as if it had never been away: whoever takes its place is late */
 	bool recorded;                 /* the state directory has its node: a restarted server waits for it */
 	bool recording;                /* that is just being changed */

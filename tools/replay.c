@@ -197,6 +197,7 @@ static int make_options(const struct kr_replay *replay, const struct owner *owne
 	add_option(&words, "security", replay->security);
 	optind = 1;
 	err = kr_mount_options_parse(words.count, words.word, ret_options);
+	ret_options->replay = true;
 	while (words.count > 0)
 		free(words.word[--words.count]);
 	return err;

@@ -40,7 +40,8 @@ struct node {
 	bool closed;
 	uint8_t node_id[16];
 	uint64_t next_id;
-	uint64_t may; /* for HELLO */
+	uint64_t may; /* for HELLO, as the next */
+	uint32_t flags;
 	struct kr_hello_reply hello;
 	struct node_answer answers[NODE_ANSWERS_MAX];
 	size_t answer_count;
@@ -233,7 +234,8 @@ static inline void node_reply(struct node *node, struct node_asked *asked, const
 static inline int node_hello(struct node *node, bool resume)
 {
 	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION, .node_name = "node",
-		.ring_address = "", .subdir = "", .ring = "", .incarnation = 1, .session = resume ? node->hello.session : 0, .may = node->may};
+		.ring_address = "", .subdir = "", .ring = "", .incarnation = 1, .session = resume ? node->hello.session : 0, .may = node->may,
+		.flags = node->flags};
 	const union kr_any_msg *reply;
 	int err;
 
