@@ -119,6 +119,7 @@ void kr_journal_usage(struct kr_journal *journal, struct kr_journal_usage *ret_u
 		.max = journal->options.max,
 		.segments = journal->segment_count,
 		.waiting = journal->waiting,
+		.full = journal->full,
 	};
 }
 

@@ -111,8 +111,8 @@ void kr_journal_set_server(struct kr_journal *journal, uint64_t instance);
 void kr_journal_free(struct kr_journal *journal);
 
 /* Journals LENGTH (1..KR_JOURNAL_APPEND_MAX) bytes for OFFSET of FILE.  0 and *RET_EXTENT, held once; -EAGAIN:
- * journal_max is reached (on_space will be called); else -ENOSPC or -EDQUOT of the local disk, -EIO for any other trouble with it: nothing
- * was journaled. Blocks as pwrite does. */
+ * journal_max is reached, or the disk is full and the journal has bytes on it (on_space will be called); else -ENOSPC or -EDQUOT of the local
+ * disk, -EIO for any other trouble with it: nothing was journaled. Blocks as pwrite does. */
 int kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data,
 	size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent);
 /* The same, but beyond journal_max if need be: for bytes that leave another place of the journal in return. */
@@ -163,6 +163,7 @@ struct kr_journal_usage {
 	uint64_t set_aside; /* bytes of segments that are kept for their damage, and do not count */
 	uint64_t max;
 	int error;         /* the local disk refused the last append with this; 0: it took it */
+	int full;          /* -ENOSPC or -EDQUOT: that is why the latest append to wait does; 0: because of max */
 	uint32_t segments; /* in use */
 	bool waiting;      /* an append got -EAGAIN and no space came since */
 };

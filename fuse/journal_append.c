@@ -14,7 +14,10 @@
 #include "fuse/journal_priv.h"
 #include "fuse/journal_record.h"
 
-enum { RECLAIMS = 3 }; /* attempts of one append to make room, before it fails */
+enum {
+	RECLAIMS = 3, /* attempts of one append to make room, before it fails */
+	SAY_AGAIN_S = 60,
+};
 
 /* What one append writes where. */
 struct reservation {
@@ -101,6 +104,7 @@ static int reserve(struct kr_journal *journal, struct kr_journal_file *file, siz
 	KR_SCOPED_LOCK(&journal->lock);
 	if (!beyond && journal->used + length + KR_JOURNAL_RECORD_SIZE > journal->options.max) {
 		journal->waiting = true;
+		journal->full = 0;
 		return kr_fail(-EAGAIN, "the journal has reached its maximum");
 	}
 	if (!journal->active || !place(journal->active, file, length, ret)) {
@@ -286,9 +290,26 @@ static bool make_room(struct kr_journal *journal, bool disk_full)
 		(disk_full && options->make_room && options->make_room(options->context, 2 * journal->data_size));
 }
 
+/* Of a full disk: whether the journal itself has bytes on it, which will go when the server has them. */
+static bool holds_bytes(struct kr_journal *journal, int err)
+{
+	KR_SCOPED_LOCK(&journal->lock);
+	if (journal->live == 0)
+		return false;
+	if (!journal->full_said_ns || kr_clock_ns() - journal->full_said_ns > SAY_AGAIN_S * KR_NS_PER_S) {
+		kr_log_warn("%s: the journal cannot grow: %s; writes wait until the server has more of it", journal->options.directory,
+			strerror(-err));
+		journal->full_said_ns = kr_clock_ns();
+	}
+	journal->waiting = true;
+	journal->full = err;
+	return true;
+}
+
 static int append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data,
 	size_t length, struct kr_time mtime, bool clear_suid, bool beyond, struct kr_extent *ret_extent)
 {
+	bool held = !beyond;
 	int err;
 
 	assert(length > 0 && length <= KR_JOURNAL_APPEND_MAX);
@@ -297,8 +318,14 @@ static int append(struct kr_journal *journal, struct kr_journal_file *file, uint
 
 		err = try_append(journal, file, offset, data, length, mtime, clear_suid, beyond, ret_extent);
 		disk_full = err == -ENOSPC || err == -EDQUOT;
-		if ((!disk_full && err != -EAGAIN) || attempt == RECLAIMS || !make_room(journal, disk_full))
+		if ((disk_full || err == -EAGAIN) && attempt < RECLAIMS && make_room(journal, disk_full))
+			continue;
+		if (!disk_full || !held)
 			return err || journal->error ? disk_error(journal, err) : 0;
+		held = holds_bytes(journal, err);
+		if (held)
+			return kr_fail(-EAGAIN, "the disk is full");
+		/* It may have let go of them just now. */
 	}
 }
 

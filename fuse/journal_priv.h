@@ -61,6 +61,8 @@ struct kr_journal {
 	uint64_t used, live, set_aside; /* see struct kr_journal_usage */
 	uint64_t died;             /* bytes of records that died since the last search for holes */
 	bool waiting;
+	int full;                  /* what the latest append to wait does so for: 0 journal_max, else how the disk is full ... */
+	uint64_t full_said_ns;     /* ... of which the log was told then; 0: never */
 	_Atomic int error;         /* of the last append, from the disk; 0: it went well */
 	bool no_punch;             /* the filesystem refused to make holes */
 	bool recovered;            /* opened in full */

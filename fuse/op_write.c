@@ -204,6 +204,15 @@ static void wait_at_gate(struct write_op *write_op)
 	kr_file_op_wait(&write_op->file_op, kinds_of(&write_op->write));
 }
 
+/* What a program hears when nothing of the journal can go, because of ERR. */
+static int why_full(struct kr_journal *journal, int err)
+{
+	struct kr_journal_usage usage;
+
+	kr_journal_usage(journal, &usage);
+	return usage.full ? usage.full : err;
+}
+
 static void step_write(struct kr_op *op)
 {
 	struct write_op *write_op = KR_CONTAINER_OF(op, struct write_op, file_op.op);
@@ -232,7 +241,7 @@ static void step_write(struct kr_op *op)
 		kr_file_refresh(file);
 		kr_file_op_wait(&write_op->file_op, kinds_of(write));
 	} else if ((err = kr_flusher_hopeless(mount->flusher)) != 0) {
-		kr_op_reply_err(op, err);
+		kr_op_reply_err(op, why_full(mount->journal, err));
 	} else {
 		kr_flusher_need_space(mount->flusher);
 		kr_files_wait_space(mount->files, op);

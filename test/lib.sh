@@ -176,34 +176,41 @@ check_logs() {
 	fi
 }
 
-# fill_journal I FILE ERROR [COMMAND...]: node I writes pieces of 65536 k's to FILE until that fails with ERROR (ENOSPC...), while
-# the server stands still; COMMAND runs after the first one (the lease is here then).  Then the server goes on, and fsync and
-# close succeed: every byte of the pieces, whose number is printed, is in the export.
+# fill_journal I FILE PIECES [COMMAND...]: node I writes PIECES of 65536 k's to FILE; after the first one (the lease is here then) the server stands still,
+# and COMMAND runs.  When writes wait for room, as they must, the server goes on, and all of them, fsync and close succeed.
 fill_journal() {
 	local node=$1 file=$2
 	shift
-	on "node$node" python3 - "${DAEMON[server]}" "$@" <<-'P' || return 1
-		import errno, os, signal, subprocess, sys
-		server, path, error, command = int(sys.argv[1]), sys.argv[2], getattr(errno, sys.argv[3]), sys.argv[4:]
+	on "node$node" python3 - "${DAEMON[server]}" "$WORK/node$node/log" "$@" <<-'P' || return 1
+		import os, signal, subprocess, sys, threading, time
+		server, log, path, count, command = int(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5:]
 		fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
-		piece, written = b"k" * 65536, 1
+		piece, failed = b"k" * 65536, []
+		def write():
+		    try:
+		        for n in range(1, count):
+		            assert os.pwrite(fd, piece, n * 65536) == 65536
+		    except BaseException as met:
+		        failed.append(met)
+		def waits(): # status would ask the server
+		    return open(log).read().count("writes wait until")
+		before = waits()
 		os.pwrite(fd, piece, 0)
 		if command:
 		    subprocess.run(command, check=True)
 		os.kill(server, signal.SIGSTOP)
+		writer = threading.Thread(target=write)
+		writer.start()
 		try:
-		    while written < 1000:
-		        assert os.pwrite(fd, piece, written * 65536) == 65536
-		        written += 1
-		    sys.exit("65 MB fitted")
-		except OSError as met:
-		    assert met.errno == error, met
+		    while waits() == before:
+		        assert writer.is_alive(), "all fitted, or failed: %s" % failed
+		        time.sleep(0.02)
 		finally:
 		    os.kill(server, signal.SIGCONT)
-		assert written > 2, written
+		writer.join()
+		assert not failed, failed
 		os.fsync(fd)
 		os.close(fd)
-		print(written)
 	P
 	is_full_of_k "$EXPORT/${file##*/}"
 }

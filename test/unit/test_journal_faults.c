@@ -28,14 +28,14 @@ static int with_fault(struct fixture *f, const char *fault, const char *act)
 
 static void append_around_an_error(struct fixture *f)
 {
-	if (append(f, 0, 0, 5000, 1) != 0 || append(f, 0, 100, 5000, 2) != -ENOSPC || append(f, 0, 9000, 5000, 3) != 0)
+	if (append(f, 0, 0, 5000, 1) != 0 || append(f, 0, 100, 5000, 2) != -EIO || append(f, 0, 9000, 5000, 3) != 0)
 		_exit(1);
 }
 
 static void an_append_that_fails_leaves_nothing_and_the_next_one_goes(void **state)
 {
 	struct fixture *f = *state;
-	static const char *const faults[] = {"journal.append:enospc:2", "journal.index:enospc:2"};
+	static const char *const faults[] = {"journal.append:eio:2", "journal.index:eio:2"};
 
 	for (size_t i = 0; i < KR_ARRAY_SIZE(faults); i++) {
 		assert_int_equal(with_fault(f, faults[i], "error"), 0);
@@ -65,6 +65,46 @@ static void a_full_disk_gets_the_room_of_dead_records(void **state)
 
 	assert_int_equal(with_fault(f, "journal.append:enospc:2", "full"), 0);
 	assert_int_equal(recovered(&f->recovery, 0)->dirty.bytes, 5000);
+}
+
+/* It says that it waits as long as there is anything to wait for. */
+static void append_beside_live_records(struct fixture *f)
+{
+	static const uint8_t byte = 1;
+	struct kr_journal_usage usage;
+	struct kr_extent extent;
+
+	if (append(f, 0, 0, 5000, 1) != 0 || append(f, 0, 9000, 5000, 2) != -EAGAIN)
+		_exit(1);
+	kr_journal_usage(f->journal, &usage);
+	if (!usage.waiting || usage.full != -ENOSPC || usage.error)
+		_exit(2);
+	if (kr_journal_append_beyond(f->journal, f->files[0].file, 9000, &byte, 1, (struct kr_time){1000}, false, &extent) != -ENOSPC)
+		_exit(3);
+	kr_extent_map_truncate(&f->files[0].map, 0, kr_journal_release, f->journal);
+	if (append(f, 0, 9000, 5000, 3) != 0) /* where the first was */
+		_exit(4);
+}
+
+static void a_full_disk_is_waited_for_while_the_journal_holds_bytes(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(with_fault(f, "journal.append:enospc:2,journal.append:enospc:2" /* the next one, too */, "beside"), 0);
+	assert_int_equal(recovered(&f->recovery, 0)->dirty.bytes, 5000);
+}
+
+static void append_to_a_full_disk_and_an_empty_journal(struct fixture *f)
+{
+	if (append(f, 0, 0, 5000, 1) != -ENOSPC)
+		_exit(1);
+}
+
+static void a_full_disk_and_an_empty_journal_is_an_error(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(with_fault(f, "journal.append:enospc", "empty"), 0);
 }
 
 static void killed_before_and_amid_the_punches_nothing_is_damaged(void **state)
@@ -249,6 +289,10 @@ static int act_with_fault(char **argv)
 		append_around_an_error(f);
 	else if (strcmp(argv[1], "full") == 0)
 		append_to_a_full_disk(f);
+	else if (strcmp(argv[1], "beside") == 0)
+		append_beside_live_records(f);
+	else if (strcmp(argv[1], "empty") == 0)
+		append_to_a_full_disk_and_an_empty_journal(f);
 	else if (strcmp(argv[1], "pin") == 0)
 		pin_and_fill(f);
 	else if (strcmp(argv[1], "round") == 0)
@@ -269,6 +313,8 @@ int main(int argc, char **argv)
 		TEST(an_append_that_fails_leaves_nothing_and_the_next_one_goes),
 		TEST(killed_at_any_point_the_journal_says_what_was_done),
 		TEST(a_full_disk_gets_the_room_of_dead_records),
+		TEST(a_full_disk_is_waited_for_while_the_journal_holds_bytes),
+		TEST(a_full_disk_and_an_empty_journal_is_an_error),
 		TEST(killed_before_and_amid_the_punches_nothing_is_damaged),
 		TEST(a_failed_sync_is_final_for_its_segment),
 		TEST(a_segment_that_cannot_be_used_again_costs_a_write_at_most),
