@@ -10,6 +10,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "server/doubts.h"
 #include "server/export_priv.h"
 #include "server/siphash.h"
 
@@ -73,10 +74,13 @@ static uint64_t time_ns(struct kr_time t)
 
 uint64_t kr_export_attr_version(const struct kr_export *export, const struct kr_attr *attr, uint64_t counter)
 {
-	uint64_t input[5] = {attr->ino, time_ns(attr->ctime), attr->size}, young_ns = atomic_load(&export->young_ns);
+	uint64_t input[6] = {attr->ino, time_ns(attr->ctime), attr->size}, young_ns = atomic_load(&export->young_ns);
+	uint64_t salt = export->doubts ? kr_doubts_of(export->doubts, time_ns(attr->ctime)) : 0;
 	size_t length = 3;
 	uint64_t version;
 
+	if (salt)
+		input[length++] = salt;
 	/* A ctime from the future (clocks have been set) is as suspect as a young one. */
 	if (young_ns && time_ns(attr->ctime) + young_ns > kr_clock_real_ns()) {
 		if (counter == 0)
@@ -86,6 +90,11 @@ uint64_t kr_export_attr_version(const struct kr_export *export, const struct kr_
 	}
 	version = kr_siphash(export->secret, input, length * sizeof(input[0]));
 	return version ? version : 1;
+}
+
+void kr_export_doubt_past(struct kr_export *export, const struct kr_doubts *doubts)
+{
+	export->doubts = doubts;
 }
 
 void kr_export_doubt_ctime(struct kr_export *export, uint64_t young_ns)

@@ -34,6 +34,7 @@
 
 #include "server/fid.h"
 
+struct kr_doubts;
 struct kr_export;
 
 struct kr_export_options {
@@ -73,6 +74,8 @@ int kr_export_tick(struct kr_export *export);
  * bytes have later, so keep what was handed out while ctime, size and counter stay. Operations fill attr->version with
  * COUNTER 0. Does not block. */
 uint64_t kr_export_attr_version(const struct kr_export *export, const struct kr_attr *attr, uint64_t counter);
+/* Which ctimes of former instances are doubtful: before the first version; borrowed. */
+void kr_export_doubt_past(struct kr_export *export, const struct kr_doubts *doubts);
 /* What changed less than YOUNG_NS ago can be still changing under the same ctime, and nobody tells of it. */
 void kr_export_doubt_ctime(struct kr_export *export, uint64_t young_ns);
 

@@ -27,6 +27,7 @@ struct kr_export {
 	uint64_t file_max;
 	bool by_handle, callers_ids, exact_ctime;
 	_Atomic uint64_t young_ns; /* a ctime is doubtful until then */
+	const struct kr_doubts *doubts; /* NULL: no ctime was before this instance */
 	int no_handles; /* why not by_handle: -errno */
 	struct kr_fds *fds;
 	struct kr_places *places; /* NULL if by_handle */

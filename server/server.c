@@ -340,8 +340,11 @@ static int init_parts(struct kr_server *server)
 		err = kr_conflicts_open(&server->conflicts, kr_state_dir(server->state));
 	if (!err)
 		err = open_export(server);
+	if (!err)
+		err = kr_doubts_open(&server->doubts, kr_state_dir(server->state), server->setbacks.former_ns, server->instance);
 	if (err)
 		return err;
+	kr_export_doubt_past(server->export, &server->doubts);
 	register_handlers(server);
 	kr_listen_init(server);
 	return kr_data_init(server, &server->data);

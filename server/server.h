@@ -13,6 +13,7 @@
 #include "common/lock_table.h"
 #include "common/table.h"
 #include "server/conflicts.h"
+#include "server/doubts.h"
 #include "server/grace.h"
 #include "server/lapses.h"
 #include "server/linger.h"
@@ -92,6 +93,7 @@ struct kr_server {
 	bool forget_failed;         /* one of them could not be */
 	struct kr_lapses lapses;    /* of nodes that lost their leases */
 	struct kr_setbacks setbacks; /* of the machine's clock */
+	struct kr_doubts doubts;
 	struct kr_conflicts conflicts;  /* what was in conflict of them */
 	struct kr_list conflicts_asked; /* CONFLICTs, answered one by one, in turn */
 	uint64_t conflict_turn;         /* how many turns there were */

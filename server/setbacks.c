@@ -139,6 +139,7 @@ int kr_setbacks_open(struct kr_setbacks *setbacks, int dir, const uint8_t boot_i
 	err = read_log(setbacks, dir, old_boot);
 	if (err)
 		return kr_fail_errno(err, "cannot read %s of the state directory", log_name);
+	setbacks->former_ns = setbacks->real_ns;
 	if (memcmp(old_boot, boot_id, 16) == 0)
 		kr_setbacks_look(setbacks, real_ns, raw_ns);
 	else

@@ -32,6 +32,7 @@ struct kr_setbacks {
 	unsigned count;
 	uint64_t real_ns, raw_ns; /* at the last look; 0: there was none */
 	uint64_t saved_ns;        /* raw, at the last save */
+	uint64_t former_ns;       /* real, when a former instance saved the last time; 0: there was none */
 	bool saving, unsaved;
 };
 

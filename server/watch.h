@@ -17,6 +17,7 @@
  * been open for writing is closed or unmapped with the ctime that nodes have seen already, its bytes may be others all the
  * same: then we touch it, so that the version changes for good.  So it is with a write or fallocate, whose ctime is of its beginning, when
  * nodes have read in the midst of it; who has closed the file again meanwhile may come back, so it stays in the table for a minute.
+ * What this instance does not live to touch the next one doubts (doubts.h).
  *
  * While a node holds WRITE its unflushed bytes stay its own: they go in later, byte by byte, over what is there then.
  *

@@ -29,6 +29,7 @@ see() {
 
 # A write has the ctime of its beginning: who reads before its bytes are there has old ones under the file's last ctime.  The writer's source is a
 # mapping on node 2, which stands still: so it stays in the midst of its write, while node 1 reads the file and closes it again.
+# With "killed" the server is, when the write has ended, before it has given the file another ctime (builds with fault points).
 in_the_midst() {
 	local ctime began writer
 	fresh 1000000 >"$EXPORT/long"
@@ -57,8 +58,14 @@ in_the_midst() {
 	touch "$WORK/stopped"
 	until_ok 30 "the write" eval "[ \"\$(stat -c %z '$EXPORT/long')\" != '$ctime' ]" || fail "no write begins"
 	on node1 cmp "$(mnt 1)/long" "$WORK/before" || fail "node1 sees what is not written"
+	[ "${1:-}" != killed ] || echo watch.touch:hold >"$WORK/fault"
 	kill -CONT "${DAEMON[node2]}"
 	until_ok 30 "the write's end" test -e "$WORK/written" || fail "the write does not end"
+	if [ "${1:-}" = killed ]; then
+		server_kill
+		rm "$WORK/fault"
+		KR_FAULT="@$WORK/fault" server_start --watch auto
+	fi
 	rm "$WORK/stopped"
 	if [ "$mechanism" = looking ] && python3 -c "exit($EPOCHREALTIME - $began < 1.9)"; then
 		touch "$WORK/enough"
@@ -74,7 +81,7 @@ in_the_midst() {
 try() {
 	local mechanism=$3
 	note "mechanism: $1"
-	server_start --watch "$2"
+	KR_FAULT="@$WORK/fault" server_start --watch "$2"
 	mounts_start
 	kairan 1 status --json $SERVER_ADDRESS | grep -q "\"mechanism\": \"$3\"" || fail "status does not say $3: $(kairan 1 status $SERVER_ADDRESS)"
 	fresh 1500000 >"$EXPORT/big"
@@ -179,6 +186,8 @@ only_with_events() {
 	echo >"$WORK/go"
 	wait $mapper || fail "cannot map"
 	noticed big 1 "a later store to the same page"
+
+	in_the_midst killed
 
 	local most count
 	most=$(cat /proc/sys/fs/fanotify/max_queued_events)

@@ -1,0 +1,97 @@
+/* See doubts.h. */
+#include "server/doubts.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/fail.h"
+#include "common/util.h"
+#include "server/lines.h"
+
+enum { LOG_MAX = 1 << 20 };
+static const char log_name[] = "doubts";
+
+static void add(struct kr_doubts *doubts, struct kr_doubt doubt)
+{
+	if (doubts->count == KR_DOUBTS_MAX)
+		memmove(doubts->list, doubts->list + 1, --doubts->count * sizeof(doubts->list[0]));
+	doubts->list[doubts->count++] = doubt;
+}
+
+/* Behind NOW_NS as well: it takes a while until we listen. */
+void kr_doubts_start(struct kr_doubts *doubts, uint64_t former_ns, uint64_t now_ns, uint64_t salt)
+{
+	const uint64_t reach_ns = KR_DOUBTS_REACH_S * KR_NS_PER_S, first_ns = KR_MIN(former_ns, now_ns);
+	struct kr_doubt doubt = {.from_ns = first_ns - KR_MIN(first_ns, reach_ns), .to_ns = KR_MAX(former_ns, now_ns) + reach_ns, .salt = salt};
+	const struct kr_doubt *last = doubts->count ? &doubts->list[doubts->count - 1] : NULL;
+
+	if (last && doubt.from_ns <= last->to_ns && last->from_ns <= doubt.to_ns) {
+		doubt.from_ns = KR_MIN(doubt.from_ns, last->from_ns);
+		doubt.to_ns = KR_MAX(doubt.to_ns, last->to_ns);
+		doubts->count--;
+	}
+	add(doubts, doubt);
+}
+
+uint64_t kr_doubts_of(const struct kr_doubts *doubts, uint64_t ctime_ns)
+{
+	for (unsigned i = doubts->count; i-- > 0;) {
+		if (ctime_ns >= doubts->list[i].from_ns && ctime_ns <= doubts->list[i].to_ns)
+			return doubts->list[i].salt;
+	}
+	return 0;
+}
+
+static int read_log(struct kr_doubts *doubts, int dir)
+{
+	KR_AUTO_FREE char *text = NULL;
+	char *line, *rest;
+	size_t length;
+	int err = kr_read_file(dir, log_name, LOG_MAX, &text, &length);
+
+	if (err)
+		return err == -ENOENT ? 0 : err;
+	kr_lines_prepare(text, length);
+	for (rest = text; (line = kr_lines_next(&rest));) {
+		struct kr_doubt doubt;
+
+		if (sscanf(line, "doubt %" SCNu64 " %" SCNu64 " %" SCNu64, &doubt.from_ns, &doubt.to_ns, &doubt.salt) == 3)
+			add(doubts, doubt);
+	}
+	return 0;
+}
+
+static int write_log(const struct kr_doubts *doubts, int dir)
+{
+	struct kr_lines lines = {0};
+	int err;
+
+	for (unsigned i = 0; i < doubts->count; i++) {
+		char line[KR_LINE_MAX];
+
+		snprintf(line, sizeof(line), "doubt %" PRIu64 " %" PRIu64 " %" PRIu64, doubts->list[i].from_ns, doubts->list[i].to_ns,
+			doubts->list[i].salt);
+		kr_lines_add(&lines, line);
+	}
+	err = lines.failed ? -ENOMEM : kr_write_file(dir, log_name, lines.bytes, lines.length, 0600);
+	free(lines.bytes);
+	return err;
+}
+
+int kr_doubts_open(struct kr_doubts *doubts, int dir, uint64_t former_ns, uint64_t salt)
+{
+	int err;
+
+	*doubts = (struct kr_doubts){0};
+	err = read_log(doubts, dir);
+	if (err)
+		return kr_fail_errno(err, "cannot read %s of the state directory", log_name);
+	if (!former_ns)
+		return 0;
+	kr_doubts_start(doubts, former_ns, kr_clock_real_ns(), salt);
+	err = write_log(doubts, dir);
+	return err ? kr_fail_errno(err, "cannot write %s of the state directory", log_name) : 0;
+}
