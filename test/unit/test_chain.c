@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <semaphore.h>
 #include <stdio.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -471,5 +472,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(own_bytes_that_are_damaged_are_never_sent, setup, teardown),
 	};
 
+	signal(SIGPIPE, SIG_IGN); /* as the daemon does */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
