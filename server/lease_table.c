@@ -79,6 +79,13 @@ static struct kr_crowds gather_holders(const struct kr_lease_table *table)
 	return crowds;
 }
 
+/* An operation for a node that is alone with the file goes first, also while that is asked to give it up: what the node has to write back
+ * before may wait for the operation (the kernel writes no page back while it sets the file's size). */
+static bool goes_first(const struct kr_lease_waiter *waiter, const struct kr_lease_holder *holder)
+{
+	return waiter->operation && holder && holder->kinds == KR_LEASE_ALL;
+}
+
 /* Whether WAITER can have what it wants, as far as its own node's HOLDER (NULL: it has nothing), all holders, and those who asked
  * EARLIER are concerned. */
 static bool grantable(const struct kr_lease_waiter *waiter, const struct kr_lease_holder *holder, const struct kr_crowds *holders,
@@ -90,7 +97,7 @@ static bool grantable(const struct kr_lease_waiter *waiter, const struct kr_leas
 		if (holder->recalling & waiter->kinds)
 			return false;
 	}
-	return !kr_crowds_exclude(holders, waiter) && !kr_crowds_exclude(earlier, waiter);
+	return !kr_crowds_exclude(holders, waiter) && (goes_first(waiter, holder) || !kr_crowds_exclude(earlier, waiter));
 }
 
 /* Holders by node, as far as they have been looked for lately: many who wait are of few nodes. */

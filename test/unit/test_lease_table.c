@@ -159,6 +159,29 @@ static void try_neither_recalls_nor_overtakes(void **state)
 	assert_int_equal(kr_lease_table_try(&world->table, 1, KR_LEASE_READ), 0); /* under recall */
 }
 
+/* What the node writes back before it gives its leases up may wait for the operation. */
+static void an_operation_for_a_node_that_is_alone_goes_before_who_asks_the_node(void **state)
+{
+	struct world *world = *state;
+	struct ask *reader, *operation, *another;
+
+	ask_as(world, 1, KR_LEASE_ALL, false);
+	announce(world, 1);
+	reader = ask_as(world, 2, KR_LEASE_READ, false);
+	assert_int_equal(world->recalls, 1);
+	another = ask_as(world, 2, KR_LEASE_ALL, true);
+	operation = ask_as(world, 1, KR_LEASE_ALL, true);
+	assert_true(operation->granted && reader->waiting && another->waiting);
+	kr_lease_table_end(&world->table, &operation->waiter);
+	operation->used = false;
+	assert_true(reader->waiting);
+	while (deliver(world, 1))
+		;
+	assert_true(reader->granted);
+	kr_lease_table_withdraw(&world->table, &another->waiter);
+	another->used = another->waiting = false;
+}
+
 static void what_an_operation_leaves_to_its_node_comes_before_all_that_wait(void **state)
 {
 	struct world *world = *state;
@@ -300,6 +323,7 @@ int main(void)
 		TEST(an_operation_spares_the_leases_of_its_node),
 		TEST(an_old_answer_does_not_count_for_a_new_recall),
 		TEST(try_neither_recalls_nor_overtakes),
+		TEST(an_operation_for_a_node_that_is_alone_goes_before_who_asks_the_node),
 		TEST(what_an_operation_leaves_to_its_node_comes_before_all_that_wait),
 		TEST(what_is_revoked_is_asked_back_once_from_everybody),
 		TEST(revoking_spares_the_other_kind),
