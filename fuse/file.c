@@ -47,6 +47,7 @@ static struct kr_file *make(struct kr_mount *mount, const struct kr_fid *fid)
 	kr_list_init(&file->handle_list);
 	kr_list_init(&file->recalls);
 	kr_link_init(&file->idle);
+	kr_link_init(&file->lingering);
 	kr_flush_init(&file->flush, file);
 	return file;
 }

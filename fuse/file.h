@@ -32,7 +32,7 @@ struct kr_file;
 struct kr_file_drop;
 struct kr_file_locks;
 
-enum { KR_FILE_IDLE_MAX = 4096, KR_FILE_THROUGH_MS = 2 };
+enum { KR_FILE_IDLE_MAX = 4096, KR_FILE_THROUGH_MS = 2, KR_FILE_LINGER_MS = 2 };
 
 /* Something that waits for a change of the file; zeroed but for `wake`. */
 struct kr_file_waiter {
@@ -56,6 +56,10 @@ struct kr_file {
 	struct kr_holder holder;     /* [lock] */
 	struct kr_attr base;         /* [lock] the server's attributes under the lease; exact under READ unless stale */
 	bool stale;                  /* [lock] base must be asked again before anything relies on it */
+	uint32_t mappable;           /* [lock] handles through which programs may have mapped it for storing */
+	uint64_t given_ns;           /* [lock] when a page that programs may store into was last given to the kernel */
+	bool page_written;           /* [lock] pages of mappings have been written since they were last dropped... */
+	bool fruitless;              /* [lock] ... and that time they had not */
 	struct kr_extent_map dirty;  /* [lock] unflushed bytes: journal position and sequence number */
 	struct kr_time mtime;        /* [lock] of the last write among the dirty ones, by the server's clock */
 	uint64_t written_seq;        /* [lock] sequence number of the last write */
@@ -91,6 +95,7 @@ struct kr_file {
 	struct kr_list gated;        /* struct kr_gated: who may hold locks of kernel pages and waits for a lease */
 	struct kr_list recalls;      /* RECALLs to be answered */
 	struct kr_file_drop *drop;   /* the invalidation under way */
+	struct kr_link lingering;    /* kr_files.lingering */
 	uint64_t flush_target;       /* what the flush of a recall has to reach */
 	uint32_t flush_errors;       /* refusals that the holder knows of */
 	uint64_t asked_changes, refresh_changes; /* `changes` when LEASE and GETATTR were sent */

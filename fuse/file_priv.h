@@ -17,6 +17,8 @@ struct kr_files {
 	struct kr_task space_task;
 	struct kr_list drops;       /* struct kr_file_drop, invalidations under way */
 	uv_timer_t drop_timer;
+	struct kr_list lingering;   /* kr_file.lingering, referenced: their pages are about to be dropped */
+	uv_timer_t linger_timer;
 	uv_timer_t tick_timer;      /* while the mount is fenced, or writes wait for space */
 	struct kr_fence *fence;
 	bool started, stopped;
@@ -36,6 +38,8 @@ void kr_lease_note_flush(struct kr_file *file);
 struct kr_time kr_file_since(const struct kr_file *file);
 /* recall.c: the holder's KR_HOLDER_DROP and KR_HOLDER_ANSWER. Loop thread, lock not held. */
 void kr_recall_drop(struct kr_file *file);
+/* recall.c: pages are to be dropped that came a moment ago: the file is stepped a moment later. Loop thread. */
+void kr_recall_linger(struct kr_file *file);
 void kr_recall_answer(struct kr_file *file);
 void kr_recall_start(struct kr_files *files);
 void kr_recall_stop(struct kr_files *files);

@@ -29,6 +29,7 @@ int kr_files_new(struct kr_mount *mount, struct kr_files **ret_files)
 	kr_list_init(&files->idle);
 	kr_list_init(&files->space);
 	kr_list_init(&files->drops);
+	kr_list_init(&files->lingering);
 	files->space_task.fn = space_again;
 	*ret_files = files;
 	return 0;

@@ -19,9 +19,21 @@ static uint8_t undoubted(const struct kr_holder *holder)
 	return holder->doubted ? holder->held & (uint8_t)~KR_LEASE_WRITE : holder->held;
 }
 
+/* Whether WRITE does not go before the pages.  Of a lost session they are under nothing any more, and their dropping may wait for READ. */
+static bool keeps_write(const struct kr_holder *holder)
+{
+	return holder->stores && !(holder->suspect && !(holder->held & KR_LEASE_READ));
+}
+
+bool kr_holder_must_drop(const struct kr_holder *holder)
+{
+	return holder->pages && (giving_up(holder) & (keeps_write(holder) ? KR_LEASE_ALL : KR_LEASE_READ));
+}
+
 bool kr_holder_has(const struct kr_holder *holder, uint8_t kinds)
 {
-	if ((kinds & KR_LEASE_READ) && holder->suspect)
+	/* Also while only WRITE goes: who reads all the time must not keep the pages from being dropped. */
+	if ((kinds & KR_LEASE_READ) && (holder->suspect || kr_holder_must_drop(holder)))
 		return false;
 	return (undoubted(holder) & kinds) == kinds && (giving_up(holder) & kinds) == 0;
 }
@@ -50,11 +62,13 @@ bool kr_holder_write_through(struct kr_holder *holder)
 	return true;
 }
 
-bool kr_holder_enter_through(struct kr_holder *holder)
+bool kr_holder_enter_through(struct kr_holder *holder, uint8_t kinds)
 {
+	if ((holder->held & kinds) != kinds && !holder->suspect)
+		return false;
 	if (!kr_holder_write_through(holder))
 		return false;
-	count_in(holder, KR_LEASE_READ);
+	count_in(holder, kinds);
 	return true;
 }
 
@@ -172,11 +186,26 @@ void kr_holder_cached(struct kr_holder *holder)
 	holder->pages = true;
 }
 
+void kr_holder_stored(struct kr_holder *holder)
+{
+	holder->pages = holder->stores = true;
+}
+
+void kr_holder_sealed(struct kr_holder *holder)
+{
+	holder->stores = false;
+}
+
+void kr_holder_linger(struct kr_holder *holder, bool lingering)
+{
+	holder->lingering = lingering;
+}
+
 void kr_holder_dropped(struct kr_holder *holder)
 {
 	holder->dropping = false;
 	if (!holder->drop_again && holder->readers == 0)
-		holder->pages = holder->suspect = false;
+		holder->pages = holder->stores = holder->suspect = false;
 }
 
 void kr_holder_distrust(struct kr_holder *holder)
@@ -199,7 +228,7 @@ uint8_t kr_holder_lost(struct kr_holder *holder)
 void kr_holder_reclaimed(struct kr_holder *holder, uint8_t kinds, bool same)
 {
 	holder->held |= kinds;
-	if (!same || !(kinds & KR_LEASE_READ))
+	if (!same || !(kinds & KR_LEASE_READ) || (holder->stores && !(kinds & KR_LEASE_WRITE)))
 		kr_holder_distrust(holder);
 }
 
@@ -214,6 +243,8 @@ static bool must_flush(const struct kr_holder *holder)
 
 	if (!holder->dirty || holder->refused || !kr_holder_may_flush(holder))
 		return false;
+	if (keeps_write(holder) && giving) /* with what is stored in the pages, when they have gone */
+		return false;
 	if ((giving & KR_LEASE_WRITE) && holder->writers == 0)
 		return true;
 	return (giving & KR_LEASE_READ) && (holder->mapped || holder->owed) && !holder->pages && holder->readers == 0;
@@ -226,7 +257,7 @@ static bool let_go(const struct kr_holder *holder)
 
 	if (holder->bound)
 		return false;
-	if ((giving & KR_LEASE_READ) && (holder->readers || holder->pages || holder->dropping))
+	if (kr_holder_must_drop(holder) || ((giving & KR_LEASE_READ) && (holder->readers || holder->dropping)))
 		return false;
 	if ((giving & KR_LEASE_WRITE) && holder->writers)
 		return false;
@@ -244,7 +275,7 @@ static enum kr_holder_action next_giving_up(struct kr_holder *holder, uint8_t *r
 		holder->flushing = true;
 		return KR_HOLDER_FLUSH;
 	}
-	if ((giving_up(holder) & KR_LEASE_READ) && holder->readers == 0 && holder->pages && !holder->dropping) {
+	if (kr_holder_must_drop(holder) && holder->readers == 0 && !holder->dropping && !holder->lingering) {
 		holder->dropping = true;
 		holder->drop_again = false;
 		return KR_HOLDER_DROP;

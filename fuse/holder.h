@@ -8,6 +8,9 @@
  *    held and none of them being given up, so that a recall waits for those inside and for nobody else;
  *  - a RECALL is answered when nobody is inside, unflushed bytes are applied or refused (WRITE), and the kernel's pages
  *    are gone together with what mapped stores left dirty in them (READ);
+ *  - pages that programs may store into (kr_holder_stored) are there under READ and WRITE both, which is to be alone with the file,
+ *    so neither of the two goes before they are gone, and what was stored is flushed before either goes: the kernel does not tell of a
+ *    store into a page that it has;
  *  - nothing is asked while something is being given up or returned, and nothing is returned while something is asked or
  *    another RETURN is on its way, so that the server's and the node's view agree after the same frames, in whatever order
  *    they cross; what comes with OPEN and CREATE may cross a RETURN, see kr_holder_gained;
@@ -46,6 +49,8 @@ struct kr_holder {
 	bool flushing;     /* KR_HOLDER_FLUSH on its way */
 	bool refused;      /* the server refused the flush; nothing new has been written or asked since */
 	bool pages;        /* the kernel may have pages of the file */
+	bool stores;       /* ... into which programs may store */
+	bool lingering;    /* they came a moment ago: whoever wanted them shall get to use them before they go */
 	bool dropping;     /* KR_HOLDER_DROP on its way */
 	bool drop_again;   /* a read was let through while dropping */
 	bool suspect;      /* the pages may be older than READ is: nobody reads before they are dropped */
@@ -58,9 +63,10 @@ void kr_holder_init(struct kr_holder *holder);
 
 /* Enters with KINDS; false: not held, or being given up. */
 bool kr_holder_enter(struct kr_holder *holder, uint8_t kinds);
-/* Enters with READ although it is being given up, because a page lock that the dropping waits for may depend on it. False:
- * READ is not held, or nothing is being dropped. */
-bool kr_holder_enter_through(struct kr_holder *holder);
+/* Enters with KINDS, READ among them, although they are being given up, because a page lock that the dropping waits for may depend on it.
+ * False: they are not held, or nothing is being dropped.  READ alone will do where the pages are suspect, since nothing else may ever end
+ * that (the session was lost, and READ, which came back, is recalled already): what is stored then is in the page of nobody who writes. */
+bool kr_holder_enter_through(struct kr_holder *holder, uint8_t kinds);
 /* The same for a write that the server is to have before READ goes; it does not enter. */
 bool kr_holder_write_through(struct kr_holder *holder);
 /* EPOCH: holder->epoch at the time of entering. */
@@ -92,7 +98,7 @@ void kr_holder_recalled(struct kr_holder *holder, uint8_t kinds);
 void kr_holder_release(struct kr_holder *holder, uint8_t kinds);
 void kr_holder_returned(struct kr_holder *holder);
 
-/* Bytes were journaled; MAPPED: a page of a mapping, written without a lease. */
+/* Bytes were journaled; MAPPED: a page of a mapping, whatever was held. */
 void kr_holder_dirtied(struct kr_holder *holder, bool mapped);
 /* A flush (asked by KR_HOLDER_FLUSH or by anyone else) ended. OK: applied; CLEAN: nothing is left unflushed. */
 void kr_holder_flushed(struct kr_holder *holder, bool ok, bool clean);
@@ -102,6 +108,12 @@ void kr_holder_cleaned(struct kr_holder *holder);
 void kr_holder_retry(struct kr_holder *holder);
 /* The kernel may cache pages from now on. */
 void kr_holder_cached(struct kr_holder *holder);
+/* ... for programs that may store into them: who reads them has entered with READ and WRITE. */
+void kr_holder_stored(struct kr_holder *holder);
+/* Nobody can store into them any more, and what was stored has come as writes: they are pages as others are. */
+void kr_holder_sealed(struct kr_holder *holder);
+/* Whether those have come a moment ago. */
+void kr_holder_linger(struct kr_holder *holder, bool lingering);
 /* The pages asked to be dropped are gone. */
 void kr_holder_dropped(struct kr_holder *holder);
 
@@ -117,6 +129,8 @@ void kr_holder_bind(struct kr_holder *holder, bool bound);
 
 /* What to do next; the holder counts it as begun. RET_KINDS is set for ASK, ANSWER and RETURN. */
 enum kr_holder_action kr_holder_next(struct kr_holder *holder, uint8_t *ret_kinds);
+/* Whether the kernel's pages have to go, because of what is being given up. */
+bool kr_holder_must_drop(const struct kr_holder *holder);
 /* Nothing held, wanted, asked, dirty or on its way: the file can be forgotten. */
 bool kr_holder_idle(const struct kr_holder *holder);
 

@@ -27,7 +27,9 @@
 #include "fuse/op.h"
 #include "fuse/options.h"
 
-enum { WORKERS_MIN = 3, WORKERS_MAX = 16, END_WAIT_MS = 500, KICK_MS = 10, MAX_TRANSFER = 1 << 20, BACKGROUND = 64 };
+/* The kernel has no more than BACKGROUND requests out for its pages.  Those that bring pages in may wait for other nodes, which may wait for
+ * those that write pages back: there must be room for many. */
+enum { WORKERS_MIN = 3, WORKERS_MAX = 16, END_WAIT_MS = 500, KICK_MS = 10, MAX_TRANSFER = 1 << 20, BACKGROUND = 1024 };
 
 struct kr_kernel {
 	struct kr_mount *mount;

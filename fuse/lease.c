@@ -87,16 +87,27 @@ void kr_lease_note_flush(struct kr_file *file)
 	}
 }
 
+/* Two nodes that store into one page take it from each other.  Who asks for a page gets to store into it before it goes, as a rule, because the
+ * other's asking takes longer; but nothing says so, and it would ask again, for ever.  So after a time in which nothing was stored the
+ * pages of the next stay for a moment. */
+static bool is_lingering(const struct kr_file *file)
+{
+	return file->holder.stores && file->fruitless && !file->page_written &&
+		kr_clock_ns() - file->given_ns < KR_FILE_LINGER_MS * KR_NS_PER_MS;
+}
+
 static enum kr_holder_action next(struct kr_file *file, uint8_t *ret_kinds)
 {
 	enum kr_holder_action action;
-
 	bool bound = kr_flush_bound(file);
 
 	KR_SCOPED_LOCK(&file->lock);
 	kr_holder_bind(&file->holder, bound);
 	kr_holder_want(&file->holder, file->needs);
+	kr_holder_linger(&file->holder, is_lingering(file));
 	action = kr_holder_next(&file->holder, ret_kinds);
+	if (file->holder.lingering && kr_holder_must_drop(&file->holder))
+		kr_recall_linger(file);
 	if (action == KR_HOLDER_ASK)
 		file->asked_changes = file->changes;
 	else if (action == KR_HOLDER_FLUSH)

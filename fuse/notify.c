@@ -7,7 +7,7 @@
 #include "common/fail.h"
 #include "fuse/shim.h"
 
-enum { THREADS_MAX = 16 };
+enum { THREADS_MAX = 16, BUSY_MAX = 10 };
 
 struct kr_notifier {
 	struct fuse_session *fuse;
@@ -19,13 +19,25 @@ struct kr_notifier {
 	pthread_t thread[THREADS_MAX];
 };
 
+/* A page that has become dirty again after it was unmapped and written (by a device that was just reading into it) is left: once more. */
+static int invalidate(struct fuse_session *fuse, uint64_t nodeid, const struct kr_range *range)
+{
+	int err = 0;
+
+	for (unsigned tries = 0; tries < BUSY_MAX; tries++) {
+		err = fuse_lowlevel_notify_inval_inode(fuse, nodeid, (off_t)range->offset, (off_t)range->length);
+		if (err != -EBUSY)
+			break;
+	}
+	return err;
+}
+
 static int tell(struct fuse_session *fuse, const struct kr_notify_job *job)
 {
 	int first = 0;
 
 	for (uint32_t i = 0; i < job->count; i++) {
-		const struct kr_range *range = &job->ranges[i];
-		int err = fuse_lowlevel_notify_inval_inode(fuse, job->nodeid, (off_t)range->offset, (off_t)range->length);
+		int err = invalidate(fuse, job->nodeid, &job->ranges[i]);
 
 		if (err && err != -ENOENT && !first)
 			first = err;

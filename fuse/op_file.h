@@ -15,6 +15,7 @@ struct kr_handle {
 	bool readable, writable;
 	bool direct;          /* the kernel's read(2) does not go through its pages (a mapping's faults still do) */
 	bool paged;           /* for writing, and its write(2) fills the kernel's pages on the way (op_write.c) */
+	bool mappable;        /* programs may map it for storing; counted in file->mappable */
 	bool plain;           /* for writing, neither O_APPEND nor O_SYNC: batches may write through it */
 	bool door;            /* of the door (batch.h), not of a file */
 	atomic_bool lost_lock; /* it had a lock, and others may have had it since: only closing it helps (locks.h) */
@@ -43,7 +44,7 @@ void kr_handles_abandon(struct kr_file *file);
 
 /* How bytes get into the journal. */
 struct kr_write_how {
-	bool page;       /* a page of a mapping, without a lease */
+	bool page;       /* a page of a mapping, whatever lease there is */
 	bool clear_suid; /* by a caller who may not keep set-id bits */
 };
 /* The kinds that a write needs.  WRITE alone is shared with writers on other nodes, and between them the order of two

@@ -4,6 +4,10 @@
  * One for reading only goes through the kernel's pages, which are valid as long as READ is held (recall.c drops them), so it
  * keeps what they have.  The kernel may map either; but before 6.6 it maps none that is direct_io (MAP_SHARED: ENODEV): with
  * shared_mmap a handle for reading and writing goes through the pages there, too (op_write.c says what that costs).
+ *
+ * Through a mapping of a handle for reading and writing programs store into pages of which the kernel asks nobody.  As long as there is
+ * such a handle (file->mappable) pages come under READ and WRITE together (op_read.c); those that have come before, under READ alone, are
+ * dropped before the first is opened.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +32,9 @@ struct open_op {
 	char *name;                /* NULL: OPEN; "" an unnamed file */
 	uint32_t mode, umask;
 	struct kr_cred cred;
-	bool begun;                /* counted in file->opening */
+	bool answered;             /* by the server: as follows; what is left may have to wait (claim_pages) */
+	bool readable;
+	struct kr_attr attr;
 	uint64_t generation, stamp; /* when it was sent */
 };
 
@@ -74,13 +80,20 @@ static bool is_paged(const struct kr_handle *handle, int flags)
 		!(flags & (O_APPEND | O_DIRECT)) && !kr_shim_direct_io_mmap();
 }
 
-/* Takes over the op's count in file->opening. */
+/* Whether programs may store into the kernel's pages through a mapping of such a handle.  (Of one that is paged, too: op_write.c.) */
+static bool is_mappable(const struct fuse_file_info *fi)
+{
+	return (fi->flags & O_ACCMODE) == O_RDWR && kr_shim_direct_io_mmap();
+}
+
+/* Takes over the op's count in file->mappable. */
 static struct kr_handle *new_handle(struct kr_file *file, struct fuse_file_info *fi, bool keep_cache)
 {
 	struct kr_handle *handle = kr_handle_new(kr_file_get(file));
 
 	handle->readable = (fi->flags & O_ACCMODE) != O_WRONLY;
 	handle->writable = for_writing(fi);
+	handle->mappable = is_mappable(fi);
 	handle->paged = is_paged(handle, fi->flags);
 	handle->direct = (handle->writable && !handle->paged) || (fi->flags & O_DIRECT);
 	handle->plain = handle->writable && !(fi->flags & (O_APPEND | O_SYNC | O_DSYNC));
@@ -127,34 +140,76 @@ static void keep_inline(struct kr_file *file, struct kr_buf *data, uint64_t chec
 		kr_stage_put_inline(stage, data, checksum);
 }
 
+/* Whether the kernel has no pages that came under READ alone; then all that come now do so under both, if programs may store into them. */
+static bool claim_pages(struct open_op *open)
+{
+	struct kr_file *file = open->file_op.file;
+
+	if (!is_mappable(&open->fi))
+		return true;
+	KR_SCOPED_LOCK(&file->lock);
+	if (file->mappable || !file->holder.pages) {
+		file->mappable++;
+		return true;
+	}
+	kr_holder_distrust(&file->holder);
+	return false;
+}
+
+/* Whether the op can go on to its end; else it waits, or has been answered. */
+static bool may_finish(struct open_op *open)
+{
+	struct kr_op *op = &open->file_op.op;
+	struct kr_file *file = open->file_op.file;
+	bool claimed = claim_pages(open);
+
+	if (!claimed && !kr_op_given_up(op)) {
+		kr_file_op_wait(&open->file_op, 0);
+		kr_file_step(file);
+		return false;
+	}
+	file->opening--;
+	kr_file_step(file);
+	if (!claimed)
+		kr_op_reply_err(op, kr_op_given_up(op));
+	return claimed;
+}
+
+static void finish_open(struct open_op *open)
+{
+	struct kr_op *op = &open->file_op.op;
+	struct fuse_file_info fi = open->fi;
+	struct kr_handle *handle;
+
+	if (!may_finish(open))
+		return;
+	handle = new_handle(open->file_op.file, &fi, open->readable);
+	if (kr_shim_reply_open(kr_op_finish(op), &fi, true) < 0)
+		kr_handle_release(handle);
+	kr_op_free(op);
+}
+
 static void on_opened(struct kr_op *op, int err, const void *message, struct kr_buf *data)
 {
 	struct open_op *open = KR_CONTAINER_OF(op, struct open_op, file_op.op);
 	const struct kr_open_reply *reply = message;
 	struct kr_file *file = open->file_op.file;
-	struct fuse_file_info fi = open->fi;
-	struct kr_handle *handle;
-	bool readable;
 
-	file->opening--;
-	open->begun = false;
 	if (err) {
+		file->opening--;
 		kr_file_step(file);
 		kr_op_reply_err(op, err);
 		return;
 	}
 	file->opens++;
-	if (fi.flags & O_TRUNC)
+	if (open->fi.flags & O_TRUNC)
 		kr_inode_cut_size(file->mount->inodes, &file->fid);
-	readable = learn(open, file, reply->granted, &reply->attr);
+	open->readable = learn(open, file, reply->granted, &reply->attr);
 	kr_notes_opened(file->mount, &file->fid, &reply->attr);
-	if (readable && reply->has_data && data)
+	if (open->readable && reply->has_data && data)
 		keep_inline(file, data, reply->checksum);
-	handle = new_handle(file, &fi, readable);
-	kr_file_step(file);
-	if (kr_shim_reply_open(kr_op_finish(op), &fi, true) < 0)
-		kr_handle_release(handle);
-	kr_op_free(op);
+	open->answered = true;
+	finish_open(open);
 }
 
 static void step_open(struct kr_op *op)
@@ -168,6 +223,10 @@ static void step_open(struct kr_op *op)
 
 	if (op->call)
 		return;
+	if (open->answered) {
+		finish_open(open);
+		return;
+	}
 	if (kr_op_given_up(op))
 		err = kr_op_given_up(op);
 	else if (open->fi.flags & O_TRUNC)
@@ -179,7 +238,6 @@ static void step_open(struct kr_op *op)
 		return;
 	}
 	file->opening++;
-	open->begun = true;
 	open->generation = kr_files_generation(op->mount->files);
 	open->stamp = kr_clock_ns();
 	if (open->fi.flags & O_NOATIME || options->noatime || options->read_only)
@@ -215,46 +273,56 @@ static void fini_create(struct kr_op *op)
 {
 	struct open_op *open = KR_CONTAINER_OF(op, struct open_op, file_op.op);
 
-	kr_file_put(open->file_op.file);
+	kr_file_op_fini(op);
 	free(open->name);
+}
+
+static void finish_create(struct open_op *open)
+{
+	struct kr_op *op = &open->file_op.op;
+	struct kr_file *file = open->file_op.file;
+	struct fuse_file_info fi = open->fi;
+	struct fuse_entry_param entry;
+	struct kr_handle *handle;
+	int err;
+
+	if (!may_finish(open))
+		return;
+	kr_file_overlay_attr(file, kr_file_stamp(file), true, &open->attr);
+	handle = new_handle(file, &fi, open->readable);
+	err = kr_op_entry(op->mount, &open->parent, open->name, &file->fid, &open->attr, &entry);
+	if (err) {
+		kr_op_reply_err(op, err);
+		kr_handle_release(handle);
+		return;
+	}
+	if (kr_shim_reply_create(kr_op_finish(op), &entry, &fi, true) < 0) {
+		kr_handle_release(handle);
+		kr_op_entry_undo(op->mount, &entry);
+	}
+	kr_op_free(op);
 }
 
 static void on_created(struct kr_op *op, int err, const void *message, struct kr_buf *data)
 {
 	struct open_op *open = KR_CONTAINER_OF(op, struct open_op, file_op.op);
 	const struct kr_create_reply *reply = message;
-	struct kr_mount *mount = op->mount;
-	struct fuse_file_info fi = open->fi;
-	struct fuse_entry_param entry;
-	struct kr_handle *handle;
 	struct kr_file *file;
-	struct kr_attr attr;
-	bool readable;
 
 	(void)data;
 	if (err) {
-		kr_op_reply_err(op, kr_op_error_in(mount, &open->parent, err));
+		kr_op_reply_err(op, kr_op_error_in(op->mount, &open->parent, err));
 		return;
 	}
-	file = open->file_op.file = kr_file_get_or_new(mount, &reply->file);
+	file = open->file_op.file = kr_file_get_or_new(op->mount, &reply->file);
 	file->opens++;
-	attr = reply->attr;
+	file->opening++;
+	open->attr = reply->attr;
 	if (reply->created)
 		open->fi.flags &= ~O_TRUNC;
-	readable = learn(open, file, reply->granted, &attr);
-	kr_file_overlay_attr(file, kr_file_stamp(file), true, &attr);
-	err = kr_op_entry(mount, &open->parent, open->name, &reply->file, &attr, &entry);
-	kr_file_step(file);
-	if (err) {
-		kr_op_reply_err(op, err);
-		return;
-	}
-	handle = new_handle(file, &fi, readable);
-	if (kr_shim_reply_create(kr_op_finish(op), &entry, &fi, true) < 0) {
-		kr_handle_release(handle);
-		kr_op_entry_undo(mount, &entry);
-	}
-	kr_op_free(op);
+	open->readable = learn(open, file, reply->granted, &open->attr);
+	open->answered = true;
+	finish_create(open);
 }
 
 static void step_create(struct kr_op *op)
@@ -266,6 +334,10 @@ static void step_create(struct kr_op *op)
 
 	if (op->call)
 		return;
+	if (open->answered) {
+		finish_create(open);
+		return;
+	}
 	if (op->interrupted) {
 		kr_op_reply_err(op, -EINTR);
 		return;
@@ -273,6 +345,11 @@ static void step_create(struct kr_op *op)
 	open->generation = kr_files_generation(op->mount->files);
 	open->stamp = kr_clock_ns();
 	kr_op_send(op, KR_MSG_CREATE, &msg, 0, on_created);
+}
+
+static void wake_create(struct kr_file_waiter *waiter)
+{
+	step_create(&KR_CONTAINER_OF(waiter, struct kr_file_op, waiter)->op);
 }
 
 static void create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, const struct fuse_file_info *fi)
@@ -283,6 +360,7 @@ static void create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
 	if (!op)
 		return;
 	op->file_op.op.fini = fini_create;
+	op->file_op.waiter.wake = wake_create;
 	op->fi = *fi;
 	op->mode = mode;
 	op->umask = fuse_req_ctx(req)->umask;

@@ -1,8 +1,11 @@
 /* READ.  A libfuse worker serves what lies on this node under a READ lease; the rest waits in the loop: for the lease, for
  * attributes, for blocks.  Who has entered the lease stays inside until served, so that a recall can't starve it.
+ *
+ * The kernel does not ask before a program stores into a page that it has.  So what fills its pages, of a file that programs may have mapped
+ * for storing (file->mappable), needs READ and WRITE (holder.h); a read(2) of it does not.  The kernel says which it is: what a
+ * program reads past the pages has the owner of its locks with it.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 
 #include "fuse/batch.h"
@@ -17,8 +20,8 @@ struct read_op {
 	const struct kr_handle *handle;
 	uint64_t number;
 	struct kr_gated gated;
-	bool page_aligned;  /* may be for the kernel's pages (a mapping of a direct_io handle) */
 	bool entered;
+	uint8_t kinds;      /* entered */
 	bool working;       /* in libuv's pool */
 	uint32_t epoch;
 	struct kr_read_plan plan;
@@ -32,13 +35,30 @@ static bool is_page_aligned(uint64_t offset, size_t size)
 	return ((offset | size) & PAGE_MASK) == 0;
 }
 
-/* Leaves the lease; whoever waits for that is told. [lock] held. */
-static void leave(struct kr_file *file, uint32_t epoch)
+/* What a read needs; PAGE: for the kernel's pages. [lock] held. */
+static uint8_t kinds_of(const struct kr_file *file, bool page)
 {
-	kr_holder_leave(&file->holder, KR_LEASE_READ, epoch);
+	return page && file->mappable ? KR_LEASE_ALL : KR_LEASE_READ;
+}
+
+/* A read for the kernel's pages is inside with KINDS. [lock] held. */
+static void note_pages(struct kr_file *file, uint8_t kinds)
+{
+	if (kinds & KR_LEASE_WRITE)
+		kr_holder_stored(&file->holder);
+	else
+		kr_holder_cached(&file->holder);
+}
+
+/* Leaves the lease; whoever waits for that is told. [lock] held. */
+static void leave(struct kr_file *file, uint8_t kinds, uint32_t epoch)
+{
+	kr_holder_leave(&file->holder, kinds, epoch);
+	if (kinds & KR_LEASE_WRITE)
+		file->given_ns = kr_clock_ns();
 	/* The session was lost meanwhile, and the kernel's pages with it: those that this read has filled came too late. */
 	if (epoch != file->holder.epoch) {
-		kr_holder_cached(&file->holder);
+		note_pages(file, kinds);
 		kr_holder_distrust(&file->holder);
 	}
 	if (file->holder.recalled | file->holder.leaving | file->holder.suspect)
@@ -61,28 +81,33 @@ static void note_end(const struct kr_file *file, uint64_t number, uint64_t offse
 
 /* --- in a worker ------------------------------------------------------------------------------------------------------------ */
 
-/* Whether the range can be read without waiting; then READ is entered and PLAN made. */
-static bool begin_fast(struct kr_file *file, uint64_t offset, size_t size, struct kr_read_plan *plan, uint32_t *ret_epoch)
+/* Whether the range can be read without waiting; then RET_KINDS are entered and PLAN made. */
+static bool begin_fast(struct kr_file *file, uint64_t offset, size_t size, bool page, struct kr_read_plan *plan, uint8_t *ret_kinds,
+	uint32_t *ret_epoch)
 {
 	KR_SCOPED_LOCK(&file->lock);
-	if (kr_mount_fenced(file->mount) || file->stale || !kr_holder_enter(&file->holder, KR_LEASE_READ))
+	uint8_t kinds = kinds_of(file, page);
+
+	if (kr_mount_fenced(file->mount) || file->stale || !kr_holder_enter(&file->holder, kinds))
 		return false;
+	*ret_kinds = kinds;
 	*ret_epoch = file->holder.epoch;
-	if (is_page_aligned(offset, size))
-		kr_holder_cached(&file->holder);
+	if (page)
+		note_pages(file, kinds);
 	if (kr_read_plan_init(plan, file, offset, size)) {
-		leave(file, *ret_epoch);
+		leave(file, kinds, *ret_epoch);
 		return false;
 	}
 	return true;
 }
 
-static bool read_relaxed(fuse_req_t req, const struct kr_handle *handle, uint64_t offset, size_t size)
+/* Not for the kernel's pages, on which all handles of the file rely. */
+static bool read_relaxed(fuse_req_t req, const struct kr_handle *handle, uint64_t offset, size_t size, bool page)
 {
 	void *buffer;
 	bool served;
 
-	if (!atomic_load(&handle->relaxed))
+	if (page || !atomic_load(&handle->relaxed))
 		return false;
 	if (atomic_load_explicit(&handle->bursts, memory_order_relaxed)) {
 		pthread_mutex_lock(&handle->file->lock);
@@ -97,14 +122,15 @@ static bool read_relaxed(fuse_req_t req, const struct kr_handle *handle, uint64_
 	return served;
 }
 
-static bool read_fast(fuse_req_t req, uint64_t number, struct kr_file *file, uint64_t offset, size_t size)
+static bool read_fast(fuse_req_t req, uint64_t number, struct kr_file *file, uint64_t offset, size_t size, bool page)
 {
 	struct kr_read_plan plan;
 	uint32_t epoch;
+	uint8_t kinds;
 	void *buffer;
 	bool served;
 
-	if (!begin_fast(file, offset, size, &plan, &epoch))
+	if (!begin_fast(file, offset, size, page, &plan, &kinds, &epoch))
 		return false;
 	buffer = malloc(plan.length ? plan.length : 1);
 	served = buffer && kr_read_plan_fill(&plan, buffer) == 0 && still_held(file, epoch);
@@ -117,7 +143,7 @@ static bool read_fast(fuse_req_t req, uint64_t number, struct kr_file *file, uin
 	kr_read_plan_fini(&plan);
 	free(buffer);
 	pthread_mutex_lock(&file->lock);
-	leave(file, epoch);
+	leave(file, kinds, epoch);
 	pthread_mutex_unlock(&file->lock);
 	return served;
 }
@@ -132,7 +158,7 @@ static void fini_read(struct kr_op *op)
 	kr_list_remove(&read->gated.link);
 	if (read->entered) {
 		pthread_mutex_lock(&file->lock);
-		leave(file, read->epoch);
+		leave(file, read->kinds, read->epoch);
 		pthread_mutex_unlock(&file->lock);
 	}
 	free(read->buffer);
@@ -149,14 +175,15 @@ static bool enter(struct read_op *read)
 	if (read->entered && read->epoch == holder->epoch)
 		return true;
 	read->entered = false;
+	read->kinds = kinds_of(file, read->gated.page);
 	/* Through also while fenced, because pages are dropped then: the server is more patient than that takes. */
-	if ((kr_mount_fenced(file->mount) || !kr_holder_enter(holder, KR_LEASE_READ)) &&
-	    !(read->gated.through && kr_holder_enter_through(holder)))
+	if ((kr_mount_fenced(file->mount) || !kr_holder_enter(holder, read->kinds)) &&
+	    !(read->gated.through && kr_holder_enter_through(holder, read->kinds)))
 		return false;
 	read->entered = true;
 	read->epoch = holder->epoch;
-	if (read->page_aligned)
-		kr_holder_cached(holder);
+	if (read->gated.page)
+		note_pages(file, read->kinds);
 	return true;
 }
 
@@ -230,7 +257,7 @@ static void wait_at_gate(struct read_op *read)
 
 	if (!kr_link_linked(&read->gated.link))
 		kr_list_append(&file->gated, &read->gated.link);
-	kr_file_op_wait(&read->file_op, KR_LEASE_READ);
+	kr_file_op_wait(&read->file_op, read->kinds);
 }
 
 static void step_read(struct kr_op *op)
@@ -280,6 +307,7 @@ static void step_read(struct kr_op *op)
 void kr_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi)
 {
 	struct kr_handle *handle = kr_handle_of(fi);
+	bool page = fi->lock_owner == 0;
 	struct read_op *read;
 
 	if (handle->door) {
@@ -290,7 +318,7 @@ void kr_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struc
 		fuse_reply_err(req, EIO);
 		return;
 	}
-	if (read_relaxed(req, handle, (uint64_t)offset, size) || read_fast(req, ino, handle->file, (uint64_t)offset, size))
+	if (read_relaxed(req, handle, (uint64_t)offset, size, page) || read_fast(req, ino, handle->file, (uint64_t)offset, size, page))
 		return;
 	read = kr_file_op_new(sizeof(*read), req, "read", handle->file, step_read);
 	if (!read)
@@ -300,7 +328,6 @@ void kr_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struc
 	read->number = ino;
 	read->gated.offset = (uint64_t)offset;
 	read->gated.length = size;
-	read->page_aligned = is_page_aligned((uint64_t)offset, size);
-	read->gated.page = read->page_aligned && !handle->direct && !(fi->flags & O_DIRECT);
+	read->gated.page = page;
 	kr_op_post(&read->file_op.op);
 }

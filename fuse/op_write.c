@@ -1,8 +1,9 @@
 /* WRITE: one record in the journal, in a libfuse worker if the lease is there; else the op waits for it in the loop.
  *
  * An append needs READ and WRITE: then nobody else writes, and the end of the file is known.  A page that a mapping wrote
- * is journaled at once, without a lease: the kernel holds its lock, and an invalidation that a recall waits for may wait
- * for that.  It goes to the server when WRITE has come, or while READ is being recalled from everybody.
+ * is journaled at once, whatever is held: the kernel holds its lock, and an invalidation that a recall waits for may wait
+ * for that.  As a rule READ and WRITE are, for they do not go before the pages (holder.h).  If they have been lost, or the page is that of a
+ * paged handle, it goes to the server when WRITE has come, or while READ is being recalled from everybody.
  *
  * A write through a paged handle (op_open.c) fills the kernel's pages before it comes here: those that it covers are valid
  * then, and one that it covers in part, if nobody has read it, is locked until the answer.  So

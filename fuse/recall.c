@@ -135,6 +135,8 @@ static void drop_ended(struct kr_task *task)
 	free(drop);
 	pthread_mutex_lock(&file->lock);
 	kr_holder_dropped(&file->holder);
+	file->fruitless = !file->page_written;
+	file->page_written = false;
 	pthread_mutex_unlock(&file->lock);
 	kr_file_run(file);
 	kr_file_put(file);
@@ -195,8 +197,37 @@ static void let_through(uv_timer_t *timer)
 	}
 }
 
+/* --- pages that came a moment ago ------------------------------------------------------------------------------------------- */
+
+static void lingered(uv_timer_t *timer)
+{
+	struct kr_files *files = timer->data;
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(&files->lingering))) {
+		struct kr_file *file = KR_LIST_ENTRY(link, struct kr_file, lingering);
+
+		kr_file_step(file);
+		kr_file_put(file);
+	}
+}
+
+void kr_recall_linger(struct kr_file *file)
+{
+	struct kr_files *files = file->mount->files;
+
+	if (kr_link_linked(&file->lingering))
+		return;
+	if (kr_list_empty(&files->lingering))
+		uv_timer_start(&files->linger_timer, lingered, 1, 0);
+	kr_list_append(&files->lingering, &file->lingering);
+	kr_file_get(file);
+}
+
 void kr_recall_start(struct kr_files *files)
 {
+	uv_timer_init(files->mount->loop, &files->linger_timer);
+	files->linger_timer.data = files;
 	uv_timer_init(files->mount->loop, &files->drop_timer);
 	files->drop_timer.data = files;
 	kr_rpc_on(files->mount->rpc, KR_MSG_RECALL, on_recall);
@@ -206,4 +237,5 @@ void kr_recall_start(struct kr_files *files)
 void kr_recall_stop(struct kr_files *files)
 {
 	uv_close((uv_handle_t *)&files->drop_timer, NULL);
+	uv_close((uv_handle_t *)&files->linger_timer, NULL);
 }

@@ -46,6 +46,7 @@ struct node {
 	unsigned heard_count;
 	struct op ops[OPS];
 	bool pages, page_dirty, flushing;
+	bool mappable; /* programs store into its pages: they come under both kinds */
 	bool fenced, lost;
 	bool late; /* it gave WRITE up with bytes that the server had refused */
 	uint8_t reclaiming;
@@ -94,7 +95,18 @@ static inline void check_read(struct world *world, struct node *reader)
 		if (&world->node[i] == reader || world->node[i].fenced || world->node[i].lost)
 			continue;
 		assert_false(other->dirty && !other->mapped && !world->node[i].late);
+		assert_false(world->node[i].page_dirty && world->node[i].mappable && !other->suspect);
 	}
+}
+
+/* A program stores into a page that is there: without a word to anybody. */
+static inline void check_store(struct world *world, struct node *node)
+{
+	if (!node->mappable || node->lost || node->fenced)
+		return;
+	assert_int_equal(node->holder.held & KR_LEASE_ALL, KR_LEASE_ALL);
+	check_write(world, node);
+	check_read(world, node);
 }
 
 /* --- the server -------------------------------------------------------------------------------------------------------------- */
@@ -195,11 +207,13 @@ static inline void try_op(struct node *node, struct op *op)
 		return;
 	/* Through also while fenced: that ends long before the server gives the lease away. */
 	if ((node->fenced || !kr_holder_enter(holder, op->kinds)) &&
-	    !(op->through && op->kinds == KR_LEASE_READ && kr_holder_enter_through(holder)))
+	    !(op->through && kr_holder_enter_through(holder, op->kinds)))
 		return;
 	op->inside = true;
 	op->epoch = holder->epoch;
-	if (op->page)
+	if (op->page && (op->kinds & KR_LEASE_WRITE))
+		kr_holder_stored(holder);
+	else if (op->page)
 		kr_holder_cached(holder);
 }
 
@@ -275,13 +289,13 @@ static inline void act(struct world *world, struct node *node)
 		case KR_HOLDER_DROP:
 			break;
 		case KR_HOLDER_ANSWER:
-			if (kinds & KR_LEASE_READ)
+			if (kinds & (node->mappable ? KR_LEASE_ALL : KR_LEASE_READ))
 				assert_false(node->pages);
 			note_late(node, kinds);
 			answer_recalls(node);
 			break;
 		case KR_HOLDER_RETURN:
-			if (kinds & KR_LEASE_READ)
+			if (kinds & (node->mappable ? KR_LEASE_ALL : KR_LEASE_READ))
 				assert_false(node->pages);
 			note_late(node, kinds);
 			send_request(world, node, &node->give, RETURN, kinds);
@@ -318,7 +332,7 @@ static inline void node_takes(struct world *world, struct node *node, struct fra
 
 static inline void serve(struct world *world, struct node *node, struct op *op)
 {
-	if (op->kinds & KR_LEASE_WRITE) {
+	if ((op->kinds & KR_LEASE_WRITE) && !op->page) {
 		check_write(world, node);
 		kr_holder_dirtied(&node->holder, false);
 	}
@@ -343,7 +357,7 @@ static inline void new_op(struct world *world, struct node *node)
 	if (op->used)
 		return;
 	*op = (struct op){ .used = true, .kinds = kinds[dice(world, 3)] };
-	op->page = op->kinds == KR_LEASE_READ && dice(world, 2);
+	op->page = op->kinds == (node->mappable ? KR_LEASE_ALL : KR_LEASE_READ) && dice(world, 2);
 	step(world, node);
 }
 

@@ -119,6 +119,91 @@ static void pages_that_a_mapping_wrote_are_flushed_before_read_goes(void **state
 	assert_int_equal(next(&holder, &kinds), KR_HOLDER_ANSWER);
 }
 
+/* A holder with both kinds, and a page into which programs may store. */
+static struct kr_holder with_stores(void)
+{
+	struct kr_holder holder;
+
+	kr_holder_init(&holder);
+	kr_holder_gained(&holder, KR_LEASE_ALL);
+	assert_true(kr_holder_enter(&holder, KR_LEASE_ALL));
+	kr_holder_stored(&holder);
+	kr_holder_leave(&holder, KR_LEASE_ALL, 0);
+	return holder;
+}
+
+static void pages_that_may_be_stored_into_go_before_either_kind_and_what_was_stored_is_flushed(void **state)
+{
+	static const uint8_t recalled[] = { KR_LEASE_READ, KR_LEASE_WRITE, KR_LEASE_ALL };
+	uint8_t kinds;
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		struct kr_holder holder = with_stores();
+
+		kr_holder_dirtied(&holder, false);
+		kr_holder_recalled(&holder, recalled[i]);
+		assert_false(kr_holder_enter(&holder, KR_LEASE_READ)); /* or the pages would stay as long as somebody reads */
+		assert_int_equal(next(&holder, &kinds), KR_HOLDER_DROP);
+		assert_int_equal(next(&holder, &kinds), KR_HOLDER_NOTHING);
+		kr_holder_dirtied(&holder, true);
+		kr_holder_dropped(&holder);
+		assert_int_equal(next(&holder, &kinds), KR_HOLDER_FLUSH);
+		kr_holder_flushed(&holder, true, true);
+		assert_int_equal(next(&holder, &kinds), KR_HOLDER_ANSWER);
+		assert_int_equal(kinds, recalled[i]);
+		assert_true(kr_holder_has(&holder, KR_LEASE_ALL & (uint8_t)~recalled[i]));
+	}
+}
+
+static void pages_that_came_a_moment_ago_stay_a_moment(void **state)
+{
+	struct kr_holder holder = with_stores();
+	uint8_t kinds;
+
+	(void)state;
+	kr_holder_linger(&holder, true);
+	kr_holder_recalled(&holder, KR_LEASE_WRITE);
+	assert_int_equal(next(&holder, &kinds), KR_HOLDER_NOTHING);
+	assert_true(kr_holder_must_drop(&holder));
+	kr_holder_linger(&holder, false);
+	assert_int_equal(next(&holder, &kinds), KR_HOLDER_DROP);
+}
+
+static void pages_that_nobody_stores_into_any_more_stay_when_write_goes(void **state)
+{
+	struct kr_holder holder = with_stores();
+	uint8_t kinds;
+
+	(void)state;
+	kr_holder_sealed(&holder);
+	kr_holder_recalled(&holder, KR_LEASE_WRITE);
+	assert_int_equal(next(&holder, &kinds), KR_HOLDER_ANSWER);
+	assert_true(holder.pages);
+	kr_holder_recalled(&holder, KR_LEASE_READ);
+	assert_int_equal(next(&holder, &kinds), KR_HOLDER_DROP);
+}
+
+static void pages_that_may_be_stored_into_are_suspect_when_write_has_not_come_back(void **state)
+{
+	struct kr_holder holder = with_stores();
+	uint8_t kinds;
+
+	(void)state;
+	assert_int_equal(kr_holder_lost(&holder), KR_LEASE_ALL);
+	kr_holder_reclaimed(&holder, KR_LEASE_READ, true);
+	assert_false(kr_holder_enter(&holder, KR_LEASE_READ));
+	assert_int_equal(next(&holder, &kinds), KR_HOLDER_DROP);
+	/* Whoever waits with a page locked that the dropping waits for asks for both, and READ is recalled before they come. */
+	kr_holder_recalled(&holder, KR_LEASE_READ);
+	assert_true(kr_holder_enter_through(&holder, KR_LEASE_ALL));
+	kr_holder_leave(&holder, KR_LEASE_ALL, holder.epoch);
+	kr_holder_dropped(&holder);
+	assert_int_equal(next(&holder, &kinds), KR_HOLDER_DROP);
+	kr_holder_dropped(&holder);
+	assert_int_equal(next(&holder, &kinds), KR_HOLDER_ANSWER);
+}
+
 static void a_read_let_through_makes_the_dropping_start_again(void **state)
 {
 	struct kr_holder holder;
@@ -129,9 +214,9 @@ static void a_read_let_through_makes_the_dropping_start_again(void **state)
 	kr_holder_gained(&holder, KR_LEASE_READ);
 	kr_holder_cached(&holder);
 	kr_holder_recalled(&holder, KR_LEASE_READ);
-	assert_false(kr_holder_enter_through(&holder));
+	assert_false(kr_holder_enter_through(&holder, KR_LEASE_READ));
 	assert_int_equal(next(&holder, &kinds), KR_HOLDER_DROP);
-	assert_true(kr_holder_enter_through(&holder));
+	assert_true(kr_holder_enter_through(&holder, KR_LEASE_READ));
 	kr_holder_dropped(&holder);
 	assert_int_equal(next(&holder, &kinds), KR_HOLDER_NOTHING);
 	kr_holder_leave(&holder, KR_LEASE_READ, 0);
@@ -187,6 +272,10 @@ int main(void)
 		cmocka_unit_test(nothing_is_given_up_while_bytes_are_on_their_way),
 		cmocka_unit_test(what_is_dirty_is_flushed_before_read_is_given_back_unasked),
 		cmocka_unit_test(pages_that_a_mapping_wrote_are_flushed_before_read_goes),
+		cmocka_unit_test(pages_that_may_be_stored_into_go_before_either_kind_and_what_was_stored_is_flushed),
+		cmocka_unit_test(pages_that_came_a_moment_ago_stay_a_moment),
+		cmocka_unit_test(pages_that_nobody_stores_into_any_more_stay_when_write_goes),
+		cmocka_unit_test(pages_that_may_be_stored_into_are_suspect_when_write_has_not_come_back),
 		cmocka_unit_test(a_read_let_through_makes_the_dropping_start_again),
 		cmocka_unit_test(a_write_let_through_goes_to_the_server_while_read_is_dropped),
 		cmocka_unit_test(a_grant_from_before_the_connection_broke_does_not_count),

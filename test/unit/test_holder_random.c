@@ -1,6 +1,12 @@
 /* Leases of nodes under random operations: every one is served, and none without its lease. */
 #include "test/unit/holder_world.h"
 
+static void store(struct world *world, struct node *node)
+{
+	check_store(world, node);
+	node->page_dirty = true;
+}
+
 static void random_event(struct world *world)
 {
 	struct node *node = &world->node[dice(world, NODES)];
@@ -32,10 +38,11 @@ static void random_event(struct world *world)
 	case 7:
 		if (node->holder.dropping)
 			end_drop(world, node);
+		kr_holder_linger(&node->holder, !world->quiet && dice(world, 3) == 0);
 		break;
 	case 8:
 		if (!world->quiet && node->pages && !node->holder.suspect && dice(world, 4) == 0)
-			node->page_dirty = true;
+			store(world, node);
 		else if (!world->quiet && dice(world, 10) == 0)
 			kr_holder_release(&node->holder, KR_LEASE_ALL);
 		else if (node->holder.refused && dice(world, 4) == 0)
@@ -79,6 +86,8 @@ static void run(uint64_t seed, bool breaks)
 	kr_lease_table_init(&world->table, &actions, world);
 	for (unsigned i = 0; i < NODES; i++)
 		kr_holder_init(&world->node[i].holder);
+	for (unsigned i = 0; i < NODES; i++)
+		world->node[i].mappable = dice(world, 2);
 	for (unsigned i = 0; i < STEPS; i++)
 		random_event(world);
 	world->quiet = true;
