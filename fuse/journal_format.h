@@ -45,8 +45,9 @@
  * failed. Nothing is synced: page cache outlives a daemon killed at any instant, and that is what the journal promises
  * (P6).  When the *machine* loses power, what the kernel had not yet written back is missing: checksums find it, and
  * the header's node_boot tells it from a killed daemon.  A daemon that ends in peace with records left syncs them and then
- * makes the file `clean` with its node_boot, which the next start removes (and syncs the directory) before it changes
- * anything: nothing of that boot was lost.
+ * makes the file `clean` with its node_boot: nothing of that boot was lost.  The next start writes its own node_boot into the headers of that boot's
+ * segments (copy 0, then copy 1: of two sound copies with one number the first counts), and then removes `clean` (and syncs the directory), before it
+ * changes anything else.
  *
  * DOUBT.  After a loss of power an old record may be there without the newer ones that covered it, without its APPLIED
  * and without its mark of death; nothing in the journal tells.  The server's memory of what it applied does (applied_seq

@@ -1,8 +1,8 @@
 /* The start of a journal: what the scan found becomes files with extents, and segments with holders again.
  *
- * Nothing on the disk changes before everything has been read.  Then: records that newer ones cover completely, and
- * states of writes that are gone, are marked dead; dead undamaged segments become spares.  Killed between any two of
- * these steps, the next start finds the same (but for `clean`, whose loss only makes it doubt more).
+ * Nothing on the disk changes before everything has been read.  Then: what `clean` vouches for is taken over into this boot, before the mark
+ * goes; records that newer ones cover completely, and states of writes that are gone, are marked dead; dead undamaged segments
+ * become spares.  Killed between any two of these steps, the next start finds the same.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -340,8 +340,10 @@ int kr_journal_recover(struct kr_journal *journal, struct kr_recovery *recovery)
 		return err;
 	read_clean(&r);
 	err = rebuild_all(&r);
-	if (err == 0)
+	if (err == 0) {
+		kr_reopen_take_over(&r);
 		err = forget_clean(journal);
+	}
 	if (err == 0) {
 		set_numbers(journal, r.scan);
 		kr_reopen_hold(&r);

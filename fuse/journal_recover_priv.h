@@ -34,6 +34,8 @@ void kr_recovered_free(struct kr_recovered_file *file);
 
 /* Opens all segments, with the states of their slots; nobody holds any yet. */
 int kr_reopen_segments(struct kr_rebuild *r);
+/* What the daemon left that ended in peace, in an earlier boot, is of this boot from now on. */
+void kr_reopen_take_over(struct kr_rebuild *r);
 /* Every extent of the files holds its records.  Rounds whose writes are all gone are nothing any more: their marks stay
  * without a holder. */
 void kr_reopen_hold(struct kr_rebuild *r);

@@ -83,6 +83,37 @@ int kr_reopen_segments(struct kr_rebuild *r)
 	return 0;
 }
 
+struct stamp {
+	struct kr_segment *segment;
+	const struct kr_journal_header *header;
+	uint64_t at;
+};
+
+static void store_copy(void *context)
+{
+	const struct stamp *stamp = context;
+
+	memcpy(stamp->segment->map + stamp->at, stamp->header, sizeof(*stamp->header));
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+/* Killed in between, the first copy is the new one, or torn, and the second still the old. What the disk does not take is doubted more. */
+void kr_reopen_take_over(struct kr_rebuild *r)
+{
+	for (uint32_t i = 0; r->clean && i < r->scan->segment_count; i++) {
+		struct kr_journal_header header = r->scan->segments[i].header;
+
+		if (memcmp(header.node_boot, r->clean_boot, 16) != 0)
+			continue;
+		memcpy(header.node_boot, r->journal->node_boot, 16);
+		kr_journal_header_seal(&header);
+		for (uint64_t at = 0; at <= KR_JOURNAL_HEADER_COPY; at += KR_JOURNAL_HEADER_COPY)
+			if (kr_segment_store(r->journal, r->segments[i], at, sizeof(header), store_copy,
+				&(struct stamp){r->segments[i], &header, at}) < 0)
+				break;
+	}
+}
+
 static void hold_extent(void *journal, const struct kr_extent *piece)
 {
 	kr_journal_hold(journal, piece);

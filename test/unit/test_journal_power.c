@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,6 +165,46 @@ static void a_reboot_after_an_orderly_end_is_no_loss_of_power(void **state)
 	assert_int_equal(f->recovery.doubtful, 100);
 }
 
+static void what_an_orderly_end_left_survives_kills_and_further_reboots(void **state)
+{
+	struct fixture *f = *state;
+
+	append(f, 10, 100);
+	for (int boot = 1; boot <= 2; boot++) {
+		end(f, true);
+		for (int kills = 0; kills <= 2; kills++) {
+			if (kills)
+				end(f, false);
+			start(f, boot, f->options.server_instance + 1);
+			assert_false(f->recovery.power_lost);
+			assert_int_equal(f->recovery.doubtful, 0);
+			assert_non_null(found(f));
+			assert_int_equal(found(f)->dirty.bytes, 100);
+		}
+	}
+}
+
+/* Killed while it takes over what the former boot has left. */
+static void headers_that_were_half_taken_over_are_whole(void **state)
+{
+	struct fixture *f = *state;
+	char path[96];
+	int fd;
+
+	append(f, 10, 100);
+	end(f, true);
+	start(f, 1, 2);
+	end(f, false);
+	snprintf(path, sizeof(path), "%s/00000001.index", f->directory);
+	fd = open(path, O_RDWR);
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, "torn", 4, 40), 4); /* the first copy: the second counts */
+	close(fd);
+	start(f, 1, 3);
+	assert_int_equal(f->recovery.doubtful, 0);
+	assert_int_equal(found(f)->dirty.bytes, 100);
+}
+
 static void what_the_server_is_known_to_have_is_never_doubtful(void **state)
 {
 	struct fixture *f = *state;
@@ -266,6 +307,8 @@ int main(void)
 		TEST(without_it_old_bytes_are_set_aside_and_stay_so),
 		TEST(a_killed_daemon_is_no_loss_of_power),
 		TEST(a_reboot_after_an_orderly_end_is_no_loss_of_power),
+		TEST(what_an_orderly_end_left_survives_kills_and_further_reboots),
+		TEST(headers_that_were_half_taken_over_are_whole),
 		TEST(what_the_server_is_known_to_have_is_never_doubtful),
 		TEST(each_instance_of_the_server_has_segments_of_its_own),
 		TEST(newer_bytes_are_taken_out_of_doubtful_ones),
