@@ -1,6 +1,7 @@
 /* See cuts.h. */
 #include "server/cuts.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "common/util.h"
@@ -25,12 +26,21 @@ static void synced(void *context, int err)
 	wait.fn(wait.request);
 }
 
-static void sync_file(struct kr_request *request, struct kr_sfile *file, void (*fn)(struct kr_request *request))
+static void synced_before(void *context, int err)
+{
+	const struct cut_wait *wait = context;
+
+	if (!err && wait->request->session->dead)
+		err = -ESTALE;
+	synced(context, err);
+}
+
+static void sync_file(struct kr_request *request, struct kr_sfile *file, kr_stable_fn done, void (*fn)(struct kr_request *request))
 {
 	struct cut_wait *wait = kr_xcalloc(1, sizeof(*wait));
 
 	*wait = (struct cut_wait){.request = request, .fn = fn};
-	kr_stable_wait(file, request->session->node_id, false, synced, wait);
+	kr_stable_wait(file, request->session->node_id, false, done, wait);
 }
 
 void kr_cut_begin(struct kr_request *request, struct kr_sfile *file, void (*fn)(struct kr_request *request))
@@ -41,7 +51,7 @@ void kr_cut_begin(struct kr_request *request, struct kr_sfile *file, void (*fn)(
 	request->committed = true;
 	request->syncs_cut = stable->applied > stable->good || kr_stable_others(file, request->session->node_id);
 	if (request->syncs_cut)
-		sync_file(request, file, fn);
+		sync_file(request, file, synced_before, fn);
 	else
 		fn(request);
 }
@@ -62,7 +72,7 @@ void kr_cut_to(struct kr_request *request, const struct kr_fid *fid, uint64_t si
 void kr_cut_end(struct kr_request *request, struct kr_sfile *file, void (*fn)(struct kr_request *request))
 {
 	if (request->syncs_cut)
-		sync_file(request, file, fn);
+		sync_file(request, file, synced, fn);
 	else
 		fn(request);
 }

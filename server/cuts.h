@@ -3,7 +3,8 @@
  * What rounds have written the nodes bring again from their journals until it is synced: after a crash of this machine, and as soon as a
  * sync fails (UNSTABLE).  These changes nobody brings again.  So
  *  - before one is made all rounds of the file are synced, or what it takes away would come back with them.  If that fails it is the change's
- *    error, nothing has been changed, and what is brought again belongs there;
+ *    error, nothing has been changed, and what is brought again belongs there.  Nor is it made when its session has ended
+ *    meanwhile: whoever asked for it may have asked again in another one, and have written since;
  *  - before it is answered it is synced itself, or a crash would undo it alone, and what was written since would be brought into the
  *    file as it was before: the beginning of a new content and the end of the old one; and what was copied would be lost
  *    although its file was closed.  If that fails it has been made and may not last: its caller hears the error.

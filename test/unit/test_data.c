@@ -341,6 +341,34 @@ static void what_cannot_be_synced_first_is_not_cut(void **state)
 #endif
 }
 
+static void what_was_asked_in_a_session_that_has_ended_is_not_cut(void **state)
+{
+#ifdef KR_FAULTS
+	struct kr_setattr_request setattr = { .valid = SET_SIZE };
+	struct kr_fsync_request fsync = { 0 };
+	struct node *node;
+
+	(void)state;
+	if (!getenv("KR_FAULT")) {
+		run_with_fault("what_was_asked_in_a_session*", "stable.before:delay-1500:1");
+		return;
+	}
+	node = node_with_a_round();
+	fsync.file = setattr.file = node->file;
+	node_ask(node, KR_MSG_SETATTR, &setattr, NULL, 0, note_answer);
+	wait_until(kr_sfile_find(&F.server, &node->file)->data.stable.running);
+	node_die(node);
+	node_begin(node); /* a session that takes the place of the first */
+	wait_until(node->live);
+	assert_true(kr_sfile_find(&F.server, &node->file)->data.stable.running);
+	assert_int_equal(node_call(node, KR_MSG_FSYNC, &fsync), 0);
+	assert_int_equal(server_size("file"), 100);
+#else
+	(void)state;
+	skip();
+#endif
+}
+
 static void a_cut_that_may_not_last_is_an_error_and_brings_nothing_back(void **state)
 {
 #ifdef KR_FAULTS
@@ -592,6 +620,7 @@ int main(void)
 		TEST(failed_sync_is_told_to_nodes_and_fsync_and_not_forgotten),
 		TEST(what_no_journal_has_is_synced_before_it_is_answered),
 		TEST(what_cannot_be_synced_first_is_not_cut),
+		TEST(what_was_asked_in_a_session_that_has_ended_is_not_cut),
 		TEST(a_cut_that_may_not_last_is_an_error_and_brings_nothing_back),
 		TEST(chained_round_of_strided_writers_is_applied_in_few_large_writes),
 		TEST(writers_that_flush_together_make_one_round),
