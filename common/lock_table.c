@@ -36,7 +36,7 @@ static void drop(struct kr_lock_table *table, struct kr_lock *lock)
 	table->count--;
 	table->gave_up = true;
 	if (table->counted)
-		table->counted(lock, -1);
+		table->counted(table->context, lock, -1);
 	free(lock);
 }
 
@@ -92,7 +92,7 @@ static void add(struct kr_lock_table *table, const struct kr_lock *lock)
 	kr_lock_tree_insert(&table->tree[copy->owner.flock], copy);
 	table->count++;
 	if (table->counted)
-		table->counted(copy, 1);
+		table->counted(table->context, copy, 1);
 }
 
 /* Cuts [FIRST, LAST] out of LOCK, which overlaps it. */

@@ -72,7 +72,7 @@ struct kr_lock_table {
 	 * not free the table. */
 	void (*grant)(void *context, struct kr_lock_waiter *waiter);
 	/* A lock (or piece of one) has come or gone; may be NULL. It only takes note. */
-	void (*counted)(const struct kr_lock *lock, int change);
+	void (*counted)(void *context, const struct kr_lock *lock, int change);
 	void *context;
 };
 

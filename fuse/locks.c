@@ -7,11 +7,13 @@
 #include "common/log.h"
 #include "fuse/file.h"
 #include "fuse/inode.h"
+#include "fuse/lockers.h"
 #include "fuse/op_file.h"
 #include "fuse/rpc.h"
 
 struct kr_locks {
 	struct kr_list files;
+	struct kr_lockers *lockers;
 };
 
 /* Exists while a lock of the file is held or asked for. */
@@ -37,6 +39,14 @@ struct kr_lock_call {
 
 /* --- the file's record ---------------------------------------------------------------------------------------------- */
 
+static void counted(void *context, const struct kr_lock *lock, int change)
+{
+	const struct kr_file_locks *locks = context;
+
+	if (lock->kind == KR_LOCK_WRITE && !lock->owner.flock)
+		kr_lockers_count(locks->file->mount->locks->lockers, lock->owner.id, locks->file, change);
+}
+
 static struct kr_file_locks *locks_of(struct kr_file *file)
 {
 	struct kr_file_locks *locks = file->locks;
@@ -45,7 +55,8 @@ static struct kr_file_locks *locks_of(struct kr_file *file)
 		return locks;
 	locks = kr_xcalloc(1, sizeof(*locks));
 	locks->file = kr_file_get(file);
-	kr_lock_table_init(&locks->held, NULL, NULL, NULL);
+	kr_lock_table_init(&locks->held, NULL, NULL, locks);
+	locks->held.counted = counted;
 	kr_list_init(&locks->calls);
 	kr_list_append(&file->mount->locks->files, &locks->link);
 	file->locks = locks;
@@ -70,6 +81,11 @@ static void settle(struct kr_file_locks *locks)
 bool kr_locks_held(const struct kr_file *file, const struct kr_lock_owner *owner)
 {
 	return file->locks && kr_lock_table_held(&file->locks->held, owner, 0, KR_LOCK_END);
+}
+
+bool kr_locks_elsewhere(const struct kr_file *file, uint64_t process)
+{
+	return kr_lockers_elsewhere(file->mount->locks->lockers, process, file);
 }
 
 bool kr_locks_any(const struct kr_file *file, const struct kr_lock_owner *owner)
@@ -370,6 +386,7 @@ void kr_locks_init(struct kr_mount *mount)
 {
 	mount->locks = kr_xcalloc(1, sizeof(*mount->locks));
 	kr_list_init(&mount->locks->files);
+	mount->locks->lockers = kr_lockers_new();
 }
 
 static void end_file(struct kr_file_locks *locks)
@@ -397,6 +414,7 @@ void kr_locks_fini(struct kr_mount *mount)
 		return;
 	while ((link = kr_list_pop(&mount->locks->files)))
 		end_file(KR_LIST_ENTRY(link, struct kr_file_locks, link));
+	kr_lockers_free(mount->locks->lockers);
 	free(mount->locks);
 	mount->locks = NULL;
 }

@@ -1,6 +1,7 @@
 /* WRITE: one record in the journal, in a libfuse worker if the lease is there; else the op waits for it in the loop.
  *
- * An append needs READ and WRITE: then nobody else writes, and the end of the file is known.  A page that a mapping wrote
+ * An append needs READ and WRITE: then nobody else writes, and the end of the file is known.  So does a write of a process that has another
+ * file locked (lockers.h).  A page that a mapping wrote
  * is journaled at once, whatever is held: the kernel holds its lock, and an invalidation that a recall waits for may wait
  * for that.  As a rule READ and WRITE are, for they do not go before the pages (holder.h).  If they have been lost, or the page is that of a
  * paged handle, it goes to the server when WRITE has come, or while READ is being recalled from everybody.
@@ -20,6 +21,7 @@
 
 #include "common/fault.h"
 #include "fuse/batch.h"
+#include "fuse/locks.h"
 #include "fuse/notify.h"
 #include "fuse/op_file.h"
 
@@ -32,6 +34,7 @@ struct write {
 	uint64_t offset; /* as the kernel has it, also of an append */
 	bool append, page;
 	bool waited, through; /* see above */
+	uint64_t process; /* the owner of byte-range locks; 0: not known, or it does not want to be ordered */
 	struct kr_handle *handle;
 	int sync;        /* O_SYNC, O_DSYNC: answered when it is stable at the server */
 	bool clear_suid;
@@ -57,6 +60,8 @@ enum verdict { DONE, GATED, STALE, FULL, FAILED };
 
 static uint8_t kinds_of(const struct write *write)
 {
+	if (write->process && kr_locks_elsewhere(write->file, write->process))
+		return KR_LEASE_ALL;
 	return kr_file_write_kinds(write->file, write->append);
 }
 
@@ -260,7 +265,8 @@ void kr_op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, 
 	struct write write = { .file = handle->file, .data = data, .size = size, .offset = (uint64_t)offset,
 		.append = (fi->flags & O_APPEND) && !fi->writepage, .page = fi->writepage, .handle = handle,
 		.sync = fi->writepage ? 0 : fi->flags & (O_SYNC | O_DSYNC),
-		.clear_suid = !fi->writepage && by_the_unprivileged(req) };
+		.clear_suid = !fi->writepage && by_the_unprivileged(req),
+		.process = fi->writepage || atomic_load(&handle->relaxed) ? 0 : fi->lock_owner };
 	struct write_op *op;
 	int err = KR_FAULT("write.before");
 	enum verdict verdict;

@@ -38,10 +38,11 @@ static void on_grant(void *context, struct kr_lock_waiter *waiter)
 }
 
 /* `via` is the session: its end is the locks' end. */
-static void counted(const struct kr_lock *lock, int change)
+static void counted(void *context, const struct kr_lock *lock, int change)
 {
 	struct kr_session *session = (struct kr_session *)lock->via;
 
+	(void)context;
 	session->locks = change > 0 ? session->locks + 1 : session->locks - 1;
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Programs on two nodes that store into the same mapped pages, without a word to the filesystem.   mapped_pair.py WHAT MOUNT1 MOUNT2
-WHAT: count, apart, seen, crowd, sizes, wal, rate."""
+WHAT: count, apart, seen, crowd, sizes, locked, wal, rate."""
 import ctypes
 import fcntl
 import mmap
@@ -195,6 +195,21 @@ def sizes():
     both(work)
 
 
+def locked():
+    """What is written to one file while another is locked, first on the node of which unordered bytes would win."""
+    make("lock", 1)
+    make("data", 100)
+    files = [[os.open(os.path.join(mount, name), os.O_RDWR) for name in ("lock", "data")] for mount in mounts]
+    for step in range(10):
+        for lock, data in reversed(files):
+            fcntl.lockf(lock, fcntl.LOCK_EX, 1)
+            os.pwrite(data, b"%d from %d" % (step, data), step * 10)
+            fcntl.lockf(lock, fcntl.LOCK_UN, 1)
+    for step in range(10):
+        got, want = os.pread(files[1][1], 10, step * 10).rstrip(b"\0"), b"%d from %d" % (step, files[0][1])
+        assert got == want, "%r is left, not %r" % (got, want)
+
+
 def wal():
     """One SQLite database in WAL mode."""
     commits = int(os.environ.get("MAPPED_COMMITS", 60))
@@ -257,5 +272,5 @@ def rate():
 
 
 begun = time.monotonic()
-{"count": count, "apart": apart, "seen": seen, "crowd": crowd, "sizes": sizes, "wal": wal, "rate": rate}[what]()
+{"count": count, "apart": apart, "seen": seen, "crowd": crowd, "sizes": sizes, "locked": locked, "wal": wal, "rate": rate}[what]()
 print("%s: %.1f s" % (what, time.monotonic() - begun))
