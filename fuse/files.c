@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "fuse/fence.h"
+#include "fuse/cuts.h"
 #include "fuse/file_priv.h"
 #include "fuse/op.h"
 
@@ -30,6 +31,7 @@ int kr_files_new(struct kr_mount *mount, struct kr_files **ret_files)
 	kr_list_init(&files->space);
 	kr_list_init(&files->drops);
 	kr_list_init(&files->lingering);
+	kr_list_init(&files->cuts);
 	files->space_task.fn = space_again;
 	*ret_files = files;
 	return 0;
@@ -116,6 +118,7 @@ void kr_files_free(struct kr_files *files)
 {
 	if (!files)
 		return;
+	kr_cuts_free(files);
 	kr_table_for_each(&files->table, destroy_one, files);
 	kr_table_fini(&files->table);
 	pthread_mutex_destroy(&files->lock);

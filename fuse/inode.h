@@ -13,10 +13,8 @@
  * it has with zeros up to there.  So cuts are counted: by programs of this node (an open with O_TRUNC too), when pages are dropped for what
  * another node does, and where a size or the end of a read shows one.  What was asked for before a cut, and is more than what was said
  * since, is asked for anew; and who cuts waits for those who are just telling a size (but O_TRUNC, which leaves no pages: the next read is
- * short then, and the kernel believes that).  What is left: a thread that stands still in the middle of telling a size, while another node
- * cuts a file that this one has not cached, can leave lseek(SEEK_END) a size too long, until somebody asks.  And something
- * that is not understood: beside four programs that ask for the size all the time, 2 of 2,000 reads after a cut elsewhere gave zeros behind the
- * new end.
+ * short then, and the kernel believes that).  What another node cuts is heard of when that has been done,
+ * too, and waited for, whether this one has cached anything or not (cuts.h).
  */
 #ifndef KR_FUSE_INODE_H
 #define KR_FUSE_INODE_H

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "common/fault.h"
 #include "fuse/batch.h"
 #include "fuse/file_read.h"
 #include "fuse/op_file.h"
@@ -132,6 +133,7 @@ static bool read_fast(fuse_req_t req, uint64_t number, struct kr_file *file, uin
 
 	if (!begin_fast(file, offset, size, page, &plan, &kinds, &epoch))
 		return false;
+	(void)KR_FAULT("read.fast");
 	buffer = malloc(plan.length ? plan.length : 1);
 	served = buffer && kr_read_plan_fill(&plan, buffer) == 0 && still_held(file, epoch);
 	if (plan.stage)
@@ -202,6 +204,7 @@ static void answer(struct read_op *read)
 {
 	struct kr_op *op = &read->file_op.op;
 
+	(void)KR_FAULT("read.answer");
 	note_end(read->file_op.file, read->number, read->gated.offset, read->gated.length, read->plan.length);
 	fuse_reply_buf(kr_op_finish(op), read->buffer, read->plan.length);
 	kr_op_free(op);

@@ -10,6 +10,7 @@
 
 #include "common/fault.h"
 #include "common/log.h"
+#include "fuse/cuts.h"
 #include "fuse/file_priv.h"
 #include "fuse/notify.h"
 #include "fuse/op_file.h"
@@ -38,6 +39,11 @@ static void on_recall(struct kr_mount *mount, const struct kr_down *down, const 
 	struct recall *recall;
 
 	(void)data;
+	if (!request->kinds) {
+		kr_cuts_heard(mount->files, &request->file, down);
+		kr_file_put(file);
+		return;
+	}
 	if (!file) {
 		kr_rpc_answer(mount->rpc, down, 0, NULL);
 		return;
@@ -230,6 +236,7 @@ void kr_recall_start(struct kr_files *files)
 	files->linger_timer.data = files;
 	uv_timer_init(files->mount->loop, &files->drop_timer);
 	files->drop_timer.data = files;
+	kr_cuts_start(files);
 	kr_rpc_on(files->mount->rpc, KR_MSG_RECALL, on_recall);
 	kr_rpc_on(files->mount->rpc, KR_MSG_QUERY, on_query);
 }
@@ -238,4 +245,5 @@ void kr_recall_stop(struct kr_files *files)
 {
 	uv_close((uv_handle_t *)&files->drop_timer, NULL);
 	uv_close((uv_handle_t *)&files->linger_timer, NULL);
+	kr_cuts_stop(files);
 }

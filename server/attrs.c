@@ -22,6 +22,7 @@
 #include "server/request.h"
 #include "server/server.h"
 #include "server/session.h"
+#include "server/shorter.h"
 #include "server/watch.h"
 
 enum { ATTEMPTS_MAX = 100 };
@@ -273,6 +274,13 @@ static void finish_setattr(struct kr_request *request)
 		kr_attrs_get(request, &file->fid, true, reply_setattr);
 }
 
+static void tell_shorter(struct kr_request *request)
+{
+	struct setattr *setattr = request->state;
+
+	kr_shorter_tell(request, setattr->file, &setattr->operation, finish_setattr);
+}
+
 static void setattr_done(struct kr_request *request)
 {
 	struct setattr *setattr = request->state;
@@ -285,7 +293,7 @@ static void setattr_done(struct kr_request *request)
 	if (request->err)
 		kr_request_reply_job(request);
 	else if (request->msg.setattr_request.valid & KR_SET_SIZE)
-		kr_cut_end(request, setattr->file, finish_setattr);
+		kr_cut_end(request, setattr->file, tell_shorter);
 	else
 		finish_setattr(request);
 }

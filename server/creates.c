@@ -18,6 +18,7 @@
 #include "server/resent.h"
 #include "server/server.h"
 #include "server/session.h"
+#include "server/shorter.h"
 #include "server/watch.h"
 
 struct create {
@@ -118,6 +119,13 @@ static void look(struct kr_request *request)
 		kr_attrs_get(request, &request->reply.create_reply.file, true, looked);
 }
 
+static void tell_shorter(struct kr_request *request)
+{
+	struct create *create = request->state;
+
+	kr_shorter_tell(request, create->file, &create->operation, look);
+}
+
 static void run_truncate(struct kr_request *request)
 {
 	struct kr_create_reply *reply = &request->reply.create_reply;
@@ -137,7 +145,7 @@ static void truncated(struct kr_request *request)
 	if (request->err)
 		fail(request, request->err);
 	else
-		kr_cut_end(request, file, look);
+		kr_cut_end(request, file, tell_shorter);
 }
 
 static void start_truncate(struct kr_request *request)

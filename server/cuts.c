@@ -65,8 +65,11 @@ void kr_cut_to(struct kr_request *request, const struct kr_fid *fid, uint64_t si
 {
 	struct kr_attr attr;
 
-	if (kr_export_getattr(request->server->export, fid, &attr) || attr.size != size)
+	if (kr_export_getattr(request->server->export, fid, &attr))
+		attr.size = UINT64_MAX;
+	if (attr.size != size)
 		kr_cut_made(request);
+	request->shorter = attr.size > size;
 }
 
 void kr_cut_end(struct kr_request *request, struct kr_sfile *file, void (*fn)(struct kr_request *request))

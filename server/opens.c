@@ -16,6 +16,7 @@
 #include "server/request.h"
 #include "server/server.h"
 #include "server/session.h"
+#include "server/shorter.h"
 #include "server/trust.h"
 
 enum { SMALL_FILE = KR_INLINE_MAX / 16 };
@@ -248,7 +249,7 @@ static void open_done(struct kr_request *request)
 }
 
 /* It is open at the export: where the cut may not last nobody gets to know. */
-static void cut_synced(struct kr_request *request)
+static void cut_heard_of(struct kr_request *request)
 {
 	struct kr_sfile *file = ((struct open_state *)request->state)->file;
 
@@ -257,6 +258,13 @@ static void cut_synced(struct kr_request *request)
 		kr_opens_release(file, 1);
 	}
 	open_done(request);
+}
+
+static void cut_synced(struct kr_request *request)
+{
+	struct open_state *open = request->state;
+
+	kr_shorter_tell(request, open->file, &open->operation, cut_heard_of);
 }
 
 static void cut_done(struct kr_request *request)

@@ -63,6 +63,7 @@ struct kr_request {
 	bool committed;                /* it has had an effect: it cannot be withdrawn any more */
 	bool folds;                    /* the names that it has changed are others as well */
 	bool syncs_cut;                /* of cuts.c */
+	bool shorter;                  /* of shorter.c: it makes its file shorter */
 	bool bare;                     /* what is answered is a file without extended attributes */
 	struct kr_note_change change;  /* of notes.c */
 };
