@@ -20,7 +20,7 @@
 #include "common/util.h"
 #include "fuse/options.h"
 
-enum { ID_BYTES = 16, IDENTITY_MAX = 8192 };
+enum { ID_BYTES = 16, IDENTITY_MAX = 8192, SECTOR = 512 };
 /* How long a daemon may take to notice that its mount has ended, and, after its drain timeout, to go. */
 enum { NOTICE_MS = 2000, LEAVE_MS = 5000, LOOK_MS = 20 };
 
@@ -145,7 +145,7 @@ static int wait_for_lock(const struct kr_local *local, uint64_t drain_ms)
 	}
 	if (fstat(local->lock_fd, &stat) < 0 || stat.st_nlink == 0)
 		return kr_fail(-EBUSY, "local directory %s has just been removed by a mount that failed; try again", local->path);
-	return ftruncate(local->lock_fd, 0) < 0 ? kr_fail_errno(-errno, "cannot write %s/lock", local->path) : 0;
+	return stat.st_size > 0 && ftruncate(local->lock_fd, 0) < 0 ? kr_fail_errno(-errno, "cannot write %s/lock", local->path) : 0;
 }
 
 void kr_local_leaving(struct kr_local *local)
@@ -159,6 +159,23 @@ static int take_lock(struct kr_local *local, uint64_t drain_ms)
 	if (local->lock_fd < 0)
 		return kr_fail_errno(-errno, "cannot write to local directory %s", local->path);
 	return wait_for_lock(local, drain_ms);
+}
+
+/* The disk is full, perhaps of the journal that this start is to drain: the new text goes over the old one, where it needs no room.  Within a
+ * sector, so that a loss of power leaves the one or the other. */
+static int overwrite_identity(const struct kr_local *local, const char *text, int err)
+{
+	KR_AUTO_FD int fd = openat(local->fd, "identity", O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+	size_t length = strlen(text);
+	char sector[SECTOR];
+	struct stat stat;
+
+	if (fd < 0 || fstat(fd, &stat) < 0 || stat.st_size > SECTOR || length > SECTOR)
+		return err;
+	memset(sector, '\n', sizeof(sector));
+	memcpy(sector, text, length);
+	err = kr_pwrite_full(fd, sector, KR_MAX(length, (size_t)stat.st_size), 0);
+	return err == 0 && fsync(fd) < 0 ? -errno : err;
 }
 
 static int save_identity(const struct kr_local *local)
@@ -181,6 +198,8 @@ static int save_identity(const struct kr_local *local)
 	if (!text)
 		return -ENOMEM;
 	err = kr_write_file(local->fd, "identity", text, strlen(text), 0600);
+	if (err == -ENOSPC || err == -EDQUOT)
+		err = overwrite_identity(local, text, err);
 	return err < 0 ? kr_fail_errno(err, "cannot write %s/identity", local->path) : 0;
 }
 

@@ -27,4 +27,10 @@ on node1 sh -c "cat /dev/zero >'$WORK/node1/local/others'" 2>/dev/null
 on node1 sh -c "head -c 2000000 /dev/urandom >'$(mnt 1)/more'" || fail "a write fails although the cache could go: $(kairan 1 status "$(mnt 1)")"
 same "$(seen_from_here 1)/more" "$EXPORT/more"
 same "$(seen_from_here 1)/cached" "$EXPORT/cached"
+note "killed with a full disk: the next mount finds room for itself, and brings what is left"
+mount_kill_with 1 "$(mnt 1)/left" bytes
+on node1 sh -c "cat /dev/zero >>'$WORK/node1/local/others'" 2>/dev/null
+mount_start 1
+kairan 1 flush --timeout 60 "$(mnt 1)" >"$WORK/said" || fail "it keeps something: $(cat "$WORK/said")"
+[ "$(cat "$EXPORT/left")" = bytes ] || fail "lost: $(cat "$EXPORT/left")"
 finish
