@@ -142,6 +142,9 @@ static void done(struct kr_gate_job *gated)
 		err = -ESTALE;
 	else if (err == 0 || err == -EINVAL)
 		send_blocks(job);
+	/* Who asks without a version has asked under a lease; but a program of its own node may have cut the file since. */
+	if (err == -EINVAL && pull->version == 0)
+		err = -ESTALE;
 	if (err && !pull->err)
 		pull->err = err;
 	for (size_t i = 0; i < job->read; i++)
