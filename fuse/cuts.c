@@ -52,7 +52,7 @@ static void settle(struct kr_notify_job *job, int err)
 	kr_inode_await_tellers(inodes, &cut->fid);
 	number = kr_inode_find(inodes, &cut->fid);
 	if (number)
-		cut->err = fuse_lowlevel_notify_inval_inode(cut->mount->fuse, number, 0, 0);
+		cut->err = kr_notify_drop(cut->mount->fuse, number, &(struct kr_range){0});
 	kr_loop_post(cut->mount->kr_loop, &cut->done_task);
 }
 

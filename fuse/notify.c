@@ -20,7 +20,7 @@ struct kr_notifier {
 };
 
 /* A page that has become dirty again after it was unmapped and written (by a device that was just reading into it) is left: once more. */
-static int invalidate(struct fuse_session *fuse, uint64_t nodeid, const struct kr_range *range)
+int kr_notify_drop(struct fuse_session *fuse, uint64_t nodeid, const struct kr_range *range)
 {
 	int err = 0;
 
@@ -37,7 +37,7 @@ static int tell(struct fuse_session *fuse, const struct kr_notify_job *job)
 	int first = 0;
 
 	for (uint32_t i = 0; i < job->count; i++) {
-		int err = invalidate(fuse, job->nodeid, &job->ranges[i]);
+		int err = kr_notify_drop(fuse, job->nodeid, &job->ranges[i]);
 
 		if (err && err != -ENOENT && !first)
 			first = err;

@@ -31,6 +31,8 @@ struct kr_notify_job {
 int kr_notifier_new(struct fuse_session *fuse, struct kr_notifier **ret_notifier);
 /* Waits until what is queued has run (the kernel must still be served meanwhile, or the session be unmounted). */
 void kr_notifier_free(struct kr_notifier *notifier);
+/* In kr-notify, for a `done`: drops that much of the inode's pages. 0, -ENOENT: the kernel does not know it any more; or as for `done`. */
+int kr_notify_drop(struct fuse_session *fuse, uint64_t nodeid, const struct kr_range *range);
 /* Any thread; never blocks. */
 void kr_notify(struct kr_notifier *notifier, struct kr_notify_job *job);
 
