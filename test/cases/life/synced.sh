@@ -39,11 +39,12 @@ kairan 1 flush --discard "$(mnt 1)/full" || fail "discard"
 rm "$EXPORT/ballast"
 
 mkfifo "$WORK/go"
-on node1 timeout 60 python3 - "$(mnt 1)/gone" "$WORK/go" <<'P' &
+on node1 timeout 60 python3 - "$(mnt 1)/gone" "$WORK/written" "$WORK/go" <<'P' &
 import errno, os, sys
 fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT, 0o644)
 os.write(fd, b"never to arrive")
-open(sys.argv[2]).read()
+open(sys.argv[2], "w").close()
+open(sys.argv[3]).read()
 for what in os.fsync, os.fsync, os.close:
     try:
         what(fd)
@@ -52,7 +53,7 @@ for what in os.fsync, os.fsync, os.close:
         assert error.errno == errno.ESTALE, error
 P
 program=$!
-until_ok 10 "the file is there" test -e "$EXPORT/gone"
+until_ok 10 "the file is written" test -e "$WORK/written" || fail "nothing is written" # a creation without an answer is repeated
 server_kill
 rm "$EXPORT/gone"
 server_start
