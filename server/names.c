@@ -10,6 +10,7 @@
 #include "server/files.h"
 #include "server/linger.h"
 #include "server/notes.h"
+#include "server/once.h"
 #include "server/request.h"
 #include "server/resent.h"
 #include "server/server.h"
@@ -182,12 +183,14 @@ static void lost_name(struct kr_request *request)
 		moved(request);
 }
 
-/* The file's state in the table follows what the job has done to it. */
+/* The file's state in the table follows what the job has done to it.  The answer may have to wait for other nodes to forget, and meanwhile
+ * others may build on what was done: the next instance of the server must not do it again. */
 static void note_removed(struct kr_request *request)
 {
 	const struct kr_removed *removed = request->state;
 	struct kr_sfile *file = removed->valid ? kr_sfile_find(request->server, &removed->fid) : NULL;
 
+	kr_once_end(request, request->err);
 	if (removed->lingers)
 		file = kr_linger_add(request->server, &removed->fid);
 	if (file && removed->orphaned)

@@ -5,6 +5,7 @@
 
 #include "server/files.h"
 #include "server/leases.h"
+#include "server/once.h"
 #include "server/request.h"
 #include "server/session.h"
 
@@ -53,7 +54,9 @@ void kr_shorter_tell(struct kr_request *request, struct kr_sfile *file, struct k
 		if (concerns(attachment->session, request->session) && kr_session_ask(attachment->session, KR_MSG_RECALL, &msg, told, telling))
 			telling->unanswered++;
 	}
-	if (telling->unanswered > 1)
+	if (telling->unanswered > 1) {
+		kr_once_end(request, request->err); /* from here on others may build on it: it must not be done again */
 		kr_operation_end(operation);
+	}
 	go_on(telling);
 }

@@ -7,6 +7,9 @@
 #include "common/fail.h"
 #include "common/hex.h"
 #include "common/log.h"
+#include "common/notes.h"
+#include "server/executed.h"
+#include "server/notes.h"
 #include "server/state_priv.h"
 
 static void a_restarted_server_lets_nodes_reclaim_first(void **state)
@@ -266,16 +269,21 @@ static void what_an_earlier_instance_executed_counts_as_done(void **state)
 	assert_int_equal(node_result(node, id, NULL), -ENOENT);
 }
 
-static void restart(struct fixture *f, struct node *const *nodes, int count)
+static void rejoin(struct fixture *f, struct node *const *nodes, int count)
 {
-	stop_server(f);
-	start_server(f);
 	for (int i = 0; i < count; i++) {
 		assert_true(node_wait_for(&f->loop, node_is_closed, nodes[i]));
 		assert_int_equal(node_hello(nodes[i], true), 0);
 	}
 	for (int i = 0; i < count; i++)
 		assert_int_equal(node_call(nodes[i], KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+}
+
+static void restart(struct fixture *f, struct node *const *nodes, int count)
+{
+	stop_server(f);
+	start_server(f);
+	rejoin(f, nodes, count);
 }
 
 static int resend(struct node *node, uint64_t id, uint16_t type, const void *msg)
@@ -286,6 +294,72 @@ static int resend(struct node *node, uint64_t id, uint16_t type, const void *msg
 		before->replies = 0;
 	node_send_as(node, id, KR_FRAME_RESEND, type, msg);
 	return node_result(node, id, NULL);
+}
+
+/* As after kill -9: the next instance remembers what this one has now; what its end answers into the void is not in it. */
+static void restart_as_killed(struct fixture *f, struct node *const *nodes, int count)
+{
+	enum { LENGTH = (KR_EXECUTED_SLOTS + 1) * 64 };
+	uint8_t *executed = kr_xcalloc(1, LENGTH);
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/executed", f->state_path);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(pread(fd, executed, LENGTH, 0), LENGTH);
+	stop_server(f);
+	assert_int_equal(pwrite(fd, executed, LENGTH, 0), LENGTH);
+	start_server(f);
+	rejoin(f, nodes, count);
+	close(fd);
+	free(executed);
+}
+
+static void what_others_built_on_before_it_was_answered_is_not_executed_again(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node, *other = f->nodes[1];
+	struct kr_rename_request move = {.new_name = "b", .name = "a"};
+	struct kr_remove_request remove_it = {.name = "b"};
+	struct kr_getattr_request look = {0};
+	uint64_t id;
+
+	other->may = KR_FEATURE_NOTES;
+	kr_notes_allow(&f->server, true);
+	node = joined(f, 0);
+	joined(f, 1);
+	look.file = create(node, "a", 0);
+	move.parent = move.new_parent = remove_it.parent = node->hello.root;
+	assert_int_equal(node_call(other, KR_MSG_GETATTR, &look, NULL), 0); /* which it notes, and keeps the answer to the move waiting for */
+	id = node_send(node, KR_MSG_RENAME, &move);
+	node_asked(other, KR_MSG_FORGET);
+	assert_int_equal(node_call(other, KR_MSG_REMOVE, &remove_it, NULL), 0);
+	assert_false(is_answered(node, id));
+	restart_as_killed(f, (struct node *[]){node, other}, 2);
+	assert_int_equal(resend(node, id, KR_MSG_RENAME, &move), 0);
+}
+
+static void a_cut_that_others_built_on_before_it_was_answered_is_not_made_again(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_setattr_request cut = {.file = create(node, "f", 0), .valid = KR_SET_SIZE};
+	char path[128];
+	struct stat now;
+	uint64_t id;
+
+	snprintf(path, sizeof(path), "%s/f", f->export_path);
+	assert_int_equal(truncate(path, 100), 0);
+	assert_int_equal(node_call(other, KR_MSG_OPEN, &(struct kr_open_request){.file = cut.file, .flags = KR_OPEN_BOTH}, NULL), 0);
+	id = node_send(node, KR_MSG_SETATTR, &cut);
+	node_asked(other, KR_MSG_RECALL); /* it is to hear of the cut, which has been made */
+	assert_int_equal(truncate(path, 5), 0); /* as somebody's write would */
+	assert_false(is_answered(node, id));
+	restart_as_killed(f, (struct node *[]){node, other}, 2);
+	assert_int_equal(resend(node, id, KR_MSG_SETATTR, &cut), 0);
+	assert_int_equal(stat(path, &now), 0);
+	assert_int_equal(now.st_size, 5);
 }
 
 static void what_another_has_made_is_not_taken_for_ones_own(void **state)
@@ -434,6 +508,8 @@ int main(void)
 		TEST(the_grace_period_ends_without_the_dead),
 		TEST(nobody_goes_on_before_the_lost_are_forgotten),
 		TEST(what_an_earlier_instance_executed_counts_as_done),
+		TEST(what_others_built_on_before_it_was_answered_is_not_executed_again),
+		TEST(a_cut_that_others_built_on_before_it_was_answered_is_not_made_again),
 		TEST(what_another_has_made_is_not_taken_for_ones_own),
 		TEST(what_another_has_made_meanwhile_is_not_of_a_node_that_was_cut_off),
 		TEST(extended_attributes_are_set_once),
