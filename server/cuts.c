@@ -14,6 +14,7 @@
 
 struct cut_wait {
 	struct kr_request *request;
+	struct kr_sfile *file;
 	void (*fn)(struct kr_request *request);
 };
 
@@ -35,11 +36,19 @@ static void synced_before(void *context, int err)
 	synced(context, err);
 }
 
+static void synced_after(void *context, int err)
+{
+	const struct cut_wait *wait = context;
+
+	wait->file->data.stable.cut_owed = err != 0;
+	synced(context, err);
+}
+
 static void sync_file(struct kr_request *request, struct kr_sfile *file, kr_stable_fn done, void (*fn)(struct kr_request *request))
 {
 	struct cut_wait *wait = kr_xcalloc(1, sizeof(*wait));
 
-	*wait = (struct cut_wait){.request = request, .fn = fn};
+	*wait = (struct cut_wait){.request = request, .file = file, .fn = fn};
 	kr_stable_wait(file, request->session->node_id, false, done, wait);
 }
 
@@ -49,7 +58,7 @@ void kr_cut_begin(struct kr_request *request, struct kr_sfile *file, void (*fn)(
 
 	request->cancel = NULL;
 	request->committed = true;
-	request->syncs_cut = stable->applied > stable->good || kr_stable_others(file, request->session->node_id);
+	request->syncs_cut = stable->applied > stable->good || stable->cut_owed || kr_stable_others(file, request->session->node_id);
 	if (request->syncs_cut)
 		sync_file(request, file, synced_before, fn);
 	else
@@ -75,7 +84,7 @@ void kr_cut_to(struct kr_request *request, const struct kr_fid *fid, uint64_t si
 void kr_cut_end(struct kr_request *request, struct kr_sfile *file, void (*fn)(struct kr_request *request))
 {
 	if (request->syncs_cut)
-		sync_file(request, file, synced, fn);
+		sync_file(request, file, synced_after, fn);
 	else
 		fn(request);
 }

@@ -45,6 +45,7 @@ struct kr_stable {
 	uint8_t writer[16];             /* whose the last round was ... */
 	uint64_t writer_round;          /* ... and its number */
 	uint64_t others_round;          /* the last round of anybody else */
+	bool cut_owed;                  /* a change that is in no journal (cuts.h) has been made, and its sync failed */
 	int taint;                      /* a sync failed while a round was running: the round fails with it */
 };
 

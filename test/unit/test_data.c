@@ -392,7 +392,7 @@ static void a_cut_that_may_not_last_is_an_error_and_brings_nothing_back(void **s
 	assert_int_equal(node->unstable, 0);
 	assert_int_equal(server_size("file"), way[0] == '0' + PUNCH ? 100 : 0);
 	wait_until(file->opens == 1); /* by create_file */
-	assert_int_equal(cut_by(node, (unsigned)(way[0] - '0')), 0);
+	assert_true(syncs_of(node, (unsigned)(way[0] - '0')) > 0); /* also where there is nothing to cut any more */
 	kr_sfile_put(file);
 #else
 	(void)state;
