@@ -36,7 +36,8 @@ static void settled(struct kr_task *task)
 
 	if (cut->err && cut->err != -ENOENT)
 		kr_log_warn("cannot invalidate the kernel's pages of a file that has been cut: error %d", -cut->err);
-	answer(cut);
+	if (!cut->mount->files->stopped) /* else there is no protocol any more */
+		answer(cut);
 	kr_list_remove(&cut->link);
 	free(cut);
 }
@@ -86,7 +87,7 @@ void kr_cuts_heard(struct kr_files *files, const struct kr_fid *fid, const struc
 	if (kr_list_empty(&files->cuts))
 		uv_timer_start(&files->cut_timer, look_for_late, KR_CUT_PATIENCE_MS / 4, KR_CUT_PATIENCE_MS / 4);
 	kr_list_append(&files->cuts, &cut->link);
-	kr_notify(mount->notifier, &cut->job);
+	kr_notify(mount->cut_notifier, &cut->job);
 }
 
 void kr_cuts_start(struct kr_files *files)

@@ -48,6 +48,7 @@ struct kr_mount {
 	struct kr_files *files;
 	struct kr_flusher *flusher;
 	struct kr_notifier *notifier;
+	struct kr_notifier *cut_notifier; /* for cuts.h alone */
 	struct kr_locks *locks;
 	struct kr_batches *batches;
 	struct kr_brings *brings;

@@ -3,7 +3,8 @@
  * A notification may wait for a page lock whose holder waits for an answer of ours, so no thread that answers requests,
  * and nobody who holds a lock, may send one.  The queue holds jobs that lie inside their owners (at most one per file and
  * one per waiting write or read), so it is bounded by them and needs no memory.  While threads are stuck others are
- * started, up to a bound.
+ * started, up to a bound.  Cuts of files (cuts.h) have a notifier of their own: their jobs may wait for page reads that wait for other nodes, and
+ * must not take the threads from recalls.
  */
 #ifndef KR_FUSE_NOTIFY_H
 #define KR_FUSE_NOTIFY_H
@@ -14,7 +15,7 @@
 struct fuse_session;
 struct kr_notifier;
 
-enum { KR_NOTIFY_RANGES = 8 };
+enum { KR_NOTIFY_RANGES = 128 };
 
 /* Owned by the asker, untouched by it until `done` has run. */
 struct kr_notify_job {

@@ -164,8 +164,7 @@ static bool may_finish(struct open_op *open)
 	bool claimed = claim_pages(open);
 
 	if (!claimed && !kr_op_given_up(op)) {
-		kr_file_op_wait(&open->file_op, 0);
-		kr_file_step(file);
+		kr_file_op_wait(&open->file_op, 0); /* woken when the pages have gone, or another has claimed them */
 		return false;
 	}
 	file->opening--;
@@ -209,6 +208,7 @@ static void on_opened(struct kr_op *op, int err, const void *message, struct kr_
 	if (open->readable && reply->has_data && data)
 		keep_inline(file, data, reply->checksum);
 	open->answered = true;
+	kr_file_step(file); /* others may have waited for what was granted */
 	finish_open(open);
 }
 
@@ -322,6 +322,7 @@ static void on_created(struct kr_op *op, int err, const void *message, struct kr
 		open->fi.flags &= ~O_TRUNC;
 	open->readable = learn(open, file, reply->granted, &open->attr);
 	open->answered = true;
+	kr_file_step(file);
 	finish_create(open);
 }
 

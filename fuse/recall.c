@@ -3,7 +3,7 @@
  * A page that a parked read waits for is locked, and an invalidation waits for the lock: so the ranges of parked reads
  * are left out (their pages are empty), and when an invalidation still has not returned after KR_FILE_THROUGH_MS, the
  * reads parked so far are served under the lease that is going, and one more pass follows.  It ends: each pass leaves out
- * what is parked when it begins.
+ * what is parked when it begins (KR_NOTIFY_RANGES).
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -209,6 +209,7 @@ static void unmake(struct kr_serve *serve)
 	if (mount->kr_loop)
 		kr_serve_in_loop(serve, stop_protocol);
 	kr_notifier_free(mount->notifier); /* a RECALL may have needed it until now */
+	kr_notifier_free(mount->cut_notifier);
 	kr_loop_free(mount->kr_loop);
 	kr_flusher_free(mount->flusher);
 	kr_files_free(mount->files);
@@ -256,10 +257,10 @@ static void wait_for_replay(struct kr_serve *serve)
 	const uint64_t now_ns = kr_clock_ns(), ends_ns = KR_MAX(drain_deadline(serve), now_ns);
 	struct timespec until;
 
-	clock_gettime(CLOCK_REALTIME, &until);
+	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += (time_t)((ends_ns - now_ns) / KR_NS_PER_S) + 1;
 	pthread_mutex_lock(&serve->lock);
-	while (!serve->live && pthread_cond_timedwait(&serve->changed, &serve->lock, &until) == 0)
+	while (!serve->live && pthread_cond_clockwait(&serve->changed, &serve->lock, CLOCK_MONOTONIC, &until) == 0)
 		continue;
 	pthread_mutex_unlock(&serve->lock);
 }

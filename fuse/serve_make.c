@@ -193,6 +193,8 @@ static int make_mount(struct kr_serve *serve)
 		err = kr_notifier_new(mount->fuse, &mount->notifier);
 	}
 	if (err == 0)
+		err = kr_notifier_new(mount->fuse, &mount->cut_notifier);
+	if (err == 0)
 		err = kr_serve_in_loop(serve, make_control);
 	return err;
 }
