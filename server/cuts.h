@@ -8,6 +8,7 @@
  *  - before it is answered it is synced itself, or a crash would undo it alone, and what was written since would be brought into the
  *    file as it was before: the beginning of a new content and the end of the old one; and what was copied would be lost
  *    although its file was closed.  If that fails it has been made and may not last: its caller hears the error.
+ * A sync that failed before the change was asked for is not known here: what its nodes bring again then goes into the file as it is now.
  * Nobody but its own node, for what it has written meanwhile, has anything to bring in between.  Loop thread.
  */
 #ifndef KR_SERVER_CUTS_H

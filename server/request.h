@@ -68,8 +68,8 @@ struct kr_request {
 	struct kr_note_change change;  /* of notes.c */
 };
 
-/* RUN in a pool thread: may read msg and data, writes err, reply and what `state` points to, nothing else of the request.
- * DONE in the loop, also when the session has ended meanwhile (its reply is then dropped). Clears `cancel`. */
+/* RUN in a pool thread: may read msg and data, writes err, reply, what `state` points to and what it finds out of the change
+ * (bare, shorter, syncs_cut), nothing else of the request. DONE in the loop, also when the session has ended meanwhile (its reply is then dropped). Clears `cancel`. */
 void kr_request_run(struct kr_request *request, void (*run)(struct kr_request *), void (*done)(struct kr_request *));
 
 /* Bytes of all requests, but for their data. */
