@@ -2,6 +2,8 @@
 #ifndef KR_TEST_UNIT_LATE_FIXTURE_H
 #define KR_TEST_UNIT_LATE_FIXTURE_H
 
+#include <time.h>
+
 #include "test/unit/server_fixture.h"
 
 static inline void lose(struct fixture *f, struct node *node, struct node *other)
@@ -15,12 +17,17 @@ static inline void lose(struct fixture *f, struct node *node, struct node *other
 
 static const struct kr_time never = {0}, always = {.sec = 1 << 30};
 
-/* After all that has been changed so far. */
+/* After all that has been changed so far, and before all that will be: the clock of file times ticks, so the next tick is waited for. */
 static inline struct kr_time just_now(void)
 {
 	const uint64_t now_ns = kr_clock_real_ns();
+	const struct kr_time now = {.sec = (int64_t)(now_ns / KR_NS_PER_S), .nsec = (uint32_t)(now_ns % KR_NS_PER_S)};
+	struct timespec tick;
 
-	return (struct kr_time){.sec = (int64_t)(now_ns / KR_NS_PER_S), .nsec = (uint32_t)(now_ns % KR_NS_PER_S)};
+	do
+		clock_gettime(CLOCK_REALTIME_COARSE, &tick);
+	while (tick.tv_sec < now.sec || (tick.tv_sec == now.sec && (uint32_t)tick.tv_nsec <= now.nsec));
+	return now;
 }
 
 static inline uint64_t send_reclaim(struct node *node, const struct kr_fid *fid, struct kr_time since)

@@ -11,18 +11,6 @@ static struct node *copy_of(const struct node *node, struct node *copy)
 	return copy;
 }
 
-/* ... later than everything that was before, also by the clock of file times, which ticks. */
-static void change(struct node *node, const struct kr_fid *fid)
-{
-	const struct kr_time before = just_now();
-	struct timespec now;
-
-	do
-		clock_gettime(CLOCK_REALTIME_COARSE, &now);
-	while (now.tv_sec < before.sec || (now.tv_sec == before.sec && now.tv_nsec <= before.nsec));
-	cut(node, fid, 7);
-}
-
 static void leave(struct node *node)
 {
 	assert_int_equal(node_call(node, KR_MSG_GOODBYE, NULL, NULL), 0);
@@ -115,7 +103,7 @@ static void old_bytes_of_a_copy_cover_nothing_at_a_server_that_was_restarted(voi
 	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE), quiet = create(node, "q", KR_LEASE_WRITE);
 	struct kr_time since = just_now();
 
-	change(node, &fid);
+	cut(node, &fid, 7);
 	restart(f);
 	joined(f, 0);
 	leave(node); /* at this moment, as far as this instance knows, it had nothing left, and nobody has changed anything since */
@@ -134,7 +122,7 @@ static void bytes_written_since_the_start_of_the_server_go_by_what_it_knows(void
 
 	lose(f, node, other);
 	assert_int_equal(node_call(other, KR_MSG_SETATTR, &chmod, NULL), 0);
-	change(other, &changed);
+	cut(other, &changed, 7);
 	assert_int_equal(node_hello(copy, false), 0);
 	assert_false(in_conflict(copy, &fid, since));
 	assert_true(in_conflict(copy, &changed, since));
@@ -148,7 +136,7 @@ static void a_replay_leaves_the_lapse_of_its_node_as_it_was(void **state)
 	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
 
 	lose(f, node, other);
-	change(other, &fid);
+	cut(other, &fid, 7);
 	assert_int_equal(node_hello(copy, false), 0);
 	assert_int_equal(node_call(copy, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
 	leave(copy);
@@ -183,7 +171,7 @@ static void a_replay_that_was_interrupted_goes_on_in_place(void **state)
 	assert_int_equal(node_hello(copy, false), 0);
 	assert_false(in_conflict(copy, &fid, since));
 	lose(f, copy, other);
-	change(other, &fid);
+	cut(other, &fid, 7);
 	assert_int_equal(node_hello(copy, false), 0);
 	assert_true(in_conflict(copy, &fid, since));
 }
