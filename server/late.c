@@ -112,6 +112,14 @@ static bool refused_here(const struct kr_request *request)
 		kr_data_judge_replays(server->data, request->session->node_id, msg) == KR_SYNCED_NOT;
 }
 
+/* A moment before TIME, as the node has said it: its notion of our clock is good to less than a second, and the times of files tick, so they are
+ * up to 10 ms behind. */
+static struct kr_time safely(struct kr_time time)
+{
+	time.sec -= time.sec > INT64_MIN;
+	return time;
+}
+
 /* Of a journal that may be a copy: whatever this instance knows of the node's end, a former one may have applied these bytes, and others covered
  * them. What was written after our start was unflushed then, and what became of it since is known here. */
 static bool is_of_before(const struct kr_request *request)
@@ -119,7 +127,20 @@ static bool is_of_before(const struct kr_request *request)
 	const struct kr_time since = request->msg.reclaim_request.since, started = request->server->started;
 
 	return request->session->replay &&
-		(kr_time_compare(since, started) <= 0 || kr_setbacks_doubt(&request->server->setbacks, started, since));
+		(kr_time_compare(safely(since), started) <= 0 || kr_setbacks_doubt(&request->server->setbacks, started, since));
+}
+
+/* Whether the times tell that others may have changed the file, which has CTIME.  They could at once, when the node gave a lease back, or had
+ * flushed.  But a lost node has had a good lease then: it serves for three quarters of the lease time (fence.h), and others get the file
+ * after all of it, which is a quarter of a second later at least, and five as it comes. */
+static bool is_changed_since(const struct kr_request *request, struct kr_time ctime)
+{
+	const struct kr_time since = request->msg.reclaim_request.since;
+	uint64_t epoch;
+	bool at_once = is_uncovered(request, &epoch) || is_of_before(request);
+
+	return kr_time_compare(ctime, at_once ? safely(since) : since) > 0 || clock_was_set_back(since) ||
+		kr_setbacks_doubt(&request->server->setbacks, ctime, since);
 }
 
 /* Since when others' changes count. *RET_EXACT: the file has not left the table since. */
@@ -155,9 +176,10 @@ static bool touched(const struct kr_request *request, const struct kr_sfile *fil
 {
 	bool exact;
 	const struct kr_lapse lapse = lapse_of(request, &exact);
-	const struct kr_time since = request->msg.reclaim_request.since;
 	struct kr_time ctime = attr->ctime;
-	uint64_t changed = file->changed_epoch;
+	uint64_t changed = file->changed_epoch, epoch;
+	/* Perhaps before anything that is known here. */
+	bool uncovered_before = is_uncovered(request, &epoch) && !epoch;
 
 	if (changed && changed == file->own_epoch && memcmp(file->own_node, request->session->node_id, 16) == 0) {
 		changed = file->own_base;
@@ -167,9 +189,10 @@ static bool touched(const struct kr_request *request, const struct kr_sfile *fil
 		return true;
 	if (lapse.kind == KR_LAPSE_KNOWN && changed > lapse.epoch)
 		return true;
-	if (lapse.kind == KR_LAPSE_KNOWN && (exact || file->server->forgotten_epoch <= lapse.epoch) && !may_be_applied(request))
+	if (lapse.kind == KR_LAPSE_KNOWN && (exact || file->server->forgotten_epoch <= lapse.epoch) && !may_be_applied(request) &&
+		!uncovered_before)
 		return false;
-	return kr_time_compare(ctime, since) > 0 || clock_was_set_back(since) || kr_setbacks_doubt(&request->server->setbacks, ctime, since);
+	return is_changed_since(request, ctime);
 }
 
 bool kr_late_contested(const struct kr_request *request, const struct kr_sfile *file)

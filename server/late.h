@@ -8,7 +8,8 @@
  *
  * What counts as a change, for a lapse of this instance: any change of the file's bytes or size, seen by its epoch.  For one
  * of before its start (and for files that have left the table): the file's ctime against the last moment at which the node
- * knew it had the file for itself; a chmod then counts as well.
+ * knew it had the file for itself; a chmod then counts as well.  Where others could have the file from that very moment on, what was changed in
+ * the second before it counts, too, because clocks differ, and the times of files tick.
  *
  * Bytes that this server refused are late, too, when their node has given a lease back with them (cover.h): since that moment, or if nobody
  * here knows it, since what the node says.

@@ -30,6 +30,19 @@ static inline struct kr_time just_now(void)
 	return now;
 }
 
+static inline struct kr_time seconds_before(struct kr_time time, int64_t seconds)
+{
+	time.sec -= seconds;
+	return time;
+}
+
+/* As if all that has been changed so far had been a second earlier: a moment after it that can be told from it, and that is not after what will be
+ * changed in the next second, as far as times tell. */
+static inline struct kr_time a_second_later(void)
+{
+	return seconds_before(just_now(), -1);
+}
+
 static inline uint64_t send_reclaim(struct node *node, const struct kr_fid *fid, struct kr_time since)
 {
 	struct kr_reclaim_request reclaim = {.file = *fid, .kinds = KR_LEASE_WRITE, .first = 5, .last = 9, .since = since};
@@ -53,6 +66,20 @@ static inline void cut(struct node *node, const struct kr_fid *fid, uint64_t siz
 	struct kr_setattr_request msg = {.file = *fid, .valid = KR_SET_SIZE, .size = size};
 
 	assert_int_equal(node_call(node, KR_MSG_SETATTR, &msg, NULL), 0);
+}
+
+/* The same; returns a moment after it that is too short for the clocks of two machines, and for the ticks of file times. */
+static inline struct kr_time right_after_cut(struct node *node, const struct kr_fid *fid, uint64_t size)
+{
+	struct kr_setattr_request msg = {.file = *fid, .valid = KR_SET_SIZE, .size = size};
+	const union kr_any_msg *reply;
+	struct kr_time time;
+
+	assert_int_equal(node_call(node, KR_MSG_SETATTR, &msg, &reply), 0);
+	time = reply->setattr_reply.attr.ctime;
+	time.sec += (time.nsec + (uint32_t)KR_NS_PER_MS) / (uint32_t)KR_NS_PER_S;
+	time.nsec = (time.nsec + (uint32_t)KR_NS_PER_MS) % (uint32_t)KR_NS_PER_S;
+	return time;
 }
 
 static inline void back(struct node *node)

@@ -160,15 +160,8 @@ static void a_late_node_does_not_bring_refused_bytes_over_what_came_before_it_wa
 	assert_true(in_conflict(node, &fid, never));
 }
 
-/* A new server knows the times only. */
-static void after_a_restart_the_time_decides_of_refused_bytes(void **state)
+static void restart(struct fixture *f, struct node *node, struct node *other)
 {
-	struct fixture *f = *state;
-	struct node *node = joined(f, 0), *other = joined(f, 1);
-	struct kr_fid fid = refused(node, other);
-	struct kr_time since = just_now();
-	uint8_t kinds;
-
 	stop_server(f);
 	start_server(f);
 	assert_true(node_wait_for(&f->loop, node_is_closed, node) && node_wait_for(&f->loop, node_is_closed, other));
@@ -176,10 +169,51 @@ static void after_a_restart_the_time_decides_of_refused_bytes(void **state)
 	assert_int_equal(node->hello.late, 0);
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
 	joined(f, 1);
+}
+
+/* A new server knows the times only. */
+static void after_a_restart_the_time_decides_of_refused_bytes(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = refused(node, other);
+	struct kr_time since = a_second_later();
+	uint8_t kinds;
+
+	restart(f, node, other);
 	assert_int_equal(judged(node, &fid, since, &kinds), 0);
 	give_back(node, &fid, KR_LEASE_ALL);
 	cut(other, &fid, 7);
 	assert_int_equal(judged(node, &fid, since, &kinds), KR_CONFLICT_DIRTY);
+}
+
+/* ... which tick: what was changed just after that can show a time just before. */
+static void a_change_of_the_same_second_counts_as_a_later_one(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = refused(node, other);
+	uint8_t kinds;
+
+	restart(f, node, other);
+	assert_int_equal(judged(node, &fid, right_after_cut(other, &fid, 7), &kinds), KR_CONFLICT_DIRTY);
+}
+
+/* The node is lost after the restart, and what others changed before that is nothing to this instance. */
+static void a_lost_node_has_refused_bytes_of_before_it_was_lost(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = refused(node, other), quiet = create(node, "q", KR_LEASE_WRITE);
+	struct kr_time since = a_second_later();
+	uint8_t kinds;
+
+	restart(f, node, other);
+	cut(other, &fid, 7);
+	lose(f, node, other);
+	back(node);
+	assert_int_equal(judged(node, &fid, since, &kinds), KR_CONFLICT_DIRTY);
+	assert_int_equal(judged(node, &quiet, since, &kinds), 0);
 }
 
 int main(void)
@@ -193,6 +227,8 @@ int main(void)
 		TEST(a_daemon_that_is_started_anew_does_not_bring_refused_bytes_over_newer_ones),
 		TEST(a_late_node_does_not_bring_refused_bytes_over_what_came_before_it_was_lost),
 		TEST(after_a_restart_the_time_decides_of_refused_bytes),
+		TEST(a_change_of_the_same_second_counts_as_a_later_one),
+		TEST(a_lost_node_has_refused_bytes_of_before_it_was_lost),
 	};
 
 	kr_log_init("test_late_refused", KR_LOG_ERROR);
