@@ -35,6 +35,7 @@ void kr_applied_init(struct kr_applied *applied)
 	kr_table_init(&applied->table);
 	kr_list_init(&applied->uses);
 	kr_table_init(&applied->forgotten);
+	applied->owing = 0;
 }
 
 static bool is_of_node(const struct kr_table_link *link, const void *node_id)
@@ -68,6 +69,7 @@ static void forget_oldest(struct kr_applied *applied)
 {
 	struct kr_applied_entry *entry = KR_LIST_ENTRY(kr_list_pop(&applied->uses), struct kr_applied_entry, use);
 
+	applied->owing -= entry->owing;
 	kr_table_remove(&applied->table, &entry->link);
 	note_forgotten(applied, entry);
 	free(entry);
@@ -163,6 +165,8 @@ void kr_applied_note_unstable(struct kr_applied *applied, const struct kr_fid *f
 
 	entry->good = entry->unstable_err ? KR_MIN(entry->good, good) : good;
 	entry->unstable_err = err;
+	applied->owing += !entry->owing;
+	entry->owing = true;
 	lose(entry);
 }
 
@@ -172,6 +176,23 @@ void kr_applied_told(struct kr_applied *applied, const struct kr_fid *file, cons
 
 	if (entry && entry->good >= good)
 		entry->unstable_err = 0;
+}
+
+bool kr_applied_owes(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16])
+{
+	const struct kr_applied_entry *entry = applied->owing ? kr_applied_find(applied, file, node_id) : NULL;
+
+	return entry && entry->owing;
+}
+
+void kr_applied_clean(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16])
+{
+	struct kr_applied_entry *entry = kr_applied_find(applied, file, node_id);
+
+	if (!entry || !entry->owing || entry->unstable_err)
+		return;
+	entry->owing = false;
+	applied->owing--;
 }
 
 uint64_t kr_applied_forgotten(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16])

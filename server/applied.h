@@ -23,12 +23,14 @@ struct kr_applied_entry {
 	uint64_t good;
 	bool lossy;               /* there was such a loss: a flush on its way then may not have the lost bytes, so that what
 	                           * is known to be applied cannot be put as a position any more, and SEQ stays 0 */
+	bool owing;               /* ... and the node has not said since that it has nothing of the file to send */
 };
 
 struct kr_applied {
 	struct kr_table table;
 	struct kr_list uses; /* least recently used first */
 	struct kr_table forgotten; /* struct forgotten of applied.c, by node */
+	size_t owing;              /* entries */
 };
 
 void kr_applied_init(struct kr_applied *applied);
@@ -45,6 +47,10 @@ void kr_applied_note_unstable(struct kr_applied *applied, const struct kr_fid *f
 	uint64_t good, int err);
 /* The node has answered that it knows of the loss of all rounds after GOOD. */
 void kr_applied_told(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16], uint64_t good);
+/* Whether the node may have bytes that it is to send again. (What is forgotten, being too much, is owed no more.) */
+bool kr_applied_owes(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16]);
+/* The node says that it has nothing unflushed: that counts if it knew of the loss. */
+void kr_applied_clean(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16]);
 /* The highest sequence number of the node's journal that may have been applied to the file beyond what kr_applied_find says;
  * 0: none. */
 uint64_t kr_applied_forgotten(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16]);

@@ -5,44 +5,16 @@
 #include <stdlib.h>
 
 #include "common/util.h"
+#include "server/data_priv.h"
 #include "server/export.h"
-#include "server/files.h"
-#include "server/request.h"
-#include "server/server.h"
-#include "server/session.h"
-#include "server/stable.h"
 
 struct cut_wait {
 	struct kr_request *request;
 	struct kr_sfile *file;
 	void (*fn)(struct kr_request *request);
+	size_t unanswered; /* QUERYs, and one more while they are being sent */
+	int err;
 };
-
-static void synced(void *context, int err)
-{
-	struct cut_wait wait = *(struct cut_wait *)context;
-
-	free(context);
-	wait.request->err = err;
-	wait.fn(wait.request);
-}
-
-static void synced_before(void *context, int err)
-{
-	const struct cut_wait *wait = context;
-
-	if (!err && wait->request->session->dead)
-		err = -ESTALE;
-	synced(context, err);
-}
-
-static void synced_after(void *context, int err)
-{
-	const struct cut_wait *wait = context;
-
-	wait->file->data.stable.cut_owed = err != 0;
-	synced(context, err);
-}
 
 static void sync_file(struct kr_request *request, struct kr_sfile *file, kr_stable_fn done, void (*fn)(struct kr_request *request))
 {
@@ -52,18 +24,98 @@ static void sync_file(struct kr_request *request, struct kr_sfile *file, kr_stab
 	kr_stable_wait(file, request->session->node_id, false, done, wait);
 }
 
+static void go_on(struct cut_wait *wait, int err)
+{
+	struct kr_request *request = wait->request;
+	void (*fn)(struct kr_request *) = wait->fn;
+
+	free(wait);
+	request->err = err;
+	fn(request);
+}
+
+/* --- before ------------------------------------------------------------------------------------------------------------ */
+
+static void answered(struct cut_wait *wait)
+{
+	if (--wait->unanswered > 0)
+		return;
+	if (!wait->err && wait->request->session->dead)
+		wait->err = -ESTALE;
+	go_on(wait, wait->err);
+}
+
+/* When its session has ended, the one that has taken its place has the bytes, or the next instance awaits the node; else they will be late,
+ * and judged. */
+static void told(struct kr_session *session, void *context, int err, const void *message)
+{
+	struct cut_wait *wait = context;
+	const struct kr_query_reply *reply = message;
+	struct kr_applied *applied = &kr_data_of(wait->file)->applied;
+	const struct kr_fid *fid = &wait->file->fid;
+	bool comes = session->server->stopping || kr_session_find_node_id(session->server, session->node_id);
+
+	if (!err && !reply->dirty)
+		kr_applied_clean(applied, fid, session->node_id);
+	if (comes && kr_applied_owes(applied, fid, session->node_id))
+		wait->err = -EIO;
+	answered(wait);
+}
+
+/* Whether what SESSION's node has been told to send again may go in after the change. Not so what was refused then: that is judged if the node
+ * has given a lease back with it (late.h), and if the node makes the change itself it knows, which may be what makes room. */
+static bool may_bring_back(const struct kr_session *session, const struct kr_sfile *file, const struct kr_request *request)
+{
+	const struct kr_attachment *attachment = kr_attachment_find(file, session);
+	const struct kr_cover none = {0}, *cover = attachment ? &attachment->cover : &none;
+
+	if (cover->lost || (cover->refused && session == request->session))
+		return false;
+	return kr_applied_owes(&kr_data_of(file)->applied, &file->fid, session->node_id);
+}
+
+/* Asks whoever has been told that its rounds were lost whether it has sent them again. */
+static void ask_who_owes(struct cut_wait *wait)
+{
+	struct kr_query_request msg = {.file = wait->file->fid};
+	struct kr_session *session;
+
+	wait->unanswered = 1;
+	KR_LIST_FOR_EACH(session, &wait->request->server->sessions, link) {
+		if (!kr_data_of(wait->file)->applied.owing)
+			break; /* as a rule */
+		if (may_bring_back(session, wait->file, wait->request) && kr_session_ask(session, KR_MSG_QUERY, &msg, told, wait))
+			wait->unanswered++;
+	}
+	answered(wait);
+}
+
+static void synced_before(void *context, int err)
+{
+	if (err)
+		go_on(context, err);
+	else
+		ask_who_owes(context);
+}
+
 void kr_cut_begin(struct kr_request *request, struct kr_sfile *file, void (*fn)(struct kr_request *request))
 {
 	const struct kr_stable *stable = &file->data.stable;
+	struct cut_wait *wait;
 
 	request->cancel = NULL;
 	request->committed = true;
 	request->syncs_cut = stable->applied > stable->good || stable->cut_owed || kr_stable_others(file, request->session->node_id);
-	if (request->syncs_cut)
+	if (request->syncs_cut) {
 		sync_file(request, file, synced_before, fn);
-	else
-		fn(request);
+	} else {
+		wait = kr_xcalloc(1, sizeof(*wait));
+		*wait = (struct cut_wait){.request = request, .file = file, .fn = fn};
+		ask_who_owes(wait);
+	}
 }
+
+/* --- the change and after ---------------------------------------------------------------------------------------------- */
 
 void kr_cut_made(struct kr_request *request)
 {
@@ -79,6 +131,14 @@ void kr_cut_to(struct kr_request *request, const struct kr_fid *fid, uint64_t si
 	if (attr.size != size)
 		kr_cut_made(request);
 	request->shorter = attr.size > size;
+}
+
+static void synced_after(void *context, int err)
+{
+	struct cut_wait *wait = context;
+
+	wait->file->data.stable.cut_owed = err != 0;
+	go_on(wait, err);
 }
 
 void kr_cut_end(struct kr_request *request, struct kr_sfile *file, void (*fn)(struct kr_request *request))

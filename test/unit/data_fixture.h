@@ -53,6 +53,7 @@ static inline void control_frame(struct kr_conn *conn, const struct kr_frame *fr
 {
 	struct node *node = kr_conn_context(conn);
 	struct kr_round_reply round_reply = { .seq = 0 };
+	struct kr_query_reply query_reply = { .dirty = node ? node->dirty : 0 };
 	const void *reply = NULL;
 	struct kr_arena arena = { 0 };
 	union kr_any_msg msg;
@@ -79,6 +80,10 @@ static inline void control_frame(struct kr_conn *conn, const struct kr_frame *fr
 		break;
 	case KR_MSG_RECALL:
 		node->recalls++;
+		break;
+	case KR_MSG_QUERY:
+		node->queries++;
+		reply = &query_reply;
 		break;
 	case KR_MSG_UPSTREAM:
 		node->upstreams++;

@@ -90,6 +90,8 @@ struct node {
 	unsigned deaths_left, die_after; /* extents sent in a stream before the next death */
 
 	uint64_t stable, unstable;
+	bool dirty; /* what it answers to QUERY */
+	unsigned queries;
 	uint64_t replay_round; /* of the latest ROUND */
 	unsigned aborts, upstreams, recalls;
 	struct kr_hop_address upstream;

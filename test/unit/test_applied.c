@@ -122,6 +122,39 @@ static void nothing_lost_counts_as_applied(void **state)
 	kr_applied_fini(&applied);
 }
 
+static void who_was_told_of_a_loss_owes_until_it_says_that_it_has_nothing(void **state)
+{
+	struct kr_applied applied;
+	struct kr_fid one = fid_of(1);
+
+	(void)state;
+	kr_applied_init(&applied);
+	kr_applied_note(&applied, &one, node_a, 10, 100);
+	kr_applied_note(&applied, &one, node_b, 10, 100);
+	assert_false(kr_applied_owes(&applied, &one, node_a));
+	kr_applied_note_unstable(&applied, &one, node_a, 99, -5);
+	kr_applied_note_unstable(&applied, &one, node_a, 98, -5);
+	assert_int_equal(applied.owing, 1);
+	assert_true(kr_applied_owes(&applied, &one, node_a));
+	assert_false(kr_applied_owes(&applied, &one, node_b));
+	kr_applied_clean(&applied, &one, node_a); /* it did not know */
+	assert_true(kr_applied_owes(&applied, &one, node_a));
+	kr_applied_told(&applied, &one, node_a, 98);
+	kr_applied_note(&applied, &one, node_a, 11, 101);
+	assert_true(kr_applied_owes(&applied, &one, node_a));
+	kr_applied_clean(&applied, &one, node_a);
+	kr_applied_clean(&applied, &one, node_a);
+	assert_false(kr_applied_owes(&applied, &one, node_a));
+	assert_int_equal(applied.owing, 0);
+	for (uint32_t i = 0; i < KR_APPLIED_MAX + 1; i++) {
+		struct kr_fid fid = fid_of(i);
+
+		kr_applied_note_unstable(&applied, &fid, node_a, 1, -5);
+	}
+	assert_int_equal(applied.owing, KR_APPLIED_MAX);
+	kr_applied_fini(&applied);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -130,6 +163,7 @@ int main(void)
 		cmocka_unit_test(knows_up_to_where_it_has_forgotten),
 		cmocka_unit_test(keeps_the_earliest_loss_that_was_not_told),
 		cmocka_unit_test(nothing_lost_counts_as_applied),
+		cmocka_unit_test(who_was_told_of_a_loss_owes_until_it_says_that_it_has_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

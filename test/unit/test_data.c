@@ -341,6 +341,72 @@ static void what_cannot_be_synced_first_is_not_cut(void **state)
 #endif
 }
 
+/* The sync had failed before anybody asked for a cut. */
+static void what_nodes_are_to_bring_again_is_not_cut_before_they_have(void **state)
+{
+#ifdef KR_FAULTS
+	const char *way = getenv("KR_TEST_WAY");
+	struct node *node, *other;
+	char digit[2] = "0";
+
+	(void)state;
+	for (; !way && digit[0] < '0' + CUTS; digit[0]++) {
+		setenv("KR_TEST_WAY", digit, 1);
+		run_with_fault("what_nodes_are_to_bring_again*", "stable.before:eio:1");
+	}
+	unsetenv("KR_TEST_WAY");
+	if (!way)
+		return;
+	other = node_start("n2");
+	node = node_with_a_round();
+	other->file = node->file;
+	node->dirty = true;
+	wait_until(node->unstable == 1);
+	assert_int_equal(cut_by(other, (unsigned)(way[0] - '0')), -EIO);
+	assert_content("file", 100, generation_1);
+	flush_and_wait(node);
+	node->dirty = false;
+	assert_int_equal(cut_by(other, (unsigned)(way[0] - '0')), 0);
+	assert_int_equal(server_size("file"), way[0] == '0' + PUNCH ? 100 : 0);
+	assert_int_equal(node->queries, 2);
+	assert_int_equal(other->queries, 0);
+	assert_true(syncs_of(other, (unsigned)(way[0] - '0')) < 3);
+	assert_int_equal(node->queries, 2); /* it owes nothing any more */
+#else
+	(void)state;
+	skip();
+#endif
+}
+
+/* It will be late. */
+static void what_a_lost_node_was_to_bring_again_is_not_waited_for(void **state)
+{
+#ifdef KR_FAULTS
+	struct node *node, *other;
+
+	(void)state;
+	if (!getenv("KR_FAULT")) {
+		run_with_fault("what_a_lost_node*", "stable.before:eio:1");
+		return;
+	}
+	other = node_start("n2");
+	node = node_with_a_round();
+	other->file = node->file;
+	node->dirty = true;
+	wait_until(node->unstable == 1);
+	node_die(node);
+	node_begin(node); /* its next session has what the first had */
+	wait_until(node->live);
+	assert_int_equal(cut_by(other, 0), -EIO);
+	kr_session_end(kr_session_find(&F.server, node->session), KR_SESSION_LOST);
+	assert_int_equal(cut_by(other, 0), 0);
+	assert_int_equal(node->queries, 1);
+#else
+	(void)state;
+	skip();
+#endif
+}
+
 static void what_was_asked_in_a_session_that_has_ended_is_not_cut(void **state)
 {
 #ifdef KR_FAULTS
@@ -620,6 +686,8 @@ int main(void)
 		TEST(failed_sync_is_told_to_nodes_and_fsync_and_not_forgotten),
 		TEST(what_no_journal_has_is_synced_before_it_is_answered),
 		TEST(what_cannot_be_synced_first_is_not_cut),
+		TEST(what_nodes_are_to_bring_again_is_not_cut_before_they_have),
+		TEST(what_a_lost_node_was_to_bring_again_is_not_waited_for),
 		TEST(what_was_asked_in_a_session_that_has_ended_is_not_cut),
 		TEST(a_cut_that_may_not_last_is_an_error_and_brings_nothing_back),
 		TEST(chained_round_of_strided_writers_is_applied_in_few_large_writes),
