@@ -86,8 +86,8 @@ static bool goes_first(const struct kr_lease_waiter *waiter, const struct kr_lea
 	return waiter->operation && holder && holder->kinds == KR_LEASE_ALL;
 }
 
-/* Whether WAITER can have what it wants, as far as its own node's HOLDER (NULL: it has nothing), all holders, and those who asked
- * EARLIER are concerned. */
+/* Whether WAITER can have what it wants, as far as its own node's HOLDER (NULL: it has nothing), all holders, and those are concerned who asked
+ * EARLIER and that it has to wait behind. */
 static bool grantable(const struct kr_lease_waiter *waiter, const struct kr_lease_holder *holder, const struct kr_crowds *holders,
 	const struct kr_crowds *earlier)
 {
@@ -97,7 +97,7 @@ static bool grantable(const struct kr_lease_waiter *waiter, const struct kr_leas
 		if (holder->recalling & waiter->kinds)
 			return false;
 	}
-	return !kr_crowds_exclude(holders, waiter) && (goes_first(waiter, holder) || !kr_crowds_exclude(earlier, waiter));
+	return !kr_crowds_exclude(holders, waiter) && !kr_crowds_exclude(earlier, waiter);
 }
 
 /* Holders by node, as far as they have been looked for lately: many who wait are of few nodes. */
@@ -119,7 +119,7 @@ static const struct kr_lease_holder *look_up(struct known_holders *known, const 
 
 static struct kr_lease_waiter *next_grantable(struct kr_lease_table *table)
 {
-	struct kr_crowds holders, earlier = {0};
+	struct kr_crowds holders, earlier = {0}, first = {0}; /* those that go first wait behind each other; they are of one node */
 	struct known_holders known;
 	struct kr_lease_waiter *waiter;
 
@@ -128,9 +128,14 @@ static struct kr_lease_waiter *next_grantable(struct kr_lease_table *table)
 	memset(&known, 0, sizeof(known));
 	holders = gather_holders(table);
 	KR_LIST_FOR_EACH(waiter, &table->waiting, link) {
-		if (grantable(waiter, look_up(&known, table, waiter->node), &holders, &earlier))
+		const struct kr_lease_holder *holder = look_up(&known, table, waiter->node);
+		bool goes = goes_first(waiter, holder);
+
+		if (grantable(waiter, holder, &holders, goes ? &first : &earlier))
 			return waiter;
 		kr_crowds_add(&earlier, waiter->node, waiter->kinds, waiter->operation);
+		if (goes)
+			kr_crowds_add(&first, waiter->node, waiter->kinds, true);
 	}
 	return NULL;
 }

@@ -41,6 +41,21 @@ static inline bool conflict(uint8_t a, uint8_t b)
 	return ((a & KR_LEASE_READ) && (b & KR_LEASE_WRITE)) || ((a & KR_LEASE_WRITE) && (b & KR_LEASE_READ));
 }
 
+/* Whether they do not exclude each other because they are of one node. */
+static inline bool same(const struct kr_lease_waiter *a, const struct kr_lease_waiter *b)
+{
+	return a->node == b->node && !(a->operation && b->operation);
+}
+
+/* Whether WAITER may be granted before OTHER, who asked earlier and excludes it. */
+static inline bool may_overtake(const struct world *world, const struct kr_lease_waiter *waiter, const struct kr_lease_waiter *other)
+{
+	if (!waiter->operation)
+		return (world->held_before[waiter->node] & waiter->kinds) == waiter->kinds;
+	/* Its node is alone with the file. Of the operations for that node each waits for those that were asked before it. */
+	return kr_lease_table_held(&world->table, waiter->node) == KR_LEASE_ALL && other->node != waiter->node;
+}
+
 static inline void on_grant(void *context, struct kr_lease_waiter *waiter)
 {
 	struct world *world = context;
@@ -52,12 +67,9 @@ static inline void on_grant(void *context, struct kr_lease_waiter *waiter)
 	world->grants++;
 	for (size_t i = 0; i < ASKS; i++) { /* first come, first served, among those that exclude each other */
 		const struct ask *other = &world->asks[i];
-		bool same = other->waiter.node == waiter->node && !(other->waiter.operation && waiter->operation);
 
-		if (waiter->operation && kr_lease_table_held(&world->table, waiter->node) == KR_LEASE_ALL)
-			continue;
-		if (other->waiting && other->asked < ask->asked && !same && conflict(other->waiter.kinds, waiter->kinds))
-			assert_true(!waiter->operation && (world->held_before[waiter->node] & waiter->kinds) == waiter->kinds);
+		if (other->waiting && other->asked < ask->asked && !same(&other->waiter, waiter) && conflict(other->waiter.kinds, waiter->kinds))
+			assert_true(may_overtake(world, waiter, &other->waiter));
 	}
 	if (!waiter->operation) {
 		world->held_before[waiter->node] |= waiter->kinds;

@@ -182,6 +182,27 @@ static void an_operation_for_a_node_that_is_alone_goes_before_who_asks_the_node(
 	another->used = another->waiting = false;
 }
 
+static void operations_for_a_node_that_is_alone_are_granted_in_the_order_of_asking(void **state)
+{
+	struct world *world = *state;
+	struct ask *first, *second, *third;
+
+	ask_as(world, 1, KR_LEASE_ALL, false);
+	announce(world, 1);
+	first = ask_as(world, 1, KR_LEASE_READ, true);
+	second = ask_as(world, 1, KR_LEASE_ALL, true);
+	third = ask_as(world, 1, KR_LEASE_READ, true); /* could go beside the first */
+	assert_true(first->granted && second->waiting && third->waiting);
+	kr_lease_table_end(&world->table, &first->waiter);
+	first->used = false;
+	assert_true(second->granted && third->waiting);
+	kr_lease_table_end(&world->table, &second->waiter);
+	second->used = false;
+	assert_true(third->granted);
+	kr_lease_table_end(&world->table, &third->waiter);
+	third->used = false;
+}
+
 static void what_an_operation_leaves_to_its_node_comes_before_all_that_wait(void **state)
 {
 	struct world *world = *state;
@@ -324,6 +345,7 @@ int main(void)
 		TEST(an_old_answer_does_not_count_for_a_new_recall),
 		TEST(try_neither_recalls_nor_overtakes),
 		TEST(an_operation_for_a_node_that_is_alone_goes_before_who_asks_the_node),
+		TEST(operations_for_a_node_that_is_alone_are_granted_in_the_order_of_asking),
 		TEST(what_an_operation_leaves_to_its_node_comes_before_all_that_wait),
 		TEST(what_is_revoked_is_asked_back_once_from_everybody),
 		TEST(revoking_spares_the_other_kind),
