@@ -29,7 +29,7 @@ see() {
 
 # A write has the ctime of its beginning: who reads before its bytes are there has old ones under the file's last ctime.  The writer's source is a
 # mapping on node 2, which stands still: so it stays in the midst of its write, while node 1 reads the file and closes it again.
-# With "killed" the server is, when the write has ended, before it has given the file another ctime (builds with fault points).
+# With "killed" the server is, when the write has ended, before it has given the file another ctime.
 in_the_midst() {
 	local ctime began writer
 	fresh 1000000 >"$EXPORT/long"
@@ -120,7 +120,7 @@ try() {
 	STORE
 	noticed big 1 "a store through a mapping"
 
-	for _ in 1 2 3 4 5; do in_the_midst && break; done || fail "each time too slow"
+	for _ in {1..15}; do in_the_midst && break; done || fail "each time too slow"
 
 	# New names and attributes: without the kernel's word they are asked for each time and seen without any waiting, else when it
 	# has come. What is to be seen has been noted before.
@@ -187,7 +187,8 @@ only_with_events() {
 	wait $mapper || fail "cannot map"
 	noticed big 1 "a later store to the same page"
 
-	in_the_midst killed
+	# Without fault points the file may have its other ctime before the server is killed.
+	! grep -q KR_FAULT "$B/server/kairand" || in_the_midst killed
 
 	local most count
 	most=$(cat /proc/sys/fs/fanotify/max_queued_events)
