@@ -14,6 +14,7 @@
 #include "server/cred.h"
 #include "server/data.h"
 #include "server/executed.h"
+#include "server/expiry.h"
 #include "server/export.h"
 #include "server/files.h"
 #include "server/hello.h"
@@ -271,7 +272,7 @@ static void on_tick(uv_timer_t *timer)
 	if (now_ns - server->ticked_ns > LATE_MS * KR_NS_PER_MS)
 		extend_leases(server, now_ns);
 	server->ticked_ns = now_ns;
-	kr_session_expire_all(server, now_ns);
+	kr_expiry_tick(server, now_ns);
 	if (server->grace.active && kr_grace_due(&server->grace, now_ns, somebody_reclaims(server)))
 		kr_server_end_grace(server);
 	kr_notes_tick(server, now_ns);

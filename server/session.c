@@ -391,38 +391,7 @@ void kr_session_replace(struct kr_session *session, struct kr_session *heir)
 	end(session, KR_SESSION_REPLACED, heir);
 }
 
-/* A peer that takes our bytes is alive even if what it says waits behind a pause. */
-static void note_progress(struct kr_session *session, uint64_t now_ns)
-{
-	uint64_t received, sent;
-
-	if (!session->conn || !(session->paused_queue || session->paused_running))
-		return;
-	kr_conn_counters(session->conn, &received, &sent);
-	if (sent != session->sent_bytes || session->paused_running)
-		session->heard_ns = now_ns;
-	session->sent_bytes = sent;
-}
-
-static bool look_for_claim(struct kr_table_link *link, void *found)
-{
-	*(bool *)found = KR_CONTAINER_OF(link, struct kr_request, by_id)->type == KR_MSG_RECLAIM;
-	return !*(bool *)found;
-}
-
-/* A node flushes when all its RECLAIMs are answered, and they may wait for the flushes of others: as long as we owe it one
- * it has time for what it is to give back.  Not for ever, since it can always send another one. */
-static void note_claims(struct kr_session *session, uint64_t now_ns)
-{
-	uint64_t ends_ns = session->begun_ns + KR_SESSION_CLAIM_LEASES * session->server->lease_ms * KR_NS_PER_MS;
-	bool found = false;
-
-	if (!session->reclaiming || now_ns >= ends_ns)
-		return;
-	kr_table_for_each(&session->requests, look_for_claim, &found);
-	if (found)
-		session->claimed_ns = now_ns;
-}
+/* --- its node's record ---------------------------------------------------------------------------------------------- */
 
 struct recording {
 	struct kr_session *session; /* reference */
@@ -462,39 +431,7 @@ void kr_session_record(struct kr_session *session, void (*done)(void *context, i
 	change_record(session, true, done, context);
 }
 
-/* The order of things when a node falls silent: by its own clock, which began earlier than ours (it counts from when it sent
- * what we heard), the node stops serving after 3/4 of the lease time.  After all of it we make sure that no later instance of
- * this server takes the node for one that still has its leases: its record goes, durably.  Only then others get them. */
-static void expire(struct kr_session *session)
+void kr_session_unrecord(struct kr_session *session)
 {
-	if (session->recording)
-		return;
-	if (session->recorded)
-		change_record(session, false, NULL, NULL);
-	else
-		kr_session_end(session, KR_SESSION_LOST);
-}
-
-/* It may still use what it has been given: so it has to fall silent first, as one that is cut off, and to learn that by its own
- * clock.  Until then it cannot come back. */
-static void silence(struct kr_session *session)
-{
-	session->mute = true;
-	kr_conn_close(session->conn, false);
-}
-
-void kr_session_expire_all(struct kr_server *server, uint64_t now_ns)
-{
-	struct kr_session *session, *after;
-
-	KR_LIST_FOR_EACH_SAFE(session, after, &server->sessions, link) {
-		note_progress(session, now_ns);
-		note_claims(session, now_ns);
-		if (now_ns - session->heard_ns > server->lease_ms * KR_NS_PER_MS)
-			expire(session);
-		else if (kr_asks_neglected(session, now_ns))
-			silence(session);
-		else if (!session->recorded && !session->recording && !session->reclaiming && !session->unjudged)
-			change_record(session, true, NULL, NULL); /* it was heard again in the last moment */
-	}
+	change_record(session, false, NULL, NULL);
 }

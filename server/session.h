@@ -108,6 +108,8 @@ void kr_session_put(struct kr_session *session);
 struct kr_lapse kr_session_lapse(struct kr_server *server, const uint8_t node_id[16]);
 /* Has the node recorded, so that a restarted server waits for it; then DONE in the loop. */
 void kr_session_record(struct kr_session *session, void (*done)(void *context, int err), void *context);
+/* The opposite, when nobody waits for it: tried again as long as session->recorded. */
+void kr_session_unrecord(struct kr_session *session);
 /* A new session without a connection. NULL: too many. The caller attaches a connection. */
 struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hello_request *hello);
 /* Makes CONN the session's connection (the old one is closed) and repeats unanswered asks on it. */
@@ -125,9 +127,6 @@ void kr_session_end(struct kr_session *session, enum kr_session_end why);
 /* Ends it because its node, started anew, has begun HEIR, which inherits its WRITE leases until RECLAIM_DONE: what a killed
  * daemon left in its journal is flushed before anybody reads past it. */
 void kr_session_replace(struct kr_session *session, struct kr_session *heir);
-/* Every tick: ends sessions that were silent for the lease time, and does not listen any more to
- * those that left a question unanswered for so long without working on it: others wait for the answer. */
-void kr_session_expire_all(struct kr_server *server, uint64_t now_ns);
 /* Whether all sessions and ring connections together hold much memory, so that each gets less. */
 bool kr_session_memory_tight(void);
 /* Re-evaluates whether the connection should be paused. */
