@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,7 @@ struct ask {
 	kr_ask_working_fn working;
 	void *context;
 	uint64_t asked_ns;
+	uint64_t since_ns; /* before that, if a former session of the node was asked for the same */
 	struct kr_session *stray_of; /* reference: it was asked for this one, which does not wait for the answer any more; NULL */
 };
 
@@ -77,11 +79,11 @@ static bool can_send(const struct ask *ask)
 
 uint64_t kr_session_ask(struct kr_session *session, uint16_t type, const void *msg, kr_ask_fn fn, void *context)
 {
-	return kr_session_ask_long(session, type, msg, fn, NULL, context);
+	return kr_session_ask_long(session, type, msg, fn, NULL, context, kr_clock_ns());
 }
 
 uint64_t kr_session_ask_long(struct kr_session *session, uint16_t type, const void *msg, kr_ask_fn fn,
-	kr_ask_working_fn working, void *context)
+	kr_ask_working_fn working, void *context, uint64_t since_ns)
 {
 	struct ask *ask;
 
@@ -95,6 +97,7 @@ uint64_t kr_session_ask_long(struct kr_session *session, uint16_t type, const vo
 	ask->working = working;
 	ask->context = context;
 	ask->asked_ns = kr_clock_ns();
+	ask->since_ns = KR_MIN(since_ns, ask->asked_ns);
 	kr_writer_init(&ask->fields);
 	if (kr_msg_encode(type, false, msg, &ask->fields)) {
 		kr_log_error("cannot encode %s for node %s", kr_msg_name(type), session->name);
@@ -103,6 +106,7 @@ uint64_t kr_session_ask_long(struct kr_session *session, uint16_t type, const vo
 		return 0;
 	}
 	kr_list_append(&session->asks, &ask->link);
+	session->owing |= ask->since_ns < session->begun_ns;
 	if (can_send(ask))
 		kr_conn_request_as(session->conn, ask->id, 0, type, msg, NULL, 0, on_answer, ask);
 	return ask->id;
@@ -184,24 +188,60 @@ static void note_delivery(struct kr_session *session, uint64_t now_ns)
 	session->patient_ns = now_ns;
 }
 
-/* A node without a connection has no chance to answer: its silence counts. */
+static uint64_t waited_ns(uint64_t since_ns, uint64_t now_ns)
+{
+	return now_ns - KR_MIN(now_ns, since_ns);
+}
+
+/* On one connection: a new one gives it the whole time anew, and without any it has no chance to answer. */
+static bool is_silent_here(const struct ask *ask, uint64_t worked_ns, uint64_t now_ns)
+{
+	const struct kr_session *session = ask->session;
+	const uint64_t since_ns = KR_MAX(KR_MAX(ask->asked_ns, session->patient_ns), worked_ns);
+
+	return session->conn && waited_ns(since_ns, now_ns) > session->server->lease_ms * KR_NS_PER_MS;
+}
+
+/* In all: others do not wait for ever for one that connects anew all the time, or takes slowly what is queued before the question. */
+static bool is_silent(const struct ask *ask, uint64_t worked_ns, uint64_t now_ns, unsigned leases)
+{
+	const struct kr_server *server = ask->session->server;
+	const uint64_t since_ns = KR_MAX(KR_MAX(ask->since_ns, server->woke_ns), worked_ns);
+
+	return waited_ns(since_ns, now_ns) > leases * server->lease_ms * KR_NS_PER_MS;
+}
+
+/* What it claims as long as we owe it answers to its RECLAIMs counts as work, but not for ever. */
+static bool is_neglected(const struct ask *ask, uint64_t now_ns)
+{
+	const struct kr_session *session = ask->session;
+	const uint64_t claimed_ns = ask->working ? session->claimed_ns : 0;
+	const bool claims = claimed_ns && waited_ns(claimed_ns, now_ns) <= session->server->lease_ms * KR_NS_PER_MS;
+	uint64_t worked_ns = 0;
+
+	if (ask->working && ask->working(ask->session, ask->context, &worked_ns))
+		return false;
+	return is_silent_here(ask, KR_MAX(worked_ns, claimed_ns), now_ns) ||
+		is_silent(ask, worked_ns, now_ns, claims ? KR_SESSION_CLAIM_LEASES : KR_SESSION_ASK_LEASES);
+}
+
 bool kr_asks_neglected(struct kr_session *session, uint64_t now_ns)
 {
 	const struct ask *ask;
 
-	if (!session->conn || session->mute)
+	if (session->mute)
 		return false;
-	note_delivery(session, now_ns);
+	if (session->conn)
+		note_delivery(session, now_ns);
 	KR_LIST_FOR_EACH(ask, &session->asks, link) {
-		uint64_t since_ns = 0;
-
-		if (now_ns - KR_MIN(now_ns, KR_MAX(ask->asked_ns, session->patient_ns)) <= session->server->lease_ms * KR_NS_PER_MS)
+		if (!session->owing && waited_ns(ask->asked_ns, now_ns) <= session->server->lease_ms * KR_NS_PER_MS)
 			break; /* later ones have waited less */
-		if (ask->working && (ask->working(session, ask->context, &since_ns) ||
-				now_ns - KR_MIN(now_ns, since_ns) <= session->server->lease_ms * KR_NS_PER_MS))
+		if (!is_silent_here(ask, 0, now_ns) && !is_silent(ask, 0, now_ns, KR_SESSION_ASK_LEASES))
 			continue;
-		kr_log_warn("node %s has not answered %s for %u s: it is not heard any more, and lost after as long again", session->name,
-			kr_msg_name(ask->type), session->server->lease_ms / 1000);
+		if (!is_neglected(ask, now_ns))
+			continue;
+		kr_log_warn("node %s has not answered %s for %" PRIu64 " s: it is not heard any more, and lost after %u s", session->name,
+			kr_msg_name(ask->type), waited_ns(ask->since_ns, now_ns) / KR_NS_PER_S, session->server->lease_ms / 1000);
 		return true;
 	}
 	return false;

@@ -16,10 +16,11 @@ typedef void (*kr_ask_fn)(struct kr_session *session, void *context, int err, co
  * call, unless FN is NULL. Returns a number for kr_session_unask; 0 when the session is dead already (FN is not called). */
 uint64_t kr_session_ask(struct kr_session *session, uint16_t type, const void *msg, kr_ask_fn fn, void *context);
 /* The same for what takes the node time: WORKING (may be NULL), given CONTEXT, says whether the node is at work on it or waits
- * for us (now), and else since when it has not been (*RET_SINCE_NS; 0: since it was asked). */
+ * for us (now), and else since when it has not been (*RET_SINCE_NS; 0: since it was asked).  SINCE_NS: since when it owes the answer, in
+ * its former sessions too. */
 typedef bool (*kr_ask_working_fn)(struct kr_session *session, const void *context, uint64_t *ret_since_ns);
 uint64_t kr_session_ask_long(struct kr_session *session, uint16_t type, const void *msg, kr_ask_fn fn,
-	kr_ask_working_fn working, void *context);
+	kr_ask_working_fn working, void *context, uint64_t since_ns);
 /* Forgets FN and CONTEXT of an ask that was made for a request of ASKER; the node's answer is dropped, but until it is there it counts
  * as one of ASKER's unanswered requests: who asks and withdraws all the time would flood others with questions. */
 void kr_session_unask(struct kr_session *session, uint64_t ask, struct kr_session *asker);
@@ -34,7 +35,8 @@ void kr_asks_connected(struct kr_session *session);
 void kr_asks_inherited(struct kr_session *session);
 /* The session has ended. */
 void kr_asks_fail(struct kr_session *session);
-/* Every tick: whether the node has left a question unanswered for the lease time without working on it. */
+/* Every tick: whether the node has left a question unanswered, without working on it, for the lease time on one connection, or for
+ * KR_SESSION_ASK_LEASES of them since it was asked. */
 bool kr_asks_neglected(struct kr_session *session, uint64_t now_ns);
 
 #endif

@@ -49,6 +49,7 @@ struct stat_query {
 	struct look *look;
 	struct kr_session *session; /* lives while its ask is unanswered */
 	uint64_t ask;
+	uint64_t since_ns; /* asked then, of this session or of one that it has replaced */
 };
 
 static void begin(struct look *look);
@@ -102,6 +103,30 @@ static void go(struct look *look)
 	kr_request_run(look->request, run_stat, stat_done);
 }
 
+static bool begins(const struct kr_session *session)
+{
+	return kr_clock_ns() - session->begun_ns <= session->server->lease_ms * KR_NS_PER_MS;
+}
+
+/* The heir of a session that ends without having answered owes it still ... */
+static void note_debt(const struct stat_query *query, bool answered)
+{
+	struct kr_attachment *attachment = answered && !begins(query->session) ? NULL : kr_attachment_find(query->look->file, query->session);
+
+	if (attachment && answered)
+		attachment->owed_size_ns = 0;
+	else if (attachment && (!attachment->left_size_ns || query->since_ns < attachment->left_size_ns))
+		attachment->left_size_ns = query->since_ns;
+}
+
+/* ... if it is asked again as soon as it has begun: else it is somebody else who asks. */
+static uint64_t owed_since(const struct look *look, const struct kr_session *session)
+{
+	const struct kr_attachment *attachment = begins(session) ? kr_attachment_find(look->file, session) : NULL;
+
+	return attachment && attachment->owed_size_ns ? attachment->owed_size_ns : kr_clock_ns();
+}
+
 static void query_answered(struct kr_session *session, void *context, int err, const void *message)
 {
 	struct stat_query *query = context;
@@ -109,6 +134,7 @@ static void query_answered(struct kr_session *session, void *context, int err, c
 	const struct kr_query_reply *reply = message;
 
 	(void)session;
+	note_debt(query, err != -ENOTCONN);
 	kr_list_remove(&query->link);
 	free(query);
 	look->unanswered |= err == -ENOTCONN;
@@ -131,7 +157,8 @@ static void ask(struct look *look, struct kr_session *session)
 
 	query->look = look;
 	query->session = session;
-	query->ask = kr_session_ask(session, KR_MSG_QUERY, &msg, query_answered, query);
+	query->since_ns = owed_since(look, session);
+	query->ask = kr_session_ask_long(session, KR_MSG_QUERY, &msg, query_answered, NULL, query, query->since_ns);
 	if (query->ask)
 		kr_list_append(&look->queries, &query->link);
 	else

@@ -1,6 +1,8 @@
 /* See expiry.h. */
 #include "server/expiry.h"
 
+#include "common/log.h"
+#include "server/flush.h"
 #include "server/request.h"
 #include "server/server.h"
 #include "server/session.h"
@@ -56,7 +58,32 @@ static void expire(struct kr_session *session)
 static void silence(struct kr_session *session)
 {
 	session->mute = true;
-	kr_conn_close(session->conn, false);
+	if (session->conn)
+		kr_conn_close(session->conn, false);
+}
+
+static bool has_replay(const struct kr_session *session)
+{
+	const struct kr_request *request;
+
+	KR_LIST_FOR_EACH(request, &session->flushes, of_flushes) {
+		if (request->msg.flush_request.flags & KR_FLUSH_REPLAY)
+			return true;
+	}
+	return false;
+}
+
+/* Until its RECLAIM_DONE it is not even asked for what it has inherited.  Replays take what they take. */
+static bool inherits_for_too_long(const struct kr_session *session, uint64_t now_ns)
+{
+	const uint64_t since_ns = KR_MAX(KR_MAX(session->inheriting_ns, session->replayed_ns), session->server->woke_ns);
+
+	if (!session->inheriting || session->mute || has_replay(session) ||
+		now_ns - KR_MIN(now_ns, since_ns) <= KR_SESSION_CLAIM_LEASES * session->server->lease_ms * KR_NS_PER_MS)
+		return false;
+	kr_log_warn("node %s has begun anew and does not say what it still holds: it is not heard any more, and lost after %u s", session->name,
+		session->server->lease_ms / 1000);
+	return true;
 }
 
 void kr_expiry_tick(struct kr_server *server, uint64_t now_ns)
@@ -68,7 +95,7 @@ void kr_expiry_tick(struct kr_server *server, uint64_t now_ns)
 		note_claims(session, now_ns);
 		if (now_ns - session->heard_ns > server->lease_ms * KR_NS_PER_MS)
 			expire(session);
-		else if (kr_asks_neglected(session, now_ns))
+		else if (kr_asks_neglected(session, now_ns) || inherits_for_too_long(session, now_ns))
 			silence(session);
 		else if (!session->recorded && !session->recording && !session->reclaiming && !session->unjudged)
 			kr_session_record(session, NULL, NULL); /* it was heard again in the last moment */

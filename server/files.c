@@ -194,10 +194,16 @@ void kr_attachment_gives_up(struct kr_attachment *attachment)
 void kr_attachment_inherit(const struct kr_attachment *attachment, struct kr_session *heir)
 {
 	const struct kr_cover cover = attachment->cover;
+	struct kr_attachment *inherited;
 
 	kr_leases_inherit(attachment->file, attachment->session, heir);
 	if (cover.lost)
 		kr_attachment_get(attachment->file, heir)->cover = cover;
+	inherited = kr_attachment_find(attachment->file, heir);
+	if (inherited) {
+		inherited->owed_lease_ns = attachment->owed_lease_ns;
+		inherited->owed_size_ns = attachment->left_size_ns;
+	}
 }
 
 uint64_t kr_attachments_covered_until(const struct kr_session *session, uint64_t epoch)

@@ -58,6 +58,8 @@ struct kr_attachment {
 	uint8_t inherited; /* of the leases held: from the session that this one replaced, and not reclaimed yet */
 	uint64_t flushed_ns; /* when a FLUSH of it was answered the last time; 0: never */
 	struct kr_cover cover; /* ... and what became of those that were refused */
+	uint64_t owed_lease_ns, owed_size_ns; /* since when its node has owed the answer to RECALL or QUERY, left by its former session; 0 */
+	uint64_t left_size_ns; /* ... and what the session leaves when it ends */
 	bool replays;     /* it has reclaimed rounds of a former boot, and may send them (until its end) */
 };
 
@@ -82,7 +84,7 @@ struct kr_attachment *kr_attachment_get(struct kr_sfile *file, struct kr_session
 /* Whether SESSION may use one file more, or open FILE (if not NULL) once more when it uses it already. */
 bool kr_attachment_room(const struct kr_sfile *file, const struct kr_session *session);
 enum { KR_ATTACHMENT_OPENS_MAX = 1 << 24 }; /* of one file */
-/* HEIR gets the leases, and the doubts about what was not flushed. */
+/* HEIR gets the leases, the doubts about what was not flushed, and the debt of answers. */
 void kr_attachment_inherit(const struct kr_attachment *attachment, struct kr_session *heir);
 /* EPOCH, or before it when the session first gave back a lease of a file of which its node still has bytes that were refused. */
 uint64_t kr_attachments_covered_until(const struct kr_session *session, uint64_t epoch);

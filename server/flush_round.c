@@ -378,6 +378,8 @@ static void answer(struct kr_sfile_data *data, const struct kr_round_action *act
 	if (request->msg.flush_request.flags & KR_FLUSH_REPLAY) {
 		if (action->err && attachment)
 			attachment->replays = false; /* it asks again before it sends them */
+		if (!action->err)
+			request->session->replayed_ns = kr_clock_ns();
 		data->owner->replays--;
 		data->owner->replay_bytes -= request->data ? request->data->length : 0;
 	} else if (attachment) {

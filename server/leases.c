@@ -25,6 +25,7 @@ struct recall {
 	struct kr_sfile *file;
 	uint8_t kinds;
 	uint64_t number;
+	uint64_t since_ns; /* asked then, of this session or of one that it has replaced */
 };
 
 static struct kr_attachment *attachment_of_node(const struct kr_sfile *file, uint32_t node)
@@ -59,6 +60,26 @@ static void give_up(const struct kr_sfile *file, const struct kr_session *sessio
 
 /* --- recalls -------------------------------------------------------------------------------------------------------- */
 
+/* A node that flushes, or waits for us to apply what it flushes, may take its time: rounds that do not move are ours to end. */
+static bool recall_worked_on(struct kr_session *session, const void *context, uint64_t *ret_since_ns)
+{
+	const struct recall *recall = context;
+	const struct kr_attachment *attachment = kr_attachment_find(recall->file, session);
+
+	*ret_since_ns = attachment ? attachment->flushed_ns : 0;
+	return kr_rounds_asked_by(&recall->file->data.rounds, session->node);
+}
+
+/* The heir of a session that ends without having answered owes it still. */
+static void note_debt(const struct recall *recall, struct kr_session *session)
+{
+	struct kr_attachment *attachment = kr_attachment_find(recall->file, session);
+	uint64_t worked_ns = 0;
+
+	if (attachment)
+		attachment->owed_lease_ns = recall_worked_on(session, recall, &worked_ns) ? kr_clock_ns() : KR_MAX(recall->since_ns, worked_ns);
+}
+
 static void recall_answered(struct kr_session *session, void *context, int err, const void *reply)
 {
 	struct recall *recall = context;
@@ -67,24 +88,15 @@ static void recall_answered(struct kr_session *session, void *context, int err, 
 	(void)reply;
 	if (err && err != -ENOTCONN)
 		kr_log_warn("node %s answers a recall with an error (%d): taken as given up", session->name, -err);
-	if (err != -ENOTCONN) { /* else the end of the session frees what it held */
+	if (err == -ENOTCONN) { /* the end of the session frees what it held */
+		note_debt(recall, session);
+	} else {
 		give_up(file, session);
 		kr_lease_table_recalled(&file->leases, session->node, recall->kinds, recall->number);
 		settle(file, session, recall->kinds);
 	}
 	free(recall);
 	kr_sfile_put(file);
-}
-
-/* A node that flushes, or waits for us to apply what it flushes, may take its time: rounds that do not move are ours to end.
- * So may one that cannot flush yet, because its session has just begun and we owe it answers. */
-static bool recall_worked_on(struct kr_session *session, const void *context, uint64_t *ret_since_ns)
-{
-	const struct recall *recall = context;
-	const struct kr_attachment *attachment = kr_attachment_find(recall->file, session);
-
-	*ret_since_ns = KR_MAX(attachment ? attachment->flushed_ns : 0, session->claimed_ns);
-	return kr_rounds_asked_by(&recall->file->data.rounds, session->node);
 }
 
 static void on_recall(void *context, uint32_t node, uint8_t kinds, uint64_t number)
@@ -97,8 +109,9 @@ static void on_recall(void *context, uint32_t node, uint8_t kinds, uint64_t numb
 	if (!attachment)
 		return; /* its session is just ending */
 	recall = kr_xcalloc(1, sizeof(*recall));
-	*recall = (struct recall){.file = kr_sfile_ref(file), .kinds = kinds, .number = number};
-	if (!kr_session_ask_long(attachment->session, KR_MSG_RECALL, &msg, recall_answered, recall_worked_on, recall)) {
+	*recall = (struct recall){.file = kr_sfile_ref(file), .kinds = kinds, .number = number,
+		.since_ns = attachment->owed_lease_ns ? attachment->owed_lease_ns : kr_clock_ns()};
+	if (!kr_session_ask_long(attachment->session, KR_MSG_RECALL, &msg, recall_answered, recall_worked_on, recall, recall->since_ns)) {
 		free(recall);
 		kr_sfile_put(file);
 	}
@@ -298,6 +311,7 @@ void kr_leases_settle(struct kr_sfile *file, struct kr_session *session, uint8_t
 	if (given_up)
 		kr_lease_table_release(&file->leases, session->node, given_up);
 	kr_lease_table_announced(&file->leases, session->node);
+	attachment->owed_lease_ns = 0; /* it has been asked again now, or nobody waits any more */
 	settle(file, session, given_up);
 }
 

@@ -245,6 +245,7 @@ static void extend_leases(struct kr_server *server, uint64_t now_ns)
 {
 	struct kr_session *session;
 
+	server->woke_ns = now_ns;
 	KR_LIST_FOR_EACH(session, &server->sessions, link)
 		session->heard_ns = session->patient_ns = now_ns;
 	if (server->grace.active)

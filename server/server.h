@@ -80,6 +80,7 @@ struct kr_server {
 	uint32_t last_node;    /* number given to the latest session; 0 is the server itself */
 	uv_timer_t tick;       /* expiry of sessions and strangers, grace */
 	uint64_t ticked_ns;
+	uint64_t woke_ns;      /* when it slept the last time: what nodes did not do meanwhile does not count; 0: never */
 
 	struct kr_linger linger;    /* files that were replaced just now: server/linger.h */
 	struct kr_table files;      /* kr_sfile by fid */

@@ -213,6 +213,8 @@ void kr_session_attach(struct kr_session *session, struct kr_conn *conn)
 
 void kr_session_reclaimed(struct kr_session *session)
 {
+	if (session->reclaiming)
+		session->claimed_ns = kr_clock_ns(); /* it flushes only now */
 	session->reclaiming = false;
 	if (!session->inheriting)
 		return;
@@ -386,6 +388,7 @@ void kr_session_end(struct kr_session *session, enum kr_session_end why)
 void kr_session_replace(struct kr_session *session, struct kr_session *heir)
 {
 	heir->inheriting = true;
+	heir->inheriting_ns = session->inheriting ? session->inheriting_ns : kr_clock_ns();
 	heir->lapse.kind = KR_LAPSE_NONE;
 	heir->recorded = true;
 	end(session, KR_SESSION_REPLACED, heir);

@@ -25,6 +25,8 @@ enum {
 	KR_SESSION_RUNNING_MAX = 256,    /* in the pool at a time: above, its connection is paused (parked ones do not count) */
 	KR_SESSION_DELIVERY = 1 << 20,   /* bytes that a node must take within the lease time when questions to it wait behind more */
 	KR_SESSION_CLAIM_LEASES = 15,    /* lease times for which a reclaiming node is waited for, while we owe it answers */
+	KR_SESSION_ASK_LEASES = 4,       /* ... and for which others wait for an answer to what a node does not work on, however often it connects or
+	                                  * begins anew: then it is not heard any more, and lost after another one */
 	KR_SESSION_QUEUE_MAX = 8 << 20,  /* bytes of replies not taken by the kernel: above, its connection is paused */
 	KR_SESSION_HELD_MAX = 64 << 20,  /* bytes of its unanswered requests, fields and data: above, the same */
 	/* The same three while all sessions and ring connections together hold more than KR_SESSION_MEMORY. */
@@ -59,8 +61,10 @@ struct kr_session {
 	bool dead;                     /* ended: only references keep it */
 	bool reclaiming;               /* between a HELLO that was not resumed and RECLAIM_DONE */
 	uint64_t begun_ns;             /* when it began */
-	uint64_t claimed_ns;           /* when we owed it the answer to a RECLAIM the last time; 0: never */
+	uint64_t claimed_ns;           /* when we owed it the answer to a RECLAIM the last time, or when it said that these were all; 0: never */
 	bool inheriting;               /* ... of one that replaced another */
+	uint64_t inheriting_ns;        /* ... since when, or the first of those that were replaced before they had got so far */
+	uint64_t replayed_ns;          /* when a round that it replays went in the last time; 0: never */
 	struct kr_lapse lapse;         /* what was between its node's former session and this one */
 	bool replay;                   /* not the node, but somebody who has its journal, or a copy of an earlier state of it. It leaves alone what is known
 	                                * of the node: that is the node's, and counts when it comes back, and for other copies */
@@ -86,6 +90,7 @@ struct kr_session {
 	struct kr_replies replies;     /* kept for RESENDs */
 	struct kr_list asks;           /* unanswered requests to the node, oldest first */
 	uint64_t last_ask;
+	bool owing;                    /* one of them may be of before the session */
 	struct kr_grants grants;       /* of a confined session */
 	uint64_t conflict_turn;        /* of its latest CONFLICT: kr_server.conflict_turn */
 	struct kr_list stagings;       /* its STAGEs that wait for their turn ... */

@@ -1,0 +1,251 @@
+/* Questions that nobody answers: a node that connects anew, or begins anew, as often as it likes holds others up for a bounded time, and who
+ * works on what it was asked is left in peace.
+ */
+#include "test/unit/hostile_fixture.h"
+
+#include "server/asks.h"
+
+enum { MOMENTS = LEASE_MS / MOMENT_MS, /* of a lease time */ SLACK = 4 };
+
+static bool is_unanswered(struct fixture *f, uint64_t id)
+{
+	return !is_answered(f->nodes[HONEST], id);
+}
+
+/* It comes back on a new connection, if the server lets it, and answers nothing. */
+static void connect_anew(struct node *node)
+{
+	node_disconnect(node);
+	node->asked_count = node->answer_count = 0;
+	node_hello(node, true);
+}
+
+/* What a daemon does that was killed and started again: it has everything still. */
+static void begin_anew(struct node *node, const struct kr_fid *fid)
+{
+	const struct kr_reclaim_request reclaim = {.file = *fid, .kinds = KR_LEASE_WRITE, .opens = 1};
+
+	node_disconnect(node);
+	node->asked_count = node->answer_count = 0;
+	if (node_hello(node, false))
+		return;
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &reclaim, NULL), 0);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+}
+
+/* The honest one waits for the answer to ID while the hostile one does WHAT six times in a lease time. How long that takes, in moments. */
+static int wait_beside(struct fixture *f, uint64_t id, void (*what)(struct node *node, const struct kr_fid *fid), const struct kr_fid *fid, int most)
+{
+	int moments = 0;
+
+	for (; is_unanswered(f, id) && moments < most; moments++) {
+		if (moments % (MOMENTS / 6) == 0)
+			what(f->nodes[HOSTILE], fid);
+		pass_a_moment(f);
+		assert_true(ping(f->nodes[HONEST]));
+		ping(f->nodes[HOSTILE]);
+	}
+	assert_false(is_unanswered(f, id));
+	assert_int_equal(node_result(f->nodes[HONEST], id, NULL), 0);
+	return moments;
+}
+
+static void only_connect_anew(struct node *node, const struct kr_fid *fid)
+{
+	(void)fid;
+	connect_anew(node);
+}
+
+/* No tick of the server finds it connected. */
+static void look_in(struct node *node, const struct kr_fid *fid)
+{
+	(void)fid;
+	connect_anew(node);
+	node_disconnect(node);
+}
+
+static void do_nothing(struct node *node, const struct kr_fid *fid)
+{
+	(void)node, (void)fid;
+}
+
+/* A file of the honest node that has bytes, and that the hostile one has open; the honest one has cut it. */
+static uint64_t send_cut(struct fixture *f, struct kr_fid *ret_fid)
+{
+	struct node *honest = f->nodes[HONEST];
+	struct kr_setattr_request set = {.file = create_as(honest, "f", 0, 0), .valid = KR_SET_SIZE, .size = 10};
+	const struct kr_open_request open_file = {.file = set.file, .flags = KR_OPEN_READ};
+	uint64_t id;
+
+	assert_int_equal(node_call(honest, KR_MSG_SETATTR, &set, NULL), 0);
+	assert_int_equal(node_call(f->nodes[HOSTILE], KR_MSG_OPEN, &open_file, NULL), 0);
+	set.size = 0;
+	id = node_send(honest, KR_MSG_SETATTR, &set);
+	assert_int_equal(node_asked(f->nodes[HOSTILE], KR_MSG_RECALL)->msg.recall_request.kinds, 0);
+	*ret_fid = set.file;
+	return id;
+}
+
+static void a_cut_told_to_a_node_that_never_answers_waits_for_its_end(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_fid fid;
+	uint64_t id = send_cut(f, &fid);
+
+	assert_in_range(wait_beside(f, id, do_nothing, &fid, 3 * MOMENTS), MOMENTS, 2 * MOMENTS + SLACK);
+	assert_int_equal(f->server.sessions_lost, 1);
+}
+
+static void a_cut_does_not_wait_for_ever_for_one_that_connects_anew(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_fid fid;
+	uint64_t id = send_cut(f, &fid);
+
+	assert_in_range(wait_beside(f, id, only_connect_anew, &fid, 20 * MOMENTS), 0, (KR_SESSION_ASK_LEASES + 1) * MOMENTS + SLACK);
+	assert_int_equal(f->server.sessions_lost, 1);
+}
+
+static void nor_for_one_that_is_never_there_when_it_is_looked_for(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_fid fid;
+	uint64_t id = send_cut(f, &fid);
+
+	assert_in_range(wait_beside(f, id, look_in, &fid, 20 * MOMENTS), 0, (KR_SESSION_ASK_LEASES + 1) * MOMENTS + SLACK);
+}
+
+/* As if there were always another MiB before the question. */
+static void take_slowly(struct node *node, const struct kr_fid *fid)
+{
+	struct fixture *f = KR_CONTAINER_OF(node->loop, struct fixture, loop);
+	struct kr_session *session = kr_session_find(&f->server, node->hello.session);
+
+	(void)fid;
+	if (session)
+		session->patient_ns = kr_clock_ns();
+}
+
+static void nor_for_one_that_takes_its_answers_slowly(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_fid fid;
+	uint64_t id = send_cut(f, &fid);
+
+	assert_in_range(wait_beside(f, id, take_slowly, &fid, 20 * MOMENTS), 0, (KR_SESSION_ASK_LEASES + 1) * MOMENTS + SLACK);
+}
+
+static void a_lease_is_not_waited_for_for_ever_either(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_fid fid = create_as(f->nodes[HOSTILE], "f", 0, KR_LEASE_WRITE);
+	uint64_t id = send_lease(f->nodes[HONEST], &fid, KR_LEASE_READ);
+
+	node_asked(f->nodes[HOSTILE], KR_MSG_RECALL);
+	assert_in_range(wait_beside(f, id, only_connect_anew, &fid, 20 * MOMENTS), 0, (KR_SESSION_ASK_LEASES + 1) * MOMENTS + SLACK);
+}
+
+/* Each of its sessions inherits the lease from the one before. */
+static void nor_is_one_of_a_node_that_begins_anew(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_fid fid = create_as(f->nodes[HOSTILE], "f", 0, KR_LEASE_WRITE);
+	uint64_t id = send_lease(f->nodes[HONEST], &fid, KR_LEASE_READ);
+
+	node_asked(f->nodes[HOSTILE], KR_MSG_RECALL);
+	assert_in_range(wait_beside(f, id, begin_anew, &fid, 20 * MOMENTS), 0, (KR_SESSION_CLAIM_LEASES + 1) * MOMENTS + SLACK);
+}
+
+static void nor_is_its_file_s_size(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_fid fid = create_as(f->nodes[HOSTILE], "f", 0, KR_LEASE_WRITE);
+	uint64_t id = node_send(f->nodes[HONEST], KR_MSG_GETATTR, &(struct kr_getattr_request){.file = fid});
+
+	node_asked(f->nodes[HOSTILE], KR_MSG_QUERY);
+	assert_in_range(wait_beside(f, id, begin_anew, &fid, 20 * MOMENTS), 0, (KR_SESSION_ASK_LEASES + 1) * MOMENTS + SLACK);
+}
+
+static void who_inherits_a_lease_and_reclaims_nothing_does_not_keep_it(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_fid fid = create_as(f->nodes[HOSTILE], "f", 0, KR_LEASE_WRITE);
+	uint64_t id = send_lease(f->nodes[HONEST], &fid, KR_LEASE_READ);
+
+	node_asked(f->nodes[HOSTILE], KR_MSG_RECALL);
+	node_disconnect(f->nodes[HOSTILE]);
+	assert_int_equal(node_hello(f->nodes[HOSTILE], false), 0);
+	wait_beside(f, id, do_nothing, &fid, (KR_SESSION_CLAIM_LEASES + 1) * MOMENTS + SLACK);
+}
+
+static void nor_does_who_begins_to_inherit_again_and_again(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_fid fid = create_as(f->nodes[HOSTILE], "f", 0, KR_LEASE_WRITE);
+	uint64_t id = send_lease(f->nodes[HONEST], &fid, KR_LEASE_READ);
+	int moments = 0;
+
+	node_asked(f->nodes[HOSTILE], KR_MSG_RECALL);
+	for (; is_unanswered(f, id) && moments < 30 * MOMENTS; moments++) {
+		if (moments % (MOMENTS / 2) == 0) {
+			node_disconnect(f->nodes[HOSTILE]);
+			f->nodes[HOSTILE]->asked_count = f->nodes[HOSTILE]->answer_count = 0;
+			node_hello(f->nodes[HOSTILE], false);
+		}
+		a_moment_later(f, f->nodes[HONEST]);
+	}
+	assert_in_range(moments, 0, (KR_SESSION_CLAIM_LEASES + 1) * MOMENTS + SLACK);
+}
+
+/* Its link breaks all the time, but what it has gets through. */
+static void who_flushes_over_many_connections_may_take_its_time(void **state)
+{
+	struct fixture *f = *state;
+	struct node *busy = f->nodes[HOSTILE];
+	struct kr_flush_request flush = {.file = create_as(busy, "f", 0, KR_LEASE_WRITE), .flags = 1};
+	uint64_t id = send_lease(f->nodes[HONEST], &flush.file, KR_LEASE_READ);
+
+	node_asked(busy, KR_MSG_RECALL);
+	for (int moment = 0; moment < 3 * KR_SESSION_ASK_LEASES * MOMENTS; moment++) {
+		if (moment % (MOMENTS * 3 / 4) == MOMENTS / 2) {
+			connect_anew(busy);
+			assert_int_equal(busy->hello.resumed, 1);
+			flush.seq++;
+			assert_int_equal(node_call(busy, KR_MSG_FLUSH, &flush, NULL), 0);
+		}
+		a_moment_later(f, f->nodes[HONEST]);
+		while (busy->conn && node_has_unanswered(&(struct node_wait){busy, 0, KR_MSG_STABLE}))
+			node_reply(busy, node_asked(busy, KR_MSG_STABLE), NULL);
+		ping(busy);
+	}
+	assert_true(is_unanswered(f, id));
+	begin_anew(busy, &flush.file);
+	for (int moment = 0; moment < MOMENTS * 3 / 4; moment++) {
+		a_moment_later(f, f->nodes[HONEST]);
+		assert_true(ping(busy));
+	}
+	node_reply(busy, node_asked(busy, KR_MSG_RECALL), NULL);
+	assert_int_equal(node_result(f->nodes[HONEST], id, NULL), 0);
+	assert_int_equal(f->server.sessions_lost, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup_two, teardown)
+		TEST(a_cut_told_to_a_node_that_never_answers_waits_for_its_end),
+		TEST(a_cut_does_not_wait_for_ever_for_one_that_connects_anew),
+		TEST(nor_for_one_that_is_never_there_when_it_is_looked_for),
+		TEST(nor_for_one_that_takes_its_answers_slowly),
+		TEST(a_lease_is_not_waited_for_for_ever_either),
+		TEST(nor_is_one_of_a_node_that_begins_anew),
+		TEST(nor_is_its_file_s_size),
+		TEST(who_inherits_a_lease_and_reclaims_nothing_does_not_keep_it),
+		TEST(nor_does_who_begins_to_inherit_again_and_again),
+		TEST(who_flushes_over_many_connections_may_take_its_time),
+	};
+
+	signal(SIGPIPE, SIG_IGN); /* as the daemon does */
+	kr_log_init("test_neglect", KR_LOG_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
