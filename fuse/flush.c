@@ -175,6 +175,7 @@ void kr_flush_settle(struct kr_file *file)
 		kr_flush_watch(file, kr_clock_ns());
 		flush->orphaned = flush->unjudged = flush->uncovered = flush->keeps_replays = false;
 		flush->unjudged_err = 0;
+		kr_uncovered_forget(kr_flusher_of(file)->uncovered, file);
 		flush->plan = (struct kr_flush_plan){0};
 		kr_file_put(file);
 	}
@@ -243,6 +244,7 @@ void kr_flush_init(struct kr_flush *flush, struct kr_file *file)
 	kr_list_init(&flush->applied);
 	kr_list_init(&flush->sends);
 	kr_link_init(&flush->busy);
+	kr_link_init(&flush->uncovered_line.link);
 }
 
 void kr_flush_fini(struct kr_flush *flush)
@@ -412,6 +414,7 @@ static void on_tick(uv_timer_t *timer)
 
 	kr_ops_tick(flusher->mount);
 	kr_chains_tick(flusher->chains, kr_clock_ns());
+	kr_uncovered_tick(flusher->uncovered);
 	if (!flusher->recovering)
 		kr_flush_for_each(flusher, tick_file, KR_FLUSH_AGE);
 }
@@ -448,6 +451,7 @@ int kr_flusher_new(struct kr_mount *mount, struct kr_flusher **ret_flusher)
 		free(flusher);
 		return err;
 	}
+	flusher->uncovered = kr_uncovered_log_new(mount);
 	kr_flush_rounds_init(mount);
 	uv_timer_init(mount->loop, &flusher->tick);
 	flusher->tick.data = flusher;
@@ -463,6 +467,7 @@ void kr_flusher_stop(struct kr_flusher *flusher)
 	flusher->stopped = true;
 	uv_close((uv_handle_t *)&flusher->tick, NULL);
 	kr_chains_stop(flusher->chains);
+	kr_uncovered_log_stop(flusher->uncovered);
 }
 
 void kr_flusher_free(struct kr_flusher *flusher)
@@ -471,6 +476,7 @@ void kr_flusher_free(struct kr_flusher *flusher)
 
 	if (!flusher)
 		return;
+	kr_uncovered_log_free(flusher->uncovered);
 	while ((link = kr_list_pop(&flusher->busy))) /* what is unflushed stays in the journal */
 		kr_file_put(KR_CONTAINER_OF(link, struct kr_file, flush.busy));
 	kr_journal_damage_free(&flusher->damage);

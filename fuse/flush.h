@@ -34,6 +34,7 @@
 #include "fuse/journal.h"
 #include "fuse/loop.h"
 #include "fuse/mount.h"
+#include "fuse/uncovered.h"
 
 struct kr_claims;
 struct kr_file;
@@ -76,6 +77,7 @@ struct kr_flush {
 	uint64_t judge_ns;         /* ... or the next time from here on */
 	uint64_t judge_generation; /* the session's, when it was asked */
 	struct kr_time unjudged_since; /* others' changes are those after this */
+	struct kr_uncovered_line uncovered_line; /* linked: the directory is to say that the dirty bytes are uncovered, or will be */
 	int unjudged_err;          /* why, as the log has it; 0: it has nothing */
 	uint64_t said_ns;          /* the log says that it has been unflushed since then (dirty_since_ns); 0: it does not */
 	uint64_t vouched;          /* recovered after a loss of power: until the first RECLAIM, the one instance of the server
@@ -127,7 +129,7 @@ void kr_flush_discard(struct kr_file *file);
 void kr_flusher_session_lost(struct kr_flusher *flusher);
 bool kr_flush_has_replays(struct kr_file *file, const uint8_t boot_id[16]);
 /* Whether bytes are on their way, or will be at once, that must be there before a lease of the file is given back: replays, and what
- * was refused before and is tried again. */
+ * was refused before and is tried again. Or the directory has to say first that they were refused (uncovered.h). */
 bool kr_flush_bound(struct kr_file *file);
 /* A lease of FILE is about to be given back: what is dirty, because it was refused, has to be judged before it is sent again. */
 void kr_flush_uncovered(struct kr_file *file);

@@ -13,6 +13,7 @@
 struct kr_flusher {
 	struct kr_mount *mount;
 	struct kr_chains *chains;
+	struct kr_uncovered_log *uncovered;
 	struct kr_list busy;     /* kr_flush.busy */
 	uv_timer_t tick;
 	struct kr_task space_task;
@@ -108,6 +109,10 @@ void kr_flush_replay_file(struct kr_file *file, unsigned flags);
 void kr_flush_confirm(struct kr_file *file);
 
 /* --- unjudged.c --- */
+/* Whether a lease that is about to be given back has to wait, see uncovered.h. */
+bool kr_unjudged_awaited(struct kr_file *file);
+/* A start has found FILE's dirty bytes, and that they are uncovered. */
+void kr_unjudged_recovered(struct kr_file *file, const struct kr_uncovered *uncovered);
 /* The server could not take, or judge, what FILE has, and says ERR; nothing is in flight. */
 void kr_unjudged_begin(struct kr_file *file, int err);
 /* It has said what may go in. */

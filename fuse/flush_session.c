@@ -38,7 +38,9 @@ bool kr_flush_bound(struct kr_file *file)
 	pthread_mutex_unlock(&file->lock);
 	if (refused && !kr_list_empty(&file->flush.sends))
 		return true;
-	return may_replay(&file->flush) && kr_flush_has_replays(file, kr_session_facts(file->mount->session)->boot_id);
+	if (may_replay(&file->flush) && kr_flush_has_replays(file, kr_session_facts(file->mount->session)->boot_id))
+		return true;
+	return kr_unjudged_awaited(file);
 }
 
 struct seqs {
@@ -137,6 +139,13 @@ static void settle_known(struct kr_file *file, uint64_t seq, uint64_t round, con
 	file->flush.flushed_seq = kr_extent_map_empty(&file->dirty) ? KR_MAX(file->written_seq, seq) : seq;
 }
 
+/* What the server is asked about dirty bytes that are uncovered when a session begins. Only a late node asks then: others would wait for the end of
+ * the grace period, which waits for them. */
+static bool is_uncovered_asked(const struct kr_file *file)
+{
+	return !kr_flusher_of(file)->recovering || kr_session_facts(file->mount->session)->late;
+}
+
 /* The server could not find out whether late bytes may go in: then they must not, also not when the next flush is due. */
 static void keep_unjudged(struct kr_file *file, int err)
 {
@@ -199,9 +208,11 @@ void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_r
 		file->flush.vouched = 0;
 	if (err == 0 || err == -ESTALE) {
 		file->flush.keeps_replays = false;
-		/* While the session begins nothing is asked about them. */
-		if (file->flush.unjudged && !(file->flush.uncovered && kr_flusher_of(file)->recovering))
+		if (file->flush.unjudged && !(file->flush.uncovered && !is_uncovered_asked(file))) {
 			kr_unjudged_end(&file->flush);
+			if (err == 0 && !(reply->conflict & KR_CONFLICT_DIRTY))
+				kr_uncovered_forget(kr_flusher_of(file)->uncovered, file);
+		}
 	}
 	KR_LIST_FOR_EACH_SAFE(send, next, &file->flush.sends, link)
 		if (err == -ESTALE || (err == 0 && (reply->conflict || send->seq <= reply->applied_seq)))

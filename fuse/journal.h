@@ -65,6 +65,13 @@ struct kr_applied {
 	struct kr_extent_map extents;  /* holds the journal's bytes */
 };
 
+/* What is known of a file with refused bytes whose lease has been given back: UNCOVERED in journal_format.h. */
+struct kr_uncovered {
+	struct kr_fid fid;
+	struct kr_time since;          /* by the server's clock: nobody else could write before */
+	uint64_t up_to;                /* the highest seq of its dirty bytes then */
+};
+
 /* A file as a recovery found it. */
 struct kr_recovered_file {
 	struct kr_link link;
@@ -75,6 +82,7 @@ struct kr_recovered_file {
 	bool clear_suid;
 	uint64_t max_seq;
 	bool vouched;                  /* power was lost: what is dirty counts only with the server's memory of this instance */
+	struct kr_uncovered uncovered; /* its dirty bytes are; up_to 0: they are not */
 	struct kr_extent_map doubtful; /* while the recovery runs: see DOUBT in journal_format.h */
 };
 /* Something that a recovery could not use. */
@@ -95,6 +103,7 @@ struct kr_recovery {
 	uint64_t unfinished;           /* writes that were in flight when the daemon died */
 	bool power_lost;               /* some segment was written before this machine's last boot, which came unprepared */
 	uint64_t doubtful;             /* bytes set aside because of that; each file's are in `damage` */
+	bool uncovered;                /* the directory says that bytes are, be it of files that are flushed since */
 };
 void kr_recovery_fini(struct kr_recovery *recovery);
 

@@ -57,6 +57,15 @@
  * nor are they sent, because only another boot wants them.  A segment is used under one instance: a new one begins a
  * new segment.
  *
+ * UNCOVERED.  The file `uncovered` says which files have dirty bytes that the server refused and whose lease the node has given back since: others
+ * may have written newer ones.  It is text: the line "uncovered 1", then for each file a line of its fid in hex, a blank, the moment before which
+ * nobody else could write (by the server's clock: seconds, a point, nine digits), a blank, and the highest seq of its dirty bytes at that time, in
+ * decimal.  It is written whole to another name, synced, and renamed, and the directory is synced, before the lease is given back; a line goes when the
+ * bytes are gone, or under a lease again, which may be later, or not before the next start.  So a line counts if and only if dirty bytes of the file with
+ * that seq or a lower one are there: then all dirty bytes of the file are late since that moment, and are sent only when the server has judged
+ * them (RECLAIM).  If anything of it cannot be read, all files are late since their last write.  A reader that ignores it takes all
+ * for ordinary dirty bytes; but for a loss of the server's process that is the same.
+ *
  * REUSE.  A free segment is used again (at most KR_JOURNAL_SPARES are kept): all slots are set to 0, then header copy
  * 0, then copy 1 get a new number and a new salt, the old one being kept in `old_salt`: a slot that is valid under the
  * old salt is a leftover (power was lost before the zeros were written), neither record nor damage.

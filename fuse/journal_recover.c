@@ -48,15 +48,20 @@ static bool has_fid(const struct kr_table_link *link, const void *fid)
 	return kr_fid_equal(&KR_CONTAINER_OF(link, const struct kr_rebuilt, by_fid)->file->file->fid, fid);
 }
 
+struct kr_rebuilt *kr_rebuilt_find(const struct kr_rebuild *r, const struct kr_fid *fid)
+{
+	struct kr_table_link *link = kr_table_find(&r->by_fid, kr_hash_bytes(fid->bytes, fid->length), has_fid, fid);
+
+	return link ? KR_CONTAINER_OF(link, struct kr_rebuilt, by_fid) : NULL;
+}
+
 static int make_file(struct kr_rebuild *r, const struct kr_scan_name *name, struct kr_rebuilt **ret)
 {
-	uint64_t hash = kr_hash_bytes(name->fid.bytes, name->fid.length);
-	struct kr_table_link *link = kr_table_find(&r->by_fid, hash, has_fid, &name->fid);
+	struct kr_rebuilt *rebuilt = kr_rebuilt_find(r, &name->fid);
 	struct kr_recovered_file *file;
-	struct kr_rebuilt *rebuilt;
 
-	if (link) {
-		*ret = KR_CONTAINER_OF(link, struct kr_rebuilt, by_fid);
+	if (rebuilt) {
+		*ret = rebuilt;
 		(*ret)->file->file->number = name->number; /* ascending: the newest */
 		return 0;
 	}
@@ -73,7 +78,7 @@ static int make_file(struct kr_rebuild *r, const struct kr_scan_name *name, stru
 	file->file->number = name->number;
 	rebuilt = &r->files[r->file_count++];
 	rebuilt->file = file;
-	kr_table_insert(&r->by_fid, &rebuilt->by_fid, hash);
+	kr_table_insert(&r->by_fid, &rebuilt->by_fid, kr_hash_bytes(name->fid.bytes, name->fid.length));
 	*ret = rebuilt;
 	return 0;
 }
@@ -346,6 +351,7 @@ int kr_journal_recover(struct kr_journal *journal, struct kr_recovery *recovery)
 	}
 	if (err == 0) {
 		set_numbers(journal, r.scan);
+		kr_reopen_uncovered(&r);
 		kr_reopen_hold(&r);
 		kr_reopen_bury(&r);
 		take_damage(&r);

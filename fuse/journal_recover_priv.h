@@ -30,6 +30,14 @@ struct kr_rebuild {
 void kr_applied_free(struct kr_applied *applied);
 void kr_recovered_free(struct kr_recovered_file *file);
 
+/* NULL: the journal has nothing of it. */
+struct kr_rebuilt *kr_rebuilt_find(const struct kr_rebuild *r, const struct kr_fid *fid);
+
+/* --- journal_uncovered.c, when all records are taken --- */
+
+/* Which files' dirty bytes are uncovered.  What cannot be read is damage. */
+void kr_reopen_uncovered(struct kr_rebuild *r);
+
 /* --- journal_reopen.c, in this order --- */
 
 /* Opens all segments, with the states of their slots; nobody holds any yet. */

@@ -28,8 +28,10 @@ static void collect_file(struct kr_file *file, void *context)
 	file->could_flush = false;
 	item.kinds = file->reclaiming;
 	kr_flush_claims(file, collection->boot_id, &item.claims);
-	if (file->flush.uncovered) /* they are judged when everybody has reclaimed what was his */
+	if (file->flush.uncovered && !kr_session_facts(file->mount->session)->late) /* they are judged when everybody has reclaimed what was his */
 		item.claims.first = item.claims.last = 0;
+	else if (file->flush.uncovered)
+		item.kinds |= KR_RECLAIM_UNCOVERED;
 	pthread_mutex_lock(&file->lock);
 	item.since = kr_file_since(file);
 	pthread_mutex_unlock(&file->lock);

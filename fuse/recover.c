@@ -11,6 +11,7 @@
 static int adopt(struct kr_mount *mount, struct kr_recovered_file *recovered)
 {
 	struct kr_file *file = kr_file_get_or_new(mount, &recovered->file->fid);
+	const bool uncovered = recovered->uncovered.up_to != 0;
 	struct kr_link *link;
 
 	if (!file)
@@ -23,14 +24,17 @@ static int adopt(struct kr_mount *mount, struct kr_recovered_file *recovered)
 	file->clear_suid = recovered->clear_suid;
 	file->flush.noticed = !kr_extent_map_empty(&file->dirty);
 	file->flush.vouched = recovered->vouched ? kr_session_facts(mount->session)->instance : 0;
-	/* What the daemon before us may have had: others must not read past these bytes, nor write under those that were read here. */
-	file->reclaiming = kr_extent_map_empty(&file->dirty) ? 0 : KR_LEASE_ALL;
+	/* What the daemon before us may have had: others must not read past these bytes, nor write under those that were read here.  Of those that
+	 * are uncovered it gave its leases back. */
+	file->reclaiming = uncovered || kr_extent_map_empty(&file->dirty) ? 0 : KR_LEASE_ALL;
 	file->flush.dirty_since_ns = 0; /* old: flushed as soon as the session is there */
 	pthread_mutex_unlock(&file->lock);
 	while ((link = kr_list_pop(&recovered->applied)))
 		kr_list_append(&file->flush.applied, link);
 	kr_file_redirtied(file, recovered->mtime, 0);
 	kr_flush_settle(file);
+	if (uncovered)
+		kr_unjudged_recovered(file, &recovered->uncovered);
 	kr_file_put(file);
 	return 0;
 }
@@ -64,6 +68,8 @@ int kr_recover(struct kr_mount *mount, struct kr_recovery *recovery)
 		if (err)
 			return err;
 	}
+	if (recovery->uncovered)
+		kr_uncovered_rewrite(flusher->uncovered);
 	while ((link = kr_list_pop(&recovery->damage))) {
 		kr_list_append(&flusher->damage, link);
 		flusher->damages++;

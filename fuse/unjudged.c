@@ -39,22 +39,57 @@ void kr_unjudged_begin(struct kr_file *file, int err)
 	kr_flush_orphan(file, err);
 }
 
-/* Nobody else could write before now. What is gone, or damaged, is not sent again at all. */
+/* What is gone, or damaged, is not sent again at all: whatever it is, it is not uncovered. [lock] held. */
+static bool has_refused(const struct kr_file *file)
+{
+	return file->holder.refused && !kr_extent_map_empty(&file->dirty) && (!file->flush.orphaned || file->flush.unjudged);
+}
+
+bool kr_unjudged_awaited(struct kr_file *file)
+{
+	struct kr_time since;
+	uint64_t up_to = 0;
+
+	pthread_mutex_lock(&file->lock);
+	if (has_refused(file) && (file->holder.recalled | file->holder.leaving))
+		up_to = kr_extent_map_max_seq(&file->dirty);
+	pthread_mutex_unlock(&file->lock);
+	if (!up_to)
+		return false;
+	since = file->flush.unjudged ? file->flush.unjudged_since : kr_file_now(file->mount);
+	return kr_uncovered_awaited(kr_flusher_of(file)->uncovered, file, since, up_to);
+}
+
+/* Nobody else could write before now. */
 void kr_flush_uncovered(struct kr_file *file)
 {
 	struct kr_flush *flush = &file->flush;
 	bool refused;
 
 	pthread_mutex_lock(&file->lock);
-	refused = file->holder.refused && !kr_extent_map_empty(&file->dirty);
+	refused = has_refused(file);
 	pthread_mutex_unlock(&file->lock);
-	if (!refused || flush->uncovered || (flush->orphaned && !flush->unjudged))
+	if (!refused || flush->uncovered)
 		return;
 	flush->uncovered = true;
 	if (flush->unjudged)
 		return; /* what others have changed since an earlier moment counts */
 	kr_unjudged_begin(file, flush->plan.refused ? flush->plan.refused : -EIO);
 	flush->unjudged_since = kr_file_now(file->mount);
+}
+
+void kr_unjudged_recovered(struct kr_file *file, const struct kr_uncovered *uncovered)
+{
+	struct kr_flush *flush = &file->flush;
+	struct kr_file_label label;
+
+	kr_log_warn("%s: the server has refused its unflushed bytes; they wait in the journal until it can tell whether others have changed it since",
+		kr_file_label(file, &label));
+	kr_uncovered_recovered(kr_flusher_of(file)->uncovered, file, uncovered);
+	flush->uncovered = flush->unjudged = true;
+	flush->unjudged_since = uncovered->since;
+	flush->unjudged_err = -EIO; /* whatever it was */
+	kr_flush_orphan(file, -EIO);
 }
 
 void kr_unjudged_end(struct kr_flush *flush)

@@ -19,6 +19,10 @@ static struct {
 	struct kr_reclaim_request asked;
 	unsigned asks, stepped, woken, references;
 	struct kr_time now;
+	bool told; /* the directory says that the bytes are uncovered */
+	unsigned forgotten;
+	struct kr_time listed_since;
+	uint64_t listed_up_to;
 	kr_rpc_fn answer; /* to a RECLAIM on its way; NULL: there is none */
 	void *context;
 } fake;
@@ -30,6 +34,27 @@ void kr_chains_session_lost(struct kr_chains *chains)
 void kr_file_flushed(struct kr_file *file, uint64_t seq, const struct kr_flush_reply *reply, const struct kr_extent_map *sent)
 {
 	(void)file, (void)seq, (void)reply, (void)sent;
+}
+bool kr_uncovered_awaited(struct kr_uncovered_log *log, struct kr_file *file, struct kr_time since, uint64_t up_to)
+{
+	(void)log, (void)file;
+	fake.listed_since = since;
+	fake.listed_up_to = up_to;
+	return !fake.told;
+}
+void kr_uncovered_forget(struct kr_uncovered_log *log, struct kr_file *file)
+{
+	(void)log, (void)file;
+	fake.forgotten++;
+}
+void kr_uncovered_recovered(struct kr_uncovered_log *log, struct kr_file *file, const struct kr_uncovered *uncovered)
+{
+	(void)log, (void)file, (void)uncovered;
+}
+const char *kr_file_label(const struct kr_file *file, struct kr_file_label *ret)
+{
+	(void)file, (void)ret;
+	return "a file";
 }
 struct kr_file *kr_file_get(struct kr_file *file)
 {
@@ -370,6 +395,51 @@ static void what_was_refused_is_judged_when_a_lease_has_been_given_back(void **s
 	server_says(0, &conflict);
 	assert_false(flush->unjudged || flush->orphaned || flush->uncovered);
 	assert_int_equal(fake.late, 1);
+	assert_int_equal(fake.forgotten, 0); /* not before they are elsewhere */
+}
+
+/* The directory says it first. */
+static void nothing_is_given_back_with_refused_bytes_before_that_is_written_down(void **state)
+{
+	struct fixture *f = *state;
+
+	write_some(f);
+	kr_list_remove(&f->send.link);
+	f->file.holder.refused = true;
+	fake.now.sec = 8;
+	assert_false(kr_flush_bound(&f->file)); /* nobody wants it back */
+	f->file.holder.recalled = KR_LEASE_READ;
+	assert_true(kr_flush_bound(&f->file));
+	assert_int_equal(fake.listed_since.sec, 8);
+	assert_int_equal(fake.listed_up_to, 7);
+	fake.told = true;
+	assert_false(kr_flush_bound(&f->file));
+	f->file.flush.orphaned = true; /* they are sent no more at all */
+	fake.told = false;
+	assert_false(kr_flush_bound(&f->file));
+}
+
+/* A daemon that is started anew finds that in the directory. */
+static void what_a_start_finds_uncovered_is_judged(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_flush *flush = &f->file.flush;
+	const struct kr_reclaim_reply granted = {.kinds = KR_LEASE_ALL};
+	const struct kr_uncovered uncovered = {.since.sec = 4, .up_to = 7};
+
+	write_some(f);
+	kr_list_remove(&f->send.link);
+	f->file.base.ctime.sec = 9;
+	kr_unjudged_recovered(&f->file, &uncovered);
+	assert_true(flush->uncovered && flush->orphaned);
+	assert_int_equal(kr_file_since(&f->file).sec, 4);
+	fake.flusher.recovering = true;
+	kr_flush_reclaimed(&f->file, 0, &granted);
+	assert_true(flush->uncovered && flush->orphaned); /* nothing was asked */
+	fake.facts.late = true;
+	kr_flush_reclaimed(&f->file, 0, &granted);
+	assert_false(flush->uncovered || flush->orphaned);
+	assert_int_equal(fake.forgotten, 1);
 }
 
 static void nothing_is_given_up_while_what_was_refused_is_tried_again(void **state)
@@ -517,6 +587,8 @@ int main(void)
 		TEST(bytes_of_a_file_that_is_known_to_be_gone_are_not_asked_for),
 		TEST(what_the_server_lets_in_comes_with_the_lease),
 		TEST(what_was_refused_is_judged_when_a_lease_has_been_given_back),
+		TEST(nothing_is_given_back_with_refused_bytes_before_that_is_written_down),
+		TEST(what_a_start_finds_uncovered_is_judged),
 		TEST(nothing_is_given_up_while_what_was_refused_is_tried_again),
 		TEST(rounds_to_be_replayed_do_not_wait_for_what_was_refused),
 		TEST(a_file_without_late_bytes_has_nothing_to_keep),

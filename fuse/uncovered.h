@@ -1,0 +1,46 @@
+/* Which files have refused bytes whose lease was given back, kept on the disk (UNCOVERED in journal_format.h).
+ *
+ * Invariant: before a lease of a file is given back with refused bytes the directory says so, durably, and does so until these bytes are
+ * gone, or are under a lease again.  So a daemon that is started anew knows of them whatever becomes of the server meanwhile.  Killed in between,
+ * it takes bytes for late that need not be, and never the other way round: a line comes before the answer, and goes after the bytes.
+ * Lines are written whole, by one thread of the pool at a time, for all files that wait by then.  Where the disk does not take them, the lease goes
+ * all the same (others would wait for as long as two disks are full), the log says so, and it is tried again: then only this process and
+ * the server's know it.  Loop thread.
+ */
+#ifndef KR_FUSE_UNCOVERED_H
+#define KR_FUSE_UNCOVERED_H
+
+#include "common/list.h"
+#include "fuse/journal.h"
+
+struct kr_file;
+struct kr_mount;
+struct kr_uncovered_log;
+
+/* In struct kr_flush; zeroed but for the link. */
+struct kr_uncovered_line {
+	struct kr_link link; /* in the log, while the directory is to say so */
+	struct kr_time since;
+	uint64_t up_to;
+	uint64_t change;     /* of the log, with which this came */
+};
+
+struct kr_uncovered_log *kr_uncovered_log_new(struct kr_mount *mount);
+/* No new writes. */
+void kr_uncovered_log_stop(struct kr_uncovered_log *log);
+/* The loop does not run any more: writes what has changed. Blocks. NULL is fine. */
+void kr_uncovered_log_free(struct kr_uncovered_log *log);
+/* Now and then. */
+void kr_uncovered_tick(struct kr_uncovered_log *log);
+
+/* FILE's bytes up to UP_TO are refused, and others may write from SINCE on if a lease of it is given back.  Whether that has to wait; then the file is
+ * stepped later. Said again of a file that is listed, SINCE counts no more. */
+bool kr_uncovered_awaited(struct kr_uncovered_log *log, struct kr_file *file, struct kr_time since, uint64_t up_to);
+/* The bytes are gone, or under a lease. */
+void kr_uncovered_forget(struct kr_uncovered_log *log, struct kr_file *file);
+/* What the directory says at the start. */
+void kr_uncovered_recovered(struct kr_uncovered_log *log, struct kr_file *file, const struct kr_uncovered *uncovered);
+/* ... and that it may say more, which is of no use. */
+void kr_uncovered_rewrite(struct kr_uncovered_log *log);
+
+#endif

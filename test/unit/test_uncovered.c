@@ -1,0 +1,262 @@
+/* What the journal's directory says of refused bytes whose lease was given back: the text, what a start makes of it, and who waits for it. */
+#include "test/unit/journal_fixture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <uv.h>
+
+#include "common/log.h"
+#include "fuse/file.h"
+#include "fuse/journal_priv.h"
+#include "fuse/journal_uncovered.h"
+#include "fuse/uncovered.h"
+
+static unsigned steps;
+
+void kr_file_step(struct kr_file *file)
+{
+	(void)file;
+	steps++;
+}
+
+/* --- the text --- */
+
+static void a_line_is_read_as_it_was_written(void **state)
+{
+	struct kr_uncovered one = {fid_of(0), {.sec = 1790000000, .nsec = 7}, 5}, two = {fid_of(1), {.sec = -3, .nsec = 999999999}, UINT64_MAX}, got;
+	char text[3 * KR_UNCOVERED_LINE_MAX];
+	const char *rest = text;
+	size_t length;
+
+	(void)state;
+	two.fid.length = KR_FID_MAX;
+	length = kr_uncovered_format(&one, text);
+	length += kr_uncovered_format(&two, text + length);
+	assert_int_equal(length, strlen(text));
+	assert_int_equal(kr_uncovered_next(&rest, &got), 0);
+	assert_true(kr_fid_equal(&got.fid, &one.fid) && kr_time_compare(got.since, one.since) == 0);
+	assert_int_equal(got.up_to, 5);
+	assert_int_equal(kr_uncovered_next(&rest, &got), 0);
+	assert_true(kr_fid_equal(&got.fid, &two.fid) && kr_time_compare(got.since, two.since) == 0);
+	assert_true(got.up_to == UINT64_MAX);
+	assert_int_equal(kr_uncovered_next(&rest, &got), -ENODATA);
+}
+
+static void what_is_not_a_line_to_the_last_byte_is_none(void **state)
+{
+	static const char *const texts[] = {"\n", "61 5.000000000 7", "61 5.000000000 7 \n", "61 5.0 7\n", "6A 5.000000000 7\n", "6 5.000000000 7\n", " 61 5.000000000 7\n",
+		"61 5.000000000 -7\n", "61 5.000000000 18446744073709551616\n", "61 +5.000000000 7\n", "61  5.000000000 7\n"};
+	struct kr_uncovered got;
+
+	(void)state;
+	for (size_t i = 0; i < KR_ARRAY_SIZE(texts); i++) {
+		const char *rest = texts[i];
+
+		assert_int_equal(kr_uncovered_next(&rest, &got), -EBADMSG);
+		assert_int_equal(*rest, 0);
+	}
+}
+
+static void arbitrary_bytes_are_survived(void **state)
+{
+	struct kr_uncovered one = {fid_of(0), {.sec = 5}, 7}, got;
+	char text[4 * KR_UNCOVERED_LINE_MAX];
+
+	(void)state;
+	for (int round = 0; round < 20000; round++) {
+		size_t length = kr_uncovered_format(&one, text);
+		const char *rest = text;
+		int err;
+
+		length += kr_uncovered_format(&one, text + length);
+		for (int i = 0; i < 3; i++)
+			text[random_below(length)] = (char)random_below(256);
+		do {
+			const char *before = rest;
+
+			err = kr_uncovered_next(&rest, &got);
+			assert_true(rest > before || err == -ENODATA);
+		} while (err != -ENODATA);
+	}
+}
+
+/* --- the start --- */
+
+/* The directory says TEXT; the daemon was killed, and is started anew. */
+static void start_with(struct fixture *f, const char *text)
+{
+	assert_int_equal(kr_journal_write_uncovered(f->journal, text, strlen(text)), 0);
+	kr_journal_free(f->journal);
+	open_journal(f);
+}
+
+static uint64_t last_seq(const struct fixture *f, int index)
+{
+	return kr_extent_map_max_seq(&f->files[index].map);
+}
+
+static void bytes_are_uncovered_that_were_there_then(void **state)
+{
+	struct fixture *f = *state;
+	char text[4 * KR_UNCOVERED_LINE_MAX] = KR_UNCOVERED_HEAD;
+	struct kr_uncovered uncovered = {fid_of(0), {.sec = 77}, 0};
+	uint64_t flushed;
+
+	append(f, 0, 0, 100, 1);
+	append(f, 1, 0, 100, 2);
+	uncovered.up_to = last_seq(f, 0);
+	flushed = last_seq(f, 1);
+	append(f, 0, 500, 100, 3); /* written since */
+	apply(f, 1, 4);
+	append(f, 1, 0, 100, 5);
+	append(f, 2, 0, 100, 6);
+	kr_uncovered_format(&uncovered, text + strlen(text));
+	uncovered = (struct kr_uncovered){fid_of(1), {.sec = 78}, flushed}; /* gone to the server, and the line had no time to go */
+	kr_uncovered_format(&uncovered, text + strlen(text));
+	start_with(f, text);
+	assert_true(f->recovery.uncovered);
+	assert_int_equal(recovered(&f->recovery, 0)->uncovered.since.sec, 77);
+	assert_true(recovered(&f->recovery, 0)->uncovered.up_to != 0);
+	assert_int_equal(recovered(&f->recovery, 1)->uncovered.up_to, 0);
+	assert_int_equal(recovered(&f->recovery, 2)->uncovered.up_to, 0);
+	assert_true(kr_list_empty(&f->recovery.damage));
+}
+
+/* Nothing is sent as if nobody else could have written. */
+static void a_damaged_text_may_have_spoken_of_any_file(void **state)
+{
+	struct fixture *f = *state;
+
+	append(f, 0, 0, 100, 1);
+	append(f, 1, 0, 100, 2);
+	start_with(f, "uncovered 2\n");
+	assert_false(kr_list_empty(&f->recovery.damage));
+	assert_int_equal(recovered(&f->recovery, 0)->uncovered.since.sec, 1001); /* its last write */
+	assert_int_equal(recovered(&f->recovery, 1)->uncovered.since.sec, 1002);
+	kr_recovery_fini(&f->recovery);
+	start_with(f, KR_UNCOVERED_HEAD "zz\n");
+	assert_true(recovered(&f->recovery, 0)->uncovered.up_to && recovered(&f->recovery, 1)->uncovered.up_to);
+}
+
+static void without_a_text_nothing_is_uncovered(void **state)
+{
+	struct fixture *f = *state;
+
+	append(f, 0, 0, 100, 1);
+	start_with(f, "");
+	assert_false(f->recovery.uncovered);
+	assert_int_equal(recovered(&f->recovery, 0)->uncovered.up_to, 0);
+}
+
+/* --- the log --- */
+
+struct world {
+	struct fixture *f;
+	struct kr_mount mount;
+	struct kr_uncovered_log *log;
+	struct kr_file one, two;
+	uv_loop_t loop;
+};
+
+static struct world *world_new(struct fixture *f)
+{
+	struct world *w = calloc(1, sizeof(*w));
+
+	uv_loop_init(&w->loop);
+	w->f = f;
+	w->mount.journal = f->journal;
+	w->mount.loop = &w->loop;
+	w->log = kr_uncovered_log_new(&w->mount);
+	w->one.fid = fid_of(0);
+	w->two.fid = fid_of(1);
+	steps = 0;
+	return w;
+}
+
+static void world_free(struct world *w)
+{
+	kr_uncovered_log_free(w->log);
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	assert_int_equal(uv_loop_close(&w->loop), 0);
+	free(w);
+}
+
+static size_t lines(const struct world *w)
+{
+	char *text = NULL;
+	size_t count = 0;
+
+	if (kr_read_file(w->f->journal->dir_fd, KR_JOURNAL_UNCOVERED, 4096, &text, NULL))
+		return 0;
+	for (const char *c = text; *c; c++)
+		count += *c == '\n';
+	free(text);
+	return count - 1;
+}
+
+static void a_lease_waits_until_the_directory_says_it(void **state)
+{
+	struct world *w = world_new(*state);
+	const struct kr_time since = {.sec = 5};
+
+	assert_true(kr_uncovered_awaited(w->log, &w->one, since, 7));
+	assert_true(kr_uncovered_awaited(w->log, &w->two, since, 8)); /* comes with the next */
+	assert_true(kr_uncovered_awaited(w->log, &w->one, since, 7));
+	assert_int_equal(steps, 0);
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	assert_int_equal(lines(w), 2);
+	assert_int_equal(steps, 2);
+	assert_false(kr_uncovered_awaited(w->log, &w->one, since, 7));
+	assert_false(kr_uncovered_awaited(w->log, &w->two, since, 8));
+	assert_true(kr_uncovered_awaited(w->log, &w->one, (struct kr_time){.sec = 9}, 10)); /* more has been refused */
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	assert_false(kr_uncovered_awaited(w->log, &w->one, since, 10));
+	assert_int_equal(w->one.flush.uncovered_line.since.sec, 5); /* as long as it is not judged */
+	kr_uncovered_forget(w->log, &w->one);
+	kr_uncovered_tick(w->log);
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	assert_int_equal(lines(w), 1);
+	kr_uncovered_forget(w->log, &w->two); /* and the mount ends at once */
+	kr_uncovered_log_stop(w->log);
+	kr_uncovered_log_free(w->log);
+	w->log = NULL;
+	assert_int_equal(faccessat(w->f->journal->dir_fd, KR_JOURNAL_UNCOVERED, F_OK, 0), -1);
+	world_free(w);
+}
+
+/* Others do not wait for two broken disks. */
+static void a_disk_that_does_not_take_it_holds_nobody_up(void **state)
+{
+	struct world *w = world_new(*state);
+	const struct kr_time since = {.sec = 5};
+	const int dir = w->f->journal->dir_fd;
+
+	w->f->journal->dir_fd = -1;
+	assert_true(kr_uncovered_awaited(w->log, &w->one, since, 7));
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	assert_int_equal(steps, 1);
+	assert_false(kr_uncovered_awaited(w->log, &w->one, since, 7));
+	w->f->journal->dir_fd = dir;
+	kr_uncovered_log_free(w->log); /* it has not forgotten it */
+	w->log = NULL;
+	assert_int_equal(lines(w), 1);
+	world_free(w);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_line_is_read_as_it_was_written),
+		cmocka_unit_test(what_is_not_a_line_to_the_last_byte_is_none),
+		cmocka_unit_test(arbitrary_bytes_are_survived),
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+		TEST(bytes_are_uncovered_that_were_there_then),
+		TEST(a_damaged_text_may_have_spoken_of_any_file),
+		TEST(without_a_text_nothing_is_uncovered),
+		TEST(a_lease_waits_until_the_directory_says_it),
+		TEST(a_disk_that_does_not_take_it_holds_nobody_up),
+	};
+
+	kr_log_init("test_uncovered", KR_LOG_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
