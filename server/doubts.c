@@ -45,23 +45,12 @@ uint64_t kr_doubts_of(const struct kr_doubts *doubts, uint64_t ctime_ns)
 	return 0;
 }
 
-static int read_log(struct kr_doubts *doubts, int dir)
+static void read_line(void *doubts, char *line)
 {
-	KR_AUTO_FREE char *text = NULL;
-	char *line, *rest;
-	size_t length;
-	int err = kr_read_file(dir, log_name, LOG_MAX, &text, &length);
+	struct kr_doubt doubt;
 
-	if (err)
-		return err == -ENOENT ? 0 : err;
-	kr_lines_prepare(text, length);
-	for (rest = text; (line = kr_lines_next(&rest));) {
-		struct kr_doubt doubt;
-
-		if (sscanf(line, "doubt %" SCNu64 " %" SCNu64 " %" SCNu64, &doubt.from_ns, &doubt.to_ns, &doubt.salt) == 3)
-			add(doubts, doubt);
-	}
-	return 0;
+	if (sscanf(line, "doubt %" SCNu64 " %" SCNu64 " %" SCNu64, &doubt.from_ns, &doubt.to_ns, &doubt.salt) == 3)
+		add(doubts, doubt);
 }
 
 static int write_log(const struct kr_doubts *doubts, int dir)
@@ -86,9 +75,9 @@ int kr_doubts_open(struct kr_doubts *doubts, int dir, uint64_t former_ns, uint64
 	int err;
 
 	*doubts = (struct kr_doubts){0};
-	err = read_log(doubts, dir);
+	err = kr_lines_read(dir, log_name, LOG_MAX, read_line, doubts);
 	if (err)
-		return kr_fail_errno(err, "cannot read %s of the state directory", log_name);
+		return err;
 	if (!former_ns)
 		return 0;
 	kr_doubts_start(doubts, former_ns, kr_clock_real_ns(), salt);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/buf.h"
+#include "common/fail.h"
 #include "common/util.h"
 
 /* What a line before it that was cut short has left does not spoil it. */
@@ -44,14 +45,6 @@ int kr_lines_append(const struct kr_lines *lines, int fd)
 	return (size_t)written < lines->length ? -ENOSPC : 0;
 }
 
-void kr_lines_prepare(char *text, size_t length)
-{
-	for (size_t i = 0; i < length; i++) {
-		if (text[i] == '\0')
-			text[i] = '\n';
-	}
-}
-
 /* Takes the checksum off LINE. */
 static bool is_whole(char *line)
 {
@@ -64,13 +57,22 @@ static bool is_whole(char *line)
 	return strcmp(space + 1, expected) == 0;
 }
 
-char *kr_lines_next(char **rest)
+int kr_lines_read(int dir, const char *name, size_t limit, void (*fn)(void *context, char *line), void *context)
 {
-	char *line;
+	KR_AUTO_FREE char *text = NULL;
+	char *line, *rest;
+	size_t length;
+	int err = kr_read_file(dir, name, limit, &text, &length);
 
-	while ((line = strsep(rest, "\n"))) {
-		if (is_whole(line))
-			return line;
+	if (err)
+		return err == -ENOENT ? 0 : kr_fail_errno(err, "cannot read %s of the state directory", name);
+	for (size_t i = 0; i < length; i++) {
+		if (text[i] == '\0')
+			text[i] = '\n';
 	}
-	return NULL;
+	for (rest = text; (line = strsep(&rest, "\n"));) {
+		if (is_whole(line))
+			fn(context, line);
+	}
+	return 0;
 }

@@ -1,5 +1,5 @@
 /* Logs of the state directory that are lines of text, each with a checksum (hexadecimal, after a blank) of what stands before
- * it: synced.c, replayed.c.  What was cut short by the end of the process or of the space is no line, and spoils none.  Any
+ * it: synced.c, replayed.c, setbacks.c, doubts.c.  What was cut short by the end of the process or of the space is no line, and spoils none.  Any
  * thread.
  */
 #ifndef KR_SERVER_LINES_H
@@ -23,9 +23,8 @@ void kr_lines_add(struct kr_lines *lines, const char *line);
 /* Appends them to the log FD (O_APPEND). 0 or -errno; then part of them may be there. Blocks. */
 int kr_lines_append(const struct kr_lines *lines, int fd);
 
-/* Before the first kr_lines_next of a log's TEXT of LENGTH bytes, NUL-terminated: whatever bytes it has. */
-void kr_lines_prepare(char *text, size_t length);
-/* The next line of *REST that is whole, without its checksum; NULL: none. Writes into the text. */
-char *kr_lines_next(char **rest);
+/* Whatever bytes are in the log DIR/NAME: FN gets each line that is whole, without its checksum, and may write into it. Of a log
+ * that is not there none. 0 or -errno with a reason: it cannot be read, or has more than LIMIT bytes. Blocks. */
+int kr_lines_read(int dir, const char *name, size_t limit, void (*fn)(void *context, char *line), void *context);
 
 #endif

@@ -75,40 +75,33 @@ static bool read_fid(const char *hex, struct kr_fid *ret_file)
 	return ret_file->length != 0;
 }
 
-static void read_line(struct kr_replayed *replayed, const char *line)
+struct reading {
+	struct kr_replayed *replayed;
+	bool begun, of_this_boot;
+};
+
+/* The first line tells of which boot all are. */
+static void read_line(void *context, char *line)
 {
+	struct reading *reading = context;
+	struct kr_replayed *replayed = reading->replayed;
 	char node[33], fid[2 * KR_FID_MAX + 1];
 	uint64_t seq, round;
 	uint8_t node_id[16];
 	struct kr_fid file;
 
-	if (sscanf(line, "node %32s %304s %" SCNu64 " %" SCNu64, node, fid, &seq, &round) == 4) {
+	if (!reading->begun) {
+		reading->begun = true;
+		kr_hex_format(replayed->boot_id, 16, node);
+		reading->of_this_boot = strncmp(line, "boot ", 5) == 0 && strcmp(line + 5, node) == 0;
+	} else if (!reading->of_this_boot) {
+		return;
+	} else if (sscanf(line, "node %32s %304s %" SCNu64 " %" SCNu64, node, fid, &seq, &round) == 4) {
 		if (kr_hex_parse(node, node_id, 16) == 16 && read_fid(fid, &file))
 			kr_applied_note_replayed(replayed->applied, &file, node_id, seq, round);
 	} else if (sscanf(line, "lost %304s", fid) == 1 && read_fid(fid, &file)) {
 		kr_applied_lose(replayed->applied, &file);
 	}
-}
-
-/* Whatever is in the log of this boot. */
-static int read_log(struct kr_replayed *replayed)
-{
-	KR_AUTO_FREE char *text = NULL;
-	char *line, *rest, hex[33];
-	size_t length;
-	int err = kr_read_file(replayed->dir, log_name, LOG_MAX, &text, &length);
-
-	if (err)
-		return err == -ENOENT ? 0 : err;
-	kr_lines_prepare(text, length);
-	rest = text;
-	line = kr_lines_next(&rest);
-	kr_hex_format(replayed->boot_id, 16, hex);
-	if (!line || strncmp(line, "boot ", 5) != 0 || strcmp(line + 5, hex) != 0)
-		return 0;
-	while ((line = kr_lines_next(&rest)))
-		read_line(replayed, line);
-	return 0;
 }
 
 static int open_log(struct kr_replayed *replayed)
@@ -129,15 +122,16 @@ static int write_whole(struct kr_replayed *replayed, const struct kr_lines *text
 int kr_replayed_open(struct kr_replayed *replayed, struct kr_server *server, int dir, const uint8_t boot_id[16],
 	struct kr_applied *applied)
 {
+	struct reading reading = {.replayed = replayed};
 	struct kr_lines text = {0};
 	int err;
 
 	*replayed = (struct kr_replayed){.server = server, .applied = applied, .dir = dir, .fd = -1};
 	memcpy(replayed->boot_id, boot_id, 16);
 	kr_list_init(&replayed->notes);
-	err = read_log(replayed);
+	err = kr_lines_read(dir, log_name, LOG_MAX, read_line, &reading);
 	if (err)
-		return kr_fail_errno(err, "cannot read %s of the state directory", log_name);
+		return err;
 	replayed->lines = add_all(&text, replayed);
 	err = write_whole(replayed, &text);
 	free(text.bytes);

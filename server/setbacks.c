@@ -81,33 +81,25 @@ static uint64_t raw_clock_ns(void)
 	return (uint64_t)now.tv_sec * KR_NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-static void read_line(struct kr_setbacks *setbacks, const char *line, uint8_t boot_id[16])
+struct reading {
+	struct kr_setbacks *setbacks;
+	uint8_t boot_id[16];
+};
+
+static void read_line(void *context, char *line)
 {
+	struct reading *reading = context;
+	struct kr_setbacks *setbacks = reading->setbacks;
 	uint64_t real_ns, raw_ns;
 	struct kr_setback back;
 	char hex[33];
 
-	if (sscanf(line, "boot %32s %" SCNu64 " %" SCNu64, hex, &real_ns, &raw_ns) == 3 && kr_hex_parse(hex, boot_id, 16) == 16) {
+	if (sscanf(line, "boot %32s %" SCNu64 " %" SCNu64, hex, &real_ns, &raw_ns) == 3 && kr_hex_parse(hex, reading->boot_id, 16) == 16) {
 		setbacks->real_ns = real_ns;
 		setbacks->raw_ns = raw_ns;
 	} else if (sscanf(line, "back %" SCNd64 " %" SCNd64, &back.to, &back.from) == 2) {
 		add(setbacks, back.to, back.from);
 	}
-}
-
-static int read_log(struct kr_setbacks *setbacks, int dir, uint8_t boot_id[16])
-{
-	KR_AUTO_FREE char *text = NULL;
-	char *line, *rest;
-	size_t length;
-	int err = kr_read_file(dir, log_name, LOG_MAX, &text, &length);
-
-	if (err)
-		return err == -ENOENT ? 0 : err;
-	kr_lines_prepare(text, length);
-	for (rest = text; (line = kr_lines_next(&rest));)
-		read_line(setbacks, line, boot_id);
-	return 0;
 }
 
 static void add_lines(const struct kr_setbacks *setbacks, const uint8_t boot_id[16], struct kr_lines *lines)
@@ -132,15 +124,15 @@ int kr_setbacks_open(struct kr_setbacks *setbacks, int dir, const uint8_t boot_i
 {
 	uint64_t real_ns = kr_clock_real_ns(), raw_ns = raw_clock_ns();
 	struct kr_lines lines = {0};
-	uint8_t old_boot[16] = {0};
+	struct reading reading = {.setbacks = setbacks};
 	int err;
 
 	*setbacks = (struct kr_setbacks){0};
-	err = read_log(setbacks, dir, old_boot);
+	err = kr_lines_read(dir, log_name, LOG_MAX, read_line, &reading);
 	if (err)
-		return kr_fail_errno(err, "cannot read %s of the state directory", log_name);
+		return err;
 	setbacks->former_ns = setbacks->real_ns;
-	if (memcmp(old_boot, boot_id, 16) == 0)
+	if (memcmp(reading.boot_id, boot_id, 16) == 0)
 		kr_setbacks_look(setbacks, real_ns, raw_ns);
 	else
 		kr_setbacks_boot(setbacks, real_ns, raw_ns, 2 * KR_SETBACKS_SAVE_S);

@@ -153,35 +153,27 @@ static void add_all(struct kr_lines *text, const struct kr_synced *synced, struc
 	}
 }
 
-static void read_line(struct kr_synced *synced, char *line, uint8_t boot_id[16], uint64_t *lost)
+struct reading {
+	struct kr_synced *synced;
+	uint8_t boot_id[16];
+	uint64_t lost;
+};
+
+static void read_line(void *context, char *line)
 {
+	struct reading *reading = context;
+	struct kr_synced *synced = reading->synced;
 	char hex[2 * KR_FID_MAX + 1];
 	struct kr_synced_span span;
 	struct kr_fid file;
 
-	if (sscanf(line, "boot %32s %" SCNu64, hex, lost) == 2)
-		kr_hex_parse(hex, boot_id, 16);
+	if (sscanf(line, "boot %32s %" SCNu64, hex, &reading->lost) == 2)
+		kr_hex_parse(hex, reading->boot_id, 16);
 	else if (sscanf(line, "all %" SCNu64 " %" SCNu64, &span.lost, &span.round) == 2)
 		set_floor(synced, span);
 	else if (sscanf(line, "file %304s %" SCNu64 " %" SCNu64, hex, &span.lost, &span.round) == 3 &&
 		(file.length = (uint8_t)kr_hex_parse(hex, file.bytes, KR_FID_MAX)))
 		set(synced, &file, span);
-}
-
-/* Whatever is in the log. */
-static int read_log(struct kr_synced *synced, uint8_t boot_id[16], uint64_t *lost)
-{
-	KR_AUTO_FREE char *text = NULL;
-	char *line, *rest;
-	size_t length;
-	int err = kr_read_file(synced->dir, log_name, LOG_MAX, &text, &length);
-
-	if (err)
-		return err == -ENOENT ? 0 : err;
-	kr_lines_prepare(text, length);
-	for (rest = text; (line = kr_lines_next(&rest));)
-		read_line(synced, line, boot_id, lost);
-	return 0;
 }
 
 static int write_log(const struct kr_synced *synced, const struct kr_lines *text)
@@ -199,9 +191,8 @@ static int open_log(struct kr_synced *synced)
 
 int kr_synced_open(struct kr_synced *synced, struct kr_server *server, int dir, const uint8_t boot_id[16], uint64_t last_round)
 {
-	uint8_t old_boot[16] = {0};
+	struct reading reading = {.synced = synced};
 	struct kr_lines text = {0};
-	uint64_t lost = 0;
 	int err;
 
 	*synced = (struct kr_synced){.server = server, .dir = dir, .fd = -1};
@@ -209,11 +200,11 @@ int kr_synced_open(struct kr_synced *synced, struct kr_server *server, int dir, 
 	kr_table_init(&synced->table);
 	kr_list_init(&synced->order);
 	kr_list_init(&synced->notes);
-	err = read_log(synced, old_boot, &lost);
+	err = kr_lines_read(dir, log_name, LOG_MAX, read_line, &reading);
 	if (err)
-		return kr_fail_errno(err, "cannot read %s of the state directory", log_name);
+		return err;
 	/* What a former boot has not synced may be missing. */
-	synced->lost = memcmp(old_boot, boot_id, 16) == 0 ? lost : last_round;
+	synced->lost = memcmp(reading.boot_id, boot_id, 16) == 0 ? reading.lost : last_round;
 	add_all(&text, synced, synced->floor);
 	err = write_log(synced, &text);
 	free(text.bytes);
