@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,10 +15,28 @@
 enum { LOG_MAX = 1 << 20 };
 static const char log_name[] = "doubts";
 
+static bool meet(const struct kr_doubt *a, const struct kr_doubt *b)
+{
+	return a->from_ns <= b->to_ns && b->from_ns <= a->to_ns;
+}
+
+/* They get the first one's salt, so that of older files each gets another version only once.  But where the two meet files were told of with
+ * that salt before the second doubted them. */
+static void join_oldest(struct kr_doubts *doubts)
+{
+	struct kr_doubt *list = doubts->list;
+
+	if (!meet(&list[0], &list[1]))
+		list[1].salt = list[0].salt;
+	list[1].from_ns = KR_MIN(list[0].from_ns, list[1].from_ns);
+	list[1].to_ns = KR_MAX(list[0].to_ns, list[1].to_ns);
+	memmove(&list[0], &list[1], --doubts->count * sizeof(*list));
+}
+
 static void add(struct kr_doubts *doubts, struct kr_doubt doubt)
 {
 	if (doubts->count == KR_DOUBTS_MAX)
-		memmove(doubts->list, doubts->list + 1, --doubts->count * sizeof(doubts->list[0]));
+		join_oldest(doubts);
 	doubts->list[doubts->count++] = doubt;
 }
 
@@ -28,9 +47,9 @@ void kr_doubts_start(struct kr_doubts *doubts, uint64_t former_ns, uint64_t now_
 	struct kr_doubt doubt = {.from_ns = first_ns - KR_MIN(first_ns, reach_ns), .to_ns = KR_MAX(former_ns, now_ns) + reach_ns, .salt = salt};
 	const struct kr_doubt *last = doubts->count ? &doubts->list[doubts->count - 1] : NULL;
 
-	if (last && doubt.from_ns <= last->to_ns && last->from_ns <= doubt.to_ns) {
+	/* Not what reaches further, after the clock was set back: each start from now until then would take it over. */
+	if (last && meet(&doubt, last) && last->to_ns <= doubt.to_ns) {
 		doubt.from_ns = KR_MIN(doubt.from_ns, last->from_ns);
-		doubt.to_ns = KR_MAX(doubt.to_ns, last->to_ns);
 		doubts->count--;
 	}
 	add(doubts, doubt);
@@ -78,7 +97,7 @@ int kr_doubts_open(struct kr_doubts *doubts, int dir, uint64_t former_ns, uint64
 	err = kr_lines_read(dir, log_name, LOG_MAX, read_line, doubts);
 	if (err)
 		return err;
-	if (!former_ns)
+	if (!former_ns && salt == 1)
 		return 0;
 	kr_doubts_start(doubts, former_ns, kr_clock_real_ns(), salt);
 	err = write_log(doubts, dir);

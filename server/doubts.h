@@ -10,8 +10,10 @@
  *
  * `doubts` in the state directory has lines (lines.h):
  *   doubt FROM TO SALT   nanoseconds since the epoch, both included; the salt is the instance's number
- * A start whose times meet those of the start before takes them over, so that a server that starts again and again has one line.  Of more than
- * KR_DOUBTS_MAX the oldest goes.  PURE but for reading and writing; not changed once it is open, so any thread may ask.
+ * A start whose times meet those of the start before and reach as far takes them over, so that a server that starts again and again has one
+ * line.  Of more than KR_DOUBTS_MAX the two oldest are made one.  The log is written before anything may replace what is known of the
+ * former instance's end, so that a start that fails leaves that to the next one.  If it is not known when a former instance was alive, all
+ * times until now are in doubt.  PURE but for reading and writing; not changed once it is open, so any thread may ask.
  */
 #ifndef KR_SERVER_DOUBTS_H
 #define KR_SERVER_DOUBTS_H
@@ -29,11 +31,11 @@ struct kr_doubts {
 	unsigned count;
 };
 
-/* An instance SALT starts at NOW_NS by the clock that makes ctimes; the former one was alive at FORMER_NS. */
+/* An instance SALT starts at NOW_NS by the clock that makes ctimes; the former one was alive at FORMER_NS (0: at any time). */
 void kr_doubts_start(struct kr_doubts *doubts, uint64_t former_ns, uint64_t now_ns, uint64_t salt);
 /* What goes into the version of a file with this ctime; 0: nothing, it is beyond doubt. */
 uint64_t kr_doubts_of(const struct kr_doubts *doubts, uint64_t ctime_ns);
-/* Reads DIR/doubts and writes it with this start, if there was a former instance (FORMER_NS is not 0). 0 or -errno with a reason. Blocks. */
+/* Reads DIR/doubts and writes it with this start, unless it is the first one: SALT, its number, is 1, and FORMER_NS 0. 0 or -errno with a reason. Blocks. */
 int kr_doubts_open(struct kr_doubts *doubts, int dir, uint64_t former_ns, uint64_t salt);
 
 #endif

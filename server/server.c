@@ -344,6 +344,8 @@ static int init_parts(struct kr_server *server)
 		err = open_export(server);
 	if (!err)
 		err = kr_doubts_open(&server->doubts, kr_state_dir(server->state), server->setbacks.former_ns, server->instance);
+	if (!err)
+		err = kr_setbacks_save(&server->setbacks, kr_state_dir(server->state), server->boot_id);
 	if (err)
 		return err;
 	kr_export_doubt_past(server->export, &server->doubts);

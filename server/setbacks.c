@@ -123,7 +123,6 @@ static int write_log(const struct kr_lines *lines, int dir)
 int kr_setbacks_open(struct kr_setbacks *setbacks, int dir, const uint8_t boot_id[16])
 {
 	uint64_t real_ns = kr_clock_real_ns(), raw_ns = raw_clock_ns();
-	struct kr_lines lines = {0};
 	struct reading reading = {.setbacks = setbacks};
 	int err;
 
@@ -136,11 +135,19 @@ int kr_setbacks_open(struct kr_setbacks *setbacks, int dir, const uint8_t boot_i
 		kr_setbacks_look(setbacks, real_ns, raw_ns);
 	else
 		kr_setbacks_boot(setbacks, real_ns, raw_ns, 2 * KR_SETBACKS_SAVE_S);
+	return 0;
+}
+
+int kr_setbacks_save(struct kr_setbacks *setbacks, int dir, const uint8_t boot_id[16])
+{
+	struct kr_lines lines = {0};
+	int err;
+
 	add_lines(setbacks, boot_id, &lines);
 	err = write_log(&lines, dir);
 	free(lines.bytes);
 	setbacks->unsaved = false;
-	setbacks->saved_ns = raw_ns;
+	setbacks->saved_ns = setbacks->raw_ns;
 	return err ? kr_fail_errno(err, "cannot write %s of the state directory", log_name) : 0;
 }
 

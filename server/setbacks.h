@@ -43,8 +43,10 @@ void kr_setbacks_boot(struct kr_setbacks *setbacks, uint64_t real_ns, uint64_t r
 /* Whether what was changed at CHANGED, which is not after SINCE, can have been changed later all the same. */
 bool kr_setbacks_doubt(const struct kr_setbacks *setbacks, struct kr_time changed, struct kr_time since);
 
-/* Reads DIR/clock, looks, and writes it. 0 or -errno with a reason. Blocks. */
+/* Reads DIR/clock, and looks. 0 or -errno with a reason. Blocks. */
 int kr_setbacks_open(struct kr_setbacks *setbacks, int dir, const uint8_t boot_id[16]);
+/* Writes DIR/clock: when nobody needs what it says of the former instance any more (doubts.h). 0 or -errno with a reason. Blocks. */
+int kr_setbacks_save(struct kr_setbacks *setbacks, int dir, const uint8_t boot_id[16]);
 /* Looks, and saves if it is time. Loop thread. */
 void kr_setbacks_tick(struct kr_server *server);
 

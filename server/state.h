@@ -11,7 +11,8 @@
  *   synced      which flush rounds are on stable storage (synced.h)
  *   replayed    which rounds of a former boot have been replayed in this one (replayed.h)
  *   conflicts   which late bytes are in conflict (conflicts.h)
- *   clock       when the machine's clock was set back (setbacks.h)
+ *   clock       when the machine's clock was set back, and what it showed last (setbacks.h)
+ *   doubts      times around the ends of former instances (doubts.h)
  *
  * Losing the directory makes all file identities, caches and journals of nodes foreign: it belongs into the backup.
  * Opening blocks (main, before the loop runs); changes later run in the pool, one after the other.

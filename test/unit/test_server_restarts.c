@@ -8,7 +8,9 @@
 #include "common/hex.h"
 #include "common/log.h"
 #include "common/notes.h"
+#include "common/util.h"
 #include "server/executed.h"
+#include "server/lines.h"
 #include "server/notes.h"
 #include "server/state_priv.h"
 
@@ -496,6 +498,39 @@ static void another_directory_at_the_same_path_is_refused(void **state)
 	assert_memory_equal(f->server.export_id, export_id, 16);
 }
 
+/* DIR/clock, as an instance that was alive the last time at REAL_NS has left it. */
+static void write_clock(const struct fixture *f, uint64_t real_ns)
+{
+	struct kr_lines lines = {0};
+	char hex[33], line[KR_LINE_MAX];
+	int dir = open(f->state_path, O_RDONLY | O_DIRECTORY);
+
+	kr_hex_format(f->server.boot_id, 16, hex);
+	snprintf(line, sizeof(line), "boot %s %llu 1", hex, (unsigned long long)real_ns);
+	kr_lines_add(&lines, line);
+	assert_int_equal(kr_write_file(dir, "clock", lines.bytes, lines.length, 0600), 0);
+	free(lines.bytes);
+	close(dir);
+}
+
+static void a_start_that_fails_leaves_the_doubt_about_the_former_instance_to_the_next(void **state)
+{
+	struct fixture *f = *state;
+	static struct kr_server failing;
+	uint64_t alive_ns = kr_clock_real_ns() - 10000 * KR_NS_PER_S;
+	char doubts[96];
+
+	stop_server(f);
+	write_clock(f, alive_ns);
+	snprintf(doubts, sizeof(doubts), "%s/doubts", f->state_path);
+	unlink(doubts);
+	assert_int_equal(mkdir(doubts, 0700), 0);
+	assert_true(kr_server_init(&failing, &f->loop, &f->options) < 0);
+	assert_int_equal(rmdir(doubts), 0);
+	start_server(f);
+	assert_int_equal(kr_doubts_of(&f->server.doubts, alive_ns), f->server.instance);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -515,6 +550,7 @@ int main(void)
 		TEST(extended_attributes_are_set_once),
 		TEST(two_servers_on_one_export_are_refused),
 		TEST(another_directory_at_the_same_path_is_refused),
+		TEST(a_start_that_fails_leaves_the_doubt_about_the_former_instance_to_the_next),
 	};
 
 	signal(SIGPIPE, SIG_IGN); /* as the daemon does */

@@ -81,6 +81,12 @@ static void a_boot_with_an_earlier_clock_is_a_setback(void **state)
 	assert_int_equal(setbacks.count, 1);
 }
 
+static void open_and_save(struct kr_setbacks *setbacks, int dir, const uint8_t boot_id[16])
+{
+	assert_int_equal(kr_setbacks_open(setbacks, dir, boot_id), 0);
+	assert_int_equal(kr_setbacks_save(setbacks, dir, boot_id), 0);
+}
+
 static void the_next_instance_knows_of_a_setback(void **state)
 {
 	char directory[] = "/tmp/kr-test-setbacks-XXXXXX";
@@ -93,15 +99,15 @@ static void the_next_instance_knows_of_a_setback(void **state)
 	assert_non_null(mkdtemp(directory));
 	dir = open(directory, O_RDONLY | O_DIRECTORY);
 	assert_true(dir >= 0);
-	assert_int_equal(kr_setbacks_open(&setbacks, dir, boot), 0);
+	open_and_save(&setbacks, dir, boot);
 	assert_int_equal(setbacks.count, 0);
-	assert_int_equal(kr_setbacks_open(&setbacks, dir, boot), 0); /* its clock has gone on */
+	open_and_save(&setbacks, dir, boot); /* its clock has gone on */
 	assert_int_equal(setbacks.count, 0);
 	assert_int_equal(kr_write_file(dir, "clock", "boot 01", 7, 0600), 0); /* torn */
-	assert_int_equal(kr_setbacks_open(&setbacks, dir, boot), 0);
+	open_and_save(&setbacks, dir, boot);
 	assert_int_equal(setbacks.count, 0);
 	for (int i = 0; i < 2; i++) { /* another boot that began before the first one ended: by a clock that was set back */
-		assert_int_equal(kr_setbacks_open(&setbacks, dir, next_boot), 0);
+		open_and_save(&setbacks, dir, next_boot);
 		assert_int_equal(setbacks.count, 1);
 		assert_true(doubt(&setbacks, now, now));
 	}
