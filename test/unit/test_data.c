@@ -320,7 +320,6 @@ static void what_no_journal_has_is_synced_before_it_is_answered(void **state)
 	assert_int_equal(F.server.data->counters.syncs, before + 1); /* nothing was copied */
 }
 
-#ifdef KR_FAULTS
 static uint64_t server_size(const char *name)
 {
 	size_t length;
@@ -334,7 +333,6 @@ static unsigned generation_1(uint64_t offset)
 	(void)offset;
 	return 1;
 }
-#endif
 
 /* Else the node, which has its bytes still, would bring them into what was cut. */
 static void what_cannot_be_synced_first_is_not_cut(void **state)
@@ -430,6 +428,32 @@ static void what_a_lost_node_was_to_bring_again_is_not_waited_for(void **state)
 	(void)state;
 	skip();
 #endif
+}
+
+static void obstruct_synced(bool obstruct)
+{
+	char path[96];
+
+	snprintf(path, sizeof path, "%s/synced.new", F.state_path);
+	assert_int_equal(obstruct ? mkdir(path, 0700) : rmdir(path), 0);
+	F.server.data->synced.rewrite = true;
+}
+
+/* Else what another node knows to be applied would come back with its replays after a crash. */
+static void what_cannot_be_written_down_as_synced_is_not_cut(void **state)
+{
+	struct node *other = node_start("n2"), *node = node_with_a_round();
+
+	(void)state;
+	other->file = node->file;
+	obstruct_synced(true);
+	for (unsigned way = 0; way < CUTS; way++) {
+		assert_int_not_equal(cut_by(other, way), 0);
+		assert_content("file", 100, generation_1);
+	}
+	obstruct_synced(false);
+	assert_int_equal(cut_by(other, 0), 0);
+	assert_int_equal(server_size("file"), 0);
 }
 
 static void what_was_asked_in_a_session_that_has_ended_is_not_cut(void **state)
@@ -714,6 +738,7 @@ int main(void)
 		TEST(what_cannot_be_synced_first_is_not_cut),
 		TEST(what_nodes_are_to_bring_again_is_not_cut_before_they_have),
 		TEST(what_a_lost_node_was_to_bring_again_is_not_waited_for),
+		TEST(what_cannot_be_written_down_as_synced_is_not_cut),
 		TEST(what_was_asked_in_a_session_that_has_ended_is_not_cut),
 		TEST(a_cut_that_may_not_last_is_an_error_and_brings_nothing_back),
 		TEST(chained_round_of_strided_writers_is_applied_in_few_large_writes),
