@@ -81,6 +81,34 @@ for point in stable.before stable.after; do # the sync fails after all was writt
 	one "${point//./-}-eio" || fail "$point: the bytes"
 done
 [[ $(grep -c "syncing a file failed" "$WORK/kairand.log") = 2 ]] || fail "syncs that failed: $(grep -c "syncing a file failed" "$WORK/kairand.log")"
+# The sync fails behind a close, and the node, which has no lease any more, takes note of it when another one is cutting the file: what is
+# sent again does not go into what was cut.
+failed_syncs() { grep -c "syncing a file failed" "$WORK/kairand.log"; }
+for ((try = 1; ; try++)); do
+	[ $try -le 20 ] || fail "the node was never stopped before the sync"
+	late=late-$try before=$(failed_syncs)
+	order "$WORK/at-server" stable.before:eio:1
+	on node1 sh -c 'head -c 50000 /dev/zero | tr "\0" A >"$1"' sh "$m/$late" || fail "cannot write $late"
+	on node2 sh -c 'cat "$1" >/dev/null && chmod 666 "$1"' sh "$(mnt 2)/$late" || fail "cannot read $late"
+	kill -STOP "${DAEMON[node1]}"
+	[ "$(failed_syncs)" != "$before" ] || break
+	kill -CONT "${DAEMON[node1]}"
+	drained $late
+done
+until_ok 60 "the sync behind the close fails" sh -c "[ \$(grep -c 'syncing a file failed' '$WORK/kairand.log') -gt $before ]"
+on node2 truncate -s 0 "$(mnt 2)/$late" >"$WORK/cut" 2>&1 &
+cutter=$!
+sleep 0.3 # what did not wait for the node would be done by then
+kill -CONT "${DAEMON[node1]}"
+size=50000
+wait $cutter && size=0
+drained $late
+note "a cut that a failed sync precedes: $(cat "$WORK/cut")"
+[ "$(stat -c %s "$EXPORT/$late")" = $size ] || fail "cut to $size, and then it has $(stat -c %s "$EXPORT/$late") bytes: $(cat "$WORK/cut")"
+grep -q "Input/output error" "$WORK/cut" || [ $size = 0 ] || fail "$(cat "$WORK/cut")"
+on node2 truncate -s 0 "$(mnt 2)/$late" || fail "what was sent again cannot be cut"
+drained $late
+[ ! -s "$EXPORT/$late" ] || fail "what was cut is there again"
 # In a round of two writers, and for good until there is space: both are told, then both drain by themselves.
 order "$WORK/at-server" apply.middle:enospc
 for i in 1 2; do
