@@ -60,6 +60,8 @@ static void tick(uv_timer_t *timer)
 	pthread_mutex_lock(&files->lock);
 	kr_table_for_each(&files->table, step_waited_for, NULL);
 	pthread_mutex_unlock(&files->lock);
+	if (!kr_list_empty(&files->space))
+		kr_journal_try_again(files->mount->journal);
 	kr_op_wake(&files->space);
 }
 

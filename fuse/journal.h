@@ -127,6 +127,9 @@ int kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, 
 /* The same, but beyond journal_max if need be: for bytes that leave another place of the journal in return. */
 int kr_journal_append_beyond(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data,
 	size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent);
+/* After -EAGAIN appends of as many bytes or more get it without a look at the disk, until space was freed or this is called: now and
+ * then, since others may have made room on the disk. */
+void kr_journal_try_again(struct kr_journal *journal);
 void kr_journal_hold(struct kr_journal *journal, const struct kr_extent *piece);
 /* Fits kr_extent_fn: JOURNAL is the context. */
 void kr_journal_release(void *journal, const struct kr_extent *piece);

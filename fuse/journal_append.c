@@ -4,6 +4,7 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "common/buf.h"
@@ -306,6 +307,27 @@ static bool holds_bytes(struct kr_journal *journal, int err)
 	return true;
 }
 
+void kr_journal_try_again(struct kr_journal *journal)
+{
+	atomic_store_explicit(&journal->refused, 0, memory_order_relaxed);
+}
+
+/* Hundreds may wait, and to be told by the disk that it is full is no small matter: one of them tries. But who needs less may find room. */
+static bool is_refused(const struct kr_journal *journal, size_t length)
+{
+	const size_t refused = atomic_load_explicit(&journal->refused, memory_order_relaxed);
+
+	return refused && length >= refused;
+}
+
+/* As long as nothing came free meanwhile, of which nobody would be told again. */
+static void note_refused(struct kr_journal *journal, size_t length)
+{
+	KR_SCOPED_LOCK(&journal->lock);
+	if (journal->waiting)
+		atomic_store_explicit(&journal->refused, length, memory_order_relaxed);
+}
+
 static int append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data,
 	size_t length, struct kr_time mtime, bool clear_suid, bool beyond, struct kr_extent *ret_extent)
 {
@@ -332,7 +354,14 @@ static int append(struct kr_journal *journal, struct kr_journal_file *file, uint
 int kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data,
 	size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent)
 {
-	return append(journal, file, offset, data, length, mtime, clear_suid, false, ret_extent);
+	int err;
+
+	if (is_refused(journal, length))
+		return kr_fail(-EAGAIN, "there was no room a moment ago");
+	err = append(journal, file, offset, data, length, mtime, clear_suid, false, ret_extent);
+	if (err == -EAGAIN)
+		note_refused(journal, length);
+	return err;
 }
 
 int kr_journal_append_beyond(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data,

@@ -97,6 +97,7 @@ static bool space_came(struct kr_journal *journal)
 	if (!journal->waiting || !(room || holes))
 		return false;
 	journal->waiting = false;
+	kr_journal_try_again(journal);
 	return true;
 }
 

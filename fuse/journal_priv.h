@@ -3,6 +3,7 @@
 #define KR_FUSE_JOURNAL_PRIV_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "fuse/journal.h"
 #include "fuse/journal_format.h"
@@ -61,6 +62,7 @@ struct kr_journal {
 	uint64_t used, live, set_aside; /* see struct kr_journal_usage */
 	uint64_t died;             /* bytes of records that died since the last search for holes */
 	bool waiting;
+	_Atomic size_t refused;    /* an append of so many bytes has had to wait: longer ones need not try; 0: any may.  Set under the lock */
 	int full;                  /* what the latest append to wait does so for: 0 journal_max, else how the disk is full ... */
 	uint64_t full_said_ns;     /* ... of which the log was told then; 0: never */
 	_Atomic int error;         /* of the last append, from the disk; 0: it went well */
