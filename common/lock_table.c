@@ -95,12 +95,20 @@ static void add(struct kr_lock_table *table, const struct kr_lock *lock)
 		table->counted(table->context, copy, 1);
 }
 
+/* What is replaced goes when all that stands in its place is there: whoever counts must not find in between, from another thread, that its
+ * owner has nothing. */
+static void set_aside(struct kr_lock *lock, struct kr_list *replaced)
+{
+	kr_list_remove(&lock->link);
+	kr_list_append(replaced, &lock->link);
+}
+
 /* Cuts [FIRST, LAST] out of LOCK, which overlaps it. */
-static void carve(struct kr_lock_table *table, struct kr_lock *lock, uint64_t first, uint64_t last)
+static void carve(struct kr_lock_table *table, struct kr_lock *lock, uint64_t first, uint64_t last, struct kr_list *replaced)
 {
 	struct kr_lock head = *lock, tail = *lock;
 
-	drop(table, lock);
+	set_aside(lock, replaced);
 	if (head.first < first) {
 		head.last = first - 1;
 		add(table, &head);
@@ -116,24 +124,36 @@ static bool adjoins(const struct kr_lock *a, const struct kr_lock *b)
 	return a->last + 1 == b->first || b->last + 1 == a->first;
 }
 
-void kr_lock_table_note(struct kr_lock_table *table, const struct kr_lock *want)
+/* Adds WANT, together with what is like it and adjoins. */
+static void merge(struct kr_lock_table *table, const struct kr_lock *want, struct kr_list *replaced)
 {
 	struct kr_lock merged = *want, *lock, *after;
 
-	KR_LIST_FOR_EACH_SAFE(lock, after, &table->locks, link) {
-		if (overlap(lock, want->first, want->last) && kr_lock_owner_equal(&lock->owner, &want->owner))
-			carve(table, lock, want->first, want->last);
-	}
-	if (want->kind == KR_LOCK_NONE)
-		return;
 	KR_LIST_FOR_EACH_SAFE(lock, after, &table->locks, link) {
 		if (!adjoins(lock, &merged) || lock->kind != merged.kind || !kr_lock_owner_equal(&lock->owner, &merged.owner))
 			continue;
 		merged.first = KR_MIN(merged.first, lock->first);
 		merged.last = KR_MAX(merged.last, lock->last);
-		drop(table, lock);
+		set_aside(lock, replaced);
 	}
 	add(table, &merged);
+}
+
+void kr_lock_table_note(struct kr_lock_table *table, const struct kr_lock *want)
+{
+	struct kr_lock *lock, *after;
+	struct kr_list replaced;
+	struct kr_link *link;
+
+	kr_list_init(&replaced);
+	KR_LIST_FOR_EACH_SAFE(lock, after, &table->locks, link) {
+		if (overlap(lock, want->first, want->last) && kr_lock_owner_equal(&lock->owner, &want->owner))
+			carve(table, lock, want->first, want->last, &replaced);
+	}
+	if (want->kind != KR_LOCK_NONE)
+		merge(table, want, &replaced);
+	while ((link = kr_list_pop(&replaced)))
+		drop(table, KR_LIST_ENTRY(link, struct kr_lock, link));
 }
 
 /* --- waiting -------------------------------------------------------------------------------------------------------- */

@@ -71,7 +71,8 @@ struct kr_lock_table {
 	/* The waiter has its lock and is no longer the table's. Called from inside the event, in a consistent state; it may
 	 * not free the table. */
 	void (*grant)(void *context, struct kr_lock_waiter *waiter);
-	/* A lock (or piece of one) has come or gone; may be NULL. It only takes note. */
+	/* A lock (or piece of one) has come or gone; may be NULL. It only takes note. What replaces another comes before that goes, so an owner
+	 * who keeps something of a kind is never seen without; an flock that is converted does go first. */
 	void (*counted)(void *context, const struct kr_lock *lock, int change);
 	void *context;
 };

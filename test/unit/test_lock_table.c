@@ -77,6 +77,38 @@ static void ranges_split_and_merge(void **state)
 	kr_lock_table_fini(&table);
 }
 
+static int owned, least;
+
+static void note_count(void *context, const struct kr_lock *lock, int change)
+{
+	(void)context;
+	owned += lock->kind == KR_LOCK_WRITE ? change : 0;
+	least = KR_MIN(least, owned);
+}
+
+/* Others look on, in threads of their own. */
+static void who_keeps_a_lock_of_a_kind_is_never_seen_without(void **state)
+{
+	const struct kr_lock steps[] = {want(1, 1, KR_LOCK_NONE, 10, 19), want(1, 1, KR_LOCK_NONE, 0, 9), want(1, 1, KR_LOCK_WRITE, 20, KR_LOCK_END),
+		want(1, 1, KR_LOCK_WRITE, 10, 19), want(1, 1, KR_LOCK_READ, 10, 30), want(1, 1, KR_LOCK_WRITE, 0, KR_LOCK_END)};
+	struct kr_lock_world world;
+	struct kr_lock_table table;
+
+	(void)state;
+	make(&table, &world);
+	table.counted = note_count;
+	owned = 0;
+	assert_int_equal(set(&table, want(1, 1, KR_LOCK_WRITE, 0, KR_LOCK_END)), 0);
+	least = owned;
+	for (size_t i = 0; i < KR_ARRAY_SIZE(steps); i++) {
+		assert_int_equal(set(&table, steps[i]), 0);
+		assert_true(least > 0);
+	}
+	assert_int_equal(owned, 1);
+	kr_lock_table_fini(&table);
+	assert_int_equal(owned, 0);
+}
+
 static void flock_and_ranges_are_independent(void **state)
 {
 	struct kr_lock_world world;
@@ -412,6 +444,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(shared_ranges_overlap_and_exclusive_ones_do_not),
 		cmocka_unit_test(ranges_split_and_merge),
+		cmocka_unit_test(who_keeps_a_lock_of_a_kind_is_never_seen_without),
 		cmocka_unit_test(flock_and_ranges_are_independent),
 		cmocka_unit_test(an_flock_that_cannot_be_converted_is_lost),
 		cmocka_unit_test(a_circle_over_two_files_is_refused),
