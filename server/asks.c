@@ -13,7 +13,8 @@
 
 /* A request to the node until it is answered. */
 struct ask {
-	struct kr_link link;
+	struct kr_link link; /* kr_session.asks */
+	struct kr_table_link by_id;
 	struct kr_session *session;
 	uint64_t id;
 	uint16_t type;
@@ -23,7 +24,8 @@ struct ask {
 	void *context;
 	uint64_t asked_ns;
 	uint64_t since_ns; /* before that, if a former session of the node was asked for the same */
-	struct kr_session *stray_of; /* reference: it was asked for this one, which does not wait for the answer any more; NULL */
+	struct kr_session *stray_of; /* it was asked for this one, which does not wait for the answer any more; NULL ... */
+	struct kr_link of_strays;    /* ... and its kr_session.stray_asks */
 };
 
 /* --- requests to the node ------------------------------------------------------------------------------------------- */
@@ -31,11 +33,26 @@ struct ask {
 static void free_ask(struct ask *ask)
 {
 	kr_list_remove(&ask->link);
+	kr_table_remove(&ask->session->asks_by_id, &ask->by_id);
 	kr_writer_fini(&ask->fields);
-	if (ask->stray_of)
+	if (ask->stray_of) {
+		kr_list_remove(&ask->of_strays);
 		ask->stray_of->strays--;
-	kr_session_put(ask->stray_of);
+	}
 	free(ask);
+}
+
+/* As if it had never been asked; the answer may come all the same. */
+static void drop(struct ask *ask)
+{
+	if (ask->session->conn)
+		kr_conn_forget(ask->session->conn, ask->id);
+	free_ask(ask);
+}
+
+static bool match_id(const struct kr_table_link *link, const void *key)
+{
+	return KR_CONTAINER_OF(link, struct ask, by_id)->id == *(const uint64_t *)key;
 }
 
 static void on_answer(void *context, int err, const void *reply, struct kr_buf *data, bool more)
@@ -106,6 +123,8 @@ uint64_t kr_session_ask_long(struct kr_session *session, uint16_t type, const vo
 		return 0;
 	}
 	kr_list_append(&session->asks, &ask->link);
+	kr_table_insert(&session->asks_by_id, &ask->by_id, kr_hash_u64(ask->id));
+	kr_link_init(&ask->of_strays);
 	session->owing |= ask->since_ns < session->begun_ns;
 	if (can_send(ask))
 		kr_conn_request_as(session->conn, ask->id, 0, type, msg, NULL, 0, on_answer, ask);
@@ -114,17 +133,21 @@ uint64_t kr_session_ask_long(struct kr_session *session, uint16_t type, const vo
 
 void kr_session_unask(struct kr_session *session, uint64_t id, struct kr_session *asker)
 {
+	struct kr_table_link *link = kr_table_find(&session->asks_by_id, kr_hash_u64(id), match_id, &id);
 	struct ask *ask;
 
-	KR_LIST_FOR_EACH(ask, &session->asks, link) {
-		if (ask->id == id) {
-			ask->fn = NULL;
-			ask->working = NULL;
-			ask->stray_of = kr_session_get(asker);
-			asker->strays++;
-			return;
-		}
+	if (!link)
+		return;
+	ask = KR_CONTAINER_OF(link, struct ask, by_id);
+	ask->fn = NULL;
+	ask->working = NULL;
+	if (asker->dead) { /* nobody is there any more whose it could be counted as: so nothing may be left of it */
+		drop(ask);
+		return;
 	}
+	ask->stray_of = asker;
+	kr_list_append(&asker->stray_asks, &ask->of_strays);
+	asker->strays++;
 }
 
 void kr_asks_forget(const struct kr_session *session)
@@ -157,10 +180,17 @@ void kr_asks_inherited(struct kr_session *session)
 	}
 }
 
+static void drop_strays(struct kr_session *session)
+{
+	while (!kr_list_empty(&session->stray_asks))
+		drop(KR_LIST_ENTRY(session->stray_asks.head.next, struct ask, of_strays));
+}
+
 void kr_asks_fail(struct kr_session *session)
 {
 	struct kr_link *link;
 
+	drop_strays(session);
 	while ((link = kr_list_pop(&session->asks))) {
 		struct ask *ask = KR_LIST_ENTRY(link, struct ask, link);
 		kr_ask_fn fn = ask->fn;

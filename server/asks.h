@@ -21,8 +21,8 @@ uint64_t kr_session_ask(struct kr_session *session, uint16_t type, const void *m
 typedef bool (*kr_ask_working_fn)(struct kr_session *session, const void *context, uint64_t *ret_since_ns);
 uint64_t kr_session_ask_long(struct kr_session *session, uint16_t type, const void *msg, kr_ask_fn fn,
 	kr_ask_working_fn working, void *context, uint64_t since_ns);
-/* Forgets FN and CONTEXT of an ask that was made for a request of ASKER; the node's answer is dropped, but until it is there it counts
- * as one of ASKER's unanswered requests: who asks and withdraws all the time would flood others with questions. */
+/* Forgets FN and CONTEXT of an ask that was made for a request of ASKER; the node's answer is dropped, but until it is there, or ASKER has
+ * ended, it counts as one of ASKER's unanswered requests: who asks and withdraws all the time would flood others with questions. */
 void kr_session_unask(struct kr_session *session, uint64_t ask, struct kr_session *asker);
 
 /* --- for session.c -------------------------------------------------------------------------------------------------- */
@@ -33,7 +33,7 @@ void kr_asks_forget(const struct kr_session *session);
 void kr_asks_connected(struct kr_session *session);
 /* The node knows now what it has inherited: what had to wait for that is asked. */
 void kr_asks_inherited(struct kr_session *session);
-/* The session has ended. */
+/* The session has ended: what its node was asked fails, and what others were asked for its requests, and withdrawn, is forgotten. */
 void kr_asks_fail(struct kr_session *session);
 /* Every tick: whether the node has left a question unanswered, without working on it, for the lease time on one connection, or for
  * KR_SESSION_ASK_LEASES of them since it was asked. */

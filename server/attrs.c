@@ -78,7 +78,7 @@ static void stat_done(struct kr_request *request)
 {
 	struct look *look = request->job_state;
 	struct kr_sfile *file = look->file;
-	bool again = look->attempts < ATTEMPTS_MAX && !request->err;
+	bool again = look->attempts < ATTEMPTS_MAX && !request->err && !request->session->dead;
 
 	if (again && (file->cuts != look->cuts || file->ended != look->ended || look->unanswered)) {
 		begin(look);
@@ -145,7 +145,7 @@ static void query_answered(struct kr_session *session, void *context, int err, c
 			look->mtime = reply->mtime;
 	}
 	if (kr_list_empty(&look->queries)) {
-		look->request->cancel = NULL;
+		look->request->cancel = look->request->hurry = NULL;
 		go(look);
 	}
 }
@@ -178,20 +178,33 @@ static void ask_holders(struct look *look)
 	}
 }
 
-static void cancel_stat(struct kr_request *request)
+static void withdraw_queries(struct look *look)
 {
-	struct look *look = request->job_state;
 	struct kr_link *link;
 
 	while ((link = kr_list_pop(&look->queries))) {
 		struct stat_query *query = KR_LIST_ENTRY(link, struct stat_query, link);
 
-		kr_session_unask(query->session, query->ask, request->session);
+		kr_session_unask(query->session, query->ask, look->request->session);
 		free(query);
 	}
+}
+
+static void cancel_stat(struct kr_request *request)
+{
+	struct look *look = request->job_state;
+
+	withdraw_queries(look);
 	kr_sfile_put(look->file);
 	free(look);
 	request->job_state = NULL;
+}
+
+/* Nobody is left who would hear the answer. */
+static void hurry_stat(struct kr_request *request)
+{
+	withdraw_queries(request->job_state);
+	go(request->job_state);
 }
 
 static void begin(struct look *look)
@@ -201,11 +214,13 @@ static void begin(struct look *look)
 	look->dirty = look->unanswered = false;
 	look->end = 0;
 	look->mtime = (struct kr_time){.sec = INT64_MIN};
-	if (look->ask_holders)
+	if (look->ask_holders && !look->request->session->dead)
 		ask_holders(look);
 	if (kr_list_empty(&look->queries))
 		go(look);
-	else if (!look->request->committed)
+	else if (look->request->committed)
+		look->request->hurry = hurry_stat;
+	else
 		look->request->cancel = cancel_stat;
 }
 

@@ -146,10 +146,20 @@ void kr_request_reply_job(struct kr_request *request)
 	kr_request_reply(request, request->err, &request->reply, NULL, 0);
 }
 
+static void hurry(struct kr_request *request)
+{
+	void (*go_on)(struct kr_request *) = request->hurry;
+
+	request->hurry = NULL;
+	go_on(request);
+}
+
 void kr_request_withdraw(struct kr_request *request, bool ended)
 {
 	void (*cancel)(struct kr_request *) = request->cancel;
 
+	if (!cancel && ended && request->hurry)
+		hurry(request);
 	if (!cancel)
 		return; /* it has begun, and will be answered as if nothing had happened */
 	request->cancel = NULL;

@@ -4,7 +4,8 @@
  *  - after a blocking call:  kr_request_run(request, run, done);
  *  - after waiting for something: put `wait` into a list of yours, set `cancel`, and go on when it happened.
  * The request survives its connection (the reply goes to the session's connection at that time) and its session's end:
- * then a parked one (with `cancel` set) is withdrawn and freed by itself; one in the pool goes on, and its reply is dropped.
+ * then a parked one (with `cancel` set) is withdrawn and freed by itself; one in the pool, or one that has had its effect, goes on, and its reply
+ * is dropped.
  */
 #ifndef KR_SERVER_REQUEST_H
 #define KR_SERVER_REQUEST_H
@@ -46,6 +47,9 @@ struct kr_request {
 	 * CANCEL) or freed (session's end). NULL: it cannot be withdrawn now. */
 	void (*cancel)(struct kr_request *request);
 	struct kr_link wait;
+	/* While it waits for other nodes after it has had its effect, which its own node is to learn of only then.  At the session's end: goes on
+	 * without them (that is cleared before). NULL: it does not wait so. */
+	void (*hurry)(struct kr_request *request);
 
 	struct kr_list behind;         /* of a FLUSH: `wait` of what came behind it (behind.c), and ... */
 	struct kr_link of_flushes;     /* ... kr_session.flushes */
@@ -59,7 +63,7 @@ struct kr_request {
 	union kr_any_msg reply;        /* filled by the job */
 	void *state;                   /* the handler's own, freed by `free_state` (may be NULL) with the request */
 	void (*free_state)(void *state);
-	void *job_state;               /* of attrs.c, while kr_attrs_get is under way */
+	void *job_state;               /* of attrs.c, while kr_attrs_get is under way, and of shorter.c */
 	bool committed;                /* it has had an effect: it cannot be withdrawn any more */
 	bool folds;                    /* the names that it has changed are others as well */
 	bool syncs_cut;                /* of cuts.c */

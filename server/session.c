@@ -71,6 +71,7 @@ void kr_session_put(struct kr_session *session)
 		return;
 	assert(session->dead && session->requests.count == 0);
 	kr_table_fini(&session->requests);
+	kr_table_fini(&session->asks_by_id);
 	free(session->name);
 	free(session->ring_address);
 	free(session->ring);
@@ -132,6 +133,8 @@ struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hell
 	kr_list_init(&session->flushes);
 	kr_replies_init(&session->replies);
 	kr_list_init(&session->asks);
+	kr_table_init(&session->asks_by_id);
+	kr_list_init(&session->stray_asks);
 	kr_list_init(&session->stagings);
 	kr_list_init(&session->attachments);
 	kr_list_append(&server->sessions, &session->link);

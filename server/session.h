@@ -83,12 +83,14 @@ struct kr_session {
 	uint64_t fresh_id;             /* the first new request's id on this session: smaller ones were sent to the former */
 	struct kr_table requests;      /* unanswered, by id */
 	struct kr_list flushes;        /* of these, the FLUSHes, as they came */
-	size_t strays;                 /* what was asked of other nodes for requests that were withdrawn, unanswered */
+	size_t strays;                 /* what was asked of other nodes for requests that were withdrawn, unanswered ... */
+	struct kr_list stray_asks;     /* ... ask.of_strays */
 	size_t running;                /* of these, in the pool */
 	size_t held;                   /* bytes of these, but for replays */
 	bool paused_running, paused_queue; /* running or held; queued */
 	struct kr_replies replies;     /* kept for RESENDs */
 	struct kr_list asks;           /* unanswered requests to the node, oldest first */
+	struct kr_table asks_by_id;
 	uint64_t last_ask;
 	bool owing;                    /* one of them may be of before the session */
 	struct kr_grants grants;       /* of a confined session */

@@ -12,7 +12,15 @@
 struct telling {
 	struct kr_request *request;
 	void (*fn)(struct kr_request *request);
-	size_t unanswered;
+	struct kr_list unanswered; /* struct told */
+};
+
+/* A node that has been told. */
+struct told {
+	struct kr_link link;
+	struct telling *telling;
+	struct kr_session *session; /* lives while its ask is unanswered */
+	uint64_t ask;
 };
 
 /* Who has no connection reads nothing, and has to ask for leases when it is back. */
@@ -21,21 +29,54 @@ static bool concerns(const struct kr_session *session, const struct kr_session *
 	return session != maker && !session->dead && session->conn;
 }
 
-static void go_on(struct telling *telling)
+static void end(struct telling *telling)
 {
 	struct kr_request *request = telling->request;
 	void (*fn)(struct kr_request *) = telling->fn;
 
-	if (--telling->unanswered > 0)
-		return;
 	free(telling);
+	request->job_state = NULL;
+	request->hurry = NULL;
 	fn(request);
 }
 
-static void told(struct kr_session *session, void *context, int err, const void *reply)
+static void heard(struct kr_session *session, void *context, int err, const void *reply)
 {
+	struct told *told = context;
+	struct telling *telling = told->telling;
+
 	(void)session, (void)err, (void)reply; /* a session that has ended reads nothing */
-	go_on(context);
+	kr_list_remove(&told->link);
+	free(told);
+	if (kr_list_empty(&telling->unanswered))
+		end(telling);
+}
+
+/* Nobody is left who would take the cut for made. */
+static void hurry(struct kr_request *request)
+{
+	struct telling *telling = request->job_state;
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(&telling->unanswered))) {
+		struct told *told = KR_LIST_ENTRY(link, struct told, link);
+
+		kr_session_unask(told->session, told->ask, request->session);
+		free(told);
+	}
+	end(telling);
+}
+
+static void tell(struct telling *telling, struct kr_session *session, const struct kr_recall_request *msg)
+{
+	struct told *told = kr_xcalloc(1, sizeof(*told));
+
+	*told = (struct told){.telling = telling, .session = session};
+	told->ask = kr_session_ask(session, KR_MSG_RECALL, msg, heard, told);
+	if (told->ask)
+		kr_list_append(&telling->unanswered, &told->link);
+	else
+		free(told);
 }
 
 void kr_shorter_tell(struct kr_request *request, struct kr_sfile *file, struct kr_operation *operation, void (*fn)(struct kr_request *request))
@@ -44,19 +85,23 @@ void kr_shorter_tell(struct kr_request *request, struct kr_sfile *file, struct k
 	const struct kr_attachment *attachment;
 	struct telling *telling;
 
-	if (!request->shorter) {
+	if (!request->shorter || request->session->dead) {
 		fn(request);
 		return;
 	}
 	telling = kr_xcalloc(1, sizeof(*telling));
-	*telling = (struct telling){.request = request, .fn = fn, .unanswered = 1};
+	*telling = (struct telling){.request = request, .fn = fn};
+	kr_list_init(&telling->unanswered);
 	KR_LIST_FOR_EACH(attachment, &file->attachments, of_file) {
-		if (concerns(attachment->session, request->session) && kr_session_ask(attachment->session, KR_MSG_RECALL, &msg, told, telling))
-			telling->unanswered++;
+		if (concerns(attachment->session, request->session))
+			tell(telling, attachment->session, &msg);
 	}
-	if (telling->unanswered > 1) {
-		kr_once_end(request, request->err); /* from here on others may build on it: it must not be done again */
-		kr_operation_end(operation);
+	request->job_state = telling;
+	if (kr_list_empty(&telling->unanswered)) {
+		end(telling);
+		return;
 	}
-	go_on(telling);
+	request->hurry = hurry;
+	kr_once_end(request, request->err); /* from here on others may build on it: it must not be done again */
+	kr_operation_end(operation);
 }

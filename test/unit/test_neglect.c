@@ -229,6 +229,74 @@ static void who_flushes_over_many_connections_may_take_its_time(void **state)
 	assert_int_equal(f->server.sessions_lost, 0);
 }
 
+/* --- what is asked for requests of sessions that have ended ---------------------------------------------------------- */
+
+enum { CUTS = 40 };
+
+static size_t unanswered_requests(const struct fixture *f)
+{
+	const struct kr_link *link;
+	size_t count = 0;
+
+	for (link = f->server.unanswered.head.next; link != &f->server.unanswered.head; link = link->next)
+		count++;
+	return count;
+}
+
+static bool all_are_told(void *context)
+{
+	struct fixture *f = context;
+
+	return f->nodes[HOSTILE]->asked_count >= CUTS && f->server.jobs == 0;
+}
+
+/* Who sends requests, ends, and comes back leaves nothing behind at a node that answers nothing. */
+static void cuts_of_a_session_that_has_ended_wait_for_nobody(void **state)
+{
+	struct fixture *f = *state;
+	struct node *cutter = joined(f, 2);
+	struct kr_setattr_request set = {.file = create_as(cutter, "f", 0, 0), .valid = KR_SET_SIZE, .size = CUTS};
+	const struct kr_open_request open_file = {.file = set.file, .flags = KR_OPEN_READ};
+	struct kr_session *session = kr_session_find(&f->server, f->nodes[HOSTILE]->hello.session);
+
+	assert_int_equal(node_call(cutter, KR_MSG_SETATTR, &set, NULL), 0);
+	assert_int_equal(node_call(f->nodes[HOSTILE], KR_MSG_OPEN, &open_file, NULL), 0);
+	while (set.size > 0) {
+		set.size--;
+		node_send(cutter, KR_MSG_SETATTR, &set);
+	}
+	assert_true(node_wait_for(&f->loop, all_are_told, f));
+	assert_int_equal(unanswered_requests(f), CUTS);
+	node_disconnect(cutter);
+	assert_int_equal(node_hello(cutter, false), 0);
+	assert_true(node_wait_for(&f->loop, the_disk_rests, f));
+	assert_int_equal(unanswered_requests(f), 0);
+	assert_true(kr_list_empty(&session->asks));
+	node_reply(f->nodes[HOSTILE], node_asked(f->nodes[HOSTILE], KR_MSG_RECALL), NULL); /* too late is fine */
+	assert_true(ping(f->nodes[HOSTILE]));
+}
+
+static void questions_for_withdrawn_requests_end_with_their_session(void **state)
+{
+	struct fixture *f = *state;
+	struct node *asker = joined(f, 2);
+	struct kr_getattr_request getattr = {.file = create_as(f->nodes[HOSTILE], "f", 0, KR_LEASE_WRITE)};
+	struct kr_session *session = kr_session_find(&f->server, f->nodes[HOSTILE]->hello.session);
+	struct node_asked *query;
+
+	for (int i = 0; i < CUTS; i++) {
+		struct kr_cancel_request cancel = {.request = node_send(asker, KR_MSG_GETATTR, &getattr)};
+
+		assert_int_equal(node_call(asker, KR_MSG_CANCEL, &cancel, NULL), 0);
+	}
+	query = node_asked(f->nodes[HOSTILE], KR_MSG_QUERY);
+	assert_int_equal(kr_session_find(&f->server, asker->hello.session)->strays, CUTS);
+	assert_int_equal(node_call(asker, KR_MSG_GOODBYE, NULL, NULL), 0);
+	assert_true(kr_list_empty(&session->asks));
+	node_reply(f->nodes[HOSTILE], query, &(struct kr_query_reply){0});
+	assert_true(ping(f->nodes[HOSTILE]));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -243,6 +311,8 @@ int main(void)
 		TEST(who_inherits_a_lease_and_reclaims_nothing_does_not_keep_it),
 		TEST(nor_does_who_begins_to_inherit_again_and_again),
 		TEST(who_flushes_over_many_connections_may_take_its_time),
+		TEST(cuts_of_a_session_that_has_ended_wait_for_nobody),
+		TEST(questions_for_withdrawn_requests_end_with_their_session),
 	};
 
 	signal(SIGPIPE, SIG_IGN); /* as the daemon does */
