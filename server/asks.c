@@ -18,6 +18,7 @@ struct ask {
 	struct kr_session *session;
 	uint64_t id;
 	uint16_t type;
+	bool tried, sent; /* ever; on the connection that there is */
 	struct kr_writer fields;
 	kr_ask_fn fn;
 	kr_ask_working_fn working;
@@ -72,7 +73,7 @@ static void on_answer(void *context, int err, const void *reply, struct kr_buf *
 	kr_session_put(session);
 }
 
-static void send_ask(struct ask *ask, uint16_t flags)
+static void send_ask(struct ask *ask)
 {
 	union kr_any_msg msg;
 	struct kr_arena arena = {0};
@@ -82,16 +83,36 @@ static void send_ask(struct ask *ask, uint16_t flags)
 	err = kr_msg_decode(ask->type, false, ask->fields.bytes, ask->fields.length, &msg, &arena);
 	assert(err == 0 || err == -ENOMEM);
 	if (err == 0)
-		kr_conn_request_as(ask->session->conn, ask->id, flags, ask->type, &msg, NULL, 0, on_answer, ask);
+		kr_conn_request_as(ask->session->conn, ask->id, ask->tried ? KR_FRAME_RESEND : 0, ask->type, &msg, NULL, 0, on_answer, ask);
+	ask->tried = ask->sent = true;
 	kr_arena_fini(&arena);
 	if (err)
 		kr_conn_close(ask->session->conn, false); /* out of memory: the next connection gets it */
 }
 
-/* A node that still recovers does not know yet what its journal holds: it is asked for sizes when it does. */
+/* A node that takes nothing shall not make the queue to it longer and longer: what is asked then is withheld until it has taken most of it. A
+ * node that still recovers does not know yet what its journal holds: it is asked for sizes when it does. */
 static bool can_send(const struct ask *ask)
 {
-	return ask->session->conn && !(ask->type == KR_MSG_QUERY && ask->session->inheriting);
+	struct kr_session *session = ask->session;
+
+	if (!session->conn || ask->sent)
+		return false;
+	session->withheld |= kr_conn_queued(session->conn) > KR_SESSION_QUEUE_MAX;
+	return !session->withheld && !(ask->type == KR_MSG_QUERY && session->inheriting);
+}
+
+static void send_all(struct kr_session *session)
+{
+	struct ask *ask, *after;
+
+	session->withheld = false;
+	KR_LIST_FOR_EACH_SAFE(ask, after, &session->asks, link) {
+		if (can_send(ask))
+			send_ask(ask);
+		else if (session->withheld)
+			break;
+	}
 }
 
 uint64_t kr_session_ask(struct kr_session *session, uint16_t type, const void *msg, kr_ask_fn fn, void *context)
@@ -126,8 +147,10 @@ uint64_t kr_session_ask_long(struct kr_session *session, uint16_t type, const vo
 	kr_table_insert(&session->asks_by_id, &ask->by_id, kr_hash_u64(ask->id));
 	kr_link_init(&ask->of_strays);
 	session->owing |= ask->since_ns < session->begun_ns;
-	if (can_send(ask))
+	if (can_send(ask)) {
 		kr_conn_request_as(session->conn, ask->id, 0, type, msg, NULL, 0, on_answer, ask);
+		ask->tried = ask->sent = true;
+	}
 	return ask->id;
 }
 
@@ -160,24 +183,24 @@ void kr_asks_forget(const struct kr_session *session)
 
 void kr_asks_connected(struct kr_session *session)
 {
-	struct ask *ask, *after;
+	struct ask *ask;
 
 	session->patient_ns = kr_clock_ns();
 	session->patient_bytes = 0;
-	KR_LIST_FOR_EACH_SAFE(ask, after, &session->asks, link) {
-		if (can_send(ask))
-			send_ask(ask, KR_FRAME_RESEND);
-	}
+	KR_LIST_FOR_EACH(ask, &session->asks, link)
+		ask->sent = false;
+	send_all(session);
 }
 
 void kr_asks_inherited(struct kr_session *session)
 {
-	struct ask *ask, *after;
+	send_all(session);
+}
 
-	KR_LIST_FOR_EACH_SAFE(ask, after, &session->asks, link) {
-		if (ask->type == KR_MSG_QUERY && session->conn)
-			send_ask(ask, 0);
-	}
+void kr_asks_drained(struct kr_session *session)
+{
+	if (session->withheld)
+		send_all(session);
 }
 
 static void drop_strays(struct kr_session *session)

@@ -31,6 +31,8 @@ void kr_session_unask(struct kr_session *session, uint64_t ask, struct kr_sessio
 void kr_asks_forget(const struct kr_session *session);
 /* The session has a new connection: what is unanswered is repeated on it. */
 void kr_asks_connected(struct kr_session *session);
+/* The node has taken most of what was queued for it: what was withheld is asked. */
+void kr_asks_drained(struct kr_session *session);
 /* The node knows now what it has inherited: what had to wait for that is asked. */
 void kr_asks_inherited(struct kr_session *session);
 /* The session has ended: what its node was asked fails, and what others were asked for its requests, and withdrawn, is forgotten. */

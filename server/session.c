@@ -162,8 +162,10 @@ static void on_drain(struct kr_conn *conn)
 {
 	struct kr_session *session = kr_conn_context(conn);
 
-	if (session)
-		kr_session_pressure(session);
+	if (!session)
+		return;
+	kr_asks_drained(session);
+	kr_session_pressure(session);
 }
 
 static void on_closed(struct kr_conn *conn, int err, const char *reason)

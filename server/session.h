@@ -92,6 +92,7 @@ struct kr_session {
 	struct kr_list asks;           /* unanswered requests to the node, oldest first */
 	struct kr_table asks_by_id;
 	uint64_t last_ask;
+	bool withheld;                 /* the latest of them are not sent: too much is queued before them */
 	bool owing;                    /* one of them may be of before the session */
 	struct kr_grants grants;       /* of a confined session */
 	uint64_t conflict_turn;        /* of its latest CONFLICT: kr_server.conflict_turn */

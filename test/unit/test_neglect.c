@@ -297,6 +297,46 @@ static void questions_for_withdrawn_requests_end_with_their_session(void **state
 	assert_true(ping(f->nodes[HOSTILE]));
 }
 
+static struct {
+	uint64_t last;
+	unsigned count;
+} taken;
+
+static void take_in_order(struct kr_conn *conn, const struct kr_frame *frame)
+{
+	(void)conn;
+	assert_true(frame->header.id > taken.last);
+	taken.last = frame->header.id;
+	taken.count++;
+}
+
+enum { QUESTIONS = 100000 };
+
+static bool all_are_taken(void *context)
+{
+	(void)context;
+	return taken.count == QUESTIONS;
+}
+
+static void questions_do_not_pile_up_before_one_that_takes_nothing(void **state)
+{
+	static const struct kr_conn_handler taker = {take_in_order, NULL, node_on_closed};
+	struct fixture *f = *state;
+	struct node *node = f->nodes[HOSTILE];
+	struct kr_query_request query = {.file.length = sizeof(query.file.bytes)};
+	struct kr_session *session = kr_session_find(&f->server, node->hello.session);
+
+	kr_conn_set_handler(node->conn, &taker);
+	kr_conn_pause(node->conn);
+	for (int i = 0; i < QUESTIONS; i++) {
+		assert_int_not_equal(kr_session_ask(session, KR_MSG_QUERY, &query, NULL, NULL), 0);
+		assert_in_range(kr_conn_queued(session->conn), 0, KR_SESSION_QUEUE_MAX + 1024);
+	}
+	assert_true(session->withheld);
+	kr_conn_resume(node->conn);
+	assert_true(node_wait_for(&f->loop, all_are_taken, f));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -313,6 +353,7 @@ int main(void)
 		TEST(who_flushes_over_many_connections_may_take_its_time),
 		TEST(cuts_of_a_session_that_has_ended_wait_for_nobody),
 		TEST(questions_for_withdrawn_requests_end_with_their_session),
+		TEST(questions_do_not_pile_up_before_one_that_takes_nothing),
 	};
 
 	signal(SIGPIPE, SIG_IGN); /* as the daemon does */
