@@ -109,10 +109,10 @@ static inline void on_wake(uv_timer_t *timer)
 	(void)timer;
 }
 
-/* Turns the loop until CONDITION, which must come true within ten seconds. */
+/* Turns the loop until CONDITION, which must come true within a minute, also on a busy machine. */
 #define RUN_UNTIL(condition) \
 	do { \
-		uint64_t deadline_ = kr_clock_ns() + 10 * KR_NS_PER_S; \
+		uint64_t deadline_ = kr_clock_ns() + 60 * KR_NS_PER_S; \
 		while (!(condition)) { \
 			assert_true(kr_clock_ns() < deadline_); \
 			uv_run(&loop, UV_RUN_ONCE); \
