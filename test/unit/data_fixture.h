@@ -83,6 +83,8 @@ static inline void control_frame(struct kr_conn *conn, const struct kr_frame *fr
 		break;
 	case KR_MSG_QUERY:
 		node->queries++;
+		if (node->deaf)
+			goto out;
 		reply = &query_reply;
 		break;
 	case KR_MSG_UPSTREAM:
@@ -93,6 +95,7 @@ static inline void control_frame(struct kr_conn *conn, const struct kr_frame *fr
 		fail_msg("unexpected request %s", kr_msg_name(frame->header.type));
 	}
 	kr_conn_reply(conn, frame->header.type, frame->header.id, 0, 0, reply, NULL, 0);
+out:
 	kr_arena_fini(&arena);
 }
 

@@ -254,6 +254,7 @@ static void what_nodes_are_to_bring_again_is_not_cut_before_they_have(void **sta
 static void what_a_lost_node_was_to_bring_again_is_not_waited_for(void **state)
 {
 #ifdef KR_FAULTS
+	struct kr_setattr_request setattr = { .valid = SET_SIZE };
 	struct node *node, *other;
 
 	(void)state;
@@ -269,10 +270,46 @@ static void what_a_lost_node_was_to_bring_again_is_not_waited_for(void **state)
 	node_die(node);
 	node_begin(node); /* its next session has what the first had */
 	wait_until(node->live);
+	setattr.file = node->file;
 	assert_int_equal(cut_by(other, 0), -EIO);
+	node->deaf = true;
+	the_answer.done = false;
+	node_ask(other, KR_MSG_SETATTR, &setattr, NULL, 0, note_answer);
+	wait_until(node->queries == 2);
 	kr_session_end(kr_session_find(&F.server, node->session), KR_SESSION_LOST);
+	wait_until(the_answer.done);
+	assert_int_equal(the_answer.err, 0);
+	assert_int_equal(server_size("file"), 0);
 	assert_int_equal(cut_by(other, 0), 0);
-	assert_int_equal(node->queries, 1);
+	assert_int_equal(node->queries, 2);
+#else
+	(void)state;
+	skip();
+#endif
+}
+
+/* What the node is to send again it sends to the next instance. */
+static void a_server_that_stops_meanwhile_does_not_cut(void **state)
+{
+#ifdef KR_FAULTS
+	struct kr_setattr_request setattr = { .valid = SET_SIZE };
+	struct node *node, *other;
+
+	(void)state;
+	if (!getenv("KR_FAULT")) {
+		run_with_fault("a_server_that_stops*", "stable.before:eio:1");
+		return;
+	}
+	node = node_with_a_round(); /* its session ends before that of the one that cuts */
+	other = node_start("n2");
+	setattr.file = node->file;
+	node->dirty = node->deaf = true;
+	wait_until(node->unstable == 1);
+	node_ask(other, KR_MSG_SETATTR, &setattr, NULL, 0, note_answer);
+	wait_until(node->queries == 1);
+	server_stop();
+	assert_content("file", 100, generation_1);
+	server_start();
 #else
 	(void)state;
 	skip();
@@ -374,6 +411,7 @@ int main(void)
 		TEST(what_cannot_be_synced_first_is_not_cut),
 		TEST(what_nodes_are_to_bring_again_is_not_cut_before_they_have),
 		TEST(what_a_lost_node_was_to_bring_again_is_not_waited_for),
+		TEST(a_server_that_stops_meanwhile_does_not_cut),
 		TEST(what_cannot_be_written_down_as_synced_is_not_cut),
 		TEST(what_was_asked_in_a_session_that_has_ended_is_not_cut),
 		TEST(a_cut_that_may_not_last_is_an_error_and_brings_nothing_back),
