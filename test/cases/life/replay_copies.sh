@@ -19,9 +19,13 @@ clean
 note "the server restarts, and the node comes back while it waits with the replay"
 server_kill
 kill -STOP "${DAEMON[node1]}"
-server_start
+LEASE=60 server_start
+python3 -c 'import struct, sys; sys.stdout.buffer.write(struct.pack("<qq", 3600, 0))' >"$WORK/clocks" # it gives up in time by any clock
+LD_PRELOAD=$B/test/libclocks.so KR_CLOCKS=$WORK/clocks replay --timeout 1 && fail "replayed while the server waits for the node: $(cat "$WORK/replayed")"
+! grep "grace period is over" "$WORK/kairand.log" || fail "it has not given up: $(cat "$WORK/replayed")"
 replay &
-until_ok 60 "a replay" grep -q "node1 .* somebody replays its journal" "$WORK/kairand.log" || fail "it is not tried"
+again() { [ "$(grep -c "node1 .* somebody replays its journal" "$WORK/kairand.log")" = 2 ]; }
+until_ok 60 "a replay" again || fail "it is not tried"
 kill -CONT "${DAEMON[node1]}"
 until_ok 60 "node 1 is back" is_back || fail "node 1 does not come back"
 wait $! && fail "replayed beside the mount: $(cat "$WORK/replayed")"
