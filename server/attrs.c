@@ -18,6 +18,7 @@
 #include "server/files.h"
 #include "server/leases.h"
 #include "server/notes.h"
+#include "server/once.h"
 #include "server/opens.h"
 #include "server/request.h"
 #include "server/server.h"
@@ -216,12 +217,14 @@ static void begin(struct look *look)
 	look->mtime = (struct kr_time){.sec = INT64_MIN};
 	if (look->ask_holders && !look->request->session->dead)
 		ask_holders(look);
-	if (kr_list_empty(&look->queries))
+	if (kr_list_empty(&look->queries)) {
 		go(look);
-	else if (look->request->committed)
+	} else if (look->request->committed) {
 		look->request->hurry = hurry_stat;
-	else
+		kr_once_end(look->request, 0); /* others may build on what it has done while it waits: it must not be done again */
+	} else {
 		look->request->cancel = cancel_stat;
+	}
 }
 
 void kr_attrs_get(struct kr_request *request, const struct kr_fid *fid, bool ask_others,

@@ -364,6 +364,34 @@ static void a_cut_that_others_built_on_before_it_was_answered_is_not_made_again(
 	assert_int_equal(now.st_size, 5);
 }
 
+/* The answer has the file's attributes, and so waits for a node that writes it. */
+static void what_waits_for_attributes_is_not_executed_again(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *writer = joined(f, 1);
+	struct kr_link_request name_it = {.file = create(writer, "f", KR_LEASE_WRITE), .parent = node->hello.root, .name = "g"};
+	struct kr_setattr_request set = {.file = name_it.file, .valid = KR_SET_MODE, .mode = 0600};
+	struct kr_remove_request remove_it = {.parent = node->hello.root, .name = "g"};
+	char path[128];
+	struct stat now;
+	uint64_t named, changed;
+
+	snprintf(path, sizeof(path), "%s/f", f->export_path);
+	named = node_send(node, KR_MSG_LINK, &name_it);
+	node_asked(writer, KR_MSG_QUERY)->answered = true; /* as far as it is concerned */
+	changed = node_send(node, KR_MSG_SETATTR, &set);
+	node_asked(writer, KR_MSG_QUERY);
+	assert_int_equal(node_call(writer, KR_MSG_REMOVE, &remove_it, NULL), 0);
+	assert_int_equal(chmod(path, 0640), 0);
+	assert_false(is_answered(node, named) || is_answered(node, changed));
+	restart_as_killed(f, (struct node *[]){node, writer}, 2);
+	assert_int_equal(resend(node, named, KR_MSG_LINK, &name_it), 0);
+	assert_int_equal(resend(node, changed, KR_MSG_SETATTR, &set), 0);
+	assert_int_equal(lookup(writer, "g", NULL), -ENOENT);
+	assert_int_equal(stat(path, &now), 0);
+	assert_int_equal(now.st_mode & 07777, 0640);
+}
+
 static void what_another_has_made_is_not_taken_for_ones_own(void **state)
 {
 	struct fixture *f = *state;
@@ -545,6 +573,7 @@ int main(void)
 		TEST(what_an_earlier_instance_executed_counts_as_done),
 		TEST(what_others_built_on_before_it_was_answered_is_not_executed_again),
 		TEST(a_cut_that_others_built_on_before_it_was_answered_is_not_made_again),
+		TEST(what_waits_for_attributes_is_not_executed_again),
 		TEST(what_another_has_made_is_not_taken_for_ones_own),
 		TEST(what_another_has_made_meanwhile_is_not_of_a_node_that_was_cut_off),
 		TEST(extended_attributes_are_set_once),
