@@ -66,6 +66,8 @@ static void on_answer(void *context, int err, const void *reply, struct kr_buf *
 	(void)data;
 	if (err == -ECONNRESET || more)
 		return; /* asked again on the next connection */
+	if (err == -ENOTCONN)
+		err = -EIO; /* that its session has ended is not for the node to say: it would keep what it has, and be asked no more */
 	free_ask(ask);
 	kr_session_get(session);
 	if (fn)

@@ -229,6 +229,18 @@ static void who_flushes_over_many_connections_may_take_its_time(void **state)
 	assert_int_equal(f->server.sessions_lost, 0);
 }
 
+/* It would be waited for, and not asked again. */
+static void who_answers_as_if_its_session_had_ended_has_answered(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_fid fid = create_as(f->nodes[HOSTILE], "f", 0, KR_LEASE_WRITE);
+	uint64_t id = send_lease(f->nodes[HONEST], &fid, KR_LEASE_READ);
+	const struct node_asked *recall = node_asked(f->nodes[HOSTILE], KR_MSG_RECALL);
+
+	kr_conn_reply(f->nodes[HOSTILE]->conn, KR_MSG_RECALL, recall->id, 0, -ENOTCONN, NULL, NULL, 0);
+	assert_int_equal(node_result(f->nodes[HONEST], id, NULL), 0);
+}
+
 /* --- what is asked for requests of sessions that have ended ---------------------------------------------------------- */
 
 enum { CUTS = 40 };
@@ -351,6 +363,7 @@ int main(void)
 		TEST(who_inherits_a_lease_and_reclaims_nothing_does_not_keep_it),
 		TEST(nor_does_who_begins_to_inherit_again_and_again),
 		TEST(who_flushes_over_many_connections_may_take_its_time),
+		TEST(who_answers_as_if_its_session_had_ended_has_answered),
 		TEST(cuts_of_a_session_that_has_ended_wait_for_nobody),
 		TEST(questions_for_withdrawn_requests_end_with_their_session),
 		TEST(questions_do_not_pile_up_before_one_that_takes_nothing),
