@@ -40,8 +40,10 @@ static void answered(struct cut_wait *wait)
 {
 	if (--wait->unanswered > 0)
 		return;
-	if (!wait->err && wait->request->session->dead)
+	if (!wait->err && wait->request->session->dead) {
 		wait->err = -ESTALE;
+		wait->request->remembered = false; /* it has not been made: who asks again shall not be told of this */
+	}
 	go_on(wait, wait->err);
 }
 
