@@ -308,15 +308,11 @@ static void reply_setattr(struct kr_request *request, const struct kr_attr *attr
 static void finish_setattr(struct kr_request *request)
 {
 	struct setattr *setattr = request->state;
-	struct kr_sfile *file = setattr->file;
-	struct kr_attr *attr = &request->reply.setattr_reply.attr;
 
-	if (request->msg.setattr_request.valid & (KR_SET_MTIME | KR_SET_MTIME_NOW))
-		kr_data_mtime_set(file, attr->mtime);
 	if (request->err)
 		kr_request_reply_job(request);
 	else
-		kr_attrs_get(request, &file->fid, true, reply_setattr);
+		kr_attrs_get(request, &setattr->file->fid, true, reply_setattr);
 }
 
 static void tell_shorter(struct kr_request *request)
@@ -330,6 +326,9 @@ static void setattr_done(struct kr_request *request)
 {
 	struct setattr *setattr = request->state;
 
+	/* Before anybody else writes. */
+	if (!request->err && request->msg.setattr_request.valid & (KR_SET_MTIME | KR_SET_MTIME_NOW))
+		kr_data_mtime_set(setattr->file, request->reply.setattr_reply.attr.mtime);
 	if (request->msg.setattr_request.valid & KR_SET_SIZE) {
 		kr_sfile_cut(setattr->file);
 		kr_sfile_changed(setattr->file);

@@ -264,6 +264,43 @@ static void a_truncation_waits_until_others_have_dropped_their_leases(void **sta
 	assert_int_equal(cutter->asked_count, 0);
 }
 
+static void flush_written_at(struct node *node, const struct kr_fid *fid, int64_t sec)
+{
+	const struct kr_flush_request flush = {.file = *fid, .flags = 1, .seq = 1, .mtime = {.sec = sec}};
+
+	assert_int_equal(node_call(node, KR_MSG_FLUSH, &flush, NULL), 0);
+}
+
+/* It has set the file's time when it was made, not when others have heard of it. */
+static void a_cut_that_others_hear_of_does_not_put_back_the_time_of_what_came_after_it(void **state)
+{
+	struct fixture *f = *state;
+	struct node *cutter = joined(f, 0), *late = joined(f, 1), *writer = joined(f, 2);
+	struct kr_setattr_request set = {.file = create(cutter, "f", 0), .valid = KR_SET_SIZE, .size = 10};
+	const struct kr_open_request open_file = {.file = set.file, .flags = KR_OPEN_BOTH};
+	char path[128];
+	struct stat now;
+	uint64_t id;
+
+	snprintf(path, sizeof(path), "%s/f", f->export_path);
+	assert_int_equal(node_call(cutter, KR_MSG_SETATTR, &set, NULL), 0);
+	assert_int_equal(node_call(late, KR_MSG_OPEN, &open_file, NULL), 0);
+	set.size = 0;
+	set.valid |= KR_SET_MTIME;
+	set.mtime.sec = 1000;
+	id = node_send(cutter, KR_MSG_SETATTR, &set);
+	node_asked(late, KR_MSG_RECALL);
+	assert_int_equal(node_result(late, send_lease(late, &set.file, KR_LEASE_WRITE), NULL), 0);
+	assert_int_equal(node_result(writer, send_lease(writer, &set.file, KR_LEASE_WRITE), NULL), 0);
+	flush_written_at(writer, &set.file, 2000);
+	assert_false(is_answered(cutter, id));
+	node_reply(late, node_asked(late, KR_MSG_RECALL), NULL);
+	node_asked(late, KR_MSG_QUERY); /* for the answer */
+	flush_written_at(late, &set.file, 1500);
+	assert_int_equal(stat(path, &now), 0);
+	assert_int_equal(now.st_mtime, 2000);
+}
+
 static void copies_in_both_directions_do_not_wait_for_each_other(void **state)
 {
 	struct fixture *f = *state;
@@ -297,6 +334,7 @@ int main(void)
 		TEST(who_asks_for_write_drops_what_he_has_read_before_a_mapping_s_page),
 		TEST(fsync_does_not_wait_for_the_dead),
 		TEST(a_truncation_waits_until_others_have_dropped_their_leases),
+		TEST(a_cut_that_others_hear_of_does_not_put_back_the_time_of_what_came_after_it),
 		TEST(copies_in_both_directions_do_not_wait_for_each_other),
 	};
 
