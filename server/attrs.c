@@ -2,7 +2,7 @@
  *
  * The order is: ask the holders of WRITE, then stat.  A holder that flushes in between is seen by the stat; the other way
  * round its bytes could be missed by both.  If the file was cut in between, the answers are of a file that was longer, and
- * everything is asked again.
+ * everything is asked again (at most ATTEMPTS_MAX times).
  */
 #include "server/attrs.h"
 
@@ -41,6 +41,7 @@ struct look {
 	uint64_t end;
 	struct kr_time mtime;
 	uint64_t changes, ended, cuts;
+	uint64_t begun_ns;
 	unsigned attempts;
 	struct kr_attr attr;
 };
@@ -75,13 +76,27 @@ static void run_stat(struct kr_request *request)
 	request->err = kr_export_getattr(request->server->export, &look->file->fid, &look->attr);
 }
 
+/* A node that changes the file each time before it answers, as late as it may, would hold others up for long: what it said was so while we asked. */
+static bool takes_long(const struct look *look)
+{
+	return kr_clock_ns() - look->begun_ns > KR_SESSION_ASK_LEASES * look->request->server->lease_ms * KR_NS_PER_MS;
+}
+
+static bool is_to_be_repeated(const struct look *look)
+{
+	const struct kr_sfile *file = look->file;
+
+	if (look->request->err || look->request->session->dead || look->attempts >= ATTEMPTS_MAX)
+		return false;
+	return look->unanswered || ((file->cuts != look->cuts || file->ended != look->ended) && !takes_long(look));
+}
+
 static void stat_done(struct kr_request *request)
 {
 	struct look *look = request->job_state;
 	struct kr_sfile *file = look->file;
-	bool again = look->attempts < ATTEMPTS_MAX && !request->err && !request->session->dead;
 
-	if (again && (file->cuts != look->cuts || file->ended != look->ended || look->unanswered)) {
+	if (is_to_be_repeated(look)) {
 		begin(look);
 		return;
 	}
@@ -237,6 +252,7 @@ void kr_attrs_get(struct kr_request *request, const struct kr_fid *fid, bool ask
 	look->file = kr_sfile_get(request->server, fid);
 	look->ask_holders = ask_others;
 	look->fn = fn;
+	look->begun_ns = kr_clock_ns();
 	kr_list_init(&look->queries);
 	request->job_state = look;
 	begin(look);

@@ -7,6 +7,13 @@
 
 enum { MOMENTS = LEASE_MS / MOMENT_MS, /* of a lease time */ SLACK = 4 };
 
+static void a_moment_later_both(struct fixture *f)
+{
+	pass_a_moment(f);
+	assert_true(ping(f->nodes[HONEST]));
+	ping(f->nodes[HOSTILE]);
+}
+
 static bool is_unanswered(struct fixture *f, uint64_t id)
 {
 	return !is_answered(f->nodes[HONEST], id);
@@ -41,9 +48,7 @@ static int wait_beside(struct fixture *f, uint64_t id, void (*what)(struct node 
 	for (; is_unanswered(f, id) && moments < most; moments++) {
 		if (moments % (MOMENTS / 6) == 0)
 			what(f->nodes[HOSTILE], fid);
-		pass_a_moment(f);
-		assert_true(ping(f->nodes[HONEST]));
-		ping(f->nodes[HOSTILE]);
+		a_moment_later_both(f);
 	}
 	assert_false(is_unanswered(f, id));
 	assert_int_equal(node_result(f->nodes[HONEST], id, NULL), 0);
@@ -229,6 +234,27 @@ static void who_flushes_over_many_connections_may_take_its_time(void **state)
 	assert_int_equal(f->server.sessions_lost, 0);
 }
 
+/* Each time that it has cut the file everybody is asked again for its size. */
+static void nor_is_the_size_of_one_that_cuts_it_and_answers_late(void **state)
+{
+	struct fixture *f = *state;
+	struct node *hostile = f->nodes[HOSTILE];
+	struct kr_setattr_request set = {.file = create_as(hostile, "f", 0, KR_LEASE_WRITE), .valid = KR_SET_SIZE};
+	uint64_t id = node_send(f->nodes[HONEST], KR_MSG_GETATTR, &(struct kr_getattr_request){.file = set.file});
+	int moments = 0;
+
+	for (; is_unanswered(f, id) && moments < 20 * MOMENTS; moments++) {
+		a_moment_later_both(f);
+		if (moments % (MOMENTS * 3 / 4) > 0 || !is_unanswered(f, id))
+			continue;
+		set.size++;
+		assert_int_equal(node_call(hostile, KR_MSG_SETATTR, &set, NULL), 0);
+		node_reply(hostile, node_asked(hostile, KR_MSG_QUERY), &(struct kr_query_reply){0});
+	}
+	assert_in_range(moments, 2 * MOMENTS, (KR_SESSION_ASK_LEASES + 1) * MOMENTS + SLACK);
+	assert_int_equal(f->server.sessions_lost, 0);
+}
+
 /* It would be waited for, and not asked again. */
 static void who_answers_as_if_its_session_had_ended_has_answered(void **state)
 {
@@ -360,6 +386,7 @@ int main(void)
 		TEST(a_lease_is_not_waited_for_for_ever_either),
 		TEST(nor_is_one_of_a_node_that_begins_anew),
 		TEST(nor_is_its_file_s_size),
+		TEST(nor_is_the_size_of_one_that_cuts_it_and_answers_late),
 		TEST(who_inherits_a_lease_and_reclaims_nothing_does_not_keep_it),
 		TEST(nor_does_who_begins_to_inherit_again_and_again),
 		TEST(who_flushes_over_many_connections_may_take_its_time),
