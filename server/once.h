@@ -10,7 +10,7 @@
 /* REQUEST, sent before on another session, is about to be handled. True: it had been executed and is answered now (or will
  * be). False: it is to be handled; a truncation that was made already is taken out of it. */
 bool kr_once_settled(struct kr_request *request);
-/* Around its execution: before the first job, and before the reply. */
+/* Around its execution: before the first job; and before the reply, or, where that waits for others, before they can build on what it has done. */
 void kr_once_begin(struct kr_request *request);
 void kr_once_end(struct kr_request *request, int err);
 
