@@ -197,7 +197,7 @@ void kr_attachment_inherit(const struct kr_attachment *attachment, struct kr_ses
 	struct kr_attachment *inherited;
 
 	kr_leases_inherit(attachment->file, attachment->session, heir);
-	if (cover.lost)
+	if (cover.refused || cover.lost)
 		kr_attachment_get(attachment->file, heir)->cover = cover;
 	inherited = kr_attachment_find(attachment->file, heir);
 	if (inherited) {

@@ -84,7 +84,7 @@ struct kr_attachment *kr_attachment_get(struct kr_sfile *file, struct kr_session
 /* Whether SESSION may use one file more, or open FILE (if not NULL) once more when it uses it already. */
 bool kr_attachment_room(const struct kr_sfile *file, const struct kr_session *session);
 enum { KR_ATTACHMENT_OPENS_MAX = 1 << 24 }; /* of one file */
-/* HEIR gets the leases, the doubts about what was not flushed, and the debt of answers. */
+/* HEIR gets the leases, what is known of what was not flushed (refused, or in doubt), and the debt of answers. */
 void kr_attachment_inherit(const struct kr_attachment *attachment, struct kr_session *heir);
 /* EPOCH, or before it when the session first gave back a lease of a file of which its node still has bytes that were refused. */
 uint64_t kr_attachments_covered_until(const struct kr_session *session, uint64_t epoch);

@@ -146,6 +146,24 @@ static void a_daemon_that_is_started_anew_does_not_bring_refused_bytes_over_newe
 	assert_true(in_conflict(node, &fid, just_now()));
 }
 
+/* ... and gives its lease back before anybody else begins to write. */
+static void who_begins_to_write_does_so_after_refused_bytes_of_a_daemon_that_is_started_anew(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	uint64_t id;
+
+	refuse_flush(node, &fid);
+	node_disconnect(node);
+	assert_int_equal(node_hello(node, false), 0);
+	assert_false(in_conflict(node, &fid, just_now()));
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	id = send_lease(other, &fid, KR_LEASE_WRITE);
+	node_reply(node, node_asked(node, KR_MSG_RECALL), NULL); /* it is asked */
+	assert_int_equal(node_result(other, id, NULL), 0);
+}
+
 /* ... after the lease time. */
 static void a_late_node_does_not_bring_refused_bytes_over_what_came_before_it_was_lost(void **state)
 {
@@ -225,6 +243,7 @@ int main(void)
 		TEST(bytes_that_were_refused_do_not_go_over_what_others_have_written_since),
 		TEST(two_nodes_with_refused_bytes_wait_for_each_other),
 		TEST(a_daemon_that_is_started_anew_does_not_bring_refused_bytes_over_newer_ones),
+		TEST(who_begins_to_write_does_so_after_refused_bytes_of_a_daemon_that_is_started_anew),
 		TEST(a_late_node_does_not_bring_refused_bytes_over_what_came_before_it_was_lost),
 		TEST(after_a_restart_the_time_decides_of_refused_bytes),
 		TEST(a_change_of_the_same_second_counts_as_a_later_one),
