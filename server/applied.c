@@ -189,7 +189,7 @@ void kr_applied_clean(struct kr_applied *applied, const struct kr_fid *file, con
 {
 	struct kr_applied_entry *entry = kr_applied_find(applied, file, node_id);
 
-	if (!entry || !entry->owing || entry->unstable_err)
+	if (!entry || !entry->owing)
 		return;
 	entry->owing = false;
 	applied->owing--;

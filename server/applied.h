@@ -49,7 +49,7 @@ void kr_applied_note_unstable(struct kr_applied *applied, const struct kr_fid *f
 void kr_applied_told(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16], uint64_t good);
 /* Whether the node may have bytes that it is to send again. (What is forgotten, being too much, is owed no more.) */
 bool kr_applied_owes(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16]);
-/* The node says that it has nothing unflushed: that counts if it knew of the loss. */
+/* The node says that it has nothing to send, and has been told of every loss since it lost its last session. */
 void kr_applied_clean(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16]);
 /* The highest sequence number of the node's journal that may have been applied to the file beyond what kr_applied_find says;
  * 0: none. */

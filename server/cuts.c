@@ -13,6 +13,7 @@ struct cut_wait {
 	struct kr_sfile *file;
 	void (*fn)(struct kr_request *request);
 	size_t unanswered; /* QUERYs, and one more while they are being sent */
+	uint64_t sync_errors; /* that there had been then */
 	int err;
 };
 
@@ -53,13 +54,13 @@ static void told(struct kr_session *session, void *context, int err, const void 
 {
 	struct cut_wait *wait = context;
 	const struct kr_query_reply *reply = message;
-	struct kr_applied *applied = &kr_data_of(wait->file)->applied;
+	struct kr_data *data = kr_data_of(wait->file);
 	const struct kr_fid *fid = &wait->file->fid;
 	bool comes = session->server->stopping || kr_session_find_node_id(session->server, session->node_id);
 
-	if (!err && !reply->dirty)
-		kr_applied_clean(applied, fid, session->node_id);
-	if (comes && kr_applied_owes(applied, fid, session->node_id))
+	if (!err && !reply->dirty && data->counters.sync_errors == wait->sync_errors)
+		kr_applied_clean(&data->applied, fid, session->node_id);
+	if (comes && kr_applied_owes(&data->applied, fid, session->node_id))
 		wait->err = -EIO;
 	answered(wait);
 }
@@ -76,17 +77,23 @@ static bool may_bring_back(const struct kr_session *session, const struct kr_sfi
 	return kr_applied_owes(&kr_data_of(file)->applied, &file->fid, session->node_id);
 }
 
-/* Asks whoever has been told that its rounds were lost whether it has sent them again. */
+/* Asks whoever has been told that its rounds were lost whether it has sent them again.  Who is still reclaiming is told of it then, and may wait
+ * for this request to end. */
 static void ask_who_owes(struct cut_wait *wait)
 {
 	struct kr_query_request msg = {.file = wait->file->fid};
 	struct kr_session *session;
 
 	wait->unanswered = 1;
+	wait->sync_errors = kr_data_of(wait->file)->counters.sync_errors;
 	KR_LIST_FOR_EACH(session, &wait->request->server->sessions, link) {
 		if (!kr_data_of(wait->file)->applied.owing)
 			break; /* as a rule */
-		if (may_bring_back(session, wait->file, wait->request) && kr_session_ask(session, KR_MSG_QUERY, &msg, told, wait))
+		if (!may_bring_back(session, wait->file, wait->request))
+			continue;
+		if (session->reclaiming)
+			wait->err = -EIO;
+		else if (kr_session_ask(session, KR_MSG_QUERY, &msg, told, wait))
 			wait->unanswered++;
 	}
 	answered(wait);

@@ -83,8 +83,6 @@ static inline void control_frame(struct kr_conn *conn, const struct kr_frame *fr
 		break;
 	case KR_MSG_QUERY:
 		node->queries++;
-		if (node->deaf)
-			goto out;
 		reply = &query_reply;
 		break;
 	case KR_MSG_UPSTREAM:
@@ -94,8 +92,8 @@ static inline void control_frame(struct kr_conn *conn, const struct kr_frame *fr
 	default:
 		fail_msg("unexpected request %s", kr_msg_name(frame->header.type));
 	}
-	kr_conn_reply(conn, frame->header.type, frame->header.id, 0, 0, reply, NULL, 0);
-out:
+	if (!node->deaf || (frame->header.type != KR_MSG_QUERY && frame->header.type != KR_MSG_UNSTABLE))
+		kr_conn_reply(conn, frame->header.type, frame->header.id, 0, 0, reply, NULL, 0);
 	kr_arena_fini(&arena);
 }
 

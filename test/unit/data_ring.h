@@ -90,7 +90,7 @@ struct node {
 	unsigned deaths_left, die_after; /* extents sent in a stream before the next death */
 
 	uint64_t stable, unstable;
-	bool dirty, deaf; /* what it answers to QUERY; it does not */
+	bool dirty, deaf; /* what it answers to QUERY; it does not, nor to UNSTABLE */
 	unsigned queries;
 	uint64_t replay_round; /* of the latest ROUND */
 	unsigned aborts, upstreams, recalls;

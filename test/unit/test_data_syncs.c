@@ -255,6 +255,7 @@ static void what_a_lost_node_was_to_bring_again_is_not_waited_for(void **state)
 {
 #ifdef KR_FAULTS
 	struct kr_setattr_request setattr = { .valid = SET_SIZE };
+	struct kr_return_request give_back = { .kinds = KR_LEASE_WRITE };
 	struct node *node, *other;
 
 	(void)state;
@@ -267,9 +268,15 @@ static void what_a_lost_node_was_to_bring_again_is_not_waited_for(void **state)
 	other->file = node->file;
 	node->dirty = true;
 	wait_until(node->unstable == 1);
+	give_back.file = node->file;
+	assert_int_equal(node_call(node, KR_MSG_RETURN, &give_back), 0);
 	node_die(node);
+	node->manual_reclaim = true;
 	node_begin(node); /* its next session has what the first had */
 	wait_until(node->live);
+	assert_int_equal(cut_by(other, 0), -EIO);
+	assert_int_equal(node->queries, 0);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL), 0);
 	setattr.file = node->file;
 	assert_int_equal(cut_by(other, 0), -EIO);
 	node->deaf = true;
@@ -282,6 +289,35 @@ static void what_a_lost_node_was_to_bring_again_is_not_waited_for(void **state)
 	assert_int_equal(server_size("file"), 0);
 	assert_int_equal(cut_by(other, 0), 0);
 	assert_int_equal(node->queries, 2);
+#else
+	(void)state;
+	skip();
+#endif
+}
+
+/* It had not answered to UNSTABLE, and comes back without a journal. */
+static void a_node_that_comes_back_with_nothing_owes_nothing(void **state)
+{
+#ifdef KR_FAULTS
+	struct node *node, *other;
+
+	(void)state;
+	if (!getenv("KR_FAULT")) {
+		run_with_fault("a_node_that_comes_back_with_nothing*", "stable.before:eio:1");
+		return;
+	}
+	other = node_start("n2");
+	node = node_with_a_round();
+	other->file = node->file;
+	node->deaf = true;
+	wait_until(node->unstable == 1);
+	node_die(node);
+	kr_session_end(kr_session_find(&F.server, node->session), KR_SESSION_LOST);
+	node->deaf = false;
+	node_begin(node);
+	wait_until(node->live);
+	assert_int_equal(cut_by(other, 0), 0);
+	assert_int_equal(node->queries, 1);
 #else
 	(void)state;
 	skip();
@@ -411,6 +447,7 @@ int main(void)
 		TEST(what_cannot_be_synced_first_is_not_cut),
 		TEST(what_nodes_are_to_bring_again_is_not_cut_before_they_have),
 		TEST(what_a_lost_node_was_to_bring_again_is_not_waited_for),
+		TEST(a_node_that_comes_back_with_nothing_owes_nothing),
 		TEST(a_server_that_stops_meanwhile_does_not_cut),
 		TEST(what_cannot_be_written_down_as_synced_is_not_cut),
 		TEST(what_was_asked_in_a_session_that_has_ended_is_not_cut),
