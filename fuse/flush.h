@@ -74,7 +74,7 @@ struct kr_flush {
 	bool uncovered;            /* unjudged: the dirty bytes are, a lease was given back while they were refused ... */
 	bool keeps_replays;        /* ... and so are those to be replayed */
 	bool judging;              /* unjudged: the server is being asked ... */
-	uint64_t judge_ns;         /* ... or the next time from here on */
+	uint64_t judge_ns;         /* ... or the next time from here on; 0: never yet */
 	uint64_t judge_generation; /* the session's, when it was asked */
 	struct kr_time unjudged_since; /* others' changes are those after this */
 	struct kr_uncovered_line uncovered_line; /* linked: the directory is to say that the dirty bytes are uncovered, or will be */

@@ -146,6 +146,18 @@ static bool is_uncovered_asked(const struct kr_file *file)
 	return !kr_flusher_of(file)->recovering || kr_session_facts(file->mount->session)->late;
 }
 
+/* Whether an answer of the server decides about unjudged bytes.  Where they may go in it comes with WRITE, so that nobody writes before they have; it
+ * does not for a user who may not write the file any more: others may write then, and it is asked again. */
+static bool is_judged(struct kr_file *file, int err, const struct kr_reclaim_reply *reply)
+{
+	if (!file->flush.unjudged || (file->flush.uncovered && !is_uncovered_asked(file)))
+		return false;
+	if (err || reply->conflict & KR_CONFLICT_DIRTY || reply->kinds & KR_LEASE_WRITE)
+		return true;
+	KR_SCOPED_LOCK(&file->lock);
+	return kr_extent_map_empty(&file->dirty);
+}
+
 /* The server could not find out whether late bytes may go in: then they must not, also not when the next flush is due. */
 static void keep_unjudged(struct kr_file *file, int err)
 {
@@ -208,7 +220,7 @@ void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_r
 		file->flush.vouched = 0;
 	if (err == 0 || err == -ESTALE) {
 		file->flush.keeps_replays = false;
-		if (file->flush.unjudged && !(file->flush.uncovered && !is_uncovered_asked(file))) {
+		if (is_judged(file, err, reply)) {
 			kr_unjudged_end(&file->flush);
 			if (err == 0 && !(reply->conflict & KR_CONFLICT_DIRTY))
 				kr_uncovered_forget(kr_flusher_of(file)->uncovered, file);

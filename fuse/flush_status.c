@@ -45,6 +45,12 @@ static struct kr_file *file_at(struct kr_link *link)
 	return KR_CONTAINER_OF(link, struct kr_file, flush.busy);
 }
 
+/* A start found that the bytes were refused, and the server has not been asked yet: it may have room now. */
+static bool awaits_judgement(const struct kr_flush *flush)
+{
+	return flush->unjudged && !flush->judge_ns;
+}
+
 void kr_flusher_left(struct kr_flusher *flusher, struct kr_flusher_left *ret_left)
 {
 	*ret_left = (struct kr_flusher_left){.damages = flusher->damages};
@@ -54,6 +60,10 @@ void kr_flusher_left(struct kr_flusher *flusher, struct kr_flusher_left *ret_lef
 		look_at(file_at(link), &share);
 		ret_left->files++;
 		ret_left->dirty += share.dirty;
+		if (awaits_judgement(&file_at(link)->flush)) {
+			ret_left->unstable += share.unstable;
+			continue;
+		}
 		if (file_at(link)->flush.unjudged) { /* its unstable bytes are to be replayed, unless the dirty ones alone are unjudged */
 			uint64_t refused = share.dirty + (file_at(link)->flush.uncovered ? 0 : share.unstable);
 

@@ -171,6 +171,7 @@ void kr_late_move(struct kr_late *late)
 {
 	int err = 0;
 
+	kr_journal_try_again(late->file->mount->journal); /* nobody else does where no program waits in a write */
 	for (int i = 0; i < PIECES_AT_ONCE && !err && !kr_extent_map_empty(&late->extents); i++)
 		err = move_next(late, false);
 	if (err == -EAGAIN && !kr_flush_busy(late->target))

@@ -128,11 +128,12 @@ bool kr_uncovered_awaited(struct kr_uncovered_log *log, struct kr_file *file, st
 	struct kr_uncovered_line *line = &file->flush.uncovered_line;
 
 	if (!kr_link_linked(&line->link)) {
-		line->since = since;
 		line->up_to = 0;
 		kr_list_append(&log->lines, &line->link);
 	}
 	if (up_to > line->up_to) {
+		if (!file->flush.uncovered) /* what it said was of bytes that are judged or taken */
+			line->since = since;
 		line->up_to = up_to;
 		line->change = ++log->changes;
 		start(log);

@@ -442,6 +442,21 @@ static void what_a_start_finds_uncovered_is_judged(void **state)
 	assert_int_equal(fake.forgotten, 1);
 }
 
+/* Without WRITE (the user may not write the file any more) others can write before they are in. */
+static void what_may_not_be_written_now_is_asked_about_again(void **state)
+{
+	struct fixture *f = *state;
+	const struct kr_reclaim_reply nothing = {0}, granted = {.kinds = KR_LEASE_ALL};
+
+	ask_again(f);
+	server_says(0, &nothing);
+	assert_true(f->file.flush.unjudged && f->file.flush.orphaned);
+	f->file.flush.judge_ns = 0;
+	kr_unjudged_step(&f->file);
+	server_says(0, &granted);
+	assert_false(f->file.flush.unjudged || f->file.flush.orphaned);
+}
+
 static void nothing_is_given_up_while_what_was_refused_is_tried_again(void **state)
 {
 	struct fixture *f = *state;
@@ -589,6 +604,7 @@ int main(void)
 		TEST(what_was_refused_is_judged_when_a_lease_has_been_given_back),
 		TEST(nothing_is_given_back_with_refused_bytes_before_that_is_written_down),
 		TEST(what_a_start_finds_uncovered_is_judged),
+		TEST(what_may_not_be_written_now_is_asked_about_again),
 		TEST(nothing_is_given_up_while_what_was_refused_is_tried_again),
 		TEST(rounds_to_be_replayed_do_not_wait_for_what_was_refused),
 		TEST(a_file_without_late_bytes_has_nothing_to_keep),

@@ -208,10 +208,15 @@ static void a_lease_waits_until_the_directory_says_it(void **state)
 	assert_int_equal(steps, 2);
 	assert_false(kr_uncovered_awaited(w->log, &w->one, since, 7));
 	assert_false(kr_uncovered_awaited(w->log, &w->two, since, 8));
+	w->one.flush.uncovered = true;
 	assert_true(kr_uncovered_awaited(w->log, &w->one, (struct kr_time){.sec = 9}, 10)); /* more has been refused */
 	uv_run(&w->loop, UV_RUN_DEFAULT);
 	assert_false(kr_uncovered_awaited(w->log, &w->one, since, 10));
 	assert_int_equal(w->one.flush.uncovered_line.since.sec, 5); /* as long as it is not judged */
+	w->one.flush.uncovered = false;
+	assert_true(kr_uncovered_awaited(w->log, &w->one, (struct kr_time){.sec = 11}, 12)); /* under a lease until now */
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	assert_int_equal(w->one.flush.uncovered_line.since.sec, 11);
 	kr_uncovered_forget(w->log, &w->one);
 	kr_uncovered_tick(w->log);
 	uv_run(&w->loop, UV_RUN_DEFAULT);

@@ -65,4 +65,17 @@ until_ok 60 "node 1 drains" drained || fail "node 1 keeps something: $(cat "$WOR
 set -- "$EXPORT"/killed.conflict-node1-*
 [ $# = 1 ] && [ "$(stat -c %s "$1")" = 3153920 ] && [ "$(tr -d 1s <"$1" | wc -c)" = 0 ] || fail "the conflict file: $(ls -l "$EXPORT")"
 until_ok 10 "the journal forgets it" forgotten || fail "it says still: $(cat "$uncovered")"
+
+note "the next mount takes them home, although it is ended at once"
+head -c 8192 /dev/zero | tr '\0' o >"$EXPORT/home"
+free=$(stat -f -c '%a*%S' "$EXPORT")
+head -c $((free - 1000000)) /dev/zero >"$EXPORT/ballast"
+write_too_much home
+on node2 head -c 1 "$(mnt 2)/home" >/dev/null || fail "node 2 cannot read"
+[ "$(wc -l <"$uncovered")" = 2 ] || fail "the journal says: $(cat "$uncovered")"
+mount_kill 1
+rm "$EXPORT/ballast"
+mount_start 1
+mount_stop 1 || fail "exit status of the daemon"
+[ "$(stat -c %s "$EXPORT/home")" = 3153920 ] && [ "$(tr -d 1s <"$EXPORT/home" | wc -c)" = 0 ] || fail "not all is there: $(ls -l "$EXPORT")"
 finish
