@@ -92,8 +92,13 @@ static void send_ask(struct ask *ask)
 		kr_conn_close(ask->session->conn, false); /* out of memory: the next connection gets it */
 }
 
-/* A node that takes nothing shall not make the queue to it longer and longer: what is asked then is withheld until it has taken most of it. A
- * node that still recovers does not know yet what its journal holds: it is asked for sizes when it does. */
+/* A node that still recovers does not know yet what its journal holds: it is asked for sizes when it does. */
+static bool must_wait(const struct ask *ask)
+{
+	return ask->type == KR_MSG_QUERY && ask->session->inheriting;
+}
+
+/* A node that takes nothing shall not make the queue to it longer and longer: what is asked then is withheld until it has taken most of it. */
 static bool can_send(const struct ask *ask)
 {
 	struct kr_session *session = ask->session;
@@ -101,7 +106,7 @@ static bool can_send(const struct ask *ask)
 	if (!session->conn || ask->sent)
 		return false;
 	session->withheld |= kr_conn_queued(session->conn) > KR_SESSION_QUEUE_MAX;
-	return !session->withheld && !(ask->type == KR_MSG_QUERY && session->inheriting);
+	return !session->withheld && !must_wait(ask);
 }
 
 static void send_all(struct kr_session *session)
@@ -266,6 +271,26 @@ static bool is_silent(const struct ask *ask, uint64_t worked_ns, uint64_t now_ns
 	return waited_ns(since_ns, now_ns) > leases * server->lease_ms * KR_NS_PER_MS;
 }
 
+/* For how long this session has not been told of a QUERY because it had not said yet what it has inherited. */
+static uint64_t withheld_ns(const struct kr_session *session, uint64_t asked_ns, uint64_t now_ns)
+{
+	const uint64_t since_ns = KR_MAX(KR_MAX(asked_ns, session->inheriting_ns), session->server->woke_ns);
+
+	return session->inheriting_ns ? waited_ns(since_ns, session->inheriting ? now_ns : session->claimed_ns) : 0;
+}
+
+/* It cannot answer what it has not been sent: that time does not count.  But who begins to inherit again and again does not keep others waiting for
+ * ever. */
+static bool is_size_kept_back(const struct ask *ask, uint64_t now_ns)
+{
+	const struct kr_session *session = ask->session;
+
+	if (must_wait(ask))
+		return is_silent(ask, 0, now_ns, KR_SESSION_CLAIM_LEASES);
+	return is_silent_here(ask, session->inheriting_ns ? session->claimed_ns : 0, now_ns) ||
+		is_silent(ask, 0, now_ns - withheld_ns(session, ask->since_ns, now_ns), KR_SESSION_ASK_LEASES);
+}
+
 /* What it claims as long as we owe it answers to its RECLAIMs counts as work, but not for ever. */
 static bool is_neglected(const struct ask *ask, uint64_t now_ns)
 {
@@ -274,6 +299,8 @@ static bool is_neglected(const struct ask *ask, uint64_t now_ns)
 	const bool claims = claimed_ns && waited_ns(claimed_ns, now_ns) <= session->server->lease_ms * KR_NS_PER_MS;
 	uint64_t worked_ns = 0;
 
+	if (ask->type == KR_MSG_QUERY)
+		return is_size_kept_back(ask, now_ns);
 	if (ask->working && ask->working(ask->session, ask->context, &worked_ns))
 		return false;
 	return is_silent_here(ask, KR_MAX(worked_ns, claimed_ns), now_ns) ||

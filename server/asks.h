@@ -38,7 +38,8 @@ void kr_asks_inherited(struct kr_session *session);
 /* The session has ended: what its node was asked fails, and what others were asked for its requests, and withdrawn, is forgotten. */
 void kr_asks_fail(struct kr_session *session);
 /* Every tick: whether the node has left a question unanswered, without working on it, for the lease time on one connection, or for
- * KR_SESSION_ASK_LEASES of them since it was asked. */
+ * KR_SESSION_ASK_LEASES of them since it was asked.  As long as a QUERY waits for kr_asks_inherited its time does not count, but for
+ * KR_SESSION_CLAIM_LEASES in all. */
 bool kr_asks_neglected(struct kr_session *session, uint64_t now_ns);
 
 #endif

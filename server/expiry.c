@@ -26,18 +26,18 @@ static bool look_for_claim(struct kr_table_link *link, void *found)
 	return !*(bool *)found;
 }
 
-/* A node flushes when all its RECLAIMs are answered, and they may wait for the flushes of others: as long as we owe it one
- * it has time for what it is to give back.  Not for ever, since it can always send another one. */
+/* A node flushes when all its RECLAIMs are answered, and they may wait for the flushes of others, and when it has replayed: as long as we owe it
+ * one, or its replays go in, it has time for what it is to give back.  Not for ever, since it can always send another one. */
 static void note_claims(struct kr_session *session, uint64_t now_ns)
 {
-	uint64_t ends_ns = session->begun_ns + KR_SESSION_CLAIM_LEASES * session->server->lease_ms * KR_NS_PER_MS;
+	const uint64_t since_ns = KR_MAX(session->begun_ns, session->server->woke_ns);
+	const uint64_t ends_ns = since_ns + KR_SESSION_CLAIM_LEASES * session->server->lease_ms * KR_NS_PER_MS;
 	bool found = false;
 
 	if (!session->reclaiming || now_ns >= ends_ns)
 		return;
 	kr_table_for_each(&session->requests, look_for_claim, &found);
-	if (found)
-		session->claimed_ns = now_ns;
+	session->claimed_ns = found ? now_ns : KR_MAX(session->claimed_ns, session->replayed_ns);
 }
 
 /* The order of things when a node falls silent: by its own clock, which began earlier than ours (it counts from when it sent

@@ -200,7 +200,7 @@ void kr_attachment_inherit(const struct kr_attachment *attachment, struct kr_ses
 	if (cover.refused || cover.lost)
 		kr_attachment_get(attachment->file, heir)->cover = cover;
 	inherited = kr_attachment_find(attachment->file, heir);
-	if (inherited) {
+	if (inherited && inherited->inherited) { /* else there is nothing that anybody waits for */
 		inherited->owed_lease_ns = attachment->owed_lease_ns;
 		inherited->owed_size_ns = attachment->left_size_ns;
 	}

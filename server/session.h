@@ -61,7 +61,7 @@ struct kr_session {
 	bool dead;                     /* ended: only references keep it */
 	bool reclaiming;               /* between a HELLO that was not resumed and RECLAIM_DONE */
 	uint64_t begun_ns;             /* when it began */
-	uint64_t claimed_ns;           /* when we owed it the answer to a RECLAIM the last time, or when it said that these were all; 0: never */
+	uint64_t claimed_ns;           /* when we owed it the answer to a RECLAIM, or it replayed, the last time, or when it said that this was all; 0: never */
 	bool inheriting;               /* ... of one that replaced another */
 	uint64_t inheriting_ns;        /* ... since when, or the first of those that were replaced before they had got so far */
 	uint64_t replayed_ns;          /* when a round that it replays went in the last time; 0: never */
