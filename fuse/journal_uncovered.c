@@ -54,6 +54,18 @@ int kr_uncovered_next(const char **rest, struct kr_uncovered *ret_uncovered)
 	return 0;
 }
 
+int kr_uncovered_read(int dir_fd, char **ret_text, const char **ret_lines)
+{
+	const size_t head = strlen(KR_UNCOVERED_HEAD);
+	size_t length = 0;
+	int err = kr_read_file(dir_fd, KR_JOURNAL_UNCOVERED, TEXT_MAX, ret_text, &length);
+
+	if (err)
+		return err;
+	*ret_lines = *ret_text + head;
+	return strlen(*ret_text) == length && strncmp(*ret_text, KR_UNCOVERED_HEAD, head) == 0 ? 0 : -EBADMSG;
+}
+
 /* --- on the disk --------------------------------------------------------------------------------------------- */
 
 static int remove_it(const struct kr_journal *journal)
@@ -116,15 +128,11 @@ static void take_all(struct kr_recovery *recovery)
 			file->uncovered = (struct kr_uncovered){.fid = file->file->fid, .since = file->mtime, .up_to = file->max_seq};
 }
 
-static bool take_lines(const struct kr_rebuild *r, const char *text)
+static bool take_lines(const struct kr_rebuild *r, const char *rest)
 {
-	const size_t head = strlen(KR_UNCOVERED_HEAD);
 	struct kr_uncovered uncovered;
-	const char *rest = text + head;
 	int err;
 
-	if (strncmp(text, KR_UNCOVERED_HEAD, head) != 0)
-		return false;
 	while ((err = kr_uncovered_next(&rest, &uncovered)) == 0)
 		take_line(r, &uncovered);
 	return err == -ENODATA;
@@ -145,14 +153,14 @@ static void note_damage(struct kr_recovery *recovery, const char *why)
 void kr_reopen_uncovered(struct kr_rebuild *r)
 {
 	KR_AUTO_FREE char *text = NULL;
-	size_t length = 0;
-	int err = kr_read_file(r->journal->dir_fd, KR_JOURNAL_UNCOVERED, TEXT_MAX, &text, &length);
+	const char *lines;
+	int err = kr_uncovered_read(r->journal->dir_fd, &text, &lines);
 
 	if (err == -ENOENT)
 		return;
 	r->recovery->uncovered = true;
-	if (err == 0 && strlen(text) == length && take_lines(r, text))
+	if (err == 0 && take_lines(r, lines))
 		return;
-	note_damage(r->recovery, err ? "cannot be read" : "is damaged");
+	note_damage(r->recovery, err && err != -EBADMSG ? "cannot be read" : "is damaged");
 	take_all(r->recovery);
 }

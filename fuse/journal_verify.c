@@ -1,9 +1,11 @@
 /* What a journal holds, for people: the listing and the check of `kairan journal`. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "common/util.h"
 #include "fuse/journal_read.h"
+#include "fuse/journal_uncovered.h"
 
 static const char *kind_text(enum kr_scan_kind kind)
 {
@@ -131,12 +133,44 @@ static void print_files(const struct kr_scan *scan, FILE *out)
 	free(tallies);
 }
 
+static void print_refused(const struct kr_scan *scan, const struct kr_uncovered *uncovered, FILE *out)
+{
+	for (size_t i = 0; i < scan->name_count; i++) {
+		if (!kr_fid_equal(&scan->names[i].fid, &uncovered->fid))
+			continue;
+		fputs("refused by the server, and others may have changed it since:", out);
+		print_name(scan, scan->names[i].number, out);
+		fputc('\n', out);
+		return;
+	}
+}
+
+/* Returns whether it is undamaged. */
+static bool print_uncovered(const struct kr_scan *scan, FILE *out)
+{
+	KR_AUTO_FREE char *text = NULL;
+	struct kr_uncovered uncovered;
+	const char *lines;
+	int err = kr_uncovered_read(scan->dir_fd, &text, &lines);
+
+	if (err == -ENOENT)
+		return true;
+	while (err == 0 && (err = kr_uncovered_next(&lines, &uncovered)) == 0)
+		print_refused(scan, &uncovered, out);
+	if (err == -ENODATA)
+		return true;
+	fprintf(out, "'%s' %s: whatever others have changed since its last write here is taken for changed by them\n", KR_JOURNAL_UNCOVERED,
+		err == -EBADMSG ? "is damaged" : "cannot be read");
+	return false;
+}
+
 bool kr_scan_verify(const struct kr_scan *scan, FILE *out)
 {
 	const struct kr_journal_damage *damage;
-	bool sound = true;
+	bool sound;
 
 	print_files(scan, out);
+	sound = print_uncovered(scan, out);
 	if (scan->unfinished)
 		fprintf(out, "%" PRIu64 " writes had not ended when the daemon did\n", scan->unfinished);
 	if (scan->repaired)

@@ -8,6 +8,7 @@
 #include "common/log.h"
 #include "fuse/file.h"
 #include "fuse/journal_priv.h"
+#include "fuse/journal_read.h"
 #include "fuse/journal_uncovered.h"
 #include "fuse/uncovered.h"
 
@@ -148,6 +149,42 @@ static void without_a_text_nothing_is_uncovered(void **state)
 	assert_int_equal(recovered(&f->recovery, 0)->uncovered.up_to, 0);
 }
 
+/* `kairan journal`. */
+static bool is_sound(const struct fixture *f, const char *said)
+{
+	static const struct kr_scan_owner anybody;
+	struct kr_scan *scan;
+	char *text = NULL;
+	size_t length;
+	FILE *out = open_memstream(&text, &length);
+	bool sound;
+
+	assert_int_equal(kr_scan_open(f->journal->dir_fd, &anybody, &scan), 0);
+	sound = kr_scan_verify(scan, out);
+	fclose(out);
+	assert_non_null(strstr(text, said));
+	free(text);
+	kr_scan_free(scan);
+	return sound;
+}
+
+static void the_check_of_a_journal_says_it(void **state)
+{
+	struct fixture *f = *state;
+	char text[2 * KR_UNCOVERED_LINE_MAX] = KR_UNCOVERED_HEAD;
+	struct kr_uncovered uncovered = {fid_of(0), {.sec = 77}, 1};
+
+	append(f, 0, 0, 100, 1);
+	kr_uncovered_format(&uncovered, text + strlen(text));
+	assert_int_equal(kr_journal_write_uncovered(f->journal, text, strlen(text)), 0);
+	assert_true(is_sound(f, "refused by the server, and others may have changed it since: file "));
+	strcat(text, "and more\n");
+	assert_int_equal(kr_journal_write_uncovered(f->journal, text, strlen(text)), 0);
+	assert_false(is_sound(f, "'uncovered' is damaged"));
+	assert_int_equal(kr_journal_write_uncovered(f->journal, "garbage", 7), 0);
+	assert_false(is_sound(f, "'uncovered' is damaged"));
+}
+
 /* --- the log --- */
 
 struct world {
@@ -258,6 +295,7 @@ int main(void)
 		TEST(bytes_are_uncovered_that_were_there_then),
 		TEST(a_damaged_text_may_have_spoken_of_any_file),
 		TEST(without_a_text_nothing_is_uncovered),
+		TEST(the_check_of_a_journal_says_it),
 		TEST(a_lease_waits_until_the_directory_says_it),
 		TEST(a_disk_that_does_not_take_it_holds_nobody_up),
 	};
