@@ -167,6 +167,7 @@ void kr_applied_note_unstable(struct kr_applied *applied, const struct kr_fid *f
 	entry->unstable_err = err;
 	applied->owing += !entry->owing;
 	entry->owing = true;
+	entry->since = 0;
 	lose(entry);
 }
 
@@ -193,6 +194,24 @@ void kr_applied_clean(struct kr_applied *applied, const struct kr_fid *file, con
 		return;
 	entry->owing = false;
 	applied->owing--;
+}
+
+void kr_applied_flush_came(struct kr_applied *applied, const struct kr_fid *file, const struct kr_applied_flush *flush)
+{
+	struct kr_applied_entry *entry = applied->owing ? kr_applied_find(applied, file, flush->node_id) : NULL;
+
+	if (!entry || !entry->owing || entry->unstable_err || (entry->since && entry->incarnation == flush->incarnation))
+		return;
+	entry->incarnation = flush->incarnation;
+	entry->since = flush->number;
+}
+
+void kr_applied_flush_done(struct kr_applied *applied, const struct kr_fid *file, const struct kr_applied_flush *flush)
+{
+	const struct kr_applied_entry *entry = applied->owing ? kr_applied_find(applied, file, flush->node_id) : NULL;
+
+	if (entry && entry->since && entry->incarnation == flush->incarnation && flush->number > entry->since)
+		kr_applied_clean(applied, file, flush->node_id);
 }
 
 uint64_t kr_applied_forgotten(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16])

@@ -23,7 +23,14 @@ struct kr_applied_entry {
 	uint64_t good;
 	bool lossy;               /* there was such a loss: a flush on its way then may not have the lost bytes, so that what
 	                           * is known to be applied cannot be put as a position any more, and SEQ stays 0 */
-	bool owing;               /* ... and the node has not said since that it has nothing of the file to send */
+	bool owing;               /* ... and the node has not said since that it has nothing of the file to send, nor sent all it had */
+	uint64_t incarnation, since; /* the first FLUSH that came after the node had taken note; 0: none */
+};
+
+/* A FLUSH that is no replay. A node numbers its requests in the order in which it makes them; its daemon, started anew, begins anew. */
+struct kr_applied_flush {
+	uint8_t node_id[16];
+	uint64_t incarnation, number;
 };
 
 struct kr_applied {
@@ -51,6 +58,11 @@ void kr_applied_told(struct kr_applied *applied, const struct kr_fid *file, cons
 bool kr_applied_owes(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16]);
 /* The node says that it has nothing to send, and has been told of every loss since it lost its last session. */
 void kr_applied_clean(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16]);
+/* FLUSH is about to be handled ... */
+void kr_applied_flush_came(struct kr_applied *applied, const struct kr_fid *file, const struct kr_applied_flush *flush);
+/* ... and it is applied. A node sends all it has of a file with each FLUSH, one after the other; but what it had lost is not in the one that was
+ * on its way when it heard of that. So the next one has it. */
+void kr_applied_flush_done(struct kr_applied *applied, const struct kr_fid *file, const struct kr_applied_flush *flush);
 /* The highest sequence number of the node's journal that may have been applied to the file beyond what kr_applied_find says;
  * 0: none. */
 uint64_t kr_applied_forgotten(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16]);

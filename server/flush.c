@@ -165,6 +165,14 @@ static bool replayed_in_vain(struct kr_data *data, struct kr_request *request)
 	return reply.round != 0;
 }
 
+static void note_came(struct kr_data *data, const struct kr_request *request)
+{
+	struct kr_applied_flush flush = { .incarnation = request->session->incarnation, .number = request->id };
+
+	memcpy(flush.node_id, request->session->node_id, sizeof flush.node_id);
+	kr_applied_flush_came(&data->applied, &request->msg.flush_request.file, &flush);
+}
+
 static void handle_flush(struct kr_request *request)
 {
 	struct kr_data *data = request->server->data;
@@ -201,6 +209,8 @@ static void handle_flush(struct kr_request *request)
 		drop_bytes(request);
 		ask.inlined = false;
 	}
+	if (!ask.replay_round)
+		note_came(data, request);
 	kr_flush_gather(file, &ask);
 	kr_flush_hold(&file->data);
 	err = kr_rounds_ask(&file->data.rounds, &ask);

@@ -22,6 +22,7 @@ struct kr_flush_part {
 	uint32_t node;
 	uint8_t node_id[16];
 	uint64_t seq; /* 0: not accepted yet */
+	uint64_t incarnation, request; /* of its FLUSH */
 	bool replay;
 };
 

@@ -41,7 +41,7 @@ static struct kr_flush_part *add_part(struct kr_sfile_data *data, const struct k
 		data->part_capacity = capacity;
 	}
 	part = &data->parts[data->part_count++];
-	*part = (struct kr_flush_part){ .node = request->session->node,
+	*part = (struct kr_flush_part){ .node = request->session->node, .incarnation = request->session->incarnation, .request = request->id,
 		.replay = request->msg.flush_request.flags & KR_FLUSH_REPLAY };
 	memcpy(part->node_id, request->session->node_id, sizeof part->node_id);
 	return part;
@@ -144,6 +144,15 @@ void kr_flush_broken_off(struct kr_sfile_data *data)
 	note_own(data, undisturbed);
 }
 
+static void note_flush(struct kr_sfile_data *data, const struct kr_flush_part *part)
+{
+	struct kr_applied_flush flush = { .incarnation = part->incarnation, .number = part->request };
+
+	memcpy(flush.node_id, part->node_id, sizeof flush.node_id);
+	if (!part->replay)
+		kr_applied_flush_done(&data->owner->applied, &data->file->fid, &flush);
+}
+
 static void note_applied(struct kr_sfile_data *data)
 {
 	uint64_t round = data->rounds.round;
@@ -152,6 +161,7 @@ static void note_applied(struct kr_sfile_data *data)
 		struct kr_flush_part *part = &data->parts[i];
 
 		kr_applied_note(&data->owner->applied, &data->file->fid, part->node_id, part->seq, round);
+		note_flush(data, part);
 		kr_stable_applied(data->file, part->node_id, round);
 	}
 }

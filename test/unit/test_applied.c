@@ -153,6 +153,45 @@ static void who_was_told_of_a_loss_owes_until_it_says_that_it_has_nothing(void *
 	kr_applied_fini(&applied);
 }
 
+/* The first that comes after it may have been on its way before; one that comes twice is one. */
+static void who_was_told_of_a_loss_owes_until_it_has_sent_all_it_has(void **state)
+{
+	struct kr_applied_flush before = { .incarnation = 1, .number = 4 }, first = { .incarnation = 1, .number = 5 },
+		next = { .incarnation = 1, .number = 7 }, anew = { .incarnation = 2, .number = 9 };
+	struct kr_applied applied;
+	struct kr_fid one = fid_of(1);
+
+	(void)state;
+	memcpy(before.node_id, node_a, 16);
+	memcpy(first.node_id, node_a, 16);
+	memcpy(next.node_id, node_a, 16);
+	memcpy(anew.node_id, node_a, 16);
+	kr_applied_init(&applied);
+	kr_applied_note_unstable(&applied, &one, node_a, 99, -5);
+	kr_applied_flush_came(&applied, &one, &before); /* it does not know */
+	kr_applied_told(&applied, &one, node_a, 99);
+	kr_applied_flush_came(&applied, &one, &first);
+	kr_applied_flush_done(&applied, &one, &before);
+	kr_applied_flush_done(&applied, &one, &first);
+	kr_applied_flush_came(&applied, &one, &first);
+	kr_applied_flush_done(&applied, &one, &first);
+	assert_true(kr_applied_owes(&applied, &one, node_a));
+	kr_applied_note_unstable(&applied, &one, node_a, 98, -5); /* something else is lost */
+	kr_applied_flush_came(&applied, &one, &next);
+	kr_applied_told(&applied, &one, node_a, 98);
+	kr_applied_flush_done(&applied, &one, &next);
+	kr_applied_flush_came(&applied, &one, &next);
+	kr_applied_flush_came(&applied, &one, &anew); /* of its next daemon */
+	kr_applied_flush_done(&applied, &one, &anew);
+	assert_true(kr_applied_owes(&applied, &one, node_a));
+	anew.number++;
+	kr_applied_flush_came(&applied, &one, &anew);
+	kr_applied_flush_done(&applied, &one, &anew);
+	assert_false(kr_applied_owes(&applied, &one, node_a));
+	assert_int_equal(applied.owing, 0);
+	kr_applied_fini(&applied);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -162,6 +201,7 @@ int main(void)
 		cmocka_unit_test(keeps_the_earliest_loss_that_was_not_told),
 		cmocka_unit_test(nothing_lost_counts_as_applied),
 		cmocka_unit_test(who_was_told_of_a_loss_owes_until_it_says_that_it_has_nothing),
+		cmocka_unit_test(who_was_told_of_a_loss_owes_until_it_has_sent_all_it_has),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -250,6 +250,31 @@ static void what_nodes_are_to_bring_again_is_not_cut_before_they_have(void **sta
 #endif
 }
 
+/* ... which it has when it has sent all it has once more, whatever it has written since. */
+static void who_has_sent_all_again_and_goes_on_writing_lets_it_be_cut(void **state)
+{
+#ifdef KR_FAULTS
+	struct node *node;
+
+	(void)state;
+	if (!getenv("KR_FAULT")) {
+		run_with_fault("who_has_sent_all_again*", "stable.before:eio:1");
+		return;
+	}
+	node = node_with_a_round();
+	node->dirty = true;
+	wait_until(node->unstable == 1);
+	flush_and_wait(node); /* it may have been on its way then */
+	assert_int_equal(cut_by(node, 0), -EIO);
+	flush_and_wait(node);
+	assert_int_equal(cut_by(node, 0), 0);
+	assert_int_equal(server_size("file"), 0);
+#else
+	(void)state;
+	skip();
+#endif
+}
+
 /* It will be late. */
 static void what_a_lost_node_was_to_bring_again_is_not_waited_for(void **state)
 {
@@ -446,6 +471,7 @@ int main(void)
 		TEST(what_no_journal_has_is_synced_before_it_is_answered),
 		TEST(what_cannot_be_synced_first_is_not_cut),
 		TEST(what_nodes_are_to_bring_again_is_not_cut_before_they_have),
+		TEST(who_has_sent_all_again_and_goes_on_writing_lets_it_be_cut),
 		TEST(what_a_lost_node_was_to_bring_again_is_not_waited_for),
 		TEST(a_node_that_comes_back_with_nothing_owes_nothing),
 		TEST(a_server_that_stops_meanwhile_does_not_cut),
