@@ -91,6 +91,8 @@ static void reply_attr(struct kr_request *request, const struct kr_attr *attr)
 /* Says what it would have said then. True if REQUEST needs nothing else: what is made is still to be looked for. */
 static bool answer(struct kr_request *request, uint64_t value)
 {
+	/* What waits for the attributes cannot be withdrawn: that would be remembered instead. */
+	request->committed = request->type == KR_MSG_SETATTR || request->type == KR_MSG_FALLOCATE || request->type == KR_MSG_LINK;
 	switch (request->type) {
 	case KR_MSG_OPEN:
 		request->msg.open_request.flags &= ~(uint32_t)KR_OPEN_TRUNC;

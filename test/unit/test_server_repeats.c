@@ -92,6 +92,30 @@ static void a_cut_that_was_not_made_is_made_when_it_is_asked_for_again(void **st
 	assert_int_equal(node_result(node, wait.id, NULL), 0);
 }
 
+/* Its answer has the file's attributes, and so waits for a node that writes it. */
+static void what_was_done_is_not_withdrawn_when_it_is_asked_for_again(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *writer = joined(f, 1);
+	struct kr_setattr_request set = {.file = create(writer, "f", KR_LEASE_WRITE), .valid = KR_SET_MODE, .mode = 0600};
+	struct kr_cancel_request cancel = {0};
+	struct kr_query_reply clean = {0};
+
+	cancel.request = node_send(node, KR_MSG_SETATTR, &set);
+	node_asked(writer, KR_MSG_QUERY)->answered = true; /* as far as it is concerned */
+	kr_session_end(kr_session_find(&f->server, node->hello.session), KR_SESSION_LOST);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	node_send_as(node, cancel.request, KR_FRAME_RESEND, KR_MSG_SETATTR, &set);
+	node_asked(writer, KR_MSG_QUERY);
+	assert_int_equal(node_call(node, KR_MSG_CANCEL, &cancel, NULL), 0);
+	settle(node);
+	assert_false(is_answered(node, cancel.request));
+	node_reply(writer, node_asked(writer, KR_MSG_QUERY), &clean);
+	assert_int_equal(node_result(node, cancel.request, NULL), 0);
+}
+
 static void a_parked_request_survives_its_connection(void **state)
 {
 	struct fixture *f = *state;
@@ -119,6 +143,7 @@ int main(void)
 		TEST(a_repeated_request_gets_the_same_answer),
 		TEST(a_repeated_open_counts_once_and_grants_nothing),
 		TEST(a_cut_that_was_not_made_is_made_when_it_is_asked_for_again),
+		TEST(what_was_done_is_not_withdrawn_when_it_is_asked_for_again),
 		TEST(a_parked_request_survives_its_connection),
 	};
 
