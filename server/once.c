@@ -153,8 +153,9 @@ bool kr_once_settled(struct kr_request *request)
 		kr_request_reply(request, err, NULL, NULL, 0);
 		return true;
 	case KR_EXECUTED_BEGUN:
-		/* Nobody else could come between (what others can see before the answer is remembered as done), and to do it again does no harm; but two
-		 * exchanges are none. */
+		/* If its instance has ended, nobody else could come between (what others can see before the answer is remembered as done), and to do it
+		 * again does no harm; but two exchanges are none.  If it is under way still for a session that has ended here, others may come between:
+		 * of a cut whose sync takes so long that its node is back meanwhile. */
 		if (request->type != KR_MSG_RENAME || !(request->msg.rename_request.flags & EXCHANGE))
 			return false;
 		kr_log_error("node %s: the server ended while it exchanged '%s' and '%s', and cannot tell whether it did",
