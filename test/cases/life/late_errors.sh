@@ -9,8 +9,8 @@ EXPECTED_ERRORS='.'
 cluster 2
 grep -q KR_FAULT "$B/server/kairand" || skip "built without fault points (meson -Dfaults=true)"
 KR_FAULT="@$WORK/fault" server_start
-mounts_start flush_age=600
 chmod 777 "$EXPORT"
+mounts_start flush_age=600
 order() { echo "$1" >"$WORK/order" && mv "$WORK/order" "$WORK/fault"; }
 tried() { grep "no conflict file for $1 can be had: $2" "$WORK/node1/log"; }
 

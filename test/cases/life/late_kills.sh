@@ -9,8 +9,8 @@ EXPECTED_ERRORS='.'
 cluster 2
 grep -q KR_FAULT "$B/fuse/kairanfs" || skip "built without fault points (meson -Dfaults=true)"
 server_start
-mounts_start flush_age=600
 chmod 777 "$EXPORT"
+mounts_start flush_age=600
 
 # Node 1 is cut off with late bytes of $1, the later of two writes within the earlier; others change it meanwhile.
 be_late() {

@@ -2,7 +2,7 @@
 . "$TOP/test/lib.sh"
 up 2
 M=$(mnt 1)
-chmod 777 "$EXPORT"
+on node1 chmod 777 "$M"
 as() { local uid=$1 gid=$2; shift 2; on node1 setpriv --reuid "$uid" --regid "$gid" --clear-groups "$@"; }
 stat_of() { stat -c '%u:%g:%a' "$EXPORT/$1"; }
 as 1001 1002 sh -c "umask 027; echo x >$M/mine; mkdir $M/dir; ln -s x $M/link; mkfifo $M/pipe" || fail "creating as 1001"

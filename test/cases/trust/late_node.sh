@@ -7,8 +7,8 @@ LEASE=3
 EXPECTED_ERRORS='conflict|Stale|late|connection|cannot reach|timed out|no answer'
 cluster 2
 server_start
-mounts_start flush_age=600
 chmod 777 "$EXPORT"
+mounts_start flush_age=600
 note "cut off: untouched, changed, renamed, removed, its directory removed; several names"
 for name in quiet busy moved removed gone/file linked; do make $name; hold $name 2 LATE; done
 setfacl -m u:4321:rw "$EXPORT/busy" 2>/dev/null; acl=$(getfacl -cp "$EXPORT/busy" 2>/dev/null)
