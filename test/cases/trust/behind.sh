@@ -132,6 +132,7 @@ try() {
 	setfacl -m u:1000:r "$EXPORT/new"
 	see "an ACL" eval "on node2 getfacl -nc '$(mnt 2)/new' 2>/dev/null | grep -q 1000"
 	fresh 2500 >"$EXPORT/.replacement"
+	ln -f "$EXPORT/small" "$EXPORT/small.old" # gone, it would end readers that look at their mapping (SIGBUS) if that comes after their pread
 	mv "$EXPORT/.replacement" "$EXPORT/small"
 	for node in 1 2; do
 		see "a replaced file" on node$node cmp -s "$(mnt $node)/small" "$EXPORT/small"
