@@ -84,21 +84,61 @@ static int default_path(const struct kr_mount_options *options, struct kr_local 
 	return make_private(local->path);
 }
 
+/* Somebody who may make names where the local directory lies could lead us anywhere. */
+static int check_link(const char *path)
+{
+	struct stat stat;
+
+	if (lstat(path, &stat) == 0 && S_ISLNK(stat.st_mode) && stat.st_uid != 0 && stat.st_uid != geteuid())
+		return kr_fail(-EPERM, "local directory %s is a symbolic link of user %u: remove it, or name another with -o local=DIR", path, stat.st_uid);
+	return 0;
+}
+
 static int find_path(const struct kr_mount_options *options, struct kr_local *local)
 {
 	struct stat stat_now;
+	int err;
 
 	if (!options->local)
 		return default_path(options, local);
 	local->path = kr_xstrdup(options->local);
+	err = check_link(local->path);
+	if (err < 0)
+		return err;
 	local->made = mkdir(local->path, 0700) == 0;
 	if (!local->made && errno != EEXIST)
 		return kr_fail_errno(-errno, "cannot make local directory %s%s", local->path,
 			errno == ENOENT ? " (is the disk mounted? what it lies in is not made here)" : "");
-	/* Also root needs that: the mount gives up the right to write into others' directories. */
+	/* Also root needs that: the mount gives up the right to write into others' directories, and a journal is believed. */
+	if (stat(local->path, &stat_now) == 0 && stat_now.st_uid != geteuid() && options->replay)
+		return kr_fail(-EPERM, "%s belongs to user %u: replay it as that user, with a key of that user; what it holds is that user's word",
+			local->path, stat_now.st_uid);
 	if (stat(local->path, &stat_now) == 0 && stat_now.st_uid != geteuid())
 		return kr_fail(-EPERM, "local directory %s belongs to user %u; give it to user %u, who mounts, or name another with -o local=DIR",
 			local->path, stat_now.st_uid, geteuid());
+	return 0;
+}
+
+/* Whoever can write to it, or has put there what we use, could take the journal away, or have another one sent in everybody's name. */
+static int check_ours(const struct kr_local *local)
+{
+	static const char *const names[] = {"journal", "cache", "identity", "lock"};
+	struct stat stat;
+
+	if (fstat(local->fd, &stat) < 0)
+		return kr_fail_errno(-errno, "local directory %s", local->path);
+	if (stat.st_uid != geteuid() || (stat.st_mode & 022))
+		return kr_fail(-EPERM, "local directory %s can be written to by others (user %u, mode %04o), who could take its journal away: "
+			"chmod go-w it, or name one below it with -o local=DIR", local->path, stat.st_uid, stat.st_mode & 07777);
+	for (size_t i = 0; i < KR_ARRAY_SIZE(names); i++) {
+		bool there = fstatat(local->fd, names[i], &stat, AT_SYMLINK_NOFOLLOW) == 0;
+
+		if (!there && errno != ENOENT)
+			return kr_fail_errno(-errno, "%s/%s", local->path, names[i]);
+		if (there && (stat.st_uid != geteuid() || (!S_ISLNK(stat.st_mode) && (stat.st_mode & 022))))
+			return kr_fail(-EPERM, "%s/%s is not this user's alone (user %u, mode %04o): name another directory with -o local=DIR",
+				local->path, names[i], stat.st_uid, stat.st_mode & 07777);
+	}
 	return 0;
 }
 
@@ -271,6 +311,8 @@ int kr_local_open(const struct kr_mount_options *options, struct kr_local **ret_
 	}
 	if (err == 0)
 		err = check_place(options, local);
+	if (err == 0)
+		err = check_ours(local);
 	if (err == 0)
 		err = take_lock(local, options->drain_timeout);
 	if (err == 0)

@@ -30,6 +30,19 @@ refused 'not empty' "$fs" $SERVER_ADDRESS:/ "$WORK/full" -o $L
 mkdir "$WORK/theirs" && chown 1001 "$WORK/theirs"
 refused 'belongs to user 1001' "$fs" $SERVER_ADDRESS:/ "$M" -o local="$WORK/theirs"
 refused 'local|not a directory' "$fs" $SERVER_ADDRESS:/ "$M" -o local="$WORK/file"
+echo '{}' >"$WORK/theirs/identity"
+refused 'replay it as that user' "$B/tools/kairan" journal "$WORK/theirs" --replay $SERVER_ADDRESS
+mkdir "$WORK/shared" && chmod 1777 "$WORK/shared" && ln -s "$WORK/other" "$WORK/shared/link" && chown -h 1001 "$WORK/shared/link"
+refused 'can be written to by others' "$fs" $SERVER_ADDRESS:/ "$M" -o local="$WORK/shared"
+refused 'symbolic link of user 1001' "$fs" $SERVER_ADDRESS:/ "$M" -o local="$WORK/shared/link"
+for name in journal cache; do
+	mkdir -p "$WORK/once/$name" && chown 1001 "$WORK/once/$name"
+	refused "$name is not this user's alone" "$fs" $SERVER_ADDRESS:/ "$M" -o local="$WORK/once"
+	rm -r "$WORK/once"
+	mkdir -p "$WORK/once/$name" && chmod 777 "$WORK/once/$name"
+	refused "$name is not this user's alone" "$fs" $SERVER_ADDRESS:/ "$M" -o local="$WORK/once"
+	rm -r "$WORK/once"
+done
 refused 'no such|subdirectory|not found' "$fs" $SERVER_ADDRESS:/missing "$M" -o $L
 mkdir "$WORK/no-journal"
 refused 'holds no journal' "$B/tools/kairan" journal "$WORK/no-journal"
