@@ -181,6 +181,11 @@ static void truncate_others(struct kr_request *request)
 {
 	struct create *create = request->state;
 
+	if (request->session->dead) { /* nobody could withdraw it, and the node, when it is back, may wait for this to end before it gives leases back */
+		request->remembered = false; /* as cuts.c does: nothing was cut */
+		fail(request, -ESTALE);
+		return;
+	}
 	request->cancel = cancel_truncate;
 	kr_operation_start(&create->operation, create->file, request->session->node, KR_LEASE_ALL, truncate_granted);
 }

@@ -41,7 +41,7 @@ static void answered(struct cut_wait *wait)
 {
 	if (--wait->unanswered > 0)
 		return;
-	if (!wait->err && wait->request->session->dead) {
+	if (wait->request->session->dead) {
 		wait->err = -ESTALE;
 		wait->request->remembered = false; /* it has not been made: who asks again shall not be told of this */
 	}
@@ -87,8 +87,8 @@ static void ask_who_owes(struct cut_wait *wait)
 	wait->unanswered = 1;
 	wait->sync_errors = kr_data_of(wait->file)->counters.sync_errors;
 	KR_LIST_FOR_EACH(session, &wait->request->server->sessions, link) {
-		if (!kr_data_of(wait->file)->applied.owing)
-			break; /* as a rule */
+		if (!kr_data_of(wait->file)->applied.owing || wait->request->session->dead)
+			break; /* as a rule; or it will not be made */
 		if (!may_bring_back(session, wait->file, wait->request))
 			continue;
 		if (session->reclaiming)

@@ -52,6 +52,8 @@ void kr_once_begin(struct kr_request *request)
 		return;
 	request->remembered = true;
 	kr_executed_begin(request->server->executed, &key);
+	if (request->session->dead)
+		kr_once_outlives(request);
 }
 
 /* What of the answer is remembered. */
@@ -73,8 +75,12 @@ void kr_once_end(struct kr_request *request, int err)
 {
 	struct kr_executed_key key = key_of(request);
 
-	if (request->remembered)
-		kr_executed_end(request->server->executed, &key, err, err ? 0 : value_of(request));
+	if (!request->remembered)
+		return;
+	request->executed = true;
+	request->executed_err = err;
+	request->executed_value = err ? 0 : value_of(request);
+	kr_executed_end(request->server->executed, &key, err, request->executed_value);
 }
 
 static void reply_attr(struct kr_request *request, const struct kr_attr *attr)
@@ -137,6 +143,79 @@ static bool was_heard_of(const struct kr_request *request)
 	}
 }
 
+/* --- those whose session has ended before them ------------------------------------------------------------------------ */
+
+static bool match_key(const struct kr_table_link *link, const void *key)
+{
+	struct kr_executed_key own = key_of(KR_CONTAINER_OF(link, struct kr_request, by_key));
+
+	return memcmp(&own, key, sizeof(own)) == 0;
+}
+
+static uint64_t hash(const struct kr_executed_key *key)
+{
+	return kr_hash_bytes(key, sizeof(*key));
+}
+
+void kr_once_outlives(struct kr_request *request)
+{
+	struct kr_executed_key key = key_of(request);
+
+	if (!request->remembered || request->outlives)
+		return;
+	request->outlives = true;
+	kr_table_insert(&request->server->outliving, &request->by_key, hash(&key));
+}
+
+/* Its session has ended, too: the node asks for it once more in another one, or does not want it any more. */
+static void stop_waiting(struct kr_request *repetition)
+{
+	kr_list_remove(&repetition->wait);
+	kr_request_drop(repetition);
+}
+
+/* It cannot be withdrawn by its node: what it is told then is that nothing has happened. */
+static bool waits_for_the_first(struct kr_request *repetition, const struct kr_executed_key *key)
+{
+	struct kr_table_link *link = kr_table_find(&repetition->server->outliving, hash(key), match_key, key);
+
+	if (!link)
+		return false;
+	repetition->hurry = stop_waiting;
+	kr_list_append(&KR_CONTAINER_OF(link, struct kr_request, by_key)->repetitions, &repetition->wait);
+	return true;
+}
+
+/* REQUEST has been executed as told by ERR and VALUE. */
+static bool settle(struct kr_request *request, int err, uint64_t value)
+{
+	request->remembered = true;
+	if (!err)
+		return answer(request, value);
+	kr_request_reply(request, err, NULL, NULL, 0);
+	return true;
+}
+
+/* What it has done may have been forgotten meanwhile (executed.h). */
+static void go_on(struct kr_request *repetition, const struct kr_request *first)
+{
+	repetition->hurry = NULL;
+	if (!first->executed)
+		kr_request_handle(repetition);
+	else if (!settle(repetition, first->executed_err, first->executed_value))
+		repetition->server->handlers[repetition->type].handle(repetition);
+}
+
+void kr_once_over(struct kr_request *request)
+{
+	struct kr_link *link;
+
+	if (request->outlives)
+		kr_table_remove(&request->server->outliving, &request->by_key);
+	while ((link = kr_list_pop(&request->repetitions)))
+		go_on(KR_LIST_ENTRY(link, struct kr_request, wait), request);
+}
+
 bool kr_once_settled(struct kr_request *request)
 {
 	struct kr_executed_key key = key_of(request);
@@ -145,17 +224,14 @@ bool kr_once_settled(struct kr_request *request)
 
 	if (!is_to_be_remembered(request))
 		return false;
+	if (waits_for_the_first(request, &key))
+		return true;
 	switch (kr_executed_find(request->server->executed, &key, &err, &value)) {
 	case KR_EXECUTED_DONE:
-		request->remembered = true;
-		if (!err)
-			return answer(request, value);
-		kr_request_reply(request, err, NULL, NULL, 0);
-		return true;
+		return settle(request, err, value);
 	case KR_EXECUTED_BEGUN:
-		/* If its instance has ended, nobody else could come between (what others can see before the answer is remembered as done), and to do it
-		 * again does no harm; but two exchanges are none.  If it is under way still for a session that has ended here, others may come between:
-		 * of a cut whose sync takes so long that its node is back meanwhile. */
+		/* Its instance has ended, or it was withdrawn. Nobody else could come between (what others can see before the answer is remembered as
+		 * done), and to do it again does no harm; but two exchanges are none. */
 		if (request->type != KR_MSG_RENAME || !(request->msg.rename_request.flags & EXCHANGE))
 			return false;
 		kr_log_error("node %s: the server ended while it exchanged '%s' and '%s', and cannot tell whether it did",

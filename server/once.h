@@ -8,10 +8,16 @@
 #include "server/request.h"
 
 /* REQUEST, sent before on another session, is about to be handled. True: it had been executed and is answered now (or will
- * be). False: it is to be handled; a truncation that was made already is taken out of it. */
+ * be), or it is being executed for that session still, and goes on when that has ended. False: it is to be handled; a truncation that was made already
+ * is taken out of it. */
 bool kr_once_settled(struct kr_request *request);
 /* Around its execution: before the first job; and before the reply, or, where that waits for others, before they can build on what it has done. */
 void kr_once_begin(struct kr_request *request);
 void kr_once_end(struct kr_request *request, int err);
+/* REQUEST's session has ended, and it cannot be withdrawn: repetitions that come for another session of its node wait for it.  So from here on it must
+ * not wait for its node: for the disk, and for a bounded time for others. */
+void kr_once_outlives(struct kr_request *request);
+/* It is being freed. */
+void kr_once_over(struct kr_request *request);
 
 #endif

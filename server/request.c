@@ -59,6 +59,7 @@ static void free_request(struct kr_request *request)
 	kr_table_remove(&session->requests, &request->by_id);
 	if (request->state && request->free_state)
 		request->free_state(request->state);
+	kr_once_over(request);
 	kr_arena_fini(&request->arena);
 	kr_buf_put(request->data);
 	free(request->fields);
@@ -158,6 +159,8 @@ void kr_request_withdraw(struct kr_request *request, bool ended)
 {
 	void (*cancel)(struct kr_request *) = request->cancel;
 
+	if (!cancel && ended)
+		kr_once_outlives(request);
 	if (!cancel && ended && request->hurry)
 		hurry(request);
 	if (!cancel)
@@ -213,6 +216,7 @@ static struct kr_request *request_new(struct kr_session *session, const struct k
 	kr_list_append(&request->server->unanswered, &request->of_all);
 	kr_link_init(&request->wait);
 	kr_list_init(&request->change.forgets);
+	kr_list_init(&request->repetitions);
 	kr_list_init(&request->behind);
 	kr_link_init(&request->of_flushes);
 	kr_table_insert(&session->requests, &request->by_id, kr_hash_u64(request->id));
@@ -279,7 +283,7 @@ void kr_request_wait_for_grace(struct kr_request *request)
 	kr_list_append(&request->server->grace.waiting, &request->wait);
 }
 
-static void handle(struct kr_request *request)
+void kr_request_handle(struct kr_request *request)
 {
 	if (!request->maybe_done || !kr_once_settled(request))
 		request->server->handlers[request->type].handle(request);
@@ -287,7 +291,7 @@ static void handle(struct kr_request *request)
 
 static void note_and_handle(struct kr_request *request)
 {
-	kr_notes_wait(request, handle);
+	kr_notes_wait(request, kr_request_handle);
 }
 
 void kr_request_dispatch(struct kr_request *request)

@@ -33,7 +33,13 @@ struct kr_request {
 	uint16_t type;
 	bool maybe_done;               /* resent from an earlier session: it may have been executed */
 	uint64_t made;                 /* hash of what it made then, as far as that is remembered; 0 */
-	bool remembered;               /* in executed.h */
+	bool remembered;               /* in executed.h, and what of it since kr_once_end: */
+	bool executed;
+	int executed_err;
+	uint64_t executed_value;
+	bool outlives;                 /* its session has ended before it: in kr_server.outliving, by ... */
+	struct kr_table_link by_key;
+	struct kr_list repetitions;    /* `wait` of those that the node's next sessions have sent meanwhile (once.h) */
 	bool in_pool;
 	uint64_t id;
 	union kr_any_msg msg;          /* decoded; strings borrow from `fields` and `arena` */
@@ -95,6 +101,8 @@ void kr_request_drop(struct kr_request *request);
 void kr_request_arrived(struct kr_session *session, const struct kr_frame *frame);
 /* Gives a decoded request to its handler, or parks it while the grace period lasts. */
 void kr_request_dispatch(struct kr_request *request);
+/* Gives it to its handler, if it has not been executed before and is not being executed now. */
+void kr_request_handle(struct kr_request *request);
 /* Parks it; when the grace period is over it goes to its handler again. */
 void kr_request_wait_for_grace(struct kr_request *request);
 /* The session's unanswered request of that id; NULL. */

@@ -369,6 +369,7 @@ int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_se
 	kr_list_init(&server->sessions);
 	kr_list_init(&server->unanswered);
 	kr_table_init(&server->sessions_by_id);
+	kr_table_init(&server->outliving);
 	kr_grace_init(&server->grace);
 	kr_lapses_init(&server->lapses);
 	kr_files_init(server);
@@ -478,6 +479,7 @@ void kr_server_fini(struct kr_server *server)
 	kr_lapses_fini(&server->lapses);
 	kr_conflicts_close(&server->conflicts);
 	kr_table_fini(&server->sessions_by_id);
+	kr_table_fini(&server->outliving);
 	kr_export_free(server->export);
 	kr_executed_close(server->executed);
 	kr_state_close(server->state);

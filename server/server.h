@@ -106,6 +106,7 @@ struct kr_server {
 	bool export_lost, ticking_export;
 	uint64_t export_ticked_ns;
 	struct kr_list unanswered; /* kr_request.of_all, in the order of their arrival */
+	struct kr_table outliving; /* of these, those of ended sessions that go on and may have an effect: kr_request.by_key */
 	size_t jobs; /* in the pool now */
 	uint64_t requests_served, started_ns;
 	struct kr_time started;     /* by the wall clock */
