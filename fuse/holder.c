@@ -8,7 +8,7 @@ void kr_holder_init(struct kr_holder *holder)
 	*holder = (struct kr_holder){ 0 };
 }
 
-static uint8_t giving_up(const struct kr_holder *holder)
+uint8_t kr_holder_giving_up(const struct kr_holder *holder)
 {
 	return holder->recalled | holder->leaving;
 }
@@ -27,7 +27,7 @@ static bool keeps_write(const struct kr_holder *holder)
 
 bool kr_holder_must_drop(const struct kr_holder *holder)
 {
-	return holder->pages && (giving_up(holder) & (keeps_write(holder) ? KR_LEASE_ALL : KR_LEASE_READ));
+	return holder->pages && (kr_holder_giving_up(holder) & (keeps_write(holder) ? KR_LEASE_ALL : KR_LEASE_READ));
 }
 
 bool kr_holder_has(const struct kr_holder *holder, uint8_t kinds)
@@ -35,7 +35,7 @@ bool kr_holder_has(const struct kr_holder *holder, uint8_t kinds)
 	/* Also while only WRITE goes: who reads all the time must not keep the pages from being dropped. */
 	if ((kinds & KR_LEASE_READ) && (holder->suspect || kr_holder_must_drop(holder)))
 		return false;
-	return (undoubted(holder) & kinds) == kinds && (giving_up(holder) & kinds) == 0;
+	return (undoubted(holder) & kinds) == kinds && (kr_holder_giving_up(holder) & kinds) == 0;
 }
 
 static void count_in(struct kr_holder *holder, uint8_t kinds)
@@ -239,7 +239,7 @@ void kr_holder_bind(struct kr_holder *holder, bool bound)
 
 static bool must_flush(const struct kr_holder *holder)
 {
-	uint8_t giving = giving_up(holder);
+	uint8_t giving = kr_holder_giving_up(holder);
 
 	if (!holder->dirty || holder->refused || !kr_holder_may_flush(holder))
 		return false;
@@ -253,7 +253,7 @@ static bool must_flush(const struct kr_holder *holder)
 /* Whether what is being given up can go now: nothing on its way, nobody inside, nothing left to drop or to flush. */
 static bool let_go(const struct kr_holder *holder)
 {
-	uint8_t giving = giving_up(holder);
+	uint8_t giving = kr_holder_giving_up(holder);
 
 	if (holder->bound)
 		return false;
@@ -307,7 +307,7 @@ enum kr_holder_action kr_holder_next(struct kr_holder *holder, uint8_t *ret_kind
 		holder->recall_open = false;
 		return KR_HOLDER_ANSWER;
 	}
-	if (giving_up(holder))
+	if (kr_holder_giving_up(holder))
 		return next_giving_up(holder, ret_kinds);
 	if (holder->suspect && holder->pages && holder->readers == 0 && !holder->dropping) {
 		holder->dropping = true;

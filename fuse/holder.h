@@ -71,6 +71,8 @@ bool kr_holder_enter_through(struct kr_holder *holder, uint8_t kinds);
 bool kr_holder_write_through(struct kr_holder *holder);
 /* EPOCH: holder->epoch at the time of entering. */
 void kr_holder_leave(struct kr_holder *holder, uint8_t kinds, uint32_t epoch);
+/* The kinds that are being given up. */
+uint8_t kr_holder_giving_up(const struct kr_holder *holder);
 /* Whether KINDS are held and not being given up. */
 bool kr_holder_has(const struct kr_holder *holder, uint8_t kinds);
 /* Whether bytes may go to the server now: WRITE is held (recalled or not), or READ is held and being given up: then the

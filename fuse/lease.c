@@ -96,13 +96,21 @@ static bool is_lingering(const struct kr_file *file)
 		kr_clock_ns() - file->given_ns < KR_FILE_LINGER_MS * KR_NS_PER_MS;
 }
 
+static uint8_t giving_up(struct kr_file *file)
+{
+	KR_SCOPED_LOCK(&file->lock);
+	return kr_holder_giving_up(&file->holder);
+}
+
 static enum kr_holder_action next(struct kr_file *file, uint8_t *ret_kinds)
 {
+	const uint8_t giving = giving_up(file);
 	enum kr_holder_action action;
 	bool bound = kr_flush_bound(file);
 
 	KR_SCOPED_LOCK(&file->lock);
-	kr_holder_bind(&file->holder, bound);
+	/* What another thread has begun to give up meanwhile (op_ioctl.c) has not been looked at; that thread steps the file. */
+	kr_holder_bind(&file->holder, bound || kr_holder_giving_up(&file->holder) != giving);
 	kr_holder_want(&file->holder, file->needs);
 	kr_holder_linger(&file->holder, is_lingering(file));
 	action = kr_holder_next(&file->holder, ret_kinds);

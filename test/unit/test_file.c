@@ -197,6 +197,38 @@ static void dropping_pages_leaves_out_those_that_parked_reads_lock(void **state)
 	turn();
 }
 
+/* As the ioctl that makes a handle relaxed does, in a thread of its own. */
+static void give_read_back(struct kr_file *file)
+{
+	pthread_mutex_lock(&file->lock);
+	kr_holder_release(&file->holder, KR_LEASE_READ);
+	pthread_mutex_unlock(&file->lock);
+	kr_file_step(file);
+}
+
+static void what_a_worker_gives_back_waits_for_what_the_directory_has_to_say_first(void **state)
+{
+	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
+
+	(void)state;
+	file->handles = 1;
+	obtain(file, KR_LEASE_READ, &(struct kr_attr){ .ino = 1 });
+	fake.awaited = true;
+	fake.worker = give_read_back;
+	kr_file_step(file);
+	turn();
+	assert_null(last_call(KR_MSG_RETURN));
+	assert_int_equal(file->holder.leaving, KR_LEASE_READ);
+	fake.awaited = false;
+	kr_file_step(file);
+	turn();
+	reply(last_call(KR_MSG_RETURN), 0, NULL);
+	assert_int_equal(file->holder.held, 0);
+	file->handles = 0;
+	kr_file_put(file);
+	turn();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -208,6 +240,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_recall_of_a_lease_in_doubt_is_answered_after_the_flush, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_closed_file_gives_write_back_and_keeps_read, setup, teardown),
 		cmocka_unit_test_setup_teardown(too_many_idle_files_give_read_back, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_a_worker_gives_back_waits_for_what_the_directory_has_to_say_first, setup, teardown),
 		cmocka_unit_test_setup_teardown(dropping_pages_leaves_out_those_that_parked_reads_lock, setup, teardown),
 	};
 
