@@ -98,6 +98,7 @@ struct kr_file {
 	struct kr_link lingering;    /* kr_files.lingering */
 	uint64_t flush_target;       /* what the flush of a recall has to reach */
 	uint32_t flush_errors;       /* refusals that the holder knows of */
+	uint64_t refused_seq;        /* what is dirty up to here has been refused, and not been taken since */
 	uint64_t asked_changes, refresh_changes; /* `changes` when LEASE and GETATTR were sent */
 	uint64_t asked_generation;
 };

@@ -109,6 +109,8 @@ void kr_flush_replay_file(struct kr_file *file, unsigned flags);
 void kr_flush_confirm(struct kr_file *file);
 
 /* --- unjudged.c --- */
+/* Whether FILE has bytes that were refused, and may be taken later. */
+bool kr_unjudged_refused(struct kr_file *file);
 /* Whether a lease that is about to be given back has to wait, see uncovered.h. */
 bool kr_unjudged_awaited(struct kr_file *file);
 /* A start has found FILE's dirty bytes, and that they are uncovered. */

@@ -31,12 +31,7 @@ static bool may_replay(const struct kr_flush *flush)
 
 bool kr_flush_bound(struct kr_file *file)
 {
-	bool refused;
-
-	pthread_mutex_lock(&file->lock);
-	refused = file->holder.refused;
-	pthread_mutex_unlock(&file->lock);
-	if (refused && !kr_list_empty(&file->flush.sends))
+	if (!kr_list_empty(&file->flush.sends) && kr_unjudged_refused(file))
 		return true;
 	if (may_replay(&file->flush) && kr_flush_has_replays(file, kr_session_facts(file->mount->session)->boot_id))
 		return true;

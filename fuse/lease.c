@@ -77,6 +77,10 @@ void kr_lease_note_flush(struct kr_file *file)
 	KR_SCOPED_LOCK(&file->lock);
 	refused = file->error_count != file->flush_errors;
 	file->flush_errors = file->error_count;
+	if (kr_extent_map_empty(&file->dirty) || file->flush.flushed_seq >= file->refused_seq)
+		file->refused_seq = 0;
+	if (refused)
+		file->refused_seq = kr_extent_map_max_seq(&file->dirty);
 	if (kr_extent_map_empty(&file->dirty)) {
 		if (holder->dirty || holder->flushing)
 			kr_holder_flushed(holder, true, true);

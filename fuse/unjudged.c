@@ -39,20 +39,45 @@ void kr_unjudged_begin(struct kr_file *file, int err)
 	kr_flush_orphan(file, err);
 }
 
-/* What is gone, or damaged, is not sent again at all: whatever it is, it is not uncovered. [lock] held. */
-static bool has_refused(const struct kr_file *file)
+struct refused {
+	uint64_t up_to;
+	bool found;
+};
+
+static void look_for_refused(void *context, const struct kr_extent *extent)
 {
-	return file->holder.refused && !kr_extent_map_empty(&file->dirty) && (!file->flush.orphaned || file->flush.unjudged);
+	struct refused *refused = context;
+
+	refused->found |= extent->seq <= refused->up_to;
 }
 
+/* Whatever has been written since: holder->refused says whether it is worth trying again, not whether it is there.
+ * What is gone, or damaged, is not sent again at all: whatever it is, it is not uncovered. [lock] held. */
+static bool has_refused(const struct kr_file *file)
+{
+	struct refused refused = {.up_to = file->refused_seq};
+
+	if (!refused.up_to || (file->flush.orphaned && !file->flush.unjudged))
+		return false;
+	kr_extent_map_for_each(&file->dirty, look_for_refused, &refused);
+	return refused.found;
+}
+
+bool kr_unjudged_refused(struct kr_file *file)
+{
+	KR_SCOPED_LOCK(&file->lock);
+	return has_refused(file);
+}
+
+/* What is written while it is waited for does not make it wait anew. */
 bool kr_unjudged_awaited(struct kr_file *file)
 {
 	struct kr_time since;
 	uint64_t up_to = 0;
 
 	pthread_mutex_lock(&file->lock);
-	if (has_refused(file) && (file->holder.recalled | file->holder.leaving))
-		up_to = kr_extent_map_max_seq(&file->dirty);
+	if (kr_holder_giving_up(&file->holder) && has_refused(file))
+		up_to = file->refused_seq;
 	pthread_mutex_unlock(&file->lock);
 	if (!up_to)
 		return false;
@@ -64,12 +89,8 @@ bool kr_unjudged_awaited(struct kr_file *file)
 void kr_flush_uncovered(struct kr_file *file)
 {
 	struct kr_flush *flush = &file->flush;
-	bool refused;
 
-	pthread_mutex_lock(&file->lock);
-	refused = has_refused(file);
-	pthread_mutex_unlock(&file->lock);
-	if (!refused || flush->uncovered)
+	if (flush->uncovered || !kr_unjudged_refused(file))
 		return;
 	flush->uncovered = true;
 	if (flush->unjudged)

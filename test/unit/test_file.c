@@ -229,6 +229,37 @@ static void what_a_worker_gives_back_waits_for_what_the_directory_has_to_say_fir
 	turn();
 }
 
+/* Until the server has taken them, whatever is written meanwhile. */
+static void what_was_refused_stays_so_when_more_is_written(void **state)
+{
+	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
+
+	(void)state;
+	file->handles = 1;
+	obtain(file, KR_LEASE_ALL, &(struct kr_attr){ .ino = 1 });
+	dirty(file, 0, 100, 5);
+	fake.awaited = true;
+	recall(KR_LEASE_READ);
+	assert_int_equal(fake.flushes, 1);
+	kr_file_flush_failed(file, -ENOSPC);
+	turn();
+	assert_int_equal(file->refused_seq, 5);
+	dirty(file, 200, 100, 6);
+	assert_int_equal(file->refused_seq, 5);
+	fake.awaited = false;
+	kr_file_step(file);
+	turn();
+	assert_int_equal(fake.answers, 1);
+	flushed(file, 6, 300);
+	assert_int_equal(file->refused_seq, 0);
+	file->handles = 0;
+	kr_file_step(file);
+	turn();
+	reply(last_call(KR_MSG_RETURN), 0, NULL);
+	kr_file_put(file);
+	turn();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -241,6 +272,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_closed_file_gives_write_back_and_keeps_read, setup, teardown),
 		cmocka_unit_test_setup_teardown(too_many_idle_files_give_read_back, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_a_worker_gives_back_waits_for_what_the_directory_has_to_say_first, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_was_refused_stays_so_when_more_is_written, setup, teardown),
 		cmocka_unit_test_setup_teardown(dropping_pages_leaves_out_those_that_parked_reads_lock, setup, teardown),
 	};
 

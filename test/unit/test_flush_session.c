@@ -376,7 +376,7 @@ static void what_was_refused_is_judged_when_a_lease_has_been_given_back(void **s
 	kr_list_remove(&f->send.link);
 	kr_flush_uncovered(&f->file);
 	assert_false(flush->unjudged); /* it was not refused: written after what the recall was for */
-	f->file.holder.refused = true;
+	f->file.refused_seq = 7;
 	f->file.base.ctime.sec = 5;
 	fake.now.sec = 8;
 	flush->plan.refused = -ENOSPC;
@@ -405,7 +405,7 @@ static void nothing_is_given_back_with_refused_bytes_before_that_is_written_down
 
 	write_some(f);
 	kr_list_remove(&f->send.link);
-	f->file.holder.refused = true;
+	f->file.refused_seq = 7;
 	fake.now.sec = 8;
 	assert_false(kr_flush_bound(&f->file)); /* nobody wants it back */
 	f->file.holder.recalled = KR_LEASE_READ;
@@ -417,6 +417,42 @@ static void nothing_is_given_back_with_refused_bytes_before_that_is_written_down
 	f->file.flush.orphaned = true; /* they are sent no more at all */
 	fake.told = false;
 	assert_false(kr_flush_bound(&f->file));
+}
+
+/* A program goes on writing until the lease is gone: the bytes that were refused are as old as they were. */
+static void what_was_refused_is_so_whatever_is_written_since(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_flush *flush = &f->file.flush;
+	const struct kr_extent more = {.offset = 500, .length = 10, .position = 2000, .seq = 8};
+
+	write_some(f);
+	kr_list_remove(&f->send.link);
+	f->file.refused_seq = 7;
+	f->file.holder.refused = true;
+	f->file.holder.recalled = KR_LEASE_READ;
+	assert_true(kr_flush_bound(&f->file));
+	assert_int_equal(kr_extent_map_insert(&f->file.dirty, &more, NULL, NULL), 0);
+	kr_holder_dirtied(&f->file.holder, false);
+	assert_true(kr_flush_bound(&f->file));
+	assert_int_equal(fake.listed_up_to, 7); /* else it would be written down again for each write */
+	fake.told = true;
+	assert_false(kr_flush_bound(&f->file));
+	kr_flush_uncovered(&f->file);
+	assert_true(flush->unjudged && flush->uncovered);
+}
+
+static void what_was_taken_since_is_not_refused(void **state)
+{
+	struct fixture *f = *state;
+
+	write_some(f);
+	kr_list_remove(&f->send.link);
+	f->file.refused_seq = 6;
+	f->file.holder.recalled = KR_LEASE_READ;
+	assert_false(kr_flush_bound(&f->file));
+	kr_flush_uncovered(&f->file);
+	assert_false(f->file.flush.unjudged);
 }
 
 /* A daemon that is started anew finds that in the directory. */
@@ -463,7 +499,7 @@ static void nothing_is_given_up_while_what_was_refused_is_tried_again(void **sta
 
 	write_some(f);
 	assert_false(kr_flush_bound(&f->file));
-	f->file.holder.refused = true;
+	f->file.refused_seq = 7;
 	assert_true(kr_flush_bound(&f->file));
 	kr_list_remove(&f->send.link);
 	assert_false(kr_flush_bound(&f->file));
@@ -479,7 +515,7 @@ static void rounds_to_be_replayed_do_not_wait_for_what_was_refused(void **state)
 	kr_list_remove(&f->send.link);
 	kr_extent_map_init(&old.extents);
 	kr_list_append(&f->file.flush.applied, &old.link);
-	f->file.holder.refused = true;
+	f->file.refused_seq = 7;
 	kr_flush_uncovered(&f->file);
 	kr_flush_replay_file(&f->file, 0);
 	assert_int_equal(fake.replays, 1);
@@ -603,6 +639,8 @@ int main(void)
 		TEST(what_the_server_lets_in_comes_with_the_lease),
 		TEST(what_was_refused_is_judged_when_a_lease_has_been_given_back),
 		TEST(nothing_is_given_back_with_refused_bytes_before_that_is_written_down),
+		TEST(what_was_refused_is_so_whatever_is_written_since),
+		TEST(what_was_taken_since_is_not_refused),
 		TEST(what_a_start_finds_uncovered_is_judged),
 		TEST(what_may_not_be_written_now_is_asked_about_again),
 		TEST(nothing_is_given_up_while_what_was_refused_is_tried_again),
