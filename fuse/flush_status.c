@@ -153,11 +153,11 @@ json_t *kr_flusher_status(struct kr_flusher *flusher)
 		json_array_append_new(files, file_status(file_at(link)));
 	KR_LIST_FOR_EACH(item, &flusher->damage, link)
 		json_array_append_new(damage, kr_text_json(item->text));
-	return json_pack("{s:o, s:o, s:O, s:I, s:{s:I, s:I, s:I, s:I, s:i, s:b, s:s}}", "files", files, "damage", damage,
+	return json_pack("{s:o, s:o, s:O, s:I, s:{s:I, s:I, s:I, s:I, s:i, s:b, s:s, s:I}}", "files", files, "damage", damage,
 		"conflicts", flusher->conflicts, "conflict_files", (json_int_t)flusher->conflict_files, "journal", "live",
 		(json_int_t)usage.live, "used", (json_int_t)usage.used, "set_aside", (json_int_t)usage.set_aside, "max",
 		(json_int_t)usage.max, "segments", (int)usage.segments, "waiting", usage.waiting, "error",
-		usage.error ? strerror(-usage.error) : "");
+		usage.error ? strerror(-usage.error) : "", "slow_ms", (json_int_t)kr_uncovered_slow_ms(flusher->uncovered));
 }
 
 struct kr_file *kr_flusher_find(struct kr_flusher *flusher, const char *path)

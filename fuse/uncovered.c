@@ -2,6 +2,7 @@
 #include "fuse/uncovered.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "fuse/file.h"
 #include "fuse/journal_uncovered.h"
 #include "fuse/mount.h"
+#include "fuse/session.h"
 
 enum { RETRY_MS = 1000 };
 
@@ -23,6 +25,8 @@ struct kr_uncovered_log {
 	uint64_t retry_ns;       /* after a failure: not before */
 	int err;                 /* the latest failure's; 0: the last went well */
 	bool writing, stopped;
+	bool said_slow;
+	uint64_t began_ns;       /* writing: when that began */
 	uv_work_t work;
 	char *text;
 	size_t length;
@@ -67,6 +71,9 @@ static void write_text(uv_work_t *work)
 
 static void note_result(struct kr_uncovered_log *log)
 {
+	if (log->said_slow)
+		kr_log_info("the local directory has answered after %" PRIu64 " s", (kr_clock_ns() - log->began_ns) / KR_NS_PER_S);
+	log->said_slow = false;
 	if (!log->write_err) {
 		if (log->err)
 			kr_log_info("the local directory takes again which files have refused bytes");
@@ -106,6 +113,7 @@ static void start(struct kr_uncovered_log *log)
 	if (log->writing || log->stopped || log->written == log->changes || kr_clock_ns() < log->retry_ns)
 		return;
 	log->writing = true;
+	log->began_ns = kr_clock_ns();
 	log->writing_change = log->changes;
 	log->reason[0] = '\0';
 	make_text(log);
@@ -116,9 +124,23 @@ static void start(struct kr_uncovered_log *log)
 	}
 }
 
+uint64_t kr_uncovered_slow_ms(const struct kr_uncovered_log *log)
+{
+	const uint64_t ms = log->writing ? (kr_clock_ns() - log->began_ns) / KR_NS_PER_MS : 0;
+
+	return ms > kr_session_facts(log->mount->session)->lease_ms / 2 ? ms : 0;
+}
+
 void kr_uncovered_tick(struct kr_uncovered_log *log)
 {
+	const uint64_t slow_ms = kr_uncovered_slow_ms(log);
+
 	start(log);
+	if (!slow_ms || log->said_slow)
+		return;
+	kr_log_warn("the local directory has not taken for %" PRIu64 " s which files have refused bytes: leases of such files wait for it",
+		slow_ms / 1000);
+	log->said_slow = true;
 }
 
 /* --- the list --- */

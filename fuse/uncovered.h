@@ -5,7 +5,8 @@
  * it takes bytes for late that need not be, and never the other way round: a line comes before the answer, and goes after the bytes.
  * Lines are written whole, by one thread of the pool at a time, for all files that wait by then.  Where the disk does not take them, the lease goes
  * all the same (others would wait for as long as two disks are full), the log says so, and it is tried again: then only this process and
- * the server's know it.  Loop thread.
+ * the server's know it.  Where the disk just does not answer, the lease waits: its node is late when the server has waited long enough, which
+ * is as safe; so the log and status say so before.  Loop thread.
  */
 #ifndef KR_FUSE_UNCOVERED_H
 #define KR_FUSE_UNCOVERED_H
@@ -32,6 +33,8 @@ void kr_uncovered_log_stop(struct kr_uncovered_log *log);
 void kr_uncovered_log_free(struct kr_uncovered_log *log);
 /* Now and then. */
 void kr_uncovered_tick(struct kr_uncovered_log *log);
+/* How long the disk has been at it, if that is half of what the server waits for a lease, or more; else 0. */
+uint64_t kr_uncovered_slow_ms(const struct kr_uncovered_log *log);
 
 /* FILE's bytes up to UP_TO are refused, and others may write from SINCE on if a lease of it is given back.  Whether that has to wait; then the file is
  * stepped later. Said again of a file that is listed, SINCE counts no more. */

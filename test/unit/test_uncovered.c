@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <uv.h>
 
 #include "common/log.h"
@@ -10,9 +12,21 @@
 #include "fuse/journal_priv.h"
 #include "fuse/journal_read.h"
 #include "fuse/journal_uncovered.h"
+#include "fuse/session.h"
 #include "fuse/uncovered.h"
+#include "test/unit/moved_clock.h"
+
+enum { LEASE_MS = 20000 };
 
 static unsigned steps;
+
+const struct kr_session_facts *kr_session_facts(const struct kr_session *session)
+{
+	static const struct kr_session_facts facts = {.lease_ms = LEASE_MS};
+
+	(void)session;
+	return &facts;
+}
 
 void kr_file_step(struct kr_file *file)
 {
@@ -285,6 +299,54 @@ static void a_disk_that_does_not_take_it_holds_nobody_up(void **state)
 	world_free(w);
 }
 
+static int count_in_log(int log, const char *what)
+{
+	char text[4096] = "";
+	const char *next = text;
+	int count = 0;
+
+	assert_true(pread(log, text, sizeof(text) - 1, 0) >= 0);
+	while ((next = strstr(next, what))) {
+		count++;
+		next++;
+	}
+	return count;
+}
+
+/* The disk does not answer: who opens a pipe waits for a reader.  Nothing is judged before it has one: a test that fails has to end. */
+static void who_waits_for_a_slow_disk_is_told_once(void **state)
+{
+	struct world *w = world_new(*state);
+	const int dir = w->f->journal->dir_fd, said = memfd_create("log", 0);
+	uint64_t at_first, then;
+	int reader, times;
+	bool awaited;
+
+	assert_int_equal(mkfifoat(dir, KR_JOURNAL_UNCOVERED ".new", 0600), 0);
+	kr_log_set_file(said);
+	awaited = kr_uncovered_awaited(w->log, &w->one, (struct kr_time){.sec = 5}, 7);
+	kr_uncovered_tick(w->log);
+	at_first = kr_uncovered_slow_ms(w->log);
+	move_clock(LEASE_MS * 3 / 4);
+	then = kr_uncovered_slow_ms(w->log);
+	kr_uncovered_tick(w->log);
+	kr_uncovered_tick(w->log);
+	times = count_in_log(said, "leases of such files wait");
+	awaited = awaited && kr_uncovered_awaited(w->log, &w->one, (struct kr_time){.sec = 5}, 7);
+	reader = openat(dir, KR_JOURNAL_UNCOVERED ".new", O_RDONLY | O_NONBLOCK);
+	uv_run(&w->loop, UV_RUN_DEFAULT); /* a pipe is no file: it fails, at last */
+	assert_true(awaited && reader >= 0);
+	assert_int_equal(at_first, 0);
+	assert_true(then > LEASE_MS / 2);
+	assert_int_equal(times, 1);
+	assert_int_equal(kr_uncovered_slow_ms(w->log), 0);
+	assert_int_equal(count_in_log(said, "has answered after"), 1);
+	kr_log_set_file(-1);
+	close(said);
+	close(reader);
+	world_free(w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -298,8 +360,9 @@ int main(void)
 		TEST(the_check_of_a_journal_says_it),
 		TEST(a_lease_waits_until_the_directory_says_it),
 		TEST(a_disk_that_does_not_take_it_holds_nobody_up),
+		TEST(who_waits_for_a_slow_disk_is_told_once),
 	};
 
-	kr_log_init("test_uncovered", KR_LOG_ERROR);
+	kr_log_init("test_uncovered", KR_LOG_INFO);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
