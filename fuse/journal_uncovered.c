@@ -75,9 +75,18 @@ static int remove_it(const struct kr_journal *journal)
 	return fsync(journal->dir_fd) < 0 ? kr_fail_errno(-errno, "cannot sync the journal's directory") : 0;
 }
 
-int kr_journal_write_uncovered(struct kr_journal *journal, const char *text, size_t length)
+/* It is the bytes that wait here, as a rule, that fill the disk.  The text that is replaced stays until the new one is there, and others take
+ * room meanwhile. */
+static bool make_room(struct kr_journal *journal, size_t length)
 {
 	const struct kr_journal_options *options = &journal->options;
+	const bool reclaimed = kr_journal_reclaim(journal, true);
+
+	return (options->make_room && options->make_room(options->context, length + ROOM)) || reclaimed;
+}
+
+int kr_journal_write_uncovered(struct kr_journal *journal, const char *text, size_t length)
+{
 	int err = KR_FAULT("journal.uncovered");
 
 	if (err)
@@ -85,8 +94,7 @@ int kr_journal_write_uncovered(struct kr_journal *journal, const char *text, siz
 	if (length == 0)
 		return remove_it(journal);
 	err = kr_write_file(journal->dir_fd, KR_JOURNAL_UNCOVERED, text, length, 0600);
-	/* It is the bytes that wait here, as a rule, that fill the disk. */
-	if ((err == -ENOSPC || err == -EDQUOT) && options->make_room && options->make_room(options->context, ROOM))
+	if ((err == -ENOSPC || err == -EDQUOT) && make_room(journal, length))
 		err = kr_write_file(journal->dir_fd, KR_JOURNAL_UNCOVERED, text, length, 0600);
 	(void)KR_FAULT("journal.uncovered.written");
 	return err;

@@ -19,7 +19,8 @@ int kr_uncovered_next(const char **rest, struct kr_uncovered *ret_uncovered);
 /* What DIR_FD has: *RET_TEXT (the caller's, also with an error), of which *RET_LINES are the lines. 0, -ENOENT, -EBADMSG (damaged) or -errno. */
 int kr_uncovered_read(int dir_fd, char **ret_text, const char **ret_lines);
 
-/* Replaces what is there by TEXT, which is durable then; an empty one removes it. 0 or -errno with a reason, and the former is there. */
+/* Replaces what is there by TEXT, which is durable then; an empty one removes it. 0 or -errno with a reason: then the former is there, whole, or,
+ * where it was the directory that could not be synced, TEXT already, and a loss of power may bring the former back. */
 int kr_journal_write_uncovered(struct kr_journal *journal, const char *text, size_t length);
 
 #endif

@@ -3,7 +3,8 @@
  * Invariant: before a lease of a file is given back with refused bytes the directory says so, durably, and does so until these bytes are
  * gone, or are under a lease again.  So a daemon that is started anew knows of them whatever becomes of the server meanwhile.  Killed in between,
  * it takes bytes for late that need not be, and never the other way round: a line comes before the answer, and goes after the bytes.
- * Lines are written whole, by one thread of the pool at a time, for all files that wait by then.  Where the disk does not take them, the lease goes
+ * The text is written whole, by one thread of the pool at a time, for all files that wait by then: one file more costs 7 ms where 10,000 are
+ * listed, 40 ms (half of it the loop's) where 50,000 are, and these have to be recalled one by one for that.  Where the disk does not take them, the lease goes
  * all the same (others would wait for as long as two disks are full), the log says so, and it is tried again: then only this process and
  * the server's know it.  Where the disk just does not answer, the lease waits: its node is late when the server has waited long enough, which
  * is as safe; so the log and status say so before.  Loop thread.

@@ -95,6 +95,63 @@ static void arbitrary_bytes_are_survived(void **state)
 	}
 }
 
+/* --- a full disk (linked with --wrap) --- */
+
+static size_t too_long = SIZE_MAX; /* for what is free */
+static unsigned attempts;
+
+int __real_kr_write_file(int dirfd, const char *name, const void *bytes, size_t length, mode_t mode);
+int __wrap_kr_write_file(int dirfd, const char *name, const void *bytes, size_t length, mode_t mode);
+
+int __wrap_kr_write_file(int dirfd, const char *name, const void *bytes, size_t length, mode_t mode)
+{
+	attempts++;
+	return length >= too_long ? -ENOSPC : __real_kr_write_file(dirfd, name, bytes, length, mode);
+}
+
+static bool free_some(void *context, uint64_t bytes)
+{
+	(void)context;
+	too_long += bytes;
+	return true;
+}
+
+/* What is cached goes, as much as is needed. */
+static void a_long_text_gets_the_room_that_it_needs(void **state)
+{
+	enum { LONG = 9 << 20 };
+	struct fixture *f = *state;
+	char *text = calloc(1, LONG + 1);
+	int err;
+
+	memset(text, 'x', LONG);
+	too_long = 1;
+	f->journal->options.make_room = free_some;
+	err = kr_journal_write_uncovered(f->journal, text, LONG);
+	too_long = SIZE_MAX;
+	free(text);
+	assert_int_equal(err, 0);
+}
+
+static void a_full_disk_gets_the_room_of_what_is_dead_in_the_journal(void **state)
+{
+	struct fixture *f = *state;
+	int err;
+
+	while (!f->journal->spare_count) {
+		assert_int_equal(append(f, 0, 0, 200000, 1), 0);
+		kr_extent_map_truncate(&f->files[0].map, 0, kr_journal_release, f->journal);
+	}
+	assert_int_equal(append(f, 1, 0, 100, 1), 0);
+	too_long = 1;
+	attempts = 0;
+	err = kr_journal_write_uncovered(f->journal, "text", 4);
+	too_long = SIZE_MAX;
+	assert_int_equal(err, -ENOSPC);
+	assert_int_equal(f->journal->spare_count, 0);
+	assert_int_equal(attempts, 2);
+}
+
 /* --- the start --- */
 
 /* The directory says TEXT; the daemon was killed, and is started anew. */
@@ -354,6 +411,8 @@ int main(void)
 		cmocka_unit_test(what_is_not_a_line_to_the_last_byte_is_none),
 		cmocka_unit_test(arbitrary_bytes_are_survived),
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+		TEST(a_long_text_gets_the_room_that_it_needs),
+		TEST(a_full_disk_gets_the_room_of_what_is_dead_in_the_journal),
 		TEST(bytes_are_uncovered_that_were_there_then),
 		TEST(a_damaged_text_may_have_spoken_of_any_file),
 		TEST(without_a_text_nothing_is_uncovered),
