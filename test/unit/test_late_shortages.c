@@ -1,6 +1,32 @@
 /* Late bytes when the journal is full, memory is out, or the disk refuses. */
 #include "test/unit/late_bytes_fixture.h"
 
+static bool disk_full;
+
+int __real_kr_pwrite_full(int fd, const void *bytes, size_t length, uint64_t offset);
+int __wrap_kr_pwrite_full(int fd, const void *bytes, size_t length, uint64_t offset);
+
+int __wrap_kr_pwrite_full(int fd, const void *bytes, size_t length, uint64_t offset)
+{
+	return disk_full ? -ENOSPC : __real_kr_pwrite_full(fd, bytes, length, offset);
+}
+
+/* The disk has room again by no doing of the journal's, which nobody tells: no program waits in a write, and what has moved cannot go to the server. */
+static void a_disk_that_has_room_again_is_found_out(void **state)
+{
+	(void)state;
+	many_writes(100, 1);
+	begin(KR_CONFLICT_DIRTY);
+	answer(0); /* moves the first of them */
+	disk_full = true;
+	kr_late_step(&F.original);
+	disk_full = false;
+	assert_int_equal(F.space_asked, 1);
+	assert_false(kr_extent_map_empty(&F.target.dirty));
+	kr_late_step(&F.original);
+	assert_all_moved();
+}
+
 /* A journal that is full of nothing else: no flush can make room. */
 static void a_full_journal_does_not_keep_its_late_bytes(void **state)
 {
@@ -193,6 +219,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
+		TEST(a_disk_that_has_room_again_is_found_out),
 		TEST(a_full_journal_does_not_keep_its_late_bytes),
 		TEST(a_full_journal_waits_for_what_has_moved),
 		TEST(out_of_memory_at_the_beginning_nothing_is_lost),
