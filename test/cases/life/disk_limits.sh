@@ -21,7 +21,7 @@ if command -v mkfs.btrfs >/dev/null && grep -q btrfs /proc/filesystems; then
 	done
 fi
 cluster 1
-on node1 mount -t tmpfs -o size=48m,nr_inodes=150 none "$WORK/node1/local" || skip "no tmpfs"
+on node1 mount -t tmpfs -o size=48m,nr_inodes=150,mode=700 none "$WORK/node1/local" || skip "no tmpfs"
 server_start
 mount_start 1
 m=$(mnt 1)

@@ -2,7 +2,7 @@
 . "$TOP/test/lib.sh"
 EXPECTED_ERRORS='No space|space left'
 cluster 1
-on node1 mount -t tmpfs -o size=12m none "$WORK/node1/local" || skip "no tmpfs"
+on node1 mount -t tmpfs -o size=12m,mode=700 none "$WORK/node1/local" || skip "no tmpfs"
 server_start
 mount_start 1 journal_max=1G
 note "nothing is in the journal"

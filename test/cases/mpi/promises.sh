@@ -7,7 +7,7 @@ mpi_need openmpi
 LAYER=$B/mpiio/libkairan-mpiio.so
 mpi_up 4
 # Node 3's journal lies on a disk of its own, too small for the last test.
-on node3 mount -t tmpfs -o size=24m none "$WORK/node3/local" || skip "no tmpfs"
+on node3 mount -t tmpfs -o size=24m,mode=700 none "$WORK/node3/local" || skip "no tmpfs"
 # Node 2's is to break.
 truncate -s 256M "$WORK/local.img"
 mkfs.ext4 -q -m0 "$WORK/local.img" 2>/dev/null && on node2 mount -o loop "$WORK/local.img" "$WORK/node2/local" ||
