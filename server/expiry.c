@@ -3,6 +3,7 @@
 
 #include "common/log.h"
 #include "server/flush.h"
+#include "server/leases.h"
 #include "server/request.h"
 #include "server/server.h"
 #include "server/session.h"
@@ -73,13 +74,27 @@ static bool has_replay(const struct kr_session *session)
 	return false;
 }
 
-/* Until its RECLAIM_DONE it is not even asked for what it has inherited.  Replays take what they take. */
-static bool inherits_for_too_long(const struct kr_session *session, uint64_t now_ns)
+static bool is_past(uint64_t since_ns, uint64_t now_ns, unsigned leases, const struct kr_server *server)
 {
-	const uint64_t since_ns = KR_MAX(KR_MAX(session->inheriting_ns, session->replayed_ns), session->server->woke_ns);
+	return now_ns - KR_MIN(now_ns, KR_MAX(since_ns, server->woke_ns)) > leases * server->lease_ms * KR_NS_PER_MS;
+}
 
-	if (!session->inheriting || session->mute || has_replay(session) ||
-		now_ns - KR_MIN(now_ns, since_ns) <= KR_SESSION_CLAIM_LEASES * session->server->lease_ms * KR_NS_PER_MS)
+/* Looked for once in a lease time: it may have many files. */
+static bool is_awaited(struct kr_session *session, uint64_t now_ns)
+{
+	if (!is_past(session->looked_ns, now_ns, 1, session->server))
+		return false;
+	session->looked_ns = now_ns;
+	return kr_leases_awaited(session);
+}
+
+/* Until its RECLAIM_DONE it is not even asked for what it has inherited.  Replays take what they take, as long as nobody waits for that. */
+static bool inherits_for_too_long(struct kr_session *session, uint64_t now_ns)
+{
+	if (!session->inheriting || session->mute || !is_past(session->inheriting_ns, now_ns, KR_SESSION_CLAIM_LEASES, session->server))
+		return false;
+	if ((has_replay(session) || !is_past(session->replayed_ns, now_ns, KR_SESSION_CLAIM_LEASES, session->server)) &&
+		!is_awaited(session, now_ns))
 		return false;
 	kr_log_warn("node %s has begun anew and does not say what it still holds: it is not heard any more, and lost after %u s", session->name,
 		session->server->lease_ms / 1000);

@@ -299,6 +299,18 @@ uint8_t kr_leases_inherited(const struct kr_sfile *file, const struct kr_session
 	return attachment ? attachment->inherited : 0;
 }
 
+bool kr_leases_awaited(const struct kr_session *heir)
+{
+	const struct kr_attachment *attachment;
+
+	KR_LIST_FOR_EACH(attachment, &heir->attachments, of_session) {
+		/* asked back, but not sent yet */
+		if (attachment->inherited && kr_lease_table_recalling(&attachment->file->leases, heir->node))
+			return true;
+	}
+	return false;
+}
+
 void kr_leases_settle(struct kr_sfile *file, struct kr_session *session, uint8_t kinds)
 {
 	struct kr_attachment *attachment = kr_attachment_find(file, session);

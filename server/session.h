@@ -63,6 +63,7 @@ struct kr_session {
 	uint64_t begun_ns;             /* when it began */
 	uint64_t claimed_ns;           /* when we owed it the answer to a RECLAIM, or it replayed, the last time, or when it said that this was all; 0: never */
 	bool inheriting;               /* ... of one that replaced another */
+	uint64_t looked_ns;            /* when it was last found out whether others wait for what it has inherited */
 	uint64_t inheriting_ns;        /* ... since when, or the first of those that were replaced before they had got so far */
 	uint64_t replayed_ns;          /* when a round that it replays went in the last time; 0: never */
 	struct kr_lapse lapse;         /* what was between its node's former session and this one */

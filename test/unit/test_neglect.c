@@ -356,6 +356,48 @@ static void who_replays_may_take_its_time_but_not_for_ever(void **state)
 	wait_for_replays(*state, 0);
 }
 
+/* Without data, as if it had been cut away since: taken nevertheless. */
+static void replay_nothing(struct node *node, const struct kr_fid *fid)
+{
+	static uint64_t number;
+	const struct kr_flush_request flush = {.file = *fid, .flags = KR_FLUSH_INLINE | KR_FLUSH_REPLAY, .seq = ++number,
+		.replay_round = (UINT64_C(1) << 40) + number, .replay_order = number};
+
+	node->answer_count = 0;
+	if (node->conn && !node->closed)
+		node_call(node, KR_MSG_FLUSH, &flush, NULL);
+	answer_stable(node);
+}
+
+/* It says for ever not what it still holds, so that it is not even asked for it. */
+static void nor_for_ever_while_it_has_not_said_what_it_holds(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_fid fid = create_as(f->nodes[HOSTILE], "f", 0, KR_LEASE_WRITE);
+	uint64_t id;
+
+	heir_of(f, &fid, NULL);
+	id = send_lease(f->nodes[HONEST], &fid, KR_LEASE_READ);
+	assert_in_range(wait_beside(f, id, replay_nothing, &fid, 30 * MOMENTS), (KR_SESSION_CLAIM_LEASES - 1) * MOMENTS,
+		(KR_SESSION_CLAIM_LEASES + 2) * MOMENTS + SLACK);
+}
+
+/* ... but as long as nobody waits for that it is left in peace. */
+static void who_replays_for_long_what_nobody_waits_for_is_not_lost(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_fid fid = create_as(f->nodes[HOSTILE], "f", 0, KR_LEASE_WRITE);
+
+	heir_of(f, &fid, NULL);
+	for (int moment = 0; moment < (KR_SESSION_CLAIM_LEASES + 3) * MOMENTS; moment++) {
+		if (moment % (MOMENTS / 6) == 0)
+			replay_nothing(f->nodes[HOSTILE], &fid);
+		a_moment_later_both(f);
+	}
+	assert_int_equal(f->server.sessions_lost, 0);
+	recover(f->nodes[HOSTILE], &fid);
+}
+
 static void that_the_server_slept_does_not_shorten_it(void **state)
 {
 	wait_for_replays(*state, KR_SESSION_CLAIM_LEASES * LEASE_MS);
@@ -588,6 +630,8 @@ int main(void)
 		TEST(but_no_longer_than_anybody_else),
 		TEST(nor_if_it_recovers_for_long_again_and_again),
 		TEST(who_replays_may_take_its_time_but_not_for_ever),
+		TEST(nor_for_ever_while_it_has_not_said_what_it_holds),
+		TEST(who_replays_for_long_what_nobody_waits_for_is_not_lost),
 		TEST(that_the_server_slept_does_not_shorten_it),
 		TEST(who_has_inherited_no_lease_owes_none),
 		TEST(who_flushes_over_many_connections_may_take_its_time),
