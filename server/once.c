@@ -56,7 +56,7 @@ void kr_once_begin(struct kr_request *request)
 		kr_once_outlives(request);
 }
 
-/* What of the answer is remembered. */
+/* What of the answer is remembered.  Of a file that was there before, nothing: who asks again may open what he has made, whatever its mode is. */
 static uint64_t value_of(const struct kr_request *request)
 {
 	switch (request->type) {
@@ -65,7 +65,7 @@ static uint64_t value_of(const struct kr_request *request)
 	case KR_MSG_MAKE:
 		return kr_fid_hash(&request->reply.make_reply.file);
 	case KR_MSG_CREATE:
-		return kr_fid_hash(&request->reply.create_reply.file);
+		return request->reply.create_reply.created ? kr_fid_hash(&request->reply.create_reply.file) : request->made;
 	default:
 		return 0;
 	}

@@ -157,6 +157,42 @@ static void what_is_reclaimed_without_having_been_there_gives_no_right(void **st
 	undisturbed(f);
 }
 
+/* The same number again, on a session that cannot know what it was asked for then. */
+static int create_again(struct fixture *f, uint64_t id, const struct kr_create_request *msg)
+{
+	struct node *node = f->nodes[HOSTILE];
+
+	kr_session_end(kr_session_find(&f->server, node->hello.session), KR_SESSION_LOST);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	assert_int_equal(node_hello(node, true), 0);
+	confine(f, node);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	node_answer(node, id)->replies = 0;
+	node_send_as(node, id, KR_FRAME_RESEND, KR_MSG_CREATE, msg);
+	return node_result(node, id, NULL);
+}
+
+/* What somebody has made he may open again whatever its mode; what he has only emptied is not his. */
+static void what_was_opened_is_not_opened_again_for_more(void **state)
+{
+	struct fixture *f = with_a_user(state);
+	struct kr_setattr_request drop_box = {.file = create_as(f->nodes[HONEST], "box", 0, 0), .valid = KR_SET_MODE, .mode = 0622};
+	struct kr_create_request msg = {.cred = {.uid = USER, .gid = USER}, .parent = f->nodes[HOSTILE]->hello.root, .name = "box",
+		.mode = 0600, .flags = KR_OPEN_WRITE | KR_OPEN_TRUNC};
+	uint64_t id;
+
+	assert_int_equal(node_call(f->nodes[HONEST], KR_MSG_SETATTR, &drop_box, NULL), 0);
+	id = node_send(f->nodes[HOSTILE], KR_MSG_CREATE, &msg);
+	assert_int_equal(node_result(f->nodes[HOSTILE], id, NULL), 0);
+	msg.flags = KR_OPEN_BOTH | KR_OPEN_TRUNC;
+	assert_int_equal(create_again(f, id, &msg), -EACCES);
+
+	msg = (struct kr_create_request){.cred = {.uid = USER, .gid = USER}, .parent = msg.parent, .name = "mine", .flags = KR_OPEN_BOTH | KR_OPEN_TRUNC};
+	id = node_send(f->nodes[HOSTILE], KR_MSG_CREATE, &msg);
+	assert_int_equal(node_result(f->nodes[HOSTILE], id, NULL), 0);
+	assert_int_equal(create_again(f, id, &msg), 0);
+}
+
 static void what_is_given_back_for_others_stays_theirs(void **state)
 {
 	struct fixture *f = with_a_user(state);
@@ -397,6 +433,7 @@ int main(void)
 		TEST(the_clock_of_a_question_begins_anew_with_the_connection),
 		TEST(a_user_gets_nothing_of_others_files),
 		TEST(what_is_reclaimed_without_having_been_there_gives_no_right),
+		TEST(what_was_opened_is_not_opened_again_for_more),
 		TEST(what_is_given_back_for_others_stays_theirs),
 		TEST(a_user_has_files_staged_by_its_own_node_alone),
 		TEST(answers_to_what_was_not_asked_do_no_harm),
