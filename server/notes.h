@@ -52,7 +52,8 @@ uint16_t kr_notes_grant_attr(struct kr_request *request, const struct kr_fid *fi
 
 /* REQUEST has come: goes on with NEXT, at once or when nobody else has notes of what it is about to change. */
 void kr_notes_wait(struct kr_request *request, void (*next)(struct kr_request *request));
-/* The same, in the midst of it, for FID (it cannot be withdrawn any more). */
+/* The same, in the midst of it, for FID.  It cannot be withdrawn any more, and waits even when its session has ended: its repetition waits for it
+ * (once.h), and what that answers must be so for all. */
 void kr_notes_also(struct kr_request *request, const struct kr_fid *fid, void (*next)(struct kr_request *request));
 /* It is about to be answered, with ERR and MSG: its change ends. Returns the flags of its reply. */
 uint16_t kr_notes_reply(struct kr_request *request, int err, const void *msg);

@@ -325,6 +325,30 @@ static void a_cut_that_waits_for_notes_is_left_to_its_repetition(void **state)
 	assert_int_equal(reply->create_reply.attr.size, 0);
 }
 
+/* ... who knows the file under its other name. */
+static void a_repetition_is_answered_when_others_have_forgotten(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = f->nodes[1];
+	struct kr_getattr_request getattr = {.file = create(node, "f", 0)};
+	struct kr_link_request link_file = {.file = getattr.file, .parent = node->hello.root, .name = "x"};
+	struct kr_remove_request remove_name = {.parent = node->hello.root, .name = "x"};
+	uint64_t id;
+
+	assert_int_equal(node_call(node, KR_MSG_LINK, &link_file, NULL), 0);
+	other->may = KR_FEATURE_NOTES;
+	joined(f, 1);
+	kr_notes_allow(&f->server, true);
+	assert_int_equal(node_call(other, KR_MSG_GETATTR, &getattr, NULL), 0);
+	id = node_send(node, KR_MSG_REMOVE, &remove_name);
+	node_asked(other, KR_MSG_FORGET);
+	ask_again_elsewhere(f, node, id, KR_MSG_REMOVE, &remove_name);
+	assert_int_equal(lookup(node, "x", NULL), -ENOENT);
+	assert_false(is_answered(node, id));
+	node_reply(other, node_asked(other, KR_MSG_FORGET), NULL);
+	assert_int_equal(node_result(node, id, NULL), 0);
+}
+
 /* Its answer has the file's attributes, and so waits for a node that writes it. */
 static void what_was_done_is_not_withdrawn_when_it_is_asked_for_again(void **state)
 {
@@ -382,6 +406,7 @@ int main(void)
 		TEST(what_is_under_way_for_a_former_session_is_not_withdrawn),
 		TEST(what_waits_for_a_former_session_ends_with_the_server),
 		TEST(a_cut_that_waits_for_notes_is_left_to_its_repetition),
+		TEST(a_repetition_is_answered_when_others_have_forgotten),
 		TEST(what_was_done_is_not_withdrawn_when_it_is_asked_for_again),
 		TEST(a_parked_request_survives_its_connection),
 	};
