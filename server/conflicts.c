@@ -357,6 +357,16 @@ struct kr_conflict *kr_conflicts_present(const struct kr_conflicts *conflicts, c
 	return conflict && first <= conflict->last ? conflict : NULL;
 }
 
+bool kr_conflicts_made_for(const struct kr_conflicts *conflicts, const uint8_t node_id[16], const struct kr_fid *file)
+{
+	const struct kr_conflict *conflict;
+
+	KR_LIST_FOR_EACH(conflict, &conflicts->order, order)
+		if (memcmp(conflict->node_id, node_id, 16) == 0 && kr_fid_equal(&conflict->target, file))
+			return true;
+	return false;
+}
+
 void kr_conflicts_put(struct kr_conflicts *conflicts, struct kr_conflict *conflict)
 {
 	struct kr_conflict *old = find(conflicts, conflict->node_id, &conflict->file);

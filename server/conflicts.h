@@ -67,6 +67,8 @@ struct kr_conflict *kr_conflicts_find(const struct kr_conflicts *conflicts, cons
 /* That to which bytes from FIRST on belong that are declared now: one that ends before them is over; NULL. Borrowed. */
 struct kr_conflict *kr_conflicts_present(const struct kr_conflicts *conflicts, const uint8_t node_id[16],
 	const struct kr_fid *file, uint64_t first);
+/* Whether FILE was made for late bytes of the node. Looks at all there are. */
+bool kr_conflicts_made_for(const struct kr_conflicts *conflicts, const uint8_t node_id[16], const struct kr_fid *file);
 /* Takes CONFLICT (heap), in place of what there is of the same node and file. */
 void kr_conflicts_put(struct kr_conflicts *conflicts, struct kr_conflict *conflict);
 /* KEY: owner of the node's key; NULL: it has none. */

@@ -187,6 +187,9 @@ static bool touched(const struct kr_request *request, const struct kr_sfile *fil
 	}
 	if (file->changing > 0)
 		return true;
+	/* Made for these bytes, and nobody's are in it: the node was killed before its own were. */
+	if (attr->size == 0 && kr_conflicts_made_for(&file->server->conflicts, request->session->node_id, &file->fid))
+		return false;
 	if (lapse.kind == KR_LAPSE_KNOWN && changed > lapse.epoch)
 		return true;
 	if (lapse.kind == KR_LAPSE_KNOWN && (exact || file->server->forgotten_epoch <= lapse.epoch) && !may_be_applied(request) &&

@@ -238,6 +238,37 @@ static void a_node_that_is_awaited_keeps_what_it_had_beside_a_replay(void **stat
 	assert_int_equal(node->hello.late, 0);
 }
 
+/* The conflict file of FID, which OTHER changes before COPY comes. */
+static struct kr_fid begin_conflict(struct node *copy, const struct kr_fid *fid, const char *path)
+{
+	const struct kr_conflict_request msg = {.file = *fid, .first = 5, .last = 9, .path = path, .written.sec = 1000000000, .mode = S_IFREG | 0640};
+	const union kr_any_msg *reply;
+
+	assert_true(in_conflict(copy, fid, never));
+	assert_int_equal(node_call(copy, KR_MSG_CONFLICT, &msg, &reply), 0);
+	return reply->conflict_reply.target;
+}
+
+/* Its bytes are of long ago, so what was made for them is not: but nobody has written to that, unless somebody has. */
+static void a_replay_that_was_killed_goes_on_with_the_conflict_file_that_it_had_begun(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1), *copy = copy_of(node, f->nodes[2]), *again = copy_of(node, f->nodes[3]);
+	struct kr_fid fids[] = {create(node, "empty", KR_LEASE_WRITE), create(node, "used", KR_LEASE_WRITE)}, empty, used;
+
+	lose(f, node, other);
+	cut(other, &fids[0], 7);
+	cut(other, &fids[1], 7);
+	assert_int_equal(node_hello(copy, false), 0);
+	empty = begin_conflict(copy, &fids[0], "empty");
+	used = begin_conflict(copy, &fids[1], "used");
+	node_disconnect(copy);
+	cut(other, &used, 7);
+	assert_int_equal(node_hello(again, false), 0);
+	assert_false(in_conflict(again, &empty, never));
+	assert_true(in_conflict(again, &used, never));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -252,6 +283,7 @@ int main(void)
 		TEST(bytes_written_since_the_start_of_the_server_go_by_what_it_knows),
 		TEST(a_replay_leaves_the_lapse_of_its_node_as_it_was),
 		TEST(a_replay_that_was_interrupted_goes_on_in_place),
+		TEST(a_replay_that_was_killed_goes_on_with_the_conflict_file_that_it_had_begun),
 		TEST(a_replay_in_the_grace_period_waits_for_its_end),
 		TEST(a_node_that_is_awaited_keeps_what_it_had_beside_a_replay),
 	};

@@ -61,4 +61,17 @@ for point in late.taken:kill:1 late.named:kill:1 late.copied:kill:1 late.moved:k
 done
 mount_start 1 flush_age=600
 judge node
+
+note "whoever replays its journal is killed when bytes have gone to the conflict file's journal"
+be_late replay
+mount_kill 1
+heal_link node1
+server_stop # what was written before its start goes by the times of files
+server_start
+replay() { on node1 timeout -s KILL 60 env "$@" "$B/tools/kairan" journal "$WORK/node1/local" --replay $SERVER_ADDRESS >>"$WORK/replayed" 2>&1; }
+replay KR_FAULT=late.moved:kill:1 && fail "late.moved is not reached: $(cat "$WORK/replayed")"
+replay KR_FAULT= || fail "it is not replayed: $(cat "$WORK/replayed")"
+has_conflict replay ..EALATER- || fail "replay: $(ls -l "$EXPORT")"
+! compgen -G "$EXPORT/*.conflict-*.conflict-*" >/dev/null || fail "conflict files of conflict files: $(ls -l "$EXPORT")"
+is "$EXPORT/replay" originaNEW
 finish
