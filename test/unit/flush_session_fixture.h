@@ -1,0 +1,214 @@
+/* A file with bytes that are told, or not, what became of it; the flusher around it is simulated. */
+#ifndef KR_TEST_UNIT_FLUSH_SESSION_FIXTURE_H
+#define KR_TEST_UNIT_FLUSH_SESSION_FIXTURE_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "common/util.h"
+#include "fuse/file_priv.h"
+#include "fuse/flush_priv.h"
+
+static struct {
+	int orphaned; /* why */
+	unsigned abandoned, late, replays;
+	struct kr_session_facts facts;
+	struct kr_flusher flusher;
+	struct kr_reclaim_request asked;
+	unsigned asks, stepped, woken, references;
+	struct kr_time now;
+	bool told; /* the directory says that the bytes are uncovered */
+	unsigned forgotten;
+	struct kr_time listed_since;
+	uint64_t listed_up_to;
+	kr_rpc_fn answer; /* to a RECLAIM on its way; NULL: there is none */
+	void *context;
+} fake;
+
+void kr_chains_session_lost(struct kr_chains *chains)
+{
+	(void)chains;
+}
+void kr_file_flushed(struct kr_file *file, uint64_t seq, const struct kr_flush_reply *reply, const struct kr_extent_map *sent)
+{
+	(void)file, (void)seq, (void)reply, (void)sent;
+}
+bool kr_uncovered_awaited(struct kr_uncovered_log *log, struct kr_file *file, struct kr_time since, uint64_t up_to)
+{
+	(void)log, (void)file;
+	fake.listed_since = since;
+	fake.listed_up_to = up_to;
+	return !fake.told;
+}
+void kr_uncovered_forget(struct kr_uncovered_log *log, struct kr_file *file)
+{
+	(void)log, (void)file;
+	fake.forgotten++;
+}
+void kr_uncovered_recovered(struct kr_uncovered_log *log, struct kr_file *file, const struct kr_uncovered *uncovered)
+{
+	(void)log, (void)file, (void)uncovered;
+}
+const char *kr_file_label(const struct kr_file *file, struct kr_file_label *ret)
+{
+	(void)file, (void)ret;
+	return "a file";
+}
+struct kr_file *kr_file_get(struct kr_file *file)
+{
+	fake.references++;
+	return file;
+}
+struct kr_time kr_file_now(struct kr_mount *mount)
+{
+	(void)mount;
+	return fake.now;
+}
+void kr_file_put(struct kr_file *file)
+{
+	(void)file;
+	fake.references--;
+}
+struct kr_applied *kr_flush_add_applied(struct kr_file *file, struct kr_extent_map *extents, uint64_t seq, uint64_t round)
+{
+	(void)file, (void)extents, (void)seq, (void)round;
+	return NULL;
+}
+bool kr_flush_busy(struct kr_file *file)
+{
+	return !kr_extent_map_empty(&file->dirty);
+}
+void kr_flush_for_each(struct kr_flusher *flusher, void (*do_file)(struct kr_file *file, enum kr_flush_reason reason),
+	enum kr_flush_reason reason)
+{
+	(void)flusher, (void)do_file, (void)reason;
+}
+void kr_flush_forget_round(struct kr_flush_send *send)
+{
+	(void)send;
+}
+void kr_flush_orphan(struct kr_file *file, int err)
+{
+	file->flush.orphaned = true;
+	fake.orphaned = err;
+}
+void kr_flush_send_abandon(struct kr_flush_send *send)
+{
+	kr_list_remove(&send->link);
+	fake.abandoned++;
+}
+void kr_file_step(struct kr_file *file)
+{
+	(void)file;
+	fake.woken++;
+}
+int kr_flush_send_replay(struct kr_file *file, struct kr_applied *applied, unsigned flags)
+{
+	(void)file, (void)applied, (void)flags;
+	fake.replays++;
+	return 0;
+}
+void kr_flush_settle(struct kr_file *file)
+{
+	(void)file;
+}
+void kr_flush_stable(struct kr_file *file, uint64_t round)
+{
+	(void)file, (void)round;
+}
+void kr_flush_watch_calls(struct kr_flusher *flusher)
+{
+	(void)flusher;
+}
+void kr_flush_step(struct kr_file *file)
+{
+	(void)file;
+	fake.stepped++;
+}
+struct kr_flusher *kr_flusher_of(const struct kr_file *file)
+{
+	(void)file;
+	return &fake.flusher;
+}
+void kr_late_begin(struct kr_file *file, uint8_t parts, const struct kr_attr *attr)
+{
+	(void)file, (void)parts, (void)attr;
+	fake.late++;
+}
+uint64_t kr_rpc_call(struct kr_rpc *rpc, uint16_t type, const void *msg, const struct kr_slice *slices, size_t count,
+	unsigned flags, kr_rpc_fn callback, void *context)
+{
+	(void)rpc, (void)slices, (void)count, (void)flags;
+	if (type == KR_MSG_RECLAIM) {
+		fake.asks++;
+		fake.asked = *(const struct kr_reclaim_request *)msg;
+		fake.answer = callback;
+		fake.context = context;
+	}
+	return 0;
+}
+const struct kr_session_facts *kr_session_facts(const struct kr_session *session)
+{
+	(void)session;
+	return &fake.facts;
+}
+void kr_session_replayed(struct kr_session *session)
+{
+	(void)session;
+}
+
+struct fixture {
+	struct kr_mount mount;
+	struct kr_files files;
+	struct kr_file file;
+	struct kr_flush_send send; /* a flush in flight, of all that is dirty */
+};
+
+static inline int setup(void **state)
+{
+	static struct fixture f;
+
+	memset(&fake, 0, sizeof(fake));
+	f = (struct fixture){.file.mount = &f.mount, .mount.files = &f.files};
+	kr_holder_init(&f.file.holder);
+	pthread_mutex_init(&f.file.lock, NULL);
+	kr_extent_map_init(&f.file.dirty);
+	kr_list_init(&f.file.flush.applied);
+	kr_list_init(&f.file.flush.sends);
+	kr_list_append(&f.file.flush.sends, &f.send.link);
+	*state = &f;
+	return 0;
+}
+
+static inline int teardown(void **state)
+{
+	struct fixture *f = *state;
+
+	kr_extent_map_fini(&f->file.dirty);
+	assert_int_equal(fake.references, 0);
+	return 0;
+}
+
+static inline void write_some(struct fixture *f)
+{
+	struct kr_extent extent = {.offset = 10, .length = 100, .position = 1000, .seq = 7};
+
+	assert_int_equal(kr_extent_map_insert(&f->file.dirty, &extent, NULL, NULL), 0);
+	f->send.seq = 7;
+}
+
+static inline void server_says(int err, const struct kr_reclaim_reply *reply)
+{
+	kr_rpc_fn answer = fake.answer;
+
+	assert_non_null(answer);
+	fake.answer = NULL;
+	answer(fake.context, err, reply, NULL);
+}
+
+#endif
