@@ -44,8 +44,13 @@ struct kr_applied *kr_flush_add_applied(struct kr_file *file, struct kr_extent_m
 
 void kr_flush_stable(struct kr_file *file, uint64_t round)
 {
+	const struct kr_applied *applied;
+
 	if (file->flush.unstable)
 		round = KR_MIN(round, file->flush.unstable_after);
+	KR_LIST_FOR_EACH(applied, &file->flush.applied, link)
+		if (applied->round <= round && kr_flush_is_current_boot(file, applied))
+			file->flush.stable_seq = KR_MAX(file->flush.stable_seq, applied->up_to);
 	kr_journal_stable(file->mount->journal, &file->flush.applied, round, kr_session_facts(file->mount->session)->boot_id);
 	kr_flush_settle(file);
 	kr_file_step(file);
@@ -101,7 +106,7 @@ static void redirty_all(struct kr_file *file, uint64_t after_round, int err)
 			failed = -ENOMEM;
 	}
 	if (any) {
-		file->flush.flushed_seq = 0;
+		file->flush.flushed_seq = file->flush.clean_seq = 0;
 		kr_flush_plan_want(&file->flush.plan, kr_extent_map_max_seq(&file->dirty), false);
 		kr_flush_dirtied(file);
 	}

@@ -66,6 +66,7 @@ struct kr_flush {
 	struct kr_list sends;      /* struct kr_flush_send, in flight: at most one, or replays, rounds ascending */
 	struct kr_link busy;       /* in the flusher's list: has bytes to look after; the list holds a reference */
 	struct kr_late *late;      /* bytes on their way to a conflict file (late.c); NULL: none. The file is not flushed meanwhile */
+	uint64_t stable_seq;       /* the last write of what has become stable */
 	uint64_t applied_ns;       /* when the last entry became applied */
 	bool confirming;           /* an FSYNC is on its way, to learn what is stable */
 	bool unstable;             /* UNSTABLE came while something was in flight: done when that is answered... */
@@ -90,6 +91,7 @@ struct kr_flush {
 	uint64_t burst_ns;         /* the last kr_flush_burst; 0: none so far */
 	bool notice_posted;
 	uint64_t dirty_since_ns;
+	uint64_t clean_seq;        /* when the file became dirty all writes up to here had been applied */
 	struct kr_task notice_task;
 };
 

@@ -126,20 +126,41 @@ static json_t *hint_of(const struct kr_file *file)
 	return kr_text_json(file->journal_file && file->journal_file->hint ? file->journal_file->hint : "");
 }
 
+/* The last write that is not known to be on the server's disk; and up to which one all are. */
+static void take_writes(struct kr_file *file, uint64_t *ret_written, uint64_t *ret_safe)
+{
+	const struct kr_flush *flush = &file->flush;
+	const struct kr_applied *first = KR_LIST_ENTRY(flush->applied.head.next, struct kr_applied, link);
+	const struct kr_applied *last = KR_LIST_ENTRY(flush->applied.head.prev, struct kr_applied, link);
+	bool unstable = !kr_list_empty(&flush->applied), dirty;
+
+	KR_SCOPED_LOCK(&file->lock);
+	dirty = !kr_extent_map_empty(&file->dirty);
+	*ret_written = !dirty && unstable ? last->up_to : file->written_seq;
+	*ret_safe = dirty ? KR_MAX(flush->flushed_seq, flush->clean_seq) : file->written_seq;
+	/* An entry has what was written since the one before it: if that is not known to have gone, nothing is. */
+	if (unstable)
+		*ret_safe = first->up_to > flush->stable_seq ? KR_MIN(*ret_safe, flush->stable_seq) : 0;
+	if (flush->late || flush->orphaned)
+		*ret_safe = 0;
+}
+
 static json_t *file_status(struct kr_file *file)
 {
 	char fid[2 * KR_FID_MAX + 1];
-	uint64_t since_ns = kr_flush_dirty_since(file), now_ns = kr_clock_ns();
+	uint64_t since_ns = kr_flush_dirty_since(file), now_ns = kr_clock_ns(), written, safe;
 	struct share share;
 	bool known;
 
 	look_at(file, &share);
+	take_writes(file, &written, &safe);
 	kr_flush_fid_text(&file->fid, fid);
-	return json_pack("{s:o, s:s, s:I, s:I, s:I, s:s, s:s, s:I, s:b, s:s}", "path", hint_of(file), "fid", fid, "ino",
+	return json_pack("{s:o, s:s, s:I, s:I, s:I, s:s, s:s, s:I, s:b, s:s, s:I, s:I}", "path", hint_of(file), "fid", fid, "ino",
 		(json_int_t)file->base.ino,
 		"dirty", (json_int_t)share.dirty, "unstable", (json_int_t)share.unstable, "state", share.state, "error",
 		share.error ? strerror(-share.error) : "", "unflushed_ms", (json_int_t)(since_ns ? (now_ns - since_ns) / KR_NS_PER_MS : 0), "late",
-		kr_flush_is_late(file, since_ns, now_ns), "why", since_ns ? kr_flush_why(file, &known) : "");
+		kr_flush_is_late(file, since_ns, now_ns), "why", since_ns ? kr_flush_why(file, &known) : "", "written",
+		(json_int_t)written, "safe", (json_int_t)safe);
 }
 
 json_t *kr_flusher_status(struct kr_flusher *flusher)

@@ -12,9 +12,8 @@ int kr_tool_stage(int argc, char **argv);
 int kr_tool_umount(int argc, char **argv);
 int kr_tool_gantt(int argc, char **argv);
 
-/* Flushes all files of a mount (or those meant by BELOW, a path below the mount point; NULL: all), with a progress line on a
- * terminal, until nothing is left but what the server refuses, or TIMEOUT_MS is over (0: no limit).  Prints what is not on
- * the server.  An enum kr_exit. */
-int kr_flush_mount(const struct kr_mounted *mounted, const char *below, unsigned long timeout_ms);
+/* Flushes all files of a mount, also what is written meanwhile, with a progress line on a terminal, until nothing is left but
+ * what the server refuses, or TIMEOUT_MS is over (0: no limit).  Prints what is not on the server.  An enum kr_exit. */
+int kr_flush_mount(const struct kr_mounted *mounted, unsigned long timeout_ms);
 
 #endif

@@ -12,12 +12,14 @@
 #include "common/util.h"
 #include "tools/client.h"
 #include "tools/commands.h"
+#include "tools/due.h"
 #include "tools/meant.h"
 #include "tools/place.h"
 
 static const char usage[] = "usage: kairan flush [--timeout SECONDS] [PATH...]\n"
 	"       kairan flush --discard PATH...\n"
-	"Brings unflushed bytes to the server: of all mounts here, or of the files and trees named.\n"
+	"Brings unflushed bytes to the server: of all mounts here, or of the files and trees named;\n"
+	"what programs write meanwhile is not waited for.\n"
 	"What the server has refused (no space, quota...) is tried again.\n"
 	"  --timeout S  give up after S seconds (default: wait)\n"
 	"  --discard    drop the unflushed bytes of these files instead, for good; of a mount point:\n"
@@ -25,7 +27,14 @@ static const char usage[] = "usage: kairan flush [--timeout SECONDS] [PATH...]\n
 	"Exit code: 0 all is on the server, 1 some bytes are not (they are listed and stay in the journal),\n"
 	"2 no such mount or no answer, 64 wrong arguments.\n";
 
-/* What is left of the files that are meant. */
+/* What is waited for. */
+struct wanted {
+	struct kr_meant *meant;
+	struct kr_due *due;
+	bool all; /* also what is written while it waits */
+};
+
+/* What is left of it. */
 struct left {
 	json_int_t dirty, refused, unstable;
 };
@@ -39,7 +48,12 @@ static bool refused(const json_t *file)
 	return state && (strcmp(state, "refused") == 0 || strcmp(state, "orphaned") == 0);
 }
 
-static struct left count_left(const json_t *status, const struct kr_meant *meant)
+static bool is_wanted(const struct wanted *wanted, const json_t *status, const json_t *file)
+{
+	return (wanted->all || kr_due_has(wanted->due, status, file)) && kr_meant_has(wanted->meant, file);
+}
+
+static struct left count_left(const json_t *status, const struct wanted *wanted)
 {
 	struct left left = {0};
 	const json_t *file;
@@ -48,7 +62,7 @@ static struct left count_left(const json_t *status, const struct kr_meant *meant
 	json_array_foreach(json_object_get(status, "files"), i, file) {
 		json_int_t dirty = json_integer_value(json_object_get(file, "dirty"));
 
-		if (!kr_meant_has(meant, file))
+		if (!is_wanted(wanted, status, file))
 			continue;
 		left.dirty += dirty;
 		left.unstable += json_integer_value(json_object_get(file, "unstable"));
@@ -58,7 +72,7 @@ static struct left count_left(const json_t *status, const struct kr_meant *meant
 	return left;
 }
 
-static void list_left(const json_t *status, const struct kr_meant *meant)
+static void list_left(const json_t *status, const struct wanted *wanted)
 {
 	const json_t *file;
 	size_t i;
@@ -69,7 +83,7 @@ static void list_left(const json_t *status, const struct kr_meant *meant)
 		KR_AUTO_FREE char *shown = kr_text_shown(path && *path ? path : json_string_value(json_object_get(file, "fid")));
 		json_int_t dirty = json_integer_value(json_object_get(file, "dirty"));
 
-		if (!dirty || !kr_meant_has(meant, file))
+		if (!dirty || !is_wanted(wanted, status, file))
 			continue;
 		printf("not on the server: %s: %s%s%s\n", shown ? shown : "?", kr_bytes_text(dirty), error && *error ? ": " : "", error ? error : "");
 	}
@@ -121,18 +135,29 @@ static void end_progress(void)
 		printf("\r%*s\r", BAR + 30, "");
 }
 
+/* What is due is noted before the daemon is asked to flush: so it all goes then, whatever is written in between. */
+static int begin(const struct kr_mounted *mounted, struct wanted *wanted, json_t **ret_status)
+{
+	json_t *status = NULL;
+	int err = kr_ask_mount(mounted, "status", "", &status);
+
+	wanted->due = kr_due_new(status);
+	json_decref(status);
+	return err == 0 ? kr_ask_mount(mounted, "flush", "", ret_status) : err;
+}
+
 /* Looks again and again until there is nothing more to wait for; *RET_STATUS is the last look. */
-static int watch(const struct kr_mounted *mounted, struct kr_meant *meant, unsigned long timeout_ms, json_t **ret_status)
+static int watch(const struct kr_mounted *mounted, struct wanted *wanted, unsigned long timeout_ms, json_t **ret_status)
 {
 	uint64_t start = now_ms();
 	struct progress progress = {.path = mounted->path, .start_ms = start, .next_ms = start + LINE_FIRST_MS};
 	json_t *status = NULL;
-	int err = kr_ask_mount(mounted, "flush", "", &status);
+	int err = begin(mounted, wanted, &status);
 
 	if (err == 0)
-		err = kr_meant_look(meant, status, timeout_ms ? (unsigned)KR_MIN(timeout_ms, LOOK_FIRST_MS) : LOOK_FIRST_MS);
+		err = kr_meant_look(wanted->meant, status, timeout_ms ? (unsigned)KR_MIN(timeout_ms, LOOK_FIRST_MS) : LOOK_FIRST_MS);
 	while (err == 0) {
-		struct left left = count_left(status, meant);
+		struct left left = count_left(status, wanted);
 		uint64_t spent = now_ms() - start;
 		bool only_refused = left.dirty == left.refused && !left.unstable && (!left.dirty || spent > REFUSAL_GRACE_MS);
 
@@ -148,7 +173,7 @@ static int watch(const struct kr_mounted *mounted, struct kr_meant *meant, unsig
 		status = NULL;
 		err = kr_ask_mount(mounted, "status", "", &status);
 		if (err == 0)
-			err = kr_meant_look(meant, status, 0);
+			err = kr_meant_look(wanted->meant, status, 0);
 	}
 	end_progress();
 	if (err < 0)
@@ -156,30 +181,36 @@ static int watch(const struct kr_mounted *mounted, struct kr_meant *meant, unsig
 	return err;
 }
 
-static int flush_meant(const struct kr_mounted *mounted, struct kr_meant *meant, unsigned long timeout_ms)
+static int flush_wanted(const struct kr_mounted *mounted, struct wanted *wanted, unsigned long timeout_ms)
 {
 	json_t *status = NULL;
 	struct left left;
 
-	if (watch(mounted, meant, timeout_ms, &status) < 0) {
+	if (watch(mounted, wanted, timeout_ms, &status) < 0) {
 		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
 		return KR_EXIT_FAILED;
 	}
-	left = count_left(status, meant);
-	list_left(status, meant);
+	left = count_left(status, wanted);
+	list_left(status, wanted);
 	if (!left.dirty && left.unstable)
 		printf("%s of %s are applied, but not known to be on the server's disk\n", kr_bytes_text(left.unstable), mounted->path);
 	json_decref(status);
 	return left.dirty || left.unstable ? KR_EXIT_LEFT : KR_EXIT_OK;
 }
 
-int kr_flush_mount(const struct kr_mounted *mounted, const char *below, unsigned long timeout_ms)
+static int flush_below(const struct kr_mounted *mounted, const char *below, bool all, unsigned long timeout_ms)
 {
-	struct kr_meant *meant = kr_meant_new(mounted, below);
-	int result = flush_meant(mounted, meant, timeout_ms);
+	struct wanted wanted = {.meant = kr_meant_new(mounted, below), .all = all};
+	int result = flush_wanted(mounted, &wanted, timeout_ms);
 
-	kr_meant_free(meant);
+	kr_meant_free(wanted.meant);
+	kr_due_free(wanted.due);
 	return result;
+}
+
+int kr_flush_mount(const struct kr_mounted *mounted, unsigned long timeout_ms)
+{
+	return flush_below(mounted, NULL, true, timeout_ms);
 }
 
 static int flush_path(const char *path, bool discard, unsigned long timeout_ms)
@@ -194,7 +225,7 @@ static int flush_path(const char *path, bool discard, unsigned long timeout_ms)
 		return KR_EXIT_FAILED;
 	}
 	if (!discard) {
-		result = kr_flush_mount(&mounted, below, timeout_ms);
+		result = flush_below(&mounted, below, false, timeout_ms);
 	} else if (kr_ask_mount(&mounted, "discard", below, &status) < 0) {
 		fprintf(stderr, "kairan: %s: %s\n", path, kr_fail_reason());
 		result = KR_EXIT_FAILED;
@@ -215,7 +246,7 @@ struct all {
 static void flush_one_of_all(const struct kr_mounted *mounted, void *context)
 {
 	struct all *all = context;
-	int result = kr_flush_mount(mounted, NULL, all->timeout_ms);
+	int result = flush_below(mounted, NULL, false, all->timeout_ms);
 
 	all->result = KR_MAX(all->result, result);
 }

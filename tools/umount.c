@@ -164,7 +164,7 @@ static int flush_and_unmount(const struct kr_mounted *mounted, unsigned long tim
 	if (force || dead)
 		return unmount_by_force(mounted, pid, dead);
 	if (known)
-		result = kr_flush_mount(mounted, NULL, timeout_ms);
+		result = kr_flush_mount(mounted, timeout_ms);
 	if (result == KR_EXIT_FAILED)
 		return result;
 	if (result == KR_EXIT_LEFT)

@@ -66,6 +66,38 @@ assert paths == {"new\nline", "red\x1b[31m", "latin\\351"}, paths' || fail "stat
 wait $program || fail "the program"
 kairan 1 umount "$M" || fail "kairan umount: $?"
 wait "${DAEMON[node1]}" || fail "exit status after umount"
+note "a flush waits for what was written before it, not for a program that goes on"
+mount_start 1 close=async,flush_age=600
+on node1 python3 - "$M/steady" "$WORK/begun" "$WORK/enough" <<'P' &
+import os, sys, time
+fd, count = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT), 0
+os.pwrite(fd, b"first", 5000000)
+while not os.path.exists(sys.argv[3]):
+    os.pwrite(fd, b"y" * 4000, count % 500 * 4000)
+    other = os.open(sys.argv[1] + "%d" % (count % 50), os.O_WRONLY | os.O_CREAT)
+    os.write(other, b"z" * 1000)
+    os.close(other)
+    count += 1
+    if count == 200:
+        open(sys.argv[2], "w").close()
+    time.sleep(0.005)
+P
+program=$!
+until_ok 60 "a program that writes" test -e "$WORK/begun" || fail "not begun"
+for path in "$M" "$M/steady"; do
+	kairan 1 flush --timeout $((20 * SLOW)) "$path" >"$WORK/said" 2>&1 || fail "a flush of $path, exit code $?: $(cat "$WORK/said")"
+done
+[ "$(tail -c +5000001 "$EXPORT/steady")" = first ] || fail "what was written before is not there"
+kill -STOP "${DAEMON[server]}"
+kairan 1 flush --timeout 2 "$M" >"$WORK/said" 2>&1
+status=$?
+kill -CONT "${DAEMON[server]}"
+[ $status = 1 ] || fail "a flush without a server: exit code $status: $(cat "$WORK/said")"
+alive $program || fail "the program"
+touch "$WORK/enough"
+wait $program || fail "the program"
+kairan 1 umount "$M" || fail "kairan umount: $?"
+wait "${DAEMON[node1]}" || fail "exit status after umount"
 note "without the server"
 mount_start 1 close=async
 on node1 sh -c "exec 5>$M/d; echo one >&5; kill -STOP ${DAEMON[server]}; echo two >&5; timeout -s KILL 60 $B/tools/kairan umount --timeout 3 $M" >"$WORK/said" 2>&1
