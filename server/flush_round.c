@@ -179,6 +179,13 @@ static void conclude(struct kr_sfile *file, int err)
 	kr_flush_execute(file);
 }
 
+/* A sync has failed, which may have lost bytes of the running round: they come once more. */
+static void run_again(struct kr_sfile *file)
+{
+	kr_rounds_undone(&file->data.rounds, file->data.rounds.round);
+	kr_flush_execute(file);
+}
+
 static void ignore(void *context, int err)
 {
 	(void)context;
@@ -191,11 +198,12 @@ static void replay_noted(void *context, int err)
 	struct kr_data *owner = file->data.owner;
 
 	if (err == 0 && file->data.stable.taint) { /* a sync has failed meanwhile */
-		err = file->data.stable.taint;
 		kr_applied_lose(&owner->applied, &file->fid);
 		kr_replayed_lose(&owner->replayed, &file->fid, ignore, NULL);
+		run_again(file);
+	} else {
+		conclude(file, err);
 	}
-	conclude(file, err);
 	kr_sfile_put(file);
 }
 
@@ -244,8 +252,10 @@ static void finish_done(struct kr_apply *apply)
 			data->overlapped += data->round_overlapped;
 			data->owner->counters.overlapped += data->round_overlapped;
 			applied(file);
-		} else {
+		} else if (apply->err) {
 			conclude(file, err);
+		} else {
+			run_again(file);
 		}
 	}
 	kr_apply_free(apply);

@@ -95,15 +95,25 @@ size_t kr_rounds_waiting(const struct kr_rounds *rounds)
 	return count;
 }
 
-bool kr_rounds_replaying(const struct kr_rounds *rounds)
+static bool has_replay(const struct kr_list *asks)
 {
-	struct asked *asked;
+	const struct asked *asked;
 
-	KR_LIST_FOR_EACH(asked, &rounds->waiting, link) {
+	KR_LIST_FOR_EACH(asked, asks, link) {
 		if (asked->ask.replay_round)
 			return true;
 	}
 	return false;
+}
+
+bool kr_rounds_replaying(const struct kr_rounds *rounds)
+{
+	return has_replay(&rounds->waiting);
+}
+
+bool kr_rounds_replay(const struct kr_rounds *rounds)
+{
+	return has_replay(&rounds->waiting) || has_replay(&rounds->current);
 }
 
 static bool has_ask_of(const struct kr_list *asks, uint32_t node)
@@ -120,6 +130,22 @@ static bool has_ask_of(const struct kr_list *asks, uint32_t node)
 bool kr_rounds_asked_by(const struct kr_rounds *rounds, uint32_t node)
 {
 	return has_ask_of(&rounds->waiting, node) || has_ask_of(&rounds->current, node);
+}
+
+static bool has_replay_of(const struct kr_list *asks, uint32_t node)
+{
+	const struct asked *asked;
+
+	KR_LIST_FOR_EACH(asked, asks, link) {
+		if (asked->ask.node == node && asked->ask.replay_round)
+			return true;
+	}
+	return false;
+}
+
+bool kr_rounds_replayed_by(const struct kr_rounds *rounds, uint32_t node)
+{
+	return has_replay_of(&rounds->waiting, node) || has_replay_of(&rounds->current, node);
 }
 
 /* Takes ASKED out of whatever list it is in and answers it. */
@@ -268,13 +294,17 @@ static void abandon(struct kr_rounds *rounds)
 	rounds->aborted++;
 }
 
-/* Puts the rest of an abandoned chain back before all that wait. */
+/* Puts what is left of a round that does not count back before all that wait. */
 static void ask_again(struct kr_rounds *rounds)
 {
 	struct asked *asked, *after;
 	struct kr_link *position = rounds->waiting.head.next; /* stays: what takes others along was alone */
 
 	KR_LIST_FOR_EACH_SAFE(asked, after, &rounds->current, link) {
+		if (asked->answered) {
+			answer(rounds, asked, 0, false);
+			continue;
+		}
 		if (++asked->attempts >= KR_ROUND_ATTEMPTS) {
 			settle(rounds, asked, -EIO, false);
 			continue;
@@ -387,6 +417,16 @@ void kr_rounds_finished(struct kr_rounds *rounds, uint64_t round, int err)
 	settle_current(rounds, err);
 	rounds->state = KR_ROUND_IDLE;
 	rounds->counted++;
+	start(rounds);
+}
+
+void kr_rounds_undone(struct kr_rounds *rounds, uint64_t round)
+{
+	if ((rounds->state != KR_ROUND_INLINE && rounds->state != KR_ROUND_FINISHING) || rounds->round != round)
+		return;
+	ask_again(rounds);
+	rounds->state = KR_ROUND_IDLE;
+	rounds->aborted++;
 	start(rounds);
 }
 

@@ -94,6 +94,10 @@ size_t kr_rounds_waiting(const struct kr_rounds *rounds);
 bool kr_rounds_asked_by(const struct kr_rounds *rounds, uint32_t node);
 /* Replays wait for their turn. */
 bool kr_rounds_replaying(const struct kr_rounds *rounds);
+/* Replays are not answered. */
+bool kr_rounds_replay(const struct kr_rounds *rounds);
+/* NODE has asked for replays that are not answered. */
+bool kr_rounds_replayed_by(const struct kr_rounds *rounds, uint32_t node);
 
 /* A node asks. 0, or -EAGAIN: it has too many unanswered ones on this file (no reply action follows). */
 int kr_rounds_ask(struct kr_rounds *rounds, const struct kr_round_ask *ask);
@@ -109,6 +113,8 @@ void kr_rounds_broken(struct kr_rounds *rounds, uint64_t round);
 void kr_rounds_failed(struct kr_rounds *rounds, uint64_t round, int err);
 /* The answer to KR_ROUND_WRITE (ERR: of the write) or KR_ROUND_FINISH. */
 void kr_rounds_finished(struct kr_rounds *rounds, uint64_t round, int err);
+/* The same of a round that has been taken away again by other means, and is to be run once more when its turn comes. */
+void kr_rounds_undone(struct kr_rounds *rounds, uint64_t round);
 /* The answer to KR_ROUND_DISCARD. */
 void kr_rounds_drained(struct kr_rounds *rounds, uint64_t round);
 /* NODE's session is gone: what it asked is answered with -ENOTCONN, a chain with it is aborted. */

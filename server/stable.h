@@ -46,7 +46,7 @@ struct kr_stable {
 	uint64_t writer_round;          /* ... and its number */
 	uint64_t others_round;          /* the last round of anybody else */
 	bool cut_owed;                  /* a change that is in no journal (cuts.h) has been made, and its sync failed */
-	int taint;                      /* a sync failed while a round was running: the round fails with it */
+	int taint;                      /* a sync failed while a round was running: the round is run once more */
 };
 
 /* Everything that has been applied to FILE (and any other change made before this call) is on stable storage when CALLBACK

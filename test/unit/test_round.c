@@ -310,6 +310,53 @@ static void replays_run_first_and_by_round(void **state)
 	kr_rounds_fini(&rounds);
 }
 
+/* A sync has failed while it ran: what comes after it by its round does so still. */
+static void a_replay_that_is_undone_runs_once_more_in_its_turn(void **state)
+{
+	struct kr_rounds rounds;
+
+	(void)state;
+	setup(&rounds);
+	kr_rounds_hold(&rounds, true);
+	ask(&rounds, 1, "a", true, 60, &token_a);
+	ask(&rounds, 2, "b", true, 70, &token_b);
+	kr_rounds_hold(&rounds, false);
+	assert_ptr_equal(expect(&rounds, KR_ROUND_WRITE, 1).token, &token_a);
+	kr_rounds_hold(&rounds, true); /* others send again what has been lost, too */
+	kr_rounds_undone(&rounds, 1);
+	expect_nothing(&rounds);
+	ask(&rounds, 3, "c", false, 50, &token_c);
+	assert_true(kr_rounds_replayed_by(&rounds, 1));
+	kr_rounds_hold(&rounds, false);
+	expect(&rounds, KR_ROUND_BEGIN, 3);
+	expect(&rounds, KR_ROUND_SEND, 3);
+	kr_rounds_accepted(&rounds, 2, 3, 0);
+	kr_rounds_received(&rounds, 2);
+	expect(&rounds, KR_ROUND_FINISH, 0);
+	kr_rounds_undone(&rounds, 2);
+	expect(&rounds, KR_ROUND_BEGIN, 3);
+	expect(&rounds, KR_ROUND_SEND, 3);
+	kr_rounds_accepted(&rounds, 3, 3, 0);
+	kr_rounds_received(&rounds, 3);
+	expect(&rounds, KR_ROUND_FINISH, 0);
+	kr_rounds_finished(&rounds, 3, 0);
+	expect_reply(&rounds, &token_c, 0, 3, true);
+	assert_ptr_equal(expect(&rounds, KR_ROUND_WRITE, 1).token, &token_a);
+	kr_rounds_lost(&rounds, 1); /* while it is written */
+	expect_reply(&rounds, &token_a, -ENOTCONN, 4, false);
+	kr_rounds_undone(&rounds, 4);
+	assert_false(kr_rounds_replayed_by(&rounds, 1));
+	assert_ptr_equal(expect(&rounds, KR_ROUND_WRITE, 2).token, &token_b);
+	for (unsigned i = 1; i < KR_ROUND_ATTEMPTS; i++) {
+		kr_rounds_undone(&rounds, 4 + i);
+		expect(&rounds, KR_ROUND_WRITE, 2);
+	}
+	kr_rounds_undone(&rounds, 4 + KR_ROUND_ATTEMPTS); /* not for ever */
+	expect_reply(&rounds, &token_b, -EIO, 0, false);
+	assert_true(kr_rounds_idle(&rounds));
+	kr_rounds_fini(&rounds);
+}
+
 /* What is applied of a journal is known by its last sequence number: nothing may be missing before it. */
 static void after_a_replay_that_failed_none_of_that_node_goes_in(void **state)
 {
@@ -430,6 +477,7 @@ int main(void)
 		cmocka_unit_test(refusal_fails_the_one_that_refused_only),
 		cmocka_unit_test(broken_chains_fall_back_to_single_rounds_and_end_with_eio),
 		cmocka_unit_test(replays_run_first_and_by_round),
+		cmocka_unit_test(a_replay_that_is_undone_runs_once_more_in_its_turn),
 		cmocka_unit_test(after_a_replay_that_failed_none_of_that_node_goes_in),
 		cmocka_unit_test(a_streamed_replay_that_is_given_up_takes_the_later_ones_along),
 		cmocka_unit_test(replays_of_one_round_run_in_ring_order),

@@ -131,7 +131,10 @@ static void happen(struct world *w, bool gentle)
 			uint64_t round = w->write_round | w->finish_round;
 
 			w->write_round = w->finish_round = 0;
-			kr_rounds_finished(&w->rounds, round, !gentle && pick(w, 8) == 0 ? -ENOSPC : 0);
+			if (!gentle && pick(w, 8) == 0)
+				kr_rounds_undone(&w->rounds, round);
+			else
+				kr_rounds_finished(&w->rounds, round, !gentle && pick(w, 8) == 0 ? -ENOSPC : 0);
 		}
 		break;
 	case 3:
