@@ -9,7 +9,7 @@
 #include "common/types.h"
 #include "common/wire.h"
 
-enum { KR_PROTO_VERSION = 3, KR_FRAME_HEADER = 28 };
+enum { KR_PROTO_VERSION = 4, KR_FRAME_HEADER = 28 };
 /* Bit of `may` of HELLO's reply: the server takes BACKLOG. */
 #define KR_FEATURE_BACKLOG UINT64_C(8)
 /* ... and it knows what is BEHIND a FLUSH. */

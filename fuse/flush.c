@@ -56,88 +56,6 @@ void kr_flush_stable(struct kr_file *file, uint64_t round)
 	kr_file_step(file);
 }
 
-struct redirty {
-	struct kr_file *file;
-	int err;
-};
-
-static void redirty_piece(void *context, const struct kr_extent *piece)
-{
-	struct redirty *redirty = context;
-
-	if (kr_extent_map_insert_under(&redirty->file->dirty, piece, kr_journal_release,
-		redirty->file->mount->journal) < 0)
-		redirty->err = -ENOMEM;
-}
-
-/* Under what is dirty already; the APPLIED records die first.  file->lock is held. */
-static int redirty_entry(struct kr_file *file, struct kr_applied *applied)
-{
-	struct redirty redirty = {file, 0};
-
-	file->clear_suid |= applied->clear_suid;
-	kr_journal_void_applied(file->mount->journal, applied);
-	kr_extent_map_for_each(&applied->extents, redirty_piece, &redirty);
-	kr_extent_map_fini(&applied->extents);
-	kr_list_remove(&applied->link);
-	free(applied);
-	return redirty.err;
-}
-
-static void redirty_all(struct kr_file *file, uint64_t after_round, int err)
-{
-	struct kr_time mtime = {.sec = INT64_MIN};
-	struct kr_link *link, *before;
-	int failed = 0;
-	bool any = false;
-
-	pthread_mutex_lock(&file->lock);
-	/* The latest first. */
-	for (link = file->flush.applied.head.prev; link != &file->flush.applied.head; link = before) {
-		struct kr_applied *applied = KR_LIST_ENTRY(link, struct kr_applied, link);
-
-		before = link->prev;
-		if (applied->round <= after_round || !kr_flush_is_current_boot(file, applied))
-			continue;
-		if (kr_time_compare(applied->mtime, mtime) > 0)
-			mtime = applied->mtime;
-		any = true;
-		if (redirty_entry(file, applied) < 0)
-			failed = -ENOMEM;
-	}
-	if (any) {
-		file->flush.flushed_seq = file->flush.clean_seq = 0;
-		kr_flush_plan_want(&file->flush.plan, kr_extent_map_max_seq(&file->dirty), false);
-		kr_flush_dirtied(file);
-	}
-	pthread_mutex_unlock(&file->lock);
-	if (failed)
-		kr_log_error("out of memory: unflushed bytes of a file wait in the journal for the next mount");
-	if (any)
-		kr_file_redirtied(file, mtime, err);
-}
-
-/* The answer of a send takes all up to its seq out of dirty: while one is in flight nothing older may come back. */
-static void settle_unstable(struct kr_file *file)
-{
-	struct kr_flush *flush = &file->flush;
-
-	if (!flush->unstable || !kr_list_empty(&flush->sends))
-		return;
-	flush->unstable = false;
-	redirty_all(file, flush->unstable_after, flush->unstable_err);
-}
-
-void kr_flush_unstable(struct kr_file *file, uint64_t after_round, int err)
-{
-	struct kr_flush *flush = &file->flush;
-
-	flush->unstable_after = flush->unstable ? KR_MIN(flush->unstable_after, after_round) : after_round;
-	flush->unstable_err = err;
-	flush->unstable = true;
-	kr_flush_step(file);
-}
-
 void kr_flush_orphan(struct kr_file *file, int err)
 {
 	file->flush.orphaned = true;
@@ -309,7 +227,7 @@ void kr_flush_step(struct kr_file *file)
 
 	if (kr_flusher_of(file)->stopped)
 		return;
-	settle_unstable(file);
+	kr_flush_settle_unstable(file);
 	take_facts(file, &facts);
 	if (kr_flush_plan_next(&file->flush.plan, &facts) == KR_FLUSH_SEND && !replays_first(file) &&
 		kr_file_may_flush(file)) {

@@ -17,7 +17,8 @@
  *    at a server that lost the session, settled by RECLAIM's applied_seq before anything is resent.
  *  - After the server's machine booted anew, applied entries of the old boot go out as REPLAY with their round, before
  *    anything else of the file.
- *  - UNSTABLE: the entries after the named round are dirty again, below newer writes; their APPLIED records die first.
+ *  - UNSTABLE: the entries that it names are replayed in the order of rounds, or dirty again, below newer writes (flush_unstable.c); their
+ *    APPLIED records die first.
  *  - A refused flush (ENOSPC, EDQUOT, EROFS, EIO...) leaves the bytes dirty; FILE is told (kr_file_flush_failed):
  *    retried by close, fsync, `kairan flush` and a timer.  ESTALE (the file is gone): the file is orphaned, its bytes
  *    stay in the journal until kr_flush_discard.
@@ -69,7 +70,8 @@ struct kr_flush {
 	uint64_t stable_seq;       /* the last write of what has become stable */
 	uint64_t applied_ns;       /* when the last entry became applied */
 	bool confirming;           /* an FSYNC is on its way, to learn what is stable */
-	bool unstable;             /* UNSTABLE came while something was in flight: done when that is answered... */
+	uint64_t lost_round;       /* of UNSTABLE: rounds up to this one that we have not heard of by now are lost */
+	bool unstable;             /* entries will be dirty again: done when what is in flight is answered... */
 	uint64_t unstable_after;   /* ... for the rounds after this one... */
 	int unstable_err;          /* ... because of this */
 	bool uncovered;            /* unjudged: the dirty bytes are, a lease was given back while they were refused ... */
@@ -122,6 +124,8 @@ bool kr_flush_was_taken(const struct kr_file *file, uint64_t under_way);
 void kr_flush_step(struct kr_file *file);
 /* Dirty, sent or applied bytes: the file must stay in memory. Loop thread, file->lock not held. */
 bool kr_flush_busy(struct kr_file *file);
+/* There is what a failed sync of the server has lost, and has not been applied again. Loop thread. */
+bool kr_flush_has_lost(const struct kr_file *file);
 /* Gives up all unflushed and unstable bytes of the file, by explicit command or because the file was removed and
  * closed. */
 void kr_flush_discard(struct kr_file *file);

@@ -28,7 +28,8 @@ struct kr_flusher {
 };
 
 enum { KR_FLUSH_TICK_MS = 200, KR_FLUSH_RANGES_MAX = 8192, KR_FLUSH_REPLAY_INLINE = 64 * 1024,
-	KR_FLUSH_CONFIRM_MS = 10000, KR_FLUSH_BURST_MS = 1000 };
+	KR_FLUSH_CONFIRM_MS = 10000, KR_FLUSH_BURST_MS = 1000,
+	KR_FLUSH_REPLAYS_MAX = 1000 /* of one file in a session: the server takes 1024 */ };
 
 /* One FLUSH in flight. */
 struct kr_flush_send {
@@ -65,9 +66,6 @@ struct kr_applied *kr_flush_add_applied(struct kr_file *file, struct kr_extent_m
 	uint64_t round);
 /* Releases the journal's bytes of an entry, removes and frees it. */
 void kr_flush_release_map(struct kr_file *file, struct kr_extent_map *map);
-/* UNSTABLE: entries after AFTER_ROUND of the server's present boot are dirty again, as soon as nothing is in flight; ERR is told to
- * programs. */
-void kr_flush_unstable(struct kr_file *file, uint64_t after_round, int err);
 /* The file's bytes can go nowhere: ERR is told, they stay in the journal. */
 void kr_flush_orphan(struct kr_file *file, int err);
 /* Entries of rounds up to ROUND of the present boot are stable. */
@@ -75,6 +73,14 @@ void kr_flush_stable(struct kr_file *file, uint64_t round);
 /* Calls DO_FILE for each busy file, which may leave the list meanwhile. */
 void kr_flush_for_each(struct kr_flusher *flusher, void (*do_file)(struct kr_file *file, enum kr_flush_reason reason),
 	enum kr_flush_reason reason);
+
+/* --- flush_unstable.c --- */
+/* UNSTABLE: what it names is on its way again, or will be; programs are told. True: all of it has been sent now. */
+bool kr_flush_unstable(struct kr_file *file, const struct kr_unstable_request *request);
+/* These cannot go before what comes after them any more: they will be dirty. */
+void kr_flush_forgo_order(struct kr_file *file);
+/* What will be dirty is, if it can be now. */
+void kr_flush_settle_unstable(struct kr_file *file);
 
 /* --- flush_status.c --- */
 void kr_flush_fid_text(const struct kr_fid *fid, char ret_text[2 * KR_FID_MAX + 1]);
@@ -94,7 +100,7 @@ void kr_flush_watch_calls(struct kr_flusher *flusher);
 /* --- flush_send.c --- */
 /* Takes a snapshot and sends it. 0, or -errno when it could not begin. */
 int kr_flush_send_dirty(struct kr_file *file);
-/* Sends one applied entry of a former boot again; FLAGS for the rpc. */
+/* Sends one applied entry again, of a former boot or lost; FLAGS for the rpc. */
 int kr_flush_send_replay(struct kr_file *file, struct kr_applied *applied, unsigned flags);
 /* Gives the send up: its answer, if one comes, is nobody's. */
 void kr_flush_send_abandon(struct kr_flush_send *send);
@@ -102,6 +108,7 @@ void kr_flush_send_abandon(struct kr_flush_send *send);
 int kr_flush_snapshot(struct kr_flush_send *send);
 
 /* --- flush_session.c --- */
+/* Whether the server's present boot has it, as far as is known. */
 bool kr_flush_is_current_boot(const struct kr_file *file, const struct kr_applied *applied);
 /* Sends what must be replayed and is not on its way. */
 void kr_flush_replay_file(struct kr_file *file, unsigned flags);

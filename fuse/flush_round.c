@@ -127,15 +127,15 @@ static void on_unstable(struct kr_mount *mount, const struct kr_down *down, cons
 {
 	const struct kr_unstable_request *request = msg;
 	struct kr_file *file = kr_file_find(mount, &request->file);
-	int err = kr_status_to_errno(request->error);
+	struct kr_unstable_reply reply = { 0 };
 
 	(void)data;
 	if (file) {
 		kr_log_warn("file %" PRIu64 ": the server failed to write what it had taken to its disk: %s; sending again",
-			file->base.ino, strerror(-err));
-		kr_flush_unstable(file, request->round, err);
+			file->base.ino, strerror(-kr_status_to_errno(request->error)));
+		reply.resent = kr_flush_unstable(file, request);
 	}
-	kr_rpc_answer(mount->rpc, down, 0, NULL);
+	kr_rpc_answer(mount->rpc, down, 0, &reply);
 	kr_file_put(file);
 }
 

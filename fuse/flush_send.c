@@ -294,12 +294,22 @@ static void replay_applied(struct kr_flush_send *send, const struct kr_flush_rep
 		kr_flush_stable(file, reply->round);
 }
 
+/* What a failed sync has lost was not taken in its turn: an ordinary flush brings it, and says so if that is refused, too. */
+static void not_restored(struct kr_flush_send *send, int err)
+{
+	if (err != -ENOTCONN && err != -EINTR && err != -ECANCELED) /* else its session has ended: kr_flusher_session_lost */
+		kr_flush_forgo_order(send->file);
+}
+
 static void refused(struct kr_flush_send *send, int err, int before)
 {
 	struct kr_file *file = send->file;
 
 	if (err == -ESTALE || send->damaged || send->read_err == -EBADMSG) {
 		kr_flush_orphan(file, err);
+	} else if (send->replay && send->replay->lost) {
+		not_restored(send, err);
+		return;
 	} else if (send->replay) { /* its turn is over: others' rounds that come after it go in */
 		struct kr_flush_send *other, *next;
 
@@ -317,6 +327,16 @@ static void refused(struct kr_flush_send *send, int err, int before)
 			file->base.ino, strerror(-err));
 }
 
+/* A failed sync may have taken what this answer tells of, or what an APPLIED record of it would count for as well. */
+static bool is_overtaken(const struct kr_flush_send *send, const struct kr_flush_reply *reply)
+{
+	const struct kr_file *file = send->file;
+
+	if (send->replay)
+		return send->replay->lost && !reply->stable && reply->round <= file->flush.lost_round;
+	return reply->round <= file->flush.lost_round || kr_flush_has_lost(file);
+}
+
 static void answer(struct kr_flush_send *send, int err, const struct kr_flush_reply *reply)
 {
 	struct kr_file *file = kr_file_get(send->file);
@@ -328,6 +348,8 @@ static void answer(struct kr_flush_send *send, int err, const struct kr_flush_re
 			reply->round);
 		err = -EAGAIN;
 	}
+	if (err == 0 && is_overtaken(send, reply))
+		err = -ECONNRESET; /* as if it had not been heard: it is sent again */
 	if (!send->replay)
 		*(err ? &file->flush.failed : &file->flush.taken) = send->number;
 	if (send->replay)
@@ -340,6 +362,8 @@ static void answer(struct kr_flush_send *send, int err, const struct kr_flush_re
 		dirty_applied(send, reply);
 	else if (told)
 		refused(send, err, before);
+	else if (send->replay && send->replay->lost)
+		not_restored(send, err);
 	else if (err == -EAGAIN && !send->replay)
 		kr_file_flush_untaken(file);
 	free_send(send);

@@ -10,7 +10,7 @@
 
 bool kr_flush_is_current_boot(const struct kr_file *file, const struct kr_applied *applied)
 {
-	return memcmp(applied->boot_id, kr_session_facts(file->mount->session)->boot_id, 16) == 0;
+	return !applied->lost && memcmp(applied->boot_id, kr_session_facts(file->mount->session)->boot_id, 16) == 0;
 }
 
 bool kr_flush_has_replays(struct kr_file *file, const uint8_t boot_id[16])
@@ -18,7 +18,7 @@ bool kr_flush_has_replays(struct kr_file *file, const uint8_t boot_id[16])
 	struct kr_applied *applied;
 
 	KR_LIST_FOR_EACH(applied, &file->flush.applied, link)
-		if (memcmp(applied->boot_id, boot_id, 16) != 0)
+		if (applied->lost || memcmp(applied->boot_id, boot_id, 16) != 0)
 			return true;
 	return false;
 }
@@ -57,7 +57,7 @@ void kr_flush_claims(struct kr_file *file, const uint8_t boot_id[16], struct kr_
 
 	*ret_claims = (struct kr_claims){0};
 	KR_LIST_FOR_EACH(applied, &file->flush.applied, link) {
-		if (memcmp(applied->boot_id, boot_id, 16) == 0)
+		if (!applied->lost && memcmp(applied->boot_id, boot_id, 16) == 0)
 			continue;
 		kr_extent_map_for_each(&applied->extents, note_seq, &replays);
 		ret_claims->oldest = ret_claims->oldest ? KR_MIN(ret_claims->oldest, applied->round) : applied->round;
@@ -72,7 +72,8 @@ void kr_flush_claims(struct kr_file *file, const uint8_t boot_id[16], struct kr_
 	ret_claims->last = dirty.last;
 }
 
-/* Replays begin anew at the new session; streams and snapshots of rounds are void; a FLUSH stays asked. */
+/* Replays begin anew at the new session, but those of the present boot: nobody waits for them there. Streams and snapshots of rounds are void; a
+ * FLUSH stays asked. */
 static void lose_sends(struct kr_file *file, enum kr_flush_reason reason)
 {
 	struct kr_flush_send *send, *next;
@@ -84,6 +85,8 @@ static void lose_sends(struct kr_file *file, enum kr_flush_reason reason)
 		else if (!send->inlined)
 			kr_flush_forget_round(send);
 	}
+	kr_flush_forgo_order(file);
+	kr_flush_settle_unstable(file);
 }
 
 void kr_flusher_session_lost(struct kr_flusher *flusher)
@@ -241,6 +244,16 @@ void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_r
 	kr_file_put(file);
 }
 
+static bool is_on_its_way(const struct kr_file *file, const struct kr_applied *applied)
+{
+	const struct kr_flush_send *send;
+
+	KR_LIST_FOR_EACH(send, &file->flush.sends, link)
+		if (send->replay == applied)
+			return true;
+	return false;
+}
+
 /* In the order of their rounds; the server takes a few per file at once and says EAGAIN to the rest, which come
  * later. */
 void kr_flush_replay_file(struct kr_file *file, unsigned flags)
@@ -250,8 +263,10 @@ void kr_flush_replay_file(struct kr_file *file, unsigned flags)
 	if (!may_replay(&file->flush))
 		return;
 	KR_LIST_FOR_EACH(applied, &file->flush.applied, link) {
-		int err = kr_flush_is_current_boot(file, applied) ? 0 : kr_flush_send_replay(file, applied, flags);
+		int err = 0;
 
+		if (!kr_flush_is_current_boot(file, applied) && !is_on_its_way(file, applied))
+			err = kr_flush_send_replay(file, applied, flags);
 		if (err) {
 			kr_log_error("file %" PRIu64 ": round %" PRIu64 " cannot be replayed from the journal: %s",
 				file->base.ino, applied->round, strerror(-err));

@@ -60,6 +60,7 @@ struct kr_applied {
 	uint8_t boot_id[16];           /* of the server's machine */
 	uint64_t mark;                 /* of its APPLIED record; 0: none */
 	uint64_t order, order_mark;    /* the round that it was at first, and that record: replays go by it */
+	bool lost;                     /* by a failed sync, and not applied again since: its records are void */
 	struct kr_time mtime;
 	bool clear_suid;
 	struct kr_extent_map extents;  /* holds the journal's bytes */
@@ -153,6 +154,8 @@ void kr_journal_note_applied(struct kr_journal *journal, struct kr_journal_file 
 	const uint8_t boot_id[16]);
 /* Its APPLIED records are void. */
 void kr_journal_void_applied(struct kr_journal *journal, struct kr_applied *applied);
+/* The same until it is applied again, in the order that it had. */
+void kr_journal_lose_applied(struct kr_journal *journal, struct kr_applied *applied);
 /* Takes APPLIED out of its list, releases all that it holds, and frees it.  The writes die first: a state without writes is nothing,
  * writes without their state would be dirty again. */
 void kr_journal_drop_applied(struct kr_journal *journal, struct kr_applied *applied);

@@ -12,8 +12,12 @@
 void kr_journal_note_applied(struct kr_journal *journal, struct kr_journal_file *file, struct kr_applied *applied, uint64_t round,
 	const uint8_t boot_id[16])
 {
-	uint64_t mark = kr_journal_applied(journal, file, applied->up_to, round, boot_id);
+	uint64_t mark;
 
+	if (applied->order && !applied->order_mark) /* its records were void: its order, first */
+		applied->order_mark = kr_journal_applied(journal, file, applied->up_to, applied->order, boot_id);
+	applied->lost = false;
+	mark = kr_journal_applied(journal, file, applied->up_to, round, boot_id);
 	applied->round = round;
 	memcpy(applied->boot_id, boot_id, 16);
 	if (!applied->order) {
@@ -35,6 +39,12 @@ void kr_journal_void_applied(struct kr_journal *journal, struct kr_applied *appl
 	applied->mark = applied->order_mark = 0;
 }
 
+void kr_journal_lose_applied(struct kr_journal *journal, struct kr_applied *applied)
+{
+	kr_journal_void_applied(journal, applied);
+	applied->lost = true;
+}
+
 void kr_journal_drop_applied(struct kr_journal *journal, struct kr_applied *applied)
 {
 	kr_list_remove(&applied->link);
@@ -48,6 +58,6 @@ void kr_journal_stable(struct kr_journal *journal, struct kr_list *list, uint64_
 	struct kr_applied *applied, *next;
 
 	KR_LIST_FOR_EACH_SAFE(applied, next, list, link)
-		if (applied->round <= round && memcmp(applied->boot_id, boot_id, 16) == 0)
+		if (!applied->lost && applied->round <= round && memcmp(applied->boot_id, boot_id, 16) == 0)
 			kr_journal_drop_applied(journal, applied);
 }

@@ -159,24 +159,40 @@ void kr_applied_lose(struct kr_applied *applied, const struct kr_fid *file)
 }
 
 void kr_applied_note_unstable(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16],
-	uint64_t good, int err)
+	const struct kr_applied_loss *loss)
 {
 	struct kr_applied_entry *entry = find_or_make(applied, file, node_id);
 
-	entry->good = entry->unstable_err ? KR_MIN(entry->good, good) : good;
-	entry->unstable_err = err;
+	entry->good = entry->unstable_err ? KR_MIN(entry->good, loss->good) : loss->good;
+	entry->last = KR_MAX(entry->last, loss->last);
+	entry->unstable_err = loss->err;
+	entry->resending = false;
 	applied->owing += !entry->owing;
 	entry->owing = true;
 	entry->since = 0;
 	lose(entry);
 }
 
-void kr_applied_told(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16], uint64_t good)
+void kr_applied_told(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16],
+	const struct kr_applied_loss *loss, bool resent)
 {
 	struct kr_applied_entry *entry = kr_applied_find(applied, file, node_id);
 
-	if (entry && entry->good >= good)
-		entry->unstable_err = 0;
+	if (!entry || entry->good < loss->good || entry->last > loss->last)
+		return; /* there was another loss: it is told of that, too */
+	entry->unstable_err = 0;
+	entry->resending = resent;
+}
+
+void kr_applied_resent(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16], int err, bool more)
+{
+	struct kr_applied_entry *entry = applied->owing ? kr_applied_find(applied, file, node_id) : NULL;
+
+	if (!entry || !entry->resending || (!err && more))
+		return;
+	entry->resending = false;
+	if (!err)
+		kr_applied_clean(applied, file, node_id);
 }
 
 bool kr_applied_owes(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16])

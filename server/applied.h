@@ -20,10 +20,11 @@ struct kr_applied_entry {
 	uint64_t seq, round;      /* the latest */
 	bool replayed;            /* there were replays among it: replayed.h keeps it */
 	int unstable_err;         /* not 0: rounds after `good` were lost by a failed sync and the node has not taken note */
-	uint64_t good;
+	uint64_t good, last;      /* ... and up to `last` */
 	bool lossy;               /* there was such a loss: a flush on its way then may not have the lost bytes, so that what
 	                           * is known to be applied cannot be put as a position any more, and SEQ stays 0 */
 	bool owing;               /* ... and the node has not said since that it has nothing of the file to send, nor sent all it had */
+	bool resending;           /* ... but all of it is in the replays that it has sent since */
 	uint64_t incarnation, since; /* the first FLUSH that came after the node had taken note; 0: none */
 };
 
@@ -49,11 +50,19 @@ void kr_applied_note_replayed(struct kr_applied *applied, const struct kr_fid *f
 	uint64_t round);
 /* What is known of FILE counts no more, whoever's it is. */
 void kr_applied_lose(struct kr_applied *applied, const struct kr_fid *file);
-/* Rounds after GOOD are lost with ERR: nothing of them counts as applied any more. */
+/* A failed sync: rounds after GOOD, up to LAST, are lost with ERR. */
+struct kr_applied_loss {
+	uint64_t good, last;
+	int err;
+};
+/* Nothing of those rounds counts as applied any more. */
 void kr_applied_note_unstable(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16],
-	uint64_t good, int err);
-/* The node has answered that it knows of the loss of all rounds after GOOD. */
-void kr_applied_told(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16], uint64_t good);
+	const struct kr_applied_loss *loss);
+/* The node has answered that it knows of LOSS.  RESENT: before that it has sent all of it again, as replays. */
+void kr_applied_told(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16],
+	const struct kr_applied_loss *loss, bool resent);
+/* A replay of the node has been answered with ERR; MORE: others of it have not. */
+void kr_applied_resent(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16], int err, bool more);
 /* Whether the node may have bytes that it is to send again. (What is forgotten, being too much, is owed no more.) */
 bool kr_applied_owes(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16]);
 /* The node says that it has nothing to send, and has been told of every loss since it lost its last session. */

@@ -11,7 +11,7 @@
  * A sync can have failed before the change was asked for, too.  A node that has been told so (UNSTABLE) may have no lease of the file any more,
  * and so send what was lost after the change.  So the nodes that may have such bytes (applied.h) are asked (QUERY, which they answer
  * after UNSTABLE), and if one has anything unflushed that is the change's error: that may be what was lost.  A node is not asked any more when
- * it has had nothing, or has sent once more all that it had: it may have written since.  Nobody
+ * it has had nothing, or has sent once more all that it had, or that was lost: it may have written since.  Nobody
  * waits for those that have no session: they bring it when they are back, as late bytes, but what they had not been told of without being judged.
  * Nobody but its own node, for what it has written meanwhile, has anything to bring in between.  Loop thread.
  */

@@ -101,6 +101,7 @@ static void on_tick(uv_timer_t *timer)
 	uint64_t now_ns = kr_clock_ns();
 
 	kr_flush_tick(data, now_ns);
+	kr_stable_tick(data, now_ns);
 	kr_replayed_tick(&data->replayed);
 	kr_feed_tick(data);
 	maybe_raise(data, now_ns);
@@ -216,7 +217,7 @@ void kr_data_reclaimed(struct kr_sfile *file, struct kr_session *session, uint64
 	*ret_forgotten = kr_applied_forgotten(&data->applied, &file->fid, session->node_id);
 	if (entry && entry->unstable_err) {
 		/* what it does not know to be applied it sends again anyway */
-		kr_stable_send_unstable(file, session, entry->good, entry->unstable_err);
+		kr_stable_tell_again(file, session, entry);
 		return;
 	}
 	if (entry && entry->seq) {

@@ -41,6 +41,7 @@ struct kr_data {
 	struct kr_list sync_urgent, sync_queue; /* kr_stable.queued: somebody waits; by the time they are due */
 	uv_timer_t sync_timer, gather_timer, tick;
 	struct kr_list in_sync;       /* kr_stable.in_sync */
+	struct kr_list restoring;     /* kr_stable.restoring: files that wait for what a failed sync has lost */
 	struct kr_applied applied;
 	struct kr_synced synced;
 	struct kr_replayed replayed;
@@ -93,6 +94,8 @@ void kr_flush_before(struct kr_sfile *file, const struct kr_attr *before);
 void kr_flush_session_lost(struct kr_data *data, struct kr_session *session);
 /* `collecting` has changed. */
 void kr_flush_update_hold(struct kr_data *data);
+/* The same for what holds rounds of FILE alone. */
+void kr_flush_update_hold_of(struct kr_sfile *file);
 /* No round begins any more, chains are aborted; whether none runs. */
 void kr_flush_stop(struct kr_data *data);
 bool kr_flush_quiet(const struct kr_data *data);
@@ -110,10 +113,23 @@ void kr_stable_applied(struct kr_sfile *file, const uint8_t node_id[16], uint64_
 void kr_stable_owe(struct kr_sfile *file, const uint8_t node_id[16], uint64_t round);
 /* All rounds up to it have been synced, or found their sync to fail. */
 uint64_t kr_stable_floor(const struct kr_data *data);
-/* Tells SESSION's node that its rounds after GOOD are lost; until it answers, every RECLAIM tells it again. */
-void kr_stable_send_unstable(struct kr_sfile *file, struct kr_session *session, uint64_t good, int err);
 /* Syncs everything that waits at once. */
 void kr_stable_hurry(struct kr_data *data);
+
+/* --- unstable.c ----------------------------------------------------------------------------------------------------- */
+/* A sync of FILE has failed with ERR: whom it concerns is told, and sends again what is lost. */
+void kr_stable_lost(struct kr_sfile *file, int err);
+/* Tells SESSION's node, which reclaims the file, of the loss that it has not taken note of: until it has, every RECLAIM does. */
+void kr_stable_tell_again(struct kr_sfile *file, struct kr_session *session, const struct kr_applied_entry *entry);
+/* Nodes are still sending what was lost: no round of FILE may begin. */
+bool kr_stable_restores(const struct kr_sfile *file);
+/* ... and the node NODE is one of them: its replays go in. */
+bool kr_stable_may_restore(const struct kr_sfile *file, uint32_t node);
+/* A replay is about to go in; one has been answered. */
+void kr_stable_restoring(struct kr_sfile_data *data);
+void kr_stable_restored(struct kr_sfile_data *data);
+/* Nobody is waited for for ever. */
+void kr_stable_tick(struct kr_data *data, uint64_t now_ns);
 
 /* --- pipelines.c ---------------------------------------------------------------------------------------------------- */
 void kr_pipelines_register(struct kr_data *data);

@@ -42,11 +42,13 @@ void kr_sfile_data_fini(struct kr_sfile_data *data)
 	kr_stable_file_fini(&data->stable);
 }
 
-/* The bytes that a node has inline at the server are bounded as its jobs are: too many pause its connection. Not during
- * replays, which wait for a RECLAIM_DONE behind them. */
-static void count_inline(struct kr_request *request)
+/* The bytes that a node has inline at the server are bounded as its jobs are: too many pause its connection. Not while rounds
+ * wait for what comes behind them: a RECLAIM_DONE, or the answer to UNSTABLE. */
+static void count_inline(struct kr_request *request, const struct kr_sfile *file)
 {
-	if (!request->data || request->server->data->collecting)
+	if (kr_stable_restores(file))
+		kr_request_unhold(request);
+	if (!request->data || request->server->data->collecting || kr_stable_restores(file))
 		return;
 	request->state = request->session; /* counted; nothing to free */
 	request->session->running++;
@@ -121,6 +123,8 @@ static bool may_flush(const struct kr_request *request, const struct kr_sfile *f
 		return true;
 	if (!(request->msg.flush_request.flags & KR_FLUSH_REPLAY))
 		return false;
+	if (kr_stable_may_restore(file, node))
+		return true;
 	attachment = kr_attachment_find(file, request->session);
 	return request->server->data->collecting || (attachment && attachment->replays);
 }
@@ -219,7 +223,7 @@ static void handle_flush(struct kr_request *request)
 	else if (ask.replay_round)
 		count_replay(request);
 	else
-		count_inline(request);
+		count_inline(request, file);
 	kr_flush_execute(file);
 	kr_flush_gathered(file);
 	kr_sfile_put(file);

@@ -35,6 +35,8 @@ struct kr_sfile_data {
 	struct kr_link gathering;          /* in the owner's list: the next round waits until gather_ns for other writers */
 	uint64_t gather_ns;
 	struct kr_stable stable;
+	bool restoring;                    /* replays go in: for a moment the file has older bytes than it had, which nobody may see */
+	uint64_t restorations;             /* how often that was so */
 	struct kr_list pipelines;          /* kr_feed_pipeline.of_file: one of each ring of which somebody has joined */
 
 	/* Of the running round. */

@@ -41,8 +41,14 @@ void kr_flush_session_lost(struct kr_data *data, struct kr_session *session)
 	KR_LIST_FOR_EACH_SAFE(item, after, &data->busy, busy) {
 		/* what this causes may end the next one's business, but this one is not idle before its last action */
 		kr_rounds_lost(&item->rounds, session->node);
-		kr_flush_execute(item->file);
+		kr_flush_update_hold_of(item->file); /* what it was to send again is not waited for any more */
 	}
+}
+
+void kr_flush_update_hold_of(struct kr_sfile *file)
+{
+	kr_flush_hold(&file->data);
+	kr_flush_execute(file);
 }
 
 void kr_flush_update_hold(struct kr_data *data)
@@ -50,8 +56,7 @@ void kr_flush_update_hold(struct kr_data *data)
 	struct kr_sfile_data *item, *after;
 
 	KR_LIST_FOR_EACH_SAFE(item, after, &data->busy, busy) {
-		kr_flush_hold(item);
-		kr_flush_execute(item->file);
+		kr_flush_update_hold_of(item->file);
 	}
 }
 

@@ -7,7 +7,8 @@
 
 void kr_flush_hold(struct kr_sfile_data *data)
 {
-	kr_rounds_hold(&data->rounds, data->owner->collecting || data->owner->stopping || kr_link_linked(&data->gathering));
+	kr_rounds_hold(&data->rounds, data->owner->collecting || data->owner->stopping || kr_stable_restores(data->file) ||
+		kr_link_linked(&data->gathering));
 }
 
 static size_t count_writers(const struct kr_sfile *file)

@@ -66,7 +66,7 @@ static void begin_round(struct kr_sfile_data *data)
 }
 
 /* Whether others may have seen the file as it was before, and have READ since: a participant has flushed without WRITE while READ was being
- * recalled from it, or its session has ended and its leases are others' by now. */
+ * recalled from it, or has sent again what a failed sync had lost, or its session has ended and its leases are others' by now. */
 static bool changed_under_others(const struct kr_sfile_data *data)
 {
 	for (uint32_t i = 0; i < data->part_count; i++) {
@@ -74,7 +74,9 @@ static bool changed_under_others(const struct kr_sfile_data *data)
 
 		if (!kr_session_find_node(data->file->server, part->node))
 			return true;
-		if (!part->replay && !(kr_lease_table_held(&data->file->leases, part->node) & KR_LEASE_WRITE))
+		if (part->replay && data->file->server->grace.active)
+			continue; /* nobody is served yet */
+		if (!(kr_lease_table_held(&data->file->leases, part->node) & KR_LEASE_WRITE))
 			return true;
 	}
 	return false;
@@ -179,7 +181,7 @@ static void conclude(struct kr_sfile *file, int err)
 	kr_flush_execute(file);
 }
 
-/* A sync has failed, which may have lost bytes of the running round: they come once more. */
+/* A sync has failed, which may have lost bytes of the running round: they come once more, after what is sent again. */
 static void run_again(struct kr_sfile *file)
 {
 	kr_rounds_undone(&file->data.rounds, file->data.rounds.round);
@@ -281,7 +283,9 @@ static void write_inline(struct kr_sfile *file, const struct kr_round_action *ac
 	size_t position = 0;
 
 	begin_round(data);
-	add_part(data, request)->seq = msg->seq;
+	if (add_part(data, request)->replay)
+		kr_stable_restoring(data);
+	data->parts[0].seq = msg->seq;
 	take_mtime(data, msg->mtime);
 	data->clear_suid = msg->clear_suid;
 	for (uint32_t i = 0; i < msg->extents.count; i++) {
@@ -346,7 +350,8 @@ static void send_round(struct kr_sfile *file, const struct kr_round_action *acti
 
 	if (request->msg.flush_request.clear_suid)
 		data->clear_suid = true;
-	add_part(data, request);
+	if (add_part(data, request)->replay)
+		kr_stable_restoring(data);
 	if (!kr_data_hop(data->owner, session, action->downstream, host, &msg.downstream)) {
 		kr_rounds_broken(&data->rounds, action->round);
 		return;
@@ -400,8 +405,11 @@ static void answer(struct kr_sfile_data *data, const struct kr_round_action *act
 			attachment->replays = false; /* it asks again before it sends them */
 		if (!action->err)
 			request->session->replayed_ns = kr_clock_ns();
+		kr_applied_resent(&data->owner->applied, &data->file->fid, request->session->node_id, action->err,
+			kr_rounds_replayed_by(&data->rounds, request->session->node));
 		data->owner->replays--;
 		data->owner->replay_bytes -= request->data ? request->data->length : 0;
+		kr_stable_restored(data);
 	} else if (attachment) {
 		kr_cover_flushed(&attachment->cover, action->err);
 		kr_lease_table_refused(&data->file->leases, request->session->node, attachment->cover.refused);

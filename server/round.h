@@ -13,6 +13,7 @@
  *
  * Replays (flushes of rounds that a machine crash may have undone) run one by one before everything else, by the ascending
  * numbers of the rounds that they were at first, and nothing runs while the machine is held (the server still collects them).
+ * So do flushes of rounds that a failed sync may have undone.
  * One that fails takes the later ones of its node along, so that what is applied of a journal is all up to some number.
  *
  * Every ask gets exactly one KR_ROUND_REPLY.  Events are functions; what they cause waits in a queue of actions, which the

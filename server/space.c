@@ -23,6 +23,7 @@ struct space {
 	unsigned count, held;
 	struct kr_request *request;
 	void (*start)(struct kr_request *request);
+	uint64_t restorations; /* of what is copied, when that began */
 };
 
 static void free_space(void *state)
@@ -202,11 +203,28 @@ static struct kr_sfile *copy_target(struct kr_request *request)
 	return kr_fid_equal(&space->files[0]->fid, &request->msg.copy_request.to) ? space->files[0] : space->files[1];
 }
 
+static const struct kr_sfile_data *copy_source(const struct kr_request *request)
+{
+	const struct space *space = request->state;
+
+	return &space->files[!kr_fid_equal(&space->files[0]->fid, &request->msg.copy_request.from)]->data;
+}
+
+/* What is copied may have been older than it was before, and is now (unstable.c). */
+static bool was_restored(const struct kr_request *request)
+{
+	const struct kr_sfile_data *source = copy_source(request);
+
+	return source->restoring || source->restorations != ((const struct space *)request->state)->restorations;
+}
+
 static void copy_done(struct kr_request *request)
 {
 	struct kr_sfile *file = copy_target(request);
 
 	kr_sfile_changed(file);
+	if (!request->err && was_restored(request))
+		request->err = -EIO;
 	if (request->err)
 		kr_request_reply_job(request);
 	else
@@ -215,10 +233,13 @@ static void copy_done(struct kr_request *request)
 
 static void go_on_copy(struct kr_request *request)
 {
+	const struct kr_sfile_data *source = copy_source(request);
+
 	if (request->err) {
 		kr_request_reply_job(request);
 		return;
 	}
+	((struct space *)request->state)->restorations = source->restorations - source->restoring;
 	kr_sfile_changing(copy_target(request));
 	kr_request_run(request, run_copy, copy_done);
 }

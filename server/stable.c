@@ -36,12 +36,15 @@ void kr_stable_file_init(struct kr_stable *stable)
 	kr_link_init(&stable->queued);
 	kr_link_init(&stable->in_sync);
 	kr_list_init(&stable->waiters);
+	kr_list_init(&stable->asked);
+	kr_link_init(&stable->restoring);
 }
 
 void kr_stable_file_fini(struct kr_stable *stable)
 {
 	kr_list_remove(&stable->queued);
 	kr_list_remove(&stable->in_sync);
+	kr_list_remove(&stable->restoring);
 	free(stable->owners);
 	stable->owners = NULL;
 	stable->owner_count = stable->owner_capacity = 0;
@@ -61,6 +64,7 @@ void kr_stable_init(struct kr_data *data)
 	kr_list_init(&data->sync_queue);
 	kr_list_init(&data->sync_urgent);
 	kr_list_init(&data->in_sync);
+	kr_list_init(&data->restoring);
 	kr_gate_init(&data->syncs, data->server, KR_STABLE_PARALLEL);
 	uv_timer_init(data->server->loop, &data->sync_timer);
 	data->sync_timer.data = data;
@@ -116,53 +120,6 @@ static void tell_stable(struct kr_sfile *file, uint64_t cover)
 			kr_session_ask(session, KR_MSG_STABLE, &msg, NULL, NULL);
 	}
 	stable->owner_count = kept;
-}
-
-/* An UNSTABLE on its way to a node. */
-struct sent_unstable {
-	struct kr_sfile *file; /* reference */
-	uint64_t good;
-};
-
-static void unstable_answered(struct kr_session *session, void *context, int err, const void *reply)
-{
-	struct sent_unstable *sent = context;
-
-	(void)reply;
-	if (err == 0) /* else it is told at its RECLAIM */
-		kr_applied_told(&kr_data_of(sent->file)->applied, &sent->file->fid, session->node_id, sent->good);
-	kr_sfile_put(sent->file);
-	free(sent);
-}
-
-void kr_stable_send_unstable(struct kr_sfile *file, struct kr_session *session, uint64_t good, int err)
-{
-	struct kr_unstable_request msg = { .file = file->fid, .round = good, .error = kr_status_from_errno(err) };
-	struct sent_unstable *sent = kr_xcalloc(1, sizeof *sent);
-
-	*sent = (struct sent_unstable){ .file = kr_sfile_ref(file), .good = good };
-	if (!kr_session_ask(session, KR_MSG_UNSTABLE, &msg, unstable_answered, sent)) {
-		kr_sfile_put(file);
-		free(sent);
-	}
-}
-
-/* All rounds since the last good sync may be lost, also those applied while this one ran. */
-static void tell_unstable(struct kr_sfile *file, int err)
-{
-	struct kr_stable *stable = &file->data.stable;
-
-	for (uint32_t i = 0; i < stable->owner_count; i++) {
-		struct kr_stable_owner *owner = &stable->owners[i];
-		struct kr_session *session = kr_session_find_node_id(file->server, owner->node_id);
-
-		kr_applied_note_unstable(&kr_data_of(file)->applied, &file->fid, owner->node_id, stable->good, err);
-		if (session)
-			kr_stable_send_unstable(file, session, stable->good, err);
-	}
-	stable->owner_count = 0;
-	kr_synced_lose(&kr_data_of(file)->synced, stable->applied);
-	stable->taint = err; /* a round that runs has bytes in the same file */
 }
 
 static void call_waiters(struct kr_list *waiters, int err)
@@ -264,7 +221,7 @@ static void loss_noted(void *context, int err)
 	struct sync_job *job = context;
 
 	(void)err; /* said */
-	tell_unstable(job->file, job->err);
+	kr_stable_lost(job->file, job->err);
 	conclude(job);
 }
 
@@ -277,7 +234,7 @@ static void done(struct kr_gate_job *gated)
 	data->counters.syncs++;
 	if (job->err && !job->gone) {
 		data->counters.sync_errors++;
-		kr_log_error("syncing a file failed: %s; its nodes flush again what was applied since the last good sync",
+		kr_log_error("syncing a file failed: %s; its nodes send again what was applied since the last good sync",
 			strerror(-job->err));
 		kr_replayed_lose(&data->replayed, &file->fid, loss_noted, job);
 	} else if (must_be_noted(job)) {

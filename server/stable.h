@@ -2,7 +2,7 @@
  *
  * Loop thread; the syncs run in libuv's pool, at most KR_STABLE_PARALLEL at once.  A file is synced within
  * KR_STABLE_DELAY_MS of its round, at once when somebody waits.  A sync covers the rounds that were applied when it
- * began; rounds after a failed sync's last good one are reported UNSTABLE and never called stable later.
+ * began; rounds after a failed sync's last good one are reported UNSTABLE and never called stable later (unstable.c).
  *
  * Where more than one node has rounds, what is synced is written down before anybody is told (synced.h): else a node that
  * was away would, after a crash of this machine, replay its older round over the bytes of those that have let go of theirs.
@@ -47,6 +47,9 @@ struct kr_stable {
 	uint64_t others_round;          /* the last round of anybody else */
 	bool cut_owed;                  /* a change that is in no journal (cuts.h) has been made, and its sync failed */
 	int taint;                      /* a sync failed while a round was running: the round is run once more */
+	struct kr_list asked;           /* of unstable.c: UNSTABLEs that no round may begin before ... */
+	uint64_t asked_until_ns;        /* ... but from then on they are not waited for ... */
+	struct kr_link restoring;       /* ... in the list of the files of which that is so */
 };
 
 /* Everything that has been applied to FILE (and any other change made before this call) is on stable storage when CALLBACK

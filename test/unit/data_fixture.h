@@ -54,6 +54,7 @@ static inline void control_frame(struct kr_conn *conn, const struct kr_frame *fr
 	struct node *node = kr_conn_context(conn);
 	struct kr_round_reply round_reply = { .seq = 0 };
 	struct kr_query_reply query_reply = { .dirty = node ? node->dirty : 0 };
+	struct kr_unstable_reply unstable_reply = { .resent = 0 };
 	const void *reply = NULL;
 	struct kr_arena arena = { 0 };
 	union kr_any_msg msg;
@@ -77,6 +78,9 @@ static inline void control_frame(struct kr_conn *conn, const struct kr_frame *fr
 		break;
 	case KR_MSG_UNSTABLE:
 		node->unstable++;
+		node->unstable_id = frame->header.id;
+		node->lost = msg.unstable_request.last;
+		reply = &unstable_reply;
 		break;
 	case KR_MSG_RECALL:
 		node->recalls++;
@@ -311,6 +315,27 @@ static inline void node_flush(struct node *node)
 	} else {
 		node_ask(node, KR_MSG_FLUSH, &msg, NULL, 0, flush_answered);
 	}
+}
+
+/* It was applied at first in round ORDER, and at last in ROUND. */
+static inline void send_replay_of(struct node *node, uint64_t round, uint64_t order, const struct kr_range *extent, unsigned generation)
+{
+	struct kr_flush_request msg = { .file = node->file, .flags = 1 | 2, .seq = order, .replay_round = round, .replay_order = order,
+		.mtime = node->mtime, .extents = { extent, 1 } };
+	struct kr_buf *buf = kr_buf_new(extent->length);
+	struct kr_slice slice = { .buf = buf, .length = extent->length };
+
+	buf->length = extent->length;
+	fill(buf->data, extent->offset, extent->length, generation);
+	msg.checksum = kr_checksum(buf->data, buf->length) + node->damaged;
+	node_ask(node, KR_MSG_FLUSH, &msg, &slice, 1, flush_answered);
+	node->flushing = node->wants_flush = true;
+	kr_buf_put(buf);
+}
+
+static inline void send_replay(struct node *node, uint64_t round, const struct kr_range *extent, unsigned generation)
+{
+	send_replay_of(node, round, round, extent, generation);
 }
 
 static inline bool all_flushed(void)

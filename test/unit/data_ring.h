@@ -90,6 +90,7 @@ struct node {
 	unsigned deaths_left, die_after; /* extents sent in a stream before the next death */
 
 	uint64_t stable, unstable;
+	uint64_t unstable_id, lost; /* of the latest UNSTABLE: to be answered; the last round that it names */
 	bool dirty, deaf; /* what it answers to QUERY; it does not, nor to UNSTABLE */
 	unsigned queries;
 	uint64_t replay_round; /* of the latest ROUND */

@@ -88,6 +88,14 @@ void kr_flush_for_each(struct kr_flusher *flusher, void (*do_file)(struct kr_fil
 {
 	(void)flusher, (void)do_file, (void)reason;
 }
+void kr_flush_forgo_order(struct kr_file *file)
+{
+	(void)file;
+}
+void kr_flush_settle_unstable(struct kr_file *file)
+{
+	(void)file;
+}
 void kr_flush_forget_round(struct kr_flush_send *send)
 {
 	(void)send;

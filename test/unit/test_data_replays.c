@@ -4,27 +4,6 @@
 
 #include "server/data_priv.h"
 
-/* It was applied at first in round ORDER, and at last in ROUND. */
-static void send_replay_of(struct node *node, uint64_t round, uint64_t order, const struct kr_range *extent, unsigned generation)
-{
-	struct kr_flush_request msg = { .file = node->file, .flags = 1 | 2, .seq = order, .replay_round = round, .replay_order = order,
-		.mtime = node->mtime, .extents = { extent, 1 } };
-	struct kr_buf *buf = kr_buf_new(extent->length);
-	struct kr_slice slice = { .buf = buf, .length = extent->length };
-
-	buf->length = extent->length;
-	fill(buf->data, extent->offset, extent->length, generation);
-	msg.checksum = kr_checksum(buf->data, buf->length) + node->damaged;
-	node_ask(node, KR_MSG_FLUSH, &msg, &slice, 1, flush_answered);
-	node->flushing = node->wants_flush = true;
-	kr_buf_put(buf);
-}
-
-static void send_replay(struct node *node, uint64_t round, const struct kr_range *extent, unsigned generation)
-{
-	send_replay_of(node, round, round, extent, generation);
-}
-
 static unsigned after_replays(uint64_t offset)
 {
 	return offset >= 90 && offset < 95 ? 9 : offset >= 50 && offset < 150 ? 7 : 5;

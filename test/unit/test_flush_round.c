@@ -62,9 +62,10 @@ void kr_flush_stable(struct kr_file *file, uint64_t round)
 {
 	(void)file, (void)round;
 }
-void kr_flush_unstable(struct kr_file *file, uint64_t after_round, int err)
+bool kr_flush_unstable(struct kr_file *file, const struct kr_unstable_request *request)
 {
-	(void)file, (void)after_round, (void)err;
+	(void)file, (void)request;
+	return true;
 }
 void kr_rpc_answer(struct kr_rpc *rpc, const struct kr_down *down, int err, const void *msg)
 {

@@ -84,6 +84,42 @@ static void mtime_and_suid_of_the_last_dirty_write_come_back(void **state)
 	assert_true(KR_LIST_ENTRY(found->applied.head.next, struct kr_applied, link)->clear_suid);
 }
 
+static struct kr_applied *apply_in_order(struct fixture *f, uint64_t round)
+{
+	struct kr_applied *applied;
+
+	apply(f, 0, round);
+	applied = KR_LIST_ENTRY(f->files[0].applied.head.prev, struct kr_applied, link);
+	applied->order = round;
+	applied->order_mark = applied->mark;
+	return applied;
+}
+
+/* By the server's loss of power it is replayed in that order then. */
+static void what_a_failed_sync_has_lost_is_dirty_until_it_is_applied_again_and_keeps_its_order(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_applied *first, *second, *found;
+
+	append(f, 0, 0, 10, 1);
+	first = apply_in_order(f, 5);
+	append(f, 0, 0, 30, 2);
+	second = apply_in_order(f, 6);
+	kr_journal_lose_applied(f->journal, second);
+	kr_journal_lose_applied(f->journal, first);
+	kr_journal_note_applied(f->journal, f->files[0].file, first, 9, boot);
+	assert_true(second->lost && !first->lost);
+	assert_int_equal(first->order, 5);
+	kr_journal_free(f->journal);
+	open_journal(f);
+	found = KR_LIST_ENTRY(recovered(&f->recovery, 0)->applied.head.next, struct kr_applied, link);
+	assert_int_equal(found->round, 9);
+	assert_int_equal(found->order, 5);
+	assert_int_equal(found->extents.bytes, 10);
+	assert_ptr_equal(found->link.next, &recovered(&f->recovery, 0)->applied.head);
+	assert_int_equal(recovered(&f->recovery, 0)->dirty.bytes, 30);
+}
+
 static void a_killed_writer_loses_nothing_that_returned(void **state)
 {
 	struct fixture *f = *state;
@@ -350,6 +386,7 @@ int main(void)
 		TEST(what_was_appended_is_read_back),
 		TEST(random_life_with_restarts_agrees_with_the_model),
 		TEST(mtime_and_suid_of_the_last_dirty_write_come_back),
+		TEST(what_a_failed_sync_has_lost_is_dirty_until_it_is_applied_again_and_keeps_its_order),
 		TEST(a_killed_writer_loses_nothing_that_returned),
 		TEST(at_journal_max_appends_wait_until_bytes_are_stable),
 		TEST(segments_are_used_again_and_their_number_stays_bounded),

@@ -109,6 +109,31 @@ grep -q "Input/output error" "$WORK/cut" || [ $size = 0 ] || fail "$(cat "$WORK/
 on node2 truncate -s 0 "$(mnt 2)/$late" || fail "what was sent again cannot be cut"
 drained $late
 [ ! -s "$EXPORT/$late" ] || fail "what was cut is there again"
+# The sync fails behind the closes of two nodes that have written the same bytes: they count in that order when they are sent again, whoever is there
+# first, and what is written meanwhile comes after them.
+fill() { head -c "$2" /dev/zero | tr '\0' "$1"; }
+over() { fill "$2" "$3" | on "node$1" dd of="$(mnt "$1")/$order" conv=notrunc status=none; } # it is not cut, which would wait for the sync
+for ((try = 1; ; try++)); do
+	[ $try -le 20 ] || fail "the node was never stopped before the sync"
+	order=order-$try before=$(failed_syncs)
+	: | on node1 tee "$m/$order" && on node1 chmod 666 "$m/$order" && drained $order
+	order "$WORK/at-server" stable.before:eio:1
+	over 1 A 50000 || fail "cannot write $order"
+	over 2 B 50000 || fail "cannot write $order"
+	kill -STOP "${DAEMON[node1]}"
+	[ "$(failed_syncs)" != "$before" ] || break
+	kill -CONT "${DAEMON[node1]}"
+	drained $order
+done
+until_ok 60 "the sync behind the closes fails" sh -c "[ \$(grep -c 'syncing a file failed' '$WORK/kairand.log') -gt $before ]"
+over 2 C 10000 2>"$WORK/third" &
+third=$!
+sleep 0.5 # what did not wait for the node would be done by then
+kill -CONT "${DAEMON[node1]}"
+wait $third || grep -q "Input/output error" "$WORK/third" || fail "the third write: $(cat "$WORK/third")"
+drained $order
+until_ok 60 "drained at node 2" on node2 "$B/tools/kairan" flush "$(mnt 2)" || fail "$order: nothing drains at node 2"
+cmp <(fill C 10000; fill B 40000) "$EXPORT/$order" || fail "the order of writes that a failed sync lost: $(fold -w 10000 "$EXPORT/$order" | cut -c 1 | tr -d '\n')"
 # In a round of two writers, and for good until there is space: both are told, then both drain by themselves.
 order "$WORK/at-server" apply.middle:enospc
 for i in 1 2; do

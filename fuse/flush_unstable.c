@@ -1,0 +1,200 @@
+/* UNSTABLE: a sync has failed at the server, and what rounds had brought there may be lost.
+ *
+ * As a rule they are sent again as they were, before UNSTABLE is answered: as replays, which the server applies in the order of the rounds, those
+ * of all nodes, and before anything else.  Such an entry of flush.applied is `lost` until its replay has been answered; no STABLE counts for it.
+ * Its APPLIED records are void before, those of the latest first: a start of the daemon finds its bytes dirty.
+ *
+ * What cannot be sent so (there is no session, or the file's bytes are being judged, or they are too many), or was not taken, becomes dirty again,
+ * with all that was applied after it, under what is newer, and goes in as it comes.  Loop thread.
+ */
+#include <errno.h>
+
+#include "common/log.h"
+#include "fuse/flush_priv.h"
+
+/* --- as dirty bytes -------------------------------------------------------------------------------------------------- */
+
+struct redirty {
+	struct kr_file *file;
+	int err;
+};
+
+static void redirty_piece(void *context, const struct kr_extent *piece)
+{
+	struct redirty *redirty = context;
+
+	if (kr_extent_map_insert_under(&redirty->file->dirty, piece, kr_journal_release,
+		redirty->file->mount->journal) < 0)
+		redirty->err = -ENOMEM;
+}
+
+/* Under what is dirty already; the APPLIED records die first.  file->lock is held. */
+static int redirty_entry(struct kr_file *file, struct kr_applied *applied)
+{
+	struct redirty redirty = {file, 0};
+
+	file->clear_suid |= applied->clear_suid;
+	kr_journal_void_applied(file->mount->journal, applied);
+	kr_extent_map_for_each(&applied->extents, redirty_piece, &redirty);
+	kr_extent_map_fini(&applied->extents);
+	kr_list_remove(&applied->link);
+	free(applied);
+	return redirty.err;
+}
+
+static void redirty_all(struct kr_file *file, uint64_t after_round, int err)
+{
+	struct kr_time mtime = {.sec = INT64_MIN};
+	struct kr_link *link, *before;
+	int failed = 0;
+	bool any = false;
+
+	pthread_mutex_lock(&file->lock);
+	/* The latest first. */
+	for (link = file->flush.applied.head.prev; link != &file->flush.applied.head; link = before) {
+		struct kr_applied *applied = KR_LIST_ENTRY(link, struct kr_applied, link);
+
+		before = link->prev;
+		if (applied->round <= after_round || !kr_flush_is_current_boot(file, applied))
+			continue;
+		if (kr_time_compare(applied->mtime, mtime) > 0)
+			mtime = applied->mtime;
+		any = true;
+		if (redirty_entry(file, applied) < 0)
+			failed = -ENOMEM;
+	}
+	if (any) {
+		file->flush.flushed_seq = file->flush.clean_seq = 0;
+		kr_flush_plan_want(&file->flush.plan, kr_extent_map_max_seq(&file->dirty), false);
+		kr_flush_dirtied(file);
+	}
+	pthread_mutex_unlock(&file->lock);
+	if (failed)
+		kr_log_error("out of memory: unflushed bytes of a file wait in the journal for the next mount");
+	if (any)
+		kr_file_redirtied(file, mtime, err);
+}
+
+/* The answer of a send takes all up to its seq out of dirty: while one is in flight nothing older may come back. */
+void kr_flush_settle_unstable(struct kr_file *file)
+{
+	struct kr_flush *flush = &file->flush;
+
+	if (!flush->unstable || !kr_list_empty(&flush->sends))
+		return;
+	flush->unstable = false;
+	redirty_all(file, flush->unstable_after, flush->unstable_err);
+}
+
+/* All that was applied after AFTER_ROUND becomes dirty as soon as nothing is in flight. ERR: for programs; 0: they have been told. */
+static void redirty_later(struct kr_file *file, uint64_t after_round, int err)
+{
+	struct kr_flush *flush = &file->flush;
+
+	flush->unstable_after = flush->unstable ? KR_MIN(flush->unstable_after, after_round) : after_round;
+	flush->unstable_err = err || !flush->unstable ? err : flush->unstable_err;
+	flush->unstable = true;
+}
+
+/* Whatever else becomes of them, what was applied after the first of them comes after it again. */
+void kr_flush_forgo_order(struct kr_file *file)
+{
+	struct kr_applied *applied;
+	uint64_t first = 0;
+
+	KR_LIST_FOR_EACH(applied, &file->flush.applied, link) {
+		if (!applied->lost)
+			continue;
+		applied->lost = false;
+		if (kr_flush_is_current_boot(file, applied)) /* else it is replayed with all that the former boot has lost */
+			first = first ? KR_MIN(first, applied->round) : applied->round;
+	}
+	if (first)
+		redirty_later(file, first - 1, 0);
+}
+
+/* --- as replays ------------------------------------------------------------------------------------------------------ */
+
+bool kr_flush_has_lost(const struct kr_file *file)
+{
+	const struct kr_applied *applied;
+
+	KR_LIST_FOR_EACH(applied, &file->flush.applied, link)
+		if (applied->lost)
+			return true;
+	return false;
+}
+
+static bool replays_are_in_flight(const struct kr_file *file)
+{
+	const struct kr_flush_send *send;
+
+	KR_LIST_FOR_EACH(send, &file->flush.sends, link)
+		if (send->replay)
+			return true;
+	return false;
+}
+
+/* Whether anything that UNSTABLE names is believed to be there. */
+static bool is_news(const struct kr_file *file, uint64_t after_round, uint64_t last_round)
+{
+	const struct kr_applied *applied;
+
+	KR_LIST_FOR_EACH(applied, &file->flush.applied, link)
+		if (kr_flush_is_current_boot(file, applied) && applied->round > after_round && applied->round <= last_round)
+			return true;
+	return false;
+}
+
+/* Whether all that was lost after AFTER_ROUND, up to LAST_ROUND, can go as it was.  Not so when a round after those has been applied already: the
+ * server has not waited for us, and an APPLIED that stays would count for what it does not bring. */
+static bool may_replay(const struct kr_file *file, uint64_t after_round, uint64_t last_round)
+{
+	const struct kr_flush *flush = &file->flush;
+	const struct kr_applied *applied;
+	unsigned count = 0;
+
+	if (kr_flusher_of(file)->stopped || kr_flusher_of(file)->recovering || flush->orphaned || flush->late || flush->unstable)
+		return false;
+	KR_LIST_FOR_EACH(applied, &flush->applied, link) {
+		if (!applied->lost && (!kr_flush_is_current_boot(file, applied) || applied->round > last_round))
+			return false;
+		count += applied->lost || applied->round > after_round;
+	}
+	return count <= KR_FLUSH_REPLAYS_MAX;
+}
+
+/* The latest first. */
+static void lose(struct kr_file *file, uint64_t after_round)
+{
+	struct kr_link *link;
+
+	for (link = file->flush.applied.head.prev; link != &file->flush.applied.head; link = link->prev) {
+		struct kr_applied *applied = KR_LIST_ENTRY(link, struct kr_applied, link);
+
+		if (!applied->lost && applied->round > after_round)
+			kr_journal_lose_applied(file->mount->journal, applied);
+	}
+}
+
+bool kr_flush_unstable(struct kr_file *file, const struct kr_unstable_request *request)
+{
+	struct kr_flush *flush = &file->flush;
+	int err = kr_status_to_errno(request->error);
+	bool all = !replays_are_in_flight(file);
+
+	flush->lost_round = KR_MAX(flush->lost_round, request->last);
+	if (!is_news(file, request->round, request->last))
+		return all && !flush->unstable;
+	if (!may_replay(file, request->round, request->last)) {
+		kr_flush_forgo_order(file);
+		redirty_later(file, request->round, err);
+		kr_flush_step(file);
+		return false;
+	}
+	lose(file, request->round);
+	kr_file_redirtied(file, (struct kr_time){.sec = INT64_MIN}, err);
+	kr_flush_replay_file(file, KR_RPC_HARD);
+	kr_flush_step(file);
+	return all;
+}

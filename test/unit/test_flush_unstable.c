@@ -1,0 +1,260 @@
+/* What a node does when it is told that a sync has failed at the server; its journal and the flusher around it are simulated. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/util.h"
+#include "fuse/file_priv.h"
+#include "fuse/flush_priv.h"
+
+enum { ROUNDS = 4 };
+
+static struct {
+	struct kr_flusher flusher;
+	struct kr_session_facts facts;
+	uint64_t voided[2 * ROUNDS]; /* rounds, as their records died */
+	unsigned voids, replays, stepped;
+	int told;
+} fake;
+
+void kr_journal_void_applied(struct kr_journal *journal, struct kr_applied *applied)
+{
+	(void)journal;
+	if (applied->mark)
+		fake.voided[fake.voids++] = applied->round;
+	applied->mark = 0;
+}
+void kr_journal_lose_applied(struct kr_journal *journal, struct kr_applied *applied)
+{
+	kr_journal_void_applied(journal, applied);
+	applied->lost = true;
+}
+void kr_journal_release(void *journal, const struct kr_extent *extent)
+{
+	(void)journal, (void)extent;
+}
+void kr_file_redirtied(struct kr_file *file, struct kr_time mtime, int err)
+{
+	(void)file, (void)mtime;
+	fake.told = err ? err : fake.told;
+}
+void kr_flush_dirtied(struct kr_file *file)
+{
+	(void)file;
+}
+bool kr_flush_is_current_boot(const struct kr_file *file, const struct kr_applied *applied)
+{
+	(void)file;
+	return !applied->lost && memcmp(applied->boot_id, fake.facts.boot_id, 16) == 0;
+}
+void kr_flush_replay_file(struct kr_file *file, unsigned flags)
+{
+	(void)file, (void)flags;
+	fake.replays++;
+}
+void kr_flush_step(struct kr_file *file)
+{
+	fake.stepped++;
+	kr_flush_settle_unstable(file);
+}
+struct kr_flusher *kr_flusher_of(const struct kr_file *file)
+{
+	(void)file;
+	return &fake.flusher;
+}
+
+struct fixture {
+	struct kr_mount mount;
+	struct kr_file file;
+	struct kr_flush_send send;
+};
+
+/* Rounds 1 to ROUNDS, each of the byte of its number, and of the first one. */
+static int setup(void **state)
+{
+	static struct fixture f;
+
+	memset(&fake, 0, sizeof(fake));
+	f = (struct fixture){.file.mount = &f.mount};
+	pthread_mutex_init(&f.file.lock, NULL);
+	kr_extent_map_init(&f.file.dirty);
+	kr_list_init(&f.file.flush.applied);
+	kr_list_init(&f.file.flush.sends);
+	for (uint64_t round = 1; round <= ROUNDS; round++) {
+		struct kr_applied *applied = kr_xcalloc(1, sizeof(*applied));
+		struct kr_extent first = {.length = 1, .position = 100 * round, .seq = round};
+		struct kr_extent own = {.offset = round, .length = 1, .position = 100 * round + 1, .seq = round};
+
+		applied->round = applied->up_to = applied->mark = round;
+		kr_extent_map_init(&applied->extents);
+		assert_int_equal(kr_extent_map_insert(&applied->extents, &first, NULL, NULL), 0);
+		assert_int_equal(kr_extent_map_insert(&applied->extents, &own, NULL, NULL), 0);
+		kr_list_append(&f.file.flush.applied, &applied->link);
+	}
+	*state = &f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(&f->file.flush.applied))) {
+		struct kr_applied *applied = KR_LIST_ENTRY(link, struct kr_applied, link);
+
+		kr_extent_map_fini(&applied->extents);
+		free(applied);
+	}
+	kr_extent_map_fini(&f->file.dirty);
+	return 0;
+}
+
+static bool tell(struct fixture *f, uint64_t good, uint64_t last)
+{
+	struct kr_unstable_request request = {.round = good, .last = last, .error = kr_status_from_errno(-EIO)};
+
+	return kr_flush_unstable(&f->file, &request);
+}
+
+static struct kr_applied *applied_in(struct fixture *f, uint64_t round)
+{
+	struct kr_applied *applied;
+
+	KR_LIST_FOR_EACH(applied, &f->file.flush.applied, link)
+		if (applied->round == round)
+			return applied;
+	return NULL;
+}
+
+/* Killed between any two steps a start finds the latest dirty, and none dirty below one that is not. */
+static void what_is_lost_is_sent_again_and_its_records_die_before_the_latest_first(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_true(tell(f, 1, 4));
+	assert_int_equal(fake.voids, 3);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(fake.voided[i], 4 - i);
+	assert_int_equal(fake.replays, 1);
+	assert_int_equal(fake.told, -EIO);
+	assert_true(kr_flush_has_lost(&f->file));
+	assert_false(applied_in(f, 1)->lost);
+	assert_true(applied_in(f, 2)->lost && applied_in(f, 4)->lost);
+	assert_true(kr_extent_map_empty(&f->file.dirty));
+	assert_true(f->file.flush.lost_round == 4);
+}
+
+/* It has been handled on another connection, and they are in again. */
+static void what_was_heard_before_does_nothing(void **state)
+{
+	struct fixture *f = *state;
+
+	tell(f, 1, 4);
+	for (uint64_t round = 2; round <= 4; round++) {
+		struct kr_applied *applied = applied_in(f, round);
+
+		applied->lost = false;
+		applied->round += 10;
+	}
+	fake.told = 0;
+	tell(f, 1, 4);
+	assert_int_equal(fake.told, 0);
+	assert_int_equal(fake.replays, 1);
+	assert_false(kr_flush_has_lost(&f->file));
+}
+
+static void what_is_on_its_way_already_is_not_all(void **state)
+{
+	struct fixture *f = *state;
+
+	tell(f, 3, 4);
+	f->send.replay = applied_in(f, 4);
+	kr_list_append(&f->file.flush.sends, &f->send.link);
+	assert_false(tell(f, 1, 4));
+	assert_true(applied_in(f, 2)->lost && applied_in(f, 3)->lost);
+	assert_int_equal(fake.replays, 2);
+}
+
+static void assert_dirty_from(struct fixture *f, uint64_t round)
+{
+	assert_int_equal(f->file.dirty.count, 1 + ROUNDS - round + 1);
+	assert_int_equal(kr_extent_map_max_seq(&f->file.dirty), ROUNDS);
+	assert_null(applied_in(f, ROUNDS));
+	assert_non_null(applied_in(f, round - 1));
+	assert_false(kr_flush_has_lost(&f->file));
+}
+
+static void where_it_cannot_go_in_order_it_is_dirty_again(void **state)
+{
+	struct fixture *f = *state;
+
+	fake.flusher.recovering = true;
+	assert_false(tell(f, 1, 4));
+	assert_int_equal(fake.replays, 0);
+	assert_int_equal(fake.told, -EIO);
+	assert_dirty_from(f, 2);
+}
+
+/* The server has not waited: a round that is later than the loss is there, and its record would count for those before it. */
+static void what_the_server_has_not_waited_for_is_dirty_again_with_all_that_came_after_it(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_false(tell(f, 1, 3));
+	assert_dirty_from(f, 2);
+}
+
+/* One was refused; what was applied since, or is on its way still, comes after it. */
+static void what_was_not_taken_in_its_turn_is_dirty_again_with_all_that_came_after_it(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_true(tell(f, 1, 4));
+	applied_in(f, 4)->lost = false; /* it has gone in */
+	f->send.replay = applied_in(f, 3);
+	kr_list_append(&f->file.flush.sends, &f->send.link);
+	fake.told = 0;
+	kr_flush_forgo_order(&f->file);
+	kr_flush_settle_unstable(&f->file);
+	assert_true(kr_extent_map_empty(&f->file.dirty)); /* something is in flight */
+	assert_true(f->file.flush.unstable && f->file.flush.unstable_after == 1);
+	kr_list_remove(&f->send.link);
+	kr_flush_settle_unstable(&f->file);
+	assert_dirty_from(f, 2);
+	assert_int_equal(fake.told, 0); /* once */
+}
+
+/* After a loss of the server's power it goes with all else that is to be replayed. */
+static void what_another_boot_has_lost_stays_in_order(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_true(tell(f, 1, 4));
+	fake.facts.boot_id[0] = 1;
+	kr_flush_forgo_order(&f->file);
+	kr_flush_settle_unstable(&f->file);
+	assert_true(kr_extent_map_empty(&f->file.dirty));
+	assert_non_null(applied_in(f, 2));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(what_is_lost_is_sent_again_and_its_records_die_before_the_latest_first),
+		TEST(what_was_heard_before_does_nothing),
+		TEST(what_is_on_its_way_already_is_not_all),
+		TEST(where_it_cannot_go_in_order_it_is_dirty_again),
+		TEST(what_the_server_has_not_waited_for_is_dirty_again_with_all_that_came_after_it),
+		TEST(what_was_not_taken_in_its_turn_is_dirty_again_with_all_that_came_after_it),
+		TEST(what_another_boot_has_lost_stays_in_order),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
