@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Concurrent readers and writers on several mounts; their history is checked against the coherence promises.
 
-history.py [--seed N] [--seconds S] [--threads T] [--ordered] [--ends] MOUNT...
+history.py [--seed N] [--seconds S] [--threads T] [--ordered] [--ends] [--failing] MOUNT...
 
 Every file is a row of cells at unaligned offsets.  A write fills one cell with a number that no other write uses; a read of
 a cell returns which numbers it saw.  All clocks are one machine's, so "before" is certain.  For each cell and read (P1):
@@ -39,6 +39,15 @@ def values_in(data):
     if not seen:
         seen.add(data)
     return {int.from_bytes(piece, "little") for piece in seen}
+
+
+def hear(call):
+    """What reports that a sync has failed; nothing is lost by it, nor in another order."""
+    try:
+        call()
+    except OSError as error:
+        if not arguments.failing or error.errno != errno.EIO:
+            raise
 
 
 class History:
@@ -93,8 +102,9 @@ class History:
     def rename(self, mount, n, tag):
         value = self.unique()
         temporary = os.path.join(self.mounts[mount], "tmp-%s-%d" % (tag, value))
-        with open(temporary, "wb") as file:
-            file.write(b"%d" % value)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT, 0o644)
+        os.write(fd, b"%d" % value)
+        hear(lambda: os.close(fd))
         event = Event(time.monotonic(), float("inf"), value)
         register = self.names[n]
         register.writes[value] = event
@@ -130,7 +140,7 @@ class History:
                 what = rng.random()
                 if f not in fds or what < 0.06:
                     if f in fds:
-                        os.close(fds.pop(f)[0])
+                        hear(lambda: os.close(fds.pop(f)[0]))
                     writable = rng.random() < 0.6
                     fds[f] = (os.open(self.path(mount, f), os.O_RDWR if writable else os.O_RDONLY), writable)
                 fd, writable = fds[f]
@@ -142,7 +152,7 @@ class History:
                     for _ in range(rng.randrange(1, 6)):
                         self.read(mount, fd, f, cell)
                 elif what < 0.85:
-                    os.fsync(fd)
+                    hear(lambda: os.fsync(fd))
                 elif what < 0.90:
                     self.stat(mount, f)
                 elif what < 0.94:
@@ -152,7 +162,7 @@ class History:
                 if rng.random() < 0.02:
                     time.sleep(rng.random() * 0.05)
             for fd, _ in fds.values():
-                os.close(fd)
+                hear(lambda: os.close(fd))
         except OSError as error:
             self.problems.append("node %d thread %d: %s" % (mount, index, error))
 
@@ -203,6 +213,7 @@ parser.add_argument("--threads", type=int, default=2)
 parser.add_argument("--files", type=int, default=3)
 parser.add_argument("--ordered", action="store_true", help="the mounts are coherence=ordered: real time orders all writes")
 parser.add_argument("--ends", action="store_true", help="nothing fails, nothing waits for ever, and all see the same in the end; no more")
+parser.add_argument("--failing", action="store_true", help="syncs fail at the server now and then: fsync and close may say so")
 parser.add_argument("mounts", nargs="+")
 arguments = parser.parse_args()
 Register.ordered = arguments.ordered
