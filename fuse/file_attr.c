@@ -11,6 +11,8 @@
 #include "fuse/rpc.h"
 #include "fuse/stage.h"
 
+enum { AHEAD_S = 5 /* our idea of the server's clock is not as wrong as that */ };
+
 /* What was asked for at AT_NS or before may not know of it. */
 static void note_change(struct kr_file *file, uint64_t at_ns)
 {
@@ -106,6 +108,12 @@ uint64_t kr_file_stamp(struct kr_file *file)
 	return kr_clock_ns();
 }
 
+/* It was set by hand, ahead of the server's clock, and before what is dirty here was written: setting it takes all bytes first. */
+static bool is_ahead(const struct kr_file *file, struct kr_time mtime)
+{
+	return mtime.sec > kr_file_now(file->mount).sec + AHEAD_S;
+}
+
 static void overlay_dirty(const struct kr_file *file, struct kr_attr *attr)
 {
 	uint64_t most;
@@ -113,8 +121,8 @@ static void overlay_dirty(const struct kr_file *file, struct kr_attr *attr)
 	attr->size = KR_MAX(attr->size, kr_extent_map_end(&file->dirty));
 	most = KR_MAX(attr->blocks, (attr->size + 4095) / 4096 * 8);
 	attr->blocks = KR_MIN(attr->blocks + (file->dirty.bytes + 4095) / 4096 * 8, most);
-	/* Nobody else writes while we have both kinds: then the time is ours, also if the file's was in the future. */
-	if (kr_holder_has(&file->holder, KR_LEASE_ALL) || kr_time_compare(file->mtime, attr->mtime) > 0)
+	/* Nobody else writes while we have both kinds: then the time is ours. */
+	if (kr_holder_has(&file->holder, KR_LEASE_ALL) || kr_time_compare(file->mtime, attr->mtime) > 0 || is_ahead(file, attr->mtime))
 		attr->mtime = file->mtime;
 	if (kr_time_compare(file->mtime, attr->ctime) > 0)
 		attr->ctime = file->mtime;

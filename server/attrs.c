@@ -26,7 +26,7 @@
 #include "server/shorter.h"
 #include "server/watch.h"
 
-enum { ATTEMPTS_MAX = 100 };
+enum { ATTEMPTS_MAX = 100, AHEAD_S = 5 /* a node's idea of our clock is not as wrong as that */ };
 
 struct stat_query;
 
@@ -91,6 +91,12 @@ static bool is_to_be_repeated(const struct look *look)
 	return look->unanswered || ((file->cuts != look->cuts || file->ended != look->ended) && !takes_long(look));
 }
 
+/* It was set by hand, and before what somebody has not flushed was written: that was flushed first. */
+static bool is_ahead(struct kr_time mtime)
+{
+	return mtime.sec > (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + AHEAD_S;
+}
+
 static void stat_done(struct kr_request *request)
 {
 	struct look *look = request->job_state;
@@ -105,7 +111,7 @@ static void stat_done(struct kr_request *request)
 		if (look->dirty && S_ISREG(look->attr.mode)) { /* nobody has unflushed bytes of anything else */
 			look->attr.version = 0;
 			look->attr.size = KR_MAX(look->attr.size, look->end);
-			if (kr_time_compare(look->mtime, look->attr.mtime) > 0)
+			if (kr_time_compare(look->mtime, look->attr.mtime) > 0 || is_ahead(look->attr.mtime))
 				look->attr.mtime = look->mtime;
 		}
 	}

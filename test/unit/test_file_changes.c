@@ -73,6 +73,7 @@ static void attributes_show_unflushed_bytes(void **state)
 	struct kr_attr attr = { .ino = 1, .size = 10, .mode = S_IFREG | 06755, .mtime.sec = 1000, .ctime.sec = 1000 };
 
 	(void)state;
+	atomic_store(&mount.server_clock_offset_ns, INT64_C(100000) * (int64_t)KR_NS_PER_S - (int64_t)kr_clock_ns());
 	file->handles = 1;
 	obtain(file, KR_LEASE_WRITE, &attr);
 	dirty(file, 8000, 192, 1);
@@ -86,6 +87,9 @@ static void attributes_show_unflushed_bytes(void **state)
 	attr.mtime.sec = 5000; /* another node's later write */
 	assert_true(kr_file_overlay_attr(file, kr_file_stamp(file), false, &attr));
 	assert_int_equal(attr.mtime.sec, 5000);
+	attr.mtime.sec = 200000; /* set by hand before */
+	assert_true(kr_file_overlay_attr(file, kr_file_stamp(file), false, &attr));
+	assert_int_equal(attr.mtime.sec, 2000);
 	flushed(file, 1, 8192);
 	file->handles = 0;
 	kr_file_put(file);

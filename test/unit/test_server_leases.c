@@ -94,6 +94,7 @@ static void attributes_include_what_another_node_has_not_flushed(void **state)
 	struct kr_getattr_request getattr = {.file = fid};
 	struct kr_lookup_request look = {.parent = reader->hello.root, .name = "f"};
 	struct kr_query_reply dirty = {.dirty = 1, .end = 123456, .mtime = {.sec = INT64_C(4000000000), .nsec = 5}};
+	struct kr_setattr_request set = {.file = fid, .valid = KR_SET_MTIME, .mtime.sec = INT64_C(4000000000)};
 	const union kr_any_msg *reply;
 	uint64_t id = node_send(reader, KR_MSG_GETATTR, &getattr);
 
@@ -108,6 +109,13 @@ static void attributes_include_what_another_node_has_not_flushed(void **state)
 	assert_int_equal(reply->lookup_reply.attr.size, 123456);
 	assert_int_equal(node_call(writer, KR_MSG_GETATTR, &getattr, &reply), 0); /* the writer itself is not asked */
 	assert_int_equal(reply->getattr_reply.attr.size, 0);
+	/* A time that was set by hand, ahead of the clock, is older than what was written since. */
+	assert_int_equal(node_call(writer, KR_MSG_SETATTR, &set, NULL), 0);
+	dirty.mtime.sec = 5000;
+	id = node_send(reader, KR_MSG_GETATTR, &getattr);
+	node_reply(writer, node_asked(writer, KR_MSG_QUERY), &dirty);
+	assert_int_equal(node_result(reader, id, &reply), 0);
+	assert_int_equal(reply->getattr_reply.attr.mtime.sec, 5000);
 }
 
 static void a_question_to_a_node_that_dies_is_answered_without_it(void **state)
