@@ -59,7 +59,7 @@
  *
  * UNCOVERED.  The file `uncovered` says which files have dirty bytes that the server refused and whose lease the node has given back since: others
  * may have written newer ones.  It is text: the line "uncovered 1", then for each file a line of its fid in hex, a blank, the moment before which
- * nobody else could write (by the server's clock: seconds, a point, nine digits), a blank, and the highest seq of those that were refused, in
+ * nobody else could write (by the server's clock: seconds, a point, nine digits), a blank, and a seq that is not lower than those that were refused, in
  * decimal.  It is written whole to another name, synced, and renamed, and the directory is synced, before the lease is given back; a line goes when the
  * bytes are gone, or under a lease again, which may be later, or not before the next start.  So a line counts if and only if dirty bytes of the file with
  * that seq or a lower one are there: then all dirty bytes of the file are late since that moment, and are sent only when the server has judged

@@ -15,7 +15,7 @@
 #include "fuse/mount.h"
 #include "fuse/session.h"
 
-enum { RETRY_MS = 1000 };
+enum { RETRY_MS = 1000, AHEAD = 1 << 16 };
 
 struct kr_uncovered_log {
 	struct kr_mount *mount;
@@ -156,7 +156,7 @@ bool kr_uncovered_awaited(struct kr_uncovered_log *log, struct kr_file *file, st
 	if (up_to > line->up_to) {
 		if (!file->flush.uncovered) /* what it said was of bytes that are judged or taken */
 			line->since = since;
-		line->up_to = up_to;
+		line->up_to = up_to + AHEAD;
 		line->change = ++log->changes;
 		start(log);
 	}

@@ -38,7 +38,8 @@ void kr_uncovered_tick(struct kr_uncovered_log *log);
 uint64_t kr_uncovered_slow_ms(const struct kr_uncovered_log *log);
 
 /* FILE's bytes up to UP_TO are refused, and others may write from SINCE on if a lease of it is given back.  Whether that has to wait; then the file is
- * stepped later. Said again of a file that is listed, SINCE counts no more. */
+ * stepped later. Said again of a file that is listed, SINCE counts no more.  The directory says it of some more seqs than there are: a program that
+ * goes on writing, and hears each time that it was refused, must not keep the lease for ever. */
 bool kr_uncovered_awaited(struct kr_uncovered_log *log, struct kr_file *file, struct kr_time since, uint64_t up_to);
 /* The bytes are gone, or under a lease. */
 void kr_uncovered_forget(struct kr_uncovered_log *log, struct kr_file *file);

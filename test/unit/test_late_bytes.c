@@ -154,6 +154,33 @@ static void many_ranges_move_one_turn_after_the_other(void **state)
 	assert_all_moved();
 }
 
+/* What is written later, under a lease, is not what the directory speaks of. */
+static void the_directory_does_not_say_any_more_that_what_has_moved_was_refused(void **state)
+{
+	(void)state;
+	many_writes(100, 1);
+	begin(KR_CONFLICT_DIRTY);
+	answer(0); /* moves the first of them */
+	assert_int_equal(F.forgotten, 0);
+	while (F.posted)
+		run_posted();
+	assert_int_equal(F.forgotten, 1);
+	assert_all_moved();
+}
+
+static void replays_that_have_moved_say_nothing_of_what_was_refused(void **state)
+{
+	(void)state;
+	write_bytes(0, 100, 1, true);
+	apply(10, old_boot);
+	write_bytes(2000, 10, 2, false);
+	F.original.flush.uncovered = true;
+	begin(KR_CONFLICT_REPLAYS);
+	answer(0);
+	assert_int_equal(F.forgotten, 0);
+	assert_all_moved();
+}
+
 static void what_is_discarded_in_the_middle_does_not_go_on(void **state)
 {
 	(void)state;
@@ -237,6 +264,8 @@ int main(void)
 		TEST(killed_at_any_step_no_older_byte_comes_back_over_a_newer_one),
 		TEST(a_second_lapse_in_the_middle_adds_newer_bytes),
 		TEST(many_ranges_move_one_turn_after_the_other),
+		TEST(the_directory_does_not_say_any_more_that_what_has_moved_was_refused),
+		TEST(replays_that_have_moved_say_nothing_of_what_was_refused),
 		TEST(what_is_discarded_in_the_middle_does_not_go_on),
 		TEST(a_second_lapse_while_the_server_is_asked_asks_once),
 		TEST(what_cannot_have_a_file_is_tried_again),

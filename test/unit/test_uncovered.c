@@ -317,12 +317,12 @@ static void a_lease_waits_until_the_directory_says_it(void **state)
 	assert_false(kr_uncovered_awaited(w->log, &w->one, since, 7));
 	assert_false(kr_uncovered_awaited(w->log, &w->two, since, 8));
 	w->one.flush.uncovered = true;
-	assert_true(kr_uncovered_awaited(w->log, &w->one, (struct kr_time){.sec = 9}, 10)); /* more has been refused */
+	assert_true(kr_uncovered_awaited(w->log, &w->one, (struct kr_time){.sec = 9}, 1000000)); /* more has been refused */
 	uv_run(&w->loop, UV_RUN_DEFAULT);
-	assert_false(kr_uncovered_awaited(w->log, &w->one, since, 10));
+	assert_false(kr_uncovered_awaited(w->log, &w->one, since, 1000000));
 	assert_int_equal(w->one.flush.uncovered_line.since.sec, 5); /* as long as it is not judged */
 	w->one.flush.uncovered = false;
-	assert_true(kr_uncovered_awaited(w->log, &w->one, (struct kr_time){.sec = 11}, 12)); /* under a lease until now */
+	assert_true(kr_uncovered_awaited(w->log, &w->one, (struct kr_time){.sec = 11}, 2000000)); /* under a lease until now */
 	uv_run(&w->loop, UV_RUN_DEFAULT);
 	assert_int_equal(w->one.flush.uncovered_line.since.sec, 11);
 	kr_uncovered_forget(w->log, &w->one);
@@ -334,6 +334,23 @@ static void a_lease_waits_until_the_directory_says_it(void **state)
 	kr_uncovered_log_free(w->log);
 	w->log = NULL;
 	assert_int_equal(faccessat(w->f->journal->dir_fd, KR_JOURNAL_UNCOVERED, F_OK, 0), -1);
+	world_free(w);
+}
+
+/* Of a program that goes on writing, and hears each time that it was refused, there is always more. */
+static void what_is_refused_while_it_is_written_does_not_make_it_wait_anew(void **state)
+{
+	struct world *w = world_new(*state);
+	const struct kr_time since = {.sec = 5};
+	char *text;
+
+	assert_true(kr_uncovered_awaited(w->log, &w->one, since, 7));
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	assert_int_equal(kr_read_file(w->f->journal->dir_fd, KR_JOURNAL_UNCOVERED, 4096, &text, NULL), 0);
+	for (uint64_t refused = 8; refused < 100; refused++)
+		assert_false(kr_uncovered_awaited(w->log, &w->one, since, refused));
+	assert_true(strtoull(strrchr(text, ' '), NULL, 10) >= 99); /* nor does a start take these for others than they are */
+	free(text);
 	world_free(w);
 }
 
@@ -418,6 +435,7 @@ int main(void)
 		TEST(without_a_text_nothing_is_uncovered),
 		TEST(the_check_of_a_journal_says_it),
 		TEST(a_lease_waits_until_the_directory_says_it),
+		TEST(what_is_refused_while_it_is_written_does_not_make_it_wait_anew),
 		TEST(a_disk_that_does_not_take_it_holds_nobody_up),
 		TEST(who_waits_for_a_slow_disk_is_told_once),
 	};
