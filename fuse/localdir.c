@@ -119,7 +119,15 @@ static int find_path(const struct kr_mount_options *options, struct kr_local *lo
 	return 0;
 }
 
-/* Whoever can write to it, or has put there what we use, could take the journal away, or have another one sent in everybody's name. */
+/* What to do about a directory that is not ours alone: the bytes of one that has been used are in no other. */
+static const char *advice(const struct kr_local *local, const char *if_new)
+{
+	return faccessat(local->fd, "identity", F_OK, AT_SYMLINK_NOFOLLOW) == 0 ?
+		"it can hold unflushed bytes, so see that they are still yours, and make it yours alone (chown, chmod go-w)" : if_new;
+}
+
+/* Whoever can write to it, or has put there what we use, could take the journal away, or have another one sent in everybody's name.  What lies
+ * above it is its owner's to protect. */
 static int check_ours(const struct kr_local *local)
 {
 	static const char *const names[] = {"journal", "cache", "identity", "lock"};
@@ -128,16 +136,16 @@ static int check_ours(const struct kr_local *local)
 	if (fstat(local->fd, &stat) < 0)
 		return kr_fail_errno(-errno, "local directory %s", local->path);
 	if (stat.st_uid != geteuid() || (stat.st_mode & 022))
-		return kr_fail(-EPERM, "local directory %s can be written to by others (user %u, mode %04o), who could take its journal away: "
-			"chmod go-w it, or name one below it with -o local=DIR", local->path, stat.st_uid, stat.st_mode & 07777);
+		return kr_fail(-EPERM, "local directory %s can be written to by others (user %u, mode %04o), who could take its journal away: %s",
+			local->path, stat.st_uid, stat.st_mode & 07777, advice(local, "chmod go-w it, or name one below it with -o local=DIR"));
 	for (size_t i = 0; i < KR_ARRAY_SIZE(names); i++) {
 		bool there = fstatat(local->fd, names[i], &stat, AT_SYMLINK_NOFOLLOW) == 0;
 
 		if (!there && errno != ENOENT)
 			return kr_fail_errno(-errno, "%s/%s", local->path, names[i]);
 		if (there && (stat.st_uid != geteuid() || (!S_ISLNK(stat.st_mode) && (stat.st_mode & 022))))
-			return kr_fail(-EPERM, "%s/%s is not this user's alone (user %u, mode %04o): name another directory with -o local=DIR",
-				local->path, names[i], stat.st_uid, stat.st_mode & 07777);
+			return kr_fail(-EPERM, "%s/%s is not this user's alone (user %u, mode %04o): %s",
+				local->path, names[i], stat.st_uid, stat.st_mode & 07777, advice(local, "name another directory with -o local=DIR"));
 	}
 	return 0;
 }

@@ -138,7 +138,7 @@ void kr_uncovered_tick(struct kr_uncovered_log *log)
 	start(log);
 	if (!slow_ms || log->said_slow)
 		return;
-	kr_log_warn("the local directory has not taken for %" PRIu64 " s which files have refused bytes: leases of such files wait for it",
+	kr_log_warn("the local directory has not taken for %" PRIu64 " s which files have refused bytes: leases of such files may wait for it",
 		slow_ms / 1000);
 	log->said_slow = true;
 }

@@ -52,8 +52,9 @@ bool kr_due_has(const struct kr_due *due, const json_t *status, const json_t *fi
 {
 	const json_t *written = json_object_get(due->written, text_of(file, "fid"));
 
-	/* Late bytes move to another file: whatever is new may have them. */
-	if (number_of(status, "conflict_files", 0) != due->conflict_files || strcmp(text_of(file, "state"), "conflict") == 0)
+	if (strcmp(text_of(file, "state"), "conflict") == 0)
 		return true;
-	return written && number_of(file, "safe", -1) < json_integer_value(written);
+	if (!written) /* late bytes have moved to another file: what is new may have them */
+		return number_of(status, "conflict_files", 0) != due->conflict_files;
+	return number_of(file, "safe", -1) < json_integer_value(written);
 }

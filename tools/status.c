@@ -90,7 +90,7 @@ static void print_journal(const json_t *status)
 		printf("  JOURNAL     cannot be written: %s; writes fail until it can\n", text_of(journal, "error"));
 	if (kr_number(status, "journal", "slow_ms"))
 		printf("  JOURNAL     slow: the local disk has not taken for %" JSON_INTEGER_FORMAT " s which bytes the server has refused; who wants "
-			"these files waits\n", kr_number(status, "journal", "slow_ms") / 1000);
+			"such files may have to wait for it\n", kr_number(status, "journal", "slow_ms") / 1000);
 	if (kr_number(status, "journal", "set_aside"))
 		printf("  JOURNAL     %s set aside for their damage (kairan flush --discard MOUNTPOINT lets them go)\n",
 			kr_bytes_text(kr_number(status, "journal", "set_aside")));

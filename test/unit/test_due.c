@@ -50,11 +50,12 @@ static void what_is_written_meanwhile_is_not(void **state)
 	assert_false(is_due(FILE_OF("f", "dirty", 7, 0), FILE_OF("new", "dirty", 9, 0), 0));
 }
 
-static void late_bytes_may_be_in_any_file(void **state)
+static void late_bytes_may_be_in_any_new_file(void **state)
 {
 	(void)state;
 	assert_true(is_due(FILE_OF("f", "dirty", 7, 0), FILE_OF("f", "conflict", 7, 7), 0));
 	assert_true(is_due(FILE_OF("f", "dirty", 7, 0), FILE_OF("new", "dirty", 9, 0), 1));
+	assert_false(is_due(FILE_OF("f", "dirty", 7, 0), FILE_OF("f", "dirty", 9, 7), 1));
 }
 
 static void a_daemon_that_does_not_number_writes_is_waited_for(void **state)
@@ -71,7 +72,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_was_written_before_is_waited_for),
 		cmocka_unit_test(what_is_written_meanwhile_is_not),
-		cmocka_unit_test(late_bytes_may_be_in_any_file),
+		cmocka_unit_test(late_bytes_may_be_in_any_new_file),
 		cmocka_unit_test(a_daemon_that_does_not_number_writes_is_waited_for),
 	};
 

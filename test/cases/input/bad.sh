@@ -34,6 +34,8 @@ echo '{}' >"$WORK/theirs/identity"
 refused 'replay it as that user' "$B/tools/kairan" journal "$WORK/theirs" --replay $SERVER_ADDRESS
 mkdir "$WORK/shared" && chmod 1777 "$WORK/shared" && ln -s "$WORK/other" "$WORK/shared/link" && chown -h 1001 "$WORK/shared/link"
 refused 'can be written to by others' "$fs" $SERVER_ADDRESS:/ "$M" -o local="$WORK/shared"
+echo '{}' >"$WORK/shared/identity"
+refused 'can hold unflushed bytes' "$fs" $SERVER_ADDRESS:/ "$M" -o local="$WORK/shared"
 refused 'symbolic link of user 1001' "$fs" $SERVER_ADDRESS:/ "$M" -o local="$WORK/shared/link"
 for name in journal cache; do
 	mkdir -p "$WORK/once/$name" && chown 1001 "$WORK/once/$name"
