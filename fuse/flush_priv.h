@@ -36,6 +36,7 @@ struct kr_flush_send {
 	struct kr_link link;            /* in flush.sends */
 	struct kr_file *file;           /* a reference */
 	struct kr_applied *replay;      /* what it replays, in flush.applied; NULL: dirty bytes */
+	bool restores;                  /* ... which a failed sync had lost when it was sent */
 	bool inlined;
 	uint64_t number;                /* of dirty bytes: how many have been begun of the file */
 	uint64_t call;                  /* 0: not submitted yet */

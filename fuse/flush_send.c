@@ -207,6 +207,7 @@ int kr_flush_send_replay(struct kr_file *file, struct kr_applied *applied, unsig
 	struct kr_flush_send *send = new_send(file);
 
 	send->replay = applied;
+	send->restores = applied->lost;
 	send->seq = applied->up_to;
 	send->mtime = applied->mtime;
 	send->clear_suid = applied->clear_suid;
@@ -307,7 +308,7 @@ static void refused(struct kr_flush_send *send, int err, int before)
 
 	if (err == -ESTALE || send->damaged || send->read_err == -EBADMSG) {
 		kr_flush_orphan(file, err);
-	} else if (send->replay && send->replay->lost) {
+	} else if (send->restores) {
 		not_restored(send, err);
 		return;
 	} else if (send->replay) { /* its turn is over: others' rounds that come after it go in */
@@ -330,11 +331,15 @@ static void refused(struct kr_flush_send *send, int err, int before)
 /* A failed sync may have taken what this answer tells of, or what an APPLIED record of it would count for as well. */
 static bool is_overtaken(const struct kr_flush_send *send, const struct kr_flush_reply *reply)
 {
-	const struct kr_file *file = send->file;
+	const struct kr_flush *flush = &send->file->flush;
 
+	if (send->replay && !send->restores)
+		return false;
+	if (flush->unstable && reply->round > flush->unstable_after)
+		return true; /* what it comes after will be dirty, and so would it */
 	if (send->replay)
-		return send->replay->lost && !reply->stable && reply->round <= file->flush.lost_round;
-	return reply->round <= file->flush.lost_round || kr_flush_has_lost(file);
+		return !reply->stable && reply->round <= flush->lost_round;
+	return reply->round <= flush->lost_round || kr_flush_has_lost(send->file);
 }
 
 static void answer(struct kr_flush_send *send, int err, const struct kr_flush_reply *reply)
@@ -362,7 +367,7 @@ static void answer(struct kr_flush_send *send, int err, const struct kr_flush_re
 		dirty_applied(send, reply);
 	else if (told)
 		refused(send, err, before);
-	else if (send->replay && send->replay->lost)
+	else if (send->restores)
 		not_restored(send, err);
 	else if (err == -EAGAIN && !send->replay)
 		kr_file_flush_untaken(file);
