@@ -73,19 +73,19 @@ void kr_flush_claims(struct kr_file *file, const uint8_t boot_id[16], struct kr_
 }
 
 /* Replays begin anew at the new session, but those of the present boot: nobody waits for them there. Streams and snapshots of rounds are void; a
- * FLUSH stays asked. */
+ * FLUSH stays asked, but not over what a failed sync has lost: that has to be dirty before RECLAIM asks what may still go in. */
 static void lose_sends(struct kr_file *file, enum kr_flush_reason reason)
 {
 	struct kr_flush_send *send, *next;
 
 	(void)reason;
+	kr_flush_forgo_order(file);
 	KR_LIST_FOR_EACH_SAFE(send, next, &file->flush.sends, link) {
-		if (send->replay)
+		if (send->replay || file->flush.unstable)
 			kr_flush_send_abandon(send);
 		else if (!send->inlined)
 			kr_flush_forget_round(send);
 	}
-	kr_flush_forgo_order(file);
 	kr_flush_settle_unstable(file);
 }
 

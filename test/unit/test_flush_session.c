@@ -134,6 +134,21 @@ static void a_reclaim_tells_what_is_dirty_from_what_is_to_be_replayed(void **sta
 		kr_extent_map_fini(&all[i]->extents);
 }
 
+/* RECLAIM asks about what is dirty by then: what a failed sync has lost must be, whatever was on its way after it. */
+static void what_a_failed_sync_has_lost_is_dirty_before_a_session_begins(void **state)
+{
+	struct fixture *f = *state;
+
+	write_some(f);
+	fake.busy = &f->file;
+	kr_flusher_session_lost(&fake.flusher);
+	assert_int_equal(fake.abandoned, 0); /* it stays asked */
+	fake.lost = true;
+	kr_flusher_session_lost(&fake.flusher);
+	assert_int_equal(fake.abandoned, 1);
+	assert_false(f->file.flush.unstable);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -145,6 +160,7 @@ int main(void)
 		TEST(bytes_that_may_be_older_than_the_servers_are_kept_and_not_sent),
 		TEST(who_has_kept_his_leases_flushes_on),
 		TEST(what_is_in_conflict_or_gone_is_moved),
+		TEST(what_a_failed_sync_has_lost_is_dirty_before_a_session_begins),
 	};
 
 	kr_log_init("test_flush_session", KR_LOG_ERROR);
