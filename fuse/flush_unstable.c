@@ -177,6 +177,12 @@ static void lose(struct kr_file *file, uint64_t after_round)
 	}
 }
 
+/* What could not be read from the journal has not been sent. */
+static bool has_broken_off(const struct kr_file *file)
+{
+	return file->flush.orphaned && kr_flush_has_lost(file);
+}
+
 bool kr_flush_unstable(struct kr_file *file, const struct kr_unstable_request *request)
 {
 	struct kr_flush *flush = &file->flush;
@@ -185,7 +191,7 @@ bool kr_flush_unstable(struct kr_file *file, const struct kr_unstable_request *r
 
 	flush->lost_round = KR_MAX(flush->lost_round, request->last);
 	if (!is_news(file, request->round, request->last))
-		return all && !flush->unstable;
+		return all && !flush->unstable && !has_broken_off(file);
 	if (!may_replay(file, request->round, request->last)) {
 		kr_flush_forgo_order(file);
 		redirty_later(file, request->round, err);
@@ -196,5 +202,5 @@ bool kr_flush_unstable(struct kr_file *file, const struct kr_unstable_request *r
 	kr_file_redirtied(file, (struct kr_time){.sec = INT64_MIN}, err);
 	kr_flush_replay_file(file, KR_RPC_HARD);
 	kr_flush_step(file);
-	return all;
+	return all && !has_broken_off(file);
 }

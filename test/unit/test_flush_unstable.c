@@ -19,6 +19,7 @@ static struct {
 	uint64_t voided[2 * ROUNDS]; /* rounds, as their records died */
 	unsigned voids, replays, stepped;
 	int told;
+	bool breaks; /* what is to be sent again cannot be read */
 } fake;
 
 void kr_journal_void_applied(struct kr_journal *journal, struct kr_applied *applied)
@@ -53,8 +54,9 @@ bool kr_flush_is_current_boot(const struct kr_file *file, const struct kr_applie
 }
 void kr_flush_replay_file(struct kr_file *file, unsigned flags)
 {
-	(void)file, (void)flags;
+	(void)flags;
 	fake.replays++;
+	file->flush.orphaned |= fake.breaks;
 }
 void kr_flush_step(struct kr_file *file)
 {
@@ -180,6 +182,18 @@ static void what_is_on_its_way_already_is_not_all(void **state)
 	assert_int_equal(fake.replays, 2);
 }
 
+static void what_cannot_be_read_is_not_sent(void **state)
+{
+	struct fixture *f = *state;
+
+	fake.breaks = true;
+	assert_false(tell(f, 1, 4));
+	assert_false(tell(f, 1, 4)); /* on another connection */
+	kr_flush_forgo_order(&f->file);
+	f->file.flush.unstable = false;
+	assert_true(tell(f, 4, 4)); /* nothing was to be sent */
+}
+
 static void assert_dirty_from(struct fixture *f, uint64_t round)
 {
 	assert_int_equal(f->file.dirty.count, 1 + ROUNDS - round + 1);
@@ -250,6 +264,7 @@ int main(void)
 		TEST(what_is_lost_is_sent_again_and_its_records_die_before_the_latest_first),
 		TEST(what_was_heard_before_does_nothing),
 		TEST(what_is_on_its_way_already_is_not_all),
+		TEST(what_cannot_be_read_is_not_sent),
 		TEST(where_it_cannot_go_in_order_it_is_dirty_again),
 		TEST(what_the_server_has_not_waited_for_is_dirty_again_with_all_that_came_after_it),
 		TEST(what_was_not_taken_in_its_turn_is_dirty_again_with_all_that_came_after_it),
