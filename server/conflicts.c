@@ -43,6 +43,20 @@ static struct kr_conflict *find(const struct kr_conflicts *conflicts, const uint
 	return link ? KR_CONTAINER_OF(link, struct kr_conflict, link) : NULL;
 }
 
+/* For kr_conflicts_is_new. */
+static bool is_kept_as_made(const struct kr_conflict *conflict)
+{
+	return !conflict->over && conflict->target.length && conflict->made.sec;
+}
+
+static bool match_made(const struct kr_table_link *link, const void *pointer)
+{
+	const struct kr_conflict *conflict = KR_CONTAINER_OF(link, struct kr_conflict, made_link);
+	const struct key *key = pointer;
+
+	return memcmp(conflict->node_id, key->node_id, 16) == 0 && kr_fid_equal(&conflict->target, key->file);
+}
+
 /* --- one ------------------------------------------------------------------------------------------------------------- */
 
 struct kr_conflict *kr_conflict_new(const uint8_t node_id[16], const struct kr_key_owner *key, const char *node,
@@ -68,6 +82,7 @@ struct kr_conflict *kr_conflict_copy(const struct kr_conflict *conflict)
 
 	copy->time = conflict->time;
 	copy->target = conflict->target;
+	copy->made = conflict->made;
 	copy->original = conflict->original ? kr_xstrdup(conflict->original) : NULL;
 	copy->place = conflict->place ? kr_xstrdup(conflict->place) : NULL;
 	return copy;
@@ -115,6 +130,8 @@ static char *to_line(const struct kr_conflict *conflict)
 	json_object_set_new(object, "time", json_integer(conflict->time));
 	if (conflict->target.length)
 		set_text(object, "target", kr_hex_format(conflict->target.bytes, conflict->target.length, hex));
+	if (conflict->made.sec)
+		json_object_set_new(object, "made", json_pack("[I,I]", (json_int_t)conflict->made.sec, (json_int_t)conflict->made.nsec));
 	set_text(object, "original", conflict->original);
 	set_text(object, "place", conflict->place);
 	text = json_dumps(object, JSON_COMPACT);
@@ -140,6 +157,7 @@ static struct kr_conflict *from_line(const char *line, size_t length)
 	const char *place = json_string_value(json_object_get(object, "place"));
 	json_int_t first = json_integer_value(json_object_get(object, "first")); /* 0: before they were kept, all */
 	json_int_t last = json_integer_value(json_object_get(object, "last"));
+	json_int_t made_sec, made_nsec;
 	const json_t *uid = json_object_get(object, "uid");
 	const struct kr_key_owner key = {.kind = KR_KEY_USER, .uid = (uint32_t)json_integer_value(uid)};
 	struct kr_conflict *conflict = NULL;
@@ -151,6 +169,8 @@ static struct kr_conflict *from_line(const char *line, size_t length)
 		conflict = kr_conflict_new(node_id, uid ? &key : NULL, node ? node : "?", &file, (uint64_t)first, (uint64_t)last);
 		conflict->time = json_integer_value(json_object_get(object, "time"));
 		conflict->target.length = (uint8_t)take_hex(json_object_get(object, "target"), conflict->target.bytes, KR_FID_MAX);
+		if (json_unpack(json_object_get(object, "made"), "[I,I]", &made_sec, &made_nsec) == 0)
+			conflict->made = (struct kr_time){.sec = made_sec, .nsec = (uint32_t)made_nsec};
 		conflict->original = original ? kr_xstrdup(original) : NULL;
 		conflict->place = place ? kr_xstrdup(place) : NULL;
 	}
@@ -227,6 +247,7 @@ int kr_conflicts_open(struct kr_conflicts *conflicts, int dir)
 	pthread_mutex_init(&conflicts->lock, NULL);
 	kr_list_init(&conflicts->owners);
 	kr_table_init(&conflicts->table);
+	kr_table_init(&conflicts->made);
 	kr_list_init(&conflicts->order);
 	if (err && err != -ENOENT)
 		return kr_fail_errno(err, "cannot read %s of the state directory", log_name);
@@ -303,6 +324,8 @@ static void leave_owner(struct kr_conflict_owner *owner)
 static void drop(struct kr_conflicts *conflicts, struct kr_conflict *conflict)
 {
 	leave_owner(conflict->owner);
+	if (is_kept_as_made(conflict))
+		kr_table_remove(&conflicts->made, &conflict->made_link);
 	if (!conflict->over)
 		kr_table_remove(&conflicts->table, &conflict->link);
 	kr_list_remove(&conflict->order);
@@ -335,6 +358,7 @@ void kr_conflicts_close(struct kr_conflicts *conflicts)
 	while (!kr_list_empty(&conflicts->order))
 		drop(conflicts, KR_LIST_ENTRY(conflicts->order.head.next, struct kr_conflict, order));
 	kr_table_fini(&conflicts->table);
+	kr_table_fini(&conflicts->made);
 	if (conflicts->fd >= 0)
 		close(conflicts->fd);
 	conflicts->fd = -1;
@@ -357,14 +381,13 @@ struct kr_conflict *kr_conflicts_present(const struct kr_conflicts *conflicts, c
 	return conflict && first <= conflict->last ? conflict : NULL;
 }
 
-bool kr_conflicts_made_for(const struct kr_conflicts *conflicts, const uint8_t node_id[16], const struct kr_fid *file)
+bool kr_conflicts_is_new(const struct kr_conflicts *conflicts, const uint8_t node_id[16], const struct kr_fid *file,
+	struct kr_time ctime)
 {
-	const struct kr_conflict *conflict;
+	const struct key key = {node_id, file};
+	const struct kr_table_link *link = kr_table_find(&conflicts->made, hash(node_id, file), match_made, &key);
 
-	KR_LIST_FOR_EACH(conflict, &conflicts->order, order)
-		if (memcmp(conflict->node_id, node_id, 16) == 0 && kr_fid_equal(&conflict->target, file))
-			return true;
-	return false;
+	return link && kr_time_compare(KR_CONTAINER_OF(link, struct kr_conflict, made_link)->made, ctime) == 0;
 }
 
 void kr_conflicts_put(struct kr_conflicts *conflicts, struct kr_conflict *conflict)
@@ -372,6 +395,8 @@ void kr_conflicts_put(struct kr_conflicts *conflicts, struct kr_conflict *confli
 	struct kr_conflict *old = find(conflicts, conflict->node_id, &conflict->file);
 
 	if (old && old->target.length && !kr_fid_equal(&old->target, &conflict->target)) {
+		if (is_kept_as_made(old))
+			kr_table_remove(&conflicts->made, &old->made_link);
 		kr_table_remove(&conflicts->table, &old->link);
 		old->over = true;
 	} else if (old) {
@@ -382,6 +407,8 @@ void kr_conflicts_put(struct kr_conflicts *conflicts, struct kr_conflict *confli
 	conflict->owner = owner_of(conflicts, &conflict->key);
 	conflict->owner->count++;
 	kr_table_insert(&conflicts->table, &conflict->link, hash(conflict->node_id, &conflict->file));
+	if (is_kept_as_made(conflict))
+		kr_table_insert(&conflicts->made, &conflict->made_link, hash(conflict->node_id, &conflict->target));
 	kr_list_append(&conflicts->order, &conflict->order);
 	conflicts->count++;
 }

@@ -3,7 +3,7 @@
  * gets all of them.
  *
  * `conflicts` in the state directory is a log, one JSON object per line: {"node_id", "node", "file", "first", "last", "time", and when
- * they are known "target", "original", "place"}; of the same node, file and `last` the later line counts.  A torn last line is
+ * they are known "target", "made", "original", "place"}; of the same node, file and `last` the later line counts.  A torn last line is
  * none, empty ones mean nothing.  KR_CONFLICTS_MAX are kept, of the log's last KR_CONFLICTS_LOG bytes: of too many the oldest of
  * the owner (of the node's key: "uid" of a user's, none: all others) that has the most goes, so that nobody can push out others'.
  * The log is written anew when it is opened, and when it has grown past twice what counts.
@@ -34,6 +34,7 @@ struct kr_conflict_owner {
 
 struct kr_conflict {
 	struct kr_table_link link; /* by node and file: the latest */
+	struct kr_table_link made_link; /* by node and target, if that is new; not once it is over */
 	struct kr_link order;
 	bool over;                 /* only kept to be shown: another lapse of the same node and file followed */
 	uint8_t node_id[16];
@@ -44,11 +45,12 @@ struct kr_conflict {
 	char *node;
 	int64_t time;              /* when it was declared, for people */
 	struct kr_fid target;      /* length 0: none yet */
+	struct kr_time made;       /* the target's ctime when it got its name; 0: not known */
 	char *original, *place;    /* paths for people; NULL: not known */
 };
 
 struct kr_conflicts {
-	struct kr_table table;
+	struct kr_table table, made;
 	struct kr_list order; /* oldest first */
 	struct kr_list owners; /* struct kr_conflict_owner */
 	size_t count;
@@ -67,8 +69,9 @@ struct kr_conflict *kr_conflicts_find(const struct kr_conflicts *conflicts, cons
 /* That to which bytes from FIRST on belong that are declared now: one that ends before them is over; NULL. Borrowed. */
 struct kr_conflict *kr_conflicts_present(const struct kr_conflicts *conflicts, const uint8_t node_id[16],
 	const struct kr_fid *file, uint64_t first);
-/* Whether FILE was made for late bytes of the node. Looks at all there are. */
-bool kr_conflicts_made_for(const struct kr_conflicts *conflicts, const uint8_t node_id[16], const struct kr_fid *file);
+/* Whether FILE was made for late bytes of the node, and CTIME tells that nobody has changed it since. */
+bool kr_conflicts_is_new(const struct kr_conflicts *conflicts, const uint8_t node_id[16], const struct kr_fid *file,
+	struct kr_time ctime);
 /* Takes CONFLICT (heap), in place of what there is of the same node and file. */
 void kr_conflicts_put(struct kr_conflicts *conflicts, struct kr_conflict *conflict);
 /* KEY: owner of the node's key; NULL: it has none. */

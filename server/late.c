@@ -95,8 +95,7 @@ static bool is_declared(const struct kr_request *request, uint64_t first, uint64
 
 /* --- the judgement -------------------------------------------------------------------------------------------------- */
 
-/* It is behind still: what was changed after SINCE, a moment that has been, can have an earlier time. The node's notion of our clock is good to less
- * than a second. */
+/* It is behind still: what was changed after SINCE, which has been, can have an earlier time. (The node's notion of our clock errs by less than 1 s.) */
 static bool clock_was_set_back(struct kr_time since)
 {
 	return since.sec > (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + 1;
@@ -112,8 +111,7 @@ static bool refused_here(const struct kr_request *request)
 		kr_data_judge_replays(server->data, request->session->node_id, msg) == KR_SYNCED_NOT;
 }
 
-/* A moment before TIME, as the node has said it: its notion of our clock is good to less than a second, and the times of files tick, so they are
- * up to 10 ms behind. */
+/* A moment before TIME, as the node has said it: its notion of our clock errs by less than 1 s, and files' times tick, so they are up to 10 ms behind. */
 static struct kr_time safely(struct kr_time time)
 {
 	time.sec -= time.sec > INT64_MIN;
@@ -187,8 +185,8 @@ static bool touched(const struct kr_request *request, const struct kr_sfile *fil
 	}
 	if (file->changing > 0)
 		return true;
-	/* Made for these bytes, and nobody's are in it: the node was killed before its own were. */
-	if (attr->size == 0 && kr_conflicts_made_for(&file->server->conflicts, request->session->node_id, &file->fid))
+	/* Made for these bytes, and as it was made: the node was killed before its own were in it. (Times tick.) */
+	if (!changed && attr->size == 0 && kr_conflicts_is_new(&file->server->conflicts, request->session->node_id, &file->fid, attr->ctime))
 		return false;
 	if (lapse.kind == KR_LAPSE_KNOWN && changed > lapse.epoch)
 		return true;
@@ -349,12 +347,13 @@ static void free_making(void *state)
 static int record(void *context, const struct kr_fid *target)
 {
 	struct kr_request *request = context;
-	struct making *making = request->state;
+	struct kr_conflict *conflict = ((struct making *)request->state)->conflict;
 	int err = KR_FAULT("conflict.record");
 
-	making->conflict->target = *target;
+	conflict->target = *target;
+	conflict->made = (struct kr_time){0}; /* its name will change it */
 	if (!err)
-		err = kr_conflicts_log(&request->server->conflicts, making->conflict);
+		err = kr_conflicts_log(&request->server->conflicts, conflict);
 	(void)KR_FAULT("conflict.recorded");
 	return err;
 }
@@ -380,8 +379,10 @@ static void run_making(struct kr_request *request)
 	request->err = -ESTALE;
 	if (conflict->target.length)
 		request->err = kr_export_conflict_again(request->server->export, &conflict->target, &making->made);
-	if (request->err == -ESTALE)
+	if (request->err == -ESTALE) {
 		request->err = kr_export_conflict(request->server->export, &make, &making->made);
+		conflict->made = making->made.attr.ctime;
+	}
 	if (request->err) {
 		kr_log_error("no conflict file for node %s can be made: %s", request->session->name, kr_fail_reason());
 		return;

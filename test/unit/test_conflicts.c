@@ -140,6 +140,39 @@ static void a_server_starts_with_however_long_a_log(void **state)
 	close(dir);
 }
 
+static void a_target_is_new_while_its_time_is_what_it_was(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_conflicts conflicts;
+	const uint8_t id[16] = {1}, other[16] = {2};
+	const struct kr_time made = {.sec = 1000000000, .nsec = 999999999}, later = {.sec = 1000000001};
+	struct kr_conflict *conflict = made_conflict(1, 70, 5), *unknown = made_conflict(2, 70, 5);
+	const struct kr_fid target = conflict->target;
+	int dir = open(f->directory, O_RDONLY | O_DIRECTORY);
+
+	conflict->made = made;
+	assert_int_equal(kr_conflicts_open(&conflicts, dir), 0);
+	assert_int_equal(kr_conflicts_log(&conflicts, conflict), 0);
+	assert_int_equal(kr_conflicts_log(&conflicts, unknown), 0);
+	kr_conflict_free(conflict);
+	kr_conflict_free(unknown);
+	kr_conflicts_close(&conflicts);
+	assert_int_equal(kr_conflicts_open(&conflicts, dir), 0);
+	assert_true(kr_conflicts_is_new(&conflicts, id, &target, made));
+	assert_false(kr_conflicts_is_new(&conflicts, id, &target, later));
+	assert_false(kr_conflicts_is_new(&conflicts, other, &target, (struct kr_time){0})); /* it was killed before it knew */
+	kr_conflicts_put(&conflicts, made_conflict(1, 80, 5)); /* the same one, and nothing of its time */
+	assert_false(kr_conflicts_is_new(&conflicts, id, &target, made));
+	conflict = made_conflict(1, 80, 5);
+	conflict->made = made;
+	kr_conflicts_put(&conflicts, conflict);
+	assert_true(kr_conflicts_is_new(&conflicts, id, &target, made));
+	kr_conflicts_put(&conflicts, made_conflict(1, 99, 0)); /* after which it is over */
+	assert_false(kr_conflicts_is_new(&conflicts, id, &target, made));
+	kr_conflicts_close(&conflicts);
+	close(dir);
+}
+
 static void a_second_lapse_of_a_file_does_not_hide_the_first_conflict_file(void **state)
 {
 	struct fixture *f = *state;
@@ -287,6 +320,7 @@ int main(void)
 		TEST(nobody_pushes_others_conflicts_out),
 		TEST(the_log_does_not_grow_beyond_what_counts),
 		TEST(a_conflict_covers_the_bytes_that_were_declared),
+		TEST(a_target_is_new_while_its_time_is_what_it_was),
 		TEST(a_second_lapse_of_a_file_does_not_hide_the_first_conflict_file),
 	};
 

@@ -254,19 +254,51 @@ static void a_replay_that_was_killed_goes_on_with_the_conflict_file_that_it_had_
 {
 	struct fixture *f = *state;
 	struct node *node = joined(f, 0), *other = joined(f, 1), *copy = copy_of(node, f->nodes[2]), *again = copy_of(node, f->nodes[3]);
-	struct kr_fid fids[] = {create(node, "empty", KR_LEASE_WRITE), create(node, "used", KR_LEASE_WRITE)}, empty, used;
+	struct kr_fid fids[] = {create(node, "empty", KR_LEASE_WRITE), create(node, "used", KR_LEASE_WRITE), create(node, "emptied", KR_LEASE_WRITE)};
+	struct kr_fid empty, used, emptied;
+
+	lose(f, node, other);
+	cut(other, &fids[0], 7);
+	cut(other, &fids[1], 7);
+	cut(other, &fids[2], 7);
+	assert_int_equal(node_hello(copy, false), 0);
+	empty = begin_conflict(copy, &fids[0], "empty");
+	used = begin_conflict(copy, &fids[1], "used");
+	emptied = begin_conflict(copy, &fids[2], "emptied");
+	node_disconnect(copy);
+	cut(other, &used, 7);
+	cut(other, &emptied, 7);
+	cut(other, &emptied, 0);
+	assert_int_equal(node_hello(again, false), 0);
+	assert_false(in_conflict(again, &empty, never));
+	assert_true(in_conflict(again, &used, never));
+	assert_true(in_conflict(again, &emptied, never));
+}
+
+/* Whoever has emptied it did so at a former instance, perhaps. */
+static void a_conflict_file_that_others_have_emptied_is_theirs_over_a_restart(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1), *copy = copy_of(node, f->nodes[2]);
+	struct kr_fid fids[] = {create(node, "empty", KR_LEASE_WRITE), create(node, "emptied", KR_LEASE_WRITE)}, empty, emptied;
+	struct kr_time first;
 
 	lose(f, node, other);
 	cut(other, &fids[0], 7);
 	cut(other, &fids[1], 7);
 	assert_int_equal(node_hello(copy, false), 0);
 	empty = begin_conflict(copy, &fids[0], "empty");
-	used = begin_conflict(copy, &fids[1], "used");
+	emptied = begin_conflict(copy, &fids[1], "emptied");
 	node_disconnect(copy);
-	cut(other, &used, 7);
-	assert_int_equal(node_hello(again, false), 0);
-	assert_false(in_conflict(again, &empty, never));
-	assert_true(in_conflict(again, &used, never));
+	first = right_after_cut(other, &emptied, 7);
+	do
+		cut(other, &emptied, 7);
+	while (kr_time_compare(right_after_cut(other, &emptied, 0), first) == 0); /* times tick */
+	restart(f);
+	joined(f, 1);
+	assert_int_equal(node_hello(copy, false), 0);
+	assert_false(in_conflict(copy, &empty, never));
+	assert_true(in_conflict(copy, &emptied, never));
 }
 
 int main(void)
@@ -284,6 +316,7 @@ int main(void)
 		TEST(a_replay_leaves_the_lapse_of_its_node_as_it_was),
 		TEST(a_replay_that_was_interrupted_goes_on_in_place),
 		TEST(a_replay_that_was_killed_goes_on_with_the_conflict_file_that_it_had_begun),
+		TEST(a_conflict_file_that_others_have_emptied_is_theirs_over_a_restart),
 		TEST(a_replay_in_the_grace_period_waits_for_its_end),
 		TEST(a_node_that_is_awaited_keeps_what_it_had_beside_a_replay),
 	};
