@@ -53,7 +53,9 @@ static void run_create(struct kr_request *request)
 		create.exclusive = false;
 		create.unchecked = true;
 		err = kr_export_create(export, &msg->cred, &msg->parent, &create, &created, &reply->file, &reply->attr);
-		if (!err && !created && !kr_resent_is_ours(request, &reply->file, &reply->attr, S_IFREG, msg->cred.uid)) {
+		if (err == -EACCES) {
+			err = first;
+		} else if (!err && !created && !kr_resent_is_ours(request, &reply->file, &reply->attr, S_IFREG, msg->cred.uid)) {
 			kr_export_release(export, &reply->file, 1);
 			err = first;
 		}

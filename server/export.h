@@ -215,7 +215,7 @@ struct kr_create {
 	const char *name;
 	uint32_t mode, umask, flags;
 	bool exclusive;
-	bool unchecked; /* what exists is opened without a look at the caller's rights: it may be what he has made before */
+	bool unchecked; /* what exists and is the caller's is opened without a look at his rights: it may be what he has made before */
 };
 int kr_export_create(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent,
 	const struct kr_create *create, bool *ret_created, struct kr_fid *ret_fid, struct kr_attr *ret_attr);

@@ -145,7 +145,7 @@ static int open_existing(struct kr_export *export, const struct kr_cred *cred, i
 		return kr_fail_errno(-ELOOP, "creating '%s'", create->name);
 	if (S_ISDIR(attr.mode))
 		return kr_fail_errno(-EISDIR, "creating '%s'", create->name);
-	if (create->unchecked)
+	if (create->unchecked && cred && attr.uid == cred->uid)
 		cred = NULL;
 	if (create->flags & KR_OPEN_TRUNC)
 		r = may_truncate(export, cred, &fid);

@@ -172,13 +172,14 @@ static int create_again(struct fixture *f, uint64_t id, const struct kr_create_r
 	return node_result(node, id, NULL);
 }
 
-/* What somebody has made he may open again whatever its mode; what he has only emptied is not his. */
+/* What somebody has made he may open again whatever its mode; what he has only emptied, or given away, is not his. */
 static void what_was_opened_is_not_opened_again_for_more(void **state)
 {
 	struct fixture *f = with_a_user(state);
 	struct kr_setattr_request drop_box = {.file = create_as(f->nodes[HONEST], "box", 0, 0), .valid = KR_SET_MODE, .mode = 0622};
 	struct kr_create_request msg = {.cred = {.uid = USER, .gid = USER}, .parent = f->nodes[HOSTILE]->hello.root, .name = "box",
 		.mode = 0600, .flags = KR_OPEN_WRITE | KR_OPEN_TRUNC};
+	char path[PATH_MAX];
 	uint64_t id;
 
 	assert_int_equal(node_call(f->nodes[HONEST], KR_MSG_SETATTR, &drop_box, NULL), 0);
@@ -188,9 +189,19 @@ static void what_was_opened_is_not_opened_again_for_more(void **state)
 	assert_int_equal(create_again(f, id, &msg), -EACCES);
 
 	msg = (struct kr_create_request){.cred = {.uid = USER, .gid = USER}, .parent = msg.parent, .name = "mine", .flags = KR_OPEN_BOTH | KR_OPEN_TRUNC};
-	id = node_send(f->nodes[HOSTILE], KR_MSG_CREATE, &msg);
-	assert_int_equal(node_result(f->nodes[HOSTILE], id, NULL), 0);
-	assert_int_equal(create_again(f, id, &msg), 0);
+	snprintf(path, sizeof(path), "%s/mine", f->export_path);
+	for (uint8_t exclusive = 0; exclusive < 2; exclusive++) {
+		msg.exclusive = exclusive;
+		id = node_send(f->nodes[HOSTILE], KR_MSG_CREATE, &msg);
+		assert_int_equal(node_result(f->nodes[HOSTILE], id, NULL), 0);
+		assert_int_equal(create_again(f, id, &msg), 0);
+		assert_int_equal(chown(path, 0, 0), 0); /* given away */
+		assert_int_equal(chmod(path, 0666), 0);
+		assert_int_equal(create_again(f, id, &msg), 0);
+		assert_int_equal(chmod(path, 0600), 0);
+		assert_int_equal(create_again(f, id, &msg), exclusive ? -EEXIST : -EACCES);
+		assert_int_equal(unlink(path), 0);
+	}
 }
 
 static void what_is_given_back_for_others_stays_theirs(void **state)
