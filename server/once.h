@@ -15,7 +15,8 @@ bool kr_once_settled(struct kr_request *request);
 void kr_once_begin(struct kr_request *request);
 void kr_once_end(struct kr_request *request, int err);
 /* REQUEST's session has ended, and it cannot be withdrawn: repetitions that come for another session of its node wait for it.  So from here on it must
- * not wait for its node: for the disk, and for a bounded time for others. */
+ * not wait for its node: for the disk, and for a bounded time for others, of whom its node's next session is one, where what was told of names is forgotten
+ * (notes.h). */
 void kr_once_outlives(struct kr_request *request);
 /* It is being freed. */
 void kr_once_over(struct kr_request *request);
