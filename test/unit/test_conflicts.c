@@ -254,15 +254,14 @@ static void nobody_pushes_others_conflicts_out(void **state)
 static void the_log_does_not_grow_beyond_what_counts(void **state)
 {
 	const struct kr_key_owner mallory = {.kind = KR_KEY_USER, .uid = 2};
-	struct fixture *f = *state;
 	struct kr_conflicts conflicts;
 	const uint8_t id[16] = {2};
 	const struct kr_fid file = {.length = 4};
-	int dir = open("/dev/shm", O_RDONLY | O_DIRECTORY); /* each line is synced */
+	char path[] = "/dev/shm/kairan-conflicts-XXXXXX"; /* each line is synced */
+	int dir = open(mkdtemp(path), O_RDONLY | O_DIRECTORY);
 	struct stat stat;
 
-	(void)f;
-	unlinkat(dir, "conflicts", 0);
+	(void)state;
 	assert_int_equal(kr_conflicts_open(&conflicts, dir), 0);
 	for (uint64_t last = 10; last < 10 + 3 * KR_CONFLICTS_SPARE; last++) {
 		struct kr_conflict *conflict = kr_conflict_new(id, &mallory, "n", &file, 10, last);
@@ -280,6 +279,7 @@ static void the_log_does_not_grow_beyond_what_counts(void **state)
 	kr_conflicts_close(&conflicts);
 	unlinkat(dir, "conflicts", 0);
 	close(dir);
+	assert_int_equal(rmdir(path), 0);
 }
 
 /* Rounds that were applied before the lapse are another matter. */
