@@ -125,7 +125,7 @@ void kr_stable_tell_again(struct kr_sfile *file, struct kr_session *session, con
 bool kr_stable_restores(const struct kr_sfile *file);
 /* ... and the node NODE is one of them: its replays go in. */
 bool kr_stable_may_restore(const struct kr_sfile *file, uint32_t node);
-/* A replay is about to go in; one has been answered. */
+/* A replay is about to go in; it may be that the last one is done. */
 void kr_stable_restoring(struct kr_sfile_data *data);
 void kr_stable_restored(struct kr_sfile_data *data);
 /* Nobody is waited for for ever. */

@@ -465,6 +465,7 @@ void kr_flush_execute(struct kr_sfile *file)
 	while (kr_rounds_action(&data->rounds, &action))
 		perform(file, &action);
 	data->executing = false;
+	kr_stable_restored(data); /* it may be that the last replay was answered before its round ended, since its session had */
 	if (!kr_rounds_idle(&data->rounds) && !kr_link_linked(&data->busy)) {
 		kr_list_append(&data->owner->busy, &data->busy);
 		kr_sfile_ref(file);

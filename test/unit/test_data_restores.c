@@ -250,12 +250,42 @@ static void a_round_that_a_failed_sync_may_have_lost_goes_in_once_more(void **st
 	kr_sfile_put(file);
 }
 
+/* Its bytes are being written, and it is answered; nobody else is to come. */
+static void whose_last_replay_runs_and_is_lost_does_not_leave_the_file_changing(void **state)
+{
+	struct node *a = start("a", NULL), *c = start("c", &a->file);
+	struct kr_session *session;
+	struct kr_sfile *file;
+	uint64_t round;
+
+	(void)state;
+	round = write_as(a, 5, &five);
+	file = kr_sfile_get(&F.server, &a->file);
+	kr_stable_owe(file, a->node_id, round); /* a sync may have come in between */
+	kr_stable_owe(file, c->node_id, round);
+	a->deaf = c->deaf = true;
+	fail_sync(a);
+	wait_until(a->unstable == 1 && c->unstable == 1);
+	send_again(a, round, &five, 5);
+	wait_until(!kr_stable_may_restore(file, a->number));
+	kr_stable_tick(F.server.data, UINT64_MAX);
+	assert_int_equal(file->data.rounds.state, KR_ROUND_INLINE);
+	session = kr_session_find(&F.server, a->session);
+	node_die(a);
+	kr_session_end(session, KR_SESSION_LOST);
+	wait_until(file->data.rounds.state == KR_ROUND_IDLE);
+	assert_false(file->data.restoring);
+	assert_int_equal(file->changing, 0);
+	kr_sfile_put(file);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(what_is_lost_goes_in_again_by_round_and_before_the_rest),
 		TEST(who_does_not_answer_is_not_waited_for_for_ever),
 		TEST(who_is_lost_is_not_waited_for_and_its_replays_are_dropped),
+		TEST(whose_last_replay_runs_and_is_lost_does_not_leave_the_file_changing),
 		TEST(a_replay_that_a_failed_sync_may_have_lost_goes_in_once_more_in_its_turn),
 		TEST(what_is_copied_meanwhile_is_not_taken_for_what_was_there),
 		TEST(a_round_that_a_failed_sync_may_have_lost_goes_in_once_more),
