@@ -77,6 +77,8 @@ static int write_pieces(struct kr_apply *apply)
 		err = kr_export_getattr(apply->export, &apply->file->fid, &apply->before);
 		if (err)
 			return err;
+		if (apply->keep_mtime)
+			apply->mtime = apply->before.mtime;
 	}
 	if (apply->count) {
 		err = kr_export_pwritev(apply->export, &apply->file->fid, apply->pieces, apply->count);

@@ -27,6 +27,7 @@ struct kr_apply {
 	bool check;                /* verify CHECKSUM over the first buffer (an inline flush) */
 	bool finish;               /* after the writes: CLEAR_SUID, MTIME, attributes */
 	bool clear_suid;
+	bool keep_mtime;           /* MTIME is to be as before the first write (with `want_before`) */
 	struct kr_time mtime;
 	uint64_t checksum;
 	/* results */

@@ -256,7 +256,8 @@ void kr_data_mtime_set(struct kr_sfile *file, struct kr_time mtime)
 	struct kr_sfile_data *data = &file->data;
 
 	data->mtime_rounds = (struct kr_time){ .sec = INT64_MIN };
-	if (data->rounds.state != KR_ROUND_IDLE) {
+	data->mtime_kept = mtime;
+	if (data->rounds.state != KR_ROUND_IDLE || data->again) {
 		data->mtime_set = mtime;
 		data->mtime_is_set = true;
 	}

@@ -209,6 +209,8 @@ static void handle_flush(struct kr_request *request)
 		kr_sfile_put(file);
 		return;
 	}
+	if (ask.replay_round && kr_stable_may_restore(file, ask.node))
+		request->msg.flush_request.flags |= KR_FLUSH_RESTORE;
 	if (ask.replay_round && !replay_has_room(data, request)) {
 		drop_bytes(request);
 		ask.inlined = false;

@@ -9,7 +9,11 @@
 #include "server/round.h"
 #include "server/stable.h"
 
-enum kr_flush_flag { KR_FLUSH_INLINE = 1, KR_FLUSH_REPLAY = 2 }; /* FLUSH's */
+enum kr_flush_flag { /* FLUSH's */
+	KR_FLUSH_INLINE = 1,
+	KR_FLUSH_REPLAY = 2,
+	KR_FLUSH_RESTORE = 1 << 30, /* of a replay of what a failed sync may have lost; not in messages: handle_flush sets it */
+};
 
 struct kr_data;
 struct kr_sfile;
@@ -23,7 +27,7 @@ struct kr_flush_part {
 	uint8_t node_id[16];
 	uint64_t seq; /* 0: not accepted yet */
 	uint64_t incarnation, request; /* of its FLUSH */
-	bool replay;
+	bool replay, restore;
 };
 
 struct kr_sfile_data {
@@ -55,8 +59,10 @@ struct kr_sfile_data {
 	struct kr_attr after;              /* what it replies */
 
 	struct kr_time mtime_rounds;       /* latest that rounds have set since somebody set it by hand */
-	struct kr_time mtime_set;          /* by hand, while a round was running */
+	struct kr_time mtime_set;          /* by hand, while a round was running ... */
 	bool mtime_is_set;
+	bool again;                        /* ... or waited to be run once more, as now */
+	struct kr_time mtime_kept;         /* before the replay that runs, or is to be run once more; INT64_MIN s: not known yet */
 };
 
 /* On the making and freeing of a struct kr_sfile. */

@@ -42,7 +42,8 @@ static struct kr_flush_part *add_part(struct kr_sfile_data *data, const struct k
 	}
 	part = &data->parts[data->part_count++];
 	*part = (struct kr_flush_part){ .node = request->session->node, .incarnation = request->session->incarnation, .request = request->id,
-		.replay = request->msg.flush_request.flags & KR_FLUSH_REPLAY };
+		.replay = request->msg.flush_request.flags & KR_FLUSH_REPLAY,
+		.restore = request->msg.flush_request.flags & KR_FLUSH_RESTORE };
 	memcpy(part->node_id, request->session->node_id, sizeof part->node_id);
 	return part;
 }
@@ -52,7 +53,7 @@ static void begin_round(struct kr_sfile_data *data)
 	data->part_count = 0;
 	data->clear_suid = false;
 	data->round_overlapped = 0;
-	data->mtime_is_set = false;
+	data->mtime_is_set &= data->again;
 	data->stable.taint = 0;
 	data->mtime = (struct kr_time){ .sec = INT64_MIN };
 	data->base_version = 0;
@@ -97,6 +98,8 @@ void kr_flush_before(struct kr_sfile *file, const struct kr_attr *before)
 	struct kr_sfile_data *data = &file->data;
 
 	data->ctime_before = before->ctime;
+	if (data->restoring && data->mtime_kept.sec == INT64_MIN)
+		data->mtime_kept = before->mtime;
 	if (!data->base_known)
 		return;
 	data->base_version = kr_export_attr_version(file->server->export, before, data->base_changes);
@@ -109,12 +112,21 @@ static void take_mtime(struct kr_sfile_data *data, struct kr_time mtime)
 		data->mtime = mtime;
 }
 
+/* The running round restores what a failed sync may have lost: of the file's attributes that has lost nothing, and they may have been set since the
+ * round was run at first. */
+static bool keeps_attributes(const struct kr_sfile_data *data)
+{
+	return data->part_count == 1 && data->parts[0].restore && data->restoring;
+}
+
 /* The mtime that the file gets: what somebody set while the round ran, else the latest write of this and earlier rounds; but for
  * earlier ones that are ahead of our clock, by which the nodes go: it has been set back since. */
 static struct kr_time final_mtime(struct kr_sfile_data *data)
 {
 	if (data->mtime_is_set)
 		return data->mtime_set;
+	if (keeps_attributes(data) && data->mtime_kept.sec != INT64_MIN)
+		return data->mtime_kept;
 	if (data->mtime_rounds.sec > (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + KR_DATA_AHEAD_S)
 		return data->mtime;
 	return kr_time_compare(data->mtime, data->mtime_rounds) > 0 ? data->mtime : data->mtime_rounds;
@@ -177,6 +189,8 @@ static void conclude(struct kr_sfile *file, int err)
 		note_applied(data);
 	else
 		data->owner->counters.failed_rounds++;
+	if (!data->parts[0].replay)
+		data->again = false;
 	kr_rounds_finished(&data->rounds, data->rounds.round, err);
 	kr_flush_execute(file);
 }
@@ -184,7 +198,11 @@ static void conclude(struct kr_sfile *file, int err)
 /* A sync has failed, which may have lost bytes of the running round: they come once more, after what is sent again. */
 static void run_again(struct kr_sfile *file)
 {
-	kr_rounds_undone(&file->data.rounds, file->data.rounds.round);
+	struct kr_sfile_data *data = &file->data;
+
+	if (!data->parts[0].replay)
+		data->again = true;
+	kr_rounds_undone(&data->rounds, data->rounds.round);
 	kr_flush_execute(file);
 }
 
@@ -250,7 +268,9 @@ static void finish_done(struct kr_apply *apply)
 		if (err == 0) {
 			if (undisturbed)
 				kr_sfile_version(file, file->changes, &data->after);
-			data->mtime_rounds = data->mtime_is_set ? (struct kr_time){ .sec = INT64_MIN } : apply->mtime;
+			data->mtime_kept = (struct kr_time){ .sec = INT64_MIN };
+			if (!keeps_attributes(data))
+				data->mtime_rounds = data->mtime_is_set ? (struct kr_time){ .sec = INT64_MIN } : apply->mtime;
 			data->overlapped += data->round_overlapped;
 			data->owner->counters.overlapped += data->round_overlapped;
 			applied(file);
@@ -266,9 +286,12 @@ static void finish_done(struct kr_apply *apply)
 
 static void finish(struct kr_sfile *file, struct kr_apply *apply)
 {
+	struct kr_sfile_data *data = &file->data;
+
 	apply->finish = true;
-	apply->clear_suid = file->data.clear_suid;
-	apply->mtime = final_mtime(&file->data);
+	apply->clear_suid = data->clear_suid && !keeps_attributes(data);
+	apply->mtime = final_mtime(data);
+	apply->keep_mtime = keeps_attributes(data) && !data->mtime_is_set && data->mtime_kept.sec == INT64_MIN;
 	kr_apply_start(apply);
 }
 
@@ -470,6 +493,7 @@ void kr_flush_execute(struct kr_sfile *file)
 		kr_list_append(&data->owner->busy, &data->busy);
 		kr_sfile_ref(file);
 	} else if (kr_rounds_idle(&data->rounds) && kr_link_linked(&data->busy)) {
+		data->again = false;
 		kr_list_remove(&data->busy);
 		kr_sfile_put(file);
 	}

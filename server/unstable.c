@@ -128,6 +128,7 @@ void kr_stable_restoring(struct kr_sfile_data *data)
 	if (data->restoring || data->file->server->grace.active)
 		return;
 	data->restoring = true;
+	data->mtime_kept = (struct kr_time){ .sec = INT64_MIN };
 	data->restorations++;
 	kr_sfile_changing(data->file);
 }

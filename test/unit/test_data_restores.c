@@ -279,6 +279,82 @@ static void whose_last_replay_runs_and_is_lost_does_not_leave_the_file_changing(
 	kr_sfile_put(file);
 }
 
+static int64_t mtime_of(const char *name)
+{
+	struct stat st;
+	char path[160];
+
+	snprintf(path, sizeof path, "%s/%s", F.export_path, name);
+	assert_int_equal(stat(path, &st), 0);
+	return st.st_mtime;
+}
+
+static void set_mtime(struct node *node, int64_t seconds)
+{
+	struct kr_setattr_request setattr = { .valid = 1 << 5 /* MTIME */, .file = node->file, .mtime = { .sec = seconds } };
+
+	assert_int_equal(node_call(node, KR_MSG_SETATTR, &setattr), 0);
+}
+
+/* As `cp -p` does, after the last byte. */
+static void what_goes_in_again_keeps_the_time_that_was_set_since(void **state)
+{
+	struct node *a = start("a", NULL);
+	struct kr_sfile *file;
+	uint64_t round;
+
+	(void)state;
+	round = write_as(a, 5, &five);
+	set_mtime(a, 1000);
+	file = kr_sfile_get(&F.server, &a->file);
+	a->deaf = true;
+	for (unsigned i = 1; i <= 3; i++) {
+		kr_stable_owe(file, a->node_id, round);
+		fail_sync(a);
+		wait_until(a->unstable == i);
+		if (i == 2) /* no memory for it: it is streamed */
+			F.server.data->replay_bytes += KR_DATA_REPLAY_BYTES;
+		send_again(a, round, &five, 5);
+		wait_until(!kr_stable_may_restore(file, a->number));
+		if (i == 2)
+			F.server.data->replay_bytes -= KR_DATA_REPLAY_BYTES;
+		if (i == 3) {
+			assert_int_equal(file->data.rounds.state, KR_ROUND_INLINE);
+			kr_data_mtime_set(file, (struct kr_time){ .sec = 2000 });
+		}
+		wait_until(a->flushed);
+		assert_int_equal(a->flush_err, 0);
+		assert_int_equal(mtime_of("file"), i == 3 ? 2000 : 1000);
+		round = a->flush_reply.round;
+	}
+	assert_int_equal(F.server.data->counters.chained_rounds, 1);
+	write_as(a, 6, &five);
+	assert_int_equal(mtime_of("file"), a->mtime.sec);
+	kr_sfile_put(file);
+}
+
+static void a_round_that_goes_in_once_more_keeps_the_time_that_was_set_meanwhile(void **state)
+{
+	struct node *a = start("a", NULL);
+	struct kr_sfile *file = kr_sfile_get(&F.server, &a->file);
+
+	(void)state;
+	a->generation = 5;
+	a->extents = &five;
+	a->extent_count = 1;
+	node_flush(a);
+	wait_until(file->data.rounds.state == KR_ROUND_INLINE);
+	kr_data_mtime_set(file, (struct kr_time){ .sec = 1000 });
+	fail_sync(a);
+	wait_until(a->flushed);
+	assert_int_equal(a->flush_err, 0);
+	assert_int_equal(file->data.rounds.aborted, 1);
+	assert_int_equal(mtime_of("file"), 1000);
+	write_as(a, 6, &five);
+	assert_int_equal(mtime_of("file"), a->mtime.sec);
+	kr_sfile_put(file);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -289,6 +365,8 @@ int main(void)
 		TEST(a_replay_that_a_failed_sync_may_have_lost_goes_in_once_more_in_its_turn),
 		TEST(what_is_copied_meanwhile_is_not_taken_for_what_was_there),
 		TEST(a_round_that_a_failed_sync_may_have_lost_goes_in_once_more),
+		TEST(what_goes_in_again_keeps_the_time_that_was_set_since),
+		TEST(a_round_that_goes_in_once_more_keeps_the_time_that_was_set_meanwhile),
 		TEST(who_reads_drops_what_it_has_read_and_who_cuts_need_not_ask_who_has_sent_all),
 	};
 
