@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -21,12 +22,16 @@ struct slot {
 	int32_t err;
 	uint32_t phase;
 	uint64_t number; /* ascends with every slot used */
-	uint64_t unused;
+	uint64_t before; /* of its turn */
 };
 _Static_assert(sizeof(struct slot) == 64, "slots are 64 bytes");
 
+/* Of what the phases mean. */
+static const uint8_t format[16] = "kairan turns 2";
+
 struct kr_executed {
-	uint8_t *bytes; /* mapped: a block of the size of one slot that begins with the boot id, then the slots */
+	pthread_mutex_t lock;
+	uint8_t *bytes; /* mapped: a block of the size of one slot that begins with the boot id and the format, then the slots */
 	struct slot *slots;
 	uint64_t last;  /* number */
 	bool inherited;
@@ -63,9 +68,11 @@ int kr_executed_open(int dir, const uint8_t boot_id[16], struct kr_executed **re
 		return err;
 	}
 	executed->slots = (struct slot *)(void *)(executed->bytes + sizeof(struct slot));
-	executed->inherited = memcmp(executed->bytes, boot_id, 16) == 0;
+	pthread_mutex_init(&executed->lock, NULL);
+	executed->inherited = memcmp(executed->bytes, boot_id, 16) == 0 && memcmp(executed->bytes + 16, format, sizeof(format)) == 0;
 	if (!executed->inherited) {
 		memset(executed->bytes, 0, LENGTH);
+		memcpy(executed->bytes + 16, format, sizeof(format));
 		memcpy(executed->bytes, boot_id, 16);
 	}
 	for (int i = 0; i < KR_EXECUTED_SLOTS; i++)
@@ -79,7 +86,13 @@ void kr_executed_close(struct kr_executed *executed)
 	if (!executed)
 		return;
 	munmap(executed->bytes, LENGTH);
+	pthread_mutex_destroy(&executed->lock);
 	free(executed);
+}
+
+static void set_phase(struct slot *slot, enum kr_executed_phase phase)
+{
+	__atomic_store_n(&slot->phase, phase, __ATOMIC_SEQ_CST);
 }
 
 static struct slot *find(const struct kr_executed *executed, const struct kr_executed_key *key)
@@ -96,23 +109,46 @@ static struct slot *find(const struct kr_executed *executed, const struct kr_exe
 
 void kr_executed_begin(struct kr_executed *executed, const struct kr_executed_key *key)
 {
+	KR_SCOPED_LOCK(&executed->lock);
 	struct slot *slot = &executed->slots[++executed->last % KR_EXECUTED_SLOTS];
 
-	__atomic_store_n(&slot->phase, KR_EXECUTED_UNKNOWN, __ATOMIC_SEQ_CST);
+	set_phase(slot, KR_EXECUTED_UNKNOWN);
 	slot->key = *key;
 	slot->number = executed->last;
-	__atomic_store_n(&slot->phase, KR_EXECUTED_BEGUN, __ATOMIC_SEQ_CST);
+	set_phase(slot, KR_EXECUTED_BEGUN);
 }
 
+/* What belongs to a phase is stored before it. */
 void kr_executed_end(struct kr_executed *executed, const struct kr_executed_key *key, int err, uint64_t value)
 {
+	KR_SCOPED_LOCK(&executed->lock);
 	struct slot *slot = find(executed, key);
 
 	if (!slot)
 		return;
 	slot->err = err;
 	slot->value = value;
-	__atomic_store_n(&slot->phase, KR_EXECUTED_DONE, __ATOMIC_SEQ_CST);
+	set_phase(slot, KR_EXECUTED_DONE);
+}
+
+void kr_executed_turn(struct kr_executed *executed, const struct kr_executed_key *key, uint64_t before)
+{
+	KR_SCOPED_LOCK(&executed->lock);
+	struct slot *slot = find(executed, key);
+
+	if (!slot)
+		return;
+	slot->before = before;
+	set_phase(slot, KR_EXECUTED_TURN);
+}
+
+void kr_executed_no_turn(struct kr_executed *executed, const struct kr_executed_key *key)
+{
+	KR_SCOPED_LOCK(&executed->lock);
+	struct slot *slot = find(executed, key);
+
+	if (slot)
+		set_phase(slot, KR_EXECUTED_BEGUN);
 }
 
 bool kr_executed_inherited(const struct kr_executed *executed)
@@ -120,8 +156,10 @@ bool kr_executed_inherited(const struct kr_executed *executed)
 	return executed->inherited;
 }
 
-bool kr_executed_never(const struct kr_executed *executed, const struct kr_executed_key *key)
+bool kr_executed_never(struct kr_executed *executed, const struct kr_executed_key *key)
 {
+	KR_SCOPED_LOCK(&executed->lock);
+
 	if (executed->last < KR_EXECUTED_SLOTS)
 		return true;
 	for (int i = 0; i < KR_EXECUTED_SLOTS; i++) {
@@ -134,14 +172,28 @@ bool kr_executed_never(const struct kr_executed *executed, const struct kr_execu
 	return false;
 }
 
-enum kr_executed_phase kr_executed_find(const struct kr_executed *executed, const struct kr_executed_key *key, int *ret_err,
+bool kr_executed_by_other(struct kr_executed *executed, const struct kr_executed_key *key, uint64_t value)
+{
+	KR_SCOPED_LOCK(&executed->lock);
+
+	for (int i = 0; i < KR_EXECUTED_SLOTS; i++) {
+		const struct slot *slot = &executed->slots[i];
+
+		if (slot->phase == KR_EXECUTED_DONE && !slot->err && slot->value == value && memcmp(&slot->key, key, sizeof(*key)) != 0)
+			return true;
+	}
+	return false;
+}
+
+enum kr_executed_phase kr_executed_find(struct kr_executed *executed, const struct kr_executed_key *key, int *ret_err,
 	uint64_t *ret_value)
 {
+	KR_SCOPED_LOCK(&executed->lock);
 	const struct slot *slot = find(executed, key);
 
 	if (!slot)
 		return KR_EXECUTED_UNKNOWN;
 	*ret_err = slot->err;
-	*ret_value = slot->value;
+	*ret_value = slot->phase == KR_EXECUTED_TURN ? slot->before : slot->value;
 	return (enum kr_executed_phase)slot->phase;
 }

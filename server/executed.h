@@ -3,7 +3,7 @@
  * is not taken for done because another has done the same.
  *
  * A file of KR_EXECUTED_SLOTS records in the state directory, mapped: what was stored survives kill -9.  It counts for one
- * boot of the machine only, because nothing is synced.  The oldest record is overwritten.  Native byte order.  Loop thread.
+ * boot of the machine only, because nothing is synced.  The oldest record is overwritten.  Native byte order.  Any thread.
  */
 #ifndef KR_SERVER_EXECUTED_H
 #define KR_SERVER_EXECUTED_H
@@ -17,8 +17,9 @@ enum { KR_EXECUTED_SLOTS = 16384 };
 
 enum kr_executed_phase {
 	KR_EXECUTED_UNKNOWN, /* never begun, or forgotten */
-	KR_EXECUTED_BEGUN,   /* begun, and the process ended before it was done: it may have happened or not */
+	KR_EXECUTED_BEGUN,   /* begun, and the process ended before it was done: it may have happened or not, but what has turns has not */
 	KR_EXECUTED_DONE,
+	KR_EXECUTED_TURN,    /* its turn had come (turn.h): it may have happened or not, but nothing has after it, in the same directory */
 };
 
 struct kr_executed_key {
@@ -32,14 +33,20 @@ int kr_executed_open(int dir, const uint8_t boot_id[16], struct kr_executed **re
 void kr_executed_close(struct kr_executed *executed);
 /* KEY is about to be executed. */
 void kr_executed_begin(struct kr_executed *executed, const struct kr_executed_key *key);
+/* KEY's turn has come; BEFORE: what had the name then.  And it is over, without an effect. */
+void kr_executed_turn(struct kr_executed *executed, const struct kr_executed_key *key, uint64_t before);
+void kr_executed_no_turn(struct kr_executed *executed, const struct kr_executed_key *key);
 /* KEY has been executed with ERR; VALUE is part of its answer. Nothing if it was not begun, or is forgotten. */
 void kr_executed_end(struct kr_executed *executed, const struct kr_executed_key *key, int err, uint64_t value);
 /* Whether KEY, which is not found, cannot have been forgotten: no record has been overwritten, or there is one of the same node's
  * from before. */
-bool kr_executed_never(const struct kr_executed *executed, const struct kr_executed_key *key);
+bool kr_executed_never(struct kr_executed *executed, const struct kr_executed_key *key);
 /* Whether the memory goes back to a former instance: false when it was new, or of another boot, at kr_executed_open. */
 bool kr_executed_inherited(const struct kr_executed *executed);
-enum kr_executed_phase kr_executed_find(const struct kr_executed *executed, const struct kr_executed_key *key, int *ret_err,
+/* Whether another request than KEY has been executed with VALUE. */
+bool kr_executed_by_other(struct kr_executed *executed, const struct kr_executed_key *key, uint64_t value);
+/* *RET_VALUE: of kr_executed_end, or kr_executed_turn. */
+enum kr_executed_phase kr_executed_find(struct kr_executed *executed, const struct kr_executed_key *key, int *ret_err,
 	uint64_t *ret_value);
 
 #endif

@@ -1,18 +1,12 @@
 /* Executing once: see once.h. */
 #include "server/once.h"
 
-#include <errno.h>
-#include <stdio.h>
-
-#include "common/log.h"
 #include "server/attrs.h"
 #include "server/executed.h"
 #include "server/export.h"
 #include "server/fid.h"
 #include "server/server.h"
 #include "server/session.h"
-
-enum { EXCHANGE = 2 }; /* RENAME's flag */
 
 static bool is_to_be_remembered(const struct kr_request *request)
 {
@@ -71,16 +65,73 @@ static uint64_t value_of(const struct kr_request *request)
 	}
 }
 
-void kr_once_end(struct kr_request *request, int err)
+static void end(struct kr_request *request, int err, uint64_t value)
 {
 	struct kr_executed_key key = key_of(request);
 
-	if (!request->remembered)
-		return;
 	request->executed = true;
 	request->executed_err = err;
-	request->executed_value = err ? 0 : value_of(request);
-	kr_executed_end(request->server->executed, &key, err, request->executed_value);
+	request->executed_value = value;
+	kr_executed_end(request->server->executed, &key, err, value);
+}
+
+void kr_once_end(struct kr_request *request, int err)
+{
+	if (request->remembered)
+		end(request, err, err ? 0 : value_of(request));
+}
+
+/* --- changes of names, in their turns --------------------------------------------------------------------------------- */
+
+static void turn_begins(struct kr_turn *turn, uint64_t before)
+{
+	struct kr_request *request = KR_CONTAINER_OF(turn, struct kr_request, turn);
+	struct kr_executed_key key = key_of(request);
+
+	kr_executed_turn(request->server->executed, &key, before);
+}
+
+/* What it says of an error is not known yet: see resent.h. */
+static void turn_ends(struct kr_turn *turn, int err, uint64_t after)
+{
+	struct kr_request *request = KR_CONTAINER_OF(turn, struct kr_request, turn);
+	struct kr_executed_key key = key_of(request);
+
+	if (err)
+		kr_executed_no_turn(request->server->executed, &key);
+	else
+		end(request, 0, after);
+}
+
+bool kr_once_made_by_other(const struct kr_request *request, const struct kr_fid *fid)
+{
+	struct kr_executed_key key = key_of(request);
+
+	return kr_executed_by_other(request->server->executed, &key, kr_fid_hash(fid));
+}
+
+void kr_once_run(struct kr_request *request)
+{
+	request->turn.begin = turn_begins;
+	request->turn.end = turn_ends;
+	kr_turn_take(request->remembered ? &request->turn : NULL);
+	request->run(request);
+	kr_turn_take(NULL);
+}
+
+/* Those whose effect, or all of it that a repetition could spoil, is a change of names. */
+static bool has_turn(const struct kr_request *request)
+{
+	switch (request->type) {
+	case KR_MSG_MAKE:
+	case KR_MSG_LINK:
+	case KR_MSG_REMOVE:
+	case KR_MSG_RENAME:
+	case KR_MSG_CREATE:
+		return true;
+	default:
+		return false;
+	}
 }
 
 static void reply_attr(struct kr_request *request, const struct kr_attr *attr)
@@ -230,14 +281,15 @@ bool kr_once_settled(struct kr_request *request)
 	case KR_EXECUTED_DONE:
 		return settle(request, err, value);
 	case KR_EXECUTED_BEGUN:
-		/* Its instance has ended, or it was withdrawn. Nobody else could come between (what others can see before the answer is remembered as
-		 * done), and to do it again does no harm; but two exchanges are none. */
-		if (request->type != KR_MSG_RENAME || !(request->msg.rename_request.flags & EXCHANGE))
-			return false;
-		kr_log_error("node %s: the server ended while it exchanged '%s' and '%s', and cannot tell whether it did",
-			request->session->name, request->msg.rename_request.name, request->msg.rename_request.new_name);
-		kr_request_reply(request, -EIO, NULL, NULL, 0);
-		return true;
+		/* Its instance has ended, or it was withdrawn. Changes of names have not been made then.  Of others, nobody could come between (what others
+		 * can see before the answer is remembered as done), and to do it again does no harm. */
+		if (has_turn(request))
+			request->maybe_done = false;
+		break;
+	case KR_EXECUTED_TURN:
+		/* If the name stands for what it did then, it has not been made, or has made nothing else of it: to do it again does no harm.  Else it has been. */
+		request->turn.expected = value;
+		break;
 	case KR_EXECUTED_UNKNOWN:
 		request->maybe_done = !was_heard_of(request) || !kr_executed_never(request->server->executed, &key);
 		break;

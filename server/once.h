@@ -1,6 +1,9 @@
 /* Requests that must not run twice although their answer was lost with a session or with a former instance of the server:
  * by the second time others may have built on what the first did.  executed.h remembers them; one that it would have and does not
- * has certainly not run, so that "exists" and "is not there" are about what others did.  Loop thread.
+ * has certainly not run, so that "exists" and "is not there" are about what others did.
+ *
+ * Changes of names are remembered in the instant in which they are made (turn.h), since another node's can be made right after them, before the
+ * loop hears of either: with the repetition of the first rmdir of a lock directory made after that one's mkdir, two would have the lock.  Loop thread.
  */
 #ifndef KR_SERVER_ONCE_H
 #define KR_SERVER_ONCE_H
@@ -11,6 +14,10 @@
  * be), or it is being executed for that session still, and goes on when that has ended. False: it is to be handled; a truncation that was made already
  * is taken out of it. */
 bool kr_once_settled(struct kr_request *request);
+/* Whether it is remembered that another request has made FID. Any thread. */
+bool kr_once_made_by_other(const struct kr_request *request, const struct kr_fid *fid);
+/* Executes it, in the pool. */
+void kr_once_run(struct kr_request *request);
 /* Around its execution: before the first job; and before the reply, or, where that waits for others, before they can build on what it has done. */
 void kr_once_begin(struct kr_request *request);
 void kr_once_end(struct kr_request *request, int err);

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "server/export_priv.h"
+#include "server/fid.h"
+#include "server/turn.h"
 
 /* How often a name may appear and disappear before a create gives up. */
 enum { CREATE_TRIES = 100 };
@@ -49,8 +51,12 @@ int kr_export_make(struct kr_export *export, const struct kr_cred *cred, const s
 	if (r < 0)
 		return r;
 	KR_SCOPED_LOCK(kr_export_lock_of(export, parent));
+	kr_turn_begin(0);
 	r = make_as(export, cred, dirfd, make);
-	return r < 0 ? r : kr_entry_meet(export, dirfd, parent, make->name, ret_fid, ret_attr);
+	if (r == 0)
+		r = kr_entry_meet(export, dirfd, parent, make->name, ret_fid, ret_attr);
+	kr_turn_end(r, r ? 0 : kr_fid_hash(ret_fid));
+	return r;
 }
 
 static int link_as(struct kr_export *export, const struct kr_cred *cred, int fd, int dirfd, const char *name)
@@ -91,7 +97,9 @@ int kr_export_link(struct kr_export *export, const struct kr_cred *cred, const s
 	orphan = kr_orphans_find(export->orphans, fid, &nameable);
 	if (orphan && !nameable && attr.nlink == 0)
 		return kr_fail_errno(-ENOENT, "linking to a file that has been removed");
+	kr_turn_begin(0);
 	r = link_as(export, cred, fd, dirfd, name);
+	kr_turn_end(r, 0);
 	if (r == 0 && nameable)
 		r = kr_orphans_named(export->orphans, fid);
 	if (r == 0)
@@ -192,14 +200,17 @@ static int create_or_open(struct kr_export *export, const struct kr_cred *cred, 
 		r = open_existing(export, cred, dirfd, parent, create, ret_fid, ret_attr);
 		return r == -ENOENT ? kr_export_writable(export) : r;
 	}
-	if (r == 0)
+	if (r == 0) {
+		kr_turn_begin(0);
 		r = create_as(export, cred, dirfd, create, &fd);
-	if (r == -EEXIST && !create->exclusive)
-		return open_existing(export, cred, dirfd, parent, create, ret_fid, ret_attr);
-	if (r < 0)
-		return r;
-	*ret_created = true;
-	return hold_new(export, fd, parent, create, ret_fid, ret_attr);
+		*ret_created = r == 0;
+		if (r == 0)
+			r = hold_new(export, fd, parent, create, ret_fid, ret_attr);
+		kr_turn_end(r, r ? 0 : kr_fid_hash(ret_fid));
+	}
+	if (r == -EEXIST && !create->exclusive && !*ret_created)
+		r = open_existing(export, cred, dirfd, parent, create, ret_fid, ret_attr);
+	return r;
 }
 
 int kr_export_create(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent,

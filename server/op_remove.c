@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "server/export_priv.h"
+#include "server/fid.h"
+#include "server/turn.h"
 
 enum { RENAME_KNOWN = RENAME_NOREPLACE | RENAME_EXCHANGE };
 
@@ -123,8 +125,13 @@ int kr_export_remove(struct kr_export *export, const struct kr_cred *cred, const
 		KR_SCOPED_LOCK(kr_export_lock_of(export, parent));
 
 		r = find_victim(export, dirfd, parent, name, &victim);
-		if (r == 0)
+		if (r == 0 && !kr_turn_is_for(kr_fid_hash(&victim.fid)))
+			r = -ENOENT;
+		if (r == 0) {
+			kr_turn_begin(kr_fid_hash(&victim.fid));
 			r = remove_victim(export, cred, dirfd, name, directory, linger_max, &victim, &removal);
+			kr_turn_end(r, 0);
+		}
 	}
 	if (r == 0) {
 		kr_entry_forget(export, &victim.fid, parent, name, victim.st.st_nlink > 1);
@@ -212,6 +219,8 @@ static int rename_ends(struct kr_export *export, const struct kr_cred *cred, con
 	int r;
 
 	r = find_ends(export, ends, source, target);
+	if (r == 0 && !kr_turn_is_for(kr_fid_hash(&source->fid)))
+		r = -ENOENT;
 	if (r < 0)
 		return r;
 	replacing = replaces(source, target, ends->flags);
@@ -220,9 +229,11 @@ static int rename_ends(struct kr_export *export, const struct kr_cred *cred, con
 	if (r == 0 && replacing && S_ISREG(target->st.st_mode))
 		r = kr_orphans_begin_removal(export->orphans, &target->fid, target->fd, ends->to_fd, ends->to_name,
 			may_linger(target, ends->linger_max), &removal);
+	kr_turn_begin(kr_fid_hash(&source->fid));
 	if (r == 0)
 		r = move(export, cred, ends, source, target, replacing);
 	kr_orphans_end_removal(&removal, r == 0);
+	kr_turn_end(r, 0);
 	if (r < 0)
 		return r;
 	if (replacing)

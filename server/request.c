@@ -73,7 +73,7 @@ static void run_in_pool(uv_work_t *work)
 {
 	struct kr_request *request = KR_CONTAINER_OF(work, struct kr_request, work);
 
-	request->run(request);
+	kr_once_run(request);
 }
 
 static void after_pool(uv_work_t *work, int status)

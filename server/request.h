@@ -18,6 +18,7 @@
 #include "common/msg.h"
 #include "common/table.h"
 #include "server/notes.h"
+#include "server/turn.h"
 
 struct kr_server;
 struct kr_session;
@@ -36,6 +37,7 @@ struct kr_request {
 	bool remembered;               /* in executed.h, and what of it since kr_once_end: */
 	bool executed;
 	int executed_err;
+	struct kr_turn turn;           /* of its change of names (once.c) */
 	uint64_t executed_value;
 	bool outlives;                 /* its session has ended before it: in kr_server.outliving, by ... */
 	struct kr_table_link by_key;
@@ -79,7 +81,7 @@ struct kr_request {
 };
 
 /* RUN in a pool thread: may read msg and data, writes err, reply, what `state` points to and what it finds out of the change
- * (bare, shorter, syncs_cut), nothing else of the request. DONE in the loop, also when the session has ended meanwhile (its reply is then dropped). Clears `cancel`. */
+ * (bare, shorter, syncs_cut, executed), nothing else of the request. DONE in the loop, also when the session has ended meanwhile (its reply is then dropped). Clears `cancel`. */
 void kr_request_run(struct kr_request *request, void (*run)(struct kr_request *), void (*done)(struct kr_request *));
 
 /* Bytes of all requests, but for their data. */

@@ -7,6 +7,7 @@
 
 #include "server/export.h"
 #include "server/fid.h"
+#include "server/once.h"
 #include "server/request.h"
 #include "server/server.h"
 
@@ -20,6 +21,8 @@ static inline bool kr_resent_is_ours(const struct kr_request *request, const str
 
 	if (request->made)
 		return kr_fid_hash(fid) == request->made;
+	if (kr_once_made_by_other(request, fid))
+		return false;
 	return request->maybe_done && (attr->mode & 0170000) == type && attr->uid == uid &&
 		attr->ctime.sec >= now_sec - horizon_sec;
 }

@@ -38,7 +38,7 @@ static int teardown(void **state)
 	return rmdir(path);
 }
 
-static enum kr_executed_phase phase_of(const struct kr_executed *executed, uint64_t request, int *ret_err, uint64_t *ret_value)
+static enum kr_executed_phase phase_of(struct kr_executed *executed, uint64_t request, int *ret_err, uint64_t *ret_value)
 {
 	struct kr_executed_key key = key_of(request);
 

@@ -3,6 +3,10 @@
 
 #include <endian.h>
 
+#include "server/export_priv.h"
+#include "server/fid.h"
+#include "server/turn.h"
+
 static struct kr_fid look_up(const struct kr_fid *parent, const char *name)
 {
 	struct kr_attr attr;
@@ -36,6 +40,84 @@ static void any_bytes_and_255_of_them_make_a_name(void **state)
 	name[KR_NAME_MAX] = 'y';
 	name[KR_NAME_MAX + 1] = 0;
 	fails(ENAMETOOLONG, look_up_error(&F.root, name));
+}
+
+/* --- turns (turn.h) --- */
+
+static struct said {
+	struct kr_turn turn;
+	const struct kr_fid *directory;
+	int begun, ended, err;
+	uint64_t before, after;
+} said;
+
+/* Nobody else can be about to change a name in the directory. */
+static void assert_locked(void)
+{
+	assert_int_equal(pthread_mutex_trylock(kr_export_lock_of(F.export, said.directory)), EBUSY);
+}
+
+static void say_begin(struct kr_turn *turn, uint64_t before)
+{
+	(void)turn;
+	assert_locked();
+	assert_int_equal(said.begun++, said.ended);
+	said.before = before;
+}
+
+static void say_end(struct kr_turn *turn, int err, uint64_t after)
+{
+	(void)turn;
+	assert_locked();
+	assert_int_equal(++said.ended, said.begun);
+	said.err = err;
+	said.after = after;
+}
+
+/* One turn has been taken since the last call, and told of the file before and the one that was made. */
+static void one_turn(int err, const struct kr_fid *before, const struct kr_fid *after)
+{
+	assert_int_equal(said.ended, 1);
+	assert_int_equal(said.err, err);
+	assert_int_equal(said.before, before ? kr_fid_hash(before) : 0);
+	assert_int_equal(said.after, after ? kr_fid_hash(after) : 0);
+	said.begun = said.ended = 0;
+}
+
+static void names_change_in_turns_while_nobody_else_changes_them(void **state)
+{
+	struct kr_make request = {.name = "made", .mode = S_IFDIR | 0755};
+	struct kr_create create = {.name = "f", .mode = 0644, .exclusive = true};
+	struct kr_fid directory = make(&F.root, "d", S_IFDIR | 0755), made, file;
+	struct kr_attr attr;
+	bool created;
+
+	(void)state;
+	said = (struct said){.turn = {.begin = say_begin, .end = say_end}, .directory = &directory};
+	kr_turn_take(&said.turn);
+	ok(kr_export_make(F.export, &root_cred, &directory, &request, &made, &attr));
+	one_turn(0, NULL, &made);
+	fails(EEXIST, kr_export_make(F.export, &root_cred, &directory, &request, &file, &attr));
+	one_turn(-EEXIST, NULL, NULL);
+	ok(kr_export_create(F.export, &root_cred, &directory, &create, &created, &file, &attr));
+	one_turn(0, NULL, &file);
+	fails(EEXIST, kr_export_create(F.export, &root_cred, &directory, &create, &created, &file, &attr));
+	one_turn(-EEXIST, NULL, NULL);
+	ok(kr_export_link(F.export, &root_cred, &file, &directory, "g", &attr));
+	one_turn(0, NULL, NULL);
+	ok(kr_export_rename(F.export, &root_cred, &directory, "g", &directory, "h", 0, 0, NULL));
+	one_turn(0, &file, NULL);
+	fails(ENOTDIR, kr_export_remove(F.export, &root_cred, &directory, "h", true, 0, NULL));
+	one_turn(-ENOTDIR, &file, NULL);
+	said.turn.expected = kr_fid_hash(&made);
+	fails(ENOENT, kr_export_remove(F.export, &root_cred, &directory, "h", false, 0, NULL));
+	fails(ENOENT, kr_export_rename(F.export, &root_cred, &directory, "h", &directory, "i", 0, 0, NULL));
+	assert_int_equal(said.begun, 0);
+	ok(kr_export_remove(F.export, &root_cred, &directory, "made", true, 0, NULL));
+	one_turn(0, &made, NULL);
+	kr_turn_take(NULL);
+	ok(kr_export_remove(F.export, &root_cred, &directory, "h", false, 0, NULL));
+	assert_int_equal(said.begun, 0);
 }
 
 static void what_is_no_single_name_is_refused(void **state)
@@ -439,6 +521,7 @@ static int run(void)
 	const struct CMUnitTest tests[] = {
 		CASE(any_bytes_and_255_of_them_make_a_name),
 		CASE(what_is_no_single_name_is_refused),
+		CASE(names_change_in_turns_while_nobody_else_changes_them),
 		CASE(symbolic_links_are_never_followed),
 		CASE(a_mount_below_is_not_entered),
 		CASE(the_servers_own_directory_is_hidden),
