@@ -347,10 +347,11 @@ static void who_was_killed_before_its_turn_has_not_made_what_another_has(void **
 	struct kr_make_request make = {.parent = nodes[0]->hello.root, .mode = S_IFDIR | 0755, .target = "", .cred = cred};
 	struct kr_create_request exclusive = {.parent = nodes[0]->hello.root, .name = "x", .mode = 0644, .exclusive = 1, .cred = cred};
 	struct kr_executed_key key;
-	uint64_t waited, raced, created, executed;
+	uint64_t waited, behind, raced, created, executed;
 	char made[128];
 
 	waited = begun(f, nodes[0], &key);
+	behind = begun(f, nodes[0], &key);
 	created = begun(f, nodes[0], &key);
 	raced = in_turn(f, nodes[0], NULL);
 	executed = in_turn(f, nodes[0], NULL);
@@ -365,6 +366,7 @@ static void who_was_killed_before_its_turn_has_not_made_what_another_has(void **
 	assert_int_equal(resend(nodes[0], raced, KR_MSG_MAKE, &make), -EEXIST);
 	assert_int_equal(resend(nodes[0], created, KR_MSG_CREATE, &exclusive), -EEXIST);
 	make.name = "made";
+	assert_int_equal(resend(nodes[0], behind, KR_MSG_MAKE, &make), -EEXIST);
 	assert_int_equal(resend(nodes[0], executed, KR_MSG_MAKE, &make), 0);
 }
 
