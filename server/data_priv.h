@@ -53,7 +53,7 @@ struct kr_data {
 	struct kr_list throttled;     /* kr_intake.throttled: wait until intake_bytes falls */
 	size_t intake_bytes;          /* received in streams, not written yet */
 	size_t replays;               /* asked and not answered ... */
-	size_t replay_bytes;          /* ... and the data that came with them */
+	size_t replay_bytes;          /* ... and the data that came with them, and with what waits for those of unstable.c */
 	bool collecting;              /* replays: all flushes wait */
 	bool replaying;               /* the end of the grace period waits for `replays` to become 0 */
 	bool stopping;

@@ -42,24 +42,47 @@ void kr_sfile_data_fini(struct kr_sfile_data *data)
 	kr_stable_file_fini(&data->stable);
 }
 
+/* Replays are collected until all nodes have sent theirs, so nothing holds them up: there is room for some of their bytes.  Others
+ * stay at their node, as if it had not sent them, and are asked for by ROUND. */
+static bool has_room(const struct kr_data *data, const struct kr_request *request)
+{
+	return !request->data || data->replay_bytes + request->held <= KR_DATA_REPLAY_BYTES;
+}
+
+/* Of all nodes, with the replays: then it is counted there. */
+static bool may_wait_uncounted(struct kr_request *request, const struct kr_sfile *file)
+{
+	struct kr_data *data = request->server->data;
+
+	if (!kr_stable_restores(file) || !has_room(data, request))
+		return false;
+	if (request->data) {
+		request->state = data; /* nothing to free */
+		data->replay_bytes += request->data->length;
+	}
+	kr_request_unhold(request);
+	return true;
+}
+
 /* The bytes that a node has inline at the server are bounded as its jobs are: too many pause its connection. Not while rounds
- * wait for what comes behind them: a RECLAIM_DONE, or the answer to UNSTABLE. */
+ * wait for what comes behind them: a RECLAIM_DONE, or the answer to UNSTABLE, as long as there is room. */
 static void count_inline(struct kr_request *request, const struct kr_sfile *file)
 {
-	if (kr_stable_restores(file))
-		kr_request_unhold(request);
-	if (!request->data || request->server->data->collecting || kr_stable_restores(file))
+	if (may_wait_uncounted(request, file) || !request->data || request->server->data->collecting)
 		return;
 	request->state = request->session; /* counted; nothing to free */
 	request->session->running++;
 	kr_session_pressure(request->session);
 }
 
-/* Replays are collected until all nodes have sent theirs, so nothing holds them up: there is room for some of their bytes.  Others
- * stay at their node, as if it had not sent them, and are asked for by ROUND. */
-static bool replay_has_room(const struct kr_data *data, const struct kr_request *request)
+void kr_flush_uncount(struct kr_request *request)
 {
-	return !request->data || data->replay_bytes + request->held <= KR_DATA_REPLAY_BYTES;
+	struct kr_data *data = request->server->data;
+
+	if (request->state == data)
+		data->replay_bytes -= request->data->length;
+	else if (request->state)
+		request->session->running--;
 }
 
 static void drop_bytes(struct kr_request *request)
@@ -211,7 +234,7 @@ static void handle_flush(struct kr_request *request)
 	}
 	if (ask.replay_round && kr_stable_may_restore(file, ask.node))
 		request->msg.flush_request.flags |= KR_FLUSH_RESTORE;
-	if (ask.replay_round && !replay_has_room(data, request)) {
+	if (ask.replay_round && !has_room(data, request)) {
 		drop_bytes(request);
 		ask.inlined = false;
 	}

@@ -8,6 +8,10 @@
 
 #include "server/data_priv.h"
 
+/* --- flush.c -------------------------------------------------------------------------------------------------------- */
+/* REQUEST is about to be answered: what it holds does not count any more. */
+void kr_flush_uncount(struct kr_request *request);
+
 /* --- flush_round.c -------------------------------------------------------------------------------------------------- */
 /* Carries out what the machine wants; keeps the file alive while it has flushes. */
 void kr_flush_execute(struct kr_sfile *file);

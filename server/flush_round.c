@@ -437,8 +437,7 @@ static void answer(struct kr_sfile_data *data, const struct kr_round_action *act
 		kr_cover_flushed(&attachment->cover, action->err);
 		kr_lease_table_refused(&data->file->leases, request->session->node, attachment->cover.refused);
 	}
-	if (request->state)
-		request->session->running--;
+	kr_flush_uncount(request);
 	kr_request_reply(request, action->err, action->err ? NULL : &reply, NULL, 0);
 }
 

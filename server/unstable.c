@@ -7,7 +7,8 @@
  * for, so nothing that waits for a round here can keep it from that.
  *
  * Nobody is waited for longer than half the lease time, nor who has no session, or reclaims: what these bring goes in as bytes not flushed, and so does
- * what comes after the wait.
+ * what comes after the wait.  (So does what a node sends whose connection is paused meanwhile, because it has too much here that was counted before the
+ * sync failed, or for which there was no room, and waits for this: its answer is behind that.)
  */
 #include <stdlib.h>
 

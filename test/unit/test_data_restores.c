@@ -355,6 +355,42 @@ static void a_round_that_goes_in_once_more_keeps_the_time_that_was_set_meanwhile
 	kr_sfile_put(file);
 }
 
+/* ... but for what there is no room for: that counts as its own. */
+static void who_waits_for_what_is_lost_is_not_counted_as_long_as_there_is_room(void **state)
+{
+	static const struct kr_range first = { 0, 20 }, second = { 20, 10 };
+	struct node *a = start("a", NULL), *b = start("b", &a->file), *c = start("c", &a->file), *d = start("d", &a->file);
+	struct kr_data *data = F.server.data;
+	struct kr_sfile *file;
+	uint64_t rounds[2];
+
+	(void)state;
+	lose_both(a, b, rounds);
+	file = kr_sfile_get(&F.server, &a->file);
+	c->generation = d->generation = 9;
+	c->extents = &first;
+	d->extents = &second;
+	c->extent_count = d->extent_count = 1;
+	node_flush(c);
+	wait_until(kr_rounds_asked_by(&file->data.rounds, c->number));
+	assert_int_equal(data->replay_bytes, 20);
+	assert_int_equal(kr_session_find(&F.server, c->session)->running, 0);
+	data->replay_bytes += KR_DATA_REPLAY_BYTES - 20;
+	node_flush(d);
+	wait_until(kr_rounds_asked_by(&file->data.rounds, d->number));
+	assert_int_equal(data->replay_bytes, KR_DATA_REPLAY_BYTES);
+	assert_int_equal(kr_session_find(&F.server, d->session)->running, 1);
+	data->replay_bytes -= KR_DATA_REPLAY_BYTES - 20;
+	answer_unstable(a, false);
+	answer_unstable(b, false);
+	wait_until(c->flushed && d->flushed);
+	assert_int_equal(c->flush_err, 0);
+	assert_int_equal(d->flush_err, 0);
+	assert_int_equal(data->replay_bytes, 0);
+	assert_int_equal(kr_session_find(&F.server, d->session)->running, 0);
+	kr_sfile_put(file);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -367,6 +403,7 @@ int main(void)
 		TEST(a_round_that_a_failed_sync_may_have_lost_goes_in_once_more),
 		TEST(what_goes_in_again_keeps_the_time_that_was_set_since),
 		TEST(a_round_that_goes_in_once_more_keeps_the_time_that_was_set_meanwhile),
+		TEST(who_waits_for_what_is_lost_is_not_counted_as_long_as_there_is_room),
 		TEST(who_reads_drops_what_it_has_read_and_who_cuts_need_not_ask_who_has_sent_all),
 	};
 
