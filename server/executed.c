@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/fail.h"
+#include "common/table.h"
 #include "common/util.h"
 
 struct slot {
@@ -34,6 +35,7 @@ struct kr_executed {
 	uint8_t *bytes; /* mapped: a block of the size of one slot that begins with the boot id and the format, then the slots */
 	struct slot *slots;
 	uint64_t last;  /* number */
+	uint32_t where[KR_EXECUTED_SLOTS]; /* by hash of the key: the slot that may have it */
 	bool inherited;
 };
 
@@ -95,9 +97,18 @@ static void set_phase(struct slot *slot, enum kr_executed_phase phase)
 	__atomic_store_n(&slot->phase, phase, __ATOMIC_SEQ_CST);
 }
 
+static size_t place(const struct kr_executed_key *key)
+{
+	return kr_hash_bytes(key, sizeof(*key)) % KR_EXECUTED_SLOTS;
+}
+
 static struct slot *find(const struct kr_executed *executed, const struct kr_executed_key *key)
 {
-	/* From the latest back: what is asked for has most often just begun. */
+	struct slot *likely = &executed->slots[executed->where[place(key)]];
+
+	if (likely->phase != KR_EXECUTED_UNKNOWN && memcmp(&likely->key, key, sizeof(*key)) == 0)
+		return likely;
+	/* From the latest back. */
 	for (uint64_t i = 0; i < KR_EXECUTED_SLOTS; i++) {
 		struct slot *slot = &executed->slots[(executed->last - i) % KR_EXECUTED_SLOTS];
 
@@ -107,15 +118,19 @@ static struct slot *find(const struct kr_executed *executed, const struct kr_exe
 	return NULL;
 }
 
-void kr_executed_begin(struct kr_executed *executed, const struct kr_executed_key *key)
+void kr_executed_begin(struct kr_executed *executed, const struct kr_executed_key *key, bool doubtful)
 {
 	KR_SCOPED_LOCK(&executed->lock);
-	struct slot *slot = &executed->slots[++executed->last % KR_EXECUTED_SLOTS];
+	struct slot *slot = find(executed, key);
 
+	if (slot && slot->phase == KR_EXECUTED_TURN)
+		return;
+	slot = &executed->slots[++executed->last % KR_EXECUTED_SLOTS];
+	executed->where[place(key)] = (uint32_t)(executed->last % KR_EXECUTED_SLOTS);
 	set_phase(slot, KR_EXECUTED_UNKNOWN);
 	slot->key = *key;
 	slot->number = executed->last;
-	set_phase(slot, KR_EXECUTED_BEGUN);
+	set_phase(slot, doubtful ? KR_EXECUTED_DOUBT : KR_EXECUTED_BEGUN);
 }
 
 /* What belongs to a phase is stored before it. */
@@ -142,13 +157,13 @@ void kr_executed_turn(struct kr_executed *executed, const struct kr_executed_key
 	set_phase(slot, KR_EXECUTED_TURN);
 }
 
-void kr_executed_no_turn(struct kr_executed *executed, const struct kr_executed_key *key)
+void kr_executed_no_turn(struct kr_executed *executed, const struct kr_executed_key *key, enum kr_executed_phase phase)
 {
 	KR_SCOPED_LOCK(&executed->lock);
 	struct slot *slot = find(executed, key);
 
 	if (slot)
-		set_phase(slot, KR_EXECUTED_BEGUN);
+		set_phase(slot, phase);
 }
 
 bool kr_executed_inherited(const struct kr_executed *executed)

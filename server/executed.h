@@ -19,7 +19,8 @@ enum kr_executed_phase {
 	KR_EXECUTED_UNKNOWN, /* never begun, or forgotten */
 	KR_EXECUTED_BEGUN,   /* begun, and the process ended before it was done: it may have happened or not, but what has turns has not */
 	KR_EXECUTED_DONE,
-	KR_EXECUTED_TURN,    /* its turn had come (turn.h): it may have happened or not, but nothing has after it, in the same directory */
+	KR_EXECUTED_DOUBT,   /* as UNKNOWN, when it was begun */
+	KR_EXECUTED_TURN,    /* its turn had come (turn.h): it may have happened or not, but nothing has after it in its instance, in the same directory */
 };
 
 struct kr_executed_key {
@@ -31,11 +32,12 @@ struct kr_executed_key {
 /* Opens or makes DIR/executed; forgets what is of another boot than BOOT_ID. 0 or -errno with a reason. */
 int kr_executed_open(int dir, const uint8_t boot_id[16], struct kr_executed **ret_executed);
 void kr_executed_close(struct kr_executed *executed);
-/* KEY is about to be executed. */
-void kr_executed_begin(struct kr_executed *executed, const struct kr_executed_key *key);
-/* KEY's turn has come; BEFORE: what had the name then.  And it is over, without an effect. */
+/* KEY is about to be executed. DOUBTFUL: it may have been before, which is not remembered.  In the turn that it had it stays. */
+void kr_executed_begin(struct kr_executed *executed, const struct kr_executed_key *key, bool doubtful);
+/* KEY's turn has come; BEFORE: what had the name then.  And it is over without an effect: it is in
+ * PHASE again, as it was before. */
 void kr_executed_turn(struct kr_executed *executed, const struct kr_executed_key *key, uint64_t before);
-void kr_executed_no_turn(struct kr_executed *executed, const struct kr_executed_key *key);
+void kr_executed_no_turn(struct kr_executed *executed, const struct kr_executed_key *key, enum kr_executed_phase phase);
 /* KEY has been executed with ERR; VALUE is part of its answer. Nothing if it was not begun, or is forgotten. */
 void kr_executed_end(struct kr_executed *executed, const struct kr_executed_key *key, int err, uint64_t value);
 /* Whether KEY, which is not found, cannot have been forgotten: no record has been overwritten, or there is one of the same node's

@@ -45,7 +45,7 @@ void kr_once_begin(struct kr_request *request)
 	if (request->remembered || !is_to_be_remembered(request))
 		return;
 	request->remembered = true;
-	kr_executed_begin(request->server->executed, &key);
+	kr_executed_begin(request->server->executed, &key, request->maybe_done);
 	if (request->session->dead)
 		kr_once_outlives(request);
 }
@@ -98,7 +98,8 @@ static void turn_ends(struct kr_turn *turn, int err, uint64_t after)
 	struct kr_executed_key key = key_of(request);
 
 	if (err)
-		kr_executed_no_turn(request->server->executed, &key);
+		kr_executed_no_turn(request->server->executed, &key, request->had_turn ? KR_EXECUTED_TURN :
+			request->maybe_done ? KR_EXECUTED_DOUBT : KR_EXECUTED_BEGUN);
 	else
 		end(request, 0, after);
 }
@@ -114,7 +115,7 @@ void kr_once_run(struct kr_request *request)
 {
 	request->turn.begin = turn_begins;
 	request->turn.end = turn_ends;
-	kr_turn_take(request->remembered ? &request->turn : NULL);
+	kr_turn_take(request->remembered && !request->made ? &request->turn : NULL); /* what it has made is remembered already */
 	request->run(request);
 	kr_turn_take(NULL);
 }
@@ -289,6 +290,11 @@ bool kr_once_settled(struct kr_request *request)
 	case KR_EXECUTED_TURN:
 		/* If the name stands for what it did then, it has not been made, or has made nothing else of it: to do it again does no harm.  Else it has been. */
 		request->turn.expected = value;
+		request->had_turn = true;
+		if (request->type == KR_MSG_CREATE) /* nothing was there that it could have cut; what is there may be somebody's by now */
+			request->msg.create_request.flags &= ~(uint32_t)KR_OPEN_TRUNC;
+		break;
+	case KR_EXECUTED_DOUBT:
 		break;
 	case KR_EXECUTED_UNKNOWN:
 		request->maybe_done = !was_heard_of(request) || !kr_executed_never(request->server->executed, &key);

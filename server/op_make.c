@@ -13,6 +13,15 @@
 /* How often a name may appear and disappear before a create gives up. */
 enum { CREATE_TRIES = 100 };
 
+/* What finds its name taken changes nothing. */
+static void begin_turn(int dirfd, const char *name)
+{
+	struct stat there;
+
+	if (fstatat(dirfd, name, &there, AT_SYMLINK_NOFOLLOW) < 0)
+		kr_turn_begin(0);
+}
+
 static int make_at(int dirfd, const struct kr_make *make)
 {
 	switch (make->mode & S_IFMT) {
@@ -41,7 +50,7 @@ int kr_export_make(struct kr_export *export, const struct kr_cred *cred, const s
 	const struct kr_make *make, struct kr_fid *ret_fid, struct kr_attr *ret_attr)
 {
 	KR_AUTO_FD int dirfd = -1;
-	int r;
+	int made, r;
 
 	r = kr_entry_check(export, parent, make->name, -EPERM);
 	if (r == 0)
@@ -51,11 +60,12 @@ int kr_export_make(struct kr_export *export, const struct kr_cred *cred, const s
 	if (r < 0)
 		return r;
 	KR_SCOPED_LOCK(kr_export_lock_of(export, parent));
-	kr_turn_begin(0);
-	r = make_as(export, cred, dirfd, make);
+	begin_turn(dirfd, make->name);
+	made = make_as(export, cred, dirfd, make);
+	r = made;
 	if (r == 0)
 		r = kr_entry_meet(export, dirfd, parent, make->name, ret_fid, ret_attr);
-	kr_turn_end(r, r ? 0 : kr_fid_hash(ret_fid));
+	kr_turn_end(made, r ? 0 : kr_fid_hash(ret_fid));
 	return r;
 }
 
@@ -97,7 +107,7 @@ int kr_export_link(struct kr_export *export, const struct kr_cred *cred, const s
 	orphan = kr_orphans_find(export->orphans, fid, &nameable);
 	if (orphan && !nameable && attr.nlink == 0)
 		return kr_fail_errno(-ENOENT, "linking to a file that has been removed");
-	kr_turn_begin(0);
+	begin_turn(dirfd, name);
 	r = link_as(export, cred, fd, dirfd, name);
 	kr_turn_end(r, 0);
 	if (r == 0 && nameable)
@@ -201,12 +211,12 @@ static int create_or_open(struct kr_export *export, const struct kr_cred *cred, 
 		return r == -ENOENT ? kr_export_writable(export) : r;
 	}
 	if (r == 0) {
-		kr_turn_begin(0);
+		begin_turn(dirfd, create->name);
 		r = create_as(export, cred, dirfd, create, &fd);
 		*ret_created = r == 0;
 		if (r == 0)
 			r = hold_new(export, fd, parent, create, ret_fid, ret_attr);
-		kr_turn_end(r, r ? 0 : kr_fid_hash(ret_fid));
+		kr_turn_end(*ret_created ? 0 : r, r ? 0 : kr_fid_hash(ret_fid));
 	}
 	if (r == -EEXIST && !create->exclusive && !*ret_created)
 		r = open_existing(export, cred, dirfd, parent, create, ret_fid, ret_attr);

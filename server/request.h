@@ -38,6 +38,7 @@ struct kr_request {
 	bool executed;
 	int executed_err;
 	struct kr_turn turn;           /* of its change of names (once.c) */
+	bool had_turn;                 /* in a former instance, which ended in it */
 	uint64_t executed_value;
 	bool outlives;                 /* its session has ended before it: in kr_server.outliving, by ... */
 	struct kr_table_link by_key;

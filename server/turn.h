@@ -23,7 +23,8 @@ void kr_turn_take(struct kr_turn *turn);
 bool kr_turn_is_for(uint64_t before);
 /* Just before the change, which takes its name from the file with hash BEFORE (0: there is none). */
 void kr_turn_begin(uint64_t before);
-/* Just after it: ERR, nothing has changed; or 0, and the file with hash AFTER has been made (0: none has). */
+/* Just after it: ERR, nothing has changed (which is not said of what has not begun); or 0, and the file with hash AFTER has been made (0: none
+ * has, or it is not known). */
 void kr_turn_end(int err, uint64_t after);
 
 #endif

@@ -54,9 +54,9 @@ static void remembers_beyond_a_restart_but_not_beyond_a_boot(void **state)
 
 	(void)state;
 	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
-	kr_executed_begin(executed, &done);
-	kr_executed_begin(executed, &failed);
-	kr_executed_begin(executed, &begun);
+	kr_executed_begin(executed, &done, false);
+	kr_executed_begin(executed, &failed, false);
+	kr_executed_begin(executed, &begun, false);
 	kr_executed_end(executed, &done, 0, 77);
 	kr_executed_end(executed, &failed, -ENOENT, 0);
 	kr_executed_close(executed);
@@ -89,12 +89,12 @@ static void forgets_the_oldest_first(void **state)
 	for (uint64_t i = 1; i <= KR_EXECUTED_SLOTS; i++) {
 		struct kr_executed_key key = key_of(i);
 
-		kr_executed_begin(executed, &key);
+		kr_executed_begin(executed, &key, false);
 	}
 	kr_executed_close(executed);
 	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
 	assert_int_equal(phase_of(executed, 1, &err, &value), KR_EXECUTED_BEGUN);
-	kr_executed_begin(executed, &(struct kr_executed_key){.request = 9});
+	kr_executed_begin(executed, &(struct kr_executed_key){.request = 9}, false);
 	assert_int_equal(phase_of(executed, 1, &err, &value), KR_EXECUTED_UNKNOWN);
 	assert_int_equal(phase_of(executed, 2, &err, &value), KR_EXECUTED_BEGUN);
 	kr_executed_close(executed);
@@ -111,11 +111,11 @@ static void what_is_not_there_was_never_begun_unless_it_may_be_forgotten(void **
 	assert_false(kr_executed_inherited(executed));
 	assert_true(kr_executed_never(executed, &key));
 	for (uint64_t i = 0; i < KR_EXECUTED_SLOTS; i++)
-		kr_executed_begin(executed, &of_another);
+		kr_executed_begin(executed, &of_another, false);
 	of_another_start.incarnation--;
-	kr_executed_begin(executed, &of_another_start);
+	kr_executed_begin(executed, &of_another_start, false);
 	assert_false(kr_executed_never(executed, &key));
-	kr_executed_begin(executed, &earlier);
+	kr_executed_begin(executed, &earlier, false);
 	assert_true(kr_executed_never(executed, &key));
 	kr_executed_close(executed);
 	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
@@ -124,10 +124,41 @@ static void what_is_not_there_was_never_begun_unless_it_may_be_forgotten(void **
 	kr_executed_close(executed);
 }
 
+/* A repetition that is cut short, too, leaves what is known of the first. */
+static void a_turn_that_was_cut_short_stays_in_doubt(void **state)
+{
+	struct kr_executed_key cut_short = key_of(1), unknown = key_of(2);
+	struct kr_executed *executed;
+	uint64_t value = 0;
+	int err = 0;
+
+	(void)state;
+	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
+	kr_executed_begin(executed, &cut_short, false);
+	kr_executed_turn(executed, &cut_short, 77);
+	kr_executed_begin(executed, &cut_short, true);
+	kr_executed_begin(executed, &unknown, true);
+	kr_executed_close(executed);
+
+	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
+	assert_int_equal(phase_of(executed, 1, &err, &value), KR_EXECUTED_TURN);
+	assert_int_equal(value, 77);
+	assert_int_equal(phase_of(executed, 2, &err, &value), KR_EXECUTED_DOUBT);
+	kr_executed_turn(executed, &unknown, 78);
+	assert_int_equal(phase_of(executed, 2, &err, &value), KR_EXECUTED_TURN);
+	kr_executed_no_turn(executed, &unknown, KR_EXECUTED_DOUBT);
+	assert_int_equal(phase_of(executed, 2, &err, &value), KR_EXECUTED_DOUBT);
+	kr_executed_end(executed, &cut_short, 0, 79);
+	assert_true(kr_executed_by_other(executed, &unknown, 79));
+	assert_false(kr_executed_by_other(executed, &cut_short, 79));
+	kr_executed_close(executed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(remembers_beyond_a_restart_but_not_beyond_a_boot, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_turn_that_was_cut_short_stays_in_doubt, setup, teardown),
 		cmocka_unit_test_setup_teardown(forgets_the_oldest_first, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_is_not_there_was_never_begun_unless_it_may_be_forgotten, setup, teardown),
 	};

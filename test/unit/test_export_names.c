@@ -98,11 +98,11 @@ static void names_change_in_turns_while_nobody_else_changes_them(void **state)
 	ok(kr_export_make(F.export, &root_cred, &directory, &request, &made, &attr));
 	one_turn(0, NULL, &made);
 	fails(EEXIST, kr_export_make(F.export, &root_cred, &directory, &request, &file, &attr));
-	one_turn(-EEXIST, NULL, NULL);
+	assert_int_equal(said.begun, 0);
 	ok(kr_export_create(F.export, &root_cred, &directory, &create, &created, &file, &attr));
 	one_turn(0, NULL, &file);
 	fails(EEXIST, kr_export_create(F.export, &root_cred, &directory, &create, &created, &file, &attr));
-	one_turn(-EEXIST, NULL, NULL);
+	assert_int_equal(said.begun, 0);
 	ok(kr_export_link(F.export, &root_cred, &file, &directory, "g", &attr));
 	one_turn(0, NULL, NULL);
 	ok(kr_export_rename(F.export, &root_cred, &directory, "g", &directory, "h", 0, 0, NULL));

@@ -316,7 +316,7 @@ static uint64_t begun(struct fixture *f, struct node *node, struct kr_executed_k
 
 	*ret_key = (struct kr_executed_key){.incarnation = session->incarnation, .request = node->next_id++};
 	memcpy(ret_key->node_id, session->node_id, sizeof(ret_key->node_id));
-	kr_executed_begin(f->server.executed, ret_key);
+	kr_executed_begin(f->server.executed, ret_key, false);
 	return ret_key->request;
 }
 
@@ -368,6 +368,25 @@ static void who_was_killed_before_its_turn_has_not_made_what_another_has(void **
 	make.name = "made";
 	assert_int_equal(resend(nodes[0], behind, KR_MSG_MAKE, &make), -EEXIST);
 	assert_int_equal(resend(nodes[0], executed, KR_MSG_MAKE, &make), 0);
+}
+
+static void who_was_killed_in_its_turn_cuts_nothing_of_others(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	struct kr_create_request anew = {.parent = node->hello.root, .name = "f", .mode = 0644, .flags = KR_OPEN_BOTH | KR_OPEN_TRUNC,
+		.cred = {.uid = getuid(), .gid = getgid()}};
+	uint64_t id = in_turn(f, node, NULL);
+	char path[128];
+	struct stat now;
+
+	create(node, "f", 0);
+	snprintf(path, sizeof(path), "%s/f", f->export_path);
+	assert_int_equal(truncate(path, 5), 0); /* as another's write would, after the restart */
+	restart(f, &node, 1);
+	assert_int_equal(resend(node, id, KR_MSG_CREATE, &anew), 0);
+	assert_int_equal(stat(path, &now), 0);
+	assert_int_equal(now.st_size, 5);
 }
 
 static void who_was_killed_in_its_turn_takes_nothing_from_others(void **state)
@@ -450,6 +469,7 @@ int main(void)
 		TEST(what_another_has_made_meanwhile_is_not_of_a_node_that_was_cut_off),
 		TEST(who_was_killed_before_its_turn_has_not_made_what_another_has),
 		TEST(who_was_killed_in_its_turn_takes_nothing_from_others),
+		TEST(who_was_killed_in_its_turn_cuts_nothing_of_others),
 		TEST(extended_attributes_are_set_once),
 	};
 

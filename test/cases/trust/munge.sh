@@ -97,7 +97,7 @@ def ask(s, type, fields):
     s.recv(fields)
     return status
 with socket.create_connection((sys.argv[1], int(sys.argv[2])), 60) as s:
-    assert ask(s, 10, struct.pack(">II", 3, 3) + bytes(32) + bytes([9] * 32) + bytes([1, 1])) == 0
+    assert ask(s, 10, struct.pack(">II", 1, 1000) + bytes(32) + bytes([9] * 32) + bytes([1, 1])) == 0
     print(ask(s, 11, struct.pack(">H", len(sys.argv[3])) + sys.argv[3].encode() + b"\0"))
 END
 }
