@@ -2,7 +2,7 @@
  *
  * Changes of names in one directory are made one after the other, under kr_export_lock_of.  Under it the change says when it is about to be made
  * and when it has been, so that this is written down in the order in which it happened: kill -9 between the two leaves one request of the
- * directory in doubt, with nothing after it.  A pool thread's own; without a turn (tests, the server's own changes) nothing is said.
+ * directory in doubt, with nothing after it in that instance.  A pool thread's own; without a turn (tests, the server's own changes) nothing is said.
  */
 #ifndef KR_SERVER_TURN_H
 #define KR_SERVER_TURN_H
