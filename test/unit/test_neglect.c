@@ -360,7 +360,10 @@ static void who_replays_may_take_its_time_but_not_for_ever(void **state)
 static void replay_nothing(struct node *node, const struct kr_fid *fid)
 {
 	static uint64_t number;
-	const struct kr_flush_request flush = {.file = *fid, .flags = KR_FLUSH_INLINE | KR_FLUSH_REPLAY, .seq = ++number,
+
+	number++;
+
+	const struct kr_flush_request flush = {.file = *fid, .flags = KR_FLUSH_INLINE | KR_FLUSH_REPLAY, .seq = number,
 		.replay_round = (UINT64_C(1) << 40) + number, .replay_order = number};
 
 	node->answer_count = 0;
