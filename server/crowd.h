@@ -1,5 +1,5 @@
 /* Those who hold the kinds of a file's lease, or ask for them, in sum: enough to know whether anybody of them excludes somebody, in
- * one step however many they are.  Pure; for lease_table.c.
+ * one step however many they are.  Pure; for lease_turns.c.
  */
 #ifndef KR_SERVER_CROWD_H
 #define KR_SERVER_CROWD_H
