@@ -133,23 +133,28 @@ static int check(const struct kr_request *request)
 	return request->data || msg->extents.count ? -EPROTO : 0;
 }
 
+/* Replays come before what anybody else has asked for, and keep readers out meanwhile: not of a node that merely says so. */
+static bool may_replay(const struct kr_request *request, const struct kr_sfile *file)
+{
+	const struct kr_attachment *attachment;
+
+	if (request->server->data->collecting || kr_stable_may_restore(file, request->session->node))
+		return true;
+	attachment = kr_attachment_find(file, request->session);
+	return attachment && attachment->replays;
+}
+
 /* Whether the session's bytes may go in now (see FLUSH in msgs.def): what a node sends without the lease is late, or was on its
  * way when its leases went to others. */
 static bool may_flush(const struct kr_request *request, const struct kr_sfile *file)
 {
 	uint32_t node = request->session->node;
-	const struct kr_attachment *attachment;
 
-	if (kr_lease_table_held(&file->leases, node) & KR_LEASE_WRITE || file->gone)
+	if (file->gone)
 		return true;
-	if (kr_lease_table_recalling(&file->leases, node) & KR_LEASE_READ)
-		return true;
-	if (!(request->msg.flush_request.flags & KR_FLUSH_REPLAY))
-		return false;
-	if (kr_stable_may_restore(file, node))
-		return true;
-	attachment = kr_attachment_find(file, request->session);
-	return request->server->data->collecting || (attachment && attachment->replays);
+	if (request->msg.flush_request.flags & KR_FLUSH_REPLAY)
+		return may_replay(request, file);
+	return kr_lease_table_held(&file->leases, node) & KR_LEASE_WRITE || kr_lease_table_recalling(&file->leases, node) & KR_LEASE_READ;
 }
 
 static void run_refuse(struct kr_request *request)

@@ -94,6 +94,7 @@ struct node {
 	bool dirty, deaf; /* what it answers to QUERY; it does not, nor to UNSTABLE */
 	unsigned queries;
 	uint64_t replay_round; /* of the latest ROUND */
+	int round_err;         /* what it answers to ROUND, when it does not take part */
 	unsigned aborts, upstreams, recalls;
 	struct kr_hop_address upstream;
 	char upstream_address[64];

@@ -212,20 +212,34 @@ static void replay_nothing(struct node *node, const struct kr_fid *fid)
 
 	node->answer_count = 0;
 	if (node->conn && !node->closed)
-		node_call(node, KR_MSG_FLUSH, &flush, NULL);
+		assert_int_equal(node_call(node, KR_MSG_FLUSH, &flush, NULL), 0);
 	answer_stable(node);
+}
+
+/* The hostile node has begun anew, and replays something of a file of its own; what it holds of FID it has not said yet. */
+static struct kr_fid heir_that_replays(struct fixture *f, struct kr_fid *ret_fid)
+{
+	struct node *node = f->nodes[HOSTILE];
+	struct kr_reclaim_request reclaim = {.replay_first = 1, .replay_last = UINT64_C(1) << 20, .oldest = UINT64_C(1) << 40,
+		.newest = UINT64_C(1) << 41, .since = {.sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + 1}};
+	const union kr_any_msg *reply;
+
+	*ret_fid = create_as(node, "f", 0, KR_LEASE_WRITE);
+	reclaim.file = create_as(node, "replayed", 0, 0);
+	heir_of(f, ret_fid, NULL);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &reclaim, &reply), 0);
+	assert_int_equal(reply->reclaim_reply.conflict, 0);
+	return reclaim.file;
 }
 
 /* It says for ever not what it still holds, so that it is not even asked for it. */
 static void nor_for_ever_while_it_has_not_said_what_it_holds(void **state)
 {
 	struct fixture *f = *state;
-	struct kr_fid fid = create_as(f->nodes[HOSTILE], "f", 0, KR_LEASE_WRITE);
-	uint64_t id;
+	struct kr_fid fid, replayed = heir_that_replays(f, &fid);
+	uint64_t id = send_lease(f->nodes[HONEST], &fid, KR_LEASE_READ);
 
-	heir_of(f, &fid, NULL);
-	id = send_lease(f->nodes[HONEST], &fid, KR_LEASE_READ);
-	assert_in_range(wait_beside(f, id, replay_nothing, &fid, 30 * MOMENTS), (KR_SESSION_CLAIM_LEASES - 1) * MOMENTS,
+	assert_in_range(wait_beside(f, id, replay_nothing, &replayed, 30 * MOMENTS), (KR_SESSION_CLAIM_LEASES - 1) * MOMENTS,
 		(KR_SESSION_CLAIM_LEASES + 2) * MOMENTS + SLACK);
 }
 
@@ -233,12 +247,11 @@ static void nor_for_ever_while_it_has_not_said_what_it_holds(void **state)
 static void who_replays_for_long_what_nobody_waits_for_is_not_lost(void **state)
 {
 	struct fixture *f = *state;
-	struct kr_fid fid = create_as(f->nodes[HOSTILE], "f", 0, KR_LEASE_WRITE);
+	struct kr_fid fid, replayed = heir_that_replays(f, &fid);
 
-	heir_of(f, &fid, NULL);
 	for (int moment = 0; moment < (KR_SESSION_CLAIM_LEASES + 3) * MOMENTS; moment++) {
 		if (moment % (MOMENTS / 6) == 0)
-			replay_nothing(f->nodes[HOSTILE], &fid);
+			replay_nothing(f->nodes[HOSTILE], &replayed);
 		a_moment_later_both(f);
 	}
 	assert_int_equal(f->server.sessions_lost, 0);
