@@ -65,7 +65,7 @@ static int discard(struct kr_mount *mount, const char *argument)
 		return 0;
 	}
 	if (!file)
-		return -ENOENT;
+		return -ENODATA;
 	kr_log_warn("discarding the unflushed bytes of %s by command", argument);
 	kr_flush_discard(file);
 	return 0;

@@ -213,27 +213,36 @@ int kr_flush_mount(const struct kr_mounted *mounted, unsigned long timeout_ms)
 	return flush_below(mounted, NULL, true, timeout_ms);
 }
 
+static int discard_below(const struct kr_mounted *mounted, const char *below, const char *path)
+{
+	json_t *status;
+	int err = kr_ask_mount(mounted, "discard", below, &status);
+
+	if (err == -ENODATA)
+		fprintf(stderr, "kairan: %s: no file of this name has unflushed bytes (kairan status lists those that have)\n", path);
+	else if (err < 0)
+		fprintf(stderr, "kairan: %s: %s\n", path, kr_fail_reason());
+	if (err < 0)
+		return KR_EXIT_FAILED;
+	json_decref(status);
+	if (*below)
+		printf("discarded the unflushed bytes of %s\n", path);
+	else
+		printf("let go of what is damaged in the journal of %s (unflushed bytes are discarded by the names of their files)\n", path);
+	return KR_EXIT_OK;
+}
+
 static int flush_path(const char *path, bool discard, unsigned long timeout_ms)
 {
 	struct kr_mounted mounted;
 	KR_AUTO_FREE char *below = NULL;
-	json_t *status;
 	int result;
 
 	if (kr_find_place(path, &mounted, &below) < 0) {
 		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
 		return KR_EXIT_FAILED;
 	}
-	if (!discard) {
-		result = flush_below(&mounted, below, false, timeout_ms);
-	} else if (kr_ask_mount(&mounted, "discard", below, &status) < 0) {
-		fprintf(stderr, "kairan: %s: %s\n", path, kr_fail_reason());
-		result = KR_EXIT_FAILED;
-	} else {
-		printf("discarded the unflushed bytes of %s\n", path);
-		json_decref(status);
-		result = KR_EXIT_OK;
-	}
+	result = discard ? discard_below(&mounted, below, path) : flush_below(&mounted, below, false, timeout_ms);
 	kr_mounted_fini(&mounted);
 	return result;
 }

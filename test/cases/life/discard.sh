@@ -70,7 +70,14 @@ kairan 1 umount "$m/dir" >"$WORK/said" 2>&1
 [ $? = 2 ] || fail "unmounted by a path on it: $(cat "$WORK/said")"
 kairan 1 flush --discard "$(mnt 1)/none" >"$WORK/said" 2>&1
 [ $? = 2 ] || fail "discarded a file that is not there: $(cat "$WORK/said")"
-kairan 1 flush --discard "$(mnt 1)/dir/refused" || fail "discard"
+for nothing in dir other/file; do
+	kairan 1 flush --discard "$m/$nothing" >"$WORK/said" 2>&1
+	[ $? = 2 ] && grep -q "no file of this name has unflushed bytes" "$WORK/said" || fail "discarded $nothing: $(cat "$WORK/said")"
+done
+kairan 1 flush --discard "$m" >"$WORK/said" 2>&1 || fail "what is damaged: $(cat "$WORK/said")"
+! grep -q "discarded the unflushed bytes" "$WORK/said" || fail "a mount point's damage is taken for its files: $(cat "$WORK/said")"
+leaves 1 "$m/dir/refused"
+kairan 1 flush --discard "$m/dir/refused" || fail "discard"
 kairan 1 flush "$(mnt 1)" || fail "something is left: $(kairan 1 status "$(mnt 1)")"
 rm "$EXPORT/ballast"
 echo fine >"$(seen_from_here 1)/dir/after" && [ "$(cat "$EXPORT/dir/after")" = fine ] || fail "not usable after discarding"
