@@ -85,6 +85,14 @@ bool kr_unjudged_awaited(struct kr_file *file)
 	return kr_uncovered_awaited(kr_flusher_of(file)->uncovered, file, since, up_to);
 }
 
+/* Why they were refused, also when the server has let them in since, and nobody has tried to send them again. */
+static int refusal(const struct kr_flush *flush)
+{
+	if (flush->plan.refused)
+		return flush->plan.refused;
+	return flush->unjudged_err ? flush->unjudged_err : -EIO;
+}
+
 /* Nobody else could write before now. */
 void kr_flush_uncovered(struct kr_file *file)
 {
@@ -95,7 +103,7 @@ void kr_flush_uncovered(struct kr_file *file)
 	flush->uncovered = true;
 	if (flush->unjudged)
 		return; /* what others have changed since an earlier moment counts */
-	kr_unjudged_begin(file, flush->plan.refused ? flush->plan.refused : -EIO);
+	kr_unjudged_begin(file, refusal(flush));
 	flush->unjudged_since = kr_file_now(file->mount);
 }
 

@@ -191,6 +191,27 @@ static void what_was_refused_is_judged_when_a_lease_has_been_given_back(void **s
 	assert_int_equal(fake.forgotten, 0); /* not before they are elsewhere */
 }
 
+/* The server has let them in, and the lease goes again before they are sent. */
+static void what_is_judged_again_before_it_is_sent_fails_for_the_same_reason(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_flush *flush = &f->file.flush;
+	const struct kr_reclaim_reply granted = {.kinds = KR_LEASE_WRITE};
+
+	write_some(f);
+	kr_list_remove(&f->send.link);
+	f->file.refused_seq = 7;
+	flush->plan.refused = -EDQUOT;
+	kr_flush_uncovered(&f->file);
+	flush->judge_ns = 0;
+	kr_unjudged_step(&f->file);
+	server_says(0, &granted);
+	assert_false(flush->unjudged || flush->orphaned);
+	kr_flush_uncovered(&f->file);
+	assert_true(flush->unjudged);
+	assert_int_equal(fake.orphaned, -EDQUOT);
+}
+
 /* The directory says it first. */
 static void nothing_is_given_back_with_refused_bytes_before_that_is_written_down(void **state)
 {
@@ -298,6 +319,7 @@ int main(void)
 		TEST(bytes_of_a_file_that_is_known_to_be_gone_are_not_asked_for),
 		TEST(what_the_server_lets_in_comes_with_the_lease),
 		TEST(what_was_refused_is_judged_when_a_lease_has_been_given_back),
+		TEST(what_is_judged_again_before_it_is_sent_fails_for_the_same_reason),
 		TEST(nothing_is_given_back_with_refused_bytes_before_that_is_written_down),
 		TEST(what_was_refused_is_so_whatever_is_written_since),
 		TEST(what_was_taken_since_is_not_refused),
