@@ -37,33 +37,59 @@ static void free_create(void *state)
 	free(create);
 }
 
-static void run_create(struct kr_request *request)
+/* What was to be made new, and has been: its maker may open it whatever its mode is, until it is given away. */
+static int open_made(struct kr_request *request)
+{
+	const struct kr_create_request *msg = &request->msg.create_request;
+	struct kr_create_reply *reply = &request->reply.create_reply;
+	struct kr_export *export = request->server->export;
+	struct kr_fid fid;
+	int err = kr_resent_look(request, &msg->cred, &msg->parent, msg->name, &fid, &reply->attr);
+
+	if (!err)
+		err = kr_export_open(export, reply->attr.uid == msg->cred.uid ? NULL : &msg->cred, &fid, msg->flags & ~(uint32_t)KR_OPEN_TRUNC,
+			&reply->attr);
+	if (!err)
+		reply->file = fid;
+	return err == -ESTALE ? -ENOENT : err == -EACCES ? -EEXIST : err;
+}
+
+/* Makes it, or opens what is there. */
+static int make_or_open(struct kr_request *request, bool *ret_created)
 {
 	const struct kr_create_request *msg = &request->msg.create_request;
 	struct kr_create_reply *reply = &request->reply.create_reply;
 	struct kr_create create = {.name = msg->name, .mode = msg->mode, .umask = msg->umask, .flags = msg->flags,
 		.exclusive = msg->exclusive};
 	struct kr_export *export = request->server->export;
-	bool created = false;
-	int err = kr_export_create(export, &msg->cred, &msg->parent, &create, &created, &reply->file, &reply->attr);
+	int err = kr_export_create(export, &msg->cred, &msg->parent, &create, ret_created, &reply->file, &reply->attr);
 
 	if ((err == -EEXIST || err == -EACCES) && request->maybe_done) { /* is it ours, made before the answer was lost? */
 		int first = err;
 
 		create.exclusive = false;
 		create.unchecked = true;
-		err = kr_export_create(export, &msg->cred, &msg->parent, &create, &created, &reply->file, &reply->attr);
+		err = kr_export_create(export, &msg->cred, &msg->parent, &create, ret_created, &reply->file, &reply->attr);
 		if (err == -EACCES) {
 			err = first;
-		} else if (!err && !created && !kr_resent_is_ours(request, &reply->file, &reply->attr, S_IFREG, msg->cred.uid)) {
+		} else if (!err && !*ret_created && !kr_resent_is_ours(request, &reply->file, &reply->attr, S_IFREG, msg->cred.uid)) {
 			kr_export_release(export, &reply->file, 1);
 			err = first;
 		}
-		created = true;
+		*ret_created = true;
 	}
+	return err;
+}
+
+static void run_create(struct kr_request *request)
+{
+	const struct kr_create_request *msg = &request->msg.create_request;
+	struct kr_create_reply *reply = &request->reply.create_reply;
+	bool made = request->made && msg->exclusive && msg->name[0], created = made;
+
+	request->err = made ? open_made(request) : make_or_open(request, &created);
 	reply->created = created;
-	request->err = err;
-	request->bare = !err && created && kr_export_bare(export, &reply->file);
+	request->bare = !request->err && created && kr_export_bare(request->server->export, &reply->file);
 	kr_names_look(request, &msg->parent, &reply->dir);
 }
 

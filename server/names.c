@@ -92,13 +92,18 @@ static void run_make(struct kr_request *request)
 	struct kr_make_reply *reply = &request->reply.make_reply;
 	struct kr_make make = {.name = msg->name, .mode = msg->mode, .umask = msg->umask, .rdev_major = msg->rdev_major,
 		.rdev_minor = msg->rdev_minor, .target = msg->target};
+	struct kr_export *export = request->server->export;
 	uint32_t type = msg->mode & S_IFMT ? msg->mode & S_IFMT : S_IFREG;
 
-	request->err = kr_export_make(request->server->export, &msg->cred, &msg->parent, &make, &reply->file, &reply->attr);
-	if (request->err == -EEXIST && request->maybe_done &&
-		kr_export_lookup(request->server->export, &msg->cred, &msg->parent, msg->name, &reply->file, &reply->attr) == 0 &&
-		kr_resent_is_ours(request, &reply->file, &reply->attr, type, msg->cred.uid))
-		request->err = 0;
+	if (request->made) {
+		request->err = kr_resent_look(request, &msg->cred, &msg->parent, msg->name, &reply->file, &reply->attr);
+	} else {
+		request->err = kr_export_make(export, &msg->cred, &msg->parent, &make, &reply->file, &reply->attr);
+		if (request->err == -EEXIST && request->maybe_done &&
+			kr_export_lookup(export, &msg->cred, &msg->parent, msg->name, &reply->file, &reply->attr) == 0 &&
+			kr_resent_is_ours(request, &reply->file, &reply->attr, type, msg->cred.uid))
+			request->err = 0;
+	}
 	request->bare = !request->err && kr_export_bare(request->server->export, &reply->file);
 	kr_names_look(request, &msg->parent, &reply->dir);
 }

@@ -27,4 +27,14 @@ static inline bool kr_resent_is_ours(const struct kr_request *request, const str
 		attr->ctime.sec >= now_sec - horizon_sec;
 }
 
+/* Looks for what REQUEST made then, which must not be made again: others may have moved it away. -ENOENT: nothing has the name; -EEXIST: another has. Any
+ * thread. */
+static inline int kr_resent_look(const struct kr_request *request, const struct kr_cred *cred, const struct kr_fid *parent,
+	const char *name, struct kr_fid *ret_fid, struct kr_attr *ret_attr)
+{
+	int err = kr_export_lookup(request->server->export, cred, parent, name, ret_fid, ret_attr);
+
+	return err || kr_fid_hash(ret_fid) == request->made ? err : -EEXIST;
+}
+
 #endif

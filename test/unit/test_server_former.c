@@ -423,6 +423,36 @@ static void who_was_killed_in_its_turn_takes_nothing_from_others(void **state)
 	assert_int_equal(lookup(nodes[1], "lock", NULL), -ENOENT);
 }
 
+static char *in_export(const struct fixture *f, const char *name)
+{
+	static char paths[2][128];
+	static int last;
+
+	last = !last;
+	snprintf(paths[last], sizeof(paths[last]), "%s/%s", f->export_path, name);
+	return paths[last];
+}
+
+static void what_was_made_and_moved_away_is_not_made_again(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	const struct kr_cred cred = {.uid = getuid(), .gid = getgid()};
+	struct kr_make_request make = {.parent = node->hello.root, .name = "d", .mode = S_IFDIR | 0755, .target = "", .cred = cred};
+	struct kr_create_request exclusive = {.parent = node->hello.root, .name = "x", .mode = 0644, .exclusive = 1, .cred = cred};
+	uint64_t made = node_send(node, KR_MSG_MAKE, &make), created = node_send(node, KR_MSG_CREATE, &exclusive);
+
+	assert_int_equal(node_result(node, made, NULL), 0);
+	assert_int_equal(node_result(node, created, NULL), 0);
+	assert_int_equal(rename(in_export(f, "d"), in_export(f, "moved d")), 0);
+	assert_int_equal(rename(in_export(f, "x"), in_export(f, "moved x")), 0);
+	restart(f, &node, 1);
+	assert_int_equal(resend(node, made, KR_MSG_MAKE, &make), -ENOENT);
+	assert_int_equal(resend(node, created, KR_MSG_CREATE, &exclusive), -ENOENT);
+	assert_int_equal(lookup(node, "d", NULL), -ENOENT);
+	assert_int_equal(lookup(node, "x", NULL), -ENOENT);
+}
+
 static void extended_attributes_are_set_once(void **state)
 {
 	struct fixture *f = *state;
@@ -470,6 +500,7 @@ int main(void)
 		TEST(who_was_killed_before_its_turn_has_not_made_what_another_has),
 		TEST(who_was_killed_in_its_turn_takes_nothing_from_others),
 		TEST(who_was_killed_in_its_turn_cuts_nothing_of_others),
+		TEST(what_was_made_and_moved_away_is_not_made_again),
 		TEST(extended_attributes_are_set_once),
 	};
 
