@@ -187,7 +187,7 @@ static bool was_heard_of(const struct kr_request *request)
 {
 	switch (request->session->lapse.kind) {
 	case KR_LAPSE_KNOWN:
-		return true;
+		return !request->session->lapse.former || kr_executed_inherited(request->server->executed);
 	case KR_LAPSE_NONE:
 		return kr_executed_inherited(request->server->executed);
 	default:

@@ -453,6 +453,52 @@ static void what_was_made_and_moved_away_is_not_made_again(void **state)
 	assert_int_equal(lookup(node, "x", NULL), -ENOENT);
 }
 
+/* Nothing is remembered of what was before the boot.  ONE, unless it is back HALFWAY, comes only when the grace period has ended without it. */
+static void come_late_after_a_boot(struct fixture *f, struct node *one, struct node *other, bool halfway)
+{
+	char path[128];
+
+	stop_server(f);
+	snprintf(path, sizeof(path), "%s/executed", f->state_path);
+	assert_int_equal(unlink(path), 0);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, one) && node_wait_for(&f->loop, node_is_closed, other));
+	if (halfway) {
+		assert_int_equal(node_hello(one, true), 0);
+		node_disconnect(one);
+	}
+	assert_int_equal(node_hello(other, true), 0);
+	assert_int_equal(node_call(other, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	while (f->server.grace.active || f->server.session_count > 1)
+		a_moment_later(f, other);
+	assert_int_equal(node_hello(one, true), 0);
+	assert_int_equal(one->hello.late, 1);
+	assert_int_equal(node_call(one, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+}
+
+static void what_a_late_node_had_done_before_a_boot_counts_as_done(void **state)
+{
+	struct fixture *f = *state;
+	struct node *one = joined(f, 0), *other = joined(f, 1);
+	struct kr_make_request make = {.parent = one->hello.root, .name = "d", .mode = S_IFDIR | 0755, .target = "",
+		.cred = {.uid = getuid(), .gid = getgid()}};
+	struct kr_remove_request remove_it = {.parent = one->hello.root, .name = "gone", .directory = 1};
+
+	for (int halfway = 0; halfway <= 1; halfway++) {
+		uint64_t made, removed;
+
+		make_dir(one, &make, "gone");
+		make.name = halfway ? "halfway" : "d";
+		made = node_send(one, KR_MSG_MAKE, &make);
+		assert_int_equal(node_result(one, made, NULL), 0);
+		removed = node_send(one, KR_MSG_REMOVE, &remove_it);
+		assert_int_equal(node_result(one, removed, NULL), 0);
+		come_late_after_a_boot(f, one, other, halfway);
+		assert_int_equal(resend(one, made, KR_MSG_MAKE, &make), 0);
+		assert_int_equal(resend(one, removed, KR_MSG_REMOVE, &remove_it), 0);
+	}
+}
+
 static void extended_attributes_are_set_once(void **state)
 {
 	struct fixture *f = *state;
@@ -501,6 +547,7 @@ int main(void)
 		TEST(who_was_killed_in_its_turn_takes_nothing_from_others),
 		TEST(who_was_killed_in_its_turn_cuts_nothing_of_others),
 		TEST(what_was_made_and_moved_away_is_not_made_again),
+		TEST(what_a_late_node_had_done_before_a_boot_counts_as_done),
 		TEST(extended_attributes_are_set_once),
 	};
 
