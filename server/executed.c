@@ -1,21 +1,24 @@
 /* The record of executed requests: see executed.h.
  *
  * A slot is invalid (phase 0) while its key is written, so that the end of the process at any store leaves no slot with
- * half a key.
+ * half a key.  So is what is written of a turn.
  */
 #include "server/executed.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "common/fail.h"
+#include "common/log.h"
 #include "common/table.h"
 #include "common/util.h"
+#include "server/turn.h"
 
 struct slot {
 	struct kr_executed_key key;
@@ -27,19 +30,34 @@ struct slot {
 };
 _Static_assert(sizeof(struct slot) == 64, "slots are 64 bytes");
 
-/* Of what the phases mean. */
-static const uint8_t format[16] = "kairan turns 2";
+/* A change of names whose turn has come.  It counts for the slot with its key if that is in the phase TURN. */
+struct turn {
+	uint32_t valid;
+	uint32_t phase; /* of the slot, before */
+	struct kr_executed_key key;
+	uint64_t before, other;
+	uint32_t kind, type;
+	struct kr_fid parent, new_parent;
+	char name[KR_NAME_MAX + 1], new_name[KR_NAME_MAX + 1];
+};
+
+/* Of what the phases mean, and what follows the slots. */
+static const uint8_t format[16] = "kairan turns 3";
 
 struct kr_executed {
 	pthread_mutex_t lock;
 	uint8_t *bytes; /* mapped: a block of the size of one slot that begins with the boot id and the format, then the slots */
 	struct slot *slots;
+	struct turn *turns; /* behind the slots */
 	uint64_t last;  /* number */
 	uint32_t where[KR_EXECUTED_SLOTS]; /* by hash of the key: the slot that may have it */
 	bool inherited;
 };
 
-enum { LENGTH = (KR_EXECUTED_SLOTS + 1) * sizeof(struct slot) };
+enum {
+	SLOTS_LENGTH = (KR_EXECUTED_SLOTS + 1) * sizeof(struct slot),
+	LENGTH = SLOTS_LENGTH + KR_EXECUTED_TURNS * sizeof(struct turn),
+};
 
 static int map(struct kr_executed *executed, int dir)
 {
@@ -60,6 +78,21 @@ static int map(struct kr_executed *executed, int dir)
 	return 0;
 }
 
+/* What its boot id and format say; 0s when it is new. */
+static bool is_inherited(const struct kr_executed *executed, const uint8_t boot_id[16])
+{
+	static const uint8_t none[16];
+	const uint8_t *there = executed->bytes + 16;
+
+	if (memcmp(executed->bytes, boot_id, 16) != 0)
+		return false;
+	if (memcmp(there, format, sizeof(format)) == 0)
+		return true;
+	if (memcmp(there, none, sizeof(none)) != 0)
+		kr_log_warn("'executed' in the state directory is of another version of kairand: what that has executed is forgotten");
+	return false;
+}
+
 int kr_executed_open(int dir, const uint8_t boot_id[16], struct kr_executed **ret_executed)
 {
 	struct kr_executed *executed = kr_xcalloc(1, sizeof(*executed));
@@ -70,8 +103,9 @@ int kr_executed_open(int dir, const uint8_t boot_id[16], struct kr_executed **re
 		return err;
 	}
 	executed->slots = (struct slot *)(void *)(executed->bytes + sizeof(struct slot));
+	executed->turns = (struct turn *)(void *)(executed->bytes + SLOTS_LENGTH);
 	pthread_mutex_init(&executed->lock, NULL);
-	executed->inherited = memcmp(executed->bytes, boot_id, 16) == 0 && memcmp(executed->bytes + 16, format, sizeof(format)) == 0;
+	executed->inherited = is_inherited(executed, boot_id);
 	if (!executed->inherited) {
 		memset(executed->bytes, 0, LENGTH);
 		memcpy(executed->bytes + 16, format, sizeof(format));
@@ -133,27 +167,61 @@ void kr_executed_begin(struct kr_executed *executed, const struct kr_executed_ke
 	set_phase(slot, doubtful ? KR_EXECUTED_DOUBT : KR_EXECUTED_BEGUN);
 }
 
-/* What belongs to a phase is stored before it. */
+/* --- turns ------------------------------------------------------------------------------------------------------------ */
+
+static void set_valid(struct turn *turn, bool valid)
+{
+	__atomic_store_n(&turn->valid, valid, __ATOMIC_SEQ_CST);
+}
+
+static void write_turn(struct kr_executed *executed, const struct slot *slot, const struct kr_turn_change *change)
+{
+	struct turn *turn = executed->turns;
+
+	while (turn < executed->turns + KR_EXECUTED_TURNS && turn->valid)
+		turn++;
+	if (turn == executed->turns + KR_EXECUTED_TURNS)
+		return;
+	*turn = (struct turn){.phase = slot->phase, .key = slot->key, .before = change->before, .other = change->other, .kind = change->kind,
+		.type = change->type, .parent = *change->parent};
+	snprintf(turn->name, sizeof(turn->name), "%s", change->name);
+	if (change->new_parent) {
+		turn->new_parent = *change->new_parent;
+		snprintf(turn->new_name, sizeof(turn->new_name), "%s", change->new_name);
+	}
+	set_valid(turn, true);
+}
+
+static void clear_turn(struct kr_executed *executed, const struct kr_executed_key *key)
+{
+	for (struct turn *turn = executed->turns; turn < executed->turns + KR_EXECUTED_TURNS; turn++)
+		if (turn->valid && memcmp(&turn->key, key, sizeof(*key)) == 0)
+			set_valid(turn, false);
+}
+
+/* What belongs to a phase is stored before it, and given up after. */
 void kr_executed_end(struct kr_executed *executed, const struct kr_executed_key *key, int err, uint64_t value)
 {
 	KR_SCOPED_LOCK(&executed->lock);
 	struct slot *slot = find(executed, key);
 
-	if (!slot)
-		return;
-	slot->err = err;
-	slot->value = value;
-	set_phase(slot, KR_EXECUTED_DONE);
+	if (slot) {
+		slot->err = err;
+		slot->value = value;
+		set_phase(slot, KR_EXECUTED_DONE);
+	}
+	clear_turn(executed, key);
 }
 
-void kr_executed_turn(struct kr_executed *executed, const struct kr_executed_key *key, uint64_t before)
+void kr_executed_turn(struct kr_executed *executed, const struct kr_executed_key *key, const struct kr_turn_change *change)
 {
 	KR_SCOPED_LOCK(&executed->lock);
 	struct slot *slot = find(executed, key);
 
 	if (!slot)
 		return;
-	slot->before = before;
+	write_turn(executed, slot, change);
+	slot->before = change->before;
 	set_phase(slot, KR_EXECUTED_TURN);
 }
 
@@ -164,6 +232,41 @@ void kr_executed_no_turn(struct kr_executed *executed, const struct kr_executed_
 
 	if (slot)
 		set_phase(slot, phase);
+	clear_turn(executed, key);
+}
+
+static void settle(struct slot *slot, const struct turn *turn, enum kr_executed_phase verdict, uint64_t value)
+{
+	if (verdict == KR_EXECUTED_DONE) {
+		slot->err = 0;
+		slot->value = value;
+		set_phase(slot, KR_EXECUTED_DONE);
+	} else {
+		set_phase(slot, (enum kr_executed_phase)turn->phase);
+	}
+}
+
+/* They are given up only when all are settled: who is killed in between finds them again, and nothing else has changed then. */
+void kr_executed_settle(struct kr_executed *executed,
+	enum kr_executed_phase (*judge)(void *context, const struct kr_turn_change *change, uint64_t *ret_value), void *context)
+{
+	struct turn *turn, *end = executed->turns + KR_EXECUTED_TURNS;
+	KR_SCOPED_LOCK(&executed->lock);
+
+	for (turn = executed->turns; turn < end; turn++) {
+		struct kr_turn_change change = {.kind = (enum kr_turn_kind)turn->kind, .type = turn->type, .parent = &turn->parent, .name = turn->name,
+			.before = turn->before, .other = turn->other, .new_parent = &turn->new_parent, .new_name = turn->new_name};
+		struct slot *slot = turn->valid ? find(executed, &turn->key) : NULL;
+		enum kr_executed_phase verdict = KR_EXECUTED_TURN;
+		uint64_t value = 0;
+
+		if (slot && slot->phase == KR_EXECUTED_TURN)
+			verdict = judge(context, &change, &value);
+		if (verdict != KR_EXECUTED_TURN)
+			settle(slot, turn, verdict, value);
+	}
+	for (turn = executed->turns; turn < end; turn++)
+		set_valid(turn, false);
 }
 
 bool kr_executed_inherited(const struct kr_executed *executed)

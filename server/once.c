@@ -83,12 +83,12 @@ void kr_once_end(struct kr_request *request, int err)
 
 /* --- changes of names, in their turns --------------------------------------------------------------------------------- */
 
-static void turn_begins(struct kr_turn *turn, uint64_t before)
+static void turn_begins(struct kr_turn *turn, const struct kr_turn_change *change)
 {
 	struct kr_request *request = KR_CONTAINER_OF(turn, struct kr_request, turn);
 	struct kr_executed_key key = key_of(request);
 
-	kr_executed_turn(request->server->executed, &key, before);
+	kr_executed_turn(request->server->executed, &key, change);
 }
 
 /* What it says of an error is not known yet: see resent.h. */
@@ -288,7 +288,8 @@ bool kr_once_settled(struct kr_request *request)
 			request->maybe_done = false;
 		break;
 	case KR_EXECUTED_TURN:
-		/* If the name stands for what it did then, it has not been made, or has made nothing else of it: to do it again does no harm.  Else it has been. */
+		/* Nobody could tell at the start (settle.h).  If the name stands for what it did then, it has not been made, or has made nothing else of it:
+		 * to do it again does no harm.  Else it has been. */
 		request->turn.expected = value;
 		request->had_turn = true;
 		if (request->type == KR_MSG_CREATE) /* nothing was there that it could have cut; what is there may be somebody's by now */

@@ -3,7 +3,8 @@
  * has certainly not run, so that "exists" and "is not there" are about what others did.
  *
  * Changes of names are remembered in the instant in which they are made (turn.h), since another node's can be made right after them, before the
- * loop hears of either: with the repetition of the first rmdir of a lock directory made after that one's mkdir, two would have the lock.  Loop thread.
+ * loop hears of either: with the repetition of the first rmdir of a lock directory made after that one's mkdir, two would have the lock.  Of those in
+ * whose instant kairand was killed, its next instance finds out before it serves anybody whether they have been made (settle.h).  Loop thread.
  */
 #ifndef KR_SERVER_ONCE_H
 #define KR_SERVER_ONCE_H

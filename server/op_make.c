@@ -14,12 +14,12 @@
 enum { CREATE_TRIES = 100 };
 
 /* What finds its name taken changes nothing. */
-static void begin_turn(int dirfd, const char *name)
+static void begin_turn(int dirfd, const struct kr_turn_change *change)
 {
 	struct stat there;
 
-	if (fstatat(dirfd, name, &there, AT_SYMLINK_NOFOLLOW) < 0)
-		kr_turn_begin(0);
+	if (fstatat(dirfd, change->name, &there, AT_SYMLINK_NOFOLLOW) < 0)
+		kr_turn_begin(change);
 }
 
 static int make_at(int dirfd, const struct kr_make *make)
@@ -49,6 +49,8 @@ static int make_as(struct kr_export *export, const struct kr_cred *cred, int dir
 int kr_export_make(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent,
 	const struct kr_make *make, struct kr_fid *ret_fid, struct kr_attr *ret_attr)
 {
+	struct kr_turn_change change = {.kind = KR_TURN_MAKE, .parent = parent, .name = make->name,
+		.type = make->mode & S_IFMT ? make->mode & S_IFMT : S_IFREG};
 	KR_AUTO_FD int dirfd = -1;
 	int made, r;
 
@@ -60,7 +62,7 @@ int kr_export_make(struct kr_export *export, const struct kr_cred *cred, const s
 	if (r < 0)
 		return r;
 	KR_SCOPED_LOCK(kr_export_lock_of(export, parent));
-	begin_turn(dirfd, make->name);
+	begin_turn(dirfd, &change);
 	made = make_as(export, cred, dirfd, make);
 	r = made;
 	if (r == 0)
@@ -85,6 +87,7 @@ static int link_as(struct kr_export *export, const struct kr_cred *cred, int fd,
 int kr_export_link(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid,
 	const struct kr_fid *parent, const char *name, struct kr_attr *ret_attr)
 {
+	struct kr_turn_change change = {.kind = KR_TURN_LINK, .parent = parent, .name = name, .other = kr_fid_hash(fid)};
 	KR_AUTO_FD int dirfd = -1;
 	KR_AUTO_FD int fd = -1;
 	bool orphan, nameable = false;
@@ -107,7 +110,7 @@ int kr_export_link(struct kr_export *export, const struct kr_cred *cred, const s
 	orphan = kr_orphans_find(export->orphans, fid, &nameable);
 	if (orphan && !nameable && attr.nlink == 0)
 		return kr_fail_errno(-ENOENT, "linking to a file that has been removed");
-	begin_turn(dirfd, name);
+	begin_turn(dirfd, &change);
 	r = link_as(export, cred, fd, dirfd, name);
 	kr_turn_end(r, 0);
 	if (r == 0 && nameable)
@@ -200,6 +203,7 @@ static int hold_new(struct kr_export *export, int fd, const struct kr_fid *paren
 static int create_or_open(struct kr_export *export, const struct kr_cred *cred, int dirfd, const struct kr_fid *parent,
 	const struct kr_create *create, bool *ret_created, struct kr_fid *ret_fid, struct kr_attr *ret_attr)
 {
+	struct kr_turn_change change = {.kind = KR_TURN_MAKE, .parent = parent, .name = create->name, .type = S_IFREG};
 	KR_AUTO_FD int fd = -1;
 	int r;
 	KR_SCOPED_LOCK(kr_export_lock_of(export, parent));
@@ -211,7 +215,7 @@ static int create_or_open(struct kr_export *export, const struct kr_cred *cred, 
 		return r == -ENOENT ? kr_export_writable(export) : r;
 	}
 	if (r == 0) {
-		begin_turn(dirfd, create->name);
+		begin_turn(dirfd, &change);
 		r = create_as(export, cred, dirfd, create, &fd);
 		*ret_created = r == 0;
 		if (r == 0)

@@ -107,6 +107,7 @@ static int remove_victim(struct kr_export *export, const struct kr_cred *cred, i
 int kr_export_remove(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
 	bool directory, uint64_t linger_max, struct kr_removed *ret_removed)
 {
+	struct kr_turn_change change = {.kind = KR_TURN_REMOVE, .parent = parent, .name = name};
 	struct kr_removal removal = {0};
 	struct victim victim = {.fd = -1};
 	KR_AUTO_FD int dirfd = -1;
@@ -125,10 +126,12 @@ int kr_export_remove(struct kr_export *export, const struct kr_cred *cred, const
 		KR_SCOPED_LOCK(kr_export_lock_of(export, parent));
 
 		r = find_victim(export, dirfd, parent, name, &victim);
-		if (r == 0 && !kr_turn_is_for(kr_fid_hash(&victim.fid)))
+		if (r == 0)
+			change.before = kr_fid_hash(&victim.fid);
+		if (r == 0 && !kr_turn_is_for(change.before))
 			r = -ENOENT;
 		if (r == 0) {
-			kr_turn_begin(kr_fid_hash(&victim.fid));
+			kr_turn_begin(&change);
 			r = remove_victim(export, cred, dirfd, name, directory, linger_max, &victim, &removal);
 			kr_turn_end(r, 0);
 		}
@@ -211,6 +214,13 @@ static int move(struct kr_export *export, const struct kr_cred *cred, const stru
 	return r;
 }
 
+static void begin_turn(const struct rename_ends *ends, const struct victim *source, const struct victim *target)
+{
+	kr_turn_begin(&(struct kr_turn_change){.kind = KR_TURN_RENAME, .parent = ends->from, .name = ends->from_name,
+		.before = kr_fid_hash(&source->fid), .other = target->fd < 0 ? 0 : kr_fid_hash(&target->fid),
+		.new_parent = ends->to, .new_name = ends->to_name});
+}
+
 static int rename_ends(struct kr_export *export, const struct kr_cred *cred, const struct rename_ends *ends,
 	struct victim *source, struct victim *target, struct kr_removed *ret_replaced)
 {
@@ -229,7 +239,7 @@ static int rename_ends(struct kr_export *export, const struct kr_cred *cred, con
 	if (r == 0 && replacing && S_ISREG(target->st.st_mode))
 		r = kr_orphans_begin_removal(export->orphans, &target->fid, target->fd, ends->to_fd, ends->to_name,
 			may_linger(target, ends->linger_max), &removal);
-	kr_turn_begin(kr_fid_hash(&source->fid));
+	begin_turn(ends, source, target);
 	if (r == 0)
 		r = move(export, cred, ends, source, target, replacing);
 	kr_orphans_end_removal(&removal, r == 0);

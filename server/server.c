@@ -29,6 +29,7 @@
 #include "server/options.h"
 #include "server/request.h"
 #include "server/session.h"
+#include "server/settle.h"
 #include "server/space.h"
 #include "server/staging.h"
 #include "server/state.h"
@@ -349,6 +350,7 @@ static int init_parts(struct kr_server *server)
 	if (err)
 		return err;
 	kr_export_doubt_past(server->export, &server->doubts);
+	kr_settle(server->executed, server->export);
 	register_handlers(server);
 	kr_listen_init(server);
 	return kr_data_init(server, &server->data);

@@ -3,6 +3,8 @@
 
 #include <stddef.h>
 
+#include "common/fault.h"
+
 static _Thread_local struct kr_turn *taken;
 static _Thread_local bool begun;
 
@@ -17,16 +19,19 @@ bool kr_turn_is_for(uint64_t before)
 	return !taken || !taken->expected || taken->expected == before;
 }
 
-void kr_turn_begin(uint64_t before)
+void kr_turn_begin(const struct kr_turn_change *change)
 {
 	if (!taken)
 		return;
 	begun = true;
-	taken->begin(taken, before);
+	taken->begin(taken, change);
+	(void)KR_FAULT("turn.begun");
 }
 
 void kr_turn_end(int err, uint64_t after)
 {
+	if (begun && !err)
+		(void)KR_FAULT("turn.made");
 	if (taken && (begun || !err))
 		taken->end(taken, err, after);
 	begun = false;

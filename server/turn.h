@@ -2,7 +2,8 @@
  *
  * Changes of names in one directory are made one after the other, under kr_export_lock_of.  Under it the change says when it is about to be made
  * and when it has been, so that this is written down in the order in which it happened: kill -9 between the two leaves one request of the
- * directory in doubt, with nothing after it in that instance.  A pool thread's own; without a turn (tests, the server's own changes) nothing is said.
+ * directory in doubt, with nothing after it in that instance, and what it was about to do is known: the next instance looks (settle.h).
+ * A pool thread's own; without a turn (tests, the server's own changes) nothing is said.
  */
 #ifndef KR_SERVER_TURN_H
 #define KR_SERVER_TURN_H
@@ -10,8 +11,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/types.h"
+
+enum kr_turn_kind { KR_TURN_MAKE, KR_TURN_LINK, KR_TURN_REMOVE, KR_TURN_RENAME };
+
+/* What is about to be done.  Files are told by their hashes (kr_fid_hash); 0: there is none. */
+struct kr_turn_change {
+	enum kr_turn_kind kind;
+	uint32_t type;                   /* MAKE: S_IFMT of what will be there */
+	const struct kr_fid *parent;
+	const char *name;                /* "": none, and nobody can look for it */
+	uint64_t before;                 /* the file that has the name */
+	uint64_t other;                  /* LINK: the file that is to have it; RENAME: the one that has the new name */
+	const struct kr_fid *new_parent; /* RENAME; else NULL */
+	const char *new_name;
+};
+
 struct kr_turn {
-	void (*begin)(struct kr_turn *turn, uint64_t before);
+	void (*begin)(struct kr_turn *turn, const struct kr_turn_change *change);
 	void (*end)(struct kr_turn *turn, int err, uint64_t after);
 	uint64_t expected; /* what the change is for: hash of the file (kr_fid_hash) that has the name before; 0: whatever has it */
 };
@@ -21,8 +38,8 @@ void kr_turn_take(struct kr_turn *turn);
 
 /* Whether the change is for the file with hash BEFORE, which has the name now. */
 bool kr_turn_is_for(uint64_t before);
-/* Just before the change, which takes its name from the file with hash BEFORE (0: there is none). */
-void kr_turn_begin(uint64_t before);
+/* Just before CHANGE, which is borrowed. */
+void kr_turn_begin(const struct kr_turn_change *change);
 /* Just after it: ERR, nothing has changed (which is not said of what has not begun); or 0, and the file with hash AFTER has been made (0: none
  * has, or it is not known). */
 void kr_turn_end(int err, uint64_t after);

@@ -12,7 +12,10 @@
 
 #include <cmocka.h>
 
+#include "server/turn.h"
+
 static const uint8_t boot[16] = "boot", other_boot[16] = "another";
+static const struct kr_fid parent = {.length = 9, .bytes = "directory"}, new_parent = {.length = 10, .bytes = "directory2"};
 static char path[64];
 static int dir;
 
@@ -135,7 +138,7 @@ static void a_turn_that_was_cut_short_stays_in_doubt(void **state)
 	(void)state;
 	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
 	kr_executed_begin(executed, &cut_short, false);
-	kr_executed_turn(executed, &cut_short, 77);
+	kr_executed_turn(executed, &cut_short, &(struct kr_turn_change){.parent = &parent, .name = "a", .before = 77});
 	kr_executed_begin(executed, &cut_short, true);
 	kr_executed_begin(executed, &unknown, true);
 	kr_executed_close(executed);
@@ -144,7 +147,7 @@ static void a_turn_that_was_cut_short_stays_in_doubt(void **state)
 	assert_int_equal(phase_of(executed, 1, &err, &value), KR_EXECUTED_TURN);
 	assert_int_equal(value, 77);
 	assert_int_equal(phase_of(executed, 2, &err, &value), KR_EXECUTED_DOUBT);
-	kr_executed_turn(executed, &unknown, 78);
+	kr_executed_turn(executed, &unknown, &(struct kr_turn_change){.parent = &parent, .name = "b", .before = 78});
 	assert_int_equal(phase_of(executed, 2, &err, &value), KR_EXECUTED_TURN);
 	kr_executed_no_turn(executed, &unknown, KR_EXECUTED_DOUBT);
 	assert_int_equal(phase_of(executed, 2, &err, &value), KR_EXECUTED_DOUBT);
@@ -154,11 +157,182 @@ static void a_turn_that_was_cut_short_stays_in_doubt(void **state)
 	kr_executed_close(executed);
 }
 
+/* --- settling ----------------------------------------------------------------------------------------------------------- */
+
+/* Judged by BEFORE. */
+static struct {
+	int asked;
+	struct kr_turn_change last;
+	char name[KR_NAME_MAX + 1], new_name[KR_NAME_MAX + 1];
+	struct kr_fid parent, new_parent;
+} judged;
+
+enum { MADE = 1000, NOT_MADE = 2000, NOBODY_KNOWS = 3000 };
+
+static enum kr_executed_phase judge(void *context, const struct kr_turn_change *change, uint64_t *ret_value)
+{
+	assert_ptr_equal(context, &judged);
+	judged.asked++;
+	judged.last = *change;
+	strcpy(judged.name, change->name);
+	strcpy(judged.new_name, change->new_name);
+	judged.parent = *change->parent;
+	judged.new_parent = *change->new_parent;
+	*ret_value = change->before + 1;
+	return change->before == MADE ? KR_EXECUTED_DONE : change->before == NOT_MADE ? KR_EXECUTED_BEGUN : KR_EXECUTED_TURN;
+}
+
+static void reopen(struct kr_executed **executed)
+{
+	kr_executed_close(*executed);
+	assert_int_equal(kr_executed_open(dir, boot, executed), 0);
+}
+
+static int settle(struct kr_executed *executed)
+{
+	judged.asked = 0;
+	kr_executed_settle(executed, judge, &judged);
+	return judged.asked;
+}
+
+static void begin_turn(struct kr_executed *executed, uint64_t request, bool doubtful, uint64_t before)
+{
+	struct kr_executed_key key = key_of(request);
+	struct kr_turn_change change = {.kind = KR_TURN_MAKE, .parent = &parent, .name = "name", .before = before};
+
+	kr_executed_begin(executed, &key, doubtful);
+	kr_executed_turn(executed, &key, &change);
+}
+
+static void what_ended_in_its_turn_is_settled_by_who_looks(void **state)
+{
+	struct kr_executed_key gone = key_of(5), over = key_of(6), never = key_of(7), key = key_of(8);
+	struct kr_executed *executed;
+	uint64_t value = 0;
+	int err = 0;
+
+	(void)state;
+	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
+	begin_turn(executed, 1, false, MADE);
+	begin_turn(executed, 2, false, NOT_MADE);
+	begin_turn(executed, 3, true, NOT_MADE);
+	begin_turn(executed, 4, false, NOBODY_KNOWS);
+	begin_turn(executed, 5, false, MADE);
+	kr_executed_no_turn(executed, &gone, KR_EXECUTED_BEGUN);
+	begin_turn(executed, 6, false, MADE);
+	kr_executed_end(executed, &over, 0, 66);
+	kr_executed_begin(executed, &never, false);
+
+	reopen(&executed);
+	assert_int_equal(settle(executed), 4);
+	assert_int_equal(phase_of(executed, 1, &err, &value), KR_EXECUTED_DONE);
+	assert_int_equal(err, 0);
+	assert_int_equal(value, MADE + 1);
+	assert_int_equal(phase_of(executed, 2, &err, &value), KR_EXECUTED_BEGUN);
+	assert_int_equal(phase_of(executed, 3, &err, &value), KR_EXECUTED_DOUBT);
+	assert_int_equal(phase_of(executed, 4, &err, &value), KR_EXECUTED_TURN);
+	assert_int_equal(value, NOBODY_KNOWS);
+	assert_int_equal(phase_of(executed, 5, &err, &value), KR_EXECUTED_BEGUN);
+	assert_int_equal(phase_of(executed, 6, &err, &value), KR_EXECUTED_DONE);
+	assert_int_equal(value, 66);
+	assert_int_equal(phase_of(executed, 7, &err, &value), KR_EXECUTED_BEGUN);
+
+	/* Later on nobody could tell by what is there. */
+	reopen(&executed);
+	assert_int_equal(settle(executed), 0);
+	assert_int_equal(phase_of(executed, 4, &err, &value), KR_EXECUTED_TURN);
+
+	/* Whose turn comes once more, and ends again, is as far as it was. */
+	key = key_of(4);
+	kr_executed_begin(executed, &key, true);
+	kr_executed_turn(executed, &key, &(struct kr_turn_change){.parent = &parent, .name = "name", .before = NOT_MADE});
+	reopen(&executed);
+	assert_int_equal(settle(executed), 1);
+	assert_int_equal(phase_of(executed, 4, &err, &value), KR_EXECUTED_TURN);
+	kr_executed_close(executed);
+}
+
+static void who_looks_is_told_of_all_of_the_change(void **state)
+{
+	struct kr_turn_change change = {.kind = KR_TURN_RENAME, .type = 7, .parent = &parent, .before = MADE, .other = 12, .new_parent = &new_parent};
+	char name[KR_NAME_MAX + 1] = "", new_name[KR_NAME_MAX + 1] = "";
+	struct kr_executed_key key = key_of(1);
+	struct kr_executed *executed;
+
+	(void)state;
+	memset(name, 'n', KR_NAME_MAX);
+	memset(new_name, 'm', KR_NAME_MAX);
+	change.name = name;
+	change.new_name = new_name;
+	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
+	kr_executed_begin(executed, &key, false);
+	kr_executed_turn(executed, &key, &change);
+	reopen(&executed);
+	assert_int_equal(settle(executed), 1);
+	assert_int_equal(judged.last.kind, KR_TURN_RENAME);
+	assert_int_equal(judged.last.type, 7);
+	assert_int_equal(judged.last.other, 12);
+	assert_string_equal(judged.name, name);
+	assert_string_equal(judged.new_name, new_name);
+	assert_true(kr_fid_equal(&judged.parent, &parent));
+	assert_true(kr_fid_equal(&judged.new_parent, &new_parent));
+	kr_executed_close(executed);
+}
+
+static void of_turns_beyond_the_room_nobody_can_tell(void **state)
+{
+	struct kr_executed_key key = key_of(1);
+	struct kr_executed *executed;
+	uint64_t value = 0;
+	int err = 0;
+
+	(void)state;
+	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
+	for (uint64_t i = 1; i <= KR_EXECUTED_TURNS + 1; i++)
+		begin_turn(executed, i, false, MADE);
+	kr_executed_end(executed, &key, 0, 0); /* makes room */
+	begin_turn(executed, KR_EXECUTED_TURNS + 2, false, MADE);
+	reopen(&executed);
+	assert_int_equal(settle(executed), KR_EXECUTED_TURNS);
+	assert_int_equal(phase_of(executed, KR_EXECUTED_TURNS + 1, &err, &value), KR_EXECUTED_TURN);
+	assert_int_equal(phase_of(executed, KR_EXECUTED_TURNS + 2, &err, &value), KR_EXECUTED_DONE);
+	kr_executed_close(executed);
+}
+
+static void the_memory_of_another_version_is_forgotten(void **state)
+{
+	struct kr_executed_key key = key_of(1);
+	struct kr_executed *executed;
+	uint64_t value = 0;
+	int err = 0, fd;
+
+	(void)state;
+	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
+	begin_turn(executed, 1, false, MADE);
+	kr_executed_close(executed);
+	fd = openat(dir, "executed", O_RDWR | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, "kairan turns 2", 15, 16), 15);
+	assert_int_equal(ftruncate(fd, (KR_EXECUTED_SLOTS + 1) * 64), 0);
+	close(fd);
+	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
+	assert_false(kr_executed_inherited(executed));
+	assert_int_equal(settle(executed), 0);
+	assert_int_equal(kr_executed_find(executed, &key, &err, &value), KR_EXECUTED_UNKNOWN);
+	reopen(&executed);
+	assert_true(kr_executed_inherited(executed));
+	kr_executed_close(executed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(remembers_beyond_a_restart_but_not_beyond_a_boot, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_turn_that_was_cut_short_stays_in_doubt, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_ended_in_its_turn_is_settled_by_who_looks, setup, teardown),
+		cmocka_unit_test_setup_teardown(who_looks_is_told_of_all_of_the_change, setup, teardown),
+		cmocka_unit_test_setup_teardown(of_turns_beyond_the_room_nobody_can_tell, setup, teardown),
+		cmocka_unit_test_setup_teardown(the_memory_of_another_version_is_forgotten, setup, teardown),
 		cmocka_unit_test_setup_teardown(forgets_the_oldest_first, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_is_not_there_was_never_begun_unless_it_may_be_forgotten, setup, teardown),
 	};

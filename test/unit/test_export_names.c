@@ -48,7 +48,8 @@ static struct said {
 	struct kr_turn turn;
 	const struct kr_fid *directory;
 	int begun, ended, err;
-	uint64_t before, after;
+	struct kr_turn_change change;
+	uint64_t after;
 } said;
 
 /* Nobody else can be about to change a name in the directory. */
@@ -57,12 +58,13 @@ static void assert_locked(void)
 	assert_int_equal(pthread_mutex_trylock(kr_export_lock_of(F.export, said.directory)), EBUSY);
 }
 
-static void say_begin(struct kr_turn *turn, uint64_t before)
+static void say_begin(struct kr_turn *turn, const struct kr_turn_change *change)
 {
 	(void)turn;
 	assert_locked();
 	assert_int_equal(said.begun++, said.ended);
-	said.before = before;
+	assert_true(kr_fid_equal(change->parent, said.directory));
+	said.change = *change;
 }
 
 static void say_end(struct kr_turn *turn, int err, uint64_t after)
@@ -79,7 +81,7 @@ static void one_turn(int err, const struct kr_fid *before, const struct kr_fid *
 {
 	assert_int_equal(said.ended, 1);
 	assert_int_equal(said.err, err);
-	assert_int_equal(said.before, before ? kr_fid_hash(before) : 0);
+	assert_int_equal(said.change.before, before ? kr_fid_hash(before) : 0);
 	assert_int_equal(said.after, after ? kr_fid_hash(after) : 0);
 	said.begun = said.ended = 0;
 }
@@ -97,18 +99,42 @@ static void names_change_in_turns_while_nobody_else_changes_them(void **state)
 	kr_turn_take(&said.turn);
 	ok(kr_export_make(F.export, &root_cred, &directory, &request, &made, &attr));
 	one_turn(0, NULL, &made);
+	assert_int_equal(said.change.kind, KR_TURN_MAKE);
+	assert_int_equal(said.change.type, S_IFDIR);
+	assert_string_equal(said.change.name, "made");
 	fails(EEXIST, kr_export_make(F.export, &root_cred, &directory, &request, &file, &attr));
 	assert_int_equal(said.begun, 0);
 	ok(kr_export_create(F.export, &root_cred, &directory, &create, &created, &file, &attr));
 	one_turn(0, NULL, &file);
+	assert_int_equal(said.change.kind, KR_TURN_MAKE);
+	assert_int_equal(said.change.type, S_IFREG);
 	fails(EEXIST, kr_export_create(F.export, &root_cred, &directory, &create, &created, &file, &attr));
 	assert_int_equal(said.begun, 0);
 	ok(kr_export_link(F.export, &root_cred, &file, &directory, "g", &attr));
 	one_turn(0, NULL, NULL);
+	assert_int_equal(said.change.kind, KR_TURN_LINK);
+	assert_int_equal(said.change.other, kr_fid_hash(&file));
 	ok(kr_export_rename(F.export, &root_cred, &directory, "g", &directory, "h", 0, 0, NULL));
 	one_turn(0, &file, NULL);
+	assert_int_equal(said.change.kind, KR_TURN_RENAME);
+	assert_int_equal(said.change.other, 0);
+	assert_string_equal(said.change.name, "g");
+	assert_string_equal(said.change.new_name, "h");
+	ok(kr_export_rename(F.export, &root_cred, &directory, "made", &directory, "h", 2, 0, NULL));
+	one_turn(0, &made, NULL);
+	assert_int_equal(said.change.other, kr_fid_hash(&file));
+	ok(kr_export_rename(F.export, &root_cred, &directory, "h", &F.root, "made", 0, 0, NULL));
+	one_turn(0, &made, NULL);
+	assert_true(kr_fid_equal(said.change.new_parent, &F.root));
+	ok(kr_export_rename(F.export, &root_cred, &directory, "made", &directory, "h", 0, 0, NULL));
+	one_turn(0, &file, NULL);
+	said.directory = &F.root;
+	ok(kr_export_rename(F.export, &root_cred, &F.root, "made", &directory, "made", 0, 0, NULL));
+	one_turn(0, &made, NULL);
+	said.directory = &directory;
 	fails(ENOTDIR, kr_export_remove(F.export, &root_cred, &directory, "h", true, 0, NULL));
 	one_turn(-ENOTDIR, &file, NULL);
+	assert_int_equal(said.change.kind, KR_TURN_REMOVE);
 	said.turn.expected = kr_fid_hash(&made);
 	fails(ENOENT, kr_export_remove(F.export, &root_cred, &directory, "h", false, 0, NULL));
 	fails(ENOENT, kr_export_rename(F.export, &root_cred, &directory, "h", &directory, "i", 0, 0, NULL));

@@ -1,5 +1,5 @@
 /* What a former instance of the server has executed is not executed again. */
-#include "test/unit/server_fixture.h"
+#include "test/unit/former_fixture.h"
 
 #include <signal.h>
 #include <fcntl.h>
@@ -7,10 +7,7 @@
 #include "common/log.h"
 #include "common/notes.h"
 #include "common/util.h"
-#include "server/executed.h"
-#include "server/fid.h"
 #include "server/notes.h"
-#include "server/session.h"
 
 static void exchange(struct node *node, uint64_t id, uint16_t flags, const struct kr_rename_request *msg)
 {
@@ -128,47 +125,22 @@ static void what_an_earlier_instance_executed_counts_as_done(void **state)
 	assert_int_equal(node_result(node, id, NULL), -ENOENT);
 }
 
-static void rejoin(struct fixture *f, struct node *const *nodes, int count)
-{
-	for (int i = 0; i < count; i++) {
-		assert_true(node_wait_for(&f->loop, node_is_closed, nodes[i]));
-		assert_int_equal(node_hello(nodes[i], true), 0);
-	}
-	for (int i = 0; i < count; i++)
-		assert_int_equal(node_call(nodes[i], KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
-}
-
-static void restart(struct fixture *f, struct node *const *nodes, int count)
-{
-	stop_server(f);
-	start_server(f);
-	rejoin(f, nodes, count);
-}
-
-static int resend(struct node *node, uint64_t id, uint16_t type, const void *msg)
-{
-	struct node_answer *before = node_answer(node, id);
-
-	if (before)
-		before->replies = 0;
-	node_send_as(node, id, KR_FRAME_RESEND, type, msg);
-	return node_result(node, id, NULL);
-}
-
 /* As after kill -9: the next instance remembers what this one has now; what its end answers into the void is not in it. */
 static void restart_as_killed(struct fixture *f, struct node *const *nodes, int count)
 {
-	enum { LENGTH = (KR_EXECUTED_SLOTS + 1) * 64 };
-	uint8_t *executed = kr_xcalloc(1, LENGTH);
+	uint8_t *executed;
+	struct stat file;
 	char path[128];
 	int fd;
 
 	snprintf(path, sizeof(path), "%s/executed", f->state_path);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	assert_true(fd >= 0);
-	assert_int_equal(pread(fd, executed, LENGTH, 0), LENGTH);
+	assert_int_equal(fstat(fd, &file), 0);
+	executed = kr_xcalloc(1, (size_t)file.st_size);
+	assert_int_equal(pread(fd, executed, (size_t)file.st_size, 0), file.st_size);
 	stop_server(f);
-	assert_int_equal(pwrite(fd, executed, LENGTH, 0), LENGTH);
+	assert_int_equal(pwrite(fd, executed, (size_t)file.st_size, 0), file.st_size);
 	start_server(f);
 	rejoin(f, nodes, count);
 	close(fd);
@@ -309,130 +281,6 @@ static void what_another_has_made_meanwhile_is_not_of_a_node_that_was_cut_off(vo
 	assert_int_equal(resend(one, again, KR_MSG_MAKE, &make), -EEXIST);
 }
 
-/* As if NODE had sent a request, the present instance had begun it, and were killed then. Its id. */
-static uint64_t begun(struct fixture *f, struct node *node, struct kr_executed_key *ret_key)
-{
-	const struct kr_session *session = kr_session_find(&f->server, node->hello.session);
-
-	*ret_key = (struct kr_executed_key){.incarnation = session->incarnation, .request = node->next_id++};
-	memcpy(ret_key->node_id, session->node_id, sizeof(ret_key->node_id));
-	kr_executed_begin(f->server.executed, ret_key, false);
-	return ret_key->request;
-}
-
-/* ... when its turn had come, and FID had the name. */
-static uint64_t in_turn(struct fixture *f, struct node *node, const struct kr_fid *fid)
-{
-	struct kr_executed_key key;
-	uint64_t id = begun(f, node, &key);
-
-	kr_executed_turn(f->server.executed, &key, fid ? kr_fid_hash(fid) : 0);
-	return id;
-}
-
-static struct kr_fid make_dir(struct node *node, struct kr_make_request *make, const char *name)
-{
-	const union kr_any_msg *reply;
-
-	make->name = name;
-	assert_int_equal(node_call(node, KR_MSG_MAKE, make, &reply), 0);
-	return reply->make_reply.file;
-}
-
-static void who_was_killed_before_its_turn_has_not_made_what_another_has(void **state)
-{
-	struct fixture *f = *state;
-	struct node *const nodes[2] = {joined(f, 0), joined(f, 1)};
-	const struct kr_cred cred = {.uid = getuid(), .gid = getgid()};
-	struct kr_make_request make = {.parent = nodes[0]->hello.root, .mode = S_IFDIR | 0755, .target = "", .cred = cred};
-	struct kr_create_request exclusive = {.parent = nodes[0]->hello.root, .name = "x", .mode = 0644, .exclusive = 1, .cred = cred};
-	struct kr_executed_key key;
-	uint64_t waited, behind, raced, created, executed;
-	char made[128];
-
-	waited = begun(f, nodes[0], &key);
-	behind = begun(f, nodes[0], &key);
-	created = begun(f, nodes[0], &key);
-	raced = in_turn(f, nodes[0], NULL);
-	executed = in_turn(f, nodes[0], NULL);
-	make_dir(nodes[1], &make, "lock");
-	assert_int_equal(node_call(nodes[1], KR_MSG_CREATE, &exclusive, NULL), 0);
-	snprintf(made, sizeof(made), "%s/made", f->export_path);
-	assert_int_equal(mkdir(made, 0755), 0); /* as it would have */
-
-	restart(f, nodes, 2);
-	make.name = "lock";
-	assert_int_equal(resend(nodes[0], waited, KR_MSG_MAKE, &make), -EEXIST);
-	assert_int_equal(resend(nodes[0], raced, KR_MSG_MAKE, &make), -EEXIST);
-	assert_int_equal(resend(nodes[0], created, KR_MSG_CREATE, &exclusive), -EEXIST);
-	make.name = "made";
-	assert_int_equal(resend(nodes[0], behind, KR_MSG_MAKE, &make), -EEXIST);
-	assert_int_equal(resend(nodes[0], executed, KR_MSG_MAKE, &make), 0);
-}
-
-static void who_was_killed_in_its_turn_cuts_nothing_of_others(void **state)
-{
-	struct fixture *f = *state;
-	struct node *node = joined(f, 0);
-	struct kr_create_request anew = {.parent = node->hello.root, .name = "f", .mode = 0644, .flags = KR_OPEN_BOTH | KR_OPEN_TRUNC,
-		.cred = {.uid = getuid(), .gid = getgid()}};
-	uint64_t id = in_turn(f, node, NULL);
-	char path[128];
-	struct stat now;
-
-	create(node, "f", 0);
-	snprintf(path, sizeof(path), "%s/f", f->export_path);
-	assert_int_equal(truncate(path, 5), 0); /* as another's write would, after the restart */
-	restart(f, &node, 1);
-	assert_int_equal(resend(node, id, KR_MSG_CREATE, &anew), 0);
-	assert_int_equal(stat(path, &now), 0);
-	assert_int_equal(now.st_size, 5);
-}
-
-static void who_was_killed_in_its_turn_takes_nothing_from_others(void **state)
-{
-	struct fixture *f = *state;
-	struct node *const nodes[2] = {joined(f, 0), joined(f, 1)};
-	struct kr_make_request make = {.parent = nodes[0]->hello.root, .mode = S_IFDIR | 0755, .target = ""};
-	struct kr_remove_request remove_it = {.parent = make.parent, .name = "lock", .directory = 1};
-	struct kr_rename_request move = {.parent = make.parent, .name = "from", .new_parent = make.parent, .new_name = "to"};
-	struct kr_rename_request swap = {.parent = make.parent, .name = "one", .new_parent = make.parent, .new_name = "other", .flags = 2};
-	struct kr_fid lock = make_dir(nodes[1], &make, "lock"), from = make_dir(nodes[1], &make, "from"), one = make_dir(nodes[1], &make, "one");
-	uint64_t removed = in_turn(f, nodes[0], &lock), moved = in_turn(f, nodes[0], &from), swapped = in_turn(f, nodes[0], &one), again;
-	const union kr_any_msg *reply;
-
-	make_dir(nodes[1], &make, "other");
-	assert_int_equal(node_call(nodes[1], KR_MSG_REMOVE, &remove_it, NULL), 0); /* as the first did */
-	assert_int_equal(node_call(nodes[1], KR_MSG_RENAME, &move, NULL), 0);
-	assert_int_equal(node_call(nodes[1], KR_MSG_RENAME, &swap, NULL), 0);
-
-	restart(f, nodes, 2);
-	lock = make_dir(nodes[1], &make, "lock");
-	make_dir(nodes[1], &make, "from");
-	assert_int_equal(resend(nodes[0], removed, KR_MSG_REMOVE, &remove_it), 0);
-	assert_int_equal(resend(nodes[0], moved, KR_MSG_RENAME, &move), 0);
-	assert_int_equal(resend(nodes[0], swapped, KR_MSG_RENAME, &swap), 0);
-	assert_int_equal(lookup(nodes[1], "lock", NULL), 0);
-	assert_int_equal(lookup(nodes[1], "from", NULL), 0);
-	assert_int_equal(lookup(nodes[1], "other", &reply), 0);
-	assert_true(kr_fid_equal(&reply->lookup_reply.file, &one));
-
-	again = in_turn(f, nodes[0], &lock); /* and was killed before it did what it was about to do */
-	restart(f, nodes, 2);
-	assert_int_equal(resend(nodes[0], again, KR_MSG_REMOVE, &remove_it), 0);
-	assert_int_equal(lookup(nodes[1], "lock", NULL), -ENOENT);
-}
-
-static char *in_export(const struct fixture *f, const char *name)
-{
-	static char paths[2][128];
-	static int last;
-
-	last = !last;
-	snprintf(paths[last], sizeof(paths[last]), "%s/%s", f->export_path, name);
-	return paths[last];
-}
-
 static void what_was_made_and_moved_away_is_not_made_again(void **state)
 {
 	struct fixture *f = *state;
@@ -543,9 +391,6 @@ int main(void)
 		TEST(what_waits_for_attributes_is_not_executed_again),
 		TEST(what_another_has_made_is_not_taken_for_ones_own),
 		TEST(what_another_has_made_meanwhile_is_not_of_a_node_that_was_cut_off),
-		TEST(who_was_killed_before_its_turn_has_not_made_what_another_has),
-		TEST(who_was_killed_in_its_turn_takes_nothing_from_others),
-		TEST(who_was_killed_in_its_turn_cuts_nothing_of_others),
 		TEST(what_was_made_and_moved_away_is_not_made_again),
 		TEST(what_a_late_node_had_done_before_a_boot_counts_as_done),
 		TEST(extended_attributes_are_set_once),

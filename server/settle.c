@@ -1,0 +1,88 @@
+/* See settle.h. */
+#include "server/settle.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "common/log.h"
+#include "server/fid.h"
+
+struct settling {
+	struct kr_export *export;
+	bool by_handle;
+	unsigned made, not_made, unknown;
+};
+
+/* One of a file to another name of itself changes nothing, so it may be made once more. */
+static enum kr_executed_phase judge_rename(const struct kr_turn_change *change, const struct kr_settle_name *name,
+	const struct kr_settle_name *new_name)
+{
+	if (change->before == change->other || (!name->err && name->file == change->before))
+		return KR_EXECUTED_BEGUN;
+	return !name->err && !new_name->err && new_name->file == change->before ? KR_EXECUTED_DONE : KR_EXECUTED_TURN;
+}
+
+enum kr_executed_phase kr_settle_judge(const struct kr_turn_change *change, const struct kr_settle_name *name,
+	const struct kr_settle_name *new_name, uint64_t *ret_value)
+{
+	*ret_value = 0;
+	if (change->kind == KR_TURN_RENAME)
+		return judge_rename(change, name, new_name);
+	if (name->err)
+		return KR_EXECUTED_TURN;
+	switch (change->kind) {
+	case KR_TURN_MAKE:
+		if (!name->file || name->type != change->type)
+			return KR_EXECUTED_BEGUN;
+		*ret_value = name->file;
+		return KR_EXECUTED_DONE;
+	case KR_TURN_LINK:
+		return name->file == change->other ? KR_EXECUTED_DONE : KR_EXECUTED_BEGUN;
+	case KR_TURN_REMOVE:
+		return name->file == change->before ? KR_EXECUTED_BEGUN : KR_EXECUTED_DONE;
+	default:
+		return KR_EXECUTED_TURN;
+	}
+}
+
+static struct kr_settle_name look(struct kr_export *export, const struct kr_fid *parent, const char *name)
+{
+	struct kr_attr attr;
+	struct kr_fid fid;
+	int err = kr_export_lookup(export, NULL, parent, name, &fid, &attr);
+
+	if (err)
+		return (struct kr_settle_name){.err = err == -ENOENT ? 0 : err};
+	return (struct kr_settle_name){.file = kr_fid_hash(&fid), .type = attr.mode & S_IFMT};
+}
+
+static enum kr_executed_phase judge(void *context, const struct kr_turn_change *change, uint64_t *ret_value)
+{
+	struct settling *settling = context;
+	struct kr_settle_name name, new_name = {0};
+	enum kr_executed_phase verdict = KR_EXECUTED_TURN;
+
+	if (settling->by_handle) {
+		name = look(settling->export, change->parent, change->name);
+		if (change->kind == KR_TURN_RENAME)
+			new_name = look(settling->export, change->new_parent, change->new_name);
+		verdict = kr_settle_judge(change, &name, &new_name, ret_value);
+	}
+	settling->made += verdict == KR_EXECUTED_DONE;
+	settling->not_made += verdict == KR_EXECUTED_BEGUN;
+	settling->unknown += verdict == KR_EXECUTED_TURN;
+	return verdict;
+}
+
+void kr_settle(struct kr_executed *executed, struct kr_export *export)
+{
+	struct settling settling = {.export = export};
+	struct kr_export_info info;
+
+	kr_export_info(export, &info);
+	settling.by_handle = info.by_handle;
+	kr_executed_settle(executed, judge, &settling);
+	if (settling.made || settling.not_made || settling.unknown)
+		kr_log_info("names were being changed when kairand ended: %u changes have been made, %u have not, of %u nobody can tell",
+			settling.made, settling.not_made, settling.unknown);
+}

@@ -1,0 +1,27 @@
+/* What has become of the changes of names that kairand was killed in the turns of (turn.h), found out at the start of the next instance.
+ *
+ * Before anybody is served: so what is found under the names is what the change has left there, but for what programs on this machine have changed
+ * directly.  Once nodes are served again, others may change the same names before the change is asked for again, and nothing could be told.
+ * Of whose directory cannot be opened now, and where files are not identified by handles, the request stays in its turn (once.c).
+ */
+#ifndef KR_SERVER_SETTLE_H
+#define KR_SERVER_SETTLE_H
+
+#include "server/executed.h"
+#include "server/export.h"
+#include "server/turn.h"
+
+/* What a name stands for now. */
+struct kr_settle_name {
+	int err;       /* -errno: not known */
+	uint64_t file; /* hash; 0: nothing */
+	uint32_t type; /* S_IFMT */
+};
+
+/* As JUDGE of kr_executed_settle, with what CHANGE's NAME and (RENAME) NEW_NAME stand for. PURE. */
+enum kr_executed_phase kr_settle_judge(const struct kr_turn_change *change, const struct kr_settle_name *name,
+	const struct kr_settle_name *new_name, uint64_t *ret_value);
+/* All that EXECUTED was inherited with. */
+void kr_settle(struct kr_executed *executed, struct kr_export *export);
+
+#endif
