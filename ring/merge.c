@@ -33,6 +33,7 @@ static void drop_head(struct kr_merge_input *input)
 	kr_list_remove(&extent->link);
 	kr_buf_put(extent->piece.buf);
 	free(extent);
+	input->bytes -= KR_MERGE_COST;
 }
 
 void kr_merge_fini(struct kr_merge *merge)
@@ -67,7 +68,7 @@ int kr_merge_push(struct kr_merge *merge, enum kr_merge_side side, uint64_t offs
 	extent->piece = (struct kr_piece){offset, kr_buf_get(buf), start, length};
 	kr_list_append(&input->queue, &extent->link);
 	input->next = offset + length;
-	input->bytes += length;
+	input->bytes += length + KR_MERGE_COST;
 	return 0;
 }
 

@@ -115,6 +115,31 @@ static void run(struct model *model, unsigned *random)
 	kr_merge_fini(&merge);
 }
 
+static void short_extents_count_for_what_they_take(void **state)
+{
+	enum { MANY = 10000 };
+	struct kr_merge merge;
+	struct kr_piece piece;
+
+	(void)state;
+	kr_merge_init(&merge);
+	for (uint64_t i = 0; i < MANY; i++) {
+		struct kr_buf *buf = kr_buf_new(1);
+
+		buf->data[0] = 1;
+		buf->length = 1;
+		assert_int_equal(kr_merge_push(&merge, KR_MERGE_LOW, 2 * i, buf, 0, 1), 0);
+		kr_buf_put(buf);
+	}
+	assert_true(kr_merge_queued(&merge, KR_MERGE_LOW) >= MANY * (1 + KR_MERGE_COST));
+	kr_merge_end(&merge, KR_MERGE_LOW);
+	kr_merge_end(&merge, KR_MERGE_HIGH);
+	while (kr_merge_pop(&merge, &piece) == 1)
+		kr_buf_put(piece.buf);
+	assert_int_equal(kr_merge_queued(&merge, KR_MERGE_LOW), 0);
+	kr_merge_fini(&merge);
+}
+
 static void random_streams_agree_with_a_model(void **state)
 {
 	static const size_t shapes[][2] = {{10, 10}, {5000, 3000}, {300000, 1000}, {4096, 0}, {100, 100000}, {200000,
@@ -199,6 +224,7 @@ static void two_empty_streams_are_done_at_once(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(short_extents_count_for_what_they_take),
 		cmocka_unit_test(random_streams_agree_with_a_model),
 		cmocka_unit_test(interleaved_records_of_two_nodes_become_whole_blocks),
 		cmocka_unit_test(malformed_streams_are_refused),
