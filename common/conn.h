@@ -94,6 +94,14 @@ void kr_conn_release(struct kr_conn *conn);
  * connection ends.  Or it has (GUEST false). */
 void kr_conn_set_guest(struct kr_conn *conn, bool guest);
 
+/* A ring connection that a peer has opened: a request that does not belong to rings ends it before its fields or data are taken in,
+ * and so does the next frame of a peer that has left more than KR_CONN_UNTAKEN_MAX frames untaken. Who plays by the rules has as many
+ * answers at most as a node asks for blocks at a time, with one more for each request: 1024. */
+enum { KR_CONN_UNTAKEN_MAX = 2048 };
+void kr_conn_set_ring(struct kr_conn *conn);
+
+/* Frames queued, but for those that the kernel is being given. */
+size_t kr_conn_queued_frames(const struct kr_conn *conn);
 /* Bytes queued and not yet taken by the kernel; the same of all connections of the process together, roughly. */
 size_t kr_conn_queued(const struct kr_conn *conn);
 size_t kr_conn_queued_in_all(void);

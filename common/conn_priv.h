@@ -46,7 +46,7 @@ struct kr_conn {
 	struct kr_list outbox;      /* of struct outgoing (conn_send.c), not yet given to the kernel */
 	struct kr_list in_flight;   /* of struct outgoing, in WRITE_REQUEST */
 	struct kr_list held;        /* of struct outgoing, not sealed yet: sent at the release */
-	size_t outbox_bytes;        /* of both */
+	size_t outbox_bytes, outbox_frames; /* of outbox and held */
 	bool writing, above_low_water;
 	bool holding, close_when_released;
 	uv_write_t write_request;
@@ -57,7 +57,7 @@ struct kr_conn {
 	struct kr_list requests_in_order;
 	uint64_t last_id;
 
-	bool guest;                 /* see kr_conn_set_guest */
+	bool guest, ring;           /* see kr_conn_set_guest, kr_conn_set_ring */
 	unsigned paused;
 	uint64_t turn;              /* the loop's time ... */
 	uint64_t turn_ns;           /* ... in which it has been heard for so long */

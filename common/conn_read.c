@@ -79,6 +79,14 @@ static void choose_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *ret_b
 			(unsigned)(KR_MAX(bytes_needed(conn), (size_t)READ_AHEAD) - conn->received_length));
 }
 
+/* Replies and types that we do not know are looked at elsewhere. */
+static bool belongs_to_rings(const struct kr_frame_header *header)
+{
+	enum kr_direction direction;
+
+	return header->flags & KR_FRAME_REPLY || !kr_msg_known(header->type, &direction) || direction == KR_DIRECTION_RING;
+}
+
 static int begin_frame(struct kr_conn *conn)
 {
 	uint8_t *header = conn->received + conn->parsed;
@@ -93,6 +101,8 @@ static int begin_frame(struct kr_conn *conn)
 	if (conn->guest && (conn->frame.header.data_length || conn->frame.header.fields_length > GUEST_FIELDS_MAX))
 		return kr_fail(-EBADMSG, "%s with %u and %u bytes before the peer has said who it is", kr_msg_name(conn->frame.header.type),
 			conn->frame.header.fields_length, conn->frame.header.data_length);
+	if (conn->ring && !belongs_to_rings(&conn->frame.header))
+		return kr_fail(-EBADMSG, "%s on a ring connection", kr_msg_name(conn->frame.header.type));
 	conn->have_header = true;
 	return 0;
 }
@@ -156,6 +166,8 @@ static void deliver(struct kr_conn *conn)
 		conn->handler->on_frame(conn, &frame);
 	kr_buf_put(frame.data);
 	conn->parsed += taken;
+	if (conn->ring && conn->outbox_frames > KR_CONN_UNTAKEN_MAX)
+		kr_conn_end(conn, -EBADMSG, "the peer asks and takes no answers");
 }
 
 /* One step of the parser: 1 went on, 0 more bytes are needed, or -errno. */
@@ -260,6 +272,11 @@ void kr_conn_read_fini(struct kr_conn *conn)
 void kr_conn_set_guest(struct kr_conn *conn, bool guest)
 {
 	conn->guest = guest;
+}
+
+void kr_conn_set_ring(struct kr_conn *conn)
+{
+	conn->ring = true;
 }
 
 void kr_conn_pause(struct kr_conn *conn)

@@ -53,7 +53,12 @@ void kr_conn_drop_queue(struct kr_conn *conn)
 	free_list(&conn->outbox);
 	free_list(&conn->held);
 	free_list(&conn->in_flight);
-	conn->outbox_bytes = 0;
+	conn->outbox_bytes = conn->outbox_frames = 0;
+}
+
+size_t kr_conn_queued_frames(const struct kr_conn *conn)
+{
+	return conn->outbox_frames;
 }
 
 size_t kr_conn_queued(const struct kr_conn *conn)
@@ -75,6 +80,7 @@ static unsigned gather(struct kr_conn *conn, uv_buf_t *bufs)
 		kr_list_remove(&out->link);
 		kr_list_append(&conn->in_flight, &out->link);
 		conn->outbox_bytes -= out->length;
+		conn->outbox_frames--;
 		bytes += out->length;
 		bufs[count++] = uv_buf_init((char *)out->head.bytes, (unsigned)out->head.length);
 		for (size_t i = 0; i < out->slice_count; i++)
@@ -311,6 +317,7 @@ static int put_into_outbox(struct kr_conn *conn, struct outgoing *out)
 	}
 	kr_list_append(&conn->outbox, &out->link);
 	conn->outbox_bytes += out->length;
+	conn->outbox_frames++;
 	return 0;
 }
 
@@ -322,6 +329,7 @@ void kr_conn_send_held(struct kr_conn *conn)
 		struct outgoing *out = KR_LIST_ENTRY(link, struct outgoing, link);
 
 		conn->outbox_bytes -= out->length;
+		conn->outbox_frames--;
 		put_into_outbox(conn, out);
 	}
 	kr_conn_write_more(conn);
@@ -362,6 +370,7 @@ int kr_conn_enqueue(struct kr_conn *conn, struct kr_frame_header header, const v
 	if (conn->holding && !of_handshake(header.type)) {
 		kr_list_append(&conn->held, &out->link);
 		conn->outbox_bytes += out->length;
+		conn->outbox_frames++;
 	} else {
 		err = put_into_outbox(conn, out);
 		if (err)

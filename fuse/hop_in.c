@@ -422,6 +422,7 @@ void kr_hop_in_accept(struct kr_hops *hops, uv_stream_t *listener)
 		return;
 	}
 	kr_conn_set_guest(peer->conn, true);
+	kr_conn_set_ring(peer->conn);
 	kr_list_append(&hops->incoming, &peer->link);
 	if (++hops->incoming_count > KR_HOPS_INCOMING || hops->closing)
 		kr_conn_close(peer->conn, false);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "server/data_priv.h"
 #include "server/export.h"
@@ -35,6 +36,19 @@ struct feed_job {
 
 /* --- reading, in the pool ------------------------------------------------------------------------------------------ */
 
+/* The last block of a file may be short: what waits for a slow peer shall not take a whole block of memory for it. Takes BUF. */
+static struct kr_buf *as_small(struct kr_buf *buf)
+{
+	struct kr_buf *small = buf->length < KR_FEED_SHORT ? kr_buf_new(buf->length) : NULL;
+
+	if (!small)
+		return buf;
+	memcpy(small->data, buf->data, buf->length);
+	small->length = buf->length;
+	kr_buf_put(buf);
+	return small;
+}
+
 static int read_block(struct kr_export *export, struct feed_job *job)
 {
 	uint64_t offset = (job->first + job->read) * KR_BLOCK_SIZE;
@@ -48,6 +62,7 @@ static int read_block(struct kr_export *export, struct feed_job *job)
 		kr_buf_put(buf);
 		return err ? err : -EINVAL; /* behind the end */
 	}
+	buf = as_small(buf);
 	job->checksums[job->read] = kr_checksum(buf->data, buf->length);
 	job->bufs[job->read++] = buf;
 	return 0;
@@ -70,7 +85,7 @@ static void run(struct kr_gate_job *gated)
 
 static void pause_pulls(struct kr_hop *hop)
 {
-	bool pause = hop->pull_count >= KR_FEED_PULLS;
+	bool pause = hop->pull_count >= KR_FEED_PULLS || hop->range_count >= KR_FEED_RANGES;
 
 	if (pause == hop->pulls_paused || !hop->conn)
 		return;
@@ -90,6 +105,7 @@ static void end_pull(struct pull *pull)
 			pull->err ? NULL : &(struct kr_pull_reply){ 0 }, NULL, 0);
 	kr_list_remove(&pull->link);
 	hop->pull_count--;
+	hop->range_count -= pull->range_count;
 	pause_pulls(hop);
 	kr_sfile_put(pull->file);
 	free(pull->ranges);
@@ -202,6 +218,8 @@ static size_t owed_to_node(const struct kr_hop *hop)
 
 static bool has_room(const struct kr_hop *hop)
 {
+	if (kr_conn_queued_frames(hop->conn) > KR_FEED_FRAMES)
+		return false;
 	if (!kr_session_memory_tight())
 		return hop->feeding < KR_FEED_JOBS && kr_conn_queued(hop->conn) < KR_FEED_QUEUE;
 	return owed(hop) < KR_FEED_QUEUE_TIGHT && owed_to_node(hop) < KR_FEED_NODE_TIGHT;
@@ -216,7 +234,11 @@ void kr_feed_go_on(struct kr_hop *hop)
 /* Copies what is not empty; -EINVAL for blocks that no file can have. */
 static int copy_ranges(struct pull *pull, const struct kr_ranges *blocks)
 {
-	pull->ranges = kr_xcalloc(blocks->count ? blocks->count : 1, sizeof(pull->ranges[0]));
+	size_t count = 0;
+
+	for (uint32_t i = 0; i < blocks->count; i++)
+		count += blocks->ranges[i].length > 0;
+	pull->ranges = kr_xcalloc(count ? count : 1, sizeof(pull->ranges[0]));
 	for (uint32_t i = 0; i < blocks->count; i++) {
 		const struct kr_range *range = &blocks->ranges[i];
 		uint64_t most = (uint64_t)INT64_MAX / KR_BLOCK_SIZE;
@@ -257,6 +279,7 @@ void kr_feed_pull(struct kr_hop *hop, const struct kr_frame *frame)
 	pull->err = may_pull(pull) ? copy_ranges(pull, &msg.pull_request.blocks) : -EACCES;
 	kr_arena_fini(&arena);
 	hop->pull_count++;
+	hop->range_count += pull->range_count;
 	pause_pulls(hop);
 	if (pull->err || pull->range_count == 0) {
 		settle(pull);

@@ -2,7 +2,7 @@
  *
  * A block counts only if the file has the asked version after it was read and no change began meanwhile; else the pull ends
  * with STALE.  Per connection at most KR_FEED_JOBS jobs of up to KR_FEED_BLOCKS blocks are at work and at most KR_FEED_QUEUE
- * bytes wait for the peer: a slow peer holds up itself only.  While much memory is in use (session.h) that is KR_FEED_QUEUE_TIGHT, with
+ * bytes, in KR_FEED_FRAMES, wait for the peer: a slow peer holds up itself only.  While much memory is in use (session.h) that is KR_FEED_QUEUE_TIGHT, with
  * what the jobs will add, and KR_FEED_NODE_TIGHT for all connections of a node together.  Pulls of one connection take turns.
  * Loop thread.
  */
@@ -18,7 +18,10 @@ enum {
 	KR_FEED_JOBS = 4,
 	KR_FEED_BLOCKS = 8,
 	KR_FEED_PULLS = 256, /* unanswered on one connection: above, it is paused */
+	KR_FEED_RANGES = 4096, /* of blocks, in these: the same */
 	KR_FEED_QUEUE = 4 << 20,
+	KR_FEED_FRAMES = KR_CONN_UNTAKEN_MAX / 2, /* of which the queue may have so many, however short they are */
+	KR_FEED_SHORT = KR_BLOCK_SIZE / 4,
 	KR_FEED_QUEUE_TIGHT = KR_CONN_LOW_WATER + (128 << 10),
 	KR_FEED_NODE_TIGHT = 2 << 20,
 };

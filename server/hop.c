@@ -78,6 +78,20 @@ static size_t count_of(const struct kr_data *data, uint32_t node)
 	return count;
 }
 
+/* Of all sessions of whom SESSION belongs to. */
+static size_t count_of_user(const struct kr_data *data, const struct kr_session *session)
+{
+	const struct kr_hop *hop;
+	size_t count = 0;
+
+	KR_LIST_FOR_EACH(hop, &data->hops, link) {
+		const struct kr_session *other = kr_session_find(data->server, hop->session);
+
+		count += other && kr_trust_same_owner(other->key, session->key);
+	}
+	return count;
+}
+
 /* 0, or why this node of that session may have no (more) ring connection. */
 static int check_caller(struct kr_data *data, uint32_t node, uint64_t id)
 {
@@ -87,6 +101,8 @@ static int check_caller(struct kr_data *data, uint32_t node, uint64_t id)
 		return kr_fail(-ENOTCONN, "its session has ended");
 	if (count_of(data, node) >= KR_HOPS_PER_NODE)
 		return kr_fail(-EAGAIN, "too many connections of one node");
+	if (kr_trust_is_user(session) && count_of(data, node) >= KR_HOPS_ALWAYS && count_of_user(data, session) >= KR_HOPS_PER_USER)
+		return kr_fail(-EAGAIN, "too many connections of one user");
 	return 0;
 }
 
@@ -126,17 +142,19 @@ bool kr_data_hop_hello(struct kr_data *data, struct kr_stranger *stranger, const
 	return true;
 }
 
-static void accept_hop(struct kr_data *data, uint32_t node, struct kr_conn *conn)
+static void accept_hop(struct kr_data *data, uint32_t node, uint64_t session, struct kr_conn *conn)
 {
 	struct kr_hop *hop = kr_xcalloc(1, sizeof *hop);
 
 	hop->data = data;
 	hop->conn = conn;
 	hop->node = node;
+	hop->session = session;
 	hop->references = 1;
 	kr_list_init(&hop->intakes);
 	kr_list_init(&hop->pulls);
 	kr_list_append(&data->hops, &hop->link);
+	kr_conn_set_ring(conn);
 	kr_conn_set_context(conn, hop);
 	kr_conn_set_handler(conn, &hop_handler);
 }
@@ -146,6 +164,7 @@ bool kr_data_hop_prove(struct kr_data *data, struct kr_stranger *stranger, const
 	const uint32_t node = stranger->hop_node;
 	struct kr_arena arena = {0};
 	struct kr_seal_keys keys;
+	const uint64_t session = stranger->hop_session;
 	struct kr_conn *conn;
 	union kr_any_msg msg;
 	int err = kr_msg_decode(KR_MSG_HOP_PROVE, false, frame->fields, frame->header.fields_length, &msg, &arena);
@@ -156,13 +175,13 @@ bool kr_data_hop_prove(struct kr_data *data, struct kr_stranger *stranger, const
 	else
 		err = kr_pair_verify(&stranger->pair, &msg.hop_prove_request, &keys);
 	if (!err)
-		err = check_caller(data, node, stranger->hop_session);
+		err = check_caller(data, node, session);
 	if (err)
 		return refuse(stranger, frame, err);
 	conn = kr_stranger_take(stranger);
 	kr_conn_seal(conn, &keys);
 	sodium_memzero(&keys, sizeof(keys));
-	accept_hop(data, node, conn);
+	accept_hop(data, node, session, conn);
 	kr_conn_reply(conn, KR_MSG_HOP_PROVE, frame->header.id, 0, 0, NULL, NULL, 0);
 	return true;
 }

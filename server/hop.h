@@ -11,17 +11,23 @@
 
 struct kr_data;
 
-enum { KR_HOPS_PER_NODE = 256 };
+enum {
+	KR_HOPS_PER_NODE = 256,
+	KR_HOPS_PER_USER = 1024, /* of all sessions of a user; but each may have ... */
+	KR_HOPS_ALWAYS = 16,
+};
 
 struct kr_hop {
 	struct kr_link link;        /* kr_data.hops */
 	struct kr_data *data;
 	struct kr_conn *conn;       /* NULL once closed; references remain while feed jobs run */
-	uint32_t node;              /* of the session that came */
+	uint32_t node;              /* of the session that came ... */
+	uint64_t session;           /* ... and its id */
 	uint32_t references;
 	struct kr_list intakes;     /* kr_intake.of_hop */
 	struct kr_list pulls;       /* struct pull of feed.c, in turn */
 	size_t pull_count, feeding; /* pulls not answered; jobs at work */
+	size_t range_count;         /* of these pulls */
 	bool pulls_paused;
 };
 

@@ -279,6 +279,38 @@ static void a_peer_that_does_not_read_costs_little_and_delays_nobody(void **stat
 	leave(&quick);
 }
 
+static void answers_that_nobody_takes_are_not_kept(void **state)
+{
+	struct visitor visitor;
+
+	(void)state;
+	start_node(1, LARGE);
+	visit(&visitor);
+	say_hello(&visitor);
+	wait_for(&visitor.answered);
+	kr_conn_pause(visitor.conn);
+	for (int i = 0; i < 400 && visitor.conn; i++) {
+		for (int j = 0; j < 1000 && visitor.conn; j++)
+			ask(&visitor, 2, 0, 1); /* a version that is not */
+		turn();
+	}
+	wait_for(&visitor.closed);
+}
+
+/* What a node may be told in rings only, and how much of it is taken in before that is known. */
+static void other_requests_end_a_ring_connection(void **state)
+{
+	struct visitor visitor;
+
+	(void)state;
+	start_node(1, LARGE);
+	visit(&visitor);
+	say_hello(&visitor);
+	wait_for(&visitor.answered);
+	assert_true(kr_conn_request(visitor.conn, KR_MSG_PING, NULL, NULL, 0, on_visitor_reply, &visitor) > 0);
+	wait_for(&visitor.closed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -289,6 +321,8 @@ int main(void)
 		TEST(garbage_ends_that_connection_only),
 		TEST(another_version_is_stale_and_senseless_requests_are_refused),
 		TEST(a_peer_that_does_not_read_costs_little_and_delays_nobody),
+		TEST(answers_that_nobody_takes_are_not_kept),
+		TEST(other_requests_end_a_ring_connection),
 	};
 
 	signal(SIGPIPE, SIG_IGN);

@@ -5,7 +5,11 @@
 
 #include <fcntl.h>
 
+#include "common/conn_priv.h"
 #include "common/pair_conn.h"
+#include "server/data_priv.h"
+#include "server/feed.h"
+#include "server/hop.h"
 #include "server/round.h"
 
 /* --- ring connections ----------------------------------------------------------------------------------------------- */
@@ -100,6 +104,38 @@ static void a_user_pulls_only_what_it_has_opened(void **state)
 	kr_session_end(kr_session_find(&f->server, f->nodes[HOSTILE]->hello.session), KR_SESSION_LOST);
 	assert_true(node_wait_for(&f->loop, node_is_closed, lane));
 	node_free(lane);
+	undisturbed(f);
+}
+
+/* What another session of the user has counts; but each may have some. */
+static void the_connections_of_a_user_are_limited(void **state)
+{
+	struct fixture *f = with_a_user(state);
+	struct kr_list *hops = &f->server.data->hops;
+	struct kr_hop_address hop = way_to_server(f->nodes[HOSTILE], &own_file);
+	const struct kr_hello_reply *hostile = &f->nodes[HOSTILE]->hello;
+	struct kr_hop *others = calloc(KR_HOPS_PER_USER, sizeof(*others));
+	struct node *lanes[KR_HOPS_ALWAYS + 1], *second = joined(f, 2);
+
+	confine(f, second);
+	for (int i = 0; i < KR_HOPS_PER_USER; i++) {
+		others[i] = (struct kr_hop){.data = f->server.data, .node = second->hello.node, .session = second->hello.session};
+		kr_list_append(hops, &others[i].link);
+	}
+	for (int i = 0; i <= KR_HOPS_ALWAYS; i++) {
+		lanes[i] = new_lane(f);
+		assert_int_equal(open_ring(lanes[i], hostile, hostile->ring_key, &hop), i < KR_HOPS_ALWAYS ? 0 : -EAGAIN);
+	}
+	kr_list_remove(&others[0].link);
+	assert_int_equal(open_ring(lanes[KR_HOPS_ALWAYS], hostile, hostile->ring_key, &hop), -EAGAIN);
+	for (int i = 1; i <= KR_HOPS_ALWAYS; i++)
+		kr_list_remove(&others[i].link);
+	assert_int_equal(open_ring(lanes[KR_HOPS_ALWAYS], hostile, hostile->ring_key, &hop), 0);
+	for (int i = KR_HOPS_ALWAYS + 1; i < KR_HOPS_PER_USER; i++)
+		kr_list_remove(&others[i].link);
+	for (int i = 0; i <= KR_HOPS_ALWAYS; i++)
+		node_free(lanes[i]);
+	free(others);
 	undisturbed(f);
 }
 
@@ -233,6 +269,120 @@ static void who_never_sends_a_whole_stream_fails_alone(void **state)
 	undisturbed(f);
 }
 
+/* --- floods --------------------------------------------------------------------------------------------------------- */
+
+enum { FLOOD = 400000, FLOOD_AT_ONCE = 2000, UNSENT_MAX = 4 << 20 };
+
+/* Of the one ring connection that there is. */
+static struct kr_hop *server_hop(struct fixture *f)
+{
+	return KR_LIST_ENTRY(f->server.data->hops.head.next, struct kr_hop, link);
+}
+
+/* Its end at the server; NULL when it has been closed. */
+static struct kr_conn *server_end(struct fixture *f)
+{
+	return kr_list_empty(&f->server.data->hops) ? NULL : server_hop(f)->conn;
+}
+
+/* Reads no more, and has no room to speak of for what comes. */
+static void take_nothing(struct node *lane)
+{
+	static const int least = 1;
+	uv_os_fd_t fd;
+
+	kr_conn_pause(lane->conn);
+	assert_int_equal(uv_fileno(&lane->conn->handle, &fd), 0);
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &least, sizeof(least)), 0);
+}
+
+static void nothing(void *context, int err, const void *reply, struct kr_buf *data, bool more)
+{
+	(void)context, (void)err, (void)reply, (void)data, (void)more;
+}
+
+/* Sends the same request until it is cut off, takes no answer, and never makes the server keep more than UNSENT_MAX for it. */
+static void flood(struct fixture *f, struct node *lane, uint16_t type, const void *msg)
+{
+	take_nothing(lane);
+	for (uint64_t id = 1 << 20; id < (1 << 20) + FLOOD && lane->conn; id += FLOOD_AT_ONCE) {
+		for (uint64_t i = 0; i < FLOOD_AT_ONCE && lane->conn; i++)
+			kr_conn_request_as(lane->conn, id + i, 0, type, msg, NULL, 0, nothing, NULL);
+		for (int i = 0; i < 20; i++)
+			uv_run(&f->loop, UV_RUN_NOWAIT);
+		if (server_end(f))
+			assert_in_range(kr_conn_queued(server_end(f)), 0, UNSENT_MAX);
+		else
+			return; /* cut off */
+	}
+}
+
+/* Refusals are answers, too. */
+static void refusals_that_nobody_takes_are_not_kept(void **state)
+{
+	struct fixture *f = with_a_user(state);
+	struct kr_hop_address hop = way_to_server(f->nodes[HOSTILE], &own_file);
+	const struct kr_range block = {0, 1};
+	const struct kr_pull_request foreign = {.file = secret_file, .blocks = {&block, 1}};
+	const struct kr_stream_request stale = {.file = own_file, .round = 99};
+	struct node *lane = new_lane(f);
+
+	assert_int_equal(open_ring(lane, &f->nodes[HOSTILE]->hello, f->nodes[HOSTILE]->hello.ring_key, &hop), 0);
+	flood(f, lane, KR_MSG_PULL, &foreign);
+	node_disconnect(lane);
+	assert_int_equal(open_ring(lane, &f->nodes[HOSTILE]->hello, f->nodes[HOSTILE]->hello.ring_key, &hop), 0);
+	flood(f, lane, KR_MSG_STREAM, &stale);
+	node_disconnect(lane);
+	node_free(lane);
+	undisturbed(f);
+}
+
+enum { RANGES = 8192, PULLS = 16, BUFFERS_MAX = 16 << 20 };
+
+static void pull_often(struct node *lane, const struct kr_fid *fid, uint64_t version)
+{
+	struct kr_range ranges[RANGES];
+	struct kr_pull_request msg = {.file = *fid, .version = version, .blocks = {ranges, RANGES}};
+
+	for (uint32_t i = 0; i < RANGES; i++)
+		ranges[i] = (struct kr_range){0, 1};
+	for (uint64_t id = 1; id <= PULLS; id++)
+		assert_int_equal(kr_conn_request_as(lane->conn, id, 0, KR_MSG_PULL, &msg, NULL, 0, nothing, NULL), 0);
+}
+
+static bool has_as_many_frames_as_may_be(void *context)
+{
+	return kr_conn_queued_frames(server_end(context)) > KR_FEED_FRAMES;
+}
+
+/* A file of one byte, asked for again and again: neither the blocks nor the questions take much memory while nobody takes the answers. */
+static void a_short_block_takes_no_whole_one(void **state)
+{
+	struct fixture *f = with_a_user(state);
+	struct kr_hop_address hop = way_to_server(f->nodes[HOSTILE], &own_file);
+	const union kr_any_msg *reply;
+	struct node *lane = new_lane(f);
+	const size_t before = kr_buf_bytes_in_use();
+	char path[100];
+
+	snprintf(path, sizeof(path), "%s/own", f->export_path);
+	assert_int_equal(truncate(path, 1), 0);
+	assert_int_equal(node_call(f->nodes[HOSTILE], KR_MSG_GETATTR, &(struct kr_getattr_request){.file = own_file}, &reply), 0);
+	assert_int_equal(open_ring(lane, &f->nodes[HOSTILE]->hello, f->nodes[HOSTILE]->hello.ring_key, &hop), 0);
+	take_nothing(lane);
+	pull_often(lane, &own_file, reply->getattr_reply.attr.version);
+	assert_true(node_wait_for(&f->loop, has_as_many_frames_as_may_be, f));
+	for (uint64_t until_ns = kr_clock_ns() + 300 * KR_NS_PER_MS; kr_clock_ns() < until_ns;)
+		uv_run(&f->loop, UV_RUN_NOWAIT);
+	assert_non_null(server_end(f));
+	assert_in_range(kr_conn_queued_frames(server_end(f)), 0, KR_CONN_UNTAKEN_MAX);
+	assert_in_range(kr_buf_bytes_in_use() - before, 0, BUFFERS_MAX);
+	assert_in_range(server_hop(f)->range_count, RANGES, 2 * RANGES);
+	node_disconnect(lane);
+	node_free(lane);
+	undisturbed(f);
+}
+
 #define TEST(test) cmocka_unit_test_setup_teardown(test, setup_two, teardown)
 
 int main(void)
@@ -240,8 +390,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_ticket_is_good_for_its_session_only),
 		TEST(a_user_pulls_only_what_it_has_opened),
+		TEST(the_connections_of_a_user_are_limited),
 		TEST(who_is_not_in_a_round_has_no_part_in_it),
 		TEST(who_never_sends_a_whole_stream_fails_alone),
+		TEST(a_short_block_takes_no_whole_one),
+		TEST(refusals_that_nobody_takes_are_not_kept),
 	};
 
 	signal(SIGPIPE, SIG_IGN);
