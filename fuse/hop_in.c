@@ -25,6 +25,7 @@ struct peer {
 	uint32_t references;         /* the connection's, and one for each read under way */
 	uint32_t node;
 	bool greeted;
+	bool stranger;               /* counts as one: neither greeted nor sent away */
 	struct kr_pair pair;         /* until it is greeted */
 	uint64_t since_ns;
 	struct kr_list pulls, ready; /* struct pull, struct want */
@@ -293,6 +294,28 @@ static void on_pull(struct peer *peer, const struct kr_frame *frame)
 
 /* --- connections -------------------------------------------------------------------------------------------------- */
 
+static void no_longer_stranger(struct peer *peer)
+{
+	peer->hops->strangers -= peer->stranger;
+	peer->stranger = false;
+}
+
+/* So that who has no key takes nobody's place by connecting again and again. */
+static void limit_strangers(struct kr_hops *hops)
+{
+	struct peer *peer;
+
+	if (hops->strangers <= KR_HOPS_STRANGERS)
+		return;
+	KR_LIST_FOR_EACH(peer, &hops->incoming, link) {
+		if (peer->stranger) {
+			no_longer_stranger(peer);
+			kr_conn_close(peer->conn, false);
+			return;
+		}
+	}
+}
+
 static void refuse(struct peer *peer, const struct kr_frame *frame, int err, const char *why)
 {
 	kr_log_info("ring connection from %s refused: %s", kr_conn_peer(peer->conn), why);
@@ -341,6 +364,7 @@ static void on_prove(struct peer *peer, const struct kr_frame *frame)
 		return;
 	}
 	peer->greeted = true;
+	no_longer_stranger(peer);
 	kr_conn_set_guest(peer->conn, false);
 	kr_conn_seal(peer->conn, &keys);
 	sodium_memzero(&keys, sizeof(keys));
@@ -398,6 +422,7 @@ static void on_closed(struct kr_conn *conn, int err, const char *reason)
 		if (hops->handlers[i].closed)
 			hops->handlers[i].closed(hops->mount, conn);
 	}
+	no_longer_stranger(peer);
 	peer->conn = NULL;
 	while (!kr_list_empty(&peer->pulls))
 		end_pull(KR_LIST_ENTRY(peer->pulls.head.next, struct pull, link), -ECONNRESET);
@@ -424,6 +449,9 @@ void kr_hop_in_accept(struct kr_hops *hops, uv_stream_t *listener)
 	kr_conn_set_guest(peer->conn, true);
 	kr_conn_set_ring(peer->conn);
 	kr_list_append(&hops->incoming, &peer->link);
+	peer->stranger = true;
+	hops->strangers++;
+	limit_strangers(hops);
 	if (++hops->incoming_count > KR_HOPS_INCOMING || hops->closing)
 		kr_conn_close(peer->conn, false);
 }

@@ -12,6 +12,7 @@
 
 enum {
 	KR_HOPS_INCOMING = 1024,     /* connections of peers at once */
+	KR_HOPS_STRANGERS = 128,     /* of these, who have not proved yet who they are: the oldest go first */
 	KR_HOP_WANTED = 4096,        /* blocks that one peer may ask for before they are answered */
 	KR_HOP_HELLO_S = 10,
 	KR_HOP_SILENT_NODE_S = 8,    /* an upstream that owes us blocks and sends nothing is given up; or after a quarter of the lease time */
@@ -44,7 +45,7 @@ struct kr_hops {
 	struct kr_hop_handler handlers[KR_HOPS_TYPES];
 	size_t handler_count;
 	struct kr_list incoming, outgoing;
-	uint32_t incoming_count, outgoing_count;
+	uint32_t incoming_count, outgoing_count, strangers;
 	uint64_t next_id;
 	uint64_t received, sent;     /* of connections that have ended */
 

@@ -279,6 +279,31 @@ static void a_peer_that_does_not_read_costs_little_and_delays_nobody(void **stat
 	leave(&quick);
 }
 
+static void who_says_nothing_takes_nobodys_place(void **state)
+{
+	enum { MANY = KR_HOPS_STRANGERS + 20 };
+	static struct visitor silent[MANY];
+	struct visitor honest;
+
+	(void)state;
+	start_node(1, LARGE);
+	visit(&honest);
+	say_hello(&honest);
+	wait_for(&honest.answered);
+	for (int i = 0; i < MANY; i++)
+		visit(&silent[i]);
+	for (int i = 0; i < MANY - KR_HOPS_STRANGERS; i++)
+		wait_for(&silent[i].closed); /* the oldest, and long before they are too slow */
+	assert_int_equal(world->nodes[1].mount.hops->incoming_count, 1 + KR_HOPS_STRANGERS);
+	honest.answered = false;
+	ask(&honest, 1, 0, 1);
+	wait_for(&honest.answered);
+	assert_int_equal(honest.blocks, 1);
+	leave(&honest);
+	for (int i = 0; i < MANY; i++)
+		leave(&silent[i]);
+}
+
 static void answers_that_nobody_takes_are_not_kept(void **state)
 {
 	struct visitor visitor;
@@ -321,6 +346,7 @@ int main(void)
 		TEST(garbage_ends_that_connection_only),
 		TEST(another_version_is_stale_and_senseless_requests_are_refused),
 		TEST(a_peer_that_does_not_read_costs_little_and_delays_nobody),
+		TEST(who_says_nothing_takes_nobodys_place),
 		TEST(answers_that_nobody_takes_are_not_kept),
 		TEST(other_requests_end_a_ring_connection),
 	};
