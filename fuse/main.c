@@ -2,7 +2,11 @@
  *
  * Without -f the program forks: the child does everything, the parent waits until the mount answers and returns 0, or
  * prints the reason and returns 1.  They talk over a socket pair: the child says R (ready) or E and a sentence; the parent
- * answers G (go on by yourself) after it has looked at the mount through the kernel.  A child that gets no G unmounts.
+ * answers G (go on by yourself) after it has looked at the mount through the kernel.  A child that gets no G unmounts; one
+ * that gets it closes the socket when it has left the parent's session and terminal, and then the parent returns.
+ *
+ * The child stays in the parent's process group until then: below a mount point of autofs (automount(8), systemd's
+ * x-systemd.automount) the kernel lets in nobody but the group of who is to mount there until the mount is there.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -65,10 +69,12 @@ static bool on_ready(void *context)
 		prctl(PR_SET_PDEATHSIG, 0); /* from here on its silence tells */
 		if (send(child->parent, "R", 1, MSG_NOSIGNAL) != 1 || recv(child->parent, &answer, 1, 0) != 1 || answer != 'G')
 			return false;
-		close(child->parent);
-		child->parent = -1;
+		setsid();
+		signal(SIGQUIT, SIG_DFL);
 		open_log(child->local);
 		leave_terminal();
+		close(child->parent);
+		child->parent = -1;
 	}
 	kr_log_info("%s is mounted on %s; local directory %s", child->options->source, child->options->mount_point,
 		kr_local_path(child->local));
@@ -135,8 +141,10 @@ static int supervise(int child, pid_t pid, const struct kr_mount_options *option
 		return 1;
 	}
 	err = probe(options->mount_point);
-	if (err == 0 && send(child, "G", 1, MSG_NOSIGNAL) == 1)
+	if (err == 0 && send(child, "G", 1, MSG_NOSIGNAL) == 1) {
+		recv(child, message, 1, 0); /* a Ctrl-C from here on is not for the daemon */
 		return 0;
+	}
 	fprintf(stderr, "kairanfs: the mount on %s does not answer: %s\n", options->mount_point, strerror(-err));
 	close(child);
 	waitpid(pid, NULL, 0);
@@ -159,9 +167,9 @@ static int run_detached(struct child *child)
 	}
 	close(pair[0]);
 	child->parent = pair[1];
-	setsid();
-	/* Who gives the mount up (Ctrl-C, timeout(1)) signals the parent alone. */
+	/* Who gives the mount up signals the parent alone, or the group (Ctrl-C, timeout(1)); nothing is to end here without unmounting. */
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	signal(SIGQUIT, SIG_IGN);
 	if (getppid() != parent)
 		return 1;
 	return run(child);

@@ -22,8 +22,11 @@ note "nobody listens, then the machine cannot be reached, then the server is the
 begin $SERVER_ADDRESS:/
 said "cannot reach server $SERVER_ADDRESS:7440: connection refused (is kairand running there?); trying again for 3600 s"
 gone $MOUNT && fail "it does not wait: $(cat "$WORK/said")"
+daemon=$(pgrep -P $MOUNT)
+[ "$(ps -o pgid= -p "$daemon")" = "$(ps -o pgid= -p $MOUNT)" ] || fail "autofs lets in the process group that is to mount, and the daemon has left it"
 server_start
 wait $MOUNT || fail "not mounted: $(cat "$WORK/said")"
+[ "$(ps -o sid= -p "$daemon" | tr -d ' ')" = "$daemon" ] || fail "the daemon stays in the session of who has mounted"
 [ "$(grep -c . "$WORK/said")" = 1 ] || fail "said more than once: $(cat "$WORK/said")"
 on node1 touch "$M/file" && [ -e "$EXPORT/file" ] || fail "it does not serve"
 on node1 fusermount3 -u "$M"
