@@ -1,6 +1,7 @@
 /* Connections to upstreams: one for each address, shared by all stages that pull from there.
  *
- * A connection that owes blocks and sends nothing for a while is given up: its stages ask for another upstream.
+ * A connection that owes blocks and sends nothing for a while is given up: its stages ask for another upstream.  So is one to a node
+ * that sends some bytes now and then: the way to it may be so bad that no block comes whole, while the server is well.
  * One that nobody has used for KR_HOP_IDLE_S is closed.
  */
 #include <stdlib.h>
@@ -121,7 +122,12 @@ static void look_at(struct kr_hop_out *hop)
 		hop->silent_ticks = 0;
 	else if (++hop->silent_ticks > limit)
 		kr_hop_out_break(hop, "owes blocks and is silent");
+	if (hop->to.node == 0 || hop->blocks != hop->blocks_seen || hop->pulls == 0 || !kr_rpc_connected(hop->hops->mount->rpc))
+		hop->slow_ticks = 0;
+	else if (++hop->slow_ticks > KR_HOP_SLOW * limit)
+		kr_hop_out_break(hop, "owes blocks and sends none whole");
 	hop->received = received;
+	hop->blocks_seen = hop->blocks;
 }
 
 void kr_hop_out_tick(struct kr_hops *hops)

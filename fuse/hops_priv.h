@@ -16,6 +16,7 @@ enum {
 	KR_HOP_WANTED = 4096,        /* blocks that one peer may ask for before they are answered */
 	KR_HOP_HELLO_S = 10,
 	KR_HOP_SILENT_NODE_S = 8,    /* an upstream that owes us blocks and sends nothing is given up; or after a quarter of the lease time */
+	KR_HOP_SLOW = 4,             /* times as long, and one that sends bytes, but no whole block */
 	KR_HOP_SILENT_SERVER_S = 30,
 	KR_HOP_IDLE_S = 30,
 	KR_HOPS_UNKEPT = 64 << 20,   /* blocks that the disk would not keep, in memory */
@@ -82,8 +83,9 @@ struct kr_hop_out {
 	struct kr_list stages;       /* whose upstream it is now (kr_stage.upstream_link) */
 	uint32_t pulls;              /* PULLs not yet answered to the end */
 	uint32_t references;
-	uint64_t received;           /* bytes, when last looked at */
-	uint32_t silent_ticks, idle_ticks;
+	uint64_t blocks;             /* that we have asked for and got */
+	uint64_t received, blocks_seen; /* bytes, and blocks, when last looked at */
+	uint32_t silent_ticks, slow_ticks, idle_ticks;
 	bool ending;                 /* closed by us, on_closed will follow */
 };
 /* The connection to TO, made if there is none, with a reference; NULL when it can't be (bad address). */

@@ -423,6 +423,7 @@ static void on_block(struct pull *pull, const struct kr_pull_reply *reply, struc
 		kr_hop_out_break(pull->hop, "sent a damaged block");
 		return;
 	}
+	pull->hop->blocks++;
 	stage->retries = 0;
 	adapt_window(stage);
 	if (pull->generation != stage->generation || !stage->live || kr_stage_has(stage, reply->block)) {

@@ -166,6 +166,38 @@ static void nodes_do_not_wait_in_a_circle_after_a_restart_of_the_server(void **s
 	until(can_read_the_first_block, first);
 }
 
+static bool has_given_node_1_up(struct node *node)
+{
+	struct kr_hop_out *hop;
+
+	KR_LIST_FOR_EACH(hop, &node->mount.hops->outgoing, link) {
+		hop->received = UINT64_MAX; /* as if some bytes had come since */
+		if (hop->to.node == 1 && !hop->ending)
+			return false;
+	}
+	return true;
+}
+
+static void who_sends_bytes_and_no_block_is_given_up(void **state)
+{
+	struct node *first = &world->nodes[1], *second = &world->nodes[2];
+
+	(void)state;
+	start_node(1, LARGE);
+	start_node(2, LARGE);
+	second->mount.hops->patience_ms = 250;
+	world->silent = true; /* node 1 never has the block */
+	assert_int_equal(try_read(first, UINT64_C(40) * BLOCK, 100), 0);
+	until(has_joined, first);
+	assert_int_equal(try_read(second, 0, 100), 0);
+	until(has_joined, second);
+	assert_int_equal(second->file.stage->upstream->to.node, 1);
+	until(has_given_node_1_up, second);
+	world->silent = false;
+	break_server_connections();
+	until(can_read_the_first_block, second);
+}
+
 static void the_next_mount_finds_what_was_staged(void **state)
 {
 	uint64_t sent;
@@ -308,6 +340,7 @@ int main(void)
 		TEST(a_disk_that_keeps_nothing_fails_no_read),
 		TEST(members_may_die_and_join_in_the_middle),
 		TEST(random_disturbances_leave_every_byte_right_and_every_reader_goes_on),
+		TEST(who_sends_bytes_and_no_block_is_given_up),
 		TEST(the_next_mount_finds_what_was_staged),
 		TEST(nodes_do_not_wait_in_a_circle_after_a_restart_of_the_server),
 		TEST(a_block_that_the_server_cannot_read_fails_alone),
