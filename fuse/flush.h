@@ -80,6 +80,8 @@ struct kr_flush {
 	uint64_t judge_ns;         /* ... or the next time from here on; 0: never yet */
 	uint64_t judge_generation; /* the session's, when it was asked */
 	struct kr_time unjudged_since; /* others' changes are those after this */
+	struct kr_time claimed_since;  /* ... as the last session's RECLAIM has said it */
+	bool unclaimed;            /* unjudged: some of it has become dirty since the RECLAIM that is on its way, or was answered last */
 	struct kr_uncovered_line uncovered_line; /* linked: the directory is to say that the dirty bytes are uncovered, or will be */
 	int unjudged_err;          /* why, as the log has it; 0: it has nothing */
 	uint64_t said_ns;          /* the log says that it has been unflushed since then (dirty_since_ns); 0: it does not */

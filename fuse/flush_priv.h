@@ -125,6 +125,8 @@ bool kr_unjudged_awaited(struct kr_file *file);
 void kr_unjudged_recovered(struct kr_file *file, const struct kr_uncovered *uncovered);
 /* The server could not take, or judge, what FILE has, and says ERR; nothing is in flight. */
 void kr_unjudged_begin(struct kr_file *file, int err);
+/* What FILE has been told to be lost, because of ERR, was in no RECLAIM of this late node, which has made its claims before. */
+void kr_unjudged_unclaimed(struct kr_file *file, int err);
 /* It has said what may go in. */
 void kr_unjudged_end(struct kr_flush *flush);
 /* Asks again if it is time; often. */

@@ -295,11 +295,15 @@ static void replay_applied(struct kr_flush_send *send, const struct kr_flush_rep
 		kr_flush_stable(file, reply->round);
 }
 
-/* What a failed sync has lost was not taken in its turn: an ordinary flush brings it, and says so if that is refused, too. */
+/* What a failed sync has lost was not taken in its turn: an ordinary flush brings it, and says so if that is refused, too.  Of a late node it may be
+ * from before it was away, and it asks first. */
 static void not_restored(struct kr_flush_send *send, int err)
 {
-	if (err != -ENOTCONN && err != -EINTR && err != -ECANCELED) /* else its session has ended: kr_flusher_session_lost */
-		kr_flush_forgo_order(send->file);
+	if (err == -ENOTCONN || err == -EINTR || err == -ECANCELED)
+		return; /* its session has ended: kr_flusher_session_lost */
+	kr_flush_forgo_order(send->file);
+	if (kr_session_facts(send->file->mount->session)->late)
+		kr_unjudged_unclaimed(send->file, -EIO);
 }
 
 static void refused(struct kr_flush_send *send, int err, int before)

@@ -150,7 +150,11 @@ static bool is_judged(struct kr_file *file, int err, const struct kr_reclaim_rep
 {
 	if (!file->flush.unjudged || (file->flush.uncovered && !is_uncovered_asked(file)))
 		return false;
-	if (err || reply->conflict & KR_CONFLICT_DIRTY || reply->kinds & KR_LEASE_WRITE)
+	if (err || reply->conflict & KR_CONFLICT_DIRTY)
+		return true;
+	if (file->flush.unclaimed)
+		return false;
+	if (reply->kinds & KR_LEASE_WRITE)
 		return true;
 	KR_SCOPED_LOCK(&file->lock);
 	return kr_extent_map_empty(&file->dirty);
@@ -229,6 +233,7 @@ void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_r
 			kr_flush_send_abandon(send); /* before it is sent again */
 	if (err == 0 && reply->applied_seq)
 		settle_known(file, reply->applied_seq, reply->applied_round, &reply->attr);
+	kr_flush_settle_unstable(file); /* else it would not leave the file with what is in conflict */
 	if (err == 0 && reply->conflict)
 		kr_late_begin(file, reply->conflict, &reply->attr);
 	else if (err == -ESTALE) /* the server knows whether that is a conflict, perhaps since an earlier session */

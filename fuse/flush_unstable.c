@@ -5,7 +5,8 @@
  * Its APPLIED records are void before, those of the latest first: a start of the daemon finds its bytes dirty.
  *
  * What cannot be sent so (there is no session, or the file's bytes are being judged, or they are too many), or was not taken, becomes dirty again,
- * with all that was applied after it, under what is newer, and goes in as it comes.  Loop thread.
+ * with all that was applied after it, under what is newer, and goes in as it comes.  But a late node that hears of it when it has made its claims
+ * already asks once more with RECLAIM (unjudged.c), since others may have changed the file while it was away.  Loop thread.
  */
 #include <errno.h>
 
@@ -183,6 +184,13 @@ static bool has_broken_off(const struct kr_file *file)
 	return file->flush.orphaned && kr_flush_has_lost(file);
 }
 
+/* Whether what becomes dirty now was in no RECLAIM of a late node: others may have changed the file since, and an answer that lets the node have the
+ * file says nothing of these bytes. */
+static bool is_claimed_without(const struct kr_file *file)
+{
+	return kr_session_facts(file->mount->session)->late && (kr_flusher_of(file)->recovering || file->flush.judging);
+}
+
 bool kr_flush_unstable(struct kr_file *file, const struct kr_unstable_request *request)
 {
 	struct kr_flush *flush = &file->flush;
@@ -196,6 +204,8 @@ bool kr_flush_unstable(struct kr_file *file, const struct kr_unstable_request *r
 		kr_flush_forgo_order(file);
 		redirty_later(file, request->round, err);
 		kr_flush_step(file);
+		if (is_claimed_without(file))
+			kr_unjudged_unclaimed(file, err);
 		return false;
 	}
 	lose(file, request->round);

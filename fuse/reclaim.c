@@ -35,6 +35,8 @@ static void collect_file(struct kr_file *file, void *context)
 	pthread_mutex_lock(&file->lock);
 	item.since = kr_file_since(file);
 	pthread_mutex_unlock(&file->lock);
+	file->flush.claimed_since = item.since;
+	file->flush.unclaimed = false;
 	/* Bytes that wait, refused before perhaps: the server shall know that the file was open for them. */
 	if (item.opens || item.kinds || item.claims.last || item.claims.replay_last)
 		collection->add(collection->context, &item);

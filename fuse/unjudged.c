@@ -1,6 +1,6 @@
 /* Bytes of which the server has not said whether they may still go into their file, because it could not (a late node's whose conflict cannot
- * be written down), or because others' have gone in since (a replay that was refused in its turn), or can have (dirty bytes that were
- * refused, when a lease is given back).
+ * be written down; or one's that hears only then that a failed sync has lost what had been taken from it), or because others' have gone in
+ * since (a replay that was refused in its turn), or can have (dirty bytes that were refused, when a lease is given back).
  *
  * They are held as those of a file that is gone are, and every program hears of the error; but RECLAIM is asked now and then, until the
  * server can tell: then they go into the file or to a conflict file (late.c).  Loop thread.
@@ -93,6 +93,19 @@ static int refusal(const struct kr_flush *flush)
 	return flush->unjudged_err ? flush->unjudged_err : -EIO;
 }
 
+/* Our lease was good until we claimed what we had; what we have learned of the file since is what others have made of it. */
+void kr_unjudged_unclaimed(struct kr_file *file, int err)
+{
+	struct kr_flush *flush = &file->flush;
+
+	if (!flush->unjudged) {
+		kr_unjudged_begin(file, err);
+		flush->unjudged_since = flush->claimed_since;
+		flush->judge_ns = 0;
+	}
+	flush->unclaimed = true;
+}
+
 /* Nobody else could write before now. */
 void kr_flush_uncovered(struct kr_file *file)
 {
@@ -123,7 +136,7 @@ void kr_unjudged_recovered(struct kr_file *file, const struct kr_uncovered *unco
 
 void kr_unjudged_end(struct kr_flush *flush)
 {
-	flush->unjudged = flush->orphaned = flush->uncovered = false;
+	flush->unjudged = flush->orphaned = flush->uncovered = flush->unclaimed = false;
 	flush->plan = (struct kr_flush_plan){0};
 }
 
@@ -181,6 +194,7 @@ void kr_unjudged_step(struct kr_file *file)
 	request.oldest = claims.oldest;
 	request.newest = claims.newest;
 	flush->judging = true;
+	flush->unclaimed = false;
 	flush->judge_generation = file->mount->files->generation;
 	kr_rpc_call(file->mount->rpc, KR_MSG_RECLAIM, &request, NULL, 0, KR_RPC_HARD, judged, kr_file_get(file));
 }

@@ -121,6 +121,9 @@ void kr_stable_hurry(struct kr_data *data);
 void kr_stable_lost(struct kr_sfile *file, int err);
 /* Tells SESSION's node, which reclaims the file, of the loss that it has not taken note of: until it has, every RECLAIM does. */
 void kr_stable_tell_again(struct kr_sfile *file, struct kr_session *session, const struct kr_applied_entry *entry);
+/* The same when SESSION's node asks whether the file is synced, and does not reclaim it. 0: there is nothing to be told, or it is being told; else the
+ * failed sync's error. */
+int kr_stable_tell_untold(struct kr_sfile *file, struct kr_session *session);
 /* Nodes are still sending what was lost: no round of FILE may begin. */
 bool kr_stable_restores(const struct kr_sfile *file);
 /* ... and the node NODE is one of them: its replays go in. */

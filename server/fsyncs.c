@@ -72,6 +72,7 @@ static void handle_fsync(struct kr_request *request)
 {
 	const struct kr_fsync_request *msg = &request->msg.fsync_request;
 	struct kr_sfile *file;
+	int err;
 
 	if (msg->flags & ~KR_FSYNC_ALL) {
 		kr_request_reply(request, -EPROTO, NULL, NULL, 0);
@@ -83,7 +84,12 @@ static void handle_fsync(struct kr_request *request)
 		return;
 	}
 	file = kr_sfile_get(request->server, &msg->file);
-	kr_stable_wait(file, request->session->node_id, msg->flags & KR_FSYNC_DATA, synced, request);
+	/* This sync would say nothing of what an earlier one has lost, and the node would let go of that. */
+	err = kr_stable_tell_untold(file, request->session);
+	if (err)
+		kr_request_reply(request, err, NULL, NULL, 0);
+	else
+		kr_stable_wait(file, request->session->node_id, msg->flags & KR_FSYNC_DATA, synced, request);
 	kr_sfile_put(file);
 }
 

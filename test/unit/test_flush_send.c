@@ -21,7 +21,7 @@ static struct {
 		kr_rpc_fn answer;
 		void *context;
 	} calls[CALLS];
-	unsigned called, abandoned, noted, unjudged, failed;
+	unsigned called, abandoned, noted, unjudged, unclaimed, failed;
 } fake;
 
 uint64_t kr_rpc_call(struct kr_rpc *rpc, uint16_t type, const void *msg, const struct kr_slice *slices, size_t count,
@@ -171,6 +171,12 @@ void kr_flush_replay_file(struct kr_file *file, unsigned flags)
 		if (!kr_flush_is_current_boot(file, applied))
 			assert_int_equal(kr_flush_send_replay(file, applied, flags), 0);
 }
+void kr_unjudged_unclaimed(struct kr_file *file, int err)
+{
+	(void)file;
+	assert_int_equal(err, -EIO);
+	fake.unclaimed++;
+}
 void kr_unjudged_begin(struct kr_file *file, int err)
 {
 	(void)file, (void)err;
@@ -266,6 +272,21 @@ static void what_is_refused_one_after_the_other_is_dirty_again(void **state)
 	assert_int_equal(fake.abandoned, 0);
 }
 
+/* It may be from before the node was away: others may have changed the file since. */
+static void what_a_late_node_cannot_send_in_its_turn_is_asked_for(void **state)
+{
+	struct fixture *f = *state;
+
+	lose(f);
+	server_answers(0, -EAGAIN, 0);
+	assert_int_equal(fake.unclaimed, 0);
+	fake.facts.late = true;
+	for (unsigned i = 1; i < LOST; i++)
+		server_answers(i, -EAGAIN, 0);
+	assert_int_equal(fake.unclaimed, LOST - 1);
+	assert_all_dirty(f);
+}
+
 /* Its record would count for the older ones, which are nowhere else any more. */
 static void what_is_taken_after_one_that_was_refused_is_not_noted(void **state)
 {
@@ -324,6 +345,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(what_is_refused_one_after_the_other_is_dirty_again),
+		TEST(what_a_late_node_cannot_send_in_its_turn_is_asked_for),
 		TEST(what_is_taken_after_one_that_was_refused_is_not_noted),
 		TEST(a_flush_that_is_taken_over_what_will_be_dirty_is_not_noted),
 		TEST(what_is_taken_in_its_turn_is_noted),

@@ -19,6 +19,7 @@ static struct {
 	uint64_t voided[2 * ROUNDS]; /* rounds, as their records died */
 	unsigned voids, replays, stepped;
 	int told;
+	unsigned unclaimed;
 	bool breaks; /* what is to be sent again cannot be read */
 } fake;
 
@@ -67,6 +68,17 @@ struct kr_flusher *kr_flusher_of(const struct kr_file *file)
 {
 	(void)file;
 	return &fake.flusher;
+}
+const struct kr_session_facts *kr_session_facts(const struct kr_session *session)
+{
+	(void)session;
+	return &fake.facts;
+}
+void kr_unjudged_unclaimed(struct kr_file *file, int err)
+{
+	(void)file;
+	assert_int_equal(err, -EIO);
+	fake.unclaimed++;
 }
 
 struct fixture {
@@ -211,6 +223,28 @@ static void where_it_cannot_go_in_order_it_is_dirty_again(void **state)
 	assert_false(tell(f, 1, 4));
 	assert_int_equal(fake.replays, 0);
 	assert_int_equal(fake.told, -EIO);
+	assert_int_equal(fake.unclaimed, 0);
+	assert_dirty_from(f, 2);
+}
+
+/* What it claims, or has asked about, was without this. */
+static void a_late_node_that_has_made_its_claims_asks_anew(void **state)
+{
+	struct fixture *f = *state;
+
+	fake.facts.late = true;
+	assert_true(tell(f, 3, 4)); /* it serves: these go in again in the order of rounds */
+	kr_flush_forgo_order(&f->file);
+	kr_flush_settle_unstable(&f->file);
+	assert_int_equal(fake.unclaimed, 0);
+	f->file.flush.judging = true;
+	f->file.flush.orphaned = true;
+	assert_false(tell(f, 2, 4));
+	assert_int_equal(fake.unclaimed, 1);
+	f->file.flush.judging = f->file.flush.orphaned = false;
+	fake.flusher.recovering = true;
+	assert_false(tell(f, 1, 4));
+	assert_int_equal(fake.unclaimed, 2);
 	assert_dirty_from(f, 2);
 }
 
@@ -266,6 +300,7 @@ int main(void)
 		TEST(what_is_on_its_way_already_is_not_all),
 		TEST(what_cannot_be_read_is_not_sent),
 		TEST(where_it_cannot_go_in_order_it_is_dirty_again),
+		TEST(a_late_node_that_has_made_its_claims_asks_anew),
 		TEST(what_the_server_has_not_waited_for_is_dirty_again_with_all_that_came_after_it),
 		TEST(what_was_not_taken_in_its_turn_is_dirty_again_with_all_that_came_after_it),
 		TEST(what_another_boot_has_lost_stays_in_order),

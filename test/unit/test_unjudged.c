@@ -74,6 +74,49 @@ static void the_server_is_asked_again_what_it_could_not_tell(void **state)
 	assert_null(fake.answer);
 }
 
+/* A failed sync has lost it: the answer is to what was claimed before that, and says nothing of it. */
+static void what_was_not_claimed_is_asked_for_before_it_goes_in(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_flush *flush = &f->file.flush;
+	const struct kr_reclaim_reply reply = {.kinds = KR_LEASE_WRITE};
+
+	fake.facts.late = fake.flusher.recovering = true;
+	flush->claimed_since.sec = 5;
+	f->file.base.ctime.sec = 9; /* as the answer says */
+	write_some(f);
+	kr_unjudged_unclaimed(&f->file, -EIO);
+	kr_flush_reclaimed(&f->file, 0, &reply);
+	kr_list_remove(&f->send.link);
+	fake.flusher.recovering = false;
+	assert_true(flush->unjudged && flush->orphaned);
+	kr_unjudged_step(&f->file); /* at once */
+	assert_int_equal(fake.asked.last, 7);
+	assert_int_equal(fake.asked.since.sec, 5);
+	kr_unjudged_unclaimed(&f->file, -EIO);
+	server_says(0, &reply);
+	assert_true(flush->unjudged);
+	flush->judge_ns = 0;
+	kr_unjudged_step(&f->file);
+	assert_int_equal(fake.asked.since.sec, 5);
+	server_says(0, &reply);
+	assert_false(flush->unjudged || flush->orphaned);
+	assert_int_equal(fake.late, 0);
+}
+
+static void what_was_not_claimed_is_in_conflict_with_the_rest(void **state)
+{
+	struct fixture *f = *state;
+
+	fake.facts.late = fake.flusher.recovering = true;
+	write_some(f);
+	f->file.flush.unstable = true; /* as soon as nothing is on its way */
+	kr_unjudged_unclaimed(&f->file, -EIO);
+	kr_flush_reclaimed(&f->file, 0, &(struct kr_reclaim_reply){.conflict = KR_CONFLICT_DIRTY});
+	assert_false(f->file.flush.unjudged || f->file.flush.unstable);
+	assert_int_equal(fake.late, 1);
+}
+
 static void what_is_opened_or_closed_meanwhile_is_not_counted_twice(void **state)
 {
 	struct fixture *f = *state;
@@ -313,6 +356,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(late_bytes_of_which_the_server_can_tell_nothing_are_kept_and_not_sent),
 		TEST(the_server_is_asked_again_what_it_could_not_tell),
+		TEST(what_was_not_claimed_is_asked_for_before_it_goes_in),
+		TEST(what_was_not_claimed_is_in_conflict_with_the_rest),
 		TEST(what_is_opened_or_closed_meanwhile_is_not_counted_twice),
 		TEST(what_the_server_has_no_file_for_any_more_goes_to_a_conflict_file),
 		TEST(an_answer_that_comes_too_late_counts_no_more),

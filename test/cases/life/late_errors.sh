@@ -1,5 +1,6 @@
 # The server's disk has an error, or no room, while it makes the file for a late node's bytes: the program that wrote them hears that they are
 # late, everything else goes on, nothing of them is lost, and when the disk is well again they go into one conflict file by themselves.
+# So does what a failed sync has lost while the node was away.
 # tags: faults
 # timeout: 300
 LEASE=3
@@ -54,5 +55,27 @@ until_ok 60 "declared is asked for" grep "can take them" "$WORK/node1/log" || fa
 rm "$WORK/fault"
 conflict declared ..EALATER- || fail declared
 is "$EXPORT/declared" originaNEW
+clean
+
+note "a sync fails after it has gone, of what was taken from it before: that is late as well"
+: >"$EXPORT/unsynced" && chmod 666 "$EXPORT/unsynced"
+failed_syncs() { grep -c "syncing a file failed" "$WORK/kairand.log"; }
+node2 "sync declared* other" # no other file's sync is due
+for ((try = 1; ; try++)); do
+	[ $try -le 20 ] || fail "the node was never stopped before the sync"
+	before=$(failed_syncs) LOST=$(lost)
+	order stable.before:eio:1
+	on node1 sh -c "printf EARLIER- | dd of='$D/unsynced' conv=notrunc status=none" || fail "node 1 cannot write"
+	kill -STOP "${DAEMON[node1]}"
+	[ "$(failed_syncs)" != "$before" ] || break
+	kill -CONT "${DAEMON[node1]}"
+	clean
+done
+until_ok 60 "node 1 is lost" is_lost || fail "not lost"
+[ "$(failed_syncs)" != "$before" ] || fail "no sync has failed"
+node2 "printf LATER | dd of=unsynced seek=2 bs=1 conv=notrunc,fsync status=none"
+kill -CONT "${DAEMON[node1]}"
+conflict unsynced EARLIER-
+is "$EXPORT/unsynced" EALATER-
 clean
 finish
