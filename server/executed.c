@@ -50,7 +50,8 @@ struct kr_executed {
 	struct slot *slots;
 	struct turn *turns; /* behind the slots */
 	uint64_t last;  /* number */
-	uint32_t where[KR_EXECUTED_SLOTS]; /* by hash of the key: the slot that may have it */
+	/* Where the keys are: by hash the slot that has got its key last, and by slot the one before with the same hash; + 1, 0: none. */
+	uint32_t latest[KR_EXECUTED_SLOTS], earlier[KR_EXECUTED_SLOTS];
 	bool inherited;
 };
 
@@ -93,6 +94,62 @@ static bool is_inherited(const struct kr_executed *executed, const uint8_t boot_
 	return false;
 }
 
+/* --- keys --------------------------------------------------------------------------------------------------------------- */
+
+static size_t place(const struct kr_executed_key *key)
+{
+	return kr_hash_bytes(key, sizeof(*key)) % KR_EXECUTED_SLOTS;
+}
+
+static uint32_t index_of(const struct kr_executed *executed, const struct slot *slot)
+{
+	return (uint32_t)(slot - executed->slots);
+}
+
+static void add_key(struct kr_executed *executed, const struct slot *slot)
+{
+	uint32_t *latest = &executed->latest[place(&slot->key)];
+
+	executed->earlier[index_of(executed, slot)] = *latest;
+	*latest = index_of(executed, slot) + 1;
+}
+
+/* Nothing if it has not been added. */
+static void remove_key(struct kr_executed *executed, const struct slot *slot)
+{
+	uint32_t *at = &executed->latest[place(&slot->key)];
+
+	while (*at && *at != index_of(executed, slot) + 1)
+		at = &executed->earlier[*at - 1];
+	if (*at)
+		*at = executed->earlier[*at - 1];
+}
+
+/* From the oldest on. */
+static void add_all_keys(struct kr_executed *executed)
+{
+	for (uint64_t i = 1; i <= KR_EXECUTED_SLOTS; i++) {
+		const struct slot *slot = &executed->slots[(executed->last + i) % KR_EXECUTED_SLOTS];
+
+		if (slot->phase != KR_EXECUTED_UNKNOWN)
+			add_key(executed, slot);
+	}
+}
+
+/* The latest. */
+static struct slot *find(const struct kr_executed *executed, const struct kr_executed_key *key)
+{
+	for (uint32_t i = executed->latest[place(key)]; i; i = executed->earlier[i - 1]) {
+		struct slot *slot = &executed->slots[i - 1];
+
+		if (slot->phase != KR_EXECUTED_UNKNOWN && memcmp(&slot->key, key, sizeof(*key)) == 0)
+			return slot;
+	}
+	return NULL;
+}
+
+/* --- life --------------------------------------------------------------------------------------------------------------- */
+
 int kr_executed_open(int dir, const uint8_t boot_id[16], struct kr_executed **ret_executed)
 {
 	struct kr_executed *executed = kr_xcalloc(1, sizeof(*executed));
@@ -113,6 +170,7 @@ int kr_executed_open(int dir, const uint8_t boot_id[16], struct kr_executed **re
 	}
 	for (int i = 0; i < KR_EXECUTED_SLOTS; i++)
 		executed->last = KR_MAX(executed->last, executed->slots[i].number);
+	add_all_keys(executed);
 	*ret_executed = executed;
 	return 0;
 }
@@ -131,26 +189,6 @@ static void set_phase(struct slot *slot, enum kr_executed_phase phase)
 	__atomic_store_n(&slot->phase, phase, __ATOMIC_SEQ_CST);
 }
 
-static size_t place(const struct kr_executed_key *key)
-{
-	return kr_hash_bytes(key, sizeof(*key)) % KR_EXECUTED_SLOTS;
-}
-
-static struct slot *find(const struct kr_executed *executed, const struct kr_executed_key *key)
-{
-	struct slot *likely = &executed->slots[executed->where[place(key)]];
-
-	if (likely->phase != KR_EXECUTED_UNKNOWN && memcmp(&likely->key, key, sizeof(*key)) == 0)
-		return likely;
-	/* From the latest back. */
-	for (uint64_t i = 0; i < KR_EXECUTED_SLOTS; i++) {
-		struct slot *slot = &executed->slots[(executed->last - i) % KR_EXECUTED_SLOTS];
-
-		if (slot->phase != KR_EXECUTED_UNKNOWN && memcmp(&slot->key, key, sizeof(*key)) == 0)
-			return slot;
-	}
-	return NULL;
-}
 
 void kr_executed_begin(struct kr_executed *executed, const struct kr_executed_key *key, bool doubtful)
 {
@@ -160,9 +198,10 @@ void kr_executed_begin(struct kr_executed *executed, const struct kr_executed_ke
 	if (slot && slot->phase == KR_EXECUTED_TURN)
 		return;
 	slot = &executed->slots[++executed->last % KR_EXECUTED_SLOTS];
-	executed->where[place(key)] = (uint32_t)(executed->last % KR_EXECUTED_SLOTS);
+	remove_key(executed, slot);
 	set_phase(slot, KR_EXECUTED_UNKNOWN);
 	slot->key = *key;
+	add_key(executed, slot);
 	slot->number = executed->last;
 	set_phase(slot, doubtful ? KR_EXECUTED_DOUBT : KR_EXECUTED_BEGUN);
 }

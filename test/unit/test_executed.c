@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "common/table.h"
 #include "server/turn.h"
 
 static const uint8_t boot[16] = "boot", other_boot[16] = "another";
@@ -46,6 +47,12 @@ static enum kr_executed_phase phase_of(struct kr_executed *executed, uint64_t re
 	struct kr_executed_key key = key_of(request);
 
 	return kr_executed_find(executed, &key, ret_err, ret_value);
+}
+
+static void reopen(struct kr_executed **executed)
+{
+	kr_executed_close(*executed);
+	assert_int_equal(kr_executed_open(dir, boot, executed), 0);
 }
 
 static void remembers_beyond_a_restart_but_not_beyond_a_boot(void **state)
@@ -99,7 +106,79 @@ static void forgets_the_oldest_first(void **state)
 	assert_int_equal(phase_of(executed, 1, &err, &value), KR_EXECUTED_BEGUN);
 	kr_executed_begin(executed, &(struct kr_executed_key){.request = 9}, false);
 	assert_int_equal(phase_of(executed, 1, &err, &value), KR_EXECUTED_UNKNOWN);
-	assert_int_equal(phase_of(executed, 2, &err, &value), KR_EXECUTED_BEGUN);
+	for (uint64_t i = 2; i <= KR_EXECUTED_SLOTS; i++)
+		assert_int_equal(phase_of(executed, i, &err, &value), KR_EXECUTED_BEGUN);
+	kr_executed_close(executed);
+}
+
+/* One that is begun anew is found as it is now, also when the memory has gone round and at the next start; forgotten is what is oldest then. */
+static void the_latest_of_a_request_counts(void **state)
+{
+	struct kr_executed_key twice = key_of(1), first = key_of(2);
+	struct kr_executed *executed;
+	uint64_t value = 0;
+	int err = 0;
+
+	(void)state;
+	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
+	for (int round = 0; round < 2; round++) {
+		kr_executed_begin(executed, &twice, false);
+		kr_executed_end(executed, &twice, 0, 1);
+		kr_executed_begin(executed, &first, false);
+		kr_executed_begin(executed, &twice, false);
+		kr_executed_end(executed, &twice, 0, 2);
+		assert_int_equal(phase_of(executed, 1, &err, &value), KR_EXECUTED_DONE);
+		assert_int_equal(value, 2);
+		reopen(&executed);
+		assert_int_equal(phase_of(executed, 1, &err, &value), KR_EXECUTED_DONE);
+		assert_int_equal(value, 2);
+		for (uint64_t i = 0; i < KR_EXECUTED_SLOTS - 2; i++) {
+			struct kr_executed_key key = key_of(100 + i);
+
+			kr_executed_begin(executed, &key, false);
+		}
+		assert_int_equal(phase_of(executed, 1, &err, &value), KR_EXECUTED_DONE);
+		assert_int_equal(value, 2);
+		assert_int_equal(phase_of(executed, 2, &err, &value), KR_EXECUTED_BEGUN);
+		kr_executed_begin(executed, &(struct kr_executed_key){.request = 7}, false);
+		assert_int_equal(phase_of(executed, 1, &err, &value), KR_EXECUTED_DONE);
+		assert_int_equal(phase_of(executed, 2, &err, &value), KR_EXECUTED_UNKNOWN);
+		kr_executed_begin(executed, &(struct kr_executed_key){.request = 8}, false);
+		assert_int_equal(phase_of(executed, 1, &err, &value), KR_EXECUTED_UNKNOWN);
+	}
+	kr_executed_close(executed);
+}
+
+static size_t hash_of(uint64_t request)
+{
+	struct kr_executed_key key = key_of(request);
+
+	return kr_hash_bytes(&key, sizeof(key)) % KR_EXECUTED_SLOTS;
+}
+
+/* One that comes into the slot that it had before, and is looked for together with one that has the same hash and is not there. */
+static void a_request_takes_its_own_slot_over(void **state)
+{
+	struct kr_executed_key key = key_of(1);
+	struct kr_executed *executed;
+	uint64_t missing = 1000000, value = 0;
+	int err = 0;
+
+	(void)state;
+	while (hash_of(missing) != hash_of(1))
+		missing++;
+	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
+	alarm(60); /* who looks in circles */
+	kr_executed_begin(executed, &key, false);
+	for (uint64_t i = 2; i <= KR_EXECUTED_SLOTS; i++) {
+		struct kr_executed_key other = key_of(i);
+
+		kr_executed_begin(executed, &other, false);
+	}
+	kr_executed_begin(executed, &key, true);
+	assert_int_equal(phase_of(executed, missing, &err, &value), KR_EXECUTED_UNKNOWN);
+	alarm(0);
+	assert_int_equal(phase_of(executed, 1, &err, &value), KR_EXECUTED_DOUBT);
 	kr_executed_close(executed);
 }
 
@@ -180,12 +259,6 @@ static enum kr_executed_phase judge(void *context, const struct kr_turn_change *
 	judged.new_parent = *change->new_parent;
 	*ret_value = change->before + 1;
 	return change->before == MADE ? KR_EXECUTED_DONE : change->before == NOT_MADE ? KR_EXECUTED_BEGUN : KR_EXECUTED_TURN;
-}
-
-static void reopen(struct kr_executed **executed)
-{
-	kr_executed_close(*executed);
-	assert_int_equal(kr_executed_open(dir, boot, executed), 0);
 }
 
 static int settle(struct kr_executed *executed)
@@ -333,6 +406,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(who_looks_is_told_of_all_of_the_change, setup, teardown),
 		cmocka_unit_test_setup_teardown(of_turns_beyond_the_room_nobody_can_tell, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_memory_of_another_version_is_forgotten, setup, teardown),
+		cmocka_unit_test_setup_teardown(the_latest_of_a_request_counts, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_request_takes_its_own_slot_over, setup, teardown),
 		cmocka_unit_test_setup_teardown(forgets_the_oldest_first, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_is_not_there_was_never_begun_unless_it_may_be_forgotten, setup, teardown),
 	};
