@@ -230,6 +230,10 @@ static void create_done(struct kr_request *request)
 	}
 	create->file = kr_sfile_get(request->server, &reply->file);
 	create->file->orphan |= msg->name[0] == '\0';
+	if (!reply->created && !kr_attachment_room(create->file, request->session)) {
+		fail(request, -ENFILE);
+		return;
+	}
 	if (!reply->created && (msg->flags & KR_OPEN_TRUNC)) {
 		kr_notes_also(request, &reply->file, truncate_others);
 		return;
@@ -245,7 +249,7 @@ static void handle_create(struct kr_request *request)
 {
 	struct create *create;
 
-	if (!kr_attachment_room(NULL, request->session)) { /* which file it will be is not known yet */
+	if (!kr_attachment_room(NULL, request->session)) { /* which file it will be is not known yet: create_done */
 		kr_request_reply(request, -ENFILE, NULL, NULL, 0);
 		return;
 	}

@@ -385,6 +385,10 @@ static void a_session_uses_so_many_files_and_opens_each_so_often(void **state)
 	user_has_so_many_files_in_all(f, session, &other);
 	attachment->opens += KR_ATTACHMENT_OPENS_MAX - 2;
 	assert_int_equal(open_own(node), -ENFILE);
+	another.name = "own";
+	assert_int_equal(node_call(node, KR_MSG_CREATE, &another, NULL), -ENFILE);
+	another.flags = KR_OPEN_BOTH | KR_OPEN_TRUNC;
+	assert_int_equal(node_call(node, KR_MSG_CREATE, &another, NULL), -ENFILE);
 	attachment->opens -= KR_ATTACHMENT_OPENS_MAX - 2;
 	assert_int_equal(open_own(node), 0);
 	undisturbed(f);
