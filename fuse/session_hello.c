@@ -312,7 +312,9 @@ static void first_failed(struct kr_session *session, int err, const char *reason
 
 	if (session->postponed)
 		return; /* said already */
-	kr_fail(err, "cannot reach server %s:%u: %s%s", options->server.host, options->server.port, reason, advice(err, reason));
+	/* 0: closed, by one of both, without an error */
+	kr_fail(err < 0 ? err : -ECONNRESET, "cannot reach server %s:%u: %s%s", options->server.host, options->server.port, reason,
+		advice(err, reason));
 	if (err == -EBADMSG)
 		report_hello(session, err);
 	else

@@ -60,6 +60,22 @@ until_ok 60 "another server" grep -q listens "$WORK/other"
 begin $SERVER_ADDRESS:7442:/
 ended "not a kairand" && grep -q "is it kairand that listens there?" "$WORK/said" || fail "not a kairand: $(cat "$WORK/said")"
 
+note "what closes the connection, or says nothing, may be kairand again later"
+on server python3 -c 'import socket
+closes, silent = socket.create_server(("", 7443)), socket.create_server(("", 7444))
+print("listens", flush=True)
+while True:
+    closes.accept()[0].close()' >"$WORK/more" &
+until_ok 60 "more servers" grep -q listens "$WORK/more"
+begin $SERVER_ADDRESS:7443:/
+said "cannot reach server $SERVER_ADDRESS:7443: .*by.* peer (kairand's log there may say why); trying again for 3600 s"
+kill -TERM $MOUNT
+ended "closed"
+begin $SERVER_ADDRESS:7444:/ "" 12
+said "no answer from server $SERVER_ADDRESS:7444 (is the address right, and is a firewall between?); trying again for 12 s"
+wait $MOUNT && fail "mounted without an answer"
+grep -q "cannot reach server $SERVER_ADDRESS:7444: no answer .*; gave up after 12 s" "$WORK/said" || fail "$(cat "$WORK/said")"
+
 note "signals end the wait, in the background and in the foreground, whatever it waits for"
 server_stop || fail "server"
 for signal in INT TERM KILL; do
