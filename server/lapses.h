@@ -21,7 +21,6 @@ enum kr_lapse_kind {
 struct kr_lapse {
 	enum kr_lapse_kind kind;
 	uint64_t epoch; /* kr_server.epoch */
-	bool former;    /* what its node sends again may have been sent to a former instance only */
 	struct kr_key_owner owner; /* of the key that the node came with before, and comes with again; kind 0: whoever */
 };
 

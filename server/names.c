@@ -122,7 +122,7 @@ static void run_link(struct kr_request *request)
 
 	reply->file = msg->file;
 	request->err = kr_export_link(export, &msg->cred, &msg->file, &msg->parent, msg->name, &reply->attr);
-	if (request->err == -EEXIST && request->maybe_done &&
+	if (request->err == -EEXIST && request->maybe_done && !kr_once_by_other(request) &&
 		kr_export_lookup(export, &msg->cred, &msg->parent, msg->name, &there, &reply->attr) == 0 &&
 		kr_fid_equal(&there, &msg->file))
 		request->err = 0;
@@ -211,7 +211,7 @@ static void run_remove(struct kr_request *request)
 
 	request->err = kr_export_remove(request->server->export, &msg->cred, &msg->parent, msg->name, msg->directory,
 		KR_LINGER_SIZE_MAX, request->state);
-	if (request->err == -ENOENT && request->maybe_done)
+	if (request->err == -ENOENT && request->maybe_done && !kr_once_by_other(request))
 		request->err = 0;
 	kr_names_look(request, &msg->parent, &request->reply.remove_reply.dir);
 }
@@ -232,7 +232,7 @@ static void run_rename(struct kr_request *request)
 
 	request->err = kr_export_rename(export, &msg->cred, &msg->parent, msg->name, &msg->new_parent, msg->new_name, msg->flags,
 		KR_LINGER_SIZE_MAX, request->state);
-	if (request->err == -ENOENT && request->maybe_done &&
+	if (request->err == -ENOENT && request->maybe_done && !kr_once_by_other(request) &&
 		kr_export_lookup(export, &msg->cred, &msg->new_parent, msg->new_name, &there, &attr) == 0)
 		request->err = 0;
 	kr_names_look(request, &msg->parent, NULL);

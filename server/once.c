@@ -1,12 +1,15 @@
 /* Executing once: see once.h. */
 #include "server/once.h"
 
+#include <stdio.h>
+
 #include "server/attrs.h"
 #include "server/executed.h"
 #include "server/export.h"
 #include "server/fid.h"
 #include "server/server.h"
 #include "server/session.h"
+#include "server/state.h"
 
 static bool is_to_be_remembered(const struct kr_request *request)
 {
@@ -50,7 +53,26 @@ void kr_once_begin(struct kr_request *request)
 		kr_once_outlives(request);
 }
 
-/* What of the answer is remembered.  Of a file that was there before, nothing: who asks again may open what he has made, whatever its mode is. */
+/* Of those that make no file, but of a name what only one can: see kr_once_by_other. */
+static uint64_t name_value_of(const struct kr_request *request)
+{
+	const union kr_any_msg *msg = &request->msg;
+
+	switch (request->type) {
+	case KR_MSG_LINK:
+		return kr_turn_value(KR_TURN_LINK, &msg->link_request.parent, msg->link_request.name);
+	case KR_MSG_REMOVE:
+		return kr_turn_value(KR_TURN_REMOVE, &msg->remove_request.parent, msg->remove_request.name);
+	case KR_MSG_RENAME: /* two that are exchanged stay */
+		return msg->rename_request.flags & RENAME_EXCHANGE ? 0 :
+			kr_turn_value(KR_TURN_RENAME, &msg->rename_request.parent, msg->rename_request.name);
+	default:
+		return 0;
+	}
+}
+
+/* What of the answer is remembered, and of what is done to a name.  Of a file that was there before, nothing: who asks again may open what he has made,
+ * whatever its mode is. */
 static uint64_t value_of(const struct kr_request *request)
 {
 	switch (request->type) {
@@ -61,7 +83,7 @@ static uint64_t value_of(const struct kr_request *request)
 	case KR_MSG_CREATE:
 		return request->reply.create_reply.created ? kr_fid_hash(&request->reply.create_reply.file) : request->made;
 	default:
-		return 0;
+		return name_value_of(request);
 	}
 }
 
@@ -101,7 +123,7 @@ static void turn_ends(struct kr_turn *turn, int err, uint64_t after)
 		kr_executed_no_turn(request->server->executed, &key, request->had_turn ? KR_EXECUTED_TURN :
 			request->maybe_done ? KR_EXECUTED_DOUBT : KR_EXECUTED_BEGUN);
 	else
-		end(request, 0, after);
+		end(request, 0, after ? after : name_value_of(request));
 }
 
 bool kr_once_made_by_other(const struct kr_request *request, const struct kr_fid *fid)
@@ -109,6 +131,14 @@ bool kr_once_made_by_other(const struct kr_request *request, const struct kr_fid
 	struct kr_executed_key key = key_of(request);
 
 	return kr_executed_by_other(request->server->executed, &key, kr_fid_hash(fid));
+}
+
+bool kr_once_by_other(const struct kr_request *request)
+{
+	struct kr_executed_key key = key_of(request);
+	uint64_t value = name_value_of(request);
+
+	return value && !request->had_turn && kr_executed_by_other(request->server->executed, &key, value);
 }
 
 void kr_once_run(struct kr_request *request)
@@ -182,17 +212,19 @@ static bool answer(struct kr_request *request, uint64_t value)
 	}
 }
 
-/* Whether the memory goes back to when the node sent REQUEST: its session was lost here, or at an instance of this boot. */
-static bool was_heard_of(const struct kr_request *request)
+/* Whether the memory goes back to when REQUEST was sent, by a node that is back in time.  The first instance of a boot begins it; where that ended in its
+ * grace period, nodes still bring the next one what they sent before the boot.  (Who came back to the first, and had not asked for all again when that
+ * ended after its grace period, is judged as if nothing were forgotten.) */
+static bool reaches_back(const struct kr_request *request)
 {
-	switch (request->session->lapse.kind) {
-	case KR_LAPSE_KNOWN:
-		return !request->session->lapse.former || kr_executed_inherited(request->server->executed);
-	case KR_LAPSE_NONE:
-		return kr_executed_inherited(request->server->executed);
-	default:
-		return false;
-	}
+	return kr_executed_inherited(request->server->executed) && !kr_state_facts(request->server->state)->new_boot;
+}
+
+/* Whether REQUEST, of which nothing is remembered, may have been executed.  Of a node that is late that is not asked: others could make and remove
+ * in its place, and two that are told that they have would have the same lock. */
+static bool may_be_forgotten(const struct kr_request *request, const struct kr_executed_key *key)
+{
+	return request->session->lapse.kind == KR_LAPSE_NONE && !(reaches_back(request) && kr_executed_never(request->server->executed, key));
 }
 
 /* --- those whose session has ended before them ------------------------------------------------------------------------ */
@@ -298,7 +330,7 @@ bool kr_once_settled(struct kr_request *request)
 	case KR_EXECUTED_DOUBT:
 		break;
 	case KR_EXECUTED_UNKNOWN:
-		request->maybe_done = !was_heard_of(request) || !kr_executed_never(request->server->executed, &key);
+		request->maybe_done = may_be_forgotten(request, &key);
 		break;
 	}
 	return false;

@@ -1,6 +1,8 @@
 /* Requests that must not run twice although their answer was lost with a session or with a former instance of the server:
- * by the second time others may have built on what the first did.  executed.h remembers them; one that it would have and does not
- * has certainly not run, so that "exists" and "is not there" are about what others did.
+ * by the second time others may have built on what the first did.  executed.h remembers them.  One that it would have and does not
+ * has not run, so that "exists" and "is not there" are about what others did.  One that may be forgotten (a boot of the machine ends the memory) may have, and
+ * they can mean success (resent.h), unless another is remembered to have done the same.  But a node that is late is told them as they are: that
+ * it is told of a failure of what it has made is better than that two are told that they have made one lock, or removed one token.
  *
  * Changes of names are remembered in the instant in which they are made (turn.h), since another node's can be made right after them, before the
  * loop hears of either: with the repetition of the first rmdir of a lock directory made after that one's mkdir, two would have the lock.  Of those in
@@ -17,6 +19,9 @@
 bool kr_once_settled(struct kr_request *request);
 /* Whether it is remembered that another request has made FID. Any thread. */
 bool kr_once_made_by_other(const struct kr_request *request, const struct kr_fid *fid);
+/* Whether it is remembered that another request has taken the name away that REQUEST (REMOVE, RENAME) is to take away, or has given it to a file as REQUEST
+ * (LINK) is to.  Not asked of one that had its turn: what others did before that was of another file. Any thread. */
+bool kr_once_by_other(const struct kr_request *request);
 /* Executes it, in the pool. */
 void kr_once_run(struct kr_request *request);
 /* Around its execution: before the first job; and before the reply, or, where that waits for others, before they can build on what it has done. */

@@ -1,6 +1,6 @@
 /* Requests that a former instance of the server (or a lost session) may have executed already, without its answer having
- * reached the node.  Then "exists already" and "is not there" can mean success; what is there must look like what the
- * request would have made, and be recent.  Within one session this is not needed: replies are kept (replies.h).
+ * reached the node (once.h).  Then "exists already" and "is not there" can mean success, unless another request is remembered to have done it; what is there must
+ * look like what the request would have made, and be recent.  Within one session this is not needed: replies are kept (replies.h).
  */
 #ifndef KR_SERVER_RESENT_H
 #define KR_SERVER_RESENT_H

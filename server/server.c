@@ -148,7 +148,7 @@ static void forgotten(void *context, int err)
 static void forget_awaited(struct kr_server *server)
 {
 	const struct kr_state_facts *facts = kr_state_facts(server->state);
-	struct kr_lapse lapse = {.kind = KR_LAPSE_KNOWN, .epoch = server->epoch, .former = true}, noted;
+	struct kr_lapse lapse = {.kind = KR_LAPSE_KNOWN, .epoch = server->epoch}, noted;
 	struct kr_session *session;
 
 	KR_LIST_FOR_EACH(session, &server->sessions, link) {

@@ -15,11 +15,25 @@ struct settling {
 
 /* One of a file to another name of itself changes nothing, so it may be made once more. */
 static enum kr_executed_phase judge_rename(const struct kr_turn_change *change, const struct kr_settle_name *name,
-	const struct kr_settle_name *new_name)
+	const struct kr_settle_name *new_name, uint64_t *ret_value)
 {
 	if (change->before == change->other || (!name->err && name->file == change->before))
 		return KR_EXECUTED_BEGUN;
-	return !name->err && !new_name->err && new_name->file == change->before ? KR_EXECUTED_DONE : KR_EXECUTED_TURN;
+	if (name->err || new_name->err || new_name->file != change->before)
+		return KR_EXECUTED_TURN;
+	if (!name->file) /* else they were exchanged */
+		*ret_value = kr_turn_value(KR_TURN_RENAME, change->parent, change->name);
+	return KR_EXECUTED_DONE;
+}
+
+static enum kr_executed_phase judge_removal(const struct kr_turn_change *change, const struct kr_settle_name *name, uint64_t *ret_value)
+{
+	if (name->err)
+		return KR_EXECUTED_TURN;
+	if (name->file == change->before)
+		return KR_EXECUTED_BEGUN;
+	*ret_value = kr_turn_value(KR_TURN_REMOVE, change->parent, change->name);
+	return KR_EXECUTED_DONE;
 }
 
 enum kr_executed_phase kr_settle_judge(const struct kr_turn_change *change, const struct kr_settle_name *name,
@@ -27,7 +41,9 @@ enum kr_executed_phase kr_settle_judge(const struct kr_turn_change *change, cons
 {
 	*ret_value = 0;
 	if (change->kind == KR_TURN_RENAME)
-		return judge_rename(change, name, new_name);
+		return judge_rename(change, name, new_name, ret_value);
+	if (change->kind == KR_TURN_REMOVE)
+		return judge_removal(change, name, ret_value);
 	if (name->err)
 		return KR_EXECUTED_TURN;
 	switch (change->kind) {
@@ -37,9 +53,10 @@ enum kr_executed_phase kr_settle_judge(const struct kr_turn_change *change, cons
 		*ret_value = name->file;
 		return KR_EXECUTED_DONE;
 	case KR_TURN_LINK:
-		return name->file == change->other ? KR_EXECUTED_DONE : KR_EXECUTED_BEGUN;
-	case KR_TURN_REMOVE:
-		return name->file == change->before ? KR_EXECUTED_BEGUN : KR_EXECUTED_DONE;
+		if (name->file != change->other)
+			return KR_EXECUTED_BEGUN;
+		*ret_value = kr_turn_value(KR_TURN_LINK, change->parent, change->name);
+		return KR_EXECUTED_DONE;
 	default:
 		return KR_EXECUTED_TURN;
 	}

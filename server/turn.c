@@ -2,11 +2,19 @@
 #include "server/turn.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #include "common/fault.h"
+#include "common/table.h"
+#include "server/fid.h"
 
 static _Thread_local struct kr_turn *taken;
 static _Thread_local bool begun;
+
+uint64_t kr_turn_value(enum kr_turn_kind kind, const struct kr_fid *parent, const char *name)
+{
+	return kr_hash_u64(kr_hash_u64(kr_fid_hash(parent)) + kr_hash_bytes(name, strlen(name)) + (kind == KR_TURN_LINK));
+}
 
 void kr_turn_take(struct kr_turn *turn)
 {

@@ -33,6 +33,9 @@ struct kr_turn {
 	uint64_t expected; /* what the change is for: hash of the file (kr_fid_hash) that has the name before; 0: whatever has it */
 };
 
+/* What who has taken NAME away from PARENT (REMOVE, RENAME), or given it to a file (LINK), is remembered with (once.h). PURE. */
+uint64_t kr_turn_value(enum kr_turn_kind kind, const struct kr_fid *parent, const char *name);
+
 /* This thread's from now on; NULL: none. */
 void kr_turn_take(struct kr_turn *turn);
 

@@ -13,6 +13,7 @@ enum { NOTHING = 0, OURS = 1, THEIRS = 2, ANOTHER = 3 };
 enum { MADE = KR_EXECUTED_DONE, NOT_MADE = KR_EXECUTED_BEGUN, NOBODY_KNOWS = KR_EXECUTED_TURN };
 
 static const struct kr_settle_name unseen = {.err = -ESTALE};
+static const struct kr_fid parent = {.length = 9, .bytes = "directory"};
 static uint64_t value;
 
 static struct kr_settle_name has(uint64_t file)
@@ -22,7 +23,7 @@ static struct kr_settle_name has(uint64_t file)
 
 static int judge(enum kr_turn_kind kind, struct kr_settle_name name)
 {
-	struct kr_turn_change change = {.kind = kind, .type = S_IFDIR, .before = kind == KR_TURN_REMOVE ? OURS : NOTHING,
+	struct kr_turn_change change = {.kind = kind, .type = S_IFDIR, .parent = &parent, .name = "name", .before = kind == KR_TURN_REMOVE ? OURS : NOTHING,
 		.other = kind == KR_TURN_LINK ? OURS : NOTHING};
 
 	return (int)kr_settle_judge(&change, &name, &(struct kr_settle_name){0}, &value);
@@ -31,7 +32,7 @@ static int judge(enum kr_turn_kind kind, struct kr_settle_name name)
 /* Of OURS, to the name of OTHER. */
 static int judge_rename(uint64_t other, struct kr_settle_name name, struct kr_settle_name new_name)
 {
-	struct kr_turn_change change = {.kind = KR_TURN_RENAME, .before = OURS, .other = other};
+	struct kr_turn_change change = {.kind = KR_TURN_RENAME, .parent = &parent, .name = "name", .before = OURS, .other = other};
 
 	return (int)kr_settle_judge(&change, &name, &new_name, &value);
 }
@@ -50,7 +51,7 @@ static void a_link_is_made_if_the_file_has_the_name(void **state)
 {
 	(void)state;
 	assert_int_equal(judge(KR_TURN_LINK, has(OURS)), MADE);
-	assert_int_equal(value, 0);
+	assert_int_equal(value, kr_turn_value(KR_TURN_LINK, &parent, "name"));
 	assert_int_equal(judge(KR_TURN_LINK, has(NOTHING)), NOT_MADE);
 	assert_int_equal(judge(KR_TURN_LINK, has(ANOTHER)), NOT_MADE);
 	assert_int_equal(judge(KR_TURN_LINK, unseen), NOBODY_KNOWS);
@@ -60,6 +61,9 @@ static void what_has_lost_its_name_has_been_removed(void **state)
 {
 	(void)state;
 	assert_int_equal(judge(KR_TURN_REMOVE, has(NOTHING)), MADE);
+	assert_int_equal(value, kr_turn_value(KR_TURN_REMOVE, &parent, "name"));
+	assert_int_not_equal(value, kr_turn_value(KR_TURN_LINK, &parent, "name"));
+	assert_int_not_equal(value, kr_turn_value(KR_TURN_REMOVE, &parent, "nam"));
 	assert_int_equal(judge(KR_TURN_REMOVE, has(OURS)), NOT_MADE);
 	assert_int_equal(judge(KR_TURN_REMOVE, has(ANOTHER)), MADE);
 	assert_int_equal(judge(KR_TURN_REMOVE, unseen), NOBODY_KNOWS);
@@ -69,10 +73,12 @@ static void a_rename_is_told_by_both_names(void **state)
 {
 	(void)state;
 	assert_int_equal(judge_rename(NOTHING, has(NOTHING), has(OURS)), MADE);
+	assert_int_equal(value, kr_turn_value(KR_TURN_REMOVE, &parent, "name")); /* who takes the name away is told by it */
 	assert_int_equal(judge_rename(NOTHING, has(OURS), has(NOTHING)), NOT_MADE);
 	assert_int_equal(judge_rename(THEIRS, has(NOTHING), has(OURS)), MADE);
 	assert_int_equal(judge_rename(THEIRS, has(OURS), has(THEIRS)), NOT_MADE);
 	assert_int_equal(judge_rename(THEIRS, has(THEIRS), has(OURS)), MADE); /* an exchange */
+	assert_int_equal(value, 0);
 	assert_int_equal(judge_rename(THEIRS, has(OURS), unseen), NOT_MADE);
 	assert_int_equal(judge_rename(THEIRS, unseen, has(OURS)), NOBODY_KNOWS);
 	assert_int_equal(judge_rename(THEIRS, has(NOTHING), has(ANOTHER)), NOBODY_KNOWS);
