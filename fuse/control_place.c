@@ -16,19 +16,17 @@
 
 enum { PLACES = 3, NOTE_MAX = 8192 };
 
-/* The directories that a mount of UID may have its note in, best first. */
+/* The directories that a mount of UID may have its note in, best first. Who is root in a user namespace only has no right to the first. */
 static int list_places(unsigned uid, char *ret_paths[PLACES])
 {
 	const char *runtime = uid == getuid() ? getenv("XDG_RUNTIME_DIR") : NULL;
 	int count = 0;
 
-	if (uid == 0) {
+	if (uid == 0)
 		ret_paths[count++] = kr_xstrdup("/run/kairan");
-		return count;
-	}
 	if (runtime && *runtime == '/' && asprintf(&ret_paths[count], "%s/kairan", runtime) > 0)
 		count++;
-	if (asprintf(&ret_paths[count], "/run/user/%u/kairan", uid) > 0)
+	if (uid && asprintf(&ret_paths[count], "/run/user/%u/kairan", uid) > 0)
 		count++;
 	if (asprintf(&ret_paths[count], "/tmp/kairan-%u", uid) > 0)
 		count++;

@@ -1,6 +1,6 @@
 /* Where the control socket of a mount is written down, so that the kairan command finds it without touching the mount:
- * a small file named MAJOR:MINOR of the mount's device, in /run/kairan for root's mounts, else in $XDG_RUNTIME_DIR/kairan,
- * /run/user/UID/kairan or /tmp/kairan-UID. It holds the daemon's process id, a space, and the socket's path to its end, of whatever bytes.
+ * a small file named MAJOR:MINOR of the mount's device, in /run/kairan for root's mounts, else (or where root is that
+ * of a user namespace) in $XDG_RUNTIME_DIR/kairan, /run/user/UID/kairan or /tmp/kairan-UID. It holds the daemon's process id, a space, and the socket's path to its end, of whatever bytes.
  */
 #ifndef KR_FUSE_CONTROL_PLACE_H
 #define KR_FUSE_CONTROL_PLACE_H
