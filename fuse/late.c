@@ -161,8 +161,8 @@ void kr_late_begin(struct kr_file *file, uint8_t parts, const struct kr_attr *at
 	}
 	late->total = late->extents.bytes;
 	late->ranges = late->extents.count;
-	kr_log_warn("%s (file %" PRIu64 ") was %s by others while this node was cut off: %" PRIu64 " bytes in %" PRIu64
-		" ranges that were written here go to a conflict file", late->path ? late->path : "?", late->attr.ino,
+	kr_log_warn("%s (file %" PRIu64 ") was %s by others before what was written here was on the server: %" PRIu64 " bytes in %" PRIu64
+		" ranges go to a conflict file", late->path ? late->path : "?", late->attr.ino,
 		attr ? "changed" : "removed", late->total, late->ranges);
 	kr_file_put(late->target); /* another lapse: the server says anew where it all goes */
 	late->target = NULL;

@@ -75,7 +75,7 @@ static void print_files(const json_t *status)
 				json_integer_value(json_object_get(file, "unflushed_ms")) / 1000, text_of(file, "why"));
 	}
 	json_array_foreach(json_object_get(status, "conflicts"), i, file)
-		printf("  CONFLICT    %s was changed by others while this node was cut off: %s that were written here are in %s\n",
+		printf("  CONFLICT    %s was changed by others before %s that were written here were on the server: they are in %s\n",
 			text_of(file, "path"), kr_bytes_text(json_integer_value(json_object_get(file, "bytes"))),
 			text_of(file, "conflict_file"));
 	json_array_foreach(json_object_get(status, "damage"), i, file)
@@ -138,7 +138,7 @@ static void print_conflict(const json_t *conflict)
 {
 	const char *place = text_of(conflict, "conflict_file");
 
-	printf("  CONFLICT    %s was changed by others while node %s was cut off: what the node had written is %s%s\n",
+	printf("  CONFLICT    %s was changed by others before what node %s had written was on the server: it is %s%s\n",
 		text_of(conflict, "path"), text_of(conflict, "node"), *place ? "in " : "still there", place);
 }
 

@@ -44,6 +44,8 @@ until_ok 60 "node 1 drains" drained || fail "node 1 keeps something: $(cat "$WOR
 set -- "$EXPORT"/*.conflict-node1-*
 [ $# = 1 ] && [ "$(stat -c %s "$1")" = 3153920 ] && [ "$(tr -d 1s <"$1" | wc -c)" = 0 ] || fail "the conflict file: $(ls -l "$EXPORT")"
 case $1 in */busy.conflict-node1-*) ;; *) fail "it is of $1" ;; esac
+kairan 1 status "$(mnt 1)" | grep -q "CONFLICT *busy was changed by others before 3.0 MiB that were written here were on the server" ||
+	fail "status of the mount: $(kairan 1 status "$(mnt 1)")"
 uncovered=$WORK/node1/local/journal/uncovered
 forgotten() { [ ! -e "$uncovered" ]; }
 until_ok 10 "the journal forgets it" forgotten || fail "it says still: $(cat "$uncovered")"
