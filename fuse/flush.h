@@ -75,7 +75,7 @@ struct kr_flush {
 	uint64_t unstable_after;   /* ... for the rounds after this one... */
 	int unstable_err;          /* ... because of this */
 	bool uncovered;            /* unjudged: the dirty bytes are, a lease was given back while they were refused ... */
-	bool keeps_replays;        /* ... and so are those to be replayed */
+	bool keeps_replays;        /* ... and so are those to be replayed, or will be when none is on its way */
 	bool judging;              /* unjudged: the server is being asked ... */
 	uint64_t judge_ns;         /* ... or the next time from here on; 0: never yet */
 	uint64_t judge_generation; /* the session's, when it was asked */

@@ -373,7 +373,9 @@ static void answer(struct kr_flush_send *send, int err, const struct kr_flush_re
 		refused(send, err, before);
 	else if (send->restores)
 		not_restored(send, err);
-	else if (err == -EAGAIN && !send->replay)
+	else if (err == -EAGAIN && send->replay)
+		file->flush.keeps_replays = true; /* no more is taken before RECLAIM; those on their way may be in, and are heard first */
+	else if (err == -EAGAIN)
 		kr_file_flush_untaken(file);
 	free_send(send);
 	if (!kr_flusher_of(file)->stopped) {

@@ -259,14 +259,24 @@ static bool is_on_its_way(const struct kr_file *file, const struct kr_applied *a
 	return false;
 }
 
-/* In the order of their rounds; the server takes a few per file at once and says EAGAIN to the rest, which come
- * later. */
+/* The server took one not in its turn, and takes none before it has judged them. What was on its way has been heard. */
+static void ask_for_replays(struct kr_file *file)
+{
+	if (kr_list_empty(&file->flush.sends))
+		kr_unjudged_begin(file, -EIO);
+}
+
+/* In the order of their rounds; the server takes 1024 per file at once and says EAGAIN to the rest, which are asked for by RECLAIM. */
 void kr_flush_replay_file(struct kr_file *file, unsigned flags)
 {
 	struct kr_applied *applied;
 
 	if (!may_replay(&file->flush))
 		return;
+	if (file->flush.keeps_replays) {
+		ask_for_replays(file);
+		return;
+	}
 	KR_LIST_FOR_EACH(applied, &file->flush.applied, link) {
 		int err = 0;
 

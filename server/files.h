@@ -60,7 +60,7 @@ struct kr_attachment {
 	struct kr_cover cover; /* ... and what became of those that were refused */
 	uint64_t owed_lease_ns, owed_size_ns; /* since when its node has owed the answer to RECALL or QUERY, left by its former session; 0 */
 	uint64_t left_size_ns; /* ... and what the session leaves when it ends */
-	bool replays;     /* it has reclaimed rounds of a former boot, and may send them (until its end) */
+	bool replays;     /* it has reclaimed rounds of a former boot when they were not collected any more, and may send them, until one is refused */
 };
 
 /* The file, entered into the table if it is not there yet. Returns a reference. */

@@ -133,7 +133,9 @@ static int check(const struct kr_request *request)
 	return request->data || msg->extents.count ? -EPROTO : 0;
 }
 
-/* Replays come before what anybody else has asked for, and keep readers out meanwhile: not of a node that merely says so. */
+/* Replays come before what anybody else has asked for, and keep readers out meanwhile: not of a node that merely says so.  What came
+ * while they were collected had its place among those of all nodes; what comes later only goes in after a RECLAIM that has found that
+ * nobody is covered by it. */
 static bool may_replay(const struct kr_request *request, const struct kr_sfile *file)
 {
 	const struct kr_attachment *attachment;

@@ -424,8 +424,8 @@ static void answer(struct kr_sfile_data *data, const struct kr_round_action *act
 	if (action->err == 0)
 		(void)KR_FAULT("flush.reply");
 	if (request->msg.flush_request.flags & KR_FLUSH_REPLAY) {
-		if (action->err && action->err != -EAGAIN && attachment)
-			attachment->replays = false; /* it asks again before it sends them; after AGAIN it does not */
+		if (action->err && attachment)
+			attachment->replays = false; /* whatever it was: others' later rounds go in now, and it asks before it sends them again */
 		if (!action->err)
 			request->session->replayed_ns = kr_clock_ns();
 		kr_applied_resent(&data->owner->applied, &data->file->fid, request->session->node_id, action->err,

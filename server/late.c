@@ -42,10 +42,6 @@ static bool has_late_bytes(const struct kr_request *request)
 	return request->msg.reclaim_request.last && (is_late(request) || is_uncovered(request, &epoch));
 }
 
-bool kr_late_must_wait(const struct kr_request *request)
-{
-	return request->server->grace.active && (is_late(request) || has_late_bytes(request));
-}
 
 bool kr_late_claims_valid(const struct kr_reclaim_request *msg)
 {
@@ -53,8 +49,7 @@ bool kr_late_claims_valid(const struct kr_reclaim_request *msg)
 		msg->replay_last <= INT64_MAX && msg->oldest <= msg->newest;
 }
 
-/* While replays are collected those of awaited nodes go in by the order of rounds. What comes after that, because it was refused in its
- * turn, or a former instance ended before it had it, comes after what others have written since. */
+/* Replays of awaited nodes that are collected go in by the order of rounds. What comes later comes after what others have written since. */
 static bool comes_after_the_others(const struct kr_request *request)
 {
 	return is_late(request) || !kr_data_collecting(request->server->data);
@@ -78,12 +73,17 @@ static bool has_doubtful_replays(const struct kr_request *request)
 	return true;
 }
 
+/* While collected replays go in nobody can tell what they will change. */
+bool kr_late_must_wait(const struct kr_request *request)
+{
+	return request->server->grace.active &&
+		(is_late(request) || has_late_bytes(request) || (kr_data_replaying(request->server->data) && has_doubtful_replays(request)));
+}
+
 bool kr_late_has_bytes(const struct kr_request *request)
 {
-	if (has_late_bytes(request))
-		return true;
 	/* In the grace period nobody writes. */
-	return (is_late(request) || !request->server->grace.active) && has_doubtful_replays(request);
+	return has_late_bytes(request) || ((is_late(request) || !request->server->grace.active) && has_doubtful_replays(request));
 }
 
 /* Whether any bytes from FIRST to LAST (0: none) of the node have been declared to be in conflict with the file. */

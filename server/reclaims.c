@@ -28,6 +28,7 @@ struct reclaim {
 	uint64_t changes;
 	struct kr_attr attr;
 	uint8_t rights;   /* of a confined session */
+	bool collected;   /* its replays go in by their rounds if they are here in time, whoever has changed the file; later ones are not judged yet */
 	bool contested;
 	uint8_t conflict; /* enum kr_conflict_part */
 };
@@ -129,7 +130,7 @@ static void finish_reclaim(struct kr_request *request)
 		attachment = kr_attachment_get(file, session);
 		take_opens(reclaim, attachment, msg->opens);
 		file->orphan |= reclaim->attr.nlink == 0;
-		attachment->replays |= msg->replay_last && !(reclaim->conflict & KR_CONFLICT_REPLAYS);
+		attachment->replays |= msg->replay_last && !reclaim->collected && !(reclaim->conflict & KR_CONFLICT_REPLAYS);
 		if (msg->last)
 			kr_cover_judged(&attachment->cover, reclaim->conflict & KR_CONFLICT_DIRTY);
 		kr_lease_table_refused(&file->leases, session->node, attachment->cover.refused);
@@ -228,6 +229,7 @@ static void handle_reclaim(struct kr_request *request)
 	attachment = kr_attachment_find(reclaim->file, request->session);
 	if (!attachment || attachment->opens < msg->opens)
 		reclaim->missing = msg->opens - (attachment ? attachment->opens : 0);
+	reclaim->collected = kr_data_collecting(request->server->data);
 	reclaim->request = request;
 	request->state = reclaim;
 	request->free_state = free_reclaim;

@@ -440,6 +440,41 @@ static inline void flush_and_wait(struct node *node)
 	wait_until(node->flushed);
 }
 
+/* --- a loss of power ------------------------------------------------------------------------------------------------- */
+
+/* What the state directory says: that the grace period of this boot has not ended (ANOTHER_BOOT), that nothing was synced (FORGET). */
+static inline void change_state(bool another_boot, bool forget)
+{
+	int dir = open(F.state_path, O_RDONLY | O_DIRECTORY);
+
+	assert_true(dir >= 0);
+	if (another_boot)
+		assert_int_equal(kr_write_file(dir, "boot", "0123456789abcdef0123456789abcdef\n", 33, 0600), 0);
+	if (forget)
+		assert_int_equal(unlinkat(dir, "synced", 0), 0);
+	close(dir);
+}
+
+/* As if the machine had gone down: another boot id than the one the state directory remembers. */
+static inline void boot_anew(void)
+{
+	server_stop();
+	change_state(true, false);
+	server_start();
+}
+
+/* FILE is known, and the nodes wait to replay. */
+static inline void begin_replays(struct kr_fid file)
+{
+	boot_anew();
+	for (size_t i = 0; i < 2; i++) {
+		F.nodes[i].manual_reclaim = true;
+		F.nodes[i].file = file;
+		node_begin(&F.nodes[i]);
+		wait_until(F.nodes[i].live);
+	}
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 static inline void prepare(void)

@@ -9,27 +9,6 @@ static unsigned after_replays(uint64_t offset)
 	return offset >= 90 && offset < 95 ? 9 : offset >= 50 && offset < 150 ? 7 : 5;
 }
 
-/* What the state directory says: that the grace period of this boot has not ended (ANOTHER_BOOT), that nothing was synced (FORGET). */
-static void change_state(bool another_boot, bool forget)
-{
-	int dir = open(F.state_path, O_RDONLY | O_DIRECTORY);
-
-	assert_true(dir >= 0);
-	if (another_boot)
-		assert_int_equal(kr_write_file(dir, "boot", "0123456789abcdef0123456789abcdef\n", 33, 0600), 0);
-	if (forget)
-		assert_int_equal(unlinkat(dir, "synced", 0), 0);
-	close(dir);
-}
-
-/* As if the machine had gone down: another boot id than the one the state directory remembers. */
-static void boot_anew(void)
-{
-	server_stop();
-	change_state(true, false);
-	server_start();
-}
-
 static void replays_of_all_nodes_are_applied_by_round_and_before_the_rest(void **state)
 {
 	static const struct kr_range five = { 0, 120 }, seven = { 50, 100 }, nine = { 90, 5 };
@@ -69,18 +48,6 @@ static void replays_of_all_nodes_are_applied_by_round_and_before_the_rest(void *
 static unsigned five_with_seven(uint64_t offset)
 {
 	return offset >= 50 && offset < 150 ? 7 : 5;
-}
-
-/* FILE is known, and the nodes wait to replay. */
-static void begin_replays(struct kr_fid file)
-{
-	boot_anew();
-	for (size_t i = 0; i < 2; i++) {
-		F.nodes[i].manual_reclaim = true;
-		F.nodes[i].file = file;
-		node_begin(&F.nodes[i]);
-		wait_until(F.nodes[i].live);
-	}
 }
 
 /* The power failed again in the middle of the replays: A was told that its older round had been applied anew, B was not. */
@@ -182,44 +149,6 @@ static void what_was_replayed_and_synced_is_in_conflict_with_nothing_at_the_next
 	replay_at_the_next_start(false, true);
 }
 
-/* A server that ended after it had let the replays of a node in, which was late, and before they came: the next one, which takes it for
- * one that was there all the time, does not know what happened since. */
-static void what_may_not_have_been_replayed_is_judged_at_the_next_start_in_the_same_boot(void **state)
-{
-	struct node *a = node_start("a");
-	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5 };
-
-	(void)state;
-	reclaim.file = create_file(a, "file");
-	for (int touched = 0; touched < 2; touched++) {
-		server_stop();
-		change_state(false, true);
-		server_start();
-		assert_false(F.server.data->collecting);
-		a = node_new("a");
-		a->manual_reclaim = true;
-		node_begin(a);
-		wait_until(a->live);
-		if (touched)
-			reclaim.since = (struct kr_time){ 0 };
-		else
-			reclaim.since = (struct kr_time){ .sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + 1 };
-		assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
-		assert_int_equal(the_answer.reply.reclaim_reply.conflict, touched ? KR_CONFLICT_REPLAYS : 0);
-	}
-}
-
-static unsigned only_seven(uint64_t offset)
-{
-	return offset >= 50 ? 7 : 0;
-}
-
-static unsigned only_five(uint64_t offset)
-{
-	(void)offset;
-	return 5;
-}
-
 /* Its first replay cannot be applied: what comes of it later is not all up to there. */
 static void of_a_node_whose_replay_failed_nothing_counts_as_applied(void **state)
 {
@@ -244,50 +173,6 @@ static void of_a_node_whose_replay_failed_nothing_counts_as_applied(void **state
 	wait_until(a->live);
 	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
 	assert_int_equal(the_answer.reply.reclaim_reply.applied_seq, 0);
-}
-
-/* Others' rounds that were later have gone in since: whether A asks again in its session or in another. */
-static void what_was_refused_in_its_turn_is_judged_when_it_comes_again(void **state)
-{
-	static const struct kr_range five = { 0, 120 }, seven = { 50, 100 };
-	struct node *a = node_start("a"), *b = node_start("b");
-	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5,
-		.since = { .sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) - 3600 } };
-	struct kr_fid other = create_file(a, "other");
-
-	(void)state;
-	reclaim.file = create_file(a, "file");
-	begin_replays(reclaim.file);
-	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
-	assert_int_equal(the_answer.reply.reclaim_reply.conflict, 0);
-	a->damaged = true;
-	send_replay(a, 5, &five, 5);
-	send_replay(b, 7, &seven, 7);
-	a->file = other;
-	send_replay(a, 5, &five, 5);
-	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
-	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
-	wait_until(!F.server.grace.active);
-	assert_content("file", 150, only_seven);
-	for (int session = 0; session < 2; session++) {
-		assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
-		assert_int_equal(the_answer.reply.reclaim_reply.conflict, KR_CONFLICT_REPLAYS);
-		if (session)
-			break;
-		node_die(a);
-		node_begin(a);
-		wait_until(a->live);
-	}
-	/* Nobody else has written here. */
-	reclaim.file = other;
-	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
-	assert_int_equal(the_answer.reply.reclaim_reply.conflict, 0);
-	assert_int_equal(the_answer.reply.reclaim_reply.kinds, KR_LEASE_ALL);
-	a->damaged = a->flushed = false;
-	send_replay(a, 5, &five, 5);
-	wait_until(a->flushed);
-	assert_int_equal(a->flush_err, 0);
-	assert_content("other", 120, only_five);
 }
 
 /* There is memory for one of the two, and the other's bytes are asked for when its turn comes. */
@@ -429,9 +314,7 @@ int main(void)
 		TEST(what_was_replayed_is_not_replayed_at_the_next_start_in_the_same_boot),
 		TEST(what_was_replayed_is_not_replayed_when_the_server_was_killed_among_the_replays),
 		TEST(what_was_replayed_and_synced_is_in_conflict_with_nothing_at_the_next_start),
-		TEST(what_may_not_have_been_replayed_is_judged_at_the_next_start_in_the_same_boot),
 		TEST(of_a_node_whose_replay_failed_nothing_counts_as_applied),
-		TEST(what_was_refused_in_its_turn_is_judged_when_it_comes_again),
 		TEST(replays_beyond_the_memory_for_them_are_streamed_in_their_turn),
 		TEST(a_replay_of_what_was_synced_does_not_cover_what_came_later),
 		TEST(only_syncs_of_files_with_several_writers_are_noted),

@@ -339,6 +339,23 @@ static void what_a_loss_of_power_has_taken_is_judged_when_it_is_refused(void **s
 	assert_true(f->file.flush.keeps_replays);
 }
 
+/* They may be in already. */
+static void those_on_their_way_are_heard_before_one_that_was_not_taken_is_judged(void **state)
+{
+	struct fixture *f = *state;
+
+	fake.facts.boot_id[0] = 1;
+	kr_flush_replay_file(&f->file, 0);
+	server_answers(1, -EAGAIN, 0);
+	assert_int_equal(fake.abandoned, 0);
+	assert_true(f->file.flush.keeps_replays);
+	for (unsigned i = 0; i < LOST; i++) {
+		if (i != 1)
+			server_answers(i, 0, LOST + 1 + i);
+	}
+	assert_int_equal(fake.noted, LOST - 1);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -350,6 +367,7 @@ int main(void)
 		TEST(a_flush_that_is_taken_over_what_will_be_dirty_is_not_noted),
 		TEST(what_is_taken_in_its_turn_is_noted),
 		TEST(what_a_loss_of_power_has_taken_is_judged_when_it_is_refused),
+		TEST(those_on_their_way_are_heard_before_one_that_was_not_taken_is_judged),
 	};
 
 	kr_log_init("test_flush_send", KR_LOG_ERROR);

@@ -34,6 +34,38 @@ static void rounds_to_be_replayed_do_not_wait_for_what_was_refused(void **state)
 	assert_false(kr_flush_bound(&f->file));
 }
 
+/* When all that were on their way have been heard, and not as fast as the server can answer. */
+static void what_was_not_taken_as_a_replay_is_asked_for_before_it_is_sent_again(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_flush *flush = &f->file.flush;
+	struct kr_extent extent = {.offset = 10, .length = 100, .position = 1000, .seq = 3};
+	struct kr_applied old = {.round = 20, .boot_id = {1}};
+
+	kr_extent_map_init(&old.extents);
+	assert_int_equal(kr_extent_map_insert(&old.extents, &extent, NULL, NULL), 0);
+	kr_list_append(&flush->applied, &old.link);
+	flush->keeps_replays = true;
+	kr_flush_replay_file(&f->file, 0);
+	assert_false(flush->unjudged);
+	kr_list_remove(&f->send.link);
+	kr_flush_replay_file(&f->file, 0);
+	assert_int_equal(fake.replays, 0);
+	assert_int_equal(fake.orphaned, -EIO);
+	kr_unjudged_step(&f->file);
+	assert_int_equal(fake.asks, 0);
+	flush->judge_ns = 0;
+	kr_unjudged_step(&f->file);
+	assert_int_equal(fake.asked.replay_last, 3);
+	kr_flush_replay_file(&f->file, 0);
+	assert_int_equal(fake.replays, 0);
+	server_says(0, &(struct kr_reclaim_reply){.kinds = KR_LEASE_WRITE});
+	assert_false(flush->unjudged || flush->orphaned);
+	kr_flush_replay_file(&f->file, 0);
+	assert_int_equal(fake.replays, 1);
+	kr_extent_map_fini(&old.extents);
+}
+
 static void a_file_without_late_bytes_has_nothing_to_keep(void **state)
 {
 	struct fixture *f = *state;
@@ -155,6 +187,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(nothing_is_given_up_while_what_was_refused_is_tried_again),
 		TEST(rounds_to_be_replayed_do_not_wait_for_what_was_refused),
+		TEST(what_was_not_taken_as_a_replay_is_asked_for_before_it_is_sent_again),
 		TEST(a_file_without_late_bytes_has_nothing_to_keep),
 		TEST(a_reclaim_tells_what_is_dirty_from_what_is_to_be_replayed),
 		TEST(bytes_that_may_be_older_than_the_servers_are_kept_and_not_sent),

@@ -1,0 +1,171 @@
+/* What nodes replay that comes after what others have written since the boot of the server's machine: it is judged before it goes in. */
+#include "server/request.h"
+#include "test/unit/data_fixture.h"
+
+#include "server/data_priv.h"
+
+/* A server that ended after it had let the replays of a node in, which was late, and before they came: the next one, which takes it for
+ * one that was there all the time, does not know what happened since. */
+static void what_may_not_have_been_replayed_is_judged_at_the_next_start_in_the_same_boot(void **state)
+{
+	struct node *a = node_start("a");
+	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5 };
+
+	(void)state;
+	reclaim.file = create_file(a, "file");
+	for (int touched = 0; touched < 2; touched++) {
+		server_stop();
+		change_state(false, true);
+		server_start();
+		assert_false(F.server.data->collecting);
+		a = node_new("a");
+		a->manual_reclaim = true;
+		node_begin(a);
+		wait_until(a->live);
+		if (touched)
+			reclaim.since = (struct kr_time){ 0 };
+		else
+			reclaim.since = (struct kr_time){ .sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + 1 };
+		assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
+		assert_int_equal(the_answer.reply.reclaim_reply.conflict, touched ? KR_CONFLICT_REPLAYS : 0);
+	}
+}
+
+static unsigned only_seven(uint64_t offset)
+{
+	return offset >= 50 ? 7 : 0;
+}
+
+static unsigned only_five(uint64_t offset)
+{
+	(void)offset;
+	return 5;
+}
+
+/* Others' rounds that were later have gone in since: whether A asks again in its session or in another. */
+static void what_was_refused_in_its_turn_is_judged_when_it_comes_again(void **state)
+{
+	static const struct kr_range five = { 0, 120 }, seven = { 50, 100 };
+	struct node *a = node_start("a"), *b = node_start("b");
+	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5,
+		.since = { .sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) - 3600 } };
+	struct kr_fid other = create_file(a, "other");
+
+	(void)state;
+	reclaim.file = create_file(a, "file");
+	begin_replays(reclaim.file);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
+	assert_int_equal(the_answer.reply.reclaim_reply.conflict, 0);
+	a->damaged = true;
+	send_replay(a, 5, &five, 5);
+	send_replay(b, 7, &seven, 7);
+	a->file = other;
+	send_replay(a, 5, &five, 5);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
+	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
+	wait_until(!F.server.grace.active);
+	assert_content("file", 150, only_seven);
+	for (int session = 0; session < 2; session++) {
+		assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
+		assert_int_equal(the_answer.reply.reclaim_reply.conflict, KR_CONFLICT_REPLAYS);
+		if (session)
+			break;
+		node_die(a);
+		node_begin(a);
+		wait_until(a->live);
+	}
+	/* Nobody else has written here. */
+	reclaim.file = other;
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
+	assert_int_equal(the_answer.reply.reclaim_reply.conflict, 0);
+	assert_int_equal(the_answer.reply.reclaim_reply.kinds, KR_LEASE_ALL);
+	a->damaged = a->flushed = false;
+	send_replay(a, 5, &five, 5);
+	wait_until(a->flushed);
+	assert_int_equal(a->flush_err, 0);
+	assert_content("other", 120, only_five);
+}
+
+/* A's connection was cut before it heard that it had told all: the copy that it has given up fails in its turn, and the other one, which it sends
+ * since, comes after the rounds of B. */
+static void a_copy_that_was_given_up_does_not_keep_the_other_from_being_judged(void **state)
+{
+	static const struct kr_range five = { 0, 120 };
+	struct node *a = node_start("a"), *b = node_start("b");
+	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5 };
+	struct kr_flush_request msg = { .flags = 2, .seq = 5, .bytes = 120, .replay_round = 5, .replay_order = 5 };
+
+	(void)state;
+	reclaim.file = msg.file = create_file(a, "file");
+	begin_replays(reclaim.file);
+	a->extents = &five;
+	a->extent_count = 1;
+	a->generation = 5;
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
+	a->round_err = -ENOENT;
+	node_ask(a, KR_MSG_FLUSH, &msg, NULL, 0, flush_answered);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
+	assert_int_equal(the_answer.reply.reclaim_reply.conflict, 0);
+	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
+	wait_until(a->flushed && !F.server.grace.active);
+	assert_int_equal(a->flush_err, -ENOENT);
+	a->round_err = 0;
+	assert_int_equal(node_call(a, KR_MSG_FLUSH, &msg), -EAGAIN);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
+	assert_int_equal(the_answer.reply.reclaim_reply.conflict, 0);
+	assert_int_equal(node_call(a, KR_MSG_FLUSH, &msg), 0);
+	assert_content("file", 120, only_five);
+}
+
+static unsigned all_seven(uint64_t offset)
+{
+	(void)offset;
+	return 7;
+}
+
+/* Also what is asked for while there is no room for it. */
+static void a_replay_beyond_those_that_are_collected_is_judged(void **state)
+{
+	static const struct kr_range five = { 0, 100 };
+	struct node *a = node_start("a"), *b = node_start("b");
+	struct kr_reclaim_request reclaim = { .replay_first = 1, .replay_last = KR_ROUND_REPLAYS_PER_NODE + 1, .oldest = 1,
+		.newest = KR_ROUND_REPLAYS_PER_NODE + 1 };
+
+	(void)state;
+	reclaim.file = create_file(a, "file");
+	begin_replays(reclaim.file);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
+	for (uint64_t i = 1; i <= KR_ROUND_REPLAYS_PER_NODE; i++)
+		send_replay(a, i, &five, 5);
+	a->flushed = false;
+	send_replay(a, reclaim.newest, &five, 5);
+	wait_until(a->flushed);
+	assert_int_equal(a->flush_err, -EAGAIN);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
+	assert_int_equal(the_answer.reply.reclaim_reply.conflict, 0);
+	send_replay(b, 2000, &five, 7);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
+	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
+	wait_until(b->flushed && !F.server.grace.active);
+	a->flushed = false;
+	send_replay(a, reclaim.newest, &five, 5);
+	wait_until(a->flushed);
+	assert_int_equal(a->flush_err, -EAGAIN);
+	assert_content("file", 100, all_seven);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
+	assert_int_equal(the_answer.reply.reclaim_reply.conflict, KR_CONFLICT_REPLAYS);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(what_may_not_have_been_replayed_is_judged_at_the_next_start_in_the_same_boot),
+		TEST(what_was_refused_in_its_turn_is_judged_when_it_comes_again),
+		TEST(a_copy_that_was_given_up_does_not_keep_the_other_from_being_judged),
+		TEST(a_replay_beyond_those_that_are_collected_is_judged),
+	};
+
+	prepare();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
