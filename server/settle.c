@@ -19,18 +19,19 @@ static enum kr_executed_phase judge_rename(const struct kr_turn_change *change, 
 {
 	if (change->before == change->other || (!name->err && name->file == change->before))
 		return KR_EXECUTED_BEGUN;
-	if (name->err || new_name->err || new_name->file != change->before)
+	if (new_name->err || new_name->file != change->before)
 		return KR_EXECUTED_TURN;
 	if (!name->file) /* else they were exchanged */
 		*ret_value = kr_turn_value(KR_TURN_RENAME, change->parent, change->name);
 	return KR_EXECUTED_DONE;
 }
 
+/* A directory that is gone was empty. */
 static enum kr_executed_phase judge_removal(const struct kr_turn_change *change, const struct kr_settle_name *name, uint64_t *ret_value)
 {
-	if (name->err)
+	if (name->err && !name->gone)
 		return KR_EXECUTED_TURN;
-	if (name->file == change->before)
+	if (!name->gone && name->file == change->before)
 		return KR_EXECUTED_BEGUN;
 	*ret_value = kr_turn_value(KR_TURN_REMOVE, change->parent, change->name);
 	return KR_EXECUTED_DONE;
@@ -62,6 +63,12 @@ enum kr_executed_phase kr_settle_judge(const struct kr_turn_change *change, cons
 	}
 }
 
+/* The handle has opened it before, and the export is the one that it was (state_open.c). */
+static bool is_gone(struct kr_export *export, const struct kr_fid *dir, int err)
+{
+	return err == -ESTALE && dir->bytes[0] == KR_FID_HANDLE && kr_export_tick(export) == 0;
+}
+
 static struct kr_settle_name look(struct kr_export *export, const struct kr_fid *parent, const char *name)
 {
 	struct kr_attr attr;
@@ -69,7 +76,7 @@ static struct kr_settle_name look(struct kr_export *export, const struct kr_fid 
 	int err = kr_export_lookup(export, NULL, parent, name, &fid, &attr);
 
 	if (err)
-		return (struct kr_settle_name){.err = err == -ENOENT ? 0 : err};
+		return (struct kr_settle_name){.err = err == -ENOENT ? 0 : err, .gone = is_gone(export, parent, err)};
 	return (struct kr_settle_name){.file = kr_fid_hash(&fid), .type = attr.mode & S_IFMT};
 }
 

@@ -2,7 +2,8 @@
  *
  * Before anybody is served: so what is found under the names is what the change has left there, but for what programs on this machine have changed
  * directly.  Once nodes are served again, others may change the same names before the change is asked for again, and nothing could be told.
- * Of whose directory cannot be opened now, and where files are not identified by handles, the request stays in its turn (once.c).
+ * A directory that is gone tells, too, what was removed from it: it could only be removed when it was empty.  Of whose directory cannot be opened now
+ * for another reason, and where files are not identified by handles, the request stays in its turn (once.c).
  */
 #ifndef KR_SERVER_SETTLE_H
 #define KR_SERVER_SETTLE_H
@@ -14,6 +15,7 @@
 /* What a name stands for now. */
 struct kr_settle_name {
 	int err;       /* -errno: not known */
+	bool gone;     /* with an err: its directory has been removed */
 	uint64_t file; /* hash; 0: nothing */
 	uint32_t type; /* S_IFMT */
 };

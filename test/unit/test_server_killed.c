@@ -163,6 +163,34 @@ static void what_was_killed_in_its_turn_is_told_before_others_make_the_same(void
 	assert_int_equal(resend(one, not_made, KR_MSG_MAKE, &make), -EEXIST);
 }
 
+/* The directory was removed right after, by another thread, in the same instance. */
+static void what_was_killed_in_its_turn_is_told_of_a_directory_that_is_gone(void **state)
+{
+	struct fixture *f = *state;
+	struct node *const nodes[2] = {joined(f, 0), joined(f, 1)};
+	struct node *one = nodes[0], *other = nodes[1];
+	struct kr_make_request make = {.parent = one->hello.root, .mode = S_IFDIR | 0755, .target = ""}, within = make;
+	struct kr_fid sub = make_dir(other, &make, "sub"), moved, removed;
+	struct kr_rename_request move = {.parent = sub, .name = "moved", .new_parent = make.parent, .new_name = "moved"};
+	struct kr_remove_request remove_it = {.parent = sub, .name = "removed", .directory = 1};
+	uint64_t was_moved, was_removed;
+
+	if (!has_handles(f))
+		skip();
+	within.parent = sub;
+	moved = make_dir(other, &within, "moved");
+	removed = make_dir(other, &within, "removed");
+	was_moved = in_turn_of(f, one, (struct kr_turn_change){.kind = KR_TURN_RENAME, .parent = &sub, .name = "moved", .before = kr_fid_hash(&moved),
+		.new_name = "moved"});
+	was_removed = in_turn_of(f, one, (struct kr_turn_change){.kind = KR_TURN_REMOVE, .parent = &sub, .name = "removed", .before = kr_fid_hash(&removed)});
+	assert_int_equal(rename(in_export(f, "sub/moved"), in_export(f, "moved")), 0);
+	assert_int_equal(rmdir(in_export(f, "sub/removed")), 0);
+	assert_int_equal(rmdir(in_export(f, "sub")), 0);
+	restart(f, nodes, 2);
+	assert_int_equal(resend(one, was_moved, KR_MSG_RENAME, &move), 0);
+	assert_int_equal(resend(one, was_removed, KR_MSG_REMOVE, &remove_it), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -172,6 +200,7 @@ int main(void)
 		TEST(who_was_killed_in_its_turn_cuts_nothing_of_others),
 		TEST(what_was_killed_in_its_turn_is_told_before_others_take_names_away),
 		TEST(what_was_killed_in_its_turn_is_told_before_others_make_the_same),
+		TEST(what_was_killed_in_its_turn_is_told_of_a_directory_that_is_gone),
 	};
 
 	signal(SIGPIPE, SIG_IGN); /* as the daemon does */

@@ -12,7 +12,7 @@
 enum { NOTHING = 0, OURS = 1, THEIRS = 2, ANOTHER = 3 };
 enum { MADE = KR_EXECUTED_DONE, NOT_MADE = KR_EXECUTED_BEGUN, NOBODY_KNOWS = KR_EXECUTED_TURN };
 
-static const struct kr_settle_name unseen = {.err = -ESTALE};
+static const struct kr_settle_name unseen = {.err = -ESTALE}, gone = {.err = -ESTALE, .gone = true};
 static const struct kr_fid parent = {.length = 9, .bytes = "directory"};
 static uint64_t value;
 
@@ -64,6 +64,8 @@ static void what_has_lost_its_name_has_been_removed(void **state)
 	assert_int_equal(value, kr_turn_value(KR_TURN_REMOVE, &parent, "name"));
 	assert_int_not_equal(value, kr_turn_value(KR_TURN_LINK, &parent, "name"));
 	assert_int_not_equal(value, kr_turn_value(KR_TURN_REMOVE, &parent, "nam"));
+	assert_int_equal(judge(KR_TURN_REMOVE, gone), MADE);
+	assert_int_equal(value, kr_turn_value(KR_TURN_REMOVE, &parent, "name"));
 	assert_int_equal(judge(KR_TURN_REMOVE, has(OURS)), NOT_MADE);
 	assert_int_equal(judge(KR_TURN_REMOVE, has(ANOTHER)), MADE);
 	assert_int_equal(judge(KR_TURN_REMOVE, unseen), NOBODY_KNOWS);
@@ -80,7 +82,9 @@ static void a_rename_is_told_by_both_names(void **state)
 	assert_int_equal(judge_rename(THEIRS, has(THEIRS), has(OURS)), MADE); /* an exchange */
 	assert_int_equal(value, 0);
 	assert_int_equal(judge_rename(THEIRS, has(OURS), unseen), NOT_MADE);
-	assert_int_equal(judge_rename(THEIRS, unseen, has(OURS)), NOBODY_KNOWS);
+	assert_int_equal(judge_rename(THEIRS, unseen, has(OURS)), MADE); /* it was not there before */
+	assert_int_equal(judge_rename(THEIRS, gone, has(OURS)), MADE);
+	assert_int_equal(judge_rename(THEIRS, gone, has(ANOTHER)), NOBODY_KNOWS); /* it may have been moved on, or removed */
 	assert_int_equal(judge_rename(THEIRS, has(NOTHING), has(ANOTHER)), NOBODY_KNOWS);
 	assert_int_equal(judge_rename(THEIRS, has(NOTHING), unseen), NOBODY_KNOWS);
 	assert_int_equal(judge_rename(OURS, has(OURS), has(OURS)), NOT_MADE); /* another name of the same file: nothing to do */
