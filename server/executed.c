@@ -24,7 +24,8 @@ struct slot {
 	struct kr_executed_key key;
 	uint64_t value;
 	int32_t err;
-	uint32_t phase;
+	uint16_t phase;
+	uint16_t again; /* it was sent before it was begun here: says nothing of those that its node sent after it */
 	uint64_t number; /* ascends with every slot used */
 	uint64_t before; /* of its turn */
 };
@@ -42,7 +43,7 @@ struct turn {
 };
 
 /* Of what the phases mean, and what follows the slots. */
-static const uint8_t format[16] = "kairan turns 3";
+static const uint8_t format[16] = "kairan turns 4";
 
 struct kr_executed {
 	pthread_mutex_t lock;
@@ -186,11 +187,10 @@ void kr_executed_close(struct kr_executed *executed)
 
 static void set_phase(struct slot *slot, enum kr_executed_phase phase)
 {
-	__atomic_store_n(&slot->phase, phase, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&slot->phase, (uint16_t)phase, __ATOMIC_SEQ_CST);
 }
 
-
-void kr_executed_begin(struct kr_executed *executed, const struct kr_executed_key *key, bool doubtful)
+static void begin(struct kr_executed *executed, const struct kr_executed_key *key, bool again, enum kr_executed_phase phase)
 {
 	KR_SCOPED_LOCK(&executed->lock);
 	struct slot *slot = find(executed, key);
@@ -203,7 +203,18 @@ void kr_executed_begin(struct kr_executed *executed, const struct kr_executed_ke
 	slot->key = *key;
 	add_key(executed, slot);
 	slot->number = executed->last;
-	set_phase(slot, doubtful ? KR_EXECUTED_DOUBT : KR_EXECUTED_BEGUN);
+	slot->again = again;
+	set_phase(slot, phase);
+}
+
+void kr_executed_begin(struct kr_executed *executed, const struct kr_executed_key *key)
+{
+	begin(executed, key, false, KR_EXECUTED_BEGUN);
+}
+
+void kr_executed_begin_again(struct kr_executed *executed, const struct kr_executed_key *key, bool doubtful)
+{
+	begin(executed, key, true, doubtful ? KR_EXECUTED_DOUBT : KR_EXECUTED_BEGUN);
 }
 
 /* --- turns ------------------------------------------------------------------------------------------------------------ */
@@ -320,9 +331,10 @@ bool kr_executed_never(struct kr_executed *executed, const struct kr_executed_ke
 	if (executed->last < KR_EXECUTED_SLOTS)
 		return true;
 	for (int i = 0; i < KR_EXECUTED_SLOTS; i++) {
-		const struct kr_executed_key *other = &executed->slots[i].key;
+		const struct slot *slot = &executed->slots[i];
+		const struct kr_executed_key *other = &slot->key;
 
-		if (executed->slots[i].phase != KR_EXECUTED_UNKNOWN && other->request < key->request &&
+		if (slot->phase != KR_EXECUTED_UNKNOWN && !slot->again && other->request < key->request &&
 			other->incarnation == key->incarnation && memcmp(other->node_id, key->node_id, sizeof(key->node_id)) == 0)
 			return true;
 	}

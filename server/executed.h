@@ -38,8 +38,10 @@ struct kr_executed_key {
 /* Opens or makes DIR/executed; forgets what is of another boot than BOOT_ID, or of another version of kairand. 0 or -errno with a reason. */
 int kr_executed_open(int dir, const uint8_t boot_id[16], struct kr_executed **ret_executed);
 void kr_executed_close(struct kr_executed *executed);
-/* KEY is about to be executed. DOUBTFUL: it may have been before, which is not remembered.  In the turn that it had it stays. */
-void kr_executed_begin(struct kr_executed *executed, const struct kr_executed_key *key, bool doubtful);
+/* KEY is about to be executed.  In the turn that it had it stays. */
+void kr_executed_begin(struct kr_executed *executed, const struct kr_executed_key *key);
+/* ... and was sent before. DOUBTFUL: it may have been executed then, which is not remembered. */
+void kr_executed_begin_again(struct kr_executed *executed, const struct kr_executed_key *key, bool doubtful);
 /* KEY's turn for CHANGE has come.  And it is over without an effect: it is in PHASE again, as it was before. */
 void kr_executed_turn(struct kr_executed *executed, const struct kr_executed_key *key, const struct kr_turn_change *change);
 void kr_executed_no_turn(struct kr_executed *executed, const struct kr_executed_key *key, enum kr_executed_phase phase);
@@ -49,8 +51,8 @@ void kr_executed_settle(struct kr_executed *executed,
 	enum kr_executed_phase (*judge)(void *context, const struct kr_turn_change *change, uint64_t *ret_value), void *context);
 /* KEY has been executed with ERR; VALUE is part of its answer. Nothing if it was not begun, or is forgotten. */
 void kr_executed_end(struct kr_executed *executed, const struct kr_executed_key *key, int err, uint64_t value);
-/* Whether KEY, which is not found, cannot have been forgotten: no record has been overwritten, or there is one of the same node's
- * from before. */
+/* Whether KEY, which is not found, cannot have been forgotten since the memory began: no record has been overwritten, or there is one of a request that the same
+ * node sent before it, and that was begun when it came for the first time, so that KEY's would have been overwritten after that. */
 bool kr_executed_never(struct kr_executed *executed, const struct kr_executed_key *key);
 /* Whether the memory goes back to a former instance: false when it was new, or of another boot, at kr_executed_open. */
 bool kr_executed_inherited(const struct kr_executed *executed);

@@ -48,7 +48,10 @@ void kr_once_begin(struct kr_request *request)
 	if (request->remembered || !is_to_be_remembered(request))
 		return;
 	request->remembered = true;
-	kr_executed_begin(request->server->executed, &key, request->maybe_done);
+	if (request->again)
+		kr_executed_begin_again(request->server->executed, &key, request->maybe_done);
+	else
+		kr_executed_begin(request->server->executed, &key);
 	if (request->session->dead)
 		kr_once_outlives(request);
 }
@@ -308,6 +311,7 @@ bool kr_once_settled(struct kr_request *request)
 
 	if (!is_to_be_remembered(request))
 		return false;
+	request->again = true;
 	if (waits_for_the_first(request, &key))
 		return true;
 	switch (kr_executed_find(request->server->executed, &key, &err, &value)) {

@@ -33,6 +33,7 @@ struct kr_request {
 	bool said;                     /* of parked.c: the log says that it waits for long */
 	uint16_t type;
 	bool maybe_done;               /* resent from an earlier session: it may have been executed */
+	bool again;                    /* resent from an earlier session, whatever is known of it (once.c) */
 	uint64_t made;                 /* hash of what it made then, as far as that is remembered; 0 */
 	bool remembered;               /* in executed.h, and what of it since kr_once_end: */
 	bool executed;

@@ -43,7 +43,7 @@ static inline uint64_t begun(struct fixture *f, struct node *node, struct kr_exe
 
 	*ret_key = (struct kr_executed_key){.incarnation = session->incarnation, .request = node->next_id++};
 	memcpy(ret_key->node_id, session->node_id, sizeof(ret_key->node_id));
-	kr_executed_begin(f->server.executed, ret_key, false);
+	kr_executed_begin(f->server.executed, ret_key);
 	return ret_key->request;
 }
 

@@ -64,9 +64,9 @@ static void remembers_beyond_a_restart_but_not_beyond_a_boot(void **state)
 
 	(void)state;
 	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
-	kr_executed_begin(executed, &done, false);
-	kr_executed_begin(executed, &failed, false);
-	kr_executed_begin(executed, &begun, false);
+	kr_executed_begin(executed, &done);
+	kr_executed_begin(executed, &failed);
+	kr_executed_begin(executed, &begun);
 	kr_executed_end(executed, &done, 0, 77);
 	kr_executed_end(executed, &failed, -ENOENT, 0);
 	kr_executed_close(executed);
@@ -99,12 +99,12 @@ static void forgets_the_oldest_first(void **state)
 	for (uint64_t i = 1; i <= KR_EXECUTED_SLOTS; i++) {
 		struct kr_executed_key key = key_of(i);
 
-		kr_executed_begin(executed, &key, false);
+		kr_executed_begin(executed, &key);
 	}
 	kr_executed_close(executed);
 	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
 	assert_int_equal(phase_of(executed, 1, &err, &value), KR_EXECUTED_BEGUN);
-	kr_executed_begin(executed, &(struct kr_executed_key){.request = 9}, false);
+	kr_executed_begin(executed, &(struct kr_executed_key){.request = 9});
 	assert_int_equal(phase_of(executed, 1, &err, &value), KR_EXECUTED_UNKNOWN);
 	for (uint64_t i = 2; i <= KR_EXECUTED_SLOTS; i++)
 		assert_int_equal(phase_of(executed, i, &err, &value), KR_EXECUTED_BEGUN);
@@ -122,10 +122,10 @@ static void the_latest_of_a_request_counts(void **state)
 	(void)state;
 	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
 	for (int round = 0; round < 2; round++) {
-		kr_executed_begin(executed, &twice, false);
+		kr_executed_begin(executed, &twice);
 		kr_executed_end(executed, &twice, 0, 1);
-		kr_executed_begin(executed, &first, false);
-		kr_executed_begin(executed, &twice, false);
+		kr_executed_begin(executed, &first);
+		kr_executed_begin(executed, &twice);
 		kr_executed_end(executed, &twice, 0, 2);
 		assert_int_equal(phase_of(executed, 1, &err, &value), KR_EXECUTED_DONE);
 		assert_int_equal(value, 2);
@@ -135,15 +135,15 @@ static void the_latest_of_a_request_counts(void **state)
 		for (uint64_t i = 0; i < KR_EXECUTED_SLOTS - 2; i++) {
 			struct kr_executed_key key = key_of(100 + i);
 
-			kr_executed_begin(executed, &key, false);
+			kr_executed_begin(executed, &key);
 		}
 		assert_int_equal(phase_of(executed, 1, &err, &value), KR_EXECUTED_DONE);
 		assert_int_equal(value, 2);
 		assert_int_equal(phase_of(executed, 2, &err, &value), KR_EXECUTED_BEGUN);
-		kr_executed_begin(executed, &(struct kr_executed_key){.request = 7}, false);
+		kr_executed_begin(executed, &(struct kr_executed_key){.request = 7});
 		assert_int_equal(phase_of(executed, 1, &err, &value), KR_EXECUTED_DONE);
 		assert_int_equal(phase_of(executed, 2, &err, &value), KR_EXECUTED_UNKNOWN);
-		kr_executed_begin(executed, &(struct kr_executed_key){.request = 8}, false);
+		kr_executed_begin(executed, &(struct kr_executed_key){.request = 8});
 		assert_int_equal(phase_of(executed, 1, &err, &value), KR_EXECUTED_UNKNOWN);
 	}
 	kr_executed_close(executed);
@@ -169,13 +169,13 @@ static void a_request_takes_its_own_slot_over(void **state)
 		missing++;
 	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
 	alarm(60); /* who looks in circles */
-	kr_executed_begin(executed, &key, false);
+	kr_executed_begin(executed, &key);
 	for (uint64_t i = 2; i <= KR_EXECUTED_SLOTS; i++) {
 		struct kr_executed_key other = key_of(i);
 
-		kr_executed_begin(executed, &other, false);
+		kr_executed_begin(executed, &other);
 	}
-	kr_executed_begin(executed, &key, true);
+	kr_executed_begin_again(executed, &key, true);
 	assert_int_equal(phase_of(executed, missing, &err, &value), KR_EXECUTED_UNKNOWN);
 	alarm(0);
 	assert_int_equal(phase_of(executed, 1, &err, &value), KR_EXECUTED_DOUBT);
@@ -193,16 +193,41 @@ static void what_is_not_there_was_never_begun_unless_it_may_be_forgotten(void **
 	assert_false(kr_executed_inherited(executed));
 	assert_true(kr_executed_never(executed, &key));
 	for (uint64_t i = 0; i < KR_EXECUTED_SLOTS; i++)
-		kr_executed_begin(executed, &of_another, false);
+		kr_executed_begin(executed, &of_another);
 	of_another_start.incarnation--;
-	kr_executed_begin(executed, &of_another_start, false);
+	kr_executed_begin(executed, &of_another_start);
 	assert_false(kr_executed_never(executed, &key));
-	kr_executed_begin(executed, &earlier, false);
+	kr_executed_begin(executed, &earlier);
 	assert_true(kr_executed_never(executed, &key));
 	kr_executed_close(executed);
 	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
 	assert_true(kr_executed_inherited(executed));
 	assert_true(kr_executed_never(executed, &key));
+	kr_executed_close(executed);
+}
+
+/* It is begun after what its node sent later, and is there when that is forgotten. */
+static void a_repetition_tells_nothing_of_what_was_sent_after_it(void **state)
+{
+	struct kr_executed_key first = key_of(1), repeated = key_of(2), doubtful = key_of(3), last = key_of(4);
+	struct kr_executed *executed;
+
+	(void)state;
+	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
+	kr_executed_begin(executed, &first);
+	kr_executed_begin(executed, &last);
+	kr_executed_end(executed, &last, 0, 77);
+	for (uint64_t i = 0; i < KR_EXECUTED_SLOTS - 2; i++)
+		kr_executed_begin(executed, &(struct kr_executed_key){.node_id = "other", .request = i});
+	assert_true(kr_executed_never(executed, &repeated));
+	kr_executed_begin_again(executed, &repeated, false);
+	kr_executed_begin_again(executed, &doubtful, true);
+	assert_false(kr_executed_never(executed, &last));
+	kr_executed_end(executed, &repeated, 0, 78);
+	kr_executed_end(executed, &doubtful, 0, 79);
+	kr_executed_close(executed);
+	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
+	assert_false(kr_executed_never(executed, &last));
 	kr_executed_close(executed);
 }
 
@@ -216,10 +241,10 @@ static void a_turn_that_was_cut_short_stays_in_doubt(void **state)
 
 	(void)state;
 	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
-	kr_executed_begin(executed, &cut_short, false);
+	kr_executed_begin(executed, &cut_short);
 	kr_executed_turn(executed, &cut_short, &(struct kr_turn_change){.parent = &parent, .name = "a", .before = 77});
-	kr_executed_begin(executed, &cut_short, true);
-	kr_executed_begin(executed, &unknown, true);
+	kr_executed_begin_again(executed, &cut_short, true);
+	kr_executed_begin_again(executed, &unknown, true);
 	kr_executed_close(executed);
 
 	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
@@ -273,7 +298,10 @@ static void begin_turn(struct kr_executed *executed, uint64_t request, bool doub
 	struct kr_executed_key key = key_of(request);
 	struct kr_turn_change change = {.kind = KR_TURN_MAKE, .parent = &parent, .name = "name", .before = before};
 
-	kr_executed_begin(executed, &key, doubtful);
+	if (doubtful)
+		kr_executed_begin_again(executed, &key, true);
+	else
+		kr_executed_begin(executed, &key);
 	kr_executed_turn(executed, &key, &change);
 }
 
@@ -294,7 +322,7 @@ static void what_ended_in_its_turn_is_settled_by_who_looks(void **state)
 	kr_executed_no_turn(executed, &gone, KR_EXECUTED_BEGUN);
 	begin_turn(executed, 6, false, MADE);
 	kr_executed_end(executed, &over, 0, 66);
-	kr_executed_begin(executed, &never, false);
+	kr_executed_begin(executed, &never);
 
 	reopen(&executed);
 	assert_int_equal(settle(executed), 4);
@@ -317,7 +345,7 @@ static void what_ended_in_its_turn_is_settled_by_who_looks(void **state)
 
 	/* Whose turn comes once more, and ends again, is as far as it was. */
 	key = key_of(4);
-	kr_executed_begin(executed, &key, true);
+	kr_executed_begin_again(executed, &key, true);
 	kr_executed_turn(executed, &key, &(struct kr_turn_change){.parent = &parent, .name = "name", .before = NOT_MADE});
 	reopen(&executed);
 	assert_int_equal(settle(executed), 1);
@@ -338,7 +366,7 @@ static void who_looks_is_told_of_all_of_the_change(void **state)
 	change.name = name;
 	change.new_name = new_name;
 	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
-	kr_executed_begin(executed, &key, false);
+	kr_executed_begin(executed, &key);
 	kr_executed_turn(executed, &key, &change);
 	reopen(&executed);
 	assert_int_equal(settle(executed), 1);
@@ -385,7 +413,7 @@ static void the_memory_of_another_version_is_forgotten(void **state)
 	kr_executed_close(executed);
 	fd = openat(dir, "executed", O_RDWR | O_CLOEXEC);
 	assert_true(fd >= 0);
-	assert_int_equal(pwrite(fd, "kairan turns 2", 15, 16), 15);
+	assert_int_equal(pwrite(fd, "kairan turns 3", 15, 16), 15);
 	assert_int_equal(ftruncate(fd, (KR_EXECUTED_SLOTS + 1) * 64), 0);
 	close(fd);
 	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
@@ -410,6 +438,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_request_takes_its_own_slot_over, setup, teardown),
 		cmocka_unit_test_setup_teardown(forgets_the_oldest_first, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_is_not_there_was_never_begun_unless_it_may_be_forgotten, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_repetition_tells_nothing_of_what_was_sent_after_it, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -446,6 +446,32 @@ static void what_was_made_before_a_boot_counts_as_done_also_at_its_second_instan
 	assert_int_equal(resend(node, made, KR_MSG_MAKE, &make), 0);
 }
 
+/* All of it, not only what is asked again first. */
+static void what_is_forgotten_of_a_node_that_is_back_in_time_counts_as_done(void **state)
+{
+	struct fixture *f = *state;
+	struct node *one = joined(f, 0), *other = joined(f, 1);
+	struct kr_make_request make = {.parent = one->hello.root, .mode = S_IFDIR | 0755, .target = ""};
+	struct kr_remove_request remove_it = {.parent = make.parent, .directory = 1};
+	static const char *const names[2] = {"a", "b"};
+	struct kr_executed_key key;
+	uint64_t removed[2];
+
+	for (int i = 0; i < 2; i++) {
+		make_dir(other, &make, names[i]);
+		remove_it.name = names[i];
+		removed[i] = node_send(one, KR_MSG_REMOVE, &remove_it);
+		assert_int_equal(node_result(one, removed[i], NULL), 0);
+	}
+	for (int i = 0; i < KR_EXECUTED_SLOTS; i++)
+		begun(f, other, &key);
+	restart(f, (struct node *[]){one, other}, 2);
+	for (int i = 0; i < 2; i++) {
+		remove_it.name = names[i];
+		assert_int_equal(resend(one, removed[i], KR_MSG_REMOVE, &remove_it), 0);
+	}
+}
+
 static void extended_attributes_are_set_once(void **state)
 {
 	struct fixture *f = *state;
@@ -495,6 +521,7 @@ int main(void)
 		TEST(what_another_has_done_since_a_boot_is_not_of_a_node_that_is_back_in_time),
 		TEST(what_another_has_done_before_a_restart_is_not_of_a_node_that_was_lost_before),
 		TEST(what_was_made_before_a_boot_counts_as_done_also_at_its_second_instance),
+		TEST(what_is_forgotten_of_a_node_that_is_back_in_time_counts_as_done),
 		TEST(extended_attributes_are_set_once),
 	};
 
