@@ -72,6 +72,16 @@ void kr_flush_claims(struct kr_file *file, const uint8_t boot_id[16], struct kr_
 	ret_claims->last = dirty.last;
 }
 
+/* What a round brought may have been cut off when it was asked for its bytes: in another boot there is nothing of it to be claimed or sent again. */
+static void drop_empty(struct kr_file *file)
+{
+	struct kr_applied *applied, *next;
+
+	KR_LIST_FOR_EACH_SAFE(applied, next, &file->flush.applied, link)
+		if (kr_extent_map_empty(&applied->extents) && !kr_flush_is_current_boot(file, applied))
+			kr_journal_drop_applied(file->mount->journal, applied);
+}
+
 /* Replays begin anew at the new session, but those of the present boot: nobody waits for them there. Streams and snapshots of rounds are void; a
  * FLUSH stays asked, but not over what a failed sync has lost: that has to be dirty before RECLAIM asks what may still go in. */
 static void lose_sends(struct kr_file *file, enum kr_flush_reason reason)
@@ -86,7 +96,9 @@ static void lose_sends(struct kr_file *file, enum kr_flush_reason reason)
 		else if (!send->inlined)
 			kr_flush_forget_round(send);
 	}
+	drop_empty(file);
 	kr_flush_settle_unstable(file);
+	kr_flush_settle(file);
 }
 
 void kr_flusher_session_lost(struct kr_flusher *flusher)

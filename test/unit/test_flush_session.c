@@ -66,6 +66,27 @@ static void what_was_not_taken_as_a_replay_is_asked_for_before_it_is_sent_again(
 	kr_extent_map_fini(&old.extents);
 }
 
+/* It was truncated before the round asked for them. */
+static void a_round_of_a_former_boot_without_bytes_is_not_replayed(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_applied *all[2];
+
+	for (uint8_t i = 0; i < 2; i++) {
+		all[i] = kr_xcalloc(1, sizeof(*all[i]));
+		*all[i] = (struct kr_applied){.round = 20 + i, .boot_id = {(uint8_t)(i + 1)}};
+		kr_extent_map_init(&all[i]->extents);
+		kr_list_append(&f->file.flush.applied, &all[i]->link);
+	}
+	fake.facts.boot_id[0] = 2;
+	fake.busy = &f->file;
+	kr_flusher_session_lost(&fake.flusher);
+	assert_ptr_equal(f->file.flush.applied.head.next, &all[1]->link); /* until it is stable */
+	assert_false(kr_flush_has_replays(&f->file, fake.facts.boot_id));
+	kr_list_remove(&all[1]->link);
+	free(all[1]);
+}
+
 static void a_file_without_late_bytes_has_nothing_to_keep(void **state)
 {
 	struct fixture *f = *state;
@@ -188,6 +209,7 @@ int main(void)
 		TEST(nothing_is_given_up_while_what_was_refused_is_tried_again),
 		TEST(rounds_to_be_replayed_do_not_wait_for_what_was_refused),
 		TEST(what_was_not_taken_as_a_replay_is_asked_for_before_it_is_sent_again),
+		TEST(a_round_of_a_former_boot_without_bytes_is_not_replayed),
 		TEST(a_file_without_late_bytes_has_nothing_to_keep),
 		TEST(a_reclaim_tells_what_is_dirty_from_what_is_to_be_replayed),
 		TEST(bytes_that_may_be_older_than_the_servers_are_kept_and_not_sent),
