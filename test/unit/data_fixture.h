@@ -64,6 +64,7 @@ static inline void control_frame(struct kr_conn *conn, const struct kr_frame *fr
 	assert_int_equal(kr_msg_decode(frame->header.type, false, frame->fields, frame->header.fields_length, &msg, &arena), 0);
 	switch (frame->header.type) {
 	case KR_MSG_ROUND:
+		node->round_id = frame->header.id;
 		if (node->round_err)
 			break;
 		chain_begin(node, &msg.round_request);
@@ -98,7 +99,7 @@ static inline void control_frame(struct kr_conn *conn, const struct kr_frame *fr
 	default:
 		fail_msg("unexpected request %s", kr_msg_name(frame->header.type));
 	}
-	if (!node->deaf || (frame->header.type != KR_MSG_QUERY && frame->header.type != KR_MSG_UNSTABLE))
+	if (frame->header.type == KR_MSG_ROUND ? node->round_err <= 0 : !node->deaf || (frame->header.type != KR_MSG_QUERY && frame->header.type != KR_MSG_UNSTABLE))
 		kr_conn_reply(conn, frame->header.type, frame->header.id, 0, frame->header.type == KR_MSG_ROUND ? node->round_err : 0, reply, NULL, 0);
 	kr_arena_fini(&arena);
 }

@@ -94,7 +94,8 @@ struct node {
 	bool dirty, deaf; /* what it answers to QUERY; it does not, nor to UNSTABLE */
 	unsigned queries;
 	uint64_t replay_round; /* of the latest ROUND */
-	int round_err;         /* what it answers to ROUND, when it does not take part */
+	int round_err;         /* what it answers to ROUND, when it does not take part; > 0: nothing yet ... */
+	uint64_t round_id;     /* ... to this one */
 	unsigned aborts, upstreams, recalls;
 	struct kr_hop_address upstream;
 	char upstream_address[64];

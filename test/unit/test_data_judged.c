@@ -118,6 +118,55 @@ static void a_copy_that_was_given_up_does_not_keep_the_other_from_being_judged(v
 	assert_content("file", 120, only_five);
 }
 
+static struct {
+	bool told;
+	int err;
+	uint8_t conflict;
+} verdict;
+
+static void note_verdict(struct node *node, int err, const void *reply)
+{
+	(void)node;
+	verdict.told = true;
+	verdict.err = err;
+	verdict.conflict = err ? 0 : ((const struct kr_reclaim_reply *)reply)->conflict;
+}
+
+/* What has come of the replays is known when they are in: the one that runs is its own, given up with its connection. */
+static void what_is_asked_for_while_the_collected_go_in_waits_for_them(void **state)
+{
+	static const struct kr_range five = { 0, 120 };
+	struct node *a = node_start("a"), *b = node_start("b");
+	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5 };
+	struct kr_reclaim_request other = { .file = create_file(b, "other"), .kinds = KR_LEASE_WRITE };
+	struct kr_flush_request msg = { .flags = 2, .seq = 5, .bytes = 120, .replay_round = 5, .replay_order = 5 };
+
+	(void)state;
+	reclaim.file = msg.file = create_file(a, "file");
+	begin_replays(reclaim.file);
+	a->extents = &five;
+	a->extent_count = 1;
+	a->generation = 5;
+	a->round_err = 1;
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
+	node_ask(a, KR_MSG_FLUSH, &msg, NULL, 0, flush_answered);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
+	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
+	wait_until(!F.server.data->collecting && a->round_id);
+	verdict.told = false;
+	node_ask(a, KR_MSG_RECLAIM, &reclaim, NULL, 0, note_verdict);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &other), 0);
+	assert_int_equal(node_call(b, KR_MSG_RECLAIM, &other), 0);
+	assert_false(verdict.told);
+	a->round_err = 0;
+	kr_conn_reply(a->control, KR_MSG_ROUND, a->round_id, 0, -ENOENT, NULL, NULL, 0);
+	wait_until(verdict.told);
+	assert_int_equal(verdict.err, 0);
+	assert_int_equal(verdict.conflict, 0);
+	assert_int_equal(node_call(a, KR_MSG_FLUSH, &msg), 0);
+	assert_content("file", 120, only_five);
+}
+
 static unsigned all_seven(uint64_t offset)
 {
 	(void)offset;
@@ -163,6 +212,7 @@ int main(void)
 		TEST(what_may_not_have_been_replayed_is_judged_at_the_next_start_in_the_same_boot),
 		TEST(what_was_refused_in_its_turn_is_judged_when_it_comes_again),
 		TEST(a_copy_that_was_given_up_does_not_keep_the_other_from_being_judged),
+		TEST(what_is_asked_for_while_the_collected_go_in_waits_for_them),
 		TEST(a_replay_beyond_those_that_are_collected_is_judged),
 	};
 
