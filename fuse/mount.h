@@ -33,6 +33,7 @@ struct kr_batches;
 struct kr_brings;
 struct kr_notes;
 struct kr_ahead;
+struct kr_dir_syncs;
 
 struct kr_mount {
 	const struct kr_mount_options *options;
@@ -54,6 +55,7 @@ struct kr_mount {
 	struct kr_brings *brings;
 	struct kr_notes *notes; /* NULL: nothing is noted */
 	struct kr_ahead *ahead; /* NULL: nothing is looked up ahead */
+	struct kr_dir_syncs *dir_syncs;
 	struct fuse_session *fuse;
 	struct kr_control *control;
 

@@ -12,6 +12,7 @@
 
 #include "common/util.h"
 #include "fuse/ahead.h"
+#include "fuse/dir_syncs.h"
 #include "fuse/notes.h"
 #include "fuse/op.h"
 #include "fuse/session.h"
@@ -227,20 +228,31 @@ void kr_op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, st
 	kr_op_post(&op->op);
 }
 
+struct fsync_op {
+	struct kr_op op;
+	struct kr_fid dir;
+	uint64_t begun;
+};
+
 static void on_fsync(struct kr_op *op, int err, const void *message, struct kr_buf *data)
 {
+	struct fsync_op *sync = KR_CONTAINER_OF(op, struct fsync_op, op);
+
 	(void)message, (void)data;
-	kr_op_reply_err(op, err);
+	kr_op_reply_err(op, kr_dir_syncs_end(op->mount->dir_syncs, &sync->dir, sync->begun, err));
 }
 
 void kr_op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi)
 {
 	struct kr_fsync_request msg = {.flags = data_only ? KR_FSYNC_DATA : 0};
-	struct kr_op *op;
+	struct fsync_op *sync;
 
 	(void)fi;
 	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
-	op = kr_op_ask(sizeof(*op), req, "fsyncdir", KR_MSG_FSYNC, &msg, 0, on_fsync);
-	if (op)
-		kr_op_post(op);
+	sync = kr_op_ask(sizeof(*sync), req, "fsyncdir", KR_MSG_FSYNC, &msg, 0, on_fsync);
+	if (!sync)
+		return;
+	sync->dir = msg.file;
+	sync->begun = kr_dir_syncs_begin(sync->op.mount->dir_syncs);
+	kr_op_post(&sync->op);
 }

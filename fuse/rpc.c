@@ -11,6 +11,7 @@
 #include "common/log.h"
 #include "common/util.h"
 #include "fuse/rpc_priv.h"
+#include "fuse/dir_syncs.h"
 #include "fuse/loop.h"
 #include "fuse/options.h"
 
@@ -139,6 +140,9 @@ static void on_reply(void *context, int err, const void *reply, struct kr_buf *d
 	call->rpc->heard_ns = kr_clock_ns();
 	kr_notes_learn(call->rpc->mount, call->type, call->fields.bytes, call->fields.length, err, reply,
 		kr_conn_reply_flags(call->rpc->conn), call->submitted_ns, call->rpc->heard_ns);
+	if (err == 0 && call->rpc->mount->dir_syncs)
+		kr_dir_syncs_answered(call->rpc->mount->dir_syncs, call->type, call->fields.bytes, call->fields.length, reply,
+			call->rpc->heard_ns);
 	if (call->given_up && err == 0 && opens(call))
 		undo_open(call->rpc, call, reply);
 	end_call(call, err, reply, data);

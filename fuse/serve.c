@@ -17,6 +17,7 @@
 #include "fuse/bring.h"
 #include "fuse/cache.h"
 #include "fuse/control.h"
+#include "fuse/dir_syncs.h"
 #include "fuse/drain.h"
 #include "fuse/file.h"
 #include "fuse/hops.h"
@@ -218,6 +219,7 @@ static void unmake(struct kr_serve *serve)
 	kr_journal_free(mount->journal);
 	kr_recovery_fini(&serve->recovery);
 	kr_batches_free(mount->batches);
+	kr_dir_syncs_free(mount->dir_syncs);
 	kr_ahead_free(mount->ahead);
 	kr_notes_free(mount->notes);
 	kr_inodes_free(mount->inodes);
@@ -233,6 +235,7 @@ static struct kr_serve *serve_new(const struct kr_mount_options *options, struct
 	serve->mount.batches = kr_batches_new();
 	serve->mount.notes = kr_notes_new();
 	serve->mount.ahead = kr_ahead_new();
+	serve->mount.dir_syncs = kr_dir_syncs_new();
 	kr_list_init(&serve->mount.ops);
 	kr_list_init(&serve->recovery.files);
 	kr_list_init(&serve->recovery.damage);

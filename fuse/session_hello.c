@@ -11,6 +11,7 @@
 #include "common/log.h"
 #include "common/notes.h"
 #include "common/util.h"
+#include "fuse/dir_syncs.h"
 #include "fuse/localdir.h"
 #include "fuse/login.h"
 #include "fuse/notes.h"
@@ -66,11 +67,23 @@ static void wait_for_end(struct kr_session *session)
 	uv_timer_start(&session->deadline, kr_session_on_deadline, ends_ns > now_ns ? (ends_ns - now_ns) / KR_NS_PER_MS : 0, 0);
 }
 
+/* The server's machine has booted while we had a session: what it had not on its disk is lost. */
+static void tell_of_boot(struct kr_session *session)
+{
+	size_t lost = session->mount->dir_syncs ? kr_dir_syncs_booted(session->mount->dir_syncs, session->heard_ns) : 0;
+
+	if (lost)
+		kr_log_warn("the server's machine has booted anew: changes of names in %zu directories may be lost that no fsync of the directory has "
+			"followed; such an fsync fails now, once", lost);
+}
+
 static void take_facts(struct kr_session *session, const struct kr_hello_reply *reply)
 {
 	struct kr_session_facts *facts = &session->facts;
 	bool same_boot = facts->id && memcmp(facts->boot_id, reply->boot_id, sizeof(facts->boot_id)) == 0;
 
+	if (facts->id && !same_boot)
+		tell_of_boot(session);
 	/* A change stays a change until a recovery that knows of it has been completed. */
 	session->boot_changed = !same_boot || (session->boot_changed && !session->recovered);
 	if (!facts->id) {
@@ -328,6 +341,8 @@ static void on_disconnected(void *context, int err, const char *reason)
 
 	session->epoch++;
 	session->state = KR_SESSION_DOWN;
+	if (session->facts.live)
+		session->heard_ns = kr_rpc_heard_ns(session->mount->rpc);
 	session->facts.live = false;
 	kr_notes_clear(session->mount);
 	if (session->on_hello) {

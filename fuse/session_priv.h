@@ -41,6 +41,7 @@ struct kr_session {
 	uv_timer_t tick, deadline;
 	bool complained, refused;  /* in this outage: of the connection, of the server's refusal */
 	char obstacle[512];        /* to the first session: why there is none yet */
+	uint64_t heard_ns;         /* of the server, when the connection was lost */
 	uint64_t said_ns;          /* when the log was told of it; 0: not yet */
 	struct kr_backlog_request backlog; /* as it was told last */
 	bool told;                 /* it was, on this connection */

@@ -44,6 +44,31 @@ drained 1
 [ "$(cat "$E/rewritten")" = new ] || fail "old bytes are in what was rewritten: $(cat "$E/rewritten")"
 [ "$(cat "$E/copied")" = original-------- ] || fail "a copy is lost"
 
+note "a rename is lost, and who asks for it only then is told"
+put 1 name old fsync
+put 1 temporary new fsync
+snapshot
+on node1 timeout $((120 * SLOW)) python3 - "$(mnt 1)" "$WORK" <<'P' >"$WORK/told" &
+import errno, os, sys, time
+mount, work = sys.argv[1:]
+directory = os.open(mount, os.O_RDONLY)
+os.rename(mount + "/temporary", mount + "/name")
+open(work + "/renamed", "w")
+while not os.path.exists(work + "/back"): time.sleep(0.05)
+for _ in range(2):
+    try: os.fsync(directory); print("synced")
+    except OSError as error: print(errno.errorcode[error.errno])
+P
+renamer=$!
+until_ok 60 "a rename" test -e "$WORK/renamed" || fail "no rename"
+power_loss
+KR_FAULT="@$WORK/fault" server_start
+for node in 1 2 3; do until_ok 60 "node $node is served" serves $node || fail "node $node is not served"; done
+touch "$WORK/back"
+wait $renamer
+begins name old
+[ "$(tr '\n' ' ' <"$WORK/told")" = "EIO synced " ] || fail "the fsyncs of the directory: $(cat "$WORK/told")"
+
 for when in in-time late; do
 	note "the nodes are back $when"
 	for name in order quiet taken; do put 1 $when-$name original-------- fsync; done

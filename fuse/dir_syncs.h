@@ -1,0 +1,38 @@
+/* fsync of a directory, and the server's loss of power before it.
+ *
+ * A change of a name is on the server's disk when an fsync of its directory says so, or after a while by itself.  If the server loses its
+ * power before, the change is lost as on a local disk; but there the program would be gone, too.  Here it lives on, and an fsync of
+ * the directory that the next boot of the server answers knows nothing of it: the node remembers which directories it has
+ * changed, and has one fsync of each fail (EIO), whoever calls it.
+ *
+ * A change that had been made KR_DIR_SETTLED_S before the server was last heard counts as on the disk: file systems
+ * write down their names within half a minute.  A server that was stopped in peace has lost nothing, which is not known here.
+ * At most KR_DIR_SYNCS_MAX directories are remembered, those that were changed last.  Loop thread, but for kr_dir_syncs_begin.
+ */
+#ifndef KR_FUSE_DIR_SYNCS_H
+#define KR_FUSE_DIR_SYNCS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/msg.h"
+
+struct kr_dir_syncs;
+
+enum { KR_DIR_SYNCS_MAX = 65536, KR_DIR_SETTLED_S = 60 };
+
+struct kr_dir_syncs *kr_dir_syncs_new(void);
+void kr_dir_syncs_free(struct kr_dir_syncs *syncs);
+/* A request of TYPE with FIELDS (msgs.def) has been answered with success and REPLY at NOW_NS (kr_clock_ns). */
+void kr_dir_syncs_answered(struct kr_dir_syncs *syncs, uint16_t type, const void *fields, size_t length, const union kr_any_msg *reply,
+	uint64_t now_ns);
+/* A name of DIR has been changed at NOW_NS. */
+void kr_dir_syncs_changed(struct kr_dir_syncs *syncs, const struct kr_fid *dir, uint64_t now_ns);
+/* The server's machine has booted; it was heard before that until HEARD_NS. Returns how many directories may have lost changes. */
+size_t kr_dir_syncs_booted(struct kr_dir_syncs *syncs, uint64_t heard_ns);
+/* Before a sync of DIR is asked for: what kr_dir_syncs_end wants to know. Any thread. */
+uint64_t kr_dir_syncs_begin(const struct kr_dir_syncs *syncs);
+/* A sync of DIR has been answered with ERR: what the program is to be told. */
+int kr_dir_syncs_end(struct kr_dir_syncs *syncs, const struct kr_fid *dir, uint64_t begun, int err);
+
+#endif
