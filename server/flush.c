@@ -207,6 +207,16 @@ static void note_came(struct kr_data *data, const struct kr_request *request)
 	kr_applied_flush_came(&data->applied, &request->msg.flush_request.file, &flush);
 }
 
+/* There is no room for it: later ones, for which there may be, would go in before it. */
+static void refuse_asked(struct kr_request *request, struct kr_sfile *file, int err)
+{
+	struct kr_attachment *attachment = kr_attachment_find(file, request->session);
+
+	if (attachment && request->msg.flush_request.flags & KR_FLUSH_REPLAY)
+		attachment->replays = false;
+	kr_request_reply(request, err, NULL, NULL, 0);
+}
+
 static void handle_flush(struct kr_request *request)
 {
 	struct kr_data *data = request->server->data;
@@ -251,7 +261,7 @@ static void handle_flush(struct kr_request *request)
 	kr_flush_hold(&file->data);
 	err = kr_rounds_ask(&file->data.rounds, &ask);
 	if (err)
-		kr_request_reply(request, err, NULL, NULL, 0);
+		refuse_asked(request, file, err);
 	else if (ask.replay_round)
 		count_replay(request);
 	else

@@ -206,6 +206,38 @@ static void a_replay_beyond_those_that_are_collected_is_judged(void **state)
 	assert_int_equal(the_answer.reply.reclaim_reply.conflict, KR_CONFLICT_REPLAYS);
 }
 
+static void after_one_that_there_was_no_room_for_none_is_taken(void **state)
+{
+	static const struct kr_range five = { 0, 120 };
+	struct node *a = node_start("a");
+	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 2000, .oldest = UINT64_MAX / 2,
+		.newest = UINT64_MAX / 2 + 2000, .since = { .sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + 1 } };
+	struct kr_flush_request msg = { .flags = 2, .seq = 1, .bytes = 120, .replay_round = UINT64_MAX / 2, .replay_order = 1 };
+	struct kr_sfile *file;
+
+	(void)state;
+	reclaim.file = msg.file = a->file = create_file(a, "file");
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
+	assert_int_equal(the_answer.reply.reclaim_reply.conflict, 0);
+	file = kr_sfile_find(&F.server, &msg.file);
+	assert_true(kr_attachment_find(file, kr_session_find(&F.server, a->session))->replays);
+	a->extents = &five;
+	a->extent_count = 1;
+	a->generation = 5;
+	a->round_err = 1;
+	node_ask(a, KR_MSG_FLUSH, &msg, NULL, 0, flush_answered);
+	for (uint64_t i = 1; i < KR_ROUND_REPLAYS_PER_NODE; i++)
+		send_replay_of(a, UINT64_MAX / 2 + i, i + 1, &five, 5);
+	a->flushed = false;
+	send_replay_of(a, UINT64_MAX / 2 + 1024, 1025, &five, 5);
+	wait_until(a->flushed);
+	assert_int_equal(a->flush_err, -EAGAIN);
+	assert_false(kr_attachment_find(file, kr_session_find(&F.server, a->session))->replays);
+	a->round_err = 0;
+	kr_conn_reply(a->control, KR_MSG_ROUND, a->round_id, 0, -ENOENT, NULL, NULL, 0);
+	wait_until(F.server.data->replays == 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -214,6 +246,7 @@ int main(void)
 		TEST(a_copy_that_was_given_up_does_not_keep_the_other_from_being_judged),
 		TEST(what_is_asked_for_while_the_collected_go_in_waits_for_them),
 		TEST(a_replay_beyond_those_that_are_collected_is_judged),
+		TEST(after_one_that_there_was_no_room_for_none_is_taken),
 	};
 
 	prepare();
