@@ -42,7 +42,6 @@ static bool has_late_bytes(const struct kr_request *request)
 	return request->msg.reclaim_request.last && (is_late(request) || is_uncovered(request, &epoch));
 }
 
-
 bool kr_late_claims_valid(const struct kr_reclaim_request *msg)
 {
 	return msg->first <= msg->last && msg->last <= INT64_MAX && msg->replay_first <= msg->replay_last &&
