@@ -80,7 +80,7 @@ struct kr_flush {
 	uint64_t judge_ns;         /* ... or the next time from here on; 0: never yet */
 	uint64_t judge_generation; /* the session's, when it was asked */
 	struct kr_time unjudged_since; /* others' changes are those after this */
-	struct kr_time claimed_since;  /* ... as the last session's RECLAIM has said it */
+	struct kr_time claimed_since;  /* ... as it was when this session made its claims, of which applied->before_claims tells */
 	bool unclaimed;            /* unjudged: some of it has become dirty since the RECLAIM that is on its way, or was answered last */
 	struct kr_uncovered_line uncovered_line; /* linked: the directory is to say that the dirty bytes are uncovered, or will be */
 	int unjudged_err;          /* why, as the log has it; 0: it has nothing */
@@ -143,6 +143,8 @@ bool kr_flush_bound(struct kr_file *file);
 void kr_flush_uncovered(struct kr_file *file);
 /* What is dirty, and what is to be replayed. */
 void kr_flush_claims(struct kr_file *file, const uint8_t boot_id[16], struct kr_claims *ret_claims);
+/* They are made for a new session: what is applied now was so before it, and others' changes are those after SINCE. */
+void kr_flush_claimed(struct kr_file *file, struct kr_time since);
 /* RECLAIM of the file was answered (ERR -ESTALE: it is gone). */
 void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_reply *reply);
 /* Sends the replays of all files and then calls kr_session_replayed; at once when there are none. */

@@ -80,6 +80,8 @@ void kr_flush_for_each(struct kr_flusher *flusher, void (*do_file)(struct kr_fil
 bool kr_flush_unstable(struct kr_file *file, const struct kr_unstable_request *request);
 /* These cannot go before what comes after them any more: they will be dirty. */
 void kr_flush_forgo_order(struct kr_file *file);
+/* What will be dirty, because of ERR, goes in only when the server has judged it, if it is from before this late node was away. */
+void kr_flush_hold_unclaimed(struct kr_file *file, int err);
 /* What will be dirty is, if it can be now. */
 void kr_flush_settle_unstable(struct kr_file *file);
 
@@ -125,10 +127,10 @@ bool kr_unjudged_awaited(struct kr_file *file);
 void kr_unjudged_recovered(struct kr_file *file, const struct kr_uncovered *uncovered);
 /* The server could not take, or judge, what FILE has, and says ERR; nothing is in flight. */
 void kr_unjudged_begin(struct kr_file *file, int err);
-/* What FILE has been told to be lost, because of ERR, was in no RECLAIM of this late node, which has made its claims before. */
+/* What will be dirty again of FILE, because of ERR, was in no RECLAIM of this late node, and is from before it was away. */
 void kr_unjudged_unclaimed(struct kr_file *file, int err);
 /* It has said what may go in. */
-void kr_unjudged_end(struct kr_flush *flush);
+void kr_unjudged_end(struct kr_file *file);
 /* Asks again if it is time; often. */
 void kr_unjudged_step(struct kr_file *file);
 

@@ -289,6 +289,7 @@ static void replay_applied(struct kr_flush_send *send, const struct kr_flush_rep
 
 	kr_journal_note_applied(file->mount->journal, file->journal_file, applied, reply->round,
 		kr_session_facts(file->mount->session)->boot_id);
+	applied->before_claims = false;
 	file->flush.applied_ns = kr_clock_ns();
 	kr_file_refresh(file);
 	if (reply->stable)
@@ -296,14 +297,13 @@ static void replay_applied(struct kr_flush_send *send, const struct kr_flush_rep
 }
 
 /* What a failed sync has lost was not taken in its turn: an ordinary flush brings it, and says so if that is refused, too.  Of a late node it may be
- * from before it was away, and it asks first. */
+ * from before it was away: then it asks first. */
 static void not_restored(struct kr_flush_send *send, int err)
 {
 	if (err == -ENOTCONN || err == -EINTR || err == -ECANCELED)
 		return; /* its session has ended: kr_flusher_session_lost */
 	kr_flush_forgo_order(send->file);
-	if (kr_session_facts(send->file->mount->session)->late)
-		kr_unjudged_unclaimed(send->file, -EIO);
+	kr_flush_hold_unclaimed(send->file, -EIO);
 }
 
 static void refused(struct kr_flush_send *send, int err, int before)

@@ -144,6 +144,7 @@ static void settle_known(struct kr_file *file, uint64_t seq, uint64_t round, con
 	applied = kr_flush_add_applied(file, &extents, seq, round);
 	applied->mtime = mtime;
 	applied->clear_suid = clear_suid;
+	applied->before_claims = kr_flusher_of(file)->recovering;
 	kr_file_flushed(file, seq, &reply, &applied->extents);
 	KR_SCOPED_LOCK(&file->lock);
 	file->flush.flushed_seq = kr_extent_map_empty(&file->dirty) ? KR_MAX(file->written_seq, seq) : seq;
@@ -235,7 +236,7 @@ void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_r
 	if (err == 0 || err == -ESTALE) {
 		file->flush.keeps_replays = false;
 		if (is_judged(file, err, reply)) {
-			kr_unjudged_end(&file->flush);
+			kr_unjudged_end(file);
 			if (err == 0 && !(reply->conflict & KR_CONFLICT_DIRTY))
 				kr_uncovered_forget(kr_flusher_of(file)->uncovered, file);
 		}

@@ -5,8 +5,8 @@
  * Its APPLIED records are void before, those of the latest first: a start of the daemon finds its bytes dirty.
  *
  * What cannot be sent so (there is no session, or the file's bytes are being judged, or they are too many), or was not taken, becomes dirty again,
- * with all that was applied after it, under what is newer, and goes in as it comes.  But a late node that hears of it when it has made its claims
- * already asks once more with RECLAIM (unjudged.c), since others may have changed the file while it was away.  Loop thread.
+ * with all that was applied after it, under what is newer, and goes in as it comes.  But what a late node had sent before it was away, and
+ * hears of when it has made its claims already, it asks for once more with RECLAIM (unjudged.c): others may have changed the file since.  Loop thread.
  */
 #include <errno.h>
 
@@ -114,6 +114,39 @@ void kr_flush_forgo_order(struct kr_file *file)
 		redirty_later(file, first - 1, 0);
 }
 
+void kr_flush_claimed(struct kr_file *file, struct kr_time since)
+{
+	struct kr_applied *applied;
+
+	KR_LIST_FOR_EACH(applied, &file->flush.applied, link) {
+		applied->before_claims = true;
+		if (kr_time_compare(applied->mtime, since) > 0) /* our lease was good when we wrote */
+			since = applied->mtime;
+	}
+	file->flush.claimed_since = since;
+	file->flush.unclaimed = false;
+}
+
+/* Whether what will be dirty was in no RECLAIM of a late node that had sent it before it was away: others may have changed the file since, and an answer
+ * that lets the node have the file says nothing of these bytes. What it has sent in this session is as any other node's. */
+static bool is_claimed_without(const struct kr_file *file)
+{
+	const struct kr_applied *applied;
+
+	if (!file->flush.unstable || !kr_session_facts(file->mount->session)->late)
+		return false;
+	KR_LIST_FOR_EACH(applied, &file->flush.applied, link)
+		if (applied->before_claims && applied->round > file->flush.unstable_after && kr_flush_is_current_boot(file, applied))
+			return true;
+	return false;
+}
+
+void kr_flush_hold_unclaimed(struct kr_file *file, int err)
+{
+	if (is_claimed_without(file))
+		kr_unjudged_unclaimed(file, err);
+}
+
 /* --- as replays ------------------------------------------------------------------------------------------------------ */
 
 bool kr_flush_has_lost(const struct kr_file *file)
@@ -184,13 +217,6 @@ static bool has_broken_off(const struct kr_file *file)
 	return file->flush.orphaned && kr_flush_has_lost(file);
 }
 
-/* Whether what becomes dirty now was in no RECLAIM of a late node: others may have changed the file since, and an answer that lets the node have the
- * file says nothing of these bytes. */
-static bool is_claimed_without(const struct kr_file *file)
-{
-	return kr_session_facts(file->mount->session)->late && (kr_flusher_of(file)->recovering || file->flush.judging);
-}
-
 bool kr_flush_unstable(struct kr_file *file, const struct kr_unstable_request *request)
 {
 	struct kr_flush *flush = &file->flush;
@@ -203,9 +229,8 @@ bool kr_flush_unstable(struct kr_file *file, const struct kr_unstable_request *r
 	if (!may_replay(file, request->round, request->last)) {
 		kr_flush_forgo_order(file);
 		redirty_later(file, request->round, err);
+		kr_flush_hold_unclaimed(file, err); /* before a step sends it */
 		kr_flush_step(file);
-		if (is_claimed_without(file))
-			kr_unjudged_unclaimed(file, err);
 		return false;
 	}
 	lose(file, request->round);

@@ -61,6 +61,7 @@ struct kr_applied {
 	uint64_t mark;                 /* of its APPLIED record; 0: none */
 	uint64_t order, order_mark;    /* the round that it was at first, and that record: replays go by it */
 	bool lost;                     /* by a failed sync, and not applied again since: its records are void */
+	bool before_claims;            /* it was there when the session made its claims, and has not been applied again since */
 	struct kr_time mtime;
 	bool clear_suid;
 	struct kr_extent_map extents;  /* holds the journal's bytes */

@@ -35,8 +35,7 @@ static void collect_file(struct kr_file *file, void *context)
 	pthread_mutex_lock(&file->lock);
 	item.since = kr_file_since(file);
 	pthread_mutex_unlock(&file->lock);
-	file->flush.claimed_since = item.since;
-	file->flush.unclaimed = false;
+	kr_flush_claimed(file, item.since);
 	/* Bytes that wait, refused before perhaps: the server shall know that the file was open for them. */
 	if (item.opens || item.kinds || item.claims.last || item.claims.replay_last)
 		collection->add(collection->context, &item);

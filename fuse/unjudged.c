@@ -100,7 +100,8 @@ void kr_unjudged_unclaimed(struct kr_file *file, int err)
 
 	if (!flush->unjudged) {
 		kr_unjudged_begin(file, err);
-		flush->unjudged_since = flush->claimed_since;
+		if (flush->claimed_since.sec) /* else this file has claimed nothing */
+			flush->unjudged_since = flush->claimed_since;
 		flush->judge_ns = 0;
 	}
 	flush->unclaimed = true;
@@ -134,10 +135,15 @@ void kr_unjudged_recovered(struct kr_file *file, const struct kr_uncovered *unco
 	kr_flush_orphan(file, -EIO);
 }
 
-void kr_unjudged_end(struct kr_flush *flush)
+/* Whoever wanted it flushed meanwhile has heard of the error, and does not ask again. */
+void kr_unjudged_end(struct kr_file *file)
 {
+	struct kr_flush *flush = &file->flush;
+
 	flush->unjudged = flush->orphaned = flush->uncovered = flush->unclaimed = false;
 	flush->plan = (struct kr_flush_plan){0};
+	KR_SCOPED_LOCK(&file->lock);
+	kr_flush_plan_want(&flush->plan, kr_extent_map_max_seq(&file->dirty), false);
 }
 
 /* Between sessions the file has been asked for with all others. */

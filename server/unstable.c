@@ -6,9 +6,11 @@
  * waited.  They need no lease: they make the file what everybody takes it for.  A node answers when it has sent them, whatever else it waits
  * for, so nothing that waits for a round here can keep it from that.
  *
- * Nobody is waited for longer than half the lease time, nor who has no session, or reclaims: what these bring goes in as bytes not flushed (late ones, of
- * a node that is late), and so does what comes after the wait.  (So does what a node sends whose connection is paused meanwhile, because it has too much here that was counted before the
+ * Nobody is waited for longer than half the lease time, nor who has no session, or reclaims: what these bring goes in as bytes not flushed, and so does
+ * what comes after the wait.  (So does what a node sends whose connection is paused meanwhile, because it has too much here that was counted before the
  * sync failed, or for which there was no room, and waits for this: its answer is behind that.)
+ * What a late node had sent before it was away is judged as its late bytes are. But it does not count as one that waits for that: if its daemon, or this
+ * one, is killed before it has asked, who takes its place is not late.
  */
 #include <stdlib.h>
 
@@ -80,18 +82,10 @@ static struct sent_unstable *send_unstable(struct kr_sfile *file, struct kr_sess
 	return NULL;
 }
 
-/* It has claimed what it has without this, and asks anew for it if it is late; who takes its place before that is late as well. */
-static void tell_unclaimed(struct kr_session *session)
-{
-	if (session->lapse.kind != KR_LAPSE_NONE)
-		session->unjudged = true;
-}
-
 void kr_stable_tell_again(struct kr_sfile *file, struct kr_session *session, const struct kr_applied_entry *entry)
 {
 	struct kr_applied_loss loss = { .good = entry->good, .last = entry->last, .err = entry->unstable_err };
 
-	tell_unclaimed(session);
 	send_unstable(file, session, &loss);
 }
 
@@ -112,8 +106,6 @@ static void ask(struct kr_sfile *file, struct kr_session *session, const struct 
 	struct kr_stable *stable = &file->data.stable;
 	struct sent_unstable *sent = send_unstable(file, session, loss);
 
-	if (session->reclaiming)
-		tell_unclaimed(session);
 	if (!sent || session->reclaiming)
 		return;
 	kr_list_append(&stable->asked, &sent->link);

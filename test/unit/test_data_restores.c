@@ -156,27 +156,6 @@ static void who_is_lost_is_not_waited_for_and_its_replays_are_dropped(void **sta
 	assert_true(kr_applied_find(&F.server.data->applied, &a->file, a->node_id)->unstable_err != 0); /* it is told when it is back */
 }
 
-/* Until it has asked for these, too, it is not to be taken for a node that has lost nothing: not by the next instance of this server either. */
-static void who_is_late_and_is_told_after_its_claims_is_not_trusted_yet(void **state)
-{
-	struct node *a = start("a", NULL), *b = start("b", &a->file);
-	struct kr_reclaim_request reclaim = { .file = a->file };
-	uint64_t rounds[2];
-
-	(void)state;
-	lose_both(a, b, rounds);
-	assert_false(kr_session_find(&F.server, a->session)->unjudged);
-	node_die(a);
-	kr_session_end(kr_session_find(&F.server, a->session), KR_SESSION_LOST);
-	a->manual_reclaim = true;
-	node_begin(a);
-	wait_until(a->live);
-	assert_false(kr_session_find(&F.server, a->session)->unjudged);
-	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
-	assert_int_equal(a->unstable, 2);
-	assert_true(kr_session_find(&F.server, a->session)->unjudged);
-}
-
 /* It had the file no more, and reclaims nothing of it; by the answer to FSYNC it would let go of what is lost. */
 static void who_is_not_told_of_what_is_lost_is_told_when_it_syncs(void **state)
 {
@@ -480,7 +459,6 @@ int main(void)
 		TEST(what_is_lost_goes_in_again_by_round_and_before_the_rest),
 		TEST(who_does_not_answer_is_not_waited_for_for_ever),
 		TEST(who_is_lost_is_not_waited_for_and_its_replays_are_dropped),
-		TEST(who_is_late_and_is_told_after_its_claims_is_not_trusted_yet),
 		TEST(who_is_not_told_of_what_is_lost_is_told_when_it_syncs),
 		TEST(whose_last_replay_runs_and_is_lost_does_not_leave_the_file_changing),
 		TEST(a_replay_that_a_failed_sync_may_have_lost_goes_in_once_more_in_its_turn),

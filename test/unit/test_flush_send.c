@@ -277,6 +277,7 @@ static void what_a_late_node_cannot_send_in_its_turn_is_asked_for(void **state)
 {
 	struct fixture *f = *state;
 
+	kr_flush_claimed(&f->file, (struct kr_time){.sec = 1});
 	lose(f);
 	server_answers(0, -EAGAIN, 0);
 	assert_int_equal(fake.unclaimed, 0);
@@ -284,6 +285,37 @@ static void what_a_late_node_cannot_send_in_its_turn_is_asked_for(void **state)
 	for (unsigned i = 1; i < LOST; i++)
 		server_answers(i, -EAGAIN, 0);
 	assert_int_equal(fake.unclaimed, LOST - 1);
+	assert_all_dirty(f);
+}
+
+/* Every node is late when it mounts; what it has sent since is as any other's. */
+static void what_was_sent_since_the_claims_is_not_asked_for(void **state)
+{
+	struct fixture *f = *state;
+
+	fake.facts.late = true;
+	lose(f);
+	for (unsigned i = 0; i < LOST; i++)
+		server_answers(i, -EAGAIN, 0);
+	assert_int_equal(fake.unclaimed, 0);
+	assert_all_dirty(f);
+}
+
+/* It has gone in where it was, in this session. */
+static void what_was_taken_in_its_turn_once_is_not_asked_for(void **state)
+{
+	struct fixture *f = *state;
+	const struct kr_unstable_request again = {.round = LOST, .last = 2 * LOST, .error = kr_status_from_errno(-EIO)};
+
+	fake.facts.late = true;
+	kr_flush_claimed(&f->file, (struct kr_time){.sec = 1});
+	lose(f);
+	for (unsigned i = 0; i < LOST; i++)
+		server_answers(i, 0, LOST + 1 + i);
+	kr_flush_unstable(&f->file, &again);
+	for (unsigned i = 0; i < LOST; i++)
+		server_answers(LOST + i, -EAGAIN, 0);
+	assert_int_equal(fake.unclaimed, 0);
 	assert_all_dirty(f);
 }
 
@@ -363,6 +395,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(what_is_refused_one_after_the_other_is_dirty_again),
 		TEST(what_a_late_node_cannot_send_in_its_turn_is_asked_for),
+		TEST(what_was_sent_since_the_claims_is_not_asked_for),
+		TEST(what_was_taken_in_its_turn_once_is_not_asked_for),
 		TEST(what_is_taken_after_one_that_was_refused_is_not_noted),
 		TEST(a_flush_that_is_taken_over_what_will_be_dirty_is_not_noted),
 		TEST(what_is_taken_in_its_turn_is_noted),

@@ -102,6 +102,19 @@ static void what_was_not_claimed_is_asked_for_before_it_goes_in(void **state)
 	server_says(0, &reply);
 	assert_false(flush->unjudged || flush->orphaned);
 	assert_int_equal(fake.late, 0);
+	assert_int_equal(flush->plan.wanted, 7); /* it does not wait to be old enough */
+}
+
+/* It is of after the claims: nothing that others have done counts from the beginning of time. */
+static void a_file_that_has_claimed_nothing_counts_from_what_is_known_of_it(void **state)
+{
+	struct fixture *f = *state;
+
+	fake.facts.late = true;
+	f->file.base.ctime.sec = 9;
+	write_some(f);
+	kr_unjudged_unclaimed(&f->file, -EIO);
+	assert_int_equal(f->file.flush.unjudged_since.sec, 9);
 }
 
 static void what_was_not_claimed_is_in_conflict_with_the_rest(void **state)
@@ -357,6 +370,7 @@ int main(void)
 		TEST(late_bytes_of_which_the_server_can_tell_nothing_are_kept_and_not_sent),
 		TEST(the_server_is_asked_again_what_it_could_not_tell),
 		TEST(what_was_not_claimed_is_asked_for_before_it_goes_in),
+		TEST(a_file_that_has_claimed_nothing_counts_from_what_is_known_of_it),
 		TEST(what_was_not_claimed_is_in_conflict_with_the_rest),
 		TEST(what_is_opened_or_closed_meanwhile_is_not_counted_twice),
 		TEST(what_the_server_has_no_file_for_any_more_goes_to_a_conflict_file),
