@@ -65,9 +65,23 @@ static void note_forgotten(struct kr_applied *applied, const struct kr_applied_e
 	forgotten->seq = KR_MAX(forgotten->seq, entry->lossy ? UINT64_MAX : entry->seq);
 }
 
+/* Who has not been told yet of what a failed sync has lost would let go of it: such an entry goes only when there are many. */
+static struct kr_applied_entry *take_oldest(struct kr_applied *applied)
+{
+	enum { SPARED_MAX = 64 };
+
+	for (unsigned spared = 0;; spared++) {
+		struct kr_applied_entry *entry = KR_LIST_ENTRY(kr_list_pop(&applied->uses), struct kr_applied_entry, use);
+
+		if (!entry->unstable_err || spared == SPARED_MAX)
+			return entry;
+		kr_list_append(&applied->uses, &entry->use);
+	}
+}
+
 static void forget_oldest(struct kr_applied *applied)
 {
-	struct kr_applied_entry *entry = KR_LIST_ENTRY(kr_list_pop(&applied->uses), struct kr_applied_entry, use);
+	struct kr_applied_entry *entry = take_oldest(applied);
 
 	applied->owing -= entry->owing;
 	kr_table_remove(&applied->table, &entry->link);

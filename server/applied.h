@@ -1,7 +1,7 @@
 /* What of each node's journal has been applied to which file in this boot: the answer to a RECLAIM.  Bounded: the least
- * recently used entry goes, and then "nothing known" is the answer (the node flushes again).  Up to which sequence number
- * entries of a node have been forgotten is kept: a node that has lost power may have old bytes without the newer ones,
- * and must not take "nothing known" for "nothing applied".  Loop thread; PURE.
+ * recently used entry goes (of those whose nodes have been told of all losses, as a rule), and then "nothing known" is the answer
+ * (the node flushes again).  Up to which sequence number entries of a node have been forgotten is kept: a node that has lost
+ * power may have old bytes without the newer ones, and must not take "nothing known" for "nothing applied".  Loop thread; PURE.
  */
 #ifndef KR_SERVER_APPLIED_H
 #define KR_SERVER_APPLIED_H

@@ -75,6 +75,28 @@ static void forgets_the_least_recently_used_when_full(void **state)
 	kr_applied_fini(&applied);
 }
 
+static void forgets_a_loss_that_was_not_told_after_all_else(void **state)
+{
+	struct kr_applied applied;
+	struct kr_fid first = fid_of(0), fid;
+
+	(void)state;
+	kr_applied_init(&applied);
+	lose(&applied, &first, node_a, 50, -5);
+	for (uint32_t i = 1; i <= KR_APPLIED_MAX; i++) {
+		fid = fid_of(i);
+		kr_applied_note(&applied, &fid, node_a, i, i);
+	}
+	assert_int_equal(applied.table.count, KR_APPLIED_MAX);
+	assert_non_null(kr_applied_find(&applied, &first, node_a));
+	for (uint32_t i = 1; i <= KR_APPLIED_MAX; i++) {
+		fid = fid_of(i);
+		lose(&applied, &fid, node_a, 50, -5); /* nothing else is left: it ends */
+	}
+	assert_int_equal(applied.table.count, KR_APPLIED_MAX);
+	kr_applied_fini(&applied);
+}
+
 static void knows_up_to_where_it_has_forgotten(void **state)
 {
 	struct kr_applied applied;
@@ -261,6 +283,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(remembers_the_latest_per_file_and_node),
 		cmocka_unit_test(forgets_the_least_recently_used_when_full),
+		cmocka_unit_test(forgets_a_loss_that_was_not_told_after_all_else),
 		cmocka_unit_test(knows_up_to_where_it_has_forgotten),
 		cmocka_unit_test(keeps_the_earliest_loss_that_was_not_told),
 		cmocka_unit_test(nothing_lost_counts_as_applied),
