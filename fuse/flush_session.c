@@ -83,15 +83,18 @@ static void drop_empty(struct kr_file *file)
 }
 
 /* Replays begin anew at the new session, but those of the present boot: nobody waits for them there. Streams and snapshots of rounds are void; a
- * FLUSH stays asked, but not over what a failed sync has lost: that has to be dirty before RECLAIM asks what may still go in. */
+ * FLUSH stays asked, but not over what a failed sync has lost: that has to be dirty before RECLAIM asks what may still go in.  Nor before what is to be
+ * replayed: if that is not taken in its turn it would be covered, and the server, which knows the later bytes, would take it for applied. */
 static void lose_sends(struct kr_file *file, enum kr_flush_reason reason)
 {
 	struct kr_flush_send *send, *next;
+	bool replays;
 
 	(void)reason;
 	kr_flush_forgo_order(file);
+	replays = kr_flush_has_replays(file, kr_session_facts(file->mount->session)->boot_id);
 	KR_LIST_FOR_EACH_SAFE(send, next, &file->flush.sends, link) {
-		if (send->replay || file->flush.unstable)
+		if (send->replay || replays || file->flush.unstable)
 			kr_flush_send_abandon(send);
 		else if (!send->inlined)
 			kr_flush_forget_round(send);

@@ -87,6 +87,30 @@ static void a_round_of_a_former_boot_without_bytes_is_not_replayed(void **state)
 	free(all[1]);
 }
 
+/* If the replay were not taken in its turn, the server would have the later bytes alone, and take it for applied. */
+static void what_is_to_be_replayed_goes_before_what_was_asked_for_in_the_boot_before(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_extent extent = {.offset = 10, .length = 100, .position = 1000, .seq = 3};
+	struct kr_applied old = {.round = 20, .boot_id = {1}};
+
+	write_some(f);
+	f->send.inlined = true;
+	fake.facts.boot_id[0] = 1;
+	fake.busy = &f->file;
+	kr_extent_map_init(&old.extents);
+	assert_int_equal(kr_extent_map_insert(&old.extents, &extent, NULL, NULL), 0);
+	kr_list_append(&f->file.flush.applied, &old.link);
+	kr_flusher_session_lost(&fake.flusher);
+	assert_int_equal(fake.abandoned, 0); /* the same boot: its answer may be waiting */
+	fake.facts.boot_id[0] = 2;
+	kr_flusher_session_lost(&fake.flusher);
+	assert_int_equal(fake.abandoned, 1);
+	assert_true(kr_list_empty(&f->file.flush.sends));
+	kr_list_remove(&old.link);
+	kr_extent_map_fini(&old.extents);
+}
+
 static void a_file_without_late_bytes_has_nothing_to_keep(void **state)
 {
 	struct fixture *f = *state;
@@ -210,6 +234,7 @@ int main(void)
 		TEST(rounds_to_be_replayed_do_not_wait_for_what_was_refused),
 		TEST(what_was_not_taken_as_a_replay_is_asked_for_before_it_is_sent_again),
 		TEST(a_round_of_a_former_boot_without_bytes_is_not_replayed),
+		TEST(what_is_to_be_replayed_goes_before_what_was_asked_for_in_the_boot_before),
 		TEST(a_file_without_late_bytes_has_nothing_to_keep),
 		TEST(a_reclaim_tells_what_is_dirty_from_what_is_to_be_replayed),
 		TEST(bytes_that_may_be_older_than_the_servers_are_kept_and_not_sent),
