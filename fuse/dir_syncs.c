@@ -16,12 +16,13 @@ struct change {
 	struct kr_fid dir;
 	uint64_t number;     /* of the latest change */
 	uint64_t changed_ns; /* ... and when it was heard of */
-	bool lost;           /* one that was made before the server's last boot may be lost */
+	uint64_t lost_ns;    /* one that was made before the server's last boot may be lost, which was heard of then; 0: none may */
 };
 
 struct kr_dir_syncs {
 	struct kr_table by_dir;
-	struct kr_list settling, lost; /* struct change, the latest last */
+	struct kr_list settling; /* struct change, the latest last ... */
+	struct kr_list lost;     /* ... and those with lost_ns */
 	_Atomic uint64_t last_number;
 };
 
@@ -71,15 +72,20 @@ static struct change *find(const struct kr_dir_syncs *syncs, const struct kr_fid
 	return link ? KR_CONTAINER_OF(link, struct change, by_dir) : NULL;
 }
 
-/* What is settled at NOW_NS, when the server is heard; and what is too much. */
+static bool is_past(uint64_t then_ns, uint64_t seconds, uint64_t now_ns)
+{
+	return then_ns + seconds * KR_NS_PER_S < now_ns;
+}
+
+/* What is settled, or has been lost for long, at NOW_NS, when the server is heard; and what is too much. */
 static void forget_old(struct kr_dir_syncs *syncs, uint64_t now_ns)
 {
 	struct change *change;
 
-	while ((change = first_of(&syncs->settling)) && (syncs->by_dir.count > KR_DIR_SYNCS_MAX ||
-	    change->changed_ns + KR_DIR_SETTLED_S * KR_NS_PER_S < now_ns))
+	while ((change = first_of(&syncs->lost)) && (syncs->by_dir.count > KR_DIR_SYNCS_MAX || is_past(change->lost_ns, KR_DIR_LOST_S, now_ns)))
 		forget(syncs, change);
-	while (syncs->by_dir.count > KR_DIR_SYNCS_MAX && (change = first_of(&syncs->lost)))
+	while ((change = first_of(&syncs->settling)) && (syncs->by_dir.count > KR_DIR_SYNCS_MAX ||
+	    is_past(change->changed_ns, KR_DIR_SETTLED_S, now_ns)))
 		forget(syncs, change);
 }
 
@@ -87,16 +93,17 @@ void kr_dir_syncs_changed(struct kr_dir_syncs *syncs, const struct kr_fid *dir, 
 {
 	struct change *change = find(syncs, dir);
 
-	if (change) {
+	if (change && !change->lost_ns) {
 		kr_list_remove(&change->link);
-	} else {
+	} else if (!change) {
 		change = kr_xcalloc(1, sizeof(*change));
 		change->dir = *dir;
 		kr_table_insert(&syncs->by_dir, &change->by_dir, kr_hash_bytes(dir->bytes, dir->length));
 	}
 	change->number = ++syncs->last_number;
 	change->changed_ns = now_ns;
-	kr_list_append(change->lost ? &syncs->lost : &syncs->settling, &change->link);
+	if (!change->lost_ns)
+		kr_list_append(&syncs->settling, &change->link);
 	forget_old(syncs, now_ns);
 }
 
@@ -138,17 +145,18 @@ void kr_dir_syncs_answered(struct kr_dir_syncs *syncs, uint16_t type, const void
 	free(asked);
 }
 
-size_t kr_dir_syncs_booted(struct kr_dir_syncs *syncs, uint64_t heard_ns)
+size_t kr_dir_syncs_booted(struct kr_dir_syncs *syncs, uint64_t heard_ns, uint64_t now_ns)
 {
 	struct change *change;
+	size_t count = 0;
 
 	forget_old(syncs, heard_ns);
-	while ((change = first_of(&syncs->settling))) {
+	for (; (change = first_of(&syncs->settling)); count++) {
 		kr_list_remove(&change->link);
 		kr_list_append(&syncs->lost, &change->link);
-		change->lost = true;
+		change->lost_ns = now_ns;
 	}
-	return syncs->by_dir.count;
+	return count;
 }
 
 uint64_t kr_dir_syncs_begin(const struct kr_dir_syncs *syncs)
@@ -156,17 +164,17 @@ uint64_t kr_dir_syncs_begin(const struct kr_dir_syncs *syncs)
 	return syncs->last_number;
 }
 
-int kr_dir_syncs_end(struct kr_dir_syncs *syncs, const struct kr_fid *dir, uint64_t begun, int err)
+int kr_dir_syncs_end(struct kr_dir_syncs *syncs, const struct kr_fid *dir, uint64_t begun, int err, uint64_t now_ns)
 {
 	struct change *change = err ? NULL : find(syncs, dir);
 
 	if (!change)
 		return err;
-	if (change->lost) {
+	if (change->lost_ns) {
+		err = is_past(change->lost_ns, KR_DIR_LOST_S, now_ns) ? 0 : -EIO;
+		change->lost_ns = 0;
 		kr_list_remove(&change->link);
 		kr_list_append(&syncs->settling, &change->link);
-		change->lost = false;
-		err = -EIO;
 	}
 	if (change->number <= begun)
 		forget(syncs, change);

@@ -3,7 +3,7 @@
  * A change of a name is on the server's disk when an fsync of its directory says so, or after a while by itself.  If the server loses its
  * power before, the change is lost as on a local disk; but there the program would be gone, too.  Here it lives on, and an fsync of
  * the directory that the next boot of the server answers knows nothing of it: the node remembers which directories it has
- * changed, and has one fsync of each fail (EIO), whoever calls it.
+ * changed, and has one fsync of each fail (EIO), whoever calls it, in the KR_DIR_LOST_S after the boot was heard of.
  *
  * A change that had been made KR_DIR_SETTLED_S before the server was last heard counts as on the disk: file systems
  * write down their names within half a minute.  A server that was stopped in peace has lost nothing, which is not known here.
@@ -19,7 +19,7 @@
 
 struct kr_dir_syncs;
 
-enum { KR_DIR_SYNCS_MAX = 65536, KR_DIR_SETTLED_S = 60 };
+enum { KR_DIR_SYNCS_MAX = 65536, KR_DIR_SETTLED_S = 60, KR_DIR_LOST_S = 600 };
 
 struct kr_dir_syncs *kr_dir_syncs_new(void);
 void kr_dir_syncs_free(struct kr_dir_syncs *syncs);
@@ -28,11 +28,12 @@ void kr_dir_syncs_answered(struct kr_dir_syncs *syncs, uint16_t type, const void
 	uint64_t now_ns);
 /* A name of DIR has been changed at NOW_NS. */
 void kr_dir_syncs_changed(struct kr_dir_syncs *syncs, const struct kr_fid *dir, uint64_t now_ns);
-/* The server's machine has booted; it was heard before that until HEARD_NS. Returns how many directories may have lost changes. */
-size_t kr_dir_syncs_booted(struct kr_dir_syncs *syncs, uint64_t heard_ns);
+/* At NOW_NS it is heard that the server's machine has booted; before that it was heard until HEARD_NS. Returns how many more directories may have
+ * lost changes. */
+size_t kr_dir_syncs_booted(struct kr_dir_syncs *syncs, uint64_t heard_ns, uint64_t now_ns);
 /* Before a sync of DIR is asked for: what kr_dir_syncs_end wants to know. Any thread. */
 uint64_t kr_dir_syncs_begin(const struct kr_dir_syncs *syncs);
-/* A sync of DIR has been answered with ERR: what the program is to be told. */
-int kr_dir_syncs_end(struct kr_dir_syncs *syncs, const struct kr_fid *dir, uint64_t begun, int err);
+/* A sync of DIR has been answered with ERR at NOW_NS: what the program is to be told. */
+int kr_dir_syncs_end(struct kr_dir_syncs *syncs, const struct kr_fid *dir, uint64_t begun, int err, uint64_t now_ns);
 
 #endif

@@ -239,7 +239,7 @@ static void on_fsync(struct kr_op *op, int err, const void *message, struct kr_b
 	struct fsync_op *sync = KR_CONTAINER_OF(op, struct fsync_op, op);
 
 	(void)message, (void)data;
-	kr_op_reply_err(op, kr_dir_syncs_end(op->mount->dir_syncs, &sync->dir, sync->begun, err));
+	kr_op_reply_err(op, kr_dir_syncs_end(op->mount->dir_syncs, &sync->dir, sync->begun, err, kr_clock_ns()));
 }
 
 void kr_op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi)

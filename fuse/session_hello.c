@@ -70,7 +70,7 @@ static void wait_for_end(struct kr_session *session)
 /* The server's machine has booted while we had a session: what it had not on its disk is lost. */
 static void tell_of_boot(struct kr_session *session)
 {
-	size_t lost = session->mount->dir_syncs ? kr_dir_syncs_booted(session->mount->dir_syncs, session->heard_ns) : 0;
+	size_t lost = session->mount->dir_syncs ? kr_dir_syncs_booted(session->mount->dir_syncs, session->heard_ns, kr_clock_ns()) : 0;
 
 	if (lost)
 		kr_log_warn("the server's machine has booted anew: changes of names in %zu directories may be lost that no fsync of the directory has "

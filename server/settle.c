@@ -21,7 +21,7 @@ static enum kr_executed_phase judge_rename(const struct kr_turn_change *change, 
 		return KR_EXECUTED_BEGUN;
 	if (new_name->err || new_name->file != change->before)
 		return KR_EXECUTED_TURN;
-	if (!name->file) /* else they were exchanged */
+	if (!name->file && (!name->err || name->gone)) /* else they were exchanged, or nobody knows */
 		*ret_value = kr_turn_value(KR_TURN_RENAME, change->parent, change->name);
 	return KR_EXECUTED_DONE;
 }

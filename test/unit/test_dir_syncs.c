@@ -24,7 +24,7 @@ static uint64_t at(unsigned second)
 
 static int fsync_of(struct kr_dir_syncs *syncs, const struct kr_fid *dir)
 {
-	return kr_dir_syncs_end(syncs, dir, kr_dir_syncs_begin(syncs), 0);
+	return kr_dir_syncs_end(syncs, dir, kr_dir_syncs_begin(syncs), 0, at(300));
 }
 
 static int setup(void **state)
@@ -43,10 +43,10 @@ static void what_was_changed_before_a_boot_fails_once(void **state)
 {
 	kr_dir_syncs_changed(*state, &one, at(100));
 	assert_int_equal(fsync_of(*state, &two), 0);
-	assert_int_equal(kr_dir_syncs_booted(*state, at(101)), 1);
+	assert_int_equal(kr_dir_syncs_booted(*state, at(101), at(101)), 1);
 	kr_dir_syncs_changed(*state, &one, at(110));
 	assert_int_equal(fsync_of(*state, &two), 0);
-	assert_int_equal(kr_dir_syncs_end(*state, &one, kr_dir_syncs_begin(*state), -ENOSPC), -ENOSPC);
+	assert_int_equal(kr_dir_syncs_end(*state, &one, kr_dir_syncs_begin(*state), -ENOSPC, at(300)), -ENOSPC);
 	assert_int_equal(fsync_of(*state, &one), -EIO);
 	assert_int_equal(fsync_of(*state, &one), 0);
 }
@@ -55,7 +55,7 @@ static void what_was_synced_before_is_not_lost(void **state)
 {
 	kr_dir_syncs_changed(*state, &one, at(100));
 	assert_int_equal(fsync_of(*state, &one), 0);
-	assert_int_equal(kr_dir_syncs_booted(*state, at(101)), 0);
+	assert_int_equal(kr_dir_syncs_booted(*state, at(101), at(101)), 0);
 	assert_int_equal(fsync_of(*state, &one), 0);
 }
 
@@ -64,8 +64,8 @@ static void a_change_beside_a_sync_is_not_synced(void **state)
 	uint64_t begun = kr_dir_syncs_begin(*state);
 
 	kr_dir_syncs_changed(*state, &one, at(100));
-	assert_int_equal(kr_dir_syncs_end(*state, &one, begun, 0), 0);
-	assert_int_equal(kr_dir_syncs_booted(*state, at(101)), 1);
+	assert_int_equal(kr_dir_syncs_end(*state, &one, begun, 0, at(300)), 0);
+	assert_int_equal(kr_dir_syncs_booted(*state, at(101), at(101)), 1);
 	assert_int_equal(fsync_of(*state, &one), -EIO);
 }
 
@@ -76,36 +76,45 @@ static void a_sync_beside_a_boot_has_not_synced_what_was_before(void **state)
 
 	kr_dir_syncs_changed(*state, &one, at(100));
 	begun = kr_dir_syncs_begin(*state);
-	kr_dir_syncs_booted(*state, at(101));
-	assert_int_equal(kr_dir_syncs_end(*state, &one, begun, 0), -EIO);
+	kr_dir_syncs_booted(*state, at(101), at(101));
+	assert_int_equal(kr_dir_syncs_end(*state, &one, begun, 0, at(300)), -EIO);
 	assert_int_equal(fsync_of(*state, &one), 0);
 }
 
 static void a_failed_sync_has_synced_nothing(void **state)
 {
 	kr_dir_syncs_changed(*state, &one, at(100));
-	assert_int_equal(kr_dir_syncs_end(*state, &one, kr_dir_syncs_begin(*state), -EINTR), -EINTR);
-	assert_int_equal(kr_dir_syncs_booted(*state, at(101)), 1);
+	assert_int_equal(kr_dir_syncs_end(*state, &one, kr_dir_syncs_begin(*state), -EINTR, at(300)), -EINTR);
+	assert_int_equal(kr_dir_syncs_booted(*state, at(101), at(101)), 1);
 }
 
 static void what_is_long_past_is_on_the_disk_by_itself(void **state)
 {
 	kr_dir_syncs_changed(*state, &one, at(100));
 	kr_dir_syncs_changed(*state, &two, at(101));
-	assert_int_equal(kr_dir_syncs_booted(*state, at(101 + S)), 1);
+	assert_int_equal(kr_dir_syncs_booted(*state, at(101 + S), at(101 + S)), 1);
 	assert_int_equal(fsync_of(*state, &one), 0);
 	assert_int_equal(fsync_of(*state, &two), -EIO);
 }
 
-/* It is lost whatever has been changed there since, and however long nobody asks. */
-static void what_is_lost_stays_lost_until_somebody_is_told(void **state)
+/* It is lost whatever has been changed there since, but not for ever. */
+static void what_is_lost_stays_lost_for_a_while(void **state)
 {
 	kr_dir_syncs_changed(*state, &one, at(100));
-	kr_dir_syncs_booted(*state, at(101));
-	kr_dir_syncs_changed(*state, &two, at(200 + 2 * S));
-	assert_int_equal(kr_dir_syncs_booted(*state, at(201 + 4 * S)), 1);
+	assert_int_equal(kr_dir_syncs_booted(*state, at(101), at(150)), 1);
+	kr_dir_syncs_changed(*state, &one, at(160));
+	kr_dir_syncs_changed(*state, &two, at(160));
+	assert_int_equal(kr_dir_syncs_booted(*state, at(161 + S), at(161 + S)), 0);
 	assert_int_equal(fsync_of(*state, &two), 0);
 	assert_int_equal(fsync_of(*state, &one), -EIO);
+
+	kr_dir_syncs_changed(*state, &one, at(290));
+	assert_int_equal(kr_dir_syncs_booted(*state, at(291), at(291)), 1);
+	assert_int_equal(kr_dir_syncs_end(*state, &one, kr_dir_syncs_begin(*state), 0, at(292 + KR_DIR_LOST_S)), 0);
+	kr_dir_syncs_changed(*state, &one, at(290));
+	assert_int_equal(kr_dir_syncs_booted(*state, at(291), at(291)), 1);
+	kr_dir_syncs_changed(*state, &two, at(292 + KR_DIR_LOST_S));
+	assert_int_equal(fsync_of(*state, &one), 0);
 }
 
 static void only_the_latest_are_remembered(void **state)
@@ -116,8 +125,12 @@ static void only_the_latest_are_remembered(void **state)
 		memcpy(dir.bytes, &i, sizeof(i));
 		kr_dir_syncs_changed(*state, &dir, at(100));
 	}
-	assert_int_equal(kr_dir_syncs_booted(*state, at(101)), KR_DIR_SYNCS_MAX);
+	assert_int_equal(kr_dir_syncs_booted(*state, at(101), at(101)), KR_DIR_SYNCS_MAX);
 	assert_int_equal(fsync_of(*state, &dir), -EIO);
+	kr_dir_syncs_changed(*state, &one, at(110)); /* there is room for it, whatever is lost */
+	kr_dir_syncs_changed(*state, &two, at(110));
+	assert_int_equal(kr_dir_syncs_booted(*state, at(111), at(111)), 2);
+	assert_int_equal(fsync_of(*state, &one), -EIO);
 }
 
 static void answered(struct kr_dir_syncs *syncs, uint16_t type, const void *msg, const union kr_any_msg *reply)
@@ -139,13 +152,13 @@ static void a_rename_changes_two_directories_and_an_open_of_what_is_there_none(v
 
 	answered(*state, KR_MSG_CREATE, &create, &reply);
 	answered(*state, KR_MSG_GETATTR, &getattr, &reply);
-	assert_int_equal(kr_dir_syncs_booted(*state, at(101)), 0);
+	assert_int_equal(kr_dir_syncs_booted(*state, at(101), at(101)), 0);
 	reply.create_reply.created = 1;
 	answered(*state, KR_MSG_CREATE, &create, &reply);
-	assert_int_equal(kr_dir_syncs_booted(*state, at(101)), 1);
+	assert_int_equal(kr_dir_syncs_booted(*state, at(101), at(101)), 1);
 	assert_int_equal(fsync_of(*state, &one), -EIO);
 	answered(*state, KR_MSG_RENAME, &rename, &reply);
-	assert_int_equal(kr_dir_syncs_booted(*state, at(101)), 2);
+	assert_int_equal(kr_dir_syncs_booted(*state, at(101), at(101)), 2);
 	assert_int_equal(fsync_of(*state, &one), -EIO);
 	assert_int_equal(fsync_of(*state, &two), -EIO);
 }
@@ -161,7 +174,7 @@ int main(void)
 		TEST(a_sync_beside_a_boot_has_not_synced_what_was_before),
 		TEST(a_failed_sync_has_synced_nothing),
 		TEST(what_is_long_past_is_on_the_disk_by_itself),
-		TEST(what_is_lost_stays_lost_until_somebody_is_told),
+		TEST(what_is_lost_stays_lost_for_a_while),
 		TEST(only_the_latest_are_remembered),
 		TEST(a_rename_changes_two_directories_and_an_open_of_what_is_there_none),
 	};
