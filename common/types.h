@@ -68,7 +68,7 @@ enum kr_fsync_flag { KR_FSYNC_DATA = 1, KR_FSYNC_SEEN = 2, KR_FSYNC_APPLIED = 4,
 
 /* What of a file's bytes is in conflict (RECLAIM): those that were not flushed, those to be replayed. */
 enum kr_conflict_part { KR_CONFLICT_DIRTY = 1, KR_CONFLICT_REPLAYS = 2, KR_CONFLICT_ALL = 3 };
-/* Lease kinds, a bit set (DESIGN: READ = cache and serve the data, WRITE = journal writes). */
+/* Lease kinds, a bit set (READ = cache and serve the data, WRITE = journal writes). */
 enum kr_lease_kind { KR_LEASE_READ = 1, KR_LEASE_WRITE = 2, KR_LEASE_ALL = 3 };
 enum { KR_RECLAIM_UNCOVERED = 4 }; /* beside kinds in RECLAIM */
 enum { KR_HELLO_REPLAY = 1 };     /* flags of HELLO */

@@ -121,7 +121,7 @@ void kr_stage_tick(struct kr_stage *stage);
 
 /* stage_store.c */
 /* BLOCK has come, verified: it can be read from now on, waiters are told, and it goes to disk.  CHARGED: it counts
- * against the hops' budget until then.  DEMANDED: the file is to be stepped. */
+ * against the hops' budget until then. */
 void kr_stage_deliver(struct kr_stage *stage, uint64_t block, struct kr_buf *buf, uint64_t checksum, bool charged);
 /* Forgets all blocks in memory. */
 void kr_stage_drop_held(struct kr_stage *stage);
