@@ -168,6 +168,17 @@ static bool may_be_applied(const struct kr_request *request)
 	return request->session->replay && kr_data_forgotten(request->server->data, &msg->file, request->session->node_id) >= first;
 }
 
+/* Replays of a former boot that are not known to be there, when those that this instance has collected have gone in: whoever is late, and whatever has been
+ * synced since. */
+static bool is_out_of_turn(const struct kr_request *request)
+{
+	const struct kr_server *server = request->server;
+	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
+
+	return kr_state_facts(server->state)->new_boot && !kr_data_collecting(server->data) && msg->replay_last &&
+		kr_data_judge_replays(server->data, request->session->node_id, msg) != KR_SYNCED_ALL;
+}
+
 /* Others' leases are given up, so what they wrote has been applied. */
 static bool touched(const struct kr_request *request, const struct kr_sfile *file, const struct kr_attr *attr)
 {
@@ -182,7 +193,7 @@ static bool touched(const struct kr_request *request, const struct kr_sfile *fil
 		changed = file->own_base;
 		ctime = may_be_applied(request) ? ctime : file->own_ctime;
 	}
-	if (file->changing > 0)
+	if (file->changing > 0 || (changed && is_out_of_turn(request)))
 		return true;
 	/* Made for these bytes, and as it was made: the node was killed before its own were in it. (Times tick.) */
 	if (!changed && attr->size == 0 && kr_conflicts_is_new(&file->server->conflicts, request->session->node_id, &file->fid, attr->ctime))
@@ -190,7 +201,7 @@ static bool touched(const struct kr_request *request, const struct kr_sfile *fil
 	if (lapse.kind == KR_LAPSE_KNOWN && changed > lapse.epoch)
 		return true;
 	if (lapse.kind == KR_LAPSE_KNOWN && (exact || file->server->forgotten_epoch <= lapse.epoch) && !may_be_applied(request) &&
-		!uncovered_before)
+		!uncovered_before && !(file->server->forgotten_epoch && is_out_of_turn(request)))
 		return false;
 	return is_changed_since(request, ctime);
 }

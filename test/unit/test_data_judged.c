@@ -238,6 +238,66 @@ static void after_one_that_there_was_no_room_for_none_is_taken(void **state)
 	wait_until(F.server.data->replays == 0);
 }
 
+/* Nobody else has changed it since, but what was collected has gone in: A's is older. */
+static void a_node_that_was_away_does_not_cover_what_was_replayed(void **state)
+{
+	static const struct kr_range seven = { 50, 100 };
+	struct node *a = node_start("a"), *b = node_start("b");
+	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5,
+		.since = { .sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) - 3600 } };
+
+	(void)state;
+	reclaim.file = create_file(a, "file");
+	boot_anew();
+	for (int i = 0; i < 2; i++) {
+		F.nodes[i].manual_reclaim = true;
+		F.nodes[i].file = reclaim.file;
+	}
+	node_begin(b);
+	wait_until(b->live);
+	send_replay(b, 7, &seven, 7);
+	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
+	F.server.grace.ends_ns = F.server.grace.latest_ns = 1;
+	wait_until(b->flushed && !F.server.grace.active);
+	assert_int_equal(b->flush_err, 0);
+	node_begin(a);
+	wait_until(a->live);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
+	assert_true(the_answer.reply.reclaim_reply.conflict & KR_CONFLICT_REPLAYS);
+	assert_content("file", 150, only_seven);
+}
+
+/* Also when the others' are on stable storage, and whatever the node has seen of the file meanwhile. */
+static void what_missed_its_turn_comes_after_what_has_been_synced_since(void **state)
+{
+	static const struct kr_range five = { 0, 100 };
+	struct node *a = node_start("a"), *b = node_start("b");
+	struct kr_reclaim_request reclaim = { .replay_first = 1, .replay_last = KR_ROUND_REPLAYS_PER_NODE + 1, .oldest = 1,
+		.newest = KR_ROUND_REPLAYS_PER_NODE + 1 };
+
+	(void)state;
+	reclaim.file = create_file(a, "file");
+	begin_replays(reclaim.file);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
+	for (uint64_t i = 1; i <= KR_ROUND_REPLAYS_PER_NODE; i++)
+		send_replay(a, i, &five, 5);
+	a->flushed = false;
+	send_replay(a, reclaim.newest, &five, 5);
+	wait_until(a->flushed);
+	assert_int_equal(a->flush_err, -EAGAIN);
+	send_replay(b, 2000, &five, 7);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
+	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
+	wait_until(b->flushed && !F.server.grace.active);
+	wait_until(b->stable >= b->flush_reply.round);
+	reclaim.since = (struct kr_time){ .sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + 1 };
+	reclaim.oldest = reclaim.newest;
+	reclaim.replay_first = reclaim.replay_last;
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
+	assert_int_equal(the_answer.reply.reclaim_reply.conflict, KR_CONFLICT_REPLAYS);
+	assert_content("file", 100, all_seven);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -247,6 +307,8 @@ int main(void)
 		TEST(what_is_asked_for_while_the_collected_go_in_waits_for_them),
 		TEST(a_replay_beyond_those_that_are_collected_is_judged),
 		TEST(after_one_that_there_was_no_room_for_none_is_taken),
+		TEST(a_node_that_was_away_does_not_cover_what_was_replayed),
+		TEST(what_missed_its_turn_comes_after_what_has_been_synced_since),
 	};
 
 	prepare();
