@@ -173,6 +173,20 @@ static unsigned all_seven(uint64_t offset)
 	return 7;
 }
 
+/* A has one round of PIECE more to replay than are collected. */
+static void replay_too_many(struct node *a, struct kr_reclaim_request *reclaim, const struct kr_range *piece)
+{
+	reclaim->file = create_file(a, "file");
+	begin_replays(reclaim->file);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM, reclaim), 0);
+	for (uint64_t i = 1; i <= KR_ROUND_REPLAYS_PER_NODE; i++)
+		send_replay(a, i, piece, 5);
+	a->flushed = false;
+	send_replay(a, reclaim->newest, piece, 5);
+	wait_until(a->flushed);
+	assert_int_equal(a->flush_err, -EAGAIN);
+}
+
 /* Also what is asked for while there is no room for it. */
 static void a_replay_beyond_those_that_are_collected_is_judged(void **state)
 {
@@ -182,15 +196,7 @@ static void a_replay_beyond_those_that_are_collected_is_judged(void **state)
 		.newest = KR_ROUND_REPLAYS_PER_NODE + 1 };
 
 	(void)state;
-	reclaim.file = create_file(a, "file");
-	begin_replays(reclaim.file);
-	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
-	for (uint64_t i = 1; i <= KR_ROUND_REPLAYS_PER_NODE; i++)
-		send_replay(a, i, &five, 5);
-	a->flushed = false;
-	send_replay(a, reclaim.newest, &five, 5);
-	wait_until(a->flushed);
-	assert_int_equal(a->flush_err, -EAGAIN);
+	replay_too_many(a, &reclaim, &five);
 	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
 	assert_int_equal(the_answer.reply.reclaim_reply.conflict, 0);
 	send_replay(b, 2000, &five, 7);
@@ -276,15 +282,7 @@ static void what_missed_its_turn_comes_after_what_has_been_synced_since(void **s
 		.newest = KR_ROUND_REPLAYS_PER_NODE + 1 };
 
 	(void)state;
-	reclaim.file = create_file(a, "file");
-	begin_replays(reclaim.file);
-	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
-	for (uint64_t i = 1; i <= KR_ROUND_REPLAYS_PER_NODE; i++)
-		send_replay(a, i, &five, 5);
-	a->flushed = false;
-	send_replay(a, reclaim.newest, &five, 5);
-	wait_until(a->flushed);
-	assert_int_equal(a->flush_err, -EAGAIN);
+	replay_too_many(a, &reclaim, &five);
 	send_replay(b, 2000, &five, 7);
 	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
 	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
