@@ -336,7 +336,7 @@ static int init_parts(struct kr_server *server)
 	memcpy(server->boot_id, facts->boot_id, 16);
 	memcpy(server->export_id, facts->export_id, 16);
 	server->instance = facts->instance;
-	err = kr_setbacks_open(&server->setbacks, kr_state_dir(server->state), server->boot_id);
+	err = kr_setbacks_open(&server->setbacks, kr_state_dir(server->state), facts->machine_id);
 	if (!err)
 		err = kr_executed_open(kr_state_dir(server->state), server->boot_id, &server->executed);
 	if (!err)
@@ -346,7 +346,7 @@ static int init_parts(struct kr_server *server)
 	if (!err)
 		err = kr_doubts_open(&server->doubts, kr_state_dir(server->state), server->setbacks.former_ns, server->instance);
 	if (!err)
-		err = kr_setbacks_save(&server->setbacks, kr_state_dir(server->state), server->boot_id);
+		err = kr_setbacks_save(&server->setbacks, kr_state_dir(server->state), facts->machine_id);
 	if (err)
 		return err;
 	kr_export_doubt_past(server->export, &server->doubts);
@@ -407,6 +407,11 @@ static void sync_export(struct kr_job *job)
 	kr_state_sync_export(job->server->state);
 }
 
+static void stop_in_peace(struct kr_job *job)
+{
+	kr_state_stop_in_peace(job->server->state);
+}
+
 static void end_sessions(struct kr_server *server)
 {
 	while (!kr_list_empty(&server->sessions))
@@ -419,7 +424,7 @@ static bool quiet(const struct kr_server *server, uint64_t waited_ns)
 	return server->jobs == 0 && (kr_data_idle(server->data) || waited_ns > STOP_ROUNDS_MS * KR_NS_PER_MS);
 }
 
-/* Running jobs finish and their replies go out; then sessions end (which starts the last jobs), then handles close. */
+/* Running jobs finish and their replies go out; then sessions end (which starts the last jobs), then all is synced once more, then handles close. */
 static void on_stopping(uv_timer_t *timer)
 {
 	struct kr_server *server = timer->data;
@@ -442,6 +447,11 @@ static void on_stopping(uv_timer_t *timer)
 	}
 	if (server->jobs)
 		return;
+	if (!server->at_peace && !late) {
+		server->at_peace = true;
+		kr_job_start(server, kr_xcalloc(1, sizeof(struct kr_job)), stop_in_peace, free_job);
+		return;
+	}
 	kr_watch_stop(server);
 	kr_watch_names_stop(server);
 	kr_data_fini(server->data);

@@ -67,7 +67,7 @@ struct kr_server {
 	struct kr_listen *listen; /* listeners and connections that are nobody's session yet */
 	struct kr_handler handlers[KR_SERVER_TYPES];
 
-	uint8_t boot_id[16];   /* changes with the machine's boot */
+	uint8_t boot_id[16];   /* changes with a loss of the machine's power (state.h) */
 	uint8_t export_id[16]; /* of this export, from the state directory */
 	uint64_t instance;     /* ascends with every start of the server on this state directory */
 	uint32_t lease_ms;     /* a session that is silent for so long is lost */
@@ -101,7 +101,7 @@ struct kr_server {
 	bool making_conflict;
 	size_t stagings, brings;        /* STAGEs that wait, and what is asked of nodes for the others (staging.c) */
 	uint64_t staging_turn;          /* how many have begun */
-	bool stopping, ended;   /* the orderly end has begun; sessions have ended */
+	bool stopping, ended, at_peace; /* the orderly end has begun; sessions have ended; the last sync has begun */
 	uint64_t stopping_ns;
 	bool export_lost, ticking_export;
 	uint64_t export_ticked_ns;

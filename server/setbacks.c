@@ -190,6 +190,6 @@ void kr_setbacks_tick(struct kr_server *server)
 	setbacks->unsaved = false;
 	setbacks->saved_ns = setbacks->raw_ns;
 	save = kr_xcalloc(1, sizeof(*save));
-	add_lines(setbacks, server->boot_id, &save->lines);
+	add_lines(setbacks, kr_state_facts(server->state)->machine_id, &save->lines);
 	kr_job_start(server, &save->job, run_save, saved);
 }

@@ -12,6 +12,7 @@
 #include "common/log.h"
 #include "server/data_priv.h"
 #include "server/export.h"
+#include "server/state.h"
 
 struct waiter {
 	struct kr_link link;
@@ -234,6 +235,7 @@ static void done(struct kr_gate_job *gated)
 	data->counters.syncs++;
 	if (job->err && !job->gone) {
 		data->counters.sync_errors++;
+		kr_state_no_peace(data->server->state);
 		kr_log_error("syncing a file failed: %s; its nodes send again what was applied since the last good sync",
 			strerror(-job->err));
 		kr_replayed_lose(&data->replayed, &file->fid, loss_noted, job);

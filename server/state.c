@@ -148,13 +148,31 @@ void kr_state_note_boot(const struct kr_state *state)
 		kr_log_error("cannot write to the state directory %s: %s", state->path, kr_fail_reason());
 }
 
-int kr_state_sync_export(const struct kr_state *state)
+void kr_state_no_peace(struct kr_state *state)
+{
+	state->no_peace = true;
+}
+
+int kr_state_sync_export(struct kr_state *state)
 {
 	int err = syncfs(state->export_lock) ? -errno : 0;
 
-	if (err)
+	if (err) {
+		kr_state_no_peace(state);
 		kr_log_error("cannot sync the export: %s", strerror(-err));
+	}
 	return err;
+}
+
+void kr_state_stop_in_peace(struct kr_state *state)
+{
+	struct kr_peace stopped = state->peace;
+
+	if (stopped.state != KR_PEACE_SERVING || kr_state_sync_export(state) || state->no_peace)
+		return;
+	stopped.state = KR_PEACE_STOPPED;
+	if (syncfs(state->dir) || kr_peace_write(state->dir, &stopped))
+		kr_log_warn("cannot write to the state directory %s that the server was stopped in peace: %s", state->path, strerror(errno));
 }
 
 const struct kr_state_facts *kr_state_facts(const struct kr_state *state)

@@ -244,6 +244,22 @@ static int count_start(struct kr_state *state)
 	return err ? kr_fail_errno(err, "cannot write to the state directory %s", state->path) : 0;
 }
 
+/* Durably taken back before anybody is served: see peace.h. */
+static int read_peace(struct kr_state *state)
+{
+	struct kr_state_facts *facts = &state->facts;
+	struct kr_peace found;
+	int err = kr_boot_id(facts->machine_id);
+
+	if (!err)
+		err = kr_peace_read(state->dir, &found);
+	if (err)
+		return err;
+	state->peace = kr_peace_start(&found, facts->machine_id, facts->instance == 1);
+	err = kr_peace_write(state->dir, &state->peace);
+	return err ? kr_fail_errno(err, "cannot write to the state directory %s", state->path) : 0;
+}
+
 /* A new boot is written down when its grace period has ended (kr_state_note_boot): a server that dies before would else be
  * followed by one that applies replays in any order. */
 static int read_boot(struct kr_state *state)
@@ -251,10 +267,9 @@ static int read_boot(struct kr_state *state)
 	KR_AUTO_FREE char *text = NULL;
 	char hex[KR_STATE_ID_HEX];
 	size_t length;
-	int err = kr_boot_id(state->facts.boot_id);
+	int err;
 
-	if (err)
-		return err;
+	memcpy(state->facts.boot_id, state->peace.boot, 16);
 	kr_hex_format(state->facts.boot_id, 16, hex);
 	err = kr_read_file(state->dir, "boot", SMALL_FILE_MAX, &text, &length);
 	if (err && err != -ENOENT)
@@ -277,6 +292,8 @@ static int fill(struct kr_state *state, const char *export_path)
 		err = read_identity(state);
 	if (!err)
 		err = count_start(state);
+	if (!err)
+		err = read_peace(state);
 	if (!err)
 		err = read_boot(state);
 	return err ? err : read_nodes(state);

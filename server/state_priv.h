@@ -2,10 +2,15 @@
 #ifndef KR_SERVER_STATE_PRIV_H
 #define KR_SERVER_STATE_PRIV_H
 
+#include <stdatomic.h>
+
+#include "server/peace.h"
 #include "server/state.h"
 
 struct kr_state {
 	struct kr_state_facts facts;
+	struct kr_peace peace;
+	atomic_bool no_peace; /* a sync of this instance has failed */
 	char *path;
 	int dir, nodes_dir, lock, export_lock;
 	/* Loop thread: changes of node records that wait for the batch in the pool. */

@@ -209,6 +209,53 @@ static void write_clock(const struct fixture *f, uint64_t real_ns)
 	close(dir);
 }
 
+static void write_peace(const struct fixture *f, const struct kr_peace *peace)
+{
+	int dir = open(f->state_path, O_RDONLY | O_DIRECTORY);
+
+	assert_int_equal(kr_peace_write(dir, peace), 0);
+	close(dir);
+}
+
+static struct kr_peace read_peace(const struct fixture *f)
+{
+	struct kr_peace peace;
+	int dir = open(f->state_path, O_RDONLY | O_DIRECTORY);
+
+	assert_int_equal(kr_peace_read(dir, &peace), 0);
+	close(dir);
+	return peace;
+}
+
+/* With other ids in the state directory than those of this start. */
+static void boot_the_machine(struct fixture *f)
+{
+	struct kr_peace peace;
+
+	stop_server(f);
+	peace = read_peace(f);
+	peace.machine[0] ^= 1;
+	peace.boot[0] ^= 1;
+	write_peace(f, &peace);
+	start_server(f);
+}
+
+static void a_boot_of_the_machine_after_a_stop_in_peace_is_a_mere_restart(void **state)
+{
+	struct fixture *f = *state;
+	uint8_t boot_id[16];
+
+	assert_int_equal(read_peace(f).state, KR_PEACE_SERVING);
+	memcpy(boot_id, f->server.boot_id, 16);
+	boot_the_machine(f);
+	boot_id[0] ^= 1;
+	assert_memory_equal(f->server.boot_id, boot_id, 16);
+	assert_int_equal(read_peace(f).state, KR_PEACE_SERVING);
+	kr_state_no_peace(f->server.state); /* a sync has failed */
+	boot_the_machine(f);
+	assert_memory_equal(f->server.boot_id, kr_state_facts(f->server.state)->machine_id, 16);
+}
+
 static void a_start_that_fails_leaves_the_doubt_about_the_former_instance_to_the_next(void **state)
 {
 	struct fixture *f = *state;
@@ -238,6 +285,7 @@ int main(void)
 		TEST(nobody_goes_on_before_the_lost_are_forgotten),
 		TEST(two_servers_on_one_export_are_refused),
 		TEST(another_directory_at_the_same_path_is_refused),
+		TEST(a_boot_of_the_machine_after_a_stop_in_peace_is_a_mere_restart),
 		TEST(a_start_that_fails_leaves_the_doubt_about_the_former_instance_to_the_next),
 	};
 

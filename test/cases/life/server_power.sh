@@ -44,11 +44,10 @@ drained 1
 [ "$(cat "$E/rewritten")" = new ] || fail "old bytes are in what was rewritten: $(cat "$E/rewritten")"
 [ "$(cat "$E/copied")" = original-------- ] || fail "a copy is lost"
 
-note "a rename is lost, and who asks for it only then is told"
-put 1 name old fsync
-put 1 temporary new fsync
-snapshot
-on node1 timeout $((120 * SLOW)) python3 - "$(mnt 1)" "$WORK" <<'P' >"$WORK/told" &
+# renames: node 1 renames temporary to name, and syncs the directory twice when the server is back; what it is told is in $WORK/told.
+renames() {
+	rm -f "$WORK/renamed" "$WORK/back"
+	on node1 timeout $((120 * SLOW)) python3 - "$(mnt 1)" "$WORK" <<'P' >"$WORK/told" &
 import errno, os, sys, time
 mount, work = sys.argv[1:]
 directory = os.open(mount, os.O_RDONLY)
@@ -59,15 +58,35 @@ for _ in range(2):
     try: os.fsync(directory); print("synced")
     except OSError as error: print(errno.errorcode[error.errno])
 P
-renamer=$!
-until_ok 60 "a rename" test -e "$WORK/renamed" || fail "no rename"
+	renamer=$!
+	until_ok 60 "a rename" test -e "$WORK/renamed" || fail "no rename"
+}
+# is_back SAID: the server has been started anew on another boot of its machine; the renamer is told SAID.
+is_back() {
+	KR_FAULT="@$WORK/fault" server_start
+	for node in 1 2 3; do until_ok 60 "node $node is served" serves $node || fail "node $node is not served"; done
+	touch "$WORK/back"
+	wait $renamer
+	[ "$(tr '\n' ' ' <"$WORK/told")" = "$1 " ] || fail "the fsyncs of the directory: $(cat "$WORK/told")"
+}
+note "a rename is lost, and who asks for it only then is told"
+put 1 name old fsync
+put 1 temporary new fsync
+snapshot
+renames
 power_loss
-KR_FAULT="@$WORK/fault" server_start
-for node in 1 2 3; do until_ok 60 "node $node is served" serves $node || fail "node $node is not served"; done
-touch "$WORK/back"
-wait $renamer
+is_back "EIO synced"
 begins name old
-[ "$(tr '\n' ' ' <"$WORK/told")" = "EIO synced " ] || fail "the fsyncs of the directory: $(cat "$WORK/told")"
+
+note "the server's machine boots after a stop in peace: nobody hears of a loss, and nothing is replayed"
+put 1 temporary new fsync
+renames
+put 2 closed closed2
+server_stop
+boot
+is_back "synced synced"
+begins name new
+begins closed closed2
 
 for when in in-time late; do
 	note "the nodes are back $when"

@@ -1,0 +1,41 @@
+/* Whether the machine's page cache has outlived its boot, in effect: because the server was stopped in peace, with everything on the disk.
+ *
+ * Nodes ask by a boot id whether what was applied at the server, and not synced, is still there.  After a stop in peace it is, whatever happens to the
+ * machine then, so the next start goes on with the id of the last one: for the nodes the server was merely started anew.  They replay
+ * nothing, and no program hears of a loss that there was not (fuse/dir_syncs.h).
+ *
+ * The rule: the file says `stopped` only while no server runs and all that those of this id have applied is on the disk.
+ * It does not say so before a sync of all has succeeded, after which nothing is written to the export; and a start takes it back, durably, before it
+ * serves.  A start that finds anything else follows a server that was killed, perhaps after a sync that failed and that nobody
+ * remembers: with this id it is never said again.
+ *
+ * `peace` in the state directory is one line, MACHINE BOOT STATE: the machine's boot id, the one told to nodes (32 hex digits each), and `stopped`,
+ * `serving` or `killed`.  What is no such line, or not there although a server has been started before, is as if one had been killed.
+ */
+#ifndef KR_SERVER_PEACE_H
+#define KR_SERVER_PEACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum kr_peace_state {
+	KR_PEACE_UNKNOWN,
+	KR_PEACE_KILLED,  /* a server of this id has ended without a word, or may have */
+	KR_PEACE_SERVING, /* all before this one were stopped in peace */
+	KR_PEACE_STOPPED,
+};
+
+struct kr_peace {
+	uint8_t machine[16], boot[16];
+	enum kr_peace_state state;
+};
+
+/* What a start, which may be the FIRST of all, makes of what it finds, on a machine whose boot id is MACHINE. */
+struct kr_peace kr_peace_start(const struct kr_peace *found, const uint8_t machine[16], bool first);
+
+/* Reads DIR/peace; what is not there, or damaged, is unknown. 0 or -errno with a reason. Blocks. */
+int kr_peace_read(int dir, struct kr_peace *ret_peace);
+/* Durable when it returns 0; else -errno with a reason. Blocks. */
+int kr_peace_write(int dir, const struct kr_peace *peace);
+
+#endif
