@@ -117,6 +117,9 @@ static void on_signal(uv_signal_t *handle, int number)
 		serve->interrupted = true;
 		kr_serve_tell(serve, &serve->said_hello);
 		kr_serve_tell(serve, &serve->live);
+	} else if (number == SIGHUP && !serve->mount.options->foreground && !serve->mount.options->replay) {
+		/* No terminal is left that could have been closed, and who rotates logs means no end by it. */
+		kr_log_info("SIGHUP: there is nothing to read again (SIGTERM unmounts)");
 	} else if (serve->drain) {
 		kr_log_info("signal %d again: not draining any further", number);
 		kr_drain_hurry(serve->drain);
@@ -130,11 +133,14 @@ static void on_signal(uv_signal_t *handle, int number)
 void kr_serve_watch_signals(struct kr_serve *serve)
 {
 	static const int numbers[KR_SERVE_SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
+	struct sigaction former;
+	bool nohup = sigaction(SIGHUP, NULL, &former) == 0 && former.sa_handler == SIG_IGN;
 
 	for (int i = 0; i < KR_SERVE_SIGNALS; i++) {
 		uv_signal_init(serve->mount.loop, &serve->signals[i]);
 		serve->signals[i].data = serve;
-		uv_signal_start(&serve->signals[i], on_signal, numbers[i]);
+		if (numbers[i] != SIGHUP || !nohup)
+			uv_signal_start(&serve->signals[i], on_signal, numbers[i]);
 	}
 }
 

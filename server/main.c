@@ -61,19 +61,18 @@ static void on_signal(uv_signal_t *handle, int number)
 	uv_close((uv_handle_t *)&on_term, NULL);
 	uv_close((uv_handle_t *)&on_int, NULL);
 	uv_close((uv_handle_t *)&on_hup, NULL);
+	signal(SIGHUP, SIG_IGN); /* a reload that comes too late ends nothing: what was applied is being synced */
 	kr_server_stop(&server);
 }
 
 static void watch_signals(uv_loop_t *loop)
 {
-	signal(SIGPIPE, SIG_IGN);
 	uv_signal_init(loop, &on_term);
 	uv_signal_init(loop, &on_int);
 	uv_signal_init(loop, &on_hup);
 	uv_signal_start(&on_term, on_signal, SIGTERM);
 	uv_signal_start(&on_int, on_signal, SIGINT);
-	if (!kr_trusts_anybody(&server))
-		uv_signal_start(&on_hup, on_reload, SIGHUP);
+	uv_signal_start(&on_hup, on_reload, SIGHUP);
 }
 
 /* Many nodes mean many sockets. */
@@ -124,6 +123,8 @@ int main(int argc, char **argv)
 		return EXIT_FAILURE;
 	kr_log_init("kairand", KR_LOG_INFO);
 	kr_keep_freed_memory();
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGHUP, SIG_IGN); /* until it serves */
 	setenv("UV_THREADPOOL_SIZE", POOL_THREADS, 1); /* read by libuv at its first use */
 	umask(0); /* what is made gets the mode that its maker asked for */
 	err = kr_options_parse(&kr_server_options_set, argc, argv, &options, &arguments);

@@ -94,8 +94,12 @@ void kr_trust_reload(struct kr_server *server)
 	const struct kr_strings *paths = &server->options->key;
 	struct kr_keyring *keyring;
 
-	if (!server->keyring || server->stopping)
+	if (server->stopping)
 		return;
+	if (!server->keyring) {
+		kr_log_info("SIGHUP: there are no key files to read again");
+		return;
+	}
 	if (kr_keyring_load(paths->items, paths->count, &keyring)) {
 		kr_log_error("the keys stay as they were: %s", kr_fail_reason());
 		return;

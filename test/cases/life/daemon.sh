@@ -6,6 +6,11 @@ M=$(mnt 1)
 echo hello >"$EXPORT/file"
 on node1 "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$M" -o "local=$WORK/node1/local" >"$WORK/said" 2>&1 || fail "mount: $(cat "$WORK/said")"
 [ "$(on node1 cat "$M/file")" = hello ] || fail "the mount does not serve when kairanfs returns"
+note "SIGHUP ends neither daemon"
+kill -HUP "$(kairan 1 status --json "$M" | python3 -c 'import json, sys; print(json.load(sys.stdin)["pid"])')" "${DAEMON[server]}"
+until_ok 20 "the server's word" grep -q "SIGHUP: there are no key files" "$WORK/kairand.log" || fail "kairand does not take SIGHUP"
+until_ok 20 "the mount's word" grep -q "SIGHUP: there is nothing" "$WORK/node1/local/log" || fail "kairanfs does not take SIGHUP"
+[ "$(on node1 cat "$M/file")" = hello ] || fail "after SIGHUP"
 ! on node1 "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$M" -o "local=$WORK/node1/local2" >"$WORK/said" 2>&1 || fail "mounted twice"
 grep -qi "busy\|already\|mounted" "$WORK/said" || fail "mounted twice: $(cat "$WORK/said")"
 note "the same where the mount hangs: said at once, whatever the path looks like"
@@ -40,6 +45,15 @@ on node1 fusermount3 -u "$M" || fail "fusermount3 -u"
 on node1 "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$M" -o "local=$WORK/node1/local" || fail "mount after unmount"
 [ "$(on node1 cat "$M/large" | md5sum)" = "$(md5sum <"$EXPORT/large")" ] && [ "$(stat -c %s "$EXPORT/large")" = 20000000 ] || fail "content"
 on node1 fusermount3 -u "$M" || fail "fusermount3 -u"
+note "in the foreground it is the terminal's end, unless nohup is before it"
+mount_start 1
+kill -HUP "${DAEMON[node1]}"
+wait "${DAEMON[node1]}" && ! on node1 grep -q " $M " /proc/mounts || fail "SIGHUP does not unmount in the foreground"
+(trap '' HUP; exec nsenter -t "${KEEPER[node1]}" -n -u -m -- "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$M" -f -o "local=$WORK/node1/local") >>"$WORK/node1/log" 2>&1 &
+DAEMON[node1]=$!
+until_ok 30 "a mount" mounted_or_gone 1
+kill -HUP "${DAEMON[node1]}"
+[ "$(on node1 cat "$M/file")" = hello ] && mount_stop 1 || fail "nohup does not hold SIGHUP off"
 note "started without standard descriptors"
 on node1 sh -c "exec $B/fuse/kairanfs $SERVER_ADDRESS:/ $M -o local=$WORK/node1/local <&- >&- 2>&-" || fail "mount without standard descriptors"
 [ "$(on node1 cat "$M/file")" = hello ] || fail "that mount does not serve"
