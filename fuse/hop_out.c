@@ -151,7 +151,7 @@ void kr_hops_counters(const struct kr_hops *hops, struct kr_hops_counters *ret_c
 	struct kr_hop_out *hop;
 
 	*ret_counters = (struct kr_hops_counters){.received = hops->received, .sent = hops->sent,
-		.incoming = hops->incoming_count, .outgoing = hops->outgoing_count, .in_flight = hops->charged};
+		.incoming = hops->incoming_count, .outgoing = hops->outgoing_count, .in_flight = hops->charged, .port = hops->told};
 	KR_LIST_FOR_EACH(hop, &hops->outgoing, link) {
 		uint64_t received, sent;
 

@@ -9,6 +9,7 @@
 #include "common/log.h"
 #include "common/util.h"
 #include "fuse/hops_priv.h"
+#include "fuse/options.h"
 #include "fuse/rpc.h"
 
 enum { BACKLOG = 128, TICK_MS = 250 };
@@ -76,38 +77,67 @@ static int make_address(const char *host, uint16_t port, struct sockaddr_storage
 	return kr_fail(-EINVAL, "%s is no numeric address", host);
 }
 
-int kr_hops_listen(struct kr_hops *hops, const char *host, uint16_t *ret_port)
+static uint16_t *port_of(struct sockaddr_storage *address)
 {
-	struct sockaddr_storage address = {0};
-	int size = sizeof(address), err;
-	uv_tcp_t *listener;
+	return address->ss_family == AF_INET ? &((struct sockaddr_in *)address)->sin_port : &((struct sockaddr_in6 *)address)->sin6_port;
+}
 
-	if (hops->listener && strcmp(hops->host, host) == 0) {
-		*ret_port = hops->port;
-		return 0;
-	}
-	err = make_address(host, 0, &address);
-	if (err < 0)
-		return err;
-	listener = kr_xcalloc(1, sizeof(*listener));
+/* A port that is taken is told of by bind or, where the other has only just bound it too, by listen. */
+static int try_listen(struct kr_hops *hops, struct sockaddr_storage *address, uv_tcp_t **ret_listener)
+{
+	uv_tcp_t *listener = kr_xcalloc(1, sizeof(*listener));
+	int size = sizeof(*address), err;
+
 	uv_tcp_init(hops->mount->loop, listener);
 	listener->data = hops;
 	hops->listeners++;
-	err = uv_tcp_bind(listener, (struct sockaddr *)&address, 0);
+	err = uv_tcp_bind(listener, (struct sockaddr *)address, 0);
 	if (err == 0)
 		err = uv_listen((uv_stream_t *)listener, BACKLOG, on_connection);
 	if (err == 0)
-		err = uv_tcp_getsockname(listener, (struct sockaddr *)&address, &size);
-	if (err < 0) {
+		err = uv_tcp_getsockname(listener, (struct sockaddr *)address, &size);
+	if (err < 0)
 		uv_close((uv_handle_t *)listener, on_listener_closed);
-		return kr_fail_errno(err, "cannot listen for ring connections on %s", host);
+	else
+		*ret_listener = listener;
+	return err;
+}
+
+static int listen_in(struct kr_hops *hops, const char *host, const struct kr_port_range *ports, struct sockaddr_storage *address,
+	uv_tcp_t **ret_listener)
+{
+	int err = -EADDRINUSE;
+
+	for (uint32_t port = ports->low; err == -EADDRINUSE && port <= ports->high; port++) {
+		*port_of(address) = htons((uint16_t)port);
+		err = try_listen(hops, address, ret_listener);
 	}
-	close_listener(hops);
-	hops->listener = listener;
-	snprintf(hops->host, sizeof(hops->host), "%s", host);
-	hops->port = ntohs(address.ss_family == AF_INET ? ((struct sockaddr_in *)&address)->sin_port :
-							   ((struct sockaddr_in6 *)&address)->sin6_port);
-	*ret_port = hops->port;
+	if (err == -EADDRINUSE && ports->low < ports->high)
+		return kr_fail(err, "ring ports %u-%u of %s are all in use (ring_port=LOW-HIGH)", ports->low, ports->high, host);
+	if (err == -EADDRINUSE && ports->low)
+		return kr_fail(err, "ring port %u of %s is in use (ring_port=LOW-HIGH lets several mounts of a node choose)", ports->low, host);
+	return err < 0 ? kr_fail_errno(err, "cannot listen for ring connections on %s", host) : 0;
+}
+
+int kr_hops_listen(struct kr_hops *hops, const char *host, const struct kr_port_range *ports, uint16_t *ret_port)
+{
+	struct sockaddr_storage address = {0};
+	uv_tcp_t *listener;
+	int err;
+
+	if (!hops->listener || strcmp(hops->host, host) != 0) {
+		hops->told = 0;
+		err = make_address(host, 0, &address);
+		if (err == 0)
+			err = listen_in(hops, host, ports, &address, &listener);
+		if (err < 0)
+			return err;
+		close_listener(hops);
+		hops->listener = listener;
+		snprintf(hops->host, sizeof(hops->host), "%s", host);
+		hops->port = ntohs(*port_of(&address));
+	}
+	*ret_port = hops->told = hops->port;
 	return 0;
 }
 

@@ -21,6 +21,7 @@ enum { KR_HOPS_BUDGET = 64 << 20, KR_HOP_QUEUE = 4 << 20 };
 
 struct kr_mount;
 struct kr_hops;
+struct kr_port_range;
 
 /* The listener starts with kr_hops_listen. */
 int kr_hops_new(struct kr_mount *mount, struct kr_hops **ret_hops);
@@ -29,9 +30,9 @@ void kr_hops_close(struct kr_hops *hops);
 bool kr_hops_closed(const struct kr_hops *hops);
 void kr_hops_free(struct kr_hops *hops);
 
-/* Listens on HOST (the local address of the control connection), at a port of the kernel's choice; does nothing when it
- * listens there already.  To be called before each HELLO, which carries *RET_PORT. */
-int kr_hops_listen(struct kr_hops *hops, const char *host, uint16_t *ret_port);
+/* Listens on HOST (the local address of the control connection), at the first of PORTS that is free; does nothing when it
+ * listens there already.  To be called before each HELLO, which carries *RET_PORT.  -EADDRINUSE: none is free. */
+int kr_hops_listen(struct kr_hops *hops, const char *host, const struct kr_port_range *ports, uint16_t *ret_port);
 /* From HELLO's reply: who we are, our ring key (common/pair.h), the least security of ring connections, and the lease time: a
  * RECALL waits for reads that wait for an upstream. */
 void kr_hops_identify(struct kr_hops *hops, uint32_t node, uint64_t session, const uint8_t ring_key[32], enum kr_security security,
@@ -53,6 +54,7 @@ struct kr_hops_counters {
 	uint64_t received, sent; /* bytes of ring connections, those ended included */
 	uint32_t incoming, outgoing;
 	uint64_t in_flight; /* bytes asked and not yet stored */
+	uint16_t port;      /* that the server has been told; 0: other nodes cannot come */
 };
 void kr_hops_counters(const struct kr_hops *hops, struct kr_hops_counters *ret_counters);
 

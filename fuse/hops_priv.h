@@ -35,6 +35,7 @@ struct kr_hops {
 	uv_tcp_t *listener;          /* NULL: not listening; freed by its close */
 	char host[64];
 	uint16_t port;
+	uint16_t told;               /* what kr_hops_listen has said last; 0: nothing */
 	uv_timer_t timer;
 	bool timer_open, closing;
 	uint32_t listeners;          /* not yet closed */

@@ -80,6 +80,7 @@ static json_t *ring_status(struct kr_mount *mount)
 	json_t *status = json_object();
 
 	kr_hops_counters(mount->hops, &counters);
+	json_object_set_new(status, "port", number(counters.port));
 	json_object_set_new(status, "received_bytes", number(counters.received));
 	json_object_set_new(status, "sent_bytes", number(counters.sent));
 	json_object_set_new(status, "incoming", number(counters.incoming));

@@ -32,6 +32,9 @@ static const struct kr_option table[] = {
 		.help = "least security of connections that is wanted; the server may give more: see kairand(8)"},
 	{.name = "ring", .type = KR_OPTION_STRING, .offset = FIELD(ring), .value_name = "NAME",
 		.help = "share blocks and chains of flushes only with nodes whose mounts name the same ring (default: those without a name)"},
+	{.name = "ring_port", .type = KR_OPTION_STRING, .offset = FIELD(ring_port), .value_name = "PORTS",
+		.help = "TCP port where other nodes reach this mount for file data, for a firewall; of a range LOW-HIGH the first that is free "
+			"(default: one that the kernel chooses)"},
 	{.name = "node", .type = KR_OPTION_STRING, .offset = FIELD(node), .value_name = "NAME",
 		.help = "this node's name, which gives its place in ring order (default: the host name)"},
 	{.name = "close", .type = KR_OPTION_ENUM, .offset = FIELD(close), .default_text = "sync", .choices = "sync|async",
@@ -160,6 +163,36 @@ static int parse_source(const char *source, struct kr_mount_options *options)
 	return 0;
 }
 
+/* A port at *AT, behind which *AT is afterwards. */
+static bool parse_port(const char **at, uint16_t *ret_port)
+{
+	uint32_t port = 0;
+	const char *digit = *at;
+
+	while (*digit >= '0' && *digit <= '9' && port <= UINT16_MAX)
+		port = port * 10 + (uint32_t)(*digit++ - '0');
+	*at = digit;
+	*ret_port = (uint16_t)port;
+	return port >= 1 && port <= UINT16_MAX;
+}
+
+static int parse_ports(const char *text, struct kr_port_range *ret)
+{
+	struct kr_port_range range;
+	const char *at = text;
+	bool good = parse_port(&at, &range.low);
+
+	range.high = range.low;
+	if (good && *at == '-') {
+		at++;
+		good = parse_port(&at, &range.high);
+	}
+	if (!good || *at || range.high < range.low)
+		return kr_fail(-EINVAL, "ring_port: \"%s\" is not a port, or two with - between (7450, or 7450-7459)", text);
+	*ret = range;
+	return 0;
+}
+
 static int check(struct kr_mount_options *options, const struct kr_arguments *arguments)
 {
 	int err;
@@ -182,6 +215,8 @@ static int check(struct kr_mount_options *options, const struct kr_arguments *ar
 		return kr_fail(-EINVAL, "key and munge are two ways to the same: choose one");
 	if (options->ring && strlen(options->ring) > KR_RING_NAME_MAX)
 		return kr_fail(-EINVAL, "ring: a name of at most %d bytes", KR_RING_NAME_MAX);
+	if (options->ring_port && parse_ports(options->ring_port, &options->ring_ports) < 0)
+		return -EINVAL;
 	if (options->cpus && kr_cpus_parse(options->cpus, &options->cpu_set) < 0)
 		return -EINVAL;
 	if (options->soft && options->hard)

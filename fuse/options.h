@@ -11,6 +11,11 @@
 enum kr_close_mode { KR_CLOSE_SYNC, KR_CLOSE_ASYNC };
 enum kr_coherence { KR_COHERENCE_STRICT, KR_COHERENCE_RELAXED, KR_COHERENCE_ORDERED };
 
+/* Ports LOW to HIGH; 0 to 0: any that the kernel chooses. */
+struct kr_port_range {
+	uint16_t low, high;
+};
+
 struct kr_mount_options {
 	/* From the arguments. */
 	char *source;      /* HOST[:PORT]:/[SUBDIR] as given */
@@ -30,6 +35,8 @@ struct kr_mount_options {
 	uint64_t munge_uid;  /* as whom the server runs */
 	int security;    /* enum kr_security: the least that is wanted */
 	char *ring;      /* the ring's name; NULL: the one without */
+	char *ring_port; /* NULL: the kernel's choice */
+	struct kr_port_range ring_ports; /* what it means */
 	char *node;      /* this node's name in ring order; NULL: the host name */
 	int close;       /* enum kr_close_mode */
 	int coherence;   /* enum kr_coherence */

@@ -49,8 +49,8 @@ static void on_live(void *context)
 
 static void hop_listen(struct kr_mount *mount, const char *host, uint16_t *ret_port)
 {
-	if (kr_hops_listen(mount->hops, host, ret_port) < 0)
-		kr_log_warn("cannot listen for other nodes: %s; they will not pull from here", kr_fail_reason());
+	if (kr_hops_listen(mount->hops, host, &mount->options->ring_ports, ret_port) < 0)
+		kr_log_warn("cannot listen for other nodes: %s; until the next connection to the server they pull nothing from here", kr_fail_reason());
 }
 
 static void hop_identify(struct kr_mount *mount)

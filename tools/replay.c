@@ -198,6 +198,7 @@ static int make_options(const struct kr_replay *replay, const struct owner *owne
 	optind = 1;
 	err = kr_mount_options_parse(words.count, words.word, ret_options);
 	ret_options->replay = true;
+	ret_options->ring_ports = (struct kr_port_range){0}; /* nobody pulls from here, and a mount may want them */
 	while (words.count > 0)
 		free(words.word[--words.count]);
 	return err;

@@ -124,6 +124,8 @@ static void print_mount(const json_t *status)
 	print_journal(status);
 	printf("  cache       %s of %s in %" JSON_INTEGER_FORMAT " files\n", kr_bytes_text(kr_number(status, "cache", "bytes")),
 		kr_bytes_text(kr_number(status, "cache", "max_bytes")), kr_number(status, "cache", "files"));
+	if (json_is_integer(json_object_get(json_object_get(status, "ring"), "port")) && !kr_number(status, "ring", "port"))
+		printf("  RING        no port: other nodes can pull nothing from here (its log tells why)\n");
 	printf("  ring        %s received, %s sent; feeding %" JSON_INTEGER_FORMAT ", fed by %" JSON_INTEGER_FORMAT "\n",
 		kr_bytes_text(kr_number(status, "ring", "received_bytes")), kr_bytes_text(kr_number(status, "ring", "sent_bytes")),
 		kr_number(status, "ring", "incoming"), kr_number(status, "ring", "outgoing"));

@@ -22,6 +22,7 @@
 #include "fuse/file.h"
 #include "fuse/hops_priv.h"
 #include "fuse/journal.h"
+#include "fuse/options.h"
 #include "fuse/rpc.h"
 #include "fuse/stage_priv.h"
 #include "ring/pipeline.h"

@@ -1,4 +1,5 @@
 /* Ring connections as strangers, vandals and slow peers see them. */
+#include "common/fail.h"
 #include "test/unit/ring_world.h"
 
 /* A peer of node 1 made by hand. */
@@ -336,6 +337,34 @@ static void other_requests_end_a_ring_connection(void **state)
 	wait_for(&visitor.closed);
 }
 
+static void a_port_of_the_range_is_taken_that_is_free(void **state)
+{
+	struct kr_port_range any = {0}, taken, range;
+	struct kr_hops_counters counters;
+	struct kr_hops *hops;
+	uint16_t port;
+
+	(void)state;
+	start_node(1, LARGE);
+	start_node(2, LARGE);
+	hops = world->nodes[2].mount.hops;
+	taken = (struct kr_port_range){world->nodes[1].port, world->nodes[1].port};
+	range = (struct kr_port_range){taken.low, (uint16_t)(taken.low + 100)};
+	assert_int_equal(kr_hops_listen(hops, "127.0.0.2", &any, &port), 0);
+	assert_int_equal(kr_hops_listen(hops, "127.0.0.1", &taken, &port), -EADDRINUSE);
+	assert_non_null(strstr(kr_fail_reason(), "is in use"));
+	kr_hops_counters(hops, &counters);
+	assert_int_equal(counters.port, 0);
+	assert_int_equal(kr_hops_listen(hops, "127.0.0.1", &range, &port), 0);
+	assert_in_range(port, range.low + 1, range.high);
+	kr_hops_counters(hops, &counters);
+	assert_int_equal(counters.port, port);
+	/* It stays there. */
+	port = 0;
+	assert_int_equal(kr_hops_listen(hops, "127.0.0.1", &taken, &port), 0);
+	assert_int_equal(port, counters.port);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -349,6 +378,7 @@ int main(void)
 		TEST(who_says_nothing_takes_nobodys_place),
 		TEST(answers_that_nobody_takes_are_not_kept),
 		TEST(other_requests_end_a_ring_connection),
+		TEST(a_port_of_the_range_is_taken_that_is_free),
 	};
 
 	signal(SIGPIPE, SIG_IGN);

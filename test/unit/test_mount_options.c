@@ -84,6 +84,28 @@ static void processors_are_a_list_of_ranges(void **state)
 	}
 }
 
+static void a_ring_port_is_one_or_a_range(void **state)
+{
+	static const char *const bad[] = {"ring_port=0", "ring_port=65536", "ring_port=x", "ring_port=7450-", "ring_port=-7450", "ring_port=7450-7449",
+		"ring_port=7450-65536", "ring_port=7450-7460x", "ring_port= 7450", "ring_port=7450-7451-7452", "ring_port=4294974746",
+		"ring_port=18446744073709559066", "ring_port=", "ring_port=0-0", "ring_port=+7450"};
+
+	(void)state;
+	assert_int_equal(parse("fs1:/", "/mnt", NULL, NULL), 0);
+	assert_int_equal(options.ring_ports.low, 0);
+	assert_int_equal(options.ring_ports.high, 0);
+	assert_int_equal(parse("fs1:/", "/mnt", "-o", "ring_port=7450,soft"), 0);
+	assert_int_equal(options.ring_ports.low, 7450);
+	assert_int_equal(options.ring_ports.high, 7450);
+	assert_int_equal(parse("fs1:/", "/mnt", "--ring-port", "1-65535"), 0);
+	assert_int_equal(options.ring_ports.low, 1);
+	assert_int_equal(options.ring_ports.high, 65535);
+	for (size_t i = 0; i < KR_ARRAY_SIZE(bad); i++) {
+		assert_int_equal(parse("fs1:/", "/mnt", "-o", bad[i]), -EINVAL);
+		assert_non_null(strstr(kr_fail_reason(), "ring_port"));
+	}
+}
+
 static void what_mount_and_fstab_say_is_understood(void **state)
 {
 	(void)state;
@@ -128,6 +150,7 @@ int main(void)
 		cmocka_unit_test(a_source_has_a_host_a_port_and_a_directory),
 		cmocka_unit_test(what_cannot_be_a_mount_is_refused_with_a_reason),
 		cmocka_unit_test(processors_are_a_list_of_ranges),
+		cmocka_unit_test(a_ring_port_is_one_or_a_range),
 		cmocka_unit_test(what_mount_and_fstab_say_is_understood),
 		cmocka_unit_test(our_own_options_have_units_and_defaults),
 	};
