@@ -20,6 +20,16 @@ kept=$(sed -n '/^static const struct kr_capability kept/,/^}/s/.*{\(CAP_[A-Z_]*\
 for capability in $kept; do
 	grep -q "^CapabilityBoundingSet=.*\b$capability\b" "$unit" || fail "the unit lacks $capability"
 done
+[ "$(sed -n 's/^EnvironmentFile=-//p' "$unit" | tail -1)" = /etc/default/kairand-%i ] || fail "no file for the options of one instance"
+if command -v systemd-tmpfiles >/dev/null; then
+	mkdir -p "$WORK/aged/usr/lib/tmpfiles.d" "$WORK/aged/var/tmp/kairan-0/mount"
+	echo 'q /var/tmp 1777 - - 0' >"$WORK/aged/usr/lib/tmpfiles.d/all.conf"
+	cp "$PREFIX/lib/tmpfiles.d/kairan.conf" "$WORK/aged/usr/lib/tmpfiles.d/"
+	touch "$WORK/aged/var/tmp/kairan-0/mount/journal" "$WORK/aged/var/tmp/other"
+	systemd-tmpfiles --root="$WORK/aged" --clean >"$WORK/said" 2>&1
+	[ -e "$WORK/aged/var/tmp/kairan-0/mount/journal" ] || fail "systemd-tmpfiles removes journals: $(cat "$WORK/said")"
+	[ ! -e "$WORK/aged/var/tmp/other" ] || note "systemd-tmpfiles removes nothing here"
+fi
 if command -v systemd-analyze >/dev/null; then
 	mkdir -p "$WORK/units"
 	sed "s|^ExecStart=[^ ]*|ExecStart=$PREFIX/bin/kairand|" "$unit" >"$WORK/units/kairand@.service"
