@@ -13,7 +13,8 @@
 
 static const struct kr_option table[] = {
 	{.name = "listen", .type = KR_OPTION_LIST, .offset = FIELD(listen), .value_name = "ADDR[:PORT]",
-		.help = "Serve this address; can be given several times (default: loopback addresses, port 7440)."},
+		.help = "Serve this address; can be given several times (default: port 7440 of the loopback addresses, or, with --key, "
+			"--munge or --insecure, of all)."},
 	{.name = "key", .type = KR_OPTION_LIST, .offset = FIELD(key), .value_name = "FILE",
 		.help = "Let in who has this key (made by kairan key), and nobody without one; can be given several times. Read again at SIGHUP."},
 	{.name = "munge", .type = KR_OPTION_BOOL, .offset = FIELD(munge), .default_text = "false",

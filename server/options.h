@@ -7,7 +7,7 @@
 enum kr_squash { KR_SQUASH_NONE, KR_SQUASH_ROOT, KR_SQUASH_ALL };
 
 struct kr_server_options {
-	struct kr_strings listen; /* ADDR[:PORT]; none: loopback (or, when insecure, every address) at the default port */
+	struct kr_strings listen; /* ADDR[:PORT]; none: every address, or, where no --key, --munge or --insecure says who may, loopback, at the default port */
 	struct kr_strings key;
 	struct kr_strings allow;  /* networks; none: everybody */
 	char *state;              /* NULL: see state.h */

@@ -22,7 +22,7 @@ static const char usage[] = "usage: kairan key [--user NAME] [--expires DAYS|TIM
 	"  --user NAME      a key that can act as this user only (NAME or number; without: a key of a node, which can act as anybody)\n"
 	"  --expires WHEN   in so many days, or at a time as 2027-01-31T00:00:00Z (without: never)\n"
 	"  --show           say whose key FILE is, without its secret\n"
-	"Nothing is overwritten. Exit code: 0, or 1 with a message.\n";
+	"Nothing is overwritten. Exit code: 0; 1 with a message; 64 wrong arguments.\n";
 
 struct request {
 	const char *user, *expires, *path;
