@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -12,6 +11,7 @@
 
 #include "server/doubts.h"
 #include "server/export_priv.h"
+#include "server/private.h"
 #include "server/siphash.h"
 
 enum { CTIME_PROBES = 64, CTIME_ATTEMPTS = 10 };
@@ -185,32 +185,6 @@ static int open_root(struct kr_export *export, const char *path)
 	return 0;
 }
 
-/* .kairan, ours alone; private_fd stays -1 where the export cannot be written. */
-static int open_private(struct kr_export *export)
-{
-	struct statvfs fs;
-	struct stat st;
-	int fd;
-
-	export->read_only = true;
-	if (mkdirat(export->root_fd, KR_PRIVATE_NAME, 0700) < 0 && errno != EEXIST)
-		return errno == EROFS || errno == EACCES ? 0 :
-			kr_fail_errno(-errno, "cannot make %s in %s", KR_PRIVATE_NAME, export->path);
-	fd = openat(export->root_fd, KR_PRIVATE_NAME, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
-		return kr_fail_errno(-errno, "cannot open %s in %s", KR_PRIVATE_NAME, export->path);
-	export->private_fd = fd;
-	if (fstat(fd, &st) < 0 || fstatvfs(fd, &fs) < 0)
-		return kr_fail_errno(-errno, "cannot look at %s in %s", KR_PRIVATE_NAME, export->path);
-	export->read_only = fs.f_flag & ST_RDONLY;
-	if (st.st_uid != geteuid())
-		return kr_fail(-EPERM, "%s in %s belongs to user %u, not to this server's", KR_PRIVATE_NAME, export->path,
-			st.st_uid);
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-		return kr_fail(-EBUSY, "another kairand exports %s", export->path);
-	return 0;
-}
-
 static bool handles_work(struct kr_export *export)
 {
 	KR_AUTO_FD int fd = -1;
@@ -250,7 +224,7 @@ static int set_up(struct kr_export *export, const struct kr_export_options *opti
 	export->callers_ids = kr_cred_can_switch();
 	r = open_root(export, options->path);
 	if (r == 0)
-		r = open_private(export);
+		r = kr_private_open(export);
 	if (r == 0)
 		r = choose_identity(export, options->identity_by_inode);
 	if (r < 0)
@@ -261,7 +235,7 @@ static int set_up(struct kr_export *export, const struct kr_export_options *opti
 		export->file_max = probe_file_max(export->private_fd);
 	}
 	atomic_init(&export->young_ns, export->exact_ctime ? 0 : ctime_coarse_ns);
-	return kr_orphans_new(export, export->private_fd, &export->orphans);
+	return kr_orphans_new(export, &export->orphans);
 }
 
 int kr_export_new(const struct kr_export_options *options, struct kr_export **ret_export)
@@ -273,6 +247,7 @@ int kr_export_new(const struct kr_export_options *options, struct kr_export **re
 	for (i = 0; i < KR_EXPORT_LOCKS; i++)
 		pthread_mutex_init(&export->directories[i], NULL);
 	pthread_mutex_init(&export->widening, NULL);
+	pthread_mutex_init(&export->renewing, NULL);
 	export->fds = kr_fds_new(options->max_fds ? options->max_fds : KR_EXPORT_FDS);
 	atomic_store(&export->next_tick_ns, kr_clock_ns() + KR_NS_PER_S);
 	r = set_up(export, options);
@@ -305,6 +280,7 @@ void kr_export_free(struct kr_export *export)
 	for (i = 0; i < KR_EXPORT_LOCKS; i++)
 		pthread_mutex_destroy(&export->directories[i]);
 	pthread_mutex_destroy(&export->widening);
+	pthread_mutex_destroy(&export->renewing);
 	free(export->path);
 	free(export);
 }

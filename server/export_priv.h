@@ -19,7 +19,7 @@ struct kr_export {
 	char *path; /* absolute, to see whether the export is still there */
 	uint8_t secret[KR_FID_SECRET];
 	int root_fd, proc_fd; /* proc_fd: /proc/self/fd */
-	int private_fd; /* .kairan; -1: it could not be made */
+	int private_fd; /* .kairan; -1: it could not be made (private.h) */
 	bool read_only;        /* by its filesystem */
 	bool refuse_changes;   /* by option */
 	uint64_t instance;    /* random, of this process */
@@ -38,6 +38,7 @@ struct kr_export {
 	pthread_mutex_t directories[KR_EXPORT_LOCKS];
 	/* Held while a file's mode is widened for an instant (a server without privileges opens a read-only file). */
 	pthread_mutex_t widening;
+	pthread_mutex_t renewing; /* held while what has been removed of .kairan is made anew */
 	_Atomic bool gone;
 	_Atomic uint64_t next_tick_ns;
 	_Atomic uint64_t reads, read_bytes, writes, write_bytes;

@@ -13,6 +13,7 @@
 
 #include "common/fault.h"
 #include "server/beside.h"
+#include "server/private.h"
 
 enum { TRIES = 10000, SUFFIX = 128, NODE = 64 };
 static const char acl[] = "system.posix_acl_access";
@@ -67,6 +68,12 @@ static int open_fallback(struct kr_export *export, struct kr_fid *ret_fid)
 
 	if (export->private_fd < 0)
 		return kr_fail_errno(-EROFS, "keeping late bytes");
+	{
+		KR_SCOPED_LOCK(&export->renewing);
+		r = kr_private_renew(export);
+	}
+	if (r < 0)
+		return r;
 	if (mkdirat(export->private_fd, fallback, 0700) < 0 && errno != EEXIST)
 		return kr_fail_errno(-errno, "cannot make %s/%s", KR_PRIVATE_NAME, fallback);
 	r = kr_entry_child(export->private_fd, fallback, &fd);

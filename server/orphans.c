@@ -12,6 +12,7 @@
 #include "common/log.h"
 #include "common/table.h"
 #include "server/export_priv.h"
+#include "server/private.h"
 
 enum { NAME_SIZE = 18 };
 static const char directory_name[] = "orphans";
@@ -28,8 +29,8 @@ struct held {
 struct kr_orphans {
 	struct kr_export *export;
 	int fd; /* .kairan/orphans; -1: read-only */
-	struct kr_fid directory;
-	pthread_mutex_t lock; /* guards all below; never held over a system call */
+	pthread_mutex_t lock; /* guards all below; never held over a system call that waits */
+	struct kr_fid directory; /* of fd */
 	pthread_cond_t removed;
 	struct kr_table table;
 	_Atomic uint32_t count; /* of orphans */
@@ -136,24 +137,52 @@ static int list_all(struct kr_orphans *orphans)
 	return r;
 }
 
-/* Makes or opens DIRFD/NAME and lets the places know it. */
-static int open_directory(struct kr_orphans *orphans, int private_fd)
+/* Makes or opens it and lets the places know it. */
+static int open_directory(struct kr_orphans *orphans)
 {
-	struct kr_fid private;
-	int r;
+	int r, private_fd = orphans->export->private_fd;
+	struct kr_fid private, directory;
+	KR_AUTO_FD int fd = -1;
 
 	if (mkdirat(private_fd, directory_name, 0700) < 0 && errno != EEXIST)
 		return kr_fail_errno(-errno, "cannot make %s/%s", KR_PRIVATE_NAME, directory_name);
-	orphans->fd = openat(private_fd, directory_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (orphans->fd < 0)
+	fd = openat(private_fd, directory_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
 		return kr_fail_errno(-errno, "cannot open %s/%s", KR_PRIVATE_NAME, directory_name);
 	r = kr_entry_identify(orphans->export, private_fd, &orphans->export->root, KR_PRIVATE_NAME, &private);
 	if (r == 0)
-		r = kr_entry_identify(orphans->export, orphans->fd, &private, directory_name, &orphans->directory);
-	return r;
+		r = kr_entry_identify(orphans->export, fd, &private, directory_name, &directory);
+	if (r < 0)
+		return r;
+	KR_SCOPED_LOCK(&orphans->lock);
+	if (orphans->fd < 0) {
+		orphans->fd = fd;
+		fd = -1;
+	} else if (dup3(fd, orphans->fd, O_CLOEXEC) < 0) {
+		return kr_fail_errno(-errno, "cannot open %s/%s", KR_PRIVATE_NAME, directory_name);
+	}
+	orphans->directory = directory;
+	return 0;
 }
 
-int kr_orphans_new(struct kr_export *export, int private_fd, struct kr_orphans **ret_orphans)
+/* It had been removed behind our back, with .kairan or alone. */
+static int renew(struct kr_orphans *orphans)
+{
+	int r;
+	KR_SCOPED_LOCK(&orphans->export->renewing);
+
+	r = kr_private_renew(orphans->export);
+	return r < 0 || !kr_private_is_removed(orphans->fd) ? r : open_directory(orphans);
+}
+
+static struct kr_fid directory_of(struct kr_orphans *orphans)
+{
+	KR_SCOPED_LOCK(&orphans->lock);
+
+	return orphans->directory;
+}
+
+int kr_orphans_new(struct kr_export *export, struct kr_orphans **ret_orphans)
 {
 	struct kr_orphans *orphans = kr_xcalloc(1, sizeof(*orphans));
 	int r = 0;
@@ -163,9 +192,9 @@ int kr_orphans_new(struct kr_export *export, int private_fd, struct kr_orphans *
 	pthread_mutex_init(&orphans->lock, NULL);
 	pthread_cond_init(&orphans->removed, NULL);
 	kr_table_init(&orphans->table);
-	if (private_fd >= 0)
-		r = open_directory(orphans, private_fd);
-	if (r == 0 && private_fd >= 0)
+	if (export->private_fd >= 0)
+		r = open_directory(orphans);
+	if (r == 0 && export->private_fd >= 0)
 		r = list_all(orphans);
 	if (r < 0)
 		kr_orphans_free(orphans);
@@ -208,6 +237,7 @@ void kr_orphans_hold(struct kr_orphans *orphans, const struct kr_fid *fid, uint3
 /* Ends the removal of HELD's last link: the lock is held by the caller, and given up in between. */
 static void bury(struct kr_orphans *orphans, struct held *held)
 {
+	struct kr_fid directory = orphans->directory;
 	char name[NAME_SIZE];
 
 	memcpy(name, held->name, sizeof(name));
@@ -216,7 +246,7 @@ static void bury(struct kr_orphans *orphans, struct held *held)
 	kr_fds_drop(orphans->export->fds, &held->fid, true);
 	if (unlinkat(orphans->fd, name, 0) < 0 && errno != ENOENT)
 		kr_log_error("cannot remove %s/%s/%s: %s", KR_PRIVATE_NAME, directory_name, name, strerror(errno));
-	kr_entry_forget(orphans->export, &held->fid, &orphans->directory, name, true);
+	kr_entry_forget(orphans->export, &held->fid, &directory, name, true);
 	pthread_mutex_lock(&orphans->lock);
 	held->removing = false;
 	set_name(orphans, held, "");
@@ -287,16 +317,23 @@ uint32_t kr_orphans_count(struct kr_orphans *orphans)
 
 /* --- removals ------------------------------------------------------------------------------------------------------ */
 
-static int link_here(struct kr_orphans *orphans, int fd, const char *name)
+static int try_link(struct kr_orphans *orphans, int fd, const char *name)
 {
 	struct kr_proc_name proc = kr_entry_proc_name(fd);
 
 	return linkat(orphans->export->proc_fd, proc.text, orphans->fd, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
 }
 
+static int link_here(struct kr_orphans *orphans, int fd, const char *name)
+{
+	int r = try_link(orphans, fd, name);
+
+	return r == -ENOENT && renew(orphans) == 0 ? try_link(orphans, fd, name) : r;
+}
+
 static int keep(struct kr_orphans *orphans, int fd, struct kr_removal *removal, bool needed)
 {
-	struct kr_fid same;
+	struct kr_fid directory, same;
 	char name[NAME_SIZE];
 	int r;
 
@@ -315,7 +352,8 @@ static int keep(struct kr_orphans *orphans, int fd, struct kr_removal *removal, 
 	if (r < 0)
 		return kr_fail_errno(r, "keeping '%s', which is open, in %s/%s", removal->name, KR_PRIVATE_NAME,
 			directory_name);
-	kr_entry_identify(orphans->export, fd, &orphans->directory, name, &same);
+	directory = directory_of(orphans);
+	kr_entry_identify(orphans->export, fd, &directory, name, &same);
 	return 0;
 }
 
@@ -386,8 +424,8 @@ void kr_orphans_end_removal(struct kr_removal *removal, bool success)
 
 int kr_orphans_adopt(struct kr_orphans *orphans, const struct kr_fid *fid, int fd)
 {
+	struct kr_fid directory, same;
 	char name[NAME_SIZE];
-	struct kr_fid same;
 	struct held *held;
 	int r;
 
@@ -397,7 +435,8 @@ int kr_orphans_adopt(struct kr_orphans *orphans, const struct kr_fid *fid, int f
 	r = link_here(orphans, fd, name);
 	if (r < 0)
 		return kr_fail_errno(r, "keeping a file without a name in %s/%s", KR_PRIVATE_NAME, directory_name);
-	kr_entry_identify(orphans->export, fd, &orphans->directory, name, &same);
+	directory = directory_of(orphans);
+	kr_entry_identify(orphans->export, fd, &directory, name, &same);
 	KR_SCOPED_LOCK(&orphans->lock);
 	held = settle(orphans, fid, true);
 	held->holds++;
@@ -407,13 +446,15 @@ int kr_orphans_adopt(struct kr_orphans *orphans, const struct kr_fid *fid, int f
 
 int kr_orphans_named(struct kr_orphans *orphans, const struct kr_fid *fid)
 {
+	struct kr_fid directory;
 	char name[NAME_SIZE];
 	struct held *held;
 
 	make_name(fid, 't', name);
 	if (unlinkat(orphans->fd, name, 0) < 0 && errno != ENOENT)
 		return kr_fail_errno(-errno, "removing %s/%s/%s", KR_PRIVATE_NAME, directory_name, name);
-	kr_entry_forget(orphans->export, fid, &orphans->directory, name, true);
+	directory = directory_of(orphans);
+	kr_entry_forget(orphans->export, fid, &directory, name, true);
 	KR_SCOPED_LOCK(&orphans->lock);
 	held = settle(orphans, fid, false);
 	if (held) {

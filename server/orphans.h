@@ -14,8 +14,8 @@
 struct kr_export;
 struct kr_orphans;
 
-/* Lists the former instance's orphans. PRIVATE_FD: .kairan, or -1: no orphans can be made. */
-int kr_orphans_new(struct kr_export *export, int private_fd, struct kr_orphans **ret_orphans);
+/* Lists the former instance's orphans. Without .kairan no orphans can be made. */
+int kr_orphans_new(struct kr_export *export, struct kr_orphans **ret_orphans);
 void kr_orphans_free(struct kr_orphans *orphans);
 
 void kr_orphans_hold(struct kr_orphans *orphans, const struct kr_fid *fid, uint32_t count);

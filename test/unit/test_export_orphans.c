@@ -135,6 +135,30 @@ static void a_removal_that_fails_leaves_no_orphan(void **state)
 	assert_int_equal(attr_of(&file).nlink, 1);
 }
 
+/* Who empties the export by hand takes .kairan, too. */
+static void a_held_file_outlives_its_name_when_the_private_directory_was_removed(void **state)
+{
+	struct kr_fid first = create("first", KR_OPEN_BOTH, true, NULL), second = create("second", KR_OPEN_BOTH, true, NULL);
+
+	(void)state;
+	put_bytes(&first, 0, "first", 5);
+	put_bytes(&second, 0, "second", 6);
+	assert_int_equal(rmdir(on_disk(".kairan/orphans")), 0);
+	assert_int_equal(rmdir(on_disk(".kairan")), 0);
+	unlink_name("first", true);
+	assert_text(&first, 0, "first");
+	kr_export_release(F.export, &first, 1);
+	fails(ESTALE, getattr_error(&first));
+	assert_int_equal(orphans(), 0);
+	assert_int_equal(rmdir(on_disk(".kairan/orphans")), 0);
+	unlink_name("second", true);
+	assert_text(&second, 0, "second");
+	restart_export();
+	assert_int_equal(orphans(), 1);
+	kr_export_sweep_orphans(F.export);
+	assert_int_equal(orphans(), 0);
+}
+
 static void an_orphan_with_other_names_counts_them(void **state)
 {
 	struct kr_fid file = create("a", KR_OPEN_BOTH, true, NULL);
@@ -305,6 +329,7 @@ static int run(void)
 		CASE(a_small_file_that_is_removed_lingers_if_it_is_asked),
 		CASE(a_replaced_file_with_another_name_or_open_keeps_its_counts),
 		CASE(a_removal_that_fails_leaves_no_orphan),
+		CASE(a_held_file_outlives_its_name_when_the_private_directory_was_removed),
 		CASE(an_orphan_with_other_names_counts_them),
 		CASE(orphans_survive_a_restart_until_reclaimed_or_swept),
 		CASE(an_open_that_races_with_a_removal_wins_or_loses_whole),
