@@ -98,6 +98,17 @@ static void print_journal(const json_t *status)
 		printf("  JOURNAL     full: writes wait until the server has more on its disk\n");
 }
 
+static void print_cache(const json_t *status)
+{
+	json_int_t bad_blocks = kr_number(status, "cache", "bad_blocks");
+
+	printf("  cache       %s of %s in %" JSON_INTEGER_FORMAT " files", kr_bytes_text(kr_number(status, "cache", "bytes")),
+		kr_bytes_text(kr_number(status, "cache", "max_bytes")), kr_number(status, "cache", "files"));
+	if (bad_blocks)
+		printf("; %" JSON_INTEGER_FORMAT " damaged blocks were dropped", bad_blocks);
+	printf("\n");
+}
+
 static void print_operations(const json_t *status)
 {
 	const json_t *operation, *operations = json_object_get(status, "operations");
@@ -122,8 +133,7 @@ static void print_mount(const json_t *status)
 	print_backlog(status);
 	print_files(status);
 	print_journal(status);
-	printf("  cache       %s of %s in %" JSON_INTEGER_FORMAT " files\n", kr_bytes_text(kr_number(status, "cache", "bytes")),
-		kr_bytes_text(kr_number(status, "cache", "max_bytes")), kr_number(status, "cache", "files"));
+	print_cache(status);
 	if (json_is_integer(json_object_get(json_object_get(status, "ring"), "port")) && !kr_number(status, "ring", "port"))
 		printf("  RING        no port: other nodes can pull nothing from here (its log tells why)\n");
 	printf("  ring        %s received, %s sent; feeding %" JSON_INTEGER_FORMAT ", fed by %" JSON_INTEGER_FORMAT "\n",
