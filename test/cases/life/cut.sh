@@ -7,11 +7,14 @@ mount_start 1
 mount_start 2 soft,timeo=3
 echo hello >"$EXPORT/file"
 on node1 cat "$(mnt 1)/file" >/dev/null
-python3 "$TOP/test/programs/steady.py" "$(seen_from_here 1)/a" 150 >"$WORK/steady" 2>&1 & steady=$!
+python3 "$TOP/test/programs/steady.py" "$(seen_from_here 1)/a" 150 "$WORK/stop" >"$WORK/steady" 2>&1 & steady=$!
+until_ok 30 "the program's first round" test -s "$(seen_from_here 1)/a.log" || fail "$(tail -3 "$WORK/steady")"
 sleep 0.3
 cut_link node1
 sleep 4
+alive $steady || fail "the program ended while the link was cut: $(tail -3 "$WORK/steady")"
 heal_link node1
+touch "$WORK/stop"
 wait $steady || fail "the program noticed: $(tail -3 "$WORK/steady")"
 cut_link node1
 on node1 stat "$(mnt 1)/other" >/dev/null 2>&1 & waiting=$!

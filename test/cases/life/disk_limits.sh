@@ -118,7 +118,7 @@ mount_stop 1 || fail "kairanfs: $?"
 server_stop || fail "kairand: $?"
 
 # Over quota.
-[ "$quotas" ] || { note "no btrfs: quotas are not tried"; finish; exit 0; }
+[ "$quotas" ] || { finish; skip "no btrfs, so quotas were not tried; the rest passed"; }
 on node1 umount "$WORK/node1/local"
 limit_of() { btrfs -q qgroup limit "$2" "$WORK/$1-disk/kept" && sync -f "$WORK/$1-disk"; }
 EXPORT=$WORK/server-disk/kept

@@ -13,12 +13,13 @@ mount_start 1
 m=$(mnt 1)
 on node1 sh -c "echo first >$m/file && sync $m/file" || fail "before"
 kairan 1 flush "$m" || fail "not flushed before"
-$S timeout 60 sh -c "until mount -o remount,ro '$EXPORT' 2>/dev/null; do sleep 0.1; done" || note "remount: busy"
-if $S grep -q " $EXPORT ext4 ro" /proc/mounts; then
-	on node1 timeout -s KILL 60 cat "$m/file" >/dev/null || fail "a read-only export cannot be read"
-	on node1 sh -c "echo x >$m/new" 2>/dev/null && fail "created in a read-only export"
-	$S mount -o remount,rw "$EXPORT" || fail "remount"
-fi
+# Busy as long as the server has a file open that it has written.
+$S timeout 60 sh -c "until mount -o remount,ro '$EXPORT' 2>/dev/null; do sleep 0.1; done" || fail "the export cannot be made read-only"
+$S grep -q " $EXPORT ext4 ro" /proc/mounts || fail "not read-only: $($S grep " $EXPORT " /proc/mounts)"
+on node1 timeout -s KILL 60 cat "$m/file" >/dev/null || fail "a read-only export cannot be read"
+on node1 sh -c "echo x >$m/new" 2>"$WORK/told" && fail "created in a read-only export"
+grep -q "Read-only" "$WORK/told" || fail "creating in a read-only export: $(cat "$WORK/told")"
+$S mount -o remount,rw "$EXPORT" || fail "remount"
 
 note "unmounted"
 on node1 timeout -s KILL 60 python3 - "$m/file" "$WORK/go" "$WORK/heard" <<'P' &

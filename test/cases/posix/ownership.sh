@@ -33,9 +33,12 @@ for how in ": >" "truncate -s 100" "fallocate -l 99999" "echo x >>"; do
 	as 1003 1003 sh -c "$how $M/capable" || fail "$how a program with capabilities that others may write"
 	! has_capability "$EXPORT/capable" || fail "capabilities survive $how"
 done
-if setfacl -d -m u:1005:rwx,g::rx,o::- "$EXPORT/shared" 2>/dev/null; then
-	as 1001 1002 sh -c "umask 077; echo x >$M/shared/acl"
-	getfacl -cn "$EXPORT/shared/acl" 2>/dev/null | grep -q "user:1005" || fail "default ACL not inherited"
+acls=
+if setfacl -d -m u:1005:rwx,g::rx,o::- "$EXPORT/shared"; then
+	acls=1
+	as 1001 1002 sh -c "umask 077; echo x >$M/shared/acl" || fail "creating below a default ACL"
+	getfacl -cn "$EXPORT/shared/acl" | grep -q "user:1005" || fail "default ACL not inherited: $(getfacl -cn "$EXPORT/shared/acl")"
 fi
 [ "$(on node2 stat -c '%u:%g:%a' "$(mnt 2)/mine")" = 1001:1002:640 ] || fail "node 2 sees other attributes"
 finish
+[ "$acls" ] || skip "no default ACLs in $WORK; the rest passed"
