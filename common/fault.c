@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/fail.h"
 #include "common/util.h"
 
 enum { FAULTS_MAX = 16 };
@@ -113,7 +114,7 @@ int kr_fault_pass(const char *point)
 
 	pthread_once(&once, read_environment);
 	if (fault_file)
-		return pass_file(point);
+		err = pass_file(point);
 	for (size_t i = 0; i < fault_count && !err; i++) {
 		struct fault *fault = &faults[i];
 
@@ -122,7 +123,7 @@ int kr_fault_pass(const char *point)
 		if (fault->count == 0 || atomic_fetch_add(&fault->passes, 1) + 1 == fault->count)
 			err = act(fault->action);
 	}
-	return err;
+	return err ? kr_fail_errno(err, "fault point %s", point) : 0;
 }
 
 #endif
