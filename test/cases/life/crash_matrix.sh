@@ -2,7 +2,6 @@
 # tags: faults
 # timeout: 600
 . "$TOP/test/lib.sh"
-EXPECTED_ERRORS='.'
 LEASE=4
 cluster 2
 grep -q KR_FAULT "$B/fuse/kairanfs" || skip "built without fault points (meson -Dfaults=true)"

@@ -3,7 +3,7 @@
 # tags: faults
 # timeout: 300
 . "$TOP/test/lib.sh"
-EXPECTED_ERRORS='.'
+EXPECTED_ERRORS='Input/output error|No space|Disk quota'
 grep -q KR_FAULT "$B/fuse/kairanfs" || skip "built without fault points (meson -Dfaults=true)"
 cluster 2
 KR_FAULT="@$WORK/at-server" server_start

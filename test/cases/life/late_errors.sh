@@ -6,7 +6,7 @@
 LEASE=3
 . "$TOP/test/lib.sh"
 . "$TOP/test/lib-late.sh"
-EXPECTED_ERRORS='.'
+EXPECTED_ERRORS='no conflict file for |fault point conflict|Input/output error'
 cluster 2
 grep -q KR_FAULT "$B/server/kairand" || skip "built without fault points (meson -Dfaults=true)"
 KR_FAULT="@$WORK/fault" server_start

@@ -5,7 +5,6 @@
 LEASE=3
 . "$TOP/test/lib.sh"
 . "$TOP/test/lib-late.sh"
-EXPECTED_ERRORS='.'
 cluster 2
 grep -q KR_FAULT "$B/fuse/kairanfs" || skip "built without fault points (meson -Dfaults=true)"
 server_start

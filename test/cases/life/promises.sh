@@ -1,8 +1,7 @@
 # Writers on three nodes note what they are promised while daemons are killed at random and started again; then the export is read.
-# PROMISES_KILLS: how many (8); PROMISES_SEED. At length: PROMISES_KILLS=1000 test/run life/promises
-# timeout: 36000
+# PROMISES_KILLS: how many (8); PROMISES_SEED. At length: CASE_TIMEOUT=3600 PROMISES_KILLS=1000 test/run life/promises
+# timeout: 300
 . "$TOP/test/lib.sh"
-EXPECTED_ERRORS='.'
 LEASE=5
 KILLS=${PROMISES_KILLS:-8}
 seed=${PROMISES_SEED:-$(od -An -N2 -tu2 /dev/urandom | tr -d ' ')}
