@@ -97,7 +97,10 @@ struct kr_lapse kr_session_lapse(struct kr_server *server, const uint8_t node_id
 {
 	struct kr_lapse lapse = {.kind = KR_LAPSE_NONE};
 
-	if (!kr_grace_awaits(&server->grace, node_id, &lapse.owner) && !kr_lapses_find(&server->lapses, node_id, &lapse))
+	/* When the records of those that are awaited still are being removed it is too late: others go on before they have reclaimed anything. */
+	if (!server->forgetting && kr_grace_awaits(&server->grace, node_id, &lapse.owner))
+		return lapse;
+	if (!kr_lapses_find(&server->lapses, node_id, &lapse))
 		lapse.kind = KR_LAPSE_UNKNOWN;
 	return lapse;
 }

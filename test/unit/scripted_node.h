@@ -231,18 +231,23 @@ static inline void node_reply(struct node *node, struct node_asked *asked, const
 }
 
 /* HELLO on a new connection, going on with the former session if RESUME. */
-static inline int node_hello(struct node *node, bool resume)
+static inline uint64_t node_send_hello(struct node *node, bool resume)
 {
 	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION, .node_name = "node",
 		.ring_address = "", .subdir = "", .ring = "", .incarnation = 1, .session = resume ? node->hello.session : 0, .may = node->may,
 		.flags = node->flags};
-	const union kr_any_msg *reply;
-	int err;
 
 	if (!node->conn)
 		node_connect(node);
 	memcpy(hello.node_id, node->node_id, 16);
-	err = node_call(node, KR_MSG_HELLO, &hello, &reply);
+	return node_send(node, KR_MSG_HELLO, &hello);
+}
+
+static inline int node_hello(struct node *node, bool resume)
+{
+	const union kr_any_msg *reply;
+	int err = node_result(node, node_send_hello(node, resume), &reply);
+
 	if (!err)
 		node->hello = reply->hello_reply;
 	return err;

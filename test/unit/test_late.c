@@ -3,6 +3,7 @@
 
 #include "common/log.h"
 #include "server/data_priv.h"
+#include "server/state_priv.h"
 
 static void late_bytes_of_an_untouched_file_are_welcome(void **state)
 {
@@ -326,6 +327,47 @@ static void who_is_not_awaited_gets_nothing_before_the_grace_period_is_over(void
 	assert_false(f->server.grace.active);
 }
 
+/* Nobody writes while the disk is slow: a record is being removed, and HELLO has come. */
+static bool hello_has_come(void *context)
+{
+	struct fixture *f = context;
+	const struct kr_list *changes = &f->server.state->changes;
+
+	return kr_session_find_node_id(&f->server, f->nodes[0]->node_id) || changes->head.next->next != &changes->head;
+}
+
+/* When its record is gone others go on, and get what it had. */
+static void who_comes_back_while_it_is_being_forgotten_is_late(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	struct kr_setattr_request msg = {.file = fid, .valid = KR_SET_SIZE, .size = 7};
+	const uint8_t nobody[16] = {0};
+	const union kr_any_msg *reply;
+	uint64_t id, hello;
+
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node) && node_wait_for(&f->loop, node_is_closed, other));
+	assert_int_equal(node_hello(other, true), 0);
+	assert_int_equal(node_call(other, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	id = node_send(other, KR_MSG_SETATTR, &msg);
+	settle(other);
+	f->server.state->changing = true; /* the disk is slow */
+	while (!f->server.forgetting)
+		a_moment_later(f, other);
+	hello = node_send_hello(node, true);
+	assert_true(node_wait_for(&f->loop, hello_has_come, f));
+	f->server.state->changing = false;
+	kr_state_forget_node(&f->server, nobody, NULL, NULL);
+	assert_int_equal(node_result(other, id, NULL), 0);
+	assert_int_equal(node_result(node, hello, &reply), 0);
+	assert_false(f->server.grace.active);
+	assert_true(in_conflict(node, &fid, just_now()));
+	assert_int_equal(reply->hello_reply.late, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -344,6 +386,7 @@ int main(void)
 		TEST(after_a_restart_a_clock_that_was_set_back_decides_nothing),
 		TEST(who_reclaims_in_the_grace_period_is_not_late),
 		TEST(who_is_not_awaited_gets_nothing_before_the_grace_period_is_over),
+		TEST(who_comes_back_while_it_is_being_forgotten_is_late),
 	};
 
 	kr_log_init("test_late", KR_LOG_ERROR);
