@@ -4,7 +4,7 @@
  * up their leases of it, so that all that they wrote is here; then it is looked at whether the file has changed since the
  * lapse, other than by that node's own rounds.  If not, the node gets READ and WRITE with the answer, and nobody comes
  * in between before it has flushed: it does that before it gives READ back.  If
- * so, that is declared, durably (conflicts.h), before the node is told.  CONFLICT gives it a file for them.
+ * so, that is declared, durably (conflicts.h), before the node is told.  CONFLICT gives it a file for them (conflict_files.h).
  *
  * What counts as a change, for a lapse of this instance: any change of the file's bytes or size, seen by its epoch.  For one
  * of before its start (and for files that have left the table): the file's ctime against the last moment at which the node
@@ -53,7 +53,5 @@ uint8_t kr_late_conflict(struct kr_request *request, const struct kr_sfile *file
  * -EIO: it could not be written down, and the node keeps them. */
 void kr_late_declare(struct kr_request *request, const struct kr_sfile *file, uint8_t parts, uint64_t ino,
 	void (*done)(struct kr_request *request));
-/* Registers CONFLICT. */
-void kr_late_register(struct kr_server *server);
 
 #endif

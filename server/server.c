@@ -11,6 +11,7 @@
 #include "common/fail.h"
 #include "common/log.h"
 #include "server/attrs.h"
+#include "server/conflict_files.h"
 #include "server/cred.h"
 #include "server/data.h"
 #include "server/executed.h"
@@ -18,7 +19,6 @@
 #include "server/export.h"
 #include "server/files.h"
 #include "server/hello.h"
-#include "server/late.h"
 #include "server/leases.h"
 #include "server/linger.h"
 #include "server/listen.h"
@@ -297,7 +297,7 @@ static void register_handlers(struct kr_server *server)
 	kr_space_register(server);
 	kr_leases_register(server);
 	kr_locks_register(server);
-	kr_late_register(server);
+	kr_conflict_files_register(server);
 	kr_staging_register(server);
 }
 
