@@ -68,16 +68,23 @@ static bool has_doubtful_replays(const struct kr_request *request)
 	return true;
 }
 
-/* While collected replays go in nobody can tell what they will change. */
+/* Collected replays are going in, and nobody can tell what they will change; or these are in, and the grace period is about to be over: who waits for
+ * that holds up nobody. */
+static bool grace_is_ending(const struct kr_server *server)
+{
+	return kr_data_replaying(server->data) || server->forgetting;
+}
+
 bool kr_late_must_wait(const struct kr_request *request)
 {
-	return request->server->grace.active &&
-		(is_late(request) || has_late_bytes(request) || (kr_data_replaying(request->server->data) && has_doubtful_replays(request)));
+	const struct kr_server *server = request->server;
+
+	return server->grace.active && (is_late(request) || has_late_bytes(request) || (grace_is_ending(server) && has_doubtful_replays(request)));
 }
 
 bool kr_late_has_bytes(const struct kr_request *request)
 {
-	/* In the grace period nobody writes. */
+	/* In the grace period others are not asked for what they have reclaimed: they may be waiting for its end. */
 	return has_late_bytes(request) || ((is_late(request) || !request->server->grace.active) && has_doubtful_replays(request));
 }
 

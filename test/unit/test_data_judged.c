@@ -3,6 +3,7 @@
 #include "test/unit/data_fixture.h"
 
 #include "server/data_priv.h"
+#include "server/state_priv.h"
 
 /* A server that ended after it had let the replays of a node in, which was late, and before they came: the next one, which takes it for
  * one that was there all the time, does not know what happened since. */
@@ -167,6 +168,42 @@ static void what_is_asked_for_while_the_collected_go_in_waits_for_them(void **st
 	assert_content("file", 120, only_five);
 }
 
+/* Others who have reclaimed the file flush what they write to it: A has to have it for itself, and nobody is asked for that in the grace period. */
+static void what_was_refused_is_judged_when_the_grace_period_is_over(void **state)
+{
+	static const struct kr_range five = { 0, 120 };
+	struct node *a = node_start("a"), *b = node_start("b");
+	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5 };
+	struct kr_reclaim_request held = { .kinds = KR_LEASE_WRITE };
+	const uint8_t nobody[16] = { 0 };
+
+	(void)state;
+	node_start("c"); /* it does not come back */
+	reclaim.file = held.file = create_file(a, "file");
+	begin_replays(reclaim.file);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
+	assert_int_equal(node_call(b, KR_MSG_RECLAIM, &held), 0);
+	assert_int_equal(the_answer.reply.reclaim_reply.kinds, KR_LEASE_WRITE);
+	a->damaged = true;
+	send_replay(a, 5, &five, 5);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
+	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
+	F.server.state->changing = true; /* the disk is slow, and C's record stays for a while */
+	F.server.grace.ends_ns = F.server.grace.latest_ns = 1;
+	wait_until(F.server.forgetting);
+	assert_int_not_equal(a->flush_err, 0);
+	verdict.told = false;
+	node_ask(a, KR_MSG_RECLAIM, &reclaim, NULL, 0, note_verdict);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &held), 0);
+	assert_int_equal(node_call(b, KR_MSG_RECLAIM, &held), 0);
+	assert_false(verdict.told);
+	assert_int_equal(b->recalls, 0);
+	F.server.state->changing = false;
+	kr_state_forget_node(&F.server, nobody, NULL, NULL);
+	wait_until(b->recalls == 1);
+	assert_false(verdict.told);
+}
+
 static unsigned all_seven(uint64_t offset)
 {
 	(void)offset;
@@ -303,6 +340,7 @@ int main(void)
 		TEST(what_was_refused_in_its_turn_is_judged_when_it_comes_again),
 		TEST(a_copy_that_was_given_up_does_not_keep_the_other_from_being_judged),
 		TEST(what_is_asked_for_while_the_collected_go_in_waits_for_them),
+		TEST(what_was_refused_is_judged_when_the_grace_period_is_over),
 		TEST(a_replay_beyond_those_that_are_collected_is_judged),
 		TEST(after_one_that_there_was_no_room_for_none_is_taken),
 		TEST(a_node_that_was_away_does_not_cover_what_was_replayed),
