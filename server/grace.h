@@ -23,7 +23,7 @@ struct kr_grace {
 
 void kr_grace_init(struct kr_grace *grace);
 void kr_grace_fini(struct kr_grace *grace);
-/* Before the start: one node of the previous instance; OWNER: of its key (kind 0: not known). */
+/* One node of the previous instance: before the start, or when it has to finish once more. OWNER: of its key (kind 0: not known). */
 void kr_grace_await(struct kr_grace *grace, const uint8_t node_id[16], const struct kr_key_owner *owner);
 /* Begins if anybody is awaited; returns whether. */
 bool kr_grace_start(struct kr_grace *grace, uint64_t now_ns, uint32_t lease_ms);

@@ -393,8 +393,18 @@ void kr_session_end(struct kr_session *session, enum kr_session_end why)
 	end(session, why, NULL);
 }
 
+/* What was to be replayed of the session that ends goes with it: its node sends that again, and is waited for once more, so that it has its turn. */
+static void await_replays(const struct kr_session *session)
+{
+	static const struct kr_key_owner unknown = {0};
+
+	if (kr_data_collecting(session->server->data))
+		kr_grace_await(&session->server->grace, session->node_id, session->key ? &session->key->owner : &unknown);
+}
+
 void kr_session_replace(struct kr_session *session, struct kr_session *heir)
 {
+	await_replays(session);
 	heir->inheriting = true;
 	heir->inheriting_ns = session->inheriting ? session->inheriting_ns : kr_clock_ns();
 	heir->lapse.kind = KR_LAPSE_NONE;

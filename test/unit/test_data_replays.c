@@ -66,6 +66,32 @@ static void replays_go_by_the_rounds_that_they_were_at_first(void **state)
 	assert_content("file", 150, five_with_seven);
 }
 
+/* A's daemon is killed when it has sent its replays, and begins anew: what it had sent is gone with its session. */
+static void who_begins_anew_while_replays_are_collected_is_waited_for_again(void **state)
+{
+	static const struct kr_range five = { 0, 120 }, seven = { 50, 100 };
+	struct node *a = node_start("a"), *b = node_start("b");
+	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5 };
+
+	(void)state;
+	reclaim.file = create_file(a, "file");
+	begin_replays(reclaim.file);
+	send_replay(a, 5, &five, 5);
+	send_replay(b, 7, &seven, 7);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
+	node_die(a);
+	node_begin(a);
+	wait_until(a->live);
+	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
+	assert_int_equal(the_answer.reply.reclaim_reply.conflict, 0);
+	send_replay(a, 5, &five, 5);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
+	wait_until(a->flushed && b->flushed && !F.server.grace.active);
+	assert_int_equal(a->flush_err, 0);
+	assert_content("file", 150, five_with_seven);
+}
+
 /* A was killed before it had written down that its round was applied anew. */
 static void what_was_replayed_is_not_replayed_over_later_rounds(void **state)
 {
@@ -310,6 +336,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(replays_of_all_nodes_are_applied_by_round_and_before_the_rest),
 		TEST(replays_go_by_the_rounds_that_they_were_at_first),
+		TEST(who_begins_anew_while_replays_are_collected_is_waited_for_again),
 		TEST(what_was_replayed_is_not_replayed_over_later_rounds),
 		TEST(what_was_replayed_is_not_replayed_at_the_next_start_in_the_same_boot),
 		TEST(what_was_replayed_is_not_replayed_when_the_server_was_killed_among_the_replays),
