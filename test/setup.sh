@@ -28,3 +28,9 @@ need_packages() {
 	fi
 	rm -f "/tmp/kairan-apt.$$"
 }
+
+# Those of all lists that are installed, by name.
+installed_packages() {
+	# shellcheck disable=SC2086
+	dpkg-query -W -f '${Package} ${db:Status-Status}\n' $packages_build $packages_test $packages_mpi 2>/dev/null
+}
