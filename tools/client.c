@@ -165,6 +165,8 @@ int kr_ask_mount(const struct kr_mounted *mounted, const char *what, const char 
 	if ((err == -ECONNREFUSED || err == -ENOENT) && !kr_daemon_runs(pid))
 		return kr_fail(-ENOTCONN, "%s: its daemon is gone; fusermount3 -uz %s, then mount again: the journal is replayed",
 			mounted->path, mounted->path);
+	if (err == -EACCES || err == -EPERM)
+		return kr_fail(err, "%s: only root and who has mounted it may ask its daemon (process %d)", mounted->path, pid);
 	return kr_fail(err, "%s: its daemon (process %d) does not answer: %s", mounted->path, pid, reason);
 }
 
@@ -248,6 +250,14 @@ int kr_tool_usage(const char *usage, bool asked)
 {
 	fputs(usage, asked ? stdout : stderr);
 	return asked ? KR_EXIT_OK : KR_EXIT_USAGE;
+}
+
+int kr_tool_printed(int code)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return code;
+	fprintf(stderr, "kairan: cannot write to standard output: %s\n", strerror(errno));
+	return KR_EXIT_FAILED;
 }
 
 int kr_tool_timeout(const char *text, unsigned long *ret_ms)

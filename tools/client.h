@@ -25,6 +25,8 @@ bool kr_daemon_runs(int pid);
 json_t *kr_printable(const json_t *value);
 /* Prints USAGE, because it was ASKED for, or because the arguments are wrong. The command's exit code then. */
 int kr_tool_usage(const char *usage, bool asked);
+/* CODE, or KR_EXIT_FAILED after saying so: what was printed has not all been taken (a full disk). For commands whose product it is. */
+int kr_tool_printed(int code);
 /* The SECONDS of --timeout as milliseconds; -EINVAL, after saying so: TEXT is no number of seconds above 0. */
 int kr_tool_timeout(const char *text, unsigned long *ret_ms);
 /* "12.5 MiB" into one of a few static buffers. */

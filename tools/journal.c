@@ -25,22 +25,24 @@ static const char usage[] = "usage: kairan journal [--dump | --dump-all] DIR\n"
 	"              into files that nobody has changed since, else into conflict files; says what went where.\n"
 	"              DIR is a mount's local directory that nobody uses. May be repeated after any end.\n"
 	"  --key FILE  the key to present; --munge, --munge-socket, --munge-uid, --security: as the mount's options;\n"
-	"  --timeout   give up after so many seconds (default: a day)\n"
+	"              without them, as the section \"mount\" of /etc/kairan/kairan.json says\n"
+	"  --timeout   give up after so many seconds (default, and at most: a day)\n"
 	"Exit code then: 0 all is on the server's disk, 1 some is not (it stays in DIR), 2 it could not be done.\n";
 
 /* DIR is the local directory of a mount, or the journal itself. */
 static int open_directory(const char *path, bool *ret_local)
 {
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), inner;
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), inner, err;
 
 	if (fd < 0)
 		return -errno;
 	inner = openat(fd, "journal", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	*ret_local = inner >= 0;
-	if (inner < 0)
+	if (inner < 0 && (errno == ENOENT || errno == ENOTDIR))
 		return fd;
+	err = inner < 0 ? -errno : 0;
 	close(fd);
-	return inner;
+	return err < 0 ? err : inner;
 }
 
 static int open_journal(const char *path, int *ret_fd, struct kr_scan **ret_scan)
@@ -64,6 +66,16 @@ struct request {
 	bool dump, all, proves;
 };
 
+static int take_timeout(const char *text, unsigned long *ret_ms)
+{
+	if (kr_tool_timeout(text, ret_ms) < 0)
+		return KR_EXIT_USAGE;
+	if (*ret_ms <= KR_REPLAY_MAX_S * 1000UL)
+		return -1;
+	fprintf(stderr, "kairan: --timeout: at most %d seconds (a day); the command may be repeated after any end\n", KR_REPLAY_MAX_S);
+	return KR_EXIT_USAGE;
+}
+
 /* As kr_tool_proof_take. */
 static int take(struct request *request, int option)
 {
@@ -72,7 +84,7 @@ static int take(struct request *request, int option)
 	if (option == 'r') {
 		request->replay.server = optarg;
 	} else if (option == 't') {
-		request->replay.timeout = optarg;
+		code = take_timeout(optarg, &request->replay.timeout_ms);
 	} else if (option == 'S') {
 		request->replay.security = optarg;
 	} else if (option == 'd' || option == 'a') {
@@ -85,13 +97,18 @@ static int take(struct request *request, int option)
 	return code;
 }
 
-static bool makes_sense(const struct request *request)
+/* Why the arguments, of which COUNT are no options, make no sense; NULL: they do. */
+static const char *nonsense(const struct request *request, int count)
 {
 	const struct kr_replay *replay = &request->replay;
 
-	if (!replay->server)
-		return !request->proves && !replay->security && !replay->timeout;
-	return !request->dump && !(replay->proof.key && replay->proof.munge);
+	if (count != 1)
+		return count ? "too many arguments" : "no directory is given";
+	if (!replay->server && (request->proves || replay->security || replay->timeout_ms))
+		return "a key, MUNGE, --security and --timeout are for --replay";
+	if (replay->server && request->dump)
+		return "--dump and --replay exclude each other";
+	return replay->proof.key && replay->proof.munge ? "--key and --munge are two ways to the same: choose one" : NULL;
 }
 
 static int check(const char *path, bool dump, bool all)
@@ -108,7 +125,7 @@ static int check(const char *path, bool dump, bool all)
 		kr_scan_dump(scan, all, stdout);
 	sound = kr_scan_verify(scan, stdout);
 	kr_scan_free(scan);
-	return sound ? 0 : 1;
+	return kr_tool_printed(sound ? KR_EXIT_OK : KR_EXIT_LEFT);
 }
 
 int kr_tool_journal(int argc, char **argv)
@@ -124,6 +141,7 @@ int kr_tool_journal(int argc, char **argv)
 		{0},
 	};
 	struct request request = {0};
+	const char *wrong;
 	int option, code = -1;
 
 	optind = 1;
@@ -131,8 +149,11 @@ int kr_tool_journal(int argc, char **argv)
 		code = take(&request, option);
 	if (code >= 0)
 		return code;
-	if (optind + 1 != argc || !makes_sense(&request))
+	wrong = nonsense(&request, argc - optind);
+	if (wrong) {
+		fprintf(stderr, "kairan: %s\n", wrong);
 		return kr_tool_usage(usage, false);
+	}
 	request.replay.directory = argv[optind];
 	return request.replay.server ? kr_replay(&request.replay) : check(argv[optind], request.dump, request.all);
 }

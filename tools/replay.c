@@ -184,9 +184,13 @@ static int make_options(const struct kr_replay *replay, const struct owner *owne
 	add(&words, "%s:/%s", replay->server, owner->subdir);
 	add(&words, "/");
 	add_option(&words, "local", owner->directory);
-	add_option(&words, "drain_timeout", replay->timeout ? replay->timeout : "86400");
+	add(&words, "--drain_timeout");
+	add(&words, "%lums", replay->timeout_ms ? replay->timeout_ms : KR_REPLAY_MAX_S * 1000UL);
 	add_option(&words, "node", owner->node);
-	add_option(&words, "key", proof->key);
+	/* What stands in /etc/kairan/kairan.json, section "mount", holds but for what is said here; key and munge are one choice. */
+	if (proof->key)
+		add(&words, "--no-munge");
+	add_option(&words, "key", proof->munge ? "" : proof->key);
 	if (proof->munge)
 		add(&words, "--munge");
 	add_option(&words, "munge_socket", proof->munge_socket);

@@ -330,6 +330,8 @@ static void show_one(struct show *show, const char *argument)
 	if (!looks_like_path(argument)) {
 		show_server(show, argument);
 	} else if (kr_find_place(argument, &mounted, NULL) < 0) {
+		if (strstr(argument, ":/"))
+			kr_fail(-EINVAL, "%s: a server is named HOST[:PORT] here, without a directory", argument);
 		complain(show);
 	} else {
 		show_mount(&mounted, show);
@@ -356,11 +358,13 @@ int kr_tool_status(int argc, char **argv)
 	}
 	if (code >= 0)
 		return code;
-	if (argc - optind > 1 || (show.proof.key && show.proof.munge))
+	if (argc - optind > 1 || (show.proof.key && show.proof.munge)) {
+		fprintf(stderr, "kairan: %s\n", argc - optind > 1 ? "too many arguments" : "--key and --munge are two ways to the same: choose one");
 		return kr_tool_usage(usage, false);
+	}
 	if (optind < argc)
 		show_one(&show, argv[optind]);
 	else
 		show_all(&show);
-	return show.result;
+	return kr_tool_printed(show.result);
 }

@@ -47,6 +47,30 @@ done
 refused 'no such|subdirectory|not found' "$fs" $SERVER_ADDRESS:/missing "$M" -o $L
 mkdir "$WORK/no-journal"
 refused 'holds no journal' "$B/tools/kairan" journal "$WORK/no-journal"
+K=$B/tools/kairan
+refused 'no directory is given' "$K" journal
+refused '^kairan: --dump and --replay' "$K" journal "$WORK/full" --replay a --dump
+refused '^kairan: --key and --munge' "$K" journal "$WORK/full" --replay a --key b --munge
+refused '^kairan: .* are for --replay' "$K" journal "$WORK/full" --timeout 5
+refused 'at most 86400 seconds' "$K" journal "$WORK/full" --replay a --timeout 86401
+refused 'not a number of seconds' "$K" journal "$WORK/full" --replay a --timeout 5m
+refused '^kairan: --key and --munge' "$K" status --key b --munge a
+refused 'a server is named HOST' "$K" status $SERVER_ADDRESS:/
+refused 'cannot write to standard output' sh -c "'$K' status --json >/dev/full"
+mkdir -p "$WORK/closed/journal" && chmod 700 "$WORK/closed/journal" && chmod 755 "$WORK" "$WORK/closed"
+refused 'journal|closed: permission denied' setpriv --reuid 1 --regid 1 --clear-groups "$K" journal "$WORK/closed"
+! grep -q 'holds no journal' "$WORK/said" || fail "a journal that cannot be read: $(cat "$WORK/said")"
+# What a replay is told counts, not what the mounts' section of the file says.
+cp -a /etc "$WORK/etc" && mkdir -p "$WORK/etc/kairan" && on node1 mount --bind "$WORK/etc" /etc || fail "no /etc"
+on node1 "$fs" $SERVER_ADDRESS:/ "$M" -o "local=$WORK/mine" && kairan 1 umount "$M" || fail "a mount"
+"$K" key "$WORK/key" >/dev/null || fail "no key"
+echo '{"mount": {"munge": true}}' >"$WORK/etc/kairan/kairan.json"
+refused 'start kairand with --key' "$K" journal "$WORK/mine" --replay $SERVER_ADDRESS --key "$WORK/key"
+echo '{"mount": {"key": "/none"}}' >"$WORK/etc/kairan/kairan.json"
+refused 'key file /none' "$K" journal "$WORK/mine" --replay $SERVER_ADDRESS
+refused 'munge' "$K" journal "$WORK/mine" --replay $SERVER_ADDRESS --munge --munge-socket /none
+! grep -q 'choose one' "$WORK/said" || fail "the file's key is in the way: $(cat "$WORK/said")"
+on node1 umount /etc
 on node1 python3 -c "
 import socket,threading
 s=socket.create_server(('127.0.0.1',9999)); print('up',flush=True)
