@@ -16,12 +16,13 @@
 #include "tools/meant.h"
 #include "tools/place.h"
 
-static const char usage[] = "usage: kairan flush [--timeout SECONDS] [PATH...]\n"
+static const char usage[] = "usage: kairan flush [--timeout SECONDS] [--refused-ok] [PATH...]\n"
 	"       kairan flush --discard PATH...\n"
 	"Brings unflushed bytes to the server: of all mounts here, or of the files and trees named;\n"
 	"what programs write meanwhile is not waited for.\n"
 	"What the server has refused (no space, quota...) is tried again.\n"
 	"  --timeout S  give up after S seconds (default: wait)\n"
+	"  --refused-ok exit code 0 also if all that is left is what the server refuses\n"
 	"  --discard    drop the unflushed bytes of these files instead, for good; of a mount point:\n"
 	"               the damaged journal segments that its start has set aside\n"
 	"Exit code: 0 all is on the server, 1 some bytes are not (they are listed and stay in the journal),\n"
@@ -32,6 +33,7 @@ struct wanted {
 	struct kr_meant *meant;
 	struct kr_due *due;
 	bool all; /* also what is written while it waits */
+	bool only_refused; /* the result: nothing is left but what the server refuses */
 };
 
 /* What is left of it. */
@@ -195,22 +197,24 @@ static int flush_wanted(const struct kr_mounted *mounted, struct wanted *wanted,
 	if (!left.dirty && left.unstable)
 		printf("%s of %s are applied, but not known to be on the server's disk\n", kr_bytes_text(left.unstable), mounted->path);
 	json_decref(status);
+	wanted->only_refused = left.dirty == left.refused && !left.unstable;
 	return left.dirty || left.unstable ? KR_EXIT_LEFT : KR_EXIT_OK;
 }
 
-static int flush_below(const struct kr_mounted *mounted, const char *below, bool all, unsigned long timeout_ms)
+static int flush_below(const struct kr_mounted *mounted, const char *below, bool all, unsigned long timeout_ms, bool *ret_only_refused)
 {
 	struct wanted wanted = {.meant = kr_meant_new(mounted, below), .all = all};
 	int result = flush_wanted(mounted, &wanted, timeout_ms);
 
 	kr_meant_free(wanted.meant);
 	kr_due_free(wanted.due);
+	*ret_only_refused = wanted.only_refused;
 	return result;
 }
 
-int kr_flush_mount(const struct kr_mounted *mounted, unsigned long timeout_ms)
+int kr_flush_mount(const struct kr_mounted *mounted, unsigned long timeout_ms, bool *ret_only_refused)
 {
-	return flush_below(mounted, NULL, true, timeout_ms);
+	return flush_below(mounted, NULL, true, timeout_ms, ret_only_refused);
 }
 
 static int discard_below(const struct kr_mounted *mounted, const char *below, const char *path)
@@ -232,7 +236,23 @@ static int discard_below(const struct kr_mounted *mounted, const char *below, co
 	return KR_EXIT_OK;
 }
 
-static int flush_path(const char *path, bool discard, unsigned long timeout_ms)
+struct all {
+	unsigned long timeout_ms;
+	bool refused_ok;
+	int result;
+};
+
+static void flush_one(struct all *all, const struct kr_mounted *mounted, const char *below)
+{
+	bool only_refused = false;
+	int result = flush_below(mounted, below, false, all->timeout_ms, &only_refused);
+
+	if (result == KR_EXIT_LEFT && only_refused && all->refused_ok)
+		result = KR_EXIT_OK;
+	all->result = KR_MAX(all->result, result);
+}
+
+static void flush_path(struct all *all, const char *path, bool discard)
 {
 	struct kr_mounted mounted;
 	KR_AUTO_FREE char *below = NULL;
@@ -240,30 +260,27 @@ static int flush_path(const char *path, bool discard, unsigned long timeout_ms)
 
 	if (kr_find_place(path, &mounted, &below) < 0) {
 		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
-		return KR_EXIT_FAILED;
+		all->result = KR_EXIT_FAILED;
+		return;
 	}
-	result = discard ? discard_below(&mounted, below, path) : flush_below(&mounted, below, false, timeout_ms);
+	if (discard) {
+		result = discard_below(&mounted, below, path);
+		all->result = KR_MAX(all->result, result);
+	} else {
+		flush_one(all, &mounted, below);
+	}
 	kr_mounted_fini(&mounted);
-	return result;
 }
-
-struct all {
-	unsigned long timeout_ms;
-	int result;
-};
 
 static void flush_one_of_all(const struct kr_mounted *mounted, void *context)
 {
-	struct all *all = context;
-	int result = flush_below(mounted, NULL, false, all->timeout_ms);
-
-	all->result = KR_MAX(all->result, result);
+	flush_one(context, mounted, NULL);
 }
 
 int kr_tool_flush(int argc, char **argv)
 {
 	static const struct option options[] = {{"timeout", required_argument, NULL, 't'}, {"discard", no_argument, NULL, 'd'},
-		{"help", no_argument, NULL, 'h'}, {0}};
+		{"refused-ok", no_argument, NULL, 'r'}, {"help", no_argument, NULL, 'h'}, {0}};
 	struct all all = {0};
 	bool discard = false, bad = false;
 	int option;
@@ -273,6 +290,8 @@ int kr_tool_flush(int argc, char **argv)
 			bad = kr_tool_timeout(optarg, &all.timeout_ms) < 0;
 		else if (option == 'd')
 			discard = true;
+		else if (option == 'r')
+			all.refused_ok = true;
 		if (bad)
 			return KR_EXIT_USAGE;
 		if (option == 'h' || option == '?')
@@ -282,11 +301,8 @@ int kr_tool_flush(int argc, char **argv)
 		fprintf(stderr, "kairan: no file is named to discard\n%s", usage);
 		return KR_EXIT_USAGE;
 	}
-	for (int i = optind; i < argc; i++) {
-		int result = flush_path(argv[i], discard, all.timeout_ms);
-
-		all.result = KR_MAX(all.result, result);
-	}
+	for (int i = optind; i < argc; i++)
+		flush_path(&all, argv[i], discard);
 	if (optind == argc && kr_mounted_for_each(flush_one_of_all, &all) < 0) {
 		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
 		return KR_EXIT_FAILED;

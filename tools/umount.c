@@ -24,11 +24,12 @@
 #include "tools/commands.h"
 #include "tools/place.h"
 
-static const char usage[] = "usage: kairan umount [--timeout SECONDS | --drain] [--force] MOUNTPOINT\n"
+static const char usage[] = "usage: kairan umount [--timeout SECONDS | --drain] [--refused-ok] [--force] MOUNTPOINT\n"
 	"Flushes with a progress bar, unmounts, and waits until the daemon is gone.\n"
 	"  --timeout S  flush for at most S seconds (default: wait). What is left then is listed, stays in the journal,\n"
 	"               and the next mount with the same local directory sends it.\n"
 	"  --drain      the same, for as long as the mount's drain_timeout says\n"
+	"  --refused-ok exit code 0 also if all that is left is what the server refuses\n"
 	"  --force      without a flush, and although programs use it or the daemon hangs: they get errors, and what is\n"
 	"               not on the server stays in the journal. The mount of a daemon that was killed goes like this by itself.\n"
 	"Exit code: 0 unmounted and all is on the server; 1 unmounted, but some bytes are, or may be, not on the server;\n"
@@ -155,16 +156,17 @@ static unsigned long drain_timeout_of(const struct kr_mounted *mounted)
 }
 
 /* Flushes, unmounts and waits for the daemon, which shall not go on with what could not be flushed in time. */
-static int flush_and_unmount(const struct kr_mounted *mounted, unsigned long timeout_ms, bool force)
+static int flush_and_unmount(const struct kr_mounted *mounted, unsigned long timeout_ms, bool force, bool refused_ok)
 {
 	KR_AUTO_FREE char *socket = NULL;
 	int pid = 0, result = KR_EXIT_OK;
+	bool only_refused = false;
 	bool known = kr_control_place_read(mounted, &socket, &pid) == 0, dead = known && is_dead(mounted, pid);
 
 	if (force || dead)
 		return unmount_by_force(mounted, pid, dead);
 	if (known)
-		result = kr_flush_mount(mounted, timeout_ms);
+		result = kr_flush_mount(mounted, timeout_ms, &only_refused);
 	if (result == KR_EXIT_FAILED)
 		return result;
 	if (result == KR_EXIT_LEFT)
@@ -184,15 +186,15 @@ static int flush_and_unmount(const struct kr_mounted *mounted, unsigned long tim
 			mounted->path);
 		return KR_EXIT_LEFT;
 	}
-	return result;
+	return result == KR_EXIT_LEFT && only_refused && refused_ok ? KR_EXIT_OK : result;
 }
 
 int kr_tool_umount(int argc, char **argv)
 {
 	static const struct option options[] = {{"timeout", required_argument, NULL, 't'}, {"drain", no_argument, NULL, 'd'}, {"force", no_argument, NULL, 'f'},
-		{"help", no_argument, NULL, 'h'}, {0}};
+		{"refused-ok", no_argument, NULL, 'r'}, {"help", no_argument, NULL, 'h'}, {0}};
 	unsigned long timeout_ms = 0;
-	bool force = false, bad = false, drain = false;
+	bool force = false, bad = false, drain = false, refused_ok = false;
 	struct kr_mounted mounted;
 	KR_AUTO_FREE char *below = NULL;
 	int option, result;
@@ -204,6 +206,8 @@ int kr_tool_umount(int argc, char **argv)
 			drain = true;
 		else if (option == 'f')
 			force = true;
+		else if (option == 'r')
+			refused_ok = true;
 		if (bad)
 			return KR_EXIT_USAGE;
 		if (option == 'h' || option == '?')
@@ -224,7 +228,7 @@ int kr_tool_umount(int argc, char **argv)
 	}
 	if (drain && !force)
 		timeout_ms = drain_timeout_of(&mounted);
-	result = flush_and_unmount(&mounted, timeout_ms, force);
+	result = flush_and_unmount(&mounted, timeout_ms, force, refused_ok);
 	kr_mounted_fini(&mounted);
 	return result;
 }

@@ -126,18 +126,23 @@ job epilogue 2 && job epilogue 3 || fail "epilogue"
 note "a job ends while the server is away"
 sed -i 's|^OPTIONS=.*|&,close=async|' "$WORK/job.conf"
 job prologue 4 || fail "prologue"
-on node1 python3 - "$M/left" "$WORK/gone" <<'P' &
+# writes_while_away NAME: a program of a job writes NAME when the server has gone.
+writes_while_away() {
+	rm -f "$WORK/gone"
+	on node1 python3 - "$M/$1" "$WORK/gone" <<'P' &
 import os, sys, time
 out = open(sys.argv[1], "w")
 while not os.path.exists(sys.argv[2]):
     time.sleep(0.05)
 out.write("left\n")
 P
-program=$!
-until_ok 30 "the file" test -e "$EXPORT/left" || fail "no file"
-server_stop
-: >"$WORK/gone"
-wait $program || fail "the job's program"
+	program=$!
+	until_ok 30 "the file" test -e "$EXPORT/$1" || fail "no file"
+	server_stop
+	: >"$WORK/gone"
+	wait $program || fail "the job's program"
+}
+writes_while_away left
 ! job epilogue 4 >"$WORK/said" 2>&1 || fail "the epilogue does not tell that something is left"
 grep -q "left: 5 bytes" "$WORK/said" && grep -q "job 4: .*$M" "$WORK/said" || fail "what is left is not named: $(cat "$WORK/said")"
 server_start
@@ -145,4 +150,16 @@ job prologue 5 || fail "prologue after that"
 [ "$(on node1 cat "$M/left")" = left ] || fail "what the job before had left"
 job epilogue 5 || fail "epilogue"
 [ "$(cat "$EXPORT/left")" = left ] || fail "what was left is not on the server"
+for refused in fail pass; do
+	note "what the server refuses, because the file was removed: $refused"
+	echo "REFUSED=$refused" >>"$WORK/job.conf"
+	job prologue "$refused" || fail "prologue"
+	writes_while_away "lost_$refused"
+	rm "$EXPORT/lost_$refused"
+	server_start
+	job epilogue "$refused" >"$WORK/said" 2>&1
+	status=$?
+	grep -q "lost_$refused: 5 bytes" "$WORK/said" && ! is_mounted || fail "what is refused is not named: $(cat "$WORK/said")"
+	[ $status = $([ $refused = fail ] && echo 1 || echo 0) ] || fail "exit status of the epilogue: $status"
+done
 finish

@@ -44,6 +44,7 @@ m=$(mnt 1)
 ln -s "$m" "$m-by_link"
 on node1 ln -s dir "$m/to_dir"
 leaves 1 "$m/dir/refused"
+kairan 1 flush --refused-ok --timeout $((5 * SLOW)) "$m" >"$WORK/flush" && grep -q "dir/refused" "$WORK/flush" || fail "flush --refused-ok: $(cat "$WORK/flush")"
 leaves 0 "$m/other"
 leaves 0 "$m/other/file"
 leaves 2 "$m/none"
