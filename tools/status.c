@@ -11,10 +11,12 @@
 #include "fuse/control_place.h"
 #include "tools/client.h"
 #include "tools/commands.h"
+#include "tools/health.h"
 #include "tools/place.h"
 
-static const char usage[] = "usage: kairan status [--json] [MOUNTPOINT | [--key FILE | --munge [--munge-socket PATH] [--munge-uid UID]] HOST[:PORT]]\n"
+static const char usage[] = "usage: kairan status [--json] [--check] [MOUNTPOINT | [--key FILE | --munge [--munge-socket PATH] [--munge-uid UID]] HOST[:PORT]]\n"
 	"Without an argument: all mounts of kairanfs here. Works when the server is away, and never touches the mount.\n"
+	"  --check  exit code 1 if somebody should look: not connected, something refused or late, damage, requests that wait for long\n"
 	"Exit code: 0 answered, 2 no such mount or no answer, 64 wrong arguments.\n";
 
 static const char *text_of(const json_t *object, const char *name)
@@ -212,7 +214,7 @@ static void print_server(const char *name, const json_t *status)
 /* --- the command ----------------------------------------------------------------------------------------------------- */
 
 struct show {
-	bool json;
+	bool json, check;
 	struct kr_tool_proof proof;
 	json_t *all; /* with json and no argument: an array */
 	int result;
@@ -232,11 +234,18 @@ static void print_json(const json_t *status)
 	printf("\n");
 }
 
+static void check(struct show *show, const json_t *status)
+{
+	if (show->check && !kr_status_is_well(status))
+		show->result = KR_MAX(show->result, (int)KR_EXIT_LEFT);
+}
+
 /* Takes STATUS. */
 static void show_status(struct show *show, json_t *status)
 {
 	json_t *printable = kr_printable(status);
 
+	check(show, status);
 	if (show->all)
 		json_array_append(show->all, status);
 	else if (show->json)
@@ -308,6 +317,7 @@ static void show_server(struct show *show, const char *name)
 		complain(show);
 		return;
 	}
+	check(show, status);
 	printable = kr_printable(status);
 	if (show->json)
 		print_json(status);
@@ -343,6 +353,7 @@ int kr_tool_status(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{"json", no_argument, NULL, 'j'},
+		{"check", no_argument, NULL, 'c'},
 		KR_TOOL_PROOF_OPTIONS,
 		{"help", no_argument, NULL, 'h'},
 		{0},
@@ -353,6 +364,8 @@ int kr_tool_status(int argc, char **argv)
 	while (code < 0 && (option = getopt_long(argc, argv, "jk:h", options, NULL)) != -1) {
 		if (option == 'j')
 			show.json = true;
+		else if (option == 'c')
+			show.check = true;
 		else
 			code = kr_tool_proof_take(&show.proof, option, usage);
 	}

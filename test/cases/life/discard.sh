@@ -29,6 +29,7 @@ os._exit(0)
 P
 writer=$!
 until_ok 60 "the program's fsync fails" test -e "$WORK/failed" || fail "no error for the program"
+kairan 1 status --check "$(mnt 1)" >/dev/null && fail "status --check sees nothing wrong with refused bytes"
 kairan 1 status "$(mnt 1)" | grep -q "dir/refused" || fail "status does not name the file: $(kairan 1 status "$(mnt 1)")"
 kairan 1 flush --timeout 2 "$(mnt 1)/dir" >"$WORK/flush"
 [ $? = 1 ] || fail "flush: exit code: $(cat "$WORK/flush")"
@@ -80,6 +81,9 @@ kairan 1 flush --discard "$m" >"$WORK/said" 2>&1 || fail "what is damaged: $(cat
 leaves 1 "$m/dir/refused"
 kairan 1 flush --discard "$m/dir/refused" || fail "discard"
 kairan 1 flush "$(mnt 1)" || fail "something is left: $(kairan 1 status "$(mnt 1)")"
+for what in "$(mnt 1)" $SERVER_ADDRESS; do
+	until_ok 30 "$what to be well" on node1 "$B/tools/kairan" status --check "$what" || fail "not well after discarding: $(kairan 1 status "$what")"
+done
 rm "$EXPORT/ballast"
 echo fine >"$(seen_from_here 1)/dir/after" && [ "$(cat "$EXPORT/dir/after")" = fine ] || fail "not usable after discarding"
 # Through the handle that had written what was discarded; nobody closes it or asks for a flush.
