@@ -214,7 +214,7 @@ static void let_go(struct kr_file *file)
 /* Entries of a former boot go first. */
 static bool replays_first(struct kr_file *file)
 {
-	if (!kr_flush_has_replays(file, kr_session_facts(file->mount->session)->boot_id))
+	if (!kr_flush_awaits_replays(file))
 		return false;
 	if (!kr_flusher_of(file)->recovering && kr_list_empty(&file->flush.sends))
 		kr_flush_replay_file(file, KR_RPC_HARD);

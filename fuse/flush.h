@@ -17,8 +17,8 @@
  *    at a server that lost the session, settled by RECLAIM's applied_seq before anything is resent.
  *  - After the server's machine booted anew, applied entries of the old boot go out as REPLAY with their round, before
  *    anything else of the file.
- *  - UNSTABLE: the entries that it names are replayed in the order of rounds, or dirty again, below newer writes (flush_unstable.c); their
- *    APPLIED records die first.
+ *  - UNSTABLE: the entries that it names are replayed in the order of rounds, or dirty again, below newer writes, but not while entries of a former
+ *    boot are to be replayed (flush_unstable.c); their APPLIED records die first.
  *  - A refused flush (ENOSPC, EDQUOT, EROFS, EIO...) leaves the bytes dirty; FILE is told (kr_file_flush_failed):
  *    retried by close, fsync, `kairan flush` and a timer.  ESTALE (the file is gone): the file is orphaned, its bytes
  *    stay in the journal until kr_flush_discard.
@@ -126,8 +126,8 @@ bool kr_flush_was_taken(const struct kr_file *file, uint64_t under_way);
 void kr_flush_step(struct kr_file *file);
 /* Dirty, sent or applied bytes: the file must stay in memory. Loop thread, file->lock not held. */
 bool kr_flush_busy(struct kr_file *file);
-/* There is what a failed sync of the server has lost, and has not been applied again. Loop thread. */
-bool kr_flush_has_lost(const struct kr_file *file);
+/* There is what the server's present boot does not have, or a failed sync has lost, and has not been applied again. Loop thread. */
+bool kr_flush_awaits_replays(struct kr_file *file);
 /* Gives up all unflushed and unstable bytes of the file, by explicit command or because the file was removed and
  * closed. */
 void kr_flush_discard(struct kr_file *file);

@@ -82,6 +82,8 @@ bool kr_flush_unstable(struct kr_file *file, const struct kr_unstable_request *r
 void kr_flush_forgo_order(struct kr_file *file);
 /* What will be dirty, because of ERR, goes in only when the server has judged it, if it is from before this late node was away. */
 void kr_flush_hold_unclaimed(struct kr_file *file, int err);
+/* There is what a failed sync of the server has lost, and has not been applied again. */
+bool kr_flush_has_lost(const struct kr_file *file);
 /* What will be dirty is, if it can be now. */
 void kr_flush_settle_unstable(struct kr_file *file);
 

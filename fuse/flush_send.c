@@ -332,13 +332,22 @@ static void refused(struct kr_flush_send *send, int err, int before)
 			file->base.ino, strerror(-err));
 }
 
+/* An older round is to be replayed yet, after which this one has to go in again; its APPLIED would say that there is none. */
+static bool comes_too_early(const struct kr_flush_send *send)
+{
+	const struct kr_link *before = send->replay->link.prev;
+
+	return before != &send->file->flush.applied.head &&
+		!kr_flush_is_current_boot(send->file, KR_LIST_ENTRY(before, struct kr_applied, link));
+}
+
 /* A failed sync may have taken what this answer tells of, or what an APPLIED record of it would count for as well. */
 static bool is_overtaken(const struct kr_flush_send *send, const struct kr_flush_reply *reply)
 {
 	const struct kr_flush *flush = &send->file->flush;
 
 	if (send->replay && !send->restores)
-		return false;
+		return !reply->stable && (reply->round <= flush->lost_round || comes_too_early(send));
 	if (flush->unstable && reply->round > flush->unstable_after)
 		return true; /* what it comes after will be dirty, and so would it */
 	if (send->replay)
@@ -362,7 +371,7 @@ static void answer(struct kr_flush_send *send, int err, const struct kr_flush_re
 	if (!send->replay)
 		*(err ? &file->flush.failed : &file->flush.taken) = send->number;
 	if (send->replay)
-		told = err != 0 && err != -EAGAIN && err != -ENOTCONN && err != -EINTR && err != -ECANCELED;
+		told = err != 0 && err != -EAGAIN && err != -ECONNRESET && err != -ENOTCONN && err != -EINTR && err != -ECANCELED;
 	else
 		told = kr_flush_plan_answered(&file->flush.plan, err, kr_clock_ns());
 	if (err == 0 && send->replay)
@@ -373,7 +382,7 @@ static void answer(struct kr_flush_send *send, int err, const struct kr_flush_re
 		refused(send, err, before);
 	else if (send->restores)
 		not_restored(send, err);
-	else if (err == -EAGAIN && send->replay)
+	else if (send->replay && (err == -EAGAIN || err == -ECONNRESET))
 		file->flush.keeps_replays = true; /* no more is taken before RECLAIM; those on their way may be in, and are heard first */
 	else if (err == -EAGAIN)
 		kr_file_flush_untaken(file);

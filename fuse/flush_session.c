@@ -23,6 +23,11 @@ bool kr_flush_has_replays(struct kr_file *file, const uint8_t boot_id[16])
 	return false;
 }
 
+bool kr_flush_awaits_replays(struct kr_file *file)
+{
+	return kr_flush_has_replays(file, kr_session_facts(file->mount->session)->boot_id);
+}
+
 /* What is unjudged may be the dirty bytes alone. */
 static bool may_replay(const struct kr_flush *flush)
 {
@@ -33,7 +38,7 @@ bool kr_flush_bound(struct kr_file *file)
 {
 	if (!kr_list_empty(&file->flush.sends) && kr_unjudged_refused(file))
 		return true;
-	if (may_replay(&file->flush) && kr_flush_has_replays(file, kr_session_facts(file->mount->session)->boot_id))
+	if (may_replay(&file->flush) && kr_flush_awaits_replays(file))
 		return true;
 	return kr_unjudged_awaited(file);
 }
@@ -92,7 +97,7 @@ static void lose_sends(struct kr_file *file, enum kr_flush_reason reason)
 
 	(void)reason;
 	kr_flush_forgo_order(file);
-	replays = kr_flush_has_replays(file, kr_session_facts(file->mount->session)->boot_id);
+	replays = kr_flush_awaits_replays(file);
 	KR_LIST_FOR_EACH_SAFE(send, next, &file->flush.sends, link) {
 		if (send->replay || replays || file->flush.unstable)
 			kr_flush_send_abandon(send);
@@ -237,7 +242,7 @@ void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_r
 	if (err == 0)
 		file->flush.vouched = 0;
 	if (err == 0 || err == -ESTALE) {
-		file->flush.keeps_replays = false;
+		file->flush.keeps_replays &= file->flush.unclaimed;
 		if (is_judged(file, err, reply)) {
 			kr_unjudged_end(file);
 			if (err == 0 && !(reply->conflict & KR_CONFLICT_DIRTY))

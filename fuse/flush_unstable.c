@@ -4,6 +4,11 @@
  * of all nodes, and before anything else.  Such an entry of flush.applied is `lost` until its replay has been answered; no STABLE counts for it.
  * Its APPLIED records are void before, those of the latest first: a start of the daemon finds its bytes dirty.
  *
+ * INVARIANT: what becomes dirty again is never older than what waits to be replayed, because that goes in before all that is dirty.  So where a file
+ * still has rounds that a former boot has lost, those of this boot that a sync loses become replays again as well (kr_journal_unapply): all go
+ * once more, in the order of the file's rounds, and RECLAIM judges them together when they cannot go in their turn.  No APPLIED of the present boot
+ * is made of a later one meanwhile (flush_send.c): it would be taken for the last that is there.
+ *
  * What cannot be sent so (there is no session, or the file's bytes are being judged, or they are too many), or was not taken, becomes dirty again,
  * with all that was applied after it, under what is newer, and goes in as it comes.  But what a late node had sent before it was away, and
  * hears of when it has made its claims already, it asks for once more with RECLAIM (unjudged.c): others may have changed the file since.  Loop thread.
@@ -97,6 +102,30 @@ static void redirty_later(struct kr_file *file, uint64_t after_round, int err)
 	flush->unstable = true;
 }
 
+/* Whether rounds wait that a former boot has lost; they are later than all that this one has got. */
+static bool awaits_replays(const struct kr_file *file)
+{
+	const struct kr_applied *applied;
+
+	KR_LIST_FOR_EACH(applied, &file->flush.applied, link)
+		if (!applied->lost && !kr_flush_is_current_boot(file, applied))
+			return true;
+	return false;
+}
+
+/* All that was applied after AFTER_ROUND waits with these, at once, whatever is in flight.  The latest first. */
+static void unapply(struct kr_file *file, uint64_t after_round)
+{
+	struct kr_link *link;
+
+	for (link = file->flush.applied.head.prev; link != &file->flush.applied.head; link = link->prev) {
+		struct kr_applied *applied = KR_LIST_ENTRY(link, struct kr_applied, link);
+
+		if (applied->round > after_round && kr_flush_is_current_boot(file, applied))
+			kr_journal_unapply(file->mount->journal, applied);
+	}
+}
+
 /* Whatever else becomes of them, what was applied after the first of them comes after it again. */
 void kr_flush_forgo_order(struct kr_file *file)
 {
@@ -110,7 +139,9 @@ void kr_flush_forgo_order(struct kr_file *file)
 		if (kr_flush_is_current_boot(file, applied)) /* else it is replayed with all that the former boot has lost */
 			first = first ? KR_MIN(first, applied->round) : applied->round;
 	}
-	if (first)
+	if (first && awaits_replays(file))
+		unapply(file, first - 1);
+	else if (first)
 		redirty_later(file, first - 1, 0);
 }
 
@@ -217,6 +248,21 @@ static bool has_broken_off(const struct kr_file *file)
 	return file->flush.orphaned && kr_flush_has_lost(file);
 }
 
+/* What this boot has lost goes before what a former one has. Between sessions the claims have been made without it: it is asked for once more. */
+static void replay_all(struct kr_file *file, uint64_t after_round, int err)
+{
+	kr_flush_forgo_order(file);
+	unapply(file, after_round);
+	kr_file_redirtied(file, (struct kr_time){.sec = INT64_MIN}, err);
+	if (kr_flusher_of(file)->recovering) {
+		file->flush.keeps_replays = true;
+		kr_unjudged_unclaimed(file, -EIO);
+	} else if (!kr_flusher_of(file)->stopped) {
+		kr_flush_replay_file(file, KR_RPC_HARD);
+	}
+	kr_flush_step(file);
+}
+
 bool kr_flush_unstable(struct kr_file *file, const struct kr_unstable_request *request)
 {
 	struct kr_flush *flush = &file->flush;
@@ -226,6 +272,10 @@ bool kr_flush_unstable(struct kr_file *file, const struct kr_unstable_request *r
 	flush->lost_round = KR_MAX(flush->lost_round, request->last);
 	if (!is_news(file, request->round, request->last))
 		return all && !flush->unstable && !has_broken_off(file);
+	if (awaits_replays(file)) {
+		replay_all(file, request->round, err);
+		return false; /* of those that were on their way nothing is known */
+	}
 	if (!may_replay(file, request->round, request->last)) {
 		kr_flush_forgo_order(file);
 		redirty_later(file, request->round, err);

@@ -57,7 +57,7 @@ void kr_journal_file_free(struct kr_journal_file *file);
 struct kr_applied {
 	struct kr_link link;           /* in a list with ascending up_to */
 	uint64_t up_to, round;
-	uint8_t boot_id[16];           /* of the server's machine */
+	uint8_t boot_id[16];           /* of the server's machine; zeros: of none, it is replayed as what a former one has lost */
 	uint64_t mark;                 /* of its APPLIED record; 0: none */
 	uint64_t order, order_mark;    /* the round that it was at first, and that record: replays go by it */
 	bool lost;                     /* by a failed sync, and not applied again since: its records are void */
@@ -157,6 +157,9 @@ void kr_journal_note_applied(struct kr_journal *journal, struct kr_journal_file 
 void kr_journal_void_applied(struct kr_journal *journal, struct kr_applied *applied);
 /* The same until it is applied again, in the order that it had. */
 void kr_journal_lose_applied(struct kr_journal *journal, struct kr_applied *applied);
+/* No boot of the server has it any more: it is to be replayed in its order, and a start finds it so.  Of several the latest first: killed in
+ * between, none is taken for applied because one that came after it is. */
+void kr_journal_unapply(struct kr_journal *journal, struct kr_applied *applied);
 /* Takes APPLIED out of its list, releases all that it holds, and frees it.  The writes die first: a state without writes is nothing,
  * writes without their state would be dirty again. */
 void kr_journal_drop_applied(struct kr_journal *journal, struct kr_applied *applied);

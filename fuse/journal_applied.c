@@ -12,10 +12,11 @@
 void kr_journal_note_applied(struct kr_journal *journal, struct kr_journal_file *file, struct kr_applied *applied, uint64_t round,
 	const uint8_t boot_id[16])
 {
+	static const uint8_t no_boot[16];
 	uint64_t mark;
 
 	if (applied->order && !applied->order_mark) /* its records were void: its order, first */
-		applied->order_mark = kr_journal_applied(journal, file, applied->up_to, applied->order, boot_id);
+		applied->order_mark = kr_journal_applied(journal, file, applied->up_to, applied->order, no_boot);
 	applied->lost = false;
 	mark = kr_journal_applied(journal, file, applied->up_to, round, boot_id);
 	applied->round = round;
@@ -43,6 +44,21 @@ void kr_journal_lose_applied(struct kr_journal *journal, struct kr_applied *appl
 {
 	kr_journal_void_applied(journal, applied);
 	applied->lost = true;
+}
+
+/* The record of its order is that of a former boot, or of none: it says what is to be. What has no other than that of the present one counts with
+ * the next round. */
+void kr_journal_unapply(struct kr_journal *journal, struct kr_applied *applied)
+{
+	if (applied->mark != applied->order_mark) {
+		kr_journal_release_mark(journal, applied->mark);
+		applied->mark = applied->order_mark;
+	} else if (applied->round == applied->order) {
+		kr_journal_void_applied(journal, applied);
+	}
+	applied->lost = false;
+	applied->round = applied->order;
+	memset(applied->boot_id, 0, 16);
 }
 
 void kr_journal_drop_applied(struct kr_journal *journal, struct kr_applied *applied)

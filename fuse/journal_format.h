@@ -25,7 +25,7 @@
  *            The data of a NAME or WRITE lies behind that of every earlier slot of the segment.
  *   APPLIED  the writes of `file` with seq up to `up_to` (and after the last APPLIED before) were applied by the server
  *            in round `round` of the boot `boot_id`.  Of several with one `up_to` the last counts (others were replayed); the
- *            first says in which order: replays go by its round.
+ *            first says in which order: replays go by its round.  A `boot_id` of zeros is of no boot: the record tells the order alone.
  *
  * A record is valid if and only if its slot's `check` is not 0 and equals XXH3-64 of its bytes 16..63 with the header's
  * salt as the seed (0 is written as 1), its numbers are possible (type known; seq 1 to 2^63 - 1; file not 0 and below

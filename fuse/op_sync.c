@@ -7,7 +7,6 @@
 #include "fuse/locks.h"
 #include "fuse/op_file.h"
 #include "fuse/options.h"
-#include "fuse/session.h"
 
 struct sync_op {
 	struct kr_file_op file_op;
@@ -33,8 +32,7 @@ static bool is_applied(struct sync_op *sync)
 {
 	struct kr_file *file = sync->file_op.file;
 
-	if (sync->fsync && (file->flush.unstable ||
-	    kr_flush_has_replays(file, kr_session_facts(file->mount->session)->boot_id)))
+	if (sync->fsync && (file->flush.unstable || kr_flush_awaits_replays(file)))
 		return false;
 	KR_SCOPED_LOCK(&file->lock);
 	return kr_extent_map_empty(&file->dirty) || (sync->begun && file->flush.flushed_seq >= sync->seq);

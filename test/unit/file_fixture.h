@@ -163,7 +163,7 @@ void kr_flush_step(struct kr_file *file)
 	(void)file;
 	fake.flush_steps++;
 }
-bool kr_flush_has_lost(const struct kr_file *file)
+bool kr_flush_awaits_replays(struct kr_file *file)
 {
 	(void)file;
 	return fake.lost;

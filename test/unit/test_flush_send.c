@@ -66,14 +66,22 @@ void kr_journal_release(void *journal, const struct kr_extent *extent)
 void kr_journal_note_applied(struct kr_journal *journal, struct kr_journal_file *file, struct kr_applied *applied, uint64_t round,
 	const uint8_t boot_id[16])
 {
-	(void)journal, (void)file, (void)boot_id;
+	(void)journal, (void)file;
 	fake.noted++;
 	applied->lost = false;
 	applied->round = round;
+	if (boot_id)
+		memcpy(applied->boot_id, boot_id, 16);
 }
 void kr_journal_void_applied(struct kr_journal *journal, struct kr_applied *applied)
 {
 	(void)journal, (void)applied;
+}
+void kr_journal_unapply(struct kr_journal *journal, struct kr_applied *applied)
+{
+	(void)journal;
+	applied->round = applied->order;
+	memset(applied->boot_id, 0, 16);
 }
 void kr_journal_lose_applied(struct kr_journal *journal, struct kr_applied *applied)
 {
@@ -163,12 +171,21 @@ bool kr_flush_is_current_boot(const struct kr_file *file, const struct kr_applie
 	(void)file;
 	return !applied->lost && memcmp(applied->boot_id, fake.facts.boot_id, 16) == 0;
 }
+static bool is_on_its_way(const struct kr_file *file, const struct kr_applied *applied)
+{
+	const struct kr_flush_send *send;
+
+	KR_LIST_FOR_EACH(send, &file->flush.sends, link)
+		if (send->replay == applied)
+			return true;
+	return false;
+}
 void kr_flush_replay_file(struct kr_file *file, unsigned flags)
 {
 	struct kr_applied *applied;
 
 	KR_LIST_FOR_EACH(applied, &file->flush.applied, link)
-		if (!kr_flush_is_current_boot(file, applied))
+		if (!kr_flush_is_current_boot(file, applied) && !is_on_its_way(file, applied))
 			assert_int_equal(kr_flush_send_replay(file, applied, flags), 0);
 }
 void kr_unjudged_unclaimed(struct kr_file *file, int err)
@@ -209,7 +226,7 @@ static int setup(void **state)
 	for (uint64_t round = 1; round <= LOST; round++) {
 		struct kr_applied *applied = kr_xcalloc(1, sizeof(*applied));
 
-		applied->round = applied->up_to = round;
+		applied->round = applied->order = applied->up_to = round;
 		kr_extent_map_init(&applied->extents);
 		insert(&applied->extents, round);
 		kr_list_append(&f.file.flush.applied, &applied->link);
@@ -385,7 +402,89 @@ static void those_on_their_way_are_heard_before_one_that_was_not_taken_is_judged
 		if (i != 1)
 			server_answers(i, 0, LOST + 1 + i);
 	}
-	assert_int_equal(fake.noted, LOST - 1);
+	assert_int_equal(fake.noted, 1); /* what comes after the one that was not taken goes in after it once more */
+	assert_int_equal(fake.unjudged, 0);
+}
+
+/* A new boot of the server: the first round has gone in again as NEXT, and a sync loses it while the others are on their way. */
+static void lose_the_first(struct fixture *f)
+{
+	const struct kr_unstable_request request = {.round = LOST, .last = LOST + 1, .error = kr_status_from_errno(-EIO)};
+
+	fake.facts.boot_id[0] = 1;
+	kr_flush_replay_file(&f->file, 0);
+	server_answers(0, 0, LOST + 1);
+	assert_false(kr_flush_unstable(&f->file, &request));
+	assert_int_equal(fake.called, LOST + 1); /* it is on its way, too */
+}
+
+static void assert_all_replays(const struct fixture *f)
+{
+	const struct kr_applied *applied;
+	uint64_t round = 0;
+
+	KR_LIST_FOR_EACH(applied, &f->file.flush.applied, link) {
+		assert_int_equal(applied->round, ++round);
+		assert_false(applied->lost || kr_flush_is_current_boot(&f->file, applied));
+	}
+	assert_int_equal(round, LOST);
+	assert_int_equal(f->file.dirty.count, 1);
+}
+
+/* Dirty it would go in after them. */
+static void what_was_lost_before_a_replay_that_is_refused_is_judged_with_it(void **state)
+{
+	struct fixture *f = *state;
+
+	lose_the_first(f);
+	server_answers(1, -ENOSPC, 0);
+	assert_int_equal(fake.unjudged, 1);
+	assert_int_equal(fake.abandoned, 2);
+	assert_all_replays(f);
+}
+
+/* The server has not waited for it. */
+static void what_goes_in_before_an_older_round_is_not_noted(void **state)
+{
+	struct fixture *f = *state;
+
+	lose_the_first(f);
+	fake.noted = 0;
+	server_answers(1, 0, LOST + 2);
+	server_answers(2, 0, LOST + 3);
+	server_answers(LOST, -EAGAIN, 0);
+	assert_int_equal(fake.noted, 0);
+	assert_int_equal(fake.failed + fake.unjudged, 0);
+	assert_all_replays(f);
+	assert_true(f->file.flush.keeps_replays); /* asked for before they are sent again */
+}
+
+static void what_goes_in_in_its_turn_is_noted(void **state)
+{
+	struct fixture *f = *state;
+
+	lose_the_first(f);
+	fake.noted = 0;
+	server_answers(LOST, 0, LOST + 2);
+	server_answers(1, 0, LOST + 3);
+	server_answers(2, 0, LOST + 4);
+	assert_int_equal(fake.noted, LOST);
+	assert_false(f->file.flush.keeps_replays);
+}
+
+/* Its answer comes on another connection, behind UNSTABLE. */
+static void an_answer_to_a_replay_that_a_failed_sync_has_taken_is_not_noted(void **state)
+{
+	struct fixture *f = *state;
+	const struct kr_unstable_request request = {.round = LOST, .last = LOST + 1, .error = kr_status_from_errno(-EIO)};
+
+	fake.facts.boot_id[0] = 1;
+	kr_flush_replay_file(&f->file, 0);
+	kr_flush_unstable(&f->file, &request);
+	for (unsigned i = 0; i < LOST; i++)
+		server_answers(i, 0, LOST + 1 + i);
+	assert_int_equal(fake.noted, 0);
+	assert_all_replays(f);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -402,6 +501,10 @@ int main(void)
 		TEST(what_is_taken_in_its_turn_is_noted),
 		TEST(what_a_loss_of_power_has_taken_is_judged_when_it_is_refused),
 		TEST(those_on_their_way_are_heard_before_one_that_was_not_taken_is_judged),
+		TEST(what_was_lost_before_a_replay_that_is_refused_is_judged_with_it),
+		TEST(what_goes_in_before_an_older_round_is_not_noted),
+		TEST(what_goes_in_in_its_turn_is_noted),
+		TEST(an_answer_to_a_replay_that_a_failed_sync_has_taken_is_not_noted),
 	};
 
 	kr_log_init("test_flush_send", KR_LOG_ERROR);

@@ -17,7 +17,8 @@ static struct {
 	struct kr_flusher flusher;
 	struct kr_session_facts facts;
 	uint64_t voided[2 * ROUNDS]; /* rounds, as their records died */
-	unsigned voids, replays, stepped;
+	uint64_t unapplied[2 * ROUNDS];
+	unsigned voids, unapplies, replays, stepped;
 	int told;
 	unsigned unclaimed;
 	bool held_first;
@@ -35,6 +36,14 @@ void kr_journal_lose_applied(struct kr_journal *journal, struct kr_applied *appl
 {
 	kr_journal_void_applied(journal, applied);
 	applied->lost = true;
+}
+void kr_journal_unapply(struct kr_journal *journal, struct kr_applied *applied)
+{
+	(void)journal;
+	fake.unapplied[fake.unapplies++] = applied->round;
+	applied->round = applied->order;
+	memset(applied->boot_id, 0, 16);
+	applied->lost = false;
 }
 void kr_journal_release(void *journal, const struct kr_extent *extent)
 {
@@ -295,6 +304,121 @@ static void what_another_boot_has_lost_stays_in_order(void **state)
 	assert_non_null(applied_in(f, 2));
 }
 
+/* A new boot: the former one's rounds go in again, and the first COUNT of them have. */
+static void boot_anew(struct fixture *f, uint64_t count)
+{
+	struct kr_applied *applied;
+
+	fake.facts.boot_id[0] = 1;
+	KR_LIST_FOR_EACH(applied, &f->file.flush.applied, link) {
+		applied->order = applied->round;
+		if (applied->round > count)
+			continue;
+		applied->round += 10;
+		applied->boot_id[0] = 1;
+	}
+}
+
+static void assert_all_replays(struct fixture *f)
+{
+	struct kr_applied *applied;
+	uint64_t round = 0;
+
+	KR_LIST_FOR_EACH(applied, &f->file.flush.applied, link) {
+		assert_int_equal(applied->round, ++round);
+		assert_false(applied->lost || kr_flush_is_current_boot(&f->file, applied));
+	}
+	assert_int_equal(round, ROUNDS);
+	assert_true(kr_extent_map_empty(&f->file.dirty));
+	assert_false(f->file.flush.unstable);
+}
+
+/* Dirty they would go in after those that a former boot has lost, which are newer. */
+static void what_is_lost_while_newer_rounds_are_replayed_goes_before_them(void **state)
+{
+	struct fixture *f = *state;
+
+	boot_anew(f, 2);
+	f->send.replay = applied_in(f, 3);
+	kr_list_append(&f->file.flush.sends, &f->send.link);
+	assert_false(tell(f, 10, 12));
+	assert_int_equal(fake.unapplies, 2);
+	assert_true(fake.unapplied[0] == 12 && fake.unapplied[1] == 11);
+	assert_int_equal(fake.voids, 0);
+	assert_int_equal(fake.told, -EIO);
+	assert_int_equal(fake.replays, 1); /* before UNSTABLE is answered */
+	assert_all_replays(f);
+	kr_list_remove(&f->send.link);
+	kr_flush_settle_unstable(&f->file);
+	assert_all_replays(f);
+	assert_int_equal(fake.unclaimed, 0);
+}
+
+/* One was refused, and all that is to be replayed is being judged. */
+static void what_is_lost_while_newer_rounds_are_judged_waits_with_them(void **state)
+{
+	struct fixture *f = *state;
+
+	boot_anew(f, 2);
+	f->file.flush.orphaned = f->file.flush.unjudged = f->file.flush.keeps_replays = true;
+	assert_false(tell(f, 10, 12));
+	assert_all_replays(f);
+	assert_true(f->file.flush.keeps_replays);
+}
+
+/* The server, not its machine, is started anew: the session is lost. */
+static void what_is_lost_waits_with_newer_rounds_over_the_end_of_a_session(void **state)
+{
+	struct fixture *f = *state;
+
+	boot_anew(f, 2);
+	tell(f, 10, 12);
+	kr_flush_forgo_order(&f->file);
+	kr_flush_settle_unstable(&f->file);
+	assert_all_replays(f);
+	assert_int_equal(fake.unapplies, 2);
+}
+
+/* What a sync has lost before, and was on its way again, when it comes to that. */
+static void what_can_go_in_its_turn_no_more_is_not_dirty_over_newer_rounds(void **state)
+{
+	struct fixture *f = *state;
+
+	boot_anew(f, 2);
+	applied_in(f, 12)->lost = true;
+	kr_flush_forgo_order(&f->file);
+	kr_flush_settle_unstable(&f->file);
+	assert_int_equal(fake.unapplies, 1);
+	assert_non_null(applied_in(f, 11));
+	assert_false(kr_flush_is_current_boot(&f->file, applied_in(f, 2)));
+	assert_true(kr_extent_map_empty(&f->file.dirty));
+}
+
+/* The claims were made without it. */
+static void what_a_new_session_loses_before_newer_rounds_is_asked_for_with_them(void **state)
+{
+	struct fixture *f = *state;
+
+	boot_anew(f, 2);
+	fake.flusher.recovering = true;
+	assert_false(tell(f, 10, 12));
+	assert_all_replays(f);
+	assert_int_equal(fake.unclaimed, 1);
+	assert_true(f->file.flush.keeps_replays);
+	assert_int_equal(fake.replays, 0);
+}
+
+/* It is there in this boot, and what has been synced is as well. */
+static void what_was_synced_before_the_loss_stays(void **state)
+{
+	struct fixture *f = *state;
+
+	boot_anew(f, 3);
+	assert_false(tell(f, 11, 13));
+	assert_int_equal(fake.unapplies, 2);
+	assert_true(kr_flush_is_current_boot(&f->file, applied_in(f, 11)));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -309,6 +433,12 @@ int main(void)
 		TEST(what_the_server_has_not_waited_for_is_dirty_again_with_all_that_came_after_it),
 		TEST(what_was_not_taken_in_its_turn_is_dirty_again_with_all_that_came_after_it),
 		TEST(what_another_boot_has_lost_stays_in_order),
+		TEST(what_is_lost_while_newer_rounds_are_replayed_goes_before_them),
+		TEST(what_is_lost_while_newer_rounds_are_judged_waits_with_them),
+		TEST(what_is_lost_waits_with_newer_rounds_over_the_end_of_a_session),
+		TEST(what_can_go_in_its_turn_no_more_is_not_dirty_over_newer_rounds),
+		TEST(what_a_new_session_loses_before_newer_rounds_is_asked_for_with_them),
+		TEST(what_was_synced_before_the_loss_stays),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -84,12 +84,12 @@ static void mtime_and_suid_of_the_last_dirty_write_come_back(void **state)
 	assert_true(KR_LIST_ENTRY(found->applied.head.next, struct kr_applied, link)->clear_suid);
 }
 
-static struct kr_applied *apply_in_order(struct fixture *f, uint64_t round)
+static struct kr_applied *apply_in_order(struct fixture *f, int file, uint64_t round)
 {
 	struct kr_applied *applied;
 
-	apply(f, 0, round);
-	applied = KR_LIST_ENTRY(f->files[0].applied.head.prev, struct kr_applied, link);
+	apply(f, file, round);
+	applied = KR_LIST_ENTRY(f->files[file].applied.head.prev, struct kr_applied, link);
 	applied->order = round;
 	applied->order_mark = applied->mark;
 	return applied;
@@ -102,9 +102,9 @@ static void what_a_failed_sync_has_lost_is_dirty_until_it_is_applied_again_and_k
 	struct kr_applied *first, *second, *found;
 
 	append(f, 0, 0, 10, 1);
-	first = apply_in_order(f, 5);
+	first = apply_in_order(f, 0, 5);
 	append(f, 0, 0, 30, 2);
-	second = apply_in_order(f, 6);
+	second = apply_in_order(f, 0, 6);
 	kr_journal_lose_applied(f->journal, second);
 	kr_journal_lose_applied(f->journal, first);
 	kr_journal_note_applied(f->journal, f->files[0].file, first, 9, boot);
@@ -118,6 +118,81 @@ static void what_a_failed_sync_has_lost_is_dirty_until_it_is_applied_again_and_k
 	assert_int_equal(found->extents.bytes, 10);
 	assert_ptr_equal(found->link.next, &recovered(&f->recovery, 0)->applied.head);
 	assert_int_equal(recovered(&f->recovery, 0)->dirty.bytes, 30);
+}
+
+static void assert_next_applied(struct kr_link **link, uint64_t round, const uint8_t *of_boot)
+{
+	const struct kr_applied *found = KR_LIST_ENTRY(*link, struct kr_applied, link);
+
+	assert_int_equal(found->round, round);
+	assert_int_equal(found->extents.bytes, 10);
+	assert_memory_equal(found->boot_id, of_boot, 16);
+	*link = found->link.next;
+}
+
+/* The server's machine booted anew, and had the older two of three rounds again when a sync failed.  Killed then, when one of them is unapplied or both are,
+ * a start finds what is to be replayed in the order that it had, and none as applied that comes after it. */
+static void what_is_unapplied_is_replayed_in_its_order(void **state)
+{
+	struct fixture *f = *state;
+	static const uint8_t next_boot[16] = {99};
+	struct kr_link *link;
+
+	for (int file = 0; file < 2; file++) {
+		struct kr_applied *rounds[3];
+
+		for (uint64_t i = 0; i < 3; i++) {
+			append(f, file, 100 * i, 10, 1);
+			rounds[i] = apply_in_order(f, file, 5 + i);
+		}
+		for (uint64_t i = 0; i < 2; i++)
+			kr_journal_note_applied(f->journal, f->files[file].file, rounds[i], 20 + i, next_boot);
+		for (int i = 1; i >= 1 - file; i--) {
+			kr_journal_unapply(f->journal, rounds[i]);
+			assert_int_equal(rounds[i]->round, 5 + i);
+		}
+	}
+	kr_journal_free(f->journal);
+	open_journal(f);
+	for (int file = 0; file < 2; file++) {
+		link = recovered(&f->recovery, file)->applied.head.next;
+		if (file == 0)
+			assert_next_applied(&link, 20, next_boot);
+		else
+			assert_next_applied(&link, 5, boot);
+		assert_next_applied(&link, 6, boot);
+		assert_next_applied(&link, 7, boot);
+		assert_ptr_equal(link, &recovered(&f->recovery, file)->applied.head);
+		assert_int_equal(recovered(&f->recovery, file)->dirty.bytes, 0);
+	}
+}
+
+/* A sync had taken them in the boot before; it is not this one's order either that counts. */
+static void what_has_been_lost_in_two_ways_is_replayed_in_its_order(void **state)
+{
+	struct fixture *f = *state;
+	static const uint8_t next_boot[16] = {99}, no_boot[16];
+	struct kr_applied *first, *second;
+	struct kr_link *link;
+
+	append(f, 0, 0, 10, 1);
+	first = apply_in_order(f, 0, 5);
+	append(f, 0, 100, 10, 1);
+	second = apply_in_order(f, 0, 6);
+	kr_journal_lose_applied(f->journal, second);
+	kr_journal_lose_applied(f->journal, first);
+	kr_journal_note_applied(f->journal, f->files[0].file, first, 20, next_boot);
+	kr_journal_note_applied(f->journal, f->files[0].file, second, 21, next_boot);
+	kr_journal_unapply(f->journal, second);
+	kr_journal_unapply(f->journal, first);
+	kr_journal_note_applied(f->journal, f->files[0].file, first, 22, next_boot);
+	kr_journal_free(f->journal);
+	open_journal(f);
+	link = recovered(&f->recovery, 0)->applied.head.next;
+	assert_int_equal(KR_LIST_ENTRY(link, struct kr_applied, link)->order, 5);
+	assert_next_applied(&link, 22, next_boot);
+	assert_next_applied(&link, 6, no_boot);
+	assert_int_equal(recovered(&f->recovery, 0)->dirty.bytes, 0);
 }
 
 static void a_killed_writer_loses_nothing_that_returned(void **state)
@@ -387,6 +462,8 @@ int main(void)
 		TEST(random_life_with_restarts_agrees_with_the_model),
 		TEST(mtime_and_suid_of_the_last_dirty_write_come_back),
 		TEST(what_a_failed_sync_has_lost_is_dirty_until_it_is_applied_again_and_keeps_its_order),
+		TEST(what_is_unapplied_is_replayed_in_its_order),
+		TEST(what_has_been_lost_in_two_ways_is_replayed_in_its_order),
 		TEST(a_killed_writer_loses_nothing_that_returned),
 		TEST(at_journal_max_appends_wait_until_bytes_are_stable),
 		TEST(segments_are_used_again_and_their_number_stays_bounded),

@@ -105,6 +105,24 @@ static void what_was_not_claimed_is_asked_for_before_it_goes_in(void **state)
 	assert_int_equal(flush->plan.wanted, 7); /* it does not wait to be old enough */
 }
 
+/* The same of what is to be replayed. */
+static void what_was_to_be_replayed_and_not_claimed_is_asked_for_as_well(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_flush *flush = &f->file.flush;
+	const struct kr_reclaim_reply reply = {.kinds = KR_LEASE_WRITE};
+
+	fake.flusher.recovering = flush->keeps_replays = true;
+	kr_unjudged_unclaimed(&f->file, -EIO);
+	kr_flush_reclaimed(&f->file, 0, &reply);
+	assert_true(flush->unjudged && flush->keeps_replays);
+	kr_list_remove(&f->send.link);
+	fake.flusher.recovering = false;
+	kr_unjudged_step(&f->file);
+	server_says(0, &reply);
+	assert_false(flush->unjudged || flush->keeps_replays);
+}
+
 /* It is of after the claims: nothing that others have done counts from the beginning of time. */
 static void a_file_that_has_claimed_nothing_counts_from_what_is_known_of_it(void **state)
 {
@@ -370,6 +388,7 @@ int main(void)
 		TEST(late_bytes_of_which_the_server_can_tell_nothing_are_kept_and_not_sent),
 		TEST(the_server_is_asked_again_what_it_could_not_tell),
 		TEST(what_was_not_claimed_is_asked_for_before_it_goes_in),
+		TEST(what_was_to_be_replayed_and_not_claimed_is_asked_for_as_well),
 		TEST(a_file_that_has_claimed_nothing_counts_from_what_is_known_of_it),
 		TEST(what_was_not_claimed_is_in_conflict_with_the_rest),
 		TEST(what_is_opened_or_closed_meanwhile_is_not_counted_twice),
