@@ -59,7 +59,7 @@ struct kr_flush {
 	uint64_t begun, taken, failed; /* FLUSHes of dirty bytes: how many, and the last that was answered well, and otherwise or not */
 	uint32_t unseen, seen;     /* flushes taken while others may have had older bytes cached; those of them that these have dropped since */
 	bool orphaned;             /* gone at the server, or its bytes are damaged: only discard helps, but for unjudged ones */
-	bool unjudged;             /* orphaned until the server has said whether its bytes may still go in (unjudged.c) */
+	bool unjudged;             /* the server has not said yet whether its bytes may still go in (unjudged.c) */
 
 	/* The flusher's own, loop thread. */
 	struct kr_flush_plan plan;

@@ -129,7 +129,14 @@ bool kr_unjudged_awaited(struct kr_file *file);
 void kr_unjudged_recovered(struct kr_file *file, const struct kr_uncovered *uncovered);
 /* The server could not take, or judge, what FILE has, and says ERR; nothing is in flight. */
 void kr_unjudged_begin(struct kr_file *file, int err);
-/* What will be dirty again of FILE, because of ERR, was in no RECLAIM of this late node, and is from before it was away. */
+/* It wants to be asked for FILE's replays before it takes them: programs hear of nothing as long as it says nothing else. Nothing is in flight. */
+void kr_unjudged_ask(struct kr_file *file);
+/* Whether FILE is unjudged, and no program has heard of it. */
+bool kr_unjudged_in_silence(const struct kr_file *file);
+/* A replay of FILE has gone in. */
+void kr_unjudged_gone_in(struct kr_file *file);
+/* What will be dirty again of FILE, because of ERR, was in no RECLAIM of this late node, and is from before it was away; 0: what will be
+ * replayed. */
 void kr_unjudged_unclaimed(struct kr_file *file, int err);
 /* It has said what may go in. */
 void kr_unjudged_end(struct kr_file *file);

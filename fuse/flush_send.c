@@ -291,6 +291,7 @@ static void replay_applied(struct kr_flush_send *send, const struct kr_flush_rep
 		kr_session_facts(file->mount->session)->boot_id);
 	applied->before_claims = false;
 	file->flush.applied_ns = kr_clock_ns();
+	kr_unjudged_gone_in(file);
 	kr_file_refresh(file);
 	if (reply->stable)
 		kr_flush_stable(file, reply->round);

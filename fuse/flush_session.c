@@ -38,7 +38,7 @@ bool kr_flush_bound(struct kr_file *file)
 {
 	if (!kr_list_empty(&file->flush.sends) && kr_unjudged_refused(file))
 		return true;
-	if (may_replay(&file->flush) && kr_flush_awaits_replays(file))
+	if (may_replay(&file->flush) && !kr_unjudged_in_silence(file) && kr_flush_awaits_replays(file))
 		return true;
 	return kr_unjudged_awaited(file);
 }
@@ -175,6 +175,8 @@ static bool is_judged(struct kr_file *file, int err, const struct kr_reclaim_rep
 		return true;
 	if (file->flush.unclaimed)
 		return false;
+	if (kr_unjudged_in_silence(file))
+		return true; /* the replays alone are */
 	if (reply->kinds & KR_LEASE_WRITE)
 		return true;
 	KR_SCOPED_LOCK(&file->lock);
@@ -244,8 +246,10 @@ void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_r
 	if (err == 0 || err == -ESTALE) {
 		file->flush.keeps_replays &= file->flush.unclaimed;
 		if (is_judged(file, err, reply)) {
+			bool dirty = !kr_unjudged_in_silence(file);
+
 			kr_unjudged_end(file);
-			if (err == 0 && !(reply->conflict & KR_CONFLICT_DIRTY))
+			if (dirty && err == 0 && !(reply->conflict & KR_CONFLICT_DIRTY))
 				kr_uncovered_forget(kr_flusher_of(file)->uncovered, file);
 		}
 	}
@@ -284,7 +288,7 @@ static bool is_on_its_way(const struct kr_file *file, const struct kr_applied *a
 static void ask_for_replays(struct kr_file *file)
 {
 	if (kr_list_empty(&file->flush.sends))
-		kr_unjudged_begin(file, -EIO);
+		kr_unjudged_ask(file);
 }
 
 /* In the order of their rounds; the server takes 1024 per file at once and says EAGAIN to the rest, which are asked for by RECLAIM. */

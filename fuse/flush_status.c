@@ -28,10 +28,8 @@ static void look_at(struct kr_file *file, struct share *ret)
 		ret->dirty += kr_late_bytes(flush->late, &ret->error);
 	if (flush->late)
 		ret->state = "conflict";
-	else if (flush->unjudged)
-		ret->state = "refused";
 	else if (flush->orphaned)
-		ret->state = "orphaned";
+		ret->state = flush->unjudged ? "refused" : "orphaned";
 	else if (ret->dirty && ret->error)
 		ret->state = "refused";
 	else if (!kr_list_empty(&flush->sends))
@@ -45,10 +43,10 @@ static struct kr_file *file_at(struct kr_link *link)
 	return KR_CONTAINER_OF(link, struct kr_file, flush.busy);
 }
 
-/* A start found that the bytes were refused, and the server has not been asked yet: it may have room now. */
-static bool awaits_judgement(const struct kr_flush *flush)
+/* A start found that the bytes were refused, and the server has not been asked yet: it may have room now. Or no program has heard of an error. */
+static bool awaits_judgement(const struct kr_file *file)
 {
-	return flush->unjudged && !flush->judge_ns;
+	return file->flush.unjudged && (!file->flush.judge_ns || kr_unjudged_in_silence(file));
 }
 
 void kr_flusher_left(struct kr_flusher *flusher, struct kr_flusher_left *ret_left)
@@ -60,7 +58,7 @@ void kr_flusher_left(struct kr_flusher *flusher, struct kr_flusher_left *ret_lef
 		look_at(file_at(link), &share);
 		ret_left->files++;
 		ret_left->dirty += share.dirty;
-		if (awaits_judgement(&file_at(link)->flush)) {
+		if (awaits_judgement(file_at(link))) {
 			ret_left->unstable += share.unstable;
 			continue;
 		}

@@ -256,7 +256,7 @@ static void replay_all(struct kr_file *file, uint64_t after_round, int err)
 	kr_file_redirtied(file, (struct kr_time){.sec = INT64_MIN}, err);
 	if (kr_flusher_of(file)->recovering) {
 		file->flush.keeps_replays = true;
-		kr_unjudged_unclaimed(file, -EIO);
+		kr_unjudged_unclaimed(file, 0); /* they have been told */
 	} else if (!kr_flusher_of(file)->stopped) {
 		kr_flush_replay_file(file, KR_RPC_HARD);
 	}

@@ -3,7 +3,9 @@
  * since (a replay that was refused in its turn), or can have (dirty bytes that were refused, when a lease is given back).
  *
  * They are held as those of a file that is gone are, and every program hears of the error; but RECLAIM is asked now and then, until the
- * server can tell: then they go into the file or to a conflict file (late.c).  Loop thread.
+ * server can tell: then they go into the file or to a conflict file (late.c).  Of replays that the server only wants to be asked for once more (AGAIN)
+ * nobody hears before it has said something else than that they may go in: it is asked at once, and programs wait.  Then `unjudged` is set,
+ * but not `orphaned`; nothing of the file is sent, because replays come first.  Loop thread.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -21,6 +23,33 @@ struct kr_time kr_file_since(const struct kr_file *file)
 	return kr_time_compare(file->base.ctime, file->mtime) > 0 ? file->base.ctime : file->mtime;
 }
 
+static void take_since(struct kr_file *file)
+{
+	KR_SCOPED_LOCK(&file->lock);
+	file->flush.unjudged_since = kr_file_since(file);
+}
+
+bool kr_unjudged_in_silence(const struct kr_file *file)
+{
+	return file->flush.unjudged && !file->flush.orphaned;
+}
+
+/* The first time at once; again when some time has passed since the server was asked, or something has gone in since (kr_unjudged_gone_in): it can
+ * say AGAIN as fast as it is asked. */
+void kr_unjudged_ask(struct kr_file *file)
+{
+	if (file->flush.orphaned || file->flush.unjudged)
+		return;
+	take_since(file);
+	file->flush.unjudged = true;
+}
+
+void kr_unjudged_gone_in(struct kr_file *file)
+{
+	if (!file->flush.unjudged)
+		file->flush.judge_ns = 0;
+}
+
 void kr_unjudged_begin(struct kr_file *file, int err)
 {
 	struct kr_flush *flush = &file->flush;
@@ -31,9 +60,7 @@ void kr_unjudged_begin(struct kr_file *file, int err)
 		kr_log_error("file %" PRIu64 ": %s; its unflushed bytes wait in the journal until the server can take them, and tell whether "
 			"others have changed it meanwhile", file->base.ino, strerror(-err));
 	flush->unjudged_err = err;
-	pthread_mutex_lock(&file->lock);
-	flush->unjudged_since = kr_file_since(file);
-	pthread_mutex_unlock(&file->lock);
+	take_since(file);
 	flush->unjudged = true;
 	flush->judge_ns = kr_clock_ns() + KR_LATE_RETRY_MS * KR_NS_PER_MS;
 	kr_flush_orphan(file, err);
@@ -98,12 +125,16 @@ void kr_unjudged_unclaimed(struct kr_file *file, int err)
 {
 	struct kr_flush *flush = &file->flush;
 
-	if (!flush->unjudged) {
+	bool known = flush->unjudged;
+
+	if (err)
 		kr_unjudged_begin(file, err);
-		if (flush->claimed_since.sec) /* else this file has claimed nothing */
-			flush->unjudged_since = flush->claimed_since;
+	else
+		kr_unjudged_ask(file);
+	if (!known && flush->claimed_since.sec) /* else this file has claimed nothing */
+		flush->unjudged_since = flush->claimed_since;
+	if (!known)
 		flush->judge_ns = 0;
-	}
 	flush->unclaimed = true;
 }
 
@@ -111,14 +142,14 @@ void kr_unjudged_unclaimed(struct kr_file *file, int err)
 void kr_flush_uncovered(struct kr_file *file)
 {
 	struct kr_flush *flush = &file->flush;
+	bool known = flush->unjudged; /* what others have changed since an earlier moment counts */
 
 	if (flush->uncovered || !kr_unjudged_refused(file))
 		return;
 	flush->uncovered = true;
-	if (flush->unjudged)
-		return; /* what others have changed since an earlier moment counts */
 	kr_unjudged_begin(file, refusal(flush));
-	flush->unjudged_since = kr_file_now(file->mount);
+	if (!known)
+		flush->unjudged_since = kr_file_now(file->mount);
 }
 
 void kr_unjudged_recovered(struct kr_file *file, const struct kr_uncovered *uncovered)
@@ -139,8 +170,12 @@ void kr_unjudged_recovered(struct kr_file *file, const struct kr_uncovered *unco
 void kr_unjudged_end(struct kr_file *file)
 {
 	struct kr_flush *flush = &file->flush;
+	bool silent = kr_unjudged_in_silence(file);
 
-	flush->unjudged = flush->orphaned = flush->uncovered = flush->unclaimed = false;
+	flush->unjudged = flush->unclaimed = false;
+	if (silent)
+		return;
+	flush->orphaned = flush->uncovered = false;
 	flush->plan = (struct kr_flush_plan){0};
 	KR_SCOPED_LOCK(&file->lock);
 	kr_flush_plan_want(&flush->plan, kr_extent_map_max_seq(&file->dirty), false);
@@ -162,6 +197,12 @@ static void take_leases(struct kr_file *file, const struct kr_reclaim_reply *rep
 	file->changed_ns = kr_clock_ns();
 }
 
+/* Not that the session ended, or that the server has too much to do. */
+static bool is_verdict(int err)
+{
+	return err != -EAGAIN && err != -ENOTCONN && err != -EINTR && err != -ECANCELED;
+}
+
 static void judged(void *context, int err, const void *message, struct kr_buf *data)
 {
 	struct kr_file *file = context;
@@ -176,9 +217,18 @@ static void judged(void *context, int err, const void *message, struct kr_buf *d
 		kr_flush_reclaimed(file, err, reply);
 		if (!kr_flusher_of(file)->stopped)
 			kr_flush_step(file);
+	} else if (is_current(file) && is_verdict(err)) {
+		kr_unjudged_begin(file, err);
 	}
 	kr_file_step(file);
 	kr_file_put(file);
+}
+
+/* What is dirty waits for the replays, a lease that is to be given back for what is dirty, and the server's answer perhaps for the lease. */
+static bool holds_others_up(struct kr_file *file)
+{
+	KR_SCOPED_LOCK(&file->lock);
+	return kr_holder_giving_up(&file->holder) && !kr_extent_map_empty(&file->dirty);
 }
 
 void kr_unjudged_step(struct kr_file *file)
@@ -188,6 +238,8 @@ void kr_unjudged_step(struct kr_file *file)
 		.kinds = (uint8_t)(KR_LEASE_WRITE | (flush->uncovered ? KR_RECLAIM_UNCOVERED : 0)), .since = flush->unjudged_since};
 	struct kr_claims claims;
 
+	if (kr_unjudged_in_silence(file) && holds_others_up(file))
+		kr_unjudged_begin(file, -EIO);
 	/* What is opened or closed meanwhile would be counted twice. */
 	if (!flush->unjudged || flush->judging || kr_clock_ns() < flush->judge_ns || file->opening || file->closing ||
 		!kr_list_empty(&flush->sends))

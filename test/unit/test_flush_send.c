@@ -21,7 +21,7 @@ static struct {
 		kr_rpc_fn answer;
 		void *context;
 	} calls[CALLS];
-	unsigned called, abandoned, noted, unjudged, unclaimed, failed;
+	unsigned called, abandoned, noted, unjudged, unclaimed, failed, gone_in;
 } fake;
 
 uint64_t kr_rpc_call(struct kr_rpc *rpc, uint16_t type, const void *msg, const struct kr_slice *slices, size_t count,
@@ -193,6 +193,11 @@ void kr_unjudged_unclaimed(struct kr_file *file, int err)
 	(void)file;
 	assert_int_equal(err, -EIO);
 	fake.unclaimed++;
+}
+void kr_unjudged_gone_in(struct kr_file *file)
+{
+	(void)file;
+	fake.gone_in++;
 }
 void kr_unjudged_begin(struct kr_file *file, int err)
 {
@@ -469,6 +474,7 @@ static void what_goes_in_in_its_turn_is_noted(void **state)
 	server_answers(1, 0, LOST + 3);
 	server_answers(2, 0, LOST + 4);
 	assert_int_equal(fake.noted, LOST);
+	assert_int_equal(fake.gone_in, 1 + LOST);
 	assert_false(f->file.flush.keeps_replays);
 }
 

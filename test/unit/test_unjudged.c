@@ -113,14 +113,116 @@ static void what_was_to_be_replayed_and_not_claimed_is_asked_for_as_well(void **
 	const struct kr_reclaim_reply reply = {.kinds = KR_LEASE_WRITE};
 
 	fake.flusher.recovering = flush->keeps_replays = true;
-	kr_unjudged_unclaimed(&f->file, -EIO);
+	flush->claimed_since.sec = 5;
+	f->file.base.ctime.sec = 9;
+	kr_unjudged_unclaimed(&f->file, 0);
 	kr_flush_reclaimed(&f->file, 0, &reply);
 	assert_true(flush->unjudged && flush->keeps_replays);
 	kr_list_remove(&f->send.link);
 	fake.flusher.recovering = false;
 	kr_unjudged_step(&f->file);
+	assert_int_equal(fake.asked.since.sec, 5);
 	server_says(0, &reply);
 	assert_false(flush->unjudged || flush->keeps_replays);
+	assert_int_equal(fake.orphaned, 0);
+}
+
+/* The server wants to be asked for a replay, and has been. */
+static void ask_in_silence(struct fixture *f)
+{
+	f->file.flush.keeps_replays = true;
+	kr_list_remove(&f->send.link);
+	kr_unjudged_ask(&f->file);
+	kr_unjudged_step(&f->file);
+	assert_int_equal(fake.asks, 1);
+	assert_int_equal(fake.orphaned, 0);
+}
+
+static void programs_hear_when_the_server_cannot_tell_of_replays(void **state)
+{
+	struct fixture *f = *state;
+
+	ask_in_silence(f);
+	server_says(-EAGAIN, NULL);
+	assert_int_equal(fake.orphaned, 0);
+	kr_unjudged_step(&f->file);
+	assert_int_equal(fake.asks, 1); /* not at once */
+	f->file.flush.judge_ns = 0;
+	kr_unjudged_step(&f->file);
+	server_says(-ENOSPC, NULL);
+	assert_int_equal(fake.orphaned, -ENOSPC);
+	assert_true(f->file.flush.unjudged && f->file.flush.keeps_replays);
+}
+
+static void programs_hear_when_replays_are_in_conflict(void **state)
+{
+	struct fixture *f = *state;
+
+	ask_in_silence(f);
+	server_says(0, &(struct kr_reclaim_reply){.conflict = KR_CONFLICT_REPLAYS});
+	assert_int_equal(fake.late, 1);
+	assert_false(f->file.flush.unjudged || f->file.flush.keeps_replays);
+}
+
+/* It can say AGAIN as fast as it is asked. */
+static void replays_are_asked_for_again_at_once_if_one_has_gone_in(void **state)
+{
+	struct fixture *f = *state;
+	const struct kr_reclaim_reply reply = {0};
+
+	write_some(f); /* that is not in question */
+	f->file.flush.plan.retry_ns = 1;
+	ask_in_silence(f);
+	server_says(0, &reply);
+	assert_false(f->file.flush.unjudged);
+	assert_int_equal(fake.forgotten, 0);
+	assert_true(f->file.flush.plan.retry_ns == 1);
+	kr_unjudged_ask(&f->file);
+	kr_unjudged_step(&f->file);
+	assert_int_equal(fake.asks, 1);
+	kr_unjudged_end(&f->file);
+	kr_unjudged_gone_in(&f->file);
+	kr_unjudged_ask(&f->file);
+	kr_unjudged_step(&f->file);
+	assert_int_equal(fake.asks, 2);
+	server_says(-EIO, NULL);
+	kr_unjudged_gone_in(&f->file);
+	kr_unjudged_step(&f->file);
+	assert_int_equal(fake.asks, 2);
+}
+
+/* The server may wait for the lease with its answer, the lease for what is dirty, and that for the replays. */
+static void nobody_waits_for_what_is_dirty_behind_replays_that_are_asked_for(void **state)
+{
+	struct fixture *f = *state;
+
+	write_some(f);
+	ask_in_silence(f);
+	kr_holder_want(&f->file.holder, KR_LEASE_WRITE);
+	kr_holder_gained(&f->file.holder, KR_LEASE_WRITE);
+	kr_unjudged_step(&f->file);
+	assert_int_equal(fake.orphaned, 0);
+	kr_holder_recalled(&f->file.holder, KR_LEASE_WRITE);
+	kr_unjudged_step(&f->file);
+	assert_int_equal(fake.orphaned, -EIO);
+	server_says(0, &(struct kr_reclaim_reply){.kinds = KR_LEASE_WRITE});
+	assert_false(f->file.flush.unjudged || f->file.flush.orphaned);
+}
+
+/* They are late from the moment of before which the replays are. */
+static void what_is_uncovered_meanwhile_is_judged_with_the_replays(void **state)
+{
+	struct fixture *f = *state;
+
+	write_some(f);
+	f->file.base.ctime.sec = 5;
+	ask_in_silence(f);
+	f->file.refused_seq = 7;
+	fake.now.sec = 9;
+	kr_flush_uncovered(&f->file);
+	assert_true(f->file.flush.orphaned && f->file.flush.uncovered);
+	assert_int_equal(f->file.flush.unjudged_since.sec, 5);
+	server_says(-EINTR, NULL);
 }
 
 /* It is of after the claims: nothing that others have done counts from the beginning of time. */
@@ -389,6 +491,11 @@ int main(void)
 		TEST(the_server_is_asked_again_what_it_could_not_tell),
 		TEST(what_was_not_claimed_is_asked_for_before_it_goes_in),
 		TEST(what_was_to_be_replayed_and_not_claimed_is_asked_for_as_well),
+		TEST(programs_hear_when_the_server_cannot_tell_of_replays),
+		TEST(programs_hear_when_replays_are_in_conflict),
+		TEST(replays_are_asked_for_again_at_once_if_one_has_gone_in),
+		TEST(nobody_waits_for_what_is_dirty_behind_replays_that_are_asked_for),
+		TEST(what_is_uncovered_meanwhile_is_judged_with_the_replays),
 		TEST(a_file_that_has_claimed_nothing_counts_from_what_is_known_of_it),
 		TEST(what_was_not_claimed_is_in_conflict_with_the_rest),
 		TEST(what_is_opened_or_closed_meanwhile_is_not_counted_twice),
