@@ -92,11 +92,26 @@ void kr_flush_settle_unstable(struct kr_file *file)
 	redirty_all(file, flush->unstable_after, flush->unstable_err);
 }
 
-/* All that was applied after AFTER_ROUND becomes dirty as soon as nothing is in flight. ERR: for programs; 0: they have been told. */
+/* DO_ENTRY with all that was applied after AFTER_ROUND, the latest first: killed in between a start takes none for applied because a later one is. */
+static void each_after(struct kr_file *file, uint64_t after_round, void (*do_entry)(struct kr_journal *journal, struct kr_applied *applied))
+{
+	struct kr_link *link;
+
+	for (link = file->flush.applied.head.prev; link != &file->flush.applied.head; link = link->prev) {
+		struct kr_applied *applied = KR_LIST_ENTRY(link, struct kr_applied, link);
+
+		if (applied->round > after_round && kr_flush_is_current_boot(file, applied))
+			do_entry(file->mount->journal, applied);
+	}
+}
+
+/* All that was applied after AFTER_ROUND becomes dirty as soon as nothing is in flight. ERR: for programs; 0: they have been told.  A start finds it
+ * so from now on: when UNSTABLE is answered the server does not tell of it again.  What is in flight makes no APPLIED (flush_send.c). */
 static void redirty_later(struct kr_file *file, uint64_t after_round, int err)
 {
 	struct kr_flush *flush = &file->flush;
 
+	each_after(file, after_round, kr_journal_void_applied);
 	flush->unstable_after = flush->unstable ? KR_MIN(flush->unstable_after, after_round) : after_round;
 	flush->unstable_err = err || !flush->unstable ? err : flush->unstable_err;
 	flush->unstable = true;
@@ -113,19 +128,6 @@ static bool awaits_replays(const struct kr_file *file)
 	return false;
 }
 
-/* All that was applied after AFTER_ROUND waits with these, at once, whatever is in flight.  The latest first. */
-static void unapply(struct kr_file *file, uint64_t after_round)
-{
-	struct kr_link *link;
-
-	for (link = file->flush.applied.head.prev; link != &file->flush.applied.head; link = link->prev) {
-		struct kr_applied *applied = KR_LIST_ENTRY(link, struct kr_applied, link);
-
-		if (applied->round > after_round && kr_flush_is_current_boot(file, applied))
-			kr_journal_unapply(file->mount->journal, applied);
-	}
-}
-
 /* Whatever else becomes of them, what was applied after the first of them comes after it again. */
 void kr_flush_forgo_order(struct kr_file *file)
 {
@@ -140,7 +142,7 @@ void kr_flush_forgo_order(struct kr_file *file)
 			first = first ? KR_MIN(first, applied->round) : applied->round;
 	}
 	if (first && awaits_replays(file))
-		unapply(file, first - 1);
+		each_after(file, first - 1, kr_journal_unapply); /* at once, whatever is in flight */
 	else if (first)
 		redirty_later(file, first - 1, 0);
 }
@@ -229,19 +231,6 @@ static bool may_replay(const struct kr_file *file, uint64_t after_round, uint64_
 	return count <= KR_FLUSH_REPLAYS_MAX;
 }
 
-/* The latest first. */
-static void lose(struct kr_file *file, uint64_t after_round)
-{
-	struct kr_link *link;
-
-	for (link = file->flush.applied.head.prev; link != &file->flush.applied.head; link = link->prev) {
-		struct kr_applied *applied = KR_LIST_ENTRY(link, struct kr_applied, link);
-
-		if (!applied->lost && applied->round > after_round)
-			kr_journal_lose_applied(file->mount->journal, applied);
-	}
-}
-
 /* What could not be read from the journal has not been sent. */
 static bool has_broken_off(const struct kr_file *file)
 {
@@ -252,7 +241,7 @@ static bool has_broken_off(const struct kr_file *file)
 static void replay_all(struct kr_file *file, uint64_t after_round, int err)
 {
 	kr_flush_forgo_order(file);
-	unapply(file, after_round);
+	each_after(file, after_round, kr_journal_unapply);
 	kr_file_redirtied(file, (struct kr_time){.sec = INT64_MIN}, err);
 	if (kr_flusher_of(file)->recovering) {
 		file->flush.keeps_replays = true;
@@ -283,7 +272,7 @@ bool kr_flush_unstable(struct kr_file *file, const struct kr_unstable_request *r
 		kr_flush_step(file);
 		return false;
 	}
-	lose(file, request->round);
+	each_after(file, request->round, kr_journal_lose_applied);
 	kr_file_redirtied(file, (struct kr_time){.sec = INT64_MIN}, err);
 	kr_flush_replay_file(file, KR_RPC_HARD);
 	kr_flush_step(file);

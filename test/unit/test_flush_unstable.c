@@ -291,6 +291,23 @@ static void what_was_not_taken_in_its_turn_is_dirty_again_with_all_that_came_aft
 	assert_int_equal(fake.told, 0); /* once */
 }
 
+/* The server does not tell of it again, and what is in flight may take long. */
+static void a_start_finds_dirty_what_will_be(void **state)
+{
+	struct fixture *f = *state;
+
+	kr_list_append(&f->file.flush.sends, &f->send.link);
+	assert_false(tell(f, 1, 3)); /* not as replays, since round 4 is there */
+	assert_true(kr_extent_map_empty(&f->file.dirty));
+	assert_int_equal(fake.voids, 3);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(fake.voided[i], 4 - i);
+	kr_list_remove(&f->send.link);
+	kr_flush_settle_unstable(&f->file);
+	assert_dirty_from(f, 2);
+	assert_int_equal(fake.voids, 3);
+}
+
 /* After a loss of the server's power it goes with all else that is to be replayed. */
 static void what_another_boot_has_lost_stays_in_order(void **state)
 {
@@ -432,6 +449,7 @@ int main(void)
 		TEST(what_a_late_node_had_sent_before_its_claims_it_asks_for),
 		TEST(what_the_server_has_not_waited_for_is_dirty_again_with_all_that_came_after_it),
 		TEST(what_was_not_taken_in_its_turn_is_dirty_again_with_all_that_came_after_it),
+		TEST(a_start_finds_dirty_what_will_be),
 		TEST(what_another_boot_has_lost_stays_in_order),
 		TEST(what_is_lost_while_newer_rounds_are_replayed_goes_before_them),
 		TEST(what_is_lost_while_newer_rounds_are_judged_waits_with_them),
