@@ -176,6 +176,31 @@ static int mark_of(const char *export_path, char mark[MARK_MAX])
 	return 0;
 }
 
+/* Who is root on a node could read the secret there that file identities are signed with. What is mounted in an export no node reaches. */
+static int check_outside(const struct kr_state *state, const char *export_path)
+{
+	struct stat export, here, below = {0};
+	KR_AUTO_FD int fd = openat(state->dir, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (stat(export_path, &export) < 0)
+		return kr_fail_errno(-errno, "cannot look at the export %s", export_path);
+	for (;;) {
+		int above;
+
+		if (fd < 0 || fstat(fd, &here) < 0)
+			return kr_fail_errno(-errno, "cannot look at what lies above the state directory %s", state->path);
+		if (here.st_dev == export.st_dev && here.st_ino == export.st_ino)
+			return kr_fail(-EINVAL, "the state directory %s lies in the export %s, where nodes could read its secrets: move it elsewhere, "
+				"with all that is in it, and name it with --state DIR", state->path, export_path);
+		if (here.st_dev != export.st_dev || (here.st_dev == below.st_dev && here.st_ino == below.st_ino))
+			return 0;
+		below = here;
+		above = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		close(fd);
+		fd = above;
+	}
+}
+
 static int check_export(struct kr_state *state, const char *export_path)
 {
 	KR_AUTO_FREE char *text = NULL, *now = NULL;
@@ -282,6 +307,8 @@ static int fill(struct kr_state *state, const char *export_path)
 {
 	int err = open_directories(state);
 
+	if (!err)
+		err = check_outside(state, export_path);
 	if (!err)
 		err = lock_state(state);
 	if (!err)

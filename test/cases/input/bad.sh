@@ -79,6 +79,10 @@ while True:
 until_ok 10 "the wrong server" grep -q up "$WORK/http"
 refused 'not a kairan|kairan server|garbage|magic|frame' "$fs" 127.0.0.1:9999:/ "$M" -o $L
 refused 'usage|EXPORT' "$d"
+mkdir -p "$WORK/exported/below"
+for place in state below/state .; do
+	refused 'lies in the export' "$d" --state "$WORK/exported/$place" "$WORK/exported"
+done
 refused 'no such|does not exist' "$d" "$WORK/none"
 refused 'not a directory' "$d" "$WORK/file"
 refused 'unknown|option' "$d" --nonsense "$EXPORT"
