@@ -351,6 +351,44 @@ static void room_is_made_of_what_is_only_cached(void **state)
 	kr_cache_free(cache);
 }
 
+/* The checksums and the name come from Python, by the words of the format's description. */
+static void the_formats_bytes_are_golden(void **state)
+{
+	static const uint8_t golden_entry[KR_CACHE_ENTRY] = {
+		0x68, 0x67, 0x66, 0x65, 0x64, 0x63, 0x62, 0x61, 0, 0, 2, 0, 0xcc, 0xfd, 0x7c, 0x81,
+	};
+	static const uint8_t golden_start[16] = "kaircach\1\0\0\0\0\0\0", golden_numbers[16] = {
+		8, 7, 6, 5, 4, 3, 2, 1, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11,
+	}, golden_fid[6] = "\5fid!!", golden_check[8] = {0x1a, 0x1e, 0x25, 0xab, 0x07, 0x07, 0x11, 0x32};
+	struct kr_cache_header header = {
+		.version = 0x0102030405060708,
+		.size = 0x1112131415161718,
+		.fid = {.length = 5, .bytes = "fid!!"},
+	};
+	uint8_t bytes[KR_CACHE_HEADER_USED], zeros[224 - 70] = {0};
+	char name[KR_CACHE_NAME + 1];
+
+	(void)state;
+	for (uint8_t i = 0; i < 16; i++) {
+		header.export_id[i] = 0x20 + i;
+		header.boot_id[i] = 0x50 + i;
+	}
+	kr_cache_header_encode(&header, bytes);
+	assert_memory_equal(bytes, golden_start, 16);
+	assert_memory_equal(bytes + 16, header.export_id, 16);
+	assert_memory_equal(bytes + 32, golden_numbers, 16);
+	assert_memory_equal(bytes + 48, header.boot_id, 16);
+	assert_memory_equal(bytes + 64, golden_fid, 6);
+	assert_memory_equal(bytes + 70, zeros, sizeof(zeros));
+	assert_memory_equal(bytes + 224, golden_check, 8);
+	kr_cache_entry_encode(&(struct kr_cache_map_entry){0x6162636465666768, BLOCK}, 8193, bytes);
+	assert_memory_equal(bytes, golden_entry, sizeof(golden_entry));
+	assert_int_equal(kr_cache_entry_offset(8193), UINT64_C(1074003984));
+	assert_int_equal(kr_cache_block_offset(8193), UINT64_C(1074266112));
+	kr_cache_name(header.export_id, &header.fid, header.version, name);
+	assert_string_equal(name, "2740248983de813d2d7d3cf30c4d88a5");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -366,6 +404,7 @@ int main(void)
 		TEST(what_a_killed_process_has_put_is_here_and_right),
 		TEST(strange_files_in_the_directory_are_harmless),
 		cmocka_unit_test(the_header_survives_encoding),
+		cmocka_unit_test(the_formats_bytes_are_golden),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
