@@ -16,7 +16,7 @@
 struct kr_server;
 struct kr_stranger;
 
-/* Makes the data side of SERVER and registers FLUSH, FSYNC, JOIN, LEAVE and REPARENT. 0 or -errno. */
+/* Makes the data side of SERVER and registers FLUSH, FSYNC, JOIN and REPARENT. 0 or -errno. */
 int kr_data_init(struct kr_server *server, struct kr_data **ret_data);
 /* The orderly end begins: no round begins any more, ring connections close, what has been applied is synced at once. Then
  * wait for kr_data_idle, and end the sessions. */

@@ -1,4 +1,4 @@
-/* Read pipelines: JOIN, LEAVE and REPARENT of nodes, UPSTREAM to those whose place in the chain has changed.
+/* Read pipelines: JOIN and REPARENT of nodes, UPSTREAM to those whose place in the chain has changed.
  *
  * A file has one for each ring of which a node reads it; ring/pipeline.h decides who pulls from whom.  Each holds a reference to
  * the file.  Loop thread.
@@ -117,15 +117,6 @@ static void handle_join(struct kr_request *request)
 	kr_sfile_put(file);
 }
 
-static void handle_leave(struct kr_request *request)
-{
-	struct kr_sfile *file = kr_sfile_find(request->server, &request->msg.leave_request.file);
-
-	if (file)
-		kr_data_read_lost(file, request->session);
-	kr_request_reply(request, 0, NULL, NULL, 0);
-}
-
 static void handle_reparent(struct kr_request *request)
 {
 	struct kr_session *session = request->session;
@@ -168,6 +159,5 @@ void kr_pipelines_fini(struct kr_data *data)
 void kr_pipelines_register(struct kr_data *data)
 {
 	kr_server_on(data->server, KR_MSG_JOIN, handle_join, KR_HANDLER_IN_GRACE);
-	kr_server_on(data->server, KR_MSG_LEAVE, handle_leave, KR_HANDLER_IN_GRACE);
 	kr_server_on(data->server, KR_MSG_REPARENT, handle_reparent, KR_HANDLER_IN_GRACE);
 }

@@ -222,11 +222,11 @@ static void pipeline_names_upstreams_as_members_come_and_go(void **state)
 {
 	struct node *n1 = node_start("n1"), *n2 = node_start("n2"), *n3 = node_start("n3");
 	struct kr_reparent_request reparent;
-	struct kr_leave_request leave;
+	struct kr_return_request given_back = { .kinds = KR_LEASE_READ };
 	uint8_t secret[KR_SECRET];
 
 	(void)state;
-	reparent.file = leave.file = begin_reading();
+	reparent.file = given_back.file = begin_reading();
 	assert_int_equal(upstream_at_join(n1), 0);
 	assert_int_equal(upstream_at_join(n3), n1->number);
 	assert_int_equal(upstream_at_join(n2), n1->number);
@@ -243,7 +243,7 @@ static void pipeline_names_upstreams_as_members_come_and_go(void **state)
 	node_die(n2); /* its session is replaced */
 	node_begin(n2);
 	wait_until(n2->live);
-	assert_int_equal(node_call(n1, KR_MSG_LEAVE, &leave), 0);
+	assert_int_equal(node_call(n1, KR_MSG_RETURN, &given_back), 0);
 	wait_until(n3->upstreams >= 2);
 	assert_int_equal(n3->upstream.node, 0);
 	assert_int_equal(n3->upstream.port, kr_listen_port(&F.server));
@@ -254,7 +254,7 @@ static void nodes_of_different_rings_pull_from_each_other_in_no_case(void **stat
 	static const char *const rings[] = { "red", "blue", "red", NULL };
 	struct node *const n = F.nodes;
 	struct kr_reparent_request reparent;
-	struct kr_leave_request leave;
+	struct kr_return_request given_back = { .kinds = KR_LEASE_READ };
 
 	(void)state;
 	for (size_t i = 0; i < KR_ARRAY_SIZE(rings); i++) {
@@ -265,12 +265,12 @@ static void nodes_of_different_rings_pull_from_each_other_in_no_case(void **stat
 		node_begin(node);
 		wait_until(node->live);
 	}
-	reparent.file = leave.file = begin_reading();
+	reparent.file = given_back.file = begin_reading();
 	assert_int_equal(upstream_at_join(&n[0]), 0);
 	assert_int_equal(upstream_at_join(&n[1]), 0);
 	assert_int_equal(upstream_at_join(&n[2]), n[0].number);
 	assert_int_equal(upstream_at_join(&n[3]), 0);
-	assert_int_equal(node_call(&n[0], KR_MSG_LEAVE, &leave), 0);
+	assert_int_equal(node_call(&n[0], KR_MSG_RETURN, &given_back), 0);
 	wait_until(n[2].upstreams == 1);
 	assert_int_equal(n[2].upstream.node, 0);
 	assert_int_equal(upstream_at_join(&n[0]), 0);

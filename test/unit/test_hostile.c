@@ -210,7 +210,6 @@ static void what_is_given_back_for_others_stays_theirs(void **state)
 	uint64_t parked = send_lease(f->nodes[HOSTILE], &own_file, KR_LEASE_READ);
 
 	node_call(f->nodes[HOSTILE], KR_MSG_RETURN, &(struct kr_return_request){.file = secret_file, .kinds = KR_LEASE_ALL}, NULL);
-	node_call(f->nodes[HOSTILE], KR_MSG_LEAVE, &(struct kr_leave_request){.file = secret_file}, NULL);
 	for (uint64_t id = 0; id < 40; id++)
 		node_call(f->nodes[HOSTILE], KR_MSG_CANCEL, &(struct kr_cancel_request){.request = id}, NULL);
 	node_result(f->nodes[HOSTILE], parked, NULL);
