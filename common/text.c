@@ -72,3 +72,10 @@ json_t *kr_text_json(const char *bytes)
 
 	return text ? json_string(text) : NULL;
 }
+
+const char *kr_text_of(const json_t *object, const char *name)
+{
+	const char *text = json_string_value(json_object_get(object, name));
+
+	return text ? text : "";
+}

@@ -11,5 +11,7 @@ char *kr_text_utf8(const char *bytes);
 char *kr_text_shown(const char *bytes);
 /* What kr_text_utf8 gives, as JSON. */
 json_t *kr_text_json(const char *bytes);
+/* The text NAME in OBJECT, borrowed; "" when it is not there. */
+const char *kr_text_of(const json_t *object, const char *name);
 
 #endif

@@ -87,9 +87,6 @@ bool kr_flush_has_lost(const struct kr_file *file);
 /* What will be dirty is, if it can be now. */
 void kr_flush_settle_unstable(struct kr_file *file);
 
-/* --- flush_status.c --- */
-void kr_flush_fid_text(const struct kr_fid *fid, char ret_text[2 * KR_FID_MAX + 1]);
-
 /* --- flush_watch.c --- */
 /* Since when there have been unflushed bytes without a flush in between; 0: there are none. */
 uint64_t kr_flush_dirty_since(struct kr_file *file);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/hex.h"
 #include "common/text.h"
 #include "fuse/flush_priv.h"
 
@@ -111,13 +112,6 @@ void kr_flusher_discard_damage(struct kr_flusher *flusher)
 	kr_journal_discard_damage(flusher->mount->journal);
 }
 
-void kr_flush_fid_text(const struct kr_fid *fid, char ret_text[2 * KR_FID_MAX + 1])
-{
-	for (uint8_t i = 0; i < fid->length; i++)
-		snprintf(ret_text + 2 * i, 3, "%02x", fid->bytes[i]);
-	ret_text[2 * fid->length] = 0;
-}
-
 /* A hint is only a hint. */
 static json_t *hint_of(const struct kr_file *file)
 {
@@ -152,7 +146,7 @@ static json_t *file_status(struct kr_file *file)
 
 	look_at(file, &share);
 	take_writes(file, &written, &safe);
-	kr_flush_fid_text(&file->fid, fid);
+	kr_hex_format(file->fid.bytes, file->fid.length, fid);
 	return json_pack("{s:o, s:s, s:I, s:I, s:I, s:s, s:s, s:I, s:b, s:s, s:I, s:I}", "path", hint_of(file), "fid", fid, "ino",
 		(json_int_t)file->base.ino,
 		"dirty", (json_int_t)share.dirty, "unstable", (json_int_t)share.unstable, "state", share.state, "error",
@@ -185,7 +179,7 @@ struct kr_file *kr_flusher_find(struct kr_flusher *flusher, const char *path)
 		struct kr_file *file = file_at(link);
 		char fid[2 * KR_FID_MAX + 1];
 
-		kr_flush_fid_text(&file->fid, fid);
+		kr_hex_format(file->fid.bytes, file->fid.length, fid);
 		if (strcmp(fid, path) == 0)
 			return file;
 		if (file->journal_file && file->journal_file->hint && strcmp(file->journal_file->hint, path) == 0)

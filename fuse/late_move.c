@@ -11,6 +11,7 @@
 
 #include "common/fail.h"
 #include "common/fault.h"
+#include "common/hex.h"
 #include "common/log.h"
 #include "common/text.h"
 #include "fuse/flush_priv.h"
@@ -142,7 +143,7 @@ static void finished(struct kr_late *late)
 	char fid[2 * KR_FID_MAX + 1];
 	json_t *entry;
 
-	kr_flush_fid_text(&late->file->fid, fid);
+	kr_hex_format(late->file->fid.bytes, late->file->fid.length, fid);
 	entry = json_pack("{s:o, s:s, s:o, s:I, s:I}", "path", kr_text_json(path), "fid", fid, "conflict_file", kr_text_json(late->place), "bytes",
 		(json_int_t)late->total, "ranges", (json_int_t)late->ranges);
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/fail.h"
+#include "common/hex.h"
 #include "common/log.h"
 #include "common/table.h"
 #include "common/text.h"
@@ -34,23 +35,9 @@ struct kr_local {
 	uint64_t incarnation;
 };
 
-static void to_hex(const uint8_t *bytes, size_t length, char *text)
-{
-	for (size_t i = 0; i < length; i++)
-		sprintf(text + 2 * i, "%02x", bytes[i]);
-}
-
 static bool from_hex(const char *text, uint8_t *bytes, size_t length)
 {
-	if (!text || strlen(text) != 2 * length || strspn(text, "0123456789abcdef") != 2 * length)
-		return false;
-	for (size_t i = 0; i < length; i++) {
-		unsigned value = 0;
-
-		sscanf(text + 2 * i, "%2x", &value);
-		bytes[i] = (uint8_t)value;
-	}
-	return true;
+	return text && kr_hex_parse(text, bytes, length) == length;
 }
 
 /* A directory of ours that nobody else can have put there; made if it is not there. */
@@ -233,8 +220,8 @@ static int save_identity(const struct kr_local *local)
 	KR_AUTO_FREE char *text = NULL;
 	int err;
 
-	to_hex(local->node_id, ID_BYTES, node);
-	to_hex(local->export_id, ID_BYTES, export);
+	kr_hex_format(local->node_id, ID_BYTES, node);
+	kr_hex_format(local->export_id, ID_BYTES, export);
 	json_object_set_new(identity, "node_id", json_string(node));
 	json_object_set_new(identity, "incarnation", json_integer((json_int_t)local->incarnation));
 	json_object_set_new(identity, "source", kr_text_json(local->source));

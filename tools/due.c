@@ -5,19 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/text.h"
 #include "common/util.h"
 
 struct kr_due {
 	json_t *written; /* by file: the last write then */
 	json_int_t conflict_files;
 };
-
-static const char *text_of(const json_t *file, const char *name)
-{
-	const char *text = json_string_value(json_object_get(file, name));
-
-	return text ? text : "";
-}
 
 /* Daemons of before do not tell: then all that a file has counts. */
 static json_int_t number_of(const json_t *file, const char *name, json_int_t otherwise)
@@ -36,7 +30,7 @@ struct kr_due *kr_due_new(const json_t *status)
 	due->written = json_object();
 	due->conflict_files = number_of(status, "conflict_files", 0);
 	json_array_foreach(json_object_get(status, "files"), i, file)
-		json_object_set_new(due->written, text_of(file, "fid"), json_integer(number_of(file, "written", INT64_MAX)));
+		json_object_set_new(due->written, kr_text_of(file, "fid"), json_integer(number_of(file, "written", INT64_MAX)));
 	return due;
 }
 
@@ -50,9 +44,9 @@ void kr_due_free(struct kr_due *due)
 
 bool kr_due_has(const struct kr_due *due, const json_t *status, const json_t *file)
 {
-	const json_t *written = json_object_get(due->written, text_of(file, "fid"));
+	const json_t *written = json_object_get(due->written, kr_text_of(file, "fid"));
 
-	if (strcmp(text_of(file, "state"), "conflict") == 0)
+	if (strcmp(kr_text_of(file, "state"), "conflict") == 0)
 		return true;
 	if (!written) /* late bytes have moved to another file: what is new may have them */
 		return number_of(status, "conflict_files", 0) != due->conflict_files;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/fail.h"
+#include "common/text.h"
 #include "common/util.h"
 
 /* One look, by a thread of its own. Two have it, the asker and the thread; the last one frees it. */
@@ -36,13 +37,6 @@ struct kr_meant {
 	json_t *seen;              /* fid -> true: looked at */
 	bool followed;             /* the path */
 };
-
-static const char *text_of(const json_t *object, const char *name)
-{
-	const char *text = json_string_value(json_object_get(object, name));
-
-	return text ? text : "";
-}
 
 /* --- the thread that looks ------------------------------------------------------------------------------------------- */
 
@@ -103,13 +97,13 @@ static void look_at_files(struct look *look, const char *real, uint64_t ino)
 	size_t i;
 
 	json_array_foreach(look->files, i, file) {
-		const char *name = text_of(file, "path");
+		const char *name = kr_text_of(file, "path");
 		uint64_t file_ino = (uint64_t)json_integer_value(json_object_get(file, "ino"));
 		bool below = *name && (lies_below(name, look->below) || (real && lies_below(name, real)));
 
 		known = known || below;
 		if (*name && !below && file_ino && file_ino != ino && is_only_there(mount_fd, name, file_ino))
-			json_object_set_new(look->elsewhere, text_of(file, "fid"), json_true());
+			json_object_set_new(look->elsewhere, kr_text_of(file, "fid"), json_true());
 	}
 	if (known) /* it may have been removed: what was written to it is meant */
 		look->err = 0;
@@ -212,7 +206,7 @@ static json_t *news(const struct kr_meant *meant, const json_t *status)
 	size_t i;
 
 	json_array_foreach(json_object_get(status, "files"), i, file) {
-		if (!json_object_get(meant->seen, text_of(file, "fid")))
+		if (!json_object_get(meant->seen, kr_text_of(file, "fid")))
 			json_array_append_new(files, json_deep_copy(file));
 	}
 	return files;
@@ -238,7 +232,7 @@ int kr_meant_look(struct kr_meant *meant, const json_t *status, unsigned wait_ms
 		return 0;
 	json_object_update(meant->elsewhere, meant->look->elsewhere);
 	json_array_foreach(meant->look->files, i, file)
-		json_object_set_new(meant->seen, text_of(file, "fid"), json_true());
+		json_object_set_new(meant->seen, kr_text_of(file, "fid"), json_true());
 	meant->followed = true;
 	if (first && meant->look->err == -ENOENT)
 		err = kr_fail_errno(-ENOENT, "%s/%s", meant->mount_point, meant->below);
@@ -249,5 +243,5 @@ int kr_meant_look(struct kr_meant *meant, const json_t *status, unsigned wait_ms
 
 bool kr_meant_has(const struct kr_meant *meant, const json_t *file)
 {
-	return !meant->below || !json_object_get(meant->elsewhere, text_of(file, "fid"));
+	return !meant->below || !json_object_get(meant->elsewhere, kr_text_of(file, "fid"));
 }

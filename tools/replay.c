@@ -12,6 +12,7 @@
 
 #include "common/fail.h"
 #include "common/log.h"
+#include "common/text.h"
 #include "common/util.h"
 #include "tools/client.h"
 
@@ -21,13 +22,6 @@
 #include "fuse/serve.h"
 
 enum { IDENTITY_MAX = 8192 };
-
-static const char *text_of(const json_t *object, const char *name)
-{
-	const char *text = json_string_value(json_object_get(object, name));
-
-	return text ? text : "";
-}
 
 static json_int_t number_of(const json_t *object, const char *name)
 {
@@ -42,7 +36,7 @@ static const json_t *find_fid(const json_t *list, const char *fid)
 	size_t i;
 
 	json_array_foreach(list, i, each) {
-		if (strcmp(text_of(each, "fid"), fid) == 0)
+		if (strcmp(kr_text_of(each, "fid"), fid) == 0)
 			return each;
 	}
 	return NULL;
@@ -50,7 +44,7 @@ static const json_t *find_fid(const json_t *list, const char *fid)
 
 static void print_file(const json_t *file, const json_t *after)
 {
-	const char *path = text_of(file, "path"), *fid = text_of(file, "fid");
+	const char *path = kr_text_of(file, "path"), *fid = kr_text_of(file, "fid");
 	const json_t *left = find_fid(json_object_get(after, "files"), fid);
 	const json_t *conflict = find_fid(json_object_get(after, "conflicts"), fid);
 	json_int_t bytes = number_of(file, "dirty") + number_of(file, "unstable");
@@ -58,10 +52,10 @@ static void print_file(const json_t *file, const json_t *after)
 	printf("%s: ", *path ? path : fid);
 	if (left)
 		printf("%s NOT on the server%s%s\n", kr_bytes_text(number_of(left, "dirty") + number_of(left, "unstable")),
-			*text_of(left, "error") ? ": " : "", text_of(left, "error"));
+			*kr_text_of(left, "error") ? ": " : "", kr_text_of(left, "error"));
 	else if (conflict)
 		printf("others have changed or removed it since: %s are in %s\n", kr_bytes_text(number_of(conflict, "bytes")),
-			text_of(conflict, "conflict_file"));
+			kr_text_of(conflict, "conflict_file"));
 	else
 		printf("%s applied in place\n", kr_bytes_text(bytes));
 }
@@ -75,7 +69,7 @@ static void print_all(const json_t *before, const json_t *after)
 		print_file(each, after);
 	/* Conflict files that were begun now, and are not at the server. */
 	json_array_foreach(json_object_get(after, "files"), i, each) {
-		if (!find_fid(json_object_get(before, "files"), text_of(each, "fid")))
+		if (!find_fid(json_object_get(before, "files"), kr_text_of(each, "fid")))
 			print_file(each, after);
 	}
 	json_array_foreach(json_object_get(after, "damage"), i, each)
@@ -140,10 +134,10 @@ static int read_owner(const char *directory, struct owner *ret_owner)
 	if (err)
 		return kr_fail_errno(err, "cannot read %s", path);
 	identity = json_loads(text, 0, NULL);
-	source = text_of(identity, "source");
+	source = kr_text_of(identity, "source");
 	below = strstr(source, ":/");
 	ret_owner->subdir = kr_xstrdup(below ? below + 2 : "");
-	ret_owner->node = *text_of(identity, "node") ? kr_xstrdup(text_of(identity, "node")) : NULL;
+	ret_owner->node = *kr_text_of(identity, "node") ? kr_xstrdup(kr_text_of(identity, "node")) : NULL;
 	json_decref(identity);
 	return 0;
 }

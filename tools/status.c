@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/fail.h"
+#include "common/text.h"
 #include "common/util.h"
 #include "fuse/control_place.h"
 #include "tools/client.h"
@@ -18,13 +19,6 @@ static const char usage[] = "usage: kairan status [--json] [--check] [MOUNTPOINT
 	"Without an argument: all mounts of kairanfs here. Works when the server is away, and never touches the mount.\n"
 	"  --check  exit code 1 if somebody should look: not connected, something refused or late, damage, requests that wait for long\n"
 	"Exit code: 0 answered, 2 no such mount or no answer, 64 wrong arguments.\n";
-
-static const char *text_of(const json_t *object, const char *name)
-{
-	const char *text = json_string_value(json_object_get(object, name));
-
-	return text ? text : "";
-}
 
 static bool flag(const json_t *object, const char *section, const char *name)
 {
@@ -65,31 +59,31 @@ static void print_files(const json_t *status)
 	size_t i;
 
 	json_array_foreach(json_object_get(status, "files"), i, file) {
-		const char *path = text_of(file, "path"), *error = text_of(file, "error");
+		const char *path = kr_text_of(file, "path"), *error = kr_text_of(file, "error");
 		json_int_t dirty = json_integer_value(json_object_get(file, "dirty"));
 
 		if (!dirty && !*error)
 			continue;
-		printf("  unflushed   %s: %s, %s%s%s\n", *path ? path : text_of(file, "fid"), kr_bytes_text(dirty),
-			text_of(file, "state"), *error ? ": " : "", error);
+		printf("  unflushed   %s: %s, %s%s%s\n", *path ? path : kr_text_of(file, "fid"), kr_bytes_text(dirty),
+			kr_text_of(file, "state"), *error ? ": " : "", error);
 		if (dirty && !*error && json_is_true(json_object_get(file, "late")))
 			printf("              LATE: unflushed for %" JSON_INTEGER_FORMAT " s: %s\n",
-				json_integer_value(json_object_get(file, "unflushed_ms")) / 1000, text_of(file, "why"));
+				json_integer_value(json_object_get(file, "unflushed_ms")) / 1000, kr_text_of(file, "why"));
 	}
 	json_array_foreach(json_object_get(status, "conflicts"), i, file)
 		printf("  CONFLICT    %s was changed by others before %s that were written here were on the server: they are in %s\n",
-			text_of(file, "path"), kr_bytes_text(json_integer_value(json_object_get(file, "bytes"))),
-			text_of(file, "conflict_file"));
+			kr_text_of(file, "path"), kr_bytes_text(json_integer_value(json_object_get(file, "bytes"))),
+			kr_text_of(file, "conflict_file"));
 	json_array_foreach(json_object_get(status, "damage"), i, file)
-		printf("  DAMAGE      %s\n", json_is_string(file) ? json_string_value(file) : text_of(file, "text"));
+		printf("  DAMAGE      %s\n", json_string_value(file));
 }
 
 static void print_journal(const json_t *status)
 {
 	const json_t *journal = json_object_get(status, "journal");
 
-	if (*text_of(journal, "error"))
-		printf("  JOURNAL     cannot be written: %s; writes fail until it can\n", text_of(journal, "error"));
+	if (*kr_text_of(journal, "error"))
+		printf("  JOURNAL     cannot be written: %s; writes fail until it can\n", kr_text_of(journal, "error"));
 	if (kr_number(status, "journal", "slow_ms"))
 		printf("  JOURNAL     slow: the local disk has not taken for %" JSON_INTEGER_FORMAT " s which bytes the server has refused; who wants "
 			"such files may have to wait for it\n", kr_number(status, "journal", "slow_ms") / 1000);
@@ -118,16 +112,16 @@ static void print_operations(const json_t *status)
 
 	printf("  operations  %" JSON_INTEGER_FORMAT " waiting", kr_number(status, "operations", "count"));
 	json_array_foreach(json_object_get(operations, "oldest"), i, operation)
-		printf("%s%s %.1f s", i ? ", " : ": ", text_of(operation, "name"),
+		printf("%s%s %.1f s", i ? ", " : ": ", kr_text_of(operation, "name"),
 			(double)json_integer_value(json_object_get(operation, "waiting_ms")) / 1000);
 	printf("\n");
 }
 
 static void print_mount(const json_t *status)
 {
-	printf("%s: %s, node %s, process %" JSON_INTEGER_FORMAT ", local directory %s\n", text_of(status, "mount_point"),
-		text_of(status, "source"), text_of(status, "node_name"), json_integer_value(json_object_get(status, "pid")),
-		text_of(status, "local"));
+	printf("%s: %s, node %s, process %" JSON_INTEGER_FORMAT ", local directory %s\n", kr_text_of(status, "mount_point"),
+		kr_text_of(status, "source"), kr_text_of(status, "node_name"), json_integer_value(json_object_get(status, "pid")),
+		kr_text_of(status, "local"));
 	if (json_is_true(json_object_get(status, "detached")))
 		printf("  DETACHED    no path leads to it here (umount, umount -l, another mount namespace); its process goes on until no program has a "
 			"file of it open, flushes, and ends; kill %" JSON_INTEGER_FORMAT " ends it\n", json_integer_value(json_object_get(status, "pid")));
@@ -150,10 +144,10 @@ static void print_mount(const json_t *status)
 
 static void print_conflict(const json_t *conflict)
 {
-	const char *place = text_of(conflict, "conflict_file");
+	const char *place = kr_text_of(conflict, "conflict_file");
 
 	printf("  CONFLICT    %s was changed by others before what node %s had written was on the server: it is %s%s\n",
-		text_of(conflict, "path"), text_of(conflict, "node"), *place ? "in " : "still there", place);
+		kr_text_of(conflict, "path"), kr_text_of(conflict, "node"), *place ? "in " : "still there", place);
 }
 
 /* Who is silent for the lease time is lost. */
@@ -164,7 +158,7 @@ static void print_node(const json_t *node, json_int_t lease_ms)
 	json_int_t unflushed = json_integer_value(json_object_get(node, "unflushed_bytes"));
 	json_int_t refused = json_integer_value(json_object_get(node, "refused_bytes"));
 
-	printf("  node        %s%s%s%s: %s", text_of(node, "name"), connected ? " (" : "", text_of(node, "address"), connected ? ")" : "",
+	printf("  node        %s%s%s%s: %s", kr_text_of(node, "name"), connected ? " (" : "", kr_text_of(node, "address"), connected ? ")" : "",
 		connected ? "connected" : "NOT CONNECTED");
 	if (!connected || silent_ms > lease_ms / 2)
 		printf(", silent for %.1f s of %.0f", (double)silent_ms / 1000, (double)lease_ms / 1000);
@@ -182,7 +176,7 @@ static void print_server(const char *name, const json_t *status)
 	const json_t *node, *conflict, *file, *nodes = json_object_get(status, "nodes");
 	size_t i;
 
-	printf("%s: export %s%s, up %.0f s, %zu nodes%s\n", name, text_of(json_object_get(status, "export"), "path"),
+	printf("%s: export %s%s, up %.0f s, %zu nodes%s\n", name, kr_text_of(json_object_get(status, "export"), "path"),
 		flag(status, "export", "present") ? "" : " (GONE)",
 		(double)json_integer_value(json_object_get(status, "uptime_ms")) / 1000, json_array_size(nodes),
 		json_is_true(json_object_get(status, "grace")) ? "; waiting for nodes to come back" : "");
@@ -193,14 +187,14 @@ static void print_server(const char *name, const json_t *status)
 		kr_number(status, "export", "writes"), kr_bytes_text(kr_number(status, "export", "write_bytes")),
 		kr_number(status, "export", "orphans"));
 	printf("  watch       changes by others are noticed by %s; %" JSON_INTEGER_FORMAT " since the start\n",
-		strcmp(text_of(json_object_get(status, "watch"), "mechanism"), "events") == 0 ? "the kernel's word" : "looking once a second",
+		strcmp(kr_text_of(json_object_get(status, "watch"), "mechanism"), "events") == 0 ? "the kernel's word" : "looking once a second",
 		kr_number(status, "watch", "changes"));
 	if (kr_number(status, "parked", "count"))
 		printf("  PARKED      %" JSON_INTEGER_FORMAT " requests of nodes wait for long, the oldest, %s of %s, for %" JSON_INTEGER_FORMAT
-			" s%s%s\n", kr_number(status, "parked", "count"), text_of(json_object_get(status, "parked"), "request"),
-			text_of(json_object_get(status, "parked"), "node"), kr_number(status, "parked", "oldest_ms") / 1000,
-			*text_of(json_object_get(status, "parked"), "for") ? ": for a lease of " : "",
-			text_of(json_object_get(status, "parked"), "for"));
+			" s%s%s\n", kr_number(status, "parked", "count"), kr_text_of(json_object_get(status, "parked"), "request"),
+			kr_text_of(json_object_get(status, "parked"), "node"), kr_number(status, "parked", "oldest_ms") / 1000,
+			*kr_text_of(json_object_get(status, "parked"), "for") ? ": for a lease of " : "",
+			kr_text_of(json_object_get(status, "parked"), "for"));
 	if (kr_number(status, "data", "overlapped_bytes"))
 		printf("  overlaps    %s had been written by several nodes at once, and were decided by ring order\n",
 			kr_bytes_text(kr_number(status, "data", "overlapped_bytes")));

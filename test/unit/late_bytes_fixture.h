@@ -257,11 +257,6 @@ void kr_flush_dirtied(struct kr_file *file)
 {
 	assert_ptr_equal(file, &F.target);
 }
-void kr_flush_fid_text(const struct kr_fid *fid, char ret_text[2 * KR_FID_MAX + 1])
-{
-	(void)fid;
-	ret_text[0] = '\0';
-}
 bool kr_flush_has_replays(struct kr_file *file, const uint8_t boot_id[16])
 {
 	struct kr_applied *applied;
