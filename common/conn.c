@@ -313,11 +313,6 @@ const char *kr_conn_peer(const struct kr_conn *conn)
 	return conn->peer;
 }
 
-bool kr_conn_peer_is_loopback(const struct kr_conn *conn)
-{
-	return kr_address_is_loopback((const struct sockaddr *)&conn->remote);
-}
-
 void kr_conn_peer_host(const struct kr_conn *conn, char *host, size_t size)
 {
 	kr_address_host((const struct sockaddr *)&conn->remote, host, size);

@@ -56,8 +56,7 @@ void kr_conn_set_context(struct kr_conn *conn, void *context);
 void kr_conn_set_handler(struct kr_conn *conn, const struct kr_conn_handler *handler);
 /* "10.0.0.3:51324", for logs. */
 const char *kr_conn_peer(const struct kr_conn *conn);
-/* The peer's and our own address of this connection; true when the peer is on a loopback address or a Unix socket. */
-bool kr_conn_peer_is_loopback(const struct kr_conn *conn);
+/* The peer's and our own address of this connection. */
 void kr_conn_peer_host(const struct kr_conn *conn, char *host, size_t size);
 void kr_conn_local_host(const struct kr_conn *conn, char *host, size_t size);
 /* Our own port of a TCP connection; 0 on a Unix socket. */

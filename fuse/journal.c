@@ -123,18 +123,6 @@ void kr_journal_usage(struct kr_journal *journal, struct kr_journal_usage *ret_u
 	};
 }
 
-int kr_journal_set_export(struct kr_journal *journal, const uint8_t export_id[16])
-{
-	static const uint8_t unknown[16];
-
-	KR_SCOPED_LOCK(&journal->lock);
-	if (memcmp(journal->options.export_id, unknown, 16) != 0 &&
-		memcmp(journal->options.export_id, export_id, 16) != 0)
-		return kr_fail(-EXDEV, "%s holds the journal of another export", journal->options.directory);
-	memcpy(journal->options.export_id, export_id, 16);
-	return 0;
-}
-
 void kr_journal_set_server(struct kr_journal *journal, uint64_t instance)
 {
 	struct kr_segment *last;

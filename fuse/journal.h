@@ -91,8 +91,7 @@ struct kr_recovered_file {
 struct kr_journal_damage {
 	struct kr_link link;
 	bool torn_tail;                /* cut off at the end: no more than a crash explains */
-	bool has_file;
-	struct kr_fid fid;
+	struct kr_fid fid;             /* of the file concerned; of length 0: not known */
 	uint64_t offset, length;       /* of the bytes concerned; 0 length: not known */
 	char *text;                    /* one sentence with segment, file and range */
 };
@@ -114,8 +113,6 @@ void kr_recovery_fini(struct kr_recovery *recovery);
  * small; -ENOMEM, or what the filesystem said.  Damage is not an error. */
 int kr_journal_open(const struct kr_journal_options *options, struct kr_recovery *ret_recovery,
 	struct kr_journal **ret_journal);
-/* From HELLO, before the first append: 0, or -EXDEV: what the directory holds is of another export. */
-int kr_journal_set_export(struct kr_journal *journal, const uint8_t export_id[16]);
 /* From each further HELLO: the server's process is INSTANCE from now on. */
 void kr_journal_set_server(struct kr_journal *journal, uint64_t instance);
 /* Closes; removes free segments, syncs what is left in others.  Blocks.  Nobody uses the journal any more. */

@@ -68,7 +68,6 @@ void kr_scan_report(struct kr_scan *scan, const struct kr_scan_ref *ref)
 
 		damage = kr_scan_add_damage(scan, "%s in segment %08x, record %u: %s, bytes %" PRIu64 " to %" PRIu64, what,
 			segment->pair, ref->slot, file, record.offset, record.offset + record.length);
-		damage->has_file = name != NULL;
 		if (name)
 			damage->fid = name->fid;
 		damage->offset = record.offset;

@@ -127,7 +127,6 @@ static void note_doubtful(struct kr_recovery *recovery, const struct kr_recovere
 	if (kr_extent_map_empty(map))
 		return;
 	damage = kr_xcalloc(1, sizeof(*damage));
-	damage->has_file = true;
 	damage->fid = file->file->fid;
 	damage->length = kr_extent_map_end(map);
 	if (asprintf(&damage->text, "%" PRIu64 " bytes of %s, before offset %" PRIu64 ", were written before this machine lost "

@@ -210,7 +210,7 @@ int kr_export_open(struct kr_export *export, const struct kr_cred *cred, const s
 
 /* Creates a regular file, or opens what is there unless EXCLUSIVE; NAME "" makes one without a name that kr_export_link
  * can give one (O_TMPFILE). Counts a hold. KR_OPEN_TRUNC is NOT done on a file that existed (*RET_CREATED false): its
- * leases have to be recalled first; then kr_export_truncate. -ELOOP when the name is a symbolic link. */
+ * leases have to be recalled first; then kr_export_setattr. -ELOOP when the name is a symbolic link. */
 struct kr_create {
 	const char *name;
 	uint32_t mode, umask, flags;
@@ -244,7 +244,6 @@ int kr_export_pwritev(struct kr_export *export, const struct kr_fid *fid, const 
 /* After the last pwritev of a flush: set-id bits cleared if CLEAR_SUID, mtime as the writer had it. MTIME may be NULL. */
 int kr_export_written(struct kr_export *export, const struct kr_fid *fid, const struct kr_time *mtime, bool clear_suid,
 	struct kr_attr *ret_attr);
-int kr_export_truncate(struct kr_export *export, const struct kr_fid *fid, uint64_t size, struct kr_attr *ret_attr);
 /* Of a file or a directory; DATA_ONLY: fdatasync. */
 int kr_export_fsync(struct kr_export *export, const struct kr_fid *fid, bool data_only);
 /* MODE: FALLOC_FL_* of grow (0), keep size, punch hole, zero range; others -EOPNOTSUPP. */

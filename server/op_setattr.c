@@ -165,13 +165,6 @@ int kr_export_setattr(struct kr_export *export, const struct kr_cred *cred, cons
 	return r < 0 ? r : kr_entry_attr(export, fd, fid, ret_attr);
 }
 
-int kr_export_truncate(struct kr_export *export, const struct kr_fid *fid, uint64_t size, struct kr_attr *ret_attr)
-{
-	struct kr_setattr set = {.valid = KR_SET_SIZE, .size = size};
-
-	return kr_export_setattr(export, NULL, fid, &set, ret_attr);
-}
-
 int kr_export_written(struct kr_export *export, const struct kr_fid *fid, const struct kr_time *mtime, bool clear_suid,
 	struct kr_attr *ret_attr)
 {

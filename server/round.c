@@ -416,7 +416,6 @@ void kr_rounds_finished(struct kr_rounds *rounds, uint64_t round, int err)
 		return;
 	settle_current(rounds, err);
 	rounds->state = KR_ROUND_IDLE;
-	rounds->counted++;
 	start(rounds);
 }
 

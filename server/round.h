@@ -80,7 +80,7 @@ struct kr_rounds {
 	uint64_t round;              /* number of the running round */
 	uint64_t (*number)(void *context); /* gives the next round number, ascending */
 	void *number_context;
-	uint64_t counted, aborted;   /* rounds finished, rounds aborted; for status */
+	uint64_t aborted;            /* rounds, so far: how tests see that one was */
 };
 
 /* NUMBER gives out ascending numbers, > 0. */

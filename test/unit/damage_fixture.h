@@ -185,7 +185,7 @@ static inline void note_damage(struct outcome *outcome, const struct kr_journal_
 	outcome->damages++;
 	outcome->torn += damage->torn_tail;
 	assert_true(strlen(damage->text) > 10);
-	for (int i = 0; i < WRITES && damage->has_file; i++) {
+	for (int i = 0; i < WRITES && damage->fid.length; i++) {
 		struct kr_fid fid = fid_of(script[i].file);
 
 		if (kr_fid_equal(&fid, &damage->fid) && damage->offset == script[i].offset &&

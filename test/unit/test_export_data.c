@@ -49,7 +49,8 @@ static void size_and_times_in_one_call_keep_the_times(void **state)
 	set = (struct kr_setattr){.valid = KR_SET_SIZE, .size = UINT64_MAX};
 	fails(EFBIG, kr_export_setattr(F.export, &root_cred, &file, &set, &attr));
 	file = make(&F.root, "d", S_IFDIR | 0755);
-	fails(EISDIR, kr_export_truncate(F.export, &file, 0, &attr));
+	set.size = 0;
+	fails(EISDIR, kr_export_setattr(F.export, &root_cred, &file, &set, &attr));
 }
 
 static void a_write_drops_set_id_bits_and_leaves_the_mtime_it_was_told(void **state)
@@ -283,7 +284,7 @@ static void files_beyond_2_tib_are_sparse(void **state)
 	fails(ENXIO, kr_export_seek(F.export, &file, far + 8, SEEK_DATA, &offset));
 	fails(EINVAL, kr_export_seek(F.export, &file, 0, SEEK_SET, &offset));
 	fails(EFBIG, kr_export_pwritev(F.export, &file, &(struct kr_piece){INT64_MAX, "x", 1}, 1));
-	ok(kr_export_truncate(F.export, &file, 0, &attr));
+	ok(kr_export_setattr(F.export, &root_cred, &file, &(struct kr_setattr){.valid = KR_SET_SIZE}, &attr));
 	assert_true(attr.size == 0);
 }
 

@@ -123,7 +123,7 @@ static void without_it_old_bytes_are_set_aside_and_stay_so(void **state)
 		start(f, 1, 2 + (uint64_t)time);
 		assert_null(found(f));
 		assert_non_null(damage(f));
-		assert_true(damage(f)->has_file);
+		assert_true(damage(f)->fid.length > 0);
 		assert_non_null(strstr(damage(f)->text, "100 bytes of dir/file"));
 		assert_int_equal(f->recovery.doubtful, 100);
 		end(f, time == 0);
