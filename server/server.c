@@ -38,7 +38,7 @@
 #include "server/watch.h"
 #include "server/watch_names.h"
 
-enum { TICK_MS = 250, LATE_MS = 2000, EXPORT_TICK_MS = 1000, STOP_ROUNDS_MS = 2000 };
+enum { TICK_MS = 250, LATE_MS = 2000, EXPORT_TICK_MS = 1000 };
 
 void kr_server_on(struct kr_server *server, uint16_t type, void (*handle)(struct kr_request *), unsigned flags)
 {
@@ -140,7 +140,7 @@ static void forgotten(void *context, int err)
 	server->forget_failed |= err != 0;
 	if (--server->forgetting)
 		return;
-	if (!server->forget_failed && !server->ended)
+	if (!server->forget_failed && !server->end.ended)
 		finish_grace(server);
 }
 
@@ -418,44 +418,37 @@ static void end_sessions(struct kr_server *server)
 		kr_session_end(KR_LIST_ENTRY(server->sessions.head.next, struct kr_session, link), KR_SESSION_STOPPED);
 }
 
-/* Jobs have ended; a round that waits for nodes may be left alone after a while, its bytes are in their journals. */
-static bool quiet(const struct kr_server *server, uint64_t waited_ns)
+static void close_all(struct kr_server *server)
 {
-	return server->jobs == 0 && (kr_data_idle(server->data) || waited_ns > STOP_ROUNDS_MS * KR_NS_PER_MS);
-}
-
-/* Running jobs finish and their replies go out; then sessions end (which starts the last jobs), then all is synced once more, then handles close. */
-static void on_stopping(uv_timer_t *timer)
-{
-	struct kr_server *server = timer->data;
-	uint64_t waited_ns = kr_clock_ns() - server->stopping_ns;
-	bool late = waited_ns > KR_SERVER_STOP_MS * KR_NS_PER_MS;
-
-	if (!quiet(server, waited_ns) && !late)
-		return;
-	if (late && !server->ended)
-		kr_log_warn("stopping although the disk has not finished: nodes keep in their journals what is not synced");
-	if (!server->ended) {
-		server->ended = true;
-		kr_linger_end(server);
-		end_sessions(server);
-		return;
-	}
-	if (server->jobs && late) {
-		kr_log_error("the disk does not answer: given up");
-		_exit(EXIT_FAILURE); /* a thread that hangs in the kernel cannot be ended otherwise */
-	}
-	if (server->jobs)
-		return;
-	if (!server->at_peace && !late) {
-		server->at_peace = true;
-		kr_job_start(server, kr_xcalloc(1, sizeof(struct kr_job)), stop_in_peace, free_job);
-		return;
-	}
 	kr_watch_stop(server);
 	kr_watch_names_stop(server);
 	kr_data_fini(server->data);
 	uv_close((uv_handle_t *)&server->tick, NULL);
+}
+
+static void on_stopping(uv_timer_t *timer)
+{
+	struct kr_server *server = timer->data;
+
+	switch (kr_stopping_next(&server->end, kr_clock_ns(), server->jobs, kr_data_idle(server->data))) {
+	case KR_STOPPING_WAIT:
+		break;
+	case KR_STOPPING_END_SESSIONS:
+		if (server->end.late)
+			kr_log_warn("stopping although the disk has not finished: nodes keep in their journals what is not synced");
+		kr_linger_end(server);
+		end_sessions(server);
+		break;
+	case KR_STOPPING_SYNC:
+		kr_job_start(server, kr_xcalloc(1, sizeof(struct kr_job)), stop_in_peace, free_job);
+		break;
+	case KR_STOPPING_CLOSE:
+		close_all(server);
+		break;
+	case KR_STOPPING_GIVE_UP:
+		kr_log_error("the disk does not answer: given up");
+		_exit(EXIT_FAILURE); /* a thread that hangs in the kernel cannot be ended otherwise */
+	}
 }
 
 void kr_server_stop(struct kr_server *server)
@@ -471,7 +464,7 @@ void kr_server_stop(struct kr_server *server)
 		if (session->conn)
 			kr_conn_pause(session->conn); /* nothing new begins; what runs is finished and answered */
 	}
-	server->stopping_ns = kr_clock_ns();
+	server->end.since_ns = kr_clock_ns();
 	kr_data_stop(server->data);
 	kr_job_start(server, kr_xcalloc(1, sizeof(struct kr_job)), sync_export, free_job);
 	uv_timer_start(&server->tick, on_stopping, 10, 10);

@@ -18,6 +18,7 @@
 #include "server/lapses.h"
 #include "server/linger.h"
 #include "server/setbacks.h"
+#include "server/stopping.h"
 
 struct kr_data;
 struct kr_executed;
@@ -101,8 +102,8 @@ struct kr_server {
 	bool making_conflict;
 	size_t stagings, brings;        /* STAGEs that wait, and what is asked of nodes for the others (staging.c) */
 	uint64_t staging_turn;          /* how many have begun */
-	bool stopping, ended, at_peace; /* the orderly end has begun; sessions have ended; the last sync has begun */
-	uint64_t stopping_ns;
+	bool stopping;              /* the orderly end has begun */
+	struct kr_stopping end;
 	bool export_lost, ticking_export;
 	uint64_t export_ticked_ns;
 	struct kr_list unanswered; /* kr_request.of_all, in the order of their arrival */
@@ -120,10 +121,9 @@ int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_se
 /* Binds the addresses of the options and accepts. Reason by kr_fail. */
 int kr_server_listen(struct kr_server *server);
 /* Begins the orderly end: no new connections, running jobs finish, what was applied is synced, connections close; then the
- * loop has nothing left to do and uv_run returns. Bounded by KR_SERVER_STOP_MS. Node records stay, so that the next start
+ * loop has nothing left to do and uv_run returns. Bounded by twice KR_SERVER_STOP_MS (stopping.h). Node records stay, so that the next start
  * lets them reclaim. */
 void kr_server_stop(struct kr_server *server);
-enum { KR_SERVER_STOP_MS = 15000 };
 /* Frees the rest; the loop has ended. */
 void kr_server_fini(struct kr_server *server);
 

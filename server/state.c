@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/fail.h"
+#include "common/fault.h"
 #include "common/hex.h"
 #include "common/log.h"
 #include "server/state_priv.h"
@@ -155,8 +156,10 @@ void kr_state_no_peace(struct kr_state *state)
 
 int kr_state_sync_export(struct kr_state *state)
 {
-	int err = syncfs(state->export_lock) ? -errno : 0;
+	int err = KR_FAULT("state.sync");
 
+	if (!err && syncfs(state->export_lock))
+		err = -errno;
 	if (err) {
 		kr_state_no_peace(state);
 		kr_log_error("cannot sync the export: %s", strerror(-err));
@@ -167,12 +170,14 @@ int kr_state_sync_export(struct kr_state *state)
 void kr_state_stop_in_peace(struct kr_state *state)
 {
 	struct kr_peace stopped = state->peace;
+	int err;
 
 	if (stopped.state != KR_PEACE_SERVING || kr_state_sync_export(state) || state->no_peace)
 		return;
 	stopped.state = KR_PEACE_STOPPED;
-	if (syncfs(state->dir) || kr_peace_write(state->dir, &stopped))
-		kr_log_warn("cannot write to the state directory %s that the server was stopped in peace: %s", state->path, strerror(errno));
+	err = syncfs(state->dir) ? kr_fail_errno(-errno, "cannot sync it") : kr_peace_write(state->dir, &stopped);
+	if (err)
+		kr_log_warn("cannot write to the state directory %s that the server was stopped in peace: %s", state->path, kr_fail_reason());
 }
 
 const struct kr_state_facts *kr_state_facts(const struct kr_state *state)

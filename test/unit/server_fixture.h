@@ -43,7 +43,7 @@ static inline bool server_has_ended(void *context)
 {
 	struct fixture *f = context;
 
-	return f->server.ended && !uv_is_active((uv_handle_t *)&f->server.tick);
+	return f->server.end.ended && !uv_is_active((uv_handle_t *)&f->server.tick);
 }
 
 static inline void stop_server(struct fixture *f)

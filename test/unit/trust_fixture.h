@@ -37,7 +37,7 @@ static inline bool server_has_ended(void *context)
 {
 	struct fixture *f = context;
 
-	return f->server.ended && !uv_is_active((uv_handle_t *)&f->server.tick);
+	return f->server.end.ended && !uv_is_active((uv_handle_t *)&f->server.tick);
 }
 
 /* The user key is of the user who runs the test, because others may have no right to the export. */

@@ -5,7 +5,7 @@
 # timeout: 300
 LEASE=4
 . "$TOP/test/lib.sh"
-EXPECTED_ERRORS='conflict|Stale|late|connection|cannot reach|timed out|no answer|is gone|discard|reclaim|lost'
+EXPECTED_ERRORS='conflict|Stale|late|connection|cannot reach|timed out|no answer|is gone|discard|reclaim|lost|cannot sync the export'
 cluster 3
 . "$TOP/test/lib-power.sh"
 # somewhere NAME TEXT: the file, or its conflict file, has it.
@@ -87,6 +87,16 @@ boot
 is_back "synced synced"
 begins name new
 begins closed closed2
+
+note "a sync fails that a later one knows nothing of: that was no stop in peace"
+put 1 temporary newest fsync
+renames
+echo state.sync:eio:1 >"$WORK/order" && mv "$WORK/order" "$WORK/fault"
+server_stop
+[ ! -e "$WORK/fault" ] || fail "no sync has failed"
+boot
+is_back "EIO synced"
+begins name newest
 
 for when in in-time late; do
 	note "the nodes are back $when"
