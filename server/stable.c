@@ -165,7 +165,10 @@ static void conclude(struct sync_job *job)
 	stable->syncing = 0;
 	kr_list_remove(&stable->in_sync);
 	call_waiters(&job->waiters, job->err);
-	again = stable->again || stable->owner_count || !kr_list_empty(&stable->waiters);
+	again = stable->again || stable->owner_count;
+	if (job->err && data->stopping)
+		again = false; /* the next instance tells them: an end does not wait for room in the state directory */
+	again = again || !kr_list_empty(&stable->waiters);
 	stable->again = false;
 	if (again)
 		enqueue(file, !kr_list_empty(&stable->waiters));

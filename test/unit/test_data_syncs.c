@@ -403,6 +403,24 @@ static void what_cannot_be_written_down_as_synced_is_not_cut(void **state)
 	assert_int_equal(server_size("file"), 0);
 }
 
+/* It tries once more, and no more: else it would be at it until it gives up, and with it this program. */
+static void a_server_that_stops_does_not_wait_for_room_to_write_down_what_is_synced(void **state)
+{
+	struct node *node = node_with_a_round(), *other = node_start("n2");
+
+	(void)state;
+	other->file = node->file;
+	other->extents = node->extents;
+	other->extent_count = 1;
+	other->inlined = true;
+	other->generation = 2;
+	flush_and_wait(other);
+	obstruct_synced(true);
+	server_stop();
+	obstruct_synced(false);
+	server_start();
+}
+
 static void what_was_asked_in_a_session_that_has_ended_is_not_cut(void **state)
 {
 #ifdef KR_FAULTS
@@ -476,6 +494,7 @@ int main(void)
 		TEST(a_node_that_comes_back_with_nothing_owes_nothing),
 		TEST(a_server_that_stops_meanwhile_does_not_cut),
 		TEST(what_cannot_be_written_down_as_synced_is_not_cut),
+		TEST(a_server_that_stops_does_not_wait_for_room_to_write_down_what_is_synced),
 		TEST(what_was_asked_in_a_session_that_has_ended_is_not_cut),
 		TEST(a_cut_that_may_not_last_is_an_error_and_brings_nothing_back),
 	};
