@@ -119,7 +119,8 @@ int kr_export_link(struct kr_export *export, const struct kr_cred *cred, const s
 /* What a removal has done to the file that had the name. */
 struct kr_removed {
 	bool valid;     /* a file or directory lost the name (rename: one was replaced) */
-	bool orphaned;  /* it had holds, and lives on until they end */
+	bool orphaned;  /* it had holds, and lives on until they end (or longer, by other names) */
+	bool named;     /* it has another name */
 	bool gone;      /* neither a name nor a hold is left */
 	bool lingers;   /* one of its holds is the caller's now, to be ended by kr_export_release */
 	struct kr_fid fid;

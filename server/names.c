@@ -194,13 +194,14 @@ static void note_removed(struct kr_request *request)
 {
 	const struct kr_removed *removed = request->state;
 	struct kr_sfile *file = removed->valid ? kr_sfile_find(request->server, &removed->fid) : NULL;
+	bool orphaned = removed->orphaned && !removed->named;
 
 	kr_once_end(request, request->err);
 	if (removed->lingers)
 		file = kr_linger_add(request->server, &removed->fid);
-	if (file && removed->orphaned)
+	if (file && orphaned)
 		file->orphan = true;
-	if (file && (removed->gone || (removed->orphaned && file->opens == 0))) /* closed meanwhile */
+	if (file && (removed->gone || (orphaned && file->opens == 0))) /* closed meanwhile */
 		file->gone = true;
 	lost_name(request);
 }

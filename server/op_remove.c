@@ -54,14 +54,16 @@ static void report(struct kr_export *export, const struct victim *victim, const 
 	struct kr_removed *ret_removed)
 {
 	struct stat st;
-	bool gone;
+	bool known, gone, named;
 
-	gone = fstatat(victim->fd, "", &st, AT_EMPTY_PATH) == 0 && (st.st_nlink == 0 || S_ISDIR(st.st_mode));
+	known = fstatat(victim->fd, "", &st, AT_EMPTY_PATH) == 0;
+	gone = known && (st.st_nlink == 0 || S_ISDIR(st.st_mode));
+	named = known && !gone && st.st_nlink > (removal->orphaned ? 1 : 0);
 	if (gone)
 		kr_fds_drop(export->fds, &victim->fid, true);
 	if (ret_removed)
-		*ret_removed = (struct kr_removed){.valid = true, .orphaned = removal->orphaned, .gone = gone, .lingers = removal->lingers,
-			.fid = victim->fid};
+		*ret_removed = (struct kr_removed){.valid = true, .orphaned = removal->orphaned, .named = named, .gone = gone,
+			.lingers = removal->lingers, .fid = victim->fid};
 }
 
 static int unlink_as(struct kr_export *export, const struct kr_cred *cred, int dirfd, const char *name, bool directory)
