@@ -16,6 +16,8 @@ enum { KR_PROTO_VERSION = 4, KR_FRAME_HEADER = 28 };
 #define KR_FEATURE_BEHIND UINT64_C(16)
 /* ... and LIMITS. */
 #define KR_FEATURE_LIMITS UINT64_C(32)
+/* Bit of `may` of HELLO: the node wants to hear with RECALL that a file is gone. */
+#define KR_FEATURE_GONE UINT64_C(64)
 #define KR_FRAME_MAGIC UINT32_C(0x4b52414e)
 enum kr_frame_flag { KR_FRAME_REPLY = 1, KR_FRAME_MORE = 2, KR_FRAME_RESEND = 4, KR_FRAME_ONEWAY = 8,
 	KR_FRAME_NOTE = 16, KR_FRAME_NOTE_ATTR = 32, KR_FRAME_BARE = 64 };

@@ -71,6 +71,7 @@ enum kr_conflict_part { KR_CONFLICT_DIRTY = 1, KR_CONFLICT_REPLAYS = 2, KR_CONFL
 /* Lease kinds, a bit set (READ = cache and serve the data, WRITE = journal writes). */
 enum kr_lease_kind { KR_LEASE_READ = 1, KR_LEASE_WRITE = 2, KR_LEASE_ALL = 3 };
 enum { KR_RECLAIM_UNCOVERED = 4 }; /* beside kinds in RECLAIM */
+enum { KR_RECALL_GONE = 4 };      /* ... and in RECALL */
 enum { KR_HELLO_REPLAY = 1 };     /* flags of HELLO */
 
 #endif

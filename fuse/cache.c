@@ -295,6 +295,32 @@ void kr_cache_entry_abandon(struct kr_cache_entry *entry)
 	entry->abandoned = true;
 }
 
+/* With the lock held: an entry that has just become doomed, perhaps. */
+static void note_doomed(struct kr_cache_entry *entry)
+{
+	if (!kr_cache_is_doomed(entry))
+		return;
+	entry->cache->doomed++;
+	kr_list_remove(&entry->lru);
+	kr_list_prepend(&entry->cache->lru, &entry->lru);
+}
+
+void kr_cache_abandon(struct kr_cache *cache, const struct kr_fid *fid, uint64_t version)
+{
+	char name[KR_CACHE_NAME + 1];
+	struct kr_cache_entry *entry;
+
+	if (version == 0)
+		return;
+	kr_cache_name(cache->export_id, fid, version, name);
+	KR_SCOPED_LOCK(&cache->lock);
+	entry = kr_cache_find(cache, name);
+	if (!entry || entry->abandoned)
+		return;
+	entry->abandoned = true;
+	note_doomed(entry);
+}
+
 void kr_cache_entry_put(struct kr_cache_entry *entry)
 {
 	if (!entry)
@@ -303,11 +329,7 @@ void kr_cache_entry_put(struct kr_cache_entry *entry)
 	assert(entry->references > 0);
 	if (--entry->references > 0)
 		return;
-	if (kr_cache_is_doomed(entry)) {
-		entry->cache->doomed++;
-		kr_list_remove(&entry->lru);
-		kr_list_prepend(&entry->cache->lru, &entry->lru);
-	}
+	note_doomed(entry);
 	kr_cache_free_if_unused(entry);
 }
 

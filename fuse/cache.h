@@ -44,9 +44,11 @@ struct kr_cache_entry *kr_cache_entry_get(struct kr_cache *cache, const struct k
 /* One more reference. */
 struct kr_cache_entry *kr_cache_entry_ref(struct kr_cache_entry *entry);
 void kr_cache_entry_put(struct kr_cache_entry *entry);
-/* The file has another version now, and this one will not be asked for again: its blocks go first, once nobody refers
+/* The file has another version now, or is gone, and this one will not be asked for again: its blocks go first, once nobody refers
  * to it. */
 void kr_cache_entry_abandon(struct kr_cache_entry *entry);
+/* The same of a version that perhaps nobody refers to, or that is not here. */
+void kr_cache_abandon(struct kr_cache *cache, const struct kr_fid *fid, uint64_t version);
 /* Whether kr_cache_load has something to do: a file on disk that has not been looked at. */
 bool kr_cache_needs_load(struct kr_cache_entry *entry);
 /* Reads the map of an entry's file; what is not valid is discarded in silence.  BLOCKS. */

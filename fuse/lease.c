@@ -18,6 +18,8 @@ static void granted(void *context, int err, const void *message, struct kr_buf *
 		kr_holder_ask_failed(&file->holder);
 		kr_holder_flushed(&file->holder, false, kr_extent_map_empty(&file->dirty));
 		file->gone = err == -ESTALE;
+		if (file->gone)
+			kr_stage_abandon(file->stage);
 	} else {
 		kr_holder_granted(&file->holder, file->asked_generation == file->mount->files->generation);
 		if (file->changes == file->asked_changes) {

@@ -143,6 +143,18 @@ bool kr_notes_lookup(struct kr_mount *mount, const struct kr_cred *cred, const s
 	return known;
 }
 
+bool kr_notes_find(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name, struct kr_fid *ret_fid,
+	struct kr_attr *ret_attr)
+{
+	uint64_t asked_ns;
+	int err;
+
+	if (!mount->notes)
+		return false;
+	KR_SCOPED_LOCK(&mount->notes->lock);
+	return get_entry(mount, cred, parent, name, &err, ret_fid, ret_attr, &asked_ns) && err == 0;
+}
+
 bool kr_notes_has(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name)
 {
 	uint64_t asked_ns;

@@ -51,6 +51,9 @@ void kr_notes_opened(struct kr_mount *mount, const struct kr_fid *fid, const str
  * Of a look-up CRED may be NULL: what is known whoever asks, which spares finding out his groups. */
 bool kr_notes_lookup(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
 	int *ret_err, struct kr_fid *ret_fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns);
+/* The same of a name that is there, for who does not answer with it: it does not count as known. */
+bool kr_notes_find(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name, struct kr_fid *ret_fid,
+	struct kr_attr *ret_attr);
 /* Whether kr_notes_lookup would know; does not count as known. */
 bool kr_notes_has(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name);
 bool kr_notes_getattr(struct kr_mount *mount, const struct kr_fid *fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns);

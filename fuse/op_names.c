@@ -10,9 +10,11 @@
 #include "common/util.h"
 #include "fuse/ahead.h"
 #include "fuse/batch.h"
+#include "fuse/cache.h"
 #include "fuse/file.h"
 #include "fuse/notes.h"
 #include "fuse/op.h"
+#include "fuse/stage.h"
 
 /* An operation that ends with an entry; `lookup` is what must be asked again when own bytes went to the server between the
  * question and the answer (its attributes are then older than what this node has seen). */
@@ -358,6 +360,46 @@ void kr_op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *n
 	ask_entry(req, "link", &msg.parent, name, KR_MSG_LINK, &msg, 0, on_link);
 }
 
+/* A request that takes a name away. */
+struct removal_op {
+	struct kr_op op;
+	struct kr_fid victim; /* length 0: nothing, or it is not known what */
+	uint64_t version;
+};
+
+/* What is cached of a file that this node has just removed is of no use. Whoever has it open here, or has read it, hears of its end
+ * with RECALL; what was cached before that, or by an earlier mount, goes now. */
+static void on_removed(struct kr_op *op, int err, const void *message, struct kr_buf *data)
+{
+	const struct removal_op *removal = KR_CONTAINER_OF(op, struct removal_op, op);
+	struct kr_file *file = NULL;
+
+	(void)message, (void)data;
+	if (!err && removal->victim.length && !(file = kr_file_find(op->mount, &removal->victim))) {
+		kr_cache_abandon(op->mount->cache, &removal->victim, removal->version);
+		kr_stage_evict(op->mount);
+	}
+	kr_file_put(file);
+	kr_op_reply_err(op, err);
+}
+
+/* Posts the request, after which NAME in PARENT stands for its file no more. */
+static void ask_removal(fuse_req_t req, const char *op_name, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
+	uint16_t type, const void *msg)
+{
+	struct removal_op *removal = kr_op_ask(sizeof(*removal), req, op_name, type, msg, 0, on_removed);
+	struct kr_attr attr;
+	struct kr_fid fid;
+
+	if (!removal)
+		return;
+	if (kr_notes_find(removal->op.mount, cred, parent, name, &fid, &attr) && S_ISREG(attr.mode) && attr.nlink == 1) {
+		removal->victim = fid;
+		removal->version = attr.version;
+	}
+	kr_op_post(&removal->op);
+}
+
 static void remove_name(fuse_req_t req, const char *op_name, fuse_ino_t parent, const char *name, bool directory)
 {
 	struct kr_remove_request msg = {.name = name, .directory = directory};
@@ -366,7 +408,7 @@ static void remove_name(fuse_req_t req, const char *op_name, fuse_ino_t parent, 
 		return;
 	kr_op_cred(req, &msg.cred);
 	kr_inode_fid(kr_op_mount(req)->inodes, parent, &msg.parent);
-	ask(req, op_name, KR_MSG_REMOVE, &msg, 0, on_nothing);
+	ask_removal(req, op_name, &msg.cred, &msg.parent, name, KR_MSG_REMOVE, &msg);
 }
 
 void kr_op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -389,5 +431,8 @@ void kr_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_
 	kr_op_cred(req, &msg.cred);
 	kr_inode_fid(kr_op_mount(req)->inodes, parent, &msg.parent);
 	kr_inode_fid(kr_op_mount(req)->inodes, new_parent, &msg.new_parent);
-	ask(req, "rename", KR_MSG_RENAME, &msg, 0, on_nothing);
+	if (flags)
+		ask(req, "rename", KR_MSG_RENAME, &msg, 0, on_nothing);
+	else
+		ask_removal(req, "rename", &msg.cred, &msg.new_parent, new_name, KR_MSG_RENAME, &msg);
 }

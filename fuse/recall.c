@@ -14,6 +14,7 @@
 #include "fuse/file_priv.h"
 #include "fuse/notify.h"
 #include "fuse/op_file.h"
+#include "fuse/stage.h"
 
 struct recall {
 	struct kr_link link; /* kr_file.recalls */
@@ -50,6 +51,8 @@ static void on_recall(struct kr_mount *mount, const struct kr_down *down, const 
 	}
 	recall = kr_xcalloc(1, sizeof(*recall));
 	recall->down = *down;
+	if (request->kinds & KR_RECALL_GONE)
+		kr_stage_abandon(file->stage);
 	kr_list_append(&file->recalls, &recall->link);
 	pthread_mutex_lock(&file->lock);
 	kr_holder_recalled(&file->holder, request->kinds);

@@ -77,6 +77,8 @@ static void reclaimed(struct kr_mount *mount, const struct kr_fid *fid, int err,
 	file->changed_ns = kr_clock_ns();
 	pthread_mutex_unlock(&file->lock);
 	file->gone = err == -ESTALE;
+	if (file->gone)
+		kr_stage_abandon(file->stage);
 	if (!same && file->stage)
 		kr_stage_suspend(file->stage); /* blocks without a version go */
 	kr_flush_reclaimed(file, err, reply);

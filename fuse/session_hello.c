@@ -262,7 +262,7 @@ static void say_hello(struct kr_session *session)
 	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION,
 		.node_name = kr_local_node_name(mount->local), .incarnation = kr_local_incarnation(mount->local),
 		.session = session->facts.id, .subdir = mount->options->subdir, .flags = mount->options->replay ? KR_HELLO_REPLAY : 0,
-		.ring = mount->options->ring ? mount->options->ring : "", .may = KR_FEATURE_NOTES | KR_FEATURE_OWN_NAMES};
+		.ring = mount->options->ring ? mount->options->ring : "", .may = KR_FEATURE_NOTES | KR_FEATURE_OWN_NAMES | KR_FEATURE_GONE};
 
 	memcpy(hello.node_id, kr_local_node_id(mount->local), sizeof(hello.node_id));
 	hello.ring_address = session->own_host;

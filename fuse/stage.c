@@ -226,6 +226,12 @@ void kr_stage_flushed(struct kr_stage *stage, uint64_t base_version, uint64_t ve
 	kr_stage_step(stage);
 }
 
+void kr_stage_abandon(struct kr_stage *stage)
+{
+	if (stage && stage->known)
+		kr_cache_entry_abandon(stage->entry);
+}
+
 int kr_stage_put_inline(struct kr_stage *stage, struct kr_buf *data, uint64_t checksum)
 {
 	if (!stage->known || data->length != stage->size || data->length > KR_BLOCK_SIZE ||

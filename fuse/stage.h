@@ -41,6 +41,12 @@ void kr_stage_learn(struct kr_stage *stage, uint64_t version, uint64_t size);
  * answered. */
 void kr_stage_suspend(struct kr_stage *stage);
 
+/* The file is gone: what is cached of it goes when nobody here uses it any more. STAGE may be NULL. */
+void kr_stage_abandon(struct kr_stage *stage);
+
+/* Starts removing from the cache if need be. */
+void kr_stage_evict(struct kr_mount *mount);
+
 /* Reads staged bytes. 0; -ENODATA: not all blocks are here (ask kr_stage_want); -ESTALE: the stage has another version;
  * another errno: the server said that it can't read this (EIO...), valid for about a second, then it is asked again.
  * The range must lie within the file's staged size. Blocks on local disk only. */

@@ -127,8 +127,6 @@ void kr_stage_deliver(struct kr_stage *stage, uint64_t block, struct kr_buf *buf
 void kr_stage_drop_held(struct kr_stage *stage);
 /* Forgets one; returns its buffer (owned). */
 struct kr_buf *kr_stage_take_held(struct kr_stage *stage, uint64_t block);
-/* Starts removing from the cache if need be. */
-void kr_stage_evict(struct kr_mount *mount);
 
 /* stage_patch.c */
 void kr_stage_patch(struct kr_stage *stage, uint64_t version, uint64_t size, const struct kr_extent_map *sent);

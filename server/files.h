@@ -39,6 +39,7 @@ struct kr_sfile {
 	uint64_t cuts;              /* ascends with every change that may shrink the file */
 	struct kr_list late;        /* kr_late_claim.link: RECLAIMs of late nodes with bytes, not answered */
 	bool orphan;                /* it has no name: when its last open ends it is gone */
+	bool vanished;              /* inside kr_leases_gone */
 	bool gone;                  /* neither name nor open is left: bytes still flushed are of no use to anybody */
 	struct kr_seen seen;        /* of watch.c, as are the next ones */
 	struct kr_link watched;

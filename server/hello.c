@@ -117,6 +117,7 @@ static void welcome(struct greeting *greeting, struct kr_session *session, bool 
 	kr_key_put(session->key);
 	session->notes = greeting->hello.may & KR_FEATURE_NOTES;
 	session->own_names = greeting->hello.may & KR_FEATURE_OWN_NAMES;
+	session->hears_gone = greeting->hello.may & KR_FEATURE_GONE;
 	session->key = greeting->key; /* another one of the same owner, perhaps */
 	greeting->key = NULL;
 	kr_log_info("node %s (%s) %s", session->name, kr_conn_peer(conn),

@@ -99,6 +99,14 @@ static void recall_answered(struct kr_session *session, void *context, int err, 
 	kr_sfile_put(file);
 }
 
+/* What is said beside the kinds. */
+static uint8_t said_with(const struct kr_sfile *file, const struct kr_attachment *attachment)
+{
+	bool gone = file->gone || file->orphan || file->vanished;
+
+	return gone && attachment->opens == 0 && attachment->session->hears_gone ? KR_RECALL_GONE : 0;
+}
+
 static void on_recall(void *context, uint32_t node, uint8_t kinds, uint64_t number)
 {
 	struct kr_sfile *file = context;
@@ -108,6 +116,7 @@ static void on_recall(void *context, uint32_t node, uint8_t kinds, uint64_t numb
 
 	if (!attachment)
 		return; /* its session is just ending */
+	msg.kinds |= said_with(file, attachment);
 	recall = kr_xcalloc(1, sizeof(*recall));
 	*recall = (struct recall){.file = kr_sfile_ref(file), .kinds = kinds, .number = number,
 		.since_ns = attachment->owed_lease_ns ? attachment->owed_lease_ns : kr_clock_ns()};
@@ -276,6 +285,18 @@ void kr_leases_changed_behind(struct kr_sfile *file)
 	kr_sfile_cut(file);
 	kr_sfile_changed(file);
 	kr_lease_table_revoke(&file->leases, KR_LEASE_READ);
+}
+
+void kr_leases_gone(struct kr_sfile *file)
+{
+	const struct kr_attachment *attachment;
+
+	file->vanished = true;
+	KR_LIST_FOR_EACH(attachment, &file->attachments, of_file) {
+		if (attachment->opens == 0)
+			kr_lease_table_take_back(&file->leases, attachment->session->node, KR_LEASE_READ);
+	}
+	file->vanished = false; /* behind our back it may have been moved only, where files have no handles */
 }
 
 /* --- inheritance ------------------------------------------------------------------------------------------------------ */

@@ -37,6 +37,8 @@ uint8_t kr_operation_leave(const struct kr_operation *operation, struct kr_sessi
 /* Gives the request's session of KINDS what is free at once. The caller must call kr_leases_announced after its reply. */
 uint8_t kr_leases_try(struct kr_sfile *file, struct kr_session *session, uint8_t kinds);
 void kr_leases_announced(struct kr_sfile *file, struct kr_session *session);
+/* FILE has no name any more: what nodes have cached of it that do not have it open goes, which holds nobody up. */
+void kr_leases_gone(struct kr_sfile *file);
 /* Somebody who is no node has changed FILE: its version goes on, and what nodes have cached of it goes. */
 void kr_leases_changed_behind(struct kr_sfile *file);
 

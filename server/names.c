@@ -8,6 +8,7 @@
 #include "server/attrs.h"
 #include "server/export.h"
 #include "server/files.h"
+#include "server/leases.h"
 #include "server/linger.h"
 #include "server/notes.h"
 #include "server/once.h"
@@ -203,6 +204,8 @@ static void note_removed(struct kr_request *request)
 		file->orphan = true;
 	if (file && (removed->gone || (orphaned && file->opens == 0))) /* closed meanwhile */
 		file->gone = true;
+	if (file && (file->orphan || file->gone))
+		kr_leases_gone(file);
 	lost_name(request);
 }
 

@@ -80,6 +80,7 @@ struct kr_session {
 	bool notes;                    /* the node takes notes, and obeys FORGET */
 	uint64_t connections;          /* that it has had */
 	bool own_names;                /* forgets by itself what its requests change of the directories that they name */
+	bool hears_gone;               /* wants to hear with RECALL that a file is gone */
 	bool heir;                     /* its node had another session before, which may have executed what is resent */
 	uint64_t fresh_id;             /* the first new request's id on this session: smaller ones were sent to the former */
 	struct kr_table requests;      /* unanswered, by id */

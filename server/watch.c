@@ -108,6 +108,8 @@ static void batch_done(struct kr_job *job)
 		struct kr_sfile *file = look->file;
 
 		/* Removed behind our back: who has it open goes on with what it has, as with a local file. */
+		if (look->err == -ESTALE && file->opens == 0)
+			kr_leases_gone(file);
 		if (!look->err && !file->changing && file->changes == look->changes)
 			kr_watch_look(file, &look->attr, look->changes);
 		kr_sfile_put(file);

@@ -98,6 +98,79 @@ static void an_abandoned_version_goes_first_unless_it_is_asked_for_again(void **
 	kr_cache_free(cache);
 }
 
+static void keep(struct kr_cache *cache, uint32_t number, uint64_t version)
+{
+	struct kr_cache_entry *entry = open_entry(cache, number, version, BLOCK);
+
+	assert_int_equal(put(entry, 0, BLOCK, number), 0);
+	kr_cache_entry_put(entry);
+}
+
+static uint64_t files_after_eviction(struct kr_cache *cache)
+{
+	struct kr_cache_counters counters;
+
+	while (kr_cache_evict_step(cache))
+		;
+	kr_cache_counters(cache, &counters);
+	assert_true(counters.bytes <= counters.files * 2 * BLOCK);
+	return counters.files;
+}
+
+static void what_is_kept_of_a_file_that_is_gone_goes_when_its_last_user_does(void **state)
+{
+	struct kr_cache *cache = open_cache(*state, LARGE);
+	struct kr_fid gone = fid_of(1), used = fid_of(2), unknown = fid_of(9);
+	struct kr_cache_entry *entry;
+
+	keep(cache, 1, 5);
+	keep(cache, 1, 6);
+	keep(cache, 2, 5);
+	keep(cache, 3, 5);
+	kr_cache_free(cache);
+	cache = open_cache(*state, LARGE); /* nobody has asked for them since */
+	kr_cache_abandon(cache, &unknown, 5);
+	kr_cache_abandon(cache, &gone, 7);
+	kr_cache_abandon(cache, &gone, 0);
+	assert_false(kr_cache_wants_eviction(cache));
+	kr_cache_abandon(cache, &gone, 5);
+	kr_cache_abandon(cache, &gone, 5);
+	assert_true(kr_cache_wants_eviction(cache));
+	assert_int_equal(files_after_eviction(cache), 3);
+	kr_cache_abandon(cache, &gone, 5);
+	assert_false(kr_cache_wants_eviction(cache));
+	entry = open_entry(cache, 2, 5, BLOCK);
+	kr_cache_abandon(cache, &used, 5);
+	assert_int_equal(files_after_eviction(cache), 3);
+	expect(entry, 0, BLOCK, 2);
+	kr_cache_entry_put(entry);
+	assert_int_equal(files_after_eviction(cache), 2);
+	kr_cache_free(cache);
+	cache = open_cache(*state, LARGE);
+	entry = open_entry(cache, 3, 5, BLOCK);
+	expect(entry, 0, BLOCK, 3);
+	kr_cache_entry_put(entry);
+	kr_cache_free(cache);
+}
+
+/* A daemon that is killed before they have gone: they are there as others are, and count. */
+static void what_was_to_go_and_is_there_at_the_next_start_counts(void **state)
+{
+	struct kr_cache *cache = open_cache(*state, LARGE);
+	struct kr_cache_counters counters;
+	struct kr_fid gone = fid_of(1);
+
+	keep(cache, 1, 5);
+	kr_cache_abandon(cache, &gone, 5);
+	kr_cache_free(cache);
+	cache = open_cache(*state, LARGE);
+	kr_cache_counters(cache, &counters);
+	assert_int_equal(counters.files, 1);
+	assert_true(counters.bytes >= BLOCK);
+	assert_true(kr_cache_make_room(cache, BLOCK) && files_after_eviction(cache) == 0);
+	kr_cache_free(cache);
+}
+
 static void damage_anywhere_in_the_file_is_never_served(void **state)
 {
 	enum { SIZE = BLOCK + 1000 };
@@ -397,6 +470,8 @@ int main(void)
 		TEST(volatile_blocks_end_with_their_user),
 		TEST(room_is_made_of_what_is_only_cached),
 		TEST(an_abandoned_version_goes_first_unless_it_is_asked_for_again),
+		TEST(what_is_kept_of_a_file_that_is_gone_goes_when_its_last_user_does),
+		TEST(what_was_to_go_and_is_there_at_the_next_start_counts),
 		TEST(damage_anywhere_in_the_file_is_never_served),
 		TEST(a_file_cut_at_any_length_is_never_served_wrongly),
 		TEST(least_recently_used_files_go_first_and_used_ones_never),

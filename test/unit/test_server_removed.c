@@ -8,7 +8,7 @@
 #include "common/log.h"
 #include "server/files.h"
 #include "server/linger.h"
-#include "server/opens.h"
+#include "server/watch.h"
 
 static void close_it(struct node *node, const struct kr_fid *fid)
 {
@@ -49,11 +49,133 @@ static void a_file_with_another_name_is_not_gone_when_it_is_closed(void **state)
 	assert_int_equal(flush_of(late, &fid), 0);
 }
 
+/* A file of SIZE bytes that nobody has open, and of which NODE has READ. */
+static struct kr_fid put_read(struct fixture *f, struct node *node, const char *name, off_t size)
+{
+	const union kr_any_msg *reply;
+	struct kr_fid fid;
+	char path[400];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", f->export_path, name);
+	fd = open(path, O_WRONLY | O_CREAT, 0644);
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, size), 0);
+	close(fd);
+	assert_int_equal(lookup(node, name, &reply), 0);
+	fid = reply->lookup_reply.file;
+	assert_int_equal(node_result(node, send_lease(node, &fid, KR_LEASE_READ), NULL), 0);
+	return fid;
+}
+
+/* The oldest RECALL of NODE, which it answers, is of FID with these KINDS. */
+static void expect_recall(struct node *node, const struct kr_fid *fid, uint8_t kinds)
+{
+	struct node_asked *recall = node_asked(node, KR_MSG_RECALL);
+
+	assert_int_equal(recall->msg.recall_request.kinds, kinds);
+	assert_true(kr_fid_equal(&recall->msg.recall_request.file, fid));
+	node_reply(node, recall, NULL);
+}
+
+static bool is_recalled(struct node *node)
+{
+	return node_has_unanswered(&(struct node_wait){node, 0, KR_MSG_RECALL});
+}
+
+enum { LARGE = KR_LINGER_SIZE_MAX + 1 };
+
+static void who_has_read_a_file_hears_that_it_is_gone(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node, *reader, *old = joined(f, 2);
+	struct kr_fid fid;
+
+	stop_clock(); /* nobody looks at the files by the way */
+	f->nodes[0]->may = f->nodes[1]->may = KR_FEATURE_GONE;
+	node = joined(f, 0);
+	reader = joined(f, 1);
+	fid = put_read(f, reader, "f", LARGE);
+	assert_int_equal(node_result(node, send_lease(node, &fid, KR_LEASE_READ), NULL), 0);
+	assert_int_equal(node_result(old, send_lease(old, &fid, KR_LEASE_READ), NULL), 0);
+	remove_it(node, "f"); /* which waits for nobody */
+	expect_recall(reader, &fid, KR_LEASE_READ | KR_RECALL_GONE);
+	expect_recall(node, &fid, KR_LEASE_READ | KR_RECALL_GONE);
+	expect_recall(old, &fid, KR_LEASE_READ);
+	start_clock();
+}
+
+static void a_file_is_gone_with_its_last_name(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *reader;
+	struct kr_fid fid;
+
+	stop_clock();
+	f->nodes[1]->may = KR_FEATURE_GONE;
+	reader = joined(f, 1);
+	fid = put_read(f, reader, "a", LARGE);
+	link_it(node, &fid, "b");
+	expect_recall(reader, &fid, KR_LEASE_READ); /* its ctime is another now */
+	assert_int_equal(node_result(reader, send_lease(reader, &fid, KR_LEASE_READ), NULL), 0);
+	remove_it(node, "a");
+	settle(reader);
+	assert_false(is_recalled(reader));
+	remove_it(node, "b");
+	expect_recall(reader, &fid, KR_LEASE_READ | KR_RECALL_GONE);
+	start_clock();
+}
+
+static void who_has_a_file_open_hears_that_it_is_gone_when_it_is_closed(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *reader, *idle;
+	struct kr_fid fid;
+
+	stop_clock();
+	f->nodes[1]->may = KR_FEATURE_GONE;
+	reader = joined(f, 1);
+	f->nodes[2]->may = KR_FEATURE_GONE;
+	idle = joined(f, 2);
+	fid = put_read(f, reader, "f", LARGE);
+	assert_int_equal(node_result(idle, send_lease(idle, &fid, KR_LEASE_READ), NULL), 0);
+	assert_int_equal(node_call(reader, KR_MSG_OPEN, &(struct kr_open_request){.file = fid, .flags = KR_OPEN_READ}, NULL), 0);
+	remove_it(node, "f");
+	expect_recall(idle, &fid, KR_LEASE_READ | KR_RECALL_GONE);
+	settle(reader);
+	assert_false(is_recalled(reader));
+	close_it(reader, &fid);
+	expect_recall(reader, &fid, KR_LEASE_READ | KR_RECALL_GONE);
+	assert_true(node_wait_for(&f->loop, no_orphans, f));
+	start_clock();
+}
+
+static void who_has_read_a_file_hears_that_it_was_removed_in_the_export(void **state)
+{
+	struct fixture *f = *state;
+	struct node *reader;
+	struct kr_fid fid;
+	char path[400];
+
+	f->nodes[0]->may = KR_FEATURE_GONE;
+	reader = joined(f, 0);
+	fid = put_read(f, reader, "f", LARGE);
+	snprintf(path, sizeof(path), "%s/f", f->export_path);
+	assert_int_equal(unlink(path), 0);
+	for (int passed = 0; passed <= KR_WATCH_PERIOD_EVENTS_MS; passed += MOMENT_MS)
+		a_moment_later(f, reader);
+	expect_recall(reader, &fid, KR_LEASE_READ | KR_RECALL_GONE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		TEST(a_file_with_another_name_is_not_gone_when_it_is_closed),
+		TEST(who_has_read_a_file_hears_that_it_is_gone),
+		TEST(a_file_is_gone_with_its_last_name),
+		TEST(who_has_a_file_open_hears_that_it_is_gone_when_it_is_closed),
+		TEST(who_has_read_a_file_hears_that_it_was_removed_in_the_export),
 	};
 
 	signal(SIGPIPE, SIG_IGN); /* as the daemon does */

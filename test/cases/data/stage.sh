@@ -51,6 +51,44 @@ os.close(fd)
 P
 [ "$(on node3 sh -c "tr -d w <$(mnt 3)/written | wc -c; stat -c %s $(mnt 3)/written" | tr '\n' ' ')" = "0 3000000 " ] || fail "the unflushed file on another node"
 
+note "what is removed leaves the caches, when nobody has it open any more"
+cached() { kairan "$1" status --json "$(mnt "$1")" | python3 -c 'import json, sys; print(json.load(sys.stdin)["cache"]["bytes"])'; }
+# staged NAME: a file of 9 MB in all caches; $with are the bytes in each without it.
+staged() {
+	local i
+	for i in 1 2 3; do with[i]=$(cached $i); done
+	head -c 9000000 /dev/urandom >"$EXPORT/$1"
+	said 1 stage --wait "$(mnt 1)/$1" || fail "stage $1: $(cat "$WORK/said")"
+	for i in 1 2 3; do [ "$(cached $i)" -ge $((with[i] + 9000000)) ] || fail "node $i has not cached $1: $(cached $i) bytes after ${with[i]}"; done
+}
+has_left() { [ "$(cached "$1")" -lt $((with[$1] + 1000000)) ]; }
+leaves() { local i; for i in "$@"; do until_ok 30 "node $i lets it go" has_left "$i" || fail "node $i keeps $(cached "$i") bytes, before ${with[i]}"; done; }
+declare -a with
+staged removed
+on node2 rm "$(mnt 2)/removed" || fail "rm"
+leaves 1 2 3
+staged replaced
+on node1 sh -c "echo new >$(mnt 1)/new && mv $(mnt 1)/new $(mnt 1)/replaced" || fail "mv"
+leaves 1 2 3
+staged removed_behind
+rm "$EXPORT/removed_behind"
+leaves 1 2 3
+staged opened
+sum=$(sha256sum <"$EXPORT/opened")
+mkfifo "$WORK/fifo" && exec 8<>"$WORK/fifo" || fail "fifo"
+on node3 sh -c "exec 7<$(mnt 3)/opened; echo opened >$WORK/opened; read -r word <&8; sha256sum <&7" >"$WORK/read" & reader=$!
+until_ok 30 "a program has it open" test -s "$WORK/opened" || fail "no reader"
+on node1 rm "$(mnt 1)/opened" || fail "rm of what is open"
+echo go >&8
+wait $reader && [ "$(cat "$WORK/read")" = "$sum" ] || fail "read of what is open: $(cat "$WORK/read")"
+exec 8>&-
+leaves 1 2 3
+staged earlier
+mount_stop 1 || fail "unmount"
+mount_start 1
+on node1 rm "$(mnt 1)/earlier" || fail "rm of what an earlier mount has cached"
+leaves 1
+
 note "what cannot be staged is named"
 said 1 stage --wait "$(mnt 1)/tree/empty" "$(mnt 1)/missing"; [ $? = 1 ] || fail "exit status with a missing file"
 grep -q 'missing: No such file' "$WORK/said" || fail "said: $(cat "$WORK/said")"
