@@ -165,9 +165,8 @@ static void conclude(struct sync_job *job)
 	stable->syncing = 0;
 	kr_list_remove(&stable->in_sync);
 	call_waiters(&job->waiters, job->err);
-	again = stable->again || stable->owner_count;
-	if (job->err && data->stopping)
-		again = false; /* the next instance tells them: an end does not wait for room in the state directory */
+	/* Whom nobody could tell yet asks the next instance: an end waits neither for room in the state directory nor for replays. */
+	again = data->stopping ? stable->again && !job->err : stable->again || stable->owner_count;
 	again = again || !kr_list_empty(&stable->waiters);
 	stable->again = false;
 	if (again)

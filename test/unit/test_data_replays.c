@@ -3,6 +3,7 @@
 #include "test/unit/data_fixture.h"
 
 #include "server/data_priv.h"
+#include "server/peace.h"
 
 static unsigned after_replays(uint64_t offset)
 {
@@ -175,6 +176,34 @@ static void what_was_replayed_and_synced_is_in_conflict_with_nothing_at_the_next
 	replay_at_the_next_start(false, true);
 }
 
+/* Nobody is told of a sync while replays wait, and no sync changes that when the server stops. */
+static void the_server_stops_while_replays_wait(void **state)
+{
+	static const struct kr_range five = { 0, 120 }, seven = { 50, 100 };
+	struct node *a = node_start("a"), *b = node_start("b");
+	struct kr_flush_request waits = { .flags = 2, .seq = 7, .bytes = 100, .replay_round = 7, .replay_order = 7 };
+	struct kr_peace peace;
+	int dir;
+
+	(void)state;
+	waits.file = create_file(a, "file");
+	begin_replays(waits.file);
+	b->round_err = 1; /* it does not answer */
+	send_replay(a, 5, &five, 5);
+	node_ask(b, KR_MSG_FLUSH, &waits, NULL, 0, flush_answered);
+	send_replay(a, 9, &seven, 9);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
+	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
+	wait_until(a->flushed && b->round_id);
+	assert_true(F.server.grace.active);
+	server_stop();
+	dir = open(F.state_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_int_equal(kr_peace_read(dir, &peace), 0);
+	close(dir);
+	server_start();
+	assert_int_equal(peace.state, KR_PEACE_STOPPED); /* not when it took too long */
+}
+
 /* Its first replay cannot be applied: what comes of it later is not all up to there. */
 static void of_a_node_whose_replay_failed_nothing_counts_as_applied(void **state)
 {
@@ -341,6 +370,7 @@ int main(void)
 		TEST(what_was_replayed_is_not_replayed_at_the_next_start_in_the_same_boot),
 		TEST(what_was_replayed_is_not_replayed_when_the_server_was_killed_among_the_replays),
 		TEST(what_was_replayed_and_synced_is_in_conflict_with_nothing_at_the_next_start),
+		TEST(the_server_stops_while_replays_wait),
 		TEST(of_a_node_whose_replay_failed_nothing_counts_as_applied),
 		TEST(replays_beyond_the_memory_for_them_are_streamed_in_their_turn),
 		TEST(a_replay_of_what_was_synced_does_not_cover_what_came_later),
