@@ -149,11 +149,15 @@ void kr_applied_note(struct kr_applied *applied, const struct kr_fid *file, cons
 	entry->round = KR_MAX(entry->round, round);
 }
 
-void kr_applied_note_replayed(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16], uint64_t seq,
-	uint64_t round)
+void kr_applied_note_replayed(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16],
+	const struct kr_applied_replay *replay)
 {
-	kr_applied_note(applied, file, node_id, seq, round);
-	find_or_make(applied, file, node_id)->replayed = true;
+	struct kr_applied_entry *entry;
+
+	kr_applied_note(applied, file, node_id, replay->seq, replay->round);
+	entry = find_or_make(applied, file, node_id);
+	entry->replayed = true;
+	entry->order = KR_MAX(entry->order, replay->order);
 }
 
 static void lose(struct kr_applied_entry *entry)

@@ -18,7 +18,8 @@ struct kr_applied_entry {
 	struct kr_fid file;
 	uint8_t node_id[16];
 	uint64_t seq, round;      /* the latest */
-	bool replayed;            /* there were replays among it: replayed.h keeps it */
+	bool replayed;            /* there were replays among it: replayed.h keeps it ... */
+	uint64_t order;           /* ... and the highest `replay_order` of them */
 	int unstable_err;         /* not 0: rounds after `good` were lost by a failed sync and the node has not taken note */
 	uint64_t good, last;      /* ... and up to `last` */
 	bool lossy;               /* there was such a loss: a flush on its way then may not have the lost bytes, so that what
@@ -45,9 +46,12 @@ void kr_applied_init(struct kr_applied *applied);
 void kr_applied_fini(struct kr_applied *applied);
 void kr_applied_note(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16], uint64_t seq,
 	uint64_t round);
-/* The same of a replay. */
-void kr_applied_note_replayed(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16], uint64_t seq,
-	uint64_t round);
+/* The same of a replay: all up to SEQ is there, the last in ROUND; ORDER: when it was applied at first (FLUSH in msgs.def). */
+struct kr_applied_replay {
+	uint64_t seq, round, order;
+};
+void kr_applied_note_replayed(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16],
+	const struct kr_applied_replay *replay);
 /* What is known of FILE counts no more, whoever's it is. */
 void kr_applied_lose(struct kr_applied *applied, const struct kr_fid *file);
 /* A failed sync: rounds after GOOD, up to LAST, are lost with ERR. */

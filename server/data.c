@@ -93,6 +93,11 @@ enum kr_synced_verdict kr_data_judge_replays(struct kr_data *data, const uint8_t
 	return kr_synced_judge(&data->synced, &claim->file, claim->oldest, claim->newest);
 }
 
+bool kr_data_replayed_others(const struct kr_data *data, const struct kr_fid *file, const uint8_t node_id[16])
+{
+	return kr_replayed_others(&data->replayed, file, node_id) > 0;
+}
+
 /* --- the whole ------------------------------------------------------------------------------------------------------- */
 
 static void on_tick(uv_timer_t *timer)

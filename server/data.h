@@ -57,6 +57,8 @@ void kr_data_settled(struct kr_data *data);
 /* What is known of the rounds that the node has to replay, as it claims: those that it has replayed in this boot are there as well. */
 enum kr_synced_verdict kr_data_judge_replays(struct kr_data *data, const uint8_t node_id[16],
 	const struct kr_reclaim_request *claim);
+/* Whether a former process of this boot has applied replays of FILE that are of other nodes. */
+bool kr_data_replayed_others(const struct kr_data *data, const struct kr_fid *file, const uint8_t node_id[16]);
 /* Up to which sequence number of the node's journal more may have been applied to FILE than is known; 0: none. */
 uint64_t kr_data_forgotten(struct kr_data *data, const struct kr_fid *file, const uint8_t node_id[16]);
 /* Somebody set FILE's mtime to MTIME (SETATTR executed): a round that is running must not change it. */

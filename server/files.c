@@ -221,7 +221,7 @@ void kr_attachment_settle(struct kr_attachment *attachment)
 {
 	struct kr_sfile *file = attachment->file;
 
-	if (attachment->opens || attachment->waiting || attachment->replays || attachment->cover.lost || kr_lease_table_known(&file->leases, attachment->session->node))
+	if (attachment->opens || attachment->waiting || attachment->replays || attachment->overtaken || attachment->cover.lost || kr_lease_table_known(&file->leases, attachment->session->node))
 		return;
 	kr_list_remove(&attachment->of_file);
 	kr_list_remove(&attachment->of_session);

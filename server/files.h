@@ -62,6 +62,7 @@ struct kr_attachment {
 	uint64_t owed_lease_ns, owed_size_ns; /* since when its node has owed the answer to RECALL or QUERY, left by its former session; 0 */
 	uint64_t left_size_ns; /* ... and what the session leaves when it ends */
 	bool replays;     /* it has reclaimed rounds of a former boot when they were not collected any more, and may send them, until one is refused */
+	bool overtaken;   /* what it replays was refused while replays were collected: later ones of others were there (replayed.h) */
 };
 
 /* The file, entered into the table if it is not there yet. Returns a reference. */

@@ -133,14 +133,37 @@ static int check(const struct kr_request *request)
 	return request->data || msg->extents.count ? -EPROTO : 0;
 }
 
+uint64_t kr_flush_order(const struct kr_flush_request *msg)
+{
+	return msg->flags & KR_FLUSH_REPLAY ? KR_MAX(msg->replay_order, 1) : 0;
+}
+
+/* Others' later replays are there since a former process of this boot.  What its node sends behind it is refused as well: what is applied of a
+ * journal is all up to some number. */
+static bool is_overtaken(const struct kr_request *request, struct kr_sfile *file)
+{
+	const struct kr_session *session = request->session;
+	struct kr_attachment *attachment = kr_attachment_find(file, session);
+
+	if (attachment && attachment->overtaken)
+		return true;
+	if (kr_replayed_others(&request->server->data->replayed, &file->fid, session->node_id) <= kr_flush_order(&request->msg.flush_request))
+		return false;
+	if (kr_attachment_room(file, session))
+		kr_attachment_get(file, request->session)->overtaken = true;
+	return true;
+}
+
 /* Replays come before what anybody else has asked for, and keep readers out meanwhile: not of a node that merely says so.  What came
  * while they were collected had its place among those of all nodes; what comes later only goes in after a RECLAIM that has found that
  * nobody is covered by it. */
-static bool may_replay(const struct kr_request *request, const struct kr_sfile *file)
+static bool may_replay(const struct kr_request *request, struct kr_sfile *file)
 {
 	const struct kr_attachment *attachment;
 
-	if (request->server->data->collecting || kr_stable_may_restore(file, request->session->node))
+	if (request->server->data->collecting)
+		return !is_overtaken(request, file);
+	if (kr_stable_may_restore(file, request->session->node))
 		return true;
 	attachment = kr_attachment_find(file, request->session);
 	return attachment && attachment->replays;
@@ -148,7 +171,7 @@ static bool may_replay(const struct kr_request *request, const struct kr_sfile *
 
 /* Whether the session's bytes may go in now (see FLUSH in msgs.def): what a node sends without the lease is late, or was on its
  * way when its leases went to others. */
-static bool may_flush(const struct kr_request *request, const struct kr_sfile *file)
+static bool may_flush(const struct kr_request *request, struct kr_sfile *file)
 {
 	uint32_t node = request->session->node;
 
@@ -227,7 +250,7 @@ static void handle_flush(struct kr_request *request)
 		.ring = request->session->ring,
 		.inlined = msg->flags & KR_FLUSH_INLINE,
 		.single = request->session->ring_port == 0 || kr_trust_is_user(request->session),
-		.replay_round = msg->flags & KR_FLUSH_REPLAY ? KR_MAX(msg->replay_order, 1) : 0,
+		.replay_round = kr_flush_order(msg),
 		.token = request,
 	};
 	struct kr_sfile *file;

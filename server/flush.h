@@ -27,6 +27,7 @@ struct kr_flush_part {
 	uint8_t node_id[16];
 	uint64_t seq; /* 0: not accepted yet */
 	uint64_t incarnation, request; /* of its FLUSH */
+	uint64_t order; /* of a replay */
 	bool replay, restore;
 };
 

@@ -11,6 +11,8 @@
 /* --- flush.c -------------------------------------------------------------------------------------------------------- */
 /* REQUEST is about to be answered: what it holds does not count any more. */
 void kr_flush_uncount(struct kr_request *request);
+/* Where a replay comes among those of all nodes; 0: MSG is none. */
+uint64_t kr_flush_order(const struct kr_flush_request *msg);
 
 /* --- flush_round.c -------------------------------------------------------------------------------------------------- */
 /* Carries out what the machine wants; keeps the file alive while it has flushes. */

@@ -42,7 +42,7 @@ static struct kr_flush_part *add_part(struct kr_sfile_data *data, const struct k
 	}
 	part = &data->parts[data->part_count++];
 	*part = (struct kr_flush_part){ .node = request->session->node, .incarnation = request->session->incarnation, .request = request->id,
-		.replay = request->msg.flush_request.flags & KR_FLUSH_REPLAY,
+		.order = kr_flush_order(&request->msg.flush_request), .replay = request->msg.flush_request.flags & KR_FLUSH_REPLAY,
 		.restore = request->msg.flush_request.flags & KR_FLUSH_RESTORE };
 	memcpy(part->node_id, request->session->node_id, sizeof part->node_id);
 	return part;
@@ -232,10 +232,10 @@ static void applied(struct kr_sfile *file)
 {
 	struct kr_sfile_data *data = &file->data;
 	const struct kr_flush_part *part = data->parts; /* a replay is a round of its own */
+	const struct kr_applied_replay replay = { .seq = part->seq, .round = data->rounds.round, .order = part->order };
 
 	if (part->replay)
-		kr_replayed_note(&data->owner->replayed, &file->fid, part->node_id, part->seq, data->rounds.round, replay_noted,
-			kr_sfile_ref(file));
+		kr_replayed_note(&data->owner->replayed, &file->fid, part->node_id, &replay, replay_noted, kr_sfile_ref(file));
 	else
 		conclude(file, 0);
 }

@@ -44,10 +44,19 @@ bool kr_late_claims_valid(const struct kr_reclaim_request *msg)
 		msg->replay_last <= INT64_MAX && msg->oldest <= msg->newest;
 }
 
+/* Replays of this session were refused while they were collected, since later ones of others were there. */
+static bool is_overtaken(const struct kr_request *request)
+{
+	const struct kr_sfile *file = kr_sfile_find(request->server, &request->msg.reclaim_request.file);
+	const struct kr_attachment *attachment = file ? kr_attachment_find(file, request->session) : NULL;
+
+	return attachment && attachment->overtaken;
+}
+
 /* Replays of awaited nodes that are collected go in by the order of rounds. What comes later comes after what others have written since. */
 static bool comes_after_the_others(const struct kr_request *request)
 {
-	return is_late(request) || !kr_data_collecting(request->server->data);
+	return is_late(request) || !kr_data_collecting(request->server->data) || is_overtaken(request);
 }
 
 /* Whether the replays of a RECLAIM have to be judged: what is there already is dropped when it comes. */
@@ -178,8 +187,14 @@ static bool is_out_of_turn(const struct kr_request *request)
 	const struct kr_server *server = request->server;
 	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
 
-	return kr_state_facts(server->state)->new_boot && !kr_data_collecting(server->data) && msg->replay_last &&
+	return kr_state_facts(server->state)->new_boot && (!kr_data_collecting(server->data) || is_overtaken(request)) && msg->replay_last &&
 		kr_data_judge_replays(server->data, request->session->node_id, msg) != KR_SYNCED_ALL;
+}
+
+/* Since the machine's boot, by what has gone in out of this node's turn: as this instance knows, or a former one has written down. */
+static bool changed_in_boot(const struct kr_request *request, uint64_t changed)
+{
+	return changed || kr_data_replayed_others(request->server->data, &request->msg.reclaim_request.file, request->session->node_id);
 }
 
 /* Others' leases are given up, so what they wrote has been applied. */
@@ -196,7 +211,7 @@ static bool touched(const struct kr_request *request, const struct kr_sfile *fil
 		changed = file->own_base;
 		ctime = may_be_applied(request) ? ctime : file->own_ctime;
 	}
-	if (file->changing > 0 || (changed && is_out_of_turn(request)))
+	if (file->changing > 0 || (is_out_of_turn(request) && changed_in_boot(request, changed)))
 		return true;
 	/* Made for these bytes, and as it was made: the node was killed before its own were in it. (Times tick.) */
 	if (!changed && attr->size == 0 && kr_conflicts_is_new(&file->server->conflicts, request->session->node_id, &file->fid, attr->ctime))

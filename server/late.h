@@ -16,7 +16,8 @@
  *
  * Rounds to be replayed after a loss of the server's power, but not in their turn (because they were refused then), and those that later ones have
  * overtaken, are judged in the same way, but for those that are known to be
- * on stable storage, or to have been replayed in this boot: FLUSH drops them.  And a file that is gone then may have been un-created by that loss: whatever a node brings of
+ * on stable storage, or to have been replayed in this boot: FLUSH drops them.  Out of its turn, too, is what is older than what others have
+ * replayed before a restart (replayed.h): FLUSH refuses that, and it is judged when it is reclaimed again.  And a file that is gone then may have been un-created by that loss: whatever a node brings of
  * it while replays are collected is in conflict, and so comes back beside where it was.
  * Loop thread.
  */

@@ -13,6 +13,7 @@
 #include "common/fault.h"
 #include "common/hex.h"
 #include "common/log.h"
+#include "server/fid.h"
 #include "server/lines.h"
 #include "server/server.h"
 
@@ -24,20 +25,90 @@ struct note {
 	struct kr_link link;
 	struct kr_fid file;
 	uint8_t node_id[16];
-	uint64_t seq, round; /* 0: lost */
+	struct kr_applied_replay replay; /* round 0: lost */
 	void (*done)(void *context, int err);
 	void *context;
 };
 
+/* --- what former processes have applied ----------------------------------------------------------------------------- */
+
+/* A file. */
+struct former {
+	struct kr_table_link link;
+	struct kr_fid file;
+	uint8_t node_id[16];
+	uint64_t order, others; /* the highest, which is of NODE_ID, and the highest of the others */
+};
+
+static bool is_of_file(const struct kr_table_link *link, const void *file)
+{
+	return kr_fid_equal(&KR_CONTAINER_OF(link, const struct former, link)->file, file);
+}
+
+static struct former *find_former(const struct kr_replayed *replayed, const struct kr_fid *file)
+{
+	struct kr_table_link *link = kr_table_find(&replayed->former, kr_fid_hash(file), is_of_file, file);
+
+	return link ? KR_CONTAINER_OF(link, struct former, link) : NULL;
+}
+
+static void note_former_entry(struct kr_replayed *replayed, const struct kr_applied_entry *entry)
+{
+	struct former *former = find_former(replayed, &entry->file);
+
+	if (!former) {
+		former = kr_xcalloc(1, sizeof(*former));
+		former->file = entry->file;
+		kr_table_insert(&replayed->former, &former->link, kr_fid_hash(&entry->file));
+	}
+	if (entry->order <= former->order) {
+		former->others = KR_MAX(former->others, entry->order);
+		return;
+	}
+	former->others = former->order;
+	former->order = entry->order;
+	memcpy(former->node_id, entry->node_id, 16);
+}
+
+/* Of each file and node there is one entry. */
+static void note_former(struct kr_replayed *replayed)
+{
+	const struct kr_applied_entry *entry;
+
+	KR_LIST_FOR_EACH(entry, &replayed->applied->uses, use) {
+		if (entry->replayed && !entry->lossy)
+			note_former_entry(replayed, entry);
+	}
+}
+
+static bool free_former(struct kr_table_link *link, void *context)
+{
+	struct kr_replayed *replayed = context;
+
+	kr_table_remove(&replayed->former, link);
+	free(KR_CONTAINER_OF(link, struct former, link));
+	return true;
+}
+
+uint64_t kr_replayed_others(const struct kr_replayed *replayed, const struct kr_fid *file, const uint8_t node_id[16])
+{
+	const struct former *former = find_former(replayed, file);
+
+	if (!former)
+		return 0;
+	return memcmp(former->node_id, node_id, 16) == 0 ? former->others : former->order;
+}
+
 /* --- the log --------------------------------------------------------------------------------------------------------- */
 
-static void add_entry(struct kr_lines *text, const struct kr_fid *file, const uint8_t node_id[16], uint64_t seq, uint64_t round)
+static void add_entry(struct kr_lines *text, const struct kr_fid *file, const uint8_t node_id[16],
+	const struct kr_applied_replay *replay)
 {
 	char line[KR_LINE_MAX], fid[2 * KR_FID_MAX + 1], node[33];
 
 	kr_hex_format(file->bytes, file->length, fid);
 	kr_hex_format(node_id, 16, node);
-	snprintf(line, sizeof(line), "node %s %s %" PRIu64 " %" PRIu64, node, fid, seq, round);
+	snprintf(line, sizeof(line), "node %s %s %" PRIu64 " %" PRIu64 " %" PRIu64, node, fid, replay->seq, replay->round, replay->order);
 	kr_lines_add(text, line);
 }
 
@@ -61,9 +132,11 @@ static uint64_t add_all(struct kr_lines *text, const struct kr_replayed *replaye
 	snprintf(line, sizeof(line), "boot %s", hex);
 	kr_lines_add(text, line);
 	KR_LIST_FOR_EACH(entry, &replayed->applied->uses, use) {
+		struct kr_applied_replay replay = {.seq = entry->seq, .round = entry->round, .order = entry->order};
+
 		if (!entry->replayed || entry->lossy)
 			continue;
-		add_entry(text, &entry->file, entry->node_id, entry->seq, entry->round);
+		add_entry(text, &entry->file, entry->node_id, &replay);
 		lines++;
 	}
 	return lines;
@@ -86,7 +159,7 @@ static void read_line(void *context, char *line)
 	struct reading *reading = context;
 	struct kr_replayed *replayed = reading->replayed;
 	char node[33], fid[2 * KR_FID_MAX + 1];
-	uint64_t seq, round;
+	struct kr_applied_replay replay;
 	uint8_t node_id[16];
 	struct kr_fid file;
 
@@ -96,9 +169,9 @@ static void read_line(void *context, char *line)
 		reading->of_this_boot = strncmp(line, "boot ", 5) == 0 && strcmp(line + 5, node) == 0;
 	} else if (!reading->of_this_boot) {
 		return;
-	} else if (sscanf(line, "node %32s %304s %" SCNu64 " %" SCNu64, node, fid, &seq, &round) == 4) {
+	} else if (sscanf(line, "node %32s %304s %" SCNu64 " %" SCNu64 " %" SCNu64, node, fid, &replay.seq, &replay.round, &replay.order) == 5) {
 		if (kr_hex_parse(node, node_id, 16) == 16 && read_fid(fid, &file))
-			kr_applied_note_replayed(replayed->applied, &file, node_id, seq, round);
+			kr_applied_note_replayed(replayed->applied, &file, node_id, &replay);
 	} else if (sscanf(line, "lost %304s", fid) == 1 && read_fid(fid, &file)) {
 		kr_applied_lose(replayed->applied, &file);
 	}
@@ -129,9 +202,11 @@ int kr_replayed_open(struct kr_replayed *replayed, struct kr_server *server, int
 	*replayed = (struct kr_replayed){.server = server, .applied = applied, .dir = dir, .fd = -1};
 	memcpy(replayed->boot_id, boot_id, 16);
 	kr_list_init(&replayed->notes);
+	kr_table_init(&replayed->former);
 	err = kr_lines_read(dir, log_name, LOG_MAX, read_line, &reading);
 	if (err)
 		return err;
+	note_former(replayed);
 	replayed->lines = add_all(&text, replayed);
 	err = write_whole(replayed, &text);
 	free(text.bytes);
@@ -146,6 +221,8 @@ void kr_replayed_close(struct kr_replayed *replayed)
 		return;
 	while ((link = kr_list_pop(&replayed->notes)))
 		free(KR_LIST_ENTRY(link, struct note, link));
+	kr_table_for_each(&replayed->former, free_former, replayed);
+	kr_table_fini(&replayed->former);
 	if (replayed->fd >= 0)
 		close(replayed->fd);
 	replayed->fd = -1;
@@ -173,8 +250,8 @@ static void run_batch(struct kr_job *job)
 
 static void finish(struct kr_replayed *replayed, struct note *note, int err)
 {
-	if (!err && note->round)
-		kr_applied_note_replayed(replayed->applied, &note->file, note->node_id, note->seq, note->round);
+	if (!err && note->replay.round)
+		kr_applied_note_replayed(replayed->applied, &note->file, note->node_id, &note->replay);
 	note->done(note->context, err);
 	free(note);
 }
@@ -191,7 +268,7 @@ static void settle(struct kr_replayed *replayed, struct kr_list *notes, int err)
 	while ((link = kr_list_pop(notes))) {
 		struct note *note = KR_LIST_ENTRY(link, struct note, link);
 
-		if (err && note->round && !replayed->given_up)
+		if (err && note->replay.round && !replayed->given_up)
 			kr_list_append(&again, link);
 		else
 			finish(replayed, note, err ? -EAGAIN : 0);
@@ -237,8 +314,8 @@ static void start_batch(struct kr_replayed *replayed)
 	while ((link = kr_list_pop(&replayed->notes))) {
 		const struct note *note = KR_LIST_ENTRY(link, struct note, link);
 
-		if (note->round)
-			add_entry(&batch->text, &note->file, note->node_id, note->seq, note->round);
+		if (note->replay.round)
+			add_entry(&batch->text, &note->file, note->node_id, &note->replay);
 		else
 			add_lost(&batch->text, &note->file);
 		kr_list_append(&batch->notes, link);
@@ -248,12 +325,12 @@ static void start_batch(struct kr_replayed *replayed)
 	kr_job_start(replayed->server, &batch->job, run_batch, batch_done);
 }
 
-void kr_replayed_note(struct kr_replayed *replayed, const struct kr_fid *file, const uint8_t node_id[16], uint64_t seq,
-	uint64_t round, void (*done)(void *context, int err), void *context)
+void kr_replayed_note(struct kr_replayed *replayed, const struct kr_fid *file, const uint8_t node_id[16],
+	const struct kr_applied_replay *replay, void (*done)(void *context, int err), void *context)
 {
 	struct note *note = kr_xcalloc(1, sizeof(*note));
 
-	*note = (struct note){.file = *file, .seq = seq, .round = round, .done = done, .context = context};
+	*note = (struct note){.file = *file, .replay = *replay, .done = done, .context = context};
 	memcpy(note->node_id, node_id, 16);
 	kr_list_append(&replayed->notes, &note->link);
 	if (!replayed->failing || replayed->given_up)

@@ -7,9 +7,14 @@
  * round of its file begins.  Killed before that, nothing has come after it, and it may be applied again.  Nothing is synced:
  * what the machine's end takes away is the machine's end's business, all is replayed then, in the order of rounds.
  *
+ * That order goes on over restarts: what a node brings at the next start (it was away before, or lost, or had been refused) is
+ * out of its turn when others' later ones are there (kr_replayed_others; flush.c refuses it, late.c judges it then).
+ *
  * `replayed` in the state directory is a log of lines (lines.h):
  *   boot ID               the boot of the machine (32 hex digits) that all others are of; those of another mean nothing
- *   node ID FID SEQ ROUND of the journal of the node ID all up to SEQ has been applied to the file FID, the last in ROUND
+ *   node ID FID SEQ ROUND ORDER
+ *                         of the journal of the node ID all up to SEQ has been applied to the file FID, the last in ROUND; the
+ *                         highest `replay_order` among it is ORDER
  *   lost FID              ... of no node any more: a sync of the file failed
  * It is begun anew in each boot, and written anew when it is longer than what counts of it.  What it says is put into struct
  * kr_applied when it is opened, which is as bounded as ever: of what was pushed out there nothing is known.  Loop thread; what
@@ -19,6 +24,7 @@
 #define KR_SERVER_REPLAYED_H
 
 #include "common/list.h"
+#include "common/table.h"
 #include "common/types.h"
 #include "server/applied.h"
 
@@ -32,6 +38,7 @@ struct kr_replayed {
 	int dir, fd;
 	uint8_t boot_id[16];
 	struct kr_list notes;       /* to be written */
+	struct kr_table former;     /* struct former of replayed.c: files of which former processes have applied replays */
 	uint64_t lines;             /* of the log, but for the first; 0: there was no replay in this boot */
 	bool writing, failing;      /* a write is under way; the last one failed: kr_replayed_tick tries again ... */
 	bool given_up;              /* ... or nobody does */
@@ -44,10 +51,14 @@ int kr_replayed_open(struct kr_replayed *replayed, struct kr_server *server, int
 /* No write may be under way; DONE of what is not written is never called. */
 void kr_replayed_close(struct kr_replayed *replayed);
 
-/* What is applied of the journal NODE_ID, up to SEQ in ROUND, counts among APPLIED as soon as it is written down: then DONE in
+/* The highest `replay_order` of what former processes of this boot have applied of FILE, and of other journals than NODE_ID;
+ * 0: none. */
+uint64_t kr_replayed_others(const struct kr_replayed *replayed, const struct kr_fid *file, const uint8_t node_id[16]);
+
+/* REPLAY of the journal NODE_ID counts among APPLIED as soon as it is written down: then DONE in
  * the loop. It is tried until it succeeds, or the server stops (then DONE with the error). */
-void kr_replayed_note(struct kr_replayed *replayed, const struct kr_fid *file, const uint8_t node_id[16], uint64_t seq,
-	uint64_t round, void (*done)(void *context, int err), void *context);
+void kr_replayed_note(struct kr_replayed *replayed, const struct kr_fid *file, const uint8_t node_id[16],
+	const struct kr_applied_replay *replay, void (*done)(void *context, int err), void *context);
 /* A sync of FILE failed: what the log says of it counts no more. Then DONE, at once if it says nothing; tried once. (What
  * APPLIED says is the caller's business.) */
 void kr_replayed_lose(struct kr_replayed *replayed, const struct kr_fid *file, void (*done)(void *context, int err),

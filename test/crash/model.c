@@ -112,12 +112,13 @@ void model_sync(struct model *model, int file)
 void model_replayed(struct model *model, int file, uint64_t seq, uint64_t round)
 {
 	const uint8_t node_id[16] = "the node";
+	struct kr_applied_replay replay = {.seq = seq, .round = round};
 	struct kr_fid fid = model_fid(file);
 
 	if (model->oblivious)
 		return;
 	disk_pause(true);
-	kr_replayed_note(&model->replays->log, &fid, node_id, seq, round, noted, NULL);
+	kr_replayed_note(&model->replays->log, &fid, node_id, &replay, noted, NULL);
 	uv_run(&model->loop, UV_RUN_DEFAULT);
 	disk_pause(false);
 }

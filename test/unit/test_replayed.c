@@ -94,9 +94,10 @@ static void done(void *context, int err)
 
 static void ask(struct fixture *f, uint32_t number, const uint8_t node_id[16], uint64_t seq)
 {
+	struct kr_applied_replay replay = {.seq = seq, .round = 1000 + seq, .order = seq + 10};
 	struct kr_fid file = fid(number);
 
-	kr_replayed_note(&f->replayed, &file, node_id, seq, 1000 + seq, done, f);
+	kr_replayed_note(&f->replayed, &file, node_id, &replay, done, f);
 }
 
 static void run(struct fixture *f)
@@ -145,9 +146,46 @@ static void what_is_noted_outlives_the_process_but_not_the_boot(void **state)
 	assert_int_equal(known(f, 1, node_a), 0);
 }
 
+static uint64_t others(struct fixture *f, uint32_t number, const uint8_t node_id[16])
+{
+	struct kr_fid file = fid(number);
+
+	return kr_replayed_others(&f->replayed, &file, node_id);
+}
+
+static void the_order_of_what_others_have_replayed_is_known_to_the_next_process(void **state)
+{
+	static const uint8_t node_c[16] = "node c";
+	struct fixture *f = *state;
+	struct kr_fid lost = fid(1);
+
+	note(f, 1, node_b, 6);
+	note(f, 1, node_a, 7);
+	note(f, 1, node_b, 3);
+	note(f, 2, node_a, 8);
+	assert_int_equal(others(f, 1, node_c), 0); /* what is collected now goes in by its order */
+	for (int i = 0; i < 2; i++) {
+		reopen(f, this_boot);
+		assert_int_equal(others(f, 1, node_a), 16);
+		assert_int_equal(others(f, 1, node_b), 17);
+		assert_int_equal(others(f, 1, node_c), 17);
+		assert_int_equal(others(f, 2, node_a), 0);
+		assert_int_equal(others(f, 2, node_b), 18);
+		assert_int_equal(others(f, 3, node_b), 0);
+	}
+	kr_replayed_lose(&f->replayed, &lost, done, f);
+	run(f);
+	assert_int_equal(others(f, 1, node_c), 17);
+	reopen(f, this_boot);
+	assert_int_equal(others(f, 1, node_c), 0);
+	assert_int_equal(others(f, 2, node_b), 18);
+	reopen(f, next_boot);
+	assert_int_equal(others(f, 2, node_b), 0);
+}
+
 static void what_was_cut_short_spoils_nothing_else(void **state)
 {
-	static const char rest[] = "node 6e6f64652061 01000000 99 1099 0000000000000000\nnode 6e6f\0x";
+	static const char rest[] = "node 6e6f64652061 01000000 99 1099 109 0000000000000000\nnode 6e6f\0x";
 	struct fixture *f = *state;
 	int fd;
 
@@ -259,6 +297,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(what_is_noted_outlives_the_process_but_not_the_boot),
+		TEST(the_order_of_what_others_have_replayed_is_known_to_the_next_process),
 		TEST(what_was_cut_short_spoils_nothing_else),
 		TEST(a_failed_sync_of_a_file_takes_all_of_it_back),
 		TEST(what_cannot_be_written_is_tried_until_it_can),
