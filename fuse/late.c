@@ -41,16 +41,57 @@ struct move {
 	int err;
 };
 
-static void move_under(void *context, const struct kr_extent *piece)
+/* The first bytes of MAP from OFFSET on that were written after PIECE, and where; of length 0, and behind it: there are none. */
+static struct kr_range find_newer(const struct kr_extent_map *map, const struct kr_extent *piece, uint64_t offset)
+{
+	uint64_t end = piece->offset + piece->length;
+	struct kr_extent there;
+
+	while (offset < end && kr_extent_map_find(map, offset, &there) && there.offset < end) {
+		uint64_t there_end = KR_MIN(there.offset + there.length, end);
+
+		offset = KR_MAX(there.offset, offset);
+		if (there.seq > piece->seq)
+			return (struct kr_range){offset, there_end - offset};
+		offset = there_end;
+	}
+	return (struct kr_range){end, 0};
+}
+
+static struct kr_extent part_of(const struct kr_extent *piece, uint64_t from, uint64_t to)
+{
+	return (struct kr_extent){from, to - from, piece->position + (from - piece->offset), piece->seq};
+}
+
+/* Over what was written before it, and under what was written later: what a failed sync has made dirty again can be older than what is late already. */
+static int insert_by_age(struct kr_extent_map *map, const struct kr_extent *piece, struct kr_journal *journal)
+{
+	uint64_t offset = piece->offset, end = piece->offset + piece->length;
+	int err = 0;
+
+	while (offset < end && !err) {
+		struct kr_range newer = find_newer(map, piece, offset);
+		struct kr_extent over = part_of(piece, offset, newer.offset), under = part_of(piece, newer.offset, newer.offset + newer.length);
+
+		if (over.length)
+			err = kr_extent_map_insert(map, &over, kr_journal_release, journal);
+		if (!err && under.length)
+			kr_journal_release(journal, &under);
+		offset = newer.offset + newer.length;
+	}
+	return err;
+}
+
+static void move_piece(void *context, const struct kr_extent *piece)
 {
 	struct move *move = context;
 
-	if (kr_extent_map_insert_under(move->to, piece, kr_journal_release, move->journal) < 0)
+	if (insert_by_age(move->to, piece, move->journal) < 0)
 		move->err = -ENOMEM;
 }
 
-/* Moves all of FROM to what is late: over it, or UNDER it. Out of memory: the rest stays where it was. */
-static int move_all(struct kr_late *late, struct kr_extent_map *from, bool under)
+/* Moves all of FROM to what is late. Out of memory: the rest stays where it was. */
+static int move_all(struct kr_late *late, struct kr_extent_map *from)
 {
 	struct kr_journal *journal = late->file->mount->journal;
 	struct kr_extent piece;
@@ -58,17 +99,14 @@ static int move_all(struct kr_late *late, struct kr_extent_map *from, bool under
 
 	while (!err && kr_extent_map_find(from, 0, &piece)) {
 		kr_journal_hold(journal, &piece); /* for a moment, or if it goes in only in part, both have it */
-		if (under)
-			err = kr_extent_map_insert_under(&late->extents, &piece, kr_journal_release, journal);
-		else
-			err = kr_extent_map_insert(&late->extents, &piece, kr_journal_release, journal);
+		err = insert_by_age(&late->extents, &piece, journal);
 		if (!err)
 			err = kr_extent_map_remove(from, piece.offset, piece.length, kr_journal_release, journal);
 	}
 	return err;
 }
 
-/* A second loss of the session may add to what has not moved yet; then the newer bytes count. */
+/* A second loss of the session may add to what has not moved yet. */
 static int take_dirty(struct kr_late *late)
 {
 	struct kr_file *file = late->file;
@@ -76,7 +114,7 @@ static int take_dirty(struct kr_late *late)
 
 	KR_SCOPED_LOCK(&file->lock);
 	late->mtime = file->mtime;
-	err = move_all(late, &file->dirty, false);
+	err = move_all(late, &file->dirty);
 	if (err)
 		return err;
 	file->flush.flushed_seq = file->written_seq;
@@ -100,7 +138,7 @@ static int take_replays(struct kr_late *late)
 		kr_journal_void_applied(file->mount->journal, applied);
 		if (kr_time_compare(applied->mtime, late->mtime) > 0)
 			late->mtime = applied->mtime;
-		err = move_all(late, &applied->extents, true);
+		err = move_all(late, &applied->extents);
 		if (err)
 			return err;
 		kr_list_remove(&applied->link);
@@ -238,7 +276,7 @@ static void refuse(struct kr_late *late)
 
 	kr_file_get(file);
 	pthread_mutex_lock(&file->lock);
-	kr_extent_map_for_each(&late->extents, move_under, &move);
+	kr_extent_map_for_each(&late->extents, move_piece, &move);
 	kr_extent_map_fini(&late->extents);
 	kr_extent_map_init(&late->extents);
 	pthread_mutex_unlock(&file->lock);

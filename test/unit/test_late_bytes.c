@@ -140,6 +140,31 @@ static void a_second_lapse_in_the_middle_adds_newer_bytes(void **state)
 	assert_all_moved();
 }
 
+/* A failed sync has taken what this boot of the server had, while what a former one has lost is in conflict and waits for its file: it was written
+ * before that. */
+static void a_second_lapse_in_the_middle_adds_older_bytes_under_newer_ones(void **state)
+{
+	struct kr_applied *applied;
+
+	(void)state;
+	write_bytes(0, 100, 1, true);
+	apply(20, current_boot);
+	applied = KR_LIST_ENTRY(F.original.flush.applied.head.next, struct kr_applied, link);
+	write_bytes(50, 20, 2, true);
+	apply(11, old_boot);
+	begin(KR_CONFLICT_REPLAYS);
+	kr_journal_void_applied(F.journal, applied);
+	kr_list_remove(&applied->link);
+	kr_extent_map_move(&applied->extents, &F.original.dirty);
+	free(applied);
+	write_bytes(60, 20, 3, true);
+	F.watched = true;
+	begin(KR_CONFLICT_DIRTY);
+	answer(0);
+	F.watched = false;
+	assert_all_moved();
+}
+
 /* No tick comes between, and each turn of the loop takes its share. */
 static void many_ranges_move_one_turn_after_the_other(void **state)
 {
@@ -263,6 +288,7 @@ int main(void)
 		TEST(dirty_bytes_that_are_not_late_stay),
 		TEST(killed_at_any_step_no_older_byte_comes_back_over_a_newer_one),
 		TEST(a_second_lapse_in_the_middle_adds_newer_bytes),
+		TEST(a_second_lapse_in_the_middle_adds_older_bytes_under_newer_ones),
 		TEST(many_ranges_move_one_turn_after_the_other),
 		TEST(the_directory_does_not_say_any_more_that_what_has_moved_was_refused),
 		TEST(replays_that_have_moved_say_nothing_of_what_was_refused),
