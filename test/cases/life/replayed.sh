@@ -1,10 +1,11 @@
 # The server loses its power, a node replays what it had, and is killed before it has heard so; then the server's process is killed,
 # too.  What the node replays once more does not cover what another node wrote later, which has been answered.  Then a sync fails when only the older
-# of a node's rounds has been replayed, and the server's process is killed before the newer one has: that is not covered either.
+# of a node's rounds has been replayed, and the server's process is killed before the newer one has: that is not covered either.  At last a node's
+# replay is refused in its turn (no room), another's later one goes in, and the server's process is killed: what was refused is older than that.
 # tags: faults
 LEASE=120
 . "$TOP/test/lib.sh"
-EXPECTED_ERRORS='connection|cannot reach|timed out|no answer|lost|syncing a file failed|the server failed to write'
+EXPECTED_ERRORS='connection|cannot reach|timed out|no answer|lost|syncing a file failed|the server failed to write|No space left'
 cluster 2
 . "$TOP/test/lib-power.sh"
 boot
@@ -57,4 +58,26 @@ begins twice newer---
 for node in 1 2; do [ "$(cat "$(seen_from_here $node)/twice")" = newer--- ] || fail "node $node sees $(cat "$(seen_from_here $node)/twice")"; done
 ! ls "$E" | grep -q conflict || fail "there is a conflict file: $(ls "$E")"
 grep -q "failed to write what it had taken" "$WORK/node1/log" || fail "no sync has failed"
+
+server_kill
+KR_FAULT="@$WORK/fault" server_start
+for node in 1 2; do until_ok 60 "node $node is served" serves $node || fail "node $node is not served"; done
+put 1 refused original fsync
+snapshot
+syncs off
+put 1 refused older---
+put 2 refused newer---
+power_loss
+rm "$WORK/fault"
+begins refused original
+KR_FAULT="apply.before:enospc:1,flush.reply:kill:1" server_start
+until_ok 60 "the server dies of the second replay" gone "${DAEMON[server]}" || fail "nothing has been replayed the third time"
+server_kill
+server_start
+for node in 1 2; do
+	until_ok 60 "node $node is served" serves $node || fail "node $node is not served"
+	kairan $node flush --timeout $((60 * SLOW)) "$(mnt $node)" >"$WORK/said" || fail "node $node keeps something: $(cat "$WORK/said")"
+done
+begins refused newer---
+[ "$(cat "$E"/refused.conflict-node1-*)" = older--- ] || fail "what was refused is nowhere: $(ls "$E")"
 finish
