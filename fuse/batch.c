@@ -359,7 +359,7 @@ static void step_batch(struct kr_op *op)
 		err = try_batch(&batch_op->batch, file);
 	if (err == -EBUSY && !lease_error) {
 		kr_file_op_wait(&batch_op->file_op, kr_file_write_kinds(file, false));
-	} else if (err == -EAGAIN && !(err = kr_flusher_hopeless(mount->flusher))) {
+	} else if (err == -EAGAIN && !(err = kr_flusher_hopeless(mount->flusher, file))) {
 		kr_flusher_need_space(mount->flusher);
 		kr_files_wait_space(mount->files, op);
 	} else {

@@ -157,8 +157,10 @@ void kr_flusher_resumed(struct kr_flusher *flusher);
 void kr_flusher_ask_all(struct kr_flusher *flusher, enum kr_flush_reason reason);
 /* An append got -EAGAIN: flush everything and have it synced. Any thread. */
 void kr_flusher_need_space(struct kr_flusher *flusher);
-/* When every dirty file is refused (so no space will ever come): the errno to fail a waiting write with; else 0. */
-int kr_flusher_hopeless(struct kr_flusher *flusher);
+/* When every dirty file is refused, so that no space will come by itself: the errno to fail a write to FILE with that waits for it, else 0.
+ * What FILE's own bytes are refused with; where it has none, others' errors are not its programs' business: there is no room (-ENOSPC), and the
+ * log says whose bytes take it.  Loop thread. */
+int kr_flusher_hopeless(struct kr_flusher *flusher, struct kr_file *file);
 
 struct kr_flusher_left {
 	uint32_t files, refused_files, orphaned_files;

@@ -22,13 +22,14 @@ struct kr_flusher {
 	uint64_t burst_max;      /* unflushed bytes of a file above which a burst is no reason to wait */
 	json_t *conflicts;       /* for status: the conflict files of this mount, the latest KR_LATE_SHOWN */
 	uint64_t conflict_files; /* all of them */
+	uint64_t stuck_said_ns;  /* when the log last said that what was refused fills the journal; 0: never */
 	bool recovering;         /* between the loss of a session and the next one going on */
 	bool lost;               /* ... and it was a new one: the server may have forgotten what it owes us */
 	bool stopped;
 };
 
 enum { KR_FLUSH_TICK_MS = 200, KR_FLUSH_RANGES_MAX = 8192, KR_FLUSH_REPLAY_INLINE = 64 * 1024,
-	KR_FLUSH_CONFIRM_MS = 10000, KR_FLUSH_BURST_MS = 1000,
+	KR_FLUSH_CONFIRM_MS = 10000, KR_FLUSH_BURST_MS = 1000, KR_FLUSH_STUCK_S = 60,
 	KR_FLUSH_REPLAYS_MAX = 1000 /* of one file in a session: the server takes 1024 */ };
 
 /* One FLUSH in flight. */

@@ -1,9 +1,11 @@
 /* What is not yet safe, for status, drain and waiting writers.  Loop thread. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/hex.h"
+#include "common/log.h"
 #include "common/text.h"
 #include "fuse/flush_priv.h"
 
@@ -85,24 +87,69 @@ void kr_flusher_left(struct kr_flusher *flusher, struct kr_flusher_left *ret_lef
 	}
 }
 
-int kr_flusher_hopeless(struct kr_flusher *flusher)
+/* What the journal is full of when nothing of it can go. */
+struct stuck {
+	struct kr_file *most; /* the file that has most of it */
+	uint64_t most_bytes;
+	int err;              /* why that is refused */
+	uint32_t files;
+};
+
+/* 0: something may still come free, or there is nothing. */
+static int why_refused(struct kr_file *file, uint64_t *ret_bytes)
 {
-	int err = 0;
+	struct share share;
 
+	look_at(file, &share);
+	*ret_bytes = share.dirty;
+	if (file->flush.orphaned)
+		return file->flush.unjudged && share.error ? share.error : -EIO;
+	return share.unstable || !kr_list_empty(&file->flush.sends) ? 0 : share.error;
+}
+
+static bool is_stuck(struct kr_flusher *flusher, struct stuck *ret)
+{
+	*ret = (struct stuck){0};
 	for (struct kr_link *link = flusher->busy.head.next; link != &flusher->busy.head; link = link->next) {
-		struct kr_file *file = file_at(link);
-		struct share share;
+		uint64_t bytes;
+		int err = why_refused(file_at(link), &bytes);
 
-		look_at(file, &share);
-		if (file->flush.orphaned) {
-			err = err ? err : file->flush.unjudged ? share.error : -EIO;
+		if (!err)
+			return false;
+		ret->files++;
+		if (ret->most && bytes <= ret->most_bytes)
 			continue;
-		}
-		if (share.unstable || !share.error || !kr_list_empty(&file->flush.sends))
-			return 0; /* something may still come free */
-		err = share.error;
+		ret->most = file_at(link);
+		ret->most_bytes = bytes;
+		ret->err = err;
 	}
-	return err;
+	return ret->files > 0;
+}
+
+static void say_stuck(struct kr_flusher *flusher, const struct stuck *stuck)
+{
+	uint64_t now_ns = kr_clock_ns();
+	struct kr_file_label label;
+
+	if (flusher->stuck_said_ns && now_ns - flusher->stuck_said_ns < KR_FLUSH_STUCK_S * KR_NS_PER_S)
+		return;
+	flusher->stuck_said_ns = now_ns;
+	kr_log_warn("the journal is full, and the server refuses all that is in it: %" PRIu64 " bytes of %s (%s) and those of %" PRIu32
+		" other files. Writes to files that have none there fail for want of room, until it takes them, or `kairan flush --discard` lets them go",
+		stuck->most_bytes, kr_file_label(stuck->most, &label), strerror(-stuck->err), stuck->files - 1);
+}
+
+int kr_flusher_hopeless(struct kr_flusher *flusher, struct kr_file *file)
+{
+	struct stuck stuck;
+	uint64_t bytes;
+
+	if (!is_stuck(flusher, &stuck))
+		return 0;
+	if (kr_link_linked(&file->flush.busy))
+		return why_refused(file, &bytes);
+	say_stuck(flusher, &stuck);
+	return -ENOSPC;
 }
 
 void kr_flusher_discard_damage(struct kr_flusher *flusher)
@@ -160,16 +207,21 @@ json_t *kr_flusher_status(struct kr_flusher *flusher)
 	json_t *files = json_array(), *damage = json_array();
 	const struct kr_journal_damage *item;
 	struct kr_journal_usage usage;
+	struct kr_file_label label;
+	struct stuck stuck;
+	bool is_full;
 
 	kr_journal_usage(flusher->mount->journal, &usage);
+	is_full = usage.waiting && is_stuck(flusher, &stuck);
 	for (struct kr_link *link = flusher->busy.head.next; link != &flusher->busy.head; link = link->next)
 		json_array_append_new(files, file_status(file_at(link)));
 	KR_LIST_FOR_EACH(item, &flusher->damage, link)
 		json_array_append_new(damage, kr_text_json(item->text));
-	return json_pack("{s:o, s:o, s:O, s:I, s:{s:I, s:I, s:I, s:I, s:i, s:b, s:s, s:I}}", "files", files, "damage", damage,
+	return json_pack("{s:o, s:o, s:O, s:I, s:{s:I, s:I, s:I, s:I, s:i, s:b, s:o, s:s, s:I}}", "files", files, "damage", damage,
 		"conflicts", flusher->conflicts, "conflict_files", (json_int_t)flusher->conflict_files, "journal", "live",
 		(json_int_t)usage.live, "used", (json_int_t)usage.used, "set_aside", (json_int_t)usage.set_aside, "max",
-		(json_int_t)usage.max, "segments", (int)usage.segments, "waiting", usage.waiting, "error",
+		(json_int_t)usage.max, "segments", (int)usage.segments, "waiting", usage.waiting, "refused",
+		kr_text_json(is_full ? kr_file_label(stuck.most, &label) : ""), "error",
 		usage.error ? strerror(-usage.error) : "", "slow_ms", (json_int_t)kr_uncovered_slow_ms(flusher->uncovered));
 }
 

@@ -246,7 +246,7 @@ static void step_write(struct kr_op *op)
 	} else if (verdict == STALE) {
 		kr_file_refresh(file);
 		kr_file_op_wait(&write_op->file_op, kinds_of(write));
-	} else if ((err = kr_flusher_hopeless(mount->flusher)) != 0) {
+	} else if ((err = kr_flusher_hopeless(mount->flusher, file)) != 0) {
 		kr_op_reply_err(op, why_full(mount->journal, err));
 	} else {
 		kr_flusher_need_space(mount->flusher);

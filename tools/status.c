@@ -90,7 +90,10 @@ static void print_journal(const json_t *status)
 	if (kr_number(status, "journal", "set_aside"))
 		printf("  JOURNAL     %s set aside for their damage (kairan flush --discard MOUNTPOINT lets them go)\n",
 			kr_bytes_text(kr_number(status, "journal", "set_aside")));
-	if (json_is_true(json_object_get(journal, "waiting")))
+	if (*kr_text_of(journal, "refused"))
+		printf("  JOURNAL     full of what the server refuses, most of it of %s: writes to other files fail for want of room until it takes that, or "
+			"kairan flush --discard lets it go\n", kr_text_of(journal, "refused"));
+	else if (json_is_true(json_object_get(journal, "waiting")))
 		printf("  JOURNAL     full: writes wait until the server has more on its disk\n");
 }
 
