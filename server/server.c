@@ -176,8 +176,8 @@ static void forget_awaited(struct kr_server *server)
 
 void kr_server_end_grace(struct kr_server *server)
 {
-	if (!server->grace.active || server->forgetting)
-		return;
+	if (!server->grace.active || server->forgetting || server->stopping)
+		return; /* whose session ends with us is back in time at the next start */
 	kr_data_collect_replays(server->data, false);
 	if (kr_data_replaying(server->data))
 		return; /* nobody may see the files before: we are called again when all is replayed */
