@@ -216,7 +216,7 @@ int kr_cache_read_block(struct kr_cache_entry *entry, uint64_t block, struct kr_
 		return -ENODATA;
 	if (acquire_to_read(entry, &fd) < 0)
 		return -ENODATA;
-	buf = kr_buf_new(KR_BLOCK_SIZE);
+	buf = kr_buf_new(state.length); /* a short one shall not take a whole block of memory while it waits for a slow peer */
 	err = buf ? read_verified(entry, fd, block, &state, buf->data, ret_checksum) : -ENOMEM;
 	kr_cache_release(entry);
 	if (err < 0) {

@@ -323,6 +323,36 @@ static void answers_that_nobody_takes_are_not_kept(void **state)
 	wait_for(&visitor.closed);
 }
 
+/* The last block of a file, short as it may be, comes from the disk for each answer. */
+static void short_blocks_that_nobody_takes_cost_little(void **state)
+{
+	struct visitor visitor;
+	size_t most = 0;
+
+	(void)state;
+	world->size = 1;
+	start_node(1, LARGE);
+	read_all(NULL);
+	while (world->nodes[1].mount.hops->charged > 0 || world->nodes[1].mount.hops->jobs > 0)
+		turn();
+	assert_int_equal(kr_buf_bytes_in_use(), 0); /* it is on the disk alone */
+	visit(&visitor);
+	say_hello(&visitor);
+	wait_for(&visitor.answered);
+	kr_conn_pause(visitor.conn);
+	for (int i = 0; i < 400 && visitor.conn; i++) {
+		for (int j = 0; j < 1000 && visitor.conn; j++)
+			ask(&visitor, 1, 0, 1);
+		turn();
+		most = KR_MAX(most, kr_buf_bytes_in_use());
+	}
+	while (!visitor.closed) {
+		turn();
+		most = KR_MAX(most, kr_buf_bytes_in_use());
+	}
+	assert_true(most <= KR_HOP_QUEUE);
+}
+
 /* What a node may be told in rings only, and how much of it is taken in before that is known. */
 static void other_requests_end_a_ring_connection(void **state)
 {
@@ -377,6 +407,7 @@ int main(void)
 		TEST(a_peer_that_does_not_read_costs_little_and_delays_nobody),
 		TEST(who_says_nothing_takes_nobodys_place),
 		TEST(answers_that_nobody_takes_are_not_kept),
+		TEST(short_blocks_that_nobody_takes_cost_little),
 		TEST(other_requests_end_a_ring_connection),
 		TEST(a_port_of_the_range_is_taken_that_is_free),
 	};
