@@ -101,7 +101,8 @@ void kr_conn_set_ring(struct kr_conn *conn);
 
 /* Frames queued, but for those that the kernel is being given. */
 size_t kr_conn_queued_frames(const struct kr_conn *conn);
-/* Bytes queued and not yet taken by the kernel; the same of all connections of the process together, roughly. */
+/* Bytes of memory that frames take which are queued and not yet taken by the kernel, roughly; the same of all connections of the process together.
+ * (What the one write under way has in flight, at most 1 MiB or one frame, counts as far as the kernel has not taken it.) */
 size_t kr_conn_queued(const struct kr_conn *conn);
 size_t kr_conn_queued_in_all(void);
 /* Stops and resumes delivery (back-pressure to the peer through TCP). Nest by counting. */

@@ -16,7 +16,8 @@
 #include "common/util.h"
 
 enum { TURN_NS = 1000000 }; /* so long a connection is heard at a time: others have their turn, too, whatever it asks for */
-enum { READ_AHEAD = 8192, REFUSALS_MAX = 64 << 20, GUEST_REFUSALS_MAX = 64 << 10, GUEST_FIELDS_MAX = 17 << 10 };
+/* REFUSALS_MAX: more than waits for any peer that is heard (KR_SESSION_QUEUE_MAX). */
+enum { READ_AHEAD = 8192, REFUSALS_MAX = 9 << 20, GUEST_REFUSALS_MAX = 64 << 10, GUEST_FIELDS_MAX = 17 << 10 };
 
 static bool wants_data(const struct kr_conn *conn)
 {

@@ -22,9 +22,11 @@ struct outgoing {
 	struct kr_slice slices[];
 };
 
-enum { GATHER_BUFFERS = 64, GATHER_BYTES = 1 << 20 };
+/* FRAME_COST: what a queued frame takes beside its bytes, so that a peer who takes no answers, of 28 bytes each perhaps, is not given several
+ * times as much memory as it seems. */
+enum { GATHER_BUFFERS = 64, GATHER_BYTES = 1 << 20, FRAME_COST = 192 };
 
-static _Atomic size_t queued_in_all; /* of heads and data, until they are sent */
+static _Atomic size_t queued_in_all; /* of heads and data, with FRAME_COST, until they are sent */
 
 size_t kr_conn_queued_in_all(void)
 {
@@ -33,7 +35,8 @@ size_t kr_conn_queued_in_all(void)
 
 static void free_outgoing(struct outgoing *out)
 {
-	atomic_fetch_sub_explicit(&queued_in_all, out->length, memory_order_relaxed);
+	if (out->length > 0) /* it has been counted */
+		atomic_fetch_sub_explicit(&queued_in_all, out->length + FRAME_COST, memory_order_relaxed);
 	for (size_t i = 0; i < out->slice_count; i++)
 		kr_buf_put(out->slices[i].buf);
 	kr_writer_fini(&out->head);
@@ -63,7 +66,7 @@ size_t kr_conn_queued_frames(const struct kr_conn *conn)
 
 size_t kr_conn_queued(const struct kr_conn *conn)
 {
-	return conn->outbox_bytes + (conn->writing ? uv_stream_get_write_queue_size(&conn->stream) : 0);
+	return conn->outbox_bytes + conn->outbox_frames * FRAME_COST + (conn->writing ? uv_stream_get_write_queue_size(&conn->stream) : 0);
 }
 
 /* Takes frames from the outbox, in which there is one; their parts become BUFS (GATHER_BUFFERS of them). Returns how many. */
@@ -366,7 +369,7 @@ int kr_conn_enqueue(struct kr_conn *conn, struct kr_frame_header header, const v
 	}
 	out->data_length = data_length;
 	out->length = out->head.length + data_length;
-	atomic_fetch_add_explicit(&queued_in_all, out->length, memory_order_relaxed);
+	atomic_fetch_add_explicit(&queued_in_all, out->length + FRAME_COST, memory_order_relaxed);
 	if (conn->holding && !of_handshake(header.type)) {
 		kr_list_append(&conn->held, &out->link);
 		conn->outbox_bytes += out->length;

@@ -1,4 +1,6 @@
 /* Connections whose other end misbehaves: garbage, lengths, cuts. */
+#include <malloc.h>
+
 #include "test/unit/conn_fixture.h"
 
 static size_t make_frame(uint8_t *bytes, struct kr_frame_header header, size_t body)
@@ -138,6 +140,45 @@ static void an_unknown_request_is_answered(void **state)
 	close(fd);
 }
 
+/* What the process has on its heap; 0: this cannot be told. */
+static size_t memory(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	return 0;
+#else
+	struct mallinfo2 info = mallinfo2();
+
+	return info.uordblks + info.hblkhd;
+#endif
+}
+
+/* The shortest answers of all, each of which takes several times as much memory as it is long. */
+static void refusals_that_nobody_takes_are_not_kept(void **state)
+{
+	enum { AT_ONCE = 1000, MOST = 12 << 20 };
+	static uint8_t bytes[AT_ONCE * KR_FRAME_HEADER];
+	size_t sent = 0, before, most = 0, counted = 0;
+	int fd = connect_bare();
+
+	(void)state;
+	for (size_t i = 0; i < AT_ONCE; i++)
+		make_frame(bytes + i * KR_FRAME_HEADER, (struct kr_frame_header){ .type = 4000, .id = i }, 0);
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	before = memory();
+	while (!server.closed) {
+		ssize_t more = send(fd, bytes + sent, sizeof(bytes) - sent, MSG_NOSIGNAL);
+
+		sent = more > 0 ? (sent + (size_t)more) % sizeof(bytes) : sent;
+		uv_run(&loop, UV_RUN_NOWAIT);
+		most = KR_MAX(most, KR_MAX(memory(), before) - before);
+		counted = KR_MAX(counted, kr_conn_queued_in_all());
+	}
+	assert_int_equal(server.err, -EBADMSG);
+	assert_in_range(most, 0, MOST);
+	assert_in_range(counted, most - most / 4, MOST); /* what is counted is what is there */
+	close(fd);
+}
+
 static void think_about_it(struct side *side, const struct kr_frame *frame)
 {
 	uint64_t until_ns = kr_clock_ns() + 100000;
@@ -240,6 +281,7 @@ int main(void)
 		TEST(data_cut_short_is_an_error),
 		TEST(bytes_may_come_one_by_one),
 		TEST(an_unknown_request_is_answered),
+		TEST(refusals_that_nobody_takes_are_not_kept),
 		TEST(who_says_very_much_is_heard_in_turns),
 		TEST(replies_that_do_not_fit_end_the_connection),
 		TEST(random_cuts_of_a_stream_change_nothing),
