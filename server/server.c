@@ -82,7 +82,7 @@ void kr_job_start(struct kr_server *server, struct kr_job *job, void (*run)(stru
 
 static void clear_up(struct kr_job *job)
 {
-	kr_state_note_boot(job->server->state);
+	(void)kr_state_note_boot(job->server->state); /* in the first boot of all, or when nobody was waited for */
 	kr_export_sweep_orphans(job->server->export);
 }
 
@@ -114,8 +114,9 @@ static void over(struct kr_server *server)
  *
  * From then on others may get what a node that did not come back has held.  If this server ended while that node's record
  * was still there, the next instance would take the node for one that has lost nothing, and its late bytes would cover
- * what others have written since (P7).  So first the records go, durably; only then what waited goes on.  A record that cannot be
- * removed is tried again with each tick.
+ * what others have written since (P7).  So first the records go, durably; then it is written down that the nodes are not waited for any more
+ * in this boot of the machine (else the next instance would collect replays again, and one that was refused here would cover what others have
+ * written since); only then what waited goes on.  What fails is tried again with each tick when the time is over.
  */
 
 static void finish_grace(struct kr_server *server)
@@ -133,15 +134,43 @@ static void finish_grace(struct kr_server *server)
 		kr_request_dispatch(KR_LIST_ENTRY(link, struct kr_request, wait));
 }
 
+struct boot_note {
+	struct kr_job job;
+	int err;
+};
+
+static void run_boot_note(struct kr_job *job)
+{
+	KR_CONTAINER_OF(job, struct boot_note, job)->err = kr_state_note_boot(job->server->state);
+}
+
+static void boot_noted(struct kr_job *job)
+{
+	struct boot_note *note = KR_CONTAINER_OF(job, struct boot_note, job);
+	struct kr_server *server = job->server;
+
+	server->forgetting--;
+	server->forget_failed |= note->err != 0;
+	free(note);
+	if (!server->forget_failed && !server->end.ended)
+		finish_grace(server);
+}
+
 static void forgotten(void *context, int err)
 {
 	struct kr_server *server = context;
+	struct boot_note *note;
 
 	server->forget_failed |= err != 0;
-	if (--server->forgetting)
+	if (--server->forgetting || server->forget_failed || server->end.ended)
 		return;
-	if (!server->forget_failed && !server->end.ended)
+	if (!kr_state_facts(server->state)->new_boot) {
 		finish_grace(server);
+		return;
+	}
+	server->forgetting++;
+	note = kr_xcalloc(1, sizeof(*note));
+	kr_job_start(server, &note->job, run_boot_note, boot_noted);
 }
 
 /* Nodes that never came back are not waited for at the next start either. */

@@ -91,8 +91,8 @@ struct kr_server {
 	uint64_t forgotten_epoch;   /* the latest `changed_epoch` among files dropped from the table */
 
 	struct kr_grace grace;
-	size_t forgetting;          /* records of nodes that are being removed at its end */
-	bool forget_failed;         /* one of them could not be */
+	size_t forgetting;          /* records of nodes that are being removed at its end, and what is written down then */
+	bool forget_failed;         /* one of them could not be, or that could not */
 	struct kr_lapses lapses;    /* of nodes that lost their leases */
 	struct kr_setbacks setbacks; /* of the machine's clock */
 	struct kr_doubts doubts;

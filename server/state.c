@@ -140,13 +140,16 @@ void kr_state_forget_node(struct kr_server *server, const uint8_t node_id[16], v
 	queue_change(server, node_id, NULL, done, context);
 }
 
-void kr_state_note_boot(const struct kr_state *state)
+int kr_state_note_boot(const struct kr_state *state)
 {
 	char hex[KR_STATE_ID_HEX];
+	int err;
 
 	kr_hex_format(state->facts.boot_id, 16, hex);
-	if (kr_write_file(state->dir, "boot", hex, strlen(hex), 0600))
+	err = kr_write_file(state->dir, "boot", hex, strlen(hex), 0600);
+	if (err)
 		kr_log_error("cannot write to the state directory %s: %s", state->path, kr_fail_reason());
+	return err;
 }
 
 void kr_state_no_peace(struct kr_state *state)

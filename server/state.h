@@ -52,8 +52,8 @@ const struct kr_state_facts *kr_state_facts(const struct kr_state *state);
 int kr_state_dir(const struct kr_state *state);
 const char *kr_state_path(const struct kr_state *state);
 
-/* The grace period is over: a later start in this boot of the machine has no replays to expect. Blocks, any thread. */
-void kr_state_note_boot(const struct kr_state *state);
+/* The grace period ends: a later start in this boot of the machine has no replays to expect. 0 or -errno, logged. Blocks, any thread. */
+int kr_state_note_boot(const struct kr_state *state);
 /* syncfs of the export's filesystem; blocks, any thread. 0 or -errno, logged. */
 int kr_state_sync_export(struct kr_state *state);
 /* A sync has failed: this instance does not stop in peace. Any thread; as when kr_state_sync_export fails. */

@@ -285,7 +285,7 @@ static int read_peace(struct kr_state *state)
 	return err ? kr_fail_errno(err, "cannot write to the state directory %s", state->path) : 0;
 }
 
-/* A new boot is written down when its grace period has ended (kr_state_note_boot): a server that dies before would else be
+/* A new boot is written down when its grace period ends (kr_state_note_boot): a server that dies before would else be
  * followed by one that applies replays in any order. */
 static int read_boot(struct kr_state *state)
 {

@@ -173,6 +173,37 @@ static void what_is_in_its_turn_still_goes_in(void **state)
 	assert_content("file", 200, all_in_turn);
 }
 
+/* Else the next start would collect replays again, and what was refused here would cover, as if in its turn, what others write from now on. */
+static void nobody_is_served_before_it_is_written_down_that_no_replays_are_expected(void **state)
+{
+	struct node *a = node_start("a"), *b = node_start("b");
+	struct kr_fid file = create_file(a, "file");
+	struct kr_getattr_request look = { .file = file };
+	int dir = open(F.state_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	(void)state;
+	begin_replays(file);
+	assert_int_equal(unlinkat(dir, "boot", 0), 0);
+	assert_int_equal(mkdirat(dir, "boot", 0700), 0); /* in its place something that cannot be replaced, for a while */
+	a->damaged = true;
+	send_replay(a, 5, &five, 5);
+	done(a);
+	done(b);
+	the_answer.done = false;
+	node_ask(b, KR_MSG_GETATTR, &look, NULL, 0, note_answer);
+	wait_until(a->flushed && (F.server.forget_failed || the_answer.done));
+	assert_false(the_answer.done);
+	assert_true(F.server.grace.active);
+	assert_int_equal(unlinkat(dir, "boot", AT_REMOVEDIR), 0);
+	close(dir);
+	F.server.grace.ends_ns = F.server.grace.latest_ns = 1; /* then it is tried again with each tick */
+	wait_until(the_answer.done);
+	assert_int_equal(the_answer.err, 0);
+	server_stop();
+	server_start();
+	assert_false(F.server.data->collecting);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -180,6 +211,7 @@ int main(void)
 		TEST(what_was_refused_in_its_turn_does_not_cover_what_went_in_then),
 		TEST(what_was_refused_and_comes_later_is_judged_by_what_went_in_then),
 		TEST(what_is_in_its_turn_still_goes_in),
+		TEST(nobody_is_served_before_it_is_written_down_that_no_replays_are_expected),
 	};
 
 	prepare();
