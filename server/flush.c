@@ -139,7 +139,7 @@ uint64_t kr_flush_order(const struct kr_flush_request *msg)
 }
 
 /* Others' later replays are there since a former process of this boot.  What its node sends behind it is refused as well: what is applied of a
- * journal is all up to some number. */
+ * journal is all up to some number. So that is remembered also when the session has as many files as it may: these are in the log of replays, which is bounded. */
 static bool is_overtaken(const struct kr_request *request, struct kr_sfile *file)
 {
 	const struct kr_session *session = request->session;
@@ -149,8 +149,7 @@ static bool is_overtaken(const struct kr_request *request, struct kr_sfile *file
 		return true;
 	if (kr_replayed_others(&request->server->data->replayed, &file->fid, session->node_id) <= kr_flush_order(&request->msg.flush_request))
 		return false;
-	if (kr_attachment_room(file, session))
-		kr_attachment_get(file, request->session)->overtaken = true;
+	kr_attachment_get(file, request->session)->overtaken = true;
 	return true;
 }
 

@@ -134,7 +134,28 @@ static void what_was_refused_in_its_turn_does_not_cover_what_went_in_then(void *
 	assert_content("file", 150, only_seven);
 }
 
-/* The same, and A does not come before that. */
+/* Nor what is behind it when the session has as many files as it may: of what is applied, all up to some number counts as there. */
+static void what_is_behind_it_is_refused_whatever_the_session_has_open(void **state)
+{
+	struct node *a = node_start("a"), *b = node_start("b");
+	struct kr_fid file = create_file(a, "file");
+
+	(void)state;
+	refuse_five(a, b, file);
+	start_anew(file);
+	claim(a, file, 5, 0);
+	kr_session_find(&F.server, a->session)->files += KR_SESSION_FILES_MAX;
+	assert_int_equal(replay(a, 5, &five), -EAGAIN);
+	send_replay(a, 9, &nine, 9);
+	done(a);
+	done(b);
+	wait_until(!F.server.grace.active && all_flushed());
+	assert_int_equal(a->flush_err, -EAGAIN);
+	assert_content("file", 150, only_seven);
+	kr_session_find(&F.server, a->session)->files -= KR_SESSION_FILES_MAX;
+}
+
+/* What was refused is older, and A does not come before the collected are in. */
 static void what_was_refused_and_comes_later_is_judged_by_what_went_in_then(void **state)
 {
 	struct node *a = node_start("a"), *b = node_start("b");
@@ -209,6 +230,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(who_was_away_does_not_cover_what_was_replayed_before_the_servers_end),
 		TEST(what_was_refused_in_its_turn_does_not_cover_what_went_in_then),
+		TEST(what_is_behind_it_is_refused_whatever_the_session_has_open),
 		TEST(what_was_refused_and_comes_later_is_judged_by_what_went_in_then),
 		TEST(what_is_in_its_turn_still_goes_in),
 		TEST(nobody_is_served_before_it_is_written_down_that_no_replays_are_expected),
