@@ -159,7 +159,7 @@ static void read_line(void *context, char *line)
 	struct reading *reading = context;
 	struct kr_replayed *replayed = reading->replayed;
 	char node[33], fid[2 * KR_FID_MAX + 1];
-	struct kr_applied_replay replay;
+	struct kr_applied_replay replay = {0};
 	uint8_t node_id[16];
 	struct kr_fid file;
 
@@ -169,7 +169,7 @@ static void read_line(void *context, char *line)
 		reading->of_this_boot = strncmp(line, "boot ", 5) == 0 && strcmp(line + 5, node) == 0;
 	} else if (!reading->of_this_boot) {
 		return;
-	} else if (sscanf(line, "node %32s %304s %" SCNu64 " %" SCNu64 " %" SCNu64, node, fid, &replay.seq, &replay.round, &replay.order) == 5) {
+	} else if (sscanf(line, "node %32s %304s %" SCNu64 " %" SCNu64 " %" SCNu64, node, fid, &replay.seq, &replay.round, &replay.order) >= 4) {
 		if (kr_hex_parse(node, node_id, 16) == 16 && read_fid(fid, &file))
 			kr_applied_note_replayed(replayed->applied, &file, node_id, &replay);
 	} else if (sscanf(line, "lost %304s", fid) == 1 && read_fid(fid, &file)) {

@@ -14,7 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/hex.h"
 #include "common/log.h"
+#include "server/lines.h"
 #include "server/replayed.h"
 #include "server/server.h"
 
@@ -183,6 +185,28 @@ static void the_order_of_what_others_have_replayed_is_known_to_the_next_process(
 	assert_int_equal(others(f, 2, node_b), 0);
 }
 
+/* The server is replaced by a newer one in the boot in which nodes have replayed. */
+static void what_was_noted_without_its_order_counts_as_replayed(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_lines text = {0};
+	char node[33], line[KR_LINE_MAX];
+	int fd;
+
+	kr_hex_format(node_a, 16, node);
+	snprintf(line, sizeof(line), "node %s 01000000 99 1099", node);
+	kr_lines_add(&text, line);
+	fd = openat(f->dir, "replayed", O_WRONLY | O_APPEND | O_CLOEXEC);
+	assert_int_equal(kr_lines_append(&text, fd), 0);
+	close(fd);
+	free(text.bytes);
+	for (int i = 0; i < 2; i++) {
+		reopen(f, this_boot);
+		assert_int_equal(known(f, 1, node_a), 99);
+		assert_int_equal(others(f, 1, node_b), 0);
+	}
+}
+
 static void what_was_cut_short_spoils_nothing_else(void **state)
 {
 	static const char rest[] = "node 6e6f64652061 01000000 99 1099 109 0000000000000000\nnode 6e6f\0x";
@@ -298,6 +322,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(what_is_noted_outlives_the_process_but_not_the_boot),
 		TEST(the_order_of_what_others_have_replayed_is_known_to_the_next_process),
+		TEST(what_was_noted_without_its_order_counts_as_replayed),
 		TEST(what_was_cut_short_spoils_nothing_else),
 		TEST(a_failed_sync_of_a_file_takes_all_of_it_back),
 		TEST(what_cannot_be_written_is_tried_until_it_can),
