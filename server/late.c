@@ -59,8 +59,7 @@ static bool comes_after_the_others(const struct kr_request *request)
 	return is_late(request) || !kr_data_collecting(request->server->data) || is_overtaken(request);
 }
 
-/* Whether the replays of a RECLAIM have to be judged: what is there already is dropped when it comes. */
-static bool has_doubtful_replays(const struct kr_request *request)
+bool kr_late_has_replays(const struct kr_request *request)
 {
 	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
 
@@ -88,13 +87,13 @@ bool kr_late_must_wait(const struct kr_request *request)
 {
 	const struct kr_server *server = request->server;
 
-	return server->grace.active && (is_late(request) || has_late_bytes(request) || (grace_is_ending(server) && has_doubtful_replays(request)));
+	return server->grace.active && (is_late(request) || has_late_bytes(request) || (grace_is_ending(server) && kr_late_has_replays(request)));
 }
 
 bool kr_late_has_bytes(const struct kr_request *request)
 {
 	/* In the grace period others are not asked for what they have reclaimed: they may be waiting for its end. */
-	return has_late_bytes(request) || ((is_late(request) || !request->server->grace.active) && has_doubtful_replays(request));
+	return has_late_bytes(request) || ((is_late(request) || !request->server->grace.active) && kr_late_has_replays(request));
 }
 
 /* Whether any bytes from FIRST to LAST (0: none) of the node have been declared to be in conflict with the file. */
@@ -120,6 +119,15 @@ static bool refused_here(const struct kr_request *request)
 
 	return !is_late(request) && kr_state_facts(server->state)->new_boot && !kr_data_collecting(server->data) && msg->replay_last &&
 		kr_data_judge_replays(server->data, request->session->node_id, msg) == KR_SYNCED_NOT;
+}
+
+/* ... than the replays of this RECLAIM, which may be missing: that can have happened in any boot since, whatever is known of this one. */
+static bool later_ones_are_synced(const struct kr_request *request)
+{
+	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
+
+	return msg->replay_last &&
+		kr_data_judge_replays(request->server->data, request->session->node_id, msg) == KR_SYNCED_OVERTAKEN;
 }
 
 /* A moment before TIME, as the node has said it: its notion of our clock errs by less than 1 s, and files' times tick, so they are up to 10 ms behind. */
@@ -160,6 +168,8 @@ static struct kr_lapse lapse_of(const struct kr_request *request, bool *ret_exac
 	bool uncovered = is_uncovered(request, &epoch);
 
 	*ret_exact = false;
+	if (later_ones_are_synced(request))
+		return unknown;
 	if (refused_here(request))
 		return since_start;
 	if (uncovered && epoch) {
@@ -268,7 +278,7 @@ uint8_t kr_late_conflict(struct kr_request *request, const struct kr_sfile *file
 	/* This machine has lost its power, and perhaps the file with it, which nobody had removed: its bytes are in journals alone. */
 	bool undone = !attr && kr_data_collecting(request->server->data);
 	bool dirty = has_late_bytes(request) || (msg->last && undone);
-	bool replays = msg->replay_last && (undone || has_doubtful_replays(request));
+	bool replays = msg->replay_last && (undone || kr_late_has_replays(request));
 	/* A file whose last name was removed is gone for everybody who did not have it open all the time. */
 	bool lost = (dirty || replays) && (contested || !attr || attr->nlink == 0 || touched(request, file, attr));
 	uint8_t parts = 0;

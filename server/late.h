@@ -15,7 +15,7 @@
  * here knows it, since what the node says.
  *
  * Rounds to be replayed after a loss of the server's power, but not in their turn (because they were refused then), and those that later ones have
- * overtaken, are judged in the same way, but for those that are known to be
+ * overtaken (by the ctime: it may have been before this instance's start), are judged in the same way, but for those that are known to be
  * on stable storage, or to have been replayed in this boot: FLUSH drops them.  Out of its turn, too, is what is older than what others have
  * replayed before a restart (replayed.h): FLUSH refuses that, and it is judged when it is reclaimed again.  And a file that is gone then may have been un-created by that loss: whatever a node brings of
  * it while replays are collected is in conflict, and so comes back beside where it was.
@@ -42,6 +42,8 @@ bool kr_late_must_wait(const struct kr_request *request);
 /* Whether a RECLAIM is for late bytes, so that others' leases are in its way. (Replays of an awaited one that have been
  * overtaken are judged as well, but it comes before others have got any.) */
 bool kr_late_has_bytes(const struct kr_request *request);
+/* Whether the replays of a RECLAIM have to be judged: what is there already is dropped when it comes. */
+bool kr_late_has_replays(const struct kr_request *request);
 /* Whether such a RECLAIM is in conflict at once, because another node that is reclaiming itself has got WRITE already, or is about
  * to (claims): that one can flush only when all its own RECLAIMs are answered, and they may wait for this node. */
 bool kr_late_contested(const struct kr_request *request, const struct kr_sfile *file);

@@ -130,7 +130,8 @@ static void finish_reclaim(struct kr_request *request)
 		attachment = kr_attachment_get(file, session);
 		take_opens(reclaim, attachment, msg->opens);
 		file->orphan |= reclaim->attr.nlink == 0;
-		attachment->replays |= msg->replay_last && !reclaim->collected && !(reclaim->conflict & KR_CONFLICT_REPLAYS);
+		/* What is there already is not judged, and not taken: that it is there may be forgotten when it comes (synced.h). */
+		attachment->replays |= kr_late_has_replays(request) && !reclaim->collected && !(reclaim->conflict & KR_CONFLICT_REPLAYS);
 		if (msg->last)
 			kr_cover_judged(&attachment->cover, reclaim->conflict & KR_CONFLICT_DIRTY);
 		kr_lease_table_refused(&file->leases, session->node, attachment->cover.refused);

@@ -333,6 +333,85 @@ static void what_missed_its_turn_comes_after_what_has_been_synced_since(void **s
 	assert_content("file", 100, all_seven);
 }
 
+static unsigned nine_before_seven(uint64_t offset)
+{
+	return offset < 20 ? 9 : offset < 50 ? 5 : 7;
+}
+
+/* A's bytes are on stable storage, as is known when it asks. What B has synced since is all that is known when they come. */
+static void what_was_known_to_be_synced_is_not_taken_when_that_is_forgotten(void **state)
+{
+	static const struct kr_range five = { 0, 100 }, seven = { 50, 100 }, nine = { 0, 20 };
+	struct node *a = node_start("a"), *b = node_start("b");
+	struct kr_reclaim_request reclaim = { .replay_first = 5, .replay_last = 5 };
+
+	(void)state;
+	reclaim.file = a->file = b->file = create_file(a, "file");
+	a->inlined = b->inlined = a->manual_reclaim = true;
+	a->extent_count = b->extent_count = 1;
+	a->extents = &five;
+	b->extents = &seven;
+	a->generation = 5;
+	b->generation = 7;
+	flush_and_wait(a);
+	reclaim.oldest = reclaim.newest = a->flush_reply.round;
+	flush_and_wait(b);
+	wait_until(b->stable >= b->flush_reply.round);
+	boot_anew();
+	F.server.data->synced.lost = F.server.data->last_round; /* its log was of another boot */
+	node_begin(b);
+	wait_until(b->live);
+	F.server.grace.ends_ns = F.server.grace.latest_ns = 1;
+	wait_until(!F.server.grace.active);
+	node_begin(a);
+	wait_until(a->live);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
+	assert_int_equal(the_answer.reply.reclaim_reply.conflict, 0);
+	b->extents = &nine;
+	b->generation = 9;
+	flush_and_wait(b);
+	wait_until(b->stable >= b->flush_reply.round);
+	assert_int_equal(kr_synced_judge(&F.server.data->synced, &reclaim.file, reclaim.oldest, reclaim.newest), KR_SYNCED_OVERTAKEN);
+	a->flushed = false;
+	send_replay(a, reclaim.newest, &five, 5);
+	wait_until(a->flushed);
+	assert_int_equal(a->flush_err, -EAGAIN);
+	assert_content("file", 150, nine_before_seven);
+}
+
+/* B has synced what came later, before the power failed; A has missed its turn, and nobody has written since. */
+static void what_later_ones_have_overtaken_before_the_boot_is_in_conflict(void **state)
+{
+	static const struct kr_range five = { 0, 100 }, seven = { 50, 100 };
+	struct node *a = node_start("a"), *b = node_start("b");
+	struct kr_reclaim_request reclaim = { .replay_first = 5, .replay_last = 5 };
+
+	(void)state;
+	reclaim.file = a->file = b->file = create_file(a, "file");
+	a->inlined = b->inlined = a->manual_reclaim = true;
+	a->extent_count = b->extent_count = 1;
+	a->extents = &five;
+	b->extents = &seven;
+	a->generation = 5;
+	b->generation = 7;
+	flush_and_wait(a);
+	reclaim.oldest = reclaim.newest = a->flush_reply.round;
+	node_die(a);
+	F.server.data->synced.lost = reclaim.newest; /* it may be lost */
+	flush_and_wait(b);
+	wait_until(b->stable >= b->flush_reply.round);
+	boot_anew();
+	assert_int_equal(kr_synced_judge(&F.server.data->synced, &reclaim.file, reclaim.oldest, reclaim.newest), KR_SYNCED_OVERTAKEN);
+	node_begin(b);
+	wait_until(b->live);
+	F.server.grace.ends_ns = F.server.grace.latest_ns = 1;
+	wait_until(!F.server.grace.active);
+	node_begin(a);
+	wait_until(a->live);
+	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
+	assert_int_equal(the_answer.reply.reclaim_reply.conflict, KR_CONFLICT_REPLAYS);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -345,6 +424,8 @@ int main(void)
 		TEST(after_one_that_there_was_no_room_for_none_is_taken),
 		TEST(a_node_that_was_away_does_not_cover_what_was_replayed),
 		TEST(what_missed_its_turn_comes_after_what_has_been_synced_since),
+		TEST(what_was_known_to_be_synced_is_not_taken_when_that_is_forgotten),
+		TEST(what_later_ones_have_overtaken_before_the_boot_is_in_conflict),
 	};
 
 	prepare();
