@@ -13,6 +13,7 @@
 #include "server/apply.h"
 #include "server/export.h"
 #include "server/intake.h"
+#include "server/state.h"
 #include "server/watch.h"
 
 /* --- begin and end ---------------------------------------------------------------------------------------------------- */
@@ -227,17 +228,33 @@ static void replay_noted(void *context, int err)
 	kr_sfile_put(file);
 }
 
-/* All bytes are there. What was replayed is written down before anything can come after it (replayed.h). */
+/* Whether the next process may collect replays that are older than the running round: others' of the file, but for those of who is gone. */
+static bool comes_before_replays(const struct kr_sfile_data *data)
+{
+	const struct kr_server *server = data->owner->server;
+
+	return server->grace.active && kr_state_facts(server->state)->new_boot;
+}
+
+/* All bytes are there. What was replayed is written down before anything can come after it (replayed.h), and so is what others have to replay nothing
+ * over that they still may. */
 static void applied(struct kr_sfile *file)
 {
 	struct kr_sfile_data *data = &file->data;
 	const struct kr_flush_part *part = data->parts; /* a replay is a round of its own */
-	const struct kr_applied_replay replay = { .seq = part->seq, .round = data->rounds.round, .order = part->order };
+	const uint64_t round = data->rounds.round;
 
-	if (part->replay)
-		kr_replayed_note(&data->owner->replayed, &file->fid, part->node_id, &replay, replay_noted, kr_sfile_ref(file));
-	else
+	if (!part->replay && !comes_before_replays(data)) {
 		conclude(file, 0);
+		return;
+	}
+	for (uint32_t i = 0; i < data->part_count; i++, part++) {
+		const struct kr_applied_replay replay = { .seq = part->seq, .round = round, .order = part->replay ? part->order : round };
+		bool last = i + 1 == data->part_count;
+
+		kr_replayed_note(&data->owner->replayed, &file->fid, part->node_id, &replay, last ? replay_noted : ignore,
+			last ? kr_sfile_ref(file) : NULL);
+	}
 }
 
 static void finish(struct kr_sfile *file, struct kr_apply *apply);

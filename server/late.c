@@ -190,14 +190,16 @@ static bool may_be_applied(const struct kr_request *request)
 	return request->session->replay && kr_data_forgotten(request->server->data, &msg->file, request->session->node_id) >= first;
 }
 
-/* Replays of a former boot that are not known to be there, when those that this instance has collected have gone in: whoever is late, and whatever has been
- * synced since. */
+/* Replays of a former boot that are not known to be there, when those that this instance, or a former one of this boot, has collected have gone in:
+ * whoever is late, and whatever has been synced since. */
 static bool is_out_of_turn(const struct kr_request *request)
 {
 	const struct kr_server *server = request->server;
 	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
 
-	return kr_state_facts(server->state)->new_boot && (!kr_data_collecting(server->data) || is_overtaken(request)) && msg->replay_last &&
+	if (!kr_state_facts(server->state)->new_boot && !kr_data_replayed_others(server->data, &msg->file, request->session->node_id))
+		return false; /* nobody has had a turn */
+	return (!kr_data_collecting(server->data) || is_overtaken(request)) && msg->replay_last &&
 		kr_data_judge_replays(server->data, request->session->node_id, msg) != KR_SYNCED_ALL;
 }
 

@@ -10,11 +10,14 @@
  * That order goes on over restarts: what a node brings at the next start (it was away before, or lost, or had been refused) is
  * out of its turn when others' later ones are there (kr_replayed_others; flush.c refuses it, late.c judges it then).
  *
+ * What nodes flush that is no replay, before the grace period of a new boot is over, is written down in the same way: it is later than all that
+ * may be collected at the next start.
+ *
  * `replayed` in the state directory is a log of lines (lines.h):
  *   boot ID               the boot of the machine (32 hex digits) that all others are of; those of another mean nothing
  *   node ID FID SEQ ROUND ORDER
  *                         of the journal of the node ID all up to SEQ has been applied to the file FID, the last in ROUND; the
- *                         highest `replay_order` among it is ORDER (of an earlier version, which wrote none: 0)
+ *                         highest `replay_order` among it is ORDER (of what is no replay, ROUND; of an earlier version, which wrote none, 0)
  *   lost FID              ... of no node any more: a sync of the file failed
  * It is begun anew in each boot, and written anew when it is longer than what counts of it.  What it says is put into struct
  * kr_applied when it is opened, which is as bounded as ever: of what was pushed out there nothing is known.  Loop thread; what
@@ -51,7 +54,7 @@ int kr_replayed_open(struct kr_replayed *replayed, struct kr_server *server, int
 /* No write may be under way; DONE of what is not written is never called. */
 void kr_replayed_close(struct kr_replayed *replayed);
 
-/* The highest `replay_order` of what former processes of this boot have applied of FILE, and of other journals than NODE_ID;
+/* The highest ORDER of what former processes of this boot have applied of FILE, and of other journals than NODE_ID;
  * 0: none. */
 uint64_t kr_replayed_others(const struct kr_replayed *replayed, const struct kr_fid *file, const uint8_t node_id[16]);
 

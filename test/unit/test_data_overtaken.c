@@ -99,6 +99,32 @@ static void who_was_away_does_not_cover_what_was_replayed_before_the_servers_end
 	assert_content("file", 150, only_seven);
 }
 
+/* The same of what B has flushed that is no replay. */
+static void who_was_away_does_not_cover_what_was_flushed_before_the_servers_end(void **state)
+{
+	struct node *a = node_start("a"), *b = node_start("b");
+	struct kr_fid file = create_file(a, "file");
+
+	(void)state;
+	boot_anew();
+	begin(b, file);
+	done(b);
+	F.server.state->changing = true; /* A's record stays */
+	F.server.grace.ends_ns = F.server.grace.latest_ns = 1;
+	wait_until(F.server.forgetting);
+	b->extents = &seven;
+	b->extent_count = 1;
+	b->inlined = true;
+	b->generation = 7;
+	flush_and_wait(b);
+	assert_int_equal(b->flush_err, 0);
+	assert_true(F.server.grace.active);
+	F.server.state->changing = false;
+	start_anew(file);
+	try_to_cover(a, file);
+	assert_content("file", 150, only_seven);
+}
+
 /* Five is refused in its turn (it is damaged), seven goes in, nine is refused with five. */
 static void refuse_five(struct node *a, struct node *b, struct kr_fid file)
 {
@@ -111,6 +137,24 @@ static void refuse_five(struct node *a, struct node *b, struct kr_fid file)
 	done(b);
 	wait_until(!F.server.grace.active && F.server.jobs == 0);
 	a->damaged = false;
+	assert_content("file", 150, only_seven);
+}
+
+/* The times do not tell it, and that the power was lost is over; but that B has replayed is known. */
+static void what_was_refused_in_its_turn_is_judged_also_when_that_boot_is_no_news(void **state)
+{
+	struct node *a = node_start("a"), *b = node_start("b");
+	struct kr_fid file = create_file(a, "file");
+
+	(void)state;
+	refuse_five(a, b, file);
+	server_stop();
+	change_state(false, true);
+	server_start();
+	begin(node_new("a"), file);
+	begin(node_new("b"), file);
+	assert_false(F.server.data->collecting);
+	claim(a, file, 5, KR_CONFLICT_REPLAYS);
 	assert_content("file", 150, only_seven);
 }
 
@@ -229,6 +273,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(who_was_away_does_not_cover_what_was_replayed_before_the_servers_end),
+		TEST(who_was_away_does_not_cover_what_was_flushed_before_the_servers_end),
+		TEST(what_was_refused_in_its_turn_is_judged_also_when_that_boot_is_no_news),
 		TEST(what_was_refused_in_its_turn_does_not_cover_what_went_in_then),
 		TEST(what_is_behind_it_is_refused_whatever_the_session_has_open),
 		TEST(what_was_refused_and_comes_later_is_judged_by_what_went_in_then),
