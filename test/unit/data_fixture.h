@@ -62,6 +62,10 @@ static inline void control_frame(struct kr_conn *conn, const struct kr_frame *fr
 	if (!node)
 		return;
 	assert_int_equal(kr_msg_decode(frame->header.type, false, frame->fields, frame->header.fields_length, &msg, &arena), 0);
+	if (F.on_request && F.on_request(node, frame->header.type, frame->header.id, &msg)) {
+		kr_arena_fini(&arena);
+		return;
+	}
 	switch (frame->header.type) {
 	case KR_MSG_ROUND:
 		node->round_id = frame->header.id;

@@ -112,6 +112,8 @@ struct fixture {
 	char *listen[1];
 	struct node nodes[NODES_MAX];
 	size_t node_count;
+	/* Of a test that looks at what the server asks of nodes; true: it answers the request ID itself, if that is to be answered. NULL: none. */
+	bool (*on_request)(struct node *node, uint16_t type, uint64_t id, const union kr_any_msg *msg);
 };
 static struct fixture F;
 
