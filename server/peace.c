@@ -12,17 +12,18 @@
 enum { HEX = 33, LENGTH_MAX = 2 * HEX + 16 };
 
 static const char file_name[] = "peace";
-static const char *const words[] = {NULL, "killed", "serving", "stopped"};
+static const char *const words[] = {NULL, "killed", "failed", "serving", "stopped"};
 
-struct kr_peace kr_peace_start(const struct kr_peace *found, const uint8_t machine[16], bool first)
+struct kr_peace kr_peace_start(const struct kr_peace *found, const uint8_t machine[16], const uint8_t fresh[16], bool first)
 {
 	bool same_machine = found->state != KR_PEACE_UNKNOWN && memcmp(found->machine, machine, 16) == 0;
 	bool stopped = found->state == KR_PEACE_STOPPED;
-	bool in_doubt = found->state == KR_PEACE_UNKNOWN ? !first : same_machine && !stopped;
+	bool failed = same_machine && found->state == KR_PEACE_FAILED;
+	bool in_doubt = found->state == KR_PEACE_UNKNOWN ? !first : same_machine && !stopped && !failed;
 	struct kr_peace next = {.state = in_doubt ? KR_PEACE_KILLED : KR_PEACE_SERVING};
 
 	memcpy(next.machine, machine, 16);
-	memcpy(next.boot, stopped || same_machine ? found->boot : machine, 16);
+	memcpy(next.boot, failed ? fresh : stopped || same_machine ? found->boot : machine, 16);
 	return next;
 }
 

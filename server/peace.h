@@ -9,8 +9,12 @@
  * serves.  A start that finds anything else follows a server that was killed, perhaps after a sync that failed and that nobody
  * remembers: with this id it is never said again.
  *
+ * A sync that has failed is written down as soon as it has, before nodes are told (UNSTABLE in msgs.def).  What it has lost they send again; but
+ * who has not heard of it when this server ends would be told by the next one, of which the kernel says that its sync succeeds, that all is on the disk.
+ * So the next one has an id of its own, as after a loss of power: everybody sends again what is not known to be synced.
+ *
  * `peace` in the state directory is one line, MACHINE BOOT STATE: the machine's boot id, the one told to nodes (32 hex digits each), and `stopped`,
- * `serving` or `killed`.  What is no such line, or not there although a server has been started before, is as if one had been killed.
+ * `serving`, `killed` or `failed`.  What is no such line, or not there although a server has been started before, is as if one had been killed.
  */
 #ifndef KR_SERVER_PEACE_H
 #define KR_SERVER_PEACE_H
@@ -21,6 +25,7 @@
 enum kr_peace_state {
 	KR_PEACE_UNKNOWN,
 	KR_PEACE_KILLED,  /* a server of this id has ended without a word, or may have */
+	KR_PEACE_FAILED,  /* a sync of one of this id has failed */
 	KR_PEACE_SERVING, /* all before this one were stopped in peace */
 	KR_PEACE_STOPPED,
 };
@@ -30,8 +35,9 @@ struct kr_peace {
 	enum kr_peace_state state;
 };
 
-/* What a start, which may be the FIRST of all, makes of what it finds, on a machine whose boot id is MACHINE. */
-struct kr_peace kr_peace_start(const struct kr_peace *found, const uint8_t machine[16], bool first);
+/* What a start, which may be the FIRST of all, makes of what it finds, on a machine whose boot id is MACHINE. FRESH: an id that
+ * there was never before. */
+struct kr_peace kr_peace_start(const struct kr_peace *found, const uint8_t machine[16], const uint8_t fresh[16], bool first);
 
 /* Reads DIR/peace; what is not there, or damaged, is unknown. 0 or -errno with a reason. Blocks. */
 int kr_peace_read(int dir, struct kr_peace *ret_peace);

@@ -151,6 +151,8 @@ static void run(struct kr_gate_job *gated)
 	 * now is not known: see README, Limits.  To know it before its nodes let go of its bytes would take a sync of the whole filesystem
 	 * after its removal, and until then these bytes would take up their journals, and `umount` would wait for it.) */
 	job->gone = job->err == -ESTALE && kr_export_tick(export) == 0;
+	if (job->err && !job->gone)
+		kr_state_no_peace(job->file->server->state);
 }
 
 /* What the sync was good for, told to whom it concerns. */
@@ -237,7 +239,6 @@ static void done(struct kr_gate_job *gated)
 	data->counters.syncs++;
 	if (job->err && !job->gone) {
 		data->counters.sync_errors++;
-		kr_state_no_peace(data->server->state);
 		kr_log_error("syncing a file failed: %s; its nodes send again what was applied since the last good sync",
 			strerror(-job->err));
 		kr_replayed_lose(&data->replayed, &file->fid, loss_noted, job);

@@ -154,7 +154,13 @@ int kr_state_note_boot(const struct kr_state *state)
 
 void kr_state_no_peace(struct kr_state *state)
 {
-	state->no_peace = true;
+	struct kr_peace failed = state->peace;
+
+	if (atomic_exchange(&state->no_peace, true))
+		return;
+	failed.state = KR_PEACE_FAILED;
+	if (kr_peace_write(state->dir, &failed))
+		kr_log_error("cannot write to the state directory %s that a sync has failed: %s", state->path, kr_fail_reason());
 }
 
 int kr_state_sync_export(struct kr_state *state)

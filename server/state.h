@@ -56,7 +56,7 @@ const char *kr_state_path(const struct kr_state *state);
 int kr_state_note_boot(const struct kr_state *state);
 /* syncfs of the export's filesystem; blocks, any thread. 0 or -errno, logged. */
 int kr_state_sync_export(struct kr_state *state);
-/* A sync has failed: this instance does not stop in peace. Any thread; as when kr_state_sync_export fails. */
+/* A sync has failed: this instance does not stop in peace, and the next one says that nothing is there. Blocks, any thread; as when kr_state_sync_export fails. */
 void kr_state_no_peace(struct kr_state *state);
 /* The last that an instance does: nothing is applied, or noted, any more. When all of it is on the disk that is written down (peace.h). Blocks. */
 void kr_state_stop_in_peace(struct kr_state *state);

@@ -14,13 +14,13 @@
 #include "common/util.h"
 #include "server/peace.h"
 
-static const uint8_t this_machine[16] = {1}, next_machine[16] = {2}, last_machine[16] = {3};
+static const uint8_t this_machine[16] = {1}, next_machine[16] = {2}, last_machine[16] = {3}, fresh[16] = {9};
 
 static struct kr_peace began(const uint8_t machine[16])
 {
 	struct kr_peace nothing = {0};
 
-	return kr_peace_start(&nothing, machine, true);
+	return kr_peace_start(&nothing, machine, fresh, true);
 }
 
 static struct kr_peace stopped(struct kr_peace peace)
@@ -32,7 +32,7 @@ static struct kr_peace stopped(struct kr_peace peace)
 
 static struct kr_peace started(struct kr_peace found, const uint8_t machine[16])
 {
-	return kr_peace_start(&found, machine, false);
+	return kr_peace_start(&found, machine, fresh, false);
 }
 
 static void a_boot_id_goes_on_over_boots_after_stops_in_peace(void **state)
@@ -77,6 +77,20 @@ static void after_a_kill_the_boot_id_goes_on_until_the_machine_boots(void **stat
 	assert_int_equal(peace.state, KR_PEACE_SERVING);
 }
 
+static void after_a_sync_that_has_failed_the_next_start_has_an_id_of_its_own(void **state)
+{
+	struct kr_peace peace = began(this_machine);
+
+	(void)state;
+	peace.state = KR_PEACE_FAILED;
+	assert_memory_equal(started(peace, next_machine).boot, next_machine, 16);
+	peace = started(peace, this_machine);
+	assert_memory_equal(peace.boot, fresh, 16);
+	assert_memory_equal(peace.machine, this_machine, 16);
+	peace = started(stopped(peace), next_machine);
+	assert_memory_equal(peace.boot, fresh, 16);
+}
+
 static void what_is_not_known_was_no_stop_in_peace(void **state)
 {
 	static const char *const damaged[] = {
@@ -118,6 +132,7 @@ int main(void)
 		cmocka_unit_test(a_boot_id_goes_on_over_boots_after_stops_in_peace),
 		cmocka_unit_test(a_loss_of_power_makes_another),
 		cmocka_unit_test(after_a_kill_the_boot_id_goes_on_until_the_machine_boots),
+		cmocka_unit_test(after_a_sync_that_has_failed_the_next_start_has_an_id_of_its_own),
 		cmocka_unit_test(what_is_not_known_was_no_stop_in_peace),
 	};
 
