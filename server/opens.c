@@ -28,13 +28,21 @@ struct release {
 	struct kr_operation operation;
 	struct kr_sfile *file;
 	uint32_t count;
+	bool ask, gone; /* whether the file, which perhaps has no name, is there */
 };
 
 static void run_release(struct kr_job *job)
 {
 	struct release *release = KR_CONTAINER_OF(job, struct release, job);
 
+	struct kr_attr attr;
+	int err;
+
 	kr_export_release(job->server->export, &release->file->fid, release->count);
+	if (!release->ask)
+		return;
+	err = kr_export_getattr(job->server->export, &release->file->fid, &attr);
+	release->gone = err == -ESTALE || (!err && attr.nlink == 0);
 }
 
 static void released(struct kr_job *job)
@@ -42,7 +50,8 @@ static void released(struct kr_job *job)
 	struct release *release = KR_CONTAINER_OF(job, struct release, job);
 	struct kr_sfile *file = release->file;
 
-	if (file->orphan && file->opens == 0)
+	/* A link that was made while its last name was removed is another name. */
+	if (file->orphan && file->opens == 0 && release->gone)
 		file->gone = true;
 	kr_operation_end(&release->operation);
 	free(release);
@@ -71,7 +80,8 @@ void kr_opens_release(struct kr_sfile *file, uint64_t count)
 	release->file = kr_sfile_ref(file);
 	release->count = (uint32_t)count;
 	/* A file without a name ends here. Whoever closed it may still flush (close=async), so leases are recalled first. */
-	if (file->orphan && file->opens == 0)
+	release->ask = file->orphan && file->opens == 0;
+	if (release->ask)
 		kr_operation_start(&release->operation, file, 0, KR_LEASE_ALL, release_granted);
 	else
 		start_release(release);

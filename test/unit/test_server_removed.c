@@ -30,12 +30,19 @@ static int flush_of(struct node *node, const struct kr_fid *fid)
 	return node_call(node, KR_MSG_FLUSH, &(struct kr_flush_request){.file = *fid, .flags = 1, .seq = 1, .mtime = {.sec = 5}}, NULL);
 }
 
+/* Nobody but the test refers to it. */
+static bool let_go(void *context)
+{
+	return ((struct kr_sfile *)context)->references == 1;
+}
+
 /* Bytes of nobody's lease are late ones: of a file that is gone they are taken and dropped, but of no other. */
 static void a_file_with_another_name_is_not_gone_when_it_is_closed(void **state)
 {
 	struct fixture *f = *state;
 	struct node *node = joined(f, 0), *late = joined(f, 1);
 	struct kr_fid fid = create(node, "a", 0);
+	struct kr_sfile *file;
 
 	link_it(node, &fid, "b");
 	remove_it(node, "a");
@@ -44,9 +51,27 @@ static void a_file_with_another_name_is_not_gone_when_it_is_closed(void **state)
 	assert_int_equal(node_call(node, KR_MSG_OPEN, &(struct kr_open_request){.file = fid, .flags = KR_OPEN_READ}, NULL), 0);
 	remove_it(node, "b");
 	assert_int_equal(flush_of(late, &fid), -EAGAIN);
+	file = kr_sfile_ref(kr_sfile_find(&f->server, &fid));
 	close_it(node, &fid);
-	assert_true(node_wait_for(&f->loop, no_orphans, f));
+	assert_true(node_wait_for(&f->loop, let_go, file));
+	assert_true(file->gone);
 	assert_int_equal(flush_of(late, &fid), 0);
+	kr_sfile_put(file);
+}
+
+/* The link was made while the name was being removed, and answered before that. */
+static void a_file_that_got_another_name_while_its_last_one_went_is_not_gone_when_it_is_closed(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *late = joined(f, 1);
+	struct kr_fid fid = create(node, "a", 0);
+	struct kr_sfile *file = kr_sfile_ref(kr_sfile_find(&f->server, &fid));
+
+	file->orphan = true; /* as the removal leaves it */
+	close_it(node, &fid);
+	assert_true(node_wait_for(&f->loop, let_go, file));
+	assert_int_equal(flush_of(late, &fid), -EAGAIN);
+	kr_sfile_put(file);
 }
 
 /* A file of SIZE bytes that nobody has open, and of which NODE has READ. */
@@ -172,6 +197,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		TEST(a_file_with_another_name_is_not_gone_when_it_is_closed),
+		TEST(a_file_that_got_another_name_while_its_last_one_went_is_not_gone_when_it_is_closed),
 		TEST(who_has_read_a_file_hears_that_it_is_gone),
 		TEST(a_file_is_gone_with_its_last_name),
 		TEST(who_has_a_file_open_hears_that_it_is_gone_when_it_is_closed),
