@@ -23,8 +23,8 @@ struct reclaim {
 	struct kr_request *request;
 	struct kr_sfile *file;
 	struct kr_cred cred; /* whom the session acts as, if anybody */
-	uint32_t missing; /* opens that this session did not have when it came */
-	uint32_t held;    /* ... and the export has now */
+	uint32_t missing; /* opens that this session did not have when it came, and that the export has not yet */
+	uint32_t held;    /* ... and has now: they are the session's when it is answered */
 	uint64_t changes;
 	struct kr_attr attr;
 	uint8_t rights;   /* of a confined session */
@@ -39,6 +39,8 @@ static void free_reclaim(void *state)
 
 	kr_late_claim_end(&reclaim->claim);
 	kr_operation_end(&reclaim->operation);
+	reclaim->file->opens += reclaim->held;
+	kr_opens_release(reclaim->file, reclaim->held);
 	kr_sfile_put(reclaim->file);
 	free(reclaim);
 }
@@ -81,13 +83,14 @@ static void run_reclaim(struct kr_request *request)
 
 /* What is held becomes the session's, as far as it still lacks it: a node whose connection broke asks again, perhaps before the
  * first time is answered. */
-static void take_opens(const struct reclaim *reclaim, struct kr_attachment *attachment, uint32_t opens)
+static void take_opens(struct reclaim *reclaim, struct kr_attachment *attachment, uint32_t opens)
 {
 	uint32_t lacking = opens - KR_MIN(opens, attachment->opens), taken = KR_MIN(lacking, reclaim->held);
 
 	attachment->opens += taken;
 	reclaim->file->opens += reclaim->held;
 	kr_opens_release(reclaim->file, reclaim->held - taken);
+	reclaim->held = 0;
 }
 
 /* Bytes that were judged go in before those of anybody who has begun to wait meanwhile, and will be later. */
@@ -123,8 +126,6 @@ static void finish_reclaim(struct kr_request *request)
 	uint8_t inherited = kr_leases_inherited(file, session), granted = 0, tried;
 
 	if (request->err || session->dead) {
-		file->opens += reclaim->held;
-		kr_opens_release(file, reclaim->held);
 		kr_request_reply_job(request);
 	} else {
 		attachment = kr_attachment_get(file, session);
@@ -159,11 +160,30 @@ static void finish_reclaim(struct kr_request *request)
 	kr_sfile_put(file);
 }
 
+static void go_on(struct kr_request *request);
+
+/* It was looked at as what comes in time, and its session has been made late meanwhile, or the grace period is over: others can have written by now
+ * what is not here yet. */
+static bool has_become_late(const struct kr_request *request)
+{
+	const struct reclaim *reclaim = request->state;
+
+	return !reclaim->operation.held && !reclaim->contested && !request->session->dead &&
+		(kr_late_must_wait(request) || kr_late_has_bytes(request));
+}
+
 static void reclaim_done(struct kr_request *request)
 {
 	struct reclaim *reclaim = request->state;
 
-	reclaim->held = request->err ? 0 : reclaim->missing;
+	if (!request->err) {
+		reclaim->held += reclaim->missing;
+		reclaim->missing = 0;
+	}
+	if (has_become_late(request)) {
+		go_on(request);
+		return;
+	}
 	if ((!request->err || request->err == -ESTALE) && !request->session->dead)
 		reclaim->conflict = kr_late_conflict(request, reclaim->file, request->err ? NULL : &reclaim->attr, reclaim->contested);
 	if (reclaim->conflict)
@@ -205,6 +225,23 @@ static void claim(struct kr_request *request)
 	kr_operation_start(&reclaim->operation, reclaim->file, request->session->node, KR_LEASE_ALL, reclaim_granted);
 }
 
+static void go_on(struct kr_request *request)
+{
+	struct reclaim *reclaim = request->state;
+
+	if (kr_late_must_wait(request)) {
+		kr_request_wait_for_grace(request);
+		return;
+	}
+	reclaim->collected = kr_data_collecting(request->server->data);
+	if (!kr_late_has_bytes(request))
+		start_reclaim(request);
+	else if (kr_trust_acts_as(request->session, &reclaim->cred))
+		kr_disturb(request, reclaim->file, KR_LEASE_ALL, &reclaim->cred, false, claim);
+	else
+		claim(request);
+}
+
 static void handle_reclaim(struct kr_request *request)
 {
 	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
@@ -213,6 +250,10 @@ static void handle_reclaim(struct kr_request *request)
 
 	if (KR_FAULT("reclaim.cut") && request->session->conn)
 		kr_conn_close(request->session->conn, false);
+	if (request->state) { /* it was looked at before */
+		go_on(request);
+		return;
+	}
 	if (kr_late_must_wait(request)) {
 		kr_request_wait_for_grace(request);
 		return;
@@ -230,16 +271,10 @@ static void handle_reclaim(struct kr_request *request)
 	attachment = kr_attachment_find(reclaim->file, request->session);
 	if (!attachment || attachment->opens < msg->opens)
 		reclaim->missing = msg->opens - (attachment ? attachment->opens : 0);
-	reclaim->collected = kr_data_collecting(request->server->data);
 	reclaim->request = request;
 	request->state = reclaim;
 	request->free_state = free_reclaim;
-	if (!kr_late_has_bytes(request))
-		start_reclaim(request);
-	else if (kr_trust_acts_as(request->session, &reclaim->cred))
-		kr_disturb(request, reclaim->file, KR_LEASE_ALL, &reclaim->cred, false, claim);
-	else
-		claim(request);
+	go_on(request);
 }
 
 void kr_reclaims_register(struct kr_server *server)

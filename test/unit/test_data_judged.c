@@ -204,6 +204,39 @@ static void what_was_refused_is_judged_when_the_grace_period_is_over(void **stat
 	assert_false(verdict.told);
 }
 
+/* The grace period ends for A while its file is being looked at: B may write from then on, so it is asked first. */
+static void who_is_made_late_while_its_reclaim_runs_has_the_file_for_itself_when_it_is_judged(void **state)
+{
+	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .opens = 1, .first = 1, .last = 5 }, held = { .kinds = KR_LEASE_WRITE };
+	struct node *a = node_start("a"), *b = node_start("b");
+
+	(void)state;
+	reclaim.file = held.file = create_file(a, "file");
+	server_stop();
+	server_start();
+	a = node_new("a");
+	b = node_new("b");
+	for (int i = 0; i < 2; i++) {
+		F.nodes[i].manual_reclaim = true;
+		node_begin(&F.nodes[i]);
+		wait_until(F.nodes[i].live);
+	}
+	assert_true(F.server.grace.active);
+	assert_int_equal(node_call(b, KR_MSG_RECLAIM, &held), 0);
+	wait_until(F.server.jobs == 0);
+	verdict.told = false;
+	node_ask(a, KR_MSG_RECLAIM, &reclaim, NULL, 0, note_verdict);
+	wait_until(F.server.jobs > 0);
+	kr_session_find(&F.server, a->session)->lapse = (struct kr_lapse){ .kind = KR_LAPSE_KNOWN, .epoch = F.server.epoch };
+	assert_int_equal(node_call(b, KR_MSG_RECLAIM, &held), 0);
+	assert_false(verdict.told);
+	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
+	F.server.grace.ends_ns = F.server.grace.latest_ns = 1;
+	wait_until(b->recalls == 1);
+	assert_false(verdict.told);
+	assert_int_equal(kr_sfile_find(&F.server, &reclaim.file)->opens, 0);
+}
+
 static unsigned all_seven(uint64_t offset)
 {
 	(void)offset;
@@ -420,6 +453,7 @@ int main(void)
 		TEST(a_copy_that_was_given_up_does_not_keep_the_other_from_being_judged),
 		TEST(what_is_asked_for_while_the_collected_go_in_waits_for_them),
 		TEST(what_was_refused_is_judged_when_the_grace_period_is_over),
+		TEST(who_is_made_late_while_its_reclaim_runs_has_the_file_for_itself_when_it_is_judged),
 		TEST(a_replay_beyond_those_that_are_collected_is_judged),
 		TEST(after_one_that_there_was_no_room_for_none_is_taken),
 		TEST(a_node_that_was_away_does_not_cover_what_was_replayed),
