@@ -383,7 +383,8 @@ static void obstruct_synced(bool obstruct)
 
 	snprintf(path, sizeof path, "%s/synced.new", F.state_path);
 	assert_int_equal(obstruct ? mkdir(path, 0700) : rmdir(path), 0);
-	F.server.data->synced.rewrite = true;
+	if (obstruct)
+		F.server.data->synced.rewrite = true;
 }
 
 /* Else what another node knows to be applied would come back with its replays after a crash. */

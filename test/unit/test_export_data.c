@@ -354,9 +354,11 @@ static void ranges_are_copied_without_help_of_the_kernel(void **state)
 
 static void syncing_works_on_files_and_directories(void **state)
 {
-	struct kr_fid file = make(&F.root, "f", S_IFREG | 0444), directory = make(&F.root, "d", S_IFDIR | 0755);
+	struct kr_fid file = make(&F.root, "f", S_IFREG | 0444), directory = make(&F.root, "d", S_IFDIR | 0755),
+		fifo = make(&F.root, "p", S_IFIFO | 0644);
 
 	(void)state;
+	ok(kr_export_fsync(F.export, &fifo, false)); /* there is nothing to be lost */
 	ok(kr_export_fsync(F.export, &file, false));
 	put_bytes(&file, 0, "x", 1);
 	ok(kr_export_fsync(F.export, &file, true));

@@ -3,6 +3,7 @@
 # tags: faults
 . "$TOP/test/lib.sh"
 EXPECTED_ERRORS='quota|No space'
+grep -q KR_FAULT "$B/server/kairand" || skip "built without fault points (meson -Dfaults=true)"
 cluster 1
 echo apply.before:edquot >"$WORK/fault"
 KR_FAULT="@$WORK/fault" server_start
@@ -17,13 +18,13 @@ fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT, 0o644)
 try:
     for n in range(100):
         os.pwrite(fd, b"x" * (1 << 20), n << 20)
-    print("none")
+    print("none", flush=True)
 except OSError as error:
-    print(errno.errorcode[error.errno])
+    print(errno.errorcode[error.errno], flush=True)
 os._exit(0)
 P
 }
-[ "$(fill over_quota)" = EDQUOT ] || fail "the writer of what is refused does not hear why: $(status)"
+said=$(fill over_quota); [ "$said" = EDQUOT ] || fail "the writer of what is refused hears $said: $(status)"
 [ "$(fill innocent)" = ENOSPC ] || fail "the writer of another file: $(status)"
 said='over_quota.*Disk quota exceeded'
 grep -q "journal is full.*$said.*kairan flush --discard" "$WORK/node1/log" || fail "the log does not say whose: $(cat "$WORK/node1/log")"
