@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/auth_priv.h"
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "common/key_priv.h"
 
 void kr_auth_init(struct kr_auth *auth)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/auth_priv.h"
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "common/key_priv.h"
 
 static const uint8_t no_secret[KR_SECRET];

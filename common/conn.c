@@ -10,9 +10,9 @@
 #include <sys/un.h>
 
 #include "common/conn_priv.h"
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "common/resolve.h"
-#include "common/util.h"
+#include "common/base/util.h"
 
 enum {
 	TICK_MS = 2000,

@@ -12,7 +12,7 @@
 
 #include <uv.h>
 
-#include "common/buf.h"
+#include "common/base/buf.h"
 #include "common/msg.h"
 #include "common/seal.h"
 

@@ -9,8 +9,8 @@
 #define KR_COMMON_CONN_PRIV_H
 
 #include "common/conn.h"
-#include "common/list.h"
-#include "common/table.h"
+#include "common/base/list.h"
+#include "common/base/table.h"
 
 enum kr_conn_state {
 	KR_CONN_CONNECTING,

@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "common/conn_priv.h"
-#include "common/fail.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/util.h"
 
 enum { TURN_NS = 1000000 }; /* so long a connection is heard at a time: others have their turn, too, whatever it asks for */
 /* REFUSALS_MAX: more than waits for any peer that is heard (KR_SESSION_QUEUE_MAX). */

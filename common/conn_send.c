@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "common/conn_priv.h"
-#include "common/fail.h"
+#include "common/base/fail.h"
 
 struct outgoing {
 	struct kr_link link;

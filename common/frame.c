@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "common/msg_priv.h"
 
 void kr_frame_header_encode(const struct kr_frame_header *header, uint8_t bytes[KR_FRAME_HEADER])

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/fail.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/util.h"
 
 _Static_assert(KR_PUBLIC == crypto_scalarmult_BYTES && KR_SECRET == crypto_scalarmult_SCALARBYTES, "X25519");
 

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "common/key_priv.h"
-#include "common/util.h"
+#include "common/base/util.h"
 
 #define FIRST_LINE "kairan-key 1"
 #define TIME_LAST INT64_C(253402300799) /* 9999-12-31T23:59:59Z */

@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "common/key.h"
-#include "common/util.h"
+#include "common/base/util.h"
 
 static int check_file(int fd, const char *path, size_t *ret_size)
 {

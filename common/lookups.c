@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "common/msg_priv.h"
 
 void kr_lookups_put_name(struct kr_writer *w, const char *name)

@@ -5,7 +5,7 @@
 #ifndef KR_COMMON_LOOKUPS_H
 #define KR_COMMON_LOOKUPS_H
 
-#include "common/types.h"
+#include "common/base/types.h"
 #include "common/wire.h"
 
 enum { KR_LOOKUPS_MAX = 128 }; /* names in one request */

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "common/msg_priv.h"
-#include "common/util.h"
+#include "common/base/util.h"
 
 /* --- arena --- */
 

@@ -6,7 +6,7 @@
 #ifndef KR_COMMON_MSG_H
 #define KR_COMMON_MSG_H
 
-#include "common/types.h"
+#include "common/base/types.h"
 #include "common/wire.h"
 
 enum { KR_PROTO_VERSION = 4, KR_FRAME_HEADER = 28 };

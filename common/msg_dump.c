@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/msg_priv.h"
-#include "common/util.h"
+#include "common/base/util.h"
 
 static void put_format(struct kr_writer *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void put_format(struct kr_writer *w, const char *format, ...)

@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 
 /* Each list of fields becomes a function, because only inside one can the fields name their struct ("self"). */
 #define KR_NONE

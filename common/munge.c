@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 
 #ifdef KR_MUNGE
 

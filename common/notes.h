@@ -2,8 +2,8 @@
 #ifndef KR_COMMON_NOTES_H
 #define KR_COMMON_NOTES_H
 
-#include "common/table.h"
-#include "common/types.h"
+#include "common/base/table.h"
+#include "common/base/types.h"
 
 enum {
 	KR_NOTE_SLOTS = 1 << 17,

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "common/options_priv.h"
-#include "common/util.h"
+#include "common/base/util.h"
 
 struct unit {
 	const char *suffix;

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "common/options_priv.h"
-#include "common/util.h"
+#include "common/base/util.h"
 
 /* --- "-o a=b,c" --- */
 

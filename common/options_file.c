@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "common/options_priv.h"
-#include "common/text.h"
-#include "common/util.h"
+#include "common/base/text.h"
+#include "common/base/util.h"
 
 enum { FILE_MAX = 1 << 20 };
 

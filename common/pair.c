@@ -5,7 +5,7 @@
 #include <sodium.h>
 #include <string.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "common/key_priv.h"
 
 static void hash(const uint8_t key[KR_RING_KEY], const char *text, uint64_t session, uint32_t node, uint8_t ret_hash[KR_SECRET])

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/fail.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/util.h"
 
 static int parse_port(const char *text, bool zero_port, const char *whole, uint16_t *ret_port)
 {

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 
 enum { NONCE = 12 };
 _Static_assert(NONCE == crypto_aead_aes256gcm_NPUBBYTES && NONCE == crypto_aead_chacha20poly1305_ietf_NPUBBYTES, "nonces");

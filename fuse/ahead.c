@@ -5,8 +5,8 @@
 
 #include "common/lookups.h"
 #include "common/msg.h"
-#include "common/table.h"
-#include "common/util.h"
+#include "common/base/table.h"
+#include "common/base/util.h"
 #include "fuse/listing.h"
 #include "fuse/notes.h"
 #include "fuse/op.h"

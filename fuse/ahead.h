@@ -8,8 +8,8 @@
 #ifndef KR_FUSE_AHEAD_H
 #define KR_FUSE_AHEAD_H
 
-#include "common/list.h"
-#include "common/types.h"
+#include "common/base/list.h"
+#include "common/base/types.h"
 
 struct kr_ahead;
 struct kr_mount;

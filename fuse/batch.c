@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-#include "common/fault.h"
-#include "common/util.h"
+#include "common/base/fault.h"
+#include "common/base/util.h"
 #include "fuse/file_read.h"
 #include "fuse/notify.h"
 

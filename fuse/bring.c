@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/list.h"
+#include "common/base/list.h"
 #include "fuse/cache.h"
 #include "fuse/file.h"
 #include "fuse/mount.h"

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 
 void kr_cache_path(const char name[KR_CACHE_PATH], char ret_path[KR_CACHE_PATH + 4])
 {

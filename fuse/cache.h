@@ -16,8 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/buf.h"
-#include "common/types.h"
+#include "common/base/buf.h"
+#include "common/base/types.h"
 
 enum { KR_CACHE_FDS = 256, KR_CACHE_IN_USE_S = 10, KR_CACHE_HIGH = 95, KR_CACHE_LOW = 85 /* percent of the limit */ };
 

@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "fuse/cache_priv.h"
 
 /* One cut: of the file's length, so that a step takes milliseconds on ext4 and xfs. */

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "common/buf.h"
-#include "common/fail.h"
+#include "common/base/buf.h"
+#include "common/base/fail.h"
 
 static void put_u32(uint8_t *at, uint32_t value)
 {

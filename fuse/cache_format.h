@@ -52,7 +52,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/types.h"
+#include "common/base/types.h"
 
 enum {
 	KR_CACHE_FORMAT = 1,

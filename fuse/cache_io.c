@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/fault.h"
-#include "common/util.h"
+#include "common/base/fault.h"
+#include "common/base/util.h"
 #include "fuse/cache_priv.h"
 
 /* --- loading ------------------------------------------------------------------------------------------------------ */

@@ -9,9 +9,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "common/boot.h"
-#include "common/fail.h"
-#include "common/util.h"
+#include "common/base/boot.h"
+#include "common/base/fail.h"
+#include "common/base/util.h"
 #include "fuse/cache_priv.h"
 
 /* One file found on disk. */

@@ -5,8 +5,8 @@
 
 #include <pthread.h>
 
-#include "common/list.h"
-#include "common/table.h"
+#include "common/base/list.h"
+#include "common/base/table.h"
 #include "fuse/cache.h"
 #include "fuse/cache_format.h"
 #include "ring/blockset.h"

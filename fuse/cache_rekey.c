@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/fault.h"
-#include "common/util.h"
+#include "common/base/fault.h"
+#include "common/base/util.h"
 #include "fuse/cache_priv.h"
 
 /* With the lock held: whoever has ENTRY's coming name loses it.  Its file may be in use, or on its way out, just now:

@@ -10,9 +10,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "common/fail.h"
-#include "common/fault.h"
-#include "common/log.h"
+#include "common/base/fail.h"
+#include "common/base/fault.h"
+#include "common/base/log.h"
 #include "fuse/chain_priv.h"
 #include "fuse/hops.h"
 

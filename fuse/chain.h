@@ -14,7 +14,7 @@
 #ifndef KR_FUSE_CHAIN_H
 #define KR_FUSE_CHAIN_H
 
-#include "common/extent_map.h"
+#include "common/base/extent_map.h"
 #include "common/msg.h"
 #include "fuse/mount.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "fuse/chain_priv.h"
 #include "fuse/hops.h"
 #include "fuse/mount.h"

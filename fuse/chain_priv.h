@@ -3,7 +3,7 @@
 #define KR_FUSE_CHAIN_PRIV_H
 
 #include "common/conn.h"
-#include "common/list.h"
+#include "common/base/list.h"
 #include "fuse/chain.h"
 #include "fuse/journal.h"
 #include "fuse/loop.h"

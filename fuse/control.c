@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "common/conn.h"
-#include "common/fail.h"
-#include "common/log.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/log.h"
+#include "common/base/util.h"
 #include "fuse/control_place.h"
 #include "fuse/file.h"
 #include "fuse/flush.h"

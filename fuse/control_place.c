@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/fail.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/util.h"
 
 enum { PLACES = 3, NOTE_MAX = 8192 };
 

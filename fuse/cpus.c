@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 
 /* A number at *AT, behind which *AT is afterwards. */
 static int parse_number(const char **at, unsigned long *ret_number)

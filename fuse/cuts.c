@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/fault.h"
-#include "common/log.h"
+#include "common/base/fault.h"
+#include "common/base/log.h"
 #include "fuse/file_priv.h"
 #include "fuse/inode.h"
 #include "fuse/notify.h"

@@ -15,7 +15,7 @@
 #ifndef KR_FUSE_CUTS_H
 #define KR_FUSE_CUTS_H
 
-#include "common/types.h"
+#include "common/base/types.h"
 #include "fuse/rpc.h"
 
 struct kr_files;

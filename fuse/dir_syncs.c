@@ -5,9 +5,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "common/list.h"
-#include "common/table.h"
-#include "common/util.h"
+#include "common/base/list.h"
+#include "common/base/table.h"
+#include "common/base/util.h"
 
 /* A directory with changes that no fsync of it has followed. */
 struct change {

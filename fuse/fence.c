@@ -6,7 +6,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 
 enum { LOOK_MS = 100 };
 

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/fault.h"
+#include "common/base/fault.h"
 #include "fuse/file_priv.h"
 #include "fuse/op_file.h"
 #include "fuse/rpc.h"

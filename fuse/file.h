@@ -16,10 +16,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "common/extent_map.h"
-#include "common/list.h"
+#include "common/base/extent_map.h"
+#include "common/base/list.h"
 #include "common/msg.h"
-#include "common/table.h"
+#include "common/base/table.h"
 #include "fuse/flush.h"
 #include "fuse/holder.h"
 #include "fuse/loop.h"

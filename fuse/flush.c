@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "fuse/chain_priv.h"
 #include "fuse/op.h"
 #include "fuse/options.h"

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 
 void kr_flush_plan_want(struct kr_flush_plan *plan, uint64_t seq, bool urgent)
 {

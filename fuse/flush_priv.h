@@ -2,7 +2,7 @@
 #ifndef KR_FUSE_FLUSH_PRIV_H
 #define KR_FUSE_FLUSH_PRIV_H
 
-#include "common/buf.h"
+#include "common/base/buf.h"
 #include "fuse/chain.h"
 #include "fuse/file.h"
 #include "fuse/flush.h"

@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "common/fault.h"
-#include "common/log.h"
+#include "common/base/fault.h"
+#include "common/base/log.h"
 #include "fuse/flush_priv.h"
 
 /* The send that a ROUND asks for; NULL: it has been given up.  Of a replay that went inline the server may not have kept the

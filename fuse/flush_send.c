@@ -7,9 +7,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "common/fail.h"
-#include "common/fault.h"
-#include "common/log.h"
+#include "common/base/fail.h"
+#include "common/base/fault.h"
+#include "common/base/log.h"
 #include "fuse/flush_priv.h"
 
 enum { FLUSH_INLINE = 1, FLUSH_REPLAY = 2, READ_AT_ONCE = KR_BLOCK_SIZE };

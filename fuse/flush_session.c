@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "fuse/flush_priv.h"
 
 bool kr_flush_is_current_boot(const struct kr_file *file, const struct kr_applied *applied)

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/hex.h"
-#include "common/log.h"
-#include "common/text.h"
+#include "common/base/hex.h"
+#include "common/base/log.h"
+#include "common/base/text.h"
 #include "fuse/flush_priv.h"
 
 /* One file's share. */

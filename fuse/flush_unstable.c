@@ -15,7 +15,7 @@
  */
 #include <errno.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "fuse/flush_priv.h"
 
 /* --- as dirty bytes -------------------------------------------------------------------------------------------------- */

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "fuse/fence.h"
 #include "fuse/flush_priv.h"
 #include "fuse/options.h"

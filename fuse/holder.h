@@ -23,7 +23,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/types.h"
+#include "common/base/types.h"
 
 enum kr_holder_action {
 	KR_HOLDER_NOTHING,

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/fail.h"
-#include "common/log.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/log.h"
+#include "common/base/util.h"
 #include "fuse/hops_priv.h"
 #include "fuse/options.h"
 #include "fuse/rpc.h"

@@ -4,7 +4,7 @@
 #ifndef KR_FUSE_HOPS_PRIV_H
 #define KR_FUSE_HOPS_PRIV_H
 
-#include "common/list.h"
+#include "common/base/list.h"
 #include "common/pair_conn.h"
 #include "fuse/hops.h"
 #include "fuse/mount.h"

@@ -19,8 +19,8 @@
 #ifndef KR_FUSE_INODE_H
 #define KR_FUSE_INODE_H
 
-#include "common/table.h"
-#include "common/types.h"
+#include "common/base/table.h"
+#include "common/base/types.h"
 
 struct kr_inodes;
 

@@ -7,9 +7,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "common/boot.h"
-#include "common/buf.h"
-#include "common/fail.h"
+#include "common/base/boot.h"
+#include "common/base/buf.h"
+#include "common/base/fail.h"
 #include "fuse/journal_guard.h"
 #include "fuse/journal_priv.h"
 

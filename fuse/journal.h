@@ -16,9 +16,9 @@
 #ifndef KR_FUSE_JOURNAL_H
 #define KR_FUSE_JOURNAL_H
 
-#include "common/extent_map.h"
-#include "common/list.h"
-#include "common/types.h"
+#include "common/base/extent_map.h"
+#include "common/base/list.h"
+#include "common/base/types.h"
 
 struct kr_journal;
 

@@ -7,10 +7,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "common/buf.h"
-#include "common/fail.h"
-#include "common/fault.h"
-#include "common/log.h"
+#include "common/base/buf.h"
+#include "common/base/fail.h"
+#include "common/base/fault.h"
+#include "common/base/log.h"
 #include "fuse/journal_guard.h"
 #include "fuse/journal_priv.h"
 #include "fuse/journal_record.h"

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "fuse/journal_priv.h"
 #include "fuse/journal_record.h"
 

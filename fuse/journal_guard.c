@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <stddef.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 
 static _Thread_local sigjmp_buf *volatile way_out;
 

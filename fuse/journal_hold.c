@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "common/fault.h"
+#include "common/base/fault.h"
 #include "fuse/journal_guard.h"
 #include "fuse/journal_priv.h"
 #include "fuse/journal_record.h"

@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/buf.h"
-#include "common/fail.h"
+#include "common/base/buf.h"
+#include "common/base/fail.h"
 #include "fuse/journal_priv.h"
 #include "fuse/journal_record.h"
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "fuse/journal_recover_priv.h"
 
 /* --- files --------------------------------------------------------------------------------------------------- */

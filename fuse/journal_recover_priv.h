@@ -2,7 +2,7 @@
 #ifndef KR_FUSE_JOURNAL_RECOVER_PRIV_H
 #define KR_FUSE_JOURNAL_RECOVER_PRIV_H
 
-#include "common/table.h"
+#include "common/base/table.h"
 #include "fuse/journal_priv.h"
 #include "fuse/journal_read.h"
 

@@ -12,8 +12,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "common/fail.h"
-#include "common/fault.h"
+#include "common/base/fail.h"
+#include "common/base/fault.h"
 #include "fuse/journal_guard.h"
 #include "fuse/journal_priv.h"
 #include "fuse/journal_record.h"

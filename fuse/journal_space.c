@@ -10,7 +10,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-#include "common/fault.h"
+#include "common/base/fault.h"
 #include "fuse/journal_priv.h"
 
 enum { BLOCK = 4096 }; /* smaller pieces free nothing on the filesystems we know */

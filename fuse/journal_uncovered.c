@@ -9,10 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/fail.h"
-#include "common/fault.h"
-#include "common/hex.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/fault.h"
+#include "common/base/hex.h"
+#include "common/base/util.h"
 #include "fuse/journal_recover_priv.h"
 
 enum { TEXT_MAX = 128 << 20, ROOM = 1 << 20 };

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "fuse/journal_read.h"
 #include "fuse/journal_uncovered.h"
 

@@ -18,9 +18,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/fail.h"
-#include "common/log.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/log.h"
+#include "common/base/util.h"
 #include "fuse/batch.h"
 #include "fuse/cpus.h"
 #include "fuse/mountpoint.h"

@@ -12,7 +12,7 @@
 #ifndef KR_FUSE_LATE_H
 #define KR_FUSE_LATE_H
 
-#include "common/types.h"
+#include "common/base/types.h"
 
 struct kr_file;
 struct kr_flush;

@@ -9,11 +9,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "common/fail.h"
-#include "common/fault.h"
-#include "common/hex.h"
-#include "common/log.h"
-#include "common/text.h"
+#include "common/base/fail.h"
+#include "common/base/fault.h"
+#include "common/base/hex.h"
+#include "common/base/log.h"
+#include "common/base/text.h"
 #include "fuse/flush_priv.h"
 #include "fuse/late_priv.h"
 #include "fuse/options.h"

@@ -2,7 +2,7 @@
 #ifndef KR_FUSE_LATE_PRIV_H
 #define KR_FUSE_LATE_PRIV_H
 
-#include "common/extent_map.h"
+#include "common/base/extent_map.h"
 #include "fuse/file.h"
 #include "fuse/late.h"
 #include "fuse/loop.h"

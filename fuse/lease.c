@@ -1,8 +1,8 @@
 /* Does what a file's holder asks for: LEASE, RETURN, flushes for a recall; and tells it what became of them.  Loop thread. */
 #include <errno.h>
 
-#include "common/fault.h"
-#include "common/log.h"
+#include "common/base/fault.h"
+#include "common/base/log.h"
 #include "fuse/file_priv.h"
 #include "fuse/op.h"
 #include "fuse/stage.h"

@@ -7,7 +7,7 @@
 
 #include "common/lookups.h"
 #include "common/notes.h"
-#include "common/util.h"
+#include "common/base/util.h"
 #include "common/wire.h"
 
 enum { NEAR = 8, SLACK = 16, SCAN_MAX = 2048, NOWHERE = -1 };

@@ -13,12 +13,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/fail.h"
-#include "common/hex.h"
-#include "common/log.h"
-#include "common/table.h"
-#include "common/text.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/hex.h"
+#include "common/base/log.h"
+#include "common/base/table.h"
+#include "common/base/text.h"
+#include "common/base/util.h"
 #include "fuse/options.h"
 
 enum { ID_BYTES = 16, IDENTITY_MAX = 8192, SECTOR = 512 };

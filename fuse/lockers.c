@@ -6,8 +6,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "common/table.h"
-#include "common/util.h"
+#include "common/base/table.h"
+#include "common/base/util.h"
 
 /* One process and one file. */
 struct locker {

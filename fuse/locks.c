@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "fuse/file.h"
 #include "fuse/inode.h"
 #include "fuse/lockers.h"

@@ -11,7 +11,7 @@
 #ifndef KR_FUSE_LOCKS_H
 #define KR_FUSE_LOCKS_H
 
-#include "common/lock_table.h"
+#include "common/base/lock_table.h"
 #include "fuse/mount.h"
 
 struct kr_file;

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "common/auth_munge.h"
-#include "common/fail.h"
-#include "common/log.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/log.h"
+#include "common/base/util.h"
 #include "fuse/options.h"
 
 struct kr_login {

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <uv.h>
 
-#include "common/list.h"
+#include "common/base/list.h"
 
 struct kr_loop;
 

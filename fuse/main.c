@@ -21,9 +21,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/fail.h"
-#include "common/log.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/log.h"
+#include "common/base/util.h"
 #include "fuse/cpus.h"
 #include "fuse/localdir.h"
 #include "fuse/mountpoint.h"

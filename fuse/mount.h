@@ -11,8 +11,8 @@
 #include <stdint.h>
 #include <uv.h>
 
-#include "common/list.h"
-#include "common/util.h"
+#include "common/base/list.h"
+#include "common/base/util.h"
 
 struct fuse_session;
 struct kr_mount_options;

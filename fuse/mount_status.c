@@ -3,9 +3,9 @@
 
 #include <unistd.h>
 
-#include "common/buf.h"
-#include "common/text.h"
-#include "common/util.h"
+#include "common/base/buf.h"
+#include "common/base/text.h"
+#include "common/base/util.h"
 #include "fuse/cache.h"
 #include "fuse/file.h"
 #include "fuse/flush.h"

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "common/types.h"
+#include "common/base/types.h"
 
 /* WHOLE, of a directory: all its names are noted. It is noted before any of them and never anew, so that it ends before they do. */
 enum kr_note_kind { KR_NOTE_ENTRY, KR_NOTE_SEARCH, KR_NOTE_WHOLE, KR_NOTE_ATTR, KR_NOTE_BARE, KR_NOTE_XATTR, KR_NOTE_XATTR_LIST, KR_NOTE_MAY, KR_NOTE_TARGET, KR_NOTE_PAGE };

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/notes.h"
-#include "common/util.h"
+#include "common/base/util.h"
 
 void kr_note_store_init(struct kr_note_store *store)
 {

@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
-#include "common/list.h"
-#include "common/table.h"
+#include "common/base/list.h"
+#include "common/base/table.h"
 
 enum { KR_NOTES_MAX = 65536, KR_NOTES_BYTES_MAX = 32 << 20 };
 

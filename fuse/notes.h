@@ -11,8 +11,8 @@
 
 #include <jansson.h>
 
-#include "common/list.h"
-#include "common/types.h"
+#include "common/base/list.h"
+#include "common/base/types.h"
 #include "fuse/mount.h"
 
 struct kr_notes;

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "fuse/shim.h"
 
 enum { THREADS_MAX = 16, BUSY_MAX = 10 };

@@ -9,8 +9,8 @@
 #ifndef KR_FUSE_NOTIFY_H
 #define KR_FUSE_NOTIFY_H
 
-#include "common/list.h"
-#include "common/types.h"
+#include "common/base/list.h"
+#include "common/base/types.h"
 
 struct fuse_session;
 struct kr_notifier;

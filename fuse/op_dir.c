@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "fuse/ahead.h"
 #include "fuse/dir_syncs.h"
 #include "fuse/notes.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <sys/sysmacros.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "fuse/ahead.h"
 #include "fuse/batch.h"
 #include "fuse/cache.h"

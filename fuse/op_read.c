@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/fault.h"
+#include "common/base/fault.h"
 #include "fuse/batch.h"
 #include "fuse/file_read.h"
 #include "fuse/op_file.h"

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <sys/sysmacros.h>
 
-#include "common/fail.h"
-#include "common/fault.h"
-#include "common/log.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/fault.h"
+#include "common/base/log.h"
+#include "common/base/util.h"
 #include "fuse/notify.h"
 #include "fuse/op.h"
 #include "fuse/options.h"

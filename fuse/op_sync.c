@@ -3,7 +3,7 @@
  * A close ends the byte-range locks of the process on the file, whichever of its descriptors was closed. */
 #include <errno.h>
 
-#include "common/fault.h"
+#include "common/base/fault.h"
 #include "fuse/locks.h"
 #include "fuse/op_file.h"
 #include "fuse/options.h"

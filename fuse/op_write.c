@@ -19,7 +19,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-#include "common/fault.h"
+#include "common/base/fault.h"
 #include "fuse/batch.h"
 #include "fuse/locks.h"
 #include "fuse/notify.h"

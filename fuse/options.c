@@ -7,12 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "common/munge.h"
 #include "common/options.h"
 #include "common/seal.h"
-#include "common/types.h"
-#include "common/util.h"
+#include "common/base/types.h"
+#include "common/base/util.h"
 #include "fuse/cpus.h"
 
 #define FIELD(name) offsetof(struct kr_mount_options, name)

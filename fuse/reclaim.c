@@ -1,7 +1,7 @@
 /* What becomes of files when the session is lost: RECLAIM says what they need, its answer what they keep.  Loop thread. */
 #include <errno.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "fuse/file_priv.h"
 #include "fuse/journal.h"
 #include "fuse/locks.h"

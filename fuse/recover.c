@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "fuse/flush_priv.h"
 
 /* The file may be there already only in tests; normally nothing has been served yet. */

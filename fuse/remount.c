@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/mount.h>
 
-#include "common/fail.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/util.h"
 #include "fuse/mountpoint.h"
 
 static const struct {

@@ -2,7 +2,7 @@
 #ifndef KR_FUSE_RPC_PRIV_H
 #define KR_FUSE_RPC_PRIV_H
 
-#include "common/table.h"
+#include "common/base/table.h"
 #include "fuse/notes.h"
 #include "fuse/rpc.h"
 

@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/fail.h"
-#include "common/log.h"
+#include "common/base/fail.h"
+#include "common/base/log.h"
 #include "fuse/ahead.h"
 #include "fuse/batch.h"
 #include "fuse/bring.h"

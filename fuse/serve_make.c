@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/fail.h"
-#include "common/log.h"
-#include "common/privilege.h"
+#include "common/base/fail.h"
+#include "common/base/log.h"
+#include "common/base/privilege.h"
 #include "fuse/bring.h"
 #include "fuse/cache.h"
 #include "fuse/control.h"

@@ -4,7 +4,7 @@
 #ifndef KR_FUSE_SESSION_H
 #define KR_FUSE_SESSION_H
 
-#include "common/types.h"
+#include "common/base/types.h"
 #include "fuse/mount.h"
 
 struct kr_session;

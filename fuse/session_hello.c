@@ -7,10 +7,10 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include "common/fail.h"
-#include "common/log.h"
+#include "common/base/fail.h"
+#include "common/base/log.h"
 #include "common/notes.h"
-#include "common/util.h"
+#include "common/base/util.h"
 #include "fuse/dir_syncs.h"
 #include "fuse/localdir.h"
 #include "fuse/login.h"

@@ -9,7 +9,7 @@
 #ifndef KR_FUSE_SESSION_PRIV_H
 #define KR_FUSE_SESSION_PRIV_H
 
-#include "common/list.h"
+#include "common/base/list.h"
 #include "common/msg.h"
 #include "fuse/rpc.h"
 #include "fuse/session.h"

@@ -19,8 +19,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "common/fail.h"
-#include "common/fault.h"
+#include "common/base/fail.h"
+#include "common/base/fault.h"
 
 #define KR_INIT_PARALLEL_DIROPS (UINT32_C(1) << 18)
 #define KR_INIT_EXT (UINT32_C(1) << 30)

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 
 #define BIT(number) (UINT64_C(1) << ((number) - 1))
 

@@ -17,9 +17,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/buf.h"
-#include "common/extent_map.h"
-#include "common/types.h"
+#include "common/base/buf.h"
+#include "common/base/extent_map.h"
+#include "common/base/types.h"
 
 struct kr_mount;
 struct kr_file;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "fuse/cache_format.h"
 #include "fuse/hops_priv.h"
 #include "fuse/journal.h"

@@ -1,7 +1,7 @@
 /* What a stage gives to peers downstream.  Loop thread. */
 #include <errno.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "fuse/cache_format.h"
 #include "fuse/stage_priv.h"
 

@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "fuse/hops_priv.h"
 #include "fuse/stage_priv.h"
 

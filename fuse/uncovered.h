@@ -12,7 +12,7 @@
 #ifndef KR_FUSE_UNCOVERED_H
 #define KR_FUSE_UNCOVERED_H
 
-#include "common/list.h"
+#include "common/base/list.h"
 #include "fuse/journal.h"
 
 struct kr_file;

@@ -11,7 +11,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "fuse/file_priv.h"
 #include "fuse/flush_priv.h"
 

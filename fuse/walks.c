@@ -1,7 +1,7 @@
 /* See walks.h. */
 #include "fuse/walks.h"
 
-#include "common/util.h"
+#include "common/base/util.h"
 
 static struct kr_walk *find(struct kr_walks *walks, uint64_t place)
 {

@@ -2,7 +2,7 @@
  * step with ours. */
 #include <errno.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "mpiio/api.h"
 #include "mpiio/errors.h"
 #include "mpiio/file.h"

@@ -1,7 +1,7 @@
 /* The calls of MPI-IO that set and tell the file view. */
 #include <string.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "mpiio/api.h"
 #include "mpiio/errors.h"
 #include "mpiio/file.h"

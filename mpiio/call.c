@@ -1,7 +1,7 @@
 /* See call.h. */
 #include "mpiio/call.h"
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "mpiio/collective.h"
 #include "mpiio/errors.h"
 #include "mpiio/independent.h"

@@ -10,7 +10,7 @@
 #include <assert.h>
 #include <errno.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "mpiio/typemap_priv.h"
 
 /* The part of LIST in which data byte DATA lies. */

@@ -15,7 +15,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "common/table.h"
+#include "common/base/table.h"
 #include "mpiio/hints.h"
 #include "mpiio/io_thread.h"
 #include "mpiio/mount.h"

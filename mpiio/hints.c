@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 
 enum kind { NUMBER32, NUMBER64, SWITCH, ORDER, TEXT };
 

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/list.h"
+#include "common/base/list.h"
 
 /* Owned by the submitter; must live until it is done, or until `finished` is called, if that is set: then nobody may wait for
  * the job, and the thread does not touch it afterwards. */

@@ -11,7 +11,7 @@
  */
 #include <stdlib.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "mpiio/call.h"
 #include "mpiio/collective.h"
 #include "mpiio/errors.h"

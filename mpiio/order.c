@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 
 static const char *const names[] = {"rank", "pairwise", "nd_shift", "nd_rank_shift"};
 

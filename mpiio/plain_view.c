@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "mpiio/cursor.h"
 #include "mpiio/typemap_priv.h"
 

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 
 void kr_shape_init(struct kr_shape *shape, int64_t displacement, uint64_t etype_size, struct kr_typemap *map)
 {

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "mpiio/collective.h"
 #include "mpiio/tags.h"
 

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 
 int kr_stripes_init(struct kr_stripes *stripes, uint64_t stripe_size, uint64_t buffer_size, uint32_t aggregators,
 	uint64_t lo, uint64_t hi)

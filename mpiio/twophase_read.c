@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/fail.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/util.h"
 #include "mpiio/errors.h"
 #include "mpiio/slots.h"
 #include "mpiio/tags.h"

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "mpiio/typemap_priv.h"
 
 int kr_typemap_make(int64_t displacement, int64_t lb, int64_t extent, struct kr_typenode *layout,

@@ -3,7 +3,7 @@
  */
 #include <errno.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "mpiio/typemap_priv.h"
 
 /* What the dimensions so far have made of the element. */

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "mpiio/typemap_priv.h"
 
 /* Lists within lists are taken apart up to this many parts; beyond, keeping them together may be what makes them small. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "mpiio/typemap_priv.h"
 
 void kr_typenode_put(struct kr_typenode *node)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "mpiio/leb128.h"
 #include "mpiio/typemap_priv.h"
 

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "mpiio/leb128.h"
 #include "mpiio/typemap_priv.h"
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/fail.h"
-#include "common/table.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/table.h"
+#include "common/base/util.h"
 #include "mpiio/tags.h"
 
 int kr_views_init(struct kr_views *views, int ranks)

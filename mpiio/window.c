@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "mpiio/slots.h"
 
 int kr_window_init(struct kr_window *window, MPI_Comm comm, int size)

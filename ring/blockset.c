@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 
 enum { PAGE_BITS = 4096, PAGE_WORDS = PAGE_BITS / 64 };
 

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/table.h"
+#include "common/base/table.h"
 
 struct kr_blockset {
 	struct kr_table pages;

@@ -6,8 +6,8 @@
 #ifndef KR_RING_FETCHES_H
 #define KR_RING_FETCHES_H
 
-#include "common/list.h"
-#include "common/table.h"
+#include "common/base/list.h"
+#include "common/base/table.h"
 
 enum kr_fetch_state { KR_FETCH_QUEUED, KR_FETCH_ASKED };
 enum kr_fetch_why { KR_FETCH_AHEAD, KR_FETCH_DEMAND };

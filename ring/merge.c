@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/fail.h"
-#include "common/types.h"
+#include "common/base/fail.h"
+#include "common/base/types.h"
 
 /* Pieces shorter than this are copied together; longer ones go out as they are. */
 enum { COPY_BELOW = KR_BLOCK_SIZE / 2 };

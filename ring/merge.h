@@ -8,8 +8,8 @@
 #ifndef KR_RING_MERGE_H
 #define KR_RING_MERGE_H
 
-#include "common/buf.h"
-#include "common/list.h"
+#include "common/base/buf.h"
+#include "common/base/list.h"
 
 /* What an extent takes in memory besides its bytes, at most: its buffer's head, and its place in the queue. */
 enum { KR_MERGE_COST = 256 };

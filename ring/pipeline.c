@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 
 /* A node that has found more upstreams dead than this asks the server. */
 enum { FAILED_MAX = 16 };

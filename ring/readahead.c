@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 
 /* How many times what was read in sequence is staged ahead. */
 enum { AHEAD_FACTOR = 4 };

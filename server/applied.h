@@ -6,9 +6,9 @@
 #ifndef KR_SERVER_APPLIED_H
 #define KR_SERVER_APPLIED_H
 
-#include "common/list.h"
-#include "common/table.h"
-#include "common/types.h"
+#include "common/base/list.h"
+#include "common/base/table.h"
+#include "common/base/types.h"
 
 enum { KR_APPLIED_MAX = 65536, KR_APPLIED_NODES_MAX = 4096 };
 

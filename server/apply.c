@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/fail.h"
-#include "common/fault.h"
+#include "common/base/fail.h"
+#include "common/base/fault.h"
 #include "server/data_priv.h"
 
 struct kr_apply *kr_apply_new(struct kr_sfile *file, uint64_t round, void (*done)(struct kr_apply *apply), void *context)

@@ -4,7 +4,7 @@
 #ifndef KR_SERVER_APPLY_H
 #define KR_SERVER_APPLY_H
 
-#include "common/buf.h"
+#include "common/base/buf.h"
 #include "server/export.h"
 #include "server/gate.h"
 

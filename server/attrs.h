@@ -2,7 +2,7 @@
 #ifndef KR_SERVER_ATTRS_H
 #define KR_SERVER_ATTRS_H
 
-#include "common/types.h"
+#include "common/base/types.h"
 
 struct kr_request;
 struct kr_server;

@@ -8,11 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/fail.h"
-#include "common/hex.h"
-#include "common/log.h"
-#include "common/text.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/hex.h"
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "common/base/util.h"
 
 static const char log_name[] = "conflicts";
 enum { HEX_MAX = 2 * KR_FID_MAX + 1 };

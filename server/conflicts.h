@@ -18,9 +18,9 @@
 #include <pthread.h>
 
 #include "common/key.h"
-#include "common/list.h"
-#include "common/table.h"
-#include "common/types.h"
+#include "common/base/list.h"
+#include "common/base/table.h"
+#include "common/base/types.h"
 
 enum { KR_CONFLICTS_MAX = 16384, KR_CONFLICTS_SHOWN = 100, KR_CONFLICTS_LOG = 64 << 20,
 	KR_CONFLICTS_SPARE = 1024 }; /* lines that do not count, whatever counts */

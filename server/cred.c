@@ -11,9 +11,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "common/fail.h"
-#include "common/privilege.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/privilege.h"
+#include "common/base/util.h"
 
 #define CAP(n) (UINT64_C(1) << (n))
 

@@ -8,7 +8,7 @@
 #ifndef KR_SERVER_CRED_H
 #define KR_SERVER_CRED_H
 
-#include "common/types.h"
+#include "common/base/types.h"
 
 struct kr_as {
 	bool ids, umask, umask_lock;

@@ -4,7 +4,7 @@
 #include <sodium.h>
 #include <stdlib.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "server/data_priv.h"
 #include "server/export.h"
 #include "server/feed.h"

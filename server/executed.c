@@ -14,10 +14,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/fail.h"
-#include "common/log.h"
-#include "common/table.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/log.h"
+#include "common/base/table.h"
+#include "common/base/util.h"
 #include "server/turn.h"
 
 struct slot {

@@ -1,7 +1,7 @@
 /* See expiry.h. */
 #include "server/expiry.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/flush.h"
 #include "server/leases.h"
 #include "server/request.h"

@@ -8,9 +8,9 @@
 #ifndef KR_SERVER_FDS_H
 #define KR_SERVER_FDS_H
 
-#include "common/list.h"
-#include "common/table.h"
-#include "common/types.h"
+#include "common/base/list.h"
+#include "common/base/table.h"
+#include "common/base/types.h"
 
 #define KR_FDS_IDLE_NS KR_NS_PER_S
 

@@ -3,8 +3,8 @@
 
 #include <errno.h>
 
-#include "common/fail.h"
-#include "common/table.h"
+#include "common/base/fail.h"
+#include "common/base/table.h"
 #include "server/siphash.h"
 
 enum { CODE = 8, KIND = 1, INODE_LENGTH = 20, HANDLE_TYPE = 4 };

@@ -12,7 +12,7 @@
 #ifndef KR_SERVER_FID_H
 #define KR_SERVER_FID_H
 
-#include "common/types.h"
+#include "common/base/types.h"
 
 enum { KR_FID_SECRET = 16, KR_FID_HANDLE_MAX = 128 };
 enum kr_fid_kind { KR_FID_HANDLE = 1, KR_FID_INODE = 2 };

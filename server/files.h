@@ -6,9 +6,9 @@
 #ifndef KR_SERVER_FILES_H
 #define KR_SERVER_FILES_H
 
-#include "common/list.h"
-#include "common/table.h"
-#include "common/types.h"
+#include "common/base/list.h"
+#include "common/base/table.h"
+#include "common/base/types.h"
 #include "server/cover.h"
 #include "server/flush.h"
 #include "server/lease_table.h"

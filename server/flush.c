@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/export.h"
 #include "server/intake.h"
 #include "server/notes.h"

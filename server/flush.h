@@ -5,7 +5,7 @@
 #ifndef KR_SERVER_FLUSH_H
 #define KR_SERVER_FLUSH_H
 
-#include "common/types.h"
+#include "common/base/types.h"
 #include "server/round.h"
 #include "server/stable.h"
 

@@ -4,7 +4,7 @@
  */
 #include "server/flush_priv.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/intake.h"
 
 void kr_flush_received(struct kr_sfile *file, uint64_t round)

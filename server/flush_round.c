@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/fault.h"
+#include "common/base/fault.h"
 #include "server/apply.h"
 #include "server/export.h"
 #include "server/intake.h"

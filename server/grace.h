@@ -8,8 +8,8 @@
 #define KR_SERVER_GRACE_H
 
 #include "common/key.h"
-#include "common/list.h"
-#include "common/table.h"
+#include "common/base/list.h"
+#include "common/base/table.h"
 
 enum { KR_GRACE_LEASES = 15 };
 

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "server/fid.h"
 
 enum { SMALLEST = 64 };

@@ -10,7 +10,7 @@
 
 #include <stddef.h>
 
-#include "common/types.h"
+#include "common/base/types.h"
 
 enum { KR_GRANT_READ = 1, KR_GRANT_WRITE = 2, KR_GRANT_ALL = 3, KR_GRANTS_MAX = 1 << 20 };
 

@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/fail.h"
-#include "common/fault.h"
-#include "common/log.h"
+#include "common/base/fail.h"
+#include "common/base/fault.h"
+#include "common/base/log.h"
 #include "common/notes.h"
 #include "server/export.h"
 #include "server/options.h"

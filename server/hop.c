@@ -5,8 +5,8 @@
 #include <sodium.h>
 #include <stdlib.h>
 
-#include "common/fail.h"
-#include "common/log.h"
+#include "common/base/fail.h"
+#include "common/base/log.h"
 #include "server/data_priv.h"
 #include "server/feed.h"
 #include "server/intake.h"

@@ -7,7 +7,7 @@
 #define KR_SERVER_HOP_H
 
 #include "common/conn.h"
-#include "common/list.h"
+#include "common/base/list.h"
 
 struct kr_data;
 

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/apply.h"
 #include "server/data_priv.h"
 #include "server/hop.h"

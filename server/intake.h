@@ -9,7 +9,7 @@
 #define KR_SERVER_INTAKE_H
 
 #include "common/conn.h"
-#include "common/list.h"
+#include "common/base/list.h"
 
 struct kr_apply;
 struct kr_hop;

@@ -8,8 +8,8 @@
 #define KR_SERVER_LAPSES_H
 
 #include "common/key.h"
-#include "common/list.h"
-#include "common/table.h"
+#include "common/base/list.h"
+#include "common/base/table.h"
 
 enum { KR_LAPSES_MAX = 65536 };
 

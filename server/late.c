@@ -4,9 +4,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/fault.h"
-#include "common/fail.h"
-#include "common/log.h"
+#include "common/base/fault.h"
+#include "common/base/fail.h"
+#include "common/base/log.h"
 #include "server/conflicts.h"
 #include "server/data.h"
 #include "server/request.h"

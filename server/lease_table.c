@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "server/lease_turns.h"
 
 static struct kr_lease_holder *find_or_add_holder(struct kr_lease_table *table, uint32_t node)

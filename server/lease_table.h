@@ -22,8 +22,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/list.h"
-#include "common/types.h"
+#include "common/base/list.h"
+#include "common/base/types.h"
 
 struct kr_lease_holder {
 	struct kr_link link;

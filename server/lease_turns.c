@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "server/crowd.h"
 
 struct kr_lease_holder *kr_lease_turns_holder(const struct kr_lease_table *table, uint32_t node)

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/attrs.h"
 #include "server/data.h"
 #include "server/notes.h"

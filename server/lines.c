@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/buf.h"
-#include "common/fail.h"
-#include "common/util.h"
+#include "common/base/buf.h"
+#include "common/base/fail.h"
+#include "common/base/util.h"
 
 /* What a line before it that was cut short has left does not spoil it. */
 void kr_lines_add(struct kr_lines *lines, const char *line)

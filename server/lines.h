@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "common/types.h"
+#include "common/base/types.h"
 
 enum { KR_LINE_MAX = 2 * KR_FID_MAX + 128 }; /* without its checksum */
 

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "server/files.h"
 #include "server/opens.h"
 #include "server/server.h"

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/list.h"
+#include "common/base/list.h"
 
 struct kr_fid;
 struct kr_server;

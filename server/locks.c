@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/fault.h"
+#include "common/base/fault.h"
 #include "server/files.h"
 #include "server/request.h"
 #include "server/server.h"

@@ -1,4 +1,4 @@
-/* Locks wired to sessions: handlers of LOCK, LOCK_TEST and RECLAIM_LOCK. What they mean: common/lock_table.h. Loop thread. */
+/* Locks wired to sessions: handlers of LOCK, LOCK_TEST and RECLAIM_LOCK. What they mean: common/base/lock_table.h. Loop thread. */
 #ifndef KR_SERVER_LOCKS_H
 #define KR_SERVER_LOCKS_H
 

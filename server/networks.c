@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 
 static int parse_bits(const char *text, unsigned most, unsigned *ret_bits)
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "common/notes.h"
-#include "common/util.h"
+#include "common/base/util.h"
 
 void kr_note_table_init(struct kr_note_table *table)
 {

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/list.h"
+#include "common/base/list.h"
 
 struct kr_fid;
 struct kr_notes;

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/fault.h"
+#include "common/base/fault.h"
 #include "server/beside.h"
 #include "server/private.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/cuts.h"
 #include "server/data.h"
 #include "server/disturb.h"

@@ -3,10 +3,10 @@
 
 #include <errno.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "common/munge.h"
 #include "common/seal.h"
-#include "common/util.h"
+#include "common/base/util.h"
 #include "server/networks.h"
 
 #define FIELD(name) offsetof(struct kr_server_options, name)

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/log.h"
-#include "common/table.h"
+#include "common/base/log.h"
+#include "common/base/table.h"
 #include "server/export_priv.h"
 #include "server/private.h"
 

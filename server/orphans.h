@@ -9,7 +9,7 @@
 #ifndef KR_SERVER_ORPHANS_H
 #define KR_SERVER_ORPHANS_H
 
-#include "common/types.h"
+#include "common/base/types.h"
 
 struct kr_export;
 struct kr_orphans;

@@ -1,7 +1,7 @@
 /* See parked.h. */
 #include "server/parked.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/files.h"
 #include "server/request.h"
 #include "server/server.h"

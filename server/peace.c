@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/fail.h"
-#include "common/hex.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/hex.h"
+#include "common/base/util.h"
 
 enum { HEX = 33, LENGTH_MAX = 2 * HEX + 16 };
 

@@ -9,10 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/fail.h"
-#include "common/list.h"
-#include "common/table.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/list.h"
+#include "common/base/table.h"
+#include "common/base/util.h"
 #include "server/entry.h"
 
 static const uint64_t walk_pause_ns = 10 * KR_NS_PER_S;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "common/fault.h"
+#include "common/base/fault.h"
 #include "server/data.h"
 #include "server/disturb.h"
 #include "server/export.h"

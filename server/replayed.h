@@ -26,9 +26,9 @@
 #ifndef KR_SERVER_REPLAYED_H
 #define KR_SERVER_REPLAYED_H
 
-#include "common/list.h"
-#include "common/table.h"
-#include "common/types.h"
+#include "common/base/list.h"
+#include "common/base/table.h"
+#include "common/base/types.h"
 #include "server/applied.h"
 
 struct kr_server;

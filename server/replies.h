@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/list.h"
-#include "common/table.h"
+#include "common/base/list.h"
+#include "common/base/table.h"
 
 enum { KR_REPLIES_MAX = 16384 }; /* as KR_SESSION_REQUESTS_MAX */
 

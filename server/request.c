@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/fail.h"
-#include "common/log.h"
+#include "common/base/fail.h"
+#include "common/base/log.h"
 #include "server/behind.h"
 #include "server/once.h"
 #include "server/parked.h"

@@ -12,11 +12,11 @@
 
 #include <uv.h>
 
-#include "common/buf.h"
+#include "common/base/buf.h"
 #include "common/conn.h"
-#include "common/list.h"
+#include "common/base/list.h"
 #include "common/msg.h"
-#include "common/table.h"
+#include "common/base/table.h"
 #include "server/notes.h"
 #include "server/turn.h"
 

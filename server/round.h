@@ -22,7 +22,7 @@
 #ifndef KR_SERVER_ROUND_H
 #define KR_SERVER_ROUND_H
 
-#include "common/list.h"
+#include "common/base/list.h"
 
 enum {
 	KR_ROUND_ASKS_PER_NODE = 4,      /* unanswered ones on one file; a node of ours has one */

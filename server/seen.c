@@ -1,7 +1,7 @@
 /* See seen.h. */
 #include "server/seen.h"
 
-#include "common/util.h"
+#include "common/base/util.h"
 
 static uint64_t time_ns(struct kr_time t)
 {

@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/types.h"
+#include "common/base/types.h"
 
 #define KR_SEEN_SETTLE_NS (2 * KR_NS_PER_S)
 #define KR_SEEN_RECENT_NS (60 * KR_NS_PER_S)

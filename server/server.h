@@ -9,9 +9,9 @@
 #include <uv.h>
 
 #include "common/conn.h"
-#include "common/list.h"
-#include "common/lock_table.h"
-#include "common/table.h"
+#include "common/base/list.h"
+#include "common/base/lock_table.h"
+#include "common/base/table.h"
 #include "server/conflicts.h"
 #include "server/doubts.h"
 #include "server/grace.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/data.h"
 #include "server/files.h"
 #include "server/grace.h"

@@ -9,8 +9,8 @@
 
 #include "common/conn.h"
 #include "common/key.h"
-#include "common/list.h"
-#include "common/table.h"
+#include "common/base/list.h"
+#include "common/base/table.h"
 #include "server/asks.h"
 #include "server/grants.h"
 #include "server/lapses.h"

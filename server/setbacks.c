@@ -8,10 +8,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/fail.h"
-#include "common/hex.h"
-#include "common/log.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/hex.h"
+#include "common/base/log.h"
+#include "common/base/util.h"
 #include "server/lines.h"
 #include "server/server.h"
 #include "server/state.h"

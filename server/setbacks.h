@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/types.h"
+#include "common/base/types.h"
 
 struct kr_server;
 

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <sys/stat.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/fid.h"
 
 struct settling {

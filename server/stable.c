@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/fault.h"
-#include "common/log.h"
+#include "common/base/fault.h"
+#include "common/base/log.h"
 #include "server/data_priv.h"
 #include "server/export.h"
 #include "server/state.h"

@@ -10,7 +10,7 @@
 #ifndef KR_SERVER_STABLE_H
 #define KR_SERVER_STABLE_H
 
-#include "common/list.h"
+#include "common/base/list.h"
 
 struct kr_data;
 struct kr_sfile;

@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/fail.h"
-#include "common/fault.h"
-#include "common/hex.h"
-#include "common/log.h"
+#include "common/base/fail.h"
+#include "common/base/fault.h"
+#include "common/base/hex.h"
+#include "common/base/log.h"
 #include "server/state_priv.h"
 
 struct change {

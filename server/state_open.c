@@ -11,10 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/boot.h"
-#include "common/fail.h"
-#include "common/hex.h"
-#include "common/log.h"
+#include "common/base/boot.h"
+#include "common/base/fail.h"
+#include "common/base/hex.h"
+#include "common/base/log.h"
 #include "server/state_priv.h"
 
 enum { SMALL_FILE_MAX = 8192, NODES_MAX = 1 << 20, MARK_MAX = 80 };

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/text.h"
+#include "common/base/text.h"
 #include "server/data.h"
 #include "server/export.h"
 #include "server/files.h"

@@ -1,7 +1,7 @@
 /* See stopping.h. */
 #include "server/stopping.h"
 
-#include "common/util.h"
+#include "common/base/util.h"
 
 enum kr_stopping_step kr_stopping_next(struct kr_stopping *stopping, uint64_t now_ns, size_t jobs, bool idle)
 {

@@ -9,10 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/buf.h"
-#include "common/fail.h"
-#include "common/hex.h"
-#include "common/log.h"
+#include "common/base/buf.h"
+#include "common/base/fail.h"
+#include "common/base/hex.h"
+#include "common/base/log.h"
 #include "server/fid.h"
 #include "server/lines.h"
 #include "server/server.h"

@@ -21,9 +21,9 @@
 #ifndef KR_SERVER_SYNCED_H
 #define KR_SERVER_SYNCED_H
 
-#include "common/list.h"
-#include "common/table.h"
-#include "common/types.h"
+#include "common/base/list.h"
+#include "common/base/table.h"
+#include "common/base/types.h"
 
 enum {
 	KR_SYNCED_MAX = 65536, /* files; above, the floor rises without their knowledge: their rounds below it are judged */

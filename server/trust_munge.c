@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 #include "common/auth_munge.h"
-#include "common/fail.h"
-#include "common/log.h"
+#include "common/base/fail.h"
+#include "common/base/log.h"
 #include "server/options.h"
 #include "server/trust.h"
 

@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "common/fault.h"
-#include "common/table.h"
+#include "common/base/fault.h"
+#include "common/base/table.h"
 #include "server/fid.h"
 
 static _Thread_local struct kr_turn *taken;

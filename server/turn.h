@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/types.h"
+#include "common/base/types.h"
 
 enum kr_turn_kind { KR_TURN_MAKE, KR_TURN_LINK, KR_TURN_REMOVE, KR_TURN_RENAME };
 

@@ -14,7 +14,7 @@
  */
 #include <stdlib.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/data_priv.h"
 
 /* An UNSTABLE on its way to a node. */

@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/fail.h"
-#include "common/fault.h"
-#include "common/log.h"
+#include "common/base/fail.h"
+#include "common/base/fault.h"
+#include "common/base/log.h"
 #include "server/events.h"
 #include "server/export.h"
 #include "server/files.h"

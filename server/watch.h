@@ -28,7 +28,7 @@
 
 #include <jansson.h>
 
-#include "common/types.h"
+#include "common/base/types.h"
 
 struct kr_server;
 struct kr_sfile;

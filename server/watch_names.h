@@ -6,7 +6,7 @@
 #ifndef KR_SERVER_WATCH_NAMES_H
 #define KR_SERVER_WATCH_NAMES_H
 
-#include "common/types.h"
+#include "common/base/types.h"
 
 struct kr_server;
 

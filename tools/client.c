@@ -11,11 +11,11 @@
 #include <unistd.h>
 
 #include "common/conn.h"
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "common/resolve.h"
-#include "common/text.h"
-#include "common/types.h"
-#include "common/util.h"
+#include "common/base/text.h"
+#include "common/base/types.h"
+#include "common/base/util.h"
 #include "fuse/control_place.h"
 
 enum { STATUS_MAX = 64 << 20, TIMEOUT_MAX_S = 1000000000 };

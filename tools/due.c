@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/text.h"
-#include "common/util.h"
+#include "common/base/text.h"
+#include "common/base/util.h"
 
 struct kr_due {
 	json_t *written; /* by file: the last write then */

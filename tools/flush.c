@@ -7,9 +7,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/fail.h"
-#include "common/text.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/text.h"
+#include "common/base/util.h"
 #include "tools/client.h"
 #include "tools/commands.h"
 #include "tools/due.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "tools/gantt.h"
 
 void kr_gantt_init(struct kr_gantt *gantt)

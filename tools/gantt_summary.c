@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "tools/gantt.h"
 
 /* One rank in one call: its events of each phase are neighbours, in ascending order. */

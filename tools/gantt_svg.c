@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "tools/gantt.h"
 
 enum { LEFT = 130, CHART = 1200, RIGHT = 20, TOP = 56, ROW = 22, BOTTOM = 40, TICKS = 10 };

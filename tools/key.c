@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "common/key.h"
-#include "common/util.h"
+#include "common/base/util.h"
 
 #define DAY_S INT64_C(86400)
 

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #include "common/auth_munge.h"
-#include "common/fail.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/util.h"
 #include "tools/client.h"
 
 int kr_tool_proof_take(struct kr_tool_proof *proof, int option, const char *usage)

@@ -14,9 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/fail.h"
-#include "common/text.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/text.h"
+#include "common/base/util.h"
 
 /* One look, by a thread of its own. Two have it, the asker and the thread; the last one frees it. */
 struct look {

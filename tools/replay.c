@@ -10,10 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/fail.h"
-#include "common/log.h"
-#include "common/text.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "common/base/util.h"
 #include "tools/client.h"
 
 #ifdef KR_REPLAY

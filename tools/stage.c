@@ -12,9 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "common/kairan_ioctl.h"
-#include "common/util.h"
+#include "common/base/util.h"
 #include "tools/client.h"
 #include "tools/commands.h"
 #include "tools/place.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 
 static void add(struct kr_stage_list *list, const char *path, uint64_t size)
 {

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/fail.h"
-#include "common/text.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/text.h"
+#include "common/base/util.h"
 #include "fuse/control_place.h"
 #include "tools/client.h"
 #include "tools/commands.h"

@@ -17,8 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/fail.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/util.h"
 #include "fuse/control_place.h"
 #include "tools/client.h"
 #include "tools/commands.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "test/crash/disk_record.h"
 
 struct recorded disk;

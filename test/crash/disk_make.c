@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "test/crash/disk_record.h"
 
 /* How many of COUNT things that may be there are. */

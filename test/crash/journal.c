@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "test/crash/disk.h"
 #include "test/crash/journal_priv.h"
 

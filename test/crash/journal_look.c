@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/buf.h"
-#include "common/util.h"
+#include "common/base/buf.h"
+#include "common/base/util.h"
 #include "fuse/journal_format.h"
 #include "fuse/journal_record.h"
 #include "test/crash/disk.h"

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "common/auth.h"
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "test/fuzz/fuzz.h"
 
 enum { NOW = 1795291508 };

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "common/conn.h"
-#include "common/util.h"
+#include "common/base/util.h"
 #include "test/fuzz/fuzz.h"
 
 static unsigned seed, closed;

@@ -13,9 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/buf.h"
-#include "common/table.h"
-#include "common/util.h"
+#include "common/base/buf.h"
+#include "common/base/table.h"
+#include "common/base/util.h"
 #include "fuse/journal.h"
 #include "fuse/journal_read.h"
 #include "fuse/journal_record.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "common/key.h"
 #include "test/fuzz/fuzz.h"
 

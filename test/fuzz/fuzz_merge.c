@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "common/types.h"
+#include "common/base/types.h"
 #include "ring/merge.h"
 #include "test/fuzz/fuzz.h"
 

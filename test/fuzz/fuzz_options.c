@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "common/options.h"
-#include "common/util.h"
+#include "common/base/util.h"
 #include "test/fuzz/fuzz.h"
 
 struct values {

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "common/conn.h"
-#include "common/util.h"
+#include "common/base/util.h"
 #include "test/fuzz/fuzz.h"
 
 enum { FRAMES = 6, STREAM_MAX = 65536 };

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A mapping writer, a reader of cached pages, and a writer elsewhere in the file.   mapped.py EXPORT FAULT MOUNT1 MOUNT2 MOUNT3
-FAULT: what makes the daemon of MOUNT2 stand still where it drops pages (common/fault.h), or "" without that part."""
+FAULT: what makes the daemon of MOUNT2 stand still where it drops pages (common/base/fault.h), or "" without that part."""
 import mmap
 import os
 import sys

@@ -15,8 +15,8 @@
 #include <cmocka.h>
 
 #include "common/auth.h"
-#include "common/fail.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/util.h"
 
 #define SECRET "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 static const char node_text[] = "kairan-key 1\nid db316863cac308b850d8258d73e662cd\nidentity node\ncreated 2026-11-21T20:05:08Z\n"

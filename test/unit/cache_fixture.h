@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "fuse/cache.h"
 #include "fuse/cache_format.h"
 #include "test/unit/directory.h"

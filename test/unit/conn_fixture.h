@@ -20,7 +20,7 @@
 #include <cmocka.h>
 
 #include "common/conn.h"
-#include "common/util.h"
+#include "common/base/util.h"
 
 enum { FRAMES_MAX = 2000 };
 

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "fuse/journal.h"
 #include "fuse/journal_format.h"
 #include "fuse/journal_read.h"

@@ -22,9 +22,9 @@
 #include <unistd.h>
 
 #include "common/conn.h"
-#include "common/fail.h"
-#include "common/list.h"
-#include "common/log.h"
+#include "common/base/fail.h"
+#include "common/base/list.h"
+#include "common/base/log.h"
 #include "common/pair_conn.h"
 #include "ring/merge.h"
 #include "server/data.h"

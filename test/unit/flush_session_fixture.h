@@ -9,8 +9,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/log.h"
-#include "common/util.h"
+#include "common/base/log.h"
+#include "common/base/util.h"
 #include "fuse/file_priv.h"
 #include "fuse/flush_priv.h"
 

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "fuse/holder.h"
 #include "server/lease_table.h"
 

@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/buf.h"
-#include "common/util.h"
+#include "common/base/buf.h"
+#include "common/base/util.h"
 #include "fuse/journal.h"
 #include "test/unit/directory.h"
 

@@ -18,8 +18,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/log.h"
-#include "common/util.h"
+#include "common/base/log.h"
+#include "common/base/util.h"
 #include "fuse/flush_priv.h"
 #include "fuse/options.h"
 #include "test/unit/directory.h"

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "server/lease_table.h"
 
 enum { NODES = 6, ASKS = 64, MESSAGES = 4096 };

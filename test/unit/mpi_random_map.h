@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "mpiio/typemap.h"
 
 enum { MODEL_MAX = 3000 };

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/msg_priv.h"
-#include "common/util.h"
+#include "common/base/util.h"
 
 struct random_msg {
 	uint64_t state;  /* seed; never 0 */

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "fuse/cache.h"
 #include "fuse/cache_format.h"
 #include "fuse/file.h"

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "fuse/loop.h"
 #include "fuse/options.h"
 #include "fuse/rpc.h"

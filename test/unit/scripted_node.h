@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "common/conn.h"
-#include "common/util.h"
+#include "common/base/util.h"
 
 enum { NODE_ANSWERS_MAX = 512, NODE_ASKED_MAX = 1024, NODE_WAIT_S = 30 };
 

@@ -18,8 +18,8 @@
 #include <cmocka.h>
 
 #include "common/conn.h"
-#include "common/fail.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/util.h"
 
 enum { FRAMES_MAX = 64, WIRE_MAX = 4 << 20, DEADLINE_S = 60 };
 

@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "common/buf.h"
-#include "common/types.h"
-#include "common/util.h"
+#include "common/base/buf.h"
+#include "common/base/types.h"
+#include "common/base/util.h"
 
 static void a_buffer_lives_until_its_last_reference(void **state)
 {

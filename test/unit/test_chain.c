@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "fuse/chain.h"
 #include "fuse/chain_priv.h"
 #include "fuse/hops.h"

@@ -1,7 +1,7 @@
 /* The files that are made for late bytes which are in conflict: by what name, where, and for whom. */
 #include "test/unit/late_fixture.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 static int ask(struct node *node, const struct kr_fid *fid, const char *path, const struct kr_conflict_reply **ret)
 {

@@ -3,7 +3,7 @@
 
 #include <fcntl.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/conflicts.h"
 #include "server/lapses.h"
 #include "server/session.h"

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 
 static const struct kr_fid one = {.length = 3, .bytes = "one"}, two = {.length = 3, .bytes = "two"};
 

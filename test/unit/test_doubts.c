@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "server/doubts.h"
 #include "test/unit/directory.h"
 

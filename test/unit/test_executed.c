@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "common/table.h"
+#include "common/base/table.h"
 #include "server/turn.h"
 
 static const uint8_t boot[16] = "boot", other_boot[16] = "another";

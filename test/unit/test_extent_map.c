@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/extent_map.h"
-#include "common/util.h"
+#include "common/base/extent_map.h"
+#include "common/base/util.h"
 
 enum { MODEL_BYTES = 600 };
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "common/fault.c"
+#include "common/base/fault.c"
 
 /* Passes POINT five times in a child; returns its wait status. The exit code has bit i set where pass i failed so. */
 static int pass_in_child(const char *environment, const char *point, int expected_err)

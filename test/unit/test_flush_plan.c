@@ -5,7 +5,7 @@
 #include <cmocka.h>
 #include <errno.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "fuse/flush_plan.h"
 
 static const uint64_t second = KR_NS_PER_S;

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "fuse/flush_priv.h"
 
 enum { OLD = 5, YOUNG = 7 }; /* rounds to be replayed */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "fuse/file_priv.h"
 #include "fuse/flush_priv.h"
 

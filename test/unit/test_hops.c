@@ -1,5 +1,5 @@
 /* Ring connections as strangers, vandals and slow peers see them. */
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "test/unit/ring_world.h"
 
 /* A peer of node 1 made by hand. */

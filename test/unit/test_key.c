@@ -16,10 +16,10 @@
 
 #include <cmocka.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "common/key.h"
 #include "common/keyring.h"
-#include "common/util.h"
+#include "common/base/util.h"
 
 #define SECRET "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 #define NODE_ID "db316863cac308b850d8258d73e662cd"

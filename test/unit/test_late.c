@@ -1,7 +1,7 @@
 /* Late nodes at the server: who is late, and what of it is in conflict.  Who waits for whom: test_late_waits.c. */
 #include "test/unit/late_fixture.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/data_priv.h"
 #include "server/state_priv.h"
 

@@ -1,7 +1,7 @@
 /* Journals, or copies of earlier states of them, that somebody replays who is not the node: whom they wait for, what they cover. */
 #include "test/unit/late_fixture.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 /* Who replays the journal of NODE, at a connection of its own. */
 static struct node *copy_of(const struct node *node, struct node *copy)

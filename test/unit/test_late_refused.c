@@ -1,7 +1,7 @@
 /* Bytes that the server refused: when their node has given a lease back they do not go over what others have written since. */
 #include "test/unit/late_fixture.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 /* The server's disk is full in the middle of it, as it were. */
 static void refuse_flush(struct node *node, const struct kr_fid *fid)

@@ -1,7 +1,7 @@
 /* Late nodes at the server: who waits for what they bring, and whom they wait for. */
 #include "test/unit/late_fixture.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/files.h"
 #include "server/session.h"
 

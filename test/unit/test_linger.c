@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/linger.h"
 
 /* A file of SIZE bytes that nobody has open; NODE has looked it up. */

@@ -11,7 +11,7 @@
 
 #include "common/lookups.h"
 #include "common/notes.h"
-#include "common/util.h"
+#include "common/base/util.h"
 #include "common/wire.h"
 
 enum { FILES = 1000 };

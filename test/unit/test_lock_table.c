@@ -1,5 +1,5 @@
 /* The lock machine: its rules one by one, then random histories against a model that knows single bytes. */
-#include "common/lock_table.h"
+#include "common/base/lock_table.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 
 enum { BYTES = 24, OWNERS = 6, WAITERS = 8 };
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/types.h"
+#include "common/base/types.h"
 #include "ring/merge.h"
 
 enum { SPACE = 3 * 1024 * 1024, EXTENTS = 4000 };

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "common/fail.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/util.h"
 #include "fuse/options.h"
 
 static struct kr_mount_options options;

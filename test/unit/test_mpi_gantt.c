@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/fail.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/util.h"
 #include "tools/gantt.h"
 
 /* Two ranks on two nodes; one writes while the next round is exchanged. Milliseconds. */

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "common/msg.h"
 #include "test/unit/random_msg.h"
 

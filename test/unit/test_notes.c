@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "common/notes.h"
-#include "common/util.h"
+#include "common/base/util.h"
 #include "fuse/note_store.h"
 
 /* --- the table ------------------------------------------------------------------------------------------------------- */

@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "common/options.h"
-#include "common/util.h"
+#include "common/base/util.h"
 
 struct values {
 	char *name, *path;

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "server/peace.h"
 
 static const uint8_t this_machine[16] = {1}, next_machine[16] = {2}, last_machine[16] = {3}, fresh[16] = {9};

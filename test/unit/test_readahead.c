@@ -6,7 +6,7 @@
 #include <cmocka.h>
 #include <stdlib.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "ring/readahead.h"
 
 #define MIB (UINT64_C(1) << 20)

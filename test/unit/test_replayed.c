@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/hex.h"
-#include "common/log.h"
+#include "common/base/hex.h"
+#include "common/base/log.h"
 #include "server/lines.h"
 #include "server/replayed.h"
 #include "server/server.h"

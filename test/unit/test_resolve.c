@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "common/resolve.h"
-#include "common/util.h"
+#include "common/base/util.h"
 
 static void endpoints_are_split(void **state)
 {

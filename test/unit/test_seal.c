@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 #include "common/seal.h"
 
 enum { LENGTH = 100 };

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "server/seen.h"
 
 enum { TOLD = true, UNTOLD = false };

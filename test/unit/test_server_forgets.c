@@ -4,8 +4,8 @@
 #include <fcntl.h>
 #include <signal.h>
 
-#include "common/log.h"
-#include "common/util.h"
+#include "common/base/log.h"
+#include "common/base/util.h"
 
 /* The next instance is of another boot: nothing is remembered. */
 static void boot(struct fixture *f, bool noted)

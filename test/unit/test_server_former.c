@@ -4,9 +4,9 @@
 #include <signal.h>
 #include <fcntl.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "common/notes.h"
-#include "common/util.h"
+#include "common/base/util.h"
 #include "server/notes.h"
 
 static void exchange(struct node *node, uint64_t id, uint16_t flags, const struct kr_rename_request *msg)

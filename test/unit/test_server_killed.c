@@ -3,7 +3,7 @@
 
 #include <signal.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 static void who_was_killed_before_its_turn_has_not_made_what_another_has(void **state)
 {

@@ -3,7 +3,7 @@
 
 #include <signal.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/files.h"
 #include "server/session.h"
 

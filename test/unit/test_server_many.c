@@ -21,9 +21,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "common/msg.h"
-#include "common/util.h"
+#include "common/base/util.h"
 #include "server/listen.h"
 #include "server/options.h"
 #include "server/server.h"

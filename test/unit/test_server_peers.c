@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 static void hello_opens_a_session(void **state)
 {

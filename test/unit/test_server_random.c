@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 
 #include "common/conn.h"
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/export.h"
 #include "server/listen.h"
 #include "server/options.h"

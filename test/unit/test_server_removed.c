@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/files.h"
 #include "server/linger.h"
 #include "server/watch.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "common/notes.h"
 #include "server/request.h"
 #include "server/session.h"

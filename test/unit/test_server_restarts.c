@@ -4,10 +4,10 @@
 #include <signal.h>
 #include <fcntl.h>
 
-#include "common/fail.h"
-#include "common/hex.h"
-#include "common/log.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/hex.h"
+#include "common/base/log.h"
+#include "common/base/util.h"
 #include "server/lines.h"
 #include "server/state_priv.h"
 

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/fail.h"
-#include "common/log.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/log.h"
+#include "common/base/util.h"
 #include "fuse/localdir.h"
 #include "fuse/login.h"
 #include "fuse/notes.h"

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 #include "server/stopping.h"
 
 static const uint64_t begin_ns = 1000 * KR_NS_PER_S, limit_ns = KR_SERVER_STOP_MS * KR_NS_PER_MS,

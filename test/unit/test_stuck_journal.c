@@ -5,8 +5,8 @@
 #include <cmocka.h>
 #include <errno.h>
 
-#include "common/log.h"
-#include "common/util.h"
+#include "common/base/log.h"
+#include "common/base/util.h"
 #include "fuse/flush_priv.h"
 
 enum { FILES = 3 };

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "common/table.h"
-#include "common/util.h"
+#include "common/base/table.h"
+#include "common/base/util.h"
 
 enum { ITEMS = 3000 };
 

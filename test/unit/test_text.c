@@ -1,5 +1,5 @@
 /* What names look like in JSON and on terminals. */
-#include "common/text.h"
+#include "common/base/text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <uv.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "fuse/file.h"
 #include "fuse/journal_priv.h"
 #include "fuse/journal_read.h"

@@ -14,9 +14,9 @@
 
 #include <cmocka.h>
 
-#include "common/fail.h"
-#include "common/log.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/log.h"
+#include "common/base/util.h"
 
 static char directory[] = "/tmp/kairan-util-XXXXXX";
 static int dirfd_;

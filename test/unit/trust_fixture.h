@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "common/auth.h"
-#include "common/fail.h"
-#include "common/log.h"
+#include "common/base/fail.h"
+#include "common/base/log.h"
 #include "server/listen.h"
 #include "server/options.h"
 #include "server/server.h"

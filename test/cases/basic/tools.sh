@@ -5,7 +5,7 @@
 up 2
 M=$(mnt 1) M2=$(seen_from_here 2)
 mkdir "$WORK/source" && (cd "$TOP" && tar cf - common ring README.md 2>/dev/null) | tar xf - -C "$WORK/source"
-ln -s common/fail.h "$WORK/source/link"
+ln -s common/base/fail.h "$WORK/source/link"
 ln "$WORK/source/common/fail.h" "$WORK/source/hard"
 touch -d '2001-02-03 04:05:06.789012345' "$WORK/source/common/fail.h"
 chmod 600 "$WORK/source/common/log.h"
@@ -28,7 +28,7 @@ on node1 rsync -aH "$WORK/source/" "$M/rsync/" || fail "rsync"
 [ -z "$(on node2 rsync -aHin "$WORK/source/" "$(mnt 2)/rsync/")" ] || fail "rsync sees differences on the other node"
 note "git"
 git init -q "$WORK/repository"
-cp "$TOP"/common/*.h "$WORK/repository"
+cp "$TOP"/common/base/*.h "$WORK/repository"
 git -C "$WORK/repository" add . && git -C "$WORK/repository" -c user.name=t -c user.email=t@localhost commit -qm one
 on node1 git clone -q "$WORK/repository" "$M/clone" || fail "git clone"
 on node1 sh -c "cd $M/clone && echo more >>fail.h && git -c user.name=t -c user.email=t@localhost commit -qam two && git status --short && git fsck --strict" >"$WORK/git" 2>&1 || fail "git commit: $(cat "$WORK/git")"

@@ -1,11 +1,11 @@
 /* The hash table of table.h: separate chaining, doubled when there is more than one element per bucket. */
-#include "common/table.h"
+#include "common/base/table.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <xxhash.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 
 enum { FIRST_BUCKET_COUNT = 16 };
 

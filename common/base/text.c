@@ -1,5 +1,5 @@
 /* See text.h. */
-#include "common/text.h"
+#include "common/base/text.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 
 /* The number of bytes of the character that BYTES (which end with a NUL) begin with, and the character; 0: none does. */
 static size_t decode(const uint8_t *bytes, uint32_t *ret_character)

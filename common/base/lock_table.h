@@ -18,9 +18,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/list.h"
-#include "common/lock_tree.h"
-#include "common/table.h"
+#include "common/base/list.h"
+#include "common/base/lock_tree.h"
+#include "common/base/table.h"
 
 enum kr_lock_kind { KR_LOCK_NONE, KR_LOCK_READ, KR_LOCK_WRITE };
 #define KR_LOCK_END ((uint64_t)INT64_MAX) /* the last byte that can be locked: "to the end of the file" */

@@ -1,9 +1,9 @@
 /* See lock_tree.h. */
-#include "common/lock_tree.h"
+#include "common/base/lock_tree.h"
 
-#include "common/lock_table.h"
-#include "common/table.h"
-#include "common/util.h"
+#include "common/base/lock_table.h"
+#include "common/base/table.h"
+#include "common/base/util.h"
 
 static uint64_t priority(const struct kr_lock *lock)
 {

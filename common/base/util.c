@@ -1,5 +1,5 @@
 /* Small helpers without state: see util.h. */
-#include "common/util.h"
+#include "common/base/util.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 
 void kr_auto_free_cleanup(void *pointer_to_pointer)
 {

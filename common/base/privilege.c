@@ -1,5 +1,5 @@
 /* Giving up privileges; see privilege.h.  No state. */
-#include "common/privilege.h"
+#include "common/base/privilege.h"
 
 #include <errno.h>
 #include <linux/audit.h>
@@ -13,8 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "common/log.h"
-#include "common/util.h"
+#include "common/base/log.h"
+#include "common/base/util.h"
 
 void kr_capabilities_keep(const struct kr_capability *list, size_t count)
 {

@@ -1,5 +1,5 @@
 /* See boot.h. */
-#include "common/boot.h"
+#include "common/base/boot.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/fail.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/util.h"
 
 enum { TEXT_MAX = 256 };
 

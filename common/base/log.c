@@ -3,7 +3,7 @@
  * Standard error gets "kairand: warning: ..." (information without a level word); the file gets time, process and level
  * too; where standard error is systemd's journal, it gets "<4>...".  Control bytes (a file's name may hold any) are shown as '?', so that nobody can forge a line.
  */
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 
 static const char *program_name = "kairan";
 static _Atomic enum kr_log_level highest_level = KR_LOG_INFO;

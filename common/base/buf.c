@@ -3,7 +3,7 @@
  * The header lies in front of the bytes, which are aligned to a cache line.  Under AddressSanitizer nothing is kept, so
  * that a use after kr_buf_put shows.  Any thread; `pool.lock` guards the free list.
  */
-#include "common/buf.h"
+#include "common/base/buf.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -16,8 +16,8 @@
 #include <xxhash.h>
 #endif
 
-#include "common/types.h"
-#include "common/util.h"
+#include "common/base/types.h"
+#include "common/base/util.h"
 
 enum { ALIGNMENT = 64 };
 #ifdef __SANITIZE_ADDRESS__

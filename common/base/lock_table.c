@@ -1,11 +1,11 @@
 /* See lock_table.h. */
-#include "common/lock_table.h"
+#include "common/base/lock_table.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/util.h"
+#include "common/base/util.h"
 
 void kr_lock_world_init(struct kr_lock_world *world)
 {

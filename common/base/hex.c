@@ -1,5 +1,5 @@
 /* See hex.h. */
-#include "common/hex.h"
+#include "common/base/hex.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* The calling thread's last reason for a failure.  Any thread; no locks, since each has its own. */
-#include "common/fail.h"
+#include "common/base/fail.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* Fault points: see fault.h.  The environment is read once, at the first pass of any point. */
-#include "common/fault.h"
+#include "common/base/fault.h"
 
 #ifdef KR_FAULTS
 
@@ -13,8 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/fail.h"
-#include "common/util.h"
+#include "common/base/fail.h"
+#include "common/base/util.h"
 
 enum { FAULTS_MAX = 16 };
 

@@ -1,11 +1,11 @@
 /* See extent_map.h. */
-#include "common/extent_map.h"
+#include "common/base/extent_map.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/fail.h"
+#include "common/base/fail.h"
 
 struct kr_extent_node {
 	struct kr_extent extent;

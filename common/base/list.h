@@ -2,7 +2,7 @@
 #ifndef KR_COMMON_LIST_H
 #define KR_COMMON_LIST_H
 
-#include "common/util.h"
+#include "common/base/util.h"
 
 struct kr_link {
 	struct kr_link *next, *prev;
