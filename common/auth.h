@@ -23,7 +23,7 @@
 #include "common/handshake.h"
 #include "common/key.h"
 #include "common/keyring.h"
-#include "common/msg.h"
+#include "common/rpc/msg.h"
 
 enum kr_auth_state { KR_AUTH_NEW, KR_AUTH_ASKED, KR_AUTH_CHALLENGED, KR_AUTH_PROVED, KR_AUTH_DONE, KR_AUTH_FAILED };
 

@@ -23,7 +23,7 @@
 #define KR_COMMON_PAIR_H
 
 #include "common/handshake.h"
-#include "common/msg.h"
+#include "common/rpc/msg.h"
 
 enum { KR_RING_KEY = 32 };
 

@@ -2,7 +2,7 @@
 #ifndef KR_COMMON_PAIR_CONN_H
 #define KR_COMMON_PAIR_CONN_H
 
-#include "common/conn.h"
+#include "common/rpc/conn.h"
 #include "common/pair.h"
 
 /* Who calls. */

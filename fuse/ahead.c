@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-#include "common/lookups.h"
-#include "common/msg.h"
+#include "common/rpc/lookups.h"
+#include "common/rpc/msg.h"
 #include "common/base/table.h"
 #include "common/base/util.h"
 #include "fuse/listing.h"

@@ -15,7 +15,7 @@
 #define KR_FUSE_CHAIN_H
 
 #include "common/base/extent_map.h"
-#include "common/msg.h"
+#include "common/rpc/msg.h"
 #include "fuse/mount.h"
 
 enum { KR_CHAIN_WINDOW = 4 << 20, KR_CHAIN_INPUT = 4 << 20, KR_CHAIN_READ = 1 << 20, KR_CHAIN_IDLE_LANES = 8,

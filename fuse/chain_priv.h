@@ -2,7 +2,7 @@
 #ifndef KR_FUSE_CHAIN_PRIV_H
 #define KR_FUSE_CHAIN_PRIV_H
 
-#include "common/conn.h"
+#include "common/rpc/conn.h"
 #include "common/base/list.h"
 #include "fuse/chain.h"
 #include "fuse/journal.h"

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/conn.h"
+#include "common/rpc/conn.h"
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/base/util.h"

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/msg.h"
+#include "common/rpc/msg.h"
 
 struct kr_dir_syncs;
 

@@ -18,7 +18,7 @@
 
 #include "common/base/extent_map.h"
 #include "common/base/list.h"
-#include "common/msg.h"
+#include "common/rpc/msg.h"
 #include "common/base/table.h"
 #include "fuse/flush.h"
 #include "fuse/holder.h"

@@ -30,7 +30,7 @@
 
 #include <jansson.h>
 
-#include "common/msg.h"
+#include "common/rpc/msg.h"
 #include "fuse/flush_plan.h"
 #include "fuse/journal.h"
 #include "fuse/loop.h"

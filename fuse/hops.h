@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/conn.h"
+#include "common/rpc/conn.h"
 
 enum { KR_HOPS_BUDGET = 64 << 20, KR_HOP_QUEUE = 4 << 20 };
 

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/lookups.h"
-#include "common/notes.h"
+#include "common/rpc/lookups.h"
+#include "common/rpc/notes.h"
 #include "common/base/util.h"
-#include "common/wire.h"
+#include "common/rpc/wire.h"
 
 enum { NEAR = 8, SLACK = 16, SCAN_MAX = 2048, NOWHERE = -1 };
 enum order { AS_LISTED, BY_INODE, BY_NAME, ORDERS };

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/notes.h"
+#include "common/rpc/notes.h"
 #include "common/base/util.h"
 
 void kr_note_store_init(struct kr_note_store *store)

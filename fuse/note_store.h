@@ -1,4 +1,4 @@
-/* A bounded store of notes (common/notes.h): bytes by key, dropped by slot, by age and, beyond KR_NOTES_MAX, the oldest first.
+/* A bounded store of notes (common/rpc/notes.h): bytes by key, dropped by slot, by age and, beyond KR_NOTES_MAX, the oldest first.
  * Knows nothing of what they mean; not thread-safe.
  */
 #ifndef KR_FUSE_NOTE_STORE_H

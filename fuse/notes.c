@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/notes.h"
+#include "common/rpc/notes.h"
 #include "fuse/note_key.h"
 #include "fuse/notes_priv.h"
 #include "fuse/rpc.h"

@@ -3,8 +3,8 @@
  *
  * A name that changes leaves other names of its directory known, but not the directory's listing, nor its attributes.
  */
-#include "common/msg.h"
-#include "common/notes.h"
+#include "common/rpc/msg.h"
+#include "common/rpc/notes.h"
 #include "fuse/note_key.h"
 #include "fuse/notes_priv.h"
 

@@ -4,9 +4,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/lookups.h"
-#include "common/msg.h"
-#include "common/notes.h"
+#include "common/rpc/lookups.h"
+#include "common/rpc/msg.h"
+#include "common/rpc/notes.h"
 #include "fuse/note_key.h"
 #include "fuse/notes_priv.h"
 

@@ -8,7 +8,7 @@
 #ifndef KR_FUSE_OP_H
 #define KR_FUSE_OP_H
 
-#include "common/msg.h"
+#include "common/rpc/msg.h"
 #include "fuse/inode.h"
 #include "fuse/loop.h"
 #include "fuse/mount.h"

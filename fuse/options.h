@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/resolve.h"
+#include "common/rpc/resolve.h"
 
 enum kr_close_mode { KR_CLOSE_SYNC, KR_CLOSE_ASYNC };
 enum kr_coherence { KR_COHERENCE_STRICT, KR_COHERENCE_RELAXED, KR_COHERENCE_ORDERED };

@@ -9,8 +9,8 @@
 #ifndef KR_FUSE_RPC_H
 #define KR_FUSE_RPC_H
 
-#include "common/conn.h"
-#include "common/resolve.h"
+#include "common/rpc/conn.h"
+#include "common/rpc/resolve.h"
 #include "fuse/mount.h"
 
 struct kr_rpc;

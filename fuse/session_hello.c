@@ -9,7 +9,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
-#include "common/notes.h"
+#include "common/rpc/notes.h"
 #include "common/base/util.h"
 #include "fuse/dir_syncs.h"
 #include "fuse/localdir.h"

@@ -10,7 +10,7 @@
 #define KR_FUSE_SESSION_PRIV_H
 
 #include "common/base/list.h"
-#include "common/msg.h"
+#include "common/rpc/msg.h"
 #include "fuse/rpc.h"
 #include "fuse/session.h"
 

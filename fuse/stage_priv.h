@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-#include "common/msg.h"
+#include "common/rpc/msg.h"
 #include "fuse/cache.h"
 #include "fuse/loop.h"
 #include "fuse/mount.h"

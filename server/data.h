@@ -8,7 +8,7 @@
 
 #include <jansson.h>
 
-#include "common/conn.h"
+#include "common/rpc/conn.h"
 #include "server/flush.h"
 #include "server/stable.h"
 #include "server/synced.h"

@@ -9,7 +9,7 @@
 #ifndef KR_SERVER_FEED_H
 #define KR_SERVER_FEED_H
 
-#include "common/conn.h"
+#include "common/rpc/conn.h"
 
 struct kr_data;
 struct kr_hop;

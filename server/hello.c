@@ -15,7 +15,7 @@
 #include "common/base/fail.h"
 #include "common/base/fault.h"
 #include "common/base/log.h"
-#include "common/notes.h"
+#include "common/rpc/notes.h"
 #include "server/export.h"
 #include "server/options.h"
 #include "server/request.h"

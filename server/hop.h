@@ -6,7 +6,7 @@
 #ifndef KR_SERVER_HOP_H
 #define KR_SERVER_HOP_H
 
-#include "common/conn.h"
+#include "common/rpc/conn.h"
 #include "common/base/list.h"
 
 struct kr_data;

@@ -8,7 +8,7 @@
 #ifndef KR_SERVER_INTAKE_H
 #define KR_SERVER_INTAKE_H
 
-#include "common/conn.h"
+#include "common/rpc/conn.h"
 #include "common/base/list.h"
 
 struct kr_apply;

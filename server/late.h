@@ -24,7 +24,7 @@
 #ifndef KR_SERVER_LATE_H
 #define KR_SERVER_LATE_H
 
-#include "common/msg.h"
+#include "common/rpc/msg.h"
 #include "server/files.h"
 
 struct kr_request;

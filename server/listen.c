@@ -7,7 +7,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
-#include "common/resolve.h"
+#include "common/rpc/resolve.h"
 #include "server/data.h"
 #include "server/hello.h"
 #include "server/networks.h"

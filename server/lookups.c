@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/lookups.h"
+#include "common/rpc/lookups.h"
 #include "server/attrs.h"
 #include "server/export.h"
 #include "server/names.h"

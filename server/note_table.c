@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "common/notes.h"
+#include "common/rpc/notes.h"
 #include "common/base/util.h"
 
 void kr_note_table_init(struct kr_note_table *table)

@@ -1,4 +1,4 @@
-/* Which nodes may have notes (common/notes.h), by slots: a pure state machine.  Times come in as milliseconds of a clock that
+/* Which nodes may have notes (common/rpc/notes.h), by slots: a pure state machine.  Times come in as milliseconds of a clock that
  * does not go back; no sessions, no sockets.
  *
  * A slot stands for all files that hash to it, so the table has a constant size, needs no word of what a node drops by itself,

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/notes.h"
+#include "common/rpc/notes.h"
 #include "server/export.h"
 #include "server/files.h"
 #include "server/leases.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/msg.h"
+#include "common/rpc/msg.h"
 
 static bool match_id(const struct kr_table_link *link, const void *key)
 {

@@ -13,9 +13,9 @@
 #include <uv.h>
 
 #include "common/base/buf.h"
-#include "common/conn.h"
+#include "common/rpc/conn.h"
 #include "common/base/list.h"
-#include "common/msg.h"
+#include "common/rpc/msg.h"
 #include "common/base/table.h"
 #include "server/notes.h"
 #include "server/turn.h"

@@ -8,7 +8,7 @@
 
 #include <uv.h>
 
-#include "common/conn.h"
+#include "common/rpc/conn.h"
 #include "common/base/list.h"
 #include "common/base/lock_table.h"
 #include "common/base/table.h"

@@ -7,7 +7,7 @@
 #ifndef KR_SERVER_SESSION_H
 #define KR_SERVER_SESSION_H
 
-#include "common/conn.h"
+#include "common/rpc/conn.h"
 #include "common/key.h"
 #include "common/base/list.h"
 #include "common/base/table.h"

@@ -2,7 +2,7 @@
 #ifndef KR_SERVER_STATUS_H
 #define KR_SERVER_STATUS_H
 
-#include "common/msg.h"
+#include "common/rpc/msg.h"
 #include "server/server.h"
 
 /* Answers a STATUS on a connection, in as many frames as it takes. */

@@ -10,9 +10,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "common/conn.h"
+#include "common/rpc/conn.h"
 #include "common/base/fail.h"
-#include "common/resolve.h"
+#include "common/rpc/resolve.h"
 #include "common/base/text.h"
 #include "common/base/types.h"
 #include "common/base/util.h"

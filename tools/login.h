@@ -3,7 +3,7 @@
 #define KR_TOOLS_LOGIN_H
 
 #include "common/auth.h"
-#include "common/conn.h"
+#include "common/rpc/conn.h"
 
 /* What the user gives. All zero: nothing to prove. */
 struct kr_tool_proof {

@@ -10,7 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "common/conn.h"
+#include "common/rpc/conn.h"
 #include "common/base/util.h"
 #include "test/fuzz/fuzz.h"
 

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "common/base/fail.h"
-#include "common/lookups.h"
-#include "common/msg.h"
+#include "common/rpc/lookups.h"
+#include "common/rpc/msg.h"
 #include "test/fuzz/fuzz.h"
 
 static void require(bool condition, const char *what)

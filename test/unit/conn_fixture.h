@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-#include "common/conn.h"
+#include "common/rpc/conn.h"
 #include "common/base/util.h"
 
 enum { FRAMES_MAX = 2000 };

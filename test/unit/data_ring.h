@@ -21,7 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/conn.h"
+#include "common/rpc/conn.h"
 #include "common/base/fail.h"
 #include "common/base/list.h"
 #include "common/base/log.h"

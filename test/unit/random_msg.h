@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "common/msg_priv.h"
+#include "common/rpc/msg_priv.h"
 #include "common/base/util.h"
 
 struct random_msg {

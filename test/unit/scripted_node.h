@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/conn.h"
+#include "common/rpc/conn.h"
 #include "common/base/util.h"
 
 enum { NODE_ANSWERS_MAX = 512, NODE_ASKED_MAX = 1024, NODE_WAIT_S = 30 };

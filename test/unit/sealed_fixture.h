@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "common/conn.h"
+#include "common/rpc/conn.h"
 #include "common/base/fail.h"
 #include "common/base/util.h"
 

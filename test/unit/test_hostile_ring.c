@@ -5,7 +5,7 @@
 
 #include <fcntl.h>
 
-#include "common/conn_priv.h"
+#include "common/rpc/conn_priv.h"
 #include "common/pair_conn.h"
 #include "server/data_priv.h"
 #include "server/feed.h"

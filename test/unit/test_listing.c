@@ -9,10 +9,10 @@
 
 #include <cmocka.h>
 
-#include "common/lookups.h"
-#include "common/notes.h"
+#include "common/rpc/lookups.h"
+#include "common/rpc/notes.h"
 #include "common/base/util.h"
-#include "common/wire.h"
+#include "common/rpc/wire.h"
 
 enum { FILES = 1000 };
 

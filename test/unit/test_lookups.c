@@ -3,8 +3,8 @@
 
 #include <fcntl.h>
 
-#include "common/lookups.h"
-#include "common/notes.h"
+#include "common/rpc/lookups.h"
+#include "common/rpc/notes.h"
 #include "server/notes.h"
 
 /* --- the lists ------------------------------------------------------------------------------------------------------- */

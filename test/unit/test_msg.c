@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "common/base/fail.h"
-#include "common/msg.h"
+#include "common/rpc/msg.h"
 #include "test/unit/random_msg.h"
 
 static struct random_msg random_state;
@@ -399,7 +399,7 @@ static void every_status_comes_back_as_its_errno(void **state)
 	assert_int_equal(kr_status_to_errno(number), -(value)); \
 	assert_false(used[number]); \
 	used[number] = true;
-#include "common/status.def"
+#include "common/rpc/status.def"
 #undef KR_STATUS
 	assert_int_equal(kr_status_from_errno(0), 0);
 	assert_int_equal(kr_status_to_errno(0), 0);

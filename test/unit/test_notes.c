@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "common/notes.h"
+#include "common/rpc/notes.h"
 #include "common/base/util.h"
 #include "fuse/note_store.h"
 

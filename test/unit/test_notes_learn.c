@@ -11,8 +11,8 @@
 #include <errno.h>
 #include <sys/stat.h>
 
-#include "common/lookups.h"
-#include "common/msg.h"
+#include "common/rpc/lookups.h"
+#include "common/rpc/msg.h"
 
 static struct kr_mount mount;
 static const struct kr_cred user = {.uid = 1000, .gid = 1000}, other = {.uid = 1001, .gid = 1001};

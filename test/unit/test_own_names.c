@@ -1,7 +1,7 @@
 /* What a node's own requests change of names: the server leaves it to the node to forget that, and says what it may note instead. */
 #include "test/unit/server_fixture.h"
 
-#include "common/notes.h"
+#include "common/rpc/notes.h"
 #include "server/notes.h"
 
 static int set_up(void **state)

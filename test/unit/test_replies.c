@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "common/msg.h"
+#include "common/rpc/msg.h"
 
 static void a_kept_reply_is_found_with_its_fields(void **state)
 {

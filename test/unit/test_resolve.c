@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/base/fail.h"
-#include "common/resolve.h"
+#include "common/rpc/resolve.h"
 #include "common/base/util.h"
 
 static void endpoints_are_split(void **state)

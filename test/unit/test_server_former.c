@@ -5,7 +5,7 @@
 #include <fcntl.h>
 
 #include "common/base/log.h"
-#include "common/notes.h"
+#include "common/rpc/notes.h"
 #include "common/base/util.h"
 #include "server/notes.h"
 

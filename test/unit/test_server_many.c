@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
-#include "common/msg.h"
+#include "common/rpc/msg.h"
 #include "common/base/util.h"
 #include "server/listen.h"
 #include "server/options.h"

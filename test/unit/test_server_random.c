@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/conn.h"
+#include "common/rpc/conn.h"
 #include "common/base/log.h"
 #include "server/export.h"
 #include "server/listen.h"

@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 
 #include "common/base/log.h"
-#include "common/notes.h"
+#include "common/rpc/notes.h"
 #include "server/request.h"
 #include "server/session.h"
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "common/wire.h"
+#include "common/rpc/wire.h"
 
 static void integers_are_big_endian(void **state)
 {

@@ -1,5 +1,5 @@
 /* Cursors over the wire's bytes: see wire.h. */
-#include "common/wire.h"
+#include "common/rpc/wire.h"
 
 #include <endian.h>
 #include <stdlib.h>

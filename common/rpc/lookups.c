@@ -1,11 +1,11 @@
 /* See lookups.h. */
-#include "common/lookups.h"
+#include "common/rpc/lookups.h"
 
 #include <assert.h>
 #include <errno.h>
 
 #include "common/base/fail.h"
-#include "common/msg_priv.h"
+#include "common/rpc/msg_priv.h"
 
 void kr_lookups_put_name(struct kr_writer *w, const char *name)
 {

@@ -13,7 +13,7 @@
 #include <uv.h>
 
 #include "common/base/buf.h"
-#include "common/msg.h"
+#include "common/rpc/msg.h"
 #include "common/seal.h"
 
 struct kr_conn;

@@ -1,12 +1,12 @@
 /* The header of a frame, to bytes and back (FRAMES in msgs.def; declared in msg.h).  A header that has been decoded is within the
  * limits of its type, so its lengths may be trusted.  Any thread.
  */
-#include "common/msg.h"
+#include "common/rpc/msg.h"
 
 #include <errno.h>
 
 #include "common/base/fail.h"
-#include "common/msg_priv.h"
+#include "common/rpc/msg_priv.h"
 
 void kr_frame_header_encode(const struct kr_frame_header *header, uint8_t bytes[KR_FRAME_HEADER])
 {

@@ -1,7 +1,7 @@
 /* The border between errno and the wire's own error numbers (status.def).  Any thread. */
 #include <errno.h>
 
-#include "common/msg.h"
+#include "common/rpc/msg.h"
 
 uint32_t kr_status_from_errno(int err)
 {
@@ -11,7 +11,7 @@ uint32_t kr_status_from_errno(int err)
 #define KR_STATUS(name, number, errno_value) \
 	case -(errno_value): \
 		return number;
-#include "common/status.def"
+#include "common/rpc/status.def"
 #undef KR_STATUS
 	default:
 		return kr_status_from_errno(-EIO);
@@ -26,7 +26,7 @@ int kr_status_to_errno(uint32_t status)
 #define KR_STATUS(name, number, errno_value) \
 	case number: \
 		return -(errno_value);
-#include "common/status.def"
+#include "common/rpc/status.def"
 #undef KR_STATUS
 	default:
 		return -EIO;

@@ -7,7 +7,7 @@
 #define KR_COMMON_MSG_H
 
 #include "common/base/types.h"
-#include "common/wire.h"
+#include "common/rpc/wire.h"
 
 enum { KR_PROTO_VERSION = 4, KR_FRAME_HEADER = 28 };
 /* Bit of `may` of HELLO's reply: the server takes BACKLOG. */
@@ -59,7 +59,7 @@ struct kr_hop_address {
 #define KR_MSG(name, NAME, number, direction, request_fields, reply_fields, request_data, reply_data)
 #define KR_REQUEST(name, fields) struct kr_##name##_request { fields };
 #define KR_REPLY(name, fields) struct kr_##name##_reply { fields };
-#include "common/msgs.def"
+#include "common/rpc/msgs.def"
 #undef KR_MSG
 #undef KR_REQUEST
 #undef KR_REPLY
@@ -84,7 +84,7 @@ enum kr_msg_type {
 #define KR_MSG(name, NAME, number, direction, request_fields, reply_fields, request_data, reply_data) KR_MSG_##NAME = number,
 #define KR_REQUEST(name, fields)
 #define KR_REPLY(name, fields)
-#include "common/msgs.def"
+#include "common/rpc/msgs.def"
 #undef KR_MSG
 #undef KR_REQUEST
 #undef KR_REPLY
@@ -108,7 +108,7 @@ union kr_any_msg {
 #define KR_MSG(name, NAME, number, direction, request_fields, reply_fields, request_data, reply_data)
 #define KR_REQUEST(name, fields) struct kr_##name##_request name##_request;
 #define KR_REPLY(name, fields) struct kr_##name##_reply name##_reply;
-#include "common/msgs.def"
+#include "common/rpc/msgs.def"
 #undef KR_MSG
 #undef KR_REQUEST
 #undef KR_REPLY

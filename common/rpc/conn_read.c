@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/conn_priv.h"
+#include "common/rpc/conn_priv.h"
 #include "common/base/fail.h"
 #include "common/base/util.h"
 

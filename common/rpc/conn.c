@@ -1,5 +1,5 @@
 /* A connection's life: made by accept or connect, watched, asked, ended.  See conn_priv.h for the states. */
-#include "common/conn.h"
+#include "common/rpc/conn.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -9,9 +9,9 @@
 #include <string.h>
 #include <sys/un.h>
 
-#include "common/conn_priv.h"
+#include "common/rpc/conn_priv.h"
 #include "common/base/fail.h"
-#include "common/resolve.h"
+#include "common/rpc/resolve.h"
 #include "common/base/util.h"
 
 enum {

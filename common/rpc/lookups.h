@@ -6,7 +6,7 @@
 #define KR_COMMON_LOOKUPS_H
 
 #include "common/base/types.h"
-#include "common/wire.h"
+#include "common/rpc/wire.h"
 
 enum { KR_LOOKUPS_MAX = 128 }; /* names in one request */
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/conn_priv.h"
+#include "common/rpc/conn_priv.h"
 #include "common/base/fail.h"
 
 struct outgoing {

@@ -1,5 +1,5 @@
 /* The table of all messages, made from msgs.def: names, directions, limits and the layout of each struct. */
-#include "common/msg_priv.h"
+#include "common/rpc/msg_priv.h"
 
 #include <stddef.h>
 
@@ -33,7 +33,7 @@
 #define KR_MSG(name, NAME, number, direction, request_fields, reply_fields, request_data, reply_data)
 #define KR_REQUEST(name, fields) LAYOUT(name##_request_layout, kr_##name##_request, fields)
 #define KR_REPLY(name, fields) LAYOUT(name##_reply_layout, kr_##name##_reply, fields)
-#include "common/msgs.def"
+#include "common/rpc/msgs.def"
 #undef KR_MSG
 #undef KR_REQUEST
 #undef KR_REPLY
@@ -51,7 +51,7 @@ static const struct message messages[] = {
 		{ name##_request_layout, name##_reply_layout } },
 #define KR_REQUEST(name, fields)
 #define KR_REPLY(name, fields)
-#include "common/msgs.def"
+#include "common/rpc/msgs.def"
 #undef KR_MSG
 #undef KR_REQUEST
 #undef KR_REPLY

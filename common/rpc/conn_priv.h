@@ -8,7 +8,7 @@
 #ifndef KR_COMMON_CONN_PRIV_H
 #define KR_COMMON_CONN_PRIV_H
 
-#include "common/conn.h"
+#include "common/rpc/conn.h"
 #include "common/base/list.h"
 #include "common/base/table.h"
 

@@ -3,7 +3,7 @@
  * Invariants: nothing is allocated for a count before it has been checked against its maximum and against the bytes
  * that are there; what has been decoded can be encoded again to the same bytes.  Any thread.
  */
-#include "common/msg.h"
+#include "common/rpc/msg.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "common/base/fail.h"
-#include "common/msg_priv.h"
+#include "common/rpc/msg_priv.h"
 #include "common/base/util.h"
 
 /* --- arena --- */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/msg_priv.h"
+#include "common/rpc/msg_priv.h"
 #include "common/base/util.h"
 
 static void put_format(struct kr_writer *w, const char *format, ...) __attribute__((format(printf, 2, 3)));

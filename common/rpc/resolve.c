@@ -1,5 +1,5 @@
 /* Host names to addresses: see resolve.h. */
-#include "common/resolve.h"
+#include "common/rpc/resolve.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>

@@ -2,7 +2,7 @@
 #ifndef KR_COMMON_MSG_PRIV_H
 #define KR_COMMON_MSG_PRIV_H
 
-#include "common/msg.h"
+#include "common/rpc/msg.h"
 
 enum kr_field_kind {
 	KR_FIELD_U8,
