@@ -1,6 +1,6 @@
 /* Peers that pull from this node.
  *
- * A connection proves that the server sent it (common/pair.h), or is dropped.  Each block of a PULL is a `want`; it is answered when its
+ * A connection proves that the server sent it (common/auth/pair.h), or is dropped.  Each block of a PULL is a `want`; it is answered when its
  * block is in memory, read from the cache in the pool, or has come from our upstream (then from the very buffer it came
  * in). Wants that could be answered but would overfill the connection's queue wait in `ready`, without a buffer, until
  * it has drained; so a slow peer costs KR_HOP_QUEUE bytes and delays nobody else. Other types of frames belong to who

@@ -1,6 +1,6 @@
 /* Ring connections of this node: the listener that peers connect to, and the connections to upstreams.
  *
- * hop_in.c serves peers: they prove that the server gave them the secret for this node and session (common/pair.h), then
+ * hop_in.c serves peers: they prove that the server gave them the secret for this node and session (common/auth/pair.h), then
  * PULLs are answered by stages, block by block as they become ready; other types go to who registered for them.
  * hop_out.c has one connection per upstream, shared by all stages, and reports each block as it arrives. All in the
  * loop thread.
@@ -33,7 +33,7 @@ void kr_hops_free(struct kr_hops *hops);
 /* Listens on HOST (the local address of the control connection), at the first of PORTS that is free; does nothing when it
  * listens there already.  To be called before each HELLO, which carries *RET_PORT.  -EADDRINUSE: none is free. */
 int kr_hops_listen(struct kr_hops *hops, const char *host, const struct kr_port_range *ports, uint16_t *ret_port);
-/* From HELLO's reply: who we are, our ring key (common/pair.h), the least security of ring connections, and the lease time: a
+/* From HELLO's reply: who we are, our ring key (common/auth/pair.h), the least security of ring connections, and the lease time: a
  * RECALL waits for reads that wait for an upstream. */
 void kr_hops_identify(struct kr_hops *hops, uint32_t node, uint64_t session, const uint8_t ring_key[32], enum kr_security security,
 	uint32_t lease_ms);

@@ -5,7 +5,7 @@
 #define KR_FUSE_HOPS_PRIV_H
 
 #include "common/base/list.h"
-#include "common/pair_conn.h"
+#include "common/auth/pair_conn.h"
 #include "fuse/hops.h"
 #include "fuse/mount.h"
 #include "fuse/stage_priv.h"

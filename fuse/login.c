@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/auth_munge.h"
+#include "common/auth/auth_munge.h"
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/base/util.h"

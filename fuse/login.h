@@ -1,4 +1,4 @@
-/* The mount's side of the handshake (common/auth.h, auth_munge.h), before each HELLO where the mount has a key or uses MUNGE.  Loop thread.
+/* The mount's side of the handshake (common/auth/auth.h, auth_munge.h), before each HELLO where the mount has a key or uses MUNGE.  Loop thread.
  *
  * The key file is read when the mount starts, and again for each connection, so that it can be replaced while the mount
  * goes on; a file that cannot be read then leaves the former key in use.  Credentials of MUNGE are made and opened in the pool.

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "common/base/fail.h"
-#include "common/munge.h"
+#include "common/auth/munge.h"
 #include "common/options.h"
-#include "common/seal.h"
+#include "common/auth/seal.h"
 #include "common/base/types.h"
 #include "common/base/util.h"
 #include "fuse/cpus.h"

@@ -73,7 +73,7 @@ struct kr_session_facts {
 	uint8_t boot_id[16];      /* of the server machine */
 	uint64_t instance;        /* of the server process */
 	uint8_t export_id[16];
-	uint8_t ring_key[32];     /* see common/pair.h */
+	uint8_t ring_key[32];     /* see common/auth/pair.h */
 	int security;             /* enum kr_security of the connection: the least for ring connections */
 	uint32_t lease_ms, grace_ms;
 	struct kr_fid root;

@@ -17,7 +17,7 @@
 #include <jansson.h>
 #include <pthread.h>
 
-#include "common/key.h"
+#include "common/auth/key.h"
 #include "common/base/list.h"
 #include "common/base/table.h"
 #include "common/base/types.h"

@@ -2,7 +2,7 @@
 #ifndef KR_SERVER_DATA_PRIV_H
 #define KR_SERVER_DATA_PRIV_H
 
-#include "common/pair.h"
+#include "common/auth/pair.h"
 #include "server/applied.h"
 #include "server/data.h"
 #include "server/files.h"
@@ -31,7 +31,7 @@ struct kr_data {
 	struct kr_server *server;
 	struct kr_gate applies, feeds, syncs;
 	uint64_t last_round;
-	uint8_t ring_key[KR_RING_KEY]; /* the server's own, see common/pair.h */
+	uint8_t ring_key[KR_RING_KEY]; /* the server's own, see common/auth/pair.h */
 	char host[64];                /* where nodes reach the server: of the latest session that asked */
 	uint16_t port;
 	struct kr_list busy;          /* kr_sfile_data.busy: files with flushes */

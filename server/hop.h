@@ -1,6 +1,6 @@
 /* Ring connections at the server: nodes that pull blocks (feed.c) or deliver the stream of a round (intake.c).
  *
- * A ring connection begins with the handshake of common/pair.h, which proves that the server gave its caller the secret;
+ * A ring connection begins with the handshake of common/auth/pair.h, which proves that the server gave its caller the secret;
  * everything else is refused before.  Loop thread.
  */
 #ifndef KR_SERVER_HOP_H

@@ -7,7 +7,7 @@
 #ifndef KR_SERVER_LAPSES_H
 #define KR_SERVER_LAPSES_H
 
-#include "common/key.h"
+#include "common/auth/key.h"
 #include "common/base/list.h"
 #include "common/base/table.h"
 

@@ -6,8 +6,8 @@
 #ifndef KR_SERVER_LISTEN_H
 #define KR_SERVER_LISTEN_H
 
-#include "common/auth.h"
-#include "common/pair.h"
+#include "common/auth/auth.h"
+#include "common/auth/pair.h"
 #include "server/server.h"
 
 enum { KR_STRANGER_MS = 10000 };

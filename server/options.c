@@ -4,8 +4,8 @@
 #include <errno.h>
 
 #include "common/base/fail.h"
-#include "common/munge.h"
-#include "common/seal.h"
+#include "common/auth/munge.h"
+#include "common/auth/seal.h"
 #include "common/base/util.h"
 #include "server/networks.h"
 

@@ -8,7 +8,7 @@
 #define KR_SERVER_SESSION_H
 
 #include "common/rpc/conn.h"
-#include "common/key.h"
+#include "common/auth/key.h"
 #include "common/base/list.h"
 #include "common/base/table.h"
 #include "server/asks.h"
@@ -53,7 +53,7 @@ struct kr_session {
 	char *ring_address;            /* where its ring listener is reached; the connection's address when it gave none */
 	uint16_t ring_port;            /* 0: it has none, nobody can pull from it */
 	char *ring;                    /* its ring's name: it shares blocks and chains with others of that ring only */
-	uint8_t ring_key[32];          /* see common/pair.h */
+	uint8_t ring_key[32];          /* see common/auth/pair.h */
 	struct kr_conn *conn;          /* NULL while disconnected */
 	struct kr_key *key;            /* reference: of the one that opened it; NULL on a server without keys */
 	uint32_t *groups, group_count; /* of a user key: what it may have, see trust.h */

@@ -21,7 +21,7 @@
 #ifndef KR_SERVER_STATE_H
 #define KR_SERVER_STATE_H
 
-#include "common/key.h"
+#include "common/auth/key.h"
 #include "server/server.h"
 
 struct kr_state;

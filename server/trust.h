@@ -1,7 +1,7 @@
 /* Who is let in: the server's keys, the handshake of a new connection, and what a session's key allows.
  *
  * Without keys (kr_trusts_anybody) everybody who reaches the server's addresses is let in, and may act for any user.
- * With keys a connection first has to prove that it has one (common/auth.h); its session then remembers whose key it was:
+ * With keys a connection first has to prove that it has one (common/auth/auth.h); its session then remembers whose key it was:
  * a node key may act for any uid; a user key for its own only, with the groups that this machine knows of the user.
  * Then identities are squashed (--squash): root, or everybody, becomes the anonymous user.
  * Loop thread, unless said otherwise.

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/base/fail.h"
-#include "common/key.h"
+#include "common/auth/key.h"
 #include "common/base/util.h"
 
 #define DAY_S INT64_C(86400)

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/auth_munge.h"
+#include "common/auth/auth_munge.h"
 #include "common/base/fail.h"
 #include "common/base/util.h"
 #include "tools/client.h"

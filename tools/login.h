@@ -2,7 +2,7 @@
 #ifndef KR_TOOLS_LOGIN_H
 #define KR_TOOLS_LOGIN_H
 
-#include "common/auth.h"
+#include "common/auth/auth.h"
 #include "common/rpc/conn.h"
 
 /* What the user gives. All zero: nothing to prove. */

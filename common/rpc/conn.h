@@ -14,7 +14,7 @@
 
 #include "common/base/buf.h"
 #include "common/rpc/msg.h"
-#include "common/seal.h"
+#include "common/auth/seal.h"
 
 struct kr_conn;
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/auth.h"
+#include "common/auth/auth.h"
 #include "common/base/fail.h"
 #include "test/fuzz/fuzz.h"
 

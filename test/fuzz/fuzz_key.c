@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "common/base/fail.h"
-#include "common/key.h"
+#include "common/auth/key.h"
 #include "test/fuzz/fuzz.h"
 
 static const char good[] = "kairan-key 1\nid 7670d6b21d85cf978d8aa91f76b9227c\nidentity user 1000 alice\n"

@@ -20,7 +20,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/pair_conn.h"
+#include "common/auth/pair_conn.h"
 #include "common/base/util.h"
 #include "test/unit/random_msg.h"
 

@@ -41,7 +41,7 @@ class Session:
         threading.Thread(target=self.live, daemon=True).start()
 
     def prove(self, key):
-        """That we have this key, to a server that seals nothing (common/auth.h, common/handshake.h)."""
+        """That we have this key, to a server that seals nothing (common/auth/auth.h, common/auth/handshake.h)."""
         id, secret, nonce, public = bytes.fromhex(key["id"]), bytes.fromhex(key["secret"]), os.urandom(32), b"\x09" + bytes(31)
         offer = nonce + public + bytes([0, 3])
         answer = self.ask(AUTH, struct.pack(">II", 2, 9) + id + offer)

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "common/auth.h"
+#include "common/auth/auth.h"
 #include "common/base/fail.h"
 #include "common/base/util.h"
 

@@ -25,7 +25,7 @@
 #include "common/base/fail.h"
 #include "common/base/list.h"
 #include "common/base/log.h"
-#include "common/pair_conn.h"
+#include "common/auth/pair_conn.h"
 #include "ring/merge.h"
 #include "server/data.h"
 #include "server/files.h"

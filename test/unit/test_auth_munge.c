@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "common/auth_munge.h"
+#include "common/auth/auth_munge.h"
 #include "common/base/fail.h"
 
 enum { NOW = 1795291513, ALICE = 1000 };

@@ -5,7 +5,7 @@
 
 #include <fcntl.h>
 
-#include "common/pair_conn.h"
+#include "common/auth/pair_conn.h"
 #include "server/files.h"
 
 /* The same of the honest one, a moment later. */

@@ -6,7 +6,7 @@
 #include <fcntl.h>
 
 #include "common/rpc/conn_priv.h"
-#include "common/pair_conn.h"
+#include "common/auth/pair_conn.h"
 #include "server/data_priv.h"
 #include "server/feed.h"
 #include "server/hop.h"

@@ -17,8 +17,8 @@
 #include <cmocka.h>
 
 #include "common/base/fail.h"
-#include "common/key.h"
-#include "common/keyring.h"
+#include "common/auth/key.h"
+#include "common/auth/keyring.h"
 #include "common/base/util.h"
 
 #define SECRET "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/auth.h"
+#include "common/auth/auth.h"
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "server/listen.h"

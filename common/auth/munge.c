@@ -1,5 +1,5 @@
 /* Credentials of MUNGE; see munge.h.  No state. */
-#include "common/munge.h"
+#include "common/auth/munge.h"
 
 #include <errno.h>
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/fail.h"
-#include "common/key.h"
+#include "common/auth/key.h"
 #include "common/base/util.h"
 
 static int check_file(int fd, const char *path, size_t *ret_size)

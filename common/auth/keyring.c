@@ -1,5 +1,5 @@
 /* The keys that a server accepts; see keyring.h. */
-#include "common/keyring.h"
+#include "common/auth/keyring.h"
 
 #include <errno.h>
 #include <stdlib.h>

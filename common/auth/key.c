@@ -1,5 +1,5 @@
 /* Keys as values and as text; see key.h for the format.  No files here: key_file.c.  No state. */
-#include "common/key.h"
+#include "common/auth/key.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "common/base/fail.h"
-#include "common/key_priv.h"
+#include "common/auth/key_priv.h"
 #include "common/base/util.h"
 
 #define FIRST_LINE "kairan-key 1"

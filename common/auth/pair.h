@@ -22,7 +22,7 @@
 #ifndef KR_COMMON_PAIR_H
 #define KR_COMMON_PAIR_H
 
-#include "common/handshake.h"
+#include "common/auth/handshake.h"
 #include "common/rpc/msg.h"
 
 enum { KR_RING_KEY = 32 };

@@ -3,7 +3,7 @@
 #define KR_COMMON_PAIR_CONN_H
 
 #include "common/rpc/conn.h"
-#include "common/pair.h"
+#include "common/auth/pair.h"
 
 /* Who calls. */
 struct kr_pair_caller {

@@ -1,5 +1,5 @@
 /* What all handshakes have in common; see handshake.h. */
-#include "common/handshake.h"
+#include "common/auth/handshake.h"
 
 #include <errno.h>
 #include <sodium.h>

@@ -17,8 +17,8 @@
 #ifndef KR_COMMON_AUTH_MUNGE_H
 #define KR_COMMON_AUTH_MUNGE_H
 
-#include "common/auth.h"
-#include "common/munge.h"
+#include "common/auth/auth.h"
+#include "common/auth/munge.h"
 
 /* Client: begins. */
 int kr_auth_munge_begin(struct kr_auth *auth, enum kr_security least, const struct kr_fresh *fresh,

@@ -2,7 +2,7 @@
 #ifndef KR_COMMON_AUTH_PRIV_H
 #define KR_COMMON_AUTH_PRIV_H
 
-#include "common/auth.h"
+#include "common/auth/auth.h"
 
 /* What of a failed handshake could be misused is gone at once; the key stays, for messages. Returns ERR. */
 int kr_auth_failed(struct kr_auth *auth, int err);

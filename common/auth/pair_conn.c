@@ -1,5 +1,5 @@
 /* The caller's side of a ring connection's handshake; see pair_conn.h. */
-#include "common/pair_conn.h"
+#include "common/auth/pair_conn.h"
 
 #include <errno.h>
 #include <sodium.h>

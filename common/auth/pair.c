@@ -1,12 +1,12 @@
 /* Secrets of pairs and their handshake; see pair.h. */
-#include "common/pair.h"
+#include "common/auth/pair.h"
 
 #include <errno.h>
 #include <sodium.h>
 #include <string.h>
 
 #include "common/base/fail.h"
-#include "common/key_priv.h"
+#include "common/auth/key_priv.h"
 
 static void hash(const uint8_t key[KR_RING_KEY], const char *text, uint64_t session, uint32_t node, uint8_t ret_hash[KR_SECRET])
 {

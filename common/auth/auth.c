@@ -1,14 +1,14 @@
 /* The handshake as two state machines over one transcript; see auth.h for the protocol.  No state of its own. */
-#include "common/auth.h"
+#include "common/auth/auth.h"
 
 #include <errno.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/auth_priv.h"
+#include "common/auth/auth_priv.h"
 #include "common/base/fail.h"
-#include "common/key_priv.h"
+#include "common/auth/key_priv.h"
 
 void kr_auth_init(struct kr_auth *auth)
 {

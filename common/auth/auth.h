@@ -20,9 +20,9 @@
 #ifndef KR_COMMON_AUTH_H
 #define KR_COMMON_AUTH_H
 
-#include "common/handshake.h"
-#include "common/key.h"
-#include "common/keyring.h"
+#include "common/auth/handshake.h"
+#include "common/auth/key.h"
+#include "common/auth/keyring.h"
 #include "common/rpc/msg.h"
 
 enum kr_auth_state { KR_AUTH_NEW, KR_AUTH_ASKED, KR_AUTH_CHALLENGED, KR_AUTH_PROVED, KR_AUTH_DONE, KR_AUTH_FAILED };

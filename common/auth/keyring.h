@@ -6,7 +6,7 @@
 #ifndef KR_COMMON_KEYRING_H
 #define KR_COMMON_KEYRING_H
 
-#include "common/key.h"
+#include "common/auth/key.h"
 
 enum { KR_KEYRING_MAX = 4096 };
 struct kr_keyring;

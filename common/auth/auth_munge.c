@@ -1,13 +1,13 @@
 /* The handshake by MUNGE's credentials; see auth_munge.h.  No state of its own. */
-#include "common/auth_munge.h"
+#include "common/auth/auth_munge.h"
 
 #include <errno.h>
 #include <sodium.h>
 #include <string.h>
 
-#include "common/auth_priv.h"
+#include "common/auth/auth_priv.h"
 #include "common/base/fail.h"
-#include "common/key_priv.h"
+#include "common/auth/key_priv.h"
 
 static const uint8_t no_secret[KR_SECRET];
 
