@@ -9,7 +9,7 @@
 
 #include "common/base/fail.h"
 #include "common/auth/munge.h"
-#include "common/options.h"
+#include "common/config/options.h"
 #include "common/auth/seal.h"
 #include "common/base/types.h"
 #include "common/base/util.h"

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/options.h"
+#include "common/config/options.h"
 
 struct kr_network {
 	int family; /* AF_INET, AF_INET6 */

@@ -2,7 +2,7 @@
 #ifndef KR_SERVER_OPTIONS_H
 #define KR_SERVER_OPTIONS_H
 
-#include "common/options.h"
+#include "common/config/options.h"
 
 enum kr_squash { KR_SQUASH_NONE, KR_SQUASH_ROOT, KR_SQUASH_ALL };
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "common/base/fail.h"
-#include "common/options.h"
+#include "common/config/options.h"
 #include "common/base/util.h"
 #include "test/fuzz/fuzz.h"
 

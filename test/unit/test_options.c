@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/base/fail.h"
-#include "common/options.h"
+#include "common/config/options.h"
 #include "common/base/util.h"
 
 struct values {

@@ -1,5 +1,5 @@
 /* Options' values: from text to fields, with ranges, and back. */
-#include "common/options.h"
+#include "common/config/options.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/base/fail.h"
-#include "common/options_priv.h"
+#include "common/config/options_priv.h"
 #include "common/base/util.h"
 
 struct unit {

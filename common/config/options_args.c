@@ -1,5 +1,5 @@
 /* Options on the command line, and --help, which is made from the same table. */
-#include "common/options.h"
+#include "common/config/options.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/fail.h"
-#include "common/options_priv.h"
+#include "common/config/options_priv.h"
 #include "common/base/util.h"
 
 /* --- "-o a=b,c" --- */

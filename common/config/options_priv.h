@@ -2,7 +2,7 @@
 #ifndef KR_COMMON_OPTIONS_PRIV_H
 #define KR_COMMON_OPTIONS_PRIV_H
 
-#include "common/options.h"
+#include "common/config/options.h"
 
 /* The option called NAME, of LENGTH bytes; '-' counts as '_'. NULL: none. */
 const struct kr_option *kr_option_find(const struct kr_options *set, const char *name, size_t length);

@@ -1,5 +1,5 @@
 /* Options in a JSON file: {"server": {"listen": ["0.0.0.0"], ...}, "mount": {...}}.  Errors name the key's full path. */
-#include "common/options.h"
+#include "common/config/options.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "common/base/fail.h"
-#include "common/options_priv.h"
+#include "common/config/options_priv.h"
 #include "common/base/text.h"
 #include "common/base/util.h"
 
