@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "server/fid.h"
+#include "server/base/fid.h"
 
 struct key {
 	const struct kr_fid *file;

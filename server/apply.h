@@ -6,7 +6,7 @@
 
 #include "common/base/buf.h"
 #include "server/export.h"
-#include "server/gate.h"
+#include "server/base/gate.h"
 
 struct kr_sfile;
 

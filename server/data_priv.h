@@ -6,7 +6,7 @@
 #include "server/applied.h"
 #include "server/data.h"
 #include "server/files.h"
-#include "server/gate.h"
+#include "server/base/gate.h"
 #include "server/replayed.h"
 #include "server/request.h"
 #include "server/server.h"

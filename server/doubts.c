@@ -10,7 +10,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "server/lines.h"
+#include "server/base/lines.h"
 
 enum { LOG_MAX = 1 << 20 };
 static const char log_name[] = "doubts";

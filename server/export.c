@@ -11,8 +11,8 @@
 
 #include "server/doubts.h"
 #include "server/export_priv.h"
-#include "server/private.h"
-#include "server/siphash.h"
+#include "server/base/private.h"
+#include "server/base/siphash.h"
 
 enum { CTIME_PROBES = 64, CTIME_ATTEMPTS = 10 };
 static const uint64_t ctime_coarse_ns = 50 * KR_NS_PER_MS;

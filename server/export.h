@@ -32,7 +32,7 @@
 
 #include <stddef.h>
 
-#include "server/fid.h"
+#include "server/base/fid.h"
 
 struct kr_doubts;
 struct kr_export;

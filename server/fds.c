@@ -7,7 +7,7 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "server/fid.h"
+#include "server/base/fid.h"
 
 struct kr_fds {
 	pthread_mutex_t lock; /* guards all below and the private parts of entries; never held over a system call */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/util.h"
-#include "server/fid.h"
+#include "server/base/fid.h"
 
 enum { SMALLEST = 64 };
 

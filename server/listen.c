@@ -10,7 +10,7 @@
 #include "common/rpc/resolve.h"
 #include "server/data.h"
 #include "server/hello.h"
-#include "server/networks.h"
+#include "server/base/networks.h"
 #include "server/options.h"
 #include "server/session.h"
 #include "server/status.h"

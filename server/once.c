@@ -6,7 +6,7 @@
 #include "server/attrs.h"
 #include "server/executed.h"
 #include "server/export.h"
-#include "server/fid.h"
+#include "server/base/fid.h"
 #include "server/server.h"
 #include "server/session.h"
 #include "server/state.h"

@@ -13,7 +13,7 @@
 
 #include "common/base/fault.h"
 #include "server/beside.h"
-#include "server/private.h"
+#include "server/base/private.h"
 
 enum { TRIES = 10000, SUFFIX = 128, NODE = 64 };
 static const char acl[] = "system.posix_acl_access";

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "server/export_priv.h"
-#include "server/fid.h"
+#include "server/base/fid.h"
 #include "server/turn.h"
 
 enum { RENAME_KNOWN = RENAME_NOREPLACE | RENAME_EXCHANGE };

@@ -7,7 +7,7 @@
 #include "common/auth/munge.h"
 #include "common/auth/seal.h"
 #include "common/base/util.h"
-#include "server/networks.h"
+#include "server/base/networks.h"
 
 #define FIELD(name) offsetof(struct kr_server_options, name)
 

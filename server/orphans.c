@@ -12,7 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/table.h"
 #include "server/export_priv.h"
-#include "server/private.h"
+#include "server/base/private.h"
 
 enum { NAME_SIZE = 18 };
 static const char directory_name[] = "orphans";

@@ -10,7 +10,7 @@
 #ifndef KR_SERVER_PLACES_H
 #define KR_SERVER_PLACES_H
 
-#include "server/fid.h"
+#include "server/base/fid.h"
 
 struct kr_places;
 

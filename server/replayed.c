@@ -13,8 +13,8 @@
 #include "common/base/fault.h"
 #include "common/base/hex.h"
 #include "common/base/log.h"
-#include "server/fid.h"
-#include "server/lines.h"
+#include "server/base/fid.h"
+#include "server/base/lines.h"
 #include "server/server.h"
 
 enum { LOG_MAX = 2 * (KR_REPLAYED_LOG + KR_APPLIED_MAX) * KR_LINE_MAX };

@@ -6,7 +6,7 @@
 #define KR_SERVER_RESENT_H
 
 #include "server/export.h"
-#include "server/fid.h"
+#include "server/base/fid.h"
 #include "server/once.h"
 #include "server/request.h"
 #include "server/server.h"

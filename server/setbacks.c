@@ -12,7 +12,7 @@
 #include "common/base/hex.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "server/lines.h"
+#include "server/base/lines.h"
 #include "server/server.h"
 #include "server/state.h"
 

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "common/base/log.h"
-#include "server/fid.h"
+#include "server/base/fid.h"
 
 struct settling {
 	struct kr_export *export;

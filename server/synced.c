@@ -13,8 +13,8 @@
 #include "common/base/fail.h"
 #include "common/base/hex.h"
 #include "common/base/log.h"
-#include "server/fid.h"
-#include "server/lines.h"
+#include "server/base/fid.h"
+#include "server/base/lines.h"
 #include "server/server.h"
 
 enum { LOG_MAX = 4 * (KR_SYNCED_MAX + KR_SYNCED_LOG) * KR_LINE_MAX };

@@ -6,7 +6,7 @@
 
 #include "common/base/fault.h"
 #include "common/base/table.h"
-#include "server/fid.h"
+#include "server/base/fid.h"
 
 static _Thread_local struct kr_turn *taken;
 static _Thread_local bool begun;

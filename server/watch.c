@@ -12,7 +12,7 @@
 #include "server/events.h"
 #include "server/export.h"
 #include "server/files.h"
-#include "server/gate.h"
+#include "server/base/gate.h"
 #include "server/leases.h"
 #include "server/server.h"
 

@@ -11,7 +11,7 @@ enum {
 	KR_NAME_MAX = 255,
 	KR_PATH_MAX = 4095,      /* a symbolic link's target */
 	KR_XATTR_MAX = 65536,    /* one value, or one list of names */
-	KR_FID_MAX = 152,        /* see server/fid.h: kind, file handle, authentication code */
+	KR_FID_MAX = 152,        /* see server/base/fid.h: kind, file handle, authentication code */
 	KR_RING_NAME_MAX = 63,
 	KR_INLINE_MAX = 1 << 20, /* bytes that a FLUSH or an OPEN reply carries in its own frame */
 	KR_DEFAULT_PORT = 7440,

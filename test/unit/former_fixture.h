@@ -5,7 +5,7 @@
 #include "test/unit/server_fixture.h"
 
 #include "server/executed.h"
-#include "server/fid.h"
+#include "server/base/fid.h"
 #include "server/session.h"
 #include "server/turn.h"
 

@@ -2,7 +2,7 @@
 #include "test/unit/export_fixture.h"
 
 #include "server/export_priv.h"
-#include "server/fid.h"
+#include "server/base/fid.h"
 #include "server/turn.h"
 
 static struct kr_fid look_up(const struct kr_fid *parent, const char *name)

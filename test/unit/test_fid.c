@@ -8,8 +8,8 @@
 
 #include <errno.h>
 
-#include "server/fid.h"
-#include "server/siphash.h"
+#include "server/base/fid.h"
+#include "server/base/siphash.h"
 
 static const uint8_t secret[KR_FID_SECRET] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 

@@ -16,7 +16,7 @@
 
 #include "common/base/hex.h"
 #include "common/base/log.h"
-#include "server/lines.h"
+#include "server/base/lines.h"
 #include "server/replayed.h"
 #include "server/server.h"
 

@@ -9,7 +9,7 @@
 #include "test/unit/replay_nodes.h"
 
 #include "server/expiry.h"
-#include "server/lines.h"
+#include "server/base/lines.h"
 #include "server/session.h"
 
 enum { SEEDS = 20, TURNS = 120, LOSSES_MAX = 2, FAULTS_MAX = 5, HANG_S = 120 };

@@ -8,7 +8,7 @@
 #include "common/base/hex.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "server/lines.h"
+#include "server/base/lines.h"
 #include "server/state_priv.h"
 
 static void a_restarted_server_lets_nodes_reclaim_first(void **state)

@@ -1,5 +1,5 @@
 /* See private.h. */
-#include "server/private.h"
+#include "server/base/private.h"
 
 #include <errno.h>
 #include <fcntl.h>

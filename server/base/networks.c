@@ -1,5 +1,5 @@
 /* See networks.h. */
-#include "server/networks.h"
+#include "server/base/networks.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* Bounded work in the pool (see gate.h). */
-#include "server/gate.h"
+#include "server/base/gate.h"
 
 void kr_gate_init(struct kr_gate *gate, struct kr_server *server, size_t limit)
 {

@@ -1,11 +1,11 @@
 /* See fid.h. */
-#include "server/fid.h"
+#include "server/base/fid.h"
 
 #include <errno.h>
 
 #include "common/base/fail.h"
 #include "common/base/table.h"
-#include "server/siphash.h"
+#include "server/base/siphash.h"
 
 enum { CODE = 8, KIND = 1, INODE_LENGTH = 20, HANDLE_TYPE = 4 };
 

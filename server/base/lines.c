@@ -1,5 +1,5 @@
 /* See lines.h. */
-#include "server/lines.h"
+#include "server/base/lines.h"
 
 #include <errno.h>
 #include <inttypes.h>

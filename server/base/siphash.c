@@ -1,5 +1,5 @@
 /* See siphash.h. */
-#include "server/siphash.h"
+#include "server/base/siphash.h"
 
 #include <endian.h>
 #include <string.h>
