@@ -20,9 +20,9 @@
 #include "server/notes.h"
 #include "server/once.h"
 #include "server/opens.h"
-#include "server/request.h"
+#include "server/session/request.h"
 #include "server/server.h"
-#include "server/session.h"
+#include "server/session/session.h"
 #include "server/shorter.h"
 #include "server/watch.h"
 

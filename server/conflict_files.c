@@ -11,10 +11,10 @@
 #include "server/export.h"
 #include "server/files.h"
 #include "server/opens.h"
-#include "server/request.h"
+#include "server/session/request.h"
 #include "server/server.h"
-#include "server/session.h"
-#include "server/trust.h"
+#include "server/session/session.h"
+#include "server/session/trust.h"
 
 struct making {
 	struct kr_conflict *conflict;

@@ -14,10 +14,10 @@
 #include "server/names.h"
 #include "server/notes.h"
 #include "server/opens.h"
-#include "server/request.h"
+#include "server/session/request.h"
 #include "server/resent.h"
 #include "server/server.h"
-#include "server/session.h"
+#include "server/session/session.h"
 #include "server/shorter.h"
 #include "server/watch.h"
 

@@ -8,9 +8,9 @@
 #include "server/files.h"
 #include "server/base/gate.h"
 #include "server/replayed.h"
-#include "server/request.h"
+#include "server/session/request.h"
 #include "server/server.h"
-#include "server/session.h"
+#include "server/session/session.h"
 #include "server/synced.h"
 
 enum {

@@ -7,7 +7,7 @@
 
 #include "server/export.h"
 #include "server/server.h"
-#include "server/session.h"
+#include "server/session/session.h"
 
 struct check {
 	struct kr_job job;

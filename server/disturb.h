@@ -5,7 +5,7 @@
 #define KR_SERVER_DISTURB_H
 
 #include "server/files.h"
-#include "server/request.h"
+#include "server/session/request.h"
 
 /* Goes on with NEXT, at once if no other node holds anything that is in the way of KINDS, or if CRED (which lives as long as the
  * request) may write to FILE, or, with OWNER, owns it. Else the request is answered. */

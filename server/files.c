@@ -9,8 +9,8 @@
 #include "server/leases.h"
 #include "server/notes.h"
 #include "server/server.h"
-#include "server/session.h"
-#include "server/trust.h"
+#include "server/session/session.h"
+#include "server/session/trust.h"
 #include "server/watch.h"
 
 static bool match_fid(const struct kr_table_link *link, const void *key)

@@ -13,7 +13,7 @@
 #include "server/intake.h"
 #include "server/notes.h"
 #include "server/opens.h"
-#include "server/trust.h"
+#include "server/session/trust.h"
 
 void kr_sfile_data_init(struct kr_sfile_data *data, struct kr_data *owner, struct kr_sfile *file)
 {

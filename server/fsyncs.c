@@ -8,9 +8,9 @@
 
 #include "server/data_priv.h"
 #include "server/leases.h"
-#include "server/request.h"
+#include "server/session/request.h"
 #include "server/server.h"
-#include "server/session.h"
+#include "server/session/session.h"
 #include "server/stable.h"
 
 /* The wait for others. */

@@ -10,8 +10,8 @@
 #include "server/data_priv.h"
 #include "server/feed.h"
 #include "server/intake.h"
-#include "server/listen.h"
-#include "server/trust.h"
+#include "server/session/listen.h"
+#include "server/session/trust.h"
 
 struct kr_hop *kr_hop_get(struct kr_hop *hop)
 {

@@ -9,9 +9,9 @@
 #include "common/base/log.h"
 #include "server/conflicts.h"
 #include "server/data.h"
-#include "server/request.h"
+#include "server/session/request.h"
 #include "server/server.h"
-#include "server/session.h"
+#include "server/session/session.h"
 #include "server/state.h"
 
 static bool is_late(const struct kr_request *request)

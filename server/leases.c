@@ -9,9 +9,9 @@
 #include "server/data.h"
 #include "server/notes.h"
 #include "server/opens.h"
-#include "server/request.h"
+#include "server/session/request.h"
 #include "server/server.h"
-#include "server/session.h"
+#include "server/session/session.h"
 
 /* A LEASE until it is answered. */
 struct lease_ask {

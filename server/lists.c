@@ -5,7 +5,7 @@
 #include "server/export.h"
 #include "server/names.h"
 #include "server/notes.h"
-#include "server/request.h"
+#include "server/session/request.h"
 #include "server/server.h"
 
 /* Room for SIZE bytes of reply, freed with the request. */

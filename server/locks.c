@@ -6,9 +6,9 @@
 
 #include "common/base/fault.h"
 #include "server/files.h"
-#include "server/request.h"
+#include "server/session/request.h"
 #include "server/server.h"
-#include "server/session.h"
+#include "server/session/session.h"
 
 /* Exists while somebody holds a lock of the file or waits for one. */
 struct kr_sfile_locks {

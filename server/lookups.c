@@ -12,9 +12,9 @@
 #include "server/export.h"
 #include "server/names.h"
 #include "server/notes.h"
-#include "server/request.h"
+#include "server/session/request.h"
 #include "server/server.h"
-#include "server/session.h"
+#include "server/session/session.h"
 
 struct lookups {
 	uint64_t epoch; /* when the job was started */

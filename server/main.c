@@ -15,7 +15,7 @@
 #include "common/base/log.h"
 #include "server/options.h"
 #include "server/server.h"
-#include "server/trust.h"
+#include "server/session/trust.h"
 
 #define POOL_THREADS "16"
 enum { DESCRIPTORS_WANTED = 65536 };

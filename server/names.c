@@ -12,10 +12,10 @@
 #include "server/linger.h"
 #include "server/notes.h"
 #include "server/once.h"
-#include "server/request.h"
+#include "server/session/request.h"
 #include "server/resent.h"
 #include "server/server.h"
-#include "server/session.h"
+#include "server/session/session.h"
 
 /* --- LOOKUP --------------------------------------------------------------------------------------------------------- */
 

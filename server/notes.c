@@ -10,9 +10,9 @@
 #include "server/files.h"
 #include "server/leases.h"
 #include "server/note_table.h"
-#include "server/request.h"
+#include "server/session/request.h"
 #include "server/server.h"
-#include "server/session.h"
+#include "server/session/session.h"
 
 struct kr_notes {
 	struct kr_note_table table;

@@ -8,7 +8,7 @@
 #include "server/export.h"
 #include "server/base/fid.h"
 #include "server/server.h"
-#include "server/session.h"
+#include "server/session/session.h"
 #include "server/state.h"
 
 static bool is_to_be_remembered(const struct kr_request *request)

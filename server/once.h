@@ -11,7 +11,7 @@
 #ifndef KR_SERVER_ONCE_H
 #define KR_SERVER_ONCE_H
 
-#include "server/request.h"
+#include "server/session/request.h"
 
 /* REQUEST, sent before on another session, is about to be handled. True: it had been executed and is answered now (or will
  * be), or it is being executed for that session still, and goes on when that has ended. False: it is to be handled; a truncation that was made already

@@ -13,11 +13,11 @@
 #include "server/export.h"
 #include "server/leases.h"
 #include "server/notes.h"
-#include "server/request.h"
+#include "server/session/request.h"
 #include "server/server.h"
-#include "server/session.h"
+#include "server/session/session.h"
 #include "server/shorter.h"
-#include "server/trust.h"
+#include "server/session/trust.h"
 
 enum { SMALL_FILE = KR_INLINE_MAX / 16 };
 

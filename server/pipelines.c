@@ -10,7 +10,7 @@
 #include "ring/pipeline.h"
 #include "server/data_priv.h"
 #include "server/opens.h"
-#include "server/trust.h"
+#include "server/session/trust.h"
 
 struct kr_feed_pipeline {
 	struct kr_link link;       /* kr_data.pipelines */

@@ -12,10 +12,10 @@
 #include "server/late.h"
 #include "server/leases.h"
 #include "server/opens.h"
-#include "server/request.h"
+#include "server/session/request.h"
 #include "server/server.h"
-#include "server/session.h"
-#include "server/trust.h"
+#include "server/session/session.h"
+#include "server/session/trust.h"
 
 struct reclaim {
 	struct kr_operation operation; /* of a late node that has bytes, as the next */

@@ -8,7 +8,7 @@
 #include "server/export.h"
 #include "server/base/fid.h"
 #include "server/once.h"
-#include "server/request.h"
+#include "server/session/request.h"
 #include "server/server.h"
 
 /* Whether FID with ATTR is what REQUEST made.  Where that is not remembered: whether it can be, because it is of TYPE (S_IF*), UID's,

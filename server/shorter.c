@@ -6,8 +6,8 @@
 #include "server/files.h"
 #include "server/leases.h"
 #include "server/once.h"
-#include "server/request.h"
-#include "server/session.h"
+#include "server/session/request.h"
+#include "server/session/session.h"
 
 struct telling {
 	struct kr_request *request;

@@ -11,9 +11,9 @@
 #include "server/leases.h"
 #include "server/notes.h"
 #include "server/opens.h"
-#include "server/request.h"
+#include "server/session/request.h"
 #include "server/server.h"
-#include "server/session.h"
+#include "server/session/session.h"
 
 /* Up to two files, locked in the order of their identities so that two COPYs never wait for each other. */
 struct space {

@@ -14,10 +14,10 @@
 
 #include "server/grants.h"
 #include "server/opens.h"
-#include "server/request.h"
+#include "server/session/request.h"
 #include "server/server.h"
-#include "server/session.h"
-#include "server/trust.h"
+#include "server/session/session.h"
+#include "server/session/trust.h"
 
 struct staging {
 	struct kr_request *request;

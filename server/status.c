@@ -12,11 +12,11 @@
 #include "server/files.h"
 #include "server/notes.h"
 #include "server/options.h"
-#include "server/parked.h"
-#include "server/request.h"
-#include "server/session.h"
+#include "server/session/parked.h"
+#include "server/session/request.h"
+#include "server/session/session.h"
 #include "server/state.h"
-#include "server/trust.h"
+#include "server/session/trust.h"
 #include "server/watch.h"
 
 enum { PIECE = 60000 };

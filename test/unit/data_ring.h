@@ -30,10 +30,10 @@
 #include "server/data.h"
 #include "server/files.h"
 #include "server/leases.h"
-#include "server/listen.h"
+#include "server/session/listen.h"
 #include "server/options.h"
 #include "server/server.h"
-#include "server/session.h"
+#include "server/session/session.h"
 
 enum { NODES_MAX = 6, WAIT_S = 60 };
 

@@ -10,8 +10,8 @@
 #include <signal.h>
 
 #include "common/base/log.h"
-#include "server/session.h"
-#include "server/trust.h"
+#include "server/session/session.h"
+#include "server/session/trust.h"
 
 enum { USER = 1000, PING_ID = 1 << 20 };
 enum { HONEST, HOSTILE }; /* of the fixture's nodes; both have a session */

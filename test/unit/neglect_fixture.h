@@ -4,7 +4,7 @@
 
 #include "test/unit/hostile_fixture.h"
 
-#include "server/asks.h"
+#include "server/session/asks.h"
 #include "server/files.h"
 
 enum { MOMENTS = LEASE_MS / MOMENT_MS, /* of a lease time */ SLACK = 4 };

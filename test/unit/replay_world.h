@@ -6,7 +6,7 @@
 #ifndef KR_TEST_UNIT_REPLAY_WORLD_H
 #define KR_TEST_UNIT_REPLAY_WORLD_H
 
-#include "server/request.h"
+#include "server/session/request.h"
 #include "test/unit/data_fixture.h"
 
 enum { WORLD_NODES = 3, WORLD_FILES = 2, WRITES_MAX = 40, WORLD_SIZE = 60, LOG_SIZE = 1 << 15 };

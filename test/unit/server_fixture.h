@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "server/export.h"
-#include "server/listen.h"
+#include "server/session/listen.h"
 #include "server/options.h"
 #include "server/server.h"
 

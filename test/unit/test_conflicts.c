@@ -6,7 +6,7 @@
 #include "common/base/log.h"
 #include "server/conflicts.h"
 #include "server/lapses.h"
-#include "server/session.h"
+#include "server/session/session.h"
 
 /* --- what is remembered of nodes ------------------------------------------------------------------------------------- */
 

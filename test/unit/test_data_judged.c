@@ -1,5 +1,5 @@
 /* What nodes replay that comes after what others have written since the boot of the server's machine: it is judged before it goes in. */
-#include "server/request.h"
+#include "server/session/request.h"
 #include "test/unit/data_fixture.h"
 
 #include "server/data_priv.h"

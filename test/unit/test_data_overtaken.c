@@ -1,5 +1,5 @@
 /* Replays over a start of the server in the boot in which others' later ones went in: what comes out of its turn then is judged, and only that. */
-#include "server/request.h"
+#include "server/session/request.h"
 #include "test/unit/data_fixture.h"
 
 #include <stdlib.h>

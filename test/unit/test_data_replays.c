@@ -1,5 +1,5 @@
 /* What nodes replay after a boot of the server's machine, what of it counts, and what is noted for that. */
-#include "server/request.h"
+#include "server/session/request.h"
 #include "test/unit/data_fixture.h"
 
 #include "server/data_priv.h"

@@ -3,7 +3,7 @@
 
 #include "common/base/log.h"
 #include "server/files.h"
-#include "server/session.h"
+#include "server/session/session.h"
 
 /* Also of one that held WRITE before: what it has written since is not known before it is here. */
 static void late_bytes_wait_for_what_others_have_written_but_not_flushed(void **state)

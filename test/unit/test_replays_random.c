@@ -8,9 +8,9 @@
 #include "test/unit/replay_disk.h"
 #include "test/unit/replay_nodes.h"
 
-#include "server/expiry.h"
+#include "server/session/expiry.h"
 #include "server/base/lines.h"
-#include "server/session.h"
+#include "server/session/session.h"
 
 enum { SEEDS = 20, TURNS = 120, LOSSES_MAX = 2, FAULTS_MAX = 5, HANG_S = 120 };
 

@@ -1,5 +1,5 @@
 /* Kept replies: found again, without what may not be said twice, and bounded. */
-#include "server/replies.h"
+#include "server/session/replies.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,7 +5,7 @@
 
 #include "common/base/log.h"
 #include "server/files.h"
-#include "server/session.h"
+#include "server/session/session.h"
 
 static void a_lease_is_recalled_for_another_node(void **state)
 {

@@ -24,7 +24,7 @@
 #include "common/base/log.h"
 #include "common/rpc/msg.h"
 #include "common/base/util.h"
-#include "server/listen.h"
+#include "server/session/listen.h"
 #include "server/options.h"
 #include "server/server.h"
 #include "test/unit/directory.h"

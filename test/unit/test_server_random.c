@@ -18,7 +18,7 @@
 #include "common/rpc/conn.h"
 #include "common/base/log.h"
 #include "server/export.h"
-#include "server/listen.h"
+#include "server/session/listen.h"
 #include "server/options.h"
 #include "server/server.h"
 #include "test/unit/directory.h"

@@ -9,8 +9,8 @@
 
 #include "common/base/log.h"
 #include "common/rpc/notes.h"
-#include "server/request.h"
-#include "server/session.h"
+#include "server/session/request.h"
+#include "server/session/session.h"
 
 /* --- a disk that takes its time --------------------------------------------------------------------------------------- */
 

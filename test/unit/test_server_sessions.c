@@ -4,7 +4,7 @@
 #include <signal.h>
 
 #include "common/base/log.h"
-#include "server/session.h"
+#include "server/session/session.h"
 
 static void a_silent_session_is_lost_and_its_leases_are_free(void **state)
 {

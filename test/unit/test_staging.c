@@ -4,7 +4,7 @@
 #include <signal.h>
 
 #include "common/base/log.h"
-#include "server/session.h"
+#include "server/session/session.h"
 #include "server/staging.h"
 
 /* Scripted nodes have no ring listener; these are taken to have one. */

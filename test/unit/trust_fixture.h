@@ -14,11 +14,11 @@
 #include "common/auth/auth.h"
 #include "common/base/fail.h"
 #include "common/base/log.h"
-#include "server/listen.h"
+#include "server/session/listen.h"
 #include "server/options.h"
 #include "server/server.h"
-#include "server/session.h"
-#include "server/trust.h"
+#include "server/session/session.h"
+#include "server/session/trust.h"
 
 enum { NODES = 3, LEASE_MS = 5000, LONG_MS = 600000, USER_SESSIONS = 2, NOBODY_HERE = 4294967 };
 enum { KEY_NODE, KEY_OTHER_NODE, KEY_USER, KEY_UNKNOWN_USER, KEYS, KEY_STRANGER = KEYS, KEYS_ALL };

@@ -1,12 +1,12 @@
 /* See behind.h. */
-#include "server/behind.h"
+#include "server/session/behind.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "server/export.h"
-#include "server/request.h"
-#include "server/session.h"
+#include "server/session/request.h"
+#include "server/session/session.h"
 
 /* The file of a request that is to wait; NULL: it is not. */
 static const struct kr_fid *behind_what(const struct kr_request *request)

@@ -2,7 +2,7 @@
 #ifndef KR_SERVER_HELLO_H
 #define KR_SERVER_HELLO_H
 
-#include "server/listen.h"
+#include "server/session/listen.h"
 
 /* The first frame of a stranger is HELLO. */
 void kr_hello_arrived(struct kr_stranger *stranger, const struct kr_frame *frame);

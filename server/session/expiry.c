@@ -1,12 +1,12 @@
 /* See expiry.h. */
-#include "server/expiry.h"
+#include "server/session/expiry.h"
 
 #include "common/base/log.h"
 #include "server/flush.h"
 #include "server/leases.h"
-#include "server/request.h"
+#include "server/session/request.h"
 #include "server/server.h"
-#include "server/session.h"
+#include "server/session/session.h"
 
 /* A peer that takes our bytes is alive even if what it says waits behind a pause. */
 static void note_progress(struct kr_session *session, uint64_t now_ns)

@@ -9,7 +9,7 @@
 #ifndef KR_SERVER_TRUST_H
 #define KR_SERVER_TRUST_H
 
-#include "server/listen.h"
+#include "server/session/listen.h"
 
 /* Reads the key files of the options. Blocks; before the loop runs. Reason by kr_fail. */
 int kr_trust_init(struct kr_server *server);

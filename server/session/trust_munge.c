@@ -1,5 +1,5 @@
 /* The server's side of the handshake by MUNGE: see trust_munge.h. */
-#include "server/trust_munge.h"
+#include "server/session/trust_munge.h"
 
 #include <errno.h>
 #include <sodium.h>
@@ -10,7 +10,7 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "server/options.h"
-#include "server/trust.h"
+#include "server/session/trust.h"
 
 /* A credential on its way through the pool. */
 struct proof {

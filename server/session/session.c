@@ -1,5 +1,5 @@
 /* The life of sessions: see session.h. */
-#include "server/session.h"
+#include "server/session/session.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -15,10 +15,10 @@
 #include "server/leases.h"
 #include "server/locks.h"
 #include "server/opens.h"
-#include "server/request.h"
+#include "server/session/request.h"
 #include "server/server.h"
 #include "server/state.h"
-#include "server/trust.h"
+#include "server/session/trust.h"
 
 /* --- finding -------------------------------------------------------------------------------------------------------- */
 

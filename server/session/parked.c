@@ -1,11 +1,11 @@
 /* See parked.h. */
-#include "server/parked.h"
+#include "server/session/parked.h"
 
 #include "common/base/log.h"
 #include "server/files.h"
-#include "server/request.h"
+#include "server/session/request.h"
 #include "server/server.h"
-#include "server/session.h"
+#include "server/session/session.h"
 
 static bool is_recent(const struct kr_request *request, uint64_t now_ns)
 {

@@ -1,5 +1,5 @@
 /* Keys, handshakes and what a key allows: see trust.h. */
-#include "server/trust.h"
+#include "server/session/trust.h"
 
 #include <errno.h>
 #include <grp.h>
@@ -12,7 +12,7 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "server/options.h"
-#include "server/session.h"
+#include "server/session/session.h"
 
 enum { LISTED_MAX = 16, PASSWD_MAX = 1 << 20 };
 

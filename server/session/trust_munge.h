@@ -3,7 +3,7 @@
 #ifndef KR_SERVER_TRUST_MUNGE_H
 #define KR_SERVER_TRUST_MUNGE_H
 
-#include "server/listen.h"
+#include "server/session/listen.h"
 
 /* AUTH_MUNGE or AUTH_MUNGE_PROVE of a stranger. False: it has been refused, and is to be dropped. */
 bool kr_trust_munge(struct kr_stranger *stranger, const struct kr_frame *frame);

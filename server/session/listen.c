@@ -1,5 +1,5 @@
 /* Accepting connections and sorting them by their first frame: see listen.h. */
-#include "server/listen.h"
+#include "server/session/listen.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,13 +9,13 @@
 #include "common/base/log.h"
 #include "common/rpc/resolve.h"
 #include "server/data.h"
-#include "server/hello.h"
+#include "server/session/hello.h"
 #include "server/base/networks.h"
 #include "server/options.h"
-#include "server/session.h"
+#include "server/session/session.h"
 #include "server/status.h"
-#include "server/trust.h"
-#include "server/trust_munge.h"
+#include "server/session/trust.h"
+#include "server/session/trust_munge.h"
 
 enum { LISTENERS_MAX = 64, BACKLOG = 512 };
 

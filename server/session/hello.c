@@ -4,7 +4,7 @@
  * session's node is recorded in the state directory, so that a restart of the server waits for it.  The connection is
  * paused meanwhile.
  */
-#include "server/hello.h"
+#include "server/session/hello.h"
 
 #include <errno.h>
 #include <sodium.h>
@@ -18,10 +18,10 @@
 #include "common/rpc/notes.h"
 #include "server/export.h"
 #include "server/options.h"
-#include "server/request.h"
-#include "server/session.h"
+#include "server/session/request.h"
+#include "server/session/session.h"
 #include "server/state.h"
-#include "server/trust.h"
+#include "server/session/trust.h"
 
 enum { KEEP_REPLIES_MS = 60000 };
 

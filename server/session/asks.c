@@ -1,5 +1,5 @@
 /* What is asked of nodes: see asks.h. */
-#include "server/asks.h"
+#include "server/session/asks.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 #include "common/base/log.h"
 #include "server/server.h"
-#include "server/session.h"
+#include "server/session/session.h"
 
 /* A request to the node until it is answered. */
 struct ask {

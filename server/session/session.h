@@ -11,10 +11,10 @@
 #include "common/auth/key.h"
 #include "common/base/list.h"
 #include "common/base/table.h"
-#include "server/asks.h"
+#include "server/session/asks.h"
 #include "server/grants.h"
 #include "server/lapses.h"
-#include "server/replies.h"
+#include "server/session/replies.h"
 
 struct kr_request;
 struct kr_server;

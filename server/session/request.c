@@ -1,5 +1,5 @@
 /* The life of a request: see request.h. */
-#include "server/request.h"
+#include "server/session/request.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -8,12 +8,12 @@
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
-#include "server/behind.h"
+#include "server/session/behind.h"
 #include "server/once.h"
-#include "server/parked.h"
+#include "server/session/parked.h"
 #include "server/server.h"
-#include "server/session.h"
-#include "server/trust.h"
+#include "server/session/session.h"
+#include "server/session/trust.h"
 
 static size_t all_bytes; /* of all requests, see kr_request_bytes */
 

@@ -1,5 +1,5 @@
 /* Kept replies: see replies.h. */
-#include "server/replies.h"
+#include "server/session/replies.h"
 
 #include <stdlib.h>
 #include <string.h>
