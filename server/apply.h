@@ -5,7 +5,7 @@
 #define KR_SERVER_APPLY_H
 
 #include "common/base/buf.h"
-#include "server/export.h"
+#include "server/export/export.h"
 #include "server/base/gate.h"
 
 struct kr_sfile;

@@ -14,7 +14,7 @@
 #include "server/cuts.h"
 #include "server/data.h"
 #include "server/disturb.h"
-#include "server/export.h"
+#include "server/export/export.h"
 #include "server/files.h"
 #include "server/leases.h"
 #include "server/notes.h"

@@ -8,7 +8,7 @@
 #include "common/base/fault.h"
 #include "common/base/log.h"
 #include "server/conflicts.h"
-#include "server/export.h"
+#include "server/export/export.h"
 #include "server/files.h"
 #include "server/opens.h"
 #include "server/session/request.h"

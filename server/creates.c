@@ -9,7 +9,7 @@
 
 #include "server/attrs.h"
 #include "server/cuts.h"
-#include "server/export.h"
+#include "server/export/export.h"
 #include "server/leases.h"
 #include "server/names.h"
 #include "server/notes.h"

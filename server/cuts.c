@@ -6,7 +6,7 @@
 
 #include "common/base/util.h"
 #include "server/data_priv.h"
-#include "server/export.h"
+#include "server/export/export.h"
 
 struct cut_wait {
 	struct kr_request *request;

@@ -6,7 +6,7 @@
 
 #include "common/base/fail.h"
 #include "server/data_priv.h"
-#include "server/export.h"
+#include "server/export/export.h"
 #include "server/feed.h"
 #include "server/hop.h"
 #include "server/state.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "server/export.h"
+#include "server/export/export.h"
 #include "server/server.h"
 #include "server/session/session.h"
 

@@ -18,7 +18,7 @@
 #include "common/base/log.h"
 #include "common/base/table.h"
 #include "common/base/util.h"
-#include "server/turn.h"
+#include "server/export/turn.h"
 
 struct slot {
 	struct kr_executed_key key;

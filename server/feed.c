@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "server/data_priv.h"
-#include "server/export.h"
+#include "server/export/export.h"
 #include "server/hop.h"
 #include "server/opens.h"
 

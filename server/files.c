@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "server/data.h"
-#include "server/export.h"
+#include "server/export/export.h"
 #include "server/leases.h"
 #include "server/notes.h"
 #include "server/server.h"

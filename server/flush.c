@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "server/export.h"
+#include "server/export/export.h"
 #include "server/intake.h"
 #include "server/notes.h"
 #include "server/opens.h"

@@ -11,7 +11,7 @@
 
 #include "common/base/fault.h"
 #include "server/apply.h"
-#include "server/export.h"
+#include "server/export/export.h"
 #include "server/intake.h"
 #include "server/state.h"
 #include "server/watch.h"

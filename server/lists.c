@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "server/export.h"
+#include "server/export/export.h"
 #include "server/names.h"
 #include "server/notes.h"
 #include "server/session/request.h"

@@ -9,7 +9,7 @@
 
 #include "common/rpc/lookups.h"
 #include "server/attrs.h"
-#include "server/export.h"
+#include "server/export/export.h"
 #include "server/names.h"
 #include "server/notes.h"
 #include "server/session/request.h"

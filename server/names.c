@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "server/attrs.h"
-#include "server/export.h"
+#include "server/export/export.h"
 #include "server/files.h"
 #include "server/leases.h"
 #include "server/linger.h"

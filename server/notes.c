@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "common/rpc/notes.h"
-#include "server/export.h"
+#include "server/export/export.h"
 #include "server/files.h"
 #include "server/leases.h"
 #include "server/note_table.h"

@@ -5,7 +5,7 @@
 
 #include "server/attrs.h"
 #include "server/executed.h"
-#include "server/export.h"
+#include "server/export/export.h"
 #include "server/base/fid.h"
 #include "server/server.h"
 #include "server/session/session.h"

@@ -8,7 +8,7 @@
 #include "common/base/fault.h"
 #include "server/data.h"
 #include "server/disturb.h"
-#include "server/export.h"
+#include "server/export/export.h"
 #include "server/late.h"
 #include "server/leases.h"
 #include "server/opens.h"

@@ -5,7 +5,7 @@
 #ifndef KR_SERVER_RESENT_H
 #define KR_SERVER_RESENT_H
 
-#include "server/export.h"
+#include "server/export/export.h"
 #include "server/base/fid.h"
 #include "server/once.h"
 #include "server/session/request.h"

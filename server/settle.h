@@ -9,8 +9,8 @@
 #define KR_SERVER_SETTLE_H
 
 #include "server/executed.h"
-#include "server/export.h"
-#include "server/turn.h"
+#include "server/export/export.h"
+#include "server/export/turn.h"
 
 /* What a name stands for now. */
 struct kr_settle_name {

@@ -11,7 +11,7 @@
 #include "common/base/fault.h"
 #include "common/base/log.h"
 #include "server/data_priv.h"
-#include "server/export.h"
+#include "server/export/export.h"
 #include "server/state.h"
 
 struct waiter {

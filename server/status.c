@@ -8,7 +8,7 @@
 
 #include "common/base/text.h"
 #include "server/data.h"
-#include "server/export.h"
+#include "server/export/export.h"
 #include "server/files.h"
 #include "server/notes.h"
 #include "server/options.h"

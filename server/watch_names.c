@@ -6,7 +6,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
-#include "server/events.h"
+#include "server/export/events.h"
 #include "server/notes.h"
 #include "server/server.h"
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
-#include "server/export_priv.h"
+#include "server/export/export_priv.h"
 
 static int make(struct kr_export *export)
 {

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "server/export.h"
+#include "server/export/export.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
 

@@ -16,7 +16,7 @@
 #include "common/base/fault.h"
 #include "common/base/log.h"
 #include "common/rpc/notes.h"
-#include "server/export.h"
+#include "server/export/export.h"
 #include "server/options.h"
 #include "server/session/request.h"
 #include "server/session/session.h"

@@ -18,7 +18,7 @@
 #include "common/rpc/msg.h"
 #include "common/base/table.h"
 #include "server/notes.h"
-#include "server/turn.h"
+#include "server/export/turn.h"
 
 struct kr_server;
 struct kr_session;

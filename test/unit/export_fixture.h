@@ -26,7 +26,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "server/export.h"
+#include "server/export/export.h"
 
 struct world {
 	const char *name, *directory;

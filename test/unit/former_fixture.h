@@ -7,7 +7,7 @@
 #include "server/executed.h"
 #include "server/base/fid.h"
 #include "server/session/session.h"
-#include "server/turn.h"
+#include "server/export/turn.h"
 
 static inline void rejoin(struct fixture *f, struct node *const *nodes, int count)
 {

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "server/export.h"
+#include "server/export/export.h"
 #include "server/session/listen.h"
 #include "server/options.h"
 #include "server/server.h"

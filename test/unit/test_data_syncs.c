@@ -111,7 +111,7 @@ static struct node *node_with_a_round(void)
 	return node;
 }
 
-enum { SET_SIZE = 8, OPEN_TRUNC = 1 | 4 }; /* as in server/export.h */
+enum { SET_SIZE = 8, OPEN_TRUNC = 1 | 4 }; /* as in server/export/export.h */
 /* The ways to take all bytes away. */
 static int cut_by(struct node *node, unsigned way)
 {

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "common/base/table.h"
-#include "server/turn.h"
+#include "server/export/turn.h"
 
 static const uint8_t boot[16] = "boot", other_boot[16] = "another";
 static const struct kr_fid parent = {.length = 9, .bytes = "directory"}, new_parent = {.length = 10, .bytes = "directory2"};

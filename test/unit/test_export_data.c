@@ -1,7 +1,7 @@
 /* Attributes, extended attributes and data of exported files. */
 #include "test/unit/export_fixture.h"
 
-#include "server/cred.h"
+#include "server/export/cred.h"
 
 #include <linux/falloc.h>
 #include <linux/filter.h>

@@ -1,9 +1,9 @@
 /* Names in the export: making, finding, linking, renaming, removing; and that nothing leads out of it. */
 #include "test/unit/export_fixture.h"
 
-#include "server/export_priv.h"
+#include "server/export/export_priv.h"
 #include "server/base/fid.h"
-#include "server/turn.h"
+#include "server/export/turn.h"
 
 static struct kr_fid look_up(const struct kr_fid *parent, const char *name)
 {

@@ -17,7 +17,7 @@
 
 #include "common/rpc/conn.h"
 #include "common/base/log.h"
-#include "server/export.h"
+#include "server/export/export.h"
 #include "server/session/listen.h"
 #include "server/options.h"
 #include "server/server.h"

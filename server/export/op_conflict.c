@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "common/base/fault.h"
-#include "server/beside.h"
+#include "server/export/beside.h"
 #include "server/base/private.h"
 
 enum { TRIES = 10000, SUFFIX = 128, NODE = 64 };

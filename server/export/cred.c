@@ -1,5 +1,5 @@
 /* See cred.h. */
-#include "server/cred.h"
+#include "server/export/cred.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -6,9 +6,9 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "server/export_priv.h"
+#include "server/export/export_priv.h"
 #include "server/base/fid.h"
-#include "server/turn.h"
+#include "server/export/turn.h"
 
 /* How often a name may appear and disappear before a create gives up. */
 enum { CREATE_TRIES = 100 };

@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "server/export_priv.h"
+#include "server/export/export_priv.h"
 
 /* An entry of ours is never longer than the kernel's, so what fits its buffer fits ours. */
 enum { HEAD = 8 + 8 + 1 + 1, KERNEL_ENTRY_MAX = 280 };

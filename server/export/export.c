@@ -1,5 +1,5 @@
 /* The life of an export: how it is opened, what it finds out about its filesystem, and how it notices its end. */
-#include "server/export.h"
+#include "server/export/export.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "server/doubts.h"
-#include "server/export_priv.h"
+#include "server/export/export_priv.h"
 #include "server/base/private.h"
 #include "server/base/siphash.h"
 

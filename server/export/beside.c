@@ -1,5 +1,5 @@
 /* See beside.h. */
-#include "server/beside.h"
+#include "server/export/beside.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -6,7 +6,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "server/export_priv.h"
+#include "server/export/export_priv.h"
 
 struct xattr_path {
 	char text[32];

@@ -1,5 +1,5 @@
 /* See fds.h. */
-#include "server/fds.h"
+#include "server/export/fds.h"
 
 #include <errno.h>
 #include <stdlib.h>

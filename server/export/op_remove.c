@@ -6,9 +6,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "server/export_priv.h"
+#include "server/export/export_priv.h"
 #include "server/base/fid.h"
-#include "server/turn.h"
+#include "server/export/turn.h"
 
 enum { RENAME_KNOWN = RENAME_NOREPLACE | RENAME_EXCHANGE };
 

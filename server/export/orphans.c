@@ -1,5 +1,5 @@
 /* See orphans.h. */
-#include "server/orphans.h"
+#include "server/export/orphans.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 #include "common/base/log.h"
 #include "common/base/table.h"
-#include "server/export_priv.h"
+#include "server/export/export_priv.h"
 #include "server/base/private.h"
 
 enum { NAME_SIZE = 18 };

@@ -1,5 +1,5 @@
 /* See turn.h. */
-#include "server/turn.h"
+#include "server/export/turn.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -7,10 +7,10 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "server/cred.h"
-#include "server/entry.h"
-#include "server/orphans.h"
-#include "server/places.h"
+#include "server/export/cred.h"
+#include "server/export/entry.h"
+#include "server/export/orphans.h"
+#include "server/export/places.h"
 
 enum { KR_EXPORT_LOCKS = 64 };
 

@@ -7,7 +7,7 @@
 #ifndef KR_SERVER_BESIDE_H
 #define KR_SERVER_BESIDE_H
 
-#include "server/export_priv.h"
+#include "server/export/export_priv.h"
 
 enum { KR_BESIDE_ENTRIES = 2000000, KR_BESIDE_DEPTH = 200 };
 

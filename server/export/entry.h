@@ -5,8 +5,8 @@
 #ifndef KR_SERVER_ENTRY_H
 #define KR_SERVER_ENTRY_H
 
-#include "server/export.h"
-#include "server/fds.h"
+#include "server/export/export.h"
+#include "server/export/fds.h"
 
 #define KR_PRIVATE_NAME ".kairan"
 

@@ -1,5 +1,5 @@
 /* See events.h. */
-#include "server/events.h"
+#include "server/export/events.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "server/export.h"
-#include "server/export_priv.h"
+#include "server/export/export.h"
+#include "server/export/export_priv.h"
 
 enum { READS_MAX = 16, BUFFER = 64 * 1024 };
 #define MASK_DATA (FAN_MODIFY | FAN_CLOSE_WRITE)

@@ -1,5 +1,5 @@
 /* See entry.h. */
-#include "server/entry.h"
+#include "server/export/entry.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "server/export_priv.h"
+#include "server/export/export_priv.h"
 
 enum { HANDLE_TRIES = 1000 };
 

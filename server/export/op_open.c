@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "server/export_priv.h"
+#include "server/export/export_priv.h"
 
 static int check_mode(struct kr_export *export, const struct kr_fid *fid, enum kr_fds_mode mode)
 {

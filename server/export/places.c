@@ -1,5 +1,5 @@
 /* See places.h. */
-#include "server/places.h"
+#include "server/export/places.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include "common/base/list.h"
 #include "common/base/table.h"
 #include "common/base/util.h"
-#include "server/entry.h"
+#include "server/export/entry.h"
 
 static const uint64_t walk_pause_ns = 10 * KR_NS_PER_S;
 
