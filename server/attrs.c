@@ -15,16 +15,16 @@
 #include "server/data.h"
 #include "server/disturb.h"
 #include "server/export/export.h"
-#include "server/files.h"
-#include "server/leases.h"
-#include "server/notes.h"
+#include "server/leases/files.h"
+#include "server/leases/leases.h"
+#include "server/leases/notes.h"
 #include "server/once.h"
 #include "server/opens.h"
 #include "server/session/request.h"
 #include "server/server.h"
 #include "server/session/session.h"
 #include "server/shorter.h"
-#include "server/watch.h"
+#include "server/leases/watch.h"
 
 enum { ATTEMPTS_MAX = 100, AHEAD_S = 5 /* a node's idea of our clock is not as wrong as that */ };
 

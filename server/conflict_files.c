@@ -9,7 +9,7 @@
 #include "common/base/log.h"
 #include "server/conflicts.h"
 #include "server/export/export.h"
-#include "server/files.h"
+#include "server/leases/files.h"
 #include "server/opens.h"
 #include "server/session/request.h"
 #include "server/server.h"

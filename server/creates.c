@@ -10,16 +10,16 @@
 #include "server/attrs.h"
 #include "server/cuts.h"
 #include "server/export/export.h"
-#include "server/leases.h"
+#include "server/leases/leases.h"
 #include "server/names.h"
-#include "server/notes.h"
+#include "server/leases/notes.h"
 #include "server/opens.h"
 #include "server/session/request.h"
 #include "server/resent.h"
 #include "server/server.h"
 #include "server/session/session.h"
 #include "server/shorter.h"
-#include "server/watch.h"
+#include "server/leases/watch.h"
 
 struct create {
 	struct kr_operation operation; /* of O_TRUNC on a file that existed */

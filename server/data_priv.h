@@ -5,7 +5,7 @@
 #include "common/auth/pair.h"
 #include "server/applied.h"
 #include "server/data.h"
-#include "server/files.h"
+#include "server/leases/files.h"
 #include "server/base/gate.h"
 #include "server/replayed.h"
 #include "server/session/request.h"

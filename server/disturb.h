@@ -4,7 +4,7 @@
 #ifndef KR_SERVER_DISTURB_H
 #define KR_SERVER_DISTURB_H
 
-#include "server/files.h"
+#include "server/leases/files.h"
 #include "server/session/request.h"
 
 /* Goes on with NEXT, at once if no other node holds anything that is in the way of KINDS, or if CRED (which lives as long as the

@@ -11,7 +11,7 @@
 #include "common/base/log.h"
 #include "server/export/export.h"
 #include "server/intake.h"
-#include "server/notes.h"
+#include "server/leases/notes.h"
 #include "server/opens.h"
 #include "server/session/trust.h"
 

@@ -14,7 +14,7 @@
 #include "server/export/export.h"
 #include "server/intake.h"
 #include "server/state.h"
-#include "server/watch.h"
+#include "server/leases/watch.h"
 
 /* --- begin and end ---------------------------------------------------------------------------------------------------- */
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "server/data_priv.h"
-#include "server/leases.h"
+#include "server/leases/leases.h"
 #include "server/session/request.h"
 #include "server/server.h"
 #include "server/session/session.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "common/base/util.h"
-#include "server/files.h"
+#include "server/leases/files.h"
 #include "server/opens.h"
 #include "server/server.h"
 

@@ -4,7 +4,7 @@
 
 #include "server/export/export.h"
 #include "server/names.h"
-#include "server/notes.h"
+#include "server/leases/notes.h"
 #include "server/session/request.h"
 #include "server/server.h"
 

@@ -11,7 +11,7 @@
 #include "server/attrs.h"
 #include "server/export/export.h"
 #include "server/names.h"
-#include "server/notes.h"
+#include "server/leases/notes.h"
 #include "server/session/request.h"
 #include "server/server.h"
 #include "server/session/session.h"

@@ -7,10 +7,10 @@
 
 #include "server/attrs.h"
 #include "server/export/export.h"
-#include "server/files.h"
-#include "server/leases.h"
+#include "server/leases/files.h"
+#include "server/leases/leases.h"
 #include "server/linger.h"
-#include "server/notes.h"
+#include "server/leases/notes.h"
 #include "server/once.h"
 #include "server/session/request.h"
 #include "server/resent.h"

@@ -2,7 +2,7 @@
 #ifndef KR_SERVER_OPENS_H
 #define KR_SERVER_OPENS_H
 
-#include "server/files.h"
+#include "server/leases/files.h"
 
 struct kr_request;
 struct kr_session;

@@ -10,7 +10,7 @@
 #include "server/disturb.h"
 #include "server/export/export.h"
 #include "server/late.h"
-#include "server/leases.h"
+#include "server/leases/leases.h"
 #include "server/opens.h"
 #include "server/session/request.h"
 #include "server/server.h"

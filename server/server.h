@@ -62,9 +62,9 @@ struct kr_server {
 	struct kr_executed *executed;
 	struct kr_keyring *keyring; /* NULL: no keys, see trust.h */
 	struct kr_data *data;     /* of flush rounds, pipelines and the feed: server/data.h */
-	struct kr_watch *watch;   /* of changes by others: server/watch.h */
+	struct kr_watch *watch;   /* of changes by others: server/leases/watch.h */
 	struct kr_watch_names *watch_names; /* NULL: not listening */
-	struct kr_notes *notes;   /* what nodes remember of names and attributes: server/notes.h */
+	struct kr_notes *notes;   /* what nodes remember of names and attributes: server/leases/notes.h */
 	struct kr_listen *listen; /* listeners and connections that are nobody's session yet */
 	struct kr_handler handlers[KR_SERVER_TYPES];
 

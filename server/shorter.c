@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-#include "server/files.h"
-#include "server/leases.h"
+#include "server/leases/files.h"
+#include "server/leases/leases.h"
 #include "server/once.h"
 #include "server/session/request.h"
 #include "server/session/session.h"

@@ -9,15 +9,15 @@
 #include "common/base/text.h"
 #include "server/data.h"
 #include "server/export/export.h"
-#include "server/files.h"
-#include "server/notes.h"
+#include "server/leases/files.h"
+#include "server/leases/notes.h"
 #include "server/options.h"
 #include "server/session/parked.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
 #include "server/state.h"
 #include "server/session/trust.h"
-#include "server/watch.h"
+#include "server/leases/watch.h"
 
 enum { PIECE = 60000 };
 

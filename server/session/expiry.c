@@ -3,7 +3,7 @@
 
 #include "common/base/log.h"
 #include "server/flush.h"
-#include "server/leases.h"
+#include "server/leases/leases.h"
 #include "server/session/request.h"
 #include "server/server.h"
 #include "server/session/session.h"

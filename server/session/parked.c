@@ -2,7 +2,7 @@
 #include "server/session/parked.h"
 
 #include "common/base/log.h"
-#include "server/files.h"
+#include "server/leases/files.h"
 #include "server/session/request.h"
 #include "server/server.h"
 #include "server/session/session.h"

@@ -17,7 +17,7 @@
 #include "common/base/list.h"
 #include "common/rpc/msg.h"
 #include "common/base/table.h"
-#include "server/notes.h"
+#include "server/leases/notes.h"
 #include "server/export/turn.h"
 
 struct kr_server;

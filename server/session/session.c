@@ -10,10 +10,10 @@
 
 #include "common/base/log.h"
 #include "server/data.h"
-#include "server/files.h"
+#include "server/leases/files.h"
 #include "server/grace.h"
-#include "server/leases.h"
-#include "server/locks.h"
+#include "server/leases/leases.h"
+#include "server/leases/locks.h"
 #include "server/opens.h"
 #include "server/session/request.h"
 #include "server/server.h"

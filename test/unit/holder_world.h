@@ -14,7 +14,7 @@
 
 #include "common/base/util.h"
 #include "fuse/holder.h"
-#include "server/lease_table.h"
+#include "server/leases/lease_table.h"
 
 enum { NODES = 3, OPS = 5, FRAMES = 64, STEPS = 5000, QUIET = 20000 };
 enum frame_type { LEASE, RETURN, ANSWER, LEASE_REPLY, RETURN_REPLY, RECALL };

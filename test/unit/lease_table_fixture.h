@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "common/base/util.h"
-#include "server/lease_table.h"
+#include "server/leases/lease_table.h"
 
 enum { NODES = 6, ASKS = 64, MESSAGES = 4096 };
 

@@ -12,7 +12,7 @@
 
 #include "common/base/util.h"
 #include "fuse/holder.h"
-#include "server/lease_table.h"
+#include "server/leases/lease_table.h"
 
 enum { NODES = 2, FRAMES = 16, REQUESTS = 12, RECALLS = 8, EVENTS = 64 };
 enum frame_type { LEASE, RETURN, OPEN, CREATE, FLUSH, OPERATE, RECLAIM, DONE, ANSWER, REPLY, RECALL };

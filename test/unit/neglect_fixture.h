@@ -5,7 +5,7 @@
 #include "test/unit/hostile_fixture.h"
 
 #include "server/session/asks.h"
-#include "server/files.h"
+#include "server/leases/files.h"
 
 enum { MOMENTS = LEASE_MS / MOMENT_MS, /* of a lease time */ SLACK = 4 };
 

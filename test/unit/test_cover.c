@@ -5,7 +5,7 @@
 #include <cmocka.h>
 #include <errno.h>
 
-#include "server/cover.h"
+#include "server/leases/cover.h"
 
 static void leases_given_back_without_refused_bytes_leave_no_doubt(void **state)
 {

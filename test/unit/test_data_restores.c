@@ -2,7 +2,7 @@
 #include "test/unit/data_fixture.h"
 
 #include "server/data_priv.h"
-#include "server/files.h"
+#include "server/leases/files.h"
 
 static const struct kr_range five = { 0, 120 }, seven = { 50, 100 };
 

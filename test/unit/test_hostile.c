@@ -6,7 +6,7 @@
 #include <fcntl.h>
 
 #include "common/auth/pair_conn.h"
-#include "server/files.h"
+#include "server/leases/files.h"
 
 /* The same of the honest one, a moment later. */
 static void a_moment_later_both(struct fixture *f)

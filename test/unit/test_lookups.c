@@ -5,7 +5,7 @@
 
 #include "common/rpc/lookups.h"
 #include "common/rpc/notes.h"
-#include "server/notes.h"
+#include "server/leases/notes.h"
 
 /* --- the lists ------------------------------------------------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /* Notes: the server's table of who may have them against nodes that answer late, and a node's store of them. */
-#include "server/note_table.h"
+#include "server/leases/note_table.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 #include "test/unit/server_fixture.h"
 
 #include "common/rpc/notes.h"
-#include "server/notes.h"
+#include "server/leases/notes.h"
 
 static int set_up(void **state)
 {

@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "common/base/util.h"
-#include "server/seen.h"
+#include "server/leases/seen.h"
 
 enum { TOLD = true, UNTOLD = false };
 #define MS KR_NS_PER_MS

@@ -7,7 +7,7 @@
 #include "common/base/log.h"
 #include "common/rpc/notes.h"
 #include "common/base/util.h"
-#include "server/notes.h"
+#include "server/leases/notes.h"
 
 static void exchange(struct node *node, uint64_t id, uint16_t flags, const struct kr_rename_request *msg)
 {

@@ -6,9 +6,9 @@
 #include <signal.h>
 
 #include "common/base/log.h"
-#include "server/files.h"
+#include "server/leases/files.h"
 #include "server/linger.h"
-#include "server/watch.h"
+#include "server/leases/watch.h"
 
 static void close_it(struct node *node, const struct kr_fid *fid)
 {

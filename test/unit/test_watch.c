@@ -4,8 +4,8 @@
 #include <signal.h>
 
 #include "common/base/log.h"
-#include "server/files.h"
-#include "server/watch.h"
+#include "server/leases/files.h"
+#include "server/leases/watch.h"
 
 static json_int_t looks(struct fixture *f)
 {

@@ -1,5 +1,5 @@
 /* See seen.h. */
-#include "server/seen.h"
+#include "server/leases/seen.h"
 
 #include "common/base/util.h"
 

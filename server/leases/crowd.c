@@ -1,5 +1,5 @@
 /* See crowd.h. */
-#include "server/crowd.h"
+#include "server/leases/crowd.h"
 
 static void add(struct kr_crowd *crowd, uint32_t node, bool operation)
 {

@@ -1,11 +1,11 @@
 /* See locks.h. */
-#include "server/locks.h"
+#include "server/leases/locks.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "common/base/fault.h"
-#include "server/files.h"
+#include "server/leases/files.h"
 #include "server/session/request.h"
 #include "server/server.h"
 #include "server/session/session.h"

@@ -1,10 +1,10 @@
 /* See lease_turns.h. */
-#include "server/lease_turns.h"
+#include "server/leases/lease_turns.h"
 
 #include <string.h>
 
 #include "common/base/util.h"
-#include "server/crowd.h"
+#include "server/leases/crowd.h"
 
 struct kr_lease_holder *kr_lease_turns_holder(const struct kr_lease_table *table, uint32_t node)
 {

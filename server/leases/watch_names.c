@@ -1,5 +1,5 @@
 /* See watch_names.h. */
-#include "server/watch_names.h"
+#include "server/leases/watch_names.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "server/export/events.h"
-#include "server/notes.h"
+#include "server/leases/notes.h"
 #include "server/server.h"
 
 enum { REST_MS = 2 };

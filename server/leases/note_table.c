@@ -1,5 +1,5 @@
 /* See note_table.h. */
-#include "server/note_table.h"
+#include "server/leases/note_table.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* See cover.h. */
-#include "server/cover.h"
+#include "server/leases/cover.h"
 
 #include <errno.h>
 

@@ -9,10 +9,10 @@
 #include "common/base/list.h"
 #include "common/base/table.h"
 #include "common/base/types.h"
-#include "server/cover.h"
+#include "server/leases/cover.h"
 #include "server/flush.h"
-#include "server/lease_table.h"
-#include "server/seen.h"
+#include "server/leases/lease_table.h"
+#include "server/leases/seen.h"
 
 struct kr_server;
 struct kr_session;

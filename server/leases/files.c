@@ -1,17 +1,17 @@
 /* The table of files in use: see files.h. */
-#include "server/files.h"
+#include "server/leases/files.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
 #include "server/data.h"
 #include "server/export/export.h"
-#include "server/leases.h"
-#include "server/notes.h"
+#include "server/leases/leases.h"
+#include "server/leases/notes.h"
 #include "server/server.h"
 #include "server/session/session.h"
 #include "server/session/trust.h"
-#include "server/watch.h"
+#include "server/leases/watch.h"
 
 static bool match_fid(const struct kr_table_link *link, const void *key)
 {

@@ -2,7 +2,7 @@
 #ifndef KR_SERVER_LEASES_H
 #define KR_SERVER_LEASES_H
 
-#include "server/files.h"
+#include "server/leases/files.h"
 
 struct kr_request;
 

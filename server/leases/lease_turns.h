@@ -7,7 +7,7 @@
 #ifndef KR_SERVER_LEASE_TURNS_H
 #define KR_SERVER_LEASE_TURNS_H
 
-#include "server/lease_table.h"
+#include "server/leases/lease_table.h"
 
 /* NULL: it holds nothing, and no grant is to be announced to it. */
 struct kr_lease_holder *kr_lease_turns_holder(const struct kr_lease_table *table, uint32_t node);

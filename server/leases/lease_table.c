@@ -1,13 +1,13 @@
 /* The lease state machine of one file: see lease_table.h for its rules.  Who gets something next, and what is asked back, is found in
  * lease_turns.c; here it is carried out.
  */
-#include "server/lease_table.h"
+#include "server/leases/lease_table.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
 #include "common/base/util.h"
-#include "server/lease_turns.h"
+#include "server/leases/lease_turns.h"
 
 static struct kr_lease_holder *find_or_add_holder(struct kr_lease_table *table, uint32_t node)
 {

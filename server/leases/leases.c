@@ -1,5 +1,5 @@
 /* Leases between the pure table (lease_table.h) and sessions: see leases.h. */
-#include "server/leases.h"
+#include "server/leases/leases.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "common/base/log.h"
 #include "server/attrs.h"
 #include "server/data.h"
-#include "server/notes.h"
+#include "server/leases/notes.h"
 #include "server/opens.h"
 #include "server/session/request.h"
 #include "server/server.h"

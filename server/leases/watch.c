@@ -1,5 +1,5 @@
 /* Watching the export: see watch.h. */
-#include "server/watch.h"
+#include "server/leases/watch.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11,9 +11,9 @@
 #include "common/base/log.h"
 #include "server/export/events.h"
 #include "server/export/export.h"
-#include "server/files.h"
+#include "server/leases/files.h"
 #include "server/base/gate.h"
-#include "server/leases.h"
+#include "server/leases/leases.h"
 #include "server/server.h"
 
 enum { REST_MS = 20, TICK_MS = 50, BATCH = KR_WATCH_RATE * TICK_MS / 1000, TOUCHES = 2 };

@@ -4,7 +4,7 @@
 #ifndef KR_SERVER_CROWD_H
 #define KR_SERVER_CROWD_H
 
-#include "server/lease_table.h"
+#include "server/leases/lease_table.h"
 
 /* Those of one kind. */
 struct kr_crowd {

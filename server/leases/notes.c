@@ -1,5 +1,5 @@
 /* See notes.h. */
-#include "server/notes.h"
+#include "server/leases/notes.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -7,9 +7,9 @@
 
 #include "common/rpc/notes.h"
 #include "server/export/export.h"
-#include "server/files.h"
-#include "server/leases.h"
-#include "server/note_table.h"
+#include "server/leases/files.h"
+#include "server/leases/leases.h"
+#include "server/leases/note_table.h"
 #include "server/session/request.h"
 #include "server/server.h"
 #include "server/session/session.h"
