@@ -1,4 +1,4 @@
-/* The order of the nodes in the mount's ring, from their names: the server's order (server/round.h), "n2" before "n10". Pure. */
+/* The order of the nodes in the mount's ring, from their names: the server's order (server/flush/round.h), "n2" before "n10". Pure. */
 #ifndef KR_MPIIO_RING_ORDER_H
 #define KR_MPIIO_RING_ORDER_H
 

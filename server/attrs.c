@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "server/cuts.h"
-#include "server/data.h"
+#include "server/flush/cuts.h"
+#include "server/flush/data.h"
 #include "server/disturb.h"
 #include "server/export/export.h"
 #include "server/leases/files.h"

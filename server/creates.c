@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "server/attrs.h"
-#include "server/cuts.h"
+#include "server/flush/cuts.h"
 #include "server/export/export.h"
 #include "server/leases/leases.h"
 #include "server/names.h"

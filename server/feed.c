@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/data_priv.h"
+#include "server/flush/data_priv.h"
 #include "server/export/export.h"
 #include "server/hop.h"
 #include "server/opens.h"

@@ -7,9 +7,9 @@
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
-#include "server/data_priv.h"
+#include "server/flush/data_priv.h"
 #include "server/feed.h"
-#include "server/intake.h"
+#include "server/flush/intake.h"
 #include "server/session/listen.h"
 #include "server/session/trust.h"
 

@@ -8,7 +8,7 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "server/conflicts.h"
-#include "server/data.h"
+#include "server/flush/data.h"
 #include "server/session/request.h"
 #include "server/server.h"
 #include "server/session/session.h"

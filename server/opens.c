@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
-#include "server/cuts.h"
-#include "server/data.h"
+#include "server/flush/cuts.h"
+#include "server/flush/data.h"
 #include "server/disturb.h"
 #include "server/export/export.h"
 #include "server/leases/leases.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "ring/pipeline.h"
-#include "server/data_priv.h"
+#include "server/flush/data_priv.h"
 #include "server/opens.h"
 #include "server/session/trust.h"
 

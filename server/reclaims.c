@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "common/base/fault.h"
-#include "server/data.h"
+#include "server/flush/data.h"
 #include "server/disturb.h"
 #include "server/export/export.h"
 #include "server/late.h"

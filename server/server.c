@@ -13,7 +13,7 @@
 #include "server/attrs.h"
 #include "server/conflict_files.h"
 #include "server/export/cred.h"
-#include "server/data.h"
+#include "server/flush/data.h"
 #include "server/executed.h"
 #include "server/session/expiry.h"
 #include "server/export/export.h"

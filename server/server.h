@@ -61,7 +61,7 @@ struct kr_server {
 	struct kr_state *state;
 	struct kr_executed *executed;
 	struct kr_keyring *keyring; /* NULL: no keys, see trust.h */
-	struct kr_data *data;     /* of flush rounds, pipelines and the feed: server/data.h */
+	struct kr_data *data;     /* of flush rounds, pipelines and the feed: server/flush/data.h */
 	struct kr_watch *watch;   /* of changes by others: server/leases/watch.h */
 	struct kr_watch_names *watch_names; /* NULL: not listening */
 	struct kr_notes *notes;   /* what nodes remember of names and attributes: server/leases/notes.h */

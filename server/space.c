@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "server/attrs.h"
-#include "server/cuts.h"
+#include "server/flush/cuts.h"
 #include "server/export/export.h"
 #include "server/leases/leases.h"
 #include "server/leases/notes.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/base/text.h"
-#include "server/data.h"
+#include "server/flush/data.h"
 #include "server/export/export.h"
 #include "server/leases/files.h"
 #include "server/leases/notes.h"

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "server/data.h"
+#include "server/flush/data.h"
 #include "server/export/export.h"
 #include "server/leases/leases.h"
 #include "server/leases/notes.h"

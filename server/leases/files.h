@@ -10,7 +10,7 @@
 #include "common/base/table.h"
 #include "common/base/types.h"
 #include "server/leases/cover.h"
-#include "server/flush.h"
+#include "server/flush/flush.h"
 #include "server/leases/lease_table.h"
 #include "server/leases/seen.h"
 

@@ -6,7 +6,7 @@
 
 #include "common/base/log.h"
 #include "server/attrs.h"
-#include "server/data.h"
+#include "server/flush/data.h"
 #include "server/leases/notes.h"
 #include "server/opens.h"
 #include "server/session/request.h"

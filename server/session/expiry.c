@@ -2,7 +2,7 @@
 #include "server/session/expiry.h"
 
 #include "common/base/log.h"
-#include "server/flush.h"
+#include "server/flush/flush.h"
 #include "server/leases/leases.h"
 #include "server/session/request.h"
 #include "server/server.h"

@@ -8,7 +8,7 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/rpc/resolve.h"
-#include "server/data.h"
+#include "server/flush/data.h"
 #include "server/session/hello.h"
 #include "server/base/networks.h"
 #include "server/options.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "server/data.h"
+#include "server/flush/data.h"
 #include "server/leases/files.h"
 #include "server/grace.h"
 #include "server/leases/leases.h"

@@ -1,11 +1,11 @@
 /* The server that the node of the journal's life talks to: what it has applied of this node and of others, what of it is on its disk, and
- * what it knows to be synced (the real server/synced.c) and replayed (replayed.c). Single-threaded, but for the writes of these, which are
+ * what it knows to be synced (the real server/flush/synced.c) and replayed (replayed.c). Single-threaded, but for the writes of these, which are
  * waited for. */
 #ifndef KR_TEST_CRASH_MODEL_H
 #define KR_TEST_CRASH_MODEL_H
 
 #include "server/server.h"
-#include "server/synced.h"
+#include "server/flush/synced.h"
 
 enum { FILES = 4, CELLS = 192, THEIRS = 16 };
 

@@ -27,7 +27,7 @@
 #include "common/base/log.h"
 #include "common/auth/pair_conn.h"
 #include "ring/merge.h"
-#include "server/data.h"
+#include "server/flush/data.h"
 #include "server/leases/files.h"
 #include "server/leases/leases.h"
 #include "server/session/listen.h"

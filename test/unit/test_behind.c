@@ -3,7 +3,7 @@
 
 #include <sys/resource.h>
 
-#include "server/data_priv.h"
+#include "server/flush/data_priv.h"
 #include "server/leases/files.h"
 
 static const struct kr_range EXTENTS[] = { { 0, 100 } };

@@ -2,7 +2,7 @@
 #include "server/session/request.h"
 #include "test/unit/data_fixture.h"
 
-#include "server/data_priv.h"
+#include "server/flush/data_priv.h"
 #include "server/state_priv.h"
 
 /* A server that ended after it had let the replays of a node in, which was late, and before they came: the next one, which takes it for

@@ -2,7 +2,7 @@
 #include "server/session/request.h"
 #include "test/unit/data_fixture.h"
 
-#include "server/data_priv.h"
+#include "server/flush/data_priv.h"
 #include "server/peace.h"
 
 static unsigned after_replays(uint64_t offset)

@@ -1,7 +1,7 @@
 /* What nodes send again when a sync has failed at the server: in which order it goes in, and who is waited for. The syncs themselves: test_data_syncs.c. */
 #include "test/unit/data_fixture.h"
 
-#include "server/data_priv.h"
+#include "server/flush/data_priv.h"
 #include "server/leases/files.h"
 
 static const struct kr_range five = { 0, 120 }, seven = { 50, 100 };

@@ -3,7 +3,7 @@
  */
 #include "test/unit/data_fixture.h"
 
-#include "server/data_priv.h"
+#include "server/flush/data_priv.h"
 #include "server/leases/files.h"
 
 static void fsync_answers_when_all_is_synced(void **state)

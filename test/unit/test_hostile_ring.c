@@ -7,10 +7,10 @@
 
 #include "common/rpc/conn_priv.h"
 #include "common/auth/pair_conn.h"
-#include "server/data_priv.h"
+#include "server/flush/data_priv.h"
 #include "server/feed.h"
 #include "server/hop.h"
-#include "server/round.h"
+#include "server/flush/round.h"
 
 /* --- ring connections ----------------------------------------------------------------------------------------------- */
 

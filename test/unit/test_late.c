@@ -2,7 +2,7 @@
 #include "test/unit/late_fixture.h"
 
 #include "common/base/log.h"
-#include "server/data_priv.h"
+#include "server/flush/data_priv.h"
 #include "server/state_priv.h"
 
 static void late_bytes_of_an_untouched_file_are_welcome(void **state)

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "server/round.h"
+#include "server/flush/round.h"
 
 static uint64_t last_number;
 

@@ -14,7 +14,7 @@
 
 #include "common/base/log.h"
 #include "server/server.h"
-#include "server/synced.h"
+#include "server/flush/synced.h"
 
 enum { FORMER = 1000 }; /* the last round of the instances before */
 

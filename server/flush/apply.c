@@ -1,12 +1,12 @@
 /* Apply jobs (see apply.h). */
-#include "server/apply.h"
+#include "server/flush/apply.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "common/base/fail.h"
 #include "common/base/fault.h"
-#include "server/data_priv.h"
+#include "server/flush/data_priv.h"
 
 struct kr_apply *kr_apply_new(struct kr_sfile *file, uint64_t round, void (*done)(struct kr_apply *apply), void *context)
 {

@@ -1,5 +1,5 @@
 /* The memory of synced rounds: see synced.h. */
-#include "server/synced.h"
+#include "server/flush/synced.h"
 
 #include <errno.h>
 #include <fcntl.h>

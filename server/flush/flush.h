@@ -6,8 +6,8 @@
 #define KR_SERVER_FLUSH_H
 
 #include "common/base/types.h"
-#include "server/round.h"
-#include "server/stable.h"
+#include "server/flush/round.h"
+#include "server/flush/stable.h"
 
 enum kr_flush_flag { /* FLUSH's */
 	KR_FLUSH_INLINE = 1,

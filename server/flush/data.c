@@ -1,11 +1,11 @@
 /* The data side as a whole: making it, its hooks, its status (see data.h). */
-#include "server/data.h"
+#include "server/flush/data.h"
 
 #include <sodium.h>
 #include <stdlib.h>
 
 #include "common/base/fail.h"
-#include "server/data_priv.h"
+#include "server/flush/data_priv.h"
 #include "server/export/export.h"
 #include "server/feed.h"
 #include "server/hop.h"

@@ -4,15 +4,15 @@
  * intake.c takes in), and ends in finish(): the job that sets the file's times and closes it.  An action that causes a
  * further event only queues more actions.
  */
-#include "server/flush_priv.h"
+#include "server/flush/flush_priv.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "common/base/fault.h"
-#include "server/apply.h"
+#include "server/flush/apply.h"
 #include "server/export/export.h"
-#include "server/intake.h"
+#include "server/flush/intake.h"
 #include "server/state.h"
 #include "server/leases/watch.h"
 

@@ -6,12 +6,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "server/data_priv.h"
+#include "server/flush/data_priv.h"
 #include "server/leases/leases.h"
 #include "server/session/request.h"
 #include "server/server.h"
 #include "server/session/session.h"
-#include "server/stable.h"
+#include "server/flush/stable.h"
 
 /* The wait for others. */
 struct seen {

@@ -3,14 +3,14 @@
  * Loop thread.  What becomes of them then: flush_gather.c (waiting for others' bytes), flush_round.c (the running round) and
  * flush_events.c (what ends or breaks it).
  */
-#include "server/flush_priv.h"
+#include "server/flush/flush_priv.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "common/base/log.h"
 #include "server/export/export.h"
-#include "server/intake.h"
+#include "server/flush/intake.h"
 #include "server/leases/notes.h"
 #include "server/opens.h"
 #include "server/session/trust.h"

@@ -1,11 +1,11 @@
 /* See cuts.h. */
-#include "server/cuts.h"
+#include "server/flush/cuts.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "common/base/util.h"
-#include "server/data_priv.h"
+#include "server/flush/data_priv.h"
 #include "server/export/export.h"
 
 struct cut_wait {

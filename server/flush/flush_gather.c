@@ -3,7 +3,7 @@
  * Loop thread.  The first that asks for a chained round waits KR_DATA_GATHER_MS at most for the other holders of WRITE: together
  * they make one ascending stream, alone each would leave gaps.
  */
-#include "server/flush_priv.h"
+#include "server/flush/flush_priv.h"
 
 void kr_flush_hold(struct kr_sfile_data *data)
 {

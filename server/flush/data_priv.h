@@ -4,14 +4,14 @@
 
 #include "common/auth/pair.h"
 #include "server/applied.h"
-#include "server/data.h"
+#include "server/flush/data.h"
 #include "server/leases/files.h"
 #include "server/base/gate.h"
 #include "server/replayed.h"
 #include "server/session/request.h"
 #include "server/server.h"
 #include "server/session/session.h"
-#include "server/synced.h"
+#include "server/flush/synced.h"
 
 enum {
 	KR_DATA_APPLIES = 5, /* jobs in the pool at a time, of each kind: together less than the pool has threads */

@@ -3,14 +3,14 @@
  * A file with something to sync is in kr_data.sync_queue, or in sync_urgent when somebody waits, or its sync runs; that
  * holds one reference to it.  Who waits while a sync runs waits for the next one, which begins after the present.
  */
-#include "server/stable.h"
+#include "server/flush/stable.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "common/base/fault.h"
 #include "common/base/log.h"
-#include "server/data_priv.h"
+#include "server/flush/data_priv.h"
 #include "server/export/export.h"
 #include "server/state.h"
 

@@ -9,9 +9,9 @@
 #include <jansson.h>
 
 #include "common/rpc/conn.h"
-#include "server/flush.h"
-#include "server/stable.h"
-#include "server/synced.h"
+#include "server/flush/flush.h"
+#include "server/flush/stable.h"
+#include "server/flush/synced.h"
 
 struct kr_server;
 struct kr_stranger;

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "server/data_priv.h"
+#include "server/flush/data_priv.h"
 
 /* An UNSTABLE on its way to a node. */
 struct sent_unstable {

@@ -3,14 +3,14 @@
  * An intake belongs to its file (data.intake) from KR_ROUND_BEGIN until all is written or the round is aborted.  Apply jobs
  * outlive neither: a discarded intake lives until its last job is done.
  */
-#include "server/intake.h"
+#include "server/flush/intake.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "server/apply.h"
-#include "server/data_priv.h"
+#include "server/flush/apply.h"
+#include "server/flush/data_priv.h"
 #include "server/hop.h"
 
 struct kr_intake *kr_intake_new(struct kr_sfile *file, uint64_t round, uint32_t node)

@@ -2,10 +2,10 @@
  *
  * Loop thread.  Each tells the machines that it concerns and carries out what they want.
  */
-#include "server/flush_priv.h"
+#include "server/flush/flush_priv.h"
 
 #include "common/base/log.h"
-#include "server/intake.h"
+#include "server/flush/intake.h"
 
 void kr_flush_received(struct kr_sfile *file, uint64_t round)
 {

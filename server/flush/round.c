@@ -1,6 +1,6 @@
 /* The round machine (see round.h).  Every change of state is in one of the event functions or in start(), abandon() and
  * settle(), which they call. */
-#include "server/round.h"
+#include "server/flush/round.h"
 
 #include <errno.h>
 #include <stdlib.h>
