@@ -6,7 +6,7 @@
  * changed, and has one fsync of each fail (EIO), whoever calls it, in the KR_DIR_LOST_S after the boot was heard of.
  *
  * A change that had been made KR_DIR_SETTLED_S before the server was last heard counts as on the disk: file systems
- * write down their names within half a minute.  A server that was stopped in peace has lost nothing, and no other boot is heard of (server/peace.h).
+ * write down their names within half a minute.  A server that was stopped in peace has lost nothing, and no other boot is heard of (server/recovery/peace.h).
  * At most KR_DIR_SYNCS_MAX directories are remembered, those that were changed last.  Loop thread, but for kr_dir_syncs_begin.
  */
 #ifndef KR_FUSE_DIR_SYNCS_H

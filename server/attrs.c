@@ -18,7 +18,7 @@
 #include "server/leases/files.h"
 #include "server/leases/leases.h"
 #include "server/leases/notes.h"
-#include "server/once.h"
+#include "server/recovery/once.h"
 #include "server/opens.h"
 #include "server/session/request.h"
 #include "server/server.h"

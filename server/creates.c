@@ -15,7 +15,7 @@
 #include "server/leases/notes.h"
 #include "server/opens.h"
 #include "server/session/request.h"
-#include "server/resent.h"
+#include "server/recovery/resent.h"
 #include "server/server.h"
 #include "server/session/session.h"
 #include "server/shorter.h"

@@ -11,9 +11,9 @@
 #include "server/leases/leases.h"
 #include "server/linger.h"
 #include "server/leases/notes.h"
-#include "server/once.h"
+#include "server/recovery/once.h"
 #include "server/session/request.h"
-#include "server/resent.h"
+#include "server/recovery/resent.h"
 #include "server/server.h"
 #include "server/session/session.h"
 

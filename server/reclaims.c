@@ -9,7 +9,7 @@
 #include "server/flush/data.h"
 #include "server/disturb.h"
 #include "server/export/export.h"
-#include "server/late.h"
+#include "server/recovery/late.h"
 #include "server/leases/leases.h"
 #include "server/opens.h"
 #include "server/session/request.h"

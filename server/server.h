@@ -12,12 +12,12 @@
 #include "common/base/list.h"
 #include "common/base/lock_table.h"
 #include "common/base/table.h"
-#include "server/conflicts.h"
-#include "server/doubts.h"
-#include "server/grace.h"
-#include "server/lapses.h"
+#include "server/recovery/conflicts.h"
+#include "server/recovery/doubts.h"
+#include "server/recovery/grace.h"
+#include "server/recovery/lapses.h"
 #include "server/linger.h"
-#include "server/setbacks.h"
+#include "server/recovery/setbacks.h"
 #include "server/stopping.h"
 
 struct kr_data;

@@ -5,7 +5,7 @@
 
 #include "server/leases/files.h"
 #include "server/leases/leases.h"
-#include "server/once.h"
+#include "server/recovery/once.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
 

@@ -15,7 +15,7 @@
 #include "server/session/parked.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
-#include "server/state.h"
+#include "server/recovery/state.h"
 #include "server/session/trust.h"
 #include "server/leases/watch.h"
 

@@ -9,7 +9,7 @@
 #include "server/export/export.h"
 #include "server/feed.h"
 #include "server/hop.h"
-#include "server/state.h"
+#include "server/recovery/state.h"
 
 enum { OVERLAPS_SHOWN = 100 };
 

@@ -3,11 +3,11 @@
 #define KR_SERVER_DATA_PRIV_H
 
 #include "common/auth/pair.h"
-#include "server/applied.h"
+#include "server/recovery/applied.h"
 #include "server/flush/data.h"
 #include "server/leases/files.h"
 #include "server/base/gate.h"
-#include "server/replayed.h"
+#include "server/recovery/replayed.h"
 #include "server/session/request.h"
 #include "server/server.h"
 #include "server/session/session.h"

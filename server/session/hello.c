@@ -20,7 +20,7 @@
 #include "server/options.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
-#include "server/state.h"
+#include "server/recovery/state.h"
 #include "server/session/trust.h"
 
 enum { KEEP_REPLIES_MS = 60000 };

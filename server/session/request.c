@@ -9,7 +9,7 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "server/session/behind.h"
-#include "server/once.h"
+#include "server/recovery/once.h"
 #include "server/session/parked.h"
 #include "server/server.h"
 #include "server/session/session.h"

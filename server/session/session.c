@@ -11,13 +11,13 @@
 #include "common/base/log.h"
 #include "server/flush/data.h"
 #include "server/leases/files.h"
-#include "server/grace.h"
+#include "server/recovery/grace.h"
 #include "server/leases/leases.h"
 #include "server/leases/locks.h"
 #include "server/opens.h"
 #include "server/session/request.h"
 #include "server/server.h"
-#include "server/state.h"
+#include "server/recovery/state.h"
 #include "server/session/trust.h"
 
 /* --- finding -------------------------------------------------------------------------------------------------------- */

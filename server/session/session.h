@@ -13,7 +13,7 @@
 #include "common/base/table.h"
 #include "server/session/asks.h"
 #include "server/grants.h"
-#include "server/lapses.h"
+#include "server/recovery/lapses.h"
 #include "server/session/replies.h"
 
 struct kr_request;

@@ -4,8 +4,8 @@
 #include <fcntl.h>
 
 #include "common/base/log.h"
-#include "server/conflicts.h"
-#include "server/lapses.h"
+#include "server/recovery/conflicts.h"
+#include "server/recovery/lapses.h"
 #include "server/session/session.h"
 
 /* --- what is remembered of nodes ------------------------------------------------------------------------------------- */

@@ -3,7 +3,7 @@
 #include "test/unit/data_fixture.h"
 
 #include "server/flush/data_priv.h"
-#include "server/state_priv.h"
+#include "server/recovery/state_priv.h"
 
 /* A server that ended after it had let the replays of a node in, which was late, and before they came: the next one, which takes it for
  * one that was there all the time, does not know what happened since. */

@@ -3,7 +3,7 @@
 #include "test/unit/data_fixture.h"
 
 #include "server/flush/data_priv.h"
-#include "server/peace.h"
+#include "server/recovery/peace.h"
 
 static unsigned after_replays(uint64_t offset)
 {

@@ -9,7 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "server/base/lines.h"
-#include "server/state_priv.h"
+#include "server/recovery/state_priv.h"
 
 static void a_restarted_server_lets_nodes_reclaim_first(void **state)
 {

@@ -1,5 +1,5 @@
 /* What has become of a change of names, told by what its names stand for. */
-#include "server/settle.h"
+#include "server/recovery/settle.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -113,7 +113,7 @@ mount_stop 2 || fail "unmount"
 
 note "what her mount has left is brought with her key, by whoever has it"
 mount_start 2 "key=$keys/alice,allow_other,flush_age=600"
-sleep 1.1 # what was written within a second of the server's start may be of before it, as far as a replay knows (server/late.c)
+sleep 1.1 # what was written within a second of the server's start may be of before it, as far as a replay knows (server/recovery/late.c)
 mount_kill_with 2 "$(mnt 2)/open/left" bytes 1
 replay() { on node2 timeout 100 "$KAIRAN" journal "$WORK/node2/local" --replay $SERVER_ADDRESS "$@"; }
 refused "it wants a key" replay

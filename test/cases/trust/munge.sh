@@ -64,7 +64,7 @@ mount_stop 2 || fail "unmount"
 
 note "what a killed mount has left is brought by who proves by MUNGE who he is"
 mount_start 2 "munge,munge_socket=$WORK/ours/socket,flush_age=600"
-sleep 1.1 # what was written within a second of the server's start may be of before it, as far as a replay knows (server/late.c)
+sleep 1.1 # what was written within a second of the server's start may be of before it, as far as a replay knows (server/recovery/late.c)
 mount_kill_with 2 "$(mnt 2)/open/left" bytes
 replay() { on node2 timeout 100 "$B/tools/kairan" journal "$WORK/node2/local" --replay $SERVER_ADDRESS "$@" >"$WORK/replayed" 2>&1; }
 ! replay --munge --munge-socket "$WORK/strange/socket" && grep -q "the same munge.key" "$WORK/replayed" || fail "a strange munged: $(cat "$WORK/replayed")"

@@ -4,8 +4,8 @@
 
 #include <stdatomic.h>
 
-#include "server/peace.h"
-#include "server/state.h"
+#include "server/recovery/peace.h"
+#include "server/recovery/state.h"
 
 struct kr_state {
 	struct kr_state_facts facts;

@@ -1,5 +1,5 @@
 /* See setbacks.h. */
-#include "server/setbacks.h"
+#include "server/recovery/setbacks.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,7 +14,7 @@
 #include "common/base/util.h"
 #include "server/base/lines.h"
 #include "server/server.h"
-#include "server/state.h"
+#include "server/recovery/state.h"
 
 enum { LOG_MAX = 64 << 10 };
 

@@ -1,5 +1,5 @@
 /* See conflicts.h. */
-#include "server/conflicts.h"
+#include "server/recovery/conflicts.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* See peace.h. */
-#include "server/peace.h"
+#include "server/recovery/peace.h"
 
 #include <errno.h>
 #include <stdio.h>

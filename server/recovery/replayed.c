@@ -1,5 +1,5 @@
 /* The memory of replayed rounds: see replayed.h. */
-#include "server/replayed.h"
+#include "server/recovery/replayed.h"
 
 #include <errno.h>
 #include <fcntl.h>

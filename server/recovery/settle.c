@@ -1,5 +1,5 @@
 /* See settle.h. */
-#include "server/settle.h"
+#include "server/recovery/settle.h"
 
 #include <errno.h>
 #include <sys/stat.h>

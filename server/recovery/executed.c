@@ -3,7 +3,7 @@
  * A slot is invalid (phase 0) while its key is written, so that the end of the process at any store leaves no slot with
  * half a key.  So is what is written of a turn.
  */
-#include "server/executed.h"
+#include "server/recovery/executed.h"
 
 #include <errno.h>
 #include <fcntl.h>

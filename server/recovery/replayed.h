@@ -29,7 +29,7 @@
 #include "common/base/list.h"
 #include "common/base/table.h"
 #include "common/base/types.h"
-#include "server/applied.h"
+#include "server/recovery/applied.h"
 
 struct kr_server;
 

@@ -1,5 +1,5 @@
 /* See late.h. */
-#include "server/late.h"
+#include "server/recovery/late.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,12 +7,12 @@
 #include "common/base/fault.h"
 #include "common/base/fail.h"
 #include "common/base/log.h"
-#include "server/conflicts.h"
+#include "server/recovery/conflicts.h"
 #include "server/flush/data.h"
 #include "server/session/request.h"
 #include "server/server.h"
 #include "server/session/session.h"
-#include "server/state.h"
+#include "server/recovery/state.h"
 
 static bool is_late(const struct kr_request *request)
 {

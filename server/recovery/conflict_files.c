@@ -1,5 +1,5 @@
 /* CONFLICT: the files that late bytes go to (see late.h). */
-#include "server/conflict_files.h"
+#include "server/recovery/conflict_files.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "common/base/fail.h"
 #include "common/base/fault.h"
 #include "common/base/log.h"
-#include "server/conflicts.h"
+#include "server/recovery/conflicts.h"
 #include "server/export/export.h"
 #include "server/leases/files.h"
 #include "server/opens.h"

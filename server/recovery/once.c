@@ -1,15 +1,15 @@
 /* Executing once: see once.h. */
-#include "server/once.h"
+#include "server/recovery/once.h"
 
 #include <stdio.h>
 
 #include "server/attrs.h"
-#include "server/executed.h"
+#include "server/recovery/executed.h"
 #include "server/export/export.h"
 #include "server/base/fid.h"
 #include "server/server.h"
 #include "server/session/session.h"
-#include "server/state.h"
+#include "server/recovery/state.h"
 
 static bool is_to_be_remembered(const struct kr_request *request)
 {

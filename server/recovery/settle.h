@@ -8,7 +8,7 @@
 #ifndef KR_SERVER_SETTLE_H
 #define KR_SERVER_SETTLE_H
 
-#include "server/executed.h"
+#include "server/recovery/executed.h"
 #include "server/export/export.h"
 #include "server/export/turn.h"
 

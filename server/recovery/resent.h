@@ -7,7 +7,7 @@
 
 #include "server/export/export.h"
 #include "server/base/fid.h"
-#include "server/once.h"
+#include "server/recovery/once.h"
 #include "server/session/request.h"
 #include "server/server.h"
 
