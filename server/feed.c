@@ -8,7 +8,7 @@
 #include "server/flush/data_priv.h"
 #include "server/export/export.h"
 #include "server/hop.h"
-#include "server/opens.h"
+#include "server/names/opens.h"
 
 /* One PULL that is not answered yet. */
 struct pull {

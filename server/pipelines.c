@@ -9,7 +9,7 @@
 
 #include "ring/pipeline.h"
 #include "server/flush/data_priv.h"
-#include "server/opens.h"
+#include "server/names/opens.h"
 #include "server/session/trust.h"
 
 struct kr_feed_pipeline {

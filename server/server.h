@@ -16,7 +16,7 @@
 #include "server/recovery/doubts.h"
 #include "server/recovery/grace.h"
 #include "server/recovery/lapses.h"
-#include "server/linger.h"
+#include "server/names/linger.h"
 #include "server/recovery/setbacks.h"
 #include "server/stopping.h"
 
@@ -83,7 +83,7 @@ struct kr_server {
 	uint64_t ticked_ns;
 	uint64_t woke_ns;      /* when it slept the last time: what nodes did not do meanwhile does not count; 0: never */
 
-	struct kr_linger linger;    /* files that were replaced just now: server/linger.h */
+	struct kr_linger linger;    /* files that were replaced just now: server/names/linger.h */
 	struct kr_table files;      /* kr_sfile by fid */
 	struct kr_list idle_files;  /* kr_sfile.idle: unused, kept for their change counters, oldest first */
 	size_t idle_file_count;

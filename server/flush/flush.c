@@ -12,7 +12,7 @@
 #include "server/export/export.h"
 #include "server/flush/intake.h"
 #include "server/leases/notes.h"
-#include "server/opens.h"
+#include "server/names/opens.h"
 #include "server/session/trust.h"
 
 void kr_sfile_data_init(struct kr_sfile_data *data, struct kr_data *owner, struct kr_sfile *file)

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "server/attrs.h"
+#include "server/names/attrs.h"
 #include "server/flush/data.h"
 #include "server/leases/notes.h"
-#include "server/opens.h"
+#include "server/names/opens.h"
 #include "server/session/request.h"
 #include "server/server.h"
 #include "server/session/session.h"

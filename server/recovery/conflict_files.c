@@ -10,7 +10,7 @@
 #include "server/recovery/conflicts.h"
 #include "server/export/export.h"
 #include "server/leases/files.h"
-#include "server/opens.h"
+#include "server/names/opens.h"
 #include "server/session/request.h"
 #include "server/server.h"
 #include "server/session/session.h"

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "server/attrs.h"
+#include "server/names/attrs.h"
 #include "server/recovery/executed.h"
 #include "server/export/export.h"
 #include "server/base/fid.h"

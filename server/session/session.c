@@ -14,7 +14,7 @@
 #include "server/recovery/grace.h"
 #include "server/leases/leases.h"
 #include "server/leases/locks.h"
-#include "server/opens.h"
+#include "server/names/opens.h"
 #include "server/session/request.h"
 #include "server/server.h"
 #include "server/recovery/state.h"

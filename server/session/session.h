@@ -12,7 +12,7 @@
 #include "common/base/list.h"
 #include "common/base/table.h"
 #include "server/session/asks.h"
-#include "server/grants.h"
+#include "server/names/grants.h"
 #include "server/recovery/lapses.h"
 #include "server/session/replies.h"
 

@@ -1,4 +1,4 @@
-/* Small files that have lost their name, and who still opens them a moment later (server/linger.h). */
+/* Small files that have lost their name, and who still opens them a moment later (server/names/linger.h). */
 #include "test/unit/server_fixture.h"
 
 #include <errno.h>
@@ -6,7 +6,7 @@
 #include <signal.h>
 
 #include "common/base/log.h"
-#include "server/linger.h"
+#include "server/names/linger.h"
 
 /* A file of SIZE bytes that nobody has open; NODE has looked it up. */
 static struct kr_fid put(struct fixture *f, struct node *node, const char *name, off_t size)

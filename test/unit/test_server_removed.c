@@ -7,7 +7,7 @@
 
 #include "common/base/log.h"
 #include "server/leases/files.h"
-#include "server/linger.h"
+#include "server/names/linger.h"
 #include "server/leases/watch.h"
 
 static void close_it(struct node *node, const struct kr_fid *fid)

@@ -7,11 +7,11 @@
 
 #include "common/base/fault.h"
 #include "server/flush/data.h"
-#include "server/disturb.h"
+#include "server/names/disturb.h"
 #include "server/export/export.h"
 #include "server/recovery/late.h"
 #include "server/leases/leases.h"
-#include "server/opens.h"
+#include "server/names/opens.h"
 #include "server/session/request.h"
 #include "server/server.h"
 #include "server/session/session.h"

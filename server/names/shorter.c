@@ -1,5 +1,5 @@
 /* See shorter.h. */
-#include "server/shorter.h"
+#include "server/names/shorter.h"
 
 #include <stdlib.h>
 

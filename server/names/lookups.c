@@ -8,9 +8,9 @@
 #include <stdlib.h>
 
 #include "common/rpc/lookups.h"
-#include "server/attrs.h"
+#include "server/names/attrs.h"
 #include "server/export/export.h"
-#include "server/names.h"
+#include "server/names/names.h"
 #include "server/leases/notes.h"
 #include "server/session/request.h"
 #include "server/server.h"

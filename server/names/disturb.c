@@ -1,5 +1,5 @@
 /* See disturb.h. */
-#include "server/disturb.h"
+#include "server/names/disturb.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* See grants.h. Open addressing; identities are sealed (fid.h), so nobody can choose what they hash to. */
-#include "server/grants.h"
+#include "server/names/grants.h"
 
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
  * round its bytes could be missed by both.  If the file was cut in between, the answers are of a file that was longer, and
  * everything is asked again (at most ATTEMPTS_MAX times).
  */
-#include "server/attrs.h"
+#include "server/names/attrs.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -13,17 +13,17 @@
 
 #include "server/flush/cuts.h"
 #include "server/flush/data.h"
-#include "server/disturb.h"
+#include "server/names/disturb.h"
 #include "server/export/export.h"
 #include "server/leases/files.h"
 #include "server/leases/leases.h"
 #include "server/leases/notes.h"
 #include "server/recovery/once.h"
-#include "server/opens.h"
+#include "server/names/opens.h"
 #include "server/session/request.h"
 #include "server/server.h"
 #include "server/session/session.h"
-#include "server/shorter.h"
+#include "server/names/shorter.h"
 #include "server/leases/watch.h"
 
 enum { ATTEMPTS_MAX = 100, AHEAD_S = 5 /* a node's idea of our clock is not as wrong as that */ };

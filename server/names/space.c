@@ -1,16 +1,16 @@
 /* FALLOCATE, SEEK, COPY: the asking node has flushed its own bytes, the others are made to flush theirs. */
-#include "server/space.h"
+#include "server/names/space.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/attrs.h"
+#include "server/names/attrs.h"
 #include "server/flush/cuts.h"
 #include "server/export/export.h"
 #include "server/leases/leases.h"
 #include "server/leases/notes.h"
-#include "server/opens.h"
+#include "server/names/opens.h"
 #include "server/session/request.h"
 #include "server/server.h"
 #include "server/session/session.h"

@@ -1,12 +1,12 @@
 /* See linger.h. */
-#include "server/linger.h"
+#include "server/names/linger.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
 #include "common/base/util.h"
 #include "server/leases/files.h"
-#include "server/opens.h"
+#include "server/names/opens.h"
 #include "server/server.h"
 
 struct lingering {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "server/export/export.h"
-#include "server/names.h"
+#include "server/names/names.h"
 #include "server/leases/notes.h"
 #include "server/session/request.h"
 #include "server/server.h"

@@ -1,15 +1,15 @@
 /* Operations on names. Each is one job in the pool; what follows is told to the table of files. */
-#include "server/names.h"
+#include "server/names/names.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "server/attrs.h"
+#include "server/names/attrs.h"
 #include "server/export/export.h"
 #include "server/leases/files.h"
 #include "server/leases/leases.h"
-#include "server/linger.h"
+#include "server/names/linger.h"
 #include "server/leases/notes.h"
 #include "server/recovery/once.h"
 #include "server/session/request.h"

@@ -1,5 +1,5 @@
 /* OPEN and CLOSE: see opens.h. */
-#include "server/opens.h"
+#include "server/names/opens.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -9,14 +9,14 @@
 #include "common/base/log.h"
 #include "server/flush/cuts.h"
 #include "server/flush/data.h"
-#include "server/disturb.h"
+#include "server/names/disturb.h"
 #include "server/export/export.h"
 #include "server/leases/leases.h"
 #include "server/leases/notes.h"
 #include "server/session/request.h"
 #include "server/server.h"
 #include "server/session/session.h"
-#include "server/shorter.h"
+#include "server/names/shorter.h"
 #include "server/session/trust.h"
 
 enum { SMALL_FILE = KR_INLINE_MAX / 16 };

@@ -7,18 +7,18 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "server/attrs.h"
+#include "server/names/attrs.h"
 #include "server/flush/cuts.h"
 #include "server/export/export.h"
 #include "server/leases/leases.h"
-#include "server/names.h"
+#include "server/names/names.h"
 #include "server/leases/notes.h"
-#include "server/opens.h"
+#include "server/names/opens.h"
 #include "server/session/request.h"
 #include "server/recovery/resent.h"
 #include "server/server.h"
 #include "server/session/session.h"
-#include "server/shorter.h"
+#include "server/names/shorter.h"
 #include "server/leases/watch.h"
 
 struct create {
