@@ -31,7 +31,7 @@
 #include "server/session/session.h"
 #include "server/recovery/settle.h"
 #include "server/names/space.h"
-#include "server/staging.h"
+#include "server/pipelines/staging.h"
 #include "server/recovery/state.h"
 #include "server/status.h"
 #include "server/session/trust.h"

@@ -7,8 +7,8 @@
 #include "common/base/fail.h"
 #include "server/flush/data_priv.h"
 #include "server/export/export.h"
-#include "server/feed.h"
-#include "server/hop.h"
+#include "server/pipelines/feed.h"
+#include "server/pipelines/hop.h"
 #include "server/recovery/state.h"
 
 enum { OVERLAPS_SHOWN = 100 };

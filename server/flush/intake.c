@@ -11,7 +11,7 @@
 #include "common/base/log.h"
 #include "server/flush/apply.h"
 #include "server/flush/data_priv.h"
-#include "server/hop.h"
+#include "server/pipelines/hop.h"
 
 struct kr_intake *kr_intake_new(struct kr_sfile *file, uint64_t round, uint32_t node)
 {

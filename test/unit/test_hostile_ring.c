@@ -8,8 +8,8 @@
 #include "common/rpc/conn_priv.h"
 #include "common/auth/pair_conn.h"
 #include "server/flush/data_priv.h"
-#include "server/feed.h"
-#include "server/hop.h"
+#include "server/pipelines/feed.h"
+#include "server/pipelines/hop.h"
 #include "server/flush/round.h"
 
 /* --- ring connections ----------------------------------------------------------------------------------------------- */

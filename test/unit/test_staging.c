@@ -5,7 +5,7 @@
 
 #include "common/base/log.h"
 #include "server/session/session.h"
-#include "server/staging.h"
+#include "server/pipelines/staging.h"
 
 /* Scripted nodes have no ring listener; these are taken to have one. */
 static struct node *in_ring(struct fixture *f, int i)

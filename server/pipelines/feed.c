@@ -1,5 +1,5 @@
 /* Feeding blocks (see feed.h). */
-#include "server/feed.h"
+#include "server/pipelines/feed.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "server/flush/data_priv.h"
 #include "server/export/export.h"
-#include "server/hop.h"
+#include "server/pipelines/hop.h"
 #include "server/names/opens.h"
 
 /* One PULL that is not answered yet. */

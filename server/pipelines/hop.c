@@ -1,5 +1,5 @@
 /* Ring connections at the server (see hop.h). */
-#include "server/hop.h"
+#include "server/pipelines/hop.h"
 
 #include <errno.h>
 #include <sodium.h>
@@ -8,7 +8,7 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "server/flush/data_priv.h"
-#include "server/feed.h"
+#include "server/pipelines/feed.h"
 #include "server/flush/intake.h"
 #include "server/session/listen.h"
 #include "server/session/trust.h"

@@ -6,7 +6,7 @@
  * One STAGE is a question to every node: so there are KR_SESSION_BRINGS of them for one session at a time, and KR_SERVER_BRINGS for
  * all, give or take those of one STAGE.  Other STAGEs wait; the turn is that of the session that has waited longest since its last.
  */
-#include "server/staging.h"
+#include "server/pipelines/staging.h"
 
 #include <errno.h>
 #include <stdlib.h>
