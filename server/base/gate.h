@@ -4,7 +4,7 @@
 #ifndef KR_SERVER_GATE_H
 #define KR_SERVER_GATE_H
 
-#include "server/server.h"
+#include "server/daemon/server.h"
 
 struct kr_gate {
 	struct kr_server *server;

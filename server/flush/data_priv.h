@@ -9,7 +9,7 @@
 #include "server/base/gate.h"
 #include "server/recovery/replayed.h"
 #include "server/session/request.h"
-#include "server/server.h"
+#include "server/daemon/server.h"
 #include "server/session/session.h"
 #include "server/flush/synced.h"
 

@@ -8,7 +8,7 @@
 #include "server/export/export.h"
 #include "server/leases/leases.h"
 #include "server/leases/notes.h"
-#include "server/server.h"
+#include "server/daemon/server.h"
 #include "server/session/session.h"
 #include "server/session/trust.h"
 #include "server/leases/watch.h"

@@ -10,7 +10,7 @@
 #include "server/leases/notes.h"
 #include "server/names/opens.h"
 #include "server/session/request.h"
-#include "server/server.h"
+#include "server/daemon/server.h"
 #include "server/session/session.h"
 
 /* A LEASE until it is answered. */

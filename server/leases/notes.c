@@ -11,7 +11,7 @@
 #include "server/leases/leases.h"
 #include "server/leases/note_table.h"
 #include "server/session/request.h"
-#include "server/server.h"
+#include "server/daemon/server.h"
 #include "server/session/session.h"
 
 struct kr_notes {

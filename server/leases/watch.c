@@ -14,7 +14,7 @@
 #include "server/leases/files.h"
 #include "server/base/gate.h"
 #include "server/leases/leases.h"
-#include "server/server.h"
+#include "server/daemon/server.h"
 
 enum { REST_MS = 20, TICK_MS = 50, BATCH = KR_WATCH_RATE * TICK_MS / 1000, TOUCHES = 2 };
 

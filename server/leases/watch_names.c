@@ -8,7 +8,7 @@
 #include "common/base/log.h"
 #include "server/export/events.h"
 #include "server/leases/notes.h"
-#include "server/server.h"
+#include "server/daemon/server.h"
 
 enum { REST_MS = 2 };
 

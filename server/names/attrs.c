@@ -21,7 +21,7 @@
 #include "server/recovery/once.h"
 #include "server/names/opens.h"
 #include "server/session/request.h"
-#include "server/server.h"
+#include "server/daemon/server.h"
 #include "server/session/session.h"
 #include "server/names/shorter.h"
 #include "server/leases/watch.h"

@@ -16,7 +16,7 @@
 #include "server/names/opens.h"
 #include "server/session/request.h"
 #include "server/recovery/resent.h"
-#include "server/server.h"
+#include "server/daemon/server.h"
 #include "server/session/session.h"
 #include "server/names/shorter.h"
 #include "server/leases/watch.h"

@@ -7,7 +7,7 @@
 #include "common/base/util.h"
 #include "server/leases/files.h"
 #include "server/names/opens.h"
-#include "server/server.h"
+#include "server/daemon/server.h"
 
 struct lingering {
 	struct kr_link link;

@@ -13,7 +13,7 @@
 #include "server/names/names.h"
 #include "server/leases/notes.h"
 #include "server/session/request.h"
-#include "server/server.h"
+#include "server/daemon/server.h"
 #include "server/session/session.h"
 
 struct lookups {

@@ -14,7 +14,7 @@
 #include "server/recovery/once.h"
 #include "server/session/request.h"
 #include "server/recovery/resent.h"
-#include "server/server.h"
+#include "server/daemon/server.h"
 #include "server/session/session.h"
 
 /* --- LOOKUP --------------------------------------------------------------------------------------------------------- */

@@ -14,7 +14,7 @@
 #include "server/leases/leases.h"
 #include "server/leases/notes.h"
 #include "server/session/request.h"
-#include "server/server.h"
+#include "server/daemon/server.h"
 #include "server/session/session.h"
 #include "server/names/shorter.h"
 #include "server/session/trust.h"

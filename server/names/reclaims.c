@@ -13,7 +13,7 @@
 #include "server/leases/leases.h"
 #include "server/names/opens.h"
 #include "server/session/request.h"
-#include "server/server.h"
+#include "server/daemon/server.h"
 #include "server/session/session.h"
 #include "server/session/trust.h"
 

@@ -12,7 +12,7 @@
 #include "server/leases/notes.h"
 #include "server/names/opens.h"
 #include "server/session/request.h"
-#include "server/server.h"
+#include "server/daemon/server.h"
 #include "server/session/session.h"
 
 /* Up to two files, locked in the order of their identities so that two COPYs never wait for each other. */

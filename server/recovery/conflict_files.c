@@ -12,7 +12,7 @@
 #include "server/leases/files.h"
 #include "server/names/opens.h"
 #include "server/session/request.h"
-#include "server/server.h"
+#include "server/daemon/server.h"
 #include "server/session/session.h"
 #include "server/session/trust.h"
 

@@ -10,7 +10,7 @@
 #include "server/recovery/conflicts.h"
 #include "server/flush/data.h"
 #include "server/session/request.h"
-#include "server/server.h"
+#include "server/daemon/server.h"
 #include "server/session/session.h"
 #include "server/recovery/state.h"
 

@@ -7,7 +7,7 @@
 #include "server/recovery/executed.h"
 #include "server/export/export.h"
 #include "server/base/fid.h"
-#include "server/server.h"
+#include "server/daemon/server.h"
 #include "server/session/session.h"
 #include "server/recovery/state.h"
 

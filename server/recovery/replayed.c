@@ -15,7 +15,7 @@
 #include "common/base/log.h"
 #include "server/base/fid.h"
 #include "server/base/lines.h"
-#include "server/server.h"
+#include "server/daemon/server.h"
 
 enum { LOG_MAX = 2 * (KR_REPLAYED_LOG + KR_APPLIED_MAX) * KR_LINE_MAX };
 

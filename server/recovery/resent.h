@@ -9,7 +9,7 @@
 #include "server/base/fid.h"
 #include "server/recovery/once.h"
 #include "server/session/request.h"
-#include "server/server.h"
+#include "server/daemon/server.h"
 
 /* Whether FID with ATTR is what REQUEST made.  Where that is not remembered: whether it can be, because it is of TYPE (S_IF*), UID's,
  * and changed at most twice the lease time ago (by the clock that gave it its ctime). Any thread. */

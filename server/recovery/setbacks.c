@@ -13,7 +13,7 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "server/base/lines.h"
-#include "server/server.h"
+#include "server/daemon/server.h"
 #include "server/recovery/state.h"
 
 enum { LOG_MAX = 64 << 10 };

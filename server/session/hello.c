@@ -17,7 +17,7 @@
 #include "common/base/log.h"
 #include "common/rpc/notes.h"
 #include "server/export/export.h"
-#include "server/options.h"
+#include "server/daemon/options.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
 #include "server/recovery/state.h"

@@ -11,9 +11,9 @@
 #include "server/flush/data.h"
 #include "server/session/hello.h"
 #include "server/base/networks.h"
-#include "server/options.h"
+#include "server/daemon/options.h"
 #include "server/session/session.h"
-#include "server/status.h"
+#include "server/daemon/status.h"
 #include "server/session/trust.h"
 #include "server/session/trust_munge.h"
 

@@ -8,7 +8,7 @@
 
 #include "common/auth/auth.h"
 #include "common/auth/pair.h"
-#include "server/server.h"
+#include "server/daemon/server.h"
 
 enum { KR_STRANGER_MS = 10000 };
 

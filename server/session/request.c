@@ -11,7 +11,7 @@
 #include "server/session/behind.h"
 #include "server/recovery/once.h"
 #include "server/session/parked.h"
-#include "server/server.h"
+#include "server/daemon/server.h"
 #include "server/session/session.h"
 #include "server/session/trust.h"
 

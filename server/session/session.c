@@ -16,7 +16,7 @@
 #include "server/leases/locks.h"
 #include "server/names/opens.h"
 #include "server/session/request.h"
-#include "server/server.h"
+#include "server/daemon/server.h"
 #include "server/recovery/state.h"
 #include "server/session/trust.h"
 

@@ -11,7 +11,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
-#include "server/options.h"
+#include "server/daemon/options.h"
 #include "server/session/session.h"
 
 enum { LISTED_MAX = 16, PASSWD_MAX = 1 << 20 };

@@ -31,8 +31,8 @@
 #include "server/leases/files.h"
 #include "server/leases/leases.h"
 #include "server/session/listen.h"
-#include "server/options.h"
-#include "server/server.h"
+#include "server/daemon/options.h"
+#include "server/daemon/server.h"
 #include "server/session/session.h"
 
 enum { NODES_MAX = 6, WAIT_S = 60 };

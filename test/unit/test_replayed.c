@@ -18,7 +18,7 @@
 #include "common/base/log.h"
 #include "server/base/lines.h"
 #include "server/recovery/replayed.h"
-#include "server/server.h"
+#include "server/daemon/server.h"
 
 static const uint8_t this_boot[16] = {1}, next_boot[16] = {2}, node_a[16] = "node a", node_b[16] = "node b";
 

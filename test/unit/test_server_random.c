@@ -19,8 +19,8 @@
 #include "common/base/log.h"
 #include "server/export/export.h"
 #include "server/session/listen.h"
-#include "server/options.h"
-#include "server/server.h"
+#include "server/daemon/options.h"
+#include "server/daemon/server.h"
 #include "test/unit/directory.h"
 
 enum { NODES = 4, FILES = 3, STEPS = 4000, SEEDS = 6, ASKED_MAX = 64, UNANSWERED_MAX = 24, WAIT_S = 60 };

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "common/base/util.h"
-#include "server/stopping.h"
+#include "server/daemon/stopping.h"
 
 static const uint64_t begin_ns = 1000 * KR_NS_PER_S, limit_ns = KR_SERVER_STOP_MS * KR_NS_PER_MS,
 	rounds_ns = KR_SERVER_STOP_ROUNDS_MS * KR_NS_PER_MS;

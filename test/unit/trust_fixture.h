@@ -15,8 +15,8 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "server/session/listen.h"
-#include "server/options.h"
-#include "server/server.h"
+#include "server/daemon/options.h"
+#include "server/daemon/server.h"
 #include "server/session/session.h"
 #include "server/session/trust.h"
 

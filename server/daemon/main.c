@@ -13,8 +13,8 @@
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
-#include "server/options.h"
-#include "server/server.h"
+#include "server/daemon/options.h"
+#include "server/daemon/server.h"
 #include "server/session/trust.h"
 
 #define POOL_THREADS "16"

@@ -1,5 +1,5 @@
 /* See stopping.h. */
-#include "server/stopping.h"
+#include "server/daemon/stopping.h"
 
 #include "common/base/util.h"
 

@@ -1,5 +1,5 @@
 /* Status: what the server knows, as JSON. */
-#include "server/status.h"
+#include "server/daemon/status.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -11,7 +11,7 @@
 #include "server/export/export.h"
 #include "server/leases/files.h"
 #include "server/leases/notes.h"
-#include "server/options.h"
+#include "server/daemon/options.h"
 #include "server/session/parked.h"
 #include "server/session/request.h"
 #include "server/session/session.h"

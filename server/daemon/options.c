@@ -1,5 +1,5 @@
 /* The table of kairand's options. */
-#include "server/options.h"
+#include "server/daemon/options.h"
 
 #include <errno.h>
 

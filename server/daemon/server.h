@@ -18,7 +18,7 @@
 #include "server/recovery/lapses.h"
 #include "server/names/linger.h"
 #include "server/recovery/setbacks.h"
-#include "server/stopping.h"
+#include "server/daemon/stopping.h"
 
 struct kr_data;
 struct kr_executed;

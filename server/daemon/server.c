@@ -1,6 +1,6 @@
 /* Start, tick and end of the server: see server.h. */
 #include "server/session/parked.h"
-#include "server/server.h"
+#include "server/daemon/server.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -26,14 +26,14 @@
 #include "server/names/names.h"
 #include "server/leases/notes.h"
 #include "server/names/opens.h"
-#include "server/options.h"
+#include "server/daemon/options.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
 #include "server/recovery/settle.h"
 #include "server/names/space.h"
 #include "server/pipelines/staging.h"
 #include "server/recovery/state.h"
-#include "server/status.h"
+#include "server/daemon/status.h"
 #include "server/session/trust.h"
 #include "server/leases/watch.h"
 #include "server/leases/watch_names.h"

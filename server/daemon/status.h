@@ -3,7 +3,7 @@
 #define KR_SERVER_STATUS_H
 
 #include "common/rpc/msg.h"
-#include "server/server.h"
+#include "server/daemon/server.h"
 
 /* Answers a STATUS on a connection, in as many frames as it takes. */
 void kr_status_send(struct kr_server *server, struct kr_conn *conn, uint64_t id, const struct kr_status_request *request);
