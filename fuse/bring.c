@@ -13,7 +13,7 @@
 #include "common/base/list.h"
 #include "fuse/cache.h"
 #include "fuse/file.h"
-#include "fuse/mount.h"
+#include "fuse/base/mount.h"
 #include "fuse/rpc.h"
 #include "fuse/stage.h"
 

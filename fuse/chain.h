@@ -16,7 +16,7 @@
 
 #include "common/base/extent_map.h"
 #include "common/rpc/msg.h"
-#include "fuse/mount.h"
+#include "fuse/base/mount.h"
 
 enum { KR_CHAIN_WINDOW = 4 << 20, KR_CHAIN_INPUT = 4 << 20, KR_CHAIN_READ = 1 << 20, KR_CHAIN_IDLE_LANES = 8,
 	KR_CHAIN_EARLY_MS = 60000 };

@@ -6,7 +6,7 @@
 #include "common/base/list.h"
 #include "fuse/chain.h"
 #include "fuse/journal.h"
-#include "fuse/loop.h"
+#include "fuse/base/loop.h"
 #include "ring/merge.h"
 
 enum { KR_CHAIN_PIECES = 512 };

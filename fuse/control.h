@@ -13,7 +13,7 @@
 #ifndef KR_FUSE_CONTROL_H
 #define KR_FUSE_CONTROL_H
 
-#include "fuse/mount.h"
+#include "fuse/base/mount.h"
 
 struct kr_control;
 

@@ -2,7 +2,7 @@
 #ifndef KR_FUSE_DRAIN_H
 #define KR_FUSE_DRAIN_H
 
-#include "fuse/mount.h"
+#include "fuse/base/mount.h"
 
 struct kr_drain;
 

@@ -20,7 +20,7 @@
 #ifndef KR_FUSE_FENCE_H
 #define KR_FUSE_FENCE_H
 
-#include "fuse/mount.h"
+#include "fuse/base/mount.h"
 
 struct kr_fence;
 

@@ -22,7 +22,7 @@
 #include "common/base/table.h"
 #include "fuse/flush.h"
 #include "fuse/holder.h"
-#include "fuse/loop.h"
+#include "fuse/base/loop.h"
 
 struct kr_mount;
 struct kr_op;

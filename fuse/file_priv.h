@@ -3,7 +3,7 @@
 #define KR_FUSE_FILE_PRIV_H
 
 #include "fuse/file.h"
-#include "fuse/mount.h"
+#include "fuse/base/mount.h"
 
 struct kr_files {
 	struct kr_mount *mount;

@@ -33,8 +33,8 @@
 #include "common/rpc/msg.h"
 #include "fuse/flush_plan.h"
 #include "fuse/journal.h"
-#include "fuse/loop.h"
-#include "fuse/mount.h"
+#include "fuse/base/loop.h"
+#include "fuse/base/mount.h"
 #include "fuse/uncovered.h"
 
 struct kr_claims;

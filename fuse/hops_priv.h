@@ -7,7 +7,7 @@
 #include "common/base/list.h"
 #include "common/auth/pair_conn.h"
 #include "fuse/hops.h"
-#include "fuse/mount.h"
+#include "fuse/base/mount.h"
 #include "fuse/stage_priv.h"
 
 enum {

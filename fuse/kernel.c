@@ -22,7 +22,7 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/batch.h"
-#include "fuse/cpus.h"
+#include "fuse/base/cpus.h"
 #include "fuse/mountpoint.h"
 #include "fuse/op.h"
 #include "fuse/options.h"

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "fuse/mount.h"
+#include "fuse/base/mount.h"
 
 struct kr_kernel;
 

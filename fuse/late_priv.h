@@ -5,7 +5,7 @@
 #include "common/base/extent_map.h"
 #include "fuse/file.h"
 #include "fuse/late.h"
-#include "fuse/loop.h"
+#include "fuse/base/loop.h"
 
 struct kr_late {
 	struct kr_file *file;          /* NULL: given up; only the answer of a call is waited for */

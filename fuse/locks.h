@@ -12,7 +12,7 @@
 #define KR_FUSE_LOCKS_H
 
 #include "common/base/lock_table.h"
-#include "fuse/mount.h"
+#include "fuse/base/mount.h"
 
 struct kr_file;
 struct kr_handle;

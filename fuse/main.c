@@ -24,7 +24,7 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "fuse/cpus.h"
+#include "fuse/base/cpus.h"
 #include "fuse/localdir.h"
 #include "fuse/mountpoint.h"
 #include "fuse/options.h"

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "fuse/mount.h"
+#include "fuse/base/mount.h"
 
 /* The status as JSON, owned by the caller; loop thread. NULL: out of memory. */
 json_t *kr_mount_status(struct kr_mount *mount);

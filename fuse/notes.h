@@ -13,7 +13,7 @@
 
 #include "common/base/list.h"
 #include "common/base/types.h"
-#include "fuse/mount.h"
+#include "fuse/base/mount.h"
 
 struct kr_notes;
 

@@ -16,7 +16,7 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/options.h"
-#include "fuse/signals.h"
+#include "fuse/base/signals.h"
 
 static void run_post(struct kr_task *task)
 {

@@ -10,8 +10,8 @@
 
 #include "common/rpc/msg.h"
 #include "fuse/inode.h"
-#include "fuse/loop.h"
-#include "fuse/mount.h"
+#include "fuse/base/loop.h"
+#include "fuse/base/mount.h"
 #include "fuse/rpc.h"
 #include "fuse/shim.h"
 

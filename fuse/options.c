@@ -13,7 +13,7 @@
 #include "common/auth/seal.h"
 #include "common/base/types.h"
 #include "common/base/util.h"
-#include "fuse/cpus.h"
+#include "fuse/base/cpus.h"
 
 #define FIELD(name) offsetof(struct kr_mount_options, name)
 

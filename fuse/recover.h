@@ -7,7 +7,7 @@
 #define KR_FUSE_RECOVER_H
 
 #include "fuse/journal.h"
-#include "fuse/mount.h"
+#include "fuse/base/mount.h"
 
 /* Makes a kr_file of each recovered file and hands it its extents; logs what was found, each damage with file and
  * range.  Takes RECOVERY's content (the damage stays with the flusher, for status). Any thread, before the session

@@ -12,7 +12,7 @@
 #include "common/base/util.h"
 #include "fuse/rpc_priv.h"
 #include "fuse/dir_syncs.h"
-#include "fuse/loop.h"
+#include "fuse/base/loop.h"
 #include "fuse/options.h"
 
 struct kr_call *kr_call_new(uint16_t type, const void *msg, const struct kr_slice *slices, size_t count, int *ret_err)

@@ -11,7 +11,7 @@
 
 #include "common/rpc/conn.h"
 #include "common/rpc/resolve.h"
-#include "fuse/mount.h"
+#include "fuse/base/mount.h"
 
 struct kr_rpc;
 struct kr_call;

@@ -25,7 +25,7 @@
 #include "fuse/kernel.h"
 #include "fuse/localdir.h"
 #include "fuse/locks.h"
-#include "fuse/loop.h"
+#include "fuse/base/loop.h"
 #include "fuse/notes.h"
 #include "fuse/notify.h"
 #include "fuse/op.h"

@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "fuse/journal.h"
-#include "fuse/mount.h"
+#include "fuse/base/mount.h"
 #include "fuse/session.h"
 
 struct kr_drain;

@@ -9,9 +9,9 @@
 #include "common/base/util.h"
 #include "fuse/fence.h"
 #include "fuse/login.h"
-#include "fuse/loop.h"
+#include "fuse/base/loop.h"
 #include "fuse/options.h"
-#include "fuse/server_clock.h"
+#include "fuse/base/server_clock.h"
 #include "fuse/session_priv.h"
 
 enum { SILENCE_MS = 3000 };

@@ -5,7 +5,7 @@
 #define KR_FUSE_SESSION_H
 
 #include "common/base/types.h"
-#include "fuse/mount.h"
+#include "fuse/base/mount.h"
 
 struct kr_session;
 struct kr_backlog_request;

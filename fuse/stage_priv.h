@@ -8,8 +8,8 @@
 
 #include "common/rpc/msg.h"
 #include "fuse/cache.h"
-#include "fuse/loop.h"
-#include "fuse/mount.h"
+#include "fuse/base/loop.h"
+#include "fuse/base/mount.h"
 #include "fuse/stage.h"
 #include "ring/puller.h"
 #include "ring/readahead.h"

@@ -12,7 +12,7 @@
 #include "common/base/util.h"
 #include "fuse/file.h"
 #include "fuse/journal_uncovered.h"
-#include "fuse/mount.h"
+#include "fuse/base/mount.h"
 #include "fuse/session.h"
 
 enum { RETRY_MS = 1000, AHEAD = 1 << 16 };

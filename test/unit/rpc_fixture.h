@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "common/base/util.h"
-#include "fuse/loop.h"
+#include "fuse/base/loop.h"
 #include "fuse/options.h"
 #include "fuse/rpc.h"
 

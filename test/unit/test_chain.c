@@ -18,7 +18,7 @@
 #include "fuse/chain_priv.h"
 #include "fuse/hops.h"
 #include "fuse/journal.h"
-#include "fuse/loop.h"
+#include "fuse/base/loop.h"
 #include "test/unit/directory.h"
 
 /* More than the kernel's socket buffers take between two nodes and a server, however they grow. */

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "fuse/file_read.h"
-#include "fuse/mount.h"
+#include "fuse/base/mount.h"
 #include "fuse/stage.h"
 #include "test/unit/directory.h"
 

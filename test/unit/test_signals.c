@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "fuse/signals.h"
+#include "fuse/base/signals.h"
 
 #define BIT(number) (UINT64_C(1) << ((number) - 1))
 

@@ -2,7 +2,7 @@
  * as many per turn as were there at its start, so that sockets and timers get their share.  It is woken once for what is posted while
  * tasks are there; who leaves some there wakes it again.
  */
-#include "fuse/loop.h"
+#include "fuse/base/loop.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* See cpus.h. */
-#include "fuse/cpus.h"
+#include "fuse/base/cpus.h"
 
 #include <ctype.h>
 #include <errno.h>

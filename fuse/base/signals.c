@@ -1,5 +1,5 @@
 /* See signals.h. */
-#include "fuse/signals.h"
+#include "fuse/base/signals.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
