@@ -10,7 +10,7 @@
 #include "fuse/listing.h"
 #include "fuse/notes.h"
 #include "fuse/op.h"
-#include "fuse/session.h"
+#include "fuse/session/session.h"
 #include "fuse/walks.h"
 
 enum { PAGE_BYTES = 65536 };

@@ -14,7 +14,7 @@
 #include "fuse/cache.h"
 #include "fuse/file.h"
 #include "fuse/base/mount.h"
-#include "fuse/rpc.h"
+#include "fuse/session/rpc.h"
 #include "fuse/stage.h"
 
 enum { TICK_MS = 50, BEGIN_MS = 500, MS_MAX = 10000, SMALL = 8 << 20 };

@@ -16,7 +16,7 @@
 #define KR_FUSE_CUTS_H
 
 #include "common/base/types.h"
-#include "fuse/rpc.h"
+#include "fuse/session/rpc.h"
 
 struct kr_files;
 

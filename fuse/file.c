@@ -12,7 +12,7 @@
 #include "common/base/fault.h"
 #include "fuse/file_priv.h"
 #include "fuse/op_file.h"
-#include "fuse/rpc.h"
+#include "fuse/session/rpc.h"
 #include "fuse/stage.h"
 
 static bool match_fid(const struct kr_table_link *link, const void *key)

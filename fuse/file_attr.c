@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "fuse/file_priv.h"
-#include "fuse/rpc.h"
+#include "fuse/session/rpc.h"
 #include "fuse/stage.h"
 
 enum { AHEAD_S = 5 /* our idea of the server's clock is not as wrong as that */ };

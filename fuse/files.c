@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#include "fuse/fence.h"
+#include "fuse/session/fence.h"
 #include "fuse/cuts.h"
 #include "fuse/file_priv.h"
 #include "fuse/op.h"

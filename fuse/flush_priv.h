@@ -7,8 +7,8 @@
 #include "fuse/file.h"
 #include "fuse/flush.h"
 #include "fuse/late.h"
-#include "fuse/rpc.h"
-#include "fuse/session.h"
+#include "fuse/session/rpc.h"
+#include "fuse/session/session.h"
 
 struct kr_flusher {
 	struct kr_mount *mount;

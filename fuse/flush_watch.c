@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "fuse/fence.h"
+#include "fuse/session/fence.h"
 #include "fuse/flush_priv.h"
 #include "fuse/options.h"
 

@@ -10,7 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/hops_priv.h"
-#include "fuse/rpc.h"
+#include "fuse/session/rpc.h"
 
 enum { TICKS_PER_S = 4 };
 

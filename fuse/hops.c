@@ -10,7 +10,7 @@
 #include "common/base/util.h"
 #include "fuse/hops_priv.h"
 #include "fuse/options.h"
-#include "fuse/rpc.h"
+#include "fuse/session/rpc.h"
 
 enum { BACKLOG = 128, TICK_MS = 250 };
 

@@ -9,7 +9,7 @@
 #include "fuse/inode.h"
 #include "fuse/lockers.h"
 #include "fuse/op_file.h"
-#include "fuse/rpc.h"
+#include "fuse/session/rpc.h"
 
 struct kr_locks {
 	struct kr_list files;

@@ -15,8 +15,8 @@
 #include "fuse/notes.h"
 #include "fuse/op.h"
 #include "fuse/options.h"
-#include "fuse/rpc.h"
-#include "fuse/session.h"
+#include "fuse/session/rpc.h"
+#include "fuse/session/session.h"
 
 enum { OPERATIONS_SHOWN = 16 };
 

@@ -8,7 +8,7 @@
 #include "common/rpc/notes.h"
 #include "fuse/note_key.h"
 #include "fuse/notes_priv.h"
-#include "fuse/rpc.h"
+#include "fuse/session/rpc.h"
 
 /* --- forgetting --------------------------------------------------------------------------------------------------------- */
 

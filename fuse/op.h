@@ -12,7 +12,7 @@
 #include "fuse/inode.h"
 #include "fuse/base/loop.h"
 #include "fuse/base/mount.h"
-#include "fuse/rpc.h"
+#include "fuse/session/rpc.h"
 #include "fuse/shim.h"
 
 struct kr_op {

@@ -15,7 +15,7 @@
 #include "fuse/dir_syncs.h"
 #include "fuse/notes.h"
 #include "fuse/op.h"
-#include "fuse/session.h"
+#include "fuse/session/session.h"
 
 enum { PAGE_BYTES = 65536, ENTRY_FIXED = 8 + 8 + 1 + 1 };
 

@@ -5,7 +5,7 @@
 #include "fuse/file_priv.h"
 #include "fuse/journal.h"
 #include "fuse/locks.h"
-#include "fuse/session.h"
+#include "fuse/session/session.h"
 #include "fuse/stage.h"
 
 struct collection {

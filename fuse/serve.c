@@ -30,7 +30,7 @@
 #include "fuse/notify.h"
 #include "fuse/op.h"
 #include "fuse/options.h"
-#include "fuse/rpc.h"
+#include "fuse/session/rpc.h"
 #include "fuse/serve_priv.h"
 
 enum { LATE_DRAIN_MS = 2000 };

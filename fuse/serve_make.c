@@ -27,7 +27,7 @@
 #include "fuse/notify.h"
 #include "fuse/options.h"
 #include "fuse/recover.h"
-#include "fuse/rpc.h"
+#include "fuse/session/rpc.h"
 #include "fuse/serve_priv.h"
 #include "fuse/stage.h"
 

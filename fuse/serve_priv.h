@@ -7,7 +7,7 @@
 
 #include "fuse/journal.h"
 #include "fuse/base/mount.h"
-#include "fuse/session.h"
+#include "fuse/session/session.h"
 
 struct kr_drain;
 struct kr_kernel;

@@ -17,7 +17,7 @@
 #include "fuse/cache_format.h"
 #include "fuse/file.h"
 #include "fuse/hops_priv.h"
-#include "fuse/rpc.h"
+#include "fuse/session/rpc.h"
 #include "fuse/stage_priv.h"
 
 /* One PULL under way. */

@@ -13,7 +13,7 @@
 #include "fuse/file.h"
 #include "fuse/journal_uncovered.h"
 #include "fuse/base/mount.h"
-#include "fuse/session.h"
+#include "fuse/session/session.h"
 
 enum { RETRY_MS = 1000, AHEAD = 1 << 16 };
 

@@ -23,7 +23,7 @@
 #include "fuse/hops_priv.h"
 #include "fuse/journal.h"
 #include "fuse/options.h"
-#include "fuse/rpc.h"
+#include "fuse/session/rpc.h"
 #include "fuse/stage_priv.h"
 #include "ring/pipeline.h"
 #include "test/unit/directory.h"

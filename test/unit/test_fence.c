@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "fuse/fence.h"
+#include "fuse/session/fence.h"
 #include "fuse/base/server_clock.h"
 
 static uint64_t boot_ns, real_ns;

@@ -11,11 +11,11 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/localdir.h"
-#include "fuse/login.h"
+#include "fuse/session/login.h"
 #include "fuse/notes.h"
 #include "fuse/options.h"
-#include "fuse/rpc.h"
-#include "fuse/session.h"
+#include "fuse/session/rpc.h"
+#include "fuse/session/session.h"
 
 enum { CALLS = 32, FILES = 3, LEASE_MS = 3600000 };
 

@@ -12,7 +12,7 @@
 #include "fuse/journal_priv.h"
 #include "fuse/journal_read.h"
 #include "fuse/journal_uncovered.h"
-#include "fuse/session.h"
+#include "fuse/session/session.h"
 #include "fuse/uncovered.h"
 #include "test/unit/moved_clock.h"
 

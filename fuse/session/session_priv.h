@@ -11,8 +11,8 @@
 
 #include "common/base/list.h"
 #include "common/rpc/msg.h"
-#include "fuse/rpc.h"
-#include "fuse/session.h"
+#include "fuse/session/rpc.h"
+#include "fuse/session/session.h"
 
 struct kr_login;
 

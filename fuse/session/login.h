@@ -6,7 +6,7 @@
 #ifndef KR_FUSE_LOGIN_H
 #define KR_FUSE_LOGIN_H
 
-#include "fuse/rpc.h"
+#include "fuse/session/rpc.h"
 
 struct kr_login;
 

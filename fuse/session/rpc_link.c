@@ -5,7 +5,7 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "fuse/rpc_priv.h"
+#include "fuse/session/rpc_priv.h"
 
 static void attempt(struct kr_rpc *rpc);
 

@@ -1,5 +1,5 @@
 /* See login.h. */
-#include "fuse/login.h"
+#include "fuse/session/login.h"
 
 #include <errno.h>
 #include <sodium.h>

@@ -1,5 +1,5 @@
 /* See fence.h. */
-#include "fuse/fence.h"
+#include "fuse/session/fence.h"
 
 #include <stdlib.h>
 #include <errno.h>

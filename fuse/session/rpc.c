@@ -10,7 +10,7 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "fuse/rpc_priv.h"
+#include "fuse/session/rpc_priv.h"
 #include "fuse/dir_syncs.h"
 #include "fuse/base/loop.h"
 #include "fuse/options.h"

@@ -13,10 +13,10 @@
 #include "common/base/util.h"
 #include "fuse/dir_syncs.h"
 #include "fuse/localdir.h"
-#include "fuse/login.h"
+#include "fuse/session/login.h"
 #include "fuse/notes.h"
 #include "fuse/options.h"
-#include "fuse/session_priv.h"
+#include "fuse/session/session_priv.h"
 
 enum { LEASE_MAX_MS = 3600000, SAY_AGAIN_S = 60 };
 

@@ -4,7 +4,7 @@
 
 #include "common/base/table.h"
 #include "fuse/notes.h"
-#include "fuse/rpc.h"
+#include "fuse/session/rpc.h"
 
 enum { KR_RPC_BACKOFF_MIN_MS = 50, KR_RPC_BACKOFF_MAX_MS = 2000, KR_RPC_ATTEMPT_MS = 10000, KR_RPC_TICK_MS = 250,
 	KR_RPC_CANCEL_MS = 1500, KR_RPC_TYPES = 128 };

@@ -1,7 +1,7 @@
 /* Calls about a file's bytes that the server leaves unanswered for long: LEASE, FLUSH, FSYNC.  See kr_rpc_watch. */
 #include <stdlib.h>
 
-#include "fuse/rpc_priv.h"
+#include "fuse/session/rpc_priv.h"
 
 void kr_rpc_watch(struct kr_rpc *rpc, uint64_t limit_ns, kr_rpc_watch_fn fn, void *context)
 {

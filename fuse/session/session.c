@@ -1,5 +1,5 @@
 /* The session's clock, its recovery, its beginning and end.  See session.h, session_priv.h. */
-#include "fuse/session.h"
+#include "fuse/session/session.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,12 +7,12 @@
 
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "fuse/fence.h"
-#include "fuse/login.h"
+#include "fuse/session/fence.h"
+#include "fuse/session/login.h"
 #include "fuse/base/loop.h"
 #include "fuse/options.h"
 #include "fuse/base/server_clock.h"
-#include "fuse/session_priv.h"
+#include "fuse/session/session_priv.h"
 
 enum { SILENCE_MS = 3000 };
 
