@@ -32,7 +32,7 @@
 
 #include "common/rpc/msg.h"
 #include "fuse/flush_plan.h"
-#include "fuse/journal.h"
+#include "fuse/journal/journal.h"
 #include "fuse/base/loop.h"
 #include "fuse/base/mount.h"
 #include "fuse/uncovered.h"

@@ -3,7 +3,7 @@
 
 #include "common/base/log.h"
 #include "fuse/file_priv.h"
-#include "fuse/journal.h"
+#include "fuse/journal/journal.h"
 #include "fuse/locks.h"
 #include "fuse/session/session.h"
 #include "fuse/stage.h"

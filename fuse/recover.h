@@ -6,7 +6,7 @@
 #ifndef KR_FUSE_RECOVER_H
 #define KR_FUSE_RECOVER_H
 
-#include "fuse/journal.h"
+#include "fuse/journal/journal.h"
 #include "fuse/base/mount.h"
 
 /* Makes a kr_file of each recovered file and hands it its extents; logs what was found, each damage with file and

@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <pthread.h>
 
-#include "fuse/journal.h"
+#include "fuse/journal/journal.h"
 #include "fuse/base/mount.h"
 #include "fuse/session/session.h"
 

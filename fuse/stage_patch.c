@@ -12,7 +12,7 @@
 #include "common/base/util.h"
 #include "fuse/cache_format.h"
 #include "fuse/hops_priv.h"
-#include "fuse/journal.h"
+#include "fuse/journal/journal.h"
 #include "fuse/stage_priv.h"
 
 struct patch {

@@ -11,7 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/file.h"
-#include "fuse/journal_uncovered.h"
+#include "fuse/journal/journal_uncovered.h"
 #include "fuse/base/mount.h"
 #include "fuse/session/session.h"
 

@@ -13,7 +13,7 @@
 #define KR_FUSE_UNCOVERED_H
 
 #include "common/base/list.h"
-#include "fuse/journal.h"
+#include "fuse/journal/journal.h"
 
 struct kr_file;
 struct kr_mount;

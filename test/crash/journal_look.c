@@ -9,8 +9,8 @@
 
 #include "common/base/buf.h"
 #include "common/base/util.h"
-#include "fuse/journal_format.h"
-#include "fuse/journal_record.h"
+#include "fuse/journal/journal_format.h"
+#include "fuse/journal/journal_record.h"
 #include "test/crash/disk.h"
 #include "test/crash/journal_priv.h"
 

@@ -2,7 +2,7 @@
 #ifndef KR_TEST_CRASH_JOURNAL_PRIV_H
 #define KR_TEST_CRASH_JOURNAL_PRIV_H
 
-#include "fuse/journal.h"
+#include "fuse/journal/journal.h"
 #include "test/crash/crash.h"
 #include "test/crash/model.h"
 

@@ -16,9 +16,9 @@
 #include "common/base/buf.h"
 #include "common/base/table.h"
 #include "common/base/util.h"
-#include "fuse/journal.h"
-#include "fuse/journal_read.h"
-#include "fuse/journal_record.h"
+#include "fuse/journal/journal.h"
+#include "fuse/journal/journal_read.h"
+#include "fuse/journal/journal_record.h"
 #include "test/fuzz/fuzz.h"
 
 enum { SEGMENTS = 3, SLOTS = 24, DATA = 16384, INDEX = KR_JOURNAL_HEADER_SIZE + SLOTS * KR_JOURNAL_RECORD_SIZE };

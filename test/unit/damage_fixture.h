@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "common/base/util.h"
-#include "fuse/journal.h"
-#include "fuse/journal_format.h"
-#include "fuse/journal_read.h"
+#include "fuse/journal/journal.h"
+#include "fuse/journal/journal_format.h"
+#include "fuse/journal/journal_read.h"
 
 enum { FILE_BYTES = 400, FILES = 2, WRITES = 9 };
 

@@ -14,7 +14,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/util.h"
-#include "fuse/journal.h"
+#include "fuse/journal/journal.h"
 #include "test/unit/directory.h"
 
 enum { FILE_BYTES = 20000, FILES = 3 };

@@ -21,7 +21,7 @@
 #include "fuse/cache_format.h"
 #include "fuse/file.h"
 #include "fuse/hops_priv.h"
-#include "fuse/journal.h"
+#include "fuse/journal/journal.h"
 #include "fuse/options.h"
 #include "fuse/session/rpc.h"
 #include "fuse/stage_priv.h"

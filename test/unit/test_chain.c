@@ -17,7 +17,7 @@
 #include "fuse/chain.h"
 #include "fuse/chain_priv.h"
 #include "fuse/hops.h"
-#include "fuse/journal.h"
+#include "fuse/journal/journal.h"
 #include "fuse/base/loop.h"
 #include "test/unit/directory.h"
 

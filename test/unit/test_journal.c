@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "fuse/journal_format.h"
-#include "fuse/journal_record.h"
+#include "fuse/journal/journal_format.h"
+#include "fuse/journal/journal_record.h"
 
 static void what_was_appended_is_read_back(void **state)
 {

@@ -3,8 +3,8 @@
 
 #include <errno.h>
 
-#include "fuse/journal_guard.h"
-#include "fuse/journal_priv.h"
+#include "fuse/journal/journal_guard.h"
+#include "fuse/journal/journal_priv.h"
 
 /* So many stores go well, then so many do not. */
 static unsigned stores_good, stores_bad;

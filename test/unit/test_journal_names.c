@@ -3,8 +3,8 @@
 
 #include <fcntl.h>
 
-#include "fuse/journal_format.h"
-#include "fuse/journal_record.h"
+#include "fuse/journal/journal_format.h"
+#include "fuse/journal/journal_record.h"
 
 /* The file of the journal whose name is PAIR and SUFFIX, to be changed. */
 static int open_part(const struct fixture *f, unsigned pair, const char *suffix)

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "common/base/util.h"
-#include "fuse/journal.h"
-#include "fuse/journal_guard.h"
+#include "fuse/journal/journal.h"
+#include "fuse/journal/journal_guard.h"
 
 static const uint8_t boots[3][16] = {{1}, {2}, {3}};
 

@@ -9,9 +9,9 @@
 
 #include "common/base/log.h"
 #include "fuse/file.h"
-#include "fuse/journal_priv.h"
-#include "fuse/journal_read.h"
-#include "fuse/journal_uncovered.h"
+#include "fuse/journal/journal_priv.h"
+#include "fuse/journal/journal_read.h"
+#include "fuse/journal/journal_uncovered.h"
 #include "fuse/session/session.h"
 #include "fuse/uncovered.h"
 #include "test/unit/moved_clock.h"

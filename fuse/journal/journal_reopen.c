@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "common/base/fail.h"
-#include "fuse/journal_record.h"
-#include "fuse/journal_recover_priv.h"
+#include "fuse/journal/journal_record.h"
+#include "fuse/journal/journal_recover_priv.h"
 
 /* States of all slots; what is no readable record, or lies behind the end of the data, is an empty place between its
  * neighbours: it takes no space. */

@@ -9,8 +9,8 @@
 
 #include <stdio.h>
 
-#include "fuse/journal.h"
-#include "fuse/journal_format.h"
+#include "fuse/journal/journal.h"
+#include "fuse/journal/journal_format.h"
 
 enum kr_scan_kind {
 	KR_SCAN_EMPTY,      /* never became a record, or a leftover of an earlier use */

@@ -9,8 +9,8 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "fuse/journal_priv.h"
-#include "fuse/journal_read.h"
+#include "fuse/journal/journal_priv.h"
+#include "fuse/journal/journal_read.h"
 
 struct naming {
 	uint32_t file, segment;

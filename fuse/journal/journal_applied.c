@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fuse/journal.h"
+#include "fuse/journal/journal.h"
 
 void kr_journal_note_applied(struct kr_journal *journal, struct kr_journal_file *file, struct kr_applied *applied, uint64_t round,
 	const uint8_t boot_id[16])

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "common/base/fault.h"
-#include "fuse/journal_priv.h"
+#include "fuse/journal/journal_priv.h"
 
 enum { BLOCK = 4096 }; /* smaller pieces free nothing on the filesystems we know */
 

@@ -1,5 +1,5 @@
 /* The journal as a whole: opening, closing, its sizes, reads of what is held.  See journal.h and journal_format.h. */
-#include "fuse/journal.h"
+#include "fuse/journal/journal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,8 +10,8 @@
 #include "common/base/boot.h"
 #include "common/base/buf.h"
 #include "common/base/fail.h"
-#include "fuse/journal_guard.h"
-#include "fuse/journal_priv.h"
+#include "fuse/journal/journal_guard.h"
+#include "fuse/journal/journal_priv.h"
 
 #define JOURNAL_DEFAULT_MAX (UINT64_C(16) << 30)
 #define SEGMENT_DATA_MAX (UINT64_C(64) << 20)

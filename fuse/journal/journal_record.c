@@ -1,5 +1,5 @@
 /* See journal_record.h. */
-#include "fuse/journal_record.h"
+#include "fuse/journal/journal_record.h"
 
 #include <string.h>
 

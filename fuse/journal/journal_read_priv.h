@@ -2,7 +2,7 @@
 #ifndef KR_FUSE_JOURNAL_READ_PRIV_H
 #define KR_FUSE_JOURNAL_READ_PRIV_H
 
-#include "fuse/journal_read.h"
+#include "fuse/journal/journal_read.h"
 
 /* --- journal_files.c ----------------------------------------------------------------------------------------- */
 /* Opens every segment that is OWNER's, finds the newest.  0; -ENOMEM, or the error of the directory. */

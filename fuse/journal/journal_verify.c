@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "common/base/util.h"
-#include "fuse/journal_read.h"
-#include "fuse/journal_uncovered.h"
+#include "fuse/journal/journal_read.h"
+#include "fuse/journal/journal_uncovered.h"
 
 static const char *kind_text(enum kr_scan_kind kind)
 {

@@ -1,5 +1,5 @@
 /* See journal_guard.h. */
-#include "fuse/journal_guard.h"
+#include "fuse/journal/journal_guard.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/fail.h"
-#include "fuse/journal_recover_priv.h"
+#include "fuse/journal/journal_recover_priv.h"
 
 /* --- files --------------------------------------------------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
  *
  * Files that are not ours to read are left alone and said so; those of a segment that was never begun are remembered as blank.
  */
-#include "fuse/journal_read_priv.h"
+#include "fuse/journal/journal_read_priv.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "common/base/fail.h"
-#include "fuse/journal_priv.h"
-#include "fuse/journal_record.h"
+#include "fuse/journal/journal_priv.h"
+#include "fuse/journal/journal_record.h"
 
 static const uint8_t nobody[16];
 

@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "fuse/journal.h"
-#include "fuse/journal_format.h"
+#include "fuse/journal/journal.h"
+#include "fuse/journal/journal_format.h"
 
 #define KR_JOURNAL_CLEAN "clean" /* see WRITING in journal_format.h */
 #define KR_SEGMENT_DATA_MIN (UINT64_C(2) << 20)

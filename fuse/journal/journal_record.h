@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "fuse/journal_format.h"
+#include "fuse/journal/journal_format.h"
 
 /* Sets the header's check, or says whether it is right (with magic, version and incompatible flags). */
 void kr_journal_header_seal(struct kr_journal_header *header);

@@ -4,7 +4,7 @@
 #ifndef KR_FUSE_JOURNAL_UNCOVERED_H
 #define KR_FUSE_JOURNAL_UNCOVERED_H
 
-#include "fuse/journal.h"
+#include "fuse/journal/journal.h"
 
 #define KR_JOURNAL_UNCOVERED "uncovered"
 

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 
 #include "common/base/fault.h"
-#include "fuse/journal_guard.h"
-#include "fuse/journal_priv.h"
-#include "fuse/journal_record.h"
+#include "fuse/journal/journal_guard.h"
+#include "fuse/journal/journal_priv.h"
+#include "fuse/journal/journal_record.h"
 
 struct kr_segment *kr_journal_segment(struct kr_journal *journal, uint64_t number)
 {

@@ -1,5 +1,5 @@
 /* See journal_uncovered.h. */
-#include "fuse/journal_uncovered.h"
+#include "fuse/journal/journal_uncovered.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include "common/base/fault.h"
 #include "common/base/hex.h"
 #include "common/base/util.h"
-#include "fuse/journal_recover_priv.h"
+#include "fuse/journal/journal_recover_priv.h"
 
 enum { TEXT_MAX = 128 << 20, ROOM = 1 << 20 };
 

@@ -14,9 +14,9 @@
 
 #include "common/base/fail.h"
 #include "common/base/fault.h"
-#include "fuse/journal_guard.h"
-#include "fuse/journal_priv.h"
-#include "fuse/journal_record.h"
+#include "fuse/journal/journal_guard.h"
+#include "fuse/journal/journal_priv.h"
+#include "fuse/journal/journal_record.h"
 
 void kr_segment_name(uint32_t pair, const char *suffix, char ret_name[16])
 {

@@ -11,9 +11,9 @@
 #include "common/base/fail.h"
 #include "common/base/fault.h"
 #include "common/base/log.h"
-#include "fuse/journal_guard.h"
-#include "fuse/journal_priv.h"
-#include "fuse/journal_record.h"
+#include "fuse/journal/journal_guard.h"
+#include "fuse/journal/journal_priv.h"
+#include "fuse/journal/journal_record.h"
 
 enum {
 	RECLAIMS = 3, /* attempts of one append to make room, before it fails */

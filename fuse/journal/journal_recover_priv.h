@@ -3,8 +3,8 @@
 #define KR_FUSE_JOURNAL_RECOVER_PRIV_H
 
 #include "common/base/table.h"
-#include "fuse/journal_priv.h"
-#include "fuse/journal_read.h"
+#include "fuse/journal/journal_priv.h"
+#include "fuse/journal/journal_read.h"
 
 /* A file being rebuilt. */
 struct kr_rebuilt {

@@ -1,13 +1,13 @@
 /* The records of a journal: which are sound, whose bytes they are, in which order they count (see journal_read.h). */
-#include "fuse/journal_read_priv.h"
+#include "fuse/journal/journal_read_priv.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "common/base/buf.h"
 #include "common/base/fail.h"
-#include "fuse/journal_priv.h"
-#include "fuse/journal_record.h"
+#include "fuse/journal/journal_priv.h"
+#include "fuse/journal/journal_record.h"
 
 /* --- slots --------------------------------------------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /* What a reader of the journal says is wrong with it (see journal_read.h). */
-#include "fuse/journal_read_priv.h"
+#include "fuse/journal/journal_read_priv.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
