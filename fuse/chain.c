@@ -14,7 +14,7 @@
 #include "common/base/fault.h"
 #include "common/base/log.h"
 #include "fuse/chain_priv.h"
-#include "fuse/hops.h"
+#include "fuse/readcache/hops.h"
 
 /* --- ends ---------------------------------------------------------------------------------------------------- */
 

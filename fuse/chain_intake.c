@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "fuse/chain_priv.h"
-#include "fuse/hops.h"
+#include "fuse/readcache/hops.h"
 
 void kr_chain_drop_intake(struct kr_chain_intake *intake)
 {

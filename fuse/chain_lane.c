@@ -5,7 +5,7 @@
 
 #include "common/base/log.h"
 #include "fuse/chain_priv.h"
-#include "fuse/hops.h"
+#include "fuse/readcache/hops.h"
 #include "fuse/base/mount.h"
 
 static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)

@@ -13,7 +13,7 @@
 #include "fuse/file_priv.h"
 #include "fuse/op_file.h"
 #include "fuse/session/rpc.h"
-#include "fuse/stage.h"
+#include "fuse/readcache/stage.h"
 
 static bool match_fid(const struct kr_table_link *link, const void *key)
 {

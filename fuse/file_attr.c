@@ -9,7 +9,7 @@
 
 #include "fuse/file_priv.h"
 #include "fuse/session/rpc.h"
-#include "fuse/stage.h"
+#include "fuse/readcache/stage.h"
 
 enum { AHEAD_S = 5 /* our idea of the server's clock is not as wrong as that */ };
 

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "fuse/stage.h"
+#include "fuse/readcache/stage.h"
 
 static bool more_room(struct kr_read_plan *plan)
 {

@@ -5,7 +5,7 @@
 #include "common/base/log.h"
 #include "fuse/file_priv.h"
 #include "fuse/op.h"
-#include "fuse/stage.h"
+#include "fuse/readcache/stage.h"
 
 static void granted(void *context, int err, const void *message, struct kr_buf *data)
 {

@@ -10,11 +10,11 @@
 #include "common/base/util.h"
 #include "fuse/ahead.h"
 #include "fuse/batch.h"
-#include "fuse/cache.h"
+#include "fuse/readcache/cache.h"
 #include "fuse/file.h"
 #include "fuse/notes.h"
 #include "fuse/op.h"
-#include "fuse/stage.h"
+#include "fuse/readcache/stage.h"
 
 /* An operation that ends with an entry; `lookup` is what must be asked again when own bytes went to the server between the
  * question and the answer (its attributes are then older than what this node has seen). */

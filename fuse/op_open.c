@@ -18,7 +18,7 @@
 #include "fuse/op_file.h"
 #include "fuse/options.h"
 #include "fuse/shim.h"
-#include "fuse/stage.h"
+#include "fuse/readcache/stage.h"
 
 /* `flags` of OPEN and CREATE (msgs.def). */
 enum { OPEN_READ = 0, OPEN_WRITE = 1, OPEN_BOTH = 2, OPEN_TRUNCATE = 4, OPEN_EXECUTE = 8, OPEN_NOATIME = 16 };

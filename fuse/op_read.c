@@ -12,7 +12,7 @@
 #include "fuse/batch.h"
 #include "fuse/file_read.h"
 #include "fuse/op_file.h"
-#include "fuse/stage.h"
+#include "fuse/readcache/stage.h"
 
 enum { PAGE_MASK = 4095, IN_LOOP_MAX = 64 * 1024 };
 

@@ -14,7 +14,7 @@
 #include "fuse/file_priv.h"
 #include "fuse/notify.h"
 #include "fuse/op_file.h"
-#include "fuse/stage.h"
+#include "fuse/readcache/stage.h"
 
 struct recall {
 	struct kr_link link; /* kr_file.recalls */

@@ -6,7 +6,7 @@
 #include "fuse/journal/journal.h"
 #include "fuse/locks.h"
 #include "fuse/session/session.h"
-#include "fuse/stage.h"
+#include "fuse/readcache/stage.h"
 
 struct collection {
 	kr_reclaim_add_fn add;

@@ -12,12 +12,12 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/base/privilege.h"
-#include "fuse/bring.h"
-#include "fuse/cache.h"
+#include "fuse/readcache/bring.h"
+#include "fuse/readcache/cache.h"
 #include "fuse/control.h"
 #include "fuse/file.h"
 #include "fuse/flush.h"
-#include "fuse/hops.h"
+#include "fuse/readcache/hops.h"
 #include "fuse/inode.h"
 #include "fuse/kernel.h"
 #include "fuse/localdir.h"
@@ -29,7 +29,7 @@
 #include "fuse/recover.h"
 #include "fuse/session/rpc.h"
 #include "fuse/serve_priv.h"
-#include "fuse/stage.h"
+#include "fuse/readcache/stage.h"
 
 static void on_hello(void *context, int err)
 {

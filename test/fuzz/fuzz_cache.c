@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fuse/cache.h"
-#include "fuse/cache_format.h"
+#include "fuse/readcache/cache.h"
+#include "fuse/readcache/cache_format.h"
 #include "test/fuzz/fuzz.h"
 
 enum { BLOCKS = 4, LAST = 1000 };

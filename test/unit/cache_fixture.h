@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "common/base/util.h"
-#include "fuse/cache.h"
-#include "fuse/cache_format.h"
+#include "fuse/readcache/cache.h"
+#include "fuse/readcache/cache_format.h"
 #include "test/unit/directory.h"
 
 enum { BLOCK = KR_BLOCK_SIZE };

@@ -17,7 +17,7 @@
 #include "fuse/inode.h"
 #include "fuse/notify.h"
 #include "fuse/op_file.h"
-#include "fuse/stage.h"
+#include "fuse/readcache/stage.h"
 
 enum { CALLS = 8192 };
 

@@ -17,14 +17,14 @@
 #include <unistd.h>
 
 #include "common/base/util.h"
-#include "fuse/cache.h"
-#include "fuse/cache_format.h"
+#include "fuse/readcache/cache.h"
+#include "fuse/readcache/cache_format.h"
 #include "fuse/file.h"
-#include "fuse/hops_priv.h"
+#include "fuse/readcache/hops_priv.h"
 #include "fuse/journal/journal.h"
 #include "fuse/options.h"
 #include "fuse/session/rpc.h"
-#include "fuse/stage_priv.h"
+#include "fuse/readcache/stage_priv.h"
 #include "ring/pipeline.h"
 #include "test/unit/directory.h"
 

@@ -16,7 +16,7 @@
 #include "common/base/util.h"
 #include "fuse/chain.h"
 #include "fuse/chain_priv.h"
-#include "fuse/hops.h"
+#include "fuse/readcache/hops.h"
 #include "fuse/journal/journal.h"
 #include "fuse/base/loop.h"
 #include "test/unit/directory.h"

@@ -10,7 +10,7 @@
 
 #include "fuse/file_read.h"
 #include "fuse/base/mount.h"
-#include "fuse/stage.h"
+#include "fuse/readcache/stage.h"
 #include "test/unit/directory.h"
 
 enum { SIZE = 256 * 1024, BLOCK = 4096 };

@@ -7,10 +7,10 @@
 #include <pthread.h>
 
 #include "common/rpc/msg.h"
-#include "fuse/cache.h"
+#include "fuse/readcache/cache.h"
 #include "fuse/base/loop.h"
 #include "fuse/base/mount.h"
-#include "fuse/stage.h"
+#include "fuse/readcache/stage.h"
 #include "ring/puller.h"
 #include "ring/readahead.h"
 

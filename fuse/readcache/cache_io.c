@@ -13,7 +13,7 @@
 
 #include "common/base/fault.h"
 #include "common/base/util.h"
-#include "fuse/cache_priv.h"
+#include "fuse/readcache/cache_priv.h"
 
 /* --- loading ------------------------------------------------------------------------------------------------------ */
 

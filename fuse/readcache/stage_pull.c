@@ -14,11 +14,11 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "fuse/cache_format.h"
+#include "fuse/readcache/cache_format.h"
 #include "fuse/file.h"
-#include "fuse/hops_priv.h"
+#include "fuse/readcache/hops_priv.h"
 #include "fuse/session/rpc.h"
-#include "fuse/stage_priv.h"
+#include "fuse/readcache/stage_priv.h"
 
 /* One PULL under way. */
 struct pull {

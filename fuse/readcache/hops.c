@@ -1,5 +1,5 @@
 /* The ring listener, the clock that watches ring connections, and the budget of blocks under way. */
-#include "fuse/hops.h"
+#include "fuse/readcache/hops.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "fuse/hops_priv.h"
+#include "fuse/readcache/hops_priv.h"
 #include "fuse/options.h"
 #include "fuse/session/rpc.h"
 

@@ -8,7 +8,7 @@
 
 #include "common/base/fault.h"
 #include "common/base/util.h"
-#include "fuse/cache_priv.h"
+#include "fuse/readcache/cache_priv.h"
 
 /* With the lock held: whoever has ENTRY's coming name loses it.  Its file may be in use, or on its way out, just now:
  * kr_cache_rekey_disk waits for that, and removes it. */

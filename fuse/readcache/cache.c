@@ -1,5 +1,5 @@
 /* Entries of the cache, their names, references and descriptors. */
-#include "fuse/cache_priv.h"
+#include "fuse/readcache/cache_priv.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -9,7 +9,7 @@
 
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "fuse/hops_priv.h"
+#include "fuse/readcache/hops_priv.h"
 #include "fuse/session/rpc.h"
 
 enum { TICKS_PER_S = 4 };

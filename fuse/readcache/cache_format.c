@@ -1,5 +1,5 @@
 /* Encoding and decoding of cache_format.h; pure. */
-#include "fuse/cache_format.h"
+#include "fuse/readcache/cache_format.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 
 #include "common/base/util.h"
-#include "fuse/hops_priv.h"
-#include "fuse/stage_priv.h"
+#include "fuse/readcache/hops_priv.h"
+#include "fuse/readcache/stage_priv.h"
 
 struct store {
 	uv_work_t work;

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "common/base/util.h"
-#include "fuse/cache_priv.h"
+#include "fuse/readcache/cache_priv.h"
 
 /* One cut: of the file's length, so that a step takes milliseconds on ext4 and xfs. */
 #define CUT (UINT64_C(1) << 30)

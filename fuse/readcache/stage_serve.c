@@ -2,8 +2,8 @@
 #include <errno.h>
 
 #include "common/base/util.h"
-#include "fuse/cache_format.h"
-#include "fuse/stage_priv.h"
+#include "fuse/readcache/cache_format.h"
+#include "fuse/readcache/stage_priv.h"
 
 /* Whether blocks of VERSION are those of the stage: versions are equal, or one of them is volatile and both are under a
  * lease now, as who asks holds READ and so do we.

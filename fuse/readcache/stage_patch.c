@@ -10,10 +10,10 @@
 #include <string.h>
 
 #include "common/base/util.h"
-#include "fuse/cache_format.h"
-#include "fuse/hops_priv.h"
+#include "fuse/readcache/cache_format.h"
+#include "fuse/readcache/hops_priv.h"
 #include "fuse/journal/journal.h"
-#include "fuse/stage_priv.h"
+#include "fuse/readcache/stage_priv.h"
 
 struct patch {
 	uv_work_t work;

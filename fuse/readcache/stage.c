@@ -6,10 +6,10 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "fuse/cache_format.h"
+#include "fuse/readcache/cache_format.h"
 #include "fuse/file.h"
-#include "fuse/hops_priv.h"
-#include "fuse/stage_priv.h"
+#include "fuse/readcache/hops_priv.h"
+#include "fuse/readcache/stage_priv.h"
 
 static bool present_fn(void *context, uint64_t block)
 {

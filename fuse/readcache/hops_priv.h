@@ -6,9 +6,9 @@
 
 #include "common/base/list.h"
 #include "common/auth/pair_conn.h"
-#include "fuse/hops.h"
+#include "fuse/readcache/hops.h"
 #include "fuse/base/mount.h"
-#include "fuse/stage_priv.h"
+#include "fuse/readcache/stage_priv.h"
 
 enum {
 	KR_HOPS_INCOMING = 1024,     /* connections of peers at once */

@@ -12,7 +12,7 @@
 #include "common/base/boot.h"
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "fuse/cache_priv.h"
+#include "fuse/readcache/cache_priv.h"
 
 /* One file found on disk. */
 static void found(struct kr_cache *cache, int dirfd, const char *name)

@@ -14,9 +14,9 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "fuse/cache.h"
+#include "fuse/readcache/cache.h"
 #include "fuse/file.h"
-#include "fuse/hops_priv.h"
+#include "fuse/readcache/hops_priv.h"
 
 struct peer {
 	struct kr_hops *hops;

@@ -5,17 +5,17 @@
  * Each look begins at the beginning: READ may be recalled, and the file may change, at any time.  A small file is looked at
  * whenever something of it has come, a large one with the tick only, because looking means counting its blocks.
  */
-#include "fuse/bring.h"
+#include "fuse/readcache/bring.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "common/base/list.h"
-#include "fuse/cache.h"
+#include "fuse/readcache/cache.h"
 #include "fuse/file.h"
 #include "fuse/base/mount.h"
 #include "fuse/session/rpc.h"
-#include "fuse/stage.h"
+#include "fuse/readcache/stage.h"
 
 enum { TICK_MS = 50, BEGIN_MS = 500, MS_MAX = 10000, SMALL = 8 << 20 };
 

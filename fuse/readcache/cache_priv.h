@@ -7,8 +7,8 @@
 
 #include "common/base/list.h"
 #include "common/base/table.h"
-#include "fuse/cache.h"
-#include "fuse/cache_format.h"
+#include "fuse/readcache/cache.h"
+#include "fuse/readcache/cache_format.h"
 #include "ring/blockset.h"
 
 enum { KR_CACHE_PATH = KR_CACHE_NAME + 2 }; /* with the 'x' of a volatile one, and NUL */
