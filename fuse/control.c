@@ -15,7 +15,7 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/control_place.h"
-#include "fuse/file.h"
+#include "fuse/file/file.h"
 #include "fuse/flush.h"
 #include "fuse/localdir.h"
 #include "fuse/mount_status.h"

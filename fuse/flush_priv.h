@@ -4,7 +4,7 @@
 
 #include "common/base/buf.h"
 #include "fuse/chain.h"
-#include "fuse/file.h"
+#include "fuse/file/file.h"
 #include "fuse/flush.h"
 #include "fuse/late.h"
 #include "fuse/session/rpc.h"

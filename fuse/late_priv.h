@@ -3,7 +3,7 @@
 #define KR_FUSE_LATE_PRIV_H
 
 #include "common/base/extent_map.h"
-#include "fuse/file.h"
+#include "fuse/file/file.h"
 #include "fuse/late.h"
 #include "fuse/base/loop.h"
 

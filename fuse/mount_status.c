@@ -7,7 +7,7 @@
 #include "common/base/text.h"
 #include "common/base/util.h"
 #include "fuse/readcache/cache.h"
-#include "fuse/file.h"
+#include "fuse/file/file.h"
 #include "fuse/flush.h"
 #include "fuse/readcache/hops.h"
 #include "fuse/inode.h"

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "fuse/locks.h"
+#include "fuse/file/locks.h"
 #include "fuse/options.h"
 
 static void wake(struct kr_file_waiter *waiter)

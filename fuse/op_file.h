@@ -5,7 +5,7 @@
 #define KR_FUSE_OP_FILE_H
 
 #include "common/kairan_ioctl.h"
-#include "fuse/file.h"
+#include "fuse/file/file.h"
 #include "fuse/op.h"
 
 /* fi->fh: one open(2). */

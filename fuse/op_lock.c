@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
-#include "fuse/locks.h"
+#include "fuse/file/locks.h"
 #include "fuse/op_file.h"
 
 struct lock_op {

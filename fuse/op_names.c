@@ -11,7 +11,7 @@
 #include "fuse/ahead.h"
 #include "fuse/batch.h"
 #include "fuse/readcache/cache.h"
-#include "fuse/file.h"
+#include "fuse/file/file.h"
 #include "fuse/notes.h"
 #include "fuse/op.h"
 #include "fuse/readcache/stage.h"

@@ -10,7 +10,7 @@
 
 #include "common/base/fault.h"
 #include "fuse/batch.h"
-#include "fuse/file_read.h"
+#include "fuse/file/file_read.h"
 #include "fuse/op_file.h"
 #include "fuse/readcache/stage.h"
 

@@ -4,7 +4,7 @@
 #include <errno.h>
 
 #include "common/base/fault.h"
-#include "fuse/locks.h"
+#include "fuse/file/locks.h"
 #include "fuse/op_file.h"
 #include "fuse/options.h"
 

@@ -21,7 +21,7 @@
 
 #include "common/base/fault.h"
 #include "fuse/batch.h"
-#include "fuse/locks.h"
+#include "fuse/file/locks.h"
 #include "fuse/notify.h"
 #include "fuse/op_file.h"
 

@@ -10,7 +10,7 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "fuse/file.h"
+#include "fuse/file/file.h"
 #include "fuse/journal/journal_uncovered.h"
 #include "fuse/base/mount.h"
 #include "fuse/session/session.h"

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "fuse/file_priv.h"
+#include "fuse/file/file_priv.h"
 #include "fuse/flush_priv.h"
 
 /* Our lease was good when we wrote, and when we had these attributes. */

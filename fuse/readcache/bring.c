@@ -12,7 +12,7 @@
 
 #include "common/base/list.h"
 #include "fuse/readcache/cache.h"
-#include "fuse/file.h"
+#include "fuse/file/file.h"
 #include "fuse/base/mount.h"
 #include "fuse/session/rpc.h"
 #include "fuse/readcache/stage.h"

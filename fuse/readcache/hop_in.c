@@ -15,7 +15,7 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/readcache/cache.h"
-#include "fuse/file.h"
+#include "fuse/file/file.h"
 #include "fuse/readcache/hops_priv.h"
 
 struct peer {

@@ -7,7 +7,7 @@
 #include "common/base/fail.h"
 #include "common/base/util.h"
 #include "fuse/readcache/cache_format.h"
-#include "fuse/file.h"
+#include "fuse/file/file.h"
 #include "fuse/readcache/hops_priv.h"
 #include "fuse/readcache/stage_priv.h"
 

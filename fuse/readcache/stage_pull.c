@@ -15,7 +15,7 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/readcache/cache_format.h"
-#include "fuse/file.h"
+#include "fuse/file/file.h"
 #include "fuse/readcache/hops_priv.h"
 #include "fuse/session/rpc.h"
 #include "fuse/readcache/stage_priv.h"

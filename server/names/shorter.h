@@ -2,7 +2,7 @@
  *
  * Their leases and notes are gone before the cut is made.  But a size that a node was told just before, without any, can still be on its way to a
  * program there, and the node's kernel would take it over later, perhaps in the middle of a read that begins after the cut has returned: that
- * read would end where the file ended before, in zeros (fuse/cuts.h).  So who has the file open or leased hears of the cut
+ * read would end where the file ended before, in zeros (fuse/file/cuts.h).  So who has the file open or leased hears of the cut
  * once more before the node that made it does.  Others look its name up before they read it, which makes void what they were told before.
  * Who does not answer loses its session (asks.h), and falls silent by its own clock first: so the wait ends, whatever a node does, and nobody who
  * is in possession of a lease goes by what was before the cut.

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <cmocka.h>
 
-#include "fuse/file.h"
+#include "fuse/file/file.h"
 #include "fuse/inode.h"
 #include "fuse/notify.h"
 #include "fuse/op_file.h"

@@ -11,7 +11,7 @@
 
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "fuse/file_priv.h"
+#include "fuse/file/file_priv.h"
 #include "fuse/flush_priv.h"
 
 static struct {

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "common/base/util.h"
-#include "fuse/holder.h"
+#include "fuse/file/holder.h"
 #include "server/leases/lease_table.h"
 
 enum { NODES = 3, OPS = 5, FRAMES = 64, STEPS = 5000, QUIET = 20000 };

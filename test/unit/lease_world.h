@@ -1,4 +1,4 @@
-/* Two nodes and a server in miniature: the node's half of leases (fuse/holder.h) and the server's lease table, with one connection
+/* Two nodes and a server in miniature: the node's half of leases (fuse/file/holder.h) and the server's lease table, with one connection
  * in each direction between them.  Everything that can happen is an event: a deed of a program, a frame taken, a job of the server's
  * pool that ends, a step of a node.
  *

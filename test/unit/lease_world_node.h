@@ -1,4 +1,4 @@
-/* A node of lease_world.h: does what fuse/lease.c, file.c, op_open.c, recall.c and reclaim.c do, with the real half of leases. */
+/* A node of lease_world.h: does what fuse/file/lease.c, file.c, op_open.c, recall.c and reclaim.c do, with the real half of leases. */
 #ifndef KR_TEST_UNIT_LEASE_WORLD_NODE_H
 #define KR_TEST_UNIT_LEASE_WORLD_NODE_H
 

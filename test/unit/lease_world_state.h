@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/base/util.h"
-#include "fuse/holder.h"
+#include "fuse/file/holder.h"
 #include "server/leases/lease_table.h"
 
 enum { NODES = 2, FRAMES = 16, REQUESTS = 12, RECALLS = 8, EVENTS = 64 };

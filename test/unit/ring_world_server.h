@@ -19,7 +19,7 @@
 #include "common/base/util.h"
 #include "fuse/readcache/cache.h"
 #include "fuse/readcache/cache_format.h"
-#include "fuse/file.h"
+#include "fuse/file/file.h"
 #include "fuse/readcache/hops_priv.h"
 #include "fuse/journal/journal.h"
 #include "fuse/options.h"

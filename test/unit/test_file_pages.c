@@ -3,8 +3,8 @@
 
 #include <fcntl.h>
 
-#include "fuse/file_priv.h"
-#include "fuse/locks.h"
+#include "fuse/file/file_priv.h"
+#include "fuse/file/locks.h"
 #include "fuse/notes.h"
 #include "fuse/options.h"
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "fuse/file_read.h"
+#include "fuse/file/file_read.h"
 #include "fuse/base/mount.h"
 #include "fuse/readcache/stage.h"
 #include "test/unit/directory.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "common/base/util.h"
-#include "fuse/file_priv.h"
+#include "fuse/file/file_priv.h"
 #include "fuse/flush_priv.h"
 
 enum { ROUNDS = 4 };

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "fuse/holder.h"
+#include "fuse/file/holder.h"
 
 static enum kr_holder_action next(struct kr_holder *holder, uint8_t *kinds)
 {

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "fuse/lockers.h"
+#include "fuse/file/lockers.h"
 
 static void a_lock_counts_for_all_other_files_of_its_owner(void **state)
 {

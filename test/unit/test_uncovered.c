@@ -8,7 +8,7 @@
 #include <uv.h>
 
 #include "common/base/log.h"
-#include "fuse/file.h"
+#include "fuse/file/file.h"
 #include "fuse/journal/journal_priv.h"
 #include "fuse/journal/journal_read.h"
 #include "fuse/journal/journal_uncovered.h"

@@ -1,13 +1,13 @@
 /* See locks.h. */
-#include "fuse/locks.h"
+#include "fuse/file/locks.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "fuse/file.h"
+#include "fuse/file/file.h"
 #include "fuse/inode.h"
-#include "fuse/lockers.h"
+#include "fuse/file/lockers.h"
 #include "fuse/op_file.h"
 #include "fuse/session/rpc.h"
 

@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "fuse/file_priv.h"
+#include "fuse/file/file_priv.h"
 #include "fuse/session/rpc.h"
 #include "fuse/readcache/stage.h"
 

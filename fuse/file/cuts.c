@@ -1,12 +1,12 @@
 /* See cuts.h. */
-#include "fuse/cuts.h"
+#include "fuse/file/cuts.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "common/base/fault.h"
 #include "common/base/log.h"
-#include "fuse/file_priv.h"
+#include "fuse/file/file_priv.h"
 #include "fuse/inode.h"
 #include "fuse/notify.h"
 #include "fuse/op.h"

@@ -10,8 +10,8 @@
 
 #include "common/base/fault.h"
 #include "common/base/log.h"
-#include "fuse/cuts.h"
-#include "fuse/file_priv.h"
+#include "fuse/file/cuts.h"
+#include "fuse/file/file_priv.h"
 #include "fuse/notify.h"
 #include "fuse/op_file.h"
 #include "fuse/readcache/stage.h"

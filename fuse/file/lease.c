@@ -3,7 +3,7 @@
 
 #include "common/base/fault.h"
 #include "common/base/log.h"
-#include "fuse/file_priv.h"
+#include "fuse/file/file_priv.h"
 #include "fuse/op.h"
 #include "fuse/readcache/stage.h"
 

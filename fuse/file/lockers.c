@@ -1,5 +1,5 @@
 /* See lockers.h. */
-#include "fuse/lockers.h"
+#include "fuse/file/lockers.h"
 
 #include <assert.h>
 #include <pthread.h>

@@ -3,14 +3,14 @@
  * References are counted under the table's lock, because a file may be found again while its last reference goes; it is
  * freed in the loop, when nobody has found it until then.
  */
-#include "fuse/file.h"
+#include "fuse/file/file.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
 #include "common/base/fault.h"
-#include "fuse/file_priv.h"
+#include "fuse/file/file_priv.h"
 #include "fuse/op_file.h"
 #include "fuse/session/rpc.h"
 #include "fuse/readcache/stage.h"

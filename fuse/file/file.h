@@ -21,7 +21,7 @@
 #include "common/rpc/msg.h"
 #include "common/base/table.h"
 #include "fuse/flush.h"
-#include "fuse/holder.h"
+#include "fuse/file/holder.h"
 #include "fuse/base/loop.h"
 
 struct kr_mount;
@@ -123,7 +123,7 @@ uint64_t kr_files_generation(const struct kr_files *files);
 /* Files known, and how many of them open here, for status. Loop thread. */
 void kr_files_count(struct kr_files *files, uint64_t *ret_files, uint64_t *ret_open);
 struct kr_session_hooks;
-/* What the session's recovery needs of the files (fuse/reclaim.c). */
+/* What the session's recovery needs of the files (fuse/file/reclaim.c). */
 const struct kr_session_hooks *kr_files_session_hooks(void);
 
 /* --- one file ---------------------------------------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
 #ifndef KR_FUSE_FILE_PRIV_H
 #define KR_FUSE_FILE_PRIV_H
 
-#include "fuse/file.h"
+#include "fuse/file/file.h"
 #include "fuse/base/mount.h"
 
 struct kr_files {

@@ -2,9 +2,9 @@
 #include <errno.h>
 
 #include "common/base/log.h"
-#include "fuse/file_priv.h"
+#include "fuse/file/file_priv.h"
 #include "fuse/journal/journal.h"
-#include "fuse/locks.h"
+#include "fuse/file/locks.h"
 #include "fuse/session/session.h"
 #include "fuse/readcache/stage.h"
 

@@ -1,6 +1,6 @@
 /* The node's half of one file's lease, as a pure state machine: events in, actions out; no locks, sockets or clocks.
  *
- * The owner (fuse/file.c) tells what happened (kr_holder_granted, _recalled, _dirtied...) and then asks kr_holder_next
+ * The owner (fuse/file/file.c) tells what happened (kr_holder_granted, _recalled, _dirtied...) and then asks kr_holder_next
  * what to do until it says KR_HOLDER_NOTHING.  All calls under the file's lock.
  *
  * Invariants:

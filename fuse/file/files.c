@@ -2,13 +2,13 @@
  *
  * Loop thread, but for kr_files_space and the walks.  How a single file is found and kept: file.c.
  */
-#include "fuse/file.h"
+#include "fuse/file/file.h"
 
 #include <stdlib.h>
 
 #include "fuse/session/fence.h"
-#include "fuse/cuts.h"
-#include "fuse/file_priv.h"
+#include "fuse/file/cuts.h"
+#include "fuse/file/file_priv.h"
 #include "fuse/op.h"
 
 enum { TICK_MS = 100 };

@@ -1,5 +1,5 @@
 /* See file_read.h. */
-#include "fuse/file_read.h"
+#include "fuse/file/file_read.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* See holder.h.  kr_holder_next is the whole policy; the events only note what happened. */
-#include "fuse/holder.h"
+#include "fuse/file/holder.h"
 
 #include <assert.h>
 

@@ -2,7 +2,7 @@
 #ifndef KR_FUSE_FILE_READ_H
 #define KR_FUSE_FILE_READ_H
 
-#include "fuse/file.h"
+#include "fuse/file/file.h"
 
 enum { KR_READ_PIECES = 16 };
 
