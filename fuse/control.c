@@ -16,7 +16,7 @@
 #include "common/base/util.h"
 #include "fuse/control_place.h"
 #include "fuse/file/file.h"
-#include "fuse/flush.h"
+#include "fuse/writeback/flush.h"
 #include "fuse/localdir.h"
 #include "fuse/mount_status.h"
 

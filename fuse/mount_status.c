@@ -8,7 +8,7 @@
 #include "common/base/util.h"
 #include "fuse/readcache/cache.h"
 #include "fuse/file/file.h"
-#include "fuse/flush.h"
+#include "fuse/writeback/flush.h"
 #include "fuse/readcache/hops.h"
 #include "fuse/inode.h"
 #include "fuse/localdir.h"

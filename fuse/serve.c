@@ -18,7 +18,7 @@
 #include "fuse/readcache/cache.h"
 #include "fuse/control.h"
 #include "fuse/dir_syncs.h"
-#include "fuse/drain.h"
+#include "fuse/writeback/drain.h"
 #include "fuse/file/file.h"
 #include "fuse/readcache/hops.h"
 #include "fuse/inode.h"

@@ -20,7 +20,7 @@
 #include "common/base/list.h"
 #include "common/rpc/msg.h"
 #include "common/base/table.h"
-#include "fuse/flush.h"
+#include "fuse/writeback/flush.h"
 #include "fuse/file/holder.h"
 #include "fuse/base/loop.h"
 

@@ -5,7 +5,7 @@
  * down and comes back, the machine also in the middle of the replays; the node's daemon is killed and restarted.  The server is a
  * model (model.h): what it has applied, what of it is on its disk, what it remembers of the node.  Whoever writes a cell writes the number of the write, which ascends, so newer bytes are known by looking.
  * Before every system call of the journal, and every lock that it takes, the disk is looked at as a power failure could have left it there: the real
- * recovery opens it, and what a mount would send to the server then is put together as fuse/flush_session.c does.
+ * recovery opens it, and what a mount would send to the server then is put together as fuse/writeback/flush_session.c does.
  * Checked: recovery starts; every byte is what some write wrote there; no byte at the server becomes older (with the same
  * server, with one that was restarted, and with one that lost power too); after a mere kill nothing that returned is lost.
  */

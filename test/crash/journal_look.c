@@ -1,5 +1,5 @@
 /* Looking at what a crash could have left of a journal: the real recovery opens it, what a mount would send to the server then is put together
- * as fuse/flush_session.c does, and the bytes are judged (see journal.c). */
+ * as fuse/writeback/flush_session.c does, and the bytes are judged (see journal.c). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

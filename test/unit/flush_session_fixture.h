@@ -12,7 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/file/file_priv.h"
-#include "fuse/flush_priv.h"
+#include "fuse/writeback/flush_priv.h"
 
 static struct {
 	int orphaned; /* why */

@@ -20,7 +20,7 @@
 
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "fuse/flush_priv.h"
+#include "fuse/writeback/flush_priv.h"
 #include "fuse/options.h"
 #include "test/unit/directory.h"
 #include "test/unit/moved_clock.h"

@@ -1,4 +1,4 @@
-/* A model of nodes that write to a few files, lose the server's machine and replay (fuse/flush_session.c): what each has in its journal, what it has
+/* A model of nodes that write to a few files, lose the server's machine and replay (fuse/writeback/flush_session.c): what each has in its journal, what it has
  * heard, and how its bytes go out.  What it does next is in replay_nodes.h; who is killed when, and what has to come of it, in test_replays_random.c.
  *
  * A write is one round of one extent. Its bytes tell which it is (content(), by its number), so that what is in a file tells who won.

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "common/base/util.h"
-#include "fuse/chain.h"
-#include "fuse/chain_priv.h"
+#include "fuse/writeback/chain.h"
+#include "fuse/writeback/chain_priv.h"
 #include "fuse/readcache/hops.h"
 #include "fuse/journal/journal.h"
 #include "fuse/base/loop.h"

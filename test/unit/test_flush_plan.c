@@ -6,7 +6,7 @@
 #include <errno.h>
 
 #include "common/base/util.h"
-#include "fuse/flush_plan.h"
+#include "fuse/writeback/flush_plan.h"
 
 static const uint64_t second = KR_NS_PER_S;
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "fuse/flush_priv.h"
+#include "fuse/writeback/flush_priv.h"
 
 enum { OLD = 5, YOUNG = 7 }; /* rounds to be replayed */
 

@@ -10,7 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/file/file_priv.h"
-#include "fuse/flush_priv.h"
+#include "fuse/writeback/flush_priv.h"
 
 enum { LOST = 3, LAST = LOST + 1, CALLS = 8 }; /* rounds 1 to LOST; the number of a write is that of its round, or LAST */
 

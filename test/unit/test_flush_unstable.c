@@ -9,7 +9,7 @@
 
 #include "common/base/util.h"
 #include "fuse/file/file_priv.h"
-#include "fuse/flush_priv.h"
+#include "fuse/writeback/flush_priv.h"
 
 enum { ROUNDS = 4 };
 

@@ -7,7 +7,7 @@
 
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "fuse/flush_priv.h"
+#include "fuse/writeback/flush_priv.h"
 
 enum { FILES = 3 };
 

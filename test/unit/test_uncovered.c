@@ -13,7 +13,7 @@
 #include "fuse/journal/journal_read.h"
 #include "fuse/journal/journal_uncovered.h"
 #include "fuse/session/session.h"
-#include "fuse/uncovered.h"
+#include "fuse/writeback/uncovered.h"
 #include "test/unit/moved_clock.h"
 
 enum { LEASE_MS = 20000 };

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "fuse/chain_priv.h"
+#include "fuse/writeback/chain_priv.h"
 #include "fuse/readcache/hops.h"
 
 void kr_chain_drop_intake(struct kr_chain_intake *intake)

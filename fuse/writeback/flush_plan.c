@@ -1,5 +1,5 @@
 /* See flush_plan.h. */
-#include "fuse/flush_plan.h"
+#include "fuse/writeback/flush_plan.h"
 
 #include <errno.h>
 

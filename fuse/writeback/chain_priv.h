@@ -4,7 +4,7 @@
 
 #include "common/rpc/conn.h"
 #include "common/base/list.h"
-#include "fuse/chain.h"
+#include "fuse/writeback/chain.h"
 #include "fuse/journal/journal.h"
 #include "fuse/base/loop.h"
 #include "ring/merge.h"

@@ -5,7 +5,7 @@
 
 #include "common/base/fault.h"
 #include "common/base/log.h"
-#include "fuse/flush_priv.h"
+#include "fuse/writeback/flush_priv.h"
 
 /* The send that a ROUND asks for; NULL: it has been given up.  Of a replay that went inline the server may not have kept the
  * bytes. */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "fuse/flush_priv.h"
+#include "fuse/writeback/flush_priv.h"
 
 bool kr_flush_is_current_boot(const struct kr_file *file, const struct kr_applied *applied)
 {

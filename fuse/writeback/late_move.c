@@ -14,8 +14,8 @@
 #include "common/base/hex.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
-#include "fuse/flush_priv.h"
-#include "fuse/late_priv.h"
+#include "fuse/writeback/flush_priv.h"
+#include "fuse/writeback/late_priv.h"
 #include "fuse/options.h"
 
 enum { PIECES_AT_ONCE = 64 };

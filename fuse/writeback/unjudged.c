@@ -13,7 +13,7 @@
 
 #include "common/base/log.h"
 #include "fuse/file/file_priv.h"
-#include "fuse/flush_priv.h"
+#include "fuse/writeback/flush_priv.h"
 
 /* Our lease was good when we wrote, and when we had these attributes. */
 struct kr_time kr_file_since(const struct kr_file *file)

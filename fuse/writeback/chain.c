@@ -4,7 +4,7 @@
  * out. kr_chain_pump does all that can be done now; whatever may unblock it (a frame, a read, room on the lane) calls it
  * again.
  */
-#include "fuse/chain.h"
+#include "fuse/writeback/chain.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -13,7 +13,7 @@
 #include "common/base/fail.h"
 #include "common/base/fault.h"
 #include "common/base/log.h"
-#include "fuse/chain_priv.h"
+#include "fuse/writeback/chain_priv.h"
 #include "fuse/readcache/hops.h"
 
 /* --- ends ---------------------------------------------------------------------------------------------------- */

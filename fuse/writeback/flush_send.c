@@ -10,7 +10,7 @@
 #include "common/base/fail.h"
 #include "common/base/fault.h"
 #include "common/base/log.h"
-#include "fuse/flush_priv.h"
+#include "fuse/writeback/flush_priv.h"
 
 enum { FLUSH_INLINE = 1, FLUSH_REPLAY = 2, READ_AT_ONCE = KR_BLOCK_SIZE };
 

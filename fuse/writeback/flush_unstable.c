@@ -16,7 +16,7 @@
 #include <errno.h>
 
 #include "common/base/log.h"
-#include "fuse/flush_priv.h"
+#include "fuse/writeback/flush_priv.h"
 
 /* --- as dirty bytes -------------------------------------------------------------------------------------------------- */
 

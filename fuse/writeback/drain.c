@@ -1,12 +1,12 @@
 /* See drain.h. */
-#include "fuse/drain.h"
+#include "fuse/writeback/drain.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "fuse/flush.h"
+#include "fuse/writeback/flush.h"
 #include "fuse/localdir.h"
 #include "fuse/options.h"
 

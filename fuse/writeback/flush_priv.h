@@ -3,10 +3,10 @@
 #define KR_FUSE_FLUSH_PRIV_H
 
 #include "common/base/buf.h"
-#include "fuse/chain.h"
+#include "fuse/writeback/chain.h"
 #include "fuse/file/file.h"
-#include "fuse/flush.h"
-#include "fuse/late.h"
+#include "fuse/writeback/flush.h"
+#include "fuse/writeback/late.h"
 #include "fuse/session/rpc.h"
 #include "fuse/session/session.h"
 

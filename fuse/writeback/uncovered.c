@@ -1,5 +1,5 @@
 /* See uncovered.h. */
-#include "fuse/uncovered.h"
+#include "fuse/writeback/uncovered.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,11 +1,11 @@
 /* See flush.h. */
-#include "fuse/flush_priv.h"
+#include "fuse/writeback/flush_priv.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "fuse/chain_priv.h"
+#include "fuse/writeback/chain_priv.h"
 #include "fuse/op.h"
 #include "fuse/options.h"
 

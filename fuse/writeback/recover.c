@@ -1,11 +1,11 @@
 /* See recover.h. */
-#include "fuse/recover.h"
+#include "fuse/writeback/recover.h"
 
 #include <errno.h>
 #include <inttypes.h>
 
 #include "common/base/log.h"
-#include "fuse/flush_priv.h"
+#include "fuse/writeback/flush_priv.h"
 
 /* The file may be there already only in tests; normally nothing has been served yet. */
 static int adopt(struct kr_mount *mount, struct kr_recovered_file *recovered)

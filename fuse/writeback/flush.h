@@ -31,11 +31,11 @@
 #include <jansson.h>
 
 #include "common/rpc/msg.h"
-#include "fuse/flush_plan.h"
+#include "fuse/writeback/flush_plan.h"
 #include "fuse/journal/journal.h"
 #include "fuse/base/loop.h"
 #include "fuse/base/mount.h"
-#include "fuse/uncovered.h"
+#include "fuse/writeback/uncovered.h"
 
 struct kr_claims;
 struct kr_file;

@@ -4,7 +4,7 @@
 
 #include "common/base/extent_map.h"
 #include "fuse/file/file.h"
-#include "fuse/late.h"
+#include "fuse/writeback/late.h"
 #include "fuse/base/loop.h"
 
 struct kr_late {

@@ -1,5 +1,5 @@
 /* See late.h. */
-#include "fuse/late.h"
+#include "fuse/writeback/late.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -8,8 +8,8 @@
 #include "common/base/fail.h"
 #include "common/base/fault.h"
 #include "common/base/log.h"
-#include "fuse/flush_priv.h"
-#include "fuse/late_priv.h"
+#include "fuse/writeback/flush_priv.h"
+#include "fuse/writeback/late_priv.h"
 
 static void free_late(struct kr_late *late)
 {

@@ -7,7 +7,7 @@
 #include "common/base/hex.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
-#include "fuse/flush_priv.h"
+#include "fuse/writeback/flush_priv.h"
 
 /* One file's share. */
 struct share {

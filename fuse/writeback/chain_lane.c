@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "fuse/chain_priv.h"
+#include "fuse/writeback/chain_priv.h"
 #include "fuse/readcache/hops.h"
 #include "fuse/base/mount.h"
 
