@@ -9,7 +9,7 @@
 #define KR_FUSE_OP_H
 
 #include "common/rpc/msg.h"
-#include "fuse/inode.h"
+#include "fuse/names/inode.h"
 #include "fuse/base/loop.h"
 #include "fuse/base/mount.h"
 #include "fuse/session/rpc.h"

@@ -6,7 +6,7 @@
 
 #include "common/base/util.h"
 #include "fuse/batch.h"
-#include "fuse/notes.h"
+#include "fuse/names/notes.h"
 
 enum { OVERLAY_TRIES = 4 };
 

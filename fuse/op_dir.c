@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 
 #include "common/base/util.h"
-#include "fuse/ahead.h"
-#include "fuse/dir_syncs.h"
-#include "fuse/notes.h"
+#include "fuse/names/ahead.h"
+#include "fuse/names/dir_syncs.h"
+#include "fuse/names/notes.h"
 #include "fuse/op.h"
 #include "fuse/session/session.h"
 

@@ -8,11 +8,11 @@
 #include <sys/sysmacros.h>
 
 #include "common/base/util.h"
-#include "fuse/ahead.h"
+#include "fuse/names/ahead.h"
 #include "fuse/batch.h"
 #include "fuse/readcache/cache.h"
 #include "fuse/file/file.h"
-#include "fuse/notes.h"
+#include "fuse/names/notes.h"
 #include "fuse/op.h"
 #include "fuse/readcache/stage.h"
 

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #include "fuse/batch.h"
-#include "fuse/notes.h"
+#include "fuse/names/notes.h"
 #include "fuse/op_file.h"
 #include "fuse/options.h"
 #include "fuse/shim.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "common/base/util.h"
-#include "fuse/notes.h"
+#include "fuse/names/notes.h"
 #include "fuse/op.h"
 
 enum { NAME_BYTES_MAX = 255, NOTED_MAX = 4096 };

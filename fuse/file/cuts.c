@@ -7,7 +7,7 @@
 #include "common/base/fault.h"
 #include "common/base/log.h"
 #include "fuse/file/file_priv.h"
-#include "fuse/inode.h"
+#include "fuse/names/inode.h"
 #include "fuse/notify.h"
 #include "fuse/op.h"
 

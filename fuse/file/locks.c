@@ -6,7 +6,7 @@
 
 #include "common/base/log.h"
 #include "fuse/file/file.h"
-#include "fuse/inode.h"
+#include "fuse/names/inode.h"
 #include "fuse/file/lockers.h"
 #include "fuse/op_file.h"
 #include "fuse/session/rpc.h"

@@ -11,7 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/session/rpc_priv.h"
-#include "fuse/dir_syncs.h"
+#include "fuse/names/dir_syncs.h"
 #include "fuse/base/loop.h"
 #include "fuse/options.h"
 

@@ -11,10 +11,10 @@
 #include "common/base/log.h"
 #include "common/rpc/notes.h"
 #include "common/base/util.h"
-#include "fuse/dir_syncs.h"
+#include "fuse/names/dir_syncs.h"
 #include "fuse/localdir.h"
 #include "fuse/session/login.h"
-#include "fuse/notes.h"
+#include "fuse/names/notes.h"
 #include "fuse/options.h"
 #include "fuse/session/session_priv.h"
 

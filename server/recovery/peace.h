@@ -2,7 +2,7 @@
  *
  * Nodes ask by a boot id whether what was applied at the server, and not synced, is still there.  After a stop in peace it is, whatever happens to the
  * machine then, so the next start goes on with the id of the last one: for the nodes the server was merely started anew.  They replay
- * nothing, and no program hears of a loss that there was not (fuse/dir_syncs.h).
+ * nothing, and no program hears of a loss that there was not (fuse/names/dir_syncs.h).
  *
  * The rule: the file says `stopped` only while no server runs and all that those of this id have applied is on the disk.
  * It does not say so before a sync of all has succeeded, after which nothing is written to the export; and a start takes it back, durably, before it

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "fuse/file/file.h"
-#include "fuse/inode.h"
+#include "fuse/names/inode.h"
 #include "fuse/notify.h"
 #include "fuse/op_file.h"
 #include "fuse/readcache/stage.h"

@@ -1,5 +1,5 @@
 /* fsync of a directory after the server's loss of power. */
-#include "fuse/dir_syncs.h"
+#include "fuse/names/dir_syncs.h"
 
 #include <errno.h>
 #include <setjmp.h>

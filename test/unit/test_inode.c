@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
-#include "fuse/inode.h"
+#include "fuse/names/inode.h"
 
 static struct kr_fid fid_of(unsigned number)
 {

@@ -1,5 +1,5 @@
 /* What a program that goes through a directory is going to look up next: programs of all kinds against a listing. */
-#include "fuse/listing.h"
+#include "fuse/names/listing.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

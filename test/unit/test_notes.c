@@ -10,7 +10,7 @@
 
 #include "common/rpc/notes.h"
 #include "common/base/util.h"
-#include "fuse/note_store.h"
+#include "fuse/names/note_store.h"
 
 /* --- the table ------------------------------------------------------------------------------------------------------- */
 

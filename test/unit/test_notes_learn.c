@@ -1,5 +1,5 @@
 /* What a node has noted after answers to requests of its own that change something, and while they are under way. */
-#include "fuse/notes.h"
+#include "fuse/names/notes.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* Calls of a node, and requests of its server, over connections that come and go. */
 #include "test/unit/rpc_fixture.h"
 
-#include "fuse/notes.h"
+#include "fuse/names/notes.h"
 
 static void calls_wait_for_the_session_and_early_ones_do_not(void **state)
 {

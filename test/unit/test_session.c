@@ -12,7 +12,7 @@
 #include "common/base/util.h"
 #include "fuse/localdir.h"
 #include "fuse/session/login.h"
-#include "fuse/notes.h"
+#include "fuse/names/notes.h"
 #include "fuse/options.h"
 #include "fuse/session/rpc.h"
 #include "fuse/session/session.h"

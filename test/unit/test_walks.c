@@ -1,5 +1,5 @@
 /* Which directories are worth listing for who goes through them by names that he knows. */
-#include "fuse/walks.h"
+#include "fuse/names/walks.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

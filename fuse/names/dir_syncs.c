@@ -1,5 +1,5 @@
 /* fsync of a directory after the server's loss of power: see dir_syncs.h. */
-#include "fuse/dir_syncs.h"
+#include "fuse/names/dir_syncs.h"
 
 #include <errno.h>
 #include <stdatomic.h>

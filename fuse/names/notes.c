@@ -1,13 +1,13 @@
 /* See notes.h: forgetting and knowing; notes_learn.c learns. */
-#include "fuse/notes.h"
+#include "fuse/names/notes.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/rpc/notes.h"
-#include "fuse/note_key.h"
-#include "fuse/notes_priv.h"
+#include "fuse/names/note_key.h"
+#include "fuse/names/notes_priv.h"
 #include "fuse/session/rpc.h"
 
 /* --- forgetting --------------------------------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /* See ahead.h.  A call keeps the names that it has asked for: the listing they come from may be gone when it is answered. */
-#include "fuse/ahead.h"
+#include "fuse/names/ahead.h"
 
 #include <stdlib.h>
 
@@ -7,11 +7,11 @@
 #include "common/rpc/msg.h"
 #include "common/base/table.h"
 #include "common/base/util.h"
-#include "fuse/listing.h"
-#include "fuse/notes.h"
+#include "fuse/names/listing.h"
+#include "fuse/names/notes.h"
 #include "fuse/op.h"
 #include "fuse/session/session.h"
-#include "fuse/walks.h"
+#include "fuse/names/walks.h"
 
 enum { PAGE_BYTES = 65536 };
 

@@ -7,8 +7,8 @@
 #include "common/rpc/lookups.h"
 #include "common/rpc/msg.h"
 #include "common/rpc/notes.h"
-#include "fuse/note_key.h"
-#include "fuse/notes_priv.h"
+#include "fuse/names/note_key.h"
+#include "fuse/names/notes_priv.h"
 
 /* One answer that is being learnt. */
 struct answer {

@@ -4,8 +4,8 @@
 
 #include <pthread.h>
 
-#include "fuse/note_store.h"
-#include "fuse/notes.h"
+#include "fuse/names/note_store.h"
+#include "fuse/names/notes.h"
 
 struct kr_notes {
 	pthread_mutex_t lock;

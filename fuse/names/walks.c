@@ -1,5 +1,5 @@
 /* See walks.h. */
-#include "fuse/walks.h"
+#include "fuse/names/walks.h"
 
 #include "common/base/util.h"
 

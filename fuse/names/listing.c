@@ -1,6 +1,6 @@
 /* See listing.h.  Entries have numbers in the order of the directory; for each order `nth` has the numbers in it, `place` an entry's
  * place in it.  Both are made when they are first needed after the entries have changed. */
-#include "fuse/listing.h"
+#include "fuse/names/listing.h"
 
 #include <stdlib.h>
 #include <string.h>

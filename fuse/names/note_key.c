@@ -1,5 +1,5 @@
 /* See note_key.h. */
-#include "fuse/note_key.h"
+#include "fuse/names/note_key.h"
 
 #include <assert.h>
 #include <string.h>

@@ -5,8 +5,8 @@
  */
 #include "common/rpc/msg.h"
 #include "common/rpc/notes.h"
-#include "fuse/note_key.h"
-#include "fuse/notes_priv.h"
+#include "fuse/names/note_key.h"
+#include "fuse/names/notes_priv.h"
 
 enum { OPEN_TRUNCATE = 4 }; /* `flags` of OPEN (msgs.def) */
 

@@ -1,5 +1,5 @@
 /* See note_store.h. */
-#include "fuse/note_store.h"
+#include "fuse/names/note_store.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* See inode.h. */
-#include "fuse/inode.h"
+#include "fuse/names/inode.h"
 
 #include <assert.h>
 #include <errno.h>
