@@ -13,7 +13,7 @@
 #include "fuse/names/inode.h"
 #include "fuse/localdir.h"
 #include "fuse/names/notes.h"
-#include "fuse/op.h"
+#include "fuse/ops/op.h"
 #include "fuse/options.h"
 #include "fuse/session/rpc.h"
 #include "fuse/session/session.h"

@@ -8,8 +8,8 @@
 #include "common/base/log.h"
 #include "fuse/file/file_priv.h"
 #include "fuse/names/inode.h"
-#include "fuse/notify.h"
-#include "fuse/op.h"
+#include "fuse/ops/notify.h"
+#include "fuse/ops/op.h"
 
 struct cut {
 	struct kr_notify_job job;

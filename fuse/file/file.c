@@ -11,7 +11,7 @@
 
 #include "common/base/fault.h"
 #include "fuse/file/file_priv.h"
-#include "fuse/op_file.h"
+#include "fuse/ops/op_file.h"
 #include "fuse/session/rpc.h"
 #include "fuse/readcache/stage.h"
 

@@ -9,7 +9,7 @@
 #include "fuse/session/fence.h"
 #include "fuse/file/cuts.h"
 #include "fuse/file/file_priv.h"
-#include "fuse/op.h"
+#include "fuse/ops/op.h"
 
 enum { TICK_MS = 100 };
 

@@ -4,7 +4,7 @@
 #include "common/base/fault.h"
 #include "common/base/log.h"
 #include "fuse/file/file_priv.h"
-#include "fuse/op.h"
+#include "fuse/ops/op.h"
 #include "fuse/readcache/stage.h"
 
 static void granted(void *context, int err, const void *message, struct kr_buf *data)

@@ -8,7 +8,7 @@
 #include "fuse/file/file.h"
 #include "fuse/names/inode.h"
 #include "fuse/file/lockers.h"
-#include "fuse/op_file.h"
+#include "fuse/ops/op_file.h"
 #include "fuse/session/rpc.h"
 
 struct kr_locks {

@@ -12,8 +12,8 @@
 #include "common/base/log.h"
 #include "fuse/file/cuts.h"
 #include "fuse/file/file_priv.h"
-#include "fuse/notify.h"
-#include "fuse/op_file.h"
+#include "fuse/ops/notify.h"
+#include "fuse/ops/op_file.h"
 #include "fuse/readcache/stage.h"
 
 struct recall {

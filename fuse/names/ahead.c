@@ -9,7 +9,7 @@
 #include "common/base/util.h"
 #include "fuse/names/listing.h"
 #include "fuse/names/notes.h"
-#include "fuse/op.h"
+#include "fuse/ops/op.h"
 #include "fuse/session/session.h"
 #include "fuse/names/walks.h"
 

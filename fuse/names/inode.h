@@ -24,7 +24,7 @@
 
 struct kr_inodes;
 
-/* The number of the door (fuse/batch.h), which is not in the table; no server knows the identity that kr_inode_fid says. */
+/* The number of the door (fuse/ops/batch.h), which is not in the table; no server knows the identity that kr_inode_fid says. */
 #define KR_INODE_DOOR (UINT64_C(1) << 62)
 
 int kr_inodes_new(const struct kr_fid *root, struct kr_inodes **ret_inodes);

@@ -15,8 +15,8 @@
 
 #include "fuse/file/file.h"
 #include "fuse/names/inode.h"
-#include "fuse/notify.h"
-#include "fuse/op_file.h"
+#include "fuse/ops/notify.h"
+#include "fuse/ops/op_file.h"
 #include "fuse/readcache/stage.h"
 
 enum { CALLS = 8192 };

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "fuse/batch.h"
+#include "fuse/ops/batch.h"
 
 struct packet {
 	struct kr_batch_head head;

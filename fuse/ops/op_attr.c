@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "common/base/util.h"
-#include "fuse/batch.h"
+#include "fuse/ops/batch.h"
 #include "fuse/names/notes.h"
 
 enum { OVERLAY_TRIES = 4 };

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "fuse/op_file.h"
+#include "fuse/ops/op_file.h"
 
 /* --- fallocate ------------------------------------------------------------------------------------------------------------ */
 

@@ -4,7 +4,7 @@
  * (kr_op_finish) waits for that lock, so that afterwards no such call is under way and the op may be freed.  The kernel tells only once,
  * also when a signal that does not end the wait is followed by one that does: who was signalled is looked at again with each tick.
  */
-#include "fuse/op.h"
+#include "fuse/ops/op.h"
 
 #include <assert.h>
 #include <errno.h>

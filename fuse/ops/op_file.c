@@ -1,5 +1,5 @@
 /* See op_file.h. */
-#include "fuse/op_file.h"
+#include "fuse/ops/op_file.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * ENODEV).  With a lazy unmount and files still open it does not; then the connection is aborted through sysfs, and where
  * that is not to be had, the workers are woken by a signal until they have looked at the session's exit flag.
  */
-#include "fuse/kernel.h"
+#include "fuse/ops/kernel.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,10 +21,10 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "fuse/batch.h"
+#include "fuse/ops/batch.h"
 #include "fuse/base/cpus.h"
 #include "fuse/mountpoint.h"
-#include "fuse/op.h"
+#include "fuse/ops/op.h"
 #include "fuse/options.h"
 
 /* The kernel has no more than BACKGROUND requests out for its pages, the rest waits there.  Those that bring pages in may wait for other nodes, which

@@ -13,11 +13,11 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-#include "fuse/batch.h"
+#include "fuse/ops/batch.h"
 #include "fuse/names/notes.h"
-#include "fuse/op_file.h"
+#include "fuse/ops/op_file.h"
 #include "fuse/options.h"
-#include "fuse/shim.h"
+#include "fuse/ops/shim.h"
 #include "fuse/readcache/stage.h"
 
 /* `flags` of OPEN and CREATE (msgs.def). */

@@ -20,10 +20,10 @@
 #include <stdlib.h>
 
 #include "common/base/fault.h"
-#include "fuse/batch.h"
+#include "fuse/ops/batch.h"
 #include "fuse/file/locks.h"
-#include "fuse/notify.h"
-#include "fuse/op_file.h"
+#include "fuse/ops/notify.h"
+#include "fuse/ops/op_file.h"
 
 enum { PAGE = 4096 };
 

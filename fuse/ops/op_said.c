@@ -11,10 +11,10 @@
 #include "common/base/fault.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "fuse/notify.h"
-#include "fuse/op.h"
+#include "fuse/ops/notify.h"
+#include "fuse/ops/op.h"
 #include "fuse/options.h"
-#include "fuse/shim.h"
+#include "fuse/ops/shim.h"
 
 static struct timespec timespec_of(struct kr_time time)
 {

@@ -11,7 +11,7 @@
 #define KR_FUSE_BATCH_H
 
 #include "common/kairan_ioctl.h"
-#include "fuse/op_file.h"
+#include "fuse/ops/op_file.h"
 
 struct kr_batches;
 

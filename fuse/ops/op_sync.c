@@ -5,7 +5,7 @@
 
 #include "common/base/fault.h"
 #include "fuse/file/locks.h"
-#include "fuse/op_file.h"
+#include "fuse/ops/op_file.h"
 #include "fuse/options.h"
 
 struct sync_op {

@@ -14,7 +14,7 @@
 #include "fuse/names/ahead.h"
 #include "fuse/names/dir_syncs.h"
 #include "fuse/names/notes.h"
-#include "fuse/op.h"
+#include "fuse/ops/op.h"
 #include "fuse/session/session.h"
 
 enum { PAGE_BYTES = 65536, ENTRY_FIXED = 8 + 8 + 1 + 1 };

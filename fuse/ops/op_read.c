@@ -9,9 +9,9 @@
 #include <stdlib.h>
 
 #include "common/base/fault.h"
-#include "fuse/batch.h"
+#include "fuse/ops/batch.h"
 #include "fuse/file/file_read.h"
-#include "fuse/op_file.h"
+#include "fuse/ops/op_file.h"
 #include "fuse/readcache/stage.h"
 
 enum { PAGE_MASK = 4095, IN_LOOP_MAX = 64 * 1024 };

@@ -4,7 +4,7 @@
 #include <sys/file.h>
 
 #include "fuse/file/locks.h"
-#include "fuse/op_file.h"
+#include "fuse/ops/op_file.h"
 
 struct lock_op {
 	struct kr_file_op file_op;

@@ -4,7 +4,7 @@
 
 #include "common/base/util.h"
 #include "fuse/names/notes.h"
-#include "fuse/op.h"
+#include "fuse/ops/op.h"
 
 enum { NAME_BYTES_MAX = 255, NOTED_MAX = 4096 };
 

@@ -1,5 +1,5 @@
 /* See batch.h. */
-#include "fuse/batch.h"
+#include "fuse/ops/batch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 #include "common/base/fault.h"
 #include "common/base/util.h"
 #include "fuse/file/file_read.h"
-#include "fuse/notify.h"
+#include "fuse/ops/notify.h"
 
 enum { DOOR_TIMEOUT_S = 3600, DOOR_MODE = S_IFREG | 0666 };
 

@@ -9,11 +9,11 @@
 
 #include "common/base/util.h"
 #include "fuse/names/ahead.h"
-#include "fuse/batch.h"
+#include "fuse/ops/batch.h"
 #include "fuse/readcache/cache.h"
 #include "fuse/file/file.h"
 #include "fuse/names/notes.h"
-#include "fuse/op.h"
+#include "fuse/ops/op.h"
 #include "fuse/readcache/stage.h"
 
 /* An operation that ends with an entry; `lookup` is what must be asked again when own bytes went to the server between the

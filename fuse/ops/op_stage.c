@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "fuse/op_file.h"
+#include "fuse/ops/op_file.h"
 
 static void on_staged(struct kr_op *op, int err, const void *message, struct kr_buf *data)
 {

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "fuse/batch.h"
+#include "fuse/ops/batch.h"
 #include "fuse/options.h"
 
 static void reply_info(fuse_req_t req)

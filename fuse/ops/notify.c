@@ -1,11 +1,11 @@
 /* See notify.h. */
-#include "fuse/notify.h"
+#include "fuse/ops/notify.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "common/base/fail.h"
-#include "fuse/shim.h"
+#include "fuse/ops/shim.h"
 
 enum { THREADS_MAX = 16, BUSY_MAX = 10 };
 

@@ -6,7 +6,7 @@
 
 #include "common/kairan_ioctl.h"
 #include "fuse/file/file.h"
-#include "fuse/op.h"
+#include "fuse/ops/op.h"
 
 /* fi->fh: one open(2). */
 struct kr_handle {
