@@ -16,7 +16,7 @@
 #include "common/base/text.h"
 #include "common/base/types.h"
 #include "common/base/util.h"
-#include "fuse/control_place.h"
+#include "fuse/daemon/control_place.h"
 
 enum { STATUS_MAX = 64 << 20, TIMEOUT_MAX_S = 1000000000 };
 

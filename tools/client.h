@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "fuse/mountpoint.h"
+#include "fuse/daemon/mountpoint.h"
 #include "tools/login.h"
 
 /* Exit codes of all commands that talk to daemons. */

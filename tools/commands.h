@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "fuse/mountpoint.h"
+#include "fuse/daemon/mountpoint.h"
 
 int kr_tool_status(int argc, char **argv);
 int kr_tool_flush(int argc, char **argv);

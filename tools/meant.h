@@ -13,7 +13,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "fuse/mountpoint.h"
+#include "fuse/daemon/mountpoint.h"
 
 struct kr_meant;
 

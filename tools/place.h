@@ -3,7 +3,7 @@
 #ifndef KR_TOOLS_PLACE_H
 #define KR_TOOLS_PLACE_H
 
-#include "fuse/mountpoint.h"
+#include "fuse/daemon/mountpoint.h"
 
 /* The mount that PATH (any path on it, or a mount point; it need not be there) lies on. Symbolic links are followed up to the
  * mount; what lies on it is taken by its letters, without "." and "..": *RET_BELOW (owned; may be NULL: not asked for) is

@@ -17,9 +17,9 @@
 #include "tools/client.h"
 
 #ifdef KR_REPLAY
-#include "fuse/localdir.h"
-#include "fuse/options.h"
-#include "fuse/serve.h"
+#include "fuse/daemon/localdir.h"
+#include "fuse/daemon/options.h"
+#include "fuse/daemon/serve.h"
 
 enum { IDENTITY_MAX = 8192 };
 

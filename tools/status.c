@@ -9,7 +9,7 @@
 #include "common/base/fail.h"
 #include "common/base/text.h"
 #include "common/base/util.h"
-#include "fuse/control_place.h"
+#include "fuse/daemon/control_place.h"
 #include "tools/client.h"
 #include "tools/commands.h"
 #include "tools/health.h"

@@ -23,9 +23,9 @@
 #include "common/base/util.h"
 #include "fuse/ops/batch.h"
 #include "fuse/base/cpus.h"
-#include "fuse/mountpoint.h"
+#include "fuse/daemon/mountpoint.h"
 #include "fuse/ops/op.h"
-#include "fuse/options.h"
+#include "fuse/daemon/options.h"
 
 /* The kernel has no more than BACKGROUND requests out for its pages, the rest waits there.  Those that bring pages in may wait for other nodes, which
  * may wait for those that write pages back, and these for a place behind the former: two nodes of which each reads ahead in 300 files that the other

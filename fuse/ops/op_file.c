@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "fuse/file/locks.h"
-#include "fuse/options.h"
+#include "fuse/daemon/options.h"
 
 static void wake(struct kr_file_waiter *waiter)
 {

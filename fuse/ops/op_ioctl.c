@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "fuse/ops/batch.h"
-#include "fuse/options.h"
+#include "fuse/daemon/options.h"
 
 static void reply_info(fuse_req_t req)
 {

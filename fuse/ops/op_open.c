@@ -16,7 +16,7 @@
 #include "fuse/ops/batch.h"
 #include "fuse/names/notes.h"
 #include "fuse/ops/op_file.h"
-#include "fuse/options.h"
+#include "fuse/daemon/options.h"
 #include "fuse/ops/shim.h"
 #include "fuse/readcache/stage.h"
 

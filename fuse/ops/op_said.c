@@ -13,7 +13,7 @@
 #include "common/base/util.h"
 #include "fuse/ops/notify.h"
 #include "fuse/ops/op.h"
-#include "fuse/options.h"
+#include "fuse/daemon/options.h"
 #include "fuse/ops/shim.h"
 
 static struct timespec timespec_of(struct kr_time time)

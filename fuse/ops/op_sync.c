@@ -6,7 +6,7 @@
 #include "common/base/fault.h"
 #include "fuse/file/locks.h"
 #include "fuse/ops/op_file.h"
-#include "fuse/options.h"
+#include "fuse/daemon/options.h"
 
 struct sync_op {
 	struct kr_file_op file_op;

@@ -12,10 +12,10 @@
 #include "common/rpc/notes.h"
 #include "common/base/util.h"
 #include "fuse/names/dir_syncs.h"
-#include "fuse/localdir.h"
+#include "fuse/daemon/localdir.h"
 #include "fuse/session/login.h"
 #include "fuse/names/notes.h"
-#include "fuse/options.h"
+#include "fuse/daemon/options.h"
 #include "fuse/session/session_priv.h"
 
 enum { LEASE_MAX_MS = 3600000, SAY_AGAIN_S = 60 };

@@ -7,8 +7,8 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/writeback/flush.h"
-#include "fuse/localdir.h"
-#include "fuse/options.h"
+#include "fuse/daemon/localdir.h"
+#include "fuse/daemon/options.h"
 
 enum { LOOK_MS = 10 };
 

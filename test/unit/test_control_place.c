@@ -1,5 +1,5 @@
 /* Where the control sockets of mounts are written down.  The device's number is none that the kernel gives. */
-#include "fuse/control_place.h"
+#include "fuse/daemon/control_place.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -10,7 +10,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "fuse/options.h"
+#include "fuse/daemon/options.h"
 
 static struct kr_mount_options options;
 

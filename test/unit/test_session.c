@@ -10,10 +10,10 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "fuse/localdir.h"
+#include "fuse/daemon/localdir.h"
 #include "fuse/session/login.h"
 #include "fuse/names/notes.h"
-#include "fuse/options.h"
+#include "fuse/daemon/options.h"
 #include "fuse/session/rpc.h"
 #include "fuse/session/session.h"
 

@@ -1,5 +1,5 @@
 /* See control_place.h. */
-#include "fuse/control_place.h"
+#include "fuse/daemon/control_place.h"
 
 #include <dirent.h>
 #include <errno.h>

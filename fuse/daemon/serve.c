@@ -4,7 +4,7 @@
  * The end has one of two beginnings: the kernel ends the session (fusermount3 -u: the workers return), or a signal comes:
  * then what is unflushed is drained first, with the mount still serving, and the daemon unmounts itself.
  */
-#include "fuse/serve.h"
+#include "fuse/daemon/serve.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -16,22 +16,22 @@
 #include "fuse/ops/batch.h"
 #include "fuse/readcache/bring.h"
 #include "fuse/readcache/cache.h"
-#include "fuse/control.h"
+#include "fuse/daemon/control.h"
 #include "fuse/names/dir_syncs.h"
 #include "fuse/writeback/drain.h"
 #include "fuse/file/file.h"
 #include "fuse/readcache/hops.h"
 #include "fuse/names/inode.h"
 #include "fuse/ops/kernel.h"
-#include "fuse/localdir.h"
+#include "fuse/daemon/localdir.h"
 #include "fuse/file/locks.h"
 #include "fuse/base/loop.h"
 #include "fuse/names/notes.h"
 #include "fuse/ops/notify.h"
 #include "fuse/ops/op.h"
-#include "fuse/options.h"
+#include "fuse/daemon/options.h"
 #include "fuse/session/rpc.h"
-#include "fuse/serve_priv.h"
+#include "fuse/daemon/serve_priv.h"
 
 enum { LATE_DRAIN_MS = 2000 };
 

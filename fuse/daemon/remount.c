@@ -1,5 +1,5 @@
 /* See remount.h. */
-#include "fuse/remount.h"
+#include "fuse/daemon/remount.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "fuse/mountpoint.h"
+#include "fuse/daemon/mountpoint.h"
 
 static const struct {
 	const char *word;

@@ -25,11 +25,11 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/base/cpus.h"
-#include "fuse/localdir.h"
-#include "fuse/mountpoint.h"
-#include "fuse/options.h"
-#include "fuse/remount.h"
-#include "fuse/serve.h"
+#include "fuse/daemon/localdir.h"
+#include "fuse/daemon/mountpoint.h"
+#include "fuse/daemon/options.h"
+#include "fuse/daemon/remount.h"
+#include "fuse/daemon/serve.h"
 
 enum { PROBE_SECONDS = 30 };
 

@@ -1,5 +1,5 @@
 /* See mount_status.h.  The kairan command prints this; README and kairan(1) describe its fields. */
-#include "fuse/mount_status.h"
+#include "fuse/daemon/mount_status.h"
 
 #include <unistd.h>
 
@@ -11,10 +11,10 @@
 #include "fuse/writeback/flush.h"
 #include "fuse/readcache/hops.h"
 #include "fuse/names/inode.h"
-#include "fuse/localdir.h"
+#include "fuse/daemon/localdir.h"
 #include "fuse/names/notes.h"
 #include "fuse/ops/op.h"
-#include "fuse/options.h"
+#include "fuse/daemon/options.h"
 #include "fuse/session/rpc.h"
 #include "fuse/session/session.h"
 

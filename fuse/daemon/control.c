@@ -1,5 +1,5 @@
 /* See control.h. */
-#include "fuse/control.h"
+#include "fuse/daemon/control.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,11 +14,11 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "fuse/control_place.h"
+#include "fuse/daemon/control_place.h"
 #include "fuse/file/file.h"
 #include "fuse/writeback/flush.h"
-#include "fuse/localdir.h"
-#include "fuse/mount_status.h"
+#include "fuse/daemon/localdir.h"
+#include "fuse/daemon/mount_status.h"
 
 enum { PIECE = 60000, BACKLOG = 16, CONNECTIONS_MAX = 64 };
 

@@ -5,7 +5,7 @@
 #ifndef KR_FUSE_CONTROL_PLACE_H
 #define KR_FUSE_CONTROL_PLACE_H
 
-#include "fuse/mountpoint.h"
+#include "fuse/daemon/mountpoint.h"
 
 /* For the daemon: notes that the mount's control socket is at SOCKET. -errno with a reason. */
 int kr_control_place_write(unsigned dev_major, unsigned dev_minor, const char *socket);

@@ -1,5 +1,5 @@
 /* See mountpoint.h. */
-#include "fuse/mountpoint.h"
+#include "fuse/daemon/mountpoint.h"
 
 #include <dirent.h>
 #include <errno.h>
