@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "mpiio/typemap_mpi.h"
+#include "mpiio/datatype/typemap_mpi.h"
 
 /* Maps of derived types are kept at the type. */
 static int map_of(MPI_Datatype datatype, struct kr_typemap **ret_map)

@@ -4,7 +4,7 @@
 
 #include <mpi.h>
 
-#include "mpiio/shape.h"
+#include "mpiio/datatype/shape.h"
 
 struct kr_access {
 	bool writing;

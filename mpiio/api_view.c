@@ -6,8 +6,8 @@
 #include "mpiio/errors.h"
 #include "mpiio/file.h"
 #include "mpiio/info.h"
-#include "mpiio/plain_view.h"
-#include "mpiio/typemap_mpi.h"
+#include "mpiio/datatype/plain_view.h"
+#include "mpiio/datatype/typemap_mpi.h"
 
 /* The filetype's map; NULL where it cannot be known, or the arguments are for the MPI library to refuse. */
 static struct kr_typemap *map_of(MPI_Datatype etype, MPI_Datatype filetype)

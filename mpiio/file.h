@@ -20,7 +20,7 @@
 #include "mpiio/io_thread.h"
 #include "mpiio/mount.h"
 #include "mpiio/own_view.h"
-#include "mpiio/shape.h"
+#include "mpiio/datatype/shape.h"
 #include "mpiio/slots.h"
 #include "mpiio/topology.h"
 #include "mpiio/trace.h"

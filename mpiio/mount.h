@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "common/kairan_ioctl.h"
-#include "mpiio/cursor.h"
+#include "mpiio/datatype/cursor.h"
 
 struct kr_mount;
 

@@ -8,7 +8,7 @@
 
 #include <mpi.h>
 
-#include "mpiio/extents.h"
+#include "mpiio/datatype/extents.h"
 #include "mpiio/io_thread.h"
 
 struct kr_plan;

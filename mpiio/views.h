@@ -12,7 +12,7 @@
 #include <mpi.h>
 #include <stdbool.h>
 
-#include "mpiio/view.h"
+#include "mpiio/datatype/view.h"
 
 enum { KR_VIEW_SLOTS = 8, KR_VIEW_BYTES_MAX = 1 << 30 };
 

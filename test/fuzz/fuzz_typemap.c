@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mpiio/extents.h"
-#include "mpiio/leb128.h"
-#include "mpiio/view.h"
+#include "mpiio/datatype/extents.h"
+#include "mpiio/datatype/leb128.h"
+#include "mpiio/datatype/view.h"
 #include "test/fuzz/fuzz.h"
 #include "test/unit/mpi_same_map.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/base/util.h"
-#include "mpiio/typemap.h"
+#include "mpiio/datatype/typemap.h"
 
 enum { MODEL_MAX = 3000 };
 

@@ -2,7 +2,7 @@
 #ifndef KR_TEST_MPI_SAME_MAP_H
 #define KR_TEST_MPI_SAME_MAP_H
 
-#include "mpiio/typemap_priv.h"
+#include "mpiio/datatype/typemap_priv.h"
 
 static inline bool same_map(const struct kr_typemap *a, const struct kr_typemap *b)
 {

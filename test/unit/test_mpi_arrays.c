@@ -6,7 +6,7 @@
 #include <cmocka.h>
 #include <errno.h>
 
-#include "mpiio/cursor.h"
+#include "mpiio/datatype/cursor.h"
 #include "test/unit/mpi_random_map.h"
 
 /* LENGTH bytes, of which one begins each EXTENT. */

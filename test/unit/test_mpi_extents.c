@@ -6,8 +6,8 @@
 #include <cmocka.h>
 #include <errno.h>
 
-#include "mpiio/extents.h"
-#include "mpiio/view.h"
+#include "mpiio/datatype/extents.h"
+#include "mpiio/datatype/view.h"
 #include "test/unit/mpi_random_map.h"
 
 enum { RANKS = 9, SPACE = 4096 };

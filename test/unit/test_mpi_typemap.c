@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "mpiio/cursor.h"
+#include "mpiio/datatype/cursor.h"
 #include "test/unit/mpi_random_map.h"
 #include "test/unit/mpi_same_map.h"
 

@@ -9,10 +9,10 @@
 #include <malloc.h>
 #include <stdio.h>
 
-#include "mpiio/cursor.h"
+#include "mpiio/datatype/cursor.h"
 #include "mpiio/topology_mpi.h"
-#include "mpiio/typemap_mpi.h"
-#include "mpiio/plain_view.h"
+#include "mpiio/datatype/typemap_mpi.h"
+#include "mpiio/datatype/plain_view.h"
 #include "test/unit/mpi_random_type.h"
 #include "test/unit/mpi_same_map.h"
 

@@ -6,7 +6,7 @@
 #include <cmocka.h>
 #include <errno.h>
 
-#include "mpiio/view.h"
+#include "mpiio/datatype/view.h"
 #include "test/unit/mpi_random_map.h"
 
 enum { SEEDS = 3000 };

@@ -1,5 +1,5 @@
 /* Merging the runs of many cursors; see extents.h. */
-#include "mpiio/extents.h"
+#include "mpiio/datatype/extents.h"
 
 #include <errno.h>
 #include <stdlib.h>

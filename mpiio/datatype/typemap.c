@@ -1,11 +1,11 @@
 /* Typemaps: constructors over layout nodes, and what can be asked of them; see typemap.h. */
-#include "mpiio/typemap.h"
+#include "mpiio/datatype/typemap.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "common/base/util.h"
-#include "mpiio/typemap_priv.h"
+#include "mpiio/datatype/typemap_priv.h"
 
 int kr_typemap_make(int64_t displacement, int64_t lb, int64_t extent, struct kr_typenode *layout,
 	struct kr_typemap **ret_map)

@@ -5,13 +5,13 @@
  * a repeat (or where the endless row of tiles is one), leaf_more of its runs follow at leaf_stride without a look at the
  * levels: the index kept there is then not up to date.  Init has checked that no offset of the walk overflows.
  */
-#include "mpiio/cursor.h"
+#include "mpiio/datatype/cursor.h"
 
 #include <assert.h>
 #include <errno.h>
 
 #include "common/base/util.h"
-#include "mpiio/typemap_priv.h"
+#include "mpiio/datatype/typemap_priv.h"
 
 /* The part of LIST in which data byte DATA lies. */
 static uint64_t find_data(const struct kr_typenode *list, uint64_t data)

@@ -11,7 +11,7 @@
 #ifndef KR_MPIIO_CURSOR_H
 #define KR_MPIIO_CURSOR_H
 
-#include "mpiio/typemap.h"
+#include "mpiio/datatype/typemap.h"
 
 struct kr_run {
 	int64_t offset;

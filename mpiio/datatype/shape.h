@@ -8,7 +8,7 @@
 #ifndef KR_MPIIO_SHAPE_H
 #define KR_MPIIO_SHAPE_H
 
-#include "mpiio/view.h"
+#include "mpiio/datatype/view.h"
 
 struct kr_shape {
 	enum { KR_SHAPE_UNKNOWN, KR_SHAPE_TILES, KR_SHAPE_ONE_TILE, KR_SHAPE_UNORDERED } kind;

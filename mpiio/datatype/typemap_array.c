@@ -4,7 +4,7 @@
 #include <errno.h>
 
 #include "common/base/util.h"
-#include "mpiio/typemap_priv.h"
+#include "mpiio/datatype/typemap_priv.h"
 
 /* What the dimensions so far have made of the element. */
 struct array {

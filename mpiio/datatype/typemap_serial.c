@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "common/base/util.h"
-#include "mpiio/leb128.h"
-#include "mpiio/typemap_priv.h"
+#include "mpiio/datatype/leb128.h"
+#include "mpiio/datatype/typemap_priv.h"
 
 enum { VERSION = 1 };
 

@@ -7,7 +7,7 @@
 #ifndef KR_MPIIO_VIEW_H
 #define KR_MPIIO_VIEW_H
 
-#include "mpiio/cursor.h"
+#include "mpiio/datatype/cursor.h"
 
 struct kr_view {
 	int64_t displacement; /* >= 0 */

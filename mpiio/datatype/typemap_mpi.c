@@ -1,7 +1,7 @@
 /* MPI datatypes as typemaps, by envelope and contents (MPI-3.1, 4.1.13; MPI-4.0, 5.1.13 for large counts); see
  * typemap_mpi.h.  Calls PMPI_, so that tools do not see our look at the user's types.
  */
-#include "mpiio/typemap_mpi.h"
+#include "mpiio/datatype/typemap_mpi.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "common/base/util.h"
-#include "mpiio/typemap_priv.h"
+#include "mpiio/datatype/typemap_priv.h"
 
 /* Lists within lists are taken apart up to this many parts; beyond, keeping them together may be what makes them small. */
 enum { SPLICE_MAX = 256, RECENT = 256 };

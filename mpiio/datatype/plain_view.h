@@ -11,7 +11,7 @@
 #include <mpi.h>
 #include <stdbool.h>
 
-#include "mpiio/typemap.h"
+#include "mpiio/datatype/typemap.h"
 
 struct kr_plain_view {
 	MPI_Offset displacement;

@@ -1,5 +1,5 @@
 /* See shape.h. */
-#include "mpiio/shape.h"
+#include "mpiio/datatype/shape.h"
 
 #include <errno.h>
 

@@ -1,11 +1,11 @@
 /* See plain_view.h. */
-#include "mpiio/plain_view.h"
+#include "mpiio/datatype/plain_view.h"
 
 #include <stdlib.h>
 
 #include "common/base/util.h"
-#include "mpiio/cursor.h"
-#include "mpiio/typemap_priv.h"
+#include "mpiio/datatype/cursor.h"
+#include "mpiio/datatype/typemap_priv.h"
 
 /* A block's length is an int; a list longer than this would cost more than the library's bugs. */
 enum { BLOCK_MAX = 1 << 30, BLOCKS_MAX = 1 << 24 };

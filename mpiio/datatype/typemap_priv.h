@@ -2,7 +2,7 @@
 #ifndef KR_MPIIO_TYPEMAP_PRIV_H
 #define KR_MPIIO_TYPEMAP_PRIV_H
 
-#include "mpiio/typemap.h"
+#include "mpiio/datatype/typemap.h"
 
 enum kr_typenode_kind { KR_NODE_BYTES, KR_NODE_REPEAT, KR_NODE_LIST };
 

@@ -10,7 +10,7 @@
 
 #include <mpi.h>
 
-#include "mpiio/typemap.h"
+#include "mpiio/datatype/typemap.h"
 
 /* TYPE (need not be committed) as an owned map.  -ENOMEM, -EOVERFLOW, -E2BIG; -EOPNOTSUPP: a combiner that this code
  * does not know; -EPROTO: the library contradicts itself; -EIO: an MPI call failed (error handlers may have run). */

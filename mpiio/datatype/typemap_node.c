@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/base/util.h"
-#include "mpiio/typemap_priv.h"
+#include "mpiio/datatype/typemap_priv.h"
 
 void kr_typenode_put(struct kr_typenode *node)
 {

@@ -6,7 +6,7 @@
 #ifndef KR_MPIIO_EXTENTS_H
 #define KR_MPIIO_EXTENTS_H
 
-#include "mpiio/cursor.h"
+#include "mpiio/datatype/cursor.h"
 
 /* Sorted, disjoint, not touching each other. */
 struct kr_extents {

@@ -1,12 +1,12 @@
 /* File views; see view.h. */
-#include "mpiio/view.h"
+#include "mpiio/datatype/view.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "common/base/util.h"
-#include "mpiio/leb128.h"
-#include "mpiio/typemap_priv.h"
+#include "mpiio/datatype/leb128.h"
+#include "mpiio/datatype/typemap_priv.h"
 
 /* All but the whole number of etypes, which the filetype has but its tile need not. */
 static int init_tile(struct kr_view *view, int64_t displacement, uint64_t etype_size, struct kr_typemap *filetype)
