@@ -10,7 +10,7 @@
 
 #include "mpiio/access.h"
 #include "mpiio/file.h"
-#include "mpiio/stripes.h"
+#include "mpiio/schedule/stripes.h"
 
 struct kr_call_record {
 	uint64_t start, count, runs; /* data bytes of the view; regions of the file, at most */

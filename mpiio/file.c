@@ -10,12 +10,12 @@
 #include "common/base/fail.h"
 #include "common/base/util.h"
 #include "mpiio/collective.h"
-#include "mpiio/config.h"
+#include "mpiio/schedule/config.h"
 #include "mpiio/errors.h"
 #include "mpiio/info.h"
 #include "mpiio/real.h"
-#include "mpiio/ring_order.h"
-#include "mpiio/topology_mpi.h"
+#include "mpiio/schedule/ring_order.h"
+#include "mpiio/schedule/topology_mpi.h"
 
 enum { STRIPE_DEFAULT = 4 << 20 };
 

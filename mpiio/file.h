@@ -16,13 +16,13 @@
 #include <stdbool.h>
 
 #include "common/base/table.h"
-#include "mpiio/hints.h"
+#include "mpiio/schedule/hints.h"
 #include "mpiio/io_thread.h"
 #include "mpiio/mount.h"
 #include "mpiio/own_view.h"
 #include "mpiio/datatype/shape.h"
 #include "mpiio/slots.h"
-#include "mpiio/topology.h"
+#include "mpiio/schedule/topology.h"
 #include "mpiio/trace.h"
 #include "mpiio/turns.h"
 #include "mpiio/views.h"

@@ -5,7 +5,7 @@
 #include <mpi.h>
 #include <stdbool.h>
 
-#include "mpiio/hints.h"
+#include "mpiio/schedule/hints.h"
 
 /* Takes every hint of INFO (MPI_INFO_NULL: none) that is usable.  Whether there was one. */
 bool kr_info_read(MPI_Info info, struct kr_hints *hints);

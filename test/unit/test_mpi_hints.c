@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "mpiio/hints.h"
+#include "mpiio/schedule/hints.h"
 
 static struct kr_hints defaults(void)
 {

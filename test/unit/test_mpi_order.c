@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "mpiio/order.h"
-#include "mpiio/ring_order.h"
+#include "mpiio/schedule/order.h"
+#include "mpiio/schedule/ring_order.h"
 #include "test/unit/mpi_random_map.h"
 
 enum { RANKS_MAX = 40 };

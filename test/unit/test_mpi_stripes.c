@@ -6,7 +6,7 @@
 #include <cmocka.h>
 #include <errno.h>
 
-#include "mpiio/stripes.h"
+#include "mpiio/schedule/stripes.h"
 #include "test/unit/mpi_random_map.h"
 
 /* As the head of stripes.h says; whatever the range. */

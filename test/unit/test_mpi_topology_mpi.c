@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mpiio/topology_mpi.h"
+#include "mpiio/schedule/topology_mpi.h"
 
 static int mistakes;
 

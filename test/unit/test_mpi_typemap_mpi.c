@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "mpiio/datatype/cursor.h"
-#include "mpiio/topology_mpi.h"
+#include "mpiio/schedule/topology_mpi.h"
 #include "mpiio/datatype/typemap_mpi.h"
 #include "mpiio/datatype/plain_view.h"
 #include "test/unit/mpi_random_type.h"

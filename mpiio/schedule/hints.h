@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "mpiio/order.h"
+#include "mpiio/schedule/order.h"
 
 enum kr_switch { KR_DISABLE, KR_ENABLE, KR_AUTOMATIC };
 

@@ -1,5 +1,5 @@
 /* Schedules of sends and receives; see order.h for their definitions. */
-#include "mpiio/order.h"
+#include "mpiio/schedule/order.h"
 
 #include <errno.h>
 #include <stdlib.h>

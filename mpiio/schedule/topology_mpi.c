@@ -1,7 +1,7 @@
 /* Gathers who runs where; see topology_mpi.h.  Whatever fails on one rank fails on all: they agree before each step that
  * others wait for.
  */
-#include "mpiio/topology_mpi.h"
+#include "mpiio/schedule/topology_mpi.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* See config.h. */
-#include "mpiio/config.h"
+#include "mpiio/schedule/config.h"
 
 #include <pthread.h>
 #include <stdio.h>

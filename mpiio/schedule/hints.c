@@ -1,5 +1,5 @@
 /* See hints.h. */
-#include "mpiio/hints.h"
+#include "mpiio/schedule/hints.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,10 +1,10 @@
 /* See ring_order.h. */
-#include "mpiio/ring_order.h"
+#include "mpiio/schedule/ring_order.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "mpiio/topology.h"
+#include "mpiio/schedule/topology.h"
 
 static int compare(const void *a, const void *b)
 {

@@ -1,5 +1,5 @@
 /* Stripe arithmetic; see stripes.h. */
-#include "mpiio/stripes.h"
+#include "mpiio/schedule/stripes.h"
 
 #include <errno.h>
 

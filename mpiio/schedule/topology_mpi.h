@@ -4,7 +4,7 @@
 
 #include <mpi.h>
 
-#include "mpiio/topology.h"
+#include "mpiio/schedule/topology.h"
 
 /* Collective over COMM.  RING is this node's position in the mount's ring, or KR_NO_RING.  With KAIRAN_MPIIO_NODE in
  * the environment (the same on all ranks or on none; a rank's pretended node name) ranks are grouped by that name

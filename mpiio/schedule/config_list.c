@@ -1,5 +1,5 @@
 /* The aggregators' list of hosts; see config_list.h. */
-#include "mpiio/config_list.h"
+#include "mpiio/schedule/config_list.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -1,12 +1,12 @@
 /* Nodes, ranks and aggregators; see topology.h.  The list of hosts: config_list.c. */
-#include "mpiio/topology.h"
+#include "mpiio/schedule/topology.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/util.h"
-#include "mpiio/config_list.h"
+#include "mpiio/schedule/config_list.h"
 
 /* A node while it is numbered. */
 struct found {
