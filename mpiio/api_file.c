@@ -5,7 +5,7 @@
 #include "common/base/util.h"
 #include "mpiio/api.h"
 #include "mpiio/errors.h"
-#include "mpiio/file.h"
+#include "mpiio/twophase/file.h"
 #include "mpiio/info.h"
 
 int PMPI_File_open(MPI_Comm comm, const char *filename, int amode, MPI_Info info, MPI_File *fh)

@@ -4,7 +4,7 @@
 #include "common/base/util.h"
 #include "mpiio/api.h"
 #include "mpiio/errors.h"
-#include "mpiio/file.h"
+#include "mpiio/twophase/file.h"
 #include "mpiio/info.h"
 #include "mpiio/datatype/plain_view.h"
 #include "mpiio/datatype/typemap_mpi.h"

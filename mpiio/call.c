@@ -2,9 +2,9 @@
 #include "mpiio/call.h"
 
 #include "common/base/util.h"
-#include "mpiio/collective.h"
+#include "mpiio/twophase/collective.h"
 #include "mpiio/errors.h"
-#include "mpiio/independent.h"
+#include "mpiio/twophase/independent.h"
 
 static int check_mode(const struct kr_mpifile *file, bool writing)
 {

@@ -2,8 +2,8 @@
 #ifndef KR_MPIIO_CALL_H
 #define KR_MPIIO_CALL_H
 
-#include "mpiio/access.h"
-#include "mpiio/file.h"
+#include "mpiio/twophase/access.h"
+#include "mpiio/twophase/file.h"
 
 /* The arguments of a data call. */
 struct kr_call {

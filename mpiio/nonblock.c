@@ -13,9 +13,9 @@
 
 #include "common/base/util.h"
 #include "mpiio/call.h"
-#include "mpiio/collective.h"
+#include "mpiio/twophase/collective.h"
 #include "mpiio/errors.h"
-#include "mpiio/independent.h"
+#include "mpiio/twophase/independent.h"
 
 struct operation {
 	struct kr_io_job job; /* first: what the worker gets */

@@ -1,4 +1,4 @@
-/* Inside of `kairan gantt`: events of phase traces (mpiio/trace_format.h), read into memory, drawn and summed up. */
+/* Inside of `kairan gantt`: events of phase traces (mpiio/twophase/trace_format.h), read into memory, drawn and summed up. */
 #ifndef KR_TOOLS_GANTT_H
 #define KR_TOOLS_GANTT_H
 
@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "mpiio/trace_format.h"
+#include "mpiio/twophase/trace_format.h"
 
 struct kr_gantt {
 	struct kr_trace_event *events; /* by file, open, call, node, rank, phase, start */

@@ -1,4 +1,4 @@
-/* Reads phase traces: JSON lines as mpiio/trace_format.h defines them. */
+/* Reads phase traces: JSON lines as mpiio/twophase/trace_format.h defines them. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "mpiio/io_thread.h"
+#include "mpiio/twophase/io_thread.h"
 
 struct counted {
 	struct kr_io_job job; /* first */

@@ -8,8 +8,8 @@
 #ifndef KR_MPIIO_COLLECTIVE_H
 #define KR_MPIIO_COLLECTIVE_H
 
-#include "mpiio/access.h"
-#include "mpiio/file.h"
+#include "mpiio/twophase/access.h"
+#include "mpiio/twophase/file.h"
 #include "mpiio/schedule/stripes.h"
 
 struct kr_call_record {

@@ -6,10 +6,10 @@
 #include "common/base/fail.h"
 #include "common/base/util.h"
 #include "mpiio/errors.h"
-#include "mpiio/slots.h"
-#include "mpiio/tags.h"
-#include "mpiio/twophase.h"
-#include "mpiio/window.h"
+#include "mpiio/twophase/slots.h"
+#include "mpiio/twophase/tags.h"
+#include "mpiio/twophase/twophase.h"
+#include "mpiio/twophase/window.h"
 
 struct writer {
 	struct kr_plan *plan;

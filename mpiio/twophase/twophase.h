@@ -20,7 +20,7 @@
 #ifndef KR_MPIIO_TWOPHASE_H
 #define KR_MPIIO_TWOPHASE_H
 
-#include "mpiio/collective.h"
+#include "mpiio/twophase/collective.h"
 
 /* This rank's part of the planned call; an MPI error class of this rank's alone.  *RET_DONE: its bytes done. */
 int kr_twophase_write(struct kr_plan *plan, uint64_t *ret_done);

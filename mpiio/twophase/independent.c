@@ -1,5 +1,5 @@
 /* See independent.h. */
-#include "mpiio/independent.h"
+#include "mpiio/twophase/independent.h"
 
 #include <errno.h>
 #include <stdlib.h>

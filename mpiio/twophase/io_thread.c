@@ -1,5 +1,5 @@
 /* See io_thread.h. */
-#include "mpiio/io_thread.h"
+#include "mpiio/twophase/io_thread.h"
 
 #include <signal.h>
 #include <time.h>

@@ -9,7 +9,7 @@
 #include <mpi.h>
 
 #include "mpiio/datatype/extents.h"
-#include "mpiio/io_thread.h"
+#include "mpiio/twophase/io_thread.h"
 
 struct kr_plan;
 

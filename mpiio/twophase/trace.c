@@ -1,5 +1,5 @@
 /* See trace.h. */
-#include "mpiio/trace.h"
+#include "mpiio/twophase/trace.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "mpiio/tags.h"
+#include "mpiio/twophase/tags.h"
 
 struct kr_trace {
 	char *path, *file;

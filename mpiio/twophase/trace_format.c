@@ -1,5 +1,5 @@
 /* Writes the lines of a phase trace; see trace_format.h.  No state, any thread. */
-#include "mpiio/trace_format.h"
+#include "mpiio/twophase/trace_format.h"
 
 #include <inttypes.h>
 #include <stdbool.h>

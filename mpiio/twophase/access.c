@@ -1,5 +1,5 @@
 /* See access.h. */
-#include "mpiio/access.h"
+#include "mpiio/twophase/access.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* See collective.h. */
-#include "mpiio/collective.h"
+#include "mpiio/twophase/collective.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 #include "common/base/fail.h"
 #include "common/base/util.h"
 #include "mpiio/errors.h"
-#include "mpiio/independent.h"
-#include "mpiio/twophase.h"
+#include "mpiio/twophase/independent.h"
+#include "mpiio/twophase/twophase.h"
 
 /* Regions of the file that COUNT bytes of a view fall into, at most. */
 static uint64_t count_runs(const struct kr_view *view, uint64_t count)

@@ -1,5 +1,5 @@
 /* See file.h. */
-#include "mpiio/file.h"
+#include "mpiio/twophase/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "mpiio/collective.h"
+#include "mpiio/twophase/collective.h"
 #include "mpiio/schedule/config.h"
 #include "mpiio/errors.h"
 #include "mpiio/info.h"

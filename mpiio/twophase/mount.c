@@ -1,5 +1,5 @@
 /* See mount.h. */
-#include "mpiio/mount.h"
+#include "mpiio/twophase/mount.h"
 
 #include <ctype.h>
 #include <errno.h>

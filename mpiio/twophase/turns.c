@@ -1,8 +1,8 @@
 /* See turns.h. */
-#include "mpiio/turns.h"
+#include "mpiio/twophase/turns.h"
 
 #include "mpiio/errors.h"
-#include "mpiio/file.h"
+#include "mpiio/twophase/file.h"
 
 static bool get(bool *flag)
 {

@@ -5,8 +5,8 @@
 #ifndef KR_MPIIO_INDEPENDENT_H
 #define KR_MPIIO_INDEPENDENT_H
 
-#include "mpiio/access.h"
-#include "mpiio/file.h"
+#include "mpiio/twophase/access.h"
+#include "mpiio/twophase/file.h"
 
 /* Does ACCESS; what our types cannot express goes through MPI's own explicit offset calls.  An MPI error class; *RET_DONE:
  * bytes done (a read may end at the file's end).  _alone is an independent call, _direct this rank's part of a collective one

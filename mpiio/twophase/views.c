@@ -1,5 +1,5 @@
 /* See views.h. */
-#include "mpiio/views.h"
+#include "mpiio/twophase/views.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "common/base/fail.h"
 #include "common/base/table.h"
 #include "common/base/util.h"
-#include "mpiio/tags.h"
+#include "mpiio/twophase/tags.h"
 
 int kr_views_init(struct kr_views *views, int ranks)
 {

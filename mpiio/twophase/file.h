@@ -17,16 +17,16 @@
 
 #include "common/base/table.h"
 #include "mpiio/schedule/hints.h"
-#include "mpiio/io_thread.h"
-#include "mpiio/mount.h"
+#include "mpiio/twophase/io_thread.h"
+#include "mpiio/twophase/mount.h"
 #include "mpiio/own_view.h"
 #include "mpiio/datatype/shape.h"
-#include "mpiio/slots.h"
+#include "mpiio/twophase/slots.h"
 #include "mpiio/schedule/topology.h"
-#include "mpiio/trace.h"
-#include "mpiio/turns.h"
-#include "mpiio/views.h"
-#include "mpiio/window.h"
+#include "mpiio/twophase/trace.h"
+#include "mpiio/twophase/turns.h"
+#include "mpiio/twophase/views.h"
+#include "mpiio/twophase/window.h"
 
 struct kr_call_record;
 

@@ -1,11 +1,11 @@
 /* See window.h. */
-#include "mpiio/window.h"
+#include "mpiio/twophase/window.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "common/base/fail.h"
-#include "mpiio/slots.h"
+#include "mpiio/twophase/slots.h"
 
 int kr_window_init(struct kr_window *window, MPI_Comm comm, int size)
 {

@@ -1,12 +1,12 @@
 /* See slots.h. */
-#include "mpiio/slots.h"
+#include "mpiio/twophase/slots.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "common/base/fail.h"
-#include "mpiio/collective.h"
-#include "mpiio/tags.h"
+#include "mpiio/twophase/collective.h"
+#include "mpiio/twophase/tags.h"
 
 static void slot_fini(struct kr_slot *slot)
 {

@@ -8,7 +8,7 @@
 
 #include <mpi.h>
 
-#include "mpiio/trace_format.h"
+#include "mpiio/twophase/trace_format.h"
 
 enum { KR_TRACE_EVENTS_MAX = 1 << 20 };
 
