@@ -11,9 +11,9 @@
 #include "common/base/util.h"
 #include "mpiio/twophase/collective.h"
 #include "mpiio/schedule/config.h"
-#include "mpiio/errors.h"
-#include "mpiio/info.h"
-#include "mpiio/real.h"
+#include "mpiio/api/errors.h"
+#include "mpiio/api/info.h"
+#include "mpiio/api/real.h"
 #include "mpiio/schedule/ring_order.h"
 #include "mpiio/schedule/topology_mpi.h"
 

@@ -19,7 +19,7 @@
 #include "mpiio/schedule/hints.h"
 #include "mpiio/twophase/io_thread.h"
 #include "mpiio/twophase/mount.h"
-#include "mpiio/own_view.h"
+#include "mpiio/api/own_view.h"
 #include "mpiio/datatype/shape.h"
 #include "mpiio/twophase/slots.h"
 #include "mpiio/schedule/topology.h"

@@ -7,8 +7,8 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "mpiio/errors.h"
-#include "mpiio/real.h"
+#include "mpiio/api/errors.h"
+#include "mpiio/api/real.h"
 
 enum { CHUNK = 4 << 20, RUNS_MAX = 1024 };
 

@@ -1,5 +1,5 @@
 /* See info.h. */
-#include "mpiio/info.h"
+#include "mpiio/api/info.h"
 
 #include <string.h>
 

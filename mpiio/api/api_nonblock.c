@@ -1,7 +1,7 @@
 /* The non-blocking data calls of MPI-IO, and the beginnings of the split collective ones.  Files that are not ours go to the MPI
  * library untouched.  Compiled for both kinds of counts (api.h). */
-#include "mpiio/api.h"
-#include "mpiio/call.h"
+#include "mpiio/api/api.h"
+#include "mpiio/api/call.h"
 
 int KR_PMPI(File_iread)(MPI_File fh, void *buf, kr_count count, MPI_Datatype datatype, MPI_Request *request)
 {

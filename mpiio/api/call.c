@@ -1,9 +1,9 @@
 /* See call.h. */
-#include "mpiio/call.h"
+#include "mpiio/api/call.h"
 
 #include "common/base/util.h"
 #include "mpiio/twophase/collective.h"
-#include "mpiio/errors.h"
+#include "mpiio/api/errors.h"
 #include "mpiio/twophase/independent.h"
 
 static int check_mode(const struct kr_mpifile *file, bool writing)

@@ -1,7 +1,7 @@
 /* The blocking data calls of MPI-IO at explicit offsets and at the individual pointer.  Files that are not ours go to the MPI
  * library untouched.  Compiled for both kinds of counts (api.h). */
-#include "mpiio/api.h"
-#include "mpiio/call.h"
+#include "mpiio/api/api.h"
+#include "mpiio/api/call.h"
 
 int KR_PMPI(File_read)(MPI_File fh, void *buf, kr_count count, MPI_Datatype datatype, MPI_Status *status)
 {

@@ -2,10 +2,10 @@
 #include <string.h>
 
 #include "common/base/util.h"
-#include "mpiio/api.h"
-#include "mpiio/errors.h"
+#include "mpiio/api/api.h"
+#include "mpiio/api/errors.h"
 #include "mpiio/twophase/file.h"
-#include "mpiio/info.h"
+#include "mpiio/api/info.h"
 #include "mpiio/datatype/plain_view.h"
 #include "mpiio/datatype/typemap_mpi.h"
 

@@ -1,6 +1,6 @@
 /* Writes by the shared file pointer are MPI's own.  We only take note that somebody wrote past the aggregators.  Compiled for
  * both kinds of counts (api.h). */
-#include "mpiio/api.h"
+#include "mpiio/api/api.h"
 #include "mpiio/twophase/file.h"
 
 static void note_write(MPI_File fh)

@@ -12,9 +12,9 @@
 #include <stdlib.h>
 
 #include "common/base/util.h"
-#include "mpiio/call.h"
+#include "mpiio/api/call.h"
 #include "mpiio/twophase/collective.h"
-#include "mpiio/errors.h"
+#include "mpiio/api/errors.h"
 #include "mpiio/twophase/independent.h"
 
 struct operation {

@@ -3,10 +3,10 @@
 #include <errno.h>
 
 #include "common/base/util.h"
-#include "mpiio/api.h"
-#include "mpiio/errors.h"
+#include "mpiio/api/api.h"
+#include "mpiio/api/errors.h"
 #include "mpiio/twophase/file.h"
-#include "mpiio/info.h"
+#include "mpiio/api/info.h"
 
 int PMPI_File_open(MPI_Comm comm, const char *filename, int amode, MPI_Info info, MPI_File *fh)
 {

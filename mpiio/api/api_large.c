@@ -4,7 +4,7 @@
 
 #if MPI_VERSION >= 4
 #define KR_LARGE_COUNTS
-#include "mpiio/api_data.c"
-#include "mpiio/api_nonblock.c"
-#include "mpiio/api_shared.c"
+#include "mpiio/api/api_data.c"
+#include "mpiio/api/api_nonblock.c"
+#include "mpiio/api/api_shared.c"
 #endif

@@ -1,5 +1,5 @@
 /* See errors.h. */
-#include "mpiio/errors.h"
+#include "mpiio/api/errors.h"
 
 #include <errno.h>
 

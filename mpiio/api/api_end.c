@@ -1,6 +1,6 @@
 /* The ends of the split collective data calls of MPI-IO. */
-#include "mpiio/api.h"
-#include "mpiio/call.h"
+#include "mpiio/api/api.h"
+#include "mpiio/api/call.h"
 
 int PMPI_File_read_all_end(MPI_File fh, void *buf, MPI_Status *status)
 {
