@@ -11,7 +11,7 @@
 #include "common/base/fail.h"
 #include "common/base/util.h"
 #include "test/fuzz/fuzz.h"
-#include "test/unit/random_msg.h"
+#include "test/unit/common/rpc/random_msg.h"
 
 enum { INPUT_MAX = 1 << 21 };
 

@@ -9,7 +9,7 @@
 #include "mpiio/datatype/leb128.h"
 #include "mpiio/datatype/view.h"
 #include "test/fuzz/fuzz.h"
-#include "test/unit/mpi_same_map.h"
+#include "test/unit/mpiio/datatype/mpi_same_map.h"
 
 enum { WALK_MAX = 500 };
 

@@ -22,7 +22,7 @@
 
 #include "common/auth/pair_conn.h"
 #include "common/base/util.h"
-#include "test/unit/random_msg.h"
+#include "test/unit/common/rpc/random_msg.h"
 
 enum { PEERS = 6, CALLS = 6, STRANGERS = 48, FIDS = 48, NUMBERS = 64, HOPS = 8, USER = 1000, ACTIONS = 12, UNANSWERED_MAX = 400 };
 

@@ -1,0 +1,280 @@
+/* Leases and recalls of files. */
+#include "test/unit/fuse/file/file_fixture.h"
+
+static void a_recall_of_an_unknown_file_is_answered_at_once(void **state)
+{
+	(void)state;
+	recall(KR_LEASE_ALL);
+	assert_int_equal(fake.answers, 1);
+}
+
+static void a_waiter_gets_its_lease_and_keeps_a_recall_waiting(void **state)
+{
+	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
+	struct waiter waiter = { .waiter.wake = look, .file = file, .kinds = KR_LEASE_READ };
+	struct kr_lease_reply message = { .attr = { .ino = 1, .size = 10 } };
+
+	(void)state;
+	look(&waiter.waiter);
+	assert_false(waiter.done);
+	assert_int_equal(fake.count, 1);
+	assert_int_equal(last_call(KR_MSG_LEASE)->msg.lease_request.kinds, KR_LEASE_READ);
+	/* Without a turn of the loop in between: the frames came together. */
+	last_call(KR_MSG_LEASE)->callback(last_call(KR_MSG_LEASE)->context, 0, &message, NULL);
+	recall(KR_LEASE_READ);
+	assert_true(waiter.done);
+	assert_int_equal(fake.answers, 0);
+	leave(&waiter);
+	assert_int_equal(fake.answers, 1);
+	assert_int_equal(file->holder.held, 0);
+	kr_file_put(file);
+	turn();
+	assert_null(kr_file_find(&mount, &fid));
+}
+
+static void a_failed_lease_fails_those_who_wait_for_it_and_nobody_later(void **state)
+{
+	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
+	struct waiter waiter = { .waiter.wake = look, .file = file, .kinds = KR_LEASE_READ };
+
+	(void)state;
+	look(&waiter.waiter);
+	reply(last_call(KR_MSG_LEASE), -ETIMEDOUT, NULL);
+	assert_int_equal(waiter.err, -ETIMEDOUT);
+	assert_int_equal(kr_file_lease_error(file), 0);
+	assert_int_equal(fake.count, 1);
+	kr_file_put(file);
+	turn();
+	assert_null(kr_file_find(&mount, &fid));
+}
+
+static void a_recall_of_write_is_answered_after_the_flush(void **state)
+{
+	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
+
+	(void)state;
+	file->handles = 1;
+	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){ .ino = 1 });
+	dirty(file, 0, 100, 1);
+	recall(KR_LEASE_WRITE);
+	assert_int_equal(fake.flushes, 1);
+	assert_int_equal(fake.answers, 0);
+	flushed(file, 1, 100);
+	assert_int_equal(fake.answers, 1);
+	assert_int_equal(file->base.size, 100);
+	file->handles = 0;
+	kr_file_put(file);
+	turn();
+}
+
+static void a_flush_that_is_not_taken_makes_the_lease_be_asked_again(void **state)
+{
+	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
+	struct kr_lease_reply message = { .attr = { .ino = 1 } };
+	size_t before;
+
+	(void)state;
+	file->handles = 1;
+	obtain(file, KR_LEASE_WRITE, &message.attr);
+	dirty(file, 0, 100, 1);
+	before = fake.count;
+	assert_true(kr_file_may_flush(file));
+	kr_file_flush_untaken(file);
+	turn();
+	assert_false(kr_file_may_flush(file));
+	assert_int_equal(fake.count, before + 1);
+	assert_int_equal(last_call(KR_MSG_LEASE)->msg.lease_request.kinds, KR_LEASE_WRITE);
+	fake.flush_steps = 0;
+	reply(last_call(KR_MSG_LEASE), 0, &message);
+	assert_true(kr_file_may_flush(file));
+	assert_true(fake.flush_steps > 0);
+	flushed(file, 1, 100);
+	file->handles = 0;
+	kr_file_put(file);
+	turn();
+}
+
+static void a_recall_of_a_lease_in_doubt_is_answered_after_the_flush(void **state)
+{
+	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
+
+	(void)state;
+	file->handles = 1;
+	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){ .ino = 1 });
+	dirty(file, 0, 100, 1);
+	kr_file_flush_untaken(file);
+	turn();
+	recall(KR_LEASE_WRITE);
+	assert_true(kr_file_may_flush(file));
+	assert_int_equal(fake.flushes, 1);
+	assert_int_equal(fake.answers, 0);
+	flushed(file, 1, 100);
+	assert_int_equal(fake.answers, 1);
+	reply(last_call(KR_MSG_LEASE), -EINTR, NULL);
+	file->handles = 0;
+	kr_file_put(file);
+	turn();
+}
+
+static void a_closed_file_gives_write_back_and_keeps_read(void **state)
+{
+	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
+
+	(void)state;
+	file->handles = 1;
+	obtain(file, KR_LEASE_ALL, &(struct kr_attr){ .ino = 1 });
+	assert_null(last_call(KR_MSG_RETURN));
+	file->handles = 0;
+	kr_file_step(file);
+	turn();
+	assert_int_equal(last_call(KR_MSG_RETURN)->msg.return_request.kinds, KR_LEASE_WRITE);
+	reply(last_call(KR_MSG_RETURN), 0, NULL);
+	assert_int_equal(file->holder.held, KR_LEASE_READ);
+	kr_file_put(file);
+	turn();
+	file = kr_file_find(&mount, &fid);
+	assert_non_null(file);
+	kr_file_put(file);
+	recall(KR_LEASE_READ);
+	assert_int_equal(fake.answers, 1);
+	assert_null(kr_file_find(&mount, &fid));
+}
+
+static void too_many_idle_files_give_read_back(void **state)
+{
+	uint64_t files, open;
+
+	(void)state;
+	for (uint32_t i = 0; i < KR_FILE_IDLE_MAX + 10; i++) {
+		struct kr_fid other = { .length = 4 };
+		struct kr_file *file;
+
+		memcpy(other.bytes, &i, sizeof(i));
+		file = kr_file_get_or_new(&mount, &other);
+		obtain(file, KR_LEASE_READ, &(struct kr_attr){ .ino = i + 1 });
+		kr_file_put(file);
+		turn();
+		if (last_call(KR_MSG_RETURN))
+			reply(last_call(KR_MSG_RETURN), 0, NULL);
+		fake.count = 0;
+	}
+	kr_files_count(mount.files, &files, &open);
+	assert_int_equal(files, KR_FILE_IDLE_MAX);
+	assert_int_equal(open, 0);
+}
+
+static void dropping_pages_leaves_out_those_that_parked_reads_lock(void **state)
+{
+	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
+	struct kr_gated first = { .offset = 8192, .length = 4096, .page = true };
+	struct kr_gated second = { .offset = 0, .length = 4096, .page = true };
+	struct kr_gated plain = { .offset = 65536, .length = 4096 };
+
+	(void)state;
+	file->handles = 1;
+	obtain(file, KR_LEASE_READ, &(struct kr_attr){ .ino = 1 });
+	kr_holder_cached(&file->holder);
+	kr_list_append(&file->gated, &first.link);
+	kr_list_append(&file->gated, &second.link);
+	kr_list_append(&file->gated, &plain.link);
+	recall(KR_LEASE_READ);
+	assert_non_null(fake.job);
+	assert_int_equal(fake.job->nodeid, 42);
+	assert_int_equal(fake.job->count, 2);
+	assert_int_equal(fake.job->ranges[0].offset, 4096);
+	assert_int_equal(fake.job->ranges[0].length, 4096);
+	assert_int_equal(fake.job->ranges[1].offset, 12288);
+	assert_int_equal(fake.job->ranges[1].length, 0);
+	assert_int_equal(fake.answers, 0);
+	kr_list_remove(&first.link);
+	kr_list_remove(&second.link);
+	kr_list_remove(&plain.link);
+	fake.job->done(fake.job, 0);
+	turn();
+	assert_int_equal(fake.answers, 1);
+	file->handles = 0;
+	kr_file_put(file);
+	turn();
+}
+
+/* As the ioctl that makes a handle relaxed does, in a thread of its own. */
+static void give_read_back(struct kr_file *file)
+{
+	pthread_mutex_lock(&file->lock);
+	kr_holder_release(&file->holder, KR_LEASE_READ);
+	pthread_mutex_unlock(&file->lock);
+	kr_file_step(file);
+}
+
+static void what_a_worker_gives_back_waits_for_what_the_directory_has_to_say_first(void **state)
+{
+	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
+
+	(void)state;
+	file->handles = 1;
+	obtain(file, KR_LEASE_READ, &(struct kr_attr){ .ino = 1 });
+	fake.awaited = true;
+	fake.worker = give_read_back;
+	kr_file_step(file);
+	turn();
+	assert_null(last_call(KR_MSG_RETURN));
+	assert_int_equal(file->holder.leaving, KR_LEASE_READ);
+	fake.awaited = false;
+	kr_file_step(file);
+	turn();
+	reply(last_call(KR_MSG_RETURN), 0, NULL);
+	assert_int_equal(file->holder.held, 0);
+	file->handles = 0;
+	kr_file_put(file);
+	turn();
+}
+
+/* Until the server has taken them, whatever is written meanwhile. */
+static void what_was_refused_stays_so_when_more_is_written(void **state)
+{
+	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
+
+	(void)state;
+	file->handles = 1;
+	obtain(file, KR_LEASE_ALL, &(struct kr_attr){ .ino = 1 });
+	dirty(file, 0, 100, 5);
+	fake.awaited = true;
+	recall(KR_LEASE_READ);
+	assert_int_equal(fake.flushes, 1);
+	kr_file_flush_failed(file, -ENOSPC);
+	turn();
+	assert_int_equal(file->refused_seq, 5);
+	dirty(file, 200, 100, 6);
+	assert_int_equal(file->refused_seq, 5);
+	fake.awaited = false;
+	kr_file_step(file);
+	turn();
+	assert_int_equal(fake.answers, 1);
+	flushed(file, 6, 300);
+	assert_int_equal(file->refused_seq, 0);
+	file->handles = 0;
+	kr_file_step(file);
+	turn();
+	reply(last_call(KR_MSG_RETURN), 0, NULL);
+	kr_file_put(file);
+	turn();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_recall_of_an_unknown_file_is_answered_at_once, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_waiter_gets_its_lease_and_keeps_a_recall_waiting, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_failed_lease_fails_those_who_wait_for_it_and_nobody_later, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_recall_of_write_is_answered_after_the_flush, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_flush_that_is_not_taken_makes_the_lease_be_asked_again, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_recall_of_a_lease_in_doubt_is_answered_after_the_flush, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_closed_file_gives_write_back_and_keeps_read, setup, teardown),
+		cmocka_unit_test_setup_teardown(too_many_idle_files_give_read_back, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_a_worker_gives_back_waits_for_what_the_directory_has_to_say_first, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_was_refused_stays_so_when_more_is_written, setup, teardown),
+		cmocka_unit_test_setup_teardown(dropping_pages_leaves_out_those_that_parked_reads_lock, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,355 @@
+/* Stages of several nodes that pull from each other: what is read is right, whatever happens in between. */
+#include "test/unit/fuse/readcache/ring_world.h"
+
+static void all_nodes_read_and_the_server_sends_each_block_about_once(void **state)
+{
+	(void)state;
+	start_all(LARGE);
+	read_all(NULL);
+	for (uint32_t i = 1; i <= NODES; i++)
+		assert_int_equal(world->nodes[i].error, 0);
+	assert_true(world->blocks_sent <= file_blocks() * 105 / 100);
+}
+
+static void a_disk_that_keeps_nothing_fails_no_read(void **state)
+{
+	(void)state;
+	start_all(1);
+	read_all(NULL);
+	for (uint32_t i = 1; i <= NODES; i++)
+		assert_int_equal(world->nodes[i].error, 0);
+}
+
+static void kill_some(uint64_t turns)
+{
+	uint64_t reached = world->nodes[6].position;
+
+	(void)turns;
+	if (reached > world->size / 5 && world->disturbances == 0)
+		stop_node(2);
+	else if (reached > world->size / 4 && world->disturbances == 1)
+		stop_node(4);
+	else if (reached > world->size / 3 && world->disturbances == 2)
+		start_node(2, LARGE);
+	else if (reached > world->size / 2 && world->disturbances == 3)
+		break_server_connections();
+	else
+		return;
+	world->disturbances++;
+}
+
+static void members_may_die_and_join_in_the_middle(void **state)
+{
+	(void)state;
+	start_all(LARGE);
+	read_all(kill_some);
+	for (uint32_t i = 1; i <= NODES; i++)
+		assert_int_equal(world->nodes[i].error, 0);
+	assert_int_equal(world->disturbances, 4);
+}
+
+static void disturb(uint64_t turns)
+{
+	struct node *node = &world->nodes[1 + (uint32_t)rand_r(&world->random) % NODES];
+	uint64_t offset = (uint64_t)rand_r(&world->random) % (world->size - 5000);
+
+	if (node->up)
+		(void)try_read(node, offset, 5000);
+	if (turns > 1000 || rand_r(&world->random) % 2)
+		return;
+	world->disturbances++;
+	switch (rand_r(&world->random) % 8) {
+	case 0:
+		stop_node(node->number);
+		break;
+	case 1: case 2: case 3:
+		if (!node->up) {
+			start_node(node->number, LARGE);
+			node->position = 0;
+			node->done = false;
+		}
+		break;
+	case 4:
+		break_server_connections();
+		break;
+	case 5:
+		if (node->up)
+			kr_hop_out_close_all(node->mount.hops);
+		break;
+	case 6:
+		world->corrupt = 1;
+		break;
+	default:
+		if (node->up) {
+			kr_stage_suspend(node->file.stage);
+			kr_pipeline_leave(&world->pipeline, node->number, tell_upstream, NULL);
+			kr_stage_set(node->file.stage, world->version, world->size);
+		}
+	}
+}
+
+static void random_disturbances_leave_every_byte_right_and_every_reader_goes_on(void **state)
+{
+	(void)state;
+	for (unsigned seed = 1; seed <= 6; seed++) {
+		world->random = seed;
+		world->version = 10 + seed;
+		for (uint32_t i = 1; i <= NODES; i++) {
+			if (!world->nodes[i].up)
+				start_node(i, LARGE);
+			kr_stage_set(world->nodes[i].file.stage, world->version, world->size);
+			world->nodes[i].position = 0;
+			world->nodes[i].done = false;
+		}
+		read_all(disturb);
+		for (uint32_t i = 1; i <= NODES; i++)
+			assert_int_equal(world->nodes[i].error, 0);
+	}
+	assert_true(world->disturbances > 100);
+}
+
+static bool has_joined(struct node *node)
+{
+	return node->file.stage->upstream != NULL;
+}
+
+/* For its own block, and for the one that the other node wants of it. */
+static bool has_asked_the_server_twice(struct node *node)
+{
+	(void)node;
+	return world->unanswered == 2;
+}
+
+static bool can_read_the_first_block(struct node *node)
+{
+	for (uint32_t i = 1; i <= 2; i++) {
+		struct kr_hop_out *hop;
+
+		KR_LIST_FOR_EACH(hop, &world->nodes[i].mount.hops->outgoing, link)
+			hop->silent_ticks = 0; /* nobody loses patience and finds another way */
+	}
+	return try_read(node, 0, 100) == 1;
+}
+
+static void until(bool (*condition)(struct node *node), struct node *node)
+{
+	uint64_t until_ns = kr_clock_ns() + DEADLINE_S * KR_NS_PER_S;
+
+	while (!condition(node)) {
+		turn();
+		assert_true(kr_clock_ns() < until_ns);
+	}
+}
+
+/* In the first pipeline the second node waits for the first; in the one after a start of the server the other way round. */
+static void nodes_do_not_wait_in_a_circle_after_a_restart_of_the_server(void **state)
+{
+	struct node *first = &world->nodes[1], *second = &world->nodes[2];
+
+	(void)state;
+	start_node(1, LARGE);
+	start_node(2, LARGE);
+	world->silent = true;
+	assert_int_equal(try_read(first, UINT64_C(40) * BLOCK, 100), 0);
+	until(has_joined, first);
+	assert_int_equal(try_read(second, 0, 100), 0);
+	until(has_asked_the_server_twice, first);
+	kr_pipeline_fini(&world->pipeline);
+	kr_pipeline_init(&world->pipeline);
+	kr_stages_rejoin(&second->mount);
+	assert_int_equal(try_read(second, UINT64_C(80) * BLOCK, 100), 0);
+	until(has_joined, second);
+	break_server_connections();
+	world->silent = false;
+	kr_stages_rejoin(&first->mount);
+	until(can_read_the_first_block, second);
+	until(can_read_the_first_block, first);
+}
+
+static bool has_given_node_1_up(struct node *node)
+{
+	struct kr_hop_out *hop;
+
+	KR_LIST_FOR_EACH(hop, &node->mount.hops->outgoing, link) {
+		hop->received = UINT64_MAX; /* as if some bytes had come since */
+		if (hop->to.node == 1 && !hop->ending)
+			return false;
+	}
+	return true;
+}
+
+static void who_sends_bytes_and_no_block_is_given_up(void **state)
+{
+	struct node *first = &world->nodes[1], *second = &world->nodes[2];
+
+	(void)state;
+	start_node(1, LARGE);
+	start_node(2, LARGE);
+	second->mount.hops->patience_ms = 250;
+	world->silent = true; /* node 1 never has the block */
+	assert_int_equal(try_read(first, UINT64_C(40) * BLOCK, 100), 0);
+	until(has_joined, first);
+	assert_int_equal(try_read(second, 0, 100), 0);
+	until(has_joined, second);
+	assert_int_equal(second->file.stage->upstream->to.node, 1);
+	until(has_given_node_1_up, second);
+	world->silent = false;
+	break_server_connections();
+	until(can_read_the_first_block, second);
+}
+
+static void the_next_mount_finds_what_was_staged(void **state)
+{
+	uint64_t sent;
+
+	(void)state;
+	start_node(1, LARGE);
+	read_all(NULL);
+	stop_node(1);
+	sent = world->blocks_sent;
+	start_node(1, LARGE);
+	world->nodes[1].position = 0;
+	world->nodes[1].done = false;
+	read_all(NULL);
+	assert_int_equal(world->blocks_sent, sent);
+}
+
+static void a_block_that_the_server_cannot_read_fails_alone(void **state)
+{
+	uint64_t until_ns = kr_clock_ns() + DEADLINE_S * KR_NS_PER_S;
+	int got;
+
+	(void)state;
+	world->bad_block = 9;
+	start_node(1, LARGE);
+	start_node(2, LARGE);
+	read_all(NULL);
+	assert_int_equal(world->nodes[1].error, -EIO);
+	assert_int_equal(world->nodes[2].error, -EIO);
+	while ((got = try_read(&world->nodes[2], 10 * BLOCK, 5000)) == 0) {
+		turn();
+		assert_true(kr_clock_ns() < until_ns);
+	}
+	assert_int_equal(got, 1);
+}
+
+static void a_version_that_is_gone_makes_the_attributes_stale(void **state)
+{
+	uint64_t until_ns = kr_clock_ns() + DEADLINE_S * KR_NS_PER_S;
+	struct node *node = &world->nodes[1];
+
+	(void)state;
+	world->stale = true;
+	start_node(1, LARGE);
+	while (!node->file.stale) {
+		assert_true(try_read(node, 0, 5000) == 0);
+		turn();
+		assert_true(kr_clock_ns() < until_ns);
+	}
+	world->stale = false;
+	world->version = 3;
+	kr_stage_flushed(node->file.stage, 0, world->version, world->size, NULL);
+	read_all(NULL);
+	assert_int_equal(node->error, 0);
+}
+
+/* Where the version is not known (0) the server cannot tell that the size is another one by now. */
+static void a_block_of_another_length_is_not_damaged(void **state)
+{
+	uint64_t until_ns = kr_clock_ns() + DEADLINE_S * KR_NS_PER_S, last = world->size / BLOCK * BLOCK;
+	struct node *node = &world->nodes[1];
+	struct kr_link *link;
+
+	(void)state;
+	world->version = 0;
+	start_node(1, LARGE);
+	while (try_read(node, 0, 5000) != 1)
+		turn();
+	link = world->conns.head.next;
+	world->size -= 100;
+	while (!node->file.stale) {
+		assert_true(try_read(node, last, 500) == 0);
+		turn();
+		assert_true(kr_clock_ns() < until_ns);
+	}
+	assert_ptr_equal(world->conns.head.next, link);
+	assert_ptr_equal(link->next, &world->conns.head);
+	kr_stage_set(node->file.stage, world->version, world->size);
+	while (try_read(node, last, 500) != 1) {
+		turn();
+		assert_true(kr_clock_ns() < until_ns);
+	}
+	assert_ptr_equal(world->conns.head.next, link);
+}
+
+static void own_flushed_bytes_are_patched_into_the_copy(void **state)
+{
+	static const struct kr_extent extents[] = {{100, 1000, 0, 1}, {BLOCK - 10, BLOCK + 20, 0, 2},
+		{2 * BLOCK + 50, BLOCK - 50, 0, 3}};
+	uint64_t until_ns = kr_clock_ns() + DEADLINE_S * KR_NS_PER_S, sent;
+	struct node *node = &world->nodes[1];
+	struct kr_extent_map map;
+
+	(void)state;
+	start_node(1, LARGE);
+	world->size = 2 * BLOCK + 40;
+	kr_stage_set(node->file.stage, 1, world->size);
+	read_all(NULL);
+	memset(world->content + world->size, 0, 3 * BLOCK - world->size); /* what the file has not had yet */
+	kr_extent_map_init(&map);
+	for (size_t i = 0; i < KR_ARRAY_SIZE(extents); i++) {
+		struct kr_extent extent = extents[i];
+
+		extent.position = extent.offset;
+		memset(world->content + extent.offset, (int)(i + 1), extent.length);
+		assert_int_equal(kr_extent_map_insert(&map, &extent, NULL, NULL), 0);
+	}
+	world->version = 2;
+	world->size = 3 * BLOCK;
+	sent = world->blocks_sent;
+	kr_stage_flushed(node->file.stage, 1, 2, world->size, &map);
+	kr_extent_map_fini(&map);
+	node->position = 0;
+	node->done = false;
+	read_all(NULL);
+	assert_int_equal(node->error, 0);
+	assert_int_equal(world->blocks_sent, sent);
+	assert_true(kr_clock_ns() < until_ns);
+}
+
+static void data_that_came_with_open_is_checked_and_served(void **state)
+{
+	struct kr_buf *buf = kr_buf_new(5000);
+
+	(void)state;
+	world->size = 5000;
+	start_node(1, LARGE);
+	buf->length = 5000;
+	memcpy(buf->data, world->content, 5000);
+	assert_int_equal(kr_stage_put_inline(world->nodes[1].file.stage, buf, 1), -EBADMSG);
+	assert_int_equal(kr_stage_put_inline(world->nodes[1].file.stage, buf, kr_checksum(buf->data, 5000)), 0);
+	assert_int_equal(try_read(&world->nodes[1], 0, 5000), 1);
+	kr_buf_put(buf);
+	assert_int_equal(world->blocks_sent, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(all_nodes_read_and_the_server_sends_each_block_about_once),
+		TEST(a_disk_that_keeps_nothing_fails_no_read),
+		TEST(members_may_die_and_join_in_the_middle),
+		TEST(random_disturbances_leave_every_byte_right_and_every_reader_goes_on),
+		TEST(who_sends_bytes_and_no_block_is_given_up),
+		TEST(the_next_mount_finds_what_was_staged),
+		TEST(nodes_do_not_wait_in_a_circle_after_a_restart_of_the_server),
+		TEST(a_block_that_the_server_cannot_read_fails_alone),
+		TEST(a_version_that_is_gone_makes_the_attributes_stale),
+		TEST(a_block_of_another_length_is_not_damaged),
+		TEST(own_flushed_bytes_are_patched_into_the_copy),
+		TEST(data_that_came_with_open_is_checked_and_served),
+	};
+
+	signal(SIGPIPE, SIG_IGN);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

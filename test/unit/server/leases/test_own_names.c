@@ -1,0 +1,134 @@
+/* What a node's own requests change of names: the server leaves it to the node to forget that, and says what it may note instead. */
+#include "test/unit/server/session/server_fixture.h"
+
+#include "common/rpc/notes.h"
+#include "server/leases/notes.h"
+
+static int set_up(void **state)
+{
+	int err = setup(state);
+	struct fixture *f = *state;
+
+	for (int i = 0; i < NODES; i++)
+		f->nodes[i]->may = KR_FEATURE_NOTES | KR_FEATURE_OWN_NAMES;
+	f->nodes[2]->may = KR_FEATURE_NOTES;
+	kr_notes_allow(&f->server, true);
+	return err;
+}
+
+static bool told(const struct node *node, const struct kr_fid *fid)
+{
+	for (size_t i = 0; i < node->asked_count; i++) {
+		if (node->asked[i].type == KR_MSG_FORGET && node->asked[i].msg.forget_request.slot == kr_note_slot(fid))
+			return true;
+	}
+	return false;
+}
+
+static struct kr_attr dir_attr(struct node *node)
+{
+	const union kr_any_msg *reply;
+
+	assert_int_equal(node_call(node, KR_MSG_GETATTR, &(struct kr_getattr_request){.file = node->hello.root}, &reply), 0);
+	return reply->getattr_reply.attr;
+}
+
+static void assert_is_dir(struct node *node, const struct kr_attr *said)
+{
+	struct kr_attr now = dir_attr(node);
+
+	assert_int_equal(said->ino, now.ino);
+	assert_int_equal(said->nlink, now.nlink);
+	assert_int_equal(kr_time_compare(said->mtime, now.mtime), 0);
+	assert_int_equal(kr_time_compare(said->ctime, now.ctime), 0);
+}
+
+static void replies_say_what_became_of_the_directory(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	const struct kr_fid root = node->hello.root;
+	const union kr_any_msg *reply;
+	struct kr_fid file;
+
+	assert_int_equal(node_call(node, KR_MSG_CREATE, &(struct kr_create_request){.parent = root, .name = "f", .mode = 0644}, &reply), 0);
+	file = reply->create_reply.file;
+	assert_is_dir(node, &reply->create_reply.dir);
+	assert_int_equal(node_call(node, KR_MSG_MAKE, &(struct kr_make_request){.parent = root, .name = "d", .mode = S_IFDIR | 0755, .target = ""},
+		&reply), 0);
+	assert_is_dir(node, &reply->make_reply.dir);
+	assert_int_equal(node_call(node, KR_MSG_LINK, &(struct kr_link_request){.file = file, .parent = root, .name = "g"}, &reply), 0);
+	assert_is_dir(node, &reply->link_reply.dir);
+	assert_int_equal(node_call(node, KR_MSG_REMOVE, &(struct kr_remove_request){.parent = root, .name = "d", .directory = 1}, &reply), 0);
+	assert_is_dir(node, &reply->remove_reply.dir);
+	assert_false(told(node, &root));
+}
+
+static void who_does_not_forget_by_itself_is_told(void **state)
+{
+	struct fixture *f = *state;
+	struct node *knows = joined(f, 0), *obeys = joined(f, 2);
+	const struct kr_fid root = knows->hello.root;
+	const union kr_any_msg *reply;
+
+	assert_int_equal(lookup(knows, "none", &reply), -ENOENT);
+	create(knows, "f", 0);
+	assert_false(told(knows, &root));
+	move_clock(MOMENT_MS);
+	assert_int_equal(lookup(obeys, "none", &reply), -ENOENT);
+	/* Who knows has noted things there as well, and is asked, because it is not its own change. */
+	uint64_t id = node_send(obeys, KR_MSG_CREATE, &(struct kr_create_request){.parent = root, .name = "g", .mode = 0644});
+	node_reply(knows, node_asked(knows, KR_MSG_FORGET), NULL);
+	assert_int_equal(node_result(obeys, id, NULL), 0);
+	assert_true(told(obeys, &root));
+}
+
+static void what_was_behind_a_removed_name_is_told(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	const struct kr_fid root = node->hello.root;
+	struct kr_fid file = create(node, "f", 0);
+
+	assert_int_equal(node_call(node, KR_MSG_LINK, &(struct kr_link_request){.file = file, .parent = root, .name = "g"}, NULL), 0);
+	assert_false(told(node, &file));
+	assert_int_equal(node_call(node, KR_MSG_REMOVE, &(struct kr_remove_request){.parent = root, .name = "f"}, NULL), 0);
+	assert_true(told(node, &file)); /* it has one link less, under whatever names it is known */
+	assert_false(told(node, &root));
+}
+
+/* The node may have given the request up with the connection: nobody would forget. */
+static void an_answer_on_another_connection_is_told(void **state)
+{
+	struct fixture *f = *state;
+	struct node *holder = joined(f, 0), *changer = joined(f, 1);
+	const struct kr_fid root = holder->hello.root;
+	const union kr_any_msg *reply;
+	struct node_asked *asked;
+
+	create(changer, "f", 0);
+	assert_int_equal(lookup(holder, "f", &reply), 0);
+	node_send(changer, KR_MSG_REMOVE, &(struct kr_remove_request){.parent = root, .name = "f"});
+	asked = node_asked(holder, KR_MSG_FORGET);
+	node_disconnect(changer);
+	resume(changer);
+	changer->asked_count = 0;
+	assert_int_equal(node_call(changer, KR_MSG_READLINK, &(struct kr_readlink_request){.file = root}, NULL), -EINVAL);
+	node_reply(holder, asked, NULL);
+	node_reply(holder, node_asked(holder, KR_MSG_FORGET), NULL); /* of the file itself */
+	for (int i = 0; i < 20 && !told(changer, &root); i++)
+		a_moment_later(f, changer);
+	assert_true(told(changer, &root));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(replies_say_what_became_of_the_directory, set_up, teardown),
+		cmocka_unit_test_setup_teardown(who_does_not_forget_by_itself_is_told, set_up, teardown),
+		cmocka_unit_test_setup_teardown(what_was_behind_a_removed_name_is_told, set_up, teardown),
+		cmocka_unit_test_setup_teardown(an_answer_on_another_connection_is_told, set_up, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

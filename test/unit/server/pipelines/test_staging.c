@@ -1,0 +1,236 @@
+/* STAGE at the server: who is asked to BRING the file, and what is made of the answers. */
+#include "test/unit/server/session/server_fixture.h"
+
+#include <signal.h>
+
+#include "common/base/log.h"
+#include "server/session/session.h"
+#include "server/pipelines/staging.h"
+
+/* Scripted nodes have no ring listener; these are taken to have one. */
+static struct node *in_ring(struct fixture *f, int i)
+{
+	struct node *node = joined(f, i);
+
+	kr_session_find(&f->server, node->hello.session)->ring_port = 1;
+	return node;
+}
+
+static uint64_t send_stage(struct node *node, const struct kr_fid *fid)
+{
+	struct kr_stage_request msg = {.file = *fid, .ms = 100};
+
+	return node_send(node, KR_MSG_STAGE, &msg);
+}
+
+static void answer_bring(struct node *node, uint64_t size, uint64_t bytes, uint64_t room)
+{
+	struct kr_bring_reply reply = {.done = bytes == size, .size = size, .bytes = bytes, .room = room};
+
+	node_reply(node, node_asked(node, KR_MSG_BRING), &reply);
+}
+
+static void all_nodes_are_asked_and_their_answers_added_up(void **state)
+{
+	struct fixture *f = *state;
+	struct node *a = in_ring(f, 0), *b = in_ring(f, 1), *outside = joined(f, 2);
+	struct kr_fid fid = create(a, "f", 0);
+	const union kr_any_msg *reply;
+	uint64_t id = send_stage(a, &fid);
+
+	answer_bring(a, 1000, 1000, 9000);
+	settle(b);
+	assert_false(is_answered(a, id));
+	answer_bring(b, 1000, 400, 5000);
+	assert_int_equal(node_result(a, id, &reply), 0);
+	assert_int_equal(reply->stage_reply.nodes, 2);
+	assert_int_equal(reply->stage_reply.done, 1);
+	assert_int_equal(reply->stage_reply.failed, 0);
+	assert_int_equal(reply->stage_reply.size, 1000);
+	assert_int_equal(reply->stage_reply.bytes, 1400);
+	assert_int_equal(reply->stage_reply.room, 5000);
+	settle(outside);
+	assert_int_equal(outside->asked_count, 0);
+}
+
+static void what_does_not_fit_into_a_cache_has_failed(void **state)
+{
+	struct fixture *f = *state;
+	struct node *a = in_ring(f, 0);
+	struct kr_fid fid = create(a, "f", 0);
+	const union kr_any_msg *reply;
+	uint64_t id = send_stage(a, &fid);
+
+	answer_bring(a, 1000, 0, 999);
+	assert_int_equal(node_result(a, id, &reply), 0);
+	assert_int_equal(reply->stage_reply.failed, 1);
+	assert_int_equal(kr_status_to_errno(reply->stage_reply.error), -EFBIG);
+	assert_int_equal(reply->stage_reply.room, 999);
+}
+
+static void a_node_that_leaves_has_failed(void **state)
+{
+	struct fixture *f = *state;
+	struct node *a = in_ring(f, 0), *b = in_ring(f, 1);
+	struct kr_fid fid = create(a, "f", 0);
+	const union kr_any_msg *reply;
+	uint64_t id = send_stage(a, &fid);
+
+	answer_bring(a, 10, 10, 100);
+	node_asked(b, KR_MSG_BRING);
+	assert_int_equal(node_call(b, KR_MSG_GOODBYE, NULL, NULL), 0);
+	assert_int_equal(node_result(a, id, &reply), 0);
+	assert_int_equal(reply->stage_reply.nodes, 2);
+	assert_int_equal(reply->stage_reply.done, 1);
+	assert_int_equal(reply->stage_reply.failed, 1);
+}
+
+static void who_asks_may_leave_or_change_his_mind(void **state)
+{
+	struct fixture *f = *state;
+	struct node *a = in_ring(f, 0), *b = in_ring(f, 1);
+	struct kr_fid fid = create(a, "f", 0);
+	struct kr_cancel_request cancel = {.request = send_stage(b, &fid)};
+	struct node_asked *asked = node_asked(a, KR_MSG_BRING);
+
+	assert_int_equal(node_call(b, KR_MSG_CANCEL, &cancel, NULL), 0);
+	assert_int_equal(node_result(b, cancel.request, NULL), -EINTR);
+	send_stage(b, &fid);
+	settle(b);
+	assert_int_equal(node_call(b, KR_MSG_GOODBYE, NULL, NULL), 0);
+	node_reply(a, asked, &(struct kr_bring_reply){0}); /* nobody wants to know any more */
+	settle(a);
+}
+
+/* How often the node has been asked. */
+static size_t brought(const struct node *node)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < node->asked_count; i++)
+		count += node->asked[i].type == KR_MSG_BRING;
+	return count;
+}
+
+static void one_session_has_so_many_questions_asked_at_a_time(void **state)
+{
+	struct fixture *f = *state;
+	struct node *greedy = in_ring(f, 0), *other = in_ring(f, 1);
+	struct kr_session *session = kr_session_find(&f->server, greedy->hello.session);
+	struct kr_fid fid = create(greedy, "f", 0), mine = create(other, "mine", 0);
+	uint64_t first, second, its_own;
+
+	session->brings += KR_SESSION_BRINGS - 1;
+	first = send_stage(greedy, &fid);
+	second = send_stage(greedy, &fid);
+	settle(greedy);
+	settle(other);
+	assert_int_equal(brought(greedy), 1);
+	assert_int_equal(brought(other), 1);
+	its_own = send_stage(other, &mine);
+	settle(other);
+	assert_int_equal(brought(other), 2); /* it is not held up */
+	for (int i = 0; i < 2; i++) {
+		assert_false(is_answered(greedy, second));
+		answer_bring(greedy, 10, 10, 100);
+		answer_bring(other, 10, 10, 100);
+	}
+	assert_int_equal(node_result(greedy, first, NULL), 0);
+	assert_int_equal(node_result(other, its_own, NULL), 0);
+	answer_bring(greedy, 10, 10, 100);
+	answer_bring(other, 10, 10, 100);
+	assert_int_equal(node_result(greedy, second, NULL), 0);
+	session->brings -= KR_SESSION_BRINGS - 1;
+	assert_int_equal(session->brings + f->server.brings + f->server.stagings, 0);
+}
+
+/* When a turn is free it is that of who has waited longest since its last. */
+static void all_sessions_have_so_many_questions_asked_at_a_time(void **state)
+{
+	struct fixture *f = *state;
+	struct node *greedy = in_ring(f, 0), *other = in_ring(f, 1);
+	struct kr_fid fid = create(greedy, "f", 0), mine = create(other, "mine", 0);
+	uint64_t ids[3], its_own;
+
+	f->server.brings += KR_SERVER_BRINGS - 1;
+	for (int i = 0; i < 3; i++)
+		ids[i] = send_stage(greedy, &fid);
+	settle(greedy);
+	its_own = send_stage(other, &mine);
+	settle(other);
+	assert_int_equal(brought(other), 1);
+	answer_bring(greedy, 10, 10, 100);
+	answer_bring(other, 10, 10, 100);
+	assert_int_equal(node_result(greedy, ids[0], NULL), 0);
+	assert_true(kr_fid_equal(&node_asked(greedy, KR_MSG_BRING)->msg.bring_request.file, &mine));
+	answer_bring(greedy, 10, 10, 100);
+	answer_bring(other, 10, 10, 100);
+	assert_int_equal(node_result(other, its_own, NULL), 0);
+	node_asked(other, KR_MSG_BRING);
+	assert_int_equal(brought(other), 3);
+	f->server.brings -= KR_SERVER_BRINGS - 1;
+	assert_int_equal(f->server.stagings, 1);
+}
+
+static void who_waits_for_a_turn_may_leave_or_change_his_mind(void **state)
+{
+	struct fixture *f = *state;
+	struct node *a = in_ring(f, 0), *b = in_ring(f, 1);
+	struct kr_fid fid = create(a, "f", 0);
+	struct kr_cancel_request cancel;
+
+	f->server.brings += KR_SERVER_BRINGS;
+	cancel.request = send_stage(b, &fid);
+	send_stage(b, &fid);
+	settle(b);
+	assert_int_equal(node_call(b, KR_MSG_CANCEL, &cancel, NULL), 0);
+	assert_int_equal(node_result(b, cancel.request, NULL), -EINTR);
+	assert_int_equal(f->server.stagings, 1);
+	assert_int_equal(node_call(b, KR_MSG_GOODBYE, NULL, NULL), 0);
+	settle(a);
+	assert_int_equal(f->server.stagings, 0);
+	assert_int_equal(brought(a) + brought(b), 0);
+	f->server.brings -= KR_SERVER_BRINGS;
+}
+
+/* What a withdrawn one was asked for makes room at once. */
+static void a_turn_that_is_given_up_is_anothers(void **state)
+{
+	struct fixture *f = *state;
+	struct node *a = in_ring(f, 0), *b = in_ring(f, 1);
+	struct kr_fid fid = create(a, "f", 0);
+	struct kr_cancel_request cancel;
+	uint64_t id;
+
+	f->server.brings += KR_SERVER_BRINGS - 1;
+	cancel.request = send_stage(b, &fid);
+	node_asked(a, KR_MSG_BRING)->answered = true;
+	id = send_stage(b, &fid);
+	settle(b);
+	node_asked(b, KR_MSG_BRING)->answered = true;
+	assert_int_equal(node_call(b, KR_MSG_CANCEL, &cancel, NULL), 0);
+	answer_bring(a, 10, 10, 100);
+	answer_bring(b, 10, 10, 100);
+	assert_int_equal(node_result(b, id, NULL), 0);
+	f->server.brings -= KR_SERVER_BRINGS - 1;
+	assert_int_equal(f->server.brings, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+		TEST(all_nodes_are_asked_and_their_answers_added_up),
+		TEST(what_does_not_fit_into_a_cache_has_failed),
+		TEST(a_node_that_leaves_has_failed),
+		TEST(who_asks_may_leave_or_change_his_mind),
+		TEST(one_session_has_so_many_questions_asked_at_a_time),
+		TEST(all_sessions_have_so_many_questions_asked_at_a_time),
+		TEST(who_waits_for_a_turn_may_leave_or_change_his_mind),
+		TEST(a_turn_that_is_given_up_is_anothers),
+	};
+
+	signal(SIGPIPE, SIG_IGN); /* as the daemon does */
+	kr_log_init("test_staging", KR_LOG_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

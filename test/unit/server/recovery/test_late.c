@@ -1,0 +1,394 @@
+/* Late nodes at the server: who is late, and what of it is in conflict.  Who waits for whom: test_late_waits.c. */
+#include "test/unit/server/recovery/late_fixture.h"
+
+#include "common/base/log.h"
+#include "server/flush/data_priv.h"
+#include "server/recovery/state_priv.h"
+
+static void late_bytes_of_an_untouched_file_are_welcome(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE), elsewhere = create(other, "g", 0);
+
+	overtake(f, node, other, &elsewhere);
+	assert_false(in_conflict(node, &fid, never));
+}
+
+static void late_bytes_of_a_file_that_another_changed_are_in_conflict(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+
+	overtake(f, node, other, &fid);
+	assert_true(in_conflict(node, &fid, just_now()));
+	assert_true(in_conflict(node, &fid, just_now()));
+}
+
+static void a_conflict_stays_one_when_node_and_server_begin_anew(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+
+	overtake(f, node, other, &fid);
+	assert_true(in_conflict(node, &fid, just_now()));
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	node_disconnect(node);
+	assert_int_equal(node_hello(node, false), 0);
+	assert_true(in_conflict(node, &fid, just_now()));
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node->hello.late, 0);
+	assert_true(in_conflict(node, &fid, just_now()));
+}
+
+static void a_node_lost_again_before_it_has_reclaimed_is_late_since_the_first_time(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+
+	overtake(f, node, other, &fid);
+	lose(f, node, other);
+	back(node);
+	assert_true(in_conflict(node, &fid, just_now()));
+}
+
+static uint8_t conflict_of(struct node *node, const struct kr_reclaim_request *reclaim)
+{
+	const union kr_any_msg *reply;
+
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM, reclaim, &reply), 0);
+	return reply->reclaim_reply.conflict;
+}
+
+/* What was applied before the lapse, and is to be replayed after a crash of the server's machine, is not what was declared. */
+static void replays_of_before_are_not_in_conflict_with_the_late_bytes(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	struct kr_reclaim_request replays = {.file = fid, .replay_first = 3, .replay_last = 4, .oldest = UINT64_MAX - 1,
+		.newest = UINT64_MAX}, both = replays, joint = replays;
+
+	both.first = 5;
+	both.last = 9;
+	joint.replay_last = 5; /* declared with the others, and killed before that was written down here */
+	overtake(f, node, other, &fid);
+	assert_true(in_conflict(node, &fid, just_now()));
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	assert_int_equal(node_hello(node, false), 0);
+	assert_int_equal(node->hello.late, 0);
+	replays.since = both.since = joint.since = just_now(); /* nobody has changed it since */
+	assert_int_equal(conflict_of(node, &replays), 0);
+	assert_int_equal(conflict_of(node, &both), KR_CONFLICT_DIRTY);
+	assert_int_equal(conflict_of(node, &joint), KR_CONFLICT_REPLAYS);
+}
+
+static void note_done(void *context, int err)
+{
+	assert_int_equal(err, 0);
+	*(bool *)context = true;
+}
+
+static bool is_true(void *flag)
+{
+	return *(bool *)flag;
+}
+
+/* Lets the server know that FID is synced up to ROUND, all but the rounds up to LOST. */
+static void note_synced(struct fixture *f, const struct kr_fid *fid, uint64_t lost, uint64_t round)
+{
+	struct kr_synced *synced = &f->server.data->synced;
+	bool done = false;
+
+	synced->lost = lost;
+	kr_synced_note(synced, fid, round, note_done, &done);
+	assert_true(node_wait_for(&f->loop, is_true, &done));
+}
+
+static void late_replays_of_what_is_synced_are_no_conflict(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	uint64_t last = f->server.data->last_round + 1000;
+	struct kr_reclaim_request reclaim = {.file = fid, .replay_first = 3, .replay_last = 4, .oldest = last - 9, .newest = last - 1,
+		.since = just_now()};
+
+	overtake(f, node, other, &fid);
+	note_synced(f, &fid, last - 100, last);
+	assert_int_equal(conflict_of(node, &reclaim), 0);
+	reclaim.newest = last + 1;
+	assert_int_equal(conflict_of(node, &reclaim), KR_CONFLICT_REPLAYS);
+}
+
+/* Of a node that is not late at all: it was awaited, but others have been told meanwhile that later rounds are synced. */
+static void replays_that_others_have_overtaken_are_judged(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	uint64_t last = f->server.data->last_round * 10;
+	struct kr_reclaim_request reclaim = {.file = fid, .kinds = KR_LEASE_WRITE, .first = 5, .last = 9, .replay_first = 3,
+		.replay_last = 4, .oldest = last - 9, .newest = last - 9, .since = just_now()};
+	const union kr_any_msg *reply;
+
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node->hello.late, 0);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &reclaim, &reply), 0);
+	assert_int_equal(reply->reclaim_reply.conflict, 0);
+	note_synced(f, &fid, last - 5, last);
+	assert_int_equal(conflict_of(node, &reclaim), 0); /* nobody has changed it since */
+	reclaim.since = never;
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &reclaim, &reply), 0);
+	assert_int_equal(reply->reclaim_reply.conflict, KR_CONFLICT_REPLAYS);
+	assert_int_equal(reply->reclaim_reply.kinds, KR_LEASE_WRITE); /* what it has not flushed may go in */
+}
+
+/* Else the next instance of the server would know nothing of it, and the node has seen the new times. */
+static void who_is_told_of_a_conflict_can_count_on_it(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	struct kr_reclaim_request reclaim = {.file = fid, .opens = 1, .first = 5, .last = 9, .since = just_now()};
+	int full = open("/dev/full", O_WRONLY), log;
+
+	overtake(f, node, other, &fid);
+	log = dup(f->server.conflicts.fd);
+	assert_int_equal(dup2(full, f->server.conflicts.fd), f->server.conflicts.fd);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &reclaim, NULL), -EIO);
+	assert_int_equal(f->server.conflicts.count, 0);
+	assert_int_equal(dup2(log, f->server.conflicts.fd), f->server.conflicts.fd);
+	assert_true(in_conflict(node, &fid, just_now()));
+	close(log);
+	close(full);
+}
+
+/* The state directory's disk is full. */
+static int fill_log(struct fixture *f)
+{
+	int saved = dup(f->server.conflicts.fd);
+	KR_AUTO_FD int full = open("/dev/full", O_WRONLY);
+
+	assert_true(saved >= 0 && full >= 0 && dup2(full, f->server.conflicts.fd) >= 0);
+	return saved;
+}
+
+static void empty_log(struct fixture *f, int saved)
+{
+	assert_true(dup2(saved, f->server.conflicts.fd) >= 0);
+	close(saved);
+}
+
+/* It is killed, or its server is, before the disk has room again: neither makes its bytes welcome. */
+static void who_cannot_be_told_of_a_conflict_stays_late(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	struct kr_time since = just_now();
+	int saved;
+
+	lose(f, node, other);
+	cut(other, &fid, 7);
+	back(node);
+	saved = fill_log(f);
+	assert_int_equal(node_result(node, send_reclaim(node, &fid, since), NULL), -EIO);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	node_disconnect(node);
+	assert_int_equal(node_hello(node, false), 0); /* as a new daemon does, within the lease time */
+	assert_int_equal(node->hello.late, 1);
+	assert_int_equal(node_result(node, send_reclaim(node, &fid, since), NULL), -EIO);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	empty_log(f, saved);
+	assert_true(in_conflict(node, &fid, since)); /* it asks again */
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node) && node_wait_for(&f->loop, node_is_closed, other));
+	joined(f, 1);
+	back(node);
+	assert_true(in_conflict(node, &fid, since));
+}
+
+/* However long its session lives, it is not recorded as one that has its leases. */
+static void who_cannot_be_told_of_a_conflict_is_late_at_the_next_server(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	struct kr_time since = just_now();
+	int saved;
+
+	lose(f, node, other);
+	cut(other, &fid, 7);
+	back(node);
+	saved = fill_log(f);
+	assert_int_equal(node_result(node, send_reclaim(node, &fid, since), NULL), -EIO);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	for (int i = 0; i < 4; i++) {
+		settle(node);
+		a_moment_later(f, other);
+	}
+	empty_log(f, saved);
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node) && node_wait_for(&f->loop, node_is_closed, other));
+	joined(f, 1);
+	back(node);
+	assert_true(in_conflict(node, &fid, since));
+}
+
+static void after_a_restart_the_time_decides_of_a_node_lost_before(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE), second = create(node, "g", KR_LEASE_WRITE);
+
+	lose(f, node, other);
+	node_disconnect(other);
+	stop_server(f);
+	start_server(f);
+	back(node);
+	assert_int_equal(node_hello(other, true), 0);
+	assert_int_equal(node_call(other, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	assert_false(in_conflict(node, &fid, just_now()));
+	assert_true(in_conflict(node, &second, always));
+}
+
+/* Others' changes are of before what was written earlier. */
+static void after_a_restart_a_clock_that_was_set_back_decides_nothing(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE), second = create(node, "g", KR_LEASE_WRITE);
+	struct kr_time ahead = just_now();
+
+	lose(f, node, other);
+	cut(other, &fid, 7);
+	node_disconnect(other);
+	stop_server(f);
+	start_server(f);
+	back(node);
+	assert_int_equal(node_hello(other, true), 0);
+	assert_int_equal(node_call(other, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	ahead.sec += 3600;
+	assert_true(in_conflict(node, &fid, ahead));
+	ahead = just_now();
+	ahead.sec += 1; /* as wrong as a node may be about our clock */
+	assert_false(in_conflict(node, &second, ahead));
+}
+
+static void who_reclaims_in_the_grace_period_is_not_late(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node->hello.late, 0);
+	assert_false(in_conflict(node, &fid, never));
+}
+
+static void who_is_not_awaited_gets_nothing_before_the_grace_period_is_over(void **state)
+{
+	struct fixture *f = *state;
+	struct node *awaited = joined(f, 0), *late = joined(f, 1);
+	struct kr_fid fid = create(awaited, "f", KR_LEASE_READ);
+	uint64_t id;
+
+	lose(f, late, awaited);
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, awaited));
+	back(late);
+	id = send_reclaim(late, &fid, just_now());
+	settle(late);
+	assert_false(is_answered(late, id));
+	assert_true(f->server.grace.active);
+	assert_int_equal(node_hello(awaited, true), 0);
+	assert_int_equal(node_call(awaited, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	assert_int_equal(node_result(late, id, NULL), 0);
+	assert_false(f->server.grace.active);
+}
+
+/* Nobody writes while the disk is slow: a record is being removed, and HELLO has come. */
+static bool hello_has_come(void *context)
+{
+	struct fixture *f = context;
+	const struct kr_list *changes = &f->server.state->changes;
+
+	return kr_session_find_node_id(&f->server, f->nodes[0]->node_id) || changes->head.next->next != &changes->head;
+}
+
+/* When its record is gone others go on, and get what it had. */
+static void who_comes_back_while_it_is_being_forgotten_is_late(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	struct kr_setattr_request msg = {.file = fid, .valid = KR_SET_SIZE, .size = 7};
+	const uint8_t nobody[16] = {0};
+	const union kr_any_msg *reply;
+	uint64_t id, hello;
+
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node) && node_wait_for(&f->loop, node_is_closed, other));
+	assert_int_equal(node_hello(other, true), 0);
+	assert_int_equal(node_call(other, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	id = node_send(other, KR_MSG_SETATTR, &msg);
+	settle(other);
+	f->server.state->changing = true; /* the disk is slow */
+	while (!f->server.forgetting)
+		a_moment_later(f, other);
+	hello = node_send_hello(node, true);
+	assert_true(node_wait_for(&f->loop, hello_has_come, f));
+	f->server.state->changing = false;
+	kr_state_forget_node(&f->server, nobody, NULL, NULL);
+	assert_int_equal(node_result(other, id, NULL), 0);
+	assert_int_equal(node_result(node, hello, &reply), 0);
+	assert_false(f->server.grace.active);
+	assert_true(in_conflict(node, &fid, just_now()));
+	assert_int_equal(reply->hello_reply.late, 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+		TEST(late_bytes_of_an_untouched_file_are_welcome),
+		TEST(late_bytes_of_a_file_that_another_changed_are_in_conflict),
+		TEST(a_conflict_stays_one_when_node_and_server_begin_anew),
+		TEST(a_node_lost_again_before_it_has_reclaimed_is_late_since_the_first_time),
+		TEST(replays_of_before_are_not_in_conflict_with_the_late_bytes),
+		TEST(late_replays_of_what_is_synced_are_no_conflict),
+		TEST(replays_that_others_have_overtaken_are_judged),
+		TEST(who_is_told_of_a_conflict_can_count_on_it),
+		TEST(who_cannot_be_told_of_a_conflict_stays_late),
+		TEST(who_cannot_be_told_of_a_conflict_is_late_at_the_next_server),
+		TEST(after_a_restart_the_time_decides_of_a_node_lost_before),
+		TEST(after_a_restart_a_clock_that_was_set_back_decides_nothing),
+		TEST(who_reclaims_in_the_grace_period_is_not_late),
+		TEST(who_is_not_awaited_gets_nothing_before_the_grace_period_is_over),
+		TEST(who_comes_back_while_it_is_being_forgotten_is_late),
+	};
+
+	kr_log_init("test_late", KR_LOG_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,268 @@
+/* The ends of sessions, and what becomes of the leases, files and bytes of those who had them. */
+#include "test/unit/server/session/server_fixture.h"
+
+#include <signal.h>
+
+#include "common/base/log.h"
+#include "server/session/session.h"
+
+static void a_silent_session_is_lost_and_its_leases_are_free(void **state)
+{
+	struct fixture *f = *state;
+	struct node *writer = joined(f, 0), *reader = joined(f, 1);
+	struct kr_fid fid = create(writer, "f", KR_LEASE_WRITE);
+	uint64_t id = send_lease(reader, &fid, KR_LEASE_READ), old = writer->hello.session;
+
+	node_disconnect(writer);
+	while (!is_answered(reader, id))
+		a_moment_later(f, reader);
+	assert_int_equal(node_result(reader, id, NULL), 0);
+	assert_int_equal(f->server.sessions_lost, 1);
+	assert_int_equal(node_hello(writer, true), 0);
+	assert_int_equal(writer->hello.resumed, 0);
+	assert_int_not_equal(writer->hello.session, old);
+}
+
+static void a_parked_request_ends_with_its_session(void **state)
+{
+	struct fixture *f = *state;
+	struct node *writer = joined(f, 0), *reader = joined(f, 1);
+	struct kr_fid fid = create(writer, "f", KR_LEASE_WRITE);
+
+	send_lease(reader, &fid, KR_LEASE_READ);
+	node_asked(writer, KR_MSG_RECALL);
+	node_disconnect(reader);
+	for (int moment = 0; moment < LEASE_MS / MOMENT_MS / 2; moment++)
+		a_moment_later(f, writer);
+	node_disconnect(writer);
+	writer->asked_count = 0;
+	resume(writer); /* which may leave the question unanswered anew, and so longer than the reader lives */
+	while (f->server.sessions_lost == 0)
+		a_moment_later(f, writer);
+	assert_non_null(kr_session_find(&f->server, writer->hello.session));
+	node_reply(writer, node_asked(writer, KR_MSG_RECALL), NULL);
+	assert_int_equal(node_result(writer, send_lease(writer, &fid, KR_LEASE_ALL), NULL), 0); /* nobody is in the way */
+}
+
+static void a_new_session_replaces_the_one_of_the_same_node(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+
+	memcpy(f->nodes[2]->node_id, node->node_id, 16);
+	joined(f, 2);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	assert_int_equal(node_result(other, send_lease(other, &fid, KR_LEASE_READ), NULL), 0);
+	assert_int_equal(f->server.session_count, 2);
+}
+
+/* The bytes that a killed daemon left in its journal are between the kill and the flush nobody else's to read past. */
+static void what_a_killed_daemon_may_have_written_is_waited_for(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1), *heir = f->nodes[2];
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	struct kr_reclaim_request reclaim = {.file = fid, .kinds = KR_LEASE_ALL};
+	struct kr_getattr_request getattr = {.file = fid};
+	struct kr_query_reply dirty = {.dirty = 1, .end = 77};
+	const union kr_any_msg *reply;
+	uint64_t read = send_lease(other, &fid, KR_LEASE_READ), stat = node_send(other, KR_MSG_GETATTR, &getattr);
+
+	node_asked(node, KR_MSG_RECALL);
+	node_disconnect(node);
+	memcpy(heir->node_id, node->node_id, 16);
+	assert_int_equal(node_hello(heir, false), 0);
+	settle(other);
+	assert_int_equal(node_call(heir, KR_MSG_RECLAIM, &reclaim, &reply), 0);
+	assert_int_equal(reply->reclaim_reply.kinds, KR_LEASE_ALL);
+	assert_false(is_answered(other, read));
+	assert_false(is_answered(other, stat));
+	assert_int_equal(heir->asked_count, 1); /* its size is not asked before it knows it */
+	assert_int_equal(node_call(heir, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	node_reply(heir, node_asked(heir, KR_MSG_QUERY), &dirty);
+	assert_int_equal(node_result(other, stat, &reply), 0);
+	assert_int_equal(reply->getattr_reply.attr.size, 77);
+	assert_false(is_answered(other, read));
+	node_reply(heir, node_asked(heir, KR_MSG_RECALL), NULL);
+	assert_int_equal(node_result(other, read, NULL), 0);
+}
+
+/* A killed daemon of which the server could not tell whether its bytes may go in: the next one does not know that it asked. */
+static void who_comes_after_one_with_unjudged_bytes_is_late(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+
+	for (int unjudged = 0; unjudged < 2; unjudged++) {
+		kr_session_find_node_id(&f->server, node->node_id)->unjudged = unjudged;
+		node_disconnect(node);
+		assert_int_equal(node_hello(node, false), 0);
+		assert_int_equal(node->hello.late, unjudged);
+		assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+		assert_int_equal(node_result(node, send_lease(node, &fid, KR_LEASE_WRITE), NULL), 0);
+	}
+}
+
+static void what_an_heir_does_not_need_is_free(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_ALL);
+	uint64_t read = send_lease(other, &fid, KR_LEASE_READ);
+
+	memcpy(f->nodes[2]->node_id, node->node_id, 16);
+	memcpy(f->nodes[3]->node_id, node->node_id, 16);
+	assert_int_equal(node_hello(f->nodes[2], false), 0); /* dies before it has reclaimed anything */
+	assert_int_equal(node_hello(f->nodes[3], false), 0);
+	settle(other);
+	assert_false(is_answered(other, read));
+	assert_int_equal(node_call(f->nodes[3], KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	assert_int_equal(node_result(other, read, NULL), 0);
+	assert_int_equal(f->nodes[3]->asked_count, 0);
+	assert_int_equal(f->server.session_count, 2);
+}
+
+static void goodbye_ends_a_session_at_once(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+
+	assert_int_equal(node_call(node, KR_MSG_GOODBYE, NULL, NULL), 0);
+	assert_int_equal(node_result(other, send_lease(other, &fid, KR_LEASE_READ), NULL), 0);
+	assert_int_equal(f->server.session_count, 1);
+}
+
+static void what_a_node_says_of_its_backlog_stays_with_its_session(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	struct kr_backlog_request backlog = {.unflushed = 10, .refused = 3};
+	const struct kr_session *session;
+
+	joined(f, 1);
+	assert_true(node->hello.may & KR_FEATURE_BACKLOG);
+	assert_int_equal(node_call(node, KR_MSG_BACKLOG, &backlog, NULL), 0);
+	session = kr_session_find(&f->server, node->hello.session);
+	assert_int_equal(session->unflushed, 10);
+	assert_int_equal(session->refused, 3);
+	assert_int_equal(kr_session_find(&f->server, f->nodes[1]->hello.session)->unflushed, 0);
+	backlog = (struct kr_backlog_request){.unflushed = UINT64_MAX, .refused = UINT64_MAX};
+	assert_int_equal(node_call(node, KR_MSG_BACKLOG, &backlog, NULL), 0);
+	assert_int_equal(session->unflushed, INT64_MAX);
+	assert_int_equal(session->refused, INT64_MAX);
+}
+
+static void an_open_file_outlives_its_name(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", 0);
+	struct kr_remove_request remove_file = {.parent = other->hello.root, .name = "f"};
+	struct kr_getattr_request getattr = {.file = fid};
+	struct kr_close_request close_msg = {.file = fid, .count = 1};
+	const union kr_any_msg *reply;
+
+	assert_int_equal(node_call(other, KR_MSG_REMOVE, &remove_file, NULL), 0);
+	assert_int_equal(lookup(other, "f", NULL), -ENOENT);
+	assert_int_equal(node_call(node, KR_MSG_GETATTR, &getattr, &reply), 0);
+	assert_int_equal(reply->getattr_reply.attr.nlink, 0);
+	assert_false(no_orphans(f));
+	assert_int_equal(node_call(node, KR_MSG_CLOSE, &close_msg, NULL), 0);
+	assert_true(node_wait_for(&f->loop, no_orphans, f));
+	assert_int_equal(node_call(node, KR_MSG_GETATTR, &getattr, NULL), -ESTALE);
+}
+
+static void a_nameless_file_goes_when_late_bytes_are_flushed(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	struct kr_remove_request remove_file = {.parent = node->hello.root, .name = "f"};
+	struct kr_close_request close_msg = {.file = fid, .count = 1};
+
+	assert_int_equal(node_call(node, KR_MSG_REMOVE, &remove_file, NULL), 0);
+	assert_int_equal(node_call(node, KR_MSG_CLOSE, &close_msg, NULL), 0);
+	node_asked(node, KR_MSG_RECALL);
+	settle(node);
+	assert_false(no_orphans(f)); /* its flush would still find it */
+	node_reply(node, node_asked(node, KR_MSG_RECALL), NULL);
+	assert_true(node_wait_for(&f->loop, no_orphans, f));
+}
+
+static int flush_bytes(struct node *node, const struct kr_fid *fid)
+{
+	struct kr_range extent = {.offset = 0, .length = 5};
+	struct kr_buf *buf = kr_buf_new(5);
+	struct kr_slice slice = {.buf = buf, .length = 5};
+	struct kr_flush_request flush = {.file = *fid, .seq = 1, .bytes = 5, .flags = 1, .mtime = {.sec = 1},
+		.checksum = kr_checksum("bytes", 5), .extents = {&extent, 1}};
+	struct node_answer *answer = &node->answers[node->answer_count++];
+	int err;
+
+	memcpy(buf->data, "bytes", 5);
+	buf->length = 5;
+	*answer = (struct node_answer){.id = 1 << 21};
+	assert_int_equal(kr_conn_request_as(node->conn, answer->id, 0, KR_MSG_FLUSH, &flush, &slice, 1, node_on_reply, answer), 0);
+	err = node_result(node, answer->id, NULL);
+	kr_buf_put(buf);
+	return err;
+}
+
+static void bytes_of_a_removed_file_are_taken_and_dropped(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	struct kr_remove_request remove_file = {.parent = other->hello.root, .name = "f"};
+	struct kr_close_request close_msg = {.file = fid, .count = 1};
+
+	assert_int_equal(node_call(node, KR_MSG_CLOSE, &close_msg, NULL), 0); /* close=async: the journal has it */
+	assert_int_equal(node_call(other, KR_MSG_REMOVE, &remove_file, NULL), 0);
+	assert_int_equal(flush_bytes(node, &fid), 0);
+}
+
+/* Its node was killed with the file open, and has bytes of it in its journal. */
+static void bytes_of_a_nameless_file_that_nobody_reopens_are_dropped(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	struct kr_remove_request remove_file = {.parent = node->hello.root, .name = "f"};
+	struct kr_reclaim_request reclaim = {.file = fid, .kinds = KR_LEASE_WRITE};
+
+	assert_int_equal(node_call(node, KR_MSG_REMOVE, &remove_file, NULL), 0);
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	assert_int_equal(node_hello(node, false), 0);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &reclaim, NULL), 0);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	assert_true(node_wait_for(&f->loop, no_orphans, f));
+	assert_int_equal(flush_bytes(node, &fid), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+		TEST(a_silent_session_is_lost_and_its_leases_are_free),
+		TEST(a_parked_request_ends_with_its_session),
+		TEST(a_new_session_replaces_the_one_of_the_same_node),
+		TEST(what_a_killed_daemon_may_have_written_is_waited_for),
+		TEST(who_comes_after_one_with_unjudged_bytes_is_late),
+		TEST(what_an_heir_does_not_need_is_free),
+		TEST(goodbye_ends_a_session_at_once),
+		TEST(what_a_node_says_of_its_backlog_stays_with_its_session),
+		TEST(an_open_file_outlives_its_name),
+		TEST(a_nameless_file_goes_when_late_bytes_are_flushed),
+		TEST(bytes_of_a_removed_file_are_taken_and_dropped),
+		TEST(bytes_of_a_nameless_file_that_nobody_reopens_are_dropped),
+	};
+
+	signal(SIGPIPE, SIG_IGN); /* as the daemon does */
+	kr_log_init("test_server_sessions", KR_LOG_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
