@@ -16,7 +16,7 @@
 #include "common/base/text.h"
 #include "common/base/types.h"
 #include "common/base/util.h"
-#include "fuse/daemon/control_place.h"
+#include "fuse/daemon/control_address.h"
 
 enum { STATUS_MAX = 64 << 20, TIMEOUT_MAX_S = 1000000000 };
 
@@ -153,7 +153,7 @@ int kr_ask_mount(const struct kr_mounted *mounted, const char *what, const char 
 {
 	KR_AUTO_FREE char *socket = NULL;
 	KR_AUTO_FREE char *reason = NULL;
-	int pid = 0, err = kr_control_place_read(mounted, &socket, &pid);
+	int pid = 0, err = kr_control_address_read(mounted, &socket, &pid);
 
 	if (err < 0)
 		return kr_fail(-ENOENT, "%s: no daemon is known for this mount (fusermount3 -uz %s removes a dead one)", mounted->path,

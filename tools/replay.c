@@ -17,7 +17,7 @@
 #include "tools/client.h"
 
 #ifdef KR_REPLAY
-#include "fuse/daemon/localdir.h"
+#include "fuse/daemon/local_dir.h"
 #include "fuse/daemon/options.h"
 #include "fuse/daemon/serve.h"
 

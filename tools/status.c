@@ -9,7 +9,7 @@
 #include "common/base/fail.h"
 #include "common/base/text.h"
 #include "common/base/util.h"
-#include "fuse/daemon/control_place.h"
+#include "fuse/daemon/control_address.h"
 #include "tools/client.h"
 #include "tools/commands.h"
 #include "tools/health.h"
@@ -298,7 +298,7 @@ static void show_all(struct show *show)
 		show->all = json_array();
 	if (kr_mounted_for_each(show_mount, show) < 0)
 		complain(show);
-	kr_control_place_for_each(show_detached, show);
+	kr_control_address_for_each(show_detached, show);
 	if (show->json)
 		print_json(show->all);
 	else if (!show->count)

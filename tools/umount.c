@@ -19,7 +19,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "fuse/daemon/control_place.h"
+#include "fuse/daemon/control_address.h"
 #include "tools/client.h"
 #include "tools/commands.h"
 #include "tools/place.h"
@@ -161,7 +161,7 @@ static int flush_and_unmount(const struct kr_mounted *mounted, unsigned long tim
 	KR_AUTO_FREE char *socket = NULL;
 	int pid = 0, result = KR_EXIT_OK;
 	bool only_refused = false;
-	bool known = kr_control_place_read(mounted, &socket, &pid) == 0, dead = known && is_dead(mounted, pid);
+	bool known = kr_control_address_read(mounted, &socket, &pid) == 0, dead = known && is_dead(mounted, pid);
 
 	if (force || dead)
 		return unmount_by_force(mounted, pid, dead);

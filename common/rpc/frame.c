@@ -23,7 +23,7 @@ void kr_frame_header_encode(const struct kr_frame_header *header, uint8_t bytes[
 
 static int check_flags(const struct kr_frame_header *header)
 {
-	static const uint16_t of_reply = KR_FRAME_REPLY | KR_FRAME_MORE | KR_FRAME_NOTE | KR_FRAME_NOTE_ATTR | KR_FRAME_BARE,
+	static const uint16_t of_reply = KR_FRAME_REPLY | KR_FRAME_MORE | KR_FRAME_CACHEABLE | KR_FRAME_CACHEABLE_ATTR | KR_FRAME_BARE,
 		of_request = KR_FRAME_RESEND | KR_FRAME_ONEWAY;
 	bool reply = header->flags & KR_FRAME_REPLY;
 

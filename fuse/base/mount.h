@@ -30,10 +30,10 @@ struct kr_notifier;
 struct kr_control;
 struct kr_locks;
 struct kr_batches;
-struct kr_brings;
-struct kr_notes;
-struct kr_ahead;
-struct kr_dir_syncs;
+struct kr_prefetches;
+struct kr_attr_cache;
+struct kr_lookup_prefetch;
+struct kr_dir_fsync;
 
 struct kr_mount {
 	const struct kr_mount_options *options;
@@ -49,13 +49,13 @@ struct kr_mount {
 	struct kr_files *files;
 	struct kr_flusher *flusher;
 	struct kr_notifier *notifier;
-	struct kr_notifier *cut_notifier; /* for cuts.h alone */
+	struct kr_notifier *cut_notifier; /* for shrink_notice.h alone */
 	struct kr_locks *locks;
 	struct kr_batches *batches;
-	struct kr_brings *brings;
-	struct kr_notes *notes; /* NULL: nothing is noted */
-	struct kr_ahead *ahead; /* NULL: nothing is looked up ahead */
-	struct kr_dir_syncs *dir_syncs;
+	struct kr_prefetches *brings;
+	struct kr_attr_cache *notes; /* NULL: nothing is noted */
+	struct kr_lookup_prefetch *ahead; /* NULL: nothing is looked up ahead */
+	struct kr_dir_fsync *dir_syncs;
 	struct fuse_session *fuse;
 	struct kr_control *control;
 

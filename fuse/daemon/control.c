@@ -14,10 +14,10 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "fuse/daemon/control_place.h"
+#include "fuse/daemon/control_address.h"
 #include "fuse/file/file.h"
 #include "fuse/writeback/flush.h"
-#include "fuse/daemon/localdir.h"
+#include "fuse/daemon/local_dir.h"
 #include "fuse/daemon/mount_status.h"
 
 enum { PIECE = 60000, BACKLOG = 16, CONNECTIONS_MAX = 64 };
@@ -234,7 +234,7 @@ int kr_control_new(struct kr_mount *mount, unsigned dev_major, unsigned dev_mino
 		kr_control_free(control);
 		return err;
 	}
-	if (kr_control_place_write(dev_major, dev_minor, control->path) < 0)
+	if (kr_control_address_write(dev_major, dev_minor, control->path) < 0)
 		kr_log_warn("%s; kairan status will not find this mount", kr_fail_reason());
 	*ret_control = control;
 	return 0;
@@ -246,7 +246,7 @@ void kr_control_free(struct kr_control *control)
 
 	if (!control)
 		return;
-	kr_control_place_remove(control->dev_major, control->dev_minor, control->path);
+	kr_control_address_remove(control->dev_major, control->dev_minor, control->path);
 	control->freed = true;
 	KR_LIST_FOR_EACH_SAFE(client, after, &control->clients, link)
 		kr_conn_close(client->conn, false);

@@ -17,7 +17,7 @@
 
 struct kr_control;
 
-/* Listens, and writes down where (control_place.h) for the mount on this device. */
+/* Listens, and writes down where (control_address.h) for the mount on this device. */
 int kr_control_new(struct kr_mount *mount, unsigned dev_major, unsigned dev_minor, struct kr_control **ret_control);
 /* NULL is fine. The rest goes when the loop has run. */
 void kr_control_free(struct kr_control *control);

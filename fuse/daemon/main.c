@@ -25,7 +25,7 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/base/cpus.h"
-#include "fuse/daemon/localdir.h"
+#include "fuse/daemon/local_dir.h"
 #include "fuse/daemon/mountpoint.h"
 #include "fuse/daemon/options.h"
 #include "fuse/daemon/remount.h"

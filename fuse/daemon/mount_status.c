@@ -10,9 +10,9 @@
 #include "fuse/file/file.h"
 #include "fuse/writeback/flush.h"
 #include "fuse/readcache/hops.h"
-#include "fuse/names/inode.h"
-#include "fuse/daemon/localdir.h"
-#include "fuse/names/notes.h"
+#include "fuse/names/inode_table.h"
+#include "fuse/daemon/local_dir.h"
+#include "fuse/names/attr_cache.h"
 #include "fuse/ops/op.h"
 #include "fuse/daemon/options.h"
 #include "fuse/session/rpc.h"
@@ -141,7 +141,7 @@ json_t *kr_mount_status(struct kr_mount *mount)
 	json_object_set_new(status, "cache", cache_status(mount));
 	json_object_set_new(status, "ring", ring_status(mount));
 	json_object_set_new(status, "inodes", files_status(mount));
-	json_object_set_new(status, "notes", kr_notes_status(mount));
+	json_object_set_new(status, "notes", kr_attr_cache_status(mount));
 	json_object_set_new(status, "operations", operations_status(mount));
 	json_object_set_new(status, "buffer_bytes", number(kr_buf_bytes_in_use()));
 	return status;

@@ -12,21 +12,21 @@
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
-#include "fuse/names/ahead.h"
+#include "fuse/names/lookup_prefetch.h"
 #include "fuse/ops/batch.h"
-#include "fuse/readcache/bring.h"
+#include "fuse/readcache/prefetch.h"
 #include "fuse/readcache/cache.h"
 #include "fuse/daemon/control.h"
-#include "fuse/names/dir_syncs.h"
+#include "fuse/names/dir_fsync.h"
 #include "fuse/writeback/drain.h"
 #include "fuse/file/file.h"
 #include "fuse/readcache/hops.h"
-#include "fuse/names/inode.h"
+#include "fuse/names/inode_table.h"
 #include "fuse/ops/kernel.h"
-#include "fuse/daemon/localdir.h"
+#include "fuse/daemon/local_dir.h"
 #include "fuse/file/locks.h"
 #include "fuse/base/loop.h"
-#include "fuse/names/notes.h"
+#include "fuse/names/attr_cache.h"
 #include "fuse/ops/notify.h"
 #include "fuse/ops/op.h"
 #include "fuse/daemon/options.h"
@@ -190,7 +190,7 @@ static void stop_protocol(void *context)
 	struct kr_mount *mount = &step->serve->mount;
 
 	kr_control_free(mount->control);
-	kr_brings_free(mount->brings);
+	kr_prefetches_free(mount->brings);
 	if (mount->flusher)
 		kr_flusher_stop(mount->flusher);
 	if (mount->files)
@@ -225,9 +225,9 @@ static void unmake(struct kr_serve *serve)
 	kr_journal_free(mount->journal);
 	kr_recovery_fini(&serve->recovery);
 	kr_batches_free(mount->batches);
-	kr_dir_syncs_free(mount->dir_syncs);
-	kr_ahead_free(mount->ahead);
-	kr_notes_free(mount->notes);
+	kr_dir_fsync_free(mount->dir_syncs);
+	kr_lookup_prefetch_free(mount->ahead);
+	kr_attr_cache_free(mount->notes);
 	kr_inodes_free(mount->inodes);
 	kr_kernel_free(serve->kernel);
 }
@@ -239,9 +239,9 @@ static struct kr_serve *serve_new(const struct kr_mount_options *options, struct
 	serve->mount.options = options;
 	serve->mount.local = local;
 	serve->mount.batches = kr_batches_new();
-	serve->mount.notes = kr_notes_new();
-	serve->mount.ahead = kr_ahead_new();
-	serve->mount.dir_syncs = kr_dir_syncs_new();
+	serve->mount.notes = kr_attr_cache_new();
+	serve->mount.ahead = kr_lookup_prefetch_new();
+	serve->mount.dir_syncs = kr_dir_fsync_new();
 	kr_list_init(&serve->mount.ops);
 	kr_list_init(&serve->recovery.files);
 	kr_list_init(&serve->recovery.damage);

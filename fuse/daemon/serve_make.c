@@ -12,18 +12,18 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/base/privilege.h"
-#include "fuse/readcache/bring.h"
+#include "fuse/readcache/prefetch.h"
 #include "fuse/readcache/cache.h"
 #include "fuse/daemon/control.h"
 #include "fuse/file/file.h"
 #include "fuse/writeback/flush.h"
 #include "fuse/readcache/hops.h"
-#include "fuse/names/inode.h"
+#include "fuse/names/inode_table.h"
 #include "fuse/ops/kernel.h"
-#include "fuse/daemon/localdir.h"
+#include "fuse/daemon/local_dir.h"
 #include "fuse/file/locks.h"
 #include "fuse/base/loop.h"
-#include "fuse/names/notes.h"
+#include "fuse/names/attr_cache.h"
 #include "fuse/ops/notify.h"
 #include "fuse/daemon/options.h"
 #include "fuse/writeback/recover.h"
@@ -78,7 +78,7 @@ static void make_protocol(void *context)
 	kr_serve_watch_signals(step->serve);
 	step->err = kr_rpc_new(mount, &mount->options->server, &mount->rpc);
 	if (step->err == 0)
-		kr_notes_start(mount);
+		kr_attr_cache_start(mount);
 	if (step->err == 0)
 		step->err = kr_session_new(mount, &mount->session);
 	if (step->err == 0)
@@ -159,7 +159,7 @@ static void make_files(void *context)
 	if (step->err == 0)
 		step->err = kr_files_start(mount->files);
 	if (step->err == 0)
-		mount->brings = kr_brings_new(mount);
+		mount->brings = kr_prefetches_new(mount);
 	if (step->err == 0)
 		step->err = kr_recover(mount, &step->serve->recovery);
 	kr_step_keep_reason(step);

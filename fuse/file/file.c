@@ -1,4 +1,4 @@
-/* The lives of files and their steps.  See file.h; the table of all: files.c.
+/* The lives of files and their steps.  See file.h; the table of all: file_table.c.
  *
  * References are counted under the table's lock, because a file may be found again while its last reference goes; it is
  * freed in the loop, when nobody has found it until then.
@@ -39,7 +39,7 @@ static struct kr_file *make(struct kr_mount *mount, const struct kr_fid *fid)
 	file->step_task.fn = run_task;
 	file->free_task.fn = free_unused;
 	pthread_mutex_init(&file->lock, NULL);
-	kr_holder_init(&file->holder);
+	kr_lease_state_init(&file->holder);
 	kr_extent_map_init(&file->dirty);
 	file->changes = 1;
 	kr_list_init(&file->waiters);
@@ -147,7 +147,7 @@ static void shrink_lru(struct kr_files *files)
 	oldest = KR_LIST_ENTRY(files->idle.head.next, struct kr_file, idle);
 	leave_lru(oldest);
 	pthread_mutex_lock(&oldest->lock);
-	kr_holder_release(&oldest->holder, KR_LEASE_ALL);
+	kr_lease_state_release(&oldest->holder, KR_LEASE_ALL);
 	pthread_mutex_unlock(&oldest->lock);
 	kr_file_step(oldest);
 }
@@ -189,10 +189,10 @@ static void settle(struct kr_file *file)
 	pthread_mutex_lock(&file->lock);
 	dirty = file->holder.dirty && !file->holder.refused;
 	if (!used && !file->holder.dirty && (file->holder.held & KR_LEASE_WRITE) && !file->holder.leaving) {
-		kr_holder_release(&file->holder, KR_LEASE_WRITE);
+		kr_lease_state_release(&file->holder, KR_LEASE_WRITE);
 		kr_file_step(file);
 	}
-	idle = kr_holder_idle(&file->holder);
+	idle = kr_lease_state_idle(&file->holder);
 	only_held = file->holder.held && !file->holder.leaving && !file->holder.recalled && !file->holder.returning;
 	pthread_mutex_unlock(&file->lock);
 
@@ -221,7 +221,7 @@ static void tell_flusher(struct kr_file *file)
 	bool can, could = file->could_flush, dirty;
 
 	pthread_mutex_lock(&file->lock);
-	can = kr_holder_may_flush(&file->holder) && !kr_mount_fenced(file->mount);
+	can = kr_lease_state_may_flush(&file->holder) && !kr_mount_fenced(file->mount);
 	dirty = file->holder.dirty;
 	pthread_mutex_unlock(&file->lock);
 	file->could_flush = can;

@@ -21,7 +21,7 @@
 #include "common/rpc/msg.h"
 #include "common/base/table.h"
 #include "fuse/writeback/flush.h"
-#include "fuse/file/holder.h"
+#include "fuse/file/lease_state.h"
 #include "fuse/base/loop.h"
 
 struct kr_mount;
@@ -53,7 +53,7 @@ struct kr_file {
 	struct kr_fid fid;
 
 	pthread_mutex_t lock;
-	struct kr_holder holder;     /* [lock] */
+	struct kr_lease_state holder;     /* [lock] */
 	struct kr_attr base;         /* [lock] the server's attributes under the lease; exact under READ unless stale */
 	bool stale;                  /* [lock] base must be asked again before anything relies on it */
 	uint32_t mappable;           /* [lock] handles through which programs may have mapped it for storing */
@@ -92,7 +92,7 @@ struct kr_file {
 	uint8_t needs;               /* lease kinds that the waiters need */
 	int lease_error;             /* the LEASE they waited for failed with this; only while they are woken */
 	struct kr_list waiters;      /* struct kr_file_waiter */
-	struct kr_list gated;        /* struct kr_gated: who may hold locks of kernel pages and waits for a lease */
+	struct kr_list gated;        /* struct kr_pool_share_member: who may hold locks of kernel pages and waits for a lease */
 	struct kr_list recalls;      /* RECALLs to be answered */
 	struct kr_file_drop *drop;   /* the invalidation under way */
 	struct kr_link lingering;    /* kr_files.lingering */

@@ -49,7 +49,7 @@ void kr_file_flushed(struct kr_file *file, uint64_t seq, const struct kr_flush_r
 	kr_extent_map_drop_until(&file->dirty, seq, kr_journal_release, file->mount->journal);
 	if (kr_extent_map_empty(&file->dirty)) {
 		file->clear_suid = false;
-		kr_holder_flushed(&file->holder, true, true);
+		kr_lease_state_flushed(&file->holder, true, true);
 	}
 	note_change(file, kr_clock_ns());
 	/* Answers of the server's pool threads may overtake each other; ctime tells which is the newer. */
@@ -74,9 +74,9 @@ void kr_file_redirtied(struct kr_file *file, struct kr_time mtime, int err)
 {
 	pthread_mutex_lock(&file->lock);
 	if (kr_extent_map_empty(&file->dirty)) {
-		kr_holder_cleaned(&file->holder);
+		kr_lease_state_cleaned(&file->holder);
 	} else {
-		kr_holder_dirtied(&file->holder, false);
+		kr_lease_state_dirtied(&file->holder, false);
 		file->written_seq = KR_MAX(file->written_seq, kr_extent_map_max_seq(&file->dirty));
 		if (kr_time_compare(mtime, file->mtime) > 0)
 			file->mtime = mtime;
@@ -122,7 +122,7 @@ static void overlay_dirty(const struct kr_file *file, struct kr_attr *attr)
 	most = KR_MAX(attr->blocks, (attr->size + 4095) / 4096 * 8);
 	attr->blocks = KR_MIN(attr->blocks + (file->dirty.bytes + 4095) / 4096 * 8, most);
 	/* Nobody else writes while we have both kinds: then the time is ours. */
-	if (kr_holder_has(&file->holder, KR_LEASE_ALL) || kr_time_compare(file->mtime, attr->mtime) > 0 || is_ahead(file, attr->mtime))
+	if (kr_lease_state_has(&file->holder, KR_LEASE_ALL) || kr_time_compare(file->mtime, attr->mtime) > 0 || is_ahead(file, attr->mtime))
 		attr->mtime = file->mtime;
 	if (kr_time_compare(file->mtime, attr->ctime) > 0)
 		attr->ctime = file->mtime;

@@ -1,4 +1,4 @@
-/* What files.c, file.c, lease.c, recall.c, file_attr.c, reclaim.c and unjudged.c share; nobody else includes this. */
+/* What file_table.c, file.c, lease.c, recall.c, file_attr.c, reclaim.c and unjudged.c share; nobody else includes this. */
 #ifndef KR_FUSE_FILE_PRIV_H
 #define KR_FUSE_FILE_PRIV_H
 
@@ -19,7 +19,7 @@ struct kr_files {
 	uv_timer_t drop_timer;
 	struct kr_list lingering;   /* kr_file.lingering, referenced: their pages are about to be dropped */
 	uv_timer_t linger_timer;
-	struct kr_list cuts;        /* of cuts.c, as is the next */
+	struct kr_list cuts;        /* of shrink_notice.c, as is the next */
 	uv_timer_t cut_timer;
 	uv_timer_t tick_timer;      /* while the mount is fenced, or writes wait for space */
 	struct kr_fence *fence;
@@ -28,7 +28,7 @@ struct kr_files {
 	bool lost;                  /* this recovery's session is a new one */
 };
 
-/* files.c: while the mount is fenced, or writes wait for space, files are stepped now and then. Loop thread. */
+/* file_table.c: while the mount is fenced, or writes wait for space, files are stepped now and then. Loop thread. */
 void kr_files_need_tick(struct kr_files *files);
 /* file.c: out of the table already. */
 void kr_file_destroy(struct kr_file *file);
@@ -38,7 +38,7 @@ void kr_lease_act(struct kr_file *file);
 void kr_lease_note_flush(struct kr_file *file);
 /* unjudged.c: who changed the file later than this did so when we had no good lease any more. [lock] held. */
 struct kr_time kr_file_since(const struct kr_file *file);
-/* recall.c: the holder's KR_HOLDER_DROP and KR_HOLDER_ANSWER. Loop thread, lock not held. */
+/* recall.c: the holder's KR_LEASE_STATE_DROP and KR_LEASE_STATE_ANSWER. Loop thread, lock not held. */
 void kr_recall_drop(struct kr_file *file);
 /* recall.c: pages are to be dropped that came a moment ago: the file is stepped a moment later. Loop thread. */
 void kr_recall_linger(struct kr_file *file);

@@ -15,13 +15,13 @@ static void granted(void *context, int err, const void *message, struct kr_buf *
 	(void)data;
 	pthread_mutex_lock(&file->lock);
 	if (err) {
-		kr_holder_ask_failed(&file->holder);
-		kr_holder_flushed(&file->holder, false, kr_extent_map_empty(&file->dirty));
+		kr_lease_state_ask_failed(&file->holder);
+		kr_lease_state_flushed(&file->holder, false, kr_extent_map_empty(&file->dirty));
 		file->gone = err == -ESTALE;
 		if (file->gone)
 			kr_stage_abandon(file->stage);
 	} else {
-		kr_holder_granted(&file->holder, file->asked_generation == file->mount->files->generation);
+		kr_lease_state_granted(&file->holder, file->asked_generation == file->mount->files->generation);
 		if (file->changes == file->asked_changes) {
 			file->base = reply->attr;
 			file->stale = false;
@@ -55,7 +55,7 @@ static void returned(void *context, int err, const void *reply, struct kr_buf *d
 	(void)reply;
 	(void)data;
 	pthread_mutex_lock(&file->lock);
-	kr_holder_returned(&file->holder);
+	kr_lease_state_returned(&file->holder);
 	pthread_mutex_unlock(&file->lock);
 	kr_file_run(file);
 	kr_file_put(file);
@@ -73,7 +73,7 @@ static void give_back(struct kr_file *file, uint8_t kinds)
 
 void kr_lease_note_flush(struct kr_file *file)
 {
-	struct kr_holder *holder = &file->holder;
+	struct kr_lease_state *holder = &file->holder;
 	bool refused;
 
 	KR_SCOPED_LOCK(&file->lock);
@@ -85,11 +85,11 @@ void kr_lease_note_flush(struct kr_file *file)
 		file->refused_seq = kr_extent_map_max_seq(&file->dirty);
 	if (kr_extent_map_empty(&file->dirty)) {
 		if (holder->dirty || holder->flushing)
-			kr_holder_flushed(holder, true, true);
+			kr_lease_state_flushed(holder, true, true);
 	} else if (refused) {
-		kr_holder_flushed(holder, false, false);
+		kr_lease_state_flushed(holder, false, false);
 	} else if (holder->flushing && file->flush.flushed_seq >= file->flush_target) {
-		kr_holder_flushed(holder, true, false);
+		kr_lease_state_flushed(holder, true, false);
 	}
 }
 
@@ -105,26 +105,26 @@ static bool is_lingering(const struct kr_file *file)
 static uint8_t giving_up(struct kr_file *file)
 {
 	KR_SCOPED_LOCK(&file->lock);
-	return kr_holder_giving_up(&file->holder);
+	return kr_lease_state_giving_up(&file->holder);
 }
 
-static enum kr_holder_action next(struct kr_file *file, uint8_t *ret_kinds)
+static enum kr_lease_state_action next(struct kr_file *file, uint8_t *ret_kinds)
 {
 	const uint8_t giving = giving_up(file);
-	enum kr_holder_action action;
+	enum kr_lease_state_action action;
 	bool bound = kr_flush_bound(file);
 
 	KR_SCOPED_LOCK(&file->lock);
 	/* What another thread has begun to give up meanwhile (op_ioctl.c) has not been looked at; that thread steps the file. */
-	kr_holder_bind(&file->holder, bound || kr_holder_giving_up(&file->holder) != giving);
-	kr_holder_want(&file->holder, file->needs);
-	kr_holder_linger(&file->holder, is_lingering(file));
-	action = kr_holder_next(&file->holder, ret_kinds);
-	if (file->holder.lingering && kr_holder_must_drop(&file->holder))
+	kr_lease_state_bind(&file->holder, bound || kr_lease_state_giving_up(&file->holder) != giving);
+	kr_lease_state_want(&file->holder, file->needs);
+	kr_lease_state_linger(&file->holder, is_lingering(file));
+	action = kr_lease_state_next(&file->holder, ret_kinds);
+	if (file->holder.lingering && kr_lease_state_must_drop(&file->holder))
 		kr_recall_linger(file);
-	if (action == KR_HOLDER_ASK)
+	if (action == KR_LEASE_STATE_ASK)
 		file->asked_changes = file->changes;
-	else if (action == KR_HOLDER_FLUSH)
+	else if (action == KR_LEASE_STATE_FLUSH)
 		file->flush_target = file->written_seq;
 	return action;
 }
@@ -137,18 +137,18 @@ void kr_lease_act(struct kr_file *file)
 		return;
 	for (;;) {
 		switch (next(file, &kinds)) {
-		case KR_HOLDER_NOTHING:
+		case KR_LEASE_STATE_NOTHING:
 			return;
-		case KR_HOLDER_ASK:
+		case KR_LEASE_STATE_ASK:
 			ask(file, kinds);
 			break;
-		case KR_HOLDER_FLUSH:
+		case KR_LEASE_STATE_FLUSH:
 			kr_flush_ask(file, KR_FLUSH_RECALL);
 			break;
-		case KR_HOLDER_DROP:
+		case KR_LEASE_STATE_DROP:
 			kr_recall_drop(file);
 			break;
-		case KR_HOLDER_ANSWER:
+		case KR_LEASE_STATE_ANSWER:
 			if (kinds)
 				kr_flush_uncovered(file);
 			if (kinds & KR_LEASE_WRITE)
@@ -157,7 +157,7 @@ void kr_lease_act(struct kr_file *file)
 				kr_stage_suspend(file->stage);
 			kr_recall_answer(file);
 			break;
-		case KR_HOLDER_RETURN:
+		case KR_LEASE_STATE_RETURN:
 			kr_flush_uncovered(file);
 			give_back(file, kinds);
 			break;
@@ -171,9 +171,9 @@ bool kr_file_may_flush(struct kr_file *file)
 
 	pthread_mutex_lock(&file->lock);
 	/* Of a file that is gone the server shall say so to the flusher, too. */
-	may = (file->gone || kr_holder_may_flush(&file->holder)) && !kr_mount_fenced(file->mount);
+	may = (file->gone || kr_lease_state_may_flush(&file->holder)) && !kr_mount_fenced(file->mount);
 	if (!may) {
-		kr_holder_retry(&file->holder);
+		kr_lease_state_retry(&file->holder);
 		file->could_flush = false;
 	}
 	pthread_mutex_unlock(&file->lock);
@@ -188,7 +188,7 @@ void kr_file_flush_untaken(struct kr_file *file)
 	bool doubted;
 
 	pthread_mutex_lock(&file->lock);
-	doubted = kr_holder_doubt(&file->holder);
+	doubted = kr_lease_state_doubt(&file->holder);
 	pthread_mutex_unlock(&file->lock);
 	if (!doubted)
 		return;

@@ -6,14 +6,14 @@
 
 #include "common/base/log.h"
 #include "fuse/file/file.h"
-#include "fuse/names/inode.h"
-#include "fuse/file/lockers.h"
+#include "fuse/names/inode_table.h"
+#include "fuse/file/lock_owners.h"
 #include "fuse/ops/op_file.h"
 #include "fuse/session/rpc.h"
 
 struct kr_locks {
 	struct kr_list files;
-	struct kr_lockers *lockers;
+	struct kr_lock_owners *lockers;
 };
 
 /* Exists while a lock of the file is held or asked for. */
@@ -44,7 +44,7 @@ static void counted(void *context, const struct kr_lock *lock, int change)
 	const struct kr_file_locks *locks = context;
 
 	if (lock->kind == KR_LOCK_WRITE && !lock->owner.flock)
-		kr_lockers_count(locks->file->mount->locks->lockers, lock->owner.id, locks->file, change);
+		kr_lock_owners_count(locks->file->mount->locks->lockers, lock->owner.id, locks->file, change);
 }
 
 static struct kr_file_locks *locks_of(struct kr_file *file)
@@ -85,7 +85,7 @@ bool kr_locks_held(const struct kr_file *file, const struct kr_lock_owner *owner
 
 bool kr_locks_elsewhere(const struct kr_file *file, uint64_t process)
 {
-	return kr_lockers_elsewhere(file->mount->locks->lockers, process, file);
+	return kr_lock_owners_elsewhere(file->mount->locks->lockers, process, file);
 }
 
 bool kr_locks_any(const struct kr_file *file, const struct kr_lock_owner *owner)
@@ -386,7 +386,7 @@ void kr_locks_init(struct kr_mount *mount)
 {
 	mount->locks = kr_xcalloc(1, sizeof(*mount->locks));
 	kr_list_init(&mount->locks->files);
-	mount->locks->lockers = kr_lockers_new();
+	mount->locks->lockers = kr_lock_owners_new();
 }
 
 static void end_file(struct kr_file_locks *locks)
@@ -414,7 +414,7 @@ void kr_locks_fini(struct kr_mount *mount)
 		return;
 	while ((link = kr_list_pop(&mount->locks->files)))
 		end_file(KR_LIST_ENTRY(link, struct kr_file_locks, link));
-	kr_lockers_free(mount->locks->lockers);
+	kr_lock_owners_free(mount->locks->lockers);
 	free(mount->locks);
 	mount->locks = NULL;
 }

@@ -10,7 +10,7 @@
 
 #include "common/base/fault.h"
 #include "common/base/log.h"
-#include "fuse/file/cuts.h"
+#include "fuse/file/shrink_notice.h"
 #include "fuse/file/file_priv.h"
 #include "fuse/ops/notify.h"
 #include "fuse/ops/op_file.h"
@@ -41,7 +41,7 @@ static void on_recall(struct kr_mount *mount, const struct kr_down *down, const 
 
 	(void)data;
 	if (!request->kinds) {
-		kr_cuts_heard(mount->files, &request->file, down);
+		kr_shrink_notices_heard(mount->files, &request->file, down);
 		kr_file_put(file);
 		return;
 	}
@@ -55,7 +55,7 @@ static void on_recall(struct kr_mount *mount, const struct kr_down *down, const 
 		kr_stage_abandon(file->stage);
 	kr_list_append(&file->recalls, &recall->link);
 	pthread_mutex_lock(&file->lock);
-	kr_holder_recalled(&file->holder, request->kinds);
+	kr_lease_state_recalled(&file->holder, request->kinds);
 	pthread_mutex_unlock(&file->lock);
 	kr_file_run(file);
 	kr_file_put(file);
@@ -116,7 +116,7 @@ static int compare_ranges(const void *a, const void *b)
 static void choose_ranges(struct kr_file *file, struct kr_notify_job *job)
 {
 	struct kr_range parked[KR_NOTIFY_RANGES - 1];
-	struct kr_gated *read;
+	struct kr_pool_share_member *read;
 	uint64_t position = 0;
 	uint32_t count = 0;
 
@@ -145,7 +145,7 @@ static void drop_ended(struct kr_task *task)
 	file->drop = NULL;
 	free(drop);
 	pthread_mutex_lock(&file->lock);
-	kr_holder_dropped(&file->holder);
+	kr_lease_state_dropped(&file->holder);
 	file->fruitless = !file->page_written;
 	file->page_written = false;
 	pthread_mutex_unlock(&file->lock);
@@ -160,8 +160,8 @@ static void drop_done(struct kr_notify_job *job, int err)
 	struct kr_inodes *inodes = drop->file->mount->inodes;
 
 	drop->err = err;
-	if (kr_inode_cut_size(inodes, &drop->file->fid)) /* perhaps, by another node, when our answer allows it */
-		kr_inode_await_tellers(inodes, &drop->file->fid);
+	if (kr_inode_truncated(inodes, &drop->file->fid)) /* perhaps, by another node, when our answer allows it */
+		kr_inode_await_notifiers(inodes, &drop->file->fid);
 	kr_loop_post(drop->file->mount->kr_loop, &drop->done_task);
 }
 
@@ -195,7 +195,7 @@ static void let_through(uv_timer_t *timer)
 	if (kr_list_empty(&files->drops))
 		uv_timer_stop(timer);
 	KR_LIST_FOR_EACH(drop, &files->drops, link) {
-		struct kr_gated *read;
+		struct kr_pool_share_member *read;
 
 		if (now - drop->started_ns < KR_FILE_THROUGH_MS * KR_NS_PER_MS)
 			continue;
@@ -241,7 +241,7 @@ void kr_recall_start(struct kr_files *files)
 	files->linger_timer.data = files;
 	uv_timer_init(files->mount->loop, &files->drop_timer);
 	files->drop_timer.data = files;
-	kr_cuts_start(files);
+	kr_shrink_notices_start(files);
 	kr_rpc_on(files->mount->rpc, KR_MSG_RECALL, on_recall);
 	kr_rpc_on(files->mount->rpc, KR_MSG_QUERY, on_query);
 }
@@ -250,5 +250,5 @@ void kr_recall_stop(struct kr_files *files)
 {
 	uv_close((uv_handle_t *)&files->drop_timer, NULL);
 	uv_close((uv_handle_t *)&files->linger_timer, NULL);
-	kr_cuts_stop(files);
+	kr_shrink_notices_stop(files);
 }

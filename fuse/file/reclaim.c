@@ -23,7 +23,7 @@ static void collect_file(struct kr_file *file, void *context)
 	kr_recall_forget(file);
 	pthread_mutex_lock(&file->lock);
 	/* What an earlier recovery that broke off asked for is still ours to ask. */
-	file->reclaiming |= kr_holder_lost(&file->holder);
+	file->reclaiming |= kr_lease_state_lost(&file->holder);
 	pthread_mutex_unlock(&file->lock);
 	file->could_flush = false;
 	item.kinds = file->reclaiming;
@@ -65,11 +65,11 @@ static void reclaimed(struct kr_mount *mount, const struct kr_fid *fid, int err,
 	pthread_mutex_lock(&file->lock);
 	file->reclaiming = 0;
 	if (err) {
-		kr_holder_reclaimed(&file->holder, 0, false);
+		kr_lease_state_reclaimed(&file->holder, 0, false);
 	} else {
 		same = reply->attr.version != 0 && reply->attr.version == file->base.version;
 
-		kr_holder_reclaimed(&file->holder, reply->kinds, same);
+		kr_lease_state_reclaimed(&file->holder, reply->kinds, same);
 		file->base = reply->attr;
 	}
 	file->stale = err != 0;

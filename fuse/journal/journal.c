@@ -10,7 +10,7 @@
 #include "common/base/boot.h"
 #include "common/base/buf.h"
 #include "common/base/fail.h"
-#include "fuse/journal/journal_guard.h"
+#include "fuse/journal/sigbus_guard.h"
 #include "fuse/journal/journal_priv.h"
 
 #define JOURNAL_DEFAULT_MAX (UINT64_C(16) << 30)
@@ -187,7 +187,7 @@ int kr_journal_open(const struct kr_journal_options *options, struct kr_recovery
 	journal->next_seq = options->incarnation << 40 | 1;
 	journal->next_number = journal->next_file = 1;
 	read_boot_id(options, journal->node_boot);
-	kr_guard_install();
+	kr_sigbus_guard_install();
 	journal->dir_fd = open(options->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	err = journal->dir_fd < 0 ? kr_fail_errno(-errno, "%s", options->directory) : set_sizes(journal);
 	if (err == 0)

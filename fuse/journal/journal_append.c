@@ -11,7 +11,7 @@
 #include "common/base/fail.h"
 #include "common/base/fault.h"
 #include "common/base/log.h"
-#include "fuse/journal/journal_guard.h"
+#include "fuse/journal/sigbus_guard.h"
 #include "fuse/journal/journal_priv.h"
 #include "fuse/journal/journal_record.h"
 
@@ -147,7 +147,7 @@ static void undo(struct kr_journal *journal, const struct reservation *r)
 		}
 		state->held = 0;
 		state->name = false;
-		state->unmarked = kr_guard(store_nothing, &segment->slots[slot]) < 0;
+		state->unmarked = kr_sigbus_guard(store_nothing, &segment->slots[slot]) < 0;
 		stuck |= state->unmarked;
 	}
 	if (stuck || segment->in_flight > 1 || segment->used_slots != r->first_slot + r->slots)

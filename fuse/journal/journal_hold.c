@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "common/base/fault.h"
-#include "fuse/journal/journal_guard.h"
+#include "fuse/journal/sigbus_guard.h"
 #include "fuse/journal/journal_priv.h"
 #include "fuse/journal/journal_record.h"
 
@@ -68,7 +68,7 @@ static void mark_dead(struct kr_segment *segment, uint32_t slot)
 	int err = KR_FAULT("journal.mark");
 
 	if (err == 0)
-		err = kr_guard(store_dead, &segment->slots[slot]);
+		err = kr_sigbus_guard(store_dead, &segment->slots[slot]);
 	if (err)
 		segment->states[slot].unmarked = true;
 }
@@ -192,7 +192,7 @@ static void store_cut(void *context)
 
 static void trim_slot(struct kr_segment *segment, uint32_t slot, uint64_t size)
 {
-	(void)kr_guard(store_cut, &(struct cut){&segment->slots[slot], size});
+	(void)kr_sigbus_guard(store_cut, &(struct cut){&segment->slots[slot], size});
 }
 
 struct trim {

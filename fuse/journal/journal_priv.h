@@ -115,10 +115,10 @@ void kr_slot_release(struct kr_journal *journal, struct kr_segment *segment, uin
 /* One more holder for a mark. */
 void kr_journal_hold_mark(struct kr_journal *journal, uint64_t mark);
 
-/* --- journal_lend.c --- */
+/* --- journal_pinned.c --- */
 struct kr_scan;
 /* Sets `lends_name` of SEGMENTS, which are by the scan's index.  0 or -ENOMEM. */
-int kr_journal_find_lenders(const struct kr_scan *scan, struct kr_segment *const *segments);
+int kr_journal_find_pinned(const struct kr_scan *scan, struct kr_segment *const *segments);
 
 /* --- journal_recover.c --- */
 int kr_journal_recover(struct kr_journal *journal, struct kr_recovery *recovery);

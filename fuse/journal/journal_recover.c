@@ -353,7 +353,7 @@ int kr_journal_recover(struct kr_journal *journal, struct kr_recovery *recovery)
 		set_numbers(journal, r.scan);
 		kr_reopen_uncovered(&r);
 		kr_reopen_hold(&r);
-		kr_reopen_bury(&r);
+		kr_reopen_retire(&r);
 		take_damage(&r);
 	} else {
 		kr_recovery_fini(recovery);

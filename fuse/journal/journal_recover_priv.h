@@ -48,6 +48,6 @@ void kr_reopen_take_over(struct kr_rebuild *r);
  * without a holder. */
 void kr_reopen_hold(struct kr_rebuild *r);
 /* Good records that nobody holds are dead; single wrong bits are put right; segments without a live record are free. */
-void kr_reopen_bury(struct kr_rebuild *r);
+void kr_reopen_retire(struct kr_rebuild *r);
 
 #endif

@@ -71,7 +71,7 @@ int kr_reopen_segments(struct kr_rebuild *r)
 		kr_list_insert_before(before, &segment->link);
 		r->journal->segment_count++;
 	}
-	err = kr_journal_find_lenders(r->scan, r->segments);
+	err = kr_journal_find_pinned(r->scan, r->segments);
 	if (err)
 		return err;
 	fill_states(r);
@@ -173,7 +173,7 @@ static bool is_dead(const struct kr_rebuild *r, const struct kr_scan_ref *ref, c
 	return !r->doubt[ref->segment];
 }
 
-void kr_reopen_bury(struct kr_rebuild *r)
+void kr_reopen_retire(struct kr_rebuild *r)
 {
 	for (size_t i = 0; i < r->scan->ref_count; i++) {
 		const struct kr_scan_ref *ref = &r->scan->refs[i];

@@ -14,7 +14,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/fault.h"
-#include "fuse/journal/journal_guard.h"
+#include "fuse/journal/sigbus_guard.h"
 #include "fuse/journal/journal_priv.h"
 #include "fuse/journal/journal_record.h"
 
@@ -105,11 +105,11 @@ int kr_segment_store(struct kr_journal *journal, const struct kr_segment *segmen
 {
 	int err;
 
-	if (kr_guard(body, context) == 0)
+	if (kr_sigbus_guard(body, context) == 0)
 		return 0;
 	KR_AUTO_FD int fd = open_pair_file(journal, segment->pair, "index", 0);
 	err = fd < 0 ? fd : write_zeros(fd, offset, length);
-	return err ? kr_fail_errno(err, "journal segment %08x: cannot write the index", segment->pair) : kr_guard(body, context);
+	return err ? kr_fail_errno(err, "journal segment %08x: cannot write the index", segment->pair) : kr_sigbus_guard(body, context);
 }
 
 /* Empty slots, then both copies of the header, for the next number: the segment is in use from now on. */

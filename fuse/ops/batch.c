@@ -92,7 +92,7 @@ static struct kr_file *file_of(struct kr_batches *batches, const struct kr_batch
 
 /* --- reading ------------------------------------------------------------------------------------------------------------- */
 
-/* What reads of a door mean. */
+/* What reads of a batch file mean. */
 struct kr_batch_ask {
 	unsigned references;  /* guarded by batches->lock */
 	struct kr_file *file; /* a reference */
@@ -115,24 +115,24 @@ static void put_ask(struct kr_batches *batches, struct kr_batch_ask *ask)
 	free(ask);
 }
 
-/* Makes ASK (NULL: nothing) what the door is asked for. */
-static void set_ask(struct kr_batches *batches, struct kr_handle *door, struct kr_batch_ask *ask)
+/* Makes ASK (NULL: nothing) what the batch file is asked for. */
+static void set_ask(struct kr_batches *batches, struct kr_handle *batch_file, struct kr_batch_ask *ask)
 {
 	struct kr_batch_ask *before;
 
 	pthread_mutex_lock(&batches->lock);
-	before = door->ask;
-	door->ask = ask;
+	before = batch_file->ask;
+	batch_file->ask = ask;
 	pthread_mutex_unlock(&batches->lock);
 	put_ask(batches, before);
 }
 
-static struct kr_batch_ask *get_ask(struct kr_batches *batches, struct kr_handle *door)
+static struct kr_batch_ask *get_ask(struct kr_batches *batches, struct kr_handle *batch_file)
 {
 	KR_SCOPED_LOCK(&batches->lock);
-	if (door->ask)
-		door->ask->references++;
-	return door->ask;
+	if (batch_file->ask)
+		batch_file->ask->references++;
+	return batch_file->ask;
 }
 
 void kr_batch_forget(struct kr_batches *batches, struct kr_handle *handle)
@@ -145,7 +145,7 @@ void kr_batch_forget(struct kr_batches *batches, struct kr_handle *handle)
 }
 
 /* A write that says what the next reads are about. */
-static void answer_ask(fuse_req_t req, struct kr_handle *door, const struct kr_batch_head *head,
+static void answer_ask(fuse_req_t req, struct kr_handle *batch_file, const struct kr_batch_head *head,
 	const struct kr_batch_extent *extents, size_t size)
 {
 	struct kr_batches *batches = kr_op_mount(req)->batches;
@@ -162,7 +162,7 @@ static void answer_ask(fuse_req_t req, struct kr_handle *door, const struct kr_b
 	ask->file = file;
 	ask->count = head->count;
 	memcpy(ask->extents, extents, head->count * sizeof(*extents));
-	set_ask(batches, door, ask);
+	set_ask(batches, batch_file, ask);
 	fuse_reply_write(req, size);
 }
 
@@ -188,10 +188,10 @@ static ssize_t read_extents(const struct kr_batch_ask *ask, uint64_t offset, siz
 	return (ssize_t)done;
 }
 
-void kr_batch_read(fuse_req_t req, struct kr_handle *door, size_t size, uint64_t offset)
+void kr_batch_read(fuse_req_t req, struct kr_handle *batch_file, size_t size, uint64_t offset)
 {
 	struct kr_batches *batches = kr_op_mount(req)->batches;
-	struct kr_batch_ask *ask = get_ask(batches, door);
+	struct kr_batch_ask *ask = get_ask(batches, batch_file);
 	char *buffer = ask ? malloc(size + 1) : NULL;
 	ssize_t got;
 
@@ -274,7 +274,7 @@ struct invalidation {
 static int try_batch(struct batch *batch, struct kr_file *file)
 {
 	KR_SCOPED_LOCK(&file->lock);
-	if (kr_mount_fenced(file->mount) || !kr_holder_has(&file->holder, kr_file_write_kinds(file, false)))
+	if (kr_mount_fenced(file->mount) || !kr_lease_state_has(&file->holder, kr_file_write_kinds(file, false)))
 		return -EBUSY;
 	kr_flush_burst(file);
 	batch->invalidate |= file->holder.pages; /* also of an error: something may have gone in */
@@ -381,7 +381,7 @@ static void wait_in_loop(fuse_req_t req, struct kr_file *file, const char *data,
 	kr_op_post(&op->file_op.op);
 }
 
-void kr_batch_write(fuse_req_t req, struct kr_handle *door, const char *data, size_t size)
+void kr_batch_write(fuse_req_t req, struct kr_handle *batch_file, const char *data, size_t size)
 {
 	struct batch batch = { .size = size, .clear_suid = fuse_req_ctx(req)->uid != 0 };
 	const struct kr_batch_head *head;
@@ -395,7 +395,7 @@ void kr_batch_write(fuse_req_t req, struct kr_handle *door, const char *data, si
 		return;
 	}
 	if (head->magic == KR_BATCH_READ_MAGIC) {
-		answer_ask(req, door, head, batch.extents, size);
+		answer_ask(req, batch_file, head, batch.extents, size);
 		return;
 	}
 	batch.count = head->count;
@@ -413,13 +413,13 @@ void kr_batch_write(fuse_req_t req, struct kr_handle *door, const char *data, si
 	kr_file_put(file);
 }
 
-/* --- the door -------------------------------------------------------------------------------------------------------------- */
+/* --- the batch file -------------------------------------------------------------------------------------------------------------- */
 
-static const struct stat door = { .st_ino = KR_INODE_DOOR, .st_mode = DOOR_MODE, .st_nlink = 1, .st_blksize = 4096 };
+static const struct stat batch_file = { .st_ino = KR_INODE_BATCH_FILE, .st_mode = DOOR_MODE, .st_nlink = 1, .st_blksize = 4096 };
 
 void kr_batch_lookup(fuse_req_t req)
 {
-	struct fuse_entry_param entry = { .ino = KR_INODE_DOOR, .generation = 1, .attr = door, .attr_timeout = DOOR_TIMEOUT_S,
+	struct fuse_entry_param entry = { .ino = KR_INODE_BATCH_FILE, .generation = 1, .attr = batch_file, .attr_timeout = DOOR_TIMEOUT_S,
 		.entry_timeout = DOOR_TIMEOUT_S };
 
 	fuse_reply_entry(req, &entry);
@@ -427,7 +427,7 @@ void kr_batch_lookup(fuse_req_t req)
 
 void kr_batch_getattr(fuse_req_t req)
 {
-	fuse_reply_attr(req, &door, DOOR_TIMEOUT_S);
+	fuse_reply_attr(req, &batch_file, DOOR_TIMEOUT_S);
 }
 
 struct door_op {
@@ -442,9 +442,9 @@ static void step_open(struct kr_op *op)
 	struct kr_handle *handle;
 	struct kr_fid fid;
 
-	kr_inode_fid(op->mount->inodes, KR_INODE_DOOR, &fid);
+	kr_inode_fid(op->mount->inodes, KR_INODE_BATCH_FILE, &fid);
 	handle = kr_handle_new(kr_file_get_or_new(op->mount, &fid));
-	handle->door = handle->direct = true;
+	handle->batch_file = handle->direct = true;
 	fi.fh = (uintptr_t)handle;
 	fi.direct_io = 1;
 	if (kr_shim_reply_open(kr_op_finish(op), &fi, true) < 0)

@@ -3,7 +3,7 @@
  * A notification may wait for a page lock whose holder waits for an answer of ours, so no thread that answers requests,
  * and nobody who holds a lock, may send one.  The queue holds jobs that lie inside their owners (at most one per file and
  * one per waiting write or read), so it is bounded by them and needs no memory.  While threads are stuck others are
- * started, up to a bound.  Cuts of files (cuts.h) have a notifier of their own: their jobs may wait for page reads that wait for other nodes, and
+ * started, up to a bound.  Cuts of files (shrink_notice.h) have a notifier of their own: their jobs may wait for page reads that wait for other nodes, and
  * must not take the threads from recalls.
  */
 #ifndef KR_FUSE_NOTIFY_H

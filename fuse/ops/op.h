@@ -9,7 +9,7 @@
 #define KR_FUSE_OP_H
 
 #include "common/rpc/msg.h"
-#include "fuse/names/inode.h"
+#include "fuse/names/inode_table.h"
 #include "fuse/base/loop.h"
 #include "fuse/base/mount.h"
 #include "fuse/session/rpc.h"
@@ -92,11 +92,11 @@ void kr_op_cred(fuse_req_t req, struct kr_cred *ret_cred);
 uint32_t *kr_op_copy_groups(const struct kr_cred *cred);
 /* The same for an op that keeps it: the groups live as long as the op. Before the post. */
 void kr_op_keep_cred(struct kr_op *op, struct kr_cred *ret_cred);
-/* Answers a GETATTR of the file NUMBER, cut CUTS times (inode.h) before it was asked for, with ATTR, or with EIO if that cannot be true; the
+/* Answers a GETATTR of the file NUMBER, cut CUTS times (inode_table.h) before it was asked for, with ATTR, or with EIO if that cannot be true; the
  * kernel believes in the size then.  If the file has been cut since it is asked for anew. */
-void kr_op_say_attr(fuse_req_t req, uint64_t number, uint32_t cuts, const struct kr_attr *attr);
+void kr_op_reply_attr(fuse_req_t req, uint64_t number, uint32_t cuts, const struct kr_attr *attr);
 /* Answers a SETATTR of the file NUMBER, which is FID, and after which ATTR are its attributes; SIZED: it has set the size. */
-void kr_op_say_changed(fuse_req_t req, uint64_t number, const struct kr_fid *fid, bool sized, const struct kr_attr *attr);
+void kr_op_reply_changed(fuse_req_t req, uint64_t number, const struct kr_fid *fid, bool sized, const struct kr_attr *attr);
 /* An entry for fuse_reply_entry/create, counting one lookup (kernel timeouts 0); NAME in PARENT is where it was
  * found (NULL: not known).  0, -ENOMEM, or -EIO: ATTR cannot be true. */
 int kr_op_entry(struct kr_mount *mount, const struct kr_fid *parent, const char *name, const struct kr_fid *fid,
@@ -134,12 +134,12 @@ void kr_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void kr_op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi);
 void kr_op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void kr_op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi);
-/* op_xattr.c */
+/* xattr.c */
 void kr_op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags);
 void kr_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
 void kr_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
 void kr_op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
-/* op_open.c */
+/* open.c */
 void kr_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void kr_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi);
 void kr_op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *fi);

@@ -1,4 +1,4 @@
-/* Attributes: the kernel asks each time (timeouts 0), and we the server, unless they are noted (notes.h); with this node's
+/* Attributes: the kernel asks each time (timeouts 0), and we the server, unless they are noted (attr_cache.h); with this node's
  * unflushed bytes on top.
  */
 #include <errno.h>
@@ -6,7 +6,7 @@
 
 #include "common/base/util.h"
 #include "fuse/ops/batch.h"
-#include "fuse/names/notes.h"
+#include "fuse/names/attr_cache.h"
 
 enum { OVERLAY_TRIES = 4 };
 
@@ -21,7 +21,7 @@ struct getattr_op {
 	uint64_t number;
 	struct kr_fid fid;
 	uint64_t stamp;
-	uint32_t cuts; /* of the file, when it was sent (inode.h) */
+	uint32_t cuts; /* of the file, when it was sent (inode_table.h) */
 	int tries;
 };
 
@@ -31,7 +31,7 @@ static void reply_getattr(struct kr_op *op, const struct kr_attr *attr)
 {
 	struct getattr_op *getattr = KR_CONTAINER_OF(op, struct getattr_op, op);
 
-	kr_op_say_attr(kr_op_finish(op), getattr->number, getattr->cuts, attr);
+	kr_op_reply_attr(kr_op_finish(op), getattr->number, getattr->cuts, attr);
 	kr_op_free(op);
 }
 
@@ -73,7 +73,7 @@ static void step_getattr(struct kr_op *op)
 	file = kr_file_find(op->mount, &getattr->fid);
 	getattr->stamp = file ? kr_file_stamp(file) : 0;
 	kr_file_put(file);
-	getattr->cuts = kr_inode_cuts(op->mount->inodes, getattr->number);
+	getattr->cuts = kr_inode_truncations(op->mount->inodes, getattr->number);
 	kr_op_send(op, KR_MSG_GETATTR, &msg, KR_RPC_READ_ONLY, on_getattr);
 }
 
@@ -84,17 +84,17 @@ static bool getattr_noted(fuse_req_t req, fuse_ino_t ino, const struct kr_fid *f
 	struct kr_attr attr;
 	struct kr_file *file;
 	uint64_t true_ns;
-	uint32_t cuts = kr_inode_cuts(mount->inodes, ino);
+	uint32_t cuts = kr_inode_truncations(mount->inodes, ino);
 	bool good;
 
-	if (!kr_notes_getattr(mount, fid, &attr, &true_ns))
+	if (!kr_attr_cache_getattr(mount, fid, &attr, &true_ns))
 		return false;
 	file = kr_file_find(mount, fid);
 	good = kr_file_overlay_attr(file, true_ns, false, &attr);
 	kr_file_put(file);
 	if (!good)
 		return false;
-	kr_op_say_attr(req, ino, cuts, &attr);
+	kr_op_reply_attr(req, ino, cuts, &attr);
 	return true;
 }
 
@@ -105,7 +105,7 @@ void kr_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct kr_fid fid;
 
 	(void)fi;
-	if (ino == KR_INODE_DOOR) {
+	if (ino == KR_INODE_BATCH_FILE) {
 		kr_batch_getattr(req);
 		return;
 	}
@@ -166,7 +166,7 @@ static void on_setattr(struct kr_op *op, int err, const void *message, struct kr
 		kr_op_reply_err(op, err);
 		return;
 	}
-	kr_op_say_changed(kr_op_finish(op), setattr->number, &setattr->msg.file, setattr->size != UINT64_MAX, &attr);
+	kr_op_reply_changed(kr_op_finish(op), setattr->number, &setattr->msg.file, setattr->size != UINT64_MAX, &attr);
 	kr_op_free(op);
 }
 
@@ -314,7 +314,7 @@ void kr_op_access(fuse_req_t req, fuse_ino_t ino, int mask)
 
 	kr_op_cred(req, &msg.cred);
 	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
-	if (kr_notes_access(kr_op_mount(req), &msg.cred, &msg.file, msg.mask, &err)) {
+	if (kr_attr_cache_access(kr_op_mount(req), &msg.cred, &msg.file, msg.mask, &err)) {
 		fuse_reply_err(req, -err);
 		return;
 	}

@@ -3,7 +3,7 @@
  * Offsets are the server's cookies, so telldir and seekdir are stable while the directory changes.  A handle's state
  * belongs to the loop thread.  No readdirplus: with kernel timeouts of zero the attributes that come along would be asked
  * again by the stat that follows, so it would only make the server look at each file twice.  What was listed helps to look names up
- * ahead instead (ahead.h).
+ * ahead instead (lookup_prefetch.h).
  */
 #include <dirent.h>
 #include <errno.h>
@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 
 #include "common/base/util.h"
-#include "fuse/names/ahead.h"
-#include "fuse/names/dir_syncs.h"
-#include "fuse/names/notes.h"
+#include "fuse/names/lookup_prefetch.h"
+#include "fuse/names/dir_fsync.h"
+#include "fuse/names/attr_cache.h"
 #include "fuse/ops/op.h"
 #include "fuse/session/session.h"
 
@@ -143,10 +143,10 @@ static bool read_noted(struct readdir_op *op)
 
 	if (!dir->entries && !(dir->entries = malloc(PAGE_BYTES)))
 		return false;
-	if (!kr_notes_readdir(op->op.mount, &dir->cred, &dir->fid, op->offset, dir->entries, PAGE_BYTES, &dir->length, &dir->end) ||
+	if (!kr_attr_cache_readdir(op->op.mount, &dir->cred, &dir->fid, op->offset, dir->entries, PAGE_BYTES, &dir->length, &dir->end) ||
 		(!dir->length && !dir->end))
 		return false;
-	kr_ahead_listed(op->op.mount, &dir->cred, &dir->fid, op->offset, dir->entries, dir->length, false);
+	kr_lookup_prefetch_listed(op->op.mount, &dir->cred, &dir->fid, op->offset, dir->entries, dir->length, false);
 	dir->next = 0;
 	dir->cookie = op->offset;
 	op->asked = true;
@@ -207,7 +207,7 @@ static void on_entries(struct kr_op *base, int err, const void *message, struct 
 	dir->length = KR_MIN(reply->entries.length, (uint32_t)PAGE_BYTES);
 	if (dir->length)
 		memcpy(dir->entries, reply->entries.bytes, dir->length);
-	kr_ahead_listed(base->mount, &dir->cred, &dir->fid, op->offset, dir->entries, dir->length, true);
+	kr_lookup_prefetch_listed(base->mount, &dir->cred, &dir->fid, op->offset, dir->entries, dir->length, true);
 	dir->next = 0;
 	dir->cookie = op->offset;
 	dir->end = reply->end;
@@ -239,7 +239,7 @@ static void on_fsync(struct kr_op *op, int err, const void *message, struct kr_b
 	struct fsync_op *sync = KR_CONTAINER_OF(op, struct fsync_op, op);
 
 	(void)message, (void)data;
-	kr_op_reply_err(op, kr_dir_syncs_end(op->mount->dir_syncs, &sync->dir, sync->begun, err, kr_clock_ns()));
+	kr_op_reply_err(op, kr_dir_fsync_end(op->mount->dir_syncs, &sync->dir, sync->begun, err, kr_clock_ns()));
 }
 
 void kr_op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi)
@@ -253,6 +253,6 @@ void kr_op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_f
 	if (!sync)
 		return;
 	sync->dir = msg.file;
-	sync->begun = kr_dir_syncs_begin(sync->op.mount->dir_syncs);
+	sync->begun = kr_dir_fsync_begin(sync->op.mount->dir_syncs);
 	kr_op_post(&sync->op);
 }

@@ -68,7 +68,7 @@ void kr_handle_release(struct kr_handle *handle)
 	kr_locks_release_handle(file, handle);
 	pthread_mutex_lock(&file->lock);
 	if (handle->mappable && --file->mappable == 0)
-		kr_holder_sealed(&file->holder); /* RELEASE comes after the last munmap, which writes what was stored */
+		kr_lease_state_sealed(&file->holder); /* RELEASE comes after the last munmap, which writes what was stored */
 	pthread_mutex_unlock(&file->lock);
 	kr_list_remove(&handle->link);
 	file->handles--;
@@ -127,7 +127,7 @@ int kr_file_append(struct kr_file *file, uint64_t offset, const char *data, size
 		file->mtime = now;
 		file->clear_suid |= how->clear_suid;
 		file->page_written |= how->page;
-		kr_holder_dirtied(&file->holder, how->page);
+		kr_lease_state_dirtied(&file->holder, how->page);
 		kr_flush_dirtied(file);
 	}
 	return 0;

@@ -1,4 +1,4 @@
-/* What the data operations share: open handles, and ops that wait for a file.  For op_open.c, op_read.c, op_write.c,
+/* What the data operations share: open handles, and ops that wait for a file.  For open.c, op_read.c, op_write.c,
  * op_sync.c, op_space.c and recall.c.
  */
 #ifndef KR_FUSE_OP_FILE_H
@@ -17,7 +17,7 @@ struct kr_handle {
 	bool paged;           /* for writing, and its write(2) fills the kernel's pages on the way (op_write.c) */
 	bool mappable;        /* programs may map it for storing; counted in file->mappable */
 	bool plain;           /* for writing, neither O_APPEND nor O_SYNC: batches may write through it */
-	bool door;            /* of the door (batch.h), not of a file */
+	bool batch_file;            /* of the batch file (batch.h), not of a file */
 	atomic_bool lost_lock; /* it had a lock, and others may have had it since: only closing it helps (locks.h) */
 	atomic_bool relaxed;  /* coherence=relaxed, KR_IOC_RELAXED; direct handles only */
 	atomic_bool bursts;   /* batches go through it too (it has a token): what comes is a burst (kr_flush_burst) */
@@ -25,7 +25,7 @@ struct kr_handle {
 	bool has_token;       /* batch.c's, guarded by its lock, as the next three */
 	struct kr_batch_token token;
 	struct kr_table_link by_token;
-	struct kr_batch_ask *ask; /* of a door: what a read of it means; also batch.c's */
+	struct kr_batch_ask *ask; /* of a batch file: what a read of it means; also batch.c's */
 	struct kr_task release_task;
 };
 
@@ -77,7 +77,7 @@ void kr_op_sync_write(fuse_req_t req, struct kr_handle *handle, size_t written, 
 void kr_op_stage(fuse_req_t req, struct kr_handle *handle, const struct kr_stage_state *asked);
 
 /* A read, or a write through the kernel's pages, that waits at the gate. */
-struct kr_gated {
+struct kr_pool_share_member {
 	struct kr_link link; /* kr_file.gated */
 	uint64_t offset, length;
 	bool page;           /* a read surely for the kernel's pages: they are locked, and hold nothing old */

@@ -22,7 +22,7 @@ static void reply_info(fuse_req_t req)
 static void set_relaxed(fuse_req_t req, struct kr_handle *handle, const uint32_t *relaxed)
 {
 	/* Pages in the kernel are shared by all handles of the file, which rely on them. */
-	if (!handle->direct || handle->door) {
+	if (!handle->direct || handle->batch_file) {
 		fuse_reply_err(req, EINVAL);
 		return;
 	}
@@ -30,7 +30,7 @@ static void set_relaxed(fuse_req_t req, struct kr_handle *handle, const uint32_t
 	if (*relaxed) {
 		/* READ that came with the open is more than it needs, and would cost a flush when others write. */
 		pthread_mutex_lock(&handle->file->lock);
-		kr_holder_release(&handle->file->holder, KR_LEASE_READ);
+		kr_lease_state_release(&handle->file->holder, KR_LEASE_READ);
 		pthread_mutex_unlock(&handle->file->lock);
 		kr_file_step(handle->file);
 	}

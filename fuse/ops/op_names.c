@@ -1,5 +1,5 @@
 /* Operations on names: each is one request to the server, which answers when it is done there, or answered from what the server
- * lets us note (notes.h).  The kernel caches nothing, so that every node sees every change at once.  Workers answer from notes,
+ * lets us note (attr_cache.h).  The kernel caches nothing, so that every node sees every change at once.  Workers answer from notes,
  * or encode and post; the loop answers.
  */
 #include <errno.h>
@@ -8,11 +8,11 @@
 #include <sys/sysmacros.h>
 
 #include "common/base/util.h"
-#include "fuse/names/ahead.h"
+#include "fuse/names/lookup_prefetch.h"
 #include "fuse/ops/batch.h"
 #include "fuse/readcache/cache.h"
 #include "fuse/file/file.h"
-#include "fuse/names/notes.h"
+#include "fuse/names/attr_cache.h"
 #include "fuse/ops/op.h"
 #include "fuse/readcache/stage.h"
 
@@ -120,7 +120,7 @@ static void on_lookup(struct kr_op *op, int err, const void *message, struct kr_
 		reply_error_in(op, err);
 		return;
 	}
-	kr_ahead_found(op->mount, &lookup->cred, &lookup->entry.parent);
+	kr_lookup_prefetch_found(op->mount, &lookup->cred, &lookup->entry.parent);
 	finish_entry(op, &reply->file, &reply->attr);
 }
 
@@ -209,7 +209,7 @@ static bool find_noted(struct kr_mount *mount, const struct kr_cred *cred, const
 	uint64_t true_ns;
 	bool good;
 
-	if (!kr_notes_lookup(mount, cred, parent, name, ret_err, &fid, &attr, &true_ns))
+	if (!kr_attr_cache_lookup(mount, cred, parent, name, ret_err, &fid, &attr, &true_ns))
 		return false;
 	if (*ret_err)
 		return true;
@@ -256,7 +256,7 @@ static void step_lookup(struct kr_op *op)
 	} else if (lookup->waited && find_noted(op->mount, &msg.cred, &msg.parent, msg.name, &err, &entry)) {
 		say_entry(kr_op_finish(op), err, &entry);
 		kr_op_free(op);
-	} else if (!lookup->waited && (list = kr_ahead_ask(op->mount, &msg.cred, &msg.parent, msg.name))) {
+	} else if (!lookup->waited && (list = kr_lookup_prefetch_ask(op->mount, &msg.cred, &msg.parent, msg.name))) {
 		lookup->waited = true;
 		kr_op_wait(op, list);
 	} else {
@@ -310,7 +310,7 @@ void kr_op_readlink(fuse_req_t req, fuse_ino_t ino)
 	char target[KR_PATH_MAX + 1];
 
 	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
-	if (kr_notes_readlink(kr_op_mount(req), &msg.file, target)) {
+	if (kr_attr_cache_readlink(kr_op_mount(req), &msg.file, target)) {
 		fuse_reply_readlink(req, target);
 		return;
 	}
@@ -393,7 +393,7 @@ static void ask_removal(fuse_req_t req, const char *op_name, const struct kr_cre
 
 	if (!removal)
 		return;
-	if (kr_notes_find(removal->op.mount, cred, parent, name, &fid, &attr) && S_ISREG(attr.mode) && attr.nlink == 1) {
+	if (kr_attr_cache_find(removal->op.mount, cred, parent, name, &fid, &attr) && S_ISREG(attr.mode) && attr.nlink == 1) {
 		removal->victim = fid;
 		removal->version = attr.version;
 	}

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #include "fuse/ops/batch.h"
-#include "fuse/names/notes.h"
+#include "fuse/names/attr_cache.h"
 #include "fuse/ops/op_file.h"
 #include "fuse/daemon/options.h"
 #include "fuse/ops/shim.h"
@@ -122,14 +122,14 @@ static bool learn(struct open_op *open, struct kr_file *file, uint8_t granted, c
 		file->changed_ns = kr_clock_ns();
 		file->stale = true;
 	}
-	held = kr_holder_has(&file->holder, KR_LEASE_READ);
+	held = kr_lease_state_has(&file->holder, KR_LEASE_READ);
 	if (open->generation == kr_files_generation(file->mount->files))
-		kr_holder_gained(&file->holder, granted);
+		kr_lease_state_gained(&file->holder, granted);
 	if (!outdated)
 		kr_file_learn(file, attr);
-	if (!held && kr_holder_has(&file->holder, KR_LEASE_READ))
+	if (!held && kr_lease_state_has(&file->holder, KR_LEASE_READ))
 		file->stale = outdated || kr_time_compare(file->base.ctime, attr->ctime) != 0 || file->base.size != attr->size;
-	return kr_holder_has(&file->holder, KR_LEASE_READ) && !file->stale;
+	return kr_lease_state_has(&file->holder, KR_LEASE_READ) && !file->stale;
 }
 
 static void keep_inline(struct kr_file *file, struct kr_buf *data, uint64_t checksum)
@@ -152,7 +152,7 @@ static bool claim_pages(struct open_op *open)
 		file->mappable++;
 		return true;
 	}
-	kr_holder_distrust(&file->holder);
+	kr_lease_state_distrust(&file->holder);
 	return false;
 }
 
@@ -202,9 +202,9 @@ static void on_opened(struct kr_op *op, int err, const void *message, struct kr_
 	}
 	file->opens++;
 	if (open->fi.flags & O_TRUNC)
-		kr_inode_cut_size(file->mount->inodes, &file->fid);
+		kr_inode_truncated(file->mount->inodes, &file->fid);
 	open->readable = learn(open, file, reply->granted, &reply->attr);
-	kr_notes_opened(file->mount, &file->fid, &reply->attr);
+	kr_attr_cache_opened(file->mount, &file->fid, &reply->attr);
 	if (open->readable && reply->has_data && data)
 		keep_inline(file, data, reply->checksum);
 	open->answered = true;
@@ -252,7 +252,7 @@ void kr_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct kr_fid fid;
 	struct open_op *op;
 
-	if (ino == KR_INODE_DOOR) {
+	if (ino == KR_INODE_BATCH_FILE) {
 		kr_batch_open(req, fi);
 		return;
 	}

@@ -2,7 +2,7 @@
  * attributes, for blocks.  Who has entered the lease stays inside until served, so that a recall can't starve it.
  *
  * The kernel does not ask before a program stores into a page that it has.  So what fills its pages, of a file that programs may have mapped
- * for storing (file->mappable), needs READ and WRITE (holder.h); a read(2) of it does not.  The kernel says which it is: what a
+ * for storing (file->mappable), needs READ and WRITE (lease_state.h); a read(2) of it does not.  The kernel says which it is: what a
  * program reads past the pages has the owner of its locks with it.
  */
 #include <errno.h>
@@ -20,7 +20,7 @@ struct read_op {
 	struct kr_file_op file_op;
 	const struct kr_handle *handle;
 	uint64_t number;
-	struct kr_gated gated;
+	struct kr_pool_share_member gated;
 	bool entered;
 	uint8_t kinds;      /* entered */
 	bool working;       /* in libuv's pool */
@@ -46,21 +46,21 @@ static uint8_t kinds_of(const struct kr_file *file, bool page)
 static void note_pages(struct kr_file *file, uint8_t kinds)
 {
 	if (kinds & KR_LEASE_WRITE)
-		kr_holder_stored(&file->holder);
+		kr_lease_state_stored(&file->holder);
 	else
-		kr_holder_cached(&file->holder);
+		kr_lease_state_cached(&file->holder);
 }
 
 /* Leaves the lease; whoever waits for that is told. [lock] held. */
 static void leave(struct kr_file *file, uint8_t kinds, uint32_t epoch)
 {
-	kr_holder_leave(&file->holder, kinds, epoch);
+	kr_lease_state_leave(&file->holder, kinds, epoch);
 	if (kinds & KR_LEASE_WRITE)
 		file->given_ns = kr_clock_ns();
 	/* The session was lost meanwhile, and the kernel's pages with it: those that this read has filled came too late. */
 	if (epoch != file->holder.epoch) {
 		note_pages(file, kinds);
-		kr_holder_distrust(&file->holder);
+		kr_lease_state_distrust(&file->holder);
 	}
 	if (file->holder.recalled | file->holder.leaving | file->holder.suspect)
 		kr_file_step(file);
@@ -89,7 +89,7 @@ static bool begin_fast(struct kr_file *file, uint64_t offset, size_t size, bool 
 	KR_SCOPED_LOCK(&file->lock);
 	uint8_t kinds = kinds_of(file, page);
 
-	if (kr_mount_fenced(file->mount) || file->stale || !kr_holder_enter(&file->holder, kinds))
+	if (kr_mount_fenced(file->mount) || file->stale || !kr_lease_state_enter(&file->holder, kinds))
 		return false;
 	*ret_kinds = kinds;
 	*ret_epoch = file->holder.epoch;
@@ -171,7 +171,7 @@ static void fini_read(struct kr_op *op)
 static bool enter(struct read_op *read)
 {
 	struct kr_file *file = read->file_op.file;
-	struct kr_holder *holder = &file->holder;
+	struct kr_lease_state *holder = &file->holder;
 
 	KR_SCOPED_LOCK(&file->lock);
 	if (read->entered && read->epoch == holder->epoch)
@@ -179,8 +179,8 @@ static bool enter(struct read_op *read)
 	read->entered = false;
 	read->kinds = kinds_of(file, read->gated.page);
 	/* Through also while fenced, because pages are dropped then: the server is more patient than that takes. */
-	if ((kr_mount_fenced(file->mount) || !kr_holder_enter(holder, read->kinds)) &&
-	    !(read->gated.through && kr_holder_enter_through(holder, read->kinds)))
+	if ((kr_mount_fenced(file->mount) || !kr_lease_state_enter(holder, read->kinds)) &&
+	    !(read->gated.through && kr_lease_state_enter_through(holder, read->kinds)))
 		return false;
 	read->entered = true;
 	read->epoch = holder->epoch;
@@ -313,7 +313,7 @@ void kr_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struc
 	bool page = fi->lock_owner == 0;
 	struct read_op *read;
 
-	if (handle->door) {
+	if (handle->batch_file) {
 		kr_batch_read(req, handle, size, (uint64_t)offset);
 		return;
 	}

@@ -26,7 +26,7 @@ void kr_op_stage(fuse_req_t req, struct kr_handle *handle, const struct kr_stage
 	struct kr_stage_request msg;
 	struct kr_op *op;
 
-	if (!handle->readable || handle->door) {
+	if (!handle->readable || handle->batch_file) {
 		fuse_reply_err(req, EBADF);
 		return;
 	}

@@ -1,5 +1,5 @@
 /* FLUSH (a close of some descriptor) and FSYNC: what was written before is applied, or stable, or an error says that it is not.  Either
- * way nobody reads what was there before: pages of mappings may have gone to the server while others had it cached (holder.h).
+ * way nobody reads what was there before: pages of mappings may have gone to the server while others had it cached (lease_state.h).
  * A close ends the byte-range locks of the process on the file, whichever of its descriptors was closed. */
 #include <errno.h>
 

@@ -1,12 +1,12 @@
 /* WRITE: one record in the journal, in a libfuse worker if the lease is there; else the op waits for it in the loop.
  *
  * An append needs READ and WRITE: then nobody else writes, and the end of the file is known.  So does a write of a process that has another
- * file locked (lockers.h).  A page that a mapping wrote
+ * file locked (lock_owners.h).  A page that a mapping wrote
  * is journaled at once, whatever is held: the kernel holds its lock, and an invalidation that a recall waits for may wait
- * for that.  As a rule READ and WRITE are, for they do not go before the pages (holder.h).  If they have been lost, or the page is that of a
+ * for that.  As a rule READ and WRITE are, for they do not go before the pages (lease_state.h).  If they have been lost, or the page is that of a
  * paged handle, it goes to the server when WRITE has come, or while READ is being recalled from everybody.
  *
- * A write through a paged handle (op_open.c) fills the kernel's pages before it comes here: those that it covers are valid
+ * A write through a paged handle (open.c) fills the kernel's pages before it comes here: those that it covers are valid
  * then, and one that it covers in part, if nobody has read it, is locked until the answer.  So
  *  - without READ, under which alone pages may be valid, those that it has filled are dropped before it is answered;
  *  - when the dropping of pages may wait for it, while it waits for WRITE, it is let through: journaled without WRITE, like a
@@ -44,7 +44,7 @@ struct write {
 
 struct write_op {
 	struct kr_file_op file_op;
-	struct kr_gated gated;
+	struct kr_pool_share_member gated;
 	struct write write;
 	char data[];
 };
@@ -76,15 +76,15 @@ static bool may_lock_page(const struct write *write)
 /* Whether it may go in now. [lock] held. */
 static bool is_allowed(struct write *write)
 {
-	struct kr_holder *holder = &write->file->holder;
+	struct kr_lease_state *holder = &write->file->holder;
 
 	if (write->page)
 		return true;
 	if (kr_mount_fenced(write->file->mount))
 		return false;
-	if (kr_holder_has(holder, kinds_of(write)))
+	if (kr_lease_state_has(holder, kinds_of(write)))
 		write->through = false;
-	else if (!write->through || !kr_holder_write_through(holder))
+	else if (!write->through || !kr_lease_state_write_through(holder))
 		return false;
 	return true;
 }
@@ -93,18 +93,18 @@ static bool is_allowed(struct write *write)
  * held. */
 static struct kr_range pages_to_drop(const struct write *write, uint64_t written)
 {
-	struct kr_holder *holder = &write->file->holder;
+	struct kr_lease_state *holder = &write->file->holder;
 	uint64_t first = (write->offset + PAGE - 1) / PAGE * PAGE, end = (write->offset + write->size) / PAGE * PAGE;
 
 	if (write->page || write->through)
 		return (struct kr_range){ 0 };
 	if (!write->handle->paged)
 		return (struct kr_range){ .offset = written, .length = holder->pages ? write->done : 0 };
-	if (!kr_holder_has(holder, KR_LEASE_READ))
+	if (!kr_lease_state_has(holder, KR_LEASE_READ))
 		return (struct kr_range){ .offset = first, .length = end > first ? end - first : 0 };
-	kr_holder_cached(holder);
+	kr_lease_state_cached(holder);
 	if (write->waited || written != write->offset) /* O_APPEND was set later, and the kernel did not know the end */
-		kr_holder_distrust(holder);
+		kr_lease_state_distrust(holder);
 	return (struct kr_range){ 0 };
 }
 
@@ -271,7 +271,7 @@ void kr_op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, 
 	int err = KR_FAULT("write.before");
 	enum verdict verdict;
 
-	if (handle->door) {
+	if (handle->batch_file) {
 		kr_batch_write(req, handle, data, size);
 		return;
 	}

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "common/base/util.h"
-#include "fuse/names/notes.h"
+#include "fuse/names/attr_cache.h"
 #include "fuse/ops/op.h"
 
 enum { NAME_BYTES_MAX = 255, NOTED_MAX = 4096 };
@@ -115,12 +115,12 @@ void kr_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t siz
 	if (!name_fits(req, name))
 		return;
 	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
-	if (kr_notes_no_xattr(kr_op_mount(req), &msg.file, name)) {
+	if (kr_attr_cache_no_xattr(kr_op_mount(req), &msg.file, name)) {
 		reply_noted(req, -ENODATA, NULL, 0, size);
 		return;
 	}
 	kr_op_cred(req, &msg.cred);
-	if (kr_notes_getxattr(kr_op_mount(req), &msg.cred, &msg.file, name, &err, noted, sizeof(noted), &length)) {
+	if (kr_attr_cache_getxattr(kr_op_mount(req), &msg.cred, &msg.file, name, &err, noted, sizeof(noted), &length)) {
 		reply_noted(req, err, noted, length, size);
 		return;
 	}
@@ -134,12 +134,12 @@ void kr_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 	size_t length = 0;
 
 	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
-	if (kr_notes_no_xattr(kr_op_mount(req), &msg.file, NULL)) {
+	if (kr_attr_cache_no_xattr(kr_op_mount(req), &msg.file, NULL)) {
 		reply_noted(req, 0, NULL, 0, size);
 		return;
 	}
 	kr_op_cred(req, &msg.cred);
-	if (kr_notes_listxattr(kr_op_mount(req), &msg.cred, &msg.file, noted, sizeof(noted), &length)) {
+	if (kr_attr_cache_listxattr(kr_op_mount(req), &msg.cred, &msg.file, noted, sizeof(noted), &length)) {
 		reply_noted(req, 0, noted, length, size);
 		return;
 	}

@@ -21,8 +21,8 @@ static void on_timer(uv_timer_t *timer)
 
 	KR_LIST_FOR_EACH_SAFE(stage, after, &hops->stages, link)
 		kr_stage_tick(stage);
-	kr_hop_in_tick(hops);
-	kr_hop_out_tick(hops);
+	kr_downstream_tick(hops);
+	kr_upstream_tick(hops);
 	/* The cache and the files are made after us. */
 	if (!kr_list_empty(&hops->stages))
 		kr_stage_evict(hops->mount);
@@ -66,7 +66,7 @@ static void close_listener(struct kr_hops *hops)
 static void on_connection(uv_stream_t *listener, int status)
 {
 	if (status == 0)
-		kr_hop_in_accept(listener->data, listener);
+		kr_downstream_accept(listener->data, listener);
 }
 
 static int make_address(const char *host, uint16_t port, struct sockaddr_storage *ret_address)
@@ -223,8 +223,8 @@ void kr_hops_close(struct kr_hops *hops)
 	hops->closing = true;
 	close_listener(hops);
 	uv_close((uv_handle_t *)&hops->timer, on_timer_closed);
-	kr_hop_in_close_all(hops);
-	kr_hop_out_close_all(hops);
+	kr_downstream_close_all(hops);
+	kr_upstream_close_all(hops);
 }
 
 bool kr_hops_closed(const struct kr_hops *hops)

@@ -1,8 +1,8 @@
 /* Ring connections of this node: the listener that peers connect to, and the connections to upstreams.
  *
- * hop_in.c serves peers: they prove that the server gave them the secret for this node and session (common/auth/pair.h), then
+ * downstream.c serves peers: they prove that the server gave them the secret for this node and session (common/auth/pair.h), then
  * PULLs are answered by stages, block by block as they become ready; other types go to who registered for them.
- * hop_out.c has one connection per upstream, shared by all stages, and reports each block as it arrives. All in the
+ * upstream.c has one connection per upstream, shared by all stages, and reports each block as it arrives. All in the
  * loop thread.
  *
  * Memory: blocks asked and not yet stored are at most KR_HOPS_BUDGET bytes for the whole mount, blocks that the local

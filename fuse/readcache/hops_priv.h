@@ -1,4 +1,4 @@
-/* Inside of the ring connections: hops.c (listener, clock, budget), hop_in.c (peers that pull from us), hop_out.c
+/* Inside of the ring connections: hops.c (listener, clock, budget), downstream.c (peers that pull from us), upstream.c
  * (upstreams that we pull from).  Loop thread only.
  */
 #ifndef KR_FUSE_HOPS_PRIV_H
@@ -66,16 +66,16 @@ struct kr_hops {
 /* Bytes are no longer asked or have been stored: starved stages go on. */
 void kr_hops_uncharge(struct kr_hops *hops, uint64_t bytes);
 
-/* hop_in.c */
-void kr_hop_in_accept(struct kr_hops *hops, uv_stream_t *listener);
-void kr_hop_in_tick(struct kr_hops *hops);
-void kr_hop_in_close_all(struct kr_hops *hops);
+/* downstream.c */
+void kr_downstream_accept(struct kr_hops *hops, uv_stream_t *listener);
+void kr_downstream_tick(struct kr_hops *hops);
+void kr_downstream_close_all(struct kr_hops *hops);
 /* Adds the bytes of the incoming connections. */
-void kr_hop_in_count(const struct kr_hops *hops, struct kr_hops_counters *counters);
+void kr_downstream_count(const struct kr_hops *hops, struct kr_hops_counters *counters);
 
-/* hop_out.c */
+/* upstream.c */
 /* A connection to an upstream. */
-struct kr_hop_out {
+struct kr_upstream {
 	struct kr_hops *hops;
 	struct kr_link link;
 	struct kr_conn *conn;        /* NULL: ended */
@@ -90,11 +90,11 @@ struct kr_hop_out {
 	bool ending;                 /* closed by us, on_closed will follow */
 };
 /* The connection to TO, made if there is none, with a reference; NULL when it can't be (bad address). */
-struct kr_hop_out *kr_hop_out_get(struct kr_hops *hops, const struct kr_hop_address *to);
-void kr_hop_out_put(struct kr_hop_out *hop);
+struct kr_upstream *kr_upstream_get(struct kr_hops *hops, const struct kr_hop_address *to);
+void kr_upstream_put(struct kr_upstream *hop);
 /* Ends it: the peer breaks the protocol or is silent. */
-void kr_hop_out_break(struct kr_hop_out *hop, const char *reason);
-void kr_hop_out_tick(struct kr_hops *hops);
-void kr_hop_out_close_all(struct kr_hops *hops);
+void kr_upstream_break(struct kr_upstream *hop, const char *reason);
+void kr_upstream_tick(struct kr_hops *hops);
+void kr_upstream_close_all(struct kr_hops *hops);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * A stage belongs to a kr_file. It is LIVE while the node holds READ: between kr_stage_set and kr_stage_suspend. A live
  * stage has joined the file's pipeline (JOIN, once it lacks something), pulls what is wanted from the upstream that the
- * server names, keeps it in the cache, and feeds downstream nodes (hop_in.c). A suspended stage still has its blocks,
+ * server names, keeps it in the cache, and feeds downstream nodes (downstream.c). A suspended stage still has its blocks,
  * under their version, but fetches nothing.
  *
  * Threads: control functions in the loop thread only; kr_stage_pread and kr_stage_hint in any.  stage->lock guards the

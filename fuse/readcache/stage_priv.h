@@ -14,7 +14,7 @@
 #include "ring/puller.h"
 #include "ring/readahead.h"
 
-struct kr_hop_out;
+struct kr_upstream;
 
 enum {
 	KR_STAGE_BATCH = 64,      /* blocks of one PULL at most */
@@ -77,7 +77,7 @@ struct kr_stage {
 
 	/* [loop] */
 	struct kr_puller puller;
-	struct kr_hop_out *upstream; /* NULL: to be asked for */
+	struct kr_upstream *upstream; /* NULL: to be asked for */
 	struct kr_link upstream_link;
 	struct kr_list parked;    /* waiters, while loading or patching */
 	struct kr_link starved;   /* waits for the mount's budget */
@@ -115,7 +115,7 @@ void kr_stage_stop_pulling(struct kr_stage *stage, int err);
 /* As that, and lets go of the upstream and of the pipeline. */
 void kr_stage_part(struct kr_stage *stage, int err);
 /* The upstream's connection is gone, or it does not serve this file. */
-void kr_stage_upstream_lost(struct kr_stage *stage, struct kr_hop_out *hop);
+void kr_stage_upstream_lost(struct kr_stage *stage, struct kr_upstream *hop);
 /* A second has passed. */
 void kr_stage_tick(struct kr_stage *stage);
 
@@ -131,7 +131,7 @@ struct kr_buf *kr_stage_take_held(struct kr_stage *stage, uint64_t block);
 /* stage_patch.c */
 void kr_stage_patch(struct kr_stage *stage, uint64_t version, uint64_t size, const struct kr_extent_map *sent);
 
-/* stage_serve.c: for hop_in.c. */
+/* stage_serve.c: for downstream.c. */
 enum kr_stage_served { KR_STAGE_WAIT, KR_STAGE_HELD, KR_STAGE_ON_DISK };
 /* A peer wants WAITER->block of VERSION. KR_STAGE_HELD: *RET_BUF (owned) and *RET_CHECKSUM; KR_STAGE_ON_DISK:
  * *RET_ENTRY (a reference) has it; KR_STAGE_WAIT: WAITER->ready will be called. -ESTALE, -ECANCELED, -EINVAL, -ENOMEM. */

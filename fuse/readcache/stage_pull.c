@@ -23,7 +23,7 @@
 /* One PULL under way. */
 struct pull {
 	struct kr_stage *stage;    /* reference */
-	struct kr_hop_out *hop;    /* reference */
+	struct kr_upstream *hop;    /* reference */
 	uint64_t generation, size;
 	uint64_t blocks[KR_STAGE_BATCH]; /* not yet answered */
 	size_t count;
@@ -36,11 +36,11 @@ struct question {
 
 /* --- who is the upstream ------------------------------------------------------------------------------------------ */
 
-static void set_upstream(struct kr_stage *stage, struct kr_hop_out *hop)
+static void set_upstream(struct kr_stage *stage, struct kr_upstream *hop)
 {
 	if (stage->upstream) {
 		kr_list_remove(&stage->upstream_link);
-		kr_hop_out_put(stage->upstream);
+		kr_upstream_put(stage->upstream);
 	}
 	stage->upstream = hop;
 	if (hop)
@@ -67,7 +67,7 @@ static void retry_later(struct kr_stage *stage)
 
 static void take_address(struct kr_stage *stage, const struct kr_hop_address *to)
 {
-	struct kr_hop_out *hop = kr_hop_out_get(stage->mount->hops, to);
+	struct kr_upstream *hop = kr_upstream_get(stage->mount->hops, to);
 
 	if (!hop) {
 		/* An address that we can't use: the server has others, at last its own. */
@@ -120,7 +120,7 @@ static void ask_upstream(struct kr_stage *stage)
 	}
 }
 
-void kr_stage_upstream_lost(struct kr_stage *stage, struct kr_hop_out *hop)
+void kr_stage_upstream_lost(struct kr_stage *stage, struct kr_upstream *hop)
 {
 	kr_puller_lost(&stage->puller, hop->id);
 	if (stage->upstream != hop)
@@ -141,10 +141,10 @@ static void on_upstream(struct kr_mount *mount, const struct kr_down *down, cons
 
 	(void)data;
 	if (stage && stage->live && stage->joined) {
-		struct kr_hop_out *hop = kr_hop_out_get(mount->hops, &request->upstream);
+		struct kr_upstream *hop = kr_upstream_get(mount->hops, &request->upstream);
 
 		if (hop == stage->upstream)
-			kr_hop_out_put(hop);
+			kr_upstream_put(hop);
 		else if (hop)
 			set_upstream(stage, hop);
 		kr_stage_advance(stage);
@@ -235,7 +235,7 @@ static bool send_pull(struct kr_stage *stage, const uint64_t *blocks, size_t cou
 	memcpy(pull->blocks, blocks, count * sizeof(*blocks));
 	pull->count = count;
 	if (!pull->hop->conn || kr_conn_request(pull->hop->conn, KR_MSG_PULL, &request, NULL, 0, on_reply, pull) == 0) {
-		kr_hop_out_put(pull->hop);
+		kr_upstream_put(pull->hop);
 		kr_stage_unref(stage);
 		free(pull);
 		return false;
@@ -409,7 +409,7 @@ static void on_block(struct pull *pull, const struct kr_pull_reply *reply, struc
 	struct kr_hops *hops = stage->mount->hops;
 
 	if (!tick_off(pull, reply->block)) {
-		kr_hop_out_break(pull->hop, "sent a block that was not asked");
+		kr_upstream_break(pull->hop, "sent a block that was not asked");
 		return;
 	}
 	if (!is_sound(pull, reply, data)) {
@@ -420,7 +420,7 @@ static void on_block(struct pull *pull, const struct kr_pull_reply *reply, struc
 			return;
 		}
 		kr_log_warn("a block from %s is damaged: asking elsewhere", kr_conn_peer(pull->hop->conn));
-		kr_hop_out_break(pull->hop, "sent a damaged block");
+		kr_upstream_break(pull->hop, "sent a damaged block");
 		return;
 	}
 	pull->hop->blocks++;
@@ -484,7 +484,7 @@ static void conclude(struct pull *pull, int err)
 static void end_pull(struct pull *pull, int err)
 {
 	struct kr_stage *stage = pull->stage;
-	struct kr_hop_out *hop = pull->hop;
+	struct kr_upstream *hop = pull->hop;
 
 	hop->pulls--;
 	if (pull->generation == stage->generation && stage->live)
@@ -492,6 +492,6 @@ static void end_pull(struct pull *pull, int err)
 	kr_hops_uncharge(stage->mount->hops, pull->count * KR_BLOCK_SIZE);
 	kr_stage_advance(stage);
 	free(pull);
-	kr_hop_out_put(hop);
+	kr_upstream_put(hop);
 	kr_stage_unref(stage);
 }

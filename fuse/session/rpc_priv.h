@@ -3,7 +3,7 @@
 #define KR_FUSE_RPC_PRIV_H
 
 #include "common/base/table.h"
-#include "fuse/names/notes.h"
+#include "fuse/names/attr_cache.h"
 #include "fuse/session/rpc.h"
 
 enum { KR_RPC_BACKOFF_MIN_MS = 50, KR_RPC_BACKOFF_MAX_MS = 2000, KR_RPC_ATTEMPT_MS = 10000, KR_RPC_TICK_MS = 250,

@@ -9,12 +9,12 @@
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
-#include "common/rpc/notes.h"
+#include "common/rpc/attr_cache.h"
 #include "common/base/util.h"
-#include "fuse/names/dir_syncs.h"
-#include "fuse/daemon/localdir.h"
+#include "fuse/names/dir_fsync.h"
+#include "fuse/daemon/local_dir.h"
 #include "fuse/session/login.h"
-#include "fuse/names/notes.h"
+#include "fuse/names/attr_cache.h"
 #include "fuse/daemon/options.h"
 #include "fuse/session/session_priv.h"
 
@@ -70,7 +70,7 @@ static void wait_for_end(struct kr_session *session)
 /* The server's machine has booted while we had a session: what it had not on its disk is lost. */
 static void tell_of_boot(struct kr_session *session)
 {
-	size_t lost = session->mount->dir_syncs ? kr_dir_syncs_booted(session->mount->dir_syncs, session->heard_ns, kr_clock_ns()) : 0;
+	size_t lost = session->mount->dir_syncs ? kr_dir_fsync_booted(session->mount->dir_syncs, session->heard_ns, kr_clock_ns()) : 0;
 
 	if (lost)
 		kr_log_warn("the server's machine has booted anew: changes of names in %zu directories may be lost that no fsync of the directory has "
@@ -262,7 +262,7 @@ static void say_hello(struct kr_session *session)
 	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION,
 		.node_name = kr_local_node_name(mount->local), .incarnation = kr_local_incarnation(mount->local),
 		.session = session->facts.id, .subdir = mount->options->subdir, .flags = mount->options->replay ? KR_HELLO_REPLAY : 0,
-		.ring = mount->options->ring ? mount->options->ring : "", .may = KR_FEATURE_NOTES | KR_FEATURE_OWN_NAMES | KR_FEATURE_GONE};
+		.ring = mount->options->ring ? mount->options->ring : "", .may = KR_FEATURE_ATTR_CACHE | KR_FEATURE_OWN_NAMES | KR_FEATURE_GONE};
 
 	memcpy(hello.node_id, kr_local_node_id(mount->local), sizeof(hello.node_id));
 	hello.ring_address = session->own_host;
@@ -344,7 +344,7 @@ static void on_disconnected(void *context, int err, const char *reason)
 	if (session->facts.live)
 		session->heard_ns = kr_rpc_heard_ns(session->mount->rpc);
 	session->facts.live = false;
-	kr_notes_clear(session->mount);
+	kr_attr_cache_clear(session->mount);
 	if (session->on_hello) {
 		first_failed(session, err, reason);
 		return;

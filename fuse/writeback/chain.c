@@ -1,6 +1,6 @@
 /* The streams of flush rounds through this node.  See chain.h.
  *
- * A chain is one round's stream: `merge` between what comes in (an intake, LOW) and the own extents (HIGH), and a lane
+ * A chain is one round's stream: `merge` between what comes in (an receiver, LOW) and the own extents (HIGH), and a lane
  * out. kr_chain_pump does all that can be done now; whatever may unblock it (a frame, a read, room on the lane) calls it
  * again.
  */
@@ -24,8 +24,8 @@ static void free_chain(struct kr_chain *chain)
 	kr_loop_forget(chain->chains->mount->kr_loop, &chain->kick);
 	if (chain->read)
 		chain->read->chain = NULL; /* its end frees it */
-	if (chain->intake)
-		kr_chain_drop_intake(chain->intake);
+	if (chain->receiver)
+		kr_chain_drop_receiver(chain->receiver);
 	kr_merge_fini(&chain->merge);
 	free(chain);
 }
@@ -209,7 +209,7 @@ static int send_ready(struct kr_chain *chain)
 
 void kr_chain_pump(struct kr_chain *chain)
 {
-	struct kr_chain_intake *intake = chain->intake;
+	struct kr_chain_receiver *receiver = chain->receiver;
 	int err = send_ready(chain);
 
 	if (err == 0 && !chain->read && !chain->own_planned &&
@@ -221,9 +221,9 @@ void kr_chain_pump(struct kr_chain *chain)
 		kr_chain_fail(chain, err, false);
 		return;
 	}
-	if (intake && intake->paused && kr_merge_queued(&chain->merge, KR_MERGE_LOW) < KR_CHAIN_INPUT / 2) {
-		intake->paused = false;
-		kr_conn_resume(intake->conn);
+	if (receiver && receiver->paused && kr_merge_queued(&chain->merge, KR_MERGE_LOW) < KR_CHAIN_INPUT / 2) {
+		receiver->paused = false;
+		kr_conn_resume(receiver->conn);
 	}
 }
 
@@ -295,9 +295,9 @@ int kr_chains_new(struct kr_mount *mount, struct kr_chains **ret_chains)
 
 	chains->mount = mount;
 	kr_list_init(&chains->running);
-	kr_list_init(&chains->intakes);
+	kr_list_init(&chains->receivers);
 	kr_list_init(&chains->lanes);
-	kr_chain_intakes_init(mount);
+	kr_chain_receivers_init(mount);
 	*ret_chains = chains;
 	return 0;
 }

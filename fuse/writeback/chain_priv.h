@@ -1,4 +1,4 @@
-/* The inside of chain.c, chain_intake.c and chain_lane.c.  Loop thread, but for the bodies of reads. */
+/* The inside of chain.c, chain_receiver.c and chain_lane.c.  Loop thread, but for the bodies of reads. */
 #ifndef KR_FUSE_CHAIN_PRIV_H
 #define KR_FUSE_CHAIN_PRIV_H
 
@@ -13,7 +13,7 @@ enum { KR_CHAIN_PIECES = 512 };
 
 struct kr_chains {
 	struct kr_mount *mount;
-	struct kr_list running, intakes, lanes;
+	struct kr_list running, receivers, lanes;
 	uint32_t idle_lanes;
 	bool stopped;
 };
@@ -33,9 +33,9 @@ struct kr_chain_lane {
 };
 
 /* The upstream neighbour's stream. */
-struct kr_chain_intake {
+struct kr_chain_receiver {
 	struct kr_link link;
-	struct kr_conn *conn;   /* borrowed from hop_in.c */
+	struct kr_conn *conn;   /* borrowed from downstream.c */
 	uint64_t stream;        /* id of its STREAM */
 	struct kr_fid file;
 	uint64_t round, extents, bytes;
@@ -75,7 +75,7 @@ struct kr_chain {
 	bool own_planned;
 	struct kr_chain_read *read;
 	struct kr_merge merge;
-	struct kr_chain_intake *intake;
+	struct kr_chain_receiver *receiver;
 	struct kr_chain_lane *lane;
 	uint64_t stream;        /* id of our STREAM */
 	uint64_t extents_sent, bytes_sent;
@@ -100,10 +100,10 @@ void kr_chain_lane_idle(struct kr_chain_lane *lane);
 void kr_chain_lane_close(struct kr_chain_lane *lane, bool flush);
 void kr_chain_lanes_close_idle(struct kr_chains *chains);
 
-/* --- chain_intake.c --- */
-void kr_chain_intakes_init(struct kr_mount *mount);
+/* --- chain_receiver.c --- */
+void kr_chain_receivers_init(struct kr_mount *mount);
 /* The upstream's stream has no place any more: its connection tells it. */
-void kr_chain_drop_intake(struct kr_chain_intake *intake);
+void kr_chain_drop_receiver(struct kr_chain_receiver *receiver);
 /* CHAIN begins: the stream that came early is its upstream's, if it has one; no other has a place. */
 void kr_chain_take_early(struct kr_chain *chain);
 void kr_chain_drop_early(struct kr_chains *chains);

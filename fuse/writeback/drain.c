@@ -7,7 +7,7 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/writeback/flush.h"
-#include "fuse/daemon/localdir.h"
+#include "fuse/daemon/local_dir.h"
 #include "fuse/daemon/options.h"
 
 enum { LOOK_MS = 10 };

@@ -276,7 +276,7 @@ void kr_flush_discard(struct kr_file *file)
 	pthread_mutex_lock(&file->lock);
 	kr_extent_map_truncate(&file->dirty, 0, kr_journal_release, file->mount->journal);
 	file->flush.flushed_seq = file->written_seq;
-	kr_holder_distrust(&file->holder); /* the kernel's pages may show them */
+	kr_lease_state_distrust(&file->holder); /* the kernel's pages may show them */
 	pthread_mutex_unlock(&file->lock);
 	file->flush.unstable = false;
 	kr_file_redirtied(file, (struct kr_time){0}, 0);

@@ -38,10 +38,10 @@ static const char *why_nobody(const struct kr_file *file)
 
 static const char *why_lease(struct kr_file *file)
 {
-	const struct kr_holder *holder = &file->holder;
+	const struct kr_lease_state *holder = &file->holder;
 
 	KR_SCOPED_LOCK(&file->lock);
-	if (kr_holder_may_flush(holder))
+	if (kr_lease_state_may_flush(holder))
 		return NULL;
 	return holder->asked ? "the server has not granted the lease yet" : "the lease is being given up";
 }

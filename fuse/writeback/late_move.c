@@ -95,8 +95,8 @@ static int append(struct kr_late *late, const struct kr_extent *piece, const voi
 	}
 	target->written_seq = extent.seq;
 	target->mtime = late->mtime;
-	kr_holder_dirtied(&target->holder, false);
-	kr_holder_distrust(&target->holder); /* who has it open here may have read the hole */
+	kr_lease_state_dirtied(&target->holder, false);
+	kr_lease_state_distrust(&target->holder); /* who has it open here may have read the hole */
 	kr_flush_dirtied(target);
 	return 0;
 }

@@ -103,7 +103,7 @@ bool kr_unjudged_awaited(struct kr_file *file)
 	uint64_t up_to = 0;
 
 	pthread_mutex_lock(&file->lock);
-	if (kr_holder_giving_up(&file->holder) && has_refused(file))
+	if (kr_lease_state_giving_up(&file->holder) && has_refused(file))
 		up_to = file->refused_seq;
 	pthread_mutex_unlock(&file->lock);
 	if (!up_to)
@@ -191,7 +191,7 @@ static bool is_current(const struct kr_file *file)
 static void take_leases(struct kr_file *file, const struct kr_reclaim_reply *reply)
 {
 	KR_SCOPED_LOCK(&file->lock);
-	kr_holder_gained(&file->holder, reply->kinds);
+	kr_lease_state_gained(&file->holder, reply->kinds);
 	file->base = reply->attr;
 	file->changes++;
 	file->changed_ns = kr_clock_ns();
@@ -228,7 +228,7 @@ static void judged(void *context, int err, const void *message, struct kr_buf *d
 static bool holds_others_up(struct kr_file *file)
 {
 	KR_SCOPED_LOCK(&file->lock);
-	return kr_holder_giving_up(&file->holder) && !kr_extent_map_empty(&file->dirty);
+	return kr_lease_state_giving_up(&file->holder) && !kr_extent_map_empty(&file->dirty);
 }
 
 void kr_unjudged_step(struct kr_file *file)

@@ -75,7 +75,7 @@ int PMPI_File_set_atomicity(MPI_File fh, int flag)
 		else
 			kr_file_take_pointer(file);
 	}
-	kr_turn_unseen(file);
+	kr_intent_unseen(file);
 	file->atomic = flag;
 	return rc;
 }
@@ -92,7 +92,7 @@ int PMPI_File_sync(MPI_File fh)
 	}
 	rc = kr_real()->File_sync(fh);
 	if (file && class == MPI_SUCCESS && rc == MPI_SUCCESS)
-		kr_turn_synced(file);
+		kr_intent_synced(file);
 	return class != MPI_SUCCESS ? kr_mpi_return(fh, class) : rc;
 }
 KR_ALIAS(File_sync);
@@ -104,7 +104,7 @@ int PMPI_File_set_size(MPI_File fh, MPI_Offset size)
 
 	if (file) {
 		kr_file_quiesce(file);
-		kr_turn_unseen(file);
+		kr_intent_unseen(file);
 	}
 	return kr_real()->File_set_size(fh, size);
 }
@@ -134,7 +134,7 @@ int PMPI_File_preallocate(MPI_File fh, MPI_Offset size)
 	if (!file)
 		return kr_real()->File_preallocate(fh, size);
 	kr_file_quiesce(file);
-	kr_turn_unseen(file);
+	kr_intent_unseen(file);
 	err = make_room(file, size);
 	return err == -EOPNOTSUPP ? kr_real()->File_preallocate(fh, size) : kr_mpi_return(fh, kr_mpi_class(err));
 }

@@ -8,7 +8,7 @@ static void note_write(MPI_File fh)
 	struct kr_mpifile *file = kr_file_find(fh);
 
 	if (file)
-		kr_turn_unseen(file);
+		kr_intent_unseen(file);
 }
 
 int KR_PMPI(File_write_shared)(MPI_File fh, const void *buf, kr_count count, MPI_Datatype datatype, MPI_Status *status)

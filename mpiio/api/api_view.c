@@ -37,7 +37,7 @@ static void change_view(struct kr_mpifile *file, const struct kr_own_view *own, 
 	file->view = *own;
 	file->position = 0;
 	if (foreign)
-		kr_turn_unseen(file);
+		kr_intent_unseen(file);
 	file->foreign = foreign;
 	pthread_mutex_unlock(&file->lock);
 	kr_own_view_fini(&before);

@@ -51,8 +51,8 @@ static int exchange_records(struct kr_plan *plan, int class)
 	if (class == MPI_SUCCESS)
 		class = kr_mpi_class(fill_record(file, plan->access, &own));
 	own.class = class;
-	own.exchanged = kr_turn_was_exchanged(file);
-	own.wrote_alone = kr_turn_was_alone(file);
+	own.exchanged = kr_intent_was_exchanged(file);
+	own.wrote_alone = kr_intent_was_alone(file);
 	own.hints_changed = kr_file_hints_changed(file);
 	return PMPI_Allgather(&own, sizeof(own), MPI_BYTE, plan->records, sizeof(own), MPI_BYTE, file->comm) == MPI_SUCCESS
 	         ? MPI_SUCCESS
@@ -165,10 +165,10 @@ static int prepare(struct kr_plan *plan, int class)
 		return class;
 	}
 	plan->way = choose_way(plan, &sum);
-	plan->relaxed = !plan->alone && kr_turn_was_exchanged(file);
+	plan->relaxed = !plan->alone && kr_intent_was_exchanged(file);
 	if (plan->way != KR_WAY_TWO_PHASE)
 		return MPI_SUCCESS;
-	if (plan->access->writing && (class = kr_turn_exchange(file, plan->alone)) != MPI_SUCCESS)
+	if (plan->access->writing && (class = kr_intent_exchange(file, plan->alone)) != MPI_SUCCESS)
 		return class;
 	err = kr_stripes_init(&plan->stripes, kr_file_stripe(file), piece_size(plan), file->aggregators->count, (uint64_t)plan->lo,
 		(uint64_t)plan->hi);

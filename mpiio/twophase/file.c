@@ -153,7 +153,7 @@ int kr_file_agree_hints(struct kr_mpifile *file)
 	if (file->hints.cb_buffer_size == 0)
 		file->hints.cb_buffer_size = kr_hints_piece(file->ranks);
 	drop_aggregators(file);
-	kr_turn_unseen(file);
+	kr_intent_unseen(file);
 	kr_views_forget(&file->views);
 	if (class == MPI_SUCCESS)
 		class = kr_mpi_class(place_aggregators(file));
@@ -267,7 +267,7 @@ static bool set_up(struct kr_mpifile *file, MPI_Comm comm, const char *name, MPI
 	PMPI_Comm_size(file->comm, &file->ranks);
 	if (!all_agree(file->comm, prepare(file, info) == 0) || kr_file_agree_hints(file) != MPI_SUCCESS)
 		return false;
-	kr_turn_synced(file);
+	kr_intent_synced(file);
 	file->turns.needed = all_agree(file->comm, kr_mount_info(file->mount) != NULL);
 	PMPI_Query_thread(&level);
 	file->threads = all_agree(file->comm, level == MPI_THREAD_MULTIPLE);

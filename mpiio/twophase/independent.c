@@ -152,7 +152,7 @@ static int run(struct kr_mpifile *file, struct kr_access *access, uint64_t *ret_
 
 int kr_independent_alone(struct kr_mpifile *file, struct kr_access *access, uint64_t *ret_done)
 {
-	int err = access->writing && access->count > 0 ? kr_turn_alone(file) : 0;
+	int err = access->writing && access->count > 0 ? kr_intent_alone(file) : 0;
 
 	*ret_done = 0;
 	if (err < 0 || access->count == 0)
@@ -162,7 +162,7 @@ int kr_independent_alone(struct kr_mpifile *file, struct kr_access *access, uint
 
 int kr_independent_direct(struct kr_mpifile *file, struct kr_access *access, uint64_t *ret_done)
 {
-	int err = access->writing ? kr_turn_direct(file) : 0;
+	int err = access->writing ? kr_intent_direct(file) : 0;
 
 	*ret_done = 0;
 	if (err < 0 || access->count == 0)

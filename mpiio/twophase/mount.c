@@ -28,7 +28,7 @@ enum { READ_GAP_MAX = 64 * 1024, BATCH_EXTENT_MAX = 128 * 1024 };
 struct kr_mount {
 	int fd;
 	int relaxed_fd; /* -1: no batches can be read */
-	int door_fd;    /* -1: no batches */
+	int batch_fd;    /* -1: no batches */
 	int meeting_fd; /* strict, and can be read: fd, or another one where that is for writing only; -1: none */
 	bool kairan;
 	struct kr_mount_info info;
@@ -49,8 +49,8 @@ static const char *without_prefix(const char *path)
 	return *p == ':' && p - path >= 2 && access(path, F_OK) != 0 ? p + 1 : path;
 }
 
-/* The door lies in the mount's root: the highest directory above PATH on the file's device. */
-static int open_door(const char *path, dev_t device)
+/* The batch file lies in the mount's root: the highest directory above PATH on the file's device. */
+static int open_batch_file(const char *path, dev_t device)
 {
 	char root[PATH_MAX + sizeof(KR_DOOR_NAME) + 1];
 	struct stat st;
@@ -82,14 +82,14 @@ static void prepare_batches(struct kr_mount *mount, const char *path, dev_t devi
 		return;
 	mount->packet = aligned_alloc((size_t)sysconf(_SC_PAGESIZE), mount->info.batch_max);
 	if (mount->packet)
-		mount->door_fd = open_door(path, device);
+		mount->batch_fd = open_batch_file(path, device);
 }
 
 static void prepare_relaxed(struct kr_mount *mount, const char *path)
 {
 	uint32_t on = 1;
 
-	if (mount->door_fd < 0)
+	if (mount->batch_fd < 0)
 		return;
 	mount->relaxed_fd = open(path, O_RDWR | O_DIRECT | O_CLOEXEC); /* pages would be for strict handles */
 	if (mount->relaxed_fd >= 0 && (ioctl(mount->relaxed_fd, KR_IOC_RELAXED, &on) < 0 ||
@@ -140,7 +140,7 @@ int kr_mount_open(const char *path, int flags, struct kr_mount **ret_mount)
 	}
 	mount = kr_xcalloc(1, sizeof(*mount));
 	mount->fd = fd;
-	mount->relaxed_fd = mount->door_fd = -1;
+	mount->relaxed_fd = mount->batch_fd = -1;
 	mount->meeting_fd = fd;
 	pthread_mutex_init(&mount->lock, NULL);
 	err = ask_mount(mount, path);
@@ -167,8 +167,8 @@ int kr_mount_close(struct kr_mount *mount)
 		return 0;
 	if (mount->relaxed_fd >= 0)
 		close(mount->relaxed_fd);
-	if (mount->door_fd >= 0)
-		close(mount->door_fd);
+	if (mount->batch_fd >= 0)
+		close(mount->batch_fd);
 	if (mount->meeting_fd >= 0 && mount->meeting_fd != mount->fd)
 		close(mount->meeting_fd);
 	err = kr_close(mount->fd);
@@ -220,13 +220,13 @@ static char *fill_packet(struct kr_mount *mount, const struct batch *batch, uint
 	return (char *)(extents + batch->count);
 }
 
-/* The packet's first SIZE bytes through the door. */
+/* The packet's first SIZE bytes through the batch file. */
 static int send_packet(struct kr_mount *mount, uint64_t size)
 {
 	ssize_t written;
 
 	do
-		written = write(mount->door_fd, mount->packet, size);
+		written = write(mount->batch_fd, mount->packet, size);
 	while (written < 0 && errno == EINTR);
 	if (written < 0)
 		return kr_fail_errno(-errno, "the mount refuses a batch");
@@ -255,7 +255,7 @@ int kr_mount_write(struct kr_mount *mount, const struct kr_run *extents, size_t 
 {
 	int err = 0;
 
-	if (mount->door_fd < 0 || count == 1) {
+	if (mount->batch_fd < 0 || count == 1) {
 		for (size_t i = 0; i < count && !err; i++)
 			err = write_one(mount, &extents[i], buffer, base);
 		return err;
@@ -303,7 +303,7 @@ static int read_batch(struct kr_mount *mount, const struct batch *batch, char *b
 	err = send_packet(mount, batch_size(batch) - batch->bytes);
 	if (err)
 		return err;
-	got = read_until_end(mount->door_fd, mount->packet, batch->bytes, 0);
+	got = read_until_end(mount->batch_fd, mount->packet, batch->bytes, 0);
 	if (got < 0)
 		return (int)got;
 	if ((uint64_t)got != batch->bytes)

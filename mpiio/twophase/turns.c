@@ -26,7 +26,7 @@ static int wait_for_others(struct kr_mpifile *file)
 	return err;
 }
 
-int kr_turn_alone(struct kr_mpifile *file)
+int kr_intent_alone(struct kr_mpifile *file)
 {
 	int err = get(&file->turns.collected) ? wait_for_others(file) : 0;
 
@@ -34,7 +34,7 @@ int kr_turn_alone(struct kr_mpifile *file)
 	return err;
 }
 
-int kr_turn_direct(struct kr_mpifile *file)
+int kr_intent_direct(struct kr_mpifile *file)
 {
 	int err = get(&file->turns.exchanged) ? wait_for_others(file) : 0;
 
@@ -43,22 +43,22 @@ int kr_turn_direct(struct kr_mpifile *file)
 	return err;
 }
 
-void kr_turn_unseen(struct kr_mpifile *file)
+void kr_intent_unseen(struct kr_mpifile *file)
 {
 	set(&file->turns.alone, true);
 }
 
-bool kr_turn_was_alone(struct kr_mpifile *file)
+bool kr_intent_was_alone(struct kr_mpifile *file)
 {
 	return get(&file->turns.alone);
 }
 
-bool kr_turn_was_exchanged(struct kr_mpifile *file)
+bool kr_intent_was_exchanged(struct kr_mpifile *file)
 {
 	return get(&file->turns.exchanged);
 }
 
-int kr_turn_exchange(struct kr_mpifile *file, bool any)
+int kr_intent_exchange(struct kr_mpifile *file, bool any)
 {
 	int err = 0, class = MPI_SUCCESS;
 
@@ -75,7 +75,7 @@ int kr_turn_exchange(struct kr_mpifile *file, bool any)
 	return class;
 }
 
-void kr_turn_synced(struct kr_mpifile *file)
+void kr_intent_synced(struct kr_mpifile *file)
 {
 	set(&file->turns.alone, false);
 	set(&file->turns.exchanged, false);

@@ -27,16 +27,16 @@ struct kr_turns {
 };
 
 /* Before, and at, an independent write of this rank; and one as part of a collective call.  0 or -errno. */
-int kr_turn_alone(struct kr_mpifile *file);
-int kr_turn_direct(struct kr_mpifile *file);
+int kr_intent_alone(struct kr_mpifile *file);
+int kr_intent_direct(struct kr_mpifile *file);
 /* Writes that we do not see, or other aggregators than before: as if this rank had written alone. */
-void kr_turn_unseen(struct kr_mpifile *file);
-bool kr_turn_was_alone(struct kr_mpifile *file);
+void kr_intent_unseen(struct kr_mpifile *file);
+bool kr_intent_was_alone(struct kr_mpifile *file);
 /* An aggregator's node may still have what it wrote. */
-bool kr_turn_was_exchanged(struct kr_mpifile *file);
+bool kr_intent_was_exchanged(struct kr_mpifile *file);
 /* Before a write by exchange; ANY: some rank was alone.  Collective; an MPI error class, the same on all ranks. */
-int kr_turn_exchange(struct kr_mpifile *file, bool any);
+int kr_intent_exchange(struct kr_mpifile *file, bool any);
 /* Everything is at its place: after MPI_File_sync. */
-void kr_turn_synced(struct kr_mpifile *file);
+void kr_intent_synced(struct kr_mpifile *file);
 
 #endif

@@ -1,5 +1,5 @@
 /* Start, tick and end of the server: see server.h. */
-#include "server/session/parked.h"
+#include "server/session/slow_requests.h"
 #include "server/daemon/server.h"
 
 #include <assert.h>
@@ -17,20 +17,20 @@
 #include "server/recovery/executed.h"
 #include "server/session/expiry.h"
 #include "server/export/export.h"
-#include "server/leases/files.h"
+#include "server/leases/file_table.h"
 #include "server/session/hello.h"
 #include "server/leases/leases.h"
-#include "server/names/linger.h"
+#include "server/names/delayed_unlink.h"
 #include "server/session/listen.h"
 #include "server/leases/locks.h"
 #include "server/names/names.h"
-#include "server/leases/notes.h"
-#include "server/names/opens.h"
+#include "server/leases/invalidation.h"
+#include "server/names/open.h"
 #include "server/daemon/options.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
-#include "server/recovery/settle.h"
-#include "server/names/space.h"
+#include "server/recovery/intent_recovery.h"
+#include "server/names/file_space.h"
 #include "server/pipelines/staging.h"
 #include "server/recovery/state.h"
 #include "server/daemon/status.h"
@@ -306,9 +306,9 @@ static void on_tick(uv_timer_t *timer)
 	kr_expiry_tick(server, now_ns);
 	if (server->grace.active && kr_grace_due(&server->grace, now_ns, somebody_reclaims(server)))
 		kr_server_end_grace(server);
-	kr_notes_tick(server, now_ns);
-	kr_parked_tick(server, now_ns);
-	kr_linger_tick(server, now_ns);
+	kr_invalidation_tick(server, now_ns);
+	kr_slow_requests_tick(server, now_ns);
+	kr_delayed_unlink_tick(server, now_ns);
 	kr_listen_tick(server, now_ns);
 	kr_setbacks_tick(server);
 	maybe_tick_export(server, now_ns);
@@ -323,7 +323,7 @@ static void register_handlers(struct kr_server *server)
 	kr_names_register(server);
 	kr_attrs_register(server);
 	kr_opens_register(server);
-	kr_space_register(server);
+	kr_file_space_register(server);
 	kr_leases_register(server);
 	kr_locks_register(server);
 	kr_conflict_files_register(server);
@@ -379,7 +379,7 @@ static int init_parts(struct kr_server *server)
 	if (err)
 		return err;
 	kr_export_doubt_past(server->export, &server->doubts);
-	kr_settle(server->executed, server->export);
+	kr_intent_recovery(server->executed, server->export);
 	register_handlers(server);
 	kr_listen_init(server);
 	return kr_data_init(server, &server->data);
@@ -404,8 +404,8 @@ int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_se
 	kr_grace_init(&server->grace);
 	kr_lapses_init(&server->lapses);
 	kr_files_init(server);
-	kr_linger_init(server);
-	kr_notes_init(server);
+	kr_delayed_unlink_init(server);
+	kr_invalidation_init(server);
 	kr_locks_init(server);
 	err = init_parts(server);
 	if (err) {
@@ -438,7 +438,7 @@ static void sync_export(struct kr_job *job)
 
 static void stop_in_peace(struct kr_job *job)
 {
-	kr_state_stop_in_peace(job->server->state);
+	kr_state_shut_down_cleanly(job->server->state);
 }
 
 static void end_sessions(struct kr_server *server)
@@ -459,22 +459,22 @@ static void on_stopping(uv_timer_t *timer)
 {
 	struct kr_server *server = timer->data;
 
-	switch (kr_stopping_next(&server->end, kr_clock_ns(), server->jobs, kr_data_idle(server->data))) {
-	case KR_STOPPING_WAIT:
+	switch (kr_shutdown_next(&server->end, kr_clock_ns(), server->jobs, kr_data_idle(server->data))) {
+	case KR_SHUTDOWN_WAIT:
 		break;
-	case KR_STOPPING_END_SESSIONS:
+	case KR_SHUTDOWN_END_SESSIONS:
 		if (server->end.late)
 			kr_log_warn("stopping although the disk has not finished: nodes keep in their journals what is not synced");
-		kr_linger_end(server);
+		kr_delayed_unlink_end(server);
 		end_sessions(server);
 		break;
-	case KR_STOPPING_SYNC:
+	case KR_SHUTDOWN_SYNC:
 		kr_job_start(server, kr_xcalloc(1, sizeof(struct kr_job)), stop_in_peace, free_job);
 		break;
-	case KR_STOPPING_CLOSE:
+	case KR_SHUTDOWN_CLOSE:
 		close_all(server);
 		break;
-	case KR_STOPPING_GIVE_UP:
+	case KR_SHUTDOWN_GIVE_UP:
 		kr_log_error("the disk does not answer: given up");
 		_exit(EXIT_FAILURE); /* a thread that hangs in the kernel cannot be ended otherwise */
 	}
@@ -501,9 +501,9 @@ void kr_server_stop(struct kr_server *server)
 
 void kr_server_fini(struct kr_server *server)
 {
-	kr_linger_fini(server);
+	kr_delayed_unlink_fini(server);
 	kr_files_fini(server);
-	kr_notes_fini(server);
+	kr_invalidation_fini(server);
 	kr_watch_free(server);
 	kr_watch_names_free(server);
 	if (server->data)

@@ -16,16 +16,16 @@
 #include "server/recovery/doubts.h"
 #include "server/recovery/grace.h"
 #include "server/recovery/lapses.h"
-#include "server/names/linger.h"
+#include "server/names/delayed_unlink.h"
 #include "server/recovery/setbacks.h"
-#include "server/daemon/stopping.h"
+#include "server/daemon/shutdown.h"
 
 struct kr_data;
 struct kr_executed;
 struct kr_export;
 struct kr_keyring;
 struct kr_listen;
-struct kr_notes;
+struct kr_invalidation;
 struct kr_request;
 struct kr_server_options;
 struct kr_session;
@@ -37,20 +37,20 @@ enum {
 	KR_SERVER_TYPES = 128,          /* message numbers are below */
 	KR_SERVER_SESSIONS_MAX = 65536, /* a HELLO above is refused with AGAIN */
 	KR_SERVER_USER_ADDRESSES = 64,  /* --user_sessions of one user from one address, so many times that from all */
-	KR_SERVER_STRANGERS_MAX = 1024, /* connections that have not said HELLO yet; the oldest goes */
+	KR_SERVER_PENDING_CONNS_MAX = 1024, /* connections that have not said HELLO yet; the oldest goes */
 	KR_SERVER_IDLE_FILES_MAX = 16384,
 };
 
 enum kr_handler_flag {
 	KR_HANDLER_IN_GRACE = 1, /* served during the grace period; everything else waits for its end */
 	KR_HANDLER_KEEP_REPLY = 2, /* not idempotent: the reply is kept for a RESEND instead of running it again */
-	KR_HANDLER_CHANGES_NAMES = 8, /* the node knows what it changes of what it names: notes.h */
+	KR_HANDLER_CHANGES_NAMES = 8, /* the node knows what it changes of what it names: invalidation.h */
 	KR_HANDLER_CHANGES_ALL = 4, /* makes a name that nobody asked for, wherever: all notes are forgotten */
 };
 struct kr_handler {
 	void (*handle)(struct kr_request *request); /* NULL: answered with PROTO */
 	unsigned flags;
-	void (*changes)(struct kr_request *request); /* these two: kr_notes_on in notes.h */
+	void (*changes)(struct kr_request *request); /* these two: kr_invalidation_on in invalidation.h */
 	uint16_t (*grants)(struct kr_request *request, int err, const void *reply);
 };
 
@@ -64,7 +64,7 @@ struct kr_server {
 	struct kr_data *data;     /* of flush rounds, pipelines and the feed: server/flush/data.h */
 	struct kr_watch *watch;   /* of changes by others: server/leases/watch.h */
 	struct kr_watch_names *watch_names; /* NULL: not listening */
-	struct kr_notes *notes;   /* what nodes remember of names and attributes: server/leases/notes.h */
+	struct kr_invalidation *notes;   /* what nodes remember of names and attributes: server/leases/invalidation.h */
 	struct kr_listen *listen; /* listeners and connections that are nobody's session yet */
 	struct kr_handler handlers[KR_SERVER_TYPES];
 
@@ -79,11 +79,11 @@ struct kr_server {
 	struct kr_table sessions_by_id;
 	size_t session_count;
 	uint32_t last_node;    /* number given to the latest session; 0 is the server itself */
-	uv_timer_t tick;       /* expiry of sessions and strangers, grace */
+	uv_timer_t tick;       /* expiry of sessions and pending conns, grace */
 	uint64_t ticked_ns;
 	uint64_t woke_ns;      /* when it slept the last time: what nodes did not do meanwhile does not count; 0: never */
 
-	struct kr_linger linger;    /* files that were replaced just now: server/names/linger.h */
+	struct kr_delayed_unlink linger;    /* files that were replaced just now: server/names/delayed_unlink.h */
 	struct kr_table files;      /* kr_sfile by fid */
 	struct kr_list idle_files;  /* kr_sfile.idle: unused, kept for their change counters, oldest first */
 	size_t idle_file_count;
@@ -103,7 +103,7 @@ struct kr_server {
 	size_t stagings, brings;        /* STAGEs that wait, and what is asked of nodes for the others (staging.c) */
 	uint64_t staging_turn;          /* how many have begun */
 	bool stopping;              /* the orderly end has begun */
-	struct kr_stopping end;
+	struct kr_shutdown end;
 	bool export_lost, ticking_export;
 	uint64_t export_ticked_ns;
 	struct kr_list unanswered; /* kr_request.of_all, in the order of their arrival */
@@ -121,7 +121,7 @@ int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_se
 /* Binds the addresses of the options and accepts. Reason by kr_fail. */
 int kr_server_listen(struct kr_server *server);
 /* Begins the orderly end: no new connections, running jobs finish, what was applied is synced, connections close; then the
- * loop has nothing left to do and uv_run returns. Bounded by twice KR_SERVER_STOP_MS (stopping.h). Node records stay, so that the next start
+ * loop has nothing left to do and uv_run returns. Bounded by twice KR_SERVER_STOP_MS (shutdown.h). Node records stay, so that the next start
  * lets them reclaim. */
 void kr_server_stop(struct kr_server *server);
 /* Frees the rest; the loop has ended. */

@@ -9,10 +9,10 @@
 #include "common/base/text.h"
 #include "server/flush/data.h"
 #include "server/export/export.h"
-#include "server/leases/files.h"
-#include "server/leases/notes.h"
+#include "server/leases/file_table.h"
+#include "server/leases/invalidation.h"
 #include "server/daemon/options.h"
-#include "server/session/parked.h"
+#include "server/session/slow_requests.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
 #include "server/recovery/state.h"
@@ -108,7 +108,7 @@ static json_t *make_status(struct kr_server *server)
 	json_object_set_new(object, "awaited_nodes", integer(kr_grace_awaited(&server->grace)));
 	json_object_set_new(object, "requests_served", integer(server->requests_served));
 	json_object_set_new(object, "requests", requests_status(server));
-	json_object_set_new(object, "parked", kr_parked_status(server, now_ns));
+	json_object_set_new(object, "parked", kr_slow_requests_status(server, now_ns));
 	json_object_set_new(object, "jobs", integer(server->jobs));
 	json_object_set_new(object, "files", integer(server->files.count));
 	json_object_set_new(object, "idle_files", integer(server->idle_file_count));
@@ -119,7 +119,7 @@ static json_t *make_status(struct kr_server *server)
 	json_object_set_new(object, "queued_bytes", integer(kr_conn_queued_in_all()));
 	json_object_set_new(object, "export", export_status(server));
 	json_object_set_new(object, "data", kr_data_status(server->data));
-	json_object_set_new(object, "notes", kr_notes_status(server));
+	json_object_set_new(object, "notes", kr_invalidation_status(server));
 	json_object_set_new(object, "watch", kr_watch_status(server));
 	KR_LIST_FOR_EACH(session, &server->sessions, link)
 		json_array_append_new(nodes, session_status(session, now_ns));

@@ -54,7 +54,7 @@ static int open_identity(struct kr_export *export, const struct kr_identity *ide
 	int tries = 0, fd;
 
 	if (!export->by_handle)
-		return kr_places_open(export->places, identity, ret_fd);
+		return kr_inode_paths_open(export->places, identity, ret_fd);
 	/* ENOMEM also stands for "an inode of this number is just being made" (iget_locked): looked at again, the handle
 	 * turns out stale. */
 	while ((fd = open_handle(export, identity)) < 0 && errno == ENOMEM && ++tries < HANDLE_TRIES) {
@@ -81,7 +81,7 @@ int kr_entry_open(struct kr_export *export, const struct kr_fid *fid, int *ret_f
 		return kr_fail(-ESTALE, "an identity from when the server had other privileges");
 	r = open_identity(export, &identity, ret_fd);
 	if (r == -EMFILE || r == -ENFILE) {
-		kr_fds_shrink(export->fds);
+		kr_fd_cache_shrink(export->fds);
 		r = open_identity(export, &identity, ret_fd);
 	}
 	return r;
@@ -138,7 +138,7 @@ int kr_entry_reopen(struct kr_export *export, int path_fd, int flags, int *ret_f
 	int fd = openat(export->proc_fd, name.text, flags | O_CLOEXEC | O_NOCTTY);
 
 	if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
-		kr_fds_shrink(export->fds);
+		kr_fd_cache_shrink(export->fds);
 		fd = openat(export->proc_fd, name.text, flags | O_CLOEXEC | O_NOCTTY);
 	}
 	if (fd < 0 && errno == EACCES && !export->callers_ids)
@@ -158,10 +158,10 @@ static int check_type(mode_t mode, bool want_directory)
 	return S_ISREG(mode) ? 0 : kr_fail(-ENXIO, "not a regular file: it has no data here");
 }
 
-static int open_data(struct kr_export *export, const struct kr_fid *fid, enum kr_fds_mode mode, int *ret_fd)
+static int open_data(struct kr_export *export, const struct kr_fid *fid, enum kr_fd_cache_mode mode, int *ret_fd)
 {
 	static const int flags[] = {
-		[KR_FDS_READ] = O_RDONLY, [KR_FDS_WRITE] = O_WRONLY, [KR_FDS_DIRECTORY] = O_RDONLY | O_DIRECTORY,
+		[KR_FD_CACHE_READ] = O_RDONLY, [KR_FD_CACHE_WRITE] = O_WRONLY, [KR_FD_CACHE_DIRECTORY] = O_RDONLY | O_DIRECTORY,
 	};
 	KR_AUTO_FD int path_fd = -1;
 	struct stat st;
@@ -172,11 +172,11 @@ static int open_data(struct kr_export *export, const struct kr_fid *fid, enum kr
 		return r;
 	if (fstatat(path_fd, "", &st, AT_EMPTY_PATH) < 0)
 		return kr_fail_errno(-errno, "looking at a file of the export");
-	r = check_type(st.st_mode, mode == KR_FDS_DIRECTORY);
+	r = check_type(st.st_mode, mode == KR_FD_CACHE_DIRECTORY);
 	return r < 0 ? r : kr_entry_reopen(export, path_fd, flags[mode], ret_fd);
 }
 
-int kr_entry_data(struct kr_export *export, const struct kr_fid *fid, enum kr_fds_mode mode, struct kr_fd **ret_fd)
+int kr_entry_data(struct kr_export *export, const struct kr_fid *fid, enum kr_fd_cache_mode mode, struct kr_fd **ret_fd)
 {
 	struct kr_fd *entry;
 	int fd, r;
@@ -184,12 +184,12 @@ int kr_entry_data(struct kr_export *export, const struct kr_fid *fid, enum kr_fd
 	r = kr_export_ready(export);
 	if (r < 0)
 		return r;
-	entry = kr_fds_take(export->fds, fid, mode);
+	entry = kr_fd_cache_take(export->fds, fid, mode);
 	if (!entry) {
 		r = open_data(export, fid, mode, &fd);
 		if (r < 0)
 			return r;
-		entry = kr_fds_add(export->fds, fid, mode, fd);
+		entry = kr_fd_cache_add(export->fds, fid, mode, fd);
 	}
 	*ret_fd = entry;
 	return 0;
@@ -258,7 +258,7 @@ int kr_entry_identify(struct kr_export *export, int fd, const struct kr_fid *par
 	if (parent && kr_fid_unseal(export->secret, parent, &parent_identity) == 0) {
 		if (fstatat(fd, "", &st, AT_EMPTY_PATH) < 0)
 			return kr_fail_errno(-errno, "looking at '%s'", name);
-		kr_places_learn(export->places, &identity, &parent_identity, name, S_ISDIR(st.st_mode));
+		kr_inode_paths_learn(export->places, &identity, &parent_identity, name, S_ISDIR(st.st_mode));
 	}
 	kr_fid_seal(export->secret, &identity, ret_fid);
 	return 0;
@@ -271,7 +271,7 @@ void kr_entry_forget(struct kr_export *export, const struct kr_fid *fid, const s
 
 	if (!export->by_handle && kr_fid_unseal(export->secret, fid, &file) == 0 &&
 	    kr_fid_unseal(export->secret, parent, &in) == 0)
-		kr_places_forget(export->places, &file, &in, name, others);
+		kr_inode_paths_forget(export->places, &file, &in, name, others);
 }
 
 int kr_entry_attr(struct kr_export *export, int fd, const struct kr_fid *fid, struct kr_attr *ret_attr)

@@ -6,7 +6,7 @@
 #define KR_SERVER_ENTRY_H
 
 #include "server/export/export.h"
-#include "server/export/fds.h"
+#include "server/export/fd_cache.h"
 
 #define KR_PRIVATE_NAME ".kairan"
 
@@ -18,8 +18,8 @@ int kr_entry_open(struct kr_export *export, const struct kr_fid *fid, int *ret_f
 int kr_entry_child(int dirfd, const char *name, int *ret_fd);
 /* Opens what PATH_FD names again, with open(2)'s FLAGS. */
 int kr_entry_reopen(struct kr_export *export, int path_fd, int flags, int *ret_fd);
-/* A kept descriptor on the data of a regular file (or on a directory), to be put back with kr_fds_put. */
-int kr_entry_data(struct kr_export *export, const struct kr_fid *fid, enum kr_fds_mode mode, struct kr_fd **ret_fd);
+/* A kept descriptor on the data of a regular file (or on a directory), to be put back with kr_fd_cache_put. */
+int kr_entry_data(struct kr_export *export, const struct kr_fid *fid, enum kr_fd_cache_mode mode, struct kr_fd **ret_fd);
 
 /* The identity of FD, met as NAME in PARENT (NULL for both: not met by a name). */
 int kr_entry_identify(struct kr_export *export, int fd, const struct kr_fid *parent, const char *name,

@@ -11,7 +11,7 @@
 
 #include "server/recovery/doubts.h"
 #include "server/export/export_priv.h"
-#include "server/base/private.h"
+#include "server/base/private_dir.h"
 #include "server/base/siphash.h"
 
 enum { CTIME_PROBES = 64, CTIME_ATTEMPTS = 10 };
@@ -37,7 +37,7 @@ int kr_export_tick(struct kr_export *export)
 	kr_cred_prepare_thread();
 	atomic_store(&export->next_tick_ns, now + KR_NS_PER_S);
 	atomic_store(&export->gone, !in_place(export));
-	kr_fds_reap(export->fds, now);
+	kr_fd_cache_reap(export->fds, now);
 	if (atomic_load(&export->gone))
 		return kr_fail(-EIO, "the exported directory %s has been removed, replaced or unmounted", export->path);
 	return 0;
@@ -207,7 +207,7 @@ static int choose_identity(struct kr_export *export, bool by_inode)
 		r = kr_entry_inode(export->root_fd, &root);
 		if (r < 0)
 			return r;
-		export->places = kr_places_new(export->root_fd, &root);
+		export->places = kr_inode_paths_new(export->root_fd, &root);
 	}
 	return kr_entry_identify(export, export->root_fd, NULL, NULL, &export->root);
 }
@@ -224,7 +224,7 @@ static int set_up(struct kr_export *export, const struct kr_export_options *opti
 	export->callers_ids = kr_cred_can_switch();
 	r = open_root(export, options->path);
 	if (r == 0)
-		r = kr_private_open(export);
+		r = kr_private_dir_dir_dir_open(export);
 	if (r == 0)
 		r = choose_identity(export, options->identity_by_inode);
 	if (r < 0)
@@ -248,7 +248,7 @@ int kr_export_new(const struct kr_export_options *options, struct kr_export **re
 		pthread_mutex_init(&export->directories[i], NULL);
 	pthread_mutex_init(&export->widening, NULL);
 	pthread_mutex_init(&export->renewing, NULL);
-	export->fds = kr_fds_new(options->max_fds ? options->max_fds : KR_EXPORT_FDS);
+	export->fds = kr_fd_cache_new(options->max_fds ? options->max_fds : KR_EXPORT_FDS);
 	atomic_store(&export->next_tick_ns, kr_clock_ns() + KR_NS_PER_S);
 	r = set_up(export, options);
 	if (r < 0) {
@@ -272,8 +272,8 @@ void kr_export_free(struct kr_export *export)
 	if (!export)
 		return;
 	kr_orphans_free(export->orphans);
-	kr_places_free(export->places);
-	kr_fds_free(export->fds);
+	kr_inode_paths_free(export->places);
+	kr_fd_cache_free(export->fds);
 	close_if_open(export->private_fd);
 	close_if_open(export->proc_fd);
 	close_if_open(export->root_fd);
@@ -292,6 +292,6 @@ void kr_export_info(struct kr_export *export, struct kr_export_info *ret_info)
 		.no_handles = export->no_handles, .exact_ctime = export->exact_ctime, .file_max = export->file_max,
 		.reads = atomic_load(&export->reads), .read_bytes = atomic_load(&export->read_bytes),
 		.writes = atomic_load(&export->writes), .write_bytes = atomic_load(&export->write_bytes),
-		.orphans = kr_orphans_count(export->orphans), .fds = kr_fds_count(export->fds),
+		.orphans = kr_orphans_count(export->orphans), .fds = kr_fd_cache_count(export->fds),
 	};
 }

@@ -25,7 +25,7 @@
  * are the kernel's here.  Else everything is done as the server's user.  CRED NULL: by the server itself, unchecked.
  * A name needs the right to search its directory, not those above it, which were searched when their names were looked up
  * (as NFS has it).  Data (pread, pwritev, truncate, seek, fallocate, copy) is not checked here: kr_export_open did, for
- * the session that opened it (grants.h), so that a later chmod takes nothing away from who has it open.
+ * the session that opened it (open_rights.h), so that a later chmod takes nothing away from who has it open.
  */
 #ifndef KR_SERVER_EXPORT_H
 #define KR_SERVER_EXPORT_H
@@ -162,7 +162,7 @@ enum kr_setattr_valid {
 	KR_SET_ATIME_NOW = 1 << 6,
 	KR_SET_MTIME_NOW = 1 << 7,
 	KR_SET_CLEAR_SUID = 1 << 8, /* drop set-uid, and set-gid if group-executable, as a write does */
-	KR_SET_BEHIND = 1 << 10,    /* of the wire: see behind.h */
+	KR_SET_BEHIND = 1 << 10,    /* of the wire: see after_flush.h */
 	KR_SET_BY_HANDLE = 1 << 9,  /* size: through a handle that is open for writing (of the wire; see through_handle) */
 };
 struct kr_setattr {

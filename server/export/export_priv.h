@@ -10,7 +10,7 @@
 #include "server/export/cred.h"
 #include "server/export/entry.h"
 #include "server/export/orphans.h"
-#include "server/export/places.h"
+#include "server/export/inode_paths.h"
 
 enum { KR_EXPORT_LOCKS = 64 };
 
@@ -19,7 +19,7 @@ struct kr_export {
 	char *path; /* absolute, to see whether the export is still there */
 	uint8_t secret[KR_FID_SECRET];
 	int root_fd, proc_fd; /* proc_fd: /proc/self/fd */
-	int private_fd; /* .kairan; -1: it could not be made (private.h) */
+	int private_fd; /* .kairan; -1: it could not be made (private_dir.h) */
 	bool read_only;        /* by its filesystem */
 	bool refuse_changes;   /* by option */
 	uint64_t instance;    /* random, of this process */
@@ -29,8 +29,8 @@ struct kr_export {
 	_Atomic uint64_t young_ns; /* a ctime is doubtful until then */
 	const struct kr_doubts *doubts; /* NULL: no ctime was before this instance */
 	int no_handles; /* why not by_handle: -errno */
-	struct kr_fds *fds;
-	struct kr_places *places; /* NULL if by_handle */
+	struct kr_fd_cache *fds;
+	struct kr_inode_paths *places; /* NULL if by_handle */
 	struct kr_orphans *orphans;
 	/* One thread at a time changes the names in a directory, so that what is looked at is what is replaced or removed,
 	 * and a new file is held before anybody can remove it.  By hash of the directory's fid; two are taken in order of

@@ -12,7 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/table.h"
 #include "server/export/export_priv.h"
-#include "server/base/private.h"
+#include "server/base/private_dir.h"
 
 enum { NAME_SIZE = 18 };
 static const char directory_name[] = "orphans";
@@ -171,8 +171,8 @@ static int renew(struct kr_orphans *orphans)
 	int r;
 	KR_SCOPED_LOCK(&orphans->export->renewing);
 
-	r = kr_private_renew(orphans->export);
-	return r < 0 || !kr_private_is_removed(orphans->fd) ? r : open_directory(orphans);
+	r = kr_private_dir_dir_dir_renew(orphans->export);
+	return r < 0 || !kr_private_dir_dir_dir_is_removed(orphans->fd) ? r : open_directory(orphans);
 }
 
 static struct kr_fid directory_of(struct kr_orphans *orphans)
@@ -243,7 +243,7 @@ static void bury(struct kr_orphans *orphans, struct held *held)
 	memcpy(name, held->name, sizeof(name));
 	held->removing = true;
 	pthread_mutex_unlock(&orphans->lock);
-	kr_fds_drop(orphans->export->fds, &held->fid, true);
+	kr_fd_cache_drop(orphans->export->fds, &held->fid, true);
 	if (unlinkat(orphans->fd, name, 0) < 0 && errno != ENOENT)
 		kr_log_error("cannot remove %s/%s/%s: %s", KR_PRIVATE_NAME, directory_name, name, strerror(errno));
 	kr_entry_forget(orphans->export, &held->fid, &directory, name, true);

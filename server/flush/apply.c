@@ -88,7 +88,7 @@ static int write_pieces(struct kr_apply *apply)
 	return KR_FAULT("apply.middle");
 }
 
-static void run(struct kr_gate_job *gated)
+static void run(struct kr_pool_share_job *gated)
 {
 	struct kr_apply *apply = KR_CONTAINER_OF(gated, struct kr_apply, gated);
 
@@ -105,7 +105,7 @@ static void run(struct kr_gate_job *gated)
 		apply->err = KR_FAULT("apply.after");
 }
 
-static void done(struct kr_gate_job *gated)
+static void done(struct kr_pool_share_job *gated)
 {
 	struct kr_apply *apply = KR_CONTAINER_OF(gated, struct kr_apply, gated);
 
@@ -117,5 +117,5 @@ static void done(struct kr_gate_job *gated)
 
 void kr_apply_start(struct kr_apply *apply)
 {
-	kr_gate_start(&kr_data_of(apply->file)->applies, &apply->gated, run, done);
+	kr_pool_share_start(&kr_data_of(apply->file)->applies, &apply->gated, run, done);
 }

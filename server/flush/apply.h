@@ -6,7 +6,7 @@
 
 #include "common/base/buf.h"
 #include "server/export/export.h"
-#include "server/base/gate.h"
+#include "server/base/pool_share.h"
 
 struct kr_sfile;
 
@@ -14,7 +14,7 @@ enum { KR_APPLY_PIECES = 1024 };
 
 /* One job. The caller fills it in after kr_apply_new and frees it in DONE (or kr_apply_free when it was not started). */
 struct kr_apply {
-	struct kr_gate_job gated;
+	struct kr_pool_share_job gated;
 	struct kr_export *export;
 	struct kr_sfile *file;     /* reference */
 	uint64_t round;

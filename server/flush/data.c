@@ -7,7 +7,7 @@
 #include "common/base/fail.h"
 #include "server/flush/data_priv.h"
 #include "server/export/export.h"
-#include "server/pipelines/feed.h"
+#include "server/pipelines/block_server.h"
 #include "server/pipelines/hop.h"
 #include "server/recovery/state.h"
 
@@ -108,7 +108,7 @@ static void on_tick(uv_timer_t *timer)
 	kr_flush_tick(data, now_ns);
 	kr_stable_tick(data, now_ns);
 	kr_replayed_tick(&data->replayed);
-	kr_feed_tick(data);
+	kr_block_server_tick(data);
 	maybe_raise(data, now_ns);
 	if (data->replaying && data->replays == 0) {
 		data->replaying = false;
@@ -136,8 +136,8 @@ int kr_data_init(struct kr_server *server, struct kr_data **ret_data)
 	data->last_round = data->forgotten_round = last_round;
 	data->inherited = true;
 	data->raised_ns = kr_clock_ns();
-	kr_gate_init(&data->applies, server, KR_DATA_APPLIES);
-	kr_gate_init(&data->feeds, server, KR_DATA_FEEDS);
+	kr_pool_share_init(&data->applies, server, KR_DATA_APPLIES);
+	kr_pool_share_init(&data->feeds, server, KR_DATA_FEEDS);
 	kr_list_init(&data->busy);
 	kr_list_init(&data->pipelines);
 	kr_list_init(&data->hops);

@@ -14,7 +14,7 @@
 #include "server/flush/synced.h"
 
 struct kr_server;
-struct kr_stranger;
+struct kr_pending_conn;
 
 /* Makes the data side of SERVER and registers FLUSH, FSYNC, JOIN and REPARENT. 0 or -errno. */
 int kr_data_init(struct kr_server *server, struct kr_data **ret_data);
@@ -28,11 +28,11 @@ bool kr_data_idle(const struct kr_data *data);
 void kr_data_fini(struct kr_data *data);
 void kr_data_free(struct kr_data *data);
 
-/* HOP_HELLO of a stranger who wants to open a ring connection: answers. False: he has been refused
+/* HOP_HELLO of a pending conn who wants to open a ring connection: answers. False: he has been refused
  * with one log line, and is to be dropped. */
-bool kr_data_hop_hello(struct kr_data *data, struct kr_stranger *stranger, const struct kr_frame *frame);
-/* HOP_PROVE of a stranger: takes his connection over (handler and context) and answers. False as above. */
-bool kr_data_hop_prove(struct kr_data *data, struct kr_stranger *stranger, const struct kr_frame *frame);
+bool kr_data_hop_hello(struct kr_data *data, struct kr_pending_conn *pending_conn, const struct kr_frame *frame);
+/* HOP_PROVE of a pending conn: takes his connection over (handler and context) and answers. False as above. */
+bool kr_data_hop_prove(struct kr_data *data, struct kr_pending_conn *pending_conn, const struct kr_frame *frame);
 
 /* The session is gone for good (expired, GOODBYE, replaced): its flushes are answered, it leaves pipelines, rounds with it
  * are run again without it. Call before the session's memory goes; what it asked is answered inside. */

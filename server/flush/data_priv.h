@@ -1,12 +1,12 @@
-/* The data side's own state, shared by its files (flush, intake, apply, stable, pipelines, feed, hop). */
+/* The data side's own state, shared by its files (flush, round stream, apply, stable, pipelines, feed, hop). */
 #ifndef KR_SERVER_DATA_PRIV_H
 #define KR_SERVER_DATA_PRIV_H
 
 #include "common/auth/pair.h"
 #include "server/recovery/applied.h"
 #include "server/flush/data.h"
-#include "server/leases/files.h"
-#include "server/base/gate.h"
+#include "server/leases/file_table.h"
+#include "server/base/pool_share.h"
 #include "server/recovery/replayed.h"
 #include "server/session/request.h"
 #include "server/daemon/server.h"
@@ -29,14 +29,14 @@ enum {
 
 struct kr_data {
 	struct kr_server *server;
-	struct kr_gate applies, feeds, syncs;
+	struct kr_pool_share applies, feeds, syncs;
 	uint64_t last_round;
 	uint8_t ring_key[KR_RING_KEY]; /* the server's own, see common/auth/pair.h */
 	char host[64];                /* where nodes reach the server: of the latest session that asked */
 	uint16_t port;
 	struct kr_list busy;          /* kr_sfile_data.busy: files with flushes */
 	struct kr_list gathering;     /* kr_sfile_data.gathering, in the order of gather_ns */
-	struct kr_list pipelines;     /* kr_feed_pipeline.link */
+	struct kr_list pipelines;     /* kr_block_server_pipeline.link */
 	struct kr_list hops;          /* kr_hop.link */
 	struct kr_list sync_urgent, sync_queue; /* kr_stable.queued: somebody waits; by the time they are due */
 	uv_timer_t sync_timer, gather_timer, tick;
@@ -50,8 +50,8 @@ struct kr_data {
 	bool may_raise;               /* no replays of a former boot are waited for ... */
 	bool inherited;               /* ... but what a former instance may have left in the page cache is to be synced first */
 	bool syncing_all;
-	struct kr_list throttled;     /* kr_intake.throttled: wait until intake_bytes falls */
-	size_t intake_bytes;          /* received in streams, not written yet */
+	struct kr_list throttled;     /* kr_round_stream.throttled: wait until round stream_bytes falls */
+	size_t round_stream_bytes;          /* received in streams, not written yet */
 	size_t replays;               /* asked and not answered ... */
 	size_t replay_bytes;          /* ... and the data that came with them, and with what waits for those of unstable.c */
 	bool collecting;              /* replays: all flushes wait */
@@ -84,7 +84,7 @@ bool kr_data_hop(struct kr_data *data, struct kr_session *session, uint32_t node
 
 /* --- flush*.c ------------------------------------------------------------------------------------------------------- */
 void kr_flush_init(struct kr_data *data);
-/* From intake.c: what became of the stream of ROUND. */
+/* From round_stream.c: what became of the stream of ROUND. */
 void kr_flush_received(struct kr_sfile *file, uint64_t round);
 void kr_flush_broken(struct kr_sfile *file, uint64_t round);
 void kr_flush_failed(struct kr_sfile *file, uint64_t round, int err);

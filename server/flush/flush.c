@@ -10,9 +10,9 @@
 
 #include "common/base/log.h"
 #include "server/export/export.h"
-#include "server/flush/intake.h"
-#include "server/leases/notes.h"
-#include "server/names/opens.h"
+#include "server/flush/round_stream.h"
+#include "server/leases/invalidation.h"
+#include "server/names/open.h"
 #include "server/session/trust.h"
 
 void kr_sfile_data_init(struct kr_sfile_data *data, struct kr_data *owner, struct kr_sfile *file)
@@ -35,7 +35,7 @@ void kr_sfile_data_fini(struct kr_sfile_data *data)
 	kr_rounds_fini(&data->rounds);
 	kr_list_remove(&data->busy);
 	kr_list_remove(&data->gathering);
-	kr_intake_free(data->intake);
+	kr_round_stream_free(data->round_stream);
 	free(data->parts);
 	if (data->owner)
 		data->owner->forgotten_round = KR_MAX(data->owner->forgotten_round, data->stable.writer_round);
@@ -297,12 +297,12 @@ static void handle_flush(struct kr_request *request)
 static void flush_changes(struct kr_request *request)
 {
 	if (!(request->msg.flush_request.flags & KR_FLUSH_REPLAY))
-		kr_notes_change(request, &request->msg.flush_request.file);
+		kr_invalidation_change(request, &request->msg.flush_request.file);
 }
 
 void kr_flush_init(struct kr_data *data)
 {
 	kr_flush_gather_init(data);
 	kr_server_on(data->server, KR_MSG_FLUSH, handle_flush, KR_HANDLER_IN_GRACE | KR_HANDLER_KEEP_REPLY);
-	kr_notes_on(data->server, KR_MSG_FLUSH, flush_changes, NULL);
+	kr_invalidation_on(data->server, KR_MSG_FLUSH, flush_changes, NULL);
 }

@@ -1,4 +1,4 @@
-/* FLUSH and its rounds on the server: wires round.c to sessions, streams (intake.c), writes (apply.c) and syncs (stable.c).
+/* FLUSH and its rounds on the server: wires round.c to sessions, streams (round_stream.c), writes (apply.c) and syncs (stable.c).
  *
  * Loop thread.  struct kr_sfile_data is the data side's state of one file: `data` in struct kr_sfile.
  */
@@ -18,8 +18,8 @@ enum kr_flush_flag { /* FLUSH's */
 struct kr_data;
 struct kr_sfile;
 struct kr_session;
-struct kr_intake;
-struct kr_feed_pipeline;
+struct kr_round_stream;
+struct kr_block_server_pipeline;
 
 /* Who takes part in the running round, and how far its journal goes with it. */
 struct kr_flush_part {
@@ -42,10 +42,10 @@ struct kr_sfile_data {
 	struct kr_stable stable;
 	bool restoring;                    /* replays go in: for a moment the file has older bytes than it had, which nobody may see */
 	uint64_t restorations;             /* how often that was so */
-	struct kr_list pipelines;          /* kr_feed_pipeline.of_file: one of each ring of which somebody has joined */
+	struct kr_list pipelines;          /* kr_block_server_pipeline.of_file: one of each ring of which somebody has joined */
 
 	/* Of the running round. */
-	struct kr_intake *intake;          /* while a chain's stream comes in */
+	struct kr_round_stream *round_stream;          /* while a chain's stream comes in */
 	uint64_t received_ns;              /* when the latest was complete */
 	struct kr_flush_part *parts;
 	uint32_t part_count, part_capacity;

@@ -5,7 +5,7 @@
 #include "server/flush/flush_priv.h"
 
 #include "common/base/log.h"
-#include "server/flush/intake.h"
+#include "server/flush/round_stream.h"
 
 void kr_flush_received(struct kr_sfile *file, uint64_t round)
 {
@@ -88,18 +88,18 @@ void kr_flush_tick(struct kr_data *data, uint64_t now_ns)
 	struct kr_sfile_data *item, *after;
 
 	KR_LIST_FOR_EACH_SAFE(item, after, &data->busy, busy) {
-		struct kr_intake *intake = item->intake;
+		struct kr_round_stream *round_stream = item->round_stream;
 
-		if (!intake && item->rounds.state == KR_ROUND_CHAIN && now_ns >= item->received_ns + KR_DATA_STALL_MS * KR_NS_PER_MS) {
+		if (!round_stream && item->rounds.state == KR_ROUND_CHAIN && now_ns >= item->received_ns + KR_DATA_STALL_MS * KR_NS_PER_MS) {
 			kr_log_warn("flush round %llu: all has come, but a node does not say up to where: the round is run again",
 				(unsigned long long)item->rounds.round);
 			kr_flush_broken(item->file, item->rounds.round);
 			continue;
 		}
-		if (!intake || intake->paused || intake->jobs || now_ns < intake->moved_ns + KR_DATA_STALL_MS * KR_NS_PER_MS)
+		if (!round_stream || round_stream->paused || round_stream->jobs || now_ns < round_stream->moved_ns + KR_DATA_STALL_MS * KR_NS_PER_MS)
 			continue;
-		kr_log_warn("flush round %llu: nothing has come for %d s; the round is run again", (unsigned long long)intake->round,
+		kr_log_warn("flush round %llu: nothing has come for %d s; the round is run again", (unsigned long long)round_stream->round,
 			KR_DATA_STALL_MS / 1000);
-		kr_flush_broken(item->file, intake->round);
+		kr_flush_broken(item->file, round_stream->round);
 	}
 }

@@ -1,7 +1,7 @@
 /* The running round of a file: carries out the actions of its machine (see flush_priv.h, round.h).
  *
  * Loop thread.  A round begins with write_inline (its bytes came with the request) or with KR_ROUND_BEGIN (a chain, whose stream
- * intake.c takes in), and ends in finish(): the job that sets the file's times and closes it.  An action that causes a
+ * round_stream.c takes in), and ends in finish(): the job that sets the file's times and closes it.  An action that causes a
  * further event only queues more actions.
  */
 #include "server/flush/flush_priv.h"
@@ -12,7 +12,7 @@
 #include "common/base/fault.h"
 #include "server/flush/apply.h"
 #include "server/export/export.h"
-#include "server/flush/intake.h"
+#include "server/flush/round_stream.h"
 #include "server/recovery/state.h"
 #include "server/leases/watch.h"
 
@@ -365,8 +365,8 @@ static void round_answered(struct kr_session *session, void *context, int err, c
 				part->seq = accepted->seq;
 			take_mtime(data, accepted->mtime);
 			data->clear_suid |= accepted->clear_suid != 0;
-			if (data->intake)
-				data->intake->moved_ns = kr_clock_ns();
+			if (data->round_stream)
+				data->round_stream->moved_ns = kr_clock_ns();
 		}
 		if (err == -ENOTCONN)
 			kr_rounds_lost(&data->rounds, sent->node);
@@ -400,7 +400,7 @@ static void send_round(struct kr_sfile *file, const struct kr_round_action *acti
 	sent->file = kr_sfile_ref(file);
 	sent->round = action->round;
 	sent->node = action->node;
-	if (kr_session_ask(session, KR_MSG_ROUND, &msg, round_answered, sent) == 0) {
+	if (kr_callback_send(session, KR_MSG_ROUND, &msg, round_answered, sent) == 0) {
 		kr_sfile_put(file);
 		free(sent);
 		kr_rounds_lost(&data->rounds, action->node);
@@ -413,17 +413,17 @@ static void send_abort(struct kr_sfile *file, const struct kr_round_action *acti
 	struct kr_round_abort_request msg = { .file = file->fid, .round = action->round };
 
 	if (session)
-		kr_session_ask(session, KR_MSG_ROUND_ABORT, &msg, NULL, NULL);
+		kr_callback_send(session, KR_MSG_ROUND_ABORT, &msg, NULL, NULL);
 }
 
 static void discard(struct kr_sfile *file, uint64_t round)
 {
-	struct kr_intake *intake = file->data.intake;
+	struct kr_round_stream *round_stream = file->data.round_stream;
 
 	file->data.owner->counters.aborted_rounds++;
-	file->data.intake = NULL;
-	if (intake)
-		kr_intake_discard(intake);
+	file->data.round_stream = NULL;
+	if (round_stream)
+		kr_round_stream_discard(round_stream);
 	else
 		kr_flush_drained(file, round);
 }
@@ -468,7 +468,7 @@ static void perform(struct kr_sfile *file, const struct kr_round_action *action)
 		break;
 	case KR_ROUND_BEGIN:
 		begin_round(data);
-		data->intake = kr_intake_new(file, action->round, action->node);
+		data->round_stream = kr_round_stream_new(file, action->round, action->node);
 		break;
 	case KR_ROUND_SEND:
 		/* The round may have been aborted by the action before; then the request may be gone too. */

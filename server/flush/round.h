@@ -46,7 +46,7 @@ enum kr_round_action_kind {
 	                   * kr_rounds_accepted */
 	KR_ROUND_FINISH,  /* all participants accepted and the stream is written: set times, then kr_rounds_finished */
 	KR_ROUND_ABORT,   /* ROUND_ABORT to NODE */
-	KR_ROUND_DISCARD, /* drop the intake of ROUND; kr_rounds_drained when nothing of it is under way */
+	KR_ROUND_DISCARD, /* drop the round stream of ROUND; kr_rounds_drained when nothing of it is under way */
 	KR_ROUND_REPLY,   /* answer TOKEN: error ERR (negative errno), or applied in ROUND when 0; ALONE: no other participant */
 };
 

@@ -22,7 +22,7 @@ struct waiter {
 };
 
 struct sync_job {
-	struct kr_gate_job gated;
+	struct kr_pool_share_job gated;
 	struct kr_sfile *file; /* takes over the queue's reference */
 	struct kr_list waiters;
 	uint64_t cover;        /* the rounds up to here are in this sync */
@@ -66,7 +66,7 @@ void kr_stable_init(struct kr_data *data)
 	kr_list_init(&data->sync_urgent);
 	kr_list_init(&data->in_sync);
 	kr_list_init(&data->restoring);
-	kr_gate_init(&data->syncs, data->server, KR_STABLE_PARALLEL);
+	kr_pool_share_init(&data->syncs, data->server, KR_STABLE_PARALLEL);
 	uv_timer_init(data->server->loop, &data->sync_timer);
 	data->sync_timer.data = data;
 }
@@ -118,7 +118,7 @@ static void tell_stable(struct kr_sfile *file, uint64_t cover)
 		}
 		session = kr_session_find_node_id(file->server, owner->node_id);
 		if (session)
-			kr_session_ask(session, KR_MSG_STABLE, &msg, NULL, NULL);
+			kr_callback_send(session, KR_MSG_STABLE, &msg, NULL, NULL);
 	}
 	stable->owner_count = kept;
 }
@@ -137,7 +137,7 @@ static void call_waiters(struct kr_list *waiters, int err)
 
 /* --- a sync -------------------------------------------------------------------------------------------------------- */
 
-static void run(struct kr_gate_job *gated)
+static void run(struct kr_pool_share_job *gated)
 {
 	struct sync_job *job = KR_CONTAINER_OF(gated, struct sync_job, gated);
 	struct kr_export *export = job->file->server->export;
@@ -152,7 +152,7 @@ static void run(struct kr_gate_job *gated)
 	 * after its removal, and until then these bytes would take up their journals, and `umount` would wait for it.) */
 	job->gone = job->err == -ESTALE && kr_export_tick(export) == 0;
 	if (job->err && !job->gone)
-		kr_state_no_peace(job->file->server->state);
+		kr_state_not_clean(job->file->server->state);
 }
 
 /* What the sync was good for, told to whom it concerns. */
@@ -230,7 +230,7 @@ static void loss_noted(void *context, int err)
 	conclude(job);
 }
 
-static void done(struct kr_gate_job *gated)
+static void done(struct kr_pool_share_job *gated)
 {
 	struct sync_job *job = KR_CONTAINER_OF(gated, struct sync_job, gated);
 	struct kr_sfile *file = job->file;
@@ -268,7 +268,7 @@ static void start(struct kr_sfile *file)
 	stable->syncing = stable->first;
 	stable->first = 0;
 	kr_list_append(&data->in_sync, &stable->in_sync);
-	kr_gate_start(&data->syncs, &job->gated, run, done);
+	kr_pool_share_start(&data->syncs, &job->gated, run, done);
 }
 
 /* Starts what is due, as far as syncs may run at once. */

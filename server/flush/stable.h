@@ -45,7 +45,7 @@ struct kr_stable {
 	uint8_t writer[16];             /* whose the last round was ... */
 	uint64_t writer_round;          /* ... and its number */
 	uint64_t others_round;          /* the last round of anybody else */
-	bool cut_owed;                  /* a change that is in no journal (cuts.h) has been made, and its sync failed */
+	bool cut_owed;                  /* a change that is in no journal (truncate_barrier.h) has been made, and its sync failed */
 	int taint;                      /* a sync failed while a round was running: the round is run once more */
 	struct kr_list asked;           /* of unstable.c: UNSTABLEs that no round may begin before ... */
 	uint64_t asked_until_ns;        /* ... but from then on they are not waited for ... */

@@ -14,7 +14,7 @@
 #include "common/base/hex.h"
 #include "common/base/log.h"
 #include "server/base/fid.h"
-#include "server/base/lines.h"
+#include "server/base/line_log.h"
 #include "server/daemon/server.h"
 
 enum { LOG_MAX = 4 * (KR_SYNCED_MAX + KR_SYNCED_LOG) * KR_LINE_MAX };
@@ -128,25 +128,25 @@ enum kr_synced_verdict kr_synced_judge(const struct kr_synced *synced, const str
 
 /* --- the log --------------------------------------------------------------------------------------------------------- */
 
-static void add_file(struct kr_lines *text, const struct kr_fid *file, struct kr_synced_span span)
+static void add_file(struct kr_line_log *text, const struct kr_fid *file, struct kr_synced_span span)
 {
 	char line[KR_LINE_MAX], hex[2 * KR_FID_MAX + 1];
 
 	kr_hex_format(file->bytes, file->length, hex);
 	snprintf(line, sizeof(line), "file %s %" PRIu64 " %" PRIu64, hex, span.lost, span.round);
-	kr_lines_add(text, line);
+	kr_line_log_add(text, line);
 }
 
-static void add_all(struct kr_lines *text, const struct kr_synced *synced, struct kr_synced_span floor)
+static void add_all(struct kr_line_log *text, const struct kr_synced *synced, struct kr_synced_span floor)
 {
 	char line[KR_LINE_MAX], hex[33];
 	const struct entry *entry;
 
 	kr_hex_format(synced->boot_id, 16, hex);
 	snprintf(line, sizeof(line), "boot %s %" PRIu64, hex, synced->lost);
-	kr_lines_add(text, line);
+	kr_line_log_add(text, line);
 	snprintf(line, sizeof(line), "all %" PRIu64 " %" PRIu64, floor.lost, floor.round);
-	kr_lines_add(text, line);
+	kr_line_log_add(text, line);
 	KR_LIST_FOR_EACH(entry, &synced->order, order) {
 		if (entry->span.round > floor.round)
 			add_file(text, &entry->file, entry->span);
@@ -176,7 +176,7 @@ static void read_line(void *context, char *line)
 		set(synced, &file, span);
 }
 
-static int write_log(const struct kr_synced *synced, const struct kr_lines *text)
+static int write_log(const struct kr_synced *synced, const struct kr_line_log *text)
 {
 	return text->failed ? -ENOMEM : kr_write_file(synced->dir, log_name, text->bytes, text->length, 0600);
 }
@@ -192,7 +192,7 @@ static int open_log(struct kr_synced *synced)
 int kr_synced_open(struct kr_synced *synced, struct kr_server *server, int dir, const uint8_t boot_id[16], uint64_t last_round)
 {
 	struct reading reading = {.synced = synced};
-	struct kr_lines text = {0};
+	struct kr_line_log text = {0};
 	int err;
 
 	*synced = (struct kr_synced){.server = server, .dir = dir, .fd = -1};
@@ -200,7 +200,7 @@ int kr_synced_open(struct kr_synced *synced, struct kr_server *server, int dir, 
 	kr_table_init(&synced->table);
 	kr_list_init(&synced->order);
 	kr_list_init(&synced->notes);
-	err = kr_lines_read(dir, log_name, LOG_MAX, read_line, &reading);
+	err = kr_line_log_read(dir, log_name, LOG_MAX, read_line, &reading);
 	if (err)
 		return err;
 	/* What a former boot has not synced may be missing. */
@@ -233,13 +233,13 @@ struct batch {
 	struct kr_list notes;
 	struct kr_synced_span floor; /* round 0: it stays */
 	bool whole;
-	struct kr_lines text;
+	struct kr_line_log text;
 	int err;
 };
 
-static int append(const struct kr_synced *synced, const struct kr_lines *text)
+static int append(const struct kr_synced *synced, const struct kr_line_log *text)
 {
-	int err = kr_lines_append(text, synced->fd);
+	int err = kr_line_log_append(text, synced->fd);
 
 	if (err)
 		return err;

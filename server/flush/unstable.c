@@ -75,7 +75,7 @@ static struct sent_unstable *send_unstable(struct kr_sfile *file, struct kr_sess
 
 	*sent = (struct sent_unstable){ .file = kr_sfile_ref(file), .node = session->node, .loss = *loss };
 	kr_link_init(&sent->link);
-	if (kr_session_ask(session, KR_MSG_UNSTABLE, &msg, answered, sent))
+	if (kr_callback_send(session, KR_MSG_UNSTABLE, &msg, answered, sent))
 		return sent;
 	kr_sfile_put(file);
 	free(sent);

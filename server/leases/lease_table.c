@@ -1,5 +1,5 @@
 /* The lease state machine of one file: see lease_table.h for its rules.  Who gets something next, and what is asked back, is found in
- * lease_turns.c; here it is carried out.
+ * lease_queue.c; here it is carried out.
  */
 #include "server/leases/lease_table.h"
 
@@ -7,11 +7,11 @@
 #include <stdlib.h>
 
 #include "common/base/util.h"
-#include "server/leases/lease_turns.h"
+#include "server/leases/lease_queue.h"
 
 static struct kr_lease_holder *find_or_add_holder(struct kr_lease_table *table, uint32_t node)
 {
-	struct kr_lease_holder *holder = kr_lease_turns_holder(table, node);
+	struct kr_lease_holder *holder = kr_lease_queue_holder(table, node);
 
 	if (!holder) {
 		holder = kr_xcalloc(1, sizeof(*holder));
@@ -76,7 +76,7 @@ static void ask_back(struct kr_lease_table *table, struct kr_lease_holder *holde
 static bool recall_one(struct kr_lease_table *table)
 {
 	uint8_t kinds;
-	struct kr_lease_holder *holder = kr_lease_turns_recall(table, &kinds);
+	struct kr_lease_holder *holder = kr_lease_queue_recall(table, &kinds);
 
 	if (!holder)
 		return false;
@@ -91,7 +91,7 @@ static void settle(struct kr_lease_table *table)
 	struct kr_lease_waiter *waiter;
 
 	do {
-		while ((waiter = kr_lease_turns_next(table)))
+		while ((waiter = kr_lease_queue_next(table)))
 			grant(table, waiter);
 	} while (!kr_list_empty(&table->waiting) && recall_one(table));
 }
@@ -124,7 +124,7 @@ void kr_lease_table_ask(struct kr_lease_table *table, struct kr_lease_waiter *wa
 
 uint8_t kr_lease_table_try(struct kr_lease_table *table, uint32_t node, uint8_t kinds)
 {
-	uint8_t granted = kr_lease_turns_free(table, node, kinds);
+	uint8_t granted = kr_lease_queue_free(table, node, kinds);
 
 	if (granted)
 		hold(table, node, granted);
@@ -133,7 +133,7 @@ uint8_t kr_lease_table_try(struct kr_lease_table *table, uint32_t node, uint8_t 
 
 uint8_t kr_lease_table_leave(struct kr_lease_table *table, const struct kr_lease_waiter *operation, uint8_t kinds)
 {
-	const struct kr_lease_holder *holder = kr_lease_turns_holder(table, operation->node);
+	const struct kr_lease_holder *holder = kr_lease_queue_holder(table, operation->node);
 	uint8_t granted = kinds & (uint8_t)~(holder ? holder->recalling : 0);
 
 	assert(operation->operation && operation->node && operation->kinds == KR_LEASE_ALL);
@@ -150,7 +150,7 @@ void kr_lease_table_withdraw(struct kr_lease_table *table, struct kr_lease_waite
 
 void kr_lease_table_announced(struct kr_lease_table *table, uint32_t node)
 {
-	struct kr_lease_holder *holder = kr_lease_turns_holder(table, node);
+	struct kr_lease_holder *holder = kr_lease_queue_holder(table, node);
 
 	if (!holder)
 		return; /* expired meanwhile */
@@ -186,7 +186,7 @@ void kr_lease_table_revoke(struct kr_lease_table *table, uint8_t kinds)
 
 void kr_lease_table_refused(struct kr_lease_table *table, uint32_t node, bool refused)
 {
-	struct kr_lease_holder *holder = kr_lease_turns_holder(table, node);
+	struct kr_lease_holder *holder = kr_lease_queue_holder(table, node);
 	bool less = holder && holder->jealous && !refused;
 
 	if (holder)
@@ -256,7 +256,7 @@ static void tell_awaits(struct kr_lease_table *table)
 
 void kr_lease_table_take_back(struct kr_lease_table *table, uint32_t node, uint8_t kinds)
 {
-	struct kr_lease_holder *holder = kr_lease_turns_holder(table, node);
+	struct kr_lease_holder *holder = kr_lease_queue_holder(table, node);
 
 	if (holder)
 		kinds &= holder->kinds & (uint8_t)~holder->recalling;
@@ -278,7 +278,7 @@ static void give_up(struct kr_lease_table *table, struct kr_lease_holder *holder
 
 void kr_lease_table_recalled(struct kr_lease_table *table, uint32_t node, uint8_t kinds, uint64_t recall)
 {
-	struct kr_lease_holder *holder = kr_lease_turns_holder(table, node);
+	struct kr_lease_holder *holder = kr_lease_queue_holder(table, node);
 
 	if (!holder)
 		return;
@@ -293,7 +293,7 @@ void kr_lease_table_recalled(struct kr_lease_table *table, uint32_t node, uint8_
 
 void kr_lease_table_release(struct kr_lease_table *table, uint32_t node, uint8_t kinds)
 {
-	struct kr_lease_holder *holder = kr_lease_turns_holder(table, node);
+	struct kr_lease_holder *holder = kr_lease_queue_holder(table, node);
 
 	if (holder)
 		give_up(table, holder, kinds);
@@ -308,7 +308,7 @@ void kr_lease_table_end(struct kr_lease_table *table, struct kr_lease_waiter *op
 
 void kr_lease_table_expire(struct kr_lease_table *table, uint32_t node)
 {
-	struct kr_lease_holder *holder = kr_lease_turns_holder(table, node);
+	struct kr_lease_holder *holder = kr_lease_queue_holder(table, node);
 
 	if (!holder)
 		return;
@@ -317,14 +317,14 @@ void kr_lease_table_expire(struct kr_lease_table *table, uint32_t node)
 	tell_awaits(table);
 }
 
-void kr_lease_table_inherit(struct kr_lease_table *table, uint32_t node, uint32_t heir)
+void kr_lease_table_inherit(struct kr_lease_table *table, uint32_t node, uint32_t successor)
 {
-	struct kr_lease_holder *holder = kr_lease_turns_holder(table, node);
+	struct kr_lease_holder *holder = kr_lease_queue_holder(table, node);
 
 	if (!holder)
 		return;
-	assert(!kr_lease_turns_holder(table, heir));
-	holder->node = heir;
+	assert(!kr_lease_queue_holder(table, successor));
+	holder->node = successor;
 	holder->recalling = holder->unsent = holder->outdated ? KR_LEASE_READ : 0;
 	holder->announcing = 1;
 	settle(table);
@@ -332,21 +332,21 @@ void kr_lease_table_inherit(struct kr_lease_table *table, uint32_t node, uint32_
 
 uint8_t kr_lease_table_held(const struct kr_lease_table *table, uint32_t node)
 {
-	const struct kr_lease_holder *holder = kr_lease_turns_holder(table, node);
+	const struct kr_lease_holder *holder = kr_lease_queue_holder(table, node);
 
 	return holder ? holder->kinds : 0;
 }
 
 uint8_t kr_lease_table_recalling(const struct kr_lease_table *table, uint32_t node)
 {
-	const struct kr_lease_holder *holder = kr_lease_turns_holder(table, node);
+	const struct kr_lease_holder *holder = kr_lease_queue_holder(table, node);
 
 	return holder ? holder->recalling : 0;
 }
 
 bool kr_lease_table_known(const struct kr_lease_table *table, uint32_t node)
 {
-	return kr_lease_turns_holder(table, node) != NULL;
+	return kr_lease_queue_holder(table, node) != NULL;
 }
 
 bool kr_lease_table_others_hold(const struct kr_lease_table *table, uint32_t except, uint8_t kinds)

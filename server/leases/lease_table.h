@@ -107,9 +107,9 @@ void kr_lease_table_recalled(struct kr_lease_table *table, uint32_t node, uint8_
 void kr_lease_table_release(struct kr_lease_table *table, uint32_t node, uint8_t kinds);
 /* An operation is over. */
 void kr_lease_table_end(struct kr_lease_table *table, struct kr_lease_waiter *operation);
-/* The node HEIR takes the place of NODE and holds what it held, as if granted and not announced yet: a recall of it, also one
- * that NODE has not answered, waits for kr_lease_table_announced. HEIR must not be known yet, and NODE's waiters must have been withdrawn. */
-void kr_lease_table_inherit(struct kr_lease_table *table, uint32_t node, uint32_t heir);
+/* The node SUCCESSOR takes the place of NODE and holds what it held, as if granted and not announced yet: a recall of it, also one
+ * that NODE has not answered, waits for kr_lease_table_announced. SUCCESSOR must not be known yet, and NODE's waiters must have been withdrawn. */
+void kr_lease_table_inherit(struct kr_lease_table *table, uint32_t node, uint32_t successor);
 /* The node is gone: what it holds is free. Its waiters must have been withdrawn by the caller. */
 void kr_lease_table_expire(struct kr_lease_table *table, uint32_t node);
 

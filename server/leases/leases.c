@@ -7,8 +7,8 @@
 #include "common/base/log.h"
 #include "server/names/attrs.h"
 #include "server/flush/data.h"
-#include "server/leases/notes.h"
-#include "server/names/opens.h"
+#include "server/leases/invalidation.h"
+#include "server/names/open.h"
 #include "server/session/request.h"
 #include "server/daemon/server.h"
 #include "server/session/session.h"
@@ -70,7 +70,7 @@ static bool recall_worked_on(struct kr_session *session, const void *context, ui
 	return kr_rounds_asked_by(&recall->file->data.rounds, session->node);
 }
 
-/* The heir of a session that ends without having answered owes it still. */
+/* The successor of a session that ends without having answered owes it still. */
 static void note_debt(const struct recall *recall, struct kr_session *session)
 {
 	struct kr_attachment *attachment = kr_attachment_find(recall->file, session);
@@ -120,7 +120,7 @@ static void on_recall(void *context, uint32_t node, uint8_t kinds, uint64_t numb
 	recall = kr_xcalloc(1, sizeof(*recall));
 	*recall = (struct recall){.file = kr_sfile_ref(file), .kinds = kinds, .number = number,
 		.since_ns = attachment->owed_lease_ns ? attachment->owed_lease_ns : kr_clock_ns()};
-	if (!kr_session_ask_long(attachment->session, KR_MSG_RECALL, &msg, recall_answered, recall_worked_on, recall, recall->since_ns)) {
+	if (!kr_callback_send_long(attachment->session, KR_MSG_RECALL, &msg, recall_answered, recall_worked_on, recall, recall->since_ns)) {
 		free(recall);
 		kr_sfile_put(file);
 	}
@@ -263,7 +263,7 @@ uint8_t kr_leases_try(struct kr_sfile *file, struct kr_session *session, uint8_t
 		return 0;
 	/* Others have noted attributes that hold as long as nobody writes: then it has to be asked for with LEASE. */
 	if (kinds & KR_LEASE_WRITE && !(kr_lease_table_held(&file->leases, session->node) & KR_LEASE_WRITE) &&
-		kr_notes_others(file->server, &file->fid, session->node))
+		kr_invalidation_others(file->server, &file->fid, session->node))
 		kinds &= (uint8_t)~KR_LEASE_WRITE;
 	if (!kinds)
 		return 0;
@@ -282,7 +282,7 @@ void kr_leases_announced(struct kr_sfile *file, struct kr_session *session)
 void kr_leases_changed_behind(struct kr_sfile *file)
 {
 	kr_sfile_changing(file);
-	kr_sfile_cut(file);
+	kr_sfile_truncated(file);
 	kr_sfile_changed(file);
 	kr_lease_table_revoke(&file->leases, KR_LEASE_READ);
 }
@@ -301,7 +301,7 @@ void kr_leases_gone(struct kr_sfile *file)
 
 /* --- inheritance ------------------------------------------------------------------------------------------------------ */
 
-void kr_leases_inherit(struct kr_sfile *file, struct kr_session *session, struct kr_session *heir)
+void kr_leases_inherit(struct kr_sfile *file, struct kr_session *session, struct kr_session *successor)
 {
 	uint8_t held = kr_lease_table_held(&file->leases, session->node);
 
@@ -309,8 +309,8 @@ void kr_leases_inherit(struct kr_sfile *file, struct kr_session *session, struct
 		kr_lease_table_expire(&file->leases, session->node);
 		return;
 	}
-	kr_attachment_get(file, heir)->inherited = held;
-	kr_lease_table_inherit(&file->leases, session->node, heir->node);
+	kr_attachment_get(file, successor)->inherited = held;
+	kr_lease_table_inherit(&file->leases, session->node, successor->node);
 }
 
 uint8_t kr_leases_inherited(const struct kr_sfile *file, const struct kr_session *session)
@@ -320,13 +320,13 @@ uint8_t kr_leases_inherited(const struct kr_sfile *file, const struct kr_session
 	return attachment ? attachment->inherited : 0;
 }
 
-bool kr_leases_awaited(const struct kr_session *heir)
+bool kr_leases_awaited(const struct kr_session *successor)
 {
 	const struct kr_attachment *attachment;
 
-	KR_LIST_FOR_EACH(attachment, &heir->attachments, of_session) {
+	KR_LIST_FOR_EACH(attachment, &successor->attachments, of_session) {
 		/* asked back, but not sent yet */
-		if (attachment->inherited && kr_lease_table_recalling(&attachment->file->leases, heir->node))
+		if (attachment->inherited && kr_lease_table_recalling(&attachment->file->leases, successor->node))
 			return true;
 	}
 	return false;
@@ -427,12 +427,12 @@ static void handle_return(struct kr_request *request)
 static void lease_changes(struct kr_request *request)
 {
 	if (request->msg.lease_request.kinds & KR_LEASE_WRITE)
-		kr_notes_change(request, &request->msg.lease_request.file);
+		kr_invalidation_change(request, &request->msg.lease_request.file);
 }
 
 void kr_leases_register(struct kr_server *server)
 {
 	kr_server_on(server, KR_MSG_LEASE, handle_lease, 0);
 	kr_server_on(server, KR_MSG_RETURN, handle_return, KR_HANDLER_IN_GRACE | KR_HANDLER_KEEP_REPLY);
-	kr_notes_on(server, KR_MSG_LEASE, lease_changes, NULL);
+	kr_invalidation_on(server, KR_MSG_LEASE, lease_changes, NULL);
 }

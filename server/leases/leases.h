@@ -2,7 +2,7 @@
 #ifndef KR_SERVER_LEASES_H
 #define KR_SERVER_LEASES_H
 
-#include "server/leases/files.h"
+#include "server/leases/file_table.h"
 
 struct kr_request;
 
@@ -42,16 +42,16 @@ void kr_leases_gone(struct kr_sfile *file);
 /* Somebody who is no node has changed FILE: its version goes on, and what nodes have cached of it goes. */
 void kr_leases_changed_behind(struct kr_sfile *file);
 
-/* HEIR takes the place of SESSION, which is ending. If that held WRITE, HEIR gets its leases, because there are bytes in its
- * node's journal perhaps that nobody may read past, nor write under those that were read there. Until HEIR has reclaimed
+/* SUCCESSOR takes the place of SESSION, which is ending. If that held WRITE, SUCCESSOR gets its leases, because there are bytes in its
+ * node's journal perhaps that nobody may read past, nor write under those that were read there. Until SUCCESSOR has reclaimed
  * them or told that it does not need them, they are not recalled. */
-void kr_leases_inherit(struct kr_sfile *file, struct kr_session *session, struct kr_session *heir);
+void kr_leases_inherit(struct kr_sfile *file, struct kr_session *session, struct kr_session *successor);
 /* What SESSION inherited of this file and has not settled yet. */
 uint8_t kr_leases_inherited(const struct kr_sfile *file, const struct kr_session *session);
 /* SESSION has been told that it keeps KINDS of what it inherited, the rest is free. */
 void kr_leases_settle(struct kr_sfile *file, struct kr_session *session, uint8_t kinds);
-/* Whether anybody waits for what HEIR has inherited and not settled. A walk over its files. */
-bool kr_leases_awaited(const struct kr_session *heir);
+/* Whether anybody waits for what SUCCESSOR has inherited and not settled. A walk over its files. */
+bool kr_leases_awaited(const struct kr_session *successor);
 /* All that SESSION inherited and has not settled is free. */
 void kr_leases_disclaim(struct kr_session *session);
 /* Initialises file->leases. */

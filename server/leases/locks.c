@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "common/base/fault.h"
-#include "server/leases/files.h"
+#include "server/leases/file_table.h"
 #include "server/session/request.h"
 #include "server/daemon/server.h"
 #include "server/session/session.h"

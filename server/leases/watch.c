@@ -11,8 +11,8 @@
 #include "common/base/log.h"
 #include "server/export/events.h"
 #include "server/export/export.h"
-#include "server/leases/files.h"
-#include "server/base/gate.h"
+#include "server/leases/file_table.h"
+#include "server/base/pool_share.h"
 #include "server/leases/leases.h"
 #include "server/daemon/server.h"
 
@@ -27,7 +27,7 @@ struct kr_watch {
 	struct kr_list files; /* kr_sfile.watched, of which a node may hold READ; the one looked at longest ago first */
 	size_t file_count;
 	bool looking;         /* a batch is in the pool */
-	struct kr_gate touches;
+	struct kr_pool_share touches;
 	uint64_t events, changes, lost, looks, touched;
 };
 
@@ -52,7 +52,7 @@ void kr_watch_look(struct kr_sfile *file, const struct kr_attr *attr, uint64_t c
 	if (!watch || watch->stopped || !S_ISREG(attr->mode)) /* others: watch_names.h */
 		return;
 	put_last(watch, file);
-	if (!kr_seen_changed(&file->seen, attr, changes, watch->events_fd >= 0, kr_clock_real_ns()))
+	if (!kr_last_stat_changed(&file->seen, attr, changes, watch->events_fd >= 0, kr_clock_real_ns()))
 		return;
 	watch->changes++;
 	kr_leases_changed_behind(file);
@@ -67,7 +67,7 @@ void kr_watch_own(struct kr_sfile *file)
 
 bool kr_watch_awaits(const struct kr_sfile *file)
 {
-	return file->server->watch && file->server->watch->events_fd >= 0 && kr_seen_recent(&file->seen, kr_clock_real_ns());
+	return file->server->watch && file->server->watch->events_fd >= 0 && kr_last_stat_recent(&file->seen, kr_clock_real_ns());
 }
 
 void kr_watch_forget(struct kr_sfile *file)
@@ -172,13 +172,13 @@ static void on_timer(uv_timer_t *timer)
 /* --- what the kernel tells ----------------------------------------------------------------------------------------- */
 
 struct touch {
-	struct kr_gate_job gated;
+	struct kr_pool_share_job gated;
 	struct kr_sfile *file; /* reference */
 	struct kr_time ctime;
 	bool touched;
 };
 
-static void run_touch(struct kr_gate_job *job)
+static void run_touch(struct kr_pool_share_job *job)
 {
 	struct touch *touch = KR_CONTAINER_OF(job, struct touch, gated);
 
@@ -188,7 +188,7 @@ static void run_touch(struct kr_gate_job *job)
 
 static void touch_file(struct kr_sfile *file);
 
-static void touch_done(struct kr_gate_job *job)
+static void touch_done(struct kr_pool_share_job *job)
 {
 	struct touch *touch = KR_CONTAINER_OF(job, struct touch, gated);
 	struct kr_sfile *file = touch->file;
@@ -217,7 +217,7 @@ static void touch_file(struct kr_sfile *file)
 	touch = kr_xcalloc(1, sizeof(*touch));
 	touch->file = kr_sfile_ref(file);
 	touch->ctime = file->seen.ctime;
-	kr_gate_start(&file->server->watch->touches, &touch->gated, run_touch, touch_done);
+	kr_pool_share_start(&file->server->watch->touches, &touch->gated, run_touch, touch_done);
 }
 
 static void on_changed(void *context, const struct kr_fid *fid, unsigned what)
@@ -289,7 +289,7 @@ static void on_events(uv_poll_t *poll, int status, int events)
 	kr_log_error("no more word of changes in the export: %s; looking at files instead", status ? uv_strerror(status) :
 		kr_fail_reason());
 	close_events(watch);
-	kr_export_doubt_ctime(watch->server->export, KR_SEEN_SETTLE_NS);
+	kr_export_doubt_ctime(watch->server->export, KR_LAST_STAT_SETTLE_NS);
 	on_lost(watch);
 }
 
@@ -320,7 +320,7 @@ void kr_watch_start(struct kr_server *server, enum kr_watch_mode mode)
 	watch->server = server;
 	watch->events_fd = -1;
 	kr_list_init(&watch->files);
-	kr_gate_init(&watch->touches, server, TOUCHES);
+	kr_pool_share_init(&watch->touches, server, TOUCHES);
 	uv_timer_init(server->loop, &watch->timer);
 	uv_timer_init(server->loop, &watch->rest);
 	watch->timer.data = watch->rest.data = watch;
@@ -328,7 +328,7 @@ void kr_watch_start(struct kr_server *server, enum kr_watch_mode mode)
 	if (mode == KR_WATCH_AUTO)
 		open_events(watch);
 	if (watch->events_fd < 0)
-		kr_export_doubt_ctime(server->export, KR_SEEN_SETTLE_NS);
+		kr_export_doubt_ctime(server->export, KR_LAST_STAT_SETTLE_NS);
 }
 
 void kr_watch_stop(struct kr_server *server)

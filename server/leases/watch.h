@@ -8,7 +8,7 @@
  *    out): each write, truncation and hole of another process is told within 20 ms, and the closing of a file that it had open
  *    for writing.  Our own are known by their process id, and each event has one: a foreign change in the midst of our own
  *    is still seen.  When the queue overflows, every file in use counts as changed.
- *  - Looking (seen.h): each file of which a node holds READ is stat'ed again every KR_WATCH_PERIOD_MS, at most KR_WATCH_RATE
+ *  - Looking (last_stat.h): each file of which a node holds READ is stat'ed again every KR_WATCH_PERIOD_MS, at most KR_WATCH_RATE
  *    files per second; besides, whenever its version is asked for.  It also runs beside events, less often, for stores
  *    through mappings, of which there are no events.
  *

@@ -7,7 +7,7 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "server/export/events.h"
-#include "server/leases/notes.h"
+#include "server/leases/invalidation.h"
 #include "server/daemon/server.h"
 
 enum { REST_MS = 2 };
@@ -24,8 +24,8 @@ static void on_changed(void *context, const struct kr_fid *fid, unsigned what)
 	struct kr_watch_names *names = context;
 
 	(void)what;
-	kr_notes_changing(names->server, fid);
-	kr_notes_changed(names->server, fid);
+	kr_invalidation_changing(names->server, fid);
+	kr_invalidation_changed(names->server, fid);
 }
 
 static void on_lost(void *context)
@@ -33,7 +33,7 @@ static void on_lost(void *context)
 	struct kr_watch_names *names = context;
 
 	kr_log_info("the kernel lost count of new names in the export: nodes forget all that they have noted");
-	kr_notes_changed_all(names->server);
+	kr_invalidation_changed_all(names->server);
 }
 
 static void close_events(struct kr_watch_names *names)
@@ -70,8 +70,8 @@ static void on_events(uv_poll_t *poll, int status, int events)
 	kr_log_error("no more word of new names in the export: %s; nodes ask each time", status ? uv_strerror(status) :
 		kr_fail_reason());
 	close_events(names);
-	kr_notes_allow(names->server, false);
-	kr_notes_changed_all(names->server);
+	kr_invalidation_allow(names->server, false);
+	kr_invalidation_changed_all(names->server);
 }
 
 void kr_watch_names_start(struct kr_server *server)
@@ -92,7 +92,7 @@ void kr_watch_names_start(struct kr_server *server)
 	uv_timer_init(server->loop, &names->rest);
 	names->poll.data = names->rest.data = names;
 	uv_poll_start(&names->poll, UV_READABLE, on_events);
-	kr_notes_allow(server, true);
+	kr_invalidation_allow(server, true);
 }
 
 void kr_watch_names_stop(struct kr_server *server)
@@ -100,7 +100,7 @@ void kr_watch_names_stop(struct kr_server *server)
 	if (!server->watch_names)
 		return;
 	close_events(server->watch_names);
-	kr_notes_allow(server, false);
+	kr_invalidation_allow(server, false);
 }
 
 void kr_watch_names_free(struct kr_server *server)

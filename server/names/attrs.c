@@ -11,19 +11,19 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "server/flush/cuts.h"
+#include "server/flush/truncate_barrier.h"
 #include "server/flush/data.h"
-#include "server/names/disturb.h"
+#include "server/names/recall_permission.h"
 #include "server/export/export.h"
-#include "server/leases/files.h"
+#include "server/leases/file_table.h"
 #include "server/leases/leases.h"
-#include "server/leases/notes.h"
-#include "server/recovery/once.h"
-#include "server/names/opens.h"
+#include "server/leases/invalidation.h"
+#include "server/recovery/request_cache.h"
+#include "server/names/open.h"
 #include "server/session/request.h"
 #include "server/daemon/server.h"
 #include "server/session/session.h"
-#include "server/names/shorter.h"
+#include "server/names/shrink_notice.h"
 #include "server/leases/watch.h"
 
 enum { ATTEMPTS_MAX = 100, AHEAD_S = 5 /* a node's idea of our clock is not as wrong as that */ };
@@ -37,7 +37,7 @@ struct look {
 	bool ask_holders;
 	void (*fn)(struct kr_request *request, const struct kr_attr *attr);
 	struct kr_list queries; /* unanswered */
-	bool dirty, unanswered; /* unanswered: by a session that ended, which perhaps has an heir */
+	bool dirty, unanswered; /* unanswered: by a session that ended, which perhaps has an successor */
 	uint64_t end;
 	struct kr_time mtime;
 	uint64_t changes, ended, cuts;
@@ -130,7 +130,7 @@ static bool begins(const struct kr_session *session)
 	return kr_clock_ns() - session->begun_ns <= session->server->lease_ms * KR_NS_PER_MS;
 }
 
-/* The heir of a session that ends without having answered owes it still ... */
+/* The successor of a session that ends without having answered owes it still ... */
 static void note_debt(const struct stat_query *query, bool answered)
 {
 	struct kr_attachment *attachment = answered && !begins(query->session) ? NULL : kr_attachment_find(query->look->file, query->session);
@@ -180,7 +180,7 @@ static void ask(struct look *look, struct kr_session *session)
 	query->look = look;
 	query->session = session;
 	query->since_ns = owed_since(look, session);
-	query->ask = kr_session_ask_long(session, KR_MSG_QUERY, &msg, query_answered, NULL, query, query->since_ns);
+	query->ask = kr_callback_send_long(session, KR_MSG_QUERY, &msg, query_answered, NULL, query, query->since_ns);
 	if (query->ask)
 		kr_list_append(&look->queries, &query->link);
 	else
@@ -207,7 +207,7 @@ static void withdraw_queries(struct look *look)
 	while ((link = kr_list_pop(&look->queries))) {
 		struct stat_query *query = KR_LIST_ENTRY(link, struct stat_query, link);
 
-		kr_session_unask(query->session, query->ask, look->request->session);
+		kr_callback_abandon(query->session, query->ask, look->request->session);
 		free(query);
 	}
 }
@@ -242,7 +242,7 @@ static void begin(struct look *look)
 		go(look);
 	} else if (look->request->committed) {
 		look->request->hurry = hurry_stat;
-		kr_once_end(look->request, 0); /* others may build on what it has done while it waits: it must not be done again */
+		kr_request_cache_end(look->request, 0); /* others may build on what it has done while it waits: it must not be done again */
 	} else {
 		look->request->cancel = cancel_stat;
 	}
@@ -313,7 +313,7 @@ static void run_setattr(struct kr_request *request)
 		.atime = msg->atime, .mtime = msg->mtime};
 
 	if (set.valid & KR_SET_SIZE)
-		kr_cut_to(request, &msg->file, set.size);
+		kr_truncate_barrier_to(request, &msg->file, set.size);
 	request->err = kr_export_setattr(request->server->export, &msg->cred, &msg->file, &set,
 		&request->reply.setattr_reply.attr);
 	request->bare = !request->err && kr_export_bare(request->server->export, &msg->file);
@@ -341,7 +341,7 @@ static void tell_shorter(struct kr_request *request)
 {
 	struct setattr *setattr = request->state;
 
-	kr_shorter_tell(request, setattr->file, &setattr->operation, finish_setattr);
+	kr_shrink_notice_send(request, setattr->file, &setattr->operation, finish_setattr);
 }
 
 static void setattr_done(struct kr_request *request)
@@ -352,14 +352,14 @@ static void setattr_done(struct kr_request *request)
 	if (!request->err && request->msg.setattr_request.valid & (KR_SET_MTIME | KR_SET_MTIME_NOW))
 		kr_data_mtime_set(setattr->file, request->reply.setattr_reply.attr.mtime);
 	if (request->msg.setattr_request.valid & KR_SET_SIZE) {
-		kr_sfile_cut(setattr->file);
+		kr_sfile_truncated(setattr->file);
 		kr_sfile_changed(setattr->file);
 	}
 	kr_watch_own(setattr->file);
 	if (request->err)
 		kr_request_reply_job(request);
 	else if (request->msg.setattr_request.valid & KR_SET_SIZE)
-		kr_cut_end(request, setattr->file, tell_shorter);
+		kr_truncate_barrier_end(request, setattr->file, tell_shorter);
 	else
 		finish_setattr(request);
 }
@@ -387,7 +387,7 @@ static void setattr_granted(struct kr_operation *operation)
 	struct setattr *setattr = KR_CONTAINER_OF(operation, struct setattr, operation);
 
 	if (setattr->request->msg.setattr_request.valid & KR_SET_SIZE)
-		kr_cut_begin(setattr->request, setattr->file, start_cut);
+		kr_truncate_barrier_begin(setattr->request, setattr->file, start_cut);
 	else
 		start_setattr(setattr->request);
 }
@@ -431,7 +431,7 @@ static void handle_setattr(struct kr_request *request)
 	else if (setattr->through_handle)
 		setattr_among_others(request);
 	else
-		kr_disturb(request, setattr->file, kinds, &msg->cred, !(msg->valid & KR_SET_SIZE), setattr_among_others);
+		kr_recall_permission_check(request, setattr->file, kinds, &msg->cred, !(msg->valid & KR_SET_SIZE), setattr_among_others);
 }
 
 /* --- notes ----------------------------------------------------------------------------------------------------------- */
@@ -439,24 +439,24 @@ static void handle_setattr(struct kr_request *request)
 static uint16_t grant_getattr(struct kr_request *request, int err, const void *reply)
 {
 	(void)reply;
-	return err ? 0 : kr_notes_grant_attr(request, &request->msg.getattr_request.file);
+	return err ? 0 : kr_invalidation_grant_attr(request, &request->msg.getattr_request.file);
 }
 
 static void setattr_changes(struct kr_request *request)
 {
-	kr_notes_change(request, &request->msg.setattr_request.file);
+	kr_invalidation_change(request, &request->msg.setattr_request.file);
 }
 
 static uint16_t grant_setattr(struct kr_request *request, int err, const void *reply)
 {
 	(void)reply;
-	return err ? 0 : kr_notes_grant_attr(request, &request->msg.setattr_request.file);
+	return err ? 0 : kr_invalidation_grant_attr(request, &request->msg.setattr_request.file);
 }
 
 void kr_attrs_register(struct kr_server *server)
 {
 	kr_server_on(server, KR_MSG_GETATTR, handle_getattr, 0);
 	kr_server_on(server, KR_MSG_SETATTR, handle_setattr, KR_HANDLER_KEEP_REPLY);
-	kr_notes_on(server, KR_MSG_GETATTR, NULL, grant_getattr);
-	kr_notes_on(server, KR_MSG_SETATTR, setattr_changes, grant_setattr);
+	kr_invalidation_on(server, KR_MSG_GETATTR, NULL, grant_getattr);
+	kr_invalidation_on(server, KR_MSG_SETATTR, setattr_changes, grant_setattr);
 }

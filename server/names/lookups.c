@@ -11,7 +11,7 @@
 #include "server/names/attrs.h"
 #include "server/export/export.h"
 #include "server/names/names.h"
-#include "server/leases/notes.h"
+#include "server/leases/invalidation.h"
 #include "server/session/request.h"
 #include "server/daemon/server.h"
 #include "server/session/session.h"
@@ -87,7 +87,7 @@ static bool may_say(struct kr_request *request, const struct kr_looked *looked)
 		return looked->err == -ENOENT;
 	request->bare = looked->bare;
 	return !kr_attrs_doubtful(request->server, &looked->fid, request->session->node, lookups->epoch) &&
-		kr_notes_grant_attr(request, &looked->fid);
+		kr_invalidation_grant_attr(request, &looked->fid);
 }
 
 static uint16_t grant_lookups(struct kr_request *request, int err, const void *reply)
@@ -96,7 +96,7 @@ static uint16_t grant_lookups(struct kr_request *request, int err, const void *r
 	struct kr_writer *w = &lookups->found;
 
 	(void)reply;
-	if (err || !kr_notes_grant(request, &request->msg.lookups_request.parent))
+	if (err || !kr_invalidation_grant(request, &request->msg.lookups_request.parent))
 		return 0;
 	for (size_t i = 0; i < lookups->count; i++) {
 		const struct kr_looked *looked = &lookups->looked[i];
@@ -110,11 +110,11 @@ static uint16_t grant_lookups(struct kr_request *request, int err, const void *r
 	if (w->failed || w->length == 0)
 		return 0;
 	request->reply.lookups_reply.found = (struct kr_bytes){w->bytes, (uint32_t)w->length};
-	return KR_FRAME_NOTE;
+	return KR_FRAME_CACHEABLE;
 }
 
 void kr_lookups_register(struct kr_server *server)
 {
 	kr_server_on(server, KR_MSG_LOOKUPS, handle_lookups, 0);
-	kr_notes_on(server, KR_MSG_LOOKUPS, NULL, grant_lookups);
+	kr_invalidation_on(server, KR_MSG_LOOKUPS, NULL, grant_lookups);
 }

@@ -7,11 +7,11 @@
 
 #include "server/names/attrs.h"
 #include "server/export/export.h"
-#include "server/leases/files.h"
+#include "server/leases/file_table.h"
 #include "server/leases/leases.h"
-#include "server/names/linger.h"
-#include "server/leases/notes.h"
-#include "server/recovery/once.h"
+#include "server/names/delayed_unlink.h"
+#include "server/leases/invalidation.h"
+#include "server/recovery/request_cache.h"
 #include "server/session/request.h"
 #include "server/recovery/resent.h"
 #include "server/daemon/server.h"
@@ -123,7 +123,7 @@ static void run_link(struct kr_request *request)
 
 	reply->file = msg->file;
 	request->err = kr_export_link(export, &msg->cred, &msg->file, &msg->parent, msg->name, &reply->attr);
-	if (request->err == -EEXIST && request->maybe_done && !kr_once_by_other(request) &&
+	if (request->err == -EEXIST && request->maybe_done && !kr_request_cache_by_other(request) &&
 		kr_export_lookup(export, &msg->cred, &msg->parent, msg->name, &there, &reply->attr) == 0 &&
 		kr_fid_equal(&there, &msg->file))
 		request->err = 0;
@@ -163,7 +163,7 @@ static void exchanged(struct kr_request *request)
 	const struct kr_removed *removed = request->state;
 
 	if (removed->exchanged.length)
-		kr_notes_also(request, &removed->exchanged, kr_request_reply_job);
+		kr_invalidation_also(request, &removed->exchanged, kr_request_reply_job);
 	else
 		kr_request_reply_job(request);
 }
@@ -173,7 +173,7 @@ static void moved(struct kr_request *request)
 	const struct kr_removed *removed = request->state;
 
 	if (removed->moved.length)
-		kr_notes_also(request, &removed->moved, exchanged);
+		kr_invalidation_also(request, &removed->moved, exchanged);
 	else
 		exchanged(request);
 }
@@ -184,7 +184,7 @@ static void lost_name(struct kr_request *request)
 	const struct kr_removed *removed = request->state;
 
 	if (removed->valid)
-		kr_notes_also(request, &removed->fid, moved);
+		kr_invalidation_also(request, &removed->fid, moved);
 	else
 		moved(request);
 }
@@ -197,9 +197,9 @@ static void note_removed(struct kr_request *request)
 	struct kr_sfile *file = removed->valid ? kr_sfile_find(request->server, &removed->fid) : NULL;
 	bool orphaned = removed->orphaned && !removed->named;
 
-	kr_once_end(request, request->err);
+	kr_request_cache_end(request, request->err);
 	if (removed->lingers)
-		file = kr_linger_add(request->server, &removed->fid);
+		file = kr_delayed_unlink_add(request->server, &removed->fid);
 	if (file && orphaned)
 		file->orphan = true;
 	if (file && (removed->gone || (orphaned && file->opens == 0))) /* closed meanwhile */
@@ -214,8 +214,8 @@ static void run_remove(struct kr_request *request)
 	const struct kr_remove_request *msg = &request->msg.remove_request;
 
 	request->err = kr_export_remove(request->server->export, &msg->cred, &msg->parent, msg->name, msg->directory,
-		KR_LINGER_SIZE_MAX, request->state);
-	if (request->err == -ENOENT && request->maybe_done && !kr_once_by_other(request))
+		KR_DELAYED_UNLINK_SIZE_MAX, request->state);
+	if (request->err == -ENOENT && request->maybe_done && !kr_request_cache_by_other(request))
 		request->err = 0;
 	kr_names_look(request, &msg->parent, &request->reply.remove_reply.dir);
 }
@@ -235,8 +235,8 @@ static void run_rename(struct kr_request *request)
 	struct kr_attr attr;
 
 	request->err = kr_export_rename(export, &msg->cred, &msg->parent, msg->name, &msg->new_parent, msg->new_name, msg->flags,
-		KR_LINGER_SIZE_MAX, request->state);
-	if (request->err == -ENOENT && request->maybe_done && !kr_once_by_other(request) &&
+		KR_DELAYED_UNLINK_SIZE_MAX, request->state);
+	if (request->err == -ENOENT && request->maybe_done && !kr_request_cache_by_other(request) &&
 		kr_export_lookup(export, &msg->cred, &msg->new_parent, msg->new_name, &there, &attr) == 0)
 		request->err = 0;
 	kr_names_look(request, &msg->parent, NULL);
@@ -258,18 +258,18 @@ static uint16_t grant_lookup(struct kr_request *request, int err, const void *re
 
 	if (err && err != -ENOENT)
 		return 0;
-	return kr_notes_grant(request, &request->msg.lookup_request.parent) | (err ? 0 : kr_notes_grant_attr(request, &found->file));
+	return kr_invalidation_grant(request, &request->msg.lookup_request.parent) | (err ? 0 : kr_invalidation_grant_attr(request, &found->file));
 }
 
 static uint16_t grant_readlink(struct kr_request *request, int err, const void *reply)
 {
 	(void)reply;
-	return err ? 0 : kr_notes_grant(request, &request->msg.readlink_request.file);
+	return err ? 0 : kr_invalidation_grant(request, &request->msg.readlink_request.file);
 }
 
 static void make_changes(struct kr_request *request)
 {
-	kr_notes_change(request, &request->msg.make_request.parent);
+	kr_invalidation_change(request, &request->msg.make_request.parent);
 }
 
 static uint16_t grant_make(struct kr_request *request, int err, const void *reply)
@@ -279,39 +279,39 @@ static uint16_t grant_make(struct kr_request *request, int err, const void *repl
 	/* A directory that was made long ago need not be empty any more. */
 	if (err || request->maybe_done || request->folds)
 		return 0;
-	return kr_notes_grant(request, &request->msg.make_request.parent) | kr_notes_grant_attr(request, &made->file);
+	return kr_invalidation_grant(request, &request->msg.make_request.parent) | kr_invalidation_grant_attr(request, &made->file);
 }
 
 static void link_changes(struct kr_request *request)
 {
-	kr_notes_change(request, &request->msg.link_request.file);
-	kr_notes_change(request, &request->msg.link_request.parent);
+	kr_invalidation_change(request, &request->msg.link_request.file);
+	kr_invalidation_change(request, &request->msg.link_request.parent);
 }
 
 static uint16_t grant_link(struct kr_request *request, int err, const void *reply)
 {
-	uint16_t flags = err ? 0 : kr_notes_grant_attr(request, &request->msg.link_request.file);
+	uint16_t flags = err ? 0 : kr_invalidation_grant_attr(request, &request->msg.link_request.file);
 
 	(void)reply;
 	/* What was done long ago says nothing of now. */
-	return err || request->maybe_done ? flags : flags | kr_notes_grant(request, &request->msg.link_request.parent);
+	return err || request->maybe_done ? flags : flags | kr_invalidation_grant(request, &request->msg.link_request.parent);
 }
 
 static void remove_changes(struct kr_request *request)
 {
-	kr_notes_change(request, &request->msg.remove_request.parent);
+	kr_invalidation_change(request, &request->msg.remove_request.parent);
 }
 
 static uint16_t grant_remove(struct kr_request *request, int err, const void *reply)
 {
 	(void)reply;
-	return err || request->maybe_done ? 0 : kr_notes_grant(request, &request->msg.remove_request.parent);
+	return err || request->maybe_done ? 0 : kr_invalidation_grant(request, &request->msg.remove_request.parent);
 }
 
 static void rename_changes(struct kr_request *request)
 {
-	kr_notes_change(request, &request->msg.rename_request.parent);
-	kr_notes_change(request, &request->msg.rename_request.new_parent);
+	kr_invalidation_change(request, &request->msg.rename_request.parent);
+	kr_invalidation_change(request, &request->msg.rename_request.new_parent);
 }
 
 void kr_names_register(struct kr_server *server)
@@ -322,12 +322,12 @@ void kr_names_register(struct kr_server *server)
 	kr_server_on(server, KR_MSG_LINK, handle_link, KR_HANDLER_KEEP_REPLY | KR_HANDLER_CHANGES_NAMES);
 	kr_server_on(server, KR_MSG_REMOVE, handle_remove, KR_HANDLER_KEEP_REPLY | KR_HANDLER_CHANGES_NAMES);
 	kr_server_on(server, KR_MSG_RENAME, handle_rename, KR_HANDLER_KEEP_REPLY | KR_HANDLER_CHANGES_NAMES);
-	kr_notes_on(server, KR_MSG_LOOKUP, NULL, grant_lookup);
-	kr_notes_on(server, KR_MSG_READLINK, NULL, grant_readlink);
-	kr_notes_on(server, KR_MSG_MAKE, make_changes, grant_make);
-	kr_notes_on(server, KR_MSG_LINK, link_changes, grant_link);
-	kr_notes_on(server, KR_MSG_REMOVE, remove_changes, grant_remove);
-	kr_notes_on(server, KR_MSG_RENAME, rename_changes, NULL);
-	kr_lists_register(server);
+	kr_invalidation_on(server, KR_MSG_LOOKUP, NULL, grant_lookup);
+	kr_invalidation_on(server, KR_MSG_READLINK, NULL, grant_readlink);
+	kr_invalidation_on(server, KR_MSG_MAKE, make_changes, grant_make);
+	kr_invalidation_on(server, KR_MSG_LINK, link_changes, grant_link);
+	kr_invalidation_on(server, KR_MSG_REMOVE, remove_changes, grant_remove);
+	kr_invalidation_on(server, KR_MSG_RENAME, rename_changes, NULL);
+	kr_readdir_xattr_register(server);
 	kr_lookups_register(server);
 }

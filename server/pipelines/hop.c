@@ -8,8 +8,8 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "server/flush/data_priv.h"
-#include "server/pipelines/feed.h"
-#include "server/flush/intake.h"
+#include "server/pipelines/block_server.h"
+#include "server/flush/round_stream.h"
 #include "server/session/listen.h"
 #include "server/session/trust.h"
 
@@ -31,16 +31,16 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 
 	switch (frame->header.type) {
 	case KR_MSG_PULL:
-		kr_feed_pull(hop, frame);
+		kr_block_server_pull(hop, frame);
 		break;
 	case KR_MSG_STREAM:
-		kr_intake_stream(hop, frame);
+		kr_round_stream_stream(hop, frame);
 		break;
 	case KR_MSG_EXTENT:
-		kr_intake_extent(hop, frame);
+		kr_round_stream_extent(hop, frame);
 		break;
 	case KR_MSG_STREAM_END:
-		kr_intake_end(hop, frame);
+		kr_round_stream_end(hop, frame);
 		break;
 	default:
 		if (!(frame->header.flags & KR_FRAME_ONEWAY))
@@ -50,7 +50,7 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 
 static void on_drain(struct kr_conn *conn)
 {
-	kr_feed_go_on(kr_conn_context(conn));
+	kr_block_server_go_on(kr_conn_context(conn));
 }
 
 static void on_closed(struct kr_conn *conn, int err, const char *reason)
@@ -61,8 +61,8 @@ static void on_closed(struct kr_conn *conn, int err, const char *reason)
 		kr_log_debug("ring connection of %s ended: %s", kr_conn_peer(conn), reason);
 	hop->conn = NULL;
 	kr_list_remove(&hop->link);
-	kr_intake_hop_closed(hop);
-	kr_feed_hop_closed(hop);
+	kr_round_stream_hop_closed(hop);
+	kr_block_server_hop_closed(hop);
 	kr_hop_put(hop);
 }
 
@@ -106,15 +106,15 @@ static int check_caller(struct kr_data *data, uint32_t node, uint64_t id)
 	return 0;
 }
 
-static bool refuse(struct kr_stranger *stranger, const struct kr_frame *frame, int err)
+static bool refuse(struct kr_pending_conn *pending_conn, const struct kr_frame *frame, int err)
 {
-	kr_log_warn("ring connection from %s refused: %s", kr_conn_peer(stranger->conn), kr_fail_reason());
+	kr_log_warn("ring connection from %s refused: %s", kr_conn_peer(pending_conn->conn), kr_fail_reason());
 	if (!(frame->header.flags & KR_FRAME_ONEWAY))
-		kr_conn_reply(stranger->conn, frame->header.type, frame->header.id, 0, err, NULL, NULL, 0);
+		kr_conn_reply(pending_conn->conn, frame->header.type, frame->header.id, 0, err, NULL, NULL, 0);
 	return false;
 }
 
-bool kr_data_hop_hello(struct kr_data *data, struct kr_stranger *stranger, const struct kr_frame *frame)
+bool kr_data_hop_hello(struct kr_data *data, struct kr_pending_conn *pending_conn, const struct kr_frame *frame)
 {
 	struct kr_hop_hello_reply reply;
 	struct kr_arena arena = {0};
@@ -132,13 +132,13 @@ bool kr_data_hop_hello(struct kr_data *data, struct kr_stranger *stranger, const
 	else
 		err = check_caller(data, hello->node, hello->caller);
 	if (!err)
-		err = kr_pair_challenge(&stranger->pair, hello, data->ring_key, kr_trust_security(data->server), &fresh, &reply);
+		err = kr_pair_challenge(&pending_conn->pair, hello, data->ring_key, kr_trust_security(data->server), &fresh, &reply);
 	sodium_memzero(&fresh, sizeof(fresh));
 	if (err)
-		return refuse(stranger, frame, err);
-	stranger->hop_node = hello->node;
-	stranger->hop_session = hello->caller;
-	kr_conn_reply(stranger->conn, KR_MSG_HOP_HELLO, frame->header.id, 0, 0, &reply, NULL, 0);
+		return refuse(pending_conn, frame, err);
+	pending_conn->hop_node = hello->node;
+	pending_conn->hop_session = hello->caller;
+	kr_conn_reply(pending_conn->conn, KR_MSG_HOP_HELLO, frame->header.id, 0, 0, &reply, NULL, 0);
 	return true;
 }
 
@@ -151,7 +151,7 @@ static void accept_hop(struct kr_data *data, uint32_t node, uint64_t session, st
 	hop->node = node;
 	hop->session = session;
 	hop->references = 1;
-	kr_list_init(&hop->intakes);
+	kr_list_init(&hop->round_streams);
 	kr_list_init(&hop->pulls);
 	kr_list_append(&data->hops, &hop->link);
 	kr_conn_set_ring(conn);
@@ -159,12 +159,12 @@ static void accept_hop(struct kr_data *data, uint32_t node, uint64_t session, st
 	kr_conn_set_handler(conn, &hop_handler);
 }
 
-bool kr_data_hop_prove(struct kr_data *data, struct kr_stranger *stranger, const struct kr_frame *frame)
+bool kr_data_hop_prove(struct kr_data *data, struct kr_pending_conn *pending_conn, const struct kr_frame *frame)
 {
-	const uint32_t node = stranger->hop_node;
+	const uint32_t node = pending_conn->hop_node;
 	struct kr_arena arena = {0};
 	struct kr_seal_keys keys;
-	const uint64_t session = stranger->hop_session;
+	const uint64_t session = pending_conn->hop_session;
 	struct kr_conn *conn;
 	union kr_any_msg msg;
 	int err = kr_msg_decode(KR_MSG_HOP_PROVE, false, frame->fields, frame->header.fields_length, &msg, &arena);
@@ -173,12 +173,12 @@ bool kr_data_hop_prove(struct kr_data *data, struct kr_stranger *stranger, const
 	if (err)
 		err = kr_fail(-EPROTO, "its HOP_PROVE cannot be decoded");
 	else
-		err = kr_pair_verify(&stranger->pair, &msg.hop_prove_request, &keys);
+		err = kr_pair_verify(&pending_conn->pair, &msg.hop_prove_request, &keys);
 	if (!err)
 		err = check_caller(data, node, session);
 	if (err)
-		return refuse(stranger, frame, err);
-	conn = kr_stranger_take(stranger);
+		return refuse(pending_conn, frame, err);
+	conn = kr_pending_conn_take(pending_conn);
 	kr_conn_seal(conn, &keys);
 	sodium_memzero(&keys, sizeof(keys));
 	accept_hop(data, node, session, conn);

@@ -1,4 +1,4 @@
-/* Ring connections at the server: nodes that pull blocks (feed.c) or deliver the stream of a round (intake.c).
+/* Ring connections at the server: nodes that pull blocks (block_server.c) or deliver the stream of a round (round_stream.c).
  *
  * A ring connection begins with the handshake of common/auth/pair.h, which proves that the server gave its caller the secret;
  * everything else is refused before.  Loop thread.
@@ -24,8 +24,8 @@ struct kr_hop {
 	uint32_t node;              /* of the session that came ... */
 	uint64_t session;           /* ... and its id */
 	uint32_t references;
-	struct kr_list intakes;     /* kr_intake.of_hop */
-	struct kr_list pulls;       /* struct pull of feed.c, in turn */
+	struct kr_list round_streams;     /* kr_round_stream.of_hop */
+	struct kr_list pulls;       /* struct pull of block_server.c, in turn */
 	size_t pull_count, feeding; /* pulls not answered; jobs at work */
 	size_t range_count;         /* of these pulls */
 	bool pulls_paused;

@@ -9,10 +9,10 @@
 
 #include "ring/pipeline.h"
 #include "server/flush/data_priv.h"
-#include "server/names/opens.h"
+#include "server/names/open.h"
 #include "server/session/trust.h"
 
-struct kr_feed_pipeline {
+struct kr_block_server_pipeline {
 	struct kr_link link;       /* kr_data.pipelines */
 	struct kr_link of_file;    /* kr_sfile_data.pipelines */
 	struct kr_sfile *file;     /* reference */
@@ -29,7 +29,7 @@ static void make_hop(struct kr_data *data, struct kr_session *session, uint32_t 
 
 static void tell_upstream(void *context, uint32_t node, uint32_t upstream)
 {
-	struct kr_feed_pipeline *pipeline = context;
+	struct kr_block_server_pipeline *pipeline = context;
 	struct kr_sfile *file = pipeline->file;
 	struct kr_session *session = kr_session_find_node(file->server, node);
 	struct kr_upstream_request msg = { .file = file->fid };
@@ -38,12 +38,12 @@ static void tell_upstream(void *context, uint32_t node, uint32_t upstream)
 	if (!session)
 		return; /* about to leave too */
 	make_hop(kr_data_of(file), session, upstream, host, &msg.upstream);
-	kr_session_ask(session, KR_MSG_UPSTREAM, &msg, NULL, NULL);
+	kr_callback_send(session, KR_MSG_UPSTREAM, &msg, NULL, NULL);
 }
 
-static struct kr_feed_pipeline *find_pipeline(struct kr_sfile *file, const char *ring)
+static struct kr_block_server_pipeline *find_pipeline(struct kr_sfile *file, const char *ring)
 {
-	struct kr_feed_pipeline *pipeline;
+	struct kr_block_server_pipeline *pipeline;
 
 	KR_LIST_FOR_EACH(pipeline, &file->data.pipelines, of_file) {
 		if (strcmp(pipeline->ring, ring) == 0)
@@ -52,9 +52,9 @@ static struct kr_feed_pipeline *find_pipeline(struct kr_sfile *file, const char 
 	return NULL;
 }
 
-static struct kr_feed_pipeline *get_pipeline(struct kr_sfile *file, const char *ring)
+static struct kr_block_server_pipeline *get_pipeline(struct kr_sfile *file, const char *ring)
 {
-	struct kr_feed_pipeline *pipeline = find_pipeline(file, ring);
+	struct kr_block_server_pipeline *pipeline = find_pipeline(file, ring);
 
 	if (pipeline)
 		return pipeline;
@@ -67,7 +67,7 @@ static struct kr_feed_pipeline *get_pipeline(struct kr_sfile *file, const char *
 	return pipeline;
 }
 
-static void free_pipeline(struct kr_feed_pipeline *pipeline)
+static void free_pipeline(struct kr_block_server_pipeline *pipeline)
 {
 	kr_list_remove(&pipeline->of_file);
 	kr_list_remove(&pipeline->link);
@@ -77,7 +77,7 @@ static void free_pipeline(struct kr_feed_pipeline *pipeline)
 	free(pipeline);
 }
 
-static void leave(struct kr_feed_pipeline *pipeline, uint32_t node)
+static void leave(struct kr_block_server_pipeline *pipeline, uint32_t node)
 {
 	if (!pipeline)
 		return;
@@ -89,7 +89,7 @@ static void leave(struct kr_feed_pipeline *pipeline, uint32_t node)
 static void handle_join(struct kr_request *request)
 {
 	struct kr_session *session = request->session;
-	struct kr_feed_pipeline *pipeline;
+	struct kr_block_server_pipeline *pipeline;
 	struct kr_join_reply reply;
 	struct kr_sfile *file;
 	uint32_t upstream = 0;
@@ -122,7 +122,7 @@ static void handle_reparent(struct kr_request *request)
 	struct kr_session *session = request->session;
 	const struct kr_reparent_request *msg = &request->msg.reparent_request;
 	struct kr_sfile *file = kr_sfile_find(request->server, &msg->file);
-	struct kr_feed_pipeline *pipeline = file ? find_pipeline(file, session->ring) : NULL;
+	struct kr_block_server_pipeline *pipeline = file ? find_pipeline(file, session->ring) : NULL;
 	struct kr_reparent_reply reply;
 	uint32_t upstream = 0; /* also for one that is not a member (any more): it can always pull from here */
 	char host[64];
@@ -142,7 +142,7 @@ void kr_data_read_lost(struct kr_sfile *file, struct kr_session *session)
 
 void kr_pipelines_session_lost(struct kr_data *data, struct kr_session *session)
 {
-	struct kr_feed_pipeline *pipeline, *after;
+	struct kr_block_server_pipeline *pipeline, *after;
 
 	KR_LIST_FOR_EACH_SAFE(pipeline, after, &data->pipelines, link)
 		leave(pipeline, session->node);
@@ -150,7 +150,7 @@ void kr_pipelines_session_lost(struct kr_data *data, struct kr_session *session)
 
 void kr_pipelines_fini(struct kr_data *data)
 {
-	struct kr_feed_pipeline *pipeline, *after;
+	struct kr_block_server_pipeline *pipeline, *after;
 
 	KR_LIST_FOR_EACH_SAFE(pipeline, after, &data->pipelines, link)
 		free_pipeline(pipeline);

@@ -1,9 +1,9 @@
-/* STAGE at work: every node of the ring is asked to BRING the file, and what they say is added up (see staging.h).
+/* STAGE at work: every node of the ring is asked to PREFETCH the file, and what they say is added up (see staging.h).
  *
- * Nothing is remembered between two STAGEs of a file: each BRING is answered within the time that STAGE allows, with what the
+ * Nothing is remembered between two STAGEs of a file: each PREFETCH is answered within the time that STAGE allows, with what the
  * node has by then, and goes on by itself.  So there is nothing to clean up when somebody does not ask again.
  *
- * One STAGE is a question to every node: so there are KR_SESSION_BRINGS of them for one session at a time, and KR_SERVER_BRINGS for
+ * One STAGE is a question to every node: so there are KR_SESSION_PREFETCHES of them for one session at a time, and KR_SERVER_PREFETCHES for
  * all, give or take those of one STAGE.  Other STAGEs wait; the turn is that of the session that has waited longest since its last.
  */
 #include "server/pipelines/staging.h"
@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/names/grants.h"
-#include "server/names/opens.h"
+#include "server/names/open_rights.h"
+#include "server/names/open.h"
 #include "server/session/request.h"
 #include "server/daemon/server.h"
 #include "server/session/session.h"
@@ -41,7 +41,7 @@ static void add_failure(struct staging *staging, const struct kr_session *sessio
 	snprintf(staging->node, sizeof(staging->node), "%s", session->name);
 }
 
-static void add_answer(struct staging *staging, const struct kr_session *session, const struct kr_bring_reply *answer)
+static void add_answer(struct staging *staging, const struct kr_session *session, const struct kr_prefetch_reply *answer)
 {
 	struct kr_stage_reply *reply = &staging->reply;
 
@@ -95,7 +95,7 @@ static void cancel(struct kr_request *request)
 	struct bring_ask *ask, *after;
 
 	KR_LIST_FOR_EACH_SAFE(ask, after, &staging->asks, link) {
-		kr_session_unask(ask->session, ask->ask, request->session);
+		kr_callback_abandon(ask->session, ask->ask, request->session);
 		forget_ask(ask);
 	}
 	start_next(request->server);
@@ -110,16 +110,16 @@ static bool takes_part(const struct kr_session *session, const struct kr_session
 		strcmp(session->ring, asker->ring) == 0;
 }
 
-static void ask_to_bring(struct staging *staging, struct kr_session *session, const struct kr_bring_request *msg)
+static void ask_to_bring(struct staging *staging, struct kr_session *session, const struct kr_prefetch_request *msg)
 {
 	struct bring_ask *ask = kr_xcalloc(1, sizeof(*ask));
 
 	/* It reads for who has the file open at the asking node. */
 	if (kr_trust_confined(session))
-		kr_grants_add(&session->grants, &msg->file, KR_GRANT_READ);
+		kr_open_rights_add(&session->grants, &msg->file, KR_GRANT_READ);
 	ask->staging = staging;
 	ask->session = session;
-	ask->ask = kr_session_ask(session, KR_MSG_BRING, msg, brought, ask);
+	ask->ask = kr_callback_send(session, KR_MSG_PREFETCH, msg, brought, ask);
 	if (!ask->ask) {
 		free(ask);
 		return;
@@ -139,7 +139,7 @@ static void leave_queue(struct kr_request *request)
 static void start(struct kr_request *request)
 {
 	const struct kr_stage_request *msg = &request->msg.stage_request;
-	struct kr_bring_request bring = {.file = msg->file, .ms = KR_MIN(msg->ms, request->server->lease_ms / 4)};
+	struct kr_prefetch_request bring = {.file = msg->file, .ms = KR_MIN(msg->ms, request->server->lease_ms / 4)};
 	struct kr_session *session;
 	struct staging *staging = kr_xcalloc(1, sizeof(*staging));
 
@@ -163,7 +163,7 @@ static struct kr_session *next_session(const struct kr_server *server)
 	struct kr_session *session, *next = NULL;
 
 	KR_LIST_FOR_EACH(session, &server->sessions, link) {
-		if (kr_list_empty(&session->stagings) || session->brings >= KR_SESSION_BRINGS)
+		if (kr_list_empty(&session->stagings) || session->brings >= KR_SESSION_PREFETCHES)
 			continue;
 		if (!next || session->staging_turn < next->staging_turn)
 			next = session;
@@ -175,7 +175,7 @@ static void start_next(struct kr_server *server)
 {
 	struct kr_session *session;
 
-	while (server->stagings && server->brings < KR_SERVER_BRINGS && (session = next_session(server))) {
+	while (server->stagings && server->brings < KR_SERVER_PREFETCHES && (session = next_session(server))) {
 		struct kr_request *request = KR_LIST_ENTRY(session->stagings.head.next, struct kr_request, wait);
 
 		leave_queue(request);

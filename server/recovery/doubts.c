@@ -10,7 +10,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "server/base/lines.h"
+#include "server/base/line_log.h"
 
 enum { LOG_MAX = 1 << 20 };
 static const char log_name[] = "doubts";
@@ -74,7 +74,7 @@ static void read_line(void *doubts, char *line)
 
 static int write_log(const struct kr_doubts *doubts, int dir)
 {
-	struct kr_lines lines = {0};
+	struct kr_line_log lines = {0};
 	int err;
 
 	for (unsigned i = 0; i < doubts->count; i++) {
@@ -82,7 +82,7 @@ static int write_log(const struct kr_doubts *doubts, int dir)
 
 		snprintf(line, sizeof(line), "doubt %" PRIu64 " %" PRIu64 " %" PRIu64, doubts->list[i].from_ns, doubts->list[i].to_ns,
 			doubts->list[i].salt);
-		kr_lines_add(&lines, line);
+		kr_line_log_add(&lines, line);
 	}
 	err = lines.failed ? -ENOMEM : kr_write_file(dir, log_name, lines.bytes, lines.length, 0600);
 	free(lines.bytes);
@@ -94,7 +94,7 @@ int kr_doubts_open(struct kr_doubts *doubts, int dir, uint64_t former_ns, uint64
 	int err;
 
 	*doubts = (struct kr_doubts){0};
-	err = kr_lines_read(dir, log_name, LOG_MAX, read_line, doubts);
+	err = kr_line_log_read(dir, log_name, LOG_MAX, read_line, doubts);
 	if (err)
 		return err;
 	if (!former_ns && salt == 1)

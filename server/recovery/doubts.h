@@ -8,7 +8,7 @@
  * files that were changed shortly before the end, and no more.  After a loss of power it also covers what the disk has with
  * these ctimes, but not the bytes that were read then.
  *
- * `doubts` in the state directory has lines (lines.h):
+ * `doubts` in the state directory has lines (line_log.h):
  *   doubt FROM TO SALT   nanoseconds since the epoch, both included; the salt is the instance's number
  * A start whose times meet those of the start before and reach as far takes them over, so that a server that starts again and again has one
  * line.  Of more than KR_DOUBTS_MAX the two oldest are made one.  The log is written before anything may replace what is known of the

@@ -18,7 +18,7 @@
 #include "common/base/log.h"
 #include "common/base/table.h"
 #include "common/base/util.h"
-#include "server/export/turn.h"
+#include "server/export/intent.h"
 
 struct slot {
 	struct kr_executed_key key;
@@ -58,7 +58,7 @@ struct kr_executed {
 
 enum {
 	SLOTS_LENGTH = (KR_EXECUTED_SLOTS + 1) * sizeof(struct slot),
-	LENGTH = SLOTS_LENGTH + KR_EXECUTED_TURNS * sizeof(struct turn),
+	LENGTH = SLOTS_LENGTH + KR_EXECUTED_INTENTS * sizeof(struct turn),
 };
 
 static int map(struct kr_executed *executed, int dir)
@@ -195,7 +195,7 @@ static void begin(struct kr_executed *executed, const struct kr_executed_key *ke
 	KR_SCOPED_LOCK(&executed->lock);
 	struct slot *slot = find(executed, key);
 
-	if (slot && slot->phase == KR_EXECUTED_TURN)
+	if (slot && slot->phase == KR_EXECUTED_INTENT)
 		return;
 	slot = &executed->slots[++executed->last % KR_EXECUTED_SLOTS];
 	remove_key(executed, slot);
@@ -224,13 +224,13 @@ static void set_valid(struct turn *turn, bool valid)
 	__atomic_store_n(&turn->valid, valid, __ATOMIC_SEQ_CST);
 }
 
-static void write_turn(struct kr_executed *executed, const struct slot *slot, const struct kr_turn_change *change)
+static void write_turn(struct kr_executed *executed, const struct slot *slot, const struct kr_intent_change *change)
 {
 	struct turn *turn = executed->turns;
 
-	while (turn < executed->turns + KR_EXECUTED_TURNS && turn->valid)
+	while (turn < executed->turns + KR_EXECUTED_INTENTS && turn->valid)
 		turn++;
-	if (turn == executed->turns + KR_EXECUTED_TURNS)
+	if (turn == executed->turns + KR_EXECUTED_INTENTS)
 		return;
 	*turn = (struct turn){.phase = slot->phase, .key = slot->key, .before = change->before, .other = change->other, .kind = change->kind,
 		.type = change->type, .parent = *change->parent};
@@ -244,7 +244,7 @@ static void write_turn(struct kr_executed *executed, const struct slot *slot, co
 
 static void clear_turn(struct kr_executed *executed, const struct kr_executed_key *key)
 {
-	for (struct turn *turn = executed->turns; turn < executed->turns + KR_EXECUTED_TURNS; turn++)
+	for (struct turn *turn = executed->turns; turn < executed->turns + KR_EXECUTED_INTENTS; turn++)
 		if (turn->valid && memcmp(&turn->key, key, sizeof(*key)) == 0)
 			set_valid(turn, false);
 }
@@ -263,7 +263,7 @@ void kr_executed_end(struct kr_executed *executed, const struct kr_executed_key 
 	clear_turn(executed, key);
 }
 
-void kr_executed_turn(struct kr_executed *executed, const struct kr_executed_key *key, const struct kr_turn_change *change)
+void kr_executed_intent(struct kr_executed *executed, const struct kr_executed_key *key, const struct kr_intent_change *change)
 {
 	KR_SCOPED_LOCK(&executed->lock);
 	struct slot *slot = find(executed, key);
@@ -272,10 +272,10 @@ void kr_executed_turn(struct kr_executed *executed, const struct kr_executed_key
 		return;
 	write_turn(executed, slot, change);
 	slot->before = change->before;
-	set_phase(slot, KR_EXECUTED_TURN);
+	set_phase(slot, KR_EXECUTED_INTENT);
 }
 
-void kr_executed_no_turn(struct kr_executed *executed, const struct kr_executed_key *key, enum kr_executed_phase phase)
+void kr_executed_no_intent(struct kr_executed *executed, const struct kr_executed_key *key, enum kr_executed_phase phase)
 {
 	KR_SCOPED_LOCK(&executed->lock);
 	struct slot *slot = find(executed, key);
@@ -298,21 +298,21 @@ static void settle(struct slot *slot, const struct turn *turn, enum kr_executed_
 
 /* They are given up only when all are settled: who is killed in between finds them again, and nothing else has changed then. */
 void kr_executed_settle(struct kr_executed *executed,
-	enum kr_executed_phase (*judge)(void *context, const struct kr_turn_change *change, uint64_t *ret_value), void *context)
+	enum kr_executed_phase (*judge)(void *context, const struct kr_intent_change *change, uint64_t *ret_value), void *context)
 {
-	struct turn *turn, *end = executed->turns + KR_EXECUTED_TURNS;
+	struct turn *turn, *end = executed->turns + KR_EXECUTED_INTENTS;
 	KR_SCOPED_LOCK(&executed->lock);
 
 	for (turn = executed->turns; turn < end; turn++) {
-		struct kr_turn_change change = {.kind = (enum kr_turn_kind)turn->kind, .type = turn->type, .parent = &turn->parent, .name = turn->name,
+		struct kr_intent_change change = {.kind = (enum kr_intent_kind)turn->kind, .type = turn->type, .parent = &turn->parent, .name = turn->name,
 			.before = turn->before, .other = turn->other, .new_parent = &turn->new_parent, .new_name = turn->new_name};
 		struct slot *slot = turn->valid ? find(executed, &turn->key) : NULL;
-		enum kr_executed_phase verdict = KR_EXECUTED_TURN;
+		enum kr_executed_phase verdict = KR_EXECUTED_INTENT;
 		uint64_t value = 0;
 
-		if (slot && slot->phase == KR_EXECUTED_TURN)
+		if (slot && slot->phase == KR_EXECUTED_INTENT)
 			verdict = judge(context, &change, &value);
-		if (verdict != KR_EXECUTED_TURN)
+		if (verdict != KR_EXECUTED_INTENT)
 			settle(slot, turn, verdict, value);
 	}
 	for (turn = executed->turns; turn < end; turn++)
@@ -363,6 +363,6 @@ enum kr_executed_phase kr_executed_find(struct kr_executed *executed, const stru
 	if (!slot)
 		return KR_EXECUTED_UNKNOWN;
 	*ret_err = slot->err;
-	*ret_value = slot->phase == KR_EXECUTED_TURN ? slot->before : slot->value;
+	*ret_value = slot->phase == KR_EXECUTED_INTENT ? slot->before : slot->value;
 	return (enum kr_executed_phase)slot->phase;
 }

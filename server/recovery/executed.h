@@ -15,17 +15,17 @@
 #include <stdint.h>
 
 struct kr_executed;
-struct kr_turn_change;
+struct kr_intent_change;
 
 /* TURNS: more than there are threads that change names.  Of one beyond them is not known what it did. */
-enum { KR_EXECUTED_SLOTS = 16384, KR_EXECUTED_TURNS = 64 };
+enum { KR_EXECUTED_SLOTS = 16384, KR_EXECUTED_INTENTS = 64 };
 
 enum kr_executed_phase {
 	KR_EXECUTED_UNKNOWN, /* never begun, or forgotten */
 	KR_EXECUTED_BEGUN,   /* begun, and the process ended before it was done: it may have happened or not, but what has turns has not */
 	KR_EXECUTED_DONE,
 	KR_EXECUTED_DOUBT,   /* as UNKNOWN, when it was begun */
-	KR_EXECUTED_TURN,    /* its turn had come (turn.h), and nobody could tell at the start whether it has happened; nothing has after it in its
+	KR_EXECUTED_INTENT,    /* its turn had come (intent.h), and nobody could tell at the start whether it has happened; nothing has after it in its
 	                      * instance, in the same directory */
 };
 
@@ -43,12 +43,12 @@ void kr_executed_begin(struct kr_executed *executed, const struct kr_executed_ke
 /* ... and was sent before. DOUBTFUL: it may have been executed then, which is not remembered. */
 void kr_executed_begin_again(struct kr_executed *executed, const struct kr_executed_key *key, bool doubtful);
 /* KEY's turn for CHANGE has come.  And it is over without an effect: it is in PHASE again, as it was before. */
-void kr_executed_turn(struct kr_executed *executed, const struct kr_executed_key *key, const struct kr_turn_change *change);
-void kr_executed_no_turn(struct kr_executed *executed, const struct kr_executed_key *key, enum kr_executed_phase phase);
+void kr_executed_intent(struct kr_executed *executed, const struct kr_executed_key *key, const struct kr_intent_change *change);
+void kr_executed_no_intent(struct kr_executed *executed, const struct kr_executed_key *key, enum kr_executed_phase phase);
 /* What a former instance ended in the turns of.  JUDGE, for each: DONE, and *RET_VALUE is part of its answer; BEGUN: it has not been made, as if its turn
  * had not come; TURN: nobody can tell.  To be called once, before anything is executed: what is not settled then is given up. Borrows CONTEXT. */
 void kr_executed_settle(struct kr_executed *executed,
-	enum kr_executed_phase (*judge)(void *context, const struct kr_turn_change *change, uint64_t *ret_value), void *context);
+	enum kr_executed_phase (*judge)(void *context, const struct kr_intent_change *change, uint64_t *ret_value), void *context);
 /* KEY has been executed with ERR; VALUE is part of its answer. Nothing if it was not begun, or is forgotten. */
 void kr_executed_end(struct kr_executed *executed, const struct kr_executed_key *key, int err, uint64_t value);
 /* Whether KEY, which is not found, cannot have been forgotten since the memory began: no record has been overwritten, or there is one of a request that the same
@@ -58,7 +58,7 @@ bool kr_executed_never(struct kr_executed *executed, const struct kr_executed_ke
 bool kr_executed_inherited(const struct kr_executed *executed);
 /* Whether another request than KEY has been executed with VALUE. */
 bool kr_executed_by_other(struct kr_executed *executed, const struct kr_executed_key *key, uint64_t value);
-/* *RET_VALUE: of kr_executed_end, or kr_executed_turn. */
+/* *RET_VALUE: of kr_executed_end, or kr_executed_intent. */
 enum kr_executed_phase kr_executed_find(struct kr_executed *executed, const struct kr_executed_key *key, int *ret_err,
 	uint64_t *ret_value);
 

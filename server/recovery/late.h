@@ -25,7 +25,7 @@
 #define KR_SERVER_LATE_H
 
 #include "common/rpc/msg.h"
-#include "server/leases/files.h"
+#include "server/leases/file_table.h"
 
 struct kr_request;
 

@@ -14,7 +14,7 @@
 #include "common/base/hex.h"
 #include "common/base/log.h"
 #include "server/base/fid.h"
-#include "server/base/lines.h"
+#include "server/base/line_log.h"
 #include "server/daemon/server.h"
 
 enum { LOG_MAX = 2 * (KR_REPLAYED_LOG + KR_APPLIED_MAX) * KR_LINE_MAX };
@@ -101,7 +101,7 @@ uint64_t kr_replayed_others(const struct kr_replayed *replayed, const struct kr_
 
 /* --- the log --------------------------------------------------------------------------------------------------------- */
 
-static void add_entry(struct kr_lines *text, const struct kr_fid *file, const uint8_t node_id[16],
+static void add_entry(struct kr_line_log *text, const struct kr_fid *file, const uint8_t node_id[16],
 	const struct kr_applied_replay *replay)
 {
 	char line[KR_LINE_MAX], fid[2 * KR_FID_MAX + 1], node[33];
@@ -109,20 +109,20 @@ static void add_entry(struct kr_lines *text, const struct kr_fid *file, const ui
 	kr_hex_format(file->bytes, file->length, fid);
 	kr_hex_format(node_id, 16, node);
 	snprintf(line, sizeof(line), "node %s %s %" PRIu64 " %" PRIu64 " %" PRIu64, node, fid, replay->seq, replay->round, replay->order);
-	kr_lines_add(text, line);
+	kr_line_log_add(text, line);
 }
 
-static void add_lost(struct kr_lines *text, const struct kr_fid *file)
+static void add_lost(struct kr_line_log *text, const struct kr_fid *file)
 {
 	char line[KR_LINE_MAX], fid[2 * KR_FID_MAX + 1];
 
 	kr_hex_format(file->bytes, file->length, fid);
 	snprintf(line, sizeof(line), "lost %s", fid);
-	kr_lines_add(text, line);
+	kr_line_log_add(text, line);
 }
 
 /* All that counts. */
-static uint64_t add_all(struct kr_lines *text, const struct kr_replayed *replayed)
+static uint64_t add_all(struct kr_line_log *text, const struct kr_replayed *replayed)
 {
 	char line[KR_LINE_MAX], hex[33];
 	const struct kr_applied_entry *entry;
@@ -130,7 +130,7 @@ static uint64_t add_all(struct kr_lines *text, const struct kr_replayed *replaye
 
 	kr_hex_format(replayed->boot_id, 16, hex);
 	snprintf(line, sizeof(line), "boot %s", hex);
-	kr_lines_add(text, line);
+	kr_line_log_add(text, line);
 	KR_LIST_FOR_EACH(entry, &replayed->applied->uses, use) {
 		struct kr_applied_replay replay = {.seq = entry->seq, .round = entry->round, .order = entry->order};
 
@@ -185,7 +185,7 @@ static int open_log(struct kr_replayed *replayed)
 	return replayed->fd < 0 ? -errno : 0;
 }
 
-static int write_whole(struct kr_replayed *replayed, const struct kr_lines *text)
+static int write_whole(struct kr_replayed *replayed, const struct kr_line_log *text)
 {
 	int err = text->failed ? -ENOMEM : kr_write_file(replayed->dir, log_name, text->bytes, text->length, 0600);
 
@@ -196,14 +196,14 @@ int kr_replayed_open(struct kr_replayed *replayed, struct kr_server *server, int
 	struct kr_applied *applied)
 {
 	struct reading reading = {.replayed = replayed};
-	struct kr_lines text = {0};
+	struct kr_line_log text = {0};
 	int err;
 
 	*replayed = (struct kr_replayed){.server = server, .applied = applied, .dir = dir, .fd = -1};
 	memcpy(replayed->boot_id, boot_id, 16);
 	kr_list_init(&replayed->notes);
 	kr_table_init(&replayed->former);
-	err = kr_lines_read(dir, log_name, LOG_MAX, read_line, &reading);
+	err = kr_line_log_read(dir, log_name, LOG_MAX, read_line, &reading);
 	if (err)
 		return err;
 	note_former(replayed);
@@ -235,7 +235,7 @@ struct batch {
 	struct kr_replayed *replayed;
 	struct kr_list notes;
 	bool whole;
-	struct kr_lines text;
+	struct kr_line_log text;
 	int err;
 };
 
@@ -245,7 +245,7 @@ static void run_batch(struct kr_job *job)
 
 	batch->err = KR_FAULT("replayed.write");
 	if (!batch->err)
-		batch->err = batch->whole ? write_whole(batch->replayed, &batch->text) : kr_lines_append(&batch->text, batch->replayed->fd);
+		batch->err = batch->whole ? write_whole(batch->replayed, &batch->text) : kr_line_log_append(&batch->text, batch->replayed->fd);
 }
 
 static void finish(struct kr_replayed *replayed, struct note *note, int err)

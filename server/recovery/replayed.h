@@ -13,7 +13,7 @@
  * What nodes flush that is no replay, before the grace period of a new boot is over, is written down in the same way: it is later than all that
  * may be collected at the next start.
  *
- * `replayed` in the state directory is a log of lines (lines.h):
+ * `replayed` in the state directory is a log of lines (line_log.h):
  *   boot ID               the boot of the machine (32 hex digits) that all others are of; those of another mean nothing
  *   node ID FID SEQ ROUND ORDER
  *                         of the journal of the node ID all up to SEQ has been applied to the file FID, the last in ROUND; the

@@ -1,13 +1,13 @@
 /* Requests that a former instance of the server (or a lost session) may have executed already, without its answer having
- * reached the node (once.h).  Then "exists already" and "is not there" can mean success, unless another request is remembered to have done it; what is there must
- * look like what the request would have made, and be recent.  Within one session this is not needed: replies are kept (replies.h).
+ * reached the node (request_cache.h).  Then "exists already" and "is not there" can mean success, unless another request is remembered to have done it; what is there must
+ * look like what the request would have made, and be recent.  Within one session this is not needed: replies are kept (reply_cache.h).
  */
 #ifndef KR_SERVER_RESENT_H
 #define KR_SERVER_RESENT_H
 
 #include "server/export/export.h"
 #include "server/base/fid.h"
-#include "server/recovery/once.h"
+#include "server/recovery/request_cache.h"
 #include "server/session/request.h"
 #include "server/daemon/server.h"
 
@@ -21,7 +21,7 @@ static inline bool kr_resent_is_ours(const struct kr_request *request, const str
 
 	if (request->made)
 		return kr_fid_hash(fid) == request->made;
-	if (kr_once_made_by_other(request, fid))
+	if (kr_request_cache_made_by_other(request, fid))
 		return false;
 	return request->maybe_done && (attr->mode & 0170000) == type && attr->uid == uid &&
 		attr->ctime.sec >= now_sec - horizon_sec;

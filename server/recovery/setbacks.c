@@ -12,7 +12,7 @@
 #include "common/base/hex.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "server/base/lines.h"
+#include "server/base/line_log.h"
 #include "server/daemon/server.h"
 #include "server/recovery/state.h"
 
@@ -102,20 +102,20 @@ static void read_line(void *context, char *line)
 	}
 }
 
-static void add_lines(const struct kr_setbacks *setbacks, const uint8_t boot_id[16], struct kr_lines *lines)
+static void add_lines(const struct kr_setbacks *setbacks, const uint8_t boot_id[16], struct kr_line_log *lines)
 {
 	char line[KR_LINE_MAX], hex[33];
 
 	kr_hex_format(boot_id, 16, hex);
 	snprintf(line, sizeof(line), "boot %s %" PRIu64 " %" PRIu64, hex, setbacks->real_ns, setbacks->raw_ns);
-	kr_lines_add(lines, line);
+	kr_line_log_add(lines, line);
 	for (unsigned i = 0; i < setbacks->count; i++) {
 		snprintf(line, sizeof(line), "back %" PRId64 " %" PRId64, setbacks->list[i].to, setbacks->list[i].from);
-		kr_lines_add(lines, line);
+		kr_line_log_add(lines, line);
 	}
 }
 
-static int write_log(const struct kr_lines *lines, int dir)
+static int write_log(const struct kr_line_log *lines, int dir)
 {
 	return lines->failed ? -ENOMEM : kr_write_file(dir, log_name, lines->bytes, lines->length, 0600);
 }
@@ -127,7 +127,7 @@ int kr_setbacks_open(struct kr_setbacks *setbacks, int dir, const uint8_t boot_i
 	int err;
 
 	*setbacks = (struct kr_setbacks){0};
-	err = kr_lines_read(dir, log_name, LOG_MAX, read_line, &reading);
+	err = kr_line_log_read(dir, log_name, LOG_MAX, read_line, &reading);
 	if (err)
 		return err;
 	setbacks->former_ns = setbacks->real_ns;
@@ -140,7 +140,7 @@ int kr_setbacks_open(struct kr_setbacks *setbacks, int dir, const uint8_t boot_i
 
 int kr_setbacks_save(struct kr_setbacks *setbacks, int dir, const uint8_t boot_id[16])
 {
-	struct kr_lines lines = {0};
+	struct kr_line_log lines = {0};
 	int err;
 
 	add_lines(setbacks, boot_id, &lines);
@@ -153,7 +153,7 @@ int kr_setbacks_save(struct kr_setbacks *setbacks, int dir, const uint8_t boot_i
 
 struct save {
 	struct kr_job job;
-	struct kr_lines lines;
+	struct kr_line_log lines;
 	int err;
 };
 

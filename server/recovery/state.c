@@ -152,14 +152,14 @@ int kr_state_note_boot(const struct kr_state *state)
 	return err;
 }
 
-void kr_state_no_peace(struct kr_state *state)
+void kr_state_not_clean(struct kr_state *state)
 {
-	struct kr_peace failed = state->peace;
+	struct kr_clean_shutdown failed = state->peace;
 
 	if (atomic_exchange(&state->no_peace, true))
 		return;
-	failed.state = KR_PEACE_FAILED;
-	if (kr_peace_write(state->dir, &failed))
+	failed.state = KR_CLEAN_SHUTDOWN_FAILED;
+	if (kr_clean_shutdown_write(state->dir, &failed))
 		kr_log_error("cannot write to the state directory %s that a sync has failed: %s", state->path, kr_fail_reason());
 }
 
@@ -170,21 +170,21 @@ int kr_state_sync_export(struct kr_state *state)
 	if (!err && syncfs(state->export_lock))
 		err = -errno;
 	if (err) {
-		kr_state_no_peace(state);
+		kr_state_not_clean(state);
 		kr_log_error("cannot sync the export: %s", strerror(-err));
 	}
 	return err;
 }
 
-void kr_state_stop_in_peace(struct kr_state *state)
+void kr_state_shut_down_cleanly(struct kr_state *state)
 {
-	struct kr_peace stopped = state->peace;
+	struct kr_clean_shutdown stopped = state->peace;
 	int err;
 
-	if (stopped.state != KR_PEACE_SERVING || kr_state_sync_export(state) || state->no_peace)
+	if (stopped.state != KR_CLEAN_SHUTDOWN_SERVING || kr_state_sync_export(state) || state->no_peace)
 		return;
-	stopped.state = KR_PEACE_STOPPED;
-	err = syncfs(state->dir) ? kr_fail_errno(-errno, "cannot sync it") : kr_peace_write(state->dir, &stopped);
+	stopped.state = KR_CLEAN_SHUTDOWN_STOPPED;
+	err = syncfs(state->dir) ? kr_fail_errno(-errno, "cannot sync it") : kr_clean_shutdown_write(state->dir, &stopped);
 	if (err)
 		kr_log_warn("cannot write to the state directory %s that the server was stopped in peace: %s", state->path, kr_fail_reason());
 }

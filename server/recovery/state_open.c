@@ -269,22 +269,22 @@ static int count_start(struct kr_state *state)
 	return err ? kr_fail_errno(err, "cannot write to the state directory %s", state->path) : 0;
 }
 
-/* Durably taken back before anybody is served: see peace.h. */
+/* Durably taken back before anybody is served: see clean_shutdown.h. */
 static int read_peace(struct kr_state *state)
 {
 	struct kr_state_facts *facts = &state->facts;
 	uint8_t fresh[16];
-	struct kr_peace found;
+	struct kr_clean_shutdown found;
 	int err = kr_boot_id(facts->machine_id);
 
 	if (!err && getrandom(fresh, sizeof(fresh), 0) != sizeof(fresh))
 		err = kr_fail(-EIO, "the kernel gives no random bytes");
 	if (!err)
-		err = kr_peace_read(state->dir, &found);
+		err = kr_clean_shutdown_read(state->dir, &found);
 	if (err)
 		return err;
-	state->peace = kr_peace_start(&found, facts->machine_id, fresh, facts->instance == 1);
-	err = kr_peace_write(state->dir, &state->peace);
+	state->peace = kr_clean_shutdown_start(&found, facts->machine_id, fresh, facts->instance == 1);
+	err = kr_clean_shutdown_write(state->dir, &state->peace);
 	return err ? kr_fail_errno(err, "cannot write to the state directory %s", state->path) : 0;
 }
 

@@ -4,12 +4,12 @@
 
 #include <stdatomic.h>
 
-#include "server/recovery/peace.h"
+#include "server/recovery/clean_shutdown.h"
 #include "server/recovery/state.h"
 
 struct kr_state {
 	struct kr_state_facts facts;
-	struct kr_peace peace;
+	struct kr_clean_shutdown peace;
 	atomic_bool no_peace; /* a sync of this instance has failed */
 	char *path;
 	int dir, nodes_dir, lock, export_lock;

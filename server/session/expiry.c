@@ -58,7 +58,7 @@ static void expire(struct kr_session *session)
  * clock.  Until then it cannot come back. */
 static void silence(struct kr_session *session)
 {
-	session->mute = true;
+	session->unresponsive = true;
 	if (session->conn)
 		kr_conn_close(session->conn, false);
 }
@@ -91,7 +91,7 @@ static bool is_awaited(struct kr_session *session, uint64_t now_ns)
 /* Until its RECLAIM_DONE it is not even asked for what it has inherited.  Replays take what they take, as long as nobody waits for that. */
 static bool inherits_for_too_long(struct kr_session *session, uint64_t now_ns)
 {
-	if (!session->inheriting || session->mute || !is_past(session->inheriting_ns, now_ns, KR_SESSION_CLAIM_LEASES, session->server))
+	if (!session->inheriting || session->unresponsive || !is_past(session->inheriting_ns, now_ns, KR_SESSION_CLAIM_LEASES, session->server))
 		return false;
 	if ((has_replay(session) || !is_past(session->replayed_ns, now_ns, KR_SESSION_CLAIM_LEASES, session->server)) &&
 		!is_awaited(session, now_ns))
@@ -110,7 +110,7 @@ void kr_expiry_tick(struct kr_server *server, uint64_t now_ns)
 		note_claims(session, now_ns);
 		if (now_ns - session->heard_ns > server->lease_ms * KR_NS_PER_MS)
 			expire(session);
-		else if (kr_asks_neglected(session, now_ns) || inherits_for_too_long(session, now_ns))
+		else if (kr_callbacks_neglected(session, now_ns) || inherits_for_too_long(session, now_ns))
 			silence(session);
 		else if (!session->recorded && !session->recording && !session->reclaiming && !session->unjudged)
 			kr_session_record(session, NULL, NULL); /* it was heard again in the last moment */

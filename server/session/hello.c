@@ -15,7 +15,7 @@
 #include "common/base/fail.h"
 #include "common/base/fault.h"
 #include "common/base/log.h"
-#include "common/rpc/notes.h"
+#include "common/rpc/attr_cache.h"
 #include "server/export/export.h"
 #include "server/daemon/options.h"
 #include "server/session/request.h"
@@ -27,7 +27,7 @@ enum { KEEP_REPLIES_MS = 60000 };
 
 struct greeting {
 	struct kr_job job;
-	struct kr_stranger *stranger;
+	struct kr_pending_conn *pending_conn;
 	uint64_t id;
 	struct kr_hello_request hello;
 	struct kr_arena arena;
@@ -62,7 +62,7 @@ static void free_greeting(struct greeting *greeting)
 /* ERR is told to the node, and its connection ends. */
 static void refuse(struct greeting *greeting, int err, const char *reason)
 {
-	struct kr_conn *conn = kr_stranger_take(greeting->stranger);
+	struct kr_conn *conn = kr_pending_conn_take(greeting->pending_conn);
 
 	if (conn) {
 		kr_log_warn("node %s (%s) refused: %s", greeting->hello.node_name ? greeting->hello.node_name : "?",
@@ -76,9 +76,9 @@ static void refuse(struct greeting *greeting, int err, const char *reason)
 static struct kr_session *resumable(const struct greeting *greeting)
 {
 	const struct kr_hello_request *hello = &greeting->hello;
-	struct kr_session *session = hello->session ? kr_session_find(greeting->stranger->server, hello->session) : NULL;
+	struct kr_session *session = hello->session ? kr_session_find(greeting->pending_conn->server, hello->session) : NULL;
 
-	if (!session || session->mute || memcmp(session->node_id, hello->node_id, 16) != 0)
+	if (!session || session->unresponsive || memcmp(session->node_id, hello->node_id, 16) != 0)
 		return NULL;
 	return kr_trust_same_owner(session->key, greeting->key) ? session : NULL;
 }
@@ -95,7 +95,7 @@ static void note_ring(struct kr_session *session, const struct kr_hello_request 
 static void welcome(struct greeting *greeting, struct kr_session *session, bool resumed)
 {
 	struct kr_server *server = session->server;
-	struct kr_conn *conn = kr_stranger_take(greeting->stranger);
+	struct kr_conn *conn = kr_pending_conn_take(greeting->pending_conn);
 	struct kr_hello_reply reply = {
 		.proto = KR_PROTO_VERSION, .may = KR_FEATURE_LOOKUPS | KR_FEATURE_BACKLOG | KR_FEATURE_BEHIND | KR_FEATURE_LIMITS, .session = session->id, .resumed = resumed, .node = session->node,
 		.instance = server->instance, .lease_ms = server->lease_ms,
@@ -115,7 +115,7 @@ static void welcome(struct greeting *greeting, struct kr_session *session, bool 
 	now(&reply.now);
 	note_ring(session, &greeting->hello, conn);
 	kr_key_put(session->key);
-	session->notes = greeting->hello.may & KR_FEATURE_NOTES;
+	session->notes = greeting->hello.may & KR_FEATURE_ATTR_CACHE;
 	session->own_names = greeting->hello.may & KR_FEATURE_OWN_NAMES;
 	session->hears_gone = greeting->hello.may & KR_FEATURE_GONE;
 	session->key = greeting->key; /* another one of the same owner, perhaps */
@@ -148,7 +148,7 @@ static int check_replay(const struct kr_session *other)
 /* 0; or why it cannot have a session, whatever it mounts. */
 static int check_trust(const struct greeting *greeting)
 {
-	struct kr_server *server = greeting->stranger->server;
+	struct kr_server *server = greeting->pending_conn->server;
 	const struct kr_session *other = kr_session_find_node_id(server, greeting->hello.node_id);
 	const struct kr_lapse lapse = kr_session_lapse(server, greeting->hello.node_id);
 
@@ -162,7 +162,7 @@ static int check_trust(const struct greeting *greeting)
 	if (!other && !kr_trust_is_owner(server, &lapse.owner, greeting->key))
 		return kr_fail(-EBUSY, "its local directory is that of a node which was lost, or has not come back yet, and which came with a key of "
 			"somebody else");
-	if (other && other->mute)
+	if (other && other->unresponsive)
 		return kr_fail(-EAGAIN, "it left a question unanswered: it has to be silent until its leases have ended");
 	return other && is_replay(greeting) && other != resumable(greeting) ? check_replay(other) : 0;
 }
@@ -171,7 +171,7 @@ static int check_trust(const struct greeting *greeting)
  * and who has a node key needs no more than one session to do all harm. */
 static int check_room(const struct greeting *greeting, const struct kr_session *old)
 {
-	struct kr_server *server = greeting->stranger->server;
+	struct kr_server *server = greeting->pending_conn->server;
 	const uint64_t most = server->options->user_sessions;
 	uint64_t here = 0, all = 0;
 	struct kr_session *session;
@@ -179,8 +179,8 @@ static int check_room(const struct greeting *greeting, const struct kr_session *
 
 	if (!greeting->key || greeting->key->owner.kind != KR_KEY_USER)
 		return 0;
-	if (greeting->stranger->conn)
-		kr_conn_peer_host(greeting->stranger->conn, host, sizeof(host));
+	if (greeting->pending_conn->conn)
+		kr_conn_peer_host(greeting->pending_conn->conn, host, sizeof(host));
 	KR_LIST_FOR_EACH(session, &server->sessions, link) {
 		if (session == old || !kr_trust_same_owner(session->key, greeting->key))
 			continue;
@@ -205,12 +205,12 @@ static bool inheritable(const struct kr_session *session)
 static void recorded(void *context, int err)
 {
 	struct greeting *greeting = context;
-	struct kr_server *server = greeting->stranger->server;
+	struct kr_server *server = greeting->pending_conn->server;
 	struct kr_session *old = kr_session_find_node_id(server, greeting->hello.node_id), *session;
 	bool inherits;
 
 	if (server->stopping) { /* kr_listen_stop has closed its connection: it asks the next instance */
-		kr_stranger_take(greeting->stranger);
+		kr_pending_conn_take(greeting->pending_conn);
 		free_greeting(greeting);
 		return;
 	}
@@ -267,7 +267,7 @@ static void walked(struct kr_job *job)
 	int err;
 
 	if (job->server->stopping) {
-		kr_stranger_take(greeting->stranger);
+		kr_pending_conn_take(greeting->pending_conn);
 		free_greeting(greeting);
 		return;
 	}
@@ -295,16 +295,16 @@ static void walked(struct kr_job *job)
 		recorded(greeting, 0);
 }
 
-void kr_hello_arrived(struct kr_stranger *stranger, const struct kr_frame *frame)
+void kr_hello_arrived(struct kr_pending_conn *pending_conn, const struct kr_frame *frame)
 {
 	struct greeting *greeting = kr_xcalloc(1, sizeof(*greeting));
 	const struct kr_hello_request *hello = &greeting->hello;
 	union kr_any_msg msg;
 	struct kr_session *session;
 
-	greeting->stranger = stranger;
-	greeting->key = stranger->auth.key ? kr_key_get(stranger->auth.key) : NULL;
-	kr_auth_mask_ring_key(&stranger->auth, greeting->mask);
+	greeting->pending_conn = pending_conn;
+	greeting->key = pending_conn->auth.key ? kr_key_get(pending_conn->auth.key) : NULL;
+	kr_auth_mask_ring_key(&pending_conn->auth, greeting->mask);
 	greeting->id = frame->header.id;
 	greeting->fields = kr_xmalloc(frame->header.fields_length + 1);
 	memcpy(greeting->fields, frame->fields, frame->header.fields_length);
@@ -328,9 +328,9 @@ void kr_hello_arrived(struct kr_stranger *stranger, const struct kr_frame *frame
 	session = resumable(greeting);
 	if (session)
 		session->heard_ns = kr_clock_ns(); /* it lives: not to be lost while its HELLO is worked on */
-	stranger->busy = true;
-	kr_conn_pause(stranger->conn);
-	kr_job_start(stranger->server, &greeting->job, walk, walked);
+	pending_conn->busy = true;
+	kr_conn_pause(pending_conn->conn);
+	kr_job_start(pending_conn->server, &greeting->job, walk, walked);
 }
 
 /* --- on a session ---------------------------------------------------------------------------------------------------- */
@@ -340,7 +340,7 @@ static void handle_ping(struct kr_request *request)
 	struct kr_session *session = request->session;
 
 	/* On this connection the node has received whatever we said long before it said this. */
-	kr_replies_prune(&session->replies, kr_clock_ns() - KEEP_REPLIES_MS * KR_NS_PER_MS);
+	kr_reply_cache_prune(&session->replies, kr_clock_ns() - KEEP_REPLIES_MS * KR_NS_PER_MS);
 	now(&request->reply.ping_reply.now);
 	kr_request_reply_job(request);
 }

@@ -4,8 +4,8 @@
 
 #include "server/session/listen.h"
 
-/* The first frame of a stranger is HELLO. */
-void kr_hello_arrived(struct kr_stranger *stranger, const struct kr_frame *frame);
+/* The first frame of a pending conn is HELLO. */
+void kr_hello_arrived(struct kr_pending_conn *pending_conn, const struct kr_frame *frame);
 /* PING, GOODBYE, CANCEL, RECLAIM_DONE. */
 void kr_hello_register(struct kr_server *server);
 

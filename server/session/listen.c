@@ -27,149 +27,149 @@ struct listener {
 struct kr_listen {
 	struct listener *listeners[LISTENERS_MAX];
 	size_t count;
-	struct kr_list strangers; /* oldest first */
+	struct kr_list pending_conns; /* oldest first */
 	size_t stranger_count;
 };
 
-/* --- strangers ------------------------------------------------------------------------------------------------------ */
+/* --- pending conns ------------------------------------------------------------------------------------------------------ */
 
-static void forget(struct kr_stranger *stranger)
+static void forget(struct kr_pending_conn *pending_conn)
 {
-	if (!kr_link_linked(&stranger->link))
+	if (!kr_link_linked(&pending_conn->link))
 		return;
-	kr_list_remove(&stranger->link);
-	stranger->server->listen->stranger_count--;
+	kr_list_remove(&pending_conn->link);
+	pending_conn->server->listen->stranger_count--;
 }
 
-static void free_stranger(struct kr_stranger *stranger)
+static void free_stranger(struct kr_pending_conn *pending_conn)
 {
-	kr_auth_fini(&stranger->auth);
-	kr_pair_fini(&stranger->pair);
-	free(stranger);
+	kr_auth_fini(&pending_conn->auth);
+	kr_pair_fini(&pending_conn->pair);
+	free(pending_conn);
 }
 
-struct kr_conn *kr_stranger_take(struct kr_stranger *stranger)
+struct kr_conn *kr_pending_conn_take(struct kr_pending_conn *pending_conn)
 {
-	struct kr_conn *conn = stranger->conn;
+	struct kr_conn *conn = pending_conn->conn;
 
-	forget(stranger);
+	forget(pending_conn);
 	if (conn) {
 		kr_conn_set_context(conn, NULL);
 		kr_conn_set_guest(conn, false);
 	}
-	free_stranger(stranger);
+	free_stranger(pending_conn);
 	return conn;
 }
 
-static void drop(struct kr_stranger *stranger, bool flush)
+static void drop(struct kr_pending_conn *pending_conn, bool flush)
 {
-	struct kr_conn *conn = stranger->conn;
+	struct kr_conn *conn = pending_conn->conn;
 
-	forget(stranger);
-	stranger->conn = NULL;
+	forget(pending_conn);
+	pending_conn->conn = NULL;
 	if (conn) {
 		kr_conn_set_context(conn, NULL);
 		kr_conn_close(conn, flush);
 	}
-	if (!stranger->busy)
-		free_stranger(stranger);
+	if (!pending_conn->busy)
+		free_stranger(pending_conn);
 }
 
-static void answer_status(struct kr_stranger *stranger, const struct kr_frame *frame)
+static void answer_status(struct kr_pending_conn *pending_conn, const struct kr_frame *frame)
 {
 	union kr_any_msg msg;
 	struct kr_arena arena = {0};
 
-	if (kr_conn_queued(stranger->conn) > KR_SESSION_QUEUE_MAX) {
-		kr_log_warn("%s asks for the status and does not take it: connection closed", kr_conn_peer(stranger->conn));
-		drop(stranger, false);
+	if (kr_conn_queued(pending_conn->conn) > KR_SESSION_QUEUE_MAX) {
+		kr_log_warn("%s asks for the status and does not take it: connection closed", kr_conn_peer(pending_conn->conn));
+		drop(pending_conn, false);
 		return;
 	}
 	if (kr_msg_decode(KR_MSG_STATUS, false, frame->fields, frame->header.fields_length, &msg, &arena))
-		kr_conn_reply(stranger->conn, KR_MSG_STATUS, frame->header.id, 0, -EPROTO, NULL, NULL, 0);
+		kr_conn_reply(pending_conn->conn, KR_MSG_STATUS, frame->header.id, 0, -EPROTO, NULL, NULL, 0);
 	else
-		kr_status_send(stranger->server, stranger->conn, frame->header.id, &msg.status_request);
+		kr_status_send(pending_conn->server, pending_conn->conn, frame->header.id, &msg.status_request);
 	kr_arena_fini(&arena);
-	stranger->since_ns = kr_clock_ns();
+	pending_conn->since_ns = kr_clock_ns();
 }
 
 /* It has not shown a key that it needs. */
-static void turn_away(struct kr_stranger *stranger, const struct kr_frame *frame, int err)
+static void turn_away(struct kr_pending_conn *pending_conn, const struct kr_frame *frame, int err)
 {
-	kr_log_warn("%s refused: %s", kr_conn_peer(stranger->conn), kr_fail_reason());
-	kr_conn_reply(stranger->conn, frame->header.type, frame->header.id, 0, err, NULL, NULL, 0);
-	drop(stranger, true);
+	kr_log_warn("%s refused: %s", kr_conn_peer(pending_conn->conn), kr_fail_reason());
+	kr_conn_reply(pending_conn->conn, frame->header.type, frame->header.id, 0, err, NULL, NULL, 0);
+	drop(pending_conn, true);
 }
 
 static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 {
-	struct kr_stranger *stranger = kr_conn_context(conn);
+	struct kr_pending_conn *pending_conn = kr_conn_context(conn);
 	const uint16_t type = frame->header.type;
 	int err;
 
-	if (!stranger || stranger->busy)
+	if (!pending_conn || pending_conn->busy)
 		return;
-	err = type == KR_MSG_HELLO || type == KR_MSG_STATUS ? kr_trust_admit(stranger) : 0;
+	err = type == KR_MSG_HELLO || type == KR_MSG_STATUS ? kr_trust_admit(pending_conn) : 0;
 	if (err) {
-		turn_away(stranger, frame, err);
+		turn_away(pending_conn, frame, err);
 		return;
 	}
 	switch (type) {
 	case KR_MSG_AUTH:
 	case KR_MSG_AUTH_PROVE:
-		if (!kr_trust_handshake(stranger, frame))
-			drop(stranger, true);
+		if (!kr_trust_handshake(pending_conn, frame))
+			drop(pending_conn, true);
 		return;
 	case KR_MSG_AUTH_MUNGE:
 	case KR_MSG_AUTH_MUNGE_PROVE:
-		if (!kr_trust_munge(stranger, frame))
-			drop(stranger, true);
+		if (!kr_trust_munge(pending_conn, frame))
+			drop(pending_conn, true);
 		return;
 	case KR_MSG_HELLO:
-		kr_hello_arrived(stranger, frame);
+		kr_hello_arrived(pending_conn, frame);
 		return;
 	case KR_MSG_HOP_HELLO:
-		if (!kr_data_hop_hello(stranger->server->data, stranger, frame))
-			drop(stranger, true);
+		if (!kr_data_hop_hello(pending_conn->server->data, pending_conn, frame))
+			drop(pending_conn, true);
 		return;
 	case KR_MSG_HOP_PROVE:
-		if (!kr_data_hop_prove(stranger->server->data, stranger, frame))
-			drop(stranger, true);
+		if (!kr_data_hop_prove(pending_conn->server->data, pending_conn, frame))
+			drop(pending_conn, true);
 		return;
 	case KR_MSG_STATUS:
-		answer_status(stranger, frame);
+		answer_status(pending_conn, frame);
 		return;
 	default:
 		kr_log_warn("%s began with something else than HELLO: connection closed", kr_conn_peer(conn));
 		if (!(frame->header.flags & (KR_FRAME_ONEWAY | KR_FRAME_REPLY)))
 			kr_conn_reply(conn, type, frame->header.id, 0, -EPROTO, NULL, NULL, 0);
-		drop(stranger, true);
+		drop(pending_conn, true);
 	}
 }
 
 static void on_closed(struct kr_conn *conn, int err, const char *reason)
 {
-	struct kr_stranger *stranger = kr_conn_context(conn);
+	struct kr_pending_conn *pending_conn = kr_conn_context(conn);
 
-	if (!stranger)
+	if (!pending_conn)
 		return;
 	if (err == -EBADMSG)
 		kr_log_warn("%s: %s: connection closed", kr_conn_peer(conn), reason);
-	forget(stranger);
-	stranger->conn = NULL;
-	if (!stranger->busy)
-		free_stranger(stranger);
+	forget(pending_conn);
+	pending_conn->conn = NULL;
+	if (!pending_conn->busy)
+		free_stranger(pending_conn);
 }
 
 static const struct kr_conn_handler handler = {on_frame, NULL, on_closed};
 
-static struct kr_stranger *oldest_stranger(struct kr_listen *listen)
+static struct kr_pending_conn *oldest_stranger(struct kr_listen *listen)
 {
-	struct kr_stranger *stranger;
+	struct kr_pending_conn *pending_conn;
 
-	KR_LIST_FOR_EACH(stranger, &listen->strangers, link) {
-		if (!stranger->busy)
-			return stranger;
+	KR_LIST_FOR_EACH(pending_conn, &listen->pending_conns, link) {
+		if (!pending_conn->busy)
+			return pending_conn;
 	}
 	return NULL;
 }
@@ -178,41 +178,41 @@ static void on_connection(uv_stream_t *stream, int status)
 {
 	struct listener *listener = stream->data;
 	struct kr_listen *listen = listener->server->listen;
-	struct kr_stranger *stranger, *oldest;
+	struct kr_pending_conn *pending_conn, *oldest;
 	char host[64];
 	int err;
 
 	if (status < 0)
 		return;
-	stranger = kr_xcalloc(1, sizeof(*stranger));
-	stranger->server = listener->server;
-	stranger->since_ns = kr_clock_ns();
-	err = kr_conn_accept(stream, &handler, stranger, &stranger->conn);
+	pending_conn = kr_xcalloc(1, sizeof(*pending_conn));
+	pending_conn->server = listener->server;
+	pending_conn->since_ns = kr_clock_ns();
+	err = kr_conn_accept(stream, &handler, pending_conn, &pending_conn->conn);
 	if (err) {
 		kr_log_warn("cannot accept a connection: %s", kr_fail_reason());
-		free(stranger);
+		free(pending_conn);
 		return;
 	}
-	kr_conn_set_guest(stranger->conn, true);
-	kr_list_append(&listen->strangers, &stranger->link);
-	kr_conn_peer_host(stranger->conn, host, sizeof(host));
+	kr_conn_set_guest(pending_conn->conn, true);
+	kr_list_append(&listen->pending_conns, &pending_conn->link);
+	kr_conn_peer_host(pending_conn->conn, host, sizeof(host));
 	if (!kr_networks_allow(&listener->server->options->allow, host)) {
 		listen->stranger_count++;
 		kr_log_warn("connection from %s refused: it is in no network that is allowed (--allow)", host);
-		drop(stranger, false);
+		drop(pending_conn, false);
 		return;
 	}
-	if (++listen->stranger_count > KR_SERVER_STRANGERS_MAX && (oldest = oldest_stranger(listen)))
+	if (++listen->stranger_count > KR_SERVER_PENDING_CONNS_MAX && (oldest = oldest_stranger(listen)))
 		drop(oldest, false);
 }
 
 void kr_listen_tick(struct kr_server *server, uint64_t now_ns)
 {
-	struct kr_stranger *stranger, *after;
+	struct kr_pending_conn *pending_conn, *after;
 
-	KR_LIST_FOR_EACH_SAFE(stranger, after, &server->listen->strangers, link) {
-		if (!stranger->busy && now_ns - stranger->since_ns > KR_STRANGER_MS * KR_NS_PER_MS)
-			drop(stranger, false);
+	KR_LIST_FOR_EACH_SAFE(pending_conn, after, &server->listen->pending_conns, link) {
+		if (!pending_conn->busy && now_ns - pending_conn->since_ns > KR_STRANGER_MS * KR_NS_PER_MS)
+			drop(pending_conn, false);
 	}
 }
 
@@ -308,7 +308,7 @@ static void log_addresses(const struct kr_server *server)
 void kr_listen_init(struct kr_server *server)
 {
 	server->listen = kr_xcalloc(1, sizeof(*server->listen));
-	kr_list_init(&server->listen->strangers);
+	kr_list_init(&server->listen->pending_conns);
 }
 
 int kr_listen_start(struct kr_server *server)
@@ -337,13 +337,13 @@ uint16_t kr_listen_port(const struct kr_server *server)
 void kr_listen_stop(struct kr_server *server)
 {
 	struct kr_listen *listen = server->listen;
-	struct kr_stranger *stranger, *after;
+	struct kr_pending_conn *pending_conn, *after;
 
 	for (size_t i = 0; i < listen->count; i++)
 		uv_close((uv_handle_t *)&listen->listeners[i]->tcp, free_listener);
 	listen->count = 0;
-	KR_LIST_FOR_EACH_SAFE(stranger, after, &listen->strangers, link)
-		drop(stranger, false);
+	KR_LIST_FOR_EACH_SAFE(pending_conn, after, &listen->pending_conns, link)
+		drop(pending_conn, false);
 }
 
 void kr_listen_fini(struct kr_server *server)

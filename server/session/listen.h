@@ -1,7 +1,7 @@
-/* Listening sockets, and connections that have not said yet what they are (strangers).
+/* Listening sockets, and connections that have not said yet what they are (pending conns).
  *
  * The first frame (after those of the handshake, see trust.h) decides: HELLO begins or resumes a session (hello.c), HOP_HELLO and HOP_PROVE a ring connection (data.h), STATUS is
- * answered; anything else ends the connection with one line in the log.  A stranger that says nothing is dropped.
+ * answered; anything else ends the connection with one line in the log.  A pending conn that says nothing is dropped.
  */
 #ifndef KR_SERVER_LISTEN_H
 #define KR_SERVER_LISTEN_H
@@ -12,7 +12,7 @@
 
 enum { KR_STRANGER_MS = 10000 };
 
-struct kr_stranger {
+struct kr_pending_conn {
 	struct kr_server *server;
 	struct kr_link link;
 	struct kr_conn *conn; /* NULL once it is closed */
@@ -21,19 +21,19 @@ struct kr_stranger {
 	struct kr_pair pair;  /* of a ring connection: see hop.h */
 	uint32_t hop_node;
 	uint64_t hop_session;
-	bool busy;            /* its HELLO is being worked on: who does that frees it (kr_stranger_free) */
+	bool busy;            /* its HELLO is being worked on: who does that frees it (kr_pending_conn_free) */
 };
 
 void kr_listen_init(struct kr_server *server);
 int kr_listen_start(struct kr_server *server);
 void kr_listen_stop(struct kr_server *server);
 void kr_listen_fini(struct kr_server *server);
-/* Drops strangers that have been silent for too long. */
+/* Drops pending conns that have been silent for too long. */
 void kr_listen_tick(struct kr_server *server, uint64_t now_ns);
 /* Port of the first listening socket (tests listen on port 0). */
 uint16_t kr_listen_port(const struct kr_server *server);
 
-/* Ends a stranger: hands its connection over to the caller (NULL if it has been closed meanwhile). */
-struct kr_conn *kr_stranger_take(struct kr_stranger *stranger);
+/* Ends a pending conn: hands its connection over to the caller (NULL if it has been closed meanwhile). */
+struct kr_conn *kr_pending_conn_take(struct kr_pending_conn *pending_conn);
 
 #endif

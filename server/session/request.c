@@ -8,9 +8,9 @@
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
-#include "server/session/behind.h"
-#include "server/recovery/once.h"
-#include "server/session/parked.h"
+#include "server/session/after_flush.h"
+#include "server/recovery/request_cache.h"
+#include "server/session/slow_requests.h"
 #include "server/daemon/server.h"
 #include "server/session/session.h"
 #include "server/session/trust.h"
@@ -51,15 +51,15 @@ static void free_request(struct kr_request *request)
 	struct kr_session *session = request->session;
 
 	assert(!request->in_pool && !kr_link_linked(&request->wait));
-	kr_parked_ended(request);
-	kr_behind_drop(request);
-	kr_notes_drop(request);
+	kr_slow_requests_ended(request);
+	kr_after_flush_drop(request);
+	kr_invalidation_drop(request);
 	kr_request_unhold(request);
 	all_bytes -= own_bytes(request);
 	kr_table_remove(&session->requests, &request->by_id);
 	if (request->state && request->free_state)
 		request->free_state(request->state);
-	kr_once_over(request);
+	kr_request_cache_over(request);
 	kr_arena_fini(&request->arena);
 	kr_buf_put(request->data);
 	free(request->fields);
@@ -73,7 +73,7 @@ static void run_in_pool(uv_work_t *work)
 {
 	struct kr_request *request = KR_CONTAINER_OF(work, struct kr_request, work);
 
-	kr_once_run(request);
+	kr_request_cache_run(request);
 }
 
 static void after_pool(uv_work_t *work, int status)
@@ -97,7 +97,7 @@ void kr_request_run(struct kr_request *request, void (*run)(struct kr_request *)
 	int err;
 
 	assert(!request->in_pool);
-	kr_once_begin(request);
+	kr_request_cache_begin(request);
 	request->cancel = NULL;
 	request->run = run;
 	request->done = done;
@@ -120,17 +120,17 @@ void kr_request_reply(struct kr_request *request, int err, const void *msg, cons
 	uint16_t flags;
 
 	assert(err <= 0);
-	kr_once_end(request, err);
-	flags = kr_notes_reply(request, err, msg);
+	kr_request_cache_end(request, err);
+	flags = kr_invalidation_reply(request, err, msg);
 	if (!session->dead) {
 		if (keep)
-			kr_replies_keep(&session->replies, kr_clock_ns(), request->id, request->type, err, msg);
+			kr_reply_cache_keep(&session->replies, kr_clock_ns(), request->id, request->type, err, msg);
 		if (session->conn)
 			kr_conn_reply(session->conn, request->type, request->id, flags, err, msg, slices, count);
 	}
 	request->server->requests_served++;
 	kr_session_get(session);
-	kr_behind_answered(request, err);
+	kr_after_flush_answered(request, err);
 	free_request(request);
 	kr_session_pressure(session);
 	kr_session_put(session);
@@ -160,7 +160,7 @@ void kr_request_withdraw(struct kr_request *request, bool ended)
 	void (*cancel)(struct kr_request *) = request->cancel;
 
 	if (!cancel && ended)
-		kr_once_outlives(request);
+		kr_request_cache_outlives(request);
 	if (!cancel && ended && request->hurry)
 		hurry(request);
 	if (!cancel)
@@ -243,7 +243,7 @@ static bool is_outside(uint16_t type)
 static bool maybe_done(struct kr_session *session, const struct kr_frame_header *header)
 {
 	if (header->flags & KR_FRAME_RESEND)
-		return session->heir && header->id < session->fresh_id;
+		return session->successor && header->id < session->fresh_id;
 	if (!is_outside(header->type) && header->id < session->fresh_id)
 		session->fresh_id = header->id;
 	return false;
@@ -257,11 +257,11 @@ static bool repetition(struct kr_session *session, const struct kr_frame_header 
 		return false;
 	if (find(session, header->id))
 		return true; /* still at it: its reply goes to the new connection */
-	kept = kr_replies_find(&session->replies, header->id);
+	kept = kr_reply_cache_find(&session->replies, header->id);
 	if (!kept)
 		return false;
 	repeat_reply(session, kept);
-	kr_replies_again(&session->replies, kr_clock_ns(), header->id);
+	kr_reply_cache_again(&session->replies, kr_clock_ns(), header->id);
 	return true;
 }
 
@@ -285,13 +285,13 @@ void kr_request_wait_for_grace(struct kr_request *request)
 
 void kr_request_handle(struct kr_request *request)
 {
-	if (!request->maybe_done || !kr_once_settled(request))
+	if (!request->maybe_done || !kr_request_cache_settled(request))
 		request->server->handlers[request->type].handle(request);
 }
 
 static void note_and_handle(struct kr_request *request)
 {
-	kr_notes_wait(request, kr_request_handle);
+	kr_invalidation_wait(request, kr_request_handle);
 }
 
 void kr_request_dispatch(struct kr_request *request)
@@ -302,7 +302,7 @@ void kr_request_dispatch(struct kr_request *request)
 		kr_request_wait_for_grace(request);
 		return;
 	}
-	kr_behind_wait(request, note_and_handle);
+	kr_after_flush_wait(request, note_and_handle);
 }
 
 void kr_request_arrived(struct kr_session *session, const struct kr_frame *frame)
@@ -331,7 +331,7 @@ void kr_request_arrived(struct kr_session *session, const struct kr_frame *frame
 		kr_request_reply(request, -EPROTO, NULL, NULL, 0);
 		return;
 	}
-	kr_behind_arrived(request);
+	kr_after_flush_arrived(request);
 	err = kr_trust_restrict(session, request->type, &request->msg);
 	if (err) {
 		kr_log_debug("node %s: %s refused: %s", session->name, kr_msg_name(request->type), kr_fail_reason());

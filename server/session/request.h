@@ -17,8 +17,8 @@
 #include "common/base/list.h"
 #include "common/rpc/msg.h"
 #include "common/base/table.h"
-#include "server/leases/notes.h"
-#include "server/export/turn.h"
+#include "server/leases/invalidation.h"
+#include "server/export/intent.h"
 
 struct kr_server;
 struct kr_session;
@@ -30,20 +30,20 @@ struct kr_request {
 	struct kr_link of_all;         /* kr_server.unanswered */
 	uint64_t arrived_ns;
 	uint64_t connection;           /* session->connections when it came: on another one the node need not know of it any more */
-	bool said;                     /* of parked.c: the log says that it waits for long */
+	bool said;                     /* of slow_requests.c: the log says that it waits for long */
 	uint16_t type;
 	bool maybe_done;               /* resent from an earlier session: it may have been executed */
-	bool again;                    /* resent from an earlier session, whatever is known of it (once.c) */
+	bool again;                    /* resent from an earlier session, whatever is known of it (request_cache.c) */
 	uint64_t made;                 /* hash of what it made then, as far as that is remembered; 0 */
-	bool remembered;               /* in executed.h, and what of it since kr_once_end: */
+	bool remembered;               /* in executed.h, and what of it since kr_request_cache_end: */
 	bool executed;
 	int executed_err;
-	struct kr_turn turn;           /* of its change of names (once.c) */
+	struct kr_intent turn;           /* of its change of names (request_cache.c) */
 	bool had_turn;                 /* in a former instance, which ended in it */
 	uint64_t executed_value;
 	bool outlives;                 /* its session has ended before it: in kr_server.outliving, by ... */
 	struct kr_table_link by_key;
-	struct kr_list repetitions;    /* `wait` of those that the node's next sessions have sent meanwhile (once.h) */
+	struct kr_list repetitions;    /* `wait` of those that the node's next sessions have sent meanwhile (request_cache.h) */
 	bool in_pool;
 	uint64_t id;
 	union kr_any_msg msg;          /* decoded; strings borrow from `fields` and `arena` */
@@ -61,7 +61,7 @@ struct kr_request {
 	 * without them (that is cleared before). NULL: it does not wait so. */
 	void (*hurry)(struct kr_request *request);
 
-	struct kr_list behind;         /* of a FLUSH: `wait` of what came behind it (behind.c), and ... */
+	struct kr_list behind;         /* of a FLUSH: `wait` of what came behind it (after_flush.c), and ... */
 	struct kr_link of_flushes;     /* ... kr_session.flushes */
 	void (*after_flush)(struct kr_request *request); /* of what waits there */
 
@@ -73,13 +73,13 @@ struct kr_request {
 	union kr_any_msg reply;        /* filled by the job */
 	void *state;                   /* the handler's own, freed by `free_state` (may be NULL) with the request */
 	void (*free_state)(void *state);
-	void *job_state;               /* of attrs.c, while kr_attrs_get is under way, and of shorter.c */
+	void *job_state;               /* of attrs.c, while kr_attrs_get is under way, and of shrink_notice.c */
 	bool committed;                /* it has had an effect: it cannot be withdrawn any more */
 	bool folds;                    /* the names that it has changed are others as well */
-	bool syncs_cut;                /* of cuts.c */
-	bool shorter;                  /* of shorter.c: it makes its file shorter */
+	bool syncs_cut;                /* of truncate_barrier.c */
+	bool shorter;                  /* of shrink_notice.c: it makes its file shorter */
 	bool bare;                     /* what is answered is a file without extended attributes */
-	struct kr_note_change change;  /* of notes.c */
+	struct kr_invalidation_set change;  /* of invalidation.c */
 };
 
 /* RUN in a pool thread: may read msg and data, writes err, reply, what `state` points to and what it finds out of the change

@@ -10,11 +10,11 @@
 
 #include "common/base/log.h"
 #include "server/flush/data.h"
-#include "server/leases/files.h"
+#include "server/leases/file_table.h"
 #include "server/recovery/grace.h"
 #include "server/leases/leases.h"
 #include "server/leases/locks.h"
-#include "server/names/opens.h"
+#include "server/names/open.h"
 #include "server/session/request.h"
 #include "server/daemon/server.h"
 #include "server/recovery/state.h"
@@ -77,7 +77,7 @@ void kr_session_put(struct kr_session *session)
 	free(session->ring);
 	kr_key_put(session->key);
 	free(session->groups);
-	kr_grants_fini(&session->grants);
+	kr_open_rights_fini(&session->grants);
 	free(session);
 }
 
@@ -124,7 +124,7 @@ struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hell
 	session->ring = kr_xstrdup(hello->ring);
 	randombytes_buf(session->ring_key, sizeof(session->ring_key));
 	session->reclaiming = true;
-	session->heir = hello->session != 0;
+	session->successor = hello->session != 0;
 	session->lapse = kr_session_lapse(server, session->node_id);
 	session->replay = session->unjudged = hello->flags & KR_HELLO_REPLAY;
 	if (session->replay && session->lapse.kind == KR_LAPSE_NONE)
@@ -134,7 +134,7 @@ struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hell
 	session->heard_ns = session->begun_ns = kr_clock_ns();
 	kr_table_init(&session->requests);
 	kr_list_init(&session->flushes);
-	kr_replies_init(&session->replies);
+	kr_reply_cache_init(&session->replies);
 	kr_list_init(&session->asks);
 	kr_table_init(&session->asks_by_id);
 	kr_list_init(&session->stray_asks);
@@ -167,7 +167,7 @@ static void on_drain(struct kr_conn *conn)
 
 	if (!session)
 		return;
-	kr_asks_drained(session);
+	kr_callbacks_drained(session);
 	kr_session_pressure(session);
 }
 
@@ -195,7 +195,7 @@ static void detach(struct kr_session *session)
 
 	if (!conn)
 		return;
-	kr_asks_forget(session);
+	kr_callbacks_forget(session);
 	session->conn = NULL;
 	session->paused_running = session->paused_queue = false;
 	kr_conn_set_context(conn, NULL);
@@ -215,7 +215,7 @@ void kr_session_attach(struct kr_session *session, struct kr_conn *conn)
 	session->heard_ns = kr_clock_ns();
 	kr_conn_set_handler(conn, &handler);
 	kr_conn_set_context(conn, session);
-	kr_asks_connected(session);
+	kr_callbacks_connected(session);
 	kr_session_pressure(session);
 }
 
@@ -228,7 +228,7 @@ void kr_session_reclaimed(struct kr_session *session)
 		return;
 	session->inheriting = false;
 	kr_leases_disclaim(session);
-	kr_asks_inherited(session);
+	kr_callbacks_inherited(session);
 }
 
 static void set_pause(struct kr_session *session, bool *paused, bool wanted)
@@ -297,7 +297,7 @@ static void withdraw_all(struct kr_session *session)
 }
 
 /* What a node has open when the server stops stays held: it will reclaim it from the next instance. */
-static void leave_files(struct kr_session *session, struct kr_session *heir, bool release)
+static void leave_files(struct kr_session *session, struct kr_session *successor, bool release)
 {
 	struct kr_link *link;
 
@@ -307,8 +307,8 @@ static void leave_files(struct kr_session *session, struct kr_session *heir, boo
 
 		kr_list_remove(&attachment->of_file);
 		session->files--;
-		if (heir)
-			kr_attachment_inherit(attachment, heir);
+		if (successor)
+			kr_attachment_inherit(attachment, successor);
 		else
 			kr_lease_table_expire(&file->leases, session->node);
 		if (release)
@@ -355,7 +355,7 @@ static void note_lapse(struct kr_session *session, enum kr_session_end why)
 	kr_lapses_note(&session->server->lapses, session->node_id, &lapse);
 }
 
-static void end(struct kr_session *session, enum kr_session_end why, struct kr_session *heir)
+static void end(struct kr_session *session, enum kr_session_end why, struct kr_session *successor)
 {
 	struct kr_server *server = session->server;
 	struct kr_conn *conn = session->conn;
@@ -367,17 +367,17 @@ static void end(struct kr_session *session, enum kr_session_end why, struct kr_s
 	kr_list_remove(&session->link);
 	kr_table_remove(&server->sessions_by_id, &session->by_id);
 	server->session_count--;
-	if (why != KR_SESSION_STOPPED && !heir)
+	if (why != KR_SESSION_STOPPED && !successor)
 		note_lapse(session, why);
 	detach(session);
 	if (conn)
 		kr_conn_close(conn, why == KR_SESSION_LEFT);
 	withdraw_all(session);
-	kr_asks_fail(session);
+	kr_callbacks_fail(session);
 	kr_data_session_lost(server->data, session);
 	kr_locks_session_ended(session);
-	leave_files(session, heir, why != KR_SESSION_STOPPED);
-	kr_replies_fini(&session->replies);
+	leave_files(session, successor, why != KR_SESSION_STOPPED);
+	kr_reply_cache_fini(&session->replies);
 	server->sessions_lost += why == KR_SESSION_LOST;
 	if (why == KR_SESSION_LOST || why == KR_SESSION_LEFT) {
 		if (session->recorded || session->recording)
@@ -402,14 +402,14 @@ static void await_replays(const struct kr_session *session)
 		kr_grace_await(&session->server->grace, session->node_id, session->key ? &session->key->owner : &unknown);
 }
 
-void kr_session_replace(struct kr_session *session, struct kr_session *heir)
+void kr_session_replace(struct kr_session *session, struct kr_session *successor)
 {
 	await_replays(session);
-	heir->inheriting = true;
-	heir->inheriting_ns = session->inheriting ? session->inheriting_ns : kr_clock_ns();
-	heir->lapse.kind = KR_LAPSE_NONE;
-	heir->recorded = true;
-	end(session, KR_SESSION_REPLACED, heir);
+	successor->inheriting = true;
+	successor->inheriting_ns = session->inheriting ? session->inheriting_ns : kr_clock_ns();
+	successor->lapse.kind = KR_LAPSE_NONE;
+	successor->recorded = true;
+	end(session, KR_SESSION_REPLACED, successor);
 }
 
 /* --- its node's record ---------------------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* Sessions: what the server knows about one connected (or briefly disconnected) node.
  *
  * A session outlives its connection for the lease time.  While it lives every request of its node is answered exactly
- * once, over whatever connection it has then, and every request to the node (asks.h) is answered by the node or
+ * once, over whatever connection it has then, and every request to the node (callbacks.h) is answered by the node or
  * fails when the session ends.  Loop thread only.
  */
 #ifndef KR_SERVER_SESSION_H
@@ -11,10 +11,10 @@
 #include "common/auth/key.h"
 #include "common/base/list.h"
 #include "common/base/table.h"
-#include "server/session/asks.h"
-#include "server/names/grants.h"
+#include "server/session/callbacks.h"
+#include "server/names/open_rights.h"
 #include "server/recovery/lapses.h"
-#include "server/session/replies.h"
+#include "server/session/reply_cache.h"
 
 struct kr_request;
 struct kr_server;
@@ -57,7 +57,7 @@ struct kr_session {
 	struct kr_conn *conn;          /* NULL while disconnected */
 	struct kr_key *key;            /* reference: of the one that opened it; NULL on a server without keys */
 	uint32_t *groups, group_count; /* of a user key: what it may have, see trust.h */
-	bool mute;                     /* it left a question unanswered: nothing of it is heard until it is lost */
+	bool unresponsive;                     /* it left a question unanswered: nothing of it is heard until it is lost */
 	bool dead;                     /* ended: only references keep it */
 	bool reclaiming;               /* between a HELLO that was not resumed and RECLAIM_DONE */
 	uint64_t begun_ns;             /* when it began */
@@ -77,11 +77,11 @@ struct kr_session {
 	uint64_t sent_bytes;           /* at the latest tick: a peer that takes bytes is alive */
 	uint64_t patient_ns;           /* no question counts as waiting since before */
 	uint64_t patient_bytes;        /* sent by then on this connection */
-	bool notes;                    /* the node takes notes, and obeys FORGET */
+	bool notes;                    /* the node takes notes, and obeys INVALIDATE */
 	uint64_t connections;          /* that it has had */
 	bool own_names;                /* forgets by itself what its requests change of the directories that they name */
 	bool hears_gone;               /* wants to hear with RECALL that a file is gone */
-	bool heir;                     /* its node had another session before, which may have executed what is resent */
+	bool successor;                     /* its node had another session before, which may have executed what is resent */
 	uint64_t fresh_id;             /* the first new request's id on this session: smaller ones were sent to the former */
 	struct kr_table requests;      /* unanswered, by id */
 	struct kr_list flushes;        /* of these, the FLUSHes, as they came */
@@ -90,13 +90,13 @@ struct kr_session {
 	size_t running;                /* of these, in the pool */
 	size_t held;                   /* bytes of these, but for replays */
 	bool paused_running, paused_queue; /* running or held; queued */
-	struct kr_replies replies;     /* kept for RESENDs */
+	struct kr_reply_cache replies;     /* kept for RESENDs */
 	struct kr_list asks;           /* unanswered requests to the node, oldest first */
 	struct kr_table asks_by_id;
 	uint64_t last_ask;
 	bool withheld;                 /* the latest of them are not sent: too much is queued before them */
 	bool owing;                    /* one of them may be of before the session */
-	struct kr_grants grants;       /* of a confined session */
+	struct kr_open_rights grants;       /* of a confined session */
 	uint64_t conflict_turn;        /* of its latest CONFLICT: kr_server.conflict_turn */
 	struct kr_list stagings;       /* its STAGEs that wait for their turn ... */
 	size_t brings;                 /* ... what is asked of nodes for the others ... */
@@ -134,9 +134,9 @@ enum kr_session_end {
 	KR_SESSION_STOPPED,  /* the server stops: the node will come back to the next instance */
 };
 void kr_session_end(struct kr_session *session, enum kr_session_end why);
-/* Ends it because its node, started anew, has begun HEIR, which inherits its WRITE leases until RECLAIM_DONE: what a killed
+/* Ends it because its node, started anew, has begun SUCCESSOR, which inherits its WRITE leases until RECLAIM_DONE: what a killed
  * daemon left in its journal is flushed before anybody reads past it. */
-void kr_session_replace(struct kr_session *session, struct kr_session *heir);
+void kr_session_replace(struct kr_session *session, struct kr_session *successor);
 /* Whether all sessions and ring connections together hold much memory, so that each gets less. */
 bool kr_session_memory_tight(void);
 /* Re-evaluates whether the connection should be paused. */

@@ -112,23 +112,23 @@ void kr_trust_reload(struct kr_server *server)
 
 /* --- handshake ------------------------------------------------------------------------------------------------------- */
 
-static int challenge(struct kr_stranger *stranger, const struct kr_auth_request *request, struct kr_auth_reply *ret_reply)
+static int challenge(struct kr_pending_conn *pending_conn, const struct kr_auth_request *request, struct kr_auth_reply *ret_reply)
 {
 	uint64_t ns = kr_clock_real_ns();
 	const struct kr_time now = {.sec = (int64_t)(ns / KR_NS_PER_S), .nsec = (uint32_t)(ns % KR_NS_PER_S)};
 	struct kr_fresh fresh;
 	int err;
 
-	if (!stranger->server->keyring)
+	if (!pending_conn->server->keyring)
 		return kr_fail(-EOPNOTSUPP, "it has a key, and we have none (--key FILE)");
 	kr_fresh_make(&fresh);
-	err = kr_auth_server_challenge(&stranger->auth, stranger->server->keyring, kr_trust_security(stranger->server), request, &fresh,
+	err = kr_auth_server_challenge(&pending_conn->auth, pending_conn->server->keyring, kr_trust_security(pending_conn->server), request, &fresh,
 		now, ret_reply);
 	sodium_memzero(&fresh, sizeof(fresh));
 	return err;
 }
 
-/* Whether a stranger of another version of the protocol speaks: AUTH begins with the range in all of them. */
+/* Whether a pending conn of another version of the protocol speaks: AUTH begins with the range in all of them. */
 static int cannot_decode(uint16_t type, const struct kr_frame *frame)
 {
 	struct kr_reader r;
@@ -142,7 +142,7 @@ static int cannot_decode(uint16_t type, const struct kr_frame *frame)
 	return kr_fail(-EPROTO, "its %s cannot be decoded", kr_msg_name(type));
 }
 
-bool kr_trust_handshake(struct kr_stranger *stranger, const struct kr_frame *frame)
+bool kr_trust_handshake(struct kr_pending_conn *pending_conn, const struct kr_frame *frame)
 {
 	const uint16_t type = frame->header.type;
 	struct kr_seal_keys keys = {.security = KR_SECURITY_AUTH};
@@ -156,24 +156,24 @@ bool kr_trust_handshake(struct kr_stranger *stranger, const struct kr_frame *fra
 	if (kr_msg_decode(type, false, frame->fields, frame->header.fields_length, &msg, &arena))
 		err = cannot_decode(type, frame);
 	else if (type == KR_MSG_AUTH)
-		err = challenge(stranger, &msg.auth_request, &reply);
+		err = challenge(pending_conn, &msg.auth_request, &reply);
 	else
-		err = kr_auth_server_verify(&stranger->auth, &msg.auth_prove_request, &keys);
+		err = kr_auth_server_verify(&pending_conn->auth, &msg.auth_prove_request, &keys);
 	kr_arena_fini(&arena);
 	if (err)
-		kr_log_warn("%s refused: %s", kr_conn_peer(stranger->conn), kr_fail_reason());
-	kr_conn_reply(stranger->conn, type, frame->header.id, 0, err, err || type != KR_MSG_AUTH ? NULL : &reply, NULL, 0);
+		kr_log_warn("%s refused: %s", kr_conn_peer(pending_conn->conn), kr_fail_reason());
+	kr_conn_reply(pending_conn->conn, type, frame->header.id, 0, err, err || type != KR_MSG_AUTH ? NULL : &reply, NULL, 0);
 	if (!err && type == KR_MSG_AUTH_PROVE) /* the reply is the last thing in clear */
-		kr_conn_seal(stranger->conn, &keys);
+		kr_conn_seal(pending_conn->conn, &keys);
 	sodium_memzero(&keys, sizeof(keys));
 	return err == 0;
 }
 
-int kr_trust_admit(const struct kr_stranger *stranger)
+int kr_trust_admit(const struct kr_pending_conn *pending_conn)
 {
-	const struct kr_key *key = stranger->auth.state == KR_AUTH_DONE ? stranger->auth.key : NULL;
+	const struct kr_key *key = pending_conn->auth.state == KR_AUTH_DONE ? pending_conn->auth.key : NULL;
 
-	if (kr_trust_accepts(stranger->server, key))
+	if (kr_trust_accepts(pending_conn->server, key))
 		return 0;
 	return kr_fail(-ENOKEY, "%s", key ? "its key is not accepted any more" :
 		"it has shown no key (kairanfs -o key=FILE or -o munge, kairan status --key FILE)");

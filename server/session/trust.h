@@ -21,10 +21,10 @@ bool kr_trusts_anybody(const struct kr_server *server);
 /* The least security of connections (--security); auth where everybody is let in. */
 enum kr_security kr_trust_security(const struct kr_server *server);
 
-/* AUTH or AUTH_PROVE of a stranger. False: it has been refused, and is to be dropped. */
-bool kr_trust_handshake(struct kr_stranger *stranger, const struct kr_frame *frame);
-/* 0: the stranger may go on; -ENOKEY with a reason. */
-int kr_trust_admit(const struct kr_stranger *stranger);
+/* AUTH or AUTH_PROVE of a pending conn. False: it has been refused, and is to be dropped. */
+bool kr_trust_handshake(struct kr_pending_conn *pending_conn, const struct kr_frame *frame);
+/* 0: the pending conn may go on; -ENOKEY with a reason. */
+int kr_trust_admit(const struct kr_pending_conn *pending_conn);
 /* Whether KEY (NULL: none) still lets one in. */
 bool kr_trust_accepts(const struct kr_server *server, const struct kr_key *key);
 
@@ -38,7 +38,7 @@ int kr_trust_find_groups(const struct kr_server *server, const struct kr_key *ke
 /* A decoded request: 0, its CRED made what the session's key allows; or -EPERM. */
 int kr_trust_restrict(struct kr_session *session, uint16_t type, void *msg);
 /* Whether the session's node is somebody who cannot act as any user: a user key's, or any where identities are squashed.
- * Only such sessions have their use of file data checked (grants.h). */
+ * Only such sessions have their use of file data checked (open_rights.h). */
 bool kr_trust_confined(const struct kr_session *session);
 /* Whether the session came with a user key: it is kept out of rings, where nodes trust each other. */
 bool kr_trust_is_user(const struct kr_session *session);

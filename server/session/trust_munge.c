@@ -15,10 +15,10 @@
 /* A credential on its way through the pool. */
 struct proof {
 	struct kr_job job;
-	struct kr_stranger *stranger;
+	struct kr_pending_conn *pending_conn;
 	uint64_t id;
 	char *credential;      /* the client's, then ours */
-	struct kr_auth auth;   /* the stranger's, who waits */
+	struct kr_auth auth;   /* the pending conn's, who waits */
 	struct kr_seal_keys keys;
 	int err;
 	char reason[256];
@@ -66,7 +66,7 @@ static void run(struct kr_job *job)
 
 static void refused(struct proof *proof)
 {
-	struct kr_conn *conn = kr_stranger_take(proof->stranger);
+	struct kr_conn *conn = kr_pending_conn_take(proof->pending_conn);
 
 	if (conn) {
 		kr_log_warn("%s refused: %s", kr_conn_peer(conn), proof->reason);
@@ -78,39 +78,39 @@ static void refused(struct proof *proof)
 static void done(struct kr_job *job)
 {
 	struct proof *proof = KR_CONTAINER_OF(job, struct proof, job);
-	struct kr_stranger *stranger = proof->stranger;
+	struct kr_pending_conn *pending_conn = proof->pending_conn;
 	struct kr_auth_munge_prove_reply reply = {.credential = proof->credential};
 
-	if (job->server->stopping || !stranger->conn) {
-		kr_stranger_take(stranger);
+	if (job->server->stopping || !pending_conn->conn) {
+		kr_pending_conn_take(pending_conn);
 	} else if (proof->err) {
 		refused(proof);
 	} else {
-		stranger->auth = proof->auth; /* it moves, with its key */
+		pending_conn->auth = proof->auth; /* it moves, with its key */
 		proof->auth = (struct kr_auth){0};
-		stranger->busy = false;
-		kr_conn_reply(stranger->conn, KR_MSG_AUTH_MUNGE_PROVE, proof->id, 0, 0, &reply, NULL, 0);
-		kr_conn_seal(stranger->conn, &proof->keys); /* the reply was the last thing in clear */
-		kr_conn_resume(stranger->conn);
+		pending_conn->busy = false;
+		kr_conn_reply(pending_conn->conn, KR_MSG_AUTH_MUNGE_PROVE, proof->id, 0, 0, &reply, NULL, 0);
+		kr_conn_seal(pending_conn->conn, &proof->keys); /* the reply was the last thing in clear */
+		kr_conn_resume(pending_conn->conn);
 	}
 	free_proof(proof);
 }
 
-static void start_proof(struct kr_stranger *stranger, uint64_t id, const char *credential)
+static void start_proof(struct kr_pending_conn *pending_conn, uint64_t id, const char *credential)
 {
 	struct proof *proof = kr_xcalloc(1, sizeof(*proof));
 
-	proof->stranger = stranger;
+	proof->pending_conn = pending_conn;
 	proof->id = id;
 	proof->credential = kr_xstrdup(credential);
-	proof->auth = stranger->auth;
-	kr_auth_init(&stranger->auth);
-	stranger->busy = true;
-	kr_conn_pause(stranger->conn);
-	kr_job_start(stranger->server, &proof->job, run, done);
+	proof->auth = pending_conn->auth;
+	kr_auth_init(&pending_conn->auth);
+	pending_conn->busy = true;
+	kr_conn_pause(pending_conn->conn);
+	kr_job_start(pending_conn->server, &proof->job, run, done);
 }
 
-static int challenge(struct kr_stranger *stranger, const struct kr_auth_munge_request *request, struct kr_auth_munge_reply *ret_reply)
+static int challenge(struct kr_pending_conn *pending_conn, const struct kr_auth_munge_request *request, struct kr_auth_munge_reply *ret_reply)
 {
 	const uint64_t ns = kr_clock_real_ns();
 	const struct kr_time now = {.sec = (int64_t)(ns / KR_NS_PER_S), .nsec = (uint32_t)(ns % KR_NS_PER_S)};
@@ -118,12 +118,12 @@ static int challenge(struct kr_stranger *stranger, const struct kr_auth_munge_re
 	int err;
 
 	kr_fresh_make(&fresh);
-	err = kr_auth_munge_challenge(&stranger->auth, kr_trust_security(stranger->server), request, &fresh, now, ret_reply);
+	err = kr_auth_munge_challenge(&pending_conn->auth, kr_trust_security(pending_conn->server), request, &fresh, now, ret_reply);
 	sodium_memzero(&fresh, sizeof(fresh));
 	return err;
 }
 
-bool kr_trust_munge(struct kr_stranger *stranger, const struct kr_frame *frame)
+bool kr_trust_munge(struct kr_pending_conn *pending_conn, const struct kr_frame *frame)
 {
 	const uint16_t type = frame->header.type;
 	struct kr_auth_munge_reply reply;
@@ -134,25 +134,25 @@ bool kr_trust_munge(struct kr_stranger *stranger, const struct kr_frame *frame)
 
 	if (frame->header.flags & (KR_FRAME_ONEWAY | KR_FRAME_REPLY))
 		return false;
-	if (!stranger->server->options->munge)
+	if (!pending_conn->server->options->munge)
 		err = kr_fail(-EOPNOTSUPP, "it comes with MUNGE, which we do not do (--munge)");
 	else if (kr_msg_decode(type, false, frame->fields, frame->header.fields_length, &msg, &arena))
 		err = kr_fail(-EPROTO, "its %s cannot be decoded", kr_msg_name(type));
 	else if (type == KR_MSG_AUTH_MUNGE)
-		err = challenge(stranger, &msg.auth_munge_request, &reply);
-	else if (stranger->auth.state != KR_AUTH_CHALLENGED || stranger->auth.key)
+		err = challenge(pending_conn, &msg.auth_munge_request, &reply);
+	else if (pending_conn->auth.state != KR_AUTH_CHALLENGED || pending_conn->auth.key)
 		err = kr_fail(-EPROTO, "a message of the handshake came out of turn");
 	else
 		err = 0;
 	if (!err && type == KR_MSG_AUTH_MUNGE_PROVE) {
-		start_proof(stranger, frame->header.id, msg.auth_munge_prove_request.credential);
+		start_proof(pending_conn, frame->header.id, msg.auth_munge_prove_request.credential);
 		answered = true;
 	}
 	kr_arena_fini(&arena);
 	if (answered)
 		return true;
 	if (err)
-		kr_log_warn("%s refused: %s", kr_conn_peer(stranger->conn), kr_fail_reason());
-	kr_conn_reply(stranger->conn, type, frame->header.id, 0, err, err ? NULL : &reply, NULL, 0);
+		kr_log_warn("%s refused: %s", kr_conn_peer(pending_conn->conn), kr_fail_reason());
+	kr_conn_reply(pending_conn->conn, type, frame->header.id, 0, err, err ? NULL : &reply, NULL, 0);
 	return err == 0;
 }

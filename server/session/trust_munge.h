@@ -5,7 +5,7 @@
 
 #include "server/session/listen.h"
 
-/* AUTH_MUNGE or AUTH_MUNGE_PROVE of a stranger. False: it has been refused, and is to be dropped. */
-bool kr_trust_munge(struct kr_stranger *stranger, const struct kr_frame *frame);
+/* AUTH_MUNGE or AUTH_MUNGE_PROVE of a pending conn. False: it has been refused, and is to be dropped. */
+bool kr_trust_munge(struct kr_pending_conn *pending_conn, const struct kr_frame *frame);
 
 #endif

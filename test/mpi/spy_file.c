@@ -76,7 +76,7 @@ static void note(int fd, bool writing, uint64_t offset, uint64_t length)
 	count(writing ? &seen.writes : &seen.reads, false, writing ? seen.written : seen.read, &(struct kr_batch_extent){offset, length}, 1);
 }
 
-// Whether it is a packet for the mount's door.
+// Whether it is a packet for the mount's batch file.
 static bool note_batch(int fd, const void *packet, size_t length)
 {
 	const struct kr_batch_head *head = packet;

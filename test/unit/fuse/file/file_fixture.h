@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "fuse/file/file.h"
-#include "fuse/names/inode.h"
+#include "fuse/names/inode_table.h"
 #include "fuse/ops/notify.h"
 #include "fuse/ops/op_file.h"
 #include "fuse/readcache/stage.h"
@@ -123,12 +123,12 @@ uint64_t kr_inode_find(struct kr_inodes *inodes, const struct kr_fid *fid)
 	(void)inodes, (void)fid;
 	return 42;
 }
-bool kr_inode_cut_size(struct kr_inodes *inodes, const struct kr_fid *fid)
+bool kr_inode_truncated(struct kr_inodes *inodes, const struct kr_fid *fid)
 {
 	(void)inodes, (void)fid;
 	return true;
 }
-void kr_inode_await_tellers(struct kr_inodes *inodes, const struct kr_fid *fid)
+void kr_inode_await_notifiers(struct kr_inodes *inodes, const struct kr_fid *fid)
 {
 	(void)inodes, (void)fid;
 }
@@ -264,7 +264,7 @@ static inline void look(struct kr_file_waiter *base)
 
 	waiter->err = kr_file_lease_error(waiter->file);
 	pthread_mutex_lock(&waiter->file->lock);
-	waiter->done = waiter->err || kr_holder_enter(&waiter->file->holder, waiter->kinds);
+	waiter->done = waiter->err || kr_lease_state_enter(&waiter->file->holder, waiter->kinds);
 	pthread_mutex_unlock(&waiter->file->lock);
 	if (waiter->done)
 		return;
@@ -275,7 +275,7 @@ static inline void look(struct kr_file_waiter *base)
 static inline void leave(struct waiter *waiter)
 {
 	pthread_mutex_lock(&waiter->file->lock);
-	kr_holder_leave(&waiter->file->holder, waiter->kinds, waiter->file->holder.epoch);
+	kr_lease_state_leave(&waiter->file->holder, waiter->kinds, waiter->file->holder.epoch);
 	pthread_mutex_unlock(&waiter->file->lock);
 	kr_file_step(waiter->file);
 	turn();
@@ -315,7 +315,7 @@ static inline void dirty(struct kr_file *file, uint64_t offset, uint64_t length,
 
 	pthread_mutex_lock(&file->lock);
 	assert_int_equal(kr_extent_map_insert(&file->dirty, &extent, NULL, NULL), 0);
-	kr_holder_dirtied(&file->holder, false);
+	kr_lease_state_dirtied(&file->holder, false);
 	file->written_seq = seq;
 	file->mtime = (struct kr_time){ .sec = 2000 };
 	pthread_mutex_unlock(&file->lock);

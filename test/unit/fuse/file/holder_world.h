@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "common/base/util.h"
-#include "fuse/file/holder.h"
+#include "fuse/file/lease_state.h"
 #include "server/leases/lease_table.h"
 
 enum { NODES = 3, OPS = 5, FRAMES = 64, STEPS = 5000, QUIET = 20000 };
@@ -38,7 +38,7 @@ struct op {
 	uint32_t epoch;
 };
 struct node {
-	struct kr_holder holder;
+	struct kr_lease_state holder;
 	struct channel up, down;
 	struct request lease, give;
 	struct frame recall[2]; /* the server's, unanswered as far as it knows; by kind */
@@ -90,7 +90,7 @@ static inline void check_write(struct world *world, struct node *writer)
 static inline void check_read(struct world *world, struct node *reader)
 {
 	for (unsigned i = 0; i < NODES; i++) {
-		const struct kr_holder *other = &world->node[i].holder;
+		const struct kr_lease_state *other = &world->node[i].holder;
 
 		if (&world->node[i] == reader || world->node[i].fenced || world->node[i].lost)
 			continue;
@@ -198,7 +198,7 @@ static inline void act(struct world *world, struct node *node);
 
 static inline void try_op(struct node *node, struct op *op)
 {
-	struct kr_holder *holder = &node->holder;
+	struct kr_lease_state *holder = &node->holder;
 
 	if (op->inside && op->epoch == holder->epoch)
 		return;
@@ -206,15 +206,15 @@ static inline void try_op(struct node *node, struct op *op)
 	if (node->lost)
 		return;
 	/* Through also while fenced: that ends long before the server gives the lease away. */
-	if ((node->fenced || !kr_holder_enter(holder, op->kinds)) &&
-	    !(op->through && kr_holder_enter_through(holder, op->kinds)))
+	if ((node->fenced || !kr_lease_state_enter(holder, op->kinds)) &&
+	    !(op->through && kr_lease_state_enter_through(holder, op->kinds)))
 		return;
 	op->inside = true;
 	op->epoch = holder->epoch;
 	if (op->page && (op->kinds & KR_LEASE_WRITE))
-		kr_holder_stored(holder);
+		kr_lease_state_stored(holder);
 	else if (op->page)
-		kr_holder_cached(holder);
+		kr_lease_state_cached(holder);
 }
 
 static inline void step(struct world *world, struct node *node)
@@ -231,7 +231,7 @@ static inline void step(struct world *world, struct node *node)
 		if (!op->inside)
 			want |= op->kinds;
 	}
-	kr_holder_want(&node->holder, want);
+	kr_lease_state_want(&node->holder, want);
 	act(world, node);
 }
 
@@ -276,25 +276,25 @@ static inline void act(struct world *world, struct node *node)
 	if (node->lost)
 		return;
 	for (;;) {
-		switch (kr_holder_next(&node->holder, &kinds)) {
-		case KR_HOLDER_NOTHING:
+		switch (kr_lease_state_next(&node->holder, &kinds)) {
+		case KR_LEASE_STATE_NOTHING:
 			return;
-		case KR_HOLDER_ASK:
+		case KR_LEASE_STATE_ASK:
 			send_request(world, node, &node->lease, LEASE, kinds);
 			break;
-		case KR_HOLDER_FLUSH:
-			assert_true(kr_holder_may_flush(&node->holder));
+		case KR_LEASE_STATE_FLUSH:
+			assert_true(kr_lease_state_may_flush(&node->holder));
 			node->flushing = true;
 			break;
-		case KR_HOLDER_DROP:
+		case KR_LEASE_STATE_DROP:
 			break;
-		case KR_HOLDER_ANSWER:
+		case KR_LEASE_STATE_ANSWER:
 			if (kinds & (node->mappable ? KR_LEASE_ALL : KR_LEASE_READ))
 				assert_false(node->pages);
 			note_late(node, kinds);
 			answer_recalls(node);
 			break;
-		case KR_HOLDER_RETURN:
+		case KR_LEASE_STATE_RETURN:
 			if (kinds & (node->mappable ? KR_LEASE_ALL : KR_LEASE_READ))
 				assert_false(node->pages);
 			note_late(node, kinds);
@@ -311,18 +311,18 @@ static inline void node_takes(struct world *world, struct node *node, struct fra
 		if (!node->lease.open || node->lease.frame.number != frame.number)
 			return; /* answered twice, as a RESEND may be */
 		node->lease.open = false;
-		kr_holder_granted(&node->holder, node->lease.generation == node->generation);
+		kr_lease_state_granted(&node->holder, node->lease.generation == node->generation);
 		node->base = world->version;
 		break;
 	case RETURN_REPLY:
 		if (!node->give.open || node->give.frame.number != frame.number)
 			return;
 		node->give.open = false;
-		kr_holder_returned(&node->holder);
+		kr_lease_state_returned(&node->holder);
 		break;
 	case RECALL:
 		if (hear(node, frame))
-			kr_holder_recalled(&node->holder, frame.kinds);
+			kr_lease_state_recalled(&node->holder, frame.kinds);
 		break;
 	default:
 		fail();
@@ -334,7 +334,7 @@ static inline void serve(struct world *world, struct node *node, struct op *op)
 {
 	if ((op->kinds & KR_LEASE_WRITE) && !op->page) {
 		check_write(world, node);
-		kr_holder_dirtied(&node->holder, false);
+		kr_lease_state_dirtied(&node->holder, false);
 	}
 	if (op->kinds & KR_LEASE_READ) {
 		check_read(world, node);
@@ -343,7 +343,7 @@ static inline void serve(struct world *world, struct node *node, struct op *op)
 			node->known = world->version;
 		}
 	}
-	kr_holder_leave(&node->holder, op->kinds, op->epoch);
+	kr_lease_state_leave(&node->holder, op->kinds, op->epoch);
 	*op = (struct op){ 0 };
 	world->served++;
 	step(world, node);
@@ -370,7 +370,7 @@ static inline void end_flush(struct world *world, struct node *node)
 		node->base = ++world->version;
 		node->late = false;
 	}
-	kr_holder_flushed(&node->holder, ok, ok);
+	kr_lease_state_flushed(&node->holder, ok, ok);
 	step(world, node);
 }
 
@@ -389,9 +389,9 @@ static inline void end_drop(struct world *world, struct node *node)
 			return;
 	}
 	if (node->page_dirty)
-		kr_holder_dirtied(&node->holder, true);
+		kr_lease_state_dirtied(&node->holder, true);
 	node->pages = node->page_dirty = false;
-	kr_holder_dropped(&node->holder);
+	kr_lease_state_dropped(&node->holder);
 	step(world, node);
 }
 
@@ -440,13 +440,13 @@ static inline void lose_session(struct world *world, struct node *node)
 static inline void new_session(struct world *world, struct node *node)
 {
 	uint32_t number = index_of(world, node) + 1;
-	uint8_t kinds = kr_holder_lost(&node->holder), got;
+	uint8_t kinds = kr_lease_state_lost(&node->holder), got;
 
 	got = kinds ? kr_lease_table_try(&world->table, number, kinds) : 0;
 	announce_all(world);
 	if (!(got & KR_LEASE_WRITE))
 		node->late = node->holder.dirty;
-	kr_holder_reclaimed(&node->holder, got, node->known == world->version);
+	kr_lease_state_reclaimed(&node->holder, got, node->known == world->version);
 	node->lost = node->fenced = false;
 	node->generation++;
 	resend(node, &node->lease, &node->give);
@@ -465,7 +465,7 @@ static inline void break_something(struct world *world, struct node *node)
 		step(world, node);
 	} else if (dice(world, 4) == 0) {
 		node->fenced = true;
-		kr_holder_distrust(&node->holder);
+		kr_lease_state_distrust(&node->holder);
 		step(world, node);
 	} else {
 		reconnect(world, node);

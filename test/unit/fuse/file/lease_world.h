@@ -1,4 +1,4 @@
-/* Two nodes and a server in miniature: the node's half of leases (fuse/file/holder.h) and the server's lease table, with one connection
+/* Two nodes and a server in miniature: the node's half of leases (fuse/file/lease_state.h) and the server's lease table, with one connection
  * in each direction between them.  Everything that can happen is an event: a deed of a program, a frame taken, a job of the server's
  * pool that ends, a step of a node.
  *
@@ -59,9 +59,9 @@ static inline void replace(struct world *world, struct node *node)
 	end_session(world, node);
 	for (unsigned i = 0; i < REQUESTS; i++)
 		node->requests[i].open = false;
-	kr_holder_init(&node->holder);
+	kr_lease_state_init(&node->holder);
 	if (dirty)
-		kr_holder_dirtied(&node->holder, false);
+		kr_lease_state_dirtied(&node->holder, false);
 	node->handles = node->opening = node->writes = node->reads = 0;
 	node->dropping = node->flushing = false;
 	node->reclaiming = 0;
@@ -116,10 +116,10 @@ static inline void do_deed(struct world *world, struct node *node, enum deed dee
 		node->reads = 1;
 		break;
 	case DO_SHRINK:
-		kr_holder_release(&node->holder, KR_LEASE_ALL);
+		kr_lease_state_release(&node->holder, KR_LEASE_ALL);
 		break;
 	case DO_DROP:
-		kr_holder_release(&node->holder, KR_LEASE_READ);
+		kr_lease_state_release(&node->holder, KR_LEASE_READ);
 		break;
 	case DO_BREAK:
 		reconnect(node);
@@ -139,7 +139,7 @@ static inline void do_deed(struct world *world, struct node *node, enum deed dee
 /* A program writes and closes one thing after the other. */
 static inline bool may_do(const struct world *world, const struct node *node, enum deed deed)
 {
-	const struct kr_holder *holder = &node->holder;
+	const struct kr_lease_state *holder = &node->holder;
 	bool waits = node->writes || node->reads;
 
 	if (!node->left[deed])
@@ -183,7 +183,7 @@ static inline unsigned list_events(const struct world *world, struct event *even
 			events[count++] = (struct event){ NODE_TAKES, n, 0 };
 		if (node->lost)
 			events[count++] = (struct event){ RETURNS, n, 0 };
-		if (node->holder.dirty && !node->flushing && !node->lost && !node->recovering && kr_holder_may_flush(&node->holder))
+		if (node->holder.dirty && !node->flushing && !node->lost && !node->recovering && kr_lease_state_may_flush(&node->holder))
 			events[count++] = (struct event){ SEND_FLUSH, n, 0 };
 		if (node->dropping)
 			events[count++] = (struct event){ DROPPED, n, 0 };
@@ -227,7 +227,7 @@ static inline void execute(struct world *world, struct event event)
 		break;
 	case DROPPED:
 		node->dropping = false;
-		kr_holder_dropped(&node->holder);
+		kr_lease_state_dropped(&node->holder);
 		run(node);
 		break;
 	case RETURNS:

@@ -1,4 +1,4 @@
-/* A node of lease_world.h: does what fuse/file/lease.c, file.c, op_open.c, recall.c and reclaim.c do, with the real half of leases. */
+/* A node of lease_world.h: does what fuse/file/lease.c, file.c, open.c, recall.c and reclaim.c do, with the real half of leases. */
 #ifndef KR_TEST_UNIT_LEASE_WORLD_NODE_H
 #define KR_TEST_UNIT_LEASE_WORLD_NODE_H
 
@@ -42,24 +42,24 @@ static inline void act(struct node *node)
 	uint8_t kinds;
 
 	for (;;) {
-		switch (kr_holder_next(&node->holder, &kinds)) {
-		case KR_HOLDER_NOTHING:
+		switch (kr_lease_state_next(&node->holder, &kinds)) {
+		case KR_LEASE_STATE_NOTHING:
 			return;
-		case KR_HOLDER_ASK:
+		case KR_LEASE_STATE_ASK:
 			ask(node, LEASE, kinds);
 			break;
-		case KR_HOLDER_RETURN:
+		case KR_LEASE_STATE_RETURN:
 			ask(node, RETURN, kinds);
 			break;
-		case KR_HOLDER_ANSWER:
+		case KR_LEASE_STATE_ANSWER:
 			for (unsigned i = 0; i < node->heard_count; i++)
 				push(&node->up, (struct frame){ .type = ANSWER, .number = node->heard[i].number });
 			node->heard_count = 0;
 			break;
-		case KR_HOLDER_DROP:
+		case KR_LEASE_STATE_DROP:
 			node->dropping = true;
 			break;
-		case KR_HOLDER_FLUSH: /* sent as soon as it may */
+		case KR_LEASE_STATE_FLUSH: /* sent as soon as it may */
 			break;
 		}
 	}
@@ -69,27 +69,27 @@ static inline void try_operations(struct node *node)
 {
 	if (node->lost)
 		return; /* fenced */
-	if (node->reads && kr_holder_has(&node->holder, KR_LEASE_READ)) {
+	if (node->reads && kr_lease_state_has(&node->holder, KR_LEASE_READ)) {
 		node->reads = 0;
-		kr_holder_cached(&node->holder);
+		kr_lease_state_cached(&node->holder);
 	}
-	if (node->writes && kr_holder_has(&node->holder, KR_LEASE_WRITE)) {
+	if (node->writes && kr_lease_state_has(&node->holder, KR_LEASE_WRITE)) {
 		node->writes = 0;
 		node->written_since = true;
-		kr_holder_dirtied(&node->holder, false);
+		kr_lease_state_dirtied(&node->holder, false);
 	}
 }
 
 static inline void run(struct node *node)
 {
-	struct kr_holder *holder = &node->holder;
+	struct kr_lease_state *holder = &node->holder;
 
 	act(node);
 	try_operations(node);
-	kr_holder_want(holder, (node->reads ? KR_LEASE_READ : 0) | (node->writes ? KR_LEASE_WRITE : 0));
+	kr_lease_state_want(holder, (node->reads ? KR_LEASE_READ : 0) | (node->writes ? KR_LEASE_WRITE : 0));
 	act(node);
 	if (!node->handles && !node->opening && !holder->want && !holder->dirty && (holder->held & KR_LEASE_WRITE) && !holder->leaving) {
-		kr_holder_release(holder, KR_LEASE_WRITE);
+		kr_lease_state_release(holder, KR_LEASE_WRITE);
 		node->stepping = true;
 	}
 }
@@ -111,15 +111,15 @@ static inline void reclaimed(struct node *node, struct frame frame)
 	if (frame.applied) {
 		forget_flush(node);
 		if (!node->written_since)
-			kr_holder_flushed(&node->holder, true, true);
+			kr_lease_state_flushed(&node->holder, true, true);
 	}
 	if (frame.failed && node->holder.dirty) {
 		forget_flush(node);
-		kr_holder_cleaned(&node->holder);
+		kr_lease_state_cleaned(&node->holder);
 		node->aside++;
 	}
 	node->judged &= node->holder.dirty;
-	kr_holder_reclaimed(&node->holder, frame.kinds, frame.same);
+	kr_lease_state_reclaimed(&node->holder, frame.kinds, frame.same);
 	node->reclaiming = 0;
 	ask(node, DONE, 0);
 }
@@ -145,7 +145,7 @@ static inline void come_back(struct node *node)
 	node->lost = false;
 	node->recovering = true;
 	node->heard_count = 0;
-	node->reclaiming |= kr_holder_lost(&node->holder);
+	node->reclaiming |= kr_lease_state_lost(&node->holder);
 	if (node->reclaiming)
 		ask(node, RECLAIM, node->reclaiming);
 	else
@@ -162,20 +162,20 @@ static inline void replied(struct node *node, struct frame frame)
 	request->open = false;
 	switch (request->type) {
 	case LEASE:
-		kr_holder_granted(&node->holder, valid);
+		kr_lease_state_granted(&node->holder, valid);
 		run(node);
 		return;
 	case RETURN:
-		kr_holder_returned(&node->holder);
+		kr_lease_state_returned(&node->holder);
 		run(node);
 		return;
 	case FLUSH:
 		node->flushing = false;
 		node->refused += frame.failed;
 		if (frame.failed)
-			kr_holder_doubt(&node->holder);
+			kr_lease_state_doubt(&node->holder);
 		else if (!node->written_since)
-			kr_holder_flushed(&node->holder, true, true);
+			kr_lease_state_flushed(&node->holder, true, true);
 		break;
 	case RECLAIM:
 		reclaimed(node, frame);
@@ -189,7 +189,7 @@ static inline void replied(struct node *node, struct frame frame)
 		node->opening -= request->type == OPEN;
 		node->handles++;
 		if (valid)
-			kr_holder_gained(&node->holder, frame.kinds);
+			kr_lease_state_gained(&node->holder, frame.kinds);
 	}
 	node->stepping = true;
 }
@@ -206,7 +206,7 @@ static inline void node_takes(struct node *node, struct frame frame)
 	}
 	assert_true(node->heard_count < RECALLS);
 	node->heard[node->heard_count++] = frame;
-	kr_holder_recalled(&node->holder, frame.kinds);
+	kr_lease_state_recalled(&node->holder, frame.kinds);
 	run(node);
 }
 

@@ -1,4 +1,4 @@
-/* The server of lease_world.h: answers LEASE, OPEN, CREATE as server/leases/leases.c, opens.c and creates.c do, and RECLAIM as reclaims.c does,
+/* The server of lease_world.h: answers LEASE, OPEN, CREATE as server/leases/leases.c, open.c and create.c do, and RECLAIM as reclaim.c does,
  * with the real lease table.  Of a request it keeps the answer, so that one sent again is executed once.
  */
 #ifndef KR_TEST_UNIT_LEASE_WORLD_SERVER_H

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/base/util.h"
-#include "fuse/file/holder.h"
+#include "fuse/file/lease_state.h"
 #include "server/leases/lease_table.h"
 
 enum { NODES = 2, FRAMES = 16, REQUESTS = 12, RECALLS = 8, EVENTS = 64 };
@@ -49,7 +49,7 @@ struct request {
 	struct kr_lease_waiter waiter;
 };
 struct node {
-	struct kr_holder holder;
+	struct kr_lease_state holder;
 	struct channel up, down;
 	struct request requests[REQUESTS];
 	struct frame asked[RECALLS], heard[RECALLS]; /* recalls: unanswered as the server knows; to be answered */

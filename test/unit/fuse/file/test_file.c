@@ -166,14 +166,14 @@ static void too_many_idle_files_give_read_back(void **state)
 static void dropping_pages_leaves_out_those_that_parked_reads_lock(void **state)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
-	struct kr_gated first = { .offset = 8192, .length = 4096, .page = true };
-	struct kr_gated second = { .offset = 0, .length = 4096, .page = true };
-	struct kr_gated plain = { .offset = 65536, .length = 4096 };
+	struct kr_pool_share_member first = { .offset = 8192, .length = 4096, .page = true };
+	struct kr_pool_share_member second = { .offset = 0, .length = 4096, .page = true };
+	struct kr_pool_share_member plain = { .offset = 65536, .length = 4096 };
 
 	(void)state;
 	file->handles = 1;
 	obtain(file, KR_LEASE_READ, &(struct kr_attr){ .ino = 1 });
-	kr_holder_cached(&file->holder);
+	kr_lease_state_cached(&file->holder);
 	kr_list_append(&file->gated, &first.link);
 	kr_list_append(&file->gated, &second.link);
 	kr_list_append(&file->gated, &plain.link);
@@ -201,7 +201,7 @@ static void dropping_pages_leaves_out_those_that_parked_reads_lock(void **state)
 static void give_read_back(struct kr_file *file)
 {
 	pthread_mutex_lock(&file->lock);
-	kr_holder_release(&file->holder, KR_LEASE_READ);
+	kr_lease_state_release(&file->holder, KR_LEASE_READ);
 	pthread_mutex_unlock(&file->lock);
 	kr_file_step(file);
 }

@@ -5,7 +5,7 @@
 
 #include "fuse/file/file_priv.h"
 #include "fuse/file/locks.h"
-#include "fuse/names/notes.h"
+#include "fuse/names/attr_cache.h"
 #include "fuse/daemon/options.h"
 
 static const struct kr_attr attr = { .ino = 1, .size = 100000, .ctime.sec = 1000 };
@@ -56,7 +56,7 @@ void kr_locks_release_handle(struct kr_file *file, const struct kr_handle *handl
 {
 	(void)file, (void)handle;
 }
-void kr_notes_opened(struct kr_mount *m, const struct kr_fid *opened, const struct kr_attr *now)
+void kr_attr_cache_opened(struct kr_mount *m, const struct kr_fid *opened, const struct kr_attr *now)
 {
 	(void)m, (void)opened, (void)now;
 }
@@ -85,7 +85,7 @@ static struct kr_file *file_with_pages(void)
 
 	obtain(file, KR_LEASE_READ, &attr);
 	pthread_mutex_lock(&file->lock);
-	kr_holder_cached(&file->holder);
+	kr_lease_state_cached(&file->holder);
 	pthread_mutex_unlock(&file->lock);
 	return file;
 }
@@ -128,12 +128,12 @@ static void who_opens_for_storing_waits_until_older_pages_have_gone(void **state
 static void pages_that_many_reads_wait_for_are_left_out(void **state)
 {
 	enum { READS = 100, STEP = 10000 };
-	static struct kr_gated reads[READS];
+	static struct kr_pool_share_member reads[READS];
 	struct kr_file *file = file_with_pages();
 
 	(void)state;
 	for (unsigned i = 0; i < READS; i++) {
-		reads[i] = (struct kr_gated){ .offset = (uint64_t)i * STEP, .length = 4096, .page = true };
+		reads[i] = (struct kr_pool_share_member){ .offset = (uint64_t)i * STEP, .length = 4096, .page = true };
 		kr_list_append(&file->gated, &reads[i].link);
 	}
 	recall(KR_LEASE_READ);

@@ -46,7 +46,7 @@ static const char *check_rest(const struct world *world)
 {
 	for (unsigned n = 0; n < NODES; n++) {
 		const struct node *node = &world->node[n];
-		const struct kr_holder *holder = &node->holder;
+		const struct kr_lease_state *holder = &node->holder;
 
 		if (holder->dirty)
 			return "a write is never flushed";
@@ -109,7 +109,7 @@ static void add_channel(struct print *print, const struct world *world, unsigned
 static void add_node(struct print *print, const struct world *world, unsigned n)
 {
 	const struct node *node = &world->node[n];
-	const struct kr_holder *h = &node->holder;
+	const struct kr_lease_state *h = &node->holder;
 
 	add(print, h->held | h->want << 2 | h->asked << 4 | h->recalled << 6 | h->leaving << 8 | h->returning << 10 |
 		h->recall_open << 12 | h->dirty << 13 | h->owed << 14 | h->flushing << 15 | h->refused << 16 | h->doubted << 17 |
@@ -195,7 +195,7 @@ static void begin(const struct search *search, struct world *world)
 	memset(world, 0, sizeof(*world));
 	kr_lease_table_init(&world->table, &actions, world);
 	for (unsigned n = 0; n < NODES; n++) {
-		kr_holder_init(&world->node[n].holder);
+		kr_lease_state_init(&world->node[n].holder);
 		world->node[n].number = ++world->last_number;
 		memcpy(world->node[n].left, search->left[n], sizeof(world->node[n].left));
 	}

@@ -3,21 +3,21 @@
 
 #include <errno.h>
 
-#include "fuse/journal/journal_guard.h"
+#include "fuse/journal/sigbus_guard.h"
 #include "fuse/journal/journal_priv.h"
 
 /* So many stores go well, then so many do not. */
 static unsigned stores_good, stores_bad;
 
 /* Linked with --wrap. */
-int __real_kr_guard(void (*body)(void *context), void *context);
-int __wrap_kr_guard(void (*body)(void *context), void *context);
+int __real_kr_sigbus_guard(void (*body)(void *context), void *context);
+int __wrap_kr_sigbus_guard(void (*body)(void *context), void *context);
 
-int __wrap_kr_guard(void (*body)(void *context), void *context)
+int __wrap_kr_sigbus_guard(void (*body)(void *context), void *context)
 {
 	if (stores_good > 0 || stores_bad == 0) {
 		stores_good -= stores_good > 0;
-		return __real_kr_guard(body, context);
+		return __real_kr_sigbus_guard(body, context);
 	}
 	stores_bad--;
 	return -EIO;

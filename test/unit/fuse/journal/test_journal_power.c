@@ -13,7 +13,7 @@
 
 #include "common/base/util.h"
 #include "fuse/journal/journal.h"
-#include "fuse/journal/journal_guard.h"
+#include "fuse/journal/sigbus_guard.h"
 
 static const uint8_t boots[3][16] = {{1}, {2}, {3}};
 
@@ -285,15 +285,15 @@ static void a_store_that_the_disk_cannot_take_is_an_error(void **state)
 	char *map;
 
 	(void)state;
-	kr_guard_install(); /* the test framework has a handler of its own */
+	kr_sigbus_guard_install(); /* the test framework has a handler of its own */
 	assert_int_equal(ftruncate(fileno(file), 8192), 0);
 	map = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(file), 0);
 	assert_ptr_not_equal(map, MAP_FAILED);
-	assert_int_equal(kr_guard(touch, map + 4096), 0);
+	assert_int_equal(kr_sigbus_guard(touch, map + 4096), 0);
 	assert_int_equal(ftruncate(fileno(file), 4096), 0); /* its page cannot be had any more */
 	for (int time = 0; time < 3; time++) {
-		assert_int_equal(kr_guard(touch, map + 4096), -EIO);
-		assert_int_equal(kr_guard(touch, map), 0);
+		assert_int_equal(kr_sigbus_guard(touch, map + 4096), -EIO);
+		assert_int_equal(kr_sigbus_guard(touch, map), 0);
 	}
 	munmap(map, 8192);
 	fclose(file);

@@ -1,4 +1,4 @@
-/* Parsing batches: whatever a program writes to the door. */
+/* Parsing batches: whatever a program writes to the batch file. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

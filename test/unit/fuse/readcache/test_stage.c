@@ -74,7 +74,7 @@ static void disturb(uint64_t turns)
 		break;
 	case 5:
 		if (node->up)
-			kr_hop_out_close_all(node->mount.hops);
+			kr_upstream_close_all(node->mount.hops);
 		break;
 	case 6:
 		world->corrupt = 1;
@@ -123,7 +123,7 @@ static bool has_asked_the_server_twice(struct node *node)
 static bool can_read_the_first_block(struct node *node)
 {
 	for (uint32_t i = 1; i <= 2; i++) {
-		struct kr_hop_out *hop;
+		struct kr_upstream *hop;
 
 		KR_LIST_FOR_EACH(hop, &world->nodes[i].mount.hops->outgoing, link)
 			hop->silent_ticks = 0; /* nobody loses patience and finds another way */
@@ -168,7 +168,7 @@ static void nodes_do_not_wait_in_a_circle_after_a_restart_of_the_server(void **s
 
 static bool has_given_node_1_up(struct node *node)
 {
-	struct kr_hop_out *hop;
+	struct kr_upstream *hop;
 
 	KR_LIST_FOR_EACH(hop, &node->mount.hops->outgoing, link) {
 		hop->received = UINT64_MAX; /* as if some bytes had come since */

@@ -1,7 +1,7 @@
 /* Calls of a node, and requests of its server, over connections that come and go. */
 #include "test/unit/fuse/session/rpc_fixture.h"
 
-#include "fuse/names/notes.h"
+#include "fuse/names/attr_cache.h"
 
 static void calls_wait_for_the_session_and_early_ones_do_not(void **state)
 {
@@ -104,13 +104,13 @@ static void note_absence(const struct kr_fid *dir, const char *name)
 
 	kr_writer_init(&w);
 	assert_int_equal(kr_msg_encode(KR_MSG_LOOKUP, false, &msg, &w), 0);
-	kr_notes_learn(&mount, KR_MSG_LOOKUP, w.bytes, w.length, -ENOENT, NULL, KR_FRAME_NOTE, kr_clock_ns(), kr_clock_ns());
+	kr_attr_cache_learn(&mount, KR_MSG_LOOKUP, w.bytes, w.length, -ENOENT, NULL, KR_FRAME_CACHEABLE, kr_clock_ns(), kr_clock_ns());
 	kr_writer_fini(&w);
 }
 
 static bool is_noted(const struct kr_fid *dir, const char *name)
 {
-	return kr_notes_has(&mount, &(struct kr_cred){0}, dir, name);
+	return kr_attr_cache_has(&mount, &(struct kr_cred){0}, dir, name);
 }
 
 static void what_a_call_changes_is_not_known_until_it_has_ended(void **state)
@@ -120,7 +120,7 @@ static void what_a_call_changes_is_not_known_until_it_has_ended(void **state)
 	uint64_t id;
 
 	(void)state;
-	mount.notes = kr_notes_new();
+	mount.notes = kr_attr_cache_new();
 	atomic_store(&mount.fence_at_ns, UINT64_MAX);
 	note_absence(&dir, "name");
 	assert_true(is_noted(&dir, "name"));
@@ -138,7 +138,7 @@ static void what_a_call_changes_is_not_known_until_it_has_ended(void **state)
 	assert_false(is_noted(&dir, "name")); /* forgotten with the answer */
 	note_absence(&dir, "name");
 	assert_true(is_noted(&dir, "name"));
-	kr_notes_free(mount.notes);
+	kr_attr_cache_free(mount.notes);
 	mount.notes = NULL;
 }
 

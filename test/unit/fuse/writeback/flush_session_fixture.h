@@ -188,7 +188,7 @@ static inline int setup(void **state)
 
 	memset(&fake, 0, sizeof(fake));
 	f = (struct fixture){.file.mount = &f.mount, .mount.files = &f.files};
-	kr_holder_init(&f.file.holder);
+	kr_lease_state_init(&f.file.holder);
 	pthread_mutex_init(&f.file.lock, NULL);
 	kr_extent_map_init(&f.file.dirty);
 	kr_list_init(&f.file.flush.applied);

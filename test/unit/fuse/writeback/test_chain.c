@@ -305,7 +305,7 @@ static void a_single_stream_arrives_whole_and_its_lane_is_used_again(void **stat
 
 static void has_intake(void *context)
 {
-	*(bool *)context = !kr_list_empty(&parties[B].chains->intakes);
+	*(bool *)context = !kr_list_empty(&parties[B].chains->receivers);
 }
 
 static void merge_of_two(bool upstream_first)

@@ -18,7 +18,7 @@ static void who_has_the_conflict_file_open_reads_what_moves_into_it(void **state
 	(void)state;
 	write_bytes(100, 50, 1, true);
 	begin(KR_CONFLICT_ALL);
-	kr_holder_cached(&F.target.holder);
+	kr_lease_state_cached(&F.target.holder);
 	answer(0);
 	assert_all_moved();
 	assert_true(F.target.holder.suspect); /* the kernel's pages go before the next read */

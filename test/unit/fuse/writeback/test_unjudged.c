@@ -198,11 +198,11 @@ static void nobody_waits_for_what_is_dirty_behind_replays_that_are_asked_for(voi
 
 	write_some(f);
 	ask_in_silence(f);
-	kr_holder_want(&f->file.holder, KR_LEASE_WRITE);
-	kr_holder_gained(&f->file.holder, KR_LEASE_WRITE);
+	kr_lease_state_want(&f->file.holder, KR_LEASE_WRITE);
+	kr_lease_state_gained(&f->file.holder, KR_LEASE_WRITE);
 	kr_unjudged_step(&f->file);
 	assert_int_equal(fake.orphaned, 0);
-	kr_holder_recalled(&f->file.holder, KR_LEASE_WRITE);
+	kr_lease_state_recalled(&f->file.holder, KR_LEASE_WRITE);
 	kr_unjudged_step(&f->file);
 	assert_int_equal(fake.orphaned, -EIO);
 	server_says(0, &(struct kr_reclaim_reply){.kinds = KR_LEASE_WRITE});
@@ -423,7 +423,7 @@ static void what_was_refused_is_so_whatever_is_written_since(void **state)
 	f->file.holder.recalled = KR_LEASE_READ;
 	assert_true(kr_flush_bound(&f->file));
 	assert_int_equal(kr_extent_map_insert(&f->file.dirty, &more, NULL, NULL), 0);
-	kr_holder_dirtied(&f->file.holder, false);
+	kr_lease_state_dirtied(&f->file.holder, false);
 	assert_true(kr_flush_bound(&f->file));
 	assert_int_equal(fake.listed_up_to, 7); /* else it would be written down again for each write */
 	fake.told = true;

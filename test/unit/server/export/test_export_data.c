@@ -182,7 +182,7 @@ static void extended_attributes_are_set_listed_and_removed(void **state)
 static void who_may_write_a_file_takes_its_capabilities_away(void **state)
 {
 	static const uint8_t net_raw[20] = {1, 0, 0, 2, 0, 0x20}; /* struct vfs_cap_data: revision 2, effective, CAP_NET_RAW */
-	struct kr_cred stranger = {.uid = 4321, .gid = 4321};
+	struct kr_cred pending_conn = {.uid = 4321, .gid = 4321};
 	struct kr_fid file = make(&F.root, "f", S_IFREG | 0755);
 	struct kr_setattr writable = {.valid = KR_SET_MODE, .mode = 0757};
 	struct kr_attr attr;
@@ -193,12 +193,12 @@ static void who_may_write_a_file_takes_its_capabilities_away(void **state)
 		skip();
 	ok(kr_export_setxattr(F.export, &root_cred, &file, "security.capability", net_raw, sizeof(net_raw), 0));
 	ok(kr_export_setxattr(F.export, &root_cred, &file, "security.other", "value", 5, 0));
-	fails(EPERM, kr_export_removexattr(F.export, &stranger, &file, "security.capability"));
+	fails(EPERM, kr_export_removexattr(F.export, &pending_conn, &file, "security.capability"));
 	ok(kr_export_setattr(F.export, &root_cred, &file, &writable, &attr));
-	fails(EPERM, kr_export_removexattr(F.export, &stranger, &file, "security.other"));
-	ok(kr_export_removexattr(F.export, &stranger, &file, "security.capability"));
+	fails(EPERM, kr_export_removexattr(F.export, &pending_conn, &file, "security.other"));
+	ok(kr_export_removexattr(F.export, &pending_conn, &file, "security.capability"));
 	fails(ENODATA, kr_export_getxattr(F.export, &root_cred, &file, "security.capability", NULL, 0, &length));
-	fails(ENODATA, kr_export_removexattr(F.export, &stranger, &file, "security.capability"));
+	fails(ENODATA, kr_export_removexattr(F.export, &pending_conn, &file, "security.capability"));
 }
 
 static void extended_attributes_too_large_are_refused(void **state)

@@ -3,7 +3,7 @@
 
 #include "server/export/export_priv.h"
 #include "server/base/fid.h"
-#include "server/export/turn.h"
+#include "server/export/intent.h"
 
 static struct kr_fid look_up(const struct kr_fid *parent, const char *name)
 {
@@ -40,13 +40,13 @@ static void any_bytes_and_255_of_them_make_a_name(void **state)
 	fails(ENAMETOOLONG, look_up_error(&F.root, name));
 }
 
-/* --- turns (turn.h) --- */
+/* --- turns (intent.h) --- */
 
 static struct said {
-	struct kr_turn turn;
+	struct kr_intent turn;
 	const struct kr_fid *directory;
 	int begun, ended, err;
-	struct kr_turn_change change;
+	struct kr_intent_change change;
 	uint64_t after;
 } said;
 
@@ -56,7 +56,7 @@ static void assert_locked(void)
 	assert_int_equal(pthread_mutex_trylock(kr_export_lock_of(F.export, said.directory)), EBUSY);
 }
 
-static void say_begin(struct kr_turn *turn, const struct kr_turn_change *change)
+static void say_begin(struct kr_intent *turn, const struct kr_intent_change *change)
 {
 	(void)turn;
 	assert_locked();
@@ -65,7 +65,7 @@ static void say_begin(struct kr_turn *turn, const struct kr_turn_change *change)
 	said.change = *change;
 }
 
-static void say_end(struct kr_turn *turn, int err, uint64_t after)
+static void say_end(struct kr_intent *turn, int err, uint64_t after)
 {
 	(void)turn;
 	assert_locked();
@@ -94,27 +94,27 @@ static void names_change_in_turns_while_nobody_else_changes_them(void **state)
 
 	(void)state;
 	said = (struct said){.turn = {.begin = say_begin, .end = say_end}, .directory = &directory};
-	kr_turn_take(&said.turn);
+	kr_intent_take(&said.turn);
 	ok(kr_export_make(F.export, &root_cred, &directory, &request, &made, &attr));
 	one_turn(0, NULL, &made);
-	assert_int_equal(said.change.kind, KR_TURN_MAKE);
+	assert_int_equal(said.change.kind, KR_INTENT_MAKE);
 	assert_int_equal(said.change.type, S_IFDIR);
 	assert_string_equal(said.change.name, "made");
 	fails(EEXIST, kr_export_make(F.export, &root_cred, &directory, &request, &file, &attr));
 	assert_int_equal(said.begun, 0);
 	ok(kr_export_create(F.export, &root_cred, &directory, &create, &created, &file, &attr));
 	one_turn(0, NULL, &file);
-	assert_int_equal(said.change.kind, KR_TURN_MAKE);
+	assert_int_equal(said.change.kind, KR_INTENT_MAKE);
 	assert_int_equal(said.change.type, S_IFREG);
 	fails(EEXIST, kr_export_create(F.export, &root_cred, &directory, &create, &created, &file, &attr));
 	assert_int_equal(said.begun, 0);
 	ok(kr_export_link(F.export, &root_cred, &file, &directory, "g", &attr));
 	one_turn(0, NULL, NULL);
-	assert_int_equal(said.change.kind, KR_TURN_LINK);
+	assert_int_equal(said.change.kind, KR_INTENT_LINK);
 	assert_int_equal(said.change.other, kr_fid_hash(&file));
 	ok(kr_export_rename(F.export, &root_cred, &directory, "g", &directory, "h", 0, 0, NULL));
 	one_turn(0, &file, NULL);
-	assert_int_equal(said.change.kind, KR_TURN_RENAME);
+	assert_int_equal(said.change.kind, KR_INTENT_RENAME);
 	assert_int_equal(said.change.other, 0);
 	assert_string_equal(said.change.name, "g");
 	assert_string_equal(said.change.new_name, "h");
@@ -132,14 +132,14 @@ static void names_change_in_turns_while_nobody_else_changes_them(void **state)
 	said.directory = &directory;
 	fails(ENOTDIR, kr_export_remove(F.export, &root_cred, &directory, "h", true, 0, NULL));
 	one_turn(-ENOTDIR, &file, NULL);
-	assert_int_equal(said.change.kind, KR_TURN_REMOVE);
+	assert_int_equal(said.change.kind, KR_INTENT_REMOVE);
 	said.turn.expected = kr_fid_hash(&made);
 	fails(ENOENT, kr_export_remove(F.export, &root_cred, &directory, "h", false, 0, NULL));
 	fails(ENOENT, kr_export_rename(F.export, &root_cred, &directory, "h", &directory, "i", 0, 0, NULL));
 	assert_int_equal(said.begun, 0);
 	ok(kr_export_remove(F.export, &root_cred, &directory, "made", true, 0, NULL));
 	one_turn(0, &made, NULL);
-	kr_turn_take(NULL);
+	kr_intent_take(NULL);
 	ok(kr_export_remove(F.export, &root_cred, &directory, "h", false, 0, NULL));
 	assert_int_equal(said.begun, 0);
 }

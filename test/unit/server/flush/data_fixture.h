@@ -447,7 +447,7 @@ static inline void flush_and_wait(struct node *node)
 
 /* --- a loss of power ------------------------------------------------------------------------------------------------- */
 
-/* What the state directory says: that the grace period of this boot has not ended (ANOTHER_BOOT), that nothing was synced (FORGET). */
+/* What the state directory says: that the grace period of this boot has not ended (ANOTHER_BOOT), that nothing was synced (INVALIDATE). */
 static inline void change_state(bool another_boot, bool forget)
 {
 	int dir = open(F.state_path, O_RDONLY | O_DIRECTORY);

@@ -28,7 +28,7 @@
 #include "common/auth/pair_conn.h"
 #include "ring/merge.h"
 #include "server/flush/data.h"
-#include "server/leases/files.h"
+#include "server/leases/file_table.h"
 #include "server/leases/leases.h"
 #include "server/session/listen.h"
 #include "server/daemon/options.h"

@@ -4,7 +4,7 @@
 #include <sys/resource.h>
 
 #include "server/flush/data_priv.h"
-#include "server/leases/files.h"
+#include "server/leases/file_table.h"
 
 /* --- one node ------------------------------------------------------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
 #include "test/unit/server/flush/data_fixture.h"
 
 #include "server/flush/data_priv.h"
-#include "server/leases/files.h"
+#include "server/leases/file_table.h"
 
 static const struct kr_range five = { 0, 120 }, seven = { 50, 100 };
 

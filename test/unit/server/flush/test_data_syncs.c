@@ -4,7 +4,7 @@
 #include "test/unit/server/flush/data_fixture.h"
 
 #include "server/flush/data_priv.h"
-#include "server/leases/files.h"
+#include "server/leases/file_table.h"
 
 static void fsync_answers_when_all_is_synced(void **state)
 {

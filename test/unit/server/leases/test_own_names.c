@@ -1,8 +1,8 @@
 /* What a node's own requests change of names: the server leaves it to the node to forget that, and says what it may note instead. */
 #include "test/unit/server/session/server_fixture.h"
 
-#include "common/rpc/notes.h"
-#include "server/leases/notes.h"
+#include "common/rpc/attr_cache.h"
+#include "server/leases/invalidation.h"
 
 static int set_up(void **state)
 {
@@ -10,16 +10,16 @@ static int set_up(void **state)
 	struct fixture *f = *state;
 
 	for (int i = 0; i < NODES; i++)
-		f->nodes[i]->may = KR_FEATURE_NOTES | KR_FEATURE_OWN_NAMES;
-	f->nodes[2]->may = KR_FEATURE_NOTES;
-	kr_notes_allow(&f->server, true);
+		f->nodes[i]->may = KR_FEATURE_ATTR_CACHE | KR_FEATURE_OWN_NAMES;
+	f->nodes[2]->may = KR_FEATURE_ATTR_CACHE;
+	kr_invalidation_allow(&f->server, true);
 	return err;
 }
 
 static bool told(const struct node *node, const struct kr_fid *fid)
 {
 	for (size_t i = 0; i < node->asked_count; i++) {
-		if (node->asked[i].type == KR_MSG_FORGET && node->asked[i].msg.forget_request.slot == kr_note_slot(fid))
+		if (node->asked[i].type == KR_MSG_INVALIDATE && node->asked[i].msg.invalidate_request.slot == kr_attr_cache_bucket(fid))
 			return true;
 	}
 	return false;
@@ -78,7 +78,7 @@ static void who_does_not_forget_by_itself_is_told(void **state)
 	assert_int_equal(lookup(obeys, "none", &reply), -ENOENT);
 	/* Who knows has noted things there as well, and is asked, because it is not its own change. */
 	uint64_t id = node_send(obeys, KR_MSG_CREATE, &(struct kr_create_request){.parent = root, .name = "g", .mode = 0644});
-	node_reply(knows, node_asked(knows, KR_MSG_FORGET), NULL);
+	node_reply(knows, node_asked(knows, KR_MSG_INVALIDATE), NULL);
 	assert_int_equal(node_result(obeys, id, NULL), 0);
 	assert_true(told(obeys, &root));
 }
@@ -109,13 +109,13 @@ static void an_answer_on_another_connection_is_told(void **state)
 	create(changer, "f", 0);
 	assert_int_equal(lookup(holder, "f", &reply), 0);
 	node_send(changer, KR_MSG_REMOVE, &(struct kr_remove_request){.parent = root, .name = "f"});
-	asked = node_asked(holder, KR_MSG_FORGET);
+	asked = node_asked(holder, KR_MSG_INVALIDATE);
 	node_disconnect(changer);
 	resume(changer);
 	changer->asked_count = 0;
 	assert_int_equal(node_call(changer, KR_MSG_READLINK, &(struct kr_readlink_request){.file = root}, NULL), -EINVAL);
 	node_reply(holder, asked, NULL);
-	node_reply(holder, node_asked(holder, KR_MSG_FORGET), NULL); /* of the file itself */
+	node_reply(holder, node_asked(holder, KR_MSG_INVALIDATE), NULL); /* of the file itself */
 	for (int i = 0; i < 20 && !told(changer, &root); i++)
 		a_moment_later(f, changer);
 	assert_true(told(changer, &root));

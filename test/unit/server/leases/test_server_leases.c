@@ -4,7 +4,7 @@
 #include <signal.h>
 
 #include "common/base/log.h"
-#include "server/leases/files.h"
+#include "server/leases/file_table.h"
 #include "server/session/session.h"
 
 static void a_lease_is_recalled_for_another_node(void **state)

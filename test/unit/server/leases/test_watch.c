@@ -4,7 +4,7 @@
 #include <signal.h>
 
 #include "common/base/log.h"
-#include "server/leases/files.h"
+#include "server/leases/file_table.h"
 #include "server/leases/watch.h"
 
 static json_int_t looks(struct fixture *f)

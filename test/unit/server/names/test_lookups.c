@@ -4,8 +4,8 @@
 #include <fcntl.h>
 
 #include "common/rpc/lookups.h"
-#include "common/rpc/notes.h"
-#include "server/leases/notes.h"
+#include "common/rpc/attr_cache.h"
+#include "server/leases/invalidation.h"
 
 /* --- the lists ------------------------------------------------------------------------------------------------------- */
 
@@ -108,8 +108,8 @@ static int set_up(void **state)
 	struct fixture *f = *state;
 
 	for (int i = 0; i < NODES; i++)
-		f->nodes[i]->may = KR_FEATURE_NOTES;
-	kr_notes_allow(&f->server, true);
+		f->nodes[i]->may = KR_FEATURE_ATTR_CACHE;
+	kr_invalidation_allow(&f->server, true);
 	return err;
 }
 
@@ -240,11 +240,11 @@ static void nothing_is_said_while_the_directory_is_changed(void **state)
 	ask(holder, &root, names, 1, &said);
 	assert_int_equal(said.count, 1);
 	id = node_send(changer, KR_MSG_REMOVE, &remove);
-	node_asked(holder, KR_MSG_FORGET); /* so what was said counted as noted */
+	node_asked(holder, KR_MSG_INVALIDATE); /* so what was said counted as noted */
 	ask(asker, &root, names, 1, &said);
 	assert_int_equal(said.err, 0);
 	assert_int_equal(said.count, 0);
-	node_reply(holder, node_asked(holder, KR_MSG_FORGET), NULL);
+	node_reply(holder, node_asked(holder, KR_MSG_INVALIDATE), NULL);
 	assert_int_equal(node_result(changer, id, NULL), 0);
 }
 
@@ -263,11 +263,11 @@ static void a_file_that_is_changed_is_left_out(void **state)
 	assert_int_equal(said.count, 2);
 	chmod_b.file = said.found[1].fid;
 	id = node_send(changer, KR_MSG_SETATTR, &chmod_b);
-	node_asked(holder, KR_MSG_FORGET);
+	node_asked(holder, KR_MSG_INVALIDATE);
 	ask(asker, &root, names, 2, &said);
 	assert_int_equal(said.count, 1);
 	assert_int_equal(said.found[0].number, 0);
-	node_reply(holder, node_asked(holder, KR_MSG_FORGET), NULL);
+	node_reply(holder, node_asked(holder, KR_MSG_INVALIDATE), NULL);
 	assert_int_equal(node_result(changer, id, NULL), 0);
 }
 

@@ -6,8 +6,8 @@
 #include <signal.h>
 
 #include "common/base/log.h"
-#include "server/leases/files.h"
-#include "server/names/linger.h"
+#include "server/leases/file_table.h"
+#include "server/names/delayed_unlink.h"
 #include "server/leases/watch.h"
 
 static void close_it(struct node *node, const struct kr_fid *fid)
@@ -108,7 +108,7 @@ static bool is_recalled(struct node *node)
 	return node_has_unanswered(&(struct node_wait){node, 0, KR_MSG_RECALL});
 }
 
-enum { LARGE = KR_LINGER_SIZE_MAX + 1 };
+enum { LARGE = KR_DELAYED_UNLINK_SIZE_MAX + 1 };
 
 static void who_has_read_a_file_hears_that_it_is_gone(void **state)
 {

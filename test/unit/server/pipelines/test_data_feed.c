@@ -100,7 +100,7 @@ static void server_feeds_blocks_of_the_asked_version_only(void **state)
 	struct node *node = node_start("n1");
 	struct kr_join_request join;
 	struct kr_hop_address hop;
-	struct reader reader, stranger;
+	struct reader reader, pending_conn;
 	char address[64];
 
 	(void)state;
@@ -126,9 +126,9 @@ static void server_feeds_blocks_of_the_asked_version_only(void **state)
 	wait_until(reader.ended);
 	assert_int_equal(reader.err, -ESTALE);
 	hop.ticket[3] ^= 1;
-	reader_open(&stranger, &hop, node);
-	assert_int_equal(stranger.hello_err, -EKEYREJECTED);
-	wait_until(stranger.closed);
+	reader_open(&pending_conn, &hop, node);
+	assert_int_equal(pending_conn.hello_err, -EKEYREJECTED);
+	wait_until(pending_conn.closed);
 	reader_close(&reader);
 }
 

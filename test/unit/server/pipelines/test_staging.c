@@ -1,4 +1,4 @@
-/* STAGE at the server: who is asked to BRING the file, and what is made of the answers. */
+/* STAGE at the server: who is asked to PREFETCH the file, and what is made of the answers. */
 #include "test/unit/server/session/server_fixture.h"
 
 #include <signal.h>
@@ -25,9 +25,9 @@ static uint64_t send_stage(struct node *node, const struct kr_fid *fid)
 
 static void answer_bring(struct node *node, uint64_t size, uint64_t bytes, uint64_t room)
 {
-	struct kr_bring_reply reply = {.done = bytes == size, .size = size, .bytes = bytes, .room = room};
+	struct kr_prefetch_reply reply = {.done = bytes == size, .size = size, .bytes = bytes, .room = room};
 
-	node_reply(node, node_asked(node, KR_MSG_BRING), &reply);
+	node_reply(node, node_asked(node, KR_MSG_PREFETCH), &reply);
 }
 
 static void all_nodes_are_asked_and_their_answers_added_up(void **state)
@@ -77,7 +77,7 @@ static void a_node_that_leaves_has_failed(void **state)
 	uint64_t id = send_stage(a, &fid);
 
 	answer_bring(a, 10, 10, 100);
-	node_asked(b, KR_MSG_BRING);
+	node_asked(b, KR_MSG_PREFETCH);
 	assert_int_equal(node_call(b, KR_MSG_GOODBYE, NULL, NULL), 0);
 	assert_int_equal(node_result(a, id, &reply), 0);
 	assert_int_equal(reply->stage_reply.nodes, 2);
@@ -91,14 +91,14 @@ static void who_asks_may_leave_or_change_his_mind(void **state)
 	struct node *a = in_ring(f, 0), *b = in_ring(f, 1);
 	struct kr_fid fid = create(a, "f", 0);
 	struct kr_cancel_request cancel = {.request = send_stage(b, &fid)};
-	struct node_asked *asked = node_asked(a, KR_MSG_BRING);
+	struct node_asked *asked = node_asked(a, KR_MSG_PREFETCH);
 
 	assert_int_equal(node_call(b, KR_MSG_CANCEL, &cancel, NULL), 0);
 	assert_int_equal(node_result(b, cancel.request, NULL), -EINTR);
 	send_stage(b, &fid);
 	settle(b);
 	assert_int_equal(node_call(b, KR_MSG_GOODBYE, NULL, NULL), 0);
-	node_reply(a, asked, &(struct kr_bring_reply){0}); /* nobody wants to know any more */
+	node_reply(a, asked, &(struct kr_prefetch_reply){0}); /* nobody wants to know any more */
 	settle(a);
 }
 
@@ -108,7 +108,7 @@ static size_t brought(const struct node *node)
 	size_t count = 0;
 
 	for (size_t i = 0; i < node->asked_count; i++)
-		count += node->asked[i].type == KR_MSG_BRING;
+		count += node->asked[i].type == KR_MSG_PREFETCH;
 	return count;
 }
 
@@ -120,7 +120,7 @@ static void one_session_has_so_many_questions_asked_at_a_time(void **state)
 	struct kr_fid fid = create(greedy, "f", 0), mine = create(other, "mine", 0);
 	uint64_t first, second, its_own;
 
-	session->brings += KR_SESSION_BRINGS - 1;
+	session->brings += KR_SESSION_PREFETCHES - 1;
 	first = send_stage(greedy, &fid);
 	second = send_stage(greedy, &fid);
 	settle(greedy);
@@ -140,7 +140,7 @@ static void one_session_has_so_many_questions_asked_at_a_time(void **state)
 	answer_bring(greedy, 10, 10, 100);
 	answer_bring(other, 10, 10, 100);
 	assert_int_equal(node_result(greedy, second, NULL), 0);
-	session->brings -= KR_SESSION_BRINGS - 1;
+	session->brings -= KR_SESSION_PREFETCHES - 1;
 	assert_int_equal(session->brings + f->server.brings + f->server.stagings, 0);
 }
 
@@ -152,7 +152,7 @@ static void all_sessions_have_so_many_questions_asked_at_a_time(void **state)
 	struct kr_fid fid = create(greedy, "f", 0), mine = create(other, "mine", 0);
 	uint64_t ids[3], its_own;
 
-	f->server.brings += KR_SERVER_BRINGS - 1;
+	f->server.brings += KR_SERVER_PREFETCHES - 1;
 	for (int i = 0; i < 3; i++)
 		ids[i] = send_stage(greedy, &fid);
 	settle(greedy);
@@ -162,13 +162,13 @@ static void all_sessions_have_so_many_questions_asked_at_a_time(void **state)
 	answer_bring(greedy, 10, 10, 100);
 	answer_bring(other, 10, 10, 100);
 	assert_int_equal(node_result(greedy, ids[0], NULL), 0);
-	assert_true(kr_fid_equal(&node_asked(greedy, KR_MSG_BRING)->msg.bring_request.file, &mine));
+	assert_true(kr_fid_equal(&node_asked(greedy, KR_MSG_PREFETCH)->msg.prefetch_request.file, &mine));
 	answer_bring(greedy, 10, 10, 100);
 	answer_bring(other, 10, 10, 100);
 	assert_int_equal(node_result(other, its_own, NULL), 0);
-	node_asked(other, KR_MSG_BRING);
+	node_asked(other, KR_MSG_PREFETCH);
 	assert_int_equal(brought(other), 3);
-	f->server.brings -= KR_SERVER_BRINGS - 1;
+	f->server.brings -= KR_SERVER_PREFETCHES - 1;
 	assert_int_equal(f->server.stagings, 1);
 }
 
@@ -179,7 +179,7 @@ static void who_waits_for_a_turn_may_leave_or_change_his_mind(void **state)
 	struct kr_fid fid = create(a, "f", 0);
 	struct kr_cancel_request cancel;
 
-	f->server.brings += KR_SERVER_BRINGS;
+	f->server.brings += KR_SERVER_PREFETCHES;
 	cancel.request = send_stage(b, &fid);
 	send_stage(b, &fid);
 	settle(b);
@@ -190,7 +190,7 @@ static void who_waits_for_a_turn_may_leave_or_change_his_mind(void **state)
 	settle(a);
 	assert_int_equal(f->server.stagings, 0);
 	assert_int_equal(brought(a) + brought(b), 0);
-	f->server.brings -= KR_SERVER_BRINGS;
+	f->server.brings -= KR_SERVER_PREFETCHES;
 }
 
 /* What a withdrawn one was asked for makes room at once. */
@@ -202,17 +202,17 @@ static void a_turn_that_is_given_up_is_anothers(void **state)
 	struct kr_cancel_request cancel;
 	uint64_t id;
 
-	f->server.brings += KR_SERVER_BRINGS - 1;
+	f->server.brings += KR_SERVER_PREFETCHES - 1;
 	cancel.request = send_stage(b, &fid);
-	node_asked(a, KR_MSG_BRING)->answered = true;
+	node_asked(a, KR_MSG_PREFETCH)->answered = true;
 	id = send_stage(b, &fid);
 	settle(b);
-	node_asked(b, KR_MSG_BRING)->answered = true;
+	node_asked(b, KR_MSG_PREFETCH)->answered = true;
 	assert_int_equal(node_call(b, KR_MSG_CANCEL, &cancel, NULL), 0);
 	answer_bring(a, 10, 10, 100);
 	answer_bring(b, 10, 10, 100);
 	assert_int_equal(node_result(b, id, NULL), 0);
-	f->server.brings -= KR_SERVER_BRINGS - 1;
+	f->server.brings -= KR_SERVER_PREFETCHES - 1;
 	assert_int_equal(f->server.brings, 0);
 }
 

@@ -7,7 +7,7 @@
 #include "server/recovery/executed.h"
 #include "server/base/fid.h"
 #include "server/session/session.h"
-#include "server/export/turn.h"
+#include "server/export/intent.h"
 
 static inline void rejoin(struct fixture *f, struct node *const *nodes, int count)
 {
@@ -48,23 +48,23 @@ static inline uint64_t begun(struct fixture *f, struct node *node, struct kr_exe
 }
 
 /* ... when its turn for CHANGE had come, before or after that was made. */
-static inline uint64_t in_turn_of(struct fixture *f, struct node *node, struct kr_turn_change change)
+static inline uint64_t in_turn_of(struct fixture *f, struct node *node, struct kr_intent_change change)
 {
 	struct kr_executed_key key;
 	uint64_t id = begun(f, node, &key);
 
 	if (!change.parent)
 		change.parent = &node->hello.root;
-	if (change.kind == KR_TURN_RENAME)
+	if (change.kind == KR_INTENT_RENAME)
 		change.new_parent = &node->hello.root;
-	kr_executed_turn(f->server.executed, &key, &change);
+	kr_executed_intent(f->server.executed, &key, &change);
 	return id;
 }
 
 /* ... and FID had the name, of which nothing else is known. */
 static inline uint64_t in_turn(struct fixture *f, struct node *node, const struct kr_fid *fid)
 {
-	return in_turn_of(f, node, (struct kr_turn_change){.kind = KR_TURN_MAKE, .name = "", .before = fid ? kr_fid_hash(fid) : 0});
+	return in_turn_of(f, node, (struct kr_intent_change){.kind = KR_INTENT_MAKE, .name = "", .before = fid ? kr_fid_hash(fid) : 0});
 }
 
 static inline struct kr_fid make_dir(struct node *node, struct kr_make_request *make, const char *name)

@@ -3,7 +3,7 @@
 #include "test/unit/server/flush/data_fixture.h"
 
 #include "server/flush/data_priv.h"
-#include "server/recovery/peace.h"
+#include "server/recovery/clean_shutdown.h"
 
 static unsigned after_replays(uint64_t offset)
 {
@@ -192,7 +192,7 @@ static void the_server_stops_while_replays_wait(void **state)
 	static const struct kr_range five = { 0, 120 }, seven = { 50, 100 };
 	struct node *a = node_start("a"), *b = node_start("b");
 	struct kr_flush_request waits = { .flags = 2, .seq = 7, .bytes = 100, .replay_round = 7, .replay_order = 7 };
-	struct kr_peace peace;
+	struct kr_clean_shutdown peace;
 	uv_timer_t timer;
 	int dir;
 
@@ -211,10 +211,10 @@ static void the_server_stops_while_replays_wait(void **state)
 	uv_timer_start(&timer, dawdle, 1, 1);
 	server_stop();
 	dir = open(F.state_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	assert_int_equal(kr_peace_read(dir, &peace), 0);
+	assert_int_equal(kr_clean_shutdown_read(dir, &peace), 0);
 	close(dir);
 	server_start();
-	assert_int_equal(peace.state, KR_PEACE_STOPPED); /* not when it took too long */
+	assert_int_equal(peace.state, KR_CLEAN_SHUTDOWN_STOPPED); /* not when it took too long */
 	assert_true(F.server.grace.active && F.server.data->collecting);
 	assert_int_equal(kr_grace_awaited(&F.server.grace), 2);
 }

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "common/base/table.h"
-#include "server/export/turn.h"
+#include "server/export/intent.h"
 
 static const uint8_t boot[16] = "boot", other_boot[16] = "another";
 static const struct kr_fid parent = {.length = 9, .bytes = "directory"}, new_parent = {.length = 10, .bytes = "directory2"};
@@ -242,18 +242,18 @@ static void a_turn_that_was_cut_short_stays_in_doubt(void **state)
 	(void)state;
 	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
 	kr_executed_begin(executed, &cut_short);
-	kr_executed_turn(executed, &cut_short, &(struct kr_turn_change){.parent = &parent, .name = "a", .before = 77});
+	kr_executed_intent(executed, &cut_short, &(struct kr_intent_change){.parent = &parent, .name = "a", .before = 77});
 	kr_executed_begin_again(executed, &cut_short, true);
 	kr_executed_begin_again(executed, &unknown, true);
 	kr_executed_close(executed);
 
 	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
-	assert_int_equal(phase_of(executed, 1, &err, &value), KR_EXECUTED_TURN);
+	assert_int_equal(phase_of(executed, 1, &err, &value), KR_EXECUTED_INTENT);
 	assert_int_equal(value, 77);
 	assert_int_equal(phase_of(executed, 2, &err, &value), KR_EXECUTED_DOUBT);
-	kr_executed_turn(executed, &unknown, &(struct kr_turn_change){.parent = &parent, .name = "b", .before = 78});
-	assert_int_equal(phase_of(executed, 2, &err, &value), KR_EXECUTED_TURN);
-	kr_executed_no_turn(executed, &unknown, KR_EXECUTED_DOUBT);
+	kr_executed_intent(executed, &unknown, &(struct kr_intent_change){.parent = &parent, .name = "b", .before = 78});
+	assert_int_equal(phase_of(executed, 2, &err, &value), KR_EXECUTED_INTENT);
+	kr_executed_no_intent(executed, &unknown, KR_EXECUTED_DOUBT);
 	assert_int_equal(phase_of(executed, 2, &err, &value), KR_EXECUTED_DOUBT);
 	kr_executed_end(executed, &cut_short, 0, 79);
 	assert_true(kr_executed_by_other(executed, &unknown, 79));
@@ -266,14 +266,14 @@ static void a_turn_that_was_cut_short_stays_in_doubt(void **state)
 /* Judged by BEFORE. */
 static struct {
 	int asked;
-	struct kr_turn_change last;
+	struct kr_intent_change last;
 	char name[KR_NAME_MAX + 1], new_name[KR_NAME_MAX + 1];
 	struct kr_fid parent, new_parent;
 } judged;
 
 enum { MADE = 1000, NOT_MADE = 2000, NOBODY_KNOWS = 3000 };
 
-static enum kr_executed_phase judge(void *context, const struct kr_turn_change *change, uint64_t *ret_value)
+static enum kr_executed_phase judge(void *context, const struct kr_intent_change *change, uint64_t *ret_value)
 {
 	assert_ptr_equal(context, &judged);
 	judged.asked++;
@@ -283,7 +283,7 @@ static enum kr_executed_phase judge(void *context, const struct kr_turn_change *
 	judged.parent = *change->parent;
 	judged.new_parent = *change->new_parent;
 	*ret_value = change->before + 1;
-	return change->before == MADE ? KR_EXECUTED_DONE : change->before == NOT_MADE ? KR_EXECUTED_BEGUN : KR_EXECUTED_TURN;
+	return change->before == MADE ? KR_EXECUTED_DONE : change->before == NOT_MADE ? KR_EXECUTED_BEGUN : KR_EXECUTED_INTENT;
 }
 
 static int settle(struct kr_executed *executed)
@@ -296,13 +296,13 @@ static int settle(struct kr_executed *executed)
 static void begin_turn(struct kr_executed *executed, uint64_t request, bool doubtful, uint64_t before)
 {
 	struct kr_executed_key key = key_of(request);
-	struct kr_turn_change change = {.kind = KR_TURN_MAKE, .parent = &parent, .name = "name", .before = before};
+	struct kr_intent_change change = {.kind = KR_INTENT_MAKE, .parent = &parent, .name = "name", .before = before};
 
 	if (doubtful)
 		kr_executed_begin_again(executed, &key, true);
 	else
 		kr_executed_begin(executed, &key);
-	kr_executed_turn(executed, &key, &change);
+	kr_executed_intent(executed, &key, &change);
 }
 
 static void what_ended_in_its_turn_is_settled_by_who_looks(void **state)
@@ -319,7 +319,7 @@ static void what_ended_in_its_turn_is_settled_by_who_looks(void **state)
 	begin_turn(executed, 3, true, NOT_MADE);
 	begin_turn(executed, 4, false, NOBODY_KNOWS);
 	begin_turn(executed, 5, false, MADE);
-	kr_executed_no_turn(executed, &gone, KR_EXECUTED_BEGUN);
+	kr_executed_no_intent(executed, &gone, KR_EXECUTED_BEGUN);
 	begin_turn(executed, 6, false, MADE);
 	kr_executed_end(executed, &over, 0, 66);
 	kr_executed_begin(executed, &never);
@@ -331,7 +331,7 @@ static void what_ended_in_its_turn_is_settled_by_who_looks(void **state)
 	assert_int_equal(value, MADE + 1);
 	assert_int_equal(phase_of(executed, 2, &err, &value), KR_EXECUTED_BEGUN);
 	assert_int_equal(phase_of(executed, 3, &err, &value), KR_EXECUTED_DOUBT);
-	assert_int_equal(phase_of(executed, 4, &err, &value), KR_EXECUTED_TURN);
+	assert_int_equal(phase_of(executed, 4, &err, &value), KR_EXECUTED_INTENT);
 	assert_int_equal(value, NOBODY_KNOWS);
 	assert_int_equal(phase_of(executed, 5, &err, &value), KR_EXECUTED_BEGUN);
 	assert_int_equal(phase_of(executed, 6, &err, &value), KR_EXECUTED_DONE);
@@ -341,21 +341,21 @@ static void what_ended_in_its_turn_is_settled_by_who_looks(void **state)
 	/* Later on nobody could tell by what is there. */
 	reopen(&executed);
 	assert_int_equal(settle(executed), 0);
-	assert_int_equal(phase_of(executed, 4, &err, &value), KR_EXECUTED_TURN);
+	assert_int_equal(phase_of(executed, 4, &err, &value), KR_EXECUTED_INTENT);
 
 	/* Whose turn comes once more, and ends again, is as far as it was. */
 	key = key_of(4);
 	kr_executed_begin_again(executed, &key, true);
-	kr_executed_turn(executed, &key, &(struct kr_turn_change){.parent = &parent, .name = "name", .before = NOT_MADE});
+	kr_executed_intent(executed, &key, &(struct kr_intent_change){.parent = &parent, .name = "name", .before = NOT_MADE});
 	reopen(&executed);
 	assert_int_equal(settle(executed), 1);
-	assert_int_equal(phase_of(executed, 4, &err, &value), KR_EXECUTED_TURN);
+	assert_int_equal(phase_of(executed, 4, &err, &value), KR_EXECUTED_INTENT);
 	kr_executed_close(executed);
 }
 
 static void who_looks_is_told_of_all_of_the_change(void **state)
 {
-	struct kr_turn_change change = {.kind = KR_TURN_RENAME, .type = 7, .parent = &parent, .before = MADE, .other = 12, .new_parent = &new_parent};
+	struct kr_intent_change change = {.kind = KR_INTENT_RENAME, .type = 7, .parent = &parent, .before = MADE, .other = 12, .new_parent = &new_parent};
 	char name[KR_NAME_MAX + 1] = "", new_name[KR_NAME_MAX + 1] = "";
 	struct kr_executed_key key = key_of(1);
 	struct kr_executed *executed;
@@ -367,10 +367,10 @@ static void who_looks_is_told_of_all_of_the_change(void **state)
 	change.new_name = new_name;
 	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
 	kr_executed_begin(executed, &key);
-	kr_executed_turn(executed, &key, &change);
+	kr_executed_intent(executed, &key, &change);
 	reopen(&executed);
 	assert_int_equal(settle(executed), 1);
-	assert_int_equal(judged.last.kind, KR_TURN_RENAME);
+	assert_int_equal(judged.last.kind, KR_INTENT_RENAME);
 	assert_int_equal(judged.last.type, 7);
 	assert_int_equal(judged.last.other, 12);
 	assert_string_equal(judged.name, name);
@@ -389,14 +389,14 @@ static void of_turns_beyond_the_room_nobody_can_tell(void **state)
 
 	(void)state;
 	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
-	for (uint64_t i = 1; i <= KR_EXECUTED_TURNS + 1; i++)
+	for (uint64_t i = 1; i <= KR_EXECUTED_INTENTS + 1; i++)
 		begin_turn(executed, i, false, MADE);
 	kr_executed_end(executed, &key, 0, 0); /* makes room */
-	begin_turn(executed, KR_EXECUTED_TURNS + 2, false, MADE);
+	begin_turn(executed, KR_EXECUTED_INTENTS + 2, false, MADE);
 	reopen(&executed);
-	assert_int_equal(settle(executed), KR_EXECUTED_TURNS);
-	assert_int_equal(phase_of(executed, KR_EXECUTED_TURNS + 1, &err, &value), KR_EXECUTED_TURN);
-	assert_int_equal(phase_of(executed, KR_EXECUTED_TURNS + 2, &err, &value), KR_EXECUTED_DONE);
+	assert_int_equal(settle(executed), KR_EXECUTED_INTENTS);
+	assert_int_equal(phase_of(executed, KR_EXECUTED_INTENTS + 1, &err, &value), KR_EXECUTED_INTENT);
+	assert_int_equal(phase_of(executed, KR_EXECUTED_INTENTS + 2, &err, &value), KR_EXECUTED_DONE);
 	kr_executed_close(executed);
 }
 

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-static const uint8_t one[16] = {1}, two[16] = {2}, stranger[16] = {9};
+static const uint8_t one[16] = {1}, two[16] = {2}, pending_conn[16] = {9};
 static const struct kr_key_owner alice = {.kind = KR_KEY_USER, .uid = 1000}, nobody = {0};
 
 static void without_former_nodes_there_is_no_grace(void **state)
@@ -32,7 +32,7 @@ static void grace_ends_with_the_last_awaited_node(void **state)
 	kr_grace_await(&grace, two, &nobody);
 	assert_int_equal(kr_grace_awaited(&grace), 2);
 	assert_true(kr_grace_start(&grace, 0, 20));
-	assert_false(kr_grace_node_done(&grace, stranger));
+	assert_false(kr_grace_node_done(&grace, pending_conn));
 	assert_false(kr_grace_node_done(&grace, one));
 	assert_false(kr_grace_node_done(&grace, one));
 	assert_true(kr_grace_node_done(&grace, two));

@@ -2,7 +2,7 @@
 #include "test/unit/server/recovery/late_fixture.h"
 
 #include "common/base/log.h"
-#include "server/leases/files.h"
+#include "server/leases/file_table.h"
 #include "server/session/session.h"
 
 /* Also of one that held WRITE before: what it has written since is not known before it is here. */

@@ -16,7 +16,7 @@
 
 #include "common/base/hex.h"
 #include "common/base/log.h"
-#include "server/base/lines.h"
+#include "server/base/line_log.h"
 #include "server/recovery/replayed.h"
 #include "server/daemon/server.h"
 
@@ -189,15 +189,15 @@ static void the_order_of_what_others_have_replayed_is_known_to_the_next_process(
 static void what_was_noted_without_its_order_counts_as_replayed(void **state)
 {
 	struct fixture *f = *state;
-	struct kr_lines text = {0};
+	struct kr_line_log text = {0};
 	char node[33], line[KR_LINE_MAX];
 	int fd;
 
 	kr_hex_format(node_a, 16, node);
 	snprintf(line, sizeof(line), "node %s 01000000 99 1099", node);
-	kr_lines_add(&text, line);
+	kr_line_log_add(&text, line);
 	fd = openat(f->dir, "replayed", O_WRONLY | O_APPEND | O_CLOEXEC);
-	assert_int_equal(kr_lines_append(&text, fd), 0);
+	assert_int_equal(kr_line_log_append(&text, fd), 0);
 	close(fd);
 	free(text.bytes);
 	for (int i = 0; i < 2; i++) {

@@ -9,7 +9,7 @@
 #include "test/unit/server/recovery/replay_nodes.h"
 
 #include "server/session/expiry.h"
-#include "server/base/lines.h"
+#include "server/base/line_log.h"
 #include "server/session/session.h"
 
 enum { SEEDS = 20, TURNS = 120, LOSSES_MAX = 2, FAULTS_MAX = 5, HANG_S = 120 };
@@ -67,11 +67,11 @@ static void restart(void)
 /* The logs of the state directory are those of another boot. */
 static void begin_boot(void)
 {
-	struct kr_lines lines = { 0 };
+	struct kr_line_log lines = { 0 };
 	int dir = open(F.state_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd = openat(dir, "synced", O_WRONLY | O_APPEND | O_CLOEXEC);
 
-	kr_lines_add(&lines, "boot 0123456789abcdef0123456789abcdef 0");
-	assert_int_equal(kr_lines_append(&lines, fd), 0);
+	kr_line_log_add(&lines, "boot 0123456789abcdef0123456789abcdef 0");
+	assert_int_equal(kr_line_log_append(&lines, fd), 0);
 	free(lines.bytes);
 	unlinkat(dir, "replayed", 0);
 	close(fd);

@@ -5,9 +5,9 @@
 #include <fcntl.h>
 
 #include "common/base/log.h"
-#include "common/rpc/notes.h"
+#include "common/rpc/attr_cache.h"
 #include "common/base/util.h"
-#include "server/leases/notes.h"
+#include "server/leases/invalidation.h"
 
 static void exchange(struct node *node, uint64_t id, uint16_t flags, const struct kr_rename_request *msg)
 {
@@ -156,15 +156,15 @@ static void what_others_built_on_before_it_was_answered_is_not_executed_again(vo
 	struct kr_getattr_request look = {0};
 	uint64_t id;
 
-	other->may = KR_FEATURE_NOTES;
-	kr_notes_allow(&f->server, true);
+	other->may = KR_FEATURE_ATTR_CACHE;
+	kr_invalidation_allow(&f->server, true);
 	node = joined(f, 0);
 	joined(f, 1);
 	look.file = create(node, "a", 0);
 	move.parent = move.new_parent = remove_it.parent = node->hello.root;
 	assert_int_equal(node_call(other, KR_MSG_GETATTR, &look, NULL), 0); /* which it notes, and keeps the answer to the move waiting for */
 	id = node_send(node, KR_MSG_RENAME, &move);
-	node_asked(other, KR_MSG_FORGET);
+	node_asked(other, KR_MSG_INVALIDATE);
 	assert_int_equal(node_call(other, KR_MSG_REMOVE, &remove_it, NULL), 0);
 	assert_false(is_answered(node, id));
 	restart_as_killed(f, (struct node *[]){node, other}, 2);

@@ -104,9 +104,9 @@ static void what_was_killed_in_its_turn_is_told_before_others_take_names_away(vo
 
 	if (!has_handles(f))
 		skip();
-	not_removed = in_turn_of(f, one, (struct kr_turn_change){.kind = KR_TURN_REMOVE, .name = "token", .before = kr_fid_hash(&token)});
-	not_moved = in_turn_of(f, one, (struct kr_turn_change){.kind = KR_TURN_RENAME, .name = "stays", .before = kr_fid_hash(&stays), .new_name = "taken"});
-	was_moved = in_turn_of(f, one, (struct kr_turn_change){.kind = KR_TURN_RENAME, .name = "from", .before = kr_fid_hash(&from), .new_name = "to"});
+	not_removed = in_turn_of(f, one, (struct kr_intent_change){.kind = KR_INTENT_REMOVE, .name = "token", .before = kr_fid_hash(&token)});
+	not_moved = in_turn_of(f, one, (struct kr_intent_change){.kind = KR_INTENT_RENAME, .name = "stays", .before = kr_fid_hash(&stays), .new_name = "taken"});
+	was_moved = in_turn_of(f, one, (struct kr_intent_change){.kind = KR_INTENT_RENAME, .name = "from", .before = kr_fid_hash(&from), .new_name = "to"});
 	assert_int_equal(rename(in_export(f, "from"), in_export(f, "to")), 0);
 	restart(f, nodes, 2);
 
@@ -138,11 +138,11 @@ static void what_was_killed_in_its_turn_is_told_before_others_make_the_same(void
 	if (!has_handles(f))
 		skip();
 	linked.name = "linked";
-	not_linked = in_turn_of(f, one, (struct kr_turn_change){.kind = KR_TURN_LINK, .name = "link", .other = kr_fid_hash(&fid)});
-	was_linked = in_turn_of(f, one, (struct kr_turn_change){.kind = KR_TURN_LINK, .name = "linked", .other = kr_fid_hash(&fid)});
-	made = in_turn_of(f, one, (struct kr_turn_change){.kind = KR_TURN_MAKE, .type = S_IFDIR, .name = "made"});
-	moved = in_turn_of(f, one, (struct kr_turn_change){.kind = KR_TURN_MAKE, .type = S_IFDIR, .name = "moved"});
-	not_made = in_turn_of(f, one, (struct kr_turn_change){.kind = KR_TURN_MAKE, .type = S_IFDIR, .name = "not made"});
+	not_linked = in_turn_of(f, one, (struct kr_intent_change){.kind = KR_INTENT_LINK, .name = "link", .other = kr_fid_hash(&fid)});
+	was_linked = in_turn_of(f, one, (struct kr_intent_change){.kind = KR_INTENT_LINK, .name = "linked", .other = kr_fid_hash(&fid)});
+	made = in_turn_of(f, one, (struct kr_intent_change){.kind = KR_INTENT_MAKE, .type = S_IFDIR, .name = "made"});
+	moved = in_turn_of(f, one, (struct kr_intent_change){.kind = KR_INTENT_MAKE, .type = S_IFDIR, .name = "moved"});
+	not_made = in_turn_of(f, one, (struct kr_intent_change){.kind = KR_INTENT_MAKE, .type = S_IFDIR, .name = "not made"});
 	assert_int_equal(link(in_export(f, "f"), in_export(f, "linked")), 0);
 	assert_int_equal(mkdir(in_export(f, "made"), 0755), 0); /* of another owner than it could be, and so nobody would take it for its own */
 	assert_int_equal(mkdir(in_export(f, "moved"), 0755), 0);
@@ -180,9 +180,9 @@ static void what_was_killed_in_its_turn_is_told_of_a_directory_that_is_gone(void
 	within.parent = sub;
 	moved = make_dir(other, &within, "moved");
 	removed = make_dir(other, &within, "removed");
-	was_moved = in_turn_of(f, one, (struct kr_turn_change){.kind = KR_TURN_RENAME, .parent = &sub, .name = "moved", .before = kr_fid_hash(&moved),
+	was_moved = in_turn_of(f, one, (struct kr_intent_change){.kind = KR_INTENT_RENAME, .parent = &sub, .name = "moved", .before = kr_fid_hash(&moved),
 		.new_name = "moved"});
-	was_removed = in_turn_of(f, one, (struct kr_turn_change){.kind = KR_TURN_REMOVE, .parent = &sub, .name = "removed", .before = kr_fid_hash(&removed)});
+	was_removed = in_turn_of(f, one, (struct kr_intent_change){.kind = KR_INTENT_REMOVE, .parent = &sub, .name = "removed", .before = kr_fid_hash(&removed)});
 	assert_int_equal(rename(in_export(f, "sub/moved"), in_export(f, "moved")), 0);
 	assert_int_equal(rmdir(in_export(f, "sub/removed")), 0);
 	assert_int_equal(rmdir(in_export(f, "sub")), 0);

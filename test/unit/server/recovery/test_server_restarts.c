@@ -8,7 +8,7 @@
 #include "common/base/hex.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "server/base/lines.h"
+#include "server/base/line_log.h"
 #include "server/recovery/state_priv.h"
 
 static void a_restarted_server_lets_nodes_reclaim_first(void **state)
@@ -197,32 +197,32 @@ static void another_directory_at_the_same_path_is_refused(void **state)
 /* DIR/clock, as an instance that was alive the last time at REAL_NS has left it. */
 static void write_clock(const struct fixture *f, uint64_t real_ns)
 {
-	struct kr_lines lines = {0};
+	struct kr_line_log lines = {0};
 	char hex[33], line[KR_LINE_MAX];
 	int dir = open(f->state_path, O_RDONLY | O_DIRECTORY);
 
 	kr_hex_format(f->server.boot_id, 16, hex);
 	snprintf(line, sizeof(line), "boot %s %llu 1", hex, (unsigned long long)real_ns);
-	kr_lines_add(&lines, line);
+	kr_line_log_add(&lines, line);
 	assert_int_equal(kr_write_file(dir, "clock", lines.bytes, lines.length, 0600), 0);
 	free(lines.bytes);
 	close(dir);
 }
 
-static void write_peace(const struct fixture *f, const struct kr_peace *peace)
+static void write_peace(const struct fixture *f, const struct kr_clean_shutdown *peace)
 {
 	int dir = open(f->state_path, O_RDONLY | O_DIRECTORY);
 
-	assert_int_equal(kr_peace_write(dir, peace), 0);
+	assert_int_equal(kr_clean_shutdown_write(dir, peace), 0);
 	close(dir);
 }
 
-static struct kr_peace read_peace(const struct fixture *f)
+static struct kr_clean_shutdown read_peace(const struct fixture *f)
 {
-	struct kr_peace peace;
+	struct kr_clean_shutdown peace;
 	int dir = open(f->state_path, O_RDONLY | O_DIRECTORY);
 
-	assert_int_equal(kr_peace_read(dir, &peace), 0);
+	assert_int_equal(kr_clean_shutdown_read(dir, &peace), 0);
 	close(dir);
 	return peace;
 }
@@ -230,7 +230,7 @@ static struct kr_peace read_peace(const struct fixture *f)
 /* With other ids in the state directory than those of this start. */
 static void boot_the_machine(struct fixture *f)
 {
-	struct kr_peace peace;
+	struct kr_clean_shutdown peace;
 
 	stop_server(f);
 	peace = read_peace(f);
@@ -245,13 +245,13 @@ static void a_boot_of_the_machine_after_a_stop_in_peace_is_a_mere_restart(void *
 	struct fixture *f = *state;
 	uint8_t boot_id[16];
 
-	assert_int_equal(read_peace(f).state, KR_PEACE_SERVING);
+	assert_int_equal(read_peace(f).state, KR_CLEAN_SHUTDOWN_SERVING);
 	memcpy(boot_id, f->server.boot_id, 16);
 	boot_the_machine(f);
 	boot_id[0] ^= 1;
 	assert_memory_equal(f->server.boot_id, boot_id, 16);
-	assert_int_equal(read_peace(f).state, KR_PEACE_SERVING);
-	kr_state_no_peace(f->server.state); /* a sync has failed */
+	assert_int_equal(read_peace(f).state, KR_CLEAN_SHUTDOWN_SERVING);
+	kr_state_not_clean(f->server.state); /* a sync has failed */
 	boot_the_machine(f);
 	assert_memory_equal(f->server.boot_id, kr_state_facts(f->server.state)->machine_id, 16);
 }

@@ -4,8 +4,8 @@
 
 #include "test/unit/server/session/hostile_fixture.h"
 
-#include "server/session/asks.h"
-#include "server/leases/files.h"
+#include "server/session/callbacks.h"
+#include "server/leases/file_table.h"
 
 enum { MOMENTS = LEASE_MS / MOMENT_MS, /* of a lease time */ SLACK = 4 };
 

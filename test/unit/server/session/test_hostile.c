@@ -6,7 +6,7 @@
 #include <fcntl.h>
 
 #include "common/auth/pair_conn.h"
-#include "server/leases/files.h"
+#include "server/leases/file_table.h"
 
 /* The same of the honest one, a moment later. */
 static void a_moment_later_both(struct fixture *f)
@@ -226,7 +226,7 @@ static void a_user_has_files_staged_by_its_own_node_alone(void **state)
 	kr_session_find(&f->server, honest->hello.session)->ring_port = 1;
 	kr_session_find(&f->server, user->hello.session)->ring_port = 1;
 	id = node_send(user, KR_MSG_STAGE, &(struct kr_stage_request){.file = own_file, .ms = 1});
-	node_reply(user, node_asked(user, KR_MSG_BRING), &(struct kr_bring_reply){.done = 1});
+	node_reply(user, node_asked(user, KR_MSG_PREFETCH), &(struct kr_prefetch_reply){.done = 1});
 	assert_int_equal(node_result(user, id, &reply), 0);
 	assert_int_equal(reply->stage_reply.nodes, 1);
 	undisturbed(f);

@@ -8,7 +8,7 @@
 #include "common/rpc/conn_priv.h"
 #include "common/auth/pair_conn.h"
 #include "server/flush/data_priv.h"
-#include "server/pipelines/feed.h"
+#include "server/pipelines/block_server.h"
 #include "server/pipelines/hop.h"
 #include "server/flush/round.h"
 
@@ -352,7 +352,7 @@ static void pull_often(struct node *lane, const struct kr_fid *fid, uint64_t ver
 
 static bool has_as_many_frames_as_may_be(void *context)
 {
-	return kr_conn_queued_frames(server_end(context)) > KR_FEED_FRAMES;
+	return kr_conn_queued_frames(server_end(context)) > KR_BLOCK_SERVER_FRAMES;
 }
 
 /* A file of one byte, asked for again and again: neither the blocks nor the questions take much memory while nobody takes the answers. */

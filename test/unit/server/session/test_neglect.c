@@ -268,7 +268,7 @@ static void questions_do_not_pile_up_before_one_that_takes_nothing(void **state)
 	kr_conn_set_handler(node->conn, &taker);
 	kr_conn_pause(node->conn);
 	for (int i = 0; i < QUESTIONS; i++) {
-		assert_int_not_equal(kr_session_ask(session, KR_MSG_QUERY, &query, NULL, NULL), 0);
+		assert_int_not_equal(kr_callback_send(session, KR_MSG_QUERY, &query, NULL, NULL), 0);
 		assert_in_range(kr_conn_queued(session->conn), 0, KR_SESSION_QUEUE_MAX + 1024);
 	}
 	assert_true(session->withheld);

@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 
 #include "common/base/log.h"
-#include "common/rpc/notes.h"
+#include "common/rpc/attr_cache.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
 
@@ -306,18 +306,18 @@ static void a_cut_that_waits_for_notes_is_left_to_its_repetition(void **state)
 	const union kr_any_msg *reply;
 	uint64_t lease;
 
-	other->may = KR_FEATURE_NOTES;
+	other->may = KR_FEATURE_ATTR_CACHE;
 	joined(f, 1);
 	assert_int_equal(node_call(node, KR_MSG_SETATTR, &grow, NULL), 0);
 	lease = send_lease(other, &getattr.file, KR_LEASE_READ);
 	assert_int_equal(node_result(other, lease, NULL), 0);
-	kr_notes_allow(&f->server, true);
+	kr_invalidation_allow(&f->server, true);
 	assert_int_equal(node_call(other, KR_MSG_GETATTR, &getattr, NULL), 0);
 	answering.id = node_send(node, KR_MSG_CREATE, &msg);
-	node_asked(other, KR_MSG_FORGET);
+	node_asked(other, KR_MSG_INVALIDATE);
 	ask_again_elsewhere(f, node, answering.id, KR_MSG_CREATE, &msg);
 	assert_int_equal(f->server.outliving.count, 1);
-	node_reply(other, node_asked(other, KR_MSG_FORGET), NULL);
+	node_reply(other, node_asked(other, KR_MSG_INVALIDATE), NULL);
 	node_asked(other, KR_MSG_RECALL);
 	assert_int_equal(f->server.outliving.count, 0);
 	assert_true(node_wait_for(&f->loop, is_answered_by_all, &answering));
@@ -336,16 +336,16 @@ static void a_repetition_is_answered_when_others_have_forgotten(void **state)
 	uint64_t id;
 
 	assert_int_equal(node_call(node, KR_MSG_LINK, &link_file, NULL), 0);
-	other->may = KR_FEATURE_NOTES;
+	other->may = KR_FEATURE_ATTR_CACHE;
 	joined(f, 1);
-	kr_notes_allow(&f->server, true);
+	kr_invalidation_allow(&f->server, true);
 	assert_int_equal(node_call(other, KR_MSG_GETATTR, &getattr, NULL), 0);
 	id = node_send(node, KR_MSG_REMOVE, &remove_name);
-	node_asked(other, KR_MSG_FORGET);
+	node_asked(other, KR_MSG_INVALIDATE);
 	ask_again_elsewhere(f, node, id, KR_MSG_REMOVE, &remove_name);
 	assert_int_equal(lookup(node, "x", NULL), -ENOENT);
 	assert_false(is_answered(node, id));
-	node_reply(other, node_asked(other, KR_MSG_FORGET), NULL);
+	node_reply(other, node_asked(other, KR_MSG_INVALIDATE), NULL);
 	assert_int_equal(node_result(node, id, NULL), 0);
 }
 

@@ -61,7 +61,7 @@ static void a_new_session_replaces_the_one_of_the_same_node(void **state)
 static void what_a_killed_daemon_may_have_written_is_waited_for(void **state)
 {
 	struct fixture *f = *state;
-	struct node *node = joined(f, 0), *other = joined(f, 1), *heir = f->nodes[2];
+	struct node *node = joined(f, 0), *other = joined(f, 1), *successor = f->nodes[2];
 	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
 	struct kr_reclaim_request reclaim = {.file = fid, .kinds = KR_LEASE_ALL};
 	struct kr_getattr_request getattr = {.file = fid};
@@ -71,20 +71,20 @@ static void what_a_killed_daemon_may_have_written_is_waited_for(void **state)
 
 	node_asked(node, KR_MSG_RECALL);
 	node_disconnect(node);
-	memcpy(heir->node_id, node->node_id, 16);
-	assert_int_equal(node_hello(heir, false), 0);
+	memcpy(successor->node_id, node->node_id, 16);
+	assert_int_equal(node_hello(successor, false), 0);
 	settle(other);
-	assert_int_equal(node_call(heir, KR_MSG_RECLAIM, &reclaim, &reply), 0);
+	assert_int_equal(node_call(successor, KR_MSG_RECLAIM, &reclaim, &reply), 0);
 	assert_int_equal(reply->reclaim_reply.kinds, KR_LEASE_ALL);
 	assert_false(is_answered(other, read));
 	assert_false(is_answered(other, stat));
-	assert_int_equal(heir->asked_count, 1); /* its size is not asked before it knows it */
-	assert_int_equal(node_call(heir, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
-	node_reply(heir, node_asked(heir, KR_MSG_QUERY), &dirty);
+	assert_int_equal(successor->asked_count, 1); /* its size is not asked before it knows it */
+	assert_int_equal(node_call(successor, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	node_reply(successor, node_asked(successor, KR_MSG_QUERY), &dirty);
 	assert_int_equal(node_result(other, stat, &reply), 0);
 	assert_int_equal(reply->getattr_reply.attr.size, 77);
 	assert_false(is_answered(other, read));
-	node_reply(heir, node_asked(heir, KR_MSG_RECALL), NULL);
+	node_reply(successor, node_asked(successor, KR_MSG_RECALL), NULL);
 	assert_int_equal(node_result(other, read, NULL), 0);
 }
 

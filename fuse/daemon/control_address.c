@@ -1,0 +1,173 @@
+/* See control_address.h. */
+#include "fuse/daemon/control_address.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/fail.h"
+#include "common/base/util.h"
+
+enum { PLACES = 3, NOTE_MAX = 8192 };
+
+/* The directories that a mount of UID may have its note in, best first. Who is root in a user namespace only has no right to the first. */
+static int list_places(unsigned uid, char *ret_paths[PLACES])
+{
+	const char *runtime = uid == getuid() ? getenv("XDG_RUNTIME_DIR") : NULL;
+	int count = 0;
+
+	if (uid == 0)
+		ret_paths[count++] = kr_xstrdup("/run/kairan");
+	if (runtime && *runtime == '/' && asprintf(&ret_paths[count], "%s/kairan", runtime) > 0)
+		count++;
+	if (uid && asprintf(&ret_paths[count], "/run/user/%u/kairan", uid) > 0)
+		count++;
+	if (asprintf(&ret_paths[count], "/tmp/kairan-%u", uid) > 0)
+		count++;
+	return count;
+}
+
+static void free_places(char *paths[PLACES], int count)
+{
+	for (int i = 0; i < count; i++)
+		free(paths[i]);
+}
+
+/* A directory that belongs to UID and that nobody else can write to. */
+static int open_place(const char *path, unsigned uid, bool make)
+{
+	struct stat stat;
+	int fd;
+
+	if (make)
+		mkdir(path, uid == 0 ? 0755 : 0700);
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd >= 0 && fstat(fd, &stat) == 0 && stat.st_uid == uid && !(stat.st_mode & 022))
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+static void note_name(unsigned dev_major, unsigned dev_minor, char name[32])
+{
+	snprintf(name, 32, "%u:%u", dev_major, dev_minor);
+}
+
+/* What this process writes; owned, or NULL. No two daemons have one socket. */
+static char *note_text(const char *socket)
+{
+	char *text = NULL;
+
+	return asprintf(&text, "%d %s", (int)getpid(), socket) < 0 ? NULL : text;
+}
+
+int kr_control_address_write(unsigned dev_major, unsigned dev_minor, const char *socket)
+{
+	char *paths[PLACES], name[32];
+	int count = list_places(geteuid(), paths), err = -ENOENT;
+	KR_AUTO_FREE char *text = note_text(socket);
+
+	note_name(dev_major, dev_minor, name);
+	for (int i = 0; i < count && err < 0 && text; i++) {
+		KR_AUTO_FD int fd = open_place(paths[i], geteuid(), true);
+
+		if (fd >= 0 && flock(fd, LOCK_EX) == 0)
+			err = kr_write_file(fd, name, text, strlen(text), 0644);
+	}
+	free_places(paths, count);
+	return err < 0 ? kr_fail_errno(err, "cannot write down where the control socket is (in /run/kairan or the like)") : 0;
+}
+
+void kr_control_address_remove(unsigned dev_major, unsigned dev_minor, const char *socket)
+{
+	char *paths[PLACES], name[32];
+	int count = list_places(geteuid(), paths);
+	KR_AUTO_FREE char *text = note_text(socket);
+
+	note_name(dev_major, dev_minor, name);
+	for (int i = 0; i < count && text; i++) {
+		KR_AUTO_FD int fd = open_place(paths[i], geteuid(), false);
+		KR_AUTO_FREE char *found = NULL;
+		size_t length;
+
+		/* The lock: nobody writes another note in between. */
+		if (fd >= 0 && flock(fd, LOCK_EX) == 0 && kr_read_file(fd, name, NOTE_MAX, &found, &length) == 0 && strcmp(found, text) == 0 &&
+			unlinkat(fd, name, 0) == 0)
+			break;
+	}
+	free_places(paths, count);
+}
+
+static int parse_note(const char *text, char **ret_socket, int *ret_pid)
+{
+	int length = 0;
+
+	if (sscanf(text, "%d %n", ret_pid, &length) != 1 || text[length] != '/')
+		return -EBADMSG;
+	*ret_socket = kr_xstrdup(text + length);
+	return 0;
+}
+
+int kr_control_address_read(const struct kr_mounted *mounted, char **ret_socket, int *ret_pid)
+{
+	char *paths[PLACES], name[32];
+	int count = list_places(mounted->uid, paths), err = -ENOENT;
+
+	note_name(mounted->dev_major, mounted->dev_minor, name);
+	for (int i = 0; i < count && err < 0; i++) {
+		KR_AUTO_FD int fd = open_place(paths[i], mounted->uid, false);
+		KR_AUTO_FREE char *text = NULL;
+		size_t length;
+
+		if (fd >= 0 && kr_read_file(fd, name, NOTE_MAX, &text, &length) == 0)
+			err = parse_note(text, ret_socket, ret_pid);
+	}
+	free_places(paths, count);
+	return err;
+}
+
+typedef void (*visit_fn)(unsigned dev_major, unsigned dev_minor, const char *socket, int pid, void *context);
+
+static void visit_place(int place, visit_fn visit, void *context)
+{
+	int fd = openat(place, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+
+	if (!directory && fd >= 0)
+		close(fd);
+	while (directory && (entry = readdir(directory))) {
+		unsigned dev_major, dev_minor;
+		KR_AUTO_FREE char *text = NULL;
+		KR_AUTO_FREE char *socket = NULL;
+		size_t length;
+		int pid;
+
+		if (sscanf(entry->d_name, "%u:%u", &dev_major, &dev_minor) == 2 &&
+		    kr_read_file(place, entry->d_name, NOTE_MAX, &text, &length) == 0 && parse_note(text, &socket, &pid) == 0)
+			visit(dev_major, dev_minor, socket, pid, context);
+	}
+	if (directory)
+		closedir(directory);
+}
+
+void kr_control_address_for_each(visit_fn visit, void *context)
+{
+	char *paths[PLACES];
+	int count = list_places(getuid(), paths);
+
+	for (int i = 0; i < count; i++) {
+		KR_AUTO_FD int fd = open_place(paths[i], getuid(), false);
+
+		if (fd >= 0)
+			visit_place(fd, visit, context);
+	}
+	free_places(paths, count);
+}

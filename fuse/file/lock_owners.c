@@ -1,0 +1,102 @@
+/* See lock_owners.h. */
+#include "fuse/file/lock_owners.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "common/base/table.h"
+#include "common/base/util.h"
+
+/* One process and one file. */
+struct locker {
+	struct kr_table_link link;
+	uint64_t owner;
+	const void *file;
+	uint32_t count;
+};
+
+struct kr_lock_owners {
+	pthread_mutex_t lock;  /* guards the table */
+	atomic_size_t count;   /* of lockers: mostly there is none, and writes look here first */
+	struct kr_table table; /* by owner */
+};
+
+static bool is_this(const struct kr_table_link *link, const void *key)
+{
+	const struct locker *locker = KR_CONTAINER_OF(link, const struct locker, link), *wanted = key;
+
+	return locker->owner == wanted->owner && locker->file == wanted->file;
+}
+
+static bool is_elsewhere(const struct kr_table_link *link, const void *key)
+{
+	const struct locker *locker = KR_CONTAINER_OF(link, const struct locker, link), *wanted = key;
+
+	return locker->owner == wanted->owner && locker->file != wanted->file;
+}
+
+struct kr_lock_owners *kr_lock_owners_new(void)
+{
+	struct kr_lock_owners *lockers = kr_xcalloc(1, sizeof(*lockers));
+
+	pthread_mutex_init(&lockers->lock, NULL);
+	kr_table_init(&lockers->table);
+	return lockers;
+}
+
+static bool free_locker(struct kr_table_link *link, void *context)
+{
+	struct kr_lock_owners *lockers = context;
+
+	kr_table_remove(&lockers->table, link);
+	free(KR_CONTAINER_OF(link, struct locker, link));
+	return true;
+}
+
+void kr_lock_owners_free(struct kr_lock_owners *lockers)
+{
+	if (!lockers)
+		return;
+	kr_table_for_each(&lockers->table, free_locker, lockers);
+	kr_table_fini(&lockers->table);
+	pthread_mutex_destroy(&lockers->lock);
+	free(lockers);
+}
+
+static struct locker *find_or_add(struct kr_lock_owners *lockers, const struct locker *wanted)
+{
+	uint64_t hash = kr_hash_u64(wanted->owner);
+	struct kr_table_link *link = kr_table_find(&lockers->table, hash, is_this, wanted);
+	struct locker *locker;
+
+	if (link)
+		return KR_CONTAINER_OF(link, struct locker, link);
+	locker = kr_xcalloc(1, sizeof(*locker));
+	*locker = *wanted;
+	kr_table_insert(&lockers->table, &locker->link, hash);
+	return locker;
+}
+
+void kr_lock_owners_count(struct kr_lock_owners *lockers, uint64_t owner, const void *file, int change)
+{
+	KR_SCOPED_LOCK(&lockers->lock);
+	struct locker *locker = find_or_add(lockers, &(struct locker){ .owner = owner, .file = file });
+
+	assert(change > 0 || locker->count > 0);
+	locker->count = change > 0 ? locker->count + 1 : locker->count - 1;
+	if (locker->count == 0)
+		free_locker(&locker->link, lockers);
+	atomic_store(&lockers->count, lockers->table.count);
+}
+
+bool kr_lock_owners_elsewhere(struct kr_lock_owners *lockers, uint64_t owner, const void *file)
+{
+	struct locker wanted = { .owner = owner, .file = file };
+
+	if (atomic_load(&lockers->count) == 0)
+		return false;
+	KR_SCOPED_LOCK(&lockers->lock);
+	return kr_table_find(&lockers->table, kr_hash_u64(owner), is_elsewhere, &wanted) != NULL;
+}

@@ -1,0 +1,289 @@
+/* See attr_cache.h: forgetting and knowing; attr_cache_fill.c learns. */
+#include "fuse/names/attr_cache.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/rpc/attr_cache.h"
+#include "fuse/names/attr_cache_key.h"
+#include "fuse/names/attr_cache_priv.h"
+#include "fuse/session/rpc.h"
+
+/* --- forgetting --------------------------------------------------------------------------------------------------------- */
+
+static void forget(struct kr_mount *mount, uint32_t slot)
+{
+	KR_SCOPED_LOCK(&mount->notes->lock);
+
+	kr_attr_cache_store_forget(&mount->notes->store, slot);
+	mount->notes->forgets++;
+}
+
+static void on_forget(struct kr_mount *mount, const struct kr_down *down, const void *message, struct kr_buf *data)
+{
+	const struct kr_invalidate_request *request = message;
+
+	(void)data;
+	forget(mount, request->slot);
+	kr_rpc_answer(mount->rpc, down, 0, NULL);
+}
+
+void kr_attr_cache_clear(struct kr_mount *mount)
+{
+	if (mount->notes)
+		forget(mount, KR_ATTR_CACHE_ALL);
+}
+
+void kr_attr_cache_start(struct kr_mount *mount)
+{
+	kr_rpc_on(mount->rpc, KR_MSG_INVALIDATE, on_forget);
+}
+
+struct kr_attr_cache *kr_attr_cache_new(void)
+{
+	struct kr_attr_cache *notes = kr_xcalloc(1, sizeof(*notes));
+
+	pthread_mutex_init(&notes->lock, NULL);
+	kr_attr_cache_store_init(&notes->store);
+	kr_list_init(&notes->changes);
+	return notes;
+}
+
+void kr_attr_cache_free(struct kr_attr_cache *notes)
+{
+	if (!notes)
+		return;
+	kr_attr_cache_store_fini(&notes->store);
+	pthread_mutex_destroy(&notes->lock);
+	free(notes);
+}
+
+/* --- knowing ------------------------------------------------------------------------------------------------------------ */
+
+/* [lock] held. What KEY says of FID: the value is copied into BUFFER of SIZE; what does not fit is not known. */
+static bool get(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr_cache_key *key, int *ret_err, void *buffer,
+	size_t size, size_t *ret_length, uint64_t *ret_true_ns)
+{
+	uint64_t now_ns = kr_clock_ns();
+	const struct kr_attr_cache_entry *note;
+
+	if (now_ns >= atomic_load_explicit(&mount->fence_at_ns, memory_order_relaxed) || kr_attr_cache_all_changes(mount->notes, fid))
+		return false;
+	note = kr_attr_cache_store_get(&mount->notes->store, key->bytes, key->length, now_ns);
+	if (!note || note->length > size)
+		return false;
+	if (note->length)
+		memcpy(buffer, kr_note_value(note), note->length);
+	if (ret_err)
+		*ret_err = note->err;
+	if (ret_length)
+		*ret_length = note->length;
+	if (ret_true_ns)
+		*ret_true_ns = note->true_ns;
+	return true;
+}
+
+static bool get_attr(struct kr_mount *mount, const struct kr_fid *fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns)
+{
+	struct kr_attr_cache_key key;
+
+	kr_attr_cache_key(&key, KR_ATTR_CACHE_ATTR, fid);
+	return get(mount, fid, &key, NULL, ret_attr, sizeof(*ret_attr), NULL, ret_true_ns);
+}
+
+/* Whether it is known that anybody may search DIR: no ACL, and its mode lets everybody. [lock] held. */
+static bool all_may_search(struct kr_mount *mount, const struct kr_fid *dir)
+{
+	enum { EVERYBODY = 0111 };
+	struct kr_attr_cache_key key;
+	struct kr_attr attr;
+
+	kr_attr_cache_key(&key, KR_ATTR_CACHE_BARE, dir);
+	return get(mount, dir, &key, NULL, NULL, 0, NULL, NULL) && get_attr(mount, dir, &attr, NULL) && (attr.mode & EVERYBODY) == EVERYBODY;
+}
+
+static bool may_search(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *dir)
+{
+	struct kr_attr_cache_key key;
+
+	if (!cred)
+		return all_may_search(mount, dir);
+	kr_attr_cache_key_by(&key, KR_ATTR_CACHE_SEARCH, dir, cred);
+	return get(mount, dir, &key, NULL, NULL, 0, NULL, NULL);
+}
+
+/* [lock] held.  The attributes of a directory may be of before a change of a name in it: the kernel asks for them again before it
+ * tells anybody. */
+static bool get_entry(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
+	int *ret_err, struct kr_fid *ret_fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns)
+{
+	struct kr_attr_cache_key key;
+
+	if (kr_attr_cache_name_changes(mount->notes, parent, name) || !may_search(mount, cred, parent))
+		return false;
+	kr_attr_cache_key_entry(&key, parent, name);
+	if (get(mount, parent, &key, ret_err, ret_fid, sizeof(*ret_fid), NULL, NULL))
+		return *ret_err || get_attr(mount, ret_fid, ret_attr, ret_true_ns);
+	kr_attr_cache_key(&key, KR_ATTR_CACHE_WHOLE, parent);
+	*ret_err = -ENOENT;
+	return get(mount, parent, &key, NULL, NULL, 0, NULL, NULL);
+}
+
+bool kr_attr_cache_lookup(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
+	int *ret_err, struct kr_fid *ret_fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns)
+{
+	bool known;
+
+	if (!mount->notes)
+		return false;
+	KR_SCOPED_LOCK(&mount->notes->lock);
+	known = get_entry(mount, cred, parent, name, ret_err, ret_fid, ret_attr, ret_true_ns);
+	mount->notes->known += known;
+	return known;
+}
+
+bool kr_attr_cache_find(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name, struct kr_fid *ret_fid,
+	struct kr_attr *ret_attr)
+{
+	uint64_t asked_ns;
+	int err;
+
+	if (!mount->notes)
+		return false;
+	KR_SCOPED_LOCK(&mount->notes->lock);
+	return get_entry(mount, cred, parent, name, &err, ret_fid, ret_attr, &asked_ns) && err == 0;
+}
+
+bool kr_attr_cache_has(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name)
+{
+	uint64_t asked_ns;
+	struct kr_fid fid;
+	struct kr_attr attr;
+	int err;
+
+	if (!mount->notes)
+		return false;
+	KR_SCOPED_LOCK(&mount->notes->lock);
+	return get_entry(mount, cred, parent, name, &err, &fid, &attr, &asked_ns);
+}
+
+bool kr_attr_cache_getattr(struct kr_mount *mount, const struct kr_fid *fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns)
+{
+	bool known;
+
+	if (!mount->notes)
+		return false;
+	KR_SCOPED_LOCK(&mount->notes->lock);
+	known = !kr_attr_cache_any_changes(mount->notes, fid) && get_attr(mount, fid, ret_attr, ret_true_ns);
+	mount->notes->known += known;
+	return known;
+}
+
+/* One note, of FID, whose answer is bytes. */
+static bool get_bytes(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr_cache_key *key, int *ret_err, void *buffer,
+	size_t size, size_t *ret_length)
+{
+	bool known;
+
+	KR_SCOPED_LOCK(&mount->notes->lock);
+	known = get(mount, fid, key, ret_err, buffer, size, ret_length, NULL);
+	mount->notes->known += known;
+	return known;
+}
+
+bool kr_attr_cache_access(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, uint32_t mask, int *ret_err)
+{
+	struct kr_attr_cache_key key;
+
+	if (!mount->notes)
+		return false;
+	kr_attr_cache_key_may(&key, fid, cred, mask);
+	return get_bytes(mount, fid, &key, ret_err, NULL, 0, NULL);
+}
+
+bool kr_attr_cache_readlink(struct kr_mount *mount, const struct kr_fid *fid, char *target)
+{
+	struct kr_attr_cache_key key;
+
+	if (!mount->notes)
+		return false;
+	kr_attr_cache_key(&key, KR_ATTR_CACHE_TARGET, fid);
+	return get_bytes(mount, fid, &key, NULL, target, KR_PATH_MAX + 1, NULL);
+}
+
+static bool bare(struct kr_mount *mount, const struct kr_fid *fid)
+{
+	struct kr_attr_cache_key key;
+
+	kr_attr_cache_key(&key, KR_ATTR_CACHE_BARE, fid);
+	return get_bytes(mount, fid, &key, NULL, NULL, 0, NULL);
+}
+
+/* Names that anybody may ask for: whether a file has user.* is told only to those who may read it. */
+static bool free_to_ask(const char *name)
+{
+	return strcmp(name, "system.posix_acl_access") == 0 || strcmp(name, "system.posix_acl_default") == 0 ||
+		strncmp(name, "security.", strlen("security.")) == 0;
+}
+
+bool kr_attr_cache_no_xattr(struct kr_mount *mount, const struct kr_fid *fid, const char *name)
+{
+	return mount->notes && (!name || free_to_ask(name)) && bare(mount, fid);
+}
+
+bool kr_attr_cache_getxattr(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, const char *name,
+	int *ret_err, void *buffer, size_t size, size_t *ret_length)
+{
+	struct kr_attr_cache_key key;
+
+	if (!mount->notes)
+		return false;
+	kr_attr_cache_key_xattr(&key, fid, cred, name);
+	return get_bytes(mount, fid, &key, ret_err, buffer, size, ret_length);
+}
+
+bool kr_attr_cache_listxattr(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, void *buffer, size_t size,
+	size_t *ret_length)
+{
+	struct kr_attr_cache_key key;
+
+	if (!mount->notes)
+		return false;
+	kr_attr_cache_key_by(&key, KR_ATTR_CACHE_XATTR_LIST, fid, cred);
+	return get_bytes(mount, fid, &key, NULL, buffer, size, ret_length);
+}
+
+static bool listing_changes(struct kr_mount *mount, const struct kr_fid *fid)
+{
+	KR_SCOPED_LOCK(&mount->notes->lock);
+	return kr_attr_cache_any_changes(mount->notes, fid);
+}
+
+bool kr_attr_cache_readdir(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, uint64_t cookie,
+	void *buffer, size_t size, size_t *ret_length, bool *ret_end)
+{
+	KR_AUTO_FREE uint8_t *bytes = NULL;
+	struct kr_attr_cache_key key;
+	size_t length;
+
+	if (!mount->notes || listing_changes(mount, fid) || !(bytes = malloc(1 + size)))
+		return false;
+	kr_attr_cache_key_page(&key, fid, cred, cookie);
+	if (!get_bytes(mount, fid, &key, NULL, bytes, 1 + size, &length) || length < 1)
+		return false;
+	*ret_end = bytes[0];
+	*ret_length = length - 1;
+	memcpy(buffer, bytes + 1, length - 1);
+	return true;
+}
+
+json_t *kr_attr_cache_status(struct kr_mount *mount)
+{
+	struct kr_attr_cache *notes = mount->notes;
+	KR_SCOPED_LOCK(&notes->lock);
+
+	return json_pack("{s:I,s:I,s:I,s:I,s:I}", "notes", (json_int_t)notes->store.by_key.count, "bytes",
+		(json_int_t)notes->store.bytes, "known", (json_int_t)notes->known, "learnt", (json_int_t)notes->learnt, "forgets",
+		(json_int_t)notes->forgets);
+}

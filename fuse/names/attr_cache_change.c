@@ -1,0 +1,162 @@
+/* Requests of our own that change something, from when they are asked to when they have ended: what they change is not known
+ * meanwhile.  Others may see the change, and tell our programs, before the answer that makes us forget has come here.
+ *
+ * A name that changes leaves other names of its directory known, but not the directory's listing, nor its attributes.
+ */
+#include "common/rpc/msg.h"
+#include "common/rpc/attr_cache.h"
+#include "fuse/names/attr_cache_key.h"
+#include "fuse/names/attr_cache_priv.h"
+
+enum { OPEN_TRUNCATE = 4 }; /* `flags` of OPEN (msgs.def) */
+
+static uint64_t hash_name(const char *name)
+{
+	return kr_hash_bytes(name, strlen(name)) | 1;
+}
+
+static void add_all(struct kr_note_change *change, const struct kr_fid *fid)
+{
+	change->places[change->count++] = (struct kr_attr_cache_place){.slot = kr_attr_cache_bucket(fid)};
+}
+
+/* [lock] NAME of DIR, and what it stands for, as far as that is noted: if the name goes, that has a link less. */
+static void add_name(struct kr_attr_cache *notes, struct kr_note_change *change, const struct kr_fid *dir, const char *name)
+{
+	const struct kr_attr_cache_entry *note;
+	struct kr_attr_cache_key key;
+	struct kr_fid file;
+
+	change->places[change->count++] = (struct kr_attr_cache_place){.slot = kr_attr_cache_bucket(dir), .name = hash_name(name)};
+	kr_attr_cache_key_entry(&key, dir, name);
+	note = kr_attr_cache_store_get(&notes->store, key.bytes, key.length, kr_clock_ns());
+	if (!note || note->err)
+		return;
+	memcpy(&file, kr_note_value(note), sizeof(file));
+	add_all(change, &file);
+}
+
+/* [lock] */
+static void add_places(struct kr_attr_cache *notes, struct kr_note_change *change, uint16_t type, const union kr_any_msg *asked)
+{
+	switch (type) {
+	case KR_MSG_CREATE:
+		add_name(notes, change, &asked->create_request.parent, asked->create_request.name);
+		break;
+	case KR_MSG_MAKE:
+		add_name(notes, change, &asked->make_request.parent, asked->make_request.name);
+		break;
+	case KR_MSG_REMOVE:
+		add_name(notes, change, &asked->remove_request.parent, asked->remove_request.name);
+		break;
+	case KR_MSG_LINK:
+		add_name(notes, change, &asked->link_request.parent, asked->link_request.name);
+		add_all(change, &asked->link_request.file);
+		break;
+	case KR_MSG_RENAME:
+		add_name(notes, change, &asked->rename_request.parent, asked->rename_request.name);
+		add_name(notes, change, &asked->rename_request.new_parent, asked->rename_request.new_name);
+		break;
+	case KR_MSG_SETATTR:
+		add_all(change, &asked->setattr_request.file);
+		break;
+	case KR_MSG_SETXATTR:
+		add_all(change, &asked->setxattr_request.file);
+		break;
+	case KR_MSG_REMOVEXATTR:
+		add_all(change, &asked->removexattr_request.file);
+		break;
+	case KR_MSG_FALLOCATE:
+		add_all(change, &asked->fallocate_request.file);
+		break;
+	case KR_MSG_COPY:
+		add_all(change, &asked->copy_request.to);
+		break;
+	case KR_MSG_OPEN:
+		if (asked->open_request.flags & OPEN_TRUNCATE)
+			add_all(change, &asked->open_request.file);
+		break;
+	default:
+		break;
+	}
+}
+
+static bool may_change(uint16_t type)
+{
+	switch (type) {
+	case KR_MSG_CREATE:
+	case KR_MSG_MAKE:
+	case KR_MSG_REMOVE:
+	case KR_MSG_LINK:
+	case KR_MSG_RENAME:
+	case KR_MSG_SETATTR:
+	case KR_MSG_SETXATTR:
+	case KR_MSG_REMOVEXATTR:
+	case KR_MSG_FALLOCATE:
+	case KR_MSG_COPY:
+	case KR_MSG_OPEN:
+		return true;
+	default:
+		return false;
+	}
+}
+
+void kr_attr_cache_change_begin(struct kr_mount *mount, struct kr_note_change *change, uint16_t type, const void *fields, size_t length)
+{
+	struct kr_attr_cache *notes = mount->notes;
+	union kr_any_msg *asked;
+	struct kr_arena arena = {0};
+
+	if (!notes || !may_change(type))
+		return;
+	asked = kr_xcalloc(1, sizeof(*asked));
+	if (kr_msg_decode(type, false, fields, length, asked, &arena) == 0) {
+		KR_SCOPED_LOCK(&notes->lock);
+
+		add_places(notes, change, type, asked);
+		if (change->count)
+			kr_list_append(&notes->changes, &change->link);
+	}
+	kr_arena_fini(&arena);
+	free(asked);
+}
+
+void kr_attr_cache_change_end(struct kr_mount *mount, struct kr_note_change *change)
+{
+	if (!change->count)
+		return;
+	KR_SCOPED_LOCK(&mount->notes->lock);
+	kr_list_remove(&change->link);
+	change->count = 0;
+}
+
+/* [lock] Whether a change is under way in SLOT: of NAME or all there, of anything (ANY), or of all (NAME 0). */
+static bool under_way(const struct kr_attr_cache *notes, uint32_t slot, uint64_t name, bool any)
+{
+	const struct kr_note_change *change;
+
+	KR_LIST_FOR_EACH(change, &notes->changes, link) {
+		for (uint32_t i = 0; i < change->count; i++) {
+			const struct kr_attr_cache_place *place = &change->places[i];
+
+			if (place->slot == slot && (any || !place->name || place->name == name))
+				return true;
+		}
+	}
+	return false;
+}
+
+bool kr_attr_cache_all_changes(const struct kr_attr_cache *notes, const struct kr_fid *fid)
+{
+	return under_way(notes, kr_attr_cache_bucket(fid), 0, false);
+}
+
+bool kr_attr_cache_any_changes(const struct kr_attr_cache *notes, const struct kr_fid *fid)
+{
+	return under_way(notes, kr_attr_cache_bucket(fid), 0, true);
+}
+
+bool kr_attr_cache_name_changes(const struct kr_attr_cache *notes, const struct kr_fid *dir, const char *name)
+{
+	return under_way(notes, kr_attr_cache_bucket(dir), hash_name(name), false);
+}

@@ -1,0 +1,354 @@
+/* Notes: what answers teach (see attr_cache.h). */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/rpc/lookups.h"
+#include "common/rpc/msg.h"
+#include "common/rpc/attr_cache.h"
+#include "fuse/names/attr_cache_key.h"
+#include "fuse/names/attr_cache_priv.h"
+
+/* One answer that is being learnt. */
+struct answer {
+	struct kr_attr_cache *notes;
+	uint64_t asked_ns, heard_ns;
+	int err;
+	uint16_t flags;
+};
+
+static bool put(const struct answer *answer, const struct kr_fid *fid, const struct kr_attr_cache_key *key, int err, const void *value,
+	size_t length)
+{
+	answer->notes->learnt++;
+	return kr_attr_cache_store_put(&answer->notes->store, kr_attr_cache_bucket(fid), key->bytes, key->length, answer->asked_ns, err, value, length);
+}
+
+static void drop(struct kr_attr_cache *notes, const struct kr_attr_cache_key *key)
+{
+	kr_attr_cache_store_drop(&notes->store, key->bytes, key->length);
+}
+
+static void learn_attr(const struct answer *answer, const struct kr_fid *fid, const struct kr_attr *attr)
+{
+	struct kr_attr_cache_key key;
+
+	if (answer->err || !(answer->flags & KR_FRAME_CACHEABLE_ATTR))
+		return;
+	kr_attr_cache_key(&key, KR_ATTR_CACHE_ATTR, fid);
+	put(answer, fid, &key, 0, attr, sizeof(*attr));
+	if (!(answer->flags & KR_FRAME_BARE))
+		return;
+	kr_attr_cache_key(&key, KR_ATTR_CACHE_BARE, fid);
+	put(answer, fid, &key, 0, NULL, 0);
+}
+
+static void learn_entry(const struct answer *answer, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
+	const struct kr_fid *fid)
+{
+	struct kr_attr_cache_key key;
+
+	if (!(answer->flags & KR_FRAME_CACHEABLE) || (answer->err && answer->err != -ENOENT))
+		return;
+	kr_attr_cache_key_by(&key, KR_ATTR_CACHE_SEARCH, parent, cred);
+	put(answer, parent, &key, 0, NULL, 0);
+	kr_attr_cache_key_entry(&key, parent, name);
+	if (put(answer, parent, &key, answer->err, fid, answer->err ? 0 : sizeof(*fid)))
+		return;
+	kr_attr_cache_key(&key, KR_ATTR_CACHE_WHOLE, parent);
+	drop(answer->notes, &key);
+}
+
+/* What the file has become by our own change, which has come before what we do from now on (kr_file_after_change counts it as of
+ * HEARD_NS): the server lets it be noted only if no other change has crossed this one. */
+static void learn_changed(const struct answer *answer, const struct kr_fid *fid, const struct kr_attr *attr)
+{
+	struct kr_attr_cache_key key;
+
+	learn_attr(answer, fid, attr);
+	if (answer->err || !(answer->flags & KR_FRAME_CACHEABLE_ATTR))
+		return;
+	kr_attr_cache_key(&key, KR_ATTR_CACHE_ATTR, fid);
+	kr_attr_cache_store_confirm(&answer->notes->store, key.bytes, key.length, answer->heard_ns + 1);
+}
+
+/* Of a directory that we have changed. */
+static void learn_dir(const struct answer *answer, const struct kr_fid *dir, const struct kr_attr *attr)
+{
+	struct kr_attr_cache_key key;
+
+	if (!(answer->flags & KR_FRAME_CACHEABLE) || attr->ino == 0)
+		return;
+	kr_attr_cache_key(&key, KR_ATTR_CACHE_ATTR, dir);
+	put(answer, dir, &key, 0, attr, sizeof(*attr));
+}
+
+/* NAME in DIR is FILE now, which we have made so. */
+static void learn_own_name(const struct answer *answer, const struct kr_cred *cred, const struct kr_fid *dir, const char *name,
+	const struct kr_fid *file, const struct kr_attr *attr, const struct kr_attr *dir_attr)
+{
+	learn_entry(answer, cred, dir, name, file);
+	learn_attr(answer, file, attr);
+	learn_dir(answer, dir, dir_attr);
+}
+
+static void learn_bytes(const struct answer *answer, const struct kr_fid *fid, const struct kr_attr_cache_key *key, const void *bytes,
+	size_t length)
+{
+	if (answer->flags & KR_FRAME_CACHEABLE)
+		put(answer, fid, key, answer->err, bytes, answer->err ? 0 : length);
+}
+
+static void learn_xattr(const struct answer *answer, const struct kr_getxattr_request *asked, const struct kr_getxattr_reply *said)
+{
+	struct kr_attr_cache_key key;
+
+	if (answer->err ? answer->err != -ENODATA && answer->err != -EOPNOTSUPP : said->value.length != said->length)
+		return; /* only its length */
+	kr_attr_cache_key_xattr(&key, &asked->file, &asked->cred, asked->name);
+	learn_bytes(answer, &asked->file, &key, said ? said->value.bytes : NULL, said ? said->value.length : 0);
+}
+
+static void learn_xattr_names(const struct answer *answer, const struct kr_listxattr_request *asked, const struct kr_listxattr_reply *said)
+{
+	struct kr_attr_cache_key key;
+
+	kr_attr_cache_key_by(&key, KR_ATTR_CACHE_XATTR_LIST, &asked->file, &asked->cred);
+	if (said->names.length == said->length) /* all of them */
+		learn_bytes(answer, &asked->file, &key, said->names.bytes, said->names.length);
+}
+
+static void learn_access(const struct answer *answer, const struct kr_access_request *asked)
+{
+	struct kr_attr_cache_key key;
+
+	kr_attr_cache_key_may(&key, &asked->file, &asked->cred, asked->mask);
+	if (!answer->err || answer->err == -EACCES)
+		learn_bytes(answer, &asked->file, &key, NULL, 0);
+}
+
+static void learn_page(const struct answer *answer, const struct kr_readdir_request *asked, const struct kr_readdir_reply *said)
+{
+	KR_AUTO_FREE uint8_t *bytes = NULL;
+	struct kr_attr_cache_key key;
+
+	if (answer->err || !(answer->flags & KR_FRAME_CACHEABLE) || !(bytes = malloc(1 + said->entries.length)))
+		return;
+	bytes[0] = said->end;
+	if (said->entries.length)
+		memcpy(bytes + 1, said->entries.bytes, said->entries.length);
+	kr_attr_cache_key_page(&key, &asked->file, &asked->cred, asked->cookie);
+	kr_attr_cache_store_put_list(&answer->notes->store, kr_attr_cache_bucket(&asked->file), key.bytes, key.length, answer->asked_ns, bytes,
+		1 + said->entries.length);
+	answer->notes->learnt++;
+}
+
+/* Each as if it had been the answer to a LOOKUP of its own. What is malformed ends it. */
+static void learn_found(const struct answer *answer, const struct kr_lookups_request *asked, const struct kr_lookups_reply *said)
+{
+	struct answer one = *answer;
+	struct kr_reader names, list;
+	struct kr_found found;
+	char name[KR_NAME_MAX + 1];
+	int last = -1, at = -1;
+
+	kr_reader_init(&names, asked->names.bytes, asked->names.length);
+	kr_reader_init(&list, said->found.bytes, said->found.length);
+	while (kr_lookups_take_found(&list, &last, &found) > 0) {
+		for (; at < found.number; at++) {
+			if (kr_lookups_take_name(&names, name) <= 0)
+				return;
+		}
+		one.err = found.kind == KR_FOUND_NOTHING ? -ENOENT : 0;
+		one.flags = KR_FRAME_CACHEABLE | KR_FRAME_CACHEABLE_ATTR | (found.kind == KR_FOUND_BARE ? KR_FRAME_BARE : 0);
+		learn_entry(&one, &asked->cred, &asked->parent, name, &found.fid);
+		learn_attr(&one, &found.fid, &found.attr);
+	}
+}
+
+/* What was made just now is empty. */
+static void learn_made(const struct answer *answer, const struct kr_make_reply *made)
+{
+	struct kr_attr_cache_key key;
+
+	if (!(answer->flags & KR_FRAME_CACHEABLE_ATTR) || !S_ISDIR(made->attr.mode))
+		return;
+	kr_attr_cache_key(&key, KR_ATTR_CACHE_WHOLE, &made->file);
+	put(answer, &made->file, &key, 0, NULL, 0);
+}
+
+static void learn_removed(const struct answer *answer, const struct kr_remove_request *asked, const struct kr_remove_reply *said)
+{
+	struct answer none = *answer;
+
+	none.err = -ENOENT;
+	learn_entry(&none, &asked->cred, &asked->parent, asked->name, NULL);
+	learn_dir(answer, &asked->parent, &said->dir);
+}
+
+/* --- our own changes ---------------------------------------------------------------------------------------------------- */
+
+/* NAME in DIR stands for something else now: for what is LEARNT from the same answer, or nobody knows. */
+static void changed_name(struct kr_attr_cache *notes, const struct kr_fid *dir, const char *name, bool learnt)
+{
+	struct kr_attr_cache_key key;
+
+	if (!learnt) {
+		kr_attr_cache_key(&key, KR_ATTR_CACHE_WHOLE, dir);
+		drop(notes, &key);
+	}
+	kr_attr_cache_key_entry(&key, dir, name);
+	drop(notes, &key);
+	kr_attr_cache_key(&key, KR_ATTR_CACHE_ATTR, dir);
+	drop(notes, &key);
+	kr_attr_cache_store_forget_lists(&notes->store, kr_attr_cache_bucket(dir));
+}
+
+/* What the server leaves to us to forget (msgs.def, NOTES), whatever the request has come to. */
+static void forget_own(const struct answer *answer, uint16_t type, const union kr_any_msg *asked)
+{
+	bool learnt = !answer->err && answer->flags & KR_FRAME_CACHEABLE;
+	struct kr_attr_cache *notes = answer->notes;
+	struct kr_attr_cache_key key;
+	KR_SCOPED_LOCK(&notes->lock);
+
+	switch (type) {
+	case KR_MSG_CREATE:
+		changed_name(notes, &asked->create_request.parent, asked->create_request.name, learnt);
+		break;
+	case KR_MSG_MAKE:
+		changed_name(notes, &asked->make_request.parent, asked->make_request.name, learnt);
+		break;
+	case KR_MSG_REMOVE:
+		changed_name(notes, &asked->remove_request.parent, asked->remove_request.name, learnt);
+		break;
+	case KR_MSG_LINK:
+		changed_name(notes, &asked->link_request.parent, asked->link_request.name, learnt);
+		kr_attr_cache_key(&key, KR_ATTR_CACHE_ATTR, &asked->link_request.file);
+		drop(notes, &key);
+		break;
+	case KR_MSG_RENAME:
+		changed_name(notes, &asked->rename_request.parent, asked->rename_request.name, false);
+		changed_name(notes, &asked->rename_request.new_parent, asked->rename_request.new_name, false);
+		break;
+	default:
+		break;
+	}
+}
+
+/* --- replies ------------------------------------------------------------------------------------------------------------ */
+
+static bool changes_names(uint16_t type)
+{
+	return type == KR_MSG_CREATE || type == KR_MSG_MAKE || type == KR_MSG_REMOVE || type == KR_MSG_LINK || type == KR_MSG_RENAME;
+}
+
+/* What a success teaches. */
+static void learn_success(const struct answer *answer, uint16_t type, const union kr_any_msg *asked, const union kr_any_msg *said)
+{
+	struct kr_attr_cache_key key;
+
+	switch (type) {
+	case KR_MSG_LOOKUPS:
+		learn_found(answer, &asked->lookups_request, &said->lookups_reply);
+		break;
+	case KR_MSG_MAKE:
+		learn_own_name(answer, &asked->make_request.cred, &asked->make_request.parent, asked->make_request.name,
+			&said->make_reply.file, &said->make_reply.attr, &said->make_reply.dir);
+		learn_made(answer, &said->make_reply);
+		break;
+	case KR_MSG_CREATE:
+		learn_own_name(answer, &asked->create_request.cred, &asked->create_request.parent, asked->create_request.name,
+			&said->create_reply.file, &said->create_reply.attr, &said->create_reply.dir);
+		break;
+	case KR_MSG_LINK:
+		learn_own_name(answer, &asked->link_request.cred, &asked->link_request.parent, asked->link_request.name,
+			&asked->link_request.file, &said->link_reply.attr, &said->link_reply.dir);
+		break;
+	case KR_MSG_REMOVE:
+		learn_removed(answer, &asked->remove_request, &said->remove_reply);
+		break;
+	case KR_MSG_GETATTR:
+		learn_attr(answer, &asked->getattr_request.file, &said->getattr_reply.attr);
+		break;
+	case KR_MSG_SETATTR:
+		learn_changed(answer, &asked->setattr_request.file, &said->setattr_reply.attr);
+		break;
+	case KR_MSG_READLINK:
+		kr_attr_cache_key(&key, KR_ATTR_CACHE_TARGET, &asked->readlink_request.file);
+		learn_bytes(answer, &asked->readlink_request.file, &key, said->readlink_reply.target, strlen(said->readlink_reply.target) + 1);
+		break;
+	case KR_MSG_LISTXATTR:
+		learn_xattr_names(answer, &asked->listxattr_request, &said->listxattr_reply);
+		break;
+	default:
+		break;
+	}
+}
+
+/* Some errors teach something too: what is not there, what may not be done. */
+static void learn(const struct answer *answer, uint16_t type, const union kr_any_msg *asked, const union kr_any_msg *said)
+{
+	KR_SCOPED_LOCK(&answer->notes->lock);
+
+	switch (type) {
+	case KR_MSG_LOOKUP:
+		learn_entry(answer, &asked->lookup_request.cred, &asked->lookup_request.parent, asked->lookup_request.name,
+			answer->err ? NULL : &said->lookup_reply.file);
+		if (!answer->err)
+			learn_attr(answer, &said->lookup_reply.file, &said->lookup_reply.attr);
+		break;
+	case KR_MSG_ACCESS:
+		learn_access(answer, &asked->access_request);
+		break;
+	case KR_MSG_GETXATTR:
+		learn_xattr(answer, &asked->getxattr_request, answer->err ? NULL : &said->getxattr_reply);
+		break;
+	case KR_MSG_READDIR:
+		learn_page(answer, &asked->readdir_request, answer->err ? NULL : &said->readdir_reply);
+		break;
+	default:
+		if (!answer->err)
+			learn_success(answer, type, asked, said);
+	}
+}
+
+void kr_attr_cache_opened(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr *now)
+{
+	struct kr_attr_cache *notes = mount->notes;
+	const struct kr_attr_cache_entry *note;
+	struct kr_attr attr;
+	struct kr_attr_cache_key key;
+
+	if (!notes)
+		return;
+	kr_attr_cache_key(&key, KR_ATTR_CACHE_ATTR, fid);
+	KR_SCOPED_LOCK(&notes->lock);
+	note = kr_attr_cache_store_get(&notes->store, key.bytes, key.length, kr_clock_ns());
+	if (!note)
+		return;
+	memcpy(&attr, kr_note_value(note), sizeof(attr));
+	if (kr_time_compare(now->atime, attr.atime) <= 0)
+		return;
+	attr.atime = now->atime;
+	kr_attr_cache_store_amend(&notes->store, note, &attr);
+}
+
+void kr_attr_cache_learn(struct kr_mount *mount, uint16_t type, const void *fields, size_t length, int err, const void *reply,
+	uint16_t flags, uint64_t asked_ns, uint64_t heard_ns)
+{
+	struct answer answer = {.notes = mount->notes, .asked_ns = asked_ns, .heard_ns = heard_ns, .err = err, .flags = flags};
+	union kr_any_msg *asked;
+	struct kr_arena arena = {0};
+
+	if (!mount->notes || (!(flags & (KR_FRAME_CACHEABLE | KR_FRAME_CACHEABLE_ATTR)) && !changes_names(type)))
+		return;
+	asked = kr_xcalloc(1, sizeof(*asked));
+	if (kr_msg_decode(type, false, fields, length, asked, &arena) == 0) {
+		forget_own(&answer, type, asked);
+		learn(&answer, type, asked, reply);
+	}
+	kr_arena_fini(&arena);
+	free(asked);
+}

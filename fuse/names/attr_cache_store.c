@@ -1,0 +1,211 @@
+/* See attr_cache_store.h. */
+#include "fuse/names/attr_cache_store.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/rpc/attr_cache.h"
+#include "common/base/util.h"
+
+void kr_attr_cache_store_init(struct kr_attr_cache_store *store)
+{
+	kr_table_init(&store->by_key);
+	kr_table_init(&store->by_slot);
+	kr_list_init(&store->by_age);
+	store->bytes = 0;
+}
+
+void kr_attr_cache_store_fini(struct kr_attr_cache_store *store)
+{
+	kr_attr_cache_store_forget(store, KR_ATTR_CACHE_ALL);
+	kr_table_fini(&store->by_key);
+	kr_table_fini(&store->by_slot);
+}
+
+static size_t size_of(const struct kr_attr_cache_entry *note)
+{
+	return sizeof(*note) + note->key_length + note->length;
+}
+
+static void drop(struct kr_attr_cache_store *store, struct kr_attr_cache_entry *note)
+{
+	kr_table_remove(&store->by_key, &note->by_key);
+	kr_list_remove(&note->of_slot);
+	kr_list_remove(&note->by_age);
+	store->bytes -= size_of(note);
+	if (kr_list_empty(&note->page->notes) && kr_list_empty(&note->page->lists)) {
+		kr_table_remove(&store->by_slot, &note->page->by_slot);
+		free(note->page);
+	}
+	free(note);
+}
+
+struct key {
+	const void *bytes;
+	size_t length;
+};
+
+static bool match_key(const struct kr_table_link *link, const void *context)
+{
+	const struct kr_attr_cache_entry *note = KR_CONTAINER_OF(link, struct kr_attr_cache_entry, by_key);
+	const struct key *key = context;
+
+	return note->key_length == key->length && memcmp(note->bytes, key->bytes, key->length) == 0;
+}
+
+static struct kr_attr_cache_entry *find(const struct kr_attr_cache_store *store, const void *key, size_t length)
+{
+	struct kr_table_link *link = kr_table_find(&store->by_key, kr_hash_bytes(key, length), match_key,
+		&(struct key){key, length});
+
+	return link ? KR_CONTAINER_OF(link, struct kr_attr_cache_entry, by_key) : NULL;
+}
+
+static bool match_slot(const struct kr_table_link *link, const void *slot)
+{
+	return KR_CONTAINER_OF(link, struct kr_attr_cache_page, by_slot)->slot == *(const uint32_t *)slot;
+}
+
+static struct kr_attr_cache_page *find_page(const struct kr_attr_cache_store *store, uint32_t slot)
+{
+	struct kr_table_link *link = kr_table_find(&store->by_slot, kr_hash_u64(slot), match_slot, &slot);
+
+	return link ? KR_CONTAINER_OF(link, struct kr_attr_cache_page, by_slot) : NULL;
+}
+
+static struct kr_attr_cache_page *page_of(struct kr_attr_cache_store *store, uint32_t slot)
+{
+	struct kr_attr_cache_page *page = find_page(store, slot);
+
+	if (page)
+		return page;
+	page = kr_xcalloc(1, sizeof(*page));
+	page->slot = slot;
+	kr_list_init(&page->notes);
+	kr_list_init(&page->lists);
+	kr_table_insert(&store->by_slot, &page->by_slot, kr_hash_u64(slot));
+	return page;
+}
+
+static struct kr_attr_cache_entry *oldest(const struct kr_attr_cache_store *store)
+{
+	return kr_list_empty(&store->by_age) ? NULL : KR_LIST_ENTRY(store->by_age.head.next, struct kr_attr_cache_entry, by_age);
+}
+
+/* Answers come about in the order of the questions, so that the order of coming will do for ages. */
+static void make_room(struct kr_attr_cache_store *store, size_t bytes, uint64_t now_ns)
+{
+	struct kr_attr_cache_entry *note;
+
+	while ((note = oldest(store)) && (store->by_key.count >= KR_ATTR_CACHE_MAX || store->bytes + bytes > KR_ATTR_CACHE_BYTES_MAX ||
+			now_ns - KR_MIN(now_ns, note->asked_ns) > KR_ATTR_CACHE_MS * KR_NS_PER_MS))
+		drop(store, note);
+}
+
+/* NULL: out of memory; it will be asked again. */
+static struct kr_attr_cache_entry *put(struct kr_attr_cache_store *store, uint32_t slot, const void *key, size_t key_length, uint64_t asked_ns,
+	int err, const void *value, size_t length)
+{
+	struct kr_attr_cache_entry *note = find(store, key, key_length);
+
+	if (note)
+		drop(store, note);
+	make_room(store, sizeof(*note) + key_length + length, asked_ns);
+	note = malloc(sizeof(*note) + key_length + length);
+	if (!note)
+		return NULL;
+	*note = (struct kr_attr_cache_entry){.page = page_of(store, slot), .key_length = (uint32_t)key_length, .length = (uint32_t)length, .asked_ns = asked_ns,
+		.true_ns = asked_ns, .err = err};
+	memcpy(note->bytes, key, key_length);
+	if (length)
+		memcpy(note->bytes + key_length, value, length);
+	kr_table_insert(&store->by_key, &note->by_key, kr_hash_bytes(key, key_length));
+	kr_list_append(&note->page->notes, &note->of_slot);
+	kr_list_append(&store->by_age, &note->by_age);
+	store->bytes += size_of(note);
+	return note;
+}
+
+bool kr_attr_cache_store_put(struct kr_attr_cache_store *store, uint32_t slot, const void *key, size_t key_length, uint64_t asked_ns,
+	int err, const void *value, size_t length)
+{
+	return put(store, slot, key, key_length, asked_ns, err, value, length) != NULL;
+}
+
+void kr_attr_cache_store_put_list(struct kr_attr_cache_store *store, uint32_t slot, const void *key, size_t key_length, uint64_t asked_ns,
+	const void *value, size_t length)
+{
+	struct kr_attr_cache_entry *note = put(store, slot, key, key_length, asked_ns, 0, value, length);
+
+	if (!note)
+		return;
+	kr_list_remove(&note->of_slot);
+	kr_list_append(&note->page->lists, &note->of_slot);
+}
+
+void kr_attr_cache_store_drop(struct kr_attr_cache_store *store, const void *key, size_t key_length)
+{
+	struct kr_attr_cache_entry *note = find(store, key, key_length);
+
+	if (note)
+		drop(store, note);
+}
+
+void kr_attr_cache_store_amend(struct kr_attr_cache_store *store, const struct kr_attr_cache_entry *note, const void *value)
+{
+	struct kr_attr_cache_entry *own = find(store, note->bytes, note->key_length);
+
+	memcpy(own->bytes + own->key_length, value, own->length);
+}
+
+void kr_attr_cache_store_confirm(struct kr_attr_cache_store *store, const void *key, size_t key_length, uint64_t at_ns)
+{
+	struct kr_attr_cache_entry *note = find(store, key, key_length);
+
+	if (note)
+		note->true_ns = at_ns;
+}
+
+const struct kr_attr_cache_entry *kr_attr_cache_store_get(const struct kr_attr_cache_store *store, const void *key, size_t key_length, uint64_t now_ns)
+{
+	const struct kr_attr_cache_entry *note = find(store, key, key_length);
+
+	return note && now_ns - KR_MIN(now_ns, note->asked_ns) <= KR_ATTR_CACHE_MS * KR_NS_PER_MS ? note : NULL;
+}
+
+/* LIST is one of a page's, which goes with its last note. */
+static void drop_list(struct kr_attr_cache_store *store, const struct kr_list *list)
+{
+	const struct kr_link *link, *last = list->head.prev;
+
+	if (kr_list_empty(list))
+		return;
+	do {
+		link = list->head.next;
+		drop(store, KR_LIST_ENTRY(link, struct kr_attr_cache_entry, of_slot));
+	} while (link != last);
+}
+
+void kr_attr_cache_store_forget_lists(struct kr_attr_cache_store *store, uint32_t slot)
+{
+	const struct kr_attr_cache_page *page = find_page(store, slot);
+
+	if (page)
+		drop_list(store, &page->lists);
+}
+
+void kr_attr_cache_store_forget(struct kr_attr_cache_store *store, uint32_t slot)
+{
+	const struct kr_attr_cache_page *page = slot == KR_ATTR_CACHE_ALL ? NULL : find_page(store, slot);
+	struct kr_attr_cache_entry *note;
+
+	if (slot == KR_ATTR_CACHE_ALL) {
+		while ((note = oldest(store)))
+			drop(store, note);
+	} else if (page) {
+		drop_list(store, &page->lists);
+		page = find_page(store, slot);
+		if (page)
+			drop_list(store, &page->notes);
+	}
+}

@@ -1,0 +1,377 @@
+/* See inode_table.h. */
+#include "fuse/names/inode_table.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "common/base/fail.h"
+#include "common/base/util.h"
+
+enum { ROOT_NUMBER = 1, PATH_DEPTH = 256 };
+
+#define SIZE_UNSURE UINT64_MAX
+
+/* The fields but `lookups`, those of the size, `place` and `said` never change. */
+struct kr_inode {
+	struct kr_table_link link;
+	uint64_t generation;
+	uint32_t type;       /* S_IFMT */
+	uint64_t lookups;
+	uint64_t size;       /* that the kernel believes in, or a greater one; SIZE_UNSURE */
+	uint64_t last_size;  /* the last that was said to it since the file was cut; 0: none */
+	uint32_t cuts;
+	uint32_t tellers;    /* threads that are making it believe in one */
+	struct place *place; /* where it was last found; NULL: not known */
+	struct kr_attr *said; /* of a directory, when it was last looked up; NULL: not known */
+	struct kr_fid fid;   /* last: cut to its length */
+};
+
+struct place {
+	char *name;           /* in the same memory */
+	struct kr_fid parent; /* last: cut to its length */
+};
+
+struct kr_inodes {
+	pthread_mutex_t lock; /* guards everything below and what changes of each inode */
+	pthread_cond_t told;  /* some inode has a teller less */
+	struct kr_table by_fid;
+	struct kr_inode *root;
+	uint64_t generations;
+};
+
+static uint64_t hash_of(const struct kr_fid *fid)
+{
+	return kr_hash_bytes(fid->bytes, fid->length);
+}
+
+static bool match(const struct kr_table_link *link, const void *key)
+{
+	return kr_fid_equal(&KR_CONTAINER_OF(link, const struct kr_inode, link)->fid, key);
+}
+
+static uint64_t number_of(const struct kr_inodes *inodes, const struct kr_inode *inode)
+{
+	return inode == inodes->root ? ROOT_NUMBER : (uint64_t)(uintptr_t)inode;
+}
+
+static struct kr_inode *find(struct kr_inodes *inodes, const struct kr_fid *fid)
+{
+	struct kr_table_link *link = kr_table_find(&inodes->by_fid, hash_of(fid), match, fid);
+
+	return link ? KR_CONTAINER_OF(link, struct kr_inode, link) : NULL;
+}
+
+static struct kr_inode *add(struct kr_inodes *inodes, const struct kr_fid *fid, uint32_t type, uint64_t size)
+{
+	/* A fid is as long as its bytes: most are a fifth of the maximum, and there may be 100,000 of them. */
+	struct kr_inode *inode = calloc(1, offsetof(struct kr_inode, fid.bytes) + fid->length);
+
+	if (!inode)
+		return NULL;
+	inode->fid.length = fid->length;
+	memcpy(inode->fid.bytes, fid->bytes, fid->length);
+	inode->type = type;
+	inode->size = inode->last_size = size;
+	inode->generation = ++inodes->generations;
+	kr_table_insert(&inodes->by_fid, &inode->link, hash_of(fid));
+	return inode;
+}
+
+int kr_inodes_new(const struct kr_fid *root, struct kr_inodes **ret_inodes)
+{
+	struct kr_inodes *inodes = kr_xcalloc(1, sizeof(*inodes));
+
+	pthread_mutex_init(&inodes->lock, NULL);
+	pthread_cond_init(&inodes->told, NULL);
+	kr_table_init(&inodes->by_fid);
+	inodes->root = add(inodes, root, S_IFDIR, 0);
+	assert(inodes->root);
+	*ret_inodes = inodes;
+	return 0;
+}
+
+static bool free_inode(struct kr_table_link *link, void *context)
+{
+	struct kr_inodes *inodes = context;
+
+	struct kr_inode *inode = KR_CONTAINER_OF(link, struct kr_inode, link);
+
+	kr_table_remove(&inodes->by_fid, link);
+	free(inode->place);
+	free(inode->said);
+	free(inode);
+	return true;
+}
+
+void kr_inodes_free(struct kr_inodes *inodes)
+{
+	if (!inodes)
+		return;
+	kr_table_for_each(&inodes->by_fid, free_inode, inodes);
+	kr_table_fini(&inodes->by_fid);
+	pthread_cond_destroy(&inodes->told);
+	pthread_mutex_destroy(&inodes->lock);
+	free(inodes);
+}
+
+static struct kr_inode *inode_of(const struct kr_inodes *inodes, uint64_t number)
+{
+	return number == ROOT_NUMBER ? inodes->root : (struct kr_inode *)(uintptr_t)number;
+}
+
+void kr_inode_fid(struct kr_inodes *inodes, uint64_t number, struct kr_fid *ret_fid)
+{
+	const struct kr_inode *inode;
+
+	if (number == KR_INODE_BATCH_FILE) {
+		*ret_fid = (struct kr_fid){ .length = 1 };
+		return;
+	}
+	inode = inode_of(inodes, number);
+	ret_fid->length = inode->fid.length;
+	memcpy(ret_fid->bytes, inode->fid.bytes, inode->fid.length);
+}
+
+static void set_place(struct kr_inode *inode, const struct kr_fid *parent, const char *name)
+{
+	size_t head = offsetof(struct place, parent.bytes) + parent->length, length = strlen(name) + 1;
+	struct place *place = inode->place;
+
+	if (place && strcmp(place->name, name) == 0 && kr_fid_equal(&place->parent, parent))
+		return;
+	free(place);
+	place = malloc(head + length);
+	inode->place = place;
+	if (!place)
+		return; /* a name less for people */
+	place->parent.length = parent->length;
+	memcpy(place->parent.bytes, parent->bytes, parent->length);
+	place->name = (char *)place + head;
+	memcpy(place->name, name, length);
+}
+
+static void keep_said(struct kr_inode *inode, const struct kr_attr *attr)
+{
+	if (!inode->said)
+		inode->said = malloc(sizeof(*inode->said));
+	if (inode->said)
+		*inode->said = *attr;
+}
+
+static bool is_type(uint32_t type)
+{
+	return type == S_IFREG || type == S_IFDIR || type == S_IFLNK || type == S_IFIFO || type == S_IFSOCK || type == S_IFCHR ||
+		type == S_IFBLK;
+}
+
+static int check(const struct kr_attr *attr, uint32_t type)
+{
+	uint32_t said = attr->mode & S_IFMT;
+
+	if (attr->size > INT64_MAX || !is_type(said))
+		return kr_fail(-EIO, "the server says impossible things of a file (mode 0%o, size %llu)", attr->mode,
+			(unsigned long long)attr->size);
+	if (said != type)
+		return kr_fail(-EIO, "the server says that a file has become one of another type (mode 0%o instead of 0%o)", said, type);
+	return 0;
+}
+
+static void cut(struct kr_inode *inode)
+{
+	inode->size = SIZE_UNSURE;
+	inode->last_size = 0;
+	inode->cuts++;
+}
+
+/* The kernel hears of SIZE, and may believe it. */
+static void note_size(struct kr_inode *inode, uint64_t size)
+{
+	if (size < inode->last_size) {
+		cut(inode);
+		inode->last_size = size;
+	}
+	if (inode->size != size)
+		inode->size = SIZE_UNSURE;
+}
+
+/* More than what is known of since the file was cut. */
+static bool is_stale(const struct kr_inode *inode, uint64_t size, uint32_t cuts)
+{
+	return cuts != inode->cuts && size > inode->last_size;
+}
+
+int kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, const struct kr_attr *attr, const struct kr_fid *parent,
+	const char *name, uint64_t *ret_number, uint64_t *ret_generation)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+	struct kr_inode *inode = find(inodes, fid);
+	int err = check(attr, inode ? inode->type : attr->mode & S_IFMT);
+
+	if (err)
+		return err;
+	if (!inode)
+		inode = add(inodes, fid, attr->mode & S_IFMT, attr->size);
+	if (!inode)
+		return -ENOMEM;
+	inode->lookups++;
+	note_size(inode, attr->size);
+	if (parent && name && inode != inodes->root)
+		set_place(inode, parent, name);
+	if (inode->type == S_IFDIR)
+		keep_said(inode, attr);
+	*ret_generation = inode->generation;
+	*ret_number = number_of(inodes, inode);
+	return 0;
+}
+
+int kr_inode_check(const struct kr_inodes *inodes, uint64_t number, const struct kr_attr *attr)
+{
+	return check(attr, inode_of(inodes, number)->type);
+}
+
+uint32_t kr_inode_truncations(struct kr_inodes *inodes, uint64_t number)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+
+	return inode_of(inodes, number)->cuts;
+}
+
+enum kr_size_reply kr_inode_reply_size(struct kr_inodes *inodes, uint64_t number, uint64_t size, uint32_t *cuts)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+	struct kr_inode *inode = inode_of(inodes, number);
+
+	if (is_stale(inode, size, *cuts))
+		return KR_SIZE_REPLY_STALE;
+	note_size(inode, size);
+	inode->last_size = size;
+	*cuts = inode->cuts;
+	return inode->size == size || size == 0 ? KR_SIZE_REPLY_KNOWN : KR_SIZE_REPLY_NOTIFY;
+}
+
+bool kr_inode_notify_size(struct kr_inodes *inodes, uint64_t number, uint64_t size, uint32_t cuts)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+	struct kr_inode *inode = inode_of(inodes, number);
+
+	if (is_stale(inode, size, cuts))
+		return false;
+	inode->tellers++;
+	return true;
+}
+
+void kr_inode_notified_size(struct kr_inodes *inodes, uint64_t number, uint64_t size, uint32_t cuts, bool told)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+	struct kr_inode *inode = inode_of(inodes, number);
+
+	inode->tellers--;
+	pthread_cond_broadcast(&inodes->told);
+	if (told && cuts == inode->cuts && size == inode->last_size)
+		inode->size = size;
+}
+
+void kr_inode_size_grown(struct kr_inodes *inodes, uint64_t number, uint64_t end)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+	struct kr_inode *inode = inode_of(inodes, number);
+
+	if (inode->size != SIZE_UNSURE)
+		inode->size = KR_MAX(inode->size, end);
+}
+
+void kr_inode_size_seen(struct kr_inodes *inodes, uint64_t number, uint64_t size)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+
+	note_size(inode_of(inodes, number), size);
+}
+
+bool kr_inode_truncated(struct kr_inodes *inodes, const struct kr_fid *fid)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+	struct kr_inode *inode = find(inodes, fid);
+
+	if (inode)
+		cut(inode);
+	return inode && inode->tellers;
+}
+
+void kr_inode_await_notifiers(struct kr_inodes *inodes, const struct kr_fid *fid)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+	const struct kr_inode *inode;
+
+	while ((inode = find(inodes, fid)) && inode->tellers)
+		pthread_cond_wait(&inodes->told, &inodes->lock);
+}
+
+bool kr_inode_removed_directory(struct kr_inodes *inodes, uint64_t number, struct kr_attr *ret_attr)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+	const struct kr_inode *inode = inode_of(inodes, number);
+
+	if (!inode->said)
+		return false;
+	*ret_attr = *inode->said;
+	ret_attr->nlink = 0;
+	return true;
+}
+
+void kr_inode_forget(struct kr_inodes *inodes, uint64_t number, uint64_t count)
+{
+	struct kr_inode *inode;
+
+	if (number == KR_INODE_BATCH_FILE)
+		return;
+	KR_SCOPED_LOCK(&inodes->lock);
+	inode = inode_of(inodes, number);
+	inode->lookups -= KR_MIN(count, inode->lookups);
+	cut(inode); /* looked up again meanwhile: it may have a new one */
+	if (inode->lookups || inode == inodes->root)
+		return;
+	kr_table_remove(&inodes->by_fid, &inode->link);
+	free(inode->place);
+	free(inode->said);
+	free(inode);
+}
+
+uint64_t kr_inode_find(struct kr_inodes *inodes, const struct kr_fid *fid)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+	const struct kr_inode *inode = find(inodes, fid);
+
+	return inode ? number_of(inodes, inode) : 0;
+}
+
+char *kr_inode_path(struct kr_inodes *inodes, const struct kr_fid *fid)
+{
+	char buffer[KR_PATH_MAX + 1], *start = buffer + KR_PATH_MAX;
+	KR_SCOPED_LOCK(&inodes->lock);
+	const struct kr_inode *inode = find(inodes, fid);
+
+	*start = '\0';
+	if (!inode || !inode->place)
+		return NULL;
+	for (int depth = 0; inode && inode != inodes->root && inode->place && depth < PATH_DEPTH; depth++) {
+		size_t length = strlen(inode->place->name);
+
+		if ((size_t)(start - buffer) < length + 1)
+			break;
+		if (*start)
+			*--start = '/';
+		start -= length;
+		memcpy(start, inode->place->name, length);
+		inode = find(inodes, &inode->place->parent);
+	}
+	return kr_xstrdup(start);
+}
+
+size_t kr_inodes_count(struct kr_inodes *inodes)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+
+	return inodes->by_fid.count;
+}

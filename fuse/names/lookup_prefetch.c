@@ -1,0 +1,348 @@
+/* See lookup_prefetch.h.  A call keeps the names that it has asked for: the listing they come from may be gone when it is answered. */
+#include "fuse/names/lookup_prefetch.h"
+
+#include <stdlib.h>
+
+#include "common/rpc/lookups.h"
+#include "common/rpc/msg.h"
+#include "common/base/table.h"
+#include "common/base/util.h"
+#include "fuse/names/dir_listing.h"
+#include "fuse/names/attr_cache.h"
+#include "fuse/ops/op.h"
+#include "fuse/session/session.h"
+#include "fuse/names/walk_detector.h"
+
+enum { PAGE_BYTES = 65536 };
+
+/* A directory as a caller sees it. */
+struct place {
+	struct kr_fid fid;
+	struct kr_cred cred;
+	uint32_t *groups; /* in it */
+};
+
+struct kr_lookup_prefetch {
+	struct kr_table by_place; /* listed */
+	struct kr_list listed;   /* by_age: the latest last */
+	size_t bytes;            /* of all of them */
+	struct kr_list calls;
+	size_t call_count;
+	struct kr_walk_detector walks;
+	unsigned walking; /* listings of our own under way */
+};
+
+struct listed {
+	struct kr_table_link by_place;
+	struct kr_link by_age;
+	struct place place;
+	struct kr_dir_listing *listing;
+	size_t bytes;
+};
+
+/* A request under way. */
+struct call {
+	struct kr_link link;
+	struct kr_mount *mount;
+	struct place place;
+	struct kr_writer names;
+	struct kr_list waiting; /* ops */
+};
+
+/* A listing of our own under way. */
+struct walk {
+	struct kr_mount *mount;
+	struct place place;
+	uint64_t cookie;
+	unsigned pages;
+};
+
+struct kr_lookup_prefetch *kr_lookup_prefetch_new(void)
+{
+	struct kr_lookup_prefetch *ahead = kr_xcalloc(1, sizeof(*ahead));
+
+	kr_table_init(&ahead->by_place);
+	kr_list_init(&ahead->listed);
+	kr_list_init(&ahead->calls);
+	return ahead;
+}
+
+/* --- places -------------------------------------------------------------------------------------------------------------- */
+
+static bool is_at(const struct place *place, const struct kr_fid *fid, const struct kr_cred *cred)
+{
+	const struct kr_cred *own = &place->cred;
+
+	return kr_fid_equal(&place->fid, fid) && own->uid == cred->uid && own->gid == cred->gid && own->group_count == cred->group_count &&
+		(own->group_count == 0 || memcmp(own->groups, cred->groups, own->group_count * sizeof(own->groups[0])) == 0);
+}
+
+static void place_init(struct place *place, const struct kr_fid *fid, const struct kr_cred *cred)
+{
+	*place = (struct place){.fid = *fid, .cred = *cred, .groups = kr_op_copy_groups(cred)};
+	place->cred.groups = place->groups;
+}
+
+/* --- listings ----------------------------------------------------------------------------------------------------------- */
+
+static bool match_place(const struct kr_table_link *link, const void *context)
+{
+	const struct place *wanted = context;
+
+	return is_at(&KR_CONTAINER_OF(link, struct listed, by_place)->place, &wanted->fid, &wanted->cred);
+}
+
+static uint64_t hash_of(const struct kr_fid *fid)
+{
+	return kr_hash_bytes(fid->bytes, fid->length);
+}
+
+static struct listed *find(struct kr_lookup_prefetch *ahead, const struct kr_fid *fid, const struct kr_cred *cred)
+{
+	struct place wanted = {.fid = *fid, .cred = *cred};
+	struct kr_table_link *link = kr_table_find(&ahead->by_place, hash_of(fid), match_place, &wanted);
+
+	return link ? KR_CONTAINER_OF(link, struct listed, by_place) : NULL;
+}
+
+static void drop(struct kr_lookup_prefetch *ahead, struct listed *listed)
+{
+	kr_table_remove(&ahead->by_place, &listed->by_place);
+	kr_list_remove(&listed->by_age);
+	ahead->bytes -= listed->bytes;
+	kr_dir_listing_free(listed->listing);
+	free(listed->place.groups);
+	free(listed);
+}
+
+static struct listed *oldest(struct kr_lookup_prefetch *ahead)
+{
+	return KR_LIST_ENTRY(ahead->listed.head.next, struct listed, by_age);
+}
+
+static struct listed *add(struct kr_lookup_prefetch *ahead, const struct kr_fid *fid, const struct kr_cred *cred)
+{
+	struct listed *listed = kr_xcalloc(1, sizeof(*listed));
+
+	listed->listing = kr_dir_listing_new();
+	place_init(&listed->place, fid, cred);
+	kr_table_insert(&ahead->by_place, &listed->by_place, hash_of(fid));
+	return listed;
+}
+
+/* LISTED, which is new or has changed, stays; others may have to go for it. */
+static void keep(struct kr_lookup_prefetch *ahead, struct listed *listed)
+{
+	kr_list_remove(&listed->by_age);
+	kr_list_append(&ahead->listed, &listed->by_age);
+	ahead->bytes -= listed->bytes;
+	listed->bytes = kr_dir_listing_bytes(listed->listing);
+	ahead->bytes += listed->bytes;
+	while (oldest(ahead) != listed && (ahead->bytes > KR_LOOKUP_PREFETCH_BYTES_MAX || ahead->by_place.count > KR_LOOKUP_PREFETCH_LISTINGS_MAX))
+		drop(ahead, oldest(ahead));
+}
+
+void kr_lookup_prefetch_listed(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, uint64_t cookie, const void *entries,
+	size_t length, bool anew)
+{
+	struct kr_lookup_prefetch *ahead = mount->ahead;
+	struct listed *listed;
+
+	if (!ahead || !kr_session_facts(mount->session)->lookups)
+		return;
+	listed = find(ahead, fid, cred);
+	if (!listed && cookie != 0)
+		return;
+	if (!listed)
+		listed = add(ahead, fid, cred);
+	else if (cookie == 0 && !anew)
+		return;
+	kr_dir_listing_add(listed->listing, cookie, entries, length);
+	keep(ahead, listed);
+}
+
+void kr_lookup_prefetch_free(struct kr_lookup_prefetch *ahead)
+{
+	if (!ahead)
+		return;
+	while (!kr_list_empty(&ahead->listed))
+		drop(ahead, oldest(ahead));
+	kr_table_fini(&ahead->by_place);
+	free(ahead);
+}
+
+/* --- calls -------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t now_ms(void)
+{
+	return kr_clock_ns() / KR_NS_PER_MS;
+}
+
+static bool asks_for(const struct call *call, const char *name)
+{
+	char one[KR_NAME_MAX + 1];
+	struct kr_reader r;
+
+	kr_reader_init(&r, call->names.bytes, call->names.length);
+	while (kr_lookups_take_name(&r, one) > 0) {
+		if (strcmp(one, name) == 0)
+			return true;
+	}
+	return false;
+}
+
+static struct call *find_call(struct kr_lookup_prefetch *ahead, const struct kr_cred *cred, const struct kr_fid *parent, const char *name)
+{
+	struct call *call;
+
+	KR_LIST_FOR_EACH(call, &ahead->calls, link) {
+		if (is_at(&call->place, parent, cred) && asks_for(call, name))
+			return call;
+	}
+	return NULL;
+}
+
+static bool known(void *context, const char *name)
+{
+	const struct call *call = context;
+
+	return kr_attr_cache_has(call->mount, &call->place.cred, &call->place.fid, name);
+}
+
+static void free_call(struct call *call)
+{
+	kr_writer_fini(&call->names);
+	free(call->place.groups);
+	free(call);
+}
+
+static struct call *new_call(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent)
+{
+	struct call *call = kr_xcalloc(1, sizeof(*call));
+
+	call->mount = mount;
+	place_init(&call->place, parent, cred);
+	kr_writer_init(&call->names);
+	kr_list_init(&call->waiting);
+	return call;
+}
+
+/* The listing learns what has come of it. */
+static void tell_listing(struct call *call)
+{
+	struct listed *listed = find(call->mount->ahead, &call->place.fid, &call->place.cred);
+	char name[KR_NAME_MAX + 1];
+	struct kr_reader r;
+	bool any = false;
+
+	if (!listed)
+		return;
+	kr_reader_init(&r, call->names.bytes, call->names.length);
+	while (kr_lookups_take_name(&r, name) > 0) {
+		bool good = known(call, name);
+
+		kr_dir_listing_brought(listed->listing, name, good, now_ms());
+		any |= good;
+	}
+	if (!any)
+		kr_dir_listing_restrain(listed->listing);
+}
+
+/* What the reply says has been noted already; those who have waited find it there, or not. */
+static void on_reply(void *context, int err, const void *reply, struct kr_buf *data)
+{
+	struct call *call = context;
+
+	(void)err, (void)reply, (void)data;
+	kr_list_remove(&call->link);
+	call->mount->ahead->call_count--;
+	tell_listing(call);
+	kr_op_wake(&call->waiting);
+	free_call(call);
+}
+
+struct kr_list *kr_lookup_prefetch_ask(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name)
+{
+	struct kr_lookup_prefetch *ahead = mount->ahead;
+	struct listed *listed = ahead ? find(ahead, parent, cred) : NULL;
+	struct kr_lookups_request msg = {.cred = *cred, .parent = *parent};
+	const char *names[KR_LOOKUPS_MAX];
+	struct call *call;
+	size_t count;
+
+	if (!listed)
+		return NULL;
+	call = find_call(ahead, cred, parent, name);
+	if (call)
+		return &call->waiting;
+	if (ahead->call_count == KR_LOOKUP_PREFETCH_CALLS_MAX)
+		return NULL;
+	call = new_call(mount, cred, parent);
+	count = kr_dir_listing_ahead(listed->listing, name, now_ms(), known, call, names);
+	for (size_t i = 0; i < count; i++)
+		kr_lookups_put_name(&call->names, names[i]);
+	if (count == 0) {
+		free_call(call);
+		return NULL;
+	}
+	msg.names = (struct kr_bytes){call->names.bytes, (uint32_t)call->names.length};
+	kr_list_append(&ahead->calls, &call->link);
+	ahead->call_count++;
+	kr_rpc_call(mount->rpc, KR_MSG_LOOKUPS, &msg, NULL, 0, KR_RPC_READ_ONLY | KR_RPC_HARD, on_reply, call);
+	return &call->waiting;
+}
+
+/* --- listings of our own ------------------------------------------------------------------------------------------------ */
+
+static void free_walk(struct walk *walk)
+{
+	walk->mount->ahead->walking--;
+	free(walk->place.groups);
+	free(walk);
+}
+
+static void on_page(void *context, int err, const void *message, struct kr_buf *data);
+
+static void ask_page(struct walk *walk)
+{
+	struct kr_readdir_request msg = {.cred = walk->place.cred, .file = walk->place.fid, .cookie = walk->cookie, .size = PAGE_BYTES};
+
+	walk->pages++;
+	kr_rpc_call(walk->mount->rpc, KR_MSG_READDIR, &msg, NULL, 0, KR_RPC_READ_ONLY | KR_RPC_HARD, on_page, walk);
+}
+
+/* An error (who may search need not be allowed to list) leaves names to be asked for one by one. */
+static void on_page(void *context, int err, const void *message, struct kr_buf *data)
+{
+	const struct kr_readdir_reply *reply = message;
+	struct walk *walk = context;
+	const struct listed *listed = NULL;
+
+	(void)data;
+	if (!err && reply->entries.length) {
+		kr_lookup_prefetch_listed(walk->mount, &walk->place.cred, &walk->place.fid, walk->cookie, reply->entries.bytes, reply->entries.length, true);
+		listed = find(walk->mount->ahead, &walk->place.fid, &walk->place.cred);
+	}
+	if (!listed || reply->end || walk->pages == KR_LOOKUP_PREFETCH_PAGES_MAX || kr_dir_listing_end(listed->listing) == walk->cookie) {
+		free_walk(walk);
+		return;
+	}
+	walk->cookie = kr_dir_listing_end(listed->listing);
+	ask_page(walk);
+}
+
+void kr_lookup_prefetch_found(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent)
+{
+	struct kr_lookup_prefetch *ahead = mount->ahead;
+	struct walk *walk;
+
+	if (!ahead || !kr_session_facts(mount->session)->lookups || ahead->walking == KR_LOOKUP_PREFETCH_WALKS_MAX)
+		return;
+	if (!kr_walk_detector_found(&ahead->walks, hash_of(parent) ^ kr_hash_u64(cred->uid)))
+		return;
+	walk = kr_xcalloc(1, sizeof(*walk));
+	walk->mount = mount;
+	place_init(&walk->place, parent, cred);
+	ahead->walking++;
+	ask_page(walk);
+}

@@ -1,0 +1,489 @@
+/* Peers that pull from this node.
+ *
+ * A connection proves that the server sent it (common/auth/pair.h), or is dropped.  Each block of a PULL is a `want`; it is answered when its
+ * block is in memory, read from the cache in the pool, or has come from our upstream (then from the very buffer it came
+ * in). Wants that could be answered but would overfill the connection's queue wait in `ready`, without a buffer, until
+ * it has drained; so a slow peer costs KR_HOP_QUEUE bytes and delays nobody else. Other types of frames belong to who
+ * registered for them.
+ */
+#include <errno.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/fail.h"
+#include "common/base/log.h"
+#include "common/base/util.h"
+#include "fuse/readcache/cache.h"
+#include "fuse/file/file.h"
+#include "fuse/readcache/hops_priv.h"
+
+struct peer {
+	struct kr_hops *hops;
+	struct kr_link link;
+	struct kr_conn *conn;        /* NULL: closed */
+	uint32_t references;         /* the connection's, and one for each read under way */
+	uint32_t node;
+	bool greeted;
+	bool stranger;               /* counts as one: neither greeted nor sent away */
+	struct kr_pair pair;         /* until it is greeted */
+	uint64_t since_ns;
+	struct kr_list pulls, ready; /* struct pull, struct want */
+	uint32_t wanted, reading;
+	bool pumping;
+};
+
+struct pull {
+	struct kr_link link;
+	struct peer *peer;
+	struct kr_fid fid;
+	uint64_t id, version;
+	struct kr_list wants;
+};
+
+struct want {
+	struct kr_stage_waiter waiter;
+	struct kr_link link;         /* pull->wants */
+	struct kr_link ready;
+	struct pull *pull;           /* NULL: given up while being read */
+};
+
+struct read {
+	uv_work_t work;
+	struct peer *peer;           /* reference */
+	struct want *want;
+	struct kr_cache_entry *entry; /* reference */
+	uint64_t block, checksum;
+	struct kr_buf *buf;
+	int err;
+};
+
+static void pump(struct peer *peer);
+
+static void put_peer(struct peer *peer)
+{
+	if (--peer->references > 0)
+		return;
+	kr_pair_fini(&peer->pair);
+	free(peer);
+}
+
+/* --- answering ---------------------------------------------------------------------------------------------------- */
+
+static void free_want(struct want *want)
+{
+	want->pull->peer->wanted--;
+	kr_stage_unserve(&want->waiter);
+	kr_list_remove(&want->ready);
+	kr_list_remove(&want->link);
+	free(want);
+}
+
+/* Ends PULL with ERR; what is still wanted of it is given up. */
+static void end_pull(struct pull *pull, int err)
+{
+	struct peer *peer = pull->peer;
+	struct want *want, *after;
+
+	KR_LIST_FOR_EACH_SAFE(want, after, &pull->wants, link) {
+		if (kr_link_linked(&want->ready) || kr_link_linked(&want->waiter.fetch.link)) {
+			free_want(want);
+			continue;
+		}
+		/* Being read: the read frees it. */
+		kr_list_remove(&want->link);
+		peer->wanted--;
+		want->pull = NULL;
+	}
+	if (peer->conn)
+		kr_conn_reply(peer->conn, KR_MSG_PULL, pull->id, 0, err, err ? NULL : &(struct kr_pull_reply){0},
+			NULL, 0);
+	kr_list_remove(&pull->link);
+	free(pull);
+}
+
+static void answer(struct want *want, struct kr_buf *buf, uint64_t checksum)
+{
+	struct pull *pull = want->pull;
+	struct kr_pull_reply reply = {.block = want->waiter.block, .checksum = checksum};
+	struct kr_slice slice = {buf, 0, buf->length};
+
+	kr_conn_reply(pull->peer->conn, KR_MSG_PULL, pull->id, KR_FRAME_MORE, 0, &reply, &slice, 1);
+	free_want(want);
+	if (kr_list_empty(&pull->wants))
+		end_pull(pull, 0);
+}
+
+static bool has_room(const struct peer *peer)
+{
+	return peer->conn && kr_conn_queued(peer->conn) + (uint64_t)peer->reading * KR_BLOCK_SIZE < KR_HOP_QUEUE;
+}
+
+/* WANT, which is in no list but its pull's, can't be answered: nor is the rest. */
+static void fail_want(struct want *want, int err)
+{
+	kr_list_append(&want->pull->peer->ready, &want->ready);
+	end_pull(want->pull, err);
+}
+
+/* From the stage: the block has come, or won't. */
+static void on_ready(struct kr_stage_waiter *waiter, int err, struct kr_buf *buf, uint64_t checksum)
+{
+	struct want *want = KR_CONTAINER_OF(waiter, struct want, waiter);
+	struct peer *peer = want->pull->peer;
+
+	if (err == 0 && has_room(peer)) {
+		answer(want, buf, checksum);
+	} else if (err == 0 || err == -EAGAIN) {
+		kr_list_append(&peer->ready, &want->ready);
+		pump(peer);
+	} else {
+		fail_want(want, err);
+	}
+}
+
+/* --- from the disk ------------------------------------------------------------------------------------------------ */
+
+static void read_block(uv_work_t *work)
+{
+	struct read *job = KR_CONTAINER_OF(work, struct read, work);
+
+	job->err = kr_cache_read_block(job->entry, job->block, &job->buf, &job->checksum);
+}
+
+static void on_read(uv_work_t *work, int status)
+{
+	struct read *job = KR_CONTAINER_OF(work, struct read, work);
+	struct peer *peer = job->peer;
+	struct want *want = job->want;
+
+	(void)status;
+	peer->reading--;
+	peer->hops->jobs--;
+	if (!want->pull) {
+		free(want);
+	} else if (job->err == 0) {
+		answer(want, job->buf, job->checksum);
+	} else if (job->err == -ENODATA) {
+		kr_list_append(&peer->ready, &want->ready); /* not here any more: to be fetched */
+	} else {
+		fail_want(want, -ECANCELED);
+	}
+	if (job->buf)
+		kr_buf_put(job->buf);
+	kr_cache_entry_put(job->entry);
+	free(job);
+	pump(peer);
+	put_peer(peer);
+}
+
+static void start_read(struct want *want, struct kr_cache_entry *entry)
+{
+	struct peer *peer = want->pull->peer;
+	struct read *job = kr_xcalloc(1, sizeof(*job));
+
+	job->peer = peer;
+	job->want = want;
+	job->entry = entry;
+	job->block = want->waiter.block;
+	peer->references++;
+	peer->reading++;
+	peer->hops->jobs++;
+	uv_queue_work(peer->hops->mount->loop, &job->work, read_block, on_read);
+}
+
+/* --- serving ------------------------------------------------------------------------------------------------------ */
+
+/* WANT is in no list but its pull's. */
+static void serve(struct want *want)
+{
+	struct pull *pull = want->pull;
+	struct kr_hops *hops = pull->peer->hops;
+	/* Without a stage there may be no table of files yet. */
+	struct kr_file *file = kr_list_empty(&hops->stages) ? NULL : kr_file_find(hops->mount, &pull->fid);
+	struct kr_cache_entry *entry = NULL;
+	struct kr_buf *buf = NULL;
+	uint64_t checksum = 0;
+	int got = -ESTALE;
+
+	if (file && file->stage)
+		got = kr_stage_serve(file->stage, pull->version, &want->waiter, &buf, &checksum, &entry);
+	if (got == KR_STAGE_HELD) {
+		answer(want, buf, checksum);
+		kr_buf_put(buf);
+	} else if (got == KR_STAGE_ON_DISK) {
+		start_read(want, entry);
+	} else if (got < 0) {
+		fail_want(want, got);
+	}
+	if (file)
+		kr_file_put(file);
+}
+
+/* Serves what is ready while there is room. */
+static void pump(struct peer *peer)
+{
+	struct kr_link *link;
+
+	if (peer->pumping)
+		return; /* the caller further up goes on */
+	peer->pumping = true;
+	while (has_room(peer) && (link = kr_list_pop(&peer->ready)))
+		serve(KR_LIST_ENTRY(link, struct want, ready));
+	peer->pumping = false;
+}
+
+static bool add_want(struct pull *pull, uint64_t block)
+{
+	struct want *want = calloc(1, sizeof(*want));
+
+	if (!want)
+		return false;
+	want->waiter.block = block;
+	want->waiter.ready = on_ready;
+	want->pull = pull;
+	kr_list_append(&pull->wants, &want->link);
+	kr_list_append(&pull->peer->ready, &want->ready);
+	pull->peer->wanted++;
+	return true;
+}
+
+/* All blocks of the request; false: too many of them, or no memory. */
+static bool add_wants(struct pull *pull, const struct kr_ranges *blocks)
+{
+	for (uint32_t i = 0; i < blocks->count; i++) {
+		const struct kr_range *range = &blocks->ranges[i];
+
+		if (range->length > KR_HOP_WANTED || range->offset > UINT64_MAX - KR_HOP_WANTED)
+			return false;
+		for (uint64_t block = range->offset; block < range->offset + range->length; block++) {
+			if (pull->peer->wanted >= KR_HOP_WANTED || !add_want(pull, block))
+				return false;
+		}
+	}
+	return true;
+}
+
+static void on_pull(struct peer *peer, const struct kr_frame *frame)
+{
+	struct kr_arena arena = {0};
+	struct kr_pull_request request;
+	struct pull *pull;
+	bool fits;
+
+	if (kr_msg_decode(KR_MSG_PULL, false, frame->fields, frame->header.fields_length, &request, &arena) < 0) {
+		kr_arena_fini(&arena);
+		kr_conn_reply(peer->conn, KR_MSG_PULL, frame->header.id, 0, -EPROTO, NULL, NULL, 0);
+		return;
+	}
+	pull = kr_xcalloc(1, sizeof(*pull));
+	pull->peer = peer;
+	pull->fid = request.file;
+	pull->id = frame->header.id;
+	pull->version = request.version;
+	kr_list_init(&pull->wants);
+	kr_list_append(&peer->pulls, &pull->link);
+	fits = add_wants(pull, &request.blocks);
+	kr_arena_fini(&arena);
+	if (!fits)
+		end_pull(pull, -ECANCELED);
+	else if (kr_list_empty(&pull->wants))
+		end_pull(pull, 0);
+	pump(peer);
+}
+
+/* --- connections -------------------------------------------------------------------------------------------------- */
+
+static void no_longer_stranger(struct peer *peer)
+{
+	peer->hops->strangers -= peer->stranger;
+	peer->stranger = false;
+}
+
+/* So that who has no key takes nobody's place by connecting again and again. */
+static void limit_strangers(struct kr_hops *hops)
+{
+	struct peer *peer;
+
+	if (hops->strangers <= KR_HOPS_STRANGERS)
+		return;
+	KR_LIST_FOR_EACH(peer, &hops->incoming, link) {
+		if (peer->stranger) {
+			no_longer_stranger(peer);
+			kr_conn_close(peer->conn, false);
+			return;
+		}
+	}
+}
+
+static void refuse(struct peer *peer, const struct kr_frame *frame, int err, const char *why)
+{
+	kr_log_info("ring connection from %s refused: %s", kr_conn_peer(peer->conn), why);
+	if (!(frame->header.flags & KR_FRAME_ONEWAY))
+		kr_conn_reply(peer->conn, frame->header.type, frame->header.id, 0, err, NULL, NULL, 0);
+	kr_conn_close(peer->conn, true);
+}
+
+static void on_hello(struct peer *peer, const struct kr_frame *frame)
+{
+	struct kr_hops *hops = peer->hops;
+	struct kr_hop_hello_request hello;
+	struct kr_hop_hello_reply reply;
+	struct kr_arena arena = {0};
+	struct kr_fresh fresh;
+	int err = kr_msg_decode(KR_MSG_HOP_HELLO, false, frame->fields, frame->header.fields_length, &hello, &arena);
+
+	kr_arena_fini(&arena);
+	kr_fresh_make(&fresh);
+	if (err < 0)
+		err = kr_fail(-EPROTO, "its HOP_HELLO is malformed (is it of another version?)");
+	else if (!hops->identified || hello.session != hops->self.session)
+		err = kr_fail(-ENOTCONN, "it looks for a session that is not ours");
+	else
+		err = kr_pair_challenge(&peer->pair, &hello, hops->self.ring_key, hops->self.least, &fresh, &reply);
+	sodium_memzero(&fresh, sizeof(fresh));
+	if (err < 0) {
+		refuse(peer, frame, err, kr_fail_reason());
+		return;
+	}
+	peer->node = hello.node;
+	kr_conn_reply(peer->conn, KR_MSG_HOP_HELLO, frame->header.id, 0, 0, &reply, NULL, 0);
+}
+
+static void on_prove(struct peer *peer, const struct kr_frame *frame)
+{
+	struct kr_hop_prove_request prove;
+	struct kr_arena arena = {0};
+	struct kr_seal_keys keys;
+	int err = kr_msg_decode(KR_MSG_HOP_PROVE, false, frame->fields, frame->header.fields_length, &prove, &arena);
+
+	kr_arena_fini(&arena);
+	err = err < 0 ? kr_fail(-EPROTO, "its HOP_PROVE is malformed") : kr_pair_verify(&peer->pair, &prove, &keys);
+	if (err < 0) {
+		refuse(peer, frame, err, kr_fail_reason());
+		return;
+	}
+	peer->greeted = true;
+	no_longer_stranger(peer);
+	kr_conn_set_guest(peer->conn, false);
+	kr_conn_seal(peer->conn, &keys);
+	sodium_memzero(&keys, sizeof(keys));
+	kr_conn_reply(peer->conn, KR_MSG_HOP_PROVE, frame->header.id, 0, 0, NULL, NULL, 0);
+}
+
+static void on_other(struct peer *peer, const struct kr_frame *frame)
+{
+	struct kr_hops *hops = peer->hops;
+
+	for (size_t i = 0; i < hops->handler_count; i++) {
+		if (hops->handlers[i].type == frame->header.type) {
+			hops->handlers[i].frame(hops->mount, peer->conn, peer->node, frame);
+			return;
+		}
+	}
+	if (!(frame->header.flags & KR_FRAME_ONEWAY))
+		kr_conn_reply(peer->conn, frame->header.type, frame->header.id, 0, -EPROTO, NULL, NULL, 0);
+}
+
+static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
+{
+	struct peer *peer = kr_conn_context(conn);
+	uint16_t type = frame->header.type;
+
+	if (type == KR_MSG_HOP_HELLO && !peer->greeted)
+		on_hello(peer, frame);
+	else if (type == KR_MSG_HOP_PROVE && !peer->greeted)
+		on_prove(peer, frame);
+	else if (!peer->greeted)
+		refuse(peer, frame, -EPROTO, "it does not begin with HOP_HELLO");
+	else if (type == KR_MSG_PULL && !(frame->header.flags & KR_FRAME_ONEWAY))
+		on_pull(peer, frame);
+	else
+		on_other(peer, frame);
+}
+
+static void on_drain(struct kr_conn *conn)
+{
+	pump(kr_conn_context(conn));
+}
+
+static void on_closed(struct kr_conn *conn, int err, const char *reason)
+{
+	struct peer *peer = kr_conn_context(conn);
+	struct kr_hops *hops = peer->hops;
+	uint64_t received, sent;
+
+	kr_conn_counters(conn, &received, &sent);
+	hops->received += received;
+	hops->sent += sent;
+	if (err != 0 && !peer->greeted)
+		kr_log_info("ring connection from %s dropped: %s", kr_conn_peer(conn), reason);
+	for (size_t i = 0; peer->greeted && i < hops->handler_count; i++) {
+		if (hops->handlers[i].closed)
+			hops->handlers[i].closed(hops->mount, conn);
+	}
+	no_longer_stranger(peer);
+	peer->conn = NULL;
+	while (!kr_list_empty(&peer->pulls))
+		end_pull(KR_LIST_ENTRY(peer->pulls.head.next, struct pull, link), -ECONNRESET);
+	kr_list_remove(&peer->link);
+	hops->incoming_count--;
+	put_peer(peer);
+}
+
+static const struct kr_conn_handler handler = {.on_frame = on_frame, .on_drain = on_drain, .on_closed = on_closed};
+
+void kr_downstream_accept(struct kr_hops *hops, uv_stream_t *listener)
+{
+	struct peer *peer = kr_xcalloc(1, sizeof(*peer));
+
+	peer->hops = hops;
+	peer->references = 1;
+	peer->since_ns = kr_clock_ns();
+	kr_list_init(&peer->pulls);
+	kr_list_init(&peer->ready);
+	if (kr_conn_accept(listener, &handler, peer, &peer->conn) < 0) {
+		free(peer);
+		return;
+	}
+	kr_conn_set_guest(peer->conn, true);
+	kr_conn_set_ring(peer->conn);
+	kr_list_append(&hops->incoming, &peer->link);
+	peer->stranger = true;
+	hops->strangers++;
+	limit_strangers(hops);
+	if (++hops->incoming_count > KR_HOPS_INCOMING || hops->closing)
+		kr_conn_close(peer->conn, false);
+}
+
+void kr_downstream_tick(struct kr_hops *hops)
+{
+	uint64_t now_ns = kr_clock_ns();
+	struct peer *peer, *after;
+
+	KR_LIST_FOR_EACH_SAFE(peer, after, &hops->incoming, link) {
+		if (!peer->greeted && now_ns - peer->since_ns > KR_HOP_HELLO_S * KR_NS_PER_S)
+			kr_conn_close(peer->conn, false);
+	}
+}
+
+void kr_downstream_count(const struct kr_hops *hops, struct kr_hops_counters *counters)
+{
+	struct peer *peer;
+
+	KR_LIST_FOR_EACH(peer, &hops->incoming, link) {
+		uint64_t received, sent;
+
+		kr_conn_counters(peer->conn, &received, &sent);
+		counters->received += received;
+		counters->sent += sent;
+	}
+}
+
+void kr_downstream_close_all(struct kr_hops *hops)
+{
+	struct peer *peer, *after;
+
+	KR_LIST_FOR_EACH_SAFE(peer, after, &hops->incoming, link)
+		kr_conn_close(peer->conn, false);
+}

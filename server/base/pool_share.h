@@ -1,0 +1,28 @@
+/* A bounded share of libuv's thread pool for one kind of work, so that a slow disk never takes all its threads.
+ * Jobs above the limit wait in order.  Loop thread.
+ */
+#ifndef KR_SERVER_POOL_SHARE_H
+#define KR_SERVER_POOL_SHARE_H
+
+#include "server/daemon/server.h"
+
+struct kr_pool_share {
+	struct kr_server *server;
+	size_t limit, running;
+	struct kr_list waiting;
+};
+
+/* Embedded by the caller; RUN in a pool thread, then DONE in the loop, which may free it. */
+struct kr_pool_share_job {
+	struct kr_job job;
+	struct kr_pool_share *gate;
+	struct kr_link link;
+	void (*run)(struct kr_pool_share_job *job);
+	void (*done)(struct kr_pool_share_job *job);
+};
+
+void kr_pool_share_init(struct kr_pool_share *gate, struct kr_server *server, size_t limit);
+void kr_pool_share_start(struct kr_pool_share *gate, struct kr_pool_share_job *job, void (*run)(struct kr_pool_share_job *),
+	void (*done)(struct kr_pool_share_job *));
+
+#endif

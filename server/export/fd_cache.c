@@ -1,0 +1,209 @@
+/* See fd_cache.h. */
+#include "server/export/fd_cache.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/base/fail.h"
+#include "common/base/log.h"
+#include "common/base/util.h"
+#include "server/base/fid.h"
+
+struct kr_fd_cache {
+	pthread_mutex_t lock; /* guards all below and the private parts of entries; never held over a system call */
+	struct kr_table table;
+	struct kr_list ages; /* least recently used first */
+	uint32_t limit, count;
+};
+
+struct key {
+	const struct kr_fid *fid;
+	enum kr_fd_cache_mode mode;
+};
+
+struct kr_fd_cache *kr_fd_cache_new(uint32_t limit)
+{
+	struct kr_fd_cache *fds = kr_xcalloc(1, sizeof(*fds));
+
+	pthread_mutex_init(&fds->lock, NULL);
+	kr_table_init(&fds->table);
+	kr_list_init(&fds->ages);
+	fds->limit = limit;
+	return fds;
+}
+
+static void close_entry(struct kr_fd *entry)
+{
+	int r = kr_close(entry->fd);
+
+	if (r < 0)
+		kr_log_error("closing a file of the export: %s", kr_fail_reason());
+	free(entry);
+}
+
+static void close_all(struct kr_list *closing)
+{
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(closing)))
+		close_entry(KR_CONTAINER_OF(link, struct kr_fd, by_age));
+}
+
+/* Moves ENTRY out of the cache, to be closed by the caller after unlocking. */
+static void detach(struct kr_fd_cache *fds, struct kr_fd *entry, struct kr_list *closing)
+{
+	kr_table_remove(&fds->table, &entry->by_fid);
+	kr_list_remove(&entry->by_age);
+	kr_list_append(closing, &entry->by_age);
+	fds->count--;
+}
+
+void kr_fd_cache_free(struct kr_fd_cache *fds)
+{
+	if (!fds)
+		return;
+	close_all(&fds->ages);
+	kr_table_fini(&fds->table);
+	pthread_mutex_destroy(&fds->lock);
+	free(fds);
+}
+
+static bool usable(const struct kr_table_link *link, const void *context)
+{
+	const struct kr_fd *entry = KR_CONTAINER_OF(link, struct kr_fd, by_fid);
+	const struct key *key = context;
+
+	return entry->mode == key->mode && !entry->dropped && (entry->mode != KR_FD_CACHE_DIRECTORY || entry->users == 0) &&
+		kr_fid_equal(&entry->fid, key->fid);
+}
+
+struct kr_fd *kr_fd_cache_take(struct kr_fd_cache *fds, const struct kr_fid *fid, enum kr_fd_cache_mode mode)
+{
+	struct key key = {fid, mode};
+	struct kr_table_link *link;
+	struct kr_fd *entry;
+	KR_SCOPED_LOCK(&fds->lock);
+
+	link = kr_table_find(&fds->table, kr_fid_hash(fid), usable, &key);
+	if (!link)
+		return NULL;
+	entry = KR_CONTAINER_OF(link, struct kr_fd, by_fid);
+	entry->users++;
+	kr_list_remove(&entry->by_age);
+	kr_list_append(&fds->ages, &entry->by_age);
+	return entry;
+}
+
+static void shrink_to(struct kr_fd_cache *fds, uint32_t limit, struct kr_list *closing)
+{
+	struct kr_fd *entry, *after;
+
+	KR_LIST_FOR_EACH_SAFE(entry, after, &fds->ages, by_age) {
+		if (fds->count <= limit)
+			break;
+		if (entry->users == 0)
+			detach(fds, entry, closing);
+	}
+}
+
+struct kr_fd *kr_fd_cache_add(struct kr_fd_cache *fds, const struct kr_fid *fid, enum kr_fd_cache_mode mode, int fd)
+{
+	struct kr_fd *entry = kr_xcalloc(1, sizeof(*entry));
+	struct kr_list closing;
+
+	kr_list_init(&closing);
+	*entry = (struct kr_fd){.fd = fd, .fid = *fid, .mode = mode, .users = 1};
+	{
+		KR_SCOPED_LOCK(&fds->lock);
+		kr_table_insert(&fds->table, &entry->by_fid, kr_fid_hash(fid));
+		kr_list_append(&fds->ages, &entry->by_age);
+		fds->count++;
+		shrink_to(fds, fds->limit, &closing);
+	}
+	close_all(&closing);
+	return entry;
+}
+
+void kr_fd_cache_put(struct kr_fd_cache *fds, struct kr_fd *entry)
+{
+	struct kr_list closing;
+
+	if (!entry)
+		return;
+	kr_list_init(&closing);
+	{
+		KR_SCOPED_LOCK(&fds->lock);
+		entry->used_ns = kr_clock_ns();
+		if (--entry->users == 0 && entry->dropped)
+			detach(fds, entry, &closing);
+		else
+			shrink_to(fds, fds->limit, &closing);
+	}
+	close_all(&closing);
+}
+
+static struct kr_fd *find_kept(struct kr_fd_cache *fds, const struct kr_fid *fid, enum kr_fd_cache_mode mode, bool even_unsynced)
+{
+	struct kr_table_link *link;
+	struct key key = {fid, mode};
+	struct kr_fd *entry;
+
+	link = kr_table_find(&fds->table, kr_fid_hash(fid), usable, &key);
+	if (!link)
+		return NULL;
+	entry = KR_CONTAINER_OF(link, struct kr_fd, by_fid);
+	return entry->unsynced && !even_unsynced ? NULL : entry;
+}
+
+void kr_fd_cache_drop(struct kr_fd_cache *fds, const struct kr_fid *fid, bool even_unsynced)
+{
+	struct kr_list closing;
+	struct kr_fd *entry;
+	int mode;
+
+	kr_list_init(&closing);
+	{
+		KR_SCOPED_LOCK(&fds->lock);
+		for (mode = KR_FD_CACHE_READ; mode <= KR_FD_CACHE_DIRECTORY; mode++)
+			while ((entry = find_kept(fds, fid, (enum kr_fd_cache_mode)mode, even_unsynced))) {
+				entry->dropped = true;
+				if (entry->users == 0)
+					detach(fds, entry, &closing);
+			}
+	}
+	close_all(&closing);
+}
+
+void kr_fd_cache_reap(struct kr_fd_cache *fds, uint64_t now_ns)
+{
+	struct kr_fd *entry, *after;
+	struct kr_list closing;
+
+	kr_list_init(&closing);
+	{
+		KR_SCOPED_LOCK(&fds->lock);
+		KR_LIST_FOR_EACH_SAFE(entry, after, &fds->ages, by_age)
+			if (entry->users == 0 && !entry->unsynced && entry->used_ns + KR_FD_CACHE_IDLE_NS <= now_ns)
+				detach(fds, entry, &closing);
+	}
+	close_all(&closing);
+}
+
+void kr_fd_cache_shrink(struct kr_fd_cache *fds)
+{
+	struct kr_list closing;
+
+	kr_list_init(&closing);
+	{
+		KR_SCOPED_LOCK(&fds->lock);
+		shrink_to(fds, 0, &closing);
+	}
+	close_all(&closing);
+}
+
+uint32_t kr_fd_cache_count(struct kr_fd_cache *fds)
+{
+	KR_SCOPED_LOCK(&fds->lock);
+
+	return fds->count;
+}

@@ -1,0 +1,355 @@
+/* See inode_paths.h. */
+#include "server/export/inode_paths.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/fail.h"
+#include "common/base/list.h"
+#include "common/base/table.h"
+#include "common/base/util.h"
+#include "server/export/entry.h"
+
+static const uint64_t walk_pause_ns = 10 * KR_NS_PER_S;
+
+struct id {
+	uint64_t ino;
+	struct kr_time birth;
+};
+
+struct place {
+	struct kr_table_link link; /* by file */
+	struct id file, parent;
+	char name[];
+};
+
+struct kr_inode_paths {
+	int root_fd;
+	struct id root;
+	pthread_mutex_t lock; /* guards the table; never held over a system call */
+	struct kr_table table;
+	pthread_rwlock_t moving; /* shared while a file is looked for, exclusive during a rename; before `lock` */
+	pthread_mutex_t walking; /* held by the one thread that walks; before `lock` */
+	uint64_t walked_ns;      /* end of the last walk; 0: none; guarded by `walking` */
+	atomic_bool missing;     /* a file may have names that nobody has met */
+};
+
+static struct id id_of(const struct kr_identity *identity)
+{
+	return (struct id){identity->ino, identity->birth};
+}
+
+static bool same(struct id a, struct id b)
+{
+	return a.ino == b.ino && kr_time_compare(a.birth, b.birth) == 0;
+}
+
+static bool is_of(const struct kr_table_link *link, const void *key)
+{
+	return same(KR_CONTAINER_OF(link, struct place, link)->file, *(const struct id *)key);
+}
+
+static bool is_place(const struct kr_table_link *link, const void *key)
+{
+	const struct place *a = KR_CONTAINER_OF(link, struct place, link), *b = key;
+
+	return same(a->file, b->file) && same(a->parent, b->parent) && strcmp(a->name, b->name) == 0;
+}
+
+struct kr_inode_paths *kr_inode_paths_new(int root_fd, const struct kr_identity *root)
+{
+	struct kr_inode_paths *places = kr_xcalloc(1, sizeof(*places));
+	pthread_rwlockattr_t attr;
+
+	pthread_rwlockattr_init(&attr);
+	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	pthread_rwlock_init(&places->moving, &attr);
+	pthread_rwlockattr_destroy(&attr);
+	places->root_fd = root_fd;
+	places->root = id_of(root);
+	pthread_mutex_init(&places->lock, NULL);
+	pthread_mutex_init(&places->walking, NULL);
+	kr_table_init(&places->table);
+	return places;
+}
+
+static bool free_place(struct kr_table_link *link, void *context)
+{
+	struct kr_inode_paths *places = context;
+
+	kr_table_remove(&places->table, link);
+	free(KR_CONTAINER_OF(link, struct place, link));
+	return true;
+}
+
+void kr_inode_paths_free(struct kr_inode_paths *places)
+{
+	if (!places)
+		return;
+	kr_table_for_each(&places->table, free_place, places);
+	kr_table_fini(&places->table);
+	pthread_mutex_destroy(&places->lock);
+	pthread_mutex_destroy(&places->walking);
+	pthread_rwlock_destroy(&places->moving);
+	free(places);
+}
+
+static struct place *new_place(struct id file, struct id parent, const char *name)
+{
+	size_t size = strlen(name) + 1;
+	struct place *place = kr_xmalloc(sizeof(*place) + size);
+
+	place->file = file;
+	place->parent = parent;
+	memcpy(place->name, name, size);
+	return place;
+}
+
+/* The first place of FILE, or NULL. Under the lock. */
+static struct place *find(struct kr_inode_paths *places, struct id file)
+{
+	struct kr_table_link *link = kr_table_find(&places->table, kr_hash_u64(file.ino), is_of, &file);
+
+	return link ? KR_CONTAINER_OF(link, struct place, link) : NULL;
+}
+
+static void drop_place(struct kr_inode_paths *places, struct place *place)
+{
+	free_place(&place->link, places);
+}
+
+void kr_inode_paths_learn(struct kr_inode_paths *places, const struct kr_identity *file, const struct kr_identity *parent,
+	const char *name, bool directory)
+{
+	struct place *place = new_place(id_of(file), id_of(parent), name), *old;
+	KR_SCOPED_LOCK(&places->lock);
+
+	if (kr_table_find(&places->table, kr_hash_u64(file->ino), is_place, place)) {
+		free(place);
+		return;
+	}
+	/* A directory has one name: what was known is old. */
+	while (directory && (old = find(places, place->file)))
+		drop_place(places, old);
+	kr_table_insert(&places->table, &place->link, kr_hash_u64(file->ino));
+}
+
+void kr_inode_paths_forget(struct kr_inode_paths *places, const struct kr_identity *file, const struct kr_identity *parent,
+	const char *name, bool others)
+{
+	KR_AUTO_FREE struct place *wanted = new_place(id_of(file), id_of(parent), name);
+	struct kr_table_link *link;
+	KR_SCOPED_LOCK(&places->lock);
+
+	link = kr_table_find(&places->table, kr_hash_u64(file->ino), is_place, wanted);
+	if (link)
+		free_place(link, places);
+	if (others && !find(places, wanted->file))
+		atomic_store(&places->missing, true);
+}
+
+/* --- from a file up to the root, and down again -------------------------------------------------------------------- */
+
+struct step {
+	struct kr_link link;
+	struct place *place; /* a copy */
+};
+
+static void free_steps(struct kr_list *steps)
+{
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(steps))) {
+		struct step *step = KR_CONTAINER_OF(link, struct step, link);
+
+		free(step->place);
+		free(step);
+	}
+}
+
+/* The names that lead from the root to FILE. False when one is not known (or they go round in a circle). */
+static bool steps_to(struct kr_inode_paths *places, struct id file, struct kr_list *steps)
+{
+	KR_SCOPED_LOCK(&places->lock);
+	size_t left = places->table.count;
+
+	while (!same(file, places->root)) {
+		struct place *place = find(places, file);
+		struct step *step;
+
+		if (!place || left-- == 0)
+			return false;
+		step = kr_xcalloc(1, sizeof(*step));
+		step->place = new_place(place->file, place->parent, place->name);
+		kr_list_prepend(steps, &step->link);
+		file = place->parent;
+	}
+	return true;
+}
+
+/* Goes the steps; *RET_BAD is the step at which something else was found. */
+static int follow(struct kr_inode_paths *places, struct kr_list *steps, int *ret_fd, struct place **ret_bad)
+{
+	KR_AUTO_FD int fd = openat(places->root_fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct kr_identity found;
+	struct step *step;
+	int next, r;
+
+	if (fd < 0)
+		return kr_fail_errno(-errno, "opening the export's root");
+	KR_LIST_FOR_EACH(step, steps, link) {
+		*ret_bad = step->place;
+		r = kr_entry_child(fd, step->place->name, &next);
+		if (r < 0)
+			return r == -ENOENT || r == -ENOTDIR || r == -EXDEV ? -ESTALE : r;
+		close(fd);
+		fd = next;
+		r = kr_entry_inode(fd, &found);
+		if (r < 0)
+			return r;
+		if (!same(id_of(&found), step->place->file))
+			return -ESTALE;
+	}
+	*ret_fd = fd;
+	fd = -1;
+	return 0;
+}
+
+static void forget_bad(struct kr_inode_paths *places, struct place *bad)
+{
+	struct kr_table_link *link;
+	KR_SCOPED_LOCK(&places->lock);
+
+	link = kr_table_find(&places->table, kr_hash_u64(bad->file.ino), is_place, bad);
+	if (link)
+		free_place(link, places);
+}
+
+/* By the names known so far; those that lead astray are forgotten. */
+static int open_known(struct kr_inode_paths *places, struct id file, int *ret_fd)
+{
+	struct place *bad = NULL;
+	struct kr_list steps;
+	int r;
+
+	for (;;) {
+		kr_list_init(&steps);
+		r = steps_to(places, file, &steps) ? follow(places, &steps, ret_fd, &bad) : -ENODATA;
+		if (r == -ESTALE)
+			forget_bad(places, bad);
+		free_steps(&steps);
+		if (r != -ESTALE)
+			return r;
+	}
+}
+
+/* --- the walk ------------------------------------------------------------------------------------------------------ */
+
+struct directory {
+	struct kr_link link;
+	struct id id;
+};
+
+static void enqueue(struct kr_list *queue, struct id id)
+{
+	struct directory *directory = kr_xcalloc(1, sizeof(*directory));
+
+	directory->id = id;
+	kr_list_append(queue, &directory->link);
+}
+
+static void meet(struct kr_inode_paths *places, int dirfd, struct id parent, const char *name, struct kr_list *queue)
+{
+	struct kr_identity file, in = {.kind = KR_FID_INODE, .ino = parent.ino, .birth = parent.birth};
+	KR_AUTO_FD int fd = -1;
+	struct stat st;
+
+	if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || kr_entry_child(dirfd, name, &fd) < 0 ||
+	    kr_entry_inode(fd, &file) < 0 || fstatat(fd, "", &st, AT_EMPTY_PATH) < 0)
+		return;
+	kr_inode_paths_learn(places, &file, &in, name, S_ISDIR(st.st_mode));
+	if (S_ISDIR(st.st_mode))
+		enqueue(queue, id_of(&file));
+}
+
+static void walk_directory(struct kr_inode_paths *places, struct id id, struct kr_list *queue)
+{
+	KR_AUTO_FD int path_fd = -1;
+	struct dirent *entry;
+	DIR *stream;
+	int fd;
+
+	/* A directory that is gone or forbidden has nothing to teach. */
+	if (open_known(places, id, &path_fd) < 0)
+		return;
+	fd = openat(path_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	stream = fd < 0 ? NULL : fdopendir(fd);
+	if (!stream) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	while ((entry = readdir(stream)))
+		meet(places, path_fd, id, entry->d_name, queue);
+	closedir(stream);
+}
+
+static void walk(struct kr_inode_paths *places)
+{
+	struct kr_list queue;
+	struct kr_link *link;
+
+	kr_list_init(&queue);
+	enqueue(&queue, places->root);
+	while ((link = kr_list_pop(&queue))) {
+		struct directory *directory = KR_CONTAINER_OF(link, struct directory, link);
+
+		walk_directory(places, directory->id, &queue);
+		free(directory);
+	}
+}
+
+void kr_inode_paths_begin_move(struct kr_inode_paths *places)
+{
+	pthread_rwlock_wrlock(&places->moving);
+}
+
+void kr_inode_paths_end_move(struct kr_inode_paths *places)
+{
+	pthread_rwlock_unlock(&places->moving);
+}
+
+static int open_settled(struct kr_inode_paths *places, struct id file, int *ret_fd)
+{
+	int r;
+
+	pthread_rwlock_rdlock(&places->moving);
+	r = open_known(places, file, ret_fd);
+	pthread_rwlock_unlock(&places->moving);
+	return r;
+}
+
+int kr_inode_paths_open(struct kr_inode_paths *places, const struct kr_identity *file, int *ret_fd)
+{
+	uint64_t asked_ns = kr_clock_ns();
+	int r;
+
+	r = open_settled(places, id_of(file), ret_fd);
+	if (r != -ENODATA)
+		return r;
+	{
+		KR_SCOPED_LOCK(&places->walking);
+		if (places->walked_ns == 0 || atomic_exchange(&places->missing, false) ||
+		    places->walked_ns + walk_pause_ns < asked_ns) {
+			walk(places);
+			places->walked_ns = kr_clock_ns();
+		}
+	}
+	r = open_settled(places, id_of(file), ret_fd);
+	return r == -ENODATA ? kr_fail(-ESTALE, "inode %llu is not in the export", (unsigned long long)file->ino) : r;
+}

@@ -1,0 +1,119 @@
+/* Opens and holds. A descriptor is not kept for an open: what is checked here is that it could be had. */
+#include <errno.h>
+#include <unistd.h>
+
+#include "server/export/export_priv.h"
+
+static int check_mode(struct kr_export *export, const struct kr_fid *fid, enum kr_fd_cache_mode mode)
+{
+	struct kr_fd *data;
+	int r = kr_entry_data(export, fid, mode, &data);
+
+	if (r == 0)
+		kr_fd_cache_put(export->fds, data);
+	return r;
+}
+
+static int check_rights(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid, uint32_t flags)
+{
+	uint32_t access = flags & KR_OPEN_ACCESS, mask = 0;
+	KR_AUTO_FD int fd = -1;
+	int r = 0;
+
+	if (access != KR_OPEN_WRITE)
+		mask |= flags & KR_OPEN_EXECUTE ? X_OK : R_OK;
+	if (access != KR_OPEN_READ || flags & KR_OPEN_TRUNC) {
+		mask |= W_OK;
+		r = kr_export_writable(export);
+	}
+	if (r < 0 || !cred)
+		return r;
+	r = kr_entry_open(export, fid, &fd);
+	return r < 0 ? r : kr_export_may(export, cred, fd, mask);
+}
+
+static int check_open(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid, uint32_t flags)
+{
+	struct kr_setattr empty = {.valid = KR_SET_SIZE};
+	uint32_t access = flags & KR_OPEN_ACCESS;
+	struct kr_attr attr;
+	int r;
+
+	if (access == KR_OPEN_ACCESS || flags & ~(uint32_t)(KR_OPEN_ACCESS | KR_OPEN_TRUNC | KR_OPEN_EXECUTE | KR_OPEN_NOATIME))
+		return kr_fail(-EINVAL, "open flags %u", flags);
+	r = check_rights(export, cred, fid, flags);
+	if (r == 0 && access != KR_OPEN_READ)
+		r = check_mode(export, fid, KR_FD_CACHE_WRITE);
+	if (r == 0 && access != KR_OPEN_WRITE)
+		r = check_mode(export, fid, KR_FD_CACHE_READ);
+	if (r == 0 && flags & KR_OPEN_TRUNC)
+		r = kr_export_setattr(export, cred, fid, &empty, &attr);
+	return r;
+}
+
+/* As relatime has it, which most filesystems are mounted with. */
+static bool is_atime_due(const struct kr_attr *attr)
+{
+	const int64_t day = 24 * 60 * 60;
+
+	return kr_time_compare(attr->atime, attr->mtime) <= 0 || kr_time_compare(attr->atime, attr->ctime) <= 0 ||
+		attr->atime.sec + day <= (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
+}
+
+/* What nodes read out of their caches leaves no trace here: an open for reading stands for it, so that who clears away what nobody
+ * has used for long spares what is used. It is the kernel that sets the time, at a read, so that ctime stays. */
+static int note_access(struct kr_export *export, const struct kr_fid *fid, struct kr_attr *attr)
+{
+	struct kr_fd *data;
+	char byte;
+
+	if (attr->size == 0 || !is_atime_due(attr) || kr_entry_data(export, fid, KR_FD_CACHE_READ, &data) < 0)
+		return 0;
+	(void)!pread(data->fd, &byte, 1, 0);
+	kr_fd_cache_put(export->fds, data);
+	return kr_export_getattr(export, fid, attr);
+}
+
+int kr_export_open(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid, uint32_t flags,
+	struct kr_attr *ret_attr)
+{
+	int r;
+
+	/* The hold comes first: from here on the file cannot be lost. */
+	kr_orphans_hold(export->orphans, fid, 1);
+	r = check_open(export, cred, fid, flags);
+	if (r == 0)
+		r = kr_export_getattr(export, fid, ret_attr);
+	if (r == 0 && (flags & KR_OPEN_ACCESS) != KR_OPEN_WRITE && !(flags & KR_OPEN_NOATIME))
+		r = note_access(export, fid, ret_attr);
+	if (r < 0)
+		kr_orphans_release(export->orphans, fid, 1);
+	return r;
+}
+
+int kr_export_hold(struct kr_export *export, const struct kr_fid *fid, uint32_t count)
+{
+	struct kr_attr attr;
+	int r;
+
+	if (count == 0)
+		return 0;
+	kr_orphans_hold(export->orphans, fid, count);
+	r = kr_export_getattr(export, fid, &attr);
+	if (r < 0)
+		kr_orphans_release(export->orphans, fid, count);
+	return r;
+}
+
+void kr_export_release(struct kr_export *export, const struct kr_fid *fid, uint32_t count)
+{
+	kr_cred_prepare_thread();
+	if (count > 0 && kr_orphans_release(export->orphans, fid, count))
+		kr_fd_cache_drop(export->fds, fid, false);
+}
+
+void kr_export_sweep_orphans(struct kr_export *export)
+{
+	kr_cred_prepare_thread();
+	kr_orphans_sweep(export->orphans);
+}

@@ -1,0 +1,107 @@
+/* Listing a directory: the kernel's entries, recoded as the protocol has them. */
+#include <dirent.h>
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "server/export/export_priv.h"
+
+/* An entry of ours is never longer than the kernel's, so what fits its buffer fits ours. */
+enum { HEAD = 8 + 8 + 1 + 1, KERNEL_ENTRY_MAX = 280 };
+_Static_assert((int)KERNEL_ENTRY_MAX <= (int)KR_READDIR_MIN, "the smallest buffer takes the longest entry");
+
+struct kernel_entry {
+	uint64_t ino;
+	int64_t next;
+	uint16_t length;
+	uint8_t type;
+	char name[];
+};
+
+/* Where the recoded entries go. */
+struct listing {
+	bool root;
+	uint8_t *bytes;
+	size_t length;
+};
+
+static void put_u64(uint8_t *bytes, uint64_t value)
+{
+	value = htobe64(value);
+	memcpy(bytes, &value, sizeof(value));
+}
+
+static void put_entry(struct listing *listing, uint64_t ino, uint64_t next, uint8_t type, const char *name)
+{
+	uint8_t *p = listing->bytes + listing->length;
+	size_t length = strlen(name);
+
+	if (listing->root && strcmp(name, KR_PRIVATE_NAME) == 0)
+		return;
+	put_u64(p, ino);
+	put_u64(p + 8, next);
+	p[16] = type;
+	p[17] = (uint8_t)length;
+	memcpy(p + HEAD, name, length);
+	listing->length += HEAD + length;
+}
+
+static void recode(struct listing *listing, const uint8_t *kernel, size_t length)
+{
+	struct kernel_entry entry;
+	size_t at;
+
+	for (at = 0; at < length; at += entry.length) {
+		memcpy(&entry, kernel + at, sizeof(entry));
+		put_entry(listing, entry.ino, (uint64_t)entry.next, entry.type,
+			(const char *)kernel + at + offsetof(struct kernel_entry, name));
+	}
+}
+
+static int list(int fd, struct listing *listing, size_t size, bool *ret_end)
+{
+	KR_AUTO_FREE uint8_t *kernel = malloc(size);
+	long length;
+
+	if (!kernel)
+		return kr_fail(-ENOMEM, "no memory to list a directory");
+	*ret_end = false;
+	while (!*ret_end && size - listing->length >= KERNEL_ENTRY_MAX) {
+		length = syscall(SYS_getdents64, fd, kernel, size - listing->length);
+		if (length < 0)
+			return errno == ENOENT ? kr_fail_errno(-ESTALE, "listing") : kr_fail_errno(-errno, "listing");
+		recode(listing, kernel, (size_t)length);
+		*ret_end = length == 0;
+	}
+	return 0;
+}
+
+int kr_export_readdir(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid, uint64_t cookie,
+	void *buffer, size_t size, size_t *ret_length, bool *ret_end)
+{
+	struct listing listing = {kr_fid_equal(fid, &export->root), buffer, 0};
+	struct kr_fd *directory;
+	bool end = false;
+	int r;
+
+	if (size < KR_READDIR_MIN)
+		return kr_fail(-EINVAL, "a listing of %zu bytes", size);
+	if (cookie > INT64_MAX)
+		return kr_fail(-EINVAL, "not a position in a directory");
+	r = kr_entry_data(export, fid, KR_FD_CACHE_DIRECTORY, &directory);
+	if (r < 0)
+		return r;
+	r = kr_export_may(export, cred, directory->fd, R_OK);
+	if (r == 0 && lseek(directory->fd, (off_t)cookie, SEEK_SET) < 0)
+		r = kr_fail_errno(-errno, "going to a position in a directory");
+	if (r == 0)
+		r = list(directory->fd, &listing, KR_MIN(size, 65536), &end);
+	kr_fd_cache_put(export->fds, directory);
+	if (r < 0)
+		return r;
+	*ret_length = listing.length;
+	*ret_end = end;
+	return 0;
+}

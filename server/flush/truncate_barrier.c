@@ -1,0 +1,159 @@
+/* See truncate_barrier.h. */
+#include "server/flush/truncate_barrier.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/base/util.h"
+#include "server/flush/data_priv.h"
+#include "server/export/export.h"
+
+struct cut_wait {
+	struct kr_request *request;
+	struct kr_sfile *file;
+	void (*fn)(struct kr_request *request);
+	size_t unanswered; /* QUERYs, and one more while they are being sent */
+	uint64_t sync_errors; /* that there had been then */
+	int err;
+};
+
+static void sync_file(struct kr_request *request, struct kr_sfile *file, kr_stable_fn done, void (*fn)(struct kr_request *request))
+{
+	struct cut_wait *wait = kr_xcalloc(1, sizeof(*wait));
+
+	*wait = (struct cut_wait){.request = request, .file = file, .fn = fn};
+	kr_stable_wait(file, request->session->node_id, false, done, wait);
+}
+
+static void go_on(struct cut_wait *wait, int err)
+{
+	struct kr_request *request = wait->request;
+	void (*fn)(struct kr_request *) = wait->fn;
+
+	free(wait);
+	request->err = err;
+	fn(request);
+}
+
+/* --- before ------------------------------------------------------------------------------------------------------------ */
+
+static void answered(struct cut_wait *wait)
+{
+	if (--wait->unanswered > 0)
+		return;
+	if (wait->request->session->dead) {
+		wait->err = -ESTALE;
+		wait->request->remembered = false; /* it has not been made: who asks again shall not be told of this */
+	}
+	go_on(wait, wait->err);
+}
+
+/* When its session has ended, the one that has taken its place has the bytes, or the next instance awaits the node; else they will be late,
+ * and judged. */
+static void told(struct kr_session *session, void *context, int err, const void *message)
+{
+	struct cut_wait *wait = context;
+	const struct kr_query_reply *reply = message;
+	struct kr_data *data = kr_data_of(wait->file);
+	const struct kr_fid *fid = &wait->file->fid;
+	bool comes = session->server->stopping || kr_session_find_node_id(session->server, session->node_id);
+
+	if (!err && !reply->dirty && data->counters.sync_errors == wait->sync_errors)
+		kr_applied_clean(&data->applied, fid, session->node_id);
+	if (comes && kr_applied_owes(&data->applied, fid, session->node_id))
+		wait->err = -EIO;
+	answered(wait);
+}
+
+/* Whether what SESSION's node has been told to send again may go in after the change. Not so what was refused then: that is judged if the node
+ * has given a lease back with it (late.h), and if the node makes the change itself it knows, which may be what makes room. */
+static bool may_bring_back(const struct kr_session *session, const struct kr_sfile *file, const struct kr_request *request)
+{
+	const struct kr_attachment *attachment = kr_attachment_find(file, session);
+	const struct kr_cover none = {0}, *cover = attachment ? &attachment->cover : &none;
+
+	if (cover->lost || (cover->refused && session == request->session))
+		return false;
+	return kr_applied_owes(&kr_data_of(file)->applied, &file->fid, session->node_id);
+}
+
+/* Asks whoever has been told that its rounds were lost whether it has sent them again.  Who is still reclaiming is told of it then, and may wait
+ * for this request to end. */
+static void ask_who_owes(struct cut_wait *wait)
+{
+	struct kr_query_request msg = {.file = wait->file->fid};
+	struct kr_session *session;
+
+	wait->unanswered = 1;
+	wait->sync_errors = kr_data_of(wait->file)->counters.sync_errors;
+	KR_LIST_FOR_EACH(session, &wait->request->server->sessions, link) {
+		if (!kr_data_of(wait->file)->applied.owing || wait->request->session->dead)
+			break; /* as a rule; or it will not be made */
+		if (!may_bring_back(session, wait->file, wait->request))
+			continue;
+		if (session->reclaiming)
+			wait->err = -EIO;
+		else if (kr_callback_send(session, KR_MSG_QUERY, &msg, told, wait))
+			wait->unanswered++;
+	}
+	answered(wait);
+}
+
+static void synced_before(void *context, int err)
+{
+	if (err)
+		go_on(context, err);
+	else
+		ask_who_owes(context);
+}
+
+void kr_truncate_barrier_begin(struct kr_request *request, struct kr_sfile *file, void (*fn)(struct kr_request *request))
+{
+	const struct kr_stable *stable = &file->data.stable;
+	struct cut_wait *wait;
+
+	request->cancel = NULL;
+	request->committed = true;
+	request->syncs_cut = stable->applied > stable->good || stable->cut_owed || kr_stable_others(file, request->session->node_id);
+	if (request->syncs_cut) {
+		sync_file(request, file, synced_before, fn);
+	} else {
+		wait = kr_xcalloc(1, sizeof(*wait));
+		*wait = (struct cut_wait){.request = request, .file = file, .fn = fn};
+		ask_who_owes(wait);
+	}
+}
+
+/* --- the change and after ---------------------------------------------------------------------------------------------- */
+
+void kr_truncate_barrier_made(struct kr_request *request)
+{
+	request->syncs_cut = true;
+}
+
+void kr_truncate_barrier_to(struct kr_request *request, const struct kr_fid *fid, uint64_t size)
+{
+	struct kr_attr attr;
+
+	if (kr_export_getattr(request->server->export, fid, &attr))
+		attr.size = UINT64_MAX;
+	if (attr.size != size)
+		kr_truncate_barrier_made(request);
+	request->shorter = attr.size > size;
+}
+
+static void synced_after(void *context, int err)
+{
+	struct cut_wait *wait = context;
+
+	wait->file->data.stable.cut_owed = err != 0;
+	go_on(wait, err);
+}
+
+void kr_truncate_barrier_end(struct kr_request *request, struct kr_sfile *file, void (*fn)(struct kr_request *request))
+{
+	if (request->syncs_cut)
+		sync_file(request, file, synced_after, fn);
+	else
+		fn(request);
+}

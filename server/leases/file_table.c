@@ -1,0 +1,246 @@
+/* The table of files in use: see file_table.h. */
+#include "server/leases/file_table.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "server/flush/data.h"
+#include "server/export/export.h"
+#include "server/leases/leases.h"
+#include "server/leases/invalidation.h"
+#include "server/daemon/server.h"
+#include "server/session/session.h"
+#include "server/session/trust.h"
+#include "server/leases/watch.h"
+
+static bool match_fid(const struct kr_table_link *link, const void *key)
+{
+	return kr_fid_equal(&KR_CONTAINER_OF(link, struct kr_sfile, by_fid)->fid, key);
+}
+
+struct kr_sfile *kr_sfile_find(struct kr_server *server, const struct kr_fid *fid)
+{
+	struct kr_table_link *link = kr_table_find(&server->files, kr_fid_hash(fid), match_fid, fid);
+
+	return link ? KR_CONTAINER_OF(link, struct kr_sfile, by_fid) : NULL;
+}
+
+static struct kr_sfile *file_new(struct kr_server *server, const struct kr_fid *fid)
+{
+	struct kr_sfile *file = kr_xcalloc(1, sizeof(*file));
+
+	file->server = server;
+	file->fid = *fid;
+	kr_link_init(&file->idle);
+	kr_link_init(&file->watched);
+	kr_list_init(&file->attachments);
+	kr_list_init(&file->late);
+	kr_leases_file_init(file);
+	kr_sfile_data_init(&file->data, server->data, file);
+	kr_table_insert(&server->files, &file->by_fid, kr_fid_hash(fid));
+	return file;
+}
+
+static void file_free(struct kr_sfile *file)
+{
+	struct kr_server *server = file->server;
+
+	assert(kr_list_empty(&file->attachments));
+	if (file->changed_epoch > server->forgotten_epoch)
+		server->forgotten_epoch = file->changed_epoch;
+	kr_watch_forget(file);
+	kr_table_remove(&server->files, &file->by_fid);
+	kr_sfile_data_fini(&file->data);
+	kr_lease_table_fini(&file->leases);
+	free(file);
+}
+
+struct kr_sfile *kr_sfile_get(struct kr_server *server, const struct kr_fid *fid)
+{
+	struct kr_sfile *file = kr_sfile_find(server, fid);
+
+	return kr_sfile_ref(file ? file : file_new(server, fid));
+}
+
+struct kr_sfile *kr_sfile_ref(struct kr_sfile *file)
+{
+	if (kr_link_linked(&file->idle)) {
+		kr_list_remove(&file->idle);
+		file->server->idle_file_count--;
+	}
+	file->references++;
+	return file;
+}
+
+static void drop_oldest_idle(struct kr_server *server)
+{
+	struct kr_sfile *file = KR_LIST_ENTRY(kr_list_pop(&server->idle_files), struct kr_sfile, idle);
+
+	server->idle_file_count--;
+	file_free(file);
+}
+
+void kr_sfile_put(struct kr_sfile *file)
+{
+	struct kr_server *server;
+
+	if (!file)
+		return;
+	assert(file->references > 0);
+	if (--file->references > 0)
+		return;
+	server = file->server;
+	if (file->changes == 0 && !kr_watch_awaits(file)) {
+		file_free(file);
+		return;
+	}
+	kr_list_append(&server->idle_files, &file->idle);
+	if (++server->idle_file_count > KR_SERVER_IDLE_FILES_MAX)
+		drop_oldest_idle(server);
+}
+
+void kr_sfile_changing(struct kr_sfile *file)
+{
+	file->changing++;
+	file->changes++;
+	file->changed_epoch = ++file->server->epoch;
+	kr_invalidation_changing(file->server, &file->fid);
+}
+
+void kr_sfile_changed(struct kr_sfile *file)
+{
+	assert(file->changing > 0);
+	file->changing--;
+	file->changes++;
+	file->ended++;
+	file->changed_epoch = ++file->server->epoch;
+	kr_invalidation_changed(file->server, &file->fid);
+}
+
+void kr_sfile_truncated(struct kr_sfile *file)
+{
+	file->cuts++;
+}
+
+void kr_sfile_version(struct kr_sfile *file, uint64_t changes_before, struct kr_attr *attr)
+{
+	if (!file->changing && file->changes == changes_before)
+		kr_watch_look(file, attr, changes_before);
+	if (file->changing || file->changes != changes_before)
+		attr->version = 0;
+	else
+		attr->version = kr_export_attr_version(file->server->export, attr, file->changes);
+}
+
+struct kr_attachment *kr_attachment_find(const struct kr_sfile *file, const struct kr_session *session)
+{
+	struct kr_attachment *attachment;
+
+	KR_LIST_FOR_EACH(attachment, &file->attachments, of_file) {
+		if (attachment->session == session)
+			return attachment;
+	}
+	return NULL;
+}
+
+struct kr_attachment *kr_attachment_get(struct kr_sfile *file, struct kr_session *session)
+{
+	struct kr_attachment *attachment = kr_attachment_find(file, session);
+
+	if (attachment)
+		return attachment;
+	assert(!session->dead);
+	attachment = kr_xcalloc(1, sizeof(*attachment));
+	attachment->session = session;
+	attachment->file = kr_sfile_ref(file);
+	kr_list_append(&file->attachments, &attachment->of_file);
+	kr_list_append(&session->attachments, &attachment->of_session);
+	session->files++;
+	return attachment;
+}
+
+/* Files open or leased by all sessions of SESSION's user. */
+static size_t files_of_user(const struct kr_session *session)
+{
+	const struct kr_session *other;
+	size_t files = 0;
+
+	KR_LIST_FOR_EACH(other, &session->server->sessions, link) {
+		if (kr_trust_same_owner(other->key, session->key))
+			files += other->files;
+	}
+	return files;
+}
+
+static bool session_has_room(const struct kr_session *session)
+{
+	if (session->files < KR_SESSION_FILES_ALWAYS)
+		return true;
+	return session->files < KR_SESSION_FILES_MAX && (!kr_trust_is_user(session) || files_of_user(session) < KR_USER_FILES_MAX);
+}
+
+bool kr_attachment_room(const struct kr_sfile *file, const struct kr_session *session)
+{
+	const struct kr_attachment *attachment = file ? kr_attachment_find(file, session) : NULL;
+
+	return attachment ? attachment->opens < KR_ATTACHMENT_OPENS_MAX : session_has_room(session);
+}
+
+void kr_attachment_gives_up(struct kr_attachment *attachment)
+{
+	kr_cover_gave_up(&attachment->cover, attachment->file->server->epoch);
+}
+
+void kr_attachment_inherit(const struct kr_attachment *attachment, struct kr_session *successor)
+{
+	const struct kr_cover cover = attachment->cover;
+	struct kr_attachment *inherited;
+
+	kr_leases_inherit(attachment->file, attachment->session, successor);
+	if (cover.refused || cover.lost)
+		kr_attachment_get(attachment->file, successor)->cover = cover;
+	inherited = kr_attachment_find(attachment->file, successor);
+	if (inherited && inherited->inherited) { /* else there is nothing that anybody waits for */
+		inherited->owed_lease_ns = attachment->owed_lease_ns;
+		inherited->owed_size_ns = attachment->left_size_ns;
+	}
+}
+
+uint64_t kr_attachments_covered_until(const struct kr_session *session, uint64_t epoch)
+{
+	const struct kr_attachment *attachment;
+
+	KR_LIST_FOR_EACH(attachment, &session->attachments, of_session) {
+		if (attachment->cover.lost)
+			epoch = KR_MIN(epoch, attachment->cover.lost);
+	}
+	return epoch;
+}
+
+void kr_attachment_settle(struct kr_attachment *attachment)
+{
+	struct kr_sfile *file = attachment->file;
+
+	if (attachment->opens || attachment->waiting || attachment->replays || attachment->overtaken || attachment->cover.lost || kr_lease_table_known(&file->leases, attachment->session->node))
+		return;
+	kr_list_remove(&attachment->of_file);
+	kr_list_remove(&attachment->of_session);
+	attachment->session->files--;
+	free(attachment);
+	kr_sfile_put(file);
+}
+
+void kr_files_init(struct kr_server *server)
+{
+	kr_table_init(&server->files);
+	kr_list_init(&server->idle_files);
+	server->idle_file_count = 0;
+}
+
+void kr_files_fini(struct kr_server *server)
+{
+	while (server->idle_file_count)
+		drop_oldest_idle(server);
+	assert(server->files.count == 0);
+	kr_table_fini(&server->files);
+}

@@ -1,0 +1,357 @@
+/* See invalidation.h. */
+#include "server/leases/invalidation.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/rpc/attr_cache.h"
+#include "server/export/export.h"
+#include "server/leases/file_table.h"
+#include "server/leases/leases.h"
+#include "server/leases/invalidation_table.h"
+#include "server/session/request.h"
+#include "server/daemon/server.h"
+#include "server/session/session.h"
+
+struct kr_invalidation {
+	struct kr_invalidation_table table;
+	struct kr_list forgets; /* forget.of_all: unanswered, the oldest first */
+	bool allowed;
+	uint64_t granted, asked, told, overdue;
+};
+
+/* A INVALIDATE until it is answered. */
+struct forget {
+	struct kr_link of_change, of_all;
+	struct kr_request *request;
+	struct kr_session *session; /* lives while its ask is unanswered */
+	uint64_t ask, asked_ns;
+};
+
+/* Whether the node may have notes; one that still reclaims does not look anything up. */
+static bool takes_notes(const struct kr_session *session)
+{
+	return session->notes && !session->reclaiming && !session->dead;
+}
+
+static uint64_t now_ms(void)
+{
+	return kr_clock_ns() / KR_NS_PER_MS;
+}
+
+/* --- asking others ---------------------------------------------------------------------------------------------------- */
+
+static void go_on(struct kr_request *request)
+{
+	struct kr_invalidation_set *change = &request->change;
+	struct kr_invalidation_table *table = &request->server->notes->table;
+	void (*next)(struct kr_request *) = change->next;
+
+	for (uint32_t i = 0; i < change->count; i++) {
+		if (change->asked[i]) {
+			/* Its own node may share a bit with others. */
+			kr_invalidation_table_forgotten(table, change->slots[i], change->asked[i] & ~kr_note_bit(request->session->node));
+			kr_invalidation_table_rest(table, change->slots[i], request->session->node, now_ms());
+		}
+		change->asked[i] = 0;
+	}
+	request->cancel = NULL;
+	change->next = NULL;
+	next(request);
+}
+
+static void end_forget(struct forget *forget)
+{
+	kr_list_remove(&forget->of_change);
+	kr_list_remove(&forget->of_all);
+	free(forget);
+}
+
+static void forgotten(struct kr_session *session, void *context, int err, const void *reply)
+{
+	struct forget *forget = context;
+	struct kr_request *request = forget->request;
+
+	/* Any answer will do: a session that has ended has no notes, and one that does not know INVALIDATE keeps none. */
+	(void)session, (void)err, (void)reply;
+	end_forget(forget);
+	if (kr_list_empty(&request->change.forgets))
+		go_on(request);
+}
+
+static void cancel_waiting(struct kr_request *request)
+{
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(&request->change.forgets))) {
+		struct forget *forget = KR_LIST_ENTRY(link, struct forget, of_change);
+
+		kr_callback_abandon(forget->session, forget->ask, request->session);
+		end_forget(forget);
+	}
+	for (uint32_t i = 0; i < request->change.count; i++)
+		request->change.asked[i] = 0; /* they may have been granted again by the time they answer */
+}
+
+static void ask(struct kr_request *request, struct kr_session *session, uint32_t slot)
+{
+	struct kr_invalidate_request msg = {.slot = slot};
+	struct kr_invalidation *notes = request->server->notes;
+	struct forget *forget = kr_xcalloc(1, sizeof(*forget));
+
+	forget->request = request;
+	forget->session = session;
+	forget->asked_ns = kr_clock_ns();
+	forget->ask = kr_callback_send(session, KR_MSG_INVALIDATE, &msg, forgotten, forget);
+	if (!forget->ask) {
+		free(forget);
+		return;
+	}
+	notes->asked++;
+	kr_list_append(&request->change.forgets, &forget->of_change);
+	kr_list_append(&notes->forgets, &forget->of_all);
+}
+
+/* -1: it is not among them. */
+static int find_slot(const struct kr_invalidation_set *change, uint32_t slot)
+{
+	for (uint32_t i = 0; i < change->count; i++) {
+		if (change->slots[i] == slot)
+			return (int)i;
+	}
+	return -1;
+}
+
+static bool has_slot(const struct kr_invalidation_set *change, uint32_t slot)
+{
+	return find_slot(change, slot) >= 0;
+}
+
+void kr_invalidation_change(struct kr_request *request, const struct kr_fid *fid)
+{
+	struct kr_invalidation_set *change = &request->change;
+	uint32_t slot = kr_attr_cache_bucket(fid), i = change->count;
+	uint64_t holders;
+	struct kr_session *session;
+
+	if (has_slot(change, slot))
+		return;
+	assert(i < KR_ATTR_CACHE_CHANGE_MAX);
+	change->slots[i] = slot;
+	change->asked[i] = 0;
+	change->count++;
+	holders = kr_invalidation_table_begin(&request->server->notes->table, slot, now_ms());
+	if (!holders)
+		return;
+	KR_LIST_FOR_EACH(session, &request->server->sessions, link) {
+		if (session != request->session && takes_notes(session) && holders & kr_note_bit(session->node))
+			ask(request, session, slot);
+	}
+	change->asked[i] = holders & ~kr_note_bit(request->session->node);
+}
+
+/* Goes on when all who have been asked have answered. */
+static void wait(struct kr_request *request, void (*next)(struct kr_request *))
+{
+	request->change.next = next;
+	if (kr_list_empty(&request->change.forgets))
+		go_on(request);
+}
+
+/* --- what requests change --------------------------------------------------------------------------------------------- */
+
+void kr_invalidation_on(struct kr_server *server, uint16_t type, void (*changes)(struct kr_request *),
+	uint16_t (*grants)(struct kr_request *, int, const void *))
+{
+	struct kr_handler *handler = &server->handlers[type];
+
+	assert(handler->handle && !handler->changes && !handler->grants);
+	handler->changes = changes;
+	handler->grants = grants;
+}
+
+void kr_invalidation_wait(struct kr_request *request, void (*next)(struct kr_request *))
+{
+	const struct kr_handler *handler = &request->server->handlers[request->type];
+
+	request->change.since = request->server->notes->table.moment;
+	request->cancel = cancel_waiting;
+	if (handler->changes)
+		handler->changes(request);
+	wait(request, next);
+}
+
+void kr_invalidation_also(struct kr_request *request, const struct kr_fid *fid, void (*next)(struct kr_request *))
+{
+	assert(!request->cancel);
+	kr_invalidation_change(request, fid);
+	request->change.also |= 1u << find_slot(&request->change, kr_attr_cache_bucket(fid));
+	wait(request, next);
+}
+
+/* --- telling ------------------------------------------------------------------------------------------------------------ */
+
+/* The node is told, in order with what else it is sent; one without a connection has forgotten, or does when it comes back. */
+static void tell(struct kr_invalidation *notes, const struct kr_session *session, uint32_t slot)
+{
+	struct kr_invalidate_request msg = {.slot = slot};
+
+	if (!takes_notes(session) || !session->conn)
+		return;
+	notes->told++;
+	kr_conn_oneway(session->conn, KR_MSG_INVALIDATE, &msg, NULL, 0);
+}
+
+static void tell_bits(struct kr_server *server, uint32_t slot, uint64_t bits)
+{
+	struct kr_session *session;
+
+	bits = kr_invalidation_table_tell(&server->notes->table, slot, bits);
+	if (!bits)
+		return;
+	KR_LIST_FOR_EACH(session, &server->sessions, link) {
+		if (bits & kr_note_bit(session->node))
+			tell(server->notes, session, slot);
+	}
+}
+
+void kr_invalidation_changing(struct kr_server *server, const struct kr_fid *fid)
+{
+	kr_invalidation_table_begin(&server->notes->table, kr_attr_cache_bucket(fid), now_ms());
+}
+
+void kr_invalidation_changed(struct kr_server *server, const struct kr_fid *fid)
+{
+	uint32_t slot = kr_attr_cache_bucket(fid);
+
+	tell_bits(server, slot, UINT64_MAX);
+	kr_invalidation_table_end(&server->notes->table, slot);
+}
+
+void kr_invalidation_changed_all(struct kr_server *server)
+{
+	const struct kr_session *session;
+
+	kr_invalidation_table_end_all(&server->notes->table);
+	KR_LIST_FOR_EACH(session, &server->sessions, link)
+		tell(server->notes, session, KR_ATTR_CACHE_ALL);
+}
+
+/* --- replies -------------------------------------------------------------------------------------------------------------- */
+
+static bool grant(struct kr_request *request, const struct kr_fid *fid)
+{
+	const struct kr_invalidation_set *change = &request->change;
+	struct kr_invalidation *notes = request->server->notes;
+	uint32_t slot = kr_attr_cache_bucket(fid);
+
+	if (!kr_invalidation_table_grant(&notes->table, slot, request->session->node, change->since, has_slot(change, slot), now_ms()))
+		return false;
+	notes->granted++;
+	return true;
+}
+
+uint16_t kr_invalidation_grant_attr(struct kr_request *request, const struct kr_fid *fid)
+{
+	const struct kr_sfile *file = kr_sfile_find(request->server, fid);
+
+	if (file && (file->changing || kr_lease_table_others_hold(&file->leases, request->session->node, KR_LEASE_WRITE)))
+		return 0;
+	if (!grant(request, fid))
+		return 0;
+	return request->bare ? KR_FRAME_CACHEABLE_ATTR | KR_FRAME_BARE : KR_FRAME_CACHEABLE_ATTR;
+}
+
+uint16_t kr_invalidation_grant(struct kr_request *request, const struct kr_fid *fid)
+{
+	return grant(request, fid) ? KR_FRAME_CACHEABLE : 0;
+}
+
+static void end_change(struct kr_request *request)
+{
+	struct kr_invalidation_set *change = &request->change;
+
+	assert(kr_list_empty(&change->forgets));
+	while (change->count > 0)
+		kr_invalidation_table_end(&request->server->notes->table, change->slots[--change->count]);
+}
+
+uint16_t kr_invalidation_reply(struct kr_request *request, int err, const void *msg)
+{
+	struct kr_server *server = request->server;
+	const struct kr_session *session = request->session;
+	const struct kr_handler *handler = &server->handlers[request->type];
+	bool knows = session->own_names && handler->flags & KR_HANDLER_CHANGES_NAMES && !request->folds &&
+		session->connections == request->connection;
+	uint16_t flags = 0;
+
+	for (uint32_t i = 0; i < request->change.count; i++) {
+		if (!knows || request->change.also & 1u << i)
+			tell_bits(server, request->change.slots[i], kr_note_bit(session->node));
+	}
+	if (handler->grants && takes_notes(session) && session->conn && server->notes->allowed && !server->grace.active &&
+		!server->export_lost)
+		flags = handler->grants(request, err, msg);
+	end_change(request);
+	if (handler->flags & KR_HANDLER_CHANGES_ALL && !err)
+		kr_invalidation_changed_all(server);
+	return flags;
+}
+
+void kr_invalidation_drop(struct kr_request *request)
+{
+	cancel_waiting(request);
+	end_change(request);
+}
+
+/* --- the rest ------------------------------------------------------------------------------------------------------------- */
+
+bool kr_invalidation_others(struct kr_server *server, const struct kr_fid *fid, uint32_t node)
+{
+	return kr_invalidation_table_others(&server->notes->table, kr_attr_cache_bucket(fid), node, now_ms());
+}
+
+void kr_invalidation_tick(struct kr_server *server, uint64_t now_ns)
+{
+	struct kr_invalidation *notes = server->notes;
+
+	while (!kr_list_empty(&notes->forgets)) {
+		struct forget *forget = KR_LIST_ENTRY(notes->forgets.head.next, struct forget, of_all);
+
+		if (now_ns - forget->asked_ns <= KR_ATTR_CACHE_GRANT_MS * KR_NS_PER_MS)
+			return;
+		notes->overdue++;
+		kr_callback_abandon(forget->session, forget->ask, forget->request->session);
+		forgotten(forget->session, forget, 0, NULL);
+	}
+}
+
+void kr_invalidation_init(struct kr_server *server)
+{
+	server->notes = kr_xcalloc(1, sizeof(*server->notes));
+	kr_invalidation_table_init(&server->notes->table);
+	kr_list_init(&server->notes->forgets);
+}
+
+void kr_invalidation_fini(struct kr_server *server)
+{
+	if (!server->notes)
+		return;
+	kr_invalidation_table_fini(&server->notes->table);
+	free(server->notes);
+	server->notes = NULL;
+}
+
+void kr_invalidation_allow(struct kr_server *server, bool allow)
+{
+	server->notes->allowed = allow;
+}
+
+json_t *kr_invalidation_status(const struct kr_server *server)
+{
+	const struct kr_invalidation *notes = server->notes;
+
+	return json_pack("{s:b,s:I,s:I,s:I,s:I}", "allowed", notes->allowed, "granted", (json_int_t)notes->granted,
+		"asked", (json_int_t)notes->asked, "told", (json_int_t)notes->told, "overdue", (json_int_t)notes->overdue);
+}

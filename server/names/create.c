@@ -1,0 +1,283 @@
+/* CREATE: makes a file, or opens what is there, in up to three steps.
+ *
+ * The name is resolved in the pool; only then is it known which file is meant.  One that existed may have to be truncated,
+ * for which other nodes' leases are recalled, and its attributes may have to be asked from the nodes that write it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "server/names/attrs.h"
+#include "server/flush/truncate_barrier.h"
+#include "server/export/export.h"
+#include "server/leases/leases.h"
+#include "server/names/names.h"
+#include "server/leases/invalidation.h"
+#include "server/names/open.h"
+#include "server/session/request.h"
+#include "server/recovery/resent.h"
+#include "server/daemon/server.h"
+#include "server/session/session.h"
+#include "server/names/shrink_notice.h"
+#include "server/leases/watch.h"
+
+struct create {
+	struct kr_operation operation; /* of O_TRUNC on a file that existed */
+	struct kr_request *request;
+	struct kr_sfile *file;
+	uint64_t epoch;
+};
+
+static void free_create(void *state)
+{
+	struct create *create = state;
+
+	kr_operation_end(&create->operation);
+	kr_sfile_put(create->file);
+	free(create);
+}
+
+/* What was to be made new, and has been: its maker may open it whatever its mode is, until it is given away. */
+static int open_made(struct kr_request *request)
+{
+	const struct kr_create_request *msg = &request->msg.create_request;
+	struct kr_create_reply *reply = &request->reply.create_reply;
+	struct kr_export *export = request->server->export;
+	struct kr_fid fid;
+	int err = kr_resent_look(request, &msg->cred, &msg->parent, msg->name, &fid, &reply->attr);
+
+	if (!err)
+		err = kr_export_open(export, reply->attr.uid == msg->cred.uid ? NULL : &msg->cred, &fid, msg->flags & ~(uint32_t)KR_OPEN_TRUNC,
+			&reply->attr);
+	if (!err)
+		reply->file = fid;
+	return err == -ESTALE ? -ENOENT : err == -EACCES ? -EEXIST : err;
+}
+
+/* Makes it, or opens what is there. */
+static int make_or_open(struct kr_request *request, bool *ret_created)
+{
+	const struct kr_create_request *msg = &request->msg.create_request;
+	struct kr_create_reply *reply = &request->reply.create_reply;
+	struct kr_create create = {.name = msg->name, .mode = msg->mode, .umask = msg->umask, .flags = msg->flags,
+		.exclusive = msg->exclusive};
+	struct kr_export *export = request->server->export;
+	int err = kr_export_create(export, &msg->cred, &msg->parent, &create, ret_created, &reply->file, &reply->attr);
+
+	if ((err == -EEXIST || err == -EACCES) && request->maybe_done) { /* is it ours, made before the answer was lost? */
+		int first = err;
+
+		create.exclusive = false;
+		create.unchecked = true;
+		err = kr_export_create(export, &msg->cred, &msg->parent, &create, ret_created, &reply->file, &reply->attr);
+		if (err == -EACCES) {
+			err = first;
+		} else if (!err && !*ret_created && !kr_resent_is_ours(request, &reply->file, &reply->attr, S_IFREG, msg->cred.uid)) {
+			kr_export_release(export, &reply->file, 1);
+			err = first;
+		}
+		*ret_created = true;
+	}
+	return err;
+}
+
+static void run_create(struct kr_request *request)
+{
+	const struct kr_create_request *msg = &request->msg.create_request;
+	struct kr_create_reply *reply = &request->reply.create_reply;
+	bool made = request->made && msg->exclusive && msg->name[0], created = made;
+
+	request->err = made ? open_made(request) : make_or_open(request, &created);
+	reply->created = created;
+	request->bare = !request->err && created && kr_export_bare(request->server->export, &reply->file);
+	kr_names_look(request, &msg->parent, &reply->dir);
+}
+
+static void reply_create(struct kr_request *request, uint8_t granted)
+{
+	struct create *create = request->state;
+	struct kr_sfile *file = kr_sfile_ref(create->file);
+	struct kr_session *session = kr_session_get(request->session);
+
+	request->reply.create_reply.granted = granted;
+	kr_request_reply(request, 0, &request->reply, NULL, 0);
+	if (granted)
+		kr_leases_announced(file, session);
+	kr_session_put(session);
+	kr_sfile_put(file);
+}
+
+static void opened(struct kr_request *request)
+{
+	struct create *create = request->state;
+	struct kr_sfile *file = create->file;
+	uint8_t want = request->msg.create_request.want;
+
+	/* Who reads it without asking has to hear of what others do to it. */
+	if ((want & KR_LEASE_READ) && !file->changing)
+		kr_watch_look(file, &request->reply.create_reply.attr, file->changes);
+	reply_create(request, kr_opens_opened(request, file, request->msg.create_request.flags, want));
+}
+
+/* The file is open at the export but nobody gets to know: ERR is answered. */
+static void fail(struct kr_request *request, int err)
+{
+	struct kr_sfile *file = ((struct create *)request->state)->file;
+
+	file->opens++;
+	kr_opens_release(file, 1);
+	kr_request_reply(request, err, NULL, NULL, 0);
+}
+
+static void looked(struct kr_request *request, const struct kr_attr *attr)
+{
+	if (!attr) {
+		fail(request, request->err);
+		return;
+	}
+	request->reply.create_reply.attr = *attr;
+	opened(request);
+}
+
+static void look(struct kr_request *request)
+{
+	if (request->err)
+		fail(request, request->err);
+	else
+		kr_attrs_get(request, &request->reply.create_reply.file, true, looked);
+}
+
+static void tell_shorter(struct kr_request *request)
+{
+	struct create *create = request->state;
+
+	kr_shrink_notice_send(request, create->file, &create->operation, look);
+}
+
+static void run_truncate(struct kr_request *request)
+{
+	struct kr_create_reply *reply = &request->reply.create_reply;
+	struct kr_setattr empty = {.valid = KR_SET_SIZE, .through_handle = true}; /* his right was checked with the name */
+
+	kr_truncate_barrier_to(request, &reply->file, 0);
+	request->err = kr_export_setattr(request->server->export, &request->msg.create_request.cred, &reply->file, &empty,
+		&reply->attr);
+}
+
+static void truncated(struct kr_request *request)
+{
+	struct kr_sfile *file = ((struct create *)request->state)->file;
+
+	kr_sfile_truncated(file);
+	kr_sfile_changed(file);
+	if (request->err)
+		fail(request, request->err);
+	else
+		kr_truncate_barrier_end(request, file, tell_shorter);
+}
+
+static void start_truncate(struct kr_request *request)
+{
+	struct kr_sfile *file = ((struct create *)request->state)->file;
+
+	if (request->err) {
+		fail(request, request->err);
+		return;
+	}
+	kr_sfile_changing(file);
+	kr_request_run(request, run_truncate, truncated);
+}
+
+static void truncate_granted(struct kr_operation *operation)
+{
+	struct create *create = KR_CONTAINER_OF(operation, struct create, operation);
+
+	kr_truncate_barrier_begin(create->request, create->file, start_truncate);
+}
+
+/* Nothing has happened to the file yet: the open is given back. */
+static void cancel_truncate(struct kr_request *request)
+{
+	struct create *create = request->state;
+
+	kr_operation_end(&create->operation);
+	create->file->opens++;
+	kr_opens_release(create->file, 1);
+}
+
+static void truncate_others(struct kr_request *request)
+{
+	struct create *create = request->state;
+
+	if (request->session->dead) { /* nobody could withdraw it, and the node, when it is back, may wait for this to end before it gives leases back */
+		request->remembered = false; /* as truncate_barrier.c does: nothing was cut */
+		fail(request, -ESTALE);
+		return;
+	}
+	request->cancel = cancel_truncate;
+	kr_operation_start(&create->operation, create->file, request->session->node, KR_LEASE_ALL, truncate_granted);
+}
+
+static void create_done(struct kr_request *request)
+{
+	const struct kr_create_request *msg = &request->msg.create_request;
+	const struct kr_create_reply *reply = &request->reply.create_reply;
+	struct create *create = request->state;
+
+	if (request->err) {
+		kr_request_reply_job(request);
+		return;
+	}
+	create->file = kr_sfile_get(request->server, &reply->file);
+	create->file->orphan |= msg->name[0] == '\0';
+	if (!reply->created && !kr_attachment_room(create->file, request->session)) {
+		fail(request, -ENFILE);
+		return;
+	}
+	if (!reply->created && (msg->flags & KR_OPEN_TRUNC)) {
+		kr_invalidation_also(request, &reply->file, truncate_others);
+		return;
+	}
+	request->committed = true;
+	if (kr_attrs_doubtful(request->server, &reply->file, request->session->node, create->epoch))
+		look(request);
+	else
+		opened(request);
+}
+
+static void handle_create(struct kr_request *request)
+{
+	struct create *create;
+
+	if (!kr_attachment_room(NULL, request->session)) { /* which file it will be is not known yet: create_done */
+		kr_request_reply(request, -ENFILE, NULL, NULL, 0);
+		return;
+	}
+	create = kr_xcalloc(1, sizeof(*create));
+	create->request = request;
+	create->epoch = request->server->epoch;
+	request->state = create;
+	request->free_state = free_create;
+	kr_request_run(request, run_create, create_done);
+}
+
+static void create_changes(struct kr_request *request)
+{
+	kr_invalidation_change(request, &request->msg.create_request.parent);
+}
+
+static uint16_t grant_create(struct kr_request *request, int err, const void *reply)
+{
+	const struct kr_create_request *msg = &request->msg.create_request;
+	const struct kr_create_reply *made = reply;
+
+	if (err || !msg->name[0])
+		return 0;
+	return kr_invalidation_grant(request, &msg->parent) | kr_invalidation_grant_attr(request, &made->file);
+}
+
+void kr_create_ops_register(struct kr_server *server)
+{
+	kr_server_on(server, KR_MSG_CREATE, handle_create, KR_HANDLER_KEEP_REPLY | KR_HANDLER_CHANGES_NAMES);
+	kr_invalidation_on(server, KR_MSG_CREATE, create_changes, grant_create);
+}

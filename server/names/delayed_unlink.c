@@ -1,0 +1,85 @@
+/* See delayed_unlink.h. */
+#include "server/names/delayed_unlink.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "common/base/util.h"
+#include "server/leases/file_table.h"
+#include "server/names/open.h"
+#include "server/daemon/server.h"
+
+struct lingering {
+	struct kr_link link;
+	struct kr_sfile *file;
+	uint64_t until_ns;
+};
+
+static struct lingering *oldest(const struct kr_delayed_unlink *linger)
+{
+	return kr_list_empty(&linger->files) ? NULL : KR_LIST_ENTRY(linger->files.head.next, struct lingering, link);
+}
+
+static struct kr_sfile *take(struct kr_delayed_unlink *linger, struct lingering *lingering)
+{
+	struct kr_sfile *file;
+
+	assert(lingering);
+	file = lingering->file;
+	kr_list_remove(&lingering->link);
+	linger->count--;
+	free(lingering);
+	return file;
+}
+
+static void end(struct kr_delayed_unlink *linger, struct lingering *lingering)
+{
+	struct kr_sfile *file = take(linger, lingering);
+
+	kr_opens_release(file, 1);
+	kr_sfile_put(file);
+}
+
+void kr_delayed_unlink_init(struct kr_server *server)
+{
+	kr_list_init(&server->linger.files);
+}
+
+struct kr_sfile *kr_delayed_unlink_add(struct kr_server *server, const struct kr_fid *fid)
+{
+	struct lingering *lingering = kr_xcalloc(1, sizeof(*lingering));
+
+	if (server->linger.count >= KR_DELAYED_UNLINK_MAX)
+		end(&server->linger, oldest(&server->linger));
+	lingering->file = kr_sfile_get(server, fid);
+	lingering->file->opens++;
+	lingering->until_ns = kr_clock_ns() + KR_DELAYED_UNLINK_MS * KR_NS_PER_MS;
+	kr_list_append(&server->linger.files, &lingering->link);
+	server->linger.count++;
+	return lingering->file;
+}
+
+void kr_delayed_unlink_tick(struct kr_server *server, uint64_t now_ns)
+{
+	struct lingering *lingering;
+
+	while ((lingering = oldest(&server->linger)) != NULL && now_ns >= lingering->until_ns)
+		end(&server->linger, lingering);
+}
+
+void kr_delayed_unlink_end(struct kr_server *server)
+{
+	kr_delayed_unlink_tick(server, UINT64_MAX);
+}
+
+void kr_delayed_unlink_fini(struct kr_server *server)
+{
+	struct lingering *lingering;
+
+	while ((lingering = oldest(&server->linger)) != NULL) {
+		struct kr_sfile *file = take(&server->linger, lingering);
+
+		file->opens--;
+		kr_sfile_put(file);
+	}
+}

@@ -1,0 +1,388 @@
+/* OPEN and CLOSE: see open.h. */
+#include "server/names/open.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "server/flush/truncate_barrier.h"
+#include "server/flush/data.h"
+#include "server/names/recall_permission.h"
+#include "server/export/export.h"
+#include "server/leases/leases.h"
+#include "server/leases/invalidation.h"
+#include "server/session/request.h"
+#include "server/daemon/server.h"
+#include "server/session/session.h"
+#include "server/names/shrink_notice.h"
+#include "server/session/trust.h"
+
+enum { SMALL_FILE = KR_INLINE_MAX / 16 };
+
+/* --- ends of opens -------------------------------------------------------------------------------------------------- */
+
+struct release {
+	struct kr_job job;
+	struct kr_operation operation;
+	struct kr_sfile *file;
+	uint32_t count;
+	bool ask, gone; /* whether the file, which perhaps has no name, is there */
+};
+
+static void run_release(struct kr_job *job)
+{
+	struct release *release = KR_CONTAINER_OF(job, struct release, job);
+
+	struct kr_attr attr;
+	int err;
+
+	kr_export_release(job->server->export, &release->file->fid, release->count);
+	if (!release->ask)
+		return;
+	err = kr_export_getattr(job->server->export, &release->file->fid, &attr);
+	release->gone = err == -ESTALE || (!err && attr.nlink == 0);
+}
+
+static void released(struct kr_job *job)
+{
+	struct release *release = KR_CONTAINER_OF(job, struct release, job);
+	struct kr_sfile *file = release->file;
+
+	/* A link that was made while its last name was removed is another name. */
+	if (file->orphan && file->opens == 0 && release->gone)
+		file->gone = true;
+	kr_operation_end(&release->operation);
+	free(release);
+	kr_sfile_put(file);
+}
+
+static void start_release(struct release *release)
+{
+	kr_job_start(release->file->server, &release->job, run_release, released);
+}
+
+static void release_granted(struct kr_operation *operation)
+{
+	start_release(KR_CONTAINER_OF(operation, struct release, operation));
+}
+
+void kr_opens_release(struct kr_sfile *file, uint64_t count)
+{
+	struct release *release;
+
+	assert(file->opens >= count);
+	file->opens -= count;
+	if (count == 0)
+		return;
+	release = kr_xcalloc(1, sizeof(*release));
+	release->file = kr_sfile_ref(file);
+	release->count = (uint32_t)count;
+	/* A file without a name ends here. Whoever closed it may still flush (close=async), so leases are recalled first. */
+	release->ask = file->orphan && file->opens == 0;
+	if (release->ask)
+		kr_operation_start(&release->operation, file, 0, KR_LEASE_ALL, release_granted);
+	else
+		start_release(release);
+}
+
+uint8_t kr_opens_leases_for(uint8_t kinds, uint8_t rights)
+{
+	if (!(rights & KR_GRANT_WRITE))
+		kinds &= (uint8_t)~KR_LEASE_WRITE;
+	return rights ? kinds : 0;
+}
+
+static uint8_t rights_of(uint32_t flags)
+{
+	switch (flags & KR_OPEN_ACCESS) {
+	case KR_OPEN_READ:
+		return KR_GRANT_READ;
+	case KR_OPEN_WRITE:
+		return KR_GRANT_WRITE;
+	default:
+		return KR_GRANT_ALL;
+	}
+}
+
+bool kr_opens_allowed(struct kr_session *session, const struct kr_fid *fid, uint8_t rights)
+{
+	return !kr_trust_confined(session) || kr_open_rights_find(&session->grants, fid) & rights;
+}
+
+static void run_refuse(struct kr_request *request)
+{
+	struct kr_attr attr;
+
+	/* A file that is gone is so for everybody. */
+	request->err = kr_export_getattr(request->server->export, request->state, &attr);
+	if (!request->err)
+		request->err = -EACCES;
+}
+
+bool kr_opens_allow(struct kr_request *request, const struct kr_fid *fid, uint8_t rights)
+{
+	struct kr_fid *copy;
+
+	if (kr_opens_allowed(request->session, fid, rights))
+		return true;
+	kr_log_debug("node %s: %s of a file that it has not opened for it", request->session->name, kr_msg_name(request->type));
+	copy = kr_xmalloc(sizeof(*copy));
+	*copy = *fid;
+	request->state = copy;
+	request->free_state = free;
+	kr_request_run(request, run_refuse, kr_request_reply_job);
+	return false;
+}
+
+uint8_t kr_opens_opened(struct kr_request *request, struct kr_sfile *file, uint32_t flags, uint8_t want)
+{
+	struct kr_session *session = request->session;
+
+	file->opens++;
+	if (session->dead) {
+		kr_opens_release(file, 1);
+		return 0;
+	}
+	kr_attachment_get(file, session)->opens++;
+	if (kr_trust_confined(session)) {
+		kr_open_rights_add(&session->grants, &file->fid, rights_of(flags));
+		want = kr_opens_leases_for(want, rights_of(flags));
+	}
+	return kr_leases_try(file, session, want);
+}
+
+/* --- OPEN ----------------------------------------------------------------------------------------------------------- */
+
+struct open_state {
+	struct kr_operation operation; /* of O_TRUNC */
+	struct kr_request *request;
+	struct kr_sfile *file;
+	uint64_t changes;
+	struct kr_buf *small;          /* the bytes of a small file, read along */
+};
+
+static void free_open(void *state)
+{
+	struct open_state *open = state;
+
+	kr_operation_end(&open->operation);
+	kr_buf_put(open->small);
+	kr_sfile_put(open->file);
+	free(open);
+}
+
+static bool truncates(const struct kr_request *request)
+{
+	return request->msg.open_request.flags & KR_OPEN_TRUNC;
+}
+
+static bool same_state(const struct kr_attr *a, const struct kr_attr *b)
+{
+	return kr_time_compare(a->ctime, b->ctime) == 0 && a->size == b->size;
+}
+
+/* Reading along is only a saving: it may fail.  What somebody else changes meanwhile is no version's. */
+static void read_small(struct kr_request *request, struct open_state *open)
+{
+	const struct kr_open_request *msg = &request->msg.open_request;
+	const struct kr_attr *attr = &request->reply.open_reply.attr;
+	uint64_t size = attr->size;
+	struct kr_attr after;
+	struct kr_buf *buf;
+
+	if (!(msg->want & KR_LEASE_READ) || size == 0 || size > SMALL_FILE)
+		return;
+	buf = kr_buf_new(size);
+	if (!buf)
+		return;
+	if (kr_export_pread(request->server->export, &msg->file, 0, buf->data, size, &buf->length) == 0 && buf->length == size &&
+		kr_export_getattr(request->server->export, &msg->file, &after) == 0 && same_state(attr, &after))
+		open->small = buf;
+	else
+		kr_buf_put(buf);
+}
+
+static void run_open(struct kr_request *request)
+{
+	const struct kr_open_request *msg = &request->msg.open_request;
+
+	if (truncates(request))
+		kr_truncate_barrier_to(request, &msg->file, 0);
+	request->err = kr_export_open(request->server->export, &msg->cred, &msg->file, msg->flags,
+		&request->reply.open_reply.attr);
+	if (!request->err)
+		read_small(request, request->state);
+}
+
+static void reply_open(struct kr_request *request, uint8_t granted)
+{
+	struct open_state *open = request->state;
+	struct kr_open_reply *reply = &request->reply.open_reply;
+	struct kr_sfile *file = kr_sfile_ref(open->file);
+	struct kr_session *session = kr_session_get(request->session);
+	struct kr_slice slice = {.buf = open->small};
+
+	reply->granted = granted;
+	if (open->small && (granted & KR_LEASE_READ)) {
+		slice.length = open->small->length;
+		reply->has_data = 1;
+		reply->checksum = kr_checksum(open->small->data, open->small->length);
+	}
+	kr_request_reply(request, 0, reply, &slice, slice.length ? 1 : 0);
+	if (granted)
+		kr_leases_announced(file, session);
+	kr_session_put(session);
+	kr_sfile_put(file);
+}
+
+static void opened(struct kr_request *request)
+{
+	struct open_state *open = request->state;
+	struct kr_sfile *file = open->file;
+	uint8_t want = request->msg.open_request.want;
+
+	/* Attributes under a lease must be exact: where the file has changed meanwhile, nothing is granted along. */
+	if (file->changing || file->changes != open->changes)
+		want = 0;
+	kr_sfile_version(file, open->changes, &request->reply.open_reply.attr);
+	reply_open(request, kr_opens_opened(request, file, request->msg.open_request.flags, want));
+}
+
+static void open_done(struct kr_request *request)
+{
+	if (request->err)
+		kr_request_reply_job(request);
+	else
+		opened(request);
+}
+
+/* It is open at the export: where the cut may not last nobody gets to know. */
+static void cut_heard_of(struct kr_request *request)
+{
+	struct kr_sfile *file = ((struct open_state *)request->state)->file;
+
+	if (request->err) {
+		file->opens++;
+		kr_opens_release(file, 1);
+	}
+	open_done(request);
+}
+
+static void cut_synced(struct kr_request *request)
+{
+	struct open_state *open = request->state;
+
+	kr_shrink_notice_send(request, open->file, &open->operation, cut_heard_of);
+}
+
+static void cut_done(struct kr_request *request)
+{
+	struct open_state *open = request->state;
+
+	kr_sfile_truncated(open->file);
+	kr_sfile_changed(open->file);
+	open->changes++; /* our own end of change */
+	if (request->err)
+		kr_request_reply_job(request);
+	else
+		kr_truncate_barrier_end(request, open->file, cut_synced);
+}
+
+static void start_open(struct kr_request *request)
+{
+	struct open_state *open = request->state;
+
+	request->committed = true;
+	open->changes = open->file->changes;
+	kr_request_run(request, run_open, open_done);
+}
+
+static void start_cut(struct kr_request *request)
+{
+	struct open_state *open = request->state;
+
+	if (request->err) {
+		kr_request_reply_job(request);
+		return;
+	}
+	kr_sfile_changing(open->file);
+	open->changes = open->file->changes;
+	kr_request_run(request, run_open, cut_done);
+}
+
+static void open_granted(struct kr_operation *operation)
+{
+	struct open_state *open = KR_CONTAINER_OF(operation, struct open_state, operation);
+
+	kr_truncate_barrier_begin(open->request, open->file, start_cut);
+}
+
+static void cancel_open(struct kr_request *request)
+{
+	kr_operation_end(&((struct open_state *)request->state)->operation);
+}
+
+static void truncate_others(struct kr_request *request)
+{
+	struct open_state *open = request->state;
+
+	request->cancel = cancel_open;
+	kr_operation_start(&open->operation, open->file, request->session->node, KR_LEASE_ALL, open_granted);
+}
+
+static void handle_open(struct kr_request *request)
+{
+	struct open_state *open;
+
+	if (!kr_attachment_room(kr_sfile_find(request->server, &request->msg.open_request.file), request->session)) {
+		kr_request_reply(request, -ENFILE, NULL, NULL, 0);
+		return;
+	}
+	open = kr_xcalloc(1, sizeof(*open));
+	open->request = request;
+	open->file = kr_sfile_get(request->server, &request->msg.open_request.file);
+	request->state = open;
+	request->free_state = free_open;
+	if (truncates(request))
+		kr_recall_permission_check(request, open->file, KR_LEASE_ALL, &request->msg.open_request.cred, false, truncate_others);
+	else
+		start_open(request);
+}
+
+/* --- CLOSE ---------------------------------------------------------------------------------------------------------- */
+
+static void handle_close(struct kr_request *request)
+{
+	const struct kr_close_request *msg = &request->msg.close_request;
+	struct kr_sfile *file = kr_sfile_find(request->server, &msg->file);
+	struct kr_attachment *attachment = file ? kr_attachment_find(file, request->session) : NULL;
+	uint32_t count = msg->count;
+
+	if (!attachment || attachment->opens < count) {
+		kr_request_reply(request, -EBADF, NULL, NULL, 0);
+		return;
+	}
+	kr_sfile_ref(file);
+	attachment->opens -= count;
+	kr_request_reply(request, 0, NULL, NULL, 0);
+	kr_opens_release(file, count);
+	kr_attachment_settle(attachment);
+	kr_sfile_put(file);
+}
+
+static void open_changes(struct kr_request *request)
+{
+	if (request->msg.open_request.flags & KR_OPEN_TRUNC)
+		kr_invalidation_change(request, &request->msg.open_request.file);
+}
+
+void kr_opens_register(struct kr_server *server)
+{
+	kr_server_on(server, KR_MSG_OPEN, handle_open, KR_HANDLER_KEEP_REPLY);
+	kr_server_on(server, KR_MSG_CLOSE, handle_close, KR_HANDLER_KEEP_REPLY);
+	kr_invalidation_on(server, KR_MSG_OPEN, open_changes, NULL);
+	kr_create_ops_register(server);
+	kr_reclaims_register(server);
+}

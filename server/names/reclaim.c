@@ -1,0 +1,283 @@
+/* RECLAIM: what a node says that it had open and leased at a session that it lost, or at an earlier instance of this server.
+ * What it had is believed (but see reclaimable); whether its late bytes may go in is late.h's business.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/base/fault.h"
+#include "server/flush/data.h"
+#include "server/names/recall_permission.h"
+#include "server/export/export.h"
+#include "server/recovery/late.h"
+#include "server/leases/leases.h"
+#include "server/names/open.h"
+#include "server/session/request.h"
+#include "server/daemon/server.h"
+#include "server/session/session.h"
+#include "server/session/trust.h"
+
+struct reclaim {
+	struct kr_operation operation; /* of a late node that has bytes, as the next */
+	struct kr_late_claim claim;
+	struct kr_request *request;
+	struct kr_sfile *file;
+	struct kr_cred cred; /* whom the session acts as, if anybody */
+	uint32_t missing; /* opens that this session did not have when it came, and that the export has not yet */
+	uint32_t held;    /* ... and has now: they are the session's when it is answered */
+	uint64_t changes;
+	struct kr_attr attr;
+	uint8_t rights;   /* of a confined session */
+	bool collected;   /* its replays go in by their rounds if they are here in time, whoever has changed the file; later ones are not judged yet */
+	bool contested;
+	uint8_t conflict; /* enum kr_conflict_part */
+};
+
+static void free_reclaim(void *state)
+{
+	struct reclaim *reclaim = state;
+
+	kr_late_claim_end(&reclaim->claim);
+	kr_operation_end(&reclaim->operation);
+	reclaim->file->opens += reclaim->held;
+	kr_opens_release(reclaim->file, reclaim->held);
+	kr_sfile_put(reclaim->file);
+	free(reclaim);
+}
+
+/* What a session had open it is believed. But a user's own opens are known to its node only: he keeps what is his, and what
+ * he could open now. */
+static uint8_t reclaimable(const struct kr_request *request, const struct reclaim *reclaim)
+{
+	const struct kr_session *session = request->session;
+	struct kr_export *export = request->server->export;
+	struct kr_cred cred;
+	uint8_t rights = 0;
+
+	kr_trust_cred(request->server, session->key, session->groups, session->group_count, &cred);
+	if (cred.group_count == 0 || cred.uid == reclaim->attr.uid)
+		return KR_GRANT_ALL;
+	if (kr_export_access(export, &cred, &reclaim->file->fid, R_OK) == 0)
+		rights |= KR_GRANT_READ;
+	if (kr_export_access(export, &cred, &reclaim->file->fid, W_OK) == 0)
+		rights |= KR_GRANT_WRITE;
+	return rights;
+}
+
+static void run_reclaim(struct kr_request *request)
+{
+	struct reclaim *reclaim = request->state;
+	const struct kr_fid *fid = &reclaim->file->fid;
+	struct kr_export *export = request->server->export;
+
+	if (reclaim->missing)
+		request->err = kr_export_hold(export, fid, reclaim->missing);
+	if (request->err)
+		return;
+	request->err = kr_export_getattr(export, fid, &reclaim->attr);
+	if (request->err && reclaim->missing)
+		kr_export_release(export, fid, reclaim->missing);
+	if (!request->err)
+		reclaim->rights = reclaimable(request, reclaim);
+}
+
+/* What is held becomes the session's, as far as it still lacks it: a node whose connection broke asks again, perhaps before the
+ * first time is answered. */
+static void take_opens(struct reclaim *reclaim, struct kr_attachment *attachment, uint32_t opens)
+{
+	uint32_t lacking = opens - KR_MIN(opens, attachment->opens), taken = KR_MIN(lacking, reclaim->held);
+
+	attachment->opens += taken;
+	reclaim->file->opens += reclaim->held;
+	kr_opens_release(reclaim->file, reclaim->held - taken);
+	reclaim->held = 0;
+}
+
+/* Bytes that were judged go in before those of anybody who has begun to wait meanwhile, and will be later. */
+static uint8_t take_leases(const struct reclaim *reclaim, struct kr_session *session, uint8_t kinds)
+{
+	return reclaim->operation.held ? kr_operation_leave(&reclaim->operation, session, kinds & KR_LEASE_ALL) :
+		kr_leases_try(reclaim->file, session, kinds);
+}
+
+/* What the node shall have beside INHERITED, which it has.  Whose bytes may go in keeps everybody else out until they have: both kinds
+ * exclude readers and writers, and what is unflushed when they are recalled goes in first. */
+static uint8_t kinds_for(const struct reclaim *reclaim, const struct kr_reclaim_request *msg, uint8_t inherited)
+{
+	bool dirty = msg->last && !(reclaim->conflict & KR_CONFLICT_DIRTY);
+	bool replays = msg->replay_last && !(reclaim->conflict & KR_CONFLICT_REPLAYS);
+
+	if (reclaim->conflict && !dirty)
+		return 0; /* its bytes leave the file */
+	if (dirty || replays)
+		return (msg->kinds & KR_LEASE_ALL) | (reclaim->operation.held ? KR_LEASE_ALL : inherited);
+	return msg->kinds & KR_LEASE_ALL;
+}
+
+/* The answer, when what had to be written down about it is. */
+static void finish_reclaim(struct kr_request *request)
+{
+	struct reclaim *reclaim = request->state;
+	struct kr_sfile *file = kr_sfile_ref(reclaim->file);
+	struct kr_session *session = kr_session_get(request->session);
+	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
+	struct kr_reclaim_reply *reply = &request->reply.reclaim_reply;
+	struct kr_attachment *attachment;
+	uint8_t inherited = kr_leases_inherited(file, session), granted = 0, tried;
+
+	if (request->err || session->dead) {
+		kr_request_reply_job(request);
+	} else {
+		attachment = kr_attachment_get(file, session);
+		take_opens(reclaim, attachment, msg->opens);
+		file->orphan |= reclaim->attr.nlink == 0;
+		/* What is there already is not judged, and not taken: that it is there may be forgotten when it comes (synced.h). */
+		attachment->replays |= kr_late_has_replays(request) && !reclaim->collected && !(reclaim->conflict & KR_CONFLICT_REPLAYS);
+		if (msg->last)
+			kr_cover_judged(&attachment->cover, reclaim->conflict & KR_CONFLICT_DIRTY);
+		kr_lease_table_refused(&file->leases, session->node, attachment->cover.refused);
+		reply->conflict = reclaim->conflict;
+		granted = kinds_for(reclaim, msg, inherited);
+		if (kr_trust_confined(session)) {
+			kr_open_rights_add(&session->grants, &file->fid, reclaim->rights);
+			granted = kr_opens_leases_for(granted, kr_open_rights_find(&session->grants, &file->fid));
+		}
+		tried = take_leases(reclaim, session, granted & (uint8_t)~inherited);
+		granted = tried | (granted & inherited);
+		kr_sfile_version(file, reclaim->changes, &reclaim->attr);
+		reply->kinds = granted;
+		reply->attr = reclaim->attr;
+		kr_data_reclaimed(file, session, &reply->applied_seq, &reply->applied_round, &reply->forgotten_seq);
+		kr_request_reply_job(request);
+		if (tried)
+			kr_leases_announced(file, session);
+		kr_leases_settle(file, session, granted);
+		attachment = kr_attachment_find(file, session);
+		if (attachment)
+			kr_attachment_settle(attachment);
+	}
+	kr_session_put(session);
+	kr_sfile_put(file);
+}
+
+static void go_on(struct kr_request *request);
+
+/* It was looked at as what comes in time, and its session has been made late meanwhile, or the grace period is over: others can have written by now
+ * what is not here yet. */
+static bool has_become_late(const struct kr_request *request)
+{
+	const struct reclaim *reclaim = request->state;
+
+	return !reclaim->operation.held && !reclaim->contested && !request->session->dead &&
+		(kr_late_must_wait(request) || kr_late_has_bytes(request));
+}
+
+static void reclaim_done(struct kr_request *request)
+{
+	struct reclaim *reclaim = request->state;
+
+	if (!request->err) {
+		reclaim->held += reclaim->missing;
+		reclaim->missing = 0;
+	}
+	if (has_become_late(request)) {
+		go_on(request);
+		return;
+	}
+	if ((!request->err || request->err == -ESTALE) && !request->session->dead)
+		reclaim->conflict = kr_late_conflict(request, reclaim->file, request->err ? NULL : &reclaim->attr, reclaim->contested);
+	if (reclaim->conflict)
+		kr_late_declare(request, reclaim->file, reclaim->conflict, reclaim->attr.ino, finish_reclaim);
+	else
+		finish_reclaim(request);
+}
+
+static void start_reclaim(struct kr_request *request)
+{
+	struct reclaim *reclaim = request->state;
+
+	reclaim->changes = reclaim->file->changes;
+	kr_request_run(request, run_reclaim, reclaim_done);
+}
+
+static void reclaim_granted(struct kr_operation *operation)
+{
+	start_reclaim(KR_CONTAINER_OF(operation, struct reclaim, operation)->request);
+}
+
+static void cancel_reclaim(struct kr_request *request)
+{
+	kr_operation_end(&((struct reclaim *)request->state)->operation);
+}
+
+/* Nobody may write, or go on reading what was there before, while it is found out whether anybody has written. */
+static void claim(struct kr_request *request)
+{
+	struct reclaim *reclaim = request->state;
+
+	reclaim->contested = kr_late_contested(request, reclaim->file);
+	if (reclaim->contested) {
+		start_reclaim(request);
+		return;
+	}
+	kr_late_claim_begin(&reclaim->claim, request, reclaim->file);
+	request->cancel = cancel_reclaim;
+	kr_operation_start(&reclaim->operation, reclaim->file, request->session->node, KR_LEASE_ALL, reclaim_granted);
+}
+
+static void go_on(struct kr_request *request)
+{
+	struct reclaim *reclaim = request->state;
+
+	if (kr_late_must_wait(request)) {
+		kr_request_wait_for_grace(request);
+		return;
+	}
+	reclaim->collected = kr_data_collecting(request->server->data);
+	if (!kr_late_has_bytes(request))
+		start_reclaim(request);
+	else if (kr_trust_acts_as(request->session, &reclaim->cred))
+		kr_recall_permission_check(request, reclaim->file, KR_LEASE_ALL, &reclaim->cred, false, claim);
+	else
+		claim(request);
+}
+
+static void handle_reclaim(struct kr_request *request)
+{
+	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
+	struct reclaim *reclaim;
+	struct kr_attachment *attachment;
+
+	if (KR_FAULT("reclaim.cut") && request->session->conn)
+		kr_conn_close(request->session->conn, false);
+	if (request->state) { /* it was looked at before */
+		go_on(request);
+		return;
+	}
+	if (kr_late_must_wait(request)) {
+		kr_request_wait_for_grace(request);
+		return;
+	}
+	if (msg->opens > KR_ATTACHMENT_OPENS_MAX || (msg->kinds & ~(KR_LEASE_ALL | KR_RECLAIM_UNCOVERED)) || !kr_late_claims_valid(msg)) {
+		kr_request_reply(request, -EINVAL, NULL, NULL, 0);
+		return;
+	}
+	if (!kr_attachment_room(kr_sfile_find(request->server, &msg->file), request->session)) {
+		kr_request_reply(request, -ENFILE, NULL, NULL, 0);
+		return;
+	}
+	reclaim = kr_xcalloc(1, sizeof(*reclaim));
+	reclaim->file = kr_sfile_get(request->server, &msg->file);
+	attachment = kr_attachment_find(reclaim->file, request->session);
+	if (!attachment || attachment->opens < msg->opens)
+		reclaim->missing = msg->opens - (attachment ? attachment->opens : 0);
+	reclaim->request = request;
+	request->state = reclaim;
+	request->free_state = free_reclaim;
+	go_on(request);
+}
+
+void kr_reclaims_register(struct kr_server *server)
+{
+	kr_server_on(server, KR_MSG_RECLAIM, handle_reclaim, KR_HANDLER_IN_GRACE | KR_HANDLER_KEEP_REPLY);
+}

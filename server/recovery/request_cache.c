@@ -1,0 +1,341 @@
+/* Executing once: see request_cache.h. */
+#include "server/recovery/request_cache.h"
+
+#include <stdio.h>
+
+#include "server/names/attrs.h"
+#include "server/recovery/executed.h"
+#include "server/export/export.h"
+#include "server/base/fid.h"
+#include "server/daemon/server.h"
+#include "server/session/session.h"
+#include "server/recovery/state.h"
+
+static bool is_to_be_remembered(const struct kr_request *request)
+{
+	switch (request->type) {
+	case KR_MSG_SETATTR:
+	case KR_MSG_MAKE:
+	case KR_MSG_LINK:
+	case KR_MSG_REMOVE:
+	case KR_MSG_RENAME:
+	case KR_MSG_FALLOCATE:
+	case KR_MSG_COPY:
+	case KR_MSG_SETXATTR:
+	case KR_MSG_REMOVEXATTR:
+		return true;
+	case KR_MSG_OPEN:
+		return request->msg.open_request.flags & KR_OPEN_TRUNC;
+	case KR_MSG_CREATE:
+		return request->msg.create_request.flags & KR_OPEN_TRUNC || request->msg.create_request.exclusive;
+	default:
+		return false;
+	}
+}
+
+static struct kr_executed_key key_of(const struct kr_request *request)
+{
+	struct kr_executed_key key = {.incarnation = request->session->incarnation, .request = request->id};
+
+	memcpy(key.node_id, request->session->node_id, sizeof(key.node_id));
+	return key;
+}
+
+void kr_request_cache_begin(struct kr_request *request)
+{
+	struct kr_executed_key key = key_of(request);
+
+	if (request->remembered || !is_to_be_remembered(request))
+		return;
+	request->remembered = true;
+	if (request->again)
+		kr_executed_begin_again(request->server->executed, &key, request->maybe_done);
+	else
+		kr_executed_begin(request->server->executed, &key);
+	if (request->session->dead)
+		kr_request_cache_outlives(request);
+}
+
+/* Of those that make no file, but of a name what only one can: see kr_request_cache_by_other. */
+static uint64_t name_value_of(const struct kr_request *request)
+{
+	const union kr_any_msg *msg = &request->msg;
+
+	switch (request->type) {
+	case KR_MSG_LINK:
+		return kr_intent_value(KR_INTENT_LINK, &msg->link_request.parent, msg->link_request.name);
+	case KR_MSG_REMOVE:
+		return kr_intent_value(KR_INTENT_REMOVE, &msg->remove_request.parent, msg->remove_request.name);
+	case KR_MSG_RENAME: /* two that are exchanged stay */
+		return msg->rename_request.flags & RENAME_EXCHANGE ? 0 :
+			kr_intent_value(KR_INTENT_RENAME, &msg->rename_request.parent, msg->rename_request.name);
+	default:
+		return 0;
+	}
+}
+
+/* What of the answer is remembered, and of what is done to a name.  Of a file that was there before, nothing: who asks again may open what he has made,
+ * whatever its mode is. */
+static uint64_t value_of(const struct kr_request *request)
+{
+	switch (request->type) {
+	case KR_MSG_COPY:
+		return request->reply.copy_reply.copied;
+	case KR_MSG_MAKE:
+		return kr_fid_hash(&request->reply.make_reply.file);
+	case KR_MSG_CREATE:
+		return request->reply.create_reply.created ? kr_fid_hash(&request->reply.create_reply.file) : request->made;
+	default:
+		return name_value_of(request);
+	}
+}
+
+static void end(struct kr_request *request, int err, uint64_t value)
+{
+	struct kr_executed_key key = key_of(request);
+
+	request->executed = true;
+	request->executed_err = err;
+	request->executed_value = value;
+	kr_executed_end(request->server->executed, &key, err, value);
+}
+
+void kr_request_cache_end(struct kr_request *request, int err)
+{
+	if (request->remembered)
+		end(request, err, err ? 0 : value_of(request));
+}
+
+/* --- changes of names, in their turns --------------------------------------------------------------------------------- */
+
+static void turn_begins(struct kr_intent *turn, const struct kr_intent_change *change)
+{
+	struct kr_request *request = KR_CONTAINER_OF(turn, struct kr_request, turn);
+	struct kr_executed_key key = key_of(request);
+
+	kr_executed_intent(request->server->executed, &key, change);
+}
+
+/* What it says of an error is not known yet: see resent.h. */
+static void turn_ends(struct kr_intent *turn, int err, uint64_t after)
+{
+	struct kr_request *request = KR_CONTAINER_OF(turn, struct kr_request, turn);
+	struct kr_executed_key key = key_of(request);
+
+	if (err)
+		kr_executed_no_intent(request->server->executed, &key, request->had_turn ? KR_EXECUTED_INTENT :
+			request->maybe_done ? KR_EXECUTED_DOUBT : KR_EXECUTED_BEGUN);
+	else
+		end(request, 0, after ? after : name_value_of(request));
+}
+
+bool kr_request_cache_made_by_other(const struct kr_request *request, const struct kr_fid *fid)
+{
+	struct kr_executed_key key = key_of(request);
+
+	return kr_executed_by_other(request->server->executed, &key, kr_fid_hash(fid));
+}
+
+bool kr_request_cache_by_other(const struct kr_request *request)
+{
+	struct kr_executed_key key = key_of(request);
+	uint64_t value = name_value_of(request);
+
+	return value && !request->had_turn && kr_executed_by_other(request->server->executed, &key, value);
+}
+
+void kr_request_cache_run(struct kr_request *request)
+{
+	request->turn.begin = turn_begins;
+	request->turn.end = turn_ends;
+	kr_intent_take(request->remembered && !request->made ? &request->turn : NULL); /* what it has made is remembered already */
+	request->run(request);
+	kr_intent_take(NULL);
+}
+
+/* Those whose effect, or all of it that a repetition could spoil, is a change of names. */
+static bool has_turn(const struct kr_request *request)
+{
+	switch (request->type) {
+	case KR_MSG_MAKE:
+	case KR_MSG_LINK:
+	case KR_MSG_REMOVE:
+	case KR_MSG_RENAME:
+	case KR_MSG_CREATE:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void reply_attr(struct kr_request *request, const struct kr_attr *attr)
+{
+	if (attr && request->type == KR_MSG_SETATTR)
+		request->reply.setattr_reply.attr = *attr;
+	else if (attr && request->type == KR_MSG_FALLOCATE)
+		request->reply.fallocate_reply.attr = *attr;
+	else if (attr)
+		request->reply.link_reply.attr = *attr;
+	kr_request_reply_job(request);
+}
+
+/* Says what it would have said then. True if REQUEST needs nothing else: what is made is still to be looked for. */
+static bool answer(struct kr_request *request, uint64_t value)
+{
+	/* What waits for the attributes cannot be withdrawn: that would be remembered instead. */
+	request->committed = request->type == KR_MSG_SETATTR || request->type == KR_MSG_FALLOCATE || request->type == KR_MSG_LINK;
+	switch (request->type) {
+	case KR_MSG_OPEN:
+		request->msg.open_request.flags &= ~(uint32_t)KR_OPEN_TRUNC;
+		return false;
+	case KR_MSG_CREATE:
+		request->msg.create_request.flags &= ~(uint32_t)KR_OPEN_TRUNC;
+		request->made = value;
+		return false;
+	case KR_MSG_MAKE:
+		request->made = value;
+		return false;
+	case KR_MSG_SETATTR:
+		kr_attrs_get(request, &request->msg.setattr_request.file, true, reply_attr);
+		return true;
+	case KR_MSG_FALLOCATE:
+		kr_attrs_get(request, &request->msg.fallocate_request.file, true, reply_attr);
+		return true;
+	case KR_MSG_LINK:
+		request->reply.link_reply.file = request->msg.link_request.file;
+		kr_attrs_get(request, &request->msg.link_request.file, true, reply_attr);
+		return true;
+	case KR_MSG_COPY:
+		request->reply.copy_reply.copied = value;
+		kr_request_reply_job(request);
+		return true;
+	default:
+		kr_request_reply_job(request);
+		return true;
+	}
+}
+
+/* Whether the memory goes back to when REQUEST was sent, by a node that is back in time.  The first instance of a boot begins it; where that ended in its
+ * grace period, nodes still bring the next one what they sent before the boot.  (Who came back to the first, and had not asked for all again when that
+ * ended after its grace period, is judged as if nothing were forgotten.) */
+static bool reaches_back(const struct kr_request *request)
+{
+	return kr_executed_inherited(request->server->executed) && !kr_state_facts(request->server->state)->new_boot;
+}
+
+/* Whether REQUEST, of which nothing is remembered, may have been executed.  Of a node that is late that is not asked: others could make and remove
+ * in its place, and two that are told that they have would have the same lock. */
+static bool may_be_forgotten(const struct kr_request *request, const struct kr_executed_key *key)
+{
+	return request->session->lapse.kind == KR_LAPSE_NONE && !(reaches_back(request) && kr_executed_never(request->server->executed, key));
+}
+
+/* --- those whose session has ended before them ------------------------------------------------------------------------ */
+
+static bool match_key(const struct kr_table_link *link, const void *key)
+{
+	struct kr_executed_key own = key_of(KR_CONTAINER_OF(link, struct kr_request, by_key));
+
+	return memcmp(&own, key, sizeof(own)) == 0;
+}
+
+static uint64_t hash(const struct kr_executed_key *key)
+{
+	return kr_hash_bytes(key, sizeof(*key));
+}
+
+void kr_request_cache_outlives(struct kr_request *request)
+{
+	struct kr_executed_key key = key_of(request);
+
+	if (!request->remembered || request->outlives)
+		return;
+	request->outlives = true;
+	kr_table_insert(&request->server->outliving, &request->by_key, hash(&key));
+}
+
+/* Its session has ended, too: the node asks for it once more in another one, or does not want it any more. */
+static void stop_waiting(struct kr_request *repetition)
+{
+	kr_list_remove(&repetition->wait);
+	kr_request_drop(repetition);
+}
+
+/* It cannot be withdrawn by its node: what it is told then is that nothing has happened. */
+static bool waits_for_the_first(struct kr_request *repetition, const struct kr_executed_key *key)
+{
+	struct kr_table_link *link = kr_table_find(&repetition->server->outliving, hash(key), match_key, key);
+
+	if (!link)
+		return false;
+	repetition->hurry = stop_waiting;
+	kr_list_append(&KR_CONTAINER_OF(link, struct kr_request, by_key)->repetitions, &repetition->wait);
+	return true;
+}
+
+/* REQUEST has been executed as told by ERR and VALUE. */
+static bool settle(struct kr_request *request, int err, uint64_t value)
+{
+	request->remembered = true;
+	if (!err)
+		return answer(request, value);
+	kr_request_reply(request, err, NULL, NULL, 0);
+	return true;
+}
+
+/* What it has done may have been forgotten meanwhile (executed.h). */
+static void go_on(struct kr_request *repetition, const struct kr_request *first)
+{
+	repetition->hurry = NULL;
+	if (!first->executed)
+		kr_request_handle(repetition);
+	else if (!settle(repetition, first->executed_err, first->executed_value))
+		repetition->server->handlers[repetition->type].handle(repetition);
+}
+
+void kr_request_cache_over(struct kr_request *request)
+{
+	struct kr_link *link;
+
+	if (request->outlives)
+		kr_table_remove(&request->server->outliving, &request->by_key);
+	while ((link = kr_list_pop(&request->repetitions)))
+		go_on(KR_LIST_ENTRY(link, struct kr_request, wait), request);
+}
+
+bool kr_request_cache_settled(struct kr_request *request)
+{
+	struct kr_executed_key key = key_of(request);
+	uint64_t value = 0;
+	int err = 0;
+
+	if (!is_to_be_remembered(request))
+		return false;
+	request->again = true;
+	if (waits_for_the_first(request, &key))
+		return true;
+	switch (kr_executed_find(request->server->executed, &key, &err, &value)) {
+	case KR_EXECUTED_DONE:
+		return settle(request, err, value);
+	case KR_EXECUTED_BEGUN:
+		/* Its instance has ended, or it was withdrawn. Changes of names have not been made then.  Of others, nobody could come between (what others
+		 * can see before the answer is remembered as done), and to do it again does no harm. */
+		if (has_turn(request))
+			request->maybe_done = false;
+		break;
+	case KR_EXECUTED_INTENT:
+		/* Nobody could tell at the start (intent_recovery.h).  If the name stands for what it did then, it has not been made, or has made nothing else of it:
+		 * to do it again does no harm.  Else it has been. */
+		request->turn.expected = value;
+		request->had_turn = true;
+		if (request->type == KR_MSG_CREATE) /* nothing was there that it could have cut; what is there may be somebody's by now */
+			request->msg.create_request.flags &= ~(uint32_t)KR_OPEN_TRUNC;
+		break;
+	case KR_EXECUTED_DOUBT:
+		break;
+	case KR_EXECUTED_UNKNOWN:
+		request->maybe_done = may_be_forgotten(request, &key);
+		break;
+	}
+	return false;
+}
