@@ -2,21 +2,21 @@
  * writes and reads.  Host byte order: both sides are one machine.  For libraries such as the MPI-IO layer.
  *
  * A batch writes many extents of one file in one system call:
- *  1. KR_IOC_BATCH on a handle open for writing (without O_APPEND, O_SYNC, O_DSYNC) gives a token for it, valid until the
- *     handle is closed;
+ *  1. KR_IOC_BATCH on a handle open for writing (without O_APPEND, O_SYNC, O_DSYNC) gives a token for it, valid until
+ * the handle is closed;
  *  2. open(".kairan" in the mount's root, O_WRONLY): the batch file, a file that no listing shows;
- *  3. one write(2) to the batch file per batch: struct kr_batch_head, `count` struct kr_batch_extent, then the extents' bytes,
- *     one after the other, nothing else; at most kr_mount_info.batch_max bytes together, in page-aligned memory.
- * The write returns its size when all extents are written, as by pwrite(2) on the handle in their order; or it fails:
- * EINVAL (not a batch), EBADF (no such token), EFBIG (an offset), else as pwrite, and then any number of the extents may
- * have been written. What a later flush says is told by close and fsync of the handle.
+ *  3. one write(2) to the batch file per batch: struct kr_batch_head, `count` struct kr_batch_extent, then the extents'
+ * bytes, one after the other, nothing else; at most kr_mount_info.batch_max bytes together, in page-aligned memory. The
+ * write returns its size when all extents are written, as by pwrite(2) on the handle in their order; or it fails:
+ * EINVAL (not a batch), EBADF (no such token), EFBIG (an offset), else as pwrite, and then any number of the extents
+ * may have been written. What a later flush says is told by close and fsync of the handle.
  *
  * A batch is read in two system calls, on a batch file opened O_RDWR that nobody else uses meanwhile:
- *  1. a write as above, of a token that a relaxed handle gave which is open for reading too, with KR_BATCH_READ_MAGIC, and
- *     without the bytes (`data` is their number, at most batch_max);
- *  2. pread(2) from the batch file: the extents' bytes, one after the other, are its bytes 0... until the next such write.
- * It reads what the node has written and not flushed yet, and never waits: ENODATA, if an extent has other bytes (then the
- * handle itself can be read).
+ *  1. a write as above, of a token that a relaxed handle gave which is open for reading too, with KR_BATCH_READ_MAGIC,
+ * and without the bytes (`data` is their number, at most batch_max);
+ *  2. pread(2) from the batch file: the extents' bytes, one after the other, are its bytes 0... until the next such
+ * write. It reads what the node has written and not flushed yet, and never waits: ENODATA, if an extent has other bytes
+ * (then the handle itself can be read).
  */
 #ifndef KR_COMMON_KAIRAN_IOCTL_H
 #define KR_COMMON_KAIRAN_IOCTL_H
@@ -29,10 +29,10 @@
 enum { KR_BATCH_TOKEN = 16, KR_MOUNT_INFO_NAME = 256 };
 
 struct kr_mount_info {
-	uint32_t version;        /* of these structures: 2 */
-	uint32_t block_size;     /* of transfers, bytes: reads and stripes had better be multiples of it */
-	uint64_t batch_max;      /* bytes of one batch */
-	uint64_t stripe_size;    /* in which programs that share files out among nodes had better do it; 0: no opinion */
+	uint32_t version;     /* of these structures: 2 */
+	uint32_t block_size;  /* of transfers, bytes: reads and stripes had better be multiples of it */
+	uint64_t batch_max;   /* bytes of one batch */
+	uint64_t stripe_size; /* in which programs that share files out among nodes had better do it; 0: no opinion */
 	char node[KR_MOUNT_INFO_NAME]; /* this node's name, by which ring order goes */
 	char ring[KR_MOUNT_INFO_NAME]; /* the ring's */
 };
@@ -42,27 +42,27 @@ struct kr_batch_token {
 };
 
 struct kr_batch_head {
-	uint32_t magic;          /* KR_BATCH_MAGIC, KR_BATCH_READ_MAGIC */
-	uint32_t count;          /* of extents, at least 1 */
+	uint32_t magic; /* KR_BATCH_MAGIC, KR_BATCH_READ_MAGIC */
+	uint32_t count; /* of extents, at least 1 */
 	struct kr_batch_token token;
-	uint64_t data;           /* bytes after the extents: the sum of their lengths */
+	uint64_t data; /* bytes after the extents: the sum of their lengths */
 };
 
 struct kr_batch_extent {
 	uint64_t offset;
-	uint64_t length;         /* at least 1 */
+	uint64_t length; /* at least 1 */
 };
 
 struct kr_stage_state {
-	uint32_t wait_ms;        /* asked: all else is answered */
-	uint32_t nodes;          /* asked, this one included */
-	uint32_t done;           /* they have all of it */
-	uint32_t failed;         /* they cannot have it ... */
-	uint32_t error;          /* ... errno of the first of them, `node` */
+	uint32_t wait_ms; /* asked: all else is answered */
+	uint32_t nodes;   /* asked, this one included */
+	uint32_t done;    /* they have all of it */
+	uint32_t failed;  /* they cannot have it ... */
+	uint32_t error;   /* ... errno of the first of them, `node` */
 	uint32_t unused;
-	uint64_t size;           /* of the file */
-	uint64_t bytes;          /* that the nodes have, together */
-	uint64_t room;           /* what the smallest of their caches can hold */
+	uint64_t size;  /* of the file */
+	uint64_t bytes; /* that the nodes have, together */
+	uint64_t room;  /* what the smallest of their caches can hold */
 	char node[KR_MOUNT_INFO_NAME];
 };
 
@@ -71,13 +71,14 @@ struct kr_stage_state {
 
 /* Is this a kairan mount, and which: any open file; ENOTTY elsewhere. */
 #define KR_IOC_INFO _IOR('k', 0x70, struct kr_mount_info)
-/* Relaxed coherence for this handle from now on (1) or not (0): bytes that this node has written and not yet flushed are
- * read without asking whether another node has written them since; the handle meets others at open, fsync and close. EINVAL
- * for a handle that reads through the kernel's pages (without O_DIRECT: O_RDONLY, and on kernels before 6.6 O_RDWR). */
+/* Relaxed coherence for this handle from now on (1) or not (0): bytes that this node has written and not yet flushed
+ * are read without asking whether another node has written them since; the handle meets others at open, fsync and
+ * close. EINVAL for a handle that reads through the kernel's pages (without O_DIRECT: O_RDONLY, and on kernels
+ * before 6.6 O_RDWR). */
 #define KR_IOC_RELAXED _IOW('k', 0x71, uint32_t)
 #define KR_IOC_BATCH _IOR('k', 0x72, struct kr_batch_token)
-/* Every node of the ring shall stage this file (a handle open for reading, else EBADF) as a whole, in its cache; wait_ms: for so long
- * the call waits for it.  They go on after it has returned; again, it says how far they are. */
+/* Every node of the ring shall stage this file (a handle open for reading, else EBADF) as a whole, in its cache;
+ * wait_ms: for so long the call waits for it.  They go on after it has returned; again, it says how far they are. */
 #define KR_IOC_STAGE _IOWR('k', 0x73, struct kr_stage_state)
 
 #endif

@@ -59,8 +59,8 @@ static struct kr_fetch *make(struct kr_fetches *fetches, uint64_t block, enum kr
 	return fetch;
 }
 
-struct kr_fetch *kr_fetches_want(struct kr_fetches *fetches, uint64_t block, enum kr_fetch_why why,
-	struct kr_fetch_waiter *waiter)
+struct kr_fetch *kr_fetches_want(
+	struct kr_fetches *fetches, uint64_t block, enum kr_fetch_why why, struct kr_fetch_waiter *waiter)
 {
 	struct kr_fetch *fetch = kr_fetches_find(fetches, block);
 

@@ -39,8 +39,8 @@ void kr_fetches_fini(struct kr_fetches *fetches);
 struct kr_fetch *kr_fetches_find(const struct kr_fetches *fetches, uint64_t block);
 /* The fetch of BLOCK, new (QUEUED) or joined; demand moves a queued read-ahead forward.  WAITER may be NULL.
  * NULL when memory is out. */
-struct kr_fetch *kr_fetches_want(struct kr_fetches *fetches, uint64_t block, enum kr_fetch_why why,
-	struct kr_fetch_waiter *waiter);
+struct kr_fetch *kr_fetches_want(
+	struct kr_fetches *fetches, uint64_t block, enum kr_fetch_why why, struct kr_fetch_waiter *waiter);
 /* The queued fetch whose turn it is; NULL when there is none.  Stays queued. */
 struct kr_fetch *kr_fetches_first(const struct kr_fetches *fetches);
 void kr_fetches_mark_asked(struct kr_fetches *fetches, struct kr_fetch *fetch, uint64_t upstream);

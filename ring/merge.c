@@ -110,7 +110,8 @@ static void skip_covered(struct kr_merge *merge)
 	const struct kr_piece *high = head(&merge->input[KR_MERGE_HIGH]);
 	const struct kr_piece *low;
 
-	while (high && (low = head(low_input)) && low->offset >= high->offset && low->offset < high->offset + high->length)
+	while (high && (low = head(low_input)) && low->offset >= high->offset &&
+		low->offset < high->offset + high->length)
 		consume(low_input, (size_t)KR_MIN(low->length, high->offset + high->length - low->offset));
 }
 
@@ -122,7 +123,8 @@ static bool choose(struct kr_merge *merge, struct kr_merge_input **ret_input, si
 	skip_covered(merge);
 	low = head(&merge->input[KR_MERGE_LOW]);
 	high = head(&merge->input[KR_MERGE_HIGH]);
-	if ((!low && !merge->input[KR_MERGE_LOW].ended) || (!high && !merge->input[KR_MERGE_HIGH].ended) || (!low && !high))
+	if ((!low && !merge->input[KR_MERGE_LOW].ended) || (!high && !merge->input[KR_MERGE_HIGH].ended) ||
+		(!low && !high))
 		return false;
 	if (!low || (high && high->offset < low->offset)) {
 		*ret_input = &merge->input[KR_MERGE_HIGH];
@@ -191,8 +193,9 @@ int kr_merge_pop(struct kr_merge *merge, struct kr_piece *ret_piece)
 
 	while (choose(merge, &input, &length)) {
 		/* Nothing can be added to: a full piece, one that is somebody else's buffer, one that a gap follows. */
-		if (pending->buf && (!merge->pending_own || pending->length == KR_BLOCK_SIZE ||
-			pending->offset + pending->length != first(input)->offset))
+		if (pending->buf &&
+			(!merge->pending_own || pending->length == KR_BLOCK_SIZE ||
+				pending->offset + pending->length != first(input)->offset))
 			return emit(merge, ret_piece);
 		room = KR_BLOCK_SIZE - pending->length;
 		if (join(merge, input, KR_MIN(length, room)) < 0)

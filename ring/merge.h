@@ -25,7 +25,7 @@ struct kr_piece {
 
 struct kr_merge_input {
 	struct kr_list queue;
-	uint64_t next; /* the lowest offset that may come now */
+	uint64_t next;  /* the lowest offset that may come now */
 	uint64_t bytes; /* queued, and KR_MERGE_COST for each extent */
 	bool ended;
 };
@@ -51,7 +51,8 @@ int kr_merge_pop(struct kr_merge *merge, struct kr_piece *ret_piece);
 bool kr_merge_wants(const struct kr_merge *merge, enum kr_merge_side side);
 /* Both sides have ended and all has been popped. */
 bool kr_merge_done(const struct kr_merge *merge);
-/* Bytes pushed and not yet popped, and what their extents take beside them, for back-pressure: a million extents of one byte are much. */
+/* Bytes pushed and not yet popped, and what their extents take beside them, for back-pressure: a million extents of one
+ * byte are much. */
 uint64_t kr_merge_queued(const struct kr_merge *merge, enum kr_merge_side side);
 
 #endif

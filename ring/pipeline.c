@@ -42,8 +42,8 @@ static int compare(const char *name, uint32_t node, const char *other_name, uint
 }
 
 /* Whether (NAME, NODE) comes before MEMBER in the order that begins at the anchor. */
-static bool before(const struct kr_pipeline *pipeline, const char *name, uint32_t node,
-	const struct kr_pipeline_member *member)
+static bool before(
+	const struct kr_pipeline *pipeline, const char *name, uint32_t node, const struct kr_pipeline_member *member)
 {
 	bool wrapped = compare(name, node, pipeline->anchor_name, pipeline->anchor_node) < 0;
 	bool member_wrapped = compare(member->name, member->node, pipeline->anchor_name, pipeline->anchor_node) < 0;
@@ -173,8 +173,7 @@ static uint32_t *upstreams(const struct kr_pipeline *pipeline)
 }
 
 int kr_pipeline_join(struct kr_pipeline *pipeline, uint32_t node, const char *name, kr_pipeline_change_fn change,
-	void *context,
-	uint32_t *ret_upstream)
+	void *context, uint32_t *ret_upstream)
 {
 	uint32_t *was = upstreams(pipeline);
 	size_t index = find(pipeline, node);

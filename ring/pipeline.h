@@ -4,8 +4,9 @@
  * at the place of the node that joined first; that place stays the beginning, also after this node has left, until the
  * pipeline is empty. A member's upstream is the nearest earlier member that has not failed for it; the server (node 0)
  * feeds the first. As the order of two members never turns round during a pipeline's life, nodes that still wait for a
- * former upstream and nodes that ask a new one can never wait for each other in a circle.  In the next pipeline of the file (the
- * server was started anew) it may turn round: so its members take back what they asked in the former (kr_puller_renew).
+ * former upstream and nodes that ask a new one can never wait for each other in a circle.  In the next pipeline of the
+ * file (the server was started anew) it may turn round: so its members take back what they asked in the former
+ * (kr_puller_renew).
  */
 #ifndef KR_RING_PIPELINE_H
 #define KR_RING_PIPELINE_H
@@ -38,8 +39,7 @@ bool kr_pipeline_has(const struct kr_pipeline *pipeline, uint32_t node);
  * and where it had failed. *RET_UPSTREAM is for the reply to NODE; CHANGE hears of every other member whose upstream is
  * another now. 0 or -ENOMEM (nothing changed). */
 int kr_pipeline_join(struct kr_pipeline *pipeline, uint32_t node, const char *name, kr_pipeline_change_fn change,
-	void *context,
-	uint32_t *ret_upstream);
+	void *context, uint32_t *ret_upstream);
 /* NODE has left or is lost.  Whether it was a member. */
 bool kr_pipeline_leave(struct kr_pipeline *pipeline, uint32_t node, kr_pipeline_change_fn change, void *context);
 /* FAILED does not serve NODE: NODE's upstream is another from now on, as returned in *RET_UPSTREAM (for the reply to

@@ -34,8 +34,8 @@ void kr_puller_set_upstream(struct kr_puller *puller, uint64_t upstream)
 	puller->upstream = upstream;
 }
 
-/* Queues again what was asked of UPSTREAM, or (0) of anybody; from the last asked to the first, as each goes to the head of its
- * queue. */
+/* Queues again what was asked of UPSTREAM, or (0) of anybody; from the last asked to the first, as each goes to the
+ * head of its queue. */
 static uint64_t take_back(struct kr_puller *puller, uint64_t upstream)
 {
 	struct kr_fetches *fetches = &puller->fetches;
@@ -124,5 +124,6 @@ void kr_puller_reset(struct kr_puller *puller, struct kr_list *ret_waiters)
 
 bool kr_puller_idle(const struct kr_puller *puller)
 {
-	return puller->fetches.queued_count == 0 && puller->fetches.asked_count == 0 && puller->ahead_next >= puller->ahead_end;
+	return puller->fetches.queued_count == 0 && puller->fetches.asked_count == 0 &&
+		puller->ahead_next >= puller->ahead_end;
 }

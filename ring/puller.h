@@ -42,14 +42,15 @@ void kr_puller_set_upstream(struct kr_puller *puller, uint64_t upstream);
  * current one there is none until kr_puller_set_upstream.  Returns how many blocks were taken back. */
 uint64_t kr_puller_lost(struct kr_puller *puller, uint64_t upstream);
 
-/* The pipeline is another one, in which who waits for whom may have turned round: whatever was asked of anybody is queued
- * again, and there is no upstream until kr_puller_set_upstream.  What comes nevertheless is taken. */
+/* The pipeline is another one, in which who waits for whom may have turned round: whatever was asked of anybody is
+ * queued again, and there is no upstream until kr_puller_set_upstream.  What comes nevertheless is taken. */
 void kr_puller_renew(struct kr_puller *puller);
 
 /* Fills BLOCKS with up to MAX (and window permitting) blocks to ask the current upstream now; they count as asked.
  * Returns how many. */
 size_t kr_puller_next(struct kr_puller *puller, uint64_t *blocks, size_t max);
-/* BLOCK is here (or failed for good): ends its fetch, its waiters move to RET_WAITERS. False: it was not being fetched. */
+/* BLOCK is here (or failed for good): ends its fetch, its waiters move to RET_WAITERS. False: it was not being fetched.
+ */
 bool kr_puller_arrived(struct kr_puller *puller, uint64_t block, struct kr_list *ret_waiters);
 /* Ends all fetches and the read-ahead; all waiters move to RET_WAITERS (NULL: unlinked). */
 void kr_puller_reset(struct kr_puller *puller, struct kr_list *ret_waiters);

@@ -40,8 +40,8 @@ static struct kr_readahead_stream *stream_for(struct kr_readahead *readahead, ui
 	return oldest;
 }
 
-static uint64_t horizon_for(const struct kr_readahead *readahead, const struct kr_readahead_stream *stream,
-	uint64_t size)
+static uint64_t horizon_for(
+	const struct kr_readahead *readahead, const struct kr_readahead_stream *stream, uint64_t size)
 {
 	uint64_t ahead = KR_MAX(KR_READAHEAD_MIN, KR_MIN(stream->run, size) * AHEAD_FACTOR);
 	uint64_t left = stream->next < size ? size - stream->next : 0;
@@ -53,8 +53,7 @@ static uint64_t horizon_for(const struct kr_readahead *readahead, const struct k
 }
 
 bool kr_readahead_read(struct kr_readahead *readahead, uint64_t offset, uint64_t length, uint64_t size,
-	uint64_t *ret_from,
-	uint64_t *ret_end)
+	uint64_t *ret_from, uint64_t *ret_end)
 {
 	struct kr_readahead_stream *stream;
 	uint64_t end, horizon;

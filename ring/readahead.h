@@ -16,10 +16,10 @@ enum { KR_READAHEAD_STREAMS = 8 };
 #define KR_READAHEAD_NEAR (UINT64_C(128) << 20)
 
 struct kr_readahead_stream {
-	uint64_t next;     /* where the next read is expected */
-	uint64_t run;      /* bytes read in sequence */
-	uint64_t horizon;  /* staging has been asked for up to here */
-	uint64_t age;      /* 0: unused */
+	uint64_t next;    /* where the next read is expected */
+	uint64_t run;     /* bytes read in sequence */
+	uint64_t horizon; /* staging has been asked for up to here */
+	uint64_t age;     /* 0: unused */
 };
 struct kr_readahead {
 	struct kr_readahead_stream streams[KR_READAHEAD_STREAMS];
@@ -32,7 +32,6 @@ void kr_readahead_init(struct kr_readahead *readahead, uint64_t max_ahead);
 /* A read of [OFFSET, OFFSET + LENGTH) in a file of SIZE bytes.  True: *RET_FROM .. *RET_END (bytes) should be staged
  * ahead now; it is said again only when the reader has come near the end of what was asked for. */
 bool kr_readahead_read(struct kr_readahead *readahead, uint64_t offset, uint64_t length, uint64_t size,
-	uint64_t *ret_from,
-	uint64_t *ret_end);
+	uint64_t *ret_from, uint64_t *ret_end);
 
 #endif

@@ -51,8 +51,10 @@ static void on_reply(void *context, int err, const void *message, struct kr_buf 
 	if (err == -ECONNRESET)
 		return; /* on_closed says why */
 	if (err < 0) {
-		finish(ask, err, err == -ENOKEY ? "the server wants a key (--key FILE, a copy of a file that kairand was started with) or MUNGE (--munge)" :
-			strerror(-err));
+		finish(ask, err,
+			err == -ENOKEY ?
+				"the server wants a key (--key FILE, a copy of a file that kairand was started with) or MUNGE (--munge)" :
+				strerror(-err));
 		return;
 	}
 	if (ask->text.length + reply->json.length > STATUS_MAX)
@@ -104,7 +106,8 @@ static int parse(const struct ask *ask, json_t **ret_status)
 	return *ret_status ? 0 : kr_fail(-EBADMSG, "the answer is not JSON: %s", error.text);
 }
 
-static int ask_at(const struct sockaddr *address, const char *what, const char *argument, struct kr_tool_login *login, json_t **ret_status)
+static int ask_at(const struct sockaddr *address, const char *what, const char *argument, struct kr_tool_login *login,
+	json_t **ret_status)
 {
 	static const struct kr_conn_handler handler = {.on_frame = on_frame, .on_closed = on_closed};
 	struct ask ask = {.timer.data = &ask, .request = {.what = what, .argument = argument}};
@@ -156,17 +159,19 @@ int kr_ask_mount(const struct kr_mounted *mounted, const char *what, const char 
 	int pid = 0, err = kr_control_address_read(mounted, &socket, &pid);
 
 	if (err < 0)
-		return kr_fail(-ENOENT, "%s: no daemon is known for this mount (fusermount3 -uz %s removes a dead one)", mounted->path,
-			mounted->path);
+		return kr_fail(-ENOENT, "%s: no daemon is known for this mount (fusermount3 -uz %s removes a dead one)",
+			mounted->path, mounted->path);
 	err = kr_ask_socket(socket, what, argument, ret_status);
 	if (err == 0)
 		return 0;
 	reason = kr_xstrdup(kr_fail_reason());
 	if ((err == -ECONNREFUSED || err == -ENOENT) && !kr_daemon_runs(pid))
-		return kr_fail(-ENOTCONN, "%s: its daemon is gone; fusermount3 -uz %s, then mount again: the journal is replayed",
+		return kr_fail(-ENOTCONN,
+			"%s: its daemon is gone; fusermount3 -uz %s, then mount again: the journal is replayed",
 			mounted->path, mounted->path);
 	if (err == -EACCES || err == -EPERM)
-		return kr_fail(err, "%s: only root and who has mounted it may ask its daemon (process %d)", mounted->path, pid);
+		return kr_fail(err, "%s: only root and who has mounted it may ask its daemon (process %d)",
+			mounted->path, pid);
 	return kr_fail(err, "%s: its daemon (process %d) does not answer: %s", mounted->path, pid, reason);
 }
 
@@ -193,7 +198,8 @@ static int ask_endpoint(const struct kr_endpoint *endpoint, struct kr_tool_login
 	reason = kr_xstrdup(kr_fail_reason());
 	if (about_keys(err))
 		return kr_fail(err, "server %s:%u: %s", endpoint->host, endpoint->port, reason);
-	return kr_fail(err, "cannot reach server %s:%u: %s (is kairand running there?)", endpoint->host, endpoint->port, reason);
+	return kr_fail(err, "cannot reach server %s:%u: %s (is kairand running there?)", endpoint->host, endpoint->port,
+		reason);
 }
 
 int kr_ask_server(const char *text, const struct kr_tool_proof *proof, json_t **ret_status)
@@ -236,13 +242,11 @@ json_t *kr_printable(const json_t *value)
 		return json_string(text);
 	if (json_is_array(value)) {
 		copy = json_array();
-		json_array_foreach(value, i, each)
-			json_array_append_new(copy, kr_printable(each));
+		json_array_foreach(value, i, each) json_array_append_new(copy, kr_printable(each));
 		return copy;
 	}
 	copy = json_copy((json_t *)(uintptr_t)value);
-	json_object_foreach(copy, name, each)
-		json_object_set_new(copy, name, kr_printable(each));
+	json_object_foreach(copy, name, each) json_object_set_new(copy, name, kr_printable(each));
 	return copy;
 }
 

@@ -11,8 +11,8 @@
 enum kr_exit { KR_EXIT_OK = 0, KR_EXIT_LEFT = 1, KR_EXIT_FAILED = 2, KR_EXIT_USAGE = 64 };
 enum { KR_ASK_TIMEOUT_MS = 10000 };
 
-/* Asks the daemon of a mount. 0 and *RET_STATUS (owned); -ENOENT: its control socket is not known; else what went wrong,
- * with a sentence in kr_fail_reason. */
+/* Asks the daemon of a mount. 0 and *RET_STATUS (owned); -ENOENT: its control socket is not known; else what went
+ * wrong, with a sentence in kr_fail_reason. */
 int kr_ask_mount(const struct kr_mounted *mounted, const char *what, const char *argument, json_t **ret_status);
 /* The same of the daemon whose control socket is PATH: one that is not mounted any more. */
 int kr_ask_socket(const char *path, const char *what, const char *argument, json_t **ret_status);
@@ -25,7 +25,8 @@ bool kr_daemon_runs(int pid);
 json_t *kr_printable(const json_t *value);
 /* Prints USAGE, because it was ASKED for, or because the arguments are wrong. The command's exit code then. */
 int kr_tool_usage(const char *usage, bool asked);
-/* CODE, or KR_EXIT_FAILED after saying so: what was printed has not all been taken (a full disk). For commands whose product it is. */
+/* CODE, or KR_EXIT_FAILED after saying so: what was printed has not all been taken (a full disk). For commands whose
+ * product it is. */
 int kr_tool_printed(int code);
 /* The SECONDS of --timeout as milliseconds; -EINVAL, after saying so: TEXT is no number of seconds above 0. */
 int kr_tool_timeout(const char *text, unsigned long *ret_ms);

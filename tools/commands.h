@@ -12,8 +12,9 @@ int kr_tool_stage(int argc, char **argv);
 int kr_tool_umount(int argc, char **argv);
 int kr_tool_gantt(int argc, char **argv);
 
-/* Flushes all files of a mount, also what is written meanwhile, with a progress line on a terminal, until nothing is left but
- * what the server refuses, or TIMEOUT_MS is over (0: no limit).  Prints what is not on the server.  An enum kr_exit; *RET_ONLY_REFUSED: nothing is left but that. */
+/* Flushes all files of a mount, also what is written meanwhile, with a progress line on a terminal, until nothing is
+ * left but what the server refuses, or TIMEOUT_MS is over (0: no limit).  Prints what is not on the server.  An enum
+ * kr_exit; *RET_ONLY_REFUSED: nothing is left but that. */
 int kr_flush_mount(const struct kr_mounted *mounted, unsigned long timeout_ms, bool *ret_only_refused);
 
 #endif

@@ -29,8 +29,8 @@ struct kr_due *kr_due_new(const json_t *status)
 
 	due->written = json_object();
 	due->conflict_files = number_of(status, "conflict_files", 0);
-	json_array_foreach(json_object_get(status, "files"), i, file)
-		json_object_set_new(due->written, kr_text_of(file, "fid"), json_integer(number_of(file, "written", INT64_MAX)));
+	json_array_foreach(json_object_get(status, "files"), i, file) json_object_set_new(
+		due->written, kr_text_of(file, "fid"), json_integer(number_of(file, "written", INT64_MAX)));
 	return due;
 }
 

@@ -1,5 +1,5 @@
-/* Which unflushed bytes a flush has to wait for: those that had been written when it began.  What programs write meanwhile is
- * not waited for, else a flush would not end before they do.
+/* Which unflushed bytes a flush has to wait for: those that had been written when it began.  What programs write
+ * meanwhile is not waited for, else a flush would not end before they do.
  *
  * A daemon numbers the writes of its files, and tells of each file up to which of them all is on the server's disk.
  */

@@ -16,7 +16,8 @@
 #include "tools/meant.h"
 #include "tools/place.h"
 
-static const char usage[] = "usage: kairan flush [--timeout SECONDS] [--refused-ok] [PATH...]\n"
+static const char usage[] =
+	"usage: kairan flush [--timeout SECONDS] [--refused-ok] [PATH...]\n"
 	"       kairan flush --discard PATH...\n"
 	"Brings unflushed bytes to the server: of all mounts here, or of the files and trees named;\n"
 	"what programs write meanwhile is not waited for.\n"
@@ -32,7 +33,7 @@ static const char usage[] = "usage: kairan flush [--timeout SECONDS] [--refused-
 struct wanted {
 	struct kr_meant *meant;
 	struct kr_due *due;
-	bool all; /* also what is written while it waits */
+	bool all;          /* also what is written while it waits */
 	bool only_refused; /* the result: nothing is left but what the server refuses */
 };
 
@@ -61,7 +62,8 @@ static struct left count_left(const json_t *status, const struct wanted *wanted)
 	const json_t *file;
 	size_t i;
 
-	json_array_foreach(json_object_get(status, "files"), i, file) {
+	json_array_foreach(json_object_get(status, "files"), i, file)
+	{
 		json_int_t dirty = json_integer_value(json_object_get(file, "dirty"));
 
 		if (!is_wanted(wanted, status, file))
@@ -79,15 +81,18 @@ static void list_left(const json_t *status, const struct wanted *wanted)
 	const json_t *file;
 	size_t i;
 
-	json_array_foreach(json_object_get(status, "files"), i, file) {
+	json_array_foreach(json_object_get(status, "files"), i, file)
+	{
 		const char *path = json_string_value(json_object_get(file, "path"));
 		const char *error = json_string_value(json_object_get(file, "error"));
-		KR_AUTO_FREE char *shown = kr_text_shown(path && *path ? path : json_string_value(json_object_get(file, "fid")));
+		KR_AUTO_FREE char *shown =
+			kr_text_shown(path && *path ? path : json_string_value(json_object_get(file, "fid")));
 		json_int_t dirty = json_integer_value(json_object_get(file, "dirty"));
 
 		if (!dirty || !is_wanted(wanted, status, file))
 			continue;
-		printf("not on the server: %s: %s%s%s\n", shown ? shown : "?", kr_bytes_text(dirty), error && *error ? ": " : "", error ? error : "");
+		printf("not on the server: %s: %s%s%s\n", shown ? shown : "?", kr_bytes_text(dirty),
+			error && *error ? ": " : "", error ? error : "");
 	}
 }
 
@@ -157,11 +162,13 @@ static int watch(const struct kr_mounted *mounted, struct wanted *wanted, unsign
 	int err = begin(mounted, wanted, &status);
 
 	if (err == 0)
-		err = kr_meant_look(wanted->meant, status, timeout_ms ? (unsigned)KR_MIN(timeout_ms, LOOK_FIRST_MS) : LOOK_FIRST_MS);
+		err = kr_meant_look(wanted->meant, status,
+			timeout_ms ? (unsigned)KR_MIN(timeout_ms, LOOK_FIRST_MS) : LOOK_FIRST_MS);
 	while (err == 0) {
 		struct left left = count_left(status, wanted);
 		uint64_t spent = now_ms() - start;
-		bool only_refused = left.dirty == left.refused && !left.unstable && (!left.dirty || spent > REFUSAL_GRACE_MS);
+		bool only_refused =
+			left.dirty == left.refused && !left.unstable && (!left.dirty || spent > REFUSAL_GRACE_MS);
 
 		show_progress(&progress, &left);
 		if (only_refused || (timeout_ms && spent >= timeout_ms)) {
@@ -195,13 +202,15 @@ static int flush_wanted(const struct kr_mounted *mounted, struct wanted *wanted,
 	left = count_left(status, wanted);
 	list_left(status, wanted);
 	if (!left.dirty && left.unstable)
-		printf("%s of %s are applied, but not known to be on the server's disk\n", kr_bytes_text(left.unstable), mounted->path);
+		printf("%s of %s are applied, but not known to be on the server's disk\n", kr_bytes_text(left.unstable),
+			mounted->path);
 	json_decref(status);
 	wanted->only_refused = left.dirty == left.refused && !left.unstable;
 	return left.dirty || left.unstable ? KR_EXIT_LEFT : KR_EXIT_OK;
 }
 
-static int flush_below(const struct kr_mounted *mounted, const char *below, bool all, unsigned long timeout_ms, bool *ret_only_refused)
+static int flush_below(
+	const struct kr_mounted *mounted, const char *below, bool all, unsigned long timeout_ms, bool *ret_only_refused)
 {
 	struct wanted wanted = {.meant = kr_meant_new(mounted, below), .all = all};
 	int result = flush_wanted(mounted, &wanted, timeout_ms);
@@ -223,7 +232,9 @@ static int discard_below(const struct kr_mounted *mounted, const char *below, co
 	int err = kr_ask_mount(mounted, "discard", below, &status);
 
 	if (err == -ENODATA)
-		fprintf(stderr, "kairan: %s: no file of this name has unflushed bytes (kairan status lists those that have)\n", path);
+		fprintf(stderr,
+			"kairan: %s: no file of this name has unflushed bytes (kairan status lists those that have)\n",
+			path);
 	else if (err < 0)
 		fprintf(stderr, "kairan: %s: %s\n", path, kr_fail_reason());
 	if (err < 0)
@@ -232,7 +243,8 @@ static int discard_below(const struct kr_mounted *mounted, const char *below, co
 	if (*below)
 		printf("discarded the unflushed bytes of %s\n", path);
 	else
-		printf("let go of what is damaged in the journal of %s (unflushed bytes are discarded by the names of their files)\n", path);
+		printf("let go of what is damaged in the journal of %s (unflushed bytes are discarded by the names of their files)\n",
+			path);
 	return KR_EXIT_OK;
 }
 
@@ -279,8 +291,9 @@ static void flush_one_of_all(const struct kr_mounted *mounted, void *context)
 
 int kr_tool_flush(int argc, char **argv)
 {
-	static const struct option options[] = {{"timeout", required_argument, NULL, 't'}, {"discard", no_argument, NULL, 'd'},
-		{"refused-ok", no_argument, NULL, 'r'}, {"help", no_argument, NULL, 'h'}, {0}};
+	static const struct option options[] = {{"timeout", required_argument, NULL, 't'},
+		{"discard", no_argument, NULL, 'd'}, {"refused-ok", no_argument, NULL, 'r'},
+		{"help", no_argument, NULL, 'h'}, {0}};
 	struct all all = {0};
 	bool discard = false, bad = false;
 	int option;

@@ -13,7 +13,8 @@
 #include "tools/commands.h"
 #include "tools/gantt.h"
 
-static const char usage[] = "usage: kairan gantt [--file NAME] [--call N] [-o FILE.svg] [--png FILE.png] TRACE...\n"
+static const char usage[] =
+	"usage: kairan gantt [--file NAME] [--call N] [-o FILE.svg] [--png FILE.png] TRACE...\n"
 	"       kairan gantt --summary [--file NAME] [--call N] TRACE...\n"
 	"Draws the phases of collective I/O that libkairan-mpiio has traced: a row per rank, exchange above, file I/O below.\n"
 	"  --summary      print a line per call instead: time, share of each phase, overlap, MB/s\n"
@@ -40,9 +41,10 @@ static int parse_call(const char *text, uint64_t *ret_call)
 /* 0, or an exit code plus 1. */
 static int parse(int argc, char **argv, struct request *request)
 {
-	static const struct option options[] = {
-		{"summary", no_argument, NULL, 's'}, {"file", required_argument, NULL, 'f'}, {"call", required_argument, NULL, 'c'},
-		{"output", required_argument, NULL, 'o'}, {"png", required_argument, NULL, 'p'}, {"help", no_argument, NULL, 'h'}, {0}};
+	static const struct option options[] = {{"summary", no_argument, NULL, 's'},
+		{"file", required_argument, NULL, 'f'}, {"call", required_argument, NULL, 'c'},
+		{"output", required_argument, NULL, 'o'}, {"png", required_argument, NULL, 'p'},
+		{"help", no_argument, NULL, 'h'}, {0}};
 	int option;
 	*request = (struct request){.call = UINT64_MAX};
 	while ((option = getopt_long(argc, argv, "o:h", options, NULL)) != -1) {
@@ -127,7 +129,9 @@ static int write_png(const char *svg, const char *png)
 		error = convert(by_magick);
 	}
 	if (error == -ENOENT)
-		return kr_fail(error, "%s: cannot make a PNG: install rsvg-convert (librsvg2-bin) or ImageMagick, or use the SVG", png);
+		return kr_fail(error,
+			"%s: cannot make a PNG: install rsvg-convert (librsvg2-bin) or ImageMagick, or use the SVG",
+			png);
 	return error < 0 ? kr_fail(error, "%s: the converter failed", png) : 0;
 }
 
@@ -155,8 +159,9 @@ static int show(const struct kr_gantt *gantt, const struct request *request)
 {
 	int error = 0;
 	if (gantt->count == 0)
-		return kr_fail(-ENODATA, "no events%s", request->file || request->call != UINT64_MAX ? " of this file and call in the traces"
-			: " in the traces");
+		return kr_fail(-ENODATA, "no events%s",
+			request->file || request->call != UINT64_MAX ? " of this file and call in the traces" :
+								       " in the traces");
 	if (request->summary) {
 		kr_gantt_summary(gantt, stdout);
 		return finish(stdout, "standard output", 0);

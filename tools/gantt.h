@@ -1,4 +1,5 @@
-/* Inside of `kairan gantt`: events of phase traces (mpiio/twophase/trace_format.h), read into memory, drawn and summed up. */
+/* Inside of `kairan gantt`: events of phase traces (mpiio/twophase/trace_format.h), read into memory, drawn and summed
+ * up. */
 #ifndef KR_TOOLS_GANTT_H
 #define KR_TOOLS_GANTT_H
 
@@ -11,14 +12,14 @@
 struct kr_gantt {
 	struct kr_trace_event *events; /* by file, open, call, node, rank, phase, start */
 	size_t count, capacity;
-	char **names;                  /* owned strings of the events */
+	char **names; /* owned strings of the events */
 	size_t name_count, name_capacity;
 };
 
 void kr_gantt_init(struct kr_gantt *gantt);
 void kr_gantt_fini(struct kr_gantt *gantt);
-/* Adds the events of the trace PATH ("-": standard input). FILE (NULL: any) and CALL (UINT64_MAX: any) choose.  0 or -errno
- * with a sentence in kr_fail_reason that names path and line. */
+/* Adds the events of the trace PATH ("-": standard input). FILE (NULL: any) and CALL (UINT64_MAX: any) choose.  0 or
+ * -errno with a sentence in kr_fail_reason that names path and line. */
 int kr_gantt_read(struct kr_gantt *gantt, const char *path, const char *file, uint64_t call);
 /* Puts the events into their order. */
 void kr_gantt_sort(struct kr_gantt *gantt);

@@ -61,8 +61,8 @@ struct place {
 	unsigned long line;
 };
 
-static int get_number(const json_t *object, const char *name, uint64_t max, const struct place *place,
-	uint64_t *ret_number)
+static int get_number(
+	const json_t *object, const char *name, uint64_t max, const struct place *place, uint64_t *ret_number)
 {
 	const json_t *value = json_object_get(object, name);
 	if (!json_is_integer(value) || json_integer_value(value) < 0 || (uint64_t)json_integer_value(value) > max)
@@ -76,7 +76,8 @@ static int get_text(const json_t *object, const char *name, const struct place *
 {
 	const json_t *value = json_object_get(object, name);
 	if (!json_is_string(value))
-		return kr_fail(-EBADMSG, "%s:%lu: \"%s\" is %s", place->path, place->line, name, value ? "not a string" : "missing");
+		return kr_fail(-EBADMSG, "%s:%lu: \"%s\" is %s", place->path, place->line, name,
+			value ? "not a string" : "missing");
 	*ret_text = json_string_value(value);
 	return 0;
 }
@@ -102,7 +103,8 @@ static int decode(const json_t *object, const struct place *place, struct kr_tra
 	int error;
 	if (!json_is_object(object))
 		return kr_fail(-EBADMSG, "%s:%lu: not an object", place->path, place->line);
-	if ((error = get_text(object, "file", place, &event->file)) < 0 || (error = get_text(object, "op", place, &event->op)) < 0 ||
+	if ((error = get_text(object, "file", place, &event->file)) < 0 ||
+		(error = get_text(object, "op", place, &event->op)) < 0 ||
 		(error = get_phase(object, place, &event->phase)) < 0 ||
 		(error = get_number(object, "open", UINT64_MAX, place, &event->open)) < 0 ||
 		(error = get_number(object, "call", UINT64_MAX, place, &event->call)) < 0 ||
@@ -170,7 +172,7 @@ int kr_gantt_read(struct kr_gantt *gantt, const char *path, const char *file, ui
 
 #define COMPARE(a, b) \
 	if ((a) != (b)) \
-		return (a) < (b) ? -1 : 1
+	return (a) < (b) ? -1 : 1
 
 static int compare(const void *a, const void *b)
 {

@@ -15,7 +15,7 @@ struct call {
 	const struct kr_trace_event *events;
 	size_t count;
 	uint64_t start, end, rounds, bytes[KR_TRACE_PHASES];
-	uint64_t busy[KR_TRACE_PHASES]; /* of all ranks together */
+	uint64_t busy[KR_TRACE_PHASES];  /* of all ranks together */
 	uint32_t ranks[KR_TRACE_PHASES]; /* that had this phase */
 	uint32_t all_ranks, nodes;
 	uint64_t file_busy, file_and_exchange; /* file I/O; and exchange of the same rank at the same time */
@@ -40,8 +40,8 @@ static uint64_t covered(const struct kr_trace_event *events, size_t count)
 }
 
 /* The next stretch that the events from *AT on cover without a break; false: none. */
-static bool next_stretch(const struct kr_trace_event *events, size_t count, size_t *at, uint64_t *ret_from,
-	uint64_t *ret_to)
+static bool next_stretch(
+	const struct kr_trace_event *events, size_t count, size_t *at, uint64_t *ret_from, uint64_t *ret_to)
 {
 	if (*at == count)
 		return false;
@@ -87,8 +87,8 @@ static void add_rank(struct call *call, const struct kr_trace_event *events, siz
 		call->ranks[phase] += share.counts[phase] > 0;
 	}
 	call->file_busy += covered(share.events[io], share.counts[io]);
-	call->file_and_exchange += both(share.events[io], share.counts[io], share.events[KR_TRACE_EXCHANGE],
-		share.counts[KR_TRACE_EXCHANGE]);
+	call->file_and_exchange += both(
+		share.events[io], share.counts[io], share.events[KR_TRACE_EXCHANGE], share.counts[KR_TRACE_EXCHANGE]);
 	call->all_ranks++;
 }
 
@@ -102,14 +102,16 @@ static void print_call(const struct call *call, FILE *out)
 	const struct kr_trace_event *event = call->events;
 	bool write = strcmp(event->op, "write") == 0;
 	uint64_t elapsed = call->end - call->start, bytes = call->bytes[write ? KR_TRACE_WRITE : KR_TRACE_READ];
-	fprintf(out, "%s open %" PRIu64 " call %" PRIu64 ": %s by %u ranks on %u nodes, %" PRIu64 " rounds, %.3f MB in %.6f s, %.1f MB/s;",
-		event->file, event->open, event->call, event->op, call->all_ranks, call->nodes, call->rounds, (double)bytes / 1e6,
-		(double)elapsed / 1e9, elapsed > 0 ? (double)bytes * 1e3 / (double)elapsed : 0);
+	fprintf(out,
+		"%s open %" PRIu64 " call %" PRIu64 ": %s by %u ranks on %u nodes, %" PRIu64
+		" rounds, %.3f MB in %.6f s, %.1f MB/s;",
+		event->file, event->open, event->call, event->op, call->all_ranks, call->nodes, call->rounds,
+		(double)bytes / 1e6, (double)elapsed / 1e9, elapsed > 0 ? (double)bytes * 1e3 / (double)elapsed : 0);
 	for (enum kr_trace_phase phase = 0; phase < KR_TRACE_PHASES; phase++)
 		fprintf(out, " %s %.1f %%,", kr_trace_phase_name(phase),
 			percent(call->busy[phase], (double)elapsed * call->ranks[phase]));
-	fprintf(out, " exchange during %.1f %% of the file's %s\n", percent(call->file_and_exchange, (double)call->file_busy),
-		write ? "write" : "read");
+	fprintf(out, " exchange during %.1f %% of the file's %s\n",
+		percent(call->file_and_exchange, (double)call->file_busy), write ? "write" : "read");
 }
 
 void kr_gantt_summary(const struct kr_gantt *gantt, FILE *out)
@@ -120,8 +122,8 @@ void kr_gantt_summary(const struct kr_gantt *gantt, FILE *out)
 		while (i < gantt->count && same_call(call.events, &gantt->events[i])) {
 			const struct kr_trace_event *first = &gantt->events[i];
 			size_t begin = i;
-			while (i < gantt->count && same_call(first, &gantt->events[i]) && gantt->events[i].rank == first->rank &&
-				gantt->events[i].node == first->node)
+			while (i < gantt->count && same_call(first, &gantt->events[i]) &&
+				gantt->events[i].rank == first->rank && gantt->events[i].node == first->node)
 				i++;
 			call.nodes += call.all_ranks == 0 || first->node != node;
 			node = first->node;

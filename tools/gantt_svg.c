@@ -1,5 +1,5 @@
-/* Draws a trace: a row per rank, ordered by node; in its upper half what goes between ranks, in its lower half what goes
- * to and from the file; so that their overlap shows.
+/* Draws a trace: a row per rank, ordered by node; in its upper half what goes between ranks, in its lower half what
+ * goes to and from the file; so that their overlap shows.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -77,8 +77,10 @@ static void draw_legend(FILE *out)
 {
 	for (enum kr_trace_phase phase = 0; phase < KR_TRACE_PHASES; phase++) {
 		int x = LEFT + 110 * (int)phase;
-		fprintf(out, "<rect x=\"%d\" y=\"30\" width=\"14\" height=\"12\" fill=\"%s\"/>"
-			"<text x=\"%d\" y=\"40\">%s</text>\n", x, colours[phase], x + 20, kr_trace_phase_name(phase));
+		fprintf(out,
+			"<rect x=\"%d\" y=\"30\" width=\"14\" height=\"12\" fill=\"%s\"/>"
+			"<text x=\"%d\" y=\"40\">%s</text>\n",
+			x, colours[phase], x + 20, kr_trace_phase_name(phase));
 	}
 }
 
@@ -87,9 +89,11 @@ static void draw_rows(const struct chart *chart, FILE *out)
 	unsigned node = 0;
 	for (size_t i = 0; i < chart->row_count; i++) {
 		node += i > 0 && chart->rows[i].node != chart->rows[i - 1].node;
-		fprintf(out, "<rect x=\"%d\" y=\"%zu\" width=\"%d\" height=\"%d\" fill=\"%s\"/>"
-			"<text x=\"%d\" y=\"%zu\" text-anchor=\"end\">node %u rank %u</text>\n", LEFT, TOP + i * ROW, CHART, ROW,
-			node % 2 ? "#eeeeee" : "#f8f8f8", LEFT - 8, TOP + i * ROW + 15, chart->rows[i].node, chart->rows[i].rank);
+		fprintf(out,
+			"<rect x=\"%d\" y=\"%zu\" width=\"%d\" height=\"%d\" fill=\"%s\"/>"
+			"<text x=\"%d\" y=\"%zu\" text-anchor=\"end\">node %u rank %u</text>\n",
+			LEFT, TOP + i * ROW, CHART, ROW, node % 2 ? "#eeeeee" : "#f8f8f8", LEFT - 8, TOP + i * ROW + 15,
+			chart->rows[i].node, chart->rows[i].rank);
 	}
 }
 
@@ -110,13 +114,15 @@ static void draw_axis(const struct chart *chart, FILE *out)
 	double scale = span >= 2000000000 ? 1e9 : span >= 2000000 ? 1e6 : 1e3;
 	for (uint64_t at = 0; at <= span; at += tick) {
 		double x = x_of(chart, chart->start + at);
-		fprintf(out, "<line x1=\"%.2f\" y1=\"%d\" x2=\"%.2f\" y2=\"%zu\" stroke=\"#bbbbbb\" stroke-width=\"0.5\"/>"
-			"<text x=\"%.2f\" y=\"%zu\" text-anchor=\"middle\">%g</text>\n", x, TOP, x, bottom + 4, x, bottom + 18,
-			(double)at / scale);
+		fprintf(out,
+			"<line x1=\"%.2f\" y1=\"%d\" x2=\"%.2f\" y2=\"%zu\" stroke=\"#bbbbbb\" stroke-width=\"0.5\"/>"
+			"<text x=\"%.2f\" y=\"%zu\" text-anchor=\"middle\">%g</text>\n",
+			x, TOP, x, bottom + 4, x, bottom + 18, (double)at / scale);
 		if (span - at < tick)
 			break;
 	}
-	fprintf(out, "<text x=\"%d\" y=\"%zu\" text-anchor=\"middle\">time (%s)</text>\n", LEFT + CHART / 2, bottom + 34, unit);
+	fprintf(out, "<text x=\"%d\" y=\"%zu\" text-anchor=\"middle\">time (%s)</text>\n", LEFT + CHART / 2,
+		bottom + 34, unit);
 }
 
 static void draw_event(const struct chart *chart, const struct kr_trace_event *event, FILE *out)
@@ -125,10 +131,11 @@ static void draw_event(const struct chart *chart, const struct kr_trace_event *e
 	double from = x_of(chart, event->start_ns), to = x_of(chart, event->end_ns);
 	fprintf(out, "<rect x=\"%.2f\" y=\"%zu\" width=\"%.2f\" height=\"%d\" fill=\"%s\"%s><title>", from,
 		TOP + row_of(chart, event) * ROW + 2 + (file ? ROW / 2 - 1 : 0), KR_MAX(to - from, 0.2), ROW / 2 - 2,
-		colours[event->phase], event->round % 2 ? " fill-opacity=\"0.65\"" : ""); /* so that rounds can be told apart */
+		colours[event->phase],
+		event->round % 2 ? " fill-opacity=\"0.65\"" : ""); /* so that rounds can be told apart */
 	put_text(out, event->file);
-	fprintf(out, " call %" PRIu64 " round %" PRIu64 " slot %u: %s, %" PRIu64 " bytes, %.3f ms</title></rect>\n", event->call,
-		event->round, event->slot, kr_trace_phase_name(event->phase), event->bytes,
+	fprintf(out, " call %" PRIu64 " round %" PRIu64 " slot %u: %s, %" PRIu64 " bytes, %.3f ms</title></rect>\n",
+		event->call, event->round, event->slot, kr_trace_phase_name(event->phase), event->bytes,
 		(double)(event->end_ns - event->start_ns) / 1e6);
 }
 
@@ -138,9 +145,11 @@ int kr_gantt_draw(const struct kr_gantt *gantt, FILE *out)
 	const char *file = gantt->events[0].file;
 	if (!make_chart(gantt, &chart))
 		return -ENOMEM;
-	fprintf(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%zu\" "
+	fprintf(out,
+		"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%zu\" "
 		"font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n"
-		"<text x=\"%d\" y=\"20\" font-size=\"14\">", LEFT + CHART + RIGHT, TOP + chart.row_count * ROW + BOTTOM, LEFT);
+		"<text x=\"%d\" y=\"20\" font-size=\"14\">",
+		LEFT + CHART + RIGHT, TOP + chart.row_count * ROW + BOTTOM, LEFT);
 	put_text(out, gantt->name_count > 1 ? "several files" : file);
 	fprintf(out, "</text>\n");
 	draw_legend(out);

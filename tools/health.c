@@ -19,7 +19,8 @@ static bool mount_is_well(const json_t *status)
 	const json_t *file;
 	size_t i;
 
-	json_array_foreach(json_object_get(status, "files"), i, file) {
+	json_array_foreach(json_object_get(status, "files"), i, file)
+	{
 		if (json_is_true(json_object_get(file, "late")))
 			return false;
 	}
@@ -34,11 +35,14 @@ static bool server_is_well(const json_t *status)
 	const json_t *node;
 	size_t i;
 
-	json_array_foreach(json_object_get(status, "nodes"), i, node) {
-		if (!json_is_true(json_object_get(node, "connected")) || json_integer_value(json_object_get(node, "refused_bytes")) > 0)
+	json_array_foreach(json_object_get(status, "nodes"), i, node)
+	{
+		if (!json_is_true(json_object_get(node, "connected")) ||
+			json_integer_value(json_object_get(node, "refused_bytes")) > 0)
 			return false;
 	}
-	return json_is_true(in(status, "export", "present")) && !json_is_true(json_object_get(status, "grace")) && !any(status, "parked", "count");
+	return json_is_true(in(status, "export", "present")) && !json_is_true(json_object_get(status, "grace")) &&
+		!any(status, "parked", "count");
 }
 
 bool kr_status_is_well(const json_t *status)

@@ -14,7 +14,8 @@
 #include "tools/commands.h"
 #include "tools/replay.h"
 
-static const char usage[] = "usage: kairan journal [--dump | --dump-all] DIR\n"
+static const char usage[] =
+	"usage: kairan journal [--dump | --dump-all] DIR\n"
 	"       kairan journal DIR --replay HOST[:PORT] [--key FILE | --munge [--munge-socket PATH] [--munge-uid UID]]\n"
 	"                          [--security auth|integrity|privacy] [--timeout SECONDS]\n"
 	"Checks the journal in DIR (or in DIR/journal) and says which files it has bytes of.\n"
@@ -72,7 +73,8 @@ static int take_timeout(const char *text, unsigned long *ret_ms)
 		return KR_EXIT_USAGE;
 	if (*ret_ms <= KR_REPLAY_MAX_S * 1000UL)
 		return -1;
-	fprintf(stderr, "kairan: --timeout: at most %d seconds (a day); the command may be repeated after any end\n", KR_REPLAY_MAX_S);
+	fprintf(stderr, "kairan: --timeout: at most %d seconds (a day); the command may be repeated after any end\n",
+		KR_REPLAY_MAX_S);
 	return KR_EXIT_USAGE;
 }
 
@@ -108,7 +110,8 @@ static const char *nonsense(const struct request *request, int count)
 		return "a key, MUNGE, --security and --timeout are for --replay";
 	if (replay->server && request->dump)
 		return "--dump and --replay exclude each other";
-	return replay->proof.key && replay->proof.munge ? "--key and --munge are two ways to the same: choose one" : NULL;
+	return replay->proof.key && replay->proof.munge ? "--key and --munge are two ways to the same: choose one" :
+							  NULL;
 }
 
 static int check(const char *path, bool dump, bool all)

@@ -15,7 +15,8 @@
 
 #define DAY_S INT64_C(86400)
 
-static const char usage[] = "usage: kairan key [--user NAME] [--expires DAYS|TIME] FILE\n"
+static const char usage[] =
+	"usage: kairan key [--user NAME] [--expires DAYS|TIME] FILE\n"
 	"       kairan key --show FILE\n"
 	"Makes a key and writes it to FILE, which only you can read. Give the same file to kairand (--key FILE) and to the mounts\n"
 	"that shall use it (-o key=FILE).\n"
@@ -62,7 +63,8 @@ static int find_owner(const char *user, struct kr_key_owner *ret_owner)
 	errno = 0;
 	entry = getpwnam(user);
 	if (!entry)
-		return kr_fail(-EINVAL, "--user %s: no such user on this machine (give the number of the user, or make the key elsewhere)",
+		return kr_fail(-EINVAL,
+			"--user %s: no such user on this machine (give the number of the user, or make the key elsewhere)",
 			user);
 	ret_owner->uid = entry->pw_uid;
 	return 0;
@@ -76,7 +78,8 @@ static int find_expiry(const char *text, int64_t now, int64_t *ret_expires)
 	if (!text || kr_key_time_parse(text, ret_expires))
 		return 0;
 	if (!parse_count(text, 365 * 1000, &days) || days == 0)
-		return kr_fail(-EINVAL, "--expires %s: not a number of days, nor a time (as 2027-01-31T00:00:00Z, in UTC)", text);
+		return kr_fail(-EINVAL,
+			"--expires %s: not a number of days, nor a time (as 2027-01-31T00:00:00Z, in UTC)", text);
 	*ret_expires = now + (int64_t)days * DAY_S;
 	return 0;
 }
@@ -85,8 +88,8 @@ static void describe(const struct kr_key *key, const char *path)
 {
 	char description[KR_KEY_DESCRIPTION], created[KR_KEY_TIME], expires[KR_KEY_TIME];
 
-	printf("%s: %s, made %s, expires %s\n", path, kr_key_describe(key, description), kr_key_time_format(key->created, created),
-		kr_key_time_format(key->expires, expires));
+	printf("%s: %s, made %s, expires %s\n", path, kr_key_describe(key, description),
+		kr_key_time_format(key->created, created), kr_key_time_format(key->expires, expires));
 }
 
 static int make(const struct request *request)
@@ -105,8 +108,9 @@ static int make(const struct request *request)
 	err = kr_key_save(key, request->path);
 	if (!err) {
 		describe(key, request->path);
-		puts(owner.kind == KR_KEY_NODE ? "Who can read this file can act as any user on the export: copy it by a safe way (scp)." :
-			"Who can read this file can act as this user on the export: copy it by a safe way (scp).");
+		puts(owner.kind == KR_KEY_NODE ?
+				"Who can read this file can act as any user on the export: copy it by a safe way (scp)." :
+				"Who can read this file can act as this user on the export: copy it by a safe way (scp).");
 	}
 	kr_key_put(key);
 	return err;

@@ -56,7 +56,7 @@ static void request(struct kr_tool_login *login, uint16_t type, const void *msg,
 		end(login, kr_fail(-EINVAL, "the request cannot be sent"), NULL);
 }
 
-/* --- with a key ------------------------------------------------------------------------------------------------------ */
+/* --- with a key ------------------------------------------------------------------------------- */
 
 static void on_proved(void *context, int err, const void *message, struct kr_buf *data, bool more)
 {
@@ -78,7 +78,8 @@ static void on_challenged(void *context, int err, const void *message, struct kr
 	(void)data, (void)more;
 	if (err == -ECONNRESET)
 		return;
-	err = err < 0 ? kr_auth_client_refused(&login->auth, err) : kr_auth_client_prove(&login->auth, message, now_s(), &prove);
+	err = err < 0 ? kr_auth_client_refused(&login->auth, err) :
+			kr_auth_client_prove(&login->auth, message, now_s(), &prove);
 	if (err < 0)
 		end(login, err, NULL);
 	else
@@ -96,7 +97,7 @@ static void begin_key(struct kr_tool_login *login, const struct kr_fresh *fresh)
 		request(login, KR_MSG_AUTH, &ask, on_challenged);
 }
 
-/* --- by MUNGE -------------------------------------------------------------------------------------------------------- */
+/* --- by MUNGE --------------------------------------------------------------------------------- */
 
 static void on_munge_proved(void *context, int err, const void *message, struct kr_buf *data, bool more)
 {
@@ -110,7 +111,7 @@ static void on_munge_proved(void *context, int err, const void *message, struct 
 	if (err == -ECONNRESET)
 		return;
 	err = err < 0 ? kr_auth_munge_refused(&login->auth, err) :
-		kr_munge_decode(login->proof->munge_socket, reply->credential, &uid, payload);
+			kr_munge_decode(login->proof->munge_socket, reply->credential, &uid, payload);
 	if (!err)
 		err = kr_auth_munge_end(&login->auth, uid, login->proof->munge_uid, payload, &keys);
 	sodium_memzero(payload, sizeof(payload));
@@ -128,7 +129,8 @@ static void on_munge_challenged(void *context, int err, const void *message, str
 	if (err == -ECONNRESET)
 		return;
 	randombytes_buf(random, sizeof(random));
-	err = err < 0 ? kr_auth_munge_refused(&login->auth, err) : kr_auth_munge_prove(&login->auth, message, now_s(), random, payload);
+	err = err < 0 ? kr_auth_munge_refused(&login->auth, err) :
+			kr_auth_munge_prove(&login->auth, message, now_s(), random, payload);
 	if (!err)
 		err = kr_munge_encode(login->proof->munge_socket, login->proof->munge_uid, payload, &credential);
 	sodium_memzero(random, sizeof(random));
@@ -152,7 +154,7 @@ static void begin_munge(struct kr_tool_login *login, const struct kr_fresh *fres
 		request(login, KR_MSG_AUTH_MUNGE, &ask, on_munge_challenged);
 }
 
-/* --- both ------------------------------------------------------------------------------------------------------------ */
+/* --- both ------------------------------------------------------------------------------------- */
 
 int kr_tool_login_init(struct kr_tool_login *login, const struct kr_tool_proof *proof)
 {
@@ -163,7 +165,8 @@ int kr_tool_login_init(struct kr_tool_login *login, const struct kr_tool_proof *
 	return proof->key ? kr_key_load(proof->key, &login->key) : 0;
 }
 
-void kr_tool_login_begin(struct kr_tool_login *login, struct kr_conn *conn, void (*done)(void *context, int err), void *context)
+void kr_tool_login_begin(
+	struct kr_tool_login *login, struct kr_conn *conn, void (*done)(void *context, int err), void *context)
 {
 	struct kr_fresh fresh;
 

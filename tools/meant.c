@@ -38,7 +38,7 @@ struct kr_meant {
 	bool followed;             /* the path */
 };
 
-/* --- the thread that looks ------------------------------------------------------------------------------------------- */
+/* --- the thread that looks -------------------------------------------------------------------- */
 
 static void put_look(struct look *look)
 {
@@ -63,14 +63,16 @@ static bool lies_below(const char *path, const char *prefix)
 /* Whether a file has this name, reached without symbolic links, and no other. */
 static bool is_only_there(int mount_fd, const char *name, uint64_t ino)
 {
-	struct open_how how = {.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH | RESOLVE_NO_XDEV};
+	struct open_how how = {.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
+		.resolve = RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH | RESOLVE_NO_XDEV};
 	KR_AUTO_FD int fd = (int)syscall(SYS_openat2, mount_fd, name, &how, sizeof(how));
 	struct stat stat_buffer;
 
 	return fd >= 0 && fstat(fd, &stat_buffer) == 0 && stat_buffer.st_ino == ino && stat_buffer.st_nlink == 1;
 }
 
-/* The path as it lies on the mount: links followed, relative to the mount point; owned. And the inode that it leads to, or 0. */
+/* The path as it lies on the mount: links followed, relative to the mount point; owned. And the inode that it leads to,
+ * or 0. */
 static int follow(const struct look *look, char **ret_below, uint64_t *ret_ino)
 {
 	KR_AUTO_FREE char *whole = NULL, *real = NULL;
@@ -96,7 +98,8 @@ static void look_at_files(struct look *look, const char *real, uint64_t ino)
 	bool known = false;
 	size_t i;
 
-	json_array_foreach(look->files, i, file) {
+	json_array_foreach(look->files, i, file)
+	{
 		const char *name = kr_text_of(file, "path");
 		uint64_t file_ino = (uint64_t)json_integer_value(json_object_get(file, "ino"));
 		bool below = *name && (lies_below(name, look->below) || (real && lies_below(name, real)));
@@ -125,7 +128,7 @@ static void *work(void *context)
 	return NULL;
 }
 
-/* --- who asks -------------------------------------------------------------------------------------------------------- */
+/* --- who asks --------------------------------------------------------------------------------- */
 
 struct kr_meant *kr_meant_new(const struct kr_mounted *mounted, const char *below)
 {
@@ -205,7 +208,8 @@ static json_t *news(const struct kr_meant *meant, const json_t *status)
 	json_t *files = json_array(), *file;
 	size_t i;
 
-	json_array_foreach(json_object_get(status, "files"), i, file) {
+	json_array_foreach(json_object_get(status, "files"), i, file)
+	{
 		if (!json_object_get(meant->seen, kr_text_of(file, "fid")))
 			json_array_append_new(files, json_deep_copy(file));
 	}

@@ -1,4 +1,5 @@
-/* See place.h.  The way is walked as the kernel walks it, but ends at the first mount of ours: below it nothing is looked at. */
+/* See place.h.  The way is walked as the kernel walks it, but ends at the first mount of ours: below it nothing is
+ * looked at. */
 #include "tools/place.h"
 
 #include <errno.h>
@@ -14,7 +15,8 @@
 
 enum { LINKS_MAX = 40 };
 
-/* How far the walk is: DONE has no symbolic links and no dots, and begins with a slash, or is empty (the root). Both owned. */
+/* How far the walk is: DONE has no symbolic links and no dots, and begins with a slash, or is empty (the root). Both
+ * owned. */
 struct walk {
 	char *done, *rest;
 	int links;
@@ -101,7 +103,8 @@ static const char *part_below(const struct kr_mounted *mounted, const char *plai
 	return plain + length + (plain[length] == '/');
 }
 
-/* Whether the walk has come to a mount that the whole way lies on; a way that only leads through one goes on behind it. */
+/* Whether the walk has come to a mount that the whole way lies on; a way that only leads through one goes on behind it.
+ */
 static bool arrived(struct walk *walk, struct kr_mounted *ret_mounted, char **ret_below)
 {
 	KR_AUTO_FREE char *whole = NULL, *plain = NULL;
@@ -141,5 +144,6 @@ int kr_find_place(const char *path, struct kr_mounted *ret_mounted, char **ret_b
 		return 0;
 	if (err == 0 && lstat(path, &stat_buffer) < 0)
 		err = -errno;
-	return err < 0 ? kr_fail_errno(err, "%s", path) : kr_fail(-ENOENT, "%s does not lie on a mount of kairanfs", path);
+	return err < 0 ? kr_fail_errno(err, "%s", path) :
+			 kr_fail(-ENOENT, "%s does not lie on a mount of kairanfs", path);
 }

@@ -28,14 +28,15 @@ static json_int_t number_of(const json_t *object, const char *name)
 	return json_integer_value(json_object_get(object, name));
 }
 
-/* --- what went where ------------------------------------------------------------------------------------------------- */
+/* --- what went where -------------------------------------------------------------------------- */
 
 static const json_t *find_fid(const json_t *list, const char *fid)
 {
 	const json_t *each;
 	size_t i;
 
-	json_array_foreach(list, i, each) {
+	json_array_foreach(list, i, each)
+	{
 		if (strcmp(kr_text_of(each, "fid"), fid) == 0)
 			return each;
 	}
@@ -51,11 +52,12 @@ static void print_file(const json_t *file, const json_t *after)
 
 	printf("%s: ", *path ? path : fid);
 	if (left)
-		printf("%s NOT on the server%s%s\n", kr_bytes_text(number_of(left, "dirty") + number_of(left, "unstable")),
+		printf("%s NOT on the server%s%s\n",
+			kr_bytes_text(number_of(left, "dirty") + number_of(left, "unstable")),
 			*kr_text_of(left, "error") ? ": " : "", kr_text_of(left, "error"));
 	else if (conflict)
-		printf("others have changed or removed it since: %s are in %s\n", kr_bytes_text(number_of(conflict, "bytes")),
-			kr_text_of(conflict, "conflict_file"));
+		printf("others have changed or removed it since: %s are in %s\n",
+			kr_bytes_text(number_of(conflict, "bytes")), kr_text_of(conflict, "conflict_file"));
 	else
 		printf("%s applied in place\n", kr_bytes_text(bytes));
 }
@@ -65,10 +67,10 @@ static void print_all(const json_t *before, const json_t *after)
 	const json_t *each;
 	size_t i;
 
-	json_array_foreach(json_object_get(before, "files"), i, each)
-		print_file(each, after);
+	json_array_foreach(json_object_get(before, "files"), i, each) print_file(each, after);
 	/* Conflict files that were begun now, and are not at the server. */
-	json_array_foreach(json_object_get(after, "files"), i, each) {
+	json_array_foreach(json_object_get(after, "files"), i, each)
+	{
 		if (!find_fid(json_object_get(before, "files"), kr_text_of(each, "fid")))
 			print_file(each, after);
 	}
@@ -87,7 +89,7 @@ static void print_printable(const json_t *before, const json_t *after)
 	json_decref(printable_after);
 }
 
-/* --- whose it was ---------------------------------------------------------------------------------------------------- */
+/* --- whose it was ----------------------------------------------------------------------------- */
 
 struct owner {
 	char *directory, *subdir, *node;
@@ -113,7 +115,8 @@ static int find_directory(const char *directory, char **ret_directory)
 	if (asprintf(&identity, "%s/identity", real) < 0)
 		return -ENOMEM;
 	if (access(identity, F_OK) < 0)
-		return kr_fail(-ENOENT, "%s is not the local directory of a mount: there is no %s", directory, identity);
+		return kr_fail(
+			-ENOENT, "%s is not the local directory of a mount: there is no %s", directory, identity);
 	*ret_directory = kr_xstrdup(real);
 	return 0;
 }
@@ -181,7 +184,8 @@ static int make_options(const struct kr_replay *replay, const struct owner *owne
 	add(&words, "--drain_timeout");
 	add(&words, "%lums", replay->timeout_ms ? replay->timeout_ms : KR_REPLAY_MAX_S * 1000UL);
 	add_option(&words, "node", owner->node);
-	/* What stands in /etc/kairan/kairan.json, section "mount", holds but for what is said here; key and munge are one choice. */
+	/* What stands in /etc/kairan/kairan.json, section "mount", holds but for what is said here; key and munge are
+	 * one choice. */
 	if (proof->key)
 		add(&words, "--no-munge");
 	add_option(&words, "key", proof->munge ? "" : proof->key);

@@ -1,5 +1,5 @@
-/* kairan stage: has files staged by all nodes of the ring, through ordinary handles on a mount (KR_IOC_STAGE), so with the caller's
- * own rights.
+/* kairan stage: has files staged by all nodes of the ring, through ordinary handles on a mount (KR_IOC_STAGE), so with
+ * the caller's own rights.
  *
  * A few threads take file after file; struct staging is theirs together, under its lock.
  */
@@ -20,7 +20,8 @@
 #include "tools/place.h"
 #include "tools/stage_list.h"
 
-static const char usage[] = "usage: kairan stage [--wait] PATH...\n"
+static const char usage[] =
+	"usage: kairan stage [--wait] PATH...\n"
 	"Brings files, and all files below directories, into the caches of all nodes that mount the export, through the ring:\n"
 	"each byte leaves the server once. Returns when all nodes have begun; they go on.\n"
 	"  --wait   returns when all of it is there, with a progress bar on a terminal\n"
@@ -34,12 +35,12 @@ struct staging {
 	pthread_mutex_t lock;
 	size_t next;
 	size_t failed;
-	uint64_t bytes;  /* here now, on all nodes together */
+	uint64_t bytes; /* here now, on all nodes together */
 	uint32_t nodes;
 	uint64_t room;
 };
 
-/* --- what is told ---------------------------------------------------------------------------------------------------- */
+/* --- what is told ----------------------------------------------------------------------------- */
 
 static void clear_line(void)
 {
@@ -58,7 +59,8 @@ static void show_progress(const struct staging *staging)
 	if (!staging->wait || !isatty(STDOUT_FILENO))
 		return;
 	printf("\r[%-*.*s] %s of %s, %u nodes   ", BAR, filled, "##############################",
-		kr_bytes_text((json_int_t)(bytes / KR_MAX(staging->nodes, 1u))), kr_bytes_text((json_int_t)staging->list->bytes), staging->nodes);
+		kr_bytes_text((json_int_t)(bytes / KR_MAX(staging->nodes, 1u))),
+		kr_bytes_text((json_int_t)staging->list->bytes), staging->nodes);
 	fflush(stdout);
 }
 
@@ -77,7 +79,7 @@ complain(struct staging *staging, const char *path, const char *format, ...)
 	staging->failed++;
 }
 
-/* --- one file -------------------------------------------------------------------------------------------------------- */
+/* --- one file --------------------------------------------------------------------------------- */
 
 /* STATE has come for a file, of which *BYTES were known before. Whether there is room for all. */
 static bool count(struct staging *staging, const struct kr_stage_state *state, uint64_t *bytes)
@@ -125,12 +127,14 @@ static void stage_open_file(struct staging *staging, const char *path, int fd)
 		if (bytes != before)
 			moved_ns = kr_clock_ns();
 		if (kr_clock_ns() - moved_ns > STALL_S * KR_NS_PER_S) {
-			complain(staging, path, "nothing has come for %d s: %u of %u nodes have it", STALL_S, state.done, state.nodes);
+			complain(staging, path, "nothing has come for %d s: %u of %u nodes have it", STALL_S,
+				state.done, state.nodes);
 			return;
 		}
 	} while (unbegun(&state) || (staging->wait && state.done + state.failed < state.nodes));
 	if (state.failed)
-		complain(staging, path, "not on %u of %u nodes; %s: %s", state.failed, state.nodes, state.node, error_text((int)state.error));
+		complain(staging, path, "not on %u of %u nodes; %s: %s", state.failed, state.nodes, state.node,
+			error_text((int)state.error));
 }
 
 static void stage_file(struct staging *staging, const char *path)
@@ -160,7 +164,7 @@ static void *work(void *context)
 	return NULL;
 }
 
-/* --- all ------------------------------------------------------------------------------------------------------------- */
+/* --- all -------------------------------------------------------------------------------------- */
 
 static int stage_all(const struct kr_stage_list *list, bool wait)
 {
@@ -176,14 +180,15 @@ static int stage_all(const struct kr_stage_list *list, bool wait)
 		pthread_join(threads[--count], NULL);
 	clear_line();
 	if (list->bytes > staging.room) {
-		fprintf(stderr, "kairan: these are %s, and the smallest cache of a node has room for %s (cache_max of kairanfs)\n",
+		fprintf(stderr,
+			"kairan: these are %s, and the smallest cache of a node has room for %s (cache_max of kairanfs)\n",
 			kr_bytes_text((json_int_t)list->bytes), kr_bytes_text((json_int_t)staging.room));
 		return KR_EXIT_LEFT;
 	}
 	if (staging.failed || list->errors)
 		return staging.failed == list->count ? KR_EXIT_FAILED : KR_EXIT_LEFT;
-	printf("%s %zu files, %s, on %u nodes\n", wait ? "staged" : "begun to stage", list->count, kr_bytes_text((json_int_t)list->bytes),
-		staging.nodes);
+	printf("%s %zu files, %s, on %u nodes\n", wait ? "staged" : "begun to stage", list->count,
+		kr_bytes_text((json_int_t)list->bytes), staging.nodes);
 	return KR_EXIT_OK;
 }
 
@@ -203,7 +208,8 @@ static void add_path(struct kr_stage_list *list, const char *path)
 
 int kr_tool_stage(int argc, char **argv)
 {
-	static const struct option options[] = {{"wait", no_argument, NULL, 'w'}, {"help", no_argument, NULL, 'h'}, {0}};
+	static const struct option options[] = {
+		{"wait", no_argument, NULL, 'w'}, {"help", no_argument, NULL, 'h'}, {0}};
 	struct kr_stage_list list = {0};
 	bool wait = false;
 	int option, result;

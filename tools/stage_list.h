@@ -18,7 +18,8 @@ struct kr_stage_list {
 	size_t errors; /* each has been told on standard error */
 };
 
-/* Adds PATH (a symbolic link is followed) and, of a directory, all that is below it (where none is), on the same filesystem. */
+/* Adds PATH (a symbolic link is followed) and, of a directory, all that is below it (where none is), on the same
+ * filesystem. */
 void kr_stage_list_add(struct kr_stage_list *list, const char *path);
 void kr_stage_list_fini(struct kr_stage_list *list);
 

@@ -15,7 +15,8 @@
 #include "tools/health.h"
 #include "tools/place.h"
 
-static const char usage[] = "usage: kairan status [--json] [--check] [MOUNTPOINT | [--key FILE | --munge [--munge-socket PATH] [--munge-uid UID]] HOST[:PORT]]\n"
+static const char usage[] =
+	"usage: kairan status [--json] [--check] [MOUNTPOINT | [--key FILE | --munge [--munge-socket PATH] [--munge-uid UID]] HOST[:PORT]]\n"
 	"Without an argument: all mounts of kairanfs here. Works when the server is away, and never touches the mount.\n"
 	"  --check  exit code 1 if somebody should look: not connected, something refused or late, damage, requests that wait for long\n"
 	"Exit code: 0 answered, 2 no such mount or no answer, 64 wrong arguments.\n";
@@ -25,7 +26,7 @@ static bool flag(const json_t *object, const char *section, const char *name)
 	return json_is_true(json_object_get(json_object_get(object, section), name));
 }
 
-/* --- of a mount ------------------------------------------------------------------------------------------------------ */
+/* --- of a mount ------------------------------------------------------------------------------- */
 
 static void print_server_line(const json_t *status)
 {
@@ -33,21 +34,24 @@ static void print_server_line(const json_t *status)
 
 	if (flag(status, "server", "connected"))
 		printf("  server      connected as node %" JSON_INTEGER_FORMAT ", heard %.1f s ago%s\n",
-			kr_number(status, "server", "node"), silent, flag(status, "server", "fenced") ? "; FENCED: operations wait" : "");
+			kr_number(status, "server", "node"), silent,
+			flag(status, "server", "fenced") ? "; FENCED: operations wait" : "");
 	else
 		printf("  server      NOT CONNECTED, silent for %.1f s; operations wait\n", silent);
 }
 
 static void print_backlog(const json_t *status)
 {
-	json_int_t bytes = kr_number(status, "backlog", "bytes"), unstable = kr_number(status, "backlog", "unstable_bytes");
+	json_int_t bytes = kr_number(status, "backlog", "bytes"),
+		   unstable = kr_number(status, "backlog", "unstable_bytes");
 
 	if (!bytes && !unstable) {
 		printf("  backlog     none: all that was written is on the server's disk\n");
 		return;
 	}
 	if (bytes)
-		printf("  backlog     %s of %" JSON_INTEGER_FORMAT " files not on the server, %s more not known to be on its disk\n",
+		printf("  backlog     %s of %" JSON_INTEGER_FORMAT
+		       " files not on the server, %s more not known to be on its disk\n",
 			kr_bytes_text(bytes), kr_number(status, "backlog", "files"), kr_bytes_text(unstable));
 	else
 		printf("  backlog     %s on the server, but not known to be on its disk\n", kr_bytes_text(unstable));
@@ -58,7 +62,8 @@ static void print_files(const json_t *status)
 	const json_t *file;
 	size_t i;
 
-	json_array_foreach(json_object_get(status, "files"), i, file) {
+	json_array_foreach(json_object_get(status, "files"), i, file)
+	{
 		const char *path = kr_text_of(file, "path"), *error = kr_text_of(file, "error");
 		json_int_t dirty = json_integer_value(json_object_get(file, "dirty"));
 
@@ -68,12 +73,13 @@ static void print_files(const json_t *status)
 			kr_text_of(file, "state"), *error ? ": " : "", error);
 		if (dirty && !*error && json_is_true(json_object_get(file, "late")))
 			printf("              LATE: unflushed for %" JSON_INTEGER_FORMAT " s: %s\n",
-				json_integer_value(json_object_get(file, "unflushed_ms")) / 1000, kr_text_of(file, "why"));
+				json_integer_value(json_object_get(file, "unflushed_ms")) / 1000,
+				kr_text_of(file, "why"));
 	}
-	json_array_foreach(json_object_get(status, "conflicts"), i, file)
-		printf("  CONFLICT    %s was changed by others before %s that were written here were on the server: they are in %s\n",
-			kr_text_of(file, "path"), kr_bytes_text(json_integer_value(json_object_get(file, "bytes"))),
-			kr_text_of(file, "conflict_file"));
+	json_array_foreach(json_object_get(status, "conflicts"), i, file) printf(
+		"  CONFLICT    %s was changed by others before %s that were written here were on the server: they are in %s\n",
+		kr_text_of(file, "path"), kr_bytes_text(json_integer_value(json_object_get(file, "bytes"))),
+		kr_text_of(file, "conflict_file"));
 	json_array_foreach(json_object_get(status, "damage"), i, file)
 		printf("  DAMAGE      %s\n", json_string_value(file));
 }
@@ -85,14 +91,17 @@ static void print_journal(const json_t *status)
 	if (*kr_text_of(journal, "error"))
 		printf("  JOURNAL     cannot be written: %s; writes fail until it can\n", kr_text_of(journal, "error"));
 	if (kr_number(status, "journal", "slow_ms"))
-		printf("  JOURNAL     slow: the local disk has not taken for %" JSON_INTEGER_FORMAT " s which bytes the server has refused; who wants "
-			"such files may have to wait for it\n", kr_number(status, "journal", "slow_ms") / 1000);
+		printf("  JOURNAL     slow: the local disk has not taken for %" JSON_INTEGER_FORMAT
+		       " s which bytes the server has refused; who wants "
+		       "such files may have to wait for it\n",
+			kr_number(status, "journal", "slow_ms") / 1000);
 	if (kr_number(status, "journal", "set_aside"))
 		printf("  JOURNAL     %s set aside for their damage (kairan flush --discard MOUNTPOINT lets them go)\n",
 			kr_bytes_text(kr_number(status, "journal", "set_aside")));
 	if (*kr_text_of(journal, "refused"))
 		printf("  JOURNAL     full of what the server refuses, most of it of %s: writes to other files fail for want of room until it takes that, or "
-			"kairan flush --discard lets it go\n", kr_text_of(journal, "refused"));
+		       "kairan flush --discard lets it go\n",
+			kr_text_of(journal, "refused"));
 	else if (json_is_true(json_object_get(journal, "waiting")))
 		printf("  JOURNAL     full: writes wait until the server has more on its disk\n");
 }
@@ -101,7 +110,8 @@ static void print_cache(const json_t *status)
 {
 	json_int_t bad_blocks = kr_number(status, "cache", "bad_blocks");
 
-	printf("  cache       %s of %s in %" JSON_INTEGER_FORMAT " files", kr_bytes_text(kr_number(status, "cache", "bytes")),
+	printf("  cache       %s of %s in %" JSON_INTEGER_FORMAT " files",
+		kr_bytes_text(kr_number(status, "cache", "bytes")),
 		kr_bytes_text(kr_number(status, "cache", "max_bytes")), kr_number(status, "cache", "files"));
 	if (bad_blocks)
 		printf("; %" JSON_INTEGER_FORMAT " damaged blocks were dropped", bad_blocks);
@@ -122,28 +132,32 @@ static void print_operations(const json_t *status)
 
 static void print_mount(const json_t *status)
 {
-	printf("%s: %s, node %s, process %" JSON_INTEGER_FORMAT ", local directory %s\n", kr_text_of(status, "mount_point"),
-		kr_text_of(status, "source"), kr_text_of(status, "node_name"), json_integer_value(json_object_get(status, "pid")),
-		kr_text_of(status, "local"));
+	printf("%s: %s, node %s, process %" JSON_INTEGER_FORMAT ", local directory %s\n",
+		kr_text_of(status, "mount_point"), kr_text_of(status, "source"), kr_text_of(status, "node_name"),
+		json_integer_value(json_object_get(status, "pid")), kr_text_of(status, "local"));
 	if (json_is_true(json_object_get(status, "detached")))
 		printf("  DETACHED    no path leads to it here (umount, umount -l, another mount namespace); its process goes on until no program has a "
-			"file of it open, flushes, and ends; kill %" JSON_INTEGER_FORMAT " ends it\n", json_integer_value(json_object_get(status, "pid")));
+		       "file of it open, flushes, and ends; kill %" JSON_INTEGER_FORMAT " ends it\n",
+			json_integer_value(json_object_get(status, "pid")));
 	print_server_line(status);
 	print_backlog(status);
 	print_files(status);
 	print_journal(status);
 	print_cache(status);
-	if (json_is_integer(json_object_get(json_object_get(status, "ring"), "port")) && !kr_number(status, "ring", "port"))
+	if (json_is_integer(json_object_get(json_object_get(status, "ring"), "port")) &&
+		!kr_number(status, "ring", "port"))
 		printf("  RING        no port: other nodes can pull nothing from here (its log tells why)\n");
-	printf("  ring        %s received, %s sent; feeding %" JSON_INTEGER_FORMAT ", fed by %" JSON_INTEGER_FORMAT "\n",
-		kr_bytes_text(kr_number(status, "ring", "received_bytes")), kr_bytes_text(kr_number(status, "ring", "sent_bytes")),
-		kr_number(status, "ring", "incoming"), kr_number(status, "ring", "outgoing"));
+	printf("  ring        %s received, %s sent; feeding %" JSON_INTEGER_FORMAT ", fed by %" JSON_INTEGER_FORMAT
+	       "\n",
+		kr_bytes_text(kr_number(status, "ring", "received_bytes")),
+		kr_bytes_text(kr_number(status, "ring", "sent_bytes")), kr_number(status, "ring", "incoming"),
+		kr_number(status, "ring", "outgoing"));
 	printf("  files       %" JSON_INTEGER_FORMAT " open, %" JSON_INTEGER_FORMAT " known to the kernel\n",
 		kr_number(status, "inodes", "open"), kr_number(status, "inodes", "known_to_kernel"));
 	print_operations(status);
 }
 
-/* --- of a server ----------------------------------------------------------------------------------------------------- */
+/* --- of a server ------------------------------------------------------------------------------ */
 
 static void print_conflict(const json_t *conflict)
 {
@@ -161,15 +175,16 @@ static void print_node(const json_t *node, json_int_t lease_ms)
 	json_int_t unflushed = json_integer_value(json_object_get(node, "unflushed_bytes"));
 	json_int_t refused = json_integer_value(json_object_get(node, "refused_bytes"));
 
-	printf("  node        %s%s%s%s: %s", kr_text_of(node, "name"), connected ? " (" : "", kr_text_of(node, "address"), connected ? ")" : "",
-		connected ? "connected" : "NOT CONNECTED");
+	printf("  node        %s%s%s%s: %s", kr_text_of(node, "name"), connected ? " (" : "",
+		kr_text_of(node, "address"), connected ? ")" : "", connected ? "connected" : "NOT CONNECTED");
 	if (!connected || silent_ms > lease_ms / 2)
 		printf(", silent for %.1f s of %.0f", (double)silent_ms / 1000, (double)lease_ms / 1000);
 	if (unflushed)
 		printf(", %s%s unflushed", connected ? "" : "had ", kr_bytes_text(unflushed));
 	if (refused)
 		printf(" (%s REFUSED)", kr_bytes_text(refused));
-	printf(", %" JSON_INTEGER_FORMAT " opens, %s received, %s sent\n", json_integer_value(json_object_get(node, "opens")),
+	printf(", %" JSON_INTEGER_FORMAT " opens, %s received, %s sent\n",
+		json_integer_value(json_object_get(node, "opens")),
 		kr_bytes_text(json_integer_value(json_object_get(node, "received_bytes"))),
 		kr_bytes_text(json_integer_value(json_object_get(node, "sent_bytes"))));
 }
@@ -183,32 +198,35 @@ static void print_server(const char *name, const json_t *status)
 		flag(status, "export", "present") ? "" : " (GONE)",
 		(double)json_integer_value(json_object_get(status, "uptime_ms")) / 1000, json_array_size(nodes),
 		json_is_true(json_object_get(status, "grace")) ? "; waiting for nodes to come back" : "");
-	json_array_foreach(nodes, i, node)
-		print_node(node, json_integer_value(json_object_get(status, "lease_ms")));
-	printf("  export      %" JSON_INTEGER_FORMAT " reads of %s, %" JSON_INTEGER_FORMAT " writes of %s, %" JSON_INTEGER_FORMAT
-		" unlinked files held\n", kr_number(status, "export", "reads"), kr_bytes_text(kr_number(status, "export", "read_bytes")),
+	json_array_foreach(nodes, i, node) print_node(node, json_integer_value(json_object_get(status, "lease_ms")));
+	printf("  export      %" JSON_INTEGER_FORMAT " reads of %s, %" JSON_INTEGER_FORMAT
+	       " writes of %s, %" JSON_INTEGER_FORMAT " unlinked files held\n",
+		kr_number(status, "export", "reads"), kr_bytes_text(kr_number(status, "export", "read_bytes")),
 		kr_number(status, "export", "writes"), kr_bytes_text(kr_number(status, "export", "write_bytes")),
 		kr_number(status, "export", "orphans"));
 	printf("  watch       changes by others are noticed by %s; %" JSON_INTEGER_FORMAT " since the start\n",
-		strcmp(kr_text_of(json_object_get(status, "watch"), "mechanism"), "events") == 0 ? "the kernel's word" : "looking once a second",
+		strcmp(kr_text_of(json_object_get(status, "watch"), "mechanism"), "events") == 0 ?
+			"the kernel's word" :
+			"looking once a second",
 		kr_number(status, "watch", "changes"));
 	if (kr_number(status, "parked", "count"))
-		printf("  PARKED      %" JSON_INTEGER_FORMAT " requests of nodes wait for long, the oldest, %s of %s, for %" JSON_INTEGER_FORMAT
-			" s%s%s\n", kr_number(status, "parked", "count"), kr_text_of(json_object_get(status, "parked"), "request"),
-			kr_text_of(json_object_get(status, "parked"), "node"), kr_number(status, "parked", "oldest_ms") / 1000,
+		printf("  PARKED      %" JSON_INTEGER_FORMAT
+		       " requests of nodes wait for long, the oldest, %s of %s, for %" JSON_INTEGER_FORMAT " s%s%s\n",
+			kr_number(status, "parked", "count"), kr_text_of(json_object_get(status, "parked"), "request"),
+			kr_text_of(json_object_get(status, "parked"), "node"),
+			kr_number(status, "parked", "oldest_ms") / 1000,
 			*kr_text_of(json_object_get(status, "parked"), "for") ? ": for a lease of " : "",
 			kr_text_of(json_object_get(status, "parked"), "for"));
 	if (kr_number(status, "data", "overlapped_bytes"))
 		printf("  overlaps    %s had been written by several nodes at once, and were decided by ring order\n",
 			kr_bytes_text(kr_number(status, "data", "overlapped_bytes")));
-	json_array_foreach(json_object_get(json_object_get(status, "data"), "overlapped_files"), i, file)
-		printf("              inode %" JSON_INTEGER_FORMAT ": %s\n", json_integer_value(json_object_get(file, "ino")),
-			kr_bytes_text(json_integer_value(json_object_get(file, "bytes"))));
-	json_array_foreach(json_object_get(status, "conflicts"), i, conflict)
-		print_conflict(conflict);
+	json_array_foreach(json_object_get(json_object_get(status, "data"), "overlapped_files"), i, file) printf(
+		"              inode %" JSON_INTEGER_FORMAT ": %s\n", json_integer_value(json_object_get(file, "ino")),
+		kr_bytes_text(json_integer_value(json_object_get(file, "bytes"))));
+	json_array_foreach(json_object_get(status, "conflicts"), i, conflict) print_conflict(conflict);
 }
 
-/* --- the command ----------------------------------------------------------------------------------------------------- */
+/* --- the command ------------------------------------------------------------------------------ */
 
 struct show {
 	bool json, check;
@@ -369,7 +387,9 @@ int kr_tool_status(int argc, char **argv)
 	if (code >= 0)
 		return code;
 	if (argc - optind > 1 || (show.proof.key && show.proof.munge)) {
-		fprintf(stderr, "kairan: %s\n", argc - optind > 1 ? "too many arguments" : "--key and --munge are two ways to the same: choose one");
+		fprintf(stderr, "kairan: %s\n",
+			argc - optind > 1 ? "too many arguments" :
+					    "--key and --munge are two ways to the same: choose one");
 		return kr_tool_usage(usage, false);
 	}
 	if (optind < argc)

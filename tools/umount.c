@@ -1,9 +1,9 @@
 /* kairan umount: flush, unmount, wait for the daemon; says what is not on the server.
  *
- * A daemon that was killed may stay: one of its threads waits in the kernel for a page that a program is reading, which waits
- * for the daemon.  The kernel ends the connection when the last descriptor of it is closed, and that thread keeps one.  So it is
- * ended here, and the programs' requests fail.  Nothing else would: a second process that watches the first one can be killed
- * with it, by who kills a job.
+ * A daemon that was killed may stay: one of its threads waits in the kernel for a page that a program is reading, which
+ * waits for the daemon.  The kernel ends the connection when the last descriptor of it is closed, and that thread keeps
+ * one.  So it is ended here, and the programs' requests fail.  Nothing else would: a second process that watches the
+ * first one can be killed with it, by who kills a job.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,8 @@
 #include "tools/commands.h"
 #include "tools/place.h"
 
-static const char usage[] = "usage: kairan umount [--timeout SECONDS | --drain] [--refused-ok] [--force] MOUNTPOINT\n"
+static const char usage[] =
+	"usage: kairan umount [--timeout SECONDS | --drain] [--refused-ok] [--force] MOUNTPOINT\n"
 	"Flushes with a progress bar, unmounts, and waits until the daemon is gone.\n"
 	"  --timeout S  flush for at most S seconds (default: wait). What is left then is listed, stays in the journal,\n"
 	"               and the next mount with the same local directory sends it.\n"
@@ -52,7 +53,8 @@ static int run_fusermount(const char *path, bool lazy)
 		return kr_fail_errno(-err, "cannot run fusermount3");
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : kr_fail(-EBUSY, "%s is not unmounted (see above)", path);
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 :
+							       kr_fail(-EBUSY, "%s is not unmounted (see above)", path);
 }
 
 /* LAZY: also when programs use it. */
@@ -66,7 +68,8 @@ static int unmount(const char *path, bool lazy)
 		errno == EBUSY ? " (programs use it: fuser -vm shows which; --force unmounts all the same)" : "");
 }
 
-/* What waits for the daemon fails. Who mounted may do that where fusectl is mounted, root everywhere.  True: it is unmounted by that. */
+/* What waits for the daemon fails. Who mounted may do that where fusectl is mounted, root everywhere.  True: it is
+ * unmounted by that. */
 static bool end_connection(const struct kr_mounted *mounted)
 {
 	char path[64];
@@ -76,7 +79,8 @@ static bool end_connection(const struct kr_mounted *mounted)
 	fd = open(path, O_WRONLY | O_CLOEXEC);
 	if (fd >= 0 && write(fd, "1", 1) >= 0)
 		return false;
-	return geteuid() == 0 && umount2(mounted->path, MNT_FORCE | UMOUNT_NOFOLLOW) == 0; /* busy or not, the connection is ended */
+	return geteuid() == 0 &&
+		umount2(mounted->path, MNT_FORCE | UMOUNT_NOFOLLOW) == 0; /* busy or not, the connection is ended */
 }
 
 /* True: the process has ended. */
@@ -118,16 +122,19 @@ static int unmount_by_force(const struct kr_mounted *mounted, int pid, bool dead
 		return KR_EXIT_FAILED;
 	}
 	if (!dead && !wait_until_gone(pid, FORCED_WAIT_MS))
-		fprintf(stderr, "kairan: %s is unmounted, but its daemon (process %d) still runs\n", mounted->path, pid);
+		fprintf(stderr, "kairan: %s is unmounted, but its daemon (process %d) still runs\n", mounted->path,
+			pid);
 	return KR_EXIT_LEFT;
 }
 
-/* A copy of the mount in another mount namespace keeps it alive. By its own socket: another mount may have its device's number now. */
+/* A copy of the mount in another mount namespace keeps it alive. By its own socket: another mount may have its device's
+ * number now. */
 static bool ends_when_told(const char *socket, int pid)
 {
 	json_t *status = NULL, *last = NULL;
 
-	if (kr_ask_socket(socket, "status", "", &status) == 0 && json_integer_value(json_object_get(status, "pid")) == pid)
+	if (kr_ask_socket(socket, "status", "", &status) == 0 &&
+		json_integer_value(json_object_get(status, "pid")) == pid)
 		kr_ask_socket(socket, "end", "", &last);
 	json_decref(status);
 	json_decref(last);
@@ -178,11 +185,13 @@ static int flush_and_unmount(const struct kr_mounted *mounted, unsigned long tim
 		return KR_EXIT_FAILED;
 	}
 	if (known && !wait_until_gone(pid, KEPT_ALIVE_MS) && !ends_when_told(socket, pid)) {
-		fprintf(stderr, "kairan: %s is unmounted, but its daemon (process %d) still runs\n", mounted->path, pid);
+		fprintf(stderr, "kairan: %s is unmounted, but its daemon (process %d) still runs\n", mounted->path,
+			pid);
 		return KR_EXIT_LEFT;
 	}
 	if (!known) {
-		fprintf(stderr, "kairan: %s is unmounted, but no daemon is known for it: whether all is on the server cannot be told\n",
+		fprintf(stderr,
+			"kairan: %s is unmounted, but no daemon is known for it: whether all is on the server cannot be told\n",
 			mounted->path);
 		return KR_EXIT_LEFT;
 	}
@@ -191,7 +200,8 @@ static int flush_and_unmount(const struct kr_mounted *mounted, unsigned long tim
 
 int kr_tool_umount(int argc, char **argv)
 {
-	static const struct option options[] = {{"timeout", required_argument, NULL, 't'}, {"drain", no_argument, NULL, 'd'}, {"force", no_argument, NULL, 'f'},
+	static const struct option options[] = {{"timeout", required_argument, NULL, 't'},
+		{"drain", no_argument, NULL, 'd'}, {"force", no_argument, NULL, 'f'},
 		{"refused-ok", no_argument, NULL, 'r'}, {"help", no_argument, NULL, 'h'}, {0}};
 	unsigned long timeout_ms = 0;
 	bool force = false, bad = false, drain = false, refused_ok = false;
@@ -214,7 +224,8 @@ int kr_tool_umount(int argc, char **argv)
 			return kr_tool_usage(usage, option == 'h');
 	}
 	if (argc - optind != 1) {
-		fprintf(stderr, "kairan: %s\n%s", optind == argc ? "no mount point is given" : "too many arguments", usage);
+		fprintf(stderr, "kairan: %s\n%s", optind == argc ? "no mount point is given" : "too many arguments",
+			usage);
 		return KR_EXIT_USAGE;
 	}
 	if (kr_find_place(argv[optind], &mounted, &below) < 0) {
@@ -222,7 +233,8 @@ int kr_tool_umount(int argc, char **argv)
 		return KR_EXIT_FAILED;
 	}
 	if (*below) {
-		fprintf(stderr, "kairan: %s is not a mount point: what it lies on is mounted on %s\n", argv[optind], mounted.path);
+		fprintf(stderr, "kairan: %s is not a mount point: what it lies on is mounted on %s\n", argv[optind],
+			mounted.path);
 		kr_mounted_fini(&mounted);
 		return KR_EXIT_FAILED;
 	}

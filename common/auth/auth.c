@@ -85,8 +85,8 @@ static int finish(struct kr_auth *auth, struct kr_seal_keys *ret_keys)
 
 /* --- client --- */
 
-int kr_auth_client_begin(struct kr_auth *auth, struct kr_key *key, enum kr_security least, const struct kr_fresh *fresh, int64_t now,
-	struct kr_auth_request *ret_request)
+int kr_auth_client_begin(struct kr_auth *auth, struct kr_key *key, enum kr_security least, const struct kr_fresh *fresh,
+	int64_t now, struct kr_auth_request *ret_request)
 {
 	const struct kr_offer *own = &auth->handshake.client;
 	int err = auth->state == KR_AUTH_NEW ? kr_key_check(key, now) : kr_auth_out_of_turn(auth);
@@ -96,8 +96,10 @@ int kr_auth_client_begin(struct kr_auth *auth, struct kr_key *key, enum kr_secur
 	auth->key = kr_key_get(key);
 	auth->proto_min = auth->proto_max = KR_PROTO_VERSION;
 	kr_handshake_ask(&auth->handshake, "key", fresh, least);
-	*ret_request = (struct kr_auth_request){.proto_min = auth->proto_min, .proto_max = auth->proto_max,
-		.security = own->security, .ciphers = own->ciphers};
+	*ret_request = (struct kr_auth_request){.proto_min = auth->proto_min,
+		.proto_max = auth->proto_max,
+		.security = own->security,
+		.ciphers = own->ciphers};
 	memcpy(ret_request->nonce, own->nonce, KR_NONCE);
 	memcpy(ret_request->public, own->public, KR_PUBLIC);
 	memcpy(ret_request->key, key->id, KR_KEY_ID);
@@ -105,8 +107,8 @@ int kr_auth_client_begin(struct kr_auth *auth, struct kr_key *key, enum kr_secur
 	return 0;
 }
 
-int kr_auth_client_prove(struct kr_auth *auth, const struct kr_auth_reply *reply, int64_t now,
-	struct kr_auth_prove_request *ret_request)
+int kr_auth_client_prove(
+	struct kr_auth *auth, const struct kr_auth_reply *reply, int64_t now, struct kr_auth_prove_request *ret_request)
 {
 	struct kr_offer server = {.security = reply->security, .ciphers = reply->cipher};
 	int err;
@@ -124,8 +126,10 @@ int kr_auth_client_prove(struct kr_auth *auth, const struct kr_auth_reply *reply
 		return kr_auth_failed(auth, err);
 	make_context(auth);
 	if (!kr_handshake_verify(&auth->handshake, auth->key->secret, reply->proof))
-		return kr_auth_failed(auth, kr_fail(-EKEYREJECTED, "who answers there does not have our key: it is not our server, or somebody "
-			"changes what it says (check the address)"));
+		return kr_auth_failed(auth,
+			kr_fail(-EKEYREJECTED,
+				"who answers there does not have our key: it is not our server, or somebody "
+				"changes what it says (check the address)"));
 	kr_auth_note_skew(auth, now);
 	kr_handshake_prove(&auth->handshake, auth->key->secret, false, ret_request->proof);
 	auth->state = KR_AUTH_PROVED;
@@ -146,17 +150,23 @@ int kr_auth_client_refused(struct kr_auth *auth, int err)
 	if (auth->key)
 		kr_key_describe(auth->key, description);
 	if (err == -EKEYEXPIRED && auth->key && auth->state == KR_AUTH_PROVED)
-		err = kr_fail(err, "the server says that %s, which expires at %s, is out of its time, and that it is %s there (make a new key: kairan "
-			"key; or set the clocks)", description, kr_key_time_format(auth->key->expires, expires),
+		err = kr_fail(err,
+			"the server says that %s, which expires at %s, is out of its time, and that it is %s there (make a new key: kairan "
+			"key; or set the clocks)",
+			description, kr_key_time_format(auth->key->expires, expires),
 			kr_key_time_format(auth->now.sec, clock));
 	else if (err == -EKEYREJECTED)
-		err = kr_fail(err, "the server does not accept %s (is the file a copy of one that kairand was started with? its log "
-			"says why)", description);
+		err = kr_fail(err,
+			"the server does not accept %s (is the file a copy of one that kairand was started with? its log "
+			"says why)",
+			description);
 	else if (err == -EOPNOTSUPP || err == -ENOSYS)
-		err = kr_fail(err, "the server has no keys, so it cannot prove that it is the right one (start kairand with --key, or do "
+		err = kr_fail(err,
+			"the server has no keys, so it cannot prove that it is the right one (start kairand with --key, or do "
 			"without a key here)");
 	else if ((err == -EPROTO || err == -EPROTONOSUPPORT) && auth->state == KR_AUTH_ASKED)
-		err = kr_fail(-EPROTONOSUPPORT, "the server speaks another version of the protocol (are both sides of one release?)");
+		err = kr_fail(-EPROTONOSUPPORT,
+			"the server speaks another version of the protocol (are both sides of one release?)");
 	else
 		err = kr_fail_errno(err, "the server did not go on with the handshake");
 	return kr_auth_failed(auth, err);
@@ -165,7 +175,8 @@ int kr_auth_client_refused(struct kr_auth *auth, int err)
 /* --- server --- */
 
 int kr_auth_server_challenge(struct kr_auth *auth, const struct kr_keyring *keyring, enum kr_security security,
-	const struct kr_auth_request *request, const struct kr_fresh *fresh, struct kr_time now, struct kr_auth_reply *ret_reply)
+	const struct kr_auth_request *request, const struct kr_fresh *fresh, struct kr_time now,
+	struct kr_auth_reply *ret_reply)
 {
 	struct kr_offer client = {.security = request->security, .ciphers = request->ciphers};
 	const struct kr_offer *own = &auth->handshake.server;
@@ -178,11 +189,16 @@ int kr_auth_server_challenge(struct kr_auth *auth, const struct kr_keyring *keyr
 	if (request->proto_min > request->proto_max)
 		return kr_auth_failed(auth, kr_fail(-EPROTO, "its AUTH makes no sense"));
 	if (request->proto_min > KR_PROTO_VERSION || request->proto_max < KR_PROTO_VERSION)
-		return kr_auth_failed(auth, kr_fail(-EPROTONOSUPPORT, "it speaks another version of the protocol (install the same kairan on both)"));
+		return kr_auth_failed(auth,
+			kr_fail(-EPROTONOSUPPORT,
+				"it speaks another version of the protocol (install the same kairan on both)"));
 	key = kr_keyring_find(keyring, request->key);
 	if (!key)
-		return kr_auth_failed(auth, kr_fail(-EKEYREJECTED, "it has a key %s, which is not among ours (give its file to kairand with --key, "
-			"or copy one of ours to the node)", sodium_bin2hex(id, sizeof(id), request->key, 4)));
+		return kr_auth_failed(auth,
+			kr_fail(-EKEYREJECTED,
+				"it has a key %s, which is not among ours (give its file to kairand with --key, "
+				"or copy one of ours to the node)",
+				sodium_bin2hex(id, sizeof(id), request->key, 4)));
 	auth->key = kr_key_get(key);
 	auth->proto_min = request->proto_min;
 	auth->proto_max = request->proto_max;
@@ -194,7 +210,8 @@ int kr_auth_server_challenge(struct kr_auth *auth, const struct kr_keyring *keyr
 	if (err)
 		return kr_auth_failed(auth, err);
 	make_context(auth);
-	*ret_reply = (struct kr_auth_reply){.proto = auth->proto, .now = now, .security = own->security, .cipher = own->ciphers};
+	*ret_reply = (struct kr_auth_reply){
+		.proto = auth->proto, .now = now, .security = own->security, .cipher = own->ciphers};
 	memcpy(ret_reply->nonce, own->nonce, KR_NONCE);
 	memcpy(ret_reply->public, own->public, KR_PUBLIC);
 	kr_handshake_prove(&auth->handshake, auth->key->secret, true, ret_reply->proof);
@@ -202,7 +219,8 @@ int kr_auth_server_challenge(struct kr_auth *auth, const struct kr_keyring *keyr
 	return 0;
 }
 
-int kr_auth_server_verify(struct kr_auth *auth, const struct kr_auth_prove_request *request, struct kr_seal_keys *ret_keys)
+int kr_auth_server_verify(
+	struct kr_auth *auth, const struct kr_auth_prove_request *request, struct kr_seal_keys *ret_keys)
 {
 	char description[KR_KEY_DESCRIPTION];
 	int err;
@@ -210,8 +228,9 @@ int kr_auth_server_verify(struct kr_auth *auth, const struct kr_auth_prove_reque
 	if (auth->state != KR_AUTH_CHALLENGED || !auth->key) /* without a key: it began with MUNGE */
 		return kr_auth_out_of_turn(auth);
 	if (!kr_handshake_verify(&auth->handshake, auth->key->secret, request->proof))
-		return kr_auth_failed(auth, kr_fail(-EKEYREJECTED, "it says that it has %s, but cannot prove it",
-			kr_key_describe(auth->key, description)));
+		return kr_auth_failed(auth,
+			kr_fail(-EKEYREJECTED, "it says that it has %s, but cannot prove it",
+				kr_key_describe(auth->key, description)));
 	err = kr_key_check(auth->key, auth->now.sec);
 	if (err)
 		return kr_auth_failed(auth, err);

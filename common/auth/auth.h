@@ -1,5 +1,5 @@
-/* The handshake (handshake.h, kind "key") by which a client (a node, or the `kairan` command) and the server prove to each
- * other that they have the same key, before anything else is said on a control connection.
+/* The handshake (handshake.h, kind "key") by which a client (a node, or the `kairan` command) and the server prove to
+ * each other that they have the same key, before anything else is said on a control connection.
  *
  *   client                                                      server
  *   AUTH        proto_min, proto_max, key id, offer        -->  finds the key
@@ -8,14 +8,15 @@
  *                                                          <--  an empty reply: the connection is authenticated
  *
  * The secret is the key's, and the context BLAKE2b-256 of u32 proto_min, proto_max, proto, key id, u64 seconds and u32
- * nanoseconds of now, big-endian: so the proofs bind every field of all messages.  Nonces and ephemeral keys are fresh for
- * each connection.
+ * nanoseconds of now, big-endian: so the proofs bind every field of all messages.  Nonces and ephemeral keys are fresh
+ * for each connection.
  *
  * A peer that has not proved that it has the key learns only -EKEYREJECTED, whatever was wrong; the reason that these
- * functions leave (kr_fail_reason) is for our own log, without secrets.  Who has proved it is told that the key expired.
+ * functions leave (kr_fail_reason) is for our own log, without secrets.  Who has proved it is told that the key
+ * expired.
  *
- * Pure: random bytes and times come in, messages come and go as structs.  One struct kr_auth per connection and side.  After
- * any failure it stays failed.
+ * Pure: random bytes and times come in, messages come and go as structs.  One struct kr_auth per connection and side.
+ * After any failure it stays failed.
  */
 #ifndef KR_COMMON_AUTH_H
 #define KR_COMMON_AUTH_H
@@ -46,9 +47,10 @@ void kr_auth_fini(struct kr_auth *auth);
 /* Client. NOW: seconds since the epoch. */
 
 /* Begins with KEY (takes a reference), for at LEAST this security. -EKEYEXPIRED: see kr_key_check. */
-int kr_auth_client_begin(struct kr_auth *auth, struct kr_key *key, enum kr_security least, const struct kr_fresh *fresh, int64_t now,
-	struct kr_auth_request *ret_request);
-/* The server's reply to AUTH. -EKEYREJECTED: it does not have the key; -EPROTO: nonsense, or less security than wanted. */
+int kr_auth_client_begin(struct kr_auth *auth, struct kr_key *key, enum kr_security least, const struct kr_fresh *fresh,
+	int64_t now, struct kr_auth_request *ret_request);
+/* The server's reply to AUTH. -EKEYREJECTED: it does not have the key; -EPROTO: nonsense, or less security than wanted.
+ */
 int kr_auth_client_prove(struct kr_auth *auth, const struct kr_auth_reply *reply, int64_t now,
 	struct kr_auth_prove_request *ret_request);
 /* The server's reply to AUTH_PROVE has come: what follows on the connection is sealed with RET_KEYS. -EPROTO. */
@@ -58,13 +60,15 @@ int kr_auth_client_refused(struct kr_auth *auth, int err);
 
 /* Server. */
 
-/* AUTH has come; SECURITY is the least that we give. -EKEYREJECTED: no such key; -EPROTONOSUPPORT; -EPROTO: nonsense. KEYRING
- * and REQUEST are borrowed during the call only. */
+/* AUTH has come; SECURITY is the least that we give. -EKEYREJECTED: no such key; -EPROTONOSUPPORT; -EPROTO: nonsense.
+ * KEYRING and REQUEST are borrowed during the call only. */
 int kr_auth_server_challenge(struct kr_auth *auth, const struct kr_keyring *keyring, enum kr_security security,
-	const struct kr_auth_request *request, const struct kr_fresh *fresh, struct kr_time now, struct kr_auth_reply *ret_reply);
-/* AUTH_PROVE has come. 0: the client has auth->key, and what follows the reply is sealed with RET_KEYS. -EKEYREJECTED: it does
- * not; -EKEYEXPIRED; -EPROTO: nonsense. */
-int kr_auth_server_verify(struct kr_auth *auth, const struct kr_auth_prove_request *request, struct kr_seal_keys *ret_keys);
+	const struct kr_auth_request *request, const struct kr_fresh *fresh, struct kr_time now,
+	struct kr_auth_reply *ret_reply);
+/* AUTH_PROVE has come. 0: the client has auth->key, and what follows the reply is sealed with RET_KEYS. -EKEYREJECTED:
+ * it does not; -EKEYEXPIRED; -EPROTO: nonsense. */
+int kr_auth_server_verify(
+	struct kr_auth *auth, const struct kr_auth_prove_request *request, struct kr_seal_keys *ret_keys);
 
 /* Both, once the state is KR_AUTH_DONE: the security of the connection (KR_SECURITY_AUTH before). */
 enum kr_security kr_auth_security(const struct kr_auth *auth);

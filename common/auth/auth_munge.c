@@ -24,7 +24,8 @@ static void make_context(struct kr_auth *auth)
 	crypto_generichash_final(&state, auth->handshake.context, KR_CONTEXT);
 }
 
-static void make_payload(const struct kr_auth *auth, bool server, const uint8_t random[KR_SECRET], uint8_t payload[KR_MUNGE_PAYLOAD])
+static void make_payload(
+	const struct kr_auth *auth, bool server, const uint8_t random[KR_SECRET], uint8_t payload[KR_MUNGE_PAYLOAD])
 {
 	kr_handshake_prove(&auth->handshake, no_secret, server, payload);
 	memcpy(payload + KR_PROOF, random, KR_SECRET);
@@ -61,16 +62,18 @@ int kr_auth_munge_begin(struct kr_auth *auth, enum kr_security least, const stru
 		return kr_auth_out_of_turn(auth);
 	auth->proto_min = auth->proto_max = KR_PROTO_VERSION;
 	kr_handshake_ask(&auth->handshake, "munge", fresh, least);
-	*ret_request = (struct kr_auth_munge_request){.proto_min = auth->proto_min, .proto_max = auth->proto_max,
-		.security = own->security, .ciphers = own->ciphers};
+	*ret_request = (struct kr_auth_munge_request){.proto_min = auth->proto_min,
+		.proto_max = auth->proto_max,
+		.security = own->security,
+		.ciphers = own->ciphers};
 	memcpy(ret_request->nonce, own->nonce, KR_NONCE);
 	memcpy(ret_request->public, own->public, KR_PUBLIC);
 	auth->state = KR_AUTH_ASKED;
 	return 0;
 }
 
-int kr_auth_munge_prove(struct kr_auth *auth, const struct kr_auth_munge_reply *reply, int64_t now, const uint8_t random[KR_SECRET],
-	uint8_t ret_payload[KR_MUNGE_PAYLOAD])
+int kr_auth_munge_prove(struct kr_auth *auth, const struct kr_auth_munge_reply *reply, int64_t now,
+	const uint8_t random[KR_SECRET], uint8_t ret_payload[KR_MUNGE_PAYLOAD])
 {
 	struct kr_offer server = {.security = reply->security, .ciphers = reply->cipher};
 	int err;
@@ -94,30 +97,38 @@ int kr_auth_munge_prove(struct kr_auth *auth, const struct kr_auth_munge_reply *
 	return 0;
 }
 
-int kr_auth_munge_end(struct kr_auth *auth, uint32_t uid, uint32_t expected_uid, const uint8_t payload[KR_MUNGE_PAYLOAD],
-	struct kr_seal_keys *ret_keys)
+int kr_auth_munge_end(struct kr_auth *auth, uint32_t uid, uint32_t expected_uid,
+	const uint8_t payload[KR_MUNGE_PAYLOAD], struct kr_seal_keys *ret_keys)
 {
 	if (auth->state != KR_AUTH_PROVED)
 		return kr_auth_out_of_turn(auth);
 	if (uid != expected_uid)
-		return kr_auth_failed(auth, kr_fail(-EKEYREJECTED, "by MUNGE the server is run by user %u, and not by %u: it is not our server, or munge_uid "
-			"should say so", uid, expected_uid));
+		return kr_auth_failed(auth,
+			kr_fail(-EKEYREJECTED,
+				"by MUNGE the server is run by user %u, and not by %u: it is not our server, or munge_uid "
+				"should say so",
+				uid, expected_uid));
 	if (!kr_handshake_verify(&auth->handshake, no_secret, payload))
-		return kr_auth_failed(auth, kr_fail(-EKEYREJECTED, "the server's MUNGE credential is not for this connection: somebody changes what it says"));
+		return kr_auth_failed(auth,
+			kr_fail(-EKEYREJECTED,
+				"the server's MUNGE credential is not for this connection: somebody changes what it says"));
 	return finish(auth, auth->random, payload + KR_PROOF, ret_keys);
 }
 
 int kr_auth_munge_refused(struct kr_auth *auth, int err)
 {
 	if (err == -EKEYREJECTED)
-		err = kr_fail(err, "the server does not accept our MUNGE credential (do both machines have the same munge.key, and does kairand run as "
+		err = kr_fail(err,
+			"the server does not accept our MUNGE credential (do both machines have the same munge.key, and does kairand run as "
 			"the user of munge_uid? its log says why)");
 	else if (err == -EKEYEXPIRED)
-		err = kr_fail(err, "by the server's clock our MUNGE credential is too old or of the future (set the clocks of both machines)");
+		err = kr_fail(err,
+			"by the server's clock our MUNGE credential is too old or of the future (set the clocks of both machines)");
 	else if (err == -EHOSTDOWN)
 		err = kr_fail(err, "munged does not answer on the server's machine (is it running there?)");
 	else if (err == -EOPNOTSUPP || err == -ENOSYS || err == -EPROTO || err == -EPROTONOSUPPORT)
-		err = kr_fail(err, "the server does not do MUNGE, or speaks another version of the protocol (start kairand with --munge)");
+		err = kr_fail(err,
+			"the server does not do MUNGE, or speaks another version of the protocol (start kairand with --munge)");
 	else
 		err = kr_fail_errno(err, "the server did not go on with the handshake");
 	return kr_auth_failed(auth, err);
@@ -125,8 +136,9 @@ int kr_auth_munge_refused(struct kr_auth *auth, int err)
 
 /* --- server --- */
 
-int kr_auth_munge_challenge(struct kr_auth *auth, enum kr_security security, const struct kr_auth_munge_request *request,
-	const struct kr_fresh *fresh, struct kr_time now, struct kr_auth_munge_reply *ret_reply)
+int kr_auth_munge_challenge(struct kr_auth *auth, enum kr_security security,
+	const struct kr_auth_munge_request *request, const struct kr_fresh *fresh, struct kr_time now,
+	struct kr_auth_munge_reply *ret_reply)
 {
 	struct kr_offer client = {.security = request->security, .ciphers = request->ciphers};
 	const struct kr_offer *own = &auth->handshake.server;
@@ -137,7 +149,9 @@ int kr_auth_munge_challenge(struct kr_auth *auth, enum kr_security security, con
 	if (request->proto_min > request->proto_max)
 		return kr_auth_failed(auth, kr_fail(-EPROTO, "its AUTH_MUNGE makes no sense"));
 	if (request->proto_min > KR_PROTO_VERSION || request->proto_max < KR_PROTO_VERSION)
-		return kr_auth_failed(auth, kr_fail(-EPROTONOSUPPORT, "it speaks another version of the protocol (install the same kairan on both)"));
+		return kr_auth_failed(auth,
+			kr_fail(-EPROTONOSUPPORT,
+				"it speaks another version of the protocol (install the same kairan on both)"));
 	memcpy(client.nonce, request->nonce, KR_NONCE);
 	memcpy(client.public, request->public, KR_PUBLIC);
 	err = kr_handshake_answer(&auth->handshake, "munge", fresh, security, &client);
@@ -148,22 +162,24 @@ int kr_auth_munge_challenge(struct kr_auth *auth, enum kr_security security, con
 	auth->proto = KR_PROTO_VERSION;
 	auth->now = now;
 	make_context(auth);
-	*ret_reply = (struct kr_auth_munge_reply){.proto = auth->proto, .now = now, .security = own->security, .cipher = own->ciphers};
+	*ret_reply = (struct kr_auth_munge_reply){
+		.proto = auth->proto, .now = now, .security = own->security, .cipher = own->ciphers};
 	memcpy(ret_reply->nonce, own->nonce, KR_NONCE);
 	memcpy(ret_reply->public, own->public, KR_PUBLIC);
 	auth->state = KR_AUTH_CHALLENGED;
 	return 0;
 }
 
-int kr_auth_munge_verify(struct kr_auth *auth, uint32_t uid, const uint8_t payload[KR_MUNGE_PAYLOAD], const uint8_t random[KR_SECRET],
-	uint8_t ret_payload[KR_MUNGE_PAYLOAD], struct kr_seal_keys *ret_keys)
+int kr_auth_munge_verify(struct kr_auth *auth, uint32_t uid, const uint8_t payload[KR_MUNGE_PAYLOAD],
+	const uint8_t random[KR_SECRET], uint8_t ret_payload[KR_MUNGE_PAYLOAD], struct kr_seal_keys *ret_keys)
 {
 	int err;
 
 	if (auth->state != KR_AUTH_CHALLENGED || auth->key)
 		return kr_auth_out_of_turn(auth);
 	if (!kr_handshake_verify(&auth->handshake, no_secret, payload))
-		return kr_auth_failed(auth, kr_fail(-EKEYREJECTED, "its MUNGE credential, of user %u, is not for this connection", uid));
+		return kr_auth_failed(auth,
+			kr_fail(-EKEYREJECTED, "its MUNGE credential, of user %u, is not for this connection", uid));
 	err = kr_key_of_munge(uid, auth->now.sec, &auth->key);
 	if (err)
 		return kr_auth_failed(auth, err);

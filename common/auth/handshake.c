@@ -18,7 +18,8 @@ void kr_fresh_make(struct kr_fresh *ret_fresh)
 	randombytes_buf(ret_fresh, sizeof(*ret_fresh));
 }
 
-static void begin(struct kr_handshake *handshake, const char *kind, bool is_server, const struct kr_fresh *fresh, struct kr_offer *own)
+static void begin(struct kr_handshake *handshake, const char *kind, bool is_server, const struct kr_fresh *fresh,
+	struct kr_offer *own)
 {
 	memset(handshake, 0, sizeof(*handshake));
 	handshake->kind = kind;
@@ -28,7 +29,8 @@ static void begin(struct kr_handshake *handshake, const char *kind, bool is_serv
 	crypto_scalarmult_base(own->public, fresh->private);
 }
 
-void kr_handshake_ask(struct kr_handshake *handshake, const char *kind, const struct kr_fresh *fresh, enum kr_security least)
+void kr_handshake_ask(
+	struct kr_handshake *handshake, const char *kind, const struct kr_fresh *fresh, enum kr_security least)
 {
 	begin(handshake, kind, false, fresh, &handshake->client);
 	handshake->client.security = (uint8_t)least;
@@ -40,7 +42,8 @@ int kr_handshake_answered(struct kr_handshake *handshake, const struct kr_offer 
 	const uint8_t cipher = server->ciphers;
 
 	handshake->server = *server;
-	if (server->security > KR_SECURITY_PRIVACY || cipher == 0 || (cipher & (cipher - 1)) || !(cipher & handshake->client.ciphers))
+	if (server->security > KR_SECURITY_PRIVACY || cipher == 0 || (cipher & (cipher - 1)) ||
+		!(cipher & handshake->client.ciphers))
 		return kr_fail(-EPROTO, "the other side's answer to our handshake makes no sense");
 	if (server->security < handshake->client.security)
 		return kr_fail(-EPROTO, "the other side gives security=%s only, and %s is wanted here",
@@ -48,8 +51,8 @@ int kr_handshake_answered(struct kr_handshake *handshake, const struct kr_offer 
 	return 0;
 }
 
-int kr_handshake_answer(struct kr_handshake *handshake, const char *kind, const struct kr_fresh *fresh, enum kr_security least,
-	const struct kr_offer *client)
+int kr_handshake_answer(struct kr_handshake *handshake, const char *kind, const struct kr_fresh *fresh,
+	enum kr_security least, const struct kr_offer *client)
 {
 	const uint8_t common = client->ciphers & kr_seal_ciphers();
 
@@ -70,7 +73,8 @@ static void add_offer(crypto_generichash_state *state, const struct kr_offer *of
 	crypto_generichash_update(state, &offer->ciphers, 1);
 }
 
-static void transcript(const struct kr_handshake *handshake, const uint8_t secret[KR_SECRET], const char *role, uint8_t ret_hash[KR_PROOF])
+static void transcript(const struct kr_handshake *handshake, const uint8_t secret[KR_SECRET], const char *role,
+	uint8_t ret_hash[KR_PROOF])
 {
 	char label[LABEL] = {0};
 	crypto_generichash_state state;
@@ -85,12 +89,14 @@ static void transcript(const struct kr_handshake *handshake, const uint8_t secre
 	sodium_memzero(&state, sizeof(state));
 }
 
-void kr_handshake_prove(const struct kr_handshake *handshake, const uint8_t secret[KR_SECRET], bool server, uint8_t ret_proof[KR_PROOF])
+void kr_handshake_prove(
+	const struct kr_handshake *handshake, const uint8_t secret[KR_SECRET], bool server, uint8_t ret_proof[KR_PROOF])
 {
 	transcript(handshake, secret, server ? "server" : "client", ret_proof);
 }
 
-bool kr_handshake_verify(const struct kr_handshake *handshake, const uint8_t secret[KR_SECRET], const uint8_t proof[KR_PROOF])
+bool kr_handshake_verify(
+	const struct kr_handshake *handshake, const uint8_t secret[KR_SECRET], const uint8_t proof[KR_PROOF])
 {
 	uint8_t expected[KR_PROOF];
 	bool right;
@@ -123,7 +129,8 @@ void kr_handshake_derive(const struct kr_handshake *handshake, const char *label
 	char padded[LABEL] = {0};
 
 	snprintf(padded, sizeof(padded), "%s", label);
-	crypto_generichash(ret_key, KR_SESSION_KEY, (const uint8_t *)padded, LABEL, handshake->session_key, KR_SESSION_KEY);
+	crypto_generichash(
+		ret_key, KR_SESSION_KEY, (const uint8_t *)padded, LABEL, handshake->session_key, KR_SESSION_KEY);
 }
 
 void kr_handshake_keys(const struct kr_handshake *handshake, struct kr_seal_keys *ret_keys)

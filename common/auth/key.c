@@ -41,7 +41,8 @@ bool kr_key_time_parse(const char *text, int64_t *ret_seconds)
 		end = strptime(text, "%Y-%m-%dT%H:%M:%SZ", &parts);
 		seconds = end ? (int64_t)timegm(&parts) : 0;
 		/* Written in one way only: no blanks, signs, 61st seconds or 31sts of February. */
-		if (!end || *end || seconds <= 0 || seconds > TIME_LAST || strcmp(kr_key_time_format(seconds, again), text) != 0)
+		if (!end || *end || seconds <= 0 || seconds > TIME_LAST ||
+			strcmp(kr_key_time_format(seconds, again), text) != 0)
 			return false;
 	}
 	*ret_seconds = seconds;
@@ -94,14 +95,16 @@ static bool name_is_good(const struct kr_key_owner *owner, const char *name)
 	return length > 0 && length <= KR_KEY_NAME_MAX && owner->uid != UINT32_MAX;
 }
 
-int kr_key_new(const struct kr_key_owner *owner, const char *name, int64_t created, int64_t expires, struct kr_key **ret_key)
+int kr_key_new(
+	const struct kr_key_owner *owner, const char *name, int64_t created, int64_t expires, struct kr_key **ret_key)
 {
 	struct kr_key *key;
 	int err;
 
 	if (!name_is_good(owner, name))
 		return kr_fail(-EINVAL, "a key cannot be made for this user name (give the user's number instead)");
-	if (created <= 0 || created > TIME_LAST || expires < 0 || expires > TIME_LAST || (expires != 0 && expires <= created))
+	if (created <= 0 || created > TIME_LAST || expires < 0 || expires > TIME_LAST ||
+		(expires != 0 && expires <= created))
 		return kr_fail(-EINVAL, "a key cannot expire before it is made, nor after the year 9999");
 	err = allocate(&key);
 	if (err)
@@ -135,11 +138,14 @@ int kr_key_check(const struct kr_key *key, int64_t now)
 	kr_key_describe(key, description);
 	kr_key_time_format(now, clock);
 	if (key->expires != 0 && now >= key->expires)
-		return kr_fail(-EKEYEXPIRED, "%s expired at %s, and this machine's clock says %s (make a new one: kairan key)", description,
+		return kr_fail(-EKEYEXPIRED,
+			"%s expired at %s, and this machine's clock says %s (make a new one: kairan key)", description,
 			kr_key_time_format(key->expires, limit), clock);
 	if (key->expires != 0 && now < key->created - KR_KEY_SKEW_S)
-		return kr_fail(-EKEYEXPIRED, "%s was made at %s, but this machine's clock says %s: it cannot tell whether the key has "
-			"expired (set the clock)", description, kr_key_time_format(key->created, limit), clock);
+		return kr_fail(-EKEYEXPIRED,
+			"%s was made at %s, but this machine's clock says %s: it cannot tell whether the key has "
+			"expired (set the clock)",
+			description, kr_key_time_format(key->created, limit), clock);
 	return 0;
 }
 
@@ -168,7 +174,8 @@ const char *kr_key_describe(const struct kr_key *key, char text[KR_KEY_DESCRIPTI
 	char id[2 * 4 + 1];
 
 	if (key->munge) {
-		snprintf(text, KR_KEY_DESCRIPTION, "MUNGE credential of %s (%u)", key->owner.uid ? "user" : "root", key->owner.uid);
+		snprintf(text, KR_KEY_DESCRIPTION, "MUNGE credential of %s (%u)", key->owner.uid ? "user" : "root",
+			key->owner.uid);
 		return text;
 	}
 	sodium_bin2hex(id, sizeof(id), key->id, 4);
@@ -191,8 +198,8 @@ size_t kr_key_format(const struct kr_key *key, char text[KR_KEY_TEXT])
 	sodium_bin2hex(secret, sizeof(secret), key->secret, sizeof(key->secret));
 	if (key->owner.kind == KR_KEY_USER)
 		snprintf(owner, sizeof(owner), "user %u %s", key->owner.uid, key->name);
-	length = snprintf(text, KR_KEY_TEXT, FIRST_LINE "\nid %s\nidentity %s\ncreated %s\nexpires %s\nsecret %s\n", id, owner,
-		kr_key_time_format(key->created, created), kr_key_time_format(key->expires, expires), secret);
+	length = snprintf(text, KR_KEY_TEXT, FIRST_LINE "\nid %s\nidentity %s\ncreated %s\nexpires %s\nsecret %s\n", id,
+		owner, kr_key_time_format(key->created, created), kr_key_time_format(key->expires, expires), secret);
 	sodium_memzero(secret, sizeof(secret));
 	return (size_t)length;
 }
@@ -251,7 +258,11 @@ static const struct {
 	const char *name;
 	bool (*parse)(struct kr_key *key, const char *value);
 } fields[] = {
-	{"id", parse_id}, {"identity", parse_owner}, {"created", parse_created}, {"expires", parse_expires}, {"secret", parse_secret},
+	{"id", parse_id},
+	{"identity", parse_owner},
+	{"created", parse_created},
+	{"expires", parse_expires},
+	{"secret", parse_secret},
 };
 
 /* One line, of which no part may get into a reason: it may be the secret's. */
@@ -297,8 +308,10 @@ static int parse_lines(struct kr_key *key, char *text, const char *where)
 			return kr_fail(-EBADMSG, "%s: '%s' is missing (was the file cut off?)", where, fields[i].name);
 	fingerprint(key, id);
 	if (sodium_memcmp(id, key->id, sizeof(id)) != 0)
-		return kr_fail(-EBADMSG, "%s: the file was damaged or edited: its id is not that of its contents (make a new key: "
-			"kairan key)", where);
+		return kr_fail(-EBADMSG,
+			"%s: the file was damaged or edited: its id is not that of its contents (make a new key: "
+			"kairan key)",
+			where);
 	return 0;
 }
 

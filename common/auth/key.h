@@ -1,7 +1,8 @@
-/* Keys: what a node, a user's mount or the administrator proves to the server that it is theirs, and the server to them.
+/* Keys: what a node, a user's mount or the administrator proves to the server that it is theirs, and the server to
+ * them.
  *
- * A key is a shared secret with an identity: a *node* key may act for any uid, a *user* key for one uid only.  Both sides
- * have a copy of the same key file, a text of at most KR_KEY_TEXT bytes:
+ * A key is a shared secret with an identity: a *node* key may act for any uid, a *user* key for one uid only.  Both
+ * sides have a copy of the same key file, a text of at most KR_KEY_TEXT bytes:
  *
  *   kairan-key 1                          the format, in the first line
  *   id 5d0c...                            16 bytes in hexadecimal: the fingerprint, see below
@@ -10,10 +11,10 @@
  *   expires never                         or a time
  *   secret 83a1...                        32 random bytes in hexadecimal
  *
- * Empty lines and lines that begin with '#' may stand anywhere but before the first; every other line must be there once,
- * in any order.  The id is BLAKE2b-128, keyed with the secret, of "kairan-key-id-1" padded with zeros to 16 bytes, u8
- * kind (1 node, 2 user), u32 uid (0 of a node key), u64 created, u64 expires (seconds; 0: never), big-endian, and the
- * bytes of the name: a damaged or edited file is noticed, and both sides mean the same by one id.
+ * Empty lines and lines that begin with '#' may stand anywhere but before the first; every other line must be there
+ * once, in any order.  The id is BLAKE2b-128, keyed with the secret, of "kairan-key-id-1" padded with zeros to 16
+ * bytes, u8 kind (1 node, 2 user), u32 uid (0 of a node key), u64 created, u64 expires (seconds; 0: never), big-endian,
+ * and the bytes of the name: a damaged or edited file is noticed, and both sides mean the same by one id.
  *
  * Secrets live in memory that is locked, kept out of core dumps and wiped; no message or log shows any part of one.  A
  * key is used by one thread.
@@ -47,9 +48,10 @@ struct kr_key {
 	uint8_t secret[KR_KEY_SECRET];
 };
 
-/* Makes a key with a fresh secret. NAME: of the user, printable without blanks; "" for a node. -EINVAL: a name or a time
- * that a key cannot have. */
-int kr_key_new(const struct kr_key_owner *owner, const char *name, int64_t created, int64_t expires, struct kr_key **ret_key);
+/* Makes a key with a fresh secret. NAME: of the user, printable without blanks; "" for a node. -EINVAL: a name or a
+ * time that a key cannot have. */
+int kr_key_new(
+	const struct kr_key_owner *owner, const char *name, int64_t created, int64_t expires, struct kr_key **ret_key);
 /* A made-up key for who is UID by MUNGE. */
 int kr_key_of_munge(uint32_t uid, int64_t now, struct kr_key **ret_key);
 struct kr_key *kr_key_get(struct kr_key *key);
@@ -67,8 +69,8 @@ int kr_key_load(const char *path, struct kr_key **ret_key);
 /* Makes a key file, 0600, durably. -EEXIST rather than replace anything. Blocks. */
 int kr_key_save(const struct kr_key *key, const char *path);
 
-/* Whether the key is good at NOW (seconds since the epoch): 0, or -EKEYEXPIRED: it has expired; or it expires some day, but
- * was made after NOW, so that this clock cannot be trusted to tell. */
+/* Whether the key is good at NOW (seconds since the epoch): 0, or -EKEYEXPIRED: it has expired; or it expires some day,
+ * but was made after NOW, so that this clock cannot be trusted to tell. */
 int kr_key_check(const struct kr_key *key, int64_t now);
 bool kr_key_owner_equal(const struct kr_key_owner *a, const struct kr_key_owner *b);
 

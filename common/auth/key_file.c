@@ -1,4 +1,5 @@
-/* Key files on disk: read only where nobody else can have read or written them, made so that nobody else can.  Blocks. */
+/* Key files on disk: read only where nobody else can have read or written them, made so that nobody else can.  Blocks.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -20,11 +21,15 @@ static int check_file(int fd, const char *path, size_t *ret_size)
 	if (!S_ISREG(st.st_mode))
 		return kr_fail(-EPERM, "key file %s: not a regular file", path);
 	if (st.st_uid != geteuid())
-		return kr_fail(-EPERM, "key file %s belongs to user %u, and this program runs as user %u: it is not used (chown it, or use a "
-			"copy of your own)", path, st.st_uid, geteuid());
+		return kr_fail(-EPERM,
+			"key file %s belongs to user %u, and this program runs as user %u: it is not used (chown it, or use a "
+			"copy of your own)",
+			path, st.st_uid, geteuid());
 	if (st.st_mode & 077)
-		return kr_fail(-EPERM, "key file %s can be read or written by others (mode %04o): it is not used (chmod 600 it; if others may "
-			"have read it, make a new key)", path, st.st_mode & 07777);
+		return kr_fail(-EPERM,
+			"key file %s can be read or written by others (mode %04o): it is not used (chmod 600 it; if others may "
+			"have read it, make a new key)",
+			path, st.st_mode & 07777);
 	if (st.st_size >= KR_KEY_TEXT)
 		return kr_fail(-EBADMSG, "%s: not a key file (it is too large)", path);
 	*ret_size = (size_t)st.st_size;
@@ -69,10 +74,15 @@ int kr_key_save(const struct kr_key *key, const char *path)
 	size_t length;
 
 	if (fd < 0)
-		return errno == EEXIST ? kr_fail(-EEXIST, "%s exists, and is not overwritten (choose another name, or remove it if no "
-			"machine uses it)", path) : kr_fail_errno(-errno, "key file %s", path);
+		return errno == EEXIST ?
+			kr_fail(-EEXIST,
+				"%s exists, and is not overwritten (choose another name, or remove it if no "
+				"machine uses it)",
+				path) :
+			kr_fail_errno(-errno, "key file %s", path);
 	length = kr_key_format(key, text);
-	err = fchmod(fd, 0600) ? -errno : kr_pwrite_full(fd, text, length, 0); /* whatever the umask, and a default ACL */
+	err = fchmod(fd, 0600) ? -errno :
+				 kr_pwrite_full(fd, text, length, 0); /* whatever the umask, and a default ACL */
 	sodium_memzero(text, sizeof(text));
 	if (!err && fsync(fd))
 		err = -errno;

@@ -37,18 +37,23 @@ static int explain(munge_ctx_t context, munge_err_t err)
 		said = munge_strerror(err);
 	switch (err) {
 	case EMUNGE_SOCKET:
-		return kr_fail(-EHOSTDOWN, "munged on this machine does not answer: %s (is it running, and is this its socket?)", said);
+		return kr_fail(-EHOSTDOWN,
+			"munged on this machine does not answer: %s (is it running, and is this its socket?)", said);
 	case EMUNGE_CRED_EXPIRED:
-		return kr_fail(-EKEYEXPIRED, "its MUNGE credential has expired: %s (do the clocks of both machines agree?)", said);
+		return kr_fail(-EKEYEXPIRED,
+			"its MUNGE credential has expired: %s (do the clocks of both machines agree?)", said);
 	case EMUNGE_CRED_REWOUND:
 		return kr_fail(-EKEYEXPIRED, "its MUNGE credential is of the future: %s (set the clocks)", said);
 	case EMUNGE_CRED_REPLAYED:
 		return kr_fail(-EKEYREJECTED, "its MUNGE credential has been used before: %s", said);
 	case EMUNGE_CRED_UNAUTHORIZED:
-		return kr_fail(-EKEYREJECTED, "its MUNGE credential is not for the user that this daemon runs as: %s (munge_uid says whom it is for)",
+		return kr_fail(-EKEYREJECTED,
+			"its MUNGE credential is not for the user that this daemon runs as: %s (munge_uid says whom it is for)",
 			said);
 	case EMUNGE_CRED_INVALID:
-		return kr_fail(-EKEYREJECTED, "its MUNGE credential does not fit our MUNGE key: %s (do both machines have the same munge.key?)", said);
+		return kr_fail(-EKEYREJECTED,
+			"its MUNGE credential does not fit our MUNGE key: %s (do both machines have the same munge.key?)",
+			said);
 	case EMUNGE_BAD_CRED:
 	case EMUNGE_BAD_VERSION:
 	case EMUNGE_BAD_CIPHER:
@@ -86,7 +91,8 @@ int kr_munge_encode(const char *socket, uint32_t uid, const uint8_t payload[KR_M
 	return result;
 }
 
-int kr_munge_decode(const char *socket, const char *credential, uint32_t *ret_uid, uint8_t ret_payload[KR_MUNGE_PAYLOAD])
+int kr_munge_decode(
+	const char *socket, const char *credential, uint32_t *ret_uid, uint8_t ret_payload[KR_MUNGE_PAYLOAD])
 {
 	munge_ctx_t context = new_context(socket);
 	munge_err_t err = EMUNGE_NO_MEMORY;
@@ -127,7 +133,8 @@ int kr_munge_encode(const char *socket, uint32_t uid, const uint8_t payload[KR_M
 	return kr_fail(-EOPNOTSUPP, "this kairan is built without MUNGE");
 }
 
-int kr_munge_decode(const char *socket, const char *credential, uint32_t *ret_uid, uint8_t ret_payload[KR_MUNGE_PAYLOAD])
+int kr_munge_decode(
+	const char *socket, const char *credential, uint32_t *ret_uid, uint8_t ret_payload[KR_MUNGE_PAYLOAD])
 {
 	(void)socket, (void)credential, (void)ret_uid, (void)ret_payload;
 	return kr_fail(-EOPNOTSUPP, "this kairan is built without MUNGE");

@@ -8,7 +8,8 @@
 #include "common/base/fail.h"
 #include "common/auth/key_priv.h"
 
-static void hash(const uint8_t key[KR_RING_KEY], const char *text, uint64_t session, uint32_t node, uint8_t ret_hash[KR_SECRET])
+static void hash(
+	const uint8_t key[KR_RING_KEY], const char *text, uint64_t session, uint32_t node, uint8_t ret_hash[KR_SECRET])
 {
 	char label[32] = {0};
 	crypto_generichash_state state;
@@ -22,7 +23,8 @@ static void hash(const uint8_t key[KR_RING_KEY], const char *text, uint64_t sess
 	sodium_memzero(&state, sizeof(state));
 }
 
-void kr_pair_secret(const uint8_t ring_key[KR_RING_KEY], uint64_t caller_session, uint32_t caller_node, uint8_t ret_secret[KR_SECRET])
+void kr_pair_secret(const uint8_t ring_key[KR_RING_KEY], uint64_t caller_session, uint32_t caller_node,
+	uint8_t ret_secret[KR_SECRET])
 {
 	hash(ring_key, "kairan-2 pair secret", caller_session, caller_node, ret_secret);
 }
@@ -49,9 +51,9 @@ static void make_context(struct kr_handshake *handshake, const struct kr_hop_hel
 	crypto_generichash_final(&state, handshake->context, KR_CONTEXT);
 }
 
-
-void kr_pair_call(struct kr_pair *pair, const struct kr_hop_address *to, const uint8_t ring_key[KR_RING_KEY], uint32_t node,
-	uint64_t session, enum kr_security least, const struct kr_fresh *fresh, struct kr_hop_hello_request *ret_hello)
+void kr_pair_call(struct kr_pair *pair, const struct kr_hop_address *to, const uint8_t ring_key[KR_RING_KEY],
+	uint32_t node, uint64_t session, enum kr_security least, const struct kr_fresh *fresh,
+	struct kr_hop_hello_request *ret_hello)
 {
 	const struct kr_offer *own = &pair->handshake.client;
 
@@ -59,8 +61,12 @@ void kr_pair_call(struct kr_pair *pair, const struct kr_hop_address *to, const u
 	memcpy(pair->secret, to->ticket, KR_SECRET);
 	kr_pair_mask(ring_key, to->session, to->node, pair->secret);
 	kr_handshake_ask(&pair->handshake, "ring", fresh, least);
-	*ret_hello = (struct kr_hop_hello_request){.proto = KR_PROTO_VERSION, .node = node, .caller = session, .session = to->session,
-		.security = own->security, .ciphers = own->ciphers};
+	*ret_hello = (struct kr_hop_hello_request){.proto = KR_PROTO_VERSION,
+		.node = node,
+		.caller = session,
+		.session = to->session,
+		.security = own->security,
+		.ciphers = own->ciphers};
 	memcpy(ret_hello->nonce, own->nonce, KR_NONCE);
 	memcpy(ret_hello->public, own->public, KR_PUBLIC);
 	make_context(&pair->handshake, ret_hello);
@@ -80,7 +86,8 @@ int kr_pair_prove(struct kr_pair *pair, const struct kr_hop_hello_reply *reply, 
 	else
 		err = kr_handshake_answered(&pair->handshake, &server);
 	if (!err && !kr_handshake_verify(&pair->handshake, pair->secret, reply->proof))
-		err = kr_fail(-EKEYREJECTED, "who answers there does not know the secret that the server gave us for it");
+		err = kr_fail(
+			-EKEYREJECTED, "who answers there does not know the secret that the server gave us for it");
 	if (!err) {
 		kr_handshake_prove(&pair->handshake, pair->secret, false, ret_prove->proof);
 		err = kr_handshake_finish(&pair->handshake, pair->secret);
@@ -91,8 +98,9 @@ int kr_pair_prove(struct kr_pair *pair, const struct kr_hop_hello_reply *reply, 
 	return err;
 }
 
-int kr_pair_challenge(struct kr_pair *pair, const struct kr_hop_hello_request *hello, const uint8_t ring_key[KR_RING_KEY],
-	enum kr_security least, const struct kr_fresh *fresh, struct kr_hop_hello_reply *ret_reply)
+int kr_pair_challenge(struct kr_pair *pair, const struct kr_hop_hello_request *hello,
+	const uint8_t ring_key[KR_RING_KEY], enum kr_security least, const struct kr_fresh *fresh,
+	struct kr_hop_hello_reply *ret_reply)
 {
 	struct kr_offer client = {.security = hello->security, .ciphers = hello->ciphers};
 	const struct kr_offer *own = &pair->handshake.server;
@@ -109,7 +117,8 @@ int kr_pair_challenge(struct kr_pair *pair, const struct kr_hop_hello_request *h
 		return err;
 	kr_pair_secret(ring_key, hello->caller, hello->node, pair->secret);
 	make_context(&pair->handshake, hello);
-	*ret_reply = (struct kr_hop_hello_reply){.proto = KR_PROTO_VERSION, .security = own->security, .cipher = own->ciphers};
+	*ret_reply = (struct kr_hop_hello_reply){
+		.proto = KR_PROTO_VERSION, .security = own->security, .cipher = own->ciphers};
 	memcpy(ret_reply->nonce, own->nonce, KR_NONCE);
 	memcpy(ret_reply->public, own->public, KR_PUBLIC);
 	kr_handshake_prove(&pair->handshake, pair->secret, true, ret_reply->proof);

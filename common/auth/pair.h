@@ -1,14 +1,14 @@
-/* Who may open ring connections: secrets of pairs of sessions, and the handshake (handshake.h, kind "ring") that proves them.
+/* Who may open ring connections: secrets of pairs of sessions, and the handshake (handshake.h, kind "ring") that proves
+ * them.
  *
- * Each session has a ring key, known to its node and the server alone; the server has one of its own.  The secret of a pair
- * is made of the ring key of who is called and of who calls, so that it is good for nobody else on either side, and for
- * those two sessions only; who is called makes it from what it has, and who calls gets it from the server, in the HOP,
- * masked with a hash of its own ring key, whatever the security of the connection:
+ * Each session has a ring key, known to its node and the server alone; the server has one of its own.  The secret of a
+ * pair is made of the ring key of who is called and of who calls, so that it is good for nobody else on either side,
+ * and for those two sessions only; who is called makes it from what it has, and who calls gets it from the server, in
+ * the HOP, masked with a hash of its own ring key, whatever the security of the connection:
  *
- *   pair secret = BLAKE2b-256, keyed with the ring key of the called, of "kairan-2 pair secret" padded with zeros to 32 bytes,
- *                 u64 session and u32 node of the caller
- *   mask        = the same, keyed with the ring key of the caller, of "kairan-2 pair mask", session and node of the called
- *                 (the server's node is 0, and its session that of the caller)
+ *   pair secret = BLAKE2b-256, keyed with the ring key of the called, of "kairan-2 pair secret" padded with zeros to 32
+ * bytes, u64 session and u32 node of the caller mask        = the same, keyed with the ring key of the caller, of
+ * "kairan-2 pair mask", session and node of the called (the server's node is 0, and its session that of the caller)
  *   ticket      = pair secret XOR mask
  *
  *   caller                                                                called
@@ -28,7 +28,8 @@
 enum { KR_RING_KEY = 32 };
 
 /* The secret of who is called with RING_KEY, for the caller's session and node. */
-void kr_pair_secret(const uint8_t ring_key[KR_RING_KEY], uint64_t caller_session, uint32_t caller_node, uint8_t ret_secret[KR_SECRET]);
+void kr_pair_secret(const uint8_t ring_key[KR_RING_KEY], uint64_t caller_session, uint32_t caller_node,
+	uint8_t ret_secret[KR_SECRET]);
 /* Masks a secret, or unmasks a ticket, in place. RING_KEY: of the caller; session and node of the called. */
 void kr_pair_mask(const uint8_t ring_key[KR_RING_KEY], uint64_t session, uint32_t node, uint8_t secret[KR_SECRET]);
 
@@ -40,14 +41,17 @@ struct kr_pair {
 };
 
 /* Caller: the HOP leads there, RING_KEY, NODE and SESSION are our own. */
-void kr_pair_call(struct kr_pair *pair, const struct kr_hop_address *to, const uint8_t ring_key[KR_RING_KEY], uint32_t node,
-	uint64_t session, enum kr_security least, const struct kr_fresh *fresh, struct kr_hop_hello_request *ret_hello);
+void kr_pair_call(struct kr_pair *pair, const struct kr_hop_address *to, const uint8_t ring_key[KR_RING_KEY],
+	uint32_t node, uint64_t session, enum kr_security least, const struct kr_fresh *fresh,
+	struct kr_hop_hello_request *ret_hello);
 /* Caller: the answer. -EKEYREJECTED: it does not know the secret; -EPROTO: nonsense. */
 int kr_pair_prove(struct kr_pair *pair, const struct kr_hop_hello_reply *reply, struct kr_hop_prove_request *ret_prove,
 	struct kr_seal_keys *ret_keys);
-/* Called: HOP_HELLO has come; whether its sessions are as they should be is the caller's to check. -EPROTONOSUPPORT, -EPROTO. */
-int kr_pair_challenge(struct kr_pair *pair, const struct kr_hop_hello_request *hello, const uint8_t ring_key[KR_RING_KEY],
-	enum kr_security least, const struct kr_fresh *fresh, struct kr_hop_hello_reply *ret_reply);
+/* Called: HOP_HELLO has come; whether its sessions are as they should be is the caller's to check. -EPROTONOSUPPORT,
+ * -EPROTO. */
+int kr_pair_challenge(struct kr_pair *pair, const struct kr_hop_hello_request *hello,
+	const uint8_t ring_key[KR_RING_KEY], enum kr_security least, const struct kr_fresh *fresh,
+	struct kr_hop_hello_reply *ret_reply);
 /* Called: 0: the caller has the secret. -EKEYREJECTED, -EPROTO: out of turn. */
 int kr_pair_verify(struct kr_pair *pair, const struct kr_hop_prove_request *prove, struct kr_seal_keys *ret_keys);
 /* Wipes. */

@@ -57,8 +57,8 @@ static void on_challenged(void *context, int err, const void *reply, struct kr_b
 	sodium_memzero(&keys, sizeof(keys));
 }
 
-void kr_pair_open(struct kr_conn *conn, const struct kr_hop_address *to, const struct kr_pair_caller *caller, kr_pair_fn done,
-	void *context)
+void kr_pair_open(struct kr_conn *conn, const struct kr_hop_address *to, const struct kr_pair_caller *caller,
+	kr_pair_fn done, void *context)
 {
 	struct opening *opening = kr_xcalloc(1, sizeof(*opening));
 	struct kr_hop_hello_request hello;
@@ -68,7 +68,8 @@ void kr_pair_open(struct kr_conn *conn, const struct kr_hop_address *to, const s
 	opening->done = done;
 	opening->context = context;
 	kr_fresh_make(&fresh);
-	kr_pair_call(&opening->pair, to, caller->ring_key, caller->node, caller->session, caller->least, &fresh, &hello);
+	kr_pair_call(
+		&opening->pair, to, caller->ring_key, caller->node, caller->session, caller->least, &fresh, &hello);
 	sodium_memzero(&fresh, sizeof(fresh));
 	kr_conn_hold(conn);
 	if (!kr_conn_request(conn, KR_MSG_HOP_HELLO, &hello, NULL, 0, on_challenged, opening))

@@ -13,12 +13,13 @@ struct kr_pair_caller {
 	enum kr_security least;
 };
 
-/* How it ended: 0, or -errno of a refusal, or -EKEYREJECTED, -EPROTO: it is not who the server says; then the connection is
- * closed. -ECONNRESET: lost before. */
+/* How it ended: 0, or -errno of a refusal, or -EKEYREJECTED, -EPROTO: it is not who the server says; then the
+ * connection is closed. -ECONNRESET: lost before. */
 typedef void (*kr_pair_fn)(void *context, int err);
 
-/* Opens CONN, just made, towards TO; frames that are sent meanwhile wait, and go sealed. DONE (may be NULL) runs once. */
-void kr_pair_open(struct kr_conn *conn, const struct kr_hop_address *to, const struct kr_pair_caller *caller, kr_pair_fn done,
-	void *context);
+/* Opens CONN, just made, towards TO; frames that are sent meanwhile wait, and go sealed. DONE (may be NULL) runs once.
+ */
+void kr_pair_open(struct kr_conn *conn, const struct kr_hop_address *to, const struct kr_pair_caller *caller,
+	kr_pair_fn done, void *context);
 
 #endif

@@ -10,9 +10,13 @@
 #include "common/base/fail.h"
 
 enum { NONCE = 12 };
-_Static_assert(NONCE == crypto_aead_aes256gcm_NPUBBYTES && NONCE == crypto_aead_chacha20poly1305_ietf_NPUBBYTES, "nonces");
-_Static_assert(KR_SEAL_TAG == crypto_aead_aes256gcm_ABYTES && KR_SEAL_TAG == crypto_aead_chacha20poly1305_ietf_ABYTES, "tags");
-_Static_assert(KR_SEAL_KEY == crypto_aead_aes256gcm_KEYBYTES && KR_SEAL_KEY == crypto_aead_chacha20poly1305_ietf_KEYBYTES, "keys");
+_Static_assert(
+	NONCE == crypto_aead_aes256gcm_NPUBBYTES && NONCE == crypto_aead_chacha20poly1305_ietf_NPUBBYTES, "nonces");
+_Static_assert(
+	KR_SEAL_TAG == crypto_aead_aes256gcm_ABYTES && KR_SEAL_TAG == crypto_aead_chacha20poly1305_ietf_ABYTES, "tags");
+_Static_assert(
+	KR_SEAL_KEY == crypto_aead_aes256gcm_KEYBYTES && KR_SEAL_KEY == crypto_aead_chacha20poly1305_ietf_KEYBYTES,
+	"keys");
 
 /* Its size is a multiple of its alignment, so that sodium_malloc, which aligns the end, aligns the beginning too. */
 struct kr_seal {
@@ -35,10 +39,12 @@ uint8_t kr_seal_ciphers(void)
 {
 	if (sodium_init() < 0)
 		return 0;
-	return (uint8_t)(KR_CIPHER_CHACHA20_POLY1305 + (crypto_aead_aes256gcm_is_available() ? KR_CIPHER_AES256_GCM : 0));
+	return (uint8_t)(KR_CIPHER_CHACHA20_POLY1305 +
+		(crypto_aead_aes256gcm_is_available() ? KR_CIPHER_AES256_GCM : 0));
 }
 
-int kr_seal_new(enum kr_security security, enum kr_cipher cipher, const uint8_t key[KR_SEAL_KEY], struct kr_seal **ret_seal)
+int kr_seal_new(
+	enum kr_security security, enum kr_cipher cipher, const uint8_t key[KR_SEAL_KEY], struct kr_seal **ret_seal)
 {
 	struct kr_seal *seal;
 
@@ -102,15 +108,16 @@ int kr_seal_close(struct kr_seal *seal, enum kr_seal_part part, const uint8_t *p
 	if (hidden_length == 0)
 		sealed = nothing;
 	if (seal->cipher == KR_CIPHER_AES256_GCM)
-		crypto_aead_aes256gcm_encrypt_detached_afternm(sealed, ret_tag, NULL, plain, hidden_length, open, open_length, NULL,
-			nonce, &seal->aes);
+		crypto_aead_aes256gcm_encrypt_detached_afternm(
+			sealed, ret_tag, NULL, plain, hidden_length, open, open_length, NULL, nonce, &seal->aes);
 	else
-		crypto_aead_chacha20poly1305_ietf_encrypt_detached(sealed, ret_tag, NULL, plain, hidden_length, open, open_length, NULL,
-			nonce, seal->key);
+		crypto_aead_chacha20poly1305_ietf_encrypt_detached(
+			sealed, ret_tag, NULL, plain, hidden_length, open, open_length, NULL, nonce, seal->key);
 	return 0;
 }
 
-int kr_seal_open(struct kr_seal *seal, enum kr_seal_part part, uint8_t *bytes, size_t length, const uint8_t tag[KR_SEAL_TAG])
+int kr_seal_open(
+	struct kr_seal *seal, enum kr_seal_part part, uint8_t *bytes, size_t length, const uint8_t tag[KR_SEAL_TAG])
 {
 	const uint8_t *open = seal->hides ? NULL : bytes;
 	const size_t open_length = seal->hides ? 0 : length, hidden_length = length - open_length;
@@ -120,13 +127,14 @@ int kr_seal_open(struct kr_seal *seal, enum kr_seal_part part, uint8_t *bytes, s
 	if (err)
 		return err;
 	if (seal->cipher == KR_CIPHER_AES256_GCM)
-		err = crypto_aead_aes256gcm_decrypt_detached_afternm(bytes, NULL, bytes, hidden_length, tag, open, open_length, nonce,
-			&seal->aes);
+		err = crypto_aead_aes256gcm_decrypt_detached_afternm(
+			bytes, NULL, bytes, hidden_length, tag, open, open_length, nonce, &seal->aes);
 	else
-		err = crypto_aead_chacha20poly1305_ietf_decrypt_detached(bytes, NULL, bytes, hidden_length, tag, open, open_length, nonce,
-			seal->key);
+		err = crypto_aead_chacha20poly1305_ietf_decrypt_detached(
+			bytes, NULL, bytes, hidden_length, tag, open, open_length, nonce, seal->key);
 	if (err == 0)
 		return 0;
 	seal->spoilt = true;
-	return kr_fail(-EBADMSG, "a frame does not carry the seal of this connection: it was changed, repeated or put in on its way");
+	return kr_fail(-EBADMSG,
+		"a frame does not carry the seal of this connection: it was changed, repeated or put in on its way");
 }

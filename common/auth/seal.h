@@ -1,14 +1,15 @@
-/* Sealing the frames of one direction of a connection, after its handshake: so that nobody on the way can change, repeat,
- * reorder or drop a frame, or put one of another connection in, without the receiver's noticing; and, with
+/* Sealing the frames of one direction of a connection, after its handshake: so that nobody on the way can change,
+ * repeat, reorder or drop a frame, or put one of another connection in, without the receiver's noticing; and, with
  * KR_SECURITY_PRIVACY, so that nobody on the way can read any.
  *
- * A frame is sealed in up to three parts, its header, its fields and its data, each with a tag of its own.  Each direction of
- * each connection has its own key, and each part the next number of a counter that both ends keep: it is the nonce,
+ * A frame is sealed in up to three parts, its header, its fields and its data, each with a tag of its own.  Each
+ * direction of each connection has its own key, and each part the next number of a counter that both ends keep: it is
+ * the nonce,
  *
  *   u8 which part (1 header, 2 fields, 3 data), 3 zeros, u64 number of the part from 0, big-endian.
  *
- * The cipher is AES-256-GCM where both ends have it in hardware, else ChaCha20-Poly1305 (RFC 8439), both of libsodium.  With
- * KR_SECURITY_INTEGRITY the part is associated data and stays readable.  How sealed frames look: msgs.def.
+ * The cipher is AES-256-GCM where both ends have it in hardware, else ChaCha20-Poly1305 (RFC 8439), both of libsodium.
+ * With KR_SECURITY_INTEGRITY the part is associated data and stays readable.  How sealed frames look: msgs.def.
  *
  * Pure.  One struct kr_seal belongs to one thread; it lives in memory that is locked and kept out of core dumps.
  */
@@ -20,7 +21,7 @@
 
 /* What is done for the frames of a connection, in ascending order. */
 enum kr_security {
-	KR_SECURITY_AUTH,      /* nothing after the handshake */
+	KR_SECURITY_AUTH, /* nothing after the handshake */
 	KR_SECURITY_INTEGRITY,
 	KR_SECURITY_PRIVACY,
 };
@@ -47,7 +48,8 @@ struct kr_seal_keys {
 struct kr_seal;
 
 /* For SECURITY above AUTH. -ENOMEM; -EINVAL: a cipher that this machine cannot do. */
-int kr_seal_new(enum kr_security security, enum kr_cipher cipher, const uint8_t key[KR_SEAL_KEY], struct kr_seal **ret_seal);
+int kr_seal_new(
+	enum kr_security security, enum kr_cipher cipher, const uint8_t key[KR_SEAL_KEY], struct kr_seal **ret_seal);
 /* Wipes. NULL is fine. */
 void kr_seal_free(struct kr_seal *seal);
 /* Whether parts become unreadable. */
@@ -55,12 +57,13 @@ int kr_seal_hides(const struct kr_seal *seal);
 /* Starts to count at NUMBER (tests). */
 void kr_seal_count_from(struct kr_seal *seal, uint64_t number);
 
-/* Seals the next part, of LENGTH bytes at PLAIN: with privacy LENGTH bytes at SEALED are written (may be PLAIN), else PLAIN is
- * what is sent and SEALED may be NULL. -EOVERFLOW: the key is used up. */
+/* Seals the next part, of LENGTH bytes at PLAIN: with privacy LENGTH bytes at SEALED are written (may be PLAIN), else
+ * PLAIN is what is sent and SEALED may be NULL. -EOVERFLOW: the key is used up. */
 int kr_seal_close(struct kr_seal *seal, enum kr_seal_part part, const uint8_t *plain, size_t length, uint8_t *sealed,
 	uint8_t ret_tag[KR_SEAL_TAG]);
 /* Opens the next part in its place. -EBADMSG: it is not what was sealed, or not the next; SEAL is then useless.
  * -EOVERFLOW. */
-int kr_seal_open(struct kr_seal *seal, enum kr_seal_part part, uint8_t *bytes, size_t length, const uint8_t tag[KR_SEAL_TAG]);
+int kr_seal_open(
+	struct kr_seal *seal, enum kr_seal_part part, uint8_t *bytes, size_t length, const uint8_t tag[KR_SEAL_TAG]);
 
 #endif

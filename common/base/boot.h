@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* The kernel's boot id.  0, or -errno with a reason.  With fault points compiled in, the environment's KR_BOOT_ID (32 hex
- * digits) stands for it: another one is another boot, for tests.  Any thread. */
+/* The kernel's boot id.  0, or -errno with a reason.  With fault points compiled in, the environment's KR_BOOT_ID (32
+ * hex digits) stands for it: another one is another boot, for tests.  Any thread. */
 int kr_boot_id(uint8_t ret_id[16]);
 
 #endif

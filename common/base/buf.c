@@ -38,7 +38,7 @@ static struct {
 	pthread_mutex_t lock;
 	struct block *free;
 	size_t free_count;
-} pool = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static _Atomic size_t bytes_in_use;
 
 static struct block *take_free_block(void)
@@ -81,7 +81,7 @@ struct kr_buf *kr_buf_new(size_t capacity)
 		}
 		block = memory;
 	}
-	block->buf = (struct kr_buf){ .data = (uint8_t *)block + ALIGNMENT, .capacity = capacity, .references = 1 };
+	block->buf = (struct kr_buf){.data = (uint8_t *)block + ALIGNMENT, .capacity = capacity, .references = 1};
 	atomic_fetch_add_explicit(&bytes_in_use, capacity, memory_order_relaxed);
 	return &block->buf;
 }

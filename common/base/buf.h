@@ -10,7 +10,7 @@
 
 struct kr_buf {
 	uint8_t *data;
-	size_t length;   /* bytes valid */
+	size_t length; /* bytes valid */
 	size_t capacity;
 	uint32_t references; /* atomic */
 };

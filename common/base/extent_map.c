@@ -145,8 +145,8 @@ static struct kr_extent cut_front(struct kr_extent extent, uint64_t bytes)
 }
 
 /* Ends the last extent of TREE at OFFSET; what lies behind is *RET_TAIL (length 0: nothing). */
-static void cut_last(struct kr_extent_map *map, struct kr_extent_node *tree, uint64_t offset,
-	struct kr_extent *ret_tail)
+static void cut_last(
+	struct kr_extent_map *map, struct kr_extent_node *tree, uint64_t offset, struct kr_extent *ret_tail)
 {
 	struct kr_extent_node *last = last_of(tree);
 
@@ -195,8 +195,8 @@ static void carve(struct kr_extent_map *map, uint64_t from, uint64_t to, struct 
 	drop_tree(map, middle, removed, context);
 }
 
-int kr_extent_map_insert(struct kr_extent_map *map, const struct kr_extent *extent, kr_extent_fn displaced,
-	void *context)
+int kr_extent_map_insert(
+	struct kr_extent_map *map, const struct kr_extent *extent, kr_extent_fn displaced, void *context)
 {
 	struct kr_extent_node *node, *spare, *left, *right;
 
@@ -215,8 +215,8 @@ int kr_extent_map_insert(struct kr_extent_map *map, const struct kr_extent *exte
 	return 0;
 }
 
-int kr_extent_map_insert_under(struct kr_extent_map *map, const struct kr_extent *extent, kr_extent_fn covered,
-	void *context)
+int kr_extent_map_insert_under(
+	struct kr_extent_map *map, const struct kr_extent *extent, kr_extent_fn covered, void *context)
 {
 	struct kr_extent rest = *extent, piece, other;
 	int err = 0;
@@ -238,8 +238,8 @@ int kr_extent_map_insert_under(struct kr_extent_map *map, const struct kr_extent
 	return err;
 }
 
-int kr_extent_map_remove(struct kr_extent_map *map, uint64_t offset, uint64_t length, kr_extent_fn removed,
-	void *context)
+int kr_extent_map_remove(
+	struct kr_extent_map *map, uint64_t offset, uint64_t length, kr_extent_fn removed, void *context)
 {
 	struct kr_extent_node *spare, *left, *right;
 	uint64_t end = length > UINT64_MAX - offset ? UINT64_MAX : offset + length;

@@ -39,15 +39,15 @@ static inline bool kr_extent_map_empty(const struct kr_extent_map *map)
 }
 
 /* EXTENT is the newest for its bytes; DISPLACED (may be NULL) gets each piece it covers.  0 or -ENOMEM. */
-int kr_extent_map_insert(struct kr_extent_map *map, const struct kr_extent *extent, kr_extent_fn displaced,
-	void *context);
+int kr_extent_map_insert(
+	struct kr_extent_map *map, const struct kr_extent *extent, kr_extent_fn displaced, void *context);
 /* EXTENT is the oldest for its bytes: only what no other covers goes in; COVERED (may be NULL) gets each piece that
  * does not.  0 or -ENOMEM, with some of the pieces in. */
-int kr_extent_map_insert_under(struct kr_extent_map *map, const struct kr_extent *extent, kr_extent_fn covered,
-	void *context);
+int kr_extent_map_insert_under(
+	struct kr_extent_map *map, const struct kr_extent *extent, kr_extent_fn covered, void *context);
 /* Takes [offset, offset + length) out.  0 or -ENOMEM. */
-int kr_extent_map_remove(struct kr_extent_map *map, uint64_t offset, uint64_t length, kr_extent_fn removed,
-	void *context);
+int kr_extent_map_remove(
+	struct kr_extent_map *map, uint64_t offset, uint64_t length, kr_extent_fn removed, void *context);
 /* Takes all from OFFSET on out: a truncate. */
 void kr_extent_map_truncate(struct kr_extent_map *map, uint64_t offset, kr_extent_fn removed, void *context);
 /* Takes out every extent whose seq is at most SEQ. */

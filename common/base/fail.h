@@ -8,8 +8,8 @@
 
 #include <assert.h>
 
-/* Records a reason for ERR (negative errno) and yields ERR, so that `return kr_fail(-EIO, ...)` reads as one step.  A macro, so that
- * the compiler knows the value to be negative and follows which out-parameters were written. */
+/* Records a reason for ERR (negative errno) and yields ERR, so that `return kr_fail(-EIO, ...)` reads as one step.  A
+ * macro, so that the compiler knows the value to be negative and follows which out-parameters were written. */
 #define kr_fail(err, ...) \
 	({ \
 		const int kr_failed_ = (err); \

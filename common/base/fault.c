@@ -51,7 +51,8 @@ static void read_environment(void)
 
 		if (!*item)
 			continue;
-		if (fault_count == FAULTS_MAX || sscanf(item, "%63[^:]:%31[^:]:%u", fault->point, fault->action, &fault->count) < 2)
+		if (fault_count == FAULTS_MAX ||
+			sscanf(item, "%63[^:]:%31[^:]:%u", fault->point, fault->action, &fault->count) < 2)
 			refuse(item);
 		fault_count++;
 	}
@@ -60,7 +61,7 @@ static void read_environment(void)
 static void delay(const char *milliseconds)
 {
 	unsigned long ms = strtoul(milliseconds, NULL, 10);
-	struct timespec left = { .tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000 };
+	struct timespec left = {.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000};
 
 	while (nanosleep(&left, &left) < 0 && errno == EINTR)
 		;
@@ -93,7 +94,7 @@ static void hold(void)
 
 static int pass_file(const char *point)
 {
-	struct fault fault = { .count = 0 };
+	struct fault fault = {.count = 0};
 	FILE *file = fopen(fault_file, "re");
 	int fields = file ? fscanf(file, "%63[^:]:%31[^:\n]:%u", fault.point, fault.action, &fault.count) : 0;
 
@@ -105,7 +106,8 @@ static int pass_file(const char *point)
 		hold();
 		return 0;
 	}
-	return fault.count == 1 && unlink(fault_file) < 0 ? 0 : act(fault.action); /* else another thread has taken it */
+	return fault.count == 1 && unlink(fault_file) < 0 ? 0 :
+							    act(fault.action); /* else another thread has taken it */
 }
 
 int kr_fault_pass(const char *point)

@@ -65,11 +65,12 @@ static inline struct kr_link *kr_list_pop(struct kr_list *list)
 #define KR_LIST_ENTRY(pointer, type, member) KR_CONTAINER_OF(pointer, type, member)
 #define KR_LIST_FOR_EACH(item, list, member) \
 	for (item = KR_LIST_ENTRY((list)->head.next, __typeof__(*item), member); &item->member != &(list)->head; \
-	     item = KR_LIST_ENTRY(item->member.next, __typeof__(*item), member))
+		item = KR_LIST_ENTRY(item->member.next, __typeof__(*item), member))
 /* Survives the removal of ITEM inside the body. */
 #define KR_LIST_FOR_EACH_SAFE(item, after, list, member) \
 	for (item = KR_LIST_ENTRY((list)->head.next, __typeof__(*item), member), \
 	    after = KR_LIST_ENTRY(item->member.next, __typeof__(*item), member); \
-	     &item->member != &(list)->head; item = after, after = KR_LIST_ENTRY(item->member.next, __typeof__(*item), member))
+		&item->member != &(list)->head; \
+		item = after, after = KR_LIST_ENTRY(item->member.next, __typeof__(*item), member))
 
 #endif

@@ -9,13 +9,13 @@
 
 void kr_lock_world_init(struct kr_lock_world *world)
 {
-	*world = (struct kr_lock_world){ .searches = 0 };
+	*world = (struct kr_lock_world){.searches = 0};
 }
 
 void kr_lock_table_init(struct kr_lock_table *table, struct kr_lock_world *world,
 	void (*grant)(void *context, struct kr_lock_waiter *waiter), void *context)
 {
-	*table = (struct kr_lock_table){ .world = world, .grant = grant, .context = context };
+	*table = (struct kr_lock_table){.world = world, .grant = grant, .context = context};
 	kr_list_init(&table->locks);
 	kr_list_init(&table->waiting);
 }
@@ -69,13 +69,14 @@ const struct kr_lock *kr_lock_table_conflict(const struct kr_lock_table *table, 
 	return want->kind == KR_LOCK_NONE ? NULL : kr_lock_tree_find(table->tree[want->owner.flock], want);
 }
 
-const struct kr_lock *kr_lock_table_held(const struct kr_lock_table *table, const struct kr_lock_owner *owner, uint64_t first,
-	uint64_t last)
+const struct kr_lock *kr_lock_table_held(
+	const struct kr_lock_table *table, const struct kr_lock_owner *owner, uint64_t first, uint64_t last)
 {
 	const struct kr_lock *lock, *lowest = NULL;
 
 	KR_LIST_FOR_EACH(lock, &table->locks, link) {
-		if (overlap(lock, first, last) && kr_lock_owner_equal(&lock->owner, owner) && (!lowest || lock->first < lowest->first))
+		if (overlap(lock, first, last) && kr_lock_owner_equal(&lock->owner, owner) &&
+			(!lowest || lock->first < lowest->first))
 			lowest = lock;
 	}
 	return lowest;
@@ -86,7 +87,7 @@ static void add(struct kr_lock_table *table, const struct kr_lock *lock)
 	struct kr_lock *copy = kr_xcalloc(1, sizeof(*copy));
 
 	*copy = *lock;
-	copy->link = (struct kr_link){ 0 };
+	copy->link = (struct kr_link){0};
 	kr_list_init(&copy->blocked);
 	kr_list_append(&table->locks, &copy->link);
 	kr_lock_tree_insert(&table->tree[copy->owner.flock], copy);
@@ -95,8 +96,8 @@ static void add(struct kr_lock_table *table, const struct kr_lock *lock)
 		table->counted(table->context, copy, 1);
 }
 
-/* What is replaced goes when all that stands in its place is there: whoever counts must not find in between, from another thread, that its
- * owner has nothing. */
+/* What is replaced goes when all that stands in its place is there: whoever counts must not find in between, from
+ * another thread, that its owner has nothing. */
 static void set_aside(struct kr_lock *lock, struct kr_list *replaced)
 {
 	kr_list_remove(&lock->link);
@@ -104,7 +105,8 @@ static void set_aside(struct kr_lock *lock, struct kr_list *replaced)
 }
 
 /* Cuts [FIRST, LAST] out of LOCK, which overlaps it. */
-static void carve(struct kr_lock_table *table, struct kr_lock *lock, uint64_t first, uint64_t last, struct kr_list *replaced)
+static void carve(
+	struct kr_lock_table *table, struct kr_lock *lock, uint64_t first, uint64_t last, struct kr_list *replaced)
 {
 	struct kr_lock head = *lock, tail = *lock;
 
@@ -130,7 +132,8 @@ static void merge(struct kr_lock_table *table, const struct kr_lock *want, struc
 	struct kr_lock merged = *want, *lock, *after;
 
 	KR_LIST_FOR_EACH_SAFE(lock, after, &table->locks, link) {
-		if (!adjoins(lock, &merged) || lock->kind != merged.kind || !kr_lock_owner_equal(&lock->owner, &merged.owner))
+		if (!adjoins(lock, &merged) || lock->kind != merged.kind ||
+			!kr_lock_owner_equal(&lock->owner, &merged.owner))
 			continue;
 		merged.first = KR_MIN(merged.first, lock->first);
 		merged.last = KR_MAX(merged.last, lock->last);
@@ -156,7 +159,7 @@ void kr_lock_table_note(struct kr_lock_table *table, const struct kr_lock *want)
 		drop(table, KR_LIST_ENTRY(link, struct kr_lock, link));
 }
 
-/* --- waiting -------------------------------------------------------------------------------------------------------- */
+/* --- waiting ---------------------------------------------------------------------------------- */
 
 /* Whether nobody is in its way; else it is known who. */
 static bool is_free(const struct kr_lock_table *table, struct kr_lock_waiter *waiter)
@@ -184,7 +187,8 @@ static struct kr_lock_waiter *first_free(const struct kr_lock_table *table)
 	return NULL;
 }
 
-/* If something was given up: whoever can go on goes on. A grant may give something up too, so each look is a new one. */
+/* If something was given up: whoever can go on goes on. A grant may give something up too, so each look is a new one.
+ */
 static void grant_waiters(struct kr_lock_table *table)
 {
 	struct kr_lock_waiter *waiter;
@@ -202,7 +206,8 @@ static void grant_waiters(struct kr_lock_table *table)
 /* An flock of another kind goes before the new one is asked for. */
 static void before_conversion(struct kr_lock_table *table, const struct kr_lock *want)
 {
-	const struct kr_lock *held = want->owner.flock ? kr_lock_table_held(table, &want->owner, want->first, want->last) : NULL;
+	const struct kr_lock *held =
+		want->owner.flock ? kr_lock_table_held(table, &want->owner, want->first, want->last) : NULL;
 	struct kr_lock unlock = *want;
 
 	if (!held || held->kind == want->kind)
@@ -285,7 +290,7 @@ static bool leads_to_goal(struct search *search, const struct kr_lock_table *tab
 /* Whether an owner in the way of WANT waits itself, over whatever steps, for something of WANT's owner. */
 static bool closes_circle(const struct kr_lock_table *table, const struct kr_lock *want)
 {
-	struct search search = { .goal = &want->owner, .number = ++table->world->searches };
+	struct search search = {.goal = &want->owner, .number = ++table->world->searches};
 	struct kr_link *link;
 	bool found = false;
 

@@ -6,10 +6,10 @@
  *  - flock and byte ranges are independent of each other; an flock's conversion gives the old one up first;
  *  - a waiter is granted as soon as nobody else holds what excludes it; of several, the first to have asked.  A request
  *    does not wait for another one that only waits: shared locks that always overlap can keep an exclusive one out;
- *  - a wait for byte ranges that would close a circle of waiting owners, over all files, is refused.  The search for one ends after
- *    KR_LOCK_STEPS steps: a circle among thousands of waiters and locks that have to do with each other may stay unseen.
- * Somebody may hold and want very much: an event takes a time logarithmic in the locks for each waiter that it may set free, and
- * linear, with a few nanoseconds each, in the locks and the waiters of the file.
+ *  - a wait for byte ranges that would close a circle of waiting owners, over all files, is refused.  The search for
+ * one ends after KR_LOCK_STEPS steps: a circle among thousands of waiters and locks that have to do with each other may
+ * stay unseen. Somebody may hold and want very much: an event takes a time logarithmic in the locks for each waiter
+ * that it may set free, and linear, with a few nanoseconds each, in the locks and the waiters of the file.
  */
 #ifndef KR_COMMON_LOCK_TABLE_H
 #define KR_COMMON_LOCK_TABLE_H
@@ -68,11 +68,12 @@ struct kr_lock_table {
 	struct kr_list waiting;  /* in order of asking */
 	size_t count, waits;     /* of locks, of those */
 	bool gave_up;            /* since the waiters were looked at: some may go on */
-	/* The waiter has its lock and is no longer the table's. Called from inside the event, in a consistent state; it may
-	 * not free the table. */
+	/* The waiter has its lock and is no longer the table's. Called from inside the event, in a consistent state; it
+	 * may not free the table. */
 	void (*grant)(void *context, struct kr_lock_waiter *waiter);
-	/* A lock (or piece of one) has come or gone; may be NULL. It only takes note. What replaces another comes before that goes, so an owner
-	 * who keeps something of a kind is never seen without; an flock that is converted does go first. */
+	/* A lock (or piece of one) has come or gone; may be NULL. It only takes note. What replaces another comes
+	 * before that goes, so an owner who keeps something of a kind is never seen without; an flock that is converted
+	 * does go first. */
 	void (*counted)(void *context, const struct kr_lock *lock, int change);
 	void *context;
 };
@@ -90,13 +91,13 @@ bool kr_lock_excludes(const struct kr_lock *lock, const struct kr_lock *want);
 /* A lock of somebody else that excludes WANT, the one with the lowest offset; NULL. Borrowed until the next event. */
 const struct kr_lock *kr_lock_table_conflict(const struct kr_lock_table *table, const struct kr_lock *want);
 /* A lock of OWNER that overlaps, the one with the lowest offset; NULL. */
-const struct kr_lock *kr_lock_table_held(const struct kr_lock_table *table, const struct kr_lock_owner *owner, uint64_t first,
-	uint64_t last);
+const struct kr_lock *kr_lock_table_held(
+	const struct kr_lock_table *table, const struct kr_lock_owner *owner, uint64_t first, uint64_t last);
 
 /* Locks or unlocks at once: 0; -EAGAIN: somebody holds what excludes it. */
 int kr_lock_table_set(struct kr_lock_table *table, const struct kr_lock *want);
-/* WAITER (the caller's memory, want and token filled in): 0 it has its lock (grant is not called); -EINPROGRESS it waits;
- * -EDEADLK. */
+/* WAITER (the caller's memory, want and token filled in): 0 it has its lock (grant is not called); -EINPROGRESS it
+ * waits; -EDEADLK. */
 int kr_lock_table_wait(struct kr_lock_table *table, struct kr_lock_waiter *waiter);
 void kr_lock_table_withdraw(struct kr_lock_waiter *waiter);
 /* All locks of the node go. Its waiters must have been withdrawn. */

@@ -30,10 +30,10 @@ static void join_reach(struct kr_lock_reach *reach, const struct kr_lock_reach *
 static void sum_up(struct kr_lock *lock)
 {
 	struct kr_lock_place *place = &lock->place;
-	const struct kr_lock *below[] = { place->left, place->right };
+	const struct kr_lock *below[] = {place->left, place->right};
 
-	place->all = (struct kr_lock_reach){ .one = lock, .last = lock->last };
-	place->exclusive = lock->kind == KR_LOCK_WRITE ? place->all : (struct kr_lock_reach){ 0 };
+	place->all = (struct kr_lock_reach){.one = lock, .last = lock->last};
+	place->exclusive = lock->kind == KR_LOCK_WRITE ? place->all : (struct kr_lock_reach){0};
 	for (int i = 0; i < 2; i++) {
 		if (below[i]) {
 			join_reach(&place->all, &below[i]->place.all);
@@ -43,7 +43,8 @@ static void sum_up(struct kr_lock *lock)
 }
 
 /* Cuts TREE into what stands before LOCK and what stands behind it. */
-static void split(struct kr_lock *tree, const struct kr_lock *lock, struct kr_lock **ret_before, struct kr_lock **ret_behind)
+static void split(
+	struct kr_lock *tree, const struct kr_lock *lock, struct kr_lock **ret_before, struct kr_lock **ret_behind)
 {
 	if (!tree) {
 		*ret_before = *ret_behind = NULL;
@@ -111,7 +112,8 @@ struct kr_lock *kr_lock_tree_find(struct kr_lock *root, const struct kr_lock *wa
 	if (!root)
 		return NULL;
 	reach = want->kind == KR_LOCK_WRITE ? &root->place.all : &root->place.exclusive;
-	if (!reach->one || reach->last < want->first || (!reach->several && kr_lock_owner_equal(&reach->one->owner, &want->owner)))
+	if (!reach->one || reach->last < want->first ||
+		(!reach->several && kr_lock_owner_equal(&reach->one->owner, &want->owner)))
 		return NULL;
 	found = kr_lock_tree_find(root->place.left, want);
 	if (found || root->first > want->last)

@@ -1,9 +1,10 @@
-/* The locks of one class of a file (flock, or byte ranges) by their first byte, so that what excludes a wanted one is found without
- * looking at all: somebody may hold very many.
+/* The locks of one class of a file (flock, or byte ranges) by their first byte, so that what excludes a wanted one is
+ * found without looking at all: somebody may hold very many.
  *
- * A treap; each lock also tells how far those below it reach and whose they are, all of them and the exclusive ones alone.  Thus parts
- * that end too early, or are all the asker's own, are left out as a whole, and the search takes a time logarithmic in their number.
- * Priorities come from the locks' addresses, which no peer knows: so nobody can choose locks that make the tree a list.
+ * A treap; each lock also tells how far those below it reach and whose they are, all of them and the exclusive ones
+ * alone.  Thus parts that end too early, or are all the asker's own, are left out as a whole, and the search takes a
+ * time logarithmic in their number. Priorities come from the locks' addresses, which no peer knows: so nobody can
+ * choose locks that make the tree a list.
  */
 #ifndef KR_COMMON_LOCK_TREE_H
 #define KR_COMMON_LOCK_TREE_H
@@ -28,7 +29,8 @@ struct kr_lock_place {
 /* LOCK's range, kind and owner do not change while it is in. */
 void kr_lock_tree_insert(struct kr_lock **root, struct kr_lock *lock);
 void kr_lock_tree_remove(struct kr_lock **root, struct kr_lock *lock);
-/* The lock of another owner that overlaps WANT and of which one of both is exclusive, with the lowest first byte; NULL. */
+/* The lock of another owner that overlaps WANT and of which one of both is exclusive, with the lowest first byte; NULL.
+ */
 struct kr_lock *kr_lock_tree_find(struct kr_lock *root, const struct kr_lock *want);
 
 #endif

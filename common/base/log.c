@@ -1,7 +1,8 @@
 /* One event, one line, one write(2): lines of several threads or processes never mix.
  *
  * Standard error gets "kairand: warning: ..." (information without a level word); the file gets time, process and level
- * too; where standard error is systemd's journal, it gets "<4>...".  Control bytes (a file's name may hold any) are shown as '?', so that nobody can forge a line.
+ * too; where standard error is systemd's journal, it gets "<4>...".  Control bytes (a file's name may hold any) are
+ * shown as '?', so that nobody can forge a line.
  */
 #include "common/base/log.h"
 
@@ -29,10 +30,10 @@ static const struct {
 	const char *file_word, *stderr_word;
 	int priority;
 } levels[] = {
-	[KR_LOG_ERROR] = { "error", "error: ", LOG_ERR },
-	[KR_LOG_WARNING] = { "warning", "warning: ", LOG_WARNING },
-	[KR_LOG_INFO] = { "info", "", LOG_INFO },
-	[KR_LOG_DEBUG] = { "debug", "debug: ", LOG_DEBUG },
+	[KR_LOG_ERROR] = {"error", "error: ", LOG_ERR},
+	[KR_LOG_WARNING] = {"warning", "warning: ", LOG_WARNING},
+	[KR_LOG_INFO] = {"info", "", LOG_INFO},
+	[KR_LOG_DEBUG] = {"debug", "debug: ", LOG_DEBUG},
 };
 
 /* Whether standard error is systemd's journal, as its variable says (systemd.exec(5)): device and inode. */

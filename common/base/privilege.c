@@ -26,7 +26,8 @@ void kr_capabilities_keep(const struct kr_capability *list, size_t count)
 		keep |= UINT64_C(1) << list[i].number;
 	if (syscall(SYS_capget, &header, data) < 0)
 		return;
-	/* As long as we have CAP_SETPCAP; else programs that are started have no more than this one by kr_privileges_freeze. */
+	/* As long as we have CAP_SETPCAP; else programs that are started have no more than this one by
+	 * kr_privileges_freeze. */
 	for (int i = 0; prctl(PR_CAPBSET_READ, i) >= 0; i++)
 		if (!(keep >> i & 1))
 			prctl(PR_CAPBSET_DROP, i);
@@ -62,21 +63,48 @@ void kr_privileges_freeze(void)
 #if !defined(SANITIZED) && defined(ARCHITECTURE)
 
 static const int never[] = {
-	SYS_init_module, SYS_finit_module, SYS_delete_module, SYS_kexec_load, SYS_reboot, SYS_swapon, SYS_swapoff, SYS_acct,
-	SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev, SYS_bpf, SYS_perf_event_open, SYS_pivot_root, SYS_chroot, SYS_setns,
-	SYS_add_key, SYS_request_key, SYS_keyctl, SYS_sethostname, SYS_setdomainname, SYS_settimeofday, SYS_clock_settime, SYS_adjtimex,
-	SYS_clock_adjtime, SYS_quotactl, SYS_syslog,
+	SYS_init_module,
+	SYS_finit_module,
+	SYS_delete_module,
+	SYS_kexec_load,
+	SYS_reboot,
+	SYS_swapon,
+	SYS_swapoff,
+	SYS_acct,
+	SYS_ptrace,
+	SYS_process_vm_readv,
+	SYS_process_vm_writev,
+	SYS_bpf,
+	SYS_perf_event_open,
+	SYS_pivot_root,
+	SYS_chroot,
+	SYS_setns,
+	SYS_add_key,
+	SYS_request_key,
+	SYS_keyctl,
+	SYS_sethostname,
+	SYS_setdomainname,
+	SYS_settimeofday,
+	SYS_clock_settime,
+	SYS_adjtimex,
+	SYS_clock_adjtime,
+	SYS_quotactl,
+	SYS_syslog,
 #ifdef SYS_iopl
-	SYS_iopl, SYS_ioperm,
+	SYS_iopl,
+	SYS_ioperm,
 #endif
 #ifdef SYS_userfaultfd
 	SYS_userfaultfd,
 #endif
 #ifdef SYS_io_uring_setup
-	SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register,
+	SYS_io_uring_setup,
+	SYS_io_uring_enter,
+	SYS_io_uring_register,
 #endif
 };
-static const int of_mounts[] = {SYS_mount, SYS_umount2, SYS_open_tree, SYS_move_mount, SYS_fsopen, SYS_fsmount, SYS_fsconfig, SYS_fspick};
+static const int of_mounts[] = {
+	SYS_mount, SYS_umount2, SYS_open_tree, SYS_move_mount, SYS_fsopen, SYS_fsmount, SYS_fsconfig, SYS_fspick};
 static const int of_execs[] = {SYS_execve, SYS_execveat};
 
 enum { LISTED_MAX = 128 };
@@ -104,10 +132,13 @@ void kr_syscalls_forbid(bool mounts, bool execs)
 	struct program program = {.length = 0};
 	struct sock_fprog filter;
 
-	_Static_assert(KR_ARRAY_SIZE(never) + KR_ARRAY_SIZE(of_mounts) + KR_ARRAY_SIZE(of_execs) < LISTED_MAX, "the program has room");
+	_Static_assert(KR_ARRAY_SIZE(never) + KR_ARRAY_SIZE(of_mounts) + KR_ARRAY_SIZE(of_execs) < LISTED_MAX,
+		"the program has room");
 	add(&program, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)));
 	add(&program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0));
-	add(&program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)); /* calls of another kind, with other numbers */
+	add(&program,
+		(struct sock_filter)BPF_STMT(
+			BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)); /* calls of another kind, with other numbers */
 	add(&program, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
 #ifdef __x86_64__
 	add(&program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1)); /* x32 */

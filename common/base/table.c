@@ -11,7 +11,7 @@ enum { FIRST_BUCKET_COUNT = 16 };
 
 void kr_table_init(struct kr_table *table)
 {
-	*table = (struct kr_table){ 0 };
+	*table = (struct kr_table){0};
 }
 
 void kr_table_fini(struct kr_table *table)
@@ -37,7 +37,7 @@ static void push(struct kr_table *table, struct kr_table_link *link)
 
 static void grow(struct kr_table *table)
 {
-	struct kr_table bigger = { .bucket_count = table->bucket_count * 2, .count = table->count };
+	struct kr_table bigger = {.bucket_count = table->bucket_count * 2, .count = table->count};
 
 	bigger.buckets = calloc(bigger.bucket_count, sizeof(struct kr_table_link *));
 	if (!bigger.buckets)
@@ -79,14 +79,16 @@ void kr_table_remove(struct kr_table *table, struct kr_table_link *link)
 	table->count--;
 }
 
-static struct kr_table_link *first_of(struct kr_table_link *link, uint64_t hash, kr_table_match_fn match, const void *key)
+static struct kr_table_link *first_of(
+	struct kr_table_link *link, uint64_t hash, kr_table_match_fn match, const void *key)
 {
 	while (link && !(link->hash == hash && match(link, key)))
 		link = link->next;
 	return link;
 }
 
-struct kr_table_link *kr_table_find(const struct kr_table *table, uint64_t hash, kr_table_match_fn match, const void *key)
+struct kr_table_link *kr_table_find(
+	const struct kr_table *table, uint64_t hash, kr_table_match_fn match, const void *key)
 {
 	struct kr_table_link *first = table->buckets ? *bucket_of(table, hash) : NULL;
 

@@ -29,7 +29,8 @@ void kr_table_fini(struct kr_table *table);
 /* Growing is best effort: on memory exhaustion chains just get longer; only the very first bucket array aborts. */
 void kr_table_insert(struct kr_table *table, struct kr_table_link *link, uint64_t hash);
 void kr_table_remove(struct kr_table *table, struct kr_table_link *link);
-struct kr_table_link *kr_table_find(const struct kr_table *table, uint64_t hash, kr_table_match_fn match, const void *key);
+struct kr_table_link *kr_table_find(
+	const struct kr_table *table, uint64_t hash, kr_table_match_fn match, const void *key);
 /* The next one of the same hash, behind one that was found. */
 struct kr_table_link *kr_table_find_next(const struct kr_table_link *link, kr_table_match_fn match, const void *key);
 void kr_table_for_each(struct kr_table *table, kr_table_visit_fn visit, void *context);

@@ -9,11 +9,17 @@
 
 #include "common/base/util.h"
 
-/* The number of bytes of the character that BYTES (which end with a NUL) begin with, and the character; 0: none does. */
+/* The number of bytes of the character that BYTES (which end with a NUL) begin with, and the character; 0: none does.
+ */
 static size_t decode(const uint8_t *bytes, uint32_t *ret_character)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* shorter ones have a shorter form */
-	size_t length = bytes[0] < 0x80 ? 1 : bytes[0] < 0xc0 ? 0 : bytes[0] < 0xe0 ? 2 : bytes[0] < 0xf0 ? 3 : bytes[0] < 0xf8 ? 4 : 0;
+	size_t length = bytes[0] < 0x80 ? 1 :
+		bytes[0] < 0xc0         ? 0 :
+		bytes[0] < 0xe0         ? 2 :
+		bytes[0] < 0xf0         ? 3 :
+		bytes[0] < 0xf8         ? 4 :
+					  0;
 	uint32_t character = length == 1 ? bytes[0] : bytes[0] & (0x7fu >> length);
 
 	for (size_t i = 1; i < length; i++) {
@@ -21,7 +27,8 @@ static size_t decode(const uint8_t *bytes, uint32_t *ret_character)
 			return 0;
 		character = character << 6 | (bytes[i] & 0x3f);
 	}
-	if (!length || character < least[length] || character > 0x10ffff || (character >= 0xd800 && character <= 0xdfff))
+	if (!length || character < least[length] || character > 0x10ffff ||
+		(character >= 0xd800 && character <= 0xdfff))
 		return 0;
 	*ret_character = character;
 	return length;

@@ -9,9 +9,9 @@
 enum {
 	KR_BLOCK_SIZE = 128 * 1024, /* unit of staging, of pulls and of data frames */
 	KR_NAME_MAX = 255,
-	KR_PATH_MAX = 4095,      /* a symbolic link's target */
-	KR_XATTR_MAX = 65536,    /* one value, or one list of names */
-	KR_FID_MAX = 152,        /* see server/base/fid.h: kind, file handle, authentication code */
+	KR_PATH_MAX = 4095,   /* a symbolic link's target */
+	KR_XATTR_MAX = 65536, /* one value, or one list of names */
+	KR_FID_MAX = 152,     /* see server/base/fid.h: kind, file handle, authentication code */
 	KR_RING_NAME_MAX = 63,
 	KR_INLINE_MAX = 1 << 20, /* bytes that a FLUSH or an OPEN reply carries in its own frame */
 	KR_DEFAULT_PORT = 7440,
@@ -64,14 +64,20 @@ struct kr_range {
 };
 
 /* FSYNC. */
-enum kr_fsync_flag { KR_FSYNC_DATA = 1, KR_FSYNC_SEEN = 2, KR_FSYNC_APPLIED = 4, KR_FSYNC_BEHIND = 8, KR_FSYNC_ALL = 15 };
+enum kr_fsync_flag {
+	KR_FSYNC_DATA = 1,
+	KR_FSYNC_SEEN = 2,
+	KR_FSYNC_APPLIED = 4,
+	KR_FSYNC_BEHIND = 8,
+	KR_FSYNC_ALL = 15
+};
 
 /* What of a file's bytes is in conflict (RECLAIM): those that were not flushed, those to be replayed. */
 enum kr_conflict_part { KR_CONFLICT_DIRTY = 1, KR_CONFLICT_REPLAYS = 2, KR_CONFLICT_ALL = 3 };
 /* Lease kinds, a bit set (READ = cache and serve the data, WRITE = journal writes). */
 enum kr_lease_kind { KR_LEASE_READ = 1, KR_LEASE_WRITE = 2, KR_LEASE_ALL = 3 };
 enum { KR_RECLAIM_UNCOVERED = 4 }; /* beside kinds in RECLAIM */
-enum { KR_RECALL_GONE = 4 };      /* ... and in RECALL */
-enum { KR_HELLO_REPLAY = 1 };     /* flags of HELLO */
+enum { KR_RECALL_GONE = 4 };       /* ... and in RECALL */
+enum { KR_HELLO_REPLAY = 1 };      /* flags of HELLO */
 
 #endif

@@ -63,9 +63,11 @@ int kr_pread_full(int fd, void *buffer, size_t length, uint64_t offset)
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0)
-			return kr_fail_errno(-errno, "cannot read %zu bytes at %llu", length, (unsigned long long)offset);
+			return kr_fail_errno(
+				-errno, "cannot read %zu bytes at %llu", length, (unsigned long long)offset);
 		if (got == 0)
-			return kr_fail(-ENODATA, "the file ends %zu bytes early, at %llu", length, (unsigned long long)offset);
+			return kr_fail(
+				-ENODATA, "the file ends %zu bytes early, at %llu", length, (unsigned long long)offset);
 		bytes += got;
 		length -= (size_t)got;
 		offset += (uint64_t)got;
@@ -83,7 +85,8 @@ int kr_pwrite_full(int fd, const void *buffer, size_t length, uint64_t offset)
 		if (put < 0 && errno == EINTR)
 			continue;
 		if (put < 0)
-			return kr_fail_errno(-errno, "cannot write %zu bytes at %llu", length, (unsigned long long)offset);
+			return kr_fail_errno(
+				-errno, "cannot write %zu bytes at %llu", length, (unsigned long long)offset);
 		if (put == 0)
 			return kr_fail(-EIO, "write at %llu took no bytes", (unsigned long long)offset);
 		bytes += put;

@@ -1,4 +1,5 @@
-/* Small helpers that every folder uses: cleanup attributes, whole-buffer I/O, clocks, rounding.  No state, any thread. */
+/* Small helpers that every folder uses: cleanup attributes, whole-buffer I/O, clocks, rounding.  No state, any thread.
+ */
 #ifndef KR_COMMON_UTIL_H
 #define KR_COMMON_UTIL_H
 
@@ -26,7 +27,7 @@ static inline pthread_mutex_t *kr_scoped_lock_take(pthread_mutex_t *lock)
 	__attribute__((cleanup(kr_scoped_lock_cleanup), unused)) pthread_mutex_t *KR_CONCAT(kr_scoped_, __LINE__) = \
 		kr_scoped_lock_take(lock)
 
-#define KR_CONTAINER_OF(pointer, type, member) ((type *)((uintptr_t)(pointer) - offsetof(type, member)))
+#define KR_CONTAINER_OF(pointer, type, member) ((type *)((uintptr_t)(pointer)-offsetof(type, member)))
 #define KR_ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 /* Evaluate an argument twice: no calls with effects inside. */
 #define KR_MIN(a, b) ((a) < (b) ? (a) : (b))
@@ -48,8 +49,8 @@ int kr_pwrite_full(int fd, const void *buffer, size_t length, uint64_t offset);
 int kr_read_file(int dirfd, const char *name, size_t max, char **ret_text, size_t *ret_length);
 /* Replaces a small file atomically and durably: temporary name, fsync, rename, fsync of DIRFD. */
 int kr_write_file(int dirfd, const char *name, const void *bytes, size_t length, mode_t mode);
-/* Opens /dev/null for those of the descriptors 0 to 2 that are closed, so that no file of ours becomes one of them. First
- * thing in a main. 0 or -errno. */
+/* Opens /dev/null for those of the descriptors 0 to 2 that are closed, so that no file of ours becomes one of them.
+ * First thing in a main. 0 or -errno. */
 int kr_open_standard_fds(void);
 /* close(2) whose error counts: 0 or -errno. */
 int kr_close(int fd);

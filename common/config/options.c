@@ -18,9 +18,13 @@ struct unit {
 };
 /* Largest last: what is shown takes the largest that divides it. */
 static const struct unit size_units[] = {
-	{ "", 1 }, { "K", UINT64_C(1) << 10 }, { "M", UINT64_C(1) << 20 }, { "G", UINT64_C(1) << 30 }, { "T", UINT64_C(1) << 40 },
+	{"", 1},
+	{"K", UINT64_C(1) << 10},
+	{"M", UINT64_C(1) << 20},
+	{"G", UINT64_C(1) << 30},
+	{"T", UINT64_C(1) << 40},
 };
-static const struct unit time_units[] = { { "ms", 1 }, { "s", 1000 }, { "m", 60 * 1000 }, { "h", 3600 * 1000 } };
+static const struct unit time_units[] = {{"ms", 1}, {"s", 1000}, {"m", 60 * 1000}, {"h", 3600 * 1000}};
 
 static const struct unit *find_unit(const struct unit *units, size_t count, const char *suffix)
 {
@@ -38,7 +42,8 @@ static bool parse_digits(const char **text, uint64_t *ret_value)
 	if (!isdigit((unsigned char)**text))
 		return false;
 	for (; isdigit((unsigned char)**text); (*text)++) {
-		if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, (uint64_t)(**text - '0'), &value))
+		if (__builtin_mul_overflow(value, 10, &value) ||
+			__builtin_add_overflow(value, (uint64_t)(**text - '0'), &value))
 			return false;
 	}
 	*ret_value = value;
@@ -76,7 +81,7 @@ static bool parse_seconds(const char *text, uint64_t *ret_value)
 
 static bool parse_bool(const char *text, bool *ret_value)
 {
-	static const char *const words[][2] = { { "false", "true" }, { "no", "yes" }, { "off", "on" }, { "0", "1" } };
+	static const char *const words[][2] = {{"false", "true"}, {"no", "yes"}, {"off", "on"}, {"0", "1"}};
 
 	for (size_t i = 0; i < KR_ARRAY_SIZE(words); i++)
 		for (int value = 0; value < 2; value++)
@@ -228,7 +233,7 @@ void kr_option_clear(const struct kr_option *option, void *values)
 		for (size_t i = 0; i < list->count; i++)
 			free(list->items[i]);
 		free(list->items);
-		*list = (struct kr_strings){ 0 };
+		*list = (struct kr_strings){0};
 	}
 }
 

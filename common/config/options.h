@@ -40,27 +40,28 @@ struct kr_strings {
 };
 
 struct kr_option {
-	const char *name;          /* with '_'; [a-z0-9_] */
+	const char *name; /* with '_'; [a-z0-9_] */
 	enum kr_option_type type;
-	size_t offset;             /* of the field in the values' struct */
-	const char *default_text;  /* as one would write it; NULL: zero, empty */
-	uint64_t min, max;         /* of SIZE, SECONDS (in milliseconds) and COUNT; max 0: no maximum */
-	const char *choices;       /* of ENUM: "sync|async" */
-	const char *value_name;    /* in --help: "FILE", "BYTES"; NULL: by type */
-	const char *help;          /* one sentence, without the default, which is added */
-	char letter;               /* also as -f; 0: none */
-	bool command_line_only;    /* refused in the file: --foreground and the like */
+	size_t offset;            /* of the field in the values' struct */
+	const char *default_text; /* as one would write it; NULL: zero, empty */
+	uint64_t min, max;        /* of SIZE, SECONDS (in milliseconds) and COUNT; max 0: no maximum */
+	const char *choices;      /* of ENUM: "sync|async" */
+	const char *value_name;   /* in --help: "FILE", "BYTES"; NULL: by type */
+	const char *help;         /* one sentence, without the default, which is added */
+	char letter;              /* also as -f; 0: none */
+	bool command_line_only;   /* refused in the file: --foreground and the like */
 };
 
 struct kr_options {
-	const char *program;       /* "kairand" */
-	const char *usage;         /* "[OPTIONS] EXPORT" */
-	const char *about;         /* what the program does, for --help */
-	const char *section;       /* the file's object that is ours: "server", "mount"; others are left to others */
-	const char *default_file;  /* read when it exists and --config is not given; NULL: none */
+	const char *program;      /* "kairand" */
+	const char *usage;        /* "[OPTIONS] EXPORT" */
+	const char *about;        /* what the program does, for --help */
+	const char *section;      /* the file's object that is ours: "server", "mount"; others are left to others */
+	const char *default_file; /* read when it exists and --config is not given; NULL: none */
 	const struct kr_option *options;
 	size_t count;
-	/* Gets `-o KEY[=VALUE]` that the table lacks (VALUE NULL without '='): 0 taken, -ENOENT unknown. NULL: all unknown. */
+	/* Gets `-o KEY[=VALUE]` that the table lacks (VALUE NULL without '='): 0 taken, -ENOENT unknown. NULL: all
+	 * unknown. */
 	int (*other)(void *values, const char *key, const char *value);
 };
 
@@ -76,7 +77,8 @@ struct kr_arguments {
 
 /* Fills VALUES (zeroed by the caller) from defaults, the file (--config FILE, or default_file) and ARGV, in this order.
  * 0, or -EINVAL/-errno with a sentence for the user in kr_fail_reason: "--journal-max: 1X is not a size (try 64K, 8M,
- * 4G)", "/etc/kairan.json: mount.journal_mx: no such option".  With ret->help or ->version nothing else is looked at. */
+ * 4G)", "/etc/kairan.json: mount.journal_mx: no such option".  With ret->help or ->version nothing else is looked at.
+ */
 int kr_options_parse(const struct kr_options *set, int argc, char **argv, void *values, struct kr_arguments *ret);
 /* The steps of it. */
 int kr_options_set_defaults(const struct kr_options *set, void *values);
@@ -84,7 +86,8 @@ int kr_options_read_file(const struct kr_options *set, const char *path, void *v
 int kr_options_read_json(const struct kr_options *set, const char *text, const char *where, void *values);
 /* Sets one option from text; WHERE begins the error ("--journal-max"). */
 int kr_option_set(const struct kr_option *option, const char *text, const char *where, void *values);
-/* A list "a=b,c,noatime"; "\," is a comma in a value. config=FILE is passed over: kr_options_parse has read the file before. */
+/* A list "a=b,c,noatime"; "\," is a comma in a value. config=FILE is passed over: kr_options_parse has read the file
+ * before. */
 int kr_options_set_list(const struct kr_options *set, const char *list, void *values);
 /* Frees what VALUES owns. */
 void kr_options_fini(const struct kr_options *set, void *values);

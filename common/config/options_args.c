@@ -39,7 +39,8 @@ static int set_item(const struct kr_options *set, char *item, void *values)
 			*value = '\0';
 		if (set->other)
 			err = set->other(values, item, value ? value + 1 : NULL);
-		return err == -ENOENT ? kr_fail(-EINVAL, "%s: no such option (see %s --help)", where, set->program) : err;
+		return err == -ENOENT ? kr_fail(-EINVAL, "%s: no such option (see %s --help)", where, set->program) :
+					err;
 	}
 	if (!value && option->type != KR_OPTION_BOOL)
 		return kr_fail(-EINVAL, "%s: needs a value, as in %s=...", where, option->name);
@@ -83,7 +84,7 @@ struct walk {
 	const struct kr_options *set;
 	int argc, at;
 	char **argv;
-	void *values;  /* NULL in the first walk: nothing is set */
+	void *values; /* NULL in the first walk: nothing is set */
 	const char *config;
 	char *listed_config; /* owned: CONFIG when it came with -o */
 	struct kr_arguments *ret;
@@ -140,8 +141,8 @@ static bool take_common(struct walk *walk, const char *name, size_t length, char
 	const struct {
 		const char *name;
 		bool *flag;
-	} flags[] = { { "help", &walk->ret->help }, { "version", &walk->ret->version },
-		{ "print-config", &walk->ret->print_config } };
+	} flags[] = {{"help", &walk->ret->help}, {"version", &walk->ret->version},
+		{"print-config", &walk->ret->print_config}};
 
 	*ret_err = 0;
 	for (size_t i = 0; i < KR_ARRAY_SIZE(flags); i++)
@@ -185,7 +186,7 @@ static int take_short(struct walk *walk, char *letters)
 {
 	for (; *letters; letters++) {
 		const struct kr_option *option = NULL;
-		char where[] = { '-', *letters, '\0' }, *value = letters[1] ? letters + 1 : NULL;
+		char where[] = {'-', *letters, '\0'}, *value = letters[1] ? letters + 1 : NULL;
 
 		if (*letters == 'o')
 			return take_list(walk, value);
@@ -251,8 +252,8 @@ static int take_all(struct walk *walk, void *values)
 
 int kr_options_parse(const struct kr_options *set, int argc, char **argv, void *values, struct kr_arguments *ret)
 {
-	struct kr_arguments arguments = { 0 };
-	struct walk walk = { .set = set, .argc = argc, .argv = argv, .ret = &arguments };
+	struct kr_arguments arguments = {0};
+	struct walk walk = {.set = set, .argc = argc, .argv = argv, .ret = &arguments};
 	int err = walk_arguments(&walk);
 
 	if (!err && !arguments.help && !arguments.version)
@@ -293,11 +294,18 @@ static void print_wrapped(FILE *out, const char *text, int column)
 static void print_option(FILE *out, const struct kr_option *option)
 {
 	static const char *const value_names[] = {
-		[KR_OPTION_STRING] = "TEXT", [KR_OPTION_PATH] = "PATH", [KR_OPTION_SIZE] = "SIZE", [KR_OPTION_SECONDS] = "TIME",
-		[KR_OPTION_COUNT] = "NUMBER", [KR_OPTION_BOOL] = NULL, [KR_OPTION_ENUM] = NULL, [KR_OPTION_LIST] = "TEXT",
+		[KR_OPTION_STRING] = "TEXT",
+		[KR_OPTION_PATH] = "PATH",
+		[KR_OPTION_SIZE] = "SIZE",
+		[KR_OPTION_SECONDS] = "TIME",
+		[KR_OPTION_COUNT] = "NUMBER",
+		[KR_OPTION_BOOL] = NULL,
+		[KR_OPTION_ENUM] = NULL,
+		[KR_OPTION_LIST] = "TEXT",
 	};
-	const char *value = option->value_name ? option->value_name
-			  : option->type == KR_OPTION_ENUM ? option->choices : value_names[option->type];
+	const char *value = option->value_name ? option->value_name :
+		option->type == KR_OPTION_ENUM ? option->choices :
+						 value_names[option->type];
 	char name[64], text[1024];
 	int column;
 
@@ -317,14 +325,18 @@ static void print_option(FILE *out, const struct kr_option *option)
 void kr_options_help(const struct kr_options *set, FILE *out)
 {
 	static const struct kr_option common[] = {
-		{ .name = "config", .value_name = "FILE", .help = "read options from this JSON file first" },
-		{ .name = "print_config", .type = KR_OPTION_BOOL, .help = "show the values in effect, as a JSON file, and exit" },
-		{ .name = "help", .type = KR_OPTION_BOOL, .letter = 'h', .help = "show this text and exit" },
-		{ .name = "version", .type = KR_OPTION_BOOL, .letter = 'V', .help = "show the version and exit" },
+		{.name = "config", .value_name = "FILE", .help = "read options from this JSON file first"},
+		{.name = "print_config",
+			.type = KR_OPTION_BOOL,
+			.help = "show the values in effect, as a JSON file, and exit"},
+		{.name = "help", .type = KR_OPTION_BOOL, .letter = 'h', .help = "show this text and exit"},
+		{.name = "version", .type = KR_OPTION_BOOL, .letter = 'V', .help = "show the version and exit"},
 	};
 
-	fprintf(out, "Usage: %s %s\n\n%s\n\nOptions (also as -o name=value,..., or as \"name\" in the file's \"%s\" object, "
-		"with _ for -):\n", set->program, set->usage, set->about, set->section);
+	fprintf(out,
+		"Usage: %s %s\n\n%s\n\nOptions (also as -o name=value,..., or as \"name\" in the file's \"%s\" object, "
+		"with _ for -):\n",
+		set->program, set->usage, set->about, set->section);
 	for (size_t i = 0; i < set->count; i++)
 		print_option(out, &set->options[i]);
 	for (size_t i = 0; i < KR_ARRAY_SIZE(common); i++)

@@ -1,4 +1,5 @@
-/* Options in a JSON file: {"server": {"listen": ["0.0.0.0"], ...}, "mount": {...}}.  Errors name the key's full path. */
+/* Options in a JSON file: {"server": {"listen": ["0.0.0.0"], ...}, "mount": {...}}.  Errors name the key's full path.
+ */
 #include "common/config/options.h"
 
 #include <errno.h>
@@ -39,9 +40,10 @@ static int set_list(const struct kr_option *option, json_t *array, const char *w
 	json_t *item;
 
 	kr_option_clear(option, values);
-	json_array_foreach(array, index, item) {
-		int err = json_is_string(item) ? kr_option_set(option, json_string_value(item), where, values)
-					       : kr_fail(-EINVAL, "%s[%zu]: must be a text", where, index);
+	json_array_foreach(array, index, item)
+	{
+		int err = json_is_string(item) ? kr_option_set(option, json_string_value(item), where, values) :
+						 kr_fail(-EINVAL, "%s[%zu]: must be a text", where, index);
 
 		if (err)
 			return err;
@@ -85,7 +87,8 @@ static int read_section(const struct kr_options *set, json_t *section, const cha
 
 	if (!json_is_object(section))
 		return kr_fail(-EINVAL, "%s: %s: must be an object", where, set->section);
-	json_object_foreach(section, key, value) {
+	json_object_foreach(section, key, value)
+	{
 		const struct kr_option *option = strchr(key, '-') ? NULL : kr_option_find(set, key, strlen(key));
 		char path[512];
 		int err;
@@ -104,7 +107,7 @@ static int read_section(const struct kr_options *set, json_t *section, const cha
 
 static bool is_section(const char *name)
 {
-	static const char *const sections[] = { KR_OPTIONS_SECTIONS };
+	static const char *const sections[] = {KR_OPTIONS_SECTIONS};
 
 	for (size_t i = 0; i < KR_ARRAY_SIZE(sections); i++)
 		if (strcmp(name, sections[i]) == 0)
@@ -118,9 +121,11 @@ static int read_root(const struct kr_options *set, json_t *root, const char *whe
 	json_t *section;
 	int err = 0;
 
-	json_object_foreach(root, name, section) {
+	json_object_foreach(root, name, section)
+	{
 		if (!is_section(name))
-			return kr_fail(-EINVAL, "%s: %s: no such section (there are \"server\" and \"mount\")", where, name);
+			return kr_fail(
+				-EINVAL, "%s: %s: no such section (there are \"server\" and \"mount\")", where, name);
 		if (strcmp(name, set->section) == 0)
 			err = read_section(set, section, where, values);
 		if (err)
@@ -137,7 +142,8 @@ int kr_options_read_json(const struct kr_options *set, const char *text, const c
 
 	if (!root)
 		return kr_fail(-EINVAL, "%s:%d: %s", where, error.line, error.text);
-	err = json_is_object(root) ? read_root(set, root, where, values) : kr_fail(-EINVAL, "%s: must be an object", where);
+	err = json_is_object(root) ? read_root(set, root, where, values) :
+				     kr_fail(-EINVAL, "%s: must be an object", where);
 	json_decref(root);
 	return err;
 }
@@ -164,7 +170,7 @@ static json_t *value_of(const struct kr_option *option, const void *field)
 	case KR_OPTION_PATH:
 		return *(char *const *)field ? kr_text_json(*(char *const *)field) : json_null();
 	case KR_OPTION_COUNT:
-		return json_integer((json_int_t)*(const uint64_t *)field);
+		return json_integer((json_int_t) * (const uint64_t *)field);
 	case KR_OPTION_SIZE:
 	case KR_OPTION_SECONDS:
 		kr_option_format_number(option->type, *(const uint64_t *)field, text, sizeof(text));

@@ -1,4 +1,5 @@
-/* What the files of the options share: options.c (values), options_file.c (JSON), options_args.c (command line, help). */
+/* What the files of the options share: options.c (values), options_file.c (JSON), options_args.c (command line, help).
+ */
 #ifndef KR_COMMON_OPTIONS_PRIV_H
 #define KR_COMMON_OPTIONS_PRIV_H
 

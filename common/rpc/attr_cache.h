@@ -7,9 +7,10 @@
 
 enum {
 	KR_ATTR_CACHE_BUCKETS = 1 << 17,
-	KR_ATTR_CACHE_ALL = KR_ATTR_CACHE_BUCKETS,  /* INVALIDATE's number for all slots */
-	KR_ATTR_CACHE_MS = 10000,           /* a node's note holds for so long from when it asked ... */
-	KR_ATTR_CACHE_GRANT_MS = 15000,     /* ... and the server counts on nobody's having one after so long: clocks may differ that much */
+	KR_ATTR_CACHE_ALL = KR_ATTR_CACHE_BUCKETS, /* INVALIDATE's number for all slots */
+	KR_ATTR_CACHE_MS = 10000,                  /* a node's note holds for so long from when it asked ... */
+	KR_ATTR_CACHE_GRANT_MS =
+		15000, /* ... and the server counts on nobody's having one after so long: clocks may differ that much */
 };
 
 /* Bit of HELLO's `may`: the node keeps notes, and obeys INVALIDATE. */

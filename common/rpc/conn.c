@@ -109,7 +109,7 @@ void kr_conn_close(struct kr_conn *conn, bool flush)
  * it also ends connections whose living peer has stopped reading for a while, which is what kr_conn_pause is for. */
 static bool peer_is_silent(struct kr_conn *conn)
 {
-	struct tcp_info info = { 0 };
+	struct tcp_info info = {0};
 	socklen_t size = sizeof(info);
 	uv_os_fd_t fd;
 
@@ -195,7 +195,8 @@ static void connected(struct kr_conn *conn)
 	kr_conn_write_more(conn);
 }
 
-int kr_conn_accept(uv_stream_t *listener, const struct kr_conn_handler *handler, void *context, struct kr_conn **ret_conn)
+int kr_conn_accept(
+	uv_stream_t *listener, const struct kr_conn_handler *handler, void *context, struct kr_conn **ret_conn)
 {
 	bool local = listener->type == UV_NAMED_PIPE;
 	struct kr_conn *conn = new_conn(listener->loop, local, NULL, context);
@@ -227,11 +228,12 @@ static void on_connected(uv_connect_t *request, int status)
 		connected(conn);
 }
 
-int kr_conn_connect(uv_loop_t *loop, const struct sockaddr *address, const struct kr_conn_handler *handler, void *context,
-	struct kr_conn **ret_conn)
+int kr_conn_connect(uv_loop_t *loop, const struct sockaddr *address, const struct kr_conn_handler *handler,
+	void *context, struct kr_conn **ret_conn)
 {
-	size_t size = address->sa_family == AF_INET ? sizeof(struct sockaddr_in)
-		    : address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_un);
+	size_t size = address->sa_family == AF_INET ? sizeof(struct sockaddr_in) :
+		address->sa_family == AF_INET6      ? sizeof(struct sockaddr_in6) :
+						      sizeof(struct sockaddr_un);
 	bool local = address->sa_family == AF_UNIX;
 	struct kr_conn *conn;
 	int err = 0;
@@ -242,7 +244,8 @@ int kr_conn_connect(uv_loop_t *loop, const struct sockaddr *address, const struc
 	memcpy(&conn->remote, address, size);
 	kr_address_format(address, conn->peer, sizeof(conn->peer));
 	if (local)
-		uv_pipe_connect(&conn->connect_request, &conn->pipe, ((const struct sockaddr_un *)address)->sun_path, on_connected);
+		uv_pipe_connect(&conn->connect_request, &conn->pipe, ((const struct sockaddr_un *)address)->sun_path,
+			on_connected);
 	else
 		err = uv_tcp_connect(&conn->connect_request, &conn->tcp, address, on_connected);
 	if (err < 0)
@@ -320,7 +323,7 @@ void kr_conn_peer_host(const struct kr_conn *conn, char *host, size_t size)
 
 void kr_conn_local_host(const struct kr_conn *conn, char *host, size_t size)
 {
-	struct sockaddr_storage local = { .ss_family = AF_UNIX };
+	struct sockaddr_storage local = {.ss_family = AF_UNIX};
 	int length = sizeof(local);
 
 	if (conn->handle.type == UV_TCP && uv_tcp_getsockname(&conn->tcp, (struct sockaddr *)&local, &length) < 0)
@@ -330,7 +333,7 @@ void kr_conn_local_host(const struct kr_conn *conn, char *host, size_t size)
 
 uint16_t kr_conn_local_port(const struct kr_conn *conn)
 {
-	struct sockaddr_storage local = { .ss_family = AF_UNSPEC };
+	struct sockaddr_storage local = {.ss_family = AF_UNSPEC};
 	int length = sizeof(local);
 
 	if (conn->handle.type == UV_TCP)
@@ -363,7 +366,7 @@ static struct request *find_request(struct kr_conn *conn, uint64_t id)
 int kr_conn_request_as(struct kr_conn *conn, uint64_t id, uint16_t flags, uint16_t type, const void *msg,
 	const struct kr_slice *slices, size_t count, kr_reply_fn callback, void *context)
 {
-	struct kr_frame_header header = { .type = type, .flags = flags, .id = id };
+	struct kr_frame_header header = {.type = type, .flags = flags, .id = id};
 	struct request *request;
 	int err;
 
@@ -372,14 +375,14 @@ int kr_conn_request_as(struct kr_conn *conn, uint64_t id, uint16_t flags, uint16
 	if (err)
 		return err;
 	request = kr_xcalloc(1, sizeof(*request));
-	*request = (struct request){ .id = id, .type = type, .callback = callback, .context = context };
+	*request = (struct request){.id = id, .type = type, .callback = callback, .context = context};
 	kr_table_insert(&conn->requests, &request->link, kr_hash_u64(id));
 	kr_list_append(&conn->requests_in_order, &request->in_order);
 	return 0;
 }
 
-uint64_t kr_conn_request(struct kr_conn *conn, uint16_t type, const void *msg, const struct kr_slice *slices, size_t count,
-	kr_reply_fn callback, void *context)
+uint64_t kr_conn_request(struct kr_conn *conn, uint16_t type, const void *msg, const struct kr_slice *slices,
+	size_t count, kr_reply_fn callback, void *context)
 {
 	if (kr_conn_request_as(conn, conn->last_id + 1, 0, type, msg, slices, count, callback, context) < 0)
 		return 0;
@@ -397,7 +400,7 @@ void kr_conn_forget(struct kr_conn *conn, uint64_t id)
 void kr_conn_reply(struct kr_conn *conn, uint16_t type, uint64_t id, uint16_t flags, int err, const void *msg,
 	const struct kr_slice *slices, size_t count)
 {
-	struct kr_frame_header header = { .type = type, .flags = (uint16_t)(KR_FRAME_REPLY | flags), .id = id };
+	struct kr_frame_header header = {.type = type, .flags = (uint16_t)(KR_FRAME_REPLY | flags), .id = id};
 
 	if (!kr_conn_usable(conn))
 		return;
@@ -418,7 +421,7 @@ uint16_t kr_conn_reply_flags(const struct kr_conn *conn)
 
 int kr_conn_oneway(struct kr_conn *conn, uint16_t type, const void *msg, const struct kr_slice *slices, size_t count)
 {
-	struct kr_frame_header header = { .type = type, .flags = KR_FRAME_ONEWAY };
+	struct kr_frame_header header = {.type = type, .flags = KR_FRAME_ONEWAY};
 
 	return kr_conn_enqueue(conn, header, msg, slices, count);
 }
@@ -427,7 +430,7 @@ void kr_conn_take_reply(struct kr_conn *conn, const struct kr_frame *frame)
 {
 	struct request *request = find_request(conn, frame->header.id), copy;
 	bool more = frame->header.flags & KR_FRAME_MORE;
-	struct kr_arena arena = { 0 };
+	struct kr_arena arena = {0};
 	union kr_any_msg reply;
 	int err;
 
@@ -439,7 +442,8 @@ void kr_conn_take_reply(struct kr_conn *conn, const struct kr_frame *frame)
 	}
 	err = kr_status_to_errno(frame->header.status);
 	if (err == 0) {
-		int bad = kr_msg_decode(request->type, true, frame->fields, frame->header.fields_length, &reply, &arena);
+		int bad =
+			kr_msg_decode(request->type, true, frame->fields, frame->header.fields_length, &reply, &arena);
 
 		if (bad) {
 			kr_conn_end(conn, bad, kr_fail_reason());

@@ -1,8 +1,8 @@
 /* What the files of the connection share: conn.c (life and death), conn_send.c (queue and writes), conn_read.c (frames
  * in).  Everything here runs in the loop's thread.
  *
- * Life: CONNECTING -> OPEN -> [FLUSHING -> LINGERING] -> CLOSING -> freed.  Handles are closed once, by kr_conn_end; the
- * last of their close callbacks ends all requests, calls on_closed and frees.  Callbacks of the user's may call any
+ * Life: CONNECTING -> OPEN -> [FLUSHING -> LINGERING] -> CLOSING -> freed.  Handles are closed once, by kr_conn_end;
+ * the last of their close callbacks ends all requests, calls on_closed and frees.  Callbacks of the user's may call any
  * function of conn.h: so nothing looks at the parser's or the queue's old state after one has run.
  */
 #ifndef KR_COMMON_CONN_PRIV_H
@@ -16,7 +16,8 @@ enum kr_conn_state {
 	KR_CONN_CONNECTING,
 	KR_CONN_OPEN,
 	KR_CONN_FLUSHING,  /* closed by our side: the queue is still sent, what arrives is thrown away */
-	KR_CONN_LINGERING, /* all is sent; waits for the peer's end, so that a reset does not destroy bytes on their way */
+	KR_CONN_LINGERING, /* all is sent; waits for the peer's end, so that a reset does not destroy bytes on their way
+			    */
 	KR_CONN_CLOSING,
 };
 
@@ -29,7 +30,8 @@ struct kr_conn {
 	};
 	uv_timer_t watch; /* notices dead peers */
 	uv_idle_t kick;   /* delivers what had been received when the connection was paused */
-	uv_idle_t cork;   /* active: a frame has been sent in this turn of the loop; before it waits again those behind it leave together */
+	uv_idle_t cork; /* active: a frame has been sent in this turn of the loop; before it waits again those behind it
+			   leave together */
 	uv_loop_t *loop;
 	int open_handles;
 	enum kr_conn_state state;
@@ -42,10 +44,10 @@ struct kr_conn {
 	struct sockaddr_storage remote;
 
 	bool connected;
-	uint16_t reply_flags; /* of the reply that is being delivered */
-	struct kr_list outbox;      /* of struct outgoing (conn_send.c), not yet given to the kernel */
-	struct kr_list in_flight;   /* of struct outgoing, in WRITE_REQUEST */
-	struct kr_list held;        /* of struct outgoing, not sealed yet: sent at the release */
+	uint16_t reply_flags;               /* of the reply that is being delivered */
+	struct kr_list outbox;              /* of struct outgoing (conn_send.c), not yet given to the kernel */
+	struct kr_list in_flight;           /* of struct outgoing, in WRITE_REQUEST */
+	struct kr_list held;                /* of struct outgoing, not sealed yet: sent at the release */
 	size_t outbox_bytes, outbox_frames; /* of outbox and held */
 	bool writing, above_low_water;
 	bool holding, close_when_released;
@@ -53,19 +55,19 @@ struct kr_conn {
 	uv_shutdown_t shutdown_request;
 	uv_connect_t connect_request;
 
-	struct kr_table requests;   /* of struct request (conn.c), by id */
+	struct kr_table requests; /* of struct request (conn.c), by id */
 	struct kr_list requests_in_order;
 	uint64_t last_id;
 
-	bool guest, ring;           /* see kr_conn_set_guest, kr_conn_set_ring */
+	bool guest, ring; /* see kr_conn_set_guest, kr_conn_set_ring */
 	unsigned paused;
-	uint64_t turn;              /* the loop's time ... */
-	uint64_t turn_ns;           /* ... in which it has been heard for so long */
-	uint8_t *received;          /* bytes of the next header and fields, and perhaps more */
+	uint64_t turn;     /* the loop's time ... */
+	uint64_t turn_ns;  /* ... in which it has been heard for so long */
+	uint8_t *received; /* bytes of the next header and fields, and perhaps more */
 	size_t received_length, received_capacity, parsed;
-	bool have_header;           /* FRAME's header is decoded; its bytes are still in RECEIVED */
-	struct kr_frame frame;      /* data: being filled */
-	size_t data_alongside;      /* bytes of FRAME's data that came in RECEIVED, behind the fields */
+	bool have_header;      /* FRAME's header is decoded; its bytes are still in RECEIVED */
+	struct kr_frame frame; /* data: being filled */
+	size_t data_alongside; /* bytes of FRAME's data that came in RECEIVED, behind the fields */
 
 	uint64_t bytes_received, bytes_sent;
 

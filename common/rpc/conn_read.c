@@ -1,9 +1,9 @@
 /* A connection's way in: bytes to frames.
  *
  * Headers and fields are read into RECEIVED, as many as come; a frame's data goes into its kr_buf straight from the
- * socket, but for the part that came along with its fields (at most READ_AHEAD bytes, copied).  A frame is delivered when
- * it is whole; lengths are checked before anything is allocated for them.  Of a sealed frame the header is opened first,
- * then the fields, then the data, each in its place.
+ * socket, but for the part that came along with its fields (at most READ_AHEAD bytes, copied).  A frame is delivered
+ * when it is whole; lengths are checked before anything is allocated for them.  Of a sealed frame the header is opened
+ * first, then the fields, then the data, each in its place.
  */
 #include <assert.h>
 #include <errno.h>
@@ -15,7 +15,9 @@
 #include "common/base/fail.h"
 #include "common/base/util.h"
 
-enum { TURN_NS = 1000000 }; /* so long a connection is heard at a time: others have their turn, too, whatever it asks for */
+enum {
+	TURN_NS = 1000000
+}; /* so long a connection is heard at a time: others have their turn, too, whatever it asks for */
 /* REFUSALS_MAX: more than waits for any peer that is heard (KR_SESSION_QUEUE_MAX). */
 enum { READ_AHEAD = 8192, REFUSALS_MAX = 9 << 20, GUEST_REFUSALS_MAX = 64 << 10, GUEST_FIELDS_MAX = 17 << 10 };
 
@@ -72,7 +74,8 @@ static void choose_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *ret_b
 		data = NULL;
 	}
 	if (data && wants_data(conn))
-		*ret_buf = uv_buf_init((char *)data->data + data->length, (unsigned)(conn->frame.header.data_length - data->length));
+		*ret_buf = uv_buf_init(
+			(char *)data->data + data->length, (unsigned)(conn->frame.header.data_length - data->length));
 	else if (make_room(conn) < 0)
 		*ret_buf = uv_buf_init(NULL, 0);
 	else
@@ -85,7 +88,8 @@ static bool belongs_to_rings(const struct kr_frame_header *header)
 {
 	enum kr_direction direction;
 
-	return header->flags & KR_FRAME_REPLY || !kr_msg_known(header->type, &direction) || direction == KR_DIRECTION_RING;
+	return header->flags & KR_FRAME_REPLY || !kr_msg_known(header->type, &direction) ||
+		direction == KR_DIRECTION_RING;
 }
 
 static int begin_frame(struct kr_conn *conn)
@@ -100,8 +104,9 @@ static int begin_frame(struct kr_conn *conn)
 	if (err)
 		return err;
 	if (conn->guest && (conn->frame.header.data_length || conn->frame.header.fields_length > GUEST_FIELDS_MAX))
-		return kr_fail(-EBADMSG, "%s with %u and %u bytes before the peer has said who it is", kr_msg_name(conn->frame.header.type),
-			conn->frame.header.fields_length, conn->frame.header.data_length);
+		return kr_fail(-EBADMSG, "%s with %u and %u bytes before the peer has said who it is",
+			kr_msg_name(conn->frame.header.type), conn->frame.header.fields_length,
+			conn->frame.header.data_length);
 	if (conn->ring && !belongs_to_rings(&conn->frame.header))
 		return kr_fail(-EBADMSG, "%s on a ring connection", kr_msg_name(conn->frame.header.type));
 	conn->have_header = true;
@@ -114,7 +119,9 @@ static int open_fields(struct kr_conn *conn)
 	const uint32_t length = conn->frame.header.fields_length;
 	uint8_t *fields = conn->received + conn->parsed + header_size(conn);
 
-	return conn->seal_in && length > 0 ? kr_seal_open(conn->seal_in, KR_SEAL_FIELDS, fields, length, fields + length) : 0;
+	return conn->seal_in && length > 0 ?
+		kr_seal_open(conn->seal_in, KR_SEAL_FIELDS, fields, length, fields + length) :
+		0;
 }
 
 /* The data is there; its tag is the last thing before it. */
@@ -145,7 +152,8 @@ static void answer_unknown_type(struct kr_conn *conn, const struct kr_frame_head
 {
 	if (!(header->flags & KR_FRAME_ONEWAY))
 		kr_conn_reply(conn, header->type, header->id, 0, -EPROTO, NULL, NULL, 0);
-	if (kr_conn_queued(conn) > (size_t)(conn->guest ? GUEST_REFUSALS_MAX : REFUSALS_MAX)) /* nobody watches the queue for these */
+	if (kr_conn_queued(conn) >
+		(size_t)(conn->guest ? GUEST_REFUSALS_MAX : REFUSALS_MAX)) /* nobody watches the queue for these */
 		kr_conn_end(conn, -EBADMSG, "the peer sends garbage and takes no answers");
 }
 
@@ -156,7 +164,7 @@ static void deliver(struct kr_conn *conn)
 	size_t taken = bytes_needed(conn) + conn->data_alongside;
 
 	frame.fields = conn->received + conn->parsed + header_size(conn);
-	conn->frame = (struct kr_frame){ 0 };
+	conn->frame = (struct kr_frame){0};
 	conn->have_header = false;
 	conn->data_alongside = 0;
 	if (frame.header.flags & KR_FRAME_REPLY)

@@ -1,9 +1,9 @@
 /* A connection's way out: frames queue up, and one write at a time gathers as many as are waiting.
  *
  * While the kernel takes bytes at once, a frame leaves in the call that sends it; those sent before the loop comes
- * round (CORKED), or while the socket is full, leave together.  What the kernel takes at once costs no turn of the loop: only for the
- * rest does libuv watch the socket.  Data is not copied: the write holds references to the buffers; but
- * for what has to be made unreadable, and data in several pieces that is sealed.
+ * round (CORKED), or while the socket is full, leave together.  What the kernel takes at once costs no turn of the
+ * loop: only for the rest does libuv watch the socket.  Data is not copied: the write holds references to the buffers;
+ * but for what has to be made unreadable, and data in several pieces that is sealed.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -17,13 +17,13 @@ struct outgoing {
 	struct kr_link link;
 	struct kr_writer head; /* header and fields, with their tags when sealed */
 	size_t data_length;
-	size_t length;         /* of all that is sent */
+	size_t length; /* of all that is sent */
 	size_t slice_count;
 	struct kr_slice slices[];
 };
 
-/* FRAME_COST: what a queued frame takes beside its bytes, so that a peer who takes no answers, of 28 bytes each perhaps, is not given several
- * times as much memory as it seems. */
+/* FRAME_COST: what a queued frame takes beside its bytes, so that a peer who takes no answers, of 28 bytes each
+ * perhaps, is not given several times as much memory as it seems. */
 enum { GATHER_BUFFERS = 64, GATHER_BYTES = 1 << 20, FRAME_COST = 192 };
 
 static _Atomic size_t queued_in_all; /* of heads and data, with FRAME_COST, until they are sent */
@@ -66,10 +66,12 @@ size_t kr_conn_queued_frames(const struct kr_conn *conn)
 
 size_t kr_conn_queued(const struct kr_conn *conn)
 {
-	return conn->outbox_bytes + conn->outbox_frames * FRAME_COST + (conn->writing ? uv_stream_get_write_queue_size(&conn->stream) : 0);
+	return conn->outbox_bytes + conn->outbox_frames * FRAME_COST +
+		(conn->writing ? uv_stream_get_write_queue_size(&conn->stream) : 0);
 }
 
-/* Takes frames from the outbox, in which there is one; their parts become BUFS (GATHER_BUFFERS of them). Returns how many. */
+/* Takes frames from the outbox, in which there is one; their parts become BUFS (GATHER_BUFFERS of them). Returns how
+ * many. */
 static unsigned gather(struct kr_conn *conn, uv_buf_t *bufs)
 {
 	unsigned count = 0;
@@ -164,7 +166,8 @@ static void write_some(struct kr_conn *conn)
 		free_list(&conn->in_flight);
 		return;
 	}
-	err = uv_write(&conn->write_request, &conn->stream, rest, count, on_written); /* also says why nothing was taken */
+	err = uv_write(
+		&conn->write_request, &conn->stream, rest, count, on_written); /* also says why nothing was taken */
 	if (err < 0)
 		kr_conn_end(conn, err, uv_strerror(err));
 	else
@@ -195,7 +198,8 @@ void kr_conn_uncork(uv_idle_t *cork)
 	tell_drained(conn);
 }
 
-static int check_slices(const struct kr_frame_header *header, const struct kr_slice *slices, size_t count, size_t *ret_length)
+static int check_slices(
+	const struct kr_frame_header *header, const struct kr_slice *slices, size_t count, size_t *ret_length)
 {
 	size_t length = 0;
 
@@ -204,7 +208,8 @@ static int check_slices(const struct kr_frame_header *header, const struct kr_sl
 	for (size_t i = 0; i < count; i++)
 		length += slices[i].length;
 	if (length > kr_msg_data_max(header->type, header->flags & KR_FRAME_REPLY))
-		return kr_fail(-EINVAL, "%s: %zu bytes of data are more than it can carry", kr_msg_name(header->type), length);
+		return kr_fail(
+			-EINVAL, "%s: %zu bytes of data are more than it can carry", kr_msg_name(header->type), length);
 	*ret_length = length;
 	return 0;
 }
@@ -212,7 +217,7 @@ static int check_slices(const struct kr_frame_header *header, const struct kr_sl
 /* Header and fields of the frame; HEADER has all but the lengths. */
 static int encode_head(struct kr_frame_header *header, const void *msg, size_t data_length, struct kr_writer *w)
 {
-	uint8_t blank[KR_FRAME_HEADER] = { 0 };
+	uint8_t blank[KR_FRAME_HEADER] = {0};
 	int err = 0;
 
 	kr_put_bytes(w, blank, sizeof(blank));
@@ -238,7 +243,8 @@ static int gather_data(struct outgoing *out)
 	if (!buf)
 		return kr_fail_errno(-ENOMEM, "cannot seal a frame");
 	for (size_t i = 0; i < out->slice_count; i++) {
-		memcpy(buf->data + buf->length, out->slices[i].buf->data + out->slices[i].offset, out->slices[i].length);
+		memcpy(buf->data + buf->length, out->slices[i].buf->data + out->slices[i].offset,
+			out->slices[i].length);
 		buf->length += out->slices[i].length;
 		kr_buf_put(out->slices[i].buf);
 	}
@@ -256,7 +262,8 @@ static int seal_data(struct kr_seal *seal, struct outgoing *out, uint8_t tag[KR_
 	if (!err && kr_seal_hides(seal) && !(hidden = kr_buf_new(data->length)))
 		err = kr_fail_errno(-ENOMEM, "cannot seal a frame");
 	if (!err)
-		err = kr_seal_close(seal, KR_SEAL_DATA, data->buf->data + data->offset, data->length, hidden ? hidden->data : NULL, tag);
+		err = kr_seal_close(seal, KR_SEAL_DATA, data->buf->data + data->offset, data->length,
+			hidden ? hidden->data : NULL, tag);
 	if (err) {
 		kr_buf_put(hidden);
 		return err;
@@ -284,7 +291,8 @@ static int seal_frame(struct kr_seal *seal, struct outgoing *out)
 	if (head.failed)
 		err = kr_fail_errno(-ENOMEM, "cannot seal a frame");
 	if (!err)
-		err = kr_seal_close(seal, KR_SEAL_HEADER, head.bytes, KR_FRAME_HEADER, head.bytes, head.bytes + KR_FRAME_HEADER);
+		err = kr_seal_close(
+			seal, KR_SEAL_HEADER, head.bytes, KR_FRAME_HEADER, head.bytes, head.bytes + KR_FRAME_HEADER);
 	if (!err && fields_length > 0) {
 		uint8_t *fields = head.bytes + KR_FRAME_HEADER + KR_SEAL_TAG;
 

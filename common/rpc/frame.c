@@ -1,5 +1,5 @@
-/* The header of a frame, to bytes and back (FRAMES in msgs.def; declared in msg.h).  A header that has been decoded is within the
- * limits of its type, so its lengths may be trusted.  Any thread.
+/* The header of a frame, to bytes and back (FRAMES in msgs.def; declared in msg.h).  A header that has been decoded is
+ * within the limits of its type, so its lengths may be trusted.  Any thread.
  */
 #include "common/rpc/msg.h"
 
@@ -10,7 +10,7 @@
 
 void kr_frame_header_encode(const struct kr_frame_header *header, uint8_t bytes[KR_FRAME_HEADER])
 {
-	struct kr_writer w = { .bytes = bytes, .capacity = KR_FRAME_HEADER };
+	struct kr_writer w = {.bytes = bytes, .capacity = KR_FRAME_HEADER};
 
 	kr_put_u32(&w, KR_FRAME_MAGIC);
 	kr_put_u16(&w, header->type);
@@ -23,8 +23,9 @@ void kr_frame_header_encode(const struct kr_frame_header *header, uint8_t bytes[
 
 static int check_flags(const struct kr_frame_header *header)
 {
-	static const uint16_t of_reply = KR_FRAME_REPLY | KR_FRAME_MORE | KR_FRAME_CACHEABLE | KR_FRAME_CACHEABLE_ATTR | KR_FRAME_BARE,
-		of_request = KR_FRAME_RESEND | KR_FRAME_ONEWAY;
+	static const uint16_t of_reply = KR_FRAME_REPLY | KR_FRAME_MORE | KR_FRAME_CACHEABLE | KR_FRAME_CACHEABLE_ATTR |
+		KR_FRAME_BARE,
+			      of_request = KR_FRAME_RESEND | KR_FRAME_ONEWAY;
 	bool reply = header->flags & KR_FRAME_REPLY;
 
 	if (header->flags & ~(reply ? of_reply : of_request))
@@ -32,13 +33,14 @@ static int check_flags(const struct kr_frame_header *header)
 	if (header->status != 0 && !reply)
 		return kr_fail(-EBADMSG, "frame of type %u: a request with status %u", header->type, header->status);
 	if (header->status != 0 && (header->fields_length > 0 || header->data_length > 0))
-		return kr_fail(-EBADMSG, "frame of type %u: status %u comes with fields or data", header->type, header->status);
+		return kr_fail(-EBADMSG, "frame of type %u: status %u comes with fields or data", header->type,
+			header->status);
 	return 0;
 }
 
 static int check_lengths(const struct kr_frame_header *header)
 {
-	struct kr_layout layout = { .fields_max = KR_UNKNOWN_FIELDS_MAX };
+	struct kr_layout layout = {.fields_max = KR_UNKNOWN_FIELDS_MAX};
 
 	kr_msg_layout(header->type, header->flags & KR_FRAME_REPLY, &layout);
 	if (header->fields_length > layout.fields_max)
@@ -52,7 +54,7 @@ static int check_lengths(const struct kr_frame_header *header)
 
 int kr_frame_header_decode(const uint8_t bytes[KR_FRAME_HEADER], struct kr_frame_header *ret_header)
 {
-	struct kr_frame_header header = { 0 };
+	struct kr_frame_header header = {0};
 	struct kr_reader r;
 	uint32_t magic;
 	int err;

@@ -216,12 +216,13 @@ int kr_msg_encode(uint16_t type, bool reply, const void *msg, struct kr_writer *
 		return kr_fail(-EINVAL, "there is no message of type %u", type);
 	for (size_t i = 0; i < layout.count; i++)
 		if (!put_field(w, layout.fields[i].kind, (const uint8_t *)msg + layout.fields[i].offset))
-			return kr_fail(-EINVAL, "%s: the protocol cannot carry this %s", kr_msg_name(type), layout.fields[i].name);
+			return kr_fail(-EINVAL, "%s: the protocol cannot carry this %s", kr_msg_name(type),
+				layout.fields[i].name);
 	if (w->failed)
 		return kr_fail(-ENOMEM, "%s: out of memory", kr_msg_name(type));
 	if (w->length - start > layout.fields_max)
-		return kr_fail(-EINVAL, "%s: %zu bytes of fields, at most %u are allowed", kr_msg_name(type), w->length - start,
-			layout.fields_max);
+		return kr_fail(-EINVAL, "%s: %zu bytes of fields, at most %u are allowed", kr_msg_name(type),
+			w->length - start, layout.fields_max);
 	return 0;
 }
 
@@ -253,7 +254,7 @@ int kr_take_fid(struct kr_reader *r, struct kr_fid *ret_fid)
 
 	if (!bytes)
 		return -EBADMSG;
-	*ret_fid = (struct kr_fid){ .length = length };
+	*ret_fid = (struct kr_fid){.length = length};
 	memcpy(ret_fid->bytes, bytes, length);
 	return 0;
 }
@@ -274,7 +275,7 @@ static int take_blob(struct kr_reader *r, struct kr_bytes *ret_blob)
 
 	if (length > KR_BYTES_MAX)
 		return -EBADMSG;
-	*ret_blob = (struct kr_bytes){ .bytes = kr_take_bytes(r, length), .length = length };
+	*ret_blob = (struct kr_bytes){.bytes = kr_take_bytes(r, length), .length = length};
 	return ret_blob->bytes ? 0 : -EBADMSG;
 }
 
@@ -312,7 +313,7 @@ static int take_cred(struct kr_reader *r, struct kr_arena *arena, struct kr_cred
 {
 	uint32_t *groups;
 
-	*ret_cred = (struct kr_cred){ 0 };
+	*ret_cred = (struct kr_cred){0};
 	ret_cred->uid = kr_take_u32(r);
 	ret_cred->gid = kr_take_u32(r);
 	ret_cred->group_count = kr_take_u32(r);
@@ -334,7 +335,7 @@ static int take_ranges(struct kr_reader *r, struct kr_arena *arena, struct kr_ra
 	uint32_t count = kr_take_u32(r);
 	struct kr_range *ranges;
 
-	*ret_ranges = (struct kr_ranges){ .count = count };
+	*ret_ranges = (struct kr_ranges){.count = count};
 	if (count > KR_RANGES_MAX || kr_reader_left(r) < count * 2 * sizeof(uint64_t))
 		return -EBADMSG;
 	if (count == 0)
@@ -434,11 +435,11 @@ int kr_msg_decode(uint16_t type, bool reply, const uint8_t *bytes, size_t length
 		if (!err && r.failed)
 			err = -EBADMSG;
 		if (err)
-			return kr_fail(err, "%s %s: field %s is malformed or cut short", kr_msg_name(type), reply ? "reply" : "request",
-				field->name);
+			return kr_fail(err, "%s %s: field %s is malformed or cut short", kr_msg_name(type),
+				reply ? "reply" : "request", field->name);
 	}
 	if (kr_reader_left(&r) > 0)
-		return kr_fail(-EBADMSG, "%s %s: %zu bytes are left over", kr_msg_name(type), reply ? "reply" : "request",
-			kr_reader_left(&r));
+		return kr_fail(-EBADMSG, "%s %s: %zu bytes are left over", kr_msg_name(type),
+			reply ? "reply" : "request", kr_reader_left(&r));
 	return 0;
 }

@@ -19,8 +19,15 @@ enum { KR_PROTO_VERSION = 4, KR_FRAME_HEADER = 28 };
 /* Bit of `may` of HELLO: the node wants to hear with RECALL that a file is gone. */
 #define KR_FEATURE_GONE UINT64_C(64)
 #define KR_FRAME_MAGIC UINT32_C(0x4b52414e)
-enum kr_frame_flag { KR_FRAME_REPLY = 1, KR_FRAME_MORE = 2, KR_FRAME_RESEND = 4, KR_FRAME_ONEWAY = 8,
-	KR_FRAME_CACHEABLE = 16, KR_FRAME_CACHEABLE_ATTR = 32, KR_FRAME_BARE = 64 };
+enum kr_frame_flag {
+	KR_FRAME_REPLY = 1,
+	KR_FRAME_MORE = 2,
+	KR_FRAME_RESEND = 4,
+	KR_FRAME_ONEWAY = 8,
+	KR_FRAME_CACHEABLE = 16,
+	KR_FRAME_CACHEABLE_ATTR = 32,
+	KR_FRAME_BARE = 64
+};
 enum kr_direction { KR_DIRECTION_UP, KR_DIRECTION_DOWN, KR_DIRECTION_RING, KR_DIRECTION_TOOL };
 
 struct kr_bytes {
@@ -57,8 +64,14 @@ struct kr_hop_address {
 #define RANGES(n) struct kr_ranges n;
 #define HOP(n) struct kr_hop_address n;
 #define KR_MSG(name, NAME, number, direction, request_fields, reply_fields, request_data, reply_data)
-#define KR_REQUEST(name, fields) struct kr_##name##_request { fields };
-#define KR_REPLY(name, fields) struct kr_##name##_reply { fields };
+#define KR_REQUEST(name, fields) \
+	struct kr_##name##_request { \
+		fields \
+	};
+#define KR_REPLY(name, fields) \
+	struct kr_##name##_reply { \
+		fields \
+	};
 #include "common/rpc/msgs.def"
 #undef KR_MSG
 #undef KR_REQUEST
@@ -81,7 +94,8 @@ struct kr_hop_address {
 #undef HOP
 
 enum kr_msg_type {
-#define KR_MSG(name, NAME, number, direction, request_fields, reply_fields, request_data, reply_data) KR_MSG_##NAME = number,
+#define KR_MSG(name, NAME, number, direction, request_fields, reply_fields, request_data, reply_data) \
+	KR_MSG_##NAME = number,
 #define KR_REQUEST(name, fields)
 #define KR_REPLY(name, fields)
 #include "common/rpc/msgs.def"
@@ -115,8 +129,8 @@ union kr_any_msg {
 };
 
 void kr_frame_header_encode(const struct kr_frame_header *header, uint8_t bytes[KR_FRAME_HEADER]);
-/* 0, or -EBADMSG for a bad magic, flags or a status that do not go together, or lengths above the type's maxima (an unknown type may have up to
- * 64 KiB of fields and no data, so that it can be answered). */
+/* 0, or -EBADMSG for a bad magic, flags or a status that do not go together, or lengths above the type's maxima (an
+ * unknown type may have up to 64 KiB of fields and no data, so that it can be answered). */
 int kr_frame_header_decode(const uint8_t bytes[KR_FRAME_HEADER], struct kr_frame_header *ret_header);
 
 /* Appends the fields of MSG (a struct kr_<name>_request or _reply) to W. -EINVAL: a value that the format cannot hold
@@ -124,7 +138,8 @@ int kr_frame_header_decode(const uint8_t bytes[KR_FRAME_HEADER], struct kr_frame
 int kr_msg_encode(uint16_t type, bool reply, const void *msg, struct kr_writer *w);
 /* Fills RET_MSG (as large as union kr_any_msg suffices). -EBADMSG: malformed, bytes left over or an unknown type;
  * -ENOMEM; RET_MSG is then undefined. ARENA is the caller's to free in every case. */
-int kr_msg_decode(uint16_t type, bool reply, const uint8_t *bytes, size_t length, void *ret_msg, struct kr_arena *arena);
+int kr_msg_decode(
+	uint16_t type, bool reply, const uint8_t *bytes, size_t length, void *ret_msg, struct kr_arena *arena);
 /* The CRED of a decoded request; NULL if the type has none. Part of MSG. */
 struct kr_cred *kr_msg_cred(uint16_t type, void *msg);
 /* The most bytes of data that a request or reply of the type may carry; 0 for an unknown type. */

@@ -51,9 +51,11 @@ static void put_time(struct kr_writer *w, const struct kr_time *time)
 
 static void put_attr(struct kr_writer *w, const struct kr_attr *attr)
 {
-	put_format(w, "{ino=%" PRIu64 " mode=%o nlink=%u uid=%u gid=%u rdev=%u:%u size=%" PRIu64 " blocks=%" PRIu64 " blksize=%u",
-		attr->ino, attr->mode, attr->nlink, attr->uid, attr->gid, attr->rdev_major, attr->rdev_minor, attr->size,
-		attr->blocks, attr->blksize);
+	put_format(w,
+		"{ino=%" PRIu64 " mode=%o nlink=%u uid=%u gid=%u rdev=%u:%u size=%" PRIu64 " blocks=%" PRIu64
+		" blksize=%u",
+		attr->ino, attr->mode, attr->nlink, attr->uid, attr->gid, attr->rdev_major, attr->rdev_minor,
+		attr->size, attr->blocks, attr->blksize);
 	put_format(w, " atime=");
 	put_time(w, &attr->atime);
 	put_format(w, " mtime=");
@@ -74,7 +76,8 @@ static void put_ranges(struct kr_writer *w, const struct kr_ranges *ranges)
 {
 	kr_put_u8(w, '[');
 	for (uint32_t i = 0; i < ranges->count; i++)
-		put_format(w, "%s%" PRIu64 "+%" PRIu64, i == 0 ? "" : " ", ranges->ranges[i].offset, ranges->ranges[i].length);
+		put_format(w, "%s%" PRIu64 "+%" PRIu64, i == 0 ? "" : " ", ranges->ranges[i].offset,
+			ranges->ranges[i].length);
 	kr_put_u8(w, ']');
 }
 
@@ -102,7 +105,8 @@ static void put_field(struct kr_writer *w, enum kr_field_kind kind, const void *
 		break;
 	case KR_FIELD_FID:
 		put_format(w, "fid:");
-		put_hex(w, ((const struct kr_fid *)value)->bytes, KR_MIN(((const struct kr_fid *)value)->length, KR_FID_MAX));
+		put_hex(w, ((const struct kr_fid *)value)->bytes,
+			KR_MIN(((const struct kr_fid *)value)->length, KR_FID_MAX));
 		break;
 	case KR_FIELD_NAME:
 	case KR_FIELD_STR:

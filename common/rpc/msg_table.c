@@ -7,7 +7,7 @@
 
 /* Each list of fields becomes a function, because only inside one can the fields name their struct ("self"). */
 #define KR_NONE
-#define FIELD(name, kind) { #name, kind, offsetof(self, name) },
+#define FIELD(name, kind) {#name, kind, offsetof(self, name)},
 #define U8(n) FIELD(n, KR_FIELD_U8)
 #define U16(n) FIELD(n, KR_FIELD_U16)
 #define U32(n) FIELD(n, KR_FIELD_U32)
@@ -27,8 +27,8 @@
 	static struct kr_layout function(void) \
 	{ \
 		typedef struct type self; \
-		static const struct kr_field fields[] = { __VA_ARGS__ }; \
-		return (struct kr_layout){ fields, KR_ARRAY_SIZE(fields), sizeof(self), 0, 0 }; \
+		static const struct kr_field fields[] = {__VA_ARGS__}; \
+		return (struct kr_layout){fields, KR_ARRAY_SIZE(fields), sizeof(self), 0, 0}; \
 	}
 #define KR_MSG(name, NAME, number, direction, request_fields, reply_fields, request_data, reply_data)
 #define KR_REQUEST(name, fields) LAYOUT(name##_request_layout, kr_##name##_request, fields)
@@ -47,8 +47,8 @@ struct message {
 
 static const struct message messages[] = {
 #define KR_MSG(name, NAME, number, direction, request_fields, reply_fields, request_data, reply_data) \
-	[number] = { #NAME, KR_DIRECTION_##direction, { request_fields, reply_fields }, { request_data, reply_data }, \
-		{ name##_request_layout, name##_reply_layout } },
+	[number] = {#NAME, KR_DIRECTION_##direction, {request_fields, reply_fields}, {request_data, reply_data}, \
+		{name##_request_layout, name##_reply_layout}},
 #define KR_REQUEST(name, fields)
 #define KR_REPLY(name, fields)
 #include "common/rpc/msgs.def"

@@ -54,7 +54,7 @@ static int split(const char *text, const char **ret_host, size_t *ret_length, co
 
 int kr_endpoint_parse(const char *text, uint16_t default_port, bool zero_port, struct kr_endpoint *ret)
 {
-	struct kr_endpoint endpoint = { .port = default_port };
+	struct kr_endpoint endpoint = {.port = default_port};
 	const char *host, *port;
 	size_t length;
 	int err = split(text, &host, &length, &port);
@@ -79,7 +79,8 @@ void kr_endpoint_format(const struct kr_endpoint *endpoint, char *text, size_t s
 
 static bool is_mapped(const struct sockaddr *address)
 {
-	return address->sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&((const struct sockaddr_in6 *)address)->sin6_addr);
+	return address->sa_family == AF_INET6 &&
+		IN6_IS_ADDR_V4MAPPED(&((const struct sockaddr_in6 *)address)->sin6_addr);
 }
 
 void kr_address_host(const struct sockaddr *address, char *host, size_t size)
@@ -105,8 +106,8 @@ void kr_address_format(const struct sockaddr *address, char *text, size_t size)
 		return;
 	}
 	kr_address_host(address, endpoint.host, sizeof(endpoint.host));
-	endpoint.port = ntohs(address->sa_family == AF_INET ? ((const struct sockaddr_in *)address)->sin_port
-							     : ((const struct sockaddr_in6 *)address)->sin6_port);
+	endpoint.port = ntohs(address->sa_family == AF_INET ? ((const struct sockaddr_in *)address)->sin_port :
+							      ((const struct sockaddr_in6 *)address)->sin6_port);
 	kr_endpoint_format(&endpoint, text, size);
 }
 
@@ -141,8 +142,8 @@ static int fail_gai(const char *host, int error)
 int kr_resolve(const struct kr_endpoint *endpoint, bool passive, struct kr_addresses *ret)
 {
 	bool any = passive && (!*endpoint->host || strcmp(endpoint->host, "*") == 0);
-	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | (passive ? AI_PASSIVE : 0) };
-	struct kr_addresses addresses = { 0 };
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | (passive ? AI_PASSIVE : 0)};
+	struct kr_addresses addresses = {0};
 	struct addrinfo *found;
 	char port[8];
 	int error;

@@ -31,18 +31,18 @@ void kr_address_host(const struct sockaddr *address, char *host, size_t size);
 /* Whether it is a loopback address (127/8, ::1) or AF_UNIX. */
 bool kr_address_is_loopback(const struct sockaddr *address);
 
-/* Blocks in getaddrinfo; any thread. PASSIVE: for listening ("" or "*" = every address). -ENOENT no such host, -EAGAIN the
- * name service does not answer, -ENOMEM, -EIO, with a reason. */
+/* Blocks in getaddrinfo; any thread. PASSIVE: for listening ("" or "*" = every address). -ENOENT no such host, -EAGAIN
+ * the name service does not answer, -ENOMEM, -EIO, with a reason. */
 int kr_resolve(const struct kr_endpoint *endpoint, bool passive, struct kr_addresses *ret);
 
 typedef void (*kr_resolve_fn)(void *context, int err, const struct kr_addresses *addresses);
 struct kr_resolve;
-/* The same in a thread of its own; CALLBACK runs in the loop's thread, exactly once unless cancelled, with the reason in
- * kr_fail_reason when ERR is not 0. Less than 0: no thread. */
+/* The same in a thread of its own; CALLBACK runs in the loop's thread, exactly once unless cancelled, with the reason
+ * in kr_fail_reason when ERR is not 0. Less than 0: no thread. */
 int kr_resolve_start(uv_loop_t *loop, const struct kr_endpoint *endpoint, kr_resolve_fn callback, void *context,
 	struct kr_resolve **ret_resolve);
-/* From now on the callback does not run; REQUEST frees itself. Only before the callback has run, in the loop's thread, whose loop need
- * not wait for a name service that does not answer. */
+/* From now on the callback does not run; REQUEST frees itself. Only before the callback has run, in the loop's thread,
+ * whose loop need not wait for a name service that does not answer. */
 void kr_resolve_cancel(struct kr_resolve *request);
 
 #endif

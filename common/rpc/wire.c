@@ -9,7 +9,7 @@
 
 void kr_writer_init(struct kr_writer *w)
 {
-	*w = (struct kr_writer){ 0 };
+	*w = (struct kr_writer){0};
 }
 
 void kr_writer_fini(struct kr_writer *w)
@@ -80,7 +80,7 @@ void kr_put_u64(struct kr_writer *w, uint64_t value)
 
 void kr_reader_init(struct kr_reader *r, const void *bytes, size_t length)
 {
-	*r = (struct kr_reader){ .bytes = bytes, .length = length };
+	*r = (struct kr_reader){.bytes = bytes, .length = length};
 }
 
 const uint8_t *kr_take_bytes(struct kr_reader *r, size_t length)

@@ -43,7 +43,8 @@ int kr_cpus_parse(const char *list, cpu_set_t *ret_set)
 	CPU_ZERO(&set);
 	for (;; at++) {
 		if (parse_range(&at, &set) < 0 || (*at && *at != ':' && *at != ','))
-			return kr_fail(-EINVAL, "cpus: \"%s\" is not a list of processors (try 0-3:8; at most %d)", list, CPU_SETSIZE - 1);
+			return kr_fail(-EINVAL, "cpus: \"%s\" is not a list of processors (try 0-3:8; at most %d)",
+				list, CPU_SETSIZE - 1);
 		if (!*at)
 			break;
 	}

@@ -1,6 +1,6 @@
-/* See loop.h.  The queue of posted tasks has one lock; a uv_async wakes the loop, which takes the tasks one by one, at most
- * as many per turn as were there at its start, so that sockets and timers get their share.  It is woken once for what is posted while
- * tasks are there; who leaves some there wakes it again.
+/* See loop.h.  The queue of posted tasks has one lock; a uv_async wakes the loop, which takes the tasks one by one, at
+ * most as many per turn as were there at its start, so that sockets and timers get their share.  It is woken once for
+ * what is posted while tasks are there; who leaves some there wakes it again.
  */
 #include "fuse/base/loop.h"
 
@@ -166,7 +166,10 @@ static void run_wait(struct kr_task *task)
 
 void kr_loop_run(struct kr_loop *loop, void (*fn)(void *context), void *context)
 {
-	struct wait wait = {.task.fn = run_wait, .fn = fn, .context = context, .lock = PTHREAD_MUTEX_INITIALIZER,
+	struct wait wait = {.task.fn = run_wait,
+		.fn = fn,
+		.context = context,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
 		.done_cond = PTHREAD_COND_INITIALIZER};
 
 	if (kr_loop_here(loop)) {

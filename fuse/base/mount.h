@@ -39,7 +39,7 @@ struct kr_mount {
 	const struct kr_mount_options *options;
 	struct kr_local *local; /* the local directory: locked, journal/ and cache/ in it */
 	struct kr_loop *kr_loop;
-	uv_loop_t *loop;        /* == kr_loop_uv(kr_loop) */
+	uv_loop_t *loop; /* == kr_loop_uv(kr_loop) */
 	struct kr_rpc *rpc;
 	struct kr_session *session;
 	struct kr_inodes *inodes;
@@ -53,18 +53,20 @@ struct kr_mount {
 	struct kr_locks *locks;
 	struct kr_batches *batches;
 	struct kr_prefetches *brings;
-	struct kr_attr_cache *notes; /* NULL: nothing is noted */
+	struct kr_attr_cache *notes;      /* NULL: nothing is noted */
 	struct kr_lookup_prefetch *ahead; /* NULL: nothing is looked up ahead */
 	struct kr_dir_fsync *dir_syncs;
 	struct fuse_session *fuse;
 	struct kr_control *control;
 
-	/* Fencing by our own clock (fence.h): after this moment (kr_clock_ns) the server may have given our leases away, so nothing
-	 * is served from caches and leases, and operations wait.  session.c moves it ahead with each answered PING of a session
-	 * that is live; one that is lost takes the leases themselves away (reclaim.c).  Fast paths ask kr_mount_fenced under file->lock (a stopped and continued process
-	 * is fenced before any timer of it has run). */
+	/* Fencing by our own clock (fence.h): after this moment (kr_clock_ns) the server may have given our leases
+	 * away, so nothing is served from caches and leases, and operations wait.  session.c moves it ahead with each
+	 * answered PING of a session that is live; one that is lost takes the leases themselves away (reclaim.c).  Fast
+	 * paths ask kr_mount_fenced under file->lock (a stopped and continued process is fenced before any timer of it
+	 * has run). */
 	_Atomic uint64_t fence_at_ns;
-	/* What to add to kr_clock_ns to have the server's CLOCK_REALTIME (from HELLO and PING): ours may be set at any time. */
+	/* What to add to kr_clock_ns to have the server's CLOCK_REALTIME (from HELLO and PING): ours may be set at any
+	 * time. */
 	_Atomic int64_t server_clock_offset_ns;
 	/* The longest file that the export can hold (LIMITS); 0: not known. */
 	_Atomic uint64_t file_max;

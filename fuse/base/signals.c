@@ -12,11 +12,11 @@
 
 #include "common/base/util.h"
 
-#define BIT(number) (UINT64_C(1) << ((number) - 1))
+#define BIT(number) (UINT64_C(1) << ((number)-1))
 
 /* Without a handler these do not end a program. */
-static const uint64_t harmless = BIT(SIGCHLD) | BIT(SIGCONT) | BIT(SIGURG) | BIT(SIGWINCH) | BIT(SIGSTOP) | BIT(SIGTSTP) |
-	BIT(SIGTTIN) | BIT(SIGTTOU);
+static const uint64_t harmless = BIT(SIGCHLD) | BIT(SIGCONT) | BIT(SIGURG) | BIT(SIGWINCH) | BIT(SIGSTOP) |
+	BIT(SIGTSTP) | BIT(SIGTTIN) | BIT(SIGTTOU);
 static const uint64_t ending = BIT(SIGHUP) | BIT(SIGINT) | BIT(SIGQUIT) | BIT(SIGTERM);
 
 static bool find_set(const char *status, const char *name, uint64_t *ret_set)
@@ -31,7 +31,8 @@ enum kr_signals kr_signals_parse(const char *status)
 	uint64_t of_thread, of_process, blocked, ignored, caught, pending;
 
 	if (!find_set(status, "\nSigPnd", &of_thread) || !find_set(status, "\nShdPnd", &of_process) ||
-	    !find_set(status, "\nSigBlk", &blocked) || !find_set(status, "\nSigIgn", &ignored) || !find_set(status, "\nSigCgt", &caught))
+		!find_set(status, "\nSigBlk", &blocked) || !find_set(status, "\nSigIgn", &ignored) ||
+		!find_set(status, "\nSigCgt", &caught))
 		return KR_SIGNALS_END;
 	pending = (of_thread | of_process) & ~blocked & ~ignored;
 	/* What ends a program has become a SIGKILL for each of its threads, unless it dumps core. */

@@ -1,8 +1,9 @@
 /* What a program that waits for us has been signalled.
  *
- * The kernel tells of any signal that comes to a thread in a request (FUSE_INTERRUPT), once, and not which.  On a local disk only what
- * ends the program ends a wait: SIGCHLD, timers, profilers and runtimes (Go's SIGURG) are never seen by stat, open, chmod, read... as EINTR,
- * for which no program is written.  So it is looked up what is pending: the thread cannot take it before it has our answer.
+ * The kernel tells of any signal that comes to a thread in a request (FUSE_INTERRUPT), once, and not which.  On a local
+ * disk only what ends the program ends a wait: SIGCHLD, timers, profilers and runtimes (Go's SIGURG) are never seen by
+ * stat, open, chmod, read... as EINTR, for which no program is written.  So it is looked up what is pending: the thread
+ * cannot take it before it has our answer.
  */
 #ifndef KR_FUSE_SIGNALS_H
 #define KR_FUSE_SIGNALS_H
@@ -20,7 +21,8 @@ enum kr_signals {
 
 /* Any thread: by the text of a /proc/PID/status. */
 enum kr_signals kr_signals_parse(const char *status);
-/* Any thread; some 20 us: of a thread, by the number that it has here. 0 or one that is not seen here: KR_SIGNALS_END. */
+/* Any thread; some 20 us: of a thread, by the number that it has here. 0 or one that is not seen here: KR_SIGNALS_END.
+ */
 enum kr_signals kr_signals_pending(pid_t thread);
 
 #endif

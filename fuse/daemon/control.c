@@ -28,7 +28,7 @@ struct kr_control {
 	unsigned dev_major, dev_minor;
 	struct kr_list clients;
 	size_t client_count;
-	char *path; /* of the socket; owned */
+	char *path;  /* of the socket; owned */
 	bool closed; /* the listener's handle */
 	bool freed;
 };
@@ -39,7 +39,7 @@ struct client {
 	struct kr_link link;
 };
 
-/* --- commands -------------------------------------------------------------------------------------------------------- */
+/* --- commands --------------------------------------------------------------------------------- */
 
 static int flush(struct kr_mount *mount, const char *argument)
 {
@@ -101,7 +101,7 @@ static int execute(struct kr_mount *mount, const struct kr_status_request *reque
 	return -EOPNOTSUPP;
 }
 
-/* --- frames ---------------------------------------------------------------------------------------------------------- */
+/* --- frames ----------------------------------------------------------------------------------- */
 
 static void answer(struct kr_conn *conn, uint64_t id, struct kr_mount *mount)
 {
@@ -117,7 +117,8 @@ static void answer(struct kr_conn *conn, uint64_t id, struct kr_mount *mount)
 	for (size_t done = 0;; done += PIECE) {
 		size_t piece = KR_MIN(length - done, (size_t)PIECE);
 		bool more = done + piece < length;
-		struct kr_status_reply reply = {.json = {.bytes = (const uint8_t *)text + done, .length = (uint32_t)piece}};
+		struct kr_status_reply reply = {
+			.json = {.bytes = (const uint8_t *)text + done, .length = (uint32_t)piece}};
 
 		kr_conn_reply(conn, KR_MSG_STATUS, id, more ? KR_FRAME_MORE : 0, 0, &reply, NULL, 0);
 		if (!more)
@@ -150,7 +151,7 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 	free(msg);
 }
 
-/* --- connections ----------------------------------------------------------------------------------------------------- */
+/* --- connections ------------------------------------------------------------------------------ */
 
 static void free_when_done(struct kr_control *control)
 {
@@ -215,7 +216,9 @@ static int listen_at(struct kr_control *control)
 		err = -errno;
 	if (err == 0)
 		err = uv_listen((uv_stream_t *)&control->listener, BACKLOG, on_connection);
-	return err < 0 ? kr_fail_errno(err, "cannot make the control socket in %s", kr_local_path(control->mount->local)) : 0;
+	return err < 0 ?
+		kr_fail_errno(err, "cannot make the control socket in %s", kr_local_path(control->mount->local)) :
+		0;
 }
 
 int kr_control_new(struct kr_mount *mount, unsigned dev_major, unsigned dev_minor, struct kr_control **ret_control)

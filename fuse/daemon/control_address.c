@@ -16,7 +16,8 @@
 
 enum { PLACES = 3, NOTE_MAX = 8192 };
 
-/* The directories that a mount of UID may have its note in, best first. Who is root in a user namespace only has no right to the first. */
+/* The directories that a mount of UID may have its note in, best first. Who is root in a user namespace only has no
+ * right to the first. */
 static int list_places(unsigned uid, char *ret_paths[PLACES])
 {
 	const char *runtime = uid == getuid() ? getenv("XDG_RUNTIME_DIR") : NULL;
@@ -82,7 +83,9 @@ int kr_control_address_write(unsigned dev_major, unsigned dev_minor, const char 
 			err = kr_write_file(fd, name, text, strlen(text), 0644);
 	}
 	free_places(paths, count);
-	return err < 0 ? kr_fail_errno(err, "cannot write down where the control socket is (in /run/kairan or the like)") : 0;
+	return err < 0 ?
+		kr_fail_errno(err, "cannot write down where the control socket is (in /run/kairan or the like)") :
+		0;
 }
 
 void kr_control_address_remove(unsigned dev_major, unsigned dev_minor, const char *socket)
@@ -98,8 +101,8 @@ void kr_control_address_remove(unsigned dev_major, unsigned dev_minor, const cha
 		size_t length;
 
 		/* The lock: nobody writes another note in between. */
-		if (fd >= 0 && flock(fd, LOCK_EX) == 0 && kr_read_file(fd, name, NOTE_MAX, &found, &length) == 0 && strcmp(found, text) == 0 &&
-			unlinkat(fd, name, 0) == 0)
+		if (fd >= 0 && flock(fd, LOCK_EX) == 0 && kr_read_file(fd, name, NOTE_MAX, &found, &length) == 0 &&
+			strcmp(found, text) == 0 && unlinkat(fd, name, 0) == 0)
 			break;
 	}
 	free_places(paths, count);
@@ -151,7 +154,8 @@ static void visit_place(int place, visit_fn visit, void *context)
 		int pid;
 
 		if (sscanf(entry->d_name, "%u:%u", &dev_major, &dev_minor) == 2 &&
-		    kr_read_file(place, entry->d_name, NOTE_MAX, &text, &length) == 0 && parse_note(text, &socket, &pid) == 0)
+			kr_read_file(place, entry->d_name, NOTE_MAX, &text, &length) == 0 &&
+			parse_note(text, &socket, &pid) == 0)
 			visit(dev_major, dev_minor, socket, pid, context);
 	}
 	if (directory)

@@ -60,7 +60,8 @@ static int default_path(const struct kr_mount_options *options, struct kr_local 
 	int err;
 
 	if (asprintf(&parent, "/var/tmp/kairan-%u", (unsigned)geteuid()) < 0 ||
-	    asprintf(&key, "%s:%u:/%s %s", options->server.host, options->server.port, options->subdir, options->mount_point) < 0)
+		asprintf(&key, "%s:%u:/%s %s", options->server.host, options->server.port, options->subdir,
+			options->mount_point) < 0)
 		return -ENOMEM;
 	err = make_private(parent);
 	if (err < 0)
@@ -77,7 +78,9 @@ static int check_link(const char *path)
 	struct stat stat;
 
 	if (lstat(path, &stat) == 0 && S_ISLNK(stat.st_mode) && stat.st_uid != 0 && stat.st_uid != geteuid())
-		return kr_fail(-EPERM, "local directory %s is a symbolic link of user %u: remove it, or name another with -o local=DIR", path, stat.st_uid);
+		return kr_fail(-EPERM,
+			"local directory %s is a symbolic link of user %u: remove it, or name another with -o local=DIR",
+			path, stat.st_uid);
 	return 0;
 }
 
@@ -96,12 +99,15 @@ static int find_path(const struct kr_mount_options *options, struct kr_local *lo
 	if (!local->made && errno != EEXIST)
 		return kr_fail_errno(-errno, "cannot make local directory %s%s", local->path,
 			errno == ENOENT ? " (is the disk mounted? what it lies in is not made here)" : "");
-	/* Also root needs that: the mount gives up the right to write into others' directories, and a journal is believed. */
+	/* Also root needs that: the mount gives up the right to write into others' directories, and a journal is
+	 * believed. */
 	if (stat(local->path, &stat_now) == 0 && stat_now.st_uid != geteuid() && options->replay)
-		return kr_fail(-EPERM, "%s belongs to user %u: replay it as that user, with a key of that user; what it holds is that user's word",
+		return kr_fail(-EPERM,
+			"%s belongs to user %u: replay it as that user, with a key of that user; what it holds is that user's word",
 			local->path, stat_now.st_uid);
 	if (stat(local->path, &stat_now) == 0 && stat_now.st_uid != geteuid())
-		return kr_fail(-EPERM, "local directory %s belongs to user %u; give it to user %u, who mounts, or name another with -o local=DIR",
+		return kr_fail(-EPERM,
+			"local directory %s belongs to user %u; give it to user %u, who mounts, or name another with -o local=DIR",
 			local->path, stat_now.st_uid, geteuid());
 	return 0;
 }
@@ -110,11 +116,12 @@ static int find_path(const struct kr_mount_options *options, struct kr_local *lo
 static const char *advice(const struct kr_local *local, const char *if_new)
 {
 	return faccessat(local->fd, "identity", F_OK, AT_SYMLINK_NOFOLLOW) == 0 ?
-		"it can hold unflushed bytes, so see that they are still yours, and make it yours alone (chown, chmod go-w)" : if_new;
+		"it can hold unflushed bytes, so see that they are still yours, and make it yours alone (chown, chmod go-w)" :
+		if_new;
 }
 
-/* Whoever can write to it, or has put there what we use, could take the journal away, or have another one sent in everybody's name.  What lies
- * above it is its owner's to protect. */
+/* Whoever can write to it, or has put there what we use, could take the journal away, or have another one sent in
+ * everybody's name.  What lies above it is its owner's to protect. */
 static int check_ours(const struct kr_local *local)
 {
 	static const char *const names[] = {"journal", "cache", "identity", "lock"};
@@ -123,16 +130,19 @@ static int check_ours(const struct kr_local *local)
 	if (fstat(local->fd, &stat) < 0)
 		return kr_fail_errno(-errno, "local directory %s", local->path);
 	if (stat.st_uid != geteuid() || (stat.st_mode & 022))
-		return kr_fail(-EPERM, "local directory %s can be written to by others (user %u, mode %04o), who could take its journal away: %s",
-			local->path, stat.st_uid, stat.st_mode & 07777, advice(local, "chmod go-w it, or name one below it with -o local=DIR"));
+		return kr_fail(-EPERM,
+			"local directory %s can be written to by others (user %u, mode %04o), who could take its journal away: %s",
+			local->path, stat.st_uid, stat.st_mode & 07777,
+			advice(local, "chmod go-w it, or name one below it with -o local=DIR"));
 	for (size_t i = 0; i < KR_ARRAY_SIZE(names); i++) {
 		bool there = fstatat(local->fd, names[i], &stat, AT_SYMLINK_NOFOLLOW) == 0;
 
 		if (!there && errno != ENOENT)
 			return kr_fail_errno(-errno, "%s/%s", local->path, names[i]);
 		if (there && (stat.st_uid != geteuid() || (!S_ISLNK(stat.st_mode) && (stat.st_mode & 022))))
-			return kr_fail(-EPERM, "%s/%s is not this user's alone (user %u, mode %04o): %s",
-				local->path, names[i], stat.st_uid, stat.st_mode & 07777, advice(local, "name another directory with -o local=DIR"));
+			return kr_fail(-EPERM, "%s/%s is not this user's alone (user %u, mode %04o): %s", local->path,
+				names[i], stat.st_uid, stat.st_mode & 07777,
+				advice(local, "name another directory with -o local=DIR"));
 	}
 	return 0;
 }
@@ -144,7 +154,9 @@ static int check_place(const struct kr_mount_options *options, const struct kr_l
 	size_t length = strlen(options->mount_point);
 
 	if (path && strncmp(path, options->mount_point, length) == 0 && (path[length] == '/' || !path[length]))
-		return kr_fail(-EINVAL, "local directory %s lies at or below the mount point: name one on a local disk with -o local=DIR", local->path);
+		return kr_fail(-EINVAL,
+			"local directory %s lies at or below the mount point: name one on a local disk with -o local=DIR",
+			local->path);
 	return 0;
 }
 
@@ -170,17 +182,23 @@ static int wait_for_lock(const struct kr_local *local, uint64_t drain_ms)
 		leaves = holder_leaves(local);
 		waited_ms = (kr_clock_ns() - begin_ns) / KR_NS_PER_MS;
 		if (waited_ms > (leaves ? drain_ms + LEAVE_MS : NOTICE_MS))
-			return kr_fail(-EBUSY, leaves ? "local directory %s is in use by a mount that has ended and still flushes; try again"
-				: "local directory %s is in use by another mount, or by one that was unmounted lazily under programs that use it"
-				" (fuser %s/lock tells by which process); give each mount its own with -o local=DIR", local->path, local->path);
+			return kr_fail(-EBUSY,
+				leaves ?
+					"local directory %s is in use by a mount that has ended and still flushes; try again" :
+					"local directory %s is in use by another mount, or by one that was unmounted lazily under programs that use it"
+					" (fuser %s/lock tells by which process); give each mount its own with -o local=DIR",
+				local->path, local->path);
 		if (waited_ms > NOTICE_MS && !told)
 			kr_log_info("waiting for the mount before, which flushes what it has in %s", local->path);
 		told |= waited_ms > NOTICE_MS;
 		nanosleep(&pause, NULL);
 	}
 	if (fstat(local->lock_fd, &stat) < 0 || stat.st_nlink == 0)
-		return kr_fail(-EBUSY, "local directory %s has just been removed by a mount that failed; try again", local->path);
-	return stat.st_size > 0 && ftruncate(local->lock_fd, 0) < 0 ? kr_fail_errno(-errno, "cannot write %s/lock", local->path) : 0;
+		return kr_fail(-EBUSY, "local directory %s has just been removed by a mount that failed; try again",
+			local->path);
+	return stat.st_size > 0 && ftruncate(local->lock_fd, 0) < 0 ?
+		kr_fail_errno(-errno, "cannot write %s/lock", local->path) :
+		0;
 }
 
 void kr_local_leaving(struct kr_local *local)
@@ -196,8 +214,8 @@ static int take_lock(struct kr_local *local, uint64_t drain_ms)
 	return wait_for_lock(local, drain_ms);
 }
 
-/* The disk is full, perhaps of the journal that this start is to drain: the new text goes over the old one, where it needs no room.  Within a
- * sector, so that a loss of power leaves the one or the other. */
+/* The disk is full, perhaps of the journal that this start is to drain: the new text goes over the old one, where it
+ * needs no room.  Within a sector, so that a loss of power leaves the one or the other. */
 static int overwrite_identity(const struct kr_local *local, const char *text, int err)
 {
 	KR_AUTO_FD int fd = openat(local->fd, "identity", O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -244,7 +262,8 @@ static int parse_identity(struct kr_local *local, const char *text)
 	const char *export = json_string_value(json_object_get(identity, "export_id"));
 	const char *source = json_string_value(json_object_get(identity, "source"));
 	json_int_t incarnation = json_integer_value(json_object_get(identity, "incarnation"));
-	bool good = from_hex(json_string_value(json_object_get(identity, "node_id")), local->node_id, ID_BYTES) && incarnation > 0;
+	bool good = from_hex(json_string_value(json_object_get(identity, "node_id")), local->node_id, ID_BYTES) &&
+		incarnation > 0;
 
 	if (good && export)
 		good = local->bound = from_hex(export, local->export_id, ID_BYTES);
@@ -254,7 +273,8 @@ static int parse_identity(struct kr_local *local, const char *text)
 	}
 	json_decref(identity);
 	if (!good)
-		return kr_fail(-EBADMSG, "%s/identity is damaged; look at %s/journal with kairan journal before you remove the directory",
+		return kr_fail(-EBADMSG,
+			"%s/identity is damaged; look at %s/journal with kairan journal before you remove the directory",
 			local->path, local->path);
 	return 0;
 }
@@ -326,8 +346,10 @@ int kr_local_bind(struct kr_local *local, const uint8_t export_id[16])
 	if (local->bound && memcmp(local->export_id, export_id, ID_BYTES) == 0)
 		return 0;
 	if (local->bound)
-		return kr_fail(-EXDEV, "local directory %s belongs to another export (%s); give another with -o local=DIR, "
-			"or remove it if `kairan journal %s` shows nothing that is needed", local->path, local->source, local->journal);
+		return kr_fail(-EXDEV,
+			"local directory %s belongs to another export (%s); give another with -o local=DIR, "
+			"or remove it if `kairan journal %s` shows nothing that is needed",
+			local->path, local->source, local->journal);
 	memcpy(local->export_id, export_id, ID_BYTES);
 	local->bound = true;
 	return save_identity(local);

@@ -1,9 +1,8 @@
 /* The node's local directory: its lock, its identity, and the places of journal, cache, control socket and log.
  *
- *   lock       held (flock) by the one daemon that uses the directory; not empty: that one's mount has ended, and it flushes
- *   identity   JSON: node_id (made once, 16 bytes in hex), incarnation (counts the starts), export_id, source; replaced as a whole, or on
- *              a full disk overwritten
- *   journal/ cache/ control log
+ *   lock       held (flock) by the one daemon that uses the directory; not empty: that one's mount has ended, and it
+ * flushes identity   JSON: node_id (made once, 16 bytes in hex), incarnation (counts the starts), export_id, source;
+ * replaced as a whole, or on a full disk overwritten journal/ cache/ control log
  *
  * Mode 0700, the caller's own.  Main thread; read-only after kr_local_bind.
  */
@@ -16,8 +15,8 @@ struct kr_local;
 struct kr_mount_options;
 
 /* Makes and locks the directory and counts a start. Waits for a mount before that has ended and still flushes, as
- * `umount` followed by `mount` finds it. -EBUSY: another mount uses it; each with a sentence in kr_fail_reason that says what
- * to do. */
+ * `umount` followed by `mount` finds it. -EBUSY: another mount uses it; each with a sentence in kr_fail_reason that
+ * says what to do. */
 int kr_local_open(const struct kr_mount_options *options, struct kr_local **ret_local);
 /* Binds it to the export that HELLO told; -EXDEV: its journal holds bytes for another export. */
 int kr_local_bind(struct kr_local *local, const uint8_t export_id[16]);

@@ -1,9 +1,10 @@
 /* kairanfs: mounts a directory that kairand exports.
  *
  * Without -f the program forks: the child does everything, the parent waits until the mount answers and returns 0, or
- * prints the reason and returns 1.  They talk over a socket pair: the child says R (ready) or E and a sentence; the parent
- * answers G (go on by yourself) after it has looked at the mount through the kernel.  A child that gets no G unmounts; one
- * that gets it closes the socket when it has left the parent's session and terminal, and then the parent returns.
+ * prints the reason and returns 1.  They talk over a socket pair: the child says R (ready) or E and a sentence; the
+ * parent answers G (go on by yourself) after it has looked at the mount through the kernel.  A child that gets no G
+ * unmounts; one that gets it closes the socket when it has left the parent's session and terminal, and then the parent
+ * returns.
  *
  * The child stays in the parent's process group until then: below a mount point of autofs (automount(8), systemd's
  * x-systemd.automount) the kernel lets in nobody but the group of who is to mount there until the mount is there.
@@ -67,7 +68,8 @@ static bool on_ready(void *context)
 
 	if (child->parent >= 0) {
 		prctl(PR_SET_PDEATHSIG, 0); /* from here on its silence tells */
-		if (send(child->parent, "R", 1, MSG_NOSIGNAL) != 1 || recv(child->parent, &answer, 1, 0) != 1 || answer != 'G')
+		if (send(child->parent, "R", 1, MSG_NOSIGNAL) != 1 || recv(child->parent, &answer, 1, 0) != 1 ||
+			answer != 'G')
 			return false;
 		setsid();
 		signal(SIGQUIT, SIG_DFL);
@@ -167,7 +169,8 @@ static int run_detached(struct child *child)
 	}
 	close(pair[0]);
 	child->parent = pair[1];
-	/* Who gives the mount up signals the parent alone, or the group (Ctrl-C, timeout(1)); nothing is to end here without unmounting. */
+	/* Who gives the mount up signals the parent alone, or the group (Ctrl-C, timeout(1)); nothing is to end here
+	 * without unmounting. */
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	signal(SIGQUIT, SIG_IGN);
 	if (getppid() != parent)
@@ -201,7 +204,8 @@ int main(int argc, char **argv)
 		kr_keep_freed_memory();
 		setenv("UV_THREADPOOL_SIZE", "8", 0);
 		signal(SIGPIPE, SIG_IGN);
-		/* Nothing below may hold a directory busy or be found through it: all paths are absolute from here on. */
+		/* Nothing below may hold a directory busy or be found through it: all paths are absolute from here on.
+		 */
 		if (chdir("/") < 0)
 			abort();
 		result = options.foreground ? run(&child) : run_detached(&child);

@@ -34,7 +34,8 @@ static json_t *server_status(struct kr_mount *mount)
 	kr_rpc_counters(mount->rpc, &received, &sent);
 	json_object_set_new(status, "connected", json_boolean(kr_rpc_connected(mount->rpc)));
 	json_object_set_new(status, "fenced", json_boolean(kr_mount_fenced(mount)));
-	json_object_set_new(status, "silent_ms", heard_ns ? number((kr_clock_ns() - heard_ns) / KR_NS_PER_MS) : json_null());
+	json_object_set_new(
+		status, "silent_ms", heard_ns ? number((kr_clock_ns() - heard_ns) / KR_NS_PER_MS) : json_null());
 	json_object_set_new(status, "session", json_sprintf("%016llx", (unsigned long long)facts->id));
 	json_object_set_new(status, "instance", number(facts->instance));
 	json_object_set_new(status, "node", number(facts->node));
@@ -99,8 +100,9 @@ static json_t *operations_status(struct kr_mount *mount)
 
 	KR_LIST_FOR_EACH(op, &mount->ops, all) {
 		if (count++ < OPERATIONS_SHOWN)
-			json_array_append_new(list, json_pack("{s:s, s:I}", "name", op->name, "waiting_ms",
-				(json_int_t)((now - op->started_ns) / KR_NS_PER_MS)));
+			json_array_append_new(list,
+				json_pack("{s:s, s:I}", "name", op->name, "waiting_ms",
+					(json_int_t)((now - op->started_ns) / KR_NS_PER_MS)));
 	}
 	json_object_set_new(status, "count", number(count));
 	json_object_set_new(status, "oldest", list);

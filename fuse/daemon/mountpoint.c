@@ -44,7 +44,8 @@ static bool parse_line(char *line, struct kr_mounted *ret)
 	char *words[64], *rest = NULL;
 	size_t count = 0, dash = 0;
 
-	for (char *word = strtok_r(line, " \n", &rest); word && count < KR_ARRAY_SIZE(words); word = strtok_r(NULL, " \n", &rest)) {
+	for (char *word = strtok_r(line, " \n", &rest); word && count < KR_ARRAY_SIZE(words);
+		word = strtok_r(NULL, " \n", &rest)) {
 		if (strcmp(word, "-") == 0 && !dash)
 			dash = count;
 		words[count++] = word;
@@ -163,7 +164,8 @@ static int check_empty(const char *path)
 		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
 			empty = false;
 	closedir(dir);
-	return empty ? 0 : kr_fail(-ENOTEMPTY, "mount point %s is not empty (-o nonempty mounts over what is there)", path);
+	return empty ? 0 :
+		       kr_fail(-ENOTEMPTY, "mount point %s is not empty (-o nonempty mounts over what is there)", path);
 }
 
 /* Whether nothing of ours is mounted on PATH. */
@@ -174,8 +176,9 @@ static int check_free(const char *path)
 
 	if (kr_mounted_find(path, true, &mounted) < 0)
 		return 0;
-	err = kr_fail(-EBUSY, "mount point %s is busy: %s is mounted there already (fusermount3 -u %s, or -uz if its daemon is gone)", path,
-		mounted.source, path);
+	err = kr_fail(-EBUSY,
+		"mount point %s is busy: %s is mounted there already (fusermount3 -u %s, or -uz if its daemon is gone)",
+		path, mounted.source, path);
 	kr_mounted_fini(&mounted);
 	return err;
 }
@@ -191,9 +194,11 @@ int kr_mount_point_check(char **path, bool nonempty)
 		return err;
 	real = realpath(*path, NULL);
 	if (!real && errno == ENOTCONN)
-		return kr_fail(-ENOTCONN, "mount point %s holds a mount whose daemon is gone: fusermount3 -uz %s first", *path, *path);
+		return kr_fail(-ENOTCONN, "mount point %s holds a mount whose daemon is gone: fusermount3 -uz %s first",
+			*path, *path);
 	if (!real)
-		return kr_fail_errno(-errno, "mount point %s%s", *path, errno == ENOENT ? " (make the directory first)" : "");
+		return kr_fail_errno(
+			-errno, "mount point %s%s", *path, errno == ENOENT ? " (make the directory first)" : "");
 	free(*path);
 	*path = real;
 	err = check_free(real);

@@ -17,6 +17,7 @@
 
 #define FIELD(name) offsetof(struct kr_mount_options, name)
 
+/* clang-format off */
 static const struct kr_option table[] = {
 	{.name = "local", .type = KR_OPTION_PATH, .offset = FIELD(local), .value_name = "DIR",
 		.help = "directory on a local disk for journal and cache (default: /var/tmp/kairan-UID/..., by source and mount point)"},
@@ -75,11 +76,12 @@ static const struct kr_option table[] = {
 	{.name = "debug", .letter = 'd', .type = KR_OPTION_BOOL, .offset = FIELD(debug), .command_line_only = true,
 		.help = "log everything that is worth a line"},
 };
+/* clang-format on */
 
 /* Words of fstab and mount(8) that mean nothing to us. */
-static const char *const ignored[] = {"defaults", "_netdev", "nofail", "fail", "auto", "noauto", "user", "nouser", "users",
-	"owner", "group", "async", "atime", "diratime", "nodiratime", "relatime", "norelatime",
-	"strictatime", "nostrictatime", "lazytime", "nolazytime", "comment"};
+static const char *const ignored[] = {"defaults", "_netdev", "nofail", "fail", "auto", "noauto", "user", "nouser",
+	"users", "owner", "group", "async", "atime", "diratime", "nodiratime", "relatime", "norelatime", "strictatime",
+	"nostrictatime", "lazytime", "nolazytime", "comment"};
 /* Those that the kernel or libfuse understands. */
 static const char *const passed[] = {"suid", "nosuid", "dev", "nodev", "exec", "noexec", "sync", "dirsync", "noatime",
 	"auto_unmount", "fsname", "context", "fscontext", "defcontext", "rootcontext"};
@@ -100,7 +102,7 @@ static void pass_on(struct kr_mount_options *options, const char *key, const cha
 	char *joined = NULL;
 
 	if (asprintf(&joined, "%s%s%s%s%s", options->fuse_options ? options->fuse_options : "",
-	    options->fuse_options ? "," : "", key, value ? "=" : "", value ? value : "") < 0)
+		    options->fuse_options ? "," : "", key, value ? "=" : "", value ? value : "") < 0)
 		abort();
 	free(options->fuse_options);
 	options->fuse_options = joined;
@@ -128,7 +130,8 @@ static int take_other(void *values, const char *key, const char *value)
 		pass_on(options, key, value);
 	else if (among(shown, KR_ARRAY_SIZE(shown), key))
 		options->kernels_words = true;
-	else if (strncmp(key, "x-", 2) != 0 && strncmp(key, "X-", 2) != 0 && !among(ignored, KR_ARRAY_SIZE(ignored), key))
+	else if (strncmp(key, "x-", 2) != 0 && strncmp(key, "X-", 2) != 0 &&
+		!among(ignored, KR_ARRAY_SIZE(ignored), key))
 		return -ENOENT;
 	return 0;
 }
@@ -136,7 +139,8 @@ static int take_other(void *values, const char *key, const char *value)
 static const struct kr_options set = {
 	.program = "kairanfs",
 	.usage = "HOST[:PORT]:/[SUBDIR] MOUNTPOINT [-f] [-o OPTION[,OPTION...]]",
-	.about = "Mounts a directory that kairand exports. Returns when the mount answers; unmount with fusermount3 -u or kairan umount.",
+	.about =
+		"Mounts a directory that kairand exports. Returns when the mount answers; unmount with fusermount3 -u or kairan umount.",
 	.section = "mount",
 	.default_file = "/etc/kairan/kairan.json",
 	.options = table,
@@ -188,7 +192,8 @@ static int parse_ports(const char *text, struct kr_port_range *ret)
 		good = parse_port(&at, &range.high);
 	}
 	if (!good || *at || range.high < range.low)
-		return kr_fail(-EINVAL, "ring_port: \"%s\" is not a port, or two with - between (7450, or 7450-7459)", text);
+		return kr_fail(
+			-EINVAL, "ring_port: \"%s\" is not a port, or two with - between (7450, or 7450-7459)", text);
 	*ret = range;
 	return 0;
 }
@@ -199,16 +204,20 @@ static int check(struct kr_mount_options *options, const struct kr_arguments *ar
 
 	if (arguments->positional_count != 2)
 		return kr_fail(-EINVAL, "%s; usage: kairanfs %s",
-			arguments->positional_count < 1 ? "nothing to mount is given" :
-			arguments->positional_count < 2 ? "no mount point is given" : "too many arguments", set.usage);
+			arguments->positional_count < 1         ? "nothing to mount is given" :
+				arguments->positional_count < 2 ? "no mount point is given" :
+								  "too many arguments",
+			set.usage);
 	err = parse_source(arguments->positional[0], options);
 	if (err < 0)
 		return err;
 	options->mount_point = kr_xstrdup(arguments->positional[1]);
 	if (options->kernels_words && !options->remount)
-		return kr_fail(-EINVAL, "user_id, group_id and the like are the kernel's to say, not options (see kairanfs --help)");
+		return kr_fail(-EINVAL,
+			"user_id, group_id and the like are the kernel's to say, not options (see kairanfs --help)");
 	if (options->security != KR_SECURITY_AUTH && !options->key && !options->munge)
-		return kr_fail(-EINVAL, "security=%s needs a key (key=FILE), or MUNGE (munge)", kr_security_name((enum kr_security)options->security));
+		return kr_fail(-EINVAL, "security=%s needs a key (key=FILE), or MUNGE (munge)",
+			kr_security_name((enum kr_security)options->security));
 	if (options->munge && !kr_munge_is_built())
 		return kr_fail(-EINVAL, "this kairanfs is built without MUNGE");
 	if (options->munge && options->key)

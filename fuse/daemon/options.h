@@ -28,32 +28,32 @@ struct kr_mount_options {
 	bool kernels_words; /* that come with it alone */
 
 	/* From the table (units: bytes, milliseconds). */
-	char *local;     /* NULL: the default place */
+	char *local; /* NULL: the default place */
 	char *key;
 	bool munge;
-	char *munge_socket;  /* NULL: where munged usually has it */
-	uint64_t munge_uid;  /* as whom the server runs */
-	int security;    /* enum kr_security: the least that is wanted */
-	char *ring;      /* the ring's name; NULL: the one without */
-	char *ring_port; /* NULL: the kernel's choice */
+	char *munge_socket;              /* NULL: where munged usually has it */
+	uint64_t munge_uid;              /* as whom the server runs */
+	int security;                    /* enum kr_security: the least that is wanted */
+	char *ring;                      /* the ring's name; NULL: the one without */
+	char *ring_port;                 /* NULL: the kernel's choice */
 	struct kr_port_range ring_ports; /* what it means */
-	char *node;      /* this node's name in ring order; NULL: the host name */
-	int close;       /* enum kr_close_mode */
-	int coherence;   /* enum kr_coherence */
+	char *node;                      /* this node's name in ring order; NULL: the host name */
+	int close;                       /* enum kr_close_mode */
+	int coherence;                   /* enum kr_coherence */
 	uint64_t journal_max, cache_max; /* 0: from the free space */
 	uint64_t flush_age, flush_backlog;
 	uint64_t stripe_size; /* told to programs; 0: nothing */
-	bool replay; /* no option: of a journal, without a mount */
+	bool replay;          /* no option: of a journal, without a mount */
 	uint64_t timeo, drain_timeout, connect_timeout;
 	uint64_t threads;
-	char *cpus;      /* NULL: as the parent */
+	char *cpus;        /* NULL: as the parent */
 	cpu_set_t cpu_set; /* what it means */
 	bool soft, hard, nonempty, shared_mmap;
 	bool foreground, debug;
 };
 
-/* Fills RET_OPTIONS (zeroed before; kr_mount_options_fini, also after an error). 0; 1 when --help, --version or --print-config has been answered;
- * -EINVAL with the reason in kr_fail_reason. */
+/* Fills RET_OPTIONS (zeroed before; kr_mount_options_fini, also after an error). 0; 1 when --help, --version or
+ * --print-config has been answered; -EINVAL with the reason in kr_fail_reason. */
 int kr_mount_options_parse(int argc, char **argv, struct kr_mount_options *ret_options);
 void kr_mount_options_fini(struct kr_mount_options *options);
 

@@ -14,8 +14,14 @@ static const struct {
 	const char *word;
 	unsigned long set, clear;
 } words[] = {
-	{"suid", 0, MS_NOSUID}, {"nosuid", MS_NOSUID, 0}, {"dev", 0, MS_NODEV}, {"nodev", MS_NODEV, 0}, {"exec", 0, MS_NOEXEC},
-	{"noexec", MS_NOEXEC, 0}, {"sync", MS_SYNCHRONOUS, 0}, {"dirsync", MS_DIRSYNC, 0},
+	{"suid", 0, MS_NOSUID},
+	{"nosuid", MS_NOSUID, 0},
+	{"dev", 0, MS_NODEV},
+	{"nodev", MS_NODEV, 0},
+	{"exec", 0, MS_NOEXEC},
+	{"noexec", MS_NOEXEC, 0},
+	{"sync", MS_SYNCHRONOUS, 0},
+	{"dirsync", MS_DIRSYNC, 0},
 };
 
 /* As libfuse mounts: without set-user-ID programs and devices, unless they are asked for. */
@@ -36,11 +42,14 @@ static unsigned long flags_of(const struct kr_mount_options *options)
 static int remount(const struct kr_mounted *mounted, const struct kr_mount_options *options)
 {
 	if (strcmp(mounted->source, options->source) != 0)
-		return kr_fail(-EINVAL, "cannot remount %s: %s is mounted there, not %s", mounted->path, mounted->source, options->source);
+		return kr_fail(-EINVAL, "cannot remount %s: %s is mounted there, not %s", mounted->path,
+			mounted->source, options->source);
 	if (mount(NULL, mounted->path, NULL, MS_REMOUNT | flags_of(options), NULL) == 0)
 		return 0;
 	return kr_fail_errno(-errno, "cannot remount %s%s", mounted->path,
-		errno == EBUSY ? " read-only while files are open for writing" : errno == EPERM ? " (only root can)" : "");
+		errno == EBUSY         ? " read-only while files are open for writing" :
+			errno == EPERM ? " (only root can)" :
+					 "");
 }
 
 int kr_remount(const struct kr_mount_options *options)

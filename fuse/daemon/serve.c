@@ -1,8 +1,8 @@
 /* See serve.h.  A mount from the moment when it is made (serve_make.c) until its parts are taken down, in reverse.
  *
- * The main thread makes, waits and unmakes; kr-loop does the protocol; its workers (kernel.c) take the kernel's requests.
- * The end has one of two beginnings: the kernel ends the session (fusermount3 -u: the workers return), or a signal comes:
- * then what is unflushed is drained first, with the mount still serving, and the daemon unmounts itself.
+ * The main thread makes, waits and unmakes; kr-loop does the protocol; its workers (kernel.c) take the kernel's
+ * requests. The end has one of two beginnings: the kernel ends the session (fusermount3 -u: the workers return), or a
+ * signal comes: then what is unflushed is drained first, with the mount still serving, and the daemon unmounts itself.
  */
 #include "fuse/daemon/serve.h"
 
@@ -35,7 +35,7 @@
 
 enum { LATE_DRAIN_MS = 2000 };
 
-/* --- the loop tells the main thread ---------------------------------------------------------------------------------- */
+/* --- the loop tells the main thread ----------------------------------------------------------- */
 
 void kr_serve_tell(struct kr_serve *serve, bool *flag)
 {
@@ -97,7 +97,7 @@ json_t *kr_serve_look(struct kr_serve *serve)
 	return step.status;
 }
 
-/* --- signals --------------------------------------------------------------------------------------------------------- */
+/* --- signals ---------------------------------------------------------------------------------- */
 
 /* One deadline for all draining, from the first reason to end. */
 static uint64_t drain_deadline(struct kr_serve *serve)
@@ -144,7 +144,7 @@ void kr_serve_watch_signals(struct kr_serve *serve)
 	}
 }
 
-/* --- unmaking -------------------------------------------------------------------------------------------------------- */
+/* --- unmaking --------------------------------------------------------------------------------- */
 
 static void start_last_drain(void *context)
 {
@@ -274,7 +274,8 @@ static void wait_for_replay(struct kr_serve *serve)
 	pthread_mutex_unlock(&serve->lock);
 }
 
-int kr_serve_replay(const struct kr_mount_options *options, struct kr_local *local, json_t **ret_before, json_t **ret_after)
+int kr_serve_replay(
+	const struct kr_mount_options *options, struct kr_local *local, json_t **ret_before, json_t **ret_after)
 {
 	struct kr_serve *serve = serve_new(options, local);
 	char reason[512];
@@ -297,7 +298,8 @@ int kr_serve_replay(const struct kr_mount_options *options, struct kr_local *loc
 	return result < 0 ? kr_fail(result, "%s", reason) : result;
 }
 
-int kr_serve(const struct kr_mount_options *options, struct kr_local *local, bool (*ready)(void *context), void *context)
+int kr_serve(
+	const struct kr_mount_options *options, struct kr_local *local, bool (*ready)(void *context), void *context)
 {
 	struct kr_serve *serve = serve_new(options, local);
 	char reason[512];

@@ -1,7 +1,7 @@
 /* How a mount begins: its parts, in the order of mount.h's fields.
  *
- * The main thread makes what blocks (journal, cache, the kernel's side); what belongs to the loop is made there, while the main
- * thread waits.
+ * The main thread makes what blocks (journal, cache, the kernel's side); what belongs to the loop is made there, while
+ * the main thread waits.
  */
 #include <errno.h>
 #include <linux/capability.h>
@@ -50,14 +50,17 @@ static void on_live(void *context)
 static void hop_listen(struct kr_mount *mount, const char *host, uint16_t *ret_port)
 {
 	if (kr_hops_listen(mount->hops, host, &mount->options->ring_ports, ret_port) < 0)
-		kr_log_warn("cannot listen for other nodes: %s; until the next connection to the server they pull nothing from here", kr_fail_reason());
+		kr_log_warn(
+			"cannot listen for other nodes: %s; until the next connection to the server they pull nothing from here",
+			kr_fail_reason());
 }
 
 static void hop_identify(struct kr_mount *mount)
 {
 	const struct kr_session_facts *facts = kr_session_facts(mount->session);
 
-	kr_hops_identify(mount->hops, facts->node, facts->id, facts->ring_key, (enum kr_security)facts->security, facts->lease_ms);
+	kr_hops_identify(mount->hops, facts->node, facts->id, facts->ring_key, (enum kr_security)facts->security,
+		facts->lease_ms);
 }
 
 static void tell_backlog(struct kr_mount *mount, struct kr_backlog_request *ret)
@@ -129,8 +132,12 @@ static int open_local(struct kr_serve *serve)
 	struct kr_mount *mount = &serve->mount;
 	const struct kr_session_facts *facts = kr_session_facts(mount->session);
 	struct kr_journal_options journal = {.directory = kr_local_journal(mount->local),
-		.incarnation = kr_local_incarnation(mount->local), .max = mount->options->journal_max,
-		.server_instance = facts->instance, .on_space = on_journal_space, .make_room = drop_cached, .context = mount};
+		.incarnation = kr_local_incarnation(mount->local),
+		.max = mount->options->journal_max,
+		.server_instance = facts->instance,
+		.on_space = on_journal_space,
+		.make_room = drop_cached,
+		.context = mount};
 	int err = kr_local_bind(mount->local, facts->export_id);
 
 	memcpy(journal.export_id, facts->export_id, sizeof(journal.export_id));
@@ -139,7 +146,8 @@ static int open_local(struct kr_serve *serve)
 	if (err == 0)
 		err = kr_journal_open(&journal, &serve->recovery, &mount->journal);
 	if (err == 0)
-		err = kr_cache_new(kr_local_fd(mount->local), facts->export_id, mount->options->cache_max, &mount->cache);
+		err = kr_cache_new(
+			kr_local_fd(mount->local), facts->export_id, mount->options->cache_max, &mount->cache);
 	if (err == 0)
 		err = kr_inodes_new(&facts->root, &mount->inodes);
 	return err;

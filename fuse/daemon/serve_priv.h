@@ -19,7 +19,7 @@ struct kr_serve {
 	struct kr_session_hooks hooks;
 	struct kr_kernel *kernel; /* NULL: only the journal is replayed */
 	bool replay_only;
-	json_t *before;           /* then: what the journal held */
+	json_t *before; /* then: what the journal held */
 	struct kr_recovery recovery;
 
 	/* Loop thread. */

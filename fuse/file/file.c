@@ -25,7 +25,7 @@ static uint64_t hash_fid(const struct kr_fid *fid)
 	return kr_hash_bytes(fid->bytes, fid->length);
 }
 
-/* --- references --------------------------------------------------------------------------------------------------------- */
+/* --- references ------------------------------------------------------------------------------- */
 
 static void run_task(struct kr_task *task);
 static void free_unused(struct kr_task *task);
@@ -127,7 +127,7 @@ static void free_unused(struct kr_task *task)
 	kr_file_destroy(file);
 }
 
-/* --- how long a file is kept -------------------------------------------------------------------------------------------- */
+/* --- how long a file is kept ------------------------------------------------------------------ */
 
 static void leave_lru(struct kr_file *file)
 {
@@ -164,12 +164,12 @@ static void closed(void *context, int err, const void *reply, struct kr_buf *dat
 	kr_file_put(file);
 }
 
-/* Tells the server of handles that are closed here: one CLOSE at a time, for all that have come together. The last waits
- * until the bytes are flushed, so that an unlinked file stays until then. */
+/* Tells the server of handles that are closed here: one CLOSE at a time, for all that have come together. The last
+ * waits until the bytes are flushed, so that an unlinked file stays until then. */
 static void send_close(struct kr_file *file, bool dirty)
 {
 	uint32_t used = file->handles + file->opening;
-	struct kr_close_request request = { .file = file->fid };
+	struct kr_close_request request = {.file = file->fid};
 
 	if (file->closing || file->opens <= used || (dirty && used == 0))
 		return;
@@ -214,7 +214,7 @@ static void settle(struct kr_file *file)
 	}
 }
 
-/* --- steps ---------------------------------------------------------------------------------------------------------------- */
+/* --- steps ------------------------------------------------------------------------------------ */
 
 static void tell_flusher(struct kr_file *file)
 {
@@ -311,7 +311,7 @@ int kr_file_lease_error(const struct kr_file *file)
 	return file->lease_error;
 }
 
-/* --- what is known of the file ------------------------------------------------------------------------------------------- */
+/* --- what is known of the file ---------------------------------------------------------------- */
 
 void kr_file_learn(struct kr_file *file, const struct kr_attr *attr)
 {
@@ -345,7 +345,7 @@ static void refreshed(void *context, int err, const void *message, struct kr_buf
 
 void kr_file_refresh(struct kr_file *file)
 {
-	struct kr_getattr_request request = { .file = file->fid };
+	struct kr_getattr_request request = {.file = file->fid};
 
 	if (file->refreshing)
 		return;
@@ -379,7 +379,8 @@ struct kr_stage *kr_file_stage(struct kr_file *file)
 
 struct kr_time kr_file_now(struct kr_mount *mount)
 {
-	int64_t ns = (int64_t)kr_clock_ns() + atomic_load_explicit(&mount->server_clock_offset_ns, memory_order_relaxed);
+	int64_t ns =
+		(int64_t)kr_clock_ns() + atomic_load_explicit(&mount->server_clock_offset_ns, memory_order_relaxed);
 
-	return (struct kr_time){ .sec = ns / (int64_t)KR_NS_PER_S, .nsec = (uint32_t)(ns % (int64_t)KR_NS_PER_S) };
+	return (struct kr_time){.sec = ns / (int64_t)KR_NS_PER_S, .nsec = (uint32_t)(ns % (int64_t)KR_NS_PER_S)};
 }

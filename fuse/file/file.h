@@ -1,14 +1,15 @@
 /* One file that this node reads or writes: its lease, its unflushed bytes, what is known of it under the lease.
  *
- * A kr_file exists from the first open until it has no opens, no unflushed or unstable bytes and no lease; idle files keep
- * READ (for the stage and the kernel's pages) in an LRU of KR_FILE_IDLE_MAX and give WRITE back.  Not per known inode, and
- * no descriptor.
+ * A kr_file exists from the first open until it has no opens, no unflushed or unstable bytes and no lease; idle files
+ * keep READ (for the stage and the kernel's pages) in an LRU of KR_FILE_IDLE_MAX and give WRITE back.  Not per known
+ * inode, and no descriptor.
  *
  * Threads: libfuse's workers take the lock for fast paths and never wait in them; everything else is the loop's.  Lock
- * order: inodes, file->lock, journal; the table's lock is the last and taken alone.  Fields say who guards them: [lock], or [loop] = loop thread only.
+ * order: inodes, file->lock, journal; the table's lock is the last and taken alone.  Fields say who guards them:
+ * [lock], or [loop] = loop thread only.
  *
- * Waiting: an op that waits for a change of the file is on `waiters`; a step wakes them all, and each looks again at what
- * it needs.  So no wake-up is lost, and nobody is woken with a promise.
+ * Waiting: an op that waits for a change of the file is on `waiters`; a step wakes them all, and each looks again at
+ * what it needs.  So no wake-up is lost, and nobody is woken with a promise.
  */
 #ifndef KR_FUSE_FILE_H
 #define KR_FUSE_FILE_H
@@ -38,42 +39,42 @@ enum { KR_FILE_IDLE_MAX = 4096, KR_FILE_THROUGH_MS = 2, KR_FILE_LINGER_MS = 2 };
 struct kr_file_waiter {
 	struct kr_link link;
 	void (*wake)(struct kr_file_waiter *waiter); /* loop thread; taken off the list before; may wait again */
-	bool asked;           /* file.c's: a flush has been asked for it... */
-	uint32_t error_count; /* ... when so many had failed */
-	uint64_t seq;         /* ... and it is to cover this write */
+	bool asked;                                  /* file.c's: a flush has been asked for it... */
+	uint32_t error_count;                        /* ... when so many had failed */
+	uint64_t seq;                                /* ... and it is to cover this write */
 };
 
 struct kr_file {
 	struct kr_table_link by_fid; /* the files table's */
 	struct kr_link idle;         /* [loop] in the LRU */
 	struct kr_mount *mount;
-	uint32_t references;         /* guarded by the table's lock */
-	atomic_bool stepping;        /* a step is posted */
+	uint32_t references;  /* guarded by the table's lock */
+	atomic_bool stepping; /* a step is posted */
 	struct kr_task step_task, free_task;
 	struct kr_fid fid;
 
 	pthread_mutex_t lock;
-	struct kr_lease_state holder;     /* [lock] */
-	struct kr_attr base;         /* [lock] the server's attributes under the lease; exact under READ unless stale */
-	bool stale;                  /* [lock] base must be asked again before anything relies on it */
-	uint32_t mappable;           /* [lock] handles through which programs may have mapped it for storing */
-	uint64_t given_ns;           /* [lock] when a page that programs may store into was last given to the kernel */
-	bool page_written;           /* [lock] pages of mappings have been written since they were last dropped... */
-	bool fruitless;              /* [lock] ... and that time they had not */
-	struct kr_extent_map dirty;  /* [lock] unflushed bytes: journal position and sequence number */
-	struct kr_time mtime;        /* [lock] of the last write among the dirty ones, by the server's clock */
-	uint64_t written_seq;        /* [lock] sequence number of the last write */
-	uint64_t changes;            /* [lock] counts what makes attributes asked earlier outdated... */
-	uint64_t changed_ns;         /* [lock] ... and when that was last; 0: never */
-	bool clear_suid;             /* [lock] a dirty write is by a caller who may not keep set-id bits */
-	uint32_t error_count;        /* [lock] failed flushes so far */
-	int error;                   /* [lock] the last one's errno, negative */
+	struct kr_lease_state holder; /* [lock] */
+	struct kr_attr base;        /* [lock] the server's attributes under the lease; exact under READ unless stale */
+	bool stale;                 /* [lock] base must be asked again before anything relies on it */
+	uint32_t mappable;          /* [lock] handles through which programs may have mapped it for storing */
+	uint64_t given_ns;          /* [lock] when a page that programs may store into was last given to the kernel */
+	bool page_written;          /* [lock] pages of mappings have been written since they were last dropped... */
+	bool fruitless;             /* [lock] ... and that time they had not */
+	struct kr_extent_map dirty; /* [lock] unflushed bytes: journal position and sequence number */
+	struct kr_time mtime;       /* [lock] of the last write among the dirty ones, by the server's clock */
+	uint64_t written_seq;       /* [lock] sequence number of the last write */
+	uint64_t changes;           /* [lock] counts what makes attributes asked earlier outdated... */
+	uint64_t changed_ns;        /* [lock] ... and when that was last; 0: never */
+	bool clear_suid;            /* [lock] a dirty write is by a caller who may not keep set-id bits */
+	uint32_t error_count;       /* [lock] failed flushes so far */
+	int error;                  /* [lock] the last one's errno, negative */
 	struct kr_journal_file *journal_file; /* [lock] the journal's; NULL before the first write */
 
-	struct kr_flush flush;       /* the flusher's; see there */
-	struct kr_stage *stage;      /* set once, by the loop under lock; lives as long as the file */
+	struct kr_flush flush;  /* the flusher's; see there */
+	struct kr_stage *stage; /* set once, by the loop under lock; lives as long as the file */
 
-	atomic_bool locked;          /* `locks` is there: set before a program knows of its lock */
+	atomic_bool locked; /* `locks` is there: set before a program knows of its lock */
 
 	/* All [loop]. */
 	struct kr_file_locks *locks; /* of locks.c; NULL: no program here has a lock or asks for one */
@@ -92,18 +93,19 @@ struct kr_file {
 	uint8_t needs;               /* lease kinds that the waiters need */
 	int lease_error;             /* the LEASE they waited for failed with this; only while they are woken */
 	struct kr_list waiters;      /* struct kr_file_waiter */
-	struct kr_list gated;        /* struct kr_pool_share_member: who may hold locks of kernel pages and waits for a lease */
-	struct kr_list recalls;      /* RECALLs to be answered */
-	struct kr_file_drop *drop;   /* the invalidation under way */
-	struct kr_link lingering;    /* kr_files.lingering */
-	uint64_t flush_target;       /* what the flush of a recall has to reach */
-	uint32_t flush_errors;       /* refusals that the holder knows of */
-	uint64_t refused_seq;        /* what is dirty up to here has been refused, and not been taken since */
+	struct kr_list
+		gated; /* struct kr_pool_share_member: who may hold locks of kernel pages and waits for a lease */
+	struct kr_list recalls;    /* RECALLs to be answered */
+	struct kr_file_drop *drop; /* the invalidation under way */
+	struct kr_link lingering;  /* kr_files.lingering */
+	uint64_t flush_target;     /* what the flush of a recall has to reach */
+	uint32_t flush_errors;     /* refusals that the holder knows of */
+	uint64_t refused_seq;      /* what is dirty up to here has been refused, and not been taken since */
 	uint64_t asked_changes, refresh_changes; /* `changes` when LEASE and GETATTR were sent */
 	uint64_t asked_generation;
 };
 
-/* --- the table; one per mount (mount->files) ------------------------------------------------------------------------- */
+/* --- the table; one per mount (mount->files) -------------------------------------------------- */
 
 int kr_files_new(struct kr_mount *mount, struct kr_files **ret_files);
 /* Loop thread, before the rpc stops: registers RECALL and QUERY, starts timers. */
@@ -126,7 +128,7 @@ struct kr_session_hooks;
 /* What the session's recovery needs of the files (fuse/file/reclaim.c). */
 const struct kr_session_hooks *kr_files_session_hooks(void);
 
-/* --- one file ---------------------------------------------------------------------------------------------------------- */
+/* --- one file --------------------------------------------------------------------------------- */
 
 /* The file, made if there is none, with a reference for the caller. Any thread. */
 struct kr_file *kr_file_get_or_new(struct kr_mount *mount, const struct kr_fid *fid);
@@ -136,7 +138,8 @@ struct kr_file *kr_file_get(struct kr_file *file);
 /* Any thread, without the lock held. NULL is fine. */
 void kr_file_put(struct kr_file *file);
 
-/* Something about this file changed: its lease goes on and its waiters look again. Any thread, also under file->lock. */
+/* Something about this file changed: its lease goes on and its waiters look again. Any thread, also under file->lock.
+ */
 void kr_file_step(struct kr_file *file);
 /* Loop thread: the same at once (from inside a step: later). */
 void kr_file_run(struct kr_file *file);
@@ -167,35 +170,35 @@ const char *kr_file_label(const struct kr_file *file, struct kr_file_label *ret)
 /* The server's clock now, from the offset that HELLO and PING gave. Any thread. */
 struct kr_time kr_file_now(struct kr_mount *mount);
 
-/* --- for the flusher ------------------------------------------------------------------------------------------------------ */
+/* --- for the flusher -------------------------------------------------------------------------- */
 
 /* Whether bytes may go to the server now (WRITE is held, or READ is being recalled; not fenced). If not, the lease is
  * asked for, and kr_flush_step called when it is there. Loop thread. */
 bool kr_file_may_flush(struct kr_file *file);
 /* A flush of everything up to SEQ was applied, SENT are its extents: they leave `dirty`. Loop thread, lock not held. */
-void kr_file_flushed(struct kr_file *file, uint64_t seq, const struct kr_flush_reply *reply,
-	const struct kr_extent_map *sent);
-/* The server answered a flush with EAGAIN: it may not count our WRITE, whatever we believe.  Then it is asked for again. Loop
- * thread, lock not held. */
+void kr_file_flushed(
+	struct kr_file *file, uint64_t seq, const struct kr_flush_reply *reply, const struct kr_extent_map *sent);
+/* The server answered a flush with EAGAIN: it may not count our WRITE, whatever we believe.  Then it is asked for
+ * again. Loop thread, lock not held. */
 void kr_file_flush_untaken(struct kr_file *file);
 /* A flush failed for good with ERR (the server's errno); the bytes stay dirty. Loop thread. */
 void kr_file_flush_failed(struct kr_file *file, int err);
-/* `dirty` (changed under the lock by the caller) was filled other than by a write here, or emptied without a flush: rebuilt
- * from the journal at mount, UNSTABLE, discarded. MTIME: of the last write; ERR: the errno to report to fsync and close,
- * 0: none. Any thread, lock not held. */
+/* `dirty` (changed under the lock by the caller) was filled other than by a write here, or emptied without a flush:
+ * rebuilt from the journal at mount, UNSTABLE, discarded. MTIME: of the last write; ERR: the errno to report to fsync
+ * and close, 0: none. Any thread, lock not held. */
 void kr_file_redirtied(struct kr_file *file, struct kr_time mtime, int err);
 
-/* --- for attributes and for operations that change the file at the server (file_attr.c) ------------------------------------- */
+/* --- for attributes and for operations that change the file at the server (file_attr.c) ------- */
 
 /* Attributes that the server gave, as seen from here (own unflushed size and mtime).  STAMP: when they were asked
- * (kr_file_stamp, kr_clock_ns), 0 if that is not known.  False: own bytes went to the server since, ask again (never said
- * when LAST).  FILE may be NULL.  Any thread. */
+ * (kr_file_stamp, kr_clock_ns), 0 if that is not known.  False: own bytes went to the server since, ask again (never
+ * said when LAST).  FILE may be NULL.  Any thread. */
 uint64_t kr_file_stamp(struct kr_file *file);
 bool kr_file_overlay_attr(struct kr_file *file, uint64_t stamp, bool last, struct kr_attr *attr);
 
 /* Own bytes are flushed before SETATTR of size or times, FALLOCATE, COPY.  Loop thread, each time the op looks:
- * 0 = go on, and call kr_file_after_change exactly once; -EAGAIN = the waiter has been queued, come again when woken; other
- * = the flush failed with this. SIZE: of a truncation, else UINT64_MAX. */
+ * 0 = go on, and call kr_file_after_change exactly once; -EAGAIN = the waiter has been queued, come again when woken;
+ * other = the flush failed with this. SIZE: of a truncation, else UINT64_MAX. */
 int kr_file_before_change(struct kr_file *file, struct kr_file_waiter *waiter, uint64_t size);
 /* Where the answer is heard. ERR: how it ended; ATTR: the reply's, NULL when there is none. SIZE as before. */
 void kr_file_after_change(struct kr_file *file, int err, uint64_t size, const struct kr_attr *attr);

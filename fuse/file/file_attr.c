@@ -20,10 +20,10 @@ static void note_change(struct kr_file *file, uint64_t at_ns)
 	file->changed_ns = KR_MAX(file->changed_ns, at_ns);
 }
 
-/* --- the flusher's news --------------------------------------------------------------------------------------------------- */
+/* --- the flusher's news ----------------------------------------------------------------------- */
 
-/* The stage takes the flushed bytes over, so that they can be read back here, also by later opens; before they leave the
- * dirty map, so that at every moment one of the two has them. */
+/* The stage takes the flushed bytes over, so that they can be read back here, also by later opens; before they leave
+ * the dirty map, so that at every moment one of the two has them. */
 static void stage_flushed(struct kr_file *file, const struct kr_flush_reply *reply, const struct kr_extent_map *sent)
 {
 	/* What is known of the base: its size belongs to its version. */
@@ -41,8 +41,8 @@ static void stage_flushed(struct kr_file *file, const struct kr_flush_reply *rep
 		kr_stage_flushed(file->stage, reply->base_version, reply->attr.version, reply->attr.size, sent);
 }
 
-void kr_file_flushed(struct kr_file *file, uint64_t seq, const struct kr_flush_reply *reply,
-	const struct kr_extent_map *sent)
+void kr_file_flushed(
+	struct kr_file *file, uint64_t seq, const struct kr_flush_reply *reply, const struct kr_extent_map *sent)
 {
 	stage_flushed(file, reply, sent);
 	pthread_mutex_lock(&file->lock);
@@ -100,7 +100,7 @@ const char *kr_file_label(const struct kr_file *file, struct kr_file_label *ret)
 	return ret->text;
 }
 
-/* --- attributes as seen from here ------------------------------------------------------------------------------------------ */
+/* --- attributes as seen from here ------------------------------------------------------------- */
 
 uint64_t kr_file_stamp(struct kr_file *file)
 {
@@ -108,7 +108,8 @@ uint64_t kr_file_stamp(struct kr_file *file)
 	return kr_clock_ns();
 }
 
-/* It was set by hand, ahead of the server's clock, and before what is dirty here was written: setting it takes all bytes first. */
+/* It was set by hand, ahead of the server's clock, and before what is dirty here was written: setting it takes all
+ * bytes first. */
 static bool is_ahead(const struct kr_file *file, struct kr_time mtime)
 {
 	return mtime.sec > kr_file_now(file->mount).sec + AHEAD_S;
@@ -122,7 +123,8 @@ static void overlay_dirty(const struct kr_file *file, struct kr_attr *attr)
 	most = KR_MAX(attr->blocks, (attr->size + 4095) / 4096 * 8);
 	attr->blocks = KR_MIN(attr->blocks + (file->dirty.bytes + 4095) / 4096 * 8, most);
 	/* Nobody else writes while we have both kinds: then the time is ours. */
-	if (kr_lease_state_has(&file->holder, KR_LEASE_ALL) || kr_time_compare(file->mtime, attr->mtime) > 0 || is_ahead(file, attr->mtime))
+	if (kr_lease_state_has(&file->holder, KR_LEASE_ALL) || kr_time_compare(file->mtime, attr->mtime) > 0 ||
+		is_ahead(file, attr->mtime))
 		attr->mtime = file->mtime;
 	if (kr_time_compare(file->mtime, attr->ctime) > 0)
 		attr->ctime = file->mtime;
@@ -150,7 +152,7 @@ bool kr_file_overlay_attr(struct kr_file *file, uint64_t stamp, bool last, struc
 	return true;
 }
 
-/* --- operations that change the file at the server ------------------------------------------------------------------------- */
+/* --- operations that change the file at the server -------------------------------------------- */
 
 int kr_file_before_change(struct kr_file *file, struct kr_file_waiter *waiter, uint64_t size)
 {

@@ -1,4 +1,5 @@
-/* What file_table.c, file.c, lease.c, recall.c, file_attr.c, reclaim.c and unjudged.c share; nobody else includes this. */
+/* What file_table.c, file.c, lease.c, recall.c, file_attr.c, reclaim.c and unjudged.c share; nobody else includes this.
+ */
 #ifndef KR_FUSE_FILE_PRIV_H
 #define KR_FUSE_FILE_PRIV_H
 
@@ -7,25 +8,25 @@
 
 struct kr_files {
 	struct kr_mount *mount;
-	pthread_mutex_t lock;       /* guards the table and every file's references */
+	pthread_mutex_t lock; /* guards the table and every file's references */
 	struct kr_table table;
 
 	/* All loop thread. */
-	struct kr_list idle;        /* kr_file.idle, the longest idle first */
+	struct kr_list idle; /* kr_file.idle, the longest idle first */
 	uint32_t idle_count;
-	struct kr_list space;       /* kr_op.waiting: writes that wait for journal space */
+	struct kr_list space; /* kr_op.waiting: writes that wait for journal space */
 	struct kr_task space_task;
-	struct kr_list drops;       /* struct kr_file_drop, invalidations under way */
+	struct kr_list drops; /* struct kr_file_drop, invalidations under way */
 	uv_timer_t drop_timer;
-	struct kr_list lingering;   /* kr_file.lingering, referenced: their pages are about to be dropped */
+	struct kr_list lingering; /* kr_file.lingering, referenced: their pages are about to be dropped */
 	uv_timer_t linger_timer;
-	struct kr_list cuts;        /* of shrink_notice.c, as is the next */
+	struct kr_list cuts; /* of shrink_notice.c, as is the next */
 	uv_timer_t cut_timer;
-	uv_timer_t tick_timer;      /* while the mount is fenced, or writes wait for space */
+	uv_timer_t tick_timer; /* while the mount is fenced, or writes wait for space */
 	struct kr_fence *fence;
 	bool started, stopped;
 	uint64_t generation;
-	bool lost;                  /* this recovery's session is a new one */
+	bool lost; /* this recovery's session is a new one */
 };
 
 /* file_table.c: while the mount is fenced, or writes wait for space, files are stepped now and then. Loop thread. */

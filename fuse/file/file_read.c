@@ -25,8 +25,10 @@ static bool add_piece(struct kr_read_plan *plan, const struct kr_extent *extent)
 {
 	uint64_t begin = KR_MAX(extent->offset, plan->offset);
 	uint64_t end = KR_MIN(extent->offset + extent->length, plan->offset + plan->length);
-	struct kr_extent piece = { .offset = begin, .length = end - begin, .position = extent->position + (begin - extent->offset),
-		.seq = extent->seq };
+	struct kr_extent piece = {.offset = begin,
+		.length = end - begin,
+		.position = extent->position + (begin - extent->offset),
+		.seq = extent->seq};
 
 	if (plan->count == plan->room && !more_room(plan))
 		return false;
@@ -70,10 +72,11 @@ void kr_read_plan_fini(struct kr_read_plan *plan)
 	plan->count = 0;
 }
 
-/* Calls VISIT for each part of the range that no unflushed byte covers; the part below base_size is the stage's. Stops at
- * the first result below 0, else returns the smallest. */
+/* Calls VISIT for each part of the range that no unflushed byte covers; the part below base_size is the stage's. Stops
+ * at the first result below 0, else returns the smallest. */
 static int for_each_gap(const struct kr_read_plan *plan,
-	int (*visit)(const struct kr_read_plan *plan, uint64_t offset, size_t staged, size_t zeros, void *context), void *context)
+	int (*visit)(const struct kr_read_plan *plan, uint64_t offset, size_t staged, size_t zeros, void *context),
+	void *context)
 {
 	uint64_t at = plan->offset, end = plan->offset + plan->length;
 	int result = 1;
@@ -164,7 +167,8 @@ int kr_read_plan_fill(const struct kr_read_plan *plan, void *buffer)
 static bool plan_own(struct kr_read_plan *plan, struct kr_file *file, uint64_t offset, size_t length)
 {
 	KR_SCOPED_LOCK(&file->lock);
-	if (kr_mount_fenced(file->mount) || kr_extent_map_empty(&file->dirty) || kr_read_plan_init(plan, file, offset, length))
+	if (kr_mount_fenced(file->mount) || kr_extent_map_empty(&file->dirty) ||
+		kr_read_plan_init(plan, file, offset, length))
 		return false;
 	if (plan->length == length && kr_read_plan_is_own(plan))
 		return true;

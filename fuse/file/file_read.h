@@ -12,8 +12,8 @@ struct kr_read_plan {
 	struct kr_stage *stage;      /* NULL: there was none */
 	uint64_t version, base_size; /* staged bytes: of this version, up to here */
 	uint64_t offset;
-	size_t length;               /* cut at the end of the file */
-	struct kr_extent *pieces;    /* unflushed, ascending, within the range */
+	size_t length;            /* cut at the end of the file */
+	struct kr_extent *pieces; /* unflushed, ascending, within the range */
 	size_t count, room;
 	struct kr_extent few[KR_READ_PIECES];
 };
@@ -26,10 +26,11 @@ void kr_read_plan_fini(struct kr_read_plan *plan);
 bool kr_read_plan_needs_stage(const struct kr_read_plan *plan);
 /* Whether all of it is unflushed bytes of this node. */
 bool kr_read_plan_is_own(const struct kr_read_plan *plan);
-/* Loop thread: asks the file's stage for what is needed of it. 1: all is here; 0: a step of the file will come; -errno. */
+/* Loop thread: asks the file's stage for what is needed of it. 1: all is here; 0: a step of the file will come; -errno.
+ */
 int kr_read_plan_want(const struct kr_read_plan *plan, struct kr_stage *stage);
-/* Fills BUFFER (plan->length bytes). 0; -ENODATA: blocks are missing; -ESTALE: the version is another by now; else the disk's
- * or the server's error. Any thread; reads local disks. */
+/* Fills BUFFER (plan->length bytes). 0; -ENODATA: blocks are missing; -ESTALE: the version is another by now; else the
+ * disk's or the server's error. Any thread; reads local disks. */
 int kr_read_plan_fill(const struct kr_read_plan *plan, void *buffer);
 
 /* Reads a range of which this node has written every byte and not flushed it. 0; -ENODATA: it is not so, or the node is

@@ -144,7 +144,7 @@ static bool collect_one(struct kr_table_link *link, void *context)
 
 void kr_files_for_each(struct kr_files *files, void (*visit)(struct kr_file *file, void *context), void *context)
 {
-	struct walk walk = { 0 };
+	struct walk walk = {0};
 
 	pthread_mutex_lock(&files->lock);
 	walk.all = kr_xcalloc(files->table.count + 1, sizeof(*walk.all));

@@ -1,4 +1,5 @@
-/* Does what a file's holder asks for: LEASE, RETURN, flushes for a recall; and tells it what became of them.  Loop thread. */
+/* Does what a file's holder asks for: LEASE, RETURN, flushes for a recall; and tells it what became of them.  Loop
+ * thread. */
 #include <errno.h>
 
 #include "common/base/fault.h"
@@ -26,7 +27,8 @@ static void granted(void *context, int err, const void *message, struct kr_buf *
 			file->base = reply->attr;
 			file->stale = false;
 		} else {
-			file->stale = true; /* own bytes went to the server meanwhile: this may be the file before them */
+			file->stale =
+				true; /* own bytes went to the server meanwhile: this may be the file before them */
 		}
 	}
 	pthread_mutex_unlock(&file->lock);
@@ -41,7 +43,7 @@ static void granted(void *context, int err, const void *message, struct kr_buf *
 
 static void ask(struct kr_file *file, uint8_t kinds)
 {
-	struct kr_lease_request request = { .file = file->fid, .kinds = kinds };
+	struct kr_lease_request request = {.file = file->fid, .kinds = kinds};
 
 	file->asked_generation = file->mount->files->generation;
 	kr_rpc_call(file->mount->rpc, KR_MSG_LEASE, &request, NULL, 0, 0, granted, kr_file_get(file));
@@ -63,7 +65,7 @@ static void returned(void *context, int err, const void *reply, struct kr_buf *d
 
 static void give_back(struct kr_file *file, uint8_t kinds)
 {
-	struct kr_return_request request = { .file = file->fid, .kinds = kinds };
+	struct kr_return_request request = {.file = file->fid, .kinds = kinds};
 
 	if ((kinds & KR_LEASE_READ) && file->stage)
 		kr_stage_suspend(file->stage);
@@ -93,9 +95,9 @@ void kr_lease_note_flush(struct kr_file *file)
 	}
 }
 
-/* Two nodes that store into one page take it from each other.  Who asks for a page gets to store into it before it goes, as a rule, because the
- * other's asking takes longer; but nothing says so, and it would ask again, for ever.  So after a time in which nothing was stored the
- * pages of the next stay for a moment. */
+/* Two nodes that store into one page take it from each other.  Who asks for a page gets to store into it before it
+ * goes, as a rule, because the other's asking takes longer; but nothing says so, and it would ask again, for ever.  So
+ * after a time in which nothing was stored the pages of the next stay for a moment. */
 static bool is_lingering(const struct kr_file *file)
 {
 	return file->holder.stores && file->fruitless && !file->page_written &&
@@ -115,7 +117,8 @@ static enum kr_lease_state_action next(struct kr_file *file, uint8_t *ret_kinds)
 	bool bound = kr_flush_bound(file);
 
 	KR_SCOPED_LOCK(&file->lock);
-	/* What another thread has begun to give up meanwhile (op_ioctl.c) has not been looked at; that thread steps the file. */
+	/* What another thread has begun to give up meanwhile (op_ioctl.c) has not been looked at; that thread steps the
+	 * file. */
 	kr_lease_state_bind(&file->holder, bound || kr_lease_state_giving_up(&file->holder) != giving);
 	kr_lease_state_want(&file->holder, file->needs);
 	kr_lease_state_linger(&file->holder, is_lingering(file));
@@ -194,7 +197,8 @@ void kr_file_flush_untaken(struct kr_file *file)
 		return;
 	file->could_flush = false;
 	if (!file->doubted)
-		kr_log_warn("%s: the server does not take its bytes, for want of a lease that this node believes to have: asked for again",
+		kr_log_warn(
+			"%s: the server does not take its bytes, for want of a lease that this node believes to have: asked for again",
 			kr_file_label(file, &label));
 	file->doubted = true;
 	kr_file_step(file);

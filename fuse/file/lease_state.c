@@ -5,7 +5,7 @@
 
 void kr_lease_state_init(struct kr_lease_state *holder)
 {
-	*holder = (struct kr_lease_state){ 0 };
+	*holder = (struct kr_lease_state){0};
 }
 
 uint8_t kr_lease_state_giving_up(const struct kr_lease_state *holder)
@@ -19,7 +19,8 @@ static uint8_t undoubted(const struct kr_lease_state *holder)
 	return holder->doubted ? holder->held & (uint8_t)~KR_LEASE_WRITE : holder->held;
 }
 
-/* Whether WRITE does not go before the pages.  Of a lost session they are under nothing any more, and their dropping may wait for READ. */
+/* Whether WRITE does not go before the pages.  Of a lost session they are under nothing any more, and their dropping
+ * may wait for READ. */
 static bool keeps_write(const struct kr_lease_state *holder)
 {
 	return holder->stores && !(holder->suspect && !(holder->held & KR_LEASE_READ));
@@ -27,7 +28,8 @@ static bool keeps_write(const struct kr_lease_state *holder)
 
 bool kr_lease_state_must_drop(const struct kr_lease_state *holder)
 {
-	return holder->pages && (kr_lease_state_giving_up(holder) & (keeps_write(holder) ? KR_LEASE_ALL : KR_LEASE_READ));
+	return holder->pages &&
+		(kr_lease_state_giving_up(holder) & (keeps_write(holder) ? KR_LEASE_ALL : KR_LEASE_READ));
 }
 
 bool kr_lease_state_has(const struct kr_lease_state *holder, uint8_t kinds)
@@ -266,7 +268,8 @@ static bool let_go(const struct kr_lease_state *holder)
 
 static enum kr_lease_state_action next_giving_up(struct kr_lease_state *holder, uint8_t *ret_kinds)
 {
-	/* Pages that a mapping left behind need WRITE before READ may go, unless the server takes READ from everybody. */
+	/* Pages that a mapping left behind need WRITE before READ may go, unless the server takes READ from everybody.
+	 */
 	if (holder->leaving && holder->dirty && !holder->refused && !kr_lease_state_may_flush(holder)) {
 		holder->leaving = 0;
 		return kr_lease_state_next(holder, ret_kinds);
@@ -324,6 +327,7 @@ enum kr_lease_state_action kr_lease_state_next(struct kr_lease_state *holder, ui
 
 bool kr_lease_state_idle(const struct kr_lease_state *holder)
 {
-	return !holder->held && !holder->want && !holder->asked && !holder->returning && !holder->dirty && !holder->flushing &&
-		!holder->dropping && !holder->recall_open && holder->readers == 0 && holder->writers == 0;
+	return !holder->held && !holder->want && !holder->asked && !holder->returning && !holder->dirty &&
+		!holder->flushing && !holder->dropping && !holder->recall_open && holder->readers == 0 &&
+		holder->writers == 0;
 }

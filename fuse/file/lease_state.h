@@ -1,21 +1,22 @@
 /* The node's half of one file's lease, as a pure state machine: events in, actions out; no locks, sockets or clocks.
  *
- * The owner (fuse/file/file.c) tells what happened (kr_lease_state_granted, _recalled, _dirtied...) and then asks kr_lease_state_next
- * what to do until it says KR_LEASE_STATE_NOTHING.  All calls under the file's lock.
+ * The owner (fuse/file/file.c) tells what happened (kr_lease_state_granted, _recalled, _dirtied...) and then asks
+ * kr_lease_state_next what to do until it says KR_LEASE_STATE_NOTHING.  All calls under the file's lock.
  *
  * Invariants:
- *  - who acts on the file under a lease has entered (kr_lease_state_enter) and leaves when done; entering needs all its kinds
- *    held and none of them being given up, so that a recall waits for those inside and for nobody else;
+ *  - who acts on the file under a lease has entered (kr_lease_state_enter) and leaves when done; entering needs all its
+ * kinds held and none of them being given up, so that a recall waits for those inside and for nobody else;
  *  - a RECALL is answered when nobody is inside, unflushed bytes are applied or refused (WRITE), and the kernel's pages
  *    are gone together with what mapped stores left dirty in them (READ);
- *  - pages that programs may store into (kr_lease_state_stored) are there under READ and WRITE both, which is to be alone with the file,
- *    so neither of the two goes before they are gone, and what was stored is flushed before either goes: the kernel does not tell of a
- *    store into a page that it has;
- *  - nothing is asked while something is being given up or returned, and nothing is returned while something is asked or
- *    another RETURN is on its way, so that the server's and the node's view agree after the same frames, in whatever order
- *    they cross; what comes with OPEN and CREATE may cross a RETURN, see kr_lease_state_gained;
- *  - what is dirty when READ is recalled, or given back, is flushed before READ goes: somebody here may have read it, and what another node
- *    writes after that must win (P3); whole pages that a mapping wrote would cover other nodes' bytes later.
+ *  - pages that programs may store into (kr_lease_state_stored) are there under READ and WRITE both, which is to be
+ * alone with the file, so neither of the two goes before they are gone, and what was stored is flushed before either
+ * goes: the kernel does not tell of a store into a page that it has;
+ *  - nothing is asked while something is being given up or returned, and nothing is returned while something is asked
+ * or another RETURN is on its way, so that the server's and the node's view agree after the same frames, in whatever
+ * order they cross; what comes with OPEN and CREATE may cross a RETURN, see kr_lease_state_gained;
+ *  - what is dirty when READ is recalled, or given back, is flushed before READ goes: somebody here may have read it,
+ * and what another node writes after that must win (P3); whole pages that a mapping wrote would cover other nodes'
+ * bytes later.
  */
 #ifndef KR_FUSE_LEASE_STATE_H
 #define KR_FUSE_LEASE_STATE_H
@@ -44,28 +45,31 @@ struct kr_lease_state {
 	bool recall_open;  /* a RECALL waits for its answer */
 	bool dirty;        /* there are unflushed bytes */
 	bool mapped;       /* ... and whole pages of a mapping among them */
-	bool owed;         /* what was dirty when READ was recalled, or is given back, is to be flushed first; later writes are not waited for */
-	bool bound;        /* bytes are on their way that are to go in first: nothing is given up before */
-	bool flushing;     /* KR_LEASE_STATE_FLUSH on its way */
-	bool refused;      /* the server refused the flush; nothing new has been written or asked since */
-	bool pages;        /* the kernel may have pages of the file */
-	bool stores;       /* ... into which programs may store */
-	bool lingering;    /* they came a moment ago: whoever wanted them shall get to use them before they go */
-	bool dropping;     /* KR_LEASE_STATE_DROP on its way */
-	bool drop_again;   /* a read was let through while dropping */
-	bool suspect;      /* the pages may be older than READ is: nobody reads before they are dropped */
-	bool doubted;      /* the server does not seem to count our WRITE: nobody uses it before LEASE has been answered again */
+	bool owed;  /* what was dirty when READ was recalled, or is given back, is to be flushed first; later writes are
+		       not waited for */
+	bool bound; /* bytes are on their way that are to go in first: nothing is given up before */
+	bool flushing;   /* KR_LEASE_STATE_FLUSH on its way */
+	bool refused;    /* the server refused the flush; nothing new has been written or asked since */
+	bool pages;      /* the kernel may have pages of the file */
+	bool stores;     /* ... into which programs may store */
+	bool lingering;  /* they came a moment ago: whoever wanted them shall get to use them before they go */
+	bool dropping;   /* KR_LEASE_STATE_DROP on its way */
+	bool drop_again; /* a read was let through while dropping */
+	bool suspect;    /* the pages may be older than READ is: nobody reads before they are dropped */
+	bool doubted;    /* the server does not seem to count our WRITE: nobody uses it before LEASE has been answered
+			    again */
 	uint32_t readers, writers; /* inside */
-	uint32_t epoch;    /* of the session; who entered in an older one is not counted any more */
+	uint32_t epoch;            /* of the session; who entered in an older one is not counted any more */
 };
 
 void kr_lease_state_init(struct kr_lease_state *holder);
 
 /* Enters with KINDS; false: not held, or being given up. */
 bool kr_lease_state_enter(struct kr_lease_state *holder, uint8_t kinds);
-/* Enters with KINDS, READ among them, although they are being given up, because a page lock that the dropping waits for may depend on it.
- * False: they are not held, or nothing is being dropped.  READ alone will do where the pages are suspect, since nothing else may ever end
- * that (the session was lost, and READ, which came back, is recalled already): what is stored then is in the page of nobody who writes. */
+/* Enters with KINDS, READ among them, although they are being given up, because a page lock that the dropping waits for
+ * may depend on it. False: they are not held, or nothing is being dropped.  READ alone will do where the pages are
+ * suspect, since nothing else may ever end that (the session was lost, and READ, which came back, is recalled already):
+ * what is stored then is in the page of nobody who writes. */
 bool kr_lease_state_enter_through(struct kr_lease_state *holder, uint8_t kinds);
 /* The same for a write that the server is to have before READ goes; it does not enter. */
 bool kr_lease_state_write_through(struct kr_lease_state *holder);
@@ -79,20 +83,21 @@ bool kr_lease_state_has(const struct kr_lease_state *holder, uint8_t kinds);
  * server takes READ from everybody. */
 bool kr_lease_state_may_flush(const struct kr_lease_state *holder);
 
-/* The server took a flush for one of a node without WRITE: it is asked for again.  It stays held meanwhile, so that a RECALL is
- * not answered before the flush.  Whether it was held, and is not being recalled. */
+/* The server took a flush for one of a node without WRITE: it is asked for again.  It stays held meanwhile, so that a
+ * RECALL is not answered before the flush.  Whether it was held, and is not being recalled. */
 bool kr_lease_state_doubt(struct kr_lease_state *holder);
 
 /* The kinds that waiting operations need, all of them together; replaces what was wanted before. */
 void kr_lease_state_want(struct kr_lease_state *holder, uint8_t kinds);
-/* The LEASE was answered. VALID false: the connection broke since it was asked, so the grant may be an old one that has been
- * recalled; it does not count. (On one connection a grant is never older than a RECALL that came before it: the server
- * grants nothing that it waits to get back.) */
+/* The LEASE was answered. VALID false: the connection broke since it was asked, so the grant may be an old one that has
+ * been recalled; it does not count. (On one connection a grant is never older than a RECALL that came before it: the
+ * server grants nothing that it waits to get back.) */
 void kr_lease_state_granted(struct kr_lease_state *holder, bool valid);
 /* The LEASE failed (the file is gone, interrupted...); it is asked again if still wanted. */
 void kr_lease_state_ask_failed(struct kr_lease_state *holder);
-/* Kinds that came with OPEN or CREATE, asked and answered on one connection: what the server held for us when it answered. But
- * for those that it gives away when it reads our RETURN.  What it holds for us beyond what we know does no harm. */
+/* Kinds that came with OPEN or CREATE, asked and answered on one connection: what the server held for us when it
+ * answered. But for those that it gives away when it reads our RETURN.  What it holds for us beyond what we know does
+ * no harm. */
 void kr_lease_state_gained(struct kr_lease_state *holder, uint8_t kinds);
 /* A RECALL arrived. Repeated ones join. */
 void kr_lease_state_recalled(struct kr_lease_state *holder, uint8_t kinds);

@@ -82,7 +82,7 @@ static struct locker *find_or_add(struct kr_lock_owners *lockers, const struct l
 void kr_lock_owners_count(struct kr_lock_owners *lockers, uint64_t owner, const void *file, int change)
 {
 	KR_SCOPED_LOCK(&lockers->lock);
-	struct locker *locker = find_or_add(lockers, &(struct locker){ .owner = owner, .file = file });
+	struct locker *locker = find_or_add(lockers, &(struct locker){.owner = owner, .file = file});
 
 	assert(change > 0 || locker->count > 0);
 	locker->count = change > 0 ? locker->count + 1 : locker->count - 1;
@@ -93,7 +93,7 @@ void kr_lock_owners_count(struct kr_lock_owners *lockers, uint64_t owner, const 
 
 bool kr_lock_owners_elsewhere(struct kr_lock_owners *lockers, uint64_t owner, const void *file)
 {
-	struct locker wanted = { .owner = owner, .file = file };
+	struct locker wanted = {.owner = owner, .file = file};
 
 	if (atomic_load(&lockers->count) == 0)
 		return false;

@@ -19,9 +19,9 @@ struct kr_locks {
 /* Exists while a lock of the file is held or asked for. */
 struct kr_file_locks {
 	struct kr_link link;
-	struct kr_file *file;       /* reference */
+	struct kr_file *file; /* reference */
 	struct kr_lock_table held;
-	struct kr_list calls;       /* in order of asking */
+	struct kr_list calls; /* in order of asking */
 };
 
 struct kr_lock_call {
@@ -30,14 +30,14 @@ struct kr_lock_call {
 	struct kr_file_waiter waiter; /* until it is sent */
 	struct kr_lock want;
 	bool wait, flush, sent;
-	bool restore;                 /* what it leaves at the server must be set right in [first, last] */
+	bool restore; /* what it leaves at the server must be set right in [first, last] */
 	uint64_t first, last;
-	uint64_t id;                  /* of the rpc */
+	uint64_t id;                          /* of the rpc */
 	void (*done)(void *context, int err); /* NULL: abandoned */
 	void *context;
 };
 
-/* --- the file's record ---------------------------------------------------------------------------------------------- */
+/* --- the file's record ------------------------------------------------------------------------ */
 
 static void counted(void *context, const struct kr_lock *lock, int change)
 {
@@ -101,12 +101,18 @@ bool kr_locks_any(const struct kr_file *file, const struct kr_lock_owner *owner)
 	return kr_locks_held(file, owner);
 }
 
-/* --- setting right what a late answer has changed ------------------------------------------------------------------- */
+/* --- setting right what a late answer has changed --------------------------------------------- */
 
 static uint64_t send_lock(struct kr_file *file, const struct kr_lock *want, bool wait, kr_rpc_fn fn, void *context)
 {
-	struct kr_lock_request request = { .file = file->fid, .owner = want->owner.id, .pid = want->pid, .kind = want->kind,
-		.flock = want->owner.flock, .wait = wait, .first = want->first, .last = want->last };
+	struct kr_lock_request request = {.file = file->fid,
+		.owner = want->owner.id,
+		.pid = want->pid,
+		.kind = want->kind,
+		.flock = want->owner.flock,
+		.wait = wait,
+		.first = want->first,
+		.last = want->last};
 
 	return kr_rpc_call(file->mount->rpc, KR_MSG_LOCK, &request, NULL, 0, KR_RPC_HARD, fn, context);
 }
@@ -119,7 +125,7 @@ static void restore(struct kr_file_locks *locks, const struct kr_lock_owner *own
 
 	for (uint64_t at = first; at <= last; at = piece.last + 1) {
 		held = kr_lock_table_held(&locks->held, owner, at, last);
-		piece = (struct kr_lock){ .owner = *owner, .first = at, .last = last };
+		piece = (struct kr_lock){.owner = *owner, .first = at, .last = last};
 		if (held && held->first <= at) {
 			piece.kind = held->kind;
 			piece.pid = held->pid;
@@ -131,8 +137,8 @@ static void restore(struct kr_file_locks *locks, const struct kr_lock_owner *own
 	}
 }
 
-/* CALL has left behind what its program does not know of.  A request of the same owner that is on its way may be answered
- * already, without our knowing: then it is left to that one's end. */
+/* CALL has left behind what its program does not know of.  A request of the same owner that is on its way may be
+ * answered already, without our knowing: then it is left to that one's end. */
 static void restore_after(struct kr_file_locks *locks, const struct kr_lock_call *call)
 {
 	struct kr_lock_call *other;
@@ -155,7 +161,7 @@ static void must_restore(struct kr_lock_call *call)
 	call->restore = true;
 }
 
-/* --- requests ------------------------------------------------------------------------------------------------------- */
+/* --- requests --------------------------------------------------------------------------------- */
 
 /* Takes the call out and tells its maker. */
 static void end_call(struct kr_lock_call *call, int err)
@@ -238,8 +244,8 @@ struct kr_lock_call *kr_locks_ask(struct kr_file *file, const struct kr_lock *wa
 	struct kr_file_locks *locks = locks_of(file);
 	struct kr_lock_call *call = kr_xcalloc(1, sizeof(*call));
 
-	*call = (struct kr_lock_call){ .locks = locks, .waiter.wake = wake, .want = *want, .wait = wait, .done = done,
-		.context = context };
+	*call = (struct kr_lock_call){
+		.locks = locks, .waiter.wake = wake, .want = *want, .wait = wait, .done = done, .context = context};
 	/* A request for an exclusive range gives nothing up. */
 	call->flush = (want->kind != KR_LOCK_WRITE || want->owner.flock) &&
 		kr_lock_table_held(&locks->held, &want->owner, want->first, want->last);
@@ -269,14 +275,14 @@ void kr_locks_release_handle(struct kr_file *file, const struct kr_handle *handl
 		return;
 	/* Each owner once: its calls tell. */
 	KR_LIST_FOR_EACH(lock, &file->locks->held.locks, link) {
-		struct kr_lock all = { .owner = lock->owner, .last = KR_LOCK_END };
+		struct kr_lock all = {.owner = lock->owner, .last = KR_LOCK_END};
 		bool asked = false;
 
 		if (lock->via != (uintptr_t)handle)
 			continue;
 		KR_LIST_FOR_EACH(call, &file->locks->calls, link)
-			asked |= call->want.kind == KR_LOCK_NONE && call->want.first == 0 && call->want.last == KR_LOCK_END &&
-				kr_lock_owner_equal(&call->want.owner, &all.owner);
+			asked |= call->want.kind == KR_LOCK_NONE && call->want.first == 0 &&
+				call->want.last == KR_LOCK_END && kr_lock_owner_equal(&call->want.owner, &all.owner);
 		if (!asked)
 			kr_locks_ask(file, &all, false, NULL, NULL);
 	}
@@ -286,21 +292,23 @@ void kr_locks_release_handle(struct kr_file *file, const struct kr_handle *handl
 		call->want.via = call->want.via == (uintptr_t)handle ? 0 : call->want.via;
 }
 
-/* --- recovery ------------------------------------------------------------------------------------------------------- */
+/* --- recovery --------------------------------------------------------------------------------- */
 
 struct claim {
 	struct kr_file *file; /* reference */
 	struct kr_lock lock;
 };
 
-/* As with NFS: what the program does next through the descriptor that it locked by fails (op_read.c, op_write.c, op_sync.c). */
+/* As with NFS: what the program does next through the descriptor that it locked by fails (op_read.c, op_write.c,
+ * op_sync.c). */
 static void lost(struct kr_file *file, const struct kr_lock *lock)
 {
 	const struct kr_lock *held = kr_lock_table_held(&file->locks->held, &lock->owner, lock->first, lock->last);
 
 	KR_AUTO_FREE char *path = kr_inode_path(file->mount->inodes, &file->fid);
 
-	kr_log_warn("process %u has lost its %s on %s: this node was cut off for too long, others may have had it meanwhile",
+	kr_log_warn(
+		"process %u has lost its %s on %s: this node was cut off for too long, others may have had it meanwhile",
 		lock->pid, lock->owner.flock ? "flock" : "byte-range lock", path ? path : "a file");
 	if (held && held->via)
 		atomic_store(&((struct kr_handle *)held->via)->lost_lock, true);
@@ -325,13 +333,19 @@ static void on_claimed(void *context, int err, const void *reply, struct kr_buf 
 
 static void claim(struct kr_file *file, const struct kr_lock *lock)
 {
-	struct kr_reclaim_lock_request request = { .file = file->fid, .owner = lock->owner.id, .pid = lock->pid,
-		.kind = lock->kind, .flock = lock->owner.flock, .first = lock->first, .last = lock->last };
+	struct kr_reclaim_lock_request request = {.file = file->fid,
+		.owner = lock->owner.id,
+		.pid = lock->pid,
+		.kind = lock->kind,
+		.flock = lock->owner.flock,
+		.first = lock->first,
+		.last = lock->last};
 	struct claim *claim = kr_xcalloc(1, sizeof(*claim));
 
 	claim->file = kr_file_get(file);
 	claim->lock = *lock;
-	kr_rpc_call(file->mount->rpc, KR_MSG_RECLAIM_LOCK, &request, NULL, 0, KR_RPC_EARLY | KR_RPC_HARD, on_claimed, claim);
+	kr_rpc_call(file->mount->rpc, KR_MSG_RECLAIM_LOCK, &request, NULL, 0, KR_RPC_EARLY | KR_RPC_HARD, on_claimed,
+		claim);
 }
 
 static bool holds_all(const struct kr_lock_table *held, const struct kr_lock *want)
@@ -346,8 +360,8 @@ static bool holds_all(const struct kr_lock_table *held, const struct kr_lock *wa
 	return true;
 }
 
-/* What a request on its way gives up may be somebody else's already, without our knowing: it is not claimed, or that one would
- * lose it.  (The server waits with what the request asks for until all nodes are back.) */
+/* What a request on its way gives up may be somebody else's already, without our knowing: it is not claimed, or that
+ * one would lose it.  (The server waits with what the request asks for until all nodes are back.) */
 static void let_go(struct kr_file_locks *locks)
 {
 	const struct kr_lock_call *call;
@@ -358,7 +372,9 @@ static void let_go(struct kr_file_locks *locks)
 
 		if (!call->sent || !held)
 			continue;
-		if (left.owner.flock && held->kind < left.kind) /* a conversion gives up the old one first, and may wait for the new one */
+		if (left.owner.flock &&
+			held->kind <
+				left.kind) /* a conversion gives up the old one first, and may wait for the new one */
 			left.kind = KR_LOCK_NONE;
 		else if (left.kind == KR_LOCK_WRITE || (left.kind == KR_LOCK_READ && !holds_all(&locks->held, &left)))
 			continue; /* nothing is given up; or it may wait with all that it has */
@@ -380,7 +396,7 @@ void kr_locks_reclaim(struct kr_mount *mount)
 	}
 }
 
-/* --- beginning and end ---------------------------------------------------------------------------------------------- */
+/* --- beginning and end ------------------------------------------------------------------------ */
 
 void kr_locks_init(struct kr_mount *mount)
 {

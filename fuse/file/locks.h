@@ -1,10 +1,10 @@
-/* flock and byte-range locks of this node's programs: what they hold (the server decides), for the end of the session with
- * a server that restarts, and requests on their way.  Loop thread, unless said otherwise.
+/* flock and byte-range locks of this node's programs: what they hold (the server decides), for the end of the session
+ * with a server that restarts, and requests on their way.  Loop thread, unless said otherwise.
  *
  * A request outlives the operation that made it: a program that is interrupted is answered at once, and if the server
  * grants the lock all the same, it is set back to what the program holds.
- *  - Before anything is given up, the file's unflushed bytes go to the server: who locks next reads and overwrites them (P3).  (What is
- *    written to other files meanwhile: lock_owners.h.)
+ *  - Before anything is given up, the file's unflushed bytes go to the server: who locks next reads and overwrites them
+ * (P3).  (What is written to other files meanwhile: lock_owners.h.)
  *  - Requests of one owner for one file go out in the order in which they were made.
  *  - A lock that cannot be claimed again is lost: the program is not told (there is no way), the log is.
  */
@@ -31,13 +31,15 @@ void kr_locks_abandon(struct kr_lock_call *call);
 
 /* Whether OWNER holds anything of the file, as far as programs know; whether it may hold anything. */
 bool kr_locks_held(const struct kr_file *file, const struct kr_lock_owner *owner);
-/* Whether PROCESS (the kernel's name of it) has an exclusive byte-range lock of another file than this one. Any thread. */
+/* Whether PROCESS (the kernel's name of it) has an exclusive byte-range lock of another file than this one. Any thread.
+ */
 bool kr_locks_elsewhere(const struct kr_file *file, uint64_t process);
 bool kr_locks_any(const struct kr_file *file, const struct kr_lock_owner *owner);
 /* Gives up whatever was locked through HANDLE and is still held: flocks and OFD locks, when it is released. */
 void kr_locks_release_handle(struct kr_file *file, const struct kr_handle *handle);
 
-/* In the recovery of a session, after the files have been reclaimed: claims every lock that no request on its way gives up. */
+/* In the recovery of a session, after the files have been reclaimed: claims every lock that no request on its way gives
+ * up. */
 void kr_locks_reclaim(struct kr_mount *mount);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * A page that a parked read waits for is locked, and an invalidation waits for the lock: so the ranges of parked reads
  * are left out (their pages are empty), and when an invalidation still has not returned after KR_FILE_THROUGH_MS, the
- * reads parked so far are served under the lease that is going, and one more pass follows.  It ends: each pass leaves out
- * what is parked when it begins (KR_NOTIFY_RANGES).
+ * reads parked so far are served under the lease that is going, and one more pass follows.  It ends: each pass leaves
+ * out what is parked when it begins (KR_NOTIFY_RANGES).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -24,14 +24,14 @@ struct recall {
 /* One invalidation of a file's pages. */
 struct kr_file_drop {
 	struct kr_notify_job job;
-	struct kr_link link; /* kr_files.drops */
+	struct kr_link link;  /* kr_files.drops */
 	struct kr_file *file; /* a reference */
 	struct kr_task done_task;
 	uint64_t started_ns;
 	int err;
 };
 
-/* --- RECALL --------------------------------------------------------------------------------------------------------------- */
+/* --- RECALL ----------------------------------------------------------------------------------- */
 
 static void on_recall(struct kr_mount *mount, const struct kr_down *down, const void *message, struct kr_buf *data)
 {
@@ -82,28 +82,29 @@ void kr_recall_forget(struct kr_file *file)
 		free(KR_LIST_ENTRY(link, struct recall, link));
 }
 
-/* --- QUERY ---------------------------------------------------------------------------------------------------------------- */
+/* --- QUERY ------------------------------------------------------------------------------------ */
 
 static void on_query(struct kr_mount *mount, const struct kr_down *down, const void *message, struct kr_buf *data)
 {
 	const struct kr_query_request *request = message;
 	struct kr_file *file = kr_file_find(mount, &request->file);
-	struct kr_query_reply reply = { 0 };
+	struct kr_query_reply reply = {0};
 
 	(void)data;
 	if (file) {
 		if (file->flush.unstable || kr_flush_awaits_replays(file)) /* its size and time have been there */
-			reply = (struct kr_query_reply){ .dirty = 1, .mtime.sec = INT64_MIN };
+			reply = (struct kr_query_reply){.dirty = 1, .mtime.sec = INT64_MIN};
 		pthread_mutex_lock(&file->lock);
 		if (!kr_extent_map_empty(&file->dirty))
-			reply = (struct kr_query_reply){ .dirty = 1, .end = kr_extent_map_end(&file->dirty), .mtime = file->mtime };
+			reply = (struct kr_query_reply){
+				.dirty = 1, .end = kr_extent_map_end(&file->dirty), .mtime = file->mtime};
 		pthread_mutex_unlock(&file->lock);
 		kr_file_put(file);
 	}
 	kr_rpc_answer(mount->rpc, down, 0, &reply);
 }
 
-/* --- dropping pages --------------------------------------------------------------------------------------------------------- */
+/* --- dropping pages --------------------------------------------------------------------------- */
 
 static int compare_ranges(const void *a, const void *b)
 {
@@ -122,16 +123,17 @@ static void choose_ranges(struct kr_file *file, struct kr_notify_job *job)
 
 	KR_LIST_FOR_EACH(read, &file->gated, link) {
 		if (read->page && read->length && count < KR_ARRAY_SIZE(parked))
-			parked[count++] = (struct kr_range){ .offset = read->offset, .length = read->length };
+			parked[count++] = (struct kr_range){.offset = read->offset, .length = read->length};
 	}
 	qsort(parked, count, sizeof(*parked), compare_ranges);
 	job->count = 0;
 	for (uint32_t i = 0; i < count; i++) {
 		if (parked[i].offset > position)
-			job->ranges[job->count++] = (struct kr_range){ .offset = position, .length = parked[i].offset - position };
+			job->ranges[job->count++] =
+				(struct kr_range){.offset = position, .length = parked[i].offset - position};
 		position = KR_MAX(position, parked[i].offset + parked[i].length);
 	}
-	job->ranges[job->count++] = (struct kr_range){ .offset = position };
+	job->ranges[job->count++] = (struct kr_range){.offset = position};
 }
 
 static void drop_ended(struct kr_task *task)
@@ -208,7 +210,7 @@ static void let_through(uv_timer_t *timer)
 	}
 }
 
-/* --- pages that came a moment ago ------------------------------------------------------------------------------------------- */
+/* --- pages that came a moment ago ------------------------------------------------------------- */
 
 static void lingered(uv_timer_t *timer)
 {

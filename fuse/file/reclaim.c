@@ -1,4 +1,5 @@
-/* What becomes of files when the session is lost: RECLAIM says what they need, its answer what they keep.  Loop thread. */
+/* What becomes of files when the session is lost: RECLAIM says what they need, its answer what they keep.  Loop thread.
+ */
 #include <errno.h>
 
 #include "common/base/log.h"
@@ -18,7 +19,7 @@ static void collect_file(struct kr_file *file, void *context)
 {
 	struct collection *collection = context;
 	/* A CLOSE on its way will be sent again. */
-	struct kr_reclaim_item item = { .file = file->fid, .opens = file->opens + file->closing };
+	struct kr_reclaim_item item = {.file = file->fid, .opens = file->opens + file->closing};
 
 	kr_recall_forget(file);
 	pthread_mutex_lock(&file->lock);
@@ -28,7 +29,9 @@ static void collect_file(struct kr_file *file, void *context)
 	file->could_flush = false;
 	item.kinds = file->reclaiming;
 	kr_flush_claims(file, collection->boot_id, &item.claims);
-	if (file->flush.uncovered && !kr_session_facts(file->mount->session)->late) /* they are judged when everybody has reclaimed what was his */
+	if (file->flush.uncovered &&
+		!kr_session_facts(file->mount->session)
+			 ->late) /* they are judged when everybody has reclaimed what was his */
 		item.claims.first = item.claims.last = 0;
 	else if (file->flush.uncovered)
 		item.kinds |= KR_RECLAIM_UNCOVERED;
@@ -43,8 +46,8 @@ static void collect_file(struct kr_file *file, void *context)
 
 static void collect(struct kr_mount *mount, bool boot_changed, kr_reclaim_add_fn add, void *add_context)
 {
-	struct collection collection = { .add = add, .context = add_context,
-		.boot_id = kr_session_facts(mount->session)->boot_id };
+	struct collection collection = {
+		.add = add, .context = add_context, .boot_id = kr_session_facts(mount->session)->boot_id};
 
 	(void)boot_changed;
 	mount->files->lost = true;
@@ -113,8 +116,8 @@ static void resumed(struct kr_mount *mount)
 
 const struct kr_session_hooks *kr_files_session_hooks(void)
 {
-	static const struct kr_session_hooks hooks = { .collect = collect, .reclaimed = reclaimed, .replay = replay,
-		.resumed = resumed };
+	static const struct kr_session_hooks hooks = {
+		.collect = collect, .reclaimed = reclaimed, .replay = replay, .resumed = resumed};
 
 	return &hooks;
 }

@@ -83,9 +83,15 @@ void kr_shrink_notices_heard(struct kr_files *files, const struct kr_fid *fid, c
 		return;
 	}
 	cut = kr_xcalloc(1, sizeof(*cut));
-	*cut = (struct cut){.job.done = settle, .mount = mount, .fid = *fid, .down = *down, .done_task.fn = settled, .heard_ns = kr_clock_ns()};
+	*cut = (struct cut){.job.done = settle,
+		.mount = mount,
+		.fid = *fid,
+		.down = *down,
+		.done_task.fn = settled,
+		.heard_ns = kr_clock_ns()};
 	if (kr_list_empty(&files->cuts))
-		uv_timer_start(&files->cut_timer, look_for_late, KR_TRUNCATE_BARRIER_PATIENCE_MS / 4, KR_TRUNCATE_BARRIER_PATIENCE_MS / 4);
+		uv_timer_start(&files->cut_timer, look_for_late, KR_TRUNCATE_BARRIER_PATIENCE_MS / 4,
+			KR_TRUNCATE_BARRIER_PATIENCE_MS / 4);
 	kr_list_append(&files->cuts, &cut->link);
 	kr_notify(mount->cut_notifier, &cut->job);
 }

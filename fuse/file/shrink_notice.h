@@ -1,16 +1,19 @@
 /* Cuts that other nodes have made (RECALL of no kinds): what the kernel here believes of the file's size may be older.
  *
- * The kernel takes the end of a read of its pages for the file's if it has heard of nothing else of the inode since the read began; else what it believed
- * stays, and behind the bytes there are zeros.  Something else is the answer to a question for the size, at the moment at which the program that asked runs
- * on, however long ago we wrote it; what it says counts unless a notification has come since that program asked.  So an answer from
- * before a cut could spoil a read from after it.  The notification that we send on hearing of the cut makes void all that was asked for before, and what is
- * asked for later is answered with what the file is now.  Reads that had begun before the notification are spoilt by it; but their pages are locked,
- * and it waits for them and drops them.  When it has returned the node that cut the file may know that it has.
+ * The kernel takes the end of a read of its pages for the file's if it has heard of nothing else of the inode since the
+ * read began; else what it believed stays, and behind the bytes there are zeros.  Something else is the answer to a
+ * question for the size, at the moment at which the program that asked runs on, however long ago we wrote it; what it
+ * says counts unless a notification has come since that program asked.  So an answer from before a cut could spoil a
+ * read from after it.  The notification that we send on hearing of the cut makes void all that was asked for before,
+ * and what is asked for later is answered with what the file is now.  Reads that had begun before the notification are
+ * spoilt by it; but their pages are locked, and it waits for them and drops them.  When it has returned the node that
+ * cut the file may know that it has.
  *
- * Those reads may have to wait for a lease.  Longer than KR_TRUNCATE_BARRIER_PATIENCE_MS nobody waits for them; their pages are then there, with zeros, for the
- * moment between the read and the dropping.
+ * Those reads may have to wait for a lease.  Longer than KR_TRUNCATE_BARRIER_PATIENCE_MS nobody waits for them; their
+ * pages are then there, with zeros, for the moment between the read and the dropping.
  *
- * A file that no program here has open when it is cut is looked up by who opens it later, and the answer to that makes void what was asked for before.
+ * A file that no program here has open when it is cut is looked up by who opens it later, and the answer to that makes
+ * void what was asked for before.
  */
 #ifndef KR_FUSE_SHRINK_NOTICE_H
 #define KR_FUSE_SHRINK_NOTICE_H

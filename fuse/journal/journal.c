@@ -16,7 +16,7 @@
 #define JOURNAL_DEFAULT_MAX (UINT64_C(16) << 30)
 #define SEGMENT_DATA_MAX (UINT64_C(64) << 20)
 
-/* --- files --------------------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 struct kr_journal_file *kr_journal_file_new(const struct kr_fid *fid, const char *hint)
 {
@@ -38,7 +38,7 @@ void kr_journal_file_free(struct kr_journal_file *file)
 	free(file);
 }
 
-/* --- reads --------------------------------------------------------------------------------------------------- */
+/* --- reads ------------------------------------------------------------------------------------ */
 
 /* Held bytes keep their segment, so the lock is needed only to find it. */
 static struct kr_segment *segment_of(struct kr_journal *journal, uint64_t position)
@@ -53,8 +53,9 @@ int kr_journal_read(struct kr_journal *journal, uint64_t position, void *buffer,
 	int err;
 
 	err = kr_pread_full(segment->data_fd, buffer, length, (uint32_t)position);
-	return err == 0 ? 0 : kr_fail_errno(err == -ENODATA ? -EIO : err, "journal segment %08x cannot be read",
-		segment->pair);
+	return err == 0 ?
+		0 :
+		kr_fail_errno(err == -ENODATA ? -EIO : err, "journal segment %08x cannot be read", segment->pair);
 }
 
 /* Reads [place, place + length) of the record in SLOT, after checking all of it. */
@@ -72,8 +73,8 @@ static int read_record(struct kr_segment *segment, struct kr_slot_state state, u
 	}
 	err = kr_pread_full(segment->data_fd, to, state.length, state.data);
 	if (err)
-		return kr_fail_errno(err == -ENODATA ? -EIO : err, "journal segment %08x cannot be read",
-			segment->pair);
+		return kr_fail_errno(
+			err == -ENODATA ? -EIO : err, "journal segment %08x cannot be read", segment->pair);
 	if (kr_checksum(to, state.length) != check)
 		return kr_fail(-EBADMSG, "journal segment %08x: bytes %u to %u are damaged", segment->pair, state.data,
 			state.data + state.length);
@@ -106,7 +107,7 @@ int kr_journal_read_verified(struct kr_journal *journal, uint64_t position, void
 	return err;
 }
 
-/* --- life ---------------------------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 void kr_journal_usage(struct kr_journal *journal, struct kr_journal_usage *ret_usage)
 {
@@ -170,8 +171,8 @@ static int set_sizes(struct kr_journal *journal)
 	return 0;
 }
 
-int kr_journal_open(const struct kr_journal_options *options, struct kr_recovery *ret_recovery,
-	struct kr_journal **ret_journal)
+int kr_journal_open(
+	const struct kr_journal_options *options, struct kr_recovery *ret_recovery, struct kr_journal **ret_journal)
 {
 	struct kr_journal *journal = calloc(1, sizeof(*journal));
 	int err;

@@ -26,8 +26,8 @@ struct reservation {
 	uint32_t first_slot, slots; /* the name's included */
 	uint64_t seq;               /* of the first slot */
 	bool has_name;
-	uint32_t name_data, data;   /* where in k.data */
-	uint64_t before;            /* used_data without this append */
+	uint32_t name_data, data; /* where in k.data */
+	uint64_t before;          /* used_data without this append */
 };
 
 static uint64_t align_up(uint64_t value, uint64_t to)
@@ -42,8 +42,8 @@ static uint32_t name_length(const struct kr_journal_file *file)
 
 /* Places an append in SEGMENT; false: no room.  Some slots stay free for APPLIEDs, which must not fail for lack of
  * one. */
-static bool place(struct kr_segment *segment, const struct kr_journal_file *file, size_t length,
-	struct reservation *ret)
+static bool place(
+	struct kr_segment *segment, const struct kr_journal_file *file, size_t length, struct reservation *ret)
 {
 	uint64_t end = segment->used_data;
 
@@ -84,8 +84,8 @@ static void take_slots(struct kr_journal *journal, struct reservation *r, size_t
 
 	journal->used -= kr_segment_cost(segment);
 	if (r->has_name)
-		segment->states[slot++] = (struct kr_slot_state){.data = r->name_data,
-			.length = r->data - r->name_data, .name = true};
+		segment->states[slot++] =
+			(struct kr_slot_state){.data = r->name_data, .length = r->data - r->name_data, .name = true};
 	for (size_t done = 0; done < length; done += KR_JOURNAL_RECORD_MAX, slot++) {
 		uint32_t bytes = (uint32_t)KR_MIN(length - done, (size_t)KR_JOURNAL_RECORD_MAX);
 
@@ -100,7 +100,8 @@ static void take_slots(struct kr_journal *journal, struct reservation *r, size_t
 	journal->next_seq += r->slots;
 }
 
-static int reserve(struct kr_journal *journal, struct kr_journal_file *file, size_t length, bool beyond, struct reservation *ret)
+static int reserve(
+	struct kr_journal *journal, struct kr_journal_file *file, size_t length, bool beyond, struct reservation *ret)
 {
 	KR_SCOPED_LOCK(&journal->lock);
 	if (!beyond && journal->used + length + KR_JOURNAL_RECORD_SIZE > journal->options.max) {
@@ -131,8 +132,8 @@ static void store_nothing(void *context)
 		__atomic_store_n(&record->check, 0, __ATOMIC_RELEASE);
 }
 
-/* A failed append: its slots are nothing, also those that had been stored before one could not be.  If nobody came after
- * it, and no reclaimer looks at them, its place is given out again.  The lock is held. */
+/* A failed append: its slots are nothing, also those that had been stored before one could not be.  If nobody came
+ * after it, and no reclaimer looks at them, its place is given out again.  The lock is held. */
 static void undo(struct kr_journal *journal, const struct reservation *r)
 {
 	struct kr_segment *segment = r->segment;
@@ -185,11 +186,12 @@ static void store(void *context)
 	__atomic_store_n(&storing->to->check, storing->from->check, __ATOMIC_RELEASE);
 }
 
-static int store_record(struct kr_journal *journal, struct kr_segment *segment, uint32_t slot, struct kr_journal_record *record)
+static int store_record(
+	struct kr_journal *journal, struct kr_segment *segment, uint32_t slot, struct kr_journal_record *record)
 {
 	record->check = kr_journal_record_check(record, segment->salt);
-	return kr_segment_store(journal, segment, KR_JOURNAL_HEADER_SIZE + (uint64_t)slot * sizeof(*record), sizeof(*record), store,
-		&(struct storing){&segment->slots[slot], record});
+	return kr_segment_store(journal, segment, KR_JOURNAL_HEADER_SIZE + (uint64_t)slot * sizeof(*record),
+		sizeof(*record), store, &(struct storing){&segment->slots[slot], record});
 }
 
 static int write_name(const struct kr_journal_file *file, const struct reservation *r, struct kr_journal_record *record)
@@ -213,8 +215,8 @@ static int write_name(const struct kr_journal_file *file, const struct reservati
 }
 
 /* Steps 2 and 3 of WRITING: the bytes, then the records, in the order of the slots. */
-static int write_out(struct kr_journal *journal, const struct kr_journal_file *file, const struct reservation *r, const uint8_t *data,
-	size_t length, struct kr_journal_record *record)
+static int write_out(struct kr_journal *journal, const struct kr_journal_file *file, const struct reservation *r,
+	const uint8_t *data, size_t length, struct kr_journal_record *record)
 {
 	struct kr_journal_record records[KR_JOURNAL_APPEND_MAX / KR_JOURNAL_RECORD_MAX + 1];
 	uint32_t count = 0;
@@ -275,11 +277,13 @@ static int disk_error(struct kr_journal *journal, int err)
 		return err;
 	pthread_mutex_lock(&journal->lock);
 	if (err && journal->error != err)
-		kr_log_error("%s: the journal cannot be written: %s; writes fail until it can", journal->options.directory,
-			strerror(-err));
+		kr_log_error("%s: the journal cannot be written: %s; writes fail until it can",
+			journal->options.directory, strerror(-err));
 	journal->error = err;
 	pthread_mutex_unlock(&journal->lock);
-	return err == 0 || err == -ENOSPC || err == -EDQUOT || err == -ENOMEM ? err : kr_fail_errno(-EIO, "%s", kr_fail_reason());
+	return err == 0 || err == -ENOSPC || err == -EDQUOT || err == -ENOMEM ?
+		err :
+		kr_fail_errno(-EIO, "%s", kr_fail_reason());
 }
 
 /* Room for one more append, of the journal's own or of others on the disk. */
@@ -298,8 +302,8 @@ static bool holds_bytes(struct kr_journal *journal, int err)
 	if (journal->live == 0)
 		return false;
 	if (!journal->full_said_ns || kr_clock_ns() - journal->full_said_ns > SAY_AGAIN_S * KR_NS_PER_S) {
-		kr_log_warn("%s: the journal cannot grow: %s; writes wait until the server has more of it", journal->options.directory,
-			strerror(-err));
+		kr_log_warn("%s: the journal cannot grow: %s; writes wait until the server has more of it",
+			journal->options.directory, strerror(-err));
 		journal->full_said_ns = kr_clock_ns();
 	}
 	journal->waiting = true;
@@ -312,7 +316,8 @@ void kr_journal_try_again(struct kr_journal *journal)
 	atomic_store_explicit(&journal->refused, 0, memory_order_relaxed);
 }
 
-/* Hundreds may wait, and to be told by the disk that it is full is no small matter: one of them tries. But who needs less may find room. */
+/* Hundreds may wait, and to be told by the disk that it is full is no small matter: one of them tries. But who needs
+ * less may find room. */
 static bool is_refused(const struct kr_journal *journal, size_t length)
 {
 	const size_t refused = atomic_load_explicit(&journal->refused, memory_order_relaxed);
@@ -364,8 +369,8 @@ int kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, 
 	return err;
 }
 
-int kr_journal_append_beyond(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data,
-	size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent)
+int kr_journal_append_beyond(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset,
+	const void *data, size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent)
 {
 	return append(journal, file, offset, data, length, mtime, clear_suid, true, ret_extent);
 }
@@ -373,8 +378,8 @@ int kr_journal_append_beyond(struct kr_journal *journal, struct kr_journal_file 
 uint64_t kr_journal_applied(struct kr_journal *journal, struct kr_journal_file *file, uint64_t up_to, uint64_t round,
 	const uint8_t boot_id[16])
 {
-	struct kr_journal_record record = {.type = KR_JOURNAL_APPLIED, .file = file->number, .up_to = up_to,
-		.round = round};
+	struct kr_journal_record record = {
+		.type = KR_JOURNAL_APPLIED, .file = file->number, .up_to = up_to, .round = round};
 	struct kr_segment *segment;
 	uint32_t slot;
 

@@ -1,16 +1,16 @@
 /* Rounds that the server has applied, in the journal: their APPLIED records, and the order in which they go.
  *
- * Loop thread, as everything about a file's applied rounds.  A round keeps the record of its first application until it is stable,
- * also when a boot of the server has had it replayed: the order of the rounds of all nodes is that of their first applications, however
- * many of them a server had applied anew when its power failed again.
+ * Loop thread, as everything about a file's applied rounds.  A round keeps the record of its first application until it
+ * is stable, also when a boot of the server has had it replayed: the order of the rounds of all nodes is that of their
+ * first applications, however many of them a server had applied anew when its power failed again.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "fuse/journal/journal.h"
 
-void kr_journal_note_applied(struct kr_journal *journal, struct kr_journal_file *file, struct kr_applied *applied, uint64_t round,
-	const uint8_t boot_id[16])
+void kr_journal_note_applied(struct kr_journal *journal, struct kr_journal_file *file, struct kr_applied *applied,
+	uint64_t round, const uint8_t boot_id[16])
 {
 	static const uint8_t no_boot[16];
 	uint64_t mark;
@@ -46,8 +46,8 @@ void kr_journal_lose_applied(struct kr_journal *journal, struct kr_applied *appl
 	applied->lost = true;
 }
 
-/* The record of its order is that of a former boot, or of none: it says what is to be. What has no other than that of the present one counts with
- * the next round. */
+/* The record of its order is that of a former boot, or of none: it says what is to be. What has no other than that of
+ * the present one counts with the next round. */
 void kr_journal_unapply(struct kr_journal *journal, struct kr_applied *applied)
 {
 	if (applied->mark != applied->order_mark) {

@@ -66,16 +66,15 @@ void kr_scan_report(struct kr_scan *scan, const struct kr_scan_ref *ref)
 	} else if (record.type == KR_JOURNAL_WRITE) {
 		const struct kr_scan_name *name = kr_scan_name(scan, record.file);
 
-		damage = kr_scan_add_damage(scan, "%s in segment %08x, record %u: %s, bytes %" PRIu64 " to %" PRIu64, what,
-			segment->pair, ref->slot, file, record.offset, record.offset + record.length);
+		damage = kr_scan_add_damage(scan, "%s in segment %08x, record %u: %s, bytes %" PRIu64 " to %" PRIu64,
+			what, segment->pair, ref->slot, file, record.offset, record.offset + record.length);
 		if (name)
 			damage->fid = name->fid;
 		damage->offset = record.offset;
 		damage->length = record.length;
 	} else {
 		damage = kr_scan_add_damage(scan, "%s in segment %08x, record %u: %s of file %u", what, segment->pair,
-			ref->slot,
-			record.type == KR_JOURNAL_NAME ? "the name" : "a state", record.file);
+			ref->slot, record.type == KR_JOURNAL_NAME ? "the name" : "a state", record.file);
 	}
 	damage->torn_tail = tail;
 	if (!tail)

@@ -1,6 +1,7 @@
 /* The files of a journal's directory: which pairs are there, and whose segments are read (see journal_read.h).
  *
- * Files that are not ours to read are left alone and said so; those of a segment that was never begun are remembered as blank.
+ * Files that are not ours to read are left alone and said so; those of a segment that was never begun are remembered as
+ * blank.
  */
 #include "fuse/journal/journal_read_priv.h"
 
@@ -126,10 +127,13 @@ static int open_segment(struct kr_scan *scan, uint32_t pair, struct kr_scan_segm
 		segment->slots = (const void *)(segment->index + KR_JOURNAL_HEADER_SIZE);
 		return 1;
 	}
-	if (err == -ENOENT || (err == 0 && (segment->index_length > 0 || segment->data_length == 0) &&
-		is_zero(segment->index, segment->index_length))) {
+	if (err == -ENOENT ||
+		(err == 0 && (segment->index_length > 0 || segment->data_length == 0) &&
+			is_zero(segment->index, segment->index_length))) {
 		if (segment->data_length > 0)
-			kr_scan_add_damage(scan, "segment %08x: data without an index, never begun or being removed", pair)->torn_tail = true;
+			kr_scan_add_damage(
+				scan, "segment %08x: data without an index, never begun or being removed", pair)
+				->torn_tail = true;
 		err = add_blank(scan, pair);
 	} else
 		refuse(scan, pair, err ? "its index cannot be read" : "its header is damaged, or not of this version");

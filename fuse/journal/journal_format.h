@@ -24,12 +24,14 @@
  *            KR_JOURNAL_RECORD_MAX; a longer write is several records with consecutive seq and adjacent data.
  *            The data of a NAME or WRITE lies behind that of every earlier slot of the segment.
  *   APPLIED  the writes of `file` with seq up to `up_to` (and after the last APPLIED before) were applied by the server
- *            in round `round` of the boot `boot_id`.  Of several with one `up_to` the last counts (others were replayed); the
- *            first says in which order: replays go by its round.  A `boot_id` of zeros is of no boot: the record tells the order alone.
+ *            in round `round` of the boot `boot_id`.  Of several with one `up_to` the last counts (others were
+ * replayed); the first says in which order: replays go by its round.  A `boot_id` of zeros is of no boot: the record
+ * tells the order alone.
  *
  * A record is valid if and only if its slot's `check` is not 0 and equals XXH3-64 of its bytes 16..63 with the header's
  * salt as the seed (0 is written as 1), its numbers are possible (type known; seq 1 to 2^63 - 1; file not 0 and below
- * 2^32 - 1; a WRITE ends below 2^63), and, for NAME and WRITE, the data lies within k.data and its XXH3-64 is `data_check`.
+ * 2^32 - 1; a WRITE ends below 2^63), and, for NAME and WRITE, the data lies within k.data and its XXH3-64 is
+ * `data_check`.
  *
  * KEEP.  What happens to a record later is marked in its own slot, in the word `keep`, which `check` does not cover:
  *   0                       all of it counts
@@ -44,27 +46,29 @@
  * does write(2) return.  A slot with check 0 is a write that never was: it was in flight when the daemon died, or
  * failed. Nothing is synced: page cache outlives a daemon killed at any instant, and that is what the journal promises
  * (P6).  When the *machine* loses power, what the kernel had not yet written back is missing: checksums find it, and
- * the header's node_boot tells it from a killed daemon.  A daemon that ends in peace with records left syncs them and then
- * makes the file `clean` with its node_boot: nothing of that boot was lost.  The next start writes its own node_boot into the headers of that boot's
- * segments (copy 0, then copy 1: of two sound copies with one number the first counts), and then removes `clean` (and syncs the directory), before it
- * changes anything else.
+ * the header's node_boot tells it from a killed daemon.  A daemon that ends in peace with records left syncs them and
+ * then makes the file `clean` with its node_boot: nothing of that boot was lost.  The next start writes its own
+ * node_boot into the headers of that boot's segments (copy 0, then copy 1: of two sound copies with one number the
+ * first counts), and then removes `clean` (and syncs the directory), before it changes anything else.
  *
  * DOUBT.  After a loss of power an old record may be there without the newer ones that covered it, without its APPLIED
- * and without its mark of death; nothing in the journal tells.  The server's memory of what it applied does (applied_seq
- * in RECLAIM), as long as its process lives: so a segment that an earlier boot of this machine used (node_boot, which
- * `clean` does not hold) counts only if server_instance is that of the server now.  Else its live WRITEs are doubtful: they are set
- * aside as damage is, never sent.  Only those of which an APPLIED says that the server's present boot has them are not;
- * nor are they sent, because only another boot wants them.  A segment is used under one instance: a new one begins a
- * new segment.
+ * and without its mark of death; nothing in the journal tells.  The server's memory of what it applied does
+ * (applied_seq in RECLAIM), as long as its process lives: so a segment that an earlier boot of this machine used
+ * (node_boot, which `clean` does not hold) counts only if server_instance is that of the server now.  Else its live
+ * WRITEs are doubtful: they are set aside as damage is, never sent.  Only those of which an APPLIED says that the
+ * server's present boot has them are not; nor are they sent, because only another boot wants them.  A segment is used
+ * under one instance: a new one begins a new segment.
  *
- * UNCOVERED.  The file `uncovered` says which files have dirty bytes that the server refused and whose lease the node has given back since: others
- * may have written newer ones.  It is text: the line "uncovered 1", then for each file a line of its fid in hex, a blank, the moment before which
- * nobody else could write (by the server's clock: seconds, a point, nine digits), a blank, and a seq that is not lower than those that were refused, in
- * decimal.  It is written whole to another name, synced, and renamed, and the directory is synced, before the lease is given back; a line goes when the
- * bytes are gone, or under a lease again, which may be later, or not before the next start.  So a line counts if and only if dirty bytes of the file with
- * that seq or a lower one are there: then all dirty bytes of the file are late since that moment, and are sent only when the server has judged
- * them (RECLAIM).  If anything of it cannot be read, all files are late since their last write.  A reader that ignores it takes all
- * for ordinary dirty bytes; but for a loss of the server's process that is the same.
+ * UNCOVERED.  The file `uncovered` says which files have dirty bytes that the server refused and whose lease the node
+ * has given back since: others may have written newer ones.  It is text: the line "uncovered 1", then for each file a
+ * line of its fid in hex, a blank, the moment before which nobody else could write (by the server's clock: seconds, a
+ * point, nine digits), a blank, and a seq that is not lower than those that were refused, in decimal.  It is written
+ * whole to another name, synced, and renamed, and the directory is synced, before the lease is given back; a line goes
+ * when the bytes are gone, or under a lease again, which may be later, or not before the next start.  So a line counts
+ * if and only if dirty bytes of the file with that seq or a lower one are there: then all dirty bytes of the file are
+ * late since that moment, and are sent only when the server has judged them (RECLAIM).  If anything of it cannot be
+ * read, all files are late since their last write.  A reader that ignores it takes all for ordinary dirty bytes; but
+ * for a loss of the server's process that is the same.
  *
  * REUSE.  A free segment is used again (at most KR_JOURNAL_SPARES are kept): all slots are set to 0, then header copy
  * 0, then copy 1 get a new number and a new salt, the old one being kept in `old_salt`: a slot that is valid under the
@@ -84,7 +88,8 @@
  * they can be known.  Valid records count in the order of seq.  The range of a WRITE whose data is damaged is taken out
  * of what older records say: never old bytes where newer ones were acknowledged.  A WRITE whose file nobody names is
  * damage. A segment with damage is set aside: its good records are replayed as any others, and its files stay until the
- * damage has been seen and discarded by an explicit command; with it stays the segment whose NAME stands in for a damaged one.
+ * damage has been seen and discarded by an explicit command; with it stays the segment whose NAME stands in for a
+ * damaged one.
  */
 #ifndef KR_FUSE_JOURNAL_FORMAT_H
 #define KR_FUSE_JOURNAL_FORMAT_H
@@ -99,8 +104,8 @@ enum {
 	KR_JOURNAL_HEADER_COPY = 2048,
 	KR_JOURNAL_RECORD_SIZE = 64,
 	KR_JOURNAL_RECORD_MAX = 128 * 1024,
-	KR_JOURNAL_ALIGN_SMALL = 64,  /* data of fewer than 4096 bytes begins at a multiple of this */
-	KR_JOURNAL_ALIGN = 4096,      /* ... and all other */
+	KR_JOURNAL_ALIGN_SMALL = 64, /* data of fewer than 4096 bytes begins at a multiple of this */
+	KR_JOURNAL_ALIGN = 4096,     /* ... and all other */
 	KR_JOURNAL_HINT_MAX = 4095,
 };
 #define KR_JOURNAL_MAGIC UINT64_C(0x314a4e415249414b) /* "KAIRANJ1" */
@@ -115,15 +120,15 @@ struct kr_journal_header {
 	uint32_t compatible;   /* flags that a reader may ignore */
 	uint32_t incompatible; /* flags that it must know: none yet */
 	uint32_t slots;
-	uint64_t number;       /* ascending with each use of any segment */
+	uint64_t number; /* ascending with each use of any segment */
 	uint64_t salt, old_salt;
-	uint64_t data_size;    /* no record's data goes beyond */
-	uint8_t export_id[16]; /* of the server's export */
-	uint8_t node_id[16];   /* of the local directory */
-	uint8_t node_boot[16]; /* this machine's boot when this use began */
+	uint64_t data_size;       /* no record's data goes beyond */
+	uint8_t export_id[16];    /* of the server's export */
+	uint8_t node_id[16];      /* of the local directory */
+	uint8_t node_boot[16];    /* this machine's boot when this use began */
 	uint64_t server_instance; /* of the server process when this use began; 0: not known */
 	uint64_t reserved[3];
-	uint64_t check;        /* XXH3-64 of all before */
+	uint64_t check; /* XXH3-64 of all before */
 };
 static_assert(sizeof(struct kr_journal_header) == 144, "on-disk size");
 static_assert(offsetof(struct kr_journal_header, check) == 136, "check is last");
@@ -137,8 +142,8 @@ struct kr_journal_record {
 	uint8_t flags;
 	uint16_t zero;
 	union {
-		struct { /* NAME, WRITE */
-			uint64_t offset;     /* 0 in NAME */
+		struct {                 /* NAME, WRITE */
+			uint64_t offset; /* 0 in NAME */
 			uint32_t length;
 			uint32_t data;       /* where in k.data */
 			uint64_t data_check; /* XXH3-64 of the data */

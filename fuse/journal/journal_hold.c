@@ -1,5 +1,5 @@
-/* Who holds which bytes of the journal's records, and which records are dead: holds, releases, cuts, marks.  See journal.h
- * and journal_format.h.
+/* Who holds which bytes of the journal's records, and which records are dead: holds, releases, cuts, marks.  See
+ * journal.h and journal_format.h.
  *
  * Any thread; the lock covers each step.  A record that nobody holds any more is marked dead in its slot; whether a
  * segment came free with it says kr_journal_retire.
@@ -184,7 +184,8 @@ static void store_cut(void *context)
 {
 	struct cut *cut = context;
 	struct kr_journal_record *record = cut->record;
-	uint32_t kept = record->offset >= cut->size ? 0 : (uint32_t)KR_MIN(cut->size - record->offset, record->length), before;
+	uint32_t kept = record->offset >= cut->size ? 0 : (uint32_t)KR_MIN(cut->size - record->offset, record->length),
+		 before;
 
 	if (kr_journal_kept(record, record->length, &before) && kept < before)
 		__atomic_store_n(&record->keep, kr_journal_keep(record->check, kept), __ATOMIC_RELEASE);
@@ -209,7 +210,7 @@ static void trim_extent(void *context, const struct kr_extent *extent)
 	uint32_t place = (uint32_t)extent->position, end = place + (uint32_t)extent->length;
 
 	for (uint32_t slot = kr_segment_slot(segment, place);
-	     slot < segment->used_slots && segment->states[slot].data < end; slot++)
+		slot < segment->used_slots && segment->states[slot].data < end; slot++)
 		if (segment->states[slot].length > 0)
 			trim_slot(segment, slot, trim->size);
 }

@@ -1,8 +1,9 @@
 /* Which sound segments have to stay because of a NAME.
  *
- * Every segment names the files whose writes it has.  Where such a NAME is damaged, or (which no writer does) marked dead, the file
- * can still be known from the NAME that another segment has of it.  That one has to stay as long as the first one does, also
- * when none of its own writes is needed any more: without it the next start would find bytes that belong to nobody.
+ * Every segment names the files whose writes it has.  Where such a NAME is damaged, or (which no writer does) marked
+ * dead, the file can still be known from the NAME that another segment has of it.  That one has to stay as long as the
+ * first one does, also when none of its own writes is needed any more: without it the next start would find bytes that
+ * belong to nobody.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -82,7 +83,8 @@ int kr_journal_find_pinned(const struct kr_scan *scan, struct kr_segment *const 
 		struct kr_journal_record record;
 		uint32_t kept;
 
-		if (ref->kind == KR_SCAN_BAD_RECORD || (ref->kind == KR_SCAN_DEAD && !scan->segments[ref->segment].damaged))
+		if (ref->kind == KR_SCAN_BAD_RECORD ||
+			(ref->kind == KR_SCAN_DEAD && !scan->segments[ref->segment].damaged))
 			continue;
 		kr_scan_record(scan, ref, &record, &kept);
 		naming = find_naming(namings, count, record.file, ref->segment);

@@ -15,32 +15,32 @@
 struct kr_slot_state {
 	uint32_t data,
 		length; /* of the record's bytes in k.data; an APPLIED's `data` is where the next record begins */
-	uint32_t held;         /* bytes times holders; an APPLIED: 1; a dead record, a NAME: 0 */
-	bool name;             /* a NAME: its data stays as long as the segment */
-	bool unmarked;         /* dead, but the disk did not take the mark: the same, since a start will look at it */
+	uint32_t held;  /* bytes times holders; an APPLIED: 1; a dead record, a NAME: 0 */
+	bool name;      /* a NAME: its data stays as long as the segment */
+	bool unmarked;  /* dead, but the disk did not take the mark: the same, since a start will look at it */
 };
 
 /* A pair of files in use, or a spare one. */
 struct kr_segment {
-	struct kr_link link;       /* in journal->segments by number, or journal->spares */
-	uint32_t pair;             /* k of the file names */
+	struct kr_link link; /* in journal->segments by number, or journal->spares */
+	uint32_t pair;       /* k of the file names */
 	uint64_t number, salt;
 	int data_fd;
-	uint8_t *map;              /* k.index */
+	uint8_t *map; /* k.index */
 	size_t map_size;
 	struct kr_journal_record *slots;
 	uint32_t slot_count;
-	uint64_t data_size;        /* capacity of k.data */
+	uint64_t data_size; /* capacity of k.data */
 	struct kr_slot_state *states;
-	uint32_t used_slots;       /* given out */
+	uint32_t used_slots; /* given out */
 	uint64_t used_data;
-	uint64_t punched;          /* bytes of k.data given back to the filesystem */
-	uint32_t alive;            /* slots with held > 0 */
-	uint32_t in_flight;        /* appends between reservation and end; the reclaimer at work */
-	bool unsynced;             /* a sync of it has failed, once and for all: nobody knows what of it is on the
-	                            * disk.  The reclaimer's own, and the end's */
-	bool set_aside;            /* has damage or doubtful records: the files stay, and do not count against max */
-	bool lends_name;           /* set aside because a damaged segment lives on a NAME in this one */
+	uint64_t punched;   /* bytes of k.data given back to the filesystem */
+	uint32_t alive;     /* slots with held > 0 */
+	uint32_t in_flight; /* appends between reservation and end; the reclaimer at work */
+	bool unsynced;      /* a sync of it has failed, once and for all: nobody knows what of it is on the
+			     * disk.  The reclaimer's own, and the end's */
+	bool set_aside;     /* has damage or doubtful records: the files stay, and do not count against max */
+	bool lends_name;    /* set aside because a damaged segment lives on a NAME in this one */
 };
 
 /* position = segment number << 32 | place in k.data; mark = segment number << 32 | slot. */
@@ -48,26 +48,27 @@ struct kr_journal {
 	int dir_fd;
 	struct kr_journal_options options;
 	uint8_t node_boot[16];
-	uint64_t data_size;        /* of a new segment */
+	uint64_t data_size; /* of a new segment */
 	uint32_t slot_count;
 
 	pthread_mutex_t lock;      /* guards what follows, and the segments' fields but for the mapped bytes */
 	struct kr_list segments;   /* in use, ascending by number; the last is the active one if `active` */
 	struct kr_segment *active; /* NULL: the next append makes one */
 	struct kr_list spares;
-	struct kr_list condemned;  /* out of use: kr_journal_unlock removes their files */
+	struct kr_list condemned; /* out of use: kr_journal_unlock removes their files */
 	uint32_t spare_count, segment_count;
 	uint64_t next_seq, next_number;
 	uint32_t next_file, next_pair;
 	uint64_t used, live, set_aside; /* see struct kr_journal_usage */
-	uint64_t died;             /* bytes of records that died since the last search for holes */
+	uint64_t died;                  /* bytes of records that died since the last search for holes */
 	bool waiting;
-	_Atomic size_t refused;    /* an append of so many bytes has had to wait: longer ones need not try; 0: any may.  Set under the lock */
-	int full;                  /* what the latest append to wait does so for: 0 journal_max, else how the disk is full ... */
-	uint64_t full_said_ns;     /* ... of which the log was told then; 0: never */
-	_Atomic int error;         /* of the last append, from the disk; 0: it went well */
-	bool no_punch;             /* the filesystem refused to make holes */
-	bool recovered;            /* opened in full */
+	_Atomic size_t refused; /* an append of so many bytes has had to wait: longer ones need not try; 0: any may. Set
+				   under the lock */
+	int full; /* what the latest append to wait does so for: 0 journal_max, else how the disk is full ... */
+	uint64_t full_said_ns; /* ... of which the log was told then; 0: never */
+	_Atomic int error;     /* of the last append, from the disk; 0: it went well */
+	bool no_punch;         /* the filesystem refused to make holes */
+	bool recovered;        /* opened in full */
 
 	pthread_mutex_t reclaiming; /* one reclaimer at a time; taken before `lock` */
 };
@@ -83,12 +84,12 @@ int kr_segment_open(struct kr_journal *journal, uint32_t pair, const struct kr_j
 void kr_segment_free(struct kr_journal *journal, struct kr_segment *segment, bool remove);
 /* What it counts against journal_max. */
 uint64_t kr_segment_cost(const struct kr_segment *segment);
-/* All of it is on the disk, or its index with all marks; 0 or -errno.  Blocks; the lock need not be held.  After a failure the
- * kernel takes the pages for clean: it never succeeds again. */
+/* All of it is on the disk, or its index with all marks; 0 or -errno.  Blocks; the lock need not be held.  After a
+ * failure the kernel takes the pages for clean: it never succeeds again. */
 int kr_segment_sync(struct kr_segment *segment);
 int kr_segment_sync_index(struct kr_segment *segment);
-/* BODY stores into LENGTH bytes of the mapped index at OFFSET, which are zeros, or nothing yet.  0, or what the disk says of a write
- * there: a filesystem that copies what is overwritten may be full. */
+/* BODY stores into LENGTH bytes of the mapped index at OFFSET, which are zeros, or nothing yet.  0, or what the disk
+ * says of a write there: a filesystem that copies what is overwritten may be full. */
 int kr_segment_store(struct kr_journal *journal, const struct kr_segment *segment, uint64_t offset, size_t length,
 	void (*body)(void *context), void *context);
 void kr_segment_name(uint32_t pair, const char *suffix, char ret_name[16]);

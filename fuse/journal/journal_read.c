@@ -9,7 +9,7 @@
 #include "fuse/journal/journal_priv.h"
 #include "fuse/journal/journal_record.h"
 
-/* --- slots --------------------------------------------------------------------------------------------------- */
+/* --- slots ------------------------------------------------------------------------------------ */
 
 /* Whether the slot's own bytes are sound, after correcting one bit at most. */
 static bool sound_slot(const struct kr_journal_header *header, struct kr_journal_record *record, bool *ret_repaired)
@@ -47,8 +47,8 @@ static bool data_good(const struct kr_scan_segment *segment, const struct kr_jou
 }
 
 /* BUFFER: KR_JOURNAL_RECORD_MAX bytes; has the data of a good NAME or WRITE afterwards. */
-static enum kr_scan_kind classify(struct kr_scan *scan, const struct kr_scan_segment *segment, uint32_t slot,
-	uint8_t *buffer)
+static enum kr_scan_kind classify(
+	struct kr_scan *scan, const struct kr_scan_segment *segment, uint32_t slot, uint8_t *buffer)
 {
 	struct kr_journal_record record = segment->slots[slot];
 	bool repaired;
@@ -57,8 +57,8 @@ static enum kr_scan_kind classify(struct kr_scan *scan, const struct kr_scan_seg
 	if (record.check == 0)
 		return KR_SCAN_EMPTY;
 	if (!sound_slot(&segment->header, &record, &repaired))
-		return record.check == kr_journal_record_check(&record, segment->header.old_salt)
-			? KR_SCAN_EMPTY : KR_SCAN_BAD_RECORD;
+		return record.check == kr_journal_record_check(&record, segment->header.old_salt) ? KR_SCAN_EMPTY :
+												    KR_SCAN_BAD_RECORD;
 	scan->repaired += repaired;
 	if (!in_bounds(&record))
 		return KR_SCAN_BAD_RECORD;
@@ -98,7 +98,7 @@ static int add_ref(struct kr_scan *scan, const struct kr_scan_ref *ref)
 	return 0;
 }
 
-/* --- names --------------------------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 const struct kr_scan_name *kr_scan_name(const struct kr_scan *scan, uint32_t number)
 {
@@ -134,8 +134,8 @@ static int compare_names(const void *a, const void *b)
 	return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* Ascending NAMEs: leaves one of each number.  They are equal but for the hint, so any does; where they are not (no writer does that)
- * nobody can tell whose the bytes are, and none is left. */
+/* Ascending NAMEs: leaves one of each number.  They are equal but for the hint, so any does; where they are not (no
+ * writer does that) nobody can tell whose the bytes are, and none is left. */
 static void unite_names(struct kr_scan *scan)
 {
 	size_t kept = 0;
@@ -156,7 +156,8 @@ static void unite_names(struct kr_scan *scan)
 	scan->name_count = kept;
 }
 
-/* NAMEs that contradict each other stay where they are, for a NAME that were left alone would be believed by the next start. */
+/* NAMEs that contradict each other stay where they are, for a NAME that were left alone would be believed by the next
+ * start. */
 static void find_contradictions(struct kr_scan *scan)
 {
 	for (size_t i = 0; i < scan->ref_count; i++) {
@@ -164,7 +165,8 @@ static void find_contradictions(struct kr_scan *scan)
 		uint32_t unused;
 
 		kr_scan_record(scan, &scan->refs[i], &record, &unused);
-		if (scan->refs[i].kind == KR_SCAN_GOOD && record.type == KR_JOURNAL_NAME && !kr_scan_name(scan, record.file))
+		if (scan->refs[i].kind == KR_SCAN_GOOD && record.type == KR_JOURNAL_NAME &&
+			!kr_scan_name(scan, record.file))
 			scan->refs[i].kind = KR_SCAN_BAD_DATA;
 	}
 }
@@ -202,7 +204,7 @@ static int collect_names(struct kr_scan *scan, uint8_t *buffer)
 	return 0;
 }
 
-/* --- the whole ----------------------------------------------------------------------------------------------- */
+/* --- the whole -------------------------------------------------------------------------------- */
 
 /* Data of later slots lies behind that of earlier ones and within the file's bounds; *END: of the data so far. */
 static bool in_order(const struct kr_scan_segment *segment, const struct kr_journal_record *record, uint64_t *end)
@@ -271,8 +273,8 @@ static void find_nameless(struct kr_scan *scan)
 		uint32_t kept;
 
 		kr_scan_record(scan, &scan->refs[i], &record, &kept);
-		if (scan->refs[i].kind == KR_SCAN_GOOD && record.type == KR_JOURNAL_WRITE && !kr_scan_name(scan,
-			record.file))
+		if (scan->refs[i].kind == KR_SCAN_GOOD && record.type == KR_JOURNAL_WRITE &&
+			!kr_scan_name(scan, record.file))
 			scan->refs[i].kind = KR_SCAN_BAD_DATA;
 	}
 }

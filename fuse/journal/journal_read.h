@@ -13,7 +13,7 @@
 #include "fuse/journal/journal_format.h"
 
 enum kr_scan_kind {
-	KR_SCAN_EMPTY,      /* never became a record, or a leftover of an earlier use */
+	KR_SCAN_EMPTY, /* never became a record, or a leftover of an earlier use */
 	KR_SCAN_DEAD,
 	KR_SCAN_GOOD,
 	KR_SCAN_BAD_RECORD, /* the slot itself is damaged */
@@ -23,16 +23,16 @@ enum kr_scan_kind {
 struct kr_scan_segment {
 	uint32_t pair;
 	struct kr_journal_header header;
-	int data_fd;                  /* -1: missing */
+	int data_fd; /* -1: missing */
 	uint64_t data_length;
-	const uint8_t *index;         /* private mapping */
+	const uint8_t *index; /* private mapping */
 	size_t index_length;
 	const struct kr_journal_record *slots;
-	uint32_t slot_count;          /* whole slots that are there */
-	uint32_t used;                /* one past the last slot that is not empty */
-	uint32_t last_sound;          /* one past the last dead or good one */
-	uint64_t first_seq;           /* slot i has the number first_seq + i; 0: not known, nothing is sound */
-	bool damaged;                 /* other than a torn tail */
+	uint32_t slot_count; /* whole slots that are there */
+	uint32_t used;       /* one past the last slot that is not empty */
+	uint32_t last_sound; /* one past the last dead or good one */
+	uint64_t first_seq;  /* slot i has the number first_seq + i; 0: not known, nothing is sound */
+	bool damaged;        /* other than a torn tail */
 };
 
 /* One slot that is not empty. */
@@ -52,16 +52,16 @@ struct kr_scan {
 	int dir_fd;
 	struct kr_scan_segment *segments;
 	uint32_t segment_count;
-	uint32_t newest;              /* index of the one with the highest number */
-	struct kr_scan_ref *refs;     /* ascending by seq */
+	uint32_t newest;          /* index of the one with the highest number */
+	struct kr_scan_ref *refs; /* ascending by seq */
 	size_t ref_count, ref_capacity;
-	struct kr_scan_name *names;   /* ascending by number, the newest of each */
+	struct kr_scan_name *names; /* ascending by number, the newest of each */
 	size_t name_count;
-	uint32_t *blank_pairs;        /* files that were never begun, or whose removal was interrupted */
+	uint32_t *blank_pairs; /* files that were never begun, or whose removal was interrupted */
 	size_t blank_count;
-	uint32_t next_pair;           /* above all that exist */
+	uint32_t next_pair; /* above all that exist */
 	uint64_t unfinished, refused, repaired;
-	struct kr_list damage;        /* struct kr_journal_damage */
+	struct kr_list damage; /* struct kr_journal_damage */
 };
 
 /* Whose segments are read; zeros: anybody's (then those of the newest one's export and node). */
@@ -78,7 +78,7 @@ void kr_scan_record(const struct kr_scan *scan, const struct kr_scan_ref *ref, s
 /* The file of a number; NULL: nobody names it. */
 const struct kr_scan_name *kr_scan_name(const struct kr_scan *scan, uint32_t number);
 
-/* --- journal_verify.c ---------------------------------------------------------------------------------------- */
+/* --- journal_verify.c ------------------------------------------------------------------------- */
 /* Prints each segment and record (ALL: dead ones too). */
 void kr_scan_dump(const struct kr_scan *scan, bool all, FILE *out);
 /* Prints what a mount would find and all damage. Returns whether nothing is damaged or refused. */

@@ -4,12 +4,12 @@
 
 #include "fuse/journal/journal_read.h"
 
-/* --- journal_files.c ----------------------------------------------------------------------------------------- */
+/* --- journal_files.c -------------------------------------------------------------------------- */
 /* Opens every segment that is OWNER's, finds the newest.  0; -ENOMEM, or the error of the directory. */
 int kr_scan_open_segments(struct kr_scan *scan, const struct kr_scan_owner *owner);
 void kr_scan_close_segment(struct kr_scan_segment *segment);
 
-/* --- journal_damage.c ---------------------------------------------------------------------------------------- */
+/* --- journal_damage.c ------------------------------------------------------------------------- */
 /* Adds to what is wrong; borrowed until the scan is freed. */
 struct kr_journal_damage *kr_scan_add_damage(struct kr_scan *scan, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));

@@ -26,8 +26,8 @@ bool kr_journal_header_good(const struct kr_journal_header *header)
 
 uint64_t kr_journal_record_check(const struct kr_journal_record *record, uint64_t salt)
 {
-	uint64_t check = XXH3_64bits_withSeed((const char *)record + CHECKED_FROM, sizeof(*record) - CHECKED_FROM,
-		salt);
+	uint64_t check =
+		XXH3_64bits_withSeed((const char *)record + CHECKED_FROM, sizeof(*record) - CHECKED_FROM, salt);
 
 	return check ? check : 1;
 }

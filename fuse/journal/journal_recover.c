@@ -1,8 +1,8 @@
 /* The start of a journal: what the scan found becomes files with extents, and segments with holders again.
  *
- * Nothing on the disk changes before everything has been read.  Then: what `clean` vouches for is taken over into this boot, before the mark
- * goes; records that newer ones cover completely, and states of writes that are gone, are marked dead; dead undamaged segments
- * become spares.  Killed between any two of these steps, the next start finds the same.
+ * Nothing on the disk changes before everything has been read.  Then: what `clean` vouches for is taken over into this
+ * boot, before the mark goes; records that newer ones cover completely, and states of writes that are gone, are marked
+ * dead; dead undamaged segments become spares.  Killed between any two of these steps, the next start finds the same.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include "common/base/fail.h"
 #include "fuse/journal/journal_recover_priv.h"
 
-/* --- files --------------------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 void kr_applied_free(struct kr_applied *applied)
 {
@@ -103,7 +103,7 @@ static struct kr_recovered_file *file_of(const struct kr_rebuild *r, uint32_t nu
 	return name ? r->by_name[name - r->scan->names]->file : NULL;
 }
 
-/* --- records ------------------------------------------------------------------------------------------------- */
+/* --- records ---------------------------------------------------------------------------------- */
 
 static uint64_t segment_number(const struct kr_rebuild *r, const struct kr_scan_ref *ref)
 {
@@ -206,8 +206,8 @@ static struct kr_time time_of(int64_t mtime_ns)
 	return (struct kr_time){.sec = sec, .nsec = (uint32_t)ns};
 }
 
-static int take_write(struct kr_rebuild *r, const struct kr_scan_ref *ref, const struct kr_journal_record *record,
-	uint32_t kept)
+static int take_write(
+	struct kr_rebuild *r, const struct kr_scan_ref *ref, const struct kr_journal_record *record, uint32_t kept)
 {
 	struct kr_recovered_file *file = file_of(r, record->file);
 	struct kr_applied *applied = file ? applied_of(file, record->seq) : NULL;
@@ -252,7 +252,7 @@ static int take_records(struct kr_rebuild *r, bool writes)
 	return err;
 }
 
-/* --- all together -------------------------------------------------------------------------------------------- */
+/* --- all together ----------------------------------------------------------------------------- */
 
 /* Also of records whose NAME is lost: that number must not come to mean another file. */
 static uint32_t highest_file(const struct kr_scan *scan)
@@ -308,7 +308,8 @@ static void read_clean(struct kr_rebuild *r)
 /* Durably, before the first change: it would vouch for that too. */
 static int forget_clean(struct kr_journal *journal)
 {
-	if (faccessat(journal->dir_fd, KR_JOURNAL_CLEAN, F_OK, 0) == 0 && (unlinkat(journal->dir_fd, KR_JOURNAL_CLEAN, 0) < 0 || fsync(journal->dir_fd) < 0))
+	if (faccessat(journal->dir_fd, KR_JOURNAL_CLEAN, F_OK, 0) == 0 &&
+		(unlinkat(journal->dir_fd, KR_JOURNAL_CLEAN, 0) < 0 || fsync(journal->dir_fd) < 0))
 		return kr_fail_errno(-errno, "the journal's mark '%s' cannot be removed", KR_JOURNAL_CLEAN);
 	return 0;
 }

@@ -1,4 +1,5 @@
-/* The start of a journal, shared by journal_recover.c (what was found becomes files) and journal_reopen.c (... and segments). */
+/* The start of a journal, shared by journal_recover.c (what was found becomes files) and journal_reopen.c (... and
+ * segments). */
 #ifndef KR_FUSE_JOURNAL_RECOVER_PRIV_H
 #define KR_FUSE_JOURNAL_RECOVER_PRIV_H
 
@@ -16,15 +17,15 @@ struct kr_rebuild {
 	struct kr_journal *journal;
 	struct kr_scan *scan;
 	struct kr_recovery *recovery;
-	struct kr_segment **segments;  /* by the scan's index */
-	struct kr_rebuilt **by_name;      /* by the index in scan->names */
+	struct kr_segment **segments; /* by the scan's index */
+	struct kr_rebuilt **by_name;  /* by the index in scan->names */
 	struct kr_rebuilt *files;
 	size_t file_count;
 	struct kr_table by_fid;
-	bool *doubt;                   /* by the scan's index: its records are doubtful (DOUBT in journal_format.h) */
-	bool *has_doubtful;            /* ... and there is one */
-	bool clean;                    /* the last daemon on this journal ended in peace ... */
-	uint8_t clean_boot[16];        /* ... in this boot of the machine */
+	bool *doubt;            /* by the scan's index: its records are doubtful (DOUBT in journal_format.h) */
+	bool *has_doubtful;     /* ... and there is one */
+	bool clean;             /* the last daemon on this journal ended in peace ... */
+	uint8_t clean_boot[16]; /* ... in this boot of the machine */
 };
 
 void kr_applied_free(struct kr_applied *applied);

@@ -25,9 +25,9 @@ static void fill_states(struct kr_rebuild *r)
 		kr_scan_record(r->scan, ref, &record, &kept);
 		if (record.type != KR_JOURNAL_APPLIED &&
 			(uint64_t)record.data + record.length <= r->scan->segments[ref->segment].data_length)
-			r->segments[ref->segment]->states[ref->slot] =
-				(struct kr_slot_state){.data = record.data, .length = record.length,
-					.name = record.type == KR_JOURNAL_NAME && ref->kind == KR_SCAN_GOOD};
+			r->segments[ref->segment]->states[ref->slot] = (struct kr_slot_state){.data = record.data,
+				.length = record.length,
+				.name = record.type == KR_JOURNAL_NAME && ref->kind == KR_SCAN_GOOD};
 	}
 }
 
@@ -76,7 +76,8 @@ int kr_reopen_segments(struct kr_rebuild *r)
 		return err;
 	fill_states(r);
 	for (uint32_t i = 0; i < r->scan->segment_count; i++) {
-		finish_states(r->segments[i], r->scan->segments[i].damaged || r->has_doubtful[i] || r->segments[i]->lends_name);
+		finish_states(r->segments[i],
+			r->scan->segments[i].damaged || r->has_doubtful[i] || r->segments[i]->lends_name);
 		*(r->segments[i]->set_aside ? &r->journal->set_aside : &r->journal->used) +=
 			kr_segment_cost(r->segments[i]);
 	}
@@ -97,7 +98,8 @@ static void store_copy(void *context)
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
-/* Killed in between, the first copy is the new one, or torn, and the second still the old. What the disk does not take is doubted more. */
+/* Killed in between, the first copy is the new one, or torn, and the second still the old. What the disk does not take
+ * is doubted more. */
 void kr_reopen_take_over(struct kr_rebuild *r)
 {
 	for (uint32_t i = 0; r->clean && i < r->scan->segment_count; i++) {
@@ -109,7 +111,7 @@ void kr_reopen_take_over(struct kr_rebuild *r)
 		kr_journal_header_seal(&header);
 		for (uint64_t at = 0; at <= KR_JOURNAL_HEADER_COPY; at += KR_JOURNAL_HEADER_COPY)
 			if (kr_segment_store(r->journal, r->segments[i], at, sizeof(header), store_copy,
-				&(struct stamp){r->segments[i], &header, at}) < 0)
+				    &(struct stamp){r->segments[i], &header, at}) < 0)
 				break;
 	}
 }
@@ -129,9 +131,10 @@ static void note_doubtful(struct kr_recovery *recovery, const struct kr_recovere
 	damage = kr_xcalloc(1, sizeof(*damage));
 	damage->fid = file->file->fid;
 	damage->length = kr_extent_map_end(map);
-	if (asprintf(&damage->text, "%" PRIu64 " bytes of %s, before offset %" PRIu64 ", were written before this machine lost "
-		"power, and the server cannot tell whether it has them or newer ones: they are set aside", map->bytes,
-		file->file->hint ? file->file->hint : "a file", damage->length) < 0)
+	if (asprintf(&damage->text,
+		    "%" PRIu64 " bytes of %s, before offset %" PRIu64 ", were written before this machine lost "
+		    "power, and the server cannot tell whether it has them or newer ones: they are set aside",
+		    map->bytes, file->file->hint ? file->file->hint : "a file", damage->length) < 0)
 		damage->text = kr_xstrdup("doubtful bytes of a file");
 	kr_list_append(&recovery->damage, &damage->link);
 	recovery->doubtful += map->bytes;

@@ -109,7 +109,8 @@ int kr_segment_store(struct kr_journal *journal, const struct kr_segment *segmen
 		return 0;
 	KR_AUTO_FD int fd = open_pair_file(journal, segment->pair, "index", 0);
 	err = fd < 0 ? fd : write_zeros(fd, offset, length);
-	return err ? kr_fail_errno(err, "journal segment %08x: cannot write the index", segment->pair) : kr_sigbus_guard(body, context);
+	return err ? kr_fail_errno(err, "journal segment %08x: cannot write the index", segment->pair) :
+		     kr_sigbus_guard(body, context);
 }
 
 /* Empty slots, then both copies of the header, for the next number: the segment is in use from now on. */
@@ -132,8 +133,9 @@ static int write_header(struct kr_journal *journal, struct kr_segment *segment)
 	memcpy(header.node_boot, journal->node_boot, 16);
 	kr_journal_header_seal(&header);
 	/* All that can be other than zero. */
-	err = kr_segment_store(journal, segment, 0, KR_JOURNAL_HEADER_SIZE + (size_t)segment->used_slots * KR_JOURNAL_RECORD_SIZE,
-		store_header, &(struct heading){segment, &header});
+	err = kr_segment_store(journal, segment, 0,
+		KR_JOURNAL_HEADER_SIZE + (size_t)segment->used_slots * KR_JOURNAL_RECORD_SIZE, store_header,
+		&(struct heading){segment, &header});
 	segment->number = header.number;
 	segment->salt = header.salt;
 	return err;
@@ -286,7 +288,8 @@ int kr_segment_open(struct kr_journal *journal, uint32_t pair, const struct kr_j
 	return 0;
 }
 
-/* REMOVAL in journal_format.h. What stays, because the disk has an error, is found by the next start: all dead, but whole. */
+/* REMOVAL in journal_format.h. What stays, because the disk has an error, is found by the next start: all dead, but
+ * whole. */
 static void remove_pair(struct kr_journal *journal, uint32_t pair)
 {
 	char name[16];

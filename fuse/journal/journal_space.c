@@ -84,8 +84,9 @@ static int punch(const struct holes *holes)
 		const struct hole *hole = &holes->list[i];
 
 		err = KR_FAULT("journal.punch");
-		if (err == 0 && fallocate(segment->data_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, hole->from,
-			hole->to - hole->from) < 0)
+		if (err == 0 &&
+			fallocate(segment->data_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, hole->from,
+				hole->to - hole->from) < 0)
 			err = -errno;
 	}
 	return err;

@@ -17,15 +17,15 @@
 
 enum { TEXT_MAX = 128 << 20, ROOM = 1 << 20 };
 
-/* --- the text ------------------------------------------------------------------------------------------------ */
+/* --- the text --------------------------------------------------------------------------------- */
 
 size_t kr_uncovered_format(const struct kr_uncovered *uncovered, char line[KR_UNCOVERED_LINE_MAX])
 {
 	char fid[2 * KR_FID_MAX + 1];
 
 	kr_hex_format(uncovered->fid.bytes, uncovered->fid.length, fid);
-	return (size_t)snprintf(line, KR_UNCOVERED_LINE_MAX, "%s %" PRId64 ".%09" PRIu32 " %" PRIu64 "\n", fid, uncovered->since.sec,
-		uncovered->since.nsec, uncovered->up_to);
+	return (size_t)snprintf(line, KR_UNCOVERED_LINE_MAX, "%s %" PRId64 ".%09" PRIu32 " %" PRIu64 "\n", fid,
+		uncovered->since.sec, uncovered->since.nsec, uncovered->up_to);
 }
 
 int kr_uncovered_next(const char **rest, struct kr_uncovered *ret_uncovered)
@@ -44,11 +44,13 @@ int kr_uncovered_next(const char **rest, struct kr_uncovered *ret_uncovered)
 	memcpy(copy, line, length);
 	copy[length] = '\0';
 	static_assert(KR_FID_MAX == 152, "the width of the first field");
-	if (sscanf(copy, "%304[0-9a-f] %" SCNd64 ".%9" SCNu32 " %" SCNu64, fid, &uncovered.since.sec, &uncovered.since.nsec, &uncovered.up_to) != 4)
+	if (sscanf(copy, "%304[0-9a-f] %" SCNd64 ".%9" SCNu32 " %" SCNu64, fid, &uncovered.since.sec,
+		    &uncovered.since.nsec, &uncovered.up_to) != 4)
 		return -EBADMSG;
 	uncovered.fid.length = (uint8_t)kr_hex_parse(fid, uncovered.fid.bytes, KR_FID_MAX);
 	/* As we write it, to the last byte. */
-	if (uncovered.fid.length == 0 || kr_uncovered_format(&uncovered, same) != length || memcmp(same, copy, length) != 0)
+	if (uncovered.fid.length == 0 || kr_uncovered_format(&uncovered, same) != length ||
+		memcmp(same, copy, length) != 0)
 		return -EBADMSG;
 	*ret_uncovered = uncovered;
 	return 0;
@@ -66,7 +68,7 @@ int kr_uncovered_read(int dir_fd, char **ret_text, const char **ret_lines)
 	return strlen(*ret_text) == length && strncmp(*ret_text, KR_UNCOVERED_HEAD, head) == 0 ? 0 : -EBADMSG;
 }
 
-/* --- on the disk --------------------------------------------------------------------------------------------- */
+/* --- on the disk ------------------------------------------------------------------------------ */
 
 static int remove_it(const struct kr_journal *journal)
 {
@@ -75,8 +77,8 @@ static int remove_it(const struct kr_journal *journal)
 	return fsync(journal->dir_fd) < 0 ? kr_fail_errno(-errno, "cannot sync the journal's directory") : 0;
 }
 
-/* It is the bytes that wait here, as a rule, that fill the disk.  The text that is replaced stays until the new one is there, and others take
- * room meanwhile. */
+/* It is the bytes that wait here, as a rule, that fill the disk.  The text that is replaced stays until the new one is
+ * there, and others take room meanwhile. */
 static bool make_room(struct kr_journal *journal, size_t length)
 {
 	const struct kr_journal_options *options = &journal->options;
@@ -100,7 +102,7 @@ int kr_journal_write_uncovered(struct kr_journal *journal, const char *text, siz
 	return err;
 }
 
-/* --- the recovery -------------------------------------------------------------------------------------------- */
+/* --- the recovery ----------------------------------------------------------------------------- */
 
 struct search {
 	uint64_t up_to;
@@ -133,7 +135,8 @@ static void take_all(struct kr_recovery *recovery)
 
 	KR_LIST_FOR_EACH(file, &recovery->files, link)
 		if (!file->uncovered.up_to && !kr_extent_map_empty(&file->dirty))
-			file->uncovered = (struct kr_uncovered){.fid = file->file->fid, .since = file->mtime, .up_to = file->max_seq};
+			file->uncovered = (struct kr_uncovered){
+				.fid = file->file->fid, .since = file->mtime, .up_to = file->max_seq};
 }
 
 static bool take_lines(const struct kr_rebuild *r, const char *rest)
@@ -152,8 +155,10 @@ static void note_damage(struct kr_recovery *recovery, const char *why)
 
 	if (!damage)
 		return;
-	if (asprintf(&damage->text, "'%s' %s: it may have spoken of any file, so unflushed bytes are late wherever others have changed a file since "
-		"its last write here", KR_JOURNAL_UNCOVERED, why) < 0)
+	if (asprintf(&damage->text,
+		    "'%s' %s: it may have spoken of any file, so unflushed bytes are late wherever others have changed a file since "
+		    "its last write here",
+		    KR_JOURNAL_UNCOVERED, why) < 0)
 		damage->text = kr_xstrdup("damage");
 	kr_list_append(&recovery->damage, &damage->link);
 }

@@ -10,11 +10,16 @@
 static const char *kind_text(enum kr_scan_kind kind)
 {
 	switch (kind) {
-	case KR_SCAN_EMPTY: return "empty";
-	case KR_SCAN_DEAD: return "dead";
-	case KR_SCAN_GOOD: return "live";
-	case KR_SCAN_BAD_RECORD: return "DAMAGED RECORD";
-	case KR_SCAN_BAD_DATA: return "DAMAGED";
+	case KR_SCAN_EMPTY:
+		return "empty";
+	case KR_SCAN_DEAD:
+		return "dead";
+	case KR_SCAN_GOOD:
+		return "live";
+	case KR_SCAN_BAD_RECORD:
+		return "DAMAGED RECORD";
+	case KR_SCAN_BAD_DATA:
+		return "DAMAGED";
 	}
 	return "?";
 }
@@ -128,7 +133,8 @@ static void print_files(const struct kr_scan *scan, FILE *out)
 		fputs("unflushed:", out);
 		print_name(scan, scan->names[i].number, out);
 		fprintf(out, ": %" PRIu64 " bytes in %" PRIu64 " writes, up to offset %" PRIu64 "%s\n", tally->bytes,
-			tally->records, tally->end, tally->applied ? ", some of them applied at the server already" : "");
+			tally->records, tally->end,
+			tally->applied ? ", some of them applied at the server already" : "");
 	}
 	free(tallies);
 }
@@ -159,8 +165,8 @@ static bool print_uncovered(const struct kr_scan *scan, FILE *out)
 		print_refused(scan, &uncovered, out);
 	if (err == -ENODATA)
 		return true;
-	fprintf(out, "'%s' %s: whatever others have changed since its last write here is taken for changed by them\n", KR_JOURNAL_UNCOVERED,
-		err == -EBADMSG ? "is damaged" : "cannot be read");
+	fprintf(out, "'%s' %s: whatever others have changed since its last write here is taken for changed by them\n",
+		KR_JOURNAL_UNCOVERED, err == -EBADMSG ? "is damaged" : "cannot be read");
 	return false;
 }
 

@@ -26,7 +26,8 @@ void kr_sigbus_guard_install(void)
 	sigaction(SIGBUS, &action, NULL);
 }
 
-/* The jump has left the handler, under which the signal was blocked; saving the mask at each call would cost a system call. */
+/* The jump has left the handler, under which the signal was blocked; saving the mask at each call would cost a system
+ * call. */
 static void unblock_sigbus(void)
 {
 	sigset_t set;

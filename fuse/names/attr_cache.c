@@ -10,7 +10,7 @@
 #include "fuse/names/attr_cache_priv.h"
 #include "fuse/session/rpc.h"
 
-/* --- forgetting --------------------------------------------------------------------------------------------------------- */
+/* --- forgetting ------------------------------------------------------------------------------- */
 
 static void forget(struct kr_mount *mount, uint32_t slot)
 {
@@ -59,16 +59,17 @@ void kr_attr_cache_free(struct kr_attr_cache *notes)
 	free(notes);
 }
 
-/* --- knowing ------------------------------------------------------------------------------------------------------------ */
+/* --- knowing ---------------------------------------------------------------------------------- */
 
 /* [lock] held. What KEY says of FID: the value is copied into BUFFER of SIZE; what does not fit is not known. */
-static bool get(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr_cache_key *key, int *ret_err, void *buffer,
-	size_t size, size_t *ret_length, uint64_t *ret_true_ns)
+static bool get(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr_cache_key *key, int *ret_err,
+	void *buffer, size_t size, size_t *ret_length, uint64_t *ret_true_ns)
 {
 	uint64_t now_ns = kr_clock_ns();
 	const struct kr_attr_cache_entry *note;
 
-	if (now_ns >= atomic_load_explicit(&mount->fence_at_ns, memory_order_relaxed) || kr_attr_cache_all_changes(mount->notes, fid))
+	if (now_ns >= atomic_load_explicit(&mount->fence_at_ns, memory_order_relaxed) ||
+		kr_attr_cache_all_changes(mount->notes, fid))
 		return false;
 	note = kr_attr_cache_store_get(&mount->notes->store, key->bytes, key->length, now_ns);
 	if (!note || note->length > size)
@@ -100,7 +101,8 @@ static bool all_may_search(struct kr_mount *mount, const struct kr_fid *dir)
 	struct kr_attr attr;
 
 	kr_attr_cache_key(&key, KR_ATTR_CACHE_BARE, dir);
-	return get(mount, dir, &key, NULL, NULL, 0, NULL, NULL) && get_attr(mount, dir, &attr, NULL) && (attr.mode & EVERYBODY) == EVERYBODY;
+	return get(mount, dir, &key, NULL, NULL, 0, NULL, NULL) && get_attr(mount, dir, &attr, NULL) &&
+		(attr.mode & EVERYBODY) == EVERYBODY;
 }
 
 static bool may_search(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *dir)
@@ -113,8 +115,8 @@ static bool may_search(struct kr_mount *mount, const struct kr_cred *cred, const
 	return get(mount, dir, &key, NULL, NULL, 0, NULL, NULL);
 }
 
-/* [lock] held.  The attributes of a directory may be of before a change of a name in it: the kernel asks for them again before it
- * tells anybody. */
+/* [lock] held.  The attributes of a directory may be of before a change of a name in it: the kernel asks for them again
+ * before it tells anybody. */
 static bool get_entry(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
 	int *ret_err, struct kr_fid *ret_fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns)
 {
@@ -130,8 +132,8 @@ static bool get_entry(struct kr_mount *mount, const struct kr_cred *cred, const 
 	return get(mount, parent, &key, NULL, NULL, 0, NULL, NULL);
 }
 
-bool kr_attr_cache_lookup(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
-	int *ret_err, struct kr_fid *ret_fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns)
+bool kr_attr_cache_lookup(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent,
+	const char *name, int *ret_err, struct kr_fid *ret_fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns)
 {
 	bool known;
 
@@ -143,8 +145,8 @@ bool kr_attr_cache_lookup(struct kr_mount *mount, const struct kr_cred *cred, co
 	return known;
 }
 
-bool kr_attr_cache_find(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name, struct kr_fid *ret_fid,
-	struct kr_attr *ret_attr)
+bool kr_attr_cache_find(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent,
+	const char *name, struct kr_fid *ret_fid, struct kr_attr *ret_attr)
 {
 	uint64_t asked_ns;
 	int err;
@@ -155,7 +157,8 @@ bool kr_attr_cache_find(struct kr_mount *mount, const struct kr_cred *cred, cons
 	return get_entry(mount, cred, parent, name, &err, ret_fid, ret_attr, &asked_ns) && err == 0;
 }
 
-bool kr_attr_cache_has(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name)
+bool kr_attr_cache_has(
+	struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name)
 {
 	uint64_t asked_ns;
 	struct kr_fid fid;
@@ -168,7 +171,8 @@ bool kr_attr_cache_has(struct kr_mount *mount, const struct kr_cred *cred, const
 	return get_entry(mount, cred, parent, name, &err, &fid, &attr, &asked_ns);
 }
 
-bool kr_attr_cache_getattr(struct kr_mount *mount, const struct kr_fid *fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns)
+bool kr_attr_cache_getattr(
+	struct kr_mount *mount, const struct kr_fid *fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns)
 {
 	bool known;
 
@@ -181,8 +185,8 @@ bool kr_attr_cache_getattr(struct kr_mount *mount, const struct kr_fid *fid, str
 }
 
 /* One note, of FID, whose answer is bytes. */
-static bool get_bytes(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr_cache_key *key, int *ret_err, void *buffer,
-	size_t size, size_t *ret_length)
+static bool get_bytes(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr_cache_key *key,
+	int *ret_err, void *buffer, size_t size, size_t *ret_length)
 {
 	bool known;
 
@@ -192,7 +196,8 @@ static bool get_bytes(struct kr_mount *mount, const struct kr_fid *fid, const st
 	return known;
 }
 
-bool kr_attr_cache_access(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, uint32_t mask, int *ret_err)
+bool kr_attr_cache_access(
+	struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, uint32_t mask, int *ret_err)
 {
 	struct kr_attr_cache_key key;
 
@@ -232,8 +237,8 @@ bool kr_attr_cache_no_xattr(struct kr_mount *mount, const struct kr_fid *fid, co
 	return mount->notes && (!name || free_to_ask(name)) && bare(mount, fid);
 }
 
-bool kr_attr_cache_getxattr(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, const char *name,
-	int *ret_err, void *buffer, size_t size, size_t *ret_length)
+bool kr_attr_cache_getxattr(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid,
+	const char *name, int *ret_err, void *buffer, size_t size, size_t *ret_length)
 {
 	struct kr_attr_cache_key key;
 
@@ -243,8 +248,8 @@ bool kr_attr_cache_getxattr(struct kr_mount *mount, const struct kr_cred *cred, 
 	return get_bytes(mount, fid, &key, ret_err, buffer, size, ret_length);
 }
 
-bool kr_attr_cache_listxattr(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, void *buffer, size_t size,
-	size_t *ret_length)
+bool kr_attr_cache_listxattr(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, void *buffer,
+	size_t size, size_t *ret_length)
 {
 	struct kr_attr_cache_key key;
 
@@ -260,8 +265,8 @@ static bool listing_changes(struct kr_mount *mount, const struct kr_fid *fid)
 	return kr_attr_cache_any_changes(mount->notes, fid);
 }
 
-bool kr_attr_cache_readdir(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, uint64_t cookie,
-	void *buffer, size_t size, size_t *ret_length, bool *ret_end)
+bool kr_attr_cache_readdir(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid,
+	uint64_t cookie, void *buffer, size_t size, size_t *ret_length, bool *ret_end)
 {
 	KR_AUTO_FREE uint8_t *bytes = NULL;
 	struct kr_attr_cache_key key;
@@ -284,6 +289,6 @@ json_t *kr_attr_cache_status(struct kr_mount *mount)
 	KR_SCOPED_LOCK(&notes->lock);
 
 	return json_pack("{s:I,s:I,s:I,s:I,s:I}", "notes", (json_int_t)notes->store.by_key.count, "bytes",
-		(json_int_t)notes->store.bytes, "known", (json_int_t)notes->known, "learnt", (json_int_t)notes->learnt, "forgets",
-		(json_int_t)notes->forgets);
+		(json_int_t)notes->store.bytes, "known", (json_int_t)notes->known, "learnt", (json_int_t)notes->learnt,
+		"forgets", (json_int_t)notes->forgets);
 }

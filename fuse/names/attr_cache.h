@@ -1,10 +1,9 @@
 /* What this node remembers of names and attributes, so that it need not ask (msgs.def, NOTES).
  *
- * Answers that may be noted come in through the rpc (kr_attr_cache_learn) and go with INVALIDATE, which is answered at once, with the
- * connection, or by age.  Operations ask here first, in whatever thread they run.  What is noted is true at the moment when it is
- * looked up here: who wants to change it waits until we have forgotten it, and what a request of our own changes is not known until
- * that has ended.
- * A node that may have been given up (fenced) knows nothing.
+ * Answers that may be noted come in through the rpc (kr_attr_cache_learn) and go with INVALIDATE, which is answered at
+ * once, with the connection, or by age.  Operations ask here first, in whatever thread they run.  What is noted is true
+ * at the moment when it is looked up here: who wants to change it waits until we have forgotten it, and what a request
+ * of our own changes is not known until that has ended. A node that may have been given up (fenced) knows nothing.
  */
 #ifndef KR_FUSE_ATTR_CACHE_H
 #define KR_FUSE_ATTR_CACHE_H
@@ -23,12 +22,13 @@ void kr_attr_cache_free(struct kr_attr_cache *notes);
 void kr_attr_cache_start(struct kr_mount *mount);
 /* The connection is gone: so is all that depends on its FORGETs. Loop thread. */
 void kr_attr_cache_clear(struct kr_mount *mount);
-/* The server has answered a request of TYPE, encoded in FIELDS and submitted at ASKED_NS, with ERR and REPLY in a frame with
- * FLAGS, which was heard at HEARD_NS. Loop thread. */
-void kr_attr_cache_learn(struct kr_mount *mount, uint16_t type, const void *fields, size_t length, int err, const void *reply,
-	uint16_t flags, uint64_t asked_ns, uint64_t heard_ns);
+/* The server has answered a request of TYPE, encoded in FIELDS and submitted at ASKED_NS, with ERR and REPLY in a frame
+ * with FLAGS, which was heard at HEARD_NS. Loop thread. */
+void kr_attr_cache_learn(struct kr_mount *mount, uint16_t type, const void *fields, size_t length, int err,
+	const void *reply, uint16_t flags, uint64_t asked_ns, uint64_t heard_ns);
 
-/* What a request of our own changes, while it is under way: everything of the files in a slot, or what one name stands for. */
+/* What a request of our own changes, while it is under way: everything of the files in a slot, or what one name stands
+ * for. */
 struct kr_attr_cache_place {
 	uint32_t slot;
 	uint64_t name; /* a hash, 0: everything */
@@ -39,36 +39,41 @@ struct kr_note_change {
 	struct kr_attr_cache_place places[KR_ATTR_CACHE_PLACES];
 	uint32_t count;
 };
-/* A request of TYPE, encoded in FIELDS, is about to be sent; CHANGE, zeroed, is the caller's until the end: when it has been
- * answered (and learnt from), or never will be. Loop thread. */
-void kr_attr_cache_change_begin(struct kr_mount *mount, struct kr_note_change *change, uint16_t type, const void *fields, size_t length);
+/* A request of TYPE, encoded in FIELDS, is about to be sent; CHANGE, zeroed, is the caller's until the end: when it has
+ * been answered (and learnt from), or never will be. Loop thread. */
+void kr_attr_cache_change_begin(
+	struct kr_mount *mount, struct kr_note_change *change, uint16_t type, const void *fields, size_t length);
 void kr_attr_cache_change_end(struct kr_mount *mount, struct kr_note_change *change);
 
-/* The server has opened the file for us, and says NOW: that may have set the time of access, which our programs see at once. */
+/* The server has opened the file for us, and says NOW: that may have set the time of access, which our programs see at
+ * once. */
 void kr_attr_cache_opened(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr *now);
 
 /* Each says whether the answer is known; *RET_ERR is the server's.  TRUE_NS is for kr_file_overlay_attr.  Any thread.
  * Of a look-up CRED may be NULL: what is known whoever asks, which spares finding out his groups. */
-bool kr_attr_cache_lookup(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
-	int *ret_err, struct kr_fid *ret_fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns);
+bool kr_attr_cache_lookup(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent,
+	const char *name, int *ret_err, struct kr_fid *ret_fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns);
 /* The same of a name that is there, for who does not answer with it: it does not count as known. */
-bool kr_attr_cache_find(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name, struct kr_fid *ret_fid,
-	struct kr_attr *ret_attr);
+bool kr_attr_cache_find(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent,
+	const char *name, struct kr_fid *ret_fid, struct kr_attr *ret_attr);
 /* Whether kr_attr_cache_lookup would know; does not count as known. */
-bool kr_attr_cache_has(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name);
-bool kr_attr_cache_getattr(struct kr_mount *mount, const struct kr_fid *fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns);
-bool kr_attr_cache_access(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, uint32_t mask, int *ret_err);
+bool kr_attr_cache_has(
+	struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name);
+bool kr_attr_cache_getattr(
+	struct kr_mount *mount, const struct kr_fid *fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns);
+bool kr_attr_cache_access(
+	struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, uint32_t mask, int *ret_err);
 /* TARGET has room for KR_PATH_MAX + 1 bytes. */
 bool kr_attr_cache_readlink(struct kr_mount *mount, const struct kr_fid *fid, char *target);
 /* Whether it is known that the file has no attribute NAME, or none at all (NULL), whoever asks. */
 bool kr_attr_cache_no_xattr(struct kr_mount *mount, const struct kr_fid *fid, const char *name);
 /* Into BUFFER of SIZE; what is longer is not known. */
-bool kr_attr_cache_getxattr(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, const char *name,
-	int *ret_err, void *buffer, size_t size, size_t *ret_length);
-bool kr_attr_cache_listxattr(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, void *buffer, size_t size,
-	size_t *ret_length);
-bool kr_attr_cache_readdir(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, uint64_t cookie,
-	void *buffer, size_t size, size_t *ret_length, bool *ret_end);
+bool kr_attr_cache_getxattr(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid,
+	const char *name, int *ret_err, void *buffer, size_t size, size_t *ret_length);
+bool kr_attr_cache_listxattr(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, void *buffer,
+	size_t size, size_t *ret_length);
+bool kr_attr_cache_readdir(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid,
+	uint64_t cookie, void *buffer, size_t size, size_t *ret_length, bool *ret_end);
 
 /* For status; owned by the caller. Any thread. */
 json_t *kr_attr_cache_status(struct kr_mount *mount);

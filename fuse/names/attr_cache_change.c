@@ -1,5 +1,6 @@
-/* Requests of our own that change something, from when they are asked to when they have ended: what they change is not known
- * meanwhile.  Others may see the change, and tell our programs, before the answer that makes us forget has come here.
+/* Requests of our own that change something, from when they are asked to when they have ended: what they change is not
+ * known meanwhile.  Others may see the change, and tell our programs, before the answer that makes us forget has come
+ * here.
  *
  * A name that changes leaves other names of its directory known, but not the directory's listing, nor its attributes.
  */
@@ -21,13 +22,15 @@ static void add_all(struct kr_note_change *change, const struct kr_fid *fid)
 }
 
 /* [lock] NAME of DIR, and what it stands for, as far as that is noted: if the name goes, that has a link less. */
-static void add_name(struct kr_attr_cache *notes, struct kr_note_change *change, const struct kr_fid *dir, const char *name)
+static void add_name(
+	struct kr_attr_cache *notes, struct kr_note_change *change, const struct kr_fid *dir, const char *name)
 {
 	const struct kr_attr_cache_entry *note;
 	struct kr_attr_cache_key key;
 	struct kr_fid file;
 
-	change->places[change->count++] = (struct kr_attr_cache_place){.slot = kr_attr_cache_bucket(dir), .name = hash_name(name)};
+	change->places[change->count++] =
+		(struct kr_attr_cache_place){.slot = kr_attr_cache_bucket(dir), .name = hash_name(name)};
 	kr_attr_cache_key_entry(&key, dir, name);
 	note = kr_attr_cache_store_get(&notes->store, key.bytes, key.length, kr_clock_ns());
 	if (!note || note->err)
@@ -37,7 +40,8 @@ static void add_name(struct kr_attr_cache *notes, struct kr_note_change *change,
 }
 
 /* [lock] */
-static void add_places(struct kr_attr_cache *notes, struct kr_note_change *change, uint16_t type, const union kr_any_msg *asked)
+static void add_places(
+	struct kr_attr_cache *notes, struct kr_note_change *change, uint16_t type, const union kr_any_msg *asked)
 {
 	switch (type) {
 	case KR_MSG_CREATE:
@@ -101,7 +105,8 @@ static bool may_change(uint16_t type)
 	}
 }
 
-void kr_attr_cache_change_begin(struct kr_mount *mount, struct kr_note_change *change, uint16_t type, const void *fields, size_t length)
+void kr_attr_cache_change_begin(
+	struct kr_mount *mount, struct kr_note_change *change, uint16_t type, const void *fields, size_t length)
 {
 	struct kr_attr_cache *notes = mount->notes;
 	union kr_any_msg *asked;

@@ -18,11 +18,12 @@ struct answer {
 	uint16_t flags;
 };
 
-static bool put(const struct answer *answer, const struct kr_fid *fid, const struct kr_attr_cache_key *key, int err, const void *value,
-	size_t length)
+static bool put(const struct answer *answer, const struct kr_fid *fid, const struct kr_attr_cache_key *key, int err,
+	const void *value, size_t length)
 {
 	answer->notes->learnt++;
-	return kr_attr_cache_store_put(&answer->notes->store, kr_attr_cache_bucket(fid), key->bytes, key->length, answer->asked_ns, err, value, length);
+	return kr_attr_cache_store_put(&answer->notes->store, kr_attr_cache_bucket(fid), key->bytes, key->length,
+		answer->asked_ns, err, value, length);
 }
 
 static void drop(struct kr_attr_cache *notes, const struct kr_attr_cache_key *key)
@@ -44,8 +45,8 @@ static void learn_attr(const struct answer *answer, const struct kr_fid *fid, co
 	put(answer, fid, &key, 0, NULL, 0);
 }
 
-static void learn_entry(const struct answer *answer, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
-	const struct kr_fid *fid)
+static void learn_entry(const struct answer *answer, const struct kr_cred *cred, const struct kr_fid *parent,
+	const char *name, const struct kr_fid *fid)
 {
 	struct kr_attr_cache_key key;
 
@@ -60,8 +61,8 @@ static void learn_entry(const struct answer *answer, const struct kr_cred *cred,
 	drop(answer->notes, &key);
 }
 
-/* What the file has become by our own change, which has come before what we do from now on (kr_file_after_change counts it as of
- * HEARD_NS): the server lets it be noted only if no other change has crossed this one. */
+/* What the file has become by our own change, which has come before what we do from now on (kr_file_after_change counts
+ * it as of HEARD_NS): the server lets it be noted only if no other change has crossed this one. */
 static void learn_changed(const struct answer *answer, const struct kr_fid *fid, const struct kr_attr *attr)
 {
 	struct kr_attr_cache_key key;
@@ -85,22 +86,23 @@ static void learn_dir(const struct answer *answer, const struct kr_fid *dir, con
 }
 
 /* NAME in DIR is FILE now, which we have made so. */
-static void learn_own_name(const struct answer *answer, const struct kr_cred *cred, const struct kr_fid *dir, const char *name,
-	const struct kr_fid *file, const struct kr_attr *attr, const struct kr_attr *dir_attr)
+static void learn_own_name(const struct answer *answer, const struct kr_cred *cred, const struct kr_fid *dir,
+	const char *name, const struct kr_fid *file, const struct kr_attr *attr, const struct kr_attr *dir_attr)
 {
 	learn_entry(answer, cred, dir, name, file);
 	learn_attr(answer, file, attr);
 	learn_dir(answer, dir, dir_attr);
 }
 
-static void learn_bytes(const struct answer *answer, const struct kr_fid *fid, const struct kr_attr_cache_key *key, const void *bytes,
-	size_t length)
+static void learn_bytes(const struct answer *answer, const struct kr_fid *fid, const struct kr_attr_cache_key *key,
+	const void *bytes, size_t length)
 {
 	if (answer->flags & KR_FRAME_CACHEABLE)
 		put(answer, fid, key, answer->err, bytes, answer->err ? 0 : length);
 }
 
-static void learn_xattr(const struct answer *answer, const struct kr_getxattr_request *asked, const struct kr_getxattr_reply *said)
+static void learn_xattr(
+	const struct answer *answer, const struct kr_getxattr_request *asked, const struct kr_getxattr_reply *said)
 {
 	struct kr_attr_cache_key key;
 
@@ -110,7 +112,8 @@ static void learn_xattr(const struct answer *answer, const struct kr_getxattr_re
 	learn_bytes(answer, &asked->file, &key, said ? said->value.bytes : NULL, said ? said->value.length : 0);
 }
 
-static void learn_xattr_names(const struct answer *answer, const struct kr_listxattr_request *asked, const struct kr_listxattr_reply *said)
+static void learn_xattr_names(
+	const struct answer *answer, const struct kr_listxattr_request *asked, const struct kr_listxattr_reply *said)
 {
 	struct kr_attr_cache_key key;
 
@@ -128,7 +131,8 @@ static void learn_access(const struct answer *answer, const struct kr_access_req
 		learn_bytes(answer, &asked->file, &key, NULL, 0);
 }
 
-static void learn_page(const struct answer *answer, const struct kr_readdir_request *asked, const struct kr_readdir_reply *said)
+static void learn_page(
+	const struct answer *answer, const struct kr_readdir_request *asked, const struct kr_readdir_reply *said)
 {
 	KR_AUTO_FREE uint8_t *bytes = NULL;
 	struct kr_attr_cache_key key;
@@ -139,13 +143,14 @@ static void learn_page(const struct answer *answer, const struct kr_readdir_requ
 	if (said->entries.length)
 		memcpy(bytes + 1, said->entries.bytes, said->entries.length);
 	kr_attr_cache_key_page(&key, &asked->file, &asked->cred, asked->cookie);
-	kr_attr_cache_store_put_list(&answer->notes->store, kr_attr_cache_bucket(&asked->file), key.bytes, key.length, answer->asked_ns, bytes,
-		1 + said->entries.length);
+	kr_attr_cache_store_put_list(&answer->notes->store, kr_attr_cache_bucket(&asked->file), key.bytes, key.length,
+		answer->asked_ns, bytes, 1 + said->entries.length);
 	answer->notes->learnt++;
 }
 
 /* Each as if it had been the answer to a LOOKUP of its own. What is malformed ends it. */
-static void learn_found(const struct answer *answer, const struct kr_lookups_request *asked, const struct kr_lookups_reply *said)
+static void learn_found(
+	const struct answer *answer, const struct kr_lookups_request *asked, const struct kr_lookups_reply *said)
 {
 	struct answer one = *answer;
 	struct kr_reader names, list;
@@ -161,7 +166,8 @@ static void learn_found(const struct answer *answer, const struct kr_lookups_req
 				return;
 		}
 		one.err = found.kind == KR_FOUND_NOTHING ? -ENOENT : 0;
-		one.flags = KR_FRAME_CACHEABLE | KR_FRAME_CACHEABLE_ATTR | (found.kind == KR_FOUND_BARE ? KR_FRAME_BARE : 0);
+		one.flags = KR_FRAME_CACHEABLE | KR_FRAME_CACHEABLE_ATTR |
+			(found.kind == KR_FOUND_BARE ? KR_FRAME_BARE : 0);
 		learn_entry(&one, &asked->cred, &asked->parent, name, &found.fid);
 		learn_attr(&one, &found.fid, &found.attr);
 	}
@@ -178,7 +184,8 @@ static void learn_made(const struct answer *answer, const struct kr_make_reply *
 	put(answer, &made->file, &key, 0, NULL, 0);
 }
 
-static void learn_removed(const struct answer *answer, const struct kr_remove_request *asked, const struct kr_remove_reply *said)
+static void learn_removed(
+	const struct answer *answer, const struct kr_remove_request *asked, const struct kr_remove_reply *said)
 {
 	struct answer none = *answer;
 
@@ -187,7 +194,7 @@ static void learn_removed(const struct answer *answer, const struct kr_remove_re
 	learn_dir(answer, &asked->parent, &said->dir);
 }
 
-/* --- our own changes ---------------------------------------------------------------------------------------------------- */
+/* --- our own changes -------------------------------------------------------------------------- */
 
 /* NAME in DIR stands for something else now: for what is LEARNT from the same answer, or nobody knows. */
 static void changed_name(struct kr_attr_cache *notes, const struct kr_fid *dir, const char *name, bool learnt)
@@ -237,15 +244,17 @@ static void forget_own(const struct answer *answer, uint16_t type, const union k
 	}
 }
 
-/* --- replies ------------------------------------------------------------------------------------------------------------ */
+/* --- replies ---------------------------------------------------------------------------------- */
 
 static bool changes_names(uint16_t type)
 {
-	return type == KR_MSG_CREATE || type == KR_MSG_MAKE || type == KR_MSG_REMOVE || type == KR_MSG_LINK || type == KR_MSG_RENAME;
+	return type == KR_MSG_CREATE || type == KR_MSG_MAKE || type == KR_MSG_REMOVE || type == KR_MSG_LINK ||
+		type == KR_MSG_RENAME;
 }
 
 /* What a success teaches. */
-static void learn_success(const struct answer *answer, uint16_t type, const union kr_any_msg *asked, const union kr_any_msg *said)
+static void learn_success(
+	const struct answer *answer, uint16_t type, const union kr_any_msg *asked, const union kr_any_msg *said)
 {
 	struct kr_attr_cache_key key;
 
@@ -259,8 +268,9 @@ static void learn_success(const struct answer *answer, uint16_t type, const unio
 		learn_made(answer, &said->make_reply);
 		break;
 	case KR_MSG_CREATE:
-		learn_own_name(answer, &asked->create_request.cred, &asked->create_request.parent, asked->create_request.name,
-			&said->create_reply.file, &said->create_reply.attr, &said->create_reply.dir);
+		learn_own_name(answer, &asked->create_request.cred, &asked->create_request.parent,
+			asked->create_request.name, &said->create_reply.file, &said->create_reply.attr,
+			&said->create_reply.dir);
 		break;
 	case KR_MSG_LINK:
 		learn_own_name(answer, &asked->link_request.cred, &asked->link_request.parent, asked->link_request.name,
@@ -277,7 +287,8 @@ static void learn_success(const struct answer *answer, uint16_t type, const unio
 		break;
 	case KR_MSG_READLINK:
 		kr_attr_cache_key(&key, KR_ATTR_CACHE_TARGET, &asked->readlink_request.file);
-		learn_bytes(answer, &asked->readlink_request.file, &key, said->readlink_reply.target, strlen(said->readlink_reply.target) + 1);
+		learn_bytes(answer, &asked->readlink_request.file, &key, said->readlink_reply.target,
+			strlen(said->readlink_reply.target) + 1);
 		break;
 	case KR_MSG_LISTXATTR:
 		learn_xattr_names(answer, &asked->listxattr_request, &said->listxattr_reply);
@@ -288,14 +299,15 @@ static void learn_success(const struct answer *answer, uint16_t type, const unio
 }
 
 /* Some errors teach something too: what is not there, what may not be done. */
-static void learn(const struct answer *answer, uint16_t type, const union kr_any_msg *asked, const union kr_any_msg *said)
+static void learn(
+	const struct answer *answer, uint16_t type, const union kr_any_msg *asked, const union kr_any_msg *said)
 {
 	KR_SCOPED_LOCK(&answer->notes->lock);
 
 	switch (type) {
 	case KR_MSG_LOOKUP:
-		learn_entry(answer, &asked->lookup_request.cred, &asked->lookup_request.parent, asked->lookup_request.name,
-			answer->err ? NULL : &said->lookup_reply.file);
+		learn_entry(answer, &asked->lookup_request.cred, &asked->lookup_request.parent,
+			asked->lookup_request.name, answer->err ? NULL : &said->lookup_reply.file);
 		if (!answer->err)
 			learn_attr(answer, &said->lookup_reply.file, &said->lookup_reply.attr);
 		break;
@@ -335,10 +347,11 @@ void kr_attr_cache_opened(struct kr_mount *mount, const struct kr_fid *fid, cons
 	kr_attr_cache_store_amend(&notes->store, note, &attr);
 }
 
-void kr_attr_cache_learn(struct kr_mount *mount, uint16_t type, const void *fields, size_t length, int err, const void *reply,
-	uint16_t flags, uint64_t asked_ns, uint64_t heard_ns)
+void kr_attr_cache_learn(struct kr_mount *mount, uint16_t type, const void *fields, size_t length, int err,
+	const void *reply, uint16_t flags, uint64_t asked_ns, uint64_t heard_ns)
 {
-	struct answer answer = {.notes = mount->notes, .asked_ns = asked_ns, .heard_ns = heard_ns, .err = err, .flags = flags};
+	struct answer answer = {
+		.notes = mount->notes, .asked_ns = asked_ns, .heard_ns = heard_ns, .err = err, .flags = flags};
 	union kr_any_msg *asked;
 	struct kr_arena arena = {0};
 

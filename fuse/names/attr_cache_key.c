@@ -24,7 +24,8 @@ void kr_attr_cache_key(struct kr_attr_cache_key *key, enum kr_note_kind kind, co
 	add(key, fid->bytes, fid->length);
 }
 
-void kr_attr_cache_key_by(struct kr_attr_cache_key *key, enum kr_note_kind kind, const struct kr_fid *fid, const struct kr_cred *cred)
+void kr_attr_cache_key_by(
+	struct kr_attr_cache_key *key, enum kr_note_kind kind, const struct kr_fid *fid, const struct kr_cred *cred)
 {
 	kr_attr_cache_key(key, kind, fid);
 	add_u32(key, cred->uid);
@@ -40,19 +41,22 @@ void kr_attr_cache_key_entry(struct kr_attr_cache_key *key, const struct kr_fid 
 	add(key, name, strlen(name));
 }
 
-void kr_attr_cache_key_xattr(struct kr_attr_cache_key *key, const struct kr_fid *fid, const struct kr_cred *cred, const char *name)
+void kr_attr_cache_key_xattr(
+	struct kr_attr_cache_key *key, const struct kr_fid *fid, const struct kr_cred *cred, const char *name)
 {
 	kr_attr_cache_key_by(key, KR_ATTR_CACHE_XATTR, fid, cred);
 	add(key, name, strnlen(name, KR_NAME_MAX));
 }
 
-void kr_attr_cache_key_may(struct kr_attr_cache_key *key, const struct kr_fid *fid, const struct kr_cred *cred, uint32_t mask)
+void kr_attr_cache_key_may(
+	struct kr_attr_cache_key *key, const struct kr_fid *fid, const struct kr_cred *cred, uint32_t mask)
 {
 	kr_attr_cache_key_by(key, KR_ATTR_CACHE_MAY, fid, cred);
 	add_u32(key, mask);
 }
 
-void kr_attr_cache_key_page(struct kr_attr_cache_key *key, const struct kr_fid *fid, const struct kr_cred *cred, uint64_t cookie)
+void kr_attr_cache_key_page(
+	struct kr_attr_cache_key *key, const struct kr_fid *fid, const struct kr_cred *cred, uint64_t cookie)
 {
 	kr_attr_cache_key_by(key, KR_ATTR_CACHE_PAGE, fid, cred);
 	add(key, &cookie, sizeof(cookie));

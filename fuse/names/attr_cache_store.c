@@ -55,8 +55,8 @@ static bool match_key(const struct kr_table_link *link, const void *context)
 
 static struct kr_attr_cache_entry *find(const struct kr_attr_cache_store *store, const void *key, size_t length)
 {
-	struct kr_table_link *link = kr_table_find(&store->by_key, kr_hash_bytes(key, length), match_key,
-		&(struct key){key, length});
+	struct kr_table_link *link =
+		kr_table_find(&store->by_key, kr_hash_bytes(key, length), match_key, &(struct key){key, length});
 
 	return link ? KR_CONTAINER_OF(link, struct kr_attr_cache_entry, by_key) : NULL;
 }
@@ -89,7 +89,9 @@ static struct kr_attr_cache_page *page_of(struct kr_attr_cache_store *store, uin
 
 static struct kr_attr_cache_entry *oldest(const struct kr_attr_cache_store *store)
 {
-	return kr_list_empty(&store->by_age) ? NULL : KR_LIST_ENTRY(store->by_age.head.next, struct kr_attr_cache_entry, by_age);
+	return kr_list_empty(&store->by_age) ?
+		NULL :
+		KR_LIST_ENTRY(store->by_age.head.next, struct kr_attr_cache_entry, by_age);
 }
 
 /* Answers come about in the order of the questions, so that the order of coming will do for ages. */
@@ -97,14 +99,15 @@ static void make_room(struct kr_attr_cache_store *store, size_t bytes, uint64_t 
 {
 	struct kr_attr_cache_entry *note;
 
-	while ((note = oldest(store)) && (store->by_key.count >= KR_ATTR_CACHE_MAX || store->bytes + bytes > KR_ATTR_CACHE_BYTES_MAX ||
+	while ((note = oldest(store)) &&
+		(store->by_key.count >= KR_ATTR_CACHE_MAX || store->bytes + bytes > KR_ATTR_CACHE_BYTES_MAX ||
 			now_ns - KR_MIN(now_ns, note->asked_ns) > KR_ATTR_CACHE_MS * KR_NS_PER_MS))
 		drop(store, note);
 }
 
 /* NULL: out of memory; it will be asked again. */
-static struct kr_attr_cache_entry *put(struct kr_attr_cache_store *store, uint32_t slot, const void *key, size_t key_length, uint64_t asked_ns,
-	int err, const void *value, size_t length)
+static struct kr_attr_cache_entry *put(struct kr_attr_cache_store *store, uint32_t slot, const void *key,
+	size_t key_length, uint64_t asked_ns, int err, const void *value, size_t length)
 {
 	struct kr_attr_cache_entry *note = find(store, key, key_length);
 
@@ -114,8 +117,12 @@ static struct kr_attr_cache_entry *put(struct kr_attr_cache_store *store, uint32
 	note = malloc(sizeof(*note) + key_length + length);
 	if (!note)
 		return NULL;
-	*note = (struct kr_attr_cache_entry){.page = page_of(store, slot), .key_length = (uint32_t)key_length, .length = (uint32_t)length, .asked_ns = asked_ns,
-		.true_ns = asked_ns, .err = err};
+	*note = (struct kr_attr_cache_entry){.page = page_of(store, slot),
+		.key_length = (uint32_t)key_length,
+		.length = (uint32_t)length,
+		.asked_ns = asked_ns,
+		.true_ns = asked_ns,
+		.err = err};
 	memcpy(note->bytes, key, key_length);
 	if (length)
 		memcpy(note->bytes + key_length, value, length);
@@ -126,14 +133,14 @@ static struct kr_attr_cache_entry *put(struct kr_attr_cache_store *store, uint32
 	return note;
 }
 
-bool kr_attr_cache_store_put(struct kr_attr_cache_store *store, uint32_t slot, const void *key, size_t key_length, uint64_t asked_ns,
-	int err, const void *value, size_t length)
+bool kr_attr_cache_store_put(struct kr_attr_cache_store *store, uint32_t slot, const void *key, size_t key_length,
+	uint64_t asked_ns, int err, const void *value, size_t length)
 {
 	return put(store, slot, key, key_length, asked_ns, err, value, length) != NULL;
 }
 
-void kr_attr_cache_store_put_list(struct kr_attr_cache_store *store, uint32_t slot, const void *key, size_t key_length, uint64_t asked_ns,
-	const void *value, size_t length)
+void kr_attr_cache_store_put_list(struct kr_attr_cache_store *store, uint32_t slot, const void *key, size_t key_length,
+	uint64_t asked_ns, const void *value, size_t length)
 {
 	struct kr_attr_cache_entry *note = put(store, slot, key, key_length, asked_ns, 0, value, length);
 
@@ -151,7 +158,8 @@ void kr_attr_cache_store_drop(struct kr_attr_cache_store *store, const void *key
 		drop(store, note);
 }
 
-void kr_attr_cache_store_amend(struct kr_attr_cache_store *store, const struct kr_attr_cache_entry *note, const void *value)
+void kr_attr_cache_store_amend(
+	struct kr_attr_cache_store *store, const struct kr_attr_cache_entry *note, const void *value)
 {
 	struct kr_attr_cache_entry *own = find(store, note->bytes, note->key_length);
 
@@ -166,7 +174,8 @@ void kr_attr_cache_store_confirm(struct kr_attr_cache_store *store, const void *
 		note->true_ns = at_ns;
 }
 
-const struct kr_attr_cache_entry *kr_attr_cache_store_get(const struct kr_attr_cache_store *store, const void *key, size_t key_length, uint64_t now_ns)
+const struct kr_attr_cache_entry *kr_attr_cache_store_get(
+	const struct kr_attr_cache_store *store, const void *key, size_t key_length, uint64_t now_ns)
 {
 	const struct kr_attr_cache_entry *note = find(store, key, key_length);
 

@@ -1,5 +1,5 @@
-/* A bounded store of notes (common/rpc/attr_cache.h): bytes by key, dropped by slot, by age and, beyond KR_ATTR_CACHE_MAX, the oldest first.
- * Knows nothing of what they mean; not thread-safe.
+/* A bounded store of notes (common/rpc/attr_cache.h): bytes by key, dropped by slot, by age and, beyond
+ * KR_ATTR_CACHE_MAX, the oldest first. Knows nothing of what they mean; not thread-safe.
  */
 #ifndef KR_FUSE_ATTR_CACHE_STORE_H
 #define KR_FUSE_ATTR_CACHE_STORE_H
@@ -13,13 +13,13 @@ enum { KR_ATTR_CACHE_MAX = 65536, KR_ATTR_CACHE_BYTES_MAX = 32 << 20 };
 
 struct kr_attr_cache_entry {
 	struct kr_table_link by_key;
-	struct kr_link of_slot, by_age; /* of the latter the first ends first */
-	struct kr_attr_cache_page *page;      /* its slot's */
+	struct kr_link of_slot, by_age;  /* of the latter the first ends first */
+	struct kr_attr_cache_page *page; /* its slot's */
 	uint32_t key_length, length;
-	uint64_t asked_ns;     /* its age counts from then */
-	uint64_t true_ns;      /* true at that moment, and later as far as we ourselves have changed nothing */
-	int err;               /* the answer's */
-	uint8_t bytes[];       /* key, value */
+	uint64_t asked_ns; /* its age counts from then */
+	uint64_t true_ns;  /* true at that moment, and later as far as we ourselves have changed nothing */
+	int err;           /* the answer's */
+	uint8_t bytes[];   /* key, value */
 };
 
 /* The notes of one slot: exists while there are any. */
@@ -37,17 +37,19 @@ struct kr_attr_cache_store {
 
 void kr_attr_cache_store_init(struct kr_attr_cache_store *store);
 void kr_attr_cache_store_fini(struct kr_attr_cache_store *store);
-/* Notes, in the place of what was noted under KEY before, an answer that was asked for at ASKED_NS: ERR, and VALUE (copied).
- * False: it could not be. */
-bool kr_attr_cache_store_put(struct kr_attr_cache_store *store, uint32_t slot, const void *key, size_t key_length, uint64_t asked_ns,
-	int err, const void *value, size_t length);
+/* Notes, in the place of what was noted under KEY before, an answer that was asked for at ASKED_NS: ERR, and VALUE
+ * (copied). False: it could not be. */
+bool kr_attr_cache_store_put(struct kr_attr_cache_store *store, uint32_t slot, const void *key, size_t key_length,
+	uint64_t asked_ns, int err, const void *value, size_t length);
 /* The same of a list: part of what is in SLOT that kr_attr_cache_store_forget_lists forgets. */
-void kr_attr_cache_store_put_list(struct kr_attr_cache_store *store, uint32_t slot, const void *key, size_t key_length, uint64_t asked_ns,
-	const void *value, size_t length);
+void kr_attr_cache_store_put_list(struct kr_attr_cache_store *store, uint32_t slot, const void *key, size_t key_length,
+	uint64_t asked_ns, const void *value, size_t length);
 /* What is noted under KEY, unless it is too old at NOW_NS; borrowed until the next call. NULL. */
-const struct kr_attr_cache_entry *kr_attr_cache_store_get(const struct kr_attr_cache_store *store, const void *key, size_t key_length, uint64_t now_ns);
+const struct kr_attr_cache_entry *kr_attr_cache_store_get(
+	const struct kr_attr_cache_store *store, const void *key, size_t key_length, uint64_t now_ns);
 /* Overwrites the value of NOTE, which is as long. */
-void kr_attr_cache_store_amend(struct kr_attr_cache_store *store, const struct kr_attr_cache_entry *note, const void *value);
+void kr_attr_cache_store_amend(
+	struct kr_attr_cache_store *store, const struct kr_attr_cache_entry *note, const void *value);
 static inline const void *kr_note_value(const struct kr_attr_cache_entry *note)
 {
 	return note->bytes + note->key_length;

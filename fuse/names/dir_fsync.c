@@ -16,7 +16,8 @@ struct change {
 	struct kr_fid dir;
 	uint64_t number;     /* of the latest change */
 	uint64_t changed_ns; /* ... and when it was heard of */
-	uint64_t lost_ns;    /* one that was made before the server's last boot may be lost, which was heard of then; 0: none may */
+	uint64_t lost_ns;    /* one that was made before the server's last boot may be lost, which was heard of then; 0:
+				none may */
 };
 
 struct kr_dir_fsync {
@@ -82,10 +83,11 @@ static void forget_old(struct kr_dir_fsync *syncs, uint64_t now_ns)
 {
 	struct change *change;
 
-	while ((change = first_of(&syncs->lost)) && (syncs->by_dir.count > KR_DIR_FSYNC_MAX || is_past(change->lost_ns, KR_DIR_LOST_S, now_ns)))
+	while ((change = first_of(&syncs->lost)) &&
+		(syncs->by_dir.count > KR_DIR_FSYNC_MAX || is_past(change->lost_ns, KR_DIR_LOST_S, now_ns)))
 		forget(syncs, change);
-	while ((change = first_of(&syncs->settling)) && (syncs->by_dir.count > KR_DIR_FSYNC_MAX ||
-	    is_past(change->changed_ns, KR_DIR_SETTLED_S, now_ns)))
+	while ((change = first_of(&syncs->settling)) &&
+		(syncs->by_dir.count > KR_DIR_FSYNC_MAX || is_past(change->changed_ns, KR_DIR_SETTLED_S, now_ns)))
 		forget(syncs, change);
 }
 
@@ -107,7 +109,8 @@ void kr_dir_fsync_changed(struct kr_dir_fsync *syncs, const struct kr_fid *dir, 
 	forget_old(syncs, now_ns);
 }
 
-static void changed_by(struct kr_dir_fsync *syncs, uint16_t type, const union kr_any_msg *asked, const union kr_any_msg *reply, uint64_t now_ns)
+static void changed_by(struct kr_dir_fsync *syncs, uint16_t type, const union kr_any_msg *asked,
+	const union kr_any_msg *reply, uint64_t now_ns)
 {
 	switch (type) {
 	case KR_MSG_CREATE:
@@ -130,13 +133,14 @@ static void changed_by(struct kr_dir_fsync *syncs, uint16_t type, const union kr
 	}
 }
 
-void kr_dir_fsync_answered(struct kr_dir_fsync *syncs, uint16_t type, const void *fields, size_t length, const union kr_any_msg *reply,
-	uint64_t now_ns)
+void kr_dir_fsync_answered(struct kr_dir_fsync *syncs, uint16_t type, const void *fields, size_t length,
+	const union kr_any_msg *reply, uint64_t now_ns)
 {
 	struct kr_arena arena = {0};
 	union kr_any_msg *asked;
 
-	if (type != KR_MSG_CREATE && type != KR_MSG_MAKE && type != KR_MSG_REMOVE && type != KR_MSG_LINK && type != KR_MSG_RENAME)
+	if (type != KR_MSG_CREATE && type != KR_MSG_MAKE && type != KR_MSG_REMOVE && type != KR_MSG_LINK &&
+		type != KR_MSG_RENAME)
 		return;
 	asked = kr_xcalloc(1, sizeof(*asked));
 	if (kr_msg_decode(type, false, fields, length, asked, &arena) == 0)

@@ -1,13 +1,15 @@
 /* fsync of a directory, and the server's loss of power before it.
  *
- * A change of a name is on the server's disk when an fsync of its directory says so, or after a while by itself.  If the server loses its
- * power before, the change is lost as on a local disk; but there the program would be gone, too.  Here it lives on, and an fsync of
- * the directory that the next boot of the server answers knows nothing of it: the node remembers which directories it has
- * changed, and has one fsync of each fail (EIO), whoever calls it, in the KR_DIR_LOST_S after the boot was heard of.
+ * A change of a name is on the server's disk when an fsync of its directory says so, or after a while by itself.  If
+ * the server loses its power before, the change is lost as on a local disk; but there the program would be gone, too.
+ * Here it lives on, and an fsync of the directory that the next boot of the server answers knows nothing of it: the
+ * node remembers which directories it has changed, and has one fsync of each fail (EIO), whoever calls it, in the
+ * KR_DIR_LOST_S after the boot was heard of.
  *
  * A change that had been made KR_DIR_SETTLED_S before the server was last heard counts as on the disk: file systems
- * write down their names within half a minute.  A server that was stopped in peace has lost nothing, and no other boot is heard of (server/recovery/clean_shutdown.h).
- * At most KR_DIR_FSYNC_MAX directories are remembered, those that were changed last.  Loop thread, but for kr_dir_fsync_begin.
+ * write down their names within half a minute.  A server that was stopped in peace has lost nothing, and no other boot
+ * is heard of (server/recovery/clean_shutdown.h). At most KR_DIR_FSYNC_MAX directories are remembered, those that were
+ * changed last.  Loop thread, but for kr_dir_fsync_begin.
  */
 #ifndef KR_FUSE_DIR_FSYNC_H
 #define KR_FUSE_DIR_FSYNC_H
@@ -24,12 +26,12 @@ enum { KR_DIR_FSYNC_MAX = 65536, KR_DIR_SETTLED_S = 60, KR_DIR_LOST_S = 600 };
 struct kr_dir_fsync *kr_dir_fsync_new(void);
 void kr_dir_fsync_free(struct kr_dir_fsync *syncs);
 /* A request of TYPE with FIELDS (msgs.def) has been answered with success and REPLY at NOW_NS (kr_clock_ns). */
-void kr_dir_fsync_answered(struct kr_dir_fsync *syncs, uint16_t type, const void *fields, size_t length, const union kr_any_msg *reply,
-	uint64_t now_ns);
+void kr_dir_fsync_answered(struct kr_dir_fsync *syncs, uint16_t type, const void *fields, size_t length,
+	const union kr_any_msg *reply, uint64_t now_ns);
 /* A name of DIR has been changed at NOW_NS. */
 void kr_dir_fsync_changed(struct kr_dir_fsync *syncs, const struct kr_fid *dir, uint64_t now_ns);
-/* At NOW_NS it is heard that the server's machine has booted; before that it was heard until HEARD_NS. Returns how many more directories may have
- * lost changes. */
+/* At NOW_NS it is heard that the server's machine has booted; before that it was heard until HEARD_NS. Returns how many
+ * more directories may have lost changes. */
 size_t kr_dir_fsync_booted(struct kr_dir_fsync *syncs, uint64_t heard_ns, uint64_t now_ns);
 /* Before a sync of DIR is asked for: what kr_dir_fsync_end wants to know. Any thread. */
 uint64_t kr_dir_fsync_begin(const struct kr_dir_fsync *syncs);

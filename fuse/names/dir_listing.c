@@ -1,5 +1,5 @@
-/* See dir_listing.h.  Entries have numbers in the order of the directory; for each order `nth` has the numbers in it, `place` an entry's
- * place in it.  Both are made when they are first needed after the entries have changed. */
+/* See dir_listing.h.  Entries have numbers in the order of the directory; for each order `nth` has the numbers in it,
+ * `place` an entry's place in it.  Both are made when they are first needed after the entries have changed. */
 #include "fuse/names/dir_listing.h"
 
 #include <stdlib.h>
@@ -86,10 +86,11 @@ void kr_dir_listing_restrain(struct kr_dir_listing *listing)
 
 size_t kr_dir_listing_bytes(const struct kr_dir_listing *listing)
 {
-	return sizeof(*listing) + listing->room * (sizeof(struct entry) + ORDERS * 2 * sizeof(uint32_t)) + listing->names_room;
+	return sizeof(*listing) + listing->room * (sizeof(struct entry) + ORDERS * 2 * sizeof(uint32_t)) +
+		listing->names_room;
 }
 
-/* --- entries ------------------------------------------------------------------------------------------------------------ */
+/* --- entries ---------------------------------------------------------------------------------- */
 
 static bool grow(struct kr_dir_listing *listing, size_t length)
 {
@@ -155,7 +156,7 @@ void kr_dir_listing_add(struct kr_dir_listing *listing, uint64_t cookie, const v
 	}
 }
 
-/* --- orders ------------------------------------------------------------------------------------------------------------- */
+/* --- orders ----------------------------------------------------------------------------------- */
 
 static const char *name_of(const struct kr_dir_listing *listing, uint32_t number)
 {
@@ -224,7 +225,7 @@ static int64_t find(const struct kr_dir_listing *listing, const char *name)
 	return -1;
 }
 
-/* --- sequences ---------------------------------------------------------------------------------------------------------- */
+/* --- sequences -------------------------------------------------------------------------------- */
 
 static void set_aside(struct kr_dir_listing *listing)
 {
@@ -237,8 +238,8 @@ static void set_aside(struct kr_dir_listing *listing)
 	listing->any = false;
 }
 
-/* ENTRY had been brought, and is gone again: because all has become too old, or because it had to be forgotten. A few of the latter are
- * no matter (files whose slots are one). */
+/* ENTRY had been brought, and is gone again: because all has become too old, or because it had to be forgotten. A few
+ * of the latter are no matter (files whose slots are one). */
 static void brought_in_vain(struct kr_dir_listing *listing, struct entry *entry, uint64_t now_ms)
 {
 	if (now_ms - listing->brought_ms >= KR_ATTR_CACHE_MS) {
@@ -293,11 +294,12 @@ static bool goes_on(const struct kr_dir_listing *listing, uint32_t number)
 }
 
 /* The sequence's next names, from NUMBER on. */
-static size_t gather(struct kr_dir_listing *listing, uint32_t number, bool (*known)(void *, const char *), void *context,
-	const char **ret_names)
+static size_t gather(struct kr_dir_listing *listing, uint32_t number, bool (*known)(void *, const char *),
+	void *context, const char **ret_names)
 {
 	const uint32_t *nth = listing->nth[listing->order];
-	uint32_t first = listing->place[listing->order][number], end = KR_MIN(listing->count - first, (uint32_t)SCAN_MAX) + first, place;
+	uint32_t first = listing->place[listing->order][number],
+		 end = KR_MIN(listing->count - first, (uint32_t)SCAN_MAX) + first, place;
 	size_t count = 0;
 
 	for (place = first; place < end && count < listing->size; place++) {

@@ -1,12 +1,12 @@
-/* The names of one directory as it was listed last to one caller, and which of them a program that looks them up one by one is going to ask for
- * next: a pure state machine.  Not thread-safe.
+/* The names of one directory as it was listed last to one caller, and which of them a program that looks them up one by
+ * one is going to ask for next: a pure state machine.  Not thread-safe.
  *
- * Programs go through a directory in the order of its entries (find, tar, ls -l), of the inodes' numbers (cp -r), or of the names
- * (a shell's *, whoever sorts).  As with reading ahead in a file, a name that is near behind the one before, in one of these orders,
- * or the first of all, begins a sequence; each further step of it doubles what is asked for, from KR_DIR_LISTING_FIRST up to
- * KR_LOOKUPS_MAX names.  What is brought in vain (it had to be forgotten before somebody asked for it: the directory is being
- * changed) makes that less, down to nothing.
- * The names are hints: what they stand for is the server's word.  Times are milliseconds of a clock that does not go back.
+ * Programs go through a directory in the order of its entries (find, tar, ls -l), of the inodes' numbers (cp -r), or of
+ * the names (a shell's *, whoever sorts).  As with reading ahead in a file, a name that is near behind the one before,
+ * in one of these orders, or the first of all, begins a sequence; each further step of it doubles what is asked for,
+ * from KR_DIR_LISTING_FIRST up to KR_LOOKUPS_MAX names.  What is brought in vain (it had to be forgotten before
+ * somebody asked for it: the directory is being changed) makes that less, down to nothing. The names are hints: what
+ * they stand for is the server's word.  Times are milliseconds of a clock that does not go back.
  */
 #ifndef KR_FUSE_DIR_LISTING_H
 #define KR_FUSE_DIR_LISTING_H
@@ -21,18 +21,19 @@ struct kr_dir_listing;
 
 struct kr_dir_listing *kr_dir_listing_new(void);
 void kr_dir_listing_free(struct kr_dir_listing *listing);
-/* A page of entries as READDIR's reply has them, from position COOKIE: 0 begins anew.  Entries that do not follow what is here are
- * no use; of those beyond KR_DIR_LISTING_NAMES_MAX the first give way.  What is malformed ends the page. */
+/* A page of entries as READDIR's reply has them, from position COOKIE: 0 begins anew.  Entries that do not follow what
+ * is here are no use; of those beyond KR_DIR_LISTING_NAMES_MAX the first give way.  What is malformed ends the page. */
 void kr_dir_listing_add(struct kr_dir_listing *listing, uint64_t cookie, const void *entries, size_t length);
 /* The position behind the last entry. */
 uint64_t kr_dir_listing_end(const struct kr_dir_listing *listing);
-/* NAME is asked for, and not known.  The names that are to be asked for together with it, itself first, into RET_NAMES (borrowed until
- * the next kr_dir_listing_add); KNOWN says which are not worth it.  Their number; 0: NAME by itself. */
+/* NAME is asked for, and not known.  The names that are to be asked for together with it, itself first, into RET_NAMES
+ * (borrowed until the next kr_dir_listing_add); KNOWN says which are not worth it.  Their number; 0: NAME by itself. */
 size_t kr_dir_listing_ahead(struct kr_dir_listing *listing, const char *name, uint64_t now_ms,
 	bool (*known)(void *context, const char *name), void *context, const char **ret_names);
 /* NAME, of a kr_dir_listing_ahead, has been brought, or could not be. */
 void kr_dir_listing_brought(struct kr_dir_listing *listing, const char *name, bool good, uint64_t now_ms);
-/* Nothing of a kr_dir_listing_ahead could be brought: the directory is changed just now, or nothing may be noted at all. */
+/* Nothing of a kr_dir_listing_ahead could be brought: the directory is changed just now, or nothing may be noted at
+ * all. */
 void kr_dir_listing_restrain(struct kr_dir_listing *listing);
 /* Memory in use, about. */
 size_t kr_dir_listing_bytes(const struct kr_dir_listing *listing);

@@ -17,15 +17,15 @@ enum { ROOT_NUMBER = 1, PATH_DEPTH = 256 };
 struct kr_inode {
 	struct kr_table_link link;
 	uint64_t generation;
-	uint32_t type;       /* S_IFMT */
+	uint32_t type; /* S_IFMT */
 	uint64_t lookups;
-	uint64_t size;       /* that the kernel believes in, or a greater one; SIZE_UNSURE */
-	uint64_t last_size;  /* the last that was said to it since the file was cut; 0: none */
+	uint64_t size;      /* that the kernel believes in, or a greater one; SIZE_UNSURE */
+	uint64_t last_size; /* the last that was said to it since the file was cut; 0: none */
 	uint32_t cuts;
-	uint32_t tellers;    /* threads that are making it believe in one */
-	struct place *place; /* where it was last found; NULL: not known */
+	uint32_t tellers;     /* threads that are making it believe in one */
+	struct place *place;  /* where it was last found; NULL: not known */
 	struct kr_attr *said; /* of a directory, when it was last looked up; NULL: not known */
-	struct kr_fid fid;   /* last: cut to its length */
+	struct kr_fid fid;    /* last: cut to its length */
 };
 
 struct place {
@@ -126,7 +126,7 @@ void kr_inode_fid(struct kr_inodes *inodes, uint64_t number, struct kr_fid *ret_
 	const struct kr_inode *inode;
 
 	if (number == KR_INODE_BATCH_FILE) {
-		*ret_fid = (struct kr_fid){ .length = 1 };
+		*ret_fid = (struct kr_fid){.length = 1};
 		return;
 	}
 	inode = inode_of(inodes, number);
@@ -162,8 +162,8 @@ static void keep_said(struct kr_inode *inode, const struct kr_attr *attr)
 
 static bool is_type(uint32_t type)
 {
-	return type == S_IFREG || type == S_IFDIR || type == S_IFLNK || type == S_IFIFO || type == S_IFSOCK || type == S_IFCHR ||
-		type == S_IFBLK;
+	return type == S_IFREG || type == S_IFDIR || type == S_IFLNK || type == S_IFIFO || type == S_IFSOCK ||
+		type == S_IFCHR || type == S_IFBLK;
 }
 
 static int check(const struct kr_attr *attr, uint32_t type)
@@ -174,7 +174,9 @@ static int check(const struct kr_attr *attr, uint32_t type)
 		return kr_fail(-EIO, "the server says impossible things of a file (mode 0%o, size %llu)", attr->mode,
 			(unsigned long long)attr->size);
 	if (said != type)
-		return kr_fail(-EIO, "the server says that a file has become one of another type (mode 0%o instead of 0%o)", said, type);
+		return kr_fail(-EIO,
+			"the server says that a file has become one of another type (mode 0%o instead of 0%o)", said,
+			type);
 	return 0;
 }
 
@@ -202,8 +204,8 @@ static bool is_stale(const struct kr_inode *inode, uint64_t size, uint32_t cuts)
 	return cuts != inode->cuts && size > inode->last_size;
 }
 
-int kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, const struct kr_attr *attr, const struct kr_fid *parent,
-	const char *name, uint64_t *ret_number, uint64_t *ret_generation)
+int kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, const struct kr_attr *attr,
+	const struct kr_fid *parent, const char *name, uint64_t *ret_number, uint64_t *ret_generation)
 {
 	KR_SCOPED_LOCK(&inodes->lock);
 	struct kr_inode *inode = find(inodes, fid);

@@ -1,4 +1,5 @@
-/* See lookup_prefetch.h.  A call keeps the names that it has asked for: the listing they come from may be gone when it is answered. */
+/* See lookup_prefetch.h.  A call keeps the names that it has asked for: the listing they come from may be gone when it
+ * is answered. */
 #include "fuse/names/lookup_prefetch.h"
 
 #include <stdlib.h>
@@ -24,8 +25,8 @@ struct place {
 
 struct kr_lookup_prefetch {
 	struct kr_table by_place; /* listed */
-	struct kr_list listed;   /* by_age: the latest last */
-	size_t bytes;            /* of all of them */
+	struct kr_list listed;    /* by_age: the latest last */
+	size_t bytes;             /* of all of them */
 	struct kr_list calls;
 	size_t call_count;
 	struct kr_walk_detector walks;
@@ -67,14 +68,16 @@ struct kr_lookup_prefetch *kr_lookup_prefetch_new(void)
 	return ahead;
 }
 
-/* --- places -------------------------------------------------------------------------------------------------------------- */
+/* --- places ----------------------------------------------------------------------------------- */
 
 static bool is_at(const struct place *place, const struct kr_fid *fid, const struct kr_cred *cred)
 {
 	const struct kr_cred *own = &place->cred;
 
-	return kr_fid_equal(&place->fid, fid) && own->uid == cred->uid && own->gid == cred->gid && own->group_count == cred->group_count &&
-		(own->group_count == 0 || memcmp(own->groups, cred->groups, own->group_count * sizeof(own->groups[0])) == 0);
+	return kr_fid_equal(&place->fid, fid) && own->uid == cred->uid && own->gid == cred->gid &&
+		own->group_count == cred->group_count &&
+		(own->group_count == 0 ||
+			memcmp(own->groups, cred->groups, own->group_count * sizeof(own->groups[0])) == 0);
 }
 
 static void place_init(struct place *place, const struct kr_fid *fid, const struct kr_cred *cred)
@@ -83,7 +86,7 @@ static void place_init(struct place *place, const struct kr_fid *fid, const stru
 	place->cred.groups = place->groups;
 }
 
-/* --- listings ----------------------------------------------------------------------------------------------------------- */
+/* --- listings --------------------------------------------------------------------------------- */
 
 static bool match_place(const struct kr_table_link *link, const void *context)
 {
@@ -138,12 +141,14 @@ static void keep(struct kr_lookup_prefetch *ahead, struct listed *listed)
 	ahead->bytes -= listed->bytes;
 	listed->bytes = kr_dir_listing_bytes(listed->listing);
 	ahead->bytes += listed->bytes;
-	while (oldest(ahead) != listed && (ahead->bytes > KR_LOOKUP_PREFETCH_BYTES_MAX || ahead->by_place.count > KR_LOOKUP_PREFETCH_LISTINGS_MAX))
+	while (oldest(ahead) != listed &&
+		(ahead->bytes > KR_LOOKUP_PREFETCH_BYTES_MAX ||
+			ahead->by_place.count > KR_LOOKUP_PREFETCH_LISTINGS_MAX))
 		drop(ahead, oldest(ahead));
 }
 
-void kr_lookup_prefetch_listed(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, uint64_t cookie, const void *entries,
-	size_t length, bool anew)
+void kr_lookup_prefetch_listed(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid,
+	uint64_t cookie, const void *entries, size_t length, bool anew)
 {
 	struct kr_lookup_prefetch *ahead = mount->ahead;
 	struct listed *listed;
@@ -171,7 +176,7 @@ void kr_lookup_prefetch_free(struct kr_lookup_prefetch *ahead)
 	free(ahead);
 }
 
-/* --- calls -------------------------------------------------------------------------------------------------------------- */
+/* --- calls ------------------------------------------------------------------------------------ */
 
 static uint64_t now_ms(void)
 {
@@ -191,7 +196,8 @@ static bool asks_for(const struct call *call, const char *name)
 	return false;
 }
 
-static struct call *find_call(struct kr_lookup_prefetch *ahead, const struct kr_cred *cred, const struct kr_fid *parent, const char *name)
+static struct call *find_call(
+	struct kr_lookup_prefetch *ahead, const struct kr_cred *cred, const struct kr_fid *parent, const char *name)
 {
 	struct call *call;
 
@@ -261,7 +267,8 @@ static void on_reply(void *context, int err, const void *reply, struct kr_buf *d
 	free_call(call);
 }
 
-struct kr_list *kr_lookup_prefetch_ask(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name)
+struct kr_list *kr_lookup_prefetch_ask(
+	struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name)
 {
 	struct kr_lookup_prefetch *ahead = mount->ahead;
 	struct listed *listed = ahead ? find(ahead, parent, cred) : NULL;
@@ -292,7 +299,7 @@ struct kr_list *kr_lookup_prefetch_ask(struct kr_mount *mount, const struct kr_c
 	return &call->waiting;
 }
 
-/* --- listings of our own ------------------------------------------------------------------------------------------------ */
+/* --- listings of our own ---------------------------------------------------------------------- */
 
 static void free_walk(struct walk *walk)
 {
@@ -305,7 +312,8 @@ static void on_page(void *context, int err, const void *message, struct kr_buf *
 
 static void ask_page(struct walk *walk)
 {
-	struct kr_readdir_request msg = {.cred = walk->place.cred, .file = walk->place.fid, .cookie = walk->cookie, .size = PAGE_BYTES};
+	struct kr_readdir_request msg = {
+		.cred = walk->place.cred, .file = walk->place.fid, .cookie = walk->cookie, .size = PAGE_BYTES};
 
 	walk->pages++;
 	kr_rpc_call(walk->mount->rpc, KR_MSG_READDIR, &msg, NULL, 0, KR_RPC_READ_ONLY | KR_RPC_HARD, on_page, walk);
@@ -320,10 +328,12 @@ static void on_page(void *context, int err, const void *message, struct kr_buf *
 
 	(void)data;
 	if (!err && reply->entries.length) {
-		kr_lookup_prefetch_listed(walk->mount, &walk->place.cred, &walk->place.fid, walk->cookie, reply->entries.bytes, reply->entries.length, true);
+		kr_lookup_prefetch_listed(walk->mount, &walk->place.cred, &walk->place.fid, walk->cookie,
+			reply->entries.bytes, reply->entries.length, true);
 		listed = find(walk->mount->ahead, &walk->place.fid, &walk->place.cred);
 	}
-	if (!listed || reply->end || walk->pages == KR_LOOKUP_PREFETCH_PAGES_MAX || kr_dir_listing_end(listed->listing) == walk->cookie) {
+	if (!listed || reply->end || walk->pages == KR_LOOKUP_PREFETCH_PAGES_MAX ||
+		kr_dir_listing_end(listed->listing) == walk->cookie) {
 		free_walk(walk);
 		return;
 	}

@@ -1,10 +1,11 @@
-/* Directories that programs go through by names which they know from elsewhere (rsync, git status, make), without listing them: a
- * pure state machine.  Not thread-safe.
+/* Directories that programs go through by names which they know from elsewhere (rsync, git status, make), without
+ * listing them: a pure state machine.  Not thread-safe.
  *
- * Each name that had to be asked for by itself and was found counts; after KR_WALK_DETECTOR_FIRST in one place it is worth listing, so that the
- * next ones can be asked for together (dir_listing.h).  Where that has not helped, 16 times as many as before have to come before it is
- * tried again.  Only the latest KR_WALK_DETECTOR places are remembered.  A place is a number made of the directory and its caller; two that
- * share one share what it is taken for, which costs a request.
+ * Each name that had to be asked for by itself and was found counts; after KR_WALK_DETECTOR_FIRST in one place it is
+ * worth listing, so that the next ones can be asked for together (dir_listing.h).  Where that has not helped, 16 times
+ * as many as before have to come before it is tried again.  Only the latest KR_WALK_DETECTOR places are remembered.  A
+ * place is a number made of the directory and its caller; two that share one share what it is taken for, which costs a
+ * request.
  */
 #ifndef KR_FUSE_WALK_DETECTOR_H
 #define KR_FUSE_WALK_DETECTOR_H
@@ -12,7 +13,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { KR_WALK_DETECTOR = 16, KR_WALK_DETECTOR_FIRST = 4, KR_WALK_DETECTOR_GROWTH = 16, KR_WALK_DETECTOR_LAST = 1 << 20 };
+enum {
+	KR_WALK_DETECTOR = 16,
+	KR_WALK_DETECTOR_FIRST = 4,
+	KR_WALK_DETECTOR_GROWTH = 16,
+	KR_WALK_DETECTOR_LAST = 1 << 20
+};
 
 struct kr_walk_detector {
 	struct kr_walk {

@@ -13,7 +13,7 @@
 
 enum { DOOR_TIMEOUT_S = 3600, DOOR_MODE = S_IFREG | 0666 };
 
-/* --- tokens ------------------------------------------------------------------------------------------------------------- */
+/* --- tokens ----------------------------------------------------------------------------------- */
 
 struct kr_batches {
 	pthread_mutex_t lock; /* guards the table, the tokens of the handles in it, and what doors were asked for */
@@ -22,7 +22,8 @@ struct kr_batches {
 
 static bool match(const struct kr_table_link *link, const void *key)
 {
-	return memcmp(&KR_CONTAINER_OF(link, struct kr_handle, by_token)->token, key, sizeof(struct kr_batch_token)) == 0;
+	return memcmp(&KR_CONTAINER_OF(link, struct kr_handle, by_token)->token, key, sizeof(struct kr_batch_token)) ==
+		0;
 }
 
 static uint64_t hash_of(const struct kr_batch_token *token)
@@ -90,7 +91,7 @@ static struct kr_file *file_of(struct kr_batches *batches, const struct kr_batch
 	return kr_file_get(handle->file);
 }
 
-/* --- reading ------------------------------------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 /* What reads of a batch file mean. */
 struct kr_batch_ask {
@@ -212,7 +213,7 @@ void kr_batch_read(fuse_req_t req, struct kr_handle *batch_file, size_t size, ui
 	put_ask(batches, ask);
 }
 
-/* --- one batch ------------------------------------------------------------------------------------------------------------ */
+/* --- one batch -------------------------------------------------------------------------------- */
 
 int kr_batch_parse(const void *data, size_t size, const struct kr_batch_head **ret_head,
 	const struct kr_batch_extent **ret_extents, const char **ret_bytes)
@@ -222,8 +223,8 @@ int kr_batch_parse(const void *data, size_t size, const struct kr_batch_head **r
 	uint64_t total = 0, left, room;
 	bool reading;
 
-	if (size < sizeof(*head) || (head->magic != KR_BATCH_MAGIC && head->magic != KR_BATCH_READ_MAGIC) || head->count == 0 ||
-	    head->count > (size - sizeof(*head)) / sizeof(*extents))
+	if (size < sizeof(*head) || (head->magic != KR_BATCH_MAGIC && head->magic != KR_BATCH_READ_MAGIC) ||
+		head->count == 0 || head->count > (size - sizeof(*head)) / sizeof(*extents))
 		return -EINVAL;
 	reading = head->magic == KR_BATCH_READ_MAGIC;
 	left = size - sizeof(*head) - head->count * sizeof(*extents);
@@ -248,11 +249,11 @@ struct batch {
 	const struct kr_batch_extent *extents;
 	const char *bytes; /* of the first extent that is left */
 	uint32_t count;
-	uint32_t done;     /* extents */
-	size_t part;       /* bytes of the next one */
+	uint32_t done; /* extents */
+	size_t part;   /* bytes of the next one */
 	size_t size;
 	bool clear_suid;
-	bool invalidate;   /* the kernel may have pages of these ranges from before */
+	bool invalidate; /* the kernel may have pages of these ranges from before */
 };
 
 struct batch_op {
@@ -286,7 +287,7 @@ static int try_batch(struct batch *batch, struct kr_file *file)
 		if (extent->offset + extent->length > kr_mount_file_max(file->mount))
 			return -EFBIG;
 		err = kr_file_append(file, extent->offset + batch->part, batch->bytes, extent->length - batch->part,
-			&(struct kr_write_how){ .clear_suid = batch->clear_suid }, &batch->part);
+			&(struct kr_write_how){.clear_suid = batch->clear_suid}, &batch->part);
 
 		batch->bytes += batch->part - before;
 		if (err)
@@ -338,7 +339,7 @@ static void answer(fuse_req_t req, const struct batch *batch, struct kr_file *fi
 	invalidation->file = kr_file_get(file);
 	invalidation->job.nodeid = kr_inode_find(mount->inodes, &file->fid);
 	invalidation->job.count = 1;
-	invalidation->job.ranges[0] = (struct kr_range){ .offset = begin, .length = end - begin };
+	invalidation->job.ranges[0] = (struct kr_range){.offset = begin, .length = end - begin};
 	invalidation->job.done = invalidated;
 	kr_notify(mount->notifier, &invalidation->job);
 }
@@ -383,7 +384,7 @@ static void wait_in_loop(fuse_req_t req, struct kr_file *file, const char *data,
 
 void kr_batch_write(fuse_req_t req, struct kr_handle *batch_file, const char *data, size_t size)
 {
-	struct batch batch = { .size = size, .clear_suid = fuse_req_ctx(req)->uid != 0 };
+	struct batch batch = {.size = size, .clear_suid = fuse_req_ctx(req)->uid != 0};
 	const struct kr_batch_head *head;
 	struct kr_file *file;
 	int err = KR_FAULT("write.before");
@@ -413,14 +414,18 @@ void kr_batch_write(fuse_req_t req, struct kr_handle *batch_file, const char *da
 	kr_file_put(file);
 }
 
-/* --- the batch file -------------------------------------------------------------------------------------------------------------- */
+/* --- the batch file --------------------------------------------------------------------------- */
 
-static const struct stat batch_file = { .st_ino = KR_INODE_BATCH_FILE, .st_mode = DOOR_MODE, .st_nlink = 1, .st_blksize = 4096 };
+static const struct stat batch_file = {
+	.st_ino = KR_INODE_BATCH_FILE, .st_mode = DOOR_MODE, .st_nlink = 1, .st_blksize = 4096};
 
 void kr_batch_lookup(fuse_req_t req)
 {
-	struct fuse_entry_param entry = { .ino = KR_INODE_BATCH_FILE, .generation = 1, .attr = batch_file, .attr_timeout = DOOR_TIMEOUT_S,
-		.entry_timeout = DOOR_TIMEOUT_S };
+	struct fuse_entry_param entry = {.ino = KR_INODE_BATCH_FILE,
+		.generation = 1,
+		.attr = batch_file,
+		.attr_timeout = DOOR_TIMEOUT_S,
+		.entry_timeout = DOOR_TIMEOUT_S};
 
 	fuse_reply_entry(req, &entry);
 }

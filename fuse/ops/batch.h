@@ -1,11 +1,11 @@
-/* Programs' requests beyond POSIX (common/kairan_ioctl.h): the mount's facts, relaxed handles, and batches: many extents in
- * one write to, or read from, the batch file, a file that is on this node only.
+/* Programs' requests beyond POSIX (common/kairan_ioctl.h): the mount's facts, relaxed handles, and batches: many
+ * extents in one write to, or read from, the batch file, a file that is on this node only.
  *
- * The batch file has a node number of its own (KR_INODE_BATCH_FILE) and a file identity that no server knows (kr_inode_fid), so
- * that whatever else is asked of it fails at the server as for a file that is gone.
+ * The batch file has a node number of its own (KR_INODE_BATCH_FILE) and a file identity that no server knows
+ * (kr_inode_fid), so that whatever else is asked of it fails at the server as for a file that is gone.
  *
- * Threads: the functions here run in any of libfuse's workers; a batch that has to wait goes on in the loop (reading never
- * waits).
+ * Threads: the functions here run in any of libfuse's workers; a batch that has to wait goes on in the loop (reading
+ * never waits).
  */
 #ifndef KR_FUSE_BATCH_H
 #define KR_FUSE_BATCH_H
@@ -26,8 +26,8 @@ int kr_batch_token(struct kr_batches *batches, struct kr_handle *handle, struct 
 /* The handle closes: its token dies, and what was asked through it. Before its memory goes. */
 void kr_batch_forget(struct kr_batches *batches, struct kr_handle *handle);
 
-/* Checks a batch of SIZE bytes. 0, with the extents and their bytes (none when it is to be read: head->magic tells) inside
- * DATA, which must be 8-byte aligned; else -EINVAL or -EFBIG. */
+/* Checks a batch of SIZE bytes. 0, with the extents and their bytes (none when it is to be read: head->magic tells)
+ * inside DATA, which must be 8-byte aligned; else -EINVAL or -EFBIG. */
 int kr_batch_parse(const void *data, size_t size, const struct kr_batch_head **ret_head,
 	const struct kr_batch_extent **ret_extents, const char **ret_bytes);
 

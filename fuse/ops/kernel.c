@@ -1,8 +1,8 @@
 /* See kernel.h.
  *
  * Workers are plain threads that block in read(/dev/fuse).  They end when the kernel ends the session (the read says
- * ENODEV).  With a lazy unmount and files still open it does not; then the connection is aborted through sysfs, and where
- * that is not to be had, the workers are woken by a signal until they have looked at the session's exit flag.
+ * ENODEV).  With a lazy unmount and files still open it does not; then the connection is aborted through sysfs, and
+ * where that is not to be had, the workers are woken by a signal until they have looked at the session's exit flag.
  */
 #include "fuse/ops/kernel.h"
 
@@ -27,11 +27,12 @@
 #include "fuse/ops/op.h"
 #include "fuse/daemon/options.h"
 
-/* The kernel has no more than BACKGROUND requests out for its pages, the rest waits there.  Those that bring pages in may wait for other nodes, which
- * may wait for those that write pages back, and these for a place behind the former: two nodes of which each reads ahead in 300 files that the other
- * has stored into, at once, stand still for ever with 256, and not with 1024.  Sequential and parallel reads are as fast with
- * either.  The price: a request to write has its bytes copied while it waits (for room in the journal, for a lease), so a program with
- * asynchronous direct writes can make us hold 1 GiB, as one with 1,024 threads can by ordinary ones. */
+/* The kernel has no more than BACKGROUND requests out for its pages, the rest waits there.  Those that bring pages in
+ * may wait for other nodes, which may wait for those that write pages back, and these for a place behind the former:
+ * two nodes of which each reads ahead in 300 files that the other has stored into, at once, stand still for ever with
+ * 256, and not with 1024.  Sequential and parallel reads are as fast with either.  The price: a request to write has
+ * its bytes copied while it waits (for room in the journal, for a lease), so a program with asynchronous direct writes
+ * can make us hold 1 GiB, as one with 1,024 threads can by ordinary ones. */
 enum { WORKERS_MIN = 3, WORKERS_MAX = 16, END_WAIT_MS = 500, KICK_MS = 10, MAX_TRANSFER = 1 << 20, BACKGROUND = 1024 };
 
 struct kr_kernel {
@@ -50,18 +51,20 @@ struct kr_kernel {
 
 extern char **environ;
 
-/* --- the INIT handshake ---------------------------------------------------------------------------------------------- */
+/* --- the INIT handshake ----------------------------------------------------------------------- */
 
 static void on_init(void *userdata, struct fuse_conn_info *conn)
 {
 	(void)userdata;
-	/* Splicing gains nothing here; the kernel shall check and clear set-id bits itself; readdirplus: see op_dir.c. */
-	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE | FUSE_CAP_READDIRPLUS |
-		FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_WRITEBACK_CACHE |
-		FUSE_CAP_IOCTL_DIR);
+	/* Splicing gains nothing here; the kernel shall check and clear set-id bits itself; readdirplus: see op_dir.c.
+	 */
+	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE |
+		FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_AUTO_INVAL_DATA |
+		FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_IOCTL_DIR);
 	/* The umask is applied at the server, which knows default ACLs; pages are invalidated exactly (recall.c). */
-	conn->want |= conn->capable & (FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_DONT_MASK | FUSE_CAP_ATOMIC_O_TRUNC |
-		FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS);
+	conn->want |= conn->capable &
+		(FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_DONT_MASK | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_ASYNC_READ |
+			FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS);
 	static_assert((int)KR_BATCH_MAX <= (int)MAX_TRANSFER, "a batch is one request");
 	conn->max_write = MAX_TRANSFER;
 	conn->max_readahead = MAX_TRANSFER;
@@ -114,7 +117,7 @@ static const struct fuse_lowlevel_ops operations = {
 #endif
 };
 
-/* --- mounting -------------------------------------------------------------------------------------------------------- */
+/* --- mounting --------------------------------------------------------------------------------- */
 
 static int session_arguments(const struct kr_mount_options *options, struct fuse_args *args)
 {
@@ -163,7 +166,9 @@ static int find_device(struct kr_kernel *kernel)
 	kernel->dev_minor = mounted.dev_minor;
 	kr_mounted_fini(&mounted);
 	kernel->device_known = err == 0;
-	return err < 0 ? kr_fail(err, "%s is mounted, and /proc/self/mountinfo does not show it", kernel->mount->options->mount_point) : 0;
+	return err < 0 ? kr_fail(err, "%s is mounted, and /proc/self/mountinfo does not show it",
+				 kernel->mount->options->mount_point) :
+			 0;
 }
 
 int kr_kernel_new(struct kr_mount *mount, struct kr_kernel **ret_kernel)
@@ -210,7 +215,7 @@ void kr_kernel_device(const struct kr_kernel *kernel, unsigned *ret_major, unsig
 	*ret_minor = kernel->dev_minor;
 }
 
-/* --- workers --------------------------------------------------------------------------------------------------------- */
+/* --- workers ---------------------------------------------------------------------------------- */
 
 static void *work(void *context)
 {
@@ -287,7 +292,7 @@ void kr_kernel_wake(struct kr_kernel *kernel)
 	pthread_mutex_unlock(&kernel->lock);
 }
 
-/* --- unmounting ------------------------------------------------------------------------------------------------------ */
+/* --- unmounting ------------------------------------------------------------------------------- */
 
 static bool workers_ended(struct kr_kernel *kernel, uint64_t wait_ms)
 {

@@ -19,7 +19,8 @@ struct kr_notifier {
 	pthread_t thread[THREADS_MAX];
 };
 
-/* A page that has become dirty again after it was unmapped and written (by a device that was just reading into it) is left: once more. */
+/* A page that has become dirty again after it was unmapped and written (by a device that was just reading into it) is
+ * left: once more. */
 int kr_notify_drop(struct fuse_session *fuse, uint64_t nodeid, const struct kr_range *range)
 {
 	int err = 0;

@@ -1,8 +1,9 @@
 /* See op.h.
  *
- * Interrupts: libfuse calls on_interrupt in one of its workers, under the request's lock; it only posts a task.  Disarming
- * (kr_op_finish) waits for that lock, so that afterwards no such call is under way and the op may be freed.  The kernel tells only once,
- * also when a signal that does not end the wait is followed by one that does: who was signalled is looked at again with each tick.
+ * Interrupts: libfuse calls on_interrupt in one of its workers, under the request's lock; it only posts a task.
+ * Disarming (kr_op_finish) waits for that lock, so that afterwards no such call is under way and the op may be freed.
+ * The kernel tells only once, also when a signal that does not end the wait is followed by one that does: who was
+ * signalled is looked at again with each tick.
  */
 #include "fuse/ops/op.h"
 
@@ -260,8 +261,8 @@ void kr_ops_interrupt(struct kr_mount *mount)
 	}
 }
 
-/* From /proc of the caller, who waits for us and cannot change them; about 10 us. One of another process namespace has no
- * number here: then there are none. */
+/* From /proc of the caller, who waits for us and cannot change them; about 10 us. One of another process namespace has
+ * no number here: then there are none. */
 static uint32_t find_groups(fuse_req_t req, uint32_t groups[KR_GROUPS_MAX])
 {
 	int count;

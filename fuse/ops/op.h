@@ -1,9 +1,9 @@
 /* A FUSE request that is being served in the loop thread: how it waits, is woken, interrupted and answered.
  *
  * A libfuse worker answers at once what it can (fast paths); for all else it makes a struct that begins with struct
- * kr_op, and posts it.  From then on only the loop thread touches it.  step() looks at all preconditions anew each time:
- * what is missing it kicks off, puts the op on the list of what it waits for, and returns; any change of state steps all
- * waiters of that list.  So no wake-up is lost.  A step that has all it needs answers and frees the op.
+ * kr_op, and posts it.  From then on only the loop thread touches it.  step() looks at all preconditions anew each
+ * time: what is missing it kicks off, puts the op on the list of what it waits for, and returns; any change of state
+ * steps all waiters of that list.  So no wake-up is lost.  A step that has all it needs answers and frees the op.
  */
 #ifndef KR_FUSE_OP_H
 #define KR_FUSE_OP_H
@@ -18,15 +18,15 @@
 struct kr_op {
 	struct kr_mount *mount;
 	fuse_req_t req;
-	/* Loop thread: look again.  Called after the post, by whoever walks the list that the op waits on (kr_op_wake), and
-	 * after an interrupt. */
+	/* Loop thread: look again.  Called after the post, by whoever walks the list that the op waits on (kr_op_wake),
+	 * and after an interrupt. */
 	void (*step)(struct kr_op *op);
 	/* Frees what the op's own struct holds, not the struct; may be NULL. */
 	void (*fini)(struct kr_op *op);
 	/* For the list of what it waits for. */
 	struct kr_link waiting;
-	/* A signal ends the program's wait (signals.h): a step that would wait answers -EINTR instead.  An op whose call is under
-	 * way gets the answer of the call first (-EINTR if it could be given up). */
+	/* A signal ends the program's wait (signals.h): a step that would wait answers -EINTR instead.  An op whose
+	 * call is under way gets the answer of the call first (-EINTR if it could be given up). */
 	bool interrupted;
 	/* Before the post: any signal does, as for fcntl(F_SETLKW). */
 	bool any_signal;
@@ -92,11 +92,14 @@ void kr_op_cred(fuse_req_t req, struct kr_cred *ret_cred);
 uint32_t *kr_op_copy_groups(const struct kr_cred *cred);
 /* The same for an op that keeps it: the groups live as long as the op. Before the post. */
 void kr_op_keep_cred(struct kr_op *op, struct kr_cred *ret_cred);
-/* Answers a GETATTR of the file NUMBER, cut CUTS times (inode_table.h) before it was asked for, with ATTR, or with EIO if that cannot be true; the
- * kernel believes in the size then.  If the file has been cut since it is asked for anew. */
+/* Answers a GETATTR of the file NUMBER, cut CUTS times (inode_table.h) before it was asked for, with ATTR, or with EIO
+ * if that cannot be true; the kernel believes in the size then.  If the file has been cut since it is asked for anew.
+ */
 void kr_op_reply_attr(fuse_req_t req, uint64_t number, uint32_t cuts, const struct kr_attr *attr);
-/* Answers a SETATTR of the file NUMBER, which is FID, and after which ATTR are its attributes; SIZED: it has set the size. */
-void kr_op_reply_changed(fuse_req_t req, uint64_t number, const struct kr_fid *fid, bool sized, const struct kr_attr *attr);
+/* Answers a SETATTR of the file NUMBER, which is FID, and after which ATTR are its attributes; SIZED: it has set the
+ * size. */
+void kr_op_reply_changed(
+	fuse_req_t req, uint64_t number, const struct kr_fid *fid, bool sized, const struct kr_attr *attr);
 /* An entry for fuse_reply_entry/create, counting one lookup (kernel timeouts 0); NAME in PARENT is where it was
  * found (NULL: not known).  0, -ENOMEM, or -EIO: ATTR cannot be true. */
 int kr_op_entry(struct kr_mount *mount, const struct kr_fid *parent, const char *name, const struct kr_fid *fid,
@@ -104,11 +107,12 @@ int kr_op_entry(struct kr_mount *mount, const struct kr_fid *parent, const char 
 /* Takes that lookup back: the reply did not reach the kernel. */
 void kr_op_entry_undo(struct kr_mount *mount, const struct fuse_entry_param *entry);
 
-/* What a program hears of the error of a request about a name in PARENT, which the kernel knows: in a directory that is gone (-ESTALE) there
- * is none, as on a local disk (-ENOENT); of the export itself, or one that was never looked up, that is not said. */
+/* What a program hears of the error of a request about a name in PARENT, which the kernel knows: in a directory that is
+ * gone (-ESTALE) there is none, as on a local disk (-ENOENT); of the export itself, or one that was never looked up,
+ * that is not said. */
 int kr_op_error_in(struct kr_mount *mount, const struct kr_fid *parent, int err);
 
-/* --- handlers: the table in serve.c ----------------------------------------------------------------------------------
+/* --- handlers: the table in serve.c --------------------------------------------------------------
  * op_names.c */
 void kr_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
 void kr_op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t count);
@@ -127,8 +131,8 @@ void kr_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void kr_op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *stat, int valid, struct fuse_file_info *fi);
 void kr_op_statfs(fuse_req_t req, fuse_ino_t ino);
 void kr_op_access(fuse_req_t req, fuse_ino_t ino, int mask);
-void kr_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *argument, struct fuse_file_info *fi, unsigned flags,
-	const void *input, size_t input_size, size_t output_size);
+void kr_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *argument, struct fuse_file_info *fi,
+	unsigned flags, const void *input, size_t input_size, size_t output_size);
 /* op_dir.c */
 void kr_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void kr_op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi);
@@ -147,7 +151,8 @@ void kr_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 /* op_read.c */
 void kr_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi);
 /* op_write.c */
-void kr_op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t offset, struct fuse_file_info *fi);
+void kr_op_write(
+	fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t offset, struct fuse_file_info *fi);
 /* op_sync.c */
 void kr_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void kr_op_fsync(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi);

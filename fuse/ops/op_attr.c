@@ -1,5 +1,5 @@
-/* Attributes: the kernel asks each time (timeouts 0), and we the server, unless they are noted (attr_cache.h); with this node's
- * unflushed bytes on top.
+/* Attributes: the kernel asks each time (timeouts 0), and we the server, unless they are noted (attr_cache.h); with
+ * this node's unflushed bytes on top.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,10 +11,21 @@
 enum { OVERLAY_TRIES = 4 };
 
 /* `valid` bits of SETATTR (msgs.def); the first six and "now" are libfuse's own numbers but for the last two. */
-enum { SET_MODE = 1, SET_UID = 2, SET_GID = 4, SET_SIZE = 8, SET_ATIME = 16, SET_MTIME = 32, SET_ATIME_NOW = 64,
-	SET_MTIME_NOW = 128, SET_CLEAR_SUID = 256, SET_BY_HANDLE = 512, SET_BEHIND = 1024 };
+enum {
+	SET_MODE = 1,
+	SET_UID = 2,
+	SET_GID = 4,
+	SET_SIZE = 8,
+	SET_ATIME = 16,
+	SET_MTIME = 32,
+	SET_ATIME_NOW = 64,
+	SET_MTIME_NOW = 128,
+	SET_CLEAR_SUID = 256,
+	SET_BY_HANDLE = 512,
+	SET_BEHIND = 1024
+};
 
-/* --- getattr -------------------------------------------------------------------------------------------------------- */
+/* --- getattr ---------------------------------------------------------------------------------- */
 
 struct getattr_op {
 	struct kr_op op;
@@ -120,17 +131,17 @@ void kr_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	kr_op_post(&op->op);
 }
 
-/* --- setattr -------------------------------------------------------------------------------------------------------- */
+/* --- setattr ---------------------------------------------------------------------------------- */
 
 struct setattr_op {
 	struct kr_op op;
 	uint64_t number;
 	struct kr_setattr_request msg;
-	struct kr_file *file;         /* NULL: not in use here */
+	struct kr_file *file; /* NULL: not in use here */
 	struct kr_file_waiter waiter;
-	uint64_t size;                /* UINT64_MAX: not set */
-	uint64_t behind;              /* the FLUSH that it was sent behind, not waiting for its answer; 0: it was not */
-	bool waited;                  /* for a FLUSH: it is sent behind one only if that goes out at once, and once */
+	uint64_t size;   /* UINT64_MAX: not set */
+	uint64_t behind; /* the FLUSH that it was sent behind, not waiting for its answer; 0: it was not */
+	bool waited;     /* for a FLUSH: it is sent behind one only if that goes out at once, and once */
 };
 
 static void step_setattr(struct kr_op *op);
@@ -236,10 +247,16 @@ static uint32_t valid_bits(int valid)
 		int theirs;
 		uint32_t ours;
 	} bits[] = {
-		{FUSE_SET_ATTR_MODE, SET_MODE}, {FUSE_SET_ATTR_UID, SET_UID}, {FUSE_SET_ATTR_GID, SET_GID},
-		{FUSE_SET_ATTR_SIZE, SET_SIZE}, {FUSE_SET_ATTR_ATIME, SET_ATIME}, {FUSE_SET_ATTR_MTIME, SET_MTIME},
-		{FUSE_SET_ATTR_ATIME_NOW, SET_ATIME_NOW}, {FUSE_SET_ATTR_MTIME_NOW, SET_MTIME_NOW},
-		{FUSE_SET_ATTR_KILL_SUID, SET_CLEAR_SUID}, {FUSE_SET_ATTR_KILL_SGID, SET_CLEAR_SUID},
+		{FUSE_SET_ATTR_MODE, SET_MODE},
+		{FUSE_SET_ATTR_UID, SET_UID},
+		{FUSE_SET_ATTR_GID, SET_GID},
+		{FUSE_SET_ATTR_SIZE, SET_SIZE},
+		{FUSE_SET_ATTR_ATIME, SET_ATIME},
+		{FUSE_SET_ATTR_MTIME, SET_MTIME},
+		{FUSE_SET_ATTR_ATIME_NOW, SET_ATIME_NOW},
+		{FUSE_SET_ATTR_MTIME_NOW, SET_MTIME_NOW},
+		{FUSE_SET_ATTR_KILL_SUID, SET_CLEAR_SUID},
+		{FUSE_SET_ATTR_KILL_SGID, SET_CLEAR_SUID},
 	};
 	uint32_t result = 0;
 
@@ -260,8 +277,12 @@ void kr_op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *stat, int valid,
 	op->waiter.wake = wake_setattr;
 	op->number = ino;
 	op->size = valid & FUSE_SET_ATTR_SIZE ? (uint64_t)stat->st_size : UINT64_MAX;
-	op->msg = (struct kr_setattr_request){.valid = valid_bits(valid), .mode = stat->st_mode & 07777, .uid = stat->st_uid,
-		.gid = stat->st_gid, .size = (uint64_t)stat->st_size, .atime = time_of(stat->st_atim),
+	op->msg = (struct kr_setattr_request){.valid = valid_bits(valid),
+		.mode = stat->st_mode & 07777,
+		.uid = stat->st_uid,
+		.gid = stat->st_gid,
+		.size = (uint64_t)stat->st_size,
+		.atime = time_of(stat->st_atim),
 		.mtime = time_of(stat->st_mtim)};
 	kr_op_keep_cred(&op->op, &op->msg.cred);
 	if (valid & FUSE_SET_ATTR_SIZE && fi && kr_handle_of(fi)->writable)
@@ -270,7 +291,7 @@ void kr_op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *stat, int valid,
 	kr_op_post(&op->op);
 }
 
-/* --- statfs, access, ioctl ------------------------------------------------------------------------------------------ */
+/* --- statfs, access, ioctl -------------------------------------------------------------------- */
 
 static void on_statfs(struct kr_op *op, int err, const void *message, struct kr_buf *data)
 {
@@ -281,9 +302,15 @@ static void on_statfs(struct kr_op *op, int err, const void *message, struct kr_
 		kr_op_reply_err(op, err);
 		return;
 	}
-	struct statvfs statfs = {.f_bsize = reply->bsize, .f_frsize = reply->frsize, .f_blocks = reply->blocks,
-		.f_bfree = reply->bfree, .f_bavail = reply->bavail, .f_files = reply->files, .f_ffree = reply->ffree,
-		.f_favail = reply->ffree, .f_namemax = reply->namelen};
+	struct statvfs statfs = {.f_bsize = reply->bsize,
+		.f_frsize = reply->frsize,
+		.f_blocks = reply->blocks,
+		.f_bfree = reply->bfree,
+		.f_bavail = reply->bavail,
+		.f_files = reply->files,
+		.f_ffree = reply->ffree,
+		.f_favail = reply->ffree,
+		.f_namemax = reply->namelen};
 
 	fuse_reply_statfs(kr_op_finish(op), &statfs);
 	kr_op_free(op);

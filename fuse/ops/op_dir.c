@@ -1,9 +1,10 @@
-/* Directories: an open directory asks the server for 64 KiB of entries at a time and hands them out in the kernel's pieces.
+/* Directories: an open directory asks the server for 64 KiB of entries at a time and hands them out in the kernel's
+ * pieces.
  *
  * Offsets are the server's cookies, so telldir and seekdir are stable while the directory changes.  A handle's state
- * belongs to the loop thread.  No readdirplus: with kernel timeouts of zero the attributes that come along would be asked
- * again by the stat that follows, so it would only make the server look at each file twice.  What was listed helps to look names up
- * ahead instead (lookup_prefetch.h).
+ * belongs to the loop thread.  No readdirplus: with kernel timeouts of zero the attributes that come along would be
+ * asked again by the stat that follows, so it would only make the server look at each file twice.  What was listed
+ * helps to look names up ahead instead (lookup_prefetch.h).
  */
 #include <dirent.h>
 #include <errno.h>
@@ -121,8 +122,8 @@ static int fill(struct readdir_op *op, char *buffer, size_t *ret_used)
 		if (dir->root_ino && strcmp(entry.name, "..") == 0)
 			entry.ino = dir->root_ino;
 		struct stat stat = {.st_ino = entry.ino, .st_mode = (mode_t)DTTOIF(entry.type)};
-		size_t need = fuse_add_direntry(op->op.req, buffer + used, op->size - used, entry.name, &stat,
-			(off_t)entry.next_cookie);
+		size_t need = fuse_add_direntry(
+			op->op.req, buffer + used, op->size - used, entry.name, &stat, (off_t)entry.next_cookie);
 
 		if (need > op->size - used)
 			break;
@@ -143,7 +144,8 @@ static bool read_noted(struct readdir_op *op)
 
 	if (!dir->entries && !(dir->entries = malloc(PAGE_BYTES)))
 		return false;
-	if (!kr_attr_cache_readdir(op->op.mount, &dir->cred, &dir->fid, op->offset, dir->entries, PAGE_BYTES, &dir->length, &dir->end) ||
+	if (!kr_attr_cache_readdir(op->op.mount, &dir->cred, &dir->fid, op->offset, dir->entries, PAGE_BYTES,
+		    &dir->length, &dir->end) ||
 		(!dir->length && !dir->end))
 		return false;
 	kr_lookup_prefetch_listed(op->op.mount, &dir->cred, &dir->fid, op->offset, dir->entries, dir->length, false);

@@ -22,7 +22,8 @@ void kr_file_op_fini(struct kr_op *op)
 	kr_file_put(file_op->file);
 }
 
-void *kr_file_op_new(size_t size, fuse_req_t req, const char *name, struct kr_file *file, void (*step)(struct kr_op *op))
+void *kr_file_op_new(
+	size_t size, fuse_req_t req, const char *name, struct kr_file *file, void (*step)(struct kr_op *op))
 {
 	struct kr_file_op *op = kr_op_new(size, kr_op_mount(req), req, name, step);
 
@@ -40,7 +41,7 @@ void kr_file_op_wait(struct kr_file_op *op, uint8_t kinds)
 	kr_file_need(op->file, kinds);
 }
 
-/* --- handles ------------------------------------------------------------------------------------------------------------ */
+/* --- handles ---------------------------------------------------------------------------------- */
 
 static void released(struct kr_task *task)
 {
@@ -68,7 +69,8 @@ void kr_handle_release(struct kr_handle *handle)
 	kr_locks_release_handle(file, handle);
 	pthread_mutex_lock(&file->lock);
 	if (handle->mappable && --file->mappable == 0)
-		kr_lease_state_sealed(&file->holder); /* RELEASE comes after the last munmap, which writes what was stored */
+		kr_lease_state_sealed(
+			&file->holder); /* RELEASE comes after the last munmap, which writes what was stored */
 	pthread_mutex_unlock(&file->lock);
 	kr_list_remove(&handle->link);
 	file->handles--;
@@ -85,15 +87,15 @@ void kr_handles_abandon(struct kr_file *file)
 		free(KR_LIST_ENTRY(link, struct kr_handle, link));
 }
 
-/* --- what writes do ------------------------------------------------------------------------------------------------------- */
+/* --- what writes do --------------------------------------------------------------------------- */
 
 uint8_t kr_file_write_kinds(const struct kr_file *file, bool append)
 {
 	return append || file->mount->options->coherence == KR_COHERENCE_ORDERED ? KR_LEASE_ALL : KR_LEASE_WRITE;
 }
 
-int kr_file_append(struct kr_file *file, uint64_t offset, const char *data, size_t length, const struct kr_write_how *how,
-	size_t *done)
+int kr_file_append(struct kr_file *file, uint64_t offset, const char *data, size_t length,
+	const struct kr_write_how *how, size_t *done)
 {
 	struct kr_journal *journal = file->mount->journal;
 	struct kr_time now = kr_file_now(file->mount);
@@ -108,7 +110,8 @@ int kr_file_append(struct kr_file *file, uint64_t offset, const char *data, size
 	while (length) {
 		size_t piece = KR_MIN(length, (size_t)KR_JOURNAL_APPEND_MAX);
 		struct kr_extent extent;
-		int err = kr_journal_append(journal, file->journal_file, offset, data, piece, now, how->clear_suid, &extent);
+		int err = kr_journal_append(
+			journal, file->journal_file, offset, data, piece, now, how->clear_suid, &extent);
 
 		if (err)
 			return err;

@@ -8,8 +8,10 @@
 static void reply_info(fuse_req_t req)
 {
 	const struct kr_mount_options *options = kr_op_mount(req)->options;
-	struct kr_mount_info info = {
-		.version = 2, .block_size = KR_BLOCK_SIZE, .batch_max = KR_BATCH_MAX, .stripe_size = options->stripe_size };
+	struct kr_mount_info info = {.version = 2,
+		.block_size = KR_BLOCK_SIZE,
+		.batch_max = KR_BATCH_MAX,
+		.stripe_size = options->stripe_size};
 	char host[KR_MOUNT_INFO_NAME] = "";
 
 	if (!options->node)
@@ -48,8 +50,8 @@ static void reply_token(fuse_req_t req, struct kr_handle *handle)
 		fuse_reply_ioctl(req, 0, &token, sizeof(token));
 }
 
-void kr_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *argument, struct fuse_file_info *fi, unsigned flags,
-	const void *input, size_t input_size, size_t output_size)
+void kr_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *argument, struct fuse_file_info *fi,
+	unsigned flags, const void *input, size_t input_size, size_t output_size)
 {
 	(void)ino, (void)argument;
 	if (flags & (FUSE_IOCTL_DIR | FUSE_IOCTL_COMPAT))

@@ -70,12 +70,14 @@ static uint64_t last_of(const struct flock *lock)
 {
 	uint64_t room = KR_LOCK_END - first_of(lock);
 
-	return lock->l_len <= 0 || (uint64_t)lock->l_len - 1 > room ? KR_LOCK_END : first_of(lock) + (uint64_t)lock->l_len - 1;
+	return lock->l_len <= 0 || (uint64_t)lock->l_len - 1 > room ? KR_LOCK_END :
+								      first_of(lock) + (uint64_t)lock->l_len - 1;
 }
 
 void kr_op_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *lock, int wait)
 {
-	struct kr_lock want = { .first = first_of(lock), .last = last_of(lock), .kind = kind_of(lock), .pid = (uint32_t)lock->l_pid };
+	struct kr_lock want = {
+		.first = first_of(lock), .last = last_of(lock), .kind = kind_of(lock), .pid = (uint32_t)lock->l_pid};
 
 	(void)ino;
 	start(req, fi, &want, wait != 0);
@@ -83,7 +85,7 @@ void kr_op_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, stru
 
 void kr_op_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, int operation)
 {
-	struct kr_lock want = { .owner.flock = true, .last = KR_LOCK_END, .pid = (uint32_t)fuse_req_ctx(req)->pid };
+	struct kr_lock want = {.owner.flock = true, .last = KR_LOCK_END, .pid = (uint32_t)fuse_req_ctx(req)->pid};
 
 	(void)ino;
 	if (operation & LOCK_EX)
@@ -96,7 +98,7 @@ void kr_op_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, int 
 static void on_tested(struct kr_op *op, int err, const void *message, struct kr_buf *data)
 {
 	const struct kr_lock_test_reply *reply = message;
-	struct flock lock = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
+	struct flock lock = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
 
 	(void)data;
 	if (err) {
@@ -115,9 +117,13 @@ static void on_tested(struct kr_op *op, int err, const void *message, struct kr_
 
 void kr_op_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *lock)
 {
-	struct kr_lock_test_request request = { .file = kr_handle_of(fi)->file->fid, .owner = fi->lock_owner,
-		.kind = kind_of(lock), .first = first_of(lock), .last = last_of(lock) };
-	struct kr_op *op = kr_op_ask(sizeof(*op), req, "getlk", KR_MSG_LOCK_TEST, &request, KR_RPC_READ_ONLY, on_tested);
+	struct kr_lock_test_request request = {.file = kr_handle_of(fi)->file->fid,
+		.owner = fi->lock_owner,
+		.kind = kind_of(lock),
+		.first = first_of(lock),
+		.last = last_of(lock)};
+	struct kr_op *op =
+		kr_op_ask(sizeof(*op), req, "getlk", KR_MSG_LOCK_TEST, &request, KR_RPC_READ_ONLY, on_tested);
 
 	(void)ino;
 	if (op)

@@ -1,6 +1,6 @@
-/* Operations on names: each is one request to the server, which answers when it is done there, or answered from what the server
- * lets us note (attr_cache.h).  The kernel caches nothing, so that every node sees every change at once.  Workers answer from notes,
- * or encode and post; the loop answers.
+/* Operations on names: each is one request to the server, which answers when it is done there, or answered from what
+ * the server lets us note (attr_cache.h).  The kernel caches nothing, so that every node sees every change at once.
+ * Workers answer from notes, or encode and post; the loop answers.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -16,8 +16,8 @@
 #include "fuse/ops/op.h"
 #include "fuse/readcache/stage.h"
 
-/* An operation that ends with an entry; `lookup` is what must be asked again when own bytes went to the server between the
- * question and the answer (its attributes are then older than what this node has seen). */
+/* An operation that ends with an entry; `lookup` is what must be asked again when own bytes went to the server between
+ * the question and the answer (its attributes are then older than what this node has seen). */
 struct entry_op {
 	struct kr_op op;
 	struct kr_fid parent; /* where the entry is */
@@ -79,8 +79,8 @@ static void finish_entry(struct kr_op *op, const struct kr_fid *fid, const struc
 	bool asked_in_time;
 
 	entry->attr = *attr;
-	/* If own bytes went to the server since the name was asked for, its attributes may be older than they, and are asked
-	 * for by themselves. */
+	/* If own bytes went to the server since the name was asked for, its attributes may be older than they, and are
+	 * asked for by themselves. */
 	asked_in_time = !file || kr_file_overlay_attr(file, op->started_ns, false, &entry->attr);
 	if (asked_in_time) {
 		reply_entry(op, fid, &entry->attr);
@@ -177,7 +177,8 @@ static void ask(fuse_req_t req, const char *name, uint16_t type, const void *msg
 
 /* The same for one that ends with the entry NAME in PARENT. */
 static void ask_entry(fuse_req_t req, const char *op_name, const struct kr_fid *parent, const char *name, uint16_t type,
-	const void *msg, unsigned flags, void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data))
+	const void *msg, unsigned flags,
+	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data))
 {
 	struct entry_op *op = kr_op_ask(sizeof(*op), req, op_name, type, msg, flags, on_reply);
 
@@ -197,11 +198,11 @@ static bool name_fits(fuse_req_t req, const char *name)
 	return false;
 }
 
-/* --- lookup ------------------------------------------------------------------------------------------------------------- */
+/* --- lookup ----------------------------------------------------------------------------------- */
 
 /* What is noted about NAME; an entry counts one lookup. False: it has to be asked. */
-static bool find_noted(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name, int *ret_err,
-	struct fuse_entry_param *ret_entry)
+static bool find_noted(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent,
+	const char *name, int *ret_err, struct fuse_entry_param *ret_entry)
 {
 	struct kr_fid fid;
 	struct kr_attr attr;
@@ -244,7 +245,8 @@ static bool lookup_noted(fuse_req_t req, const struct kr_lookup_request *msg, co
 static void step_lookup(struct kr_op *op)
 {
 	struct lookup_op *lookup = KR_CONTAINER_OF(op, struct lookup_op, entry.op);
-	struct kr_lookup_request msg = {.cred = lookup->cred, .parent = lookup->entry.parent, .name = lookup->entry.name};
+	struct kr_lookup_request msg = {
+		.cred = lookup->cred, .parent = lookup->entry.parent, .name = lookup->entry.name};
 	struct fuse_entry_param entry;
 	struct kr_list *list;
 	int err;
@@ -320,8 +322,12 @@ void kr_op_readlink(fuse_req_t req, fuse_ino_t ino)
 static void make(fuse_req_t req, const char *op_name, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev,
 	const char *target)
 {
-	struct kr_make_request msg = {.name = name, .mode = mode, .umask = fuse_req_ctx(req)->umask,
-		.rdev_major = major(rdev), .rdev_minor = minor(rdev), .target = target};
+	struct kr_make_request msg = {.name = name,
+		.mode = mode,
+		.umask = fuse_req_ctx(req)->umask,
+		.rdev_major = major(rdev),
+		.rdev_minor = minor(rdev),
+		.target = target};
 
 	if (!name_fits(req, name))
 		return;
@@ -367,8 +373,8 @@ struct removal_op {
 	uint64_t version;
 };
 
-/* What is cached of a file that this node has just removed is of no use. Whoever has it open here, or has read it, hears of its end
- * with RECALL; what was cached before that, or by an earlier mount, goes now. */
+/* What is cached of a file that this node has just removed is of no use. Whoever has it open here, or has read it,
+ * hears of its end with RECALL; what was cached before that, or by an earlier mount, goes now. */
 static void on_removed(struct kr_op *op, int err, const void *message, struct kr_buf *data)
 {
 	const struct removal_op *removal = KR_CONTAINER_OF(op, struct removal_op, op);
@@ -384,8 +390,8 @@ static void on_removed(struct kr_op *op, int err, const void *message, struct kr
 }
 
 /* Posts the request, after which NAME in PARENT stands for its file no more. */
-static void ask_removal(fuse_req_t req, const char *op_name, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
-	uint16_t type, const void *msg)
+static void ask_removal(fuse_req_t req, const char *op_name, const struct kr_cred *cred, const struct kr_fid *parent,
+	const char *name, uint16_t type, const void *msg)
 {
 	struct removal_op *removal = kr_op_ask(sizeof(*removal), req, op_name, type, msg, 0, on_removed);
 	struct kr_attr attr;
@@ -393,7 +399,8 @@ static void ask_removal(fuse_req_t req, const char *op_name, const struct kr_cre
 
 	if (!removal)
 		return;
-	if (kr_attr_cache_find(removal->op.mount, cred, parent, name, &fid, &attr) && S_ISREG(attr.mode) && attr.nlink == 1) {
+	if (kr_attr_cache_find(removal->op.mount, cred, parent, name, &fid, &attr) && S_ISREG(attr.mode) &&
+		attr.nlink == 1) {
 		removal->victim = fid;
 		removal->version = attr.version;
 	}

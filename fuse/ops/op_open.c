@@ -1,13 +1,14 @@
 /* OPEN, CREATE, TMPFILE and RELEASE.
  *
- * Open modes.  A handle for writing is direct_io: its write(2)s are journaled byte by byte as they are, never page by page.
- * One for reading only goes through the kernel's pages, which are valid as long as READ is held (recall.c drops them), so it
- * keeps what they have.  The kernel may map either; but before 6.6 it maps none that is direct_io (MAP_SHARED: ENODEV): with
- * shared_mmap a handle for reading and writing goes through the pages there, too (op_write.c says what that costs).
+ * Open modes.  A handle for writing is direct_io: its write(2)s are journaled byte by byte as they are, never page by
+ * page. One for reading only goes through the kernel's pages, which are valid as long as READ is held (recall.c drops
+ * them), so it keeps what they have.  The kernel may map either; but before 6.6 it maps none that is direct_io
+ * (MAP_SHARED: ENODEV): with shared_mmap a handle for reading and writing goes through the pages there, too (op_write.c
+ * says what that costs).
  *
- * Through a mapping of a handle for reading and writing programs store into pages of which the kernel asks nobody.  As long as there is
- * such a handle (file->mappable) pages come under READ and WRITE together (op_read.c); those that have come before, under READ alone, are
- * dropped before the first is opened.
+ * Through a mapping of a handle for reading and writing programs store into pages of which the kernel asks nobody.  As
+ * long as there is such a handle (file->mappable) pages come under READ and WRITE together (op_read.c); those that have
+ * come before, under READ alone, are dropped before the first is opened.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,10 +30,10 @@ struct open_op {
 	struct kr_file_op file_op; /* of CREATE: the file is known with the answer */
 	struct fuse_file_info fi;
 	struct kr_fid parent;
-	char *name;                /* NULL: OPEN; "" an unnamed file */
+	char *name; /* NULL: OPEN; "" an unnamed file */
 	uint32_t mode, umask;
 	struct kr_cred cred;
-	bool answered;             /* by the server: as follows; what is left may have to wait (claim_pages) */
+	bool answered; /* by the server: as follows; what is left may have to wait (claim_pages) */
 	bool readable;
 	struct kr_attr attr;
 	uint64_t generation, stamp; /* when it was sent */
@@ -59,7 +60,7 @@ static uint8_t welcome_kinds(const struct fuse_file_info *fi)
 	return KR_LEASE_WRITE;
 }
 
-/* --- handles ---------------------------------------------------------------------------------------------------------------- */
+/* --- handles ---------------------------------------------------------------------------------- */
 
 void kr_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
@@ -72,15 +73,16 @@ void kr_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	kr_loop_post(mount->kr_loop, &handle->release_task);
 }
 
-/* Whether the handle must not be direct_io, because programs may map it.  Appends are, since the kernel does not know where the
- * file ends. */
+/* Whether the handle must not be direct_io, because programs may map it.  Appends are, since the kernel does not know
+ * where the file ends. */
 static bool is_paged(const struct kr_handle *handle, int flags)
 {
 	return handle->file->mount->options->shared_mmap && handle->readable && handle->writable &&
 		!(flags & (O_APPEND | O_DIRECT)) && !kr_shim_direct_io_mmap();
 }
 
-/* Whether programs may store into the kernel's pages through a mapping of such a handle.  (Of one that is paged, too: op_write.c.) */
+/* Whether programs may store into the kernel's pages through a mapping of such a handle.  (Of one that is paged, too:
+ * op_write.c.) */
 static bool is_mappable(const struct fuse_file_info *fi)
 {
 	return (fi->flags & O_ACCMODE) == O_RDWR && kr_shim_direct_io_mmap();
@@ -104,7 +106,7 @@ static struct kr_handle *new_handle(struct kr_file *file, struct fuse_file_info 
 	return handle;
 }
 
-/* --- what the answer says ------------------------------------------------------------------------------------------------------ */
+/* --- what the answer says --------------------------------------------------------------------- */
 
 /* Notes the grant and the attributes. Whether READ is held now. */
 static bool learn(struct open_op *open, struct kr_file *file, uint8_t granted, const struct kr_attr *attr)
@@ -128,7 +130,8 @@ static bool learn(struct open_op *open, struct kr_file *file, uint8_t granted, c
 	if (!outdated)
 		kr_file_learn(file, attr);
 	if (!held && kr_lease_state_has(&file->holder, KR_LEASE_READ))
-		file->stale = outdated || kr_time_compare(file->base.ctime, attr->ctime) != 0 || file->base.size != attr->size;
+		file->stale = outdated || kr_time_compare(file->base.ctime, attr->ctime) != 0 ||
+			file->base.size != attr->size;
 	return kr_lease_state_has(&file->holder, KR_LEASE_READ) && !file->stale;
 }
 
@@ -140,7 +143,8 @@ static void keep_inline(struct kr_file *file, struct kr_buf *data, uint64_t chec
 		kr_stage_put_inline(stage, data, checksum);
 }
 
-/* Whether the kernel has no pages that came under READ alone; then all that come now do so under both, if programs may store into them. */
+/* Whether the kernel has no pages that came under READ alone; then all that come now do so under both, if programs may
+ * store into them. */
 static bool claim_pages(struct open_op *open)
 {
 	struct kr_file *file = open->file_op.file;
@@ -216,8 +220,10 @@ static void step_open(struct kr_op *op)
 {
 	struct open_op *open = KR_CONTAINER_OF(op, struct open_op, file_op.op);
 	struct kr_file *file = open->file_op.file;
-	struct kr_open_request msg = { .cred = open->cred, .file = file->fid, .flags = wire_flags(&open->fi),
-		.want = welcome_kinds(&open->fi) };
+	struct kr_open_request msg = {.cred = open->cred,
+		.file = file->fid,
+		.flags = wire_flags(&open->fi),
+		.want = welcome_kinds(&open->fi)};
 	const struct kr_mount_options *options = op->mount->options;
 	int err = 0;
 
@@ -267,7 +273,7 @@ void kr_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	kr_file_put(file);
 }
 
-/* --- create -------------------------------------------------------------------------------------------------------------------- */
+/* --- create ----------------------------------------------------------------------------------- */
 
 static void fini_create(struct kr_op *op)
 {
@@ -329,9 +335,14 @@ static void on_created(struct kr_op *op, int err, const void *message, struct kr
 static void step_create(struct kr_op *op)
 {
 	struct open_op *open = KR_CONTAINER_OF(op, struct open_op, file_op.op);
-	struct kr_create_request msg = { .cred = open->cred, .parent = open->parent, .name = open->name, .mode = open->mode,
-		.umask = open->umask, .flags = wire_flags(&open->fi), .exclusive = (open->fi.flags & O_EXCL) != 0,
-		.want = welcome_kinds(&open->fi) };
+	struct kr_create_request msg = {.cred = open->cred,
+		.parent = open->parent,
+		.name = open->name,
+		.mode = open->mode,
+		.umask = open->umask,
+		.flags = wire_flags(&open->fi),
+		.exclusive = (open->fi.flags & O_EXCL) != 0,
+		.want = welcome_kinds(&open->fi)};
 
 	if (op->call)
 		return;

@@ -1,9 +1,9 @@
-/* READ.  A libfuse worker serves what lies on this node under a READ lease; the rest waits in the loop: for the lease, for
- * attributes, for blocks.  Who has entered the lease stays inside until served, so that a recall can't starve it.
+/* READ.  A libfuse worker serves what lies on this node under a READ lease; the rest waits in the loop: for the lease,
+ * for attributes, for blocks.  Who has entered the lease stays inside until served, so that a recall can't starve it.
  *
- * The kernel does not ask before a program stores into a page that it has.  So what fills its pages, of a file that programs may have mapped
- * for storing (file->mappable), needs READ and WRITE (lease_state.h); a read(2) of it does not.  The kernel says which it is: what a
- * program reads past the pages has the owner of its locks with it.
+ * The kernel does not ask before a program stores into a page that it has.  So what fills its pages, of a file that
+ * programs may have mapped for storing (file->mappable), needs READ and WRITE (lease_state.h); a read(2) of it does
+ * not.  The kernel says which it is: what a program reads past the pages has the owner of its locks with it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -22,8 +22,8 @@ struct read_op {
 	uint64_t number;
 	struct kr_pool_share_member gated;
 	bool entered;
-	uint8_t kinds;      /* entered */
-	bool working;       /* in libuv's pool */
+	uint8_t kinds; /* entered */
+	bool working;  /* in libuv's pool */
 	uint32_t epoch;
 	struct kr_read_plan plan;
 	void *buffer;
@@ -57,7 +57,8 @@ static void leave(struct kr_file *file, uint8_t kinds, uint32_t epoch)
 	kr_lease_state_leave(&file->holder, kinds, epoch);
 	if (kinds & KR_LEASE_WRITE)
 		file->given_ns = kr_clock_ns();
-	/* The session was lost meanwhile, and the kernel's pages with it: those that this read has filled came too late. */
+	/* The session was lost meanwhile, and the kernel's pages with it: those that this read has filled came too
+	 * late. */
 	if (epoch != file->holder.epoch) {
 		note_pages(file, kinds);
 		kr_lease_state_distrust(&file->holder);
@@ -80,11 +81,11 @@ static void note_end(const struct kr_file *file, uint64_t number, uint64_t offse
 		kr_inode_size_seen(file->mount->inodes, number, offset + length);
 }
 
-/* --- in a worker ------------------------------------------------------------------------------------------------------------ */
+/* --- in a worker ------------------------------------------------------------------------------ */
 
 /* Whether the range can be read without waiting; then RET_KINDS are entered and PLAN made. */
-static bool begin_fast(struct kr_file *file, uint64_t offset, size_t size, bool page, struct kr_read_plan *plan, uint8_t *ret_kinds,
-	uint32_t *ret_epoch)
+static bool begin_fast(struct kr_file *file, uint64_t offset, size_t size, bool page, struct kr_read_plan *plan,
+	uint8_t *ret_kinds, uint32_t *ret_epoch)
 {
 	KR_SCOPED_LOCK(&file->lock);
 	uint8_t kinds = kinds_of(file, page);
@@ -150,7 +151,7 @@ static bool read_fast(fuse_req_t req, uint64_t number, struct kr_file *file, uin
 	return served;
 }
 
-/* --- in the loop ------------------------------------------------------------------------------------------------------------ */
+/* --- in the loop ------------------------------------------------------------------------------ */
 
 static void fini_read(struct kr_op *op)
 {
@@ -180,7 +181,7 @@ static bool enter(struct read_op *read)
 	read->kinds = kinds_of(file, read->gated.page);
 	/* Through also while fenced, because pages are dropped then: the server is more patient than that takes. */
 	if ((kr_mount_fenced(file->mount) || !kr_lease_state_enter(holder, read->kinds)) &&
-	    !(read->gated.through && kr_lease_state_enter_through(holder, read->kinds)))
+		!(read->gated.through && kr_lease_state_enter_through(holder, read->kinds)))
 		return false;
 	read->entered = true;
 	read->epoch = holder->epoch;
@@ -321,7 +322,8 @@ void kr_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struc
 		fuse_reply_err(req, EIO);
 		return;
 	}
-	if (read_relaxed(req, handle, (uint64_t)offset, size, page) || read_fast(req, ino, handle->file, (uint64_t)offset, size, page))
+	if (read_relaxed(req, handle, (uint64_t)offset, size, page) ||
+		read_fast(req, ino, handle->file, (uint64_t)offset, size, page))
 		return;
 	read = kr_file_op_new(sizeof(*read), req, "read", handle->file, step_read);
 	if (!read)

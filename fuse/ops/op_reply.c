@@ -1,6 +1,7 @@
 /* What the kernel is told of files: attributes and entries, for which it will ask again each time (timeouts 0).
  *
- * Any thread, unless it says otherwise.  What makes the kernel believe in a size (inode_table.h) may wait for a page lock, so kr-notify does it.
+ * Any thread, unless it says otherwise.  What makes the kernel believe in a size (inode_table.h) may wait for a page
+ * lock, so kr-notify does it.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -27,7 +28,8 @@ static void complain(struct kr_mount *mount)
 	static atomic_bool complained;
 
 	if (!atomic_exchange(&complained, true))
-		kr_log_warn("%s: %s; such answers are errors here (more of them are not reported)", mount->options->source, kr_fail_reason());
+		kr_log_warn("%s: %s; such answers are errors here (more of them are not reported)",
+			mount->options->source, kr_fail_reason());
 }
 
 /* The kernel makes much of it. */
@@ -36,8 +38,8 @@ static blksize_t block_size(uint32_t said)
 	return said >= 512 && said <= 1 << 20 && (said & (said - 1)) == 0 ? (blksize_t)said : 4096;
 }
 
-/* A write's mtime goes by the server's clock to the nanosecond, the ctime of the flush by its kernel's, which stands still for a tick of up to
- * 10 ms: as on a local disk the second shall never lie before the first. */
+/* A write's mtime goes by the server's clock to the nanosecond, the ctime of the flush by its kernel's, which stands
+ * still for a tick of up to 10 ms: as on a local disk the second shall never lie before the first. */
 static struct kr_time ctime_of(const struct kr_attr *attr)
 {
 	enum { TICK_NS = 20 * 1000 * 1000 };
@@ -116,7 +118,8 @@ void kr_op_reply_attr(fuse_req_t req, uint64_t number, uint32_t cuts, const stru
 	if (!is_credible(req, number, attr))
 		return;
 	to_stat(attr, &stat);
-	switch (S_ISREG(attr->mode) ? kr_inode_reply_size(mount->inodes, number, attr->size, &cuts) : KR_SIZE_REPLY_KNOWN) {
+	switch (S_ISREG(attr->mode) ? kr_inode_reply_size(mount->inodes, number, attr->size, &cuts) :
+				      KR_SIZE_REPLY_KNOWN) {
 	case KR_SIZE_REPLY_KNOWN:
 		(void)KR_FAULT("size.known");
 		fuse_reply_attr(req, &stat, 0);
@@ -126,7 +129,8 @@ void kr_op_reply_attr(fuse_req_t req, uint64_t number, uint32_t cuts, const stru
 		break;
 	case KR_SIZE_REPLY_NOTIFY:
 		sizing = kr_xcalloc(1, sizeof(*sizing));
-		*sizing = (struct sizing){.job.done = tell_size, .req = req, .stat = stat, .number = number, .cuts = cuts};
+		*sizing = (struct sizing){
+			.job.done = tell_size, .req = req, .stat = stat, .number = number, .cuts = cuts};
 		kr_notify(mount->notifier, &sizing->job);
 		break;
 	}
@@ -151,7 +155,8 @@ static void answer_cut(struct kr_notify_job *job, int err)
 	free(cutting);
 }
 
-void kr_op_reply_changed(fuse_req_t req, uint64_t number, const struct kr_fid *fid, bool sized, const struct kr_attr *attr)
+void kr_op_reply_changed(
+	fuse_req_t req, uint64_t number, const struct kr_fid *fid, bool sized, const struct kr_attr *attr)
 {
 	struct kr_mount *mount = kr_op_mount(req);
 	struct cutting *cutting;

@@ -1,10 +1,11 @@
-/* FALLOCATE, LSEEK (data and holes) and COPY_FILE_RANGE: done by the server on its files, after own bytes are flushed. */
+/* FALLOCATE, LSEEK (data and holes) and COPY_FILE_RANGE: done by the server on its files, after own bytes are flushed.
+ */
 #include <errno.h>
 #include <unistd.h>
 
 #include "fuse/ops/op_file.h"
 
-/* --- fallocate ------------------------------------------------------------------------------------------------------------ */
+/* --- fallocate -------------------------------------------------------------------------------- */
 
 struct fallocate_op {
 	struct kr_file_op file_op;
@@ -28,7 +29,9 @@ static void step_fallocate(struct kr_op *op)
 
 	if (op->call)
 		return;
-	err = kr_op_given_up(op) ? kr_op_given_up(op) : kr_file_before_change(fallocate->file_op.file, &fallocate->file_op.waiter, UINT64_MAX);
+	err = kr_op_given_up(op) ?
+		kr_op_given_up(op) :
+		kr_file_before_change(fallocate->file_op.file, &fallocate->file_op.waiter, UINT64_MAX);
 	if (err == -EAGAIN)
 		return;
 	if (err)
@@ -45,13 +48,15 @@ void kr_op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off
 	(void)ino;
 	if (!op)
 		return;
-	op->msg = (struct kr_fallocate_request){ .file = handle->file->fid, .mode = (uint32_t)mode, .offset = (uint64_t)offset,
-		.length = (uint64_t)length };
+	op->msg = (struct kr_fallocate_request){.file = handle->file->fid,
+		.mode = (uint32_t)mode,
+		.offset = (uint64_t)offset,
+		.length = (uint64_t)length};
 	kr_op_keep_cred(&op->file_op.op, &op->msg.cred);
 	kr_op_post(&op->file_op.op);
 }
 
-/* --- lseek ---------------------------------------------------------------------------------------------------------------- */
+/* --- lseek ------------------------------------------------------------------------------------ */
 
 struct seek_op {
 	struct kr_file_op file_op;
@@ -78,7 +83,8 @@ static void step_seek(struct kr_op *op)
 
 	if (op->call)
 		return;
-	err = kr_op_given_up(op) ? kr_op_given_up(op) : kr_file_before_change(seek->file_op.file, &seek->file_op.waiter, UINT64_MAX);
+	err = kr_op_given_up(op) ? kr_op_given_up(op) :
+				   kr_file_before_change(seek->file_op.file, &seek->file_op.waiter, UINT64_MAX);
 	if (err == -EAGAIN)
 		return;
 	if (err)
@@ -100,11 +106,12 @@ void kr_op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, struc
 	op = kr_file_op_new(sizeof(*op), req, "lseek", handle->file, step_seek);
 	if (!op)
 		return;
-	op->msg = (struct kr_seek_request){ .file = handle->file->fid, .offset = (uint64_t)offset, .whence = (uint32_t)whence };
+	op->msg = (struct kr_seek_request){
+		.file = handle->file->fid, .offset = (uint64_t)offset, .whence = (uint32_t)whence};
 	kr_op_post(&op->file_op.op);
 }
 
-/* --- copy_file_range -------------------------------------------------------------------------------------------------------- */
+/* --- copy_file_range -------------------------------------------------------------------------- */
 
 struct copy_op {
 	struct kr_file_op to; /* first */
@@ -135,7 +142,8 @@ static void step_copy(struct kr_op *op)
 
 	if (op->call)
 		return;
-	err = kr_op_given_up(op) ? kr_op_given_up(op) : kr_file_before_change(copy->from, &copy->from_waiter, UINT64_MAX);
+	err = kr_op_given_up(op) ? kr_op_given_up(op) :
+				   kr_file_before_change(copy->from, &copy->from_waiter, UINT64_MAX);
 	if (err == 0)
 		err = kr_file_before_change(copy->to.file, &copy->to.waiter, UINT64_MAX);
 	if (err == -EAGAIN)
@@ -178,8 +186,11 @@ void kr_op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t offset_in, s
 	op->to.op.fini = fini_copy;
 	op->from = kr_file_get(from);
 	op->from_waiter.wake = wake_copy;
-	op->msg = (struct kr_copy_request){ .from = from->fid, .from_offset = (uint64_t)offset_in, .to = to->fid,
-		.to_offset = (uint64_t)offset_out, .length = length };
+	op->msg = (struct kr_copy_request){.from = from->fid,
+		.from_offset = (uint64_t)offset_in,
+		.to = to->fid,
+		.to_offset = (uint64_t)offset_out,
+		.length = length};
 	kr_op_keep_cred(&op->to.op, &op->msg.cred);
 	kr_op_post(&op->to.op);
 }

@@ -14,8 +14,13 @@ static void on_staged(struct kr_op *op, int err, const void *message, struct kr_
 		kr_op_reply_err(op, err);
 		return;
 	}
-	state = (struct kr_stage_state){.nodes = reply->nodes, .done = reply->done, .failed = reply->failed, .size = reply->size,
-		.bytes = reply->bytes, .room = reply->room, .error = reply->failed ? (uint32_t)-kr_status_to_errno(reply->error) : 0};
+	state = (struct kr_stage_state){.nodes = reply->nodes,
+		.done = reply->done,
+		.failed = reply->failed,
+		.size = reply->size,
+		.bytes = reply->bytes,
+		.room = reply->room,
+		.error = reply->failed ? (uint32_t)-kr_status_to_errno(reply->error) : 0};
 	snprintf(state.node, sizeof(state.node), "%s", reply->node);
 	fuse_reply_ioctl(kr_op_finish(op), 0, &state, sizeof(state));
 	kr_op_free(op);

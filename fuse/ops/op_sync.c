@@ -1,6 +1,7 @@
-/* FLUSH (a close of some descriptor) and FSYNC: what was written before is applied, or stable, or an error says that it is not.  Either
- * way nobody reads what was there before: pages of mappings may have gone to the server while others had it cached (lease_state.h).
- * A close ends the byte-range locks of the process on the file, whichever of its descriptors was closed. */
+/* FLUSH (a close of some descriptor) and FSYNC: what was written before is applied, or stable, or an error says that it
+ * is not.  Either way nobody reads what was there before: pages of mappings may have gone to the server while others
+ * had it cached (lease_state.h). A close ends the byte-range locks of the process on the file, whichever of its
+ * descriptors was closed. */
 #include <errno.h>
 
 #include "common/base/fault.h"
@@ -13,16 +14,16 @@ struct sync_op {
 	struct kr_handle *handle;
 	enum kr_flush_reason reason;
 	bool fsync, data_only, begun, asked;
-	bool of_write;        /* of a write(2) that is to be stable when it returns: answered with `written` */
+	bool of_write; /* of a write(2) that is to be stable when it returns: answered with `written` */
 	size_t written;
-	uint64_t seq;         /* all writes up to here are to be applied */
-	uint32_t errors;      /* failed flushes when it was asked */
-	uint32_t unseen;      /* file->flush.unseen when FSYNC was sent */
-	uint64_t behind;      /* the FLUSH that FSYNC was sent behind, not waiting for its answer; 0: it is not */
-	bool synced;          /* FSYNC has been answered, for all that the op is about if that is applied */
+	uint64_t seq;               /* all writes up to here are to be applied */
+	uint32_t errors;            /* failed flushes when it was asked */
+	uint32_t unseen;            /* file->flush.unseen when FSYNC was sent */
+	uint64_t behind;            /* the FLUSH that FSYNC was sent behind, not waiting for its answer; 0: it is not */
+	bool synced;                /* FSYNC has been answered, for all that the op is about if that is applied */
 	struct kr_lock_owner owner; /* of a close */
 	struct kr_lock_call *unlock;
-	int report;           /* the answer, after the unlock */
+	int report; /* the answer, after the unlock */
 };
 
 static void step_sync(struct kr_op *op);
@@ -125,8 +126,8 @@ static void on_fsynced(struct kr_op *op, int err, const void *reply, struct kr_b
 	step_sync(op);
 }
 
-/* What FSYNC is to do; 0: none is needed.  A write does not wait for what others have cached: it went in under WRITE, when they had
- * dropped it, or was let through, and then our own dropping waits for the write. */
+/* What FSYNC is to do; 0: none is needed.  A write does not wait for what others have cached: it went in under WRITE,
+ * when they had dropped it, or was let through, and then our own dropping waits for the write. */
 static uint8_t fsync_flags(const struct sync_op *sync)
 {
 	const struct kr_flush *flush = &sync->file_op.file->flush;
@@ -136,11 +137,12 @@ static uint8_t fsync_flags(const struct sync_op *sync)
 	return (uint8_t)((sync->data_only ? KR_FSYNC_DATA : 0) | (sync->of_write ? 0 : KR_FSYNC_SEEN));
 }
 
-/* Everything is applied: what else there is to do. REPORT: the error of an earlier flush that this handle has not heard of. */
+/* Everything is applied: what else there is to do. REPORT: the error of an earlier flush that this handle has not heard
+ * of. */
 static void applied(struct sync_op *sync, int report)
 {
 	struct kr_op *op = &sync->file_op.op;
-	struct kr_fsync_request request = { .file = sync->file_op.file->fid, .flags = fsync_flags(sync) };
+	struct kr_fsync_request request = {.file = sync->file_op.file->fid, .flags = fsync_flags(sync)};
 
 	sync->unseen = sync->file_op.file->flush.unseen;
 	if ((request.flags || sync->fsync) && !report && !sync->synced)
@@ -149,11 +151,12 @@ static void applied(struct sync_op *sync, int report)
 		finish(sync, report);
 }
 
-/* FSYNC goes out behind the FLUSH that it needs, which spares a round trip.  What it is answered counts if that FLUSH has been taken. */
+/* FSYNC goes out behind the FLUSH that it needs, which spares a round trip.  What it is answered counts if that FLUSH
+ * has been taken. */
 static void sync_behind(struct sync_op *sync)
 {
 	struct kr_file *file = sync->file_op.file;
-	struct kr_fsync_request request = { .file = file->fid, .flags = fsync_flags(sync) | KR_FSYNC_BEHIND };
+	struct kr_fsync_request request = {.file = file->fid, .flags = fsync_flags(sync) | KR_FSYNC_BEHIND};
 
 	sync->behind = sync->fsync ? kr_flush_under_way(file, sync->seq) : 0;
 	sync->unseen = file->flush.unseen;
@@ -241,7 +244,9 @@ void kr_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	}
 	op = kr_file_op_new(sizeof(*op), req, "flush", handle->file,
-		!handle->writable ? step_close_locked : async ? step_close_async : step_sync);
+		!handle->writable ? step_close_locked :
+			async     ? step_close_async :
+				    step_sync);
 	if (!op)
 		return;
 	op->handle = handle;

@@ -1,19 +1,20 @@
 /* WRITE: one record in the journal, in a libfuse worker if the lease is there; else the op waits for it in the loop.
  *
- * An append needs READ and WRITE: then nobody else writes, and the end of the file is known.  So does a write of a process that has another
- * file locked (lock_owners.h).  A page that a mapping wrote
- * is journaled at once, whatever is held: the kernel holds its lock, and an invalidation that a recall waits for may wait
- * for that.  As a rule READ and WRITE are, for they do not go before the pages (lease_state.h).  If they have been lost, or the page is that of a
+ * An append needs READ and WRITE: then nobody else writes, and the end of the file is known.  So does a write of a
+ * process that has another file locked (lock_owners.h).  A page that a mapping wrote is journaled at once, whatever is
+ * held: the kernel holds its lock, and an invalidation that a recall waits for may wait for that.  As a rule READ and
+ * WRITE are, for they do not go before the pages (lease_state.h).  If they have been lost, or the page is that of a
  * paged handle, it goes to the server when WRITE has come, or while READ is being recalled from everybody.
  *
  * A write through a paged handle (open.c) fills the kernel's pages before it comes here: those that it covers are valid
  * then, and one that it covers in part, if nobody has read it, is locked until the answer.  So
  *  - without READ, under which alone pages may be valid, those that it has filled are dropped before it is answered;
- *  - when the dropping of pages may wait for it, while it waits for WRITE, it is let through: journaled without WRITE, like a
- *    page, and at the server before it is answered, which READ that is being recalled from everybody allows.
- *  - when it has waited, under READ, a read may have filled its pages anew meanwhile, before its bytes: they are dropped.
- * It is not exact: before it is answered its bytes can be seen on this node, other nodes may drop their pages a moment after one that
- * was let through was answered, and this node the one page that it covers in part.  So it is for mounts that ask for it.
+ *  - when the dropping of pages may wait for it, while it waits for WRITE, it is let through: journaled without WRITE,
+ * like a page, and at the server before it is answered, which READ that is being recalled from everybody allows.
+ *  - when it has waited, under READ, a read may have filled its pages anew meanwhile, before its bytes: they are
+ * dropped. It is not exact: before it is answered its bytes can be seen on this node, other nodes may drop their pages
+ * a moment after one that was let through was answered, and this node the one page that it covers in part.  So it is
+ * for mounts that ask for it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,9 +35,9 @@ struct write {
 	uint64_t offset; /* as the kernel has it, also of an append */
 	bool append, page;
 	bool waited, through; /* see above */
-	uint64_t process; /* the owner of byte-range locks; 0: not known, or it does not want to be ordered */
+	uint64_t process;     /* the owner of byte-range locks; 0: not known, or it does not want to be ordered */
 	struct kr_handle *handle;
-	int sync;        /* O_SYNC, O_DSYNC: answered when it is stable at the server */
+	int sync; /* O_SYNC, O_DSYNC: answered when it is stable at the server */
 	bool clear_suid;
 	size_t done;
 	struct kr_range invalidate; /* pages to drop before the answer; length 0: none */
@@ -89,26 +90,27 @@ static bool is_allowed(struct write *write)
 	return true;
 }
 
-/* What is to be dropped of the kernel's pages. WRITTEN: where the bytes went; the kernel believes that at write->offset. [lock]
- * held. */
+/* What is to be dropped of the kernel's pages. WRITTEN: where the bytes went; the kernel believes that at
+ * write->offset. [lock] held. */
 static struct kr_range pages_to_drop(const struct write *write, uint64_t written)
 {
 	struct kr_lease_state *holder = &write->file->holder;
 	uint64_t first = (write->offset + PAGE - 1) / PAGE * PAGE, end = (write->offset + write->size) / PAGE * PAGE;
 
 	if (write->page || write->through)
-		return (struct kr_range){ 0 };
+		return (struct kr_range){0};
 	if (!write->handle->paged)
-		return (struct kr_range){ .offset = written, .length = holder->pages ? write->done : 0 };
+		return (struct kr_range){.offset = written, .length = holder->pages ? write->done : 0};
 	if (!kr_lease_state_has(holder, KR_LEASE_READ))
-		return (struct kr_range){ .offset = first, .length = end > first ? end - first : 0 };
+		return (struct kr_range){.offset = first, .length = end > first ? end - first : 0};
 	kr_lease_state_cached(holder);
 	if (write->waited || written != write->offset) /* O_APPEND was set later, and the kernel did not know the end */
 		kr_lease_state_distrust(holder);
-	return (struct kr_range){ 0 };
+	return (struct kr_range){0};
 }
 
-/* What reaches beyond the longest file that the server can hold is left out, as on a local disk.  False: that is all of it. */
+/* What reaches beyond the longest file that the server can hold is left out, as on a local disk.  False: that is all of
+ * it. */
 static bool cut_at_max(struct write *write, uint64_t offset)
 {
 	uint64_t max = write->page ? INT64_MAX : kr_mount_file_max(write->file->mount);
@@ -143,7 +145,8 @@ static enum verdict try_write(struct write *write, int *ret_err)
 	if (!write->page && atomic_load_explicit(&write->handle->bursts, memory_order_relaxed))
 		kr_flush_burst(file);
 	err = kr_file_append(file, offset, write->data, write->size,
-		&(struct kr_write_how){ .page = write->page || write->through, .clear_suid = write->clear_suid }, &write->done);
+		&(struct kr_write_how){.page = write->page || write->through, .clear_suid = write->clear_suid},
+		&write->done);
 	if (write->done) {
 		write->invalidate = pages_to_drop(write, offset);
 		return DONE;
@@ -262,11 +265,16 @@ static bool by_the_unprivileged(fuse_req_t req)
 void kr_op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t offset, struct fuse_file_info *fi)
 {
 	struct kr_handle *handle = kr_handle_of(fi);
-	struct write write = { .file = handle->file, .data = data, .size = size, .offset = (uint64_t)offset,
-		.append = (fi->flags & O_APPEND) && !fi->writepage, .page = fi->writepage, .handle = handle,
+	struct write write = {.file = handle->file,
+		.data = data,
+		.size = size,
+		.offset = (uint64_t)offset,
+		.append = (fi->flags & O_APPEND) && !fi->writepage,
+		.page = fi->writepage,
+		.handle = handle,
 		.sync = fi->writepage ? 0 : fi->flags & (O_SYNC | O_DSYNC),
 		.clear_suid = !fi->writepage && by_the_unprivileged(req),
-		.process = fi->writepage || atomic_load(&handle->relaxed) ? 0 : fi->lock_owner };
+		.process = fi->writepage || atomic_load(&handle->relaxed) ? 0 : fi->lock_owner};
 	struct write_op *op;
 	int err = KR_FAULT("write.before");
 	enum verdict verdict;

@@ -91,7 +91,8 @@ static void reply_noted(fuse_req_t req, int err, const char *bytes, size_t lengt
 
 void kr_op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
 {
-	struct kr_setxattr_request msg = {.name = name, .flags = (uint32_t)flags,
+	struct kr_setxattr_request msg = {.name = name,
+		.flags = (uint32_t)flags,
 		.value = {.bytes = (const uint8_t *)value, .length = (uint32_t)KR_MIN(size, (size_t)KR_XATTR_MAX)}};
 
 	if (!name_fits(req, name))

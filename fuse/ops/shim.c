@@ -4,8 +4,8 @@
  *   INIT   fuse_init_out.flags |= FUSE_PARALLEL_DIROPS | FUSE_INIT_EXT, .flags2 |= FUSE_DIRECT_IO_ALLOW_MMAP
  *   OPEN, CREATE   fuse_open_out.open_flags |= FOPEN_PARALLEL_DIRECT_WRITES
  * so its reads and writes of /dev/fuse go through functions of ours (fuse_session_custom_io): the first read tells the
- * INIT request and what the kernel offers, and the writer patches.  Replies to OPEN are written by the thread that calls
- * fuse_reply_open, so a thread-local mark says which one it is.
+ * INIT request and what the kernel offers, and the writer patches.  Replies to OPEN are written by the thread that
+ * calls fuse_reply_open, so a thread-local mark says which one it is.
  */
 #include "fuse/ops/shim.h"
 
@@ -37,9 +37,21 @@ bool kr_shim_direct_io_mmap(void)
 #ifdef KR_FUSE_SHIM
 
 /* Offsets in the kernel's structs, fixed by its ABI (linux/fuse.h). */
-enum { IN_OPCODE = 4, IN_UNIQUE = 8, IN_HEADER = 40, INIT_IN_FLAGS = IN_HEADER + 12, INIT_IN_FLAGS2 = IN_HEADER + 16,
-	OUT_UNIQUE = 8, OUT_HEADER = 16, INIT_OUT_FLAGS = 12, INIT_OUT_FLAGS2 = 32, INIT_OUT_SIZE = 64, OPEN_OUT_FLAGS = 8,
-	OPEN_OUT_SIZE = 16, OPCODE_INIT = 26 };
+enum {
+	IN_OPCODE = 4,
+	IN_UNIQUE = 8,
+	IN_HEADER = 40,
+	INIT_IN_FLAGS = IN_HEADER + 12,
+	INIT_IN_FLAGS2 = IN_HEADER + 16,
+	OUT_UNIQUE = 8,
+	OUT_HEADER = 16,
+	INIT_OUT_FLAGS = 12,
+	INIT_OUT_FLAGS2 = 32,
+	INIT_OUT_SIZE = 64,
+	OPEN_OUT_FLAGS = 8,
+	OPEN_OUT_SIZE = 16,
+	OPCODE_INIT = 26
+};
 
 static struct {
 	uint64_t unique; /* of the INIT request; 0: not seen yet, or answered */
@@ -117,15 +129,15 @@ out:
 }
 
 /* Not used: splicing is off (kr_shim_init), but libfuse 3.14 wants to have them. */
-static ssize_t shim_splice_receive(int fd_in, off_t *offset_in, int fd_out, off_t *offset_out, size_t length, unsigned flags,
-	void *userdata)
+static ssize_t shim_splice_receive(
+	int fd_in, off_t *offset_in, int fd_out, off_t *offset_out, size_t length, unsigned flags, void *userdata)
 {
 	(void)userdata;
 	return splice(fd_in, offset_in, fd_out, offset_out, length, flags);
 }
 
-static ssize_t shim_splice_send(int fd_in, off_t *offset_in, int fd_out, off_t *offset_out, size_t length, unsigned flags,
-	void *userdata)
+static ssize_t shim_splice_send(
+	int fd_in, off_t *offset_in, int fd_out, off_t *offset_out, size_t length, unsigned flags, void *userdata)
 {
 	(void)userdata;
 	return splice(fd_in, offset_in, fd_out, offset_out, length, flags);
@@ -133,8 +145,10 @@ static ssize_t shim_splice_send(int fd_in, off_t *offset_in, int fd_out, off_t *
 
 int kr_shim_install(struct fuse_session *fuse)
 {
-	static const struct fuse_custom_io io = {.writev = shim_writev, .read = shim_read,
-		.splice_receive = shim_splice_receive, .splice_send = shim_splice_send};
+	static const struct fuse_custom_io io = {.writev = shim_writev,
+		.read = shim_read,
+		.splice_receive = shim_splice_receive,
+		.splice_send = shim_splice_send};
 	int err = fuse_session_custom_io(fuse, &io, fuse_session_fd(fuse));
 
 	return err == 0 ? 0 : kr_fail(err < 0 ? err : -err, "libfuse refuses custom I/O");
@@ -172,14 +186,15 @@ static void mark(bool parallel)
 
 #endif
 
-/* The only message that sets a size is FUSE_NOTIFY_STORE, which stores bytes at the file's end, and of those we have none to give.  The
- * kernel takes the new size over first, and fetches the bytes when it has the page: from an address where there are none. */
+/* The only message that sets a size is FUSE_NOTIFY_STORE, which stores bytes at the file's end, and of those we have
+ * none to give.  The kernel takes the new size over first, and fetches the bytes when it has the page: from an address
+ * where there are none. */
 int kr_shim_grow(struct fuse_session *fuse, uint64_t number, uint64_t size)
 {
 	static _Atomic(void *) nothing;
-	struct fuse_notify_store_out store = { .nodeid = number, .offset = size - 1, .size = 1 };
-	struct fuse_out_header head = { .len = sizeof(head) + sizeof(store) + store.size, .error = FUSE_NOTIFY_STORE };
-	struct iovec iov[3] = { { &head, sizeof(head) }, { &store, sizeof(store) }, { .iov_len = store.size } };
+	struct fuse_notify_store_out store = {.nodeid = number, .offset = size - 1, .size = 1};
+	struct fuse_out_header head = {.len = sizeof(head) + sizeof(store) + store.size, .error = FUSE_NOTIFY_STORE};
+	struct iovec iov[3] = {{&head, sizeof(head)}, {&store, sizeof(store)}, {.iov_len = store.size}};
 
 	if (!nothing) {
 		void *page = mmap(NULL, 1, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -120,7 +120,7 @@ void kr_cache_free_if_unused(struct kr_cache_entry *entry)
 	free(entry);
 }
 
-/* --- descriptors -------------------------------------------------------------------------------------------------- */
+/* --- descriptors ------------------------------------------------------------------------------ */
 
 static void limit_fds(struct kr_cache *cache)
 {
@@ -143,8 +143,8 @@ void kr_cache_make_header(const struct kr_cache_entry *entry, bool patched, uint
 	kr_cache_header_encode(&header, bytes);
 }
 
-/* Opens the file, or makes it anew with HEADER. Without the lock: what it needs of the entry, which a rekeying may change
- * meanwhile, was taken before. */
+/* Opens the file, or makes it anew with HEADER. Without the lock: what it needs of the entry, which a rekeying may
+ * change meanwhile, was taken before. */
 static int open_file(int dirfd, const char *path, const uint8_t header[KR_CACHE_HEADER_USED], bool create)
 {
 	int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT | O_TRUNC : 0);
@@ -243,10 +243,10 @@ void kr_cache_release(struct kr_cache_entry *entry)
 		limit_fds(entry->cache);
 }
 
-/* --- entries ------------------------------------------------------------------------------------------------------ */
+/* --- entries ---------------------------------------------------------------------------------- */
 
-struct kr_cache_entry *kr_cache_entry_get(struct kr_cache *cache, const struct kr_fid *fid, uint64_t version,
-	uint64_t size)
+struct kr_cache_entry *kr_cache_entry_get(
+	struct kr_cache *cache, const struct kr_fid *fid, uint64_t version, uint64_t size)
 {
 	char name[KR_CACHE_NAME + 1];
 	struct kr_cache_entry *entry = NULL;

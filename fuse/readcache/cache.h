@@ -27,9 +27,9 @@ struct kr_cache_entry;
 struct kr_cache_counters {
 	uint64_t bytes, max_bytes; /* kept on disk; the limit */
 	uint64_t files;
-	uint64_t evicted_bytes;    /* since the start */
-	uint64_t bad_blocks;       /* checksums that did not match */
-	int error;                 /* last error of the local disk as -errno, 0 if none since the last success */
+	uint64_t evicted_bytes; /* since the start */
+	uint64_t bad_blocks;    /* checksums that did not match */
+	int error;              /* last error of the local disk as -errno, 0 if none since the last success */
 };
 
 /* The cache below LOCAL_DIRFD (the name "cache" is made if need be) of the given export; knows what is there when it
@@ -39,13 +39,13 @@ void kr_cache_free(struct kr_cache *cache);
 void kr_cache_counters(struct kr_cache *cache, struct kr_cache_counters *ret_counters);
 
 /* The entry, with a reference; made in memory if it is not known.  SIZE: of the file in that version. */
-struct kr_cache_entry *kr_cache_entry_get(struct kr_cache *cache, const struct kr_fid *fid, uint64_t version,
-	uint64_t size);
+struct kr_cache_entry *kr_cache_entry_get(
+	struct kr_cache *cache, const struct kr_fid *fid, uint64_t version, uint64_t size);
 /* One more reference. */
 struct kr_cache_entry *kr_cache_entry_ref(struct kr_cache_entry *entry);
 void kr_cache_entry_put(struct kr_cache_entry *entry);
-/* The file has another version now, or is gone, and this one will not be asked for again: its blocks go first, once nobody refers
- * to it. */
+/* The file has another version now, or is gone, and this one will not be asked for again: its blocks go first, once
+ * nobody refers to it. */
 void kr_cache_entry_abandon(struct kr_cache_entry *entry);
 /* The same of a version that perhaps nobody refers to, or that is not here. */
 void kr_cache_abandon(struct kr_cache *cache, const struct kr_fid *fid, uint64_t version);
@@ -66,31 +66,32 @@ int kr_cache_read_block(struct kr_cache_entry *entry, uint64_t block, struct kr_
 uint64_t kr_cache_edition(struct kr_cache_entry *entry);
 /* Keeps a whole block whose CHECKSUM has been verified. -ESTALE: the entry's edition is not EDITION any more; -ENOSPC:
  * the limit is reached and nothing can go, or the disk is full; any other error of the disk. BLOCKS. */
-int kr_cache_put(struct kr_cache_entry *entry, uint64_t edition, uint64_t block, const struct kr_buf *buf,
-	uint64_t checksum);
+int kr_cache_put(
+	struct kr_cache_entry *entry, uint64_t edition, uint64_t block, const struct kr_buf *buf, uint64_t checksum);
 
 /* A block whose bytes change with the file's version. */
 struct kr_cache_replaced {
 	uint64_t block;
-	uint32_t length;   /* of the former bytes; 0: they were not here. Filled in by kr_cache_rekey_disk */
+	uint32_t length; /* of the former bytes; 0: they were not here. Filled in by kr_cache_rekey_disk */
 	uint64_t checksum;
 };
 /* ENTRY goes on as VERSION with SIZE bytes: the COUNT blocks (ascending) are no longer here, nor are those whose length
  * is another now.  An entry of that version that exists is given up.  At once in memory; kr_cache_rekey_disk brings the
  * disk after and must be called exactly once; until then puts fail with -EBUSY.  BLOCKS is borrowed until then. */
-void kr_cache_rekey(struct kr_cache_entry *entry, uint64_t version, uint64_t size, struct kr_cache_replaced *blocks,
-	size_t count);
+void kr_cache_rekey(
+	struct kr_cache_entry *entry, uint64_t version, uint64_t size, struct kr_cache_replaced *blocks, size_t count);
 /* A failure costs the entry's blocks, no more.  BLOCKS. */
 void kr_cache_rekey_disk(struct kr_cache_entry *entry);
-/* The former bytes of a block of kr_cache_rekey, until the block is put again. -ENODATA: not here, or damaged. BLOCKS. */
+/* The former bytes of a block of kr_cache_rekey, until the block is put again. -ENODATA: not here, or damaged. BLOCKS.
+ */
 int kr_cache_read_replaced(struct kr_cache_entry *entry, const struct kr_cache_replaced *replaced, void *buffer);
 
 /* Whether removing should begin: the cache is above KR_CACHE_HIGH. */
 bool kr_cache_wants_eviction(struct kr_cache *cache);
 /* One step of removing, until the cache is below KR_CACHE_LOW or nothing can go.  True: call again.  BLOCKS. */
 bool kr_cache_evict_step(struct kr_cache *cache);
-/* The disk is full, and somebody needs it more: removes BYTES, or what can go, also of files that are open. Whether anything went.
- * BLOCKS. */
+/* The disk is full, and somebody needs it more: removes BYTES, or what can go, also of files that are open. Whether
+ * anything went. BLOCKS. */
 bool kr_cache_make_room(struct kr_cache *cache, uint64_t bytes);
 
 #endif

@@ -50,7 +50,8 @@ uint32_t kr_cache_block_length(uint64_t size, uint64_t block)
 
 uint64_t kr_cache_entry_offset(uint64_t block)
 {
-	return KR_BLOCK_SIZE + block / KR_CACHE_GROUP_BLOCKS * KR_CACHE_GROUP_BYTES + block % KR_CACHE_GROUP_BLOCKS * KR_CACHE_ENTRY;
+	return KR_BLOCK_SIZE + block / KR_CACHE_GROUP_BLOCKS * KR_CACHE_GROUP_BYTES +
+		block % KR_CACHE_GROUP_BLOCKS * KR_CACHE_ENTRY;
 }
 
 uint64_t kr_cache_block_offset(uint64_t block)
@@ -80,8 +81,8 @@ int kr_cache_header_decode(const uint8_t bytes[KR_CACHE_HEADER_USED], struct kr_
 	if (memcmp(bytes, KR_CACHE_MAGIC, 8) != 0 || take_u64(bytes + 224) != kr_checksum(bytes, 224))
 		return kr_fail(-EBADMSG, "no cache file's header");
 	if (take_u32(bytes + 8) != KR_CACHE_FORMAT || take_u32(bytes + 12) != 0)
-		return kr_fail(-EBADMSG, "cache file of format %u, flags %u", take_u32(bytes + 8),
-			take_u32(bytes + 12));
+		return kr_fail(
+			-EBADMSG, "cache file of format %u, flags %u", take_u32(bytes + 8), take_u32(bytes + 12));
 	if (bytes[64] == 0 || bytes[64] > KR_FID_MAX)
 		return kr_fail(-EBADMSG, "cache file's identity is %u bytes long", bytes[64]);
 	memcpy(header.export_id, bytes + 16, 16);
@@ -120,8 +121,8 @@ bool kr_cache_entry_decode(const uint8_t bytes[KR_CACHE_ENTRY], uint64_t block, 
 	return true;
 }
 
-void kr_cache_name(const uint8_t export_id[16], const struct kr_fid *fid, uint64_t version,
-	char ret_name[KR_CACHE_NAME + 1])
+void kr_cache_name(
+	const uint8_t export_id[16], const struct kr_fid *fid, uint64_t version, char ret_name[KR_CACHE_NAME + 1])
 {
 	uint8_t input[16 + KR_FID_MAX + 8];
 	XXH128_hash_t hash;

@@ -92,7 +92,7 @@ void kr_cache_entry_encode(const struct kr_cache_map_entry *entry, uint64_t bloc
 /* True and *RET_ENTRY if the bytes are a present block's valid entry. */
 bool kr_cache_entry_decode(const uint8_t bytes[KR_CACHE_ENTRY], uint64_t block, struct kr_cache_map_entry *ret_entry);
 /* The file's name, NUL-terminated. */
-void kr_cache_name(const uint8_t export_id[16], const struct kr_fid *fid, uint64_t version,
-	char ret_name[KR_CACHE_NAME + 1]);
+void kr_cache_name(
+	const uint8_t export_id[16], const struct kr_fid *fid, uint64_t version, char ret_name[KR_CACHE_NAME + 1]);
 
 #endif

@@ -15,7 +15,7 @@
 #include "common/base/util.h"
 #include "fuse/readcache/cache_priv.h"
 
-/* --- loading ------------------------------------------------------------------------------------------------------ */
+/* --- loading ---------------------------------------------------------------------------------- */
 
 static bool header_counts(struct kr_cache_entry *entry, int fd)
 {
@@ -31,8 +31,8 @@ static bool header_counts(struct kr_cache_entry *entry, int fd)
 }
 
 /* Adds the valid entries of one group's map. */
-static void learn_group(struct kr_cache_entry *entry, const uint8_t *map, size_t length, uint64_t first,
-	uint64_t generation)
+static void learn_group(
+	struct kr_cache_entry *entry, const uint8_t *map, size_t length, uint64_t first, uint64_t generation)
 {
 	KR_SCOPED_LOCK(&entry->cache->lock);
 	if (entry->generation != generation)
@@ -103,7 +103,7 @@ void kr_cache_load(struct kr_cache_entry *entry)
 	kr_cache_release(entry);
 }
 
-/* --- reading ------------------------------------------------------------------------------------------------------ */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 struct state {
 	uint64_t generation;
@@ -216,7 +216,8 @@ int kr_cache_read_block(struct kr_cache_entry *entry, uint64_t block, struct kr_
 		return -ENODATA;
 	if (acquire_to_read(entry, &fd) < 0)
 		return -ENODATA;
-	buf = kr_buf_new(state.length); /* a short one shall not take a whole block of memory while it waits for a slow peer */
+	buf = kr_buf_new(
+		state.length); /* a short one shall not take a whole block of memory while it waits for a slow peer */
 	err = buf ? read_verified(entry, fd, block, &state, buf->data, ret_checksum) : -ENOMEM;
 	kr_cache_release(entry);
 	if (err < 0) {
@@ -229,11 +230,11 @@ int kr_cache_read_block(struct kr_cache_entry *entry, uint64_t block, struct kr_
 	return 0;
 }
 
-/* --- keeping ------------------------------------------------------------------------------------------------------ */
+/* --- keeping ---------------------------------------------------------------------------------- */
 
 /* Counts the block's bytes beforehand. 0: go on with *RET_GENERATION; 1: it is here; -ENOSPC: no room. */
-static int reserve(struct kr_cache_entry *entry, uint64_t edition, uint64_t block, uint64_t length,
-	uint64_t *ret_generation)
+static int reserve(
+	struct kr_cache_entry *entry, uint64_t edition, uint64_t block, uint64_t length, uint64_t *ret_generation)
 {
 	struct kr_cache *cache = entry->cache;
 	uint64_t cost = kr_cache_cost(length);
@@ -296,8 +297,8 @@ static int settle(struct kr_cache_entry *entry, uint64_t block, uint64_t length,
 	return err;
 }
 
-int kr_cache_put(struct kr_cache_entry *entry, uint64_t edition, uint64_t block, const struct kr_buf *buf,
-	uint64_t checksum)
+int kr_cache_put(
+	struct kr_cache_entry *entry, uint64_t edition, uint64_t block, const struct kr_buf *buf, uint64_t checksum)
 {
 	uint64_t generation = 0;
 	int fd, err = reserve(entry, edition, block, buf->length, &generation);

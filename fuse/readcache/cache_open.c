@@ -1,4 +1,5 @@
-/* The cache's beginning and end: what a start finds on disk, least recently used first, and what an end leaves there. */
+/* The cache's beginning and end: what a start finds on disk, least recently used first, and what an end leaves there.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -68,8 +69,8 @@ static int by_use(const void *a, const void *b)
 /* Orders the LRU by the files' mtimes; from now on used_ns is by the other clock, and 0 is long ago. */
 static void sort_lru(struct kr_cache *cache)
 {
-	struct kr_cache_entry **entries = reallocarray(NULL, cache->counters.files + 1,
-		sizeof(struct kr_cache_entry *));
+	struct kr_cache_entry **entries =
+		reallocarray(NULL, cache->counters.files + 1, sizeof(struct kr_cache_entry *));
 	struct kr_link *link;
 	size_t count = 0;
 

@@ -1,5 +1,5 @@
-/* Inside of the cache, shared by cache.c (entries, descriptors), cache_open.c (beginning and end), cache_io.c (blocks), cache_rekey.c
- * and cache_evict.c. */
+/* Inside of the cache, shared by cache.c (entries, descriptors), cache_open.c (beginning and end), cache_io.c (blocks),
+ * cache_rekey.c and cache_evict.c. */
 #ifndef KR_FUSE_CACHE_PRIV_H
 #define KR_FUSE_CACHE_PRIV_H
 
@@ -14,18 +14,18 @@
 enum { KR_CACHE_PATH = KR_CACHE_NAME + 2 }; /* with the 'x' of a volatile one, and NUL */
 
 struct kr_cache {
-	pthread_mutex_t lock; /* guards everything here and in entries; never held during I/O */
+	pthread_mutex_t lock;   /* guards everything here and in entries; never held during I/O */
 	pthread_cond_t changed; /* an entry's creating, busy, users or writers; `evicting` */
 	int dirfd;
 	uint8_t export_id[16], boot_id[16];
 	struct kr_table entries;
-	struct kr_list lru;  /* entries with a file on disk or users, least recently used first */
-	struct kr_list fds;  /* entries with an open descriptor, likewise */
+	struct kr_list lru; /* entries with a file on disk or users, least recently used first */
+	struct kr_list fds; /* entries with an open descriptor, likewise */
 	uint32_t fd_count;
 	uint64_t volatile_count;
-	uint64_t target;     /* after the disk was full: evict down to this; else UINT64_MAX */
-	uint64_t doomed;     /* useless entries (kr_cache_is_doomed), at the head of `lru` */
-	int dying_fd;        /* of an unlinked file that is being cut down; -1 */
+	uint64_t target; /* after the disk was full: evict down to this; else UINT64_MAX */
+	uint64_t doomed; /* useless entries (kr_cache_is_doomed), at the head of `lru` */
+	int dying_fd;    /* of an unlinked file that is being cut down; -1 */
 	uint64_t dying_size;
 	bool evicting;
 	uint64_t full_until_ns; /* nothing could go: no use in looking again before */
@@ -37,11 +37,11 @@ struct kr_cache_entry {
 	struct kr_table_link by_name;
 	struct kr_link lru, fds;
 	char name[KR_CACHE_PATH];
-	struct kr_fid fid;   /* length 0: nobody has asked for it since the start */
+	struct kr_fid fid; /* length 0: nobody has asked for it since the start */
 	uint64_t version, size;
 	uint32_t references;
-	uint32_t users;      /* threads that use `fd` now */
-	uint32_t writers;    /* ... to put blocks */
+	uint32_t users;   /* threads that use `fd` now */
+	uint32_t writers; /* ... to put blocks */
 	int fd;
 	bool on_disk, loaded;
 	bool creating;       /* one thread makes the file */

@@ -67,8 +67,8 @@ static void drop_if_grown(struct kr_cache_entry *entry, uint64_t size)
 		kr_cache_forget_block(entry, last);
 }
 
-void kr_cache_rekey(struct kr_cache_entry *entry, uint64_t version, uint64_t size, struct kr_cache_replaced *blocks,
-	size_t count)
+void kr_cache_rekey(
+	struct kr_cache_entry *entry, uint64_t version, uint64_t size, struct kr_cache_replaced *blocks, size_t count)
 {
 	struct kr_cache *cache = entry->cache;
 
@@ -77,7 +77,8 @@ void kr_cache_rekey(struct kr_cache_entry *entry, uint64_t version, uint64_t siz
 	entry->edition++;
 	for (size_t i = 0; i < count; i++) {
 		blocks[i].length = kr_blockset_has(&entry->present, blocks[i].block) ?
-			kr_cache_block_length(entry->size, blocks[i].block) : 0;
+			kr_cache_block_length(entry->size, blocks[i].block) :
+			0;
 		kr_cache_forget_block(entry, blocks[i].block);
 	}
 	if (size > entry->size && entry->size > 0)

@@ -1,10 +1,10 @@
 /* Peers that pull from this node.
  *
- * A connection proves that the server sent it (common/auth/pair.h), or is dropped.  Each block of a PULL is a `want`; it is answered when its
- * block is in memory, read from the cache in the pool, or has come from our upstream (then from the very buffer it came
- * in). Wants that could be answered but would overfill the connection's queue wait in `ready`, without a buffer, until
- * it has drained; so a slow peer costs KR_HOP_QUEUE bytes and delays nobody else. Other types of frames belong to who
- * registered for them.
+ * A connection proves that the server sent it (common/auth/pair.h), or is dropped.  Each block of a PULL is a `want`;
+ * it is answered when its block is in memory, read from the cache in the pool, or has come from our upstream (then from
+ * the very buffer it came in). Wants that could be answered but would overfill the connection's queue wait in `ready`,
+ * without a buffer, until it has drained; so a slow peer costs KR_HOP_QUEUE bytes and delays nobody else. Other types
+ * of frames belong to who registered for them.
  */
 #include <errno.h>
 #include <sodium.h>
@@ -21,12 +21,12 @@
 struct peer {
 	struct kr_hops *hops;
 	struct kr_link link;
-	struct kr_conn *conn;        /* NULL: closed */
-	uint32_t references;         /* the connection's, and one for each read under way */
+	struct kr_conn *conn; /* NULL: closed */
+	uint32_t references;  /* the connection's, and one for each read under way */
 	uint32_t node;
 	bool greeted;
-	bool stranger;               /* counts as one: neither greeted nor sent away */
-	struct kr_pair pair;         /* until it is greeted */
+	bool stranger;       /* counts as one: neither greeted nor sent away */
+	struct kr_pair pair; /* until it is greeted */
 	uint64_t since_ns;
 	struct kr_list pulls, ready; /* struct pull, struct want */
 	uint32_t wanted, reading;
@@ -43,14 +43,14 @@ struct pull {
 
 struct want {
 	struct kr_stage_waiter waiter;
-	struct kr_link link;         /* pull->wants */
+	struct kr_link link; /* pull->wants */
 	struct kr_link ready;
-	struct pull *pull;           /* NULL: given up while being read */
+	struct pull *pull; /* NULL: given up while being read */
 };
 
 struct read {
 	uv_work_t work;
-	struct peer *peer;           /* reference */
+	struct peer *peer; /* reference */
 	struct want *want;
 	struct kr_cache_entry *entry; /* reference */
 	uint64_t block, checksum;
@@ -68,7 +68,7 @@ static void put_peer(struct peer *peer)
 	free(peer);
 }
 
-/* --- answering ---------------------------------------------------------------------------------------------------- */
+/* --- answering -------------------------------------------------------------------------------- */
 
 static void free_want(struct want *want)
 {
@@ -96,8 +96,8 @@ static void end_pull(struct pull *pull, int err)
 		want->pull = NULL;
 	}
 	if (peer->conn)
-		kr_conn_reply(peer->conn, KR_MSG_PULL, pull->id, 0, err, err ? NULL : &(struct kr_pull_reply){0},
-			NULL, 0);
+		kr_conn_reply(
+			peer->conn, KR_MSG_PULL, pull->id, 0, err, err ? NULL : &(struct kr_pull_reply){0}, NULL, 0);
 	kr_list_remove(&pull->link);
 	free(pull);
 }
@@ -142,7 +142,7 @@ static void on_ready(struct kr_stage_waiter *waiter, int err, struct kr_buf *buf
 	}
 }
 
-/* --- from the disk ------------------------------------------------------------------------------------------------ */
+/* --- from the disk ---------------------------------------------------------------------------- */
 
 static void read_block(uv_work_t *work)
 {
@@ -192,7 +192,7 @@ static void start_read(struct want *want, struct kr_cache_entry *entry)
 	uv_queue_work(peer->hops->mount->loop, &job->work, read_block, on_read);
 }
 
-/* --- serving ------------------------------------------------------------------------------------------------------ */
+/* --- serving ---------------------------------------------------------------------------------- */
 
 /* WANT is in no list but its pull's. */
 static void serve(struct want *want)
@@ -292,7 +292,7 @@ static void on_pull(struct peer *peer, const struct kr_frame *frame)
 	pump(peer);
 }
 
-/* --- connections -------------------------------------------------------------------------------------------------- */
+/* --- connections ------------------------------------------------------------------------------ */
 
 static void no_longer_stranger(struct peer *peer)
 {

@@ -47,7 +47,7 @@ int kr_hops_new(struct kr_mount *mount, struct kr_hops **ret_hops)
 	return 0;
 }
 
-/* --- the listener ------------------------------------------------------------------------------------------------- */
+/* --- the listener ----------------------------------------------------------------------------- */
 
 static void on_listener_closed(uv_handle_t *handle)
 {
@@ -79,7 +79,8 @@ static int make_address(const char *host, uint16_t port, struct sockaddr_storage
 
 static uint16_t *port_of(struct sockaddr_storage *address)
 {
-	return address->ss_family == AF_INET ? &((struct sockaddr_in *)address)->sin_port : &((struct sockaddr_in6 *)address)->sin6_port;
+	return address->ss_family == AF_INET ? &((struct sockaddr_in *)address)->sin_port :
+					       &((struct sockaddr_in6 *)address)->sin6_port;
 }
 
 /* A port that is taken is told of by bind or, where the other has only just bound it too, by listen. */
@@ -103,8 +104,8 @@ static int try_listen(struct kr_hops *hops, struct sockaddr_storage *address, uv
 	return err;
 }
 
-static int listen_in(struct kr_hops *hops, const char *host, const struct kr_port_range *ports, struct sockaddr_storage *address,
-	uv_tcp_t **ret_listener)
+static int listen_in(struct kr_hops *hops, const char *host, const struct kr_port_range *ports,
+	struct sockaddr_storage *address, uv_tcp_t **ret_listener)
 {
 	int err = -EADDRINUSE;
 
@@ -113,9 +114,12 @@ static int listen_in(struct kr_hops *hops, const char *host, const struct kr_por
 		err = try_listen(hops, address, ret_listener);
 	}
 	if (err == -EADDRINUSE && ports->low < ports->high)
-		return kr_fail(err, "ring ports %u-%u of %s are all in use (ring_port=LOW-HIGH)", ports->low, ports->high, host);
+		return kr_fail(err, "ring ports %u-%u of %s are all in use (ring_port=LOW-HIGH)", ports->low,
+			ports->high, host);
 	if (err == -EADDRINUSE && ports->low)
-		return kr_fail(err, "ring port %u of %s is in use (ring_port=LOW-HIGH lets several mounts of a node choose)", ports->low, host);
+		return kr_fail(err,
+			"ring port %u of %s is in use (ring_port=LOW-HIGH lets several mounts of a node choose)",
+			ports->low, host);
 	return err < 0 ? kr_fail_errno(err, "cannot listen for ring connections on %s", host) : 0;
 }
 
@@ -141,8 +145,8 @@ int kr_hops_listen(struct kr_hops *hops, const char *host, const struct kr_port_
 	return 0;
 }
 
-void kr_hops_identify(struct kr_hops *hops, uint32_t node, uint64_t session, const uint8_t ring_key[32], enum kr_security security,
-	uint32_t lease_ms)
+void kr_hops_identify(struct kr_hops *hops, uint32_t node, uint64_t session, const uint8_t ring_key[32],
+	enum kr_security security, uint32_t lease_ms)
 {
 	hops->self = (struct kr_pair_caller){.node = node, .session = session, .least = security};
 	memcpy(hops->self.ring_key, ring_key, KR_RING_KEY);
@@ -156,7 +160,7 @@ void kr_hops_on(struct kr_hops *hops, uint16_t type, kr_hop_frame_fn frame, kr_h
 		hops->handlers[hops->handler_count++] = (struct kr_hop_handler){type, frame, closed};
 }
 
-/* --- lanes of others ---------------------------------------------------------------------------------------------- */
+/* --- lanes of others -------------------------------------------------------------------------- */
 
 static void on_opened(void *context, int err)
 {
@@ -191,7 +195,7 @@ int kr_hop_dial(struct kr_hops *hops, const struct kr_hop_address *to, const str
 	return 0;
 }
 
-/* --- the budget --------------------------------------------------------------------------------------------------- */
+/* --- the budget ------------------------------------------------------------------------------- */
 
 void kr_hops_uncharge(struct kr_hops *hops, uint64_t bytes)
 {
@@ -200,7 +204,8 @@ void kr_hops_uncharge(struct kr_hops *hops, uint64_t bytes)
 
 	hops->charged -= bytes;
 	/* A good part at once, so that requests stay large. */
-	if (kr_list_empty(&hops->starved) || hops->charged > KR_HOPS_BUDGET - KR_STAGE_BATCH * KR_BLOCK_SIZE / 4 || hops->closing)
+	if (kr_list_empty(&hops->starved) || hops->charged > KR_HOPS_BUDGET - KR_STAGE_BATCH * KR_BLOCK_SIZE / 4 ||
+		hops->closing)
 		return;
 	kr_list_init(&starved);
 	while ((link = kr_list_pop(&hops->starved)))
@@ -209,7 +214,7 @@ void kr_hops_uncharge(struct kr_hops *hops, uint64_t bytes)
 		kr_stage_advance(KR_LIST_ENTRY(link, struct kr_stage, starved));
 }
 
-/* --- the end ------------------------------------------------------------------------------------------------------ */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 static void on_timer_closed(uv_handle_t *handle)
 {

@@ -1,9 +1,9 @@
 /* Ring connections of this node: the listener that peers connect to, and the connections to upstreams.
  *
- * downstream.c serves peers: they prove that the server gave them the secret for this node and session (common/auth/pair.h), then
- * PULLs are answered by stages, block by block as they become ready; other types go to who registered for them.
- * upstream.c has one connection per upstream, shared by all stages, and reports each block as it arrives. All in the
- * loop thread.
+ * downstream.c serves peers: they prove that the server gave them the secret for this node and session
+ * (common/auth/pair.h), then PULLs are answered by stages, block by block as they become ready; other types go to who
+ * registered for them. upstream.c has one connection per upstream, shared by all stages, and reports each block as it
+ * arrives. All in the loop thread.
  *
  * Memory: blocks asked and not yet stored are at most KR_HOPS_BUDGET bytes for the whole mount, blocks that the local
  * disk would not keep 64 MiB more; what is queued to one slow peer is at most KR_HOP_QUEUE bytes plus one block, and
@@ -30,23 +30,24 @@ void kr_hops_close(struct kr_hops *hops);
 bool kr_hops_closed(const struct kr_hops *hops);
 void kr_hops_free(struct kr_hops *hops);
 
-/* Listens on HOST (the local address of the control connection), at the first of PORTS that is free; does nothing when it
- * listens there already.  To be called before each HELLO, which carries *RET_PORT.  -EADDRINUSE: none is free. */
+/* Listens on HOST (the local address of the control connection), at the first of PORTS that is free; does nothing when
+ * it listens there already.  To be called before each HELLO, which carries *RET_PORT.  -EADDRINUSE: none is free. */
 int kr_hops_listen(struct kr_hops *hops, const char *host, const struct kr_port_range *ports, uint16_t *ret_port);
-/* From HELLO's reply: who we are, our ring key (common/auth/pair.h), the least security of ring connections, and the lease time: a
- * RECALL waits for reads that wait for an upstream. */
-void kr_hops_identify(struct kr_hops *hops, uint32_t node, uint64_t session, const uint8_t ring_key[32], enum kr_security security,
-	uint32_t lease_ms);
+/* From HELLO's reply: who we are, our ring key (common/auth/pair.h), the least security of ring connections, and the
+ * lease time: a RECALL waits for reads that wait for an upstream. */
+void kr_hops_identify(struct kr_hops *hops, uint32_t node, uint64_t session, const uint8_t ring_key[32],
+	enum kr_security security, uint32_t lease_ms);
 
 /* Frames of TYPE on incoming, authenticated connections go to FRAME; CLOSED (may be NULL) hears of the end of every
  * such connection. For STREAM, EXTENT and STREAM_END. */
-typedef void (*kr_hop_frame_fn)(struct kr_mount *mount, struct kr_conn *conn, uint32_t node,
-	const struct kr_frame *frame);
+typedef void (*kr_hop_frame_fn)(
+	struct kr_mount *mount, struct kr_conn *conn, uint32_t node, const struct kr_frame *frame);
 typedef void (*kr_hop_closed_fn)(struct kr_mount *mount, struct kr_conn *conn);
 void kr_hops_on(struct kr_hops *hops, uint16_t type, kr_hop_frame_fn frame, kr_hop_closed_fn closed);
 
-/* A connection of one's own (a lane) to TO: connects and proves who we are; frames may be queued behind it at once. If it
- * can't be had or we are refused, or it is not who the server says, on_closed says so. HANDLER and CONTEXT as kr_conn_connect. */
+/* A connection of one's own (a lane) to TO: connects and proves who we are; frames may be queued behind it at once. If
+ * it can't be had or we are refused, or it is not who the server says, on_closed says so. HANDLER and CONTEXT as
+ * kr_conn_connect. */
 int kr_hop_dial(struct kr_hops *hops, const struct kr_hop_address *to, const struct kr_conn_handler *handler,
 	void *context, struct kr_conn **ret_conn);
 

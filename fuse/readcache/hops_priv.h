@@ -11,15 +11,16 @@
 #include "fuse/readcache/stage_priv.h"
 
 enum {
-	KR_HOPS_INCOMING = 1024,     /* connections of peers at once */
-	KR_HOPS_STRANGERS = 128,     /* of these, who have not proved yet who they are: the oldest go first */
-	KR_HOP_WANTED = 4096,        /* blocks that one peer may ask for before they are answered */
+	KR_HOPS_INCOMING = 1024, /* connections of peers at once */
+	KR_HOPS_STRANGERS = 128, /* of these, who have not proved yet who they are: the oldest go first */
+	KR_HOP_WANTED = 4096,    /* blocks that one peer may ask for before they are answered */
 	KR_HOP_HELLO_S = 10,
-	KR_HOP_SILENT_NODE_S = 8,    /* an upstream that owes us blocks and sends nothing is given up; or after a quarter of the lease time */
-	KR_HOP_SLOW = 4,             /* times as long, and one that sends bytes, but no whole block */
+	KR_HOP_SILENT_NODE_S = 8, /* an upstream that owes us blocks and sends nothing is given up; or after a quarter
+				     of the lease time */
+	KR_HOP_SLOW = 4,          /* times as long, and one that sends bytes, but no whole block */
 	KR_HOP_SILENT_SERVER_S = 30,
 	KR_HOP_IDLE_S = 30,
-	KR_HOPS_UNKEPT = 64 << 20,   /* blocks that the disk would not keep, in memory */
+	KR_HOPS_UNKEPT = 64 << 20, /* blocks that the disk would not keep, in memory */
 	KR_HOPS_TYPES = 8,
 };
 
@@ -32,32 +33,32 @@ struct kr_hop_handler {
 
 struct kr_hops {
 	struct kr_mount *mount;
-	uv_tcp_t *listener;          /* NULL: not listening; freed by its close */
+	uv_tcp_t *listener; /* NULL: not listening; freed by its close */
 	char host[64];
 	uint16_t port;
-	uint16_t told;               /* what kr_hops_listen has said last; 0: nothing */
+	uint16_t told; /* what kr_hops_listen has said last; 0: nothing */
 	uv_timer_t timer;
 	bool timer_open, closing;
-	uint32_t listeners;          /* not yet closed */
+	uint32_t listeners; /* not yet closed */
 
 	struct kr_pair_caller self;
 	bool identified;
-	uint32_t patience_ms;        /* with a silent upstream that is a node */
+	uint32_t patience_ms; /* with a silent upstream that is a node */
 
 	struct kr_hop_handler handlers[KR_HOPS_TYPES];
 	size_t handler_count;
 	struct kr_list incoming, outgoing;
 	uint32_t incoming_count, outgoing_count, strangers;
 	uint64_t next_id;
-	uint64_t received, sent;     /* of connections that have ended */
+	uint64_t received, sent; /* of connections that have ended */
 
-	struct kr_list stages;       /* all of the mount */
-	uint64_t charged;            /* bytes asked and not yet stored */
-	struct kr_list starved;      /* stages that wait for some of the budget */
-	struct kr_list to_store;     /* struct kr_held */
-	uint32_t stores;             /* store jobs under way */
-	uint32_t jobs;               /* other jobs under way, but evicting */
-	struct kr_list unkept;       /* struct kr_held, oldest first */
+	struct kr_list stages;   /* all of the mount */
+	uint64_t charged;        /* bytes asked and not yet stored */
+	struct kr_list starved;  /* stages that wait for some of the budget */
+	struct kr_list to_store; /* struct kr_held */
+	uint32_t stores;         /* store jobs under way */
+	uint32_t jobs;           /* other jobs under way, but evicting */
+	struct kr_list unkept;   /* struct kr_held, oldest first */
 	uint64_t unkept_bytes;
 	bool evicting;
 };
@@ -78,16 +79,16 @@ void kr_downstream_count(const struct kr_hops *hops, struct kr_hops_counters *co
 struct kr_upstream {
 	struct kr_hops *hops;
 	struct kr_link link;
-	struct kr_conn *conn;        /* NULL: ended */
-	struct kr_hop_address to;    /* address is own memory */
-	uint64_t id;                 /* the puller's name for it */
-	struct kr_list stages;       /* whose upstream it is now (kr_stage.upstream_link) */
-	uint32_t pulls;              /* PULLs not yet answered to the end */
+	struct kr_conn *conn;     /* NULL: ended */
+	struct kr_hop_address to; /* address is own memory */
+	uint64_t id;              /* the puller's name for it */
+	struct kr_list stages;    /* whose upstream it is now (kr_stage.upstream_link) */
+	uint32_t pulls;           /* PULLs not yet answered to the end */
 	uint32_t references;
-	uint64_t blocks;             /* that we have asked for and got */
+	uint64_t blocks;                /* that we have asked for and got */
 	uint64_t received, blocks_seen; /* bytes, and blocks, when last looked at */
 	uint32_t silent_ticks, slow_ticks, idle_ticks;
-	bool ending;                 /* closed by us, on_closed will follow */
+	bool ending; /* closed by us, on_closed will follow */
 };
 /* The connection to TO, made if there is none, with a reference; NULL when it can't be (bad address). */
 struct kr_upstream *kr_upstream_get(struct kr_hops *hops, const struct kr_hop_address *to);

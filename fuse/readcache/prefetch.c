@@ -1,9 +1,11 @@
 /* See prefetch.h.
  *
- *   waits for READ --> waits for attributes --> the stage reads it all ahead --> everything is here, or the time is over: answered
+ *   waits for READ --> waits for attributes --> the stage reads it all ahead --> everything is here, or the time is
+ * over: answered
  *
- * Each look begins at the beginning: READ may be recalled, and the file may change, at any time.  A small file is looked at
- * whenever something of it has come, a large one with the tick only, because looking means counting its blocks.
+ * Each look begins at the beginning: READ may be recalled, and the file may change, at any time.  A small file is
+ * looked at whenever something of it has come, a large one with the tick only, because looking means counting its
+ * blocks.
  */
 #include "fuse/readcache/prefetch.h"
 
@@ -32,7 +34,7 @@ struct bring {
 	struct kr_file_waiter waiter;
 	struct kr_down down;
 	uint64_t until_ns;
-	bool begun; /* it comes, also when nobody waits for it any more */
+	bool begun;                     /* it comes, also when nobody waits for it any more */
 	struct kr_prefetch_reply reply; /* what is known of it so far */
 };
 

@@ -91,7 +91,7 @@ void kr_stage_free(struct kr_stage *stage)
 	kr_stage_unref(stage);
 }
 
-/* --- what is staged ----------------------------------------------------------------------------------------------- */
+/* --- what is staged --------------------------------------------------------------------------- */
 
 struct load {
 	uv_work_t work;
@@ -219,7 +219,8 @@ void kr_stage_flushed(struct kr_stage *stage, uint64_t base_version, uint64_t ve
 	stage->outdated = false;
 	if (same)
 		kr_stage_advance(stage);
-	else if (stage->known && sent && base_version != 0 && base_version == stage->version && !stage->loading && !stage->patching)
+	else if (stage->known && sent && base_version != 0 && base_version == stage->version && !stage->loading &&
+		!stage->patching)
 		kr_stage_patch(stage, version, size, sent);
 	else
 		reset(stage, version, size);
@@ -242,7 +243,7 @@ int kr_stage_put_inline(struct kr_stage *stage, struct kr_buf *data, uint64_t ch
 	return 0;
 }
 
-/* --- looking ------------------------------------------------------------------------------------------------------ */
+/* --- looking ---------------------------------------------------------------------------------- */
 
 static bool is_block(const struct kr_table_link *link, const void *key)
 {
@@ -316,11 +317,11 @@ void kr_stage_step(struct kr_stage *stage)
 		kr_file_step(stage->file);
 }
 
-/* --- reading ------------------------------------------------------------------------------------------------------ */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 /* One block's part. */
-static int read_part(struct kr_stage *stage, uint64_t version, uint64_t block, size_t start, void *buffer,
-	size_t length)
+static int read_part(
+	struct kr_stage *stage, uint64_t version, uint64_t block, size_t start, void *buffer, size_t length)
 {
 	struct kr_cache_entry *entry = NULL;
 	struct kr_buf *buf = NULL;

@@ -2,8 +2,8 @@
  *
  * A stage belongs to a kr_file. It is LIVE while the node holds READ: between kr_stage_set and kr_stage_suspend. A live
  * stage has joined the file's pipeline (JOIN, once it lacks something), pulls what is wanted from the upstream that the
- * server names, keeps it in the cache, and feeds downstream nodes (downstream.c). A suspended stage still has its blocks,
- * under their version, but fetches nothing.
+ * server names, keeps it in the cache, and feeds downstream nodes (downstream.c). A suspended stage still has its
+ * blocks, under their version, but fetches nothing.
  *
  * Threads: control functions in the loop thread only; kr_stage_pread and kr_stage_hint in any.  stage->lock guards the
  * blocks held in memory and what pread looks at; the rest is the loop's.  Never called with the stage's lock:
@@ -54,8 +54,9 @@ int kr_stage_pread(struct kr_stage *stage, uint64_t version, uint64_t offset, vo
 /* The range is wanted: kr_file_step(file) when blocks of it arrive or fail. Joins fetches on their way. 0: something is
  * on its way; 1: all is here already; -ENOTCONN: not live. */
 int kr_stage_want(struct kr_stage *stage, uint64_t offset, size_t length);
-/* All of the file shall come, as read-ahead does: what programs want comes first.  1: all is here; 0: it comes, if this is called now and
- * then (the stage forgets it when READ is given up); else why the next block cannot be had.  *RET_BYTES: how much is here. */
+/* All of the file shall come, as read-ahead does: what programs want comes first.  1: all is here; 0: it comes, if this
+ * is called now and then (the stage forgets it when READ is given up); else why the next block cannot be had.
+ * *RET_BYTES: how much is here. */
 int kr_stage_all(struct kr_stage *stage, uint64_t *ret_bytes);
 /* A program has read or wants to read this: feeds read-ahead. Any thread, cheap; call it for every read, also those
  * that the fast path served. */

@@ -17,18 +17,18 @@
 
 struct patch {
 	uv_work_t work;
-	struct kr_stage *stage;      /* reference */
+	struct kr_stage *stage;       /* reference */
 	struct kr_cache_entry *entry; /* reference */
 	struct kr_journal *journal;
-	struct kr_extent_map sent;   /* its bytes are held in the journal */
+	struct kr_extent_map sent; /* its bytes are held in the journal */
 	struct kr_cache_replaced *blocks;
-	struct kr_buf **old;         /* for each block: its former bytes if they were in memory */
+	struct kr_buf **old; /* for each block: its former bytes if they were in memory */
 	size_t count, room;
 	uint64_t old_size, size, generation, edition;
-	bool failed;                 /* out of memory: the copy is given up */
+	bool failed; /* out of memory: the copy is given up */
 };
 
-/* --- which blocks ------------------------------------------------------------------------------------------------- */
+/* --- which blocks ----------------------------------------------------------------------------- */
 
 static void add_block(struct patch *patch, uint64_t block)
 {
@@ -76,7 +76,7 @@ static void release(void *context, const struct kr_extent *extent)
 	kr_journal_release(context, extent);
 }
 
-/* --- in the pool -------------------------------------------------------------------------------------------------- */
+/* --- in the pool ------------------------------------------------------------------------------ */
 
 /* The former bytes of BLOCK that the sent ones don't cover. */
 static uint64_t gaps_in(const struct patch *patch, uint64_t block, uint32_t length)
@@ -99,7 +99,8 @@ static int overlay(struct patch *patch, uint64_t block, uint32_t length, uint8_t
 
 	while (at < end && kr_extent_map_find(&patch->sent, at, &extent) && extent.offset < end) {
 		uint64_t begin = KR_MAX(extent.offset, at), until = KR_MIN(extent.offset + extent.length, end);
-		int err = kr_journal_read(patch->journal, extent.position + (begin - extent.offset), buffer + (begin - start), until - begin);
+		int err = kr_journal_read(patch->journal, extent.position + (begin - extent.offset),
+			buffer + (begin - start), until - begin);
 
 		if (err < 0)
 			return err;
@@ -135,7 +136,8 @@ static void patch_block(struct patch *patch, size_t i, struct kr_buf *buf)
 	if (overlay(patch, block, length, buf->data) < 0)
 		return;
 	buf->length = length;
-	(void)kr_cache_put(patch->entry, patch->edition, block, buf, kr_checksum(buf->data, length)); /* not kept: fetched when wanted */
+	(void)kr_cache_put(patch->entry, patch->edition, block, buf,
+		kr_checksum(buf->data, length)); /* not kept: fetched when wanted */
 }
 
 static void run(uv_work_t *work)
@@ -152,7 +154,7 @@ static void run(uv_work_t *work)
 	kr_buf_put(buf);
 }
 
-/* --- in the loop -------------------------------------------------------------------------------------------------- */
+/* --- in the loop ------------------------------------------------------------------------------ */
 
 static void free_patch(struct patch *patch)
 {

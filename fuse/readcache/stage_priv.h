@@ -25,7 +25,7 @@ enum {
 	KR_STAGE_AHEAD = 8,       /* read-ahead ranges that wait their turn */
 	KR_STAGE_FAILED = 64,     /* failures remembered */
 	KR_STAGE_FAILED_MS = 1000,
-	KR_STAGE_STORES = 3,      /* store jobs at once, of the whole mount */
+	KR_STAGE_STORES = 3,       /* store jobs at once, of the whole mount */
 	KR_STAGE_STORE_BLOCKS = 8, /* blocks of one store job */
 };
 #define KR_STAGE_ANY_BLOCK UINT64_MAX
@@ -33,13 +33,13 @@ enum {
 /* A block in memory: on its way to the disk, or one that could not be kept there. */
 struct kr_held {
 	struct kr_table_link by_block;
-	struct kr_link link;      /* [loop] the mount's store queue, or its list of unkept blocks */
-	struct kr_stage *stage;   /* NULL: given up, the store job frees it */
+	struct kr_link link;    /* [loop] the mount's store queue, or its list of unkept blocks */
+	struct kr_stage *stage; /* NULL: given up, the store job frees it */
 	struct kr_buf *buf;
 	uint64_t block, checksum;
-	uint64_t edition;         /* of the cache's entry */
+	uint64_t edition; /* of the cache's entry */
 	bool storing, unkept;
-	bool charged;             /* counts against the budget */
+	bool charged; /* counts against the budget */
 };
 
 struct kr_failed {
@@ -57,17 +57,17 @@ struct kr_stage_waiter {
 
 struct kr_stage {
 	struct kr_mount *mount;
-	struct kr_file *file;     /* [loop] NULL after kr_stage_free */
+	struct kr_file *file; /* [loop] NULL after kr_stage_free */
 	struct kr_fid fid;
-	uint32_t references;      /* [loop] jobs and requests under way, plus the file's */
-	struct kr_link link;      /* [loop] in the hops' list of stages */
+	uint32_t references; /* [loop] jobs and requests under way, plus the file's */
+	struct kr_link link; /* [loop] in the hops' list of stages */
 
-	pthread_mutex_t lock;     /* the loop writes, others read: */
+	pthread_mutex_t lock; /* the loop writes, others read: */
 	bool known, live, loading, patching;
 	uint64_t version, size;
-	uint64_t generation;      /* what came for an earlier one is ignored */
+	uint64_t generation;          /* what came for an earlier one is ignored */
 	struct kr_cache_entry *entry; /* NULL until known */
-	struct kr_table held;     /* struct kr_held */
+	struct kr_table held;         /* struct kr_held */
 	struct kr_failed failed[KR_STAGE_FAILED];
 	uint32_t failed_count;
 	struct kr_readahead readahead;
@@ -79,16 +79,16 @@ struct kr_stage {
 	struct kr_puller puller;
 	struct kr_upstream *upstream; /* NULL: to be asked for */
 	struct kr_link upstream_link;
-	struct kr_list parked;    /* waiters, while loading or patching */
-	struct kr_link starved;   /* waits for the mount's budget */
-	uint64_t epoch;           /* answers to JOIN and REPARENT of an earlier one are ignored */
+	struct kr_list parked;  /* waiters, while loading or patching */
+	struct kr_link starved; /* waits for the mount's budget */
+	uint64_t epoch;         /* answers to JOIN and REPARENT of an earlier one are ignored */
 	bool joined, asking, outdated, failed_once;
-	uint32_t failed_node;     /* the upstream that failed, for REPARENT */
-	uint64_t retry_ns;        /* the server could not be reached: not before then */
+	uint32_t failed_node; /* the upstream that failed, for REPARENT */
+	uint64_t retry_ns;    /* the server could not be reached: not before then */
 	uint32_t retries;
-	uint64_t rate_since_ns;   /* arrivals are counted from here */
+	uint64_t rate_since_ns; /* arrivals are counted from here */
 	uint64_t rate_blocks;
-	uint32_t solo;            /* so many blocks are asked one by one, to find the one that can't be read */
+	uint32_t solo; /* so many blocks are asked one by one, to find the one that can't be read */
 };
 
 /* stage.c */
@@ -134,7 +134,8 @@ void kr_stage_patch(struct kr_stage *stage, uint64_t version, uint64_t size, con
 /* stage_serve.c: for downstream.c. */
 enum kr_stage_served { KR_STAGE_WAIT, KR_STAGE_HELD, KR_STAGE_ON_DISK };
 /* A peer wants WAITER->block of VERSION. KR_STAGE_HELD: *RET_BUF (owned) and *RET_CHECKSUM; KR_STAGE_ON_DISK:
- * *RET_ENTRY (a reference) has it; KR_STAGE_WAIT: WAITER->ready will be called. -ESTALE, -ECANCELED, -EINVAL, -ENOMEM. */
+ * *RET_ENTRY (a reference) has it; KR_STAGE_WAIT: WAITER->ready will be called. -ESTALE, -ECANCELED, -EINVAL, -ENOMEM.
+ */
 int kr_stage_serve(struct kr_stage *stage, uint64_t version, struct kr_stage_waiter *waiter, struct kr_buf **ret_buf,
 	uint64_t *ret_checksum, struct kr_cache_entry **ret_entry);
 /* Takes a waiter back. */

@@ -22,19 +22,19 @@
 
 /* One PULL under way. */
 struct pull {
-	struct kr_stage *stage;    /* reference */
-	struct kr_upstream *hop;    /* reference */
+	struct kr_stage *stage;  /* reference */
+	struct kr_upstream *hop; /* reference */
 	uint64_t generation, size;
 	uint64_t blocks[KR_STAGE_BATCH]; /* not yet answered */
 	size_t count;
 };
 
 struct question {
-	struct kr_stage *stage;    /* reference */
+	struct kr_stage *stage; /* reference */
 	uint64_t epoch;
 };
 
-/* --- who is the upstream ------------------------------------------------------------------------------------------ */
+/* --- who is the upstream ---------------------------------------------------------------------- */
 
 static void set_upstream(struct kr_stage *stage, struct kr_upstream *hop)
 {
@@ -174,7 +174,7 @@ void kr_stages_rejoin(struct kr_mount *mount)
 	}
 }
 
-/* --- asking ------------------------------------------------------------------------------------------------------- */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 /* The server says that the version is gone: attributes have to be asked again. */
 static void outdated(struct kr_stage *stage)
@@ -353,7 +353,7 @@ void kr_stage_tick(struct kr_stage *stage)
 		kr_stage_advance(stage);
 }
 
-/* --- taking what comes -------------------------------------------------------------------------------------------- */
+/* --- taking what comes ------------------------------------------------------------------------ */
 
 /* Whether BLOCK was asked by PULL and not answered; if so it is answered now. */
 static bool tick_off(struct pull *pull, uint64_t block)
@@ -373,7 +373,8 @@ static bool is_sound(const struct pull *pull, const struct kr_pull_reply *reply,
 		kr_checksum(data->data, data->length) == reply->checksum;
 }
 
-/* Whole, but as long as the file is by now: without a version (0) the server cannot tell what the attributes were of. */
+/* Whole, but as long as the file is by now: without a version (0) the server cannot tell what the attributes were of.
+ */
 static bool is_of_other_size(const struct pull *pull, const struct kr_pull_reply *reply, const struct kr_buf *data)
 {
 	return pull->hop->to.node == 0 && data && data->length != kr_cache_block_length(pull->size, reply->block) &&

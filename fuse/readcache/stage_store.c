@@ -27,7 +27,7 @@ struct store {
 
 static void start_stores(struct kr_mount *mount);
 
-/* --- what is held ------------------------------------------------------------------------------------------------- */
+/* --- what is held ----------------------------------------------------------------------------- */
 
 /* HELD is in no table any more. */
 static void free_held(struct kr_hops *hops, struct kr_held *held)
@@ -121,7 +121,7 @@ static void keep_in_memory(struct kr_hops *hops, struct kr_held *held)
 	}
 }
 
-/* --- to disk ------------------------------------------------------------------------------------------------------ */
+/* --- to disk ---------------------------------------------------------------------------------- */
 
 static void store(uv_work_t *work)
 {
@@ -130,8 +130,8 @@ static void store(uv_work_t *work)
 	for (size_t i = 0; i < job->count; i++) {
 		struct kr_held *held = job->items[i].held;
 
-		job->items[i].err = kr_cache_put(job->items[i].entry, held->edition, held->block, held->buf,
-			held->checksum);
+		job->items[i].err =
+			kr_cache_put(job->items[i].entry, held->edition, held->block, held->buf, held->checksum);
 	}
 }
 
@@ -198,8 +198,12 @@ void kr_stage_deliver(struct kr_stage *stage, uint64_t block, struct kr_buf *buf
 	bool demanded = fetch && fetch->why == KR_FETCH_DEMAND;
 	struct kr_list waiters;
 
-	*held = (struct kr_held){.stage = stage, .buf = kr_buf_get(buf), .block = block, .checksum = checksum,
-		.edition = kr_cache_edition(stage->entry), .charged = charged};
+	*held = (struct kr_held){.stage = stage,
+		.buf = kr_buf_get(buf),
+		.block = block,
+		.checksum = checksum,
+		.edition = kr_cache_edition(stage->entry),
+		.charged = charged};
 	kr_list_init(&waiters);
 	pthread_mutex_lock(&stage->lock);
 	kr_table_insert(&stage->held, &held->by_block, kr_hash_u64(block));
@@ -212,7 +216,7 @@ void kr_stage_deliver(struct kr_stage *stage, uint64_t block, struct kr_buf *buf
 	start_stores(stage->mount);
 }
 
-/* --- making room -------------------------------------------------------------------------------------------------- */
+/* --- making room ------------------------------------------------------------------------------ */
 
 struct evict {
 	uv_work_t work;

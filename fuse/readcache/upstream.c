@@ -1,8 +1,8 @@
 /* Connections to upstreams: one for each address, shared by all stages that pull from there.
  *
- * A connection that owes blocks and sends nothing for a while is given up: its stages ask for another upstream.  So is one to a node
- * that sends some bytes now and then: the way to it may be so bad that no block comes whole, while the server is well.
- * One that nobody has used for KR_HOP_IDLE_S is closed.
+ * A connection that owes blocks and sends nothing for a while is given up: its stages ask for another upstream.  So is
+ * one to a node that sends some bytes now and then: the way to it may be so bad that no block comes whole, while the
+ * server is well. One that nobody has used for KR_HOP_IDLE_S is closed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +47,8 @@ static const struct kr_conn_handler handler = {.on_frame = on_frame, .on_closed 
 static bool leads_to(const struct kr_upstream *hop, const struct kr_hop_address *to)
 {
 	return !hop->ending && hop->to.node == to->node && hop->to.port == to->port && hop->to.session == to->session &&
-		memcmp(hop->to.ticket, to->ticket, sizeof(to->ticket)) == 0 && strcmp(hop->to.address, to->address) == 0;
+		memcmp(hop->to.ticket, to->ticket, sizeof(to->ticket)) == 0 &&
+		strcmp(hop->to.address, to->address) == 0;
 }
 
 static struct kr_upstream *make(struct kr_hops *hops, const struct kr_hop_address *to)
@@ -107,7 +108,8 @@ void kr_upstream_break(struct kr_upstream *hop, const char *reason)
 
 static void look_at(struct kr_upstream *hop)
 {
-	uint32_t limit = (hop->to.node == 0 ? KR_HOP_SILENT_SERVER_S * 1000 : hop->hops->patience_ms) * TICKS_PER_S / 1000;
+	uint32_t limit =
+		(hop->to.node == 0 ? KR_HOP_SILENT_SERVER_S * 1000 : hop->hops->patience_ms) * TICKS_PER_S / 1000;
 	uint64_t received, sent;
 
 	kr_conn_counters(hop->conn, &received, &sent);
@@ -122,7 +124,8 @@ static void look_at(struct kr_upstream *hop)
 		hop->silent_ticks = 0;
 	else if (++hop->silent_ticks > limit)
 		kr_upstream_break(hop, "owes blocks and is silent");
-	if (hop->to.node == 0 || hop->blocks != hop->blocks_seen || hop->pulls == 0 || !kr_rpc_connected(hop->hops->mount->rpc))
+	if (hop->to.node == 0 || hop->blocks != hop->blocks_seen || hop->pulls == 0 ||
+		!kr_rpc_connected(hop->hops->mount->rpc))
 		hop->slow_ticks = 0;
 	else if (++hop->slow_ticks > KR_HOP_SLOW * limit)
 		kr_upstream_break(hop, "owes blocks and sends none whole");
@@ -150,8 +153,12 @@ void kr_hops_counters(const struct kr_hops *hops, struct kr_hops_counters *ret_c
 {
 	struct kr_upstream *hop;
 
-	*ret_counters = (struct kr_hops_counters){.received = hops->received, .sent = hops->sent,
-		.incoming = hops->incoming_count, .outgoing = hops->outgoing_count, .in_flight = hops->charged, .port = hops->told};
+	*ret_counters = (struct kr_hops_counters){.received = hops->received,
+		.sent = hops->sent,
+		.incoming = hops->incoming_count,
+		.outgoing = hops->outgoing_count,
+		.in_flight = hops->charged,
+		.port = hops->told};
 	KR_LIST_FOR_EACH(hop, &hops->outgoing, link) {
 		uint64_t received, sent;
 

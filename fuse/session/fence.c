@@ -21,8 +21,10 @@ struct kr_fence {
 /* At the moment as it is known now; answers move it ahead meanwhile, which is found out when it comes. */
 static void arm(const struct kr_fence *fence)
 {
-	uint64_t at_ns = fence->fenced ? kr_clock_ns() + LOOK_MS * KR_NS_PER_MS : atomic_load(&fence->mount->fence_at_ns);
-	struct itimerspec when = {.it_value = {.tv_sec = (time_t)(at_ns / KR_NS_PER_S), .tv_nsec = (long)(at_ns % KR_NS_PER_S)}};
+	uint64_t at_ns =
+		fence->fenced ? kr_clock_ns() + LOOK_MS * KR_NS_PER_MS : atomic_load(&fence->mount->fence_at_ns);
+	struct itimerspec when = {
+		.it_value = {.tv_sec = (time_t)(at_ns / KR_NS_PER_S), .tv_nsec = (long)(at_ns % KR_NS_PER_S)}};
 
 	if (at_ns == 0)
 		when.it_value.tv_nsec = 1; /* zeros would disarm it */

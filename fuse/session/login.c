@@ -17,9 +17,9 @@ struct kr_login {
 	struct kr_mount *mount;
 	struct kr_key *key; /* NULL: MUNGE */
 	struct kr_auth auth;
-	uint64_t attempt;   /* number of the connection: what comes late for a former one is dropped */
-	bool started; /* before */
-	bool warned;  /* about clocks that differ */
+	uint64_t attempt; /* number of the connection: what comes late for a former one is dropped */
+	bool started;     /* before */
+	bool warned;      /* about clocks that differ */
 	bool freed;
 	uint32_t jobs;
 	void (*done)(void *context, int err);
@@ -31,7 +31,7 @@ struct credential {
 	uv_work_t work;
 	struct kr_login *login;
 	uint64_t attempt;
-	char *text;    /* to open; or NULL, then made */
+	char *text; /* to open; or NULL, then made */
 	uint8_t payload[KR_MUNGE_PAYLOAD];
 	uint32_t uid;
 	int err;
@@ -50,7 +50,8 @@ static void warn_of_clocks(struct kr_login *login)
 	if (login->warned || (skew <= KR_KEY_SKEW_S && skew >= -KR_KEY_SKEW_S))
 		return;
 	login->warned = true;
-	kr_log_warn("the server's clock and this machine's differ by %lld s: times of files will look odd, and keys may seem expired",
+	kr_log_warn(
+		"the server's clock and this machine's differ by %lld s: times of files will look odd, and keys may seem expired",
 		(long long)skew);
 }
 
@@ -92,7 +93,8 @@ static void on_challenged(void *context, int err, const void *message, struct kr
 	if (err < 0)
 		login->done(login->context, err);
 	else
-		kr_rpc_direct(login->mount->rpc, KR_MSG_AUTH_PROVE, &prove, on_proved, login); /* an error: the connection is ending */
+		kr_rpc_direct(login->mount->rpc, KR_MSG_AUTH_PROVE, &prove, on_proved,
+			login); /* an error: the connection is ending */
 }
 
 /* The file may have been replaced. */
@@ -108,7 +110,7 @@ static void reread(struct kr_login *login)
 	login->key = key;
 }
 
-/* --- MUNGE ------------------------------------------------------------------------------------------------------------ */
+/* --- MUNGE ------------------------------------------------------------------------------------ */
 
 static void free_login(struct kr_login *login)
 {
@@ -123,9 +125,11 @@ static void ask_munged(uv_work_t *work)
 	const struct kr_mount_options *options = credential->login->mount->options;
 
 	if (credential->text)
-		credential->err = kr_munge_decode(options->munge_socket, credential->text, &credential->uid, credential->payload);
+		credential->err =
+			kr_munge_decode(options->munge_socket, credential->text, &credential->uid, credential->payload);
 	else
-		credential->err = kr_munge_encode(options->munge_socket, (uint32_t)options->munge_uid, credential->payload, &credential->text);
+		credential->err = kr_munge_encode(
+			options->munge_socket, (uint32_t)options->munge_uid, credential->payload, &credential->text);
 	if (credential->err)
 		snprintf(credential->reason, sizeof(credential->reason), "%s", kr_fail_reason());
 }
@@ -170,8 +174,8 @@ static void on_opened(uv_work_t *work, int status)
 		if (err)
 			err = kr_fail(err, "what the server answers: %s", credential->reason);
 		else
-			err = kr_auth_munge_end(&login->auth, credential->uid, (uint32_t)login->mount->options->munge_uid, credential->payload,
-				&keys);
+			err = kr_auth_munge_end(&login->auth, credential->uid,
+				(uint32_t)login->mount->options->munge_uid, credential->payload, &keys);
 		accepted(login, err, &keys);
 	}
 	free_credential(credential);
@@ -246,7 +250,7 @@ static void start_munge(struct kr_login *login, const struct kr_fresh *fresh)
 		kr_rpc_direct(login->mount->rpc, KR_MSG_AUTH_MUNGE, &request, on_munge_challenged, login);
 }
 
-/* --- outside ----------------------------------------------------------------------------------------------------------- */
+/* --- outside ---------------------------------------------------------------------------------- */
 
 static void start_key(struct kr_login *login, const struct kr_fresh *fresh)
 {
@@ -255,7 +259,8 @@ static void start_key(struct kr_login *login, const struct kr_fresh *fresh)
 
 	if (login->started)
 		reread(login);
-	err = kr_auth_client_begin(&login->auth, login->key, (enum kr_security)login->mount->options->security, fresh, now_s(), &request);
+	err = kr_auth_client_begin(
+		&login->auth, login->key, (enum kr_security)login->mount->options->security, fresh, now_s(), &request);
 	if (err < 0)
 		login->done(login->context, err);
 	else

@@ -1,7 +1,7 @@
 /* See rpc.h: the calls; rpc_link.c has the connection.
  *
- * A call lives in rpc->calls from its submission to its answer.  A call that its program has given up but that the server
- * may have begun stays there without a callback, so that its answer (and what it opened) can be dealt with.
+ * A call lives in rpc->calls from its submission to its answer.  A call that its program has given up but that the
+ * server may have begun stays there without a callback, so that its answer (and what it opened) can be dealt with.
  */
 #include <assert.h>
 #include <errno.h>
@@ -108,8 +108,8 @@ static void give_up(struct kr_call *call, int err)
 		callback(context, err, NULL, NULL);
 }
 
-/* Nobody waits for this OPEN or CREATE any more, but it succeeded: the server counts an open that must end.  No RECLAIM tells
- * another session of that open: there the CLOSE would end one that is in use. */
+/* Nobody waits for this OPEN or CREATE any more, but it succeeded: the server counts an open that must end.  No RECLAIM
+ * tells another session of that open: there the CLOSE would end one that is in use. */
 static void undo_open(struct kr_rpc *rpc, const struct kr_call *call, const void *reply)
 {
 	struct kr_close_request close = {.count = 1};
@@ -141,8 +141,8 @@ static void on_reply(void *context, int err, const void *reply, struct kr_buf *d
 	kr_attr_cache_learn(call->rpc->mount, call->type, call->fields.bytes, call->fields.length, err, reply,
 		kr_conn_reply_flags(call->rpc->conn), call->submitted_ns, call->rpc->heard_ns);
 	if (err == 0 && call->rpc->mount->dir_syncs)
-		kr_dir_fsync_answered(call->rpc->mount->dir_syncs, call->type, call->fields.bytes, call->fields.length, reply,
-			call->rpc->heard_ns);
+		kr_dir_fsync_answered(call->rpc->mount->dir_syncs, call->type, call->fields.bytes, call->fields.length,
+			reply, call->rpc->heard_ns);
 	if (call->given_up && err == 0 && opens(call))
 		undo_open(call->rpc, call, reply);
 	end_call(call, err, reply, data);
@@ -183,7 +183,8 @@ static void transmit(struct kr_rpc *rpc, struct kr_call *call)
 
 static bool may_go(const struct kr_rpc *rpc, const struct kr_call *call)
 {
-	return rpc->conn && (rpc->gate == KR_RPC_OPEN || (rpc->gate == KR_RPC_EARLY_ONLY && (call->flags & KR_RPC_EARLY)));
+	return rpc->conn &&
+		(rpc->gate == KR_RPC_OPEN || (rpc->gate == KR_RPC_EARLY_ONLY && (call->flags & KR_RPC_EARLY)));
 }
 
 static void send_waiting(struct kr_rpc *rpc)
@@ -216,7 +217,8 @@ static uint64_t fail_later(struct kr_rpc *rpc, int err, kr_rpc_fn callback, void
 	if (callback) {
 		struct late_failure *late = kr_xcalloc(1, sizeof(*late));
 
-		*late = (struct late_failure){.task.fn = fail_late, .callback = callback, .context = context, .err = err};
+		*late = (struct late_failure){
+			.task.fn = fail_late, .callback = callback, .context = context, .err = err};
 		kr_loop_post(rpc->mount->kr_loop, &late->task);
 	}
 	return ++rpc->last_id;
@@ -411,7 +413,8 @@ void kr_rpc_deliver_down(struct kr_rpc *rpc, const struct kr_frame *frame)
 	msg = kr_xcalloc(1, sizeof(*msg));
 	int err = kr_msg_decode(header->type, false, frame->fields, header->fields_length, msg, &arena);
 	if (err < 0) {
-		kr_log_warn("the server sent a %s that cannot be decoded: %s", kr_msg_name(header->type), kr_fail_reason());
+		kr_log_warn(
+			"the server sent a %s that cannot be decoded: %s", kr_msg_name(header->type), kr_fail_reason());
 		if (!oneway)
 			kr_conn_reply(rpc->conn, header->type, header->id, 0, -EPROTO, NULL, NULL, 0);
 	} else {

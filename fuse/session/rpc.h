@@ -2,9 +2,9 @@
  *
  * A call is kept encoded until it is answered.  When the connection breaks, the rpc reconnects (50 ms to 2 s apart, for
  * ever) and sends unanswered calls again in their order, with RESEND, as soon as session.c says that the session goes
- * on.  With `soft`, calls fail with -ETIMEDOUT when the server has not answered for `timeo` seconds; hard ones wait (and the
- * operations that wait for them give up by kr_op_given_up).
- * Loop thread only, except kr_call_new and kr_call_free.
+ * on.  With `soft`, calls fail with -ETIMEDOUT when the server has not answered for `timeo` seconds; hard ones wait
+ * (and the operations that wait for them give up by kr_op_given_up). Loop thread only, except kr_call_new and
+ * kr_call_free.
  */
 #ifndef KR_FUSE_RPC_H
 #define KR_FUSE_RPC_H
@@ -17,14 +17,16 @@ struct kr_rpc;
 struct kr_call;
 
 enum kr_rpc_flag {
-	KR_RPC_EARLY = 1,     /* part of the recovery of the session: goes out before others may (RECLAIM, replayed FLUSH) */
-	KR_RPC_HARD = 2,      /* never times out, whatever the mount says (FLUSH, CLOSE, LEASE...) */
-	KR_RPC_READ_ONLY = 4, /* changes nothing: an interrupt may give up at once and the request is just forgotten */
+	KR_RPC_EARLY =
+		1,       /* part of the recovery of the session: goes out before others may (RECLAIM, replayed FLUSH) */
+	KR_RPC_HARD = 2, /* never times out, whatever the mount says (FLUSH, CLOSE, LEASE...) */
+	KR_RPC_READ_ONLY = 4,  /* changes nothing: an interrupt may give up at once and the request is just forgotten */
 	KR_RPC_OF_SESSION = 8, /* undoes what only this session has: with it the request ends, -ECANCELED */
 };
 
-/* ERR: 0, the server's status, -EINTR after kr_rpc_cancel (then possibly from inside it), -ETIMEDOUT (soft), -ECANCELED when the mount ends.  REPLY
- * (decoded struct kr_<name>_reply; NULL unless ERR is 0) and DATA (or NULL) are borrowed until the callback returns. */
+/* ERR: 0, the server's status, -EINTR after kr_rpc_cancel (then possibly from inside it), -ETIMEDOUT (soft), -ECANCELED
+ * when the mount ends.  REPLY (decoded struct kr_<name>_reply; NULL unless ERR is 0) and DATA (or NULL) are borrowed
+ * until the callback returns. */
 typedef void (*kr_rpc_fn)(void *context, int err, const void *reply, struct kr_buf *data);
 
 /* Encodes a request (MSG: struct kr_<name>_request); takes references of the slices' buffers.  Any thread.  NULL with
@@ -32,7 +34,8 @@ typedef void (*kr_rpc_fn)(void *context, int err, const void *reply, struct kr_b
 struct kr_call *kr_call_new(uint16_t type, const void *msg, const struct kr_slice *slices, size_t count, int *ret_err);
 /* Frees a call that was never submitted (NULL is fine). */
 void kr_call_free(struct kr_call *call);
-/* Takes CALL; CALLBACK runs exactly once, never from inside this call. Returns the call's id (> 0) for kr_rpc_cancel. */
+/* Takes CALL; CALLBACK runs exactly once, never from inside this call. Returns the call's id (> 0) for kr_rpc_cancel.
+ */
 uint64_t kr_rpc_submit(struct kr_rpc *rpc, struct kr_call *call, unsigned flags, kr_rpc_fn callback, void *context);
 /* kr_call_new and kr_rpc_submit in one, for messages made in the loop thread. A message that cannot be encoded is
  * reported to the callback. CALLBACK may be NULL when nobody wants to know. */
@@ -40,21 +43,24 @@ uint64_t kr_rpc_call(struct kr_rpc *rpc, uint16_t type, const void *msg, const s
 	unsigned flags, kr_rpc_fn callback, void *context);
 
 /* The program behind call ID was interrupted.  Its callback gets -EINTR: at once for a call not yet sent, for a
- * READ_ONLY one, and when the server cannot be reached; else when the server has answered the CANCEL (or its real answer
- * when it was too late), at most a second or two later.  What the server may have opened for a given-up OPEN or CREATE
- * is closed again here.  An unknown ID (already answered) is ignored. */
+ * READ_ONLY one, and when the server cannot be reached; else when the server has answered the CANCEL (or its real
+ * answer when it was too late), at most a second or two later.  What the server may have opened for a given-up OPEN or
+ * CREATE is closed again here.  An unknown ID (already answered) is ignored. */
 void kr_rpc_cancel(struct kr_rpc *rpc, uint64_t id);
 
-/* As kr_rpc_cancel, but the callback gets what the server made of it, at whatever later time (and CANCEL is said again after
- * each reconnection): for calls whose late success has to be dealt with. */
+/* As kr_rpc_cancel, but the callback gets what the server made of it, at whatever later time (and CANCEL is said again
+ * after each reconnection): for calls whose late success has to be dealt with. */
 void kr_rpc_withdraw(struct kr_rpc *rpc, uint64_t id);
 
-/* FN is called once for each LEASE, FLUSH and FSYNC that has been on the present connection for LIMIT_NS without an answer, and
- * again when it is answered; it returns whether it has said so (else it is asked again soon). Loop thread. */
-typedef bool (*kr_rpc_watch_fn)(void *context, uint16_t type, const struct kr_fid *file, uint64_t waited_ns, bool answered);
+/* FN is called once for each LEASE, FLUSH and FSYNC that has been on the present connection for LIMIT_NS without an
+ * answer, and again when it is answered; it returns whether it has said so (else it is asked again soon). Loop thread.
+ */
+typedef bool (*kr_rpc_watch_fn)(
+	void *context, uint16_t type, const struct kr_fid *file, uint64_t waited_ns, bool answered);
 void kr_rpc_watch(struct kr_rpc *rpc, uint64_t limit_ns, kr_rpc_watch_fn fn, void *context);
 
-/* A request of the server (RECALL, QUERY, ROUND...) that must be answered once with kr_rpc_answer, at any later time. */
+/* A request of the server (RECALL, QUERY, ROUND...) that must be answered once with kr_rpc_answer, at any later time.
+ */
 struct kr_down {
 	uint16_t type;
 	uint64_t id;      /* 0: ONEWAY, an answer is dropped */
@@ -72,7 +78,7 @@ bool kr_rpc_connected(const struct kr_rpc *rpc);
 /* The server's address that was last connected to, which need not be the one it knows of itself. Loop thread. */
 const struct sockaddr *kr_rpc_address(const struct kr_rpc *rpc);
 
-/* --- for session.c, serve.c and status only ------------------------------------------------------------------------- */
+/* --- for session.c, serve.c and status only --------------------------------------------------- */
 
 struct kr_rpc_events {
 	/* A connection to ADDRESS is being made: say HELLO with kr_rpc_direct, it is queued. */
@@ -91,8 +97,8 @@ void kr_rpc_stop(struct kr_rpc *rpc);
 int kr_rpc_direct(struct kr_rpc *rpc, uint16_t type, const void *msg, kr_rpc_fn callback, void *context);
 /* What follows on the present connection is sealed (see kr_conn_seal). */
 void kr_rpc_seal(struct kr_rpc *rpc, const struct kr_seal_keys *keys);
-/* From now on answers belong to SESSION; calls sent on another session may not be known to the server, and those that are
- * KR_RPC_OF_SESSION end. */
+/* From now on answers belong to SESSION; calls sent on another session may not be known to the server, and those that
+ * are KR_RPC_OF_SESSION end. */
 void kr_rpc_set_session(struct kr_rpc *rpc, uint64_t session);
 /* Opens the gate for EARLY calls (after HELLO), then for all (resends what is unanswered). Both close on disconnect. */
 void kr_rpc_open_early(struct kr_rpc *rpc);

@@ -90,8 +90,7 @@ static void on_tick(uv_timer_t *timer)
 
 	kr_rpc_check_deadlines(rpc);
 	kr_rpc_watch_tick(rpc, kr_clock_ns());
-	if (rpc->conn && rpc->gate == KR_RPC_SHUT &&
-	    kr_clock_ns() - rpc->attempt_ns > KR_RPC_ATTEMPT_MS * KR_NS_PER_MS)
+	if (rpc->conn && rpc->gate == KR_RPC_SHUT && kr_clock_ns() - rpc->attempt_ns > KR_RPC_ATTEMPT_MS * KR_NS_PER_MS)
 		kr_rpc_reset(rpc, "no answer (is the address right, and is a firewall between?)");
 }
 

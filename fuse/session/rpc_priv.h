@@ -6,8 +6,14 @@
 #include "fuse/names/attr_cache.h"
 #include "fuse/session/rpc.h"
 
-enum { KR_RPC_BACKOFF_MIN_MS = 50, KR_RPC_BACKOFF_MAX_MS = 2000, KR_RPC_ATTEMPT_MS = 10000, KR_RPC_TICK_MS = 250,
-	KR_RPC_CANCEL_MS = 1500, KR_RPC_TYPES = 128 };
+enum {
+	KR_RPC_BACKOFF_MIN_MS = 50,
+	KR_RPC_BACKOFF_MAX_MS = 2000,
+	KR_RPC_ATTEMPT_MS = 10000,
+	KR_RPC_TICK_MS = 250,
+	KR_RPC_CANCEL_MS = 1500,
+	KR_RPC_TYPES = 128
+};
 
 /* Which calls may go out. */
 enum kr_rpc_gate { KR_RPC_SHUT, KR_RPC_EARLY_ONLY, KR_RPC_OPEN };
@@ -20,18 +26,18 @@ struct kr_call {
 	struct kr_writer fields; /* the encoded request */
 	struct kr_slice *slices;
 	size_t count;
-	kr_rpc_fn callback;      /* NULL: nobody wants to know (any more) */
+	kr_rpc_fn callback; /* NULL: nobody wants to know (any more) */
 	void *context;
-	struct kr_link link;     /* rpc->calls, ascending ids */
+	struct kr_link link; /* rpc->calls, ascending ids */
 	struct kr_table_link by_id;
 	struct kr_note_change change; /* from submission to the end */
 	uint64_t submitted_ns, canceled_ns;
-	uint64_t sent_ns;        /* on the present connection, or the latest */
-	bool said;               /* that its answer takes long */
-	bool sent;               /* on some connection */
-	bool on_wire;            /* on the present one */
-	bool withdrawn;          /* CANCEL follows it on each connection */
-	bool given_up;           /* its program has been answered without the server */
+	uint64_t sent_ns; /* on the present connection, or the latest */
+	bool said;        /* that its answer takes long */
+	bool sent;        /* on some connection */
+	bool on_wire;     /* on the present one */
+	bool withdrawn;   /* CANCEL follows it on each connection */
+	bool given_up;    /* its program has been answered without the server */
 };
 
 struct kr_rpc_down_link {
@@ -41,7 +47,7 @@ struct kr_rpc_down_link {
 
 struct kr_rpc_watch {
 	uint64_t limit_ns;
-	kr_rpc_watch_fn fn;       /* NULL: nobody watches */
+	kr_rpc_watch_fn fn; /* NULL: nobody watches */
 	void *context;
 };
 
@@ -51,8 +57,8 @@ struct kr_rpc {
 	const struct kr_rpc_events *events;
 	void *events_context;
 	struct kr_list calls;
-	struct kr_table by_id;    /* struct kr_call */
-	struct kr_table downs;    /* struct kr_rpc_down_link: delivered, not answered */
+	struct kr_table by_id; /* struct kr_call */
+	struct kr_table downs; /* struct kr_rpc_down_link: delivered, not answered */
 	uint64_t last_id, session;
 	enum kr_rpc_gate gate;
 	kr_down_fn handlers[KR_RPC_TYPES];
@@ -62,12 +68,12 @@ struct kr_rpc {
 	struct kr_resolve *resolving;
 	uv_timer_t retry, tick;
 	uint64_t backoff_ms, attempt_ns, heard_ns;
-	size_t next_address;      /* of those that a name has */
+	size_t next_address;             /* of those that a name has */
 	struct sockaddr_storage address; /* of the present connection, or the latest */
 	struct kr_rpc_watch watch;
-	uint64_t received, sent;  /* by connections that have ended */
+	uint64_t received, sent; /* by connections that have ended */
 	bool started, stopped, freed;
-	int timers;               /* not yet closed */
+	int timers; /* not yet closed */
 };
 
 /* rpc_watch.c */

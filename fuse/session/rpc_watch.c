@@ -22,7 +22,8 @@ static bool tell(const struct kr_call *call, bool answered, uint64_t now_ns)
 
 	if (kr_msg_decode(call->type, false, call->fields.bytes, call->fields.length, msg, &arena) == 0) {
 		const struct kr_fid *fid = call->type == KR_MSG_LEASE ? &msg->lease_request.file :
-			call->type == KR_MSG_FLUSH ? &msg->flush_request.file : &msg->fsync_request.file;
+			call->type == KR_MSG_FLUSH                    ? &msg->flush_request.file :
+									&msg->fsync_request.file;
 
 		said = watch->fn(watch->context, call->type, fid, now_ns - call->sent_ns, answered);
 	}
@@ -38,7 +39,8 @@ void kr_rpc_watch_tick(struct kr_rpc *rpc, uint64_t now_ns)
 	if (!rpc->watch.fn || rpc->gate != KR_RPC_OPEN)
 		return;
 	KR_LIST_FOR_EACH(call, &rpc->calls, link) {
-		if (call->on_wire && !call->said && is_watched(call->type) && now_ns - call->sent_ns > rpc->watch.limit_ns)
+		if (call->on_wire && !call->said && is_watched(call->type) &&
+			now_ns - call->sent_ns > rpc->watch.limit_ns)
 			call->said = tell(call, false, now_ns);
 	}
 }

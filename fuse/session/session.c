@@ -18,7 +18,7 @@ enum { SILENCE_MS = 3000 };
 
 #define CLOCK_MAX_S (INT64_MAX / 2 / (int64_t)KR_NS_PER_S) /* the year 2116 */
 
-/* --- what is asked outside the rpc's queue -------------------------------------------------------------------------- */
+/* --- what is asked outside the rpc's queue ---------------------------------------------------- */
 
 static void free_pending(struct kr_pending *pending)
 {
@@ -34,7 +34,8 @@ bool kr_pending_end(struct kr_pending *pending)
 	return current;
 }
 
-bool kr_session_direct(struct kr_session *session, uint16_t type, const void *msg, kr_rpc_fn callback, const struct kr_fid *file)
+bool kr_session_direct(
+	struct kr_session *session, uint16_t type, const void *msg, kr_rpc_fn callback, const struct kr_fid *file)
 {
 	struct kr_pending *pending = kr_xcalloc(1, sizeof(*pending));
 	int err;
@@ -52,7 +53,7 @@ bool kr_session_direct(struct kr_session *session, uint16_t type, const void *ms
 	return false;
 }
 
-/* --- leases' clock -------------------------------------------------------------------------------------------------- */
+/* --- leases' clock ---------------------------------------------------------------------------- */
 
 static void renew(struct kr_session *session, uint64_t sent_ns)
 {
@@ -66,7 +67,9 @@ void kr_session_set_clock(struct kr_session *session, struct kr_time now, uint64
 
 	if (now.sec < 0 || now.sec > CLOCK_MAX_S) /* no clock: the offset that was known stays */
 		return;
-	atomic_store(offset, kr_server_clock_offset(atomic_load(offset), sent_ns, kr_clock_ns(), now.sec * (int64_t)KR_NS_PER_S + now.nsec));
+	atomic_store(offset,
+		kr_server_clock_offset(
+			atomic_load(offset), sent_ns, kr_clock_ns(), now.sec * (int64_t)KR_NS_PER_S + now.nsec));
 }
 
 static void on_ping_reply(void *context, int err, const void *reply, struct kr_buf *data)
@@ -133,7 +136,7 @@ void kr_session_start_tick(struct kr_session *session)
 	uv_timer_start(&session->tick, on_tick, interval, interval);
 }
 
-/* --- recovery ------------------------------------------------------------------------------------------------------- */
+/* --- recovery --------------------------------------------------------------------------------- */
 
 void kr_session_go_live(struct kr_session *session, uint64_t sent_ns)
 {
@@ -207,9 +210,15 @@ static void on_reclaim_reply(void *context, int err, const void *reply, struct k
 static void add_reclaim(void *context, const struct kr_reclaim_item *item)
 {
 	struct kr_session *session = context;
-	struct kr_reclaim_request request = {.file = item->file, .opens = item->opens, .kinds = item->kinds,
-		.first = item->claims.first, .last = item->claims.last, .replay_first = item->claims.replay_first,
-		.replay_last = item->claims.replay_last, .oldest = item->claims.oldest, .newest = item->claims.newest,
+	struct kr_reclaim_request request = {.file = item->file,
+		.opens = item->opens,
+		.kinds = item->kinds,
+		.first = item->claims.first,
+		.last = item->claims.last,
+		.replay_first = item->claims.replay_first,
+		.replay_last = item->claims.replay_last,
+		.oldest = item->claims.oldest,
+		.newest = item->claims.newest,
 		.since = item->since};
 
 	session->reclaims += kr_session_direct(session, KR_MSG_RECLAIM, &request, on_reclaim_reply, &item->file);
@@ -227,7 +236,7 @@ void kr_session_start_recovery(struct kr_session *session)
 	reclaim_answered(session);
 }
 
-/* --- outside -------------------------------------------------------------------------------------------------------- */
+/* --- outside ---------------------------------------------------------------------------------- */
 
 int kr_session_new(struct kr_mount *mount, struct kr_session **ret_session)
 {
@@ -274,7 +283,8 @@ void kr_session_set_hooks(struct kr_session *session, const struct kr_session_ho
 	session->hooks = hooks;
 }
 
-void kr_session_start(struct kr_session *session, uint64_t timeout_ms, void (*on_hello)(void *context, int err), void *context)
+void kr_session_start(
+	struct kr_session *session, uint64_t timeout_ms, void (*on_hello)(void *context, int err), void *context)
 {
 	session->on_hello = on_hello;
 	session->hello_context = context;

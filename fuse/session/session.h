@@ -1,5 +1,5 @@
-/* The node's session with the server: HELLO, keeping it alive, fencing by our own clock, and reclaiming opens, leases and
- * unflushed bytes at a server that does not know the session any more.  Loop thread only.
+/* The node's session with the server: HELLO, keeping it alive, fencing by our own clock, and reclaiming opens, leases
+ * and unflushed bytes at a server that does not know the session any more.  Loop thread only.
  */
 #ifndef KR_FUSE_SESSION_H
 #define KR_FUSE_SESSION_H
@@ -11,8 +11,8 @@ struct kr_session;
 struct kr_backlog_request;
 struct kr_reclaim_reply;
 
-/* Which bytes of a file this node has for the server: sequence numbers of what is not flushed, and of what is to be replayed
- * with its rounds; 0: none. */
+/* Which bytes of a file this node has for the server: sequence numbers of what is not flushed, and of what is to be
+ * replayed with its rounds; 0: none. */
 struct kr_claims {
 	uint64_t first, last;
 	uint64_t replay_first, replay_last, oldest, newest;
@@ -28,27 +28,31 @@ struct kr_reclaim_item {
 };
 typedef void (*kr_reclaim_add_fn)(void *add_context, const struct kr_reclaim_item *item);
 
-/* What the owner of the files does in a recovery.  BOOT_CHANGED: the server's machine has booted since the last session of
- * this process; also true for the first one (then the boot ids in the journal tell, see kr_session_facts). */
+/* What the owner of the files does in a recovery.  BOOT_CHANGED: the server's machine has booted since the last session
+ * of this process; also true for the first one (then the boot ids in the journal tell, see kr_session_facts). */
 struct kr_session_hooks {
 	/* Before each HELLO: the ring listener's port on HOST, our address towards the server. */
 	void (*listen)(struct kr_mount *mount, const char *host, uint16_t *ret_port);
 	/* After each HELLO: who we are for peers. */
 	void (*identify)(struct kr_mount *mount);
-	/* Calls ADD for each file that has opens, leases, unflushed bytes, or (when BOOT_CHANGED) applied bytes not stable. */
+	/* Calls ADD for each file that has opens, leases, unflushed bytes, or (when BOOT_CHANGED) applied bytes not
+	 * stable. */
 	void (*collect)(struct kr_mount *mount, bool boot_changed, kr_reclaim_add_fn add, void *add_context);
 	/* The answer for one of them; ERR -ESTALE: the file is gone. */
-	void (*reclaimed)(struct kr_mount *mount, const struct kr_fid *file, int err, const struct kr_reclaim_reply *reply,
-		bool boot_changed);
+	void (*reclaimed)(struct kr_mount *mount, const struct kr_fid *file, int err,
+		const struct kr_reclaim_reply *reply, bool boot_changed);
 	/* All are answered.  Sends the replays (FLUSH with REPLAY, KR_RPC_EARLY) if there are any and calls
-	 * kr_session_replayed when all are done; at once when there are none.  When the connection breaks meanwhile, this
-	 * comes again after another collect; calls of the earlier time that are unanswered are sent again by the rpc. */
+	 * kr_session_replayed when all are done; at once when there are none.  When the connection breaks meanwhile,
+	 * this comes again after another collect; calls of the earlier time that are unanswered are sent again by the
+	 * rpc. */
 	void (*replay)(struct kr_mount *mount, bool boot_changed);
 	/* What is not flushed, and how much of it was refused; may be NULL. */
 	void (*backlog)(struct kr_mount *mount, struct kr_backlog_request *ret);
-	/* Of a replay that had begun: the node has come back itself, or somebody else replays. There will be no session any more. */
+	/* Of a replay that had begun: the node has come back itself, or somebody else replays. There will be no session
+	 * any more. */
 	void (*refused)(struct kr_mount *mount);
-	/* The session goes on, with leases as they were or as reclaimed; and is not fenced any more: step everything. */
+	/* The session goes on, with leases as they were or as reclaimed; and is not fenced any more: step everything.
+	 */
 	void (*resumed)(struct kr_mount *mount);
 };
 
@@ -56,10 +60,12 @@ int kr_session_new(struct kr_mount *mount, struct kr_session **ret_session);
 void kr_session_free(struct kr_session *session);
 /* Before kr_session_start; HOOKS is borrowed for ever. */
 void kr_session_set_hooks(struct kr_session *session, const struct kr_session_hooks *hooks);
-/* Connects and says HELLO.  ON_HELLO runs once, in the loop: 0 and kr_session_facts is filled, or why the server refused us
- * or could not be reached within TIMEOUT_MS (reason in kr_fail_reason), in which the rpc tries again and again and the log is told what
- * is waited for.  The session is kept alive, but no call goes out before kr_session_begin. */
-void kr_session_start(struct kr_session *session, uint64_t timeout_ms, void (*on_hello)(void *context, int err), void *context);
+/* Connects and says HELLO.  ON_HELLO runs once, in the loop: 0 and kr_session_facts is filled, or why the server
+ * refused us or could not be reached within TIMEOUT_MS (reason in kr_fail_reason), in which the rpc tries again and
+ * again and the log is told what is waited for.  The session is kept alive, but no call goes out before
+ * kr_session_begin. */
+void kr_session_start(
+	struct kr_session *session, uint64_t timeout_ms, void (*on_hello)(void *context, int err), void *context);
 /* The journal and the files are there: reclaim, then go live; ON_LIVE (may be NULL) runs once. */
 void kr_session_begin(struct kr_session *session, void (*on_live)(void *context), void *context);
 void kr_session_replayed(struct kr_session *session);
@@ -69,12 +75,12 @@ void kr_session_goodbye(struct kr_session *session, void (*done)(void *context),
 /* Facts of the present session (zeros before the first HELLO). */
 struct kr_session_facts {
 	uint64_t id;
-	uint32_t node;            /* our number in HOPs */
-	uint8_t boot_id[16];      /* of the server machine */
-	uint64_t instance;        /* of the server process */
+	uint32_t node;       /* our number in HOPs */
+	uint8_t boot_id[16]; /* of the server machine */
+	uint64_t instance;   /* of the server process */
 	uint8_t export_id[16];
-	uint8_t ring_key[32];     /* see common/auth/pair.h */
-	int security;             /* enum kr_security of the connection: the least for ring connections */
+	uint8_t ring_key[32]; /* see common/auth/pair.h */
+	int security;         /* enum kr_security of the connection: the least for ring connections */
 	uint32_t lease_ms, grace_ms;
 	struct kr_fid root;
 	struct kr_attr root_attr; /* as of the first HELLO */

@@ -43,7 +43,8 @@ static const char *patience_name(const struct kr_session *session)
 	return session->waits_for_end ? "--timeout" : "connect_timeout";
 }
 
-/* There is no first session yet, for this reason. Not every attempt is worth a line: a name with two addresses may fail in turns. */
+/* There is no first session yet, for this reason. Not every attempt is worth a line: a name with two addresses may fail
+ * in turns. */
 static void wait_on(struct kr_session *session, const char *reason)
 {
 	const bool same = strcmp(session->obstacle, reason) == 0;
@@ -53,7 +54,8 @@ static void wait_on(struct kr_session *session, const char *reason)
 	if (session->said_ns && (same || now_ns - session->said_ns < SAY_AGAIN_S * KR_NS_PER_S))
 		return;
 	session->said_ns = now_ns;
-	kr_log_warn("%s; trying again for %g s (%s)", reason, (double)patience_ms(session) / 1e3, patience_name(session));
+	kr_log_warn(
+		"%s; trying again for %g s (%s)", reason, (double)patience_ms(session) / 1e3, patience_name(session));
 }
 
 /* The session that is in the way of a replay ends by itself, and its end is as good as the replay's time. */
@@ -64,17 +66,22 @@ static void wait_for_end(struct kr_session *session)
 	if (!session->mount->options->replay || session->waits_for_end)
 		return;
 	session->waits_for_end = true;
-	uv_timer_start(&session->deadline, kr_session_on_deadline, ends_ns > now_ns ? (ends_ns - now_ns) / KR_NS_PER_MS : 0, 0);
+	uv_timer_start(&session->deadline, kr_session_on_deadline,
+		ends_ns > now_ns ? (ends_ns - now_ns) / KR_NS_PER_MS : 0, 0);
 }
 
 /* The server's machine has booted while we had a session: what it had not on its disk is lost. */
 static void tell_of_boot(struct kr_session *session)
 {
-	size_t lost = session->mount->dir_syncs ? kr_dir_fsync_booted(session->mount->dir_syncs, session->heard_ns, kr_clock_ns()) : 0;
+	size_t lost = session->mount->dir_syncs ?
+		kr_dir_fsync_booted(session->mount->dir_syncs, session->heard_ns, kr_clock_ns()) :
+		0;
 
 	if (lost)
-		kr_log_warn("the server's machine has booted anew: changes of names in %zu directories may be lost that no fsync of the directory has "
-			"followed; such an fsync fails now, once", lost);
+		kr_log_warn(
+			"the server's machine has booted anew: changes of names in %zu directories may be lost that no fsync of the directory has "
+			"followed; such an fsync fails now, once",
+			lost);
 }
 
 static void take_facts(struct kr_session *session, const struct kr_hello_reply *reply)
@@ -133,11 +140,13 @@ static void ask_limits(struct kr_session *session)
 static int check_hello(const struct kr_session *session, const struct kr_hello_reply *reply)
 {
 	if (reply->proto != KR_PROTO_VERSION)
-		return kr_fail(-EPROTONOSUPPORT, "the server speaks protocol %u, this program %d", reply->proto, KR_PROTO_VERSION);
+		return kr_fail(-EPROTONOSUPPORT, "the server speaks protocol %u, this program %d", reply->proto,
+			KR_PROTO_VERSION);
 	if (reply->must)
 		return kr_fail(-EPROTONOSUPPORT, "the server needs features that this program lacks (0x%llx)",
 			(unsigned long long)reply->must);
-	if (reply->lease_ms < 100 || reply->lease_ms > LEASE_MAX_MS || !reply->session || !S_ISDIR(reply->root_attr.mode))
+	if (reply->lease_ms < 100 || reply->lease_ms > LEASE_MAX_MS || !reply->session ||
+		!S_ISDIR(reply->root_attr.mode))
 		return kr_fail(-EPROTO, "the server's answer to HELLO makes no sense");
 	if (session->facts.id && memcmp(session->facts.export_id, reply->export_id, sizeof(reply->export_id)) != 0)
 		return kr_fail(-ESTALE, "the server now serves another export");
@@ -148,7 +157,7 @@ static const char *replay_refusal(int err)
 {
 	if (err == -EBUSY)
 		return "the node whose journal this is, or of which this is a copy, is connected, or somebody else replays it, or the node came with a key "
-			"of somebody else (the server's log says which)";
+		       "of somebody else (the server's log says which)";
 	if (err == -EAGAIN)
 		return "the former session of the node whose journal this is has to end first (or there are too many nodes)";
 	return NULL;
@@ -194,7 +203,8 @@ static void hello_failed(struct kr_session *session, int err)
 		wait_on(session, kr_fail_reason());
 	} else if (err == -EBUSY && session->mount->options->replay) {
 		if (!session->refused)
-			kr_log_error("%s: %s; what is not on the server yet stays in this journal", session->mount->options->source, kr_fail_reason());
+			kr_log_error("%s: %s; what is not on the server yet stays in this journal",
+				session->mount->options->source, kr_fail_reason());
 		session->hooks->refused(session->mount);
 	} else if (!session->refused && session->postponed)
 		kr_log_warn("%s: %s; trying on", session->mount->options->source, kr_fail_reason());
@@ -216,7 +226,8 @@ static void on_hello_reply(void *context, int err, const void *message, struct k
 	if (!kr_pending_end(pending) || err == -ECONNRESET)
 		return; /* on_disconnected deals with it */
 	if (err < 0)
-		err = kr_fail(err, "server %s refuses this %s: %s", session->mount->options->source, replaying ? "replay" : "node",
+		err = kr_fail(err, "server %s refuses this %s: %s", session->mount->options->source,
+			replaying ? "replay" : "node",
 			replaying && replay_refusal(err) ? replay_refusal(err) : hello_refusal(err));
 	else
 		err = check_hello(session, reply);
@@ -252,17 +263,22 @@ static void address_towards(const struct sockaddr *address, char *host, size_t s
 
 	*host = '\0';
 	if (fd >= 0 && connect(fd, address, sizeof(struct sockaddr_storage)) == 0 &&
-	    getsockname(fd, (struct sockaddr *)&own, &length) == 0)
+		getsockname(fd, (struct sockaddr *)&own, &length) == 0)
 		kr_address_host((struct sockaddr *)&own, host, size);
 }
 
 static void say_hello(struct kr_session *session)
 {
 	struct kr_mount *mount = session->mount;
-	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION,
-		.node_name = kr_local_node_name(mount->local), .incarnation = kr_local_incarnation(mount->local),
-		.session = session->facts.id, .subdir = mount->options->subdir, .flags = mount->options->replay ? KR_HELLO_REPLAY : 0,
-		.ring = mount->options->ring ? mount->options->ring : "", .may = KR_FEATURE_ATTR_CACHE | KR_FEATURE_OWN_NAMES | KR_FEATURE_GONE};
+	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION,
+		.proto_max = KR_PROTO_VERSION,
+		.node_name = kr_local_node_name(mount->local),
+		.incarnation = kr_local_incarnation(mount->local),
+		.session = session->facts.id,
+		.subdir = mount->options->subdir,
+		.flags = mount->options->replay ? KR_HELLO_REPLAY : 0,
+		.ring = mount->options->ring ? mount->options->ring : "",
+		.may = KR_FEATURE_ATTR_CACHE | KR_FEATURE_OWN_NAMES | KR_FEATURE_GONE};
 
 	memcpy(hello.node_id, kr_local_node_id(mount->local), sizeof(hello.node_id));
 	hello.ring_address = session->own_host;
@@ -279,7 +295,10 @@ static void on_login(void *context, int err)
 	if (session->parting)
 		return;
 	if (err < 0)
-		hello_failed(session, session->on_hello ? kr_fail(err, "server %s: %s", session->mount->options->source, kr_fail_reason()) : err);
+		hello_failed(session,
+			session->on_hello ?
+				kr_fail(err, "server %s: %s", session->mount->options->source, kr_fail_reason()) :
+				err);
 	else
 		say_hello(session);
 }
@@ -326,8 +345,8 @@ static void first_failed(struct kr_session *session, int err, const char *reason
 	if (session->postponed)
 		return; /* said already */
 	/* 0: closed, by one of both, without an error */
-	kr_fail(err < 0 ? err : -ECONNRESET, "cannot reach server %s:%u: %s%s", options->server.host, options->server.port, reason,
-		advice(err, reason));
+	kr_fail(err < 0 ? err : -ECONNRESET, "cannot reach server %s:%u: %s%s", options->server.host,
+		options->server.port, reason, advice(err, reason));
 	if (err == -EBADMSG)
 		report_hello(session, err);
 	else
@@ -362,8 +381,8 @@ static const char *no_answer(const struct kr_session *session)
 {
 	const struct kr_mount_options *options = session->mount->options;
 
-	kr_fail(-ETIMEDOUT, "no answer from server %s:%u (is the address right, and is a firewall between?)", options->server.host,
-		options->server.port);
+	kr_fail(-ETIMEDOUT, "no answer from server %s:%u (is the address right, and is a firewall between?)",
+		options->server.host, options->server.port);
 	return kr_fail_reason();
 }
 
@@ -379,7 +398,8 @@ void kr_session_on_deadline(uv_timer_t *timer)
 {
 	struct kr_session *session = timer->data;
 
-	report_hello(session, kr_fail(-ETIMEDOUT, "%s; gave up after %g s (%s)", session->said_ns ? session->obstacle : no_answer(session),
-		(double)patience_ms(session) / 1e3, patience_name(session)));
+	report_hello(session,
+		kr_fail(-ETIMEDOUT, "%s; gave up after %g s (%s)",
+			session->said_ns ? session->obstacle : no_answer(session), (double)patience_ms(session) / 1e3,
+			patience_name(session)));
 }
-

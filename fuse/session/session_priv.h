@@ -1,5 +1,5 @@
-/* The inside of the session: session.c (its clock, its recovery, its life), session_hello.c (from a connection to an answer to
- * HELLO).  Loop thread.
+/* The inside of the session: session.c (its clock, its recovery, its life), session_hello.c (from a connection to an
+ * answer to HELLO).  Loop thread.
  *
  *   DOWN --connection--> GREETING --HELLO's reply--> resumed: LIVE
  *                                                    else:    (first time: READY until kr_session_begin) RECLAIMING
@@ -29,31 +29,33 @@ enum kr_session_state {
 struct kr_session {
 	struct kr_mount *mount;
 	const struct kr_session_hooks *hooks;
-	struct kr_login *login;    /* NULL without a key */
-	char own_host[64];         /* our address towards the server that is being connected to */
+	struct kr_login *login; /* NULL without a key */
+	char own_host[64];      /* our address towards the server that is being connected to */
 	struct kr_session_facts facts;
 	enum kr_session_state state;
-	uint64_t epoch;            /* counts connections: late answers of an earlier one are ignored */
-	bool begun;                /* kr_session_begin has been called */
-	bool recovered;            /* the present session has been through its recovery */
+	uint64_t epoch; /* counts connections: late answers of an earlier one are ignored */
+	bool begun;     /* kr_session_begin has been called */
+	bool recovered; /* the present session has been through its recovery */
 	bool boot_changed;
-	size_t reclaims;           /* not yet answered, plus one while they are being sent */
+	size_t reclaims; /* not yet answered, plus one while they are being sent */
 	uv_timer_t tick, deadline;
-	bool complained, refused;  /* in this outage: of the connection, of the server's refusal */
-	char obstacle[512];        /* to the first session: why there is none yet */
-	uint64_t heard_ns;         /* of the server, when the connection was lost */
-	uint64_t said_ns;          /* when the log was told of it; 0: not yet */
+	bool complained, refused;          /* in this outage: of the connection, of the server's refusal */
+	char obstacle[512];                /* to the first session: why there is none yet */
+	uint64_t heard_ns;                 /* of the server, when the connection was lost */
+	uint64_t said_ns;                  /* when the log was told of it; 0: not yet */
 	struct kr_backlog_request backlog; /* as it was told last */
-	bool told;                 /* it was, on this connection */
-	bool postponed;            /* the server takes this node later: it asks again */
-	bool waits_for_end;        /* ... of the session in whose way its journal was found: who replays it has time for that */
-	bool parting;              /* GOODBYE has been said: no session any more */
+	bool told;                         /* it was, on this connection */
+	bool postponed;                    /* the server takes this node later: it asks again */
+	bool waits_for_end; /* ... of the session in whose way its journal was found: who replays it has time for that
+			     */
+	bool parting;       /* GOODBYE has been said: no session any more */
 	void (*on_hello)(void *context, int err);
 	void *hello_context;
 	void (*on_live)(void *context);
 	void *live_context;
-	struct kr_list pending;    /* struct kr_pending: those whose answers do not come any more are freed with the session */
-	int closing;               /* timers not yet closed */
+	struct kr_list
+		pending; /* struct kr_pending: those whose answers do not come any more are freed with the session */
+	int closing;     /* timers not yet closed */
 };
 
 /* What a request's answer must match to count. */
@@ -65,10 +67,11 @@ struct kr_pending {
 };
 
 /* --- session.c --- */
-/* Asks outside the rpc's queue; CALLBACK's context is a struct kr_pending of this connection, which kr_pending_end frees.  A
- * request that cannot even be queued ends the connection, if that is not ending already: it all starts over with the next.
- * Whether it is on its way.  FILE: NULL, or whose it is. */
-bool kr_session_direct(struct kr_session *session, uint16_t type, const void *msg, kr_rpc_fn callback, const struct kr_fid *file);
+/* Asks outside the rpc's queue; CALLBACK's context is a struct kr_pending of this connection, which kr_pending_end
+ * frees.  A request that cannot even be queued ends the connection, if that is not ending already: it all starts over
+ * with the next. Whether it is on its way.  FILE: NULL, or whose it is. */
+bool kr_session_direct(
+	struct kr_session *session, uint16_t type, const void *msg, kr_rpc_fn callback, const struct kr_fid *file);
 /* Frees it. Whether its connection is still the present one. */
 bool kr_pending_end(struct kr_pending *pending);
 /* The server's clock was NOW when it answered what was sent at SENT_NS. */

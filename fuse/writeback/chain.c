@@ -1,8 +1,8 @@
 /* The streams of flush rounds through this node.  See chain.h.
  *
- * A chain is one round's stream: `merge` between what comes in (an receiver, LOW) and the own extents (HIGH), and a lane
- * out. kr_chain_pump does all that can be done now; whatever may unblock it (a frame, a read, room on the lane) calls it
- * again.
+ * A chain is one round's stream: `merge` between what comes in (an receiver, LOW) and the own extents (HIGH), and a
+ * lane out. kr_chain_pump does all that can be done now; whatever may unblock it (a frame, a read, room on the lane)
+ * calls it again.
  */
 #include "fuse/writeback/chain.h"
 
@@ -16,7 +16,7 @@
 #include "fuse/writeback/chain_priv.h"
 #include "fuse/readcache/hops.h"
 
-/* --- ends ---------------------------------------------------------------------------------------------------- */
+/* --- ends ------------------------------------------------------------------------------------- */
 
 static void free_chain(struct kr_chain *chain)
 {
@@ -45,8 +45,9 @@ void kr_chain_fail(struct kr_chain *chain, int err, bool own)
 	void *context = chain->context;
 
 	if (chain->lane) {
-		struct kr_stream_end_request end = {
-			.stream = chain->stream, .extents = chain->extents_sent, .bytes = chain->bytes_sent,
+		struct kr_stream_end_request end = {.stream = chain->stream,
+			.extents = chain->extents_sent,
+			.bytes = chain->bytes_sent,
 			.error = kr_status_from_errno(err)};
 
 		kr_conn_oneway(chain->lane->conn, KR_MSG_STREAM_END, &end, NULL, 0);
@@ -57,7 +58,7 @@ void kr_chain_fail(struct kr_chain *chain, int err, bool own)
 	done(context, err, own);
 }
 
-/* --- own extents --------------------------------------------------------------------------------------------- */
+/* --- own extents ------------------------------------------------------------------------------ */
 
 /* In the pool: all pieces into one buffer; those that follow each other in the file make a run. */
 static void read_pieces(uv_work_t *work)
@@ -75,8 +76,8 @@ static void read_pieces(uv_work_t *work)
 			run = &read->runs[read->run_count++];
 			*run = (struct kr_chain_run){piece->offset, read->buf->length, 0};
 		}
-		read->err = kr_journal_read_verified(read->journal, piece->position,
-			read->buf->data + read->buf->length, piece->length);
+		read->err = kr_journal_read_verified(
+			read->journal, piece->position, read->buf->data + read->buf->length, piece->length);
 		if (read->err)
 			kr_log_error("a flush's bytes %" PRIu64 " to %" PRIu64 ": %s", piece->offset,
 				piece->offset + piece->length, kr_fail_reason());
@@ -131,8 +132,8 @@ static void plan_read(struct kr_chain *chain, struct kr_chain_read *read)
 			read->last = false;
 			break;
 		}
-		*piece = (struct kr_extent){extent.offset + skip, extent.length - skip, extent.position + skip,
-			extent.seq};
+		*piece = (struct kr_extent){
+			extent.offset + skip, extent.length - skip, extent.position + skip, extent.seq};
 		piece->length = KR_MIN(piece->length, (uint64_t)KR_BLOCK_SIZE);
 		kr_journal_hold(read->journal, piece);
 		chain->next = piece->offset + piece->length;
@@ -162,7 +163,7 @@ static int start_read(struct kr_chain *chain)
 	return 0;
 }
 
-/* --- the pump ------------------------------------------------------------------------------------------------ */
+/* --- the pump --------------------------------------------------------------------------------- */
 
 static int send_piece(struct kr_chain *chain, struct kr_piece *piece)
 {
@@ -182,8 +183,9 @@ static int send_piece(struct kr_chain *chain, struct kr_piece *piece)
 
 static int send_end(struct kr_chain *chain)
 {
-	struct kr_stream_end_request end = {
-		.stream = chain->stream, .extents = chain->extents_sent, .bytes = chain->bytes_sent,
+	struct kr_stream_end_request end = {.stream = chain->stream,
+		.extents = chain->extents_sent,
+		.bytes = chain->bytes_sent,
 		.overlapped = chain->overlapped + (chain->bytes_taken - chain->bytes_sent)};
 
 	if (KR_FAULT("chain.end"))
@@ -251,7 +253,7 @@ void kr_chain_lane_lost(struct kr_chain *chain, int err)
 	kr_chain_fail(chain, err ? err : -ECONNRESET, false);
 }
 
-/* --- life ---------------------------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 static void kick(struct kr_task *task)
 {

@@ -18,8 +18,13 @@
 #include "common/rpc/msg.h"
 #include "fuse/base/mount.h"
 
-enum { KR_CHAIN_WINDOW = 4 << 20, KR_CHAIN_INPUT = 4 << 20, KR_CHAIN_READ = 1 << 20, KR_CHAIN_IDLE_LANES = 8,
-	KR_CHAIN_EARLY_MS = 60000 };
+enum {
+	KR_CHAIN_WINDOW = 4 << 20,
+	KR_CHAIN_INPUT = 4 << 20,
+	KR_CHAIN_READ = 1 << 20,
+	KR_CHAIN_IDLE_LANES = 8,
+	KR_CHAIN_EARLY_MS = 60000
+};
 
 struct kr_chain;
 struct kr_chains;

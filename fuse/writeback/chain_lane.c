@@ -46,8 +46,8 @@ static bool leads_to(const struct kr_chain_lane *lane, const struct kr_hop_addre
 
 static struct kr_chain_lane *new_lane(struct kr_chains *chains, const struct kr_hop_address *to)
 {
-	static const struct kr_conn_handler handler = {.on_frame = on_frame, .on_drain = on_drain,
-		.on_closed = on_closed};
+	static const struct kr_conn_handler handler = {
+		.on_frame = on_frame, .on_drain = on_drain, .on_closed = on_closed};
 	struct kr_chain_lane *lane = kr_xcalloc(1, sizeof(*lane));
 
 	lane->chains = chains;

@@ -35,8 +35,8 @@ struct kr_chain_lane {
 /* The upstream neighbour's stream. */
 struct kr_chain_receiver {
 	struct kr_link link;
-	struct kr_conn *conn;   /* borrowed from downstream.c */
-	uint64_t stream;        /* id of its STREAM */
+	struct kr_conn *conn; /* borrowed from downstream.c */
+	uint64_t stream;      /* id of its STREAM */
 	struct kr_fid file;
 	uint64_t round, extents, bytes;
 	struct kr_chain *chain; /* NULL: came before our ROUND, paused */
@@ -60,7 +60,7 @@ struct kr_chain_read {
 	uint32_t count, run_count;
 	uint64_t bytes;
 	struct kr_buf *buf;
-	bool last;              /* nothing is behind */
+	bool last; /* nothing is behind */
 	int err;
 };
 
@@ -71,18 +71,18 @@ struct kr_chain {
 	uint64_t round;
 	bool has_upstream;
 	const struct kr_extent_map *extents;
-	uint64_t next;          /* own extents are planned up to here */
+	uint64_t next; /* own extents are planned up to here */
 	bool own_planned;
 	struct kr_chain_read *read;
 	struct kr_merge merge;
 	struct kr_chain_receiver *receiver;
 	struct kr_chain_lane *lane;
-	uint64_t stream;        /* id of our STREAM */
+	uint64_t stream; /* id of our STREAM */
 	uint64_t extents_sent, bytes_sent;
 	uint64_t bytes_taken; /* own and from upstream: more than are sent, where they overlap */
 	uint64_t overlapped;  /* at the nodes before, as upstream said */
 	bool end_sent;
-	struct kr_task kick;    /* pumps from the loop */
+	struct kr_task kick; /* pumps from the loop */
 	kr_chain_done_fn done;
 	void *context;
 };
@@ -93,8 +93,8 @@ struct kr_chains *kr_chains_of(struct kr_mount *mount);
 /* An idle lane to the downstream, or a new one; NULL: cannot be had. */
 struct kr_chain_lane *kr_chain_lane_get(struct kr_chains *chains, const struct kr_hop_address *to);
 /* Says STREAM for CHAIN; returns its id (0: the lane is dead already, kr_chain_lane_lost follows). */
-uint64_t kr_chain_lane_begin(struct kr_chain_lane *lane, struct kr_chain *chain,
-	const struct kr_stream_request *stream);
+uint64_t kr_chain_lane_begin(
+	struct kr_chain_lane *lane, struct kr_chain *chain, const struct kr_stream_request *stream);
 void kr_chain_lane_idle(struct kr_chain_lane *lane);
 /* The chain has no lane any more; FLUSH: what is queued still goes. */
 void kr_chain_lane_close(struct kr_chain_lane *lane, bool flush);

@@ -1,7 +1,7 @@
 /* What comes in of flush rounds: the streams of upstream neighbours.  See chain.h.
  *
- * A stream that comes before our own ROUND waits as an early receiver, its connection paused.  Whoever is in the ring can open one:
- * it becomes part of a chain only if that has an upstream, and none yet.
+ * A stream that comes before our own ROUND waits as an early receiver, its connection paused.  Whoever is in the ring
+ * can open one: it becomes part of a chain only if that has an upstream, and none yet.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -42,8 +42,8 @@ static struct kr_chain_receiver *find_intake(struct kr_chains *chains, const str
 	return NULL;
 }
 
-static void on_stream(struct kr_chains *chains, struct kr_conn *conn, uint64_t id,
-	const struct kr_stream_request *request)
+static void on_stream(
+	struct kr_chains *chains, struct kr_conn *conn, uint64_t id, const struct kr_stream_request *request)
 {
 	struct kr_chain *chain = find_chain(chains, &request->file, request->round);
 	struct kr_chain_receiver *receiver;
@@ -144,7 +144,7 @@ static void on_closed(struct kr_mount *mount, struct kr_conn *conn)
 		kr_chain_fail(chain, -ECONNRESET, false);
 }
 
-/* --- those that came early ------------------------------------------------------------------------------------- */
+/* --- those that came early -------------------------------------------------------------------- */
 
 void kr_chain_take_early(struct kr_chain *chain)
 {

@@ -40,7 +40,8 @@ static void look(uv_timer_t *timer)
 		uv_close((uv_handle_t *)timer, on_closed);
 }
 
-struct kr_drain *kr_drain_start(struct kr_mount *mount, uint64_t deadline_ns, void (*done)(void *context), void *context)
+struct kr_drain *kr_drain_start(
+	struct kr_mount *mount, uint64_t deadline_ns, void (*done)(void *context), void *context)
 {
 	struct kr_drain *drain = kr_xcalloc(1, sizeof(*drain));
 
@@ -64,8 +65,9 @@ bool kr_drain_report(struct kr_mount *mount)
 	kr_flusher_left(mount->flusher, &left);
 	if (!left.dirty && !left.unstable)
 		return true;
-	kr_log_warn("%" PRIu64 " bytes of %u files are not on the server (%" PRIu64 " refused by it) and %" PRIu64
-		    " are not known to be on its disk; they stay in %s, and the next mount with this local directory sends them",
+	kr_log_warn(
+		"%" PRIu64 " bytes of %u files are not on the server (%" PRIu64 " refused by it) and %" PRIu64
+		" are not known to be on its disk; they stay in %s, and the next mount with this local directory sends them",
 		left.dirty, left.files, left.refused, left.unstable, kr_local_journal(mount->local));
 	return false;
 }

@@ -6,9 +6,10 @@
 
 struct kr_drain;
 
-/* Flushes everything and calls DONE when all is stable at the server, when only what it refuses is left, when DEADLINE_NS
- * (kr_clock_ns) is over, or after kr_drain_hurry. Frees itself. */
-struct kr_drain *kr_drain_start(struct kr_mount *mount, uint64_t deadline_ns, void (*done)(void *context), void *context);
+/* Flushes everything and calls DONE when all is stable at the server, when only what it refuses is left, when
+ * DEADLINE_NS (kr_clock_ns) is over, or after kr_drain_hurry. Frees itself. */
+struct kr_drain *kr_drain_start(
+	struct kr_mount *mount, uint64_t deadline_ns, void (*done)(void *context), void *context);
 void kr_drain_hurry(struct kr_drain *drain);
 /* Logs what is not on the server, and that it stays in the journal. True: nothing is left. */
 bool kr_drain_report(struct kr_mount *mount);

@@ -19,7 +19,7 @@ struct kr_chains *kr_chains_of(struct kr_mount *mount)
 	return mount->flusher->chains;
 }
 
-/* --- what is applied ----------------------------------------------------------------------------------------- */
+/* --- what is applied -------------------------------------------------------------------------- */
 
 void kr_flush_release_map(struct kr_file *file, struct kr_extent_map *map)
 {
@@ -27,8 +27,8 @@ void kr_flush_release_map(struct kr_file *file, struct kr_extent_map *map)
 }
 
 /* Only reads what is set once; `journal_file` exists, since something was written. */
-struct kr_applied *kr_flush_add_applied(struct kr_file *file, struct kr_extent_map *extents, uint64_t seq,
-	uint64_t round)
+struct kr_applied *kr_flush_add_applied(
+	struct kr_file *file, struct kr_extent_map *extents, uint64_t seq, uint64_t round)
 {
 	struct kr_applied *applied = kr_xcalloc(1, sizeof(*applied));
 
@@ -51,7 +51,8 @@ void kr_flush_stable(struct kr_file *file, uint64_t round)
 	KR_LIST_FOR_EACH(applied, &file->flush.applied, link)
 		if (applied->round <= round && kr_flush_is_current_boot(file, applied))
 			file->flush.stable_seq = KR_MAX(file->flush.stable_seq, applied->up_to);
-	kr_journal_stable(file->mount->journal, &file->flush.applied, round, kr_session_facts(file->mount->session)->boot_id);
+	kr_journal_stable(
+		file->mount->journal, &file->flush.applied, round, kr_session_facts(file->mount->session)->boot_id);
 	kr_flush_settle(file);
 	kr_file_step(file);
 }
@@ -65,7 +66,7 @@ void kr_flush_orphan(struct kr_file *file, int err)
 	kr_flush_settle(file);
 }
 
-/* --- files with bytes ---------------------------------------------------------------------------------------- */
+/* --- files with bytes ------------------------------------------------------------------------- */
 
 /* [lock] held. */
 static bool is_busy(const struct kr_file *file)
@@ -183,7 +184,7 @@ void kr_flush_fini(struct kr_flush *flush)
 	}
 }
 
-/* --- deciding ------------------------------------------------------------------------------------------------ */
+/* --- deciding --------------------------------------------------------------------------------- */
 
 static void take_facts(struct kr_file *file, struct kr_flush_facts *ret)
 {
@@ -197,7 +198,8 @@ static void take_facts(struct kr_file *file, struct kr_flush_facts *ret)
 		.age_ns = file->mount->options->flush_age * KR_NS_PER_MS,
 		.flushed_seq = file->flush.flushed_seq,
 		.backlog = file->flush.backlog_held && !in_burst(file),
-		.blocked = flusher->stopped || flusher->recovering || !kr_list_empty(&file->flush.sends) || file->flush.late,
+		.blocked = flusher->stopped || flusher->recovering || !kr_list_empty(&file->flush.sends) ||
+			file->flush.late,
 	};
 	if (!ret->dirty)
 		file->flush.noticed = file->flush.backlog_noticed = file->flush.backlog_held = false;
@@ -285,7 +287,7 @@ void kr_flush_discard(struct kr_file *file)
 	kr_file_put(file);
 }
 
-/* --- all files ----------------------------------------------------------------------------------------------- */
+/* --- all files -------------------------------------------------------------------------------- */
 
 void kr_flush_for_each(struct kr_flusher *flusher, void (*do_file)(struct kr_file *file, enum kr_flush_reason reason),
 	enum kr_flush_reason reason)

@@ -17,8 +17,8 @@
  *    at a server that lost the session, settled by RECLAIM's applied_seq before anything is resent.
  *  - After the server's machine booted anew, applied entries of the old boot go out as REPLAY with their round, before
  *    anything else of the file.
- *  - UNSTABLE: the entries that it names are replayed in the order of rounds, or dirty again, below newer writes, but not while entries of a former
- *    boot are to be replayed (flush_unstable.c); their APPLIED records die first.
+ *  - UNSTABLE: the entries that it names are replayed in the order of rounds, or dirty again, below newer writes, but
+ * not while entries of a former boot are to be replayed (flush_unstable.c); their APPLIED records die first.
  *  - A refused flush (ENOSPC, EDQUOT, EROFS, EIO...) leaves the bytes dirty; FILE is told (kr_file_flush_failed):
  *    retried by close, fsync, `kairan flush` and a timer.  ESTALE (the file is gone): the file is orphaned, its bytes
  *    stay in the journal until kr_flush_discard.
@@ -45,7 +45,7 @@ struct kr_late;
 enum kr_flush_reason {
 	KR_FLUSH_AGE,
 	KR_FLUSH_BACKLOG,
-	KR_FLUSH_SPACE,   /* the journal is full */
+	KR_FLUSH_SPACE, /* the journal is full */
 	KR_FLUSH_CLOSE,
 	KR_FLUSH_SYNC,
 	KR_FLUSH_RECALL,
@@ -55,47 +55,53 @@ enum kr_flush_reason {
 /* This part's state of one file; lies in struct kr_file as `flush`. */
 struct kr_flush {
 	/* For FILE, loop thread. */
-	uint64_t flushed_seq;      /* all writes up to here are applied */
-	uint64_t begun, taken, failed; /* FLUSHes of dirty bytes: how many, and the last that was answered well, and otherwise or not */
-	uint32_t unseen, seen;     /* flushes taken while others may have had older bytes cached; those of them that these have dropped since */
-	bool orphaned;             /* gone at the server, or its bytes are damaged: only discard helps, but for unjudged ones */
-	bool unjudged;             /* the server has not said yet whether its bytes may still go in (unjudged.c) */
+	uint64_t flushed_seq;          /* all writes up to here are applied */
+	uint64_t begun, taken, failed; /* FLUSHes of dirty bytes: how many, and the last that was answered well, and
+					  otherwise or not */
+	uint32_t unseen, seen; /* flushes taken while others may have had older bytes cached; those of them that these
+				  have dropped since */
+	bool orphaned; /* gone at the server, or its bytes are damaged: only discard helps, but for unjudged ones */
+	bool unjudged; /* the server has not said yet whether its bytes may still go in (unjudged.c) */
 
 	/* The flusher's own, loop thread. */
 	struct kr_flush_plan plan;
-	struct kr_list applied;    /* struct kr_applied, rounds ascending */
-	struct kr_list sends;      /* struct kr_flush_send, in flight: at most one, or replays, rounds ascending */
-	struct kr_link busy;       /* in the flusher's list: has bytes to look after; the list holds a reference */
-	struct kr_late *late;      /* bytes on their way to a conflict file (late.c); NULL: none. The file is not flushed meanwhile */
-	uint64_t stable_seq;       /* the last write of what has become stable */
-	uint64_t applied_ns;       /* when the last entry became applied */
-	bool confirming;           /* an FSYNC is on its way, to learn what is stable */
-	uint64_t lost_round;       /* of UNSTABLE: rounds up to this one that we have not heard of by now are lost */
-	bool unstable;             /* entries will be dirty again: done when what is in flight is answered... */
-	uint64_t unstable_after;   /* ... for the rounds after this one... */
-	int unstable_err;          /* ... because of this */
-	bool uncovered;            /* unjudged: the dirty bytes are, a lease was given back while they were refused ... */
-	bool keeps_replays;        /* ... and so are those to be replayed, or will be when none is on its way */
-	bool judging;              /* unjudged: the server is being asked ... */
-	uint64_t judge_ns;         /* ... or the next time from here on; 0: never yet */
-	uint64_t judge_generation; /* the session's, when it was asked */
+	struct kr_list applied;  /* struct kr_applied, rounds ascending */
+	struct kr_list sends;    /* struct kr_flush_send, in flight: at most one, or replays, rounds ascending */
+	struct kr_link busy;     /* in the flusher's list: has bytes to look after; the list holds a reference */
+	struct kr_late *late;    /* bytes on their way to a conflict file (late.c); NULL: none. The file is not flushed
+				    meanwhile */
+	uint64_t stable_seq;     /* the last write of what has become stable */
+	uint64_t applied_ns;     /* when the last entry became applied */
+	bool confirming;         /* an FSYNC is on its way, to learn what is stable */
+	uint64_t lost_round;     /* of UNSTABLE: rounds up to this one that we have not heard of by now are lost */
+	bool unstable;           /* entries will be dirty again: done when what is in flight is answered... */
+	uint64_t unstable_after; /* ... for the rounds after this one... */
+	int unstable_err;        /* ... because of this */
+	bool uncovered;          /* unjudged: the dirty bytes are, a lease was given back while they were refused ... */
+	bool keeps_replays;      /* ... and so are those to be replayed, or will be when none is on its way */
+	bool judging;            /* unjudged: the server is being asked ... */
+	uint64_t judge_ns;       /* ... or the next time from here on; 0: never yet */
+	uint64_t judge_generation;     /* the session's, when it was asked */
 	struct kr_time unjudged_since; /* others' changes are those after this */
-	struct kr_time claimed_since;  /* ... as it was when this session made its claims, of which applied->before_claims tells */
-	bool unclaimed;            /* unjudged: some of it has become dirty since the RECLAIM that is on its way, or was answered last */
-	struct kr_uncovered_line uncovered_line; /* linked: the directory is to say that the dirty bytes are uncovered, or will be */
-	int unjudged_err;          /* why, as the log has it; 0: it has nothing */
-	uint64_t said_ns;          /* the log says that it has been unflushed since then (dirty_since_ns); 0: it does not */
-	uint64_t vouched;          /* recovered after a loss of power: until the first RECLAIM, the one instance of the server
-	                            * that knows which of the dirty bytes it has */
+	struct kr_time claimed_since;  /* ... as it was when this session made its claims, of which
+					  applied->before_claims tells */
+	bool unclaimed; /* unjudged: some of it has become dirty since the RECLAIM that is on its way, or was answered
+			   last */
+	struct kr_uncovered_line
+		uncovered_line; /* linked: the directory is to say that the dirty bytes are uncovered, or will be */
+	int unjudged_err;       /* why, as the log has it; 0: it has nothing */
+	uint64_t said_ns; /* the log says that it has been unflushed since then (dirty_since_ns); 0: it does not */
+	uint64_t vouched; /* recovered after a loss of power: until the first RECLAIM, the one instance of the server
+			   * that knows which of the dirty bytes it has */
 
 	/* Guarded by file->lock. */
-	bool noticed;              /* the flusher knows that the file is dirty */
+	bool noticed; /* the flusher knows that the file is dirty */
 	bool backlog_noticed;
-	bool backlog_held;         /* there is one, but in a burst */
-	uint64_t burst_ns;         /* the last kr_flush_burst; 0: none so far */
+	bool backlog_held; /* there is one, but in a burst */
+	uint64_t burst_ns; /* the last kr_flush_burst; 0: none so far */
 	bool notice_posted;
 	uint64_t dirty_since_ns;
-	uint64_t clean_seq;        /* when the file became dirty all writes up to here had been applied */
+	uint64_t clean_seq; /* when the file became dirty all writes up to here had been applied */
 	struct kr_task notice_task;
 };
 
@@ -111,35 +117,41 @@ void kr_flush_init(struct kr_flush *flush, struct kr_file *file);
 void kr_flush_fini(struct kr_flush *flush);
 /* Any thread, file->lock held: bytes were added to file->dirty. */
 void kr_flush_dirtied(struct kr_file *file);
-/* Any thread, file->lock held: a batch (batch.h), or a write or relaxed read through a handle that has batches, that is, an MPI-IO
- * aggregator's.  These are a burst: the links belong to the program, and its bytes are read back from here, so a backlog of
- * them is flushed only when nothing came for a second, or when it takes a quarter of the journal.  Age counts as ever. */
+/* Any thread, file->lock held: a batch (batch.h), or a write or relaxed read through a handle that has batches, that
+ * is, an MPI-IO aggregator's.  These are a burst: the links belong to the program, and its bytes are read back from
+ * here, so a backlog of them is flushed only when nothing came for a second, or when it takes a quarter of the journal.
+ * Age counts as ever. */
 void kr_flush_burst(struct kr_file *file);
 /* Everything dirty now shall be applied soon. Ends in kr_file_step(file) with flush.flushed_seq or file->error_count
  * grown (a file without dirty bytes: no step). */
 void kr_flush_ask(struct kr_file *file, enum kr_flush_reason reason);
-/* The FLUSH that is on its way to a server which takes requests BEHIND it, and brings all writes up to SEQ; 0: there is none. */
+/* The FLUSH that is on its way to a server which takes requests BEHIND it, and brings all writes up to SEQ; 0: there is
+ * none. */
 uint64_t kr_flush_under_way(const struct kr_file *file, uint64_t seq);
-/* Whether that has been answered, and the server has the bytes. (False also when it may have, but another one had to be sent.) */
+/* Whether that has been answered, and the server has the bytes. (False also when it may have, but another one had to be
+ * sent.) */
 bool kr_flush_was_taken(const struct kr_file *file, uint64_t under_way);
 /* kr_file_may_flush(file) may have become true. */
 void kr_flush_step(struct kr_file *file);
 /* Dirty, sent or applied bytes: the file must stay in memory. Loop thread, file->lock not held. */
 bool kr_flush_busy(struct kr_file *file);
-/* There is what the server's present boot does not have, or a failed sync has lost, and has not been applied again. Loop thread. */
+/* There is what the server's present boot does not have, or a failed sync has lost, and has not been applied again.
+ * Loop thread. */
 bool kr_flush_awaits_replays(struct kr_file *file);
 /* Gives up all unflushed and unstable bytes of the file, by explicit command or because the file was removed and
  * closed. */
 void kr_flush_discard(struct kr_file *file);
 
-/* --- the session's recovery (FILE's hooks call these) -------------------------------------------------------- */
+/* --- the session's recovery (FILE's hooks call these) ----------------------------------------- */
 /* The session is new: flushes and streams in flight belong to the past. Before RECLAIMs are collected. */
 void kr_flusher_session_lost(struct kr_flusher *flusher);
 bool kr_flush_has_replays(struct kr_file *file, const uint8_t boot_id[16]);
-/* Whether bytes are on their way, or will be at once, that must be there before a lease of the file is given back: replays, and what
- * was refused before and is tried again. Or the directory has to say first that they were refused (uncovered.h). */
+/* Whether bytes are on their way, or will be at once, that must be there before a lease of the file is given back:
+ * replays, and what was refused before and is tried again. Or the directory has to say first that they were refused
+ * (uncovered.h). */
 bool kr_flush_bound(struct kr_file *file);
-/* A lease of FILE is about to be given back: what is dirty, because it was refused, has to be judged before it is sent again. */
+/* A lease of FILE is about to be given back: what is dirty, because it was refused, has to be judged before it is sent
+ * again. */
 void kr_flush_uncovered(struct kr_file *file);
 /* What is dirty, and what is to be replayed. */
 void kr_flush_claims(struct kr_file *file, const uint8_t boot_id[16], struct kr_claims *ret_claims);
@@ -152,14 +164,14 @@ void kr_flusher_replay(struct kr_flusher *flusher);
 /* The session goes on. */
 void kr_flusher_resumed(struct kr_flusher *flusher);
 
-/* --- all files ----------------------------------------------------------------------------------------------- */
+/* --- all files -------------------------------------------------------------------------------- */
 /* Flushes everything, the refused included. */
 void kr_flusher_ask_all(struct kr_flusher *flusher, enum kr_flush_reason reason);
 /* An append got -EAGAIN: flush everything and have it synced. Any thread. */
 void kr_flusher_need_space(struct kr_flusher *flusher);
-/* When every dirty file is refused, so that no space will come by itself: the errno to fail a write to FILE with that waits for it, else 0.
- * What FILE's own bytes are refused with; where it has none, others' errors are not its programs' business: there is no room (-ENOSPC), and the
- * log says whose bytes take it.  Loop thread. */
+/* When every dirty file is refused, so that no space will come by itself: the errno to fail a write to FILE with that
+ * waits for it, else 0. What FILE's own bytes are refused with; where it has none, others' errors are not its programs'
+ * business: there is no room (-ENOSPC), and the log says whose bytes take it.  Loop thread. */
 int kr_flusher_hopeless(struct kr_flusher *flusher, struct kr_file *file);
 
 struct kr_flusher_left {

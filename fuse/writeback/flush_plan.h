@@ -16,12 +16,12 @@ enum {
 
 struct kr_flush_plan {
 	bool in_flight;
-	bool gone;            /* never try again */
-	bool urgent;          /* somebody waits: do not wait for retry_ns, nor for age */
-	uint64_t wanted;      /* somebody wants all writes up to this seq applied */
-	int refused;          /* negative errno of the last answer, 0 after a good one */
-	bool passing;         /* the last answer was that it should be tried again */
-	uint64_t retry_ns;    /* not before */
+	bool gone;         /* never try again */
+	bool urgent;       /* somebody waits: do not wait for retry_ns, nor for age */
+	uint64_t wanted;   /* somebody wants all writes up to this seq applied */
+	int refused;       /* negative errno of the last answer, 0 after a good one */
+	bool passing;      /* the last answer was that it should be tried again */
+	uint64_t retry_ns; /* not before */
 };
 
 enum kr_flush_step {
@@ -36,8 +36,8 @@ struct kr_flush_facts {
 	uint64_t dirty_since_ns; /* of the oldest dirty write */
 	uint64_t age_ns;         /* what is older is flushed unasked */
 	uint64_t flushed_seq;
-	bool blocked;            /* no session, or replays come first */
-	bool backlog;            /* of a burst that is over: as much as is flushed unasked */
+	bool blocked; /* no session, or replays come first */
+	bool backlog; /* of a burst that is over: as much as is flushed unasked */
 };
 
 /* Writes up to SEQ shall be applied; URGENT: somebody waits for it, so a refused flush is tried again at once. */

@@ -14,10 +14,10 @@ struct kr_flusher {
 	struct kr_mount *mount;
 	struct kr_chains *chains;
 	struct kr_uncovered_log *uncovered;
-	struct kr_list busy;     /* kr_flush.busy */
+	struct kr_list busy; /* kr_flush.busy */
 	uv_timer_t tick;
 	struct kr_task space_task;
-	struct kr_list damage;   /* struct kr_journal_damage: what the recovery set aside, for status */
+	struct kr_list damage; /* struct kr_journal_damage: what the recovery set aside, for status */
 	uint32_t damages;
 	uint64_t burst_max;      /* unflushed bytes of a file above which a burst is no reason to wait */
 	json_t *conflicts;       /* for status: the conflict files of this mount, the latest KR_LATE_SHOWN */
@@ -28,22 +28,28 @@ struct kr_flusher {
 	bool stopped;
 };
 
-enum { KR_FLUSH_TICK_MS = 200, KR_FLUSH_RANGES_MAX = 8192, KR_FLUSH_REPLAY_INLINE = 64 * 1024,
-	KR_FLUSH_CONFIRM_MS = 10000, KR_FLUSH_BURST_MS = 1000, KR_FLUSH_STUCK_S = 60,
-	KR_FLUSH_REPLAYS_MAX = 1000 /* of one file in a session: the server takes 1024 */ };
+enum {
+	KR_FLUSH_TICK_MS = 200,
+	KR_FLUSH_RANGES_MAX = 8192,
+	KR_FLUSH_REPLAY_INLINE = 64 * 1024,
+	KR_FLUSH_CONFIRM_MS = 10000,
+	KR_FLUSH_BURST_MS = 1000,
+	KR_FLUSH_STUCK_S = 60,
+	KR_FLUSH_REPLAYS_MAX = 1000 /* of one file in a session: the server takes 1024 */
+};
 
 /* One FLUSH in flight. */
 struct kr_flush_send {
-	struct kr_link link;            /* in flush.sends */
-	struct kr_file *file;           /* a reference */
-	struct kr_applied *replay;      /* what it replays, in flush.applied; NULL: dirty bytes */
-	bool restores;                  /* ... which a failed sync had lost when it was sent */
+	struct kr_link link;       /* in flush.sends */
+	struct kr_file *file;      /* a reference */
+	struct kr_applied *replay; /* what it replays, in flush.applied; NULL: dirty bytes */
+	bool restores;             /* ... which a failed sync had lost when it was sent */
 	bool inlined;
-	uint64_t number;                /* of dirty bytes: how many have been begun of the file */
-	uint64_t call;                  /* 0: not submitted yet */
-	uint64_t round;                 /* of a chained one's snapshot; 0: none yet, or aborted */
-	struct kr_chain *chain;         /* its stream, while it runs */
-	bool damaged;                   /* our own bytes could not be read for the last round */
+	uint64_t number;        /* of dirty bytes: how many have been begun of the file */
+	uint64_t call;          /* 0: not submitted yet */
+	uint64_t round;         /* of a chained one's snapshot; 0: none yet, or aborted */
+	struct kr_chain *chain; /* its stream, while it runs */
+	bool damaged;           /* our own bytes could not be read for the last round */
 	/* The snapshot of dirty bytes: holds them in the journal. */
 	struct kr_extent_map extents;
 	uint64_t seq;
@@ -64,8 +70,8 @@ struct kr_flusher *kr_flusher_of(const struct kr_file *file);
 /* The file has bytes to look after, or no longer: keeps the list of busy files right. */
 void kr_flush_settle(struct kr_file *file);
 /* A new entry of flush.applied: EXTENTS (moved) up to SEQ are applied in ROUND. */
-struct kr_applied *kr_flush_add_applied(struct kr_file *file, struct kr_extent_map *extents, uint64_t seq,
-	uint64_t round);
+struct kr_applied *kr_flush_add_applied(
+	struct kr_file *file, struct kr_extent_map *extents, uint64_t seq, uint64_t round);
 /* Releases the journal's bytes of an entry, removes and frees it. */
 void kr_flush_release_map(struct kr_file *file, struct kr_extent_map *map);
 /* The file's bytes can go nowhere: ERR is told, they stay in the journal. */
@@ -81,7 +87,8 @@ void kr_flush_for_each(struct kr_flusher *flusher, void (*do_file)(struct kr_fil
 bool kr_flush_unstable(struct kr_file *file, const struct kr_unstable_request *request);
 /* These cannot go before what comes after them any more: they will be dirty. */
 void kr_flush_forgo_order(struct kr_file *file);
-/* What will be dirty, because of ERR, goes in only when the server has judged it, if it is from before this late node was away. */
+/* What will be dirty, because of ERR, goes in only when the server has judged it, if it is from before this late node
+ * was away. */
 void kr_flush_hold_unclaimed(struct kr_file *file, int err);
 /* There is what a failed sync of the server has lost, and has not been applied again. */
 bool kr_flush_has_lost(const struct kr_file *file);
@@ -127,14 +134,15 @@ bool kr_unjudged_awaited(struct kr_file *file);
 void kr_unjudged_recovered(struct kr_file *file, const struct kr_uncovered *uncovered);
 /* The server could not take, or judge, what FILE has, and says ERR; nothing is in flight. */
 void kr_unjudged_begin(struct kr_file *file, int err);
-/* It wants to be asked for FILE's replays before it takes them: programs hear of nothing as long as it says nothing else. Nothing is in flight. */
+/* It wants to be asked for FILE's replays before it takes them: programs hear of nothing as long as it says nothing
+ * else. Nothing is in flight. */
 void kr_unjudged_ask(struct kr_file *file);
 /* Whether FILE is unjudged, and no program has heard of it. */
 bool kr_unjudged_in_silence(const struct kr_file *file);
 /* A replay of FILE has gone in. */
 void kr_unjudged_gone_in(struct kr_file *file);
-/* What will be dirty again of FILE, because of ERR, was in no RECLAIM of this late node, and is from before it was away; 0: what will be
- * replayed. */
+/* What will be dirty again of FILE, because of ERR, was in no RECLAIM of this late node, and is from before it was
+ * away; 0: what will be replayed. */
 void kr_unjudged_unclaimed(struct kr_file *file, int err);
 /* It has said what may go in. */
 void kr_unjudged_end(struct kr_file *file);

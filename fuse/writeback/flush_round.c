@@ -7,14 +7,15 @@
 #include "common/base/log.h"
 #include "fuse/writeback/flush_priv.h"
 
-/* The send that a ROUND asks for; NULL: it has been given up.  Of a replay that went inline the server may not have kept the
- * bytes. */
+/* The send that a ROUND asks for; NULL: it has been given up.  Of a replay that went inline the server may not have
+ * kept the bytes. */
 static struct kr_flush_send *asked_send(struct kr_file *file, uint64_t replay_round)
 {
 	struct kr_flush_send *send;
 
 	KR_LIST_FOR_EACH(send, &file->flush.sends, link) {
-		if (send->call && (send->replay ? send->replay->round == replay_round : !send->inlined && replay_round == 0))
+		if (send->call &&
+			(send->replay ? send->replay->round == replay_round : !send->inlined && replay_round == 0))
 			return send;
 	}
 	return NULL;
@@ -65,8 +66,8 @@ static int begin_round(struct kr_flush_send *send, const struct kr_round_request
 	if (err)
 		return err;
 	send->round = request->round;
-	send->chain = kr_chain_start(chains, request, send->replay ? &send->replay->extents : &send->extents,
-		stream_done, send);
+	send->chain = kr_chain_start(
+		chains, request, send->replay ? &send->replay->extents : &send->extents, stream_done, send);
 	if (!send->chain) {
 		kr_flush_forget_round(send);
 		return -ENOMEM;
@@ -89,8 +90,7 @@ static void on_round(struct kr_mount *mount, const struct kr_down *down, const v
 	if (err) {
 		kr_rpc_answer(mount->rpc, down, err, NULL);
 	} else {
-		struct kr_round_reply reply = {.seq = send->seq, .mtime = send->mtime,
-			.clear_suid = send->clear_suid};
+		struct kr_round_reply reply = {.seq = send->seq, .mtime = send->mtime, .clear_suid = send->clear_suid};
 
 		kr_rpc_answer(mount->rpc, down, 0, &reply);
 	}
@@ -127,11 +127,12 @@ static void on_unstable(struct kr_mount *mount, const struct kr_down *down, cons
 {
 	const struct kr_unstable_request *request = msg;
 	struct kr_file *file = kr_file_find(mount, &request->file);
-	struct kr_unstable_reply reply = { 0 };
+	struct kr_unstable_reply reply = {0};
 
 	(void)data;
 	if (file) {
-		kr_log_warn("file %" PRIu64 ": the server failed to write what it had taken to its disk: %s; sending again",
+		kr_log_warn("file %" PRIu64
+			    ": the server failed to write what it had taken to its disk: %s; sending again",
 			file->base.ino, strerror(-kr_status_to_errno(request->error)));
 		reply.resent = kr_flush_unstable(file, request);
 	}

@@ -61,7 +61,7 @@ int kr_flush_snapshot(struct kr_flush_send *send)
 	return 0;
 }
 
-/* --- the message --------------------------------------------------------------------------------------------- */
+/* --- the message ------------------------------------------------------------------------------ */
 
 static void submit(struct kr_flush_send *send, uint64_t bytes, unsigned flags)
 {
@@ -110,8 +110,8 @@ static void gather_piece(void *context, const struct kr_extent *piece)
 		last->length += piece->length;
 	else
 		send->ranges[send->range_count++] = (struct kr_range){piece->offset, piece->length};
-	send->read_err = kr_journal_read_verified(gather->journal, piece->position,
-		send->buf->data + send->buf->length, piece->length);
+	send->read_err = kr_journal_read_verified(
+		gather->journal, piece->position, send->buf->data + send->buf->length, piece->length);
 	if (send->read_err)
 		kr_log_error("bytes %" PRIu64 " to %" PRIu64 " of file %" PRIu64 ": %s", piece->offset,
 			piece->offset + piece->length, send->file->base.ino, kr_fail_reason());
@@ -240,7 +240,7 @@ void kr_flush_send_abandon(struct kr_flush_send *send)
 		free_send(send);
 }
 
-/* --- what is sent behind it ---------------------------------------------------------------------------------- */
+/* --- what is sent behind it ------------------------------------------------------------------- */
 
 uint64_t kr_flush_under_way(const struct kr_file *file, uint64_t seq)
 {
@@ -259,7 +259,7 @@ bool kr_flush_was_taken(const struct kr_file *file, uint64_t under_way)
 	return file->flush.taken >= under_way && file->flush.failed < under_way;
 }
 
-/* --- the answer ---------------------------------------------------------------------------------------------- */
+/* --- the answer ------------------------------------------------------------------------------- */
 
 static void dirty_applied(struct kr_flush_send *send, const struct kr_flush_reply *reply)
 {
@@ -297,8 +297,8 @@ static void replay_applied(struct kr_flush_send *send, const struct kr_flush_rep
 		kr_flush_stable(file, reply->round);
 }
 
-/* What a failed sync has lost was not taken in its turn: an ordinary flush brings it, and says so if that is refused, too.  Of a late node it may be
- * from before it was away: then it asks first. */
+/* What a failed sync has lost was not taken in its turn: an ordinary flush brings it, and says so if that is refused,
+ * too.  Of a late node it may be from before it was away: then it asks first. */
 static void not_restored(struct kr_flush_send *send, int err)
 {
 	if (err == -ENOTCONN || err == -EINTR || err == -ECANCELED)
@@ -333,7 +333,8 @@ static void refused(struct kr_flush_send *send, int err, int before)
 			file->base.ino, strerror(-err));
 }
 
-/* An older round is to be replayed yet, after which this one has to go in again; its APPLIED would say that there is none. */
+/* An older round is to be replayed yet, after which this one has to go in again; its APPLIED would say that there is
+ * none. */
 static bool comes_too_early(const struct kr_flush_send *send)
 {
 	const struct kr_link *before = send->replay->link.prev;
@@ -372,7 +373,8 @@ static void answer(struct kr_flush_send *send, int err, const struct kr_flush_re
 	if (!send->replay)
 		*(err ? &file->flush.failed : &file->flush.taken) = send->number;
 	if (send->replay)
-		told = err != 0 && err != -EAGAIN && err != -ECONNRESET && err != -ENOTCONN && err != -EINTR && err != -ECANCELED;
+		told = err != 0 && err != -EAGAIN && err != -ECONNRESET && err != -ENOTCONN && err != -EINTR &&
+			err != -ECANCELED;
 	else
 		told = kr_flush_plan_answered(&file->flush.plan, err, kr_clock_ns());
 	if (err == 0 && send->replay)
@@ -384,7 +386,8 @@ static void answer(struct kr_flush_send *send, int err, const struct kr_flush_re
 	else if (send->restores)
 		not_restored(send, err);
 	else if (send->replay && (err == -EAGAIN || err == -ECONNRESET))
-		file->flush.keeps_replays = true; /* no more is taken before RECLAIM; those on their way may be in, and are heard first */
+		file->flush.keeps_replays =
+			true; /* no more is taken before RECLAIM; those on their way may be in, and are heard first */
 	else if (err == -EAGAIN)
 		kr_file_flush_untaken(file);
 	free_send(send);

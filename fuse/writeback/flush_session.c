@@ -77,7 +77,8 @@ void kr_flush_claims(struct kr_file *file, const uint8_t boot_id[16], struct kr_
 	ret_claims->last = dirty.last;
 }
 
-/* What a round brought may have been cut off when it was asked for its bytes: in another boot there is nothing of it to be claimed or sent again. */
+/* What a round brought may have been cut off when it was asked for its bytes: in another boot there is nothing of it to
+ * be claimed or sent again. */
 static void drop_empty(struct kr_file *file)
 {
 	struct kr_applied *applied, *next;
@@ -87,9 +88,10 @@ static void drop_empty(struct kr_file *file)
 			kr_journal_drop_applied(file->mount->journal, applied);
 }
 
-/* Replays begin anew at the new session, but those of the present boot: nobody waits for them there. Streams and snapshots of rounds are void; a
- * FLUSH stays asked, but not over what a failed sync has lost: that has to be dirty before RECLAIM asks what may still go in.  Nor before what is to be
- * replayed: if that is not taken in its turn it would be covered, and the server, which knows the later bytes, would take it for applied. */
+/* Replays begin anew at the new session, but those of the present boot: nobody waits for them there. Streams and
+ * snapshots of rounds are void; a FLUSH stays asked, but not over what a failed sync has lost: that has to be dirty
+ * before RECLAIM asks what may still go in.  Nor before what is to be replayed: if that is not taken in its turn it
+ * would be covered, and the server, which knows the later bytes, would take it for applied. */
 static void lose_sends(struct kr_file *file, enum kr_flush_reason reason)
 {
 	struct kr_flush_send *send, *next;
@@ -158,15 +160,16 @@ static void settle_known(struct kr_file *file, uint64_t seq, uint64_t round, con
 	file->flush.flushed_seq = kr_extent_map_empty(&file->dirty) ? KR_MAX(file->written_seq, seq) : seq;
 }
 
-/* What the server is asked about dirty bytes that are uncovered when a session begins. Only a late node asks then: others would wait for the end of
- * the grace period, which waits for them. */
+/* What the server is asked about dirty bytes that are uncovered when a session begins. Only a late node asks then:
+ * others would wait for the end of the grace period, which waits for them. */
 static bool is_uncovered_asked(const struct kr_file *file)
 {
 	return !kr_flusher_of(file)->recovering || kr_session_facts(file->mount->session)->late;
 }
 
-/* Whether an answer of the server decides about unjudged bytes.  Where they may go in it comes with WRITE, so that nobody writes before they have; it
- * does not for a user who may not write the file any more: others may write then, and it is asked again. */
+/* Whether an answer of the server decides about unjudged bytes.  Where they may go in it comes with WRITE, so that
+ * nobody writes before they have; it does not for a user who may not write the file any more: others may write then,
+ * and it is asked again. */
 static bool is_judged(struct kr_file *file, int err, const struct kr_reclaim_reply *reply)
 {
 	if (!file->flush.unjudged || (file->flush.uncovered && !is_uncovered_asked(file)))
@@ -183,7 +186,8 @@ static bool is_judged(struct kr_file *file, int err, const struct kr_reclaim_rep
 	return kr_extent_map_empty(&file->dirty);
 }
 
-/* The server could not find out whether late bytes may go in: then they must not, also not when the next flush is due. */
+/* The server could not find out whether late bytes may go in: then they must not, also not when the next flush is due.
+ */
 static void keep_unjudged(struct kr_file *file, int err)
 {
 	const struct kr_session_facts *facts = kr_session_facts(file->mount->session);
@@ -211,11 +215,11 @@ static void look_for_doubt(void *context, const struct kr_extent *extent)
 	doubt->found |= extent->seq > doubt->applied && extent->seq <= doubt->forgotten;
 }
 
-/* Whether bytes that have survived a loss of power may be older than what the server has of them: what they were applied
- * in is known to the one instance of the server that lived then, as far as it remembers. */
+/* Whether bytes that have survived a loss of power may be older than what the server has of them: what they were
+ * applied in is known to the one instance of the server that lived then, as far as it remembers. */
 static bool is_doubtful(struct kr_file *file, int err, const struct kr_reclaim_reply *reply)
 {
-	struct doubt doubt = { 0 };
+	struct doubt doubt = {0};
 
 	if (!file->flush.vouched)
 		return false;
@@ -236,8 +240,10 @@ void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_r
 
 	kr_file_get(file);
 	if (is_doubtful(file, err, reply)) {
-		kr_log_error("file %" PRIu64 ": the server does not know any more which bytes of before the loss of power it has; "
-			"they wait in the journal to be discarded", file->base.ino);
+		kr_log_error("file %" PRIu64
+			     ": the server does not know any more which bytes of before the loss of power it has; "
+			     "they wait in the journal to be discarded",
+			file->base.ino);
 		kr_flush_orphan(file, -EIO);
 		err = err ? err : -EIO;
 	}
@@ -266,7 +272,8 @@ void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_r
 	else if (err)
 		keep_unjudged(file, err);
 	if (err == -ESTALE && kr_flush_busy(file) && !file->flush.late) {
-		kr_log_warn("file %" PRIu64 " is gone at the server; its unflushed bytes wait in the journal to be discarded",
+		kr_log_warn("file %" PRIu64
+			    " is gone at the server; its unflushed bytes wait in the journal to be discarded",
 			file->base.ino);
 		kr_flush_orphan(file, err);
 	}
@@ -291,7 +298,8 @@ static void ask_for_replays(struct kr_file *file)
 		kr_unjudged_ask(file);
 }
 
-/* In the order of their rounds; the server takes 1024 per file at once and says EAGAIN to the rest, which are asked for by RECLAIM. */
+/* In the order of their rounds; the server takes 1024 per file at once and says EAGAIN to the rest, which are asked for
+ * by RECLAIM. */
 void kr_flush_replay_file(struct kr_file *file, unsigned flags)
 {
 	struct kr_applied *applied;
@@ -346,7 +354,7 @@ void kr_flusher_resumed(struct kr_flusher *flusher)
 	flusher->lost = false;
 }
 
-/* --- FSYNC, when STABLE may have been forgotten -------------------------------------------------------------- */
+/* --- FSYNC, when STABLE may have been forgotten ----------------------------------------------- */
 
 struct confirmation {
 	struct kr_file *file; /* a reference */

@@ -46,7 +46,8 @@ static struct kr_file *file_at(struct kr_link *link)
 	return KR_CONTAINER_OF(link, struct kr_file, flush.busy);
 }
 
-/* A start found that the bytes were refused, and the server has not been asked yet: it may have room now. Or no program has heard of an error. */
+/* A start found that the bytes were refused, and the server has not been asked yet: it may have room now. Or no program
+ * has heard of an error. */
 static bool awaits_judgement(const struct kr_file *file)
 {
 	return file->flush.unjudged && (!file->flush.judge_ns || kr_unjudged_in_silence(file));
@@ -65,7 +66,8 @@ void kr_flusher_left(struct kr_flusher *flusher, struct kr_flusher_left *ret_lef
 			ret_left->unstable += share.unstable;
 			continue;
 		}
-		if (file_at(link)->flush.unjudged) { /* its unstable bytes are to be replayed, unless the dirty ones alone are unjudged */
+		if (file_at(link)->flush.unjudged) { /* its unstable bytes are to be replayed, unless the dirty ones
+							alone are unjudged */
 			uint64_t refused = share.dirty + (file_at(link)->flush.uncovered ? 0 : share.unstable);
 
 			ret_left->dirty += refused - share.dirty;
@@ -91,7 +93,7 @@ void kr_flusher_left(struct kr_flusher *flusher, struct kr_flusher_left *ret_lef
 struct stuck {
 	struct kr_file *most; /* the file that has most of it */
 	uint64_t most_bytes;
-	int err;              /* why that is refused */
+	int err; /* why that is refused */
 	uint32_t files;
 };
 
@@ -134,7 +136,9 @@ static void say_stuck(struct kr_flusher *flusher, const struct stuck *stuck)
 	if (flusher->stuck_said_ns && now_ns - flusher->stuck_said_ns < KR_FLUSH_STUCK_S * KR_NS_PER_S)
 		return;
 	flusher->stuck_said_ns = now_ns;
-	kr_log_warn("the journal is full, and the server refuses all that is in it: %" PRIu64 " bytes of %s (%s) and those of %" PRIu32
+	kr_log_warn(
+		"the journal is full, and the server refuses all that is in it: %" PRIu64
+		" bytes of %s (%s) and those of %" PRIu32
 		" other files. Writes to files that have none there fail for want of room, until it takes them, or `kairan flush --discard` lets them go",
 		stuck->most_bytes, kr_file_label(stuck->most, &label), strerror(-stuck->err), stuck->files - 1);
 }
@@ -194,10 +198,10 @@ static json_t *file_status(struct kr_file *file)
 	look_at(file, &share);
 	take_writes(file, &written, &safe);
 	kr_hex_format(file->fid.bytes, file->fid.length, fid);
-	return json_pack("{s:o, s:s, s:I, s:I, s:I, s:s, s:s, s:I, s:b, s:s, s:I, s:I}", "path", hint_of(file), "fid", fid, "ino",
-		(json_int_t)file->base.ino,
-		"dirty", (json_int_t)share.dirty, "unstable", (json_int_t)share.unstable, "state", share.state, "error",
-		share.error ? strerror(-share.error) : "", "unflushed_ms", (json_int_t)(since_ns ? (now_ns - since_ns) / KR_NS_PER_MS : 0), "late",
+	return json_pack("{s:o, s:s, s:I, s:I, s:I, s:s, s:s, s:I, s:b, s:s, s:I, s:I}", "path", hint_of(file), "fid",
+		fid, "ino", (json_int_t)file->base.ino, "dirty", (json_int_t)share.dirty, "unstable",
+		(json_int_t)share.unstable, "state", share.state, "error", share.error ? strerror(-share.error) : "",
+		"unflushed_ms", (json_int_t)(since_ns ? (now_ns - since_ns) / KR_NS_PER_MS : 0), "late",
 		kr_flush_is_late(file, since_ns, now_ns), "why", since_ns ? kr_flush_why(file, &known) : "", "written",
 		(json_int_t)written, "safe", (json_int_t)safe);
 }
@@ -217,12 +221,14 @@ json_t *kr_flusher_status(struct kr_flusher *flusher)
 		json_array_append_new(files, file_status(file_at(link)));
 	KR_LIST_FOR_EACH(item, &flusher->damage, link)
 		json_array_append_new(damage, kr_text_json(item->text));
-	return json_pack("{s:o, s:o, s:O, s:I, s:{s:I, s:I, s:I, s:I, s:i, s:b, s:o, s:s, s:I}}", "files", files, "damage", damage,
-		"conflicts", flusher->conflicts, "conflict_files", (json_int_t)flusher->conflict_files, "journal", "live",
-		(json_int_t)usage.live, "used", (json_int_t)usage.used, "set_aside", (json_int_t)usage.set_aside, "max",
-		(json_int_t)usage.max, "segments", (int)usage.segments, "waiting", usage.waiting, "refused",
+	return json_pack("{s:o, s:o, s:O, s:I, s:{s:I, s:I, s:I, s:I, s:i, s:b, s:o, s:s, s:I}}", "files", files,
+		"damage", damage, "conflicts", flusher->conflicts, "conflict_files",
+		(json_int_t)flusher->conflict_files, "journal", "live", (json_int_t)usage.live, "used",
+		(json_int_t)usage.used, "set_aside", (json_int_t)usage.set_aside, "max", (json_int_t)usage.max,
+		"segments", (int)usage.segments, "waiting", usage.waiting, "refused",
 		kr_text_json(is_full ? kr_file_label(stuck.most, &label) : ""), "error",
-		usage.error ? strerror(-usage.error) : "", "slow_ms", (json_int_t)kr_uncovered_slow_ms(flusher->uncovered));
+		usage.error ? strerror(-usage.error) : "", "slow_ms",
+		(json_int_t)kr_uncovered_slow_ms(flusher->uncovered));
 }
 
 struct kr_file *kr_flusher_find(struct kr_flusher *flusher, const char *path)

@@ -1,24 +1,27 @@
 /* UNSTABLE: a sync has failed at the server, and what rounds had brought there may be lost.
  *
- * As a rule they are sent again as they were, before UNSTABLE is answered: as replays, which the server applies in the order of the rounds, those
- * of all nodes, and before anything else.  Such an entry of flush.applied is `lost` until its replay has been answered; no STABLE counts for it.
- * Its APPLIED records are void before, those of the latest first: a start of the daemon finds its bytes dirty.
+ * As a rule they are sent again as they were, before UNSTABLE is answered: as replays, which the server applies in the
+ * order of the rounds, those of all nodes, and before anything else.  Such an entry of flush.applied is `lost` until
+ * its replay has been answered; no STABLE counts for it. Its APPLIED records are void before, those of the latest
+ * first: a start of the daemon finds its bytes dirty.
  *
- * INVARIANT: what becomes dirty again is never older than what waits to be replayed, because that goes in before all that is dirty.  So where a file
- * still has rounds that a former boot has lost, those of this boot that a sync loses become replays again as well (kr_journal_unapply): all go
- * once more, in the order of the file's rounds, and RECLAIM judges them together when they cannot go in their turn.  No APPLIED of the present boot
- * is made of a later one meanwhile (flush_send.c): it would be taken for the last that is there.
+ * INVARIANT: what becomes dirty again is never older than what waits to be replayed, because that goes in before all
+ * that is dirty.  So where a file still has rounds that a former boot has lost, those of this boot that a sync loses
+ * become replays again as well (kr_journal_unapply): all go once more, in the order of the file's rounds, and RECLAIM
+ * judges them together when they cannot go in their turn.  No APPLIED of the present boot is made of a later one
+ * meanwhile (flush_send.c): it would be taken for the last that is there.
  *
- * What cannot be sent so (there is no session, or the file's bytes are being judged, or they are too many), or was not taken, becomes dirty again,
- * with all that was applied after it, under what is newer, and goes in as it comes.  But what a late node had sent before it was away, and
- * hears of when it has made its claims already, it asks for once more with RECLAIM (unjudged.c): others may have changed the file since.  Loop thread.
+ * What cannot be sent so (there is no session, or the file's bytes are being judged, or they are too many), or was not
+ * taken, becomes dirty again, with all that was applied after it, under what is newer, and goes in as it comes.  But
+ * what a late node had sent before it was away, and hears of when it has made its claims already, it asks for once more
+ * with RECLAIM (unjudged.c): others may have changed the file since.  Loop thread.
  */
 #include <errno.h>
 
 #include "common/base/log.h"
 #include "fuse/writeback/flush_priv.h"
 
-/* --- as dirty bytes -------------------------------------------------------------------------------------------------- */
+/* --- as dirty bytes --------------------------------------------------------------------------- */
 
 struct redirty {
 	struct kr_file *file;
@@ -29,8 +32,8 @@ static void redirty_piece(void *context, const struct kr_extent *piece)
 {
 	struct redirty *redirty = context;
 
-	if (kr_extent_map_insert_under(&redirty->file->dirty, piece, kr_journal_release,
-		redirty->file->mount->journal) < 0)
+	if (kr_extent_map_insert_under(
+		    &redirty->file->dirty, piece, kr_journal_release, redirty->file->mount->journal) < 0)
 		redirty->err = -ENOMEM;
 }
 
@@ -92,8 +95,10 @@ void kr_flush_settle_unstable(struct kr_file *file)
 	redirty_all(file, flush->unstable_after, flush->unstable_err);
 }
 
-/* DO_ENTRY with all that was applied after AFTER_ROUND, the latest first: killed in between a start takes none for applied because a later one is. */
-static void each_after(struct kr_file *file, uint64_t after_round, void (*do_entry)(struct kr_journal *journal, struct kr_applied *applied))
+/* DO_ENTRY with all that was applied after AFTER_ROUND, the latest first: killed in between a start takes none for
+ * applied because a later one is. */
+static void each_after(struct kr_file *file, uint64_t after_round,
+	void (*do_entry)(struct kr_journal *journal, struct kr_applied *applied))
 {
 	struct kr_link *link;
 
@@ -105,8 +110,9 @@ static void each_after(struct kr_file *file, uint64_t after_round, void (*do_ent
 	}
 }
 
-/* All that was applied after AFTER_ROUND becomes dirty as soon as nothing is in flight. ERR: for programs; 0: they have been told.  A start finds it
- * so from now on: when UNSTABLE is answered the server does not tell of it again.  What is in flight makes no APPLIED (flush_send.c). */
+/* All that was applied after AFTER_ROUND becomes dirty as soon as nothing is in flight. ERR: for programs; 0: they have
+ * been told.  A start finds it so from now on: when UNSTABLE is answered the server does not tell of it again.  What is
+ * in flight makes no APPLIED (flush_send.c). */
 static void redirty_later(struct kr_file *file, uint64_t after_round, int err)
 {
 	struct kr_flush *flush = &file->flush;
@@ -138,7 +144,8 @@ void kr_flush_forgo_order(struct kr_file *file)
 		if (!applied->lost)
 			continue;
 		applied->lost = false;
-		if (kr_flush_is_current_boot(file, applied)) /* else it is replayed with all that the former boot has lost */
+		if (kr_flush_is_current_boot(
+			    file, applied)) /* else it is replayed with all that the former boot has lost */
 			first = first ? KR_MIN(first, applied->round) : applied->round;
 	}
 	if (first && awaits_replays(file))
@@ -160,8 +167,9 @@ void kr_flush_claimed(struct kr_file *file, struct kr_time since)
 	file->flush.unclaimed = false;
 }
 
-/* Whether what will be dirty was in no RECLAIM of a late node that had sent it before it was away: others may have changed the file since, and an answer
- * that lets the node have the file says nothing of these bytes. What it has sent in this session is as any other node's. */
+/* Whether what will be dirty was in no RECLAIM of a late node that had sent it before it was away: others may have
+ * changed the file since, and an answer that lets the node have the file says nothing of these bytes. What it has sent
+ * in this session is as any other node's. */
 static bool is_claimed_without(const struct kr_file *file)
 {
 	const struct kr_applied *applied;
@@ -169,7 +177,8 @@ static bool is_claimed_without(const struct kr_file *file)
 	if (!file->flush.unstable || !kr_session_facts(file->mount->session)->late)
 		return false;
 	KR_LIST_FOR_EACH(applied, &file->flush.applied, link)
-		if (applied->before_claims && applied->round > file->flush.unstable_after && kr_flush_is_current_boot(file, applied))
+		if (applied->before_claims && applied->round > file->flush.unstable_after &&
+			kr_flush_is_current_boot(file, applied))
 			return true;
 	return false;
 }
@@ -180,7 +189,7 @@ void kr_flush_hold_unclaimed(struct kr_file *file, int err)
 		kr_unjudged_unclaimed(file, err);
 }
 
-/* --- as replays ------------------------------------------------------------------------------------------------------ */
+/* --- as replays ------------------------------------------------------------------------------- */
 
 bool kr_flush_has_lost(const struct kr_file *file)
 {
@@ -208,20 +217,23 @@ static bool is_news(const struct kr_file *file, uint64_t after_round, uint64_t l
 	const struct kr_applied *applied;
 
 	KR_LIST_FOR_EACH(applied, &file->flush.applied, link)
-		if (kr_flush_is_current_boot(file, applied) && applied->round > after_round && applied->round <= last_round)
+		if (kr_flush_is_current_boot(file, applied) && applied->round > after_round &&
+			applied->round <= last_round)
 			return true;
 	return false;
 }
 
-/* Whether all that was lost after AFTER_ROUND, up to LAST_ROUND, can go as it was.  Not so when a round after those has been applied already: the
- * server has not waited for us, and an APPLIED that stays would count for what it does not bring. */
+/* Whether all that was lost after AFTER_ROUND, up to LAST_ROUND, can go as it was.  Not so when a round after those has
+ * been applied already: the server has not waited for us, and an APPLIED that stays would count for what it does not
+ * bring. */
 static bool may_replay(const struct kr_file *file, uint64_t after_round, uint64_t last_round)
 {
 	const struct kr_flush *flush = &file->flush;
 	const struct kr_applied *applied;
 	unsigned count = 0;
 
-	if (kr_flusher_of(file)->stopped || kr_flusher_of(file)->recovering || flush->orphaned || flush->late || flush->unstable)
+	if (kr_flusher_of(file)->stopped || kr_flusher_of(file)->recovering || flush->orphaned || flush->late ||
+		flush->unstable)
 		return false;
 	KR_LIST_FOR_EACH(applied, &flush->applied, link) {
 		if (!applied->lost && (!kr_flush_is_current_boot(file, applied) || applied->round > last_round))
@@ -237,7 +249,8 @@ static bool has_broken_off(const struct kr_file *file)
 	return file->flush.orphaned && kr_flush_has_lost(file);
 }
 
-/* What this boot has lost goes before what a former one has. Between sessions the claims have been made without it: it is asked for once more. */
+/* What this boot has lost goes before what a former one has. Between sessions the claims have been made without it: it
+ * is asked for once more. */
 static void replay_all(struct kr_file *file, uint64_t after_round, int err)
 {
 	kr_flush_forgo_order(file);

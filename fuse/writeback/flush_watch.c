@@ -1,6 +1,6 @@
-/* Bytes that stay here for longer than they should: why, for status, and one line in the log when it begins and one when it is
- * over.  A request about them that the server leaves unanswered is named as such; what is known already (refused, gone, no
- * server) is not said again.  Loop thread.
+/* Bytes that stay here for longer than they should: why, for status, and one line in the log when it begins and one
+ * when it is over.  A request about them that the server leaves unanswered is named as such; what is known already
+ * (refused, gone, no server) is not said again.  Loop thread.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -10,7 +10,8 @@
 #include "fuse/writeback/flush_priv.h"
 #include "fuse/daemon/options.h"
 
-/* A file's bytes are late after so many times flush_age, but not before LATE_MS; an answer after so many lease times. */
+/* A file's bytes are late after so many times flush_age, but not before LATE_MS; an answer after so many lease times.
+ */
 enum { LATE_AGES = 4, LATE_MS = 10000, LATE_LEASES = 2 };
 
 uint64_t kr_flush_dirty_since(struct kr_file *file)
@@ -112,9 +113,11 @@ static bool say(void *context, uint16_t type, const struct kr_fid *fid, uint64_t
 	if (file)
 		kr_file_label(file, &label);
 	if (answered)
-		kr_log_info("%s: the server has answered %s after %" PRIu64 " s", label.text, kr_msg_name(type), waited_ns / KR_NS_PER_S);
+		kr_log_info("%s: the server has answered %s after %" PRIu64 " s", label.text, kr_msg_name(type),
+			waited_ns / KR_NS_PER_S);
 	else if (!streaming)
-		kr_log_warn("%s: the server has not answered %s for %" PRIu64 " s", label.text, kr_msg_name(type), waited_ns / KR_NS_PER_S);
+		kr_log_warn("%s: the server has not answered %s for %" PRIu64 " s", label.text, kr_msg_name(type),
+			waited_ns / KR_NS_PER_S);
 	kr_file_put(file);
 	return !streaming;
 }

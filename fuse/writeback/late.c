@@ -41,7 +41,8 @@ struct move {
 	int err;
 };
 
-/* The first bytes of MAP from OFFSET on that were written after PIECE, and where; of length 0, and behind it: there are none. */
+/* The first bytes of MAP from OFFSET on that were written after PIECE, and where; of length 0, and behind it: there are
+ * none. */
 static struct kr_range find_newer(const struct kr_extent_map *map, const struct kr_extent *piece, uint64_t offset)
 {
 	uint64_t end = piece->offset + piece->length;
@@ -63,7 +64,8 @@ static struct kr_extent part_of(const struct kr_extent *piece, uint64_t from, ui
 	return (struct kr_extent){from, to - from, piece->position + (from - piece->offset), piece->seq};
 }
 
-/* Over what was written before it, and under what was written later: what a failed sync has made dirty again can be older than what is late already. */
+/* Over what was written before it, and under what was written later: what a failed sync has made dirty again can be
+ * older than what is late already. */
 static int insert_by_age(struct kr_extent_map *map, const struct kr_extent *piece, struct kr_journal *journal)
 {
 	uint64_t offset = piece->offset, end = piece->offset + piece->length;
@@ -71,7 +73,8 @@ static int insert_by_age(struct kr_extent_map *map, const struct kr_extent *piec
 
 	while (offset < end && !err) {
 		struct kr_range newer = find_newer(map, piece, offset);
-		struct kr_extent over = part_of(piece, offset, newer.offset), under = part_of(piece, newer.offset, newer.offset + newer.length);
+		struct kr_extent over = part_of(piece, offset, newer.offset),
+				 under = part_of(piece, newer.offset, newer.offset + newer.length);
 
 		if (over.length)
 			err = kr_extent_map_insert(map, &over, kr_journal_release, journal);
@@ -199,9 +202,9 @@ void kr_late_begin(struct kr_file *file, uint8_t parts, const struct kr_attr *at
 	}
 	late->total = late->extents.bytes;
 	late->ranges = late->extents.count;
-	kr_log_warn("%s (file %" PRIu64 ") was %s by others before what was written here was on the server: %" PRIu64 " bytes in %" PRIu64
-		" ranges go to a conflict file", late->path ? late->path : "?", late->attr.ino,
-		attr ? "changed" : "removed", late->total, late->ranges);
+	kr_log_warn("%s (file %" PRIu64 ") was %s by others before what was written here was on the server: %" PRIu64
+		    " bytes in %" PRIu64 " ranges go to a conflict file",
+		late->path ? late->path : "?", late->attr.ino, attr ? "changed" : "removed", late->total, late->ranges);
 	kr_file_put(late->target); /* another lapse: the server says anew where it all goes */
 	late->target = NULL;
 	(void)KR_FAULT("late.taken");
@@ -245,7 +248,8 @@ void kr_late_fini(struct kr_flush *flush)
 static void failed(struct kr_late *late, int err)
 {
 	if (late->err != err)
-		kr_log_error("no conflict file for %s can be had: %s; its late bytes stay in the journal, and it is tried again",
+		kr_log_error(
+			"no conflict file for %s can be had: %s; its late bytes stay in the journal, and it is tried again",
 			late->path ? late->path : "a file", strerror(-err));
 	late->err = err;
 	late->retry_ns = kr_clock_ns() + KR_LATE_RETRY_MS * KR_NS_PER_MS;
@@ -321,9 +325,13 @@ static void note_first(void *context, const struct kr_extent *piece)
 
 static void ask(struct kr_late *late)
 {
-	struct kr_conflict_request request = {.file = late->file->fid, .last = kr_extent_map_max_seq(&late->extents),
-		.path = late->path && strlen(late->path) <= KR_PATH_MAX ? late->path : "", .written = late->mtime,
-		.mode = late->attr.mode, .uid = late->attr.uid, .gid = late->attr.gid};
+	struct kr_conflict_request request = {.file = late->file->fid,
+		.last = kr_extent_map_max_seq(&late->extents),
+		.path = late->path && strlen(late->path) <= KR_PATH_MAX ? late->path : "",
+		.written = late->mtime,
+		.mode = late->attr.mode,
+		.uid = late->attr.uid,
+		.gid = late->attr.gid};
 
 	kr_extent_map_for_each(&late->extents, note_first, &request.first);
 	late->calling = true;

@@ -1,7 +1,7 @@
 /* Moves late bytes into their conflict file; see late.h.
  *
- * The oldest writes first: killed in the middle, what is left of a write that others have covered in part comes back whole, and
- * what covered it must not have gone before it.
+ * The oldest writes first: killed in the middle, what is left of a write that others have covered in part comes back
+ * whole, and what covered it must not have gone before it.
  *
  * PIECES_AT_ONCE, and the loop has its turn; a hundred thousand take seconds.
  */
@@ -64,9 +64,10 @@ static const char *in_mount(const struct kr_mount *mount, const char *place)
 	return place;
 }
 
-/* A journal that is full of what waits here would stay so: when nothing else of the target makes room, a piece goes beyond its
- * maximum, for the moment until it leaves its old place. */
-static int journal_piece(struct kr_late *late, const struct kr_extent *piece, const void *bytes, bool beyond, struct kr_extent *ret_extent)
+/* A journal that is full of what waits here would stay so: when nothing else of the target makes room, a piece goes
+ * beyond its maximum, for the moment until it leaves its old place. */
+static int journal_piece(struct kr_late *late, const struct kr_extent *piece, const void *bytes, bool beyond,
+	struct kr_extent *ret_extent)
 {
 	struct kr_file *target = late->target;
 
@@ -74,8 +75,8 @@ static int journal_piece(struct kr_late *late, const struct kr_extent *piece, co
 		target->journal_file = kr_journal_file_new(&target->fid, in_mount(target->mount, late->place));
 	if (!target->journal_file)
 		return kr_fail(-ENOMEM, "out of memory");
-	return (beyond ? kr_journal_append_beyond : kr_journal_append)(target->mount->journal, target->journal_file, piece->offset, bytes,
-		piece->length, late->mtime, true, ret_extent);
+	return (beyond ? kr_journal_append_beyond : kr_journal_append)(target->mount->journal, target->journal_file,
+		piece->offset, bytes, piece->length, late->mtime, true, ret_extent);
 }
 
 /* The piece goes into the target's journal before it leaves ours. [target->lock] held. */
@@ -144,8 +145,8 @@ static void finished(struct kr_late *late)
 	json_t *entry;
 
 	kr_hex_format(late->file->fid.bytes, late->file->fid.length, fid);
-	entry = json_pack("{s:o, s:s, s:o, s:I, s:I}", "path", kr_text_json(path), "fid", fid, "conflict_file", kr_text_json(late->place), "bytes",
-		(json_int_t)late->total, "ranges", (json_int_t)late->ranges);
+	entry = json_pack("{s:o, s:s, s:o, s:I, s:I}", "path", kr_text_json(path), "fid", fid, "conflict_file",
+		kr_text_json(late->place), "bytes", (json_int_t)late->total, "ranges", (json_int_t)late->ranges);
 
 	if (entry)
 		json_array_append_new(flusher->conflicts, entry);
@@ -153,8 +154,8 @@ static void finished(struct kr_late *late)
 	if (flusher->mount->fuse && json_array_size(flusher->conflicts) > KR_LATE_SHOWN)
 		json_array_remove(flusher->conflicts, 0);
 	flusher->conflict_files++;
-	kr_log_warn("the late bytes of %s are in %s: %" PRIu64 " bytes in %" PRIu64 " ranges, holes elsewhere", path, late->place,
-		late->total, late->ranges);
+	kr_log_warn("the late bytes of %s are in %s: %" PRIu64 " bytes in %" PRIu64 " ranges, holes elsewhere", path,
+		late->place, late->total, late->ranges);
 	kr_flush_ask(late->target, KR_FLUSH_CLOSE);
 	if (!late->file->flush.uncovered) /* what is dirty has been written since */
 		kr_uncovered_forget(flusher->uncovered, late->file);
@@ -164,8 +165,8 @@ static void finished(struct kr_late *late)
 static void not_moved(struct kr_late *late, int err)
 {
 	if (late->err != err)
-		kr_log_error("late bytes of %s cannot be moved to %s: %s", late->path ? late->path : "a file", late->place,
-			kr_fail_reason());
+		kr_log_error("late bytes of %s cannot be moved to %s: %s", late->path ? late->path : "a file",
+			late->place, kr_fail_reason());
 	late->err = err;
 	late->retry_ns = kr_clock_ns() + KR_LATE_RETRY_MS * KR_NS_PER_MS;
 }

@@ -24,9 +24,10 @@ static int adopt(struct kr_mount *mount, struct kr_recovered_file *recovered)
 	file->clear_suid = recovered->clear_suid;
 	file->flush.noticed = !kr_extent_map_empty(&file->dirty);
 	file->flush.vouched = recovered->vouched ? kr_session_facts(mount->session)->instance : 0;
-	/* What the daemon before us may have had: others must not read past these bytes, nor write under those that were read here.  Of those that
-	 * are uncovered it gave its leases back; WRITE is claimed for them all the same, because they are dirty (kr_lease_state_lost): the server gives it
-	 * if nobody else has a lease that excludes it, and they are not sent under it before they are judged. */
+	/* What the daemon before us may have had: others must not read past these bytes, nor write under those that
+	 * were read here.  Of those that are uncovered it gave its leases back; WRITE is claimed for them all the same,
+	 * because they are dirty (kr_lease_state_lost): the server gives it if nobody else has a lease that excludes
+	 * it, and they are not sent under it before they are judged. */
 	file->reclaiming = uncovered || kr_extent_map_empty(&file->dirty) ? 0 : KR_LEASE_ALL;
 	file->flush.dirty_since_ns = 0; /* old: flushed as soon as the session is there */
 	pthread_mutex_unlock(&file->lock);
@@ -51,8 +52,8 @@ static void tell(const struct kr_recovery *recovery)
 		kr_log_info("the journal holds %" PRIu64 " bytes of %" PRIu64 " files for the server", recovery->bytes,
 			files);
 	if (recovery->unfinished && recovery->power_lost)
-		kr_log_warn("%" PRIu64 " records were not on the disk when this machine lost power",
-			recovery->unfinished);
+		kr_log_warn(
+			"%" PRIu64 " records were not on the disk when this machine lost power", recovery->unfinished);
 	KR_LIST_FOR_EACH(damage, &recovery->damage, link)
 		kr_log(damage->torn_tail ? KR_LOG_WARNING : KR_LOG_ERROR, "journal: %s", damage->text);
 }

@@ -26,7 +26,7 @@ struct kr_uncovered_log {
 	int err;                 /* the latest failure's; 0: the last went well */
 	bool writing, stopped;
 	bool said_slow;
-	uint64_t began_ns;       /* writing: when that began */
+	uint64_t began_ns; /* writing: when that began */
 	uv_work_t work;
 	char *text;
 	size_t length;
@@ -37,7 +37,8 @@ struct kr_uncovered_log {
 
 static struct kr_file *file_of(struct kr_link *link)
 {
-	return KR_CONTAINER_OF(KR_LIST_ENTRY(link, struct kr_uncovered_line, link), struct kr_file, flush.uncovered_line);
+	return KR_CONTAINER_OF(
+		KR_LIST_ENTRY(link, struct kr_uncovered_line, link), struct kr_file, flush.uncovered_line);
 }
 
 /* --- writing --- */
@@ -72,7 +73,8 @@ static void write_text(uv_work_t *work)
 static void note_result(struct kr_uncovered_log *log)
 {
 	if (log->said_slow)
-		kr_log_info("the local directory has answered after %" PRIu64 " s", (kr_clock_ns() - log->began_ns) / KR_NS_PER_S);
+		kr_log_info("the local directory has answered after %" PRIu64 " s",
+			(kr_clock_ns() - log->began_ns) / KR_NS_PER_S);
 	log->said_slow = false;
 	if (!log->write_err) {
 		if (log->err)
@@ -80,8 +82,10 @@ static void note_result(struct kr_uncovered_log *log)
 		log->tried = log->written = log->writing_change;
 	} else {
 		if (log->err != log->write_err) /* once, not at each retry */
-			kr_log_error("%s: that bytes which the server has refused may be older than those of others is known only as long as "
-				"this daemon or the server's lives", log->reason);
+			kr_log_error(
+				"%s: that bytes which the server has refused may be older than those of others is known only as long as "
+				"this daemon or the server's lives",
+				log->reason);
 		log->tried = log->changes;
 		log->retry_ns = kr_clock_ns() + RETRY_MS * KR_NS_PER_MS;
 	}
@@ -138,7 +142,8 @@ void kr_uncovered_tick(struct kr_uncovered_log *log)
 	start(log);
 	if (!slow_ms || log->said_slow)
 		return;
-	kr_log_warn("the local directory has not taken for %" PRIu64 " s which files have refused bytes: leases of such files may wait for it",
+	kr_log_warn("the local directory has not taken for %" PRIu64
+		    " s which files have refused bytes: leases of such files may wait for it",
 		slow_ms / 1000);
 	log->said_slow = true;
 }

@@ -1,13 +1,15 @@
 /* Which files have refused bytes whose lease was given back, kept on the disk (UNCOVERED in journal_format.h).
  *
- * Invariant: before a lease of a file is given back with refused bytes the directory says so, durably, and does so until these bytes are
- * gone, or are under a lease again.  So a daemon that is started anew knows of them whatever becomes of the server meanwhile.  Killed in between,
- * it takes bytes for late that need not be, and never the other way round: a line comes before the answer, and goes after the bytes.
- * The text is written whole, by one thread of the pool at a time, for all files that wait by then: one file more costs 7 ms where 10,000 are
- * listed, 40 ms (half of it the loop's) where 50,000 are, and these have to be recalled one by one for that.  Where the disk does not take them, the lease goes
- * all the same (others would wait for as long as two disks are full), the log says so, and it is tried again: then only this process and
- * the server's know it.  Where the disk just does not answer, the lease waits: its node is late when the server has waited long enough, which
- * is as safe; so the log and status say so before.  Loop thread.
+ * Invariant: before a lease of a file is given back with refused bytes the directory says so, durably, and does so
+ * until these bytes are gone, or are under a lease again.  So a daemon that is started anew knows of them whatever
+ * becomes of the server meanwhile.  Killed in between, it takes bytes for late that need not be, and never the other
+ * way round: a line comes before the answer, and goes after the bytes. The text is written whole, by one thread of the
+ * pool at a time, for all files that wait by then: one file more costs 7 ms where 10,000 are listed, 40 ms (half of it
+ * the loop's) where 50,000 are, and these have to be recalled one by one for that.  Where the disk does not take them,
+ * the lease goes all the same (others would wait for as long as two disks are full), the log says so, and it is tried
+ * again: then only this process and the server's know it.  Where the disk just does not answer, the lease waits: its
+ * node is late when the server has waited long enough, which is as safe; so the log and status say so before.  Loop
+ * thread.
  */
 #ifndef KR_FUSE_UNCOVERED_H
 #define KR_FUSE_UNCOVERED_H
@@ -24,7 +26,7 @@ struct kr_uncovered_line {
 	struct kr_link link; /* in the log, while the directory is to say so */
 	struct kr_time since;
 	uint64_t up_to;
-	uint64_t change;     /* of the log, with which this came */
+	uint64_t change; /* of the log, with which this came */
 };
 
 struct kr_uncovered_log *kr_uncovered_log_new(struct kr_mount *mount);
@@ -37,9 +39,10 @@ void kr_uncovered_tick(struct kr_uncovered_log *log);
 /* How long the disk has been at it, if that is half of what the server waits for a lease, or more; else 0. */
 uint64_t kr_uncovered_slow_ms(const struct kr_uncovered_log *log);
 
-/* FILE's bytes up to UP_TO are refused, and others may write from SINCE on if a lease of it is given back.  Whether that has to wait; then the file is
- * stepped later. Said again of a file that is listed, SINCE counts no more.  The directory says it of some more seqs than there are: a program that
- * goes on writing, and hears each time that it was refused, must not keep the lease for ever. */
+/* FILE's bytes up to UP_TO are refused, and others may write from SINCE on if a lease of it is given back.  Whether
+ * that has to wait; then the file is stepped later. Said again of a file that is listed, SINCE counts no more.  The
+ * directory says it of some more seqs than there are: a program that goes on writing, and hears each time that it was
+ * refused, must not keep the lease for ever. */
 bool kr_uncovered_awaited(struct kr_uncovered_log *log, struct kr_file *file, struct kr_time since, uint64_t up_to);
 /* The bytes are gone, or under a lease. */
 void kr_uncovered_forget(struct kr_uncovered_log *log, struct kr_file *file);

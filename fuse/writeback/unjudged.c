@@ -1,11 +1,13 @@
-/* Bytes of which the server has not said whether they may still go into their file, because it could not (a late node's whose conflict cannot
- * be written down; or one's that hears only then that a failed sync has lost what had been taken from it), or because others' have gone in
- * since (a replay that was refused in its turn), or can have (dirty bytes that were refused, when a lease is given back).
+/* Bytes of which the server has not said whether they may still go into their file, because it could not (a late node's
+ * whose conflict cannot be written down; or one's that hears only then that a failed sync has lost what had been taken
+ * from it), or because others' have gone in since (a replay that was refused in its turn), or can have (dirty bytes
+ * that were refused, when a lease is given back).
  *
- * They are held as those of a file that is gone are, and every program hears of the error; but RECLAIM is asked now and then, until the
- * server can tell: then they go into the file or to a conflict file (late.c).  Of replays that the server only wants to be asked for once more (AGAIN)
- * nobody hears before it has said something else than that they may go in: it is asked at once, and programs wait.  Then `unjudged` is set,
- * but not `orphaned`; nothing of the file is sent, because replays come first.  Loop thread.
+ * They are held as those of a file that is gone are, and every program hears of the error; but RECLAIM is asked now and
+ * then, until the server can tell: then they go into the file or to a conflict file (late.c).  Of replays that the
+ * server only wants to be asked for once more (AGAIN) nobody hears before it has said something else than that they may
+ * go in: it is asked at once, and programs wait.  Then `unjudged` is set, but not `orphaned`; nothing of the file is
+ * sent, because replays come first.  Loop thread.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -34,8 +36,8 @@ bool kr_unjudged_in_silence(const struct kr_file *file)
 	return file->flush.unjudged && !file->flush.orphaned;
 }
 
-/* The first time at once; again when some time has passed since the server was asked, or something has gone in since (kr_unjudged_gone_in): it can
- * say AGAIN as fast as it is asked. */
+/* The first time at once; again when some time has passed since the server was asked, or something has gone in since
+ * (kr_unjudged_gone_in): it can say AGAIN as fast as it is asked. */
 void kr_unjudged_ask(struct kr_file *file)
 {
 	if (file->flush.orphaned || file->flush.unjudged)
@@ -57,8 +59,11 @@ void kr_unjudged_begin(struct kr_file *file, int err)
 	if (flush->orphaned)
 		return;
 	if (flush->unjudged_err != err) /* once, not at each retry */
-		kr_log_error("file %" PRIu64 ": %s; its unflushed bytes wait in the journal until the server can take them, and tell whether "
-			"others have changed it meanwhile", file->base.ino, strerror(-err));
+		kr_log_error(
+			"file %" PRIu64
+			": %s; its unflushed bytes wait in the journal until the server can take them, and tell whether "
+			"others have changed it meanwhile",
+			file->base.ino, strerror(-err));
 	flush->unjudged_err = err;
 	take_since(file);
 	flush->unjudged = true;
@@ -120,7 +125,8 @@ static int refusal(const struct kr_flush *flush)
 	return flush->unjudged_err ? flush->unjudged_err : -EIO;
 }
 
-/* Our lease was good until we claimed what we had; what we have learned of the file since is what others have made of it. */
+/* Our lease was good until we claimed what we had; what we have learned of the file since is what others have made of
+ * it. */
 void kr_unjudged_unclaimed(struct kr_file *file, int err)
 {
 	struct kr_flush *flush = &file->flush;
@@ -157,7 +163,8 @@ void kr_unjudged_recovered(struct kr_file *file, const struct kr_uncovered *unco
 	struct kr_flush *flush = &file->flush;
 	struct kr_file_label label;
 
-	kr_log_warn("%s: the server has refused its unflushed bytes; they wait in the journal until it can tell whether others have changed it since",
+	kr_log_warn(
+		"%s: the server has refused its unflushed bytes; they wait in the journal until it can tell whether others have changed it since",
 		kr_file_label(file, &label));
 	kr_uncovered_recovered(kr_flusher_of(file)->uncovered, file, uncovered);
 	flush->uncovered = flush->unjudged = true;
@@ -224,7 +231,8 @@ static void judged(void *context, int err, const void *message, struct kr_buf *d
 	kr_file_put(file);
 }
 
-/* What is dirty waits for the replays, a lease that is to be given back for what is dirty, and the server's answer perhaps for the lease. */
+/* What is dirty waits for the replays, a lease that is to be given back for what is dirty, and the server's answer
+ * perhaps for the lease. */
 static bool holds_others_up(struct kr_file *file)
 {
 	KR_SCOPED_LOCK(&file->lock);
@@ -234,8 +242,10 @@ static bool holds_others_up(struct kr_file *file)
 void kr_unjudged_step(struct kr_file *file)
 {
 	struct kr_flush *flush = &file->flush;
-	struct kr_reclaim_request request = {.file = file->fid, .opens = file->opens,
-		.kinds = (uint8_t)(KR_LEASE_WRITE | (flush->uncovered ? KR_RECLAIM_UNCOVERED : 0)), .since = flush->unjudged_since};
+	struct kr_reclaim_request request = {.file = file->fid,
+		.opens = file->opens,
+		.kinds = (uint8_t)(KR_LEASE_WRITE | (flush->uncovered ? KR_RECLAIM_UNCOVERED : 0)),
+		.since = flush->unjudged_since};
 	struct kr_claims claims;
 
 	if (kr_unjudged_in_silence(file) && holds_others_up(file))

@@ -1,8 +1,8 @@
-/* How the interface's functions are defined: each under its PMPI name, which Fortran's wrappers and other tools call, with
- * the MPI name as an alias.
+/* How the interface's functions are defined: each under its PMPI name, which Fortran's wrappers and other tools call,
+ * with the MPI name as an alias.
  *
- * Data calls have counts of type int and, since MPI-4, a twin NAME_c with counts of type MPI_Count: the same sources are
- * compiled for both (api_large.c).
+ * Data calls have counts of type int and, since MPI-4, a twin NAME_c with counts of type MPI_Count: the same sources
+ * are compiled for both (api_large.c).
  */
 #ifndef KR_MPIIO_API_H
 #define KR_MPIIO_API_H
@@ -30,10 +30,11 @@ typedef int kr_count;
 #define KR_ALIAS_COUNTED(name) KR_ALIAS_OF(KR_COUNTED(name))
 
 /* What the six kinds of arguments of data calls mean (call.h). */
-#define WRITE(...) (&(struct kr_call){.writing = true, .buffer = (void *)(uintptr_t)buf, .count = count, .datatype = datatype, __VA_ARGS__})
+#define WRITE(...) \
+	(&(struct kr_call){ \
+		.writing = true, .buffer = (void *)(uintptr_t)buf, .count = count, .datatype = datatype, __VA_ARGS__})
 #define READ(...) (&(struct kr_call){.buffer = buf, .count = count, .datatype = datatype, __VA_ARGS__})
 #define AT .offset = offset
 #define POINTER .individual = true
-
 
 #endif

@@ -1,5 +1,5 @@
-/* The blocking data calls of MPI-IO at explicit offsets and at the individual pointer.  Files that are not ours go to the MPI
- * library untouched.  Compiled for both kinds of counts (api.h). */
+/* The blocking data calls of MPI-IO at explicit offsets and at the individual pointer.  Files that are not ours go to
+ * the MPI library untouched.  Compiled for both kinds of counts (api.h). */
 #include "mpiio/api/api.h"
 #include "mpiio/api/call.h"
 
@@ -23,7 +23,8 @@ int KR_PMPI(File_read_all)(MPI_File fh, void *buf, kr_count count, MPI_Datatype 
 }
 KR_ALIAS_COUNTED(File_read_all);
 
-int KR_PMPI(File_read_at)(MPI_File fh, MPI_Offset offset, void *buf, kr_count count, MPI_Datatype datatype, MPI_Status *status)
+int KR_PMPI(File_read_at)(
+	MPI_File fh, MPI_Offset offset, void *buf, kr_count count, MPI_Datatype datatype, MPI_Status *status)
 {
 	struct kr_mpifile *file = kr_file_active(fh);
 
@@ -33,7 +34,8 @@ int KR_PMPI(File_read_at)(MPI_File fh, MPI_Offset offset, void *buf, kr_count co
 }
 KR_ALIAS_COUNTED(File_read_at);
 
-int KR_PMPI(File_read_at_all)(MPI_File fh, MPI_Offset offset, void *buf, kr_count count, MPI_Datatype datatype, MPI_Status *status)
+int KR_PMPI(File_read_at_all)(
+	MPI_File fh, MPI_Offset offset, void *buf, kr_count count, MPI_Datatype datatype, MPI_Status *status)
 {
 	struct kr_mpifile *file = kr_file_active(fh);
 
@@ -63,7 +65,8 @@ int KR_PMPI(File_write_all)(MPI_File fh, const void *buf, kr_count count, MPI_Da
 }
 KR_ALIAS_COUNTED(File_write_all);
 
-int KR_PMPI(File_write_at)(MPI_File fh, MPI_Offset offset, const void *buf, kr_count count, MPI_Datatype datatype, MPI_Status *status)
+int KR_PMPI(File_write_at)(
+	MPI_File fh, MPI_Offset offset, const void *buf, kr_count count, MPI_Datatype datatype, MPI_Status *status)
 {
 	struct kr_mpifile *file = kr_file_active(fh);
 
@@ -73,7 +76,8 @@ int KR_PMPI(File_write_at)(MPI_File fh, MPI_Offset offset, const void *buf, kr_c
 }
 KR_ALIAS_COUNTED(File_write_at);
 
-int KR_PMPI(File_write_at_all)(MPI_File fh, MPI_Offset offset, const void *buf, kr_count count, MPI_Datatype datatype, MPI_Status *status)
+int KR_PMPI(File_write_at_all)(
+	MPI_File fh, MPI_Offset offset, const void *buf, kr_count count, MPI_Datatype datatype, MPI_Status *status)
 {
 	struct kr_mpifile *file = kr_file_active(fh);
 

@@ -1,5 +1,5 @@
-/* The calls of MPI-IO that are about the file and not its data.  MPI's own file is told of everything, so that it stays in
- * step with ours. */
+/* The calls of MPI-IO that are about the file and not its data.  MPI's own file is told of everything, so that it stays
+ * in step with ours. */
 #include <errno.h>
 
 #include "common/base/util.h"
@@ -124,8 +124,8 @@ static int make_room(struct kr_mpifile *file, MPI_Offset size)
 	return PMPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, file->comm) == MPI_SUCCESS ? all : -EIO;
 }
 
-/* Not left to the MPI library unless it must be: ROMIO reads all of the file and writes it again, OMPIO of Open MPI 4.1 writes
- * rubbish, and not all ranks hear of errors. */
+/* Not left to the MPI library unless it must be: ROMIO reads all of the file and writes it again, OMPIO of Open MPI 4.1
+ * writes rubbish, and not all ranks hear of errors. */
 int PMPI_File_preallocate(MPI_File fh, MPI_Offset size)
 {
 	struct kr_mpifile *file = kr_file_find(fh);

@@ -1,5 +1,5 @@
-/* The non-blocking data calls of MPI-IO, and the beginnings of the split collective ones.  Files that are not ours go to the MPI
- * library untouched.  Compiled for both kinds of counts (api.h). */
+/* The non-blocking data calls of MPI-IO, and the beginnings of the split collective ones.  Files that are not ours go
+ * to the MPI library untouched.  Compiled for both kinds of counts (api.h). */
 #include "mpiio/api/api.h"
 #include "mpiio/api/call.h"
 
@@ -23,7 +23,8 @@ int KR_PMPI(File_iread_all)(MPI_File fh, void *buf, kr_count count, MPI_Datatype
 }
 KR_ALIAS_COUNTED(File_iread_all);
 
-int KR_PMPI(File_iread_at)(MPI_File fh, MPI_Offset offset, void *buf, kr_count count, MPI_Datatype datatype, MPI_Request *request)
+int KR_PMPI(File_iread_at)(
+	MPI_File fh, MPI_Offset offset, void *buf, kr_count count, MPI_Datatype datatype, MPI_Request *request)
 {
 	struct kr_mpifile *file = kr_file_active(fh);
 
@@ -33,7 +34,8 @@ int KR_PMPI(File_iread_at)(MPI_File fh, MPI_Offset offset, void *buf, kr_count c
 }
 KR_ALIAS_COUNTED(File_iread_at);
 
-int KR_PMPI(File_iread_at_all)(MPI_File fh, MPI_Offset offset, void *buf, kr_count count, MPI_Datatype datatype, MPI_Request *request)
+int KR_PMPI(File_iread_at_all)(
+	MPI_File fh, MPI_Offset offset, void *buf, kr_count count, MPI_Datatype datatype, MPI_Request *request)
 {
 	struct kr_mpifile *file = kr_file_active(fh);
 
@@ -83,7 +85,8 @@ int KR_PMPI(File_iwrite_all)(MPI_File fh, const void *buf, kr_count count, MPI_D
 }
 KR_ALIAS_COUNTED(File_iwrite_all);
 
-int KR_PMPI(File_iwrite_at)(MPI_File fh, MPI_Offset offset, const void *buf, kr_count count, MPI_Datatype datatype, MPI_Request *request)
+int KR_PMPI(File_iwrite_at)(
+	MPI_File fh, MPI_Offset offset, const void *buf, kr_count count, MPI_Datatype datatype, MPI_Request *request)
 {
 	struct kr_mpifile *file = kr_file_active(fh);
 
@@ -93,7 +96,8 @@ int KR_PMPI(File_iwrite_at)(MPI_File fh, MPI_Offset offset, const void *buf, kr_
 }
 KR_ALIAS_COUNTED(File_iwrite_at);
 
-int KR_PMPI(File_iwrite_at_all)(MPI_File fh, MPI_Offset offset, const void *buf, kr_count count, MPI_Datatype datatype, MPI_Request *request)
+int KR_PMPI(File_iwrite_at_all)(
+	MPI_File fh, MPI_Offset offset, const void *buf, kr_count count, MPI_Datatype datatype, MPI_Request *request)
 {
 	struct kr_mpifile *file = kr_file_active(fh);
 
@@ -113,7 +117,8 @@ int KR_PMPI(File_write_all_begin)(MPI_File fh, const void *buf, kr_count count, 
 }
 KR_ALIAS_COUNTED(File_write_all_begin);
 
-int KR_PMPI(File_write_at_all_begin)(MPI_File fh, MPI_Offset offset, const void *buf, kr_count count, MPI_Datatype datatype)
+int KR_PMPI(File_write_at_all_begin)(
+	MPI_File fh, MPI_Offset offset, const void *buf, kr_count count, MPI_Datatype datatype)
 {
 	struct kr_mpifile *file = kr_file_active(fh);
 

@@ -1,5 +1,5 @@
-/* Writes by the shared file pointer are MPI's own.  We only take note that somebody wrote past the aggregators.  Compiled for
- * both kinds of counts (api.h). */
+/* Writes by the shared file pointer are MPI's own.  We only take note that somebody wrote past the aggregators.
+ * Compiled for both kinds of counts (api.h). */
 #include "mpiio/api/api.h"
 #include "mpiio/twophase/file.h"
 
@@ -18,7 +18,8 @@ int KR_PMPI(File_write_shared)(MPI_File fh, const void *buf, kr_count count, MPI
 }
 KR_ALIAS_COUNTED(File_write_shared);
 
-int KR_PMPI(File_iwrite_shared)(MPI_File fh, const void *buf, kr_count count, MPI_Datatype datatype, MPI_Request *request)
+int KR_PMPI(File_iwrite_shared)(
+	MPI_File fh, const void *buf, kr_count count, MPI_Datatype datatype, MPI_Request *request)
 {
 	note_write(fh);
 	return KR_REAL(File_iwrite_shared)(fh, buf, count, datatype, request);

@@ -43,8 +43,8 @@ static void change_view(struct kr_mpifile *file, const struct kr_own_view *own, 
 	kr_own_view_fini(&before);
 }
 
-static int set_view(struct kr_mpifile *file, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype, const char *datarep,
-	MPI_Info info)
+static int set_view(struct kr_mpifile *file, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype,
+	const char *datarep, MPI_Info info)
 {
 	struct kr_typemap *map = map_of(etype, filetype);
 	bool native = is_native(datarep);
@@ -66,8 +66,8 @@ static int set_view(struct kr_mpifile *file, MPI_Offset disp, MPI_Datatype etype
 	return rc;
 }
 
-int PMPI_File_set_view(MPI_File fh, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype, const char *datarep,
-	MPI_Info info)
+int PMPI_File_set_view(
+	MPI_File fh, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype, const char *datarep, MPI_Info info)
 {
 	struct kr_mpifile *file = kr_file_find(fh);
 

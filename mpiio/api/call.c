@@ -22,7 +22,8 @@ int kr_call_access(struct kr_mpifile *file, const struct kr_call *call, struct k
 
 	KR_SCOPED_LOCK(&file->lock);
 	offset = call->individual ? (MPI_Offset)file->position : call->offset;
-	class = kr_access_init(ret_access, call->writing, &file->shape, call->buffer, call->count, call->datatype, offset);
+	class = kr_access_init(
+		ret_access, call->writing, &file->shape, call->buffer, call->count, call->datatype, offset);
 	if (class == MPI_SUCCESS)
 		class = check_mode(file, call->writing);
 	if (class == MPI_SUCCESS && call->individual)

@@ -1,13 +1,14 @@
 /* Non-blocking calls: generalized requests.
  *
- * A non-blocking collective call may not wait for other ranks when it starts, and must end when all ranks have started it,
- * whatever they do next.  Where the program has MPI_THREAD_MULTIPLE on all ranks, a thread per file runs these calls one
- * after the other as blocking ones.  Without it no thread may call MPI and nothing of ours runs while the program computes, so
- * there each rank does its own part at once, in exact extents and without an exchange: always right and free of deadlock,
- * but without what two-phase would gain.  Independent non-blocking calls are done at once, too.
+ * A non-blocking collective call may not wait for other ranks when it starts, and must end when all ranks have started
+ * it, whatever they do next.  Where the program has MPI_THREAD_MULTIPLE on all ranks, a thread per file runs these
+ * calls one after the other as blocking ones.  Without it no thread may call MPI and nothing of ours runs while the
+ * program computes, so there each rank does its own part at once, in exact extents and without an exchange: always
+ * right and free of deadlock, but without what two-phase would gain.  Independent non-blocking calls are done at once,
+ * too.
  *
- * What fails after the call has returned is told by MPI_Wait and its kin, through the error handler that the MPI library uses
- * for generalized requests (MPI_COMM_WORLD's).  MPICH's MPI_Wait makes MPI_ERR_OTHER of every class.
+ * What fails after the call has returned is told by MPI_Wait and its kin, through the error handler that the MPI
+ * library uses for generalized requests (MPI_COMM_WORLD's).  MPICH's MPI_Wait makes MPI_ERR_OTHER of every class.
  */
 #include <stdlib.h>
 
@@ -128,7 +129,8 @@ static int run_in_worker(struct operation *operation, MPI_Request *ret_request)
 	if (class == MPI_SUCCESS)
 		class = operation->class = make_request(operation, ret_request);
 	if (class == MPI_SUCCESS && !operation->access.known)
-		operation->own_datatype = PMPI_Type_dup(operation->access.datatype, &operation->access.datatype) == MPI_SUCCESS;
+		operation->own_datatype =
+			PMPI_Type_dup(operation->access.datatype, &operation->access.datatype) == MPI_SUCCESS;
 	operation->job.run = run_collective;
 	operation->job.finished = complete;
 	kr_io_submit(&file->worker, &operation->job);

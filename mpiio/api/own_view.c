@@ -8,7 +8,7 @@ static bool is_basic(MPI_Datatype type)
 	int integers, addresses, types, combiner;
 
 	return PMPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner) != MPI_SUCCESS ||
-	       combiner == MPI_COMBINER_NAMED;
+		combiner == MPI_COMBINER_NAMED;
 }
 
 /* No dup: that would run the program's copy functions of attributes. */
@@ -61,7 +61,8 @@ void kr_own_view_fini(struct kr_own_view *view)
 	kr_own_view_init_bytes(view);
 }
 
-int kr_own_view_get(const struct kr_own_view *view, MPI_Offset *ret_displacement, MPI_Datatype *ret_etype, MPI_Datatype *ret_filetype)
+int kr_own_view_get(const struct kr_own_view *view, MPI_Offset *ret_displacement, MPI_Datatype *ret_etype,
+	MPI_Datatype *ret_filetype)
 {
 	*ret_displacement = view->displacement;
 	return copy_both(view, ret_etype, ret_filetype);

@@ -15,6 +15,7 @@ int kr_own_view_init(struct kr_own_view *view, MPI_Offset displacement, MPI_Data
 void kr_own_view_init_bytes(struct kr_own_view *view);
 void kr_own_view_fini(struct kr_own_view *view);
 /* For the program: types that are not basic are new, and its own to free.  An MPI error class. */
-int kr_own_view_get(const struct kr_own_view *view, MPI_Offset *ret_displacement, MPI_Datatype *ret_etype, MPI_Datatype *ret_filetype);
+int kr_own_view_get(const struct kr_own_view *view, MPI_Offset *ret_displacement, MPI_Datatype *ret_etype,
+	MPI_Datatype *ret_filetype);
 
 #endif

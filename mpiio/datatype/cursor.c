@@ -1,9 +1,10 @@
 /* Cursors over tiled typemaps; see cursor.h.
  *
- * State at rest, while position < end: data byte POSITION lies at leaf_offset, and leaf_left > 0 bytes of the run of its
- * innermost bytes node are left.  levels[0 ... depth) are the repeats and lists above that node.  Where the innermost is
- * a repeat (or where the endless row of tiles is one), leaf_more of its runs follow at leaf_stride without a look at the
- * levels: the index kept there is then not up to date.  Init has checked that no offset of the walk overflows.
+ * State at rest, while position < end: data byte POSITION lies at leaf_offset, and leaf_left > 0 bytes of the run of
+ * its innermost bytes node are left.  levels[0 ... depth) are the repeats and lists above that node.  Where the
+ * innermost is a repeat (or where the endless row of tiles is one), leaf_more of its runs follow at leaf_stride without
+ * a look at the levels: the index kept there is then not up to date.  Init has checked that no offset of the walk
+ * overflows.
  */
 #include "mpiio/datatype/cursor.h"
 
@@ -68,7 +69,8 @@ static void find_more(struct kr_cursor *cursor)
 		int64_t all;
 		cursor->leaf_stride = level->layout->stride;
 		cursor->leaf_more = level->layout->count - 1 - level->index;
-		if (cursor->depth == 1 && kr_typemap_mul(level->layout->count, cursor->leaf_stride, &all) && all == map->extent)
+		if (cursor->depth == 1 && kr_typemap_mul(level->layout->count, cursor->leaf_stride, &all) &&
+			all == map->extent)
 			cursor->leaf_more = UINT64_MAX;
 	}
 }
@@ -77,7 +79,8 @@ static void enter_tile(struct kr_cursor *cursor, uint64_t data)
 {
 	const struct kr_typemap *map = cursor->map;
 	cursor->depth = 0;
-	descend(cursor, map->layout, cursor->displacement + map->displacement + (int64_t)cursor->tile * map->extent, data);
+	descend(cursor, map->layout, cursor->displacement + map->displacement + (int64_t)cursor->tile * map->extent,
+		data);
 	find_more(cursor);
 }
 
@@ -96,7 +99,8 @@ static void climb(struct kr_cursor *cursor)
 		if (node->kind == KR_NODE_REPEAT)
 			descend(cursor, node->child, level->base + (int64_t)level->index * node->stride, 0);
 		else
-			descend(cursor, node->parts[level->index].child, level->base + node->parts[level->index].displacement, 0);
+			descend(cursor, node->parts[level->index].child,
+				level->base + node->parts[level->index].displacement, 0);
 		find_more(cursor);
 		return;
 	}
@@ -129,21 +133,23 @@ void kr_cursor_seek_data(struct kr_cursor *cursor, uint64_t data)
 static bool tile_fits(const struct kr_typemap *map, int64_t displacement, uint64_t tile)
 {
 	int64_t base;
-	return !__builtin_mul_overflow(tile, map->extent, &base) && !__builtin_add_overflow(base, displacement, &base) &&
+	return !__builtin_mul_overflow(tile, map->extent, &base) &&
+		!__builtin_add_overflow(base, displacement, &base) &&
 		!__builtin_add_overflow(base, map->displacement, &base) &&
 		!__builtin_add_overflow(base, map->layout->lo, &(int64_t){0}) &&
 		!__builtin_add_overflow(base, map->layout->hi, &(int64_t){0});
 }
 
-int kr_cursor_init(struct kr_cursor *cursor, const struct kr_typemap *map, int64_t displacement, uint64_t start,
-	uint64_t count)
+int kr_cursor_init(
+	struct kr_cursor *cursor, const struct kr_typemap *map, int64_t displacement, uint64_t start, uint64_t count)
 {
 	uint64_t size = map->layout->size, end;
 	if (count > 0 && size == 0)
 		return -EINVAL;
 	if (__builtin_add_overflow(start, count, &end))
 		return -EOVERFLOW;
-	if (count > 0 && (!tile_fits(map, displacement, start / size) || !tile_fits(map, displacement, (end - 1) / size)))
+	if (count > 0 &&
+		(!tile_fits(map, displacement, start / size) || !tile_fits(map, displacement, (end - 1) / size)))
 		return -EOVERFLOW;
 	cursor->map = map;
 	cursor->displacement = displacement;

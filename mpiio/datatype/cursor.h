@@ -20,29 +20,29 @@ struct kr_run {
 
 struct kr_cursor_level {
 	const struct kr_typenode *layout; /* a repeat or a list */
-	int64_t base;                   /* offset of its first data byte */
-	uint64_t index;                 /* the copy or part that the walk is in */
+	int64_t base;                     /* offset of its first data byte */
+	uint64_t index;                   /* the copy or part that the walk is in */
 };
 
 struct kr_cursor {
-	uint64_t position, end;      /* next data byte; the one after the last */
+	uint64_t position, end; /* next data byte; the one after the last */
 	const struct kr_typemap *map;
 	int64_t displacement;
-	uint64_t start;              /* as given to init */
+	uint64_t start; /* as given to init */
 	uint64_t tile;
-	int64_t leaf_offset;         /* of data byte POSITION */
-	uint64_t leaf_left;          /* bytes until the run of the innermost layout ends */
-	uint64_t leaf_length;        /* of a whole such run */
-	int64_t leaf_stride;         /* to the next run of the innermost repeat */
-	uint64_t leaf_more;          /* runs that the innermost repeat still has */
+	int64_t leaf_offset;  /* of data byte POSITION */
+	uint64_t leaf_left;   /* bytes until the run of the innermost layout ends */
+	uint64_t leaf_length; /* of a whole such run */
+	int64_t leaf_stride;  /* to the next run of the innermost repeat */
+	uint64_t leaf_more;   /* runs that the innermost repeat still has */
 	unsigned depth;
 	struct kr_cursor_level levels[KR_TYPEMAP_DEPTH];
 };
 
 /* COUNT bytes from data byte START, copy 0 of MAP (borrowed) with its 0 at DISPLACEMENT.  -EINVAL: bytes of a map that
  * has none; -EOVERFLOW: the last byte's offset does not fit. */
-int kr_cursor_init(struct kr_cursor *cursor, const struct kr_typemap *map, int64_t displacement, uint64_t start,
-	uint64_t count);
+int kr_cursor_init(
+	struct kr_cursor *cursor, const struct kr_typemap *map, int64_t displacement, uint64_t start, uint64_t count);
 /* The next run below offset LIMIT (INT64_MAX: no limit), joined with its neighbours and cut at LIMIT.  False at the
  * end, or when the next byte lies at or above LIMIT: then nothing has moved. */
 bool kr_cursor_next(struct kr_cursor *cursor, int64_t limit, struct kr_run *ret_run);

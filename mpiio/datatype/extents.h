@@ -12,8 +12,8 @@
 struct kr_extents {
 	struct kr_run *runs;
 	size_t count, capacity;
-	uint64_t bytes;   /* sum of the lengths */
-	bool overlap;     /* some byte is touched by two ranks */
+	uint64_t bytes; /* sum of the lengths */
+	bool overlap;   /* some byte is touched by two ranks */
 };
 
 void kr_extents_init(struct kr_extents *extents);

@@ -55,7 +55,8 @@ static bool make_list(const struct kr_typemap *map, int64_t base, MPI_Datatype *
 {
 	struct blocks blocks = {0};
 	bool made = list_blocks(map, base, &blocks) &&
-	            PMPI_Type_create_hindexed(blocks.count, blocks.lengths, blocks.places, MPI_BYTE, ret_type) == MPI_SUCCESS;
+		PMPI_Type_create_hindexed(blocks.count, blocks.lengths, blocks.places, MPI_BYTE, ret_type) ==
+			MPI_SUCCESS;
 
 	free(blocks.lengths);
 	free(blocks.places);
@@ -66,8 +67,8 @@ static bool make_list(const struct kr_typemap *map, int64_t base, MPI_Datatype *
 
 static bool is_vector(const struct kr_typenode *layout)
 {
-	return layout->kind == KR_NODE_REPEAT && layout->child->kind == KR_NODE_BYTES && layout->child->size <= BLOCK_MAX &&
-	       layout->count <= INT32_MAX && layout->stride > 0;
+	return layout->kind == KR_NODE_REPEAT && layout->child->kind == KR_NODE_BYTES &&
+		layout->child->size <= BLOCK_MAX && layout->count <= INT32_MAX && layout->stride > 0;
 }
 
 /* One copy of MAP, BASE being 0, with its extent; committed. */
@@ -78,8 +79,8 @@ static bool make_filetype(const struct kr_typemap *map, int64_t base, MPI_Dataty
 	bool made;
 
 	if (is_vector(layout))
-		made = PMPI_Type_create_hvector((int)layout->count, (int)layout->child->size, (MPI_Aint)layout->stride, MPI_BYTE, &blocks) ==
-		       MPI_SUCCESS;
+		made = PMPI_Type_create_hvector((int)layout->count, (int)layout->child->size, (MPI_Aint)layout->stride,
+			       MPI_BYTE, &blocks) == MPI_SUCCESS;
 	else
 		made = make_list(map, base, &blocks);
 	if (!made)
@@ -93,7 +94,7 @@ static bool make_filetype(const struct kr_typemap *map, int64_t base, MPI_Dataty
 static bool make_etype(uint64_t size, MPI_Datatype *ret_type)
 {
 	return size <= BLOCK_MAX && PMPI_Type_contiguous((int)size, MPI_BYTE, ret_type) == MPI_SUCCESS &&
-	       PMPI_Type_commit(ret_type) == MPI_SUCCESS;
+		PMPI_Type_commit(ret_type) == MPI_SUCCESS;
 }
 
 /* ---- the view ---- */
@@ -105,7 +106,8 @@ static bool is_plain(MPI_Datatype type, MPI_Count size)
 	MPI_Count lb, extent;
 
 	return PMPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner) == MPI_SUCCESS &&
-	       combiner == MPI_COMBINER_NAMED && PMPI_Type_get_extent_x(type, &lb, &extent) == MPI_SUCCESS && extent == size;
+		combiner == MPI_COMBINER_NAMED && PMPI_Type_get_extent_x(type, &lb, &extent) == MPI_SUCCESS &&
+		extent == size;
 }
 
 static bool is_valid(MPI_Offset displacement, MPI_Count etype_size, const struct kr_typemap *map)
@@ -113,8 +115,8 @@ static bool is_valid(MPI_Offset displacement, MPI_Count etype_size, const struct
 	int64_t begin;
 
 	return displacement >= 0 && etype_size > 0 && map && kr_typemap_size(map) > 0 &&
-	       kr_typemap_size(map) % (uint64_t)etype_size == 0 && map->extent > 0 &&
-	       kr_typemap_add(displacement, kr_typemap_true_lb(map), &begin) && begin >= 0;
+		kr_typemap_size(map) % (uint64_t)etype_size == 0 && map->extent > 0 &&
+		kr_typemap_add(displacement, kr_typemap_true_lb(map), &begin) && begin >= 0;
 }
 
 void kr_plain_view_init(struct kr_plain_view *view, MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype,

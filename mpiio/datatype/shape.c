@@ -13,8 +13,9 @@ void kr_shape_init(struct kr_shape *shape, int64_t displacement, uint64_t etype_
 	shape->map = kr_typemap_get(map);
 	if (kr_view_init(&shape->view, displacement, shape->etype_size, map) == 0)
 		shape->kind = KR_SHAPE_TILES;
-	else if (kr_typemap_monotonic(map) && kr_typemap_resized(map, kr_typemap_true_lb(map),
-				 kr_typemap_true_ub(map) - kr_typemap_true_lb(map), &shape->alone) == 0)
+	else if (kr_typemap_monotonic(map) &&
+		kr_typemap_resized(map, kr_typemap_true_lb(map), kr_typemap_true_ub(map) - kr_typemap_true_lb(map),
+			&shape->alone) == 0)
 		shape->kind = KR_SHAPE_ONE_TILE;
 	else
 		shape->kind = KR_SHAPE_UNORDERED;
@@ -56,8 +57,8 @@ static int view_of_tile(const struct kr_shape *shape, uint64_t tile, struct kr_v
 	return kr_view_init(ret_view, displacement, shape->etype_size, shape->alone);
 }
 
-int kr_shape_view(const struct kr_shape *shape, uint64_t start, uint64_t count, struct kr_view *ret_view, uint64_t *ret_start,
-	bool *ret_ordered)
+int kr_shape_view(const struct kr_shape *shape, uint64_t start, uint64_t count, struct kr_view *ret_view,
+	uint64_t *ret_start, bool *ret_ordered)
 {
 	uint64_t size, tile;
 

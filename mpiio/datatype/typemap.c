@@ -7,8 +7,8 @@
 #include "common/base/util.h"
 #include "mpiio/datatype/typemap_priv.h"
 
-int kr_typemap_make(int64_t displacement, int64_t lb, int64_t extent, struct kr_typenode *layout,
-	struct kr_typemap **ret_map)
+int kr_typemap_make(
+	int64_t displacement, int64_t lb, int64_t extent, struct kr_typenode *layout, struct kr_typemap **ret_map)
 {
 	int64_t lo, hi;
 	bool fits = kr_typemap_fits(displacement) && kr_typemap_fits(lb) && kr_typemap_fits(extent) &&
@@ -20,7 +20,8 @@ int kr_typemap_make(int64_t displacement, int64_t lb, int64_t extent, struct kr_
 	}
 	if (layout->size == 0)
 		displacement = 0;
-	*map = (struct kr_typemap){.refs = 1, .displacement = displacement, .lb = lb, .extent = extent, .layout = layout};
+	*map = (struct kr_typemap){
+		.refs = 1, .displacement = displacement, .lb = lb, .extent = extent, .layout = layout};
 	*ret_map = map;
 	return 0;
 }
@@ -62,16 +63,17 @@ int kr_typemap_contiguous(uint64_t count, struct kr_typemap *map, struct kr_type
 	return kr_typemap_struct(1, &part, ret_map);
 }
 
-int kr_typemap_vector(uint64_t count, uint64_t block, int64_t stride, struct kr_typemap *map,
-	struct kr_typemap **ret_map)
+int kr_typemap_vector(
+	uint64_t count, uint64_t block, int64_t stride, struct kr_typemap *map, struct kr_typemap **ret_map)
 {
 	struct kr_typenode *one = NULL, *all = NULL;
 	int64_t lb = 0, ub = 0, last, extent = 0;
 	int error = 0;
 	if (count > 0 && block > 0) {
 		error = copies_bounds(block, map, &lb, &ub);
-		if (error == 0 && (!kr_typemap_mul(count - 1, stride, &last) || !kr_typemap_add(lb, KR_MIN(last, 0), &lb) ||
-			!kr_typemap_add(ub, KR_MAX(last, 0), &ub)))
+		if (error == 0 &&
+			(!kr_typemap_mul(count - 1, stride, &last) || !kr_typemap_add(lb, KR_MIN(last, 0), &lb) ||
+				!kr_typemap_add(ub, KR_MAX(last, 0), &ub)))
 			error = -EOVERFLOW;
 	}
 	if (error == 0 && !kr_typemap_add(ub, -lb, &extent))
@@ -158,7 +160,8 @@ int kr_typemap_tile(struct kr_typemap *map, struct kr_typemap **ret_map)
 		int error = kr_typenode_bytes(1, &layout);
 		return error < 0 ? error : kr_typemap_make(map->displacement, 0, 1, layout, ret_map);
 	}
-	while (layout->kind == KR_NODE_REPEAT && kr_typemap_mul(layout->count, layout->stride, &length) && length == extent) {
+	while (layout->kind == KR_NODE_REPEAT && kr_typemap_mul(layout->count, layout->stride, &length) &&
+		length == extent) {
 		extent = layout->stride;
 		layout = layout->child;
 	}

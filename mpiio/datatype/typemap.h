@@ -36,9 +36,9 @@ enum {
 struct kr_typenode; /* typemap_priv.h */
 
 struct kr_typemap {
-	unsigned refs;            /* atomic; only for kr_typemap_get and _put */
-	int64_t displacement;     /* of the first data byte in data order */
-	int64_t lb, extent;       /* copy i lies i * extent bytes after copy 0; extent may be negative or 0 */
+	unsigned refs;              /* atomic; only for kr_typemap_get and _put */
+	int64_t displacement;       /* of the first data byte in data order */
+	int64_t lb, extent;         /* copy i lies i * extent bytes after copy 0; extent may be negative or 0 */
 	struct kr_typenode *layout; /* owned */
 };
 
@@ -57,15 +57,16 @@ int kr_typemap_bytes(uint64_t length, struct kr_typemap **ret_map);
 /* COUNT copies one EXTENT apart: MPI_Type_contiguous. */
 int kr_typemap_contiguous(uint64_t count, struct kr_typemap *map, struct kr_typemap **ret_map);
 /* COUNT blocks, STRIDE bytes apart, of BLOCK copies each: MPI_Type_create_hvector. */
-int kr_typemap_vector(uint64_t count, uint64_t block, int64_t stride, struct kr_typemap *map, struct kr_typemap **ret_map);
+int kr_typemap_vector(
+	uint64_t count, uint64_t block, int64_t stride, struct kr_typemap *map, struct kr_typemap **ret_map);
 /* The parts in data order: MPI_Type_create_struct, and hindexed when all parts have one map.  lb and extent are the
  * smallest and the span of the parts'; C's padding at the end is the caller's (kr_typemap_resized).  No part: empty. */
 int kr_typemap_struct(size_t count, const struct kr_part *parts, struct kr_typemap **ret_map);
 /* Same bytes, other lb and extent: MPI_Type_create_resized. */
 int kr_typemap_resized(struct kr_typemap *map, int64_t lb, int64_t extent, struct kr_typemap **ret_map);
 
-/* The smallest map whose endless tiling touches the same bytes in the same order; its lb is 0.  Equal tilings of regular
- * maps give equal tiles. */
+/* The smallest map whose endless tiling touches the same bytes in the same order; its lb is 0.  Equal tilings of
+ * regular maps give equal tiles. */
 int kr_typemap_tile(struct kr_typemap *map, struct kr_typemap **ret_map);
 
 enum kr_array_order { KR_ARRAY_C, KR_ARRAY_FORTRAN }; /* last, or first, dimension varies fastest */
@@ -76,10 +77,10 @@ int kr_typemap_subarray(unsigned dims, const uint64_t *sizes, const uint64_t *su
 
 enum kr_distribution { KR_DISTRIBUTE_NONE, KR_DISTRIBUTE_BLOCK, KR_DISTRIBUTE_CYCLIC };
 struct kr_darray_dim {
-	uint64_t size;                    /* elements of the whole array */
+	uint64_t size; /* elements of the whole array */
 	enum kr_distribution distribution;
-	uint64_t block;                   /* elements per block; 0 = the default */
-	uint64_t processes;               /* 1 for KR_DISTRIBUTE_NONE */
+	uint64_t block;     /* elements per block; 0 = the default */
+	uint64_t processes; /* 1 for KR_DISTRIBUTE_NONE */
 };
 /* RANK's part of an array dealt over a grid of processes (ranks in row-major order whatever ORDER says, MPI-3.1 4.1.4).
  * -EINVAL for what the standard forbids. */
@@ -93,7 +94,7 @@ void kr_typemap_put(struct kr_typemap *map);
 
 /* ---- asking ---- */
 
-uint64_t kr_typemap_size(const struct kr_typemap *map);     /* data bytes of one copy */
+uint64_t kr_typemap_size(const struct kr_typemap *map); /* data bytes of one copy */
 /* The lowest offset with data, and the one after the highest; both 0 when there is no data. */
 int64_t kr_typemap_true_lb(const struct kr_typemap *map);
 int64_t kr_typemap_true_ub(const struct kr_typemap *map);

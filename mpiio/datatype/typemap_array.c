@@ -1,5 +1,5 @@
-/* Subarrays and distributed arrays as typemaps (MPI-3.1, 4.1.3 and 4.1.4): dimension by dimension from the fastest, each
- * a repeat of what the faster ones made.
+/* Subarrays and distributed arrays as typemaps (MPI-3.1, 4.1.3 and 4.1.4): dimension by dimension from the fastest,
+ * each a repeat of what the faster ones made.
  */
 #include <errno.h>
 
@@ -10,7 +10,7 @@
 struct array {
 	struct kr_typenode *layout; /* owned */
 	int64_t displacement;
-	int64_t extent;             /* of the whole array in these dimensions */
+	int64_t extent; /* of the whole array in these dimensions */
 };
 
 /* COUNT elements of the dimension from START, as the array's layout so far; owned node. */
@@ -27,7 +27,9 @@ static int replace(struct array *array, uint64_t size, int64_t displacement, str
 	kr_typenode_put(array->layout);
 	array->layout = node;
 	return kr_typemap_add(array->displacement, displacement, &array->displacement) &&
-		kr_typemap_mul(size, array->extent, &array->extent) ? 0 : -EOVERFLOW;
+			kr_typemap_mul(size, array->extent, &array->extent) ?
+		0 :
+		-EOVERFLOW;
 }
 
 /* Element I, from the fastest, as the index of a dimension. */

@@ -7,7 +7,8 @@
 #include "common/base/util.h"
 #include "mpiio/datatype/typemap_priv.h"
 
-/* Lists within lists are taken apart up to this many parts; beyond, keeping them together may be what makes them small. */
+/* Lists within lists are taken apart up to this many parts; beyond, keeping them together may be what makes them small.
+ */
 enum { SPLICE_MAX = 256, RECENT = 256 };
 
 /* The list while it is worked on: owns references. RECENT nodes are used again for equal ones, so that a list of a
@@ -48,11 +49,11 @@ static int push(struct work *work, int64_t displacement, struct kr_typenode *nod
 	return 0;
 }
 
-/* Joins bytes to the bytes that end where they begin.  The length of a growing run is kept aside, so that joining n parts
- * makes one node, not n. */
+/* Joins bytes to the bytes that end where they begin.  The length of a growing run is kept aside, so that joining n
+ * parts makes one node, not n. */
 struct join {
 	int64_t begin;
-	uint64_t length; /* 0: none */
+	uint64_t length;           /* 0: none */
 	struct kr_typenode *whole; /* borrowed: the part that the run consists of, when it is one */
 };
 
@@ -110,8 +111,9 @@ static int gather(struct work *work, const struct kr_placed *parts, size_t count
 		}
 		for (uint64_t k = 0; k < node->count && error == 0; k++) {
 			int64_t displacement;
-			error = kr_typemap_add(parts[i].displacement, node->parts[k].displacement, &displacement)
-				? take_part(work, &join, displacement, node->parts[k].child) : -EOVERFLOW;
+			error = kr_typemap_add(parts[i].displacement, node->parts[k].displacement, &displacement) ?
+				take_part(work, &join, displacement, node->parts[k].child) :
+				-EOVERFLOW;
 		}
 	}
 	return error < 0 ? error : flush_join(work, &join);
@@ -139,8 +141,8 @@ static bool extend(struct series *series, const struct series *next)
 		!kr_typemap_add(next->displacement, -series->displacement, &distance))
 		return false;
 	int64_t stride = series->count > 1 ? series->stride : next->count > 1 ? next->stride : distance;
-	if (!kr_typemap_mul(series->count, stride, &end) || end != distance || (next->count > 1 && next->stride != stride) ||
-		series->count + next->count < series->count)
+	if (!kr_typemap_mul(series->count, stride, &end) || end != distance ||
+		(next->count > 1 && next->stride != stride) || series->count + next->count < series->count)
 		return false;
 	series->stride = stride;
 	series->count += next->count;
@@ -180,8 +182,8 @@ static bool same_step(const struct kr_placed *parts, size_t i, size_t a)
 		parts[i + 1].displacement - parts[i].displacement == parts[a + 1].displacement - parts[a].displacement;
 }
 
-/* The shortest period of the whole list, COUNT when it has none: by the borders (Knuth, Morris and Pratt) of its COUNT - 1
- * steps, for whose lengths BORDER has room. */
+/* The shortest period of the whole list, COUNT when it has none: by the borders (Knuth, Morris and Pratt) of its COUNT
+ * - 1 steps, for whose lengths BORDER has room. */
 static size_t find_period(const struct kr_placed *parts, size_t count, size_t *border)
 {
 	size_t steps = count - 1, k = 0;
@@ -194,7 +196,8 @@ static size_t find_period(const struct kr_placed *parts, size_t count, size_t *b
 	}
 	for (k = border[steps];; k = border[k]) {
 		size_t period = steps - k;
-		if (count % period == 0 && period < count && kr_typenode_equal(parts[count - 1].node, parts[count - 1 - period].node))
+		if (count % period == 0 && period < count &&
+			kr_typenode_equal(parts[count - 1].node, parts[count - 1 - period].node))
 			return period;
 		if (k == 0)
 			return count;
@@ -235,8 +238,8 @@ static int finish(struct work *work, struct kr_typenode **ret_node)
 	return error;
 }
 
-int kr_typenode_list(const struct kr_placed *parts, size_t count, int64_t *ret_displacement,
-	struct kr_typenode **ret_node)
+int kr_typenode_list(
+	const struct kr_placed *parts, size_t count, int64_t *ret_displacement, struct kr_typenode **ret_node)
 {
 	struct work work = {0};
 	struct kr_typenode *node = NULL;

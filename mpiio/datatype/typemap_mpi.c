@@ -26,7 +26,9 @@ static int read_envelope(MPI_Datatype type, struct contents *c)
 {
 #if MPI_VERSION >= 4
 	return PMPI_Type_get_envelope_c(type, &c->integer_count, &c->address_count, &c->large_count, &c->type_count,
-		&c->combiner) == MPI_SUCCESS ? 0 : -EIO;
+		       &c->combiner) == MPI_SUCCESS ?
+		0 :
+		-EIO;
 #else
 	int integers, addresses, types;
 	if (PMPI_Type_get_envelope(type, &integers, &addresses, &types, &c->combiner) != MPI_SUCCESS)
@@ -50,7 +52,8 @@ static void free_contents(struct contents *c)
 {
 	for (MPI_Count i = 0; c->types && i < c->type_count; i++) {
 		struct contents inner;
-		if (c->types[i] != MPI_DATATYPE_NULL && read_envelope(c->types[i], &inner) == 0 && !is_leaf(inner.combiner))
+		if (c->types[i] != MPI_DATATYPE_NULL && read_envelope(c->types[i], &inner) == 0 &&
+			!is_leaf(inner.combiner))
 			PMPI_Type_free(&c->types[i]);
 	}
 	free(c->types);
@@ -58,16 +61,20 @@ static void free_contents(struct contents *c)
 	free(c->addresses);
 }
 
-static int get_contents(MPI_Datatype type, const struct contents *c, int *integers, MPI_Aint *addresses,
-	MPI_Count *large)
+static int get_contents(
+	MPI_Datatype type, const struct contents *c, int *integers, MPI_Aint *addresses, MPI_Count *large)
 {
 #if MPI_VERSION >= 4
-	return PMPI_Type_get_contents_c(type, c->integer_count, c->address_count, c->large_count, c->type_count, integers,
-		addresses, large, c->types) == MPI_SUCCESS ? 0 : -EIO;
+	return PMPI_Type_get_contents_c(type, c->integer_count, c->address_count, c->large_count, c->type_count,
+		       integers, addresses, large, c->types) == MPI_SUCCESS ?
+		0 :
+		-EIO;
 #else
 	(void)large;
 	return PMPI_Type_get_contents(type, (int)c->integer_count, (int)c->address_count, (int)c->type_count, integers,
-		addresses, c->types) == MPI_SUCCESS ? 0 : -EIO;
+		       addresses, c->types) == MPI_SUCCESS ?
+		0 :
+		-EIO;
 #endif
 }
 
@@ -88,8 +95,8 @@ static MPI_Count large_numbers(const struct contents *c, const MPI_Count *large)
 	}
 }
 
-/* Puts the arguments where they are for int counts.  With large counts these are the sizes of a subarray or darray, which
- * stand between the integers, or all numbers, or all numbers and addresses. */
+/* Puts the arguments where they are for int counts.  With large counts these are the sizes of a subarray or darray,
+ * which stand between the integers, or all numbers, or all numbers and addresses. */
 static void arrange(struct contents *c, const int *integers, const MPI_Aint *addresses, const MPI_Count *large)
 {
 	MPI_Count before = c->combiner == MPI_COMBINER_SUBARRAY ? 1 : c->combiner == MPI_COMBINER_DARRAY ? 3 : 0;
@@ -137,12 +144,30 @@ static int read_contents(MPI_Datatype type, struct contents *c)
 /* The pair types of MINLOC and MAXLOC may have a gap within. */
 static bool is_pair(MPI_Datatype type, uint64_t *ret_first, int64_t *ret_second)
 {
-	struct { float a; int b; } float_int;
-	struct { double a; int b; } double_int;
-	struct { long a; int b; } long_int;
-	struct { short a; int b; } short_int;
-	struct { long double a; int b; } long_double_int;
-	const struct { MPI_Datatype type; size_t first, second; } pairs[] = {
+	struct {
+		float a;
+		int b;
+	} float_int;
+	struct {
+		double a;
+		int b;
+	} double_int;
+	struct {
+		long a;
+		int b;
+	} long_int;
+	struct {
+		short a;
+		int b;
+	} short_int;
+	struct {
+		long double a;
+		int b;
+	} long_double_int;
+	const struct {
+		MPI_Datatype type;
+		size_t first, second;
+	} pairs[] = {
 		{MPI_FLOAT_INT, sizeof float_int.a, offsetof(__typeof__(float_int), b)},
 		{MPI_DOUBLE_INT, sizeof double_int.a, offsetof(__typeof__(double_int), b)},
 		{MPI_LONG_INT, sizeof long_int.a, offsetof(__typeof__(long_int), b)},
@@ -165,7 +190,9 @@ static int from_leaf(MPI_Datatype type, struct kr_typemap **ret_map)
 	MPI_Count size;
 	uint64_t length;
 	if (!is_pair(type, &length, &parts[1].displacement))
-		return PMPI_Type_size_x(type, &size) == MPI_SUCCESS && size >= 0 ? kr_typemap_bytes((uint64_t)size, ret_map) : -EIO;
+		return PMPI_Type_size_x(type, &size) == MPI_SUCCESS && size >= 0 ?
+			kr_typemap_bytes((uint64_t)size, ret_map) :
+			-EIO;
 	int error = kr_typemap_bytes(length, &first);
 	if (error == 0)
 		error = kr_typemap_bytes(sizeof(int), &second);
@@ -181,8 +208,8 @@ static int from_leaf(MPI_Datatype type, struct kr_typemap **ret_map)
 /* ---- derived types of one old type ---- */
 
 /* COUNT blocks; block i has lengths[i] (or, without lengths, LENGTH) copies of MAP at displacements[i] * UNIT. */
-static int from_blocks(int64_t count, const int64_t *lengths, int64_t length, const int64_t *displacements, int64_t unit,
-	struct kr_typemap *map, struct kr_typemap **ret_map)
+static int from_blocks(int64_t count, const int64_t *lengths, int64_t length, const int64_t *displacements,
+	int64_t unit, struct kr_typemap *map, struct kr_typemap **ret_map)
 {
 	struct kr_part *parts = count >= 0 ? calloc((size_t)count + 1, sizeof(*parts)) : NULL;
 	int error = parts ? 0 : -ENOMEM;
@@ -198,8 +225,8 @@ static int from_blocks(int64_t count, const int64_t *lengths, int64_t length, co
 	return error;
 }
 
-static int from_vector(const struct contents *c, int64_t unit, int64_t stride, struct kr_typemap *map,
-	struct kr_typemap **ret_map)
+static int from_vector(
+	const struct contents *c, int64_t unit, int64_t stride, struct kr_typemap *map, struct kr_typemap **ret_map)
 {
 	int64_t bytes;
 	if (__builtin_mul_overflow(stride, unit, &bytes))
@@ -234,8 +261,9 @@ static int from_darray(const struct contents *c, struct kr_typemap *map, struct 
 		int64_t distribution = numbers[dims + d], block = numbers[2 * dims + d];
 		dim[d] = (struct kr_darray_dim){
 			.size = (uint64_t)numbers[d],
-			.distribution = distribution == MPI_DISTRIBUTE_BLOCK ? KR_DISTRIBUTE_BLOCK
-				: distribution == MPI_DISTRIBUTE_CYCLIC ? KR_DISTRIBUTE_CYCLIC : KR_DISTRIBUTE_NONE,
+			.distribution = distribution == MPI_DISTRIBUTE_BLOCK ? KR_DISTRIBUTE_BLOCK :
+				distribution == MPI_DISTRIBUTE_CYCLIC        ? KR_DISTRIBUTE_CYCLIC :
+									       KR_DISTRIBUTE_NONE,
 			.block = block == MPI_DISTRIBUTE_DFLT_DARG ? 0 : (uint64_t)block,
 			.processes = (uint64_t)numbers[3 * dims + d],
 		};

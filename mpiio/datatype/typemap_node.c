@@ -1,5 +1,5 @@
-/* Layout nodes: making them with every bound checked, hashing, and sets of them.  Normal form of lists: typemap_list.c. No
- * locks: nodes never change once made, their count of references is atomic.
+/* Layout nodes: making them with every bound checked, hashing, and sets of them.  Normal form of lists: typemap_list.c.
+ * No locks: nodes never change once made, their count of references is atomic.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -122,7 +122,8 @@ int kr_typenode_repeat(uint64_t count, int64_t stride, struct kr_typenode *child
 		return 0;
 	}
 	if (child->kind == KR_NODE_BYTES && stride == (int64_t)child->size)
-		return kr_typemap_mul(count, stride, &length) ? kr_typenode_bytes((uint64_t)length, ret_node) : -EOVERFLOW;
+		return kr_typemap_mul(count, stride, &length) ? kr_typenode_bytes((uint64_t)length, ret_node) :
+								-EOVERFLOW;
 	if (child->kind == KR_NODE_REPEAT && kr_typemap_mul(child->count, child->stride, &length) && stride == length) {
 		if (__builtin_mul_overflow(count, child->count, &all))
 			return -EOVERFLOW;

@@ -18,12 +18,12 @@ struct kr_typenode {
 	unsigned refs; /* atomic */
 	uint8_t kind;
 	bool monotonic;
-	uint16_t depth;   /* of repeats and lists; bytes: 0 */
-	uint64_t size;    /* data bytes */
-	uint64_t runs;    /* saturates */
-	int64_t lo, hi;   /* data lies in [lo, hi); monotonic: lo is 0 */
+	uint16_t depth; /* of repeats and lists; bytes: 0 */
+	uint64_t size;  /* data bytes */
+	uint64_t runs;  /* saturates */
+	int64_t lo, hi; /* data lies in [lo, hi); monotonic: lo is 0 */
 	uint64_t hash[2];
-	uint64_t count;   /* of copies, of parts */
+	uint64_t count; /* of copies, of parts */
 	int64_t stride;
 	struct kr_typenode *child; /* of a repeat */
 	struct kr_typepart parts[];
@@ -51,8 +51,8 @@ int kr_typenode_bytes(uint64_t length, struct kr_typenode **ret_node);
 /* In normal form. */
 int kr_typenode_repeat(uint64_t count, int64_t stride, struct kr_typenode *child, struct kr_typenode **ret_node);
 /* In normal form; the nodes may be empty, COUNT 0.  The result's 0 lies at *RET_DISPLACEMENT of the parts' scale. */
-int kr_typenode_list(const struct kr_placed *parts, size_t count, int64_t *ret_displacement,
-	struct kr_typenode **ret_node);
+int kr_typenode_list(
+	const struct kr_placed *parts, size_t count, int64_t *ret_displacement, struct kr_typenode **ret_node);
 /* As they are: the caller sees to COUNT >= 2, no empty nodes and a first displacement of 0. */
 int kr_typenode_repeat_as_is(uint64_t count, int64_t stride, struct kr_typenode *child, struct kr_typenode **ret_node);
 int kr_typenode_list_as_is(const struct kr_placed *parts, size_t count, struct kr_typenode **ret_node);
@@ -72,8 +72,8 @@ static inline bool kr_typemap_mul(uint64_t count, int64_t stride, int64_t *ret_p
 }
 
 /* Takes the reference to LAYOUT, also when it fails. */
-int kr_typemap_make(int64_t displacement, int64_t lb, int64_t extent, struct kr_typenode *layout,
-	struct kr_typemap **ret_map);
+int kr_typemap_make(
+	int64_t displacement, int64_t lb, int64_t extent, struct kr_typenode *layout, struct kr_typemap **ret_map);
 
 struct kr_leb_writer;
 struct kr_leb_reader;

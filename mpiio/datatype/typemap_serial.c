@@ -100,8 +100,8 @@ static int get_list(struct kr_leb_reader *r, struct kr_typenode *const *nodes, s
 	return error;
 }
 
-static int get_node(struct kr_leb_reader *r, struct kr_typenode *const *nodes, size_t index,
-	struct kr_typenode **ret_node)
+static int get_node(
+	struct kr_leb_reader *r, struct kr_typenode *const *nodes, size_t index, struct kr_typenode **ret_node)
 {
 	struct kr_typenode *child;
 	uint64_t kind, count;

@@ -12,8 +12,8 @@
 static int init_tile(struct kr_view *view, int64_t displacement, uint64_t etype_size, struct kr_typemap *filetype)
 {
 	*view = (struct kr_view){.displacement = displacement, .etype_size = etype_size};
-	if (displacement < 0 || etype_size == 0 || kr_typemap_size(filetype) == 0 || !kr_typemap_monotonic_tiles(filetype) ||
-		filetype->displacement < -displacement)
+	if (displacement < 0 || etype_size == 0 || kr_typemap_size(filetype) == 0 ||
+		!kr_typemap_monotonic_tiles(filetype) || filetype->displacement < -displacement)
 		return -EINVAL;
 	return kr_typemap_tile(filetype, &view->filetype);
 }

@@ -12,7 +12,8 @@
 struct kr_view {
 	int64_t displacement; /* >= 0 */
 	uint64_t etype_size;  /* > 0 */
-	struct kr_typemap *filetype; /* reduced to its tile (typemap.h): its size need not be a whole number of etypes */
+	struct kr_typemap
+		*filetype; /* reduced to its tile (typemap.h): its size need not be a whole number of etypes */
 };
 
 /* Takes a reference of its own to FILETYPE.  -EINVAL when it cannot be a view: no data, not a whole number of etypes,

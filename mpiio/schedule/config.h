@@ -8,7 +8,8 @@ enum kr_mode {
 	KR_MODE_FORCE, /* every regular file is ours */
 };
 
-/* KAIRAN_MPIIO=off|auto|force, read once; auto without it.  Any other value warns once and counts as off.  Any thread. */
+/* KAIRAN_MPIIO=off|auto|force, read once; auto without it.  Any other value warns once and counts as off.  Any thread.
+ */
 enum kr_mode kr_config_mode(void);
 
 #endif

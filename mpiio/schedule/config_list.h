@@ -8,8 +8,8 @@
 
 #include <stdint.h>
 
-/* What LIST says of the node NAME (NULL: only "*" matches); names match whole, or NAME up to its first dot.  0 when no entry
- * matches, UINT32_MAX for "*".  -EINVAL when LIST is malformed. */
+/* What LIST says of the node NAME (NULL: only "*" matches); names match whole, or NAME up to its first dot.  0 when no
+ * entry matches, UINT32_MAX for "*".  -EINVAL when LIST is malformed. */
 int kr_config_list_match(const char *list, const char *name, uint32_t *ret_count);
 
 #endif

@@ -31,7 +31,8 @@ static const struct hint {
 	{"kairan_summary", NUMBER32, offsetof(struct kr_hints, summary), 0, 1},
 	{"kairan_trace", TEXT, offsetof(struct kr_hints, trace), 0, 0},
 };
-static const char *const switch_names[] = {[KR_DISABLE] = "disable", [KR_ENABLE] = "enable", [KR_AUTOMATIC] = "automatic"};
+static const char *const switch_names[] = {
+	[KR_DISABLE] = "disable", [KR_ENABLE] = "enable", [KR_AUTOMATIC] = "automatic"};
 
 void kr_hints_defaults(struct kr_hints *hints)
 {
@@ -165,7 +166,7 @@ const char *kr_hints_get(const struct kr_hints *hints, size_t index, char *value
 		snprintf(value, KR_HINT_TEXT_MAX, "%s", switch_names[*(const uint32_t *)field]);
 		break;
 	case ORDER:
-		snprintf(value, KR_HINT_TEXT_MAX, "%s", kr_order_name((enum kr_order)*(const uint32_t *)field));
+		snprintf(value, KR_HINT_TEXT_MAX, "%s", kr_order_name((enum kr_order) * (const uint32_t *)field));
 		break;
 	case TEXT:
 		snprintf(value, KR_HINT_TEXT_MAX, "%s", (const char *)field);

@@ -30,8 +30,8 @@ struct kr_hints {
 };
 
 void kr_hints_defaults(struct kr_hints *hints);
-/* The cb_buffer_size of a file that RANKS have open, where no hint says one: small pieces let exchange and file I/O overlap
- * early, while a rank's message in a piece must not get too short. */
+/* The cb_buffer_size of a file that RANKS have open, where no hint says one: small pieces let exchange and file I/O
+ * overlap early, while a rank's message in a piece must not get too short. */
 uint64_t kr_hints_piece(int ranks);
 /* Takes one hint.  False when the key is not ours or the value not usable; then nothing changed. */
 bool kr_hints_set(struct kr_hints *hints, const char *key, const char *value);

@@ -25,8 +25,8 @@ const char *kr_order_name(enum kr_order order)
 }
 
 /* How many steps the nodes' distance stays the same; 1 where nodes do not count. */
-static uint64_t steps_per_node(enum kr_order order, const struct kr_topology *topology,
-	const struct kr_aggregators *aggregators)
+static uint64_t steps_per_node(
+	enum kr_order order, const struct kr_topology *topology, const struct kr_aggregators *aggregators)
 {
 	if (order == KR_ORDER_ND_SHIFT)
 		return aggregators->node_max;
@@ -94,8 +94,8 @@ int kr_order_sends(enum kr_order order, const struct kr_topology *topology, cons
 	return 0;
 }
 
-int kr_order_receives(enum kr_order order, const struct kr_topology *topology,
-	const struct kr_aggregators *aggregators, uint32_t aggregator, uint32_t *ret_sources)
+int kr_order_receives(enum kr_order order, const struct kr_topology *topology, const struct kr_aggregators *aggregators,
+	uint32_t aggregator, uint32_t *ret_sources)
 {
 	struct turn *turns = reallocarray(NULL, topology->ranks, sizeof(*turns));
 	if (!turns)

@@ -14,8 +14,8 @@
  *   nd_shift       N * A steps; step s * A + j: to aggregator j of node (n + s + 1) mod N.  In a step a node receives
  *                  from one node only, by all whose ranks the same aggregator is hit.
  *   nd_rank_shift  N * B steps, B = max(A, R); step s * B + j: to aggregator i = (l + j) mod B of node
- *                  (n + s + 1) mod N, if there is one.  As before, and in a step an aggregator receives from one rank only.
- * So the rank's own node (and in pairwise the rank itself) comes last: the links are busy from the first step.  A
+ *                  (n + s + 1) mod N, if there is one.  As before, and in a step an aggregator receives from one rank
+ * only. So the rank's own node (and in pairwise the rank itself) comes last: the links are busy from the first step.  A
  * node's aggregators count in the order of kr_aggregators.  Steps have no barrier between them: what is enforced is
  * each rank's own order, with a bounded number of sends under way.
  *

@@ -1,4 +1,5 @@
-/* The order of the nodes in the mount's ring, from their names: the server's order (server/flush/round.h), "n2" before "n10". Pure. */
+/* The order of the nodes in the mount's ring, from their names: the server's order (server/flush/round.h), "n2" before
+ * "n10". Pure. */
 #ifndef KR_MPIIO_RING_ORDER_H
 #define KR_MPIIO_RING_ORDER_H
 
@@ -13,8 +14,8 @@ struct kr_ring_place {
 
 /* INFO NULL: on no kairan mount. */
 void kr_ring_place_init(struct kr_ring_place *place, const struct kr_mount_info *info);
-/* The position of OWN's node among the nodes of ALL the ranks (COUNT, sorted here), from 0; KR_NO_RING (topology.h) when some
- * rank is on no kairan mount or not all are in one ring. */
+/* The position of OWN's node among the nodes of ALL the ranks (COUNT, sorted here), from 0; KR_NO_RING (topology.h)
+ * when some rank is on no kairan mount or not all are in one ring. */
 uint32_t kr_ring_position(struct kr_ring_place *all, uint32_t count, const struct kr_ring_place *own);
 
 #endif

@@ -36,7 +36,8 @@ uint64_t kr_stripes_rounds(const struct kr_stripes *stripes)
 /* The stripe that AGGREGATOR handles in TURN; false when it lies behind the range. */
 static bool find_stripe(const struct kr_stripes *stripes, uint64_t turn, uint32_t aggregator, uint64_t *ret_stripe)
 {
-	uint64_t ahead = (aggregator + stripes->aggregators - stripes->first % stripes->aggregators) % stripes->aggregators;
+	uint64_t ahead =
+		(aggregator + stripes->aggregators - stripes->first % stripes->aggregators) % stripes->aggregators;
 	uint64_t span = stripes->last - stripes->first;
 	if (ahead > span || turn > (span - ahead) / stripes->aggregators)
 		return false;
@@ -44,8 +45,8 @@ static bool find_stripe(const struct kr_stripes *stripes, uint64_t turn, uint32_
 	return true;
 }
 
-bool kr_stripes_window(const struct kr_stripes *stripes, uint64_t round, uint32_t aggregator, uint64_t *ret_lo,
-	uint64_t *ret_hi)
+bool kr_stripes_window(
+	const struct kr_stripes *stripes, uint64_t round, uint32_t aggregator, uint64_t *ret_lo, uint64_t *ret_hi)
 {
 	uint64_t stripe, piece = round % stripes->pieces, lo, hi;
 	if (stripes->lo == stripes->hi || !find_stripe(stripes, round / stripes->pieces, aggregator, &stripe))

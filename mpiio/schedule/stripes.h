@@ -25,7 +25,7 @@ int kr_stripes_init(struct kr_stripes *stripes, uint64_t stripe_size, uint64_t b
 	uint64_t lo, uint64_t hi);
 uint64_t kr_stripes_rounds(const struct kr_stripes *stripes);
 /* The bytes [lo, hi) that AGGREGATOR handles in ROUND; false when it has none. */
-bool kr_stripes_window(const struct kr_stripes *stripes, uint64_t round, uint32_t aggregator, uint64_t *ret_lo,
-	uint64_t *ret_hi);
+bool kr_stripes_window(
+	const struct kr_stripes *stripes, uint64_t round, uint32_t aggregator, uint64_t *ret_lo, uint64_t *ret_hi);
 
 #endif

@@ -86,8 +86,8 @@ static int copy_names(struct kr_topology *topology, const char *const *names)
 	return 0;
 }
 
-static int fill(struct kr_topology *topology, const struct kr_place *places, struct found *found,
-	const char *const *names)
+static int fill(
+	struct kr_topology *topology, const struct kr_place *places, struct found *found, const char *const *names)
 {
 	topology->node = calloc(topology->ranks, sizeof(uint32_t));
 	topology->local = calloc(topology->ranks, sizeof(uint32_t));
@@ -114,8 +114,8 @@ static int fill(struct kr_topology *topology, const struct kr_place *places, str
 	return names ? copy_names(topology, names) : 0;
 }
 
-int kr_topology_new(uint32_t ranks, const struct kr_place *places, const char *const *names,
-	struct kr_topology **ret_topology)
+int kr_topology_new(
+	uint32_t ranks, const struct kr_place *places, const char *const *names, struct kr_topology **ret_topology)
 {
 	struct kr_topology *topology;
 	struct found *found;
@@ -171,8 +171,8 @@ static int allow(const struct kr_topology *topology, const char *config_list, ui
 }
 
 /* Deals the numbers round-robin over the nodes, LIMIT of them. */
-static uint32_t deal(struct kr_aggregators *aggregators, const struct kr_topology *topology, const uint32_t *allowed,
-	uint32_t limit)
+static uint32_t deal(
+	struct kr_aggregators *aggregators, const struct kr_topology *topology, const uint32_t *allowed, uint32_t limit)
 {
 	uint32_t count = 0, before;
 	for (uint32_t turn = 0; count < limit; turn++) {

@@ -28,14 +28,14 @@ struct kr_topology {
 	uint32_t *local;      /* of each rank: its index among its node's ranks */
 	uint32_t *node_start; /* node n's ranks, ascending: node_ranks[node_start[n] ... node_start[n + 1]) */
 	uint32_t *node_ranks;
-	char **node_name;     /* of each node; NULL without names */
+	char **node_name; /* of each node; NULL without names */
 };
 
 /* PLACES has one entry per rank; NAMES (NULL, or a host name per rank) is copied.  Owned; 0, -EINVAL (no ranks) or
  * -ENOMEM.  If some ranks of a node give another ring position than its lowest rank, or a node gives none, or two
  * nodes give the same, no ring order is used. */
-int kr_topology_new(uint32_t ranks, const struct kr_place *places, const char *const *names,
-	struct kr_topology **ret_topology);
+int kr_topology_new(
+	uint32_t ranks, const struct kr_place *places, const char *const *names, struct kr_topology **ret_topology);
 void kr_topology_free(struct kr_topology *topology);
 static inline uint32_t kr_topology_node_size(const struct kr_topology *topology, uint32_t node)
 {
@@ -47,13 +47,14 @@ static inline uint32_t kr_topology_node_size(const struct kr_topology *topology,
 /* Aggregators are numbered 0... in the order in which they take stripes: round-robin over the nodes, the i-th of a node
  * being its i-th rank, whatever the placement of ranks.  Nodes with none left are passed over. */
 struct kr_aggregators {
-	uint32_t count;       /* > 0 */
-	uint32_t node_max;    /* the most on a node */
-	uint32_t *rank;       /* of each aggregator */
-	uint32_t *index;      /* of each rank: its number as aggregator, or KR_NO_AGGREGATOR */
-	uint32_t *node_start; /* node n's aggregators, ascending: node_aggregators[node_start[n] ... node_start[n + 1]) */
+	uint32_t count;    /* > 0 */
+	uint32_t node_max; /* the most on a node */
+	uint32_t *rank;    /* of each aggregator */
+	uint32_t *index;   /* of each rank: its number as aggregator, or KR_NO_AGGREGATOR */
+	uint32_t *
+		node_start; /* node n's aggregators, ascending: node_aggregators[node_start[n] ... node_start[n + 1]) */
 	uint32_t *node_aggregators;
-	uint32_t *local;      /* of each aggregator: its index among its node's aggregators */
+	uint32_t *local; /* of each aggregator: its index among its node's aggregators */
 };
 
 /* At most LIMIT aggregators (0: as many as CONFIG_LIST allows; hint cb_nodes), chosen among what CONFIG_LIST allows:

@@ -1,5 +1,5 @@
-/* Gathers who runs where; see topology_mpi.h.  Whatever fails on one rank fails on all: they agree before each step that
- * others wait for.
+/* Gathers who runs where; see topology_mpi.h.  Whatever fails on one rank fails on all: they agree before each step
+ * that others wait for.
  */
 #include "mpiio/schedule/topology_mpi.h"
 
@@ -16,7 +16,7 @@ struct gather {
 	MPI_Comm comm;
 	int ranks, rank;
 	char name[MPI_MAX_PROCESSOR_NAME + 1];
-	struct told *told;  /* of each rank */
+	struct told *told; /* of each rank */
 	int *lengths, *starts;
 	char *text;         /* all names; may be NULL while there are none */
 	const char **names; /* of each rank's node */
@@ -37,7 +37,8 @@ static int find_node(struct gather *g, struct told *mine)
 	int first = g->rank, local_rank = 0, length = 0, failed;
 	if (PMPI_Comm_split_type(g->comm, MPI_COMM_TYPE_SHARED, g->rank, MPI_INFO_NULL, &local) != MPI_SUCCESS)
 		return -EIO;
-	failed = PMPI_Comm_rank(local, &local_rank) != MPI_SUCCESS || PMPI_Bcast(&first, 1, MPI_INT, 0, local) != MPI_SUCCESS ||
+	failed = PMPI_Comm_rank(local, &local_rank) != MPI_SUCCESS ||
+		PMPI_Bcast(&first, 1, MPI_INT, 0, local) != MPI_SUCCESS ||
 		PMPI_Get_processor_name(g->name, &length) != MPI_SUCCESS;
 	PMPI_Comm_free(&local);
 	if (failed)
@@ -78,15 +79,18 @@ static int tell(struct gather *g, const struct told *mine)
 	int error = agree(g->comm, g->text ? 0 : -ENOMEM);
 	if (error < 0)
 		return error;
-	return PMPI_Allgatherv(g->name, g->lengths[g->rank], MPI_CHAR, g->text, g->lengths, g->starts, MPI_CHAR, g->comm) ==
-		MPI_SUCCESS ? 0 : -EIO;
+	return PMPI_Allgatherv(g->name, g->lengths[g->rank], MPI_CHAR, g->text, g->lengths, g->starts, MPI_CHAR,
+		       g->comm) == MPI_SUCCESS ?
+		0 :
+		-EIO;
 }
 
 /* The lowest rank that told the same name as RANK. */
 static uint32_t first_of_name(const struct gather *g, int rank)
 {
 	int first = 0;
-	while (g->lengths[first] != g->lengths[rank] || strcmp(g->text + g->starts[first], g->text + g->starts[rank]) != 0)
+	while (g->lengths[first] != g->lengths[rank] ||
+		strcmp(g->text + g->starts[first], g->text + g->starts[rank]) != 0)
 		first++;
 	return (uint32_t)first;
 }

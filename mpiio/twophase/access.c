@@ -12,7 +12,8 @@ static int map_of(MPI_Datatype datatype, struct kr_typemap **ret_map)
 
 	if (PMPI_Type_get_envelope(datatype, &integers, &addresses, &types, &combiner) != MPI_SUCCESS)
 		return -1;
-	return combiner == MPI_COMBINER_NAMED ? kr_typemap_from_mpi(datatype, ret_map) : kr_typemap_of_mpi(datatype, ret_map);
+	return combiner == MPI_COMBINER_NAMED ? kr_typemap_from_mpi(datatype, ret_map) :
+						kr_typemap_of_mpi(datatype, ret_map);
 }
 
 /* Where the memory is one run, its first byte. */
@@ -28,7 +29,8 @@ static char *contiguous_memory(const struct kr_access *access)
 /* The memory's map, if it can be known. */
 static bool find_memory(struct kr_access *access)
 {
-	if (map_of(access->datatype, &access->map) < 0 || kr_cursor_init(&access->cursor, access->map, 0, 0, access->count) < 0)
+	if (map_of(access->datatype, &access->map) < 0 ||
+		kr_cursor_init(&access->cursor, access->map, 0, 0, access->count) < 0)
 		return false;
 	access->contiguous = contiguous_memory(access);
 	return true;
@@ -40,9 +42,11 @@ static int count_bytes(struct kr_access *access)
 
 	if (access->items < 0)
 		return MPI_ERR_COUNT;
-	if (access->datatype == MPI_DATATYPE_NULL || PMPI_Type_size_x(access->datatype, &size) != MPI_SUCCESS || size < 0)
+	if (access->datatype == MPI_DATATYPE_NULL || PMPI_Type_size_x(access->datatype, &size) != MPI_SUCCESS ||
+		size < 0)
 		return MPI_ERR_TYPE;
-	if (__builtin_mul_overflow((uint64_t)size, (uint64_t)access->items, &access->count) || access->count >= KR_TYPEMAP_LIMIT)
+	if (__builtin_mul_overflow((uint64_t)size, (uint64_t)access->items, &access->count) ||
+		access->count >= KR_TYPEMAP_LIMIT)
 		return MPI_ERR_COUNT;
 	return MPI_SUCCESS;
 }
@@ -53,17 +57,23 @@ int kr_access_init(struct kr_access *access, bool writing, const struct kr_shape
 	uint64_t start;
 	int class;
 
-	*access = (struct kr_access){
-		.writing = writing, .memory = buffer, .buffer = buffer, .items = items, .datatype = datatype, .offset = offset};
+	*access = (struct kr_access){.writing = writing,
+		.memory = buffer,
+		.buffer = buffer,
+		.items = items,
+		.datatype = datatype,
+		.offset = offset};
 	class = count_bytes(access);
 	if (class != MPI_SUCCESS)
 		return class;
-	if (offset < 0 || __builtin_mul_overflow((uint64_t)offset, shape->etype_size, &start) || start >= KR_TYPEMAP_LIMIT)
+	if (offset < 0 || __builtin_mul_overflow((uint64_t)offset, shape->etype_size, &start) ||
+		start >= KR_TYPEMAP_LIMIT)
 		return MPI_ERR_ARG;
 	if (access->count % shape->etype_size != 0)
 		return MPI_ERR_IO;
-	access->known = kr_shape_view(shape, start, access->count, &access->view, &access->start, &access->ordered) == 0 &&
-	                (access->count == 0 || find_memory(access));
+	access->known =
+		kr_shape_view(shape, start, access->count, &access->view, &access->start, &access->ordered) == 0 &&
+		(access->count == 0 || find_memory(access));
 	access->ordered &= access->known;
 	return MPI_SUCCESS;
 }

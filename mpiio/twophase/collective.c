@@ -45,7 +45,7 @@ static int exchange_records(struct kr_plan *plan, int class)
 	struct kr_mpifile *file = plan->file;
 	struct kr_call_record own;
 
-	memset(&own, 0, sizeof(own)); /* also what is between the fields: it goes over the network */
+	memset(&own, 0, sizeof(own));                   /* also what is between the fields: it goes over the network */
 	if (class == MPI_SUCCESS && !file->aggregators) /* an earlier change of hints failed */
 		class = MPI_ERR_NO_MEM;
 	if (class == MPI_SUCCESS)
@@ -54,9 +54,10 @@ static int exchange_records(struct kr_plan *plan, int class)
 	own.exchanged = kr_intent_was_exchanged(file);
 	own.wrote_alone = kr_intent_was_alone(file);
 	own.hints_changed = kr_file_hints_changed(file);
-	return PMPI_Allgather(&own, sizeof(own), MPI_BYTE, plan->records, sizeof(own), MPI_BYTE, file->comm) == MPI_SUCCESS
-	         ? MPI_SUCCESS
-	         : MPI_ERR_IO;
+	return PMPI_Allgather(&own, sizeof(own), MPI_BYTE, plan->records, sizeof(own), MPI_BYTE, file->comm) ==
+			MPI_SUCCESS ?
+		MPI_SUCCESS :
+		MPI_ERR_IO;
 }
 
 struct summary {
@@ -99,9 +100,9 @@ static bool is_sparse(const struct kr_plan *plan)
 	return span > SPARSE_SPAN && span / SPARSE_FACTOR > plan->bytes;
 }
 
-/* RULE (kairan-mpiio(7)): two-phase pays for its exchange by making long requests of short ones, so it is left out where the
- * ranks' own runs are long already, and where there is one rank only.  But what aggregators wrote just now, and may still have
- * on their nodes, is read from them. */
+/* RULE (kairan-mpiio(7)): two-phase pays for its exchange by making long requests of short ones, so it is left out
+ * where the ranks' own runs are long already, and where there is one rank only.  But what aggregators wrote just now,
+ * and may still have on their nodes, is read from them. */
 static enum kr_way choose_way(const struct kr_plan *plan, const struct summary *sum)
 {
 	const struct kr_hints *hints = &plan->file->hints;
@@ -124,8 +125,8 @@ static enum kr_way choose_way(const struct kr_plan *plan, const struct summary *
 static int tell_views(struct kr_plan *plan)
 {
 	struct kr_mpifile *file = plan->file;
-	int err = kr_views_exchange(&file->views, file->comm, file->rank, &plan->records[0].view, sizeof(*plan->records),
-		file->aggregators->rank, file->aggregators->count);
+	int err = kr_views_exchange(&file->views, file->comm, file->rank, &plan->records[0].view,
+		sizeof(*plan->records), file->aggregators->rank, file->aggregators->count);
 
 	return kr_file_agree(file, kr_mpi_class(err));
 }
@@ -170,8 +171,8 @@ static int prepare(struct kr_plan *plan, int class)
 		return MPI_SUCCESS;
 	if (plan->access->writing && (class = kr_intent_exchange(file, plan->alone)) != MPI_SUCCESS)
 		return class;
-	err = kr_stripes_init(&plan->stripes, kr_file_stripe(file), piece_size(plan), file->aggregators->count, (uint64_t)plan->lo,
-		(uint64_t)plan->hi);
+	err = kr_stripes_init(&plan->stripes, kr_file_stripe(file), piece_size(plan), file->aggregators->count,
+		(uint64_t)plan->lo, (uint64_t)plan->hi);
 	plan->rounds = err < 0 ? 0 : kr_stripes_rounds(&plan->stripes);
 	return kr_mpi_class(err);
 }
@@ -197,23 +198,25 @@ uint64_t kr_plan_share(const struct kr_plan *plan, int rank, int64_t lo, int64_t
 
 struct kr_view kr_plan_view(const struct kr_plan *plan, int rank)
 {
-	return rank == plan->file->rank ? plan->access->view : kr_views_get(&plan->file->views, rank, &plan->records[rank].view);
+	return rank == plan->file->rank ? plan->access->view :
+					  kr_views_get(&plan->file->views, rank, &plan->records[rank].view);
 }
 
-void kr_plan_trace(const struct kr_plan *plan, enum kr_trace_phase phase, uint64_t round, uint32_t slot, uint64_t start_ns,
-	uint64_t end_ns, uint64_t bytes)
+void kr_plan_trace(const struct kr_plan *plan, enum kr_trace_phase phase, uint64_t round, uint32_t slot,
+	uint64_t start_ns, uint64_t end_ns, uint64_t bytes)
 {
 	plan->file->tally.phase_ns[phase] += end_ns - start_ns;
-	kr_trace_add(plan->file->trace, &(struct kr_trace_event){
-		.op = plan->access->writing ? "write" : "read",
-		.call = plan->call,
-		.round = round,
-		.slot = slot,
-		.phase = phase,
-		.start_ns = start_ns,
-		.end_ns = end_ns,
-		.bytes = bytes,
-	});
+	kr_trace_add(plan->file->trace,
+		&(struct kr_trace_event){
+			.op = plan->access->writing ? "write" : "read",
+			.call = plan->call,
+			.round = round,
+			.slot = slot,
+			.phase = phase,
+			.start_ns = start_ns,
+			.end_ns = end_ns,
+			.bytes = bytes,
+		});
 }
 
 /* This rank's share of the work, the ways being the same on all ranks. */

@@ -81,7 +81,8 @@ uint64_t kr_file_stripe(const struct kr_mpifile *file)
 /* A list of hosts that nobody matches, or that cannot be read, is an unusable value: ignored. */
 static int choose_aggregators(struct kr_mpifile *file)
 {
-	int err = kr_aggregators_new(file->topology, file->hints.cb_nodes, file->hints.cb_config_list, &file->aggregators);
+	int err = kr_aggregators_new(
+		file->topology, file->hints.cb_nodes, file->hints.cb_config_list, &file->aggregators);
 
 	if (err != -EINVAL && err != -ENOENT)
 		return err;
@@ -188,8 +189,8 @@ static void file_free(struct kr_mpifile *file)
 	free(file);
 }
 
-/* This rank's part of the decision; the file is open beside MPI's afterwards.  Where that should have worked the user is told:
- * the file goes another way, on all ranks, which may be slow or meet a bug of the MPI library. */
+/* This rank's part of the decision; the file is open beside MPI's afterwards.  Where that should have worked the user
+ * is told: the file goes another way, on all ranks, which may be slow or meet a bug of the MPI library. */
 static bool may_be_ours(const char *name, int amode, struct kr_mount **ret_mount)
 {
 	int err;
@@ -199,7 +200,8 @@ static bool may_be_ours(const char *name, int amode, struct kr_mount **ret_mount
 	err = kr_mount_open(name, open_flags(amode), ret_mount);
 	if (err < 0) {
 		if (err != -ENXIO && (kr_config_mode() == KR_MODE_FORCE || kr_mount_maybe(name)))
-			fprintf(stderr, "libkairan-mpiio: %s, though the MPI library could: the file is left to it\n", kr_fail_reason());
+			fprintf(stderr, "libkairan-mpiio: %s, though the MPI library could: the file is left to it\n",
+				kr_fail_reason());
 		return false;
 	}
 	return kr_config_mode() == KR_MODE_FORCE || kr_mount_info(*ret_mount);

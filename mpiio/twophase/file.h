@@ -1,12 +1,12 @@
 /* An open file that the layer handles: beside each such MPI_File lies one of these, found by the handle.
  *
- * MPI's own file stays open and its view is kept in step (plain_view.h), so that what we do not handle (shared pointers, say)
- * goes to it untouched.  The individual file pointer is ours while the file is `active`, MPI's while it is not (atomic mode, data
- * representations other than "native"); it is handed over when that changes.
+ * MPI's own file stays open and its view is kept in step (plain_view.h), so that what we do not handle (shared
+ * pointers, say) goes to it untouched.  The individual file pointer is ours while the file is `active`, MPI's while it
+ * is not (atomic mode, data representations other than "native"); it is handed over when that changes.
  *
- * Threads: the handle table has a lock of its own.  Of a file, `lock` guards shape, view, position and effective; everything
- * else is used only by collective calls, of which MPI allows one at a time per file and which wait for the non-blocking
- * ones (kr_file_quiesce) before they touch anything.
+ * Threads: the handle table has a lock of its own.  Of a file, `lock` guards shape, view, position and effective;
+ * everything else is used only by collective calls, of which MPI allows one at a time per file and which wait for the
+ * non-blocking ones (kr_file_quiesce) before they touch anything.
  */
 #ifndef KR_MPIIO_FILE_H
 #define KR_MPIIO_FILE_H
@@ -42,9 +42,9 @@ struct kr_mpifile {
 	bool atomic, foreign; /* atomic mode; a data representation that is not ours */
 
 	pthread_mutex_t lock;
-	struct kr_shape shape; /* the file view */
-	struct kr_own_view view; /* the same, for MPI_File_get_view */
-	uint64_t position;   /* the individual file pointer, in etypes */
+	struct kr_shape shape;     /* the file view */
+	struct kr_own_view view;   /* the same, for MPI_File_get_view */
+	uint64_t position;         /* the individual file pointer, in etypes */
 	struct kr_hints effective; /* what MPI_File_get_info tells; without cb_nodes when there are none */
 
 	struct kr_hints wanted; /* what the program said on this rank */
@@ -74,22 +74,24 @@ struct kr_mpifile *kr_file_find(MPI_File fh);
 /* The same, but NULL too while MPI handles its data calls. */
 struct kr_mpifile *kr_file_active(MPI_File fh);
 
-/* Collective over COMM, right after MPI's open of NAME returned RC.  Decides with all ranks whether the file is ours, and
- * enters it into the table if so. */
+/* Collective over COMM, right after MPI's open of NAME returned RC.  Decides with all ranks whether the file is ours,
+ * and enters it into the table if so. */
 void kr_file_attach(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_File fh, int rc);
-/* Collective.  Takes FILE out of the table and ends everything of ours; MPI's file stays open.  An MPI error class, the same
- * on all ranks. */
+/* Collective.  Takes FILE out of the table and ends everything of ours; MPI's file stays open.  An MPI error class, the
+ * same on all ranks. */
 int kr_file_detach(struct kr_mpifile *file);
 
 /* Waits for the non-blocking collectives that were started. */
 void kr_file_quiesce(struct kr_mpifile *file);
 /* The highest error class of all ranks.  Collective. */
 int kr_file_agree(struct kr_mpifile *file, int class);
-/* Makes rank 0's hints everybody's, and the aggregators follow.  Collective; an MPI error class, the same on all ranks. */
+/* Makes rank 0's hints everybody's, and the aggregators follow.  Collective; an MPI error class, the same on all ranks.
+ */
 int kr_file_agree_hints(struct kr_mpifile *file);
 /* Whether this rank wants other hints than those agreed on. */
 bool kr_file_hints_changed(const struct kr_mpifile *file);
-/* What is in force, as far as the last agreement went well.  Any thread, also while a non-blocking collective changes it. */
+/* What is in force, as far as the last agreement went well.  Any thread, also while a non-blocking collective changes
+ * it. */
 bool kr_file_effective(struct kr_mpifile *file, struct kr_hints *ret_hints);
 uint64_t kr_file_stripe(const struct kr_mpifile *file);
 

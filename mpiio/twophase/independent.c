@@ -27,11 +27,15 @@ static int run_real(struct kr_mpifile *file, const struct kr_access *access, uin
 	int class, rc;
 
 #if MPI_VERSION >= 4
-	rc = access->writing ? kr_real()->File_write_at_c(file->fh, access->offset, access->buffer, access->items, access->datatype, &status)
-	                     : kr_real()->File_read_at_c(file->fh, access->offset, access->buffer, access->items, access->datatype, &status);
+	rc = access->writing ? kr_real()->File_write_at_c(file->fh, access->offset, access->buffer, access->items,
+				       access->datatype, &status) :
+			       kr_real()->File_read_at_c(file->fh, access->offset, access->buffer, access->items,
+				       access->datatype, &status);
 #else
-	rc = access->writing ? kr_real()->File_write_at(file->fh, access->offset, access->buffer, (int)access->items, access->datatype, &status)
-	                     : kr_real()->File_read_at(file->fh, access->offset, access->buffer, (int)access->items, access->datatype, &status);
+	rc = access->writing ? kr_real()->File_write_at(file->fh, access->offset, access->buffer, (int)access->items,
+				       access->datatype, &status) :
+			       kr_real()->File_read_at(file->fh, access->offset, access->buffer, (int)access->items,
+				       access->datatype, &status);
 #endif
 	PMPI_Error_class(rc, &class);
 	if (class == MPI_SUCCESS)
@@ -40,8 +44,8 @@ static int run_real(struct kr_mpifile *file, const struct kr_access *access, uin
 	return class;
 }
 
-/* The next runs, as long as they span no more than CHUNK bytes of the file; a longer run comes in parts.  Runs that are not
- * in the file's order come one by one. */
+/* The next runs, as long as they span no more than CHUNK bytes of the file; a longer run comes in parts.  Runs that are
+ * not in the file's order come one by one. */
 static bool next_chunk(struct kr_cursor *cursor, bool ordered, struct chunk *chunk)
 {
 	int64_t offset;
@@ -71,7 +75,8 @@ static int write_packed(struct kr_mpifile *file, struct kr_access *access, struc
 }
 
 /* *RET_DONE: bytes that the file had; fewer than the chunk has at the end of the file. */
-static int read_packed(struct kr_mpifile *file, struct kr_access *access, struct chunk *chunk, char *buffer, uint64_t *ret_done)
+static int read_packed(
+	struct kr_mpifile *file, struct kr_access *access, struct chunk *chunk, char *buffer, uint64_t *ret_done)
 {
 	uint64_t base = (uint64_t)chunk->runs[0].offset, end, done = 0;
 	int err = kr_mount_read(file->mount, false, chunk->runs, chunk->count, buffer, base, &end);
@@ -98,7 +103,8 @@ static int run_packed(struct kr_mpifile *file, struct kr_access *access, struct 
 		return kr_fail(-ENOMEM, "no memory for %d bytes", CHUNK);
 	while (next_chunk(cursor, access->ordered, chunk)) {
 		uint64_t done = chunk->bytes;
-		int err = access->writing ? write_packed(file, access, chunk, buffer) : read_packed(file, access, chunk, buffer, &done);
+		int err = access->writing ? write_packed(file, access, chunk, buffer) :
+					    read_packed(file, access, chunk, buffer, &done);
 
 		if (err)
 			return err;
@@ -133,7 +139,8 @@ static int run_own(struct kr_mpifile *file, struct kr_access *access, uint64_t *
 
 	if (err < 0)
 		return err;
-	if (access->contiguous && access->ordered && kr_view_contiguous(&access->view) && kr_cursor_next(&cursor, INT64_MAX, &run))
+	if (access->contiguous && access->ordered && kr_view_contiguous(&access->view) &&
+		kr_cursor_next(&cursor, INT64_MAX, &run))
 		return run_contiguous(file, access, run, ret_done);
 	return run_packed(file, access, &cursor, ret_done);
 }

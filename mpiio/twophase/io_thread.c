@@ -133,8 +133,8 @@ bool kr_io_wait(struct kr_io_thread *io, struct kr_io_job *job, uint64_t timeout
 		deadline = deadline_after(timeout_ns);
 	KR_SCOPED_LOCK(&io->lock);
 	while (!job->done && err == 0)
-		err = timeout_ns == UINT64_MAX ? pthread_cond_wait(&io->finished, &io->lock)
-		                               : pthread_cond_timedwait(&io->finished, &io->lock, &deadline);
+		err = timeout_ns == UINT64_MAX ? pthread_cond_wait(&io->finished, &io->lock) :
+						 pthread_cond_timedwait(&io->finished, &io->lock, &deadline);
 	return job->done;
 }
 

@@ -28,7 +28,7 @@ enum { READ_GAP_MAX = 64 * 1024, BATCH_EXTENT_MAX = 128 * 1024 };
 struct kr_mount {
 	int fd;
 	int relaxed_fd; /* -1: no batches can be read */
-	int batch_fd;    /* -1: no batches */
+	int batch_fd;   /* -1: no batches */
 	int meeting_fd; /* strict, and can be read: fd, or another one where that is for writing only; -1: none */
 	bool kairan;
 	struct kr_mount_info info;
@@ -92,15 +92,16 @@ static void prepare_relaxed(struct kr_mount *mount, const char *path)
 	if (mount->batch_fd < 0)
 		return;
 	mount->relaxed_fd = open(path, O_RDWR | O_DIRECT | O_CLOEXEC); /* pages would be for strict handles */
-	if (mount->relaxed_fd >= 0 && (ioctl(mount->relaxed_fd, KR_IOC_RELAXED, &on) < 0 ||
-									  ioctl(mount->relaxed_fd, KR_IOC_BATCH, &mount->relaxed_token) < 0)) {
+	if (mount->relaxed_fd >= 0 &&
+		(ioctl(mount->relaxed_fd, KR_IOC_RELAXED, &on) < 0 ||
+			ioctl(mount->relaxed_fd, KR_IOC_BATCH, &mount->relaxed_token) < 0)) {
 		close(mount->relaxed_fd);
 		mount->relaxed_fd = -1;
 	}
 }
 
-/* Whether it is a kairan mount that speaks as we do; -errno when it is FUSE and does not say.  Other filesystems do not know
- * the ioctl. */
+/* Whether it is a kairan mount that speaks as we do; -errno when it is FUSE and does not say.  Other filesystems do not
+ * know the ioctl. */
 static int ask_mount(struct kr_mount *mount, const char *path)
 {
 	struct statfs fs;
@@ -203,20 +204,24 @@ static struct batch take_batch(const struct kr_mount *mount, const struct kr_run
 	struct batch batch = {.first = extents};
 
 	while (batch.count < count && extents[batch.count].length < BATCH_EXTENT_MAX &&
-		   batch_size(&batch) + sizeof(struct kr_batch_extent) + extents[batch.count].length <= mount->info.batch_max)
+		batch_size(&batch) + sizeof(struct kr_batch_extent) + extents[batch.count].length <=
+			mount->info.batch_max)
 		batch.bytes += extents[batch.count++].length;
 	return batch;
 }
 
 /* Fills in head and extents; returns where the bytes begin. */
-static char *fill_packet(struct kr_mount *mount, const struct batch *batch, uint32_t magic, const struct kr_batch_token *token)
+static char *fill_packet(
+	struct kr_mount *mount, const struct batch *batch, uint32_t magic, const struct kr_batch_token *token)
 {
 	struct kr_batch_head *head = (struct kr_batch_head *)mount->packet;
 	struct kr_batch_extent *extents = (struct kr_batch_extent *)(head + 1);
 
-	*head = (struct kr_batch_head){.magic = magic, .count = (uint32_t)batch->count, .token = *token, .data = batch->bytes};
+	*head = (struct kr_batch_head){
+		.magic = magic, .count = (uint32_t)batch->count, .token = *token, .data = batch->bytes};
 	for (size_t i = 0; i < batch->count; i++)
-		extents[i] = (struct kr_batch_extent){.offset = (uint64_t)batch->first[i].offset, .length = batch->first[i].length};
+		extents[i] = (struct kr_batch_extent){
+			.offset = (uint64_t)batch->first[i].offset, .length = batch->first[i].length};
 	return (char *)(extents + batch->count);
 }
 
@@ -251,7 +256,8 @@ static int write_one(struct kr_mount *mount, const struct kr_run *run, const cha
 	return kr_pwrite_full(mount->fd, buffer + ((uint64_t)run->offset - base), run->length, (uint64_t)run->offset);
 }
 
-int kr_mount_write(struct kr_mount *mount, const struct kr_run *extents, size_t count, const char *buffer, uint64_t base)
+int kr_mount_write(
+	struct kr_mount *mount, const struct kr_run *extents, size_t count, const char *buffer, uint64_t base)
 {
 	int err = 0;
 
@@ -264,7 +270,8 @@ int kr_mount_write(struct kr_mount *mount, const struct kr_run *extents, size_t 
 	while (count > 0 && !err) {
 		struct batch batch = take_batch(mount, extents, count);
 
-		err = batch.count <= 1 ? write_one(mount, extents, buffer, base) : write_batch(mount, &batch, buffer, base);
+		err = batch.count <= 1 ? write_one(mount, extents, buffer, base) :
+					 write_batch(mount, &batch, buffer, base);
 		extents += KR_MAX(batch.count, 1);
 		count -= KR_MAX(batch.count, 1);
 	}
@@ -320,13 +327,15 @@ static size_t near_ones(const struct kr_run *extents, size_t count)
 {
 	size_t n = 1;
 
-	while (n < count && extents[n].offset - (extents[n - 1].offset + (int64_t)extents[n - 1].length) <= READ_GAP_MAX)
+	while (n < count &&
+		extents[n].offset - (extents[n - 1].offset + (int64_t)extents[n - 1].length) <= READ_GAP_MAX)
 		n++;
 	return n;
 }
 
 /* COUNT extents and what is between them. */
-static int64_t read_span(int fd, const struct kr_run *extents, size_t count, char *buffer, uint64_t base, uint64_t *ret_end)
+static int64_t read_span(
+	int fd, const struct kr_run *extents, size_t count, char *buffer, uint64_t base, uint64_t *ret_end)
 {
 	const struct kr_run *last = &extents[count - 1];
 	uint64_t begin = (uint64_t)extents[0].offset, length = (uint64_t)last->offset + last->length - begin;
@@ -346,8 +355,9 @@ int kr_mount_read(struct kr_mount *mount, bool relaxed, const struct kr_run *ext
 	while (count > 0 && *ret_end == UINT64_MAX) {
 		struct batch batch = own ? take_batch(mount, extents, count) : (struct batch){0};
 		size_t taken = own ? KR_MAX(batch.count, 1) : near_ones(extents, count);
-		int64_t got = batch.count > 1 ? read_batch(mount, &batch, buffer, base)
-		                              : read_span(own ? mount->relaxed_fd : mount->fd, extents, taken, buffer, base, ret_end);
+		int64_t got = batch.count > 1 ?
+			read_batch(mount, &batch, buffer, base) :
+			read_span(own ? mount->relaxed_fd : mount->fd, extents, taken, buffer, base, ret_end);
 
 		if (got == -ENODATA && own) {
 			own = false;
@@ -384,7 +394,9 @@ int kr_mount_preallocate(struct kr_mount *mount, uint64_t size)
 	do
 		rc = fallocate(mount->fd, 0, 0, (off_t)size);
 	while (rc < 0 && errno == EINTR);
-	return rc < 0 ? kr_fail_errno(errno == ENOSYS ? -EOPNOTSUPP : -errno, "cannot make room for %zu bytes", (size_t)size) : 0;
+	return rc < 0 ?
+		kr_fail_errno(errno == ENOSYS ? -EOPNOTSUPP : -errno, "cannot make room for %zu bytes", (size_t)size) :
+		0;
 }
 
 int kr_mount_size(struct kr_mount *mount, uint64_t *ret_size)

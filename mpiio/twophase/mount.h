@@ -17,8 +17,8 @@
 
 struct kr_mount;
 
-/* Opens PATH (MPI's file name: a prefix as in "ufs:" is cut off) with open(2) FLAGS; regular files only, nothing is created.
- * 0 and an owned mount, or -errno: -ENXIO for what is no regular file. */
+/* Opens PATH (MPI's file name: a prefix as in "ufs:" is cut off) with open(2) FLAGS; regular files only, nothing is
+ * created. 0 and an owned mount, or -errno: -ENXIO for what is no regular file. */
 int kr_mount_open(const char *path, int flags, struct kr_mount **ret_mount);
 /* Whether PATH may lie on a kairan mount, for all that can be said without opening it. */
 bool kr_mount_maybe(const char *path);
@@ -27,22 +27,22 @@ int kr_mount_close(struct kr_mount *mount);
 /* What the kairan mount says of itself; NULL elsewhere. */
 const struct kr_mount_info *kr_mount_info(const struct kr_mount *mount);
 
-/* Writes the ascending, disjoint EXTENTS; the byte at file offset o is BUFFER[o - base].  Touches no other byte of the file.
- * 0 or -errno. */
-int kr_mount_write(struct kr_mount *mount, const struct kr_run *extents, size_t count, const char *buffer, uint64_t base);
+/* Writes the ascending, disjoint EXTENTS; the byte at file offset o is BUFFER[o - base].  Touches no other byte of the
+ * file. 0 or -errno. */
+int kr_mount_write(
+	struct kr_mount *mount, const struct kr_run *extents, size_t count, const char *buffer, uint64_t base);
 /* Reads the ascending, disjoint EXTENTS to BUFFER[o - base].  Bytes between them may be read too, so BUFFER must hold
- * everything from the first extent to the end of the last.  RELAXED: what this node wrote and has not flushed is the newest,
- * and is read without asking others.
- * *RET_END: where the file ends if that is before the last extent's end, else UINT64_MAX; bytes of the buffer from there on
- * are unspecified.  0 or -errno. */
+ * everything from the first extent to the end of the last.  RELAXED: what this node wrote and has not flushed is the
+ * newest, and is read without asking others. *RET_END: where the file ends if that is before the last extent's end,
+ * else UINT64_MAX; bytes of the buffer from there on are unspecified.  0 or -errno. */
 int kr_mount_read(struct kr_mount *mount, bool relaxed, const struct kr_run *extents, size_t count, char *buffer,
 	uint64_t base, uint64_t *ret_end);
 /* fsync(2): 0 or -errno. */
 int kr_mount_sync(struct kr_mount *mount);
 /* Makes every node flush what it wrote to the file, as a strict read does.  0 or -errno. */
 int kr_mount_meet(struct kr_mount *mount);
-/* Room for the first SIZE bytes; the file grows to that if it is shorter, and never shrinks.  0 or -errno: -EOPNOTSUPP where the
- * filesystem cannot. */
+/* Room for the first SIZE bytes; the file grows to that if it is shorter, and never shrinks.  0 or -errno: -EOPNOTSUPP
+ * where the filesystem cannot. */
 int kr_mount_preallocate(struct kr_mount *mount, uint64_t size);
 /* The file's size; 0 or -errno. */
 int kr_mount_size(struct kr_mount *mount, uint64_t *ret_size);

@@ -77,8 +77,8 @@ void kr_slot_assign(struct kr_slot *slot, const struct kr_plan *plan, uint64_t r
 		bytes = kr_plan_share(plan, rank, (int64_t)slot->lo, (int64_t)slot->hi, &before);
 		if (bytes == 0)
 			continue;
-		slot->messages[slot->count++] =
-			(struct kr_message){.rank = rank, .data = plan->records[rank].start + before, .bytes = bytes, .at = at};
+		slot->messages[slot->count++] = (struct kr_message){
+			.rank = rank, .data = plan->records[rank].start + before, .bytes = bytes, .at = at};
 		at += bytes;
 	}
 }

@@ -1,7 +1,9 @@
-/* An aggregator's buffers: one slot per round in flight, so that the exchange of a round overlaps the file I/O of others.
+/* An aggregator's buffers: one slot per round in flight, so that the exchange of a round overlaps the file I/O of
+ * others.
  *
- * A slot's round is one window of the file.  It knows which ranks have bytes there (its messages, ascending by rank), has a
- * place for the messages' bytes, one for the window's, and the window's exact extents.  Slots are kept from call to call.
+ * A slot's round is one window of the file.  It knows which ranks have bytes there (its messages, ascending by rank),
+ * has a place for the messages' bytes, one for the window's, and the window's exact extents.  Slots are kept from call
+ * to call.
  */
 #ifndef KR_MPIIO_SLOTS_H
 #define KR_MPIIO_SLOTS_H
@@ -17,7 +19,7 @@ struct kr_message {
 	int rank;
 	uint64_t data; /* first data byte, in the rank's view */
 	uint64_t bytes;
-	uint64_t at;   /* where its bytes lie in `packed` */
+	uint64_t at; /* where its bytes lie in `packed` */
 };
 
 struct kr_buffer {

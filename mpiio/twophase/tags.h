@@ -1,4 +1,5 @@
-/* Tags of the layer's messages, on communicators of its own. Each pair of ranks keeps its messages of one tag in order. */
+/* Tags of the layer's messages, on communicators of its own. Each pair of ranks keeps its messages of one tag in order.
+ */
 #ifndef KR_MPIIO_TAGS_H
 #define KR_MPIIO_TAGS_H
 

@@ -163,9 +163,12 @@ void kr_tally_print(const struct kr_tally *tally, MPI_Comm comm, const char *fil
 	if (rank != 0)
 		return;
 	fprintf(stderr,
-		"kairan-mpiio: %s: %" PRIu64 " collective writes, %" PRIu64 " reads (%" PRIu64 " direct); %.1f MB written, %.1f MB read, "
-		"%" PRIu64 " extents; slowest rank: %.3f s in calls (lists %.3f, read %.3f, exchange %.3f, write %.3f)\n",
+		"kairan-mpiio: %s: %" PRIu64 " collective writes, %" PRIu64 " reads (%" PRIu64
+		" direct); %.1f MB written, %.1f MB read, "
+		"%" PRIu64
+		" extents; slowest rank: %.3f s in calls (lists %.3f, read %.3f, exchange %.3f, write %.3f)\n",
 		file, tally->writes, tally->reads, tally->direct, (double)sums[0] / 1e6, (double)sums[1] / 1e6, sums[2],
-		(double)most_ns[KR_TRACE_PHASES] / 1e9, (double)most_ns[KR_TRACE_LISTS] / 1e9, (double)most_ns[KR_TRACE_READ] / 1e9,
-		(double)most_ns[KR_TRACE_EXCHANGE] / 1e9, (double)most_ns[KR_TRACE_WRITE] / 1e9);
+		(double)most_ns[KR_TRACE_PHASES] / 1e9, (double)most_ns[KR_TRACE_LISTS] / 1e9,
+		(double)most_ns[KR_TRACE_READ] / 1e9, (double)most_ns[KR_TRACE_EXCHANGE] / 1e9,
+		(double)most_ns[KR_TRACE_WRITE] / 1e9);
 }

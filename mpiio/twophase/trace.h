@@ -1,7 +1,8 @@
-/* What a file's collective calls did and when: events for `kairan gantt` (trace_format.h) and sums for the summary line.
+/* What a file's collective calls did and when: events for `kairan gantt` (trace_format.h) and sums for the summary
+ * line.
  *
- * Events are kept in memory and written at close, one file per rank, so that tracing does not disturb what it measures; above
- * KR_TRACE_EVENTS_MAX they are dropped, and counted.  One thread at a time.
+ * Events are kept in memory and written at close, one file per rank, so that tracing does not disturb what it measures;
+ * above KR_TRACE_EVENTS_MAX they are dropped, and counted.  One thread at a time.
  */
 #ifndef KR_MPIIO_TRACE_H
 #define KR_MPIIO_TRACE_H

@@ -1,15 +1,16 @@
 /* In which order bytes count that different nodes wrote to one place of a file on a kairan mount.
  *
- * There writes of different nodes have no order unless something between them gives one (a flush of the first, or a read by
- * another node, which makes the writers flush).  The same process's writes must keep theirs though some go by an aggregator on
- * another node and some do not, and HDF5 counts on more: on a collective write being over, for everybody, when it returns.
+ * There writes of different nodes have no order unless something between them gives one (a flush of the first, or a
+ * read by another node, which makes the writers flush).  The same process's writes must keep theirs though some go by
+ * an aggregator on another node and some do not, and HDF5 counts on more: on a collective write being over, for
+ * everybody, when it returns.
  *
  *   before a rank writes alone after a collective write   it reads a byte of the file, strictly
  *   before a collective write without an exchange, after one with an exchange   the same
  *   before an exchange, if some rank wrote alone          these ranks flush, and all wait for it
  *
- * What ranks write alone to the same place is the program's to order, by MPI_File_sync.  On other filesystems every write is
- * over when it returns, and nothing of this is done.
+ * What ranks write alone to the same place is the program's to order, by MPI_File_sync.  On other filesystems every
+ * write is over when it returns, and nothing of this is done.
  */
 #ifndef KR_MPIIO_TURNS_H
 #define KR_MPIIO_TURNS_H

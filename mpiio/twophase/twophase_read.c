@@ -34,11 +34,12 @@ struct reader {
 	struct arrivals *arrivals; /* of the rounds under way */
 	uint32_t depth;            /* how many rounds may be under way */
 	uint64_t posted, taken;    /* rounds whose receives are posted; whose messages are here */
-	uint64_t begun, sent;      /* an aggregator's rounds that are given to the I/O thread; whose messages are sent, or on their way */
-	int source;                /* the next message of round `sent` goes to this one of the file's sources */
-	uint64_t mark_ns;          /* where the trace is */
-	uint64_t end;              /* the first of this rank's bytes that the file does not have; UINT64_MAX: none so far */
-	int class;                 /* the first error of this rank */
+	uint64_t begun, sent; /* an aggregator's rounds that are given to the I/O thread; whose messages are sent, or on
+				 their way */
+	int source;           /* the next message of round `sent` goes to this one of the file's sources */
+	uint64_t mark_ns;     /* where the trace is */
+	uint64_t end;         /* the first of this rank's bytes that the file does not have; UINT64_MAX: none so far */
+	int class;            /* the first error of this rank */
 };
 
 static void note(struct reader *reader, int class)
@@ -61,7 +62,8 @@ static int read_slot(struct kr_io_job *job)
 	if (!err)
 		err = kr_buffer_fit(&slot->window, slot->hi - slot->lo);
 	if (!err)
-		err = kr_mount_read(file->mount, slot->plan->relaxed, slot->extents.runs, slot->extents.count, slot->window.bytes, slot->lo, &slot->end);
+		err = kr_mount_read(file->mount, slot->plan->relaxed, slot->extents.runs, slot->extents.count,
+			slot->window.bytes, slot->lo, &slot->end);
 	if (err) {
 		slot->end = slot->lo;
 		__atomic_store_n(&file->slots.failed, true, __ATOMIC_RELAXED);
@@ -74,7 +76,8 @@ static void trace_exchange(struct reader *reader, uint64_t round, uint64_t bytes
 {
 	uint64_t now_ns = kr_clock_ns();
 
-	kr_plan_trace(reader->plan, KR_TRACE_EXCHANGE, round, (uint32_t)(round % reader->depth), reader->mark_ns, now_ns, bytes);
+	kr_plan_trace(reader->plan, KR_TRACE_EXCHANGE, round, (uint32_t)(round % reader->depth), reader->mark_ns,
+		now_ns, bytes);
 	reader->mark_ns = now_ns;
 }
 
@@ -88,8 +91,8 @@ static struct arrivals *arrivals_of(const struct reader *reader, uint64_t round)
 	return &reader->arrivals[round % reader->depth];
 }
 
-/* Has the next round read as soon as its slot is free, that is, its last messages are gone; one slot is one round under way
- * at a time, its receives included. */
+/* Has the next round read as soon as its slot is free, that is, its last messages are gone; one slot is one round under
+ * way at a time, its receives included. */
 static bool begin_next(struct reader *reader)
 {
 	struct kr_slot *slot;
@@ -149,11 +152,13 @@ static bool post_next(struct reader *reader)
 		int from = (int)file->aggregators->rank[i];
 
 		arrivals->requests[i] = MPI_REQUEST_NULL;
-		expected->buffer = memory ? memory + expected->before : arrivals->buffer.bytes ? arrivals->buffer.bytes + at : NULL;
+		expected->buffer = memory      ? memory + expected->before :
+			arrivals->buffer.bytes ? arrivals->buffer.bytes + at :
+						 NULL;
 		at += expected->bytes;
 		if (expected->bytes && from != file->rank)
-			PMPI_Irecv(expected->buffer, expected->buffer ? (int)expected->bytes : 0, MPI_BYTE, from, KR_TAG_READ, file->comm,
-				&arrivals->requests[i]);
+			PMPI_Irecv(expected->buffer, expected->buffer ? (int)expected->bytes : 0, MPI_BYTE, from,
+				KR_TAG_READ, file->comm, &arrivals->requests[i]);
 	}
 	return true;
 }
@@ -354,8 +359,12 @@ static void reader_init(struct reader *reader, struct kr_plan *plan)
 	struct kr_mpifile *file = plan->file;
 	uint32_t count = file->aggregators->count;
 
-	*reader = (struct reader){.plan = plan, .window = &file->window, .depth = file->hints.slots, .end = UINT64_MAX,
-		.class = MPI_SUCCESS, .mark_ns = kr_clock_ns()};
+	*reader = (struct reader){.plan = plan,
+		.window = &file->window,
+		.depth = file->hints.slots,
+		.end = UINT64_MAX,
+		.class = MPI_SUCCESS,
+		.mark_ns = kr_clock_ns()};
 	reader->arrivals = kr_xcalloc(reader->depth, sizeof(*reader->arrivals));
 	for (uint32_t i = 0; i < reader->depth; i++) {
 		reader->arrivals[i].expected = kr_xcalloc(count, sizeof(struct expected));

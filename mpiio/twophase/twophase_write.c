@@ -15,11 +15,11 @@ struct writer {
 	struct kr_plan *plan;
 	struct kr_slots *slots; /* NULL: not an aggregator */
 	struct kr_window *window;
-	uint64_t posted, taken;  /* rounds whose receives are posted; whose messages are here */
-	uint64_t round;          /* the next message to send: of this round, */
-	uint32_t target;         /* to this one of the file's targets */
-	uint64_t mark_ns;        /* where the trace is */
-	int class; /* the first error of this rank */
+	uint64_t posted, taken; /* rounds whose receives are posted; whose messages are here */
+	uint64_t round;         /* the next message to send: of this round, */
+	uint32_t target;        /* to this one of the file's targets */
+	uint64_t mark_ns;       /* where the trace is */
+	int class;              /* the first error of this rank */
 };
 
 static void note(struct writer *writer, int class)
@@ -57,7 +57,8 @@ static int write_slot(struct kr_io_job *job)
 		err = kr_buffer_fit(&slot->window, slot->hi - slot->lo);
 	if (!err) {
 		scatter(slot);
-		err = kr_mount_write(file->mount, slot->extents.runs, slot->extents.count, slot->window.bytes, slot->lo);
+		err = kr_mount_write(
+			file->mount, slot->extents.runs, slot->extents.count, slot->window.bytes, slot->lo);
 	}
 	if (err)
 		__atomic_store_n(&file->slots.failed, true, __ATOMIC_RELAXED);
@@ -101,8 +102,8 @@ static void drain_round(struct writer *writer, struct kr_slot *slot)
 		if (slot->messages[i].rank != writer->plan->file->rank) {
 			char *bytes = malloc(slot->messages[i].bytes);
 
-			PMPI_Recv(bytes, bytes ? (int)slot->messages[i].bytes : 0, MPI_BYTE, slot->messages[i].rank, KR_TAG_WRITE, comm,
-				MPI_STATUS_IGNORE);
+			PMPI_Recv(bytes, bytes ? (int)slot->messages[i].bytes : 0, MPI_BYTE, slot->messages[i].rank,
+				KR_TAG_WRITE, comm, MPI_STATUS_IGNORE);
 			free(bytes);
 		}
 	slot->count = 0;
@@ -123,8 +124,8 @@ static void post_receives(struct writer *writer, struct kr_slot *slot)
 	}
 	for (size_t i = 0; i < slot->count; i++)
 		if (slot->messages[i].rank != file->rank)
-			PMPI_Irecv(slot->packed.bytes + slot->messages[i].at, (int)slot->messages[i].bytes, MPI_BYTE, slot->messages[i].rank,
-				KR_TAG_WRITE, file->comm, &slot->requests[i]);
+			PMPI_Irecv(slot->packed.bytes + slot->messages[i].at, (int)slot->messages[i].bytes, MPI_BYTE,
+				slot->messages[i].rank, KR_TAG_WRITE, file->comm, &slot->requests[i]);
 }
 
 /* Begins the next round as soon as its slot is free: all its receives are posted. */
@@ -132,7 +133,8 @@ static bool post_next(struct writer *writer)
 {
 	struct kr_slot *slot;
 
-	if (!writer->slots || writer->posted == writer->plan->rounds || writer->posted - writer->taken == writer->slots->count)
+	if (!writer->slots || writer->posted == writer->plan->rounds ||
+		writer->posted - writer->taken == writer->slots->count)
 		return false;
 	slot = slot_of(writer, writer->posted);
 	if (!kr_slot_done(slot))
@@ -149,7 +151,8 @@ static bool post_next(struct writer *writer)
 static void send_message(struct writer *writer, int place, int to, uint64_t before, uint64_t bytes)
 {
 	struct kr_access *access = writer->plan->access;
-	char *packed = access->contiguous ? access->contiguous + before : kr_window_buffer(writer->window, place, bytes);
+	char *packed =
+		access->contiguous ? access->contiguous + before : kr_window_buffer(writer->window, place, bytes);
 
 	if (!packed)
 		note(writer, MPI_ERR_NO_MEM);
@@ -163,8 +166,8 @@ static bool is_sent(const struct writer *writer)
 	return writer->round == writer->plan->rounds;
 }
 
-/* Goes on to the next message in the order of the schedule; false when there is none that may go out.  An aggregator does not
- * send in rounds that it has not begun. */
+/* Goes on to the next message in the order of the schedule; false when there is none that may go out.  An aggregator
+ * does not send in rounds that it has not begun. */
 static bool find_message(struct writer *writer, int *ret_to, uint64_t *ret_before, uint64_t *ret_bytes)
 {
 	const struct kr_plan *plan = writer->plan;
@@ -176,7 +179,8 @@ static bool find_message(struct writer *writer, int *ret_to, uint64_t *ret_befor
 			uint32_t target = file->targets[writer->target];
 
 			*ret_to = (int)file->aggregators->rank[target];
-			if (*ret_to == file->rank || !kr_stripes_window(&plan->stripes, writer->round, target, &lo, &hi))
+			if (*ret_to == file->rank ||
+				!kr_stripes_window(&plan->stripes, writer->round, target, &lo, &hi))
 				continue;
 			*ret_bytes = kr_plan_share(plan, file->rank, (int64_t)lo, (int64_t)hi, ret_before);
 			if (*ret_bytes > 0)
@@ -206,8 +210,8 @@ static void pack_own(struct writer *writer, struct kr_slot *slot)
 
 	for (size_t i = 0; i < slot->count; i++)
 		if (slot->messages[i].rank == plan->file->rank)
-			kr_access_pack(plan->access, slot->messages[i].data - plan->access->start, slot->packed.bytes + slot->messages[i].at,
-				slot->messages[i].bytes);
+			kr_access_pack(plan->access, slot->messages[i].data - plan->access->start,
+				slot->packed.bytes + slot->messages[i].at, slot->messages[i].bytes);
 }
 
 static uint64_t message_bytes(const struct kr_slot *slot)
@@ -247,7 +251,8 @@ static void check_message(struct writer *writer, const struct kr_message *messag
 {
 	int got = 0;
 
-	if (rc == MPI_SUCCESS && PMPI_Get_count(status, MPI_BYTE, &got) == MPI_SUCCESS && (uint64_t)got == message->bytes)
+	if (rc == MPI_SUCCESS && PMPI_Get_count(status, MPI_BYTE, &got) == MPI_SUCCESS &&
+		(uint64_t)got == message->bytes)
 		return;
 	note(writer, MPI_ERR_IO);
 	__atomic_store_n(&writer->slots->failed, true, __ATOMIC_RELAXED);

@@ -49,7 +49,8 @@ static uint8_t find_slot(struct kr_views *views, uint64_t hash, const uint8_t *b
 	for (uint8_t slot = 0; slot < KR_VIEW_SLOTS; slot++) {
 		const struct kr_told *told = &views->told[slot];
 
-		if (told->bytes && told->hash == hash && told->length == length && memcmp(told->bytes, bytes, length) == 0)
+		if (told->bytes && told->hash == hash && told->length == length &&
+			memcmp(told->bytes, bytes, length) == 0)
 			return slot;
 		if (told->used < views->told[oldest].used)
 			oldest = slot;
@@ -71,8 +72,8 @@ static int serialise(const struct kr_view *view, uint8_t **ret_bytes, size_t *re
 
 int kr_views_note(struct kr_views *views, const struct kr_view *view, struct kr_view_note *ret_note)
 {
-	struct kr_view_note note = {
-		.displacement = view->displacement + view->filetype->displacement, .contiguous = kr_view_contiguous(view)};
+	struct kr_view_note note = {.displacement = view->displacement + view->filetype->displacement,
+		.contiguous = kr_view_contiguous(view)};
 	struct kr_told *told;
 	uint8_t *bytes;
 	size_t length;
@@ -136,8 +137,8 @@ static int start_sends(struct kr_views *views, MPI_Comm comm, int rank, const st
 		return kr_fail(-ENOMEM, "no memory for %u requests", count);
 	for (uint32_t i = 0; i < count; i++)
 		if ((int)aggregators[i] != rank)
-			PMPI_Isend(views->told[note->slot].bytes, (int)note->bytes, MPI_BYTE, (int)aggregators[i], KR_TAG_VIEW, comm,
-				&requests[sent++]);
+			PMPI_Isend(views->told[note->slot].bytes, (int)note->bytes, MPI_BYTE, (int)aggregators[i],
+				KR_TAG_VIEW, comm, &requests[sent++]);
 	*ret_requests = requests;
 	return sent;
 }
@@ -192,9 +193,13 @@ static int receive_all(struct kr_views *views, MPI_Comm comm, int me, const void
 			continue;
 		teller = teller_of(notes, stride, rank);
 		if (teller != rank)
-			err = views->known == NULL ? -ENOMEM : copy_known(views, rank, note, &views->known[teller][note_of(notes, stride, teller)->slot]);
+			err = views->known == NULL ?
+				-ENOMEM :
+				copy_known(
+					views, rank, note, &views->known[teller][note_of(notes, stride, teller)->slot]);
 		else
-			err = rank == me ? store(views, me, note, views->told[note->slot].bytes) : receive(views, comm, rank, note);
+			err = rank == me ? store(views, me, note, views->told[note->slot].bytes) :
+					   receive(views, comm, rank, note);
 		if (err < 0)
 			result = err;
 	}

@@ -1,10 +1,10 @@
-/* Who knows whose view: each rank's file views are told to the aggregators once and kept there, so that a call that uses a
- * known view sends a few numbers only.  Where a view begins in the file is one of them: views that differ in nothing else (those
- * of the ranks of one program, those of its next steps) are one.
+/* Who knows whose view: each rank's file views are told to the aggregators once and kept there, so that a call that
+ * uses a known view sends a few numbers only.  Where a view begins in the file is one of them: views that differ in
+ * nothing else (those of the ranks of one program, those of its next steps) are one.
  *
- * A rank keeps KR_VIEW_SLOTS of its last views and says in its call record which of them it uses; the aggregators keep the
- * same slots for every rank.  Views that are one run need no slot.  When several ranks tell equal views at the same time,
- * the lowest of them sends it for all.
+ * A rank keeps KR_VIEW_SLOTS of its last views and says in its call record which of them it uses; the aggregators keep
+ * the same slots for every rank.  Views that are one run need no slot.  When several ranks tell equal views at the same
+ * time, the lowest of them sends it for all.
  */
 #ifndef KR_MPIIO_VIEWS_H
 #define KR_MPIIO_VIEWS_H
@@ -44,7 +44,8 @@ void kr_views_forget(struct kr_views *views);
 
 /* Finds or takes a slot for VIEW.  0 or -ENOMEM, -E2BIG. */
 int kr_views_note(struct kr_views *views, const struct kr_view *view, struct kr_view_note *ret_note);
-/* Collective.  Sends what the notes say is fresh to the aggregators (the COUNT ranks in AGGREGATORS).  Note r is at NOTES
+/* Collective.  Sends what the notes say is fresh to the aggregators (the COUNT ranks in AGGREGATORS).  Note r is at
+ * NOTES
  * + r * STRIDE bytes.  0 or -errno of this rank; the others may have fared differently. */
 int kr_views_exchange(struct kr_views *views, MPI_Comm comm, int rank, const void *notes, size_t stride,
 	const uint32_t *aggregators, uint32_t count);

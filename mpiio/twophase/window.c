@@ -89,7 +89,8 @@ static int wait_for_one(struct kr_window *window, MPI_Status *status, int *ret_r
 	return -1;
 }
 
-bool kr_window_wait(struct kr_window *window, MPI_Request *receive, MPI_Status *status, int *ret_rc, struct kr_slot *slot)
+bool kr_window_wait(
+	struct kr_window *window, MPI_Request *receive, MPI_Status *status, int *ret_rc, struct kr_slot *slot)
 {
 	int index;
 

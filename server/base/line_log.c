@@ -17,7 +17,8 @@
 void kr_line_log_add(struct kr_line_log *lines, const char *line)
 {
 	char whole[KR_LINE_MAX + 24];
-	size_t length = (size_t)snprintf(whole, sizeof(whole), "\n%s %016" PRIx64 "\n", line, kr_checksum(line, strlen(line)));
+	size_t length =
+		(size_t)snprintf(whole, sizeof(whole), "\n%s %016" PRIx64 "\n", line, kr_checksum(line, strlen(line)));
 
 	if (lines->length + length > lines->capacity) {
 		size_t capacity = KR_MAX(2 * lines->capacity, lines->length + length + 1024);

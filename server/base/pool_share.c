@@ -36,12 +36,13 @@ static void start_waiting(struct kr_pool_share *gate)
 		if (!link)
 			return;
 		gate->running++;
-		kr_job_start(gate->server, &KR_LIST_ENTRY(link, struct kr_pool_share_job, link)->job, run_in_pool, done_in_loop);
+		kr_job_start(gate->server, &KR_LIST_ENTRY(link, struct kr_pool_share_job, link)->job, run_in_pool,
+			done_in_loop);
 	}
 }
 
-void kr_pool_share_start(struct kr_pool_share *gate, struct kr_pool_share_job *job, void (*run)(struct kr_pool_share_job *),
-	void (*done)(struct kr_pool_share_job *))
+void kr_pool_share_start(struct kr_pool_share *gate, struct kr_pool_share_job *job,
+	void (*run)(struct kr_pool_share_job *), void (*done)(struct kr_pool_share_job *))
 {
 	job->gate = gate;
 	job->run = run;

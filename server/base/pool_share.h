@@ -22,7 +22,7 @@ struct kr_pool_share_job {
 };
 
 void kr_pool_share_init(struct kr_pool_share *gate, struct kr_server *server, size_t limit);
-void kr_pool_share_start(struct kr_pool_share *gate, struct kr_pool_share_job *job, void (*run)(struct kr_pool_share_job *),
-	void (*done)(struct kr_pool_share_job *));
+void kr_pool_share_start(struct kr_pool_share *gate, struct kr_pool_share_job *job,
+	void (*run)(struct kr_pool_share_job *), void (*done)(struct kr_pool_share_job *));
 
 #endif

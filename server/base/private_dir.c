@@ -14,7 +14,8 @@
 static int make(struct kr_export *export)
 {
 	return mkdirat(export->root_fd, KR_PRIVATE_NAME, 0700) < 0 && errno != EEXIST ?
-		kr_fail_errno(-errno, "cannot make %s in %s", KR_PRIVATE_NAME, export->path) : 0;
+		kr_fail_errno(-errno, "cannot make %s in %s", KR_PRIVATE_NAME, export->path) :
+		0;
 }
 
 static int open_it(struct kr_export *export, int *ret_fd)
@@ -31,8 +32,8 @@ static int claim(struct kr_export *export, int fd)
 	if (fstat(fd, &st) < 0)
 		return kr_fail_errno(-errno, "cannot look at %s in %s", KR_PRIVATE_NAME, export->path);
 	if (st.st_uid != geteuid())
-		return kr_fail(-EPERM, "%s in %s belongs to user %u, not to this server's", KR_PRIVATE_NAME, export->path,
-			st.st_uid);
+		return kr_fail(-EPERM, "%s in %s belongs to user %u, not to this server's", KR_PRIVATE_NAME,
+			export->path, st.st_uid);
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return kr_fail(-EBUSY, "another kairand exports %s", export->path);
 	return 0;

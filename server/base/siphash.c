@@ -45,8 +45,10 @@ uint64_t kr_siphash(const uint8_t key[16], const void *bytes, size_t length)
 	const uint8_t *p = bytes;
 	uint64_t k0 = load(key, 8), k1 = load(key + 8, 8);
 	uint64_t v[4] = {
-		k0 ^ UINT64_C(0x736f6d6570736575), k1 ^ UINT64_C(0x646f72616e646f6d),
-		k0 ^ UINT64_C(0x6c7967656e657261), k1 ^ UINT64_C(0x7465646279746573),
+		k0 ^ UINT64_C(0x736f6d6570736575),
+		k1 ^ UINT64_C(0x646f72616e646f6d),
+		k0 ^ UINT64_C(0x6c7967656e657261),
+		k1 ^ UINT64_C(0x7465646279746573),
 	};
 	size_t left;
 

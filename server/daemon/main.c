@@ -40,7 +40,7 @@ static void notify(const char *message)
 	if (fd < 0)
 		return;
 	if (sendto(fd, message, strlen(message), MSG_NOSIGNAL, (const struct sockaddr *)&address,
-		(socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)) < 0)
+		    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)) < 0)
 		kr_log_warn("cannot tell the service manager '%s': %s", message, strerror(errno));
 	close(fd);
 }
@@ -124,9 +124,9 @@ int main(int argc, char **argv)
 	kr_log_init("kairand", KR_LOG_INFO);
 	kr_keep_freed_memory();
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGHUP, SIG_IGN); /* until it serves */
+	signal(SIGHUP, SIG_IGN);                       /* until it serves */
 	setenv("UV_THREADPOOL_SIZE", POOL_THREADS, 1); /* read by libuv at its first use */
-	umask(0); /* what is made gets the mode that its maker asked for */
+	umask(0);                                      /* what is made gets the mode that its maker asked for */
 	err = kr_options_parse(&kr_server_options_set, argc, argv, &options, &arguments);
 	if (!err && arguments.help) {
 		kr_options_help(&kr_server_options_set, stdout);

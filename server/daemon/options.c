@@ -11,6 +11,7 @@
 
 #define FIELD(name) offsetof(struct kr_server_options, name)
 
+/* clang-format off */
 static const struct kr_option table[] = {
 	{.name = "listen", .type = KR_OPTION_LIST, .offset = FIELD(listen), .value_name = "ADDR[:PORT]",
 		.help = "Serve this address; can be given several times (default: port 7440 of the loopback addresses, or, with --key, "
@@ -50,6 +51,7 @@ static const struct kr_option table[] = {
 	{.name = "verbose", .type = KR_OPTION_BOOL, .offset = FIELD(verbose), .default_text = "false", .letter = 'v',
 		.help = "Log what happens in detail."},
 };
+/* clang-format on */
 
 const struct kr_options kr_server_options_set = {
 	.program = "kairand",
@@ -64,9 +66,11 @@ const struct kr_options kr_server_options_set = {
 int kr_server_options_check(struct kr_server_options *options, const struct kr_arguments *arguments)
 {
 	if (arguments->positional_count == 0)
-		return kr_fail(-EINVAL, "which directory shall be exported? (kairand [OPTIONS] EXPORT_DIR; see kairand --help)");
+		return kr_fail(-EINVAL,
+			"which directory shall be exported? (kairand [OPTIONS] EXPORT_DIR; see kairand --help)");
 	if (arguments->positional_count > 1)
-		return kr_fail(-EINVAL, "one directory at a time, not also '%s' (start another kairand for it, with another port)",
+		return kr_fail(-EINVAL,
+			"one directory at a time, not also '%s' (start another kairand for it, with another port)",
 			arguments->positional[1]);
 	if (options->munge && !kr_munge_is_built())
 		return kr_fail(-EINVAL, "this kairand is built without MUNGE");

@@ -46,7 +46,7 @@ void kr_server_on(struct kr_server *server, uint16_t type, void (*handle)(struct
 	server->handlers[type] = (struct kr_handler){.handle = handle, .flags = flags};
 }
 
-/* --- jobs ----------------------------------------------------------------------------------------------------------- */
+/* --- jobs ------------------------------------------------------------------------------------- */
 
 static void run_job(uv_work_t *work)
 {
@@ -65,7 +65,8 @@ static void after_job(uv_work_t *work, int status)
 	job->done(job);
 }
 
-void kr_job_start(struct kr_server *server, struct kr_job *job, void (*run)(struct kr_job *), void (*done)(struct kr_job *))
+void kr_job_start(
+	struct kr_server *server, struct kr_job *job, void (*run)(struct kr_job *), void (*done)(struct kr_job *))
 {
 	int err;
 
@@ -78,7 +79,7 @@ void kr_job_start(struct kr_server *server, struct kr_job *job, void (*run)(stru
 	(void)err;
 }
 
-/* --- grace ---------------------------------------------------------------------------------------------------------- */
+/* --- grace ------------------------------------------------------------------------------------ */
 
 static void clear_up(struct kr_job *job)
 {
@@ -110,13 +111,14 @@ static void over(struct kr_server *server)
 	kr_job_start(server, kr_xcalloc(1, sizeof(struct kr_job)), clear_up, free_job);
 }
 
-/* --- the end of the grace period --------------------------------------------------------------------------------------
+/* --- the end of the grace period -----------------------------------------------------------------
  *
- * From then on others may get what a node that did not come back has held.  If this server ended while that node's record
- * was still there, the next instance would take the node for one that has lost nothing, and its late bytes would cover
- * what others have written since (P7).  So first the records go, durably; then it is written down that the nodes are not waited for any more
- * in this boot of the machine (else the next instance would collect replays again, and one that was refused here would cover what others have
- * written since); only then what waited goes on.  What fails is tried again with each tick when the time is over.
+ * From then on others may get what a node that did not come back has held.  If this server ended while that node's
+ * record was still there, the next instance would take the node for one that has lost nothing, and its late bytes would
+ * cover what others have written since (P7).  So first the records go, durably; then it is written down that the nodes
+ * are not waited for any more in this boot of the machine (else the next instance would collect replays again, and one
+ * that was refused here would cover what others have written since); only then what waited goes on.  What fails is
+ * tried again with each tick when the time is over.
  */
 
 static void finish_grace(struct kr_server *server)
@@ -230,7 +232,7 @@ static void start_grace(struct kr_server *server)
 	}
 }
 
-/* --- the tick ------------------------------------------------------------------------------------------------------- */
+/* --- the tick --------------------------------------------------------------------------------- */
 
 struct export_tick {
 	struct kr_job job;
@@ -251,8 +253,10 @@ static void export_ticked(struct kr_job *job)
 
 	server->ticking_export = false;
 	if (tick->err && !server->export_lost)
-		kr_log_error("the export %s has vanished: nodes get ESTALE until it is back (restart kairand if it was replaced "
-			"on purpose)", server->options->export_path);
+		kr_log_error(
+			"the export %s has vanished: nodes get ESTALE until it is back (restart kairand if it was replaced "
+			"on purpose)",
+			server->options->export_path);
 	else if (!tick->err && server->export_lost)
 		kr_log_info("the export %s is back", server->options->export_path);
 	server->export_lost = tick->err != 0;
@@ -263,7 +267,8 @@ static void maybe_tick_export(struct kr_server *server, uint64_t now_ns)
 {
 	struct export_tick *tick;
 
-	if (server->ticking_export || now_ns - server->export_ticked_ns < EXPORT_TICK_MS * KR_NS_PER_MS || server->stopping)
+	if (server->ticking_export || now_ns - server->export_ticked_ns < EXPORT_TICK_MS * KR_NS_PER_MS ||
+		server->stopping)
 		return;
 	server->ticking_export = true;
 	server->export_ticked_ns = now_ns;
@@ -282,13 +287,15 @@ static void extend_leases(struct kr_server *server, uint64_t now_ns)
 		server->grace.ends_ns = KR_MAX(server->grace.ends_ns, now_ns + server->lease_ms * KR_NS_PER_MS / 2);
 }
 
-/* A node that was here before the start is connected and not done with its RECLAIMs and replays. (Who replays its journal waits for the end.) */
+/* A node that was here before the start is connected and not done with its RECLAIMs and replays. (Who replays its
+ * journal waits for the end.) */
 static bool somebody_reclaims(const struct kr_server *server)
 {
 	const struct kr_session *session;
 
 	KR_LIST_FOR_EACH(session, &server->sessions, link) {
-		if (session->conn && session->reclaiming && !session->replay && kr_grace_awaits(&server->grace, session->node_id, NULL))
+		if (session->conn && session->reclaiming && !session->replay &&
+			kr_grace_awaits(&server->grace, session->node_id, NULL))
 			return true;
 	}
 	return false;
@@ -299,7 +306,8 @@ static void on_tick(uv_timer_t *timer)
 	struct kr_server *server = timer->data;
 	uint64_t now_ns = kr_clock_ns();
 
-	/* We slept (suspended machine, SIGSTOP): what nodes said meanwhile is not read yet, so nobody is lost for it. */
+	/* We slept (suspended machine, SIGSTOP): what nodes said meanwhile is not read yet, so nobody is lost for it.
+	 */
 	if (now_ns - server->ticked_ns > LATE_MS * KR_NS_PER_MS)
 		extend_leases(server, now_ns);
 	server->ticked_ns = now_ns;
@@ -314,7 +322,7 @@ static void on_tick(uv_timer_t *timer)
 	maybe_tick_export(server, now_ns);
 }
 
-/* --- start ---------------------------------------------------------------------------------------------------------- */
+/* --- start ------------------------------------------------------------------------------------ */
 
 static void register_handlers(struct kr_server *server)
 {
@@ -332,7 +340,8 @@ static void register_handlers(struct kr_server *server)
 
 static int open_export(struct kr_server *server)
 {
-	struct kr_export_options options = {.path = server->options->export_path, .read_only = server->options->read_only};
+	struct kr_export_options options = {
+		.path = server->options->export_path, .read_only = server->options->read_only};
 	struct kr_export_info info;
 	int err;
 
@@ -342,7 +351,8 @@ static int open_export(struct kr_server *server)
 		return err;
 	kr_export_info(server->export, &info);
 	if (!info.by_handle)
-		kr_log_warn("file identities are inode numbers, because file handles do not work here (%s; they need CAP_DAC_READ_SEARCH "
+		kr_log_warn(
+			"file identities are inode numbers, because file handles do not work here (%s; they need CAP_DAC_READ_SEARCH "
 			"and a filesystem that has them): after a restart files are found again by a walk through the export",
 			strerror(-info.no_handles));
 	if (!info.callers_ids)
@@ -373,7 +383,8 @@ static int init_parts(struct kr_server *server)
 	if (!err)
 		err = open_export(server);
 	if (!err)
-		err = kr_doubts_open(&server->doubts, kr_state_dir(server->state), server->setbacks.former_ns, server->instance);
+		err = kr_doubts_open(
+			&server->doubts, kr_state_dir(server->state), server->setbacks.former_ns, server->instance);
 	if (!err)
 		err = kr_setbacks_save(&server->setbacks, kr_state_dir(server->state), facts->machine_id);
 	if (err)
@@ -396,7 +407,8 @@ int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_se
 	server->lease_ms = (uint32_t)options->lease;
 	server->started_ns = server->ticked_ns = kr_clock_ns();
 	real_ns = kr_clock_real_ns();
-	server->started = (struct kr_time){.sec = (int64_t)(real_ns / KR_NS_PER_S), .nsec = (uint32_t)(real_ns % KR_NS_PER_S)};
+	server->started =
+		(struct kr_time){.sec = (int64_t)(real_ns / KR_NS_PER_S), .nsec = (uint32_t)(real_ns % KR_NS_PER_S)};
 	kr_list_init(&server->sessions);
 	kr_list_init(&server->unanswered);
 	kr_table_init(&server->sessions_by_id);
@@ -429,7 +441,7 @@ int kr_server_listen(struct kr_server *server)
 	return kr_listen_start(server);
 }
 
-/* --- end ------------------------------------------------------------------------------------------------------------ */
+/* --- end -------------------------------------------------------------------------------------- */
 
 static void sync_export(struct kr_job *job)
 {
@@ -464,7 +476,8 @@ static void on_stopping(uv_timer_t *timer)
 		break;
 	case KR_SHUTDOWN_END_SESSIONS:
 		if (server->end.late)
-			kr_log_warn("stopping although the disk has not finished: nodes keep in their journals what is not synced");
+			kr_log_warn(
+				"stopping although the disk has not finished: nodes keep in their journals what is not synced");
 		kr_delayed_unlink_end(server);
 		end_sessions(server);
 		break;

@@ -41,7 +41,8 @@ static json_t *session_status(const struct kr_session *session, uint64_t now_ns)
 	json_object_set_new(object, "node", integer(session->node));
 	json_object_set_new(object, "connected", json_boolean(session->conn != NULL));
 	json_object_set_new(object, "address", json_string(session->conn ? kr_conn_peer(session->conn) : ""));
-	json_object_set_new(object, "security", json_string(session->conn ? kr_security_name(kr_conn_security(session->conn)) : ""));
+	json_object_set_new(object, "security",
+		json_string(session->conn ? kr_security_name(kr_conn_security(session->conn)) : ""));
 	json_object_set_new(object, "key", json_string(session->key ? kr_key_describe(session->key, key) : ""));
 	json_object_set_new(object, "ring", kr_text_json(session->ring));
 	json_object_set_new(object, "ring_address", json_string(session->ring_address));
@@ -127,7 +128,8 @@ static json_t *make_status(struct kr_server *server)
 	return object;
 }
 
-void kr_status_send(struct kr_server *server, struct kr_conn *conn, uint64_t id, const struct kr_status_request *request)
+void kr_status_send(
+	struct kr_server *server, struct kr_conn *conn, uint64_t id, const struct kr_status_request *request)
 {
 	json_t *object;
 	KR_AUTO_FREE char *text = NULL;

@@ -6,7 +6,8 @@
 #include "server/daemon/server.h"
 
 /* Answers a STATUS on a connection, in as many frames as it takes. */
-void kr_status_send(struct kr_server *server, struct kr_conn *conn, uint64_t id, const struct kr_status_request *request);
+void kr_status_send(
+	struct kr_server *server, struct kr_conn *conn, uint64_t id, const struct kr_status_request *request);
 void kr_status_register(struct kr_server *server);
 
 #endif

@@ -1,7 +1,8 @@
 /* Conflict files: what a node wrote too late goes beside the file that others have changed since.
  *
- * The file is made without a name, gets the original's owner, mode and ACL, is recorded, and gets its name last: so it is
- * complete when it is seen first, and a server that is killed in between finds it again by its identity, or not at all.
+ * The file is made without a name, gets the original's owner, mode and ACL, is recorded, and gets its name last: so it
+ * is complete when it is seen first, and a server that is killed in between finds it again by its identity, or not at
+ * all.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +20,7 @@ enum { TRIES = 10000, SUFFIX = 128, NODE = 64 };
 static const char acl[] = "system.posix_acl_access";
 static const char fallback[] = "conflicts";
 
-/* --- names --------------------------------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 /* A host name as part of a file name: at most NODE bytes of it, without what disturbs there. */
 static void clean_node(const char *node, char clean[NODE + 1])
@@ -31,7 +32,8 @@ static void clean_node(const char *node, char clean[NODE + 1])
 	clean[i] = '\0';
 }
 
-void kr_export_conflict_name(const struct kr_conflict_make *make, const char *name, unsigned number, char ret_name[KR_NAME_MAX + 1])
+void kr_export_conflict_name(
+	const struct kr_conflict_make *make, const char *name, unsigned number, char ret_name[KR_NAME_MAX + 1])
 {
 	char node[NODE + 1], suffix[SUFFIX], more[16] = "";
 	time_t when = (time_t)make->written.sec;
@@ -42,8 +44,8 @@ void kr_export_conflict_name(const struct kr_conflict_make *make, const char *na
 	gmtime_r(&when, &utc);
 	if (number > 1)
 		snprintf(more, sizeof(more), "-%u", number);
-	snprintf(suffix, sizeof(suffix), ".conflict-%s-%04d%02d%02dT%02d%02d%02dZ%s", node, (utc.tm_year + 1900) % 10000,
-		utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, more);
+	snprintf(suffix, sizeof(suffix), ".conflict-%s-%04d%02d%02dT%02d%02d%02dZ%s", node,
+		(utc.tm_year + 1900) % 10000, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, more);
 	if (length > KR_NAME_MAX - strlen(suffix)) { /* not in the middle of a character, if it is UTF-8 */
 		size_t room = KR_NAME_MAX - strlen(suffix);
 
@@ -57,7 +59,7 @@ void kr_export_conflict_name(const struct kr_conflict_make *make, const char *na
 	strcpy(ret_name + length, suffix);
 }
 
-/* --- places -------------------------------------------------------------------------------------------------------- */
+/* --- places ----------------------------------------------------------------------------------- */
 
 /* .kairan/conflicts: for what has no other place. Nobody but the administrator sees it. */
 static int open_fallback(struct kr_export *export, struct kr_fid *ret_fid)
@@ -85,11 +87,11 @@ static int open_fallback(struct kr_export *export, struct kr_fid *ret_fid)
 /* Errors of a directory in which the file cannot be, so that it has to be in another one. */
 static bool is_no_place(int err)
 {
-	return err == -ENOENT || err == -ESTALE || err == -ENOTDIR || err == -EACCES || err == -EPERM || err == -ELOOP ||
-		err == -EXDEV || err == -EINVAL || err == -ENAMETOOLONG;
+	return err == -ENOENT || err == -ESTALE || err == -ENOTDIR || err == -EACCES || err == -EPERM ||
+		err == -ELOOP || err == -EXDEV || err == -EINVAL || err == -ENAMETOOLONG;
 }
 
-/* --- the file ------------------------------------------------------------------------------------------------------ */
+/* --- the file --------------------------------------------------------------------------------- */
 
 /* The ACL comes before the mode, which is its mask. */
 static int copy_acl(struct kr_export *export, const struct kr_fid *file, const struct kr_fid *target)
@@ -115,7 +117,8 @@ static int dress(struct kr_export *export, const struct kr_conflict_make *make, 
 	int r;
 
 	if (file && kr_export_getattr(export, file, &attr) == 0) {
-		set = (struct kr_setattr){.valid = KR_SET_MODE, .mode = attr.mode & 0777, .uid = attr.uid, .gid = attr.gid};
+		set = (struct kr_setattr){
+			.valid = KR_SET_MODE, .mode = attr.mode & 0777, .uid = attr.uid, .gid = attr.gid};
 		known = true;
 	} else if (!known) {
 		set.mode = 0600;

@@ -61,7 +61,8 @@ void kr_cred_prepare_thread(void)
 	thread.ready = true;
 	thread.own_umask = unshare(CLONE_FS) == 0;
 	umask(0);
-	/* With CAP_SYS_RESOURCE the kernel would ignore quotas and eat the filesystem's reserve on behalf of anybody. */
+	/* With CAP_SYS_RESOURCE the kernel would ignore quotas and eat the filesystem's reserve on behalf of anybody.
+	 */
 	if (get_capabilities(&thread.caps) == 0 && thread.caps.effective & CAP(CAP_SYS_RESOURCE)) {
 		thread.caps.effective &= ~CAP(CAP_SYS_RESOURCE);
 		set_effective(&thread.caps, thread.caps.effective);
@@ -94,7 +95,8 @@ void kr_cred_give_up(void)
 
 bool kr_cred_can_switch(void)
 {
-	const uint64_t needed = CAP(CAP_SETUID) | CAP(CAP_SETGID) | CAP(CAP_DAC_OVERRIDE) | CAP(CAP_FOWNER) | CAP(CAP_CHOWN);
+	const uint64_t needed =
+		CAP(CAP_SETUID) | CAP(CAP_SETGID) | CAP(CAP_DAC_OVERRIDE) | CAP(CAP_FOWNER) | CAP(CAP_CHOWN);
 
 	kr_cred_prepare_thread();
 	return geteuid() == 0 && (thread.caps.effective & needed) == needed;

@@ -17,9 +17,10 @@ static int check_range(uint64_t offset, uint64_t length)
 	return 0;
 }
 
-/* --- reading ------------------------------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
-static int read_all(struct kr_export *export, int fd, uint64_t offset, uint8_t *buffer, size_t length, size_t *ret_length)
+static int read_all(
+	struct kr_export *export, int fd, uint64_t offset, uint8_t *buffer, size_t length, size_t *ret_length)
 {
 	size_t done = 0;
 	ssize_t n = 1;
@@ -54,7 +55,7 @@ int kr_export_pread(struct kr_export *export, const struct kr_fid *fid, uint64_t
 	return r;
 }
 
-/* --- writing ------------------------------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 /* Neighbouring pieces on their way to the file. */
 struct batch {
@@ -147,7 +148,7 @@ int kr_export_pwritev(struct kr_export *export, const struct kr_fid *fid, const 
 	return r;
 }
 
-/* --- syncing ------------------------------------------------------------------------------------------------------- */
+/* --- syncing ---------------------------------------------------------------------------------- */
 
 /* The descriptor that was written through if there is one: it knows of write-backs that failed. */
 static int take_for_sync(struct kr_export *export, const struct kr_fid *fid, struct kr_fd **ret_data)
@@ -184,7 +185,7 @@ int kr_export_fsync(struct kr_export *export, const struct kr_fid *fid, bool dat
 	return r;
 }
 
-/* --- space --------------------------------------------------------------------------------------------------------- */
+/* --- space ------------------------------------------------------------------------------------ */
 
 /* As a write by CRED does; root keeps them. */
 static int clear_suid_for(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid)
@@ -236,8 +237,8 @@ int kr_export_fallocate(struct kr_export *export, const struct kr_cred *cred, co
 	return r < 0 ? r : kr_export_getattr(export, fid, ret_attr);
 }
 
-int kr_export_seek(struct kr_export *export, const struct kr_fid *fid, uint64_t offset, uint32_t whence,
-	uint64_t *ret_offset)
+int kr_export_seek(
+	struct kr_export *export, const struct kr_fid *fid, uint64_t offset, uint32_t whence, uint64_t *ret_offset)
 {
 	struct kr_fd *data;
 	off_t found;
@@ -260,7 +261,7 @@ int kr_export_seek(struct kr_export *export, const struct kr_fid *fid, uint64_t 
 	return r;
 }
 
-/* --- copying ------------------------------------------------------------------------------------------------------- */
+/* --- copying ---------------------------------------------------------------------------------- */
 
 struct copy {
 	struct kr_export *export;
@@ -341,8 +342,8 @@ static int copy_between(struct kr_export *export, const struct kr_fid *from, con
 	return r;
 }
 
-int kr_export_copy(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *from, uint64_t from_offset,
-	const struct kr_fid *to, uint64_t to_offset, uint64_t length, uint64_t *ret_copied)
+int kr_export_copy(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *from,
+	uint64_t from_offset, const struct kr_fid *to, uint64_t to_offset, uint64_t length, uint64_t *ret_copied)
 {
 	struct copy copy = {.export = export, .from_offset = from_offset, .to_offset = to_offset};
 	int r;

@@ -55,8 +55,8 @@ static int open_identity(struct kr_export *export, const struct kr_identity *ide
 
 	if (!export->by_handle)
 		return kr_inode_paths_open(export->places, identity, ret_fd);
-	/* ENOMEM also stands for "an inode of this number is just being made" (iget_locked): looked at again, the handle
-	 * turns out stale. */
+	/* ENOMEM also stands for "an inode of this number is just being made" (iget_locked): looked at again, the
+	 * handle turns out stale. */
 	while ((fd = open_handle(export, identity)) < 0 && errno == ENOMEM && ++tries < HANDLE_TRIES) {
 		const struct timespec moment = {.tv_nsec = tries < HANDLE_TRIES / 2 ? 0 : 1000000};
 
@@ -101,8 +101,8 @@ int kr_entry_child(int dirfd, const char *name, int *ret_fd)
 		fd = syscall(SYS_openat2, dirfd, name, &how, sizeof(how));
 	} while (fd < 0 && (errno == EAGAIN || errno == EINTR) && ++tries < 100);
 	if (fd < 0)
-		return kr_fail_errno(-errno, errno == EXDEV ? "'%s': something is mounted here, an export is one filesystem" :
-			"'%s'", name);
+		return kr_fail_errno(-errno,
+			errno == EXDEV ? "'%s': something is mounted here, an export is one filesystem" : "'%s'", name);
 	*ret_fd = (int)fd;
 	return 0;
 }
@@ -161,7 +161,9 @@ static int check_type(mode_t mode, bool want_directory)
 static int open_data(struct kr_export *export, const struct kr_fid *fid, enum kr_fd_cache_mode mode, int *ret_fd)
 {
 	static const int flags[] = {
-		[KR_FD_CACHE_READ] = O_RDONLY, [KR_FD_CACHE_WRITE] = O_WRONLY, [KR_FD_CACHE_DIRECTORY] = O_RDONLY | O_DIRECTORY,
+		[KR_FD_CACHE_READ] = O_RDONLY,
+		[KR_FD_CACHE_WRITE] = O_WRONLY,
+		[KR_FD_CACHE_DIRECTORY] = O_RDONLY | O_DIRECTORY,
 	};
 	KR_AUTO_FD int path_fd = -1;
 	struct stat st;
@@ -231,8 +233,8 @@ static int identify_by_handle(struct kr_export *export, int fd, struct kr_fid *r
 	return 0;
 }
 
-int kr_export_identify_handle(const struct kr_export *export, int type, const void *handle, uint32_t length,
-	struct kr_fid *ret_fid)
+int kr_export_identify_handle(
+	const struct kr_export *export, int type, const void *handle, uint32_t length, struct kr_fid *ret_fid)
 {
 	struct kr_identity identity = {.kind = KR_FID_HANDLE, .handle_type = type, .handle_length = length};
 
@@ -243,8 +245,8 @@ int kr_export_identify_handle(const struct kr_export *export, int type, const vo
 	return 0;
 }
 
-int kr_entry_identify(struct kr_export *export, int fd, const struct kr_fid *parent, const char *name,
-	struct kr_fid *ret_fid)
+int kr_entry_identify(
+	struct kr_export *export, int fd, const struct kr_fid *parent, const char *name, struct kr_fid *ret_fid)
 {
 	struct kr_identity identity, parent_identity;
 	struct stat st;
@@ -264,13 +266,13 @@ int kr_entry_identify(struct kr_export *export, int fd, const struct kr_fid *par
 	return 0;
 }
 
-void kr_entry_forget(struct kr_export *export, const struct kr_fid *fid, const struct kr_fid *parent, const char *name,
-	bool others)
+void kr_entry_forget(
+	struct kr_export *export, const struct kr_fid *fid, const struct kr_fid *parent, const char *name, bool others)
 {
 	struct kr_identity file, in;
 
 	if (!export->by_handle && kr_fid_unseal(export->secret, fid, &file) == 0 &&
-	    kr_fid_unseal(export->secret, parent, &in) == 0)
+		kr_fid_unseal(export->secret, parent, &in) == 0)
 		kr_inode_paths_forget(export->places, &file, &in, name, others);
 }
 
@@ -285,10 +287,19 @@ int kr_entry_attr(struct kr_export *export, int fd, const struct kr_fid *fid, st
 	if (stx.stx_nlink == 0)
 		return kr_fail(-ESTALE, "the file has been removed");
 	attr = (struct kr_attr){
-		.ino = stx.stx_ino, .mode = stx.stx_mode, .nlink = stx.stx_nlink, .uid = stx.stx_uid, .gid = stx.stx_gid,
-		.rdev_major = stx.stx_rdev_major, .rdev_minor = stx.stx_rdev_minor,
-		.size = stx.stx_size, .blocks = stx.stx_blocks, .blksize = stx.stx_blksize,
-		.atime = time_of(&stx.stx_atime), .mtime = time_of(&stx.stx_mtime), .ctime = time_of(&stx.stx_ctime),
+		.ino = stx.stx_ino,
+		.mode = stx.stx_mode,
+		.nlink = stx.stx_nlink,
+		.uid = stx.stx_uid,
+		.gid = stx.stx_gid,
+		.rdev_major = stx.stx_rdev_major,
+		.rdev_minor = stx.stx_rdev_minor,
+		.size = stx.stx_size,
+		.blocks = stx.stx_blocks,
+		.blksize = stx.stx_blksize,
+		.atime = time_of(&stx.stx_atime),
+		.mtime = time_of(&stx.stx_mtime),
+		.ctime = time_of(&stx.stx_ctime),
 	};
 	if (S_ISREG(attr.mode)) {
 		attr.version = kr_export_attr_version(export, &attr, 0);

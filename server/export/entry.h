@@ -19,19 +19,21 @@ int kr_entry_child(int dirfd, const char *name, int *ret_fd);
 /* Opens what PATH_FD names again, with open(2)'s FLAGS. */
 int kr_entry_reopen(struct kr_export *export, int path_fd, int flags, int *ret_fd);
 /* A kept descriptor on the data of a regular file (or on a directory), to be put back with kr_fd_cache_put. */
-int kr_entry_data(struct kr_export *export, const struct kr_fid *fid, enum kr_fd_cache_mode mode, struct kr_fd **ret_fd);
+int kr_entry_data(
+	struct kr_export *export, const struct kr_fid *fid, enum kr_fd_cache_mode mode, struct kr_fd **ret_fd);
 
 /* The identity of FD, met as NAME in PARENT (NULL for both: not met by a name). */
-int kr_entry_identify(struct kr_export *export, int fd, const struct kr_fid *parent, const char *name,
-	struct kr_fid *ret_fid);
+int kr_entry_identify(
+	struct kr_export *export, int fd, const struct kr_fid *parent, const char *name, struct kr_fid *ret_fid);
 /* FID has lost NAME in PARENT; OTHERS: it has further names. */
-void kr_entry_forget(struct kr_export *export, const struct kr_fid *fid, const struct kr_fid *parent, const char *name,
-	bool others);
+void kr_entry_forget(
+	struct kr_export *export, const struct kr_fid *fid, const struct kr_fid *parent, const char *name, bool others);
 int kr_entry_attr(struct kr_export *export, int fd, const struct kr_fid *fid, struct kr_attr *ret_attr);
 /* child, identify and attr in one. */
 int kr_entry_meet(struct kr_export *export, int dirfd, const struct kr_fid *parent, const char *name,
 	struct kr_fid *ret_fid, struct kr_attr *ret_attr);
-/* Whether FD is of a file without extended attributes, thus no ACL either, on a filesystem that could. By the server itself. */
+/* Whether FD is of a file without extended attributes, thus no ACL either, on a filesystem that could. By the server
+ * itself. */
 bool kr_entry_bare(int fd);
 /* Inode number and birth time of FD. */
 int kr_entry_inode(int fd, struct kr_identity *ret_identity);

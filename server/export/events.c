@@ -14,12 +14,13 @@
 
 enum { READS_MAX = 16, BUFFER = 64 * 1024 };
 #define MASK_DATA (FAN_MODIFY | FAN_CLOSE_WRITE)
-#define MASK_NAMES (FAN_ATTRIB | FAN_CREATE | FAN_DELETE | FAN_MOVED_FROM | FAN_MOVED_TO | FAN_DELETE_SELF | FAN_MOVE_SELF | \
-	MASK_DATA) /* sizes and times are attributes */
+#define MASK_NAMES \
+	(FAN_ATTRIB | FAN_CREATE | FAN_DELETE | FAN_MOVED_FROM | FAN_MOVED_TO | FAN_DELETE_SELF | FAN_MOVE_SELF | \
+		MASK_DATA) /* sizes and times are attributes */
 
 /* The identity in the record behind an event's head; false: it has none that we know. */
-static bool identity_of(const struct fanotify_event_metadata *event, const uint8_t *bytes, const struct kr_export *export,
-	struct kr_fid *ret_fid)
+static bool identity_of(const struct fanotify_event_metadata *event, const uint8_t *bytes,
+	const struct kr_export *export, struct kr_fid *ret_fid)
 {
 	struct fanotify_event_info_fid info;
 	struct file_handle head;
@@ -41,16 +42,18 @@ struct filter {
 	bool own;  /* tell of our own events only: the probe */
 };
 
-static void take_event(const struct fanotify_event_metadata *event, const uint8_t *bytes, const struct kr_export *export,
-	const struct filter *filter)
+static void take_event(const struct fanotify_event_metadata *event, const uint8_t *bytes,
+	const struct kr_export *export, const struct filter *filter)
 {
 	struct kr_fid fid;
 
 	if (event->mask & FAN_Q_OVERFLOW)
 		filter->sink->lost(filter->sink->context);
 	else if ((event->pid == filter->pid) == filter->own && identity_of(event, bytes, export, &fid))
-		filter->sink->changed(filter->sink->context, &fid, (event->mask & FAN_MODIFY ? KR_EVENT_WROTE : 0) |
-			(event->mask & FAN_CLOSE_WRITE ? KR_EVENT_CLOSED : 0) | (event->mask & MASK_NAMES ? KR_EVENT_NAMED : 0));
+		filter->sink->changed(filter->sink->context, &fid,
+			(event->mask & FAN_MODIFY ? KR_EVENT_WROTE : 0) |
+				(event->mask & FAN_CLOSE_WRITE ? KR_EVENT_CLOSED : 0) |
+				(event->mask & MASK_NAMES ? KR_EVENT_NAMED : 0));
 }
 
 static int read_events(int fd, const struct kr_export *export, const struct filter *filter)
@@ -62,7 +65,9 @@ static int read_events(int fd, const struct kr_export *export, const struct filt
 		struct fanotify_event_metadata event;
 
 		if (length < 0)
-			return errno == EAGAIN || errno == EINTR ? 0 : kr_fail_errno(-errno, "reading events of the export");
+			return errno == EAGAIN || errno == EINTR ?
+				0 :
+				kr_fail_errno(-errno, "reading events of the export");
 		for (size_t at = 0; at + sizeof(event) <= (size_t)length; at += event.event_len) {
 			memcpy(&event, buffer + at, sizeof(event)); /* they begin anywhere */
 			if (event.vers != FANOTIFY_METADATA_VERSION)
@@ -80,7 +85,7 @@ int kr_events_read(int fd, const struct kr_export *export, const struct kr_event
 	return read_events(fd, export, &(struct filter){.sink = sink, .pid = getpid()});
 }
 
-/* --- the probe ----------------------------------------------------------------------------------------------------- */
+/* --- the probe -------------------------------------------------------------------------------- */
 
 struct probe {
 	struct kr_fid fid, directory;
@@ -114,8 +119,8 @@ static bool works(struct kr_export *export, int fd, enum kr_events_kind kind)
 	if (file < 0)
 		return false;
 	done = kr_entry_identify(export, file, NULL, name, &probe.fid) == 0 &&
-		kr_entry_identify(export, export->private_fd, NULL, ".", &probe.directory) == 0 && pwrite(file, "", 1, 0) == 1 &&
-		fchmod(file, 0400) == 0;
+		kr_entry_identify(export, export->private_fd, NULL, ".", &probe.directory) == 0 &&
+		pwrite(file, "", 1, 0) == 1 && fchmod(file, 0400) == 0;
 	close(file);
 	unlinkat(export->private_fd, name, 0);
 	if (!done || read_events(fd, export, &(struct filter){.sink = &sink, .pid = getpid(), .own = true}) < 0)

@@ -17,16 +17,16 @@ enum kr_events_kind {
 };
 
 struct kr_events_sink {
-	/* WHAT somebody else did to FID (a file of this filesystem): wrote, cut or punched it; closed it after having had it open
-	 * for writing; changed its attributes or the names in it. */
+	/* WHAT somebody else did to FID (a file of this filesystem): wrote, cut or punched it; closed it after having
+	 * had it open for writing; changed its attributes or the names in it. */
 	void (*changed)(void *context, const struct kr_fid *fid, unsigned what);
 	/* Events have been lost: anything may have changed. */
 	void (*lost)(void *context);
 	void *context;
 };
 
-/* A descriptor to poll, or -errno with a reason: the kernel or the filesystem cannot, or we may not. What it tells has been
- * compared with a change of our own. */
+/* A descriptor to poll, or -errno with a reason: the kernel or the filesystem cannot, or we may not. What it tells has
+ * been compared with a change of our own. */
 int kr_events_open(struct kr_export *export, enum kr_events_kind kind);
 /* Takes out what there is, at most a few thousand events. 0, or -errno: nothing more is to be expected. */
 int kr_events_read(int fd, const struct kr_export *export, const struct kr_events_sink *sink);

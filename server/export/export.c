@@ -17,7 +17,7 @@
 enum { CTIME_PROBES = 64, CTIME_ATTEMPTS = 10 };
 static const uint64_t ctime_coarse_ns = 50 * KR_NS_PER_MS;
 
-/* --- is it still there --------------------------------------------------------------------------------------------- */
+/* --- is it still there ------------------------------------------------------------------------ */
 
 static bool in_place(const struct kr_export *export)
 {
@@ -65,7 +65,7 @@ pthread_mutex_t *kr_export_lock_of(struct kr_export *export, const struct kr_fid
 	return &export->directories[kr_fid_hash(directory) % KR_EXPORT_LOCKS];
 }
 
-/* --- versions ------------------------------------------------------------------------------------------------------ */
+/* --- versions --------------------------------------------------------------------------------- */
 
 static uint64_t time_ns(struct kr_time t)
 {
@@ -133,8 +133,8 @@ static bool probe_often(int private_fd, bool *ret_known)
 	return i == CTIME_PROBES;
 }
 
-/* Whether changes in quick succession, each looked at, have ctimes of their own (multigrain timestamps, Linux 6.13). A machine
- * that has much else to do may need some attempts to tell. */
+/* Whether changes in quick succession, each looked at, have ctimes of their own (multigrain timestamps, Linux 6.13). A
+ * machine that has much else to do may need some attempts to tell. */
 static bool probe_ctime(int private_fd)
 {
 	bool known = false, exact = false;
@@ -169,7 +169,7 @@ static uint64_t probe_file_max(int private_fd)
 	return least;
 }
 
-/* --- life ---------------------------------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 static int open_root(struct kr_export *export, const char *path)
 {
@@ -288,10 +288,17 @@ void kr_export_free(struct kr_export *export)
 void kr_export_info(struct kr_export *export, struct kr_export_info *ret_info)
 {
 	*ret_info = (struct kr_export_info){
-		.by_handle = export->by_handle, .callers_ids = export->callers_ids, .read_only = export->read_only || export->refuse_changes,
-		.no_handles = export->no_handles, .exact_ctime = export->exact_ctime, .file_max = export->file_max,
-		.reads = atomic_load(&export->reads), .read_bytes = atomic_load(&export->read_bytes),
-		.writes = atomic_load(&export->writes), .write_bytes = atomic_load(&export->write_bytes),
-		.orphans = kr_orphans_count(export->orphans), .fds = kr_fd_cache_count(export->fds),
+		.by_handle = export->by_handle,
+		.callers_ids = export->callers_ids,
+		.read_only = export->read_only || export->refuse_changes,
+		.no_handles = export->no_handles,
+		.exact_ctime = export->exact_ctime,
+		.file_max = export->file_max,
+		.reads = atomic_load(&export->reads),
+		.read_bytes = atomic_load(&export->read_bytes),
+		.writes = atomic_load(&export->writes),
+		.write_bytes = atomic_load(&export->write_bytes),
+		.orphans = kr_orphans_count(export->orphans),
+		.fds = kr_fd_cache_count(export->fds),
 	};
 }

@@ -19,22 +19,22 @@ struct kr_export {
 	char *path; /* absolute, to see whether the export is still there */
 	uint8_t secret[KR_FID_SECRET];
 	int root_fd, proc_fd; /* proc_fd: /proc/self/fd */
-	int private_fd; /* .kairan; -1: it could not be made (private_dir.h) */
-	bool read_only;        /* by its filesystem */
-	bool refuse_changes;   /* by option */
+	int private_fd;       /* .kairan; -1: it could not be made (private_dir.h) */
+	bool read_only;       /* by its filesystem */
+	bool refuse_changes;  /* by option */
 	uint64_t instance;    /* random, of this process */
 	struct kr_fid root;
 	uint64_t file_max;
 	bool by_handle, callers_ids, exact_ctime;
-	_Atomic uint64_t young_ns; /* a ctime is doubtful until then */
+	_Atomic uint64_t young_ns;      /* a ctime is doubtful until then */
 	const struct kr_doubts *doubts; /* NULL: no ctime was before this instance */
-	int no_handles; /* why not by_handle: -errno */
+	int no_handles;                 /* why not by_handle: -errno */
 	struct kr_fd_cache *fds;
 	struct kr_inode_paths *places; /* NULL if by_handle */
 	struct kr_orphans *orphans;
-	/* One thread at a time changes the names in a directory, so that what is looked at is what is replaced or removed,
-	 * and a new file is held before anybody can remove it.  By hash of the directory's fid; two are taken in order of
-	 * address; before any other lock. */
+	/* One thread at a time changes the names in a directory, so that what is looked at is what is replaced or
+	 * removed, and a new file is held before anybody can remove it.  By hash of the directory's fid; two are taken
+	 * in order of address; before any other lock. */
 	pthread_mutex_t directories[KR_EXPORT_LOCKS];
 	/* Held while a file's mode is widened for an instant (a server without privileges opens a read-only file). */
 	pthread_mutex_t widening;
@@ -51,7 +51,8 @@ pthread_mutex_t *kr_export_lock_of(struct kr_export *export, const struct kr_fid
 int kr_export_writable(const struct kr_export *export);
 /* Whether CRED (NULL: the server itself) has the rights MASK, as access(2), to the file of FD; -EACCES. */
 int kr_export_may(struct kr_export *export, const struct kr_cred *cred, int fd, uint32_t mask);
-/* Clears set-id bits as a write by a user without privileges does: by CRED (NULL: not known, one of the file's group). */
+/* Clears set-id bits as a write by a user without privileges does: by CRED (NULL: not known, one of the file's group).
+ */
 int kr_export_clear_suid(struct kr_export *export, const struct kr_cred *cred, int path_fd);
 
 #endif

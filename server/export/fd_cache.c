@@ -73,8 +73,8 @@ static bool usable(const struct kr_table_link *link, const void *context)
 	const struct kr_fd *entry = KR_CONTAINER_OF(link, struct kr_fd, by_fid);
 	const struct key *key = context;
 
-	return entry->mode == key->mode && !entry->dropped && (entry->mode != KR_FD_CACHE_DIRECTORY || entry->users == 0) &&
-		kr_fid_equal(&entry->fid, key->fid);
+	return entry->mode == key->mode && !entry->dropped &&
+		(entry->mode != KR_FD_CACHE_DIRECTORY || entry->users == 0) && kr_fid_equal(&entry->fid, key->fid);
 }
 
 struct kr_fd *kr_fd_cache_take(struct kr_fd_cache *fds, const struct kr_fid *fid, enum kr_fd_cache_mode mode)
@@ -142,7 +142,8 @@ void kr_fd_cache_put(struct kr_fd_cache *fds, struct kr_fd *entry)
 	close_all(&closing);
 }
 
-static struct kr_fd *find_kept(struct kr_fd_cache *fds, const struct kr_fid *fid, enum kr_fd_cache_mode mode, bool even_unsynced)
+static struct kr_fd *find_kept(
+	struct kr_fd_cache *fds, const struct kr_fid *fid, enum kr_fd_cache_mode mode, bool even_unsynced)
 {
 	struct kr_table_link *link;
 	struct key key = {fid, mode};

@@ -2,8 +2,9 @@
  *
  * Thread-safe.  An entry in use is never closed; a directory's entry has one user at a time, because its position is
  * state.  At most `limit` entries are kept (those in use can exceed it by the number of threads).  Entries idle for
- * KR_FD_CACHE_IDLE_NS go at kr_fd_cache_reap, so that a file removed or executed on the server is not kept busy; those that have
- * been written through and not been synced stay, because the descriptor remembers the error of a failed write-back.
+ * KR_FD_CACHE_IDLE_NS go at kr_fd_cache_reap, so that a file removed or executed on the server is not kept busy; those
+ * that have been written through and not been synced stay, because the descriptor remembers the error of a failed
+ * write-back.
  */
 #ifndef KR_SERVER_FD_CACHE_H
 #define KR_SERVER_FD_CACHE_H

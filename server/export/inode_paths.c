@@ -123,8 +123,8 @@ static void drop_place(struct kr_inode_paths *places, struct place *place)
 	free_place(&place->link, places);
 }
 
-void kr_inode_paths_learn(struct kr_inode_paths *places, const struct kr_identity *file, const struct kr_identity *parent,
-	const char *name, bool directory)
+void kr_inode_paths_learn(struct kr_inode_paths *places, const struct kr_identity *file,
+	const struct kr_identity *parent, const char *name, bool directory)
 {
 	struct place *place = new_place(id_of(file), id_of(parent), name), *old;
 	KR_SCOPED_LOCK(&places->lock);
@@ -139,8 +139,8 @@ void kr_inode_paths_learn(struct kr_inode_paths *places, const struct kr_identit
 	kr_table_insert(&places->table, &place->link, kr_hash_u64(file->ino));
 }
 
-void kr_inode_paths_forget(struct kr_inode_paths *places, const struct kr_identity *file, const struct kr_identity *parent,
-	const char *name, bool others)
+void kr_inode_paths_forget(struct kr_inode_paths *places, const struct kr_identity *file,
+	const struct kr_identity *parent, const char *name, bool others)
 {
 	KR_AUTO_FREE struct place *wanted = new_place(id_of(file), id_of(parent), name);
 	struct kr_table_link *link;
@@ -153,7 +153,7 @@ void kr_inode_paths_forget(struct kr_inode_paths *places, const struct kr_identi
 		atomic_store(&places->missing, true);
 }
 
-/* --- from a file up to the root, and down again -------------------------------------------------------------------- */
+/* --- from a file up to the root, and down again ----------------------------------------------- */
 
 struct step {
 	struct kr_link link;
@@ -248,7 +248,7 @@ static int open_known(struct kr_inode_paths *places, struct id file, int *ret_fd
 	}
 }
 
-/* --- the walk ------------------------------------------------------------------------------------------------------ */
+/* --- the walk --------------------------------------------------------------------------------- */
 
 struct directory {
 	struct kr_link link;
@@ -270,7 +270,7 @@ static void meet(struct kr_inode_paths *places, int dirfd, struct id parent, con
 	struct stat st;
 
 	if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || kr_entry_child(dirfd, name, &fd) < 0 ||
-	    kr_entry_inode(fd, &file) < 0 || fstatat(fd, "", &st, AT_EMPTY_PATH) < 0)
+		kr_entry_inode(fd, &file) < 0 || fstatat(fd, "", &st, AT_EMPTY_PATH) < 0)
 		return;
 	kr_inode_paths_learn(places, &file, &in, name, S_ISDIR(st.st_mode));
 	if (S_ISDIR(st.st_mode))
@@ -345,7 +345,7 @@ int kr_inode_paths_open(struct kr_inode_paths *places, const struct kr_identity 
 	{
 		KR_SCOPED_LOCK(&places->walking);
 		if (places->walked_ns == 0 || atomic_exchange(&places->missing, false) ||
-		    places->walked_ns + walk_pause_ns < asked_ns) {
+			places->walked_ns + walk_pause_ns < asked_ns) {
 			walk(places);
 			places->walked_ns = kr_clock_ns();
 		}

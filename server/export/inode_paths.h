@@ -17,11 +17,11 @@ struct kr_inode_paths;
 /* ROOT_FD is borrowed. */
 struct kr_inode_paths *kr_inode_paths_new(int root_fd, const struct kr_identity *root);
 void kr_inode_paths_free(struct kr_inode_paths *places);
-void kr_inode_paths_learn(struct kr_inode_paths *places, const struct kr_identity *file, const struct kr_identity *parent,
-	const char *name, bool directory);
+void kr_inode_paths_learn(struct kr_inode_paths *places, const struct kr_identity *file,
+	const struct kr_identity *parent, const char *name, bool directory);
 /* The file has lost this name. OTHERS: it may have further ones that nobody has met. */
-void kr_inode_paths_forget(struct kr_inode_paths *places, const struct kr_identity *file, const struct kr_identity *parent,
-	const char *name, bool others);
+void kr_inode_paths_forget(struct kr_inode_paths *places, const struct kr_identity *file,
+	const struct kr_identity *parent, const char *name, bool others);
 /* Around a rename and what is learnt of it: nobody looks for a file in between. */
 void kr_inode_paths_begin_move(struct kr_inode_paths *places);
 void kr_inode_paths_end_move(struct kr_inode_paths *places);

@@ -13,7 +13,8 @@ static _Thread_local bool begun;
 
 uint64_t kr_intent_value(enum kr_intent_kind kind, const struct kr_fid *parent, const char *name)
 {
-	return kr_hash_u64(kr_hash_u64(kr_fid_hash(parent)) + kr_hash_bytes(name, strlen(name)) + (kind == KR_INTENT_LINK));
+	return kr_hash_u64(
+		kr_hash_u64(kr_fid_hash(parent)) + kr_hash_bytes(name, strlen(name)) + (kind == KR_INTENT_LINK));
 }
 
 void kr_intent_take(struct kr_intent *turn)

@@ -47,7 +47,8 @@ char *kr_locate_text(struct kr_export *export, const struct kr_fid *directory, c
 
 		path[KR_MAX(length, 0)] = '\0';
 	}
-	if (strncmp(path, export->path, root) == 0 && path[root] == '/' && asprintf(&text, "%s/%s", path + root + 1, name) > 0)
+	if (strncmp(path, export->path, root) == 0 && path[root] == '/' &&
+		asprintf(&text, "%s/%s", path + root + 1, name) > 0)
 		return text;
 	return kr_xstrdup(name);
 }
@@ -66,7 +67,8 @@ static bool is_here(struct kr_export *export, int dirfd, const struct kr_fid *pa
 	return true;
 }
 
-static bool is_at(struct kr_export *export, const struct kr_locate *hint, const struct kr_fid *fid, struct kr_locate *ret_place)
+static bool is_at(
+	struct kr_export *export, const struct kr_locate *hint, const struct kr_fid *fid, struct kr_locate *ret_place)
 {
 	KR_AUTO_FD int dirfd = -1;
 
@@ -74,7 +76,8 @@ static bool is_at(struct kr_export *export, const struct kr_locate *hint, const 
 		is_here(export, dirfd, &hint->parent, hint->name, fid, ret_place);
 }
 
-/* The path that the kernel shows of a descriptor is that of a name by which somebody has met the file, if anybody has. */
+/* The path that the kernel shows of a descriptor is that of a name by which somebody has met the file, if anybody has.
+ */
 static bool is_known_to_kernel(struct kr_export *export, int fd, const struct kr_fid *fid, struct kr_locate *ret_place)
 {
 	size_t root = strlen(export->path);
@@ -89,7 +92,8 @@ static bool is_known_to_kernel(struct kr_export *export, int fd, const struct kr
 		return false;
 	name = strrchr(inside, '/');
 	if (!name)
-		return kr_entry_open(export, &parent, &dirfd) == 0 && is_here(export, dirfd, &parent, inside, fid, ret_place);
+		return kr_entry_open(export, &parent, &dirfd) == 0 &&
+			is_here(export, dirfd, &parent, inside, fid, ret_place);
 	*name++ = '\0';
 	r = kr_entry_child(export->root_fd, inside, &dirfd);
 	if (r == 0)
@@ -108,15 +112,16 @@ struct search {
 static bool search_directory(struct search *search, int dirfd, const struct kr_fid *directory, unsigned depth);
 
 /* An entry that is a directory, perhaps: searched when DEPTH allows. */
-static bool search_below(struct search *search, int dirfd, const struct kr_fid *directory, const char *name, unsigned depth)
+static bool search_below(
+	struct search *search, int dirfd, const struct kr_fid *directory, const char *name, unsigned depth)
 {
 	KR_AUTO_FD int fd = -1;
 	struct kr_fid fid;
 	struct stat st;
 
-	if (depth == 0 || kr_entry_check(search->export, directory, name, -ENOENT) < 0 || kr_entry_child(dirfd, name, &fd) < 0 ||
-	    fstatat(fd, "", &st, AT_EMPTY_PATH) < 0 || !S_ISDIR(st.st_mode) ||
-	    kr_entry_identify(search->export, fd, directory, name, &fid) < 0)
+	if (depth == 0 || kr_entry_check(search->export, directory, name, -ENOENT) < 0 ||
+		kr_entry_child(dirfd, name, &fd) < 0 || fstatat(fd, "", &st, AT_EMPTY_PATH) < 0 ||
+		!S_ISDIR(st.st_mode) || kr_entry_identify(search->export, fd, directory, name, &fid) < 0)
 		return false;
 	return search_directory(search, fd, &fid, depth - 1);
 }
@@ -153,8 +158,8 @@ static bool search_from(struct kr_export *export, const struct kr_fid *directory
 	return kr_entry_open(export, directory, &dirfd) == 0 && search_directory(&search, dirfd, directory, depth);
 }
 
-int kr_locate_find(struct kr_export *export, const struct kr_fid *fid, const struct kr_locate *hint,
-	struct kr_locate *ret_place)
+int kr_locate_find(
+	struct kr_export *export, const struct kr_fid *fid, const struct kr_locate *hint, struct kr_locate *ret_place)
 {
 	KR_AUTO_FD int fd = -1;
 	struct kr_attr attr;
@@ -167,8 +172,8 @@ int kr_locate_find(struct kr_export *export, const struct kr_fid *fid, const str
 	if (attr.nlink == 0) /* an orphan */
 		return kr_fail(-ESTALE, "the file has no name any more");
 	if (is_at(export, hint, fid, ret_place) || is_known_to_kernel(export, fd, fid, ret_place) ||
-	    (hint->parent.length && search_from(export, &hint->parent, fid, (ino_t)attr.ino, 0, ret_place)) ||
-	    search_from(export, &export->root, fid, (ino_t)attr.ino, KR_LOCATE_DEPTH, ret_place))
+		(hint->parent.length && search_from(export, &hint->parent, fid, (ino_t)attr.ino, 0, ret_place)) ||
+		search_from(export, &export->root, fid, (ino_t)attr.ino, KR_LOCATE_DEPTH, ret_place))
 		return 0;
 	return kr_fail(-ENOENT, "the file was not found under any name");
 }

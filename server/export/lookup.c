@@ -10,8 +10,8 @@
 
 #include "server/export/export_priv.h"
 
-int kr_export_lookup(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
-	struct kr_fid *ret_fid, struct kr_attr *ret_attr)
+int kr_export_lookup(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent,
+	const char *name, struct kr_fid *ret_fid, struct kr_attr *ret_attr)
 {
 	KR_AUTO_FD int dirfd = -1;
 	KR_AS as = {0};
@@ -83,8 +83,8 @@ static bool folds(struct kr_export *export, int path_fd)
 	KR_AUTO_FD int fd = -1;
 	int flags = 0;
 
-	return kr_entry_reopen(export, path_fd, O_RDONLY | O_DIRECTORY, &fd) < 0 || ioctl(fd, FS_IOC_GETFLAGS, &flags) < 0 ||
-		flags & FS_CASEFOLD_FL;
+	return kr_entry_reopen(export, path_fd, O_RDONLY | O_DIRECTORY, &fd) < 0 ||
+		ioctl(fd, FS_IOC_GETFLAGS, &flags) < 0 || flags & FS_CASEFOLD_FL;
 }
 
 int kr_export_look_at_dir(struct kr_export *export, const struct kr_fid *fid, struct kr_attr *ret_attr, bool *ret_folds)
@@ -100,7 +100,8 @@ int kr_export_look_at_dir(struct kr_export *export, const struct kr_fid *fid, st
 }
 
 /* Goes on from *FID along the first component of SUBDIR; returns what follows it. */
-static int walk_one(struct kr_export *export, const struct kr_cred *cred, const char **subdir, struct kr_fid *fid, struct kr_attr *attr)
+static int walk_one(struct kr_export *export, const struct kr_cred *cred, const char **subdir, struct kr_fid *fid,
+	struct kr_attr *attr)
 {
 	size_t length = strcspn(*subdir, "/");
 	char name[KR_NAME_MAX + 1];
@@ -168,8 +169,13 @@ int kr_export_statfs(struct kr_export *export, const struct kr_fid *fid, struct 
 	if (fstatfs(fd, &fs) < 0)
 		return kr_fail_errno(-errno, "asking for the filesystem's space");
 	*ret_statfs = (struct kr_statfs){
-		.blocks = fs.f_blocks, .bfree = fs.f_bfree, .bavail = fs.f_bavail, .files = fs.f_files, .ffree = fs.f_ffree,
-		.bsize = (uint32_t)fs.f_bsize, .frsize = (uint32_t)(fs.f_frsize ? fs.f_frsize : fs.f_bsize),
+		.blocks = fs.f_blocks,
+		.bfree = fs.f_bfree,
+		.bavail = fs.f_bavail,
+		.files = fs.f_files,
+		.ffree = fs.f_ffree,
+		.bsize = (uint32_t)fs.f_bsize,
+		.frsize = (uint32_t)(fs.f_frsize ? fs.f_frsize : fs.f_bsize),
 		.namelen = (uint32_t)KR_MIN(fs.f_namelen, KR_NAME_MAX),
 	};
 	return 0;

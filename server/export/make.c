@@ -49,7 +49,9 @@ static int make_as(struct kr_export *export, const struct kr_cred *cred, int dir
 int kr_export_make(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent,
 	const struct kr_make *make, struct kr_fid *ret_fid, struct kr_attr *ret_attr)
 {
-	struct kr_intent_change change = {.kind = KR_INTENT_MAKE, .parent = parent, .name = make->name,
+	struct kr_intent_change change = {.kind = KR_INTENT_MAKE,
+		.parent = parent,
+		.name = make->name,
 		.type = make->mode & S_IFMT ? make->mode & S_IFMT : S_IFREG};
 	KR_AUTO_FD int dirfd = -1;
 	int made, r;
@@ -87,7 +89,8 @@ static int link_as(struct kr_export *export, const struct kr_cred *cred, int fd,
 int kr_export_link(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid,
 	const struct kr_fid *parent, const char *name, struct kr_attr *ret_attr)
 {
-	struct kr_intent_change change = {.kind = KR_INTENT_LINK, .parent = parent, .name = name, .other = kr_fid_hash(fid)};
+	struct kr_intent_change change = {
+		.kind = KR_INTENT_LINK, .parent = parent, .name = name, .other = kr_fid_hash(fid)};
 	KR_AUTO_FD int dirfd = -1;
 	KR_AUTO_FD int fd = -1;
 	bool orphan, nameable = false;
@@ -120,11 +123,11 @@ int kr_export_link(struct kr_export *export, const struct kr_cred *cred, const s
 	return r < 0 ? r : kr_entry_attr(export, fd, fid, ret_attr);
 }
 
-/* --- create -------------------------------------------------------------------------------------------------------- */
+/* --- create ----------------------------------------------------------------------------------- */
 
 /* Makes the file as the caller; *RET_FD is open for writing by whoever needs it, or a plain -errno comes back. */
-static int create_as(struct kr_export *export, const struct kr_cred *cred, int dirfd, const struct kr_create *create,
-	int *ret_fd)
+static int create_as(
+	struct kr_export *export, const struct kr_cred *cred, int dirfd, const struct kr_create *create, int *ret_fd)
 {
 	bool unnamed = create->name[0] == 0;
 	KR_AS as = {0};
@@ -203,7 +206,8 @@ static int hold_new(struct kr_export *export, int fd, const struct kr_fid *paren
 static int create_or_open(struct kr_export *export, const struct kr_cred *cred, int dirfd, const struct kr_fid *parent,
 	const struct kr_create *create, bool *ret_created, struct kr_fid *ret_fid, struct kr_attr *ret_attr)
 {
-	struct kr_intent_change change = {.kind = KR_INTENT_MAKE, .parent = parent, .name = create->name, .type = S_IFREG};
+	struct kr_intent_change change = {
+		.kind = KR_INTENT_MAKE, .parent = parent, .name = create->name, .type = S_IFREG};
 	KR_AUTO_FD int fd = -1;
 	int r;
 	KR_SCOPED_LOCK(kr_export_lock_of(export, parent));
@@ -245,7 +249,7 @@ int kr_export_create(struct kr_export *export, const struct kr_cred *cred, const
 	do {
 		r = create_or_open(export, cred, dirfd, parent, create, &created, ret_fid, &attr);
 	} while ((r == -ENOENT || r == -ESTALE) && !create->exclusive && create->name[0] && ++tries < CREATE_TRIES &&
-		 kr_export_getattr(export, parent, &attr) == 0);
+		kr_export_getattr(export, parent, &attr) == 0);
 	if (r < 0)
 		return r;
 	*ret_created = created;

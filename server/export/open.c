@@ -39,7 +39,8 @@ static int check_open(struct kr_export *export, const struct kr_cred *cred, cons
 	struct kr_attr attr;
 	int r;
 
-	if (access == KR_OPEN_ACCESS || flags & ~(uint32_t)(KR_OPEN_ACCESS | KR_OPEN_TRUNC | KR_OPEN_EXECUTE | KR_OPEN_NOATIME))
+	if (access == KR_OPEN_ACCESS ||
+		flags & ~(uint32_t)(KR_OPEN_ACCESS | KR_OPEN_TRUNC | KR_OPEN_EXECUTE | KR_OPEN_NOATIME))
 		return kr_fail(-EINVAL, "open flags %u", flags);
 	r = check_rights(export, cred, fid, flags);
 	if (r == 0 && access != KR_OPEN_READ)
@@ -60,8 +61,9 @@ static bool is_atime_due(const struct kr_attr *attr)
 		attr->atime.sec + day <= (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
 }
 
-/* What nodes read out of their caches leaves no trace here: an open for reading stands for it, so that who clears away what nobody
- * has used for long spares what is used. It is the kernel that sets the time, at a read, so that ctime stays. */
+/* What nodes read out of their caches leaves no trace here: an open for reading stands for it, so that who clears away
+ * what nobody has used for long spares what is used. It is the kernel that sets the time, at a read, so that ctime
+ * stays. */
 static int note_access(struct kr_export *export, const struct kr_fid *fid, struct kr_attr *attr)
 {
 	struct kr_fd *data;

@@ -28,8 +28,8 @@ struct held {
 
 struct kr_orphans {
 	struct kr_export *export;
-	int fd; /* .kairan/orphans; -1: read-only */
-	pthread_mutex_t lock; /* guards all below; never held over a system call that waits */
+	int fd;                  /* .kairan/orphans; -1: read-only */
+	pthread_mutex_t lock;    /* guards all below; never held over a system call that waits */
 	struct kr_fid directory; /* of fd */
 	pthread_cond_t removed;
 	struct kr_table table;
@@ -91,11 +91,11 @@ static void make_name(const struct kr_fid *fid, char kind, char name[NAME_SIZE])
 {
 	const uint8_t *code = fid->bytes + fid->length - 8;
 
-	snprintf(name, NAME_SIZE, "%c%02x%02x%02x%02x%02x%02x%02x%02x", kind, code[0], code[1], code[2], code[3], code[4],
-		code[5], code[6], code[7]);
+	snprintf(name, NAME_SIZE, "%c%02x%02x%02x%02x%02x%02x%02x%02x", kind, code[0], code[1], code[2], code[3],
+		code[4], code[5], code[6], code[7]);
 }
 
-/* --- life ---------------------------------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 static int list_one(struct kr_orphans *orphans, const char *name)
 {
@@ -225,7 +225,7 @@ void kr_orphans_free(struct kr_orphans *orphans)
 	free(orphans);
 }
 
-/* --- holds --------------------------------------------------------------------------------------------------------- */
+/* --- holds ------------------------------------------------------------------------------------ */
 
 void kr_orphans_hold(struct kr_orphans *orphans, const struct kr_fid *fid, uint32_t count)
 {
@@ -315,7 +315,7 @@ uint32_t kr_orphans_count(struct kr_orphans *orphans)
 	return atomic_load(&orphans->count);
 }
 
-/* --- removals ------------------------------------------------------------------------------------------------------ */
+/* --- removals --------------------------------------------------------------------------------- */
 
 static int try_link(struct kr_orphans *orphans, int fd, const char *name)
 {
@@ -350,8 +350,8 @@ static int keep(struct kr_orphans *orphans, int fd, struct kr_removal *removal, 
 		removal->moved = r == 0;
 	}
 	if (r < 0)
-		return kr_fail_errno(r, "keeping '%s', which is open, in %s/%s", removal->name, KR_PRIVATE_NAME,
-			directory_name);
+		return kr_fail_errno(
+			r, "keeping '%s', which is open, in %s/%s", removal->name, KR_PRIVATE_NAME, directory_name);
 	directory = directory_of(orphans);
 	kr_entry_identify(orphans->export, fd, &directory, name, &same);
 	return 0;
@@ -420,7 +420,7 @@ void kr_orphans_end_removal(struct kr_removal *removal, bool success)
 	free_if_idle(orphans, held);
 }
 
-/* --- files without a name ------------------------------------------------------------------------------------------ */
+/* --- files without a name --------------------------------------------------------------------- */
 
 int kr_orphans_adopt(struct kr_orphans *orphans, const struct kr_fid *fid, int fd)
 {

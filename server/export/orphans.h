@@ -27,14 +27,15 @@ void kr_orphans_sweep(struct kr_orphans *orphans);
 struct kr_removal {
 	struct kr_orphans *orphans;
 	struct kr_fid fid;
-	int dirfd;         /* borrowed */
-	const char *name;  /* borrowed */
+	int dirfd;        /* borrowed */
+	const char *name; /* borrowed */
 	bool begun, made, moved;
 	bool orphaned; /* the file is one, now or from before */
 	bool lingers;  /* in the end it has one hold more, which is the caller's */
 };
 /* FD names the file that is NAME in DIRFD. If it is held it becomes an orphan; where no hard link can be made its name
- * is moved, and `moved` says that nothing is left to unlink. LINGER: it shall become one in any case, if a hard link can be made. */
+ * is moved, and `moved` says that nothing is left to unlink. LINGER: it shall become one in any case, if a hard link
+ * can be made. */
 int kr_orphans_begin_removal(struct kr_orphans *orphans, const struct kr_fid *fid, int fd, int dirfd, const char *name,
 	bool linger, struct kr_removal *removal);
 /* The name is gone, or (SUCCESS false) it stays and what begin did is undone. Nothing on a removal not begun. */

@@ -19,8 +19,8 @@ struct victim {
 	struct stat st;
 };
 
-static int find_victim(struct kr_export *export, int dirfd, const struct kr_fid *parent, const char *name,
-	struct victim *victim)
+static int find_victim(
+	struct kr_export *export, int dirfd, const struct kr_fid *parent, const char *name, struct victim *victim)
 {
 	int r = kr_entry_child(dirfd, name, &victim->fd);
 
@@ -33,8 +33,8 @@ static int find_victim(struct kr_export *export, int dirfd, const struct kr_fid 
 	return r;
 }
 
-/* Whether CRED may take VICTIM's name out of the directory: asked before a file that is held is put aside, which the server
- * does with its own rights. The kernel decides about the removal itself. */
+/* Whether CRED may take VICTIM's name out of the directory: asked before a file that is held is put aside, which the
+ * server does with its own rights. The kernel decides about the removal itself. */
 static int may_remove(struct kr_export *export, const struct kr_cred *cred, int dirfd, const struct victim *victim)
 {
 	struct stat dir;
@@ -62,8 +62,12 @@ static void report(struct kr_export *export, const struct victim *victim, const 
 	if (gone)
 		kr_fd_cache_drop(export->fds, &victim->fid, true);
 	if (ret_removed)
-		*ret_removed = (struct kr_removed){.valid = true, .orphaned = removal->orphaned, .named = named, .gone = gone,
-			.lingers = removal->lingers, .fid = victim->fid};
+		*ret_removed = (struct kr_removed){.valid = true,
+			.orphaned = removal->orphaned,
+			.named = named,
+			.gone = gone,
+			.lingers = removal->lingers,
+			.fid = victim->fid};
 }
 
 static int unlink_as(struct kr_export *export, const struct kr_cred *cred, int dirfd, const char *name, bool directory)
@@ -74,7 +78,8 @@ static int unlink_as(struct kr_export *export, const struct kr_cred *cred, int d
 	r = kr_cred_enter(&as, export->callers_ids, cred);
 	if (r < 0)
 		return r;
-	return unlinkat(dirfd, name, directory ? AT_REMOVEDIR : 0) < 0 ? kr_fail_errno(-errno, "removing '%s'", name) : 0;
+	return unlinkat(dirfd, name, directory ? AT_REMOVEDIR : 0) < 0 ? kr_fail_errno(-errno, "removing '%s'", name) :
+									 0;
 }
 
 /* Whether VICTIM shall live on when its name is gone: while there is room for many of them. */
@@ -83,9 +88,11 @@ static bool may_linger(const struct victim *victim, uint64_t linger_max)
 	const uint64_t spare_bytes = UINT64_C(256) << 20, spare_inodes = 4096;
 	struct statvfs room;
 
-	if (linger_max == 0 || victim->st.st_nlink != 1 || (uint64_t)victim->st.st_size > linger_max || fstatvfs(victim->fd, &room) < 0)
+	if (linger_max == 0 || victim->st.st_nlink != 1 || (uint64_t)victim->st.st_size > linger_max ||
+		fstatvfs(victim->fd, &room) < 0)
 		return false;
-	return (uint64_t)room.f_bavail * room.f_frsize > spare_bytes && (room.f_files == 0 || room.f_favail > spare_inodes);
+	return (uint64_t)room.f_bavail * room.f_frsize > spare_bytes &&
+		(room.f_files == 0 || room.f_favail > spare_inodes);
 }
 
 static int remove_victim(struct kr_export *export, const struct kr_cred *cred, int dirfd, const char *name,
@@ -106,8 +113,8 @@ static int remove_victim(struct kr_export *export, const struct kr_cred *cred, i
 	return r;
 }
 
-int kr_export_remove(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
-	bool directory, uint64_t linger_max, struct kr_removed *ret_removed)
+int kr_export_remove(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent,
+	const char *name, bool directory, uint64_t linger_max, struct kr_removed *ret_removed)
 {
 	struct kr_intent_change change = {.kind = KR_INTENT_REMOVE, .parent = parent, .name = name};
 	struct kr_removal removal = {0};
@@ -147,7 +154,7 @@ int kr_export_remove(struct kr_export *export, const struct kr_cred *cred, const
 	return r;
 }
 
-/* --- rename -------------------------------------------------------------------------------------------------------- */
+/* --- rename ----------------------------------------------------------------------------------- */
 
 struct rename_ends {
 	int from_fd, to_fd;
@@ -175,8 +182,8 @@ static bool replaces(const struct victim *source, const struct victim *target, u
 		!(source->st.st_dev == target->st.st_dev && source->st.st_ino == target->st.st_ino);
 }
 
-static int find_ends(struct kr_export *export, const struct rename_ends *ends, struct victim *source,
-	struct victim *target)
+static int find_ends(
+	struct kr_export *export, const struct rename_ends *ends, struct victim *source, struct victim *target)
 {
 	int r = find_victim(export, ends->from_fd, ends->from, ends->from_name, source);
 
@@ -218,9 +225,13 @@ static int move(struct kr_export *export, const struct kr_cred *cred, const stru
 
 static void begin_turn(const struct rename_ends *ends, const struct victim *source, const struct victim *target)
 {
-	kr_intent_begin(&(struct kr_intent_change){.kind = KR_INTENT_RENAME, .parent = ends->from, .name = ends->from_name,
-		.before = kr_fid_hash(&source->fid), .other = target->fd < 0 ? 0 : kr_fid_hash(&target->fid),
-		.new_parent = ends->to, .new_name = ends->to_name});
+	kr_intent_begin(&(struct kr_intent_change){.kind = KR_INTENT_RENAME,
+		.parent = ends->from,
+		.name = ends->from_name,
+		.before = kr_fid_hash(&source->fid),
+		.other = target->fd < 0 ? 0 : kr_fid_hash(&target->fid),
+		.new_parent = ends->to,
+		.new_name = ends->to_name});
 }
 
 static int rename_ends(struct kr_export *export, const struct kr_cred *cred, const struct rename_ends *ends,
@@ -272,8 +283,8 @@ static int rename_locked(struct kr_export *export, const struct kr_cred *cred, c
 	return r;
 }
 
-int kr_export_rename(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
-	const struct kr_fid *new_parent, const char *new_name, uint32_t flags, uint64_t linger_max,
+int kr_export_rename(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent,
+	const char *name, const struct kr_fid *new_parent, const char *new_name, uint32_t flags, uint64_t linger_max,
 	struct kr_removed *ret_replaced)
 {
 	struct rename_ends ends = {-1, -1, parent, new_parent, name, new_name, flags, linger_max};

@@ -90,8 +90,8 @@ static int set_times(int fd, const struct kr_setattr *set)
 }
 
 /* Owner, mode and times as the caller. */
-static int apply_as(struct kr_export *export, const struct kr_cred *cred, int fd, const struct kr_setattr *set,
-	uint32_t valid)
+static int apply_as(
+	struct kr_export *export, const struct kr_cred *cred, int fd, const struct kr_setattr *set, uint32_t valid)
 {
 	const uint32_t times = KR_SET_ATIME | KR_SET_MTIME | KR_SET_ATIME_NOW | KR_SET_MTIME_NOW;
 	KR_AS as = {0};

@@ -22,8 +22,8 @@ static struct xattr_path path_of(int fd)
 }
 
 /* Opens FID and takes on CRED. */
-static int begin(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid, int *ret_fd,
-	struct kr_as *as)
+static int begin(
+	struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid, int *ret_fd, struct kr_as *as)
 {
 	int r = kr_entry_open(export, fid, ret_fd);
 
@@ -45,7 +45,8 @@ int kr_export_getxattr(struct kr_export *export, const struct kr_cred *cred, con
 	KR_AS as = {0};
 	int r = begin(export, cred, fid, &fd, &as);
 
-	return r < 0 ? r : end_read(getxattr(path_of(fd).text, name, value, KR_MIN(size, KR_XATTR_MAX)), name, ret_length);
+	return r < 0 ? r :
+		       end_read(getxattr(path_of(fd).text, name, value, KR_MIN(size, KR_XATTR_MAX)), name, ret_length);
 }
 
 int kr_export_listxattr(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid, void *names,
@@ -55,11 +56,13 @@ int kr_export_listxattr(struct kr_export *export, const struct kr_cred *cred, co
 	KR_AS as = {0};
 	int r = begin(export, cred, fid, &fd, &as);
 
-	return r < 0 ? r : end_read(listxattr(path_of(fd).text, names, KR_MIN(size, KR_XATTR_MAX)), "names", ret_length);
+	return r < 0 ? r :
+		       end_read(listxattr(path_of(fd).text, names, KR_MIN(size, KR_XATTR_MAX)), "names", ret_length);
 }
 
-/* What the caller hears of ERROR (an errno). Root may set all attributes on a local disk; where this server may not, which has given up
- * CAP_SYS_ADMIN, they are as on a filesystem that has none of the kind: that is what cp, rsync and tar go on after. */
+/* What the caller hears of ERROR (an errno). Root may set all attributes on a local disk; where this server may not,
+ * which has given up CAP_SYS_ADMIN, they are as on a filesystem that has none of the kind: that is what cp, rsync and
+ * tar go on after. */
 static int error_for(const struct kr_cred *cred, const char *name, int error)
 {
 	bool kind = strncmp(name, "trusted.", 8) == 0 || strncmp(name, "security.", 9) == 0;
@@ -84,15 +87,16 @@ int kr_export_setxattr(struct kr_export *export, const struct kr_cred *cred, con
 	return r;
 }
 
-/* Whoever may write a file takes the capabilities of the program in it away by writing: the kernel of a node asks for that in his name
- * before it cuts the file.  His own right to remove them, which a local filesystem does not ask for then either, is nobody's but root's. */
+/* Whoever may write a file takes the capabilities of the program in it away by writing: the kernel of a node asks for
+ * that in his name before it cuts the file.  His own right to remove them, which a local filesystem does not ask for
+ * then either, is nobody's but root's. */
 static bool strips_capabilities(int fd, const char *name)
 {
 	return strcmp(name, "security.capability") == 0 && faccessat(AT_FDCWD, path_of(fd).text, W_OK, AT_EACCESS) == 0;
 }
 
-int kr_export_removexattr(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid,
-	const char *name)
+int kr_export_removexattr(
+	struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid, const char *name)
 {
 	KR_AUTO_FD int fd = -1;
 	KR_AS as = {0};
@@ -112,7 +116,8 @@ bool kr_entry_bare(int fd)
 	struct xattr_path path = path_of(fd);
 
 	/* Where the filesystem has no ACLs at all the answer would be another one. */
-	return listxattr(path.text, NULL, 0) == 0 && getxattr(path.text, "system.posix_acl_access", NULL, 0) < 0 && errno == ENODATA;
+	return listxattr(path.text, NULL, 0) == 0 && getxattr(path.text, "system.posix_acl_access", NULL, 0) < 0 &&
+		errno == ENODATA;
 }
 
 bool kr_export_bare(struct kr_export *export, const struct kr_fid *fid)

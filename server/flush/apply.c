@@ -8,7 +8,8 @@
 #include "common/base/fault.h"
 #include "server/flush/data_priv.h"
 
-struct kr_apply *kr_apply_new(struct kr_sfile *file, uint64_t round, void (*done)(struct kr_apply *apply), void *context)
+struct kr_apply *kr_apply_new(
+	struct kr_sfile *file, uint64_t round, void (*done)(struct kr_apply *apply), void *context)
 {
 	struct kr_apply *apply = kr_xcalloc(1, sizeof *apply);
 
@@ -63,7 +64,8 @@ void kr_apply_add(struct kr_apply *apply, uint64_t offset, struct kr_buf *buf, s
 		apply->memory += sizeof *buf + buf->capacity;
 	}
 	apply->pieces = grow(apply->pieces, apply->count, &apply->capacity, sizeof(apply->pieces[0]));
-	apply->pieces[apply->count++] = (struct kr_piece){ .offset = offset, .data = buf->data + start, .length = length };
+	apply->pieces[apply->count++] =
+		(struct kr_piece){.offset = offset, .data = buf->data + start, .length = length};
 	apply->bytes += length;
 }
 
@@ -100,7 +102,8 @@ static void run(struct kr_pool_share_job *gated)
 	if (apply->err == 0 && apply->finish)
 		apply->err = KR_FAULT("round.end");
 	if (apply->err == 0 && apply->finish)
-		apply->err = kr_export_written(apply->export, &apply->file->fid, &apply->mtime, apply->clear_suid, &apply->after);
+		apply->err = kr_export_written(
+			apply->export, &apply->file->fid, &apply->mtime, apply->clear_suid, &apply->after);
 	if (apply->err == 0)
 		apply->err = KR_FAULT("apply.after");
 }

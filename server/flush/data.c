@@ -20,7 +20,7 @@ uint64_t kr_data_next_round(void *data_pointer)
 	return ++data->last_round;
 }
 
-/* --- the floor of what is known to be synced ------------------------------------------------------------------------- */
+/* --- the floor of what is known to be synced -------------------------------------------------- */
 
 struct sync_all {
 	struct kr_job job;
@@ -45,8 +45,8 @@ static void all_synced(struct kr_job *job)
 	free(sync);
 }
 
-/* What a former instance in this boot has applied is in nobody's queue. It may be much, and not only ours: so that is put off
- * as long as few notes are written for want of a floor. */
+/* What a former instance in this boot has applied is in nobody's queue. It may be much, and not only ours: so that is
+ * put off as long as few notes are written for want of a floor. */
 static void sync_all(struct kr_data *data, uint64_t floor)
 {
 	struct sync_all *sync = kr_xcalloc(1, sizeof *sync);
@@ -58,11 +58,16 @@ static void sync_all(struct kr_data *data, uint64_t floor)
 
 static void maybe_raise(struct kr_data *data, uint64_t now_ns)
 {
-	bool soon = data->inherited ? data->synced.lines > KR_DATA_NOTES_MANY :
+	bool soon = data->inherited ?
+		data->synced.lines > KR_DATA_NOTES_MANY :
 		data->forgotten_round > data->synced.floor.round || data->synced.lines > KR_SYNCED_LOG;
-	uint64_t after_ms = soon ? KR_DATA_RAISE_SOON_MS : data->inherited ? KR_DATA_INHERITED_MS : KR_DATA_RAISE_MS, floor;
+	uint64_t after_ms = soon ? KR_DATA_RAISE_SOON_MS :
+		data->inherited  ? KR_DATA_INHERITED_MS :
+				   KR_DATA_RAISE_MS,
+		 floor;
 
-	if (!data->may_raise || data->syncing_all || data->stopping || now_ns < data->raised_ns + after_ms * KR_NS_PER_MS)
+	if (!data->may_raise || data->syncing_all || data->stopping ||
+		now_ns < data->raised_ns + after_ms * KR_NS_PER_MS)
 		return;
 	data->raised_ns = now_ns;
 	floor = kr_stable_floor(data);
@@ -77,16 +82,16 @@ void kr_data_settled(struct kr_data *data)
 	data->may_raise = true;
 }
 
-const struct kr_applied_entry *kr_data_applied_anew(struct kr_data *data, const struct kr_fid *file, const uint8_t node_id[16],
-	uint64_t seq)
+const struct kr_applied_entry *kr_data_applied_anew(
+	struct kr_data *data, const struct kr_fid *file, const uint8_t node_id[16], uint64_t seq)
 {
 	const struct kr_applied_entry *entry = kr_applied_find(&data->applied, file, node_id);
 
 	return entry && !entry->unstable_err && entry->seq >= seq ? entry : NULL;
 }
 
-enum kr_synced_verdict kr_data_judge_replays(struct kr_data *data, const uint8_t node_id[16],
-	const struct kr_reclaim_request *claim)
+enum kr_synced_verdict kr_data_judge_replays(
+	struct kr_data *data, const uint8_t node_id[16], const struct kr_reclaim_request *claim)
 {
 	if (kr_data_applied_anew(data, &claim->file, node_id, claim->replay_last))
 		return KR_SYNCED_ALL;
@@ -98,7 +103,7 @@ bool kr_data_replayed_others(const struct kr_data *data, const struct kr_fid *fi
 	return kr_replayed_others(&data->replayed, file, node_id) > 0;
 }
 
-/* --- the whole ------------------------------------------------------------------------------------------------------- */
+/* --- the whole -------------------------------------------------------------------------------- */
 
 static void on_tick(uv_timer_t *timer)
 {
@@ -165,7 +170,8 @@ void kr_data_stop(struct kr_data *data)
 bool kr_data_idle(const struct kr_data *data)
 {
 	return kr_flush_quiet(data) && kr_list_empty(&data->sync_queue) && kr_list_empty(&data->sync_urgent) &&
-		data->syncs.running == 0 && !kr_synced_busy(&data->synced) && !kr_replayed_busy(&data->replayed) && data->feeds.running == 0 && data->applies.running == 0 && kr_list_empty(&data->hops);
+		data->syncs.running == 0 && !kr_synced_busy(&data->synced) && !kr_replayed_busy(&data->replayed) &&
+		data->feeds.running == 0 && data->applies.running == 0 && kr_list_empty(&data->hops);
 }
 
 static void drop_files(struct kr_list *list, size_t link_offset)
@@ -230,8 +236,10 @@ void kr_data_reclaimed(struct kr_sfile *file, struct kr_session *session, uint64
 		*ret_round = entry->round;
 	}
 	if (!data->collecting) {
-		/* All that was applied before is in the next sync; the number is below that of a round that runs now. */
-		uint64_t below = file->data.rounds.state == KR_ROUND_IDLE ? data->last_round : file->data.rounds.round - 1;
+		/* All that was applied before is in the next sync; the number is below that of a round that runs now.
+		 */
+		uint64_t below =
+			file->data.rounds.state == KR_ROUND_IDLE ? data->last_round : file->data.rounds.round - 1;
 
 		kr_stable_owe(file, session->node_id, below);
 	}
@@ -260,7 +268,7 @@ void kr_data_mtime_set(struct kr_sfile *file, struct kr_time mtime)
 {
 	struct kr_sfile_data *data = &file->data;
 
-	data->mtime_rounds = (struct kr_time){ .sec = INT64_MIN };
+	data->mtime_rounds = (struct kr_time){.sec = INT64_MIN};
 	data->mtime_kept = mtime;
 	if (data->rounds.state != KR_ROUND_IDLE || data->again) {
 		data->mtime_set = mtime;
@@ -269,17 +277,19 @@ void kr_data_mtime_set(struct kr_sfile *file, struct kr_time mtime)
 }
 
 /* The secret of the pair, masked for SESSION's node alone. */
-static void make_ticket(const struct kr_session *session, const uint8_t ring_key[KR_RING_KEY], struct kr_hop_address *hop)
+static void make_ticket(
+	const struct kr_session *session, const uint8_t ring_key[KR_RING_KEY], struct kr_hop_address *hop)
 {
 	kr_pair_secret(ring_key, session->id, session->node, hop->ticket);
 	kr_pair_mask(session->ring_key, hop->session, hop->node, hop->ticket);
 }
 
-bool kr_data_hop(struct kr_data *data, struct kr_session *session, uint32_t node, char *host, struct kr_hop_address *ret_hop)
+bool kr_data_hop(
+	struct kr_data *data, struct kr_session *session, uint32_t node, char *host, struct kr_hop_address *ret_hop)
 {
 	struct kr_session *peer = node ? kr_session_find_node(data->server, node) : NULL;
 
-	*ret_hop = (struct kr_hop_address){ .node = node };
+	*ret_hop = (struct kr_hop_address){.node = node};
 	if (peer) {
 		ret_hop->address = peer->ring_address;
 		ret_hop->port = peer->ring_port;
@@ -308,8 +318,9 @@ static bool note_overlap(struct kr_table_link *link, void *context)
 	json_t *list = context;
 
 	if (file->data.overlapped)
-		json_array_append_new(list, json_pack("{s:I, s:I}", "ino", (json_int_t)file->data.after.ino, "bytes",
-			(json_int_t)file->data.overlapped));
+		json_array_append_new(list,
+			json_pack("{s:I, s:I}", "ino", (json_int_t)file->data.after.ino, "bytes",
+				(json_int_t)file->data.overlapped));
 	return json_array_size(list) < OVERLAPS_SHOWN;
 }
 
@@ -333,15 +344,17 @@ json_t *kr_data_status(const struct kr_data *data)
 		syncs_waiting++;
 	for (link = data->sync_urgent.head.next; link != &data->sync_urgent.head; link = link->next)
 		syncs_waiting++;
-	return json_pack("{s:I, s:o, s:{s:I,s:I,s:I,s:I,s:I}, s:{s:I,s:I,s:I,s:I,s:I}, s:{s:I,s:I,s:I,s:I}, s:{s:I,s:I}}",
+	return json_pack(
+		"{s:I, s:o, s:{s:I,s:I,s:I,s:I,s:I}, s:{s:I,s:I,s:I,s:I,s:I}, s:{s:I,s:I,s:I,s:I}, s:{s:I,s:I}}",
 		"overlapped_bytes", (json_int_t)data->counters.overlapped, "overlapped_files", overlaps(data->server),
-		"rounds", "inline", (json_int_t)data->counters.inline_rounds, "chained", (json_int_t)data->counters.chained_rounds,
-		"participants_of_chained", (json_int_t)data->counters.chained_nodes, "aborted",
-		(json_int_t)data->counters.aborted_rounds, "failed", (json_int_t)data->counters.failed_rounds,
-		"writes", "number", (json_int_t)info.writes, "bytes", (json_int_t)info.write_bytes, "mean_bytes",
-		(json_int_t)(info.writes ? info.write_bytes / info.writes : 0), "flushed_bytes", (json_int_t)data->counters.bytes,
-		"flushed_extents", (json_int_t)data->counters.extents,
-		"syncs", "number", (json_int_t)data->counters.syncs, "errors", (json_int_t)data->counters.sync_errors, "waiting",
-		(json_int_t)syncs_waiting, "noted", (json_int_t)data->synced.writes,
-		"feed", "blocks", (json_int_t)data->counters.fed_blocks, "bytes", (json_int_t)data->counters.fed_bytes);
+		"rounds", "inline", (json_int_t)data->counters.inline_rounds, "chained",
+		(json_int_t)data->counters.chained_rounds, "participants_of_chained",
+		(json_int_t)data->counters.chained_nodes, "aborted", (json_int_t)data->counters.aborted_rounds,
+		"failed", (json_int_t)data->counters.failed_rounds, "writes", "number", (json_int_t)info.writes,
+		"bytes", (json_int_t)info.write_bytes, "mean_bytes",
+		(json_int_t)(info.writes ? info.write_bytes / info.writes : 0), "flushed_bytes",
+		(json_int_t)data->counters.bytes, "flushed_extents", (json_int_t)data->counters.extents, "syncs",
+		"number", (json_int_t)data->counters.syncs, "errors", (json_int_t)data->counters.sync_errors, "waiting",
+		(json_int_t)syncs_waiting, "noted", (json_int_t)data->synced.writes, "feed", "blocks",
+		(json_int_t)data->counters.fed_blocks, "bytes", (json_int_t)data->counters.fed_bytes);
 }

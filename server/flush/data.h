@@ -1,7 +1,7 @@
 /* The server's data side: flush rounds, syncing, read pipelines, feeding blocks, ring connections.
  *
- * One struct kr_data per server, made by main after the loop, the export and the tables; handlers register themselves in
- * the dispatch table.  Loop thread only; what blocks runs in libuv's pool.
+ * One struct kr_data per server, made by main after the loop, the export and the tables; handlers register themselves
+ * in the dispatch table.  Loop thread only; what blocks runs in libuv's pool.
  */
 #ifndef KR_SERVER_DATA_H
 #define KR_SERVER_DATA_H
@@ -18,13 +18,13 @@ struct kr_pending_conn;
 
 /* Makes the data side of SERVER and registers FLUSH, FSYNC, JOIN and REPARENT. 0 or -errno. */
 int kr_data_init(struct kr_server *server, struct kr_data **ret_data);
-/* The orderly end begins: no round begins any more, ring connections close, what has been applied is synced at once. Then
- * wait for kr_data_idle, and end the sessions. */
+/* The orderly end begins: no round begins any more, ring connections close, what has been applied is synced at once.
+ * Then wait for kr_data_idle, and end the sessions. */
 void kr_data_stop(struct kr_data *data);
 /* No round is under way and everything applied is synced. */
 bool kr_data_idle(const struct kr_data *data);
-/* Stops what is left, drops its references to files, and closes its handles: the loop must run until they are closed; then
- * kr_data_free. No jobs may be in the pool. */
+/* Stops what is left, drops its references to files, and closes its handles: the loop must run until they are closed;
+ * then kr_data_free. No jobs may be in the pool. */
 void kr_data_fini(struct kr_data *data);
 void kr_data_free(struct kr_data *data);
 
@@ -34,8 +34,8 @@ bool kr_data_hop_hello(struct kr_data *data, struct kr_pending_conn *pending_con
 /* HOP_PROVE of a pending conn: takes his connection over (handler and context) and answers. False as above. */
 bool kr_data_hop_prove(struct kr_data *data, struct kr_pending_conn *pending_conn, const struct kr_frame *frame);
 
-/* The session is gone for good (expired, GOODBYE, replaced): its flushes are answered, it leaves pipelines, rounds with it
- * are run again without it. Call before the session's memory goes; what it asked is answered inside. */
+/* The session is gone for good (expired, GOODBYE, replaced): its flushes are answered, it leaves pipelines, rounds with
+ * it are run again without it. Call before the session's memory goes; what it asked is answered inside. */
 void kr_data_session_lost(struct kr_data *data, struct kr_session *session);
 /* The session gave READ of FILE back or answered its recall: it leaves the file's pipeline. */
 void kr_data_read_lost(struct kr_sfile *file, struct kr_session *session);
@@ -45,18 +45,19 @@ void kr_data_read_lost(struct kr_sfile *file, struct kr_session *session);
 void kr_data_reclaimed(struct kr_sfile *file, struct kr_session *session, uint64_t *ret_seq, uint64_t *ret_round,
 	uint64_t *ret_forgotten);
 /* While collecting (machine booted anew, grace not over) flushes wait, so that replays can be applied in round order.
- * Call with true before the first session, with false when all nodes have sent RECLAIM_DONE or the grace has ended: then
- * they are applied, and when kr_data_replaying has become false kr_server_end_grace is called. */
+ * Call with true before the first session, with false when all nodes have sent RECLAIM_DONE or the grace has ended:
+ * then they are applied, and when kr_data_replaying has become false kr_server_end_grace is called. */
 void kr_data_collect_replays(struct kr_data *data, bool collecting);
 bool kr_data_collecting(const struct kr_data *data);
 bool kr_data_replaying(const struct kr_data *data);
 
-/* Nobody who may come back unjudged has rounds of a former boot to replay any more: from now on the floor of what is known to
- * be synced (synced.h) may rise. */
+/* Nobody who may come back unjudged has rounds of a former boot to replay any more: from now on the floor of what is
+ * known to be synced (synced.h) may rise. */
 void kr_data_settled(struct kr_data *data);
-/* What is known of the rounds that the node has to replay, as it claims: those that it has replayed in this boot are there as well. */
-enum kr_synced_verdict kr_data_judge_replays(struct kr_data *data, const uint8_t node_id[16],
-	const struct kr_reclaim_request *claim);
+/* What is known of the rounds that the node has to replay, as it claims: those that it has replayed in this boot are
+ * there as well. */
+enum kr_synced_verdict kr_data_judge_replays(
+	struct kr_data *data, const uint8_t node_id[16], const struct kr_reclaim_request *claim);
 /* Whether a former process of this boot has applied replays of FILE that are of other nodes. */
 bool kr_data_replayed_others(const struct kr_data *data, const struct kr_fid *file, const uint8_t node_id[16]);
 /* Up to which sequence number of the node's journal more may have been applied to FILE than is known; 0: none. */

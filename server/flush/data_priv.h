@@ -17,13 +17,15 @@ enum {
 	KR_DATA_APPLIES = 5, /* jobs in the pool at a time, of each kind: together less than the pool has threads */
 	KR_DATA_FEEDS = 4,
 	KR_DATA_TICK_MS = 200,
-	KR_DATA_AHEAD_S = 5,    /* a node's idea of our clock is not as wrong as that */
-	KR_DATA_GATHER_MS = 20, /* a chained round waits so long for the file's other writers: programs close together */
-	KR_DATA_RAISE_MS = 10000, /* between two raises of the floor of what is known to be synced ... */
+	KR_DATA_AHEAD_S = 5, /* a node's idea of our clock is not as wrong as that */
+	KR_DATA_GATHER_MS =
+		20, /* a chained round waits so long for the file's other writers: programs close together */
+	KR_DATA_RAISE_MS = 10000,     /* between two raises of the floor of what is known to be synced ... */
 	KR_DATA_RAISE_SOON_MS = 1000, /* ... when files above it have left the table, or the log has grown long */
 	KR_DATA_INHERITED_MS = 60000, /* from the start to the first one, which syncs the whole filesystem ... */
 	KR_DATA_NOTES_MANY = 256,     /* ... unless so many have been noted for want of it */
-	KR_DATA_REPLAY_BYTES = 128 << 20, /* of replays that are collected: what comes beyond is streamed when its turn comes */
+	KR_DATA_REPLAY_BYTES =
+		128 << 20,        /* of replays that are collected: what comes beyond is streamed when its turn comes */
 	KR_DATA_STALL_MS = 20000, /* a chained round in which nothing moves for so long is run again */
 };
 
@@ -32,30 +34,30 @@ struct kr_data {
 	struct kr_pool_share applies, feeds, syncs;
 	uint64_t last_round;
 	uint8_t ring_key[KR_RING_KEY]; /* the server's own, see common/auth/pair.h */
-	char host[64];                /* where nodes reach the server: of the latest session that asked */
+	char host[64];                 /* where nodes reach the server: of the latest session that asked */
 	uint16_t port;
-	struct kr_list busy;          /* kr_sfile_data.busy: files with flushes */
-	struct kr_list gathering;     /* kr_sfile_data.gathering, in the order of gather_ns */
-	struct kr_list pipelines;     /* kr_block_server_pipeline.link */
-	struct kr_list hops;          /* kr_hop.link */
+	struct kr_list busy;                    /* kr_sfile_data.busy: files with flushes */
+	struct kr_list gathering;               /* kr_sfile_data.gathering, in the order of gather_ns */
+	struct kr_list pipelines;               /* kr_block_server_pipeline.link */
+	struct kr_list hops;                    /* kr_hop.link */
 	struct kr_list sync_urgent, sync_queue; /* kr_stable.queued: somebody waits; by the time they are due */
 	uv_timer_t sync_timer, gather_timer, tick;
-	struct kr_list in_sync;       /* kr_stable.in_sync */
-	struct kr_list restoring;     /* kr_stable.restoring: files that wait for what a failed sync has lost */
+	struct kr_list in_sync;   /* kr_stable.in_sync */
+	struct kr_list restoring; /* kr_stable.restoring: files that wait for what a failed sync has lost */
 	struct kr_applied applied;
 	struct kr_synced synced;
 	struct kr_replayed replayed;
-	uint64_t forgotten_round;     /* the last round of files that have left the table, and of former instances */
-	uint64_t raised_ns;           /* when the floor of `synced` was raised the last time */
-	bool may_raise;               /* no replays of a former boot are waited for ... */
-	bool inherited;               /* ... but what a former instance may have left in the page cache is to be synced first */
+	uint64_t forgotten_round; /* the last round of files that have left the table, and of former instances */
+	uint64_t raised_ns;       /* when the floor of `synced` was raised the last time */
+	bool may_raise;           /* no replays of a former boot are waited for ... */
+	bool inherited; /* ... but what a former instance may have left in the page cache is to be synced first */
 	bool syncing_all;
-	struct kr_list throttled;     /* kr_round_stream.throttled: wait until round stream_bytes falls */
-	size_t round_stream_bytes;          /* received in streams, not written yet */
-	size_t replays;               /* asked and not answered ... */
-	size_t replay_bytes;          /* ... and the data that came with them, and with what waits for those of unstable.c */
-	bool collecting;              /* replays: all flushes wait */
-	bool replaying;               /* the end of the grace period waits for `replays` to become 0 */
+	struct kr_list throttled;  /* kr_round_stream.throttled: wait until round stream_bytes falls */
+	size_t round_stream_bytes; /* received in streams, not written yet */
+	size_t replays;            /* asked and not answered ... */
+	size_t replay_bytes; /* ... and the data that came with them, and with what waits for those of unstable.c */
+	bool collecting;     /* replays: all flushes wait */
+	bool replaying;      /* the end of the grace period waits for `replays` to become 0 */
 	bool stopping;
 
 	struct {
@@ -72,17 +74,18 @@ static inline struct kr_data *kr_data_of(const struct kr_sfile *file)
 	return file->server->data;
 }
 
-/* What has been applied in this boot of FILE from the journal NODE_ID, if that is all up to SEQ; else NULL. Borrowed until the next
- * call. */
-const struct kr_applied_entry *kr_data_applied_anew(struct kr_data *data, const struct kr_fid *file, const uint8_t node_id[16],
-	uint64_t seq);
+/* What has been applied in this boot of FILE from the journal NODE_ID, if that is all up to SEQ; else NULL. Borrowed
+ * until the next call. */
+const struct kr_applied_entry *kr_data_applied_anew(
+	struct kr_data *data, const struct kr_fid *file, const uint8_t node_id[16], uint64_t seq);
 /* The next round's number: ascending over restarts. */
 uint64_t kr_data_next_round(void *data);
 /* Where SESSION's node finds node DOWNSTREAM or the server (0). Borrows strings of SESSION or HOST (at least 64 bytes).
  * False: nobody can connect to it. */
-bool kr_data_hop(struct kr_data *data, struct kr_session *session, uint32_t node, char *host, struct kr_hop_address *ret_hop);
+bool kr_data_hop(
+	struct kr_data *data, struct kr_session *session, uint32_t node, char *host, struct kr_hop_address *ret_hop);
 
-/* --- flush*.c ------------------------------------------------------------------------------------------------------- */
+/* --- flush*.c --------------------------------------------------------------------------------- */
 void kr_flush_init(struct kr_data *data);
 /* From round_stream.c: what became of the stream of ROUND. */
 void kr_flush_received(struct kr_sfile *file, uint64_t round);
@@ -102,7 +105,7 @@ bool kr_flush_quiet(const struct kr_data *data);
 /* Aborts rounds that have stalled. */
 void kr_flush_tick(struct kr_data *data, uint64_t now_ns);
 
-/* --- stable.c ------------------------------------------------------------------------------------------------------- */
+/* --- stable.c --------------------------------------------------------------------------------- */
 void kr_stable_init(struct kr_data *data);
 void kr_fsyncs_register(struct kr_data *data);
 void kr_stable_file_init(struct kr_stable *stable);
@@ -116,13 +119,14 @@ uint64_t kr_stable_floor(const struct kr_data *data);
 /* Syncs everything that waits at once. */
 void kr_stable_hurry(struct kr_data *data);
 
-/* --- unstable.c ----------------------------------------------------------------------------------------------------- */
+/* --- unstable.c ------------------------------------------------------------------------------- */
 /* A sync of FILE has failed with ERR: whom it concerns is told, and sends again what is lost. */
 void kr_stable_lost(struct kr_sfile *file, int err);
-/* Tells SESSION's node, which reclaims the file, of the loss that it has not taken note of: until it has, every RECLAIM does. */
+/* Tells SESSION's node, which reclaims the file, of the loss that it has not taken note of: until it has, every RECLAIM
+ * does. */
 void kr_stable_tell_again(struct kr_sfile *file, struct kr_session *session, const struct kr_applied_entry *entry);
-/* The same when SESSION's node asks whether the file is synced, and does not reclaim it. 0: there is nothing to be told, or it is being told; else the
- * failed sync's error. */
+/* The same when SESSION's node asks whether the file is synced, and does not reclaim it. 0: there is nothing to be
+ * told, or it is being told; else the failed sync's error. */
 int kr_stable_tell_untold(struct kr_sfile *file, struct kr_session *session);
 /* Nodes are still sending what was lost: no round of FILE may begin. */
 bool kr_stable_restores(const struct kr_sfile *file);
@@ -134,7 +138,7 @@ void kr_stable_restored(struct kr_sfile_data *data);
 /* Nobody is waited for for ever. */
 void kr_stable_tick(struct kr_data *data, uint64_t now_ns);
 
-/* --- pipelines.c ---------------------------------------------------------------------------------------------------- */
+/* --- pipelines.c ------------------------------------------------------------------------------ */
 void kr_pipelines_register(struct kr_data *data);
 void kr_pipelines_session_lost(struct kr_data *data, struct kr_session *session);
 void kr_pipelines_fini(struct kr_data *data);

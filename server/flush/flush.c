@@ -1,7 +1,7 @@
 /* FLUSH: the bytes of a node ask for a round of their file (see flush.h, msgs.def).
  *
- * Loop thread.  What becomes of them then: flush_gather.c (waiting for others' bytes), flush_round.c (the running round) and
- * flush_events.c (what ends or breaks it).
+ * Loop thread.  What becomes of them then: flush_gather.c (waiting for others' bytes), flush_round.c (the running
+ * round) and flush_events.c (what ends or breaks it).
  */
 #include "server/flush/flush_priv.h"
 
@@ -42,8 +42,8 @@ void kr_sfile_data_fini(struct kr_sfile_data *data)
 	kr_stable_file_fini(&data->stable);
 }
 
-/* Replays are collected until all nodes have sent theirs, so nothing holds them up: there is room for some of their bytes.  Others
- * stay at their node, as if it had not sent them, and are asked for by ROUND. */
+/* Replays are collected until all nodes have sent theirs, so nothing holds them up: there is room for some of their
+ * bytes.  Others stay at their node, as if it had not sent them, and are asked for by ROUND. */
 static bool has_room(const struct kr_data *data, const struct kr_request *request)
 {
 	return !request->data || data->replay_bytes + request->held <= KR_DATA_REPLAY_BYTES;
@@ -64,8 +64,8 @@ static bool may_wait_uncounted(struct kr_request *request, const struct kr_sfile
 	return true;
 }
 
-/* The bytes that a node has inline at the server are bounded as its jobs are: too many pause its connection. Not while rounds
- * wait for what comes behind them: a RECLAIM_DONE, or the answer to UNSTABLE, as long as there is room. */
+/* The bytes that a node has inline at the server are bounded as its jobs are: too many pause its connection. Not while
+ * rounds wait for what comes behind them: a RECLAIM_DONE, or the answer to UNSTABLE, as long as there is room. */
 static void count_inline(struct kr_request *request, const struct kr_sfile *file)
 {
 	if (may_wait_uncounted(request, file) || !request->data || request->server->data->collecting)
@@ -112,7 +112,8 @@ static int check_inline(const struct kr_flush_request *msg, const struct kr_buf 
 	for (uint32_t i = 0; i < msg->extents.count; i++) {
 		const struct kr_range *extent = &msg->extents.ranges[i];
 
-		if (extent->length == 0 || extent->offset < next || extent->offset > (uint64_t)INT64_MAX - extent->length)
+		if (extent->length == 0 || extent->offset < next ||
+			extent->offset > (uint64_t)INT64_MAX - extent->length)
 			return -EPROTO;
 		next = extent->offset + extent->length;
 		bytes += extent->length;
@@ -138,8 +139,9 @@ uint64_t kr_flush_order(const struct kr_flush_request *msg)
 	return msg->flags & KR_FLUSH_REPLAY ? KR_MAX(msg->replay_order, 1) : 0;
 }
 
-/* Others' later replays are there since a former process of this boot.  What its node sends behind it is refused as well: what is applied of a
- * journal is all up to some number. So that is remembered also when the session has as many files as it may: these are in the log of replays, which is bounded. */
+/* Others' later replays are there since a former process of this boot.  What its node sends behind it is refused as
+ * well: what is applied of a journal is all up to some number. So that is remembered also when the session has as many
+ * files as it may: these are in the log of replays, which is bounded. */
 static bool is_overtaken(const struct kr_request *request, struct kr_sfile *file)
 {
 	const struct kr_session *session = request->session;
@@ -147,15 +149,16 @@ static bool is_overtaken(const struct kr_request *request, struct kr_sfile *file
 
 	if (attachment && attachment->overtaken)
 		return true;
-	if (kr_replayed_others(&request->server->data->replayed, &file->fid, session->node_id) <= kr_flush_order(&request->msg.flush_request))
+	if (kr_replayed_others(&request->server->data->replayed, &file->fid, session->node_id) <=
+		kr_flush_order(&request->msg.flush_request))
 		return false;
 	kr_attachment_get(file, request->session)->overtaken = true;
 	return true;
 }
 
-/* Replays come before what anybody else has asked for, and keep readers out meanwhile: not of a node that merely says so.  What came
- * while they were collected had its place among those of all nodes; what comes later only goes in after a RECLAIM that has found that
- * nobody is covered by it. */
+/* Replays come before what anybody else has asked for, and keep readers out meanwhile: not of a node that merely says
+ * so.  What came while they were collected had its place among those of all nodes; what comes later only goes in after
+ * a RECLAIM that has found that nobody is covered by it. */
 static bool may_replay(const struct kr_request *request, struct kr_sfile *file)
 {
 	const struct kr_attachment *attachment;
@@ -168,8 +171,8 @@ static bool may_replay(const struct kr_request *request, struct kr_sfile *file)
 	return attachment && attachment->replays;
 }
 
-/* Whether the session's bytes may go in now (see FLUSH in msgs.def): what a node sends without the lease is late, or was on its
- * way when its leases went to others. */
+/* Whether the session's bytes may go in now (see FLUSH in msgs.def): what a node sends without the lease is late, or
+ * was on its way when its leases went to others. */
 static bool may_flush(const struct kr_request *request, struct kr_sfile *file)
 {
 	uint32_t node = request->session->node;
@@ -178,7 +181,8 @@ static bool may_flush(const struct kr_request *request, struct kr_sfile *file)
 		return true;
 	if (request->msg.flush_request.flags & KR_FLUSH_REPLAY)
 		return may_replay(request, file);
-	return kr_lease_table_held(&file->leases, node) & KR_LEASE_WRITE || kr_lease_table_recalling(&file->leases, node) & KR_LEASE_READ;
+	return kr_lease_table_held(&file->leases, node) & KR_LEASE_WRITE ||
+		kr_lease_table_recalling(&file->leases, node) & KR_LEASE_READ;
 }
 
 static void run_refuse(struct kr_request *request)
@@ -199,12 +203,13 @@ static bool is_synced(struct kr_data *data, const struct kr_flush_request *msg)
 	return round && kr_synced_judge(&data->synced, &msg->file, round, round) == KR_SYNCED_ALL;
 }
 
-/* A replay that was applied in this boot (perhaps by a former instance: replayed.h), whose answer the node did not live to hear: later
- * rounds of others may be there by now.  0: it is none; else a round that it is in. */
+/* A replay that was applied in this boot (perhaps by a former instance: replayed.h), whose answer the node did not live
+ * to hear: later rounds of others may be there by now.  0: it is none; else a round that it is in. */
 static uint64_t applied_anew(struct kr_data *data, const struct kr_request *request)
 {
 	const struct kr_flush_request *msg = &request->msg.flush_request;
-	const struct kr_applied_entry *entry = kr_data_applied_anew(data, &msg->file, request->session->node_id, msg->seq);
+	const struct kr_applied_entry *entry =
+		kr_data_applied_anew(data, &msg->file, request->session->node_id, msg->seq);
 
 	return entry ? entry->round : 0;
 }
@@ -212,7 +217,7 @@ static uint64_t applied_anew(struct kr_data *data, const struct kr_request *requ
 /* True: it has been answered, since what it brings is there. */
 static bool replayed_in_vain(struct kr_data *data, struct kr_request *request)
 {
-	struct kr_flush_reply reply = { 0 };
+	struct kr_flush_reply reply = {0};
 
 	reply.stable = is_synced(data, &request->msg.flush_request);
 	reply.round = reply.stable ? request->msg.flush_request.replay_round : applied_anew(data, request);
@@ -223,7 +228,7 @@ static bool replayed_in_vain(struct kr_data *data, struct kr_request *request)
 
 static void note_came(struct kr_data *data, const struct kr_request *request)
 {
-	struct kr_applied_flush flush = { .incarnation = request->session->incarnation, .number = request->id };
+	struct kr_applied_flush flush = {.incarnation = request->session->incarnation, .number = request->id};
 
 	memcpy(flush.node_id, request->session->node_id, sizeof flush.node_id);
 	kr_applied_flush_came(&data->applied, &request->msg.flush_request.file, &flush);

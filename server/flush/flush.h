@@ -1,4 +1,5 @@
-/* FLUSH and its rounds on the server: wires round.c to sessions, streams (round_stream.c), writes (apply.c) and syncs (stable.c).
+/* FLUSH and its rounds on the server: wires round.c to sessions, streams (round_stream.c), writes (apply.c) and syncs
+ * (stable.c).
  *
  * Loop thread.  struct kr_sfile_data is the data side's state of one file: `data` in struct kr_sfile.
  */
@@ -12,7 +13,8 @@
 enum kr_flush_flag { /* FLUSH's */
 	KR_FLUSH_INLINE = 1,
 	KR_FLUSH_REPLAY = 2,
-	KR_FLUSH_RESTORE = 1 << 30, /* of a replay of what a failed sync may have lost; not in messages: handle_flush sets it */
+	KR_FLUSH_RESTORE =
+		1 << 30, /* of a replay of what a failed sync may have lost; not in messages: handle_flush sets it */
 };
 
 struct kr_data;
@@ -25,9 +27,9 @@ struct kr_block_server_pipeline;
 struct kr_flush_part {
 	uint32_t node;
 	uint8_t node_id[16];
-	uint64_t seq; /* 0: not accepted yet */
+	uint64_t seq;                  /* 0: not accepted yet */
 	uint64_t incarnation, request; /* of its FLUSH */
-	uint64_t order; /* of a replay */
+	uint64_t order;                /* of a replay */
 	bool replay, restore;
 };
 
@@ -35,35 +37,36 @@ struct kr_sfile_data {
 	struct kr_data *owner;
 	struct kr_sfile *file;
 	struct kr_rounds rounds;
-	bool executing;                    /* actions of `rounds` */
-	struct kr_link busy;               /* in the owner's list of files with flushes; holds a reference to the file */
-	struct kr_link gathering;          /* in the owner's list: the next round waits until gather_ns for other writers */
+	bool executing;           /* actions of `rounds` */
+	struct kr_link busy;      /* in the owner's list of files with flushes; holds a reference to the file */
+	struct kr_link gathering; /* in the owner's list: the next round waits until gather_ns for other writers */
 	uint64_t gather_ns;
 	struct kr_stable stable;
-	bool restoring;                    /* replays go in: for a moment the file has older bytes than it had, which nobody may see */
-	uint64_t restorations;             /* how often that was so */
-	struct kr_list pipelines;          /* kr_block_server_pipeline.of_file: one of each ring of which somebody has joined */
+	bool restoring; /* replays go in: for a moment the file has older bytes than it had, which nobody may see */
+	uint64_t restorations;    /* how often that was so */
+	struct kr_list pipelines; /* kr_block_server_pipeline.of_file: one of each ring of which somebody has joined */
 
 	/* Of the running round. */
-	struct kr_round_stream *round_stream;          /* while a chain's stream comes in */
-	uint64_t received_ns;              /* when the latest was complete */
+	struct kr_round_stream *round_stream; /* while a chain's stream comes in */
+	uint64_t received_ns;                 /* when the latest was complete */
 	struct kr_flush_part *parts;
 	uint32_t part_count, part_capacity;
 	bool changing, clear_suid, base_known;
-	uint64_t epoch_before;             /* file->changed_epoch before the round ... */
-	struct kr_time ctime_before;       /* ... and its ctime; INT64_MAX s: not known */
-	uint64_t round_overlapped;         /* bytes of the round that more than one node had written */
-	uint64_t overlapped;               /* ... of all rounds since the file was entered into the table */
-	uint64_t changes;                  /* file->changes as the round left it: other changes disturb its attributes */
+	uint64_t epoch_before;       /* file->changed_epoch before the round ... */
+	struct kr_time ctime_before; /* ... and its ctime; INT64_MAX s: not known */
+	uint64_t round_overlapped;   /* bytes of the round that more than one node had written */
+	uint64_t overlapped;         /* ... of all rounds since the file was entered into the table */
+	uint64_t changes;            /* file->changes as the round left it: other changes disturb its attributes */
 	uint64_t base_changes, base_version; /* ... before the round, and the version then */
-	struct kr_time mtime;              /* the participants' latest */
-	struct kr_attr after;              /* what it replies */
+	struct kr_time mtime;                /* the participants' latest */
+	struct kr_attr after;                /* what it replies */
 
-	struct kr_time mtime_rounds;       /* latest that rounds have set since somebody set it by hand */
-	struct kr_time mtime_set;          /* by hand, while a round was running ... */
+	struct kr_time mtime_rounds; /* latest that rounds have set since somebody set it by hand */
+	struct kr_time mtime_set;    /* by hand, while a round was running ... */
 	bool mtime_is_set;
-	bool again;                        /* ... or waited to be run once more, as now */
-	struct kr_time mtime_kept;         /* before the replay that runs, or is to be run once more; INT64_MIN s: not known yet */
+	bool again; /* ... or waited to be run once more, as now */
+	struct kr_time
+		mtime_kept; /* before the replay that runs, or is to be run once more; INT64_MIN s: not known yet */
 };
 
 /* On the making and freeing of a struct kr_sfile. */

@@ -90,16 +90,19 @@ void kr_flush_tick(struct kr_data *data, uint64_t now_ns)
 	KR_LIST_FOR_EACH_SAFE(item, after, &data->busy, busy) {
 		struct kr_round_stream *round_stream = item->round_stream;
 
-		if (!round_stream && item->rounds.state == KR_ROUND_CHAIN && now_ns >= item->received_ns + KR_DATA_STALL_MS * KR_NS_PER_MS) {
-			kr_log_warn("flush round %llu: all has come, but a node does not say up to where: the round is run again",
+		if (!round_stream && item->rounds.state == KR_ROUND_CHAIN &&
+			now_ns >= item->received_ns + KR_DATA_STALL_MS * KR_NS_PER_MS) {
+			kr_log_warn(
+				"flush round %llu: all has come, but a node does not say up to where: the round is run again",
 				(unsigned long long)item->rounds.round);
 			kr_flush_broken(item->file, item->rounds.round);
 			continue;
 		}
-		if (!round_stream || round_stream->paused || round_stream->jobs || now_ns < round_stream->moved_ns + KR_DATA_STALL_MS * KR_NS_PER_MS)
+		if (!round_stream || round_stream->paused || round_stream->jobs ||
+			now_ns < round_stream->moved_ns + KR_DATA_STALL_MS * KR_NS_PER_MS)
 			continue;
-		kr_log_warn("flush round %llu: nothing has come for %d s; the round is run again", (unsigned long long)round_stream->round,
-			KR_DATA_STALL_MS / 1000);
+		kr_log_warn("flush round %llu: nothing has come for %d s; the round is run again",
+			(unsigned long long)round_stream->round, KR_DATA_STALL_MS / 1000);
 		kr_flush_broken(item->file, round_stream->round);
 	}
 }

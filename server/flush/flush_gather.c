@@ -1,14 +1,15 @@
 /* Gathering: writers of one file tend to flush together (a collective close).
  *
- * Loop thread.  The first that asks for a chained round waits KR_DATA_GATHER_MS at most for the other holders of WRITE: together
- * they make one ascending stream, alone each would leave gaps.
+ * Loop thread.  The first that asks for a chained round waits KR_DATA_GATHER_MS at most for the other holders of WRITE:
+ * together they make one ascending stream, alone each would leave gaps.
  */
 #include "server/flush/flush_priv.h"
 
 void kr_flush_hold(struct kr_sfile_data *data)
 {
-	kr_rounds_hold(&data->rounds, data->owner->collecting || data->owner->stopping || kr_stable_restores(data->file) ||
-		kr_link_linked(&data->gathering));
+	kr_rounds_hold(&data->rounds,
+		data->owner->collecting || data->owner->stopping || kr_stable_restores(data->file) ||
+			kr_link_linked(&data->gathering));
 }
 
 static size_t count_writers(const struct kr_sfile *file)
@@ -58,8 +59,8 @@ void kr_flush_gather(struct kr_sfile *file, const struct kr_round_ask *ask)
 {
 	struct kr_sfile_data *data = &file->data;
 
-	if (ask->inlined || ask->single || ask->replay_round || !kr_rounds_idle(&data->rounds) || kr_link_linked(&data->gathering) ||
-		count_writers(file) < 2)
+	if (ask->inlined || ask->single || ask->replay_round || !kr_rounds_idle(&data->rounds) ||
+		kr_link_linked(&data->gathering) || count_writers(file) < 2)
 		return;
 	data->gather_ns = kr_clock_ns() + KR_DATA_GATHER_MS * KR_NS_PER_MS;
 	kr_list_append(&data->owner->gathering, &data->gathering);

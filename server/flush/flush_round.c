@@ -1,8 +1,8 @@
 /* The running round of a file: carries out the actions of its machine (see flush_priv.h, round.h).
  *
- * Loop thread.  A round begins with write_inline (its bytes came with the request) or with KR_ROUND_BEGIN (a chain, whose stream
- * round_stream.c takes in), and ends in finish(): the job that sets the file's times and closes it.  An action that causes a
- * further event only queues more actions.
+ * Loop thread.  A round begins with write_inline (its bytes came with the request) or with KR_ROUND_BEGIN (a chain,
+ * whose stream round_stream.c takes in), and ends in finish(): the job that sets the file's times and closes it.  An
+ * action that causes a further event only queues more actions.
  */
 #include "server/flush/flush_priv.h"
 
@@ -16,7 +16,7 @@
 #include "server/recovery/state.h"
 #include "server/leases/watch.h"
 
-/* --- begin and end ---------------------------------------------------------------------------------------------------- */
+/* --- begin and end ---------------------------------------------------------------------------- */
 
 static struct kr_flush_part *find_part(struct kr_sfile_data *data, uint32_t node)
 {
@@ -42,9 +42,12 @@ static struct kr_flush_part *add_part(struct kr_sfile_data *data, const struct k
 		data->part_capacity = capacity;
 	}
 	part = &data->parts[data->part_count++];
-	*part = (struct kr_flush_part){ .node = request->session->node, .incarnation = request->session->incarnation, .request = request->id,
-		.order = kr_flush_order(&request->msg.flush_request), .replay = request->msg.flush_request.flags & KR_FLUSH_REPLAY,
-		.restore = request->msg.flush_request.flags & KR_FLUSH_RESTORE };
+	*part = (struct kr_flush_part){.node = request->session->node,
+		.incarnation = request->session->incarnation,
+		.request = request->id,
+		.order = kr_flush_order(&request->msg.flush_request),
+		.replay = request->msg.flush_request.flags & KR_FLUSH_REPLAY,
+		.restore = request->msg.flush_request.flags & KR_FLUSH_RESTORE};
 	memcpy(part->node_id, request->session->node_id, sizeof part->node_id);
 	return part;
 }
@@ -56,19 +59,20 @@ static void begin_round(struct kr_sfile_data *data)
 	data->round_overlapped = 0;
 	data->mtime_is_set &= data->again;
 	data->stable.taint = 0;
-	data->mtime = (struct kr_time){ .sec = INT64_MIN };
+	data->mtime = (struct kr_time){.sec = INT64_MIN};
 	data->base_version = 0;
 	data->base_changes = data->file->changes;
 	data->base_known = !data->file->changing;
 	data->epoch_before = data->file->changed_epoch;
-	data->ctime_before = (struct kr_time){ .sec = INT64_MAX };
+	data->ctime_before = (struct kr_time){.sec = INT64_MAX};
 	kr_sfile_changing(data->file);
 	data->changes = data->file->changes;
 	data->changing = true;
 }
 
-/* Whether others may have seen the file as it was before, and have READ since: a participant has flushed without WRITE while READ was being
- * recalled from it, or has sent again what a failed sync had lost, or its session has ended and its leases are others' by now. */
+/* Whether others may have seen the file as it was before, and have READ since: a participant has flushed without WRITE
+ * while READ was being recalled from it, or has sent again what a failed sync had lost, or its session has ended and
+ * its leases are others' by now. */
 static bool changed_under_others(const struct kr_sfile_data *data)
 {
 	for (uint32_t i = 0; i < data->part_count; i++) {
@@ -113,15 +117,15 @@ static void take_mtime(struct kr_sfile_data *data, struct kr_time mtime)
 		data->mtime = mtime;
 }
 
-/* The running round restores what a failed sync may have lost: of the file's attributes that has lost nothing, and they may have been set since the
- * round was run at first. */
+/* The running round restores what a failed sync may have lost: of the file's attributes that has lost nothing, and they
+ * may have been set since the round was run at first. */
 static bool keeps_attributes(const struct kr_sfile_data *data)
 {
 	return data->part_count == 1 && data->parts[0].restore && data->restoring;
 }
 
-/* The mtime that the file gets: what somebody set while the round ran, else the latest write of this and earlier rounds; but for
- * earlier ones that are ahead of our clock, by which the nodes go: it has been set back since. */
+/* The mtime that the file gets: what somebody set while the round ran, else the latest write of this and earlier
+ * rounds; but for earlier ones that are ahead of our clock, by which the nodes go: it has been set back since. */
 static struct kr_time final_mtime(struct kr_sfile_data *data)
 {
 	if (data->mtime_is_set)
@@ -161,7 +165,7 @@ void kr_flush_broken_off(struct kr_sfile_data *data)
 
 static void note_flush(struct kr_sfile_data *data, const struct kr_flush_part *part)
 {
-	struct kr_applied_flush flush = { .incarnation = part->incarnation, .number = part->request };
+	struct kr_applied_flush flush = {.incarnation = part->incarnation, .number = part->request};
 
 	memcpy(flush.node_id, part->node_id, sizeof flush.node_id);
 	if (!part->replay)
@@ -228,7 +232,8 @@ static void replay_noted(void *context, int err)
 	kr_sfile_put(file);
 }
 
-/* Whether the next process may collect replays that are older than the running round: others' of the file, but for those of who is gone. */
+/* Whether the next process may collect replays that are older than the running round: others' of the file, but for
+ * those of who is gone. */
 static bool comes_before_replays(const struct kr_sfile_data *data)
 {
 	const struct kr_server *server = data->owner->server;
@@ -236,8 +241,8 @@ static bool comes_before_replays(const struct kr_sfile_data *data)
 	return server->grace.active && kr_state_facts(server->state)->new_boot;
 }
 
-/* All bytes are there. What was replayed is written down before anything can come after it (replayed.h), and so is what others have to replay nothing
- * over that they still may. */
+/* All bytes are there. What was replayed is written down before anything can come after it (replayed.h), and so is what
+ * others have to replay nothing over that they still may. */
 static void applied(struct kr_sfile *file)
 {
 	struct kr_sfile_data *data = &file->data;
@@ -249,11 +254,12 @@ static void applied(struct kr_sfile *file)
 		return;
 	}
 	for (uint32_t i = 0; i < data->part_count; i++, part++) {
-		const struct kr_applied_replay replay = { .seq = part->seq, .round = round, .order = part->replay ? part->order : round };
+		const struct kr_applied_replay replay = {
+			.seq = part->seq, .round = round, .order = part->replay ? part->order : round};
 		bool last = i + 1 == data->part_count;
 
-		kr_replayed_note(&data->owner->replayed, &file->fid, part->node_id, &replay, last ? replay_noted : ignore,
-			last ? kr_sfile_ref(file) : NULL);
+		kr_replayed_note(&data->owner->replayed, &file->fid, part->node_id, &replay,
+			last ? replay_noted : ignore, last ? kr_sfile_ref(file) : NULL);
 	}
 }
 
@@ -277,7 +283,8 @@ static void finish_done(struct kr_apply *apply)
 
 		end_changes(data);
 		if (err && data->parts[0].replay && undisturbed)
-			file->changed_epoch = data->epoch_before; /* what has gone in comes again, all of it, and is judged then */
+			file->changed_epoch =
+				data->epoch_before; /* what has gone in comes again, all of it, and is judged then */
 		else
 			note_own(data, undisturbed);
 		data->after = apply->after;
@@ -285,9 +292,10 @@ static void finish_done(struct kr_apply *apply)
 		if (err == 0) {
 			if (undisturbed)
 				kr_sfile_version(file, file->changes, &data->after);
-			data->mtime_kept = (struct kr_time){ .sec = INT64_MIN };
+			data->mtime_kept = (struct kr_time){.sec = INT64_MIN};
 			if (!keeps_attributes(data))
-				data->mtime_rounds = data->mtime_is_set ? (struct kr_time){ .sec = INT64_MIN } : apply->mtime;
+				data->mtime_rounds =
+					data->mtime_is_set ? (struct kr_time){.sec = INT64_MIN} : apply->mtime;
 			data->overlapped += data->round_overlapped;
 			data->owner->counters.overlapped += data->round_overlapped;
 			applied(file);
@@ -312,7 +320,7 @@ static void finish(struct kr_sfile *file, struct kr_apply *apply)
 	kr_apply_start(apply);
 }
 
-/* --- the machine's actions ----------------------------------------------------------------------------------------- */
+/* --- the machine's actions -------------------------------------------------------------------- */
 
 static void write_inline(struct kr_sfile *file, const struct kr_round_action *action)
 {
@@ -383,8 +391,12 @@ static void send_round(struct kr_sfile *file, const struct kr_round_action *acti
 	struct kr_sfile_data *data = &file->data;
 	struct kr_request *request = action->token;
 	struct kr_session *session = request->session;
-	struct kr_round_request msg = { .file = file->fid, .round = action->round, .has_upstream = action->has_upstream,
-		.replay_round = request->msg.flush_request.flags & KR_FLUSH_REPLAY ? request->msg.flush_request.replay_round : 0 };
+	struct kr_round_request msg = {.file = file->fid,
+		.round = action->round,
+		.has_upstream = action->has_upstream,
+		.replay_round = request->msg.flush_request.flags & KR_FLUSH_REPLAY ?
+			request->msg.flush_request.replay_round :
+			0};
 	struct sent_round *sent;
 	char host[64];
 
@@ -410,7 +422,7 @@ static void send_round(struct kr_sfile *file, const struct kr_round_action *acti
 static void send_abort(struct kr_sfile *file, const struct kr_round_action *action)
 {
 	struct kr_session *session = kr_session_find_node(file->server, action->node);
-	struct kr_round_abort_request msg = { .file = file->fid, .round = action->round };
+	struct kr_round_abort_request msg = {.file = file->fid, .round = action->round};
 
 	if (session)
 		kr_callback_send(session, KR_MSG_ROUND_ABORT, &msg, NULL, NULL);
@@ -431,8 +443,8 @@ static void discard(struct kr_sfile *file, uint64_t round)
 static void answer(struct kr_sfile_data *data, const struct kr_round_action *action)
 {
 	struct kr_request *request = action->token;
-	struct kr_flush_reply reply = { .round = action->round, .base_version = action->alone ? data->base_version : 0,
-		.attr = data->after };
+	struct kr_flush_reply reply = {
+		.round = action->round, .base_version = action->alone ? data->base_version : 0, .attr = data->after};
 
 	struct kr_attachment *attachment = kr_attachment_find(data->file, request->session);
 
@@ -442,7 +454,8 @@ static void answer(struct kr_sfile_data *data, const struct kr_round_action *act
 		(void)KR_FAULT("flush.reply");
 	if (request->msg.flush_request.flags & KR_FLUSH_REPLAY) {
 		if (action->err && attachment)
-			attachment->replays = false; /* whatever it was: others' later rounds go in now, and it asks before it sends them again */
+			attachment->replays = false; /* whatever it was: others' later rounds go in now, and it asks
+							before it sends them again */
 		if (!action->err)
 			request->session->replayed_ns = kr_clock_ns();
 		kr_applied_resent(&data->owner->applied, &data->file->fid, request->session->node_id, action->err,
@@ -504,7 +517,8 @@ void kr_flush_execute(struct kr_sfile *file)
 	while (kr_rounds_action(&data->rounds, &action))
 		perform(file, &action);
 	data->executing = false;
-	kr_stable_restored(data); /* it may be that the last replay was answered before its round ended, since its session had */
+	kr_stable_restored(
+		data); /* it may be that the last replay was answered before its round ended, since its session had */
 	if (!kr_rounds_idle(&data->rounds) && !kr_link_linked(&data->busy)) {
 		kr_list_append(&data->owner->busy, &data->busy);
 		kr_sfile_ref(file);

@@ -1,7 +1,7 @@
 /* FSYNC: the file is synced (stable.c), then, for SEEN, others have dropped what they read before (leases.h).
  *
- * Loop thread.  The sync cannot be withdrawn, the wait for others can: a node that does not answer keeps its READ until its session
- * is over.
+ * Loop thread.  The sync cannot be withdrawn, the wait for others can: a node that does not answer keeps its READ until
+ * its session is over.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -9,9 +9,9 @@
 struct asked {
 	struct kr_link link;
 	struct kr_round_ask ask;
-	unsigned attempts;  /* rounds with it that broke */
+	unsigned attempts;   /* rounds with it that broke */
 	bool sent, accepted; /* in the running chain */
-	bool answered;      /* its node was lost while its bytes were being written */
+	bool answered;       /* its node was lost while its bytes were being written */
 };
 
 struct queued_action {
@@ -152,8 +152,12 @@ bool kr_rounds_replayed_by(const struct kr_rounds *rounds, uint32_t node)
 static void answer(struct kr_rounds *rounds, struct asked *asked, int err, bool alone)
 {
 	if (!asked->answered)
-		push(rounds, (struct kr_round_action){ .kind = KR_ROUND_REPLY, .node = asked->ask.node,
-			.token = asked->ask.token, .err = err, .alone = alone });
+		push(rounds,
+			(struct kr_round_action){.kind = KR_ROUND_REPLY,
+				.node = asked->ask.node,
+				.token = asked->ask.token,
+				.err = err,
+				.alone = alone});
 	kr_list_remove(&asked->link);
 	free(asked);
 }
@@ -196,9 +200,12 @@ static void send_round(struct kr_rounds *rounds, struct asked *asked)
 
 	asked->sent = true;
 	asked->accepted = false;
-	push(rounds, (struct kr_round_action){ .kind = KR_ROUND_SEND, .node = asked->ask.node, .token = asked->ask.token,
-		.downstream = last ? 0 : KR_LIST_ENTRY(next, struct asked, link)->ask.node,
-		.has_upstream = asked->link.prev != &rounds->current.head });
+	push(rounds,
+		(struct kr_round_action){.kind = KR_ROUND_SEND,
+			.node = asked->ask.node,
+			.token = asked->ask.token,
+			.downstream = last ? 0 : KR_LIST_ENTRY(next, struct asked, link)->ask.node,
+			.has_upstream = asked->link.prev != &rounds->current.head});
 }
 
 static void insert_in_ring_order(struct kr_list *list, struct asked *asked)
@@ -234,7 +241,8 @@ static struct asked *first_in_turn(struct kr_rounds *rounds)
 
 static bool may_chain(const struct asked *asked)
 {
-	return !asked->ask.inlined && !asked->ask.single && !asked->ask.replay_round && asked->attempts < KR_ROUND_CHAIN_ATTEMPTS;
+	return !asked->ask.inlined && !asked->ask.single && !asked->ask.replay_round &&
+		asked->attempts < KR_ROUND_CHAIN_ATTEMPTS;
 }
 
 static void start_chain(struct kr_rounds *rounds, struct asked *first)
@@ -246,14 +254,15 @@ static void start_chain(struct kr_rounds *rounds, struct asked *first)
 	kr_list_append(&rounds->current, &first->link);
 	if (may_chain(first)) {
 		KR_LIST_FOR_EACH_SAFE(asked, after, &rounds->waiting, link) {
-			if (!may_chain(asked) || strcmp(asked->ask.ring, first->ask.ring) != 0 || find_current(rounds, asked->ask.node))
+			if (!may_chain(asked) || strcmp(asked->ask.ring, first->ask.ring) != 0 ||
+				find_current(rounds, asked->ask.node))
 				continue;
 			kr_list_remove(&asked->link);
 			insert_in_ring_order(&rounds->current, asked);
 		}
 	}
 	asked = KR_LIST_ENTRY(rounds->current.head.prev, struct asked, link);
-	push(rounds, (struct kr_round_action){ .kind = KR_ROUND_BEGIN, .node = asked->ask.node });
+	push(rounds, (struct kr_round_action){.kind = KR_ROUND_BEGIN, .node = asked->ask.node});
 	for (link = &asked->link; link != &rounds->current.head; link = link->prev)
 		send_round(rounds, KR_LIST_ENTRY(link, struct asked, link));
 }
@@ -273,23 +282,26 @@ static void start(struct kr_rounds *rounds)
 		kr_list_remove(&first->link);
 		kr_list_append(&rounds->current, &first->link);
 		rounds->state = KR_ROUND_INLINE;
-		push(rounds, (struct kr_round_action){ .kind = KR_ROUND_WRITE, .node = first->ask.node, .token = first->ask.token });
+		push(rounds,
+			(struct kr_round_action){
+				.kind = KR_ROUND_WRITE, .node = first->ask.node, .token = first->ask.token});
 	} else {
 		rounds->state = KR_ROUND_CHAIN;
 		start_chain(rounds, first);
 	}
 }
 
-/* Ends the running chain: ROUND_ABORT to all that were sent ROUND; its writes are drained before anything else starts. */
+/* Ends the running chain: ROUND_ABORT to all that were sent ROUND; its writes are drained before anything else starts.
+ */
 static void abandon(struct kr_rounds *rounds)
 {
 	struct asked *asked;
 
 	KR_LIST_FOR_EACH(asked, &rounds->current, link) {
 		if (asked->sent)
-			push(rounds, (struct kr_round_action){ .kind = KR_ROUND_ABORT, .node = asked->ask.node });
+			push(rounds, (struct kr_round_action){.kind = KR_ROUND_ABORT, .node = asked->ask.node});
 	}
-	push(rounds, (struct kr_round_action){ .kind = KR_ROUND_DISCARD });
+	push(rounds, (struct kr_round_action){.kind = KR_ROUND_DISCARD});
 	rounds->state = KR_ROUND_DRAINING;
 	rounds->aborted++;
 }
@@ -349,7 +361,7 @@ static void finish_when_complete(struct kr_rounds *rounds)
 			return;
 	}
 	rounds->state = KR_ROUND_FINISHING;
-	push(rounds, (struct kr_round_action){ .kind = KR_ROUND_FINISH });
+	push(rounds, (struct kr_round_action){.kind = KR_ROUND_FINISH});
 }
 
 static bool chain_runs(const struct kr_rounds *rounds, uint64_t round)
@@ -455,6 +467,8 @@ void kr_rounds_lost(struct kr_rounds *rounds, uint32_t node)
 		ask_again(rounds);
 		return;
 	}
-	push(rounds, (struct kr_round_action){ .kind = KR_ROUND_REPLY, .node = node, .token = asked->ask.token, .err = -ENOTCONN });
+	push(rounds,
+		(struct kr_round_action){
+			.kind = KR_ROUND_REPLY, .node = node, .token = asked->ask.token, .err = -ENOTCONN});
 	asked->answered = true;
 }

@@ -1,23 +1,25 @@
-/* The flush rounds of one file: who has asked, which round runs, what to tell whom.  PURE: no sockets, clocks or threads.
+/* The flush rounds of one file: who has asked, which round runs, what to tell whom.  PURE: no sockets, clocks or
+ * threads.
  *
- * A flush is asked *inline* (the server has its bytes) or *chained* (the node will stream them when told).  One round of
- * a file runs at a time.  Inline flushes are rounds of their own, in the order asked; when a chained one's turn comes,
- * all chained ones of its ring that wait form one round, a chain in ring order (natural order of the host names, then node number):
- * the first streams to the second, ..., the last to the server.  ROUND goes to all at once: a node lets a stream wait
- * that comes before its own ROUND.  Who asks meanwhile is in a later round.
+ * A flush is asked *inline* (the server has its bytes) or *chained* (the node will stream them when told).  One round
+ * of a file runs at a time.  Inline flushes are rounds of their own, in the order asked; when a chained one's turn
+ * comes, all chained ones of its ring that wait form one round, a chain in ring order (natural order of the host names,
+ * then node number): the first streams to the second, ..., the last to the server.  ROUND goes to all at once: a node
+ * lets a stream wait that comes before its own ROUND.  Who asks meanwhile is in a later round.
  *
- * When a participant is lost or a stream breaks, the round is aborted: its bytes are drained (no write of it is under way
- * any more) and the rest are asked again.  After KR_ROUND_CHAIN_ATTEMPTS broken rounds a flush goes on alone, straight to
- * the server (two nodes may not reach each other), after KR_ROUND_ATTEMPTS it fails with -EIO: the bytes are in the
- * node's journal.  A participant that the caller names as the cause (kr_rounds_accepted with an error) fails at once.
+ * When a participant is lost or a stream breaks, the round is aborted: its bytes are drained (no write of it is under
+ * way any more) and the rest are asked again.  After KR_ROUND_CHAIN_ATTEMPTS broken rounds a flush goes on alone,
+ * straight to the server (two nodes may not reach each other), after KR_ROUND_ATTEMPTS it fails with -EIO: the bytes
+ * are in the node's journal.  A participant that the caller names as the cause (kr_rounds_accepted with an error) fails
+ * at once.
  *
- * Replays (flushes of rounds that a machine crash may have undone) run one by one before everything else, by the ascending
- * numbers of the rounds that they were at first, and nothing runs while the machine is held (the server still collects them).
- * So do flushes of rounds that a failed sync may have undone.
- * One that fails takes the later ones of its node along, so that what is applied of a journal is all up to some number.
+ * Replays (flushes of rounds that a machine crash may have undone) run one by one before everything else, by the
+ * ascending numbers of the rounds that they were at first, and nothing runs while the machine is held (the server still
+ * collects them). So do flushes of rounds that a failed sync may have undone. One that fails takes the later ones of
+ * its node along, so that what is applied of a journal is all up to some number.
  *
- * Every ask gets exactly one KR_ROUND_REPLY.  Events are functions; what they cause waits in a queue of actions, which the
- * caller takes out with kr_rounds_action after each event (an action's execution may cause events in turn).
+ * Every ask gets exactly one KR_ROUND_REPLY.  Events are functions; what they cause waits in a queue of actions, which
+ * the caller takes out with kr_rounds_action after each event (an action's execution may cause events in turn).
  */
 #ifndef KR_SERVER_ROUND_H
 #define KR_SERVER_ROUND_H
@@ -25,7 +27,7 @@
 #include "common/base/list.h"
 
 enum {
-	KR_ROUND_ASKS_PER_NODE = 4,      /* unanswered ones on one file; a node of ours has one */
+	KR_ROUND_ASKS_PER_NODE = 4,       /* unanswered ones on one file; a node of ours has one */
 	KR_ROUND_REPLAYS_PER_NODE = 1024, /* ... and while replays are collected, one per round it replays */
 	KR_ROUND_CHAIN_ATTEMPTS = 2,
 	KR_ROUND_ATTEMPTS = 6,
@@ -42,12 +44,13 @@ enum kr_round_state {
 enum kr_round_action_kind {
 	KR_ROUND_WRITE,   /* apply the inline flush TOKEN as round ROUND, then kr_rounds_finished */
 	KR_ROUND_BEGIN,   /* be ready for the stream of ROUND from NODE, the last participant */
-	KR_ROUND_SEND,    /* ROUND to NODE (it asked as TOKEN): its downstream is DOWNSTREAM (0 = the server), HAS_UPSTREAM; then
-	                   * kr_rounds_accepted */
+	KR_ROUND_SEND,    /* ROUND to NODE (it asked as TOKEN): its downstream is DOWNSTREAM (0 = the server),
+			   * HAS_UPSTREAM; then    kr_rounds_accepted */
 	KR_ROUND_FINISH,  /* all participants accepted and the stream is written: set times, then kr_rounds_finished */
 	KR_ROUND_ABORT,   /* ROUND_ABORT to NODE */
 	KR_ROUND_DISCARD, /* drop the round stream of ROUND; kr_rounds_drained when nothing of it is under way */
-	KR_ROUND_REPLY,   /* answer TOKEN: error ERR (negative errno), or applied in ROUND when 0; ALONE: no other participant */
+	KR_ROUND_REPLY,   /* answer TOKEN: error ERR (negative errno), or applied in ROUND when 0; ALONE: no other
+			     participant */
 };
 
 struct kr_round_action {
@@ -71,16 +74,16 @@ struct kr_round_ask {
 };
 
 struct kr_rounds {
-	struct kr_list waiting;      /* struct asked, in the order asked */
-	struct kr_list current;      /* struct asked, of the running round, in ring order */
+	struct kr_list waiting; /* struct asked, in the order asked */
+	struct kr_list current; /* struct asked, of the running round, in ring order */
 	struct kr_list actions;
 	enum kr_round_state state;
 	bool held;
-	bool received;               /* the stream of the running round is complete and written */
-	uint64_t round;              /* number of the running round */
+	bool received;                     /* the stream of the running round is complete and written */
+	uint64_t round;                    /* number of the running round */
 	uint64_t (*number)(void *context); /* gives the next round number, ascending */
 	void *number_context;
-	uint64_t aborted;            /* rounds, so far: how tests see that one was */
+	uint64_t aborted; /* rounds, so far: how tests see that one was */
 };
 
 /* NUMBER gives out ascending numbers, > 0. */

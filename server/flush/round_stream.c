@@ -1,7 +1,7 @@
 /* Streams of chained rounds (see round_stream.h).
  *
- * An round stream belongs to its file (data.round stream) from KR_ROUND_BEGIN until all is written or the round is aborted.  Apply jobs
- * outlive neither: a discarded round stream lives until its last job is done.
+ * An round stream belongs to its file (data.round stream) from KR_ROUND_BEGIN until all is written or the round is
+ * aborted.  Apply jobs outlive neither: a discarded round stream lives until its last job is done.
  */
 #include "server/flush/round_stream.h"
 
@@ -26,12 +26,13 @@ struct kr_round_stream *kr_round_stream_new(struct kr_sfile *file, uint64_t roun
 	return round_stream;
 }
 
-/* --- back-pressure ------------------------------------------------------------------------------------------------- */
+/* --- back-pressure ---------------------------------------------------------------------------- */
 
 static bool too_much(const struct kr_round_stream *round_stream)
 {
 	return round_stream->memory > KR_ROUND_STREAM_MAX ||
-		(round_stream->memory > KR_ROUND_STREAM_SHARE && kr_data_of(round_stream->file)->round_stream_bytes > KR_ROUND_STREAM_TOTAL);
+		(round_stream->memory > KR_ROUND_STREAM_SHARE &&
+			kr_data_of(round_stream->file)->round_stream_bytes > KR_ROUND_STREAM_TOTAL);
 }
 
 static void resume(struct kr_round_stream *round_stream)
@@ -68,7 +69,7 @@ static void account(struct kr_round_stream *round_stream, size_t taken, size_t f
 	}
 }
 
-/* --- the end of an round stream ------------------------------------------------------------------------------------------ */
+/* --- the end of an round stream --------------------------------------------------------------- */
 
 /* Answers STREAM, if it has come and is not answered yet, and leaves the connection. */
 static void leave_hop(struct kr_round_stream *round_stream, int err)
@@ -118,7 +119,7 @@ void kr_round_stream_discard(struct kr_round_stream *round_stream)
 		drained(round_stream);
 }
 
-/* --- writing ------------------------------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 static void start_jobs(struct kr_round_stream *round_stream);
 
@@ -195,13 +196,15 @@ static void collect(struct kr_round_stream *round_stream, uint64_t offset, struc
 	round_stream->next = offset + buf->length;
 }
 
-/* --- frames -------------------------------------------------------------------------------------------------------- */
+/* --- frames ----------------------------------------------------------------------------------- */
 
 /* The stream is not as it must be: the round is run again. */
 static void break_off(struct kr_round_stream *round_stream, const char *why)
 {
-	kr_log_warn("flush round %llu: the stream from %s is broken: %s; the round is run again", (unsigned long long)round_stream->round,
-		round_stream->hop && round_stream->hop->conn ? kr_conn_peer(round_stream->hop->conn) : "its last node", why);
+	kr_log_warn("flush round %llu: the stream from %s is broken: %s; the round is run again",
+		(unsigned long long)round_stream->round,
+		round_stream->hop && round_stream->hop->conn ? kr_conn_peer(round_stream->hop->conn) : "its last node",
+		why);
 	kr_flush_broken(round_stream->file, round_stream->round);
 }
 
@@ -218,7 +221,7 @@ static struct kr_round_stream *find_stream(const struct kr_hop *hop, uint64_t st
 
 void kr_round_stream_stream(struct kr_hop *hop, const struct kr_frame *frame)
 {
-	struct kr_arena arena = { 0 };
+	struct kr_arena arena = {0};
 	union kr_any_msg msg;
 	struct kr_sfile *file;
 	struct kr_round_stream *round_stream;
@@ -231,7 +234,8 @@ void kr_round_stream_stream(struct kr_hop *hop, const struct kr_frame *frame)
 	}
 	file = kr_sfile_find(hop->data->server, &msg.stream_request.file);
 	round_stream = file ? file->data.round_stream : NULL;
-	if (!round_stream || round_stream->round != msg.stream_request.round || round_stream->node != hop->node || round_stream->begun) {
+	if (!round_stream || round_stream->round != msg.stream_request.round || round_stream->node != hop->node ||
+		round_stream->begun) {
 		/* of a round that has been aborted meanwhile */
 		kr_conn_reply(hop->conn, KR_MSG_STREAM, frame->header.id, 0, -ESTALE, NULL, NULL, 0);
 		return;
@@ -245,7 +249,7 @@ void kr_round_stream_stream(struct kr_hop *hop, const struct kr_frame *frame)
 
 void kr_round_stream_extent(struct kr_hop *hop, const struct kr_frame *frame)
 {
-	struct kr_arena arena = { 0 };
+	struct kr_arena arena = {0};
 	union kr_any_msg msg;
 	struct kr_round_stream *round_stream;
 	struct kr_buf *buf = frame->data;
@@ -255,7 +259,8 @@ void kr_round_stream_extent(struct kr_hop *hop, const struct kr_frame *frame)
 	round_stream = err ? NULL : find_stream(hop, msg.extent_request.stream);
 	if (!round_stream || round_stream->ended || round_stream->failed)
 		return; /* the rest of an aborted stream; a malformed one ends in STREAM_END's counts */
-	if (!buf || msg.extent_request.offset < round_stream->next || msg.extent_request.offset > (uint64_t)INT64_MAX - buf->length) {
+	if (!buf || msg.extent_request.offset < round_stream->next ||
+		msg.extent_request.offset > (uint64_t)INT64_MAX - buf->length) {
 		break_off(round_stream, "its extents do not ascend");
 		return;
 	}
@@ -271,7 +276,7 @@ void kr_round_stream_extent(struct kr_hop *hop, const struct kr_frame *frame)
 
 void kr_round_stream_end(struct kr_hop *hop, const struct kr_frame *frame)
 {
-	struct kr_arena arena = { 0 };
+	struct kr_arena arena = {0};
 	union kr_any_msg msg;
 	struct kr_round_stream *round_stream;
 	int err = kr_msg_decode(KR_MSG_STREAM_END, false, frame->fields, frame->header.fields_length, &msg, &arena);
@@ -284,7 +289,8 @@ void kr_round_stream_end(struct kr_hop *hop, const struct kr_frame *frame)
 		break_off(round_stream, "a participant could not go on");
 		return;
 	}
-	if (msg.stream_end_request.extents != round_stream->extents || msg.stream_end_request.bytes != round_stream->bytes) {
+	if (msg.stream_end_request.extents != round_stream->extents ||
+		msg.stream_end_request.bytes != round_stream->bytes) {
 		break_off(round_stream, "extents are missing");
 		return;
 	}

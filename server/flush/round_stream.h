@@ -1,9 +1,9 @@
 /* The stream of a chained round as it arrives from the last participant: checked, collected, written.
  *
  * An extent must match its checksum, lie after the former one and be announced right by STREAM_END; else the round is
- * broken (and run again).  Extents are collected into jobs of up to KR_ROUND_STREAM_JOB bytes, two of them at work at a time;
- * more than KR_ROUND_STREAM_MAX bytes not written (or, beyond KR_ROUND_STREAM_SHARE, more than KR_ROUND_STREAM_TOTAL in all rounds) pause the
- * connection.  Loop thread.
+ * broken (and run again).  Extents are collected into jobs of up to KR_ROUND_STREAM_JOB bytes, two of them at work at a
+ * time; more than KR_ROUND_STREAM_MAX bytes not written (or, beyond KR_ROUND_STREAM_SHARE, more than
+ * KR_ROUND_STREAM_TOTAL in all rounds) pause the connection.  Loop thread.
  */
 #ifndef KR_SERVER_ROUND_STREAM_H
 #define KR_SERVER_ROUND_STREAM_H
@@ -24,18 +24,18 @@ enum {
 };
 
 struct kr_round_stream {
-	struct kr_sfile *file;    /* borrowed: a file with a round stays */
+	struct kr_sfile *file; /* borrowed: a file with a round stays */
 	uint64_t round;
-	uint32_t node;            /* from whom the stream comes */
-	struct kr_hop *hop;       /* NULL before STREAM, after STREAM_END and once the connection has broken */
+	uint32_t node;      /* from whom the stream comes */
+	struct kr_hop *hop; /* NULL before STREAM, after STREAM_END and once the connection has broken */
 	struct kr_link of_hop, throttled;
-	uint64_t stream;          /* id of the STREAM request, to be answered */
+	uint64_t stream; /* id of the STREAM request, to be answered */
 	uint64_t next, extents, bytes;
-	struct kr_apply *batch;   /* being collected */
-	size_t jobs, memory;      /* at work; held by batch and jobs */
-	uint64_t moved_ns;        /* when something last happened */
+	struct kr_apply *batch; /* being collected */
+	size_t jobs, memory;    /* at work; held by batch and jobs */
+	uint64_t moved_ns;      /* when something last happened */
 	bool begun, ended, discarded, paused;
-	bool failed;              /* a write failed: nothing more is started */
+	bool failed; /* a write failed: nothing more is started */
 };
 
 /* Ready for the stream of ROUND from NODE. */

@@ -25,10 +25,10 @@ struct sync_job {
 	struct kr_pool_share_job gated;
 	struct kr_sfile *file; /* takes over the queue's reference */
 	struct kr_list waiters;
-	uint64_t cover;        /* the rounds up to here are in this sync */
+	uint64_t cover; /* the rounds up to here are in this sync */
 	bool data_only;
-	bool tell;             /* owners may be told STABLE */
-	bool gone;             /* the file does not exist any more */
+	bool tell; /* owners may be told STABLE */
+	bool gone; /* the file does not exist any more */
 	int err;
 };
 
@@ -51,7 +51,7 @@ void kr_stable_file_fini(struct kr_stable *stable)
 	stable->owner_count = stable->owner_capacity = 0;
 }
 
-/* --- the queue ----------------------------------------------------------------------------------------------------- */
+/* --- the queue -------------------------------------------------------------------------------- */
 
 static void pump(struct kr_data *data);
 
@@ -99,12 +99,12 @@ static struct kr_sfile *file_of(struct kr_link *link)
 	return KR_LIST_ENTRY(link, struct kr_sfile, data.stable.queued);
 }
 
-/* --- what a sync means --------------------------------------------------------------------------------------------- */
+/* --- what a sync means ------------------------------------------------------------------------ */
 
 static void tell_stable(struct kr_sfile *file, uint64_t cover)
 {
 	struct kr_stable *stable = &file->data.stable;
-	struct kr_stable_request msg = { .file = file->fid, .round = cover };
+	struct kr_stable_request msg = {.file = file->fid, .round = cover};
 	uint32_t kept = 0;
 
 	stable->good = KR_MAX(stable->good, cover);
@@ -135,7 +135,7 @@ static void call_waiters(struct kr_list *waiters, int err)
 	}
 }
 
-/* --- a sync -------------------------------------------------------------------------------------------------------- */
+/* --- a sync ----------------------------------------------------------------------------------- */
 
 static void run(struct kr_pool_share_job *gated)
 {
@@ -147,9 +147,10 @@ static void run(struct kr_pool_share_job *gated)
 		job->err = kr_export_fsync(export, &job->file->fid, job->data_only);
 	if (job->err == 0)
 		job->err = KR_FAULT("stable.after");
-	/* A file that is gone has nothing to lose; but when the whole export is gone, its files are not.  (That it stays gone if the power fails
-	 * now is not known: see README, Limits.  To know it before its nodes let go of its bytes would take a sync of the whole filesystem
-	 * after its removal, and until then these bytes would take up their journals, and `umount` would wait for it.) */
+	/* A file that is gone has nothing to lose; but when the whole export is gone, its files are not.  (That it
+	 * stays gone if the power fails now is not known: see README, Limits.  To know it before its nodes let go of
+	 * its bytes would take a sync of the whole filesystem after its removal, and until then these bytes would take
+	 * up their journals, and `umount` would wait for it.) */
 	job->gone = job->err == -ESTALE && kr_export_tick(export) == 0;
 	if (job->err && !job->gone)
 		kr_state_not_clean(job->file->server->state);
@@ -167,7 +168,8 @@ static void conclude(struct sync_job *job)
 	stable->syncing = 0;
 	kr_list_remove(&stable->in_sync);
 	call_waiters(&job->waiters, job->err);
-	/* Whom nobody could tell yet asks the next instance: an end waits neither for room in the state directory nor for replays. */
+	/* Whom nobody could tell yet asks the next instance: an end waits neither for room in the state directory nor
+	 * for replays. */
 	again = data->stopping ? stable->again && !job->err : stable->again || stable->owner_count;
 	again = again || !kr_list_empty(&stable->waiters);
 	stable->again = false;
@@ -180,7 +182,8 @@ static void conclude(struct sync_job *job)
 
 static bool others_may_replay(const struct kr_stable *stable, const uint8_t node_id[16], uint64_t known)
 {
-	return stable->others_round > known || (stable->writer_round > known && memcmp(stable->writer, node_id, 16) != 0);
+	return stable->others_round > known ||
+		(stable->writer_round > known && memcmp(stable->writer, node_id, 16) != 0);
 }
 
 bool kr_stable_others(const struct kr_sfile *file, const uint8_t node_id[16])
@@ -239,7 +242,8 @@ static void done(struct kr_pool_share_job *gated)
 	data->counters.syncs++;
 	if (job->err && !job->gone) {
 		data->counters.sync_errors++;
-		kr_log_error("syncing a file failed: %s; its nodes send again what was applied since the last good sync",
+		kr_log_error(
+			"syncing a file failed: %s; its nodes send again what was applied since the last good sync",
 			strerror(-job->err));
 		kr_replayed_lose(&data->replayed, &file->fid, loss_noted, job);
 	} else if (must_be_noted(job)) {
@@ -279,7 +283,8 @@ static void pump(struct kr_data *data)
 	while (data->syncs.running < data->syncs.limit) {
 		struct kr_link *link = kr_list_pop(&data->sync_urgent);
 
-		if (!link && !kr_list_empty(&data->sync_queue) && file_of(data->sync_queue.head.next)->data.stable.due_ns <= now)
+		if (!link && !kr_list_empty(&data->sync_queue) &&
+			file_of(data->sync_queue.head.next)->data.stable.due_ns <= now)
 			link = kr_list_pop(&data->sync_queue);
 		if (!link)
 			break;
@@ -289,7 +294,8 @@ static void pump(struct kr_data *data)
 		uint64_t due = file_of(data->sync_queue.head.next)->data.stable.due_ns;
 
 		/* when all syncs are taken, the end of one pumps again */
-		uv_timer_start(&data->sync_timer, on_timer, due > now ? (due - now) / KR_NS_PER_MS + 1 : KR_STABLE_DELAY_MS, 0);
+		uv_timer_start(&data->sync_timer, on_timer,
+			due > now ? (due - now) / KR_NS_PER_MS + 1 : KR_STABLE_DELAY_MS, 0);
 	}
 }
 
@@ -304,7 +310,7 @@ void kr_stable_hurry(struct kr_data *data)
 	pump(data);
 }
 
-/* --- which rounds are not synced ----------------------------------------------------------------------------------- */
+/* --- which rounds are not synced -------------------------------------------------------------- */
 
 static uint64_t below(uint64_t floor, uint64_t round)
 {
@@ -335,7 +341,7 @@ uint64_t kr_stable_floor(const struct kr_data *data)
 	return floor;
 }
 
-/* --- rounds -------------------------------------------------------------------------------------------------------- */
+/* --- rounds ----------------------------------------------------------------------------------- */
 
 void kr_stable_applied(struct kr_sfile *file, const uint8_t node_id[16], uint64_t round)
 {
@@ -376,7 +382,8 @@ void kr_stable_owe(struct kr_sfile *file, const uint8_t node_id[16], uint64_t ro
 	enqueue(file, false);
 }
 
-void kr_stable_wait(struct kr_sfile *file, const uint8_t node_id[16], bool data_only, kr_stable_fn callback, void *context)
+void kr_stable_wait(
+	struct kr_sfile *file, const uint8_t node_id[16], bool data_only, kr_stable_fn callback, void *context)
 {
 	struct waiter *waiter = kr_xcalloc(1, sizeof *waiter);
 

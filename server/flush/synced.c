@@ -36,7 +36,7 @@ struct note {
 	void *context;
 };
 
-/* --- what is known --------------------------------------------------------------------------------------------------- */
+/* --- what is known ---------------------------------------------------------------------------- */
 
 static bool match(const struct kr_table_link *link, const void *fid)
 {
@@ -113,8 +113,8 @@ static bool has(struct kr_synced_span span, uint64_t first, uint64_t last)
 	return span.lost < first && last <= span.round;
 }
 
-enum kr_synced_verdict kr_synced_judge(const struct kr_synced *synced, const struct kr_fid *file, uint64_t oldest_round,
-	uint64_t newest)
+enum kr_synced_verdict kr_synced_judge(
+	const struct kr_synced *synced, const struct kr_fid *file, uint64_t oldest_round, uint64_t newest)
 {
 	const struct entry *entry = find(synced, file);
 	uint64_t known = kr_synced_round(synced, file), last = KR_MIN(newest, known);
@@ -126,7 +126,7 @@ enum kr_synced_verdict kr_synced_judge(const struct kr_synced *synced, const str
 	return newest <= known ? KR_SYNCED_ALL : KR_SYNCED_NOT;
 }
 
-/* --- the log --------------------------------------------------------------------------------------------------------- */
+/* --- the log ---------------------------------------------------------------------------------- */
 
 static void add_file(struct kr_line_log *text, const struct kr_fid *file, struct kr_synced_span span)
 {
@@ -189,7 +189,8 @@ static int open_log(struct kr_synced *synced)
 	return synced->fd < 0 ? -errno : 0;
 }
 
-int kr_synced_open(struct kr_synced *synced, struct kr_server *server, int dir, const uint8_t boot_id[16], uint64_t last_round)
+int kr_synced_open(
+	struct kr_synced *synced, struct kr_server *server, int dir, const uint8_t boot_id[16], uint64_t last_round)
 {
 	struct reading reading = {.synced = synced};
 	struct kr_line_log text = {0};
@@ -225,7 +226,7 @@ void kr_synced_close(struct kr_synced *synced)
 	synced->fd = -1;
 }
 
-/* --- writing --------------------------------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 struct batch {
 	struct kr_job job;
@@ -313,8 +314,8 @@ static void start_batch(struct kr_synced *synced)
 	kr_job_start(synced->server, &batch->job, run_batch, batch_done);
 }
 
-void kr_synced_note(struct kr_synced *synced, const struct kr_fid *file, uint64_t round, void (*done)(void *context, int err),
-	void *context)
+void kr_synced_note(struct kr_synced *synced, const struct kr_fid *file, uint64_t round,
+	void (*done)(void *context, int err), void *context)
 {
 	struct note *note = kr_xcalloc(1, sizeof(*note));
 

@@ -12,12 +12,13 @@ struct cut_wait {
 	struct kr_request *request;
 	struct kr_sfile *file;
 	void (*fn)(struct kr_request *request);
-	size_t unanswered; /* QUERYs, and one more while they are being sent */
+	size_t unanswered;    /* QUERYs, and one more while they are being sent */
 	uint64_t sync_errors; /* that there had been then */
 	int err;
 };
 
-static void sync_file(struct kr_request *request, struct kr_sfile *file, kr_stable_fn done, void (*fn)(struct kr_request *request))
+static void sync_file(
+	struct kr_request *request, struct kr_sfile *file, kr_stable_fn done, void (*fn)(struct kr_request *request))
 {
 	struct cut_wait *wait = kr_xcalloc(1, sizeof(*wait));
 
@@ -35,7 +36,7 @@ static void go_on(struct cut_wait *wait, int err)
 	fn(request);
 }
 
-/* --- before ------------------------------------------------------------------------------------------------------------ */
+/* --- before ----------------------------------------------------------------------------------- */
 
 static void answered(struct cut_wait *wait)
 {
@@ -48,8 +49,8 @@ static void answered(struct cut_wait *wait)
 	go_on(wait, wait->err);
 }
 
-/* When its session has ended, the one that has taken its place has the bytes, or the next instance awaits the node; else they will be late,
- * and judged. */
+/* When its session has ended, the one that has taken its place has the bytes, or the next instance awaits the node;
+ * else they will be late, and judged. */
 static void told(struct kr_session *session, void *context, int err, const void *message)
 {
 	struct cut_wait *wait = context;
@@ -65,9 +66,11 @@ static void told(struct kr_session *session, void *context, int err, const void 
 	answered(wait);
 }
 
-/* Whether what SESSION's node has been told to send again may go in after the change. Not so what was refused then: that is judged if the node
- * has given a lease back with it (late.h), and if the node makes the change itself it knows, which may be what makes room. */
-static bool may_bring_back(const struct kr_session *session, const struct kr_sfile *file, const struct kr_request *request)
+/* Whether what SESSION's node has been told to send again may go in after the change. Not so what was refused then:
+ * that is judged if the node has given a lease back with it (late.h), and if the node makes the change itself it knows,
+ * which may be what makes room. */
+static bool may_bring_back(
+	const struct kr_session *session, const struct kr_sfile *file, const struct kr_request *request)
 {
 	const struct kr_attachment *attachment = kr_attachment_find(file, session);
 	const struct kr_cover none = {0}, *cover = attachment ? &attachment->cover : &none;
@@ -77,8 +80,8 @@ static bool may_bring_back(const struct kr_session *session, const struct kr_sfi
 	return kr_applied_owes(&kr_data_of(file)->applied, &file->fid, session->node_id);
 }
 
-/* Asks whoever has been told that its rounds were lost whether it has sent them again.  Who is still reclaiming is told of it then, and may wait
- * for this request to end. */
+/* Asks whoever has been told that its rounds were lost whether it has sent them again.  Who is still reclaiming is told
+ * of it then, and may wait for this request to end. */
 static void ask_who_owes(struct cut_wait *wait)
 {
 	struct kr_query_request msg = {.file = wait->file->fid};
@@ -107,14 +110,16 @@ static void synced_before(void *context, int err)
 		ask_who_owes(context);
 }
 
-void kr_truncate_barrier_begin(struct kr_request *request, struct kr_sfile *file, void (*fn)(struct kr_request *request))
+void kr_truncate_barrier_begin(
+	struct kr_request *request, struct kr_sfile *file, void (*fn)(struct kr_request *request))
 {
 	const struct kr_stable *stable = &file->data.stable;
 	struct cut_wait *wait;
 
 	request->cancel = NULL;
 	request->committed = true;
-	request->syncs_cut = stable->applied > stable->good || stable->cut_owed || kr_stable_others(file, request->session->node_id);
+	request->syncs_cut =
+		stable->applied > stable->good || stable->cut_owed || kr_stable_others(file, request->session->node_id);
 	if (request->syncs_cut) {
 		sync_file(request, file, synced_before, fn);
 	} else {
@@ -124,7 +129,7 @@ void kr_truncate_barrier_begin(struct kr_request *request, struct kr_sfile *file
 	}
 }
 
-/* --- the change and after ---------------------------------------------------------------------------------------------- */
+/* --- the change and after --------------------------------------------------------------------- */
 
 void kr_truncate_barrier_made(struct kr_request *request)
 {

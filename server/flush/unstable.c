@@ -1,16 +1,18 @@
 /* Failed syncs: the nodes whose rounds they may have lost send these again (see UNSTABLE in msgs.def, stable.h).
  *
- * Loop thread.  What the kernel failed to write it calls clean: only the nodes' journals have it for certain.  It goes in again in the order of the
- * rounds, since of two that wrote the same byte either may come first.  So no round of the file begins before all whom it concerns have sent
- * their replays (flush_gather.c asks kr_stable_restores): then these run by their rounds, as after a loss of power, and after them what
- * waited.  They need no lease: they make the file what everybody takes it for.  A node answers when it has sent them, whatever else it waits
- * for, so nothing that waits for a round here can keep it from that.
+ * Loop thread.  What the kernel failed to write it calls clean: only the nodes' journals have it for certain.  It goes
+ * in again in the order of the rounds, since of two that wrote the same byte either may come first.  So no round of the
+ * file begins before all whom it concerns have sent their replays (flush_gather.c asks kr_stable_restores): then these
+ * run by their rounds, as after a loss of power, and after them what waited.  They need no lease: they make the file
+ * what everybody takes it for.  A node answers when it has sent them, whatever else it waits for, so nothing that waits
+ * for a round here can keep it from that.
  *
- * Nobody is waited for longer than half the lease time, nor who has no session, or reclaims: what these bring goes in as bytes not flushed, and so does
- * what comes after the wait.  (So does what a node sends whose connection is paused meanwhile, because it has too much here that was counted before the
- * sync failed, or for which there was no room, and waits for this: its answer is behind that.)
- * What a late node had sent before it was away is judged as its late bytes are. But it does not count as one that waits for that: if its daemon, or this
- * one, is killed before it has asked, who takes its place is not late.
+ * Nobody is waited for longer than half the lease time, nor who has no session, or reclaims: what these bring goes in
+ * as bytes not flushed, and so does what comes after the wait.  (So does what a node sends whose connection is paused
+ * meanwhile, because it has too much here that was counted before the sync failed, or for which there was no room, and
+ * waits for this: its answer is behind that.) What a late node had sent before it was away is judged as its late bytes
+ * are. But it does not count as one that waits for that: if its daemon, or this one, is killed before it has asked, who
+ * takes its place is not late.
  */
 #include <stdlib.h>
 
@@ -58,7 +60,8 @@ static void answered(struct kr_session *session, void *context, int err, const v
 	bool in_time = kr_link_linked(&sent->link);
 
 	if (err == 0) /* else it is told at its RECLAIM */
-		kr_applied_told(&kr_data_of(file)->applied, &file->fid, session->node_id, &sent->loss, reply->resent && in_time);
+		kr_applied_told(&kr_data_of(file)->applied, &file->fid, session->node_id, &sent->loss,
+			reply->resent && in_time);
 	waited(sent);
 	if (in_time && !session->dead) /* else when its own flushes have been dropped: kr_flush_session_lost */
 		kr_flush_update_hold_of(file);
@@ -67,13 +70,14 @@ static void answered(struct kr_session *session, void *context, int err, const v
 }
 
 /* Whether UNSTABLE is on its way (and SENT borrowed until it is answered). */
-static struct sent_unstable *send_unstable(struct kr_sfile *file, struct kr_session *session, const struct kr_applied_loss *loss)
+static struct sent_unstable *send_unstable(
+	struct kr_sfile *file, struct kr_session *session, const struct kr_applied_loss *loss)
 {
-	struct kr_unstable_request msg = { .file = file->fid, .round = loss->good, .last = loss->last,
-		.error = kr_status_from_errno(loss->err) };
+	struct kr_unstable_request msg = {
+		.file = file->fid, .round = loss->good, .last = loss->last, .error = kr_status_from_errno(loss->err)};
 	struct sent_unstable *sent = kr_xcalloc(1, sizeof *sent);
 
-	*sent = (struct sent_unstable){ .file = kr_sfile_ref(file), .node = session->node, .loss = *loss };
+	*sent = (struct sent_unstable){.file = kr_sfile_ref(file), .node = session->node, .loss = *loss};
 	kr_link_init(&sent->link);
 	if (kr_callback_send(session, KR_MSG_UNSTABLE, &msg, answered, sent))
 		return sent;
@@ -84,14 +88,15 @@ static struct sent_unstable *send_unstable(struct kr_sfile *file, struct kr_sess
 
 void kr_stable_tell_again(struct kr_sfile *file, struct kr_session *session, const struct kr_applied_entry *entry)
 {
-	struct kr_applied_loss loss = { .good = entry->good, .last = entry->last, .err = entry->unstable_err };
+	struct kr_applied_loss loss = {.good = entry->good, .last = entry->last, .err = entry->unstable_err};
 
 	send_unstable(file, session, &loss);
 }
 
 int kr_stable_tell_untold(struct kr_sfile *file, struct kr_session *session)
 {
-	const struct kr_applied_entry *entry = kr_applied_find(&kr_data_of(file)->applied, &file->fid, session->node_id);
+	const struct kr_applied_entry *entry =
+		kr_applied_find(&kr_data_of(file)->applied, &file->fid, session->node_id);
 	int err = entry ? entry->unstable_err : 0;
 
 	if (!err || kr_stable_may_restore(file, session->node))
@@ -100,7 +105,8 @@ int kr_stable_tell_untold(struct kr_sfile *file, struct kr_session *session)
 	return err;
 }
 
-/* Tells SESSION's node of LOSS, and waits for it. One that is reclaiming may wait for others, who may wait for this file. */
+/* Tells SESSION's node of LOSS, and waits for it. One that is reclaiming may wait for others, who may wait for this
+ * file. */
 static void ask(struct kr_sfile *file, struct kr_session *session, const struct kr_applied_loss *loss)
 {
 	struct kr_stable *stable = &file->data.stable;
@@ -119,7 +125,7 @@ static void ask(struct kr_sfile *file, struct kr_session *session, const struct 
 void kr_stable_lost(struct kr_sfile *file, int err)
 {
 	struct kr_stable *stable = &file->data.stable;
-	struct kr_applied_loss loss = { .good = stable->good, .last = stable->applied, .err = err };
+	struct kr_applied_loss loss = {.good = stable->good, .last = stable->applied, .err = err};
 
 	for (uint32_t i = 0; i < stable->owner_count; i++) {
 		struct kr_stable_owner *owner = &stable->owners[i];
@@ -135,14 +141,14 @@ void kr_stable_lost(struct kr_sfile *file, int err)
 	kr_flush_update_hold_of(file);
 }
 
-/* They go in anew, the oldest first, over what is there still, as a rule.  Until all of them have, the file is being changed: no block of it is
- * served. (In the grace period nothing is.) */
+/* They go in anew, the oldest first, over what is there still, as a rule.  Until all of them have, the file is being
+ * changed: no block of it is served. (In the grace period nothing is.) */
 void kr_stable_restoring(struct kr_sfile_data *data)
 {
 	if (data->restoring || data->file->server->grace.active)
 		return;
 	data->restoring = true;
-	data->mtime_kept = (struct kr_time){ .sec = INT64_MIN };
+	data->mtime_kept = (struct kr_time){.sec = INT64_MIN};
 	data->restorations++;
 	kr_sfile_changing(data->file);
 }
@@ -164,7 +170,8 @@ static void wait_no_longer(struct kr_sfile *file)
 		struct sent_unstable *sent = KR_LIST_ENTRY(stable->asked.head.next, struct sent_unstable, link);
 		const struct kr_session *session = kr_session_find_node(file->server, sent->node);
 
-		kr_log_warn("node %s has not said that it has sent again what a failed sync may have lost: it is not waited for any more",
+		kr_log_warn(
+			"node %s has not said that it has sent again what a failed sync may have lost: it is not waited for any more",
 			session ? session->name : "?");
 		waited(sent);
 	}

@@ -176,7 +176,8 @@ static bool session_has_room(const struct kr_session *session)
 {
 	if (session->files < KR_SESSION_FILES_ALWAYS)
 		return true;
-	return session->files < KR_SESSION_FILES_MAX && (!kr_trust_is_user(session) || files_of_user(session) < KR_USER_FILES_MAX);
+	return session->files < KR_SESSION_FILES_MAX &&
+		(!kr_trust_is_user(session) || files_of_user(session) < KR_USER_FILES_MAX);
 }
 
 bool kr_attachment_room(const struct kr_sfile *file, const struct kr_session *session)
@@ -221,7 +222,8 @@ void kr_attachment_settle(struct kr_attachment *attachment)
 {
 	struct kr_sfile *file = attachment->file;
 
-	if (attachment->opens || attachment->waiting || attachment->replays || attachment->overtaken || attachment->cover.lost || kr_lease_table_known(&file->leases, attachment->session->node))
+	if (attachment->opens || attachment->waiting || attachment->replays || attachment->overtaken ||
+		attachment->cover.lost || kr_lease_table_known(&file->leases, attachment->session->node))
 		return;
 	kr_list_remove(&attachment->of_file);
 	kr_list_remove(&attachment->of_session);

@@ -1,7 +1,8 @@
 /* The table of files that somebody uses: per file its leases, opens, change counter and what the data path keeps.
  *
- * A file is in the table while somebody holds a reference: requests, sessions that have it open or leased, the data side
- * while it has rounds or syncs of it; after that a while longer, so that its change counter goes on.  Loop thread only.
+ * A file is in the table while somebody holds a reference: requests, sessions that have it open or leased, the data
+ * side while it has rounds or syncs of it; after that a while longer, so that its change counter goes on.  Loop thread
+ * only.
  */
 #ifndef KR_SERVER_FILE_TABLE_H
 #define KR_SERVER_FILE_TABLE_H
@@ -28,41 +29,44 @@ struct kr_sfile {
 	struct kr_list attachments; /* kr_attachment.of_file */
 	struct kr_lease_table leases;
 	struct kr_sfile_locks *locks; /* of locks.c; NULL: nobody holds or waits for any */
-	uint64_t changes;           /* ascends at the start and at the end of every change of the file's bytes */
-	uint64_t ended;             /* ascends at the end of every change */
-	uint32_t changing;          /* changes under way */
-	uint64_t changed_epoch;     /* server->epoch of the latest start or end */
-	uint64_t own_epoch;         /* changed_epoch after the latest flush, if that was of one node alone ... */
-	uint64_t own_base;          /* ... and before it ... */
-	struct kr_time own_ctime;   /* ... and the file's ctime then; INT64_MAX s: not known */
-	uint8_t own_node[16];       /* ... which is this one */
-	uint64_t cuts;              /* ascends with every change that may shrink the file */
-	struct kr_list late;        /* kr_late_claim.link: RECLAIMs of late nodes with bytes, not answered */
-	bool orphan;                /* it has no name: when its last open ends it is gone */
-	bool vanished;              /* inside kr_leases_gone */
-	bool gone;                  /* neither name nor open is left: bytes still flushed are of no use to anybody */
-	struct kr_last_stat seen;        /* of watch.c, as are the next ones */
+	uint64_t changes;             /* ascends at the start and at the end of every change of the file's bytes */
+	uint64_t ended;               /* ascends at the end of every change */
+	uint32_t changing;            /* changes under way */
+	uint64_t changed_epoch;       /* server->epoch of the latest start or end */
+	uint64_t own_epoch;           /* changed_epoch after the latest flush, if that was of one node alone ... */
+	uint64_t own_base;            /* ... and before it ... */
+	struct kr_time own_ctime;     /* ... and the file's ctime then; INT64_MAX s: not known */
+	uint8_t own_node[16];         /* ... which is this one */
+	uint64_t cuts;                /* ascends with every change that may shrink the file */
+	struct kr_list late;          /* kr_late_claim.link: RECLAIMs of late nodes with bytes, not answered */
+	bool orphan;                  /* it has no name: when its last open ends it is gone */
+	bool vanished;                /* inside kr_leases_gone */
+	bool gone;                    /* neither name nor open is left: bytes still flushed are of no use to anybody */
+	struct kr_last_stat seen;     /* of watch.c, as are the next ones */
 	struct kr_link watched;
 	uint64_t looked_ns;
 	bool touching, touch_again;
-	struct kr_sfile_data data;  /* rounds, syncs, pipeline */
+	struct kr_sfile_data data; /* rounds, syncs, pipeline */
 };
 
-/* One session's use of one file: exists while it has the file open, or holds or waits for a lease. Holds a reference of the
- * file, not of the session, which ends it. */
+/* One session's use of one file: exists while it has the file open, or holds or waits for a lease. Holds a reference of
+ * the file, not of the session, which ends it. */
 struct kr_attachment {
 	struct kr_session *session;
 	struct kr_sfile *file;
 	struct kr_link of_session, of_file;
-	uint32_t opens;   /* answered with success and not closed */
-	uint32_t waiting; /* leases asked and not granted */
-	uint8_t inherited; /* of the leases held: from the session that this one replaced, and not reclaimed yet */
-	uint64_t flushed_ns; /* when a FLUSH of it was answered the last time; 0: never */
+	uint32_t opens;        /* answered with success and not closed */
+	uint32_t waiting;      /* leases asked and not granted */
+	uint8_t inherited;     /* of the leases held: from the session that this one replaced, and not reclaimed yet */
+	uint64_t flushed_ns;   /* when a FLUSH of it was answered the last time; 0: never */
 	struct kr_cover cover; /* ... and what became of those that were refused */
-	uint64_t owed_lease_ns, owed_size_ns; /* since when its node has owed the answer to RECALL or QUERY, left by its former session; 0 */
-	uint64_t left_size_ns; /* ... and what the session leaves when it ends */
-	bool replays;     /* it has reclaimed rounds of a former boot when they were not collected any more, and may send them, until one is refused */
-	bool overtaken;   /* what it replays was refused while replays were collected: later ones of others were there (replayed.h) */
+	uint64_t owed_lease_ns, owed_size_ns; /* since when its node has owed the answer to RECALL or QUERY, left by its
+						 former session; 0 */
+	uint64_t left_size_ns;                /* ... and what the session leaves when it ends */
+	bool replays;   /* it has reclaimed rounds of a former boot when they were not collected any more, and may send
+			   them, until one is refused */
+	bool overtaken; /* what it replays was refused while replays were collected: later ones of others were there
+			   (replayed.h) */
 };
 
 /* The file, entered into the table if it is not there yet. Returns a reference. */
@@ -72,8 +76,8 @@ struct kr_sfile *kr_sfile_find(struct kr_server *server, const struct kr_fid *fi
 struct kr_sfile *kr_sfile_ref(struct kr_sfile *file);
 void kr_sfile_put(struct kr_sfile *file);
 
-/* Around every job that changes the file's bytes or size, in the loop: before it starts and after it is done. An attribute
- * version counts only if no change was under way at any time during the stat (kr_sfile_version). */
+/* Around every job that changes the file's bytes or size, in the loop: before it starts and after it is done. An
+ * attribute version counts only if no change was under way at any time during the stat (kr_sfile_version). */
 void kr_sfile_changing(struct kr_sfile *file);
 void kr_sfile_changed(struct kr_sfile *file);
 void kr_sfile_truncated(struct kr_sfile *file); /* between the two, where the file may have become shorter */
@@ -88,7 +92,8 @@ bool kr_attachment_room(const struct kr_sfile *file, const struct kr_session *se
 enum { KR_ATTACHMENT_OPENS_MAX = 1 << 24 }; /* of one file */
 /* SUCCESSOR gets the leases, what is known of what was not flushed (refused, or in doubt), and the debt of answers. */
 void kr_attachment_inherit(const struct kr_attachment *attachment, struct kr_session *successor);
-/* EPOCH, or before it when the session first gave back a lease of a file of which its node still has bytes that were refused. */
+/* EPOCH, or before it when the session first gave back a lease of a file of which its node still has bytes that were
+ * refused. */
 uint64_t kr_attachments_covered_until(const struct kr_session *session, uint64_t epoch);
 /* The session gives a lease of the file back: before anybody else can have it. */
 void kr_attachment_gives_up(struct kr_attachment *attachment);

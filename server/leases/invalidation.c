@@ -40,7 +40,7 @@ static uint64_t now_ms(void)
 	return kr_clock_ns() / KR_NS_PER_MS;
 }
 
-/* --- asking others ---------------------------------------------------------------------------------------------------- */
+/* --- asking others ---------------------------------------------------------------------------- */
 
 static void go_on(struct kr_request *request)
 {
@@ -51,7 +51,8 @@ static void go_on(struct kr_request *request)
 	for (uint32_t i = 0; i < change->count; i++) {
 		if (change->asked[i]) {
 			/* Its own node may share a bit with others. */
-			kr_invalidation_table_forgotten(table, change->slots[i], change->asked[i] & ~kr_note_bit(request->session->node));
+			kr_invalidation_table_forgotten(
+				table, change->slots[i], change->asked[i] & ~kr_note_bit(request->session->node));
 			kr_invalidation_table_rest(table, change->slots[i], request->session->node, now_ms());
 		}
 		change->asked[i] = 0;
@@ -73,7 +74,8 @@ static void forgotten(struct kr_session *session, void *context, int err, const 
 	struct forget *forget = context;
 	struct kr_request *request = forget->request;
 
-	/* Any answer will do: a session that has ended has no notes, and one that does not know INVALIDATE keeps none. */
+	/* Any answer will do: a session that has ended has no notes, and one that does not know INVALIDATE keeps none.
+	 */
 	(void)session, (void)err, (void)reply;
 	end_forget(forget);
 	if (kr_list_empty(&request->change.forgets))
@@ -159,7 +161,7 @@ static void wait(struct kr_request *request, void (*next)(struct kr_request *))
 		go_on(request);
 }
 
-/* --- what requests change --------------------------------------------------------------------------------------------- */
+/* --- what requests change --------------------------------------------------------------------- */
 
 void kr_invalidation_on(struct kr_server *server, uint16_t type, void (*changes)(struct kr_request *),
 	uint16_t (*grants)(struct kr_request *, int, const void *))
@@ -190,9 +192,10 @@ void kr_invalidation_also(struct kr_request *request, const struct kr_fid *fid, 
 	wait(request, next);
 }
 
-/* --- telling ------------------------------------------------------------------------------------------------------------ */
+/* --- telling ---------------------------------------------------------------------------------- */
 
-/* The node is told, in order with what else it is sent; one without a connection has forgotten, or does when it comes back. */
+/* The node is told, in order with what else it is sent; one without a connection has forgotten, or does when it comes
+ * back. */
 static void tell(struct kr_invalidation *notes, const struct kr_session *session, uint32_t slot)
 {
 	struct kr_invalidate_request msg = {.slot = slot};
@@ -238,7 +241,7 @@ void kr_invalidation_changed_all(struct kr_server *server)
 		tell(server->notes, session, KR_ATTR_CACHE_ALL);
 }
 
-/* --- replies -------------------------------------------------------------------------------------------------------------- */
+/* --- replies ---------------------------------------------------------------------------------- */
 
 static bool grant(struct kr_request *request, const struct kr_fid *fid)
 {
@@ -246,7 +249,8 @@ static bool grant(struct kr_request *request, const struct kr_fid *fid)
 	struct kr_invalidation *notes = request->server->notes;
 	uint32_t slot = kr_attr_cache_bucket(fid);
 
-	if (!kr_invalidation_table_grant(&notes->table, slot, request->session->node, change->since, has_slot(change, slot), now_ms()))
+	if (!kr_invalidation_table_grant(
+		    &notes->table, slot, request->session->node, change->since, has_slot(change, slot), now_ms()))
 		return false;
 	notes->granted++;
 	return true;
@@ -256,7 +260,8 @@ uint16_t kr_invalidation_grant_attr(struct kr_request *request, const struct kr_
 {
 	const struct kr_sfile *file = kr_sfile_find(request->server, fid);
 
-	if (file && (file->changing || kr_lease_table_others_hold(&file->leases, request->session->node, KR_LEASE_WRITE)))
+	if (file &&
+		(file->changing || kr_lease_table_others_hold(&file->leases, request->session->node, KR_LEASE_WRITE)))
 		return 0;
 	if (!grant(request, fid))
 		return 0;
@@ -290,8 +295,8 @@ uint16_t kr_invalidation_reply(struct kr_request *request, int err, const void *
 		if (!knows || request->change.also & 1u << i)
 			tell_bits(server, request->change.slots[i], kr_note_bit(session->node));
 	}
-	if (handler->grants && takes_notes(session) && session->conn && server->notes->allowed && !server->grace.active &&
-		!server->export_lost)
+	if (handler->grants && takes_notes(session) && session->conn && server->notes->allowed &&
+		!server->grace.active && !server->export_lost)
 		flags = handler->grants(request, err, msg);
 	end_change(request);
 	if (handler->flags & KR_HANDLER_CHANGES_ALL && !err)
@@ -305,7 +310,7 @@ void kr_invalidation_drop(struct kr_request *request)
 	end_change(request);
 }
 
-/* --- the rest ------------------------------------------------------------------------------------------------------------- */
+/* --- the rest --------------------------------------------------------------------------------- */
 
 bool kr_invalidation_others(struct kr_server *server, const struct kr_fid *fid, uint32_t node)
 {
@@ -353,5 +358,6 @@ json_t *kr_invalidation_status(const struct kr_server *server)
 	const struct kr_invalidation *notes = server->notes;
 
 	return json_pack("{s:b,s:I,s:I,s:I,s:I}", "allowed", notes->allowed, "granted", (json_int_t)notes->granted,
-		"asked", (json_int_t)notes->asked, "told", (json_int_t)notes->told, "overdue", (json_int_t)notes->overdue);
+		"asked", (json_int_t)notes->asked, "told", (json_int_t)notes->told, "overdue",
+		(json_int_t)notes->overdue);
 }

@@ -1,9 +1,11 @@
-/* Notes of names and attributes (msgs.def, NOTES) between the pure table (invalidation_table.h) and requests.  Loop thread.
+/* Notes of names and attributes (msgs.def, NOTES) between the pure table (invalidation_table.h) and requests.  Loop
+ * thread.
  *
- * Every request that changes something passes through here twice: before its handler runs, all other nodes with notes in the
- * slots that it names have forgotten them (kr_invalidation_wait); before its reply, its own node is told to forget (kr_invalidation_reply:
- * the frames of a connection are in order), unless it knows better itself what it has changed of names.  What a handler finds out later to be changed as well (the file behind a removed
- * name) it adds with kr_invalidation_also.  Changes of data, and those from behind our back, tell everybody without waiting: nodes that
+ * Every request that changes something passes through here twice: before its handler runs, all other nodes with notes
+ * in the slots that it names have forgotten them (kr_invalidation_wait); before its reply, its own node is told to
+ * forget (kr_invalidation_reply: the frames of a connection are in order), unless it knows better itself what it has
+ * changed of names.  What a handler finds out later to be changed as well (the file behind a removed name) it adds with
+ * kr_invalidation_also.  Changes of data, and those from behind our back, tell everybody without waiting: nodes that
  * wait for them hold WRITE, under which nobody else has notes of the file.
  *
  * A node that does not answer holds others up until its notes are too old, KR_ATTR_CACHE_GRANT_MS.
@@ -26,11 +28,11 @@ enum { KR_ATTR_CACHE_CHANGE_MAX = 6 };
 
 /* What one request changes: part of it. */
 struct kr_invalidation_set {
-	uint64_t since;              /* the table's moment when the request came */
+	uint64_t since; /* the table's moment when the request came */
 	uint32_t slots[KR_ATTR_CACHE_CHANGE_MAX], count;
-	uint32_t also;               /* bits by index: not only what the request names is changed there */
+	uint32_t also;                            /* bits by index: not only what the request names is changed there */
 	uint64_t asked[KR_ATTR_CACHE_CHANGE_MAX]; /* bits per slot */
-	struct kr_list forgets;      /* unanswered */
+	struct kr_list forgets;                   /* unanswered */
 	void (*next)(struct kr_request *request);
 };
 
@@ -39,22 +41,24 @@ void kr_invalidation_fini(struct kr_server *server);
 /* Whether changes behind our back are heard of, so that notes may be taken at all. */
 void kr_invalidation_allow(struct kr_server *server, bool allow);
 
-/* For the handler of TYPE (kr_server_on has been called): CHANGES says, by kr_invalidation_change, what a request is about to change; GRANTS
- * what its reply (ERR; the message, or NULL) lets the node note: flags of the reply's frame.  Either may be NULL. */
+/* For the handler of TYPE (kr_server_on has been called): CHANGES says, by kr_invalidation_change, what a request is
+ * about to change; GRANTS what its reply (ERR; the message, or NULL) lets the node note: flags of the reply's frame.
+ * Either may be NULL. */
 void kr_invalidation_on(struct kr_server *server, uint16_t type, void (*changes)(struct kr_request *request),
 	uint16_t (*grants)(struct kr_request *request, int err, const void *reply));
 /* From CHANGES: what belongs to FID is changed; others who may have noted it are asked to forget. */
 void kr_invalidation_change(struct kr_request *request, const struct kr_fid *fid);
-/* From GRANTS: KR_FRAME_CACHEABLE if the reply may be noted as FID's; KR_FRAME_CACHEABLE_ATTR if its attributes may be noted, as FID's, and they
- * may not while another node writes, which changes them without a word. 0: not now. */
+/* From GRANTS: KR_FRAME_CACHEABLE if the reply may be noted as FID's; KR_FRAME_CACHEABLE_ATTR if its attributes may be
+ * noted, as FID's, and they may not while another node writes, which changes them without a word. 0: not now. */
 uint16_t kr_invalidation_grant(struct kr_request *request, const struct kr_fid *fid);
 uint16_t kr_invalidation_grant_attr(struct kr_request *request, const struct kr_fid *fid);
 
 /* REQUEST has come: goes on with NEXT, at once or when nobody else has notes of what it is about to change. */
 void kr_invalidation_wait(struct kr_request *request, void (*next)(struct kr_request *request));
-/* The same, in the midst of it, for FID.  It cannot be withdrawn any more, and waits even when its session has ended: its repetition waits for it
- * (request_cache.h), and what that answers must be so for all. */
-void kr_invalidation_also(struct kr_request *request, const struct kr_fid *fid, void (*next)(struct kr_request *request));
+/* The same, in the midst of it, for FID.  It cannot be withdrawn any more, and waits even when its session has ended:
+ * its repetition waits for it (request_cache.h), and what that answers must be so for all. */
+void kr_invalidation_also(
+	struct kr_request *request, const struct kr_fid *fid, void (*next)(struct kr_request *request));
 /* It is about to be answered, with ERR and MSG: its change ends. Returns the flags of its reply. */
 uint16_t kr_invalidation_reply(struct kr_request *request, int err, const void *msg);
 /* It goes without an answer. */

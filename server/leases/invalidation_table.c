@@ -80,8 +80,8 @@ void kr_invalidation_table_end_all(struct kr_invalidation_table *table)
 	table->changed = ++table->moment;
 }
 
-bool kr_invalidation_table_grant(struct kr_invalidation_table *table, uint32_t number, uint32_t node, uint64_t since, uint32_t own,
-	uint64_t now_ms)
+bool kr_invalidation_table_grant(struct kr_invalidation_table *table, uint32_t number, uint32_t node, uint64_t since,
+	uint32_t own, uint64_t now_ms)
 {
 	struct kr_attr_cache_bucket *slot = slot_of(table, number);
 	uint64_t bit = kr_note_bit(node);

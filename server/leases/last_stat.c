@@ -8,7 +8,8 @@ static uint64_t time_ns(struct kr_time t)
 	return (uint64_t)t.sec * KR_NS_PER_S + t.nsec;
 }
 
-bool kr_last_stat_changed(struct kr_last_stat *seen, const struct kr_attr *attr, uint64_t changes, bool told, uint64_t now_ns)
+bool kr_last_stat_changed(
+	struct kr_last_stat *seen, const struct kr_attr *attr, uint64_t changes, bool told, uint64_t now_ns)
 {
 	/* A ctime from the future (clocks have been set) stays young until its time has come. */
 	bool young = !told && time_ns(attr->ctime) + KR_LAST_STAT_SETTLE_NS > now_ns;
@@ -18,7 +19,8 @@ bool kr_last_stat_changed(struct kr_last_stat *seen, const struct kr_attr *attr,
 
 	if (same && seen->doubtful && young)
 		return false; /* let it settle */
-	*seen = (struct kr_last_stat){.known = true, .doubtful = young, .changes = changes, .ctime = attr->ctime, .size = attr->size};
+	*seen = (struct kr_last_stat){
+		.known = true, .doubtful = young, .changes = changes, .ctime = attr->ctime, .size = attr->size};
 	return changed;
 }
 

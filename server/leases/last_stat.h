@@ -1,18 +1,19 @@
 /* What was last seen of a file's times and size, to find changes that somebody made behind our back.  Pure.
  *
  * A stat is compared with the one before.  Between two stats with the same count of our own changes, none of them under
- * way at either, only others can have changed the file: any difference of ctime is theirs (or an attribute's, which costs
- * a needless recall, and no more).  Who resets mtime and size does not get past ctime.
+ * way at either, only others can have changed the file: any difference of ctime is theirs (or an attribute's, which
+ * costs a needless recall, and no more).  Who resets mtime and size does not get past ctime.
  *
- * After a change of our own nothing can be said of what lies between the two stats.  So nothing may: a flush round stats the
- * file before its first byte, which is judged by the old count, and again after its last, which begins the new one. What
- * somebody else writes between these two stats is hidden behind our own times: the time of one round's system calls is the
- * one gap that looking cannot close (watch.h: the kernel's events have none).
+ * After a change of our own nothing can be said of what lies between the two stats.  So nothing may: a flush round
+ * stats the file before its first byte, which is judged by the old count, and again after its last, which begins the
+ * new one. What somebody else writes between these two stats is hidden behind our own times: the time of one round's
+ * system calls is the one gap that looking cannot close (watch.h: the kernel's events have none).
  *
- * A ctime is of a change's beginning: write and fallocate set it before the bytes are there, and where the clock of ctimes ticks (every 1 to
- * 10 ms) later changes can have it, too.  So a state with a young ctime is doubtful, unless the kernel tells of the end of each change, and
- * the first look after KR_LAST_STAT_SETTLE_NS takes it for changed, even if it looks the same.  What one system call of others writes later than
- * that after its beginning, looking can miss.
+ * A ctime is of a change's beginning: write and fallocate set it before the bytes are there, and where the clock of
+ * ctimes ticks (every 1 to 10 ms) later changes can have it, too.  So a state with a young ctime is doubtful, unless
+ * the kernel tells of the end of each change, and the first look after KR_LAST_STAT_SETTLE_NS takes it for changed,
+ * even if it looks the same.  What one system call of others writes later than that after its beginning, looking can
+ * miss.
  */
 #ifndef KR_SERVER_LAST_STAT_H
 #define KR_SERVER_LAST_STAT_H
@@ -32,9 +33,11 @@ struct kr_last_stat {
 	uint64_t size;
 };
 
-/* ATTR was got while CHANGES was the count of our changes, before and after; NOW_NS by the wall clock that makes ctimes.
- * Returns whether somebody else has changed the file since the former look.  TOLD: the kernel tells of the end of each change. */
-bool kr_last_stat_changed(struct kr_last_stat *seen, const struct kr_attr *attr, uint64_t changes, bool told, uint64_t now_ns);
+/* ATTR was got while CHANGES was the count of our changes, before and after; NOW_NS by the wall clock that makes
+ * ctimes. Returns whether somebody else has changed the file since the former look.  TOLD: the kernel tells of the end
+ * of each change. */
+bool kr_last_stat_changed(
+	struct kr_last_stat *seen, const struct kr_attr *attr, uint64_t changes, bool told, uint64_t now_ns);
 /* The change that gave the state seen its ctime may be still under way: it began within the last minute. */
 bool kr_last_stat_recent(const struct kr_last_stat *seen, uint64_t now_ns);
 

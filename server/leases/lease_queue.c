@@ -49,17 +49,18 @@ static struct kr_lease_sums gather_holders(const struct kr_lease_table *table)
 	return sums;
 }
 
-/* An operation for a node that is alone with the file goes first, also while that is asked to give it up: what the node has to write back
- * before may wait for the operation (the kernel writes no page back while it sets the file's size). */
+/* An operation for a node that is alone with the file goes first, also while that is asked to give it up: what the node
+ * has to write back before may wait for the operation (the kernel writes no page back while it sets the file's size).
+ */
 static bool goes_first(const struct kr_lease_waiter *waiter, const struct kr_lease_holder *holder)
 {
 	return waiter->operation && holder && holder->kinds == KR_LEASE_ALL;
 }
 
-/* Whether WAITER can have what it wants, as far as its own node's HOLDER (NULL: it has nothing), all holders, and those are concerned who asked
- * EARLIER and that it has to wait behind. */
-static bool grantable(const struct kr_lease_waiter *waiter, const struct kr_lease_holder *holder, const struct kr_lease_sums *holders,
-	const struct kr_lease_sums *earlier)
+/* Whether WAITER can have what it wants, as far as its own node's HOLDER (NULL: it has nothing), all holders, and those
+ * are concerned who asked EARLIER and that it has to wait behind. */
+static bool grantable(const struct kr_lease_waiter *waiter, const struct kr_lease_holder *holder,
+	const struct kr_lease_sums *holders, const struct kr_lease_sums *earlier)
 {
 	if (holder && !waiter->operation) {
 		if ((waiter->kinds & ~(holder->kinds & ~holder->recalling)) == 0)
@@ -78,7 +79,8 @@ struct known_holders {
 	} known[64];
 };
 
-static const struct kr_lease_holder *look_up(struct known_holders *known, const struct kr_lease_table *table, uint32_t node)
+static const struct kr_lease_holder *look_up(
+	struct known_holders *known, const struct kr_lease_table *table, uint32_t node)
 {
 	struct known *place = &known->known[node % KR_ARRAY_SIZE(known->known)];
 
@@ -89,7 +91,8 @@ static const struct kr_lease_holder *look_up(struct known_holders *known, const 
 
 struct kr_lease_waiter *kr_lease_queue_next(const struct kr_lease_table *table)
 {
-	struct kr_lease_sums holders, earlier = {0}, first = {0}; /* those that go first wait behind each other; they are of one node */
+	struct kr_lease_sums holders,
+		earlier = {0}, first = {0}; /* those that go first wait behind each other; they are of one node */
 	struct known_holders known;
 	struct kr_lease_waiter *waiter;
 

@@ -1,5 +1,5 @@
-/* Those who hold the kinds of a file's lease, or ask for them, in sum: enough to know whether anybody of them excludes somebody, in
- * one step however many they are.  Pure; for lease_queue.c.
+/* Those who hold the kinds of a file's lease, or ask for them, in sum: enough to know whether anybody of them excludes
+ * somebody, in one step however many they are.  Pure; for lease_queue.c.
  */
 #ifndef KR_SERVER_LEASE_SUMS_H
 #define KR_SERVER_LEASE_SUMS_H
@@ -8,7 +8,7 @@
 
 /* Those of one kind. */
 struct kr_lease_sum {
-	uint32_t node;  /* one of them; 0: none, or an operation of nobody's */
+	uint32_t node;                /* one of them; 0: none, or an operation of nobody's */
 	bool any, several, operation; /* operation: there is one of that node's */
 };
 struct kr_lease_sums {

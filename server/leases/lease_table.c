@@ -1,5 +1,5 @@
-/* The lease state machine of one file: see lease_table.h for its rules.  Who gets something next, and what is asked back, is found in
- * lease_queue.c; here it is carried out.
+/* The lease state machine of one file: see lease_table.h for its rules.  Who gets something next, and what is asked
+ * back, is found in lease_queue.c; here it is carried out.
  */
 #include "server/leases/lease_table.h"
 
@@ -134,7 +134,7 @@ uint8_t kr_lease_table_try(struct kr_lease_table *table, uint32_t node, uint8_t 
 uint8_t kr_lease_table_leave(struct kr_lease_table *table, const struct kr_lease_waiter *operation, uint8_t kinds)
 {
 	const struct kr_lease_holder *holder = kr_lease_queue_holder(table, operation->node);
-	uint8_t granted = kinds & (uint8_t)~(holder ? holder->recalling : 0);
+	uint8_t granted = kinds & (uint8_t) ~(holder ? holder->recalling : 0);
 
 	assert(operation->operation && operation->node && operation->kinds == KR_LEASE_ALL);
 	if (granted)
@@ -195,7 +195,7 @@ void kr_lease_table_refused(struct kr_lease_table *table, uint32_t node, bool re
 		settle(table);
 }
 
-/* --- bytes that changed under READ ------------------------------------------------------------------------------------ */
+/* --- bytes that changed under READ ------------------------------------------------------------ */
 
 void kr_lease_table_outdate(struct kr_lease_table *table)
 {
@@ -252,7 +252,7 @@ static void tell_awaits(struct kr_lease_table *table)
 	}
 }
 
-/* --- giving back -------------------------------------------------------------------------------------------------------- */
+/* --- giving back ------------------------------------------------------------------------------ */
 
 void kr_lease_table_take_back(struct kr_lease_table *table, uint32_t node, uint8_t kinds)
 {

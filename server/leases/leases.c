@@ -58,9 +58,10 @@ static void give_up(const struct kr_sfile *file, const struct kr_session *sessio
 		kr_attachment_gives_up(attachment);
 }
 
-/* --- recalls -------------------------------------------------------------------------------------------------------- */
+/* --- recalls ---------------------------------------------------------------------------------- */
 
-/* A node that flushes, or waits for us to apply what it flushes, may take its time: rounds that do not move are ours to end. */
+/* A node that flushes, or waits for us to apply what it flushes, may take its time: rounds that do not move are ours to
+ * end. */
 static bool recall_worked_on(struct kr_session *session, const void *context, uint64_t *ret_since_ns)
 {
 	const struct recall *recall = context;
@@ -77,7 +78,9 @@ static void note_debt(const struct recall *recall, struct kr_session *session)
 	uint64_t worked_ns = 0;
 
 	if (attachment)
-		attachment->owed_lease_ns = recall_worked_on(session, recall, &worked_ns) ? kr_clock_ns() : KR_MAX(recall->since_ns, worked_ns);
+		attachment->owed_lease_ns = recall_worked_on(session, recall, &worked_ns) ?
+			kr_clock_ns() :
+			KR_MAX(recall->since_ns, worked_ns);
 }
 
 static void recall_answered(struct kr_session *session, void *context, int err, const void *reply)
@@ -118,15 +121,18 @@ static void on_recall(void *context, uint32_t node, uint8_t kinds, uint64_t numb
 		return; /* its session is just ending */
 	msg.kinds |= said_with(file, attachment);
 	recall = kr_xcalloc(1, sizeof(*recall));
-	*recall = (struct recall){.file = kr_sfile_ref(file), .kinds = kinds, .number = number,
+	*recall = (struct recall){.file = kr_sfile_ref(file),
+		.kinds = kinds,
+		.number = number,
 		.since_ns = attachment->owed_lease_ns ? attachment->owed_lease_ns : kr_clock_ns()};
-	if (!kr_callback_send_long(attachment->session, KR_MSG_RECALL, &msg, recall_answered, recall_worked_on, recall, recall->since_ns)) {
+	if (!kr_callback_send_long(attachment->session, KR_MSG_RECALL, &msg, recall_answered, recall_worked_on, recall,
+		    recall->since_ns)) {
 		free(recall);
 		kr_sfile_put(file);
 	}
 }
 
-/* --- grants --------------------------------------------------------------------------------------------------------- */
+/* --- grants ----------------------------------------------------------------------------------- */
 
 static void free_ask(void *state)
 {
@@ -200,13 +206,14 @@ void kr_leases_file_init(struct kr_sfile *file)
 	kr_lease_table_init(&file->leases, &actions, file);
 }
 
-/* --- the server's own operations ------------------------------------------------------------------------------------ */
+/* --- the server's own operations -------------------------------------------------------------- */
 
 void kr_operation_start(struct kr_operation *operation, struct kr_sfile *file, uint32_t node, uint8_t kinds,
 	void (*granted)(struct kr_operation *operation))
 {
-	*operation = (struct kr_operation){
-		.waiter = {.node = node, .kinds = kinds, .operation = true}, .file = kr_sfile_ref(file), .granted = granted};
+	*operation = (struct kr_operation){.waiter = {.node = node, .kinds = kinds, .operation = true},
+		.file = kr_sfile_ref(file),
+		.granted = granted};
 	kr_sfile_ref(file);
 	kr_lease_table_ask(&file->leases, &operation->waiter);
 	kr_sfile_put(file);
@@ -254,7 +261,7 @@ void kr_readers_gone_end(struct kr_readers_gone *gone)
 	gone->file = NULL;
 }
 
-/* --- for OPEN and its like ------------------------------------------------------------------------------------------ */
+/* --- for OPEN and its like -------------------------------------------------------------------- */
 
 uint8_t kr_leases_try(struct kr_sfile *file, struct kr_session *session, uint8_t kinds)
 {
@@ -277,7 +284,7 @@ void kr_leases_announced(struct kr_sfile *file, struct kr_session *session)
 		kr_lease_table_announced(&file->leases, session->node);
 }
 
-/* --- changes by others --------------------------------------------------------------------------------------------- */
+/* --- changes by others ------------------------------------------------------------------------ */
 
 void kr_leases_changed_behind(struct kr_sfile *file)
 {
@@ -299,7 +306,7 @@ void kr_leases_gone(struct kr_sfile *file)
 	file->vanished = false; /* behind our back it may have been moved only, where files have no handles */
 }
 
-/* --- inheritance ------------------------------------------------------------------------------------------------------ */
+/* --- inheritance ------------------------------------------------------------------------------ */
 
 void kr_leases_inherit(struct kr_sfile *file, struct kr_session *session, struct kr_session *successor)
 {
@@ -363,7 +370,7 @@ void kr_leases_disclaim(struct kr_session *session)
 	}
 }
 
-/* --- handlers ------------------------------------------------------------------------------------------------------- */
+/* --- handlers --------------------------------------------------------------------------------- */
 
 static void cancel_lease(struct kr_request *request)
 {

@@ -12,7 +12,7 @@
 
 /* Exists while somebody holds a lock of the file or waits for one. */
 struct kr_sfile_locks {
-	struct kr_link link; /* kr_server.locked_files */
+	struct kr_link link;   /* kr_server.locked_files */
 	struct kr_sfile *file; /* reference */
 	struct kr_lock_table table;
 };
@@ -24,7 +24,7 @@ struct lock_wait {
 	struct kr_sfile_locks *locks;
 };
 
-/* --- the table of a file -------------------------------------------------------------------------------------------- */
+/* --- the table of a file ---------------------------------------------------------------------- */
 
 static void on_grant(void *context, struct kr_lock_waiter *waiter)
 {
@@ -75,7 +75,7 @@ static void settle(struct kr_sfile_locks *locks)
 	free(locks);
 }
 
-/* --- handlers ------------------------------------------------------------------------------------------------------- */
+/* --- handlers --------------------------------------------------------------------------------- */
 
 static bool sound(uint8_t kind, uint64_t first, uint64_t last)
 {
@@ -121,9 +121,12 @@ static void cancel_lock(struct kr_request *request)
 static void handle_lock(struct kr_request *request)
 {
 	const struct kr_lock_request *msg = &request->msg.lock_request;
-	struct kr_lock want = { .owner = { .node = request->session->node, .flock = msg->flock != 0, .id = msg->owner },
-		.first = msg->flock ? 0 : msg->first, .last = msg->flock ? KR_LOCK_END : msg->last, .kind = msg->kind, .pid = msg->pid,
-		.via = (uintptr_t)request->session };
+	struct kr_lock want = {.owner = {.node = request->session->node, .flock = msg->flock != 0, .id = msg->owner},
+		.first = msg->flock ? 0 : msg->first,
+		.last = msg->flock ? KR_LOCK_END : msg->last,
+		.kind = msg->kind,
+		.pid = msg->pid,
+		.via = (uintptr_t)request->session};
 	int err = check(request, &msg->file, &want);
 	struct kr_sfile_locks *locks;
 	struct lock_wait *wait = NULL;
@@ -135,7 +138,7 @@ static void handle_lock(struct kr_request *request)
 	locks = locks_of(request->server, &msg->file);
 	if (msg->wait && want.kind != KR_LOCK_NONE) {
 		wait = kr_xcalloc(1, sizeof(*wait));
-		*wait = (struct lock_wait){ .waiter.want = want, .request = request, .locks = locks };
+		*wait = (struct lock_wait){.waiter.want = want, .request = request, .locks = locks};
 		request->state = wait;
 		request->free_state = free_wait;
 	}
@@ -158,8 +161,10 @@ static void handle_lock_test(struct kr_request *request)
 {
 	const struct kr_lock_test_request *msg = &request->msg.lock_test_request;
 	struct kr_lock_test_reply *reply = &request->reply.lock_test_reply;
-	struct kr_lock want = { .owner = { .node = request->session->node, .id = msg->owner }, .first = msg->first,
-		.last = msg->last, .kind = msg->kind };
+	struct kr_lock want = {.owner = {.node = request->session->node, .id = msg->owner},
+		.first = msg->first,
+		.last = msg->last,
+		.kind = msg->kind};
 	const struct kr_sfile *file = kr_sfile_find(request->server, &msg->file);
 	const struct kr_lock *lock = file && file->locks ? kr_lock_table_conflict(&file->locks->table, &want) : NULL;
 
@@ -168,17 +173,22 @@ static void handle_lock_test(struct kr_request *request)
 		return;
 	}
 	if (lock)
-		*reply = (struct kr_lock_test_reply){ .kind = lock->kind, .first = lock->first, .last = lock->last,
-			.pid = lock->owner.node == want.owner.node ? lock->pid : 0 };
+		*reply = (struct kr_lock_test_reply){.kind = lock->kind,
+			.first = lock->first,
+			.last = lock->last,
+			.pid = lock->owner.node == want.owner.node ? lock->pid : 0};
 	kr_request_reply_job(request);
 }
 
 static void handle_reclaim_lock(struct kr_request *request)
 {
 	const struct kr_reclaim_lock_request *msg = &request->msg.reclaim_lock_request;
-	struct kr_lock want = { .owner = { .node = request->session->node, .flock = msg->flock != 0, .id = msg->owner },
-		.first = msg->first, .last = msg->last, .kind = msg->kind, .pid = msg->pid,
-		.via = (uintptr_t)request->session };
+	struct kr_lock want = {.owner = {.node = request->session->node, .flock = msg->flock != 0, .id = msg->owner},
+		.first = msg->first,
+		.last = msg->last,
+		.kind = msg->kind,
+		.pid = msg->pid,
+		.via = (uintptr_t)request->session};
 	int err = check(request, &msg->file, &want);
 	struct kr_sfile_locks *locks;
 
@@ -193,7 +203,7 @@ static void handle_reclaim_lock(struct kr_request *request)
 	kr_request_reply(request, err, NULL, NULL, 0);
 }
 
-/* --- the rest ------------------------------------------------------------------------------------------------------- */
+/* --- the rest --------------------------------------------------------------------------------- */
 
 void kr_locks_session_ended(struct kr_session *session)
 {

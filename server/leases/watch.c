@@ -26,14 +26,14 @@ struct kr_watch {
 	uv_timer_t timer, rest;
 	struct kr_list files; /* kr_sfile.watched, of which a node may hold READ; the one looked at longest ago first */
 	size_t file_count;
-	bool looking;         /* a batch is in the pool */
+	bool looking; /* a batch is in the pool */
 	struct kr_pool_share touches;
 	uint64_t events, changes, lost, looks, touched;
 };
 
 static void on_timer(uv_timer_t *timer);
 
-/* --- looking ------------------------------------------------------------------------------------------------------- */
+/* --- looking ---------------------------------------------------------------------------------- */
 
 static void put_last(struct kr_watch *watch, struct kr_sfile *file)
 {
@@ -67,7 +67,8 @@ void kr_watch_own(struct kr_sfile *file)
 
 bool kr_watch_awaits(const struct kr_sfile *file)
 {
-	return file->server->watch && file->server->watch->events_fd >= 0 && kr_last_stat_recent(&file->seen, kr_clock_real_ns());
+	return file->server->watch && file->server->watch->events_fd >= 0 &&
+		kr_last_stat_recent(&file->seen, kr_clock_real_ns());
 }
 
 void kr_watch_forget(struct kr_sfile *file)
@@ -95,7 +96,8 @@ static void run_batch(struct kr_job *job)
 	struct batch *batch = KR_CONTAINER_OF(job, struct batch, job);
 
 	for (size_t i = 0; i < batch->count; i++)
-		batch->looks[i].err = kr_export_getattr(job->server->export, &batch->looks[i].file->fid, &batch->looks[i].attr);
+		batch->looks[i].err =
+			kr_export_getattr(job->server->export, &batch->looks[i].file->fid, &batch->looks[i].attr);
 }
 
 static void batch_done(struct kr_job *job)
@@ -169,7 +171,7 @@ static void on_timer(uv_timer_t *timer)
 		uv_timer_stop(timer);
 }
 
-/* --- what the kernel tells ----------------------------------------------------------------------------------------- */
+/* --- what the kernel tells -------------------------------------------------------------------- */
 
 struct touch {
 	struct kr_pool_share_job gated;
@@ -205,7 +207,8 @@ static void touch_done(struct kr_pool_share_job *job)
 	kr_sfile_put(file);
 }
 
-/* Somebody has written to FILE, or had it open for writing and has closed it: if nodes know the ctime that it has now, it gets another. */
+/* Somebody has written to FILE, or had it open for writing and has closed it: if nodes know the ctime that it has now,
+ * it gets another. */
 static void touch_file(struct kr_sfile *file)
 {
 	struct touch *touch;
@@ -286,22 +289,22 @@ static void on_events(uv_poll_t *poll, int status, int events)
 		uv_timer_start(&watch->rest, rested, REST_MS, 0);
 		return;
 	}
-	kr_log_error("no more word of changes in the export: %s; looking at files instead", status ? uv_strerror(status) :
-		kr_fail_reason());
+	kr_log_error("no more word of changes in the export: %s; looking at files instead",
+		status ? uv_strerror(status) : kr_fail_reason());
 	close_events(watch);
 	kr_export_doubt_ctime(watch->server->export, KR_LAST_STAT_SETTLE_NS);
 	on_lost(watch);
 }
 
-/* --- life ---------------------------------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 static void open_events(struct kr_watch *watch)
 {
 	int fd = kr_events_open(watch->server->export, KR_EVENTS_DATA);
 
 	if (fd < 0) {
-		kr_log_info("changes that others make in the export are noticed within %u s, by looking: %s", KR_WATCH_PERIOD_MS / 1000,
-			kr_fail_reason());
+		kr_log_info("changes that others make in the export are noticed within %u s, by looking: %s",
+			KR_WATCH_PERIOD_MS / 1000, kr_fail_reason());
 		return;
 	}
 	if (uv_poll_init(watch->server->loop, &watch->poll, fd) < 0) {
@@ -358,6 +361,6 @@ json_t *kr_watch_status(const struct kr_server *server)
 
 	return json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "mechanism", watch->events_fd >= 0 ? "events" : "looking",
 		"period_ms", (json_int_t)(period_ns(watch) / KR_NS_PER_MS), "files", (json_int_t)watch->file_count,
-		"changes", (json_int_t)watch->changes, "events", (json_int_t)watch->events, "overflows", (json_int_t)watch->lost,
-		"looks", (json_int_t)watch->looks, "touched", (json_int_t)watch->touched);
+		"changes", (json_int_t)watch->changes, "events", (json_int_t)watch->events, "overflows",
+		(json_int_t)watch->lost, "looks", (json_int_t)watch->looks, "touched", (json_int_t)watch->touched);
 }

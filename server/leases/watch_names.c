@@ -67,8 +67,8 @@ static void on_events(uv_poll_t *poll, int status, int events)
 		uv_timer_start(&names->rest, rested, REST_MS, 0);
 		return;
 	}
-	kr_log_error("no more word of new names in the export: %s; nodes ask each time", status ? uv_strerror(status) :
-		kr_fail_reason());
+	kr_log_error("no more word of new names in the export: %s; nodes ask each time",
+		status ? uv_strerror(status) : kr_fail_reason());
 	close_events(names);
 	kr_invalidation_allow(names->server, false);
 	kr_invalidation_changed_all(names->server);

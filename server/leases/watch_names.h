@@ -1,7 +1,8 @@
-/* Changes of names and attributes that others make in the export: what nodes have noted of them is forgotten (invalidation.h).
+/* Changes of names and attributes that others make in the export: what nodes have noted of them is forgotten
+ * (invalidation.h).
  *
- * Told by fanotify, on a descriptor of its own: so that many new names elsewhere in the filesystem do not make data look changed
- * when the kernel's queue overflows.  Where that is not to be had nobody may take notes.  Loop thread.
+ * Told by fanotify, on a descriptor of its own: so that many new names elsewhere in the filesystem do not make data
+ * look changed when the kernel's queue overflows.  Where that is not to be had nobody may take notes.  Loop thread.
  */
 #ifndef KR_SERVER_WATCH_NAMES_H
 #define KR_SERVER_WATCH_NAMES_H

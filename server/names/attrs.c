@@ -1,8 +1,8 @@
 /* Attributes: GETATTR with questions to the nodes that write, and SETATTR with the leases it needs.
  *
- * The order is: ask the holders of WRITE, then stat.  A holder that flushes in between is seen by the stat; the other way
- * round its bytes could be missed by both.  If the file was cut in between, the answers are of a file that was longer, and
- * everything is asked again (at most ATTEMPTS_MAX times).
+ * The order is: ask the holders of WRITE, then stat.  A holder that flushes in between is seen by the stat; the other
+ * way round its bytes could be missed by both.  If the file was cut in between, the answers are of a file that was
+ * longer, and everything is asked again (at most ATTEMPTS_MAX times).
  */
 #include "server/names/attrs.h"
 
@@ -76,7 +76,8 @@ static void run_stat(struct kr_request *request)
 	request->err = kr_export_getattr(request->server->export, &look->file->fid, &look->attr);
 }
 
-/* A node that changes the file each time before it answers, as late as it may, would hold others up for long: what it said was so while we asked. */
+/* A node that changes the file each time before it answers, as late as it may, would hold others up for long: what it
+ * said was so while we asked. */
 static bool takes_long(const struct look *look)
 {
 	return kr_clock_ns() - look->begun_ns > KR_SESSION_ASK_LEASES * look->request->server->lease_ms * KR_NS_PER_MS;
@@ -133,7 +134,8 @@ static bool begins(const struct kr_session *session)
 /* The successor of a session that ends without having answered owes it still ... */
 static void note_debt(const struct stat_query *query, bool answered)
 {
-	struct kr_attachment *attachment = answered && !begins(query->session) ? NULL : kr_attachment_find(query->look->file, query->session);
+	struct kr_attachment *attachment =
+		answered && !begins(query->session) ? NULL : kr_attachment_find(query->look->file, query->session);
 
 	if (attachment && answered)
 		attachment->owed_size_ns = 0;
@@ -242,7 +244,8 @@ static void begin(struct look *look)
 		go(look);
 	} else if (look->request->committed) {
 		look->request->hurry = hurry_stat;
-		kr_request_cache_end(look->request, 0); /* others may build on what it has done while it waits: it must not be done again */
+		kr_request_cache_end(look->request,
+			0); /* others may build on what it has done while it waits: it must not be done again */
 	} else {
 		look->request->cancel = cancel_stat;
 	}
@@ -270,10 +273,11 @@ bool kr_attrs_doubtful(struct kr_server *server, const struct kr_fid *fid, uint3
 
 	if (!file)
 		return server->forgotten_epoch > epoch;
-	return file->changing || file->changed_epoch > epoch || kr_lease_table_others_hold(&file->leases, node, KR_LEASE_WRITE);
+	return file->changing || file->changed_epoch > epoch ||
+		kr_lease_table_others_hold(&file->leases, node, KR_LEASE_WRITE);
 }
 
-/* --- GETATTR -------------------------------------------------------------------------------------------------------- */
+/* --- GETATTR ---------------------------------------------------------------------------------- */
 
 static void reply_attr(struct kr_request *request, const struct kr_attr *attr)
 {
@@ -287,7 +291,7 @@ static void handle_getattr(struct kr_request *request)
 	kr_attrs_get(request, &request->msg.getattr_request.file, true, reply_attr);
 }
 
-/* --- SETATTR -------------------------------------------------------------------------------------------------------- */
+/* --- SETATTR ---------------------------------------------------------------------------------- */
 
 struct setattr {
 	struct kr_operation operation;
@@ -309,13 +313,19 @@ static void run_setattr(struct kr_request *request)
 {
 	const struct kr_setattr_request *msg = &request->msg.setattr_request;
 	const struct setattr *setattr = request->state;
-	struct kr_setattr set = {.valid = msg->valid, .through_handle = setattr->through_handle, .mode = msg->mode, .uid = msg->uid, .gid = msg->gid, .size = msg->size,
-		.atime = msg->atime, .mtime = msg->mtime};
+	struct kr_setattr set = {.valid = msg->valid,
+		.through_handle = setattr->through_handle,
+		.mode = msg->mode,
+		.uid = msg->uid,
+		.gid = msg->gid,
+		.size = msg->size,
+		.atime = msg->atime,
+		.mtime = msg->mtime};
 
 	if (set.valid & KR_SET_SIZE)
 		kr_truncate_barrier_to(request, &msg->file, set.size);
-	request->err = kr_export_setattr(request->server->export, &msg->cred, &msg->file, &set,
-		&request->reply.setattr_reply.attr);
+	request->err = kr_export_setattr(
+		request->server->export, &msg->cred, &msg->file, &set, &request->reply.setattr_reply.attr);
 	request->bare = !request->err && kr_export_bare(request->server->export, &msg->file);
 }
 
@@ -397,7 +407,8 @@ static void cancel_setattr(struct kr_request *request)
 	kr_operation_end(&((struct setattr *)request->state)->operation);
 }
 
-/* A new size needs everybody else out; a new mtime must come after all writes that have returned, so others flush first. */
+/* A new size needs everybody else out; a new mtime must come after all writes that have returned, so others flush
+ * first. */
 static uint8_t setattr_kinds(uint32_t valid)
 {
 	if (valid & KR_SET_SIZE)
@@ -424,17 +435,18 @@ static void handle_setattr(struct kr_request *request)
 	setattr->file = kr_sfile_get(request->server, &msg->file);
 	request->state = setattr;
 	request->free_state = free_setattr;
-	setattr->through_handle = msg->valid & KR_SET_BY_HANDLE &&
-		kr_opens_allowed(request->session, &msg->file, KR_GRANT_WRITE);
+	setattr->through_handle =
+		msg->valid & KR_SET_BY_HANDLE && kr_opens_allowed(request->session, &msg->file, KR_GRANT_WRITE);
 	if (!kinds)
 		start_setattr(request);
 	else if (setattr->through_handle)
 		setattr_among_others(request);
 	else
-		kr_recall_permission_check(request, setattr->file, kinds, &msg->cred, !(msg->valid & KR_SET_SIZE), setattr_among_others);
+		kr_recall_permission_check(
+			request, setattr->file, kinds, &msg->cred, !(msg->valid & KR_SET_SIZE), setattr_among_others);
 }
 
-/* --- notes ----------------------------------------------------------------------------------------------------------- */
+/* --- notes ------------------------------------------------------------------------------------ */
 
 static uint16_t grant_getattr(struct kr_request *request, int err, const void *reply)
 {

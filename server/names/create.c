@@ -1,7 +1,8 @@
 /* CREATE: makes a file, or opens what is there, in up to three steps.
  *
- * The name is resolved in the pool; only then is it known which file is meant.  One that existed may have to be truncated,
- * for which other nodes' leases are recalled, and its attributes may have to be asked from the nodes that write it.
+ * The name is resolved in the pool; only then is it known which file is meant.  One that existed may have to be
+ * truncated, for which other nodes' leases are recalled, and its attributes may have to be asked from the nodes that
+ * write it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -47,8 +48,8 @@ static int open_made(struct kr_request *request)
 	int err = kr_resent_look(request, &msg->cred, &msg->parent, msg->name, &fid, &reply->attr);
 
 	if (!err)
-		err = kr_export_open(export, reply->attr.uid == msg->cred.uid ? NULL : &msg->cred, &fid, msg->flags & ~(uint32_t)KR_OPEN_TRUNC,
-			&reply->attr);
+		err = kr_export_open(export, reply->attr.uid == msg->cred.uid ? NULL : &msg->cred, &fid,
+			msg->flags & ~(uint32_t)KR_OPEN_TRUNC, &reply->attr);
 	if (!err)
 		reply->file = fid;
 	return err == -ESTALE ? -ENOENT : err == -EACCES ? -EEXIST : err;
@@ -59,20 +60,26 @@ static int make_or_open(struct kr_request *request, bool *ret_created)
 {
 	const struct kr_create_request *msg = &request->msg.create_request;
 	struct kr_create_reply *reply = &request->reply.create_reply;
-	struct kr_create create = {.name = msg->name, .mode = msg->mode, .umask = msg->umask, .flags = msg->flags,
+	struct kr_create create = {.name = msg->name,
+		.mode = msg->mode,
+		.umask = msg->umask,
+		.flags = msg->flags,
 		.exclusive = msg->exclusive};
 	struct kr_export *export = request->server->export;
 	int err = kr_export_create(export, &msg->cred, &msg->parent, &create, ret_created, &reply->file, &reply->attr);
 
-	if ((err == -EEXIST || err == -EACCES) && request->maybe_done) { /* is it ours, made before the answer was lost? */
+	if ((err == -EEXIST || err == -EACCES) &&
+		request->maybe_done) { /* is it ours, made before the answer was lost? */
 		int first = err;
 
 		create.exclusive = false;
 		create.unchecked = true;
-		err = kr_export_create(export, &msg->cred, &msg->parent, &create, ret_created, &reply->file, &reply->attr);
+		err = kr_export_create(
+			export, &msg->cred, &msg->parent, &create, ret_created, &reply->file, &reply->attr);
 		if (err == -EACCES) {
 			err = first;
-		} else if (!err && !*ret_created && !kr_resent_is_ours(request, &reply->file, &reply->attr, S_IFREG, msg->cred.uid)) {
+		} else if (!err && !*ret_created &&
+			!kr_resent_is_ours(request, &reply->file, &reply->attr, S_IFREG, msg->cred.uid)) {
 			kr_export_release(export, &reply->file, 1);
 			err = first;
 		}
@@ -157,11 +164,12 @@ static void tell_shorter(struct kr_request *request)
 static void run_truncate(struct kr_request *request)
 {
 	struct kr_create_reply *reply = &request->reply.create_reply;
-	struct kr_setattr empty = {.valid = KR_SET_SIZE, .through_handle = true}; /* his right was checked with the name */
+	struct kr_setattr empty = {
+		.valid = KR_SET_SIZE, .through_handle = true}; /* his right was checked with the name */
 
 	kr_truncate_barrier_to(request, &reply->file, 0);
-	request->err = kr_export_setattr(request->server->export, &request->msg.create_request.cred, &reply->file, &empty,
-		&reply->attr);
+	request->err = kr_export_setattr(
+		request->server->export, &request->msg.create_request.cred, &reply->file, &empty, &reply->attr);
 }
 
 static void truncated(struct kr_request *request)
@@ -209,7 +217,8 @@ static void truncate_others(struct kr_request *request)
 {
 	struct create *create = request->state;
 
-	if (request->session->dead) { /* nobody could withdraw it, and the node, when it is back, may wait for this to end before it gives leases back */
+	if (request->session->dead) { /* nobody could withdraw it, and the node, when it is back, may wait for this to
+					 end before it gives leases back */
 		request->remembered = false; /* as truncate_barrier.c does: nothing was cut */
 		fail(request, -ESTALE);
 		return;

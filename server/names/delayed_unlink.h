@@ -1,10 +1,11 @@
 /* Small files that have lost their name, for the moment in which somebody may still open them.
  *
- * A program's open is two requests, LOOKUP and OPEN.  On a local disk nothing comes between the two; here a rename or removal can, and who
- * reads a file that is replaced, or removed and made anew, again and again would meet ESTALE (the kernel looks the name up again only
- * once).  So the server itself keeps such a file open for KR_DELAYED_UNLINK_MS: an open that looked the name up before finds the file of then.
- * Not more than KR_DELAYED_UNLINK_MAX of them (then the oldest ends), none larger than KR_DELAYED_UNLINK_SIZE_MAX, and none where space or inodes run short
- * (remove.c): who removes a file to have its room shall have it at once.  Loop thread.
+ * A program's open is two requests, LOOKUP and OPEN.  On a local disk nothing comes between the two; here a rename or
+ * removal can, and who reads a file that is replaced, or removed and made anew, again and again would meet ESTALE (the
+ * kernel looks the name up again only once).  So the server itself keeps such a file open for KR_DELAYED_UNLINK_MS: an
+ * open that looked the name up before finds the file of then. Not more than KR_DELAYED_UNLINK_MAX of them (then the
+ * oldest ends), none larger than KR_DELAYED_UNLINK_SIZE_MAX, and none where space or inodes run short (remove.c): who
+ * removes a file to have its room shall have it at once.  Loop thread.
  */
 #ifndef KR_SERVER_DELAYED_UNLINK_H
 #define KR_SERVER_DELAYED_UNLINK_H

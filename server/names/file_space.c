@@ -95,15 +95,15 @@ static struct space *space_new(struct kr_request *request, void (*start)(struct 
 	return space;
 }
 
-/* --- FALLOCATE ------------------------------------------------------------------------------------------------------ */
+/* --- FALLOCATE -------------------------------------------------------------------------------- */
 
 static void run_fallocate(struct kr_request *request)
 {
 	const struct kr_fallocate_request *msg = &request->msg.fallocate_request;
 
 	kr_truncate_barrier_made(request);
-	request->err = kr_export_fallocate(request->server->export, &msg->cred, &msg->file, msg->mode, msg->offset, msg->length,
-		&request->reply.fallocate_reply.attr);
+	request->err = kr_export_fallocate(request->server->export, &msg->cred, &msg->file, msg->mode, msg->offset,
+		msg->length, &request->reply.fallocate_reply.attr);
 }
 
 static void reply_fallocate(struct kr_request *request, const struct kr_attr *attr)
@@ -158,14 +158,14 @@ static void handle_fallocate(struct kr_request *request)
 	take_next(space);
 }
 
-/* --- SEEK ----------------------------------------------------------------------------------------------------------- */
+/* --- SEEK ------------------------------------------------------------------------------------- */
 
 static void run_seek(struct kr_request *request)
 {
 	const struct kr_seek_request *msg = &request->msg.seek_request;
 
-	request->err = kr_export_seek(request->server->export, &msg->file, msg->offset, msg->whence,
-		&request->reply.seek_reply.offset);
+	request->err = kr_export_seek(
+		request->server->export, &msg->file, msg->offset, msg->whence, &request->reply.seek_reply.offset);
 }
 
 static void start_seek(struct kr_request *request)
@@ -184,7 +184,7 @@ static void handle_seek(struct kr_request *request)
 	take_next(space);
 }
 
-/* --- COPY ----------------------------------------------------------------------------------------------------------- */
+/* --- COPY ------------------------------------------------------------------------------------- */
 
 static void run_copy(struct kr_request *request)
 {

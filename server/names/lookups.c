@@ -1,8 +1,8 @@
 /* LOOKUPS: many names of one directory in one job, for notes.
  *
- * Each name is looked up as LOOKUP would, and is in the answer only if LOOKUP's answer could be noted at the moment when this one
- * goes out: so whatever makes a name awkward (an error, somebody who writes, a change under way or since) leaves it out.  The
- * answer is made when it is granted, which is when it is sent.
+ * Each name is looked up as LOOKUP would, and is in the answer only if LOOKUP's answer could be noted at the moment
+ * when this one goes out: so whatever makes a name awkward (an error, somebody who writes, a change under way or since)
+ * leaves it out.  The answer is made when it is granted, which is when it is sent.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -33,7 +33,8 @@ static void free_lookups(void *state)
 }
 
 /* -EPROTO: not what LOOKUPS may ask. */
-static int take_names(const struct kr_bytes *list, char (*texts)[KR_NAME_MAX + 1], const char **names, size_t *ret_count)
+static int take_names(
+	const struct kr_bytes *list, char (*texts)[KR_NAME_MAX + 1], const char **names, size_t *ret_count)
 {
 	char name[KR_NAME_MAX + 1];
 	struct kr_reader r;
@@ -55,7 +56,7 @@ static int take_names(const struct kr_bytes *list, char (*texts)[KR_NAME_MAX + 1
 static void run_lookups(struct kr_request *request)
 {
 	const struct kr_lookups_request *msg = &request->msg.lookups_request;
-	KR_AUTO_FREE char (*texts)[KR_NAME_MAX + 1] = calloc(KR_LOOKUPS_MAX, sizeof(*texts));
+	KR_AUTO_FREE char(*texts)[KR_NAME_MAX + 1] = calloc(KR_LOOKUPS_MAX, sizeof(*texts));
 	struct lookups *lookups = request->state;
 	const char *names[KR_LOOKUPS_MAX];
 
@@ -63,8 +64,8 @@ static void run_lookups(struct kr_request *request)
 	if (request->err)
 		return;
 	lookups->looked = kr_xcalloc(lookups->count ? lookups->count : 1, sizeof(*lookups->looked));
-	request->err = kr_export_lookup_many(request->server->export, &msg->cred, &msg->parent, names, lookups->count,
-		lookups->looked);
+	request->err = kr_export_lookup_many(
+		request->server->export, &msg->cred, &msg->parent, names, lookups->count, lookups->looked);
 }
 
 static void handle_lookups(struct kr_request *request)

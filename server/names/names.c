@@ -17,7 +17,7 @@
 #include "server/daemon/server.h"
 #include "server/session/session.h"
 
-/* --- LOOKUP --------------------------------------------------------------------------------------------------------- */
+/* --- LOOKUP ----------------------------------------------------------------------------------- */
 
 struct lookup {
 	uint64_t epoch; /* when the job was started */
@@ -28,7 +28,8 @@ static void run_lookup(struct kr_request *request)
 	const struct kr_lookup_request *msg = &request->msg.lookup_request;
 	struct kr_lookup_reply *reply = &request->reply.lookup_reply;
 
-	request->err = kr_export_lookup(request->server->export, &msg->cred, &msg->parent, msg->name, &reply->file, &reply->attr);
+	request->err = kr_export_lookup(
+		request->server->export, &msg->cred, &msg->parent, msg->name, &reply->file, &reply->attr);
 	request->bare = !request->err && kr_export_bare(request->server->export, &reply->file);
 }
 
@@ -60,7 +61,7 @@ static void handle_lookup(struct kr_request *request)
 	kr_request_run(request, run_lookup, lookup_done);
 }
 
-/* --- READLINK ------------------------------------------------------------------------------------------------------- */
+/* --- READLINK --------------------------------------------------------------------------------- */
 
 static void run_readlink(struct kr_request *request)
 {
@@ -85,14 +86,18 @@ void kr_names_look(struct kr_request *request, const struct kr_fid *dir, struct 
 	request->folds |= folds;
 }
 
-/* --- MAKE, LINK ----------------------------------------------------------------------------------------------------- */
+/* --- MAKE, LINK ------------------------------------------------------------------------------- */
 
 static void run_make(struct kr_request *request)
 {
 	const struct kr_make_request *msg = &request->msg.make_request;
 	struct kr_make_reply *reply = &request->reply.make_reply;
-	struct kr_make make = {.name = msg->name, .mode = msg->mode, .umask = msg->umask, .rdev_major = msg->rdev_major,
-		.rdev_minor = msg->rdev_minor, .target = msg->target};
+	struct kr_make make = {.name = msg->name,
+		.mode = msg->mode,
+		.umask = msg->umask,
+		.rdev_major = msg->rdev_major,
+		.rdev_minor = msg->rdev_minor,
+		.target = msg->target};
 	struct kr_export *export = request->server->export;
 	uint32_t type = msg->mode & S_IFMT ? msg->mode & S_IFMT : S_IFREG;
 
@@ -101,7 +106,8 @@ static void run_make(struct kr_request *request)
 	} else {
 		request->err = kr_export_make(export, &msg->cred, &msg->parent, &make, &reply->file, &reply->attr);
 		if (request->err == -EEXIST && request->maybe_done &&
-			kr_export_lookup(export, &msg->cred, &msg->parent, msg->name, &reply->file, &reply->attr) == 0 &&
+			kr_export_lookup(export, &msg->cred, &msg->parent, msg->name, &reply->file, &reply->attr) ==
+				0 &&
 			kr_resent_is_ours(request, &reply->file, &reply->attr, type, msg->cred.uid))
 			request->err = 0;
 	}
@@ -156,7 +162,7 @@ static void handle_link(struct kr_request *request)
 	kr_request_run(request, run_link, link_done);
 }
 
-/* --- REMOVE, RENAME ------------------------------------------------------------------------------------------------- */
+/* --- REMOVE, RENAME --------------------------------------------------------------------------- */
 
 static void exchanged(struct kr_request *request)
 {
@@ -189,8 +195,8 @@ static void lost_name(struct kr_request *request)
 		moved(request);
 }
 
-/* The file's state in the table follows what the job has done to it.  The answer may have to wait for other nodes to forget, and meanwhile
- * others may build on what was done: the next instance of the server must not do it again. */
+/* The file's state in the table follows what the job has done to it.  The answer may have to wait for other nodes to
+ * forget, and meanwhile others may build on what was done: the next instance of the server must not do it again. */
 static void note_removed(struct kr_request *request)
 {
 	const struct kr_removed *removed = request->state;
@@ -234,8 +240,8 @@ static void run_rename(struct kr_request *request)
 	struct kr_fid there;
 	struct kr_attr attr;
 
-	request->err = kr_export_rename(export, &msg->cred, &msg->parent, msg->name, &msg->new_parent, msg->new_name, msg->flags,
-		KR_DELAYED_UNLINK_SIZE_MAX, request->state);
+	request->err = kr_export_rename(export, &msg->cred, &msg->parent, msg->name, &msg->new_parent, msg->new_name,
+		msg->flags, KR_DELAYED_UNLINK_SIZE_MAX, request->state);
 	if (request->err == -ENOENT && request->maybe_done && !kr_request_cache_by_other(request) &&
 		kr_export_lookup(export, &msg->cred, &msg->new_parent, msg->new_name, &there, &attr) == 0)
 		request->err = 0;
@@ -250,7 +256,7 @@ static void handle_rename(struct kr_request *request)
 	kr_request_run(request, run_rename, note_removed);
 }
 
-/* --- notes ----------------------------------------------------------------------------------------------------------- */
+/* --- notes ------------------------------------------------------------------------------------ */
 
 static uint16_t grant_lookup(struct kr_request *request, int err, const void *reply)
 {
@@ -258,7 +264,8 @@ static uint16_t grant_lookup(struct kr_request *request, int err, const void *re
 
 	if (err && err != -ENOENT)
 		return 0;
-	return kr_invalidation_grant(request, &request->msg.lookup_request.parent) | (err ? 0 : kr_invalidation_grant_attr(request, &found->file));
+	return kr_invalidation_grant(request, &request->msg.lookup_request.parent) |
+		(err ? 0 : kr_invalidation_grant_attr(request, &found->file));
 }
 
 static uint16_t grant_readlink(struct kr_request *request, int err, const void *reply)
@@ -279,7 +286,8 @@ static uint16_t grant_make(struct kr_request *request, int err, const void *repl
 	/* A directory that was made long ago need not be empty any more. */
 	if (err || request->maybe_done || request->folds)
 		return 0;
-	return kr_invalidation_grant(request, &request->msg.make_request.parent) | kr_invalidation_grant_attr(request, &made->file);
+	return kr_invalidation_grant(request, &request->msg.make_request.parent) |
+		kr_invalidation_grant_attr(request, &made->file);
 }
 
 static void link_changes(struct kr_request *request)
@@ -294,7 +302,8 @@ static uint16_t grant_link(struct kr_request *request, int err, const void *repl
 
 	(void)reply;
 	/* What was done long ago says nothing of now. */
-	return err || request->maybe_done ? flags : flags | kr_invalidation_grant(request, &request->msg.link_request.parent);
+	return err || request->maybe_done ? flags :
+					    flags | kr_invalidation_grant(request, &request->msg.link_request.parent);
 }
 
 static void remove_changes(struct kr_request *request)

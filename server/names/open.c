@@ -21,7 +21,7 @@
 
 enum { SMALL_FILE = KR_INLINE_MAX / 16 };
 
-/* --- ends of opens -------------------------------------------------------------------------------------------------- */
+/* --- ends of opens ---------------------------------------------------------------------------- */
 
 struct release {
 	struct kr_job job;
@@ -79,7 +79,8 @@ void kr_opens_release(struct kr_sfile *file, uint64_t count)
 	release = kr_xcalloc(1, sizeof(*release));
 	release->file = kr_sfile_ref(file);
 	release->count = (uint32_t)count;
-	/* A file without a name ends here. Whoever closed it may still flush (close=async), so leases are recalled first. */
+	/* A file without a name ends here. Whoever closed it may still flush (close=async), so leases are recalled
+	 * first. */
 	release->ask = file->orphan && file->opens == 0;
 	if (release->ask)
 		kr_operation_start(&release->operation, file, 0, KR_LEASE_ALL, release_granted);
@@ -127,7 +128,8 @@ bool kr_opens_allow(struct kr_request *request, const struct kr_fid *fid, uint8_
 
 	if (kr_opens_allowed(request->session, fid, rights))
 		return true;
-	kr_log_debug("node %s: %s of a file that it has not opened for it", request->session->name, kr_msg_name(request->type));
+	kr_log_debug("node %s: %s of a file that it has not opened for it", request->session->name,
+		kr_msg_name(request->type));
 	copy = kr_xmalloc(sizeof(*copy));
 	*copy = *fid;
 	request->state = copy;
@@ -153,14 +155,14 @@ uint8_t kr_opens_opened(struct kr_request *request, struct kr_sfile *file, uint3
 	return kr_leases_try(file, session, want);
 }
 
-/* --- OPEN ----------------------------------------------------------------------------------------------------------- */
+/* --- OPEN ------------------------------------------------------------------------------------- */
 
 struct open_state {
 	struct kr_operation operation; /* of O_TRUNC */
 	struct kr_request *request;
 	struct kr_sfile *file;
 	uint64_t changes;
-	struct kr_buf *small;          /* the bytes of a small file, read along */
+	struct kr_buf *small; /* the bytes of a small file, read along */
 };
 
 static void free_open(void *state)
@@ -197,8 +199,9 @@ static void read_small(struct kr_request *request, struct open_state *open)
 	buf = kr_buf_new(size);
 	if (!buf)
 		return;
-	if (kr_export_pread(request->server->export, &msg->file, 0, buf->data, size, &buf->length) == 0 && buf->length == size &&
-		kr_export_getattr(request->server->export, &msg->file, &after) == 0 && same_state(attr, &after))
+	if (kr_export_pread(request->server->export, &msg->file, 0, buf->data, size, &buf->length) == 0 &&
+		buf->length == size && kr_export_getattr(request->server->export, &msg->file, &after) == 0 &&
+		same_state(attr, &after))
 		open->small = buf;
 	else
 		kr_buf_put(buf);
@@ -210,8 +213,8 @@ static void run_open(struct kr_request *request)
 
 	if (truncates(request))
 		kr_truncate_barrier_to(request, &msg->file, 0);
-	request->err = kr_export_open(request->server->export, &msg->cred, &msg->file, msg->flags,
-		&request->reply.open_reply.attr);
+	request->err = kr_export_open(
+		request->server->export, &msg->cred, &msg->file, msg->flags, &request->reply.open_reply.attr);
 	if (!request->err)
 		read_small(request, request->state);
 }
@@ -346,12 +349,13 @@ static void handle_open(struct kr_request *request)
 	request->state = open;
 	request->free_state = free_open;
 	if (truncates(request))
-		kr_recall_permission_check(request, open->file, KR_LEASE_ALL, &request->msg.open_request.cred, false, truncate_others);
+		kr_recall_permission_check(
+			request, open->file, KR_LEASE_ALL, &request->msg.open_request.cred, false, truncate_others);
 	else
 		start_open(request);
 }
 
-/* --- CLOSE ---------------------------------------------------------------------------------------------------------- */
+/* --- CLOSE ------------------------------------------------------------------------------------ */
 
 static void handle_close(struct kr_request *request)
 {

@@ -27,7 +27,8 @@ static uint64_t *slot_of(const struct kr_open_rights_set *set, uint64_t key)
 
 static void grow(struct kr_open_rights_set *set)
 {
-	struct kr_open_rights_set larger = {.capacity = set->capacity ? set->capacity * 2 : SMALLEST, .count = set->count};
+	struct kr_open_rights_set larger = {
+		.capacity = set->capacity ? set->capacity * 2 : SMALLEST, .count = set->count};
 
 	larger.slots = kr_xcalloc(larger.capacity, sizeof(larger.slots[0]));
 	for (size_t i = 0; i < set->capacity; i++)

@@ -1,9 +1,9 @@
 /* What a session may do with file data: the files that it has opened, and whether for reading or writing.
  *
- * Whoever had the right when he opened a file keeps it until he is done, whatever chmod says meanwhile; so the right is checked
- * once, at OPEN, CREATE or RECLAIM, and remembered here beyond the CLOSE, because bytes may be flushed long after it.  Kept
- * for confined sessions only (trust.h): others could act as any user anyway.  Bounded: of files neither opened nor used since
- * KR_OPEN_RIGHTS_MAX others were, nothing is known any more.  Plain memory; loop thread.
+ * Whoever had the right when he opened a file keeps it until he is done, whatever chmod says meanwhile; so the right is
+ * checked once, at OPEN, CREATE or RECLAIM, and remembered here beyond the CLOSE, because bytes may be flushed long
+ * after it.  Kept for confined sessions only (trust.h): others could act as any user anyway.  Bounded: of files neither
+ * opened nor used since KR_OPEN_RIGHTS_MAX others were, nothing is known any more.  Plain memory; loop thread.
  */
 #ifndef KR_SERVER_OPEN_RIGHTS_H
 #define KR_SERVER_OPEN_RIGHTS_H
@@ -14,7 +14,8 @@
 
 enum { KR_GRANT_READ = 1, KR_GRANT_WRITE = 2, KR_GRANT_ALL = 3, KR_OPEN_RIGHTS_MAX = 1 << 20 };
 
-/* Zero-initialised by the owner. Two generations: when the young one is full it becomes the old one, which is dropped. */
+/* Zero-initialised by the owner. Two generations: when the young one is full it becomes the old one, which is dropped.
+ */
 struct kr_open_rights {
 	struct kr_open_rights_set {
 		uint64_t *slots; /* hash of the fid with the rights in its two lowest bits; 0: free */

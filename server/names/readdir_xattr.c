@@ -22,8 +22,8 @@ static void run_readdir(struct kr_request *request)
 	size_t size = KR_MIN(KR_MAX(msg->size, (uint32_t)KR_READDIR_MIN), (uint32_t)KR_XATTR_MAX), length = 0;
 	bool end = false;
 
-	request->err = kr_export_readdir(request->server->export, &msg->cred, &msg->file, msg->cookie, request->state, size,
-		&length, &end);
+	request->err = kr_export_readdir(
+		request->server->export, &msg->cred, &msg->file, msg->cookie, request->state, size, &length, &end);
 	reply->end = end;
 	reply->entries = (struct kr_bytes){request->state, (uint32_t)length};
 }
@@ -40,8 +40,13 @@ static void run_statfs(struct kr_request *request)
 	struct kr_statfs statfs = {0};
 
 	request->err = kr_export_statfs(request->server->export, &request->msg.statfs_request.file, &statfs);
-	*reply = (struct kr_statfs_reply){.blocks = statfs.blocks, .bfree = statfs.bfree, .bavail = statfs.bavail,
-		.files = statfs.files, .ffree = statfs.ffree, .bsize = statfs.bsize, .frsize = statfs.frsize,
+	*reply = (struct kr_statfs_reply){.blocks = statfs.blocks,
+		.bfree = statfs.bfree,
+		.bavail = statfs.bavail,
+		.files = statfs.files,
+		.ffree = statfs.ffree,
+		.bsize = statfs.bsize,
+		.frsize = statfs.frsize,
 		.namelen = statfs.namelen};
 }
 
@@ -56,8 +61,8 @@ static void run_getxattr(struct kr_request *request)
 	struct kr_getxattr_reply *reply = &request->reply.getxattr_reply;
 	size_t size = KR_MIN(msg->size, (uint32_t)KR_XATTR_MAX), length = 0;
 
-	request->err = kr_export_getxattr(request->server->export, &msg->cred, &msg->file, msg->name, request->state, size,
-		&length);
+	request->err = kr_export_getxattr(
+		request->server->export, &msg->cred, &msg->file, msg->name, request->state, size, &length);
 	reply->length = (uint32_t)length;
 	reply->value = (struct kr_bytes){request->state, msg->size ? (uint32_t)length : 0};
 }
@@ -74,7 +79,8 @@ static void run_listxattr(struct kr_request *request)
 	struct kr_listxattr_reply *reply = &request->reply.listxattr_reply;
 	size_t size = KR_MIN(msg->size, (uint32_t)KR_XATTR_MAX), length = 0;
 
-	request->err = kr_export_listxattr(request->server->export, &msg->cred, &msg->file, request->state, size, &length);
+	request->err =
+		kr_export_listxattr(request->server->export, &msg->cred, &msg->file, request->state, size, &length);
 	reply->length = (uint32_t)length;
 	reply->names = (struct kr_bytes){request->state, msg->size ? (uint32_t)length : 0};
 }
@@ -124,7 +130,7 @@ static void handle_access(struct kr_request *request)
 	kr_request_run(request, run_access, kr_request_reply_job);
 }
 
-/* --- notes ----------------------------------------------------------------------------------------------------------- */
+/* --- notes ------------------------------------------------------------------------------------ */
 
 static uint16_t grant_readdir(struct kr_request *request, int err, const void *reply)
 {

@@ -26,7 +26,8 @@ static void run(struct kr_job *job)
 	struct kr_attr attr;
 
 	check->err = kr_export_access(export, check->cred, &check->file->fid, W_OK);
-	if (check->err && check->owner && kr_export_getattr(export, &check->file->fid, &attr) == 0 && attr.uid == check->cred->uid)
+	if (check->err && check->owner && kr_export_getattr(export, &check->file->fid, &attr) == 0 &&
+		attr.uid == check->cred->uid)
 		check->err = 0;
 }
 
@@ -48,10 +49,11 @@ static void done(struct kr_job *job)
 	kr_session_put(session);
 }
 
-void kr_recall_permission_check(struct kr_request *request, struct kr_sfile *file, uint8_t kinds, const struct kr_cred *cred, bool owner,
-	void (*next)(struct kr_request *request))
+void kr_recall_permission_check(struct kr_request *request, struct kr_sfile *file, uint8_t kinds,
+	const struct kr_cred *cred, bool owner, void (*next)(struct kr_request *request))
 {
-	uint8_t in_the_way = (kinds & KR_LEASE_WRITE ? KR_LEASE_READ : 0) | (kinds & KR_LEASE_READ ? KR_LEASE_WRITE : 0);
+	uint8_t in_the_way =
+		(kinds & KR_LEASE_WRITE ? KR_LEASE_READ : 0) | (kinds & KR_LEASE_READ ? KR_LEASE_WRITE : 0);
 	struct check *check;
 
 	if (!kr_lease_table_others_hold(&file->leases, request->session->node, in_the_way)) {
@@ -59,7 +61,8 @@ void kr_recall_permission_check(struct kr_request *request, struct kr_sfile *fil
 		return;
 	}
 	check = kr_xcalloc(1, sizeof(*check));
-	*check = (struct check){.request = request, .file = kr_sfile_ref(file), .cred = cred, .owner = owner, .next = next};
+	*check = (struct check){
+		.request = request, .file = kr_sfile_ref(file), .cred = cred, .owner = owner, .next = next};
 	request->cancel = NULL; /* soon done */
 	request->session->running++;
 	kr_job_start(request->server, &check->job, run, done);

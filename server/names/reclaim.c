@@ -1,5 +1,5 @@
-/* RECLAIM: what a node says that it had open and leased at a session that it lost, or at an earlier instance of this server.
- * What it had is believed (but see reclaimable); whether its late bytes may go in is late.h's business.
+/* RECLAIM: what a node says that it had open and leased at a session that it lost, or at an earlier instance of this
+ * server. What it had is believed (but see reclaimable); whether its late bytes may go in is late.h's business.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -23,12 +23,13 @@ struct reclaim {
 	struct kr_request *request;
 	struct kr_sfile *file;
 	struct kr_cred cred; /* whom the session acts as, if anybody */
-	uint32_t missing; /* opens that this session did not have when it came, and that the export has not yet */
-	uint32_t held;    /* ... and has now: they are the session's when it is answered */
+	uint32_t missing;    /* opens that this session did not have when it came, and that the export has not yet */
+	uint32_t held;       /* ... and has now: they are the session's when it is answered */
 	uint64_t changes;
 	struct kr_attr attr;
-	uint8_t rights;   /* of a confined session */
-	bool collected;   /* its replays go in by their rounds if they are here in time, whoever has changed the file; later ones are not judged yet */
+	uint8_t rights; /* of a confined session */
+	bool collected; /* its replays go in by their rounds if they are here in time, whoever has changed the file;
+			   later ones are not judged yet */
 	bool contested;
 	uint8_t conflict; /* enum kr_conflict_part */
 };
@@ -45,8 +46,8 @@ static void free_reclaim(void *state)
 	free(reclaim);
 }
 
-/* What a session had open it is believed. But a user's own opens are known to its node only: he keeps what is his, and what
- * he could open now. */
+/* What a session had open it is believed. But a user's own opens are known to its node only: he keeps what is his, and
+ * what he could open now. */
 static uint8_t reclaimable(const struct kr_request *request, const struct reclaim *reclaim)
 {
 	const struct kr_session *session = request->session;
@@ -81,8 +82,8 @@ static void run_reclaim(struct kr_request *request)
 		reclaim->rights = reclaimable(request, reclaim);
 }
 
-/* What is held becomes the session's, as far as it still lacks it: a node whose connection broke asks again, perhaps before the
- * first time is answered. */
+/* What is held becomes the session's, as far as it still lacks it: a node whose connection broke asks again, perhaps
+ * before the first time is answered. */
 static void take_opens(struct reclaim *reclaim, struct kr_attachment *attachment, uint32_t opens)
 {
 	uint32_t lacking = opens - KR_MIN(opens, attachment->opens), taken = KR_MIN(lacking, reclaim->held);
@@ -97,11 +98,11 @@ static void take_opens(struct reclaim *reclaim, struct kr_attachment *attachment
 static uint8_t take_leases(const struct reclaim *reclaim, struct kr_session *session, uint8_t kinds)
 {
 	return reclaim->operation.held ? kr_operation_leave(&reclaim->operation, session, kinds & KR_LEASE_ALL) :
-		kr_leases_try(reclaim->file, session, kinds);
+					 kr_leases_try(reclaim->file, session, kinds);
 }
 
-/* What the node shall have beside INHERITED, which it has.  Whose bytes may go in keeps everybody else out until they have: both kinds
- * exclude readers and writers, and what is unflushed when they are recalled goes in first. */
+/* What the node shall have beside INHERITED, which it has.  Whose bytes may go in keeps everybody else out until they
+ * have: both kinds exclude readers and writers, and what is unflushed when they are recalled goes in first. */
 static uint8_t kinds_for(const struct reclaim *reclaim, const struct kr_reclaim_request *msg, uint8_t inherited)
 {
 	bool dirty = msg->last && !(reclaim->conflict & KR_CONFLICT_DIRTY);
@@ -131,8 +132,10 @@ static void finish_reclaim(struct kr_request *request)
 		attachment = kr_attachment_get(file, session);
 		take_opens(reclaim, attachment, msg->opens);
 		file->orphan |= reclaim->attr.nlink == 0;
-		/* What is there already is not judged, and not taken: that it is there may be forgotten when it comes (synced.h). */
-		attachment->replays |= kr_late_has_replays(request) && !reclaim->collected && !(reclaim->conflict & KR_CONFLICT_REPLAYS);
+		/* What is there already is not judged, and not taken: that it is there may be forgotten when it comes
+		 * (synced.h). */
+		attachment->replays |= kr_late_has_replays(request) && !reclaim->collected &&
+			!(reclaim->conflict & KR_CONFLICT_REPLAYS);
 		if (msg->last)
 			kr_cover_judged(&attachment->cover, reclaim->conflict & KR_CONFLICT_DIRTY);
 		kr_lease_table_refused(&file->leases, session->node, attachment->cover.refused);
@@ -162,8 +165,8 @@ static void finish_reclaim(struct kr_request *request)
 
 static void go_on(struct kr_request *request);
 
-/* It was looked at as what comes in time, and its session has been made late meanwhile, or the grace period is over: others can have written by now
- * what is not here yet. */
+/* It was looked at as what comes in time, and its session has been made late meanwhile, or the grace period is over:
+ * others can have written by now what is not here yet. */
 static bool has_become_late(const struct kr_request *request)
 {
 	const struct reclaim *reclaim = request->state;
@@ -185,7 +188,8 @@ static void reclaim_done(struct kr_request *request)
 		return;
 	}
 	if ((!request->err || request->err == -ESTALE) && !request->session->dead)
-		reclaim->conflict = kr_late_conflict(request, reclaim->file, request->err ? NULL : &reclaim->attr, reclaim->contested);
+		reclaim->conflict = kr_late_conflict(
+			request, reclaim->file, request->err ? NULL : &reclaim->attr, reclaim->contested);
 	if (reclaim->conflict)
 		kr_late_declare(request, reclaim->file, reclaim->conflict, reclaim->attr.ino, finish_reclaim);
 	else
@@ -258,7 +262,8 @@ static void handle_reclaim(struct kr_request *request)
 		kr_request_wait_for_grace(request);
 		return;
 	}
-	if (msg->opens > KR_ATTACHMENT_OPENS_MAX || (msg->kinds & ~(KR_LEASE_ALL | KR_RECLAIM_UNCOVERED)) || !kr_late_claims_valid(msg)) {
+	if (msg->opens > KR_ATTACHMENT_OPENS_MAX || (msg->kinds & ~(KR_LEASE_ALL | KR_RECLAIM_UNCOVERED)) ||
+		!kr_late_claims_valid(msg)) {
 		kr_request_reply(request, -EINVAL, NULL, NULL, 0);
 		return;
 	}

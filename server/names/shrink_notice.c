@@ -79,7 +79,8 @@ static void tell(struct telling *telling, struct kr_session *session, const stru
 		free(told);
 }
 
-void kr_shrink_notice_send(struct kr_request *request, struct kr_sfile *file, struct kr_operation *operation, void (*fn)(struct kr_request *request))
+void kr_shrink_notice_send(struct kr_request *request, struct kr_sfile *file, struct kr_operation *operation,
+	void (*fn)(struct kr_request *request))
 {
 	struct kr_recall_request msg = {.file = file->fid};
 	const struct kr_attachment *attachment;
@@ -102,6 +103,7 @@ void kr_shrink_notice_send(struct kr_request *request, struct kr_sfile *file, st
 		return;
 	}
 	request->hurry = hurry;
-	kr_request_cache_end(request, request->err); /* from here on others may build on it: it must not be done again */
+	kr_request_cache_end(
+		request, request->err); /* from here on others may build on it: it must not be done again */
 	kr_operation_end(operation);
 }

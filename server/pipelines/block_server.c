@@ -12,11 +12,11 @@
 
 /* One PULL that is not answered yet. */
 struct pull {
-	struct kr_link link;        /* kr_hop.pulls: has blocks left to read */
-	struct kr_hop *hop;         /* reference */
-	struct kr_sfile *file;      /* reference */
+	struct kr_link link;   /* kr_hop.pulls: has blocks left to read */
+	struct kr_hop *hop;    /* reference */
+	struct kr_sfile *file; /* reference */
 	uint64_t id, version;
-	struct kr_range *ranges;    /* of blocks */
+	struct kr_range *ranges; /* of blocks */
 	uint32_t range_count, range;
 	uint64_t done_in_range;
 	size_t jobs;
@@ -26,17 +26,18 @@ struct pull {
 struct feed_job {
 	struct kr_pool_share_job gated;
 	struct pull *pull;
-	uint64_t first, changes;    /* block number; file->changes when it began */
+	uint64_t first, changes; /* block number; file->changes when it began */
 	size_t count, read;
 	struct kr_buf *bufs[KR_BLOCK_SERVER_BLOCKS];
 	uint64_t checksums[KR_BLOCK_SERVER_BLOCKS];
-	struct kr_attr attr;        /* after the reads */
+	struct kr_attr attr; /* after the reads */
 	int err;
 };
 
-/* --- reading, in the pool ------------------------------------------------------------------------------------------ */
+/* --- reading, in the pool --------------------------------------------------------------------- */
 
-/* The last block of a file may be short: what waits for a slow peer shall not take a whole block of memory for it. Takes BUF. */
+/* The last block of a file may be short: what waits for a slow peer shall not take a whole block of memory for it.
+ * Takes BUF. */
 static struct kr_buf *as_small(struct kr_buf *buf)
 {
 	struct kr_buf *small = buf->length < KR_BLOCK_SERVER_SHORT ? kr_buf_new(buf->length) : NULL;
@@ -81,7 +82,7 @@ static void run(struct kr_pool_share_job *gated)
 		job->err = err;
 }
 
-/* --- answering ----------------------------------------------------------------------------------------------------- */
+/* --- answering -------------------------------------------------------------------------------- */
 
 static void pause_pulls(struct kr_hop *hop)
 {
@@ -102,7 +103,7 @@ static void end_pull(struct pull *pull)
 
 	if (hop->conn)
 		kr_conn_reply(hop->conn, KR_MSG_PULL, pull->id, 0, pull->err,
-			pull->err ? NULL : &(struct kr_pull_reply){ 0 }, NULL, 0);
+			pull->err ? NULL : &(struct kr_pull_reply){0}, NULL, 0);
 	kr_list_remove(&pull->link);
 	hop->pull_count--;
 	hop->range_count -= pull->range_count;
@@ -138,8 +139,8 @@ static void send_blocks(struct feed_job *job)
 	struct kr_data *data = pull->hop->data;
 
 	for (size_t i = 0; i < job->read && pull->hop->conn; i++) {
-		struct kr_pull_reply reply = { .block = job->first + i, .checksum = job->checksums[i] };
-		struct kr_slice slice = { .buf = job->bufs[i], .length = job->bufs[i]->length };
+		struct kr_pull_reply reply = {.block = job->first + i, .checksum = job->checksums[i]};
+		struct kr_slice slice = {.buf = job->bufs[i], .length = job->bufs[i]->length};
 
 		kr_conn_reply(pull->hop->conn, KR_MSG_PULL, pull->id, KR_FRAME_MORE, 0, &reply, &slice, 1);
 		data->counters.fed_blocks++;
@@ -158,7 +159,8 @@ static void done(struct kr_pool_share_job *gated)
 		err = -ESTALE;
 	else if (err == 0 || err == -EINVAL)
 		send_blocks(job);
-	/* Who asks without a version has asked under a lease; but a program of its own node may have cut the file since. */
+	/* Who asks without a version has asked under a lease; but a program of its own node may have cut the file
+	 * since. */
 	if (err == -EINVAL && pull->version == 0)
 		err = -ESTALE;
 	if (err && !pull->err)
@@ -175,7 +177,7 @@ static void done(struct kr_pool_share_job *gated)
 	kr_hop_put(hop);
 }
 
-/* --- whose turn it is ---------------------------------------------------------------------------------------------- */
+/* --- whose turn it is ------------------------------------------------------------------------- */
 
 /* Starts to read the next blocks of PULL, which has some left. */
 static void start_job(struct pull *pull)
@@ -261,7 +263,7 @@ static bool may_pull(const struct pull *pull)
 
 void kr_block_server_pull(struct kr_hop *hop, const struct kr_frame *frame)
 {
-	struct kr_arena arena = { 0 };
+	struct kr_arena arena = {0};
 	union kr_any_msg msg;
 	struct pull *pull;
 	int err = kr_msg_decode(KR_MSG_PULL, false, frame->fields, frame->header.fields_length, &msg, &arena);

@@ -66,7 +66,7 @@ static void on_closed(struct kr_conn *conn, int err, const char *reason)
 	kr_hop_put(hop);
 }
 
-static const struct kr_conn_handler hop_handler = { .on_frame = on_frame, .on_drain = on_drain, .on_closed = on_closed };
+static const struct kr_conn_handler hop_handler = {.on_frame = on_frame, .on_drain = on_drain, .on_closed = on_closed};
 
 static size_t count_of(const struct kr_data *data, uint32_t node)
 {
@@ -101,7 +101,8 @@ static int check_caller(struct kr_data *data, uint32_t node, uint64_t id)
 		return kr_fail(-ENOTCONN, "its session has ended");
 	if (count_of(data, node) >= KR_HOPS_PER_NODE)
 		return kr_fail(-EAGAIN, "too many connections of one node");
-	if (kr_trust_is_user(session) && count_of(data, node) >= KR_HOPS_ALWAYS && count_of_user(data, session) >= KR_HOPS_PER_USER)
+	if (kr_trust_is_user(session) && count_of(data, node) >= KR_HOPS_ALWAYS &&
+		count_of_user(data, session) >= KR_HOPS_PER_USER)
 		return kr_fail(-EAGAIN, "too many connections of one user");
 	return 0;
 }
@@ -132,7 +133,8 @@ bool kr_data_hop_hello(struct kr_data *data, struct kr_pending_conn *pending_con
 	else
 		err = check_caller(data, hello->node, hello->caller);
 	if (!err)
-		err = kr_pair_challenge(&pending_conn->pair, hello, data->ring_key, kr_trust_security(data->server), &fresh, &reply);
+		err = kr_pair_challenge(
+			&pending_conn->pair, hello, data->ring_key, kr_trust_security(data->server), &fresh, &reply);
 	sodium_memzero(&fresh, sizeof(fresh));
 	if (err)
 		return refuse(pending_conn, frame, err);

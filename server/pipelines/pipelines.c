@@ -1,7 +1,7 @@
 /* Read pipelines: JOIN and REPARENT of nodes, UPSTREAM to those whose place in the chain has changed.
  *
- * A file has one for each ring of which a node reads it; ring/pipeline.h decides who pulls from whom.  Each holds a reference to
- * the file.  Loop thread.
+ * A file has one for each ring of which a node reads it; ring/pipeline.h decides who pulls from whom.  Each holds a
+ * reference to the file.  Loop thread.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,15 +13,16 @@
 #include "server/session/trust.h"
 
 struct kr_block_server_pipeline {
-	struct kr_link link;       /* kr_data.pipelines */
-	struct kr_link of_file;    /* kr_sfile_data.pipelines */
-	struct kr_sfile *file;     /* reference */
+	struct kr_link link;    /* kr_data.pipelines */
+	struct kr_link of_file; /* kr_sfile_data.pipelines */
+	struct kr_sfile *file;  /* reference */
 	char *ring;
 	struct kr_pipeline members;
 };
 
 /* Where NODE's upstream is; the server when nobody can connect to that node. */
-static void make_hop(struct kr_data *data, struct kr_session *session, uint32_t upstream, char *host, struct kr_hop_address *ret)
+static void make_hop(
+	struct kr_data *data, struct kr_session *session, uint32_t upstream, char *host, struct kr_hop_address *ret)
 {
 	if (!kr_data_hop(data, session, upstream, host, ret))
 		kr_data_hop(data, session, 0, host, ret);
@@ -32,7 +33,7 @@ static void tell_upstream(void *context, uint32_t node, uint32_t upstream)
 	struct kr_block_server_pipeline *pipeline = context;
 	struct kr_sfile *file = pipeline->file;
 	struct kr_session *session = kr_session_find_node(file->server, node);
-	struct kr_upstream_request msg = { .file = file->fid };
+	struct kr_upstream_request msg = {.file = file->fid};
 	char host[64];
 
 	if (!session)
@@ -99,9 +100,10 @@ static void handle_join(struct kr_request *request)
 	if (!kr_opens_allow(request, &request->msg.join_request.file, KR_GRANT_READ))
 		return;
 	file = kr_sfile_find(request->server, &request->msg.join_request.file);
-	/* No member: a user, for whom nobody's blocks but the server's are, and whose own nobody trusts; and who has given READ
-	 * back meanwhile, or never asked for it, and so cannot feed others. */
-	if (kr_trust_is_user(session) || !file || !(kr_lease_table_held(&file->leases, session->node) & KR_LEASE_READ)) {
+	/* No member: a user, for whom nobody's blocks but the server's are, and whose own nobody trusts; and who has
+	 * given READ back meanwhile, or never asked for it, and so cannot feed others. */
+	if (kr_trust_is_user(session) || !file ||
+		!(kr_lease_table_held(&file->leases, session->node) & KR_LEASE_READ)) {
 		make_hop(request->server->data, session, 0, host, &reply.upstream);
 		kr_request_reply(request, 0, &reply, NULL, 0);
 		return;

@@ -1,10 +1,11 @@
 /* STAGE at work: every node of the ring is asked to PREFETCH the file, and what they say is added up (see staging.h).
  *
- * Nothing is remembered between two STAGEs of a file: each PREFETCH is answered within the time that STAGE allows, with what the
- * node has by then, and goes on by itself.  So there is nothing to clean up when somebody does not ask again.
+ * Nothing is remembered between two STAGEs of a file: each PREFETCH is answered within the time that STAGE allows, with
+ * what the node has by then, and goes on by itself.  So there is nothing to clean up when somebody does not ask again.
  *
- * One STAGE is a question to every node: so there are KR_SESSION_PREFETCHES of them for one session at a time, and KR_SERVER_PREFETCHES for
- * all, give or take those of one STAGE.  Other STAGEs wait; the turn is that of the session that has waited longest since its last.
+ * One STAGE is a question to every node: so there are KR_SESSION_PREFETCHES of them for one session at a time, and
+ * KR_SERVER_PREFETCHES for all, give or take those of one STAGE.  Other STAGEs wait; the turn is that of the session
+ * that has waited longest since its last.
  */
 #include "server/pipelines/staging.h"
 
@@ -21,15 +22,15 @@
 
 struct staging {
 	struct kr_request *request;
-	struct kr_list asks;            /* unanswered */
+	struct kr_list asks; /* unanswered */
 	struct kr_stage_reply reply;
-	char node[256];                 /* reply.node: the first that failed */
+	char node[256]; /* reply.node: the first that failed */
 };
 
 struct bring_ask {
 	struct kr_link link;
 	struct staging *staging;
-	struct kr_session *session;     /* lives while its ask is unanswered */
+	struct kr_session *session; /* lives while its ask is unanswered */
 	uint64_t ask;
 };
 
@@ -41,7 +42,8 @@ static void add_failure(struct staging *staging, const struct kr_session *sessio
 	snprintf(staging->node, sizeof(staging->node), "%s", session->name);
 }
 
-static void add_answer(struct staging *staging, const struct kr_session *session, const struct kr_prefetch_reply *answer)
+static void add_answer(
+	struct staging *staging, const struct kr_session *session, const struct kr_prefetch_reply *answer)
 {
 	struct kr_stage_reply *reply = &staging->reply;
 

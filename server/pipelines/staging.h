@@ -4,7 +4,10 @@
 
 struct kr_server;
 
-enum { KR_SESSION_PREFETCHES = 2048, KR_SERVER_PREFETCHES = 16384 }; /* questions at a time for one session's STAGEs, and for all */
+enum {
+	KR_SESSION_PREFETCHES = 2048,
+	KR_SERVER_PREFETCHES = 16384
+}; /* questions at a time for one session's STAGEs, and for all */
 
 void kr_staging_register(struct kr_server *server);
 

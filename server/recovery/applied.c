@@ -45,12 +45,14 @@ static bool is_of_node(const struct kr_table_link *link, const void *node_id)
 
 static struct forgotten *find_forgotten(struct kr_applied *applied, const uint8_t node_id[16])
 {
-	struct kr_table_link *link = kr_table_find(&applied->forgotten, kr_hash_bytes(node_id, 16), is_of_node, node_id);
+	struct kr_table_link *link =
+		kr_table_find(&applied->forgotten, kr_hash_bytes(node_id, 16), is_of_node, node_id);
 
 	return link ? KR_CONTAINER_OF(link, struct forgotten, link) : NULL;
 }
 
-/* Beyond the maximum of nodes nothing is noted: then kr_applied_forgotten answers for all those that are not in the table. */
+/* Beyond the maximum of nodes nothing is noted: then kr_applied_forgotten answers for all those that are not in the
+ * table. */
 static void note_forgotten(struct kr_applied *applied, const struct kr_applied_entry *entry)
 {
 	struct forgotten *forgotten = find_forgotten(applied, entry->node_id);
@@ -65,13 +67,15 @@ static void note_forgotten(struct kr_applied *applied, const struct kr_applied_e
 	forgotten->seq = KR_MAX(forgotten->seq, entry->lossy ? UINT64_MAX : entry->seq);
 }
 
-/* Who has not been told yet of what a failed sync has lost would let go of it: such an entry goes only when there are many. */
+/* Who has not been told yet of what a failed sync has lost would let go of it: such an entry goes only when there are
+ * many. */
 static struct kr_applied_entry *take_oldest(struct kr_applied *applied)
 {
 	enum { SPARED_MAX = 64 };
 
 	for (unsigned spared = 0;; spared++) {
-		struct kr_applied_entry *entry = KR_LIST_ENTRY(kr_list_pop(&applied->uses), struct kr_applied_entry, use);
+		struct kr_applied_entry *entry =
+			KR_LIST_ENTRY(kr_list_pop(&applied->uses), struct kr_applied_entry, use);
 
 		if (!entry->unstable_err || spared == SPARED_MAX)
 			return entry;
@@ -107,9 +111,10 @@ void kr_applied_fini(struct kr_applied *applied)
 	kr_table_fini(&applied->forgotten);
 }
 
-struct kr_applied_entry *kr_applied_find(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16])
+struct kr_applied_entry *kr_applied_find(
+	struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16])
 {
-	struct key key = { file, node_id };
+	struct key key = {file, node_id};
 	struct kr_table_link *link = kr_table_find(&applied->table, hash_of(&key), matches, &key);
 	struct kr_applied_entry *entry;
 
@@ -121,10 +126,11 @@ struct kr_applied_entry *kr_applied_find(struct kr_applied *applied, const struc
 	return entry;
 }
 
-static struct kr_applied_entry *find_or_make(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16])
+static struct kr_applied_entry *find_or_make(
+	struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16])
 {
 	struct kr_applied_entry *entry = kr_applied_find(applied, file, node_id);
-	struct key key = { file, node_id };
+	struct key key = {file, node_id};
 
 	if (entry)
 		return entry;
@@ -138,8 +144,8 @@ static struct kr_applied_entry *find_or_make(struct kr_applied *applied, const s
 	return entry;
 }
 
-void kr_applied_note(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16], uint64_t seq,
-	uint64_t round)
+void kr_applied_note(
+	struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16], uint64_t seq, uint64_t round)
 {
 	struct kr_applied_entry *entry = find_or_make(applied, file, node_id);
 
@@ -202,7 +208,8 @@ void kr_applied_told(struct kr_applied *applied, const struct kr_fid *file, cons
 	entry->resending = resent;
 }
 
-void kr_applied_resent(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16], int err, bool more)
+void kr_applied_resent(
+	struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16], int err, bool more)
 {
 	struct kr_applied_entry *entry = applied->owing ? kr_applied_find(applied, file, node_id) : NULL;
 
@@ -234,7 +241,8 @@ void kr_applied_flush_came(struct kr_applied *applied, const struct kr_fid *file
 {
 	struct kr_applied_entry *entry = applied->owing ? kr_applied_find(applied, file, flush->node_id) : NULL;
 
-	if (!entry || !entry->owing || entry->unstable_err || (entry->since && entry->incarnation == flush->incarnation))
+	if (!entry || !entry->owing || entry->unstable_err ||
+		(entry->since && entry->incarnation == flush->incarnation))
 		return;
 	entry->incarnation = flush->incarnation;
 	entry->since = flush->number;

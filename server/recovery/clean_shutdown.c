@@ -14,7 +14,8 @@ enum { HEX = 33, LENGTH_MAX = 2 * HEX + 16 };
 static const char file_name[] = "peace";
 static const char *const words[] = {NULL, "killed", "failed", "serving", "stopped"};
 
-struct kr_clean_shutdown kr_clean_shutdown_start(const struct kr_clean_shutdown *found, const uint8_t machine[16], const uint8_t fresh[16], bool first)
+struct kr_clean_shutdown kr_clean_shutdown_start(
+	const struct kr_clean_shutdown *found, const uint8_t machine[16], const uint8_t fresh[16], bool first)
 {
 	bool same_machine = found->state != KR_CLEAN_SHUTDOWN_UNKNOWN && memcmp(found->machine, machine, 16) == 0;
 	bool stopped = found->state == KR_CLEAN_SHUTDOWN_STOPPED;

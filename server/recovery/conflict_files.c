@@ -60,9 +60,17 @@ static void run_making(struct kr_request *request)
 	const struct kr_conflict_request *msg = &request->msg.conflict_request;
 	struct making *making = request->state;
 	struct kr_conflict *conflict = making->conflict;
-	struct kr_conflict_make make = {.cred = making->as_user ? &making->cred : NULL, .file = &msg->file,
-		.root = &making->root, .path = msg->path, .node = request->session->name, .written = time_for_name(msg->written),
-		.mode = msg->mode, .uid = msg->uid, .gid = msg->gid, .record = record, .context = request};
+	struct kr_conflict_make make = {.cred = making->as_user ? &making->cred : NULL,
+		.file = &msg->file,
+		.root = &making->root,
+		.path = msg->path,
+		.node = request->session->name,
+		.written = time_for_name(msg->written),
+		.mode = msg->mode,
+		.uid = msg->uid,
+		.gid = msg->gid,
+		.record = record,
+		.context = request};
 	bool known = conflict->place != NULL;
 
 	request->err = -ESTALE;
@@ -84,8 +92,8 @@ static void run_making(struct kr_request *request)
 	if (kr_conflicts_log(&request->server->conflicts, conflict))
 		kr_log_error("%s", kr_fail_reason()); /* its identity is there: only people miss its name */
 	if (!known)
-		kr_log_warn("late bytes of %s from node %s go to %s", msg->path[0] ? msg->path : "a file", request->session->name,
-			conflict->place);
+		kr_log_warn("late bytes of %s from node %s go to %s", msg->path[0] ? msg->path : "a file",
+			request->session->name, conflict->place);
 }
 
 static void start_next(struct kr_server *server);
@@ -155,8 +163,8 @@ static void start_next(struct kr_server *server)
 		const struct kr_conflict *conflict;
 
 		request->cancel = NULL;
-		conflict = kr_conflicts_find(&server->conflicts, request->session->node_id, &msg->file, msg->first,
-			msg->last);
+		conflict = kr_conflicts_find(
+			&server->conflicts, request->session->node_id, &msg->file, msg->first, msg->last);
 		if (conflict)
 			start_making(request, conflict);
 		else

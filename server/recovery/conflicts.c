@@ -35,7 +35,8 @@ static bool match(const struct kr_table_link *link, const void *pointer)
 	return memcmp(conflict->node_id, key->node_id, 16) == 0 && kr_fid_equal(&conflict->file, key->file);
 }
 
-static struct kr_conflict *find(const struct kr_conflicts *conflicts, const uint8_t node_id[16], const struct kr_fid *file)
+static struct kr_conflict *find(
+	const struct kr_conflicts *conflicts, const uint8_t node_id[16], const struct kr_fid *file)
 {
 	const struct key key = {node_id, file};
 	struct kr_table_link *link = kr_table_find(&conflicts->table, hash(node_id, file), match, &key);
@@ -57,7 +58,7 @@ static bool match_made(const struct kr_table_link *link, const void *pointer)
 	return memcmp(conflict->node_id, key->node_id, 16) == 0 && kr_fid_equal(&conflict->target, key->file);
 }
 
-/* --- one ------------------------------------------------------------------------------------------------------------- */
+/* --- one -------------------------------------------------------------------------------------- */
 
 struct kr_conflict *kr_conflict_new(const uint8_t node_id[16], const struct kr_key_owner *key, const char *node,
 	const struct kr_fid *file, uint64_t first, uint64_t last)
@@ -77,8 +78,8 @@ struct kr_conflict *kr_conflict_new(const uint8_t node_id[16], const struct kr_k
 
 struct kr_conflict *kr_conflict_copy(const struct kr_conflict *conflict)
 {
-	struct kr_conflict *copy = kr_conflict_new(conflict->node_id, &conflict->key, conflict->node, &conflict->file,
-		conflict->first, conflict->last);
+	struct kr_conflict *copy = kr_conflict_new(
+		conflict->node_id, &conflict->key, conflict->node, &conflict->file, conflict->first, conflict->last);
 
 	copy->time = conflict->time;
 	copy->target = conflict->target;
@@ -98,7 +99,7 @@ void kr_conflict_free(struct kr_conflict *conflict)
 	free(conflict);
 }
 
-/* --- the log --------------------------------------------------------------------------------------------------------- */
+/* --- the log ---------------------------------------------------------------------------------- */
 
 static size_t take_hex(const json_t *value, uint8_t *bytes, size_t max)
 {
@@ -131,7 +132,8 @@ static char *to_line(const struct kr_conflict *conflict)
 	if (conflict->target.length)
 		set_text(object, "target", kr_hex_format(conflict->target.bytes, conflict->target.length, hex));
 	if (conflict->made.sec)
-		json_object_set_new(object, "made", json_pack("[I,I]", (json_int_t)conflict->made.sec, (json_int_t)conflict->made.nsec));
+		json_object_set_new(object, "made",
+			json_pack("[I,I]", (json_int_t)conflict->made.sec, (json_int_t)conflict->made.nsec));
 	set_text(object, "original", conflict->original);
 	set_text(object, "place", conflict->place);
 	text = json_dumps(object, JSON_COMPACT);
@@ -166,9 +168,11 @@ static struct kr_conflict *from_line(const char *line, size_t length)
 
 	file.length = (uint8_t)take_hex(json_object_get(object, "file"), file.bytes, KR_FID_MAX);
 	if (file.length && last > 0 && first >= 0 && take_hex(json_object_get(object, "node_id"), node_id, 16) == 16) {
-		conflict = kr_conflict_new(node_id, uid ? &key : NULL, node ? node : "?", &file, (uint64_t)first, (uint64_t)last);
+		conflict = kr_conflict_new(
+			node_id, uid ? &key : NULL, node ? node : "?", &file, (uint64_t)first, (uint64_t)last);
 		conflict->time = json_integer_value(json_object_get(object, "time"));
-		conflict->target.length = (uint8_t)take_hex(json_object_get(object, "target"), conflict->target.bytes, KR_FID_MAX);
+		conflict->target.length =
+			(uint8_t)take_hex(json_object_get(object, "target"), conflict->target.bytes, KR_FID_MAX);
 		if (json_unpack(json_object_get(object, "made"), "[I,I]", &made_sec, &made_nsec) == 0)
 			conflict->made = (struct kr_time){.sec = made_sec, .nsec = (uint32_t)made_nsec};
 		conflict->original = original ? kr_xstrdup(original) : NULL;
@@ -297,7 +301,7 @@ int kr_conflicts_log(struct kr_conflicts *conflicts, const struct kr_conflict *c
 	return 0;
 }
 
-/* --- the table ------------------------------------------------------------------------------------------------------- */
+/* --- the table -------------------------------------------------------------------------------- */
 
 static struct kr_conflict_owner *owner_of(struct kr_conflicts *conflicts, const struct kr_key_owner *key)
 {
@@ -365,16 +369,16 @@ void kr_conflicts_close(struct kr_conflicts *conflicts)
 	pthread_mutex_destroy(&conflicts->lock);
 }
 
-struct kr_conflict *kr_conflicts_find(const struct kr_conflicts *conflicts, const uint8_t node_id[16], const struct kr_fid *file,
-	uint64_t first, uint64_t last)
+struct kr_conflict *kr_conflicts_find(const struct kr_conflicts *conflicts, const uint8_t node_id[16],
+	const struct kr_fid *file, uint64_t first, uint64_t last)
 {
 	struct kr_conflict *conflict = kr_conflicts_present(conflicts, node_id, file, first);
 
 	return conflict && last >= conflict->first ? conflict : NULL;
 }
 
-struct kr_conflict *kr_conflicts_present(const struct kr_conflicts *conflicts, const uint8_t node_id[16],
-	const struct kr_fid *file, uint64_t first)
+struct kr_conflict *kr_conflicts_present(
+	const struct kr_conflicts *conflicts, const uint8_t node_id[16], const struct kr_fid *file, uint64_t first)
 {
 	struct kr_conflict *conflict = find(conflicts, node_id, file);
 

@@ -1,15 +1,16 @@
-/* Which late bytes have been declared to be in conflict, and where they went: what must not be forgotten when the server, or
- * the node, or both are killed in between, so that those bytes never go into the original after all, and one conflict file
- * gets all of them.
+/* Which late bytes have been declared to be in conflict, and where they went: what must not be forgotten when the
+ * server, or the node, or both are killed in between, so that those bytes never go into the original after all, and one
+ * conflict file gets all of them.
  *
- * `conflicts` in the state directory is a log, one JSON object per line: {"node_id", "node", "file", "first", "last", "time", and when
- * they are known "target", "made", "original", "place"}; of the same node, file and `last` the later line counts.  A torn last line is
- * none, empty ones mean nothing.  KR_CONFLICTS_MAX are kept, of the log's last KR_CONFLICTS_LOG bytes: of too many the oldest of
- * the owner (of the node's key: "uid" of a user's, none: all others) that has the most goes, so that nobody can push out others'.
- * The log is written anew when it is opened, and when it has grown past twice what counts.
+ * `conflicts` in the state directory is a log, one JSON object per line: {"node_id", "node", "file", "first", "last",
+ * "time", and when they are known "target", "made", "original", "place"}; of the same node, file and `last` the later
+ * line counts.  A torn last line is none, empty ones mean nothing.  KR_CONFLICTS_MAX are kept, of the log's last
+ * KR_CONFLICTS_LOG bytes: of too many the oldest of the owner (of the node's key: "uid" of a user's, none: all others)
+ * that has the most goes, so that nobody can push out others'. The log is written anew when it is opened, and when it
+ * has grown past twice what counts.
  *
- * One of a node and a file covers the bytes from `first` to `last`: sequence numbers ascend over the whole life of a node's journal.
- * Loop thread, unless said otherwise.
+ * One of a node and a file covers the bytes from `first` to `last`: sequence numbers ascend over the whole life of a
+ * node's journal. Loop thread, unless said otherwise.
  */
 #ifndef KR_SERVER_CONFLICTS_H
 #define KR_SERVER_CONFLICTS_H
@@ -22,8 +23,12 @@
 #include "common/base/table.h"
 #include "common/base/types.h"
 
-enum { KR_CONFLICTS_MAX = 16384, KR_CONFLICTS_SHOWN = 100, KR_CONFLICTS_LOG = 64 << 20,
-	KR_CONFLICTS_SPARE = 1024 }; /* lines that do not count, whatever counts */
+enum {
+	KR_CONFLICTS_MAX = 16384,
+	KR_CONFLICTS_SHOWN = 100,
+	KR_CONFLICTS_LOG = 64 << 20,
+	KR_CONFLICTS_SPARE = 1024
+}; /* lines that do not count, whatever counts */
 
 /* How many are kept of one owner. */
 struct kr_conflict_owner {
@@ -33,30 +38,30 @@ struct kr_conflict_owner {
 };
 
 struct kr_conflict {
-	struct kr_table_link link; /* by node and file: the latest */
+	struct kr_table_link link;      /* by node and file: the latest */
 	struct kr_table_link made_link; /* by node and target, if that is new; not once it is over */
 	struct kr_link order;
-	bool over;                 /* only kept to be shown: another lapse of the same node and file followed */
+	bool over; /* only kept to be shown: another lapse of the same node and file followed */
 	uint8_t node_id[16];
-	struct kr_key_owner key;   /* of the node */
+	struct kr_key_owner key;         /* of the node */
 	struct kr_conflict_owner *owner; /* once it is in the table */
 	struct kr_fid file;
-	uint64_t first, last;      /* the lowest and the highest sequence number of its bytes */
+	uint64_t first, last; /* the lowest and the highest sequence number of its bytes */
 	char *node;
-	int64_t time;              /* when it was declared, for people */
-	struct kr_fid target;      /* length 0: none yet */
-	struct kr_time made;       /* the target's ctime when it got its name; 0: not known */
-	char *original, *place;    /* paths for people; NULL: not known */
+	int64_t time;           /* when it was declared, for people */
+	struct kr_fid target;   /* length 0: none yet */
+	struct kr_time made;    /* the target's ctime when it got its name; 0: not known */
+	char *original, *place; /* paths for people; NULL: not known */
 };
 
 struct kr_conflicts {
 	struct kr_table table, made;
-	struct kr_list order; /* oldest first */
+	struct kr_list order;  /* oldest first */
 	struct kr_list owners; /* struct kr_conflict_owner */
 	size_t count;
 	int dir;
-	pthread_mutex_t lock; /* of the log: fd, lines */
-	int fd;               /* to append; -1: closed */
+	pthread_mutex_t lock;  /* of the log: fd, lines */
+	int fd;                /* to append; -1: closed */
 	size_t lines, counted; /* since it was written anew; of what counted then */
 };
 
@@ -64,11 +69,11 @@ struct kr_conflicts {
 int kr_conflicts_open(struct kr_conflicts *conflicts, int dir);
 void kr_conflicts_close(struct kr_conflicts *conflicts);
 /* That of the node and the file which covers any of the sequence numbers FIRST to LAST; NULL. Borrowed. */
-struct kr_conflict *kr_conflicts_find(const struct kr_conflicts *conflicts, const uint8_t node_id[16], const struct kr_fid *file,
-	uint64_t first, uint64_t last);
+struct kr_conflict *kr_conflicts_find(const struct kr_conflicts *conflicts, const uint8_t node_id[16],
+	const struct kr_fid *file, uint64_t first, uint64_t last);
 /* That to which bytes from FIRST on belong that are declared now: one that ends before them is over; NULL. Borrowed. */
-struct kr_conflict *kr_conflicts_present(const struct kr_conflicts *conflicts, const uint8_t node_id[16],
-	const struct kr_fid *file, uint64_t first);
+struct kr_conflict *kr_conflicts_present(
+	const struct kr_conflicts *conflicts, const uint8_t node_id[16], const struct kr_fid *file, uint64_t first);
 /* Whether FILE was made for late bytes of the node, and CTIME tells that nobody has changed it since. */
 bool kr_conflicts_is_new(const struct kr_conflicts *conflicts, const uint8_t node_id[16], const struct kr_fid *file,
 	struct kr_time ctime);

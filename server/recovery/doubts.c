@@ -20,8 +20,8 @@ static bool meet(const struct kr_doubt *a, const struct kr_doubt *b)
 	return a->from_ns <= b->to_ns && b->from_ns <= a->to_ns;
 }
 
-/* They get the first one's salt, so that of older files each gets another version only once.  But where the two meet files were told of with
- * that salt before the second doubted them. */
+/* They get the first one's salt, so that of older files each gets another version only once.  But where the two meet
+ * files were told of with that salt before the second doubted them. */
 static void join_oldest(struct kr_doubts *doubts)
 {
 	struct kr_doubt *list = doubts->list;
@@ -44,7 +44,9 @@ static void add(struct kr_doubts *doubts, struct kr_doubt doubt)
 void kr_doubts_start(struct kr_doubts *doubts, uint64_t former_ns, uint64_t now_ns, uint64_t salt)
 {
 	const uint64_t reach_ns = KR_DOUBTS_REACH_S * KR_NS_PER_S, first_ns = KR_MIN(former_ns, now_ns);
-	struct kr_doubt doubt = {.from_ns = first_ns - KR_MIN(first_ns, reach_ns), .to_ns = KR_MAX(former_ns, now_ns) + reach_ns, .salt = salt};
+	struct kr_doubt doubt = {.from_ns = first_ns - KR_MIN(first_ns, reach_ns),
+		.to_ns = KR_MAX(former_ns, now_ns) + reach_ns,
+		.salt = salt};
 	const struct kr_doubt *last = doubts->count ? &doubts->list[doubts->count - 1] : NULL;
 
 	/* Not what reaches further, after the clock was set back: each start from now until then would take it over. */
@@ -80,8 +82,8 @@ static int write_log(const struct kr_doubts *doubts, int dir)
 	for (unsigned i = 0; i < doubts->count; i++) {
 		char line[KR_LINE_MAX];
 
-		snprintf(line, sizeof(line), "doubt %" PRIu64 " %" PRIu64 " %" PRIu64, doubts->list[i].from_ns, doubts->list[i].to_ns,
-			doubts->list[i].salt);
+		snprintf(line, sizeof(line), "doubt %" PRIu64 " %" PRIu64 " %" PRIu64, doubts->list[i].from_ns,
+			doubts->list[i].to_ns, doubts->list[i].salt);
 		kr_line_log_add(&lines, line);
 	}
 	err = lines.failed ? -ENOMEM : kr_write_file(dir, log_name, lines.bytes, lines.length, 0600);

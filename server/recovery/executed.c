@@ -25,7 +25,7 @@ struct slot {
 	uint64_t value;
 	int32_t err;
 	uint16_t phase;
-	uint16_t again; /* it was sent before it was begun here: says nothing of those that its node sent after it */
+	uint16_t again;  /* it was sent before it was begun here: says nothing of those that its node sent after it */
 	uint64_t number; /* ascends with every slot used */
 	uint64_t before; /* of its turn */
 };
@@ -47,11 +47,13 @@ static const uint8_t format[16] = "kairan turns 4";
 
 struct kr_executed {
 	pthread_mutex_t lock;
-	uint8_t *bytes; /* mapped: a block of the size of one slot that begins with the boot id and the format, then the slots */
+	uint8_t *bytes; /* mapped: a block of the size of one slot that begins with the boot id and the format, then the
+			   slots */
 	struct slot *slots;
 	struct turn *turns; /* behind the slots */
-	uint64_t last;  /* number */
-	/* Where the keys are: by hash the slot that has got its key last, and by slot the one before with the same hash; + 1, 0: none. */
+	uint64_t last;      /* number */
+	/* Where the keys are: by hash the slot that has got its key last, and by slot the one before with the same
+	 * hash; + 1, 0: none. */
 	uint32_t latest[KR_EXECUTED_SLOTS], earlier[KR_EXECUTED_SLOTS];
 	bool inherited;
 };
@@ -91,11 +93,12 @@ static bool is_inherited(const struct kr_executed *executed, const uint8_t boot_
 	if (memcmp(there, format, sizeof(format)) == 0)
 		return true;
 	if (memcmp(there, none, sizeof(none)) != 0)
-		kr_log_warn("'executed' in the state directory is of another version of kairand: what that has executed is forgotten");
+		kr_log_warn(
+			"'executed' in the state directory is of another version of kairand: what that has executed is forgotten");
 	return false;
 }
 
-/* --- keys --------------------------------------------------------------------------------------------------------------- */
+/* --- keys ------------------------------------------------------------------------------------- */
 
 static size_t place(const struct kr_executed_key *key)
 {
@@ -149,7 +152,7 @@ static struct slot *find(const struct kr_executed *executed, const struct kr_exe
 	return NULL;
 }
 
-/* --- life --------------------------------------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 int kr_executed_open(int dir, const uint8_t boot_id[16], struct kr_executed **ret_executed)
 {
@@ -190,7 +193,8 @@ static void set_phase(struct slot *slot, enum kr_executed_phase phase)
 	__atomic_store_n(&slot->phase, (uint16_t)phase, __ATOMIC_SEQ_CST);
 }
 
-static void begin(struct kr_executed *executed, const struct kr_executed_key *key, bool again, enum kr_executed_phase phase)
+static void begin(
+	struct kr_executed *executed, const struct kr_executed_key *key, bool again, enum kr_executed_phase phase)
 {
 	KR_SCOPED_LOCK(&executed->lock);
 	struct slot *slot = find(executed, key);
@@ -217,7 +221,7 @@ void kr_executed_begin_again(struct kr_executed *executed, const struct kr_execu
 	begin(executed, key, true, doubtful ? KR_EXECUTED_DOUBT : KR_EXECUTED_BEGUN);
 }
 
-/* --- turns ------------------------------------------------------------------------------------------------------------ */
+/* --- turns ------------------------------------------------------------------------------------ */
 
 static void set_valid(struct turn *turn, bool valid)
 {
@@ -232,8 +236,13 @@ static void write_turn(struct kr_executed *executed, const struct slot *slot, co
 		turn++;
 	if (turn == executed->turns + KR_EXECUTED_INTENTS)
 		return;
-	*turn = (struct turn){.phase = slot->phase, .key = slot->key, .before = change->before, .other = change->other, .kind = change->kind,
-		.type = change->type, .parent = *change->parent};
+	*turn = (struct turn){.phase = slot->phase,
+		.key = slot->key,
+		.before = change->before,
+		.other = change->other,
+		.kind = change->kind,
+		.type = change->type,
+		.parent = *change->parent};
 	snprintf(turn->name, sizeof(turn->name), "%s", change->name);
 	if (change->new_parent) {
 		turn->new_parent = *change->new_parent;
@@ -263,7 +272,8 @@ void kr_executed_end(struct kr_executed *executed, const struct kr_executed_key 
 	clear_turn(executed, key);
 }
 
-void kr_executed_intent(struct kr_executed *executed, const struct kr_executed_key *key, const struct kr_intent_change *change)
+void kr_executed_intent(
+	struct kr_executed *executed, const struct kr_executed_key *key, const struct kr_intent_change *change)
 {
 	KR_SCOPED_LOCK(&executed->lock);
 	struct slot *slot = find(executed, key);
@@ -275,7 +285,8 @@ void kr_executed_intent(struct kr_executed *executed, const struct kr_executed_k
 	set_phase(slot, KR_EXECUTED_INTENT);
 }
 
-void kr_executed_no_intent(struct kr_executed *executed, const struct kr_executed_key *key, enum kr_executed_phase phase)
+void kr_executed_no_intent(
+	struct kr_executed *executed, const struct kr_executed_key *key, enum kr_executed_phase phase)
 {
 	KR_SCOPED_LOCK(&executed->lock);
 	struct slot *slot = find(executed, key);
@@ -296,16 +307,24 @@ static void settle(struct slot *slot, const struct turn *turn, enum kr_executed_
 	}
 }
 
-/* They are given up only when all are settled: who is killed in between finds them again, and nothing else has changed then. */
+/* They are given up only when all are settled: who is killed in between finds them again, and nothing else has changed
+ * then. */
 void kr_executed_settle(struct kr_executed *executed,
-	enum kr_executed_phase (*judge)(void *context, const struct kr_intent_change *change, uint64_t *ret_value), void *context)
+	enum kr_executed_phase (*judge)(void *context, const struct kr_intent_change *change, uint64_t *ret_value),
+	void *context)
 {
 	struct turn *turn, *end = executed->turns + KR_EXECUTED_INTENTS;
 	KR_SCOPED_LOCK(&executed->lock);
 
 	for (turn = executed->turns; turn < end; turn++) {
-		struct kr_intent_change change = {.kind = (enum kr_intent_kind)turn->kind, .type = turn->type, .parent = &turn->parent, .name = turn->name,
-			.before = turn->before, .other = turn->other, .new_parent = &turn->new_parent, .new_name = turn->new_name};
+		struct kr_intent_change change = {.kind = (enum kr_intent_kind)turn->kind,
+			.type = turn->type,
+			.parent = &turn->parent,
+			.name = turn->name,
+			.before = turn->before,
+			.other = turn->other,
+			.new_parent = &turn->new_parent,
+			.new_name = turn->new_name};
 		struct slot *slot = turn->valid ? find(executed, &turn->key) : NULL;
 		enum kr_executed_phase verdict = KR_EXECUTED_INTENT;
 		uint64_t value = 0;
@@ -335,7 +354,8 @@ bool kr_executed_never(struct kr_executed *executed, const struct kr_executed_ke
 		const struct kr_executed_key *other = &slot->key;
 
 		if (slot->phase != KR_EXECUTED_UNKNOWN && !slot->again && other->request < key->request &&
-			other->incarnation == key->incarnation && memcmp(other->node_id, key->node_id, sizeof(key->node_id)) == 0)
+			other->incarnation == key->incarnation &&
+			memcmp(other->node_id, key->node_id, sizeof(key->node_id)) == 0)
 			return true;
 	}
 	return false;
@@ -348,14 +368,15 @@ bool kr_executed_by_other(struct kr_executed *executed, const struct kr_executed
 	for (int i = 0; i < KR_EXECUTED_SLOTS; i++) {
 		const struct slot *slot = &executed->slots[i];
 
-		if (slot->phase == KR_EXECUTED_DONE && !slot->err && slot->value == value && memcmp(&slot->key, key, sizeof(*key)) != 0)
+		if (slot->phase == KR_EXECUTED_DONE && !slot->err && slot->value == value &&
+			memcmp(&slot->key, key, sizeof(*key)) != 0)
 			return true;
 	}
 	return false;
 }
 
-enum kr_executed_phase kr_executed_find(struct kr_executed *executed, const struct kr_executed_key *key, int *ret_err,
-	uint64_t *ret_value)
+enum kr_executed_phase kr_executed_find(
+	struct kr_executed *executed, const struct kr_executed_key *key, int *ret_err, uint64_t *ret_value)
 {
 	KR_SCOPED_LOCK(&executed->lock);
 	const struct slot *slot = find(executed, key);

@@ -23,15 +23,19 @@ struct kr_grace {
 
 void kr_grace_init(struct kr_grace *grace);
 void kr_grace_fini(struct kr_grace *grace);
-/* One node of the previous instance: before the start, or when it has to finish once more. OWNER: of its key (kind 0: not known). */
+/* One node of the previous instance: before the start, or when it has to finish once more. OWNER: of its key (kind 0:
+ * not known). */
 void kr_grace_await(struct kr_grace *grace, const uint8_t node_id[16], const struct kr_key_owner *owner);
 /* Begins if anybody is awaited; returns whether. */
 bool kr_grace_start(struct kr_grace *grace, uint64_t now_ns, uint32_t lease_ms);
-/* A node has reclaimed all, or is known to be gone for good. Returns true when that was the last: the caller ends it. */
+/* A node has reclaimed all, or is known to be gone for good. Returns true when that was the last: the caller ends it.
+ */
 bool kr_grace_node_done(struct kr_grace *grace, const uint8_t node_id[16]);
-/* Whether the time is over. RECLAIMING: an awaited node is at work (much to reclaim or to replay): a few times longer. */
+/* Whether the time is over. RECLAIMING: an awaited node is at work (much to reclaim or to replay): a few times longer.
+ */
 bool kr_grace_due(const struct kr_grace *grace, uint64_t now_ns, bool reclaiming);
-/* The node is one that may claim what it held: the period lasts, and it has not finished. *RET_OWNER (may be NULL): of its key. */
+/* The node is one that may claim what it held: the period lasts, and it has not finished. *RET_OWNER (may be NULL): of
+ * its key. */
 bool kr_grace_awaits(const struct kr_grace *grace, const uint8_t node_id[16], struct kr_key_owner *ret_owner);
 /* How many are still awaited. */
 size_t kr_grace_awaited(const struct kr_grace *grace);

@@ -14,8 +14,8 @@ struct settling {
 };
 
 /* One of a file to another name of itself changes nothing, so it may be made once more. */
-static enum kr_executed_phase judge_rename(const struct kr_intent_change *change, const struct kr_intent_recovery_name *name,
-	const struct kr_intent_recovery_name *new_name, uint64_t *ret_value)
+static enum kr_executed_phase judge_rename(const struct kr_intent_change *change,
+	const struct kr_intent_recovery_name *name, const struct kr_intent_recovery_name *new_name, uint64_t *ret_value)
 {
 	if (change->before == change->other || (!name->err && name->file == change->before))
 		return KR_EXECUTED_BEGUN;
@@ -27,7 +27,8 @@ static enum kr_executed_phase judge_rename(const struct kr_intent_change *change
 }
 
 /* A directory that is gone was empty. */
-static enum kr_executed_phase judge_removal(const struct kr_intent_change *change, const struct kr_intent_recovery_name *name, uint64_t *ret_value)
+static enum kr_executed_phase judge_removal(
+	const struct kr_intent_change *change, const struct kr_intent_recovery_name *name, uint64_t *ret_value)
 {
 	if (name->err && !name->gone)
 		return KR_EXECUTED_INTENT;
@@ -37,8 +38,8 @@ static enum kr_executed_phase judge_removal(const struct kr_intent_change *chang
 	return KR_EXECUTED_DONE;
 }
 
-enum kr_executed_phase kr_intent_recovery_judge(const struct kr_intent_change *change, const struct kr_intent_recovery_name *name,
-	const struct kr_intent_recovery_name *new_name, uint64_t *ret_value)
+enum kr_executed_phase kr_intent_recovery_judge(const struct kr_intent_change *change,
+	const struct kr_intent_recovery_name *name, const struct kr_intent_recovery_name *new_name, uint64_t *ret_value)
 {
 	*ret_value = 0;
 	if (change->kind == KR_INTENT_RENAME)
@@ -76,7 +77,8 @@ static struct kr_intent_recovery_name look(struct kr_export *export, const struc
 	int err = kr_export_lookup(export, NULL, parent, name, &fid, &attr);
 
 	if (err)
-		return (struct kr_intent_recovery_name){.err = err == -ENOENT ? 0 : err, .gone = is_gone(export, parent, err)};
+		return (struct kr_intent_recovery_name){
+			.err = err == -ENOENT ? 0 : err, .gone = is_gone(export, parent, err)};
 	return (struct kr_intent_recovery_name){.file = kr_fid_hash(&fid), .type = attr.mode & S_IFMT};
 }
 
@@ -107,6 +109,7 @@ void kr_intent_recovery(struct kr_executed *executed, struct kr_export *export)
 	settling.by_handle = info.by_handle;
 	kr_executed_settle(executed, judge, &settling);
 	if (settling.made || settling.not_made || settling.unknown)
-		kr_log_info("names were being changed when kairand ended: %u changes have been made, %u have not, of %u nobody can tell",
+		kr_log_info(
+			"names were being changed when kairand ended: %u changes have been made, %u have not, of %u nobody can tell",
 			settling.made, settling.not_made, settling.unknown);
 }

@@ -1,8 +1,8 @@
 /* Lapses: when a node lost its leases, so that what it brings later can be told from what others have changed since.
  *
- * A session that ends leaves a lapse behind for its node: the server's epoch at that moment.  The node's next session takes
- * it over; RECLAIM compares (late.h).  Bounded: of too many the oldest go, and a node of which nothing is known is taken for
- * one that was lost before this server started.  Loop thread; PURE.
+ * A session that ends leaves a lapse behind for its node: the server's epoch at that moment.  The node's next session
+ * takes it over; RECLAIM compares (late.h).  Bounded: of too many the oldest go, and a node of which nothing is known
+ * is taken for one that was lost before this server started.  Loop thread; PURE.
  */
 #ifndef KR_SERVER_LAPSES_H
 #define KR_SERVER_LAPSES_H
@@ -21,7 +21,8 @@ enum kr_lapse_kind {
 struct kr_lapse {
 	enum kr_lapse_kind kind;
 	uint64_t epoch; /* kr_server.epoch */
-	struct kr_key_owner owner; /* of the key that the node came with before, and comes with again; kind 0: whoever */
+	struct kr_key_owner
+		owner; /* of the key that the node came with before, and comes with again; kind 0: whoever */
 };
 
 struct kr_lapses {

@@ -19,8 +19,8 @@ static bool is_late(const struct kr_request *request)
 	return request->session->lapse.kind != KR_LAPSE_NONE;
 }
 
-/* Whether the bytes not flushed were refused, and a lease was given back while the node had them: as the node says, or as is known here,
- * since *RET_EPOCH (0: not known). */
+/* Whether the bytes not flushed were refused, and a lease was given back while the node had them: as the node says, or
+ * as is known here, since *RET_EPOCH (0: not known). */
 static bool is_uncovered(const struct kr_request *request, uint64_t *ret_epoch)
 {
 	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
@@ -53,7 +53,8 @@ static bool is_overtaken(const struct kr_request *request)
 	return attachment && attachment->overtaken;
 }
 
-/* Replays of awaited nodes that are collected go in by the order of rounds. What comes later comes after what others have written since. */
+/* Replays of awaited nodes that are collected go in by the order of rounds. What comes later comes after what others
+ * have written since. */
 static bool comes_after_the_others(const struct kr_request *request)
 {
 	return is_late(request) || !kr_data_collecting(request->server->data) || is_overtaken(request);
@@ -76,8 +77,8 @@ bool kr_late_has_replays(const struct kr_request *request)
 	return true;
 }
 
-/* Collected replays are going in, and nobody can tell what they will change; or these are in, and the grace period is about to be over: who waits for
- * that holds up nobody. */
+/* Collected replays are going in, and nobody can tell what they will change; or these are in, and the grace period is
+ * about to be over: who waits for that holds up nobody. */
 static bool grace_is_ending(const struct kr_server *server)
 {
 	return kr_data_replaying(server->data) || server->forgetting;
@@ -87,41 +88,49 @@ bool kr_late_must_wait(const struct kr_request *request)
 {
 	const struct kr_server *server = request->server;
 
-	return server->grace.active && (is_late(request) || has_late_bytes(request) || (grace_is_ending(server) && kr_late_has_replays(request)));
+	return server->grace.active &&
+		(is_late(request) || has_late_bytes(request) ||
+			(grace_is_ending(server) && kr_late_has_replays(request)));
 }
 
 bool kr_late_has_bytes(const struct kr_request *request)
 {
 	/* In the grace period others are not asked for what they have reclaimed: they may be waiting for its end. */
-	return has_late_bytes(request) || ((is_late(request) || !request->server->grace.active) && kr_late_has_replays(request));
+	return has_late_bytes(request) ||
+		((is_late(request) || !request->server->grace.active) && kr_late_has_replays(request));
 }
 
 /* Whether any bytes from FIRST to LAST (0: none) of the node have been declared to be in conflict with the file. */
 static bool is_declared(const struct kr_request *request, uint64_t first, uint64_t last)
 {
-	return last && kr_conflicts_find(&request->server->conflicts, request->session->node_id, &request->msg.reclaim_request.file,
-		first, last);
+	return last &&
+		kr_conflicts_find(&request->server->conflicts, request->session->node_id,
+			&request->msg.reclaim_request.file, first, last);
 }
 
-/* --- the judgement -------------------------------------------------------------------------------------------------- */
+/* --- the judgement ---------------------------------------------------------------------------- */
 
-/* It is behind still: what was changed after SINCE, which has been, can have an earlier time. (The node's notion of our clock errs by less than 1 s.) */
+/* It is behind still: what was changed after SINCE, which has been, can have an earlier time. (The node's notion of our
+ * clock errs by less than 1 s.) */
 static bool clock_was_set_back(struct kr_time since)
 {
 	return since.sec > (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + 1;
 }
 
-/* Of replays that are not synced, and were refused in their turn, at this instance since it collects them: all that others have changed. */
+/* Of replays that are not synced, and were refused in their turn, at this instance since it collects them: all that
+ * others have changed. */
 static bool refused_here(const struct kr_request *request)
 {
 	const struct kr_server *server = request->server;
 	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
 
-	return !is_late(request) && kr_state_facts(server->state)->new_boot && !kr_data_collecting(server->data) && msg->replay_last &&
+	return !is_late(request) && kr_state_facts(server->state)->new_boot && !kr_data_collecting(server->data) &&
+		msg->replay_last &&
 		kr_data_judge_replays(server->data, request->session->node_id, msg) == KR_SYNCED_NOT;
 }
 
-/* ... than the replays of this RECLAIM, which may be missing: that can have happened in any boot since, whatever is known of this one. */
+/* ... than the replays of this RECLAIM, which may be missing: that can have happened in any boot since, whatever is
+ * known of this one. */
 static bool later_ones_are_synced(const struct kr_request *request)
 {
 	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
@@ -130,26 +139,30 @@ static bool later_ones_are_synced(const struct kr_request *request)
 		kr_data_judge_replays(request->server->data, request->session->node_id, msg) == KR_SYNCED_OVERTAKEN;
 }
 
-/* A moment before TIME, as the node has said it: its notion of our clock errs by less than 1 s, and files' times tick, so they are up to 10 ms behind. */
+/* A moment before TIME, as the node has said it: its notion of our clock errs by less than 1 s, and files' times tick,
+ * so they are up to 10 ms behind. */
 static struct kr_time safely(struct kr_time time)
 {
 	time.sec -= time.sec > INT64_MIN;
 	return time;
 }
 
-/* Of a journal that may be a copy: whatever this instance knows of the node's end, a former one may have applied these bytes, and others covered
- * them. What was written after our start was unflushed then, and what became of it since is known here. */
+/* Of a journal that may be a copy: whatever this instance knows of the node's end, a former one may have applied these
+ * bytes, and others covered them. What was written after our start was unflushed then, and what became of it since is
+ * known here. */
 static bool is_of_before(const struct kr_request *request)
 {
 	const struct kr_time since = request->msg.reclaim_request.since, started = request->server->started;
 
 	return request->session->replay &&
-		(kr_time_compare(safely(since), started) <= 0 || kr_setbacks_doubt(&request->server->setbacks, started, since));
+		(kr_time_compare(safely(since), started) <= 0 ||
+			kr_setbacks_doubt(&request->server->setbacks, started, since));
 }
 
-/* Whether the times tell that others may have changed the file, which has CTIME.  They could at once, when the node gave a lease back, or had
- * flushed.  But a lost node has had a good lease then: it serves for three quarters of the lease time (fence.h), and others get the file
- * after all of it, which is a quarter of a second later at least, and five as it comes. */
+/* Whether the times tell that others may have changed the file, which has CTIME.  They could at once, when the node
+ * gave a lease back, or had flushed.  But a lost node has had a good lease then: it serves for three quarters of the
+ * lease time (fence.h), and others get the file after all of it, which is a quarter of a second later at least, and
+ * five as it comes. */
 static bool is_changed_since(const struct kr_request *request, struct kr_time ctime)
 {
 	const struct kr_time since = request->msg.reclaim_request.since;
@@ -185,28 +198,34 @@ static struct kr_lapse lapse_of(const struct kr_request *request, bool *ret_exac
 static bool may_be_applied(const struct kr_request *request)
 {
 	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
-	const uint64_t first = msg->replay_first && (!msg->first || msg->replay_first < msg->first) ? msg->replay_first : msg->first;
+	const uint64_t first =
+		msg->replay_first && (!msg->first || msg->replay_first < msg->first) ? msg->replay_first : msg->first;
 
-	return request->session->replay && kr_data_forgotten(request->server->data, &msg->file, request->session->node_id) >= first;
+	return request->session->replay &&
+		kr_data_forgotten(request->server->data, &msg->file, request->session->node_id) >= first;
 }
 
-/* Replays of a former boot that are not known to be there, when those that this instance, or a former one of this boot, has collected have gone in:
- * whoever is late, and whatever has been synced since. */
+/* Replays of a former boot that are not known to be there, when those that this instance, or a former one of this boot,
+ * has collected have gone in: whoever is late, and whatever has been synced since. */
 static bool is_out_of_turn(const struct kr_request *request)
 {
 	const struct kr_server *server = request->server;
 	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
 
-	if (!kr_state_facts(server->state)->new_boot && !kr_data_replayed_others(server->data, &msg->file, request->session->node_id))
+	if (!kr_state_facts(server->state)->new_boot &&
+		!kr_data_replayed_others(server->data, &msg->file, request->session->node_id))
 		return false; /* nobody has had a turn */
 	return (!kr_data_collecting(server->data) || is_overtaken(request)) && msg->replay_last &&
 		kr_data_judge_replays(server->data, request->session->node_id, msg) != KR_SYNCED_ALL;
 }
 
-/* Since the machine's boot, by what has gone in out of this node's turn: as this instance knows, or a former one has written down. */
+/* Since the machine's boot, by what has gone in out of this node's turn: as this instance knows, or a former one has
+ * written down. */
 static bool changed_in_boot(const struct kr_request *request, uint64_t changed)
 {
-	return changed || kr_data_replayed_others(request->server->data, &request->msg.reclaim_request.file, request->session->node_id);
+	return changed ||
+		kr_data_replayed_others(
+			request->server->data, &request->msg.reclaim_request.file, request->session->node_id);
 }
 
 /* Others' leases are given up, so what they wrote has been applied. */
@@ -226,12 +245,14 @@ static bool touched(const struct kr_request *request, const struct kr_sfile *fil
 	if (file->changing > 0 || (is_out_of_turn(request) && changed_in_boot(request, changed)))
 		return true;
 	/* Made for these bytes, and as it was made: the node was killed before its own were in it. (Times tick.) */
-	if (!changed && attr->size == 0 && kr_conflicts_is_new(&file->server->conflicts, request->session->node_id, &file->fid, attr->ctime))
+	if (!changed && attr->size == 0 &&
+		kr_conflicts_is_new(&file->server->conflicts, request->session->node_id, &file->fid, attr->ctime))
 		return false;
 	if (lapse.kind == KR_LAPSE_KNOWN && changed > lapse.epoch)
 		return true;
-	if (lapse.kind == KR_LAPSE_KNOWN && (exact || file->server->forgotten_epoch <= lapse.epoch) && !may_be_applied(request) &&
-		!uncovered_before && !(file->server->forgotten_epoch && is_out_of_turn(request)))
+	if (lapse.kind == KR_LAPSE_KNOWN && (exact || file->server->forgotten_epoch <= lapse.epoch) &&
+		!may_be_applied(request) && !uncovered_before &&
+		!(file->server->forgotten_epoch && is_out_of_turn(request)))
 		return false;
 	return is_changed_since(request, ctime);
 }
@@ -255,7 +276,8 @@ bool kr_late_contested(const struct kr_request *request, const struct kr_sfile *
 			continue;
 		if (!is_late(request) && other->replays)
 			return true; /* refused as well, judged before, and still on its way perhaps */
-		if (other->session->reclaiming && (kr_lease_table_held(&file->leases, other->session->node) & KR_LEASE_WRITE))
+		if (other->session->reclaiming &&
+			(kr_lease_table_held(&file->leases, other->session->node) & KR_LEASE_WRITE))
 			return true;
 	}
 	return false;
@@ -274,10 +296,12 @@ void kr_late_claim_end(struct kr_late_claim *claim)
 	claim->session = NULL;
 }
 
-uint8_t kr_late_conflict(struct kr_request *request, const struct kr_sfile *file, const struct kr_attr *attr, bool contested)
+uint8_t kr_late_conflict(
+	struct kr_request *request, const struct kr_sfile *file, const struct kr_attr *attr, bool contested)
 {
 	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
-	/* This machine has lost its power, and perhaps the file with it, which nobody had removed: its bytes are in journals alone. */
+	/* This machine has lost its power, and perhaps the file with it, which nobody had removed: its bytes are in
+	 * journals alone. */
 	bool undone = !attr && kr_data_collecting(request->server->data);
 	bool dirty = has_late_bytes(request) || (msg->last && undone);
 	bool replays = msg->replay_last && (undone || kr_late_has_replays(request));
@@ -345,8 +369,10 @@ void kr_late_declare(struct kr_request *request, const struct kr_sfile *file, ui
 		done(request);
 		return;
 	}
-	kr_log_warn("node %s comes back late with unflushed bytes of file %llu, which others have %s since: they go to a conflict "
-		"file", session->name, (unsigned long long)ino, request->err ? "removed" : "changed");
+	kr_log_warn(
+		"node %s comes back late with unflushed bytes of file %llu, which others have %s since: they go to a conflict "
+		"file",
+		session->name, (unsigned long long)ino, request->err ? "removed" : "changed");
 	declaration = kr_xcalloc(1, sizeof(*declaration));
 	declaration->request = request;
 	declaration->done = done;
@@ -355,8 +381,8 @@ void kr_late_declare(struct kr_request *request, const struct kr_sfile *file, ui
 		declaration->conflict->first = KR_MIN(first, old->first);
 		declaration->conflict->last = KR_MAX(last, old->last);
 	} else {
-		declaration->conflict = kr_conflict_new(session->node_id, session->key ? &session->key->owner : NULL, session->name,
-			&file->fid, first, last);
+		declaration->conflict = kr_conflict_new(session->node_id, session->key ? &session->key->owner : NULL,
+			session->name, &file->fid, first, last);
 	}
 	kr_job_start(request->server, &declaration->job, run_declaration, declared);
 }

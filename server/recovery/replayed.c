@@ -30,7 +30,7 @@ struct note {
 	void *context;
 };
 
-/* --- what former processes have applied ----------------------------------------------------------------------------- */
+/* --- what former processes have applied ------------------------------------------------------- */
 
 /* A file. */
 struct former {
@@ -99,7 +99,7 @@ uint64_t kr_replayed_others(const struct kr_replayed *replayed, const struct kr_
 	return memcmp(former->node_id, node_id, 16) == 0 ? former->others : former->order;
 }
 
-/* --- the log --------------------------------------------------------------------------------------------------------- */
+/* --- the log ---------------------------------------------------------------------------------- */
 
 static void add_entry(struct kr_line_log *text, const struct kr_fid *file, const uint8_t node_id[16],
 	const struct kr_applied_replay *replay)
@@ -108,7 +108,8 @@ static void add_entry(struct kr_line_log *text, const struct kr_fid *file, const
 
 	kr_hex_format(file->bytes, file->length, fid);
 	kr_hex_format(node_id, 16, node);
-	snprintf(line, sizeof(line), "node %s %s %" PRIu64 " %" PRIu64 " %" PRIu64, node, fid, replay->seq, replay->round, replay->order);
+	snprintf(line, sizeof(line), "node %s %s %" PRIu64 " %" PRIu64 " %" PRIu64, node, fid, replay->seq,
+		replay->round, replay->order);
 	kr_line_log_add(text, line);
 }
 
@@ -169,7 +170,8 @@ static void read_line(void *context, char *line)
 		reading->of_this_boot = strncmp(line, "boot ", 5) == 0 && strcmp(line + 5, node) == 0;
 	} else if (!reading->of_this_boot) {
 		return;
-	} else if (sscanf(line, "node %32s %304s %" SCNu64 " %" SCNu64 " %" SCNu64, node, fid, &replay.seq, &replay.round, &replay.order) >= 4) {
+	} else if (sscanf(line, "node %32s %304s %" SCNu64 " %" SCNu64 " %" SCNu64, node, fid, &replay.seq,
+			   &replay.round, &replay.order) >= 4) {
 		if (kr_hex_parse(node, node_id, 16) == 16 && read_fid(fid, &file))
 			kr_applied_note_replayed(replayed->applied, &file, node_id, &replay);
 	} else if (sscanf(line, "lost %304s", fid) == 1 && read_fid(fid, &file)) {
@@ -228,7 +230,7 @@ void kr_replayed_close(struct kr_replayed *replayed)
 	replayed->fd = -1;
 }
 
-/* --- writing --------------------------------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 struct batch {
 	struct kr_job job;
@@ -245,7 +247,8 @@ static void run_batch(struct kr_job *job)
 
 	batch->err = KR_FAULT("replayed.write");
 	if (!batch->err)
-		batch->err = batch->whole ? write_whole(batch->replayed, &batch->text) : kr_line_log_append(&batch->text, batch->replayed->fd);
+		batch->err = batch->whole ? write_whole(batch->replayed, &batch->text) :
+					    kr_line_log_append(&batch->text, batch->replayed->fd);
 }
 
 static void finish(struct kr_replayed *replayed, struct note *note, int err)
@@ -337,8 +340,8 @@ void kr_replayed_note(struct kr_replayed *replayed, const struct kr_fid *file, c
 		start_batch(replayed);
 }
 
-void kr_replayed_lose(struct kr_replayed *replayed, const struct kr_fid *file, void (*done)(void *context, int err),
-	void *context)
+void kr_replayed_lose(
+	struct kr_replayed *replayed, const struct kr_fid *file, void (*done)(void *context, int err), void *context)
 {
 	struct note *note;
 

@@ -67,15 +67,16 @@ static uint64_t name_value_of(const struct kr_request *request)
 	case KR_MSG_REMOVE:
 		return kr_intent_value(KR_INTENT_REMOVE, &msg->remove_request.parent, msg->remove_request.name);
 	case KR_MSG_RENAME: /* two that are exchanged stay */
-		return msg->rename_request.flags & RENAME_EXCHANGE ? 0 :
+		return msg->rename_request.flags & RENAME_EXCHANGE ?
+			0 :
 			kr_intent_value(KR_INTENT_RENAME, &msg->rename_request.parent, msg->rename_request.name);
 	default:
 		return 0;
 	}
 }
 
-/* What of the answer is remembered, and of what is done to a name.  Of a file that was there before, nothing: who asks again may open what he has made,
- * whatever its mode is. */
+/* What of the answer is remembered, and of what is done to a name.  Of a file that was there before, nothing: who asks
+ * again may open what he has made, whatever its mode is. */
 static uint64_t value_of(const struct kr_request *request)
 {
 	switch (request->type) {
@@ -84,7 +85,8 @@ static uint64_t value_of(const struct kr_request *request)
 	case KR_MSG_MAKE:
 		return kr_fid_hash(&request->reply.make_reply.file);
 	case KR_MSG_CREATE:
-		return request->reply.create_reply.created ? kr_fid_hash(&request->reply.create_reply.file) : request->made;
+		return request->reply.create_reply.created ? kr_fid_hash(&request->reply.create_reply.file) :
+							     request->made;
 	default:
 		return name_value_of(request);
 	}
@@ -106,7 +108,7 @@ void kr_request_cache_end(struct kr_request *request, int err)
 		end(request, err, err ? 0 : value_of(request));
 }
 
-/* --- changes of names, in their turns --------------------------------------------------------------------------------- */
+/* --- changes of names, in their turns --------------------------------------------------------- */
 
 static void turn_begins(struct kr_intent *turn, const struct kr_intent_change *change)
 {
@@ -123,8 +125,10 @@ static void turn_ends(struct kr_intent *turn, int err, uint64_t after)
 	struct kr_executed_key key = key_of(request);
 
 	if (err)
-		kr_executed_no_intent(request->server->executed, &key, request->had_turn ? KR_EXECUTED_INTENT :
-			request->maybe_done ? KR_EXECUTED_DOUBT : KR_EXECUTED_BEGUN);
+		kr_executed_no_intent(request->server->executed, &key,
+			request->had_turn           ? KR_EXECUTED_INTENT :
+				request->maybe_done ? KR_EXECUTED_DOUBT :
+						      KR_EXECUTED_BEGUN);
 	else
 		end(request, 0, after ? after : name_value_of(request));
 }
@@ -148,7 +152,8 @@ void kr_request_cache_run(struct kr_request *request)
 {
 	request->turn.begin = turn_begins;
 	request->turn.end = turn_ends;
-	kr_intent_take(request->remembered && !request->made ? &request->turn : NULL); /* what it has made is remembered already */
+	kr_intent_take(request->remembered && !request->made ? &request->turn :
+							       NULL); /* what it has made is remembered already */
 	request->run(request);
 	kr_intent_take(NULL);
 }
@@ -183,7 +188,8 @@ static void reply_attr(struct kr_request *request, const struct kr_attr *attr)
 static bool answer(struct kr_request *request, uint64_t value)
 {
 	/* What waits for the attributes cannot be withdrawn: that would be remembered instead. */
-	request->committed = request->type == KR_MSG_SETATTR || request->type == KR_MSG_FALLOCATE || request->type == KR_MSG_LINK;
+	request->committed =
+		request->type == KR_MSG_SETATTR || request->type == KR_MSG_FALLOCATE || request->type == KR_MSG_LINK;
 	switch (request->type) {
 	case KR_MSG_OPEN:
 		request->msg.open_request.flags &= ~(uint32_t)KR_OPEN_TRUNC;
@@ -215,22 +221,24 @@ static bool answer(struct kr_request *request, uint64_t value)
 	}
 }
 
-/* Whether the memory goes back to when REQUEST was sent, by a node that is back in time.  The first instance of a boot begins it; where that ended in its
- * grace period, nodes still bring the next one what they sent before the boot.  (Who came back to the first, and had not asked for all again when that
- * ended after its grace period, is judged as if nothing were forgotten.) */
+/* Whether the memory goes back to when REQUEST was sent, by a node that is back in time.  The first instance of a boot
+ * begins it; where that ended in its grace period, nodes still bring the next one what they sent before the boot.  (Who
+ * came back to the first, and had not asked for all again when that ended after its grace period, is judged as if
+ * nothing were forgotten.) */
 static bool reaches_back(const struct kr_request *request)
 {
 	return kr_executed_inherited(request->server->executed) && !kr_state_facts(request->server->state)->new_boot;
 }
 
-/* Whether REQUEST, of which nothing is remembered, may have been executed.  Of a node that is late that is not asked: others could make and remove
- * in its place, and two that are told that they have would have the same lock. */
+/* Whether REQUEST, of which nothing is remembered, may have been executed.  Of a node that is late that is not asked:
+ * others could make and remove in its place, and two that are told that they have would have the same lock. */
 static bool may_be_forgotten(const struct kr_request *request, const struct kr_executed_key *key)
 {
-	return request->session->lapse.kind == KR_LAPSE_NONE && !(reaches_back(request) && kr_executed_never(request->server->executed, key));
+	return request->session->lapse.kind == KR_LAPSE_NONE &&
+		!(reaches_back(request) && kr_executed_never(request->server->executed, key));
 }
 
-/* --- those whose session has ended before them ------------------------------------------------------------------------ */
+/* --- those whose session has ended before them ------------------------------------------------ */
 
 static bool match_key(const struct kr_table_link *link, const void *key)
 {
@@ -318,17 +326,19 @@ bool kr_request_cache_settled(struct kr_request *request)
 	case KR_EXECUTED_DONE:
 		return settle(request, err, value);
 	case KR_EXECUTED_BEGUN:
-		/* Its instance has ended, or it was withdrawn. Changes of names have not been made then.  Of others, nobody could come between (what others
-		 * can see before the answer is remembered as done), and to do it again does no harm. */
+		/* Its instance has ended, or it was withdrawn. Changes of names have not been made then.  Of others,
+		 * nobody could come between (what others can see before the answer is remembered as done), and to do it
+		 * again does no harm. */
 		if (has_turn(request))
 			request->maybe_done = false;
 		break;
 	case KR_EXECUTED_INTENT:
-		/* Nobody could tell at the start (intent_recovery.h).  If the name stands for what it did then, it has not been made, or has made nothing else of it:
-		 * to do it again does no harm.  Else it has been. */
+		/* Nobody could tell at the start (intent_recovery.h).  If the name stands for what it did then, it has
+		 * not been made, or has made nothing else of it: to do it again does no harm.  Else it has been. */
 		request->turn.expected = value;
 		request->had_turn = true;
-		if (request->type == KR_MSG_CREATE) /* nothing was there that it could have cut; what is there may be somebody's by now */
+		if (request->type == KR_MSG_CREATE) /* nothing was there that it could have cut; what is there may be
+						       somebody's by now */
 			request->msg.create_request.flags &= ~(uint32_t)KR_OPEN_TRUNC;
 		break;
 	case KR_EXECUTED_DOUBT:

@@ -71,7 +71,7 @@ bool kr_setbacks_doubt(const struct kr_setbacks *setbacks, struct kr_time change
 	return false;
 }
 
-/* --- the log --------------------------------------------------------------------------------------------------------- */
+/* --- the log ---------------------------------------------------------------------------------- */
 
 static uint64_t raw_clock_ns(void)
 {
@@ -94,7 +94,8 @@ static void read_line(void *context, char *line)
 	struct kr_setback back;
 	char hex[33];
 
-	if (sscanf(line, "boot %32s %" SCNu64 " %" SCNu64, hex, &real_ns, &raw_ns) == 3 && kr_hex_parse(hex, reading->boot_id, 16) == 16) {
+	if (sscanf(line, "boot %32s %" SCNu64 " %" SCNu64, hex, &real_ns, &raw_ns) == 3 &&
+		kr_hex_parse(hex, reading->boot_id, 16) == 16) {
 		setbacks->real_ns = real_ns;
 		setbacks->raw_ns = raw_ns;
 	} else if (sscanf(line, "back %" SCNd64 " %" SCNd64, &back.to, &back.from) == 2) {

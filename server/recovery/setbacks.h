@@ -1,15 +1,15 @@
-/* When the clock of this machine was set back: then a change of a file can have an earlier time than what was before it.
+/* When the clock of this machine was set back: then a change of a file can have an earlier time than what was before
+ * it.
  *
- * Where only times tell whether others have changed a file since a late node had it (late.h), a file counts as changed whose time can be
- * from after a setback, if the moment that it is compared with can be from before it.  That is so for as long as the clock
- * shows what it has shown before.
+ * Where only times tell whether others have changed a file since a late node had it (late.h), a file counts as changed
+ * whose time can be from after a setback, if the moment that it is compared with can be from before it.  That is so for
+ * as long as the clock shows what it has shown before.
  *
- * It is noticed by a clock that nobody sets (CLOCK_MONOTONIC_RAW): the difference between the two becomes smaller.  `clock` in the state
- * directory keeps it for the next instance, as lines (line_log.h):
- *   boot ID REAL RAW   both clocks, in nanoseconds, when they were looked at the last time, in the boot ID (32 hex digits)
- *   back TO FROM       the clock went from FROM back to TO, in seconds since the epoch
- * It is written every KR_SETBACKS_SAVE_S, and when the clock has been set.  After another boot the clock may have gone on for so long
- * unseen.  PURE but for reading and writing.
+ * It is noticed by a clock that nobody sets (CLOCK_MONOTONIC_RAW): the difference between the two becomes smaller.
+ * `clock` in the state directory keeps it for the next instance, as lines (line_log.h): boot ID REAL RAW   both clocks,
+ * in nanoseconds, when they were looked at the last time, in the boot ID (32 hex digits) back TO FROM       the clock
+ * went from FROM back to TO, in seconds since the epoch It is written every KR_SETBACKS_SAVE_S, and when the clock has
+ * been set.  After another boot the clock may have gone on for so long unseen.  PURE but for reading and writing.
  */
 #ifndef KR_SERVER_SETBACKS_H
 #define KR_SERVER_SETBACKS_H
@@ -45,7 +45,8 @@ bool kr_setbacks_doubt(const struct kr_setbacks *setbacks, struct kr_time change
 
 /* Reads DIR/clock, and looks. 0 or -errno with a reason. Blocks. */
 int kr_setbacks_open(struct kr_setbacks *setbacks, int dir, const uint8_t boot_id[16]);
-/* Writes DIR/clock: when nobody needs what it says of the former instance any more (doubts.h). 0 or -errno with a reason. Blocks. */
+/* Writes DIR/clock: when nobody needs what it says of the former instance any more (doubts.h). 0 or -errno with a
+ * reason. Blocks. */
 int kr_setbacks_save(struct kr_setbacks *setbacks, int dir, const uint8_t boot_id[16]);
 /* Looks, and saves if it is time. Loop thread. */
 void kr_setbacks_tick(struct kr_server *server);

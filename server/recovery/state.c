@@ -120,8 +120,8 @@ static void queue_change(struct kr_server *server, const uint8_t node_id[16], ch
 	start_batch(server);
 }
 
-void kr_state_add_node(struct kr_server *server, const uint8_t node_id[16], const struct kr_key_owner *owner, const char *name,
-	void (*done)(void *context, int err), void *context)
+void kr_state_add_node(struct kr_server *server, const uint8_t node_id[16], const struct kr_key_owner *owner,
+	const char *name, void (*done)(void *context, int err), void *context)
 {
 	char record[KR_STATE_RECORD];
 
@@ -134,8 +134,8 @@ void kr_state_add_node(struct kr_server *server, const uint8_t node_id[16], cons
 	queue_change(server, node_id, kr_xstrdup(record), done, context);
 }
 
-void kr_state_forget_node(struct kr_server *server, const uint8_t node_id[16], void (*done)(void *context, int err),
-	void *context)
+void kr_state_forget_node(
+	struct kr_server *server, const uint8_t node_id[16], void (*done)(void *context, int err), void *context)
 {
 	queue_change(server, node_id, NULL, done, context);
 }
@@ -160,7 +160,8 @@ void kr_state_not_clean(struct kr_state *state)
 		return;
 	failed.state = KR_CLEAN_SHUTDOWN_FAILED;
 	if (kr_clean_shutdown_write(state->dir, &failed))
-		kr_log_error("cannot write to the state directory %s that a sync has failed: %s", state->path, kr_fail_reason());
+		kr_log_error("cannot write to the state directory %s that a sync has failed: %s", state->path,
+			kr_fail_reason());
 }
 
 int kr_state_sync_export(struct kr_state *state)
@@ -184,9 +185,11 @@ void kr_state_shut_down_cleanly(struct kr_state *state)
 	if (stopped.state != KR_CLEAN_SHUTDOWN_SERVING || kr_state_sync_export(state) || state->no_peace)
 		return;
 	stopped.state = KR_CLEAN_SHUTDOWN_STOPPED;
-	err = syncfs(state->dir) ? kr_fail_errno(-errno, "cannot sync it") : kr_clean_shutdown_write(state->dir, &stopped);
+	err = syncfs(state->dir) ? kr_fail_errno(-errno, "cannot sync it") :
+				   kr_clean_shutdown_write(state->dir, &stopped);
 	if (err)
-		kr_log_warn("cannot write to the state directory %s that the server was stopped in peace: %s", state->path, kr_fail_reason());
+		kr_log_warn("cannot write to the state directory %s that the server was stopped in peace: %s",
+			state->path, kr_fail_reason());
 }
 
 const struct kr_state_facts *kr_state_facts(const struct kr_state *state)

@@ -32,7 +32,8 @@ static int default_path(const char *export_path, char **ret_path)
 	else if (home && home[0] == '/')
 		written = asprintf(ret_path, "%s/.local/state/kairan/%016" PRIx64, home, hash);
 	else
-		return kr_fail(-ENOENT, "HOME is not set, so there is no place for the server's state (give one with --state DIR)");
+		return kr_fail(-ENOENT,
+			"HOME is not set, so there is no place for the server's state (give one with --state DIR)");
 	return written < 0 ? -ENOMEM : 0;
 }
 
@@ -66,7 +67,9 @@ static int make_path(const char *path)
 		if (mkdir(copy, 0700) == 0)
 			err = sync_parent(copy);
 		else
-			err = errno == EEXIST ? 0 : kr_fail_errno(-errno, "cannot make %s (choose another place with --state DIR)", copy);
+			err = errno == EEXIST ?
+				0 :
+				kr_fail_errno(-errno, "cannot make %s (choose another place with --state DIR)", copy);
 		if (err)
 			return err;
 		*slash = kept;
@@ -101,13 +104,15 @@ static int lock_state(struct kr_state *state)
 			state->path);
 	if (flock(state->lock, LOCK_EX | LOCK_NB)) {
 		if (errno == EWOULDBLOCK)
-			return kr_fail(-EBUSY, "the state directory %s is in use by another kairand (stop it first)", state->path);
+			return kr_fail(-EBUSY, "the state directory %s is in use by another kairand (stop it first)",
+				state->path);
 		return kr_fail_errno(-errno, "cannot lock %s/lock", state->path);
 	}
 	return 0;
 }
 
-/* With another state directory somebody could still serve the same export, with leases of its own: both would be wrong. */
+/* With another state directory somebody could still serve the same export, with leases of its own: both would be wrong.
+ */
 static int lock_export(struct kr_state *state, const char *export_path)
 {
 	state->export_lock = open(export_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -115,7 +120,8 @@ static int lock_export(struct kr_state *state, const char *export_path)
 		return kr_fail_errno(-errno, "cannot open the export %s", export_path);
 	if (flock(state->export_lock, LOCK_EX | LOCK_NB)) {
 		if (errno == EWOULDBLOCK)
-			return kr_fail(-EBUSY, "%s is exported by another kairand already (stop it first)", export_path);
+			return kr_fail(
+				-EBUSY, "%s is exported by another kairand already (stop it first)", export_path);
 		return kr_fail_errno(-errno, "cannot lock the export %s", export_path);
 	}
 	return 0;
@@ -171,12 +177,13 @@ static int mark_of(const char *export_path, char mark[MARK_MAX])
 		return kr_fail_errno(-errno, "cannot look at the export %s", export_path);
 	if (!(found.stx_mask & STATX_BTIME))
 		found.stx_btime = (struct statx_timestamp){0};
-	snprintf(mark, MARK_MAX, "%" PRIu64 " %" PRId64 ".%09u", (uint64_t)found.stx_ino, (int64_t)found.stx_btime.tv_sec,
-		found.stx_btime.tv_nsec);
+	snprintf(mark, MARK_MAX, "%" PRIu64 " %" PRId64 ".%09u", (uint64_t)found.stx_ino,
+		(int64_t)found.stx_btime.tv_sec, found.stx_btime.tv_nsec);
 	return 0;
 }
 
-/* Who is root on a node could read the secret there that file identities are signed with. What is mounted in an export no node reaches. */
+/* Who is root on a node could read the secret there that file identities are signed with. What is mounted in an export
+ * no node reaches. */
 static int check_outside(const struct kr_state *state, const char *export_path)
 {
 	struct stat export, here, below = {0};
@@ -188,10 +195,13 @@ static int check_outside(const struct kr_state *state, const char *export_path)
 		int above;
 
 		if (fd < 0 || fstat(fd, &here) < 0)
-			return kr_fail_errno(-errno, "cannot look at what lies above the state directory %s", state->path);
+			return kr_fail_errno(
+				-errno, "cannot look at what lies above the state directory %s", state->path);
 		if (here.st_dev == export.st_dev && here.st_ino == export.st_ino)
-			return kr_fail(-EINVAL, "the state directory %s lies in the export %s, where nodes could read its secrets: move it elsewhere, "
-				"with all that is in it, and name it with --state DIR", state->path, export_path);
+			return kr_fail(-EINVAL,
+				"the state directory %s lies in the export %s, where nodes could read its secrets: move it elsewhere, "
+				"with all that is in it, and name it with --state DIR",
+				state->path, export_path);
 		if (here.st_dev != export.st_dev || (here.st_dev == below.st_dev && here.st_ino == below.st_ino))
 			return 0;
 		below = here;
@@ -218,11 +228,13 @@ static int check_export(struct kr_state *state, const char *export_path)
 	old_path = err ? NULL : strchr(text, '\n');
 	if (old_path && (strncmp(text, mark, (size_t)(old_path - text)) != 0 || mark[old_path - text] != '\0')) {
 		if (strcmp(old_path + 1, export_path) != 0)
-			return kr_fail(-EEXIST, "the state directory %s belongs to another export, %s (choose another with --state DIR)",
+			return kr_fail(-EEXIST,
+				"the state directory %s belongs to another export, %s (choose another with --state DIR)",
 				state->path, old_path + 1);
-		return kr_fail(-ENXIO, "%s is not the directory that it was: is its filesystem mounted? (If it is meant to be another "
-			"one, remove %s: nodes then have to mount it anew, and what they have not flushed stays with them)", export_path,
-			state->path);
+		return kr_fail(-ENXIO,
+			"%s is not the directory that it was: is its filesystem mounted? (If it is meant to be another "
+			"one, remove %s: nodes then have to mount it anew, and what they have not flushed stays with them)",
+			export_path, state->path);
 	}
 	err = kr_write_file(state->dir, "export", now, strlen(now), 0600);
 	return err ? kr_fail_errno(err, "cannot write to the state directory %s", state->path) : 0;
@@ -244,8 +256,10 @@ static int read_identity(struct kr_state *state)
 	} else if (err) {
 		return kr_fail_errno(err, "cannot read %s/identity", state->path);
 	} else if (length != sizeof(bytes)) {
-		return kr_fail(-EBADMSG, "%s/identity is damaged: %zu bytes instead of %zu (restore it from a backup, or remove "
-			"the directory: then nodes must discard their caches)", state->path, length, sizeof(bytes));
+		return kr_fail(-EBADMSG,
+			"%s/identity is damaged: %zu bytes instead of %zu (restore it from a backup, or remove "
+			"the directory: then nodes must discard their caches)",
+			state->path, length, sizeof(bytes));
 	} else {
 		memcpy(bytes, text, sizeof(bytes));
 	}

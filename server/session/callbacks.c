@@ -25,11 +25,12 @@ struct ask {
 	void *context;
 	uint64_t asked_ns;
 	uint64_t since_ns; /* before that, if a former session of the node was asked for the same */
-	struct kr_session *stray_of; /* it was asked for this one, which does not wait for the answer any more; NULL ... */
-	struct kr_link of_strays;    /* ... and its kr_session.stray_asks */
+	struct kr_session
+		*stray_of;        /* it was asked for this one, which does not wait for the answer any more; NULL ... */
+	struct kr_link of_strays; /* ... and its kr_session.stray_asks */
 };
 
-/* --- requests to the node ------------------------------------------------------------------------------------------- */
+/* --- requests to the node --------------------------------------------------------------------- */
 
 static void free_ask(struct ask *ask)
 {
@@ -67,7 +68,8 @@ static void on_answer(void *context, int err, const void *reply, struct kr_buf *
 	if (err == -ECONNRESET || more)
 		return; /* asked again on the next connection */
 	if (err == -ENOTCONN)
-		err = -EIO; /* that its session has ended is not for the node to say: it would keep what it has, and be asked no more */
+		err = -EIO; /* that its session has ended is not for the node to say: it would keep what it has, and be
+			       asked no more */
 	free_ask(ask);
 	kr_session_get(session);
 	if (fn)
@@ -85,7 +87,8 @@ static void send_ask(struct ask *ask)
 	err = kr_msg_decode(ask->type, false, ask->fields.bytes, ask->fields.length, &msg, &arena);
 	assert(err == 0 || err == -ENOMEM);
 	if (err == 0)
-		kr_conn_request_as(ask->session->conn, ask->id, ask->tried ? KR_FRAME_RESEND : 0, ask->type, &msg, NULL, 0, on_answer, ask);
+		kr_conn_request_as(ask->session->conn, ask->id, ask->tried ? KR_FRAME_RESEND : 0, ask->type, &msg, NULL,
+			0, on_answer, ask);
 	ask->tried = ask->sent = true;
 	kr_arena_fini(&arena);
 	if (err)
@@ -98,7 +101,8 @@ static bool must_wait(const struct ask *ask)
 	return ask->type == KR_MSG_QUERY && ask->session->inheriting;
 }
 
-/* A node that takes nothing shall not make the queue to it longer and longer: what is asked then is withheld until it has taken most of it. */
+/* A node that takes nothing shall not make the queue to it longer and longer: what is asked then is withheld until it
+ * has taken most of it. */
 static bool can_send(const struct ask *ask)
 {
 	struct kr_session *session = ask->session;
@@ -232,9 +236,10 @@ void kr_callbacks_fail(struct kr_session *session)
 	}
 }
 
-/* --- patience ------------------------------------------------------------------------------------------------------- */
+/* --- patience --------------------------------------------------------------------------------- */
 
-/* Questions wait behind what is queued before them, which may take its time, but not for ever: so much has to go out. */
+/* Questions wait behind what is queued before them, which may take its time, but not for ever: so much has to go out.
+ */
 static void note_delivery(struct kr_session *session, uint64_t now_ns)
 {
 	uint64_t received, sent;
@@ -262,7 +267,8 @@ static bool is_silent_here(const struct ask *ask, uint64_t worked_ns, uint64_t n
 	return session->conn && waited_ns(since_ns, now_ns) > session->server->lease_ms * KR_NS_PER_MS;
 }
 
-/* In all: others do not wait for ever for one that connects anew all the time, or takes slowly what is queued before the question. */
+/* In all: others do not wait for ever for one that connects anew all the time, or takes slowly what is queued before
+ * the question. */
 static bool is_silent(const struct ask *ask, uint64_t worked_ns, uint64_t now_ns, unsigned leases)
 {
 	const struct kr_server *server = ask->session->server;
@@ -279,8 +285,8 @@ static uint64_t withheld_ns(const struct kr_session *session, uint64_t asked_ns,
 	return session->inheriting_ns ? waited_ns(since_ns, session->inheriting ? now_ns : session->claimed_ns) : 0;
 }
 
-/* It cannot answer what it has not been sent: that time does not count.  But who begins to inherit again and again does not keep others waiting for
- * ever. */
+/* It cannot answer what it has not been sent: that time does not count.  But who begins to inherit again and again does
+ * not keep others waiting for ever. */
 static bool is_size_kept_back(const struct ask *ask, uint64_t now_ns)
 {
 	const struct kr_session *session = ask->session;
@@ -322,8 +328,10 @@ bool kr_callbacks_neglected(struct kr_session *session, uint64_t now_ns)
 			continue;
 		if (!is_neglected(ask, now_ns))
 			continue;
-		kr_log_warn("node %s has not answered %s for %" PRIu64 " s: it is not heard any more, and lost after %u s", session->name,
-			kr_msg_name(ask->type), waited_ns(ask->since_ns, now_ns) / KR_NS_PER_S, session->server->lease_ms / 1000);
+		kr_log_warn("node %s has not answered %s for %" PRIu64
+			    " s: it is not heard any more, and lost after %u s",
+			session->name, kr_msg_name(ask->type), waited_ns(ask->since_ns, now_ns) / KR_NS_PER_S,
+			session->server->lease_ms / 1000);
 		return true;
 	}
 	return false;

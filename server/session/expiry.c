@@ -27,8 +27,9 @@ static bool look_for_claim(struct kr_table_link *link, void *found)
 	return !*(bool *)found;
 }
 
-/* A node flushes when all its RECLAIMs are answered, and they may wait for the flushes of others, and when it has replayed: as long as we owe it
- * one, or its replays go in, it has time for what it is to give back.  Not for ever, since it can always send another one. */
+/* A node flushes when all its RECLAIMs are answered, and they may wait for the flushes of others, and when it has
+ * replayed: as long as we owe it one, or its replays go in, it has time for what it is to give back.  Not for ever,
+ * since it can always send another one. */
 static void note_claims(struct kr_session *session, uint64_t now_ns)
 {
 	const uint64_t since_ns = KR_MAX(session->begun_ns, session->server->woke_ns);
@@ -41,9 +42,10 @@ static void note_claims(struct kr_session *session, uint64_t now_ns)
 	session->claimed_ns = found ? now_ns : KR_MAX(session->claimed_ns, session->replayed_ns);
 }
 
-/* The order of things when a node falls silent: by its own clock, which began earlier than ours (it counts from when it sent
- * what we heard), the node stops serving after 3/4 of the lease time.  After all of it we make sure that no later instance of
- * this server takes the node for one that still has its leases: its record goes, durably.  Only then others get them. */
+/* The order of things when a node falls silent: by its own clock, which began earlier than ours (it counts from when it
+ * sent what we heard), the node stops serving after 3/4 of the lease time.  After all of it we make sure that no later
+ * instance of this server takes the node for one that still has its leases: its record goes, durably.  Only then others
+ * get them. */
 static void expire(struct kr_session *session)
 {
 	if (session->recording)
@@ -54,8 +56,8 @@ static void expire(struct kr_session *session)
 		kr_session_end(session, KR_SESSION_LOST);
 }
 
-/* It may still use what it has been given: so it has to fall silent first, as one that is cut off, and to learn that by its own
- * clock.  Until then it cannot come back. */
+/* It may still use what it has been given: so it has to fall silent first, as one that is cut off, and to learn that by
+ * its own clock.  Until then it cannot come back. */
 static void silence(struct kr_session *session)
 {
 	session->unresponsive = true;
@@ -88,16 +90,19 @@ static bool is_awaited(struct kr_session *session, uint64_t now_ns)
 	return kr_leases_awaited(session);
 }
 
-/* Until its RECLAIM_DONE it is not even asked for what it has inherited.  Replays take what they take, as long as nobody waits for that. */
+/* Until its RECLAIM_DONE it is not even asked for what it has inherited.  Replays take what they take, as long as
+ * nobody waits for that. */
 static bool inherits_for_too_long(struct kr_session *session, uint64_t now_ns)
 {
-	if (!session->inheriting || session->unresponsive || !is_past(session->inheriting_ns, now_ns, KR_SESSION_CLAIM_LEASES, session->server))
+	if (!session->inheriting || session->unresponsive ||
+		!is_past(session->inheriting_ns, now_ns, KR_SESSION_CLAIM_LEASES, session->server))
 		return false;
 	if ((has_replay(session) || !is_past(session->replayed_ns, now_ns, KR_SESSION_CLAIM_LEASES, session->server)) &&
 		!is_awaited(session, now_ns))
 		return false;
-	kr_log_warn("node %s has begun anew and does not say what it still holds: it is not heard any more, and lost after %u s", session->name,
-		session->server->lease_ms / 1000);
+	kr_log_warn(
+		"node %s has begun anew and does not say what it still holds: it is not heard any more, and lost after %u s",
+		session->name, session->server->lease_ms / 1000);
 	return true;
 }
 

@@ -1,4 +1,5 @@
-/* When sessions end that nobody has ended: their nodes are silent, or leave unanswered what others wait for.  Loop thread only. */
+/* When sessions end that nobody has ended: their nodes are silent, or leave unanswered what others wait for.  Loop
+ * thread only. */
 #ifndef KR_SERVER_EXPIRY_H
 #define KR_SERVER_EXPIRY_H
 

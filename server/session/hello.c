@@ -76,7 +76,8 @@ static void refuse(struct greeting *greeting, int err, const char *reason)
 static struct kr_session *resumable(const struct greeting *greeting)
 {
 	const struct kr_hello_request *hello = &greeting->hello;
-	struct kr_session *session = hello->session ? kr_session_find(greeting->pending_conn->server, hello->session) : NULL;
+	struct kr_session *session =
+		hello->session ? kr_session_find(greeting->pending_conn->server, hello->session) : NULL;
 
 	if (!session || session->unresponsive || memcmp(session->node_id, hello->node_id, 16) != 0)
 		return NULL;
@@ -97,9 +98,16 @@ static void welcome(struct greeting *greeting, struct kr_session *session, bool 
 	struct kr_server *server = session->server;
 	struct kr_conn *conn = kr_pending_conn_take(greeting->pending_conn);
 	struct kr_hello_reply reply = {
-		.proto = KR_PROTO_VERSION, .may = KR_FEATURE_LOOKUPS | KR_FEATURE_BACKLOG | KR_FEATURE_BEHIND | KR_FEATURE_LIMITS, .session = session->id, .resumed = resumed, .node = session->node,
-		.instance = server->instance, .lease_ms = server->lease_ms,
-		.grace_ms = server->grace.active ? server->lease_ms : 0, .root = greeting->root, .root_attr = greeting->attr,
+		.proto = KR_PROTO_VERSION,
+		.may = KR_FEATURE_LOOKUPS | KR_FEATURE_BACKLOG | KR_FEATURE_BEHIND | KR_FEATURE_LIMITS,
+		.session = session->id,
+		.resumed = resumed,
+		.node = session->node,
+		.instance = server->instance,
+		.lease_ms = server->lease_ms,
+		.grace_ms = server->grace.active ? server->lease_ms : 0,
+		.root = greeting->root,
+		.root_attr = greeting->attr,
 	};
 
 	if (!conn) { /* gone again: the session waits for the next attempt, or expires */
@@ -121,7 +129,9 @@ static void welcome(struct greeting *greeting, struct kr_session *session, bool 
 	session->key = greeting->key; /* another one of the same owner, perhaps */
 	greeting->key = NULL;
 	kr_log_info("node %s (%s) %s", session->name, kr_conn_peer(conn),
-		resumed ? "goes on" : session->replay ? "has a session: somebody replays its journal" : "has a session");
+		resumed                 ? "goes on" :
+			session->replay ? "has a session: somebody replays its journal" :
+					  "has a session");
 	kr_conn_reply(conn, KR_MSG_HELLO, greeting->id, 0, 0, &reply, NULL, 0);
 	kr_conn_resume(conn);
 	kr_session_attach(session, conn);
@@ -133,16 +143,22 @@ static bool is_replay(const struct greeting *greeting)
 	return greeting->hello.flags & KR_HELLO_REPLAY;
 }
 
-/* 0; or why a journal cannot be replayed beside OTHER, a session of its node. That one may still use what it has been given, also when nothing
- * is heard of it: who replays waits for its end. Another replay has been given nothing that it could use unheard. */
+/* 0; or why a journal cannot be replayed beside OTHER, a session of its node. That one may still use what it has been
+ * given, also when nothing is heard of it: who replays waits for its end. Another replay has been given nothing that it
+ * could use unheard. */
 static int check_replay(const struct kr_session *other)
 {
-	const uint64_t patience_ns = other->server->lease_ms * KR_NS_PER_MS / 2; /* a node says something five times in a lease time */
+	const uint64_t patience_ns =
+		other->server->lease_ms * KR_NS_PER_MS / 2; /* a node says something five times in a lease time */
 
 	if (other->conn && kr_clock_ns() - other->heard_ns <= patience_ns)
-		return kr_fail(-EBUSY, other->replay ? "its journal is being replayed by somebody else" :
-			"its journal cannot be replayed while node %s is connected", other->name);
-	return other->replay ? 0 : kr_fail(-EAGAIN, "its journal cannot be replayed before the session of node %s has ended", other->name);
+		return kr_fail(-EBUSY,
+			other->replay ? "its journal is being replayed by somebody else" :
+					"its journal cannot be replayed while node %s is connected",
+			other->name);
+	return other->replay ?
+		0 :
+		kr_fail(-EAGAIN, "its journal cannot be replayed before the session of node %s has ended", other->name);
 }
 
 /* 0; or why it cannot have a session, whatever it mounts. */
@@ -158,17 +174,20 @@ static int check_trust(const struct greeting *greeting)
 	if (!kr_trust_accepts(server, greeting->key))
 		return kr_fail(-EKEYREJECTED, "its key is not accepted any more");
 	if (other && !kr_trust_same_owner(other->key, greeting->key))
-		return kr_fail(-EBUSY, "its local directory is that of node %s, which came with a key of somebody else", other->name);
+		return kr_fail(-EBUSY, "its local directory is that of node %s, which came with a key of somebody else",
+			other->name);
 	if (!other && !kr_trust_is_owner(server, &lapse.owner, greeting->key))
-		return kr_fail(-EBUSY, "its local directory is that of a node which was lost, or has not come back yet, and which came with a key of "
+		return kr_fail(-EBUSY,
+			"its local directory is that of a node which was lost, or has not come back yet, and which came with a key of "
 			"somebody else");
 	if (other && other->unresponsive)
-		return kr_fail(-EAGAIN, "it left a question unanswered: it has to be silent until its leases have ended");
+		return kr_fail(
+			-EAGAIN, "it left a question unanswered: it has to be silent until its leases have ended");
 	return other && is_replay(greeting) && other != resumable(greeting) ? check_replay(other) : 0;
 }
 
-/* 0; or the user has as many sessions as he may, without the one that this is to replace.  Nodes are not counted: they may be many,
- * and who has a node key needs no more than one session to do all harm. */
+/* 0; or the user has as many sessions as he may, without the one that this is to replace.  Nodes are not counted: they
+ * may be many, and who has a node key needs no more than one session to do all harm. */
 static int check_room(const struct greeting *greeting, const struct kr_session *old)
 {
 	struct kr_server *server = greeting->pending_conn->server;
@@ -188,11 +207,14 @@ static int check_room(const struct greeting *greeting, const struct kr_session *
 		here += strcmp(session->host, host) == 0;
 	}
 	if (here >= most)
-		return kr_fail(-EUSERS, "its user %s (%u) has %llu sessions from %s already (kairand --user-sessions N)", greeting->key->name,
-			greeting->key->owner.uid, (unsigned long long)here, host);
+		return kr_fail(-EUSERS,
+			"its user %s (%u) has %llu sessions from %s already (kairand --user-sessions N)",
+			greeting->key->name, greeting->key->owner.uid, (unsigned long long)here, host);
 	if (all >= most * KR_SERVER_USER_ADDRESSES)
-		return kr_fail(-EUSERS, "its user %s (%u) has %llu sessions already (%d times kairand --user-sessions N)", greeting->key->name,
-			greeting->key->owner.uid, (unsigned long long)all, KR_SERVER_USER_ADDRESSES);
+		return kr_fail(-EUSERS,
+			"its user %s (%u) has %llu sessions already (%d times kairand --user-sessions N)",
+			greeting->key->name, greeting->key->owner.uid, (unsigned long long)all,
+			KR_SERVER_USER_ADDRESSES);
 	return 0;
 }
 
@@ -254,9 +276,11 @@ static void walk(struct kr_job *job)
 		return;
 	}
 	kr_trust_cred(job->server, greeting->key, greeting->groups, greeting->group_count, &cred);
-	greeting->err = kr_export_walk(job->server->export, cred.group_count ? &cred : NULL, greeting->hello.subdir, &greeting->root, &greeting->attr);
+	greeting->err = kr_export_walk(job->server->export, cred.group_count ? &cred : NULL, greeting->hello.subdir,
+		&greeting->root, &greeting->attr);
 	if (greeting->err)
-		snprintf(greeting->reason, sizeof(greeting->reason), "/%.200s of the export, which it wants to mount: %s", greeting->hello.subdir,
+		snprintf(greeting->reason, sizeof(greeting->reason),
+			"/%.200s of the export, which it wants to mount: %s", greeting->hello.subdir,
 			strerror(-greeting->err));
 }
 
@@ -285,8 +309,9 @@ static void walked(struct kr_job *job)
 		return;
 	}
 	session = kr_session_find_node_id(job->server, greeting->hello.node_id);
-	/* What an awaited node holds is its own still, and what a session holds that is to be replaced.  Anybody else's leases are
-	 * free from here on: until it has reclaimed, a later instance of this server must not take it for one that has them. */
+	/* What an awaited node holds is its own still, and what a session holds that is to be replaced.  Anybody else's
+	 * leases are free from here on: until it has reclaimed, a later instance of this server must not take it for
+	 * one that has them. */
 	greeting->forgotten = !(session && inheritable(session)) &&
 		kr_session_lapse(job->server, greeting->hello.node_id).kind != KR_LAPSE_NONE;
 	if (greeting->forgotten)
@@ -314,11 +339,13 @@ void kr_hello_arrived(struct kr_pending_conn *pending_conn, const struct kr_fram
 	}
 	greeting->hello = msg.hello_request;
 	if (hello->proto_min > KR_PROTO_VERSION || hello->proto_max < KR_PROTO_VERSION) {
-		refuse(greeting, -EPROTONOSUPPORT, "it speaks another version of the protocol (install the same kairan on both)");
+		refuse(greeting, -EPROTONOSUPPORT,
+			"it speaks another version of the protocol (install the same kairan on both)");
 		return;
 	}
 	if (hello->must) {
-		refuse(greeting, -EPROTONOSUPPORT, "it needs features that this server lacks (install the same kairan on both)");
+		refuse(greeting, -EPROTONOSUPPORT,
+			"it needs features that this server lacks (install the same kairan on both)");
 		return;
 	}
 	if (strlen(hello->ring) > KR_RING_NAME_MAX) {
@@ -333,7 +360,7 @@ void kr_hello_arrived(struct kr_pending_conn *pending_conn, const struct kr_fram
 	kr_job_start(pending_conn->server, &greeting->job, walk, walked);
 }
 
-/* --- on a session ---------------------------------------------------------------------------------------------------- */
+/* --- on a session ----------------------------------------------------------------------------- */
 
 static void handle_ping(struct kr_request *request)
 {

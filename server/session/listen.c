@@ -31,7 +31,7 @@ struct kr_listen {
 	size_t stranger_count;
 };
 
-/* --- pending conns ------------------------------------------------------------------------------------------------------ */
+/* --- pending conns ---------------------------------------------------------------------------- */
 
 static void forget(struct kr_pending_conn *pending_conn)
 {
@@ -81,7 +81,8 @@ static void answer_status(struct kr_pending_conn *pending_conn, const struct kr_
 	struct kr_arena arena = {0};
 
 	if (kr_conn_queued(pending_conn->conn) > KR_SESSION_QUEUE_MAX) {
-		kr_log_warn("%s asks for the status and does not take it: connection closed", kr_conn_peer(pending_conn->conn));
+		kr_log_warn("%s asks for the status and does not take it: connection closed",
+			kr_conn_peer(pending_conn->conn));
 		drop(pending_conn, false);
 		return;
 	}
@@ -216,7 +217,7 @@ void kr_listen_tick(struct kr_server *server, uint64_t now_ns)
 	}
 }
 
-/* --- listeners ------------------------------------------------------------------------------------------------------ */
+/* --- listeners -------------------------------------------------------------------------------- */
 
 static void free_listener(uv_handle_t *handle)
 {
@@ -238,7 +239,8 @@ static int listen_on(struct kr_server *server, const struct sockaddr *address)
 
 	kr_address_format(address, text, sizeof(text));
 	if (!open_to_others(server) && !kr_address_is_loopback(address))
-		return kr_fail(-EACCES, "without a key only loopback addresses are served, and %s is none (make a key with 'kairan key "
+		return kr_fail(-EACCES,
+			"without a key only loopback addresses are served, and %s is none (make a key with 'kairan key "
 			"FILE' and give it here with --key FILE; or --insecure lets whoever reaches the address read and write everything)",
 			text);
 	if (listen->count == LISTENERS_MAX)
@@ -253,7 +255,9 @@ static int listen_on(struct kr_server *server, const struct sockaddr *address)
 	if (err) {
 		uv_close((uv_handle_t *)&listener->tcp, free_listener);
 		if (err == UV_EADDRINUSE)
-			return kr_fail(err, "%s is in use (is another kairand running? choose another with --listen ADDR:PORT)", text);
+			return kr_fail(err,
+				"%s is in use (is another kairand running? choose another with --listen ADDR:PORT)",
+				text);
 		return kr_fail(err, "cannot listen on %s: %s", text, uv_strerror(err));
 	}
 	listen->listeners[listen->count++] = listener;

@@ -1,7 +1,8 @@
 /* Listening sockets, and connections that have not said yet what they are (pending conns).
  *
- * The first frame (after those of the handshake, see trust.h) decides: HELLO begins or resumes a session (hello.c), HOP_HELLO and HOP_PROVE a ring connection (data.h), STATUS is
- * answered; anything else ends the connection with one line in the log.  A pending conn that says nothing is dropped.
+ * The first frame (after those of the handshake, see trust.h) decides: HELLO begins or resumes a session (hello.c),
+ * HOP_HELLO and HOP_PROVE a ring connection (data.h), STATUS is answered; anything else ends the connection with one
+ * line in the log.  A pending conn that says nothing is dropped.
  */
 #ifndef KR_SERVER_LISTEN_H
 #define KR_SERVER_LISTEN_H
@@ -17,11 +18,11 @@ struct kr_pending_conn {
 	struct kr_link link;
 	struct kr_conn *conn; /* NULL once it is closed */
 	uint64_t since_ns;
-	struct kr_auth auth;  /* where the server has keys: see trust.h */
-	struct kr_pair pair;  /* of a ring connection: see hop.h */
+	struct kr_auth auth; /* where the server has keys: see trust.h */
+	struct kr_pair pair; /* of a ring connection: see hop.h */
 	uint32_t hop_node;
 	uint64_t hop_session;
-	bool busy;            /* its HELLO is being worked on: who does that frees it (kr_pending_conn_free) */
+	bool busy; /* its HELLO is being worked on: who does that frees it (kr_pending_conn_free) */
 };
 
 void kr_listen_init(struct kr_server *server);

@@ -22,7 +22,8 @@ static void drop(struct kr_reply_cache *replies, struct kr_kept_reply *kept)
 
 static struct kr_kept_reply *oldest(const struct kr_reply_cache *replies)
 {
-	return kr_list_empty(&replies->order) ? NULL : KR_LIST_ENTRY(replies->order.head.next, struct kr_kept_reply, order);
+	return kr_list_empty(&replies->order) ? NULL :
+						KR_LIST_ENTRY(replies->order.head.next, struct kr_kept_reply, order);
 }
 
 void kr_reply_cache_init(struct kr_reply_cache *replies)
@@ -57,7 +58,8 @@ static void encode(uint16_t type, const void *msg, struct kr_writer *w)
 	}
 }
 
-void kr_reply_cache_keep(struct kr_reply_cache *replies, uint64_t now_ns, uint64_t id, uint16_t type, int err, const void *msg)
+void kr_reply_cache_keep(
+	struct kr_reply_cache *replies, uint64_t now_ns, uint64_t id, uint16_t type, int err, const void *msg)
 {
 	struct kr_table_link *old = kr_table_find(&replies->by_id, kr_hash_u64(id), match_id, &id);
 	struct kr_kept_reply *kept;

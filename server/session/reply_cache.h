@@ -1,8 +1,8 @@
 /* Replies kept for requests that may be sent again: encoded, by request id, bounded.
  *
- * A request that changes something must not run twice when the node repeats it on a new connection.  Kept are the latest
- * KR_REPLY_CACHE_MAX replies of such requests, so a node may have at most that many of them unanswered at a time.  Replies
- * that the node has certainly seen go earlier (kr_reply_cache_prune).  PURE.
+ * A request that changes something must not run twice when the node repeats it on a new connection.  Kept are the
+ * latest KR_REPLY_CACHE_MAX replies of such requests, so a node may have at most that many of them unanswered at a
+ * time.  Replies that the node has certainly seen go earlier (kr_reply_cache_prune).  PURE.
  */
 #ifndef KR_SERVER_REPLY_CACHE_H
 #define KR_SERVER_REPLY_CACHE_H
@@ -36,7 +36,8 @@ void kr_reply_cache_init(struct kr_reply_cache *replies);
 void kr_reply_cache_fini(struct kr_reply_cache *replies);
 /* Keeps the reply to request ID. MSG may be NULL when the reply has no fields. What comes of an OPEN or CREATE is kept
  * without the leases and the data that it granted: by the time of a repetition they may have been recalled. */
-void kr_reply_cache_keep(struct kr_reply_cache *replies, uint64_t now_ns, uint64_t id, uint16_t type, int err, const void *msg);
+void kr_reply_cache_keep(
+	struct kr_reply_cache *replies, uint64_t now_ns, uint64_t id, uint16_t type, int err, const void *msg);
 const struct kr_kept_reply *kr_reply_cache_find(const struct kr_reply_cache *replies, uint64_t id);
 /* It is said again NOW: kept as long as a new one. */
 void kr_reply_cache_again(struct kr_reply_cache *replies, uint64_t now_ns, uint64_t id);

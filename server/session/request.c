@@ -67,7 +67,7 @@ static void free_request(struct kr_request *request)
 	kr_session_put(session);
 }
 
-/* --- the pool ------------------------------------------------------------------------------------------------------- */
+/* --- the pool --------------------------------------------------------------------------------- */
 
 static void run_in_pool(uv_work_t *work)
 {
@@ -111,7 +111,7 @@ void kr_request_run(struct kr_request *request, void (*run)(struct kr_request *)
 	kr_session_pressure(request->session);
 }
 
-/* --- the reply ------------------------------------------------------------------------------------------------------ */
+/* --- the reply -------------------------------------------------------------------------------- */
 
 void kr_request_reply(struct kr_request *request, int err, const void *msg, const struct kr_slice *slices, size_t count)
 {
@@ -173,7 +173,7 @@ void kr_request_withdraw(struct kr_request *request, bool ended)
 		kr_request_reply(request, -EINTR, NULL, NULL, 0);
 }
 
-/* --- arrival -------------------------------------------------------------------------------------------------------- */
+/* --- arrival ---------------------------------------------------------------------------------- */
 
 static void leave_waiting(struct kr_request *request)
 {
@@ -326,7 +326,8 @@ void kr_request_arrived(struct kr_session *session, const struct kr_frame *frame
 	session->server->arrived[header->type]++;
 	request = request_new(session, frame);
 	request->maybe_done = maybe_done(session, header);
-	if (kr_msg_decode(request->type, false, request->fields, header->fields_length, &request->msg, &request->arena)) {
+	if (kr_msg_decode(
+		    request->type, false, request->fields, header->fields_length, &request->msg, &request->arena)) {
 		kr_log_debug("node %s: %s request cannot be decoded", session->name, kr_msg_name(request->type));
 		kr_request_reply(request, -EPROTO, NULL, NULL, 0);
 		return;

@@ -20,7 +20,7 @@
 #include "server/recovery/state.h"
 #include "server/session/trust.h"
 
-/* --- finding -------------------------------------------------------------------------------------------------------- */
+/* --- finding ---------------------------------------------------------------------------------- */
 
 static bool match_id(const struct kr_table_link *link, const void *key)
 {
@@ -81,7 +81,7 @@ void kr_session_put(struct kr_session *session)
 	free(session);
 }
 
-/* --- beginning ------------------------------------------------------------------------------------------------------ */
+/* --- beginning -------------------------------------------------------------------------------- */
 
 static uint64_t random_id(struct kr_server *server)
 {
@@ -97,7 +97,8 @@ struct kr_lapse kr_session_lapse(struct kr_server *server, const uint8_t node_id
 {
 	struct kr_lapse lapse = {.kind = KR_LAPSE_NONE};
 
-	/* When the records of those that are awaited still are being removed it is too late: others go on before they have reclaimed anything. */
+	/* When the records of those that are awaited still are being removed it is too late: others go on before they
+	 * have reclaimed anything. */
 	if (!server->forgetting && kr_grace_awaits(&server->grace, node_id, &lapse.owner))
 		return lapse;
 	if (!kr_lapses_find(&server->lapses, node_id, &lapse))
@@ -146,7 +147,7 @@ struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hell
 	return session;
 }
 
-/* --- connections ---------------------------------------------------------------------------------------------------- */
+/* --- connections ------------------------------------------------------------------------------ */
 
 static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 {
@@ -244,7 +245,8 @@ bool kr_session_memory_tight(void)
 	return kr_buf_bytes_in_use() + kr_conn_queued_in_all() + kr_request_bytes() > KR_SESSION_MEMORY;
 }
 
-/* A limit that has become wider meanwhile is found out when the next request ends or the queue has drained: one of them will. */
+/* A limit that has become wider meanwhile is found out when the next request ends or the queue has drained: one of them
+ * will. */
 void kr_session_pressure(struct kr_session *session)
 {
 	const bool tight = kr_session_memory_tight();
@@ -266,7 +268,7 @@ void kr_session_pressure(struct kr_session *session)
 		set_pause(session, &session->paused_queue, false);
 }
 
-/* --- the end -------------------------------------------------------------------------------------------------------- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 struct ids {
 	uint64_t *items;
@@ -325,7 +327,8 @@ static void log_end(const struct kr_session *session, enum kr_session_end why)
 		kr_log_info("node %s has left", session->name);
 		break;
 	case KR_SESSION_LOST:
-		kr_log_warn("node %s is lost: silent for %u s; its leases, locks and open files are released, %" PRIu64 " unflushed bytes were there",
+		kr_log_warn("node %s is lost: silent for %u s; its leases, locks and open files are released, %" PRIu64
+			    " unflushed bytes were there",
 			session->name, session->server->lease_ms / 1000, session->unflushed);
 		break;
 	case KR_SESSION_REPLACED:
@@ -336,8 +339,9 @@ static void log_end(const struct kr_session *session, enum kr_session_end why)
 	}
 }
 
-/* A lapse during which the node did not get to reclaim what it holds, or to have it judged, goes on.  Nobody else may take the place of one that was
- * lost; who has left has nothing to come back for.  A replay's lapse is what its node's was. */
+/* A lapse during which the node did not get to reclaim what it holds, or to have it judged, goes on.  Nobody else may
+ * take the place of one that was lost; who has left has nothing to come back for.  A replay's lapse is what its node's
+ * was. */
 static void note_lapse(struct kr_session *session, enum kr_session_end why)
 {
 	struct kr_lapse lapse = {.kind = KR_LAPSE_KNOWN, .epoch = session->server->epoch};
@@ -393,13 +397,15 @@ void kr_session_end(struct kr_session *session, enum kr_session_end why)
 	end(session, why, NULL);
 }
 
-/* What was to be replayed of the session that ends goes with it: its node sends that again, and is waited for once more, so that it has its turn. */
+/* What was to be replayed of the session that ends goes with it: its node sends that again, and is waited for once
+ * more, so that it has its turn. */
 static void await_replays(const struct kr_session *session)
 {
 	static const struct kr_key_owner unknown = {0};
 
 	if (kr_data_collecting(session->server->data))
-		kr_grace_await(&session->server->grace, session->node_id, session->key ? &session->key->owner : &unknown);
+		kr_grace_await(
+			&session->server->grace, session->node_id, session->key ? &session->key->owner : &unknown);
 }
 
 void kr_session_replace(struct kr_session *session, struct kr_session *successor)
@@ -412,7 +418,7 @@ void kr_session_replace(struct kr_session *session, struct kr_session *successor
 	end(session, KR_SESSION_REPLACED, successor);
 }
 
-/* --- its node's record ---------------------------------------------------------------------------------------------- */
+/* --- its node's record ------------------------------------------------------------------------ */
 
 struct recording {
 	struct kr_session *session; /* reference */
@@ -438,11 +444,12 @@ static void change_record(struct kr_session *session, bool add, void (*done)(voi
 {
 	struct recording *recording = kr_xcalloc(1, sizeof(*recording));
 
-	*recording = (struct recording){.session = kr_session_get(session), .add = add, .done = done, .context = context};
+	*recording =
+		(struct recording){.session = kr_session_get(session), .add = add, .done = done, .context = context};
 	session->recording = true;
 	if (add)
-		kr_state_add_node(session->server, session->node_id, session->key ? &session->key->owner : NULL, session->name, recorded,
-			recording);
+		kr_state_add_node(session->server, session->node_id, session->key ? &session->key->owner : NULL,
+			session->name, recorded, recording);
 	else
 		kr_state_forget_node(session->server, session->node_id, recorded, recording);
 }

@@ -22,89 +22,98 @@ struct kr_server;
 enum {
 	KR_SESSION_REQUESTS_MAX = 16384, /* unanswered at a time; a node that sends more is disconnected */
 	KR_SESSION_FILES_MAX = 1 << 18,  /* open or leased at a time: above, NFILE */
-	KR_SESSION_RUNNING_MAX = 256,    /* in the pool at a time: above, its connection is paused (parked ones do not count) */
-	KR_SESSION_DELIVERY = 1 << 20,   /* bytes that a node must take within the lease time when questions to it wait behind more */
-	KR_SESSION_CLAIM_LEASES = 15,    /* lease times for which a reclaiming node is waited for, while we owe it answers */
-	KR_SESSION_ASK_LEASES = 4,       /* ... and for which others wait for an answer to what a node does not work on, however often it connects or
-	                                  * begins anew: then it is not heard any more, and lost after another one */
-	KR_SESSION_QUEUE_MAX = 8 << 20,  /* bytes of replies not taken by the kernel: above, its connection is paused */
-	KR_SESSION_HELD_MAX = 64 << 20,  /* bytes of its unanswered requests, fields and data: above, the same */
+	KR_SESSION_RUNNING_MAX =
+		256, /* in the pool at a time: above, its connection is paused (parked ones do not count) */
+	KR_SESSION_DELIVERY =
+		1 << 20, /* bytes that a node must take within the lease time when questions to it wait behind more */
+	KR_SESSION_CLAIM_LEASES =
+		15, /* lease times for which a reclaiming node is waited for, while we owe it answers */
+	KR_SESSION_ASK_LEASES =
+		4, /* ... and for which others wait for an answer to what a node does not work on, however often it
+		    * connects or begins anew: then it is not heard any more, and lost after another one */
+	KR_SESSION_QUEUE_MAX = 8 << 20, /* bytes of replies not taken by the kernel: above, its connection is paused */
+	KR_SESSION_HELD_MAX = 64 << 20, /* bytes of its unanswered requests, fields and data: above, the same */
 	/* The same three while all sessions and ring connections together hold more than KR_SESSION_MEMORY. */
 	KR_SESSION_RUNNING_TIGHT = 16,
 	KR_SESSION_QUEUE_TIGHT = KR_CONN_LOW_WATER,
 	KR_SESSION_HELD_TIGHT = 4 << 20,
 	KR_SESSION_HELD_TIGHT_USER = 1 << 20, /* of one of a user's sessions */
 	KR_SESSION_MEMORY = 256 << 20,
-	KR_USER_FILES_MAX = 1 << 18,     /* open or leased by all sessions of a user; but each may have ... */
+	KR_USER_FILES_MAX = 1 << 18, /* open or leased by all sessions of a user; but each may have ... */
 	KR_SESSION_FILES_ALWAYS = 1 << 10,
 };
 
 struct kr_session {
 	struct kr_server *server;
-	struct kr_link link;           /* kr_server.sessions */
+	struct kr_link link; /* kr_server.sessions */
 	struct kr_table_link by_id;
-	uint32_t references;           /* requests, asks and the server's table hold one each */
+	uint32_t references; /* requests, asks and the server's table hold one each */
 	uint64_t id;
-	uint32_t node;                 /* > 0, never used twice by one server process */
-	uint8_t node_id[16];           /* of the node's local directory */
+	uint32_t node;       /* > 0, never used twice by one server process */
+	uint8_t node_id[16]; /* of the node's local directory */
 	uint64_t incarnation;
-	char *name;                    /* host name, for logs and ring order */
-	char host[64];                 /* the address that it came from the last time */
-	char *ring_address;            /* where its ring listener is reached; the connection's address when it gave none */
-	uint16_t ring_port;            /* 0: it has none, nobody can pull from it */
-	char *ring;                    /* its ring's name: it shares blocks and chains with others of that ring only */
-	uint8_t ring_key[32];          /* see common/auth/pair.h */
-	struct kr_conn *conn;          /* NULL while disconnected */
-	struct kr_key *key;            /* reference: of the one that opened it; NULL on a server without keys */
+	char *name;           /* host name, for logs and ring order */
+	char host[64];        /* the address that it came from the last time */
+	char *ring_address;   /* where its ring listener is reached; the connection's address when it gave none */
+	uint16_t ring_port;   /* 0: it has none, nobody can pull from it */
+	char *ring;           /* its ring's name: it shares blocks and chains with others of that ring only */
+	uint8_t ring_key[32]; /* see common/auth/pair.h */
+	struct kr_conn *conn; /* NULL while disconnected */
+	struct kr_key *key;   /* reference: of the one that opened it; NULL on a server without keys */
 	uint32_t *groups, group_count; /* of a user key: what it may have, see trust.h */
-	bool unresponsive;                     /* it left a question unanswered: nothing of it is heard until it is lost */
+	bool unresponsive;             /* it left a question unanswered: nothing of it is heard until it is lost */
 	bool dead;                     /* ended: only references keep it */
 	bool reclaiming;               /* between a HELLO that was not resumed and RECLAIM_DONE */
 	uint64_t begun_ns;             /* when it began */
-	uint64_t claimed_ns;           /* when we owed it the answer to a RECLAIM, or it replayed, the last time, or when it said that this was all; 0: never */
-	bool inheriting;               /* ... of one that replaced another */
-	uint64_t looked_ns;            /* when it was last found out whether others wait for what it has inherited */
-	uint64_t inheriting_ns;        /* ... since when, or the first of those that were replaced before they had got so far */
-	uint64_t replayed_ns;          /* when a round that it replays went in the last time; 0: never */
-	struct kr_lapse lapse;         /* what was between its node's former session and this one */
-	bool replay;                   /* not the node, but somebody who has its journal, or a copy of an earlier state of it. It leaves alone what is known
-	                                * of the node: that is the node's, and counts when it comes back, and for other copies */
-	bool unjudged;                 /* it has bytes in its journal that must not go in as if it had never been away: whoever takes its place is late */
-	bool recorded;                 /* the state directory has its node: a restarted server waits for it */
-	bool recording;                /* that is just being changed */
-	struct kr_fid root;            /* of what it mounts */
-	uint64_t heard_ns;             /* of the latest frame */
-	uint64_t sent_bytes;           /* at the latest tick: a peer that takes bytes is alive */
-	uint64_t patient_ns;           /* no question counts as waiting since before */
-	uint64_t patient_bytes;        /* sent by then on this connection */
-	bool notes;                    /* the node takes notes, and obeys INVALIDATE */
-	uint64_t connections;          /* that it has had */
-	bool own_names;                /* forgets by itself what its requests change of the directories that they name */
-	bool hears_gone;               /* wants to hear with RECALL that a file is gone */
-	bool successor;                     /* its node had another session before, which may have executed what is resent */
-	uint64_t fresh_id;             /* the first new request's id on this session: smaller ones were sent to the former */
-	struct kr_table requests;      /* unanswered, by id */
-	struct kr_list flushes;        /* of these, the FLUSHes, as they came */
-	size_t strays;                 /* what was asked of other nodes for requests that were withdrawn, unanswered ... */
-	struct kr_list stray_asks;     /* ... ask.of_strays */
-	size_t running;                /* of these, in the pool */
-	size_t held;                   /* bytes of these, but for replays */
+	uint64_t claimed_ns; /* when we owed it the answer to a RECLAIM, or it replayed, the last time, or when it said
+				that this was all; 0: never */
+	bool inheriting;     /* ... of one that replaced another */
+	uint64_t looked_ns;  /* when it was last found out whether others wait for what it has inherited */
+	uint64_t
+		inheriting_ns; /* ... since when, or the first of those that were replaced before they had got so far */
+	uint64_t replayed_ns;  /* when a round that it replays went in the last time; 0: never */
+	struct kr_lapse lapse; /* what was between its node's former session and this one */
+	bool replay;   /* not the node, but somebody who has its journal, or a copy of an earlier state of it. It leaves
+			* alone what is known   of the node: that is the node's, and counts when it comes back, and for
+			* other copies */
+	bool unjudged; /* it has bytes in its journal that must not go in as if it had never been away: whoever takes
+			  its place is late */
+	bool recorded; /* the state directory has its node: a restarted server waits for it */
+	bool recording;           /* that is just being changed */
+	struct kr_fid root;       /* of what it mounts */
+	uint64_t heard_ns;        /* of the latest frame */
+	uint64_t sent_bytes;      /* at the latest tick: a peer that takes bytes is alive */
+	uint64_t patient_ns;      /* no question counts as waiting since before */
+	uint64_t patient_bytes;   /* sent by then on this connection */
+	bool notes;               /* the node takes notes, and obeys INVALIDATE */
+	uint64_t connections;     /* that it has had */
+	bool own_names;           /* forgets by itself what its requests change of the directories that they name */
+	bool hears_gone;          /* wants to hear with RECALL that a file is gone */
+	bool successor;           /* its node had another session before, which may have executed what is resent */
+	uint64_t fresh_id;        /* the first new request's id on this session: smaller ones were sent to the former */
+	struct kr_table requests; /* unanswered, by id */
+	struct kr_list flushes;   /* of these, the FLUSHes, as they came */
+	size_t strays;            /* what was asked of other nodes for requests that were withdrawn, unanswered ... */
+	struct kr_list stray_asks;         /* ... ask.of_strays */
+	size_t running;                    /* of these, in the pool */
+	size_t held;                       /* bytes of these, but for replays */
 	bool paused_running, paused_queue; /* running or held; queued */
 	struct kr_reply_cache replies;     /* kept for RESENDs */
-	struct kr_list asks;           /* unanswered requests to the node, oldest first */
+	struct kr_list asks;               /* unanswered requests to the node, oldest first */
 	struct kr_table asks_by_id;
 	uint64_t last_ask;
-	bool withheld;                 /* the latest of them are not sent: too much is queued before them */
-	bool owing;                    /* one of them may be of before the session */
-	struct kr_open_rights grants;       /* of a confined session */
-	uint64_t conflict_turn;        /* of its latest CONFLICT: kr_server.conflict_turn */
-	struct kr_list stagings;       /* its STAGEs that wait for their turn ... */
-	size_t brings;                 /* ... what is asked of nodes for the others ... */
-	uint64_t staging_turn;         /* ... and kr_server.staging_turn of the latest of these */
-	uint64_t unflushed, refused;   /* bytes that it still has for us, and how many of these it could not bring, as it said last */
-	size_t locks, lock_waits;      /* held and asked for */
-	struct kr_list attachments;    /* kr_attachment.of_session: files it has open or leased ... */
-	size_t files;                  /* ... and how many these are */
+	bool withheld;                /* the latest of them are not sent: too much is queued before them */
+	bool owing;                   /* one of them may be of before the session */
+	struct kr_open_rights grants; /* of a confined session */
+	uint64_t conflict_turn;       /* of its latest CONFLICT: kr_server.conflict_turn */
+	struct kr_list stagings;      /* its STAGEs that wait for their turn ... */
+	size_t brings;                /* ... what is asked of nodes for the others ... */
+	uint64_t staging_turn;        /* ... and kr_server.staging_turn of the latest of these */
+	uint64_t unflushed,
+		refused; /* bytes that it still has for us, and how many of these it could not bring, as it said last */
+	size_t locks, lock_waits;   /* held and asked for */
+	struct kr_list attachments; /* kr_attachment.of_session: files it has open or leased ... */
+	size_t files;               /* ... and how many these are */
 };
 
 /* The living session of that id or node number; NULL. Borrowed. */
@@ -134,8 +143,8 @@ enum kr_session_end {
 	KR_SESSION_STOPPED,  /* the server stops: the node will come back to the next instance */
 };
 void kr_session_end(struct kr_session *session, enum kr_session_end why);
-/* Ends it because its node, started anew, has begun SUCCESSOR, which inherits its WRITE leases until RECLAIM_DONE: what a killed
- * daemon left in its journal is flushed before anybody reads past it. */
+/* Ends it because its node, started anew, has begun SUCCESSOR, which inherits its WRITE leases until RECLAIM_DONE: what
+ * a killed daemon left in its journal is flushed before anybody reads past it. */
 void kr_session_replace(struct kr_session *session, struct kr_session *successor);
 /* Whether all sessions and ring connections together hold much memory, so that each gets less. */
 bool kr_session_memory_tight(void);

@@ -9,7 +9,8 @@
 
 static bool is_recent(const struct kr_request *request, uint64_t now_ns)
 {
-	return now_ns - KR_MIN(now_ns, request->arrived_ns) <= KR_SLOW_REQUESTS_LEASES * request->server->lease_ms * KR_NS_PER_MS;
+	return now_ns - KR_MIN(now_ns, request->arrived_ns) <=
+		KR_SLOW_REQUESTS_LEASES * request->server->lease_ms * KR_NS_PER_MS;
 }
 
 /* The file whose lease the request may wait for; NULL. */
@@ -72,8 +73,9 @@ void kr_slow_requests_tick(struct kr_server *server, uint64_t now_ns)
 		if (request->said || request->type == KR_MSG_LOCK)
 			continue;
 		name = awaited(request);
-		kr_log_warn("node %s: its %s has waited for %llu s%s%s", request->session->name, kr_msg_name(request->type),
-			seconds(request, now_ns), *name ? " for a lease that has not been given back by node " : "", name);
+		kr_log_warn("node %s: its %s has waited for %llu s%s%s", request->session->name,
+			kr_msg_name(request->type), seconds(request, now_ns),
+			*name ? " for a lease that has not been given back by node " : "", name);
 		request->said = true;
 	}
 }
@@ -81,8 +83,8 @@ void kr_slow_requests_tick(struct kr_server *server, uint64_t now_ns)
 void kr_slow_requests_ended(struct kr_request *request)
 {
 	if (request->said)
-		kr_log_info("node %s: its %s has ended after %llu s", request->session->name, kr_msg_name(request->type),
-			seconds(request, kr_clock_ns()));
+		kr_log_info("node %s: its %s has ended after %llu s", request->session->name,
+			kr_msg_name(request->type), seconds(request, kr_clock_ns()));
 	kr_list_remove(&request->of_all);
 }
 
@@ -100,6 +102,7 @@ json_t *kr_slow_requests_status(const struct kr_server *server, uint64_t now_ns)
 		count++;
 	}
 	return json_pack("{s:I,s:I,s:s,s:s,s:s}", "count", count, "oldest_ms",
-		(json_int_t)(oldest ? (now_ns - oldest->arrived_ns) / KR_NS_PER_MS : 0), "request", oldest ? kr_msg_name(oldest->type) : "",
-		"node", oldest ? oldest->session->name : "", "for", oldest ? awaited(oldest) : "");
+		(json_int_t)(oldest ? (now_ns - oldest->arrived_ns) / KR_NS_PER_MS : 0), "request",
+		oldest ? kr_msg_name(oldest->type) : "", "node", oldest ? oldest->session->name : "", "for",
+		oldest ? awaited(oldest) : "");
 }

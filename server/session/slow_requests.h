@@ -1,4 +1,5 @@
-/* Requests that wait for long: counted for status, and named in the log, once when it is noticed and once when it is over. */
+/* Requests that wait for long: counted for status, and named in the log, once when it is noticed and once when it is
+ * over. */
 #ifndef KR_SERVER_SLOW_REQUESTS_H
 #define KR_SERVER_SLOW_REQUESTS_H
 
@@ -14,7 +15,8 @@ enum { KR_SLOW_REQUESTS_LEASES = 2 };
 void kr_slow_requests_tick(struct kr_server *server, uint64_t now_ns);
 /* The request is being freed. */
 void kr_slow_requests_ended(struct kr_request *request);
-/* {"count", "oldest_ms", "request", "node", "for"}: of those that wait for so long; "for": who has not given a lease back. */
+/* {"count", "oldest_ms", "request", "node", "for"}: of those that wait for so long; "for": who has not given a lease
+ * back. */
 json_t *kr_slow_requests_status(const struct kr_server *server, uint64_t now_ns);
 
 #endif

@@ -16,7 +16,7 @@
 
 enum { LISTED_MAX = 16, PASSWD_MAX = 1 << 20 };
 
-/* --- keys ------------------------------------------------------------------------------------------------------------ */
+/* --- keys ------------------------------------------------------------------------------------- */
 
 static int64_t now_s(void)
 {
@@ -34,7 +34,8 @@ static void log_keys(const struct kr_keyring *keyring)
 		if (kr_key_check(key, now_s()))
 			kr_log_warn("%s", kr_fail_reason());
 		else if (i < LISTED_MAX)
-			kr_log_info("accepting %s, expires %s", kr_key_describe(key, description), kr_key_time_format(key->expires, expires));
+			kr_log_info("accepting %s, expires %s", kr_key_describe(key, description),
+				kr_key_time_format(key->expires, expires));
 	}
 	if (count > LISTED_MAX)
 		kr_log_info("%zu keys in all", count);
@@ -83,8 +84,9 @@ static void cut_off_removed(struct kr_server *server)
 	KR_LIST_FOR_EACH(session, &server->sessions, link) {
 		if (!session->conn || kr_trust_accepts(server, session->key))
 			continue;
-		kr_log_warn("node %s (%s) came with %s, which is not accepted any more: connection closed", session->name,
-			kr_conn_peer(session->conn), session->key ? kr_key_describe(session->key, description) : "no key");
+		kr_log_warn("node %s (%s) came with %s, which is not accepted any more: connection closed",
+			session->name, kr_conn_peer(session->conn),
+			session->key ? kr_key_describe(session->key, description) : "no key");
 		kr_conn_close(session->conn, false);
 	}
 }
@@ -110,9 +112,10 @@ void kr_trust_reload(struct kr_server *server)
 	cut_off_removed(server);
 }
 
-/* --- handshake ------------------------------------------------------------------------------------------------------- */
+/* --- handshake -------------------------------------------------------------------------------- */
 
-static int challenge(struct kr_pending_conn *pending_conn, const struct kr_auth_request *request, struct kr_auth_reply *ret_reply)
+static int challenge(
+	struct kr_pending_conn *pending_conn, const struct kr_auth_request *request, struct kr_auth_reply *ret_reply)
 {
 	uint64_t ns = kr_clock_real_ns();
 	const struct kr_time now = {.sec = (int64_t)(ns / KR_NS_PER_S), .nsec = (uint32_t)(ns % KR_NS_PER_S)};
@@ -122,8 +125,8 @@ static int challenge(struct kr_pending_conn *pending_conn, const struct kr_auth_
 	if (!pending_conn->server->keyring)
 		return kr_fail(-EOPNOTSUPP, "it has a key, and we have none (--key FILE)");
 	kr_fresh_make(&fresh);
-	err = kr_auth_server_challenge(&pending_conn->auth, pending_conn->server->keyring, kr_trust_security(pending_conn->server), request, &fresh,
-		now, ret_reply);
+	err = kr_auth_server_challenge(&pending_conn->auth, pending_conn->server->keyring,
+		kr_trust_security(pending_conn->server), request, &fresh, now, ret_reply);
 	sodium_memzero(&fresh, sizeof(fresh));
 	return err;
 }
@@ -138,7 +141,8 @@ static int cannot_decode(uint16_t type, const struct kr_frame *frame)
 	kr_take_u32(&r);
 	highest = kr_take_u32(&r);
 	if (type == KR_MSG_AUTH && !r.failed && highest < KR_PROTO_VERSION)
-		return kr_fail(-EPROTONOSUPPORT, "it speaks an older version of the protocol (install the same kairan on both)");
+		return kr_fail(-EPROTONOSUPPORT,
+			"it speaks an older version of the protocol (install the same kairan on both)");
 	return kr_fail(-EPROTO, "its %s cannot be decoded", kr_msg_name(type));
 }
 
@@ -162,7 +166,8 @@ bool kr_trust_handshake(struct kr_pending_conn *pending_conn, const struct kr_fr
 	kr_arena_fini(&arena);
 	if (err)
 		kr_log_warn("%s refused: %s", kr_conn_peer(pending_conn->conn), kr_fail_reason());
-	kr_conn_reply(pending_conn->conn, type, frame->header.id, 0, err, err || type != KR_MSG_AUTH ? NULL : &reply, NULL, 0);
+	kr_conn_reply(pending_conn->conn, type, frame->header.id, 0, err, err || type != KR_MSG_AUTH ? NULL : &reply,
+		NULL, 0);
 	if (!err && type == KR_MSG_AUTH_PROVE) /* the reply is the last thing in clear */
 		kr_conn_seal(pending_conn->conn, &keys);
 	sodium_memzero(&keys, sizeof(keys));
@@ -175,11 +180,12 @@ int kr_trust_admit(const struct kr_pending_conn *pending_conn)
 
 	if (kr_trust_accepts(pending_conn->server, key))
 		return 0;
-	return kr_fail(-ENOKEY, "%s", key ? "its key is not accepted any more" :
-		"it has shown no key (kairanfs -o key=FILE or -o munge, kairan status --key FILE)");
+	return kr_fail(-ENOKEY, "%s",
+		key ? "its key is not accepted any more" :
+		      "it has shown no key (kairanfs -o key=FILE or -o munge, kairan status --key FILE)");
 }
 
-/* --- what a key allows ----------------------------------------------------------------------------------------------- */
+/* --- what a key allows ------------------------------------------------------------------------ */
 
 bool kr_trust_same_owner(const struct kr_key *a, const struct kr_key *b)
 {
@@ -204,7 +210,8 @@ static void squash_groups(const struct kr_server_options *options, uint32_t *gro
 		groups[i] = squash_group(options, groups[i]);
 }
 
-int kr_trust_find_groups(const struct kr_server *server, const struct kr_key *key, uint32_t **ret_groups, uint32_t *ret_count)
+int kr_trust_find_groups(
+	const struct kr_server *server, const struct kr_key *key, uint32_t **ret_groups, uint32_t *ret_count)
 {
 	KR_AUTO_FREE char *buffer = NULL;
 	struct passwd entry, *found = NULL;
@@ -217,8 +224,10 @@ int kr_trust_find_groups(const struct kr_server *server, const struct kr_key *ke
 		return 0;
 	buffer = kr_xmalloc(PASSWD_MAX);
 	if (getpwuid_r(key->owner.uid, &entry, buffer, PASSWD_MAX, &found) || !found)
-		return kr_fail(-EPERM, "it is user %s (%u), whom this machine does not know, and so not the groups either (make the "
-			"user known here: getent passwd %u)", key->name, key->owner.uid, key->owner.uid);
+		return kr_fail(-EPERM,
+			"it is user %s (%u), whom this machine does not know, and so not the groups either (make the "
+			"user known here: getent passwd %u)",
+			key->name, key->owner.uid, key->owner.uid);
 	groups = kr_xcalloc(KR_GROUPS_MAX, sizeof(*groups));
 	if (getgrouplist(found->pw_name, found->pw_gid, groups, &count) < 0) { /* more than fit: only these */
 		kr_log_warn("user %s has more than %d groups: the others do not count", found->pw_name, KR_GROUPS_MAX);
@@ -260,7 +269,8 @@ static int confine(const struct kr_session *session, struct kr_cred *cred)
 	const struct kr_key *key = session->key;
 
 	if (cred->uid != key->owner.uid || !is_member(session, squash_group(session->server->options, cred->gid)))
-		return kr_fail(-EPERM, "with the key of user %u it asked as uid %u, gid %u", key->owner.uid, cred->uid, cred->gid);
+		return kr_fail(-EPERM, "with the key of user %u it asked as uid %u, gid %u", key->owner.uid, cred->uid,
+			cred->gid);
 	cred->groups = session->groups;
 	cred->group_count = session->group_count;
 	return 0;
@@ -273,7 +283,8 @@ bool kr_trust_is_user(const struct kr_session *session)
 
 bool kr_trust_confined(const struct kr_session *session)
 {
-	return session->server->options->squash != KR_SQUASH_NONE || (kr_trust_is_user(session) && session->key->owner.uid != 0);
+	return session->server->options->squash != KR_SQUASH_NONE ||
+		(kr_trust_is_user(session) && session->key->owner.uid != 0);
 }
 
 void kr_trust_cred(const struct kr_server *server, const struct kr_key *key, const uint32_t *groups, uint32_t count,
@@ -283,7 +294,8 @@ void kr_trust_cred(const struct kr_server *server, const struct kr_key *key, con
 	if (!key || key->owner.kind != KR_KEY_USER || count == 0)
 		return;
 	*ret_cred = (struct kr_cred){.uid = key->owner.uid, .gid = groups[0], .groups = groups, .group_count = count};
-	if (server->options->squash == KR_SQUASH_ALL || (server->options->squash == KR_SQUASH_ROOT && ret_cred->uid == 0))
+	if (server->options->squash == KR_SQUASH_ALL ||
+		(server->options->squash == KR_SQUASH_ROOT && ret_cred->uid == 0))
 		ret_cred->uid = (uint32_t)server->options->anon_uid;
 }
 

@@ -1,10 +1,10 @@
 /* Who is let in: the server's keys, the handshake of a new connection, and what a session's key allows.
  *
  * Without keys (kr_trusts_anybody) everybody who reaches the server's addresses is let in, and may act for any user.
- * With keys a connection first has to prove that it has one (common/auth/auth.h); its session then remembers whose key it was:
- * a node key may act for any uid; a user key for its own only, with the groups that this machine knows of the user.
- * Then identities are squashed (--squash): root, or everybody, becomes the anonymous user.
- * Loop thread, unless said otherwise.
+ * With keys a connection first has to prove that it has one (common/auth/auth.h); its session then remembers whose key
+ * it was: a node key may act for any uid; a user key for its own only, with the groups that this machine knows of the
+ * user. Then identities are squashed (--squash): root, or everybody, becomes the anonymous user. Loop thread, unless
+ * said otherwise.
  */
 #ifndef KR_SERVER_TRUST_H
 #define KR_SERVER_TRUST_H
@@ -13,8 +13,8 @@
 
 /* Reads the key files of the options. Blocks; before the loop runs. Reason by kr_fail. */
 int kr_trust_init(struct kr_server *server);
-/* SIGHUP: reads the key files again. What cannot be read changes nothing. Who came with a key that is gone is cut off, and
- * needs another one to come back. Blocks for the time of reading them. */
+/* SIGHUP: reads the key files again. What cannot be read changes nothing. Who came with a key that is gone is cut off,
+ * and needs another one to come back. Blocks for the time of reading them. */
 void kr_trust_reload(struct kr_server *server);
 void kr_trust_fini(struct kr_server *server);
 bool kr_trusts_anybody(const struct kr_server *server);
@@ -34,16 +34,17 @@ bool kr_trust_same_owner(const struct kr_key *a, const struct kr_key *b);
 bool kr_trust_is_owner(const struct kr_server *server, const struct kr_key_owner *owner, const struct kr_key *key);
 /* The groups on this machine of the user of a user key, the primary one first: *RET_GROUPS owned, NULL for other keys.
  * -EPERM: no such user here. Any thread; blocks. */
-int kr_trust_find_groups(const struct kr_server *server, const struct kr_key *key, uint32_t **ret_groups, uint32_t *ret_count);
+int kr_trust_find_groups(
+	const struct kr_server *server, const struct kr_key *key, uint32_t **ret_groups, uint32_t *ret_count);
 /* A decoded request: 0, its CRED made what the session's key allows; or -EPERM. */
 int kr_trust_restrict(struct kr_session *session, uint16_t type, void *msg);
-/* Whether the session's node is somebody who cannot act as any user: a user key's, or any where identities are squashed.
- * Only such sessions have their use of file data checked (open_rights.h). */
+/* Whether the session's node is somebody who cannot act as any user: a user key's, or any where identities are
+ * squashed. Only such sessions have their use of file data checked (open_rights.h). */
 bool kr_trust_confined(const struct kr_session *session);
 /* Whether the session came with a user key: it is kept out of rings, where nodes trust each other. */
 bool kr_trust_is_user(const struct kr_session *session);
-/* Whom SESSION acts as where a request does not say, and its rights count: false: nobody in particular (the server itself acts).
- * *RET_CRED borrows the session's groups. */
+/* Whom SESSION acts as where a request does not say, and its rights count: false: nobody in particular (the server
+ * itself acts). *RET_CRED borrows the session's groups. */
 bool kr_trust_acts_as(const struct kr_session *session, struct kr_cred *ret_cred);
 /* Whom a session of KEY acts as where a request does not say: a user key's user, with GROUPS (borrowed). *RET_CRED with
  * group_count 0: nobody in particular. Any thread. */

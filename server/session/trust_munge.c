@@ -17,8 +17,8 @@ struct proof {
 	struct kr_job job;
 	struct kr_pending_conn *pending_conn;
 	uint64_t id;
-	char *credential;      /* the client's, then ours */
-	struct kr_auth auth;   /* the pending conn's, who waits */
+	char *credential;    /* the client's, then ours */
+	struct kr_auth auth; /* the pending conn's, who waits */
 	struct kr_seal_keys keys;
 	int err;
 	char reason[256];
@@ -110,7 +110,8 @@ static void start_proof(struct kr_pending_conn *pending_conn, uint64_t id, const
 	kr_job_start(pending_conn->server, &proof->job, run, done);
 }
 
-static int challenge(struct kr_pending_conn *pending_conn, const struct kr_auth_munge_request *request, struct kr_auth_munge_reply *ret_reply)
+static int challenge(struct kr_pending_conn *pending_conn, const struct kr_auth_munge_request *request,
+	struct kr_auth_munge_reply *ret_reply)
 {
 	const uint64_t ns = kr_clock_real_ns();
 	const struct kr_time now = {.sec = (int64_t)(ns / KR_NS_PER_S), .nsec = (uint32_t)(ns % KR_NS_PER_S)};
@@ -118,7 +119,8 @@ static int challenge(struct kr_pending_conn *pending_conn, const struct kr_auth_
 	int err;
 
 	kr_fresh_make(&fresh);
-	err = kr_auth_munge_challenge(&pending_conn->auth, kr_trust_security(pending_conn->server), request, &fresh, now, ret_reply);
+	err = kr_auth_munge_challenge(
+		&pending_conn->auth, kr_trust_security(pending_conn->server), request, &fresh, now, ret_reply);
 	sodium_memzero(&fresh, sizeof(fresh));
 	return err;
 }

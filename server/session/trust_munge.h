@@ -1,5 +1,5 @@
-/* The server's side of the handshake by MUNGE (common/auth/auth_munge.h).  The credential is opened, and ours made, in the pool, because
- * munged is asked; the connection is paused meanwhile.  Loop thread. */
+/* The server's side of the handshake by MUNGE (common/auth/auth_munge.h).  The credential is opened, and ours made, in
+ * the pool, because munged is asked; the connection is paused meanwhile.  Loop thread. */
 #ifndef KR_SERVER_TRUST_MUNGE_H
 #define KR_SERVER_TRUST_MUNGE_H
 

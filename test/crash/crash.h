@@ -6,17 +6,29 @@
 #include <stdint.h>
 
 /* What is broken on purpose, to see that the checker notices. */
-enum crash_broken { BROKEN_NOTHING, BROKEN_DOUBT, BROKEN_SETTLE, BROKEN_CHECKSUM, BROKEN_TAIL, BROKEN_SYNC, BROKEN_STATE,
-	BROKEN_RELEASE, BROKEN_MARK, BROKEN_SYNCED, BROKEN_ORDER, BROKEN_REPLAYED };
+enum crash_broken {
+	BROKEN_NOTHING,
+	BROKEN_DOUBT,
+	BROKEN_SETTLE,
+	BROKEN_CHECKSUM,
+	BROKEN_TAIL,
+	BROKEN_SYNC,
+	BROKEN_STATE,
+	BROKEN_RELEASE,
+	BROKEN_MARK,
+	BROKEN_SYNCED,
+	BROKEN_ORDER,
+	BROKEN_REPLAYED
+};
 
 struct crash {
-	uint64_t wanted, points; /* states to look at, looked at */
-	uint64_t powers;         /* of them after a loss of power, not a kill */
+	uint64_t wanted, points;             /* states to look at, looked at */
+	uint64_t powers;                     /* of them after a loss of power, not a kill */
 	uint64_t records, damages, doubtful; /* found in them; for the summary */
 	enum crash_broken broken;
 	bool ordered;
 	char directory[64], state[80], live[80], synced[80]; /* all lie in the first */
-	const char *failure;     /* the first thing that was wrong; the run ends */
+	const char *failure;                                 /* the first thing that was wrong; the run ends */
 	char text[256];
 };
 

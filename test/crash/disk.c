@@ -11,7 +11,7 @@
 
 struct recorded disk;
 
-/* --- random numbers ------------------------------------------------------------------------------------------------- */
+/* --- random numbers --------------------------------------------------------------------------- */
 
 static uint64_t chance_state = 1;
 
@@ -28,7 +28,7 @@ uint64_t chance(uint64_t below)
 	return (chance_state >> 33) % below;
 }
 
-/* --- recording ------------------------------------------------------------------------------------------------------ */
+/* --- recording -------------------------------------------------------------------------------- */
 
 /* Room for one more of SIZE bytes. */
 void *disk_grow(void *array, size_t count, size_t *capacity, size_t size)

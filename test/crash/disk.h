@@ -1,10 +1,10 @@
-/* What a disk may hold after a loss of power: records the system calls of the code under test, and makes directories as a
- * power failure at this moment could have left them.
+/* What a disk may hold after a loss of power: records the system calls of the code under test, and makes directories as
+ * a power failure at this moment could have left them.
  *
- * The calls are caught by the linker (--wrap, see wrap.c), stores into shared mappings by comparing them before and after
- * each call.  The model is weaker than what ext4, XFS or btrfs do, as POSIX is:
- *  - the page cache is written back by pages of 4096 bytes, each on its own: of the writes to a page since its last sync any
- *    prefix may be there, and sectors of 512 bytes of the one after it;
+ * The calls are caught by the linker (--wrap, see wrap.c), stores into shared mappings by comparing them before and
+ * after each call.  The model is weaker than what ext4, XFS or btrfs do, as POSIX is:
+ *  - the page cache is written back by pages of 4096 bytes, each on its own: of the writes to a page since its last
+ * sync any prefix may be there, and sectors of 512 bytes of the one after it;
  *  - the size of a file is any that it had since the last sync;
  *  - of the changes to names since the last sync of their directory any subset is there (a rename as a whole); or, with
  *    `ordered`, a prefix of them, and the fsync of a file makes all changes of names before it durable, as journaling
@@ -21,7 +21,8 @@
 /* Begins with the empty directory PATH; HOOK is called before each recorded call is made (recording is off in it). */
 void disk_begin(const char *path, bool ordered, void (*hook)(void));
 void disk_end(void);
-/* Stores into mappings become events now, and HOOK is called; as before each recorded call.  False: recording is off. */
+/* Stores into mappings become events now, and HOOK is called; as before each recorded call.  False: recording is off.
+ */
 bool disk_before_call(void);
 /* From now on also before the code under test takes a lock: between stores that no system call divides. */
 void disk_look_at_locks(void);
@@ -51,6 +52,9 @@ uint64_t disk_events(void);
 /* --- random numbers, seeded --- */
 void chance_seed(uint64_t seed);
 uint64_t chance(uint64_t below);
-static inline bool one_in(uint64_t n) { return chance(n) == 0; }
+static inline bool one_in(uint64_t n)
+{
+	return chance(n) == 0;
+}
 
 #endif

@@ -14,11 +14,16 @@
 static size_t how_many(enum disk_style style, size_t count)
 {
 	switch (style) {
-	case DISK_WHOLE: return count;
-	case DISK_NOTHING: return 0;
-	case DISK_MOST: return one_in(8) ? chance(count + 1) : count;
-	case DISK_FEW: return one_in(8) ? chance(count + 1) : 0;
-	default: return chance(count + 1);
+	case DISK_WHOLE:
+		return count;
+	case DISK_NOTHING:
+		return 0;
+	case DISK_MOST:
+		return one_in(8) ? chance(count + 1) : count;
+	case DISK_FEW:
+		return one_in(8) ? chance(count + 1) : 0;
+	default:
+		return chance(count + 1);
 	}
 }
 
@@ -83,7 +88,7 @@ struct entry {
 	const struct object *dir, *object;
 	const char *name;
 	bool made;
-	int fd;              /* of the file once it is made, for its other names; else 0 */
+	int fd; /* of the file once it is made, for its other names; else 0 */
 };
 struct entries {
 	struct entry *list;
@@ -165,7 +170,8 @@ static void choose_names(struct entries *entries, enum disk_style style, uint64_
 	}
 }
 
-static void make_directory(int fd, const struct object *dir, struct entries *entries, enum disk_style style, uint64_t cut);
+static void make_directory(
+	int fd, const struct object *dir, struct entries *entries, enum disk_style style, uint64_t cut);
 
 static void make_entry(int fd, struct entry *entry, struct entries *entries, enum disk_style style, uint64_t cut)
 {
@@ -196,7 +202,8 @@ static void make_entry(int fd, struct entry *entry, struct entries *entries, enu
 	entry->fd = openat(fd, entry->name, O_RDONLY);
 }
 
-static void make_directory(int fd, const struct object *dir, struct entries *entries, enum disk_style style, uint64_t cut)
+static void make_directory(
+	int fd, const struct object *dir, struct entries *entries, enum disk_style style, uint64_t cut)
 {
 	for (size_t i = 0; i < entries->count; i++)
 		if (entries->list[i].dir == dir && !entries->list[i].made)

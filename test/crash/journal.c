@@ -1,13 +1,15 @@
 /* The power-loss checker's first half: the journal directory of a node.
  *
- * A life: a node writes cells of 64 bytes, flushes, hears that rounds are stable, at once, later or never; others write the same
- * files in between (after a recall, so the order is known) and have rounds to be replayed, too; the server's process or machine goes
- * down and comes back, the machine also in the middle of the replays; the node's daemon is killed and restarted.  The server is a
- * model (model.h): what it has applied, what of it is on its disk, what it remembers of the node.  Whoever writes a cell writes the number of the write, which ascends, so newer bytes are known by looking.
- * Before every system call of the journal, and every lock that it takes, the disk is looked at as a power failure could have left it there: the real
- * recovery opens it, and what a mount would send to the server then is put together as fuse/writeback/flush_session.c does.
- * Checked: recovery starts; every byte is what some write wrote there; no byte at the server becomes older (with the same
- * server, with one that was restarted, and with one that lost power too); after a mere kill nothing that returned is lost.
+ * A life: a node writes cells of 64 bytes, flushes, hears that rounds are stable, at once, later or never; others write
+ * the same files in between (after a recall, so the order is known) and have rounds to be replayed, too; the server's
+ * process or machine goes down and comes back, the machine also in the middle of the replays; the node's daemon is
+ * killed and restarted.  The server is a model (model.h): what it has applied, what of it is on its disk, what it
+ * remembers of the node.  Whoever writes a cell writes the number of the write, which ascends, so newer bytes are known
+ * by looking. Before every system call of the journal, and every lock that it takes, the disk is looked at as a power
+ * failure could have left it there: the real recovery opens it, and what a mount would send to the server then is put
+ * together as fuse/writeback/flush_session.c does. Checked: recovery starts; every byte is what some write wrote there;
+ * no byte at the server becomes older (with the same server, with one that was restarted, and with one that lost power
+ * too); after a mere kill nothing that returned is lost.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +32,7 @@ void fill_cell(struct cell *cell, uint32_t write, int file, uint32_t number)
 	memset(cell->filler, (int)(write % 251 + 1), sizeof(cell->filler));
 }
 
-/* --- the life ------------------------------------------------------------------------------------------------------- */
+/* --- the life --------------------------------------------------------------------------------- */
 
 /* Around each call of the journal: its stores become events, and the states between are looked at. */
 static void called(void)
@@ -51,7 +53,8 @@ static void write_cells(int index)
 	life.last_write++;
 	for (uint32_t i = 0; i < count; i++)
 		fill_cell(&cells[i], life.last_write, index, from + i);
-	err = kr_journal_append(life.journal, file->file, from * CELL, cells, count * CELL, (struct kr_time){1, 0}, false, &extent);
+	err = kr_journal_append(
+		life.journal, file->file, from * CELL, cells, count * CELL, (struct kr_time){1, 0}, false, &extent);
 	if (err == -EAGAIN)
 		return;
 	called(); /* or the marks of what it covers would seem to be stored before it */
@@ -71,7 +74,8 @@ static void hold(void *journal, const struct kr_extent *piece)
 
 static void note_applied(int index, struct kr_applied *applied)
 {
-	kr_journal_note_applied(life.journal, life.files[index].file, applied, ++life.server.round, (const uint8_t[16]){life.server.boot});
+	kr_journal_note_applied(life.journal, life.files[index].file, applied, ++life.server.round,
+		(const uint8_t[16]){life.server.boot});
 	called();
 }
 
@@ -155,8 +159,8 @@ static void write_elsewhere(int index)
 		make_stable(index);
 }
 
-/* After a loss of the server's power: as replay_all, and what is synced is let go of.  The server's other nodes are asked as well, and
- * nothing of what it had is older afterwards. */
+/* After a loss of the server's power: as replay_all, and what is synced is let go of.  The server's other nodes are
+ * asked as well, and nothing of what it had is older afterwards. */
 static void replay_life(int index, const uint32_t before[CELLS])
 {
 	struct model_file *file = &life.server.files[index];
@@ -168,7 +172,8 @@ static void replay_life(int index, const uint32_t before[CELLS])
 	replay_all(life.journal, index, list, content);
 	for (int c = 0; c < CELLS; c++)
 		if (content[index][c] < before[c])
-			crash_failed(life.crash, "file %d, cell %d: replays make write %u of %u", index, c, content[index][c], before[c]);
+			crash_failed(life.crash, "file %d, cell %d: replays make write %u of %u", index, c,
+				content[index][c], before[c]);
 	memcpy(file->content, content[index], sizeof(content[index]));
 	KR_LIST_FOR_EACH(applied, list, link) {
 		file->applied_seq = applied->up_to;
@@ -255,8 +260,8 @@ static void drop_maps(void)
 	}
 }
 
-/* The daemon is killed and started again: the journal object stays where it is, as memory of a process that is gone, within
- * reach of a leak checker. */
+/* The daemon is killed and started again: the journal object stays where it is, as memory of a process that is gone,
+ * within reach of a leak checker. */
 static void restart_daemon(void)
 {
 	static struct kr_journal *gone[1024];
@@ -275,11 +280,23 @@ static void step(void)
 	int file = (int)chance(FILES);
 
 	switch (chance(48)) {
-	case 0: write_elsewhere(file); break;
-	case 1: case 2: case 3: flush_file(file); break;
-	case 4: make_stable(file); break;
-	case 5: hear_stable(file); break;
-	case 6: disk_write_back(); break;
+	case 0:
+		write_elsewhere(file);
+		break;
+	case 1:
+	case 2:
+	case 3:
+		flush_file(file);
+		break;
+	case 4:
+		make_stable(file);
+		break;
+	case 5:
+		hear_stable(file);
+		break;
+	case 6:
+		disk_write_back();
+		break;
 	case 7:
 		if (one_in(6))
 			restart_server(one_in(2));
@@ -292,7 +309,9 @@ static void step(void)
 		if (one_in(8))
 			disk_settle();
 		break;
-	default: write_cells(file); break;
+	default:
+		write_cells(file);
+		break;
 	}
 }
 
@@ -307,8 +326,11 @@ void crash_journal(struct crash *crash)
 	model_begin(&life.server, crash->synced);
 	life.server.forgetful = crash->broken == BROKEN_SYNCED;
 	life.server.oblivious = crash->broken == BROKEN_REPLAYED;
-	life.options = (struct kr_journal_options){.directory = crash->live, .export_id = {1}, .node_id = {2},
-		.max = KR_JOURNAL_MIN, .node_boot = node_boots[0]};
+	life.options = (struct kr_journal_options){.directory = crash->live,
+		.export_id = {1},
+		.node_id = {2},
+		.max = KR_JOURNAL_MIN,
+		.node_boot = node_boots[0]};
 	crash_empty(crash->live);
 	disk_begin(crash->live, crash->ordered, before_call);
 	disk_look_at_locks();

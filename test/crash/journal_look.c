@@ -1,5 +1,5 @@
-/* Looking at what a crash could have left of a journal: the real recovery opens it, what a mount would send to the server then is put together
- * as fuse/writeback/flush_session.c does, and the bytes are judged (see journal.c). */
+/* Looking at what a crash could have left of a journal: the real recovery opens it, what a mount would send to the
+ * server then is put together as fuse/writeback/flush_session.c does, and the bytes are judged (see journal.c). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +29,8 @@ void send_piece(void *context, const struct kr_extent *piece)
 	int err;
 
 	if (piece->offset % CELL || piece->length % CELL || piece->offset + piece->length > sizeof(cells)) {
-		crash_failed(life.crash, "an extent at %llu of %llu bytes, which nobody wrote", (unsigned long long)piece->offset,
-			(unsigned long long)piece->length);
+		crash_failed(life.crash, "an extent at %llu of %llu bytes, which nobody wrote",
+			(unsigned long long)piece->offset, (unsigned long long)piece->length);
 		return;
 	}
 	err = kr_journal_read_verified(meeting->journal, piece->position, cells, piece->length);
@@ -42,7 +42,8 @@ void send_piece(void *context, const struct kr_extent *piece)
 		uint32_t number = (uint32_t)(piece->offset / CELL) + i;
 
 		if (!cell_is_sound(&cells[i], meeting->file, number))
-			crash_failed(life.crash, "file %d, cell %u: recovered bytes that nobody wrote there", meeting->file, number);
+			crash_failed(life.crash, "file %d, cell %u: recovered bytes that nobody wrote there",
+				meeting->file, number);
 		if (piece->seq > meeting->from && piece->seq <= meeting->to)
 			meeting->content[meeting->file][number] = cells[i].write;
 	}
@@ -78,25 +79,31 @@ void replay_all(struct kr_journal *journal, int file, const struct kr_list *list
 		order = order_of(applied);
 		model_replay(&life.server, file, &next, order, content[file]);
 		switch (model_judge(&life.server, file, applied->round)) {
-		case KR_SYNCED_ALL: break;
-		case KR_SYNCED_NOT: kr_extent_map_for_each(&applied->extents, send_piece, &meeting); break;
-		case KR_SYNCED_OVERTAKEN: crash_failed(life.crash, "file %d: round %llu is taken for a late one", file,
-			(unsigned long long)applied->round);
+		case KR_SYNCED_ALL:
+			break;
+		case KR_SYNCED_NOT:
+			kr_extent_map_for_each(&applied->extents, send_piece, &meeting);
+			break;
+		case KR_SYNCED_OVERTAKEN:
+			crash_failed(life.crash, "file %d: round %llu is taken for a late one", file,
+				(unsigned long long)applied->round);
 		}
 	}
 	model_replay(&life.server, file, &next, UINT64_MAX, content[file]);
 }
 
-/* What a server has applied anew that did not lose its power meanwhile, only its answer did not come; it knows what it has up to SEQ. */
-static void replay_unanswered(struct kr_journal *journal, int file, const struct kr_list *list, uint64_t seq,
-	uint32_t content[FILES][CELLS])
+/* What a server has applied anew that did not lose its power meanwhile, only its answer did not come; it knows what it
+ * has up to SEQ. */
+static void replay_unanswered(
+	struct kr_journal *journal, int file, const struct kr_list *list, uint64_t seq, uint32_t content[FILES][CELLS])
 {
 	struct meeting meeting = {.journal = journal, .file = file, .to = UINT64_MAX, .content = content};
 	const uint8_t boot[16] = {life.server.boot};
 	struct kr_applied *applied;
 
 	KR_LIST_FOR_EACH(applied, list, link)
-		if (memcmp(applied->boot_id, boot, 16) != 0 && applied->up_to > seq && model_judge(&life.server, file, applied->round) != KR_SYNCED_ALL)
+		if (memcmp(applied->boot_id, boot, 16) != 0 && applied->up_to > seq &&
+			model_judge(&life.server, file, applied->round) != KR_SYNCED_ALL)
 			kr_extent_map_for_each(&applied->extents, send_piece, &meeting);
 }
 
@@ -107,7 +114,8 @@ static void meet(struct kr_journal *journal, const struct kr_recovery *recovery,
 	struct kr_recovered_file *file, *other;
 
 	for (int i = 0; i < FILES; i++)
-		memcpy(content[i], meets == REBOOTED_SERVER ? life.server.files[i].durable : life.server.files[i].content,
+		memcpy(content[i],
+			meets == REBOOTED_SERVER ? life.server.files[i].durable : life.server.files[i].content,
 			sizeof(content[i]));
 	for (int i = 0; i < FILES; i++) {
 		struct kr_fid fid = model_fid(i);
@@ -120,8 +128,10 @@ static void meet(struct kr_journal *journal, const struct kr_recovery *recovery,
 		if (meets == REBOOTED_SERVER)
 			replay_all(journal, i, file ? &file->applied : &none, content);
 		else if (file)
-			replay_unanswered(journal, i, &file->applied, meets == SAME_SERVER ? life.server.files[i].applied_seq
-				: model_replayed_seq(&life.server, i), content);
+			replay_unanswered(journal, i, &file->applied,
+				meets == SAME_SERVER ? life.server.files[i].applied_seq :
+						       model_replayed_seq(&life.server, i),
+				content);
 	}
 	KR_LIST_FOR_EACH(file, &recovery->files, link) {
 		int index = index_of(&file->file->fid);
@@ -142,12 +152,14 @@ static void judge(enum meets meets, bool killed, uint32_t content[FILES][CELLS])
 {
 	for (int i = 0; i < FILES; i++) {
 		for (uint32_t c = 0; c < CELLS; c++) {
-			uint32_t had = meets == REBOOTED_SERVER && !killed ? life.server.files[i].durable[c] : life.server.files[i].content[c];
+			uint32_t had = meets == REBOOTED_SERVER && !killed ? life.server.files[i].durable[c] :
+									     life.server.files[i].content[c];
 			uint32_t least = killed ? KR_MAX(had, life.own[i][c]) : had;
 
 			if (content[i][c] < least)
-				crash_failed(life.crash, "%s, %s: file %d, cell %u has write %u where %u was", meets_text[meets],
-					killed ? "the daemon was killed" : "the node lost power", i, c, content[i][c], least);
+				crash_failed(life.crash, "%s, %s: file %d, cell %u has write %u where %u was",
+					meets_text[meets], killed ? "the daemon was killed" : "the node lost power", i,
+					c, content[i][c], least);
 		}
 	}
 }
@@ -168,10 +180,11 @@ static void forge(const char *directory)
 		snprintf(path, sizeof(path), "%s/%08x.data", directory, pair);
 		bytes = open(path, O_RDWR);
 		if (index >= 0 && bytes >= 0 && kr_pread_full(index, &header, sizeof(header), 0) == 0) {
-			for (uint64_t at = KR_JOURNAL_HEADER_SIZE; kr_pread_full(index, &record, sizeof(record), at) == 0;
-			     at += sizeof(record)) {
+			for (uint64_t at = KR_JOURNAL_HEADER_SIZE;
+				kr_pread_full(index, &record, sizeof(record), at) == 0; at += sizeof(record)) {
 				if (record.check == 0 || record.type != KR_JOURNAL_WRITE || record.keep != 0 ||
-					record.length > sizeof(data) || kr_pread_full(bytes, data, record.length, record.data))
+					record.length > sizeof(data) ||
+					kr_pread_full(bytes, data, record.length, record.data))
 					continue;
 				data[40] ^= 1;
 				record.data_check = kr_checksum(data, record.length);
@@ -232,8 +245,8 @@ static void look_at(enum disk_style style, enum meets meets)
 	kr_journal_free(journal);
 }
 
-/* After a recovery the node goes on, is killed, and recovers again: what the first had to leave aside must not come back as
- * something else. */
+/* After a recovery the node goes on, is killed, and recovers again: what the first had to leave aside must not come
+ * back as something else. */
 static void look_again(void)
 {
 	struct crash *crash = life.crash;
@@ -266,7 +279,8 @@ static void look_again(void)
 					(unsigned long long)file->dirty.bytes);
 		}
 		kr_recovery_fini(&recovery);
-		if (round == 0 && kr_journal_append(journal, fresh, 5, &byte, 1, (struct kr_time){1, 0}, false, &extent) < 0)
+		if (round == 0 &&
+			kr_journal_append(journal, fresh, 5, &byte, 1, (struct kr_time){1, 0}, false, &extent) < 0)
 			crash_failed(crash, "the recovered journal takes no write");
 		kr_journal_free(journal);
 		kr_journal_file_free(fresh);
@@ -282,8 +296,8 @@ void before_call(void)
 		return;
 	crash_empty(crash->state);
 	/* The stores of one call are known by place, not in their order: a kill is looked at between calls only. */
-	disk_make(crash->state, style, style == DISK_WHOLE ? disk_events()
-		: life.call_began + chance(disk_events() - life.call_began + 1));
+	disk_make(crash->state, style,
+		style == DISK_WHOLE ? disk_events() : life.call_began + chance(disk_events() - life.call_began + 1));
 	look_at(style, (enum meets)chance(MEETINGS));
 	if (style != DISK_WHOLE && !crash->failure && one_in(4))
 		look_again();

@@ -1,4 +1,5 @@
-/* Between journal.c, which leads the life of a journal, and journal_look.c, which looks at what a crash could have left of it. */
+/* Between journal.c, which leads the life of a journal, and journal_look.c, which looks at what a crash could have left
+ * of it. */
 #ifndef KR_TEST_CRASH_JOURNAL_PRIV_H
 #define KR_TEST_CRASH_JOURNAL_PRIV_H
 
@@ -28,7 +29,7 @@ struct life {
 
 	struct model server;
 
-	bool unanswered;            /* ... lost its power before it had answered all replays */
+	bool unanswered; /* ... lost its power before it had answered all replays */
 
 	uint32_t last_write;
 	uint32_t own[FILES][CELLS]; /* the newest write of the node that returned */
@@ -43,11 +44,12 @@ extern const uint8_t node_boots[2][16];
 int index_of(const struct kr_fid *fid);
 void fill_cell(struct cell *cell, uint32_t write, int file, uint32_t number);
 
-/* Of what a recovered journal, or the live one, has: send_piece (fits kr_extent_fn) puts the cells of an extent into `content`. */
+/* Of what a recovered journal, or the live one, has: send_piece (fits kr_extent_fn) puts the cells of an extent into
+ * `content`. */
 struct meeting {
 	struct kr_journal *journal;
 	int file;
-	uint64_t from, to;              /* only extents with from < seq <= to are sent */
+	uint64_t from, to; /* only extents with from < seq <= to are sent */
 	uint32_t (*content)[CELLS];
 };
 void send_piece(void *context, const struct kr_extent *piece);

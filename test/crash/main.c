@@ -1,5 +1,5 @@
-/* The power-loss checker: lives of a journal and of a server's directories, with thousands of states that a crash could have
- * left on the way, each recovered by the real code and checked (see journal.c, server.c, disk.h).
+/* The power-loss checker: lives of a journal and of a server's directories, with thousands of states that a crash could
+ * have left on the way, each recovered by the real code and checked (see journal.c, server.c, disk.h).
  *
  * crash_check [--points N] [--seed S] [--journal | --server] [--broken WHAT]
  * Exit code 0: all is well.  With --broken (see broken_names) something is wrong on purpose, and
@@ -21,7 +21,8 @@
 #include "test/crash/crash.h"
 #include "test/crash/disk.h"
 
-static const char *const broken_names[] = {"", "doubt", "settle", "checksum", "tail", "sync", "state", "release", "mark", "synced", "order", "replayed"};
+static const char *const broken_names[] = {
+	"", "doubt", "settle", "checksum", "tail", "sync", "state", "release", "mark", "synced", "order", "replayed"};
 
 void crash_failed(struct crash *crash, const char *format, ...)
 {
@@ -68,7 +69,8 @@ static enum crash_broken parse_broken(const char *text)
 
 static void make_directories(struct crash *crash)
 {
-	snprintf(crash->directory, sizeof(crash->directory), "%s/kairan-crash-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+	snprintf(crash->directory, sizeof(crash->directory), "%s/kairan-crash-XXXXXX",
+		access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
 	if (!mkdtemp(crash->directory)) {
 		perror("crash_check");
 		exit(2);
@@ -95,15 +97,16 @@ static void run(struct crash *crash, uint64_t seed, uint64_t points, void (*half
 			printf("%s, seed %llu: %s\n", what, (unsigned long long)seed, crash->failure);
 		seed++;
 	}
-	printf("%s: %llu crash points, %llu of them losses of power; %llu with damage, %llu with doubtful records; %.1f s\n", what,
-		(unsigned long long)crash->points, (unsigned long long)crash->powers, (unsigned long long)crash->damages,
-		(unsigned long long)crash->doubtful, (double)(kr_clock_ns() - began) / 1e9);
+	printf("%s: %llu crash points, %llu of them losses of power; %llu with damage, %llu with doubtful records; %.1f s\n",
+		what, (unsigned long long)crash->points, (unsigned long long)crash->powers,
+		(unsigned long long)crash->damages, (unsigned long long)crash->doubtful,
+		(double)(kr_clock_ns() - began) / 1e9);
 }
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {{"points", 1, NULL, 'p'}, {"seed", 1, NULL, 's'}, {"journal", 0, NULL, 'j'},
-		{"server", 0, NULL, 'd'}, {"broken", 1, NULL, 'b'}, {0}};
+	static const struct option options[] = {{"points", 1, NULL, 'p'}, {"seed", 1, NULL, 's'},
+		{"journal", 0, NULL, 'j'}, {"server", 0, NULL, 'd'}, {"broken", 1, NULL, 'b'}, {0}};
 	uint64_t points = 1000, seed = 1;
 	bool journal = true, server = true;
 	struct crash crash = {0};
@@ -111,12 +114,23 @@ int main(int argc, char **argv)
 
 	while ((option = getopt_long(argc, argv, "", options, NULL)) >= 0) {
 		switch (option) {
-		case 'p': points = strtoull(optarg, NULL, 10); break;
-		case 's': seed = strtoull(optarg, NULL, 10); break;
-		case 'j': server = false; break;
-		case 'd': journal = false; break;
-		case 'b': crash.broken = parse_broken(optarg); break;
-		default: return 2;
+		case 'p':
+			points = strtoull(optarg, NULL, 10);
+			break;
+		case 's':
+			seed = strtoull(optarg, NULL, 10);
+			break;
+		case 'j':
+			server = false;
+			break;
+		case 'd':
+			journal = false;
+			break;
+		case 'b':
+			crash.broken = parse_broken(optarg);
+			break;
+		default:
+			return 2;
 		}
 	}
 	make_directories(&crash);

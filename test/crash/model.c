@@ -100,7 +100,8 @@ void model_sync(struct model *model, int file)
 
 	model->files[file].synced = model->round;
 	memcpy(model->files[file].durable, model->files[file].content, sizeof(model->files[file].durable));
-	if (!model->forgetful && model->files[file].their_count > 0) { /* as stable.c: what one node alone wrote needs no note */
+	if (!model->forgetful &&
+		model->files[file].their_count > 0) { /* as stable.c: what one node alone wrote needs no note */
 		disk_pause(true);
 		kr_synced_note(&model->synced, &fid, model->round, noted, NULL);
 		uv_run(&model->loop, UV_RUN_DEFAULT);

@@ -1,6 +1,6 @@
-/* The server that the node of the journal's life talks to: what it has applied of this node and of others, what of it is on its disk, and
- * what it knows to be synced (the real server/flush/synced.c) and replayed (replayed.c). Single-threaded, but for the writes of these, which are
- * waited for. */
+/* The server that the node of the journal's life talks to: what it has applied of this node and of others, what of it
+ * is on its disk, and what it knows to be synced (the real server/flush/synced.c) and replayed (replayed.c).
+ * Single-threaded, but for the writes of these, which are waited for. */
 #ifndef KR_TEST_CRASH_MODEL_H
 #define KR_TEST_CRASH_MODEL_H
 
@@ -9,7 +9,8 @@
 
 enum { FILES = 4, CELLS = 192, THEIRS = 16 };
 
-/* A round of another node, which that node replays after a loss of the server's power: all are there, but this one perhaps. */
+/* A round of another node, which that node replays after a loss of the server's power: all are there, but this one
+ * perhaps. */
 struct model_round {
 	uint64_t order;
 	uint32_t cells[CELLS];
@@ -27,8 +28,8 @@ struct model {
 	struct model_file files[FILES];
 	uint64_t instance, round;
 	uint8_t boot;
-	bool forgetful;        /* broken on purpose: it does not know what is synced ... */
-	bool oblivious;        /* ... or, once started anew, what was replayed */
+	bool forgetful; /* broken on purpose: it does not know what is synced ... */
+	bool oblivious; /* ... or, once started anew, what was replayed */
 	uv_loop_t loop;
 	struct kr_server server;
 	struct kr_synced synced;

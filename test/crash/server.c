@@ -1,11 +1,11 @@
 /* The power-loss checker's second half: a server's export and state directory.
  *
- * A life: files are made, written by cells, synced, replaced by the rename-over idiom (write another, sync, rename), linked,
- * removed, directories synced; the server ends and starts again.  All by the functions that kairand calls.
- * What is promised: the bytes that a file had when its sync returned, wherever the file is found; the names that a directory
+ * A life: files are made, written by cells, synced, replaced by the rename-over idiom (write another, sync, rename),
+ * linked, removed, directories synced; the server ends and starts again.  All by the functions that kairand calls. What
+ * is promised: the bytes that a file had when its sync returned, wherever the file is found; the names that a directory
  * had when its sync returned, unless changed since; under a name that is only ever replaced, one whole file.  The state
- * directory can always be opened, never gives out an instance number (of which round numbers are made) twice, and keeps the
- * identity of the export.  A file's name is promised by the sync of its directory alone, as POSIX has it.
+ * directory can always be opened, never gives out an instance number (of which round numbers are made) twice, and keeps
+ * the identity of the export.  A file's name is promised by the sync of its directory alone, as POSIX has it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +36,7 @@ struct known_file {
 
 /* What is known of one name: which file it has, and whether a power failure must keep that. */
 struct known_name {
-	int file;            /* -1: none */
+	int file; /* -1: none */
 	bool promised;
 };
 
@@ -72,7 +72,7 @@ static void fill_cell(struct cell *cell, uint32_t write, uint32_t file, uint32_t
 	memset(cell->filler, (int)(write % 251 + 1), sizeof(cell->filler));
 }
 
-/* --- looking at a state --------------------------------------------------------------------------------------------- */
+/* --- looking at a state ----------------------------------------------------------------------- */
 
 /* Which file this is, by its first sound cell; -1: it has none; what is no cell is torn. */
 static int read_file(int fd, uint32_t content[CELLS], bool *ret_torn)
@@ -87,7 +87,8 @@ static int read_file(int fd, uint32_t content[CELLS], bool *ret_torn)
 		if (pread(fd, &cell, CELL, (off_t)i * CELL) <= 0 || cell.mark == 0)
 			continue;
 		fill_cell(&expected, cell.write, cell.file, i);
-		if (memcmp(&cell, &expected, CELL) != 0 || cell.file >= FILES || (file >= 0 && cell.file != (uint32_t)file)) {
+		if (memcmp(&cell, &expected, CELL) != 0 || cell.file >= FILES ||
+			(file >= 0 && cell.file != (uint32_t)file)) {
 			*ret_torn = true;
 			continue;
 		}
@@ -111,8 +112,8 @@ static void check_bytes(int index, int fd, int expected)
 		crash_failed(life.crash, "%s is file %d instead of %d", name_of(index), file, expected);
 	for (uint32_t i = 0; i < CELLS; i++)
 		if (content[i] < life.files[expected].promised[i])
-			crash_failed(life.crash, "%s (file %d), cell %u: write %u is there, %u was synced", name_of(index), expected, i,
-				content[i], life.files[expected].promised[i]);
+			crash_failed(life.crash, "%s (file %d), cell %u: write %u is there, %u was synced",
+				name_of(index), expected, i, content[i], life.files[expected].promised[i]);
 }
 
 static void check_export(const char *path)
@@ -134,7 +135,8 @@ static void check_export(const char *path)
 			bool torn;
 
 			if (read_file(fd, content, &torn) < 0 || torn || content[CELLS - 1] == 0)
-				crash_failed(life.crash, "%s is empty or torn: what replaced it was synced", name_of(i));
+				crash_failed(
+					life.crash, "%s is empty or torn: what replaced it was synced", name_of(i));
 		}
 		if (fd >= 0)
 			close(fd);
@@ -175,7 +177,8 @@ static void check_state(const char *path, const char *export)
 	facts = kr_state_facts(state);
 	if (facts->instance <= life.highest_instance)
 		crash_failed(life.crash, "instance %llu is given out again", (unsigned long long)facts->instance);
-	if (life.identified && (memcmp(facts->export_id, life.export_id, 16) != 0 || memcmp(facts->secret, life.secret, 16) != 0))
+	if (life.identified &&
+		(memcmp(facts->export_id, life.export_id, 16) != 0 || memcmp(facts->secret, life.secret, 16) != 0))
 		crash_failed(life.crash, "the export has another identity");
 	kr_state_close(state);
 }
@@ -201,7 +204,7 @@ static void before_call(void)
 	crash->powers += style != DISK_WHOLE;
 }
 
-/* --- the life ------------------------------------------------------------------------------------------------------- */
+/* --- the life --------------------------------------------------------------------------------- */
 
 static void called(void)
 {
@@ -252,7 +255,8 @@ static int make_file(const char *name)
 	bool created;
 	int file = life.file_count++;
 
-	must(kr_export_create(life.export, NULL, &life.root, &create, &created, &life.files[file].fid, &attr), "create");
+	must(kr_export_create(life.export, NULL, &life.root, &create, &created, &life.files[file].fid, &attr),
+		"create");
 	called();
 	kr_export_release(life.export, &life.files[file].fid, 1);
 	called();
@@ -276,7 +280,8 @@ static void replace(int index)
 	write_cells(file, CELLS / 2, CELLS - CELLS / 2);
 	sync_file(file);
 	life.names[index].promised = false;
-	must(kr_export_rename(life.export, NULL, &life.root, "temporary", &life.root, name_of(index), 0, 0, NULL), "rename");
+	must(kr_export_rename(life.export, NULL, &life.root, "temporary", &life.root, name_of(index), 0, 0, NULL),
+		"rename");
 	change(index, file);
 	called();
 }
@@ -298,7 +303,8 @@ static void link_name(int from, int to)
 	if (life.names[from].file < 0 || life.names[to].file >= 0)
 		return;
 	life.names[to].promised = false;
-	must(kr_export_link(life.export, NULL, &life.files[life.names[from].file].fid, &life.root, name_of(to), &attr), "link");
+	must(kr_export_link(life.export, NULL, &life.files[life.names[from].file].fid, &life.root, name_of(to), &attr),
+		"link");
 	change(to, life.names[from].file);
 	called();
 }
@@ -351,24 +357,40 @@ static void step(void)
 	uint32_t from = (uint32_t)chance(CELLS);
 
 	switch (chance(24)) {
-	case 0: case 1: case 2:
+	case 0:
+	case 1:
+	case 2:
 		if (file < 0) {
 			life.names[index].promised = false;
 			change(index, make_file(name_of(index)));
 		}
 		break;
-	case 3: case 4: case 5: replace(NAMES + (int)chance(REPLACED)); break;
-	case 6: remove_name(index); break;
-	case 7: link_name(index, (int)chance(NAMES)); break;
-	case 8: sync_root(); break;
-	case 9: disk_write_back(); break;
+	case 3:
+	case 4:
+	case 5:
+		replace(NAMES + (int)chance(REPLACED));
+		break;
+	case 6:
+		remove_name(index);
+		break;
+	case 7:
+		link_name(index, (int)chance(NAMES));
+		break;
+	case 8:
+		sync_root();
+		break;
+	case 9:
+		disk_write_back();
+		break;
 	case 10:
 		if (one_in(6)) {
 			stop();
 			start();
 		}
 		break;
-	case 11: case 12: case 13:
+	case 11:
+	case 12:
+	case 13:
 		if (file >= 0)
 			sync_file(file);
 		break;

@@ -1,5 +1,6 @@
 /* The system calls of the code under test, caught by the linker's --wrap (see meson.build): made, then recorded.
- * A call that fails changes nothing.  Calls by other names (openat2 for directories, open_by_handle_at) make nothing. */
+ * A call that fails changes nothing.  Calls by other names (openat2 for directories, open_by_handle_at) make nothing.
+ */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>

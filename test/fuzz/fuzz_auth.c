@@ -1,8 +1,8 @@
 /* Fuzz target: the messages of the handshake.
  *
- * Bit 0 of byte 0 of the input chooses.  Either the rest is a list of messages that a stranger without the key sends to a
- * client and to a server, in any order: { what, length, fields }.  Or an honest handshake runs, and the rest changes its
- * messages on their way: { which message, position, xor }.  Only an unchanged one may succeed.
+ * Bit 0 of byte 0 of the input chooses.  Either the rest is a list of messages that a stranger without the key sends to
+ * a client and to a server, in any order: { what, length, fields }.  Or an honest handshake runs, and the rest changes
+ * its messages on their way: { which message, position, xor }.  Only an unchanged one may succeed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,12 +50,15 @@ static void begin(struct kr_auth_request *ret_ask)
 {
 	kr_auth_init(&client);
 	kr_auth_init(&server);
-	require(kr_auth_client_begin(&client, kr_keyring_at(ring, 0), KR_SECURITY_INTEGRITY, &client_fresh, NOW, ret_ask) == 0, "cannot begin");
+	require(kr_auth_client_begin(
+			&client, kr_keyring_at(ring, 0), KR_SECURITY_INTEGRITY, &client_fresh, NOW, ret_ask) == 0,
+		"cannot begin");
 }
 
 static int answer(const struct kr_auth_request *ask, struct kr_auth_reply *ret_answer)
 {
-	return kr_auth_server_challenge(&server, ring, KR_SECURITY_AUTH, ask, &server_fresh, (struct kr_time){.sec = NOW}, ret_answer);
+	return kr_auth_server_challenge(
+		&server, ring, KR_SECURITY_AUTH, ask, &server_fresh, (struct kr_time){.sec = NOW}, ret_answer);
 }
 
 static void stranger_sends(unsigned what, const uint8_t *fields, size_t length)
@@ -64,8 +67,10 @@ static void stranger_sends(unsigned what, const uint8_t *fields, size_t length)
 		uint16_t type;
 		bool reply;
 	} messages[] = {
-		[TO_SERVER_ASK] = {KR_MSG_AUTH, false}, [TO_CLIENT_ANSWER] = {KR_MSG_AUTH, true},
-		[TO_SERVER_PROVE] = {KR_MSG_AUTH_PROVE, false}, [TO_CLIENT_END] = {KR_MSG_AUTH_PROVE, true},
+		[TO_SERVER_ASK] = {KR_MSG_AUTH, false},
+		[TO_CLIENT_ANSWER] = {KR_MSG_AUTH, true},
+		[TO_SERVER_PROVE] = {KR_MSG_AUTH_PROVE, false},
+		[TO_CLIENT_END] = {KR_MSG_AUTH_PROVE, true},
 	};
 	struct kr_auth_prove_request prove;
 	struct kr_arena arena = {0};

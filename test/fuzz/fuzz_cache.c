@@ -135,7 +135,8 @@ static void use(struct kr_cache *cache, uint64_t size)
 		}
 		buf->length = kr_cache_block_length(size, block);
 		if (buf->length > 0)
-			assert(kr_cache_put(entry, kr_cache_edition(entry), block, buf, kr_checksum(buf->data, buf->length)) == 0 &&
+			assert(kr_cache_put(entry, kr_cache_edition(entry), block, buf,
+				       kr_checksum(buf->data, buf->length)) == 0 &&
 				kr_cache_read(entry, block, buf->length - 1, &(uint8_t){0}, 1) == 0);
 	}
 	kr_buf_put(buf);

@@ -41,7 +41,7 @@ static void on_closed(struct kr_conn *from, int err, const char *reason)
 		abort();
 }
 
-static const struct kr_conn_handler handler = { on_frame, NULL, on_closed };
+static const struct kr_conn_handler handler = {on_frame, NULL, on_closed};
 
 static void on_reply(void *context, int err, const void *reply, struct kr_buf *data, bool more)
 {
@@ -54,7 +54,7 @@ static void on_reply(void *context, int err, const void *reply, struct kr_buf *d
 
 static void on_connection(uv_stream_t *listener, int status)
 {
-	struct kr_statfs_request request = { .file = { .length = 1 } };
+	struct kr_statfs_request request = {.file = {.length = 1}};
 
 	if (status < 0 || kr_conn_accept(listener, &handler, NULL, &conn) < 0)
 		abort();
@@ -65,14 +65,14 @@ static void on_connection(uv_stream_t *listener, int status)
 /* A connected pair whose one end is the listener's next connection. */
 static int connect_to(uv_loop_t *loop, uv_pipe_t *listener)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	snprintf(address.sun_path, sizeof(address.sun_path), "/tmp/kairan-fuzz-%d", (int)getpid());
 	unlink(address.sun_path);
 	if (uv_pipe_init(loop, listener, 0) < 0 || uv_pipe_bind(listener, address.sun_path) < 0 ||
-	    uv_listen((uv_stream_t *)listener, 1, on_connection) < 0 ||
-	    connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
+		uv_listen((uv_stream_t *)listener, 1, on_connection) < 0 ||
+		connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
 		abort();
 	while (!conn)
 		uv_run(loop, UV_RUN_NOWAIT);

@@ -74,7 +74,7 @@ static void make_directory(void)
 	atexit(remove_directory);
 }
 
-/* --- segments ----------------------------------------------------------------------------------------------------- */
+/* --- segments --------------------------------------------------------------------------------- */
 
 static void change(struct input *in, uint8_t *bytes, size_t length)
 {
@@ -87,9 +87,15 @@ static void change(struct input *in, uint8_t *bytes, size_t length)
 
 static struct kr_journal_header make_header(struct input *in, struct image *image, uint64_t number)
 {
-	struct kr_journal_header header = {.magic = KR_JOURNAL_MAGIC, .version = KR_JOURNAL_VERSION, .slots = SLOTS,
-		.number = number, .salt = 77 + number, .old_salt = 76 + number, .data_size = DATA,
-		.export_id = {1}, .node_id = {2}};
+	struct kr_journal_header header = {.magic = KR_JOURNAL_MAGIC,
+		.version = KR_JOURNAL_VERSION,
+		.slots = SLOTS,
+		.number = number,
+		.salt = 77 + number,
+		.old_salt = 76 + number,
+		.data_size = DATA,
+		.export_id = {1},
+		.node_id = {2}};
 	unsigned control = take(in);
 
 	kr_journal_header_seal(&header);
@@ -124,7 +130,8 @@ static void make_data(struct input *in, struct image *image, struct kr_journal_r
 static void make_record(struct input *in, struct image *image, const struct kr_journal_header *header, uint32_t slot)
 {
 	unsigned control = take(in);
-	struct kr_journal_record record = {.seq = (header->number << 8) + slot, .file = 1 + (control >> 2) % 3,
+	struct kr_journal_record record = {.seq = (header->number << 8) + slot,
+		.file = 1 + (control >> 2) % 3,
 		.type = (uint8_t)(1 + control % 3)};
 
 	if (record.type == KR_JOURNAL_APPLIED) {
@@ -171,7 +178,7 @@ static void make_segment(struct input *in, uint32_t pair)
 	store(pair, "data", image.data, cut & 2 ? (size_t)take(in) * 64 : DATA);
 }
 
-/* --- what is made of it ------------------------------------------------------------------------------------------- */
+/* --- what is made of it ----------------------------------------------------------------------- */
 
 struct sum {
 	struct kr_journal *journal;
@@ -236,8 +243,11 @@ static void append(struct kr_journal *journal, uint8_t value)
 
 static uint64_t start(uint8_t mode)
 {
-	struct kr_journal_options options = {.directory = directory, .export_id = {1}, .node_id = {2},
-		.incarnation = ++incarnation, .max = KR_JOURNAL_MIN};
+	struct kr_journal_options options = {.directory = directory,
+		.export_id = {1},
+		.node_id = {2},
+		.incarnation = ++incarnation,
+		.max = KR_JOURNAL_MIN};
 	struct kr_recovery recovery;
 	struct kr_journal *journal;
 	uint64_t sum;

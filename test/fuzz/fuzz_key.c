@@ -1,7 +1,7 @@
 /* Fuzz target: the text of a key file.
  *
- * Bit 0 of byte 0 of the input chooses: the rest is the text, or the rest changes a good text, three bytes for each change
- * (position, value).  What is read must come back from what is written.
+ * Bit 0 of byte 0 of the input chooses: the rest is the text, or the rest changes a good text, three bytes for each
+ * change (position, value).  What is read must come back from what is written.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +12,8 @@
 #include "test/fuzz/fuzz.h"
 
 static const char good[] = "kairan-key 1\nid 7670d6b21d85cf978d8aa91f76b9227c\nidentity user 1000 alice\n"
-	"created 2026-11-21T20:05:08Z\nexpires 2026-12-21T20:05:08Z\n"
-	"secret 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n";
+			   "created 2026-11-21T20:05:08Z\nexpires 2026-12-21T20:05:08Z\n"
+			   "secret 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n";
 
 static void require(bool condition, const char *what)
 {

@@ -1,5 +1,5 @@
-/* Runs a fuzz target as a regression test, without libFuzzer: every file of the corpus directory, then inputs made from a
- * fixed seed: noise, good messages and frames (random_msg.h), and good ones with some bytes changed or cut off.
+/* Runs a fuzz target as a regression test, without libFuzzer: every file of the corpus directory, then inputs made from
+ * a fixed seed: noise, good messages and frames (random_msg.h), and good ones with some bytes changed or cut off.
  *
  *   fuzz_msg CORPUS [ROUNDS]
  */
@@ -15,7 +15,7 @@
 
 enum { INPUT_MAX = 1 << 21 };
 
-static struct random_msg random_state = { .state = 20261121 };
+static struct random_msg random_state = {.state = 20261121};
 
 static int run_corpus(const char *path)
 {
@@ -60,7 +60,7 @@ static uint16_t choose_type(bool reply, struct kr_layout *ret_layout)
 /* One message, with a frame's header when FRAME. */
 static void put_message(struct kr_writer *w, bool frame, bool reply)
 {
-	struct kr_frame_header header = { .flags = reply ? KR_FRAME_REPLY : 0, .id = random_u64(&random_state) % 4 };
+	struct kr_frame_header header = {.flags = reply ? KR_FRAME_REPLY : 0, .id = random_u64(&random_state) % 4};
 	uint32_t data_length = (uint32_t)(random_u64(&random_state) % 3000);
 	uint8_t bytes[KR_FRAME_HEADER];
 	struct kr_writer fields;

@@ -61,7 +61,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 
 		memcpy(&size, bytes + i + 4, sizeof(size));
 		size %= bytes[i] & 2 ? LONGEST : 100;
-		offset = at[side] + (uint64_t)bytes[i + 1] * (bytes[i] & 4 ? 1000 : 0) - (bytes[i] & 0x80 && bytes[i] & 0x40 ? 1 : 0);
+		offset = at[side] + (uint64_t)bytes[i + 1] * (bytes[i] & 4 ? 1000 : 0) -
+			(bytes[i] & 0x80 && bytes[i] & 0x40 ? 1 : 0);
 		if (bytes[i] == 0xff)
 			memcpy(&offset, bytes + i, sizeof(offset));
 		if ((bytes[i] & 0x38) == 0x38) {

@@ -1,6 +1,6 @@
 /* Fuzz target: bytes from the wire into a frame header, and the rest into every message.
  *
- * Byte 0 of the input chooses request or reply and whether a header comes first; bytes 1-2 are the type otherwise.  What
+ * Byte 0 of the input chooses request or reply and whether a header comes first; bytes 1-2 are the type otherwise. What
  * decodes must encode to the same bytes again.
  */
 #include <stdio.h>
@@ -48,7 +48,7 @@ static void take_lists(uint16_t type, bool reply, const union kr_any_msg *msg)
 
 static void decode_fields(uint16_t type, bool reply, const uint8_t *bytes, size_t length)
 {
-	struct kr_arena arena = { 0 };
+	struct kr_arena arena = {0};
 	struct kr_writer again;
 	union kr_any_msg msg;
 
@@ -78,7 +78,8 @@ static void decode_frame(const uint8_t *bytes, size_t length)
 	require(memcmp(again, bytes, sizeof(again)) == 0, "a header encodes to other bytes");
 	require(header.data_length <= 1 << 20 && header.fields_length <= 1 << 20, "a length has no bound");
 	if (length - KR_FRAME_HEADER >= header.fields_length)
-		decode_fields(header.type, header.flags & KR_FRAME_REPLY, bytes + KR_FRAME_HEADER, header.fields_length);
+		decode_fields(
+			header.type, header.flags & KR_FRAME_REPLY, bytes + KR_FRAME_HEADER, header.fields_length);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)

@@ -1,7 +1,7 @@
 /* Fuzz target: a configuration file, or what stands behind -o.
  *
- * Bit 0 of byte 0 of the input chooses which.  What a file sets must come back from --print-config's text; what is refused
- * has a reason of one line.
+ * Bit 0 of byte 0 of the input chooses which.  What a file sets must come back from --print-config's text; what is
+ * refused has a reason of one line.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -34,7 +34,12 @@ static const struct kr_option table[] = {
 	{"listen", KR_OPTION_LIST, AT(listen), .help = "many"},
 };
 static const struct kr_options set = {
-	.program = "fuzz", .usage = "", .about = "", .section = "mount", .options = table, .count = KR_ARRAY_SIZE(table),
+	.program = "fuzz",
+	.usage = "",
+	.about = "",
+	.section = "mount",
+	.options = table,
+	.count = KR_ARRAY_SIZE(table),
 };
 
 static void read_file(const char *text)
@@ -55,7 +60,8 @@ static void read_file(const char *text)
 		kr_options_print(&set, &again, out);
 		fclose(out);
 		assert(strcmp(first, second) == 0);
-		assert(values.size == again.size && values.delay_ms == again.delay_ms && values.threads == again.threads);
+		assert(values.size == again.size && values.delay_ms == again.delay_ms &&
+			values.threads == again.threads);
 	} else {
 		assert(strncmp(kr_fail_reason(), "FILE", 4) == 0);
 	}

@@ -1,6 +1,6 @@
-/* Fuzz target: a sealed connection.  Byte 0 of the input chooses security and cipher and whether the rest is what the peer sends, or
- * changes an honest stream on its way: { u16 position, xor }...  What is delivered must be what was sent, up to the first
- * change, and the connection must end with it. */
+/* Fuzz target: a sealed connection.  Byte 0 of the input chooses security and cipher and whether the rest is what the
+ * peer sends, or changes an honest stream on its way: { u16 position, xor }...  What is delivered must be what was
+ * sent, up to the first change, and the connection must end with it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -64,8 +64,9 @@ static int connect_to(uv_loop_t *loop, uv_pipe_t *listener)
 	snprintf(address.sun_path, sizeof(address.sun_path), "/tmp/kairan-fuzz-sealed-%d", (int)getpid());
 	unlink(address.sun_path);
 	require(uv_pipe_init(loop, listener, 0) == 0 && uv_pipe_bind(listener, address.sun_path) == 0 &&
-		uv_listen((uv_stream_t *)listener, 1, on_connection) == 0 &&
-		connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0, "no socket");
+			uv_listen((uv_stream_t *)listener, 1, on_connection) == 0 &&
+			connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0,
+		"no socket");
 	while (!conn)
 		uv_run(loop, UV_RUN_NOWAIT);
 	unlink(address.sun_path);
@@ -153,7 +154,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 	if (length < 1)
 		return 0;
 	keys.security = bytes[0] & 2 ? KR_SECURITY_PRIVACY : KR_SECURITY_INTEGRITY;
-	keys.cipher = bytes[0] & 4 && kr_seal_ciphers() & KR_CIPHER_AES256_GCM ? KR_CIPHER_AES256_GCM : KR_CIPHER_CHACHA20_POLY1305;
+	keys.cipher = bytes[0] & 4 && kr_seal_ciphers() & KR_CIPHER_AES256_GCM ? KR_CIPHER_AES256_GCM :
+										 KR_CIPHER_CHACHA20_POLY1305;
 	delivered = closed = 0;
 	conn = NULL;
 	uv_loop_init(&loop);

@@ -1,5 +1,5 @@
-/* Fuzz target: any bytes as a serialised typemap or view, and as choices for one that is formed as it should be.  What is
- * accepted must survive a walk, seeks and being written again; cursors must agree with each other.
+/* Fuzz target: any bytes as a serialised typemap or view, and as choices for one that is formed as it should be.  What
+ * is accepted must survive a walk, seeks and being written again; cursors must agree with each other.
  */
 #include <assert.h>
 #include <stdlib.h>

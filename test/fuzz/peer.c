@@ -2,12 +2,12 @@
  *
  *   fuzz_peer HOST PORT SEED SECONDS
  *
- * Several sessions at a time say what the protocol allows them to say, with fields that are partly true (file identities,
- * versions, sessions, ways into the ring learnt from answers) and partly from the ends of their ranges; answer the server's questions
- * truly, falsely or not at all; stop reading; leave without a word; call the neighbours that the server names, and ask them for what
- * they have.  Besides come connections with garbage, and half-open ones.  What is done is a function of SEED and of the
- * order in which answers come.  It acts as user 1000 and never allocates much, so that what it can destroy is what that
- * user may.  Exit status 0: at the end the server still opens a session.
+ * Several sessions at a time say what the protocol allows them to say, with fields that are partly true (file
+ * identities, versions, sessions, ways into the ring learnt from answers) and partly from the ends of their ranges;
+ * answer the server's questions truly, falsely or not at all; stop reading; leave without a word; call the neighbours
+ * that the server names, and ask them for what they have.  Besides come connections with garbage, and half-open ones.
+ * What is done is a function of SEED and of the order in which answers come.  It acts as user 1000 and never allocates
+ * much, so that what it can destroy is what that user may.  Exit status 0: at the end the server still opens a session.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,7 +24,17 @@
 #include "common/base/util.h"
 #include "test/unit/common/rpc/random_msg.h"
 
-enum { PEERS = 6, CALLS = 6, STRANGERS = 48, FIDS = 48, NUMBERS = 64, HOPS = 8, USER = 1000, ACTIONS = 12, UNANSWERED_MAX = 400 };
+enum {
+	PEERS = 6,
+	CALLS = 6,
+	STRANGERS = 48,
+	FIDS = 48,
+	NUMBERS = 64,
+	HOPS = 8,
+	USER = 1000,
+	ACTIONS = 12,
+	UNANSWERED_MAX = 400
+};
 
 struct peer {
 	struct kr_conn *conn;
@@ -55,7 +65,7 @@ static bool one_in(uint64_t n)
 	return below(n) == 0;
 }
 
-/* --- what has been learnt ------------------------------------------------------------------------------------------ */
+/* --- what has been learnt --------------------------------------------------------------------- */
 
 static void learn_number(uint64_t number)
 {
@@ -91,11 +101,12 @@ static void learn(const struct peer *peer, const struct kr_layout *layout, const
 	}
 }
 
-/* --- what is said -------------------------------------------------------------------------------------------------- */
+/* --- what is said ----------------------------------------------------------------------------- */
 
 static uint64_t some_u64(void)
 {
-	static const uint64_t ends[] = {0, 1, 4095, 131072, 1 << 24, INT64_MAX - 1, INT64_MAX, (uint64_t)INT64_MAX + 1, UINT64_MAX};
+	static const uint64_t ends[] = {
+		0, 1, 4095, 131072, 1 << 24, INT64_MAX - 1, INT64_MAX, (uint64_t)INT64_MAX + 1, UINT64_MAX};
 
 	if (one_in(3))
 		return ends[below(KR_ARRAY_SIZE(ends))];
@@ -262,7 +273,7 @@ static uint16_t some_type(enum kr_direction wanted)
 	return type;
 }
 
-/* --- what is answered ---------------------------------------------------------------------------------------------- */
+/* --- what is answered ------------------------------------------------------------------------- */
 
 static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 {
@@ -272,7 +283,8 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 	union kr_any_msg msg;
 
 	asked++;
-	if (kr_msg_decode(type, false, frame->fields, frame->header.fields_length, &msg, &arena) == 0 && kr_msg_layout(type, false, &layout))
+	if (kr_msg_decode(type, false, frame->fields, frame->header.fields_length, &msg, &arena) == 0 &&
+		kr_msg_layout(type, false, &layout))
 		learn(kr_conn_context(conn), &layout, &msg);
 	kr_arena_fini(&arena);
 	if (one_in(5) || !kr_msg_layout(type, true, &layout))
@@ -294,13 +306,19 @@ static void on_closed(struct kr_conn *conn, int err, const char *reason)
 
 static const struct kr_conn_handler handler = {on_frame, NULL, on_closed};
 
-/* --- coming and going ---------------------------------------------------------------------------------------------- */
+/* --- coming and going ------------------------------------------------------------------------- */
 
 static void say_hello(struct peer *peer)
 {
-	union kr_any_msg msg = {.hello_request = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION, .node_name = some_name(),
-		.ring_address = one_in(4) ? "127.0.0.1" : "", .ring_port = one_in(2) ? (uint16_t)below(65536) : 0, .subdir = "", .ring = "",
-		.incarnation = some_u64(), .session = one_in(2) ? some_u64() : 0}};
+	union kr_any_msg msg = {.hello_request = {.proto_min = KR_PROTO_VERSION,
+					.proto_max = KR_PROTO_VERSION,
+					.node_name = some_name(),
+					.ring_address = one_in(4) ? "127.0.0.1" : "",
+					.ring_port = one_in(2) ? (uint16_t)below(65536) : 0,
+					.subdir = "",
+					.ring = "",
+					.incarnation = some_u64(),
+					.session = one_in(2) ? some_u64() : 0}};
 
 	memset(msg.hello_request.node_id, (int)below(4), 16);
 	say(peer, KR_MSG_HELLO, &msg, NULL);
@@ -350,7 +368,8 @@ static void act_strange(void)
 {
 	int *fd = &strangers[below(STRANGERS)];
 	uint8_t bytes[256];
-	struct kr_frame_header header = {.type = (uint16_t)below(128), .id = below(9), .fields_length = (uint32_t)below(300)};
+	struct kr_frame_header header = {
+		.type = (uint16_t)below(128), .id = below(9), .fields_length = (uint32_t)below(300)};
 
 	if (*fd > 0)
 		close(*fd);
@@ -393,7 +412,7 @@ static void on_timer(uv_timer_t *timer)
 		uv_timer_stop(timer);
 }
 
-/* --- the end ------------------------------------------------------------------------------------------------------- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 static int last_words = -EINPROGRESS;
 
@@ -406,8 +425,12 @@ static void on_last_words(void *context, int err, const void *reply, struct kr_b
 static bool still_serves(void)
 {
 	static struct peer peer;
-	union kr_any_msg msg = {.hello_request = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION, .node_name = "last",
-		.ring_address = "", .subdir = "", .ring = ""}};
+	union kr_any_msg msg = {.hello_request = {.proto_min = KR_PROTO_VERSION,
+					.proto_max = KR_PROTO_VERSION,
+					.node_name = "last",
+					.ring_address = "",
+					.subdir = "",
+					.ring = ""}};
 	uint64_t ends_ns = kr_clock_ns() + 60 * KR_NS_PER_S;
 
 	memset(msg.hello_request.node_id, 77, 16);
@@ -444,9 +467,9 @@ int main(int argc, char **argv)
 	uv_timer_start(&timer, on_timer, 2, 2);
 	while (uv_is_active((uv_handle_t *)&timer))
 		uv_run(&loop, UV_RUN_ONCE);
-	printf("seed %s: %llu requests, %llu answers, %llu questions, %llu files and %llu neighbours heard of\n", argv[3],
-		(unsigned long long)requests, (unsigned long long)answers, (unsigned long long)asked, (unsigned long long)fid_count,
-		(unsigned long long)hop_count);
+	printf("seed %s: %llu requests, %llu answers, %llu questions, %llu files and %llu neighbours heard of\n",
+		argv[3], (unsigned long long)requests, (unsigned long long)answers, (unsigned long long)asked,
+		(unsigned long long)fid_count, (unsigned long long)hop_count);
 	if (!still_serves()) {
 		fprintf(stderr, "the server does not open a session any more (%d)\n", last_words);
 		return 1;

@@ -1,8 +1,9 @@
 // The all-to-all exchange at the bottom of two-phase I/O, by itself: alltoall [-s BYTES] [-n REPEATS]
 //
-// Every rank sends BYTES to every other rank, in each order of mpiio/schedule/order.h, with all sends at once (window 0)
-// and with 1, 2, 4 and 8 outstanding; all receives are posted first. The combinations take turns. Prints the medians: MB/s of
-// all ranks together, and the order's gain over rank order at the same window. What arrived is compared with what was sent.
+// Every rank sends BYTES to every other rank, in each order of mpiio/schedule/order.h, with all sends at once (window
+// 0) and with 1, 2, 4 and 8 outstanding; all receives are posted first. The combinations take turns. Prints the
+// medians: MB/s of all ranks together, and the order's gain over rank order at the same window. What arrived is
+// compared with what was sent.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,16 +38,19 @@ static void order_of(enum kr_order order, uint32_t *targets)
 	free(places);
 }
 
-static double exchange(const uint32_t *targets, int window, const unsigned char *bytes, unsigned char *got, int size, int seed)
+static double exchange(
+	const uint32_t *targets, int window, const unsigned char *bytes, unsigned char *got, int size, int seed)
 {
-	MPI_Request *receives = kt_alloc((size_t)kt_size * sizeof *receives), *sends = kt_alloc((size_t)kt_size * sizeof *sends);
+	MPI_Request *receives = kt_alloc((size_t)kt_size * sizeof *receives),
+		    *sends = kt_alloc((size_t)kt_size * sizeof *sends);
 	int under_way = 0, most = window ? window : kt_size, index;
 	for (int rank = 0; rank < kt_size; rank++)
 		sends[rank] = MPI_REQUEST_NULL;
 	MPI_Barrier(MPI_COMM_WORLD);
 	double start = kt_now();
 	for (int rank = 0; rank < kt_size; rank++)
-		MPI_Irecv(got + (size_t)rank * (size_t)size, rank == kt_rank ? 0 : size, MPI_BYTE, rank == kt_rank ? MPI_PROC_NULL : rank, seed, MPI_COMM_WORLD, &receives[rank]);
+		MPI_Irecv(got + (size_t)rank * (size_t)size, rank == kt_rank ? 0 : size, MPI_BYTE,
+			rank == kt_rank ? MPI_PROC_NULL : rank, seed, MPI_COMM_WORLD, &receives[rank]);
 	for (int i = 0; i < kt_size; i++) {
 		int place = i, to = (int)targets[i];
 		if (to == kt_rank)
@@ -93,9 +97,14 @@ int main(int argc, char **argv)
 	kt_doing = "alltoall";
 	for (int option; (option = getopt(argc, argv, "s:n:")) != -1;) {
 		switch (option) {
-		case 's': size = atoi(optarg); break;
-		case 'n': repeats = atoi(optarg); break;
-		default: return 2;
+		case 's':
+			size = atoi(optarg);
+			break;
+		case 'n':
+			repeats = atoi(optarg);
+			break;
+		default:
+			return 2;
 		}
 	}
 	KT_CHECK(size > 0 && repeats > 0 && repeats <= MOST_REPEATS, "alltoall [-s BYTES] [-n REPEATS]");
@@ -124,7 +133,8 @@ int main(int argc, char **argv)
 			qsort(seconds[order][window], (size_t)repeats, sizeof(double), ascending);
 			double median = seconds[order][window][repeats / 2];
 			first = order ? first : median;
-			printf("  %s %.1f MB/s (%.2f)", kr_order_name((enum kr_order)order), (double)size * kt_size * (kt_size - 1) / median / 1e6, first / median);
+			printf("  %s %.1f MB/s (%.2f)", kr_order_name((enum kr_order)order),
+				(double)size * kt_size * (kt_size - 1) / median / 1e6, first / median);
 		}
 		printf("\n");
 	}

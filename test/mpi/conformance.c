@@ -1,6 +1,8 @@
-// MPI-IO as the standard has it, from all ranks, against a model of the file: conformance DIR EXPECT [-i HINT=VALUE]... [-x SCENARIO]... [SCENARIO...]
+// MPI-IO as the standard has it, from all ranks, against a model of the file: conformance DIR EXPECT [-i HINT=VALUE]...
+// [-x SCENARIO]... [SCENARIO...]
 //
-// Runs the named scenarios, or all but those after -x, over files in DIR ("ufs:/mnt" chooses ROMIO's driver) and leaves in EXPECT what each file must hold.
+// Runs the named scenarios, or all but those after -x, over files in DIR ("ufs:/mnt" chooses ROMIO's driver) and leaves
+// in EXPECT what each file must hold.
 #include "conformance.h"
 
 #include <stdio.h>
@@ -14,10 +16,25 @@ static const struct scenario {
 	const char *name;
 	void (*run)(void);
 } scenarios[] = {
-	{"independent", independent}, {"strided", strided}, {"collective", collective}, {"complementary", complementary}, {"memory", memory},
-	{"split", split}, {"nonblocking", nonblocking}, {"atomic", atomic}, {"atomic_strided", atomic_strided}, {"syncs", syncs},
-	{"end_of_file", end_of_file}, {"end_of_file_all", end_of_file_all},
-	{"names", names}, {"resize", resize}, {"preallocate", preallocate}, {"pointers", pointers}, {"seek_end", seek_end}, {"shared", shared}, {"ordered", ordered},
+	{"independent", independent},
+	{"strided", strided},
+	{"collective", collective},
+	{"complementary", complementary},
+	{"memory", memory},
+	{"split", split},
+	{"nonblocking", nonblocking},
+	{"atomic", atomic},
+	{"atomic_strided", atomic_strided},
+	{"syncs", syncs},
+	{"end_of_file", end_of_file},
+	{"end_of_file_all", end_of_file_all},
+	{"names", names},
+	{"resize", resize},
+	{"preallocate", preallocate},
+	{"pointers", pointers},
+	{"seek_end", seek_end},
+	{"shared", shared},
+	{"ordered", ordered},
 };
 
 MPI_File open_all(const char *name, int mode)

@@ -1,5 +1,5 @@
-// The scenarios of conformance.c, by what they try. Each is collective over MPI_COMM_WORLD, leaves a file NAME on the mount and
-// the model of it in the directory of expectations; its checks end the job.
+// The scenarios of conformance.c, by what they try. Each is collective over MPI_COMM_WORLD, leaves a file NAME on the
+// mount and the model of it in the directory of expectations; its checks end the job.
 #pragma once
 
 #include "kt.h"

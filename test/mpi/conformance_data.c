@@ -54,7 +54,8 @@ void independent(void)
 	model_part(&model, BLOCK, kt_size, 0, 0, (size_t)BLOCK * SLOTS);
 	unsigned char *mine = data_of(kt_rank, 0, (size_t)BLOCK * SLOTS), *got = kt_alloc(BLOCK);
 	for (int i = 0; i < SLOTS; i++) {
-		KT_OK(MPI_File_write_at(file, ((MPI_Offset)i * kt_size + kt_rank) * BLOCK, mine + i * BLOCK, BLOCK, MPI_BYTE, &status));
+		KT_OK(MPI_File_write_at(
+			file, ((MPI_Offset)i * kt_size + kt_rank) * BLOCK, mine + i * BLOCK, BLOCK, MPI_BYTE, &status));
 		KT_CHECK(count_of(&status) == BLOCK, "%d bytes written", count_of(&status));
 	}
 	sync_barrier_sync(file);
@@ -84,7 +85,8 @@ static void through_views(const char *name, int block, bool together)
 	KT_OK(MPI_File_set_view(file, view.displacement, MPI_BYTE, view.filetype, "native", hints));
 	for (int i = 0; i < 2; i++) {
 		unsigned char *mine = data_of(kt_rank, i, part);
-		KT_OK(together ? MPI_File_write_all(file, mine, (int)part, MPI_BYTE, &status) : MPI_File_write(file, mine, (int)part, MPI_BYTE, &status));
+		KT_OK(together ? MPI_File_write_all(file, mine, (int)part, MPI_BYTE, &status) :
+				 MPI_File_write(file, mine, (int)part, MPI_BYTE, &status));
 		KT_CHECK(count_of(&status) == (int)part, "%d of %zu bytes written", count_of(&status), part);
 		model_part(&model, block, slots, i, (uint64_t)i * part, part);
 		free(mine);
@@ -95,7 +97,8 @@ static void through_views(const char *name, int block, bool together)
 	KT_OK(MPI_File_set_view(file, view.displacement, MPI_BYTE, view.filetype, "native", hints));
 	unsigned char *got = kt_alloc(2 * part), *expected = kt_alloc(2 * part);
 	kt_model_read(&model, &view, 0, expected, 2 * part);
-	KT_OK(together ? MPI_File_read_at_all(file, 0, got, (int)(2 * part), MPI_BYTE, &status) : MPI_File_read_at(file, 0, got, (int)(2 * part), MPI_BYTE, &status));
+	KT_OK(together ? MPI_File_read_at_all(file, 0, got, (int)(2 * part), MPI_BYTE, &status) :
+			 MPI_File_read_at(file, 0, got, (int)(2 * part), MPI_BYTE, &status));
 	KT_CHECK(count_of(&status) == (int)(2 * part), "%d of %zu bytes read", count_of(&status), 2 * part);
 	kt_same_bytes(got, expected, 2 * part, "read through the neighbour's view");
 	free(got);
@@ -226,12 +229,14 @@ void nonblocking(void)
 	model_part(&model, BLOCK, kt_size, 0, 0, part);
 	unsigned char *mine = data_of(kt_rank, 0, part), *got = kt_alloc(part);
 	for (int i = 0; i < SLOTS; i++)
-		KT_OK(MPI_File_iwrite_at(file, ((MPI_Offset)i * kt_size + kt_rank) * BLOCK, mine + i * BLOCK, BLOCK, MPI_BYTE, &requests[i]));
+		KT_OK(MPI_File_iwrite_at(file, ((MPI_Offset)i * kt_size + kt_rank) * BLOCK, mine + i * BLOCK, BLOCK,
+			MPI_BYTE, &requests[i]));
 	KT_OK(MPI_Waitall(SLOTS, requests, MPI_STATUSES_IGNORE));
 	sync_barrier_sync(file);
 	int from = (kt_rank + 1) % kt_size;
 	for (int i = 0; i < SLOTS; i++)
-		KT_OK(MPI_File_iread_at(file, ((MPI_Offset)i * kt_size + from) * BLOCK, got + i * BLOCK, BLOCK, MPI_BYTE, &requests[i]));
+		KT_OK(MPI_File_iread_at(file, ((MPI_Offset)i * kt_size + from) * BLOCK, got + i * BLOCK, BLOCK,
+			MPI_BYTE, &requests[i]));
 	KT_OK(MPI_Waitall(SLOTS, requests, MPI_STATUSES_IGNORE));
 	free(mine);
 	mine = data_of(from, 0, part);
@@ -241,7 +246,8 @@ void nonblocking(void)
 	close_and_compare(&file, "nonblocking", &model);
 }
 
-// Atomic mode: overlapping accesses happen one after the other, and are seen without any sync. The gaps between pieces are nobody's.
+// Atomic mode: overlapping accesses happen one after the other, and are seen without any sync. The gaps between pieces
+// are nobody's.
 static void atomic_pieces(const char *name, int gap)
 {
 	enum { PIECES = 50, PIECE = 400, ROUNDS = 4 };
@@ -271,12 +277,14 @@ static void atomic_pieces(const char *name, int gap)
 			KT_OK(MPI_File_read_at(file, 0, got, part, MPI_BYTE, MPI_STATUS_IGNORE));
 		KT_OK(MPI_File_write_at(file, 0, mine, part, MPI_BYTE, MPI_STATUS_IGNORE));
 		for (int i = 1; kt_rank % 2 && i < part; i++)
-			KT_CHECK(got[i] == got[0], "round %d: byte %d is %02x, byte 0 is %02x", round, i, got[i], got[0]);
+			KT_CHECK(got[i] == got[0], "round %d: byte %d is %02x, byte 0 is %02x", round, i, got[i],
+				got[0]);
 	}
 	MPI_Barrier(MPI_COMM_WORLD);
 	KT_OK(MPI_File_read_at(file, 0, got, part, MPI_BYTE, MPI_STATUS_IGNORE));
 	for (int i = 0; i < part; i++)
-		KT_CHECK(got[i] == got[0] && got[0] / 16 == ROUNDS, "at the end byte %d is %02x, byte 0 is %02x", i, got[i], got[0]);
+		KT_CHECK(got[i] == got[0] && got[0] / 16 == ROUNDS, "at the end byte %d is %02x, byte 0 is %02x", i,
+			got[i], got[0]);
 	MPI_Barrier(MPI_COMM_WORLD);
 	// One writes, all others read, nothing between but a message.
 	for (int writer = 0; writer < kt_size; writer++) {
@@ -307,7 +315,8 @@ void atomic_strided(void)
 	atomic_pieces("atomic_strided", 800);
 }
 
-// Bytes go from hand to hand: rank after rank rewrites the file, what the one before wrote is visible after sync, barrier, sync.
+// Bytes go from hand to hand: rank after rank rewrites the file, what the one before wrote is visible after sync,
+// barrier, sync.
 void syncs(void)
 {
 	MPI_File file = open_all("syncs", MPI_MODE_CREATE | MPI_MODE_RDWR);
@@ -319,7 +328,8 @@ void syncs(void)
 		unsigned char *bytes = data_of(0, turn, length);
 		size_t from = (size_t)turn * 37, count = length - 2 * from;
 		if (kt_rank == turn % kt_size)
-			KT_OK(MPI_File_write_at(file, (MPI_Offset)from, bytes + from, (int)count, MPI_BYTE, MPI_STATUS_IGNORE));
+			KT_OK(MPI_File_write_at(
+				file, (MPI_Offset)from, bytes + from, (int)count, MPI_BYTE, MPI_STATUS_IGNORE));
 		kt_model_put(&model, from, bytes + from, count);
 		sync_barrier_sync(file);
 		KT_OK(MPI_File_read_at(file, 0, got, (int)model.size, MPI_BYTE, MPI_STATUS_IGNORE));
@@ -334,7 +344,9 @@ void syncs(void)
 // Reads that end beyond the file say how much there was.
 static void reads_beyond(const char *name, bool together)
 {
-	static const struct { int at, length, count; } reads[] = {{0, 20000, 10007}, {10000, 100, 7}, {10007, 5, 0}, {15000, 5, 0}, {10006, 1, 1}};
+	static const struct {
+		int at, length, count;
+	} reads[] = {{0, 20000, 10007}, {10000, 100, 7}, {10007, 5, 0}, {15000, 5, 0}, {10006, 1, 1}};
 	MPI_File file = open_all(name, MPI_MODE_CREATE | MPI_MODE_RDWR);
 	struct kt_model model;
 	MPI_Status status;
@@ -342,9 +354,10 @@ static void reads_beyond(const char *name, bool together)
 	prefill(file, &model, 10007);
 	unsigned char *got = kt_alloc(20000);
 	for (size_t i = 0; i < sizeof reads / sizeof *reads; i++) {
-		KT_OK(together ? MPI_File_read_at_all(file, reads[i].at, got, reads[i].length, MPI_BYTE, &status)
-			: MPI_File_read_at(file, reads[i].at, got, reads[i].length, MPI_BYTE, &status));
-		KT_CHECK(count_of(&status) == reads[i].count, "read of %d at %d: %d bytes instead of %d", reads[i].length, reads[i].at, count_of(&status), reads[i].count);
+		KT_OK(together ? MPI_File_read_at_all(file, reads[i].at, got, reads[i].length, MPI_BYTE, &status) :
+				 MPI_File_read_at(file, reads[i].at, got, reads[i].length, MPI_BYTE, &status));
+		KT_CHECK(count_of(&status) == reads[i].count, "read of %d at %d: %d bytes instead of %d",
+			reads[i].length, reads[i].at, count_of(&status), reads[i].count);
 		if (reads[i].count)
 			kt_same_bytes(got, model.bytes + reads[i].at, (size_t)reads[i].count, "before the end");
 	}

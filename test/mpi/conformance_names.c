@@ -24,7 +24,8 @@ void names(void)
 	KT_OK(MPI_File_close(&file));
 	KT_CHECK(!access(kt_posix_path(dir, "names"), F_OK), "a closed file is gone: %s", strerror(errno));
 	MPI_Barrier(MPI_COMM_WORLD);
-	KT_FAILS(MPI_ERR_FILE_EXISTS, MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_RDWR, hints, &file));
+	KT_FAILS(MPI_ERR_FILE_EXISTS,
+		MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_RDWR, hints, &file));
 	MPI_Barrier(MPI_COMM_WORLD);
 	if (!kt_rank)
 		KT_OK(MPI_File_delete(path, MPI_INFO_NULL));
@@ -41,13 +42,15 @@ void names(void)
 	KT_CHECK(mode == (MPI_MODE_CREATE | MPI_MODE_DELETE_ON_CLOSE | MPI_MODE_WRONLY), "mode %d", mode);
 	KT_OK(MPI_File_close(&file));
 	MPI_Barrier(MPI_COMM_WORLD);
-	KT_CHECK(access(kt_posix_path(dir, "names"), F_OK) && errno == ENOENT, "a file is there that was to go at its close");
+	KT_CHECK(access(kt_posix_path(dir, "names"), F_OK) && errno == ENOENT,
+		"a file is there that was to go at its close");
 	MPI_Barrier(MPI_COMM_WORLD);
 
 	// Names that come and go on one node are seen so on the others.
 	for (int turn = 0; turn < 6; turn++) {
 		if (kt_rank == turn % kt_size) {
-			KT_OK(MPI_File_open(MPI_COMM_SELF, path, MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_WRONLY, hints, &file));
+			KT_OK(MPI_File_open(
+				MPI_COMM_SELF, path, MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_WRONLY, hints, &file));
 			KT_OK(MPI_File_write(file, path, turn, MPI_BYTE, MPI_STATUS_IGNORE));
 			KT_OK(MPI_File_close(&file));
 		}
@@ -80,7 +83,8 @@ void resize(void)
 			KT_OK(MPI_File_write_at(file, 20000 + 7 * i, bytes, sizeof bytes, MPI_BYTE, MPI_STATUS_IGNORE));
 		kt_model_put(&model, (uint64_t)(20000 + 7 * i), bytes, sizeof bytes);
 		sync_barrier_sync(file);
-		KT_CHECK(size_of(file) == (MPI_Offset)model.size, "%lld bytes instead of %lld", (long long)size_of(file), (long long)model.size);
+		KT_CHECK(size_of(file) == (MPI_Offset)model.size, "%lld bytes instead of %lld",
+			(long long)size_of(file), (long long)model.size);
 		KT_OK(MPI_File_read_at(file, 0, got, (int)model.size, MPI_BYTE, MPI_STATUS_IGNORE));
 		kt_same_bytes(got, model.bytes, (size_t)model.size, "after a change of size");
 		MPI_Barrier(MPI_COMM_WORLD);
@@ -199,7 +203,8 @@ void shared(void)
 	}
 	sync_barrier_sync(file);
 	KT_OK(MPI_File_get_position_shared(file, &at));
-	KT_CHECK(at == (MPI_Offset)total * size, "the shared pointer is at %lld, not %lld", (long long)at, (long long)total * size);
+	KT_CHECK(at == (MPI_Offset)total * size, "the shared pointer is at %lld, not %lld", (long long)at,
+		(long long)total * size);
 	KT_CHECK(size_of(file) == at, "%lld bytes", (long long)size_of(file));
 	kt_model_init(&model, (uint64_t)at);
 	model.size = model.room;
@@ -208,7 +213,8 @@ void shared(void)
 	for (int i = 0; i < total; i++) {
 		struct record record, expected;
 		memcpy(&record, model.bytes + i * size, sizeof record);
-		KT_CHECK(record.rank >= 0 && record.rank < kt_size && record.number >= 0 && record.number < RECORDS, "record %d is none", i);
+		KT_CHECK(record.rank >= 0 && record.rank < kt_size && record.number >= 0 && record.number < RECORDS,
+			"record %d is none", i);
 		expected = record_of(record.rank, record.number);
 		kt_same_bytes(&record, &expected, sizeof record, "a record");
 		KT_CHECK(record.number == last[record.rank]++, "the records of rank %d are out of order", record.rank);
@@ -220,7 +226,8 @@ void shared(void)
 	for (int i = 0; i < RECORDS; i++) {
 		struct record record;
 		KT_OK(MPI_File_read_shared(file, &record, size, MPI_BYTE, MPI_STATUS_IGNORE));
-		KT_CHECK(record.rank >= 0 && record.rank < kt_size && record.number >= 0 && record.number < RECORDS, "what was read is no record");
+		KT_CHECK(record.rank >= 0 && record.rank < kt_size && record.number >= 0 && record.number < RECORDS,
+			"what was read is no record");
 		times[record.rank * RECORDS + record.number]++;
 	}
 	MPI_Allreduce(MPI_IN_PLACE, times, total, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

@@ -3,8 +3,8 @@
 //   full     somebody else has taken all room on the journal's disk of NODE, until COMMAND
 //   broken   COMMAND makes the journal's disk of NODE one that cannot be written
 //
-// All ranks get the same error class and nobody hangs; files that NODE has no part in go on; what was synced before can be read
-// everywhere, also on NODE. After "full", when there is room again, the same file is written whole.
+// All ranks get the same error class and nobody hangs; files that NODE has no part in go on; what was synced before can
+// be read everywhere, also on NODE. After "full", when there is room again, the same file is written whole.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,8 +50,8 @@ static int write_part(MPI_File file, size_t length)
 static void check_part(MPI_File file, size_t length, bool together)
 {
 	unsigned char *got = kt_alloc(length);
-	KT_OK(together ? MPI_File_read_at_all(file, 0, got, (int)length, MPI_BYTE, MPI_STATUS_IGNORE)
-		: MPI_File_read_at(file, 0, got, (int)length, MPI_BYTE, MPI_STATUS_IGNORE));
+	KT_OK(together ? MPI_File_read_at_all(file, 0, got, (int)length, MPI_BYTE, MPI_STATUS_IGNORE) :
+			 MPI_File_read_at(file, 0, got, (int)length, MPI_BYTE, MPI_STATUS_IGNORE));
 	kt_same_bytes(got, bytes, length, together ? "read by all" : "read alone");
 	free(got);
 }
@@ -66,7 +66,8 @@ static void same_class(int class, int expected)
 
 static void full(size_t length, const char *make_room)
 {
-	MPI_File file = open_strided(MPI_COMM_WORLD, "full"), apart = open_strided(others, on_node ? "full-on" : "full-apart");
+	MPI_File file = open_strided(MPI_COMM_WORLD, "full"),
+		 apart = open_strided(others, on_node ? "full-on" : "full-apart");
 	int class, tries = 0;
 	double start;
 	same_class(write_part(file, length), MPI_ERR_NO_SPACE);
@@ -90,7 +91,8 @@ static void full(size_t length, const char *make_room)
 
 static void broken(const char *command)
 {
-	MPI_File file = open_strided(MPI_COMM_WORLD, "broken"), apart = open_strided(others, on_node ? "broken-on" : "broken-apart");
+	MPI_File file = open_strided(MPI_COMM_WORLD, "broken"),
+		 apart = open_strided(others, on_node ? "broken-on" : "broken-apart");
 	KT_CHECK(write_part(file, SMALL) == MPI_SUCCESS && write_part(apart, SMALL) == MPI_SUCCESS, "before");
 	KT_OK(MPI_File_sync(file));
 	KT_OK(MPI_File_sync(apart));

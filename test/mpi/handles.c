@@ -1,18 +1,17 @@
 // Handles, modes and error handlers with the layer: handles DIR [SCENARIO]
 //
 //   communicators  MPI_COMM_SELF, dup'ed and split communicators, two files in turns, one file opened twice
-//   modes          access modes that contradict each other, EXCL, APPEND, DELETE_ON_CLOSE, SEQUENTIAL (which is the MPI library's)
-//   split          split collectives begun twice, ended without a begin, ended as the other kind
-//   datareps       external32 and internal go to the MPI library, and back
-//   handlers       each error is told to the file's handler once
-//   bottom         MPI_BOTTOM with absolute addresses
-//   hints          set_info and set_view's info: rank 0's hold for all, what cannot be used is ignored, the file goes on
-//   ways           which collective calls are exchanged and which go direct: by the rule, by hints; files are named for it
-//   elsewhere      a file that is on no kairan mount is the MPI library's (with KAIRAN_MPIIO=auto, on a local directory)
-//   passed_over    one rank has no descriptor left for the layer: the file is the MPI library's on all ranks, and that rank says so
-//   disagree       one rank's environment says off: the file is the MPI library's on all ranks (first, in a process of its own)
-//   fatal          a file with MPI_ERRORS_ARE_FATAL: the job ends (exit status not 0)
-//   abandoned      MPI_Finalize with a file open, which holds what was written
+//   modes          access modes that contradict each other, EXCL, APPEND, DELETE_ON_CLOSE, SEQUENTIAL (which is the MPI
+//   library's) split          split collectives begun twice, ended without a begin, ended as the other kind datareps
+//   external32 and internal go to the MPI library, and back handlers       each error is told to the file's handler
+//   once bottom         MPI_BOTTOM with absolute addresses hints          set_info and set_view's info: rank 0's hold
+//   for all, what cannot be used is ignored, the file goes on ways           which collective calls are exchanged and
+//   which go direct: by the rule, by hints; files are named for it elsewhere      a file that is on no kairan mount is
+//   the MPI library's (with KAIRAN_MPIIO=auto, on a local directory) passed_over    one rank has no descriptor left for
+//   the layer: the file is the MPI library's on all ranks, and that rank says so disagree       one rank's environment
+//   says off: the file is the MPI library's on all ranks (first, in a process of its own) fatal          a file with
+//   MPI_ERRORS_ARE_FATAL: the job ends (exit status not 0) abandoned      MPI_Finalize with a file open, which holds
+//   what was written
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +68,8 @@ static void communicators(void)
 	MPI_Comm_split(MPI_COMM_WORLD, kt_rank % 2, -kt_rank, &half);
 	MPI_Comm_rank(half, &rank);
 	MPI_Comm_size(half, &size);
-	MPI_File a = open_on(dup, "a", mode), b = open_on(MPI_COMM_WORLD, "b", mode), again = open_on(MPI_COMM_WORLD, "a", mode);
+	MPI_File a = open_on(dup, "a", mode), b = open_on(MPI_COMM_WORLD, "b", mode),
+		 again = open_on(MPI_COMM_WORLD, "a", mode);
 	snprintf(name, sizeof name, "half-%d", kt_rank % 2);
 	MPI_File part = open_on(half, name, mode);
 	MPI_Comm_free(&half); // the files have their own
@@ -103,22 +103,28 @@ static void communicators(void)
 
 static void modes(void)
 {
-	static const int wrong[] = {MPI_MODE_RDONLY | MPI_MODE_WRONLY, MPI_MODE_RDONLY | MPI_MODE_RDWR, MPI_MODE_CREATE | MPI_MODE_RDONLY,
-		MPI_MODE_EXCL | MPI_MODE_RDONLY, MPI_MODE_RDWR | MPI_MODE_SEQUENTIAL, MPI_MODE_CREATE};
+	static const int wrong[] = {MPI_MODE_RDONLY | MPI_MODE_WRONLY, MPI_MODE_RDONLY | MPI_MODE_RDWR,
+		MPI_MODE_CREATE | MPI_MODE_RDONLY, MPI_MODE_EXCL | MPI_MODE_RDONLY, MPI_MODE_RDWR | MPI_MODE_SEQUENTIAL,
+		MPI_MODE_CREATE};
 	unsigned char bytes[100], got[100];
 	MPI_File file;
 	MPI_Offset at;
 	int flag;
 	for (int i = 0; i < (int)(sizeof wrong / sizeof *wrong); i++)
-		KT_CHECK(MPI_File_open(MPI_COMM_WORLD, kt_path(dir, "modes"), wrong[i], MPI_INFO_NULL, &file) != MPI_SUCCESS, "mode %d is taken", wrong[i]);
+		KT_CHECK(MPI_File_open(MPI_COMM_WORLD, kt_path(dir, "modes"), wrong[i], MPI_INFO_NULL, &file) !=
+				MPI_SUCCESS,
+			"mode %d is taken", wrong[i]);
 	MPI_Barrier(MPI_COMM_WORLD);
 	if (!kt_rank)
 		unlink(kt_posix_path(dir, "modes")); // OMPIO may have made it
 	MPI_Barrier(MPI_COMM_WORLD);
-	file = open_on(MPI_COMM_WORLD, "modes", MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_WRONLY | MPI_MODE_UNIQUE_OPEN);
+	file = open_on(
+		MPI_COMM_WORLD, "modes", MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_WRONLY | MPI_MODE_UNIQUE_OPEN);
 	write_own(file, kt_rank, 1);
 	KT_OK(MPI_File_close(&file));
-	KT_FAILS(MPI_ERR_FILE_EXISTS, MPI_File_open(MPI_COMM_WORLD, kt_path(dir, "modes"), MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+	KT_FAILS(MPI_ERR_FILE_EXISTS,
+		MPI_File_open(MPI_COMM_WORLD, kt_path(dir, "modes"), MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_RDWR,
+			MPI_INFO_NULL, &file));
 	file = open_on(MPI_COMM_WORLD, "modes", MPI_MODE_RDWR | MPI_MODE_APPEND);
 	KT_OK(MPI_File_get_position(file, &at));
 	KT_CHECK(at == 1000 * kt_size, "append starts at %lld", (long long)at);
@@ -134,7 +140,8 @@ static void modes(void)
 	KT_CHECK(access(kt_posix_path(dir, "modes"), F_OK), "the file was to go at its close");
 	MPI_Barrier(MPI_COMM_WORLD);
 	// Sequential: the MPI library's, by the shared pointer.
-	KT_OK(MPI_File_open(MPI_COMM_WORLD, kt_path(dir, "sequential"), MPI_MODE_CREATE | MPI_MODE_WRONLY | MPI_MODE_SEQUENTIAL, MPI_INFO_NULL, &file));
+	KT_OK(MPI_File_open(MPI_COMM_WORLD, kt_path(dir, "sequential"),
+		MPI_MODE_CREATE | MPI_MODE_WRONLY | MPI_MODE_SEQUENTIAL, MPI_INFO_NULL, &file));
 	KT_CHECK(!kt_is_layers(file), "the layer takes a sequential file");
 	kt_fill(bytes, sizeof bytes, (uint64_t)kt_rank);
 	KT_OK(MPI_File_write_ordered(file, bytes, sizeof bytes, MPI_BYTE, MPI_STATUS_IGNORE));
@@ -186,7 +193,8 @@ static void split(void)
 	KT_OK(MPI_File_close(&file));
 }
 
-// Whether the library knows another representation is its own affair; after it all is ours again, with the pointer at 0.
+// Whether the library knows another representation is its own affair; after it all is ours again, with the pointer at
+// 0.
 static void datareps(void)
 {
 	static const char *const names[] = {"external32", "internal"};
@@ -234,26 +242,46 @@ static void handlers(void)
 	MPI_Request request;
 	MPI_Offset at;
 	char bytes[10];
-	KT_FAILS(MPI_ERR_ACCESS, MPI_File_read_at(file, 0, bytes, 10, MPI_BYTE, MPI_STATUS_IGNORE)); // files return errors by default
+	KT_FAILS(MPI_ERR_ACCESS,
+		MPI_File_read_at(file, 0, bytes, 10, MPI_BYTE, MPI_STATUS_IGNORE)); // files return errors by default
 	MPI_File_create_errhandler(note_error, &handler);
 	KT_OK(MPI_File_set_errhandler(file, handler));
 	MPI_Errhandler_free(&handler);
-	static const char *const calls[] = {"read_at", "read_all", "write_at", "write", "iwrite", "iread_at_all", "seek", "write_all_end", "preallocate"};
+	static const char *const calls[] = {"read_at", "read_all", "write_at", "write", "iwrite", "iread_at_all",
+		"seek", "write_all_end", "preallocate"};
 	for (int i = 0; i < (int)(sizeof calls / sizeof *calls); i++) {
 		int code = MPI_SUCCESS;
 		handled = 0;
 		switch (i) {
-		case 0: code = MPI_File_read_at(file, 0, bytes, 10, MPI_BYTE, MPI_STATUS_IGNORE); break;
-		case 1: code = MPI_File_read_all(file, bytes, 10, MPI_BYTE, MPI_STATUS_IGNORE); break;
-		case 2: code = MPI_File_write_at(file, -1, bytes, 10, MPI_BYTE, MPI_STATUS_IGNORE); break;
-		case 3: code = MPI_File_write(file, bytes, -1, MPI_BYTE, MPI_STATUS_IGNORE); break;
-		case 4: code = MPI_File_iwrite(file, bytes, 1, MPI_DATATYPE_NULL, &request); break;
-		case 5: code = MPI_File_iread_at_all(file, 0, bytes, 10, MPI_BYTE, &request); break;
-		case 6: code = MPI_File_seek(file, -5, MPI_SEEK_SET); break;
-		case 7: code = MPI_File_write_all_end(file, bytes, MPI_STATUS_IGNORE); break;
-		default: code = MPI_File_preallocate(file, -5);
+		case 0:
+			code = MPI_File_read_at(file, 0, bytes, 10, MPI_BYTE, MPI_STATUS_IGNORE);
+			break;
+		case 1:
+			code = MPI_File_read_all(file, bytes, 10, MPI_BYTE, MPI_STATUS_IGNORE);
+			break;
+		case 2:
+			code = MPI_File_write_at(file, -1, bytes, 10, MPI_BYTE, MPI_STATUS_IGNORE);
+			break;
+		case 3:
+			code = MPI_File_write(file, bytes, -1, MPI_BYTE, MPI_STATUS_IGNORE);
+			break;
+		case 4:
+			code = MPI_File_iwrite(file, bytes, 1, MPI_DATATYPE_NULL, &request);
+			break;
+		case 5:
+			code = MPI_File_iread_at_all(file, 0, bytes, 10, MPI_BYTE, &request);
+			break;
+		case 6:
+			code = MPI_File_seek(file, -5, MPI_SEEK_SET);
+			break;
+		case 7:
+			code = MPI_File_write_all_end(file, bytes, MPI_STATUS_IGNORE);
+			break;
+		default:
+			code = MPI_File_preallocate(file, -5);
 		}
-		KT_CHECK(code != MPI_SUCCESS && handled == 1, "%s: %s, handler called %d times", calls[i], kt_class_name(code), handled);
+		KT_CHECK(code != MPI_SUCCESS && handled == 1, "%s: %s, handler called %d times", calls[i],
+			kt_class_name(code), handled);
 		MPI_Barrier(MPI_COMM_WORLD);
 	}
 	KT_OK(MPI_File_get_position(file, &at));
@@ -394,7 +422,8 @@ static void ways(void)
 static void elsewhere(void)
 {
 	MPI_File file;
-	KT_OK(MPI_File_open(MPI_COMM_WORLD, kt_path(dir, "elsewhere"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+	KT_OK(MPI_File_open(
+		MPI_COMM_WORLD, kt_path(dir, "elsewhere"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
 	KT_CHECK(!kt_is_layers(file), "the layer takes a file that is on no mount");
 	write_own(file, kt_rank, 1);
 	sync_barrier_sync(file);
@@ -427,7 +456,8 @@ static void disagree(void)
 	MPI_File file;
 	if (kt_rank == 1)
 		setenv("KAIRAN_MPIIO", "off", 1);
-	KT_OK(MPI_File_open(MPI_COMM_WORLD, kt_path(dir, "disagree"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+	KT_OK(MPI_File_open(
+		MPI_COMM_WORLD, kt_path(dir, "disagree"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
 	KT_CHECK(!kt_is_layers(file), "the file is the layer's though rank 1 is without it");
 	write_own(file, kt_rank, 1);
 	sync_barrier_sync(file);
@@ -458,9 +488,25 @@ static void abandoned(void)
 
 int main(int argc, char **argv)
 {
-	static const struct { const char *name; void (*run)(void); bool alone; } scenarios[] = {
-		{"communicators", communicators, false}, {"modes", modes, false}, {"rooms", rooms, false}, {"split", split, false}, {"datareps", datareps, false},
-		{"handlers", handlers, false}, {"bottom", bottom, false}, {"hints", hints, false}, {"ways", ways, true}, {"elsewhere", elsewhere, true}, {"passed_over", passed_over, true}, {"disagree", disagree, true}, {"fatal", fatal, true}, {"abandoned", abandoned, true},
+	static const struct {
+		const char *name;
+		void (*run)(void);
+		bool alone;
+	} scenarios[] = {
+		{"communicators", communicators, false},
+		{"modes", modes, false},
+		{"rooms", rooms, false},
+		{"split", split, false},
+		{"datareps", datareps, false},
+		{"handlers", handlers, false},
+		{"bottom", bottom, false},
+		{"hints", hints, false},
+		{"ways", ways, true},
+		{"elsewhere", elsewhere, true},
+		{"passed_over", passed_over, true},
+		{"disagree", disagree, true},
+		{"fatal", fatal, true},
+		{"abandoned", abandoned, true},
 	};
 	int ran = 0;
 	kt_init(&argc, &argv);

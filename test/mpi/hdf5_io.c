@@ -1,8 +1,8 @@
 // Parallel HDF5 on shared files: hdf5_io write|read DIR
 //
-// write: all ranks write datasets (contiguous and chunked, collective and independent transfer, hyperslabs of rows, of columns,
-// and with a rank without data), read them back through another rank's selection, and close. read: one process alone reads
-// all, as a later job on another node would. Values are functions of the position.
+// write: all ranks write datasets (contiguous and chunked, collective and independent transfer, hyperslabs of rows, of
+// columns, and with a rank without data), read them back through another rank's selection, and close. read: one process
+// alone reads all, as a later job on another node would. Values are functions of the position.
 #include <hdf5.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,12 @@
 
 enum { ROWS = 48, COLUMNS = 120, FILES = 4 };
 
-#define H5(call) ({ hid_t id_ = (hid_t)(call); KT_CHECK(id_ >= 0, "%s", #call); id_; })
+#define H5(call) \
+	({ \
+		hid_t id_ = (hid_t)(call); \
+		KT_CHECK(id_ >= 0, "%s", #call); \
+		id_; \
+	})
 
 static int value_of(int file, hsize_t row, hsize_t column)
 {
@@ -27,8 +32,14 @@ static const char *file_name(const char *dir, int file)
 }
 
 // Bit 0: chunked; bit 1: collective. Chunks do not divide the selections: several ranks write to one.
-static bool is_chunked(int file) { return file & 1; }
-static bool is_collective(int file) { return file & 2; }
+static bool is_chunked(int file)
+{
+	return file & 1;
+}
+static bool is_collective(int file)
+{
+	return file & 2;
+}
 
 struct part {
 	hsize_t start[2], stride[2], count[2], block[2];
@@ -75,7 +86,8 @@ static void fill(int file, const struct part *part, int *values)
 	for (hsize_t row = 0; row < part->block[0]; row++)
 		for (hsize_t c = 0; c < part->count[1]; c++)
 			for (hsize_t b = 0; b < part->block[1]; b++)
-				*values++ = value_of(file, part->start[0] + row, part->start[1] + c * part->stride[1] + b);
+				*values++ =
+					value_of(file, part->start[0] + row, part->start[1] + c * part->stride[1] + b);
 }
 
 static void transfer(hid_t dataset, int file, int rank, bool writing)
@@ -85,7 +97,8 @@ static void transfer(hid_t dataset, int file, int rank, bool writing)
 	int *values = kt_alloc(cells * sizeof *values), *got = kt_alloc(cells * sizeof *got);
 	if (cells)
 		fill(file, &part, values);
-	hid_t space = selection(dataset, &part), memory = H5(H5Screate_simple(1, &cells, NULL)), plist = H5(H5Pcreate(H5P_DATASET_XFER));
+	hid_t space = selection(dataset, &part), memory = H5(H5Screate_simple(1, &cells, NULL)),
+	      plist = H5(H5Pcreate(H5P_DATASET_XFER));
 	H5(H5Pset_dxpl_mpio(plist, is_collective(file) ? H5FD_MPIO_COLLECTIVE : H5FD_MPIO_INDEPENDENT));
 	if (writing) {
 		H5(H5Dwrite(dataset, H5T_NATIVE_INT, memory, space, plist, values));
@@ -118,7 +131,8 @@ static void write_file(const char *dir, int file)
 	H5(H5Dclose(dataset));
 	// A second dataset grows the file after the first one's collective writes.
 	int one = file;
-	hid_t scalar = H5(H5Screate(H5S_SCALAR)), attribute = H5(H5Acreate2(h5, "number", H5T_NATIVE_INT, scalar, H5P_DEFAULT, H5P_DEFAULT));
+	hid_t scalar = H5(H5Screate(H5S_SCALAR)),
+	      attribute = H5(H5Acreate2(h5, "number", H5T_NATIVE_INT, scalar, H5P_DEFAULT, H5P_DEFAULT));
 	H5(H5Awrite(attribute, H5T_NATIVE_INT, &one));
 	H5(H5Aclose(attribute));
 	H5Sclose(scalar);
@@ -131,12 +145,14 @@ static void write_file(const char *dir, int file)
 // As another program does that knows nothing of MPI-IO.
 static void read_file(const char *dir, int file)
 {
-	hid_t h5 = H5(H5Fopen(file_name(dir, file), H5F_ACC_RDONLY, H5P_DEFAULT)), dataset = H5(H5Dopen2(h5, "numbers", H5P_DEFAULT));
-	int (*values)[COLUMNS] = kt_alloc(ROWS * sizeof *values), one = -1;
+	hid_t h5 = H5(H5Fopen(file_name(dir, file), H5F_ACC_RDONLY, H5P_DEFAULT)),
+	      dataset = H5(H5Dopen2(h5, "numbers", H5P_DEFAULT));
+	int(*values)[COLUMNS] = kt_alloc(ROWS * sizeof *values), one = -1;
 	H5(H5Dread(dataset, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values));
 	for (hsize_t row = 0; row < ROWS; row++)
 		for (hsize_t column = 0; column < COLUMNS; column++)
-			KT_CHECK(values[row][column] == value_of(file, row, column), "%d: row %d, column %d is %d instead of %d", file, (int)row, (int)column,
+			KT_CHECK(values[row][column] == value_of(file, row, column),
+				"%d: row %d, column %d is %d instead of %d", file, (int)row, (int)column,
 				values[row][column], value_of(file, row, column));
 	hid_t attribute = H5(H5Aopen(h5, "number", H5P_DEFAULT));
 	H5(H5Aread(attribute, H5T_NATIVE_INT, &one));
@@ -150,11 +166,13 @@ static void read_file(const char *dir, int file)
 int main(int argc, char **argv)
 {
 	kt_init(&argc, &argv);
-	KT_CHECK(argc == 3 && ROWS % kt_size == 0 && COLUMNS % (kt_size > 1 ? 2 * (kt_size - 1) : 2) == 0, "hdf5_io write|read DIR, with 1, 2, 4 or 6 processes");
+	KT_CHECK(argc == 3 && ROWS % kt_size == 0 && COLUMNS % (kt_size > 1 ? 2 * (kt_size - 1) : 2) == 0,
+		"hdf5_io write|read DIR, with 1, 2, 4 or 6 processes");
 	bool writing = !strcmp(argv[1], "write");
 	for (int file = 0; file < FILES; file++) {
 		static char what[64];
-		snprintf(what, sizeof what, "hdf5 %s, %s", is_chunked(file) ? "chunked" : "contiguous", is_collective(file) ? "collective" : "independent");
+		snprintf(what, sizeof what, "hdf5 %s, %s", is_chunked(file) ? "chunked" : "contiguous",
+			is_collective(file) ? "collective" : "independent");
 		kt_doing = what;
 		double start = kt_now();
 		if (writing)

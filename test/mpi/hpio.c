@@ -3,11 +3,12 @@
 //   hpio [-s REGION] [-g GAP] [-n REGIONS] [-x SEED] [-i HINT=VALUE]... [-c m|f|mf] [-f] FILE       under mpirun
 //   hpio -v RANKS [-s REGION] [-g GAP] [-n REGIONS] [-x SEED] [-c ...] [-f] FILE                     alone: verifies
 //
-// Region i of rank r is slot i * ranks + r; a slot is a region and a gap. -c: contiguous in memory, in the file (then a rank's
-// regions follow each other without gaps). -f: the file is filled beforehand, gaps too, with other bytes. Prints one line
-// "write=S sync=S close=S read=S bytes=N": seconds of the collective write, of MPI_File_sync after the read, of the
-// close; of the collective read of the same regions straight after the write. What was read is compared with what was written.
-// Verification prints "data=N gaps=N": bytes that are wrong in regions, and in gaps. Beyond the last region there must be no file.
+// Region i of rank r is slot i * ranks + r; a slot is a region and a gap. -c: contiguous in memory, in the file (then a
+// rank's regions follow each other without gaps). -f: the file is filled beforehand, gaps too, with other bytes. Prints
+// one line "write=S sync=S close=S read=S bytes=N": seconds of the collective write, of MPI_File_sync after the read,
+// of the close; of the collective read of the same regions straight after the write. What was read is compared with
+// what was written. Verification prints "data=N gaps=N": bytes that are wrong in regions, and in gaps. Beyond the last
+// region there must be no file.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -56,7 +57,8 @@ static int verify(const char *path, uint64_t ranks)
 		return 1;
 	}
 	uint64_t data = 0, gaps = 0, end = file_end(ranks), size = (uint64_t)st.st_size;
-	unsigned char *file = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL, *region = kt_alloc(options.region);
+	unsigned char *file = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL,
+		      *region = kt_alloc(options.region);
 	if (file == MAP_FAILED) {
 		fprintf(stderr, "hpio: %s: %s\n", path, strerror(errno));
 		return 1;
@@ -67,7 +69,9 @@ static int verify(const char *path, uint64_t ranks)
 			fill_region(region, rank, index);
 			for (uint64_t i = 0; i < options.region; i++)
 				data += at + i >= size || file[at + i] != region[i];
-			for (uint64_t i = options.region; !options.file_contiguous && i < options.region + options.gap && at + i < size && at + i < end; i++)
+			for (uint64_t i = options.region; !options.file_contiguous &&
+				i < options.region + options.gap && at + i < size && at + i < end;
+				i++)
 				gaps += file[at + i] != (options.filled ? FILLER : 0);
 		}
 	}
@@ -87,7 +91,8 @@ static void prepare(const char *path, uint64_t end)
 			unsigned char *bytes = kt_alloc(1 << 20);
 			memset(bytes, FILLER, 1 << 20);
 			for (uint64_t at = 0; at < end; at += 1 << 20)
-				KT_CHECK(pwrite(fd, bytes, end - at < 1 << 20 ? end - at : 1 << 20, (off_t)at) > 0, "%s: %s", posix, strerror(errno));
+				KT_CHECK(pwrite(fd, bytes, end - at < 1 << 20 ? end - at : 1 << 20, (off_t)at) > 0,
+					"%s: %s", posix, strerror(errno));
 			KT_CHECK(!fsync(fd) && !close(fd), "%s: %s", posix, strerror(errno));
 			free(bytes);
 		}
@@ -104,7 +109,8 @@ static double longest(double start)
 
 static void measure(const char *path)
 {
-	uint64_t ranks = (uint64_t)kt_size, rank = (uint64_t)kt_rank, room = options.region + (options.memory_contiguous ? 0 : options.gap);
+	uint64_t ranks = (uint64_t)kt_size, rank = (uint64_t)kt_rank,
+		 room = options.region + (options.memory_contiguous ? 0 : options.gap);
 	unsigned char *bytes = kt_alloc(options.regions * room), *got = kt_alloc(options.regions * room);
 	MPI_Datatype in_file, in_memory, one;
 	MPI_File file;
@@ -113,7 +119,9 @@ static void measure(const char *path)
 	for (uint64_t i = 0; i < options.regions; i++)
 		fill_region(bytes + i * room, rank, i);
 	MPI_Type_contiguous((int)options.region, MPI_BYTE, &one);
-	MPI_Type_create_resized(one, 0, (MPI_Aint)(options.file_contiguous ? options.region : ranks * (options.region + options.gap)), &in_file);
+	MPI_Type_create_resized(one, 0,
+		(MPI_Aint)(options.file_contiguous ? options.region : ranks * (options.region + options.gap)),
+		&in_file);
 	MPI_Type_create_resized(one, 0, (MPI_Aint)room, &in_memory);
 	MPI_Type_commit(&in_file);
 	MPI_Type_commit(&in_memory);
@@ -127,7 +135,8 @@ static void measure(const char *path)
 	double writing = longest(start);
 	int count;
 	MPI_Get_count(&status, in_memory, &count);
-	KT_CHECK(count == (int)options.regions, "%d of %llu regions written", count, (unsigned long long)options.regions);
+	KT_CHECK(count == (int)options.regions, "%d of %llu regions written", count,
+		(unsigned long long)options.regions);
 
 	start = kt_now();
 	KT_OK(MPI_File_read_at_all(file, 0, got, (int)options.regions, in_memory, &status));
@@ -170,18 +179,33 @@ int main(int argc, char **argv)
 		kt_init(&argc, &argv);
 	for (int option; (option = getopt(argc, argv, "v:s:g:n:x:i:c:f")) != -1;) {
 		switch (option) {
-		case 'v': verified_ranks = strtoull(optarg, NULL, 0); break;
-		case 's': options.region = strtoull(optarg, NULL, 0); break;
-		case 'g': options.gap = strtoull(optarg, NULL, 0); break;
-		case 'n': options.regions = strtoull(optarg, NULL, 0); break;
-		case 'x': options.seed = strtoull(optarg, NULL, 0); break;
-		case 'i': add_hint(optarg); break;
+		case 'v':
+			verified_ranks = strtoull(optarg, NULL, 0);
+			break;
+		case 's':
+			options.region = strtoull(optarg, NULL, 0);
+			break;
+		case 'g':
+			options.gap = strtoull(optarg, NULL, 0);
+			break;
+		case 'n':
+			options.regions = strtoull(optarg, NULL, 0);
+			break;
+		case 'x':
+			options.seed = strtoull(optarg, NULL, 0);
+			break;
+		case 'i':
+			add_hint(optarg);
+			break;
 		case 'c':
 			options.memory_contiguous = strchr(optarg, 'm');
 			options.file_contiguous = strchr(optarg, 'f');
 			break;
-		case 'f': options.filled = true; break;
-		default: return 2;
+		case 'f':
+			options.filled = true;
+			break;
+		default:
+			return 2;
 		}
 	}
 	if (optind + 1 != argc || !options.region || !options.regions) {

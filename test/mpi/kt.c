@@ -35,7 +35,8 @@ void kt_fail(const char *file, int line, const char *format, ...)
 	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
 	const char *base = strrchr(file, '/');
-	fprintf(stderr, "FAILED: %s, rank %d of %d, %s:%d: %s\n", kt_doing, kt_rank, kt_size, base ? base + 1 : file, line, text);
+	fprintf(stderr, "FAILED: %s, rank %d of %d, %s:%d: %s\n", kt_doing, kt_rank, kt_size, base ? base + 1 : file,
+		line, text);
 	fflush(stderr);
 	MPI_Abort(MPI_COMM_WORLD, 1);
 	_exit(1);
@@ -143,7 +144,11 @@ void kt_view_init(struct kt_view *view, MPI_Offset displacement, MPI_Datatype et
 	MPI_Type_get_extent(filetype, &lb, &extent);
 	MPI_Type_get_true_extent(filetype, &true_lb, &true_extent);
 	MPI_Type_size(filetype, &size);
-	*view = (struct kt_view){.displacement = displacement, .etype = etype, .filetype = filetype, .extent = extent, .size = (size_t)size};
+	*view = (struct kt_view){.displacement = displacement,
+		.etype = etype,
+		.filetype = filetype,
+		.extent = extent,
+		.size = (size_t)size};
 	view->positions = kt_alloc((size_t)size * sizeof *view->positions);
 	unsigned char *plane = kt_alloc((size_t)true_extent), *packed = kt_alloc((size_t)size);
 	for (int shift = 0; size && shift < 32; shift += 8) {
@@ -168,7 +173,8 @@ void kt_view_fini(struct kt_view *view)
 
 int64_t kt_view_position(const struct kt_view *view, uint64_t data_byte)
 {
-	return view->displacement + (int64_t)(data_byte / view->size) * view->extent + view->positions[data_byte % view->size];
+	return view->displacement + (int64_t)(data_byte / view->size) * view->extent +
+		view->positions[data_byte % view->size];
 }
 
 void kt_model_write(struct kt_model *model, const struct kt_view *view, uint64_t start, const void *data, size_t length)
@@ -178,7 +184,8 @@ void kt_model_write(struct kt_model *model, const struct kt_view *view, uint64_t
 		kt_model_put(model, (uint64_t)kt_view_position(view, start + i), bytes + i, 1);
 }
 
-size_t kt_model_read(const struct kt_model *model, const struct kt_view *view, uint64_t start, void *data, size_t length)
+size_t kt_model_read(
+	const struct kt_model *model, const struct kt_view *view, uint64_t start, void *data, size_t length)
 {
 	unsigned char *bytes = data;
 	size_t count = 0;
@@ -218,7 +225,8 @@ void kt_same_bytes(const void *got, const void *expected, size_t length, const c
 			wrong++;
 		}
 	}
-	KT_CHECK(false, "%s: %zu of %zu bytes are wrong, the first at %zu: %02x instead of %02x", what, wrong, length, first, a[first], b[first]);
+	KT_CHECK(false, "%s: %zu of %zu bytes are wrong, the first at %zu: %02x instead of %02x", what, wrong, length,
+		first, a[first], b[first]);
 }
 
 void kt_same(const struct kt_model *model, const char *posix_path)
@@ -227,7 +235,8 @@ void kt_same(const struct kt_model *model, const char *posix_path)
 	KT_CHECK(fd >= 0, "%s: %s", posix_path, strerror(errno));
 	struct stat st;
 	KT_CHECK(!fstat(fd, &st), "%s: %s", posix_path, strerror(errno));
-	KT_CHECK((uint64_t)st.st_size == model->size, "%s has %lld bytes, not %llu", posix_path, (long long)st.st_size, (unsigned long long)model->size);
+	KT_CHECK((uint64_t)st.st_size == model->size, "%s has %lld bytes, not %llu", posix_path, (long long)st.st_size,
+		(unsigned long long)model->size);
 	unsigned char *bytes = kt_alloc(model->size);
 	for (size_t at = 0; at < model->size;) {
 		ssize_t got = pread(fd, bytes + at, model->size - at, (off_t)at);

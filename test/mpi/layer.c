@@ -1,11 +1,12 @@
-/* libkairan-mpiio against a model of every byte: random views, memory types, calls, hints and pretended nodes; data, gaps, counts
- * and the file pointer.
+/* libkairan-mpiio against a model of every byte: random views, memory types, calls, hints and pretended nodes; data,
+ * gaps, counts and the file pointer.
  *
  *     mpirun -n 4 layer FILE [SEED [STEPS]]      the library preloaded, KAIRAN_MPIIO=force
  *
  * Without the library it tests MPI's own I/O, unless LAYER_REQUIRED is set; LAYER_THREADS asks for MPI_THREAD_MULTIPLE;
- * with LAYER_NODES nodes are not pretended.  Every rank knows from MPI_Pack of numbered bytes where a type's bytes lie, so the
- * library's own reading of types plays no part in what is expected.  Prints the seed; exit status 0 and "layer: right" if all is.
+ * with LAYER_NODES nodes are not pretended.  Every rank knows from MPI_Pack of numbered bytes where a type's bytes lie,
+ * so the library's own reading of types plays no part in what is expected.  Prints the seed; exit status 0 and "layer:
+ * right" if all is.
  */
 #include "test/mpi/layer.h"
 
@@ -17,7 +18,8 @@
 /* ---- calls ---- */
 
 enum way { ALL, AT_ALL, SPLIT, AT_SPLIT, I_ALL, I_AT_ALL, ALONE, AT_ALONE, I_ALONE, WAYS };
-static const char *const way_names[] = {"_all", "_at_all", "_all_begin", "_at_all_begin", "i_all", "i_at_all", "", "_at", "i"};
+static const char *const way_names[] = {
+	"_all", "_at_all", "_all_begin", "_at_all_begin", "i_all", "i_at_all", "", "_at", "i"};
 
 static bool by_pointer(enum way way)
 {
@@ -35,8 +37,12 @@ static void do_write(MPI_File fh, enum way way, MPI_Offset at, const struct memo
 	MPI_Request request;
 
 	switch (way) {
-	case ALL: CHECK(MPI_File_write_all(fh, buffer, m->count, m->type, status)); break;
-	case AT_ALL: CHECK(MPI_File_write_at_all(fh, at, buffer, m->count, m->type, status)); break;
+	case ALL:
+		CHECK(MPI_File_write_all(fh, buffer, m->count, m->type, status));
+		break;
+	case AT_ALL:
+		CHECK(MPI_File_write_at_all(fh, at, buffer, m->count, m->type, status));
+		break;
 	case SPLIT:
 		CHECK(MPI_File_write_all_begin(fh, buffer, m->count, m->type));
 		CHECK(MPI_File_write_all_end(fh, buffer, status));
@@ -53,8 +59,12 @@ static void do_write(MPI_File fh, enum way way, MPI_Offset at, const struct memo
 		CHECK(MPI_File_iwrite_at_all(fh, at, buffer, m->count, m->type, &request));
 		finish(&request, status);
 		break;
-	case ALONE: CHECK(MPI_File_write(fh, buffer, m->count, m->type, status)); break;
-	case AT_ALONE: CHECK(MPI_File_write_at(fh, at, buffer, m->count, m->type, status)); break;
+	case ALONE:
+		CHECK(MPI_File_write(fh, buffer, m->count, m->type, status));
+		break;
+	case AT_ALONE:
+		CHECK(MPI_File_write_at(fh, at, buffer, m->count, m->type, status));
+		break;
 	default:
 		CHECK(MPI_File_iwrite(fh, buffer, m->count, m->type, &request));
 		finish(&request, status);
@@ -67,8 +77,12 @@ static void do_read(MPI_File fh, enum way way, MPI_Offset at, const struct memor
 	MPI_Request request;
 
 	switch (way) {
-	case ALL: CHECK(MPI_File_read_all(fh, buffer, m->count, m->type, status)); break;
-	case AT_ALL: CHECK(MPI_File_read_at_all(fh, at, buffer, m->count, m->type, status)); break;
+	case ALL:
+		CHECK(MPI_File_read_all(fh, buffer, m->count, m->type, status));
+		break;
+	case AT_ALL:
+		CHECK(MPI_File_read_at_all(fh, at, buffer, m->count, m->type, status));
+		break;
 	case SPLIT:
 		CHECK(MPI_File_read_all_begin(fh, buffer, m->count, m->type));
 		CHECK(MPI_File_read_all_end(fh, buffer, status));
@@ -85,8 +99,12 @@ static void do_read(MPI_File fh, enum way way, MPI_Offset at, const struct memor
 		CHECK(MPI_File_iread_at_all(fh, at, buffer, m->count, m->type, &request));
 		finish(&request, status);
 		break;
-	case ALONE: CHECK(MPI_File_read(fh, buffer, m->count, m->type, status)); break;
-	case AT_ALONE: CHECK(MPI_File_read_at(fh, at, buffer, m->count, m->type, status)); break;
+	case ALONE:
+		CHECK(MPI_File_read(fh, buffer, m->count, m->type, status));
+		break;
+	case AT_ALONE:
+		CHECK(MPI_File_read_at(fh, at, buffer, m->count, m->type, status));
+		break;
 	default:
 		CHECK(MPI_File_iread(fh, buffer, m->count, m->type, &request));
 		finish(&request, status);
@@ -294,7 +312,8 @@ static void pretend_node(void)
 
 	if (getenv("LAYER_NODES"))
 		return;
-	snprintf(name, sizeof(name), "node%u", round_robin ? (unsigned)rank % nodes : (unsigned)rank * nodes / (unsigned)ranks);
+	snprintf(name, sizeof(name), "node%u",
+		round_robin ? (unsigned)rank % nodes : (unsigned)rank * nodes / (unsigned)ranks);
 	setenv("KAIRAN_MPIIO_NODE", name, 1);
 }
 

@@ -1,6 +1,8 @@
-/* What libkairan-mpiio says when something is wrong: every rank hears the same, nobody hangs, and the file works afterwards.
+/* What libkairan-mpiio says when something is wrong: every rank hears the same, nobody hangs, and the file works
+ * afterwards.
  *
- *     mpirun -n 4 layer_errors FILE SMALL        the library preloaded, KAIRAN_MPIIO=force; SMALL: a file on a filesystem of 4 MiB
+ *     mpirun -n 4 layer_errors FILE SMALL        the library preloaded, KAIRAN_MPIIO=force; SMALL: a file on a
+ * filesystem of 4 MiB
  */
 #include <errno.h>
 #include <mpi.h>
@@ -34,7 +36,8 @@ static void check_class(int rc, int expected, int line)
 	MPI_Allreduce(&class, &most, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
 	if (least == most && class != MPI_SUCCESS && (class == expected || expected == MPI_SUCCESS))
 		return;
-	printf("rank %d, line %d: class %d instead of %d, of all ranks %d to %d\n", rank, line, class, expected, least, most);
+	printf("rank %d, line %d: class %d instead of %d, of all ranks %d to %d\n", rank, line, class, expected, least,
+		most);
 	fflush(stdout);
 	MPI_Abort(MPI_COMM_WORLD, 1);
 }
@@ -75,7 +78,8 @@ static void arguments(const char *path)
 	char bytes[1000] = {0};
 	struct stat st;
 
-	FAILS(MPI_File_write_at_all(fh, 1000 * rank, bytes, rank == 1 ? -1 : 1000, MPI_BYTE, MPI_STATUS_IGNORE), MPI_ERR_COUNT);
+	FAILS(MPI_File_write_at_all(fh, 1000 * rank, bytes, rank == 1 ? -1 : 1000, MPI_BYTE, MPI_STATUS_IGNORE),
+		MPI_ERR_COUNT);
 	FAILS(MPI_File_write_at_all(fh, rank == 2 ? -5 : 0, bytes, 1000, MPI_BYTE, MPI_STATUS_IGNORE), MPI_ERR_ARG);
 	CHECK(stat(path, &st) == 0 && st.st_size == 0);
 	CHECK(MPI_File_set_view(fh, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL) == MPI_SUCCESS);
@@ -106,7 +110,8 @@ static void modes(const char *path)
 	FAILS(MPI_File_read_all(fh, bytes, 100, MPI_BYTE, MPI_STATUS_IGNORE), MPI_ERR_ACCESS);
 	CHECK(MPI_File_write_at_all(fh, 100 * rank, bytes, 100, MPI_BYTE, MPI_STATUS_IGNORE) == MPI_SUCCESS);
 	CHECK(MPI_File_close(&fh) == MPI_SUCCESS);
-	FAILS(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_RDWR, MPI_INFO_NULL, &fh), MPI_SUCCESS);
+	FAILS(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_RDWR, MPI_INFO_NULL, &fh),
+		MPI_SUCCESS);
 	FAILS(MPI_File_open(MPI_COMM_WORLD, "/nonexistent/file", MPI_MODE_RDONLY, MPI_INFO_NULL, &fh), MPI_SUCCESS);
 }
 
@@ -168,7 +173,8 @@ static void views_after_an_error(const char *path)
 	MPI_Type_commit(&type);
 	CHECK(MPI_File_set_view(fh, (MPI_Offset)CELL * rank, MPI_BYTE, type, "native", MPI_INFO_NULL) == MPI_SUCCESS);
 	memset(bytes, 'a' + rank, sizeof(bytes));
-	FAILS(MPI_File_write_at_all(fh, 0, bytes, rank == 1 ? -1 : (int)sizeof(bytes), MPI_BYTE, MPI_STATUS_IGNORE), MPI_ERR_COUNT);
+	FAILS(MPI_File_write_at_all(fh, 0, bytes, rank == 1 ? -1 : (int)sizeof(bytes), MPI_BYTE, MPI_STATUS_IGNORE),
+		MPI_ERR_COUNT);
 	CHECK(MPI_File_write_at_all(fh, 0, bytes, (int)sizeof(bytes), MPI_BYTE, MPI_STATUS_IGNORE) == MPI_SUCCESS);
 	CHECK(MPI_File_read_at_all(fh, 0, got, (int)sizeof(got), MPI_BYTE, MPI_STATUS_IGNORE) == MPI_SUCCESS);
 	CHECK(memcmp(got, bytes, sizeof(got)) == 0);

@@ -45,8 +45,8 @@ unsigned draw(unsigned below)
 
 /* ---- types ---- */
 
-/* Offsets of the bytes of COUNT copies of TYPE, in data order: packs an array of bytes that hold their own number, a byte of it at
- * a time.  ORIGIN is where offset 0 lies in an array of SPAN bytes. */
+/* Offsets of the bytes of COUNT copies of TYPE, in data order: packs an array of bytes that hold their own number, a
+ * byte of it at a time.  ORIGIN is where offset 0 lies in an array of SPAN bytes. */
 static void flatten(MPI_Datatype type, int count, size_t origin, size_t span, int64_t *ret_offsets, int bytes)
 {
 	unsigned char *array = malloc(span), *packed = malloc((size_t)bytes + 1);
@@ -104,7 +104,8 @@ static MPI_Datatype make_filetype(MPI_Offset *ret_displacement)
 		*ret_displacement += rank * block;
 		break;
 	case 1: /* the same as a part of an array */ {
-		int sizes[2] = {3 + (int)draw(9), ranks * block}, subsizes[2] = {sizes[0], block}, starts[2] = {0, rank * block};
+		int sizes[2] = {3 + (int)draw(9), ranks * block}, subsizes[2] = {sizes[0], block},
+		    starts[2] = {0, rank * block};
 
 		MPI_Type_create_subarray(2, sizes, subsizes, starts, MPI_ORDER_C, MPI_BYTE, &type);
 		break;
@@ -129,7 +130,8 @@ static MPI_Datatype make_filetype(MPI_Offset *ret_displacement)
 		int argument = 1 + (int)draw(4), size = ranks * argument * (1 + (int)draw(6)) + (int)draw(3);
 		int distribution = MPI_DISTRIBUTE_CYCLIC;
 
-		MPI_Type_create_darray(ranks, rank, 1, &size, &distribution, &argument, &ranks, MPI_ORDER_C, MPI_BYTE, &type);
+		MPI_Type_create_darray(
+			ranks, rank, 1, &size, &distribution, &argument, &ranks, MPI_ORDER_C, MPI_BYTE, &type);
 		break;
 	}
 	default: /* everything, elsewhere for each */

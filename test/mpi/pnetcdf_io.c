@@ -1,8 +1,8 @@
 // PnetCDF on a shared file: pnetcdf_io write|read DIR
 //
-// write: all ranks write a fixed variable in blocks of columns (collectively), record variables of several records (interleaved
-// in the file, nonblocking and combined), and one independently; read them back through another rank's part. read: one
-// process alone reads all.
+// write: all ranks write a fixed variable in blocks of columns (collectively), record variables of several records
+// (interleaved in the file, nonblocking and combined), and one independently; read them back through another rank's
+// part. read: one process alone reads all.
 #include <pnetcdf.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,11 @@
 
 enum { ROWS = 40, COLUMNS = 96, RECORDS = 5 };
 
-#define NC(call) do { int code_ = (call); KT_CHECK(code_ == NC_NOERR, "%s: %s", #call, ncmpi_strerror(code_)); } while (0)
+#define NC(call) \
+	do { \
+		int code_ = (call); \
+		KT_CHECK(code_ == NC_NOERR, "%s: %s", #call, ncmpi_strerror(code_)); \
+	} while (0)
 
 static int value_of(int variable, MPI_Offset row, MPI_Offset column)
 {

@@ -1,12 +1,14 @@
 // What kairan's layer promises beyond the MPI libraries: promises SCENARIO|all DIR, one of
 //
-//   info          MPI_File_get_info tells the layer's own hints: the layer is there (without it this fails); with PROMISES_STRIPE also
+//   info          MPI_File_get_info tells the layer's own hints: the layer is there (without it this fails); with
+//   PROMISES_STRIPE also
 //                 stripes of that size
 //   handover      two collective writes of complementary regions, no sync between; after one sync all others read them
 //   intercomm     an intercommunicator is refused as the standard says
 //   highest       ranks that overlap in one collective write: the highest rank's bytes stay
-//   nonblocking   collectives that do not block, several under way, computation and messages between (MPI_THREAD_MULTIPLE)
-//   nearby        PID: a collective read straight after a collective write needs nothing of the server, process PID, which is stopped
+//   nonblocking   collectives that do not block, several under way, computation and messages between
+//   (MPI_THREAD_MULTIPLE) nearby        PID: a collective read straight after a collective write needs nothing of the
+//   server, process PID, which is stopped
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,7 +67,8 @@ static void handover(void)
 	MPI_Type_commit(&type);
 	for (int half = 0; half < 2; half++) {
 		kt_fill(bytes, length, (uint64_t)(2 * kt_rank + half));
-		KT_OK(MPI_File_set_view(file, (MPI_Offset)BLOCK * (2 * kt_rank + half), MPI_BYTE, type, "native", MPI_INFO_NULL));
+		KT_OK(MPI_File_set_view(
+			file, (MPI_Offset)BLOCK * (2 * kt_rank + half), MPI_BYTE, type, "native", MPI_INFO_NULL));
 		KT_OK(MPI_File_write_at_all(file, 0, bytes, (int)length, MPI_BYTE, MPI_STATUS_IGNORE));
 	}
 	sync_barrier_sync(file);
@@ -73,12 +76,15 @@ static void handover(void)
 	// By every rank alone, through the file handle; then together.
 	for (int together = 0; together < 2; together++) {
 		memset(all, 0, 2 * length * (size_t)kt_size);
-		KT_OK(together ? MPI_File_read_at_all(file, 0, all, (int)(2 * length * (size_t)kt_size), MPI_BYTE, MPI_STATUS_IGNORE)
-			: MPI_File_read_at(file, 0, all, (int)(2 * length * (size_t)kt_size), MPI_BYTE, MPI_STATUS_IGNORE));
+		KT_OK(together ? MPI_File_read_at_all(file, 0, all, (int)(2 * length * (size_t)kt_size), MPI_BYTE,
+					 MPI_STATUS_IGNORE) :
+				 MPI_File_read_at(file, 0, all, (int)(2 * length * (size_t)kt_size), MPI_BYTE,
+					 MPI_STATUS_IGNORE));
 		for (int part = 0; part < 2 * kt_size; part++) {
 			kt_fill(bytes, length, (uint64_t)part);
 			for (int i = 0; i < BLOCKS; i++)
-				kt_same_bytes(all + ((size_t)i * 2 * (size_t)kt_size + (size_t)part) * BLOCK, bytes + (size_t)i * BLOCK, BLOCK, "a block of another rank");
+				kt_same_bytes(all + ((size_t)i * 2 * (size_t)kt_size + (size_t)part) * BLOCK,
+					bytes + (size_t)i * BLOCK, BLOCK, "a block of another rank");
 		}
 	}
 	MPI_Type_free(&one);
@@ -97,7 +103,8 @@ static void intercomm(void)
 	MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - kt_rank % 2, 7, &inter);
 	MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN);
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-	int code = MPI_File_open(inter, kt_path(dir, "intercomm"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
+	int code =
+		MPI_File_open(inter, kt_path(dir, "intercomm"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
 	KT_CHECK(kt_class(code) == MPI_ERR_COMM, "an intercommunicator: %s", kt_class_name(code));
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 	MPI_Comm_free(&inter);
@@ -115,7 +122,8 @@ static void highest(void)
 	unsigned char *bytes = kt_alloc(LENGTH), *got = kt_alloc(LENGTH);
 	// Rank r writes from r * 100: at a byte the highest rank that has it.
 	memset(bytes, kt_rank + 1, LENGTH);
-	KT_OK(MPI_File_write_at_all(file, kt_rank * 100, bytes, LENGTH - kt_rank * 100 * 2, MPI_BYTE, MPI_STATUS_IGNORE));
+	KT_OK(MPI_File_write_at_all(
+		file, kt_rank * 100, bytes, LENGTH - kt_rank * 100 * 2, MPI_BYTE, MPI_STATUS_IGNORE));
 	sync_barrier_sync(file);
 	KT_OK(MPI_File_read_at_all(file, 0, got, LENGTH, MPI_BYTE, MPI_STATUS_IGNORE));
 	for (int i = 0; i < LENGTH; i++) {
@@ -145,9 +153,10 @@ static void nonblocking(void)
 	KT_OK(MPI_File_set_view(file, 1000 * kt_rank, MPI_BYTE, type, "native", MPI_INFO_NULL));
 	kt_fill(bytes, PARTS * LENGTH, (uint64_t)kt_rank + 50);
 	for (int i = 0; i < PARTS; i++)
-		KT_OK(i % 2 ? MPI_File_iwrite_all(file, bytes + i * LENGTH, LENGTH, MPI_BYTE, &requests[i])
-			: (MPI_File_seek(file, (MPI_Offset)(i + 1) * LENGTH, MPI_SEEK_SET),
-				MPI_File_iwrite_at_all(file, (MPI_Offset)i * LENGTH, bytes + i * LENGTH, LENGTH, MPI_BYTE, &requests[i])));
+		KT_OK(i % 2 ? MPI_File_iwrite_all(file, bytes + i * LENGTH, LENGTH, MPI_BYTE, &requests[i]) :
+			      (MPI_File_seek(file, (MPI_Offset)(i + 1) * LENGTH, MPI_SEEK_SET),
+				      MPI_File_iwrite_at_all(file, (MPI_Offset)i * LENGTH, bytes + i * LENGTH, LENGTH,
+					      MPI_BYTE, &requests[i])));
 	MPI_Type_free(&type); // the file has its own
 	MPI_Allreduce(&kt_rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 	KT_OK(MPI_Waitall(PARTS, requests, statuses));
@@ -157,7 +166,8 @@ static void nonblocking(void)
 	}
 	// In another order than they are waited for; a rank of its own also reads alone meanwhile.
 	for (int i = 0; i < PARTS; i++)
-		KT_OK(MPI_File_iread_at_all(file, (MPI_Offset)i * LENGTH, got + i * LENGTH, LENGTH, MPI_BYTE, &requests[i]));
+		KT_OK(MPI_File_iread_at_all(
+			file, (MPI_Offset)i * LENGTH, got + i * LENGTH, LENGTH, MPI_BYTE, &requests[i]));
 	for (int i = PARTS - 1; i >= 0; i--)
 		KT_OK(MPI_Wait(&requests[i], &statuses[i]));
 	kt_same_bytes(got, bytes, PARTS * LENGTH, "one's own bytes");
@@ -218,8 +228,15 @@ static void nearby(void)
 
 int main(int argc, char **argv)
 {
-	static const struct { const char *name; void (*run)(void); } scenarios[] = {
-		{"info", info}, {"handover", handover}, {"intercomm", intercomm}, {"highest", highest}, {"nonblocking", nonblocking},
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} scenarios[] = {
+		{"info", info},
+		{"handover", handover},
+		{"intercomm", intercomm},
+		{"highest", highest},
+		{"nonblocking", nonblocking},
 	};
 	int provided, ran = 0;
 	MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);

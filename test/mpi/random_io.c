@@ -1,10 +1,12 @@
-// Random collective and independent I/O through random views against a model: random_io [-s SEED] [-e EPISODES] [-o OPS] [-n] [-w] DIR EXPECT
+// Random collective and independent I/O through random views against a model: random_io [-s SEED] [-e EPISODES] [-o
+// OPS] [-n] [-w] DIR EXPECT
 //
-// Everything follows from the seed, on every rank. In an episode ranks open a file, set views that are random inside slots
-// which belong to one rank each, and write and read with random memory types, counts (also none) and calls; views change after
-// sync, barrier, sync. What was read, its counts, and the file as every node sees it after the close are compared with the
-// model, and the models are left in EXPECT. -n: non-blocking collectives, too (MPI_THREAD_MULTIPLE).
-// -w: views may overlap in collective writes, the highest rank wins (a rule of kairan's layer with romio_cb_write=enable).
+// Everything follows from the seed, on every rank. In an episode ranks open a file, set views that are random inside
+// slots which belong to one rank each, and write and read with random memory types, counts (also none) and calls; views
+// change after sync, barrier, sync. What was read, its counts, and the file as every node sees it after the close are
+// compared with the model, and the models are left in EXPECT. -n: non-blocking collectives, too (MPI_THREAD_MULTIPLE).
+// -w: views may overlap in collective writes, the highest rank wins (a rule of kairan's layer with
+// romio_cb_write=enable).
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +55,8 @@ static void replace_refused(int64_t slot)
 {
 	int refused[MOST_RANKS] = {0};
 	const struct view *mine = &views[kt_rank];
-	refused[kt_rank] = MPI_File_set_view(trial, 0, mine->etype, mine->view.filetype, "native", MPI_INFO_NULL) != MPI_SUCCESS;
+	refused[kt_rank] =
+		MPI_File_set_view(trial, 0, mine->etype, mine->view.filetype, "native", MPI_INFO_NULL) != MPI_SUCCESS;
 	MPI_Allreduce(MPI_IN_PLACE, refused, kt_size, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 	for (int rank = 0; rank < kt_size; rank++) {
 		struct view *view = &views[rank];
@@ -82,8 +85,10 @@ static void make_views(void)
 		MPI_Type_size(view->etype, &view->etype_size);
 		inner = kt_random_file_type(&common, view->etype, SLOT);
 		MPI_Type_get_extent(inner, &lb, &extent);
-		KT_CHECK(!lb && extent <= SLOT * 4, "a type from %lld to %lld", (long long)lb, (long long)(lb + extent));
-		// All slots have one size, a multiple of every etype's extent; types may get 4 times as large as asked for.
+		KT_CHECK(
+			!lb && extent <= SLOT * 4, "a type from %lld to %lld", (long long)lb, (long long)(lb + extent));
+		// All slots have one size, a multiple of every etype's extent; types may get 4 times as large as asked
+		// for.
 		int64_t slot = (SLOT * 4 + 47) / 48 * 48;
 		if (overlapping && kt_below(&common, 2)) {
 			filetype = inner;
@@ -100,7 +105,8 @@ static void make_views(void)
 
 static void set_view(const struct view *view)
 {
-	KT_OK(MPI_File_set_view(file, view->view.displacement, view->etype, view->view.filetype, "native", MPI_INFO_NULL));
+	KT_OK(MPI_File_set_view(
+		file, view->view.displacement, view->etype, view->view.filetype, "native", MPI_INFO_NULL));
 }
 
 static void sync_barrier_sync(void)
@@ -113,12 +119,12 @@ static void sync_barrier_sync(void)
 // What one rank does in one operation.
 struct access {
 	MPI_Datatype memory;
-	struct kt_view layout;    // of the memory
-	int count;                // of memory
-	uint64_t start, length;   // data bytes of the view
+	struct kt_view layout;  // of the memory
+	int count;              // of memory
+	uint64_t start, length; // data bytes of the view
 	unsigned char *base, *origin;
 	size_t room;
-	unsigned char *packed;    // the bytes in the order of the view
+	unsigned char *packed; // the bytes in the order of the view
 };
 
 static void make_access(struct access *access, const struct view *view, uint64_t seed)
@@ -132,10 +138,14 @@ static void make_access(struct access *access, const struct view *view, uint64_t
 	MPI_Type_get_true_extent(access->memory, &true_lb, &true_extent);
 	// Not further than some filetypes into the file.
 	uint64_t most = 3 * view->view.size / (uint64_t)size + 1;
-	access->count = !kt_below(&common, 5) || (uint64_t)size > 6 * view->view.size ? 0 : 1 + (int)kt_below(&common, most < 20 ? most : 20);
+	access->count = !kt_below(&common, 5) || (uint64_t)size > 6 * view->view.size ?
+		0 :
+		1 + (int)kt_below(&common, most < 20 ? most : 20);
 	access->length = (uint64_t)access->count * (uint64_t)size;
-	access->start = kt_below(&common, 2 * view->view.size / (uint64_t)view->etype_size + 1) * (uint64_t)view->etype_size;
-	int64_t low = true_lb < 0 ? true_lb : 0, high = true_lb + true_extent + (access->count ? access->count - 1 : 0) * extent;
+	access->start =
+		kt_below(&common, 2 * view->view.size / (uint64_t)view->etype_size + 1) * (uint64_t)view->etype_size;
+	int64_t low = true_lb < 0 ? true_lb : 0,
+		high = true_lb + true_extent + (access->count ? access->count - 1 : 0) * extent;
 	low += extent < 0 ? extent * access->count : 0;
 	access->room = (size_t)(high - low) + 64;
 	access->origin = kt_alloc(access->room);
@@ -167,29 +177,37 @@ static int data_call(enum call call, bool writing, bool together, MPI_Offset at,
 	switch (call) {
 	case AT:
 		if (together)
-			return writing ? MPI_File_write_at_all(file, at, b, n, t, status) : MPI_File_read_at_all(file, at, b, n, t, status);
-		return writing ? MPI_File_write_at(file, at, b, n, t, status) : MPI_File_read_at(file, at, b, n, t, status);
+			return writing ? MPI_File_write_at_all(file, at, b, n, t, status) :
+					 MPI_File_read_at_all(file, at, b, n, t, status);
+		return writing ? MPI_File_write_at(file, at, b, n, t, status) :
+				 MPI_File_read_at(file, at, b, n, t, status);
 	case POINTER:
 		if (together)
-			return writing ? MPI_File_write_all(file, b, n, t, status) : MPI_File_read_all(file, b, n, t, status);
+			return writing ? MPI_File_write_all(file, b, n, t, status) :
+					 MPI_File_read_all(file, b, n, t, status);
 		return writing ? MPI_File_write(file, b, n, t, status) : MPI_File_read(file, b, n, t, status);
 	case SPLIT_AT:
-		KT_OK(writing ? MPI_File_write_at_all_begin(file, at, b, n, t) : MPI_File_read_at_all_begin(file, at, b, n, t));
+		KT_OK(writing ? MPI_File_write_at_all_begin(file, at, b, n, t) :
+				MPI_File_read_at_all_begin(file, at, b, n, t));
 		return writing ? MPI_File_write_at_all_end(file, b, status) : MPI_File_read_at_all_end(file, b, status);
 	case SPLIT_POINTER:
 		KT_OK(writing ? MPI_File_write_all_begin(file, b, n, t) : MPI_File_read_all_begin(file, b, n, t));
 		return writing ? MPI_File_write_all_end(file, b, status) : MPI_File_read_all_end(file, b, status);
 	case NONBLOCKING_AT:
 		if (together)
-			code = writing ? MPI_File_iwrite_at_all(file, at, b, n, t, &request) : MPI_File_iread_at_all(file, at, b, n, t, &request);
+			code = writing ? MPI_File_iwrite_at_all(file, at, b, n, t, &request) :
+					 MPI_File_iread_at_all(file, at, b, n, t, &request);
 		else
-			code = writing ? MPI_File_iwrite_at(file, at, b, n, t, &request) : MPI_File_iread_at(file, at, b, n, t, &request);
+			code = writing ? MPI_File_iwrite_at(file, at, b, n, t, &request) :
+					 MPI_File_iread_at(file, at, b, n, t, &request);
 		break;
 	default:
 		if (together)
-			code = writing ? MPI_File_iwrite_all(file, b, n, t, &request) : MPI_File_iread_all(file, b, n, t, &request);
+			code = writing ? MPI_File_iwrite_all(file, b, n, t, &request) :
+					 MPI_File_iread_all(file, b, n, t, &request);
 		else
-			code = writing ? MPI_File_iwrite(file, b, n, t, &request) : MPI_File_iread(file, b, n, t, &request);
+			code = writing ? MPI_File_iwrite(file, b, n, t, &request) :
+					 MPI_File_iread(file, b, n, t, &request);
 	}
 	return code ? code : MPI_Wait(&request, status);
 }
@@ -207,8 +225,8 @@ static void check_read(struct access *access, const struct view *view, const MPI
 	int count;
 	size_t there = kt_model_read(&model, &view->view, access->start, data, access->length);
 	MPI_Get_elements(status, MPI_BYTE, &count);
-	KT_CHECK((size_t)count == there, "a read of %llu bytes gave %d, %zu are before the end of %llu", (unsigned long long)access->length, count, there,
-		(unsigned long long)model.size);
+	KT_CHECK((size_t)count == there, "a read of %llu bytes gave %d, %zu are before the end of %llu",
+		(unsigned long long)access->length, count, there, (unsigned long long)model.size);
 	kt_fill(expected, access->room, seed);
 	int64_t shift = access->base - access->origin;
 	// What lies beyond the end is nobody's: the library may have cleared it.
@@ -226,14 +244,16 @@ static void check_read(struct access *access, const struct view *view, const MPI
 // All ranks' accesses are made by every rank, in the same order; each does its own.
 static void operation(uint64_t number)
 {
-	bool writing = kt_below(&common, 2), together = kt_below(&common, 3) || overlapping, again = kt_below(&common, 2);
+	bool writing = kt_below(&common, 2), together = kt_below(&common, 3) || overlapping,
+	     again = kt_below(&common, 2);
 	enum call call = random_call(together), second = random_call(together);
 	uint64_t seeds = kt_random(&common);
 	struct access mine = {0};
 	MPI_Status status;
 	int count;
-	snprintf(doing + strlen(doing), sizeof doing - strlen(doing), " | %llu: %s %s, call %d%s", (unsigned long long)number, together ? "collective" : "independent",
-		writing ? "write" : "read", call, writing && again ? ", read again" : "");
+	snprintf(doing + strlen(doing), sizeof doing - strlen(doing), " | %llu: %s %s, call %d%s",
+		(unsigned long long)number, together ? "collective" : "independent", writing ? "write" : "read", call,
+		writing && again ? ", read again" : "");
 	for (int rank = 0; rank < kt_size; rank++) {
 		struct access access;
 		make_access(&access, &views[rank], seeds + (uint64_t)rank);
@@ -251,7 +271,8 @@ static void operation(uint64_t number)
 		KT_OK(data_call(call, writing, together, at, &mine, &status));
 		if (writing) {
 			MPI_Get_elements(&status, MPI_BYTE, &count);
-			KT_CHECK((uint64_t)count == mine.length, "a write of %llu bytes gave %d", (unsigned long long)mine.length, count);
+			KT_CHECK((uint64_t)count == mine.length, "a write of %llu bytes gave %d",
+				(unsigned long long)mine.length, count);
 		} else {
 			check_read(&mine, &views[kt_rank], &status, seeds + (uint64_t)kt_rank);
 		}
@@ -265,7 +286,8 @@ static void operation(uint64_t number)
 		check_read(&mine, &views[kt_rank], &status, seeds);
 	}
 	free_access(&mine);
-	// Without this a read that reaches the end could see it move, and overlapping writes of two calls would conflict.
+	// Without this a read that reaches the end could see it move, and overlapping writes of two calls would
+	// conflict.
 	if (overlapping || !writing)
 		sync_barrier_sync();
 }
@@ -292,7 +314,8 @@ static void episode(const char *dir, const char *expect, uint64_t seed, int numb
 				sync_barrier_sync();
 			}
 			KT_OK(MPI_File_get_size(file, &size));
-			KT_CHECK((uint64_t)size == model.size, "the file has %lld bytes instead of %llu", (long long)size, (unsigned long long)model.size);
+			KT_CHECK((uint64_t)size == model.size, "the file has %lld bytes instead of %llu",
+				(long long)size, (unsigned long long)model.size);
 			MPI_Barrier(MPI_COMM_WORLD);
 			make_views();
 			set_view(&views[kt_rank]);
@@ -316,15 +339,27 @@ int main(int argc, char **argv)
 	MPI_Comm_size(MPI_COMM_WORLD, &kt_size);
 	for (int option; (option = getopt(argc, argv, "s:e:o:nw")) != -1;) {
 		switch (option) {
-		case 's': seed = strtoull(optarg, NULL, 0); break;
-		case 'e': episodes = atoi(optarg); break;
-		case 'o': ops = atoi(optarg); break;
-		case 'n': nonblocking = true; break;
-		case 'w': overlapping = true; break;
-		default: return 2;
+		case 's':
+			seed = strtoull(optarg, NULL, 0);
+			break;
+		case 'e':
+			episodes = atoi(optarg);
+			break;
+		case 'o':
+			ops = atoi(optarg);
+			break;
+		case 'n':
+			nonblocking = true;
+			break;
+		case 'w':
+			overlapping = true;
+			break;
+		default:
+			return 2;
 		}
 	}
-	KT_CHECK(optind + 2 == argc && kt_size <= MOST_RANKS, "random_io [-s SEED] [-e EPISODES] [-o OPS] [-n] [-w] DIR EXPECT");
+	KT_CHECK(optind + 2 == argc && kt_size <= MOST_RANKS,
+		"random_io [-s SEED] [-e EPISODES] [-o OPS] [-n] [-w] DIR EXPECT");
 	char name[32];
 	snprintf(name, sizeof name, "trial-%d", kt_rank);
 	open_file(MPI_COMM_SELF, kt_path(argv[optind], name), MPI_MODE_DELETE_ON_CLOSE, &trial);

@@ -1,14 +1,15 @@
 // What the layer asks of MPI: requests of non-blocking calls, threads, messages. requests DIR threads|funneled|single
 //
-//   repeats   views that differ in where they begin are told once, by one rank for all; how many rounds a call has makes no difference to how often
+//   repeats   views that differ in where they begin are told once, by one rank for all; how many rounds a call has
+//   makes no difference to how often
 //             all ranks meet (not with threads, whose calls are not ours alone)
-//   late       an aggregator fails in the middle of one: MPI_Wait, MPI_Test and MPI_Waitall of every rank tell it, and the next ones are right
-//   freed      MPI_Request_free before the end, MPI_Cancel (which comes too late), MPI_Test in loops, MPI_Waitsome
-//   closed     MPI_File_close waits for them
-//   looked_at  MPI_File_get_info while one of them changes the hints
+//   late       an aggregator fails in the middle of one: MPI_Wait, MPI_Test and MPI_Waitall of every rank tell it, and
+//   the next ones are right freed      MPI_Request_free before the end, MPI_Cancel (which comes too late), MPI_Test in
+//   loops, MPI_Waitsome closed     MPI_File_close waits for them looked_at  MPI_File_get_info while one of them changes
+//   the hints
 //
-// threads: the program has MPI_THREAD_MULTIPLE and they run beside it; funneled, single: it has not, nothing of the layer may call MPI from another
-// thread.
+// threads: the program has MPI_THREAD_MULTIPLE and they run beside it; funneled, single: it has not, nothing of the
+// layer may call MPI from another thread.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,7 +129,8 @@ static void late(void)
 	same_everywhere(kt_class(statuses[0].MPI_ERROR));
 	if (kt_class(statuses[1].MPI_ERROR) == MPI_ERR_PENDING) // it need not have been waited for
 		statuses[1].MPI_ERROR = MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
-	KT_CHECK(statuses[1].MPI_ERROR == MPI_SUCCESS, "the one that went well: %s", kt_class_name(statuses[1].MPI_ERROR));
+	KT_CHECK(statuses[1].MPI_ERROR == MPI_SUCCESS, "the one that went well: %s",
+		kt_class_name(statuses[1].MPI_ERROR));
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 	break_rank_1(false);
 	KT_OK(MPI_File_iwrite_at_all(file, 0, bytes, LENGTH, MPI_BYTE, &requests[0]));
@@ -232,7 +234,8 @@ static void looked_at(void)
 			MPI_Info_get(used, "cb_nodes", sizeof value - 1, value, &found);
 			nodes = found ? atoi(value) : 0;
 			MPI_Info_get(used, "kairan_slots", sizeof value - 1, value, &found);
-			KT_CHECK(found && nodes >= 1, "turn %d: cb_nodes %d, kairan_slots is%s there", turn, nodes, found ? "" : " not");
+			KT_CHECK(found && nodes >= 1, "turn %d: cb_nodes %d, kairan_slots is%s there", turn, nodes,
+				found ? "" : " not");
 			MPI_Info_free(&used);
 			KT_OK(MPI_Test(&request, &flag, MPI_STATUS_IGNORE));
 		}
@@ -262,10 +265,13 @@ static void repeats(void)
 		first = meetings(file, bytes, REGION);
 		again = meetings(file, bytes, REGION);
 		many = meetings(file, bytes, LENGTH); // about 100 stripes of 64 KiB
-		KT_CHECK(turn == 0 ? first > again : first == again, "turn %d: ranks met %d times in the first call, %d in the next", turn, first, again);
+		KT_CHECK(turn == 0 ? first > again : first == again,
+			"turn %d: ranks met %d times in the first call, %d in the next", turn, first, again);
 		told = spy_isends() - told;
-		KT_CHECK(told == (turn || kt_rank ? 0 : kt_size - 1), "turn %d: this rank told of %d views", turn, told);
-		KT_CHECK(again <= 3 && many <= again, "ranks met %d times in a call of one round, %d in one of many", again, many);
+		KT_CHECK(
+			told == (turn || kt_rank ? 0 : kt_size - 1), "turn %d: this rank told of %d views", turn, told);
+		KT_CHECK(again <= 3 && many <= again, "ranks met %d times in a call of one round, %d in one of many",
+			again, many);
 	}
 	MPI_Datatype other;
 	MPI_Type_vector(2, REGION, 3 * REGION, MPI_BYTE, &other);
@@ -280,10 +286,16 @@ static void repeats(void)
 
 int main(int argc, char **argv)
 {
-	static const struct { const char *name; void (*run)(void); } scenarios[] = {{"late", late}, {"repeats", repeats}, {"freed", freed}, {"closed", closed}, {"looked_at", looked_at}};
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} scenarios[] = {
+		{"late", late}, {"repeats", repeats}, {"freed", freed}, {"closed", closed}, {"looked_at", looked_at}};
 	int provided, level;
 	threads = argc == 3 && !strcmp(argv[2], "threads");
-	level = threads ? MPI_THREAD_MULTIPLE : argc == 3 && !strcmp(argv[2], "funneled") ? MPI_THREAD_FUNNELED : MPI_THREAD_SINGLE;
+	level = threads                                   ? MPI_THREAD_MULTIPLE :
+		argc == 3 && !strcmp(argv[2], "funneled") ? MPI_THREAD_FUNNELED :
+							    MPI_THREAD_SINGLE;
 	MPI_Init_thread(&argc, &argv, level, &provided);
 	MPI_Comm_rank(MPI_COMM_WORLD, &kt_rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &kt_size);
@@ -299,7 +311,8 @@ int main(int argc, char **argv)
 		scenarios[i].run();
 		MPI_Barrier(MPI_COMM_WORLD);
 	}
-	KT_CHECK(spy_main_calls() > 0 && (spy_other_calls() > 0) == threads, "%d calls of MPI from the main thread, %d from others", spy_main_calls(), spy_other_calls());
+	KT_CHECK(spy_main_calls() > 0 && (spy_other_calls() > 0) == threads,
+		"%d calls of MPI from the main thread, %d from others", spy_main_calls(), spy_other_calls());
 	if (!kt_rank)
 		printf("ok requests %s\n", argv[2]);
 	kt_fini();

@@ -1,10 +1,13 @@
 // What the rounds of a collective call are: rounds DIR [mount]; `mount`: DIR is on a kairan mount, which takes batches.
 //
-//   overlapped   an aggregator's file I/O of the first round, held, ends no sooner than the messages of as many rounds as there are slots are here;
-//                with one slot not even receives of the next round are posted meanwhile.  Reading, it is the first message that is held until the
-//                next round's file I/O has begun.  The thread that does the file I/O makes no MPI call, the one that makes them no file I/O.
-//   once         however ranks' pieces interleave, and if all want the same: each stripe is read in one call, each byte once by all ranks together
-//   exact        with gaps between the pieces: exactly their bytes are written, each once, in one batch per round; nothing is read
+//   overlapped   an aggregator's file I/O of the first round, held, ends no sooner than the messages of as many rounds
+//   as there are slots are here;
+//                with one slot not even receives of the next round are posted meanwhile.  Reading, it is the first
+//                message that is held until the next round's file I/O has begun.  The thread that does the file I/O
+//                makes no MPI call, the one that makes them no file I/O.
+//   once         however ranks' pieces interleave, and if all want the same: each stripe is read in one call, each byte
+//   once by all ranks together exact        with gaps between the pieces: exactly their bytes are written, each once,
+//   in one batch per round; nothing is read
 //
 // Every rank is an aggregator and has bytes in every stripe.
 #include <stdio.h>
@@ -16,7 +19,14 @@
 #include "spy.h"
 #include "spy_file.h"
 
-enum { REGION = 1024, GAP = REGION / 2, STRIPE = 64 * REGION, ROUNDS = 10, REGIONS = ROUNDS * STRIPE / REGION, LENGTH = REGIONS * REGION };
+enum {
+	REGION = 1024,
+	GAP = REGION / 2,
+	STRIPE = 64 * REGION,
+	ROUNDS = 10,
+	REGIONS = ROUNDS * STRIPE / REGION,
+	LENGTH = REGIONS * REGION
+};
 enum { PATIENCE_S = 240 }; // until a wait was in vain
 
 static const char *dir;
@@ -152,10 +162,13 @@ static void before_message(void)
 
 static void check_held(const struct spy_file *seen, const char *what)
 {
-	KT_CHECK(!held.wrong, "%s, %d slots: %d of the messages or rounds at event %d, not %d", what, held.slots, held.found, held.wrong - 1, held.expected);
-	KT_CHECK(seen->reads + seen->writes == ROUNDS && !seen->main_calls, "%s, %d slots: %d reads, %d writes, %d of them by the main thread", what, held.slots,
-		seen->reads, seen->writes, seen->main_calls);
-	KT_CHECK(spy_main_calls() > 0 && !spy_other_calls(), "%s, %d slots: %d calls of MPI from the main thread, %d from others", what, held.slots,
+	KT_CHECK(!held.wrong, "%s, %d slots: %d of the messages or rounds at event %d, not %d", what, held.slots,
+		held.found, held.wrong - 1, held.expected);
+	KT_CHECK(seen->reads + seen->writes == ROUNDS && !seen->main_calls,
+		"%s, %d slots: %d reads, %d writes, %d of them by the main thread", what, held.slots, seen->reads,
+		seen->writes, seen->main_calls);
+	KT_CHECK(spy_main_calls() > 0 && !spy_other_calls(),
+		"%s, %d slots: %d calls of MPI from the main thread, %d from others", what, held.slots,
 		spy_main_calls(), spy_other_calls());
 }
 
@@ -227,10 +240,12 @@ static void once_with(const struct kt_model *model, size_t gap, bool same)
 	KT_OK(MPI_File_read_at_all(file, 0, got, (int)length, MPI_BYTE, MPI_STATUS_IGNORE));
 	const struct spy_file *seen = spy_file_end();
 	struct total total = add_up(seen, seen->read);
-	KT_CHECK((size_t)total.reads == span(gap) / STRIPE && !total.writes, "gaps of %zu, %s: %d reads, %d writes, %zu stripes", gap, same ? "the same" : "in turn",
-		total.reads, total.writes, span(gap) / STRIPE);
+	KT_CHECK((size_t)total.reads == span(gap) / STRIPE && !total.writes,
+		"gaps of %zu, %s: %d reads, %d writes, %zu stripes", gap, same ? "the same" : "in turn", total.reads,
+		total.writes, span(gap) / STRIPE);
 	for (size_t at = 0; at < span(gap); at++)
-		KT_CHECK(seen->read[at] == 1 || (is_gap(at, gap) && !seen->read[at]), "gaps of %zu, %s: byte %zu is read %d times", gap, same ? "the same" : "in turn", at,
+		KT_CHECK(seen->read[at] == 1 || (is_gap(at, gap) && !seen->read[at]),
+			"gaps of %zu, %s: byte %zu is read %d times", gap, same ? "the same" : "in turn", at,
 			seen->read[at]);
 	for (size_t i = 0; i < length; i++)
 		expected[i] = model->bytes[same ? i : place(kt_rank, i, gap)];
@@ -284,8 +299,9 @@ static void exact(void)
 	struct total total = add_up(seen, seen->written);
 	int stripes = (int)(span(GAP) / STRIPE), extents = count_extents();
 	KT_CHECK(!total.reads, "%d reads", total.reads);
-	KT_CHECK(total.writes == (mount ? stripes : extents) && total.batches == (mount ? stripes : 0), "%d writes, %d of them batches, of %d extents in %d stripes",
-		total.writes, total.batches, extents, stripes);
+	KT_CHECK(total.writes == (mount ? stripes : extents) && total.batches == (mount ? stripes : 0),
+		"%d writes, %d of them batches, of %d extents in %d stripes", total.writes, total.batches, extents,
+		stripes);
 	for (size_t at = 0; at < span(GAP); at++)
 		KT_CHECK(seen->written[at] == !is_gap(at, GAP), "byte %zu is written %d times", at, seen->written[at]);
 	KT_OK(MPI_File_close(&file));
@@ -297,7 +313,10 @@ static void exact(void)
 
 int main(int argc, char **argv)
 {
-	static const struct { const char *name; void (*run)(void); } scenarios[] = {{"overlapped", overlapped}, {"once", once}, {"exact", exact}};
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} scenarios[] = {{"overlapped", overlapped}, {"once", once}, {"exact", exact}};
 	kt_init(&argc, &argv);
 	mount = argc == 3 && !strcmp(argv[2], "mount");
 	KT_CHECK((argc == 2 || mount) && kt_size > 1, "rounds DIR [mount], at least two ranks");

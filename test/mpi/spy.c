@@ -1,5 +1,5 @@
-// Which threads call the MPI library: stands before it for the functions that the layer exchanges data and completes requests by.
-// The program's symbols are exported, so that the layer's calls come here.
+// Which threads call the MPI library: stands before it for the functions that the layer exchanges data and completes
+// requests by. The program's symbols are exported, so that the layer's calls come here.
 #include "spy.h"
 
 #include <dlfcn.h>
@@ -73,8 +73,9 @@ int spy_collective_calls(void)
 	}
 #define SPY_TOGETHER(name, parameters, arguments) SPY_COUNTED(name, together, parameters, arguments)
 
-SPY_COUNTED(Isend, sent, (const void *b, int n, MPI_Datatype t, int to, int tag, MPI_Comm c, MPI_Request *r), (b, n, t, to, tag, c, r))
-SPY(Wait, (MPI_Request *r, MPI_Status *s), (r, s))
+SPY_COUNTED(Isend, sent, (const void *b, int n, MPI_Datatype t, int to, int tag, MPI_Comm c, MPI_Request *r),
+	(b, n, t, to, tag, c, r))
+SPY(Wait, (MPI_Request * r, MPI_Status *s), (r, s))
 SPY(Send, (const void *b, int n, MPI_Datatype t, int to, int tag, MPI_Comm c), (b, n, t, to, tag, c))
 SPY(Recv, (void *b, int n, MPI_Datatype t, int from, int tag, MPI_Comm c, MPI_Status *s), (b, n, t, from, tag, c, s))
 SPY(Get_count, (const MPI_Status *s, MPI_Datatype t, int *n), (s, t, n))
@@ -83,14 +84,20 @@ SPY(Query_thread, (int *level), (level))
 SPY(Grequest_complete, (MPI_Request r), (r))
 SPY(Iprobe, (int from, int tag, MPI_Comm c, int *flag, MPI_Status *s), (from, tag, c, flag, s))
 
-SPY_TOGETHER(Reduce, (const void *b, void *to, int n, MPI_Datatype t, MPI_Op op, int root, MPI_Comm c), (b, to, n, t, op, root, c))
+SPY_TOGETHER(Reduce, (const void *b, void *to, int n, MPI_Datatype t, MPI_Op op, int root, MPI_Comm c),
+	(b, to, n, t, op, root, c))
 SPY_TOGETHER(Bcast, (void *b, int n, MPI_Datatype t, int root, MPI_Comm c), (b, n, t, root, c))
 SPY_TOGETHER(Allreduce, (const void *b, void *to, int n, MPI_Datatype t, MPI_Op op, MPI_Comm c), (b, to, n, t, op, c))
-SPY_TOGETHER(Allgather, (const void *b, int n, MPI_Datatype t, void *to, int m, MPI_Datatype u, MPI_Comm c), (b, n, t, to, m, u, c))
-SPY_TOGETHER(Allgatherv, (const void *b, int n, MPI_Datatype t, void *to, const int m[], const int d[], MPI_Datatype u, MPI_Comm c),
+SPY_TOGETHER(Allgather, (const void *b, int n, MPI_Datatype t, void *to, int m, MPI_Datatype u, MPI_Comm c),
+	(b, n, t, to, m, u, c))
+SPY_TOGETHER(Allgatherv,
+	(const void *b, int n, MPI_Datatype t, void *to, const int m[], const int d[], MPI_Datatype u, MPI_Comm c),
 	(b, n, t, to, m, d, u, c))
-SPY_TOGETHER(Alltoall, (const void *b, int n, MPI_Datatype t, void *to, int m, MPI_Datatype u, MPI_Comm c), (b, n, t, to, m, u, c))
-SPY_TOGETHER(Alltoallv, (const void *b, const int n[], const int d[], MPI_Datatype t, void *to, const int m[], const int e[], MPI_Datatype u, MPI_Comm c),
+SPY_TOGETHER(Alltoall, (const void *b, int n, MPI_Datatype t, void *to, int m, MPI_Datatype u, MPI_Comm c),
+	(b, n, t, to, m, u, c))
+SPY_TOGETHER(Alltoallv,
+	(const void *b, const int n[], const int d[], MPI_Datatype t, void *to, const int m[], const int e[],
+		MPI_Datatype u, MPI_Comm c),
 	(b, n, d, t, to, m, e, u, c))
 
 // ---- messages that are here ----

@@ -71,9 +71,11 @@ static void count(int *calls, bool batch, unsigned char *bytes, const struct kr_
 static void note(int fd, bool writing, uint64_t offset, uint64_t length)
 {
 	struct stat st;
-	if (!__atomic_load_n(&watching, __ATOMIC_ACQUIRE) || fstat(fd, &st) < 0 || st.st_dev != device || st.st_ino != inode)
+	if (!__atomic_load_n(&watching, __ATOMIC_ACQUIRE) || fstat(fd, &st) < 0 || st.st_dev != device ||
+		st.st_ino != inode)
 		return;
-	count(writing ? &seen.writes : &seen.reads, false, writing ? seen.written : seen.read, &(struct kr_batch_extent){offset, length}, 1);
+	count(writing ? &seen.writes : &seen.reads, false, writing ? seen.written : seen.read,
+		&(struct kr_batch_extent){offset, length}, 1);
 }
 
 // Whether it is a packet for the mount's batch file.
@@ -81,12 +83,14 @@ static bool note_batch(int fd, const void *packet, size_t length)
 {
 	const struct kr_batch_head *head = packet;
 	struct stat st;
-	if (!__atomic_load_n(&watching, __ATOMIC_ACQUIRE) || length < sizeof *head || fstat(fd, &st) < 0 || st.st_dev != device || st.st_ino == inode)
+	if (!__atomic_load_n(&watching, __ATOMIC_ACQUIRE) || length < sizeof *head || fstat(fd, &st) < 0 ||
+		st.st_dev != device || st.st_ino == inode)
 		return false;
 	bool writing = head->magic == KR_BATCH_MAGIC;
 	if (!writing && head->magic != KR_BATCH_READ_MAGIC)
 		return false;
-	count(writing ? &seen.writes : &seen.reads, writing, writing ? seen.written : seen.read, (const struct kr_batch_extent *)(head + 1), head->count);
+	count(writing ? &seen.writes : &seen.reads, writing, writing ? seen.written : seen.read,
+		(const struct kr_batch_extent *)(head + 1), head->count);
 	return true;
 }
 

@@ -1,5 +1,5 @@
-// What this process reads and writes of one file, byte by byte: stands before the C library for the functions that the layer does so by, batches of a
-// kairan mount included.
+// What this process reads and writes of one file, byte by byte: stands before the C library for the functions that the
+// layer does so by, batches of a kairan mount included.
 #pragma once
 
 #include <stddef.h>

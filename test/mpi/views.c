@@ -1,7 +1,9 @@
 // File views with the layer, beyond what its own collective calls need of them: views DIR
 //
-//   told      nested filetypes (resized, indexed, struct within each other) and pair types with the calls that fall through to the MPI
-//             library: shared and ordered pointers, atomic mode. The library alone crashes or corrupts memory over some of these.
+//   told      nested filetypes (resized, indexed, struct within each other) and pair types with the calls that fall
+//   through to the MPI
+//             library: shared and ordered pointers, atomic mode. The library alone crashes or corrupts memory over some
+//             of these.
 //   get_view  MPI_File_get_view gives the program's own types, and get_byte_offset and get_type_extent count by them
 //   large     calls with large counts share file pointer, view and order of writes with the others (MPI-4)
 #include <stddef.h>
@@ -70,8 +72,14 @@ static MPI_Datatype shorts(void)
 	return resized(&type, 0, 41);
 }
 
-static const struct { const char *name; MPI_Datatype (*make)(void); MPI_Datatype etype; } filetypes[] = {
-	{"nested", nested, MPI_DATATYPE_NULL}, {"pairs", pairs, MPI_DOUBLE_INT}, {"shorts", shorts, MPI_SHORT},
+static const struct {
+	const char *name;
+	MPI_Datatype (*make)(void);
+	MPI_Datatype etype;
+} filetypes[] = {
+	{"nested", nested, MPI_DATATYPE_NULL},
+	{"pairs", pairs, MPI_DOUBLE_INT},
+	{"shorts", shorts, MPI_SHORT},
 };
 
 static MPI_Datatype etype_of(int kind)
@@ -87,7 +95,8 @@ static void whole_file(MPI_File file, const struct kt_model *model)
 	sync_barrier_sync(file);
 	KT_OK(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
 	KT_OK(MPI_File_get_size(file, &size));
-	KT_CHECK((uint64_t)size == model->size, "%lld bytes instead of %llu", (long long)size, (unsigned long long)model->size);
+	KT_CHECK((uint64_t)size == model->size, "%lld bytes instead of %llu", (long long)size,
+		(unsigned long long)model->size);
 	unsigned char *bytes = kt_alloc(model->size);
 	KT_OK(MPI_File_read_at_all(file, 0, bytes, (int)model->size, MPI_BYTE, MPI_STATUS_IGNORE));
 	kt_same_bytes(bytes, model->bytes, model->size, "the file");
@@ -121,7 +130,8 @@ static void told(void)
 		for (int rank = 0; rank < kt_size; rank++) {
 			if (rank == kt_rank) {
 				KT_OK(MPI_File_get_position_shared(file, &at));
-				KT_CHECK(at == (MPI_Offset)etypes * (kt_size + rank), "the shared pointer is at %lld", (long long)at);
+				KT_CHECK(at == (MPI_Offset)etypes * (kt_size + rank), "the shared pointer is at %lld",
+					(long long)at);
 				KT_OK(MPI_File_write_shared(file, bytes, length, MPI_BYTE, MPI_STATUS_IGNORE));
 			}
 			MPI_Barrier(MPI_COMM_WORLD);
@@ -131,17 +141,21 @@ static void told(void)
 		KT_OK(MPI_File_seek(file, (MPI_Offset)etypes * (2 * kt_size + kt_rank), MPI_SEEK_SET));
 		KT_OK(MPI_File_write(file, bytes, length, MPI_BYTE, MPI_STATUS_IGNORE));
 		MPI_Barrier(MPI_COMM_WORLD);
-		KT_OK(MPI_File_write_at_all(file, (MPI_Offset)etypes * (3 * kt_size + kt_rank), bytes, length, MPI_BYTE, MPI_STATUS_IGNORE));
+		KT_OK(MPI_File_write_at_all(file, (MPI_Offset)etypes * (3 * kt_size + kt_rank), bytes, length, MPI_BYTE,
+			MPI_STATUS_IGNORE));
 		KT_OK(MPI_File_get_position(file, &at));
-		KT_CHECK(at == (MPI_Offset)etypes * (2 * kt_size + kt_rank + 1), "position %lld in atomic mode", (long long)at);
+		KT_CHECK(at == (MPI_Offset)etypes * (2 * kt_size + kt_rank + 1), "position %lld in atomic mode",
+			(long long)at);
 		KT_OK(MPI_File_set_atomicity(file, 0));
 		KT_OK(MPI_File_write_all(file, bytes, 0, MPI_BYTE, MPI_STATUS_IGNORE));
 		KT_OK(MPI_File_get_position(file, &at));
-		KT_CHECK(at == (MPI_Offset)etypes * (2 * kt_size + kt_rank + 1), "position %lld after atomic mode", (long long)at);
+		KT_CHECK(at == (MPI_Offset)etypes * (2 * kt_size + kt_rank + 1), "position %lld after atomic mode",
+			(long long)at);
 		for (int turn = 0; turn < 4; turn++)
 			for (int rank = 0; rank < kt_size; rank++) {
 				kt_fill(bytes, (size_t)length, (uint64_t)rank);
-				kt_model_write(&model, &view, (uint64_t)length * (uint64_t)(turn * kt_size + rank), bytes, (size_t)length);
+				kt_model_write(&model, &view, (uint64_t)length * (uint64_t)(turn * kt_size + rank),
+					bytes, (size_t)length);
 			}
 		whole_file(file, &model);
 		KT_OK(MPI_File_close(&file));
@@ -161,7 +175,8 @@ static void check_type(MPI_Datatype got, MPI_Datatype expected)
 	struct kt_view a, b;
 	kt_view_init(&a, 0, MPI_BYTE, got);
 	kt_view_init(&b, 0, MPI_BYTE, expected);
-	KT_CHECK(a.size == b.size && a.extent == b.extent, "%zu bytes in %lld instead of %zu in %lld", a.size, (long long)a.extent, b.size, (long long)b.extent);
+	KT_CHECK(a.size == b.size && a.extent == b.extent, "%zu bytes in %lld instead of %zu in %lld", a.size,
+		(long long)a.extent, b.size, (long long)b.extent);
 	kt_same_bytes(a.positions, b.positions, a.size * sizeof *a.positions, "where the bytes of the type lie");
 	kt_view_fini(&a);
 	kt_view_fini(&b);
@@ -183,7 +198,8 @@ static void get_view(void)
 	MPI_Aint extent;
 	char datarep[MPI_MAX_DATAREP_STRING];
 	KT_OK(MPI_File_get_view(file, &at, &etype, &filetype, datarep));
-	KT_CHECK(at == 0 && etype == MPI_BYTE && filetype == MPI_BYTE && !strcmp(datarep, "native"), "the first view: %lld, %s", (long long)at, datarep);
+	KT_CHECK(at == 0 && etype == MPI_BYTE && filetype == MPI_BYTE && !strcmp(datarep, "native"),
+		"the first view: %lld, %s", (long long)at, datarep);
 	for (int kind = 0; kind < (int)(sizeof filetypes / sizeof *filetypes); kind++) {
 		MPI_Datatype type = filetypes[kind].make();
 		struct kt_view view;
@@ -197,12 +213,14 @@ static void get_view(void)
 		type = filetypes[kind].make();
 		MPI_Type_commit(&type);
 		KT_OK(MPI_File_get_view(file, &at, &etype, &filetype, datarep));
-		KT_CHECK(at == 123 && etype == etype_of(kind) && !strcmp(datarep, "native"), "the view: %lld, %s", (long long)at, datarep);
+		KT_CHECK(at == 123 && etype == etype_of(kind) && !strcmp(datarep, "native"), "the view: %lld, %s",
+			(long long)at, datarep);
 		check_type(filetype, type);
 		free_unless_basic(&filetype);
 		for (int i = 0; i < 30; i++) {
 			KT_OK(MPI_File_get_byte_offset(file, i, &at));
-			KT_CHECK(at == kt_view_position(&view, (uint64_t)(i * size)), "etype %d is at %lld", i, (long long)at);
+			KT_CHECK(at == kt_view_position(&view, (uint64_t)(i * size)), "etype %d is at %lld", i,
+				(long long)at);
 		}
 		KT_OK(MPI_File_get_type_extent(file, type, &extent));
 		KT_CHECK(extent == view.extent, "extent %lld", (long long)extent);
@@ -216,9 +234,12 @@ static void get_view(void)
 	MPI_Type_commit(&two);
 	MPI_Type_commit(&three);
 	KT_OK(MPI_File_set_view(file, 5, two, two, "native", MPI_INFO_NULL));
-	KT_CHECK(MPI_File_set_view(file, 0, two, three, "native", MPI_INFO_NULL) != MPI_SUCCESS, "a filetype of one and a half etypes");
-	KT_CHECK(MPI_File_set_view(file, -1, two, two, "native", MPI_INFO_NULL) != MPI_SUCCESS, "a negative displacement");
-	KT_CHECK(MPI_File_set_view(file, 0, MPI_DATATYPE_NULL, two, "native", MPI_INFO_NULL) != MPI_SUCCESS, "no etype");
+	KT_CHECK(MPI_File_set_view(file, 0, two, three, "native", MPI_INFO_NULL) != MPI_SUCCESS,
+		"a filetype of one and a half etypes");
+	KT_CHECK(MPI_File_set_view(file, -1, two, two, "native", MPI_INFO_NULL) != MPI_SUCCESS,
+		"a negative displacement");
+	KT_CHECK(
+		MPI_File_set_view(file, 0, MPI_DATATYPE_NULL, two, "native", MPI_INFO_NULL) != MPI_SUCCESS, "no etype");
 	KT_OK(MPI_File_get_view(file, &at, &got, &filetype, datarep));
 	KT_CHECK(at == 5, "displacement %lld", (long long)at);
 	check_type(got, two);

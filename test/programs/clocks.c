@@ -1,5 +1,6 @@
-/* Preloaded into a daemon: sets its clocks.  KR_CLOCKS is a file of two numbers of 8 bytes, seconds that CLOCK_REALTIME and
- * CLOCK_BOOTTIME are ahead of the machine's; they may be changed while the daemon runs.  Timers of the kernel go by the machine's. */
+/* Preloaded into a daemon: sets its clocks.  KR_CLOCKS is a file of two numbers of 8 bytes, seconds that CLOCK_REALTIME
+ * and CLOCK_BOOTTIME are ahead of the machine's; they may be changed while the daemon runs.  Timers of the kernel go by
+ * the machine's. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>

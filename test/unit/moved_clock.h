@@ -1,8 +1,8 @@
-/* A clock that the test moves: included in one file of a test program, it stands in for libc's clock_gettime, and so for all
- * that asks how late it is, libuv's timers as well.  What is to take a lease time takes a few steps of the test instead, and
- * since time passes otherwise as slowly as the test runs, leases may be as long as in production: a busy machine does not end
- * them.  Where even that is too much it can be stopped.  CLOCK_REALTIME stays what it is.  moved_clock_ns is changed by the
- * test's thread only, and read by all.
+/* A clock that the test moves: included in one file of a test program, it stands in for libc's clock_gettime, and so
+ * for all that asks how late it is, libuv's timers as well.  What is to take a lease time takes a few steps of the test
+ * instead, and since time passes otherwise as slowly as the test runs, leases may be as long as in production: a busy
+ * machine does not end them.  Where even that is too much it can be stopped.  CLOCK_REALTIME stays what it is.
+ * moved_clock_ns is changed by the test's thread only, and read by all.
  */
 #ifndef KR_TEST_MOVED_CLOCK_H
 #define KR_TEST_MOVED_CLOCK_H

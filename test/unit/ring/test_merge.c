@@ -142,8 +142,8 @@ static void short_extents_count_for_what_they_take(void **state)
 
 static void random_streams_agree_with_a_model(void **state)
 {
-	static const size_t shapes[][2] = {{10, 10}, {5000, 3000}, {300000, 1000}, {4096, 0}, {100, 100000}, {200000,
-		200000}};
+	static const size_t shapes[][2] = {
+		{10, 10}, {5000, 3000}, {300000, 1000}, {4096, 0}, {100, 100000}, {200000, 200000}};
 	struct model *model = calloc(1, sizeof(*model));
 	unsigned random = 11;
 

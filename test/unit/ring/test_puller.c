@@ -127,7 +127,8 @@ static void forget_one(struct world *world)
 static void step(struct world *world)
 {
 	switch (roll(world, 12)) {
-	case 0: case 1:
+	case 0:
+	case 1:
 		want(world, roll(world, BLOCKS));
 		break;
 	case 2:
@@ -153,7 +154,9 @@ static void step(struct world *world)
 			world->here[block] = false;
 		break;
 	}
-	case 7: case 8: case 9:
+	case 7:
+	case 8:
+	case 9:
 		arrive_any(world);
 		break;
 	default:

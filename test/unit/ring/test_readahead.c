@@ -67,7 +67,8 @@ static void several_sequential_readers_are_told_apart(void **state)
 	kr_readahead_init(&ra, 1024 * MIB);
 	for (uint64_t step = 0; step < 3; step++) {
 		for (uint64_t reader = 0; reader < KR_READAHEAD_STREAMS; reader++)
-			asked += kr_readahead_read(&ra, reader * 10000 * MIB + step * MIB, MIB, 100000 * MIB, &from, &end);
+			asked += kr_readahead_read(
+				&ra, reader * 10000 * MIB + step * MIB, MIB, 100000 * MIB, &from, &end);
 	}
 	assert_int_equal(asked, KR_READAHEAD_STREAMS);
 }

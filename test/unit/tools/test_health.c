@@ -41,9 +41,16 @@ static void a_mount_that_works_is_well(void **state)
 static void a_mount_in_trouble_is_not(void **state)
 {
 	static const char *const troubles[][3] = {
-		{"server", "connected", "false"}, {"server", "fenced", "true"}, {"backlog", "refused_bytes", "1"}, {"backlog", "orphaned_bytes", "1"},
-		{NULL, "damage", "[\"a\"]"}, {"journal", "error", "\"Input/output error\""}, {"journal", "slow_ms", "1"}, {"journal", "set_aside", "1"},
-		{NULL, "files", "[{\"late\": false}, {\"late\": true}]"}, {NULL, "server", "null"},
+		{"server", "connected", "false"},
+		{"server", "fenced", "true"},
+		{"backlog", "refused_bytes", "1"},
+		{"backlog", "orphaned_bytes", "1"},
+		{NULL, "damage", "[\"a\"]"},
+		{"journal", "error", "\"Input/output error\""},
+		{"journal", "slow_ms", "1"},
+		{"journal", "set_aside", "1"},
+		{NULL, "files", "[{\"late\": false}, {\"late\": true}]"},
+		{NULL, "server", "null"},
 	};
 
 	(void)state;
@@ -61,7 +68,10 @@ static void a_server_that_works_is_well(void **state)
 static void a_server_in_trouble_is_not(void **state)
 {
 	static const char *const troubles[][3] = {
-		{"export", "present", "false"}, {NULL, "grace", "true"}, {"parked", "count", "1"}, {NULL, "nodes", "[{\"connected\": true}, {\"connected\": false}]"},
+		{"export", "present", "false"},
+		{NULL, "grace", "true"},
+		{"parked", "count", "1"},
+		{NULL, "nodes", "[{\"connected\": true}, {\"connected\": false}]"},
 		{NULL, "nodes", "[{\"connected\": true, \"refused_bytes\": 1}]"},
 	};
 

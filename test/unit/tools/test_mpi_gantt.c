@@ -149,9 +149,11 @@ static void the_drawing_has_a_bar_per_event_and_a_row_per_rank(void **unused)
 	assert_int_equal(count_of(made, "<title>"), KR_ARRAY_SIZE(sample));
 	assert_int_equal(count_of(made, ">node 0 rank 0<"), 1);
 	assert_int_equal(count_of(made, ">node 1 rank 1<"), 1);
-	assert_int_equal(count_of(made, "/m/a &#60;&#38;&#62;.dat call 0 round 1 slot 1: write, 4000000 bytes, 300.000 ms"), 1);
+	assert_int_equal(
+		count_of(made, "/m/a &#60;&#38;&#62;.dat call 0 round 1 slot 1: write, 4000000 bytes, 300.000 ms"), 1);
 	/* The write of round 0: 0.3 to 0.7 of 3 s, lower half of the first row. */
-	assert_int_equal(count_of(made, "<rect x=\"250.00\" y=\"68\" width=\"160.00\" height=\"9\" fill=\"#d62728\">"), 1);
+	assert_int_equal(
+		count_of(made, "<rect x=\"250.00\" y=\"68\" width=\"160.00\" height=\"9\" fill=\"#d62728\">"), 1);
 	assert_int_equal(count_of(made, "fill=\"#d62728\" fill-opacity=\"0.65\">"), 1);
 	assert_int_equal(count_of(made, "time (s)"), 1);
 	assert_int_equal(count_of(made, "</svg>"), 1);
@@ -160,7 +162,9 @@ static void the_drawing_has_a_bar_per_event_and_a_row_per_rank(void **unused)
 
 static void bad_input_is_named_by_file_and_line(void **unused)
 {
-	static const struct { const char *text, *reason; } bad[] = {
+	static const struct {
+		const char *text, *reason;
+	} bad[] = {
 		{"nonsense\n", ":1: not JSON"},
 		{"\n[1]\n", ":2: not an object"},
 		{"{}\n", ":1: \"file\" is missing"},
@@ -168,10 +172,13 @@ static void bad_input_is_named_by_file_and_line(void **unused)
 		{"{\"file\":\"f\",\"op\":\"write\",\"phase\":\"sleep\"}\n", ":1: unknown phase \"sleep\""},
 		{"{\"file\":\"f\",\"op\":\"write\",\"phase\":\"read\",\"open\":-1}\n", ":1: \"open\" is not a number"},
 		{"{\"file\":\"f\",\"op\":\"move\",\"phase\":\"read\",\"open\":0,\"call\":0,\"rank\":0,\"node\":0,\"round\":0,\"slot\":0,"
-			"\"start\":1,\"end\":1,\"bytes\":0}\n", ":1: \"op\" is neither"},
+		 "\"start\":1,\"end\":1,\"bytes\":0}\n",
+			":1: \"op\" is neither"},
 		{"{\"file\":\"f\",\"op\":\"read\",\"phase\":\"read\",\"open\":0,\"call\":0,\"rank\":0,\"node\":0,\"round\":0,\"slot\":0,"
-			"\"start\":2,\"end\":1,\"bytes\":0}\n", ":1: \"end\" is before"},
-		{"{\"file\":\"f\",\"op\":\"read\",\"phase\":\"read\",\"open\":0,\"call\":0,\"rank\":4294967296}\n", ":1: \"rank\" is not"},
+		 "\"start\":2,\"end\":1,\"bytes\":0}\n",
+			":1: \"end\" is before"},
+		{"{\"file\":\"f\",\"op\":\"read\",\"phase\":\"read\",\"open\":0,\"call\":0,\"rank\":4294967296}\n",
+			":1: \"rank\" is not"},
 	};
 	struct kr_gantt gantt;
 	(void)unused;
@@ -188,7 +195,8 @@ static void bad_input_is_named_by_file_and_line(void **unused)
 /* What MPI programs call their files can be anything. */
 static void names_of_any_bytes_are_written_as_json(void **unused)
 {
-	const char *names[] = {"plain", "a\"b\\c\n\x01\x7f", "d\xc3\xa9j\xc3\xa0 \xf0\x9f\x98\x80", "bad \xff\xc3 \xed\xa0\x80 \xc0\xaf end\xe2\x82"};
+	const char *names[] = {"plain", "a\"b\\c\n\x01\x7f", "d\xc3\xa9j\xc3\xa0 \xf0\x9f\x98\x80",
+		"bad \xff\xc3 \xed\xa0\x80 \xc0\xaf end\xe2\x82"};
 	const char *read[] = {"plain", "a\"b\\c\n\x01\x7f", "d\xc3\xa9j\xc3\xa0 \xf0\x9f\x98\x80",
 		"bad \xef\xbf\xbd\xef\xbf\xbd \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd \xef\xbf\xbd\xef\xbf\xbd end\xef\xbf\xbd\xef\xbf\xbd"};
 	struct kr_gantt gantt;

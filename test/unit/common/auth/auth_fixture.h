@@ -1,4 +1,5 @@
-/* Both sides of a handshake.  Messages pass through the protocol's encoding, so that each bit of each can be flipped on its way. */
+/* Both sides of a handshake.  Messages pass through the protocol's encoding, so that each bit of each can be flipped on
+ * its way. */
 #ifndef KR_TEST_UNIT_AUTH_FIXTURE_H
 #define KR_TEST_UNIT_AUTH_FIXTURE_H
 
@@ -19,10 +20,11 @@
 #include "common/base/util.h"
 
 #define SECRET "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
-static const char node_text[] = "kairan-key 1\nid db316863cac308b850d8258d73e662cd\nidentity node\ncreated 2026-11-21T20:05:08Z\n"
+static const char node_text[] =
+	"kairan-key 1\nid db316863cac308b850d8258d73e662cd\nidentity node\ncreated 2026-11-21T20:05:08Z\n"
 	"expires never\nsecret " SECRET "\n";
 static const char user_text[] = "kairan-key 1\nid 7670d6b21d85cf978d8aa91f76b9227c\nidentity user 1000 alice\n"
-	"created 2026-11-21T20:05:08Z\nexpires 2026-12-21T20:05:08Z\nsecret " SECRET "\n";
+				"created 2026-11-21T20:05:08Z\nexpires 2026-12-21T20:05:08Z\nsecret " SECRET "\n";
 enum { CREATED = 1795291508, NOW = CREATED + 5, EXPIRES = CREATED + 86400 * 30 };
 
 enum flip { FLIP_NONE, FLIP_ASK, FLIP_ANSWER, FLIP_PROVE };
@@ -39,7 +41,7 @@ struct pair {
 	struct kr_auth_request ask;
 	struct kr_auth_reply answer;
 	struct kr_auth_prove_request prove;
-	enum flip flip;       /* the message of which a bit is flipped */
+	enum flip flip; /* the message of which a bit is flipped */
 	size_t flip_bit;
 };
 
@@ -115,7 +117,8 @@ static inline int teardown(void **state)
 }
 
 /* Carries a message over the wire into RET, with a bit flipped if asked. Returns its bits. */
-static inline size_t carry(const struct pair *p, enum flip flip, uint16_t type, bool reply, const void *msg, void *ret, size_t size)
+static inline size_t carry(
+	const struct pair *p, enum flip flip, uint16_t type, bool reply, const void *msg, void *ret, size_t size)
 {
 	struct kr_arena arena = {0};
 	union kr_any_msg any;

@@ -26,15 +26,15 @@ enum { FRAMES_MAX = 64, WIRE_MAX = 4 << 20, DEADLINE_S = 60 };
 /* What B was given. */
 struct got {
 	uint16_t type;
-	uint64_t number;    /* EXTENT's offset */
+	uint64_t number; /* EXTENT's offset */
 	size_t data_length;
 	uint64_t checksum;
-	char name[32];      /* LOOKUP's */
+	char name[32]; /* LOOKUP's */
 };
 
 struct wire {
 	uv_loop_t loop;
-	uv_pipe_t listener;         /* B's */
+	uv_pipe_t listener; /* B's */
 	char path[2][64];
 	int listening, from_a, to_b; /* the test's sockets */
 	struct kr_conn *a, *b;
@@ -44,7 +44,7 @@ struct wire {
 	bool a_closed, b_closed;
 	int b_err;
 	char b_reason[256];
-	uint8_t *bytes;             /* of A, recorded */
+	uint8_t *bytes; /* of A, recorded */
 	size_t length;
 };
 static struct wire w;
@@ -57,7 +57,8 @@ static inline void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 
 	(void)conn;
 	assert_in_range(w.count, 1, FRAMES_MAX);
-	assert_int_equal(kr_msg_decode(frame->header.type, false, frame->fields, frame->header.fields_length, &msg, &arena), 0);
+	assert_int_equal(
+		kr_msg_decode(frame->header.type, false, frame->fields, frame->header.fields_length, &msg, &arena), 0);
 	*got = (struct got){.type = frame->header.type};
 	if (frame->header.type == KR_MSG_EXTENT)
 		got->number = msg.extent_request.offset;

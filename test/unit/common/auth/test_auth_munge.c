@@ -1,5 +1,5 @@
-/* The handshake by MUNGE: what the credentials hold is good for one connection and one role.  No munged here: the test says who made
- * a credential. */
+/* The handshake by MUNGE: what the credentials hold is good for one connection and one role.  No munged here: the test
+ * says who made a credential. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -51,7 +51,8 @@ static int challenge(void)
 	struct kr_fresh fresh;
 
 	kr_fresh_make(&fresh);
-	return kr_auth_munge_challenge(&p.server, KR_SECURITY_INTEGRITY, &p.ask, &fresh, (struct kr_time){NOW, 7}, &p.answer);
+	return kr_auth_munge_challenge(
+		&p.server, KR_SECURITY_INTEGRITY, &p.ask, &fresh, (struct kr_time){NOW, 7}, &p.answer);
 }
 
 static int prove(void)
@@ -149,8 +150,8 @@ static void a_server_of_another_user_is_refused(void **state)
 /* Whatever somebody on the way changes, the credentials are not for it. */
 static void changes_on_the_way_are_noticed(void **state)
 {
-	uint8_t *const places[] = {&p.ask.nonce[3], &p.ask.public[3], &p.ask.security, &p.answer.nonce[3], &p.answer.public[3],
-		(uint8_t *)&p.answer.now.nsec, &p.answer.security};
+	uint8_t *const places[] = {&p.ask.nonce[3], &p.ask.public[3], &p.ask.security, &p.answer.nonce[3],
+		&p.answer.public[3], (uint8_t *)&p.answer.now.nsec, &p.answer.security};
 
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
 		int err;

@@ -66,7 +66,8 @@ static void a_proof_sent_back_to_its_maker_is_refused(void **state)
 	hang_up(p);
 	/* The same with the server's nonce chosen to be the client's. */
 	assert_int_equal(kr_auth_client_begin(&p->client, p->node, p->wanted, &p->client_fresh, NOW, &p->ask), 0);
-	p->answer = (struct kr_auth_reply){.proto = KR_PROTO_VERSION, .now = {.sec = NOW}, .cipher = KR_CIPHER_CHACHA20_POLY1305};
+	p->answer = (struct kr_auth_reply){
+		.proto = KR_PROTO_VERSION, .now = {.sec = NOW}, .cipher = KR_CIPHER_CHACHA20_POLY1305};
 	memcpy(p->answer.nonce, p->client_fresh.nonce, KR_NONCE);
 	memcpy(p->answer.proof, p->ask.nonce, KR_PROOF);
 	assert_int_equal(kr_auth_client_prove(&p->client, &p->answer, NOW, &p->prove), -EKEYREJECTED);
@@ -188,16 +189,15 @@ static void refusals_tell_the_user_what_to_do(void **state)
 		int err;
 		const char *says;
 	} cases[] = {
-		{-EKEYREJECTED, "does not accept node key db316863"},
-		{-EOPNOTSUPP, "start kairand with --key"},
-		{-ECONNRESET, "Connection reset"},
-		{-EPROTONOSUPPORT, "of one release"},
+		{-EKEYREJECTED, "does not accept node key db316863"}, {-EOPNOTSUPP, "start kairand with --key"},
+		{-ECONNRESET, "Connection reset"}, {-EPROTONOSUPPORT, "of one release"},
 		{-EKEYEXPIRED, "expired"}, /* before any proof: not believed, only repeated */
 	};
 	struct pair *p = *state;
 
 	for (size_t i = 0; i < KR_ARRAY_SIZE(cases); i++) {
-		assert_int_equal(kr_auth_client_begin(&p->client, p->node, p->wanted, &p->client_fresh, NOW, &p->ask), 0);
+		assert_int_equal(
+			kr_auth_client_begin(&p->client, p->node, p->wanted, &p->client_fresh, NOW, &p->ask), 0);
 		assert_int_equal(kr_auth_client_refused(&p->client, cases[i].err), cases[i].err);
 		assert_non_null(strstr(kr_fail_reason(), cases[i].says));
 		hang_up(p);

@@ -24,9 +24,9 @@
 #define SECRET "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 #define NODE_ID "db316863cac308b850d8258d73e662cd"
 static const char node_text[] = "kairan-key 1\nid " NODE_ID "\nidentity node\ncreated 2026-11-21T20:05:08Z\n"
-	"expires never\nsecret " SECRET "\n";
+				"expires never\nsecret " SECRET "\n";
 static const char user_text[] = "kairan-key 1\nid 7670d6b21d85cf978d8aa91f76b9227c\nidentity user 1000 alice\n"
-	"created 2026-11-21T20:05:08Z\nexpires 2026-12-21T20:05:08Z\nsecret " SECRET "\n";
+				"created 2026-11-21T20:05:08Z\nexpires 2026-12-21T20:05:08Z\nsecret " SECRET "\n";
 enum { CREATED = 1795291508, MONTH = 86400 * 30 };
 static const struct kr_key_owner a_node = {.kind = KR_KEY_NODE}, a_user = {.kind = KR_KEY_USER, .uid = 1000};
 
@@ -100,7 +100,8 @@ static void new_keys_differ_and_come_back_from_their_text(void **state)
 static void comments_empty_lines_and_another_order_are_fine(void **state)
 {
 	(void)state;
-	kr_key_put(parse("kairan-key 1\n\n# of the cluster\nsecret " SECRET "\nexpires never\ncreated 2026-11-21T20:05:08Z\n"
+	kr_key_put(parse(
+		"kairan-key 1\n\n# of the cluster\nsecret " SECRET "\nexpires never\ncreated 2026-11-21T20:05:08Z\n"
 		"identity node\n#\nid " NODE_ID));
 }
 
@@ -155,19 +156,21 @@ static void expect_refused(const char *identity, const char *created, const char
 	char text[KR_KEY_TEXT];
 	struct kr_key *key;
 
-	snprintf(text, sizeof(text), "kairan-key 1\nid " NODE_ID "\nidentity %s\ncreated %s\nexpires %s\nsecret " SECRET "\n%s",
-		identity, created, expires, more);
+	snprintf(text, sizeof(text),
+		"kairan-key 1\nid " NODE_ID "\nidentity %s\ncreated %s\nexpires %s\nsecret " SECRET "\n%s", identity,
+		created, expires, more);
 	assert_int_equal(kr_key_parse(text, strlen(text), "k", &key), -EBADMSG);
 	assert_null(strstr(kr_fail_reason(), "0203"));
 }
 
 static void what_a_field_cannot_be_is_refused(void **state)
 {
-	static const char *const identities[] = {"", "root", "node ", "node 0", "user", "user ", "user alice", "user 1", "user 1 ",
-		"user -1 a", "user +1 a", "user 4294967295 a", "user 99999999999 a", "user 1 a b", "user 1  a", "user 1 a\tb", "user 1 \xc3\xa9"};
-	static const char *const times[] = {"", "now", "2026-11-21", "2026-11-21T20:05:08", "2026-11-21 20:05:08Z", "2026-02-30T00:00:00Z",
-		"2026-11-21T20:05:60Z", "1970-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "12026-11-21T20:05:08Z", " 2026-11-21T20:05:08Z",
-		"2026-11-21T20:05:08Z ", "2026-1-21T20:05:08Z"};
+	static const char *const identities[] = {"", "root", "node ", "node 0", "user", "user ", "user alice", "user 1",
+		"user 1 ", "user -1 a", "user +1 a", "user 4294967295 a", "user 99999999999 a", "user 1 a b",
+		"user 1  a", "user 1 a\tb", "user 1 \xc3\xa9"};
+	static const char *const times[] = {"", "now", "2026-11-21", "2026-11-21T20:05:08", "2026-11-21 20:05:08Z",
+		"2026-02-30T00:00:00Z", "2026-11-21T20:05:60Z", "1970-01-01T00:00:00Z", "1969-12-31T23:59:59Z",
+		"12026-11-21T20:05:08Z", " 2026-11-21T20:05:08Z", "2026-11-21T20:05:08Z ", "2026-1-21T20:05:08Z"};
 
 	(void)state;
 	for (size_t i = 0; i < KR_ARRAY_SIZE(identities); i++)
@@ -193,7 +196,8 @@ static void an_edited_expiry_is_noticed(void **state)
 
 static void a_file_of_another_version_or_kind_says_so(void **state)
 {
-	static const char *const texts[] = {"kairan-key 2\n", "kairan-key 1 \n", "-----BEGIN PRIVATE KEY-----\n", "\nkairan-key 1\n", ""};
+	static const char *const texts[] = {
+		"kairan-key 2\n", "kairan-key 1 \n", "-----BEGIN PRIVATE KEY-----\n", "\nkairan-key 1\n", ""};
 	struct kr_key *key;
 
 	(void)state;
@@ -205,7 +209,8 @@ static void a_file_of_another_version_or_kind_says_so(void **state)
 
 static void keys_for_impossible_names_or_times_are_not_made(void **state)
 {
-	static const char *const names[] = {"", "a b", "a\n", "\xc3\xa9", "0123456789012345678901234567890123456789012345678901234567890123"};
+	static const char *const names[] = {
+		"", "a b", "a\n", "\xc3\xa9", "0123456789012345678901234567890123456789012345678901234567890123"};
 	const struct kr_key_owner nobody = {.kind = KR_KEY_USER, .uid = UINT32_MAX};
 	struct kr_key *key;
 

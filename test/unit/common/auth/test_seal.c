@@ -1,4 +1,5 @@
-/* Seals: what was sealed can be opened once, in its turn, with the key of its connection and direction, and nothing else can. */
+/* Seals: what was sealed can be opened once, in its turn, with the key of its connection and direction, and nothing
+ * else can. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* Sealed connections, with somebody on the way: all that A sends passes through the test's hands before B gets it. */
 #include "test/unit/common/auth/sealed_fixture.h"
 
-/* --- what is right arrives -------------------------------------------------------------------------------------------- */
+/* --- what is right arrives -------------------------------------------------------------------- */
 
 static void frames_arrive(enum kr_security security, enum kr_cipher cipher)
 {
@@ -100,7 +100,7 @@ static void dropping_a_connection_drops_what_it_holds(void **state)
 		turn();
 }
 
-/* --- nothing else does ------------------------------------------------------------------------------------------------ */
+/* --- nothing else does ------------------------------------------------------------------------ */
 
 static void expect_broken(size_t delivered)
 {

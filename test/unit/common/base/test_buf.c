@@ -34,8 +34,8 @@ static void a_buffer_lives_until_its_last_reference(void **state)
 
 static void every_capacity_can_be_filled(void **state)
 {
-	static const size_t capacities[] = { 0, 1, 4096, KR_BLOCK_SIZE / 4 - 1, KR_BLOCK_SIZE / 4, KR_BLOCK_SIZE - 1, KR_BLOCK_SIZE,
-		KR_BLOCK_SIZE + 1, 1 << 20 };
+	static const size_t capacities[] = {0, 1, 4096, KR_BLOCK_SIZE / 4 - 1, KR_BLOCK_SIZE / 4, KR_BLOCK_SIZE - 1,
+		KR_BLOCK_SIZE, KR_BLOCK_SIZE + 1, 1 << 20};
 
 	(void)state;
 	for (size_t i = 0; i < KR_ARRAY_SIZE(capacities); i++) {
@@ -86,7 +86,8 @@ static void *churn(void *seed_pointer)
 	unsigned seed = *(unsigned *)seed_pointer;
 
 	for (int i = 0; i < 3000; i++) {
-		struct kr_buf *own = kr_buf_new((size_t)rand_r(&seed) % (2 * KR_BLOCK_SIZE) + 1), *other = kr_buf_get(shared);
+		struct kr_buf *own = kr_buf_new((size_t)rand_r(&seed) % (2 * KR_BLOCK_SIZE) + 1),
+			      *other = kr_buf_get(shared);
 
 		own->data[0] = (uint8_t)seed;
 		if (own->data[0] != (uint8_t)seed || other->data[7] != 42)
@@ -99,7 +100,7 @@ static void *churn(void *seed_pointer)
 
 static void threads_share_the_pool(void **state)
 {
-	unsigned seeds[4] = { 1, 2, 3, 4 };
+	unsigned seeds[4] = {1, 2, 3, 4};
 	pthread_t threads[4];
 	void *result;
 

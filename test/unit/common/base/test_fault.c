@@ -80,7 +80,7 @@ static void kill_is_sigkill(void **state)
 
 static void nonsense_aborts(void **state)
 {
-	static const char *const cases[] = { "a", "a:explode", ":eio:x", "a:hold" };
+	static const char *const cases[] = {"a", "a:explode", ":eio:x", "a:hold"};
 
 	(void)state;
 	for (size_t i = 0; i < KR_ARRAY_SIZE(cases); i++) {

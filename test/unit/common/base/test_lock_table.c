@@ -24,12 +24,12 @@ static void on_grant(void *context, struct kr_lock_waiter *waiter)
 
 static struct kr_lock want(uint32_t node, uint64_t id, uint8_t kind, uint64_t first, uint64_t last)
 {
-	return (struct kr_lock){ .owner = { .node = node, .id = id }, .first = first, .last = last, .kind = kind };
+	return (struct kr_lock){.owner = {.node = node, .id = id}, .first = first, .last = last, .kind = kind};
 }
 
 static struct kr_lock want_flock(uint64_t id, uint8_t kind)
 {
-	return (struct kr_lock){ .owner = { .node = 1, .flock = true, .id = id }, .last = KR_LOCK_END, .kind = kind };
+	return (struct kr_lock){.owner = {.node = 1, .flock = true, .id = id}, .last = KR_LOCK_END, .kind = kind};
 }
 
 static int set(struct kr_lock_table *table, struct kr_lock lock)
@@ -89,8 +89,9 @@ static void note_count(void *context, const struct kr_lock *lock, int change)
 /* Others look on, in threads of their own. */
 static void who_keeps_a_lock_of_a_kind_is_never_seen_without(void **state)
 {
-	const struct kr_lock steps[] = {want(1, 1, KR_LOCK_NONE, 10, 19), want(1, 1, KR_LOCK_NONE, 0, 9), want(1, 1, KR_LOCK_WRITE, 20, KR_LOCK_END),
-		want(1, 1, KR_LOCK_WRITE, 10, 19), want(1, 1, KR_LOCK_READ, 10, 30), want(1, 1, KR_LOCK_WRITE, 0, KR_LOCK_END)};
+	const struct kr_lock steps[] = {want(1, 1, KR_LOCK_NONE, 10, 19), want(1, 1, KR_LOCK_NONE, 0, 9),
+		want(1, 1, KR_LOCK_WRITE, 20, KR_LOCK_END), want(1, 1, KR_LOCK_WRITE, 10, 19),
+		want(1, 1, KR_LOCK_READ, 10, 30), want(1, 1, KR_LOCK_WRITE, 0, KR_LOCK_END)};
 	struct kr_lock_world world;
 	struct kr_lock_table table;
 
@@ -126,7 +127,7 @@ static void an_flock_that_cannot_be_converted_is_lost(void **state)
 {
 	struct kr_lock_world world;
 	struct kr_lock_table table;
-	struct kr_lock_waiter waiter = { .want = want_flock(3, KR_LOCK_WRITE) };
+	struct kr_lock_waiter waiter = {.want = want_flock(3, KR_LOCK_WRITE)};
 
 	(void)state;
 	make(&table, &world);
@@ -144,8 +145,8 @@ static void a_circle_over_two_files_is_refused(void **state)
 {
 	struct kr_lock_world world;
 	struct kr_lock_table a, b;
-	struct kr_lock_waiter first = { .want = want(1, 1, KR_LOCK_WRITE, 0, 0) };
-	struct kr_lock_waiter second = { .want = want(2, 1, KR_LOCK_WRITE, 0, 0) };
+	struct kr_lock_waiter first = {.want = want(1, 1, KR_LOCK_WRITE, 0, 0)};
+	struct kr_lock_waiter second = {.want = want(2, 1, KR_LOCK_WRITE, 0, 0)};
 
 	(void)state;
 	make(&a, &world);
@@ -166,7 +167,7 @@ static void nobody_is_granted_when_the_world_is_closed(void **state)
 {
 	struct kr_lock_world world;
 	struct kr_lock_table table;
-	struct kr_lock_waiter waiter = { .want = want(2, 1, KR_LOCK_WRITE, 0, 0) };
+	struct kr_lock_waiter waiter = {.want = want(2, 1, KR_LOCK_WRITE, 0, 0)};
 
 	(void)state;
 	make(&table, &world);
@@ -179,18 +180,18 @@ static void nobody_is_granted_when_the_world_is_closed(void **state)
 	kr_lock_table_fini(&table);
 }
 
-/* --- very much of it: without care these take hours --------------------------------------------------------------------- */
+/* --- very much of it: without care these take hours ------------------------------------------- */
 
 enum { LEVELS = 17, EACH = 6, BYSTANDERS = 6000 };
 
-/* Everybody of a level waits for everybody of the next one, on a file of its own: there are EACH^LEVELS ways, and no circle.  Others, who wait
- * for something else, are no matter. */
+/* Everybody of a level waits for everybody of the next one, on a file of its own: there are EACH^LEVELS ways, and no
+ * circle.  Others, who wait for something else, are no matter. */
 static void many_ways_are_not_walked_one_by_one(void **state)
 {
 	static struct kr_lock_waiter waiters[LEVELS][EACH];
 	static struct kr_lock_waiter bystanders[BYSTANDERS];
 	static struct kr_lock_table tables[LEVELS + 1], elsewhere;
-	struct kr_lock_waiter last = { .want = want(LEVELS + 1, 0, KR_LOCK_WRITE, 0, 0) };
+	struct kr_lock_waiter last = {.want = want(LEVELS + 1, 0, KR_LOCK_WRITE, 0, 0)};
 	struct kr_lock_world world;
 
 	(void)state;
@@ -198,7 +199,7 @@ static void many_ways_are_not_walked_one_by_one(void **state)
 	kr_lock_table_init(&elsewhere, &world, on_grant, NULL);
 	assert_int_equal(set(&elsewhere, want(100, 0, KR_LOCK_WRITE, 0, 0)), 0);
 	for (uint64_t id = 0; id < BYSTANDERS; id++) {
-		bystanders[id] = (struct kr_lock_waiter){ .want = want(101, id, KR_LOCK_WRITE, 0, 0) };
+		bystanders[id] = (struct kr_lock_waiter){.want = want(101, id, KR_LOCK_WRITE, 0, 0)};
 		assert_int_equal(kr_lock_table_wait(&elsewhere, &bystanders[id]), -EINPROGRESS);
 	}
 	for (uint32_t level = 0; level <= LEVELS; level++) {
@@ -208,7 +209,7 @@ static void many_ways_are_not_walked_one_by_one(void **state)
 	}
 	for (uint32_t level = LEVELS; level-- > 0;) {
 		for (uint64_t id = 0; id < EACH; id++) {
-			waiters[level][id] = (struct kr_lock_waiter){ .want = want(level, id, KR_LOCK_WRITE, 0, 0) };
+			waiters[level][id] = (struct kr_lock_waiter){.want = want(level, id, KR_LOCK_WRITE, 0, 0)};
 			assert_int_equal(kr_lock_table_wait(&tables[level + 1], &waiters[level][id]), -EINPROGRESS);
 		}
 	}
@@ -241,7 +242,7 @@ static void many_waiters_and_many_locks_are_not_compared_one_by_one(void **state
 		assert_int_equal(set(&table, want(1, i, KR_LOCK_READ, i, i)), 0);
 	assert_int_equal(set(&table, want(3, 0, KR_LOCK_WRITE, FAR, FAR)), 0);
 	for (uint64_t i = 0; i < MANY_WAITS; i++) {
-		waiters[i] = (struct kr_lock_waiter){ .want = want(2, i, KR_LOCK_READ, 2 * i, FAR + 1) };
+		waiters[i] = (struct kr_lock_waiter){.want = want(2, i, KR_LOCK_READ, 2 * i, FAR + 1)};
 		assert_int_equal(kr_lock_table_wait(&table, &waiters[i]), -EINPROGRESS);
 	}
 	for (uint64_t i = 0; i < 200; i++) {
@@ -262,7 +263,7 @@ static void many_waiters_and_many_locks_are_not_compared_one_by_one(void **state
 	free(waiters);
 }
 
-/* --- random histories ----------------------------------------------------------------------------------------------- */
+/* --- random histories ------------------------------------------------------------------------- */
 
 /* kind[flock][owner][byte]; owner: node = owner / 2, id = owner % 2. */
 struct model {
@@ -284,8 +285,9 @@ static bool model_free(const struct model *model, const struct kr_lock *lock)
 		return true;
 	for (unsigned o = 0; o < OWNERS; o++)
 		for (uint64_t b = lock->first; b <= lock->last && b < BYTES; b++)
-			if (o != owner_of(lock) && KR_MAX(model->kind[lock->owner.flock][o][b], lock->kind) == KR_LOCK_WRITE &&
-			    model->kind[lock->owner.flock][o][b])
+			if (o != owner_of(lock) &&
+				KR_MAX(model->kind[lock->owner.flock][o][b], lock->kind) == KR_LOCK_WRITE &&
+				model->kind[lock->owner.flock][o][b])
 				return false;
 	return true;
 }
@@ -304,7 +306,8 @@ static void model_grant(void *context, struct kr_lock_waiter *waiter)
 	assert_true(model->waiting[i]);
 	assert_true(model_free(model, &waiter->want));
 	for (size_t j = 0; j < WAITERS; j++) /* nobody who asked before could have gone on instead */
-		assert_false(model->waiting[j] && model->asked[j] < model->asked[i] && model_free(model, &model->waiters[j].want));
+		assert_false(model->waiting[j] && model->asked[j] < model->asked[i] &&
+			model_free(model, &model->waiters[j].want));
 	model->waiting[i] = false;
 	model->grants++;
 	model_set(model, &waiter->want);
@@ -313,8 +316,8 @@ static void model_grant(void *context, struct kr_lock_waiter *waiter)
 static struct kr_lock random_lock(void)
 {
 	uint64_t first = (uint64_t)random() % BYTES, length = 1 + (uint64_t)random() % (BYTES - first);
-	struct kr_lock lock = want((uint32_t)random() % (OWNERS / 2), (uint64_t)random() % 2, (uint8_t)(random() % 3), first,
-		first + length - 1);
+	struct kr_lock lock = want((uint32_t)random() % (OWNERS / 2), (uint64_t)random() % 2, (uint8_t)(random() % 3),
+		first, first + length - 1);
 
 	if (random() % 4 == 0) {
 		lock.owner.flock = true;
@@ -342,14 +345,15 @@ static void check(const struct kr_lock_table *table, const struct model *model)
 
 	for (int i = 0; i < 4; i++) {
 		struct kr_lock want = random_lock();
-		const struct kr_lock *walked = lowest_conflict(table, &want), *found = kr_lock_table_conflict(table, &want);
+		const struct kr_lock *walked = lowest_conflict(table, &want),
+				     *found = kr_lock_table_conflict(table, &want);
 
 		assert_true(!walked == !found);
 		assert_true(!found || (found->first == walked->first && kr_lock_excludes(found, &want)));
 	}
 	for (int flock = 0; flock < 2; flock++) {
 		for (unsigned o = 0; o < OWNERS; o++) {
-			struct kr_lock_owner owner = { .node = o / 2, .flock = flock, .id = o % 2 };
+			struct kr_lock_owner owner = {.node = o / 2, .flock = flock, .id = o % 2};
 
 			for (uint64_t b = 0; b < BYTES; b++) {
 				const struct kr_lock *lock = kr_lock_table_held(table, &owner, b, b);
@@ -406,7 +410,7 @@ static void random_event(struct kr_lock_table *table, struct model *model)
 		assert_int_equal(kr_lock_table_set(table, &lock), free ? 0 : -EAGAIN);
 		return;
 	}
-	model->waiters[i] = (struct kr_lock_waiter){ .want = lock };
+	model->waiters[i] = (struct kr_lock_waiter){.want = lock};
 	err = kr_lock_table_wait(table, &model->waiters[i]);
 	assert_true(free ? err == 0 : err == -EINPROGRESS || (err == -EDEADLK && !lock.owner.flock));
 	model->waiting[i] = err == -EINPROGRESS;

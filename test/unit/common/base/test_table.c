@@ -57,7 +57,7 @@ static void agrees_with_an_array(uint64_t (*hash)(uint64_t), unsigned steps)
 
 	kr_table_init(&table);
 	for (size_t i = 0; i < ITEMS; i++)
-		items[i] = (struct item){ .key = i * 1000003 };
+		items[i] = (struct item){.key = i * 1000003};
 	check_all(&table, hash);
 	for (unsigned step = 0; step < steps; step++) {
 		struct item *item = &items[(size_t)rand_r(&seed) % ITEMS];
@@ -114,7 +114,7 @@ static void a_visitor_may_remove_its_element_or_stop(void **state)
 	(void)state;
 	kr_table_init(&table);
 	for (size_t i = 0; i < 100; i++) {
-		items[i] = (struct item){ .key = i };
+		items[i] = (struct item){.key = i};
 		kr_table_insert(&table, &items[i].link, kr_hash_u64(i));
 	}
 	kr_table_for_each(&table, remove_odd, &table);

@@ -19,7 +19,8 @@ static void expect(char *(*convert)(const char *bytes), const char *bytes, const
 
 static void utf8_stays_as_it_is(void **state)
 {
-	static const char *const texts[] = {"", "plain", "回覧 \xc3\xbc \xf0\x9f\x98\x80", "a\\351b", "\xf4\x8f\xbf\xbf"};
+	static const char *const texts[] = {
+		"", "plain", "回覧 \xc3\xbc \xf0\x9f\x98\x80", "a\\351b", "\xf4\x8f\xbf\xbf"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
@@ -33,14 +34,17 @@ static void bytes_that_are_no_characters_are_octal(void **state)
 {
 	(void)state;
 	expect(kr_text_utf8, "latin\xe9", "latin\\351");
-	expect(kr_text_utf8, "\xe9" "a", "\\351a");
+	expect(kr_text_utf8,
+		"\xe9"
+		"a",
+		"\\351a");
 	expect(kr_text_utf8, "\x80\xff", "\\200\\377");
-	expect(kr_text_utf8, "\xc0\x80", "\\300\\200");                 /* overlong */
-	expect(kr_text_utf8, "\xe0\x80\xaf", "\\340\\200\\257");        /* overlong */
-	expect(kr_text_utf8, "\xed\xa0\x80", "\\355\\240\\200");        /* a surrogate */
+	expect(kr_text_utf8, "\xc0\x80", "\\300\\200");                   /* overlong */
+	expect(kr_text_utf8, "\xe0\x80\xaf", "\\340\\200\\257");          /* overlong */
+	expect(kr_text_utf8, "\xed\xa0\x80", "\\355\\240\\200");          /* a surrogate */
 	expect(kr_text_utf8, "\xf4\x90\x80\x80", "\\364\\220\\200\\200"); /* beyond the last */
 	expect(kr_text_utf8, "\xf8\x88\x80\x80\x80", "\\370\\210\\200\\200\\200");
-	expect(kr_text_utf8, "\xe5\x9b", "\\345\\233");                 /* cut short */
+	expect(kr_text_utf8, "\xe5\x9b", "\\345\\233"); /* cut short */
 	expect(kr_text_shown, "\xe5\x9b\n", "\\345\\233\\012");
 }
 
@@ -49,7 +53,10 @@ static void controls_are_shown_as_octal(void **state)
 	(void)state;
 	expect(kr_text_shown, "line\nbreak", "line\\012break");
 	expect(kr_text_shown, "\x1b[31mred\x7f", "\\033[31mred\\177");
-	expect(kr_text_shown, "\xc2\x9b" "1m\xc2\xa0", "\\302\\2331m\xc2\xa0");
+	expect(kr_text_shown,
+		"\xc2\x9b"
+		"1m\xc2\xa0",
+		"\\302\\2331m\xc2\xa0");
 }
 
 int main(void)

@@ -107,7 +107,7 @@ static void a_written_file_reads_back(void **state)
 
 static void whole_transfers_stop_at_the_end_of_the_file(void **state)
 {
-	char bytes[8] = { 0 };
+	char bytes[8] = {0};
 	KR_AUTO_FD int fd = openat(dirfd_, "a", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
 	(void)state;
@@ -228,7 +228,8 @@ static void a_long_line_is_cut_and_still_ends(void **state)
 	assert_int_equal(text[strlen(text) - 1], '\n');
 }
 
-/* In a service: sd-daemon(3). Another file's numbers, inherited from a service that has sent its standard error elsewhere, mean nothing. */
+/* In a service: sd-daemon(3). Another file's numbers, inherited from a service that has sent its standard error
+ * elsewhere, mean nothing. */
 static void systemd_s_journal_gets_priorities(void **state)
 {
 	struct stat journal;

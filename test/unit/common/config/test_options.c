@@ -35,20 +35,27 @@ static int take_other(void *values, const char *key, const char *value)
 
 #define AT(field) offsetof(struct values, field)
 static const struct kr_option table[] = {
-	{ "name", KR_OPTION_STRING, AT(name), "fs", .help = "a name" },
-	{ "local_path", KR_OPTION_PATH, AT(path), .help = "where local files are kept, which is a sentence long enough that "
-		"it has to be wrapped on the way out" },
-	{ "journal_max", KR_OPTION_SIZE, AT(size), "8M", 4096, UINT64_C(1) << 40, .help = "largest journal", .letter = 'j' },
-	{ "delay", KR_OPTION_SECONDS, AT(delay_ms), "5", 100, 3600 * 1000, .help = "age at which bytes are flushed" },
-	{ "threads", KR_OPTION_COUNT, AT(threads), "4", 1, 64, .help = "how many" },
-	{ "sync", KR_OPTION_BOOL, AT(sync), "true", .help = "wait" },
-	{ "foreground", KR_OPTION_BOOL, AT(foreground), .help = "stay", .letter = 'f', .command_line_only = true },
-	{ "mode", KR_OPTION_ENUM, AT(mode), "strict", .choices = "strict|relaxed|none", .help = "how" },
-	{ "listen", KR_OPTION_LIST, AT(listen), .help = "addresses" },
+	{"name", KR_OPTION_STRING, AT(name), "fs", .help = "a name"},
+	{"local_path", KR_OPTION_PATH, AT(path),
+		.help = "where local files are kept, which is a sentence long enough that "
+			"it has to be wrapped on the way out"},
+	{"journal_max", KR_OPTION_SIZE, AT(size), "8M", 4096, UINT64_C(1) << 40, .help = "largest journal",
+		.letter = 'j'},
+	{"delay", KR_OPTION_SECONDS, AT(delay_ms), "5", 100, 3600 * 1000, .help = "age at which bytes are flushed"},
+	{"threads", KR_OPTION_COUNT, AT(threads), "4", 1, 64, .help = "how many"},
+	{"sync", KR_OPTION_BOOL, AT(sync), "true", .help = "wait"},
+	{"foreground", KR_OPTION_BOOL, AT(foreground), .help = "stay", .letter = 'f', .command_line_only = true},
+	{"mode", KR_OPTION_ENUM, AT(mode), "strict", .choices = "strict|relaxed|none", .help = "how"},
+	{"listen", KR_OPTION_LIST, AT(listen), .help = "addresses"},
 };
 static const struct kr_options set = {
-	.program = "kairantest", .usage = "[OPTIONS] PLACE", .about = "Tests options.", .section = "mount",
-	.options = table, .count = KR_ARRAY_SIZE(table), .other = take_other,
+	.program = "kairantest",
+	.usage = "[OPTIONS] PLACE",
+	.about = "Tests options.",
+	.section = "mount",
+	.options = table,
+	.count = KR_ARRAY_SIZE(table),
+	.other = take_other,
 };
 
 static int parse_file(struct values *v, const char *json)
@@ -100,12 +107,26 @@ static void defaults_come_from_the_table(void **state)
 
 static void sizes_and_times_take_units(void **state)
 {
-	static const struct { const char *text; uint64_t value; } sizes[] = {
-		{ "4096", 4096 }, { "64K", 65536 }, { "8m", 8 << 20 }, { "4G", UINT64_C(4) << 30 }, { "1T", UINT64_C(1) << 40 },
-	}, times[] = {
-		{ "20", 20000 }, { "0.5", 500 }, { "500ms", 500 }, { "1.25s", 1250 }, { "2m", 120000 }, { "1h", 3600000 },
-	};
-	struct values v = { 0 };
+	static const struct {
+		const char *text;
+		uint64_t value;
+	} sizes[] =
+		{
+			{"4096", 4096},
+			{"64K", 65536},
+			{"8m", 8 << 20},
+			{"4G", UINT64_C(4) << 30},
+			{"1T", UINT64_C(1) << 40},
+		},
+	  times[] = {
+		  {"20", 20000},
+		  {"0.5", 500},
+		  {"500ms", 500},
+		  {"1.25s", 1250},
+		  {"2m", 120000},
+		  {"1h", 3600000},
+	  };
+	struct values v = {0};
 
 	(void)state;
 	for (size_t i = 0; i < KR_ARRAY_SIZE(sizes); i++) {
@@ -120,25 +141,28 @@ static void sizes_and_times_take_units(void **state)
 
 static void bad_values_are_refused_with_a_reason(void **state)
 {
-	static const struct { size_t option; const char *text, *reason; } cases[] = {
-		{ 2, "", "W: \"\" is not a size (try 64K, 8M, 4G)" },
-		{ 2, "-1", "W: \"-1\" is not a size (try 64K, 8M, 4G)" },
-		{ 2, "1X", "W: \"1X\" is not a size (try 64K, 8M, 4G)" },
-		{ 2, "18446744073709551616", "W: \"18446744073709551616\" is not a size (try 64K, 8M, 4G)" },
-		{ 2, "99999999T", "W: \"99999999T\" is not a size (try 64K, 8M, 4G)" },
-		{ 2, "1K", "W: 1K is out of range (4K to 1T)" },
-		{ 3, "1.", "W: \"1.\" is not a time (try 20, 0.5, 500ms, 5m)" },
-		{ 3, ".5", "W: \".5\" is not a time (try 20, 0.5, 500ms, 5m)" },
-		{ 3, "5d", "W: \"5d\" is not a time (try 20, 0.5, 500ms, 5m)" },
-		{ 3, "99999999999999999999", "W: \"99999999999999999999\" is not a time (try 20, 0.5, 500ms, 5m)" },
-		{ 3, "2h", "W: 2h is out of range (100ms to 1h)" },
-		{ 4, "65", "W: 65 is out of range (1 to 64)" },
-		{ 4, "4K", "W: \"4K\" is not a whole number" },
-		{ 5, "maybe", "W: \"maybe\" is neither true nor false" },
-		{ 7, "strictly", "W: \"strictly\" is none of strict|relaxed|none" },
-		{ 7, "", "W: \"\" is none of strict|relaxed|none" },
+	static const struct {
+		size_t option;
+		const char *text, *reason;
+	} cases[] = {
+		{2, "", "W: \"\" is not a size (try 64K, 8M, 4G)"},
+		{2, "-1", "W: \"-1\" is not a size (try 64K, 8M, 4G)"},
+		{2, "1X", "W: \"1X\" is not a size (try 64K, 8M, 4G)"},
+		{2, "18446744073709551616", "W: \"18446744073709551616\" is not a size (try 64K, 8M, 4G)"},
+		{2, "99999999T", "W: \"99999999T\" is not a size (try 64K, 8M, 4G)"},
+		{2, "1K", "W: 1K is out of range (4K to 1T)"},
+		{3, "1.", "W: \"1.\" is not a time (try 20, 0.5, 500ms, 5m)"},
+		{3, ".5", "W: \".5\" is not a time (try 20, 0.5, 500ms, 5m)"},
+		{3, "5d", "W: \"5d\" is not a time (try 20, 0.5, 500ms, 5m)"},
+		{3, "99999999999999999999", "W: \"99999999999999999999\" is not a time (try 20, 0.5, 500ms, 5m)"},
+		{3, "2h", "W: 2h is out of range (100ms to 1h)"},
+		{4, "65", "W: 65 is out of range (1 to 64)"},
+		{4, "4K", "W: \"4K\" is not a whole number"},
+		{5, "maybe", "W: \"maybe\" is neither true nor false"},
+		{7, "strictly", "W: \"strictly\" is none of strict|relaxed|none"},
+		{7, "", "W: \"\" is none of strict|relaxed|none"},
 	};
-	struct values v = { 0 };
+	struct values v = {0};
 
 	(void)state;
 	for (size_t i = 0; i < KR_ARRAY_SIZE(cases); i++)
@@ -151,9 +175,12 @@ static void a_file_sets_every_type(void **state)
 	struct values v;
 
 	(void)state;
-	assert_int_equal(parse_file(&v, "{\"server\": {\"whatever\": 1}, \"mount\": {\"name\": \"x\", \"local_path\": \"/v\","
-		"\"journal_max\": 65536, \"delay\": 0.25, \"threads\": 7, \"sync\": false, \"mode\": \"none\","
-		"\"listen\": [\"a\", \"b\"]}}"), 0);
+	assert_int_equal(
+		parse_file(&v,
+			"{\"server\": {\"whatever\": 1}, \"mount\": {\"name\": \"x\", \"local_path\": \"/v\","
+			"\"journal_max\": 65536, \"delay\": 0.25, \"threads\": 7, \"sync\": false, \"mode\": \"none\","
+			"\"listen\": [\"a\", \"b\"]}}"),
+		0);
 	assert_string_equal(v.name, "x");
 	assert_string_equal(v.path, "/v");
 	assert_int_equal(v.size, 65536);
@@ -168,23 +195,25 @@ static void a_file_sets_every_type(void **state)
 
 static void a_file_s_errors_name_the_key_s_path(void **state)
 {
-	static const struct { const char *json, *reason; } cases[] = {
-		{ "{\"mount\": {\"journal_mx\": 1}}", "FILE: mount.journal_mx: no such option" },
-		{ "{\"mount\": {\"journal-max\": 65536}}", "FILE: mount.journal-max: no such option" },
-		{ "{\"mont\": {}}", "FILE: mont: no such section (there are \"server\" and \"mount\")" },
-		{ "{\"mount\": 3}", "FILE: mount: must be an object" },
-		{ "[]", "FILE: must be an object" },
-		{ "{\"mount\": {\"threads\": \"4\"}}", "FILE: mount.threads: must be a whole number" },
-		{ "{\"mount\": {\"threads\": -4}}", "FILE: mount.threads: \"-4\" is not a whole number" },
-		{ "{\"mount\": {\"threads\": 99}}", "FILE: mount.threads: 99 is out of range (1 to 64)" },
-		{ "{\"mount\": {\"sync\": \"yes\"}}", "FILE: mount.sync: must be true or false" },
-		{ "{\"mount\": {\"listen\": \"a\"}}", "FILE: mount.listen: must be an array of texts" },
-		{ "{\"mount\": {\"listen\": [\"a\", 2]}}", "FILE: mount.listen[1]: must be a text" },
-		{ "{\"mount\": {\"journal_max\": true}}",
-			"FILE: mount.journal_max: must be a number of bytes or a text such as \"8M\"" },
-		{ "{\"mount\": {\"foreground\": true}}", "FILE: mount.foreground: only for the command line" },
-		{ "{\"mount\": {\"sync\": true, \"sync\": true}}", "FILE:1: duplicate object key near '\"sync\"'" },
-		{ "{\"mount\": {", "FILE:1: string or '}' expected near end of file" },
+	static const struct {
+		const char *json, *reason;
+	} cases[] = {
+		{"{\"mount\": {\"journal_mx\": 1}}", "FILE: mount.journal_mx: no such option"},
+		{"{\"mount\": {\"journal-max\": 65536}}", "FILE: mount.journal-max: no such option"},
+		{"{\"mont\": {}}", "FILE: mont: no such section (there are \"server\" and \"mount\")"},
+		{"{\"mount\": 3}", "FILE: mount: must be an object"},
+		{"[]", "FILE: must be an object"},
+		{"{\"mount\": {\"threads\": \"4\"}}", "FILE: mount.threads: must be a whole number"},
+		{"{\"mount\": {\"threads\": -4}}", "FILE: mount.threads: \"-4\" is not a whole number"},
+		{"{\"mount\": {\"threads\": 99}}", "FILE: mount.threads: 99 is out of range (1 to 64)"},
+		{"{\"mount\": {\"sync\": \"yes\"}}", "FILE: mount.sync: must be true or false"},
+		{"{\"mount\": {\"listen\": \"a\"}}", "FILE: mount.listen: must be an array of texts"},
+		{"{\"mount\": {\"listen\": [\"a\", 2]}}", "FILE: mount.listen[1]: must be a text"},
+		{"{\"mount\": {\"journal_max\": true}}",
+			"FILE: mount.journal_max: must be a number of bytes or a text such as \"8M\""},
+		{"{\"mount\": {\"foreground\": true}}", "FILE: mount.foreground: only for the command line"},
+		{"{\"mount\": {\"sync\": true, \"sync\": true}}", "FILE:1: duplicate object key near '\"sync\"'"},
+		{"{\"mount\": {", "FILE:1: string or '}' expected near end of file"},
 	};
 	struct values v;
 
@@ -201,8 +230,10 @@ static void the_command_line_takes_all_spellings(void **state)
 	struct values v;
 
 	(void)state;
-	assert_int_equal(parse_args(&v, &arguments, "here -f --journal-max=1G --journal_max 2G --delay 1 there --no-sync "
-		"--listen a --listen=b -o mode=relaxed,name=q,nosync,x-gvfs,x-y=3 -othreads=9 -- -z"), 0);
+	assert_int_equal(parse_args(&v, &arguments,
+				 "here -f --journal-max=1G --journal_max 2G --delay 1 there --no-sync "
+				 "--listen a --listen=b -o mode=relaxed,name=q,nosync,x-gvfs,x-y=3 -othreads=9 -- -z"),
+		0);
 	assert_true(v.foreground);
 	assert_int_equal(v.size, UINT64_C(2) << 30);
 	assert_int_equal(v.delay_ms, 1000);
@@ -225,19 +256,21 @@ static void the_command_line_takes_all_spellings(void **state)
 
 static void wrong_arguments_are_refused_with_a_reason(void **state)
 {
-	static const struct { const char *line, *reason; } cases[] = {
-		{ "--jornal", "--jornal: no such option (see kairantest --help)" },
-		{ "-q", "-q: no such option (see kairantest --help)" },
-		{ "-o quux", "-o quux: no such option (see kairantest --help)" },
-		{ "-o quux=3", "-o quux: no such option (see kairantest --help)" },
-		{ "-o threads", "-o threads: needs a value, as in threads=..." },
-		{ "-o nothreads", "-o nothreads: no such option (see kairantest --help)" },
-		{ "--threads", "--threads: needs a value (see kairantest --help)" },
-		{ "--threads=0", "--threads: 0 is out of range (1 to 64)" },
-		{ "--no-threads", "--no-threads: no such option (see kairantest --help)" },
-		{ "-o", "-o: needs a value (see kairantest --help)" },
-		{ "--config", "--config: needs a value (see kairantest --help)" },
-		{ "-o threads=x", "-o threads: \"x\" is not a whole number" },
+	static const struct {
+		const char *line, *reason;
+	} cases[] = {
+		{"--jornal", "--jornal: no such option (see kairantest --help)"},
+		{"-q", "-q: no such option (see kairantest --help)"},
+		{"-o quux", "-o quux: no such option (see kairantest --help)"},
+		{"-o quux=3", "-o quux: no such option (see kairantest --help)"},
+		{"-o threads", "-o threads: needs a value, as in threads=..."},
+		{"-o nothreads", "-o nothreads: no such option (see kairantest --help)"},
+		{"--threads", "--threads: needs a value (see kairantest --help)"},
+		{"--threads=0", "--threads: 0 is out of range (1 to 64)"},
+		{"--no-threads", "--no-threads: no such option (see kairantest --help)"},
+		{"-o", "-o: needs a value (see kairantest --help)"},
+		{"--config", "--config: needs a value (see kairantest --help)"},
+		{"-o threads=x", "-o threads: \"x\" is not a whole number"},
 	};
 	struct kr_arguments arguments;
 	struct values v;
@@ -251,7 +284,7 @@ static void wrong_arguments_are_refused_with_a_reason(void **state)
 
 static void commas_in_a_list_s_values_can_be_escaped(void **state)
 {
-	struct values v = { 0 };
+	struct values v = {0};
 
 	(void)state;
 	assert_int_equal(kr_options_set_list(&set, "name=a\\,b\\\\c,,threads=3,", &v), 0);
@@ -292,7 +325,7 @@ static void the_command_line_beats_the_file_beats_the_default(void **state)
 static void relative_paths_become_absolute(void **state)
 {
 	char *here = getcwd(NULL, 0), expected[4200];
-	struct values v = { 0 };
+	struct values v = {0};
 
 	(void)state;
 	snprintf(expected, sizeof(expected), "%s/a/b", here);
@@ -311,7 +344,8 @@ static void what_is_printed_reads_back_the_same(void **state)
 	FILE *out;
 
 	(void)state;
-	assert_int_equal(parse_args(&v, &arguments, "--journal-max=96K --delay=1500ms --listen x -o mode=none --no-sync"), 0);
+	assert_int_equal(
+		parse_args(&v, &arguments, "--journal-max=96K --delay=1500ms --listen x -o mode=none --no-sync"), 0);
 	out = open_memstream(&text, &length);
 	kr_options_print(&set, &v, out);
 	fclose(out);
@@ -348,7 +382,8 @@ static void help_shows_every_option_and_ends_the_parsing(void **state)
 	fclose(out);
 	assert_non_null(strstr(text, "Usage: kairantest [OPTIONS] PLACE\n"));
 	assert_non_null(strstr(text, "  -j, --journal-max=SIZE      largest journal (default: 8M)\n"));
-	assert_non_null(strstr(text, "      --mode=strict|relaxed|none\n                              how (default: strict)\n"));
+	assert_non_null(strstr(
+		text, "      --mode=strict|relaxed|none\n                              how (default: strict)\n"));
 	for (rest = text; (line = strsep(&rest, "\n")) != NULL;)
 		assert_true(strlen(line) <= 120);
 	free(text);

@@ -63,13 +63,16 @@ static inline void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 	side->headers[side->frames++] = frame->header;
 	if (frame->header.type == KR_MSG_EXTENT) {
 		struct kr_extent_request extent;
-		struct kr_arena arena = { 0 };
+		struct kr_arena arena = {0};
 
-		assert_int_equal(kr_msg_decode(KR_MSG_EXTENT, false, frame->fields, frame->header.fields_length, &extent, &arena), 0);
+		assert_int_equal(kr_msg_decode(KR_MSG_EXTENT, false, frame->fields, frame->header.fields_length,
+					 &extent, &arena),
+			0);
 		side->offsets[side->extents] = extent.offset;
 		side->checksums[side->extents++] = extent.checksum;
 		assert_int_equal(frame->data ? frame->data->length : 0, frame->header.data_length);
-		assert_int_equal(kr_checksum(frame->data ? frame->data->data : NULL, frame->header.data_length), extent.checksum);
+		assert_int_equal(kr_checksum(frame->data ? frame->data->data : NULL, frame->header.data_length),
+			extent.checksum);
 	}
 	side->data_bytes += frame->header.data_length;
 	if (side->hook)
@@ -95,7 +98,7 @@ static inline void on_closed(struct kr_conn *conn, int err, const char *reason)
 	snprintf(side->reason, sizeof(side->reason), "%s", reason);
 }
 
-static const struct kr_conn_handler handler = { on_frame, on_drain, on_closed };
+static const struct kr_conn_handler handler = {on_frame, on_drain, on_closed};
 
 static inline void on_connection(uv_stream_t *stream, int status)
 {
@@ -198,11 +201,12 @@ static inline void on_status_answer(void *context, int err, const void *reply, s
 	(void)more;
 	answers->last_err = err;
 	if (status)
-		snprintf(answers->json, sizeof(answers->json), "%.*s", (int)status->json.length, (const char *)status->json.bytes);
+		snprintf(answers->json, sizeof(answers->json), "%.*s", (int)status->json.length,
+			(const char *)status->json.bytes);
 	answers->count++;
 }
 
-static const struct kr_fid some_fid __attribute__((unused)) = { .length = 3, .bytes = { 1, 2, 3 } };
+static const struct kr_fid some_fid __attribute__((unused)) = {.length = 3, .bytes = {1, 2, 3}};
 
 static inline uint64_t ping(struct side *side, struct answers *answers)
 {
@@ -211,7 +215,7 @@ static inline uint64_t ping(struct side *side, struct answers *answers)
 
 static inline void answer_ping(struct side *side, const struct kr_frame *frame)
 {
-	struct kr_ping_reply reply = { { 0, 0 } };
+	struct kr_ping_reply reply = {{0, 0}};
 
 	if (frame->header.type == KR_MSG_PING)
 		kr_conn_reply(side->conn, KR_MSG_PING, frame->header.id, 0, 0, &reply, NULL, 0);
@@ -220,7 +224,7 @@ static inline void answer_ping(struct side *side, const struct kr_frame *frame)
 /* LENGTH bytes that depend on NUMBER, in PIECES slices of one buffer. */
 static inline void send_extent(struct side *side, uint64_t number, size_t length, size_t pieces)
 {
-	struct kr_extent_request extent = { .stream = 1, .offset = number };
+	struct kr_extent_request extent = {.stream = 1, .offset = number};
 	struct kr_slice slices[8];
 	struct kr_buf *buf = kr_buf_new(length);
 
@@ -231,7 +235,7 @@ static inline void send_extent(struct side *side, uint64_t number, size_t length
 	for (size_t i = 0; i < pieces; i++) {
 		size_t from = length * i / pieces, to = length * (i + 1) / pieces;
 
-		slices[i] = (struct kr_slice){ buf, from, to - from };
+		slices[i] = (struct kr_slice){buf, from, to - from};
 	}
 	assert_int_equal(kr_conn_oneway(side->conn, KR_MSG_EXTENT, &extent, slices, pieces), 0);
 	kr_buf_put(buf);

@@ -9,8 +9,8 @@
 #include "common/base/util.h"
 
 struct random_msg {
-	uint64_t state;  /* seed; never 0 */
-	bool largest;    /* every length at its maximum */
+	uint64_t state; /* seed; never 0 */
+	bool largest;   /* every length at its maximum */
 	union kr_any_msg msg;
 	/* What the message borrows: no message has more than four texts. */
 	char texts[4][KR_PATH_MAX + 1];
@@ -49,7 +49,7 @@ static inline const char *random_text(struct random_msg *r, uint32_t min, uint32
 
 static inline struct kr_time random_time(struct random_msg *r)
 {
-	return (struct kr_time){ (int64_t)random_u64(r), (uint32_t)(random_u64(r) % 1000000000) };
+	return (struct kr_time){(int64_t)random_u64(r), (uint32_t)(random_u64(r) % 1000000000)};
 }
 
 static inline void random_bytes(struct random_msg *r, uint8_t *bytes, size_t length)
@@ -60,8 +60,13 @@ static inline void random_bytes(struct random_msg *r, uint8_t *bytes, size_t len
 
 static inline void random_attr(struct random_msg *r, struct kr_attr *attr)
 {
-	*attr = (struct kr_attr){ .ino = random_u64(r), .mode = (uint32_t)random_u64(r), .nlink = (uint32_t)random_u64(r),
-		.uid = (uint32_t)random_u64(r), .gid = (uint32_t)random_u64(r), .size = random_u64(r), .blocks = random_u64(r) };
+	*attr = (struct kr_attr){.ino = random_u64(r),
+		.mode = (uint32_t)random_u64(r),
+		.nlink = (uint32_t)random_u64(r),
+		.uid = (uint32_t)random_u64(r),
+		.gid = (uint32_t)random_u64(r),
+		.size = random_u64(r),
+		.blocks = random_u64(r)};
 	attr->rdev_major = (uint32_t)random_u64(r);
 	attr->rdev_minor = (uint32_t)random_u64(r);
 	attr->blksize = (uint32_t)random_u64(r);
@@ -73,7 +78,7 @@ static inline void random_attr(struct random_msg *r, struct kr_attr *attr)
 
 static inline void random_cred(struct random_msg *r, struct kr_cred *cred)
 {
-	*cred = (struct kr_cred){ .uid = (uint32_t)random_u64(r), .group_count = random_length(r, 0, 5, KR_GROUPS_MAX) };
+	*cred = (struct kr_cred){.uid = (uint32_t)random_u64(r), .group_count = random_length(r, 0, 5, KR_GROUPS_MAX)};
 	cred->gid = (uint32_t)random_u64(r);
 	for (uint32_t i = 0; i < cred->group_count; i++)
 		r->groups[i] = (uint32_t)random_u64(r);
@@ -82,14 +87,14 @@ static inline void random_cred(struct random_msg *r, struct kr_cred *cred)
 
 static inline void random_ranges(struct random_msg *r, struct kr_ranges *ranges)
 {
-	*ranges = (struct kr_ranges){ r->ranges, random_length(r, 0, 5, KR_RANGES_MAX) };
+	*ranges = (struct kr_ranges){r->ranges, random_length(r, 0, 5, KR_RANGES_MAX)};
 	for (uint32_t i = 0; i < ranges->count; i++)
-		r->ranges[i] = (struct kr_range){ random_u64(r) >> 2, random_u64(r) >> 2 };
+		r->ranges[i] = (struct kr_range){random_u64(r) >> 2, random_u64(r) >> 2};
 }
 
 static inline void random_hop(struct random_msg *r, struct kr_hop_address *hop)
 {
-	*hop = (struct kr_hop_address){ .node = (uint32_t)random_u64(r), .port = (uint16_t)random_u64(r) };
+	*hop = (struct kr_hop_address){.node = (uint32_t)random_u64(r), .port = (uint16_t)random_u64(r)};
 	hop->session = random_u64(r);
 	hop->address = random_text(r, 0, 255, true);
 	random_bytes(r, hop->ticket, sizeof(hop->ticket));
@@ -131,7 +136,7 @@ static inline void random_field(struct random_msg *r, enum kr_field_kind kind, v
 		random_bytes(r, field, 32);
 		break;
 	case KR_FIELD_BYTES:
-		*blob = (struct kr_bytes){ r->bytes, random_length(r, 0, 24, KR_BYTES_MAX) };
+		*blob = (struct kr_bytes){r->bytes, random_length(r, 0, 24, KR_BYTES_MAX)};
 		random_bytes(r, r->bytes, blob->length);
 		break;
 	case KR_FIELD_TIME:

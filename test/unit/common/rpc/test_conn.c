@@ -4,21 +4,22 @@
 static void answer_status(struct side *side, const struct kr_frame *frame)
 {
 	struct kr_status_request request;
-	struct kr_arena arena = { 0 };
+	struct kr_arena arena = {0};
 	struct kr_status_reply reply;
 	char text[64];
 
-	assert_int_equal(kr_msg_decode(KR_MSG_STATUS, false, frame->fields, frame->header.fields_length, &request, &arena), 0);
+	assert_int_equal(
+		kr_msg_decode(KR_MSG_STATUS, false, frame->fields, frame->header.fields_length, &request, &arena), 0);
 	snprintf(text, sizeof(text), "%s of %s", request.what, request.argument);
-	reply.json = (struct kr_bytes){ (const uint8_t *)text, (uint32_t)strlen(text) };
+	reply.json = (struct kr_bytes){(const uint8_t *)text, (uint32_t)strlen(text)};
 	kr_conn_reply(side->conn, KR_MSG_STATUS, frame->header.id, 0, 0, &reply, NULL, 0);
 	kr_arena_fini(&arena);
 }
 
 static void a_request_gets_its_reply_in_both_directions(void **state)
 {
-	struct kr_status_request request = { .what = "flush", .argument = "/a" };
-	struct answers up = { 0 }, down = { 0 };
+	struct kr_status_request request = {.what = "flush", .argument = "/a"};
+	struct answers up = {0}, down = {0};
 	uint64_t received, sent;
 
 	(void)state;
@@ -93,11 +94,11 @@ static void the_loop_does_not_wait_before_all_is_sent(void **state)
 
 static void answer_in_parts(struct side *side, const struct kr_frame *frame)
 {
-	struct kr_pull_reply reply = { 0 };
+	struct kr_pull_reply reply = {0};
 
 	for (uint64_t i = 0; i < 20; i++) {
 		struct kr_buf *buf = kr_buf_new(1000 * i + 1);
-		struct kr_slice slice = { buf, 0, 1000 * i + 1 };
+		struct kr_slice slice = {buf, 0, 1000 * i + 1};
 
 		memset(buf->data, (int)i, slice.length);
 		buf->length = slice.length;
@@ -111,9 +112,9 @@ static void answer_in_parts(struct side *side, const struct kr_frame *frame)
 
 static void replies_with_more_keep_the_request_open(void **state)
 {
-	struct kr_range range = { 0, 20 };
-	struct kr_pull_request request = { .file = some_fid, .version = 1, .blocks = { &range, 1 } };
-	struct answers answers = { 0 };
+	struct kr_range range = {0, 20};
+	struct kr_pull_request request = {.file = some_fid, .version = 1, .blocks = {&range, 1}};
+	struct answers answers = {0};
 
 	(void)state;
 	connect_both();
@@ -136,7 +137,7 @@ static void refuse(struct side *side, const struct kr_frame *frame)
 
 static void a_failed_request_gets_the_error(void **state)
 {
-	struct answers answers = { 0 };
+	struct answers answers = {0};
 
 	(void)state;
 	connect_both();
@@ -148,7 +149,7 @@ static void a_failed_request_gets_the_error(void **state)
 
 static void forgotten_requests_are_not_called_back(void **state)
 {
-	struct answers first = { 0 }, second = { 0 };
+	struct answers first = {0}, second = {0};
 	uint64_t id;
 
 	(void)state;
@@ -165,12 +166,14 @@ static void forgotten_requests_are_not_called_back(void **state)
 
 static void the_caller_may_choose_ids_and_resend(void **state)
 {
-	struct answers answers = { 0 };
+	struct answers answers = {0};
 
 	(void)state;
 	connect_both();
 	server.hook = answer_ping;
-	assert_int_equal(kr_conn_request_as(client.conn, 777, KR_FRAME_RESEND, KR_MSG_PING, NULL, NULL, 0, on_answer, &answers), 0);
+	assert_int_equal(
+		kr_conn_request_as(client.conn, 777, KR_FRAME_RESEND, KR_MSG_PING, NULL, NULL, 0, on_answer, &answers),
+		0);
 	RUN_UNTIL(answers.count);
 	assert_int_equal(server.headers[0].id, 777);
 	assert_int_equal(server.headers[0].flags, KR_FRAME_RESEND);
@@ -178,9 +181,9 @@ static void the_caller_may_choose_ids_and_resend(void **state)
 
 static void what_cannot_be_encoded_is_not_sent(void **state)
 {
-	struct kr_getattr_request request = { .file = { .length = 0 } };
-	struct kr_slice slice = { NULL, 0, 1 };
-	struct answers answers = { 0 };
+	struct kr_getattr_request request = {.file = {.length = 0}};
+	struct kr_slice slice = {NULL, 0, 1};
+	struct answers answers = {0};
 
 	(void)state;
 	connect_both();
@@ -195,14 +198,14 @@ static void what_cannot_be_encoded_is_not_sent(void **state)
 
 static void answer_badly(struct side *side, const struct kr_frame *frame)
 {
-	struct kr_ping_reply reply = { { 0, 2000000000 } };
+	struct kr_ping_reply reply = {{0, 2000000000}};
 
 	kr_conn_reply(side->conn, KR_MSG_PING, frame->header.id, 0, 0, &reply, NULL, 0);
 }
 
 static void a_reply_that_cannot_be_encoded_becomes_a_status(void **state)
 {
-	struct answers answers = { 0 };
+	struct answers answers = {0};
 
 	(void)state;
 	connect_both();

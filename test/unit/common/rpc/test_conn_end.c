@@ -60,7 +60,7 @@ static void closing_while_sending_drops_the_rest(void **state)
 
 static void closing_before_the_connection_stands_is_safe(void **state)
 {
-	struct answers answers = { 0 };
+	struct answers answers = {0};
 
 	(void)state;
 	assert_int_equal(kr_conn_connect(&loop, (const struct sockaddr *)&address, &handler, &client, &client.conn), 0);
@@ -85,7 +85,7 @@ static void forget_the_other(struct answers *answers)
 
 static void unanswered_requests_end_before_the_connection(void **state)
 {
-	struct answers first = { .hook = forget_the_other, .side = &client }, second = { 0 }, third = { 0 };
+	struct answers first = {.hook = forget_the_other, .side = &client}, second = {0}, third = {0};
 
 	(void)state;
 	connect_both();
@@ -126,7 +126,7 @@ static void close_the_side(struct answers *answers)
 
 static void closing_inside_a_reply_ends_the_others(void **state)
 {
-	struct answers first = { .hook = close_the_side, .side = &client }, second = { 0 };
+	struct answers first = {.hook = close_the_side, .side = &client}, second = {0};
 
 	(void)state;
 	connect_both();
@@ -142,7 +142,7 @@ static void closing_inside_a_reply_ends_the_others(void **state)
 static void a_refused_connection_is_told_through_on_closed(void **state)
 {
 	struct sockaddr_in nobody = address;
-	struct answers answers = { 0 };
+	struct answers answers = {0};
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	socklen_t size = sizeof(nobody);
 
@@ -160,8 +160,8 @@ static void a_refused_connection_is_told_through_on_closed(void **state)
 
 static void a_unix_socket_works_too(void **state)
 {
-	struct sockaddr_un path = { .sun_family = AF_UNIX };
-	struct answers answers = { 0 };
+	struct sockaddr_un path = {.sun_family = AF_UNIX};
+	struct answers answers = {0};
 	char host[16], directory[] = "/tmp/kairan-conn-XXXXXX";
 	uv_pipe_t pipe;
 
@@ -188,7 +188,7 @@ static void a_unix_socket_works_too(void **state)
 static void a_listener_survives_running_out_of_descriptors(void **state)
 {
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), next = dup(fd);
-	struct answers answers = { 0 };
+	struct answers answers = {0};
 	struct rlimit old, low;
 	char byte;
 

@@ -45,19 +45,21 @@ static void lengths_above_the_maximum_end_the_connection(void **state)
 	uint8_t bytes[64];
 
 	(void)state;
-	make_frame(bytes, (struct kr_frame_header){ .type = KR_MSG_PING, .id = 1, .fields_length = 1025 }, 0);
-	sends_garbage_and_is_cut_off(bytes, KR_FRAME_HEADER, "frame of type 2: 1025 bytes of fields, at most 1024 are allowed");
-	make_frame(bytes, (struct kr_frame_header){ .type = KR_MSG_PING, .id = 1, .data_length = 1 }, 0);
+	make_frame(bytes, (struct kr_frame_header){.type = KR_MSG_PING, .id = 1, .fields_length = 1025}, 0);
+	sends_garbage_and_is_cut_off(
+		bytes, KR_FRAME_HEADER, "frame of type 2: 1025 bytes of fields, at most 1024 are allowed");
+	make_frame(bytes, (struct kr_frame_header){.type = KR_MSG_PING, .id = 1, .data_length = 1}, 0);
 	sends_garbage_and_is_cut_off(bytes, KR_FRAME_HEADER, "frame of type 2: 1 bytes of data, at most 0 are allowed");
-	make_frame(bytes, (struct kr_frame_header){ .type = KR_MSG_EXTENT, .data_length = UINT32_MAX }, 0);
-	sends_garbage_and_is_cut_off(bytes, KR_FRAME_HEADER,
-		"frame of type 103: 4294967295 bytes of data, at most 131072 are allowed");
+	make_frame(bytes, (struct kr_frame_header){.type = KR_MSG_EXTENT, .data_length = UINT32_MAX}, 0);
+	sends_garbage_and_is_cut_off(
+		bytes, KR_FRAME_HEADER, "frame of type 103: 4294967295 bytes of data, at most 131072 are allowed");
 }
 
 static void a_frame_cut_short_is_an_error(void **state)
 {
 	uint8_t bytes[64];
-	size_t length = make_frame(bytes, (struct kr_frame_header){ .type = KR_MSG_CANCEL, .id = 1, .fields_length = 8 }, 8);
+	size_t length =
+		make_frame(bytes, (struct kr_frame_header){.type = KR_MSG_CANCEL, .id = 1, .fields_length = 8}, 8);
 
 	(void)state;
 	for (size_t cut = 1; cut < length; cut++) {
@@ -75,8 +77,10 @@ static void a_frame_cut_short_is_an_error(void **state)
 static void data_cut_short_is_an_error(void **state)
 {
 	uint8_t bytes[256];
-	size_t length = make_frame(bytes, (struct kr_frame_header){ .type = KR_MSG_EXTENT, .flags = KR_FRAME_ONEWAY,
-		.fields_length = 24, .data_length = 100000 }, 24 + 50);
+	size_t length = make_frame(bytes,
+		(struct kr_frame_header){
+			.type = KR_MSG_EXTENT, .flags = KR_FRAME_ONEWAY, .fields_length = 24, .data_length = 100000},
+		24 + 50);
 	int fd = connect_bare();
 
 	(void)state;
@@ -95,11 +99,15 @@ static void bytes_may_come_one_by_one(void **state)
 
 	(void)state;
 	for (uint64_t i = 0; i < 5; i++) {
-		struct kr_writer w = { .bytes = bytes + length + KR_FRAME_HEADER, .capacity = 24 };
+		struct kr_writer w = {.bytes = bytes + length + KR_FRAME_HEADER, .capacity = 24};
 		uint8_t data[40];
 
-		make_frame(bytes + length, (struct kr_frame_header){ .type = KR_MSG_EXTENT, .flags = KR_FRAME_ONEWAY,
-			.fields_length = 24, .data_length = 40 }, 24);
+		make_frame(bytes + length,
+			(struct kr_frame_header){.type = KR_MSG_EXTENT,
+				.flags = KR_FRAME_ONEWAY,
+				.fields_length = 24,
+				.data_length = 40},
+			24);
 		memset(data, (int)i, sizeof(data));
 		kr_put_u64(&w, 1);
 		kr_put_u64(&w, i);
@@ -121,8 +129,8 @@ static void bytes_may_come_one_by_one(void **state)
 static void an_unknown_request_is_answered(void **state)
 {
 	uint8_t bytes[256];
-	size_t length = make_frame(bytes, (struct kr_frame_header){ .type = 4000, .id = 9, .fields_length = 100 }, 100);
-	struct kr_frame_header header = { 0 };
+	size_t length = make_frame(bytes, (struct kr_frame_header){.type = 4000, .id = 9, .fields_length = 100}, 100);
+	struct kr_frame_header header = {0};
 	int fd = connect_bare();
 	ssize_t got = 0;
 
@@ -162,7 +170,7 @@ static void refusals_that_nobody_takes_are_not_kept(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < AT_ONCE; i++)
-		make_frame(bytes + i * KR_FRAME_HEADER, (struct kr_frame_header){ .type = 4000, .id = i }, 0);
+		make_frame(bytes + i * KR_FRAME_HEADER, (struct kr_frame_header){.type = 4000, .id = i}, 0);
 	fcntl(fd, F_SETFL, O_NONBLOCK);
 	before = memory();
 	while (!server.closed) {
@@ -197,12 +205,15 @@ static void who_says_very_much_is_heard_in_turns(void **state)
 	(void)state;
 	server.hook = think_about_it;
 	for (uint64_t i = 1; i <= 1000; i++)
-		assert_int_equal(send(fd, bytes, make_frame(bytes, (struct kr_frame_header){ .type = KR_MSG_PING, .id = i }, 0), MSG_NOSIGNAL),
+		assert_int_equal(
+			send(fd, bytes, make_frame(bytes, (struct kr_frame_header){.type = KR_MSG_PING, .id = i}, 0),
+				MSG_NOSIGNAL),
 			KR_FRAME_HEADER);
 	while (server.frames < 1000) {
 		before = server.frames;
 		uv_run(&loop, UV_RUN_ONCE);
-		assert_in_range(server.frames - before, 0, 30); /* a millisecond's, or two: then others could say something */
+		assert_in_range(
+			server.frames - before, 0, 30); /* a millisecond's, or two: then others could say something */
 	}
 	close(fd);
 	RUN_UNTIL(server.closed);
@@ -210,7 +221,7 @@ static void who_says_very_much_is_heard_in_turns(void **state)
 
 static void a_wrong_reply(struct kr_frame_header header, size_t body, const char *reason)
 {
-	struct answers answers = { 0 };
+	struct answers answers = {0};
 	uint8_t bytes[128];
 	int fd = connect_bare();
 
@@ -230,9 +241,11 @@ static void a_wrong_reply(struct kr_frame_header header, size_t body, const char
 static void replies_that_do_not_fit_end_the_connection(void **state)
 {
 	(void)state;
-	a_wrong_reply((struct kr_frame_header){ .type = KR_MSG_CANCEL }, 0, "a reply is of another type than its request");
-	a_wrong_reply((struct kr_frame_header){ .type = KR_MSG_PING }, 3, "PING reply: field now is malformed or cut short");
-	a_wrong_reply((struct kr_frame_header){ .type = KR_MSG_PING }, 13, "PING reply: 1 bytes are left over");
+	a_wrong_reply(
+		(struct kr_frame_header){.type = KR_MSG_CANCEL}, 0, "a reply is of another type than its request");
+	a_wrong_reply(
+		(struct kr_frame_header){.type = KR_MSG_PING}, 3, "PING reply: field now is malformed or cut short");
+	a_wrong_reply((struct kr_frame_header){.type = KR_MSG_PING}, 13, "PING reply: 1 bytes are left over");
 }
 
 static void random_cuts_of_a_stream_change_nothing(void **state)
@@ -246,10 +259,14 @@ static void random_cuts_of_a_stream_change_nothing(void **state)
 	for (uint64_t i = 0; i < 60; i++) {
 		size_t data = (size_t)rand_r(&seed) % (i % 5 == 0 ? KR_BLOCK_SIZE : 300);
 		uint8_t *at = stream + length;
-		struct kr_writer w = { .bytes = at + KR_FRAME_HEADER, .capacity = 24 };
+		struct kr_writer w = {.bytes = at + KR_FRAME_HEADER, .capacity = 24};
 
-		make_frame(at, (struct kr_frame_header){ .type = KR_MSG_EXTENT, .flags = KR_FRAME_ONEWAY, .fields_length = 24,
-			.data_length = (uint32_t)data }, 24);
+		make_frame(at,
+			(struct kr_frame_header){.type = KR_MSG_EXTENT,
+				.flags = KR_FRAME_ONEWAY,
+				.fields_length = 24,
+				.data_length = (uint32_t)data},
+			24);
 		for (size_t j = 0; j < data; j++)
 			at[KR_FRAME_HEADER + 24 + j] = (uint8_t)rand_r(&seed);
 		kr_put_u64(&w, 1);

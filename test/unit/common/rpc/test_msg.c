@@ -51,7 +51,7 @@ static struct kr_writer encode_random(uint16_t type, bool reply, const struct kr
 static int decode_copy(uint16_t type, bool reply, const uint8_t *bytes, size_t length, struct kr_writer *ret_again)
 {
 	uint8_t *copy = malloc(length ? length : 1);
-	struct kr_arena arena = { 0 };
+	struct kr_arena arena = {0};
 	union kr_any_msg msg;
 	struct kr_writer dump;
 	int err;
@@ -179,10 +179,15 @@ static void the_largest_values_fit_their_message(void **state)
 
 static void decoded_values_are_what_was_sent(void **state)
 {
-	uint32_t groups[] = { 7, 8 };
-	struct kr_rename_request in = { .cred = { 1, 2, 2, groups }, .parent = { .length = 2, .bytes = { 9, 8 } }, .name = "a b",
-		.new_parent = { .length = 1, .bytes = { 7 } }, .new_name = "c", .flags = 2 }, out;
-	struct kr_arena arena = { 0 };
+	uint32_t groups[] = {7, 8};
+	struct kr_rename_request in = {.cred = {1, 2, 2, groups},
+					 .parent = {.length = 2, .bytes = {9, 8}},
+					 .name = "a b",
+					 .new_parent = {.length = 1, .bytes = {7}},
+					 .new_name = "c",
+					 .flags = 2},
+				 out;
+	struct kr_arena arena = {0};
 	struct kr_writer w, dump;
 
 	(void)state;
@@ -207,7 +212,7 @@ static void decoded_values_are_what_was_sent(void **state)
 
 static void dumps_keep_keys_secret(void **state)
 {
-	struct kr_hello_reply hello = { .proto = 1, .ring_key = "a ring key" };
+	struct kr_hello_reply hello = {.proto = 1, .ring_key = "a ring key"};
 	struct kr_writer dump;
 
 	(void)state;
@@ -267,13 +272,13 @@ static int decode_bytes(uint16_t type, bool reply, const void *bytes, size_t len
 
 static void values_outside_the_format_are_refused(void **state)
 {
-	static const uint8_t getattr_no_fid[] = { 0 }, getattr_long_fid[154] = { 153 };
-	static const uint8_t nanoseconds[] = { 0, 0, 0, 0, 0, 0, 0, 1, 0x3b, 0x9a, 0xca, 0x00 };
-	static const uint8_t nul_inside[] = { 0, 2, 'a', 0, 0, 0, 0, 0 }, no_nul[] = { 0, 1, 'a', 'b', 0, 0, 0 };
-	static const uint8_t many_ranges[] = { 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff };
-	static const uint8_t wrapping[] = { 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
-		0, 0, 0, 0, 0, 0, 0, 1 };
-	static const uint8_t slash[] = { 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 1, 1, 0, 1, '/', 0 };
+	static const uint8_t getattr_no_fid[] = {0}, getattr_long_fid[154] = {153};
+	static const uint8_t nanoseconds[] = {0, 0, 0, 0, 0, 0, 0, 1, 0x3b, 0x9a, 0xca, 0x00};
+	static const uint8_t nul_inside[] = {0, 2, 'a', 0, 0, 0, 0, 0}, no_nul[] = {0, 1, 'a', 'b', 0, 0, 0};
+	static const uint8_t many_ranges[] = {1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff};
+	static const uint8_t wrapping[] = {1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff,
+		0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 1};
+	static const uint8_t slash[] = {0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 1, 1, 0, 1, '/', 0};
 
 	(void)state;
 	assert_int_equal(decode_bytes(KR_MSG_GETATTR, false, getattr_no_fid, sizeof(getattr_no_fid)), -EBADMSG);
@@ -292,9 +297,9 @@ static void values_outside_the_format_are_refused(void **state)
 
 static void values_that_do_not_fit_are_not_encoded(void **state)
 {
-	struct kr_lookup_request lookup = { .parent = { .length = 1 }, .name = "a" };
-	struct kr_pull_request pull = { .file = { .length = 1 } };
-	struct kr_range range = { 1, INT64_MAX };
+	struct kr_lookup_request lookup = {.parent = {.length = 1}, .name = "a"};
+	struct kr_pull_request pull = {.file = {.length = 1}};
+	struct kr_range range = {1, INT64_MAX};
 	char name[KR_NAME_MAX + 2];
 	struct kr_writer w;
 
@@ -316,7 +321,7 @@ static void values_that_do_not_fit_are_not_encoded(void **state)
 	assert_int_equal(kr_msg_encode(KR_MSG_LOOKUP, false, &lookup, &w), 0);
 	lookup.cred.group_count = KR_GROUPS_MAX + 1;
 	assert_int_equal(kr_msg_encode(KR_MSG_LOOKUP, false, &lookup, &w), -EINVAL);
-	pull.blocks = (struct kr_ranges){ &range, 1 };
+	pull.blocks = (struct kr_ranges){&range, 1};
 	assert_int_equal(kr_msg_encode(KR_MSG_PULL, false, &pull, &w), -EINVAL);
 	pull.blocks.count = KR_RANGES_MAX + 1;
 	assert_int_equal(kr_msg_encode(KR_MSG_PULL, false, &pull, &w), -EINVAL);
@@ -328,10 +333,14 @@ static void values_that_do_not_fit_are_not_encoded(void **state)
 
 static void a_frame_header_comes_back_the_same(void **state)
 {
-	static const uint8_t golden_bytes[KR_FRAME_HEADER] = { 'K', 'R', 'A', 'N', 0, 101, 0, 3, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0,
-		0, 0, 0, 16, 0, 2, 0, 0 };
-	struct kr_frame_header header = { .type = KR_MSG_PULL, .flags = KR_FRAME_REPLY | KR_FRAME_MORE,
-		.id = UINT64_C(0x0102030405060708), .fields_length = 16, .data_length = KR_BLOCK_SIZE }, out;
+	static const uint8_t golden_bytes[KR_FRAME_HEADER] = {
+		'K', 'R', 'A', 'N', 0, 101, 0, 3, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0, 16, 0, 2, 0, 0};
+	struct kr_frame_header header = {.type = KR_MSG_PULL,
+				       .flags = KR_FRAME_REPLY | KR_FRAME_MORE,
+				       .id = UINT64_C(0x0102030405060708),
+				       .fields_length = 16,
+				       .data_length = KR_BLOCK_SIZE},
+			       out;
 	uint8_t bytes[KR_FRAME_HEADER];
 
 	(void)state;
@@ -348,28 +357,31 @@ static void a_frame_header_comes_back_the_same(void **state)
 
 static void frame_headers_that_make_no_sense_are_refused(void **state)
 {
-	static const struct { struct kr_frame_header header; bool good; } cases[] = {
-		{ { .type = KR_MSG_PING }, true },
-		{ { .type = KR_MSG_PING, .flags = KR_FRAME_RESEND }, true },
-		{ { .type = KR_MSG_PING, .flags = KR_FRAME_ONEWAY }, true },
-		{ { .type = KR_MSG_PING, .flags = 16 }, false },
-		{ { .type = KR_MSG_PING, .flags = 0x8000 | KR_FRAME_REPLY }, false },
-		{ { .type = KR_MSG_PING, .flags = KR_FRAME_MORE }, false },
-		{ { .type = KR_MSG_PING, .flags = KR_FRAME_REPLY | KR_FRAME_RESEND }, false },
-		{ { .type = KR_MSG_PING, .flags = KR_FRAME_REPLY | KR_FRAME_ONEWAY }, false },
-		{ { .type = KR_MSG_PING, .status = 5 }, false },
-		{ { .type = KR_MSG_PING, .flags = KR_FRAME_REPLY, .status = 5 }, true },
-		{ { .type = KR_MSG_PING, .flags = KR_FRAME_REPLY, .status = 5, .fields_length = 1 }, false },
-		{ { .type = KR_MSG_PULL, .flags = KR_FRAME_REPLY, .status = 5, .data_length = 1 }, false },
-		{ { .type = KR_MSG_PULL, .flags = KR_FRAME_REPLY, .data_length = KR_BLOCK_SIZE }, true },
-		{ { .type = KR_MSG_PULL, .flags = KR_FRAME_REPLY, .data_length = KR_BLOCK_SIZE + 1 }, false },
-		{ { .type = KR_MSG_PULL, .data_length = 1 }, false },
-		{ { .type = KR_MSG_PING, .fields_length = 1024 }, true },
-		{ { .type = KR_MSG_PING, .fields_length = 1025 }, false },
-		{ { .type = KR_MSG_PING, .fields_length = UINT32_MAX }, false },
-		{ { .type = 4000, .fields_length = 65536 }, true },
-		{ { .type = 4000, .fields_length = 65537 }, false },
-		{ { .type = 4000, .data_length = 1 }, false },
+	static const struct {
+		struct kr_frame_header header;
+		bool good;
+	} cases[] = {
+		{{.type = KR_MSG_PING}, true},
+		{{.type = KR_MSG_PING, .flags = KR_FRAME_RESEND}, true},
+		{{.type = KR_MSG_PING, .flags = KR_FRAME_ONEWAY}, true},
+		{{.type = KR_MSG_PING, .flags = 16}, false},
+		{{.type = KR_MSG_PING, .flags = 0x8000 | KR_FRAME_REPLY}, false},
+		{{.type = KR_MSG_PING, .flags = KR_FRAME_MORE}, false},
+		{{.type = KR_MSG_PING, .flags = KR_FRAME_REPLY | KR_FRAME_RESEND}, false},
+		{{.type = KR_MSG_PING, .flags = KR_FRAME_REPLY | KR_FRAME_ONEWAY}, false},
+		{{.type = KR_MSG_PING, .status = 5}, false},
+		{{.type = KR_MSG_PING, .flags = KR_FRAME_REPLY, .status = 5}, true},
+		{{.type = KR_MSG_PING, .flags = KR_FRAME_REPLY, .status = 5, .fields_length = 1}, false},
+		{{.type = KR_MSG_PULL, .flags = KR_FRAME_REPLY, .status = 5, .data_length = 1}, false},
+		{{.type = KR_MSG_PULL, .flags = KR_FRAME_REPLY, .data_length = KR_BLOCK_SIZE}, true},
+		{{.type = KR_MSG_PULL, .flags = KR_FRAME_REPLY, .data_length = KR_BLOCK_SIZE + 1}, false},
+		{{.type = KR_MSG_PULL, .data_length = 1}, false},
+		{{.type = KR_MSG_PING, .fields_length = 1024}, true},
+		{{.type = KR_MSG_PING, .fields_length = 1025}, false},
+		{{.type = KR_MSG_PING, .fields_length = UINT32_MAX}, false},
+		{{.type = 4000, .fields_length = 65536}, true},
+		{{.type = 4000, .fields_length = 65537}, false},
+		{{.type = 4000, .data_length = 1}, false},
 	};
 	struct kr_frame_header out;
 	uint8_t bytes[KR_FRAME_HEADER];
@@ -391,7 +403,7 @@ static void frame_headers_that_make_no_sense_are_refused(void **state)
 
 static void every_status_comes_back_as_its_errno(void **state)
 {
-	bool used[256] = { false };
+	bool used[256] = {false};
 
 	(void)state;
 #define KR_STATUS(name, number, value) \

@@ -16,13 +16,17 @@
 
 static void endpoints_are_split(void **state)
 {
-	static const struct { const char *text, *host; uint16_t port; const char *formatted; } cases[] = {
-		{ "fs1", "fs1", 7440, "fs1:7440" },
-		{ "fs1:80", "fs1", 80, "fs1:80" },
-		{ "10.0.0.1:65535", "10.0.0.1", 65535, "10.0.0.1:65535" },
-		{ "::1", "::1", 7440, "[::1]:7440" },
-		{ "[::1]", "::1", 7440, "[::1]:7440" },
-		{ "[fe80::1%eth0]:81", "fe80::1%eth0", 81, "[fe80::1%eth0]:81" },
+	static const struct {
+		const char *text, *host;
+		uint16_t port;
+		const char *formatted;
+	} cases[] = {
+		{"fs1", "fs1", 7440, "fs1:7440"},
+		{"fs1:80", "fs1", 80, "fs1:80"},
+		{"10.0.0.1:65535", "10.0.0.1", 65535, "10.0.0.1:65535"},
+		{"::1", "::1", 7440, "[::1]:7440"},
+		{"[::1]", "::1", 7440, "[::1]:7440"},
+		{"[fe80::1%eth0]:81", "fe80::1%eth0", 81, "[fe80::1%eth0]:81"},
 	};
 	struct kr_endpoint endpoint;
 	char text[300];
@@ -41,18 +45,21 @@ static void endpoints_are_split(void **state)
 
 static void bad_endpoints_are_refused_with_a_reason(void **state)
 {
-	static const struct { const char *text, *reason; } cases[] = {
-		{ "", "\"\" names no host" },
-		{ ":80", "\":80\" names no host" },
-		{ "[]:80", "\"[]:80\" names no host" },
-		{ "fs1:", "fs1:: \"\" is not a port (1 to 65535)" },
-		{ "fs1:0", "fs1:0: \"0\" is not a port (1 to 65535)" },
-		{ "fs1:65536", "fs1:65536: \"65536\" is not a port (1 to 65535)" },
-		{ "fs1:99999999999999999999", "fs1:99999999999999999999: \"99999999999999999999\" is not a port (1 to 65535)" },
-		{ "fs1:8a", "fs1:8a: \"8a\" is not a port (1 to 65535)" },
-		{ "fs1:-1", "fs1:-1: \"-1\" is not a port (1 to 65535)" },
-		{ "[::1", "[::1: write an IPv6 address with a port as [ADDRESS]:PORT" },
-		{ "[::1]80", "[::1]80: write an IPv6 address with a port as [ADDRESS]:PORT" },
+	static const struct {
+		const char *text, *reason;
+	} cases[] = {
+		{"", "\"\" names no host"},
+		{":80", "\":80\" names no host"},
+		{"[]:80", "\"[]:80\" names no host"},
+		{"fs1:", "fs1:: \"\" is not a port (1 to 65535)"},
+		{"fs1:0", "fs1:0: \"0\" is not a port (1 to 65535)"},
+		{"fs1:65536", "fs1:65536: \"65536\" is not a port (1 to 65535)"},
+		{"fs1:99999999999999999999",
+			"fs1:99999999999999999999: \"99999999999999999999\" is not a port (1 to 65535)"},
+		{"fs1:8a", "fs1:8a: \"8a\" is not a port (1 to 65535)"},
+		{"fs1:-1", "fs1:-1: \"-1\" is not a port (1 to 65535)"},
+		{"[::1", "[::1: write an IPv6 address with a port as [ADDRESS]:PORT"},
+		{"[::1]80", "[::1]80: write an IPv6 address with a port as [ADDRESS]:PORT"},
 	};
 	char longest[400];
 	struct kr_endpoint endpoint;
@@ -69,7 +76,7 @@ static void bad_endpoints_are_refused_with_a_reason(void **state)
 
 static void numeric_hosts_resolve(void **state)
 {
-	struct kr_endpoint endpoint = { "127.0.0.1", 81 };
+	struct kr_endpoint endpoint = {"127.0.0.1", 81};
 	struct kr_addresses addresses;
 	char text[80];
 
@@ -86,8 +93,8 @@ static void numeric_hosts_resolve(void **state)
 
 static void mapped_addresses_are_shown_as_ipv4(void **state)
 {
-	struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_port = htons(9) };
-	struct sockaddr_un local = { .sun_family = AF_UNIX };
+	struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons(9)};
+	struct sockaddr_un local = {.sun_family = AF_UNIX};
 	char text[80];
 
 	(void)state;
@@ -125,8 +132,8 @@ static void on_resolved(void *context, int err, const struct kr_addresses *addre
 
 static void resolving_in_the_background_answers_once(void **state)
 {
-	struct kr_endpoint good = { "127.0.0.1", 1 }, bad = { .port = 1 };
-	struct result first = { 0 }, second = { 0 }, third = { 0 };
+	struct kr_endpoint good = {"127.0.0.1", 1}, bad = {.port = 1};
+	struct result first = {0}, second = {0}, third = {0};
 	struct kr_resolve *request;
 	uv_loop_t loop;
 

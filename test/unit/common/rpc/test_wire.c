@@ -11,7 +11,7 @@
 
 static void integers_are_big_endian(void **state)
 {
-	static const uint8_t expected[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 'x', 'y' };
+	static const uint8_t expected[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 'x', 'y'};
 	struct kr_writer w;
 
 	(void)state;
@@ -56,7 +56,7 @@ static void what_is_put_is_taken(void **state)
 
 static void a_failed_reader_stays_failed_and_reads_zeros(void **state)
 {
-	static const uint8_t bytes[] = { 1, 2, 3, 4, 5 };
+	static const uint8_t bytes[] = {1, 2, 3, 4, 5};
 	struct kr_reader r;
 
 	(void)state;

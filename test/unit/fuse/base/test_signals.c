@@ -14,7 +14,7 @@
 
 #include "fuse/base/signals.h"
 
-#define BIT(number) (UINT64_C(1) << ((number) - 1))
+#define BIT(number) (UINT64_C(1) << ((number)-1))
 
 struct sets {
 	uint64_t thread, process, blocked, ignored, caught;
@@ -24,7 +24,8 @@ static enum kr_signals of(struct sets sets)
 {
 	char text[512];
 
-	snprintf(text, sizeof(text), "Name:\tSigPnd: 1\nThreads:\t1\nSigQ:\t3/7\nSigPnd:\t%016" PRIx64 "\nShdPnd:\t%016" PRIx64
+	snprintf(text, sizeof(text),
+		"Name:\tSigPnd: 1\nThreads:\t1\nSigQ:\t3/7\nSigPnd:\t%016" PRIx64 "\nShdPnd:\t%016" PRIx64
 		"\nSigBlk:\t%016" PRIx64 "\nSigIgn:\t%016" PRIx64 "\nSigCgt:\t%016" PRIx64 "\nCapInh:\t0\n",
 		sets.thread, sets.process, sets.blocked, sets.ignored, sets.caught);
 	return kr_signals_parse(text);
@@ -34,8 +35,10 @@ static void what_kills_is_deadly(void **state)
 {
 	(void)state;
 	assert_int_equal(of((struct sets){.thread = BIT(SIGKILL)}), KR_SIGNALS_DEADLY);
-	assert_int_equal(of((struct sets){.thread = BIT(SIGKILL), .process = BIT(SIGALRM), .caught = BIT(SIGALRM)}), KR_SIGNALS_DEADLY);
-	assert_int_equal(of((struct sets){.process = BIT(SIGQUIT)}), KR_SIGNALS_DEADLY); /* dumps core: no SIGKILL is made of it */
+	assert_int_equal(of((struct sets){.thread = BIT(SIGKILL), .process = BIT(SIGALRM), .caught = BIT(SIGALRM)}),
+		KR_SIGNALS_DEADLY);
+	assert_int_equal(of((struct sets){.process = BIT(SIGQUIT)}),
+		KR_SIGNALS_DEADLY); /* dumps core: no SIGKILL is made of it */
 	assert_int_equal(of((struct sets){.process = BIT(SIGUSR1), .caught = BIT(SIGINT)}), KR_SIGNALS_DEADLY);
 }
 
@@ -45,7 +48,8 @@ static void a_request_to_end_with_a_handler_ends_it_later(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(ending) / sizeof(ending[0]); i++)
-		assert_int_equal(of((struct sets){.process = BIT(ending[i]), .caught = BIT(ending[i])}), KR_SIGNALS_END);
+		assert_int_equal(
+			of((struct sets){.process = BIT(ending[i]), .caught = BIT(ending[i])}), KR_SIGNALS_END);
 }
 
 static void a_timer_a_child_or_a_stop_does_not_end_it(void **state)

@@ -77,7 +77,8 @@ static void processors_are_a_list_of_ranges(void **state)
 	assert_int_equal(parse("fs1:/", "/mnt", "--cpus=1,3", NULL), 0);
 	assert_int_equal(CPU_COUNT(&options.cpu_set), 2);
 	for (size_t i = 0; i < 8; i++) {
-		static const char *const bad[] = {"cpus=x", "cpus=3-1", "cpus=1-", "cpus=1::2", "cpus=-1", "cpus=99999", "cpus=1:", "cpus=1;2"};
+		static const char *const bad[] = {
+			"cpus=x", "cpus=3-1", "cpus=1-", "cpus=1::2", "cpus=-1", "cpus=99999", "cpus=1:", "cpus=1;2"};
 
 		assert_int_equal(parse("fs1:/", "/mnt", "-o", bad[i]), -EINVAL);
 		assert_non_null(strstr(kr_fail_reason(), "cpus"));
@@ -86,9 +87,10 @@ static void processors_are_a_list_of_ranges(void **state)
 
 static void a_ring_port_is_one_or_a_range(void **state)
 {
-	static const char *const bad[] = {"ring_port=0", "ring_port=65536", "ring_port=x", "ring_port=7450-", "ring_port=-7450", "ring_port=7450-7449",
-		"ring_port=7450-65536", "ring_port=7450-7460x", "ring_port= 7450", "ring_port=7450-7451-7452", "ring_port=4294974746",
-		"ring_port=18446744073709559066", "ring_port=", "ring_port=0-0", "ring_port=+7450"};
+	static const char *const bad[] = {"ring_port=0", "ring_port=65536", "ring_port=x", "ring_port=7450-",
+		"ring_port=-7450", "ring_port=7450-7449", "ring_port=7450-65536", "ring_port=7450-7460x",
+		"ring_port= 7450", "ring_port=7450-7451-7452", "ring_port=4294974746", "ring_port=18446744073709559066",
+		"ring_port=", "ring_port=0-0", "ring_port=+7450"};
 
 	(void)state;
 	assert_int_equal(parse("fs1:/", "/mnt", NULL, NULL), 0);
@@ -120,7 +122,10 @@ static void what_mount_and_fstab_say_is_understood(void **state)
 	assert_int_equal(parse("fs1:/", "/mnt", "-o", "ro,rw"), 0);
 	assert_false(options.read_only);
 	assert_false(options.remount);
-	assert_int_equal(parse("fs1:/", "/mnt", "-o", "ro,nosuid,nodev,relatime,remount,user_id=0,group_id=0,default_permissions,allow_other"), 0);
+	assert_int_equal(
+		parse("fs1:/", "/mnt", "-o",
+			"ro,nosuid,nodev,relatime,remount,user_id=0,group_id=0,default_permissions,allow_other"),
+		0);
 	assert_true(options.remount && options.read_only);
 	assert_int_equal(parse("fs1:/", "/mnt", "-o", "user_id=5"), -EINVAL);
 }
@@ -135,7 +140,9 @@ static void our_own_options_have_units_and_defaults(void **state)
 	assert_int_equal(options.flush_backlog, 8 << 20);
 	assert_int_equal(options.stripe_size, 0);
 	assert_true(options.default_permissions);
-	assert_int_equal(parse("fs1:/", "/mnt", "-o", "close=async,soft,timeo=1.5,journal_max=16M,local=/x,node=n7,stripe_size=1M"), 0);
+	assert_int_equal(parse("fs1:/", "/mnt", "-o",
+				 "close=async,soft,timeo=1.5,journal_max=16M,local=/x,node=n7,stripe_size=1M"),
+		0);
 	assert_int_equal(options.close, KR_CLOSE_ASYNC);
 	assert_int_equal(options.timeo, 1500);
 	assert_int_equal(options.journal_max, 16 << 20);

@@ -1,5 +1,5 @@
-/* Files of a node with everything around them simulated: rpc, flusher, stage, notifications, loop.  It is linked in place of the
- * layer's own (meson.build).
+/* Files of a node with everything around them simulated: rpc, flusher, stage, notifications, loop.  It is linked in
+ * place of the layer's own (meson.build).
  */
 #ifndef KR_TEST_UNIT_FILE_FIXTURE_H
 #define KR_TEST_UNIT_FILE_FIXTURE_H
@@ -39,14 +39,14 @@ static struct {
 	uint64_t heard_ns;
 	struct kr_list tasks;
 	bool busy;
-	bool awaited; /* the directory has to say something before a lease is given back */
+	bool awaited;                         /* the directory has to say something before a lease is given back */
 	void (*worker)(struct kr_file *file); /* what another thread does after the loop has looked whether it has to */
-	bool lost; /* a failed sync has lost something */
+	bool lost;                            /* a failed sync has lost something */
 } fake;
 static struct kr_mount mount;
 static uv_loop_t loop;
 
-/* --- what surrounds the files ------------------------------------------------------------------------------------------------ */
+/* --- what surrounds the files ----------------------------------------------------------------- */
 
 void kr_loop_post(struct kr_loop *unused, struct kr_task *task)
 {
@@ -77,7 +77,7 @@ uint64_t kr_rpc_call(struct kr_rpc *rpc, uint16_t type, const void *msg, const s
 
 	(void)rpc, (void)slices, (void)count, (void)flags;
 	assert_true(fake.count <= CALLS);
-	*call = (struct call){ .type = type, .callback = callback, .context = context };
+	*call = (struct call){.type = type, .callback = callback, .context = context};
 	switch (type) {
 	case KR_MSG_LEASE:
 		call->msg.lease_request = *(const struct kr_lease_request *)msg;
@@ -221,9 +221,9 @@ void kr_journal_trim(struct kr_journal *journal, const struct kr_extent_map *map
 	(void)journal, (void)map, (void)size;
 }
 
-/* --- helpers --------------------------------------------------------------------------------------------------------------------- */
+/* --- helpers ---------------------------------------------------------------------------------- */
 
-static const struct kr_fid fid = { .length = 3, .bytes = "one" };
+static const struct kr_fid fid = {.length = 3, .bytes = "one"};
 
 static inline int setup(void **state)
 {
@@ -300,8 +300,8 @@ static inline void reply(struct call *call, int err, const void *message)
 /* As if an op had asked and got these kinds. */
 static inline void obtain(struct kr_file *file, uint8_t kinds, const struct kr_attr *attr)
 {
-	struct waiter waiter = { .waiter.wake = look, .file = file, .kinds = kinds };
-	struct kr_lease_reply message = { .attr = *attr };
+	struct waiter waiter = {.waiter.wake = look, .file = file, .kinds = kinds};
+	struct kr_lease_reply message = {.attr = *attr};
 
 	look(&waiter.waiter);
 	reply(last_call(KR_MSG_LEASE), 0, &message);
@@ -311,13 +311,13 @@ static inline void obtain(struct kr_file *file, uint8_t kinds, const struct kr_a
 
 static inline void dirty(struct kr_file *file, uint64_t offset, uint64_t length, uint64_t seq)
 {
-	struct kr_extent extent = { .offset = offset, .length = length, .position = 4096, .seq = seq };
+	struct kr_extent extent = {.offset = offset, .length = length, .position = 4096, .seq = seq};
 
 	pthread_mutex_lock(&file->lock);
 	assert_int_equal(kr_extent_map_insert(&file->dirty, &extent, NULL, NULL), 0);
 	kr_lease_state_dirtied(&file->holder, false);
 	file->written_seq = seq;
-	file->mtime = (struct kr_time){ .sec = 2000 };
+	file->mtime = (struct kr_time){.sec = 2000};
 	pthread_mutex_unlock(&file->lock);
 	kr_file_step(file);
 	turn();
@@ -325,7 +325,7 @@ static inline void dirty(struct kr_file *file, uint64_t offset, uint64_t length,
 
 static inline void flushed(struct kr_file *file, uint64_t seq, uint64_t size)
 {
-	struct kr_flush_reply message = { .attr = { .ino = 1, .size = size, .ctime.sec = 3000 } };
+	struct kr_flush_reply message = {.attr = {.ino = 1, .size = size, .ctime.sec = 3000}};
 
 	file->flush.flushed_seq = seq;
 	kr_file_flushed(file, seq, &message, NULL);
@@ -334,8 +334,8 @@ static inline void flushed(struct kr_file *file, uint64_t seq, uint64_t size)
 
 static inline void recall(uint8_t kinds)
 {
-	struct kr_recall_request request = { .file = fid, .kinds = kinds };
-	struct kr_down down = { .type = KR_MSG_RECALL, .id = 9 };
+	struct kr_recall_request request = {.file = fid, .kinds = kinds};
+	struct kr_down down = {.type = KR_MSG_RECALL, .id = 9};
 
 	fake.on_recall(&mount, &down, &request, NULL);
 	turn();

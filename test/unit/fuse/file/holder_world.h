@@ -1,6 +1,6 @@
 /* Nodes' halves of leases, run against the server's lease table: operations, delays, broken connections, lost sessions.
- * Frames of one connection stay in order; everything else may happen in any, by the dice of a seed.  (All orders of a few deeds
- * on two nodes: lease_world.h.)
+ * Frames of one connection stay in order; everything else may happen in any, by the dice of a seed.  (All orders of a
+ * few deeds on two nodes: lease_world.h.)
  */
 #ifndef KR_TEST_UNIT_HOLDER_WORLD_H
 #define KR_TEST_UNIT_HOLDER_WORLD_H
@@ -73,7 +73,7 @@ static inline unsigned index_of(const struct world *world, const struct node *no
 	return (unsigned)(node - world->node);
 }
 
-/* --- what must hold ------------------------------------------------------------------------------------------------------- */
+/* --- what must hold --------------------------------------------------------------------------- */
 
 static inline void check_write(struct world *world, struct node *writer)
 {
@@ -109,7 +109,7 @@ static inline void check_store(struct world *world, struct node *node)
 	check_read(world, node);
 }
 
-/* --- the server -------------------------------------------------------------------------------------------------------------- */
+/* --- the server ------------------------------------------------------------------------------- */
 
 static inline void on_grant(void *context, struct kr_lease_waiter *waiter)
 {
@@ -118,14 +118,14 @@ static inline void on_grant(void *context, struct kr_lease_waiter *waiter)
 
 	node->lease.waiting = false;
 	node->lease.executed = true;
-	push(&node->down, (struct frame){ LEASE_REPLY, node->lease.frame.kinds, node->lease.frame.number });
+	push(&node->down, (struct frame){LEASE_REPLY, node->lease.frame.kinds, node->lease.frame.number});
 }
 
 static inline void on_recall(void *context, uint32_t number, uint8_t kinds, uint64_t recall)
 {
 	struct world *world = context;
 	struct node *node = &world->node[number - 1];
-	struct frame frame = { RECALL, kinds, recall };
+	struct frame frame = {RECALL, kinds, recall};
 
 	if (kinds & KR_LEASE_READ)
 		node->recall[0] = frame;
@@ -166,10 +166,10 @@ static inline void server_takes(struct world *world, struct node *node, struct f
 	switch (frame.type) {
 	case LEASE:
 		if (node->lease.executed || frame.number != node->lease.frame.number) { /* the reply cache */
-			push(&node->down, (struct frame){ LEASE_REPLY, frame.kinds, frame.number });
+			push(&node->down, (struct frame){LEASE_REPLY, frame.kinds, frame.number});
 		} else if (!node->lease.waiting) {
 			node->lease.waiting = true;
-			node->lease.waiter = (struct kr_lease_waiter){ .node = number, .kinds = frame.kinds };
+			node->lease.waiter = (struct kr_lease_waiter){.node = number, .kinds = frame.kinds};
 			kr_lease_table_ask(&world->table, &node->lease.waiter);
 		}
 		break;
@@ -177,7 +177,7 @@ static inline void server_takes(struct world *world, struct node *node, struct f
 		if (!node->give.executed && frame.number == node->give.frame.number)
 			kr_lease_table_release(&world->table, number, frame.kinds);
 		node->give.executed |= frame.number == node->give.frame.number;
-		push(&node->down, (struct frame){ RETURN_REPLY, 0, frame.number });
+		push(&node->down, (struct frame){RETURN_REPLY, 0, frame.number});
 		break;
 	case ANSWER:
 		for (unsigned i = 0; i < 2; i++) {
@@ -192,7 +192,7 @@ static inline void server_takes(struct world *world, struct node *node, struct f
 	announce_all(world);
 }
 
-/* --- a node ------------------------------------------------------------------------------------------------------------------ */
+/* --- a node ----------------------------------------------------------------------------------- */
 
 static inline void act(struct world *world, struct node *node);
 
@@ -207,7 +207,7 @@ static inline void try_op(struct node *node, struct op *op)
 		return;
 	/* Through also while fenced: that ends long before the server gives the lease away. */
 	if ((node->fenced || !kr_lease_state_enter(holder, op->kinds)) &&
-	    !(op->through && kr_lease_state_enter_through(holder, op->kinds)))
+		!(op->through && kr_lease_state_enter_through(holder, op->kinds)))
 		return;
 	op->inside = true;
 	op->epoch = holder->epoch;
@@ -235,17 +235,19 @@ static inline void step(struct world *world, struct node *node)
 	act(world, node);
 }
 
-static inline void send_request(struct world *world, struct node *node, struct request *request, enum frame_type type, uint8_t kinds)
+static inline void send_request(
+	struct world *world, struct node *node, struct request *request, enum frame_type type, uint8_t kinds)
 {
 	assert_false(request->open);
-	*request = (struct request){ .open = true, .frame = { type, kinds, ++world->next_number }, .generation = node->generation };
+	*request = (struct request){
+		.open = true, .frame = {type, kinds, ++world->next_number}, .generation = node->generation};
 	push(&node->up, request->frame);
 }
 
 static inline void answer_recalls(struct node *node)
 {
 	for (unsigned i = 0; i < node->heard_count; i++)
-		push(&node->up, (struct frame){ ANSWER, node->heard[i].kinds, node->heard[i].number });
+		push(&node->up, (struct frame){ANSWER, node->heard[i].kinds, node->heard[i].number});
 	node->heard_count = 0;
 }
 
@@ -344,19 +346,19 @@ static inline void serve(struct world *world, struct node *node, struct op *op)
 		}
 	}
 	kr_lease_state_leave(&node->holder, op->kinds, op->epoch);
-	*op = (struct op){ 0 };
+	*op = (struct op){0};
 	world->served++;
 	step(world, node);
 }
 
 static inline void new_op(struct world *world, struct node *node)
 {
-	static const uint8_t kinds[] = { KR_LEASE_READ, KR_LEASE_WRITE, KR_LEASE_ALL };
+	static const uint8_t kinds[] = {KR_LEASE_READ, KR_LEASE_WRITE, KR_LEASE_ALL};
 	struct op *op = &node->ops[dice(world, OPS)];
 
 	if (op->used)
 		return;
-	*op = (struct op){ .used = true, .kinds = kinds[dice(world, 3)] };
+	*op = (struct op){.used = true, .kinds = kinds[dice(world, 3)]};
 	op->page = op->kinds == (node->mappable ? KR_LEASE_ALL : KR_LEASE_READ) && dice(world, 2);
 	step(world, node);
 }
@@ -395,7 +397,7 @@ static inline void end_drop(struct world *world, struct node *node)
 	step(world, node);
 }
 
-/* --- broken connections, lost sessions ----------------------------------------------------------------------------------------- */
+/* --- broken connections, lost sessions -------------------------------------------------------- */
 
 static inline void resend(struct node *node, struct request *a, struct request *b)
 {

@@ -1,5 +1,5 @@
-/* Frames on their way over one connection, in order, between a node and the server of a test.  Who includes it has said what a `struct frame`
- * is, and that there are FRAMES at most.
+/* Frames on their way over one connection, in order, between a node and the server of a test.  Who includes it has said
+ * what a `struct frame` is, and that there are FRAMES at most.
  */
 #ifndef KR_TEST_LEASE_CHANNEL_H
 #define KR_TEST_LEASE_CHANNEL_H

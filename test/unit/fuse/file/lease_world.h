@@ -1,10 +1,10 @@
-/* Two nodes and a server in miniature: the node's half of leases (fuse/file/lease_state.h) and the server's lease table, with one connection
- * in each direction between them.  Everything that can happen is an event: a deed of a program, a frame taken, a job of the server's
- * pool that ends, a step of a node.
+/* Two nodes and a server in miniature: the node's half of leases (fuse/file/lease_state.h) and the server's lease
+ * table, with one connection in each direction between them.  Everything that can happen is an event: a deed of a
+ * program, a frame taken, a job of the server's pool that ends, a step of a node.
  *
- * A session can be lost: its time is over (EXPIRE: the node is fenced by then, and late when it comes back), or the node begins another
- * one while the server still has it (REPLACE), which inherits.  Either way it claims again what it held, and what nobody has answered
- * is sent anew.
+ * A session can be lost: its time is over (EXPIRE: the node is fenced by then, and late when it comes back), or the
+ * node begins another one while the server still has it (REPLACE), which inherits.  Either way it claims again what it
+ * held, and what nobody has answered is sent anew.
  */
 #ifndef KR_TEST_UNIT_LEASE_WORLD_H
 #define KR_TEST_UNIT_LEASE_WORLD_H
@@ -12,21 +12,23 @@
 #include "test/unit/fuse/file/lease_world_node.h"
 #include "test/unit/fuse/file/lease_world_server.h"
 
-/* --- sessions ----------------------------------------------------------------------------------------------------------- */
+/* --- sessions --------------------------------------------------------------------------------- */
 
 /* The server ends the session: nothing that it has of it, or that is on its way, counts. */
 static inline void end_session(struct world *world, struct node *node)
 {
 	for (unsigned i = 0; i < REQUESTS; i++) {
 		struct request *request = &node->requests[i];
-		bool operation = request->type == OPERATE || (request->type == RECLAIM && node->late && request->claims);
+		bool operation =
+			request->type == OPERATE || (request->type == RECLAIM && node->late && request->claims);
 
 		if (request->state == PARKED)
 			kr_lease_table_withdraw(&world->table, &request->waiter);
 		else if (request->state == IN_POOL && operation)
 			kr_lease_table_end(&world->table, &request->waiter);
 		/* How far a flush got is kept, by the journal's number. */
-		request->applied |= request->type == FLUSH && request->open && request->state == ANSWERED && !request->failed;
+		request->applied |=
+			request->type == FLUSH && request->open && request->state == ANSWERED && !request->failed;
 		request->state = AWAY;
 		if (request->type == RECLAIM || request->type == DONE)
 			request->open = false;
@@ -86,11 +88,13 @@ static inline void reconnect(struct node *node)
 		struct request *request = &node->requests[i];
 
 		if (request->open)
-			push(&node->up, (struct frame){ .type = request->type, .kinds = request->kinds, .number = i, .resent = true });
+			push(&node->up,
+				(struct frame){
+					.type = request->type, .kinds = request->kinds, .number = i, .resent = true});
 	}
 }
 
-/* --- events ------------------------------------------------------------------------------------------------------------- */
+/* --- events ----------------------------------------------------------------------------------- */
 
 static inline void do_deed(struct world *world, struct node *node, enum deed deed)
 {
@@ -152,8 +156,8 @@ static inline bool may_do(const struct world *world, const struct node *node, en
 	case DO_OPERATE:
 		return !holder->dirty;
 	case DO_SHRINK: /* file.c: only_held, and not used */
-		return holder->held && !holder->leaving && !holder->recalled && !holder->returning && !node->handles && !node->opening &&
-			!waits && !holder->dirty;
+		return holder->held && !holder->leaving && !holder->recalled && !holder->returning && !node->handles &&
+			!node->opening && !waits && !holder->dirty;
 	case DO_LOSE:
 		return kr_lease_table_held(&world->table, node->number) & KR_LEASE_WRITE &&
 			!(kr_lease_table_recalling(&world->table, node->number)) && !holder->asked;
@@ -176,27 +180,28 @@ static inline unsigned list_events(const struct world *world, struct event *even
 		const struct node *node = &world->node[n];
 
 		if (node->stepping)
-			events[count++] = (struct event){ STEP, n, 0 };
+			events[count++] = (struct event){STEP, n, 0};
 		if (node->up.count)
-			events[count++] = (struct event){ SERVER_TAKES, n, 0 };
+			events[count++] = (struct event){SERVER_TAKES, n, 0};
 		if (node->down.count)
-			events[count++] = (struct event){ NODE_TAKES, n, 0 };
+			events[count++] = (struct event){NODE_TAKES, n, 0};
 		if (node->lost)
-			events[count++] = (struct event){ RETURNS, n, 0 };
-		if (node->holder.dirty && !node->flushing && !node->lost && !node->recovering && kr_lease_state_may_flush(&node->holder))
-			events[count++] = (struct event){ SEND_FLUSH, n, 0 };
+			events[count++] = (struct event){RETURNS, n, 0};
+		if (node->holder.dirty && !node->flushing && !node->lost && !node->recovering &&
+			kr_lease_state_may_flush(&node->holder))
+			events[count++] = (struct event){SEND_FLUSH, n, 0};
 		if (node->dropping)
-			events[count++] = (struct event){ DROPPED, n, 0 };
+			events[count++] = (struct event){DROPPED, n, 0};
 		for (unsigned i = 0; i < REQUESTS; i++) {
 			if (node->requests[i].state == IN_POOL || node->requests[i].state == WAITING)
-				events[count++] = (struct event){ JOB, n, i };
+				events[count++] = (struct event){JOB, n, i};
 		}
 	}
 	*ret_at_rest = count == 0;
 	for (unsigned n = 0; n < NODES; n++) {
 		for (unsigned deed = 0; deed < DEEDS; deed++) {
 			if (may_do(world, &world->node[n], deed))
-				events[count++] = (struct event){ DEED, n, deed };
+				events[count++] = (struct event){DEED, n, deed};
 		}
 	}
 	return count;

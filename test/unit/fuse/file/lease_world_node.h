@@ -1,4 +1,5 @@
-/* A node of lease_world.h: does what fuse/file/lease.c, file.c, open.c, recall.c and reclaim.c do, with the real half of leases. */
+/* A node of lease_world.h: does what fuse/file/lease.c, file.c, open.c, recall.c and reclaim.c do, with the real half
+ * of leases. */
 #ifndef KR_TEST_UNIT_LEASE_WORLD_NODE_H
 #define KR_TEST_UNIT_LEASE_WORLD_NODE_H
 
@@ -31,10 +32,17 @@ static inline void ask(struct node *node, enum frame_type type, uint8_t kinds)
 	while (in_use(node, i))
 		i++;
 	assert_true(i < REQUESTS);
-	node->requests[i] = (struct request){ .open = true, .type = type, .kinds = kinds, .generation = node->generation,
-		.waits = (node->lost || node->recovering) && type != RECLAIM && type != DONE };
+	node->requests[i] = (struct request){.open = true,
+		.type = type,
+		.kinds = kinds,
+		.generation = node->generation,
+		.waits = (node->lost || node->recovering) && type != RECLAIM && type != DONE};
 	if (!node->requests[i].waits)
-		push(&node->up, (struct frame){ .type = type, .kinds = kinds, .number = i, .claims = type == RECLAIM && node->holder.dirty });
+		push(&node->up,
+			(struct frame){.type = type,
+				.kinds = kinds,
+				.number = i,
+				.claims = type == RECLAIM && node->holder.dirty});
 }
 
 static inline void act(struct node *node)
@@ -53,7 +61,7 @@ static inline void act(struct node *node)
 			break;
 		case KR_LEASE_STATE_ANSWER:
 			for (unsigned i = 0; i < node->heard_count; i++)
-				push(&node->up, (struct frame){ .type = ANSWER, .number = node->heard[i].number });
+				push(&node->up, (struct frame){.type = ANSWER, .number = node->heard[i].number});
 			node->heard_count = 0;
 			break;
 		case KR_LEASE_STATE_DROP:
@@ -88,7 +96,8 @@ static inline void run(struct node *node)
 	try_operations(node);
 	kr_lease_state_want(holder, (node->reads ? KR_LEASE_READ : 0) | (node->writes ? KR_LEASE_WRITE : 0));
 	act(node);
-	if (!node->handles && !node->opening && !holder->want && !holder->dirty && (holder->held & KR_LEASE_WRITE) && !holder->leaving) {
+	if (!node->handles && !node->opening && !holder->want && !holder->dirty && (holder->held & KR_LEASE_WRITE) &&
+		!holder->leaving) {
 		kr_lease_state_release(holder, KR_LEASE_WRITE);
 		node->stepping = true;
 	}
@@ -105,7 +114,8 @@ static inline void forget_flush(struct node *node)
 	node->flushing = false;
 }
 
-/* RECLAIM's answer: what of a FLUSH whose own answer was lost is there is so; what is in conflict is not sent any more. */
+/* RECLAIM's answer: what of a FLUSH whose own answer was lost is there is so; what is in conflict is not sent any more.
+ */
 static inline void reclaimed(struct node *node, struct frame frame)
 {
 	if (frame.applied) {
@@ -134,7 +144,11 @@ static inline void resume(struct node *node)
 
 		if (!request->open)
 			continue;
-		push(&node->up, (struct frame){ .type = request->type, .kinds = request->kinds, .number = i, .resent = !request->waits });
+		push(&node->up,
+			(struct frame){.type = request->type,
+				.kinds = request->kinds,
+				.number = i,
+				.resent = !request->waits});
 		request->waits = false;
 	}
 }

@@ -1,5 +1,6 @@
-/* The server of lease_world.h: answers LEASE, OPEN, CREATE as server/leases/leases.c, open.c and create.c do, and RECLAIM as reclaim.c does,
- * with the real lease table.  Of a request it keeps the answer, so that one sent again is executed once.
+/* The server of lease_world.h: answers LEASE, OPEN, CREATE as server/leases/leases.c, open.c and create.c do, and
+ * RECLAIM as reclaim.c does, with the real lease table.  Of a request it keeps the answer, so that one sent again is
+ * executed once.
  */
 #ifndef KR_TEST_UNIT_LEASE_WORLD_SERVER_H
 #define KR_TEST_UNIT_LEASE_WORLD_SERVER_H
@@ -18,8 +19,13 @@ static inline bool was_applied(const struct node *node)
 static inline void reply(struct node *node, struct request *request, uint8_t granted)
 {
 	request->state = ANSWERED;
-	push(&node->down, (struct frame){ .type = REPLY, .kinds = granted, .number = (uint64_t)(request - node->requests),
-		.failed = request->failed, .same = !node->overtaken, .applied = request->type == RECLAIM && was_applied(node) });
+	push(&node->down,
+		(struct frame){.type = REPLY,
+			.kinds = granted,
+			.number = (uint64_t)(request - node->requests),
+			.failed = request->failed,
+			.same = !node->overtaken,
+			.applied = request->type == RECLAIM && was_applied(node)});
 }
 
 static inline void on_grant(void *context, struct kr_lease_waiter *waiter)
@@ -31,7 +37,7 @@ static inline void on_grant(void *context, struct kr_lease_waiter *waiter)
 static inline void on_recall(void *context, uint32_t number, uint8_t kinds, uint64_t recall)
 {
 	struct node *node = node_of(context, number);
-	struct frame frame = { .type = RECALL, .kinds = kinds, .number = recall };
+	struct frame frame = {.type = RECALL, .kinds = kinds, .number = recall};
 
 	assert_true(node->asked_count < RECALLS);
 	node->asked[node->asked_count++] = frame;
@@ -88,14 +94,15 @@ static inline void reclaim(struct world *world, struct node *node, struct reques
 	if (!node->late || !frame->claims)
 		return;
 	request->state = PARKED;
-	request->waiter = (struct kr_lease_waiter){ .node = node->number, .kinds = KR_LEASE_ALL, .operation = true };
+	request->waiter = (struct kr_lease_waiter){.node = node->number, .kinds = KR_LEASE_ALL, .operation = true};
 	kr_lease_table_ask(&world->table, &request->waiter);
 }
 
 static inline void reclaim_judged(struct world *world, struct node *node, struct request *request)
 {
 	bool judged = node->late && request->claims;
-	uint8_t keep = request->claims ? node->inherited : 0, granted = request->kinds | (judged ? KR_LEASE_ALL : keep), tried, whole;
+	uint8_t keep = request->claims ? node->inherited : 0, granted = request->kinds | (judged ? KR_LEASE_ALL : keep),
+		tried, whole;
 
 	node->unjudged = false;
 	request->failed = judged && node->overtaken; /* its bytes leave the file */
@@ -105,7 +112,7 @@ static inline void reclaim_judged(struct world *world, struct node *node, struct
 	whole = granted;
 	granted &= (uint8_t)~node->inherited;
 	tried = judged ? kr_lease_table_leave(&world->table, &request->waiter, granted) :
-		kr_lease_table_try(&world->table, node->number, granted);
+			 kr_lease_table_try(&world->table, node->number, granted);
 	granted = tried | (whole & node->inherited);
 	reply(node, request, granted);
 	if (tried)
@@ -130,7 +137,8 @@ static inline void server_takes(struct world *world, struct node *node, struct f
 	case LEASE:
 	case OPERATE:
 		request->state = PARKED;
-		request->waiter = (struct kr_lease_waiter){ .node = number, .kinds = frame.kinds, .operation = frame.type == OPERATE };
+		request->waiter = (struct kr_lease_waiter){
+			.node = number, .kinds = frame.kinds, .operation = frame.type == OPERATE};
 		kr_lease_table_ask(&world->table, &request->waiter);
 		break;
 	case RETURN:

@@ -11,8 +11,8 @@ static void a_recall_of_an_unknown_file_is_answered_at_once(void **state)
 static void a_waiter_gets_its_lease_and_keeps_a_recall_waiting(void **state)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
-	struct waiter waiter = { .waiter.wake = look, .file = file, .kinds = KR_LEASE_READ };
-	struct kr_lease_reply message = { .attr = { .ino = 1, .size = 10 } };
+	struct waiter waiter = {.waiter.wake = look, .file = file, .kinds = KR_LEASE_READ};
+	struct kr_lease_reply message = {.attr = {.ino = 1, .size = 10}};
 
 	(void)state;
 	look(&waiter.waiter);
@@ -35,7 +35,7 @@ static void a_waiter_gets_its_lease_and_keeps_a_recall_waiting(void **state)
 static void a_failed_lease_fails_those_who_wait_for_it_and_nobody_later(void **state)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
-	struct waiter waiter = { .waiter.wake = look, .file = file, .kinds = KR_LEASE_READ };
+	struct waiter waiter = {.waiter.wake = look, .file = file, .kinds = KR_LEASE_READ};
 
 	(void)state;
 	look(&waiter.waiter);
@@ -54,7 +54,7 @@ static void a_recall_of_write_is_answered_after_the_flush(void **state)
 
 	(void)state;
 	file->handles = 1;
-	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){ .ino = 1 });
+	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){.ino = 1});
 	dirty(file, 0, 100, 1);
 	recall(KR_LEASE_WRITE);
 	assert_int_equal(fake.flushes, 1);
@@ -70,7 +70,7 @@ static void a_recall_of_write_is_answered_after_the_flush(void **state)
 static void a_flush_that_is_not_taken_makes_the_lease_be_asked_again(void **state)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
-	struct kr_lease_reply message = { .attr = { .ino = 1 } };
+	struct kr_lease_reply message = {.attr = {.ino = 1}};
 	size_t before;
 
 	(void)state;
@@ -100,7 +100,7 @@ static void a_recall_of_a_lease_in_doubt_is_answered_after_the_flush(void **stat
 
 	(void)state;
 	file->handles = 1;
-	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){ .ino = 1 });
+	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){.ino = 1});
 	dirty(file, 0, 100, 1);
 	kr_file_flush_untaken(file);
 	turn();
@@ -122,7 +122,7 @@ static void a_closed_file_gives_write_back_and_keeps_read(void **state)
 
 	(void)state;
 	file->handles = 1;
-	obtain(file, KR_LEASE_ALL, &(struct kr_attr){ .ino = 1 });
+	obtain(file, KR_LEASE_ALL, &(struct kr_attr){.ino = 1});
 	assert_null(last_call(KR_MSG_RETURN));
 	file->handles = 0;
 	kr_file_step(file);
@@ -146,12 +146,12 @@ static void too_many_idle_files_give_read_back(void **state)
 
 	(void)state;
 	for (uint32_t i = 0; i < KR_FILE_IDLE_MAX + 10; i++) {
-		struct kr_fid other = { .length = 4 };
+		struct kr_fid other = {.length = 4};
 		struct kr_file *file;
 
 		memcpy(other.bytes, &i, sizeof(i));
 		file = kr_file_get_or_new(&mount, &other);
-		obtain(file, KR_LEASE_READ, &(struct kr_attr){ .ino = i + 1 });
+		obtain(file, KR_LEASE_READ, &(struct kr_attr){.ino = i + 1});
 		kr_file_put(file);
 		turn();
 		if (last_call(KR_MSG_RETURN))
@@ -166,13 +166,13 @@ static void too_many_idle_files_give_read_back(void **state)
 static void dropping_pages_leaves_out_those_that_parked_reads_lock(void **state)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
-	struct kr_pool_share_member first = { .offset = 8192, .length = 4096, .page = true };
-	struct kr_pool_share_member second = { .offset = 0, .length = 4096, .page = true };
-	struct kr_pool_share_member plain = { .offset = 65536, .length = 4096 };
+	struct kr_pool_share_member first = {.offset = 8192, .length = 4096, .page = true};
+	struct kr_pool_share_member second = {.offset = 0, .length = 4096, .page = true};
+	struct kr_pool_share_member plain = {.offset = 65536, .length = 4096};
 
 	(void)state;
 	file->handles = 1;
-	obtain(file, KR_LEASE_READ, &(struct kr_attr){ .ino = 1 });
+	obtain(file, KR_LEASE_READ, &(struct kr_attr){.ino = 1});
 	kr_lease_state_cached(&file->holder);
 	kr_list_append(&file->gated, &first.link);
 	kr_list_append(&file->gated, &second.link);
@@ -212,7 +212,7 @@ static void what_a_worker_gives_back_waits_for_what_the_directory_has_to_say_fir
 
 	(void)state;
 	file->handles = 1;
-	obtain(file, KR_LEASE_READ, &(struct kr_attr){ .ino = 1 });
+	obtain(file, KR_LEASE_READ, &(struct kr_attr){.ino = 1});
 	fake.awaited = true;
 	fake.worker = give_read_back;
 	kr_file_step(file);
@@ -236,7 +236,7 @@ static void what_was_refused_stays_so_when_more_is_written(void **state)
 
 	(void)state;
 	file->handles = 1;
-	obtain(file, KR_LEASE_ALL, &(struct kr_attr){ .ino = 1 });
+	obtain(file, KR_LEASE_ALL, &(struct kr_attr){.ino = 1});
 	dirty(file, 0, 100, 5);
 	fake.awaited = true;
 	recall(KR_LEASE_READ);
@@ -265,15 +265,20 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_recall_of_an_unknown_file_is_answered_at_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_waiter_gets_its_lease_and_keeps_a_recall_waiting, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_failed_lease_fails_those_who_wait_for_it_and_nobody_later, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			a_failed_lease_fails_those_who_wait_for_it_and_nobody_later, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_recall_of_write_is_answered_after_the_flush, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_flush_that_is_not_taken_makes_the_lease_be_asked_again, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_recall_of_a_lease_in_doubt_is_answered_after_the_flush, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			a_flush_that_is_not_taken_makes_the_lease_be_asked_again, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			a_recall_of_a_lease_in_doubt_is_answered_after_the_flush, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_closed_file_gives_write_back_and_keeps_read, setup, teardown),
 		cmocka_unit_test_setup_teardown(too_many_idle_files_give_read_back, setup, teardown),
-		cmocka_unit_test_setup_teardown(what_a_worker_gives_back_waits_for_what_the_directory_has_to_say_first, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			what_a_worker_gives_back_waits_for_what_the_directory_has_to_say_first, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_was_refused_stays_so_when_more_is_written, setup, teardown),
-		cmocka_unit_test_setup_teardown(dropping_pages_leaves_out_those_that_parked_reads_lock, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			dropping_pages_leaves_out_those_that_parked_reads_lock, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

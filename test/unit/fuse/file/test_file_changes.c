@@ -4,12 +4,12 @@
 static void a_query_tells_of_unflushed_bytes(void **state)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
-	struct kr_query_request request = { .file = fid };
-	struct kr_down down = { .type = KR_MSG_QUERY };
+	struct kr_query_request request = {.file = fid};
+	struct kr_down down = {.type = KR_MSG_QUERY};
 
 	(void)state;
 	file->handles = 1;
-	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){ .ino = 1 });
+	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){.ino = 1});
 	fake.on_query(&mount, &down, &request, NULL);
 	assert_int_equal(fake.query.dirty, 0);
 	fake.lost = true; /* what it flushed before */
@@ -52,7 +52,7 @@ static void the_last_close_waits_for_the_flush(void **state)
 
 	(void)state;
 	file->opens = file->handles = 1;
-	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){ .ino = 1 });
+	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){.ino = 1});
 	dirty(file, 0, 1, 1);
 	file->handles = 0;
 	kr_file_step(file);
@@ -70,7 +70,7 @@ static void the_last_close_waits_for_the_flush(void **state)
 static void attributes_show_unflushed_bytes(void **state)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
-	struct kr_attr attr = { .ino = 1, .size = 10, .mode = S_IFREG | 06755, .mtime.sec = 1000, .ctime.sec = 1000 };
+	struct kr_attr attr = {.ino = 1, .size = 10, .mode = S_IFREG | 06755, .mtime.sec = 1000, .ctime.sec = 1000};
 
 	(void)state;
 	atomic_store(&mount.server_clock_offset_ns, INT64_C(100000) * (int64_t)KR_NS_PER_S - (int64_t)kr_clock_ns());
@@ -99,7 +99,7 @@ static void attributes_show_unflushed_bytes(void **state)
 static void attributes_asked_before_a_flush_ended_are_outdated(void **state)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
-	struct kr_attr attr = { .ino = 1, .size = 10 };
+	struct kr_attr attr = {.ino = 1, .size = 10};
 	uint64_t stamp = kr_file_stamp(file);
 
 	(void)state;
@@ -119,7 +119,7 @@ static void attributes_asked_before_a_flush_ended_are_outdated(void **state)
 static void the_answer_to_a_change_says_what_is_true_after_it(void **state)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
-	struct kr_attr attr = { .ino = 1 };
+	struct kr_attr attr = {.ino = 1};
 	uint64_t before = kr_file_stamp(file);
 
 	(void)state;
@@ -143,12 +143,12 @@ static void the_answer_to_a_change_says_what_is_true_after_it(void **state)
 static void a_change_waits_for_the_flush_and_hears_of_its_failure(void **state)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
-	struct waiter waiter = { .waiter.wake = look, .file = file, .kinds = KR_LEASE_WRITE };
-	struct kr_file_waiter change = { .wake = NULL }, truncation = { .wake = NULL };
+	struct waiter waiter = {.waiter.wake = look, .file = file, .kinds = KR_LEASE_WRITE};
+	struct kr_file_waiter change = {.wake = NULL}, truncation = {.wake = NULL};
 
 	(void)state;
 	file->handles = 1;
-	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){ .ino = 1 });
+	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){.ino = 1});
 	dirty(file, 0, 100, 1);
 	assert_int_equal(kr_file_before_change(file, &change, UINT64_MAX), -EAGAIN);
 	kr_file_unwait(&change);
@@ -159,7 +159,7 @@ static void a_change_waits_for_the_flush_and_hears_of_its_failure(void **state)
 	turn();
 	assert_int_equal(kr_file_before_change(file, &change, UINT64_MAX), -ENOSPC);
 	assert_int_equal(kr_file_before_change(file, &truncation, 50), 0);
-	kr_file_after_change(file, 0, 50, &(struct kr_attr){ .ino = 1, .size = 50, .ctime.sec = 4000 });
+	kr_file_after_change(file, 0, 50, &(struct kr_attr){.ino = 1, .size = 50, .ctime.sec = 4000});
 	assert_int_equal(kr_extent_map_end(&file->dirty), 50);
 	flushed(file, 1, 50);
 	assert_int_equal(kr_file_before_change(file, &change, UINT64_MAX), 0);
@@ -172,11 +172,11 @@ static void a_change_waits_for_the_flush_and_hears_of_its_failure(void **state)
 static void a_truncation_of_refused_bytes_waits_for_what_is_in_flight(void **state)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
-	struct kr_file_waiter waiter = { .wake = NULL };
+	struct kr_file_waiter waiter = {.wake = NULL};
 	struct kr_link send;
 
 	(void)state;
-	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){ .ino = 1, .size = 10 });
+	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){.ino = 1, .size = 10});
 	dirty(file, 0, 100, 1);
 	kr_file_flush_failed(file, -ENOSPC);
 	turn();
@@ -203,7 +203,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(attributes_asked_before_a_flush_ended_are_outdated, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_answer_to_a_change_says_what_is_true_after_it, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_change_waits_for_the_flush_and_hears_of_its_failure, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_truncation_of_refused_bytes_waits_for_what_is_in_flight, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			a_truncation_of_refused_bytes_waits_for_what_is_in_flight, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* The kernel's pages of a file: who opens it for storing waits until they have gone; what is dropped, and by which threads. */
+/* The kernel's pages of a file: who opens it for storing waits until they have gone; what is dropped, and by which
+ * threads. */
 #include "test/unit/fuse/file/file_fixture.h"
 
 #include <fcntl.h>
@@ -8,9 +9,9 @@
 #include "fuse/names/attr_cache.h"
 #include "fuse/daemon/options.h"
 
-static const struct kr_attr attr = { .ino = 1, .size = 100000, .ctime.sec = 1000 };
+static const struct kr_attr attr = {.ino = 1, .size = 100000, .ctime.sec = 1000};
 
-/* --- the kernel: one request -------------------------------------------------------------------------------------------------- */
+/* --- the kernel: one request ------------------------------------------------------------------ */
 
 static struct fuse_ctx caller;
 static struct fuse_req *const request = (struct fuse_req *)(void *)&caller;
@@ -61,7 +62,7 @@ void kr_attr_cache_opened(struct kr_mount *m, const struct kr_fid *opened, const
 	(void)m, (void)opened, (void)now;
 }
 
-/* --- helpers --------------------------------------------------------------------------------------------------------------------- */
+/* --- helpers ---------------------------------------------------------------------------------- */
 
 static int setup_two(void **state)
 {
@@ -100,13 +101,13 @@ static void drop_ends(void)
 	turn();
 }
 
-/* --- tests ------------------------------------------------------------------------------------------------------------------------ */
+/* --- tests ------------------------------------------------------------------------------------ */
 
 /* turn() ends: nothing wakes itself again and again. */
 static void who_opens_for_storing_waits_until_older_pages_have_gone(void **state)
 {
-	struct kr_open_reply opened = { .attr = attr, .granted = KR_LEASE_ALL };
-	struct fuse_file_info fi = { .flags = O_RDWR };
+	struct kr_open_reply opened = {.attr = attr, .granted = KR_LEASE_ALL};
+	struct fuse_file_info fi = {.flags = O_RDWR};
 	struct kr_file *file = file_with_pages();
 
 	(void)state;
@@ -133,7 +134,7 @@ static void pages_that_many_reads_wait_for_are_left_out(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < READS; i++) {
-		reads[i] = (struct kr_pool_share_member){ .offset = (uint64_t)i * STEP, .length = 4096, .page = true };
+		reads[i] = (struct kr_pool_share_member){.offset = (uint64_t)i * STEP, .length = 4096, .page = true};
 		kr_list_append(&file->gated, &reads[i].link);
 	}
 	recall(KR_LEASE_READ);
@@ -182,10 +183,12 @@ static void a_cut_that_ends_after_the_protocol_is_not_answered(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(who_opens_for_storing_waits_until_older_pages_have_gone, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(
+			who_opens_for_storing_waits_until_older_pages_have_gone, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(pages_that_many_reads_wait_for_are_left_out, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(cuts_do_not_take_the_threads_of_recalls, setup_two, teardown),
-		cmocka_unit_test_setup_teardown(a_cut_that_ends_after_the_protocol_is_not_answered, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(
+			a_cut_that_ends_after_the_protocol_is_not_answered, setup_two, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,7 +15,7 @@
 
 enum { SIZE = 256 * 1024, BLOCK = 4096 };
 
-/* --- a stage that has some of its blocks ----------------------------------------------------------------------------------- */
+/* --- a stage that has some of its blocks ------------------------------------------------------ */
 
 struct kr_stage {
 	uint8_t bytes[SIZE];
@@ -48,7 +48,7 @@ int kr_stage_want(struct kr_stage *stage, uint64_t offset, size_t length)
 	return all;
 }
 
-/* --- a file with a journal ----------------------------------------------------------------------------------------------------- */
+/* --- a file with a journal -------------------------------------------------------------------- */
 
 struct fixture {
 	char directory[64];
@@ -63,7 +63,7 @@ struct fixture {
 static int setup(void **state)
 {
 	struct fixture *fixture = calloc(1, sizeof(*fixture));
-	struct kr_journal_options options = { .incarnation = 1, .max = 64 << 20 };
+	struct kr_journal_options options = {.incarnation = 1, .max = 64 << 20};
 
 	snprintf(fixture->directory, sizeof(fixture->directory), "/tmp/kr-file-read-XXXXXX");
 	assert_non_null(mkdtemp(fixture->directory));
@@ -72,7 +72,7 @@ static int setup(void **state)
 	memset(options.node_id, 2, sizeof(options.node_id));
 	assert_int_equal(kr_journal_open(&options, &fixture->recovery, &fixture->mount.journal), 0);
 	fixture->file.mount = &fixture->mount;
-	fixture->file.fid = (struct kr_fid){ .length = 4, .bytes = "abc" };
+	fixture->file.fid = (struct kr_fid){.length = 4, .bytes = "abc"};
 	fixture->file.journal_file = kr_journal_file_new(&fixture->file.fid, NULL);
 	fixture->file.stage = &fixture->stage;
 	fixture->file.base.version = fixture->stage.version = 7;
@@ -108,9 +108,11 @@ static void write_bytes(struct fixture *fixture, uint64_t offset, size_t length)
 
 	for (size_t i = 0; i < length; i++)
 		fixture->model[offset + i] = (uint8_t)rand();
-	assert_int_equal(kr_journal_append(fixture->mount.journal, fixture->file.journal_file, offset, fixture->model + offset, length,
-		(struct kr_time){ 0 }, false, &extent), 0);
-	assert_int_equal(kr_extent_map_insert(&fixture->file.dirty, &extent, kr_journal_release, fixture->mount.journal), 0);
+	assert_int_equal(kr_journal_append(fixture->mount.journal, fixture->file.journal_file, offset,
+				 fixture->model + offset, length, (struct kr_time){0}, false, &extent),
+		0);
+	assert_int_equal(
+		kr_extent_map_insert(&fixture->file.dirty, &extent, kr_journal_release, fixture->mount.journal), 0);
 	fixture->model_end = KR_MAX(fixture->model_end, offset + length);
 }
 
@@ -138,7 +140,7 @@ static void check_read(struct fixture *fixture, uint64_t offset, size_t length)
 	free(buffer);
 }
 
-/* --- tests -------------------------------------------------------------------------------------------------------------------------- */
+/* --- tests ------------------------------------------------------------------------------------ */
 
 static void random_reads_see_unflushed_over_staged_bytes(void **state)
 {
@@ -218,7 +220,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(random_reads_see_unflushed_over_staged_bytes, setup, teardown),
 		cmocka_unit_test_setup_teardown(bytes_that_are_all_unflushed_need_no_stage, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_hole_beyond_the_servers_end_is_zeros, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_read_keeps_its_journal_bytes_while_they_are_released_elsewhere, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			a_read_keeps_its_journal_bytes_while_they_are_released_elsewhere, setup, teardown),
 		cmocka_unit_test_setup_teardown(another_version_in_between_is_noticed, setup, teardown),
 	};
 

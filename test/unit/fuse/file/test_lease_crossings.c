@@ -1,10 +1,10 @@
-/* Every order in which the frames of two nodes and the server can cross: the node's half of leases against the server's lease
- * table.  Programs open, create, write, read and close a file a few times; each frame, job of the server's pool and step of a
- * node is an event, and all orders of them that one connection in each direction allows are gone through (a depth-first search
- * that executes each path anew and stops at states it has seen).
+/* Every order in which the frames of two nodes and the server can cross: the node's half of leases against the server's
+ * lease table.  Programs open, create, write, read and close a file a few times; each frame, job of the server's pool
+ * and step of a node is an event, and all orders of them that one connection in each direction allows are gone through
+ * (a depth-first search that executes each path anew and stops at states it has seen).
  *
- * In each state a node holds nothing that the server does not count for it.  Where nothing is on its way any more, nobody waits,
- * and everything written is flushed.
+ * In each state a node holds nothing that the server does not count for it.  Where nothing is on its way any more,
+ * nobody waits, and everything written is flushed.
  */
 #include "test/unit/fuse/file/lease_world.h"
 
@@ -83,7 +83,8 @@ static void add_recall(struct print *print, const struct world *world, unsigned 
 
 	KR_LIST_FOR_EACH(holder, &world->table.holders, link) {
 		if (holder->node == world->node[n].number)
-			latest = (holder->recalls[0] == frame->number) | (unsigned)(holder->recalls[1] == frame->number) << 1;
+			latest = (holder->recalls[0] == frame->number) |
+				(unsigned)(holder->recalls[1] == frame->number) << 1;
 	}
 	add(print, latest << 8 | frame->kinds);
 	/* Equal ones are told apart by their age. */
@@ -97,8 +98,10 @@ static void add_channel(struct print *print, const struct world *world, unsigned
 	for (unsigned i = 0; i < channel->count; i++) {
 		const struct frame *frame = &channel->frames[i];
 
-		add(print, (uint64_t)frame->type << 16 | frame->kinds << 8 | (unsigned)frame->failed << 1 | frame->resent |
-			(unsigned)frame->claims << 2 | (unsigned)frame->applied << 3 | (unsigned)frame->same << 4);
+		add(print,
+			(uint64_t)frame->type << 16 | frame->kinds << 8 | (unsigned)frame->failed << 1 | frame->resent |
+				(unsigned)frame->claims << 2 | (unsigned)frame->applied << 3 |
+				(unsigned)frame->same << 4);
 		if (frame->type == RECALL || frame->type == ANSWER)
 			add_recall(print, world, n, frame);
 		else
@@ -111,12 +114,15 @@ static void add_node(struct print *print, const struct world *world, unsigned n)
 	const struct node *node = &world->node[n];
 	const struct kr_lease_state *h = &node->holder;
 
-	add(print, h->held | h->want << 2 | h->asked << 4 | h->recalled << 6 | h->leaving << 8 | h->returning << 10 |
-		h->recall_open << 12 | h->dirty << 13 | h->owed << 14 | h->flushing << 15 | h->refused << 16 | h->doubted << 17 |
-		node->stepping << 18 | node->flushing << 19 | node->written_since << 20 | h->pages << 21 | h->dropping << 22 |
-		h->drop_again << 23);
-	add(print, node->lost | (unsigned)node->recovering << 1 | (unsigned)node->late << 2 | (unsigned)node->overtaken << 3 |
-		(unsigned)node->unjudged << 4 | (unsigned)node->judged << 15 | node->reclaiming << 5 | node->inherited << 7 | node->aside << 9);
+	add(print,
+		h->held | h->want << 2 | h->asked << 4 | h->recalled << 6 | h->leaving << 8 | h->returning << 10 |
+			h->recall_open << 12 | h->dirty << 13 | h->owed << 14 | h->flushing << 15 | h->refused << 16 |
+			h->doubted << 17 | node->stepping << 18 | node->flushing << 19 | node->written_since << 20 |
+			h->pages << 21 | h->dropping << 22 | h->drop_again << 23);
+	add(print,
+		node->lost | (unsigned)node->recovering << 1 | (unsigned)node->late << 2 |
+			(unsigned)node->overtaken << 3 | (unsigned)node->unjudged << 4 | (unsigned)node->judged << 15 |
+			node->reclaiming << 5 | node->inherited << 7 | node->aside << 9);
 	add(print, node->handles | node->opening << 4 | node->writes << 8 | node->reads << 12 | node->refused << 16);
 	for (unsigned i = 0; i < DEEDS; i++)
 		add(print, node->left[i]);
@@ -124,9 +130,12 @@ static void add_node(struct print *print, const struct world *world, unsigned n)
 		const struct request *request = &node->requests[i];
 
 		if (request->open || request->state == IN_POOL || request->state == WAITING || request->state == PARKED)
-			add(print, i << 16 | request->type << 12 | request->kinds << 8 | (unsigned)request->state << 4 | request->granted << 1 |
-				(request->generation == node->generation));
-		add(print, request->open | (unsigned)request->waits << 1 | (unsigned)request->claims << 2 | (unsigned)request->applied << 3);
+			add(print,
+				i << 16 | request->type << 12 | request->kinds << 8 | (unsigned)request->state << 4 |
+					request->granted << 1 | (request->generation == node->generation));
+		add(print,
+			request->open | (unsigned)request->waits << 1 | (unsigned)request->claims << 2 |
+				(unsigned)request->applied << 3);
 	}
 	add_channel(print, world, n, &node->up);
 	add_channel(print, world, n, &node->down);
@@ -148,16 +157,20 @@ static unsigned index_of(const struct world *world, uint32_t number)
 
 static uint64_t fingerprint(const struct world *world)
 {
-	struct print print = { UINT64_C(0xcbf29ce484222325) };
+	struct print print = {UINT64_C(0xcbf29ce484222325)};
 	const struct kr_lease_holder *holder;
 	const struct kr_lease_waiter *waiter;
 
 	for (unsigned n = 0; n < NODES; n++)
 		add_node(&print, world, n);
 	KR_LIST_FOR_EACH(holder, &world->table.holders, link)
-		add(&print, index_of(world, holder->node) | holder->kinds << 4 | holder->recalling << 8 | holder->unsent << 12 | holder->announcing << 16);
+		add(&print,
+			index_of(world, holder->node) | holder->kinds << 4 | holder->recalling << 8 |
+				holder->unsent << 12 | holder->announcing << 16);
 	KR_LIST_FOR_EACH(waiter, &world->table.waiting, link)
-		add(&print, UINT64_C(1) << 40 | index_of(world, waiter->node) << 8 | waiter->kinds << 1 | waiter->operation);
+		add(&print,
+			UINT64_C(1) << 40 | index_of(world, waiter->node) << 8 | waiter->kinds << 1 |
+				waiter->operation);
 	KR_LIST_FOR_EACH(waiter, &world->table.operations, link)
 		add(&print, UINT64_C(1) << 41 | index_of(world, waiter->node));
 	return print.hash ? print.hash : 1;
@@ -169,7 +182,7 @@ static bool remember(struct search *search, uint64_t hash)
 	size_t i;
 
 	if (search->seen_count * 2 >= search->seen_capacity) {
-		struct search larger = { .seen_capacity = search->seen_capacity ? search->seen_capacity * 2 : 1 << 12 };
+		struct search larger = {.seen_capacity = search->seen_capacity ? search->seen_capacity * 2 : 1 << 12};
 
 		larger.seen = calloc(larger.seen_capacity, sizeof(*larger.seen));
 		assert_non_null(larger.seen);
@@ -190,7 +203,7 @@ static bool remember(struct search *search, uint64_t hash)
 
 static void begin(const struct search *search, struct world *world)
 {
-	static const struct kr_lease_actions actions = { .grant = on_grant, .recall = on_recall };
+	static const struct kr_lease_actions actions = {.grant = on_grant, .recall = on_recall};
 
 	memset(world, 0, sizeof(*world));
 	kr_lease_table_init(&world->table, &actions, world);
@@ -226,8 +239,10 @@ static unsigned replay(const struct search *search, struct world *world, struct 
 /* How it came to this. */
 static void print_path(const struct search *search)
 {
-	static const char *const deeds[] = { "OPEN", "CREATE", "CLOSE", "WRITE", "READ", "OPERATE", "SHRINK", "DROP", "BREAK", "LOSE", "EXPIRE", "REPLACE" };
-	static const char *const frames[] = { "LEASE", "RETURN", "OPEN", "CREATE", "FLUSH", "OPERATE", "RECLAIM", "DONE", "ANSWER", "REPLY", "RECALL" };
+	static const char *const deeds[] = {"OPEN", "CREATE", "CLOSE", "WRITE", "READ", "OPERATE", "SHRINK", "DROP",
+		"BREAK", "LOSE", "EXPIRE", "REPLACE"};
+	static const char *const frames[] = {"LEASE", "RETURN", "OPEN", "CREATE", "FLUSH", "OPERATE", "RECLAIM", "DONE",
+		"ANSWER", "REPLY", "RECALL"};
 	struct event events[EVENTS];
 	struct search shorter = *search;
 	struct world world;
@@ -252,11 +267,12 @@ static void print_path(const struct search *search)
 			print_error("flushes\n");
 			break;
 		case SERVER_TAKES:
-			print_error("server takes its %s%s\n", frames[node->up.frames[0].type], node->up.frames[0].resent ? ", resent" : "");
+			print_error("server takes its %s%s\n", frames[node->up.frames[0].type],
+				node->up.frames[0].resent ? ", resent" : "");
 			break;
 		case NODE_TAKES:
-			print_error("takes %s%u of kinds %u\n", frames[node->down.frames[0].type], (unsigned)node->down.frames[0].number,
-				node->down.frames[0].kinds);
+			print_error("takes %s%u of kinds %u\n", frames[node->down.frames[0].type],
+				(unsigned)node->down.frames[0].number, node->down.frames[0].kinds);
 			break;
 		case RETURNS:
 			print_error("comes back\n");
@@ -305,7 +321,7 @@ static void explore(struct search *search)
 
 static void explore_all(const unsigned (*left)[DEEDS], bool may_refuse)
 {
-	struct search search = { .left = left, .may_refuse = may_refuse };
+	struct search search = {.left = left, .may_refuse = may_refuse};
 
 	explore(&search);
 	assert_true(search.ends > 0);
@@ -316,41 +332,43 @@ static void explore_all(const unsigned (*left)[DEEDS], bool may_refuse)
 #define SCENARIO(name, refusals, ...) \
 	static void name(void **state) \
 	{ \
-		static const unsigned left[NODES][DEEDS] = { __VA_ARGS__ }; \
-	\
+		static const unsigned left[NODES][DEEDS] = {__VA_ARGS__}; \
+\
 		(void)state; \
 		explore_all(left, refusals); \
 	}
 
 SCENARIO(a_file_is_created_closed_opened_and_written, false,
-	{ [DO_CREATE] = 1, [DO_OPEN] = 1, [DO_CLOSE] = 2, [DO_WRITE] = 1 }, { [DO_OPEN] = 1, [DO_READ] = 1 })
-SCENARIO(several_programs_create_the_same_file, false,
-	{ [DO_CREATE] = 2, [DO_CLOSE] = 2, [DO_WRITE] = 1 }, { [DO_CREATE] = 1, [DO_WRITE] = 1 })
+	{[DO_CREATE] = 1, [DO_OPEN] = 1, [DO_CLOSE] = 2, [DO_WRITE] = 1}, {[DO_OPEN] = 1, [DO_READ] = 1})
+SCENARIO(several_programs_create_the_same_file, false, {[DO_CREATE] = 2, [DO_CLOSE] = 2, [DO_WRITE] = 1},
+	{[DO_CREATE] = 1, [DO_WRITE] = 1})
 SCENARIO(idle_files_return_what_others_ask_back, false,
-	{ [DO_CREATE] = 1, [DO_CLOSE] = 1, [DO_SHRINK] = 1, [DO_OPEN] = 1, [DO_WRITE] = 1 }, { [DO_OPEN] = 1, [DO_WRITE] = 1 })
-SCENARIO(one_return_comes_after_the_other, false,
-	{ [DO_CREATE] = 2, [DO_CLOSE] = 1, [DO_DROP] = 2, [DO_READ] = 1 }, { [DO_OPEN] = 1 })
-SCENARIO(operations_of_one_node_among_writers, false,
-	{ [DO_OPEN] = 1, [DO_CLOSE] = 1, [DO_WRITE] = 1 }, { [DO_OPEN] = 1, [DO_OPERATE] = 1, [DO_READ] = 1 })
+	{[DO_CREATE] = 1, [DO_CLOSE] = 1, [DO_SHRINK] = 1, [DO_OPEN] = 1, [DO_WRITE] = 1},
+	{[DO_OPEN] = 1, [DO_WRITE] = 1})
+SCENARIO(one_return_comes_after_the_other, false, {[DO_CREATE] = 2, [DO_CLOSE] = 1, [DO_DROP] = 2, [DO_READ] = 1},
+	{[DO_OPEN] = 1})
+SCENARIO(operations_of_one_node_among_writers, false, {[DO_OPEN] = 1, [DO_CLOSE] = 1, [DO_WRITE] = 1},
+	{[DO_OPEN] = 1, [DO_OPERATE] = 1, [DO_READ] = 1})
 SCENARIO(a_file_is_opened_while_its_pages_are_dropped, false,
-	{ [DO_OPEN] = 2, [DO_READ] = 1, [DO_CLOSE] = 1, [DO_SHRINK] = 1, [DO_WRITE] = 1 }, { [DO_CREATE] = 1, [DO_WRITE] = 1 })
-SCENARIO(a_connection_breaks, false,
-	{ [DO_CREATE] = 1, [DO_CLOSE] = 1, [DO_WRITE] = 1, [DO_BREAK] = 1 }, { [DO_OPEN] = 1, [DO_READ] = 1 })
-SCENARIO(a_lease_that_only_the_node_believes_in_is_asked_again, true,
-	{ [DO_OPEN] = 1, [DO_WRITE] = 2, [DO_LOSE] = 1 }, { [DO_OPEN] = 1, [DO_READ] = 1 })
+	{[DO_OPEN] = 2, [DO_READ] = 1, [DO_CLOSE] = 1, [DO_SHRINK] = 1, [DO_WRITE] = 1},
+	{[DO_CREATE] = 1, [DO_WRITE] = 1})
+SCENARIO(a_connection_breaks, false, {[DO_CREATE] = 1, [DO_CLOSE] = 1, [DO_WRITE] = 1, [DO_BREAK] = 1},
+	{[DO_OPEN] = 1, [DO_READ] = 1})
+SCENARIO(a_lease_that_only_the_node_believes_in_is_asked_again, true, {[DO_OPEN] = 1, [DO_WRITE] = 2, [DO_LOSE] = 1},
+	{[DO_OPEN] = 1, [DO_READ] = 1})
 
 SCENARIO(a_session_is_lost_and_the_file_claimed_again, false,
-	{ [DO_CREATE] = 1, [DO_WRITE] = 1, [DO_CLOSE] = 1, [DO_EXPIRE] = 1 }, { [DO_OPEN] = 1, [DO_READ] = 1 })
-SCENARIO(late_bytes_are_judged_before_they_go_in, false,
-	{ [DO_OPEN] = 1, [DO_WRITE] = 1, [DO_EXPIRE] = 1 }, { [DO_OPEN] = 1, [DO_WRITE] = 1 })
-SCENARIO(a_session_is_lost_again_while_it_is_claimed, false,
-	{ [DO_CREATE] = 1, [DO_WRITE] = 1, [DO_EXPIRE] = 2 }, { [DO_OPEN] = 1, [DO_WRITE] = 1 })
-SCENARIO(nobody_comes_between_the_judgement_and_the_late_bytes, false,
-	{ [DO_OPEN] = 1, [DO_WRITE] = 1, [DO_EXPIRE] = 1 }, { [DO_OPEN] = 1, [DO_WRITE] = 1, [DO_READ] = 1 })
+	{[DO_CREATE] = 1, [DO_WRITE] = 1, [DO_CLOSE] = 1, [DO_EXPIRE] = 1}, {[DO_OPEN] = 1, [DO_READ] = 1})
+SCENARIO(late_bytes_are_judged_before_they_go_in, false, {[DO_OPEN] = 1, [DO_WRITE] = 1, [DO_EXPIRE] = 1},
+	{[DO_OPEN] = 1, [DO_WRITE] = 1})
+SCENARIO(a_session_is_lost_again_while_it_is_claimed, false, {[DO_CREATE] = 1, [DO_WRITE] = 1, [DO_EXPIRE] = 2},
+	{[DO_OPEN] = 1, [DO_WRITE] = 1})
+SCENARIO(nobody_comes_between_the_judgement_and_the_late_bytes, false, {[DO_OPEN] = 1, [DO_WRITE] = 1, [DO_EXPIRE] = 1},
+	{[DO_OPEN] = 1, [DO_WRITE] = 1, [DO_READ] = 1})
 SCENARIO(a_daemon_that_is_started_anew_brings_the_late_bytes, false,
-	{ [DO_CREATE] = 1, [DO_WRITE] = 1, [DO_EXPIRE] = 1, [DO_REPLACE] = 1 }, { [DO_OPEN] = 1, [DO_WRITE] = 1 })
-SCENARIO(a_daemon_that_is_started_anew_inherits, false,
-	{ [DO_CREATE] = 1, [DO_WRITE] = 1, [DO_REPLACE] = 1 }, { [DO_OPEN] = 1, [DO_READ] = 1 })
+	{[DO_CREATE] = 1, [DO_WRITE] = 1, [DO_EXPIRE] = 1, [DO_REPLACE] = 1}, {[DO_OPEN] = 1, [DO_WRITE] = 1})
+SCENARIO(a_daemon_that_is_started_anew_inherits, false, {[DO_CREATE] = 1, [DO_WRITE] = 1, [DO_REPLACE] = 1},
+	{[DO_OPEN] = 1, [DO_READ] = 1})
 
 int main(void)
 {

@@ -134,7 +134,7 @@ static struct kr_lease_state with_stores(void)
 
 static void pages_that_may_be_stored_into_go_before_either_kind_and_what_was_stored_is_flushed(void **state)
 {
-	static const uint8_t recalled[] = { KR_LEASE_READ, KR_LEASE_WRITE, KR_LEASE_ALL };
+	static const uint8_t recalled[] = {KR_LEASE_READ, KR_LEASE_WRITE, KR_LEASE_ALL};
 	uint8_t kinds;
 
 	(void)state;
@@ -143,7 +143,8 @@ static void pages_that_may_be_stored_into_go_before_either_kind_and_what_was_sto
 
 		kr_lease_state_dirtied(&holder, false);
 		kr_lease_state_recalled(&holder, recalled[i]);
-		assert_false(kr_lease_state_enter(&holder, KR_LEASE_READ)); /* or the pages would stay as long as somebody reads */
+		assert_false(kr_lease_state_enter(
+			&holder, KR_LEASE_READ)); /* or the pages would stay as long as somebody reads */
 		assert_int_equal(next(&holder, &kinds), KR_LEASE_STATE_DROP);
 		assert_int_equal(next(&holder, &kinds), KR_LEASE_STATE_NOTHING);
 		kr_lease_state_dirtied(&holder, true);
@@ -194,7 +195,8 @@ static void pages_that_may_be_stored_into_are_suspect_when_write_has_not_come_ba
 	kr_lease_state_reclaimed(&holder, KR_LEASE_READ, true);
 	assert_false(kr_lease_state_enter(&holder, KR_LEASE_READ));
 	assert_int_equal(next(&holder, &kinds), KR_LEASE_STATE_DROP);
-	/* Whoever waits with a page locked that the dropping waits for asks for both, and READ is recalled before they come. */
+	/* Whoever waits with a page locked that the dropping waits for asks for both, and READ is recalled before they
+	 * come. */
 	kr_lease_state_recalled(&holder, KR_LEASE_READ);
 	assert_true(kr_lease_state_enter_through(&holder, KR_LEASE_ALL));
 	kr_lease_state_leave(&holder, KR_LEASE_ALL, holder.epoch);

@@ -24,7 +24,8 @@ static void random_event(struct world *world)
 			node_takes(world, node, shift(&node->down));
 		break;
 	case 4:
-		if (op->used && op->inside && op->epoch == node->holder.epoch && (!node->fenced || op->through) && !node->lost)
+		if (op->used && op->inside && op->epoch == node->holder.epoch && (!node->fenced || op->through) &&
+			!node->lost)
 			serve(world, node, op);
 		break;
 	case 5:
@@ -52,7 +53,7 @@ static void random_event(struct world *world)
 	default:
 		/* Everybody flushes now and then. */
 		if (node->holder.dirty && !node->flushing && !node->lost && !node->fenced && !node->holder.refused &&
-		    kr_lease_state_may_flush(&node->holder))
+			kr_lease_state_may_flush(&node->holder))
 			node->flushing = true;
 		if (world->breaks && (node->fenced || node->lost || (!world->quiet && dice(world, 10) == 0)))
 			break_something(world, node);
@@ -78,7 +79,7 @@ static void assert_quiet(const struct world *world)
 
 static void run(uint64_t seed, bool breaks)
 {
-	static const struct kr_lease_actions actions = { .grant = on_grant, .recall = on_recall };
+	static const struct kr_lease_actions actions = {.grant = on_grant, .recall = on_recall};
 	struct world *world = calloc(1, sizeof(*world));
 
 	world->seed = seed;

@@ -28,8 +28,15 @@ struct write {
 	uint32_t slot, data;
 };
 static struct write script[WRITES] = {
-	{0, 0, 100, 0, 0}, {0, 50, 100, 0, 0}, {1, 10, 64, 0, 0}, {0, 300, 30, 0, 0}, {1, 0, 20, 0, 0},
-	{0, 60, 10, 0, 0}, {0, 0, 5, 0, 0}, {1, 100, 200, 0, 0}, {0, 310, 5, 0, 0},
+	{0, 0, 100, 0, 0},
+	{0, 50, 100, 0, 0},
+	{1, 10, 64, 0, 0},
+	{0, 300, 30, 0, 0},
+	{1, 0, 20, 0, 0},
+	{0, 60, 10, 0, 0},
+	{0, 0, 5, 0, 0},
+	{1, 100, 200, 0, 0},
+	{0, 310, 5, 0, 0},
 };
 
 struct image {
@@ -119,8 +126,8 @@ static inline int make_journal(void **state)
 			data[at] = byte_of(i, at);
 		slot += files[script[i].file]->number == 0; /* its name goes first */
 		assert_int_equal(kr_journal_append(journal, files[script[i].file], script[i].offset, data,
-			script[i].length,
-			(struct kr_time){0}, false, &extent), 0);
+					 script[i].length, (struct kr_time){0}, false, &extent),
+			0);
 		script[i].slot = (uint32_t)slot++;
 		script[i].data = (uint32_t)extent.position;
 	}
@@ -169,8 +176,9 @@ static inline void paint(void *context, const struct kr_extent *piece)
 	struct picture *picture = context;
 
 	assert_true(piece->offset + piece->length <= FILE_BYTES);
-	assert_int_equal(kr_journal_read_verified(picture->journal, piece->position, picture->bytes + piece->offset,
-		piece->length), 0);
+	assert_int_equal(kr_journal_read_verified(
+				 picture->journal, piece->position, picture->bytes + piece->offset, piece->length),
+		0);
 }
 
 /* What one start made of a damaged image. */

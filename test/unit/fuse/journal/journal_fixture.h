@@ -146,7 +146,7 @@ static inline int count_files(const char *path)
 	return count;
 }
 
-/* --- steps on journal and model ------------------------------------------------------------------------------ */
+/* --- steps on journal and model --------------------------------------------------------------- */
 
 static inline int append(struct fixture *f, int index, uint64_t offset, size_t length, uint8_t value)
 {
@@ -157,8 +157,8 @@ static inline int append(struct fixture *f, int index, uint64_t offset, size_t l
 
 	for (size_t i = 0; i < length; i++)
 		data[i] = (uint8_t)(1 + (value * 31u + i) % 255);
-	err = kr_journal_append(f->journal, file->file, offset, data, length, (struct kr_time){1000 + value, 5},
-		value % 2, &extent);
+	err = kr_journal_append(
+		f->journal, file->file, offset, data, length, (struct kr_time){1000 + value, 5}, value % 2, &extent);
 	if (err == 0) {
 		assert_int_equal(kr_extent_map_insert(&file->map, &extent, kr_journal_release, f->journal), 0);
 		if (offset + length <= FILE_BYTES)
@@ -217,7 +217,7 @@ static inline void truncate_file(struct fixture *f, int index, uint64_t size)
 	memset(file->dirty + size, 0, FILE_BYTES - size);
 }
 
-/* --- comparing ----------------------------------------------------------------------------------------------- */
+/* --- comparing -------------------------------------------------------------------------------- */
 
 struct picture {
 	struct kr_journal *journal;
@@ -229,8 +229,9 @@ static inline void paint(void *context, const struct kr_extent *piece)
 	struct picture *picture = context;
 
 	assert_true(piece->offset + piece->length <= FILE_BYTES);
-	assert_int_equal(kr_journal_read_verified(picture->journal, piece->position, picture->bytes + piece->offset,
-		piece->length), 0);
+	assert_int_equal(kr_journal_read_verified(
+				 picture->journal, piece->position, picture->bytes + piece->offset, piece->length),
+		0);
 }
 
 static inline void compare_map(struct kr_journal *journal, const struct kr_extent_map *map, const uint8_t *expected)

@@ -21,7 +21,8 @@ static void what_was_appended_is_read_back(void **state)
 	for (size_t i = 0; i < sizeof(big); i++)
 		big[i] = (uint8_t)(i * 7 + i / 1000);
 	assert_int_equal(kr_journal_append(f->journal, f->files[1].file, 3, big, sizeof(big), (struct kr_time){0},
-		false, &extent), 0);
+				 false, &extent),
+		0);
 	assert_int_equal(kr_journal_read_verified(f->journal, extent.position, back, sizeof(back)), 0);
 	assert_memory_equal(big, back, sizeof(big));
 	assert_int_equal(kr_journal_read_verified(f->journal, extent.position + 130000, back, 300000), 0);
@@ -130,8 +131,9 @@ static void assert_next_applied(struct kr_link **link, uint64_t round, const uin
 	*link = found->link.next;
 }
 
-/* The server's machine booted anew, and had the older two of three rounds again when a sync failed.  Killed then, when one of them is unapplied or both are,
- * a start finds what is to be replayed in the order that it had, and none as applied that comes after it. */
+/* The server's machine booted anew, and had the older two of three rounds again when a sync failed.  Killed then, when
+ * one of them is unapplied or both are, a start finds what is to be replayed in the order that it had, and none as
+ * applied that comes after it. */
 static void what_is_unapplied_is_replayed_in_its_order(void **state)
 {
 	struct fixture *f = *state;
@@ -434,9 +436,54 @@ static void the_formats_bytes_are_golden(void **state)
 		.mtime_ns = 0x6162636465666768,
 	};
 	static const uint8_t golden[48] = {
-		8, 7, 6, 5, 4, 3, 2, 1, 0x14, 0x13, 0x12, 0x11, 2, 1, 0, 0,
-		0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21, 0x34, 0x33, 0x32, 0x31, 0x44, 0x43, 0x42, 0x41,
-		0x58, 0x57, 0x56, 0x55, 0x54, 0x53, 0x52, 0x51, 0x68, 0x67, 0x66, 0x65, 0x64, 0x63, 0x62, 0x61,
+		8,
+		7,
+		6,
+		5,
+		4,
+		3,
+		2,
+		1,
+		0x14,
+		0x13,
+		0x12,
+		0x11,
+		2,
+		1,
+		0,
+		0,
+		0x28,
+		0x27,
+		0x26,
+		0x25,
+		0x24,
+		0x23,
+		0x22,
+		0x21,
+		0x34,
+		0x33,
+		0x32,
+		0x31,
+		0x44,
+		0x43,
+		0x42,
+		0x41,
+		0x58,
+		0x57,
+		0x56,
+		0x55,
+		0x54,
+		0x53,
+		0x52,
+		0x51,
+		0x68,
+		0x67,
+		0x66,
+		0x65,
+		0x64,
+		0x63,
+		0x62,
+		0x61,
 	};
 	struct kr_journal_header header = {.magic = KR_JOURNAL_MAGIC, .version = KR_JOURNAL_VERSION, .number = 3};
 

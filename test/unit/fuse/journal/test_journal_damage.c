@@ -47,7 +47,8 @@ static void append(struct kr_journal *journal, struct kr_journal_file *file, uin
 {
 	struct kr_extent extent;
 
-	assert_int_equal(kr_journal_append(journal, file, offset, "0123456789", 10, (struct kr_time){0}, false, &extent), 0);
+	assert_int_equal(
+		kr_journal_append(journal, file, offset, "0123456789", 10, (struct kr_time){0}, false, &extent), 0);
 }
 
 struct stage {
@@ -225,15 +226,15 @@ static void a_changed_byte_of_the_index_is_reported_and_gives_no_wrong_byte(void
 	(void)state;
 	for (size_t at = 0; at < original.index_length; at++) {
 		size_t slot = (at - KR_JOURNAL_HEADER_SIZE) / KR_JOURNAL_RECORD_SIZE;
-		unsigned hit = at >= KR_JOURNAL_HEADER_SIZE
-			? writes_below_slot(slot + 1) & ~writes_below_slot(slot) : 0;
+		unsigned hit =
+			at >= KR_JOURNAL_HEADER_SIZE ? writes_below_slot(slot + 1) & ~writes_below_slot(slot) : 0;
 
 		if (!interesting(at))
 			continue;
 		flip_index(at, 0x5a, &outcome);
 		if (hit == 0 && at >= KR_JOURNAL_HEADER_SIZE && slot < script[WRITES - 1].slot)
 			assert_true(outcome.damages > 0); /* a name */
-		else if (outcome.named) /* the keep word: the record's range is known */
+		else if (outcome.named)                   /* the keep word: the record's range is known */
 			expect_outcome(&outcome, everything & ~hit, hit, at);
 		else
 			expect_outcome(&outcome, everything & ~hit, 0, at);

@@ -85,7 +85,8 @@ static void append_beside_live_records(struct fixture *f)
 	kr_journal_try_again(f->journal);
 	if (append(f, 0, 9000, 5000, 2) != -EAGAIN || append(f, 0, 9000, 5000, 2) != -EAGAIN)
 		_exit(6);
-	if (kr_journal_append_beyond(f->journal, f->files[0].file, 9000, &byte, 1, (struct kr_time){1000}, false, &extent) != -ENOSPC)
+	if (kr_journal_append_beyond(
+		    f->journal, f->files[0].file, 9000, &byte, 1, (struct kr_time){1000}, false, &extent) != -ENOSPC)
 		_exit(3);
 	kr_extent_map_truncate(&f->files[0].map, 0, kr_journal_release, f->journal);
 	if (append(f, 0, 9000, 5000, 3) != 0) /* where the first was */
@@ -96,7 +97,12 @@ static void a_full_disk_is_waited_for_while_the_journal_holds_bytes(void **state
 {
 	struct fixture *f = *state;
 
-	assert_int_equal(with_fault(f, "journal.append:enospc:2,journal.append:enospc:2,journal.append:enospc:2" /* and the next two */, "beside"), 0);
+	assert_int_equal(
+		with_fault(f,
+			"journal.append:enospc:2,journal.append:enospc:2,journal.append:enospc:2" /* and the next two */
+			,
+			"beside"),
+		0);
 	assert_int_equal(recovered(&f->recovery, 0)->dirty.bytes, 5000);
 }
 
@@ -137,7 +143,8 @@ static void killed_before_and_amid_the_punches_nothing_is_damaged(void **state)
 	}
 }
 
-/* Segments die and are used again; exits with the number of appends that failed, each of which left what was there before. */
+/* Segments die and are used again; exits with the number of appends that failed, each of which left what was there
+ * before. */
 static void write_round_and_round(struct fixture *f)
 {
 	int failed = 0;
@@ -156,9 +163,14 @@ static void a_segment_that_cannot_be_used_again_costs_a_write_at_most(void **sta
 		const char *fault;
 		int least, most;
 	} cases[] = {
-		{"journal.reuse:eio:1", 1, 1}, {"journal.reuse:eio:2", 1, 1}, {"journal.reuse:eio", 1, 60},
+		{"journal.reuse:eio:1", 1, 1},
+		{"journal.reuse:eio:2", 1, 1},
+		{"journal.reuse:eio", 1, 60},
 		/* room is made, and it is tried again */
-		{"journal.reuse:enospc:1", 0, 0}, {"journal.reuse:edquot:1", 0, 0}, {"journal.reuse:enospc", 0, 0}, {"journal.reuse:edquot", 0, 0},
+		{"journal.reuse:enospc:1", 0, 0},
+		{"journal.reuse:edquot:1", 0, 0},
+		{"journal.reuse:enospc", 0, 0},
+		{"journal.reuse:edquot", 0, 0},
 	};
 	struct fixture *f = *state;
 
@@ -232,8 +244,8 @@ static void end_after_a_failed_sync(struct fixture *f)
 	_exit(has_clean(f) ? 1 : 0);
 }
 
-/* The kernel takes the pages of a failed sync for clean, so that the next sync of them succeeds: not asked a second time, neither
- * before data goes whose marks must be on the disk, nor for the word that all is there. */
+/* The kernel takes the pages of a failed sync for clean, so that the next sync of them succeeds: not asked a second
+ * time, neither before data goes whose marks must be on the disk, nor for the word that all is there. */
 static void a_failed_sync_is_final_for_its_segment(void **state)
 {
 	struct fixture *f = *state;
@@ -262,9 +274,12 @@ static void killed_at_any_point_the_journal_says_what_was_done(void **state)
 		const char *fault;
 		uint64_t dirty, applied;
 	} cases[] = {
-		{"journal.segment:kill", 0, 0}, {"journal.append:kill:1", 0, 0}, {"journal.index:kill:1", 0, 0},
-		{"journal.applied:kill", 5000, 0}, {"journal.append:kill:2", 0, 5000}, {"journal.index:kill:2", 0,
-		5000},
+		{"journal.segment:kill", 0, 0},
+		{"journal.append:kill:1", 0, 0},
+		{"journal.index:kill:1", 0, 0},
+		{"journal.applied:kill", 5000, 0},
+		{"journal.append:kill:2", 0, 5000},
+		{"journal.index:kill:2", 0, 5000},
 		{"journal.stable:kill", 5000, 0},
 	};
 

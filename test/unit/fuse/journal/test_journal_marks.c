@@ -45,7 +45,7 @@ static void the_data_of_a_dead_record_that_is_not_marked_stays(void **state)
 	assert_int_equal(append(f, 0, 0, 200000, 1), 0);
 	assert_int_equal(append(f, 1, 0, 200000, 2), 0);
 	assert_int_equal(append(f, 2, 0, 10, 3), 0); /* the segment stays */
-	stores_bad = 2; /* the two records of the first */
+	stores_bad = 2;                              /* the two records of the first */
 	kr_extent_map_truncate(&f->files[0].map, 0, kr_journal_release, f->journal);
 	assert_int_equal(stores_bad, 0);
 	kr_extent_map_truncate(&f->files[1].map, 0, kr_journal_release, f->journal);

@@ -1,4 +1,5 @@
-/* Two segments of a journal that name one file number, and what of its bytes is believed when they do not agree about it. */
+/* Two segments of a journal that name one file number, and what of its bytes is believed when they do not agree about
+ * it. */
 #include "test/unit/fuse/journal/journal_fixture.h"
 
 #include <fcntl.h>
@@ -29,7 +30,8 @@ static void rename_file(const struct fixture *f, unsigned pair, int index, int o
 	bool found = false;
 
 	assert_int_equal(kr_pread_full(records, &header, sizeof(header), 0), 0);
-	for (uint64_t at = KR_JOURNAL_HEADER_SIZE; !found && kr_pread_full(records, &record, sizeof(record), at) == 0; at += sizeof(record)) {
+	for (uint64_t at = KR_JOURNAL_HEADER_SIZE; !found && kr_pread_full(records, &record, sizeof(record), at) == 0;
+		at += sizeof(record)) {
 		if (record.check == 0 || record.type != KR_JOURNAL_NAME || record.length > sizeof(name))
 			continue;
 		assert_int_equal(kr_pread_full(data, name, record.length, record.data), 0);

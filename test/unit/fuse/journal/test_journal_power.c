@@ -55,20 +55,24 @@ static struct kr_extent append(struct fixture *f, uint64_t offset, size_t length
 	KR_AUTO_FREE char *data = kr_xcalloc(1, length);
 	struct kr_extent extent;
 
-	assert_int_equal(kr_journal_append(f->journal, f->file, offset, data, length, (struct kr_time){1, 2}, false, &extent), 0);
+	assert_int_equal(
+		kr_journal_append(f->journal, f->file, offset, data, length, (struct kr_time){1, 2}, false, &extent),
+		0);
 	return extent;
 }
 
 static struct kr_recovered_file *found(struct fixture *f)
 {
-	return kr_list_empty(&f->recovery.files) ? NULL
-		: KR_LIST_ENTRY(f->recovery.files.head.next, struct kr_recovered_file, link);
+	return kr_list_empty(&f->recovery.files) ?
+		NULL :
+		KR_LIST_ENTRY(f->recovery.files.head.next, struct kr_recovered_file, link);
 }
 
 static struct kr_journal_damage *damage(struct fixture *f)
 {
-	return kr_list_empty(&f->recovery.damage) ? NULL
-		: KR_LIST_ENTRY(f->recovery.damage.head.next, struct kr_journal_damage, link);
+	return kr_list_empty(&f->recovery.damage) ?
+		NULL :
+		KR_LIST_ENTRY(f->recovery.damage.head.next, struct kr_journal_damage, link);
 }
 
 static int setup(void **state)
@@ -78,8 +82,8 @@ static int setup(void **state)
 
 	strcpy(f->directory, "/tmp/kairan-journal-XXXXXX");
 	assert_non_null(mkdtemp(f->directory));
-	f->options = (struct kr_journal_options){.directory = f->directory, .export_id = {1}, .node_id = {2},
-		.max = KR_JOURNAL_MIN, .server_boot = {9}};
+	f->options = (struct kr_journal_options){
+		.directory = f->directory, .export_id = {1}, .node_id = {2}, .max = KR_JOURNAL_MIN, .server_boot = {9}};
 	f->file = kr_journal_file_new(&identity, "dir/file");
 	start(f, 0, 1);
 	*state = f;

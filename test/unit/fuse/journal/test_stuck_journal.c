@@ -54,7 +54,8 @@ static void has(struct fixture *f, int i, uint64_t bytes, int err)
 {
 	struct kr_file *file = &f->files[i];
 
-	assert_int_equal(kr_extent_map_insert(&file->dirty, &(struct kr_extent){.length = bytes, .seq = 1}, NULL, NULL), 0);
+	assert_int_equal(
+		kr_extent_map_insert(&file->dirty, &(struct kr_extent){.length = bytes, .seq = 1}, NULL, NULL), 0);
 	file->flush.plan.refused = err;
 	kr_list_append(&f->flusher.busy, &file->flush.busy);
 }

@@ -17,7 +17,8 @@
 static struct kr_mount mount;
 static const struct kr_cred user = {.uid = 1000, .gid = 1000}, other = {.uid = 1001, .gid = 1001};
 static const struct kr_fid dir = {2, {1, 1}}, file = {2, {2, 2}}, second = {2, {3, 3}};
-static const struct kr_attr dir_attr = {.ino = 1, .nlink = 2}, file_attr = {.ino = 2, .nlink = 1}, changed = {.ino = 1, .nlink = 7};
+static const struct kr_attr dir_attr = {.ino = 1, .nlink = 2}, file_attr = {.ino = 2, .nlink = 1},
+			    changed = {.ino = 1, .nlink = 7};
 #define HEARD_NS UINT64_C(77)
 enum { NOTED = KR_FRAME_CACHEABLE | KR_FRAME_CACHEABLE_ATTR };
 
@@ -49,14 +50,17 @@ static void answer(uint16_t type, const void *request, int err, const void *repl
 
 static void look_up(const struct kr_cred *cred, const char *name, const struct kr_fid *fid, const struct kr_attr *attr)
 {
-	answer(KR_MSG_LOOKUP, &(struct kr_lookup_request){.cred = *cred, .parent = dir, .name = name}, fid ? 0 : -ENOENT,
-		fid ? &(struct kr_lookup_reply){.file = *fid, .attr = *attr} : NULL, fid ? NOTED : KR_FRAME_CACHEABLE);
+	answer(KR_MSG_LOOKUP, &(struct kr_lookup_request){.cred = *cred, .parent = dir, .name = name},
+		fid ? 0 : -ENOENT, fid ? &(struct kr_lookup_reply){.file = *fid, .attr = *attr} : NULL,
+		fid ? NOTED : KR_FRAME_CACHEABLE);
 }
 
 static void list(void)
 {
-	answer(KR_MSG_READDIR, &(struct kr_readdir_request){.cred = user, .file = dir}, 0, &(struct kr_readdir_reply){.end = 1}, KR_FRAME_CACHEABLE);
-	answer(KR_MSG_GETATTR, &(struct kr_getattr_request){.file = dir}, 0, &(struct kr_getattr_reply){.attr = dir_attr}, KR_FRAME_CACHEABLE_ATTR);
+	answer(KR_MSG_READDIR, &(struct kr_readdir_request){.cred = user, .file = dir}, 0,
+		&(struct kr_readdir_reply){.end = 1}, KR_FRAME_CACHEABLE);
+	answer(KR_MSG_GETATTR, &(struct kr_getattr_request){.file = dir}, 0,
+		&(struct kr_getattr_reply){.attr = dir_attr}, KR_FRAME_CACHEABLE_ATTR);
 }
 
 /* 1: it stands for a file, 0: for none, -1: it is not known. */
@@ -135,11 +139,12 @@ static void what_is_made_is_known_and_its_absence_forgotten(void **state)
 		look_up(&user, "d", NULL, NULL);
 		look_up(&user, "l", NULL, NULL);
 		answer(KR_MSG_CREATE, &(struct kr_create_request){.cred = user, .parent = dir, .name = "a"}, 0,
-			&(struct kr_create_reply){.created = 1, .file = file, .attr = file_attr, .dir = changed}, flags);
-		answer(KR_MSG_MAKE, &(struct kr_make_request){.cred = user, .parent = dir, .name = "d", .target = ""}, 0,
-			&(struct kr_make_reply){.file = second, .attr = file_attr, .dir = changed}, flags);
-		answer(KR_MSG_LINK, &(struct kr_link_request){.cred = user, .parent = dir, .name = "l", .file = file}, 0,
-			&(struct kr_link_reply){.file = file, .attr = changed, .dir = changed}, flags);
+			&(struct kr_create_reply){.created = 1, .file = file, .attr = file_attr, .dir = changed},
+			flags);
+		answer(KR_MSG_MAKE, &(struct kr_make_request){.cred = user, .parent = dir, .name = "d", .target = ""},
+			0, &(struct kr_make_reply){.file = second, .attr = file_attr, .dir = changed}, flags);
+		answer(KR_MSG_LINK, &(struct kr_link_request){.cred = user, .parent = dir, .name = "l", .file = file},
+			0, &(struct kr_link_reply){.file = file, .attr = changed, .dir = changed}, flags);
 		assert_int_equal(says(&user, "a"), round ? -1 : 1);
 		assert_int_equal(says(&user, "d"), round ? -1 : 1);
 		assert_int_equal(says(&user, "l"), round ? -1 : 1);
@@ -150,8 +155,10 @@ static void what_is_made_is_known_and_its_absence_forgotten(void **state)
 
 static void a_directory_of_our_own_making_is_known_as_a_whole(void **state)
 {
-	struct kr_make_request make = {.cred = user, .parent = second, .name = "dir", .mode = S_IFDIR | 0755, .target = ""};
-	struct kr_make_reply made = {.file = dir, .attr = {.ino = 1, .mode = S_IFDIR | 0755, .nlink = 2}, .dir = changed};
+	struct kr_make_request make = {
+		.cred = user, .parent = second, .name = "dir", .mode = S_IFDIR | 0755, .target = ""};
+	struct kr_make_reply made = {
+		.file = dir, .attr = {.ino = 1, .mode = S_IFDIR | 0755, .nlink = 2}, .dir = changed};
 	struct kr_create_request create = {.cred = user, .parent = dir, .name = "a"};
 	struct kr_create_reply created = {.created = 1, .file = file, .attr = file_attr, .dir = changed};
 	const struct {
@@ -169,8 +176,8 @@ static void a_directory_of_our_own_making_is_known_as_a_whole(void **state)
 		answer(KR_MSG_CREATE, &create, 0, &created, NOTED);
 		assert_int_equal(says(&user, "a"), 1);
 		assert_int_equal(says(&user, "b"), 0);
-		answer(KR_MSG_REMOVE, &(struct kr_remove_request){.cred = user, .parent = dir, .name = "a"}, 0, &(struct kr_remove_reply){.dir = changed},
-			KR_FRAME_CACHEABLE);
+		answer(KR_MSG_REMOVE, &(struct kr_remove_request){.cred = user, .parent = dir, .name = "a"}, 0,
+			&(struct kr_remove_reply){.dir = changed}, KR_FRAME_CACHEABLE);
 		assert_int_equal(says(&user, "a"), 0);
 		assert_int_equal(says(&user, "b"), 0);
 		answer(KR_MSG_CREATE, &create, unknown[i].err, unknown[i].err ? NULL : &created, unknown[i].flags);
@@ -184,14 +191,18 @@ static void a_directory_of_our_own_making_is_known_as_a_whole(void **state)
 	assert_int_equal(says(&user, "a"), -1);
 	answer(KR_MSG_MAKE, &make, 0, &made, NOTED);
 	look_up(&user, "none", NULL, NULL);
-	answer(KR_MSG_RENAME, &(struct kr_rename_request){.cred = user, .parent = second, .name = "x", .new_parent = dir, .new_name = "y"}, 0, NULL, 0);
+	answer(KR_MSG_RENAME,
+		&(struct kr_rename_request){
+			.cred = user, .parent = second, .name = "x", .new_parent = dir, .new_name = "y"},
+		0, NULL, 0);
 	assert_int_equal(says(&user, "y"), -1);
 	assert_int_equal(says(&user, "a"), -1);
 }
 
 static void both_names_of_a_rename_are_forgotten(void **state)
 {
-	struct kr_rename_request rename = {.cred = user, .parent = dir, .name = "a", .new_parent = dir, .new_name = "b"};
+	struct kr_rename_request rename = {
+		.cred = user, .parent = dir, .name = "a", .new_parent = dir, .new_name = "b"};
 
 	(void)state;
 	look_up(&user, "a", &file, &file_attr);
@@ -210,7 +221,8 @@ static void a_directory_whose_attributes_are_not_said_is_not_known(void **state)
 {
 	(void)state;
 	list();
-	answer(KR_MSG_REMOVE, &(struct kr_remove_request){.cred = user, .parent = dir, .name = "a"}, 0, &(struct kr_remove_reply){0}, KR_FRAME_CACHEABLE);
+	answer(KR_MSG_REMOVE, &(struct kr_remove_request){.cred = user, .parent = dir, .name = "a"}, 0,
+		&(struct kr_remove_reply){0}, KR_FRAME_CACHEABLE);
 	assert_int_equal(links(&dir), 0);
 	assert_int_equal(says(&user, "a"), 0);
 }
@@ -222,13 +234,15 @@ static void names_are_known_to_who_has_been_seen_to_search(void **state)
 	assert_int_equal(says(&other, "a"), -1);
 	look_up(&other, "none", NULL, NULL);
 	assert_int_equal(says(&other, "a"), 1);
-	answer(KR_MSG_LOOKUP, &(struct kr_lookup_request){.cred = {.uid = 7}, .parent = dir, .name = "a"}, -EACCES, NULL, KR_FRAME_CACHEABLE);
+	answer(KR_MSG_LOOKUP, &(struct kr_lookup_request){.cred = {.uid = 7}, .parent = dir, .name = "a"}, -EACCES,
+		NULL, KR_FRAME_CACHEABLE);
 	assert_int_equal(says(&(struct kr_cred){.uid = 7}, "a"), -1);
 }
 
 static void learn_dir_attr(uint32_t mode, uint16_t flags)
 {
-	answer(KR_MSG_GETATTR, &(struct kr_getattr_request){.file = dir}, 0, &(struct kr_getattr_reply){.attr = {.ino = 1, .mode = mode}}, flags);
+	answer(KR_MSG_GETATTR, &(struct kr_getattr_request){.file = dir}, 0,
+		&(struct kr_getattr_reply){.attr = {.ino = 1, .mode = mode}}, flags);
 }
 
 static void what_all_may_search_is_known_whoever_asks(void **state)
@@ -256,13 +270,15 @@ static void what_a_change_of_our_own_says_is_true_from_its_answer_on(void **stat
 	uint64_t true_ns;
 
 	(void)state;
-	answer(KR_MSG_GETATTR, &(struct kr_getattr_request){.file = file}, 0, &(struct kr_getattr_reply){.attr = file_attr}, KR_FRAME_CACHEABLE_ATTR);
+	answer(KR_MSG_GETATTR, &(struct kr_getattr_request){.file = file}, 0,
+		&(struct kr_getattr_reply){.attr = file_attr}, KR_FRAME_CACHEABLE_ATTR);
 	assert_true(kr_attr_cache_getattr(&mount, &file, &attr, &true_ns));
 	assert_int_not_equal(true_ns, HEARD_NS + 1);
-	answer(KR_MSG_SETATTR, &(struct kr_setattr_request){.file = file}, 0, &(struct kr_setattr_reply){.attr = {.ino = 2, .nlink = 5}}, 0);
+	answer(KR_MSG_SETATTR, &(struct kr_setattr_request){.file = file}, 0,
+		&(struct kr_setattr_reply){.attr = {.ino = 2, .nlink = 5}}, 0);
 	assert_int_equal(links(&file), 1); /* the server has told to forget it by itself */
-	answer(KR_MSG_SETATTR, &(struct kr_setattr_request){.file = file}, 0, &(struct kr_setattr_reply){.attr = {.ino = 2, .nlink = 5}},
-		KR_FRAME_CACHEABLE_ATTR);
+	answer(KR_MSG_SETATTR, &(struct kr_setattr_request){.file = file}, 0,
+		&(struct kr_setattr_reply){.attr = {.ino = 2, .nlink = 5}}, KR_FRAME_CACHEABLE_ATTR);
 	assert_true(kr_attr_cache_getattr(&mount, &file, &attr, &true_ns));
 	assert_int_equal(attr.nlink, 5);
 	assert_int_equal(true_ns, HEARD_NS + 1);
@@ -279,11 +295,15 @@ static void many_answers_at_once_are_as_many_answers(void **state)
 	kr_lookups_put_name(&names, "left out");
 	kr_lookups_put_name(&names, "none");
 	kr_lookups_put_name(&names, "b");
-	kr_lookups_put_found(&found, &(struct kr_found){.number = 0, .kind = KR_FOUND_FILE, .fid = file, .attr = file_attr});
+	kr_lookups_put_found(
+		&found, &(struct kr_found){.number = 0, .kind = KR_FOUND_FILE, .fid = file, .attr = file_attr});
 	kr_lookups_put_found(&found, &(struct kr_found){.number = 2, .kind = KR_FOUND_NOTHING});
-	kr_lookups_put_found(&found, &(struct kr_found){.number = 3, .kind = KR_FOUND_BARE, .fid = second, .attr = file_attr});
-	answer(KR_MSG_LOOKUPS, &(struct kr_lookups_request){.cred = user, .parent = dir, .names = {names.bytes, (uint32_t)names.length}}, 0,
-		&(struct kr_lookups_reply){.found = {found.bytes, (uint32_t)found.length}}, KR_FRAME_CACHEABLE);
+	kr_lookups_put_found(
+		&found, &(struct kr_found){.number = 3, .kind = KR_FOUND_BARE, .fid = second, .attr = file_attr});
+	answer(KR_MSG_LOOKUPS,
+		&(struct kr_lookups_request){
+			.cred = user, .parent = dir, .names = {names.bytes, (uint32_t)names.length}},
+		0, &(struct kr_lookups_reply){.found = {found.bytes, (uint32_t)found.length}}, KR_FRAME_CACHEABLE);
 	assert_int_equal(says(&user, "a"), 1);
 	assert_int_equal(says(&user, "left out"), -1);
 	assert_int_equal(says(&user, "none"), 0);
@@ -322,7 +342,8 @@ static void a_name_is_not_known_while_we_change_it(void **state)
 	(void)state;
 	look_up_all();
 	begin(&change, KR_MSG_REMOVE, &(struct kr_remove_request){.cred = user, .parent = dir, .name = "a"});
-	begin(&other_change, KR_MSG_MAKE, &(struct kr_make_request){.cred = user, .parent = dir, .name = "none", .target = ""});
+	begin(&other_change, KR_MSG_MAKE,
+		&(struct kr_make_request){.cred = user, .parent = dir, .name = "none", .target = ""});
 	look_up_all(); /* answers to what was asked before */
 	assert_int_equal(says(&user, "a"), -1);
 	assert_int_equal(says(&user, "none"), -1);
@@ -344,7 +365,8 @@ static void a_name_is_not_known_while_we_change_it(void **state)
 
 static void what_stands_behind_both_names_of_a_rename_is_not_known_meanwhile(void **state)
 {
-	struct kr_rename_request rename = {.cred = user, .parent = dir, .name = "a", .new_parent = dir, .new_name = "b"};
+	struct kr_rename_request rename = {
+		.cred = user, .parent = dir, .name = "a", .new_parent = dir, .new_name = "b"};
 	struct kr_note_change change;
 
 	(void)state;
@@ -397,13 +419,16 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_is_made_is_known_and_its_absence_forgotten, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_directory_of_our_own_making_is_known_as_a_whole, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(both_names_of_a_rename_are_forgotten, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(a_directory_whose_attributes_are_not_said_is_not_known, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_directory_whose_attributes_are_not_said_is_not_known, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(names_are_known_to_who_has_been_seen_to_search, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_all_may_search_is_known_whoever_asks, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(what_a_change_of_our_own_says_is_true_from_its_answer_on, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			what_a_change_of_our_own_says_is_true_from_its_answer_on, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(many_answers_at_once_are_as_many_answers, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_name_is_not_known_while_we_change_it, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(what_stands_behind_both_names_of_a_rename_is_not_known_meanwhile, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			what_stands_behind_both_names_of_a_rename_is_not_known_meanwhile, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(nothing_of_a_file_is_known_while_we_change_it, set_up, tear_down),
 	};
 

@@ -344,12 +344,14 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_program_may_leave_some_out_and_begin_anywhere, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(who_wants_few_files_gets_few, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_is_refused_is_asked_for_by_itself_from_then_on, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(where_all_is_forgotten_again_nothing_is_brought_for_long, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			where_all_is_forgotten_again_nothing_is_brought_for_long, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(where_nothing_can_be_noted_it_is_soon_left, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_few_that_are_forgotten_do_not_matter, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_has_grown_too_old_is_brought_again, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_listing_that_goes_on_goes_on_with_the_sequence, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(what_does_not_follow_and_what_is_not_listed_is_no_use, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			what_does_not_follow_and_what_is_not_listed_is_no_use, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(malformed_entries_end_the_page, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(the_last_names_of_a_huge_directory_are_kept, set_up, tear_down),
 	};

@@ -154,7 +154,8 @@ static bool tell(struct sized *f, uint64_t size)
 	return good;
 }
 
-/* The same size each time is one that the kernel has, whatever it has dropped; of two sizes it may have either until it is made sure. */
+/* The same size each time is one that the kernel has, whatever it has dropped; of two sizes it may have either until it
+ * is made sure. */
 static void which_size_the_kernel_has_is_known_or_not(void **state)
 {
 	struct sized f = sized_file();
@@ -206,11 +207,13 @@ static void a_size_from_before_a_cut_is_not_told_any_more(void **state)
 	before = kr_inode_truncations(f.inodes, f.number);
 	assert_false(kr_inode_truncated(f.inodes, &f.fid));
 	assert_false(tell(&f, 300)); /* said before, not told yet */
-	assert_int_equal(kr_inode_reply_size(f.inodes, f.number, 300, &before), KR_SIZE_REPLY_STALE); /* asked for before */
+	assert_int_equal(
+		kr_inode_reply_size(f.inodes, f.number, 300, &before), KR_SIZE_REPLY_STALE); /* asked for before */
 	assert_int_equal(say(&f, 100), KR_SIZE_REPLY_NOTIFY);
 	assert_int_equal(kr_inode_reply_size(f.inodes, f.number, 300, &before), KR_SIZE_REPLY_STALE);
-	assert_int_equal(kr_inode_reply_size(f.inodes, f.number, 100, &before), KR_SIZE_REPLY_NOTIFY); /* as good as the other */
-	assert_int_equal(say(&f, 300), KR_SIZE_REPLY_NOTIFY); /* it has grown again */
+	assert_int_equal(
+		kr_inode_reply_size(f.inodes, f.number, 100, &before), KR_SIZE_REPLY_NOTIFY); /* as good as the other */
+	assert_int_equal(say(&f, 300), KR_SIZE_REPLY_NOTIFY);                                 /* it has grown again */
 	assert_true(tell(&f, 300));
 	assert_int_equal(say(&f, 300), KR_SIZE_REPLY_KNOWN);
 	kr_inodes_free(f.inodes);

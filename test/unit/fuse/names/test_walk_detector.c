@@ -38,7 +38,8 @@ static void what_has_not_helped_is_tried_ever_less_often(void **state)
 	(void)state;
 	assert_int_equal(found_until_listed(7), KR_WALK_DETECTOR_FIRST);
 	assert_int_equal(found_until_listed(7), KR_WALK_DETECTOR_FIRST * KR_WALK_DETECTOR_GROWTH);
-	assert_int_equal(found_until_listed(7), KR_WALK_DETECTOR_FIRST * KR_WALK_DETECTOR_GROWTH * KR_WALK_DETECTOR_GROWTH);
+	assert_int_equal(
+		found_until_listed(7), KR_WALK_DETECTOR_FIRST * KR_WALK_DETECTOR_GROWTH * KR_WALK_DETECTOR_GROWTH);
 	for (int i = 0; i < 5; i++)
 		assert_true(found_until_listed(7) <= KR_WALK_DETECTOR_LAST);
 }
@@ -52,7 +53,8 @@ static void places_count_by_themselves_as_long_as_they_are_few(void **state)
 	}
 	for (uint64_t place = 0; place < KR_WALK_DETECTOR; place++)
 		assert_true(kr_walk_detector_found(&walks, place));
-	for (uint32_t round = 0; round < 3 * KR_WALK_DETECTOR_FIRST; round++) { /* one too many: each pushes the next one out */
+	for (uint32_t round = 0; round < 3 * KR_WALK_DETECTOR_FIRST;
+		round++) { /* one too many: each pushes the next one out */
 		for (uint64_t place = 100; place <= 100 + KR_WALK_DETECTOR; place++)
 			assert_false(kr_walk_detector_found(&walks, place));
 	}

@@ -16,8 +16,9 @@ struct packet {
 
 static struct packet good(void)
 {
-	return (struct packet){ .head = { .magic = KR_BATCH_MAGIC, .count = 2, .data = 8 },
-		.extents = { { .offset = 100, .length = 5 }, { .offset = 0, .length = 3 } }, .bytes = "1234567" };
+	return (struct packet){.head = {.magic = KR_BATCH_MAGIC, .count = 2, .data = 8},
+		.extents = {{.offset = 100, .length = 5}, {.offset = 0, .length = 3}},
+		.bytes = "1234567"};
 }
 
 static int parse(const void *data, size_t size)
@@ -83,7 +84,7 @@ static void every_cut_and_every_excess_is_einval(void **state)
 	struct {
 		struct packet packet;
 		char more[8];
-	} longer = { .packet = good() };
+	} longer = {.packet = good()};
 
 	(void)state;
 	for (size_t size = 0; size < sizeof(longer); size++)

@@ -66,7 +66,8 @@ static inline struct kr_cache *open_cache(const struct place *place, uint64_t ma
 	return cache;
 }
 
-static inline struct kr_cache_entry *open_entry(struct kr_cache *cache, uint32_t number, uint64_t version, uint64_t size)
+static inline struct kr_cache_entry *open_entry(
+	struct kr_cache *cache, uint32_t number, uint64_t version, uint64_t size)
 {
 	struct kr_fid fid = fid_of(number);
 	struct kr_cache_entry *entry = kr_cache_entry_get(cache, &fid, version, size);

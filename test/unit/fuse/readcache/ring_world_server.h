@@ -38,9 +38,9 @@ struct node {
 	uint8_t ring_key[KR_RING_KEY];
 	uint16_t port;
 	bool up, done;
-	uint64_t position;  /* of the sequential reader */
+	uint64_t position; /* of the sequential reader */
 	uint64_t reads;
-	int error;          /* what a read failed with */
+	int error; /* what a read failed with */
 	uint8_t *buffer;
 };
 
@@ -63,15 +63,15 @@ static struct world {
 	struct kr_list calls, tasks, conns;
 	kr_down_fn on_upstream;
 	uint64_t size, version;
-	uint64_t bad_block;   /* the server can't read it; UINT64_MAX: none */
-	uint64_t corrupt;     /* so many blocks are sent damaged */
-	bool stale, silent;   /* the server says that the version is gone; answers no PULL */
+	uint64_t bad_block; /* the server can't read it; UINT64_MAX: none */
+	uint64_t corrupt;   /* so many blocks are sent damaged */
+	bool stale, silent; /* the server says that the version is gone; answers no PULL */
 	int unanswered;
 	int disturbances;
 	uint64_t blocks_sent; /* by the server */
 	unsigned random;
-	uint8_t *content;     /* the file's bytes */
-} *world;
+	uint8_t *content; /* the file's bytes */
+} * world;
 
 struct served {
 	struct kr_link link;
@@ -86,7 +86,7 @@ static inline void make_content(void)
 		world->content[i] = (uint8_t)((i * 13) ^ (i >> 9) ^ (i / BLOCK * 77));
 }
 
-/* --- stubs -------------------------------------------------------------------------------------------------------- */
+/* --- stubs ------------------------------------------------------------------------------------ */
 
 static inline struct node *node_of(struct kr_rpc *rpc)
 {
@@ -171,7 +171,8 @@ int kr_journal_read(struct kr_journal *journal, uint64_t position, void *buffer,
 /* The way of CALLER to node NUMBER. */
 static inline struct kr_hop_address address_of(uint32_t caller, uint32_t number)
 {
-	struct kr_hop_address to = {.node = number, .address = "192.0.2.1", .session = 1}; /* the server's is not used */
+	struct kr_hop_address to = {
+		.node = number, .address = "192.0.2.1", .session = 1}; /* the server's is not used */
 
 	if (number != 0) {
 		to.address = "127.0.0.1";
@@ -202,8 +203,9 @@ static inline void answer_call(struct call *call)
 		return;
 	}
 	if (call->type == KR_MSG_JOIN)
-		assert_int_equal(kr_pipeline_join(&world->pipeline, call->node->number, call->node->name,
-			tell_upstream, NULL, &upstream), 0);
+		assert_int_equal(kr_pipeline_join(&world->pipeline, call->node->number, call->node->name, tell_upstream,
+					 NULL, &upstream),
+			0);
 	else
 		kr_pipeline_reparent(&world->pipeline, call->node->number, call->failed, &upstream);
 	reply.upstream = address_of(call->node->number, upstream);
@@ -238,8 +240,8 @@ static inline void serve_pull(struct kr_conn *conn, const struct kr_frame *frame
 		world->unanswered++;
 		return;
 	}
-	assert_int_equal(kr_msg_decode(KR_MSG_PULL, false, frame->fields, frame->header.fields_length, &request,
-		&arena), 0);
+	assert_int_equal(
+		kr_msg_decode(KR_MSG_PULL, false, frame->fields, frame->header.fields_length, &request, &arena), 0);
 	if (world->stale || (request.version != world->version && request.version != 0))
 		err = -ESTALE;
 	for (uint32_t i = 0; i < request.blocks.count && err == 0; i++) {
@@ -266,12 +268,14 @@ static inline void shake_hands(struct served *served, const struct kr_frame *fra
 	struct kr_fresh fresh;
 	union kr_any_msg msg;
 
-	assert_int_equal(kr_msg_decode(frame->header.type, false, frame->fields, frame->header.fields_length, &msg, &arena), 0);
+	assert_int_equal(
+		kr_msg_decode(frame->header.type, false, frame->fields, frame->header.fields_length, &msg, &arena), 0);
 	kr_arena_fini(&arena);
 	if (frame->header.type == KR_MSG_HOP_HELLO) {
 		kr_fresh_make(&fresh);
-		assert_int_equal(kr_pair_challenge(&served->pair, &msg.hop_hello_request, world->nodes[0].ring_key, KR_SECURITY_AUTH,
-			&fresh, &reply), 0);
+		assert_int_equal(kr_pair_challenge(&served->pair, &msg.hop_hello_request, world->nodes[0].ring_key,
+					 KR_SECURITY_AUTH, &fresh, &reply),
+			0);
 		kr_conn_reply(conn, KR_MSG_HOP_HELLO, frame->header.id, 0, 0, &reply, NULL, 0);
 		return;
 	}

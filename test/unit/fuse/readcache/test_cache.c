@@ -180,8 +180,7 @@ static void damage_anywhere_in_the_file_is_never_served(void **state)
 
 	for (int round = 0; round < 300; round++) {
 		uint64_t spots[] = {0, KR_CACHE_HEADER_USED, kr_cache_entry_offset(0), 32, kr_cache_block_offset(0),
-			BLOCK,
-			kr_cache_block_offset(1), 1000};
+			BLOCK, kr_cache_block_offset(1), 1000};
 		int which = rand_r(&random) % 4, fd;
 		uint64_t offset;
 		uint8_t byte;
@@ -223,8 +222,8 @@ static void damage_anywhere_in_the_file_is_never_served(void **state)
 
 static void a_file_cut_at_any_length_is_never_served_wrongly(void **state)
 {
-	static const uint64_t cuts[] = {0, 1, 231, 232, 4096, 131072, 131073, 131088, 131100, 262144, 262145, 393215,
-		393216, 393300};
+	static const uint64_t cuts[] = {
+		0, 1, 231, 232, 4096, 131072, 131073, 131088, 131100, 262144, 262145, 393215, 393216, 393300};
 
 	for (size_t i = 0; i < KR_ARRAY_SIZE(cuts); i++) {
 		struct kr_cache *cache = open_cache(*state, LARGE);
@@ -380,8 +379,11 @@ static void strange_files_in_the_directory_are_harmless(void **state)
 
 static void the_header_survives_encoding(void **state)
 {
-	struct kr_cache_header header = {.export_id = "exportexportexp", .version = 77, .size = UINT64_MAX,
-		.fid = fid_of(3)}, back;
+	struct kr_cache_header header = {.export_id = "exportexportexp",
+				       .version = 77,
+				       .size = UINT64_MAX,
+				       .fid = fid_of(3)},
+			       back;
 	uint8_t bytes[KR_CACHE_HEADER_USED];
 
 	(void)state;
@@ -428,11 +430,45 @@ static void room_is_made_of_what_is_only_cached(void **state)
 static void the_formats_bytes_are_golden(void **state)
 {
 	static const uint8_t golden_entry[KR_CACHE_ENTRY] = {
-		0x68, 0x67, 0x66, 0x65, 0x64, 0x63, 0x62, 0x61, 0, 0, 2, 0, 0xcc, 0xfd, 0x7c, 0x81,
+		0x68,
+		0x67,
+		0x66,
+		0x65,
+		0x64,
+		0x63,
+		0x62,
+		0x61,
+		0,
+		0,
+		2,
+		0,
+		0xcc,
+		0xfd,
+		0x7c,
+		0x81,
 	};
-	static const uint8_t golden_start[16] = "kaircach\1\0\0\0\0\0\0", golden_numbers[16] = {
-		8, 7, 6, 5, 4, 3, 2, 1, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11,
-	}, golden_fid[6] = "\5fid!!", golden_check[8] = {0x1a, 0x1e, 0x25, 0xab, 0x07, 0x07, 0x11, 0x32};
+	static const uint8_t golden_start[16] = "kaircach\1\0\0\0\0\0\0",
+			     golden_numbers[16] =
+				     {
+					     8,
+					     7,
+					     6,
+					     5,
+					     4,
+					     3,
+					     2,
+					     1,
+					     0x18,
+					     0x17,
+					     0x16,
+					     0x15,
+					     0x14,
+					     0x13,
+					     0x12,
+					     0x11,
+				     },
+			     golden_fid[6] = "\5fid!!",
+			     golden_check[8] = {0x1a, 0x1e, 0x25, 0xab, 0x07, 0x07, 0x11, 0x32};
 	struct kr_cache_header header = {
 		.version = 0x0102030405060708,
 		.size = 0x1112131415161718,

@@ -5,9 +5,9 @@
 /* A peer of node 1 made by hand. */
 struct visitor {
 	struct kr_conn *conn;
-	uint64_t blocks;     /* received, all right */
-	int err;             /* of the last final reply */
-	int opened;          /* what became of its handshake */
+	uint64_t blocks; /* received, all right */
+	int err;         /* of the last final reply */
+	int opened;      /* what became of its handshake */
 	bool answered, closed;
 };
 
@@ -56,8 +56,9 @@ static void visit(struct visitor *visitor)
 
 	*visitor = (struct visitor){0};
 	uv_ip4_addr("127.0.0.1", world->nodes[1].port, &address);
-	assert_int_equal(kr_conn_connect(&world->loop, (struct sockaddr *)&address, &visitor_handler, visitor,
-		&visitor->conn), 0);
+	assert_int_equal(
+		kr_conn_connect(&world->loop, (struct sockaddr *)&address, &visitor_handler, visitor, &visitor->conn),
+		0);
 }
 
 static void on_visitor_opened(void *context, int err)
@@ -68,10 +69,13 @@ static void on_visitor_opened(void *context, int err)
 	visitor->opened = err;
 }
 
-/* The way from node 2 to node 1 (if that has SESSION), as the server would have told it; the visitor is what it wants to be. */
-static void open_as(struct visitor *visitor, uint64_t session, uint32_t node, uint64_t caller, const uint8_t ring_key[KR_RING_KEY])
+/* The way from node 2 to node 1 (if that has SESSION), as the server would have told it; the visitor is what it wants
+ * to be. */
+static void open_as(
+	struct visitor *visitor, uint64_t session, uint32_t node, uint64_t caller, const uint8_t ring_key[KR_RING_KEY])
 {
-	struct kr_hop_address to = {.node = 1, .address = "127.0.0.1", .port = world->nodes[1].port, .session = session};
+	struct kr_hop_address to = {
+		.node = 1, .address = "127.0.0.1", .port = world->nodes[1].port, .session = session};
 	struct kr_pair_caller self = {.node = node, .session = caller, .least = KR_SECURITY_INTEGRITY};
 
 	memset(world->nodes[2].ring_key, 2, KR_RING_KEY);
@@ -159,7 +163,8 @@ static void a_recorded_handshake_opens_nothing(void **state)
 	kr_fresh_make(&fresh);
 	kr_pair_call(&caller, &to, own, 2, 2, KR_SECURITY_INTEGRITY, &fresh, &hello);
 	kr_fresh_make(&fresh);
-	assert_int_equal(kr_pair_challenge(&called, &hello, world->nodes[1].ring_key, KR_SECURITY_INTEGRITY, &fresh, &reply), 0);
+	assert_int_equal(
+		kr_pair_challenge(&called, &hello, world->nodes[1].ring_key, KR_SECURITY_INTEGRITY, &fresh, &reply), 0);
 	assert_int_equal(kr_pair_prove(&caller, &reply, &prove, &keys), 0);
 	assert_int_equal(kr_pair_verify(&called, &prove, &keys), 0); /* it was a good one */
 	visit(&visitor);
@@ -171,7 +176,10 @@ static void a_recorded_handshake_opens_nothing(void **state)
 
 static void nothing_is_served_between_hello_and_proof(void **state)
 {
-	struct kr_hop_hello_request hello = {.proto = KR_PROTO_VERSION, .node = 2, .caller = 2, .session = 1,
+	struct kr_hop_hello_request hello = {.proto = KR_PROTO_VERSION,
+		.node = 2,
+		.caller = 2,
+		.session = 1,
 		.ciphers = KR_CIPHER_CHACHA20_POLY1305};
 	struct visitor visitor;
 

@@ -62,7 +62,9 @@ static void disturb(uint64_t turns)
 	case 0:
 		stop_node(node->number);
 		break;
-	case 1: case 2: case 3:
+	case 1:
+	case 2:
+	case 3:
 		if (!node->up) {
 			start_node(node->number, LARGE);
 			node->position = 0;
@@ -141,7 +143,8 @@ static void until(bool (*condition)(struct node *node), struct node *node)
 	}
 }
 
-/* In the first pipeline the second node waits for the first; in the one after a start of the server the other way round. */
+/* In the first pipeline the second node waits for the first; in the one after a start of the server the other way
+ * round. */
 static void nodes_do_not_wait_in_a_circle_after_a_restart_of_the_server(void **state)
 {
 	struct node *first = &world->nodes[1], *second = &world->nodes[2];
@@ -284,8 +287,8 @@ static void a_block_of_another_length_is_not_damaged(void **state)
 
 static void own_flushed_bytes_are_patched_into_the_copy(void **state)
 {
-	static const struct kr_extent extents[] = {{100, 1000, 0, 1}, {BLOCK - 10, BLOCK + 20, 0, 2},
-		{2 * BLOCK + 50, BLOCK - 50, 0, 3}};
+	static const struct kr_extent extents[] = {
+		{100, 1000, 0, 1}, {BLOCK - 10, BLOCK + 20, 0, 2}, {2 * BLOCK + 50, BLOCK - 50, 0, 3}};
 	uint64_t until_ns = kr_clock_ns() + DEADLINE_S * KR_NS_PER_S, sent;
 	struct node *node = &world->nodes[1];
 	struct kr_extent_map map;

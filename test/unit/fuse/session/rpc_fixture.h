@@ -1,4 +1,5 @@
-/* The node's calls, and a server that comes and goes: it is played by the test, over loopback, in the same event loop. */
+/* The node's calls, and a server that comes and goes: it is played by the test, over loopback, in the same event loop.
+ */
 #ifndef KR_TEST_RPC_FIXTURE_H
 #define KR_TEST_RPC_FIXTURE_H
 
@@ -38,7 +39,7 @@ static struct kr_mount_options options;
 static struct kr_mount mount;
 static struct kr_list tasks;
 
-/* --- the node's loop, without a thread ------------------------------------------------------------------------------- */
+/* --- the node's loop, without a thread -------------------------------------------------------- */
 
 bool kr_loop_here(const struct kr_loop *loop)
 {
@@ -73,7 +74,7 @@ static inline void turn(void)
 		} \
 	} while (0)
 
-/* --- the server ------------------------------------------------------------------------------------------------------ */
+/* --- the server ------------------------------------------------------------------------------- */
 
 static inline void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 {
@@ -85,7 +86,8 @@ static inline void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 	seen->type = frame->header.type;
 	seen->flags = frame->header.flags;
 	seen->id = frame->header.id;
-	assert_int_equal(kr_msg_decode(seen->type, false, frame->fields, frame->header.fields_length, &seen->msg, &arena), 0);
+	assert_int_equal(
+		kr_msg_decode(seen->type, false, frame->fields, frame->header.fields_length, &seen->msg, &arena), 0);
 	kr_arena_fini(&arena);
 }
 
@@ -130,7 +132,7 @@ static inline void on_waker(uv_timer_t *timer)
 	(void)timer;
 }
 
-/* --- the node -------------------------------------------------------------------------------------------------------- */
+/* --- the node --------------------------------------------------------------------------------- */
 
 static struct {
 	int connecting, disconnected;

@@ -59,7 +59,8 @@ static void sleep_counts(void **state)
 	assert_true(kr_mount_fenced(&mount));
 }
 
-/* What was sent at S is read by the server at R >= S, which gives up at R + LEASE, by a clock that may run a quarter faster. */
+/* What was sent at S is read by the server at R >= S, which gives up at R + LEASE, by a clock that may run a quarter
+ * faster. */
 static void a_node_is_fenced_before_the_server_gives_it_up(void **state)
 {
 	(void)state;
@@ -93,7 +94,8 @@ static void the_servers_clock_is_followed_and_never_overtaken(void **state)
 	int64_t offset = 0;
 
 	(void)state;
-	/* Answered after 50, and it showed the clock of the 10th: the least that can be is taken, so that nothing lies in its future. */
+	/* Answered after 50, and it showed the clock of the 10th: the least that can be is taken, so that nothing lies
+	 * in its future. */
 	offset = kr_server_clock_offset(offset, 100, 150, ahead + 110);
 	assert_int_equal(offset, ahead - 40);
 	/* A quicker answer tells more. */

@@ -104,7 +104,8 @@ static void note_absence(const struct kr_fid *dir, const char *name)
 
 	kr_writer_init(&w);
 	assert_int_equal(kr_msg_encode(KR_MSG_LOOKUP, false, &msg, &w), 0);
-	kr_attr_cache_learn(&mount, KR_MSG_LOOKUP, w.bytes, w.length, -ENOENT, NULL, KR_FRAME_CACHEABLE, kr_clock_ns(), kr_clock_ns());
+	kr_attr_cache_learn(&mount, KR_MSG_LOOKUP, w.bytes, w.length, -ENOENT, NULL, KR_FRAME_CACHEABLE, kr_clock_ns(),
+		kr_clock_ns());
 	kr_writer_fini(&w);
 }
 
@@ -182,7 +183,8 @@ static void recall(uint64_t id, uint16_t flags)
 {
 	struct kr_recall_request msg = {.file = {.length = 1}, .kinds = KR_LEASE_READ};
 
-	assert_int_equal(kr_conn_request_as(server.conn, id, flags, KR_MSG_RECALL, &msg, NULL, 0, on_recalled, NULL), 0);
+	assert_int_equal(
+		kr_conn_request_as(server.conn, id, flags, KR_MSG_RECALL, &msg, NULL, 0, on_recalled, NULL), 0);
 }
 
 static void a_request_of_the_server_is_delivered_once_while_it_is_unanswered(void **state)

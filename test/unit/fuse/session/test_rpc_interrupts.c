@@ -71,8 +71,8 @@ static void an_interrupted_change_does_not_wait_for_a_server_that_is_away(void *
 
 static const struct kr_fid opened_file = {.length = 3, .bytes = "abc"};
 
-/* An OPEN whose program is interrupted while the server is away: it is sent again, because it may count already, and then taken back by a
- * CLOSE, which the server has got. */
+/* An OPEN whose program is interrupted while the server is away: it is sent again, because it may count already, and
+ * then taken back by a CLOSE, which the server has got. */
 static void give_up_open(void)
 {
 	const struct kr_open_request msg = {.file = opened_file};

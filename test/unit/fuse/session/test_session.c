@@ -42,7 +42,7 @@ static struct kr_mount_options options;
 static struct kr_mount mount;
 static uv_loop_t loop;
 
-/* --- around the session ---------------------------------------------------------------------------------------------- */
+/* --- around the session ----------------------------------------------------------------------- */
 
 int kr_rpc_direct(struct kr_rpc *unused, uint16_t type, const void *msg, kr_rpc_fn callback, void *context)
 {
@@ -130,7 +130,7 @@ const uint8_t *kr_local_node_id(const struct kr_local *local)
 	return id;
 }
 
-/* --- the files ------------------------------------------------------------------------------------------------------- */
+/* --- the files -------------------------------------------------------------------------------- */
 
 static void collect(struct kr_mount *unused, bool boot_changed, kr_reclaim_add_fn add, void *context)
 {
@@ -174,7 +174,7 @@ static void on_live(void *context)
 	heard.live++;
 }
 
-/* --- the server ------------------------------------------------------------------------------------------------------ */
+/* --- the server ------------------------------------------------------------------------------- */
 
 /* Answers the oldest request, which is of TYPE. */
 static void answer(uint16_t type, int err, const void *reply)
@@ -212,7 +212,8 @@ static void break_connection(void)
 
 static void greet(void)
 {
-	const struct sockaddr_storage address = {.ss_family = AF_UNIX}; /* of which there is no way to ask for our side */
+	const struct sockaddr_storage address = {
+		.ss_family = AF_UNIX}; /* of which there is no way to ask for our side */
 
 	rpc.events->on_connecting(rpc.context, (const struct sockaddr *)&address);
 }
@@ -220,16 +221,21 @@ static void greet(void)
 /* The server knows SESSION, or has made it. */
 static void connect_to(uint64_t session, bool known)
 {
-	const struct kr_hello_reply reply = {.proto = KR_PROTO_VERSION, .session = session, .resumed = known,
-		.lease_ms = LEASE_MS, .root_attr.mode = S_IFDIR, .late = !known};
+	const struct kr_hello_reply reply = {.proto = KR_PROTO_VERSION,
+		.session = session,
+		.resumed = known,
+		.lease_ms = LEASE_MS,
+		.root_attr.mode = S_IFDIR,
+		.late = !known};
 
 	greet();
 	answer(KR_MSG_HELLO, 0, &reply);
 }
 
-/* --- tests ----------------------------------------------------------------------------------------------------------- */
+/* --- tests ------------------------------------------------------------------------------------ */
 
-static const struct kr_session_hooks hooks = {.collect = collect, .reclaimed = reclaimed, .replay = replay, .resumed = resumed};
+static const struct kr_session_hooks hooks = {
+	.collect = collect, .reclaimed = reclaimed, .replay = replay, .resumed = resumed};
 
 static void assert_times(int first, int second, int third)
 {
@@ -299,8 +305,8 @@ static void one_that_it_does_not_know_is_recovered(void **state)
 	assert_int_equal(heard.err[1], -ESTALE);
 }
 
-/* What a connection takes with it is no answer: a file whose late bytes nobody has judged would be set aside for good, and
- * leases that nobody has refused would be gone. */
+/* What a connection takes with it is no answer: a file whose late bytes nobody has judged would be set aside for good,
+ * and leases that nobody has refused would be gone. */
 static void a_connection_that_breaks_decides_nothing(void **state)
 {
 	(void)state;
@@ -442,7 +448,8 @@ static void the_wait_ends_with_the_latest_reason(void **state)
 	while (first.calls == 0)
 		uv_run(&loop, UV_RUN_ONCE);
 	assert_int_equal(first.err, -ETIMEDOUT);
-	assert_non_null(strstr(kr_fail_reason(), "connection refused (is kairand running there?); gave up after 0.05 s"));
+	assert_non_null(
+		strstr(kr_fail_reason(), "connection refused (is kairand running there?); gave up after 0.05 s"));
 }
 
 int main(void)
@@ -454,8 +461,10 @@ int main(void)
 		TEST(a_connection_that_breaks_decides_nothing),
 		TEST(a_recovery_whose_end_is_lost_starts_over),
 		TEST(what_cannot_be_asked_for_want_of_memory_is_asked_on_the_next_connection),
-		cmocka_unit_test_setup_teardown(a_first_connection_that_cannot_be_made_is_waited_for, set_up_unconnected, tear_down),
-		cmocka_unit_test_setup_teardown(one_that_a_server_refuses_or_that_is_to_no_kairand_is_not, set_up_unconnected, tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_first_connection_that_cannot_be_made_is_waited_for, set_up_unconnected, tear_down),
+		cmocka_unit_test_setup_teardown(
+			one_that_a_server_refuses_or_that_is_to_no_kairand_is_not, set_up_unconnected, tear_down),
 		cmocka_unit_test_setup_teardown(the_wait_ends_with_the_latest_reason, set_up_unconnected, tear_down),
 	};
 

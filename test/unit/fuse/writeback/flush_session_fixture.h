@@ -20,7 +20,7 @@ static struct {
 	struct kr_session_facts facts;
 	struct kr_flusher flusher;
 	struct kr_file *busy; /* NULL: none is */
-	bool lost; /* a failed sync has taken what is not there again */
+	bool lost;            /* a failed sync has taken what is not there again */
 	struct kr_reclaim_request asked;
 	unsigned asks, stepped, woken, references;
 	struct kr_time now;
@@ -36,7 +36,8 @@ void kr_chains_session_lost(struct kr_chains *chains)
 {
 	(void)chains;
 }
-void kr_file_flushed(struct kr_file *file, uint64_t seq, const struct kr_flush_reply *reply, const struct kr_extent_map *sent)
+void kr_file_flushed(
+	struct kr_file *file, uint64_t seq, const struct kr_flush_reply *reply, const struct kr_extent_map *sent)
 {
 	(void)file, (void)seq, (void)reply, (void)sent;
 }
@@ -76,7 +77,8 @@ void kr_file_put(struct kr_file *file)
 	(void)file;
 	fake.references--;
 }
-struct kr_applied *kr_flush_add_applied(struct kr_file *file, struct kr_extent_map *extents, uint64_t seq, uint64_t round)
+struct kr_applied *kr_flush_add_applied(
+	struct kr_file *file, struct kr_extent_map *extents, uint64_t seq, uint64_t round)
 {
 	(void)file, (void)extents, (void)seq, (void)round;
 	return NULL;

@@ -1,7 +1,7 @@
 /* Late bytes on their way to a conflict file: the journal is real, the server and the flusher are played here.
  *
- * After every step that changes the journal it can be looked at what a new start would find there: the late bytes, each the
- * latest, in what is left of the original over what the target has got.  Linked with --wrap (meson.build).
+ * After every step that changes the journal it can be looked at what a new start would find there: the late bytes, each
+ * the latest, in what is left of the original over what the target has got.  Linked with --wrap (meson.build).
  */
 #ifndef KR_TEST_UNIT_LATE_BYTES_FIXTURE_H
 #define KR_TEST_UNIT_LATE_BYTES_FIXTURE_H
@@ -37,22 +37,22 @@ static struct fixture {
 	struct kr_session_facts facts;
 	struct kr_flusher flusher;
 	struct kr_file original, target;
-	uint8_t model[MODEL_BYTES];    /* the late bytes, 0: none */
+	uint8_t model[MODEL_BYTES];     /* the late bytes, 0: none */
 	uint8_t at_server[MODEL_BYTES]; /* of the target */
 	struct kr_conflict_request asked;
 	char asked_path[64];
 	kr_rpc_fn answer;
 	void *context;
-	struct kr_task *posted;        /* by late_move.c */
+	struct kr_task *posted; /* by late_move.c */
 	unsigned turns;
 	unsigned calls, space_asked, close_asked, redirtied, orphaned, steps, forgotten;
-	bool watched;                  /* each step is looked at */
+	bool watched; /* each step is looked at */
 	unsigned looks;
-	int orphan_err, append_err;    /* append: what the disk says */
-	int allocations_left;          /* then none succeeds; < 0: all do */
+	int orphan_err, append_err; /* append: what the disk says */
+	int allocations_left;       /* then none succeeds; < 0: all do */
 } F;
 
-/* --- a new start ------------------------------------------------------------------------------------------------------ */
+/* --- a new start ------------------------------------------------------------------------------ */
 
 static inline void copy_file(const char *from, const char *to)
 {
@@ -87,10 +87,11 @@ static inline void copy_directory(void)
 	closedir(directory);
 }
 
-static inline void open_journal(const char *directory, uint64_t max, struct kr_recovery *ret_recovery, struct kr_journal **ret_journal)
+static inline void open_journal(
+	const char *directory, uint64_t max, struct kr_recovery *ret_recovery, struct kr_journal **ret_journal)
 {
-	struct kr_journal_options options = {.directory = directory, .export_id = {7}, .node_id = {9}, .max = max,
-		.incarnation = ++F.incarnation};
+	struct kr_journal_options options = {
+		.directory = directory, .export_id = {7}, .node_id = {9}, .max = max, .incarnation = ++F.incarnation};
 
 	assert_int_equal(kr_journal_open(&options, ret_recovery, ret_journal), 0);
 }
@@ -105,11 +106,13 @@ static inline void paint(void *context, const struct kr_extent *piece)
 	struct picture *picture = context;
 
 	if (piece->offset + piece->length <= MODEL_BYTES)
-		assert_int_equal(kr_journal_read_verified(picture->journal, piece->position, picture->bytes + piece->offset,
-			piece->length), 0);
+		assert_int_equal(kr_journal_read_verified(picture->journal, piece->position,
+					 picture->bytes + piece->offset, piece->length),
+			0);
 }
 
-static inline void paint_recovered(struct kr_recovery *recovery, struct kr_journal *journal, const struct kr_fid *fid, uint8_t *bytes)
+static inline void paint_recovered(
+	struct kr_recovery *recovery, struct kr_journal *journal, const struct kr_fid *fid, uint8_t *bytes)
 {
 	struct picture picture = {journal, bytes};
 	struct kr_recovered_file *file;
@@ -157,12 +160,12 @@ static inline void look_if_watched(void)
 	F.watched = true;
 }
 
-/* --- what changes the journal, and what runs out of memory (linked with --wrap) ---------------------------------------- */
+/* --- what changes the journal, and what runs out of memory (linked with --wrap) --------------- */
 
-int __real_kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data,
-	size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent);
-int __wrap_kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data,
-	size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent);
+int __real_kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset,
+	const void *data, size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent);
+int __wrap_kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset,
+	const void *data, size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent);
 void __real_kr_journal_release(void *journal, const struct kr_extent *piece);
 void __wrap_kr_journal_release(void *journal, const struct kr_extent *piece);
 void __real_kr_journal_release_mark(struct kr_journal *journal, uint64_t mark);
@@ -172,8 +175,8 @@ void *__wrap_calloc(size_t count, size_t size);
 void *__real_malloc(size_t size);
 void *__wrap_malloc(size_t size);
 
-int __wrap_kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data,
-	size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent)
+int __wrap_kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset,
+	const void *data, size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent)
 {
 	int err = F.append_err;
 
@@ -210,7 +213,7 @@ void *__wrap_malloc(size_t size)
 	return memory_is_out() ? NULL : __real_malloc(size);
 }
 
-/* --- the node around it ------------------------------------------------------------------------------------------------ */
+/* --- the node around it ----------------------------------------------------------------------- */
 
 struct kr_file *kr_file_get(struct kr_file *file)
 {
@@ -325,7 +328,7 @@ const struct kr_session_facts *kr_session_facts(const struct kr_session *session
 	return &F.facts;
 }
 
-/* --- fixture ------------------------------------------------------------------------------------------------------------ */
+/* --- fixture ---------------------------------------------------------------------------------- */
 
 static inline void init_file(struct kr_file *file, uint8_t name)
 {
@@ -402,8 +405,9 @@ static inline void write_bytes(uint64_t offset, size_t length, uint8_t value, bo
 	struct kr_extent extent;
 
 	memset(data, value, length);
-	assert_int_equal(kr_journal_append(F.journal, F.original.journal_file, offset, data, length, (struct kr_time){1000 + value, 5},
-		false, &extent), 0);
+	assert_int_equal(kr_journal_append(F.journal, F.original.journal_file, offset, data, length,
+				 (struct kr_time){1000 + value, 5}, false, &extent),
+		0);
 	assert_int_equal(kr_extent_map_insert(&F.original.dirty, &extent, kr_journal_release, F.journal), 0);
 	F.original.written_seq = extent.seq;
 	F.original.mtime = (struct kr_time){1000 + value, 5};
@@ -437,7 +441,8 @@ static inline void begin(uint8_t parts)
 /* The server answers CONFLICT. */
 static inline void answer(int err)
 {
-	const struct kr_conflict_reply reply = {.target = F.target.fid, .attr = {.ino = 6}, .place = "dir/original.conflict"};
+	const struct kr_conflict_reply reply = {
+		.target = F.target.fid, .attr = {.ino = 6}, .place = "dir/original.conflict"};
 	kr_rpc_fn fn = F.answer;
 
 	assert_non_null(fn);

@@ -38,7 +38,7 @@ struct party {
 	struct kr_chain *chain;
 	int result;
 	bool own, done;
-	bool first;           /* of the round, whoever else sends it a stream */
+	bool first; /* of the round, whoever else sends it a stream */
 };
 
 static struct party parties[PARTIES];
@@ -88,8 +88,8 @@ static void collect(struct kr_conn *conn, const struct kr_frame *frame)
 	struct kr_arena arena = {0};
 	union kr_any_msg msg;
 
-	assert_int_equal(kr_msg_decode(frame->header.type, false, frame->fields, frame->header.fields_length, &msg,
-		&arena), 0);
+	assert_int_equal(
+		kr_msg_decode(frame->header.type, false, frame->fields, frame->header.fields_length, &msg, &arena), 0);
 	if (frame->header.type == KR_MSG_STREAM) {
 		server.stream = frame->header.id;
 		server.conn = conn;
@@ -164,10 +164,11 @@ static void done(void *context, int err, bool own)
 static void start_chain(void *context)
 {
 	struct party *party = context;
-	struct kr_round_request round = {
-		.file = fid, .round = ROUND, .has_upstream = party == &parties[B] && !party->first,
-		.downstream = {.node = party == &parties[A] && parties[B].map.count ? B : SERVER,
-		.address = "127.0.0.1"}};
+	struct kr_round_request round = {.file = fid,
+		.round = ROUND,
+		.has_upstream = party == &parties[B] && !party->first,
+		.downstream = {
+			.node = party == &parties[A] && parties[B].map.count ? B : SERVER, .address = "127.0.0.1"}};
 
 	party->done = false;
 	party->chain = kr_chain_start(party->chains, &round, &party->map, done, party);
@@ -197,7 +198,8 @@ static void put(struct party *party, uint64_t offset, size_t length, uint8_t val
 	for (size_t i = 0; i < length; i++)
 		data[i] = (uint8_t)(value + i / 1000 % 60);
 	assert_int_equal(kr_journal_append(party->journal, party->file, offset, data, length, (struct kr_time){0},
-		false, &extent), 0);
+				 false, &extent),
+		0);
 	assert_int_equal(kr_extent_map_insert(&party->map, &extent, kr_journal_release, party->journal), 0);
 	memcpy(expected + offset, data, length);
 	free(data);
@@ -234,9 +236,11 @@ static int setup(void **state)
 		struct party *party = &parties[i];
 
 		if (i != SERVER) {
-			struct kr_journal_options options = {
-				.directory = party->directory, .export_id = {1}, .node_id = {1}, .incarnation = 1,
-					.max = 256 << 20};
+			struct kr_journal_options options = {.directory = party->directory,
+				.export_id = {1},
+				.node_id = {1},
+				.incarnation = 1,
+				.max = 256 << 20};
 			struct kr_recovery recovery;
 
 			strcpy(party->directory, "/tmp/kairan-chain-XXXXXX");
@@ -461,14 +465,14 @@ static void own_bytes_that_are_damaged_are_never_sent(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(a_single_stream_arrives_whole_and_its_lane_is_used_again, setup,
-			teardown),
+		cmocka_unit_test_setup_teardown(
+			a_single_stream_arrives_whole_and_its_lane_is_used_again, setup, teardown),
 		cmocka_unit_test_setup_teardown(two_streams_are_merged_and_the_later_in_the_ring_wins, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_stream_that_comes_before_the_round_waits_for_it, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_stream_whose_round_never_comes_is_dropped, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_stream_to_the_first_node_of_a_round_is_dropped, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_slow_downstream_bounds_memory_and_a_lost_upstream_ends_the_stream,
-		setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			a_slow_downstream_bounds_memory_and_a_lost_upstream_ends_the_stream, setup, teardown),
 		cmocka_unit_test_setup_teardown(own_bytes_that_are_damaged_are_never_sent, setup, teardown),
 	};
 

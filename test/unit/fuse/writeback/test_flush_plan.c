@@ -12,8 +12,11 @@ static const uint64_t second = KR_NS_PER_S;
 
 static struct kr_flush_facts facts_at(uint64_t seconds)
 {
-	return (struct kr_flush_facts){
-		.now_ns = seconds * second, .dirty = true, .dirty_since_ns = 100 * second, .age_ns = 5 * second, .flushed_seq = 10};
+	return (struct kr_flush_facts){.now_ns = seconds * second,
+		.dirty = true,
+		.dirty_since_ns = 100 * second,
+		.age_ns = 5 * second,
+		.flushed_seq = 10};
 }
 
 static void nobody_asks_so_bytes_go_when_they_are_old(void **state)

@@ -1,4 +1,5 @@
-/* Which of a file's bytes a node streams when the server says ROUND; the rpc, the streams and the flusher are simulated. */
+/* Which of a file's bytes a node streams when the server says ROUND; the rpc, the streams and the flusher are
+ * simulated. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -24,8 +25,8 @@ void kr_chain_abort(struct kr_chain *chain)
 {
 	fake.aborted += chain != NULL;
 }
-struct kr_chain *kr_chain_start(struct kr_chains *chains, const struct kr_round_request *round, const struct kr_extent_map *extents,
-	kr_chain_done_fn done, void *context)
+struct kr_chain *kr_chain_start(struct kr_chains *chains, const struct kr_round_request *round,
+	const struct kr_extent_map *extents, kr_chain_done_fn done, void *context)
 {
 	(void)chains, (void)round, (void)done;
 	fake.streamed = extents;

@@ -1,4 +1,5 @@
-/* What answers of the server make of what a failed sync has lost, while it is on its way again; rpc, journal and the flusher around it are simulated. */
+/* What answers of the server make of what a failed sync has lost, while it is on its way again; rpc, journal and the
+ * flusher around it are simulated. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -12,7 +13,11 @@
 #include "fuse/file/file_priv.h"
 #include "fuse/writeback/flush_priv.h"
 
-enum { LOST = 3, LAST = LOST + 1, CALLS = 8 }; /* rounds 1 to LOST; the number of a write is that of its round, or LAST */
+enum {
+	LOST = 3,
+	LAST = LOST + 1,
+	CALLS = 8
+}; /* rounds 1 to LOST; the number of a write is that of its round, or LAST */
 
 static struct {
 	struct kr_flusher flusher;
@@ -63,8 +68,8 @@ void kr_journal_release(void *journal, const struct kr_extent *extent)
 {
 	(void)journal, (void)extent;
 }
-void kr_journal_note_applied(struct kr_journal *journal, struct kr_journal_file *file, struct kr_applied *applied, uint64_t round,
-	const uint8_t boot_id[16])
+void kr_journal_note_applied(struct kr_journal *journal, struct kr_journal_file *file, struct kr_applied *applied,
+	uint64_t round, const uint8_t boot_id[16])
 {
 	(void)journal, (void)file;
 	fake.noted++;
@@ -118,7 +123,8 @@ void kr_file_flush_untaken(struct kr_file *file)
 {
 	(void)file;
 }
-void kr_file_flushed(struct kr_file *file, uint64_t seq, const struct kr_flush_reply *reply, const struct kr_extent_map *sent)
+void kr_file_flushed(
+	struct kr_file *file, uint64_t seq, const struct kr_flush_reply *reply, const struct kr_extent_map *sent)
 {
 	(void)file, (void)seq, (void)reply, (void)sent;
 }
@@ -128,7 +134,8 @@ struct kr_flusher *kr_flusher_of(const struct kr_file *file)
 	(void)file;
 	return &fake.flusher;
 }
-struct kr_applied *kr_flush_add_applied(struct kr_file *file, struct kr_extent_map *extents, uint64_t seq, uint64_t round)
+struct kr_applied *kr_flush_add_applied(
+	struct kr_file *file, struct kr_extent_map *extents, uint64_t seq, uint64_t round)
 {
 	struct kr_applied *applied = kr_xcalloc(1, sizeof(*applied));
 
@@ -411,10 +418,12 @@ static void those_on_their_way_are_heard_before_one_that_was_not_taken_is_judged
 	assert_int_equal(fake.unjudged, 0);
 }
 
-/* A new boot of the server: the first round has gone in again as NEXT, and a sync loses it while the others are on their way. */
+/* A new boot of the server: the first round has gone in again as NEXT, and a sync loses it while the others are on
+ * their way. */
 static void lose_the_first(struct fixture *f)
 {
-	const struct kr_unstable_request request = {.round = LOST, .last = LOST + 1, .error = kr_status_from_errno(-EIO)};
+	const struct kr_unstable_request request = {
+		.round = LOST, .last = LOST + 1, .error = kr_status_from_errno(-EIO)};
 
 	fake.facts.boot_id[0] = 1;
 	kr_flush_replay_file(&f->file, 0);
@@ -482,7 +491,8 @@ static void what_goes_in_in_its_turn_is_noted(void **state)
 static void an_answer_to_a_replay_that_a_failed_sync_has_taken_is_not_noted(void **state)
 {
 	struct fixture *f = *state;
-	const struct kr_unstable_request request = {.round = LOST, .last = LOST + 1, .error = kr_status_from_errno(-EIO)};
+	const struct kr_unstable_request request = {
+		.round = LOST, .last = LOST + 1, .error = kr_status_from_errno(-EIO)};
 
 	fake.facts.boot_id[0] = 1;
 	kr_flush_replay_file(&f->file, 0);

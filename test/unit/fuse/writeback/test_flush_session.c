@@ -136,7 +136,8 @@ static void bytes_that_may_be_older_than_the_servers_are_kept_and_not_sent(void 
 	write_some(f);
 	fake.facts.instance = 3;
 	f->file.flush.vouched = 3;
-	kr_flush_reclaimed(&f->file, 0, &(struct kr_reclaim_reply){.forgotten_seq = 6}); /* others have been forgotten, older ones */
+	kr_flush_reclaimed(&f->file, 0,
+		&(struct kr_reclaim_reply){.forgotten_seq = 6}); /* others have been forgotten, older ones */
 	assert_false(f->file.flush.orphaned);
 	assert_int_equal(f->file.flush.vouched, 0);
 
@@ -185,7 +186,8 @@ static void a_reclaim_tells_what_is_dirty_from_what_is_to_be_replayed(void **sta
 {
 	struct fixture *f = *state;
 	static const uint8_t now[16] = {2};
-	struct kr_applied old = {.round = 20, .boot_id = {1}}, older = {.round = 10, .boot_id = {1}}, current = {.round = 99, .boot_id = {2}};
+	struct kr_applied old = {.round = 20, .boot_id = {1}}, older = {.round = 10, .boot_id = {1}},
+			  current = {.round = 99, .boot_id = {2}};
 	struct kr_applied *all[] = {&current, &older, &old};
 	struct kr_claims claims;
 
@@ -211,7 +213,8 @@ static void a_reclaim_tells_what_is_dirty_from_what_is_to_be_replayed(void **sta
 	f->file.flush.judge_ns = 0;
 	kr_list_remove(&f->send.link);
 	kr_unjudged_step(&f->file);
-	assert_true(fake.asked.first == 7 && fake.asked.last == 7 && fake.asked.replay_first == 3 && fake.asked.replay_last == 4);
+	assert_true(fake.asked.first == 7 && fake.asked.last == 7 && fake.asked.replay_first == 3 &&
+		fake.asked.replay_last == 4);
 	assert_true(fake.asked.oldest == 10 && fake.asked.newest == 20);
 	server_says(-EIO, NULL);
 	for (size_t i = 0; i < KR_ARRAY_SIZE(all); i++)

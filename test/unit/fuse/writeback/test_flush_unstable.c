@@ -1,4 +1,5 @@
-/* What a node does when it is told that a sync has failed at the server; its journal and the flusher around it are simulated. */
+/* What a node does when it is told that a sync has failed at the server; its journal and the flusher around it are
+ * simulated. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -247,7 +248,7 @@ static void what_a_late_node_had_sent_before_its_claims_it_asks_for(void **state
 	kr_flush_claimed(&f->file, (struct kr_time){.sec = 5});
 	assert_int_equal(f->file.flush.claimed_since.sec, 7);
 	applied_in(f, 4)->before_claims = false; /* sent since */
-	assert_true(tell(f, 2, 4)); /* it serves: these go in again in the order of rounds */
+	assert_true(tell(f, 2, 4));              /* it serves: these go in again in the order of rounds */
 	assert_int_equal(fake.unclaimed, 0);
 	applied_in(f, 3)->lost = applied_in(f, 4)->lost = false;
 	fake.flusher.recovering = true;
@@ -262,7 +263,8 @@ static void what_a_late_node_had_sent_before_its_claims_it_asks_for(void **state
 	assert_true(kr_list_empty(&f->file.flush.applied));
 }
 
-/* The server has not waited: a round that is later than the loss is there, and its record would count for those before it. */
+/* The server has not waited: a round that is later than the loss is there, and its record would count for those before
+ * it. */
 static void what_the_server_has_not_waited_for_is_dirty_again_with_all_that_came_after_it(void **state)
 {
 	struct fixture *f = *state;

@@ -140,8 +140,8 @@ static void a_second_lapse_in_the_middle_adds_newer_bytes(void **state)
 	assert_all_moved();
 }
 
-/* A failed sync has taken what this boot of the server had, while what a former one has lost is in conflict and waits for its file: it was written
- * before that. */
+/* A failed sync has taken what this boot of the server had, while what a former one has lost is in conflict and waits
+ * for its file: it was written before that. */
 static void a_second_lapse_in_the_middle_adds_older_bytes_under_newer_ones(void **state)
 {
 	struct kr_applied *applied;

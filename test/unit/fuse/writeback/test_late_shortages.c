@@ -11,7 +11,8 @@ int __wrap_kr_pwrite_full(int fd, const void *bytes, size_t length, uint64_t off
 	return disk_full ? -ENOSPC : __real_kr_pwrite_full(fd, bytes, length, offset);
 }
 
-/* The disk has room again by no doing of the journal's, which nobody tells: no program waits in a write, and what has moved cannot go to the server. */
+/* The disk has room again by no doing of the journal's, which nobody tells: no program waits in a write, and what has
+ * moved cannot go to the server. */
 static void a_disk_that_has_room_again_is_found_out(void **state)
 {
 	(void)state;
@@ -38,8 +39,9 @@ static void a_full_journal_does_not_keep_its_late_bytes(void **state)
 	(void)state;
 	teardown(NULL);
 	init_fixture(KR_JOURNAL_MIN);
-	for (; kr_journal_append(F.journal, F.original.journal_file, bytes, data, PIECE, (struct kr_time){1, 1}, false, &extent) == 0;
-	     bytes += PIECE)
+	for (; kr_journal_append(F.journal, F.original.journal_file, bytes, data, PIECE, (struct kr_time){1, 1}, false,
+		       &extent) == 0;
+		bytes += PIECE)
 		assert_int_equal(kr_extent_map_insert(&F.original.dirty, &extent, NULL, NULL), 0);
 	assert_true(bytes > 2 * PIECE);
 	begin(KR_CONFLICT_DIRTY);
@@ -70,11 +72,14 @@ static void a_full_journal_waits_for_what_has_moved(void **state)
 	many_writes(100, 1);
 	begin(KR_CONFLICT_DIRTY);
 	answer(0);
-	while (kr_journal_append(F.journal, F.original.journal_file, 0, data, sizeof(data), (struct kr_time){1, 1}, false, &extent) == 0)
+	while (kr_journal_append(F.journal, F.original.journal_file, 0, data, sizeof(data), (struct kr_time){1, 1},
+		       false, &extent) == 0)
 		;
-	while (kr_journal_append(F.journal, F.original.journal_file, 0, data, BLOCK, (struct kr_time){1, 1}, false, &extent) == 0)
+	while (kr_journal_append(
+		       F.journal, F.original.journal_file, 0, data, BLOCK, (struct kr_time){1, 1}, false, &extent) == 0)
 		;
-	while (kr_journal_append(F.journal, F.original.journal_file, 0, data, 1, (struct kr_time){1, 1}, false, &extent) == 0)
+	while (kr_journal_append(
+		       F.journal, F.original.journal_file, 0, data, 1, (struct kr_time){1, 1}, false, &extent) == 0)
 		;
 	kr_late_step(&F.original);
 	assert_int_equal(F.space_asked, 1);
@@ -89,8 +94,8 @@ static void a_full_journal_waits_for_what_has_moved(void **state)
 	assert_all_moved();
 }
 
-/* Whatever allocation fails when they are taken: none is lost, and none can be flushed into the original.  What could be taken
- * stays with what could not, until the next time. */
+/* Whatever allocation fails when they are taken: none is lost, and none can be flushed into the original.  What could
+ * be taken stays with what could not, until the next time. */
 static void out_of_memory_at_the_beginning_nothing_is_lost(void **state)
 {
 	bool failed = true;

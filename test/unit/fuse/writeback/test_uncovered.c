@@ -1,4 +1,5 @@
-/* What the journal's directory says of refused bytes whose lease was given back: the text, what a start makes of it, and who waits for it. */
+/* What the journal's directory says of refused bytes whose lease was given back: the text, what a start makes of it,
+ * and who waits for it. */
 #include "test/unit/fuse/journal/journal_fixture.h"
 
 #include <errno.h>
@@ -38,7 +39,8 @@ void kr_file_step(struct kr_file *file)
 
 static void a_line_is_read_as_it_was_written(void **state)
 {
-	struct kr_uncovered one = {fid_of(0), {.sec = 1790000000, .nsec = 7}, 5}, two = {fid_of(1), {.sec = -3, .nsec = 999999999}, UINT64_MAX}, got;
+	struct kr_uncovered one = {fid_of(0), {.sec = 1790000000, .nsec = 7}, 5},
+			    two = {fid_of(1), {.sec = -3, .nsec = 999999999}, UINT64_MAX}, got;
 	char text[3 * KR_UNCOVERED_LINE_MAX];
 	const char *rest = text;
 	size_t length;
@@ -59,8 +61,9 @@ static void a_line_is_read_as_it_was_written(void **state)
 
 static void what_is_not_a_line_to_the_last_byte_is_none(void **state)
 {
-	static const char *const texts[] = {"\n", "61 5.000000000 7", "61 5.000000000 7 \n", "61 5.0 7\n", "6A 5.000000000 7\n", "6 5.000000000 7\n", " 61 5.000000000 7\n",
-		"61 5.000000000 -7\n", "61 5.000000000 18446744073709551616\n", "61 +5.000000000 7\n", "61  5.000000000 7\n"};
+	static const char *const texts[] = {"\n", "61 5.000000000 7", "61 5.000000000 7 \n", "61 5.0 7\n",
+		"6A 5.000000000 7\n", "6 5.000000000 7\n", " 61 5.000000000 7\n", "61 5.000000000 -7\n",
+		"61 5.000000000 18446744073709551616\n", "61 +5.000000000 7\n", "61  5.000000000 7\n"};
 	struct kr_uncovered got;
 
 	(void)state;
@@ -183,7 +186,8 @@ static void bytes_are_uncovered_that_were_there_then(void **state)
 	append(f, 1, 0, 100, 5);
 	append(f, 2, 0, 100, 6);
 	kr_uncovered_format(&uncovered, text + strlen(text));
-	uncovered = (struct kr_uncovered){fid_of(1), {.sec = 78}, flushed}; /* gone to the server, and the line had no time to go */
+	uncovered = (struct kr_uncovered){
+		fid_of(1), {.sec = 78}, flushed}; /* gone to the server, and the line had no time to go */
 	kr_uncovered_format(&uncovered, text + strlen(text));
 	start_with(f, text);
 	assert_true(f->recovery.uncovered);
@@ -317,12 +321,14 @@ static void a_lease_waits_until_the_directory_says_it(void **state)
 	assert_false(kr_uncovered_awaited(w->log, &w->one, since, 7));
 	assert_false(kr_uncovered_awaited(w->log, &w->two, since, 8));
 	w->one.flush.uncovered = true;
-	assert_true(kr_uncovered_awaited(w->log, &w->one, (struct kr_time){.sec = 9}, 1000000)); /* more has been refused */
+	assert_true(
+		kr_uncovered_awaited(w->log, &w->one, (struct kr_time){.sec = 9}, 1000000)); /* more has been refused */
 	uv_run(&w->loop, UV_RUN_DEFAULT);
 	assert_false(kr_uncovered_awaited(w->log, &w->one, since, 1000000));
 	assert_int_equal(w->one.flush.uncovered_line.since.sec, 5); /* as long as it is not judged */
 	w->one.flush.uncovered = false;
-	assert_true(kr_uncovered_awaited(w->log, &w->one, (struct kr_time){.sec = 11}, 2000000)); /* under a lease until now */
+	assert_true(kr_uncovered_awaited(
+		w->log, &w->one, (struct kr_time){.sec = 11}, 2000000)); /* under a lease until now */
 	uv_run(&w->loop, UV_RUN_DEFAULT);
 	assert_int_equal(w->one.flush.uncovered_line.since.sec, 11);
 	kr_uncovered_forget(w->log, &w->one);
@@ -349,7 +355,8 @@ static void what_is_refused_while_it_is_written_does_not_make_it_wait_anew(void 
 	assert_int_equal(kr_read_file(w->f->journal->dir_fd, KR_JOURNAL_UNCOVERED, 4096, &text, NULL), 0);
 	for (uint64_t refused = 8; refused < 100; refused++)
 		assert_false(kr_uncovered_awaited(w->log, &w->one, since, refused));
-	assert_true(strtoull(strrchr(text, ' '), NULL, 10) >= 99); /* nor does a start take these for others than they are */
+	assert_true(strtoull(strrchr(text, ' '), NULL, 10) >=
+		99); /* nor does a start take these for others than they are */
 	free(text);
 	world_free(w);
 }
@@ -387,7 +394,8 @@ static int count_in_log(int log, const char *what)
 	return count;
 }
 
-/* The disk does not answer: who opens a pipe waits for a reader.  Nothing is judged before it has one: a test that fails has to end. */
+/* The disk does not answer: who opens a pipe waits for a reader.  Nothing is judged before it has one: a test that
+ * fails has to end. */
 static void who_waits_for_a_slow_disk_is_told_once(void **state)
 {
 	struct world *w = world_new(*state);

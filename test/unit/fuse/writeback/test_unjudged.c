@@ -1,4 +1,5 @@
-/* Bytes of which a node does not know whether they may still go into their file: they are kept, told of, and asked about. */
+/* Bytes of which a node does not know whether they may still go into their file: they are kept, told of, and asked
+ * about. */
 #include "test/unit/fuse/writeback/flush_session_fixture.h"
 
 static void late_bytes_of_which_the_server_can_tell_nothing_are_kept_and_not_sent(void **state)

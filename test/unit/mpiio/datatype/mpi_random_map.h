@@ -91,7 +91,8 @@ static inline void random_struct(uint64_t *state, unsigned levels, bool monotoni
 			ub = any ? KR_MAX(ub, high) : high;
 			any = true;
 			if (part->count)
-				end = KR_MAX(end, (int64_t)(copies - 1) * part->extent + part->offsets[part->count - 1] + 1);
+				end = KR_MAX(
+					end, (int64_t)(copies - 1) * part->extent + part->offsets[part->count - 1] + 1);
 		}
 		at += end + (int64_t)(even ? gap : random_below(state, 9));
 	}
@@ -116,7 +117,8 @@ static inline void random_vector(uint64_t *state, unsigned levels, bool monotoni
 		count = block = 1;
 	block_last = (int64_t)(block ? block - 1 : 0) * part->extent;
 	if (monotonic)
-		stride = block_last + KR_MAX(span, 0) + (int64_t)random_below(state, 3) * (int64_t)random_below(state, 20);
+		stride = block_last + KR_MAX(span, 0) +
+			(int64_t)random_below(state, 3) * (int64_t)random_below(state, 20);
 	ret->model.count = 0;
 	for (uint64_t i = 0; i < count; i++)
 		model_add(&ret->model, part, block, (int64_t)i * stride);
@@ -140,7 +142,8 @@ static inline void random_resized(uint64_t *state, unsigned levels, bool monoton
 	ret->model.lb = (int64_t)random_below(state, 60) - 30;
 	ret->model.extent = (int64_t)random_below(state, 80) - 40;
 	if (monotonic)
-		ret->model.extent = (ret->model.count ? ret->model.offsets[ret->model.count - 1] + 1 - ret->model.offsets[0] : 0) +
+		ret->model.extent =
+			(ret->model.count ? ret->model.offsets[ret->model.count - 1] + 1 - ret->model.offsets[0] : 0) +
 			(int64_t)(random_below(state, 2) * random_below(state, 10));
 	int error = kr_typemap_resized(child->map, ret->model.lb, ret->model.extent, &ret->map);
 	assert(error == 0);

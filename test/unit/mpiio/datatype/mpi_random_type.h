@@ -59,8 +59,8 @@ static inline void free_type(MPI_Datatype type)
 {
 	int integers, addresses, types, combiner;
 	MPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner);
-	if (combiner != MPI_COMBINER_NAMED && combiner != MPI_COMBINER_F90_REAL && combiner != MPI_COMBINER_F90_COMPLEX &&
-		combiner != MPI_COMBINER_F90_INTEGER)
+	if (combiner != MPI_COMBINER_NAMED && combiner != MPI_COMBINER_F90_REAL &&
+		combiner != MPI_COMBINER_F90_COMPLEX && combiner != MPI_COMBINER_F90_INTEGER)
 		MPI_Type_free(&type);
 }
 
@@ -117,8 +117,8 @@ static inline MPI_Datatype random_subarray_type(uint64_t *state, MPI_Datatype ol
 		parts[d] = 1 + (int)random_below(state, (uint64_t)sizes[d]);
 		starts[d] = (int)random_below(state, (uint64_t)(sizes[d] - parts[d] + 1));
 	}
-	MPI_Type_create_subarray(dims, sizes, parts, starts, random_below(state, 2) ? MPI_ORDER_C : MPI_ORDER_FORTRAN, old,
-		&type);
+	MPI_Type_create_subarray(
+		dims, sizes, parts, starts, random_below(state, 2) ? MPI_ORDER_C : MPI_ORDER_FORTRAN, old, &type);
 	return type;
 }
 
@@ -131,9 +131,10 @@ static inline MPI_Datatype random_darray_type(uint64_t *state, MPI_Datatype old)
 		size[d] = 1 + (int)random_below(state, 9);
 		kind[d] = kinds[random_below(state, 3)];
 		grid[d] = kind[d] == MPI_DISTRIBUTE_NONE ? 1 : 1 + (int)random_below(state, 4);
-		block[d] = kind[d] == MPI_DISTRIBUTE_NONE || random_below(state, 2) ? MPI_DISTRIBUTE_DFLT_DARG
-			: 1 + (int)random_below(state, 4);
-		if (kind[d] == MPI_DISTRIBUTE_BLOCK && block[d] != MPI_DISTRIBUTE_DFLT_DARG && block[d] * grid[d] < size[d])
+		block[d] = kind[d] == MPI_DISTRIBUTE_NONE || random_below(state, 2) ? MPI_DISTRIBUTE_DFLT_DARG :
+										      1 + (int)random_below(state, 4);
+		if (kind[d] == MPI_DISTRIBUTE_BLOCK && block[d] != MPI_DISTRIBUTE_DFLT_DARG &&
+			block[d] * grid[d] < size[d])
 			block[d] = MPI_DISTRIBUTE_DFLT_DARG;
 		processes *= grid[d];
 	}
@@ -170,7 +171,8 @@ static inline MPI_Datatype random_derived(uint64_t *state, MPI_Datatype old, uns
 	case 9:
 		return random_darray_type(state, old);
 	case 10:
-		MPI_Type_create_resized(old, (MPI_Aint)random_below(state, 200) - 100, (MPI_Aint)random_below(state, 300), &type);
+		MPI_Type_create_resized(
+			old, (MPI_Aint)random_below(state, 200) - 100, (MPI_Aint)random_below(state, 300), &type);
 		break;
 	default:
 		return random_struct_type(state, levels);

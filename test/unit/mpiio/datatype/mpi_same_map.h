@@ -1,4 +1,5 @@
-/* Whether two typemaps are the same: in displacement, bounds and layout.  Layouts are compared by their hash of 128 bits. */
+/* Whether two typemaps are the same: in displacement, bounds and layout.  Layouts are compared by their hash of 128
+ * bits. */
 #ifndef KR_TEST_MPI_SAME_MAP_H
 #define KR_TEST_MPI_SAME_MAP_H
 
@@ -6,7 +7,8 @@
 
 static inline bool same_map(const struct kr_typemap *a, const struct kr_typemap *b)
 {
-	return a->displacement == b->displacement && a->lb == b->lb && a->extent == b->extent && kr_typenode_equal(a->layout, b->layout);
+	return a->displacement == b->displacement && a->lb == b->lb && a->extent == b->extent &&
+		kr_typenode_equal(a->layout, b->layout);
 }
 
 #endif

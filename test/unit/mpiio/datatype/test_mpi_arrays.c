@@ -25,7 +25,8 @@ static uint64_t owner(const struct kr_darray_dim *dim, uint64_t index)
 	if (dim->distribution == KR_DISTRIBUTE_NONE)
 		return 0;
 	if (block == 0)
-		block = dim->distribution == KR_DISTRIBUTE_CYCLIC ? 1 : (dim->size + dim->processes - 1) / dim->processes;
+		block = dim->distribution == KR_DISTRIBUTE_CYCLIC ? 1 :
+								    (dim->size + dim->processes - 1) / dim->processes;
 	return index / block % dim->processes;
 }
 
@@ -83,7 +84,8 @@ static void darrays_deal_out_each_element_once(void **unused)
 		unsigned dims = 1 + (unsigned)random_below(&state, 4);
 		for (unsigned d = 0; d < dims; d++) {
 			dim[d] = (struct kr_darray_dim){1 + random_below(&state, dims > 2 ? 6 : 20),
-				(enum kr_distribution)random_below(&state, 3), random_below(&state, 5), 1 + random_below(&state, 4)};
+				(enum kr_distribution)random_below(&state, 3), random_below(&state, 5),
+				1 + random_below(&state, 4)};
 			if (dim[d].distribution == KR_DISTRIBUTE_NONE)
 				dim[d].processes = 1;
 			if (dim[d].distribution == KR_DISTRIBUTE_BLOCK && dim[d].block * dim[d].processes < dim[d].size)
@@ -98,7 +100,7 @@ static void arrays_that_the_standard_forbids_are_refused(void **unused)
 	struct kr_typemap *element = bytes(4, 4), *map;
 	uint64_t sizes[2] = {10, 10}, part[2] = {5, 6}, starts[2] = {5, 5};
 	struct kr_darray_dim block = {10, KR_DISTRIBUTE_BLOCK, 2, 4}, none = {10, KR_DISTRIBUTE_NONE, 0, 2},
-		empty = {0, KR_DISTRIBUTE_CYCLIC, 0, 2};
+			     empty = {0, KR_DISTRIBUTE_CYCLIC, 0, 2};
 	(void)unused;
 	assert_int_equal(kr_typemap_subarray(2, sizes, part, starts, KR_ARRAY_C, element, &map), -EINVAL);
 	assert_int_equal(kr_typemap_subarray(0, sizes, part, starts, KR_ARRAY_C, element, &map), -EINVAL);

@@ -105,7 +105,8 @@ static void check_facts(const struct random_map *random)
 	assert_int_equal(kr_typemap_monotonic(map), model_monotonic(model));
 	assert_true(kr_typemap_runs(map) <= model->count);
 	if (kr_typemap_contiguous_tiles(map))
-		assert_true(model->extent == (int64_t)model->count && model_monotonic(model) && hi - lo == model->extent);
+		assert_true(
+			model->extent == (int64_t)model->count && model_monotonic(model) && hi - lo == model->extent);
 }
 
 /* Walks [at, end) in steps of random size; neighbours must have been joined. */
@@ -253,7 +254,7 @@ static void a_tile_is_tiled_like_its_map(void **unused)
 static void equal_layouts_are_equal_trees(void **unused)
 {
 	const int64_t even[] = {0, 8, 16, 24}, nested[] = {0, 8, 100, 108, 200, 208}, touching[] = {0, 4, 8},
-		cube[] = {0, 8, 16, 100, 108, 116, 200, 208, 216}, odd[] = {0, 8, 20, 100, 108, 120};
+		      cube[] = {0, 8, 16, 100, 108, 116, 200, 208, 216}, odd[] = {0, 8, 20, 100, 108, 120};
 	(void)unused;
 	assert_same(contiguous(3, contiguous(4, bytes(4))), bytes(48));
 	assert_same(vector(4, 2, 8, bytes(4)), bytes(32));

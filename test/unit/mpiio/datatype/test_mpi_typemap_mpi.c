@@ -1,4 +1,5 @@
-/* Typemaps of MPI datatypes against the library's own MPI_Pack and MPI_Unpack, over random nested types. One process. */
+/* Typemaps of MPI datatypes against the library's own MPI_Pack and MPI_Unpack, over random nested types. One process.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +37,8 @@ static void fill_arena(struct arena *arena)
 static void pack(const uint8_t *from, int copies, MPI_Datatype type, uint8_t *to, uint64_t size)
 {
 	int position = 0;
-	assert_int_equal(MPI_Pack(from + ORIGIN, copies, type, to, COPIES * TYPE_BYTES, &position, MPI_COMM_SELF), MPI_SUCCESS);
+	assert_int_equal(
+		MPI_Pack(from + ORIGIN, copies, type, to, COPIES * TYPE_BYTES, &position, MPI_COMM_SELF), MPI_SUCCESS);
 	assert_int_equal(position, size);
 }
 
@@ -76,7 +78,8 @@ static void check_unpack(struct arena *arena, MPI_Datatype type, int copies, con
 		memcpy(arena->expected + run.offset, arena->packed[0] + at, run.length);
 		at += run.length;
 	}
-	assert_int_equal(MPI_Unpack(arena->packed[0], (int)size, &position, arena->user + ORIGIN, copies, type, MPI_COMM_SELF),
+	assert_int_equal(
+		MPI_Unpack(arena->packed[0], (int)size, &position, arena->user + ORIGIN, copies, type, MPI_COMM_SELF),
 		MPI_SUCCESS);
 	assert_memory_equal(arena->user, arena->expected, ARENA);
 }
@@ -233,7 +236,7 @@ static void bound_markers_give_bounds_and_no_bytes(void **unused)
 static void large_counts_are_understood(void **unused)
 {
 	MPI_Count lengths[2] = {3, 3000000000}, displacements[2] = {100, 4000000000}, sizes[2] = {5000000000, 3},
-		parts[2] = {4000000000, 2}, starts[2] = {7, 1};
+		  parts[2] = {4000000000, 2}, starts[2] = {7, 1};
 	MPI_Datatype types[2] = {MPI_INT, MPI_DOUBLE}, made[8];
 	const uint64_t expected[8] = {40000000000, 24000000000, 24000000000, 12 + 4 * UINT64_C(3000000000),
 		12 + 4 * UINT64_C(3000000000), 12 + 8 * UINT64_C(3000000000), 4 * UINT64_C(8000000000), 8};
@@ -259,7 +262,7 @@ static void large_darrays_and_blocks_are_understood(void **unused)
 {
 	MPI_Count sizes[2] = {6, 10000000000}, displacements[3] = {0, 5000000000, 6000000000};
 	int kinds[2] = {MPI_DISTRIBUTE_CYCLIC, MPI_DISTRIBUTE_BLOCK}, dargs[2] = {2, MPI_DISTRIBUTE_DFLT_DARG},
-		grid[2] = {2, 2};
+	    grid[2] = {2, 2};
 	MPI_Datatype array, block, hblock;
 	struct kr_typemap *map;
 	(void)unused;
@@ -340,7 +343,8 @@ static void expect_plain(MPI_Datatype type)
 {
 	int integers, addresses, types, combiner;
 	MPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner);
-	assert_true(combiner == MPI_COMBINER_RESIZED || combiner == MPI_COMBINER_CONTIGUOUS || combiner == MPI_COMBINER_NAMED);
+	assert_true(combiner == MPI_COMBINER_RESIZED || combiner == MPI_COMBINER_CONTIGUOUS ||
+		combiner == MPI_COMBINER_NAMED);
 }
 
 static void plain_views_show_the_same_bytes(void **unused)
@@ -381,7 +385,8 @@ static void views_that_are_none_stay_as_they_are(void **unused)
 	kr_plain_view_init(&view, 0, MPI_INT, MPI_INT, NULL);
 	assert_true(view.etype == MPI_INT && view.filetype == MPI_INT);
 	kr_plain_view_init(&view, 7, MPI_INT, MPI_INT, map);
-	assert_true(view.displacement == 7 && view.etype == MPI_INT && view.filetype == MPI_INT && !view.own_etype && !view.own_filetype);
+	assert_true(view.displacement == 7 && view.etype == MPI_INT && view.filetype == MPI_INT && !view.own_etype &&
+		!view.own_filetype);
 	kr_plain_view_init(&view, 7, MPI_DOUBLE_INT, MPI_DOUBLE_INT, pair);
 	assert_true(view.own_etype && view.own_filetype);
 	expect_same_bytes(pair, 7, &view);

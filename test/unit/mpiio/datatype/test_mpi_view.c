@@ -17,7 +17,8 @@ static bool random_view(uint64_t *state, struct random_map *random, struct kr_vi
 	uint64_t etype = 1 + random_below(state, 4);
 	int64_t displacement = (int64_t)random_below(state, 50);
 	random_map(state, 1 + (unsigned)random_below(state, 4), true, random);
-	if (random->model.count == 0 || random->model.count % etype != 0 || random->model.offsets[0] + displacement < 0) {
+	if (random->model.count == 0 || random->model.count % etype != 0 ||
+		random->model.offsets[0] + displacement < 0) {
 		assert_int_equal(kr_view_init(view, displacement, etype, random->map), -EINVAL);
 		kr_view_fini(view);
 		kr_typemap_put(random->map);

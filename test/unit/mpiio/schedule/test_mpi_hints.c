@@ -41,10 +41,21 @@ static void good_values_are_taken(void **context)
 static void bad_values_change_nothing(void **context)
 {
 	static const char *const bad[][2] = {
-		{"cb_buffer_size", "0"}, {"cb_buffer_size", "-4096"}, {"cb_buffer_size", "4096x"}, {"cb_buffer_size", ""},
-		{"cb_buffer_size", "99999999999999999999999"}, {"cb_nodes", "0"}, {"cb_nodes", "many"}, {"kairan_slots", "0"},
-		{"kairan_slots", "17"}, {"romio_cb_write", "yes"}, {"kairan_order", "random"}, {"kairan_window", "-1"},
-		{"striping_unit", "100"}, {"no_such_hint", "1"}, {"", ""},
+		{"cb_buffer_size", "0"},
+		{"cb_buffer_size", "-4096"},
+		{"cb_buffer_size", "4096x"},
+		{"cb_buffer_size", ""},
+		{"cb_buffer_size", "99999999999999999999999"},
+		{"cb_nodes", "0"},
+		{"cb_nodes", "many"},
+		{"kairan_slots", "0"},
+		{"kairan_slots", "17"},
+		{"romio_cb_write", "yes"},
+		{"kairan_order", "random"},
+		{"kairan_window", "-1"},
+		{"striping_unit", "100"},
+		{"no_such_hint", "1"},
+		{"", ""},
 	};
 	struct kr_hints hints = defaults(), before = defaults();
 
@@ -99,7 +110,8 @@ static void values_survive_telling(void **context)
 	const char *key;
 
 	(void)context;
-	kr_hints_set_list(&hints, "cb_nodes=5;striping_unit=8192;kairan_order=nd_shift;romio_cb_read=enable;kairan_trace=/tmp/t");
+	kr_hints_set_list(
+		&hints, "cb_nodes=5;striping_unit=8192;kairan_order=nd_shift;romio_cb_read=enable;kairan_trace=/tmp/t");
 	for (size_t i = 0; (key = kr_hints_get(&hints, i, value)) != NULL; i++)
 		kr_hints_set(&again, key, value);
 	assert_memory_equal(&hints, &again, sizeof(hints));

@@ -141,7 +141,8 @@ static void aggregators_go_round_the_nodes_whatever_the_placement(void **unused)
 
 static void the_configuration_list_chooses_nodes(void **unused)
 {
-	const struct kr_place places[] = {{0, KR_NO_RING}, {0, KR_NO_RING}, {2, KR_NO_RING}, {2, KR_NO_RING}, {4, KR_NO_RING}};
+	const struct kr_place places[] = {
+		{0, KR_NO_RING}, {0, KR_NO_RING}, {2, KR_NO_RING}, {2, KR_NO_RING}, {4, KR_NO_RING}};
 	const char *const names[] = {"alpha.example", "alpha.example", "beta", "beta", "gamma"};
 	const char *const bad[] = {",", "a,", "a:", "a:x", ":2", "a:1:2", "a b", "*:99999999999", "a:-1"};
 	struct kr_topology *topology;
@@ -170,12 +171,14 @@ static void the_configuration_list_chooses_nodes(void **unused)
 /* ---- orders ---- */
 
 /* The schedules step by step, as the head of order.h defines them. */
-static uint64_t steps_per_node(enum kr_order order, const struct kr_topology *topology, const struct kr_aggregators *aggregators)
+static uint64_t steps_per_node(
+	enum kr_order order, const struct kr_topology *topology, const struct kr_aggregators *aggregators)
 {
 	return order == KR_ORDER_ND_SHIFT ? aggregators->node_max : KR_MAX(aggregators->node_max, topology->node_max);
 }
 
-static uint64_t step_count(enum kr_order order, const struct kr_topology *topology, const struct kr_aggregators *aggregators)
+static uint64_t step_count(
+	enum kr_order order, const struct kr_topology *topology, const struct kr_aggregators *aggregators)
 {
 	if (order == KR_ORDER_RANK || order == KR_ORDER_PAIRWISE)
 		return topology->ranks;
@@ -191,8 +194,8 @@ static uint32_t aggregator_of(const struct kr_aggregators *aggregators, uint32_t
 	return aggregators->node_aggregators[start + index];
 }
 
-static uint32_t target_of(enum kr_order order, const struct kr_topology *topology, const struct kr_aggregators *aggregators,
-	uint32_t rank, uint64_t step)
+static uint32_t target_of(enum kr_order order, const struct kr_topology *topology,
+	const struct kr_aggregators *aggregators, uint32_t rank, uint64_t step)
 {
 	uint64_t per_node = steps_per_node(order, topology, aggregators);
 	uint32_t node = (uint32_t)((topology->node[rank] + step / per_node + 1) % topology->nodes);
@@ -208,10 +211,11 @@ static uint32_t target_of(enum kr_order order, const struct kr_topology *topolog
 	}
 }
 
-static void check_order(enum kr_order order, const struct kr_topology *topology, const struct kr_aggregators *aggregators)
+static void check_order(
+	enum kr_order order, const struct kr_topology *topology, const struct kr_aggregators *aggregators)
 {
 	uint64_t steps = step_count(order, topology, aggregators);
-	uint32_t (*pairs)[RANKS_MAX] = calloc(RANKS_MAX, sizeof(*pairs)); /* step + 1 of each rank and aggregator */
+	uint32_t(*pairs)[RANKS_MAX] = calloc(RANKS_MAX, sizeof(*pairs)); /* step + 1 of each rank and aggregator */
 	uint32_t sends[RANKS_MAX], sources[RANKS_MAX];
 	for (uint64_t step = 0; step < steps; step++) {
 		uint32_t from_node[RANKS_MAX], from_rank[RANKS_MAX];
@@ -250,7 +254,8 @@ static void check_order(enum kr_order order, const struct kr_topology *topology,
 			seen[sources[k]] = true;
 			if (k > 0)
 				assert_true(pairs[sources[k]][i] > pairs[sources[k - 1]][i] ||
-					(pairs[sources[k]][i] == pairs[sources[k - 1]][i] && sources[k] > sources[k - 1]));
+					(pairs[sources[k]][i] == pairs[sources[k - 1]][i] &&
+						sources[k] > sources[k - 1]));
 		}
 	}
 	free(pairs);
@@ -281,7 +286,8 @@ static void every_pair_meets_once_in_irregular_placements(void **unused)
 	(void)unused;
 	for (unsigned seed = 0; seed < 2000; seed++) {
 		uint64_t state = random_seed(seed);
-		uint32_t ranks = 1 + (uint32_t)random_below(&state, RANKS_MAX), nodes = 1 + (uint32_t)random_below(&state, 8);
+		uint32_t ranks = 1 + (uint32_t)random_below(&state, RANKS_MAX),
+			 nodes = 1 + (uint32_t)random_below(&state, 8);
 		uint32_t node[RANKS_MAX];
 		for (uint32_t i = 0; i < ranks; i++)
 			node[i] = (uint32_t)random_below(&state, nodes) * 11;
@@ -289,7 +295,8 @@ static void every_pair_meets_once_in_irregular_placements(void **unused)
 	}
 }
 
-/* 3 nodes x 2 ranks in blocks, every rank an aggregator: numbers 0, 1, 2 are ranks 0, 2, 4; 3, 4, 5 are ranks 1, 3, 5. */
+/* 3 nodes x 2 ranks in blocks, every rank an aggregator: numbers 0, 1, 2 are ranks 0, 2, 4; 3, 4, 5 are ranks 1, 3, 5.
+ */
 static void the_orders_are_as_defined(void **unused)
 {
 	static const uint32_t expected[4][2][6] = {

@@ -50,10 +50,12 @@ static void every_byte_is_in_one_round_at_its_owner(void **unused)
 	(void)unused;
 	for (unsigned seed = 0; seed < 4000; seed++) {
 		uint64_t state = random_seed(seed);
-		uint64_t lo = random_below(&state, 400), hi = lo + random_below(&state, 600), stripe = 1 + random_below(&state, 100);
+		uint64_t lo = random_below(&state, 400), hi = lo + random_below(&state, 600),
+			 stripe = 1 + random_below(&state, 100);
 		struct kr_stripes stripes;
-		assert_int_equal(kr_stripes_init(&stripes, stripe, random_below(&state, 120), 1 + (uint32_t)random_below(&state, 9),
-			lo, hi), 0);
+		assert_int_equal(kr_stripes_init(&stripes, stripe, random_below(&state, 120),
+					 1 + (uint32_t)random_below(&state, 9), lo, hi),
+			0);
 		check_bytes(&stripes);
 	}
 }

@@ -27,7 +27,8 @@ int main(int argc, char **argv)
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	EXPECT(kr_topology_of_comm(MPI_COMM_WORLD, 7, &topology) == 0);
-	EXPECT(topology->ranks == (uint32_t)ranks && topology->nodes == 1 && topology->local[ranks - 1] == (uint32_t)ranks - 1);
+	EXPECT(topology->ranks == (uint32_t)ranks && topology->nodes == 1 &&
+		topology->local[ranks - 1] == (uint32_t)ranks - 1);
 	kr_topology_free(topology);
 
 	/* Three pretended nodes, dealt out in turn, the ring the other way round. */

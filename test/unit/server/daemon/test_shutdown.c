@@ -10,7 +10,7 @@
 #include "server/daemon/shutdown.h"
 
 static const uint64_t begin_ns = 1000 * KR_NS_PER_S, limit_ns = KR_SERVER_STOP_MS * KR_NS_PER_MS,
-	rounds_ns = KR_SERVER_STOP_ROUNDS_MS * KR_NS_PER_MS;
+		      rounds_ns = KR_SERVER_STOP_ROUNDS_MS * KR_NS_PER_MS;
 
 static void jobs_finish_before_sessions_end_and_before_the_last_sync(void **state)
 {

@@ -154,7 +154,8 @@ static inline struct kr_fid create(const char *name, uint32_t flags, bool exclus
 	struct kr_fid fid;
 	bool created;
 
-	ok(kr_export_create(F.export, &root_cred, &F.root, &request, ret_created ? ret_created : &created, &fid, &attr));
+	ok(kr_export_create(
+		F.export, &root_cred, &F.root, &request, ret_created ? ret_created : &created, &fid, &attr));
 	return fid;
 }
 
@@ -205,8 +206,9 @@ static inline int in_world(const struct world *world, int (*run)(void))
 		the_world = world;
 		/* Mounts that a test makes are seen by nobody else, and go with the process. */
 		can_mount = unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
-		if (world->unprivileged && (setgroups(0, NULL) < 0 || setresgid(65534, 65534, 65534) < 0 ||
-			setresuid(65534, 65534, 65534) < 0))
+		if (world->unprivileged &&
+			(setgroups(0, NULL) < 0 || setresgid(65534, 65534, 65534) < 0 ||
+				setresuid(65534, 65534, 65534) < 0))
 			exit(1);
 		exit(run());
 	}

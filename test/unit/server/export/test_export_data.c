@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <sys/xattr.h>
 
-/* --- attributes ---------------------------------------------------------------------------------------------------- */
+/* --- attributes ------------------------------------------------------------------------------- */
 
 static void times_are_set_to_the_nanosecond_or_left_alone(void **state)
 {
@@ -148,7 +148,7 @@ static void versions_change_with_bytes_and_survive_a_restart(void **state)
 	assert_true(kr_export_attr_version(F.export, &later, 0) != version);
 }
 
-/* --- extended attributes ------------------------------------------------------------------------------------------- */
+/* --- extended attributes ---------------------------------------------------------------------- */
 
 static void extended_attributes_are_set_listed_and_removed(void **state)
 {
@@ -181,7 +181,8 @@ static void extended_attributes_are_set_listed_and_removed(void **state)
 /* As the kernel of a node asks for it before somebody else's write or cut. */
 static void who_may_write_a_file_takes_its_capabilities_away(void **state)
 {
-	static const uint8_t net_raw[20] = {1, 0, 0, 2, 0, 0x20}; /* struct vfs_cap_data: revision 2, effective, CAP_NET_RAW */
+	static const uint8_t net_raw[20] = {
+		1, 0, 0, 2, 0, 0x20}; /* struct vfs_cap_data: revision 2, effective, CAP_NET_RAW */
 	struct kr_cred pending_conn = {.uid = 4321, .gid = 4321};
 	struct kr_fid file = make(&F.root, "f", S_IFREG | 0755);
 	struct kr_setattr writable = {.valid = KR_SET_MODE, .mode = 0757};
@@ -231,7 +232,7 @@ static void extended_attributes_need_the_callers_rights(void **state)
 	fails(ENODATA, kr_export_getxattr(F.export, &alice, &file, "trusted.a", buffer, sizeof(buffer), &length));
 }
 
-/* --- data ---------------------------------------------------------------------------------------------------------- */
+/* --- data ------------------------------------------------------------------------------------- */
 
 static void pieces_are_written_in_few_calls_and_gaps_stay_holes(void **state)
 {
@@ -301,7 +302,8 @@ static void fallocate_grows_keeps_punches_and_refuses_the_rest(void **state)
 	ok(kr_export_fallocate(F.export, &root_cred, &file, FALLOC_FL_KEEP_SIZE, 8192, 8192, &attr));
 	assert_true(attr.size == 8192 && attr.blocks >= 32);
 	put_bytes(&file, 0, "data", 4);
-	ok(kr_export_fallocate(F.export, &root_cred, &file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096, &attr));
+	ok(kr_export_fallocate(
+		F.export, &root_cred, &file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096, &attr));
 	ok(kr_export_pread(F.export, &file, 0, got, 4, &length));
 	assert_memory_equal(got, "\0\0\0\0", 4);
 	fails(EOPNOTSUPP, kr_export_fallocate(F.export, &root_cred, &file, FALLOC_FL_COLLAPSE_RANGE, 0, 4096, &attr));
@@ -347,7 +349,8 @@ static void ranges_are_copied_without_help_of_the_kernel(void **state)
 	struct sock_fprog program = {KR_ARRAY_SIZE(code), code};
 
 	(void)state;
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) < 0)
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+		prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) < 0)
 		skip();
 	check_copies();
 }
@@ -355,7 +358,7 @@ static void ranges_are_copied_without_help_of_the_kernel(void **state)
 static void syncing_works_on_files_and_directories(void **state)
 {
 	struct kr_fid file = make(&F.root, "f", S_IFREG | 0444), directory = make(&F.root, "d", S_IFDIR | 0755),
-		fifo = make(&F.root, "p", S_IFIFO | 0644);
+		      fifo = make(&F.root, "p", S_IFIFO | 0644);
 
 	(void)state;
 	ok(kr_export_fsync(F.export, &fifo, false)); /* there is nothing to be lost */

@@ -60,7 +60,8 @@ static void listing_refuses_what_is_not_a_directory_or_position(void **state)
 
 	(void)state;
 	fails(ENOTDIR, kr_export_readdir(F.export, &root_cred, &file, 0, buffer, sizeof(buffer), &length, &end));
-	fails(EINVAL, kr_export_readdir(F.export, &root_cred, &F.root, UINT64_MAX, buffer, sizeof(buffer), &length, &end));
+	fails(EINVAL,
+		kr_export_readdir(F.export, &root_cred, &F.root, UINT64_MAX, buffer, sizeof(buffer), &length, &end));
 	fails(EINVAL, kr_export_readdir(F.export, &root_cred, &F.root, 0, buffer, 100, &length, &end));
 }
 

@@ -14,7 +14,7 @@ static int create_error(const char *name, bool exclusive)
 	return kr_export_create(F.export, &root_cred, &F.root, &request, &created, &fid, &attr);
 }
 
-/* --- opening ------------------------------------------------------------------------------------------------------- */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 static void an_open_is_checked(void **state)
 {
@@ -150,7 +150,7 @@ static void unnamed_files_live_until_closed_or_get_a_name(void **state)
 	assert_text(&kept, 0, "kept");
 }
 
-/* --- descriptors --------------------------------------------------------------------------------------------------- */
+/* --- descriptors ------------------------------------------------------------------------------ */
 
 static int count_fds(void)
 {
@@ -205,7 +205,7 @@ static void a_shortage_of_descriptors_closes_kept_ones(void **state)
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* --- the export's end ---------------------------------------------------------------------------------------------- */
+/* --- the export's end ------------------------------------------------------------------------- */
 
 static void a_removed_or_replaced_export_is_stale(void **state)
 {

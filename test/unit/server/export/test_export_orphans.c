@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-/* --- orphans ------------------------------------------------------------------------------------------------------- */
+/* --- orphans ---------------------------------------------------------------------------------- */
 
 static void a_held_file_outlives_its_name(void **state)
 {
@@ -66,7 +66,8 @@ static void a_replaced_file_lingers_if_it_is_asked(void **state)
 	fails(ENOTDIR, kr_export_rename(F.export, &root_cred, &F.root, "d", &F.root, "target", 0, 1000, &replaced));
 	assert_int_equal(orphans(), 0);
 	ok(kr_export_rename(F.export, &root_cred, &F.root, "source", &F.root, "target", 0, 1000, &replaced));
-	assert_true(replaced.valid && replaced.orphaned && replaced.lingers && !replaced.gone && kr_fid_equal(&replaced.fid, &file));
+	assert_true(replaced.valid && replaced.orphaned && replaced.lingers && !replaced.gone &&
+		kr_fid_equal(&replaced.fid, &file));
 	ok(kr_export_open(F.export, &root_cred, &file, KR_OPEN_READ, &attr)); /* by who had looked it up before */
 	assert_int_equal(attr.nlink, 0);
 	kr_export_release(F.export, &file, 1);
@@ -78,7 +79,8 @@ static void a_replaced_file_lingers_if_it_is_asked(void **state)
 
 static void a_small_file_that_is_removed_lingers_if_it_is_asked(void **state)
 {
-	struct kr_fid small = create("small", KR_OPEN_BOTH, true, NULL), large = create("large", KR_OPEN_BOTH, true, NULL);
+	struct kr_fid small = create("small", KR_OPEN_BOTH, true, NULL),
+		      large = create("large", KR_OPEN_BOTH, true, NULL);
 	struct kr_removed removed;
 	struct kr_attr attr;
 
@@ -138,7 +140,8 @@ static void a_removal_that_fails_leaves_no_orphan(void **state)
 /* Who empties the export by hand takes .kairan, too. */
 static void a_held_file_outlives_its_name_when_the_private_directory_was_removed(void **state)
 {
-	struct kr_fid first = create("first", KR_OPEN_BOTH, true, NULL), second = create("second", KR_OPEN_BOTH, true, NULL);
+	struct kr_fid first = create("first", KR_OPEN_BOTH, true, NULL),
+		      second = create("second", KR_OPEN_BOTH, true, NULL);
 
 	(void)state;
 	put_bytes(&first, 0, "first", 5);
@@ -206,7 +209,7 @@ static void orphans_survive_a_restart_until_reclaimed_or_swept(void **state)
 	assert_int_equal(orphans(), 0);
 }
 
-/* --- races --------------------------------------------------------------------------------------------------------- */
+/* --- races ------------------------------------------------------------------------------------ */
 
 enum { OPENERS = 6, ROUNDS = 400 };
 static struct kr_fid contested;
@@ -225,7 +228,7 @@ static void *open_and_read(void *context)
 		pthread_barrier_wait(&barrier);
 		if (kr_export_open(F.export, &alice, &contested, KR_OPEN_READ, &attr) == 0) {
 			if (kr_export_pread(F.export, &contested, 0, got, 4, &length) < 0 || length != 4 ||
-			    kr_export_getattr(F.export, &contested, &attr) < 0)
+				kr_export_getattr(F.export, &contested, &attr) < 0)
 				++*failures;
 			kr_export_release(F.export, &contested, 1);
 		}

@@ -1,9 +1,9 @@
-/* A whole server and simulated nodes in one process and one event loop, over real loopback connections: what the tests of
- * the server's data side stand on.
+/* A whole server and simulated nodes in one process and one event loop, over real loopback connections: what the tests
+ * of the server's data side stand on.
  *
  * A simulated node has a control connection, a ring listener, bytes to flush (a function of offset and generation, in
- * given extents), and plays its part in chains (data_ring.h).  It can die in the middle of a stream and come back as a new
- * session of the same journal.
+ * given extents), and plays its part in chains (data_ring.h).  It can die in the middle of a stream and come back as a
+ * new session of the same journal.
  */
 #ifndef KR_TEST_UNIT_DATA_FIXTURE_H
 #define KR_TEST_UNIT_DATA_FIXTURE_H
@@ -13,7 +13,7 @@
 
 #include <signal.h>
 
-/* --- the loop ------------------------------------------------------------------------------------------------------- */
+/* --- the loop --------------------------------------------------------------------------------- */
 
 static void node_begin(struct node *node);
 static inline void node_die(struct node *node);
@@ -46,22 +46,23 @@ static inline void on_heartbeat(uv_timer_t *timer)
 		} \
 	} while (0)
 
-/* --- control -------------------------------------------------------------------------------------------------------- */
+/* --- control ---------------------------------------------------------------------------------- */
 
 /* What the server asks of the node. */
 static inline void control_frame(struct kr_conn *conn, const struct kr_frame *frame)
 {
 	struct node *node = kr_conn_context(conn);
-	struct kr_round_reply round_reply = { .seq = 0 };
-	struct kr_query_reply query_reply = { .dirty = node ? node->dirty : 0 };
-	struct kr_unstable_reply unstable_reply = { .resent = 0 };
+	struct kr_round_reply round_reply = {.seq = 0};
+	struct kr_query_reply query_reply = {.dirty = node ? node->dirty : 0};
+	struct kr_unstable_reply unstable_reply = {.resent = 0};
 	const void *reply = NULL;
-	struct kr_arena arena = { 0 };
+	struct kr_arena arena = {0};
 	union kr_any_msg msg;
 
 	if (!node)
 		return;
-	assert_int_equal(kr_msg_decode(frame->header.type, false, frame->fields, frame->header.fields_length, &msg, &arena), 0);
+	assert_int_equal(
+		kr_msg_decode(frame->header.type, false, frame->fields, frame->header.fields_length, &msg, &arena), 0);
 	if (F.on_request && F.on_request(node, frame->header.type, frame->header.id, &msg)) {
 		kr_arena_fini(&arena);
 		return;
@@ -72,7 +73,7 @@ static inline void control_frame(struct kr_conn *conn, const struct kr_frame *fr
 		if (node->round_err)
 			break;
 		chain_begin(node, &msg.round_request);
-		round_reply = (struct kr_round_reply){ .seq = node->generation, .mtime = node->mtime };
+		round_reply = (struct kr_round_reply){.seq = node->generation, .mtime = node->mtime};
 		reply = &round_reply;
 		break;
 	case KR_MSG_ROUND_ABORT:
@@ -103,8 +104,11 @@ static inline void control_frame(struct kr_conn *conn, const struct kr_frame *fr
 	default:
 		fail_msg("unexpected request %s", kr_msg_name(frame->header.type));
 	}
-	if (frame->header.type == KR_MSG_ROUND ? node->round_err <= 0 : !node->deaf || (frame->header.type != KR_MSG_QUERY && frame->header.type != KR_MSG_UNSTABLE))
-		kr_conn_reply(conn, frame->header.type, frame->header.id, 0, frame->header.type == KR_MSG_ROUND ? node->round_err : 0, reply, NULL, 0);
+	if (frame->header.type == KR_MSG_ROUND ?
+			node->round_err <= 0 :
+			!node->deaf || (frame->header.type != KR_MSG_QUERY && frame->header.type != KR_MSG_UNSTABLE))
+		kr_conn_reply(conn, frame->header.type, frame->header.id, 0,
+			frame->header.type == KR_MSG_ROUND ? node->round_err : 0, reply, NULL, 0);
 	kr_arena_fini(&arena);
 }
 
@@ -119,7 +123,7 @@ static inline void control_closed(struct kr_conn *conn, int err, const char *rea
 		node->live = false;
 	}
 }
-static const struct kr_conn_handler control_handler = { .on_frame = control_frame, .on_closed = control_closed };
+static const struct kr_conn_handler control_handler = {.on_frame = control_frame, .on_closed = control_closed};
 
 /* An answer that counts only if the node has not died meanwhile. */
 struct call {
@@ -139,12 +143,12 @@ static inline void call_answered(void *context, int err, const void *reply, stru
 	free(call);
 }
 
-static inline void node_ask(struct node *node, uint16_t type, const void *msg, const struct kr_slice *slices, size_t count,
-	void (*fn)(struct node *node, int err, const void *reply))
+static inline void node_ask(struct node *node, uint16_t type, const void *msg, const struct kr_slice *slices,
+	size_t count, void (*fn)(struct node *node, int err, const void *reply))
 {
 	struct call *call = kr_xcalloc(1, sizeof *call);
 
-	*call = (struct call){ .node = node, .epoch = node->epoch, .fn = fn };
+	*call = (struct call){.node = node, .epoch = node->epoch, .fn = fn};
 	assert_true(kr_conn_request(node->control, type, msg, slices, count, call_answered, call) > 0);
 }
 
@@ -172,13 +176,19 @@ static inline void welcomed(struct node *node, int err, const void *reply_pointe
 
 static inline void node_begin(struct node *node)
 {
-	struct kr_hello_request hello = { .proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION, .node_name = node->name, .ring_address = "127.0.0.1",
-		.ring_port = node->ring_port, .subdir = "", .ring = node->ring ? node->ring : "" };
+	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION,
+		.proto_max = KR_PROTO_VERSION,
+		.node_name = node->name,
+		.ring_address = "127.0.0.1",
+		.ring_port = node->ring_port,
+		.subdir = "",
+		.ring = node->ring ? node->ring : ""};
 	struct sockaddr_in address;
 
 	memcpy(hello.node_id, node->node_id, 16);
 	assert_int_equal(uv_ip4_addr("127.0.0.1", kr_listen_port(&F.server), &address), 0);
-	assert_int_equal(kr_conn_connect(&F.loop, (struct sockaddr *)&address, &control_handler, node, &node->control), 0);
+	assert_int_equal(
+		kr_conn_connect(&F.loop, (struct sockaddr *)&address, &control_handler, node, &node->control), 0);
 	node_ask(node, KR_MSG_HELLO, &hello, NULL, 0, welcomed);
 }
 
@@ -209,7 +219,7 @@ static inline struct node *node_new(const char *name)
 	memset(node, 0, sizeof *node);
 	snprintf(node->name, sizeof node->name, "%s", name);
 	memcpy(node->node_id, node->name, 16);
-	node->mtime = (struct kr_time){ .sec = 1000000000, .nsec = 5 };
+	node->mtime = (struct kr_time){.sec = 1000000000, .nsec = 5};
 	kr_list_init(&node->inbounds);
 	uv_tcp_init(&F.loop, &node->listener);
 	node->listener.data = node;
@@ -256,13 +266,13 @@ static inline int node_call(struct node *node, uint16_t type, const void *msg)
 
 static inline struct kr_fid create_file(struct node *node, const char *name)
 {
-	struct kr_create_request msg = { .parent = node->root, .name = name, .mode = S_IFREG | 0644, .flags = 2 };
+	struct kr_create_request msg = {.parent = node->root, .name = name, .mode = S_IFREG | 0644, .flags = 2};
 
 	assert_int_equal(node_call(node, KR_MSG_CREATE, &msg), 0);
 	return the_answer.reply.create_reply.file;
 }
 
-/* --- flushes -------------------------------------------------------------------------------------------------------- */
+/* --- flushes ---------------------------------------------------------------------------------- */
 
 static inline void flush_answered(struct node *node, int err, const void *reply)
 {
@@ -306,17 +316,18 @@ static inline void node_hold(const struct node *node, const struct kr_fid *fid)
 /* Sends FLUSH; node->flushed when it is answered. */
 static inline void node_flush(struct node *node)
 {
-	struct kr_flush_request msg = { .file = node->file, .seq = node->generation, .flags = node->inlined, .mtime = node->mtime };
+	struct kr_flush_request msg = {
+		.file = node->file, .seq = node->generation, .flags = node->inlined, .mtime = node->mtime};
 
 	node_hold(node, &node->file);
 	node->flushing = node->wants_flush = true;
 	node->flushed = false;
 	if (node->inlined) {
 		struct kr_buf *buf = gather(node);
-		struct kr_slice slice = { .buf = buf, .length = buf->length };
+		struct kr_slice slice = {.buf = buf, .length = buf->length};
 
 		msg.checksum = kr_checksum(buf->data, buf->length);
-		msg.extents = (struct kr_ranges){ node->extents, (uint32_t)node->extent_count };
+		msg.extents = (struct kr_ranges){node->extents, (uint32_t)node->extent_count};
 		node_ask(node, KR_MSG_FLUSH, &msg, &slice, 1, flush_answered);
 		kr_buf_put(buf);
 	} else {
@@ -325,12 +336,18 @@ static inline void node_flush(struct node *node)
 }
 
 /* It was applied at first in round ORDER, and at last in ROUND. */
-static inline void send_replay_of(struct node *node, uint64_t round, uint64_t order, const struct kr_range *extent, unsigned generation)
+static inline void send_replay_of(
+	struct node *node, uint64_t round, uint64_t order, const struct kr_range *extent, unsigned generation)
 {
-	struct kr_flush_request msg = { .file = node->file, .flags = 1 | 2, .seq = order, .replay_round = round, .replay_order = order,
-		.mtime = node->mtime, .extents = { extent, 1 } };
+	struct kr_flush_request msg = {.file = node->file,
+		.flags = 1 | 2,
+		.seq = order,
+		.replay_round = round,
+		.replay_order = order,
+		.mtime = node->mtime,
+		.extents = {extent, 1}};
 	struct kr_buf *buf = kr_buf_new(extent->length);
-	struct kr_slice slice = { .buf = buf, .length = extent->length };
+	struct kr_slice slice = {.buf = buf, .length = extent->length};
 
 	buf->length = extent->length;
 	fill(buf->data, extent->offset, extent->length, generation);
@@ -367,13 +384,13 @@ static inline uint8_t *server_bytes(const char *name, size_t *ret_length)
 	return (uint8_t *)text;
 }
 
-/* --- server --------------------------------------------------------------------------------------------------------- */
+/* --- server ----------------------------------------------------------------------------------- */
 
 static inline void server_start(void)
 {
-	F.listen[0] = (char *)(uintptr_t)"127.0.0.1:0";
-	F.options = (struct kr_server_options){ .listen = { F.listen, 1 }, .state = F.state_path, .lease = 600000,
-		.export_path = F.export_path };
+	F.listen[0] = (char *)(uintptr_t) "127.0.0.1:0";
+	F.options = (struct kr_server_options){
+		.listen = {F.listen, 1}, .state = F.state_path, .lease = 600000, .export_path = F.export_path};
 	if (kr_server_init(&F.server, &F.loop, &F.options) < 0 || kr_server_listen(&F.server) < 0)
 		fail_msg("the server does not start: %s", kr_fail_reason());
 }
@@ -422,7 +439,7 @@ static inline int teardown(void **state)
 	return 0;
 }
 
-/* --- helpers of tests ----------------------------------------------------------------------------------------------- */
+/* --- helpers of tests ------------------------------------------------------------------------- */
 
 static inline void assert_content(const char *name, uint64_t size, unsigned (*generation)(uint64_t offset))
 {
@@ -445,9 +462,10 @@ static inline void flush_and_wait(struct node *node)
 	wait_until(node->flushed);
 }
 
-/* --- a loss of power ------------------------------------------------------------------------------------------------- */
+/* --- a loss of power -------------------------------------------------------------------------- */
 
-/* What the state directory says: that the grace period of this boot has not ended (ANOTHER_BOOT), that nothing was synced (INVALIDATE). */
+/* What the state directory says: that the grace period of this boot has not ended (ANOTHER_BOOT), that nothing was
+ * synced (INVALIDATE). */
 static inline void change_state(bool another_boot, bool forget)
 {
 	int dir = open(F.state_path, O_RDONLY | O_DIRECTORY);

@@ -1,5 +1,5 @@
-/* The ring half of a simulated node (data_fixture.h): its part in chains, with ring/merge.h as a real node plays it, and the ring
- * connections that come in.
+/* The ring half of a simulated node (data_fixture.h): its part in chains, with ring/merge.h as a real node plays it,
+ * and the ring connections that come in.
  */
 #ifndef KR_TEST_UNIT_DATA_RING_H
 #define KR_TEST_UNIT_DATA_RING_H
@@ -91,7 +91,7 @@ struct node {
 
 	uint64_t stable, unstable;
 	uint64_t unstable_id, lost; /* of the latest UNSTABLE: to be answered; the last round that it names */
-	bool dirty, deaf; /* what it answers to QUERY; it does not, nor to UNSTABLE */
+	bool dirty, deaf;           /* what it answers to QUERY; it does not, nor to UNSTABLE */
 	unsigned queries;
 	uint64_t replay_round; /* of the latest ROUND */
 	int round_err;         /* what it answers to ROUND, when it does not take part; > 0: nothing yet ... */
@@ -112,12 +112,13 @@ struct fixture {
 	char *listen[1];
 	struct node nodes[NODES_MAX];
 	size_t node_count;
-	/* Of a test that looks at what the server asks of nodes; true: it answers the request ID itself, if that is to be answered. NULL: none. */
+	/* Of a test that looks at what the server asks of nodes; true: it answers the request ID itself, if that is to
+	 * be answered. NULL: none. */
 	bool (*on_request)(struct node *node, uint16_t type, uint64_t id, const union kr_any_msg *msg);
 };
 static struct fixture F;
 
-/* --- content -------------------------------------------------------------------------------------------------------- */
+/* --- content ---------------------------------------------------------------------------------- */
 
 static inline uint8_t content(uint64_t offset, unsigned generation)
 {
@@ -133,7 +134,7 @@ static inline void fill(uint8_t *bytes, uint64_t offset, size_t length, unsigned
 		bytes[i] = content(offset + i, generation);
 }
 
-/* --- chains --------------------------------------------------------------------------------------------------------- */
+/* --- chains ----------------------------------------------------------------------------------- */
 
 static inline void chain_drop(struct chain *chain)
 {
@@ -173,9 +174,10 @@ static inline void push_own(struct chain *chain)
 
 static inline void send_piece(struct chain *chain, const struct kr_piece *piece)
 {
-	struct kr_extent_request msg = { .stream = chain->stream, .offset = piece->offset,
-		.checksum = kr_checksum(piece->buf->data + piece->start, piece->length) };
-	struct kr_slice slice = { .buf = piece->buf, .offset = piece->start, .length = piece->length };
+	struct kr_extent_request msg = {.stream = chain->stream,
+		.offset = piece->offset,
+		.checksum = kr_checksum(piece->buf->data + piece->start, piece->length)};
+	struct kr_slice slice = {.buf = piece->buf, .offset = piece->start, .length = piece->length};
 
 	kr_conn_oneway(chain->down, KR_MSG_EXTENT, &msg, &slice, 1);
 	chain->extents++;
@@ -214,7 +216,8 @@ static inline void chain_pump(struct chain *chain)
 				return;
 			}
 		} else if (kr_merge_done(&chain->merge)) {
-			struct kr_stream_end_request end = { .stream = chain->stream, .extents = chain->extents, .bytes = chain->bytes };
+			struct kr_stream_end_request end = {
+				.stream = chain->stream, .extents = chain->extents, .bytes = chain->bytes};
 
 			kr_conn_oneway(chain->down, KR_MSG_STREAM_END, &end, NULL, 0);
 			chain->end_sent = true;
@@ -252,11 +255,12 @@ static inline void down_closed(struct kr_conn *conn, int err, const char *reason
 		chain_drop(chain);
 	}
 }
-static const struct kr_conn_handler down_handler = { .on_frame = down_frame, .on_drain = down_drain, .on_closed = down_closed };
+static const struct kr_conn_handler down_handler = {
+	.on_frame = down_frame, .on_drain = down_drain, .on_closed = down_closed};
 
 static inline struct kr_pair_caller as_caller(const struct node *node)
 {
-	struct kr_pair_caller self = { .node = node->number, .session = node->session };
+	struct kr_pair_caller self = {.node = node->number, .session = node->session};
 
 	memcpy(self.ring_key, node->ring_key, KR_RING_KEY);
 	return self;
@@ -271,8 +275,8 @@ static inline void ignore_reply(void *context, int err, const void *reply, struc
 	(void)more;
 }
 
-static inline void dial(const struct kr_hop_address *hop, const struct node *node, const struct kr_conn_handler *handler, void *context,
-	struct kr_conn **ret_conn)
+static inline void dial(const struct kr_hop_address *hop, const struct node *node,
+	const struct kr_conn_handler *handler, void *context, struct kr_conn **ret_conn)
 {
 	struct kr_pair_caller self = as_caller(node);
 	struct sockaddr_in address;
@@ -296,7 +300,7 @@ static inline void join_stream(struct chain *chain, struct inbound *inbound)
 static inline void chain_begin(struct node *node, const struct kr_round_request *round)
 {
 	struct chain *chain = kr_xcalloc(1, sizeof *chain);
-	struct kr_stream_request stream = { .file = round->file, .round = round->round };
+	struct kr_stream_request stream = {.file = round->file, .round = round->round};
 	struct inbound *inbound;
 
 	assert_null(node->chain);
@@ -316,9 +320,10 @@ static inline void chain_begin(struct node *node, const struct kr_round_request 
 	chain_pump(chain);
 }
 
-/* --- ring connections that come in ---------------------------------------------------------------------------------- */
+/* --- ring connections that come in ------------------------------------------------------------ */
 
-static inline void inbound_stream(struct inbound *inbound, const struct kr_frame *frame, const struct kr_stream_request *msg)
+static inline void inbound_stream(
+	struct inbound *inbound, const struct kr_frame *frame, const struct kr_stream_request *msg)
 {
 	struct chain *chain = inbound->node->chain;
 
@@ -339,15 +344,17 @@ static inline void inbound_frame(struct kr_conn *conn, const struct kr_frame *fr
 	struct kr_hop_hello_reply hello;
 	struct kr_seal_keys keys;
 	struct kr_fresh fresh;
-	struct kr_arena arena = { 0 };
+	struct kr_arena arena = {0};
 	union kr_any_msg msg;
 
-	assert_int_equal(kr_msg_decode(frame->header.type, false, frame->fields, frame->header.fields_length, &msg, &arena), 0);
+	assert_int_equal(
+		kr_msg_decode(frame->header.type, false, frame->fields, frame->header.fields_length, &msg, &arena), 0);
 	switch (frame->header.type) {
 	case KR_MSG_HOP_HELLO:
 		kr_fresh_make(&fresh);
-		assert_int_equal(kr_pair_challenge(&inbound->pair, &msg.hop_hello_request, inbound->node->ring_key, KR_SECURITY_INTEGRITY,
-			&fresh, &hello), 0);
+		assert_int_equal(kr_pair_challenge(&inbound->pair, &msg.hop_hello_request, inbound->node->ring_key,
+					 KR_SECURITY_INTEGRITY, &fresh, &hello),
+			0);
 		kr_conn_reply(conn, KR_MSG_HOP_HELLO, frame->header.id, 0, 0, &hello, NULL, 0);
 		break;
 	case KR_MSG_HOP_PROVE:
@@ -366,7 +373,8 @@ static inline void inbound_frame(struct kr_conn *conn, const struct kr_frame *fr
 			break;
 		assert_int_equal(kr_checksum(frame->data->data, frame->data->length), msg.extent_request.checksum);
 		assert_int_equal(kr_merge_push(&chain->merge, KR_MERGE_LOW, msg.extent_request.offset, frame->data, 0,
-			frame->data->length), 0);
+					 frame->data->length),
+			0);
 		chain_pump(chain);
 		break;
 	case KR_MSG_STREAM_END:
@@ -397,7 +405,7 @@ static inline void inbound_closed(struct kr_conn *conn, int err, const char *rea
 	kr_list_remove(&inbound->link);
 	free(inbound);
 }
-static const struct kr_conn_handler inbound_handler = { .on_frame = inbound_frame, .on_closed = inbound_closed };
+static const struct kr_conn_handler inbound_handler = {.on_frame = inbound_frame, .on_closed = inbound_closed};
 
 static inline void on_connection(uv_stream_t *listener, int status)
 {

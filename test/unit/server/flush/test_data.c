@@ -1,4 +1,5 @@
-/* Flush rounds of simulated nodes at the server: alone and in chains whose participants die.  Every file is compared byte for byte. */
+/* Flush rounds of simulated nodes at the server: alone and in chains whose participants die.  Every file is compared
+ * byte for byte. */
 #include "test/unit/server/flush/data_fixture.h"
 
 #include <sys/resource.h>
@@ -6,7 +7,7 @@
 #include "server/flush/data_priv.h"
 #include "server/leases/file_table.h"
 
-/* --- one node ------------------------------------------------------------------------------------------------------- */
+/* --- one node --------------------------------------------------------------------------------- */
 
 static unsigned in_three_extents(uint64_t offset)
 {
@@ -15,7 +16,7 @@ static unsigned in_three_extents(uint64_t offset)
 
 static void inline_flush_is_applied_with_its_mtime_and_becomes_stable(void **state)
 {
-	static const struct kr_range extents[] = { { 3, 7 }, { 10, 3990 }, { 100000, 5 } };
+	static const struct kr_range extents[] = {{3, 7}, {10, 3990}, {100000, 5}};
 	struct node *node = node_start("n1");
 	struct kr_flush_reply *reply = &node->flush_reply;
 
@@ -38,7 +39,7 @@ static void inline_flush_is_applied_with_its_mtime_and_becomes_stable(void **sta
 
 static void base_version_is_what_the_former_flush_left(void **state)
 {
-	static const struct kr_range extents[] = { { 0, 100 } };
+	static const struct kr_range extents[] = {{0, 100}};
 	struct node *node = node_start("n1");
 	uint64_t before;
 
@@ -64,7 +65,7 @@ static void base_version_is_what_the_former_flush_left(void **state)
 
 static void earlier_write_does_not_turn_the_mtime_back_but_a_hand_does(void **state)
 {
-	static const struct kr_range extents[] = { { 0, 100 } };
+	static const struct kr_range extents[] = {{0, 100}};
 	struct node *node = node_start("n1");
 	struct kr_sfile *file;
 
@@ -79,22 +80,22 @@ static void earlier_write_does_not_turn_the_mtime_back_but_a_hand_does(void **st
 	flush_and_wait(node);
 	assert_int_equal(node->flush_reply.attr.mtime.sec, 1000000000);
 	file = kr_sfile_get(&F.server, &node->file);
-	kr_data_mtime_set(file, (struct kr_time){ .sec = 5 });
+	kr_data_mtime_set(file, (struct kr_time){.sec = 5});
 	flush_and_wait(node);
 	assert_int_equal(node->flush_reply.attr.mtime.sec, 1000000000 - 10);
 	node_flush(node);
-	kr_data_mtime_set(file, (struct kr_time){ .sec = 77 });
+	kr_data_mtime_set(file, (struct kr_time){.sec = 77});
 	wait_until(node->flushed);
 	kr_sfile_put(file);
 }
 
 static void bad_inline_flushes_are_refused(void **state)
 {
-	static const struct kr_range overlapping[] = { { 0, 100 }, { 99, 10 } };
+	static const struct kr_range overlapping[] = {{0, 100}, {99, 10}};
 	struct node *node = node_start("n1");
-	struct kr_flush_request msg = { .flags = 1, .extents = { overlapping, 2 } };
+	struct kr_flush_request msg = {.flags = 1, .extents = {overlapping, 2}};
 	struct kr_buf *buf = kr_buf_new(110);
-	struct kr_slice slice = { .buf = buf, .length = 110 };
+	struct kr_slice slice = {.buf = buf, .length = 110};
 
 	(void)state;
 	buf->length = 110;
@@ -104,20 +105,20 @@ static void bad_inline_flushes_are_refused(void **state)
 	node_ask(node, KR_MSG_FLUSH, &msg, &slice, 1, note_answer);
 	wait_until(the_answer.done);
 	assert_int_equal(the_answer.err, -EPROTO);
-	msg.extents = (struct kr_ranges){ overlapping, 1 };
+	msg.extents = (struct kr_ranges){overlapping, 1};
 	slice.length = 100;
 	the_answer.done = false;
 	node_ask(node, KR_MSG_FLUSH, &msg, &slice, 1, note_answer);
 	wait_until(the_answer.done);
 	assert_int_equal(the_answer.err, -EAGAIN); /* without WRITE */
 	node_hold(node, &msg.file);
-	msg.extents = (struct kr_ranges){ overlapping, 2 };
+	msg.extents = (struct kr_ranges){overlapping, 2};
 	slice.length = 110;
 	the_answer.done = false;
 	node_ask(node, KR_MSG_FLUSH, &msg, &slice, 1, note_answer);
 	wait_until(the_answer.done);
 	assert_int_equal(the_answer.err, -EPROTO);
-	msg.extents = (struct kr_ranges){ overlapping, 1 };
+	msg.extents = (struct kr_ranges){overlapping, 1};
 	slice.length = 100;
 	msg.checksum = 1;
 	the_answer.done = false;
@@ -127,10 +128,11 @@ static void bad_inline_flushes_are_refused(void **state)
 	kr_buf_put(buf);
 }
 
-/* The disk is slow: what a node has flushed is written when its session is long over, and another one reads the file. */
+/* The disk is slow: what a node has flushed is written when its session is long over, and another one reads the file.
+ */
 static void what_is_written_for_a_lost_node_takes_the_leases_of_those_who_read_before(void **state)
 {
-	static const struct kr_range extent = { 0, 5000 };
+	static const struct kr_range extent = {0, 5000};
 	struct node *a = node_start("a"), *b = node_start("b");
 	struct kr_session *reader;
 	struct kr_sfile *file;
@@ -157,7 +159,7 @@ static void what_is_written_for_a_lost_node_takes_the_leases_of_those_who_read_b
 	kr_sfile_put(file);
 }
 
-/* --- many nodes ----------------------------------------------------------------------------------------------------- */
+/* --- many nodes ------------------------------------------------------------------------------- */
 
 enum { RECORD = 3744 * 7 + 13 }; /* nothing is aligned to it */
 
@@ -168,7 +170,7 @@ static struct kr_range *stride(size_t nodes, size_t self, size_t records, size_t
 	size_t count = 0;
 
 	for (size_t r = self; r < records; r += nodes)
-		extents[count++] = (struct kr_range){ r * RECORD, RECORD };
+		extents[count++] = (struct kr_range){r * RECORD, RECORD};
 	*ret_count = count;
 	return extents;
 }
@@ -210,8 +212,8 @@ struct written {
 static struct written written(void)
 {
 	json_t *status = kr_data_status(F.server.data), *writes = json_object_get(status, "writes");
-	struct written now = { (uint64_t)json_integer_value(json_object_get(writes, "number")),
-		(uint64_t)json_integer_value(json_object_get(writes, "bytes")) };
+	struct written now = {(uint64_t)json_integer_value(json_object_get(writes, "number")),
+		(uint64_t)json_integer_value(json_object_get(writes, "bytes"))};
 
 	assert_non_null(writes);
 	json_decref(status);
@@ -223,7 +225,8 @@ static size_t asked_and_waiting(void)
 	struct kr_sfile *file = kr_sfile_find(&F.server, &F.nodes[0].file);
 	size_t count = 0;
 
-	for (struct kr_link *link = file->data.rounds.waiting.head.next; link != &file->data.rounds.waiting.head; link = link->next)
+	for (struct kr_link *link = file->data.rounds.waiting.head.next; link != &file->data.rounds.waiting.head;
+		link = link->next)
 		count++;
 	return count;
 }
@@ -269,7 +272,7 @@ static void chained_round_of_strided_writers_is_applied_in_few_large_writes(void
 
 static void writers_that_flush_together_make_one_round(void **state)
 {
-	struct kr_lease_request lease = { .kinds = KR_LEASE_WRITE };
+	struct kr_lease_request lease = {.kinds = KR_LEASE_WRITE};
 
 	(void)state;
 	begin_stride(4, 200);
@@ -298,7 +301,8 @@ static unsigned pick(unsigned below)
 	return (unsigned)(seed >> 33) % below;
 }
 
-/* Writers that flush the same records generation after generation, inline or chained, and die in the middle of streams. */
+/* Writers that flush the same records generation after generation, inline or chained, and die in the middle of streams.
+ */
 static void no_byte_is_lost_or_old_when_participants_die_mid_stream(void **state)
 {
 	enum { WRITERS = 5, RECORDS = 180, GENERATIONS = 40 };

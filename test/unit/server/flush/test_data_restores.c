@@ -1,10 +1,11 @@
-/* What nodes send again when a sync has failed at the server: in which order it goes in, and who is waited for. The syncs themselves: test_data_syncs.c. */
+/* What nodes send again when a sync has failed at the server: in which order it goes in, and who is waited for. The
+ * syncs themselves: test_data_syncs.c. */
 #include "test/unit/server/flush/data_fixture.h"
 
 #include "server/flush/data_priv.h"
 #include "server/leases/file_table.h"
 
-static const struct kr_range five = { 0, 120 }, seven = { 50, 100 };
+static const struct kr_range five = {0, 120}, seven = {50, 100};
 
 static struct kr_stable *stable_of(const struct node *node)
 {
@@ -40,7 +41,7 @@ static void fail_sync(const struct node *node)
 
 static void give_back(struct node *node)
 {
-	struct kr_return_request msg = { .file = node->file, .kinds = KR_LEASE_WRITE };
+	struct kr_return_request msg = {.file = node->file, .kinds = KR_LEASE_WRITE};
 
 	assert_int_equal(node_call(node, KR_MSG_RETURN, &msg), 0);
 }
@@ -61,7 +62,7 @@ static void lose_both(struct node *a, struct node *b, uint64_t ret_rounds[2])
 
 static void answer_unstable(struct node *node, bool resent)
 {
-	struct kr_unstable_reply reply = { .resent = resent };
+	struct kr_unstable_reply reply = {.resent = resent};
 
 	kr_conn_reply(node->control, KR_MSG_UNSTABLE, node->unstable_id, 0, 0, &reply, NULL, 0);
 }
@@ -86,7 +87,7 @@ static unsigned seven_over_five(uint64_t offset)
 /* The later is here first; who has written since waits for both, and comes last. */
 static void what_is_lost_goes_in_again_by_round_and_before_the_rest(void **state)
 {
-	static const struct kr_range first = { 0, 20 };
+	static const struct kr_range first = {0, 20};
 	struct node *a = start("a", NULL), *b = start("b", &a->file), *c = start("c", &a->file);
 	uint64_t rounds[2];
 
@@ -99,7 +100,7 @@ static void what_is_lost_goes_in_again_by_round_and_before_the_rest(void **state
 	c->extent_count = 1;
 	node_flush(c);
 	wait_until(!kr_stable_may_restore(kr_sfile_find(&F.server, &b->file), b->number)); /* it has answered */
-	node_call(c, KR_MSG_GETATTR, &(struct kr_getattr_request){ .file = a->file });
+	node_call(c, KR_MSG_GETATTR, &(struct kr_getattr_request){.file = a->file});
 	assert_false(b->flushed || c->flushed);
 	send_again(a, rounds[0], &five, 5);
 	wait_until(a->flushed && b->flushed && c->flushed);
@@ -144,7 +145,8 @@ static void who_is_lost_is_not_waited_for_and_its_replays_are_dropped(void **sta
 	send_again(b, rounds[1], &seven, 7);
 	a->flushed = false;
 	send_replay(a, rounds[0], &five, 5); /* others may still come, it has not answered */
-	wait_until(!kr_stable_may_restore(kr_sfile_find(&F.server, &b->file), b->number) && F.server.data->replays == 2);
+	wait_until(
+		!kr_stable_may_restore(kr_sfile_find(&F.server, &b->file), b->number) && F.server.data->replays == 2);
 	assert_false(b->flushed);
 	session = kr_session_find(&F.server, a->session);
 	node_die(a);
@@ -153,14 +155,15 @@ static void who_is_lost_is_not_waited_for_and_its_replays_are_dropped(void **sta
 	assert_int_equal(b->flush_err, 0);
 	assert_int_equal(F.server.data->replays, 0);
 	assert_int_equal(kr_sfile_find(&F.server, &a->file)->changing, 0);
-	assert_true(kr_applied_find(&F.server.data->applied, &a->file, a->node_id)->unstable_err != 0); /* it is told when it is back */
+	assert_true(kr_applied_find(&F.server.data->applied, &a->file, a->node_id)->unstable_err !=
+		0); /* it is told when it is back */
 }
 
 /* It had the file no more, and reclaims nothing of it; by the answer to FSYNC it would let go of what is lost. */
 static void who_is_not_told_of_what_is_lost_is_told_when_it_syncs(void **state)
 {
 	struct node *a = start("a", NULL), *b = start("b", &a->file);
-	struct kr_fsync_request fsync_file = { .file = a->file };
+	struct kr_fsync_request fsync_file = {.file = a->file};
 	uint64_t rounds[2];
 
 	(void)state;
@@ -214,8 +217,8 @@ static void a_replay_that_a_failed_sync_may_have_lost_goes_in_once_more_in_its_t
 static void who_reads_drops_what_it_has_read_and_who_cuts_need_not_ask_who_has_sent_all(void **state)
 {
 	struct node *a = start("a", NULL), *b = start("b", &a->file), *c = start("c", &a->file);
-	struct kr_setattr_request setattr = { .valid = 8, .file = a->file };
-	struct kr_lease_request lease = { .file = a->file, .kinds = KR_LEASE_READ };
+	struct kr_setattr_request setattr = {.valid = 8, .file = a->file};
+	struct kr_lease_request lease = {.file = a->file, .kinds = KR_LEASE_READ};
 	uint64_t rounds[2];
 
 	(void)state;
@@ -238,7 +241,7 @@ static void who_reads_drops_what_it_has_read_and_who_cuts_need_not_ask_who_has_s
 static void what_is_copied_meanwhile_is_not_taken_for_what_was_there(void **state)
 {
 	struct node *a = start("a", NULL);
-	struct kr_copy_request copy = { .from = a->file, .length = 100 };
+	struct kr_copy_request copy = {.from = a->file, .length = 100};
 	struct kr_sfile *file;
 
 	(void)state;
@@ -314,7 +317,8 @@ static int64_t mtime_of(const char *name)
 
 static void set_mtime(struct node *node, int64_t seconds)
 {
-	struct kr_setattr_request setattr = { .valid = 1 << 5 /* MTIME */, .file = node->file, .mtime = { .sec = seconds } };
+	struct kr_setattr_request setattr = {
+		.valid = 1 << 5 /* MTIME */, .file = node->file, .mtime = {.sec = seconds}};
 
 	assert_int_equal(node_call(node, KR_MSG_SETATTR, &setattr), 0);
 }
@@ -343,7 +347,7 @@ static void what_goes_in_again_keeps_the_time_that_was_set_since(void **state)
 			F.server.data->replay_bytes -= KR_DATA_REPLAY_BYTES;
 		if (i == 3) {
 			assert_int_equal(file->data.rounds.state, KR_ROUND_INLINE);
-			kr_data_mtime_set(file, (struct kr_time){ .sec = 2000 });
+			kr_data_mtime_set(file, (struct kr_time){.sec = 2000});
 		}
 		wait_until(a->flushed);
 		assert_int_equal(a->flush_err, 0);
@@ -367,7 +371,7 @@ static void a_round_that_goes_in_once_more_keeps_the_time_that_was_set_meanwhile
 	a->extent_count = 1;
 	node_flush(a);
 	wait_until(file->data.rounds.state == KR_ROUND_INLINE);
-	kr_data_mtime_set(file, (struct kr_time){ .sec = 1000 });
+	kr_data_mtime_set(file, (struct kr_time){.sec = 1000});
 	fail_sync(a);
 	wait_until(a->flushed);
 	assert_int_equal(a->flush_err, 0);
@@ -381,8 +385,9 @@ static void a_round_that_goes_in_once_more_keeps_the_time_that_was_set_meanwhile
 /* ... but for what there is no room for: that counts as its own. */
 static void who_waits_for_what_is_lost_is_not_counted_as_long_as_there_is_room(void **state)
 {
-	static const struct kr_range first = { 0, 20 }, second = { 20, 10 };
-	struct node *a = start("a", NULL), *b = start("b", &a->file), *c = start("c", &a->file), *d = start("d", &a->file);
+	static const struct kr_range first = {0, 20}, second = {20, 10};
+	struct node *a = start("a", NULL), *b = start("b", &a->file), *c = start("c", &a->file),
+		    *d = start("d", &a->file);
 	struct kr_data *data = F.server.data;
 	struct kr_sfile *file;
 	uint64_t rounds[2];
@@ -432,10 +437,16 @@ static void what_nobody_has_lost_is_not_taken_as_a_replay(void **state)
 static void what_may_be_replayed_and_was_refused_is_asked_for_before_it_comes_again(void **state)
 {
 	struct node *a = start("a", NULL);
-	struct kr_reclaim_request reclaim = { .file = a->file, .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = UINT64_MAX / 2,
-		.newest = UINT64_MAX / 2, .since = { .sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + 1 } };
-	struct kr_flush_request msg = { .file = a->file, .flags = 2, .seq = 5, .bytes = 120, .replay_round = UINT64_MAX / 2, .replay_order = 5 };
-	static const int errors[] = { -EAGAIN, -EIO, -EINTR, -ECANCELED };
+	struct kr_reclaim_request reclaim = {.file = a->file,
+		.kinds = KR_LEASE_WRITE,
+		.replay_first = 1,
+		.replay_last = 5,
+		.oldest = UINT64_MAX / 2,
+		.newest = UINT64_MAX / 2,
+		.since = {.sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + 1}};
+	struct kr_flush_request msg = {
+		.file = a->file, .flags = 2, .seq = 5, .bytes = 120, .replay_round = UINT64_MAX / 2, .replay_order = 5};
+	static const int errors[] = {-EAGAIN, -EIO, -EINTR, -ECANCELED};
 
 	(void)state;
 	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);

@@ -1,5 +1,5 @@
-/* Rounds of simulated nodes, and changes that no journal has (cuts), on stable storage at the server: what is answered before, and what if a sync
- * fails.
+/* Rounds of simulated nodes, and changes that no journal has (cuts), on stable storage at the server: what is answered
+ * before, and what if a sync fails.
  */
 #include "test/unit/server/flush/data_fixture.h"
 
@@ -8,9 +8,9 @@
 
 static void fsync_answers_when_all_is_synced(void **state)
 {
-	static const struct kr_range extents[] = { { 0, 100 } };
+	static const struct kr_range extents[] = {{0, 100}};
 	struct node *node = node_start("n1");
-	struct kr_fsync_request msg = { .flags = KR_FSYNC_DATA };
+	struct kr_fsync_request msg = {.flags = KR_FSYNC_DATA};
 
 	(void)state;
 	msg.file = node->file = create_file(node, "file");
@@ -32,7 +32,8 @@ static int run(const char *filter, const char *fault)
 
 	assert_true(length > 0);
 	self[length] = 0;
-	snprintf(command, sizeof command, "KR_FAULT=%s KR_TEST_FILTER='%s' timeout -s KILL 300 '%s' > /dev/null 2>&1", fault, filter, self);
+	snprintf(command, sizeof command, "KR_FAULT=%s KR_TEST_FILTER='%s' timeout -s KILL 300 '%s' > /dev/null 2>&1",
+		fault, filter, self);
 	return system(command);
 }
 
@@ -65,8 +66,8 @@ static void let_go(void)
 static void failed_sync_is_told_to_nodes_and_fsync_and_not_forgotten(void **state)
 {
 #ifdef KR_FAULTS
-	static const struct kr_range extents[] = { { 0, 100 } };
-	struct kr_fsync_request msg = { .flags = KR_FSYNC_DATA };
+	static const struct kr_range extents[] = {{0, 100}};
+	struct kr_fsync_request msg = {.flags = KR_FSYNC_DATA};
 	struct node *node;
 	uint64_t lost;
 
@@ -99,7 +100,7 @@ static void failed_sync_is_told_to_nodes_and_fsync_and_not_forgotten(void **stat
 /* A node with 100 bytes in a round that is not synced. */
 static struct node *node_with_a_round(void)
 {
-	static const struct kr_range extents[] = { { 0, 100 } };
+	static const struct kr_range extents[] = {{0, 100}};
 	struct node *node = node_start("n1");
 
 	node->file = create_file(node, "file");
@@ -115,10 +116,11 @@ enum { SET_SIZE = 8, OPEN_TRUNC = 1 | 4 }; /* as in server/export/export.h */
 /* The ways to take all bytes away. */
 static int cut_by(struct node *node, unsigned way)
 {
-	struct kr_setattr_request setattr = { .valid = SET_SIZE, .file = node->file };
-	struct kr_open_request open = { .file = node->file, .flags = OPEN_TRUNC };
-	struct kr_create_request create = { .parent = node->root, .name = "file", .mode = S_IFREG | 0644, .flags = OPEN_TRUNC };
-	struct kr_fallocate_request punch = { .file = node->file, .mode = 3, .length = 100 };
+	struct kr_setattr_request setattr = {.valid = SET_SIZE, .file = node->file};
+	struct kr_open_request open = {.file = node->file, .flags = OPEN_TRUNC};
+	struct kr_create_request create = {
+		.parent = node->root, .name = "file", .mode = S_IFREG | 0644, .flags = OPEN_TRUNC};
+	struct kr_fallocate_request punch = {.file = node->file, .mode = 3, .length = 100};
 
 	switch (way) {
 	case 0:
@@ -143,8 +145,8 @@ static uint64_t syncs_of(struct node *node, unsigned way)
 
 static void what_no_journal_has_is_synced_before_it_is_answered(void **state)
 {
-	struct kr_fsync_request fsync = { 0 };
-	struct kr_copy_request copy = { .length = 1000 };
+	struct kr_fsync_request fsync = {0};
+	struct kr_copy_request copy = {.length = 1000};
 	struct node *node = node_with_a_round();
 	uint64_t before;
 
@@ -279,8 +281,8 @@ static void who_has_sent_all_again_and_goes_on_writing_lets_it_be_cut(void **sta
 static void what_a_lost_node_was_to_bring_again_is_not_waited_for(void **state)
 {
 #ifdef KR_FAULTS
-	struct kr_setattr_request setattr = { .valid = SET_SIZE };
-	struct kr_return_request give_back = { .kinds = KR_LEASE_WRITE };
+	struct kr_setattr_request setattr = {.valid = SET_SIZE};
+	struct kr_return_request give_back = {.kinds = KR_LEASE_WRITE};
 	struct node *node, *other;
 
 	(void)state;
@@ -353,7 +355,7 @@ static void a_node_that_comes_back_with_nothing_owes_nothing(void **state)
 static void a_server_that_stops_meanwhile_does_not_cut(void **state)
 {
 #ifdef KR_FAULTS
-	struct kr_setattr_request setattr = { .valid = SET_SIZE };
+	struct kr_setattr_request setattr = {.valid = SET_SIZE};
 	struct node *node, *other;
 
 	(void)state;
@@ -425,8 +427,8 @@ static void a_server_that_stops_does_not_wait_for_room_to_write_down_what_is_syn
 static void what_was_asked_in_a_session_that_has_ended_is_not_cut(void **state)
 {
 #ifdef KR_FAULTS
-	struct kr_setattr_request setattr = { .valid = SET_SIZE };
-	struct kr_fsync_request fsync = { 0 };
+	struct kr_setattr_request setattr = {.valid = SET_SIZE};
+	struct kr_fsync_request fsync = {0};
 	struct node *node;
 
 	(void)state;
@@ -473,7 +475,7 @@ static void a_cut_that_may_not_last_is_an_error_and_brings_nothing_back(void **s
 	assert_true(node->stable >= node->flush_reply.round); /* it has let go of them */
 	assert_int_equal(node->unstable, 0);
 	assert_int_equal(server_size("file"), way[0] == '0' + PUNCH ? 100 : 0);
-	wait_until(file->opens == 1); /* by create_file */
+	wait_until(file->opens == 1);                              /* by create_file */
 	assert_true(syncs_of(node, (unsigned)(way[0] - '0')) > 0); /* also where there is nothing to cut any more */
 	kr_sfile_put(file);
 #else

@@ -29,8 +29,8 @@ static void setup(struct kr_rounds *rounds)
 
 static void ask(struct kr_rounds *rounds, uint32_t node, const char *name, bool inlined, uint64_t replay, void *token)
 {
-	struct kr_round_ask asked = { .node = node, .order = name, .ring = "", .inlined = inlined, .replay_round = replay,
-		.token = token };
+	struct kr_round_ask asked = {
+		.node = node, .order = name, .ring = "", .inlined = inlined, .replay_round = replay, .token = token};
 
 	assert_int_equal(kr_rounds_ask(rounds, &asked), 0);
 }
@@ -87,14 +87,14 @@ static void inline_flushes_are_rounds_of_their_own_in_the_order_asked(void **sta
 /* Four chained flushes of two rings wait; a ring's make a chain, whoever asked between them. */
 static void a_chain_joins_nodes_of_one_ring(void **state)
 {
-	static const char *const rings[] = { "red", "blue", "red", "blue" };
+	static const char *const rings[] = {"red", "blue", "red", "blue"};
 	struct kr_rounds rounds;
 
 	(void)state;
 	setup(&rounds);
 	kr_rounds_hold(&rounds, true);
 	for (uint32_t i = 0; i < 4; i++) {
-		struct kr_round_ask asked = { .node = 1 + i, .order = "n", .ring = rings[i] };
+		struct kr_round_ask asked = {.node = 1 + i, .order = "n", .ring = rings[i]};
 
 		assert_int_equal(kr_rounds_ask(&rounds, &asked), 0);
 	}
@@ -448,7 +448,7 @@ static void replays_of_one_round_run_in_ring_order(void **state)
 static void too_many_asks_of_a_node_are_refused(void **state)
 {
 	struct kr_rounds rounds;
-	struct kr_round_ask asked = { .node = 1, .order = "a", .ring = "", .inlined = true };
+	struct kr_round_ask asked = {.node = 1, .order = "a", .ring = "", .inlined = true};
 
 	(void)state;
 	setup(&rounds);

@@ -63,7 +63,8 @@ static void note_action(struct world *w, const struct kr_round_action *action)
 			assert_int_equal(action->downstream, 0);
 		} else {
 			assert_int_equal(action->downstream, w->sent[w->sent_count - 1]);
-			assert_true(kr_ring_order(names[action->node], action->node, names[action->downstream], action->downstream) < 0);
+			assert_true(kr_ring_order(names[action->node], action->node, names[action->downstream],
+					    action->downstream) < 0);
 		}
 		w->sent[w->sent_count++] = action->node;
 		break;
@@ -98,7 +99,7 @@ static void drain_actions(struct world *w)
 
 static void ask_randomly(struct world *w)
 {
-	struct kr_round_ask asked = { .node = 1 + pick(w, NODES), .ring = "", .inlined = pick(w, 3) == 0 };
+	struct kr_round_ask asked = {.node = 1 + pick(w, NODES), .ring = "", .inlined = pick(w, 3) == 0};
 
 	if (w->asked >= TOKENS)
 		return;

@@ -101,7 +101,8 @@ static void rounds_up_to_the_noted_one_are_synced(void **state)
 	assert_int_equal(f->done, 1);
 	assert_int_equal(f->err, 0);
 	assert_int_equal(judge(f, 1, 1001, 1010), KR_SYNCED_ALL);
-	assert_int_equal(judge(f, 1, 1001, 1011), KR_SYNCED_NOT); /* the later one is not: all to be replayed, FLUSH sorts out */
+	assert_int_equal(
+		judge(f, 1, 1001, 1011), KR_SYNCED_NOT); /* the later one is not: all to be replayed, FLUSH sorts out */
 	assert_int_equal(judge(f, 1, 1011, 1011), KR_SYNCED_NOT);
 	assert_int_equal(judge(f, 2, 1001, 1001), KR_SYNCED_NOT); /* of another file */
 }
@@ -115,7 +116,8 @@ static void what_is_noted_outlives_the_server_and_the_boot(void **state)
 	note(f, 1, 1020);
 	note(f, 2, 1030);
 	fd = openat(f->dir, "synced", O_WRONLY | O_APPEND);
-	assert_int_equal(write(fd, "file 01000000 1000 1099 0000000000000000\nfile 0100000", 54), 54); /* torn, and not ours */
+	assert_int_equal(
+		write(fd, "file 01000000 1000 1099 0000000000000000\nfile 0100000", 54), 54); /* torn, and not ours */
 	close(fd);
 	for (int i = 0; i < 2; i++) {
 		reopen(f, next_boot, 2000);

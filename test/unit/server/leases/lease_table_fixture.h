@@ -1,4 +1,5 @@
-/* The lease machine of one file, and nodes behind ordered channels that announce, hear and answer when the test says so. */
+/* The lease machine of one file, and nodes behind ordered channels that announce, hear and answer when the test says
+ * so. */
 #ifndef KR_TEST_LEASE_TABLE_FIXTURE_H
 #define KR_TEST_LEASE_TABLE_FIXTURE_H
 
@@ -29,10 +30,10 @@ struct world {
 	struct ask asks[ASKS];
 	struct message sent[NODES + 1][MESSAGES];
 	size_t sent_count[NODES + 1], delivered[NODES + 1];
-	uint8_t believed[NODES + 1];      /* what the node thinks it holds */
+	uint8_t believed[NODES + 1]; /* what the node thinks it holds */
 	uint32_t unannounced[NODES + 1];
 	uint8_t unannounced_kinds[NODES + 1];
-	uint8_t held_before[NODES + 1];   /* at the beginning of the event */
+	uint8_t held_before[NODES + 1]; /* at the beginning of the event */
 	uint64_t now, grants, recalls;
 };
 
@@ -48,11 +49,13 @@ static inline bool same(const struct kr_lease_waiter *a, const struct kr_lease_w
 }
 
 /* Whether WAITER may be granted before OTHER, who asked earlier and excludes it. */
-static inline bool may_overtake(const struct world *world, const struct kr_lease_waiter *waiter, const struct kr_lease_waiter *other)
+static inline bool may_overtake(
+	const struct world *world, const struct kr_lease_waiter *waiter, const struct kr_lease_waiter *other)
 {
 	if (!waiter->operation)
 		return (world->held_before[waiter->node] & waiter->kinds) == waiter->kinds;
-	/* Its node is alone with the file. Of the operations for that node each waits for those that were asked before it. */
+	/* Its node is alone with the file. Of the operations for that node each waits for those that were asked before
+	 * it. */
 	return kr_lease_table_held(&world->table, waiter->node) == KR_LEASE_ALL && other->node != waiter->node;
 }
 
@@ -68,7 +71,8 @@ static inline void on_grant(void *context, struct kr_lease_waiter *waiter)
 	for (size_t i = 0; i < ASKS; i++) { /* first come, first served, among those that exclude each other */
 		const struct ask *other = &world->asks[i];
 
-		if (other->waiting && other->asked < ask->asked && !same(&other->waiter, waiter) && conflict(other->waiter.kinds, waiter->kinds))
+		if (other->waiting && other->asked < ask->asked && !same(&other->waiter, waiter) &&
+			conflict(other->waiter.kinds, waiter->kinds))
 			assert_true(may_overtake(world, waiter, &other->waiter));
 	}
 	if (!waiter->operation) {
@@ -86,7 +90,8 @@ static inline void on_recall(void *context, uint32_t node, uint8_t kinds, uint64
 	assert_int_equal(world->unannounced[node], 0);
 	assert_int_equal(kr_lease_table_held(&world->table, node) & kinds, kinds);
 	assert_true(world->sent_count[node] < MESSAGES);
-	world->sent[node][world->sent_count[node]++] = (struct message){.recall = true, .kinds = kinds, .number = number};
+	world->sent[node][world->sent_count[node]++] =
+		(struct message){.recall = true, .kinds = kinds, .number = number};
 	world->recalls++;
 }
 
@@ -137,7 +142,9 @@ static inline struct ask *ask_as(struct world *world, uint32_t node, uint8_t kin
 		if (ask->used)
 			continue;
 		remember(world);
-		*ask = (struct ask){.used = true, .waiting = true, .asked = ++world->now,
+		*ask = (struct ask){.used = true,
+			.waiting = true,
+			.asked = ++world->now,
 			.waiter = {.node = node, .kinds = kinds, .operation = operation}};
 		kr_lease_table_ask(&world->table, &ask->waiter);
 		return ask;
@@ -150,7 +157,8 @@ static inline void announce(struct world *world, uint32_t node)
 	while (world->unannounced[node]) {
 		world->unannounced[node]--;
 		if (world->unannounced[node] == 0) {
-			world->sent[node][world->sent_count[node]++] = (struct message){.kinds = world->unannounced_kinds[node]};
+			world->sent[node][world->sent_count[node]++] =
+				(struct message){.kinds = world->unannounced_kinds[node]};
 			world->unannounced_kinds[node] = 0;
 		}
 		kr_lease_table_announced(&world->table, node);

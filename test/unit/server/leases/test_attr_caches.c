@@ -12,7 +12,7 @@
 #include "common/base/util.h"
 #include "fuse/names/attr_cache_store.h"
 
-/* --- the table ------------------------------------------------------------------------------------------------------- */
+/* --- the table -------------------------------------------------------------------------------- */
 
 static struct kr_invalidation_table table;
 
@@ -92,14 +92,14 @@ static void who_makes_others_forget_is_alone_for_a_while(void **state)
 	assert_true(kr_invalidation_table_grant(&table, 7, 2, table.moment, 0, 1000 + KR_ATTR_CACHE_REST_MS));
 }
 
-/* A world of nodes behind ordered channels: one slot, whose value grows with each change.  Nobody may say a value from a note that
- * is older than what anybody, or whoever changed it, has been told before. */
+/* A world of nodes behind ordered channels: one slot, whose value grows with each change.  Nobody may say a value from
+ * a note that is older than what anybody, or whoever changed it, has been told before. */
 enum { NODES = 5, CHANNEL = 256, CHANGES = 4, STEPS = 400000 };
 
 struct frame {
 	enum { NOTE, INVALIDATE, TELL, FOUND, ANSWER } what; /* FOUND: not to be noted; ANSWER: to a change */
-	uint64_t value; /* NOTE, FOUND, ANSWER */
-	int change;     /* INVALIDATE: asked for this one */
+	uint64_t value;                                      /* NOTE, FOUND, ANSWER */
+	int change;                                          /* INVALIDATE: asked for this one */
 };
 
 static struct {
@@ -253,7 +253,7 @@ static void no_node_ever_says_what_is_older_than_what_another_has_seen(void **st
 	assert_true(world.value > 1000 && world.said > 1000);
 }
 
-/* --- the store ------------------------------------------------------------------------------------------------------- */
+/* --- the store -------------------------------------------------------------------------------- */
 
 static void notes_are_found_by_key_and_forgotten_by_slot(void **state)
 {
@@ -320,12 +320,15 @@ static void the_store_does_not_grow_without_bound(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(what_was_looked_up_before_a_change_ended_is_not_noted, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			what_was_looked_up_before_a_change_ended_is_not_noted, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(who_changes_may_note_what_it_made_if_it_is_alone, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(holders_are_known_until_they_forgot_or_it_is_long_ago, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			holders_are_known_until_they_forgot_or_it_is_long_ago, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(who_is_told_is_told_once_for_each_grant, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(who_makes_others_forget_is_alone_for_a_while, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(no_node_ever_says_what_is_older_than_what_another_has_seen, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			no_node_ever_says_what_is_older_than_what_another_has_seen, set_up, tear_down),
 		cmocka_unit_test(notes_are_found_by_key_and_forgotten_by_slot),
 		cmocka_unit_test(a_note_ends_with_its_age),
 		cmocka_unit_test(the_store_does_not_grow_without_bound),

@@ -12,7 +12,8 @@ enum { TOLD = true, UNTOLD = false };
 #define MS KR_NS_PER_MS
 static const uint64_t start = 1000 * KR_NS_PER_S;
 
-static bool look(struct kr_last_stat *seen, uint64_t ctime_ns, uint64_t size, uint64_t changes, bool told, uint64_t now_ns)
+static bool look(
+	struct kr_last_stat *seen, uint64_t ctime_ns, uint64_t size, uint64_t changes, bool told, uint64_t now_ns)
 {
 	struct kr_attr attr = {.size = size,
 		.ctime = {.sec = (int64_t)(ctime_ns / KR_NS_PER_S), .nsec = (uint32_t)(ctime_ns % KR_NS_PER_S)}};
@@ -75,7 +76,8 @@ static void a_young_state_is_doubted_once(void **state)
 
 	(void)state;
 	look(&seen, start, 10, 4, UNTOLD, start + 3 * MS);
-	assert_false(look(&seen, start, 10, 4, UNTOLD, start + 1900 * MS)); /* what comes now could still look the same */
+	assert_false(
+		look(&seen, start, 10, 4, UNTOLD, start + 1900 * MS)); /* what comes now could still look the same */
 	assert_true(look(&seen, start, 10, 4, UNTOLD, start + 2001 * MS));
 	assert_false(look(&seen, start, 10, 4, UNTOLD, start + 3000 * MS));
 }
@@ -101,8 +103,8 @@ static void a_state_is_recent_for_a_minute(void **state)
 	assert_false(kr_last_stat_recent(&seen, start + 60 * KR_NS_PER_S));
 }
 
-/* A clock with ticks, a looker and foreign changes at random, which have their ctime from their beginning: whatever is changed, some later
- * look says so. */
+/* A clock with ticks, a looker and foreign changes at random, which have their ctime from their beginning: whatever is
+ * changed, some later look says so. */
 static void no_change_between_two_of_ours_is_missed(void **state)
 {
 	enum { TICK = 10, STEPS = 200 };

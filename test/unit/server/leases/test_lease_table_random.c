@@ -8,7 +8,8 @@ static void check(struct world *world)
 	for (uint32_t a = 1; a <= NODES; a++) {
 		for (uint32_t b = a + 1; b <= NODES; b++) {
 			assert_false(conflict(world->believed[a], world->believed[b]));
-			assert_false(conflict(kr_lease_table_held(&world->table, a), kr_lease_table_held(&world->table, b)));
+			assert_false(
+				conflict(kr_lease_table_held(&world->table, a), kr_lease_table_held(&world->table, b)));
 		}
 		KR_LIST_FOR_EACH(operation, &world->table.operations, link) {
 			if (operation->node != a) {
@@ -19,7 +20,7 @@ static void check(struct world *world)
 	}
 }
 
-/* --- who waits until others have given old bytes back ------------------------------------------------------------------ */
+/* --- who waits until others have given old bytes back ----------------------------------------- */
 
 enum { AWAITS = 8 };
 static struct {
@@ -79,7 +80,7 @@ static void deliver_next(struct world *world, uint32_t node)
 	deliver(world, node);
 }
 
-/* --- dice ---------------------------------------------------------------------------------------------------------------- */
+/* --- dice ------------------------------------------------------------------------------------- */
 
 static uint64_t random_state;
 static uint32_t random_below(uint32_t limit)
@@ -96,7 +97,9 @@ static void random_event(struct world *world)
 
 	remember(world);
 	switch (random_below(12)) {
-	case 0: case 1: case 2:
+	case 0:
+	case 1:
+	case 2:
 		ask_as(world, node, kinds, false);
 		break;
 	case 3:

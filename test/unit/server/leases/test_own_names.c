@@ -1,4 +1,5 @@
-/* What a node's own requests change of names: the server leaves it to the node to forget that, and says what it may note instead. */
+/* What a node's own requests change of names: the server leaves it to the node to forget that, and says what it may
+ * note instead. */
 #include "test/unit/server/session/server_fixture.h"
 
 #include "common/rpc/attr_cache.h"
@@ -19,7 +20,8 @@ static int set_up(void **state)
 static bool told(const struct node *node, const struct kr_fid *fid)
 {
 	for (size_t i = 0; i < node->asked_count; i++) {
-		if (node->asked[i].type == KR_MSG_INVALIDATE && node->asked[i].msg.invalidate_request.slot == kr_attr_cache_bucket(fid))
+		if (node->asked[i].type == KR_MSG_INVALIDATE &&
+			node->asked[i].msg.invalidate_request.slot == kr_attr_cache_bucket(fid))
 			return true;
 	}
 	return false;
@@ -29,7 +31,8 @@ static struct kr_attr dir_attr(struct node *node)
 {
 	const union kr_any_msg *reply;
 
-	assert_int_equal(node_call(node, KR_MSG_GETATTR, &(struct kr_getattr_request){.file = node->hello.root}, &reply), 0);
+	assert_int_equal(
+		node_call(node, KR_MSG_GETATTR, &(struct kr_getattr_request){.file = node->hello.root}, &reply), 0);
 	return reply->getattr_reply.attr;
 }
 
@@ -51,15 +54,24 @@ static void replies_say_what_became_of_the_directory(void **state)
 	const union kr_any_msg *reply;
 	struct kr_fid file;
 
-	assert_int_equal(node_call(node, KR_MSG_CREATE, &(struct kr_create_request){.parent = root, .name = "f", .mode = 0644}, &reply), 0);
+	assert_int_equal(node_call(node, KR_MSG_CREATE,
+				 &(struct kr_create_request){.parent = root, .name = "f", .mode = 0644}, &reply),
+		0);
 	file = reply->create_reply.file;
 	assert_is_dir(node, &reply->create_reply.dir);
-	assert_int_equal(node_call(node, KR_MSG_MAKE, &(struct kr_make_request){.parent = root, .name = "d", .mode = S_IFDIR | 0755, .target = ""},
-		&reply), 0);
+	assert_int_equal(
+		node_call(node, KR_MSG_MAKE,
+			&(struct kr_make_request){.parent = root, .name = "d", .mode = S_IFDIR | 0755, .target = ""},
+			&reply),
+		0);
 	assert_is_dir(node, &reply->make_reply.dir);
-	assert_int_equal(node_call(node, KR_MSG_LINK, &(struct kr_link_request){.file = file, .parent = root, .name = "g"}, &reply), 0);
+	assert_int_equal(node_call(node, KR_MSG_LINK,
+				 &(struct kr_link_request){.file = file, .parent = root, .name = "g"}, &reply),
+		0);
 	assert_is_dir(node, &reply->link_reply.dir);
-	assert_int_equal(node_call(node, KR_MSG_REMOVE, &(struct kr_remove_request){.parent = root, .name = "d", .directory = 1}, &reply), 0);
+	assert_int_equal(node_call(node, KR_MSG_REMOVE,
+				 &(struct kr_remove_request){.parent = root, .name = "d", .directory = 1}, &reply),
+		0);
 	assert_is_dir(node, &reply->remove_reply.dir);
 	assert_false(told(node, &root));
 }
@@ -77,7 +89,8 @@ static void who_does_not_forget_by_itself_is_told(void **state)
 	move_clock(MOMENT_MS);
 	assert_int_equal(lookup(obeys, "none", &reply), -ENOENT);
 	/* Who knows has noted things there as well, and is asked, because it is not its own change. */
-	uint64_t id = node_send(obeys, KR_MSG_CREATE, &(struct kr_create_request){.parent = root, .name = "g", .mode = 0644});
+	uint64_t id =
+		node_send(obeys, KR_MSG_CREATE, &(struct kr_create_request){.parent = root, .name = "g", .mode = 0644});
 	node_reply(knows, node_asked(knows, KR_MSG_INVALIDATE), NULL);
 	assert_int_equal(node_result(obeys, id, NULL), 0);
 	assert_true(told(obeys, &root));
@@ -90,9 +103,12 @@ static void what_was_behind_a_removed_name_is_told(void **state)
 	const struct kr_fid root = node->hello.root;
 	struct kr_fid file = create(node, "f", 0);
 
-	assert_int_equal(node_call(node, KR_MSG_LINK, &(struct kr_link_request){.file = file, .parent = root, .name = "g"}, NULL), 0);
+	assert_int_equal(node_call(node, KR_MSG_LINK,
+				 &(struct kr_link_request){.file = file, .parent = root, .name = "g"}, NULL),
+		0);
 	assert_false(told(node, &file));
-	assert_int_equal(node_call(node, KR_MSG_REMOVE, &(struct kr_remove_request){.parent = root, .name = "f"}, NULL), 0);
+	assert_int_equal(
+		node_call(node, KR_MSG_REMOVE, &(struct kr_remove_request){.parent = root, .name = "f"}, NULL), 0);
 	assert_true(told(node, &file)); /* it has one link less, under whatever names it is known */
 	assert_false(told(node, &root));
 }
@@ -113,7 +129,8 @@ static void an_answer_on_another_connection_is_told(void **state)
 	node_disconnect(changer);
 	resume(changer);
 	changer->asked_count = 0;
-	assert_int_equal(node_call(changer, KR_MSG_READLINK, &(struct kr_readlink_request){.file = root}, NULL), -EINVAL);
+	assert_int_equal(
+		node_call(changer, KR_MSG_READLINK, &(struct kr_readlink_request){.file = root}, NULL), -EINVAL);
 	node_reply(holder, asked, NULL);
 	node_reply(holder, node_asked(holder, KR_MSG_INVALIDATE), NULL); /* of the file itself */
 	for (int i = 0; i < 20 && !told(changer, &root); i++)

@@ -124,7 +124,8 @@ static void a_question_to_a_node_that_dies_is_answered_without_it(void **state)
 	struct node *writer = joined(f, 0), *reader = joined(f, 1);
 	struct kr_getattr_request getattr = {.file = create(writer, "f", KR_LEASE_WRITE)};
 	struct kr_cancel_request cancel = {0};
-	uint64_t id = node_send(reader, KR_MSG_GETATTR, &getattr), canceled = node_send(reader, KR_MSG_GETATTR, &getattr);
+	uint64_t id = node_send(reader, KR_MSG_GETATTR, &getattr),
+		 canceled = node_send(reader, KR_MSG_GETATTR, &getattr);
 
 	node_asked(writer, KR_MSG_QUERY);
 	cancel.request = canceled;
@@ -179,7 +180,8 @@ static void fsync_waits_until_others_have_dropped_what_they_read_before(void **s
 	lease = send_lease(writer, &fid, KR_LEASE_WRITE);
 	node_asked(mapper, KR_MSG_RECALL);
 	node_asked(reader, KR_MSG_RECALL);
-	assert_int_equal(node_result(mapper, send_fsync(mapper, &fid, KR_FSYNC_SEEN), NULL), 0); /* nothing has changed yet */
+	assert_int_equal(
+		node_result(mapper, send_fsync(mapper, &fid, KR_FSYNC_SEEN), NULL), 0); /* nothing has changed yet */
 	assert_int_equal(node_call(mapper, KR_MSG_FLUSH, &flush, NULL), 0);
 	synced = send_fsync(mapper, &fid, KR_FSYNC_SEEN);
 	closed = send_fsync(mapper, &fid, KR_FSYNC_SEEN | KR_FSYNC_APPLIED);
@@ -314,7 +316,8 @@ static void copies_in_both_directions_do_not_wait_for_each_other(void **state)
 	struct fixture *f = *state;
 	struct node *a = joined(f, 0), *b = joined(f, 1);
 	struct kr_fid one = create(a, "one", 0), two = create(b, "two", 0);
-	struct kr_copy_request there = {.from = one, .to = two, .length = 100}, back = {.from = two, .to = one, .length = 100};
+	struct kr_copy_request there = {.from = one, .to = two, .length = 100},
+			       back = {.from = two, .to = one, .length = 100};
 	uint64_t ids[20];
 
 	for (int i = 0; i < 20; i += 2) {

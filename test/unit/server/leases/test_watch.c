@@ -56,7 +56,8 @@ static void a_file_that_was_just_made_is_looked_at_too(void **state)
 	node_reply(node, node_asked(node, KR_MSG_RECALL), NULL);
 }
 
-/* The change that gave a file its ctime may end when nobody uses the file any more: word of it must still be understood. */
+/* The change that gave a file its ctime may end when nobody uses the file any more: word of it must still be
+ * understood. */
 static void a_file_that_has_just_changed_stays_known(void **state)
 {
 	struct fixture *f = *state;
@@ -75,7 +76,8 @@ static void a_file_that_has_just_changed_stays_known(void **state)
 	node = joined(f, 0);
 	assert_int_equal(lookup(node, "f", &found), 0);
 	fid = found->lookup_reply.file;
-	assert_int_equal(node_call(node, KR_MSG_OPEN, &(struct kr_open_request){.file = fid, .flags = KR_OPEN_READ}, NULL), 0);
+	assert_int_equal(
+		node_call(node, KR_MSG_OPEN, &(struct kr_open_request){.file = fid, .flags = KR_OPEN_READ}, NULL), 0);
 	assert_int_equal(node_call(node, KR_MSG_CLOSE, &(struct kr_close_request){.file = fid, .count = 1}, NULL), 0);
 	assert_non_null(kr_sfile_find(&f->server, &fid));
 }

@@ -29,7 +29,9 @@ static void remove_name(struct node *node, const char *name)
 {
 	if (!stopped_clock_ns)
 		stop_clock();
-	assert_int_equal(node_call(node, KR_MSG_REMOVE, &(struct kr_remove_request){.parent = node->hello.root, .name = name}, NULL), 0);
+	assert_int_equal(node_call(node, KR_MSG_REMOVE,
+				 &(struct kr_remove_request){.parent = node->hello.root, .name = name}, NULL),
+		0);
 }
 
 static int open_it(struct node *node, const struct kr_fid *fid)
@@ -109,7 +111,8 @@ static void a_file_that_is_replaced_lingers_too(void **state)
 	struct fixture *f = *state;
 	struct node *node = joined(f, 0);
 	struct kr_fid old = put(f, node, "f", 10);
-	struct kr_rename_request msg = {.parent = node->hello.root, .name = "new", .new_parent = node->hello.root, .new_name = "f"};
+	struct kr_rename_request msg = {
+		.parent = node->hello.root, .name = "new", .new_parent = node->hello.root, .new_name = "f"};
 
 	put(f, node, "new", 20);
 	assert_int_equal(node_call(node, KR_MSG_RENAME, &msg, NULL), 0);
@@ -122,7 +125,8 @@ static void large_ones_and_those_with_another_name_or_an_open_need_none(void **s
 {
 	struct fixture *f = *state;
 	struct node *node = joined(f, 0);
-	struct kr_fid large = put(f, node, "large", KR_DELAYED_UNLINK_SIZE_MAX + 1), named = put(f, node, "named", 10), small = put(f, node, "small", KR_DELAYED_UNLINK_SIZE_MAX);
+	struct kr_fid large = put(f, node, "large", KR_DELAYED_UNLINK_SIZE_MAX + 1), named = put(f, node, "named", 10),
+		      small = put(f, node, "small", KR_DELAYED_UNLINK_SIZE_MAX);
 	struct kr_link_request link = {.file = named, .parent = node->hello.root, .name = "another"};
 
 	assert_int_equal(node_call(node, KR_MSG_LINK, &link, NULL), 0);

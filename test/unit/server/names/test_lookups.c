@@ -7,7 +7,7 @@
 #include "common/rpc/attr_cache.h"
 #include "server/leases/invalidation.h"
 
-/* --- the lists ------------------------------------------------------------------------------------------------------- */
+/* --- the lists -------------------------------------------------------------------------------- */
 
 static void names_come_out_as_they_went_in(void **state)
 {
@@ -54,7 +54,10 @@ static void names_that_cannot_be_are_refused(void **state)
 
 static void what_was_found_comes_out_as_it_went_in(void **state)
 {
-	struct kr_found file = {.number = 3, .kind = KR_FOUND_BARE, .fid = {2, {7, 8}}, .attr = {.ino = 9, .size = 10, .mtime = {11, 12}}};
+	struct kr_found file = {.number = 3,
+		.kind = KR_FOUND_BARE,
+		.fid = {2, {7, 8}},
+		.attr = {.ino = 9, .size = 10, .mtime = {11, 12}}};
 	struct kr_found nothing = {.number = 127}, found;
 	struct kr_writer w;
 	struct kr_reader r;
@@ -69,7 +72,8 @@ static void what_was_found_comes_out_as_it_went_in(void **state)
 	kr_reader_init(&r, w.bytes, w.length);
 	assert_int_equal(kr_lookups_take_found(&r, &last, &found), 1);
 	assert_true(found.number == 3 && found.kind == KR_FOUND_BARE && kr_fid_equal(&found.fid, &file.fid));
-	assert_true(found.attr.ino == 9 && found.attr.size == 10 && found.attr.mtime.sec == 11 && found.attr.mtime.nsec == 12);
+	assert_true(found.attr.ino == 9 && found.attr.size == 10 && found.attr.mtime.sec == 11 &&
+		found.attr.mtime.nsec == 12);
 	assert_int_equal(kr_lookups_take_found(&r, &last, &found), 1);
 	assert_true(found.number == 127 && found.kind == KR_FOUND_NOTHING);
 	assert_int_equal(kr_lookups_take_found(&r, &last, &found), 0);
@@ -98,7 +102,7 @@ static void numbers_ascend_and_kinds_are_known(void **state)
 	}
 }
 
-/* --- the server ------------------------------------------------------------------------------------------------------ */
+/* --- the server ------------------------------------------------------------------------------- */
 
 enum { USER = 1000 };
 
@@ -146,13 +150,16 @@ static bool is_here(void *context)
 
 static void send_list(struct node *node, const struct kr_cred *cred, const struct kr_writer *names, struct said *said)
 {
-	struct kr_lookups_request msg = {.cred = *cred, .parent = node->hello.root, .names = {names->bytes, (uint32_t)names->length}};
+	struct kr_lookups_request msg = {
+		.cred = *cred, .parent = node->hello.root, .names = {names->bytes, (uint32_t)names->length}};
 
 	*said = (struct said){0};
-	assert_int_equal(kr_conn_request_as(node->conn, node->next_id++, 0, KR_MSG_LOOKUPS, &msg, NULL, 0, on_said, said), 0);
+	assert_int_equal(
+		kr_conn_request_as(node->conn, node->next_id++, 0, KR_MSG_LOOKUPS, &msg, NULL, 0, on_said, said), 0);
 }
 
-static void send_names(struct node *node, const struct kr_cred *cred, const char *const *names, size_t count, struct said *said)
+static void send_names(
+	struct node *node, const struct kr_cred *cred, const char *const *names, size_t count, struct said *said)
 {
 	struct kr_writer w;
 
@@ -165,7 +172,8 @@ static void send_names(struct node *node, const struct kr_cred *cred, const char
 
 static const struct kr_cred root = {0};
 
-static void ask(struct node *node, const struct kr_cred *cred, const char *const *names, size_t count, struct said *said)
+static void ask(
+	struct node *node, const struct kr_cred *cred, const char *const *names, size_t count, struct said *said)
 {
 	send_names(node, cred, names, count, said);
 	assert_true(node_wait_for(node->loop, is_here, said));

@@ -17,17 +17,23 @@ static void close_it(struct node *node, const struct kr_fid *fid)
 
 static void remove_it(struct node *node, const char *name)
 {
-	assert_int_equal(node_call(node, KR_MSG_REMOVE, &(struct kr_remove_request){.parent = node->hello.root, .name = name}, NULL), 0);
+	assert_int_equal(node_call(node, KR_MSG_REMOVE,
+				 &(struct kr_remove_request){.parent = node->hello.root, .name = name}, NULL),
+		0);
 }
 
 static void link_it(struct node *node, const struct kr_fid *fid, const char *name)
 {
-	assert_int_equal(node_call(node, KR_MSG_LINK, &(struct kr_link_request){.file = *fid, .parent = node->hello.root, .name = name}, NULL), 0);
+	assert_int_equal(
+		node_call(node, KR_MSG_LINK,
+			&(struct kr_link_request){.file = *fid, .parent = node->hello.root, .name = name}, NULL),
+		0);
 }
 
 static int flush_of(struct node *node, const struct kr_fid *fid)
 {
-	return node_call(node, KR_MSG_FLUSH, &(struct kr_flush_request){.file = *fid, .flags = 1, .seq = 1, .mtime = {.sec = 5}}, NULL);
+	return node_call(node, KR_MSG_FLUSH,
+		&(struct kr_flush_request){.file = *fid, .flags = 1, .seq = 1, .mtime = {.sec = 5}}, NULL);
 }
 
 /* Nobody but the test refers to it. */
@@ -48,7 +54,8 @@ static void a_file_with_another_name_is_not_gone_when_it_is_closed(void **state)
 	remove_it(node, "a");
 	close_it(node, &fid);
 	assert_int_equal(flush_of(late, &fid), -EAGAIN);
-	assert_int_equal(node_call(node, KR_MSG_OPEN, &(struct kr_open_request){.file = fid, .flags = KR_OPEN_READ}, NULL), 0);
+	assert_int_equal(
+		node_call(node, KR_MSG_OPEN, &(struct kr_open_request){.file = fid, .flags = KR_OPEN_READ}, NULL), 0);
 	remove_it(node, "b");
 	assert_int_equal(flush_of(late, &fid), -EAGAIN);
 	file = kr_sfile_ref(kr_sfile_find(&f->server, &fid));
@@ -164,7 +171,8 @@ static void who_has_a_file_open_hears_that_it_is_gone_when_it_is_closed(void **s
 	idle = joined(f, 2);
 	fid = put_read(f, reader, "f", LARGE);
 	assert_int_equal(node_result(idle, send_lease(idle, &fid, KR_LEASE_READ), NULL), 0);
-	assert_int_equal(node_call(reader, KR_MSG_OPEN, &(struct kr_open_request){.file = fid, .flags = KR_OPEN_READ}, NULL), 0);
+	assert_int_equal(
+		node_call(reader, KR_MSG_OPEN, &(struct kr_open_request){.file = fid, .flags = KR_OPEN_READ}, NULL), 0);
 	remove_it(node, "f");
 	expect_recall(idle, &fid, KR_LEASE_READ | KR_RECALL_GONE);
 	settle(reader);

@@ -26,7 +26,7 @@ static void reader_closed(struct kr_conn *conn, int err, const char *reason)
 	(void)reason;
 	reader->closed = true;
 }
-static const struct kr_conn_handler reader_handler = { .on_frame = reader_frame, .on_closed = reader_closed };
+static const struct kr_conn_handler reader_handler = {.on_frame = reader_frame, .on_closed = reader_closed};
 
 static void reader_greeted(void *context, int err)
 {
@@ -43,7 +43,8 @@ static void reader_open(struct reader *reader, const struct kr_hop_address *hop,
 
 	memset(reader, 0, sizeof *reader);
 	assert_int_equal(uv_ip4_addr("127.0.0.1", hop->port, &address), 0);
-	assert_int_equal(kr_conn_connect(&F.loop, (struct sockaddr *)&address, &reader_handler, reader, &reader->conn), 0);
+	assert_int_equal(
+		kr_conn_connect(&F.loop, (struct sockaddr *)&address, &reader_handler, reader, &reader->conn), 0);
 	kr_pair_open(reader->conn, hop, &self, reader_greeted, reader);
 	wait_until(reader->greeted);
 }
@@ -71,17 +72,18 @@ static void pulled(void *context, int err, const void *reply_pointer, struct kr_
 	reader->err = err;
 }
 
-static void reader_pull(struct reader *reader, const struct kr_fid *file, uint64_t version, const struct kr_range *blocks,
-	uint32_t count)
+static void reader_pull(struct reader *reader, const struct kr_fid *file, uint64_t version,
+	const struct kr_range *blocks, uint32_t count)
 {
-	struct kr_pull_request msg = { .file = *file, .version = version, .blocks = { blocks, count } };
+	struct kr_pull_request msg = {.file = *file, .version = version, .blocks = {blocks, count}};
 
 	reader->ended = false;
 	assert_true(kr_conn_request(reader->conn, KR_MSG_PULL, &msg, NULL, 0, pulled, reader) > 0);
 }
 
 /* NODE has flushed EXTENT of a new file, and asks whom to pull it from: the address borrows. */
-static struct kr_hop_address write_and_join(struct node *node, const struct kr_range *extent, struct kr_join_request *ret_join)
+static struct kr_hop_address write_and_join(
+	struct node *node, const struct kr_range *extent, struct kr_join_request *ret_join)
 {
 	node->file = create_file(node, "file");
 	node->extents = extent;
@@ -89,14 +91,14 @@ static struct kr_hop_address write_and_join(struct node *node, const struct kr_r
 	node->generation = 1;
 	flush_and_wait(node);
 	assert_int_equal(node->flush_err, 0);
-	*ret_join = (struct kr_join_request){ .file = node->file, .version = node->flush_reply.attr.version };
+	*ret_join = (struct kr_join_request){.file = node->file, .version = node->flush_reply.attr.version};
 	assert_int_equal(node_call(node, KR_MSG_JOIN, ret_join), 0);
 	return the_answer.reply.join_reply.upstream;
 }
 
 static void server_feeds_blocks_of_the_asked_version_only(void **state)
 {
-	static const struct kr_range extents[] = { { 0, 5000000 } }, all[] = { { 30, 9 }, { 0, 30 } }, none[] = { { 39, 1 } };
+	static const struct kr_range extents[] = {{0, 5000000}}, all[] = {{30, 9}, {0, 30}}, none[] = {{39, 1}};
 	struct node *node = node_start("n1");
 	struct kr_join_request join;
 	struct kr_hop_address hop;
@@ -134,7 +136,7 @@ static void server_feeds_blocks_of_the_asked_version_only(void **state)
 
 static void reader_that_takes_nothing_holds_up_nobody(void **state)
 {
-	static const struct kr_range extents[] = { { 0, 64 << 20 } }, all[] = { { 0, 512 } };
+	static const struct kr_range extents[] = {{0, 64 << 20}}, all[] = {{0, 512}};
 	struct node *node = node_start("n1");
 	struct kr_join_request join;
 	struct kr_hop_address hop;
@@ -161,7 +163,7 @@ static void reader_that_takes_nothing_holds_up_nobody(void **state)
 static void many_connections_that_take_nothing_share_what_one_node_may_hold(void **state)
 {
 	enum { STUCK = 40 };
-	static const struct kr_range extents[] = { { 0, 64 << 20 } }, all[] = { { 0, 512 } };
+	static const struct kr_range extents[] = {{0, 64 << 20}}, all[] = {{0, 512}};
 	struct kr_buf *others = kr_buf_new(KR_SESSION_MEMORY); /* never touched: it only counts */
 	struct node *node = node_start("n1"), *honest = node_start("n2");
 	struct kr_join_request join;
@@ -198,7 +200,7 @@ static void many_connections_that_take_nothing_share_what_one_node_may_hold(void
 
 static uint32_t upstream_at_join(struct node *node)
 {
-	struct kr_join_request join = { .file = F.nodes[0].file, .version = 1 };
+	struct kr_join_request join = {.file = F.nodes[0].file, .version = 1};
 
 	assert_int_equal(node_call(node, KR_MSG_JOIN, &join), 0);
 	return the_answer.reply.join_reply.upstream.node;
@@ -210,7 +212,7 @@ static struct kr_fid begin_reading(void)
 	struct kr_fid fid = F.nodes[0].file = create_file(&F.nodes[0], "file");
 
 	for (size_t i = 0; i < F.node_count; i++) {
-		struct kr_lease_request lease = { .file = fid, .kinds = KR_LEASE_READ };
+		struct kr_lease_request lease = {.file = fid, .kinds = KR_LEASE_READ};
 
 		assert_int_equal(upstream_at_join(&F.nodes[i]), 0); /* not a member: it has no READ */
 		assert_int_equal(node_call(&F.nodes[i], KR_MSG_LEASE, &lease), 0);
@@ -222,7 +224,7 @@ static void pipeline_names_upstreams_as_members_come_and_go(void **state)
 {
 	struct node *n1 = node_start("n1"), *n2 = node_start("n2"), *n3 = node_start("n3");
 	struct kr_reparent_request reparent;
-	struct kr_return_request given_back = { .kinds = KR_LEASE_READ };
+	struct kr_return_request given_back = {.kinds = KR_LEASE_READ};
 	uint8_t secret[KR_SECRET];
 
 	(void)state;
@@ -251,14 +253,14 @@ static void pipeline_names_upstreams_as_members_come_and_go(void **state)
 
 static void nodes_of_different_rings_pull_from_each_other_in_no_case(void **state)
 {
-	static const char *const rings[] = { "red", "blue", "red", NULL };
+	static const char *const rings[] = {"red", "blue", "red", NULL};
 	struct node *const n = F.nodes;
 	struct kr_reparent_request reparent;
-	struct kr_return_request given_back = { .kinds = KR_LEASE_READ };
+	struct kr_return_request given_back = {.kinds = KR_LEASE_READ};
 
 	(void)state;
 	for (size_t i = 0; i < KR_ARRAY_SIZE(rings); i++) {
-		char name[] = { 'n', (char)('1' + i), '\0' };
+		char name[] = {'n', (char)('1' + i), '\0'};
 		struct node *node = node_new(name);
 
 		node->ring = rings[i];

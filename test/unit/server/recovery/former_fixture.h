@@ -64,7 +64,8 @@ static inline uint64_t in_turn_of(struct fixture *f, struct node *node, struct k
 /* ... and FID had the name, of which nothing else is known. */
 static inline uint64_t in_turn(struct fixture *f, struct node *node, const struct kr_fid *fid)
 {
-	return in_turn_of(f, node, (struct kr_intent_change){.kind = KR_INTENT_MAKE, .name = "", .before = fid ? kr_fid_hash(fid) : 0});
+	return in_turn_of(f, node,
+		(struct kr_intent_change){.kind = KR_INTENT_MAKE, .name = "", .before = fid ? kr_fid_hash(fid) : 0});
 }
 
 static inline struct kr_fid make_dir(struct node *node, struct kr_make_request *make, const char *name)

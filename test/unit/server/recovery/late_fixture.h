@@ -17,7 +17,8 @@ static inline void lose(struct fixture *f, struct node *node, struct node *other
 
 static const struct kr_time never = {0}, always = {.sec = 1 << 30};
 
-/* After all that has been changed so far, and before all that will be: the clock of file times ticks, so the next tick is waited for. */
+/* After all that has been changed so far, and before all that will be: the clock of file times ticks, so the next tick
+ * is waited for. */
 static inline struct kr_time just_now(void)
 {
 	const uint64_t now_ns = kr_clock_real_ns();
@@ -36,8 +37,8 @@ static inline struct kr_time seconds_before(struct kr_time time, int64_t seconds
 	return time;
 }
 
-/* As if all that has been changed so far had been a second earlier: a moment after it that can be told from it, and that is not after what will be
- * changed in the next second, as far as times tell. */
+/* As if all that has been changed so far had been a second earlier: a moment after it that can be told from it, and
+ * that is not after what will be changed in the next second, as far as times tell. */
 static inline struct kr_time a_second_later(void)
 {
 	return seconds_before(just_now(), -1);
@@ -45,7 +46,8 @@ static inline struct kr_time a_second_later(void)
 
 static inline uint64_t send_reclaim(struct node *node, const struct kr_fid *fid, struct kr_time since)
 {
-	struct kr_reclaim_request reclaim = {.file = *fid, .kinds = KR_LEASE_WRITE, .first = 5, .last = 9, .since = since};
+	struct kr_reclaim_request reclaim = {
+		.file = *fid, .kinds = KR_LEASE_WRITE, .first = 5, .last = 9, .since = since};
 
 	return node_send(node, KR_MSG_RECLAIM, &reclaim);
 }
@@ -68,7 +70,8 @@ static inline void cut(struct node *node, const struct kr_fid *fid, uint64_t siz
 	assert_int_equal(node_call(node, KR_MSG_SETATTR, &msg, NULL), 0);
 }
 
-/* The same; returns a moment after it that is too short for the clocks of two machines, and for the ticks of file times. */
+/* The same; returns a moment after it that is too short for the clocks of two machines, and for the ticks of file
+ * times. */
 static inline struct kr_time right_after_cut(struct node *node, const struct kr_fid *fid, uint64_t size)
 {
 	struct kr_setattr_request msg = {.file = *fid, .valid = KR_SET_SIZE, .size = size};

@@ -1,4 +1,5 @@
-/* The files of replay_world.h on a disk that loses its power: what a sync has brought there, and what the page cache has. */
+/* The files of replay_world.h on a disk that loses its power: what a sync has brought there, and what the page cache
+ * has. */
 #ifndef KR_TEST_UNIT_REPLAY_DISK_H
 #define KR_TEST_UNIT_REPLAY_DISK_H
 
@@ -11,7 +12,7 @@ static struct {
 	pthread_mutex_t lock;
 	bool known; /* there are files */
 	uint8_t bytes[WORLD_FILES][WORLD_SIZE];
-} disk = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} disk = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static inline void path_of(unsigned file, char path[160])
 {

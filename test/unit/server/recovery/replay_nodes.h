@@ -1,10 +1,11 @@
-/* What the nodes of replay_world.h do when a session begins, and from then on: what they claim, replay and flush, and how they answer the server. */
+/* What the nodes of replay_world.h do when a session begins, and from then on: what they claim, replay and flush, and
+ * how they answer the server. */
 #ifndef KR_TEST_UNIT_REPLAY_NODES_H
 #define KR_TEST_UNIT_REPLAY_NODES_H
 
 #include "test/unit/server/recovery/replay_world.h"
 
-/* --- RECLAIM -------------------------------------------------------------------------------------------------------- */
+/* --- RECLAIM ---------------------------------------------------------------------------------- */
 
 static inline void note_span(uint64_t *first, uint64_t *last, uint64_t number)
 {
@@ -15,9 +16,11 @@ static inline void note_span(uint64_t *first, uint64_t *last, uint64_t number)
 static inline struct kr_reclaim_request claims_of(unsigned node, unsigned file)
 {
 	const struct view *view = &W.members[node].views[file];
-	struct kr_reclaim_request msg = { .file = W.files[file], .kinds = view->opened ? KR_LEASE_WRITE : 0, .since = view->since };
+	struct kr_reclaim_request msg = {
+		.file = W.files[file], .kinds = view->opened ? KR_LEASE_WRITE : 0, .since = view->since};
 
-	FOR_EACH_WRITE(write) {
+	FOR_EACH_WRITE(write)
+	{
 		if (write->node != node || write->file != file)
 			continue;
 		if (write->state == WRITE_DIRTY) {
@@ -32,7 +35,8 @@ static inline struct kr_reclaim_request claims_of(unsigned node, unsigned file)
 
 static inline void take_verdict(unsigned node, unsigned file, const struct kr_reclaim_reply *reply)
 {
-	FOR_EACH_WRITE(write) {
+	FOR_EACH_WRITE(write)
+	{
 		if (write->node != node || write->file != file)
 			continue;
 		if (write->state == WRITE_WAITS && reply->conflict & KR_CONFLICT_REPLAYS) {
@@ -82,7 +86,8 @@ static inline void ask(unsigned node, unsigned file)
 	}
 	view->asked = true;
 	story("{%s%u asks}", node_names[node], file);
-	assert_true(kr_conn_request(F.nodes[node].control, KR_MSG_RECLAIM, &msg, NULL, 0, reclaim_heard, new_sent(node, file, NULL)) > 0);
+	assert_true(kr_conn_request(F.nodes[node].control, KR_MSG_RECLAIM, &msg, NULL, 0, reclaim_heard,
+			    new_sent(node, file, NULL)) > 0);
 }
 
 static void done_heard(void *context, int err, const void *reply, struct kr_buf *data, bool more)
@@ -107,10 +112,11 @@ static inline void end_recovery(unsigned node)
 		if (!W.members[node].views[file].keeps)
 			send_replays(node, file);
 	}
-	assert_true(kr_conn_request(F.nodes[node].control, KR_MSG_RECLAIM_DONE, NULL, NULL, 0, done_heard, new_sent(node, 0, NULL)) > 0);
+	assert_true(kr_conn_request(F.nodes[node].control, KR_MSG_RECLAIM_DONE, NULL, NULL, 0, done_heard,
+			    new_sent(node, 0, NULL)) > 0);
 }
 
-/* --- what the server asks ------------------------------------------------------------------------------------------- */
+/* --- what the server asks --------------------------------------------------------------------- */
 
 static inline unsigned file_of_fid(const struct kr_fid *fid)
 {
@@ -123,8 +129,10 @@ static inline unsigned file_of_fid(const struct kr_fid *fid)
 
 static inline void stable_up_to(unsigned node, unsigned file, uint64_t round)
 {
-	FOR_EACH_WRITE(write) {
-		if (write->node == node && write->file == file && write->state == WRITE_APPLIED && write->round <= round)
+	FOR_EACH_WRITE(write)
+	{
+		if (write->node == node && write->file == file && write->state == WRITE_APPLIED &&
+			write->round <= round)
 			write->state = WRITE_STABLE;
 	}
 }
@@ -148,7 +156,7 @@ static bool world_asked(struct node *node, uint16_t type, uint64_t id, const uni
 	}
 }
 
-/* --- a node's life -------------------------------------------------------------------------------------------------- */
+/* --- a node's life ---------------------------------------------------------------------------- */
 
 /* Its session is lost, not its journal. */
 static inline void lose_session(unsigned node)
@@ -165,7 +173,8 @@ static inline void lose_session(unsigned node)
 		view->recall_id = 0;
 		abandon(node, file);
 	}
-	FOR_EACH_WRITE(write) {
+	FOR_EACH_WRITE(write)
+	{
 		if (write->node == node && write->state == WRITE_FLUSHING)
 			write->state = WRITE_DIRTY;
 	}
@@ -203,7 +212,8 @@ static inline void go_on_with(unsigned node, unsigned file)
 	}
 	if (has(node, file, WRITE_WAITS))
 		return;
-	FOR_EACH_WRITE(write) {
+	FOR_EACH_WRITE(write)
+	{
 		if (write->node == node && write->file == file && write->state == WRITE_DIRTY) {
 			flush_write(write);
 			return;
@@ -227,7 +237,8 @@ static inline void step(unsigned number)
 		if (!world_recovering(number))
 			end_recovery(number);
 	} else {
-		/* Nothing dirty is sent before the session is live; what was refused in its turn is asked for before. */
+		/* Nothing dirty is sent before the session is live; what was refused in its turn is asked for before.
+		 */
 		for (unsigned file = 0; file < WORLD_FILES; file++) {
 			if (member->done || member->views[file].keeps)
 				go_on_with(number, file);

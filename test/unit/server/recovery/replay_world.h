@@ -1,7 +1,9 @@
-/* A model of nodes that write to a few files, lose the server's machine and replay (fuse/writeback/flush_session.c): what each has in its journal, what it has
- * heard, and how its bytes go out.  What it does next is in replay_nodes.h; who is killed when, and what has to come of it, in test_replays_random.c.
+/* A model of nodes that write to a few files, lose the server's machine and replay (fuse/writeback/flush_session.c):
+ * what each has in its journal, what it has heard, and how its bytes go out.  What it does next is in replay_nodes.h;
+ * who is killed when, and what has to come of it, in test_replays_random.c.
  *
- * A write is one round of one extent. Its bytes tell which it is (content(), by its number), so that what is in a file tells who won.
+ * A write is one round of one extent. Its bytes tell which it is (content(), by its number), so that what is in a file
+ * tells who won.
  */
 #ifndef KR_TEST_UNIT_REPLAY_WORLD_H
 #define KR_TEST_UNIT_REPLAY_WORLD_H
@@ -27,7 +29,7 @@ struct write {
 	uint64_t seq;
 	uint64_t order, round; /* applied at first, and at last */
 	enum write_state state;
-	unsigned copy;         /* answers to earlier ones that were sent count no more */
+	unsigned copy; /* answers to earlier ones that were sent count no more */
 };
 
 /* What a node knows of a file. */
@@ -36,11 +38,11 @@ struct view {
 	bool opened;          /* it has had a lease: to be reclaimed ... */
 	bool held;            /* ... and has it */
 	bool asked, reclaimed;
-	bool keeps;           /* a replay was refused: RECLAIM comes first */
-	unsigned in_flight;   /* replays */
-	bool leasing;         /* LEASE is under way */
-	bool flushing;        /* FLUSH is, of what was dirty ... */
-	uint64_t recall_id;   /* ... and a RECALL waits for its end; 0: none */
+	bool keeps;         /* a replay was refused: RECLAIM comes first */
+	unsigned in_flight; /* replays */
+	bool leasing;       /* LEASE is under way */
+	bool flushing;      /* FLUSH is, of what was dirty ... */
+	uint64_t recall_id; /* ... and a RECALL waits for its end; 0: none */
 };
 
 struct member {
@@ -57,16 +59,18 @@ static struct world {
 	struct member members[WORLD_NODES];
 	struct kr_fid files[WORLD_FILES];
 	unsigned damages; /* one of so many replays is damaged on its way; 0: none */
-	bool faulty; /* something has happened after which bytes may go to conflict files */
+	bool faulty;      /* something has happened after which bytes may go to conflict files */
 	char log[LOG_SIZE];
 	size_t log_length;
 } W;
 
-static const char *const node_names[WORLD_NODES] = { "a", "b", "c" };
-static const char *const file_names[WORLD_FILES] = { "file", "other" };
+static const char *const node_names[WORLD_NODES] = {"a", "b", "c"};
+static const char *const file_names[WORLD_FILES] = {"file", "other"};
 
 #define story(...) \
-	(W.log_length += (size_t)(W.log_length < LOG_SIZE - 200 ? snprintf(W.log + W.log_length, LOG_SIZE - W.log_length, __VA_ARGS__) : 0))
+	(W.log_length += (size_t)(W.log_length < LOG_SIZE - 200 ? \
+			 snprintf(W.log + W.log_length, LOG_SIZE - W.log_length, __VA_ARGS__) : \
+			 0))
 
 static inline unsigned below(unsigned limit)
 {
@@ -89,14 +93,15 @@ static inline unsigned number_of(const struct write *write)
 
 static inline bool has(unsigned node, unsigned file, enum write_state state)
 {
-	FOR_EACH_WRITE(write) {
+	FOR_EACH_WRITE(write)
+	{
 		if (write->node == node && write->file == file && write->state == state)
 			return true;
 	}
 	return false;
 }
 
-/* --- what is sent --------------------------------------------------------------------------------------------------- */
+/* --- what is sent ----------------------------------------------------------------------------- */
 
 struct sent {
 	unsigned node, file, session, copy;
@@ -107,7 +112,11 @@ static inline struct sent *new_sent(unsigned node, unsigned file, struct write *
 {
 	struct sent *sent = kr_xcalloc(1, sizeof *sent);
 
-	*sent = (struct sent){ .node = node, .file = file, .session = W.members[node].session, .write = write, .copy = write ? ++write->copy : 0 };
+	*sent = (struct sent){.node = node,
+		.file = file,
+		.session = W.members[node].session,
+		.write = write,
+		.copy = write ? ++write->copy : 0};
 	return sent;
 }
 
@@ -131,22 +140,29 @@ static void flush_heard(void *context, int err, const void *reply, struct kr_buf
 static inline void send_write(struct write *write, bool replay, bool damaged)
 {
 	struct node *node = &F.nodes[write->node];
-	struct kr_flush_request msg = { .file = W.files[write->file], .flags = replay ? 1 | 2 : 1, .seq = write->seq, .mtime = node->mtime,
-		.replay_round = replay ? write->round : 0, .replay_order = replay ? write->order : 0, .extents = { &write->extent, 1 } };
+	struct kr_flush_request msg = {.file = W.files[write->file],
+		.flags = replay ? 1 | 2 : 1,
+		.seq = write->seq,
+		.mtime = node->mtime,
+		.replay_round = replay ? write->round : 0,
+		.replay_order = replay ? write->order : 0,
+		.extents = {&write->extent, 1}};
 	struct kr_buf *buf = kr_buf_new(write->extent.length);
-	struct kr_slice slice = { .buf = buf, .length = write->extent.length };
+	struct kr_slice slice = {.buf = buf, .length = write->extent.length};
 
 	buf->length = write->extent.length;
 	fill(buf->data, write->extent.offset, write->extent.length, number_of(write));
 	msg.checksum = kr_checksum(buf->data, buf->length) + damaged;
 	W.members[write->node].views[write->file].in_flight++;
-	assert_true(kr_conn_request(node->control, KR_MSG_FLUSH, &msg, &slice, 1, flush_heard, new_sent(write->node, write->file, write)) > 0);
+	assert_true(kr_conn_request(node->control, KR_MSG_FLUSH, &msg, &slice, 1, flush_heard,
+			    new_sent(write->node, write->file, write)) > 0);
 	kr_buf_put(buf);
 }
 
 static inline void send_replays(unsigned node, unsigned file)
 {
-	FOR_EACH_WRITE(write) {
+	FOR_EACH_WRITE(write)
+	{
 		bool damaged;
 
 		if (write->node != node || write->file != file || write->state != WRITE_WAITS)
@@ -162,7 +178,8 @@ static inline void send_replays(unsigned node, unsigned file)
 /* A node has others of the file on their way no more: it asks first. */
 static inline void abandon(unsigned node, unsigned file)
 {
-	FOR_EACH_WRITE(write) {
+	FOR_EACH_WRITE(write)
+	{
 		if (write->node == node && write->file == file && write->state == WRITE_SENT) {
 			write->state = WRITE_WAITS;
 			write->copy++;
@@ -200,7 +217,10 @@ static inline bool is_bound(unsigned node, unsigned file)
 {
 	const struct view *view = &W.members[node].views[file];
 
-	return view->flushing || (!view->keeps && (has(node, file, WRITE_WAITS) || has(node, file, WRITE_SENT) || (view->held && has(node, file, WRITE_DIRTY))));
+	return view->flushing ||
+		(!view->keeps &&
+			(has(node, file, WRITE_WAITS) || has(node, file, WRITE_SENT) ||
+				(view->held && has(node, file, WRITE_DIRTY))));
 }
 
 /* Answers a RECALL when that is so. */
@@ -238,7 +258,7 @@ static void flush_heard(void *context, int err, const void *reply, struct kr_buf
 	free(sent);
 }
 
-/* --- writing -------------------------------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 static void leased(void *context, int err, const void *reply, struct kr_buf *data, bool more)
 {
@@ -263,7 +283,7 @@ static void leased(void *context, int err, const void *reply, struct kr_buf *dat
 /* It is written, under a lease, and flushed. */
 static inline void flush_write(struct write *write)
 {
-	struct kr_lease_request msg = { .file = W.files[write->file], .kinds = KR_LEASE_WRITE };
+	struct kr_lease_request msg = {.file = W.files[write->file], .kinds = KR_LEASE_WRITE};
 	struct view *view = &W.members[write->node].views[write->file];
 
 	write->state = WRITE_FLUSHING;
@@ -275,14 +295,14 @@ static inline void flush_write(struct write *write)
 	}
 	view->leasing = true;
 	assert_true(kr_conn_request(F.nodes[write->node].control, KR_MSG_LEASE, &msg, NULL, 0, leased,
-		new_sent(write->node, write->file, write)) > 0);
+			    new_sent(write->node, write->file, write)) > 0);
 }
 
 static inline struct write *new_write(unsigned node, unsigned file)
 {
 	struct write *write = &W.writes[W.write_count++];
 
-	*write = (struct write){ .node = node, .file = file, .seq = ++W.members[node].seq };
+	*write = (struct write){.node = node, .file = file, .seq = ++W.members[node].seq};
 	write->extent.offset = below(WORLD_SIZE - 1);
 	write->extent.length = 1 + below(WORLD_SIZE - (unsigned)write->extent.offset);
 	return write;

@@ -11,7 +11,7 @@
 
 static struct kr_fid fid_of(uint32_t number)
 {
-	struct kr_fid fid = { .length = 8 };
+	struct kr_fid fid = {.length = 8};
 
 	memcpy(fid.bytes, &number, sizeof number);
 	return fid;
@@ -23,14 +23,14 @@ enum { LAST = 100 };
 
 static void lose(struct kr_applied *applied, const struct kr_fid *file, const uint8_t *node, uint64_t good, int err)
 {
-	struct kr_applied_loss loss = { .good = good, .last = LAST, .err = err };
+	struct kr_applied_loss loss = {.good = good, .last = LAST, .err = err};
 
 	kr_applied_note_unstable(applied, file, node, &loss);
 }
 
 static void tell(struct kr_applied *applied, const struct kr_fid *file, const uint8_t *node, uint64_t good)
 {
-	struct kr_applied_loss loss = { .good = good, .last = LAST };
+	struct kr_applied_loss loss = {.good = good, .last = LAST};
 
 	kr_applied_told(applied, file, node, &loss, false);
 }
@@ -194,8 +194,8 @@ static void who_was_told_of_a_loss_owes_until_it_says_that_it_has_nothing(void *
 /* The first that comes after it may have been on its way before; one that comes twice is one. */
 static void who_was_told_of_a_loss_owes_until_it_has_sent_all_it_has(void **state)
 {
-	struct kr_applied_flush before = { .incarnation = 1, .number = 4 }, first = { .incarnation = 1, .number = 5 },
-		next = { .incarnation = 1, .number = 7 }, anew = { .incarnation = 2, .number = 9 };
+	struct kr_applied_flush before = {.incarnation = 1, .number = 4}, first = {.incarnation = 1, .number = 5},
+				next = {.incarnation = 1, .number = 7}, anew = {.incarnation = 2, .number = 9};
 	struct kr_applied applied;
 	struct kr_fid one = fid_of(1);
 
@@ -233,7 +233,8 @@ static void who_was_told_of_a_loss_owes_until_it_has_sent_all_it_has(void **stat
 /* The second failed sync has taken what came after the first. */
 static void who_was_told_of_one_loss_is_told_of_the_next(void **state)
 {
-	struct kr_applied_loss first = { .good = 50, .last = 60, .err = -5 }, second = { .good = 50, .last = 70, .err = -5 };
+	struct kr_applied_loss first = {.good = 50, .last = 60, .err = -5},
+			       second = {.good = 50, .last = 70, .err = -5};
 	struct kr_applied applied;
 	struct kr_fid fid = fid_of(1);
 
@@ -250,7 +251,7 @@ static void who_was_told_of_one_loss_is_told_of_the_next(void **state)
 
 static void who_has_sent_all_again_as_replays_owes_nothing_when_they_are_in(void **state)
 {
-	struct kr_applied_loss loss = { .good = 50, .last = 60, .err = -5 }, next = { .good = 60, .last = 70, .err = -5 };
+	struct kr_applied_loss loss = {.good = 50, .last = 60, .err = -5}, next = {.good = 60, .last = 70, .err = -5};
 	struct kr_applied applied;
 	struct kr_fid fid = fid_of(1);
 

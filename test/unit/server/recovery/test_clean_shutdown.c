@@ -65,7 +65,8 @@ static void a_loss_of_power_makes_another(void **state)
 
 static void after_a_kill_the_boot_id_goes_on_until_the_machine_boots(void **state)
 {
-	struct kr_clean_shutdown carried = started(stopped(began(this_machine)), next_machine), peace = started(carried, next_machine);
+	struct kr_clean_shutdown carried = started(stopped(began(this_machine)), next_machine),
+				 peace = started(carried, next_machine);
 
 	(void)state;
 	assert_int_equal(peace.state, KR_CLEAN_SHUTDOWN_KILLED);
@@ -94,7 +95,9 @@ static void after_a_sync_that_has_failed_the_next_start_has_an_id_of_its_own(voi
 static void what_is_not_known_was_no_stop_in_peace(void **state)
 {
 	static const char *const damaged[] = {
-		"", "stopped", "01000000000000000000000000000000 01000000000000000000000000000000 stopped",
+		"",
+		"stopped",
+		"01000000000000000000000000000000 01000000000000000000000000000000 stopped",
 		"01000000000000000000000000000000 0100000000000000000000000000000 stopped\n",
 		"01000000000000000000000000000000 01000000000000000000000000000000 stoppe\n",
 		"01000000000000000000000000000000 01000000000000000000000000000000 stopped\n\n",

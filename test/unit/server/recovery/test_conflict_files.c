@@ -5,7 +5,11 @@
 
 static int ask(struct node *node, const struct kr_fid *fid, const char *path, const struct kr_conflict_reply **ret)
 {
-	struct kr_conflict_request msg = {.file = *fid, .first = 5, .last = 9, .path = path, .written = {.sec = 1000000000},
+	struct kr_conflict_request msg = {.file = *fid,
+		.first = 5,
+		.last = 9,
+		.path = path,
+		.written = {.sec = 1000000000},
 		.mode = S_IFREG | 0640};
 	const union kr_any_msg *reply;
 	int err = node_call(node, KR_MSG_CONFLICT, &msg, &reply);
@@ -43,7 +47,8 @@ static void nobody_gets_a_conflict_file_without_a_conflict(void **state)
 	struct node *node = joined(f, 0), *other = joined(f, 1);
 	struct kr_fid fid = conflict_at(f, node, other);
 	const struct kr_conflict_reply *made;
-	struct kr_conflict_request later = {.file = fid, .first = 10, .last = 12, .path = "f"}, odd = {.file = fid, .first = 3, .last = 1, .path = ""};
+	struct kr_conflict_request later = {.file = fid, .first = 10, .last = 12, .path = "f"},
+				   odd = {.file = fid, .first = 3, .last = 1, .path = ""};
 
 	assert_int_equal(ask(other, &fid, "f", &made), -EPERM);
 	assert_int_equal(node_call(node, KR_MSG_CONFLICT, &later, NULL), -EPERM);
@@ -56,7 +61,8 @@ static void a_conflict_file_has_no_date_that_is_still_to_come(void **state)
 	struct fixture *f = *state;
 	struct node *node = joined(f, 0), *other = joined(f, 1);
 	struct kr_fid fid = conflict_at(f, node, other);
-	struct kr_conflict_request msg = {.file = fid, .first = 5, .last = 9, .path = "f", .written = {.sec = INT64_MAX}};
+	struct kr_conflict_request msg = {
+		.file = fid, .first = 5, .last = 9, .path = "f", .written = {.sec = INT64_MAX}};
 	const union kr_any_msg *reply;
 	const time_t before = time(NULL);
 	struct tm utc = {0};
@@ -181,7 +187,8 @@ static void bytes_of_a_removed_directory_go_where_the_administrator_finds_them(v
 }
 
 /* ONE, which holds WRITE of FID, and TWO come back late with bytes of it, when OTHER has changed it. */
-static void conflict_of_two(struct fixture *f, struct node *one, struct node *two, struct node *other, const struct kr_fid *fid)
+static void conflict_of_two(
+	struct fixture *f, struct node *one, struct node *two, struct node *other, const struct kr_fid *fid)
 {
 	assert_int_equal(node_result(two, send_lease(two, fid, KR_LEASE_WRITE), NULL), 0);
 	node_disconnect(two);

@@ -8,7 +8,7 @@
 #include "server/recovery/lapses.h"
 #include "server/session/session.h"
 
-/* --- what is remembered of nodes ------------------------------------------------------------------------------------- */
+/* --- what is remembered of nodes -------------------------------------------------------------- */
 
 static void the_latest_lapse_of_a_node_counts(void **state)
 {
@@ -47,7 +47,7 @@ static void of_too_many_lapses_the_oldest_goes(void **state)
 	kr_lapses_fini(&lapses);
 }
 
-/* --- what is remembered of conflicts --------------------------------------------------------------------------------- */
+/* --- what is remembered of conflicts ---------------------------------------------------------- */
 
 static struct kr_conflict *made_conflict(uint8_t node, uint64_t last, uint8_t target)
 {
@@ -160,8 +160,9 @@ static void a_target_is_new_while_its_time_is_what_it_was(void **state)
 	assert_int_equal(kr_conflicts_open(&conflicts, dir), 0);
 	assert_true(kr_conflicts_is_new(&conflicts, id, &target, made));
 	assert_false(kr_conflicts_is_new(&conflicts, id, &target, later));
-	assert_false(kr_conflicts_is_new(&conflicts, other, &target, (struct kr_time){0})); /* it was killed before it knew */
-	kr_conflicts_put(&conflicts, made_conflict(1, 80, 5)); /* the same one, and nothing of its time */
+	assert_false(kr_conflicts_is_new(
+		&conflicts, other, &target, (struct kr_time){0})); /* it was killed before it knew */
+	kr_conflicts_put(&conflicts, made_conflict(1, 80, 5));     /* the same one, and nothing of its time */
 	assert_false(kr_conflicts_is_new(&conflicts, id, &target, made));
 	conflict = made_conflict(1, 80, 5);
 	conflict->made = made;
@@ -195,7 +196,7 @@ static void a_second_lapse_of_a_file_does_not_hide_the_first_conflict_file(void 
 	close(dir);
 }
 
-/* --- names ----------------------------------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 static void long_names_are_cut_between_characters(void **state)
 {
@@ -211,7 +212,8 @@ static void long_names_are_cut_between_characters(void **state)
 	for (int i = 0; i < 85; i++)
 		strcat(long_name, "\xe2\x82\xac");
 	kr_export_conflict_name(&make, long_name, 1, name);
-	snprintf(expected, sizeof(expected), "%.*s%s", (int)((KR_NAME_MAX - strlen(suffix)) / 3 * 3), long_name, suffix);
+	snprintf(
+		expected, sizeof(expected), "%.*s%s", (int)((KR_NAME_MAX - strlen(suffix)) / 3 * 3), long_name, suffix);
 	assert_string_equal(name, expected);
 	memset(long_name, 0xbf, KR_NAME_MAX); /* not UTF-8 at all */
 	kr_export_conflict_name(&make, long_name, 1, name);

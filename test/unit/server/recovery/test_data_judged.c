@@ -1,16 +1,18 @@
-/* What nodes replay that comes after what others have written since the boot of the server's machine: it is judged before it goes in. */
+/* What nodes replay that comes after what others have written since the boot of the server's machine: it is judged
+ * before it goes in. */
 #include "server/session/request.h"
 #include "test/unit/server/flush/data_fixture.h"
 
 #include "server/flush/data_priv.h"
 #include "server/recovery/state_priv.h"
 
-/* A server that ended after it had let the replays of a node in, which was late, and before they came: the next one, which takes it for
- * one that was there all the time, does not know what happened since. */
+/* A server that ended after it had let the replays of a node in, which was late, and before they came: the next one,
+ * which takes it for one that was there all the time, does not know what happened since. */
 static void what_may_not_have_been_replayed_is_judged_at_the_next_start_in_the_same_boot(void **state)
 {
 	struct node *a = node_start("a");
-	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5 };
+	struct kr_reclaim_request reclaim = {
+		.kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5};
 
 	(void)state;
 	reclaim.file = create_file(a, "file");
@@ -24,9 +26,9 @@ static void what_may_not_have_been_replayed_is_judged_at_the_next_start_in_the_s
 		node_begin(a);
 		wait_until(a->live);
 		if (touched)
-			reclaim.since = (struct kr_time){ 0 };
+			reclaim.since = (struct kr_time){0};
 		else
-			reclaim.since = (struct kr_time){ .sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + 1 };
+			reclaim.since = (struct kr_time){.sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + 1};
 		assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
 		assert_int_equal(the_answer.reply.reclaim_reply.conflict, touched ? KR_CONFLICT_REPLAYS : 0);
 	}
@@ -46,10 +48,14 @@ static unsigned only_five(uint64_t offset)
 /* Others' rounds that were later have gone in since: whether A asks again in its session or in another. */
 static void what_was_refused_in_its_turn_is_judged_when_it_comes_again(void **state)
 {
-	static const struct kr_range five = { 0, 120 }, seven = { 50, 100 };
+	static const struct kr_range five = {0, 120}, seven = {50, 100};
 	struct node *a = node_start("a"), *b = node_start("b");
-	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5,
-		.since = { .sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) - 3600 } };
+	struct kr_reclaim_request reclaim = {.kinds = KR_LEASE_WRITE,
+		.replay_first = 1,
+		.replay_last = 5,
+		.oldest = 5,
+		.newest = 5,
+		.since = {.sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) - 3600}};
 	struct kr_fid other = create_file(a, "other");
 
 	(void)state;
@@ -87,14 +93,15 @@ static void what_was_refused_in_its_turn_is_judged_when_it_comes_again(void **st
 	assert_content("other", 120, only_five);
 }
 
-/* A's connection was cut before it heard that it had told all: the copy that it has given up fails in its turn, and the other one, which it sends
- * since, comes after the rounds of B. */
+/* A's connection was cut before it heard that it had told all: the copy that it has given up fails in its turn, and the
+ * other one, which it sends since, comes after the rounds of B. */
 static void a_copy_that_was_given_up_does_not_keep_the_other_from_being_judged(void **state)
 {
-	static const struct kr_range five = { 0, 120 };
+	static const struct kr_range five = {0, 120};
 	struct node *a = node_start("a"), *b = node_start("b");
-	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5 };
-	struct kr_flush_request msg = { .flags = 2, .seq = 5, .bytes = 120, .replay_round = 5, .replay_order = 5 };
+	struct kr_reclaim_request reclaim = {
+		.kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5};
+	struct kr_flush_request msg = {.flags = 2, .seq = 5, .bytes = 120, .replay_round = 5, .replay_order = 5};
 
 	(void)state;
 	reclaim.file = msg.file = create_file(a, "file");
@@ -133,14 +140,16 @@ static void note_verdict(struct node *node, int err, const void *reply)
 	verdict.conflict = err ? 0 : ((const struct kr_reclaim_reply *)reply)->conflict;
 }
 
-/* What has come of the replays is known when they are in: the one that runs is its own, given up with its connection. */
+/* What has come of the replays is known when they are in: the one that runs is its own, given up with its connection.
+ */
 static void what_is_asked_for_while_the_collected_go_in_waits_for_them(void **state)
 {
-	static const struct kr_range five = { 0, 120 };
+	static const struct kr_range five = {0, 120};
 	struct node *a = node_start("a"), *b = node_start("b");
-	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5 };
-	struct kr_reclaim_request other = { .file = create_file(b, "other"), .kinds = KR_LEASE_WRITE };
-	struct kr_flush_request msg = { .flags = 2, .seq = 5, .bytes = 120, .replay_round = 5, .replay_order = 5 };
+	struct kr_reclaim_request reclaim = {
+		.kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5};
+	struct kr_reclaim_request other = {.file = create_file(b, "other"), .kinds = KR_LEASE_WRITE};
+	struct kr_flush_request msg = {.flags = 2, .seq = 5, .bytes = 120, .replay_round = 5, .replay_order = 5};
 
 	(void)state;
 	reclaim.file = msg.file = create_file(a, "file");
@@ -168,14 +177,16 @@ static void what_is_asked_for_while_the_collected_go_in_waits_for_them(void **st
 	assert_content("file", 120, only_five);
 }
 
-/* Others who have reclaimed the file flush what they write to it: A has to have it for itself, and nobody is asked for that in the grace period. */
+/* Others who have reclaimed the file flush what they write to it: A has to have it for itself, and nobody is asked for
+ * that in the grace period. */
 static void what_was_refused_is_judged_when_the_grace_period_is_over(void **state)
 {
-	static const struct kr_range five = { 0, 120 };
+	static const struct kr_range five = {0, 120};
 	struct node *a = node_start("a"), *b = node_start("b");
-	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5 };
-	struct kr_reclaim_request held = { .kinds = KR_LEASE_WRITE };
-	const uint8_t nobody[16] = { 0 };
+	struct kr_reclaim_request reclaim = {
+		.kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5};
+	struct kr_reclaim_request held = {.kinds = KR_LEASE_WRITE};
+	const uint8_t nobody[16] = {0};
 
 	(void)state;
 	node_start("c"); /* it does not come back */
@@ -207,7 +218,8 @@ static void what_was_refused_is_judged_when_the_grace_period_is_over(void **stat
 /* The grace period ends for A while its file is being looked at: B may write from then on, so it is asked first. */
 static void who_is_made_late_while_its_reclaim_runs_has_the_file_for_itself_when_it_is_judged(void **state)
 {
-	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .opens = 1, .first = 1, .last = 5 }, held = { .kinds = KR_LEASE_WRITE };
+	struct kr_reclaim_request reclaim = {.kinds = KR_LEASE_WRITE, .opens = 1, .first = 1, .last = 5},
+				  held = {.kinds = KR_LEASE_WRITE};
 	struct node *a = node_start("a"), *b = node_start("b");
 
 	(void)state;
@@ -227,7 +239,8 @@ static void who_is_made_late_while_its_reclaim_runs_has_the_file_for_itself_when
 	verdict.told = false;
 	node_ask(a, KR_MSG_RECLAIM, &reclaim, NULL, 0, note_verdict);
 	wait_until(F.server.jobs > 0);
-	kr_session_find(&F.server, a->session)->lapse = (struct kr_lapse){ .kind = KR_LAPSE_KNOWN, .epoch = F.server.epoch };
+	kr_session_find(&F.server, a->session)->lapse =
+		(struct kr_lapse){.kind = KR_LAPSE_KNOWN, .epoch = F.server.epoch};
 	assert_int_equal(node_call(b, KR_MSG_RECLAIM, &held), 0);
 	assert_false(verdict.told);
 	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
@@ -260,10 +273,12 @@ static void replay_too_many(struct node *a, struct kr_reclaim_request *reclaim, 
 /* Also what is asked for while there is no room for it. */
 static void a_replay_beyond_those_that_are_collected_is_judged(void **state)
 {
-	static const struct kr_range five = { 0, 100 };
+	static const struct kr_range five = {0, 100};
 	struct node *a = node_start("a"), *b = node_start("b");
-	struct kr_reclaim_request reclaim = { .replay_first = 1, .replay_last = KR_ROUND_REPLAYS_PER_NODE + 1, .oldest = 1,
-		.newest = KR_ROUND_REPLAYS_PER_NODE + 1 };
+	struct kr_reclaim_request reclaim = {.replay_first = 1,
+		.replay_last = KR_ROUND_REPLAYS_PER_NODE + 1,
+		.oldest = 1,
+		.newest = KR_ROUND_REPLAYS_PER_NODE + 1};
 
 	(void)state;
 	replay_too_many(a, &reclaim, &five);
@@ -284,11 +299,16 @@ static void a_replay_beyond_those_that_are_collected_is_judged(void **state)
 
 static void after_one_that_there_was_no_room_for_none_is_taken(void **state)
 {
-	static const struct kr_range five = { 0, 120 };
+	static const struct kr_range five = {0, 120};
 	struct node *a = node_start("a");
-	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 2000, .oldest = UINT64_MAX / 2,
-		.newest = UINT64_MAX / 2 + 2000, .since = { .sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + 1 } };
-	struct kr_flush_request msg = { .flags = 2, .seq = 1, .bytes = 120, .replay_round = UINT64_MAX / 2, .replay_order = 1 };
+	struct kr_reclaim_request reclaim = {.kinds = KR_LEASE_WRITE,
+		.replay_first = 1,
+		.replay_last = 2000,
+		.oldest = UINT64_MAX / 2,
+		.newest = UINT64_MAX / 2 + 2000,
+		.since = {.sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + 1}};
+	struct kr_flush_request msg = {
+		.flags = 2, .seq = 1, .bytes = 120, .replay_round = UINT64_MAX / 2, .replay_order = 1};
 	struct kr_sfile *file;
 
 	(void)state;
@@ -317,10 +337,14 @@ static void after_one_that_there_was_no_room_for_none_is_taken(void **state)
 /* Nobody else has changed it since, but what was collected has gone in: A's is older. */
 static void a_node_that_was_away_does_not_cover_what_was_replayed(void **state)
 {
-	static const struct kr_range seven = { 50, 100 };
+	static const struct kr_range seven = {50, 100};
 	struct node *a = node_start("a"), *b = node_start("b");
-	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5,
-		.since = { .sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) - 3600 } };
+	struct kr_reclaim_request reclaim = {.kinds = KR_LEASE_WRITE,
+		.replay_first = 1,
+		.replay_last = 5,
+		.oldest = 5,
+		.newest = 5,
+		.since = {.sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) - 3600}};
 
 	(void)state;
 	reclaim.file = create_file(a, "file");
@@ -346,10 +370,12 @@ static void a_node_that_was_away_does_not_cover_what_was_replayed(void **state)
 /* Also when the others' are on stable storage, and whatever the node has seen of the file meanwhile. */
 static void what_missed_its_turn_comes_after_what_has_been_synced_since(void **state)
 {
-	static const struct kr_range five = { 0, 100 };
+	static const struct kr_range five = {0, 100};
 	struct node *a = node_start("a"), *b = node_start("b");
-	struct kr_reclaim_request reclaim = { .replay_first = 1, .replay_last = KR_ROUND_REPLAYS_PER_NODE + 1, .oldest = 1,
-		.newest = KR_ROUND_REPLAYS_PER_NODE + 1 };
+	struct kr_reclaim_request reclaim = {.replay_first = 1,
+		.replay_last = KR_ROUND_REPLAYS_PER_NODE + 1,
+		.oldest = 1,
+		.newest = KR_ROUND_REPLAYS_PER_NODE + 1};
 
 	(void)state;
 	replay_too_many(a, &reclaim, &five);
@@ -358,7 +384,7 @@ static void what_missed_its_turn_comes_after_what_has_been_synced_since(void **s
 	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
 	wait_until(b->flushed && !F.server.grace.active);
 	wait_until(b->stable >= b->flush_reply.round);
-	reclaim.since = (struct kr_time){ .sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + 1 };
+	reclaim.since = (struct kr_time){.sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + 1};
 	reclaim.oldest = reclaim.newest;
 	reclaim.replay_first = reclaim.replay_last;
 	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
@@ -371,12 +397,13 @@ static unsigned nine_before_seven(uint64_t offset)
 	return offset < 20 ? 9 : offset < 50 ? 5 : 7;
 }
 
-/* A's bytes are on stable storage, as is known when it asks. What B has synced since is all that is known when they come. */
+/* A's bytes are on stable storage, as is known when it asks. What B has synced since is all that is known when they
+ * come. */
 static void what_was_known_to_be_synced_is_not_taken_when_that_is_forgotten(void **state)
 {
-	static const struct kr_range five = { 0, 100 }, seven = { 50, 100 }, nine = { 0, 20 };
+	static const struct kr_range five = {0, 100}, seven = {50, 100}, nine = {0, 20};
 	struct node *a = node_start("a"), *b = node_start("b");
-	struct kr_reclaim_request reclaim = { .replay_first = 5, .replay_last = 5 };
+	struct kr_reclaim_request reclaim = {.replay_first = 5, .replay_last = 5};
 
 	(void)state;
 	reclaim.file = a->file = b->file = create_file(a, "file");
@@ -404,7 +431,8 @@ static void what_was_known_to_be_synced_is_not_taken_when_that_is_forgotten(void
 	b->generation = 9;
 	flush_and_wait(b);
 	wait_until(b->stable >= b->flush_reply.round);
-	assert_int_equal(kr_synced_judge(&F.server.data->synced, &reclaim.file, reclaim.oldest, reclaim.newest), KR_SYNCED_OVERTAKEN);
+	assert_int_equal(kr_synced_judge(&F.server.data->synced, &reclaim.file, reclaim.oldest, reclaim.newest),
+		KR_SYNCED_OVERTAKEN);
 	a->flushed = false;
 	send_replay(a, reclaim.newest, &five, 5);
 	wait_until(a->flushed);
@@ -415,9 +443,9 @@ static void what_was_known_to_be_synced_is_not_taken_when_that_is_forgotten(void
 /* B has synced what came later, before the power failed; A has missed its turn, and nobody has written since. */
 static void what_later_ones_have_overtaken_before_the_boot_is_in_conflict(void **state)
 {
-	static const struct kr_range five = { 0, 100 }, seven = { 50, 100 };
+	static const struct kr_range five = {0, 100}, seven = {50, 100};
 	struct node *a = node_start("a"), *b = node_start("b");
-	struct kr_reclaim_request reclaim = { .replay_first = 5, .replay_last = 5 };
+	struct kr_reclaim_request reclaim = {.replay_first = 5, .replay_last = 5};
 
 	(void)state;
 	reclaim.file = a->file = b->file = create_file(a, "file");
@@ -434,7 +462,8 @@ static void what_later_ones_have_overtaken_before_the_boot_is_in_conflict(void *
 	flush_and_wait(b);
 	wait_until(b->stable >= b->flush_reply.round);
 	boot_anew();
-	assert_int_equal(kr_synced_judge(&F.server.data->synced, &reclaim.file, reclaim.oldest, reclaim.newest), KR_SYNCED_OVERTAKEN);
+	assert_int_equal(kr_synced_judge(&F.server.data->synced, &reclaim.file, reclaim.oldest, reclaim.newest),
+		KR_SYNCED_OVERTAKEN);
 	node_begin(b);
 	wait_until(b->live);
 	F.server.grace.ends_ns = F.server.grace.latest_ns = 1;

@@ -1,4 +1,5 @@
-/* Replays over a start of the server in the boot in which others' later ones went in: what comes out of its turn then is judged, and only that. */
+/* Replays over a start of the server in the boot in which others' later ones went in: what comes out of its turn then
+ * is judged, and only that. */
 #include "server/session/request.h"
 #include "test/unit/server/flush/data_fixture.h"
 
@@ -7,13 +8,17 @@
 #include "server/flush/data_priv.h"
 #include "server/recovery/state_priv.h"
 
-static const struct kr_range five = { 0, 120 }, seven = { 50, 100 }, nine = { 100, 100 };
+static const struct kr_range five = {0, 120}, seven = {50, 100}, nine = {100, 100};
 
 /* What A says that it has to replay, from ORDER on. */
 static struct kr_reclaim_request claim_of(struct kr_fid file, uint64_t order)
 {
-	return (struct kr_reclaim_request){ .file = file, .replay_first = order, .replay_last = 9, .oldest = order, .newest = 9,
-		.since = { .sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + 1 } }; /* the times tell nothing */
+	return (struct kr_reclaim_request){.file = file,
+		.replay_first = order,
+		.replay_last = 9,
+		.oldest = order,
+		.newest = 9,
+		.since = {.sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + 1}}; /* the times tell nothing */
 }
 
 static unsigned only_seven(uint64_t offset)
@@ -34,7 +39,8 @@ static void begin(struct node *node, struct kr_fid file)
 	wait_until(node->live);
 }
 
-/* The server is killed before the state directory says that the grace period of this boot has ended, and before anything was synced. */
+/* The server is killed before the state directory says that the grace period of this boot has ended, and before
+ * anything was synced. */
 static void start_anew(struct kr_fid file)
 {
 	server_stop();
@@ -190,7 +196,8 @@ static void what_was_refused_in_its_turn_does_not_cover_what_went_in_then(void *
 	assert_content("file", 150, only_seven);
 }
 
-/* Nor what is behind it when the session has as many files as it may: of what is applied, all up to some number counts as there. */
+/* Nor what is behind it when the session has as many files as it may: of what is applied, all up to some number counts
+ * as there. */
 static void what_is_behind_it_is_refused_whatever_the_session_has_open(void **state)
 {
 	struct node *a = node_start("a"), *b = node_start("b");
@@ -250,18 +257,20 @@ static void what_is_in_its_turn_still_goes_in(void **state)
 	assert_content("file", 200, all_in_turn);
 }
 
-/* Else the next start would collect replays again, and what was refused here would cover, as if in its turn, what others write from now on. */
+/* Else the next start would collect replays again, and what was refused here would cover, as if in its turn, what
+ * others write from now on. */
 static void nobody_is_served_before_it_is_written_down_that_no_replays_are_expected(void **state)
 {
 	struct node *a = node_start("a"), *b = node_start("b");
 	struct kr_fid file = create_file(a, "file");
-	struct kr_getattr_request look = { .file = file };
+	struct kr_getattr_request look = {.file = file};
 	int dir = open(F.state_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	(void)state;
 	begin_replays(file);
 	assert_int_equal(unlinkat(dir, "boot", 0), 0);
-	assert_int_equal(mkdirat(dir, "boot", 0700), 0); /* in its place something that cannot be replaced, for a while */
+	assert_int_equal(
+		mkdirat(dir, "boot", 0700), 0); /* in its place something that cannot be replaced, for a while */
 	a->damaged = true;
 	send_replay(a, 5, &five, 5);
 	done(a);

@@ -12,10 +12,10 @@ static unsigned after_replays(uint64_t offset)
 
 static void replays_of_all_nodes_are_applied_by_round_and_before_the_rest(void **state)
 {
-	static const struct kr_range five = { 0, 120 }, seven = { 50, 100 }, nine = { 90, 5 };
+	static const struct kr_range five = {0, 120}, seven = {50, 100}, nine = {90, 5};
 	struct node *a = node_start("a"), *b = node_start("b");
 	struct kr_fid file = create_file(a, "file");
-	struct kr_getattr_request getattr = { .file = file };
+	struct kr_getattr_request getattr = {.file = file};
 
 	(void)state;
 	(void)b;
@@ -51,10 +51,11 @@ static unsigned five_with_seven(uint64_t offset)
 	return offset >= 50 && offset < 150 ? 7 : 5;
 }
 
-/* The power failed again in the middle of the replays: A was told that its older round had been applied anew, B was not. */
+/* The power failed again in the middle of the replays: A was told that its older round had been applied anew, B was
+ * not. */
 static void replays_go_by_the_rounds_that_they_were_at_first(void **state)
 {
-	static const struct kr_range five = { 0, 120 }, seven = { 50, 100 };
+	static const struct kr_range five = {0, 120}, seven = {50, 100};
 	struct node *a = node_start("a"), *b = node_start("b");
 
 	(void)state;
@@ -70,9 +71,10 @@ static void replays_go_by_the_rounds_that_they_were_at_first(void **state)
 /* A's daemon is killed when it has sent its replays, and begins anew: what it had sent is gone with its session. */
 static void who_begins_anew_while_replays_are_collected_is_waited_for_again(void **state)
 {
-	static const struct kr_range five = { 0, 120 }, seven = { 50, 100 };
+	static const struct kr_range five = {0, 120}, seven = {50, 100};
 	struct node *a = node_start("a"), *b = node_start("b");
-	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5 };
+	struct kr_reclaim_request reclaim = {
+		.kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5};
 
 	(void)state;
 	reclaim.file = create_file(a, "file");
@@ -96,9 +98,10 @@ static void who_begins_anew_while_replays_are_collected_is_waited_for_again(void
 /* A was killed before it had written down that its round was applied anew. */
 static void what_was_replayed_is_not_replayed_over_later_rounds(void **state)
 {
-	static const struct kr_range five = { 0, 120 }, seven = { 50, 100 };
+	static const struct kr_range five = {0, 120}, seven = {50, 100};
 	struct node *a = node_start("a"), *b = node_start("b");
-	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5 };
+	struct kr_reclaim_request reclaim = {
+		.kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5};
 
 	(void)state;
 	reclaim.file = create_file(a, "file");
@@ -121,13 +124,14 @@ static void what_was_replayed_is_not_replayed_over_later_rounds(void **state)
 	assert_content("file", 150, five_with_seven);
 }
 
-/* The same, and the server's process has ended since and was started anew: AMONG the replays, as far as the state directory knows, or
- * after them, and SYNCED what was applied or not. */
+/* The same, and the server's process has ended since and was started anew: AMONG the replays, as far as the state
+ * directory knows, or after them, and SYNCED what was applied or not. */
 static void replay_at_the_next_start(bool among, bool synced)
 {
-	static const struct kr_range five = { 0, 120 }, seven = { 50, 100 };
+	static const struct kr_range five = {0, 120}, seven = {50, 100};
 	struct node *a = node_start("a"), *b = node_start("b");
-	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5 };
+	struct kr_reclaim_request reclaim = {
+		.kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 5, .oldest = 5, .newest = 5};
 
 	reclaim.file = create_file(a, "file");
 	begin_replays(reclaim.file);
@@ -185,13 +189,14 @@ static void dawdle(uv_timer_t *timer)
 	uv_close((uv_handle_t *)timer, NULL);
 }
 
-/* Nobody is told of a sync while replays wait, and no sync changes that when the server stops. That none is waited for any more when the sessions have ended does
- * not end the grace period: the next instance waits for all whose replays may be missing. */
+/* Nobody is told of a sync while replays wait, and no sync changes that when the server stops. That none is waited for
+ * any more when the sessions have ended does not end the grace period: the next instance waits for all whose replays
+ * may be missing. */
 static void the_server_stops_while_replays_wait(void **state)
 {
-	static const struct kr_range five = { 0, 120 }, seven = { 50, 100 };
+	static const struct kr_range five = {0, 120}, seven = {50, 100};
 	struct node *a = node_start("a"), *b = node_start("b");
-	struct kr_flush_request waits = { .flags = 2, .seq = 7, .bytes = 100, .replay_round = 7, .replay_order = 7 };
+	struct kr_flush_request waits = {.flags = 2, .seq = 7, .bytes = 100, .replay_round = 7, .replay_order = 7};
 	struct kr_clean_shutdown peace;
 	uv_timer_t timer;
 	int dir;
@@ -222,9 +227,10 @@ static void the_server_stops_while_replays_wait(void **state)
 /* Its first replay cannot be applied: what comes of it later is not all up to there. */
 static void of_a_node_whose_replay_failed_nothing_counts_as_applied(void **state)
 {
-	static const struct kr_range five = { 0, 120 }, seven = { 50, 100 };
+	static const struct kr_range five = {0, 120}, seven = {50, 100};
 	struct node *a = node_start("a"), *b = node_start("b");
-	struct kr_reclaim_request reclaim = { .kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 7, .oldest = 5, .newest = 7 };
+	struct kr_reclaim_request reclaim = {
+		.kinds = KR_LEASE_WRITE, .replay_first = 1, .replay_last = 7, .oldest = 5, .newest = 7};
 
 	(void)state;
 	reclaim.file = create_file(a, "file");
@@ -248,7 +254,7 @@ static void of_a_node_whose_replay_failed_nothing_counts_as_applied(void **state
 /* There is memory for one of the two, and the other's bytes are asked for when its turn comes. */
 static void replays_beyond_the_memory_for_them_are_streamed_in_their_turn(void **state)
 {
-	static const struct kr_range five = { 0, 200 }, seven = { 50, 100 };
+	static const struct kr_range five = {0, 200}, seven = {50, 100};
 	struct node *a = node_start("a"), *b = node_start("b");
 	struct kr_fid file = create_file(a, "file");
 	size_t taken = KR_DATA_REPLAY_BYTES - 300 - sizeof(struct kr_request);
@@ -285,10 +291,11 @@ static unsigned five_under_seven(uint64_t offset)
 	return offset < 50 ? 5 : 7;
 }
 
-/* A comes back to a server that has lost its power, and knows only that its round was applied; B has let go of its own. */
+/* A comes back to a server that has lost its power, and knows only that its round was applied; B has let go of its own.
+ */
 static void a_replay_of_what_was_synced_does_not_cover_what_came_later(void **state)
 {
-	static const struct kr_range five = { 0, 100 }, seven = { 50, 100 };
+	static const struct kr_range five = {0, 100}, seven = {50, 100};
 	struct node *a = node_start("a"), *b = node_start("b");
 	uint64_t round;
 
@@ -325,9 +332,9 @@ static void a_replay_of_what_was_synced_does_not_cover_what_came_later(void **st
 /* Writing it down takes a sync of its own: only where somebody else could replay. */
 static void only_syncs_of_files_with_several_writers_are_noted(void **state)
 {
-	static const struct kr_range extent = { 0, 100 };
+	static const struct kr_range extent = {0, 100};
 	struct node *a = node_start("a"), *b = node_start("b");
-	struct kr_fsync_request fsync = { 0 };
+	struct kr_fsync_request fsync = {0};
 	uint64_t floor;
 
 	(void)state;
@@ -353,9 +360,9 @@ static void only_syncs_of_files_with_several_writers_are_noted(void **state)
 
 static void reclaim_tells_what_is_applied_and_it_becomes_stable(void **state)
 {
-	static const struct kr_range extents[] = { { 0, 100 } };
+	static const struct kr_range extents[] = {{0, 100}};
 	struct node *node = node_start("n1");
-	struct kr_reclaim_request msg = { .kinds = KR_LEASE_WRITE };
+	struct kr_reclaim_request msg = {.kinds = KR_LEASE_WRITE};
 
 	(void)state;
 	msg.file = node->file = create_file(node, "file");

@@ -16,7 +16,8 @@
 #include "server/export/intent.h"
 
 static const uint8_t boot[16] = "boot", other_boot[16] = "another";
-static const struct kr_fid parent = {.length = 9, .bytes = "directory"}, new_parent = {.length = 10, .bytes = "directory2"};
+static const struct kr_fid parent = {.length = 9, .bytes = "directory"},
+			   new_parent = {.length = 10, .bytes = "directory2"};
 static char path[64];
 static int dir;
 
@@ -42,7 +43,8 @@ static int teardown(void **state)
 	return rmdir(path);
 }
 
-static enum kr_executed_phase phase_of(struct kr_executed *executed, uint64_t request, int *ret_err, uint64_t *ret_value)
+static enum kr_executed_phase phase_of(
+	struct kr_executed *executed, uint64_t request, int *ret_err, uint64_t *ret_value)
 {
 	struct kr_executed_key key = key_of(request);
 
@@ -111,7 +113,8 @@ static void forgets_the_oldest_first(void **state)
 	kr_executed_close(executed);
 }
 
-/* One that is begun anew is found as it is now, also when the memory has gone round and at the next start; forgotten is what is oldest then. */
+/* One that is begun anew is found as it is now, also when the memory has gone round and at the next start; forgotten is
+ * what is oldest then. */
 static void the_latest_of_a_request_counts(void **state)
 {
 	struct kr_executed_key twice = key_of(1), first = key_of(2);
@@ -156,7 +159,8 @@ static size_t hash_of(uint64_t request)
 	return kr_hash_bytes(&key, sizeof(key)) % KR_EXECUTED_SLOTS;
 }
 
-/* One that comes into the slot that it had before, and is looked for together with one that has the same hash and is not there. */
+/* One that comes into the slot that it had before, and is looked for together with one that has the same hash and is
+ * not there. */
 static void a_request_takes_its_own_slot_over(void **state)
 {
 	struct kr_executed_key key = key_of(1);
@@ -184,8 +188,9 @@ static void a_request_takes_its_own_slot_over(void **state)
 
 static void what_is_not_there_was_never_begun_unless_it_may_be_forgotten(void **state)
 {
-	struct kr_executed_key key = key_of(2), earlier = key_of(1), of_another = {.node_id = "other", .incarnation = 3, .request = 1},
-		of_another_start = key_of(1);
+	struct kr_executed_key key = key_of(2), earlier = key_of(1),
+			       of_another = {.node_id = "other", .incarnation = 3, .request = 1},
+			       of_another_start = key_of(1);
 	struct kr_executed *executed;
 
 	(void)state;
@@ -242,7 +247,8 @@ static void a_turn_that_was_cut_short_stays_in_doubt(void **state)
 	(void)state;
 	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
 	kr_executed_begin(executed, &cut_short);
-	kr_executed_intent(executed, &cut_short, &(struct kr_intent_change){.parent = &parent, .name = "a", .before = 77});
+	kr_executed_intent(
+		executed, &cut_short, &(struct kr_intent_change){.parent = &parent, .name = "a", .before = 77});
 	kr_executed_begin_again(executed, &cut_short, true);
 	kr_executed_begin_again(executed, &unknown, true);
 	kr_executed_close(executed);
@@ -251,7 +257,8 @@ static void a_turn_that_was_cut_short_stays_in_doubt(void **state)
 	assert_int_equal(phase_of(executed, 1, &err, &value), KR_EXECUTED_INTENT);
 	assert_int_equal(value, 77);
 	assert_int_equal(phase_of(executed, 2, &err, &value), KR_EXECUTED_DOUBT);
-	kr_executed_intent(executed, &unknown, &(struct kr_intent_change){.parent = &parent, .name = "b", .before = 78});
+	kr_executed_intent(
+		executed, &unknown, &(struct kr_intent_change){.parent = &parent, .name = "b", .before = 78});
 	assert_int_equal(phase_of(executed, 2, &err, &value), KR_EXECUTED_INTENT);
 	kr_executed_no_intent(executed, &unknown, KR_EXECUTED_DOUBT);
 	assert_int_equal(phase_of(executed, 2, &err, &value), KR_EXECUTED_DOUBT);
@@ -261,7 +268,7 @@ static void a_turn_that_was_cut_short_stays_in_doubt(void **state)
 	kr_executed_close(executed);
 }
 
-/* --- settling ----------------------------------------------------------------------------------------------------------- */
+/* --- settling --------------------------------------------------------------------------------- */
 
 /* Judged by BEFORE. */
 static struct {
@@ -283,7 +290,9 @@ static enum kr_executed_phase judge(void *context, const struct kr_intent_change
 	judged.parent = *change->parent;
 	judged.new_parent = *change->new_parent;
 	*ret_value = change->before + 1;
-	return change->before == MADE ? KR_EXECUTED_DONE : change->before == NOT_MADE ? KR_EXECUTED_BEGUN : KR_EXECUTED_INTENT;
+	return change->before == MADE      ? KR_EXECUTED_DONE :
+		change->before == NOT_MADE ? KR_EXECUTED_BEGUN :
+					     KR_EXECUTED_INTENT;
 }
 
 static int settle(struct kr_executed *executed)
@@ -346,7 +355,8 @@ static void what_ended_in_its_turn_is_settled_by_who_looks(void **state)
 	/* Whose turn comes once more, and ends again, is as far as it was. */
 	key = key_of(4);
 	kr_executed_begin_again(executed, &key, true);
-	kr_executed_intent(executed, &key, &(struct kr_intent_change){.parent = &parent, .name = "name", .before = NOT_MADE});
+	kr_executed_intent(
+		executed, &key, &(struct kr_intent_change){.parent = &parent, .name = "name", .before = NOT_MADE});
 	reopen(&executed);
 	assert_int_equal(settle(executed), 1);
 	assert_int_equal(phase_of(executed, 4, &err, &value), KR_EXECUTED_INTENT);
@@ -355,7 +365,12 @@ static void what_ended_in_its_turn_is_settled_by_who_looks(void **state)
 
 static void who_looks_is_told_of_all_of_the_change(void **state)
 {
-	struct kr_intent_change change = {.kind = KR_INTENT_RENAME, .type = 7, .parent = &parent, .before = MADE, .other = 12, .new_parent = &new_parent};
+	struct kr_intent_change change = {.kind = KR_INTENT_RENAME,
+		.type = 7,
+		.parent = &parent,
+		.before = MADE,
+		.other = 12,
+		.new_parent = &new_parent};
 	char name[KR_NAME_MAX + 1] = "", new_name[KR_NAME_MAX + 1] = "";
 	struct kr_executed_key key = key_of(1);
 	struct kr_executed *executed;
@@ -437,7 +452,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(the_latest_of_a_request_counts, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_request_takes_its_own_slot_over, setup, teardown),
 		cmocka_unit_test_setup_teardown(forgets_the_oldest_first, setup, teardown),
-		cmocka_unit_test_setup_teardown(what_is_not_there_was_never_begun_unless_it_may_be_forgotten, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			what_is_not_there_was_never_begun_unless_it_may_be_forgotten, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_repetition_tells_nothing_of_what_was_sent_after_it, setup, teardown),
 	};
 

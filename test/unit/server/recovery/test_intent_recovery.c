@@ -23,7 +23,11 @@ static struct kr_intent_recovery_name has(uint64_t file)
 
 static int judge(enum kr_intent_kind kind, struct kr_intent_recovery_name name)
 {
-	struct kr_intent_change change = {.kind = kind, .type = S_IFDIR, .parent = &parent, .name = "name", .before = kind == KR_INTENT_REMOVE ? OURS : NOTHING,
+	struct kr_intent_change change = {.kind = kind,
+		.type = S_IFDIR,
+		.parent = &parent,
+		.name = "name",
+		.before = kind == KR_INTENT_REMOVE ? OURS : NOTHING,
 		.other = kind == KR_INTENT_LINK ? OURS : NOTHING};
 
 	return (int)kr_intent_recovery_judge(&change, &name, &(struct kr_intent_recovery_name){0}, &value);
@@ -32,7 +36,8 @@ static int judge(enum kr_intent_kind kind, struct kr_intent_recovery_name name)
 /* Of OURS, to the name of OTHER. */
 static int judge_rename(uint64_t other, struct kr_intent_recovery_name name, struct kr_intent_recovery_name new_name)
 {
-	struct kr_intent_change change = {.kind = KR_INTENT_RENAME, .parent = &parent, .name = "name", .before = OURS, .other = other};
+	struct kr_intent_change change = {
+		.kind = KR_INTENT_RENAME, .parent = &parent, .name = "name", .before = OURS, .other = other};
 
 	return (int)kr_intent_recovery_judge(&change, &name, &new_name, &value);
 }
@@ -44,7 +49,8 @@ static void what_is_there_has_been_made(void **state)
 	assert_int_equal(value, OURS);
 	assert_int_equal(judge(KR_INTENT_MAKE, has(NOTHING)), NOT_MADE);
 	assert_int_equal(judge(KR_INTENT_MAKE, unseen), NOBODY_KNOWS);
-	assert_int_equal(judge(KR_INTENT_MAKE, (struct kr_intent_recovery_name){.file = ANOTHER, .type = S_IFREG}), NOT_MADE);
+	assert_int_equal(
+		judge(KR_INTENT_MAKE, (struct kr_intent_recovery_name){.file = ANOTHER, .type = S_IFREG}), NOT_MADE);
 }
 
 static void a_link_is_made_if_the_file_has_the_name(void **state)
@@ -75,7 +81,8 @@ static void a_rename_is_told_by_both_names(void **state)
 {
 	(void)state;
 	assert_int_equal(judge_rename(NOTHING, has(NOTHING), has(OURS)), MADE);
-	assert_int_equal(value, kr_intent_value(KR_INTENT_REMOVE, &parent, "name")); /* who takes the name away is told by it */
+	assert_int_equal(
+		value, kr_intent_value(KR_INTENT_REMOVE, &parent, "name")); /* who takes the name away is told by it */
 	assert_int_equal(judge_rename(NOTHING, has(OURS), has(NOTHING)), NOT_MADE);
 	assert_int_equal(judge_rename(THEIRS, has(NOTHING), has(OURS)), MADE);
 	assert_int_equal(judge_rename(THEIRS, has(OURS), has(THEIRS)), NOT_MADE);
@@ -84,10 +91,12 @@ static void a_rename_is_told_by_both_names(void **state)
 	assert_int_equal(judge_rename(THEIRS, has(OURS), unseen), NOT_MADE);
 	assert_int_equal(judge_rename(THEIRS, unseen, has(OURS)), MADE); /* it was not there before */
 	assert_int_equal(judge_rename(THEIRS, gone, has(OURS)), MADE);
-	assert_int_equal(judge_rename(THEIRS, gone, has(ANOTHER)), NOBODY_KNOWS); /* it may have been moved on, or removed */
+	assert_int_equal(
+		judge_rename(THEIRS, gone, has(ANOTHER)), NOBODY_KNOWS); /* it may have been moved on, or removed */
 	assert_int_equal(judge_rename(THEIRS, has(NOTHING), has(ANOTHER)), NOBODY_KNOWS);
 	assert_int_equal(judge_rename(THEIRS, has(NOTHING), unseen), NOBODY_KNOWS);
-	assert_int_equal(judge_rename(OURS, has(OURS), has(OURS)), NOT_MADE); /* another name of the same file: nothing to do */
+	assert_int_equal(
+		judge_rename(OURS, has(OURS), has(OURS)), NOT_MADE); /* another name of the same file: nothing to do */
 }
 
 int main(void)

@@ -67,14 +67,19 @@ static uint8_t conflict_of(struct node *node, const struct kr_reclaim_request *r
 	return reply->reclaim_reply.conflict;
 }
 
-/* What was applied before the lapse, and is to be replayed after a crash of the server's machine, is not what was declared. */
+/* What was applied before the lapse, and is to be replayed after a crash of the server's machine, is not what was
+ * declared. */
 static void replays_of_before_are_not_in_conflict_with_the_late_bytes(void **state)
 {
 	struct fixture *f = *state;
 	struct node *node = joined(f, 0), *other = joined(f, 1);
 	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
-	struct kr_reclaim_request replays = {.file = fid, .replay_first = 3, .replay_last = 4, .oldest = UINT64_MAX - 1,
-		.newest = UINT64_MAX}, both = replays, joint = replays;
+	struct kr_reclaim_request replays = {.file = fid,
+					  .replay_first = 3,
+					  .replay_last = 4,
+					  .oldest = UINT64_MAX - 1,
+					  .newest = UINT64_MAX},
+				  both = replays, joint = replays;
 
 	both.first = 5;
 	both.last = 9;
@@ -121,7 +126,11 @@ static void late_replays_of_what_is_synced_are_no_conflict(void **state)
 	struct node *node = joined(f, 0), *other = joined(f, 1);
 	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
 	uint64_t last = f->server.data->last_round + 1000;
-	struct kr_reclaim_request reclaim = {.file = fid, .replay_first = 3, .replay_last = 4, .oldest = last - 9, .newest = last - 1,
+	struct kr_reclaim_request reclaim = {.file = fid,
+		.replay_first = 3,
+		.replay_last = 4,
+		.oldest = last - 9,
+		.newest = last - 1,
 		.since = just_now()};
 
 	overtake(f, node, other, &fid);
@@ -131,15 +140,23 @@ static void late_replays_of_what_is_synced_are_no_conflict(void **state)
 	assert_int_equal(conflict_of(node, &reclaim), KR_CONFLICT_REPLAYS);
 }
 
-/* Of a node that is not late at all: it was awaited, but others have been told meanwhile that later rounds are synced. */
+/* Of a node that is not late at all: it was awaited, but others have been told meanwhile that later rounds are synced.
+ */
 static void replays_that_others_have_overtaken_are_judged(void **state)
 {
 	struct fixture *f = *state;
 	struct node *node = joined(f, 0);
 	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
 	uint64_t last = f->server.data->last_round * 10;
-	struct kr_reclaim_request reclaim = {.file = fid, .kinds = KR_LEASE_WRITE, .first = 5, .last = 9, .replay_first = 3,
-		.replay_last = 4, .oldest = last - 9, .newest = last - 9, .since = just_now()};
+	struct kr_reclaim_request reclaim = {.file = fid,
+		.kinds = KR_LEASE_WRITE,
+		.first = 5,
+		.last = 9,
+		.replay_first = 3,
+		.replay_last = 4,
+		.oldest = last - 9,
+		.newest = last - 9,
+		.since = just_now()};
 	const union kr_any_msg *reply;
 
 	stop_server(f);

@@ -1,4 +1,5 @@
-/* Journals, or copies of earlier states of them, that somebody replays who is not the node: whom they wait for, what they cover. */
+/* Journals, or copies of earlier states of them, that somebody replays who is not the node: whom they wait for, what
+ * they cover. */
 #include "test/unit/server/recovery/late_fixture.h"
 
 #include "common/base/log.h"
@@ -113,7 +114,8 @@ static void old_bytes_of_a_copy_cover_nothing_at_a_server_that_was_restarted(voi
 	cut(node, &fid, 7);
 	restart(f);
 	joined(f, 0);
-	leave(node); /* at this moment, as far as this instance knows, it had nothing left, and nobody has changed anything since */
+	leave(node); /* at this moment, as far as this instance knows, it had nothing left, and nobody has changed
+			anything since */
 	assert_int_equal(node_hello(copy, false), 0);
 	assert_true(in_conflict(copy, &fid, since));
 	assert_false(in_conflict(copy, &quiet, since));
@@ -241,7 +243,8 @@ static void a_node_that_is_awaited_keeps_what_it_had_beside_a_replay(void **stat
 /* The conflict file of FID, which OTHER changes before COPY comes. */
 static struct kr_fid begin_conflict(struct node *copy, const struct kr_fid *fid, const char *path)
 {
-	const struct kr_conflict_request msg = {.file = *fid, .first = 5, .last = 9, .path = path, .written.sec = 1000000000, .mode = S_IFREG | 0640};
+	const struct kr_conflict_request msg = {
+		.file = *fid, .first = 5, .last = 9, .path = path, .written.sec = 1000000000, .mode = S_IFREG | 0640};
 	const union kr_any_msg *reply;
 
 	assert_true(in_conflict(copy, fid, never));
@@ -253,8 +256,10 @@ static struct kr_fid begin_conflict(struct node *copy, const struct kr_fid *fid,
 static void a_replay_that_was_killed_goes_on_with_the_conflict_file_that_it_had_begun(void **state)
 {
 	struct fixture *f = *state;
-	struct node *node = joined(f, 0), *other = joined(f, 1), *copy = copy_of(node, f->nodes[2]), *again = copy_of(node, f->nodes[3]);
-	struct kr_fid fids[] = {create(node, "empty", KR_LEASE_WRITE), create(node, "used", KR_LEASE_WRITE), create(node, "emptied", KR_LEASE_WRITE)};
+	struct node *node = joined(f, 0), *other = joined(f, 1), *copy = copy_of(node, f->nodes[2]),
+		    *again = copy_of(node, f->nodes[3]);
+	struct kr_fid fids[] = {create(node, "empty", KR_LEASE_WRITE), create(node, "used", KR_LEASE_WRITE),
+		create(node, "emptied", KR_LEASE_WRITE)};
 	struct kr_fid empty, used, emptied;
 
 	lose(f, node, other);
@@ -280,7 +285,8 @@ static void a_conflict_file_that_others_have_emptied_is_theirs_over_a_restart(vo
 {
 	struct fixture *f = *state;
 	struct node *node = joined(f, 0), *other = joined(f, 1), *copy = copy_of(node, f->nodes[2]);
-	struct kr_fid fids[] = {create(node, "empty", KR_LEASE_WRITE), create(node, "emptied", KR_LEASE_WRITE)}, empty, emptied;
+	struct kr_fid fids[] = {create(node, "empty", KR_LEASE_WRITE), create(node, "emptied", KR_LEASE_WRITE)}, empty,
+		      emptied;
 	struct kr_time first;
 
 	lose(f, node, other);

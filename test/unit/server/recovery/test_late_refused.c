@@ -1,4 +1,5 @@
-/* Bytes that the server refused: when their node has given a lease back they do not go over what others have written since. */
+/* Bytes that the server refused: when their node has given a lease back they do not go over what others have written
+ * since. */
 #include "test/unit/server/recovery/late_fixture.h"
 
 #include "common/base/log.h"
@@ -45,7 +46,8 @@ static void give_back(struct node *node, const struct kr_fid *fid, uint8_t kinds
 /* Asks as a node does that knows what it has. */
 static uint8_t judged(struct node *node, const struct kr_fid *fid, struct kr_time since, uint8_t *ret_kinds)
 {
-	struct kr_reclaim_request msg = {.file = *fid, .kinds = KR_LEASE_WRITE | KR_RECLAIM_UNCOVERED, .first = 5, .last = 9, .since = since};
+	struct kr_reclaim_request msg = {
+		.file = *fid, .kinds = KR_LEASE_WRITE | KR_RECLAIM_UNCOVERED, .first = 5, .last = 9, .since = since};
 	const union kr_any_msg *reply;
 
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &msg, &reply), 0);
@@ -109,7 +111,8 @@ static void two_nodes_with_refused_bytes_wait_for_each_other(void **state)
 	struct fixture *f = *state;
 	struct node *one = joined(f, 0), *two = joined(f, 1), *reader = joined(f, 2);
 	struct kr_fid fid = create(one, "f", KR_LEASE_WRITE);
-	struct kr_reclaim_request msg = {.file = fid, .kinds = KR_LEASE_WRITE | KR_RECLAIM_UNCOVERED, .first = 5, .last = 9};
+	struct kr_reclaim_request msg = {
+		.file = fid, .kinds = KR_LEASE_WRITE | KR_RECLAIM_UNCOVERED, .first = 5, .last = 9};
 	const union kr_any_msg *reply;
 	uint8_t kinds;
 	uint64_t id;

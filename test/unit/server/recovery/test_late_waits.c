@@ -73,7 +73,11 @@ static void who_wants_to_write_waits_for_late_replays(void **state)
 	struct fixture *f = *state;
 	struct node *node = joined(f, 0), *other = joined(f, 1);
 	struct kr_fid fid = create(node, "f", 0);
-	struct kr_reclaim_request reclaim = {.file = fid, .opens = 1, .replay_first = 3, .replay_last = 4, .oldest = UINT64_MAX - 1,
+	struct kr_reclaim_request reclaim = {.file = fid,
+		.opens = 1,
+		.replay_first = 3,
+		.replay_last = 4,
+		.oldest = UINT64_MAX - 1,
 		.newest = UINT64_MAX};
 	const union kr_any_msg *reply;
 	uint64_t id;
@@ -135,7 +139,8 @@ static void two_late_nodes_do_not_wait_for_each_other(void **state)
 	assert_true(reply->reclaim_reply.conflict);
 }
 
-/* The same while others must be waited for first: whoever asked first for a file gets it, and the other is not let wait. */
+/* The same while others must be waited for first: whoever asked first for a file gets it, and the other is not let
+ * wait. */
 static void late_nodes_that_wait_for_others_do_not_wait_for_each_other(void **state)
 {
 	struct fixture *f = *state;
@@ -196,8 +201,10 @@ static void answer_stable(struct node *node)
 	}
 }
 
-/* Flushes FID again and again until LEASES lease times have passed or LATE is heard no more; both say that they live. */
-static void flush_for(struct fixture *f, struct node *busy, struct node *late, const struct kr_fid *fid, unsigned leases)
+/* Flushes FID again and again until LEASES lease times have passed or LATE is heard no more; both say that they live.
+ */
+static void flush_for(
+	struct fixture *f, struct node *busy, struct node *late, const struct kr_fid *fid, unsigned leases)
 {
 	struct kr_flush_request flush = {.file = *fid, .flags = 1};
 

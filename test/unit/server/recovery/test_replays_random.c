@@ -1,9 +1,9 @@
-/* Random histories of three nodes that write to two files, lose the power of the server's machine, and replay while nodes and the server are
- * killed, replays are damaged on their way, and nodes are away too long.
+/* Random histories of three nodes that write to two files, lose the power of the server's machine, and replay while
+ * nodes and the server are killed, replays are damaged on their way, and nodes are away too long.
  *
- * Of two writes of the same byte the one that was applied later wins at the end, or is in a conflict file; and where nothing but power was lost
- * nothing goes to a conflict file.  `test_replays_random SEED COUNT` runs COUNT histories from SEED on.  Jobs end when they end: a seed is about
- * the same history each time, not quite.
+ * Of two writes of the same byte the one that was applied later wins at the end, or is in a conflict file; and where
+ * nothing but power was lost nothing goes to a conflict file.  `test_replays_random SEED COUNT` runs COUNT histories
+ * from SEED on.  Jobs end when they end: a seed is about the same history each time, not quite.
  */
 #include "test/unit/server/recovery/replay_disk.h"
 #include "test/unit/server/recovery/replay_nodes.h"
@@ -14,14 +14,15 @@
 
 enum { SEEDS = 20, TURNS = 120, LOSSES_MAX = 2, FAULTS_MAX = 5, HANG_S = 120 };
 
-/* --- the server's end ------------------------------------------------------------------------------------------------ */
+/* --- the server's end ------------------------------------------------------------------------- */
 
 /* What the state directory says is kept as it is now, or becomes what was kept. */
 static void keep_state(bool restore)
 {
 	char command[512];
 
-	snprintf(command, sizeof command, "cd %s && %s", F.base, restore ? "rm -rf state && mv kept state" : "rm -rf kept && cp -a state kept");
+	snprintf(command, sizeof command, "cd %s && %s", F.base,
+		restore ? "rm -rf state && mv kept state" : "rm -rf kept && cp -a state kept");
 	assert_int_equal(system(command), 0);
 }
 
@@ -67,8 +68,9 @@ static void restart(void)
 /* The logs of the state directory are those of another boot. */
 static void begin_boot(void)
 {
-	struct kr_line_log lines = { 0 };
-	int dir = open(F.state_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd = openat(dir, "synced", O_WRONLY | O_APPEND | O_CLOEXEC);
+	struct kr_line_log lines = {0};
+	int dir = open(F.state_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+	    fd = openat(dir, "synced", O_WRONLY | O_APPEND | O_CLOEXEC);
 
 	kr_line_log_add(&lines, "boot 0123456789abcdef0123456789abcdef 0");
 	assert_int_equal(kr_line_log_append(&lines, fd), 0);
@@ -96,7 +98,8 @@ static void lose_power(void)
 	}
 	write_back(bytes);
 	disk_sync();
-	FOR_EACH_WRITE(write) {
+	FOR_EACH_WRITE(write)
+	{
 		if (write->state == WRITE_APPLIED)
 			write->state = WRITE_WAITS;
 	}
@@ -105,7 +108,7 @@ static void lose_power(void)
 	all_begin_anew();
 }
 
-/* --- what happens ----------------------------------------------------------------------------------------------------- */
+/* --- what happens ----------------------------------------------------------------------------- */
 
 struct history {
 	unsigned losses, faults;
@@ -216,7 +219,8 @@ static void somebody_writes(void)
 	unsigned node = below(WORLD_NODES), file = below(WORLD_FILES);
 	const struct view *view = &W.members[node].views[file];
 
-	if (W.write_count == WRITES_MAX || !F.nodes[node].live || !W.members[node].done || !is_idle(view) || view->keeps || view->recall_id)
+	if (W.write_count == WRITES_MAX || !F.nodes[node].live || !W.members[node].done || !is_idle(view) ||
+		view->keeps || view->recall_id)
 		return;
 	if (!has(node, file, WRITE_WAITS) && !has(node, file, WRITE_DIRTY))
 		flush_write(new_write(node, file));
@@ -232,7 +236,7 @@ static void fsync_heard(struct node *node, int err, const void *reply)
 static void somebody_syncs(void)
 {
 	unsigned node = below(WORLD_NODES);
-	struct kr_fsync_request msg = { .file = W.files[below(WORLD_FILES)] };
+	struct kr_fsync_request msg = {.file = W.files[below(WORLD_FILES)]};
 
 	if (F.nodes[node].live && W.members[node].done)
 		node_ask(&F.nodes[node], KR_MSG_FSYNC, &msg, NULL, 0, fsync_heard);
@@ -250,36 +254,43 @@ static bool is_over(void)
 		if (!W.members[i].done)
 			return false;
 	}
-	FOR_EACH_WRITE(write) {
+	FOR_EACH_WRITE(write)
+	{
 		if (write->state != WRITE_APPLIED && write->state != WRITE_STABLE && write->state != WRITE_CONFLICT)
 			return false;
 	}
 	return true;
 }
 
-/* --- what has come of it ---------------------------------------------------------------------------------------------- */
+/* --- what has come of it ---------------------------------------------------------------------- */
 
 static bool covers(const struct write *write, unsigned file, uint64_t offset)
 {
-	return write->file == file && offset >= write->extent.offset && offset < write->extent.offset + write->extent.length;
+	return write->file == file && offset >= write->extent.offset &&
+		offset < write->extent.offset + write->extent.length;
 }
 
 static const struct write *winner(unsigned file, uint64_t offset)
 {
 	const struct write *last = NULL;
 
-	FOR_EACH_WRITE(write) {
-		if (covers(write, file, offset) && write->state != WRITE_CONFLICT && (!last || write->order > last->order))
+	FOR_EACH_WRITE(write)
+	{
+		if (covers(write, file, offset) && write->state != WRITE_CONFLICT &&
+			(!last || write->order > last->order))
 			last = write;
 	}
 	return last;
 }
 
-/* Its bytes went in before that was found to be in conflict, or the node did not hear that they were in, and nothing has covered them since. */
+/* Its bytes went in before that was found to be in conflict, or the node did not hear that they were in, and nothing
+ * has covered them since. */
 static bool has_been_in(unsigned file, uint64_t offset, uint8_t byte, const struct write *last)
 {
-	FOR_EACH_WRITE(write) {
-		if (covers(write, file, offset) && write->state == WRITE_CONFLICT && byte == content(offset, number_of(write)) &&
+	FOR_EACH_WRITE(write)
+	{
+		if (covers(write, file, offset) && write->state == WRITE_CONFLICT &&
+			byte == content(offset, number_of(write)) &&
 			(!write->order || !last || write->order > last->order))
 			return true;
 	}
@@ -290,9 +301,10 @@ static void tell(void)
 {
 	print_error("%s\n", W.log);
 	FOR_EACH_WRITE(write)
-		print_error("%u: %s%u %llu-%llu order %llx round %llx state %d\n", number_of(write), node_names[write->node], write->file,
-			(unsigned long long)write->extent.offset, (unsigned long long)(write->extent.offset + write->extent.length),
-			(unsigned long long)write->order, (unsigned long long)write->round, write->state);
+	print_error("%u: %s%u %llu-%llu order %llx round %llx state %d\n", number_of(write), node_names[write->node],
+		write->file, (unsigned long long)write->extent.offset,
+		(unsigned long long)(write->extent.offset + write->extent.length), (unsigned long long)write->order,
+		(unsigned long long)write->round, write->state);
 }
 
 static void judge(void)
@@ -305,15 +317,18 @@ static void judge(void)
 			const struct write *last = winner(file, i);
 			unsigned found = 0;
 
-			if (bytes[i] == (last ? content(i, number_of(last)) : 0) || has_been_in(file, i, bytes[i], last))
+			if (bytes[i] == (last ? content(i, number_of(last)) : 0) ||
+				has_been_in(file, i, bytes[i], last))
 				continue;
 			FOR_EACH_WRITE(write)
-				found = bytes[i] == content(i, number_of(write)) ? number_of(write) : found;
+			found = bytes[i] == content(i, number_of(write)) ? number_of(write) : found;
 			tell();
-			fail_msg("byte %llu of file %u is not of write %u, but of %u", (unsigned long long)i, file, last ? number_of(last) : 0, found);
+			fail_msg("byte %llu of file %u is not of write %u, but of %u", (unsigned long long)i, file,
+				last ? number_of(last) : 0, found);
 		}
 	}
-	FOR_EACH_WRITE(write) {
+	FOR_EACH_WRITE(write)
+	{
 		if (write->state == WRITE_CONFLICT && !W.faulty) {
 			tell();
 			fail_msg("a conflict although nothing but power was lost");
@@ -321,13 +336,13 @@ static void judge(void)
 	}
 }
 
-/* --- a history -------------------------------------------------------------------------------------------------------- */
+/* --- a history -------------------------------------------------------------------------------- */
 
 static uint64_t seed;
 
 static struct history begin_history(void)
 {
-	struct history history = { 0 };
+	struct history history = {0};
 
 	memset(&W, 0, sizeof W);
 	W.random = seed;
@@ -381,8 +396,11 @@ static void of_two_writes_of_a_byte_the_later_wins_or_is_in_a_conflict_file(void
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = { TEST(of_two_writes_of_a_byte_the_later_wins_or_is_in_a_conflict_file) };
-	uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1, count = argc > 2 ? strtoull(argv[2], NULL, 10) : argc > 1 ? 1 : SEEDS;
+	const struct CMUnitTest tests[] = {TEST(of_two_writes_of_a_byte_the_later_wins_or_is_in_a_conflict_file)};
+	uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1,
+		 count = argc > 2 ? strtoull(argv[2], NULL, 10) :
+		argc > 1          ? 1 :
+				    SEEDS;
 
 	prepare();
 	for (seed = first; seed < first + count; seed++) {

@@ -1,4 +1,5 @@
-/* What the server does not remember to have executed, after a boot or because it was too much, is not what another has done. */
+/* What the server does not remember to have executed, after a boot or because it was too much, is not what another has
+ * done. */
 #include "test/unit/server/recovery/former_fixture.h"
 
 #include <fcntl.h>
@@ -48,7 +49,8 @@ static void what_others_have_done_is_not_of_a_node_that_is_late_after_a_boot(voi
 	struct kr_make_request make = {.parent = one->hello.root, .mode = S_IFDIR | 0755, .target = "", .cred = cred};
 	struct kr_create_request exclusive = {.parent = make.parent, .mode = 0644, .exclusive = 1, .cred = cred};
 	struct kr_remove_request remove_it = {.parent = make.parent, .name = "token", .directory = 1};
-	struct kr_rename_request move = {.parent = make.parent, .name = "job", .new_parent = make.parent, .new_name = "current"};
+	struct kr_rename_request move = {
+		.parent = make.parent, .name = "job", .new_parent = make.parent, .new_name = "current"};
 
 	for (int halfway = 0; halfway <= 1; halfway++) {
 		uint64_t unsent = one->next_id;
@@ -73,9 +75,16 @@ static void what_another_has_done_since_a_boot_is_not_of_a_node_that_is_back_in_
 {
 	struct fixture *f = *state;
 	struct node *one = joined(f, 0), *other = joined(f, 1);
-	struct kr_make_request make = {.parent = one->hello.root, .mode = S_IFDIR | 0755, .target = "", .cred = {.uid = getuid(), .gid = getgid()}};
+	struct kr_make_request make = {.parent = one->hello.root,
+		.mode = S_IFDIR | 0755,
+		.target = "",
+		.cred = {.uid = getuid(), .gid = getgid()}};
 	struct kr_remove_request remove_it = {.parent = make.parent, .name = "token", .directory = 1};
-	struct kr_rename_request move = {.parent = make.parent, .name = "job", .new_parent = make.parent, .new_name = "current"}, moved = move;
+	struct kr_rename_request move = {.parent = make.parent,
+					 .name = "job",
+					 .new_parent = make.parent,
+					 .new_name = "current"},
+				 moved = move;
 	struct kr_link_request link_it = {.file = create(other, "f", 0), .parent = make.parent, .name = "link"};
 	uint64_t unsent = one->next_id, removed, renamed, linked;
 
@@ -92,7 +101,8 @@ static void what_another_has_done_since_a_boot_is_not_of_a_node_that_is_back_in_
 	renamed = node_send(one, KR_MSG_RENAME, &moved);
 	link_it.name = "linked";
 	linked = node_send(one, KR_MSG_LINK, &link_it);
-	assert_true(node_result(one, removed, NULL) == 0 && node_result(one, renamed, NULL) == 0 && node_result(one, linked, NULL) == 0);
+	assert_true(node_result(one, removed, NULL) == 0 && node_result(one, renamed, NULL) == 0 &&
+		node_result(one, linked, NULL) == 0);
 
 	boot(f, false);
 	rejoin(f, (struct node *[]){one, other}, 2);
@@ -142,7 +152,10 @@ static void what_was_made_before_a_boot_counts_as_done_also_at_its_second_instan
 {
 	struct fixture *f = *state;
 	struct node *node = joined(f, 0);
-	struct kr_make_request make = {.parent = node->hello.root, .name = "d", .mode = S_IFDIR | 0755, .target = "",
+	struct kr_make_request make = {.parent = node->hello.root,
+		.name = "d",
+		.mode = S_IFDIR | 0755,
+		.target = "",
 		.cred = {.uid = getuid(), .gid = getgid()}};
 	uint64_t made = node_send(node, KR_MSG_MAKE, &make);
 

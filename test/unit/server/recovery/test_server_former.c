@@ -21,8 +21,8 @@ static void what_was_executed_is_not_executed_again_by_the_next_instance(void **
 	struct node *node = joined(f, 0);
 	struct kr_make_request make = {.parent = node->hello.root, .name = "a", .mode = S_IFDIR | 0755, .target = ""};
 	struct kr_remove_request remove_c = {.parent = node->hello.root, .name = "c", .directory = 1};
-	struct kr_rename_request rename_msg = {.parent = node->hello.root, .name = "a", .new_parent = node->hello.root,
-		.new_name = "b", .flags = 2};
+	struct kr_rename_request rename_msg = {
+		.parent = node->hello.root, .name = "a", .new_parent = node->hello.root, .new_name = "b", .flags = 2};
 	const union kr_any_msg *reply;
 	struct kr_fid first;
 	uint64_t exchanged, removed;
@@ -93,13 +93,16 @@ static void what_an_earlier_instance_executed_counts_as_done(void **state)
 {
 	struct fixture *f = *state;
 	struct node *node = joined(f, 0);
-	struct kr_make_request make = {.parent = node->hello.root, .name = "dir", .mode = S_IFDIR | 0755, .target = "",
+	struct kr_make_request make = {.parent = node->hello.root,
+		.name = "dir",
+		.mode = S_IFDIR | 0755,
+		.target = "",
 		.cred = {.uid = getuid(), .gid = getgid()}};
 	struct kr_remove_request remove_it = {.parent = node->hello.root, .name = "gone", .directory = 1};
-	struct kr_rename_request move = {.parent = node->hello.root, .name = "dir", .new_parent = node->hello.root,
-		.new_name = "moved"};
-	struct kr_create_request exclusive = {.parent = node->hello.root, .name = "x", .mode = 0644, .exclusive = 1,
-		.cred = make.cred};
+	struct kr_rename_request move = {
+		.parent = node->hello.root, .name = "dir", .new_parent = node->hello.root, .new_name = "moved"};
+	struct kr_create_request exclusive = {
+		.parent = node->hello.root, .name = "x", .mode = 0644, .exclusive = 1, .cred = make.cred};
 	const union kr_any_msg *reply;
 	uint64_t first = node->next_id, id;
 
@@ -116,7 +119,7 @@ static void what_an_earlier_instance_executed_counts_as_done(void **state)
 	node_send_as(node, first + 1, KR_FRAME_RESEND, KR_MSG_CREATE, &exclusive);
 	assert_int_equal(node_result(node, first + 1, &reply), 0);
 	assert_int_equal(reply->create_reply.created, 1);
-	assert_int_equal(node_call(node, KR_MSG_MAKE, &make, NULL), -EEXIST);           /* a new one is judged as it is */
+	assert_int_equal(node_call(node, KR_MSG_MAKE, &make, NULL), -EEXIST); /* a new one is judged as it is */
 	assert_int_equal(node_call(node, KR_MSG_CREATE, &exclusive, NULL), -EEXIST);
 	assert_int_equal(node_call(node, KR_MSG_REMOVE, &remove_it, NULL), -ENOENT);
 	assert_int_equal(node_call(node, KR_MSG_RENAME, &move, NULL), 0);
@@ -125,7 +128,8 @@ static void what_an_earlier_instance_executed_counts_as_done(void **state)
 	assert_int_equal(node_result(node, id, NULL), -ENOENT);
 }
 
-/* As after kill -9: the next instance remembers what this one has now; what its end answers into the void is not in it. */
+/* As after kill -9: the next instance remembers what this one has now; what its end answers into the void is not in it.
+ */
 static void restart_as_killed(struct fixture *f, struct node *const *nodes, int count)
 {
 	uint8_t *executed;
@@ -162,7 +166,8 @@ static void what_others_built_on_before_it_was_answered_is_not_executed_again(vo
 	joined(f, 1);
 	look.file = create(node, "a", 0);
 	move.parent = move.new_parent = remove_it.parent = node->hello.root;
-	assert_int_equal(node_call(other, KR_MSG_GETATTR, &look, NULL), 0); /* which it notes, and keeps the answer to the move waiting for */
+	assert_int_equal(node_call(other, KR_MSG_GETATTR, &look, NULL),
+		0); /* which it notes, and keeps the answer to the move waiting for */
 	id = node_send(node, KR_MSG_RENAME, &move);
 	node_asked(other, KR_MSG_INVALIDATE);
 	assert_int_equal(node_call(other, KR_MSG_REMOVE, &remove_it, NULL), 0);
@@ -182,9 +187,11 @@ static void a_cut_that_others_built_on_before_it_was_answered_is_not_made_again(
 
 	snprintf(path, sizeof(path), "%s/f", f->export_path);
 	assert_int_equal(truncate(path, 100), 0);
-	assert_int_equal(node_call(other, KR_MSG_OPEN, &(struct kr_open_request){.file = cut.file, .flags = KR_OPEN_BOTH}, NULL), 0);
+	assert_int_equal(
+		node_call(other, KR_MSG_OPEN, &(struct kr_open_request){.file = cut.file, .flags = KR_OPEN_BOTH}, NULL),
+		0);
 	id = node_send(node, KR_MSG_SETATTR, &cut);
-	node_asked(other, KR_MSG_RECALL); /* it is to hear of the cut, which has been made */
+	node_asked(other, KR_MSG_RECALL);       /* it is to hear of the cut, which has been made */
 	assert_int_equal(truncate(path, 5), 0); /* as somebody's write would */
 	assert_false(is_answered(node, id));
 	restart_as_killed(f, (struct node *[]){node, other}, 2);
@@ -198,7 +205,8 @@ static void what_waits_for_attributes_is_not_executed_again(void **state)
 {
 	struct fixture *f = *state;
 	struct node *node = joined(f, 0), *writer = joined(f, 1);
-	struct kr_link_request name_it = {.file = create(writer, "f", KR_LEASE_WRITE), .parent = node->hello.root, .name = "g"};
+	struct kr_link_request name_it = {
+		.file = create(writer, "f", KR_LEASE_WRITE), .parent = node->hello.root, .name = "g"};
 	struct kr_setattr_request set = {.file = name_it.file, .valid = KR_SET_MODE, .mode = 0600};
 	struct kr_remove_request remove_it = {.parent = node->hello.root, .name = "g"};
 	char path[128];
@@ -227,10 +235,13 @@ static void what_another_has_made_is_not_taken_for_ones_own(void **state)
 	struct node *const nodes[2] = {joined(f, 0), joined(f, 1)};
 	struct node *one = nodes[0], *other = nodes[1];
 	const struct kr_cred cred = {.uid = getuid(), .gid = getgid()};
-	struct kr_make_request make = {.parent = one->hello.root, .name = "lock", .mode = S_IFDIR | 0755, .target = "", .cred = cred};
+	struct kr_make_request make = {
+		.parent = one->hello.root, .name = "lock", .mode = S_IFDIR | 0755, .target = "", .cred = cred};
 	struct kr_make_request theirs = make, passed_on = make;
-	struct kr_create_request exclusive = {.parent = one->hello.root, .name = "x", .mode = 0644, .exclusive = 1, .cred = cred};
-	struct kr_remove_request remove_it = {.parent = one->hello.root, .name = "passed on", .directory = 1, .cred = cred};
+	struct kr_create_request exclusive = {
+		.parent = one->hello.root, .name = "x", .mode = 0644, .exclusive = 1, .cred = cred};
+	struct kr_remove_request remove_it = {
+		.parent = one->hello.root, .name = "passed on", .directory = 1, .cred = cred};
 	uint64_t unsent = one->next_id, refused, made;
 
 	one->next_id += 3; /* on their way, and never there */
@@ -260,7 +271,10 @@ static void what_another_has_made_meanwhile_is_not_of_a_node_that_was_cut_off(vo
 {
 	struct fixture *f = *state;
 	struct node *one = joined(f, 0), *other = joined(f, 1);
-	struct kr_make_request make = {.parent = one->hello.root, .name = "own", .mode = S_IFDIR | 0755, .target = "",
+	struct kr_make_request make = {.parent = one->hello.root,
+		.name = "own",
+		.mode = S_IFDIR | 0755,
+		.target = "",
 		.cred = {.uid = getuid(), .gid = getgid()}};
 	uint64_t unsent = one->next_id++, made = node_send(one, KR_MSG_MAKE, &make), again;
 
@@ -286,8 +300,10 @@ static void what_was_made_and_moved_away_is_not_made_again(void **state)
 	struct fixture *f = *state;
 	struct node *node = joined(f, 0);
 	const struct kr_cred cred = {.uid = getuid(), .gid = getgid()};
-	struct kr_make_request make = {.parent = node->hello.root, .name = "d", .mode = S_IFDIR | 0755, .target = "", .cred = cred};
-	struct kr_create_request exclusive = {.parent = node->hello.root, .name = "x", .mode = 0644, .exclusive = 1, .cred = cred};
+	struct kr_make_request make = {
+		.parent = node->hello.root, .name = "d", .mode = S_IFDIR | 0755, .target = "", .cred = cred};
+	struct kr_create_request exclusive = {
+		.parent = node->hello.root, .name = "x", .mode = 0644, .exclusive = 1, .cred = cred};
 	uint64_t made = node_send(node, KR_MSG_MAKE, &make), created = node_send(node, KR_MSG_CREATE, &exclusive);
 
 	assert_int_equal(node_result(node, made, NULL), 0);

@@ -10,8 +10,10 @@ static void who_was_killed_before_its_turn_has_not_made_what_another_has(void **
 	struct fixture *f = *state;
 	struct node *const nodes[2] = {joined(f, 0), joined(f, 1)};
 	const struct kr_cred cred = {.uid = getuid(), .gid = getgid()};
-	struct kr_make_request make = {.parent = nodes[0]->hello.root, .mode = S_IFDIR | 0755, .target = "", .cred = cred};
-	struct kr_create_request exclusive = {.parent = nodes[0]->hello.root, .name = "x", .mode = 0644, .exclusive = 1, .cred = cred};
+	struct kr_make_request make = {
+		.parent = nodes[0]->hello.root, .mode = S_IFDIR | 0755, .target = "", .cred = cred};
+	struct kr_create_request exclusive = {
+		.parent = nodes[0]->hello.root, .name = "x", .mode = 0644, .exclusive = 1, .cred = cred};
 	struct kr_executed_key key;
 	uint64_t waited, behind, raced, created, executed;
 	char made[128];
@@ -42,10 +44,14 @@ static void who_was_killed_in_its_turn_takes_nothing_from_others(void **state)
 	struct node *const nodes[2] = {joined(f, 0), joined(f, 1)};
 	struct kr_make_request make = {.parent = nodes[0]->hello.root, .mode = S_IFDIR | 0755, .target = ""};
 	struct kr_remove_request remove_it = {.parent = make.parent, .name = "lock", .directory = 1};
-	struct kr_rename_request move = {.parent = make.parent, .name = "from", .new_parent = make.parent, .new_name = "to"};
-	struct kr_rename_request swap = {.parent = make.parent, .name = "one", .new_parent = make.parent, .new_name = "other", .flags = 2};
-	struct kr_fid lock = make_dir(nodes[1], &make, "lock"), from = make_dir(nodes[1], &make, "from"), one = make_dir(nodes[1], &make, "one");
-	uint64_t removed = in_turn(f, nodes[0], &lock), moved = in_turn(f, nodes[0], &from), swapped = in_turn(f, nodes[0], &one), again;
+	struct kr_rename_request move = {
+		.parent = make.parent, .name = "from", .new_parent = make.parent, .new_name = "to"};
+	struct kr_rename_request swap = {
+		.parent = make.parent, .name = "one", .new_parent = make.parent, .new_name = "other", .flags = 2};
+	struct kr_fid lock = make_dir(nodes[1], &make, "lock"), from = make_dir(nodes[1], &make, "from"),
+		      one = make_dir(nodes[1], &make, "one");
+	uint64_t removed = in_turn(f, nodes[0], &lock), moved = in_turn(f, nodes[0], &from),
+		 swapped = in_turn(f, nodes[0], &one), again;
 	const union kr_any_msg *reply;
 
 	make_dir(nodes[1], &make, "other");
@@ -74,7 +80,10 @@ static void who_was_killed_in_its_turn_cuts_nothing_of_others(void **state)
 {
 	struct fixture *f = *state;
 	struct node *node = joined(f, 0);
-	struct kr_create_request anew = {.parent = node->hello.root, .name = "f", .mode = 0644, .flags = KR_OPEN_BOTH | KR_OPEN_TRUNC,
+	struct kr_create_request anew = {.parent = node->hello.root,
+		.name = "f",
+		.mode = 0644,
+		.flags = KR_OPEN_BOTH | KR_OPEN_TRUNC,
 		.cred = {.uid = getuid(), .gid = getgid()}};
 	uint64_t id = in_turn(f, node, NULL);
 	char path[128];
@@ -97,21 +106,33 @@ static void what_was_killed_in_its_turn_is_told_before_others_take_names_away(vo
 	struct node *one = nodes[0], *other = nodes[1];
 	struct kr_make_request make = {.parent = one->hello.root, .mode = S_IFDIR | 0755, .target = ""};
 	struct kr_remove_request remove_it = {.parent = make.parent, .name = "token", .directory = 1};
-	struct kr_rename_request move = {.parent = make.parent, .name = "stays", .new_parent = make.parent, .new_name = "taken"};
-	struct kr_rename_request moved = {.parent = make.parent, .name = "from", .new_parent = make.parent, .new_name = "to"}, back = moved;
-	struct kr_fid token = make_dir(other, &make, "token"), stays = make_dir(other, &make, "stays"), from = make_dir(other, &make, "from");
+	struct kr_rename_request move = {
+		.parent = make.parent, .name = "stays", .new_parent = make.parent, .new_name = "taken"};
+	struct kr_rename_request moved = {.parent = make.parent,
+					 .name = "from",
+					 .new_parent = make.parent,
+					 .new_name = "to"},
+				 back = moved;
+	struct kr_fid token = make_dir(other, &make, "token"), stays = make_dir(other, &make, "stays"),
+		      from = make_dir(other, &make, "from");
 	uint64_t not_removed, not_moved, was_moved;
 
 	if (!has_handles(f))
 		skip();
-	not_removed = in_turn_of(f, one, (struct kr_intent_change){.kind = KR_INTENT_REMOVE, .name = "token", .before = kr_fid_hash(&token)});
-	not_moved = in_turn_of(f, one, (struct kr_intent_change){.kind = KR_INTENT_RENAME, .name = "stays", .before = kr_fid_hash(&stays), .new_name = "taken"});
-	was_moved = in_turn_of(f, one, (struct kr_intent_change){.kind = KR_INTENT_RENAME, .name = "from", .before = kr_fid_hash(&from), .new_name = "to"});
+	not_removed = in_turn_of(f, one,
+		(struct kr_intent_change){.kind = KR_INTENT_REMOVE, .name = "token", .before = kr_fid_hash(&token)});
+	not_moved = in_turn_of(f, one,
+		(struct kr_intent_change){
+			.kind = KR_INTENT_RENAME, .name = "stays", .before = kr_fid_hash(&stays), .new_name = "taken"});
+	was_moved = in_turn_of(f, one,
+		(struct kr_intent_change){
+			.kind = KR_INTENT_RENAME, .name = "from", .before = kr_fid_hash(&from), .new_name = "to"});
 	assert_int_equal(rename(in_export(f, "from"), in_export(f, "to")), 0);
 	restart(f, nodes, 2);
 
 	assert_int_equal(node_call(other, KR_MSG_REMOVE, &remove_it, NULL), 0);
-	assert_int_equal(resend(one, not_removed, KR_MSG_REMOVE, &remove_it), -ENOENT); /* who has removed it has the token */
+	assert_int_equal(
+		resend(one, not_removed, KR_MSG_REMOVE, &remove_it), -ENOENT); /* who has removed it has the token */
 	remove_it.name = "stays";
 	assert_int_equal(node_call(other, KR_MSG_REMOVE, &remove_it, NULL), 0);
 	make_dir(other, &make, "taken");
@@ -131,20 +152,28 @@ static void what_was_killed_in_its_turn_is_told_before_others_make_the_same(void
 	struct node *one = nodes[0], *other = nodes[1];
 	struct kr_fid fid = create(other, "f", 0);
 	struct kr_link_request link_it = {.file = fid, .parent = one->hello.root, .name = "link"}, linked = link_it;
-	struct kr_make_request make = {.parent = one->hello.root, .name = "made", .mode = S_IFDIR | 0755, .target = "", .cred = {.uid = getuid() + 1}};
+	struct kr_make_request make = {.parent = one->hello.root,
+		.name = "made",
+		.mode = S_IFDIR | 0755,
+		.target = "",
+		.cred = {.uid = getuid() + 1}};
 	struct kr_remove_request remove_it = {.parent = one->hello.root, .name = "linked"};
 	uint64_t not_linked, was_linked, made, moved, not_made;
 
 	if (!has_handles(f))
 		skip();
 	linked.name = "linked";
-	not_linked = in_turn_of(f, one, (struct kr_intent_change){.kind = KR_INTENT_LINK, .name = "link", .other = kr_fid_hash(&fid)});
-	was_linked = in_turn_of(f, one, (struct kr_intent_change){.kind = KR_INTENT_LINK, .name = "linked", .other = kr_fid_hash(&fid)});
+	not_linked = in_turn_of(
+		f, one, (struct kr_intent_change){.kind = KR_INTENT_LINK, .name = "link", .other = kr_fid_hash(&fid)});
+	was_linked = in_turn_of(f, one,
+		(struct kr_intent_change){.kind = KR_INTENT_LINK, .name = "linked", .other = kr_fid_hash(&fid)});
 	made = in_turn_of(f, one, (struct kr_intent_change){.kind = KR_INTENT_MAKE, .type = S_IFDIR, .name = "made"});
 	moved = in_turn_of(f, one, (struct kr_intent_change){.kind = KR_INTENT_MAKE, .type = S_IFDIR, .name = "moved"});
-	not_made = in_turn_of(f, one, (struct kr_intent_change){.kind = KR_INTENT_MAKE, .type = S_IFDIR, .name = "not made"});
+	not_made = in_turn_of(
+		f, one, (struct kr_intent_change){.kind = KR_INTENT_MAKE, .type = S_IFDIR, .name = "not made"});
 	assert_int_equal(link(in_export(f, "f"), in_export(f, "linked")), 0);
-	assert_int_equal(mkdir(in_export(f, "made"), 0755), 0); /* of another owner than it could be, and so nobody would take it for its own */
+	assert_int_equal(mkdir(in_export(f, "made"), 0755),
+		0); /* of another owner than it could be, and so nobody would take it for its own */
 	assert_int_equal(mkdir(in_export(f, "moved"), 0755), 0);
 	restart(f, nodes, 2);
 
@@ -171,7 +200,8 @@ static void what_was_killed_in_its_turn_is_told_of_a_directory_that_is_gone(void
 	struct node *one = nodes[0], *other = nodes[1];
 	struct kr_make_request make = {.parent = one->hello.root, .mode = S_IFDIR | 0755, .target = ""}, within = make;
 	struct kr_fid sub = make_dir(other, &make, "sub"), moved, removed;
-	struct kr_rename_request move = {.parent = sub, .name = "moved", .new_parent = make.parent, .new_name = "moved"};
+	struct kr_rename_request move = {
+		.parent = sub, .name = "moved", .new_parent = make.parent, .new_name = "moved"};
 	struct kr_remove_request remove_it = {.parent = sub, .name = "removed", .directory = 1};
 	uint64_t was_moved, was_removed;
 
@@ -180,9 +210,15 @@ static void what_was_killed_in_its_turn_is_told_of_a_directory_that_is_gone(void
 	within.parent = sub;
 	moved = make_dir(other, &within, "moved");
 	removed = make_dir(other, &within, "removed");
-	was_moved = in_turn_of(f, one, (struct kr_intent_change){.kind = KR_INTENT_RENAME, .parent = &sub, .name = "moved", .before = kr_fid_hash(&moved),
-		.new_name = "moved"});
-	was_removed = in_turn_of(f, one, (struct kr_intent_change){.kind = KR_INTENT_REMOVE, .parent = &sub, .name = "removed", .before = kr_fid_hash(&removed)});
+	was_moved = in_turn_of(f, one,
+		(struct kr_intent_change){.kind = KR_INTENT_RENAME,
+			.parent = &sub,
+			.name = "moved",
+			.before = kr_fid_hash(&moved),
+			.new_name = "moved"});
+	was_removed = in_turn_of(f, one,
+		(struct kr_intent_change){
+			.kind = KR_INTENT_REMOVE, .parent = &sub, .name = "removed", .before = kr_fid_hash(&removed)});
 	assert_int_equal(rename(in_export(f, "sub/moved"), in_export(f, "moved")), 0);
 	assert_int_equal(rmdir(in_export(f, "sub/removed")), 0);
 	assert_int_equal(rmdir(in_export(f, "sub")), 0);

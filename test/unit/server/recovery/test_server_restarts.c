@@ -117,7 +117,8 @@ static void the_grace_period_ends_without_the_dead(void **state)
 	assert_int_equal(kr_grace_awaited(&f->server.grace), 1);
 }
 
-/* If its record stayed and we ended now, the next instance would take the lost node for one that has kept its leases. */
+/* If its record stayed and we ended now, the next instance would take the lost node for one that has kept its leases.
+ */
 static void nobody_goes_on_before_the_lost_are_forgotten(void **state)
 {
 	struct fixture *f = *state;

@@ -46,7 +46,7 @@ static void what_is_changed_after_a_setback_can_have_an_earlier_time(void **stat
 	assert_int_equal(setbacks.count, 1);
 	assert_true(doubt(&setbacks, 1000, 4999));
 	assert_true(doubt(&setbacks, 998, 5002));
-	assert_false(doubt(&setbacks, 990, 4999)); /* before both */
+	assert_false(doubt(&setbacks, 990, 4999));  /* before both */
 	assert_false(doubt(&setbacks, 1000, 5010)); /* a moment that came only once */
 	assert_false(doubt(&setbacks, 8000, 8999));
 }
@@ -106,7 +106,8 @@ static void the_next_instance_knows_of_a_setback(void **state)
 	assert_int_equal(kr_write_file(dir, "clock", "boot 01", 7, 0600), 0); /* torn */
 	open_and_save(&setbacks, dir, boot);
 	assert_int_equal(setbacks.count, 0);
-	for (int i = 0; i < 2; i++) { /* another boot that began before the first one ended: by a clock that was set back */
+	for (int i = 0; i < 2;
+		i++) { /* another boot that began before the first one ended: by a clock that was set back */
 		open_and_save(&setbacks, dir, next_boot);
 		assert_int_equal(setbacks.count, 1);
 		assert_true(doubt(&setbacks, now, now));

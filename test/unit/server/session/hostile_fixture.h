@@ -16,12 +16,17 @@
 enum { USER = 1000, PING_ID = 1 << 20 };
 enum { HONEST, HOSTILE }; /* of the fixture's nodes; both have a session */
 
-static struct kr_fid secret_file, own_file; /* root's, 0600, with a lease of the honest node's; and the hostile user's */
+static struct kr_fid secret_file,
+	own_file; /* root's, 0600, with a lease of the honest node's; and the hostile user's */
 
 static inline struct kr_fid create_as(struct node *node, const char *name, uint32_t uid, uint8_t want)
 {
-	struct kr_create_request msg = {.cred = {.uid = uid, .gid = uid}, .parent = node->hello.root, .name = name, .mode = 0600,
-		.flags = KR_OPEN_BOTH, .want = want};
+	struct kr_create_request msg = {.cred = {.uid = uid, .gid = uid},
+		.parent = node->hello.root,
+		.name = name,
+		.mode = 0600,
+		.flags = KR_OPEN_BOTH,
+		.want = want};
 	const union kr_any_msg *reply;
 
 	assert_int_equal(node_call(node, KR_MSG_CREATE, &msg, &reply), 0);
@@ -35,7 +40,8 @@ static inline void confine(struct fixture *f, struct node *node)
 	const struct kr_key_owner owner = {.kind = KR_KEY_USER, .uid = USER};
 	struct kr_session *session = kr_session_find(&f->server, node->hello.session);
 
-	assert_int_equal(kr_key_new(&owner, "mallory", (int64_t)(kr_clock_real_ns() / KR_NS_PER_S), 0, &session->key), 0);
+	assert_int_equal(
+		kr_key_new(&owner, "mallory", (int64_t)(kr_clock_real_ns() / KR_NS_PER_S), 0, &session->key), 0);
 	session->groups = calloc(1, sizeof(*session->groups));
 	session->groups[0] = USER;
 	session->group_count = 1;
@@ -72,7 +78,7 @@ static inline bool ping(struct node *node)
 	return !node->closed;
 }
 
-/* --- a user, and a file that is not his ----------------------------------------------------------------------------- */
+/* --- a user, and a file that is not his ------------------------------------------------------- */
 
 static inline void refused(struct node *node, uint16_t type, const void *msg)
 {
@@ -92,7 +98,9 @@ static inline struct fixture *with_a_user(void **state)
 	if (geteuid() != 0)
 		skip();
 	secret_file = create_as(f->nodes[HONEST], "secret", 0, KR_LEASE_WRITE);
-	assert_int_equal(node_call(f->nodes[HONEST], KR_MSG_FLUSH, &(struct kr_flush_request){.file = secret_file, .flags = 1, .seq = 1}, NULL), 0);
+	assert_int_equal(node_call(f->nodes[HONEST], KR_MSG_FLUSH,
+				 &(struct kr_flush_request){.file = secret_file, .flags = 1, .seq = 1}, NULL),
+		0);
 	confine(f, f->nodes[HOSTILE]);
 	own_file = create_as(f->nodes[HOSTILE], "own", USER, 0);
 	return f;
@@ -103,9 +111,11 @@ static inline void undisturbed(struct fixture *f)
 {
 	assert_true(ping(f->nodes[HONEST]));
 	for (size_t i = 0; i < f->nodes[HONEST]->asked_count; i++)
-		assert_true(f->nodes[HONEST]->asked[i].type == KR_MSG_QUERY || f->nodes[HONEST]->asked[i].type == KR_MSG_STABLE);
-	assert_int_equal(node_call(f->nodes[HONEST], KR_MSG_LEASE, &(struct kr_lease_request){.file = secret_file, .kinds = KR_LEASE_WRITE},
-		NULL), 0);
+		assert_true(f->nodes[HONEST]->asked[i].type == KR_MSG_QUERY ||
+			f->nodes[HONEST]->asked[i].type == KR_MSG_STABLE);
+	assert_int_equal(node_call(f->nodes[HONEST], KR_MSG_LEASE,
+				 &(struct kr_lease_request){.file = secret_file, .kinds = KR_LEASE_WRITE}, NULL),
+		0);
 }
 
 #endif

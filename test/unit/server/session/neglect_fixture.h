@@ -1,4 +1,5 @@
-/* Nodes that are asked something, or wait for what others are asked: time passes in moments, and the hostile one lets it pass in its own way. */
+/* Nodes that are asked something, or wait for what others are asked: time passes in moments, and the hostile one lets
+ * it pass in its own way. */
 #ifndef KR_TEST_NEGLECT_FIXTURE_H
 #define KR_TEST_NEGLECT_FIXTURE_H
 
@@ -34,8 +35,10 @@ static inline void begin_anew(struct node *node, const struct kr_fid *fid)
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
 }
 
-/* The honest one waits for the answer to ID while the hostile one does WHAT six times in a lease time. How long that takes, in moments. */
-static inline int wait_beside(struct fixture *f, uint64_t id, void (*what)(struct node *node, const struct kr_fid *fid), const struct kr_fid *fid, int most)
+/* The honest one waits for the answer to ID while the hostile one does WHAT six times in a lease time. How long that
+ * takes, in moments. */
+static inline int wait_beside(struct fixture *f, uint64_t id, void (*what)(struct node *node, const struct kr_fid *fid),
+	const struct kr_fid *fid, int most)
 {
 	int moments = 0;
 

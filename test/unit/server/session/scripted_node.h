@@ -70,7 +70,8 @@ static inline void node_on_frame(struct kr_conn *conn, const struct kr_frame *fr
 	assert_true(node->asked_count < NODE_ASKED_MAX);
 	asked = &node->asked[node->asked_count++];
 	*asked = (struct node_asked){.type = frame->header.type, .flags = frame->header.flags, .id = frame->header.id};
-	assert_int_equal(kr_msg_decode(asked->type, false, frame->fields, frame->header.fields_length, &asked->msg, &arena), 0);
+	assert_int_equal(
+		kr_msg_decode(asked->type, false, frame->fields, frame->header.fields_length, &asked->msg, &arena), 0);
 	kr_arena_fini(&arena);
 }
 
@@ -113,11 +114,12 @@ static inline void node_on_reply(void *context, int err, const void *reply, stru
 
 static inline void node_connect(struct node *node)
 {
-	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(node->port),
-		.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_port = htons(node->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 
 	node->closed = false;
-	assert_int_equal(kr_conn_connect(node->loop, (const struct sockaddr *)&address, &node_handler, node, &node->conn), 0);
+	assert_int_equal(
+		kr_conn_connect(node->loop, (const struct sockaddr *)&address, &node_handler, node, &node->conn), 0);
 }
 
 static inline struct node *node_new(uv_loop_t *loop, uint16_t port, uint8_t number)
@@ -233,8 +235,15 @@ static inline void node_reply(struct node *node, struct node_asked *asked, const
 /* HELLO on a new connection, going on with the former session if RESUME. */
 static inline uint64_t node_send_hello(struct node *node, bool resume)
 {
-	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION, .node_name = "node",
-		.ring_address = "", .subdir = "", .ring = "", .incarnation = 1, .session = resume ? node->hello.session : 0, .may = node->may,
+	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION,
+		.proto_max = KR_PROTO_VERSION,
+		.node_name = "node",
+		.ring_address = "",
+		.subdir = "",
+		.ring = "",
+		.incarnation = 1,
+		.session = resume ? node->hello.session : 0,
+		.may = node->may,
 		.flags = node->flags};
 
 	if (!node->conn)

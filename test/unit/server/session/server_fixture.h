@@ -1,4 +1,5 @@
-/* A server in the test's own event loop, on an export of its own, with scripted nodes.  Time passes when the test says so. */
+/* A server in the test's own event loop, on an export of its own, with scripted nodes.  Time passes when the test says
+ * so. */
 #ifndef KR_TEST_SERVER_FIXTURE_H
 #define KR_TEST_SERVER_FIXTURE_H
 
@@ -27,7 +28,7 @@ struct fixture {
 	struct node *nodes[NODES];
 };
 
-/* --- fixture -------------------------------------------------------------------------------------------------------- */
+/* --- fixture ---------------------------------------------------------------------------------- */
 
 static inline void start_server(struct fixture *f)
 {
@@ -65,7 +66,10 @@ static inline int setup(void **state)
 	snprintf(f->state_path, sizeof(f->state_path), "%s/state", f->directory);
 	assert_int_equal(mkdir(f->export_path, 0755), 0);
 	f->listen[0] = strdup("127.0.0.1:0");
-	f->options = (struct kr_server_options){.listen = {f->listen, 1}, .state = f->state_path, .lease = LEASE_MS, .user_sessions = 64,
+	f->options = (struct kr_server_options){.listen = {f->listen, 1},
+		.state = f->state_path,
+		.lease = LEASE_MS,
+		.user_sessions = 64,
 		.export_path = f->export_path};
 	uv_loop_init(&f->loop);
 	start_server(f);
@@ -106,8 +110,8 @@ static inline void resume(struct node *node)
 
 static inline struct kr_fid create(struct node *node, const char *name, uint8_t want)
 {
-	struct kr_create_request msg = {.parent = node->hello.root, .name = name, .mode = 0644, .flags = KR_OPEN_BOTH,
-		.want = want};
+	struct kr_create_request msg = {
+		.parent = node->hello.root, .name = name, .mode = 0644, .flags = KR_OPEN_BOTH, .want = want};
 	const union kr_any_msg *reply;
 
 	assert_int_equal(node_call(node, KR_MSG_CREATE, &msg, &reply), 0);

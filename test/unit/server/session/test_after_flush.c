@@ -1,4 +1,5 @@
-/* What a node sends right behind a FLUSH, at a server whose rounds are held up: it is carried out after that, in whatever way that ends. */
+/* What a node sends right behind a FLUSH, at a server whose rounds are held up: it is carried out after that, in
+ * whatever way that ends. */
 #include "test/unit/server/flush/data_fixture.h"
 
 #include <sys/resource.h>
@@ -6,13 +7,13 @@
 #include "server/flush/data_priv.h"
 #include "server/leases/file_table.h"
 
-static const struct kr_range EXTENTS[] = { { 0, 100 } };
+static const struct kr_range EXTENTS[] = {{0, 100}};
 
 enum { TOUCHED = 1234567890, SET_MODE = 1, SET_MTIME = 32, SET_BEHIND = 1024 /* msgs.def */ };
 
 static struct answers {
-	unsigned order;                                  /* how many have been answered */
-	unsigned fence, synced, changed;                 /* the how-manieth it was; 0: not answered */
+	unsigned order;                  /* how many have been answered */
+	unsigned fence, synced, changed; /* the how-manieth it was; 0: not answered */
 	int synced_err, changed_err;
 	bool flushed_before_synced, flushed_before_changed;
 } A;
@@ -44,8 +45,9 @@ static void change_answered(struct node *node, int err, const void *reply)
 static struct node *begin(struct kr_sfile **ret_file)
 {
 	struct node *node = node_start("n1");
-	struct kr_fsync_request sync = { .flags = KR_FSYNC_BEHIND };
-	struct kr_setattr_request change = { .valid = SET_MODE | SET_MTIME | SET_BEHIND, .mode = 0600, .mtime.sec = TOUCHED };
+	struct kr_fsync_request sync = {.flags = KR_FSYNC_BEHIND};
+	struct kr_setattr_request change = {
+		.valid = SET_MODE | SET_MTIME | SET_BEHIND, .mode = 0600, .mtime.sec = TOUCHED};
 	struct kr_getattr_request fence;
 
 	memset(&A, 0, sizeof A);
@@ -59,7 +61,8 @@ static struct node *begin(struct kr_sfile **ret_file)
 	node_flush(node);
 	node_ask(node, KR_MSG_FSYNC, &sync, NULL, 0, sync_answered);
 	node_ask(node, KR_MSG_SETATTR, &change, NULL, 0, change_answered);
-	node_ask(node, KR_MSG_GETATTR, &fence, NULL, 0, fence_answered); /* frames are in order: what could be answered at once has been begun */
+	node_ask(node, KR_MSG_GETATTR, &fence, NULL, 0,
+		fence_answered); /* frames are in order: what could be answered at once has been begun */
 	wait_until(A.fence);
 	assert_int_equal(A.order, 1);
 	assert_false(node->flushed);
@@ -145,7 +148,7 @@ static void an_interrupted_one_waits_no_longer(void **state)
 	struct kr_session *session = kr_session_find(&F.server, node->session);
 	struct kr_request *flush = KR_LIST_ENTRY(session->flushes.head.next, struct kr_request, of_flushes);
 	struct kr_request *sync = KR_LIST_ENTRY(flush->behind.head.next, struct kr_request, wait);
-	struct kr_cancel_request cancel = { .request = sync->id };
+	struct kr_cancel_request cancel = {.request = sync->id};
 
 	(void)state;
 	assert_int_equal(node_call(node, KR_MSG_CANCEL, &cancel), 0);
@@ -160,8 +163,8 @@ static void an_interrupted_one_waits_no_longer(void **state)
 static void without_one_they_do_not_wait(void **state)
 {
 	struct node *node = node_start("n1");
-	struct kr_fsync_request sync = { .flags = KR_FSYNC_DATA | KR_FSYNC_BEHIND };
-	struct kr_setattr_request change = { .valid = SET_MODE | SET_BEHIND, .mode = 0600 };
+	struct kr_fsync_request sync = {.flags = KR_FSYNC_DATA | KR_FSYNC_BEHIND};
+	struct kr_setattr_request change = {.valid = SET_MODE | SET_BEHIND, .mode = 0600};
 
 	(void)state;
 	sync.file = change.file = create_file(node, "file");

@@ -1,5 +1,6 @@
-/* Nodes that do not play by the rules: who leaves questions unanswered, answers what it was not asked, claims what it has
- * not, and sends numbers from the ends of their ranges.  An honest node is always there, and nothing may happen to it.
+/* Nodes that do not play by the rules: who leaves questions unanswered, answers what it was not asked, claims what it
+ * has not, and sends numbers from the ends of their ranges.  An honest node is always there, and nothing may happen to
+ * it.
  */
 #include "test/unit/server/session/hostile_fixture.h"
 
@@ -16,7 +17,7 @@ static void a_moment_later_both(struct fixture *f)
 	assert_true(ping(f->nodes[HONEST]));
 }
 
-/* --- questions that nobody answers --------------------------------------------------------------------------------- */
+/* --- questions that nobody answers ------------------------------------------------------------ */
 
 static void who_leaves_a_recall_unanswered_loses_its_session(void **state)
 {
@@ -54,8 +55,9 @@ static void who_flushes_may_take_its_time(void **state)
 	struct node_asked *recall = node_asked(f->nodes[HOSTILE], KR_MSG_RECALL);
 
 	for (int moment = 0; moment < 4 * (LEASE_MS / MOMENT_MS); moment++) {
-		assert_int_equal(node_call(f->nodes[HOSTILE], KR_MSG_FLUSH, &(struct kr_flush_request){.file = fid, .flags = 1, .seq = ++seq},
-			NULL), 0);
+		assert_int_equal(node_call(f->nodes[HOSTILE], KR_MSG_FLUSH,
+					 &(struct kr_flush_request){.file = fid, .flags = 1, .seq = ++seq}, NULL),
+			0);
 		a_moment_later(f, f->nodes[HONEST]);
 		assert_false(is_answered(f->nodes[HONEST], id));
 		for (size_t i = 0; i < f->nodes[HOSTILE]->asked_count; i++)
@@ -71,13 +73,15 @@ static void who_flushes_may_take_its_time(void **state)
 static void flushing_something_else_does_not_count(void **state)
 {
 	struct fixture *f = *state;
-	struct kr_fid fid = create_as(f->nodes[HOSTILE], "f", 0, KR_LEASE_WRITE), other = create_as(f->nodes[HOSTILE], "g", 0, KR_LEASE_WRITE);
+	struct kr_fid fid = create_as(f->nodes[HOSTILE], "f", 0, KR_LEASE_WRITE),
+		      other = create_as(f->nodes[HOSTILE], "g", 0, KR_LEASE_WRITE);
 	uint64_t id = send_lease(f->nodes[HONEST], &fid, KR_LEASE_READ), seq = 0;
 
 	node_asked(f->nodes[HOSTILE], KR_MSG_RECALL);
 	while (!is_answered(f->nodes[HONEST], id)) {
 		if (f->nodes[HOSTILE]->conn && f->nodes[HOSTILE]->answer_count < NODE_ANSWERS_MAX - 1)
-			node_send(f->nodes[HOSTILE], KR_MSG_FLUSH, &(struct kr_flush_request){.file = other, .flags = 1, .seq = ++seq});
+			node_send(f->nodes[HOSTILE], KR_MSG_FLUSH,
+				&(struct kr_flush_request){.file = other, .flags = 1, .seq = ++seq});
 		a_moment_later(f, f->nodes[HONEST]);
 	}
 	assert_int_equal(f->server.sessions_lost, 1);
@@ -101,7 +105,7 @@ static void the_clock_of_a_question_begins_anew_with_the_connection(void **state
 	assert_int_equal(f->server.sessions_lost, 0);
 }
 
-/* --- what is claimed, and what is not there ------------------------------------------------------------------------ */
+/* --- what is claimed, and what is not there --------------------------------------------------- */
 
 static void try_all_on_secret(struct fixture *f)
 {
@@ -125,8 +129,10 @@ static void try_all_on_secret(struct fixture *f)
 	REFUSED(node, COPY, copy, .cred = user, .from = secret, .to = own_file, .length = 1);
 	REFUSED(node, COPY, copy, .cred = user, .from = own_file, .to = secret, .length = 1);
 	for (uint32_t bit = 0; bit < 8; bit++)
-		REFUSED(node, SETATTR, setattr, .cred = user, .file = secret, .valid = 1u << bit | 1u << 9, .uid = USER, .gid = USER);
-	REFUSED(node, SETXATTR, setxattr, .cred = user, .file = secret, .name = "user.mine", .value = {(const uint8_t *)"x", 1});
+		REFUSED(node, SETATTR, setattr, .cred = user, .file = secret, .valid = 1u << bit | 1u << 9, .uid = USER,
+			.gid = USER);
+	REFUSED(node, SETXATTR, setxattr, .cred = user, .file = secret, .name = "user.mine",
+		.value = {(const uint8_t *)"x", 1});
 	REFUSED(node, GETXATTR, getxattr, .cred = user, .file = secret, .name = "user.mine", .size = UINT32_MAX);
 	REFUSED(node, LINK, link, .cred = {.uid = 0}, .file = secret, .parent = node->hello.root, .name = "mine");
 	REFUSED(node, LOCK, lock, .file = secret, .owner = 1, .kind = 2, .last = UINT64_MAX);
@@ -146,13 +152,21 @@ static void a_user_gets_nothing_of_others_files(void **state)
 static void what_is_reclaimed_without_having_been_there_gives_no_right(void **state)
 {
 	struct fixture *f = with_a_user(state);
-	struct kr_reclaim_request reclaim = {.file = secret_file, .opens = 1, .kinds = KR_LEASE_ALL, .replay_first = 1, .replay_last = 1, .oldest = 1, .newest = 1};
+	struct kr_reclaim_request reclaim = {.file = secret_file,
+		.opens = 1,
+		.kinds = KR_LEASE_ALL,
+		.replay_first = 1,
+		.replay_last = 1,
+		.oldest = 1,
+		.newest = 1};
 	const union kr_any_msg *reply;
 	int err = node_call(f->nodes[HOSTILE], KR_MSG_RECLAIM, &reclaim, &reply);
 
 	assert_true(err < 0 || reply->reclaim_reply.kinds == 0);
 	if (err == 0) /* counted as an open: closed again, so that the rest is as before */
-		assert_int_equal(node_call(f->nodes[HOSTILE], KR_MSG_CLOSE, &(struct kr_close_request){.file = secret_file, .count = 1}, NULL), 0);
+		assert_int_equal(node_call(f->nodes[HOSTILE], KR_MSG_CLOSE,
+					 &(struct kr_close_request){.file = secret_file, .count = 1}, NULL),
+			0);
 	try_all_on_secret(f);
 	undisturbed(f);
 }
@@ -176,9 +190,13 @@ static int create_again(struct fixture *f, uint64_t id, const struct kr_create_r
 static void what_was_opened_is_not_opened_again_for_more(void **state)
 {
 	struct fixture *f = with_a_user(state);
-	struct kr_setattr_request drop_box = {.file = create_as(f->nodes[HONEST], "box", 0, 0), .valid = KR_SET_MODE, .mode = 0622};
-	struct kr_create_request msg = {.cred = {.uid = USER, .gid = USER}, .parent = f->nodes[HOSTILE]->hello.root, .name = "box",
-		.mode = 0600, .flags = KR_OPEN_WRITE | KR_OPEN_TRUNC};
+	struct kr_setattr_request drop_box = {
+		.file = create_as(f->nodes[HONEST], "box", 0, 0), .valid = KR_SET_MODE, .mode = 0622};
+	struct kr_create_request msg = {.cred = {.uid = USER, .gid = USER},
+		.parent = f->nodes[HOSTILE]->hello.root,
+		.name = "box",
+		.mode = 0600,
+		.flags = KR_OPEN_WRITE | KR_OPEN_TRUNC};
 	char path[PATH_MAX];
 	uint64_t id;
 
@@ -188,7 +206,10 @@ static void what_was_opened_is_not_opened_again_for_more(void **state)
 	msg.flags = KR_OPEN_BOTH | KR_OPEN_TRUNC;
 	assert_int_equal(create_again(f, id, &msg), -EACCES);
 
-	msg = (struct kr_create_request){.cred = {.uid = USER, .gid = USER}, .parent = msg.parent, .name = "mine", .flags = KR_OPEN_BOTH | KR_OPEN_TRUNC};
+	msg = (struct kr_create_request){.cred = {.uid = USER, .gid = USER},
+		.parent = msg.parent,
+		.name = "mine",
+		.flags = KR_OPEN_BOTH | KR_OPEN_TRUNC};
 	snprintf(path, sizeof(path), "%s/mine", f->export_path);
 	for (uint8_t exclusive = 0; exclusive < 2; exclusive++) {
 		msg.exclusive = exclusive;
@@ -209,7 +230,8 @@ static void what_is_given_back_for_others_stays_theirs(void **state)
 	struct fixture *f = with_a_user(state);
 	uint64_t parked = send_lease(f->nodes[HOSTILE], &own_file, KR_LEASE_READ);
 
-	node_call(f->nodes[HOSTILE], KR_MSG_RETURN, &(struct kr_return_request){.file = secret_file, .kinds = KR_LEASE_ALL}, NULL);
+	node_call(f->nodes[HOSTILE], KR_MSG_RETURN,
+		&(struct kr_return_request){.file = secret_file, .kinds = KR_LEASE_ALL}, NULL);
 	for (uint64_t id = 0; id < 40; id++)
 		node_call(f->nodes[HOSTILE], KR_MSG_CANCEL, &(struct kr_cancel_request){.request = id}, NULL);
 	node_result(f->nodes[HOSTILE], parked, NULL);
@@ -242,10 +264,11 @@ static void answers_to_what_was_not_asked_do_no_harm(void **state)
 		struct kr_query_reply lie = {.dirty = 1, .end = UINT64_MAX};
 
 		for (uint64_t ask = 0; ask < 8 && f->nodes[HOSTILE]->conn; ask++)
-			kr_conn_reply(f->nodes[HOSTILE]->conn, types[i], ask, 0, 0, types[i] == KR_MSG_QUERY ? (void *)&lie : &(struct kr_round_reply){0},
-				NULL, 0);
+			kr_conn_reply(f->nodes[HOSTILE]->conn, types[i], ask, 0, 0,
+				types[i] == KR_MSG_QUERY ? (void *)&lie : &(struct kr_round_reply){0}, NULL, 0);
 	}
-	node_reply(f->nodes[HONEST], node_asked(f->nodes[HONEST], KR_MSG_QUERY), &(struct kr_query_reply){0}); /* the true one */
+	node_reply(f->nodes[HONEST], node_asked(f->nodes[HONEST], KR_MSG_QUERY),
+		&(struct kr_query_reply){0}); /* the true one */
 	while (f->nodes[HOSTILE]->conn && !is_answered(f->nodes[HOSTILE], id))
 		assert_true(ping(f->nodes[HONEST]));
 	undisturbed(f);
@@ -266,7 +289,8 @@ static bool ring_call_has_ended(void *context)
 	return ((struct ring_call *)context)->ended;
 }
 
-/* With the honest node's number and session, but not its ring key; and with one's own key, but a ticket that is made up. */
+/* With the honest node's number and session, but not its ring key; and with one's own key, but a ticket that is made
+ * up. */
 static void a_ring_key_is_not_guessed(void **state)
 {
 	struct fixture *f = with_a_user(state);
@@ -298,9 +322,11 @@ static void lies_about_sizes_are_not_passed_on(void **state)
 	const struct kr_query_reply lies[2] = {{.dirty = 1, .end = UINT64_MAX}, {.dirty = 1, .end = 123456789}};
 	const union kr_any_msg *reply;
 
-	assert_int_equal(node_result(f->nodes[HOSTILE], send_lease(f->nodes[HOSTILE], &fids[1], KR_LEASE_WRITE), NULL), 0);
+	assert_int_equal(
+		node_result(f->nodes[HOSTILE], send_lease(f->nodes[HOSTILE], &fids[1], KR_LEASE_WRITE), NULL), 0);
 	for (int i = 0; i < 2; i++) {
-		uint64_t id = node_send(f->nodes[HONEST], KR_MSG_GETATTR, &(struct kr_getattr_request){.file = fids[i]});
+		uint64_t id =
+			node_send(f->nodes[HONEST], KR_MSG_GETATTR, &(struct kr_getattr_request){.file = fids[i]});
 
 		node_reply(f->nodes[HOSTILE], node_asked(f->nodes[HOSTILE], KR_MSG_QUERY), &lies[i]);
 		assert_int_equal(node_result(f->nodes[HONEST], id, &reply), 0);
@@ -308,7 +334,7 @@ static void lies_about_sizes_are_not_passed_on(void **state)
 	}
 }
 
-/* --- numbers ------------------------------------------------------------------------------------------------------- */
+/* --- numbers ---------------------------------------------------------------------------------- */
 
 static void extremes_are_refused_on_ones_own_file_too(void **state)
 {
@@ -323,22 +349,28 @@ static void extremes_are_refused_on_ones_own_file_too(void **state)
 		REFUSED(node, SEEK, seek, .file = own_file, .offset = far[i], .whence = SEEK_DATA);
 		REFUSED(node, SEEK, seek, .file = own_file, .offset = 0, .whence = UINT32_MAX - (uint32_t)i);
 		REFUSED(node, SETATTR, setattr, .cred = user, .file = own_file, .valid = KR_SET_SIZE, .size = far[i]);
-		REFUSED(node, COPY, copy, .cred = user, .from = own_file, .from_offset = far[i], .to = own_file, .to_offset = 1, .length = far[i]);
-		REFUSED(node, COPY, copy, .cred = user, .from = own_file, .from_offset = 0, .to = own_file, .to_offset = far[i], .length = 2);
+		REFUSED(node, COPY, copy, .cred = user, .from = own_file, .from_offset = far[i], .to = own_file,
+			.to_offset = 1, .length = far[i]);
+		REFUSED(node, COPY, copy, .cred = user, .from = own_file, .from_offset = 0, .to = own_file,
+			.to_offset = far[i], .length = 2);
 		REFUSED(node, LEASE, lease, .file = own_file, .kinds = (uint8_t)(4 + i));
-		REFUSED(node, RECLAIM, reclaim, .file = own_file, .opens = UINT32_MAX - (uint32_t)i, .kinds = KR_LEASE_ALL);
-		node_call(node, KR_MSG_READDIR, &(struct kr_readdir_request){.cred = user, .file = node->hello.root, .cookie = far[i],
-			.size = UINT32_MAX}, NULL); /* an end or an error, as the filesystem likes */
+		REFUSED(node, RECLAIM, reclaim, .file = own_file, .opens = UINT32_MAX - (uint32_t)i,
+			.kinds = KR_LEASE_ALL);
+		node_call(node, KR_MSG_READDIR,
+			&(struct kr_readdir_request){
+				.cred = user, .file = node->hello.root, .cookie = far[i], .size = UINT32_MAX},
+			NULL); /* an end or an error, as the filesystem likes */
 	}
 	REFUSED(node, LEASE, lease, .file = own_file, .kinds = 0);
 	undisturbed(f);
 }
 
-/* --- as much as there is ------------------------------------------------------------------------------------------- */
+/* --- as much as there is ---------------------------------------------------------------------- */
 
 static int open_own(struct node *node)
 {
-	return node_call(node, KR_MSG_OPEN, &(struct kr_open_request){.cred = {.uid = USER, .gid = USER}, .file = own_file, .flags = KR_OPEN_READ},
+	return node_call(node, KR_MSG_OPEN,
+		&(struct kr_open_request){.cred = {.uid = USER, .gid = USER}, .file = own_file, .flags = KR_OPEN_READ},
 		NULL);
 }
 
@@ -359,7 +391,9 @@ static void user_has_so_many_files_in_all(struct fixture *f, struct kr_session *
 	assert_int_equal(node_call(f->nodes[HOSTILE], KR_MSG_OPEN, &open, NULL), 0);
 	second->files -= KR_USER_FILES_MAX;
 	session->files -= KR_SESSION_FILES_ALWAYS;
-	assert_int_equal(node_call(f->nodes[HOSTILE], KR_MSG_CLOSE, &(struct kr_close_request){.file = *other, .count = 2}, NULL), 0);
+	assert_int_equal(node_call(f->nodes[HOSTILE], KR_MSG_CLOSE,
+				 &(struct kr_close_request){.file = *other, .count = 2}, NULL),
+		0);
 }
 
 static void a_session_uses_so_many_files_and_opens_each_so_often(void **state)
@@ -369,17 +403,21 @@ static void a_session_uses_so_many_files_and_opens_each_so_often(void **state)
 	struct kr_session *session = kr_session_find(&f->server, node->hello.session);
 	struct kr_attachment *attachment = kr_attachment_find(kr_sfile_find(&f->server, &own_file), session);
 	struct kr_fid other = create_as(node, "other", USER, 0);
-	struct kr_create_request another = {.cred = {.uid = USER, .gid = USER}, .parent = node->hello.root, .name = "another", .mode = 0600};
+	struct kr_create_request another = {
+		.cred = {.uid = USER, .gid = USER}, .parent = node->hello.root, .name = "another", .mode = 0600};
 
 	assert_int_equal(session->files, 2);
 	assert_int_equal(node_call(node, KR_MSG_CLOSE, &(struct kr_close_request){.file = other, .count = 1}, NULL), 0);
 	assert_int_equal(session->files, 1);
 	session->files += KR_SESSION_FILES_MAX - 1;
 	assert_int_equal(open_own(node), 0);
-	assert_int_equal(node_call(node, KR_MSG_OPEN, &(struct kr_open_request){.cred = {.uid = USER, .gid = USER}, .file = other}, NULL), -ENFILE);
+	assert_int_equal(node_call(node, KR_MSG_OPEN,
+				 &(struct kr_open_request){.cred = {.uid = USER, .gid = USER}, .file = other}, NULL),
+		-ENFILE);
 	assert_int_equal(node_call(node, KR_MSG_CREATE, &another, NULL), -ENFILE);
 	assert_int_equal(node_result(node, send_lease(node, &other, KR_LEASE_READ), NULL), -ENFILE);
-	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &(struct kr_reclaim_request){.file = other, .opens = 1}, NULL), -ENFILE);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &(struct kr_reclaim_request){.file = other, .opens = 1}, NULL),
+		-ENFILE);
 	session->files -= KR_SESSION_FILES_MAX - 1;
 	user_has_so_many_files_in_all(f, session, &other);
 	attachment->opens += KR_ATTACHMENT_OPENS_MAX - 2;
@@ -398,7 +436,8 @@ static bool is_paused(void *context)
 	return ((struct kr_session *)context)->paused_running;
 }
 
-/* Who has much under way is not listened to until some of it is done; less is much when all together hold much memory. */
+/* Who has much under way is not listened to until some of it is done; less is much when all together hold much memory.
+ */
 static void a_session_holds_so_many_bytes_and_fewer_when_memory_is_tight(void **state)
 {
 	struct fixture *f = with_a_user(state);

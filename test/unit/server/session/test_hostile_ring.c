@@ -1,5 +1,5 @@
-/* Ring connections of nodes that do not play by the rules: tickets of others, blocks of files that are not theirs, streams of
- * rounds that they are not in, and streams that are no streams.
+/* Ring connections of nodes that do not play by the rules: tickets of others, blocks of files that are not theirs,
+ * streams of rounds that they are not in, and streams that are no streams.
  */
 #include "test/unit/server/session/hostile_fixture.h"
 
@@ -12,7 +12,7 @@
 #include "server/pipelines/hop.h"
 #include "server/flush/round.h"
 
-/* --- ring connections ----------------------------------------------------------------------------------------------- */
+/* --- ring connections ------------------------------------------------------------------------- */
 
 struct call {
 	int err;
@@ -119,12 +119,14 @@ static void the_connections_of_a_user_are_limited(void **state)
 
 	confine(f, second);
 	for (int i = 0; i < KR_HOPS_PER_USER; i++) {
-		others[i] = (struct kr_hop){.data = f->server.data, .node = second->hello.node, .session = second->hello.session};
+		others[i] = (struct kr_hop){
+			.data = f->server.data, .node = second->hello.node, .session = second->hello.session};
 		kr_list_append(hops, &others[i].link);
 	}
 	for (int i = 0; i <= KR_HOPS_ALWAYS; i++) {
 		lanes[i] = new_lane(f);
-		assert_int_equal(open_ring(lanes[i], hostile, hostile->ring_key, &hop), i < KR_HOPS_ALWAYS ? 0 : -EAGAIN);
+		assert_int_equal(
+			open_ring(lanes[i], hostile, hostile->ring_key, &hop), i < KR_HOPS_ALWAYS ? 0 : -EAGAIN);
 	}
 	kr_list_remove(&others[0].link);
 	assert_int_equal(open_ring(lanes[KR_HOPS_ALWAYS], hostile, hostile->ring_key, &hop), -EAGAIN);
@@ -139,7 +141,7 @@ static void the_connections_of_a_user_are_limited(void **state)
 	undisturbed(f);
 }
 
-/* --- streams -------------------------------------------------------------------------------------------------------- */
+/* --- streams ---------------------------------------------------------------------------------- */
 
 static struct kr_slice bytes_of(const char *text)
 {
@@ -153,7 +155,8 @@ static struct kr_slice bytes_of(const char *text)
 static void extent(struct node *lane, uint64_t stream, uint64_t offset, const char *text, uint64_t wrong)
 {
 	struct kr_slice slice = bytes_of(text);
-	struct kr_extent_request msg = {.stream = stream, .offset = offset, .checksum = kr_checksum(slice.buf->data, slice.length) + wrong};
+	struct kr_extent_request msg = {
+		.stream = stream, .offset = offset, .checksum = kr_checksum(slice.buf->data, slice.length) + wrong};
 
 	kr_conn_oneway(lane->conn, KR_MSG_EXTENT, &msg, &slice, 1);
 	kr_buf_put(slice.buf);
@@ -197,7 +200,8 @@ static void assert_secret(struct fixture *f, const char *text)
 static void who_is_not_in_a_round_has_no_part_in_it(void **state)
 {
 	struct fixture *f = *state;
-	struct node *honest = f->nodes[HONEST], *hostile = f->nodes[HOSTILE], *lane = new_lane(f), *true_lane = new_lane(f);
+	struct node *honest = f->nodes[HONEST], *hostile = f->nodes[HOSTILE], *lane = new_lane(f),
+		    *true_lane = new_lane(f);
 	struct kr_fid other = create_as(hostile, "other", 0, KR_LEASE_READ);
 	struct kr_hop_address hop = way_to_server(hostile, &other);
 	struct node_asked *asked;
@@ -212,7 +216,8 @@ static void who_is_not_in_a_round_has_no_part_in_it(void **state)
 		assert_int_equal(whole_stream(lane, &secret_file, guess, "false"), -ESTALE);
 		assert_int_equal(whole_stream(lane, &other, guess, "false"), -ESTALE);
 	}
-	assert_int_equal(open_ring(true_lane, &honest->hello, honest->hello.ring_key, &asked->msg.round_request.downstream), 0);
+	assert_int_equal(
+		open_ring(true_lane, &honest->hello, honest->hello.ring_key, &asked->msg.round_request.downstream), 0);
 	node_reply(honest, asked, &(struct kr_round_reply){.seq = 1});
 	begin_stream(true_lane, &secret_file, round);
 	/* Streams belong to their connection: the other's number is nobody's here. */
@@ -260,7 +265,9 @@ static void who_never_sends_a_whole_stream_fails_alone(void **state)
 		struct node_asked *asked = node_asked(hostile, KR_MSG_ROUND);
 
 		if (!lane->conn)
-			assert_int_equal(open_ring(lane, &hostile->hello, hostile->hello.ring_key, &asked->msg.round_request.downstream), 0);
+			assert_int_equal(open_ring(lane, &hostile->hello, hostile->hello.ring_key,
+						 &asked->msg.round_request.downstream),
+				0);
 		node_reply(hostile, asked, &(struct kr_round_reply){.seq = 1});
 		spoil(lane, (int)(attempts++ % MALICES), begin_stream(lane, &own_file, asked->msg.round_request.round));
 	}
@@ -269,7 +276,7 @@ static void who_never_sends_a_whole_stream_fails_alone(void **state)
 	undisturbed(f);
 }
 
-/* --- floods --------------------------------------------------------------------------------------------------------- */
+/* --- floods ----------------------------------------------------------------------------------- */
 
 enum { FLOOD = 400000, FLOOD_AT_ONCE = 2000, UNSENT_MAX = 4 << 20 };
 
@@ -301,7 +308,8 @@ static void nothing(void *context, int err, const void *reply, struct kr_buf *da
 	(void)context, (void)err, (void)reply, (void)data, (void)more;
 }
 
-/* Sends the same request until it is cut off, takes no answer, and never makes the server keep more than UNSENT_MAX for it. */
+/* Sends the same request until it is cut off, takes no answer, and never makes the server keep more than UNSENT_MAX for
+ * it. */
 static void flood(struct fixture *f, struct node *lane, uint16_t type, const void *msg)
 {
 	take_nothing(lane);
@@ -355,7 +363,8 @@ static bool has_as_many_frames_as_may_be(void *context)
 	return kr_conn_queued_frames(server_end(context)) > KR_BLOCK_SERVER_FRAMES;
 }
 
-/* A file of one byte, asked for again and again: neither the blocks nor the questions take much memory while nobody takes the answers. */
+/* A file of one byte, asked for again and again: neither the blocks nor the questions take much memory while nobody
+ * takes the answers. */
 static void a_short_block_takes_no_whole_one(void **state)
 {
 	struct fixture *f = with_a_user(state);
@@ -367,7 +376,9 @@ static void a_short_block_takes_no_whole_one(void **state)
 
 	snprintf(path, sizeof(path), "%s/own", f->export_path);
 	assert_int_equal(truncate(path, 1), 0);
-	assert_int_equal(node_call(f->nodes[HOSTILE], KR_MSG_GETATTR, &(struct kr_getattr_request){.file = own_file}, &reply), 0);
+	assert_int_equal(
+		node_call(f->nodes[HOSTILE], KR_MSG_GETATTR, &(struct kr_getattr_request){.file = own_file}, &reply),
+		0);
 	assert_int_equal(open_ring(lane, &f->nodes[HOSTILE]->hello, f->nodes[HOSTILE]->hello.ring_key, &hop), 0);
 	take_nothing(lane);
 	pull_often(lane, &own_file, reply->getattr_reply.attr.version);

@@ -1,5 +1,5 @@
-/* Questions that nobody answers: a node that connects anew as often as it likes holds others up for a bounded time, and who
- * works on what it was asked is left in peace.
+/* Questions that nobody answers: a node that connects anew as often as it likes holds others up for a bounded time, and
+ * who works on what it was asked is left in peace.
  */
 #include "test/unit/server/session/neglect_fixture.h"
 
@@ -58,7 +58,8 @@ static void a_cut_does_not_wait_for_ever_for_one_that_connects_anew(void **state
 	struct kr_fid fid;
 	uint64_t id = send_cut(f, &fid);
 
-	assert_in_range(wait_beside(f, id, only_connect_anew, &fid, 20 * MOMENTS), 0, (KR_SESSION_ASK_LEASES + 1) * MOMENTS + SLACK);
+	assert_in_range(wait_beside(f, id, only_connect_anew, &fid, 20 * MOMENTS), 0,
+		(KR_SESSION_ASK_LEASES + 1) * MOMENTS + SLACK);
 	assert_int_equal(f->server.sessions_lost, 1);
 }
 
@@ -68,7 +69,8 @@ static void nor_for_one_that_is_never_there_when_it_is_looked_for(void **state)
 	struct kr_fid fid;
 	uint64_t id = send_cut(f, &fid);
 
-	assert_in_range(wait_beside(f, id, look_in, &fid, 20 * MOMENTS), 0, (KR_SESSION_ASK_LEASES + 1) * MOMENTS + SLACK);
+	assert_in_range(
+		wait_beside(f, id, look_in, &fid, 20 * MOMENTS), 0, (KR_SESSION_ASK_LEASES + 1) * MOMENTS + SLACK);
 }
 
 /* As if there were always another MiB before the question. */
@@ -88,7 +90,8 @@ static void nor_for_one_that_takes_its_answers_slowly(void **state)
 	struct kr_fid fid;
 	uint64_t id = send_cut(f, &fid);
 
-	assert_in_range(wait_beside(f, id, take_slowly, &fid, 20 * MOMENTS), 0, (KR_SESSION_ASK_LEASES + 1) * MOMENTS + SLACK);
+	assert_in_range(
+		wait_beside(f, id, take_slowly, &fid, 20 * MOMENTS), 0, (KR_SESSION_ASK_LEASES + 1) * MOMENTS + SLACK);
 }
 
 static void a_lease_is_not_waited_for_for_ever_either(void **state)
@@ -98,10 +101,11 @@ static void a_lease_is_not_waited_for_for_ever_either(void **state)
 	uint64_t id = send_lease(f->nodes[HONEST], &fid, KR_LEASE_READ);
 
 	node_asked(f->nodes[HOSTILE], KR_MSG_RECALL);
-	assert_in_range(wait_beside(f, id, only_connect_anew, &fid, 20 * MOMENTS), 0, (KR_SESSION_ASK_LEASES + 1) * MOMENTS + SLACK);
+	assert_in_range(wait_beside(f, id, only_connect_anew, &fid, 20 * MOMENTS), 0,
+		(KR_SESSION_ASK_LEASES + 1) * MOMENTS + SLACK);
 }
 
-/* --- who works ------------------------------------------------------------------------------------------------------- */
+/* --- who works -------------------------------------------------------------------------------- */
 
 /* Its link breaks all the time, but what it has gets through. */
 static void who_flushes_over_many_connections_may_take_its_time(void **state)
@@ -168,7 +172,7 @@ static void who_answers_as_if_its_session_had_ended_has_answered(void **state)
 	assert_int_equal(node_result(f->nodes[HONEST], id, NULL), 0);
 }
 
-/* --- what is asked for requests of sessions that have ended ---------------------------------------------------------- */
+/* --- what is asked for requests of sessions that have ended ----------------------------------- */
 
 enum { CUTS = 40 };
 

@@ -39,7 +39,7 @@ struct many {
 	struct kr_fid root;
 };
 
-/* --- the server's process ------------------------------------------------------------------------------------------- */
+/* --- the server's process --------------------------------------------------------------------- */
 
 static void on_term(uv_signal_t *handle, int number)
 {
@@ -52,8 +52,8 @@ static int run_server(const char *directory, int report)
 {
 	static struct kr_server server;
 	char export_path[80], state_path[80], any[] = "127.0.0.1:0", *listen[] = {any};
-	struct kr_server_options options = {.listen = {listen, 1}, .state = state_path, .lease = 60000,
-		.export_path = export_path};
+	struct kr_server_options options = {
+		.listen = {listen, 1}, .state = state_path, .lease = 60000, .export_path = export_path};
 	uv_loop_t *loop = uv_default_loop();
 	uv_signal_t term;
 	uint16_t port;
@@ -99,7 +99,7 @@ static bool memory_is_meaningful(void)
 #endif
 }
 
-/* --- nodes ---------------------------------------------------------------------------------------------------------- */
+/* --- nodes ------------------------------------------------------------------------------------ */
 
 static void send_frame(int fd, uint16_t type, uint64_t id, const void *msg)
 {
@@ -147,10 +147,15 @@ static uint32_t receive_reply(int fd, uint64_t id, union kr_any_msg *ret)
 
 static int join(struct many *many, int number)
 {
-	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(many->port),
-		.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_port = htons(many->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	struct timeval patience = {.tv_sec = ANSWER_S};
-	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION, .node_name = "node", .ring_address = "", .subdir = "", .ring = ""};
+	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION,
+		.proto_max = KR_PROTO_VERSION,
+		.node_name = "node",
+		.ring_address = "",
+		.subdir = "",
+		.ring = ""};
 	union kr_any_msg reply;
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -163,7 +168,7 @@ static int join(struct many *many, int number)
 	return fd;
 }
 
-/* --- fixture -------------------------------------------------------------------------------------------------------- */
+/* --- fixture ---------------------------------------------------------------------------------- */
 
 static int setup(void **state)
 {
@@ -202,7 +207,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* --- tests ---------------------------------------------------------------------------------------------------------- */
+/* --- tests ------------------------------------------------------------------------------------ */
 
 /* Asks and asks without ever reading, until neither side takes any more. */
 static void get_stuck(struct many *many, int fd)
@@ -273,7 +278,8 @@ static void a_thousand_nodes_are_no_burden_and_a_stuck_one_delays_nobody(void **
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(a_thousand_nodes_are_no_burden_and_a_stuck_one_delays_nobody, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			a_thousand_nodes_are_no_burden_and_a_stuck_one_delays_nobody, setup, teardown),
 	};
 
 	signal(SIGPIPE, SIG_IGN); /* as the daemon does */

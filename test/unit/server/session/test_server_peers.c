@@ -1,4 +1,5 @@
-/* The server against peers that begin a session, and those that do not play by the rules: HELLO, garbage, forged identities. */
+/* The server against peers that begin a session, and those that do not play by the rules: HELLO, garbage, forged
+ * identities. */
 #include "test/unit/server/session/server_fixture.h"
 
 #include <signal.h>
@@ -24,7 +25,12 @@ static void hello_of_another_protocol_is_refused(void **state)
 {
 	struct fixture *f = *state;
 	struct node *node = f->nodes[0];
-	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION + 1, .proto_max = 9, .node_name = "future", .ring_address = "", .subdir = "", .ring = ""};
+	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION + 1,
+		.proto_max = 9,
+		.node_name = "future",
+		.ring_address = "",
+		.subdir = "",
+		.ring = ""};
 
 	node_connect(node);
 	assert_int_equal(node_call(node, KR_MSG_HELLO, &hello, NULL), -EPROTONOSUPPORT);
@@ -36,8 +42,12 @@ static void hello_with_a_ring_of_too_long_a_name_is_refused(void **state)
 	struct fixture *f = *state;
 	struct node *node = f->nodes[0];
 	char ring[KR_RING_NAME_MAX + 2];
-	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION, .node_name = "n", .ring_address = "",
-		.subdir = "", .ring = ring};
+	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION,
+		.proto_max = KR_PROTO_VERSION,
+		.node_name = "n",
+		.ring_address = "",
+		.subdir = "",
+		.ring = ring};
 
 	memset(ring, 'r', sizeof(ring));
 	ring[KR_RING_NAME_MAX + 1] = '\0';
@@ -53,7 +63,12 @@ static void hello_for_a_missing_subdirectory_is_refused(void **state)
 {
 	struct fixture *f = *state;
 	struct node *node = f->nodes[0];
-	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION, .node_name = "n", .ring_address = "", .subdir = "no/dir", .ring = ""};
+	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION,
+		.proto_max = KR_PROTO_VERSION,
+		.node_name = "n",
+		.ring_address = "",
+		.subdir = "no/dir",
+		.ring = ""};
 
 	node_connect(node);
 	assert_int_equal(node_call(node, KR_MSG_HELLO, &hello, NULL), -ENOENT);
@@ -72,7 +87,8 @@ static void a_request_before_hello_is_refused(void **state)
 
 static int raw_connect(struct fixture *f)
 {
-	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(kr_listen_port(&f->server)),
+	struct sockaddr_in address = {.sin_family = AF_INET,
+		.sin_port = htons(kr_listen_port(&f->server)),
 		.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -146,8 +162,13 @@ static uint32_t raw_exchange(struct fixture *f, int fd, uint16_t type, uint64_t 
 
 static int raw_session(struct fixture *f)
 {
-	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION, .node_name = "raw", .node_id = {99}, .ring_address = "",
-		.subdir = "", .ring = ""};
+	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION,
+		.proto_max = KR_PROTO_VERSION,
+		.node_name = "raw",
+		.node_id = {99},
+		.ring_address = "",
+		.subdir = "",
+		.ring = ""};
 	struct kr_writer w;
 	int fd = raw_connect(f);
 
@@ -219,7 +240,8 @@ static void a_forged_file_identity_is_stale(void **state)
 static void status_is_told_before_hello_and_after(void **state)
 {
 	struct fixture *f = *state;
-	struct kr_status_request msg = {.what = "status", .argument = ""}, unknown = {.what = "secrets", .argument = ""};
+	struct kr_status_request msg = {.what = "status", .argument = ""},
+				 unknown = {.what = "secrets", .argument = ""};
 
 	node_connect(f->nodes[1]);
 	assert_int_equal(node_call(f->nodes[1], KR_MSG_STATUS, &msg, NULL), 0);

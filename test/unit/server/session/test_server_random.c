@@ -69,7 +69,7 @@ static uint32_t random_below(struct world *world, uint32_t limit)
 	return (uint32_t)(world->random >> 33) % limit;
 }
 
-/* --- what nodes believe --------------------------------------------------------------------------------------------- */
+/* --- what nodes believe ----------------------------------------------------------------------- */
 
 static void check(const struct world *world)
 {
@@ -97,7 +97,7 @@ static int file_of(const struct world *world, const struct kr_fid *fid)
 	return -1;
 }
 
-/* --- frames --------------------------------------------------------------------------------------------------------- */
+/* --- frames ----------------------------------------------------------------------------------- */
 
 static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 {
@@ -139,7 +139,8 @@ static void answer_oldest(struct node *node)
 	asked = node->asked[0];
 	memmove(node->asked, node->asked + 1, --node->asked_count * sizeof(asked));
 	if (asked.type == KR_MSG_QUERY) {
-		kr_conn_reply(node->conn, asked.type, asked.id, 0, 0, &(struct kr_query_reply){.dirty = 1, .end = 5}, NULL, 0);
+		kr_conn_reply(node->conn, asked.type, asked.id, 0, 0, &(struct kr_query_reply){.dirty = 1, .end = 5},
+			NULL, 0);
 		return;
 	}
 	if (asked.type == KR_MSG_RECALL) {
@@ -192,7 +193,7 @@ static struct call *send_new(struct node *node, uint16_t type, int file, const v
 	return call;
 }
 
-/* --- connections ---------------------------------------------------------------------------------------------------- */
+/* --- connections ------------------------------------------------------------------------------ */
 
 static void on_done(void *context, int err, const void *message, struct kr_buf *data, bool more)
 {
@@ -220,25 +221,36 @@ static void on_hello(void *context, int err, const void *message, struct kr_buf 
 	node->root = reply->root;
 	node->live = true;
 	/* Its first HELLO may have made a session, whose answer it has not seen: this one replaced it. */
-	assert_int_equal(kr_conn_request_as(node->conn, UINT64_MAX - 1, 0, KR_MSG_RECLAIM_DONE, NULL, NULL, 0, on_done, node), 0);
+	assert_int_equal(
+		kr_conn_request_as(node->conn, UINT64_MAX - 1, 0, KR_MSG_RECLAIM_DONE, NULL, NULL, 0, on_done, node),
+		0);
 	KR_LIST_FOR_EACH(call, &node->unanswered, link)
-		assert_int_equal(
-			kr_conn_request_as(node->conn, call->id, KR_FRAME_RESEND, call->type, &call->msg, NULL, 0, on_reply, call), 0);
+		assert_int_equal(kr_conn_request_as(node->conn, call->id, KR_FRAME_RESEND, call->type, &call->msg, NULL,
+					 0, on_reply, call),
+			0);
 }
 
 static void connect_node(struct node *node)
 {
-	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(kr_listen_port(&node->world->server)),
+	struct sockaddr_in address = {.sin_family = AF_INET,
+		.sin_port = htons(kr_listen_port(&node->world->server)),
 		.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION, .proto_max = KR_PROTO_VERSION, .node_name = "n", .node_id = {node->number},
-		.ring_address = "", .subdir = "", .ring = "", .session = node->session};
+	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION,
+		.proto_max = KR_PROTO_VERSION,
+		.node_name = "n",
+		.node_id = {node->number},
+		.ring_address = "",
+		.subdir = "",
+		.ring = "",
+		.session = node->session};
 
 	assert_int_equal(
 		kr_conn_connect(&node->world->loop, (const struct sockaddr *)&address, &handler, node, &node->conn), 0);
-	assert_int_equal(kr_conn_request_as(node->conn, UINT64_MAX, 0, KR_MSG_HELLO, &hello, NULL, 0, on_hello, node), 0);
+	assert_int_equal(
+		kr_conn_request_as(node->conn, UINT64_MAX, 0, KR_MSG_HELLO, &hello, NULL, 0, on_hello, node), 0);
 }
 
-/* --- events --------------------------------------------------------------------------------------------------------- */
+/* --- events ----------------------------------------------------------------------------------- */
 
 static void random_call(struct node *node)
 {
@@ -248,7 +260,9 @@ static void random_call(struct node *node)
 	uint8_t kinds = (uint8_t)(1 + random_below(world, 3));
 
 	switch (random_below(world, 8)) {
-	case 0: case 1: case 2:
+	case 0:
+	case 1:
+	case 2:
 		send_new(node, KR_MSG_LEASE, file, &(struct kr_lease_request){.file = *fid, .kinds = kinds},
 			sizeof(struct kr_lease_request));
 		break;
@@ -265,17 +279,22 @@ static void random_call(struct node *node)
 			sizeof(struct kr_close_request));
 		break;
 	case 5:
-		send_new(node, KR_MSG_GETATTR, file, &(struct kr_getattr_request){.file = *fid}, sizeof(struct kr_getattr_request));
+		send_new(node, KR_MSG_GETATTR, file, &(struct kr_getattr_request){.file = *fid},
+			sizeof(struct kr_getattr_request));
 		break;
 	case 6:
 		send_new(node, KR_MSG_SETATTR, file,
-			&(struct kr_setattr_request){.file = *fid, .valid = KR_SET_SIZE, .size = random_below(world, 1000)},
+			&(struct kr_setattr_request){
+				.file = *fid, .valid = KR_SET_SIZE, .size = random_below(world, 1000)},
 			sizeof(struct kr_setattr_request));
 		break;
 	default:
 		send_new(node, KR_MSG_COPY, file,
-			&(struct kr_copy_request){.from = *fid, .to = world->files[random_below(world, FILES)], .to_offset = 1000,
-				.length = 100}, sizeof(struct kr_copy_request));
+			&(struct kr_copy_request){.from = *fid,
+				.to = world->files[random_below(world, FILES)],
+				.to_offset = 1000,
+				.length = 100},
+			sizeof(struct kr_copy_request));
 	}
 }
 
@@ -286,7 +305,8 @@ static void cancel_oldest(struct node *node)
 	if (kr_list_empty(&node->unanswered))
 		return;
 	call = KR_LIST_ENTRY(node->unanswered.head.next, struct call, link);
-	send_new(node, KR_MSG_CANCEL, 0, &(struct kr_cancel_request){.request = call->id}, sizeof(struct kr_cancel_request));
+	send_new(node, KR_MSG_CANCEL, 0, &(struct kr_cancel_request){.request = call->id},
+		sizeof(struct kr_cancel_request));
 }
 
 static void random_event(struct world *world)
@@ -306,7 +326,12 @@ static void random_event(struct world *world)
 		if (node->live)
 			cancel_oldest(node);
 		break;
-	case 2: case 3: case 4: case 5: case 6: case 7:
+	case 2:
+	case 3:
+	case 4:
+	case 5:
+	case 6:
+	case 7:
 		if (node->live && node->unanswered_count < UNANSWERED_MAX)
 			random_call(node);
 		break;
@@ -337,7 +362,7 @@ static void drain(struct world *world)
 	} while (left);
 }
 
-/* --- the history ---------------------------------------------------------------------------------------------------- */
+/* --- the history ------------------------------------------------------------------------------ */
 
 static void on_pulse(uv_timer_t *timer)
 {
@@ -356,8 +381,9 @@ static void make_files(struct world *world)
 	assert_int_equal(kr_export_walk(world->server.export, NULL, "", &root, &attr), 0);
 	for (int i = 0; i < FILES; i++) {
 		create.name = names[i];
-		assert_int_equal(
-			kr_export_create(world->server.export, &cred, &root, &create, &created, &world->files[i], &attr), 0);
+		assert_int_equal(kr_export_create(world->server.export, &cred, &root, &create, &created,
+					 &world->files[i], &attr),
+			0);
 		kr_export_release(world->server.export, &world->files[i], 1);
 	}
 }
@@ -376,9 +402,10 @@ static void run_history(uint64_t seed)
 {
 	struct world *world = calloc(1, sizeof(*world));
 	uint64_t deadline;
-	char directory[] = "/tmp/kr-test-random-XXXXXX", export_path[64], state_path[64], any[] = "127.0.0.1:0", *listen[] = {any};
-	struct kr_server_options options = {.listen = {listen, 1}, .state = state_path, .lease = 120000,
-		.export_path = export_path};
+	char directory[] = "/tmp/kr-test-random-XXXXXX", export_path[64], state_path[64], any[] = "127.0.0.1:0",
+	     *listen[] = {any};
+	struct kr_server_options options = {
+		.listen = {listen, 1}, .state = state_path, .lease = 120000, .export_path = export_path};
 
 	assert_non_null(mkdtemp(directory));
 	snprintf(export_path, sizeof(export_path), "%s/export", directory);

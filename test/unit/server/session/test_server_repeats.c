@@ -12,9 +12,9 @@
 #include "server/session/request.h"
 #include "server/session/session.h"
 
-/* --- a disk that takes its time --------------------------------------------------------------------------------------- */
+/* --- a disk that takes its time --------------------------------------------------------------- */
 
-static atomic_bool disk_hangs;   /* for the next directory that is removed, or file without bytes that is synced */
+static atomic_bool disk_hangs; /* for the next directory that is removed, or file without bytes that is synced */
 static atomic_int hanging, removals;
 static sem_t disk;
 
@@ -64,7 +64,7 @@ static void let_disk_go_on(void)
 	assert_int_equal(sem_post(&disk), 0);
 }
 
-/* --- repetitions ------------------------------------------------------------------------------------------------------- */
+/* --- repetitions ------------------------------------------------------------------------------ */
 
 static void a_repeated_request_gets_the_same_answer(void **state)
 {
@@ -134,7 +134,8 @@ static void a_cut_that_was_not_made_is_made_when_it_is_asked_for_again(void **st
 	struct fixture *f = *state;
 	struct node *node = joined(f, 0);
 	struct kr_flush_request flush = {.file = create(node, "f", KR_LEASE_WRITE), .flags = 1, .seq = 1};
-	struct kr_create_request msg = {.parent = node->hello.root, .name = "f", .mode = 0644, .flags = KR_OPEN_BOTH | KR_OPEN_TRUNC};
+	struct kr_create_request msg = {
+		.parent = node->hello.root, .name = "f", .mode = 0644, .flags = KR_OPEN_BOTH | KR_OPEN_TRUNC};
 	struct kr_session *session = kr_session_find(&f->server, node->hello.session);
 	struct wait_for_sync wait = {.session = session};
 
@@ -299,7 +300,8 @@ static void a_cut_that_waits_for_notes_is_left_to_its_repetition(void **state)
 {
 	struct fixture *f = *state;
 	struct node *node = joined(f, 0), *other = f->nodes[1];
-	struct kr_create_request msg = {.parent = node->hello.root, .name = "f", .mode = 0644, .flags = KR_OPEN_BOTH | KR_OPEN_TRUNC};
+	struct kr_create_request msg = {
+		.parent = node->hello.root, .name = "f", .mode = 0644, .flags = KR_OPEN_BOTH | KR_OPEN_TRUNC};
 	struct kr_getattr_request getattr = {.file = create(node, "f", 0)};
 	struct kr_setattr_request grow = {.file = getattr.file, .valid = KR_SET_SIZE, .size = 1};
 	struct answering answering = {.node = node, .writer = other};
@@ -354,7 +356,8 @@ static void what_was_done_is_not_withdrawn_when_it_is_asked_for_again(void **sta
 {
 	struct fixture *f = *state;
 	struct node *node = joined(f, 0), *writer = joined(f, 1);
-	struct kr_setattr_request set = {.file = create(writer, "f", KR_LEASE_WRITE), .valid = KR_SET_MODE, .mode = 0600};
+	struct kr_setattr_request set = {
+		.file = create(writer, "f", KR_LEASE_WRITE), .valid = KR_SET_MODE, .mode = 0600};
 	struct kr_cancel_request cancel = {0};
 	struct kr_query_reply clean = {0};
 

@@ -41,7 +41,8 @@ static void a_parked_request_ends_with_its_session(void **state)
 		a_moment_later(f, writer);
 	assert_non_null(kr_session_find(&f->server, writer->hello.session));
 	node_reply(writer, node_asked(writer, KR_MSG_RECALL), NULL);
-	assert_int_equal(node_result(writer, send_lease(writer, &fid, KR_LEASE_ALL), NULL), 0); /* nobody is in the way */
+	assert_int_equal(
+		node_result(writer, send_lease(writer, &fid, KR_LEASE_ALL), NULL), 0); /* nobody is in the way */
 }
 
 static void a_new_session_replaces_the_one_of_the_same_node(void **state)
@@ -88,7 +89,8 @@ static void what_a_killed_daemon_may_have_written_is_waited_for(void **state)
 	assert_int_equal(node_result(other, read, NULL), 0);
 }
 
-/* A killed daemon of which the server could not tell whether its bytes may go in: the next one does not know that it asked. */
+/* A killed daemon of which the server could not tell whether its bytes may go in: the next one does not know that it
+ * asked. */
 static void who_comes_after_one_with_unjudged_bytes_is_late(void **state)
 {
 	struct fixture *f = *state;
@@ -197,15 +199,22 @@ static int flush_bytes(struct node *node, const struct kr_fid *fid)
 	struct kr_range extent = {.offset = 0, .length = 5};
 	struct kr_buf *buf = kr_buf_new(5);
 	struct kr_slice slice = {.buf = buf, .length = 5};
-	struct kr_flush_request flush = {.file = *fid, .seq = 1, .bytes = 5, .flags = 1, .mtime = {.sec = 1},
-		.checksum = kr_checksum("bytes", 5), .extents = {&extent, 1}};
+	struct kr_flush_request flush = {.file = *fid,
+		.seq = 1,
+		.bytes = 5,
+		.flags = 1,
+		.mtime = {.sec = 1},
+		.checksum = kr_checksum("bytes", 5),
+		.extents = {&extent, 1}};
 	struct node_answer *answer = &node->answers[node->answer_count++];
 	int err;
 
 	memcpy(buf->data, "bytes", 5);
 	buf->length = 5;
 	*answer = (struct node_answer){.id = 1 << 21};
-	assert_int_equal(kr_conn_request_as(node->conn, answer->id, 0, KR_MSG_FLUSH, &flush, &slice, 1, node_on_reply, answer), 0);
+	assert_int_equal(
+		kr_conn_request_as(node->conn, answer->id, 0, KR_MSG_FLUSH, &flush, &slice, 1, node_on_reply, answer),
+		0);
 	err = node_result(node, answer->id, NULL);
 	kr_buf_put(buf);
 	return err;

@@ -1,5 +1,5 @@
-/* Heirs: who begins anew has what its last session had, and is not asked for that before it has said what it still holds of it; but others do
- * not wait for ever for one that never says so, or replays all the time.
+/* Heirs: who begins anew has what its last session had, and is not asked for that before it has said what it still
+ * holds of it; but others do not wait for ever for one that never says so, or replays all the time.
  */
 #include "test/unit/server/session/neglect_fixture.h"
 
@@ -11,7 +11,8 @@ static void the_lease_of_one_that_begins_anew_is_not_waited_for_for_ever(void **
 	uint64_t id = send_lease(f->nodes[HONEST], &fid, KR_LEASE_READ);
 
 	node_asked(f->nodes[HOSTILE], KR_MSG_RECALL);
-	assert_in_range(wait_beside(f, id, begin_anew, &fid, 20 * MOMENTS), 0, (KR_SESSION_CLAIM_LEASES + 1) * MOMENTS + SLACK);
+	assert_in_range(
+		wait_beside(f, id, begin_anew, &fid, 20 * MOMENTS), 0, (KR_SESSION_CLAIM_LEASES + 1) * MOMENTS + SLACK);
 }
 
 static void nor_is_its_file_s_size_that_it_knows(void **state)
@@ -21,7 +22,8 @@ static void nor_is_its_file_s_size_that_it_knows(void **state)
 	uint64_t id = node_send(f->nodes[HONEST], KR_MSG_GETATTR, &(struct kr_getattr_request){.file = fid});
 
 	node_asked(f->nodes[HOSTILE], KR_MSG_QUERY);
-	assert_in_range(wait_beside(f, id, begin_anew, &fid, 20 * MOMENTS), 0, (KR_SESSION_ASK_LEASES + 1) * MOMENTS + SLACK);
+	assert_in_range(
+		wait_beside(f, id, begin_anew, &fid, 20 * MOMENTS), 0, (KR_SESSION_ASK_LEASES + 1) * MOMENTS + SLACK);
 }
 
 static void who_inherits_a_lease_and_reclaims_nothing_does_not_keep_it(void **state)
@@ -55,9 +57,10 @@ static void nor_does_who_begins_to_inherit_again_and_again(void **state)
 	assert_in_range(moments, 0, (KR_SESSION_CLAIM_LEASES + 1) * MOMENTS + SLACK);
 }
 
-/* --- what an successor has not been asked yet ----------------------------------------------------------------------------- */
+/* --- what an successor has not been asked yet ------------------------------------------------- */
 
-/* The hostile node has begun anew and not yet said what it still has of FID, whose size the honest one wants to know. */
+/* The hostile node has begun anew and not yet said what it still has of FID, whose size the honest one wants to know.
+ */
 static struct kr_session *heir_of(struct fixture *f, const struct kr_fid *fid, uint64_t *ret_id)
 {
 	struct node *node = f->nodes[HOSTILE];
@@ -207,8 +210,11 @@ static void replay_nothing(struct node *node, const struct kr_fid *fid)
 
 	number++;
 
-	const struct kr_flush_request flush = {.file = *fid, .flags = KR_FLUSH_INLINE | KR_FLUSH_REPLAY, .seq = number,
-		.replay_round = (UINT64_C(1) << 40) + number, .replay_order = number};
+	const struct kr_flush_request flush = {.file = *fid,
+		.flags = KR_FLUSH_INLINE | KR_FLUSH_REPLAY,
+		.seq = number,
+		.replay_round = (UINT64_C(1) << 40) + number,
+		.replay_order = number};
 
 	node->answer_count = 0;
 	if (node->conn && !node->closed)
@@ -216,12 +222,16 @@ static void replay_nothing(struct node *node, const struct kr_fid *fid)
 	answer_stable(node);
 }
 
-/* The hostile node has begun anew, and replays something of a file of its own; what it holds of FID it has not said yet. */
+/* The hostile node has begun anew, and replays something of a file of its own; what it holds of FID it has not said
+ * yet. */
 static struct kr_fid heir_that_replays(struct fixture *f, struct kr_fid *ret_fid)
 {
 	struct node *node = f->nodes[HOSTILE];
-	struct kr_reclaim_request reclaim = {.replay_first = 1, .replay_last = UINT64_C(1) << 20, .oldest = UINT64_C(1) << 40,
-		.newest = UINT64_C(1) << 41, .since = {.sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + 1}};
+	struct kr_reclaim_request reclaim = {.replay_first = 1,
+		.replay_last = UINT64_C(1) << 20,
+		.oldest = UINT64_C(1) << 40,
+		.newest = UINT64_C(1) << 41,
+		.since = {.sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + 1}};
 	const union kr_any_msg *reply;
 
 	*ret_fid = create_as(node, "f", 0, KR_LEASE_WRITE);
@@ -239,8 +249,8 @@ static void nor_for_ever_while_it_has_not_said_what_it_holds(void **state)
 	struct kr_fid fid, replayed = heir_that_replays(f, &fid);
 	uint64_t id = send_lease(f->nodes[HONEST], &fid, KR_LEASE_READ);
 
-	assert_in_range(wait_beside(f, id, replay_nothing, &replayed, 30 * MOMENTS), (KR_SESSION_CLAIM_LEASES - 1) * MOMENTS,
-		(KR_SESSION_CLAIM_LEASES + 2) * MOMENTS + SLACK);
+	assert_in_range(wait_beside(f, id, replay_nothing, &replayed, 30 * MOMENTS),
+		(KR_SESSION_CLAIM_LEASES - 1) * MOMENTS, (KR_SESSION_CLAIM_LEASES + 2) * MOMENTS + SLACK);
 }
 
 /* ... but as long as nobody waits for that it is left in peace. */
@@ -286,7 +296,9 @@ static void who_has_inherited_no_lease_owes_none(void **state)
 	assert_int_equal(attachment->owed_size_ns, 0);
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
 	pass_leases(f, 2 * (KR_SESSION_ASK_LEASES + 1));
-	assert_int_equal(node_call(f->nodes[HONEST], KR_MSG_RETURN, &(struct kr_return_request){.file = fid, .kinds = KR_LEASE_WRITE}, NULL), 0);
+	assert_int_equal(node_call(f->nodes[HONEST], KR_MSG_RETURN,
+				 &(struct kr_return_request){.file = fid, .kinds = KR_LEASE_WRITE}, NULL),
+		0);
 	assert_int_equal(node_result(node, send_lease(node, &fid, KR_LEASE_READ), NULL), 0);
 	id = send_lease(f->nodes[HONEST], &fid, KR_LEASE_WRITE);
 	node_asked(node, KR_MSG_RECALL);

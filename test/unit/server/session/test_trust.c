@@ -84,7 +84,8 @@ static void a_session_goes_on_with_another_key_of_its_owner(void **state)
 	assert_int_equal(show(node, f->keys[KEY_OTHER_NODE]), 0);
 	assert_int_equal(node_hello(node, true), 0);
 	assert_int_equal(node->hello.resumed, 1);
-	assert_memory_equal(kr_session_find(&f->server, node->hello.session)->key->id, f->keys[KEY_OTHER_NODE]->id, KR_KEY_ID);
+	assert_memory_equal(
+		kr_session_find(&f->server, node->hello.session)->key->id, f->keys[KEY_OTHER_NODE]->id, KR_KEY_ID);
 }
 
 static void a_session_is_not_taken_over_with_somebody_elses_key(void **state)
@@ -188,7 +189,8 @@ static void the_server_knows_a_users_groups_best(void **state)
 	if (!self)
 		skip();
 	session = kr_session_find(&f->server, joined(f, 0, KEY_USER)->hello.session);
-	msg.make_request.cred = (struct kr_cred){.uid = self->pw_uid, .gid = self->pw_gid, .groups = claimed, .group_count = 2};
+	msg.make_request.cred =
+		(struct kr_cred){.uid = self->pw_uid, .gid = self->pw_gid, .groups = claimed, .group_count = 2};
 	assert_int_equal(kr_trust_restrict(session, KR_MSG_MAKE, &msg), 0);
 	assert_ptr_equal(msg.make_request.cred.groups, session->groups);
 	assert_int_equal(msg.make_request.cred.group_count, session->group_count);
@@ -284,8 +286,8 @@ static void files_that_cannot_be_read_change_nothing(void **state)
 
 static struct kr_fid created(struct node *node, const char *name)
 {
-	struct kr_create_request msg = {.cred = {.uid = 1001, .gid = 1001}, .parent = node->hello.root, .name = name, .mode = 0600,
-		.flags = 1};
+	struct kr_create_request msg = {
+		.cred = {.uid = 1001, .gid = 1001}, .parent = node->hello.root, .name = name, .mode = 0600, .flags = 1};
 	const union kr_any_msg *reply;
 
 	assert_int_equal(node_call(node, KR_MSG_CREATE, &msg, &reply), 0);
@@ -295,15 +297,25 @@ static struct kr_fid created(struct node *node, const char *name)
 /* All that touches data, or waits for who does. */
 static void assert_no_data(struct node *node, const struct kr_fid *fid, int err)
 {
-	assert_int_equal(node_call(node, KR_MSG_LEASE, &(struct kr_lease_request){.file = *fid, .kinds = KR_LEASE_READ}, NULL), err);
-	assert_int_equal(node_call(node, KR_MSG_LEASE, &(struct kr_lease_request){.file = *fid, .kinds = KR_LEASE_ALL}, NULL), err);
+	assert_int_equal(
+		node_call(node, KR_MSG_LEASE, &(struct kr_lease_request){.file = *fid, .kinds = KR_LEASE_READ}, NULL),
+		err);
+	assert_int_equal(
+		node_call(node, KR_MSG_LEASE, &(struct kr_lease_request){.file = *fid, .kinds = KR_LEASE_ALL}, NULL),
+		err);
 	assert_int_equal(node_call(node, KR_MSG_JOIN, &(struct kr_join_request){.file = *fid}, NULL), err);
 	assert_int_equal(node_call(node, KR_MSG_REPARENT, &(struct kr_reparent_request){.file = *fid}, NULL), err);
-	assert_int_equal(node_call(node, KR_MSG_FLUSH, &(struct kr_flush_request){.file = *fid, .flags = 1}, NULL), err);
+	assert_int_equal(
+		node_call(node, KR_MSG_FLUSH, &(struct kr_flush_request){.file = *fid, .flags = 1}, NULL), err);
 	assert_int_equal(node_call(node, KR_MSG_FLUSH, &(struct kr_flush_request){.file = *fid}, NULL), err);
-	assert_int_equal(node_call(node, KR_MSG_FALLOCATE, &(struct kr_fallocate_request){.file = *fid, .length = 1}, NULL), err);
-	assert_int_equal(node_call(node, KR_MSG_SEEK, &(struct kr_seek_request){.file = *fid, .whence = SEEK_DATA}, NULL), err);
-	assert_int_equal(node_call(node, KR_MSG_COPY, &(struct kr_copy_request){.from = *fid, .to = *fid, .length = 1}, NULL), err);
+	assert_int_equal(
+		node_call(node, KR_MSG_FALLOCATE, &(struct kr_fallocate_request){.file = *fid, .length = 1}, NULL),
+		err);
+	assert_int_equal(
+		node_call(node, KR_MSG_SEEK, &(struct kr_seek_request){.file = *fid, .whence = SEEK_DATA}, NULL), err);
+	assert_int_equal(
+		node_call(node, KR_MSG_COPY, &(struct kr_copy_request){.from = *fid, .to = *fid, .length = 1}, NULL),
+		err);
 }
 
 static void data_is_for_who_opened_the_file(void **state)
@@ -322,10 +334,13 @@ static void data_is_for_who_opened_the_file(void **state)
 	other = joined(f, 1, KEY_OTHER_NODE);
 	fid = created(owner, "mine");
 	assert_no_data(other, &fid, -EACCES);
-	assert_int_equal(node_call(other, KR_MSG_CLOSE, &(struct kr_close_request){.file = fid, .count = 1}, NULL), -EBADF);
-	assert_int_equal(node_call(other, KR_MSG_OPEN, &(struct kr_open_request){.cred = {.uid = 1002, .gid = 1002}, .file = fid}, NULL),
+	assert_int_equal(
+		node_call(other, KR_MSG_CLOSE, &(struct kr_close_request){.file = fid, .count = 1}, NULL), -EBADF);
+	assert_int_equal(node_call(other, KR_MSG_OPEN,
+				 &(struct kr_open_request){.cred = {.uid = 1002, .gid = 1002}, .file = fid}, NULL),
 		-EACCES);
-	assert_int_equal(node_call(other, KR_MSG_OPEN, &(struct kr_open_request){.cred = {0}, .file = fid}, NULL), -EACCES);
+	assert_int_equal(
+		node_call(other, KR_MSG_OPEN, &(struct kr_open_request){.cred = {0}, .file = fid}, NULL), -EACCES);
 	truncate.file = fid;
 	assert_int_equal(node_call(other, KR_MSG_SETATTR, &truncate, NULL), -EACCES);
 	forged = fid;
@@ -333,14 +348,18 @@ static void data_is_for_who_opened_the_file(void **state)
 	assert_no_data(other, &forged, -ESTALE);
 	assert_int_equal(node_call(other, KR_MSG_GETATTR, &(struct kr_getattr_request){.file = forged}, NULL), -ESTALE);
 	/* Nobody was disturbed; what was opened for writing only cannot be read. */
-	assert_int_equal(node_call(owner, KR_MSG_LEASE, &(struct kr_lease_request){.file = fid, .kinds = KR_LEASE_ALL}, NULL), 0);
+	assert_int_equal(
+		node_call(owner, KR_MSG_LEASE, &(struct kr_lease_request){.file = fid, .kinds = KR_LEASE_ALL}, NULL),
+		0);
 	assert_int_equal(node_call(owner, KR_MSG_JOIN, &(struct kr_join_request){.file = fid}, NULL), -EACCES);
-	assert_int_equal(node_call(owner, KR_MSG_FLUSH, &(struct kr_flush_request){.file = fid, .flags = 1, .seq = 1}, NULL), 0);
+	assert_int_equal(
+		node_call(owner, KR_MSG_FLUSH, &(struct kr_flush_request){.file = fid, .flags = 1, .seq = 1}, NULL), 0);
 	assert_int_equal(owner->asked_count, 0);
 	/* The right outlives the close, and a chmod. */
 	assert_int_equal(node_call(owner, KR_MSG_CLOSE, &(struct kr_close_request){.file = fid, .count = 1}, NULL), 0);
 	assert_int_equal(chmod(f->export_path, 0), 0);
-	assert_int_equal(node_call(owner, KR_MSG_FLUSH, &(struct kr_flush_request){.file = fid, .flags = 1, .seq = 2}, NULL), 0);
+	assert_int_equal(
+		node_call(owner, KR_MSG_FLUSH, &(struct kr_flush_request){.file = fid, .flags = 1, .seq = 2}, NULL), 0);
 }
 
 #define TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)

@@ -44,12 +44,14 @@ static inline bool server_has_ended(void *context)
 static inline void make_keys(struct fixture *f)
 {
 	const struct kr_key_owner owners[KEYS_ALL] = {{.kind = KR_KEY_NODE}, {.kind = KR_KEY_NODE},
-		{.kind = KR_KEY_USER, .uid = geteuid()}, {.kind = KR_KEY_USER, .uid = NOBODY_HERE}, {.kind = KR_KEY_NODE}};
+		{.kind = KR_KEY_USER, .uid = geteuid()}, {.kind = KR_KEY_USER, .uid = NOBODY_HERE},
+		{.kind = KR_KEY_NODE}};
 
 	for (int i = 0; i < KEYS_ALL; i++) {
 		const char *name = owners[i].kind == KR_KEY_USER ? "user" : "";
 
-		assert_int_equal(kr_key_new(&owners[i], name, (int64_t)(kr_clock_real_ns() / KR_NS_PER_S), 0, &f->keys[i]), 0);
+		assert_int_equal(
+			kr_key_new(&owners[i], name, (int64_t)(kr_clock_real_ns() / KR_NS_PER_S), 0, &f->keys[i]), 0);
 		if (i == KEYS)
 			break;
 		assert_true(asprintf(&f->paths[i], "%s/key%d", f->directory, i) > 0);
@@ -68,8 +70,12 @@ static inline int setup(void **state)
 	assert_int_equal(mkdir(f->export_path, 0755), 0);
 	make_keys(f);
 	f->listen[0] = strdup("127.0.0.1:0");
-	f->options = (struct kr_server_options){.listen = {f->listen, 1}, .key = {f->paths, KEYS}, .state = f->state_path,
-		.lease = LEASE_MS, .user_sessions = USER_SESSIONS, .export_path = f->export_path};
+	f->options = (struct kr_server_options){.listen = {f->listen, 1},
+		.key = {f->paths, KEYS},
+		.state = f->state_path,
+		.lease = LEASE_MS,
+		.user_sessions = USER_SESSIONS,
+		.export_path = f->export_path};
 	uv_loop_init(&f->loop);
 	assert_int_equal(kr_server_init(&f->server, &f->loop, &f->options), 0);
 	assert_int_equal(kr_server_listen(&f->server), 0);
@@ -100,7 +106,8 @@ static inline int teardown(void **state)
 	return 0;
 }
 
-static inline int begin(struct node *node, struct kr_auth *auth, struct kr_key *key, struct kr_auth_prove_request *ret_prove)
+static inline int begin(
+	struct node *node, struct kr_auth *auth, struct kr_key *key, struct kr_auth_prove_request *ret_prove)
 {
 	const int64_t now = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
 	const union kr_any_msg *reply;
@@ -147,7 +154,10 @@ static inline struct node *joined(struct fixture *f, int i, int key)
 
 static inline int make_directory(struct node *node, const char *name, uint32_t uid, uint32_t gid)
 {
-	struct kr_make_request msg = {.cred = {.uid = uid, .gid = gid}, .parent = node->hello.root, .name = name, .mode = S_IFDIR | 0755,
+	struct kr_make_request msg = {.cred = {.uid = uid, .gid = gid},
+		.parent = node->hello.root,
+		.name = name,
+		.mode = S_IFDIR | 0755,
 		.target = ""};
 
 	return node_call(node, KR_MSG_MAKE, &msg, NULL);
