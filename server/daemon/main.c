@@ -14,7 +14,7 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "server/daemon/options.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 #include "server/session/trust.h"
 
 #define POOL_THREADS "16"

@@ -15,7 +15,7 @@
 #include "server/session/slow_requests.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
-#include "server/recovery/state.h"
+#include "server/base/state.h"
 #include "server/session/trust.h"
 #include "server/leases/watch.h"
 

@@ -3,7 +3,7 @@
 #define KR_SERVER_STATUS_H
 
 #include "common/rpc/msg.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 
 /* Answers a STATUS on a connection, in as many frames as it takes. */
 void kr_status_send(

@@ -9,7 +9,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "server/recovery/doubts.h"
+#include "server/export/doubts.h"
 #include "server/export/export_priv.h"
 #include "server/base/private_dir.h"
 #include "server/base/siphash.h"

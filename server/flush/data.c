@@ -9,7 +9,7 @@
 #include "server/export/export.h"
 #include "server/pipelines/block_server.h"
 #include "server/pipelines/hop.h"
-#include "server/recovery/state.h"
+#include "server/base/state.h"
 
 enum { OVERLAPS_SHOWN = 100 };
 

@@ -3,13 +3,13 @@
 #define KR_SERVER_DATA_PRIV_H
 
 #include "common/auth/pair.h"
-#include "server/recovery/applied.h"
+#include "server/flush/applied.h"
 #include "server/flush/data.h"
 #include "server/leases/file_table.h"
 #include "server/base/pool_share.h"
-#include "server/recovery/replayed.h"
+#include "server/flush/replayed.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 #include "server/session/session.h"
 #include "server/flush/synced.h"
 

@@ -13,7 +13,7 @@
 #include "server/flush/apply.h"
 #include "server/export/export.h"
 #include "server/flush/round_stream.h"
-#include "server/recovery/state.h"
+#include "server/base/state.h"
 #include "server/leases/watch.h"
 
 /* --- begin and end ---------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
 #include "server/flush/data_priv.h"
 #include "server/leases/leases.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 #include "server/session/session.h"
 #include "server/flush/stable.h"
 

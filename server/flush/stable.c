@@ -12,7 +12,7 @@
 #include "common/base/log.h"
 #include "server/flush/data_priv.h"
 #include "server/export/export.h"
-#include "server/recovery/state.h"
+#include "server/base/state.h"
 
 struct waiter {
 	struct kr_link link;

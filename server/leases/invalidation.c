@@ -11,7 +11,7 @@
 #include "server/leases/leases.h"
 #include "server/leases/invalidation_table.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 #include "server/session/session.h"
 
 struct kr_invalidation {

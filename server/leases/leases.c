@@ -10,7 +10,7 @@
 #include "server/leases/invalidation.h"
 #include "server/names/open.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 #include "server/session/session.h"
 
 /* A LEASE until it is answered. */

@@ -7,7 +7,7 @@
 #include "common/base/fault.h"
 #include "server/leases/file_table.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 #include "server/session/session.h"
 
 /* Exists while somebody holds a lock of the file or waits for one. */

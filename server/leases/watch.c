@@ -14,7 +14,7 @@
 #include "server/leases/file_table.h"
 #include "server/base/pool_share.h"
 #include "server/leases/leases.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 
 enum { REST_MS = 20, TICK_MS = 50, BATCH = KR_WATCH_RATE * TICK_MS / 1000, TOUCHES = 2 };
 

@@ -21,7 +21,7 @@
 #include "server/recovery/request_cache.h"
 #include "server/names/open.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 #include "server/session/session.h"
 #include "server/names/shrink_notice.h"
 #include "server/leases/watch.h"

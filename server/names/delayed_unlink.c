@@ -7,7 +7,7 @@
 #include "common/base/util.h"
 #include "server/leases/file_table.h"
 #include "server/names/open.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 
 struct lingering {
 	struct kr_link link;

@@ -12,7 +12,7 @@
 #include "server/leases/invalidation.h"
 #include "server/names/open.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 #include "server/session/session.h"
 
 /* Up to two files, locked in the order of their identities so that two COPYs never wait for each other. */

@@ -13,7 +13,7 @@
 #include "server/names/names.h"
 #include "server/leases/invalidation.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 #include "server/session/session.h"
 
 struct lookups {

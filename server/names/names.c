@@ -14,7 +14,7 @@
 #include "server/recovery/request_cache.h"
 #include "server/session/request.h"
 #include "server/recovery/resent.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 #include "server/session/session.h"
 
 /* --- LOOKUP ----------------------------------------------------------------------------------- */

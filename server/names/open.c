@@ -14,7 +14,7 @@
 #include "server/leases/leases.h"
 #include "server/leases/invalidation.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 #include "server/session/session.h"
 #include "server/names/shrink_notice.h"
 #include "server/session/trust.h"

@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/names/open_rights.h"
+#include "server/session/open_rights.h"
 #include "server/names/open.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 #include "server/session/session.h"
 #include "server/session/trust.h"
 

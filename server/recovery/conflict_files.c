@@ -12,7 +12,7 @@
 #include "server/leases/file_table.h"
 #include "server/names/open.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 #include "server/session/session.h"
 #include "server/session/trust.h"
 

@@ -10,9 +10,9 @@
 #include "server/recovery/conflicts.h"
 #include "server/flush/data.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 #include "server/session/session.h"
-#include "server/recovery/state.h"
+#include "server/base/state.h"
 
 static bool is_late(const struct kr_request *request)
 {

@@ -7,9 +7,9 @@
 #include "server/recovery/executed.h"
 #include "server/export/export.h"
 #include "server/base/fid.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 #include "server/session/session.h"
-#include "server/recovery/state.h"
+#include "server/base/state.h"
 
 static bool is_to_be_remembered(const struct kr_request *request)
 {

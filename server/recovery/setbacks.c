@@ -13,8 +13,8 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "server/base/line_log.h"
-#include "server/daemon/server.h"
-#include "server/recovery/state.h"
+#include "server/daemon/life.h"
+#include "server/base/state.h"
 
 enum { LOG_MAX = 64 << 10 };
 

@@ -5,7 +5,7 @@
 #include "server/flush/flush.h"
 #include "server/leases/leases.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 #include "server/session/session.h"
 
 /* A peer that takes our bytes is alive even if what it says waits behind a pause. */

@@ -20,7 +20,7 @@
 #include "server/daemon/options.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
-#include "server/recovery/state.h"
+#include "server/base/state.h"
 #include "server/session/trust.h"
 
 enum { KEEP_REPLIES_MS = 60000 };

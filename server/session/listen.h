@@ -9,7 +9,7 @@
 
 #include "common/auth/auth.h"
 #include "common/auth/pair.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 
 enum { KR_STRANGER_MS = 10000 };
 

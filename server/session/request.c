@@ -11,7 +11,7 @@
 #include "server/session/after_flush.h"
 #include "server/recovery/request_cache.h"
 #include "server/session/slow_requests.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 #include "server/session/session.h"
 #include "server/session/trust.h"
 

@@ -11,13 +11,13 @@
 #include "common/base/log.h"
 #include "server/flush/data.h"
 #include "server/leases/file_table.h"
-#include "server/recovery/grace.h"
+#include "server/session/grace.h"
 #include "server/leases/leases.h"
 #include "server/leases/locks.h"
 #include "server/names/open.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
-#include "server/recovery/state.h"
+#include "server/daemon/life.h"
+#include "server/base/state.h"
 #include "server/session/trust.h"
 
 /* --- finding ---------------------------------------------------------------------------------- */

@@ -12,8 +12,8 @@
 #include "common/base/list.h"
 #include "common/base/table.h"
 #include "server/session/callbacks.h"
-#include "server/names/open_rights.h"
-#include "server/recovery/lapses.h"
+#include "server/session/open_rights.h"
+#include "server/session/lapses.h"
 #include "server/session/reply_cache.h"
 
 struct kr_request;

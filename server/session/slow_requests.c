@@ -4,7 +4,7 @@
 #include "common/base/log.h"
 #include "server/leases/file_table.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 #include "server/session/session.h"
 
 static bool is_recent(const struct kr_request *request, uint64_t now_ns)

@@ -4,7 +4,7 @@
 #ifndef KR_TEST_CRASH_MODEL_H
 #define KR_TEST_CRASH_MODEL_H
 
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 #include "server/flush/synced.h"
 
 enum { FILES = 4, CELLS = 192, THEIRS = 16 };

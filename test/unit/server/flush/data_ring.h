@@ -32,7 +32,7 @@
 #include "server/leases/leases.h"
 #include "server/session/listen.h"
 #include "server/daemon/options.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 #include "server/session/session.h"
 
 enum { NODES_MAX = 6, WAIT_S = 60 };

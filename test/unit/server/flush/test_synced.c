@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 #include "server/flush/synced.h"
 
 enum { FORMER = 1000 }; /* the last round of the instances before */

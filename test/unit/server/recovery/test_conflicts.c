@@ -5,7 +5,7 @@
 
 #include "common/base/log.h"
 #include "server/recovery/conflicts.h"
-#include "server/recovery/lapses.h"
+#include "server/session/lapses.h"
 #include "server/session/session.h"
 
 /* --- what is remembered of nodes -------------------------------------------------------------- */

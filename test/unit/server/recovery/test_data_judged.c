@@ -4,7 +4,7 @@
 #include "test/unit/server/flush/data_fixture.h"
 
 #include "server/flush/data_priv.h"
-#include "server/recovery/state_priv.h"
+#include "server/base/state_priv.h"
 
 /* A server that ended after it had let the replays of a node in, which was late, and before they came: the next one,
  * which takes it for one that was there all the time, does not know what happened since. */

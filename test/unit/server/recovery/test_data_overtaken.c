@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "server/flush/data_priv.h"
-#include "server/recovery/state_priv.h"
+#include "server/base/state_priv.h"
 
 static const struct kr_range five = {0, 120}, seven = {50, 100}, nine = {100, 100};
 

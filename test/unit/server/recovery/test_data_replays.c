@@ -3,7 +3,7 @@
 #include "test/unit/server/flush/data_fixture.h"
 
 #include "server/flush/data_priv.h"
-#include "server/recovery/clean_shutdown.h"
+#include "server/base/clean_shutdown.h"
 
 static unsigned after_replays(uint64_t offset)
 {

@@ -3,7 +3,7 @@
 
 #include "common/base/log.h"
 #include "server/flush/data_priv.h"
-#include "server/recovery/state_priv.h"
+#include "server/base/state_priv.h"
 
 static void late_bytes_of_an_untouched_file_are_welcome(void **state)
 {

@@ -9,7 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "server/base/line_log.h"
-#include "server/recovery/state_priv.h"
+#include "server/base/state_priv.h"
 
 static void a_restarted_server_lets_nodes_reclaim_first(void **state)
 {

@@ -14,7 +14,7 @@
 #include "server/export/export.h"
 #include "server/session/listen.h"
 #include "server/daemon/options.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 
 /* MOMENT_MS: less than what the server takes for a sleep of its own (it is patient then). */
 enum { NODES = 4, LEASE_MS = 20000, MOMENT_MS = 500 };

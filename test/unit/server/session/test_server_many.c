@@ -26,7 +26,7 @@
 #include "common/base/util.h"
 #include "server/session/listen.h"
 #include "server/daemon/options.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 #include "test/unit/directory.h"
 
 enum { NODES = 1000, ANSWER_S = 60, SESSION_BYTES_MAX = 48 * 1024, STUCK_BYTES_MAX = 64 << 20 };

@@ -20,7 +20,7 @@
 #include "server/export/export.h"
 #include "server/session/listen.h"
 #include "server/daemon/options.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 #include "test/unit/directory.h"
 
 enum { NODES = 4, FILES = 3, STEPS = 4000, SEEDS = 6, ASKED_MAX = 64, UNANSWERED_MAX = 24, WAIT_S = 60 };

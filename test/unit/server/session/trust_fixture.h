@@ -16,7 +16,7 @@
 #include "common/base/log.h"
 #include "server/session/listen.h"
 #include "server/daemon/options.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 #include "server/session/session.h"
 #include "server/session/trust.h"
 

@@ -1,5 +1,5 @@
 /* See open_rights.h. Open addressing; identities are sealed (fid.h), so nobody can choose what they hash to. */
-#include "server/names/open_rights.h"
+#include "server/session/open_rights.h"
 
 #include <stdlib.h>
 

@@ -17,8 +17,8 @@
 #include "common/base/hex.h"
 #include "common/base/log.h"
 #include "server/base/line_log.h"
-#include "server/recovery/replayed.h"
-#include "server/daemon/server.h"
+#include "server/flush/replayed.h"
+#include "server/daemon/life.h"
 
 static const uint8_t this_boot[16] = {1}, next_boot[16] = {2}, node_a[16] = "node a", node_b[16] = "node b";
 

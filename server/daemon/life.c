@@ -1,6 +1,6 @@
 /* Start, tick and end of the server: see server.h. */
 #include "server/session/slow_requests.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -32,7 +32,7 @@
 #include "server/recovery/intent_recovery.h"
 #include "server/names/file_space.h"
 #include "server/pipelines/staging.h"
-#include "server/recovery/state.h"
+#include "server/base/state.h"
 #include "server/daemon/status.h"
 #include "server/session/trust.h"
 #include "server/leases/watch.h"

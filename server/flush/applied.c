@@ -1,5 +1,5 @@
 /* The memory of applied journal positions (see applied.h). */
-#include "server/recovery/applied.h"
+#include "server/flush/applied.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* Who is awaited after a start of the server. */
-#include "server/recovery/grace.h"
+#include "server/session/grace.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -31,7 +31,7 @@
 #include "common/base/list.h"
 #include "common/base/table.h"
 #include "common/base/types.h"
-#include "server/recovery/applied.h"
+#include "server/flush/applied.h"
 
 struct kr_server;
 

@@ -1,5 +1,5 @@
 /* See clean_shutdown.h. */
-#include "server/recovery/clean_shutdown.h"
+#include "server/base/clean_shutdown.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
 
 #include <stdatomic.h>
 
-#include "server/recovery/clean_shutdown.h"
-#include "server/recovery/state.h"
+#include "server/base/clean_shutdown.h"
+#include "server/base/state.h"
 
 struct kr_state {
 	struct kr_state_facts facts;

@@ -10,7 +10,7 @@
 #include "common/base/fault.h"
 #include "common/base/hex.h"
 #include "common/base/log.h"
-#include "server/recovery/state_priv.h"
+#include "server/base/state_priv.h"
 
 struct change {
 	struct kr_link link;

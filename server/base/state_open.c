@@ -15,7 +15,7 @@
 #include "common/base/fail.h"
 #include "common/base/hex.h"
 #include "common/base/log.h"
-#include "server/recovery/state_priv.h"
+#include "server/base/state_priv.h"
 
 enum { SMALL_FILE_MAX = 8192, NODES_MAX = 1 << 20, MARK_MAX = 80 };
 

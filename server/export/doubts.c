@@ -1,5 +1,5 @@
 /* See doubts.h. */
-#include "server/recovery/doubts.h"
+#include "server/export/doubts.h"
 
 #include <errno.h>
 #include <inttypes.h>

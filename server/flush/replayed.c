@@ -1,5 +1,5 @@
 /* The memory of replayed rounds: see replayed.h. */
-#include "server/recovery/replayed.h"
+#include "server/flush/replayed.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "common/base/log.h"
 #include "server/base/fid.h"
 #include "server/base/line_log.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 
 enum { LOG_MAX = 2 * (KR_REPLAYED_LOG + KR_APPLIED_MAX) * KR_LINE_MAX };
 

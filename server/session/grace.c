@@ -1,5 +1,5 @@
 /* Who is awaited after a start: see grace.h. */
-#include "server/recovery/grace.h"
+#include "server/session/grace.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "server/recovery/applied.h"
+#include "server/flush/applied.h"
 
 static struct kr_fid fid_of(uint32_t number)
 {

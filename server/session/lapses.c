@@ -1,5 +1,5 @@
 /* See lapses.h. */
-#include "server/recovery/lapses.h"
+#include "server/session/lapses.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "common/base/util.h"
-#include "server/recovery/clean_shutdown.h"
+#include "server/base/clean_shutdown.h"
 
 static const uint8_t this_machine[16] = {1}, next_machine[16] = {2}, last_machine[16] = {3}, fresh[16] = {9};
 

@@ -22,7 +22,7 @@
 #define KR_SERVER_STATE_H
 
 #include "common/auth/key.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 
 struct kr_state;
 struct kr_state_node;
