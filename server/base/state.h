@@ -23,7 +23,7 @@
 #define KR_SERVER_STATE_H
 
 #include "common/auth/key.h"
-#include "server/daemon/life.h"
+#include "server/base/server.h"
 
 struct kr_state;
 struct kr_state_node;

@@ -15,6 +15,7 @@
 #include "common/base/fail.h"
 #include "common/base/hex.h"
 #include "common/base/log.h"
+#include "common/base/table.h"
 #include "server/base/state_priv.h"
 
 enum { SMALL_FILE_MAX = 8192, NODES_MAX = 1 << 20, MARK_MAX = 80 };

@@ -1,5 +1,5 @@
 /* Start, tick and end of the server: see server.h. */
-#include "server/session/slow_requests.h"
+#include "server/leases/slow_requests.h"
 #include "server/daemon/life.h"
 
 #include <assert.h>
@@ -10,8 +10,8 @@
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
-#include "server/names/attrs.h"
-#include "server/recovery/conflict_files.h"
+#include "server/leases/attrs.h"
+#include "server/names/conflict_files.h"
 #include "server/export/cred.h"
 #include "server/flush/data.h"
 #include "server/recovery/executed.h"
@@ -26,7 +26,7 @@
 #include "server/names/names.h"
 #include "server/leases/invalidation.h"
 #include "server/names/open.h"
-#include "server/daemon/options.h"
+#include "server/base/options.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
 #include "server/recovery/intent_recovery.h"
@@ -34,203 +34,18 @@
 #include "server/pipelines/staging.h"
 #include "server/base/state.h"
 #include "server/daemon/status.h"
+#include "server/flush/hop.h"
+#include "server/leases/attrs.h"
+#include "server/pipelines/pipelines.h"
+#include "server/recovery/grace_end.h"
+#include "server/recovery/recovery.h"
+#include "server/recovery/request_cache.h"
 #include "server/session/trust.h"
+#include "server/leases/slow_requests.h"
 #include "server/leases/watch.h"
 #include "server/leases/watch_names.h"
 
 enum { TICK_MS = 250, LATE_MS = 2000, EXPORT_TICK_MS = 1000 };
-
-void kr_server_on(struct kr_server *server, uint16_t type, void (*handle)(struct kr_request *), unsigned flags)
-{
-	assert(type < KR_SERVER_TYPES && !server->handlers[type].handle);
-	server->handlers[type] = (struct kr_handler){.handle = handle, .flags = flags};
-}
-
-/* --- jobs ------------------------------------------------------------------------------------- */
-
-static void run_job(uv_work_t *work)
-{
-	struct kr_job *job = KR_CONTAINER_OF(work, struct kr_job, work);
-
-	job->run(job);
-}
-
-static void after_job(uv_work_t *work, int status)
-{
-	struct kr_job *job = KR_CONTAINER_OF(work, struct kr_job, work);
-
-	assert(status == 0); /* nobody cancels */
-	(void)status;
-	job->server->jobs--;
-	job->done(job);
-}
-
-void kr_job_start(
-	struct kr_server *server, struct kr_job *job, void (*run)(struct kr_job *), void (*done)(struct kr_job *))
-{
-	int err;
-
-	job->server = server;
-	job->run = run;
-	job->done = done;
-	server->jobs++;
-	err = uv_queue_work(server->loop, &job->work, run_job, after_job);
-	assert(err == 0);
-	(void)err;
-}
-
-/* --- grace ------------------------------------------------------------------------------------ */
-
-static void clear_up(struct kr_job *job)
-{
-	(void)kr_state_note_boot(job->server->state); /* in the first boot of all, or when nobody was waited for */
-	kr_export_sweep_orphans(job->server->export);
-}
-
-static void free_job(struct kr_job *job)
-{
-	free(job);
-}
-
-/* Without a name, and nobody has claimed to have it open: only bytes for it are left in a journal. */
-static bool note_gone(struct kr_table_link *link, void *context)
-{
-	struct kr_sfile *file = KR_CONTAINER_OF(link, struct kr_sfile, by_fid);
-
-	(void)context;
-	if (file->orphan && file->opens == 0)
-		file->gone = true;
-	return true;
-}
-
-/* What a former instance left behind and nobody has claimed goes. */
-static void over(struct kr_server *server)
-{
-	kr_table_for_each(&server->files, note_gone, NULL);
-	kr_data_settled(server->data);
-	kr_job_start(server, kr_xcalloc(1, sizeof(struct kr_job)), clear_up, free_job);
-}
-
-/* --- the end of the grace period -----------------------------------------------------------------
- *
- * From then on others may get what a node that did not come back has held.  If this server ended while that node's
- * record was still there, the next instance would take the node for one that has lost nothing, and its late bytes would
- * cover what others have written since (P7).  So first the records go, durably; then it is written down that the nodes
- * are not waited for any more in this boot of the machine (else the next instance would collect replays again, and one
- * that was refused here would cover what others have written since); only then what waited goes on.  What fails is
- * tried again with each tick when the time is over.
- */
-
-static void finish_grace(struct kr_server *server)
-{
-	struct kr_grace *grace = &server->grace;
-	struct kr_link *link;
-
-	grace->active = false;
-	if (kr_grace_awaited(grace))
-		kr_log_warn("the grace period is over; %zu nodes have not come back", kr_grace_awaited(grace));
-	else
-		kr_log_info("the grace period is over: all nodes are back");
-	over(server);
-	while ((link = kr_list_pop(&grace->waiting)))
-		kr_request_dispatch(KR_LIST_ENTRY(link, struct kr_request, wait));
-}
-
-struct boot_note {
-	struct kr_job job;
-	int err;
-};
-
-static void run_boot_note(struct kr_job *job)
-{
-	KR_CONTAINER_OF(job, struct boot_note, job)->err = kr_state_note_boot(job->server->state);
-}
-
-static void boot_noted(struct kr_job *job)
-{
-	struct boot_note *note = KR_CONTAINER_OF(job, struct boot_note, job);
-	struct kr_server *server = job->server;
-
-	server->forgetting--;
-	server->forget_failed |= note->err != 0;
-	free(note);
-	if (!server->forget_failed && !server->end.ended)
-		finish_grace(server);
-}
-
-static void forgotten(void *context, int err)
-{
-	struct kr_server *server = context;
-	struct boot_note *note;
-
-	server->forget_failed |= err != 0;
-	if (--server->forgetting || server->forget_failed || server->end.ended)
-		return;
-	if (!kr_state_facts(server->state)->new_boot) {
-		finish_grace(server);
-		return;
-	}
-	server->forgetting++;
-	note = kr_xcalloc(1, sizeof(*note));
-	kr_job_start(server, &note->job, run_boot_note, boot_noted);
-}
-
-/* Nodes that never came back are not waited for at the next start either. */
-static void forget_awaited(struct kr_server *server)
-{
-	const struct kr_state_facts *facts = kr_state_facts(server->state);
-	struct kr_lapse lapse = {.kind = KR_LAPSE_KNOWN, .epoch = server->epoch}, noted;
-	struct kr_session *session;
-
-	KR_LIST_FOR_EACH(session, &server->sessions, link) {
-		if (session->reclaiming && session->lapse.kind == KR_LAPSE_NONE) {
-			session->lapse = lapse; /* what it has not reclaimed yet may go to others now */
-			session->recorded = false;
-		}
-	}
-	server->forget_failed = false;
-	server->forgetting = 1;
-	for (size_t i = 0; i < facts->node_count; i++) {
-		const struct kr_state_node *node = &facts->nodes[i];
-
-		session = kr_session_find_node_id(server, node->id);
-		if (session && (session->recorded || session->recording))
-			continue;
-		lapse.owner = node->owner;
-		if (!session && !kr_lapses_find(&server->lapses, node->id, &noted))
-			kr_lapses_note(&server->lapses, node->id, &lapse);
-		server->forgetting++;
-		kr_state_forget_node(server, node->id, forgotten, server);
-	}
-	forgotten(server, 0);
-}
-
-void kr_server_end_grace(struct kr_server *server)
-{
-	if (!server->grace.active || server->forgetting || server->stopping)
-		return; /* whose session ends with us is back in time at the next start */
-	kr_data_collect_replays(server->data, false);
-	if (kr_data_replaying(server->data))
-		return; /* nobody may see the files before: we are called again when all is replayed */
-	forget_awaited(server);
-}
-
-static void start_grace(struct kr_server *server)
-{
-	const struct kr_state_facts *facts = kr_state_facts(server->state);
-
-	for (size_t i = 0; i < facts->node_count; i++)
-		kr_grace_await(&server->grace, facts->nodes[i].id, &facts->nodes[i].owner);
-	if (kr_grace_start(&server->grace, kr_clock_ns(), server->lease_ms)) {
-		kr_log_info("%zu nodes had sessions before: waiting up to %u s for them to reclaim what they hold",
-			kr_grace_awaited(&server->grace), server->lease_ms / 1000);
-		kr_data_collect_replays(server->data, facts->new_boot);
-		if (!facts->new_boot)
-			kr_data_settled(server->data);
-	} else {
-		over(server);
-	}
-}
 
 /* --- the tick --------------------------------------------------------------------------------- */
 
@@ -251,7 +66,7 @@ static void export_ticked(struct kr_job *job)
 	struct export_tick *tick = KR_CONTAINER_OF(job, struct export_tick, job);
 	struct kr_server *server = job->server;
 
-	server->ticking_export = false;
+	server->daemon->ticking_export = false;
 	if (tick->err && !server->export_lost)
 		kr_log_error(
 			"the export %s has vanished: nodes get ESTALE until it is back (restart kairand if it was replaced "
@@ -267,11 +82,11 @@ static void maybe_tick_export(struct kr_server *server, uint64_t now_ns)
 {
 	struct export_tick *tick;
 
-	if (server->ticking_export || now_ns - server->export_ticked_ns < EXPORT_TICK_MS * KR_NS_PER_MS ||
-		server->stopping)
+	if (server->daemon->ticking_export ||
+		now_ns - server->daemon->export_ticked_ns < EXPORT_TICK_MS * KR_NS_PER_MS || server->stopping)
 		return;
-	server->ticking_export = true;
-	server->export_ticked_ns = now_ns;
+	server->daemon->ticking_export = true;
+	server->daemon->export_ticked_ns = now_ns;
 	tick = kr_xcalloc(1, sizeof(*tick));
 	kr_job_start(server, &tick->job, tick_export, export_ticked);
 }
@@ -281,10 +96,11 @@ static void extend_leases(struct kr_server *server, uint64_t now_ns)
 	struct kr_session *session;
 
 	server->woke_ns = now_ns;
-	KR_LIST_FOR_EACH(session, &server->sessions, link)
+	KR_LIST_FOR_EACH(session, &server->sessions->living, link)
 		session->heard_ns = session->patient_ns = now_ns;
-	if (server->grace.active)
-		server->grace.ends_ns = KR_MAX(server->grace.ends_ns, now_ns + server->lease_ms * KR_NS_PER_MS / 2);
+	if (server->sessions->grace.active)
+		server->sessions->grace.ends_ns =
+			KR_MAX(server->sessions->grace.ends_ns, now_ns + server->lease_ms * KR_NS_PER_MS / 2);
 }
 
 /* A node that was here before the start is connected and not done with its RECLAIMs and replays. (Who replays its
@@ -293,9 +109,9 @@ static bool somebody_reclaims(const struct kr_server *server)
 {
 	const struct kr_session *session;
 
-	KR_LIST_FOR_EACH(session, &server->sessions, link) {
+	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
 		if (session->conn && session->reclaiming && !session->replay &&
-			kr_grace_awaits(&server->grace, session->node_id, NULL))
+			kr_grace_awaits(&server->sessions->grace, session->node_id, NULL))
 			return true;
 	}
 	return false;
@@ -308,12 +124,12 @@ static void on_tick(uv_timer_t *timer)
 
 	/* We slept (suspended machine, SIGSTOP): what nodes said meanwhile is not read yet, so nobody is lost for it.
 	 */
-	if (now_ns - server->ticked_ns > LATE_MS * KR_NS_PER_MS)
+	if (now_ns - server->daemon->ticked_ns > LATE_MS * KR_NS_PER_MS)
 		extend_leases(server, now_ns);
-	server->ticked_ns = now_ns;
+	server->daemon->ticked_ns = now_ns;
 	kr_expiry_tick(server, now_ns);
-	if (server->grace.active && kr_grace_due(&server->grace, now_ns, somebody_reclaims(server)))
-		kr_server_end_grace(server);
+	if (server->sessions->grace.active && kr_grace_due(&server->sessions->grace, now_ns, somebody_reclaims(server)))
+		server->sessions->hooks.end_grace(server);
 	kr_invalidation_tick(server, now_ns);
 	kr_slow_requests_tick(server, now_ns);
 	kr_delayed_unlink_tick(server, now_ns);
@@ -330,6 +146,7 @@ static void register_handlers(struct kr_server *server)
 	kr_status_register(server);
 	kr_names_register(server);
 	kr_attrs_register(server);
+	kr_setattr_register(server);
 	kr_opens_register(server);
 	kr_file_space_register(server);
 	kr_leases_register(server);
@@ -375,25 +192,28 @@ static int init_parts(struct kr_server *server)
 	memcpy(server->boot_id, facts->boot_id, 16);
 	memcpy(server->export_id, facts->export_id, 16);
 	server->instance = facts->instance;
-	err = kr_setbacks_open(&server->setbacks, kr_state_dir(server->state), facts->machine_id);
+	err = kr_setbacks_open(&server->recovery->setbacks, kr_state_dir(server->state), facts->machine_id);
 	if (!err)
-		err = kr_executed_open(kr_state_dir(server->state), server->boot_id, &server->executed);
+		err = kr_executed_open(kr_state_dir(server->state), server->boot_id, &server->recovery->executed);
 	if (!err)
-		err = kr_conflicts_open(&server->conflicts, kr_state_dir(server->state));
+		err = kr_conflicts_open(&server->recovery->conflicts, kr_state_dir(server->state));
 	if (!err)
 		err = open_export(server);
 	if (!err)
-		err = kr_doubts_open(
-			&server->doubts, kr_state_dir(server->state), server->setbacks.former_ns, server->instance);
+		err = kr_doubts_open(&server->daemon->doubts, kr_state_dir(server->state),
+			server->recovery->setbacks.former_ns, server->instance);
 	if (!err)
-		err = kr_setbacks_save(&server->setbacks, kr_state_dir(server->state), facts->machine_id);
+		err = kr_setbacks_save(&server->recovery->setbacks, kr_state_dir(server->state), facts->machine_id);
 	if (err)
 		return err;
-	kr_export_doubt_past(server->export, &server->doubts);
-	kr_intent_recovery(server->executed, server->export);
+	kr_export_doubt_past(server->export, &server->daemon->doubts);
+	kr_intent_recovery(server->recovery->executed, server->export);
 	register_handlers(server);
 	kr_listen_init(server);
-	return kr_data_init(server, &server->data);
+	err = kr_data_init(server, &server->data);
+	if (!err)
+		kr_pipelines_register(server->data);
+	return err;
 }
 
 int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_server_options *options)
@@ -405,34 +225,34 @@ int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_se
 	server->loop = loop;
 	server->options = options;
 	server->lease_ms = (uint32_t)options->lease;
-	server->started_ns = server->ticked_ns = kr_clock_ns();
+	server->daemon = kr_xcalloc(1, sizeof(*server->daemon));
+	server->recovery = kr_xcalloc(1, sizeof(*server->recovery));
+	kr_sessions_init(server);
+	server->started_ns = server->daemon->ticked_ns = kr_clock_ns();
 	real_ns = kr_clock_real_ns();
-	server->started =
+	server->recovery->started =
 		(struct kr_time){.sec = (int64_t)(real_ns / KR_NS_PER_S), .nsec = (uint32_t)(real_ns % KR_NS_PER_S)};
-	kr_list_init(&server->sessions);
-	kr_list_init(&server->unanswered);
-	kr_table_init(&server->sessions_by_id);
-	kr_table_init(&server->outliving);
-	kr_grace_init(&server->grace);
-	kr_lapses_init(&server->lapses);
 	kr_files_init(server);
 	kr_delayed_unlink_init(server);
 	kr_invalidation_init(server);
 	kr_locks_init(server);
+	kr_slow_requests_init(server);
+	kr_request_cache_register(server);
+	kr_grace_end_register(server);
 	err = init_parts(server);
 	if (err) {
 		kr_server_fini(server);
 		return err;
 	}
-	uv_timer_init(loop, &server->tick);
-	server->tick.data = server;
-	uv_timer_start(&server->tick, on_tick, TICK_MS, TICK_MS);
+	uv_timer_init(loop, &server->daemon->tick);
+	server->daemon->tick.data = server;
+	uv_timer_start(&server->daemon->tick, on_tick, TICK_MS, TICK_MS);
 	kr_watch_start(server, options->watch);
 	if (options->watch == KR_WATCH_AUTO)
 		kr_watch_names_start(server);
 	if (options->give_up) /* before the first job makes the pool's threads */
 		kr_cred_give_up();
-	start_grace(server);
+	kr_grace_end_start(server);
 	return 0;
 }
 
@@ -442,6 +262,11 @@ int kr_server_listen(struct kr_server *server)
 }
 
 /* --- end -------------------------------------------------------------------------------------- */
+
+static void free_job(struct kr_job *job)
+{
+	free(job);
+}
 
 static void sync_export(struct kr_job *job)
 {
@@ -455,8 +280,10 @@ static void stop_in_peace(struct kr_job *job)
 
 static void end_sessions(struct kr_server *server)
 {
-	while (!kr_list_empty(&server->sessions))
-		kr_session_end(KR_LIST_ENTRY(server->sessions.head.next, struct kr_session, link), KR_SESSION_STOPPED);
+	server->ended = true;
+	while (!kr_list_empty(&server->sessions->living))
+		kr_session_end(
+			KR_LIST_ENTRY(server->sessions->living.head.next, struct kr_session, link), KR_SESSION_STOPPED);
 }
 
 static void close_all(struct kr_server *server)
@@ -464,18 +291,18 @@ static void close_all(struct kr_server *server)
 	kr_watch_stop(server);
 	kr_watch_names_stop(server);
 	kr_data_fini(server->data);
-	uv_close((uv_handle_t *)&server->tick, NULL);
+	uv_close((uv_handle_t *)&server->daemon->tick, NULL);
 }
 
 static void on_stopping(uv_timer_t *timer)
 {
 	struct kr_server *server = timer->data;
 
-	switch (kr_shutdown_next(&server->end, kr_clock_ns(), server->jobs, kr_data_idle(server->data))) {
+	switch (kr_shutdown_next(&server->daemon->end, kr_clock_ns(), server->jobs, kr_data_idle(server->data))) {
 	case KR_SHUTDOWN_WAIT:
 		break;
 	case KR_SHUTDOWN_END_SESSIONS:
-		if (server->end.late)
+		if (server->daemon->end.late)
 			kr_log_warn(
 				"stopping although the disk has not finished: nodes keep in their journals what is not synced");
 		kr_delayed_unlink_end(server);
@@ -502,33 +329,34 @@ void kr_server_stop(struct kr_server *server)
 	server->stopping = true;
 	kr_locks_freeze(server);
 	kr_listen_stop(server);
-	KR_LIST_FOR_EACH(session, &server->sessions, link) {
+	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
 		if (session->conn)
 			kr_conn_pause(session->conn); /* nothing new begins; what runs is finished and answered */
 	}
-	server->end.since_ns = kr_clock_ns();
+	server->daemon->end.since_ns = kr_clock_ns();
 	kr_data_stop(server->data);
 	kr_job_start(server, kr_xcalloc(1, sizeof(struct kr_job)), sync_export, free_job);
-	uv_timer_start(&server->tick, on_stopping, 10, 10);
+	uv_timer_start(&server->daemon->tick, on_stopping, 10, 10);
 }
 
 void kr_server_fini(struct kr_server *server)
 {
 	kr_delayed_unlink_fini(server);
+	kr_staging_fini(server);
 	kr_files_fini(server);
+	kr_locks_fini(server);
 	kr_invalidation_fini(server);
 	kr_watch_free(server);
 	kr_watch_names_free(server);
 	if (server->data)
 		kr_data_free(server->data);
 	kr_listen_fini(server);
-	kr_grace_fini(&server->grace);
-	kr_lapses_fini(&server->lapses);
-	kr_conflicts_close(&server->conflicts);
-	kr_table_fini(&server->sessions_by_id);
-	kr_table_fini(&server->outliving);
+	kr_conflicts_close(&server->recovery->conflicts);
 	kr_export_free(server->export);
-	kr_executed_close(server->executed);
+	kr_executed_close(server->recovery->executed);
+	free(server->recovery);
 	kr_state_close(server->state);
 	kr_trust_fini(server);
+	kr_sessions_fini(server);
+	free(server->daemon);
 }

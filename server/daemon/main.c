@@ -13,7 +13,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
-#include "server/daemon/options.h"
+#include "server/base/options.h"
 #include "server/daemon/life.h"
 #include "server/session/trust.h"
 

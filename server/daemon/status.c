@@ -11,11 +11,12 @@
 #include "server/export/export.h"
 #include "server/leases/file_table.h"
 #include "server/leases/invalidation.h"
-#include "server/daemon/options.h"
-#include "server/session/slow_requests.h"
+#include "server/base/options.h"
+#include "server/leases/slow_requests.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
 #include "server/base/state.h"
+#include "server/recovery/recovery.h"
 #include "server/session/trust.h"
 #include "server/leases/watch.h"
 
@@ -86,8 +87,8 @@ static json_t *requests_status(const struct kr_server *server)
 	json_t *object = json_object();
 
 	for (uint16_t type = 0; type < (uint16_t)KR_SERVER_TYPES; type++) {
-		if (server->arrived[type])
-			json_object_set_new(object, kr_msg_name(type), integer(server->arrived[type]));
+		if (server->sessions->arrived[type])
+			json_object_set_new(object, kr_msg_name(type), integer(server->sessions->arrived[type]));
 	}
 	return object;
 }
@@ -105,30 +106,30 @@ static json_t *make_status(struct kr_server *server)
 	json_object_set_new(object, "uptime_ms", integer((now_ns - server->started_ns) / KR_NS_PER_MS));
 	json_object_set_new(object, "lease_ms", integer(server->lease_ms));
 	json_object_set_new(object, "keys", integer(server->keyring ? kr_keyring_count(server->keyring) : 0));
-	json_object_set_new(object, "grace", json_boolean(server->grace.active));
-	json_object_set_new(object, "awaited_nodes", integer(kr_grace_awaited(&server->grace)));
-	json_object_set_new(object, "requests_served", integer(server->requests_served));
+	json_object_set_new(object, "grace", json_boolean(server->sessions->grace.active));
+	json_object_set_new(object, "awaited_nodes", integer(kr_grace_awaited(&server->sessions->grace)));
+	json_object_set_new(object, "requests_served", integer(server->sessions->requests));
 	json_object_set_new(object, "requests", requests_status(server));
 	json_object_set_new(object, "parked", kr_slow_requests_status(server, now_ns));
 	json_object_set_new(object, "jobs", integer(server->jobs));
-	json_object_set_new(object, "files", integer(server->files.count));
-	json_object_set_new(object, "idle_files", integer(server->idle_file_count));
-	json_object_set_new(object, "sessions_lost", integer(server->sessions_lost));
-	json_object_set_new(object, "conflict_files", integer(kr_conflicts_files(&server->conflicts)));
-	json_object_set_new(object, "conflicts", kr_conflicts_status(&server->conflicts));
+	json_object_set_new(object, "files", integer(server->files->by_fid.count));
+	json_object_set_new(object, "idle_files", integer(server->files->idle_count));
+	json_object_set_new(object, "sessions_lost", integer(server->sessions->lost));
+	json_object_set_new(object, "conflict_files", integer(kr_conflicts_files(&server->recovery->conflicts)));
+	json_object_set_new(object, "conflicts", kr_conflicts_status(&server->recovery->conflicts));
 	json_object_set_new(object, "buffer_bytes", integer(kr_buf_bytes_in_use()));
 	json_object_set_new(object, "queued_bytes", integer(kr_conn_queued_in_all()));
 	json_object_set_new(object, "export", export_status(server));
 	json_object_set_new(object, "data", kr_data_status(server->data));
 	json_object_set_new(object, "notes", kr_invalidation_status(server));
 	json_object_set_new(object, "watch", kr_watch_status(server));
-	KR_LIST_FOR_EACH(session, &server->sessions, link)
+	KR_LIST_FOR_EACH(session, &server->sessions->living, link)
 		json_array_append_new(nodes, session_status(session, now_ns));
 	json_object_set_new(object, "nodes", nodes);
 	return object;
 }
 
-void kr_status_send(
+static void status_send(
 	struct kr_server *server, struct kr_conn *conn, uint64_t id, const struct kr_status_request *request)
 {
 	json_t *object;
@@ -161,11 +162,12 @@ static void handle_status(struct kr_request *request)
 	struct kr_conn *conn = request->session->conn;
 
 	if (conn)
-		kr_status_send(request->server, conn, request->id, &request->msg.status_request);
+		status_send(request->server, conn, request->id, &request->msg.status_request);
 	kr_request_drop(request);
 }
 
 void kr_status_register(struct kr_server *server)
 {
+	server->sessions->hooks.status = status_send;
 	kr_server_on(server, KR_MSG_STATUS, handle_status, KR_HANDLER_IN_GRACE);
 }

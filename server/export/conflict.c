@@ -14,7 +14,7 @@
 
 #include "common/base/fault.h"
 #include "server/export/locate.h"
-#include "server/base/private_dir.h"
+#include "server/export/private_dir.h"
 
 enum { TRIES = 10000, SUFFIX = 128, NODE = 64 };
 static const char acl[] = "system.posix_acl_access";

@@ -11,7 +11,7 @@
 
 #include "server/export/doubts.h"
 #include "server/export/export_priv.h"
-#include "server/base/private_dir.h"
+#include "server/export/private_dir.h"
 #include "server/base/siphash.h"
 
 enum { CTIME_PROBES = 64, CTIME_ATTEMPTS = 10 };

@@ -12,7 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/table.h"
 #include "server/export/export_priv.h"
-#include "server/base/private_dir.h"
+#include "server/export/private_dir.h"
 
 enum { NAME_SIZE = 18 };
 static const char directory_name[] = "orphans";

@@ -70,7 +70,5 @@ struct kr_sfile_data {
 };
 
 /* On the making and freeing of a struct kr_sfile. */
-void kr_sfile_data_init(struct kr_sfile_data *data, struct kr_data *owner, struct kr_sfile *file);
-void kr_sfile_data_fini(struct kr_sfile_data *data);
 
 #endif

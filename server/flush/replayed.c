@@ -15,7 +15,7 @@
 #include "common/base/log.h"
 #include "server/base/fid.h"
 #include "server/base/line_log.h"
-#include "server/daemon/life.h"
+#include "server/base/server.h"
 
 enum { LOG_MAX = 2 * (KR_REPLAYED_LOG + KR_APPLIED_MAX) * KR_LINE_MAX };
 

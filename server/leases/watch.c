@@ -14,7 +14,7 @@
 #include "server/leases/file_table.h"
 #include "server/base/pool_share.h"
 #include "server/leases/leases.h"
-#include "server/daemon/life.h"
+#include "server/base/server.h"
 
 enum { REST_MS = 20, TICK_MS = 50, BATCH = KR_WATCH_RATE * TICK_MS / 1000, TOUCHES = 2 };
 
@@ -255,7 +255,7 @@ static void on_lost(void *context)
 
 	kr_log_warn("the kernel lost count of changes in the export: all files in use are taken for changed");
 	watch->lost++;
-	kr_table_for_each(&watch->server->files, suspect, NULL);
+	kr_table_for_each(&watch->server->files->by_fid, suspect, NULL);
 }
 
 static void close_events(struct kr_watch *watch)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "server/names/attrs.h"
+#include "server/leases/attrs.h"
 #include "server/export/export.h"
 #include "server/leases/file_table.h"
 #include "server/leases/leases.h"
@@ -14,7 +14,7 @@
 #include "server/recovery/request_cache.h"
 #include "server/session/request.h"
 #include "server/recovery/resent.h"
-#include "server/daemon/life.h"
+#include "server/base/server.h"
 #include "server/session/session.h"
 
 /* --- LOOKUP ----------------------------------------------------------------------------------- */
@@ -55,7 +55,7 @@ static void handle_lookup(struct kr_request *request)
 {
 	struct lookup *lookup = kr_xcalloc(1, sizeof(*lookup));
 
-	lookup->epoch = request->server->epoch;
+	lookup->epoch = request->server->files->epoch;
 	request->state = lookup;
 	request->free_state = free;
 	kr_request_run(request, run_lookup, lookup_done);

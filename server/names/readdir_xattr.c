@@ -6,7 +6,7 @@
 #include "server/names/names.h"
 #include "server/leases/invalidation.h"
 #include "server/session/request.h"
-#include "server/daemon/life.h"
+#include "server/base/server.h"
 
 /* Room for SIZE bytes of reply, freed with the request. */
 static void make_room(struct kr_request *request, size_t size)

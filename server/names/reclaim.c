@@ -13,7 +13,7 @@
 #include "server/leases/leases.h"
 #include "server/names/open.h"
 #include "server/session/request.h"
-#include "server/daemon/life.h"
+#include "server/base/server.h"
 #include "server/session/session.h"
 #include "server/session/trust.h"
 
@@ -143,7 +143,7 @@ static void finish_reclaim(struct kr_request *request)
 		granted = kinds_for(reclaim, msg, inherited);
 		if (kr_trust_confined(session)) {
 			kr_open_rights_add(&session->grants, &file->fid, reclaim->rights);
-			granted = kr_opens_leases_for(granted, kr_open_rights_find(&session->grants, &file->fid));
+			granted = kr_open_rights_leases(granted, kr_open_rights_find(&session->grants, &file->fid));
 		}
 		tried = take_leases(reclaim, session, granted & (uint8_t)~inherited);
 		granted = tried | (granted & inherited);

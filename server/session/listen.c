@@ -8,12 +8,10 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/rpc/resolve.h"
-#include "server/flush/data.h"
 #include "server/session/hello.h"
 #include "server/base/networks.h"
-#include "server/daemon/options.h"
+#include "server/base/options.h"
 #include "server/session/session.h"
-#include "server/daemon/status.h"
 #include "server/session/trust.h"
 #include "server/session/trust_munge.h"
 
@@ -89,7 +87,8 @@ static void answer_status(struct kr_pending_conn *pending_conn, const struct kr_
 	if (kr_msg_decode(KR_MSG_STATUS, false, frame->fields, frame->header.fields_length, &msg, &arena))
 		kr_conn_reply(pending_conn->conn, KR_MSG_STATUS, frame->header.id, 0, -EPROTO, NULL, NULL, 0);
 	else
-		kr_status_send(pending_conn->server, pending_conn->conn, frame->header.id, &msg.status_request);
+		pending_conn->server->sessions->hooks.status(
+			pending_conn->server, pending_conn->conn, frame->header.id, &msg.status_request);
 	kr_arena_fini(&arena);
 	pending_conn->since_ns = kr_clock_ns();
 }
@@ -130,11 +129,11 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 		kr_hello_arrived(pending_conn, frame);
 		return;
 	case KR_MSG_HOP_HELLO:
-		if (!kr_data_hop_hello(pending_conn->server->data, pending_conn, frame))
+		if (!pending_conn->server->sessions->hooks.hop_hello(pending_conn->server, pending_conn, frame))
 			drop(pending_conn, true);
 		return;
 	case KR_MSG_HOP_PROVE:
-		if (!kr_data_hop_prove(pending_conn->server->data, pending_conn, frame))
+		if (!pending_conn->server->sessions->hooks.hop_prove(pending_conn->server, pending_conn, frame))
 			drop(pending_conn, true);
 		return;
 	case KR_MSG_STATUS:

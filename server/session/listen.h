@@ -9,8 +9,14 @@
 
 #include "common/auth/auth.h"
 #include "common/auth/pair.h"
-#include "server/daemon/life.h"
+#include "common/rpc/conn.h"
+#include "server/base/server.h"
 
+struct kr_frame;
+
+enum {
+	KR_SERVER_PENDING_CONNS_MAX = 1024, /* connections that have not said HELLO yet; the oldest goes */
+};
 enum { KR_STRANGER_MS = 10000 };
 
 struct kr_pending_conn {

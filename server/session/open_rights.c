@@ -1,5 +1,11 @@
 /* See open_rights.h. Open addressing; identities are sealed (fid.h), so nobody can choose what they hash to. */
 #include "server/session/open_rights.h"
+#include "server/base/server.h"
+#include "common/base/log.h"
+#include "server/session/trust.h"
+#include "server/session/session.h"
+#include "server/session/request.h"
+#include "server/export/export.h"
 
 #include <stdlib.h>
 
@@ -85,4 +91,42 @@ void kr_open_rights_fini(struct kr_open_rights *grants)
 	free(grants->sets[0].slots);
 	free(grants->sets[1].slots);
 	*grants = (struct kr_open_rights){0};
+}
+
+uint8_t kr_open_rights_leases(uint8_t kinds, uint8_t rights)
+{
+	if (!(rights & KR_GRANT_WRITE))
+		kinds &= (uint8_t)~KR_LEASE_WRITE;
+	return rights ? kinds : 0;
+}
+
+bool kr_open_rights_allowed(struct kr_session *session, const struct kr_fid *fid, uint8_t rights)
+{
+	return !kr_trust_confined(session) || kr_open_rights_find(&session->grants, fid) & rights;
+}
+
+static void run_refuse(struct kr_request *request)
+{
+	struct kr_attr attr;
+
+	/* A file that is gone is so for everybody. */
+	request->err = kr_export_getattr(request->server->export, request->state, &attr);
+	if (!request->err)
+		request->err = -EACCES;
+}
+
+bool kr_open_rights_allow(struct kr_request *request, const struct kr_fid *fid, uint8_t rights)
+{
+	struct kr_fid *copy;
+
+	if (kr_open_rights_allowed(request->session, fid, rights))
+		return true;
+	kr_log_debug("node %s: %s of a file that it has not opened for it", request->session->name,
+		kr_msg_name(request->type));
+	copy = kr_xmalloc(sizeof(*copy));
+	*copy = *fid;
+	request->state = copy;
+	request->free_state = free;
+	kr_request_run(request, run_refuse, kr_request_reply_job);
+	return false;
 }

@@ -17,8 +17,8 @@
 #include "common/base/list.h"
 #include "common/rpc/msg.h"
 #include "common/base/table.h"
-#include "server/leases/invalidation.h"
 #include "server/export/intent.h"
+#include "server/session/hooks.h"
 
 struct kr_server;
 struct kr_session;
@@ -27,7 +27,7 @@ struct kr_request {
 	struct kr_server *server;
 	struct kr_session *session; /* reference */
 	struct kr_table_link by_id; /* kr_session.requests */
-	struct kr_link of_all;      /* kr_server.unanswered */
+	struct kr_link of_all;      /* kr_sessions.unanswered */
 	uint64_t arrived_ns;
 	uint64_t connection; /* session->connections when it came: on another one the node need not know of it any more
 			      */
@@ -42,7 +42,7 @@ struct kr_request {
 	struct kr_intent turn; /* of its change of names (request_cache.c) */
 	bool had_turn;         /* in a former instance, which ended in it */
 	uint64_t executed_value;
-	bool outlives; /* its session has ended before it: in kr_server.outliving, by ... */
+	bool outlives; /* its session has ended before it: in kr_sessions.outliving, by ... */
 	struct kr_table_link by_key;
 	struct kr_list
 		repetitions; /* `wait` of those that the node's next sessions have sent meanwhile (request_cache.h) */

@@ -12,14 +12,19 @@
 #include "common/base/list.h"
 #include "common/base/table.h"
 #include "server/session/callbacks.h"
-#include "server/session/open_rights.h"
+#include "server/base/server.h"
+#include "server/session/grace.h"
+#include "server/session/hooks.h"
 #include "server/session/lapses.h"
+#include "server/session/open_rights.h"
 #include "server/session/reply_cache.h"
 
 struct kr_request;
 struct kr_server;
 
 enum {
+	KR_SERVER_SESSIONS_MAX = 65536,  /* a HELLO above is refused with AGAIN */
+	KR_SERVER_USER_ADDRESSES = 64,   /* --user_sessions of one user from one address, so many times that from all */
 	KR_SESSION_REQUESTS_MAX = 16384, /* unanswered at a time; a node that sends more is disconnected */
 	KR_SESSION_FILES_MAX = 1 << 18,  /* open or leased at a time: above, NFILE */
 	KR_SESSION_RUNNING_MAX =
@@ -45,7 +50,7 @@ enum {
 
 struct kr_session {
 	struct kr_server *server;
-	struct kr_link link; /* kr_server.sessions */
+	struct kr_link link; /* kr_sessions.living */
 	struct kr_table_link by_id;
 	uint32_t references; /* requests, asks and the server's table hold one each */
 	uint64_t id;
@@ -115,6 +120,29 @@ struct kr_session {
 	struct kr_list attachments; /* kr_attachment.of_session: files it has open or leased ... */
 	size_t files;               /* ... and how many these are */
 };
+
+/* All sessions of the server and their requests. */
+struct kr_sessions {
+	struct kr_list living; /* kr_session.link */
+	struct kr_table by_id; /* the same */
+	size_t count;
+	uint32_t last_node; /* number given to the latest session; 0 is the server itself */
+	uint64_t lost;      /* sessions whose lease expired */
+	struct kr_session_hooks hooks;
+	struct kr_grace grace;
+	struct kr_lapses lapses; /* of nodes that lost their leases */
+	size_t forgetting;       /* at the end of the grace period: records of nodes that are being removed, and what is
+	                          * written down then */
+	bool forget_failed;      /* one of these jobs failed */
+	struct kr_list unanswered; /* kr_request.of_all, in the order of their arrival */
+	struct kr_table
+		outliving; /* of these, requests of ended sessions that go on and may have an effect: kr_request.by_key */
+	uint64_t requests;                 /* answered */
+	uint64_t arrived[KR_SERVER_TYPES]; /* requests of nodes, by type */
+};
+
+void kr_sessions_init(struct kr_server *server);
+void kr_sessions_fini(struct kr_server *server);
 
 /* The living session of that id or node number; NULL. Borrowed. */
 struct kr_session *kr_session_find(struct kr_server *server, uint64_t id);

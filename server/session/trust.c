@@ -11,7 +11,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
-#include "server/daemon/options.h"
+#include "server/base/options.h"
 #include "server/session/session.h"
 
 enum { LISTED_MAX = 16, PASSWD_MAX = 1 << 20 };
@@ -81,7 +81,7 @@ static void cut_off_removed(struct kr_server *server)
 	char description[KR_KEY_DESCRIPTION];
 	struct kr_session *session;
 
-	KR_LIST_FOR_EACH(session, &server->sessions, link) {
+	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
 		if (!session->conn || kr_trust_accepts(server, session->key))
 			continue;
 		kr_log_warn("node %s (%s) came with %s, which is not accepted any more: connection closed",

@@ -10,6 +10,7 @@
 #define KR_SERVER_TRUST_H
 
 #include "server/session/listen.h"
+#include "server/session/session.h"
 
 /* Reads the key files of the options. Blocks; before the loop runs. Reason by kr_fail. */
 int kr_trust_init(struct kr_server *server);

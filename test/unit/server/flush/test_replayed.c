@@ -19,6 +19,12 @@
 #include "server/base/line_log.h"
 #include "server/flush/replayed.h"
 #include "server/daemon/life.h"
+#include "server/flush/flush.h"
+#include "server/leases/file_table.h"
+#include "server/leases/invalidation.h"
+#include "server/pipelines/staging.h"
+#include "server/recovery/recovery.h"
+#include "server/session/session.h"
 
 static const uint8_t this_boot[16] = {1}, next_boot[16] = {2}, node_a[16] = "node a", node_b[16] = "node b";
 

@@ -14,7 +14,7 @@ static void who_shows_no_key_gets_nothing(void **state)
 	node_connect(node);
 	assert_int_equal(node_call(node, KR_MSG_STATUS, &status, NULL), -ENOKEY);
 	assert_closed(f, node);
-	assert_int_equal(f->server.session_count, 0);
+	assert_int_equal(f->server.sessions->count, 0);
 }
 
 static void who_has_a_key_gets_a_session(void **state)
@@ -219,7 +219,7 @@ static void a_user_has_so_many_sessions_from_one_address_and_a_node_any(void **s
 	assert_int_equal(f->nodes[0]->hello.resumed, 1);
 	node_disconnect(f->nodes[0]);
 	joined(f, 0, KEY_USER);
-	assert_int_equal(f->server.session_count, 2);
+	assert_int_equal(f->server.sessions->count, 2);
 	joined(f, 2, KEY_NODE);
 	assert_int_equal(node_call(f->nodes[0], KR_MSG_GOODBYE, NULL, NULL), 0);
 	assert_closed(f, f->nodes[0]);

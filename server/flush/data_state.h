@@ -1,6 +1,6 @@
 /* The data side's own state, shared by its files (flush, round stream, apply, stable, pipelines, feed, hop). */
-#ifndef KR_SERVER_DATA_PRIV_H
-#define KR_SERVER_DATA_PRIV_H
+#ifndef KR_SERVER_DATA_STATE_H
+#define KR_SERVER_DATA_STATE_H
 
 #include "common/auth/pair.h"
 #include "server/flush/applied.h"
@@ -9,7 +9,7 @@
 #include "server/base/pool_share.h"
 #include "server/flush/replayed.h"
 #include "server/session/request.h"
-#include "server/daemon/life.h"
+#include "server/base/server.h"
 #include "server/session/session.h"
 #include "server/flush/synced.h"
 
@@ -29,7 +29,20 @@ enum {
 	KR_DATA_STALL_MS = 20000, /* a chained round in which nothing moves for so long is run again */
 };
 
+struct kr_hop;
+
+/* What the pipelines room does for ring connections and nodes that read. */
+struct kr_pipeline_hooks {
+	void (*pull)(struct kr_hop *hop, const struct kr_frame *frame);
+	void (*drained)(struct kr_hop *hop);
+	void (*closed)(struct kr_hop *hop);
+	void (*tick)(struct kr_data *data);
+	void (*session_lost)(struct kr_data *data, struct kr_session *session);
+	void (*end)(struct kr_data *data);
+};
+
 struct kr_data {
+	struct kr_pipeline_hooks hooks;
 	struct kr_server *server;
 	struct kr_pool_share applies, feeds, syncs;
 	uint64_t last_round;
@@ -137,10 +150,5 @@ void kr_stable_restoring(struct kr_sfile_data *data);
 void kr_stable_restored(struct kr_sfile_data *data);
 /* Nobody is waited for for ever. */
 void kr_stable_tick(struct kr_data *data, uint64_t now_ns);
-
-/* --- pipelines.c ------------------------------------------------------------------------------ */
-void kr_pipelines_register(struct kr_data *data);
-void kr_pipelines_session_lost(struct kr_data *data, struct kr_session *session);
-void kr_pipelines_fini(struct kr_data *data);
 
 #endif

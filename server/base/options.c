@@ -1,5 +1,5 @@
 /* The table of kairand's options. */
-#include "server/daemon/options.h"
+#include "server/base/options.h"
 
 #include <errno.h>
 

@@ -12,9 +12,8 @@ struct kr_server;
 /* Longer than this many lease times; but for LOCK, which waits as long as somebody has the lock. */
 enum { KR_SLOW_REQUESTS_LEASES = 2 };
 
+void kr_slow_requests_init(struct kr_server *server);
 void kr_slow_requests_tick(struct kr_server *server, uint64_t now_ns);
-/* The request is being freed. */
-void kr_slow_requests_ended(struct kr_request *request);
 /* {"count", "oldest_ms", "request", "node", "for"}: of those that wait for so long; "for": who has not given a lease
  * back. */
 json_t *kr_slow_requests_status(const struct kr_server *server, uint64_t now_ns);

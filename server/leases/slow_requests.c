@@ -1,10 +1,10 @@
 /* See slow_requests.h. */
-#include "server/session/slow_requests.h"
+#include "server/leases/slow_requests.h"
 
 #include "common/base/log.h"
 #include "server/leases/file_table.h"
 #include "server/session/request.h"
-#include "server/daemon/life.h"
+#include "server/base/server.h"
 #include "server/session/session.h"
 
 static bool is_recent(const struct kr_request *request, uint64_t now_ns)
@@ -65,7 +65,7 @@ void kr_slow_requests_tick(struct kr_server *server, uint64_t now_ns)
 {
 	struct kr_request *request;
 
-	KR_LIST_FOR_EACH(request, &server->unanswered, of_all) {
+	KR_LIST_FOR_EACH(request, &server->sessions->unanswered, of_all) {
 		const char *name;
 
 		if (is_recent(request, now_ns))
@@ -80,7 +80,7 @@ void kr_slow_requests_tick(struct kr_server *server, uint64_t now_ns)
 	}
 }
 
-void kr_slow_requests_ended(struct kr_request *request)
+static void request_ended(struct kr_request *request)
 {
 	if (request->said)
 		kr_log_info("node %s: its %s has ended after %llu s", request->session->name,
@@ -93,7 +93,7 @@ json_t *kr_slow_requests_status(const struct kr_server *server, uint64_t now_ns)
 	const struct kr_request *request, *oldest = NULL;
 	json_int_t count = 0;
 
-	KR_LIST_FOR_EACH(request, &server->unanswered, of_all) {
+	KR_LIST_FOR_EACH(request, &server->sessions->unanswered, of_all) {
 		if (is_recent(request, now_ns))
 			break;
 		if (request->type == KR_MSG_LOCK)
@@ -105,4 +105,9 @@ json_t *kr_slow_requests_status(const struct kr_server *server, uint64_t now_ns)
 		(json_int_t)(oldest ? (now_ns - oldest->arrived_ns) / KR_NS_PER_MS : 0), "request",
 		oldest ? kr_msg_name(oldest->type) : "", "node", oldest ? oldest->session->name : "", "for",
 		oldest ? awaited(oldest) : "");
+}
+
+void kr_slow_requests_init(struct kr_server *server)
+{
+	server->sessions->hooks.request_ended = request_ended;
 }

@@ -1,5 +1,5 @@
 /* Ring connections at the server (see hop.h). */
-#include "server/pipelines/hop.h"
+#include "server/flush/hop.h"
 
 #include <errno.h>
 #include <sodium.h>
@@ -7,8 +7,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
-#include "server/flush/data_priv.h"
-#include "server/pipelines/block_server.h"
+#include "server/flush/data_state.h"
 #include "server/flush/round_stream.h"
 #include "server/session/listen.h"
 #include "server/session/trust.h"
@@ -31,7 +30,7 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 
 	switch (frame->header.type) {
 	case KR_MSG_PULL:
-		kr_block_server_pull(hop, frame);
+		hop->data->hooks.pull(hop, frame);
 		break;
 	case KR_MSG_STREAM:
 		kr_round_stream_stream(hop, frame);
@@ -50,7 +49,9 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 
 static void on_drain(struct kr_conn *conn)
 {
-	kr_block_server_go_on(kr_conn_context(conn));
+	struct kr_hop *hop = kr_conn_context(conn);
+
+	hop->data->hooks.drained(hop);
 }
 
 static void on_closed(struct kr_conn *conn, int err, const char *reason)
@@ -62,7 +63,7 @@ static void on_closed(struct kr_conn *conn, int err, const char *reason)
 	hop->conn = NULL;
 	kr_list_remove(&hop->link);
 	kr_round_stream_hop_closed(hop);
-	kr_block_server_hop_closed(hop);
+	hop->data->hooks.closed(hop);
 	kr_hop_put(hop);
 }
 
@@ -115,7 +116,7 @@ static bool refuse(struct kr_pending_conn *pending_conn, const struct kr_frame *
 	return false;
 }
 
-bool kr_data_hop_hello(struct kr_data *data, struct kr_pending_conn *pending_conn, const struct kr_frame *frame)
+static bool hop_hello(struct kr_server *server, struct kr_pending_conn *pending_conn, const struct kr_frame *frame)
 {
 	struct kr_hop_hello_reply reply;
 	struct kr_arena arena = {0};
@@ -131,10 +132,10 @@ bool kr_data_hop_hello(struct kr_data *data, struct kr_pending_conn *pending_con
 	else if (hello->session != hello->caller)
 		err = kr_fail(-ENOTCONN, "its session has ended");
 	else
-		err = check_caller(data, hello->node, hello->caller);
+		err = check_caller(server->data, hello->node, hello->caller);
 	if (!err)
 		err = kr_pair_challenge(
-			&pending_conn->pair, hello, data->ring_key, kr_trust_security(data->server), &fresh, &reply);
+			&pending_conn->pair, hello, server->data->ring_key, kr_trust_security(server), &fresh, &reply);
 	sodium_memzero(&fresh, sizeof(fresh));
 	if (err)
 		return refuse(pending_conn, frame, err);
@@ -161,7 +162,7 @@ static void accept_hop(struct kr_data *data, uint32_t node, uint64_t session, st
 	kr_conn_set_handler(conn, &hop_handler);
 }
 
-bool kr_data_hop_prove(struct kr_data *data, struct kr_pending_conn *pending_conn, const struct kr_frame *frame)
+static bool hop_prove(struct kr_server *server, struct kr_pending_conn *pending_conn, const struct kr_frame *frame)
 {
 	const uint32_t node = pending_conn->hop_node;
 	struct kr_arena arena = {0};
@@ -177,13 +178,13 @@ bool kr_data_hop_prove(struct kr_data *data, struct kr_pending_conn *pending_con
 	else
 		err = kr_pair_verify(&pending_conn->pair, &msg.hop_prove_request, &keys);
 	if (!err)
-		err = check_caller(data, node, session);
+		err = check_caller(server->data, node, session);
 	if (err)
 		return refuse(pending_conn, frame, err);
 	conn = kr_pending_conn_take(pending_conn);
 	kr_conn_seal(conn, &keys);
 	sodium_memzero(&keys, sizeof(keys));
-	accept_hop(data, node, session, conn);
+	accept_hop(server->data, node, session, conn);
 	kr_conn_reply(conn, KR_MSG_HOP_PROVE, frame->header.id, 0, 0, NULL, NULL, 0);
 	return true;
 }
@@ -196,4 +197,10 @@ void kr_hop_close_all(struct kr_data *data, uint32_t node)
 		if (node == 0 || hop->node == node)
 			kr_conn_close(hop->conn, false);
 	}
+}
+
+void kr_hops_register(struct kr_data *data)
+{
+	data->server->sessions->hooks.hop_hello = hop_hello;
+	data->server->sessions->hooks.hop_prove = hop_prove;
 }

@@ -14,7 +14,7 @@ struct kr_sfile;
  * The request's state, reply and message are left alone. */
 void kr_attrs_get(struct kr_request *request, const struct kr_fid *fid, bool ask_holders,
 	void (*fn)(struct kr_request *request, const struct kr_attr *attr));
-/* Whether attributes of FID got by a job that was started at server->epoch == EPOCH may lack what has happened since,
+/* Whether attributes of FID got by a job that was started at server->files->epoch == EPOCH may lack what has happened since,
  * or what other nodes than NODE have not flushed: then kr_attrs_get is needed. */
 bool kr_attrs_doubtful(struct kr_server *server, const struct kr_fid *fid, uint32_t node, uint64_t epoch);
 

@@ -1,5 +1,5 @@
 /* CONFLICT: the files that late bytes go to (see late.h). */
-#include "server/recovery/conflict_files.h"
+#include "server/names/conflict_files.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +12,8 @@
 #include "server/leases/file_table.h"
 #include "server/names/open.h"
 #include "server/session/request.h"
-#include "server/daemon/life.h"
+#include "server/base/server.h"
+#include "server/recovery/recovery.h"
 #include "server/session/session.h"
 #include "server/session/trust.h"
 
@@ -42,7 +43,7 @@ static int record(void *context, const struct kr_fid *target)
 	conflict->target = *target;
 	conflict->made = (struct kr_time){0}; /* its name will change it */
 	if (!err)
-		err = kr_conflicts_log(&request->server->conflicts, conflict);
+		err = kr_conflicts_log(&request->server->recovery->conflicts, conflict);
 	(void)KR_FAULT("conflict.recorded");
 	return err;
 }
@@ -89,7 +90,7 @@ static void run_making(struct kr_request *request)
 	conflict->place = kr_xstrdup(making->made.place);
 	if (!conflict->original && msg->path[0])
 		conflict->original = kr_xstrdup(msg->path);
-	if (kr_conflicts_log(&request->server->conflicts, conflict))
+	if (kr_conflicts_log(&request->server->recovery->conflicts, conflict))
 		kr_log_error("%s", kr_fail_reason()); /* its identity is there: only people miss its name */
 	if (!known)
 		kr_log_warn("late bytes of %s from node %s go to %s", msg->path[0] ? msg->path : "a file",
@@ -115,11 +116,11 @@ static void made(struct kr_request *request)
 	struct kr_server *server = request->server;
 	struct making *making = request->state;
 
-	server->making_conflict = false;
+	server->recovery->making_conflict = false;
 	if (request->err) {
 		kr_request_reply_job(request);
 	} else {
-		kr_conflicts_put(&server->conflicts, kr_conflict_copy(making->conflict));
+		kr_conflicts_put(&server->recovery->conflicts, kr_conflict_copy(making->conflict));
 		reply_made(request, &making->made);
 	}
 	start_next(server);
@@ -137,34 +138,35 @@ static void start_making(struct kr_request *request, const struct kr_conflict *d
 	making->as_user = kr_trust_acts_as(session, &making->cred);
 	request->state = making;
 	request->free_state = free_making;
-	request->server->making_conflict = true;
+	request->server->recovery->making_conflict = true;
 	kr_request_run(request, run_making, made);
 }
 
 /* There is one. */
 static struct kr_request *take_next(struct kr_server *server)
 {
-	struct kr_request *next = KR_LIST_ENTRY(server->conflicts_asked.head.next, struct kr_request, wait), *request;
+	struct kr_request *next = KR_LIST_ENTRY(server->recovery->conflicts_asked.head.next, struct kr_request, wait),
+			  *request;
 
-	KR_LIST_FOR_EACH(request, &server->conflicts_asked, wait) {
+	KR_LIST_FOR_EACH(request, &server->recovery->conflicts_asked, wait) {
 		if (request->session->conflict_turn < next->session->conflict_turn)
 			next = request;
 	}
 	kr_list_remove(&next->wait);
-	next->session->conflict_turn = ++server->conflict_turn;
+	next->session->conflict_turn = ++server->recovery->conflict_turn;
 	return next;
 }
 
 static void start_next(struct kr_server *server)
 {
-	while (!server->making_conflict && !kr_list_empty(&server->conflicts_asked)) {
+	while (!server->recovery->making_conflict && !kr_list_empty(&server->recovery->conflicts_asked)) {
 		struct kr_request *request = take_next(server);
 		const struct kr_conflict_request *msg = &request->msg.conflict_request;
 		const struct kr_conflict *conflict;
 
 		request->cancel = NULL;
 		conflict = kr_conflicts_find(
-			&server->conflicts, request->session->node_id, &msg->file, msg->first, msg->last);
+			&server->recovery->conflicts, request->session->node_id, &msg->file, msg->first, msg->last);
 		if (conflict)
 			start_making(request, conflict);
 		else
@@ -186,12 +188,12 @@ static void handle_conflict(struct kr_request *request)
 		return;
 	}
 	request->cancel = leave_queue;
-	kr_list_append(&request->server->conflicts_asked, &request->wait);
+	kr_list_append(&request->server->recovery->conflicts_asked, &request->wait);
 	start_next(request->server);
 }
 
 void kr_conflict_files_register(struct kr_server *server)
 {
-	kr_list_init(&server->conflicts_asked);
+	kr_list_init(&server->recovery->conflicts_asked);
 	kr_server_on(server, KR_MSG_CONFLICT, handle_conflict, KR_HANDLER_KEEP_REPLY | KR_HANDLER_CHANGES_ALL);
 }

@@ -95,7 +95,7 @@ static void a_conflict_file_is_made_once_beside_the_original(void **state)
 	start_server(f);
 	assert_int_equal(node_hello(node, true), 0);
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
-	while (f->server.grace.active)
+	while (f->server.sessions->grace.active)
 		a_moment_later(f, node);
 	assert_int_equal(rename(in_export(f, CONFLICT_NAME), in_export(f, "renamed")), 0);
 	assert_int_equal(ask(node, &fid, "f", &made), 0);
@@ -193,7 +193,7 @@ static void conflict_of_two(
 	assert_int_equal(node_result(two, send_lease(two, fid, KR_LEASE_WRITE), NULL), 0);
 	node_disconnect(two);
 	lose(f, one, other);
-	while (f->server.sessions_lost < 2)
+	while (f->server.sessions->lost < 2)
 		a_moment_later(f, other);
 	cut(other, fid, 7);
 	back(one);

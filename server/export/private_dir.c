@@ -1,5 +1,5 @@
 /* See private_dir.h. */
-#include "server/base/private_dir.h"
+#include "server/export/private_dir.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -34,6 +34,7 @@ struct kr_hop {
 
 struct kr_hop *kr_hop_get(struct kr_hop *hop);
 void kr_hop_put(struct kr_hop *hop);
+void kr_hops_register(struct kr_data *data);
 /* Closes all connections of NODE (0: of everybody). */
 void kr_hop_close_all(struct kr_data *data, uint32_t node);
 
