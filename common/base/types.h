@@ -79,5 +79,6 @@ enum kr_lease_kind { KR_LEASE_READ = 1, KR_LEASE_WRITE = 2, KR_LEASE_ALL = 3 };
 enum { KR_RECLAIM_UNCOVERED = 4 }; /* beside kinds in RECLAIM */
 enum { KR_RECALL_GONE = 4 };       /* ... and in RECALL */
 enum { KR_HELLO_REPLAY = 1 };      /* flags of HELLO */
+enum { KR_FLUSH_INLINE = 1, KR_FLUSH_REPLAY = 2 }; /* flags of FLUSH */
 
 #endif

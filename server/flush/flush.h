@@ -11,8 +11,6 @@
 #include "server/flush/stable.h"
 
 enum kr_flush_flag { /* FLUSH's */
-	KR_FLUSH_INLINE = 1,
-	KR_FLUSH_REPLAY = 2,
 	KR_FLUSH_RESTORE =
 		1 << 30, /* of a replay of what a failed sync may have lost; not in messages: handle_flush sets it */
 };
