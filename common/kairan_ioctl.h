@@ -3,20 +3,21 @@
  *
  * A batch writes many extents of one file in one system call:
  *  1. KR_IOC_BATCH on a handle open for writing (without O_APPEND, O_SYNC, O_DSYNC) gives a token for it, valid until
- * the handle is closed;
+ *     the handle is closed;
  *  2. open(".kairan" in the mount's root, O_WRONLY): the batch file, a file that no listing shows;
  *  3. one write(2) to the batch file per batch: struct kr_batch_head, `count` struct kr_batch_extent, then the extents'
- * bytes, one after the other, nothing else; at most kr_mount_info.batch_max bytes together, in page-aligned memory. The
- * write returns its size when all extents are written, as by pwrite(2) on the handle in their order; or it fails:
+ *     bytes, one after the other, nothing else; at most kr_mount_info.batch_max bytes together, in page-aligned memory.
+ * The write returns its size when all extents are written, as by pwrite(2) on the handle in their order; or it fails:
  * EINVAL (not a batch), EBADF (no such token), EFBIG (an offset), else as pwrite, and then any number of the extents
  * may have been written. What a later flush says is told by close and fsync of the handle.
  *
  * A batch is read in two system calls, on a batch file opened O_RDWR that nobody else uses meanwhile:
  *  1. a write as above, of a token that a relaxed handle gave which is open for reading too, with KR_BATCH_READ_MAGIC,
- * and without the bytes (`data` is their number, at most batch_max);
+ *     and without the bytes (`data` is their number, at most batch_max);
  *  2. pread(2) from the batch file: the extents' bytes, one after the other, are its bytes 0... until the next such
- * write. It reads what the node has written and not flushed yet, and never waits: ENODATA, if an extent has other bytes
- * (then the handle itself can be read).
+ *     write.
+ * It reads what the node has written and not flushed yet, and never waits: ENODATA, if an extent has other bytes (then
+ * the handle itself can be read).
  */
 #ifndef KR_COMMON_KAIRAN_IOCTL_H
 #define KR_COMMON_KAIRAN_IOCTL_H

@@ -7,11 +7,13 @@
  * be, at least that much, and the one cipher.
  *
  *   transcript = BLAKE2b-256, keyed with the secret, of a label padded with zeros to 32 bytes, the 32 bytes of the
- * context (a hash of what else the sides have said), and both offers: nonce, public key, u8 security, u8 ciphers proof
- * = the transcript with the label "kairan-2 KIND server" or "kairan-2 KIND client" session key = BLAKE2b-256, keyed
- * with X25519(own private, other's public), of the transcript with the label "kairan-2 KIND session" further keys =
- * BLAKE2b-256, keyed with the session key, of a label padded with zeros to 32 bytes: "kairan-2 to server" and "kairan-2
- * to client" seal the frames of the two directions
+ *                context (a hash of what else the sides have said), and both offers: nonce, public key, u8 security, u8
+ *                ciphers
+ *   proof      = the transcript with the label "kairan-2 KIND server" or "kairan-2 KIND client"
+ *   session key = BLAKE2b-256, keyed with X25519(own private, other's public), of the transcript with the label
+ *                "kairan-2 KIND session"
+ *   further keys = BLAKE2b-256, keyed with the session key, of a label padded with zeros to 32 bytes: "kairan-2 to
+ *                server" and "kairan-2 to client" seal the frames of the two directions
  *
  * So a proof says who speaks (no reflection), binds all that was said (no downgrade), and is good for one pair of
  * nonces (no replay); and who learns the secret later can open nothing that was recorded, because the private keys are

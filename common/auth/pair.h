@@ -7,8 +7,9 @@
  * the HOP, masked with a hash of its own ring key, whatever the security of the connection:
  *
  *   pair secret = BLAKE2b-256, keyed with the ring key of the called, of "kairan-2 pair secret" padded with zeros to 32
- * bytes, u64 session and u32 node of the caller mask        = the same, keyed with the ring key of the caller, of
- * "kairan-2 pair mask", session and node of the called (the server's node is 0, and its session that of the caller)
+ *                 bytes, u64 session and u32 node of the caller
+ *   mask        = the same, keyed with the ring key of the caller, of "kairan-2 pair mask", session and node of the
+ *               called (the server's node is 0, and its session that of the caller)
  *   ticket      = pair secret XOR mask
  *
  *   caller                                                                called

@@ -7,9 +7,10 @@
  *  - a waiter is granted as soon as nobody else holds what excludes it; of several, the first to have asked.  A request
  *    does not wait for another one that only waits: shared locks that always overlap can keep an exclusive one out;
  *  - a wait for byte ranges that would close a circle of waiting owners, over all files, is refused.  The search for
- * one ends after KR_LOCK_STEPS steps: a circle among thousands of waiters and locks that have to do with each other may
- * stay unseen. Somebody may hold and want very much: an event takes a time logarithmic in the locks for each waiter
- * that it may set free, and linear, with a few nanoseconds each, in the locks and the waiters of the file.
+ *    one ends after KR_LOCK_STEPS steps: a circle among thousands of waiters and locks that have to do with each other
+ *    may stay unseen.
+ * Somebody may hold and want very much: an event takes a time logarithmic in the locks for each waiter that it may set
+ * free, and linear, with a few nanoseconds each, in the locks and the waiters of the file.
  */
 #ifndef KR_COMMON_LOCK_TABLE_H
 #define KR_COMMON_LOCK_TABLE_H

@@ -6,7 +6,8 @@
  *   flush     a path, or a file's identity in hex, or empty: all files    starts to flush, the refused files too
  *   drain     milliseconds   the end of the mount shall not drain longer than this from now
  *   end       -          drains and ends, as SIGTERM does: also when copies of the mount in other namespaces keep it
- * alive discard   as flush, not empty   drops the unflushed bytes of that file for good
+ *             alive
+ *   discard   as flush, not empty   drops the unflushed bytes of that file for good
  *
  * Each answers with the status as JSON (mount_status.h).
  */

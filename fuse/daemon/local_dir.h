@@ -1,8 +1,10 @@
 /* The node's local directory: its lock, its identity, and the places of journal, cache, control socket and log.
  *
  *   lock       held (flock) by the one daemon that uses the directory; not empty: that one's mount has ended, and it
- * flushes identity   JSON: node_id (made once, 16 bytes in hex), incarnation (counts the starts), export_id, source;
- * replaced as a whole, or on a full disk overwritten journal/ cache/ control log
+ *              flushes
+ *   identity   JSON: node_id (made once, 16 bytes in hex), incarnation (counts the starts), export_id, source; replaced
+ *              as a whole, or on a full disk overwritten
+ *   journal/ cache/ control log
  *
  * Mode 0700, the caller's own.  Main thread; read-only after kr_local_bind.
  */

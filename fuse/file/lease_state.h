@@ -5,18 +5,18 @@
  *
  * Invariants:
  *  - who acts on the file under a lease has entered (kr_lease_state_enter) and leaves when done; entering needs all its
- * kinds held and none of them being given up, so that a recall waits for those inside and for nobody else;
+ *    kinds held and none of them being given up, so that a recall waits for those inside and for nobody else;
  *  - a RECALL is answered when nobody is inside, unflushed bytes are applied or refused (WRITE), and the kernel's pages
  *    are gone together with what mapped stores left dirty in them (READ);
  *  - pages that programs may store into (kr_lease_state_stored) are there under READ and WRITE both, which is to be
- * alone with the file, so neither of the two goes before they are gone, and what was stored is flushed before either
- * goes: the kernel does not tell of a store into a page that it has;
+ *    alone with the file, so neither of the two goes before they are gone, and what was stored is flushed before either
+ *    goes: the kernel does not tell of a store into a page that it has;
  *  - nothing is asked while something is being given up or returned, and nothing is returned while something is asked
- * or another RETURN is on its way, so that the server's and the node's view agree after the same frames, in whatever
- * order they cross; what comes with OPEN and CREATE may cross a RETURN, see kr_lease_state_gained;
+ *    or another RETURN is on its way, so that the server's and the node's view agree after the same frames, in whatever
+ *    order they cross; what comes with OPEN and CREATE may cross a RETURN, see kr_lease_state_gained;
  *  - what is dirty when READ is recalled, or given back, is flushed before READ goes: somebody here may have read it,
- * and what another node writes after that must win (P3); whole pages that a mapping wrote would cover other nodes'
- * bytes later.
+ *    and what another node writes after that must win (P3); whole pages that a mapping wrote would cover other nodes'
+ *    bytes later.
  */
 #ifndef KR_FUSE_LEASE_STATE_H
 #define KR_FUSE_LEASE_STATE_H

@@ -4,7 +4,7 @@
  * A request outlives the operation that made it: a program that is interrupted is answered at once, and if the server
  * grants the lock all the same, it is set back to what the program holds.
  *  - Before anything is given up, the file's unflushed bytes go to the server: who locks next reads and overwrites them
- * (P3).  (What is written to other files meanwhile: lock_owners.h.)
+ *    (P3).  (What is written to other files meanwhile: lock_owners.h.)
  *  - Requests of one owner for one file go out in the order in which they were made.
  *  - A lock that cannot be claimed again is lost: the program is not told (there is no way), the log is.
  */

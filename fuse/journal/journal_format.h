@@ -21,12 +21,12 @@
  *            file that it has writes of, before the first of them.  NAMEs of one number in different segments say the
  *            same fid; where they do not, the records of that number belong to nobody, and are damaged.
  *   WRITE    `length` bytes at `data`, written to `file` at `offset` at time `mtime_ns`.  At most
- *            KR_JOURNAL_RECORD_MAX; a longer write is several records with consecutive seq and adjacent data.
- *            The data of a NAME or WRITE lies behind that of every earlier slot of the segment.
+ *            KR_JOURNAL_RECORD_MAX; a longer write is several records with consecutive seq and adjacent data. The data
+ *            of a NAME or WRITE lies behind that of every earlier slot of the segment.
  *   APPLIED  the writes of `file` with seq up to `up_to` (and after the last APPLIED before) were applied by the server
  *            in round `round` of the boot `boot_id`.  Of several with one `up_to` the last counts (others were
- * replayed); the first says in which order: replays go by its round.  A `boot_id` of zeros is of no boot: the record
- * tells the order alone.
+ *            replayed); the first says in which order: replays go by its round.  A `boot_id` of zeros is of no boot:
+ *            the record tells the order alone.
  *
  * A record is valid if and only if its slot's `check` is not 0 and equals XXH3-64 of its bytes 16..63 with the header's
  * salt as the seed (0 is written as 1), its numbers are possible (type known; seq 1 to 2^63 - 1; file not 0 and below
@@ -84,12 +84,11 @@
  *
  * READING.  All segments are scanned first, nothing is changed meanwhile.  Each slot is one of: empty (all zero, or
  * check 0), leftover, dead, valid, damaged.  Damaged ones behind the last sound record of the newest segment are the
- * torn tail: cut, and said so.  Other damage is reported with file and range where
- * they can be known.  Valid records count in the order of seq.  The range of a WRITE whose data is damaged is taken out
- * of what older records say: never old bytes where newer ones were acknowledged.  A WRITE whose file nobody names is
- * damage. A segment with damage is set aside: its good records are replayed as any others, and its files stay until the
- * damage has been seen and discarded by an explicit command; with it stays the segment whose NAME stands in for a
- * damaged one.
+ * torn tail: cut, and said so.  Other damage is reported with file and range where they can be known.  Valid records
+ * count in the order of seq.  The range of a WRITE whose data is damaged is taken out of what older records say: never
+ * old bytes where newer ones were acknowledged.  A WRITE whose file nobody names is damage. A segment with damage is
+ * set aside: its good records are replayed as any others, and its files stay until the damage has been seen and
+ * discarded by an explicit command; with it stays the segment whose NAME stands in for a damaged one.
  */
 #ifndef KR_FUSE_JOURNAL_FORMAT_H
 #define KR_FUSE_JOURNAL_FORMAT_H

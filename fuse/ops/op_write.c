@@ -10,11 +10,12 @@
  * then, and one that it covers in part, if nobody has read it, is locked until the answer.  So
  *  - without READ, under which alone pages may be valid, those that it has filled are dropped before it is answered;
  *  - when the dropping of pages may wait for it, while it waits for WRITE, it is let through: journaled without WRITE,
- * like a page, and at the server before it is answered, which READ that is being recalled from everybody allows.
+ *    like a page, and at the server before it is answered, which READ that is being recalled from everybody allows.
  *  - when it has waited, under READ, a read may have filled its pages anew meanwhile, before its bytes: they are
- * dropped. It is not exact: before it is answered its bytes can be seen on this node, other nodes may drop their pages
- * a moment after one that was let through was answered, and this node the one page that it covers in part.  So it is
- * for mounts that ask for it.
+ *    dropped.
+ * It is not exact: before it is answered its bytes can be seen on this node, other nodes may drop their pages a moment
+ * after one that was let through was answered, and this node the one page that it covers in part.  So it is for mounts
+ * that ask for it.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* See prefetch.h.
  *
  *   waits for READ --> waits for attributes --> the stage reads it all ahead --> everything is here, or the time is
- * over: answered
+ *   over: answered
  *
  * Each look begins at the beginning: READ may be recalled, and the file may change, at any time.  A small file is
  * looked at whenever something of it has come, a large one with the tick only, because looking means counting its

@@ -5,8 +5,8 @@
  * the session.
  *
  * A byte's way: dirty (file->dirty, read as overlay) -> sent (a snapshot holds it too) -> applied (flush.applied, for a
- * replay only) -> stable (released).  One FLUSH per file is in flight.
- * Invariants, each also at a kill -9 between any two steps:
+ * replay only) -> stable (released).  One FLUSH per file is in flight. Invariants, each also at a kill -9 between any
+ * two steps:
  *  - A byte is released only when stable at the server, overwritten by a journaled write, truncated or discarded by
  *    command.
  *  - A snapshot is everything of the file up to a seq S; writes after it have a higher seq and stay dirty.  On
@@ -18,7 +18,7 @@
  *  - After the server's machine booted anew, applied entries of the old boot go out as REPLAY with their round, before
  *    anything else of the file.
  *  - UNSTABLE: the entries that it names are replayed in the order of rounds, or dirty again, below newer writes, but
- * not while entries of a former boot are to be replayed (flush_unstable.c); their APPLIED records die first.
+ *    not while entries of a former boot are to be replayed (flush_unstable.c); their APPLIED records die first.
  *  - A refused flush (ENOSPC, EDQUOT, EROFS, EIO...) leaves the bytes dirty; FILE is told (kr_file_flush_failed):
  *    retried by close, fsync, `kairan flush` and a timer.  ESTALE (the file is gone): the file is orphaned, its bytes
  *    stay in the journal until kr_flush_discard.

@@ -8,14 +8,14 @@
  * Every schedule is a sequence of steps; in a step a rank sends to at most one aggregator.  With P ranks, N nodes, A
  * the largest number of aggregators on a node, R the largest number of ranks on a node, rank r being the l-th of node
  * n:
- *   rank           P steps; step s: to rank s, if it is an aggregator.  All hit the same aggregator at the same
- *                  time (what ROMIO does).
+ *   rank           P steps; step s: to rank s, if it is an aggregator.  All hit the same aggregator at the same time
+ *                  (what ROMIO does).
  *   pairwise       P steps; step s: to rank (r + s + 1) mod P, if it is an aggregator.  Knows nothing of nodes.
  *   nd_shift       N * A steps; step s * A + j: to aggregator j of node (n + s + 1) mod N.  In a step a node receives
  *                  from one node only, by all whose ranks the same aggregator is hit.
- *   nd_rank_shift  N * B steps, B = max(A, R); step s * B + j: to aggregator i = (l + j) mod B of node
- *                  (n + s + 1) mod N, if there is one.  As before, and in a step an aggregator receives from one rank
- * only. So the rank's own node (and in pairwise the rank itself) comes last: the links are busy from the first step.  A
+ *   nd_rank_shift  N * B steps, B = max(A, R); step s * B + j: to aggregator i = (l + j) mod B of node (n + s + 1) mod
+ *                  N, if there is one.  As before, and in a step an aggregator receives from one rank only.
+ * So the rank's own node (and in pairwise the rank itself) comes last: the links are busy from the first step.  A
  * node's aggregators count in the order of kr_aggregators.  Steps have no barrier between them: what is enforced is
  * each rank's own order, with a bounded number of sends under way.
  *

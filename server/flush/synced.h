@@ -14,10 +14,12 @@
  *
  * `synced` in the state directory is a log of lines, each with a checksum (hexadecimal) of what stands before it:
  *   boot ID LOST           the boot of the machine (32 hex digits) of the lines to come; rounds up to LOST may be
- * missing all LOST ROUND         all rounds of all files up to ROUND are synced, but perhaps those up to LOST file FID
- * LOST ROUND    the same of one file (FID in hexadecimal) A later line replaces an earlier one.  Lines that are no such
- * lines mean nothing.  The log is written anew when it is opened and when the floor is raised.  Loop thread; what
- * blocks runs in the pool, one write for all that has come up meanwhile.
+ *                          missing
+ *   all LOST ROUND         all rounds of all files up to ROUND are synced, but perhaps those up to LOST
+ *   file FID LOST ROUND    the same of one file (FID in hexadecimal)
+ * A later line replaces an earlier one.  Lines that are no such lines mean nothing.  The log is written anew when it is
+ * opened and when the floor is raised.  Loop thread; what blocks runs in the pool, one write for all that has come up
+ * meanwhile.
  */
 #ifndef KR_SERVER_SYNCED_H
 #define KR_SERVER_SYNCED_H

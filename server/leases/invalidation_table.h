@@ -5,9 +5,9 @@
  * itself, and is wrong on the safe side only: some are told to forget what they never had.  Nodes share bits for the
  * same reason. Invariants:
  *  - while a change is under way in a slot nobody else gets a grant there, and none is given for what was looked up
- * before the latest change ended: so what a node has noted is what was true after it;
+ *    before the latest change ended: so what a node has noted is what was true after it;
  *  - a bit goes only when its nodes have answered that they forgot, with a change under way from before they were
- * asked, or when the grant is so old that they have forgotten by themselves.
+ *    asked, or when the grant is so old that they have forgotten by themselves.
  */
 #ifndef KR_SERVER_INVALIDATION_TABLE_H
 #define KR_SERVER_INVALIDATION_TABLE_H

@@ -6,15 +6,15 @@
  *  - READ of one never coexists with WRITE of another;
  *  - waiters are granted in the order of asking, where they conflict; one that conflicts with an earlier waiter waits
  *    behind it, except a node that already holds (and is not being recalled from) all it asks, and an operation for a
- * node that holds both kinds (recalled or not), which nobody else has then: it waits behind earlier ones for that node
- * only;
+ *    node that holds both kinds (recalled or not), which nobody else has then: it waits behind earlier ones for that
+ *    node only;
  *  - what is in the way of the first waiters is recalled, each holder's kinds at most once until it answers; a kind
  *    under recall cannot be granted to its holder again before the answer, which would take the new grant away;
  *  - a grant is announced to its node before a recall of it is emitted (kr_lease_table_announced);
  *  - WRITE of one goes with WRITE of another, but not with that of one who asks for it when the former's bytes have
- * been refused (kr_lease_table_refused);
+ *    been refused (kr_lease_table_refused);
  *  - bytes may change under READ of others all the same (kr_lease_table_outdate): then it is recalled from all, and who
- * has changed them can wait until it is gone (kr_lease_table_await).
+ *    has changed them can wait until it is gone (kr_lease_table_await).
  */
 #ifndef KR_SERVER_LEASE_TABLE_H
 #define KR_SERVER_LEASE_TABLE_H

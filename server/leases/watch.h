@@ -5,12 +5,12 @@
  * it, the kernel's pages included, and ask again.  Names and attributes: watch_names.h.
  *
  *  - Events (fanotify, where the kernel and our privileges allow a mark on the whole filesystem; a probe at the start
- * finds out): each write, truncation and hole of another process is told within 20 ms, and the closing of a file that
- * it had open for writing.  Our own are known by their process id, and each event has one: a foreign change in the
- * midst of our own is still seen.  When the queue overflows, every file in use counts as changed.
+ *    finds out): each write, truncation and hole of another process is told within 20 ms, and the closing of a file
+ *    that it had open for writing.  Our own are known by their process id, and each event has one: a foreign change in
+ *    the midst of our own is still seen.  When the queue overflows, every file in use counts as changed.
  *  - Looking (last_stat.h): each file of which a node holds READ is stat'ed again every KR_WATCH_PERIOD_MS, at most
- * KR_WATCH_RATE files per second; besides, whenever its version is asked for.  It also runs beside events, less often,
- * for stores through mappings, of which there are no events.
+ *    KR_WATCH_RATE files per second; besides, whenever its version is asked for.  It also runs beside events, less
+ *    often, for stores through mappings, of which there are no events.
  *
  * A store through a mapping changes ctime when the kernel notices it: at the first store to a clean page, which is at
  * least once in the time that the kernel takes to write dirty pages back (half a minute), and not at each.  So when a

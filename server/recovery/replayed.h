@@ -17,13 +17,13 @@
  *
  * `replayed` in the state directory is a log of lines (line_log.h):
  *   boot ID               the boot of the machine (32 hex digits) that all others are of; those of another mean nothing
- *   node ID FID SEQ ROUND ORDER
- *                         of the journal of the node ID all up to SEQ has been applied to the file FID, the last in
- * ROUND; the highest `replay_order` among it is ORDER (of what is no replay, ROUND; of an earlier version, which wrote
- * none, 0) lost FID              ... of no node any more: a sync of the file failed It is begun anew in each boot, and
- * written anew when it is longer than what counts of it.  What it says is put into struct kr_applied when it is opened,
- * which is as bounded as ever: of what was pushed out there nothing is known.  Loop thread; what blocks runs in the
- * pool, one write for all that has come up meanwhile.
+ *   node ID FID SEQ ROUND ORDER of the journal of the node ID all up to SEQ has been applied to the file FID, the last
+ *                         in ROUND; the highest `replay_order` among it is ORDER (of what is no replay, ROUND; of an
+ *                         earlier version, which wrote none, 0)
+ *   lost FID              ... of no node any more: a sync of the file failed
+ * It is begun anew in each boot, and written anew when it is longer than what counts of it.  What it says is put into
+ * struct kr_applied when it is opened, which is as bounded as ever: of what was pushed out there nothing is known.
+ * Loop thread; what blocks runs in the pool, one write for all that has come up meanwhile.
  */
 #ifndef KR_SERVER_REPLAYED_H
 #define KR_SERVER_REPLAYED_H

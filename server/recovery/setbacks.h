@@ -6,10 +6,12 @@
  * as long as the clock shows what it has shown before.
  *
  * It is noticed by a clock that nobody sets (CLOCK_MONOTONIC_RAW): the difference between the two becomes smaller.
- * `clock` in the state directory keeps it for the next instance, as lines (line_log.h): boot ID REAL RAW   both clocks,
- * in nanoseconds, when they were looked at the last time, in the boot ID (32 hex digits) back TO FROM       the clock
- * went from FROM back to TO, in seconds since the epoch It is written every KR_SETBACKS_SAVE_S, and when the clock has
- * been set.  After another boot the clock may have gone on for so long unseen.  PURE but for reading and writing.
+ * `clock` in the state directory keeps it for the next instance, as lines (line_log.h):
+ *   boot ID REAL RAW   both clocks, in nanoseconds, when they were looked at the last time, in the boot ID (32 hex
+ *                      digits)
+ *   back TO FROM       the clock went from FROM back to TO, in seconds since the epoch
+ * It is written every KR_SETBACKS_SAVE_S, and when the clock has been set.  After another boot the clock may have gone
+ * on for so long unseen.  PURE but for reading and writing.
  */
 #ifndef KR_SERVER_SETBACKS_H
 #define KR_SERVER_SETBACKS_H

@@ -8,12 +8,13 @@
  *   peace       whether the server was stopped in peace, and its boot id goes on (clean_shutdown.h)
  *   executed    requests that were executed in this boot (executed.h)
  *   nodes/ID    a symbolic link per node whose leases count (or did, when the server ended), to "OWNER NAME": of its
- * key
- *               ("node", or "user-UID"; "any" without a key), and its host name, for people. A link is made and lasts
- * as a whole synced      which flush rounds are on stable storage (synced.h) replayed    which rounds of a former boot
- * have been replayed in this one (replayed.h) conflicts   which late bytes are in conflict (conflicts.h) clock when the
- * machine's clock was set back, and what it showed last (setbacks.h) doubts      times around the ends of former
- * instances (doubts.h)
+ *               key ("node", or "user-UID"; "any" without a key), and its host name, for people. A link is made and
+ *               lasts as a whole
+ *   synced      which flush rounds are on stable storage (synced.h)
+ *   replayed    which rounds of a former boot have been replayed in this one (replayed.h)
+ *   conflicts   which late bytes are in conflict (conflicts.h)
+ *   clock       when the machine's clock was set back, and what it showed last (setbacks.h)
+ *   doubts      times around the ends of former instances (doubts.h)
  *
  * Losing the directory makes all file identities, caches and journals of nodes foreign: it belongs into the backup.
  * Opening blocks (main, before the loop runs); changes later run in the pool, one after the other.

@@ -4,7 +4,7 @@
  * The calls are caught by the linker (--wrap, see wrap.c), stores into shared mappings by comparing them before and
  * after each call.  The model is weaker than what ext4, XFS or btrfs do, as POSIX is:
  *  - the page cache is written back by pages of 4096 bytes, each on its own: of the writes to a page since its last
- * sync any prefix may be there, and sectors of 512 bytes of the one after it;
+ *    sync any prefix may be there, and sectors of 512 bytes of the one after it;
  *  - the size of a file is any that it had since the last sync;
  *  - of the changes to names since the last sync of their directory any subset is there (a rename as a whole); or, with
  *    `ordered`, a prefix of them, and the fsync of a file makes all changes of names before it durable, as journaling

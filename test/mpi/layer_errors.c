@@ -2,7 +2,7 @@
  * afterwards.
  *
  *     mpirun -n 4 layer_errors FILE SMALL        the library preloaded, KAIRAN_MPIIO=force; SMALL: a file on a
- * filesystem of 4 MiB
+ *                                                filesystem of 4 MiB
  */
 #include <errno.h>
 #include <mpi.h>
