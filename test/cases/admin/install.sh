@@ -21,7 +21,7 @@ cc -fsyntax-only -Wall -Wextra -Werror -I "$PREFIX/include" "$WORK/uses.c" || fa
 
 note "the service"
 unit=$PREFIX/lib/systemd/system/kairand@.service
-kept=$(sed -n '/^static const struct kr_capability kept/,/^}/s/.*{\(CAP_[A-Z_]*\),.*/\1/p' "$TOP/server/cred.c")
+kept=$(sed -n '/^static const struct kr_capability kept/,/^}/s/.*{\(CAP_[A-Z_]*\),.*/\1/p' "$TOP/server/export/cred.c")
 [ "$(wc -w <<<"$kept")" -gt 5 ] || fail "no list of capabilities in server/export/cred.c"
 for capability in $kept; do
 	grep -q "^CapabilityBoundingSet=.*\b$capability\b" "$unit" || fail "the unit lacks $capability"
