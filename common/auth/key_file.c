@@ -78,7 +78,8 @@ int kr_key_save(const struct kr_key *key, const char *path)
 		err = -errno;
 	closed = kr_close(fd);
 	if (!err)
-		err = closed ? closed : kr_sync_directory_of(AT_FDCWD, path); /* so that the name survives a crash too */
+		err = closed ? closed :
+			       kr_sync_directory_of(AT_FDCWD, path); /* so that the name survives a crash too */
 	if (err) {
 		unlink(path);
 		return kr_fail_errno(err, "key file %s", path);

@@ -1,4 +1,5 @@
-# Where the machine has an /etc/kairan/kairan.json: tests and demo run beside it, and lists on the command line replace those of the file.
+# Where the machine has an /etc/kairan/kairan.json: tests and demo run beside it, and lists on the command line replace
+# those of the file.
 mkdir -p "$WORK/etc" && cp -a /etc/. "$WORK/etc" && mkdir -p "$WORK/etc/kairan" && mount --bind "$WORK/etc" /etc || exit 1
 cat >/etc/kairan/kairan.json <<-FILE
 	{
@@ -18,11 +19,12 @@ mount_stop 1 && mount_stop 2 && server_stop || fail "no end in peace"
 
 for key in file line; do "$B/tools/kairan" key "$WORK/key-$key" >/dev/null || fail "no key"; done
 cp "$WORK/file.json" /etc/kairan/kairan.json # one for all hosts
-nsenter -t "${KEEPER[server]}" -n -u -m -- "$B/server/kairand" --listen 0.0.0.0:$PORT --allow 10.77.0.0/16 --key "$WORK/key-line" --state "$WORK/state" "$EXPORT" \
-	</dev/null >>"$WORK/keys.log" 2>&1 &
+nsenter -t "${KEEPER[server]}" -n -u -m -- "$B/server/kairand" --listen 0.0.0.0:$PORT --allow 10.77.0.0/16 --key "$WORK/key-line" \
+	--state "$WORK/state" "$EXPORT" </dev/null >>"$WORK/keys.log" 2>&1 &
 DAEMON[server]=$!
 until_ok 30 "kairand ready, on the command line's address only" grep -q ready "$WORK/keys.log" || fail "$(cat "$WORK/keys.log")"
-try() { on node1 timeout 60 "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$(mnt 1)" -o "local=$WORK/node1/local,connect_timeout=2$1" >"$WORK/said" 2>&1; }
+try() { on node1 timeout 60 "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$(mnt 1)" \
+	-o "local=$WORK/node1/local,connect_timeout=2$1" >"$WORK/said" 2>&1; }
 ! try "" || fail "the key that only the file names is let in"
 grep -q 'key' "$WORK/said" || fail "refused for another reason: $(cat "$WORK/said")"
 try ",key=$WORK/key-line" || fail "with the command line's key: $(cat "$WORK/said")"

@@ -259,7 +259,8 @@ static void systemd_s_journal_gets_priorities(void **state)
 static void hex_has_one_spelling(void **state)
 {
 	static const uint8_t bytes[] = {0x00, 0x9a, 0xff};
-	static const char *const bad[] = {"", "0", "009af", "009AFF", "009aFf", "00-9a", " 009a", "009a ", "0x9a", "009agg", "009aff00"};
+	static const char *const bad[] = {
+		"", "0", "009af", "009AFF", "009aFf", "00-9a", " 009a", "009a ", "0x9a", "009agg", "009aff00"};
 	char hex[2 * sizeof(bytes) + 1];
 	uint8_t back[sizeof(bytes)] = {0};
 

@@ -173,8 +173,8 @@ int __wrap_getaddrinfo(const char *node, const char *service, const struct addri
 /* Else a mount could not be ended while the name service is away. */
 static void a_loop_ends_while_the_name_service_is_silent(void **state)
 {
-	struct kr_endpoint silent = { "silent", 1 };
-	struct result result = { 0 };
+	struct kr_endpoint silent = {"silent", 1};
+	struct result result = {0};
 	struct kr_resolve *request;
 	uv_loop_t loop;
 
