@@ -23,6 +23,9 @@ export UBSAN_OPTIONS="log_path=$WORK/sanitizer:print_stacktrace=1:halt_on_error=
 export TSAN_OPTIONS="suppressions=$TOP/test/tsan.supp:log_path=$WORK/sanitizer:halt_on_error=0:second_deadlock_stack=1:${TSAN_OPTIONS:-}"
 SLOW=1; case $B in *asan*|*tsan*) SLOW=4;; esac   # deadlines stretch under sanitizers
 
+# What the machine's administrator has set counts for no case.
+[ ! -d /etc/kairan ] || mount -t tmpfs -o mode=755 kairan /etc/kairan || exit 1
+
 fail() { echo "FAILED: $*" >&2; exit 1; }
 skip() { echo "SKIPPED: $*"; exit 77; }
 note() { echo "-- $*"; }

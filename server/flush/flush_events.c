@@ -1,4 +1,4 @@
-/* What happens to running rounds from outside: their streams, sessions that end, time that goes by (see data_priv.h).
+/* What happens to running rounds from outside: their streams, sessions that end, time that goes by (see data_state.h).
  *
  * Loop thread.  Each tells the machines that it concerns and carries out what they want.
  */
