@@ -14,6 +14,7 @@
 #include "server/flush/synced.h"
 
 struct kr_server;
+struct kr_session;
 struct kr_pending_conn;
 
 /* Makes the data side of SERVER and registers FLUSH, FSYNC, JOIN and REPARENT. 0 or -errno. */
@@ -34,6 +35,8 @@ bool kr_data_hop_hello(struct kr_data *data, struct kr_pending_conn *pending_con
 /* HOP_PROVE of a pending conn: takes his connection over (handler and context) and answers. False as above. */
 bool kr_data_hop_prove(struct kr_data *data, struct kr_pending_conn *pending_conn, const struct kr_frame *frame);
 
+/* Closes all ring connections of SESSION's node to this server. */
+void kr_data_close_hops(struct kr_data *data, const struct kr_session *session);
 /* The session is gone for good (expired, GOODBYE, replaced): its flushes are answered, it leaves pipelines, rounds with
  * it are run again without it. Call before the session's memory goes; what it asked is answered inside. */
 void kr_data_session_lost(struct kr_data *data, struct kr_session *session);

@@ -99,6 +99,8 @@ static int check_caller(struct kr_data *data, uint32_t node, uint64_t id)
 
 	if (data->stopping || !session || session->dead || session->node != node)
 		return kr_fail(-ENOTCONN, "its session has ended");
+	if (!kr_trust_accepts(data->server, session->key))
+		return kr_fail(-EKEYREJECTED, "the key of its session is not accepted any more");
 	if (count_of(data, node) >= KR_HOPS_PER_NODE)
 		return kr_fail(-EAGAIN, "too many connections of one node");
 	if (kr_trust_is_user(session) && count_of(data, node) >= KR_HOPS_ALWAYS &&
@@ -186,6 +188,11 @@ bool kr_data_hop_prove(struct kr_data *data, struct kr_pending_conn *pending_con
 	accept_hop(data, node, session, conn);
 	kr_conn_reply(conn, KR_MSG_HOP_PROVE, frame->header.id, 0, 0, NULL, NULL, 0);
 	return true;
+}
+
+void kr_data_close_hops(struct kr_data *data, const struct kr_session *session)
+{
+	kr_hop_close_all(data, session->node);
 }
 
 void kr_hop_close_all(struct kr_data *data, uint32_t node)

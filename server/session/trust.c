@@ -11,6 +11,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
+#include "server/flush/data.h"
 #include "server/daemon/options.h"
 #include "server/session/session.h"
 
@@ -76,19 +77,47 @@ bool kr_trust_accepts(const struct kr_server *server, const struct kr_key *key)
 	return key && server->keyring && kr_keyring_find(server->keyring, key->id);
 }
 
-static void cut_off_removed(struct kr_server *server)
+/* The session waits for its node, which may have another key of the same owner; until then it has no connection of any
+ * kind. */
+static void cut_off(struct kr_session *session)
 {
 	char description[KR_KEY_DESCRIPTION];
+
+	kr_log_warn("node %s (%s) came with %s, which is not accepted any more: its connections are closed",
+		session->name, session->conn ? kr_conn_peer(session->conn) : "not connected",
+		session->key ? kr_key_describe(session->key, description) : "no key");
+	if (session->conn)
+		kr_conn_close(session->conn, false);
+	kr_data_close_hops(session->server->data, session);
+}
+
+/* Tickets are made of ring keys: with new ones no node lets anybody in, or goes to anybody, on a ticket from before.
+ * The nodes get theirs with HELLO, so they have to connect again. */
+static void renew_ring_keys(struct kr_server *server)
+{
 	struct kr_session *session;
 
+	kr_log_info("all nodes connect again, for new secrets of their ring");
 	KR_LIST_FOR_EACH(session, &server->sessions, link) {
-		if (!session->conn || kr_trust_accepts(server, session->key))
-			continue;
-		kr_log_warn("node %s (%s) came with %s, which is not accepted any more: connection closed",
-			session->name, kr_conn_peer(session->conn),
-			session->key ? kr_key_describe(session->key, description) : "no key");
-		kr_conn_close(session->conn, false);
+		randombytes_buf(session->ring_key, sizeof(session->ring_key));
+		if (session->conn)
+			kr_conn_close(session->conn, false);
 	}
+}
+
+static void cut_off_removed(struct kr_server *server)
+{
+	struct kr_session *session;
+	bool node = false;
+
+	KR_LIST_FOR_EACH(session, &server->sessions, link) {
+		if (kr_trust_accepts(server, session->key))
+			continue;
+		cut_off(session);
+		node |= !kr_trust_is_user(session); /* a user's is in no ring */
+	}
+	if (node)
+		renew_ring_keys(server);
 }
 
 void kr_trust_reload(struct kr_server *server)

@@ -14,7 +14,8 @@
 /* Reads the key files of the options. Blocks; before the loop runs. Reason by kr_fail. */
 int kr_trust_init(struct kr_server *server);
 /* SIGHUP: reads the key files again. What cannot be read changes nothing. Who came with a key that is gone is cut off,
- * and needs another one to come back. Blocks for the time of reading them. */
+ * on ring connections, too, and needs another one to come back; when that is a node, all get new ring keys, so that
+ * what it knows opens nothing at others. Blocks for the time of reading them. */
 void kr_trust_reload(struct kr_server *server);
 void kr_trust_fini(struct kr_server *server);
 bool kr_trusts_anybody(const struct kr_server *server);

@@ -1,6 +1,9 @@
 /* A server with keys against scripted nodes: who is let in, whose session is whose, and what a user key allows. */
 #include "test/unit/server/session/trust_fixture.h"
 
+#include "common/auth/pair_conn.h"
+#include "server/flush/data_priv.h"
+
 /* --- who is let in --- */
 
 static void who_shows_no_key_gets_nothing(void **state)
@@ -250,16 +253,24 @@ static void a_user_has_so_many_sessions_in_all(void **state)
 
 /* --- changing keys --- */
 
+static void take_away(struct fixture *f, int key)
+{
+	assert_int_equal(rename(f->paths[KEY_UNKNOWN_USER], f->paths[key]), 0);
+	f->options.key.count = KEYS - 1;
+	kr_trust_reload(&f->server);
+}
+
 static void a_key_that_is_taken_away_cuts_off_who_came_with_it(void **state)
 {
 	struct fixture *f = *state;
 	struct node *node = joined(f, 0, KEY_NODE), *other = joined(f, 1, KEY_OTHER_NODE);
 
 	assert_int_equal(show(f->nodes[2], f->keys[KEY_NODE]), 0);
-	assert_int_equal(rename(f->paths[KEY_UNKNOWN_USER], f->paths[KEY_NODE]), 0);
-	f->options.key.count = KEYS - 1;
-	kr_trust_reload(&f->server);
+	take_away(f, KEY_NODE);
 	assert_closed(f, node);
+	assert_closed(f, other);
+	assert_int_equal(show(other, f->keys[KEY_OTHER_NODE]), 0);
+	assert_int_equal(node_hello(other, true), 0);
 	assert_int_equal(make_directory(other, "d", 0, 0), 0);
 	assert_int_equal(show(node, f->keys[KEY_NODE]), -EKEYREJECTED);
 	assert_closed(f, node);
@@ -267,6 +278,121 @@ static void a_key_that_is_taken_away_cuts_off_who_came_with_it(void **state)
 	assert_int_equal(show(node, f->keys[KEY_OTHER_NODE]), 0);
 	assert_int_equal(node_hello(node, true), 0);
 	assert_int_equal(node->hello.resumed, 1);
+}
+
+struct hop {
+	struct kr_conn *conn;
+	bool answered, closed;
+	int err;
+};
+
+static void on_hop_frame(struct kr_conn *conn, const struct kr_frame *frame)
+{
+	(void)conn, (void)frame;
+	fail();
+}
+
+static void on_hop_closed(struct kr_conn *conn, int err, const char *reason)
+{
+	struct hop *hop = kr_conn_context(conn);
+
+	(void)err, (void)reason;
+	hop->closed = true;
+	hop->conn = NULL;
+}
+
+static void on_hop_opened(void *context, int err)
+{
+	struct hop *hop = context;
+
+	hop->answered = true;
+	hop->err = err;
+}
+
+static bool hop_is_answered(void *context)
+{
+	return ((struct hop *)context)->answered;
+}
+
+static bool hop_is_closed(void *context)
+{
+	return ((struct hop *)context)->closed;
+}
+
+/* A ring connection of NODE's session to the server, with what the server has told that session. */
+static void open_hop(struct fixture *f, struct node *node, struct hop *hop)
+{
+	static const struct kr_conn_handler handler = {.on_frame = on_hop_frame, .on_closed = on_hop_closed};
+	struct kr_session *session = kr_session_find(&f->server, node->hello.session);
+	struct kr_pair_caller self = {.node = session->node, .session = session->id};
+	struct kr_hop_address to;
+	struct sockaddr_in address;
+	char host[64];
+
+	*hop = (struct hop){0};
+	memcpy(self.ring_key, session->ring_key, sizeof(self.ring_key));
+	assert_true(kr_data_hop(f->server.data, session, 0, host, &to));
+	uv_ip4_addr("127.0.0.1", kr_listen_port(&f->server), &address);
+	assert_int_equal(kr_conn_connect(&f->loop, (struct sockaddr *)&address, &handler, hop, &hop->conn), 0);
+	kr_pair_open(hop->conn, &to, &self, on_hop_opened, hop);
+	assert_true(node_wait_for(&f->loop, hop_is_answered, hop));
+}
+
+static void a_key_that_is_taken_away_ends_the_ring_connections_of_who_came_with_it(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0, KEY_NODE), *away = joined(f, 1, KEY_NODE);
+	struct hop hop, of_away, after;
+
+	open_hop(f, node, &hop);
+	open_hop(f, away, &of_away);
+	assert_int_equal(hop.err, 0);
+	assert_int_equal(of_away.err, 0);
+	node_disconnect(away);
+	take_away(f, KEY_NODE);
+	assert_true(node_wait_for(&f->loop, hop_is_closed, &hop));
+	assert_true(node_wait_for(&f->loop, hop_is_closed, &of_away));
+	open_hop(f, node, &after);
+	assert_int_equal(after.err, -EKEYREJECTED);
+	assert_true(node_wait_for(&f->loop, hop_is_closed, &after));
+	/* With another key of its owner the session may again. */
+	assert_int_equal(show(node, f->keys[KEY_OTHER_NODE]), 0);
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node->hello.resumed, 1);
+	open_hop(f, node, &after);
+	assert_int_equal(after.err, 0);
+	kr_conn_close(after.conn, false);
+	assert_true(node_wait_for(&f->loop, hop_is_closed, &after));
+}
+
+static void a_node_key_that_is_taken_away_makes_all_ring_keys_anew(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0, KEY_OTHER_NODE);
+	uint8_t before[KR_RING_KEY];
+
+	joined(f, 1, KEY_USER);
+	joined(f, 2, KEY_NODE);
+	memcpy(before, kr_session_find(&f->server, node->hello.session)->ring_key, sizeof(before));
+	take_away(f, KEY_NODE);
+	assert_memory_not_equal(kr_session_find(&f->server, node->hello.session)->ring_key, before, sizeof(before));
+	assert_closed(f, node); /* and so it gets the new one */
+	assert_int_equal(show(node, f->keys[KEY_OTHER_NODE]), 0);
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node->hello.resumed, 1);
+}
+
+static void a_user_key_that_is_taken_away_disturbs_nobody(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0, KEY_NODE), *user = joined(f, 1, KEY_USER);
+	uint8_t before[KR_RING_KEY];
+
+	memcpy(before, kr_session_find(&f->server, node->hello.session)->ring_key, sizeof(before));
+	take_away(f, KEY_USER);
+	assert_closed(f, user);
+	assert_memory_equal(kr_session_find(&f->server, node->hello.session)->ring_key, before, sizeof(before));
+	assert_int_equal(make_directory(node, "d", 0, 0), 0);
 }
 
 static void files_that_cannot_be_read_change_nothing(void **state)
@@ -383,6 +509,9 @@ int main(void)
 		TEST(a_user_has_so_many_sessions_from_one_address_and_a_node_any),
 		TEST(a_user_has_so_many_sessions_in_all),
 		TEST(a_key_that_is_taken_away_cuts_off_who_came_with_it),
+		TEST(a_key_that_is_taken_away_ends_the_ring_connections_of_who_came_with_it),
+		TEST(a_node_key_that_is_taken_away_makes_all_ring_keys_anew),
+		TEST(a_user_key_that_is_taken_away_disturbs_nobody),
 		TEST(files_that_cannot_be_read_change_nothing),
 		TEST(data_is_for_who_opened_the_file),
 	};
