@@ -269,6 +269,36 @@ int kr_trust_find_groups(
 	return 0;
 }
 
+void kr_trust_set_groups(struct kr_session *session, uint32_t *groups, uint32_t count)
+{
+	struct kr_former_groups *former;
+
+	if (count == session->group_count &&
+		(count == 0 || memcmp(groups, session->groups, count * sizeof(*groups)) == 0)) {
+		free(groups);
+		return;
+	}
+	if (session->groups) {
+		former = kr_xmalloc(sizeof(*former));
+		*former = (struct kr_former_groups){.next = session->former_groups, .groups = session->groups};
+		session->former_groups = former;
+	}
+	session->groups = groups;
+	session->group_count = count;
+}
+
+void kr_trust_free_groups(struct kr_session *session)
+{
+	struct kr_former_groups *former = session->former_groups, *next;
+
+	for (; former; former = next) {
+		next = former->next;
+		free(former->groups);
+		free(former);
+	}
+	free(session->groups);
+}
+
 static bool is_member(const struct kr_session *session, uint32_t gid)
 {
 	for (uint32_t i = 0; i < session->group_count; i++)

@@ -37,6 +37,10 @@ bool kr_trust_is_owner(const struct kr_server *server, const struct kr_key_owner
  * -EPERM: no such user here. Any thread; blocks. */
 int kr_trust_find_groups(
 	const struct kr_server *server, const struct kr_key *key, uint32_t **ret_groups, uint32_t *ret_count);
+/* Makes them SESSION's, at each handshake. Takes GROUPS. Requests borrow them, so that former ones stay until the
+ * session is freed. */
+void kr_trust_set_groups(struct kr_session *session, uint32_t *groups, uint32_t count);
+void kr_trust_free_groups(struct kr_session *session);
 /* A decoded request: 0, its CRED made what the session's key allows; or -EPERM. */
 int kr_trust_restrict(struct kr_session *session, uint16_t type, void *msg);
 /* Whether the session's node is somebody who cannot act as any user: a user key's, or any where identities are

@@ -181,6 +181,55 @@ static void a_user_key_acts_for_its_user_only(void **state)
 	assert_int_equal(make_directory(node, "group", self->pw_uid, NOBODY_HERE), -EPERM);
 }
 
+static gid_t joined_group; /* of every user; 0: none */
+
+int __real_getgrouplist(const char *user, gid_t group, gid_t *groups, int *count);
+int __wrap_getgrouplist(const char *user, gid_t group, gid_t *groups, int *count);
+
+int __wrap_getgrouplist(const char *user, gid_t group, gid_t *groups, int *count)
+{
+	int room = *count, found = __real_getgrouplist(user, group, groups, count);
+
+	if (found < 0 || found == room || !joined_group)
+		return found;
+	groups[found] = joined_group;
+	*count = found + 1;
+	return found + 1;
+}
+
+static void come_back(struct fixture *f, struct node *node)
+{
+	node_disconnect(node);
+	assert_int_equal(show(node, f->keys[KEY_USER]), 0);
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node->hello.resumed, 1);
+}
+
+static void who_leaves_a_group_has_it_until_the_next_handshake(void **state)
+{
+	const struct passwd *self = getpwuid(geteuid());
+	struct fixture *f = *state;
+	const uint32_t *borrowed;
+	struct node *node;
+	uint32_t first;
+
+	if (!self)
+		skip();
+	joined_group = NOBODY_HERE;
+	node = joined(f, 0, KEY_USER);
+	borrowed = kr_session_find(&f->server, node->hello.session)->groups; /* as a request that runs does */
+	first = borrowed[0];
+	assert_int_not_equal(make_directory(node, "group", self->pw_uid, NOBODY_HERE), -EPERM);
+	joined_group = 0;
+	come_back(f, node);
+	assert_int_equal(make_directory(node, "left", self->pw_uid, NOBODY_HERE), -EPERM);
+	joined_group = NOBODY_HERE;
+	come_back(f, node);
+	assert_int_not_equal(make_directory(node, "again", self->pw_uid, NOBODY_HERE), -EPERM);
+	joined_group = 0;
+	assert_int_equal(borrowed[0], first);
+}
+
 static void the_server_knows_a_users_groups_best(void **state)
 {
 	const uint32_t claimed[] = {NOBODY_HERE, 0};
@@ -505,6 +554,7 @@ int main(void)
 		TEST(a_node_that_was_lost_stays_its_owners),
 		TEST(who_has_left_leaves_his_directory_to_others),
 		TEST(a_user_key_acts_for_its_user_only),
+		TEST(who_leaves_a_group_has_it_until_the_next_handshake),
 		TEST(the_server_knows_a_users_groups_best),
 		TEST(a_user_has_so_many_sessions_from_one_address_and_a_node_any),
 		TEST(a_user_has_so_many_sessions_in_all),
