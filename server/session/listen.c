@@ -89,7 +89,8 @@ static void answer_status(struct kr_pending_conn *pending_conn, const struct kr_
 	if (kr_msg_decode(KR_MSG_STATUS, false, frame->fields, frame->header.fields_length, &msg, &arena))
 		kr_conn_reply(pending_conn->conn, KR_MSG_STATUS, frame->header.id, 0, -EPROTO, NULL, NULL, 0);
 	else
-		kr_status_send(pending_conn->server, pending_conn->conn, frame->header.id, &msg.status_request);
+		kr_status_send(pending_conn->server, pending_conn->conn, frame->header.id, &msg.status_request,
+			pending_conn->auth.key);
 	kr_arena_fini(&arena);
 	pending_conn->since_ns = kr_clock_ns();
 }

@@ -251,6 +251,86 @@ static void the_server_knows_a_users_groups_best(void **state)
 		assert_int_not_equal(session->groups[i], NOBODY_HERE);
 }
 
+/* --- what who may learn of others --- */
+
+static void on_status(void *context, int err, const void *reply, struct kr_buf *data, bool more)
+{
+	const struct kr_status_reply *status = reply;
+
+	(void)data;
+	assert_int_equal(err, 0);
+	assert_false(more);
+	*(json_t **)context = json_loadb((const char *)status->json.bytes, status->json.length, 0, NULL);
+	assert_non_null(*(json_t **)context);
+}
+
+static bool status_is_there(void *context)
+{
+	return *(json_t **)context != NULL;
+}
+
+static json_t *status_of(struct fixture *f, struct node *node)
+{
+	const struct kr_status_request request = {.what = "status", .argument = ""};
+	json_t *status = NULL;
+
+	assert_true(kr_conn_request(node->conn, KR_MSG_STATUS, &request, NULL, 0, on_status, &status) > 0);
+	assert_true(node_wait_for(&f->loop, status_is_there, &status));
+	return status;
+}
+
+static void add_conflict(struct fixture *f, const struct kr_key_owner *owner, uint8_t file, const char *path)
+{
+	const struct kr_fid fid = {.length = 1, .bytes = {file}};
+	struct kr_conflict *conflict = kr_conflict_new((const uint8_t[16]){0}, owner, "lost", &fid, 1, 2);
+
+	conflict->original = strdup(path);
+	kr_conflicts_put(&f->server.conflicts, conflict);
+}
+
+/* Nothing else, also not what a later version adds for all. */
+static void expect_own_only(json_t *status)
+{
+	static const char *const names[] = {
+		"kind", "version", "uptime_ms", "lease_ms", "grace", "user", "conflicts", "export", "nodes"};
+	const json_t *conflicts = json_object_get(status, "conflicts"), *nodes = json_object_get(status, "nodes");
+
+	for (size_t i = 0; i < KR_ARRAY_SIZE(names); i++)
+		assert_non_null(json_object_get(status, names[i]));
+	assert_int_equal(json_object_size(status), KR_ARRAY_SIZE(names));
+	assert_int_equal(json_object_size(json_object_get(status, "export")), 2);
+	assert_int_equal(json_array_size(conflicts), 1);
+	assert_string_equal(json_string_value(json_object_get(json_array_get(conflicts, 0), "path")), "mine");
+	assert_int_equal(json_array_size(nodes), 1);
+	assert_non_null(strstr(json_string_value(json_object_get(json_array_get(nodes, 0), "key")), "of user"));
+	json_decref(status);
+}
+
+static void expect_all(json_t *status)
+{
+	assert_int_equal(json_array_size(json_object_get(status, "conflicts")), 3);
+	assert_int_equal(json_array_size(json_object_get(status, "nodes")), 2);
+	assert_non_null(json_object_get(status, "parked"));
+	json_decref(status);
+}
+
+static void a_user_key_gets_the_status_of_its_user_only(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0, KEY_NODE), *user = joined(f, 1, KEY_USER), *tool = f->nodes[2];
+
+	add_conflict(f, &f->keys[KEY_NODE]->owner, 1, "secret/nodes");
+	add_conflict(f, &f->keys[KEY_UNKNOWN_USER]->owner, 2, "secret/others");
+	add_conflict(f, &f->keys[KEY_USER]->owner, 3, "mine");
+	expect_all(status_of(f, node));
+	expect_own_only(status_of(f, user));
+	assert_int_equal(show(tool, f->keys[KEY_OTHER_NODE]), 0);
+	expect_all(status_of(f, tool));
+	node_disconnect(tool);
+	assert_int_equal(show(tool, f->keys[KEY_USER]), 0);
+	expect_own_only(status_of(f, tool));
+}
+
 /* --- how many sessions a user may have --- */
 
 static void a_user_has_so_many_sessions_from_one_address_and_a_node_any(void **state)
@@ -556,6 +636,7 @@ int main(void)
 		TEST(a_user_key_acts_for_its_user_only),
 		TEST(who_leaves_a_group_has_it_until_the_next_handshake),
 		TEST(the_server_knows_a_users_groups_best),
+		TEST(a_user_key_gets_the_status_of_its_user_only),
 		TEST(a_user_has_so_many_sessions_from_one_address_and_a_node_any),
 		TEST(a_user_has_so_many_sessions_in_all),
 		TEST(a_key_that_is_taken_away_cuts_off_who_came_with_it),
