@@ -316,13 +316,36 @@ void kr_listen_init(struct kr_server *server)
 	kr_list_init(&server->listen->pending_conns);
 }
 
-int kr_listen_start(struct kr_server *server)
+static int listen_on_all(struct kr_server *server)
 {
 	const struct kr_strings *texts = &server->options->listen;
 	int err = texts->count ? 0 : listen_on_defaults(server);
 
 	for (size_t i = 0; !err && i < texts->count; i++)
 		err = listen_on_text(server, texts->items[i]);
+	return err;
+}
+
+int kr_listen_check(const struct kr_server_options *options)
+{
+	uv_loop_t loop;
+	struct kr_server server = {.loop = &loop, .options = options};
+	int err;
+
+	uv_loop_init(&loop);
+	kr_listen_init(&server);
+	err = listen_on_all(&server);
+	kr_listen_stop(&server);
+	uv_run(&loop, UV_RUN_DEFAULT); /* until they are closed: nobody is accepted */
+	kr_listen_fini(&server);
+	uv_loop_close(&loop);
+	return err;
+}
+
+int kr_listen_start(struct kr_server *server)
+{
+	int err = listen_on_all(server);
+
 	if (!err)
 		log_addresses(server);
 	return err;

@@ -60,7 +60,7 @@ void kr_trust_fini(struct kr_server *server)
 
 bool kr_trusts_anybody(const struct kr_server *server)
 {
-	return !server->keyring && !server->options->munge;
+	return !server->options->key.count && !server->options->munge;
 }
 
 enum kr_security kr_trust_security(const struct kr_server *server)
