@@ -38,10 +38,70 @@ static int default_path(const char *export_path, char **ret_path)
 	return written < 0 ? -ENOMEM : 0;
 }
 
-/* mkdir -p, private, to last. */
-static int make_path(const char *path)
+/* Of a directory that is there. Who is root on a node could read the secret there that file identities are signed with.
+ * What is mounted in an export no node reaches. */
+static int check_outside(const struct kr_state *state, const char *directory, const char *export_path)
 {
-	KR_AUTO_FREE char *copy = kr_xstrdup(path);
+	struct stat export, here, below = {0};
+	KR_AUTO_FD int fd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (stat(export_path, &export) < 0)
+		return kr_fail_errno(-errno, "cannot look at the export %s", export_path);
+	for (;;) {
+		int above;
+
+		if (fd < 0 || fstat(fd, &here) < 0)
+			return kr_fail_errno(
+				-errno, "cannot look at what lies above the state directory %s", state->path);
+		if (here.st_dev == export.st_dev && here.st_ino == export.st_ino)
+			return kr_fail(-EINVAL,
+				"the state directory %s lies in the export %s, where nodes could read its secrets: move it elsewhere, "
+				"with all that is in it, and name it with --state DIR",
+				state->path, export_path);
+		if (here.st_dev != export.st_dev || (here.st_dev == below.st_dev && here.st_ino == below.st_ino))
+			return 0;
+		below = here;
+		above = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		close(fd);
+		fd = above;
+	}
+}
+
+/* Where PATH's last component is, or is to be. Owned. */
+static char *parent_of(const char *path)
+{
+	char *parent = kr_xstrdup(path), *slash = strrchr(parent, '/');
+
+	if (slash) {
+		slash[slash == parent] = '\0';
+		return parent;
+	}
+	free(parent);
+	return kr_xstrdup(".");
+}
+
+/* Nothing is made in the export. */
+static int make_directory(const struct kr_state *state, const char *path, const char *export_path)
+{
+	KR_AUTO_FREE char *parent = parent_of(path);
+	int err;
+
+	if (access(path, F_OK) == 0)
+		return 0;
+	err = check_outside(state, parent, export_path);
+	if (err)
+		return err;
+	if (mkdir(path, 0700) < 0)
+		return errno == EEXIST ?
+			0 :
+			kr_fail_errno(-errno, "cannot make %s (choose another place with --state DIR)", path);
+	return kr_sync_directory_of(AT_FDCWD, path); /* what is kept in it would be lost with it */
+}
+
+/* mkdir -p, private, to last. */
+static int make_path(const struct kr_state *state, const char *export_path)
+{
+	KR_AUTO_FREE char *copy = kr_xstrdup(state->path);
 	int err;
 
 	for (char *slash = copy + 1;; slash++) {
@@ -50,23 +110,18 @@ static int make_path(const char *path)
 		if (kept != '/' && kept != '\0')
 			continue;
 		*slash = '\0';
-		if (mkdir(copy, 0700) == 0)
-			err = kr_sync_directory_of(AT_FDCWD, copy); /* what is kept in it would be lost with it */
-		else
-			err = errno == EEXIST ?
-				0 :
-				kr_fail_errno(-errno, "cannot make %s (choose another place with --state DIR)", copy);
+		err = make_directory(state, copy, export_path);
 		if (err)
 			return err;
 		*slash = kept;
 		if (!kept)
-			return 0;
+			return check_outside(state, state->path, export_path);
 	}
 }
 
-static int open_directories(struct kr_state *state)
+static int open_directories(struct kr_state *state, const char *export_path)
 {
-	int err = make_path(state->path);
+	int err = make_path(state, export_path);
 
 	if (err)
 		return err;
@@ -166,35 +221,6 @@ static int mark_of(const char *export_path, char mark[MARK_MAX])
 	snprintf(mark, MARK_MAX, "%" PRIu64 " %" PRId64 ".%09u", (uint64_t)found.stx_ino,
 		(int64_t)found.stx_btime.tv_sec, found.stx_btime.tv_nsec);
 	return 0;
-}
-
-/* Who is root on a node could read the secret there that file identities are signed with. What is mounted in an export
- * no node reaches. */
-static int check_outside(const struct kr_state *state, const char *export_path)
-{
-	struct stat export, here, below = {0};
-	KR_AUTO_FD int fd = openat(state->dir, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-
-	if (stat(export_path, &export) < 0)
-		return kr_fail_errno(-errno, "cannot look at the export %s", export_path);
-	for (;;) {
-		int above;
-
-		if (fd < 0 || fstat(fd, &here) < 0)
-			return kr_fail_errno(
-				-errno, "cannot look at what lies above the state directory %s", state->path);
-		if (here.st_dev == export.st_dev && here.st_ino == export.st_ino)
-			return kr_fail(-EINVAL,
-				"the state directory %s lies in the export %s, where nodes could read its secrets: move it elsewhere, "
-				"with all that is in it, and name it with --state DIR",
-				state->path, export_path);
-		if (here.st_dev != export.st_dev || (here.st_dev == below.st_dev && here.st_ino == below.st_ino))
-			return 0;
-		below = here;
-		above = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
-		close(fd);
-		fd = above;
-	}
 }
 
 static int check_export(struct kr_state *state, const char *export_path)
@@ -308,14 +334,12 @@ static int read_boot(struct kr_state *state)
 
 static int fill(struct kr_state *state, const char *export_path)
 {
-	int err = open_directories(state);
+	int err = lock_export(state, export_path); /* who may not have it leaves no state directory behind */
 
 	if (!err)
-		err = check_outside(state, export_path);
+		err = open_directories(state, export_path);
 	if (!err)
 		err = lock_state(state);
-	if (!err)
-		err = lock_export(state, export_path);
 	if (!err)
 		err = check_export(state, export_path);
 	if (!err)

@@ -14,6 +14,7 @@
 #include "server/flush/synced.h"
 
 struct kr_server;
+struct kr_session;
 struct kr_pending_conn;
 
 /* Makes the data side of SERVER and registers FLUSH, FSYNC, JOIN and REPARENT. 0 or -errno. */

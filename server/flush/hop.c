@@ -100,6 +100,8 @@ static int check_caller(struct kr_data *data, uint32_t node, uint64_t id)
 
 	if (data->stopping || !session || session->dead || session->node != node)
 		return kr_fail(-ENOTCONN, "its session has ended");
+	if (!kr_trust_accepts(data->server, session->key))
+		return kr_fail(-EKEYREJECTED, "the key of its session is not accepted any more");
 	if (count_of(data, node) >= KR_HOPS_PER_NODE)
 		return kr_fail(-EAGAIN, "too many connections of one node");
 	if (kr_trust_is_user(session) && count_of(data, node) >= KR_HOPS_ALWAYS &&
@@ -199,8 +201,14 @@ void kr_hop_close_all(struct kr_data *data, uint32_t node)
 	}
 }
 
+static void ring_cut(struct kr_session *session)
+{
+	kr_hop_close_all(session->server->data, session->node);
+}
+
 void kr_hops_register(struct kr_data *data)
 {
+	data->server->sessions->hooks.ring_cut = ring_cut;
 	data->server->sessions->hooks.hop_hello = hop_hello;
 	data->server->sessions->hooks.hop_prove = hop_prove;
 }

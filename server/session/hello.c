@@ -111,6 +111,8 @@ static void welcome(struct greeting *greeting, struct kr_session *session, bool 
 		.root_attr = greeting->attr,
 	};
 
+	kr_trust_set_groups(session, greeting->groups, greeting->group_count);
+	greeting->groups = NULL;
 	if (!conn) { /* gone again: the session waits for the next attempt, or expires */
 		free_greeting(greeting);
 		return;
@@ -260,9 +262,6 @@ static void recorded(void *context, int err)
 	}
 	if (inherits)
 		kr_session_replace(old, session);
-	session->groups = greeting->groups; /* and stay, because requests borrow them */
-	session->group_count = greeting->group_count;
-	greeting->groups = NULL;
 	welcome(greeting, session, false);
 }
 

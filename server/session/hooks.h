@@ -9,6 +9,7 @@
 #include "common/rpc/conn.h"
 #include "common/rpc/msg.h"
 
+struct kr_key;
 struct kr_pending_conn;
 struct kr_request;
 struct kr_server;
@@ -49,6 +50,8 @@ struct kr_session_hooks {
 	/* leases/slow_requests.h: the request is being freed. */
 	void (*request_ended)(struct kr_request *request);
 
+	/* The session's key is gone: its ring connections to the server end. */
+	void (*ring_cut)(struct kr_session *session);
 	/* A session ends, in this order.  SUCCESSOR: the session of the same node that inherits its leases, or NULL.
 	 * RELEASE: what it has open is closed; else its node will reclaim that from the next instance. */
 	void (*flushes_end)(struct kr_session *session);
@@ -67,11 +70,13 @@ struct kr_session_hooks {
 	/* All awaited nodes are back. */
 	void (*end_grace)(struct kr_server *server);
 
-	/* First frames of a pending connection: those of ring connections (pipelines/hop.c; false: drop it), and STATUS. */
+	/* First frames of a pending connection: those of ring connections (flush/hop.c; false: drop it), and STATUS.  KEY:
+	 * of the peer, or NULL where it needs none; a user's key gets what concerns that user. */
 	bool (*hop_hello)(struct kr_server *server, struct kr_pending_conn *pending_conn, const struct kr_frame *frame);
 	bool (*hop_prove)(struct kr_server *server, struct kr_pending_conn *pending_conn, const struct kr_frame *frame);
 	void (*status)(
-		struct kr_server *server, struct kr_conn *conn, uint64_t id, const struct kr_status_request *msg);
+		struct kr_server *server, struct kr_conn *conn, uint64_t id, const struct kr_status_request *msg,
+		const struct kr_key *key);
 };
 
 #endif

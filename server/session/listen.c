@@ -87,8 +87,8 @@ static void answer_status(struct kr_pending_conn *pending_conn, const struct kr_
 	if (kr_msg_decode(KR_MSG_STATUS, false, frame->fields, frame->header.fields_length, &msg, &arena))
 		kr_conn_reply(pending_conn->conn, KR_MSG_STATUS, frame->header.id, 0, -EPROTO, NULL, NULL, 0);
 	else
-		pending_conn->server->sessions->hooks.status(
-			pending_conn->server, pending_conn->conn, frame->header.id, &msg.status_request);
+		pending_conn->server->sessions->hooks.status(pending_conn->server, pending_conn->conn, frame->header.id,
+			&msg.status_request, pending_conn->auth.key);
 	kr_arena_fini(&arena);
 	pending_conn->since_ns = kr_clock_ns();
 }
@@ -314,13 +314,36 @@ void kr_listen_init(struct kr_server *server)
 	kr_list_init(&server->listen->pending_conns);
 }
 
-int kr_listen_start(struct kr_server *server)
+static int listen_on_all(struct kr_server *server)
 {
 	const struct kr_strings *texts = &server->options->listen;
 	int err = texts->count ? 0 : listen_on_defaults(server);
 
 	for (size_t i = 0; !err && i < texts->count; i++)
 		err = listen_on_text(server, texts->items[i]);
+	return err;
+}
+
+int kr_listen_check(const struct kr_server_options *options)
+{
+	uv_loop_t loop;
+	struct kr_server server = {.loop = &loop, .options = options};
+	int err;
+
+	uv_loop_init(&loop);
+	kr_listen_init(&server);
+	err = listen_on_all(&server);
+	kr_listen_stop(&server);
+	uv_run(&loop, UV_RUN_DEFAULT); /* until they are closed: nobody is accepted */
+	kr_listen_fini(&server);
+	uv_loop_close(&loop);
+	return err;
+}
+
+int kr_listen_start(struct kr_server *server)
+{
+	int err = listen_on_all(server);
+
 	if (!err)
 		log_addresses(server);
 	return err;

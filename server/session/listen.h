@@ -32,6 +32,9 @@ struct kr_pending_conn {
 };
 
 void kr_listen_init(struct kr_server *server);
+/* Whether the addresses of the options can be listened on now, before anything is made. Needs no server. Reason by
+ * kr_fail. */
+int kr_listen_check(const struct kr_server_options *options);
 int kr_listen_start(struct kr_server *server);
 void kr_listen_stop(struct kr_server *server);
 void kr_listen_fini(struct kr_server *server);

@@ -71,7 +71,7 @@ void kr_session_put(struct kr_session *session)
 	free(session->ring_address);
 	free(session->ring);
 	kr_key_put(session->key);
-	free(session->groups);
+	kr_trust_free_groups(session);
 	kr_open_rights_fini(&session->grants);
 	free(session);
 }

@@ -48,6 +48,11 @@ enum {
 	KR_SESSION_FILES_ALWAYS = 1 << 10,
 };
 
+struct kr_former_groups {
+	struct kr_former_groups *next;
+	uint32_t *groups;
+};
+
 struct kr_session {
 	struct kr_server *server;
 	struct kr_link link; /* kr_sessions.living */
@@ -65,11 +70,12 @@ struct kr_session {
 	uint8_t ring_key[32]; /* see common/auth/pair.h */
 	struct kr_conn *conn; /* NULL while disconnected */
 	struct kr_key *key;   /* reference: of the one that opened it; NULL on a server without keys */
-	uint32_t *groups, group_count; /* of a user key: what it may have, see trust.h */
-	bool unresponsive;             /* it left a question unanswered: nothing of it is heard until it is lost */
-	bool dead;                     /* ended: only references keep it */
-	bool reclaiming;               /* between a HELLO that was not resumed and RECLAIM_DONE */
-	uint64_t begun_ns;             /* when it began */
+	uint32_t *groups, group_count;          /* of a user key: what it may have, see trust.h */
+	struct kr_former_groups *former_groups; /* as they were at former handshakes: requests may borrow them */
+	bool unresponsive;   /* it left a question unanswered: nothing of it is heard until it is lost */
+	bool dead;           /* ended: only references keep it */
+	bool reclaiming;     /* between a HELLO that was not resumed and RECLAIM_DONE */
+	uint64_t begun_ns;   /* when it began */
 	uint64_t claimed_ns; /* when we owed it the answer to a RECLAIM, or it replayed, the last time, or when it said
 				that this was all; 0: never */
 	bool inheriting;     /* ... of one that replaced another */
