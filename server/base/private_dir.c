@@ -39,7 +39,7 @@ static int claim(struct kr_export *export, int fd)
 	return 0;
 }
 
-int kr_private_dir_dir_dir_open(struct kr_export *export)
+int kr_private_dir_open(struct kr_export *export)
 {
 	struct statvfs fs;
 	int r;
@@ -58,19 +58,19 @@ int kr_private_dir_dir_dir_open(struct kr_export *export)
 	return claim(export, export->private_fd);
 }
 
-bool kr_private_dir_dir_dir_is_removed(int fd)
+bool kr_private_dir_is_removed(int fd)
 {
 	struct stat st;
 
 	return fstat(fd, &st) == 0 && st.st_nlink == 0;
 }
 
-int kr_private_dir_dir_dir_renew(struct kr_export *export)
+int kr_private_dir_renew(struct kr_export *export)
 {
 	KR_AUTO_FD int fd = -1;
 	int r;
 
-	if (!kr_private_dir_dir_dir_is_removed(export->private_fd))
+	if (!kr_private_dir_is_removed(export->private_fd))
 		return 0;
 	r = make(export);
 	if (r == 0)

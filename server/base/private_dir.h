@@ -11,10 +11,10 @@
 struct kr_export;
 
 /* Makes or opens it, for this server alone; private_fd stays -1 where the export cannot be written. */
-int kr_private_dir_dir_dir_open(struct kr_export *export);
+int kr_private_dir_open(struct kr_export *export);
 /* Makes it anew if it has been removed. The caller holds export->renewing. */
-int kr_private_dir_dir_dir_renew(struct kr_export *export);
+int kr_private_dir_renew(struct kr_export *export);
 /* Whether the directory FD has been removed. */
-bool kr_private_dir_dir_dir_is_removed(int fd);
+bool kr_private_dir_is_removed(int fd);
 
 #endif

@@ -224,7 +224,7 @@ static int set_up(struct kr_export *export, const struct kr_export_options *opti
 	export->callers_ids = kr_cred_can_switch();
 	r = open_root(export, options->path);
 	if (r == 0)
-		r = kr_private_dir_dir_dir_open(export);
+		r = kr_private_dir_open(export);
 	if (r == 0)
 		r = choose_identity(export, options->identity_by_inode);
 	if (r < 0)
