@@ -107,7 +107,7 @@ void kr_flush_before(struct kr_sfile *file, const struct kr_attr *before)
 		data->mtime_kept = before->mtime;
 	if (!data->base_known)
 		return;
-	data->base_version = kr_export_attr_version(file->server->export, before, data->base_changes);
+	data->base_version = kr_sfile_version_at(file, before, data->base_changes);
 	kr_watch_look(file, before, data->base_changes);
 }
 

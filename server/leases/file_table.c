@@ -91,7 +91,7 @@ void kr_sfile_put(struct kr_sfile *file)
 	if (--file->references > 0)
 		return;
 	server = file->server;
-	if (file->changes == 0 && !kr_watch_awaits(file)) {
+	if (file->changes == 0 && !file->carried.valid && !kr_watch_awaits(file)) {
 		file_free(file);
 		return;
 	}
@@ -130,7 +130,15 @@ void kr_sfile_version(struct kr_sfile *file, uint64_t changes_before, struct kr_
 	if (file->changing || file->changes != changes_before)
 		attr->version = 0;
 	else
-		attr->version = kr_export_attr_version(file->server->export, attr, file->changes);
+		attr->version = kr_sfile_version_at(file, attr, file->changes);
+}
+
+uint64_t kr_sfile_version_at(const struct kr_sfile *file, const struct kr_attr *attr, uint64_t changes)
+{
+	struct kr_attr of_bytes = *attr;
+
+	kr_carried_apply(&file->carried, changes, &of_bytes);
+	return kr_export_attr_version(file->server->export, &of_bytes, changes);
 }
 
 struct kr_attachment *kr_attachment_find(const struct kr_sfile *file, const struct kr_session *session)

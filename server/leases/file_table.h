@@ -12,7 +12,7 @@
 #include "common/base/types.h"
 #include "server/leases/cover.h"
 #include "server/leases/lease_table.h"
-#include "server/leases/last_stat.h"
+#include "server/export/last_stat.h"
 
 struct kr_server;
 struct kr_session;
@@ -67,6 +67,9 @@ struct kr_sfile {
 	bool vanished;                /* inside kr_leases_gone */
 	bool gone;                    /* neither name nor open is left: bytes still flushed are of no use to anybody */
 	struct kr_last_stat seen;     /* of watch.c, as are the next ones */
+	struct kr_carried carried;
+	uint64_t told_epoch; /* server->epoch when the kernel last told of somebody else; what we began before is not
+				carried */
 	struct kr_link watched;
 	uint64_t looked_ns;
 	bool touching, touch_again;
@@ -108,6 +111,8 @@ void kr_sfile_truncated(struct kr_sfile *file); /* between the two, where the fi
 /* Sets ATTR->version for attributes that a job got, given file->changes as they were when the job was started; 0 if the
  * bytes may have changed meanwhile. Notices by them what others changed (watch.h). */
 void kr_sfile_version(struct kr_sfile *file, uint64_t changes_before, struct kr_attr *attr);
+/* The version of the bytes that FILE had with ATTR, when file->changes was CHANGES and no change was under way. */
+uint64_t kr_sfile_version_at(const struct kr_sfile *file, const struct kr_attr *attr, uint64_t changes);
 
 struct kr_attachment *kr_attachment_find(const struct kr_sfile *file, const struct kr_session *session);
 struct kr_attachment *kr_attachment_get(struct kr_sfile *file, struct kr_session *session);

@@ -44,6 +44,7 @@ static void run_setattr(struct kr_request *request)
 {
 	const struct kr_setattr_request *msg = &request->msg.setattr_request;
 	const struct setattr *setattr = request->state;
+	const uint32_t mtime = KR_SET_MTIME | KR_SET_MTIME_NOW;
 	struct kr_setattr set = {.valid = msg->valid,
 		.through_handle = setattr->through_handle,
 		.mode = msg->mode,
@@ -55,8 +56,12 @@ static void run_setattr(struct kr_request *request)
 
 	if (set.valid & KR_SET_SIZE)
 		kr_truncate_barrier_to(request, &msg->file, set.size);
+	kr_watch_own_before(request->server->export, &msg->file, &request->own);
 	request->err = kr_export_setattr(
 		request->server->export, &msg->cred, &msg->file, &set, &request->reply.setattr_reply.attr);
+	kr_watch_own_after(request->server->export, &msg->file, &request->own);
+	if (msg->valid & mtime)
+		request->own.before.mtime = request->own.after.mtime;
 	request->bare = !request->err && kr_export_bare(request->server->export, &msg->file);
 }
 
@@ -96,7 +101,7 @@ static void setattr_done(struct kr_request *request)
 		kr_sfile_truncated(setattr->file);
 		kr_sfile_changed(setattr->file);
 	}
-	kr_watch_own(setattr->file);
+	kr_watch_own(setattr->file, &request->own);
 	if (request->err)
 		kr_request_reply_job(request);
 	else if (request->msg.setattr_request.valid & KR_SET_SIZE)
@@ -110,6 +115,7 @@ static void start_setattr(struct kr_request *request)
 	struct setattr *setattr = request->state;
 
 	request->committed = true;
+	kr_watch_own_begin(request->server, &request->own);
 	if (request->msg.setattr_request.valid & KR_SET_SIZE)
 		kr_sfile_changing(setattr->file);
 	kr_request_run(request, run_setattr, setattr_done);

@@ -74,8 +74,7 @@ struct kr_session_hooks {
 	 * of the peer, or NULL where it needs none; a user's key gets what concerns that user. */
 	bool (*hop_hello)(struct kr_server *server, struct kr_pending_conn *pending_conn, const struct kr_frame *frame);
 	bool (*hop_prove)(struct kr_server *server, struct kr_pending_conn *pending_conn, const struct kr_frame *frame);
-	void (*status)(
-		struct kr_server *server, struct kr_conn *conn, uint64_t id, const struct kr_status_request *msg,
+	void (*status)(struct kr_server *server, struct kr_conn *conn, uint64_t id, const struct kr_status_request *msg,
 		const struct kr_key *key);
 };
 

@@ -18,6 +18,7 @@
 #include "common/rpc/msg.h"
 #include "common/base/table.h"
 #include "server/export/intent.h"
+#include "server/export/last_stat.h"
 #include "server/session/hooks.h"
 
 struct kr_server;
@@ -82,11 +83,12 @@ struct kr_request {
 	bool shorter;                      /* of shrink_notice.c: it makes its file shorter */
 	bool bare;                         /* what is answered is a file without extended attributes */
 	struct kr_invalidation_set change; /* of invalidation.c */
+	struct kr_own_change own;          /* of a file's attributes or names (watch.h) */
 };
 
 /* RUN in a pool thread: may read msg and data, writes err, reply, what `state` points to and what it finds out of the
- * change (bare, shorter, syncs_cut, executed), nothing else of the request. DONE in the loop, also when the session has
- * ended meanwhile (its reply is then dropped). Clears `cancel`. */
+ * change (bare, shorter, syncs_cut, executed, own), nothing else of the request. DONE in the loop, also when the
+ * session has ended meanwhile (its reply is then dropped). Clears `cancel`. */
 void kr_request_run(struct kr_request *request, void (*run)(struct kr_request *), void (*done)(struct kr_request *));
 
 /* Bytes of all requests, but for their data. */

@@ -2,7 +2,7 @@
 #include "test/unit/server/session/trust_fixture.h"
 
 #include "common/auth/pair_conn.h"
-#include "server/flush/data_priv.h"
+#include "server/flush/data_state.h"
 
 /* --- who is let in --- */
 

@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "common/base/util.h"
-#include "server/leases/last_stat.h"
+#include "server/export/last_stat.h"
 
 enum { TOLD = true, UNTOLD = false };
 #define MS KR_NS_PER_MS
@@ -140,6 +140,89 @@ static void no_change_between_two_of_ours_is_missed(void **state)
 	}
 }
 
+static struct kr_attr state_of(uint64_t ctime_ns, uint64_t size, int64_t mtime)
+{
+	return (struct kr_attr){.size = size,
+		.mtime = {.sec = mtime},
+		.ctime = {.sec = (int64_t)(ctime_ns / KR_NS_PER_S), .nsec = (uint32_t)(ctime_ns % KR_NS_PER_S)}};
+}
+
+static void note(struct kr_carried *carried, uint64_t before_ns, uint64_t after_ns, uint64_t changes)
+{
+	struct kr_attr before = state_of(before_ns, 10, 5), after = state_of(after_ns, 10, 5);
+
+	kr_carried_note(carried, &before, &after, changes);
+}
+
+/* The ctime of the bytes of a file that has CTIME_NS. */
+static uint64_t bytes_ns(const struct kr_carried *carried, uint64_t ctime_ns, uint64_t size, uint64_t changes)
+{
+	struct kr_attr attr = state_of(ctime_ns, size, 5);
+
+	kr_carried_apply(carried, changes, &attr);
+	return (uint64_t)attr.ctime.sec * KR_NS_PER_S + attr.ctime.nsec;
+}
+
+static void the_bytes_keep_their_ctime_over_changes_of_attributes(void **state)
+{
+	struct kr_carried carried = {0};
+
+	(void)state;
+	assert_int_equal(bytes_ns(&carried, start, 10, 4), start);
+	note(&carried, start, start + 1, 4);
+	assert_int_equal(bytes_ns(&carried, start + 1, 10, 4), start);
+	note(&carried, start + 1, start + 2, 4);
+	note(&carried, start + 2, start + 2, 4); /* nothing that ctimes tell of */
+	assert_int_equal(bytes_ns(&carried, start + 2, 10, 4), start);
+}
+
+static void another_ctime_or_size_or_count_is_of_other_bytes(void **state)
+{
+	struct kr_carried carried = {0};
+
+	(void)state;
+	note(&carried, start, start + 1, 4);
+	assert_int_equal(bytes_ns(&carried, start + 2, 10, 4), start + 2);
+	assert_int_equal(bytes_ns(&carried, start + 1, 11, 4), start + 1);
+	assert_int_equal(bytes_ns(&carried, start + 1, 10, 6), start + 1);
+	note(&carried, start + 1, start + 2, 6); /* bytes were changed before it */
+	assert_int_equal(bytes_ns(&carried, start + 2, 10, 6), start + 1);
+	note(&carried, start + 5, start + 6, 6); /* somebody changed something before it */
+	assert_int_equal(bytes_ns(&carried, start + 6, 10, 6), start + 5);
+}
+
+static void what_changes_size_or_mtime_is_not_carried(void **state)
+{
+	const struct kr_attr before = state_of(start, 10, 5), longer = state_of(start + 1, 11, 5),
+			     written = state_of(start + 1, 10, 6);
+	struct kr_carried carried = {0};
+
+	(void)state;
+	kr_carried_note(&carried, &before, &longer, 4);
+	assert_int_equal(bytes_ns(&carried, start + 1, 11, 4), start + 1);
+	note(&carried, start - 1, start, 4);
+	kr_carried_note(&carried, &before, &written, 4);
+	assert_int_equal(bytes_ns(&carried, start + 1, 10, 4), start + 1);
+}
+
+static void changes_side_by_side_may_be_told_in_any_order(void **state)
+{
+	/* one's view of it, and the other's */
+	const uint64_t views[][4] = {{0, 1, 1, 2}, {0, 2, 1, 2}, {0, 2, 0, 2}};
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		for (int late = 0; late < 2; late++) {
+			const uint64_t *first = views[i] + (late ? 2 : 0), *second = views[i] + (late ? 0 : 2);
+			struct kr_carried carried = {0};
+
+			note(&carried, start + first[0], start + first[1], 4);
+			note(&carried, start + second[0], start + second[1], 4);
+			assert_int_equal(bytes_ns(&carried, start + 2, 10, 4), start);
+		}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -152,6 +235,10 @@ int main(void)
 		cmocka_unit_test(an_old_state_is_believed),
 		cmocka_unit_test(a_state_is_recent_for_a_minute),
 		cmocka_unit_test(no_change_between_two_of_ours_is_missed),
+		cmocka_unit_test(the_bytes_keep_their_ctime_over_changes_of_attributes),
+		cmocka_unit_test(another_ctime_or_size_or_count_is_of_other_bytes),
+		cmocka_unit_test(what_changes_size_or_mtime_is_not_carried),
+		cmocka_unit_test(changes_side_by_side_may_be_told_in_any_order),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

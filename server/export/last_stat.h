@@ -14,6 +14,11 @@
  * the kernel tells of the end of each change, and the first look after KR_LAST_STAT_SETTLE_NS takes it for changed,
  * even if it looks the same.  What one system call of others writes later than that after its beginning, looking can
  * miss.
+ *
+ * A change of attributes or names gives the file another ctime as well, but not other bytes.  Where we ourselves have
+ * made it, and the kernel tells of all that others do meanwhile, the ctime before it and the one after it stand for the
+ * same bytes (struct kr_carried): versions and looks go by the former one.  Without the kernel's word no ctime is
+ * carried: others' changes could hide behind ours.
  */
 #ifndef KR_SERVER_LAST_STAT_H
 #define KR_SERVER_LAST_STAT_H
@@ -33,6 +38,22 @@ struct kr_last_stat {
 	uint64_t size;
 };
 
+/* What one ctime stands for the bytes of: only our own changes of attributes and names lie between `bytes` and `shown`.
+ */
+struct kr_carried {
+	bool valid;
+	uint64_t changes; /* good for this count of our own changes of bytes */
+	uint64_t size;
+	struct kr_time bytes, shown;
+};
+
+/* Such a change of our own, as a job has found the file around it (watch.h). */
+struct kr_own_change {
+	uint64_t epoch, unheeded; /* when the job was started */
+	bool known;               /* these are: */
+	struct kr_attr before, after;
+};
+
 /* ATTR was got while CHANGES was the count of our changes, before and after; NOW_NS by the wall clock that makes
  * ctimes. Returns whether somebody else has changed the file since the former look.  TOLD: the kernel tells of the end
  * of each change. */
@@ -40,5 +61,13 @@ bool kr_last_stat_changed(
 	struct kr_last_stat *seen, const struct kr_attr *attr, uint64_t changes, bool told, uint64_t now_ns);
 /* The change that gave the state seen its ctime may be still under way: it began within the last minute. */
 bool kr_last_stat_recent(const struct kr_last_stat *seen, uint64_t now_ns);
+
+/* Between the states BEFORE and AFTER of a file lies a change of its attributes or names, ours, and nothing that
+ * anybody has told of. A size or mtime that differs is a change of bytes all the same. Changes that ran side by side
+ * may be told in any order. */
+void kr_carried_note(
+	struct kr_carried *carried, const struct kr_attr *before, const struct kr_attr *after, uint64_t changes);
+/* Gives ATTR, got while CHANGES was the count, the ctime that its bytes are known by. */
+void kr_carried_apply(const struct kr_carried *carried, uint64_t changes, struct kr_attr *attr);
 
 #endif
