@@ -7,7 +7,6 @@
 #include "common/base/fail.h"
 #include "server/flush/data_state.h"
 #include "server/export/export.h"
-#include "server/flush/hop.h"
 #include "server/base/state.h"
 
 enum { OVERLAPS_SHOWN = 100 };
@@ -124,7 +123,7 @@ static void session_lost(struct kr_session *session)
 {
 	struct kr_data *data = session->server->data;
 
-	kr_hop_close_all(data, session->node);
+	data->hooks.close_ring(data, session->node);
 	kr_flush_session_lost(data, session);
 	data->hooks.session_lost(data, session);
 }
@@ -165,7 +164,6 @@ int kr_data_init(struct kr_server *server, struct kr_data **ret_data)
 	data->tick.data = data;
 	uv_timer_start(&data->tick, on_tick, KR_DATA_TICK_MS, KR_DATA_TICK_MS);
 	kr_flush_init(data);
-	kr_hops_register(data);
 	server->sessions->hooks.flushes_end = session_lost;
 	server->sessions->hooks.collecting_replays = collecting_replays;
 	kr_fsyncs_register(data);
@@ -177,7 +175,7 @@ void kr_data_stop(struct kr_data *data)
 {
 	data->stopping = true;
 	kr_flush_stop(data);
-	kr_hop_close_all(data, 0);
+	data->hooks.close_ring(data, 0);
 	kr_stable_hurry(data);
 	kr_replayed_give_up(&data->replayed);
 }
@@ -201,7 +199,7 @@ void kr_data_fini(struct kr_data *data)
 {
 	if (!data)
 		return;
-	kr_hop_close_all(data, 0);
+	data->hooks.close_ring(data, 0);
 	data->hooks.end(data);
 	drop_files(&data->sync_urgent, offsetof(struct kr_sfile_data, stable.queued));
 	drop_files(&data->sync_queue, offsetof(struct kr_sfile_data, stable.queued));

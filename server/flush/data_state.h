@@ -33,6 +33,8 @@ struct kr_hop;
 
 /* What the pipelines room does for ring connections and nodes that read. */
 struct kr_pipeline_hooks {
+	/* Closes the ring connections of NODE; 0: all. */
+	void (*close_ring)(struct kr_data *data, uint32_t node);
 	void (*pull)(struct kr_hop *hop, const struct kr_frame *frame);
 	void (*drained)(struct kr_hop *hop);
 	void (*closed)(struct kr_hop *hop);

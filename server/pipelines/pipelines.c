@@ -9,6 +9,7 @@
 
 #include "ring/pipeline.h"
 #include "server/flush/data_state.h"
+#include "server/flush/hop.h"
 #include "server/pipelines/block_server.h"
 #include "server/pipelines/pipelines.h"
 #include "server/names/open.h"
@@ -163,6 +164,7 @@ static void free_all(struct kr_data *data)
 void kr_pipelines_register(struct kr_data *data)
 {
 	data->hooks = (struct kr_pipeline_hooks){
+		.close_ring = kr_hop_close_all,
 		.pull = kr_block_server_pull,
 		.drained = kr_block_server_go_on,
 		.closed = kr_block_server_hop_closed,
@@ -170,6 +172,7 @@ void kr_pipelines_register(struct kr_data *data)
 		.session_lost = session_lost,
 		.end = free_all,
 	};
+	kr_hops_register(data);
 	data->server->files->hooks.read_lost = read_lost;
 	kr_server_on(data->server, KR_MSG_JOIN, handle_join, KR_HANDLER_IN_GRACE);
 	kr_server_on(data->server, KR_MSG_REPARENT, handle_reparent, KR_HANDLER_IN_GRACE);
