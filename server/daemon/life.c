@@ -97,7 +97,7 @@ static void extend_leases(struct kr_server *server, uint64_t now_ns)
 
 	server->woke_ns = now_ns;
 	KR_LIST_FOR_EACH(session, &server->sessions->living, link)
-		session->heard_ns = session->patient_ns = now_ns;
+		session->expiry.heard_ns = session->callbacks.delivered_ns = now_ns;
 	if (server->sessions->grace.active)
 		server->sessions->grace.ends_ns =
 			KR_MAX(server->sessions->grace.ends_ns, now_ns + server->lease_ms * KR_NS_PER_MS / 2);
@@ -110,7 +110,7 @@ static bool somebody_reclaims(const struct kr_server *server)
 	const struct kr_session *session;
 
 	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
-		if (session->conn && session->reclaiming && !session->replay &&
+		if (session->conn && session->recovery.reclaiming && !session->recovery.replay &&
 			kr_grace_awaits(&server->sessions->grace, session->node_id, NULL))
 			return true;
 	}

@@ -287,7 +287,7 @@ static void make_ticket(
 	const struct kr_session *session, const uint8_t ring_key[KR_RING_KEY], struct kr_hop_address *hop)
 {
 	kr_pair_secret(ring_key, session->id, session->node, hop->ticket);
-	kr_pair_mask(session->ring_key, hop->session, hop->node, hop->ticket);
+	kr_pair_mask(session->ring.key, hop->session, hop->node, hop->ticket);
 }
 
 bool kr_data_hop(
@@ -297,11 +297,11 @@ bool kr_data_hop(
 
 	*ret_hop = (struct kr_hop_address){.node = node};
 	if (peer) {
-		ret_hop->address = peer->ring_address;
-		ret_hop->port = peer->ring_port;
+		ret_hop->address = peer->ring.address;
+		ret_hop->port = peer->ring.port;
 		ret_hop->session = peer->id;
-		make_ticket(session, peer->ring_key, ret_hop);
-		return peer->ring_port != 0;
+		make_ticket(session, peer->ring.key, ret_hop);
+		return peer->ring.port != 0;
 	}
 	if (node)
 		return false;

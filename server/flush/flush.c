@@ -51,7 +51,7 @@ static void file_destroyed(struct kr_sfile *file)
  * bytes.  Others stay at their node, as if it had not sent them, and are asked for by ROUND. */
 static bool has_room(const struct kr_data *data, const struct kr_request *request)
 {
-	return !request->data || data->replay_bytes + request->held <= KR_DATA_REPLAY_BYTES;
+	return !request->data || data->replay_bytes + request->memory.held <= KR_DATA_REPLAY_BYTES;
 }
 
 /* Of all nodes, with the replays: then it is counted there. */
@@ -76,7 +76,7 @@ static void count_inline(struct kr_request *request, const struct kr_sfile *file
 	if (may_wait_uncounted(request, file) || !request->data || request->server->data->collecting)
 		return;
 	request->state = request->session; /* counted; nothing to free */
-	request->session->running++;
+	request->session->flow.running++;
 	kr_session_pressure(request->session);
 }
 
@@ -87,7 +87,7 @@ void kr_flush_uncount(struct kr_request *request)
 	if (request->state == data)
 		data->replay_bytes -= request->data->length;
 	else if (request->state)
-		request->session->running--;
+		request->session->flow.running--;
 }
 
 static void drop_bytes(struct kr_request *request)
@@ -95,9 +95,9 @@ static void drop_bytes(struct kr_request *request)
 	request->msg.flush_request.extents = (struct kr_ranges){0};
 	kr_buf_put(request->data);
 	request->data = NULL;
-	free(request->fields);
-	request->fields = NULL;
-	kr_arena_fini(&request->arena);
+	free(request->memory.fields);
+	request->memory.fields = NULL;
+	kr_arena_fini(&request->memory.arena);
 }
 
 static void count_replay(struct kr_request *request)
@@ -256,9 +256,9 @@ static void handle_flush(struct kr_request *request)
 	struct kr_round_ask ask = {
 		.node = request->session->node,
 		.order = request->session->name,
-		.ring = request->session->ring,
+		.ring = request->session->ring.name,
 		.inlined = msg->flags & KR_FLUSH_INLINE,
-		.single = request->session->ring_port == 0 || kr_trust_is_user(request->session),
+		.single = request->session->ring.port == 0 || kr_trust_is_user(request->session),
 		.replay_round = kr_flush_order(msg),
 		.token = request,
 	};

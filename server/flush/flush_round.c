@@ -457,7 +457,7 @@ static void answer(struct kr_sfile_data *data, const struct kr_round_action *act
 			attachment->replays = false; /* whatever it was: others' later rounds go in now, and it asks
 							before it sends them again */
 		if (!action->err)
-			request->session->replayed_ns = kr_clock_ns();
+			request->session->recovery.replayed_ns = kr_clock_ns();
 		kr_applied_resent(&data->owner->applied, &data->file->fid, request->session->node_id, action->err,
 			kr_rounds_replayed_by(&data->rounds, request->session->node));
 		data->owner->replays--;

@@ -88,7 +88,7 @@ static size_t count_of_user(const struct kr_data *data, const struct kr_session 
 	KR_LIST_FOR_EACH(hop, &data->hops, link) {
 		const struct kr_session *other = kr_session_find(data->server, hop->session);
 
-		count += other && kr_trust_same_owner(other->key, session->key);
+		count += other && kr_trust_same_owner(other->trust.key, session->trust.key);
 	}
 	return count;
 }
@@ -100,7 +100,7 @@ static int check_caller(struct kr_data *data, uint32_t node, uint64_t id)
 
 	if (data->stopping || !session || session->dead || session->node != node)
 		return kr_fail(-ENOTCONN, "its session has ended");
-	if (!kr_trust_accepts(data->server, session->key))
+	if (!kr_trust_accepts(data->server, session->trust.key))
 		return kr_fail(-EKEYREJECTED, "the key of its session is not accepted any more");
 	if (count_of(data, node) >= KR_HOPS_PER_NODE)
 		return kr_fail(-EAGAIN, "too many connections of one node");

@@ -44,7 +44,8 @@ static void answered(struct cut_wait *wait)
 		return;
 	if (wait->request->session->dead) {
 		wait->err = -ESTALE;
-		wait->request->remembered = false; /* it has not been made: who asks again shall not be told of this */
+		wait->request->duplicate.remembered =
+			false; /* it has not been made: who asks again shall not be told of this */
 	}
 	go_on(wait, wait->err);
 }
@@ -94,7 +95,7 @@ static void ask_who_owes(struct cut_wait *wait)
 			break; /* as a rule; or it will not be made */
 		if (!may_bring_back(session, wait->file, wait->request))
 			continue;
-		if (session->reclaiming)
+		if (session->recovery.reclaiming)
 			wait->err = -EIO;
 		else if (kr_callback_send(session, KR_MSG_QUERY, &msg, told, wait))
 			wait->unanswered++;
@@ -117,10 +118,10 @@ void kr_truncate_barrier_begin(
 	struct cut_wait *wait;
 
 	request->cancel = NULL;
-	request->committed = true;
-	request->syncs_cut =
+	request->effect.committed = true;
+	request->effect.syncs_truncation =
 		stable->applied > stable->good || stable->cut_owed || kr_stable_others(file, request->session->node_id);
-	if (request->syncs_cut) {
+	if (request->effect.syncs_truncation) {
 		sync_file(request, file, synced_before, fn);
 	} else {
 		wait = kr_xcalloc(1, sizeof(*wait));
@@ -133,7 +134,7 @@ void kr_truncate_barrier_begin(
 
 void kr_truncate_barrier_made(struct kr_request *request)
 {
-	request->syncs_cut = true;
+	request->effect.syncs_truncation = true;
 }
 
 void kr_truncate_barrier_to(struct kr_request *request, const struct kr_fid *fid, uint64_t size)
@@ -144,7 +145,7 @@ void kr_truncate_barrier_to(struct kr_request *request, const struct kr_fid *fid
 		attr.size = UINT64_MAX;
 	if (attr.size != size)
 		kr_truncate_barrier_made(request);
-	request->shorter = attr.size > size;
+	request->effect.shorter = attr.size > size;
 }
 
 static void synced_after(void *context, int err)
@@ -157,7 +158,7 @@ static void synced_after(void *context, int err)
 
 void kr_truncate_barrier_end(struct kr_request *request, struct kr_sfile *file, void (*fn)(struct kr_request *request))
 {
-	if (request->syncs_cut)
+	if (request->effect.syncs_truncation)
 		sync_file(request, file, synced_after, fn);
 	else
 		fn(request);

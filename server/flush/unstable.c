@@ -112,7 +112,7 @@ static void ask(struct kr_sfile *file, struct kr_session *session, const struct 
 	struct kr_stable *stable = &file->data->stable;
 	struct sent_unstable *sent = send_unstable(file, session, loss);
 
-	if (!sent || session->reclaiming)
+	if (!sent || session->recovery.reclaiming)
 		return;
 	kr_list_append(&stable->asked, &sent->link);
 	if (kr_link_linked(&stable->restoring))

@@ -122,7 +122,7 @@ static void go(struct look *look)
 
 static bool begins(const struct kr_session *session)
 {
-	return kr_clock_ns() - session->begun_ns <= session->server->lease_ms * KR_NS_PER_MS;
+	return kr_clock_ns() - session->expiry.begun_ns <= session->server->lease_ms * KR_NS_PER_MS;
 }
 
 /* The successor of a session that ends without having answered owes it still ... */
@@ -236,7 +236,7 @@ static void begin(struct look *look)
 		ask_holders(look);
 	if (kr_list_empty(&look->queries)) {
 		go(look);
-	} else if (look->request->committed) {
+	} else if (look->request->effect.committed) {
 		look->request->hurry = hurry_stat;
 		/* Others may build on what it has done while it waits: it must not be done again. */
 		look->request->server->sessions->hooks.request_cache.end(look->request, 0);

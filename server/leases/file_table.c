@@ -163,8 +163,8 @@ struct kr_attachment *kr_attachment_get(struct kr_sfile *file, struct kr_session
 	attachment->session = session;
 	attachment->file = kr_sfile_ref(file);
 	kr_list_append(&file->attachments, &attachment->of_file);
-	kr_list_append(&session->attachments, &attachment->of_session);
-	session->files++;
+	kr_list_append(&session->leases.attachments, &attachment->of_session);
+	session->leases.files++;
 	return attachment;
 }
 
@@ -175,17 +175,17 @@ static size_t files_of_user(const struct kr_session *session)
 	size_t files = 0;
 
 	KR_LIST_FOR_EACH(other, &session->server->sessions->living, link) {
-		if (kr_trust_same_owner(other->key, session->key))
-			files += other->files;
+		if (kr_trust_same_owner(other->trust.key, session->trust.key))
+			files += other->leases.files;
 	}
 	return files;
 }
 
 static bool session_has_room(const struct kr_session *session)
 {
-	if (session->files < KR_SESSION_FILES_ALWAYS)
+	if (session->leases.files < KR_SESSION_FILES_ALWAYS)
 		return true;
-	return session->files < KR_SESSION_FILES_MAX &&
+	return session->leases.files < KR_SESSION_FILES_MAX &&
 		(!kr_trust_is_user(session) || files_of_user(session) < KR_USER_FILES_MAX);
 }
 
@@ -220,7 +220,7 @@ uint64_t kr_attachments_covered_until(const struct kr_session *session, uint64_t
 {
 	const struct kr_attachment *attachment;
 
-	KR_LIST_FOR_EACH(attachment, &session->attachments, of_session) {
+	KR_LIST_FOR_EACH(attachment, &session->leases.attachments, of_session) {
 		if (attachment->cover.lost)
 			epoch = KR_MIN(epoch, attachment->cover.lost);
 	}
@@ -236,7 +236,7 @@ void kr_attachment_settle(struct kr_attachment *attachment)
 		return;
 	kr_list_remove(&attachment->of_file);
 	kr_list_remove(&attachment->of_session);
-	attachment->session->files--;
+	attachment->session->leases.files--;
 	free(attachment);
 	kr_sfile_put(file);
 }
@@ -246,12 +246,12 @@ static void files_end(struct kr_session *session, struct kr_session *successor, 
 {
 	struct kr_link *link;
 
-	while ((link = kr_list_pop(&session->attachments))) {
+	while ((link = kr_list_pop(&session->leases.attachments))) {
 		struct kr_attachment *attachment = KR_LIST_ENTRY(link, struct kr_attachment, of_session);
 		struct kr_sfile *file = attachment->file;
 
 		kr_list_remove(&attachment->of_file);
-		session->files--;
+		session->leases.files--;
 		if (successor)
 			kr_attachment_inherit(attachment, successor);
 		else

@@ -32,7 +32,7 @@ struct forget {
 /* Whether the node may have notes; one that still reclaims does not look anything up. */
 static bool takes_notes(const struct kr_session *session)
 {
-	return session->notes && !session->reclaiming && !session->dead;
+	return session->features.attr_cache && !session->recovery.reclaiming && !session->dead;
 }
 
 static uint64_t now_ms(void)
@@ -44,7 +44,7 @@ static uint64_t now_ms(void)
 
 static void go_on(struct kr_request *request)
 {
-	struct kr_invalidation_set *change = &request->change;
+	struct kr_invalidation_set *change = &request->invalidation;
 	struct kr_invalidation_table *table = &request->server->invalidation->table;
 	void (*next)(struct kr_request *) = change->next;
 
@@ -78,7 +78,7 @@ static void forgotten(struct kr_session *session, void *context, int err, const 
 	 */
 	(void)session, (void)err, (void)reply;
 	end_forget(forget);
-	if (kr_list_empty(&request->change.forgets))
+	if (kr_list_empty(&request->invalidation.forgets))
 		go_on(request);
 }
 
@@ -86,14 +86,14 @@ static void cancel_waiting(struct kr_request *request)
 {
 	struct kr_link *link;
 
-	while ((link = kr_list_pop(&request->change.forgets))) {
+	while ((link = kr_list_pop(&request->invalidation.forgets))) {
 		struct forget *forget = KR_LIST_ENTRY(link, struct forget, of_change);
 
 		kr_callback_abandon(forget->session, forget->ask, request->session);
 		end_forget(forget);
 	}
-	for (uint32_t i = 0; i < request->change.count; i++)
-		request->change.asked[i] = 0; /* they may have been granted again by the time they answer */
+	for (uint32_t i = 0; i < request->invalidation.count; i++)
+		request->invalidation.asked[i] = 0; /* they may have been granted again by the time they answer */
 }
 
 static void ask(struct kr_request *request, struct kr_session *session, uint32_t slot)
@@ -111,7 +111,7 @@ static void ask(struct kr_request *request, struct kr_session *session, uint32_t
 		return;
 	}
 	notes->asked++;
-	kr_list_append(&request->change.forgets, &forget->of_change);
+	kr_list_append(&request->invalidation.forgets, &forget->of_change);
 	kr_list_append(&notes->forgets, &forget->of_all);
 }
 
@@ -132,7 +132,7 @@ static bool has_slot(const struct kr_invalidation_set *change, uint32_t slot)
 
 void kr_invalidation_change(struct kr_request *request, const struct kr_fid *fid)
 {
-	struct kr_invalidation_set *change = &request->change;
+	struct kr_invalidation_set *change = &request->invalidation;
 	uint32_t slot = kr_attr_cache_bucket(fid), i = change->count;
 	uint64_t holders;
 	struct kr_session *session;
@@ -156,8 +156,8 @@ void kr_invalidation_change(struct kr_request *request, const struct kr_fid *fid
 /* Goes on when all who have been asked have answered. */
 static void wait(struct kr_request *request, void (*next)(struct kr_request *))
 {
-	request->change.next = next;
-	if (kr_list_empty(&request->change.forgets))
+	request->invalidation.next = next;
+	if (kr_list_empty(&request->invalidation.forgets))
 		go_on(request);
 }
 
@@ -177,7 +177,7 @@ void kr_invalidation_wait(struct kr_request *request, void (*next)(struct kr_req
 {
 	const struct kr_handler *handler = &request->server->handlers[request->type];
 
-	request->change.since = request->server->invalidation->table.moment;
+	request->invalidation.since = request->server->invalidation->table.moment;
 	request->cancel = cancel_waiting;
 	if (handler->changes)
 		handler->changes(request);
@@ -188,7 +188,7 @@ void kr_invalidation_also(struct kr_request *request, const struct kr_fid *fid, 
 {
 	assert(!request->cancel);
 	kr_invalidation_change(request, fid);
-	request->change.also |= 1u << find_slot(&request->change, kr_attr_cache_bucket(fid));
+	request->invalidation.also |= 1u << find_slot(&request->invalidation, kr_attr_cache_bucket(fid));
 	wait(request, next);
 }
 
@@ -245,7 +245,7 @@ void kr_invalidation_changed_all(struct kr_server *server)
 
 static bool grant(struct kr_request *request, const struct kr_fid *fid)
 {
-	const struct kr_invalidation_set *change = &request->change;
+	const struct kr_invalidation_set *change = &request->invalidation;
 	struct kr_invalidation *notes = request->server->invalidation;
 	uint32_t slot = kr_attr_cache_bucket(fid);
 
@@ -265,7 +265,7 @@ uint16_t kr_invalidation_grant_attr(struct kr_request *request, const struct kr_
 		return 0;
 	if (!grant(request, fid))
 		return 0;
-	return request->bare ? KR_FRAME_CACHEABLE_ATTR | KR_FRAME_BARE : KR_FRAME_CACHEABLE_ATTR;
+	return request->effect.no_xattrs ? KR_FRAME_CACHEABLE_ATTR | KR_FRAME_BARE : KR_FRAME_CACHEABLE_ATTR;
 }
 
 uint16_t kr_invalidation_grant(struct kr_request *request, const struct kr_fid *fid)
@@ -275,7 +275,7 @@ uint16_t kr_invalidation_grant(struct kr_request *request, const struct kr_fid *
 
 static void end_change(struct kr_request *request)
 {
-	struct kr_invalidation_set *change = &request->change;
+	struct kr_invalidation_set *change = &request->invalidation;
 
 	assert(kr_list_empty(&change->forgets));
 	while (change->count > 0)
@@ -287,13 +287,13 @@ uint16_t kr_invalidation_reply(struct kr_request *request, int err, const void *
 	struct kr_server *server = request->server;
 	const struct kr_session *session = request->session;
 	const struct kr_handler *handler = &server->handlers[request->type];
-	bool knows = session->own_names && handler->flags & KR_HANDLER_CHANGES_NAMES && !request->folds &&
-		session->connections == request->connection;
+	bool knows = session->features.own_names && handler->flags & KR_HANDLER_CHANGES_NAMES &&
+		!request->effect.folds && session->connections == request->connection;
 	uint16_t flags = 0;
 
-	for (uint32_t i = 0; i < request->change.count; i++) {
-		if (!knows || request->change.also & 1u << i)
-			tell_bits(server, request->change.slots[i], kr_note_bit(session->node));
+	for (uint32_t i = 0; i < request->invalidation.count; i++) {
+		if (!knows || request->invalidation.also & 1u << i)
+			tell_bits(server, request->invalidation.slots[i], kr_note_bit(session->node));
 	}
 	if (handler->grants && takes_notes(session) && session->conn && server->invalidation->allowed &&
 		!server->sessions->grace.active && !server->export_lost)

@@ -105,7 +105,7 @@ static uint8_t said_with(const struct kr_sfile *file, const struct kr_attachment
 {
 	bool gone = file->gone || file->orphan || file->vanished;
 
-	return gone && attachment->opens == 0 && attachment->session->hears_gone ? KR_RECALL_GONE : 0;
+	return gone && attachment->opens == 0 && attachment->session->features.gone ? KR_RECALL_GONE : 0;
 }
 
 static void on_recall(void *context, uint32_t node, uint8_t kinds, uint64_t number)
@@ -329,7 +329,7 @@ bool kr_leases_awaited(const struct kr_session *successor)
 {
 	const struct kr_attachment *attachment;
 
-	KR_LIST_FOR_EACH(attachment, &successor->attachments, of_session) {
+	KR_LIST_FOR_EACH(attachment, &successor->leases.attachments, of_session) {
 		/* asked back, but not sent yet */
 		if (attachment->inherited && kr_lease_table_recalling(&attachment->file->leases, successor->node))
 			return true;
@@ -357,7 +357,7 @@ void kr_leases_disclaim(struct kr_session *session)
 {
 	struct kr_attachment *attachment, *next;
 
-	KR_LIST_FOR_EACH_SAFE(attachment, next, &session->attachments, of_session) {
+	KR_LIST_FOR_EACH_SAFE(attachment, next, &session->leases.attachments, of_session) {
 		struct kr_sfile *file = attachment->file;
 
 		if (!attachment->inherited)

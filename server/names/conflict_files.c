@@ -149,11 +149,11 @@ static struct kr_request *take_next(struct kr_server *server)
 			  *request;
 
 	KR_LIST_FOR_EACH(request, &server->recovery->conflicts_asked, wait) {
-		if (request->session->conflict_turn < next->session->conflict_turn)
+		if (request->session->recovery.conflict_turn < next->session->recovery.conflict_turn)
 			next = request;
 	}
 	kr_list_remove(&next->wait);
-	next->session->conflict_turn = ++server->recovery->conflict_turn;
+	next->session->recovery.conflict_turn = ++server->recovery->conflict_turn;
 	return next;
 }
 

@@ -70,7 +70,7 @@ static int make_or_open(struct kr_request *request, bool *ret_created)
 	int err = kr_export_create(export, &msg->cred, &msg->parent, &create, ret_created, &reply->file, &reply->attr);
 
 	if ((err == -EEXIST || err == -EACCES) &&
-		request->maybe_done) { /* is it ours, made before the answer was lost? */
+		request->duplicate.maybe_executed) { /* is it ours, made before the answer was lost? */
 		int first = err;
 
 		create.exclusive = false;
@@ -93,11 +93,11 @@ static void run_create(struct kr_request *request)
 {
 	const struct kr_create_request *msg = &request->msg.create_request;
 	struct kr_create_reply *reply = &request->reply.create_reply;
-	bool made = request->made && msg->exclusive && msg->name[0], created = made;
+	bool made = request->duplicate.made && msg->exclusive && msg->name[0], created = made;
 
 	request->err = made ? open_made(request) : make_or_open(request, &created);
 	reply->created = created;
-	request->bare = !request->err && created && kr_export_bare(request->server->export, &reply->file);
+	request->effect.no_xattrs = !request->err && created && kr_export_bare(request->server->export, &reply->file);
 	kr_names_look(request, &msg->parent, &reply->dir);
 }
 
@@ -220,7 +220,7 @@ static void truncate_others(struct kr_request *request)
 
 	if (request->session->dead) { /* nobody could withdraw it, and the node, when it is back, may wait for this to
 					 end before it gives leases back */
-		request->remembered = false; /* as truncate_barrier.c does: nothing was cut */
+		request->duplicate.remembered = false; /* as truncate_barrier.c does: nothing was cut */
 		fail(request, -ESTALE);
 		return;
 	}
@@ -248,7 +248,7 @@ static void create_done(struct kr_request *request)
 		kr_invalidation_also(request, &reply->file, truncate_others);
 		return;
 	}
-	request->committed = true;
+	request->effect.committed = true;
 	if (kr_attrs_doubtful(request->server, &reply->file, request->session->node, create->epoch))
 		look(request);
 	else

@@ -69,7 +69,7 @@ static void take_next(struct space *space)
 	unsigned i = space->held;
 
 	if (i == space->count) {
-		space->request->committed = true;
+		space->request->effect.committed = true;
 		space->request->cancel = NULL;
 		space->start(space->request);
 		return;

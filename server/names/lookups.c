@@ -87,7 +87,7 @@ static bool may_say(struct kr_request *request, const struct kr_looked *looked)
 
 	if (looked->err)
 		return looked->err == -ENOENT;
-	request->bare = looked->bare;
+	request->effect.no_xattrs = looked->bare;
 	return !kr_attrs_doubtful(request->server, &looked->fid, request->session->node, lookups->epoch) &&
 		kr_invalidation_grant_attr(request, &looked->fid);
 }

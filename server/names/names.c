@@ -31,7 +31,7 @@ static void run_lookup(struct kr_request *request)
 
 	request->err = kr_export_lookup(
 		request->server->export, &msg->cred, &msg->parent, msg->name, &reply->file, &reply->attr);
-	request->bare = !request->err && kr_export_bare(request->server->export, &reply->file);
+	request->effect.no_xattrs = !request->err && kr_export_bare(request->server->export, &reply->file);
 }
 
 static void reply_lookup(struct kr_request *request, const struct kr_attr *attr)
@@ -84,7 +84,7 @@ void kr_names_look(struct kr_request *request, const struct kr_fid *dir, struct 
 	if (request->err)
 		return;
 	(void)kr_export_look_at_dir(request->server->export, dir, ret_attr, &folds);
-	request->folds |= folds;
+	request->effect.folds |= folds;
 }
 
 /* --- MAKE, LINK ------------------------------------------------------------------------------- */
@@ -102,17 +102,17 @@ static void run_make(struct kr_request *request)
 	struct kr_export *export = request->server->export;
 	uint32_t type = msg->mode & S_IFMT ? msg->mode & S_IFMT : S_IFREG;
 
-	if (request->made) {
+	if (request->duplicate.made) {
 		request->err = kr_resent_look(request, &msg->cred, &msg->parent, msg->name, &reply->file, &reply->attr);
 	} else {
 		request->err = kr_export_make(export, &msg->cred, &msg->parent, &make, &reply->file, &reply->attr);
-		if (request->err == -EEXIST && request->maybe_done &&
+		if (request->err == -EEXIST && request->duplicate.maybe_executed &&
 			kr_export_lookup(export, &msg->cred, &msg->parent, msg->name, &reply->file, &reply->attr) ==
 				0 &&
 			kr_resent_is_ours(request, &reply->file, &reply->attr, type, msg->cred.uid))
 			request->err = 0;
 	}
-	request->bare = !request->err && kr_export_bare(request->server->export, &reply->file);
+	request->effect.no_xattrs = !request->err && kr_export_bare(request->server->export, &reply->file);
 	kr_names_look(request, &msg->parent, &reply->dir);
 }
 
@@ -129,10 +129,10 @@ static void run_link(struct kr_request *request)
 	struct kr_fid there;
 
 	reply->file = msg->file;
-	kr_watch_own_before(export, &msg->file, &request->own);
+	kr_watch_own_before(export, &msg->file, &request->effect.own);
 	request->err = kr_export_link(export, &msg->cred, &msg->file, &msg->parent, msg->name, &reply->attr);
-	kr_watch_own_after(export, &msg->file, &request->own);
-	if (request->err == -EEXIST && request->maybe_done && !kr_request_cache_by_other(request) &&
+	kr_watch_own_after(export, &msg->file, &request->effect.own);
+	if (request->err == -EEXIST && request->duplicate.maybe_executed && !kr_request_cache_by_other(request) &&
 		kr_export_lookup(export, &msg->cred, &msg->parent, msg->name, &there, &reply->attr) == 0 &&
 		kr_fid_equal(&there, &msg->file))
 		request->err = 0;
@@ -156,14 +156,14 @@ static void link_done(struct kr_request *request)
 	}
 	if (file)
 		file->orphan = false; /* an unnamed one has a name now */
-	kr_watch_own_of(request->server, &request->msg.link_request.file, &request->own);
-	request->committed = true;
+	kr_watch_own_of(request->server, &request->msg.link_request.file, &request->effect.own);
+	request->effect.committed = true;
 	kr_attrs_get(request, &request->msg.link_request.file, true, reply_link);
 }
 
 static void handle_link(struct kr_request *request)
 {
-	kr_watch_own_begin(request->server, &request->own);
+	kr_watch_own_begin(request->server, &request->effect.own);
 	kr_request_run(request, run_link, link_done);
 }
 
@@ -202,8 +202,8 @@ static void lost_name(struct kr_request *request)
 
 static void note_own(struct kr_request *request, const struct kr_fid *fid, struct kr_own_change *change)
 {
-	change->epoch = request->own.epoch;
-	change->unheeded = request->own.unheeded;
+	change->epoch = request->effect.own.epoch;
+	change->unheeded = request->effect.own.unheeded;
 	if (fid->length)
 		kr_watch_own_of(request->server, fid, change);
 }
@@ -237,7 +237,7 @@ static void run_remove(struct kr_request *request)
 
 	request->err = kr_export_remove(request->server->export, &msg->cred, &msg->parent, msg->name, msg->directory,
 		KR_DELAYED_UNLINK_SIZE_MAX, request->state);
-	if (request->err == -ENOENT && request->maybe_done && !kr_request_cache_by_other(request))
+	if (request->err == -ENOENT && request->duplicate.maybe_executed && !kr_request_cache_by_other(request))
 		request->err = 0;
 	kr_names_look(request, &msg->parent, &request->reply.remove_reply.dir);
 }
@@ -246,7 +246,7 @@ static void handle_remove(struct kr_request *request)
 {
 	request->state = kr_xcalloc(1, sizeof(struct kr_removed));
 	request->free_state = free;
-	kr_watch_own_begin(request->server, &request->own);
+	kr_watch_own_begin(request->server, &request->effect.own);
 	kr_request_run(request, run_remove, note_removed);
 }
 
@@ -259,7 +259,7 @@ static void run_rename(struct kr_request *request)
 
 	request->err = kr_export_rename(export, &msg->cred, &msg->parent, msg->name, &msg->new_parent, msg->new_name,
 		msg->flags, KR_DELAYED_UNLINK_SIZE_MAX, request->state);
-	if (request->err == -ENOENT && request->maybe_done && !kr_request_cache_by_other(request) &&
+	if (request->err == -ENOENT && request->duplicate.maybe_executed && !kr_request_cache_by_other(request) &&
 		kr_export_lookup(export, &msg->cred, &msg->new_parent, msg->new_name, &there, &attr) == 0)
 		request->err = 0;
 	kr_names_look(request, &msg->parent, NULL);
@@ -270,7 +270,7 @@ static void handle_rename(struct kr_request *request)
 {
 	request->state = kr_xcalloc(1, sizeof(struct kr_removed));
 	request->free_state = free;
-	kr_watch_own_begin(request->server, &request->own);
+	kr_watch_own_begin(request->server, &request->effect.own);
 	kr_request_run(request, run_rename, note_removed);
 }
 
@@ -302,7 +302,7 @@ static uint16_t grant_make(struct kr_request *request, int err, const void *repl
 	const struct kr_make_reply *made = reply;
 
 	/* A directory that was made long ago need not be empty any more. */
-	if (err || request->maybe_done || request->folds)
+	if (err || request->duplicate.maybe_executed || request->effect.folds)
 		return 0;
 	return kr_invalidation_grant(request, &request->msg.make_request.parent) |
 		kr_invalidation_grant_attr(request, &made->file);
@@ -320,8 +320,9 @@ static uint16_t grant_link(struct kr_request *request, int err, const void *repl
 
 	(void)reply;
 	/* What was done long ago says nothing of now. */
-	return err || request->maybe_done ? flags :
-					    flags | kr_invalidation_grant(request, &request->msg.link_request.parent);
+	return err || request->duplicate.maybe_executed ?
+		flags :
+		flags | kr_invalidation_grant(request, &request->msg.link_request.parent);
 }
 
 static void remove_changes(struct kr_request *request)
@@ -332,7 +333,9 @@ static void remove_changes(struct kr_request *request)
 static uint16_t grant_remove(struct kr_request *request, int err, const void *reply)
 {
 	(void)reply;
-	return err || request->maybe_done ? 0 : kr_invalidation_grant(request, &request->msg.remove_request.parent);
+	return err || request->duplicate.maybe_executed ?
+		0 :
+		kr_invalidation_grant(request, &request->msg.remove_request.parent);
 }
 
 static void rename_changes(struct kr_request *request)

@@ -111,7 +111,7 @@ uint8_t kr_opens_opened(struct kr_request *request, struct kr_sfile *file, uint3
 	}
 	kr_attachment_get(file, session)->opens++;
 	if (kr_trust_confined(session)) {
-		kr_open_rights_add(&session->grants, &file->fid, rights_of(flags));
+		kr_open_rights_add(&session->trust.open_rights, &file->fid, rights_of(flags));
 		want = kr_open_rights_leases(want, rights_of(flags));
 	}
 	return kr_leases_try(file, session, want);
@@ -259,7 +259,7 @@ static void start_open(struct kr_request *request)
 {
 	struct open_state *open = request->state;
 
-	request->committed = true;
+	request->effect.committed = true;
 	open->changes = open->file->changes;
 	kr_request_run(request, run_open, open_done);
 }

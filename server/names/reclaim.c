@@ -141,8 +141,9 @@ static void finish_reclaim(struct kr_request *request)
 		reply->conflict = reclaim->conflict;
 		granted = kinds_for(reclaim, msg, inherited);
 		if (kr_trust_confined(session)) {
-			kr_open_rights_add(&session->grants, &file->fid, reclaim->rights);
-			granted = kr_open_rights_leases(granted, kr_open_rights_find(&session->grants, &file->fid));
+			kr_open_rights_add(&session->trust.open_rights, &file->fid, reclaim->rights);
+			granted = kr_open_rights_leases(
+				granted, kr_open_rights_find(&session->trust.open_rights, &file->fid));
 		}
 		tried = take_leases(reclaim, session, granted & (uint8_t)~inherited);
 		granted = tried | (granted & inherited);
@@ -202,7 +203,8 @@ static void start_reclaim(struct kr_request *request)
 	const struct kr_session *session = request->session;
 
 	reclaim->changes = reclaim->file->changes;
-	kr_trust_cred(request->server, session->key, session->groups, session->group_count, &reclaim->user);
+	kr_trust_cred(
+		request->server, session->trust.key, session->trust.groups, session->trust.group_count, &reclaim->user);
 	kr_request_run(request, run_reclaim, reclaim_done);
 }
 

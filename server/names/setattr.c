@@ -56,13 +56,13 @@ static void run_setattr(struct kr_request *request)
 
 	if (set.valid & KR_SET_SIZE)
 		kr_truncate_barrier_to(request, &msg->file, set.size);
-	kr_watch_own_before(request->server->export, &msg->file, &request->own);
+	kr_watch_own_before(request->server->export, &msg->file, &request->effect.own);
 	request->err = kr_export_setattr(
 		request->server->export, &msg->cred, &msg->file, &set, &request->reply.setattr_reply.attr);
-	kr_watch_own_after(request->server->export, &msg->file, &request->own);
+	kr_watch_own_after(request->server->export, &msg->file, &request->effect.own);
 	if (msg->valid & mtime)
-		request->own.before.mtime = request->own.after.mtime;
-	request->bare = !request->err && kr_export_bare(request->server->export, &msg->file);
+		request->effect.own.before.mtime = request->effect.own.after.mtime;
+	request->effect.no_xattrs = !request->err && kr_export_bare(request->server->export, &msg->file);
 }
 
 static void reply_setattr(struct kr_request *request, const struct kr_attr *attr)
@@ -101,7 +101,7 @@ static void setattr_done(struct kr_request *request)
 		kr_sfile_truncated(setattr->file);
 		kr_sfile_changed(setattr->file);
 	}
-	kr_watch_own(setattr->file, &request->own);
+	kr_watch_own(setattr->file, &request->effect.own);
 	if (request->err)
 		kr_request_reply_job(request);
 	else if (request->msg.setattr_request.valid & KR_SET_SIZE)
@@ -114,8 +114,8 @@ static void start_setattr(struct kr_request *request)
 {
 	struct setattr *setattr = request->state;
 
-	request->committed = true;
-	kr_watch_own_begin(request->server, &request->own);
+	request->effect.committed = true;
+	kr_watch_own_begin(request->server, &request->effect.own);
 	if (request->msg.setattr_request.valid & KR_SET_SIZE)
 		kr_sfile_changing(setattr->file);
 	kr_request_run(request, run_setattr, setattr_done);

@@ -86,7 +86,7 @@ void kr_shrink_notice_send(struct kr_request *request, struct kr_sfile *file, st
 	const struct kr_attachment *attachment;
 	struct telling *telling;
 
-	if (!request->shorter || request->session->dead) {
+	if (!request->effect.shorter || request->session->dead) {
 		fn(request);
 		return;
 	}

@@ -112,7 +112,7 @@ static void handle_join(struct kr_request *request)
 		return;
 	}
 	kr_sfile_ref(file);
-	pipeline = get_pipeline(file, session->ring);
+	pipeline = get_pipeline(file, session->ring.name);
 	err = kr_pipeline_join(&pipeline->members, session->node, session->name, tell_upstream, pipeline, &upstream);
 	if (err && kr_pipeline_empty(&pipeline->members))
 		free_pipeline(pipeline);
@@ -127,7 +127,7 @@ static void handle_reparent(struct kr_request *request)
 	struct kr_session *session = request->session;
 	const struct kr_reparent_request *msg = &request->msg.reparent_request;
 	struct kr_sfile *file = kr_sfile_find(request->server, &msg->file);
-	struct kr_block_server_pipeline *pipeline = file ? find_pipeline(file, session->ring) : NULL;
+	struct kr_block_server_pipeline *pipeline = file ? find_pipeline(file, session->ring.name) : NULL;
 	struct kr_reparent_reply reply;
 	uint32_t upstream = 0; /* also for one that is not a member (any more): it can always pull from here */
 	char host[64];
@@ -142,7 +142,7 @@ static void handle_reparent(struct kr_request *request)
 
 static void read_lost(struct kr_sfile *file, struct kr_session *session)
 {
-	leave(find_pipeline(file, session->ring), session->node);
+	leave(find_pipeline(file, session->ring.name), session->node);
 }
 
 static void session_lost(struct kr_data *data, struct kr_session *session)

@@ -72,7 +72,7 @@ static void forget_ask(struct bring_ask *ask)
 	struct kr_session *asker = ask->staging->request->session;
 
 	kr_list_remove(&ask->link);
-	asker->brings--;
+	asker->staging.asked--;
 	asker->server->staging->prefetches--;
 	free(ask);
 }
@@ -108,8 +108,8 @@ static bool takes_part(const struct kr_session *session, const struct kr_session
 {
 	if (session == asker)
 		return true;
-	return !kr_trust_is_user(asker) && !kr_trust_is_user(session) && session->ring_port && !session->dead &&
-		strcmp(session->ring, asker->ring) == 0;
+	return !kr_trust_is_user(asker) && !kr_trust_is_user(session) && session->ring.port && !session->dead &&
+		strcmp(session->ring.name, asker->ring.name) == 0;
 }
 
 static void ask_to_bring(struct staging *staging, struct kr_session *session, const struct kr_prefetch_request *msg)
@@ -118,7 +118,7 @@ static void ask_to_bring(struct staging *staging, struct kr_session *session, co
 
 	/* It reads for who has the file open at the asking node. */
 	if (kr_trust_confined(session))
-		kr_open_rights_add(&session->grants, &msg->file, KR_GRANT_READ);
+		kr_open_rights_add(&session->trust.open_rights, &msg->file, KR_GRANT_READ);
 	ask->staging = staging;
 	ask->session = session;
 	ask->ask = kr_callback_send(session, KR_MSG_PREFETCH, msg, brought, ask);
@@ -127,7 +127,7 @@ static void ask_to_bring(struct staging *staging, struct kr_session *session, co
 		return;
 	}
 	staging->reply.nodes++;
-	staging->request->session->brings++;
+	staging->request->session->staging.asked++;
 	session->server->staging->prefetches++;
 	kr_list_append(&staging->asks, &ask->link);
 }
@@ -165,9 +165,9 @@ static struct kr_session *next_session(const struct kr_server *server)
 	struct kr_session *session, *next = NULL;
 
 	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
-		if (kr_list_empty(&session->stagings) || session->brings >= KR_SESSION_PREFETCHES)
+		if (kr_list_empty(&session->staging.waiting) || session->staging.asked >= KR_SESSION_PREFETCHES)
 			continue;
-		if (!next || session->staging_turn < next->staging_turn)
+		if (!next || session->staging.turn < next->staging.turn)
 			next = session;
 	}
 	return next;
@@ -179,10 +179,10 @@ static void start_next(struct kr_server *server)
 
 	while (server->staging->waiting && server->staging->prefetches < KR_SERVER_PREFETCHES &&
 		(session = next_session(server))) {
-		struct kr_request *request = KR_LIST_ENTRY(session->stagings.head.next, struct kr_request, wait);
+		struct kr_request *request = KR_LIST_ENTRY(session->staging.waiting.head.next, struct kr_request, wait);
 
 		leave_queue(request);
-		session->staging_turn = ++server->staging->turn;
+		session->staging.turn = ++server->staging->turn;
 		start(request);
 	}
 }
@@ -192,7 +192,7 @@ static void handle_stage(struct kr_request *request)
 	if (!kr_open_rights_allow(request, &request->msg.stage_request.file, KR_GRANT_READ))
 		return;
 	request->cancel = leave_queue;
-	kr_list_append(&request->session->stagings, &request->wait);
+	kr_list_append(&request->session->staging.waiting, &request->wait);
 	request->server->staging->waiting++;
 	start_next(request->server);
 }

@@ -113,9 +113,9 @@ static void forget_awaited(struct kr_server *server)
 	struct kr_session *session;
 
 	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
-		if (session->reclaiming && session->lapse.kind == KR_LAPSE_NONE) {
-			session->lapse = lapse; /* what it has not reclaimed yet may go to others now */
-			session->recorded = false;
+		if (session->recovery.reclaiming && session->recovery.lapse.kind == KR_LAPSE_NONE) {
+			session->recovery.lapse = lapse; /* what it has not reclaimed yet may go to others now */
+			session->recovery.recorded = false;
 		}
 	}
 	server->sessions->forget_failed = false;
@@ -124,7 +124,7 @@ static void forget_awaited(struct kr_server *server)
 		const struct kr_state_node *node = &facts->nodes[i];
 
 		session = kr_session_find_node_id(server, node->id);
-		if (session && (session->recorded || session->recording))
+		if (session && (session->recovery.recorded || session->recovery.recording))
 			continue;
 		lapse.owner = node->owner;
 		if (!session && !kr_lapses_find(&server->sessions->lapses, node->id, &noted))

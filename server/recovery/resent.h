@@ -20,11 +20,11 @@ static inline bool kr_resent_is_ours(const struct kr_request *request, const str
 	int64_t now_sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
 	int64_t horizon_sec = request->server->lease_ms / 1000 * 2 + 1;
 
-	if (request->made)
-		return kr_fid_hash(fid) == request->made;
+	if (request->duplicate.made)
+		return kr_fid_hash(fid) == request->duplicate.made;
 	if (kr_request_cache_made_by_other(request, fid))
 		return false;
-	return request->maybe_done && (attr->mode & 0170000) == type && attr->uid == uid &&
+	return request->duplicate.maybe_executed && (attr->mode & 0170000) == type && attr->uid == uid &&
 		attr->ctime.sec >= now_sec - horizon_sec;
 }
 
@@ -35,7 +35,7 @@ static inline int kr_resent_look(const struct kr_request *request, const struct 
 {
 	int err = kr_export_lookup(request->server->export, cred, parent, name, ret_fid, ret_attr);
 
-	return err || kr_fid_hash(ret_fid) == request->made ? err : -EEXIST;
+	return err || kr_fid_hash(ret_fid) == request->duplicate.made ? err : -EEXIST;
 }
 
 #endif

@@ -24,7 +24,7 @@ static struct kr_request *find_flush(const struct kr_session *session, const str
 	struct kr_link *link;
 
 	for (link = session->flushes.head.prev; link != &session->flushes.head; link = link->prev) {
-		struct kr_request *flush = KR_LIST_ENTRY(link, struct kr_request, of_flushes);
+		struct kr_request *flush = KR_LIST_ENTRY(link, struct kr_request, after_flush.of_flushes);
 
 		if (kr_fid_equal(&flush->msg.flush_request.file, file))
 			return flush;
@@ -40,7 +40,7 @@ static void leave(struct kr_request *request)
 void kr_after_flush_arrived(struct kr_request *request)
 {
 	if (request->type == KR_MSG_FLUSH)
-		kr_list_append(&request->session->flushes, &request->of_flushes);
+		kr_list_append(&request->session->flushes, &request->after_flush.of_flushes);
 }
 
 void kr_after_flush_wait(struct kr_request *request, void (*next)(struct kr_request *))
@@ -52,30 +52,30 @@ void kr_after_flush_wait(struct kr_request *request, void (*next)(struct kr_requ
 		next(request);
 		return;
 	}
-	request->after_flush = next;
+	request->after_flush.next = next;
 	request->cancel = leave;
-	kr_list_append(&flush->behind, &request->wait);
+	kr_list_append(&flush->after_flush.waiting, &request->wait);
 }
 
 void kr_after_flush_answered(struct kr_request *flush, int err)
 {
 	struct kr_link *link;
 
-	kr_list_remove(&flush->of_flushes);
-	while ((link = kr_list_pop(&flush->behind))) {
+	kr_list_remove(&flush->after_flush.of_flushes);
+	while ((link = kr_list_pop(&flush->after_flush.waiting))) {
 		struct kr_request *request = KR_LIST_ENTRY(link, struct kr_request, wait);
 
 		request->cancel = NULL;
 		if (err && request->type == KR_MSG_SETATTR)
 			kr_request_reply(request, -EAGAIN, NULL, NULL, 0);
 		else
-			request->after_flush(request);
+			request->after_flush.next(request);
 	}
 }
 
 void kr_after_flush_drop(struct kr_request *request)
 {
-	kr_list_remove(&request->of_flushes);
-	while (kr_list_pop(&request->behind))
+	kr_list_remove(&request->after_flush.of_flushes);
+	while (kr_list_pop(&request->after_flush.waiting))
 		; /* withdrawn with the session, too */
 }

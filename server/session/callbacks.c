@@ -35,11 +35,11 @@ struct ask {
 static void free_ask(struct ask *ask)
 {
 	kr_list_remove(&ask->link);
-	kr_table_remove(&ask->session->asks_by_id, &ask->by_id);
+	kr_table_remove(&ask->session->callbacks.by_id, &ask->by_id);
 	kr_writer_fini(&ask->fields);
 	if (ask->stray_of) {
 		kr_list_remove(&ask->of_strays);
-		ask->stray_of->strays--;
+		ask->stray_of->callbacks.abandoned_count--;
 	}
 	free(ask);
 }
@@ -98,7 +98,7 @@ static void send_ask(struct ask *ask)
 /* A node that still recovers does not know yet what its journal holds: it is asked for sizes when it does. */
 static bool must_wait(const struct ask *ask)
 {
-	return ask->type == KR_MSG_QUERY && ask->session->inheriting;
+	return ask->type == KR_MSG_QUERY && ask->session->recovery.inheriting;
 }
 
 /* A node that takes nothing shall not make the queue to it longer and longer: what is asked then is withheld until it
@@ -109,19 +109,19 @@ static bool can_send(const struct ask *ask)
 
 	if (!session->conn || ask->sent)
 		return false;
-	session->withheld |= kr_conn_queued(session->conn) > KR_SESSION_QUEUE_MAX;
-	return !session->withheld && !must_wait(ask);
+	session->callbacks.withheld |= kr_conn_queued(session->conn) > KR_SESSION_QUEUE_MAX;
+	return !session->callbacks.withheld && !must_wait(ask);
 }
 
 static void send_all(struct kr_session *session)
 {
 	struct ask *ask, *after;
 
-	session->withheld = false;
-	KR_LIST_FOR_EACH_SAFE(ask, after, &session->asks, link) {
+	session->callbacks.withheld = false;
+	KR_LIST_FOR_EACH_SAFE(ask, after, &session->callbacks.unanswered, link) {
 		if (can_send(ask))
 			send_ask(ask);
-		else if (session->withheld)
+		else if (session->callbacks.withheld)
 			break;
 	}
 }
@@ -140,7 +140,7 @@ uint64_t kr_callback_send_long(struct kr_session *session, uint16_t type, const 
 		return 0;
 	ask = kr_xcalloc(1, sizeof(*ask));
 	ask->session = session;
-	ask->id = ++session->last_ask;
+	ask->id = ++session->callbacks.last_id;
 	ask->type = type;
 	ask->fn = fn;
 	ask->working = working;
@@ -154,10 +154,10 @@ uint64_t kr_callback_send_long(struct kr_session *session, uint16_t type, const 
 		free(ask);
 		return 0;
 	}
-	kr_list_append(&session->asks, &ask->link);
-	kr_table_insert(&session->asks_by_id, &ask->by_id, kr_hash_u64(ask->id));
+	kr_list_append(&session->callbacks.unanswered, &ask->link);
+	kr_table_insert(&session->callbacks.by_id, &ask->by_id, kr_hash_u64(ask->id));
 	kr_link_init(&ask->of_strays);
-	session->owing |= ask->since_ns < session->begun_ns;
+	session->callbacks.older |= ask->since_ns < session->expiry.begun_ns;
 	if (can_send(ask)) {
 		kr_conn_request_as(session->conn, ask->id, 0, type, msg, NULL, 0, on_answer, ask);
 		ask->tried = ask->sent = true;
@@ -167,7 +167,7 @@ uint64_t kr_callback_send_long(struct kr_session *session, uint16_t type, const 
 
 void kr_callback_abandon(struct kr_session *session, uint64_t id, struct kr_session *asker)
 {
-	struct kr_table_link *link = kr_table_find(&session->asks_by_id, kr_hash_u64(id), match_id, &id);
+	struct kr_table_link *link = kr_table_find(&session->callbacks.by_id, kr_hash_u64(id), match_id, &id);
 	struct ask *ask;
 
 	if (!link)
@@ -180,15 +180,15 @@ void kr_callback_abandon(struct kr_session *session, uint64_t id, struct kr_sess
 		return;
 	}
 	ask->stray_of = asker;
-	kr_list_append(&asker->stray_asks, &ask->of_strays);
-	asker->strays++;
+	kr_list_append(&asker->callbacks.abandoned, &ask->of_strays);
+	asker->callbacks.abandoned_count++;
 }
 
 void kr_callbacks_forget(const struct kr_session *session)
 {
 	const struct ask *ask;
 
-	KR_LIST_FOR_EACH(ask, &session->asks, link)
+	KR_LIST_FOR_EACH(ask, &session->callbacks.unanswered, link)
 		kr_conn_forget(session->conn, ask->id);
 }
 
@@ -196,9 +196,9 @@ void kr_callbacks_connected(struct kr_session *session)
 {
 	struct ask *ask;
 
-	session->patient_ns = kr_clock_ns();
-	session->patient_bytes = 0;
-	KR_LIST_FOR_EACH(ask, &session->asks, link)
+	session->callbacks.delivered_ns = kr_clock_ns();
+	session->callbacks.delivered_bytes = 0;
+	KR_LIST_FOR_EACH(ask, &session->callbacks.unanswered, link)
 		ask->sent = false;
 	send_all(session);
 }
@@ -210,14 +210,14 @@ void kr_callbacks_inherited(struct kr_session *session)
 
 void kr_callbacks_drained(struct kr_session *session)
 {
-	if (session->withheld)
+	if (session->callbacks.withheld)
 		send_all(session);
 }
 
 static void drop_strays(struct kr_session *session)
 {
-	while (!kr_list_empty(&session->stray_asks))
-		drop(KR_LIST_ENTRY(session->stray_asks.head.next, struct ask, of_strays));
+	while (!kr_list_empty(&session->callbacks.abandoned))
+		drop(KR_LIST_ENTRY(session->callbacks.abandoned.head.next, struct ask, of_strays));
 }
 
 void kr_callbacks_fail(struct kr_session *session)
@@ -225,7 +225,7 @@ void kr_callbacks_fail(struct kr_session *session)
 	struct kr_link *link;
 
 	drop_strays(session);
-	while ((link = kr_list_pop(&session->asks))) {
+	while ((link = kr_list_pop(&session->callbacks.unanswered))) {
 		struct ask *ask = KR_LIST_ENTRY(link, struct ask, link);
 		kr_ask_fn fn = ask->fn;
 		void *context = ask->context;
@@ -247,10 +247,10 @@ static void note_delivery(struct kr_session *session, uint64_t now_ns)
 	if (kr_conn_queued(session->conn) < KR_SESSION_DELIVERY)
 		return;
 	kr_conn_counters(session->conn, &received, &sent);
-	if (sent < session->patient_bytes + KR_SESSION_DELIVERY)
+	if (sent < session->callbacks.delivered_bytes + KR_SESSION_DELIVERY)
 		return;
-	session->patient_bytes = sent;
-	session->patient_ns = now_ns;
+	session->callbacks.delivered_bytes = sent;
+	session->callbacks.delivered_ns = now_ns;
 }
 
 static uint64_t waited_ns(uint64_t since_ns, uint64_t now_ns)
@@ -262,7 +262,7 @@ static uint64_t waited_ns(uint64_t since_ns, uint64_t now_ns)
 static bool is_silent_here(const struct ask *ask, uint64_t worked_ns, uint64_t now_ns)
 {
 	const struct kr_session *session = ask->session;
-	const uint64_t since_ns = KR_MAX(KR_MAX(ask->asked_ns, session->patient_ns), worked_ns);
+	const uint64_t since_ns = KR_MAX(KR_MAX(ask->asked_ns, session->callbacks.delivered_ns), worked_ns);
 
 	return session->conn && waited_ns(since_ns, now_ns) > session->server->lease_ms * KR_NS_PER_MS;
 }
@@ -280,9 +280,11 @@ static bool is_silent(const struct ask *ask, uint64_t worked_ns, uint64_t now_ns
 /* For how long this session has not been told of a QUERY because it had not said yet what it has inherited. */
 static uint64_t withheld_ns(const struct kr_session *session, uint64_t asked_ns, uint64_t now_ns)
 {
-	const uint64_t since_ns = KR_MAX(KR_MAX(asked_ns, session->inheriting_ns), session->server->woke_ns);
+	const uint64_t since_ns = KR_MAX(KR_MAX(asked_ns, session->recovery.inheriting_ns), session->server->woke_ns);
 
-	return session->inheriting_ns ? waited_ns(since_ns, session->inheriting ? now_ns : session->claimed_ns) : 0;
+	return session->recovery.inheriting_ns ?
+		waited_ns(since_ns, session->recovery.inheriting ? now_ns : session->recovery.claimed_ns) :
+		0;
 }
 
 /* It cannot answer what it has not been sent: that time does not count.  But who begins to inherit again and again does
@@ -293,7 +295,7 @@ static bool is_size_kept_back(const struct ask *ask, uint64_t now_ns)
 
 	if (must_wait(ask))
 		return is_silent(ask, 0, now_ns, KR_SESSION_CLAIM_LEASES);
-	return is_silent_here(ask, session->inheriting_ns ? session->claimed_ns : 0, now_ns) ||
+	return is_silent_here(ask, session->recovery.inheriting_ns ? session->recovery.claimed_ns : 0, now_ns) ||
 		is_silent(ask, 0, now_ns - withheld_ns(session, ask->since_ns, now_ns), KR_SESSION_ASK_LEASES);
 }
 
@@ -301,7 +303,7 @@ static bool is_size_kept_back(const struct ask *ask, uint64_t now_ns)
 static bool is_neglected(const struct ask *ask, uint64_t now_ns)
 {
 	const struct kr_session *session = ask->session;
-	const uint64_t claimed_ns = ask->working ? session->claimed_ns : 0;
+	const uint64_t claimed_ns = ask->working ? session->recovery.claimed_ns : 0;
 	const bool claims = claimed_ns && waited_ns(claimed_ns, now_ns) <= session->server->lease_ms * KR_NS_PER_MS;
 	uint64_t worked_ns = 0;
 
@@ -317,12 +319,13 @@ bool kr_callbacks_neglected(struct kr_session *session, uint64_t now_ns)
 {
 	const struct ask *ask;
 
-	if (session->unresponsive)
+	if (session->expiry.unresponsive)
 		return false;
 	if (session->conn)
 		note_delivery(session, now_ns);
-	KR_LIST_FOR_EACH(ask, &session->asks, link) {
-		if (!session->owing && waited_ns(ask->asked_ns, now_ns) <= session->server->lease_ms * KR_NS_PER_MS)
+	KR_LIST_FOR_EACH(ask, &session->callbacks.unanswered, link) {
+		if (!session->callbacks.older &&
+			waited_ns(ask->asked_ns, now_ns) <= session->server->lease_ms * KR_NS_PER_MS)
 			break; /* later ones have waited less */
 		if (!is_silent_here(ask, 0, now_ns) && !is_silent(ask, 0, now_ns, KR_SESSION_ASK_LEASES))
 			continue;

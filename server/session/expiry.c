@@ -11,12 +11,12 @@ static void note_progress(struct kr_session *session, uint64_t now_ns)
 {
 	uint64_t received, sent;
 
-	if (!session->conn || !(session->paused_queue || session->paused_running))
+	if (!session->conn || !(session->flow.paused_queue || session->flow.paused_running))
 		return;
 	kr_conn_counters(session->conn, &received, &sent);
-	if (sent != session->sent_bytes || session->paused_running)
-		session->heard_ns = now_ns;
-	session->sent_bytes = sent;
+	if (sent != session->expiry.sent_bytes || session->flow.paused_running)
+		session->expiry.heard_ns = now_ns;
+	session->expiry.sent_bytes = sent;
 }
 
 static bool look_for_claim(struct kr_table_link *link, void *found)
@@ -30,14 +30,15 @@ static bool look_for_claim(struct kr_table_link *link, void *found)
  * since it can always send another one. */
 static void note_claims(struct kr_session *session, uint64_t now_ns)
 {
-	const uint64_t since_ns = KR_MAX(session->begun_ns, session->server->woke_ns);
+	const uint64_t since_ns = KR_MAX(session->expiry.begun_ns, session->server->woke_ns);
 	const uint64_t ends_ns = since_ns + KR_SESSION_CLAIM_LEASES * session->server->lease_ms * KR_NS_PER_MS;
 	bool found = false;
 
-	if (!session->reclaiming || now_ns >= ends_ns)
+	if (!session->recovery.reclaiming || now_ns >= ends_ns)
 		return;
 	kr_table_for_each(&session->requests, look_for_claim, &found);
-	session->claimed_ns = found ? now_ns : KR_MAX(session->claimed_ns, session->replayed_ns);
+	session->recovery.claimed_ns =
+		found ? now_ns : KR_MAX(session->recovery.claimed_ns, session->recovery.replayed_ns);
 }
 
 /* The order of things when a node falls silent: by its own clock, which began earlier than ours (it counts from when it
@@ -46,9 +47,9 @@ static void note_claims(struct kr_session *session, uint64_t now_ns)
  * get them. */
 static void expire(struct kr_session *session)
 {
-	if (session->recording)
+	if (session->recovery.recording)
 		return;
-	if (session->recorded)
+	if (session->recovery.recorded)
 		kr_session_unrecord(session);
 	else
 		kr_session_end(session, KR_SESSION_LOST);
@@ -58,7 +59,7 @@ static void expire(struct kr_session *session)
  * its own clock.  Until then it cannot come back. */
 static void silence(struct kr_session *session)
 {
-	session->unresponsive = true;
+	session->expiry.unresponsive = true;
 	if (session->conn)
 		kr_conn_close(session->conn, false);
 }
@@ -67,7 +68,7 @@ static bool has_replay(const struct kr_session *session)
 {
 	const struct kr_request *request;
 
-	KR_LIST_FOR_EACH(request, &session->flushes, of_flushes) {
+	KR_LIST_FOR_EACH(request, &session->flushes, after_flush.of_flushes) {
 		if (request->msg.flush_request.flags & KR_FLUSH_REPLAY)
 			return true;
 	}
@@ -82,9 +83,9 @@ static bool is_past(uint64_t since_ns, uint64_t now_ns, unsigned leases, const s
 /* Looked for once in a lease time: it may have many files. */
 static bool is_awaited(struct kr_session *session, uint64_t now_ns)
 {
-	if (!is_past(session->looked_ns, now_ns, 1, session->server))
+	if (!is_past(session->recovery.awaited_checked_ns, now_ns, 1, session->server))
 		return false;
-	session->looked_ns = now_ns;
+	session->recovery.awaited_checked_ns = now_ns;
 	return session->server->sessions->hooks.awaited(session);
 }
 
@@ -92,10 +93,11 @@ static bool is_awaited(struct kr_session *session, uint64_t now_ns)
  * nobody waits for that. */
 static bool inherits_for_too_long(struct kr_session *session, uint64_t now_ns)
 {
-	if (!session->inheriting || session->unresponsive ||
-		!is_past(session->inheriting_ns, now_ns, KR_SESSION_CLAIM_LEASES, session->server))
+	if (!session->recovery.inheriting || session->expiry.unresponsive ||
+		!is_past(session->recovery.inheriting_ns, now_ns, KR_SESSION_CLAIM_LEASES, session->server))
 		return false;
-	if ((has_replay(session) || !is_past(session->replayed_ns, now_ns, KR_SESSION_CLAIM_LEASES, session->server)) &&
+	if ((has_replay(session) ||
+		    !is_past(session->recovery.replayed_ns, now_ns, KR_SESSION_CLAIM_LEASES, session->server)) &&
 		!is_awaited(session, now_ns))
 		return false;
 	kr_log_warn(
@@ -111,11 +113,12 @@ void kr_expiry_tick(struct kr_server *server, uint64_t now_ns)
 	KR_LIST_FOR_EACH_SAFE(session, after, &server->sessions->living, link) {
 		note_progress(session, now_ns);
 		note_claims(session, now_ns);
-		if (now_ns - session->heard_ns > server->lease_ms * KR_NS_PER_MS)
+		if (now_ns - session->expiry.heard_ns > server->lease_ms * KR_NS_PER_MS)
 			expire(session);
 		else if (kr_callbacks_neglected(session, now_ns) || inherits_for_too_long(session, now_ns))
 			silence(session);
-		else if (!session->recorded && !session->recording && !session->reclaiming && !session->unjudged)
+		else if (!session->recovery.recorded && !session->recovery.recording && !session->recovery.reclaiming &&
+			!session->recovery.unjudged)
 			kr_session_record(session, NULL, NULL); /* it was heard again in the last moment */
 	}
 }

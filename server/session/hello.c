@@ -79,18 +79,18 @@ static struct kr_session *resumable(const struct greeting *greeting)
 	struct kr_session *session =
 		hello->session ? kr_session_find(greeting->pending_conn->server, hello->session) : NULL;
 
-	if (!session || session->unresponsive || memcmp(session->node_id, hello->node_id, 16) != 0)
+	if (!session || session->expiry.unresponsive || memcmp(session->node_id, hello->node_id, 16) != 0)
 		return NULL;
-	return kr_trust_same_owner(session->key, greeting->key) ? session : NULL;
+	return kr_trust_same_owner(session->trust.key, greeting->key) ? session : NULL;
 }
 
 /* What the node told about its ring listener may have changed with its address. */
 static void note_ring(struct kr_session *session, const struct kr_hello_request *hello, struct kr_conn *conn)
 {
-	free(session->ring_address);
-	kr_conn_peer_host(conn, session->host, sizeof(session->host));
-	session->ring_address = kr_xstrdup(hello->ring_address[0] ? hello->ring_address : session->host);
-	session->ring_port = hello->ring_port;
+	free(session->ring.address);
+	kr_conn_peer_host(conn, session->trust.host, sizeof(session->trust.host));
+	session->ring.address = kr_xstrdup(hello->ring_address[0] ? hello->ring_address : session->trust.host);
+	session->ring.port = hello->ring_port;
 }
 
 static void welcome(struct greeting *greeting, struct kr_session *session, bool resumed)
@@ -117,24 +117,24 @@ static void welcome(struct greeting *greeting, struct kr_session *session, bool 
 		free_greeting(greeting);
 		return;
 	}
-	reply.late = session->lapse.kind != KR_LAPSE_NONE;
+	reply.late = session->recovery.lapse.kind != KR_LAPSE_NONE;
 	session->root = greeting->root;
 	memcpy(reply.boot_id, server->boot_id, 16);
 	memcpy(reply.export_id, server->export_id, 16);
 	for (size_t i = 0; i < sizeof(reply.ring_key); i++)
-		reply.ring_key[i] = session->ring_key[i] ^ greeting->mask[i];
+		reply.ring_key[i] = session->ring.key[i] ^ greeting->mask[i];
 	now(&reply.now);
 	note_ring(session, &greeting->hello, conn);
-	kr_key_put(session->key);
-	session->notes = greeting->hello.may & KR_FEATURE_ATTR_CACHE;
-	session->own_names = greeting->hello.may & KR_FEATURE_OWN_NAMES;
-	session->hears_gone = greeting->hello.may & KR_FEATURE_GONE;
-	session->key = greeting->key; /* another one of the same owner, perhaps */
+	kr_key_put(session->trust.key);
+	session->features.attr_cache = greeting->hello.may & KR_FEATURE_ATTR_CACHE;
+	session->features.own_names = greeting->hello.may & KR_FEATURE_OWN_NAMES;
+	session->features.gone = greeting->hello.may & KR_FEATURE_GONE;
+	session->trust.key = greeting->key; /* another one of the same owner, perhaps */
 	greeting->key = NULL;
 	kr_log_info("node %s (%s) %s", session->name, kr_conn_peer(conn),
-		resumed                 ? "goes on" :
-			session->replay ? "has a session: somebody replays its journal" :
-					  "has a session");
+		resumed                          ? "goes on" :
+			session->recovery.replay ? "has a session: somebody replays its journal" :
+						   "has a session");
 	kr_conn_reply(conn, KR_MSG_HELLO, greeting->id, 0, 0, &reply, NULL, 0);
 	kr_conn_resume(conn);
 	kr_session_attach(session, conn);
@@ -154,12 +154,12 @@ static int check_replay(const struct kr_session *other)
 	const uint64_t patience_ns =
 		other->server->lease_ms * KR_NS_PER_MS / 2; /* a node says something five times in a lease time */
 
-	if (other->conn && kr_clock_ns() - other->heard_ns <= patience_ns)
+	if (other->conn && kr_clock_ns() - other->expiry.heard_ns <= patience_ns)
 		return kr_fail(-EBUSY,
-			other->replay ? "its journal is being replayed by somebody else" :
-					"its journal cannot be replayed while node %s is connected",
+			other->recovery.replay ? "its journal is being replayed by somebody else" :
+						 "its journal cannot be replayed while node %s is connected",
 			other->name);
-	return other->replay ?
+	return other->recovery.replay ?
 		0 :
 		kr_fail(-EAGAIN, "its journal cannot be replayed before the session of node %s has ended", other->name);
 }
@@ -171,19 +171,19 @@ static int check_trust(const struct greeting *greeting)
 	const struct kr_session *other = kr_session_find_node_id(server, greeting->hello.node_id);
 	const struct kr_lapse lapse = kr_session_lapse(server, greeting->hello.node_id);
 
-	if (other && other->replay && !is_replay(greeting))
+	if (other && other->recovery.replay && !is_replay(greeting))
 		other = NULL; /* keeps nobody out whose journal it is */
 
 	if (!kr_trust_accepts(server, greeting->key))
 		return kr_fail(-EKEYREJECTED, "its key is not accepted any more");
-	if (other && !kr_trust_same_owner(other->key, greeting->key))
+	if (other && !kr_trust_same_owner(other->trust.key, greeting->key))
 		return kr_fail(-EBUSY, "its local directory is that of node %s, which came with a key of somebody else",
 			other->name);
 	if (!other && !kr_trust_is_owner(server, &lapse.owner, greeting->key))
 		return kr_fail(-EBUSY,
 			"its local directory is that of a node which was lost, or has not come back yet, and which came with a key of "
 			"somebody else");
-	if (other && other->unresponsive)
+	if (other && other->expiry.unresponsive)
 		return kr_fail(
 			-EAGAIN, "it left a question unanswered: it has to be silent until its leases have ended");
 	return other && is_replay(greeting) && other != resumable(greeting) ? check_replay(other) : 0;
@@ -204,10 +204,10 @@ static int check_room(const struct greeting *greeting, const struct kr_session *
 	if (greeting->pending_conn->conn)
 		kr_conn_peer_host(greeting->pending_conn->conn, host, sizeof(host));
 	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
-		if (session == old || !kr_trust_same_owner(session->key, greeting->key))
+		if (session == old || !kr_trust_same_owner(session->trust.key, greeting->key))
 			continue;
 		all++;
-		here += strcmp(session->host, host) == 0;
+		here += strcmp(session->trust.host, host) == 0;
 	}
 	if (here >= most)
 		return kr_fail(-EUSERS,
@@ -224,7 +224,7 @@ static int check_room(const struct greeting *greeting, const struct kr_session *
 /* Whether a session that begins in the place of this one can have its leases: those are its own beyond doubt. */
 static bool inheritable(const struct kr_session *session)
 {
-	return session->recorded && !session->recording && !session->unjudged;
+	return session->recovery.recorded && !session->recovery.recording && !session->recovery.unjudged;
 }
 
 static void recorded(void *context, int err)
@@ -354,7 +354,7 @@ void kr_hello_arrived(struct kr_pending_conn *pending_conn, const struct kr_fram
 	}
 	session = resumable(greeting);
 	if (session)
-		session->heard_ns = kr_clock_ns(); /* it lives: not to be lost while its HELLO is worked on */
+		session->expiry.heard_ns = kr_clock_ns(); /* it lives: not to be lost while its HELLO is worked on */
 	pending_conn->busy = true;
 	kr_conn_pause(pending_conn->conn);
 	kr_job_start(pending_conn->server, &greeting->job, walk, walked);
@@ -378,8 +378,8 @@ static void handle_backlog(struct kr_request *request)
 	struct kr_session *session = request->session;
 
 	/* Numbers of people's, and of JSON. */
-	session->unflushed = KR_MIN(backlog->unflushed, (uint64_t)INT64_MAX);
-	session->refused = KR_MIN(backlog->refused, session->unflushed);
+	session->backlog.unflushed = KR_MIN(backlog->unflushed, (uint64_t)INT64_MAX);
+	session->backlog.refused = KR_MIN(backlog->refused, session->backlog.unflushed);
 	kr_request_reply_job(request);
 }
 
@@ -422,7 +422,7 @@ static void reclaimed(void *context, int err)
 		return;
 	}
 	kr_session_reclaimed(session);
-	if (!session->dead && !session->replay)
+	if (!session->dead && !session->recovery.replay)
 		last = kr_grace_node_done(&server->sessions->grace, session->node_id);
 	kr_request_reply_job(request);
 	if (last)
@@ -433,7 +433,7 @@ static void handle_reclaim_done(struct kr_request *request)
 {
 	request->cancel = NULL;
 	/* A restarted server takes who is not recorded for late. */
-	if (request->session->recorded || request->session->unjudged)
+	if (request->session->recovery.recorded || request->session->recovery.unjudged)
 		reclaimed(request, 0);
 	else
 		kr_session_record(request->session, reclaimed, request);

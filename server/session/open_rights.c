@@ -102,7 +102,7 @@ uint8_t kr_open_rights_leases(uint8_t kinds, uint8_t rights)
 
 bool kr_open_rights_allowed(struct kr_session *session, const struct kr_fid *fid, uint8_t rights)
 {
-	return !kr_trust_confined(session) || kr_open_rights_find(&session->grants, fid) & rights;
+	return !kr_trust_confined(session) || kr_open_rights_find(&session->trust.open_rights, fid) & rights;
 }
 
 static void run_refuse(struct kr_request *request)

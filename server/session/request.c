@@ -35,7 +35,7 @@ static struct kr_request *find(const struct kr_session *session, uint64_t id)
 /* What decoding adds is less than the fields. */
 static size_t own_bytes(const struct kr_request *request)
 {
-	return sizeof(*request) + request->fields_length;
+	return sizeof(*request) + request->memory.fields_length;
 }
 
 size_t kr_request_bytes(void)
@@ -45,15 +45,15 @@ size_t kr_request_bytes(void)
 
 void kr_request_unhold(struct kr_request *request)
 {
-	request->session->held -= request->held;
-	request->held = 0;
+	request->session->flow.held -= request->memory.held;
+	request->memory.held = 0;
 }
 
 static void free_request(struct kr_request *request)
 {
 	struct kr_session *session = request->session;
 
-	assert(!request->in_pool && !kr_link_linked(&request->wait));
+	assert(!request->job.running && !kr_link_linked(&request->wait));
 	hooks_of(request)->request_ended(request);
 	kr_after_flush_drop(request);
 	hooks_of(request)->invalidation.drop(request);
@@ -63,9 +63,9 @@ static void free_request(struct kr_request *request)
 	if (request->state && request->free_state)
 		request->free_state(request->state);
 	hooks_of(request)->request_cache.over(request);
-	kr_arena_fini(&request->arena);
+	kr_arena_fini(&request->memory.arena);
 	kr_buf_put(request->data);
-	free(request->fields);
+	free(request->memory.fields);
 	free(request);
 	kr_session_put(session);
 }
@@ -74,23 +74,23 @@ static void free_request(struct kr_request *request)
 
 static void run_in_pool(uv_work_t *work)
 {
-	struct kr_request *request = KR_CONTAINER_OF(work, struct kr_request, work);
+	struct kr_request *request = KR_CONTAINER_OF(work, struct kr_request, job.work);
 
 	hooks_of(request)->request_cache.run(request);
 }
 
 static void after_pool(uv_work_t *work, int status)
 {
-	struct kr_request *request = KR_CONTAINER_OF(work, struct kr_request, work);
+	struct kr_request *request = KR_CONTAINER_OF(work, struct kr_request, job.work);
 	struct kr_session *session = request->session;
 
 	assert(status == 0); /* nobody cancels */
 	(void)status;
-	request->in_pool = false;
-	session->running--;
+	request->job.running = false;
+	session->flow.running--;
 	request->server->jobs--;
 	kr_session_get(session);
-	request->done(request);
+	request->job.done(request);
 	kr_session_pressure(session);
 	kr_session_put(session);
 }
@@ -99,16 +99,16 @@ void kr_request_run(struct kr_request *request, void (*run)(struct kr_request *)
 {
 	int err;
 
-	assert(!request->in_pool);
+	assert(!request->job.running);
 	hooks_of(request)->request_cache.begin(request);
 	request->cancel = NULL;
-	request->run = run;
-	request->done = done;
+	request->job.run = run;
+	request->job.done = done;
 	request->err = 0;
-	request->in_pool = true;
-	request->session->running++;
+	request->job.running = true;
+	request->session->flow.running++;
 	request->server->jobs++;
-	err = uv_queue_work(request->server->loop, &request->work, run_in_pool, after_pool);
+	err = uv_queue_work(request->server->loop, &request->job.work, run_in_pool, after_pool);
 	assert(err == 0);
 	(void)err;
 	kr_session_pressure(request->session);
@@ -218,21 +218,21 @@ static struct kr_request *request_new(struct kr_session *session, const struct k
 	request->connection = session->connections;
 	kr_list_append(&request->server->sessions->unanswered, &request->of_all);
 	kr_link_init(&request->wait);
-	kr_list_init(&request->change.forgets);
-	kr_list_init(&request->repetitions);
-	kr_list_init(&request->behind);
-	kr_link_init(&request->of_flushes);
+	kr_list_init(&request->invalidation.forgets);
+	kr_list_init(&request->duplicate.repetitions);
+	kr_list_init(&request->after_flush.waiting);
+	kr_link_init(&request->after_flush.of_flushes);
 	kr_table_insert(&session->requests, &request->by_id, kr_hash_u64(request->id));
 	if (frame->header.fields_length) {
-		request->fields = kr_xmalloc(frame->header.fields_length);
-		memcpy(request->fields, frame->fields, frame->header.fields_length);
+		request->memory.fields = kr_xmalloc(frame->header.fields_length);
+		memcpy(request->memory.fields, frame->fields, frame->header.fields_length);
 	}
 	if (frame->data)
 		request->data = kr_buf_get(frame->data);
-	request->fields_length = frame->header.fields_length;
+	request->memory.fields_length = frame->header.fields_length;
 	all_bytes += own_bytes(request);
-	request->held = own_bytes(request) + (frame->data ? frame->data->length : 0);
-	session->held += request->held;
+	request->memory.held = own_bytes(request) + (frame->data ? frame->data->length : 0);
+	session->flow.held += request->memory.held;
 	return request;
 }
 
@@ -246,9 +246,9 @@ static bool is_outside(uint16_t type)
 static bool maybe_done(struct kr_session *session, const struct kr_frame_header *header)
 {
 	if (header->flags & KR_FRAME_RESEND)
-		return session->successor && header->id < session->fresh_id;
-	if (!is_outside(header->type) && header->id < session->fresh_id)
-		session->fresh_id = header->id;
+		return session->recovery.successor && header->id < session->recovery.fresh_id;
+	if (!is_outside(header->type) && header->id < session->recovery.fresh_id)
+		session->recovery.fresh_id = header->id;
 	return false;
 }
 
@@ -275,7 +275,7 @@ static const char *violation(const struct kr_session *session, const struct kr_f
 		return "sent a frame that nobody asked for";
 	if (!(header->flags & KR_FRAME_RESEND) && find(session, header->id))
 		return "used a request id twice";
-	if (session->requests.count + session->strays >= KR_SESSION_REQUESTS_MAX)
+	if (session->requests.count + session->callbacks.abandoned_count >= KR_SESSION_REQUESTS_MAX)
 		return "has too many unanswered requests";
 	return NULL;
 }
@@ -288,7 +288,7 @@ void kr_request_wait_for_grace(struct kr_request *request)
 
 void kr_request_handle(struct kr_request *request)
 {
-	if (!request->maybe_done || !hooks_of(request)->request_cache.settled(request))
+	if (!request->duplicate.maybe_executed || !hooks_of(request)->request_cache.settled(request))
 		request->server->handlers[request->type].handle(request);
 }
 
@@ -328,9 +328,9 @@ void kr_request_arrived(struct kr_session *session, const struct kr_frame *frame
 		return;
 	session->server->sessions->arrived[header->type]++;
 	request = request_new(session, frame);
-	request->maybe_done = maybe_done(session, header);
-	if (kr_msg_decode(
-		    request->type, false, request->fields, header->fields_length, &request->msg, &request->arena)) {
+	request->duplicate.maybe_executed = maybe_done(session, header);
+	if (kr_msg_decode(request->type, false, request->memory.fields, header->fields_length, &request->msg,
+		    &request->memory.arena)) {
 		kr_log_debug("node %s: %s request cannot be decoded", session->name, kr_msg_name(request->type));
 		kr_request_reply(request, -EPROTO, NULL, NULL, 0);
 		return;

@@ -84,7 +84,7 @@ static void cut_off(struct kr_session *session)
 
 	kr_log_warn("node %s (%s) came with %s, which is not accepted any more: its connections are closed",
 		session->name, session->conn ? kr_conn_peer(session->conn) : "not connected",
-		session->key ? kr_key_describe(session->key, description) : "no key");
+		session->trust.key ? kr_key_describe(session->trust.key, description) : "no key");
 	if (session->conn)
 		kr_conn_close(session->conn, false);
 	session->server->sessions->hooks.ring_cut(session);
@@ -98,7 +98,7 @@ static void renew_ring_keys(struct kr_server *server)
 
 	kr_log_info("all nodes connect again, for new secrets of their ring");
 	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
-		randombytes_buf(session->ring_key, sizeof(session->ring_key));
+		randombytes_buf(session->ring.key, sizeof(session->ring.key));
 		if (session->conn)
 			kr_conn_close(session->conn, false);
 	}
@@ -110,7 +110,7 @@ static void cut_off_removed(struct kr_server *server)
 	bool node = false;
 
 	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
-		if (kr_trust_accepts(server, session->key))
+		if (kr_trust_accepts(server, session->trust.key))
 			continue;
 		cut_off(session);
 		node |= !kr_trust_is_user(session); /* a user's is in no ring */
@@ -272,36 +272,37 @@ void kr_trust_set_groups(struct kr_session *session, uint32_t *groups, uint32_t 
 {
 	struct kr_former_groups *former;
 
-	if (count == session->group_count &&
-		(count == 0 || memcmp(groups, session->groups, count * sizeof(*groups)) == 0)) {
+	if (count == session->trust.group_count &&
+		(count == 0 || memcmp(groups, session->trust.groups, count * sizeof(*groups)) == 0)) {
 		free(groups);
 		return;
 	}
-	if (session->groups) {
+	if (session->trust.groups) {
 		former = kr_xmalloc(sizeof(*former));
-		*former = (struct kr_former_groups){.next = session->former_groups, .groups = session->groups};
-		session->former_groups = former;
+		*former = (struct kr_former_groups){
+			.next = session->trust.former_groups, .groups = session->trust.groups};
+		session->trust.former_groups = former;
 	}
-	session->groups = groups;
-	session->group_count = count;
+	session->trust.groups = groups;
+	session->trust.group_count = count;
 }
 
 void kr_trust_free_groups(struct kr_session *session)
 {
-	struct kr_former_groups *former = session->former_groups, *next;
+	struct kr_former_groups *former = session->trust.former_groups, *next;
 
 	for (; former; former = next) {
 		next = former->next;
 		free(former->groups);
 		free(former);
 	}
-	free(session->groups);
+	free(session->trust.groups);
 }
 
 static bool is_member(const struct kr_session *session, uint32_t gid)
 {
-	for (uint32_t i = 0; i < session->group_count; i++)
-		if (session->groups[i] == gid)
+	for (uint32_t i = 0; i < session->trust.group_count; i++)
+		if (session->trust.groups[i] == gid)
 			return true;
 	return false;
 }
@@ -324,25 +325,25 @@ static void squash(const struct kr_server_options *options, struct kr_cred *cred
 /* 0, CRED is of the session's user; or -EPERM. The session's groups are squashed already. */
 static int confine(const struct kr_session *session, struct kr_cred *cred)
 {
-	const struct kr_key *key = session->key;
+	const struct kr_key *key = session->trust.key;
 
 	if (cred->uid != key->owner.uid || !is_member(session, squash_group(session->server->options, cred->gid)))
 		return kr_fail(-EPERM, "with the key of user %u it asked as uid %u, gid %u", key->owner.uid, cred->uid,
 			cred->gid);
-	cred->groups = session->groups;
-	cred->group_count = session->group_count;
+	cred->groups = session->trust.groups;
+	cred->group_count = session->trust.group_count;
 	return 0;
 }
 
 bool kr_trust_is_user(const struct kr_session *session)
 {
-	return session->key && session->key->owner.kind == KR_KEY_USER;
+	return session->trust.key && session->trust.key->owner.kind == KR_KEY_USER;
 }
 
 bool kr_trust_confined(const struct kr_session *session)
 {
 	return session->server->options->squash != KR_SQUASH_NONE ||
-		(kr_trust_is_user(session) && session->key->owner.uid != 0);
+		(kr_trust_is_user(session) && session->trust.key->owner.uid != 0);
 }
 
 void kr_trust_cred(const struct kr_server *server, const struct kr_key *key, const uint32_t *groups, uint32_t count,
@@ -361,7 +362,7 @@ bool kr_trust_acts_as(const struct kr_session *session, struct kr_cred *ret_cred
 {
 	const struct kr_server_options *options = session->server->options;
 
-	kr_trust_cred(session->server, session->key, session->groups, session->group_count, ret_cred);
+	kr_trust_cred(session->server, session->trust.key, session->trust.groups, session->trust.group_count, ret_cred);
 	if (ret_cred->group_count)
 		return true;
 	*ret_cred = (struct kr_cred){.uid = (uint32_t)options->anon_uid, .gid = (uint32_t)options->anon_gid};

@@ -81,7 +81,7 @@ static void take_slowly(struct node *node, const struct kr_fid *fid)
 
 	(void)fid;
 	if (session)
-		session->patient_ns = kr_clock_ns();
+		session->callbacks.delivered_ns = kr_clock_ns();
 }
 
 static void nor_for_one_that_takes_its_answers_slowly(void **state)
@@ -215,7 +215,7 @@ static void cuts_of_a_session_that_has_ended_wait_for_nobody(void **state)
 	assert_int_equal(node_hello(cutter, false), 0);
 	assert_true(node_wait_for(&f->loop, the_disk_rests, f));
 	assert_int_equal(unanswered_requests(f), 0);
-	assert_true(kr_list_empty(&session->asks));
+	assert_true(kr_list_empty(&session->callbacks.unanswered));
 	node_reply(f->nodes[HOSTILE], node_asked(f->nodes[HOSTILE], KR_MSG_RECALL), NULL); /* too late is fine */
 	assert_true(ping(f->nodes[HOSTILE]));
 }
@@ -234,9 +234,9 @@ static void questions_for_withdrawn_requests_end_with_their_session(void **state
 		assert_int_equal(node_call(asker, KR_MSG_CANCEL, &cancel, NULL), 0);
 	}
 	query = node_asked(f->nodes[HOSTILE], KR_MSG_QUERY);
-	assert_int_equal(kr_session_find(&f->server, asker->hello.session)->strays, CUTS);
+	assert_int_equal(kr_session_find(&f->server, asker->hello.session)->callbacks.abandoned_count, CUTS);
 	assert_int_equal(node_call(asker, KR_MSG_GOODBYE, NULL, NULL), 0);
-	assert_true(kr_list_empty(&session->asks));
+	assert_true(kr_list_empty(&session->callbacks.unanswered));
 	node_reply(f->nodes[HOSTILE], query, &(struct kr_query_reply){0});
 	assert_true(ping(f->nodes[HOSTILE]));
 }
@@ -276,7 +276,7 @@ static void questions_do_not_pile_up_before_one_that_takes_nothing(void **state)
 		assert_int_not_equal(kr_callback_send(session, KR_MSG_QUERY, &query, NULL, NULL), 0);
 		assert_in_range(kr_conn_queued(session->conn), 0, KR_SESSION_QUEUE_MAX + 1024);
 	}
-	assert_true(session->withheld);
+	assert_true(session->callbacks.withheld);
 	kr_conn_resume(node->conn);
 	assert_true(node_wait_for(&f->loop, all_are_taken, f));
 }

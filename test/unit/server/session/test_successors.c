@@ -70,7 +70,7 @@ static struct kr_session *heir_of(struct fixture *f, const struct kr_fid *fid, u
 	node->asked_count = node->answer_count = 0;
 	assert_int_equal(node_hello(node, false), 0);
 	session = kr_session_find(&f->server, node->hello.session);
-	assert_true(session->inheriting);
+	assert_true(session->recovery.inheriting);
 	if (ret_id)
 		*ret_id = node_send(f->nodes[HONEST], KR_MSG_GETATTR, &(struct kr_getattr_request){.file = *fid});
 	return session;
@@ -178,7 +178,7 @@ static void replay(struct node *node, const struct kr_fid *fid)
 
 	(void)fid;
 	if (session)
-		session->replayed_ns = kr_clock_ns();
+		session->recovery.replayed_ns = kr_clock_ns();
 	answer_stable(node);
 }
 
