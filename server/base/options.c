@@ -1,13 +1,15 @@
 /* The table of kairand's options. */
 #include "server/base/options.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "common/base/fail.h"
 #include "common/auth/munge.h"
 #include "common/auth/seal.h"
 #include "common/base/util.h"
-#include "server/base/networks.h"
 
 #define FIELD(name) offsetof(struct kr_server_options, name)
 
@@ -63,6 +65,72 @@ const struct kr_options kr_server_options_set = {
 	.count = KR_ARRAY_SIZE(table),
 };
 
+struct network {
+	int family; /* AF_INET, AF_INET6 */
+	uint8_t address[16];
+	unsigned bits;
+};
+
+/* "10.1.0.0/16", "fd00::/8", or one address. -EINVAL with a reason. */
+static int parse_bits(const char *text, unsigned most, unsigned *ret_bits)
+{
+	char *end;
+	unsigned long bits = strtoul(text, &end, 10);
+
+	if (text[0] < '0' || text[0] > '9' || *end || bits > most)
+		return -EINVAL;
+	*ret_bits = (unsigned)bits;
+	return 0;
+}
+
+static int parse_network(const char *text, struct network *ret_network)
+{
+	size_t length = strcspn(text, "/%");
+	char address[INET6_ADDRSTRLEN];
+	unsigned most;
+
+	*ret_network = (struct network){.family = memchr(text, ':', length) ? AF_INET6 : AF_INET};
+	most = ret_network->family == AF_INET6 ? 128 : 32;
+	ret_network->bits = most;
+	if (length >= sizeof(address) || text[length] == '%')
+		return kr_fail(-EINVAL, "'%s' is not a network (10.1.0.0/16, fd00::/8)", text);
+	memcpy(address, text, length);
+	address[length] = '\0';
+	if (inet_pton(ret_network->family, address, ret_network->address) != 1 ||
+		(text[length] && parse_bits(text + length + 1, most, &ret_network->bits)))
+		return kr_fail(-EINVAL, "'%s' is not a network (10.1.0.0/16, fd00::/8)", text);
+	return 0;
+}
+
+static bool contains(const struct network *network, const struct network *host)
+{
+	unsigned bytes = network->bits / 8, rest = network->bits % 8;
+
+	if (network->family != host->family || memcmp(network->address, host->address, bytes) != 0)
+		return false;
+	return rest == 0 || (network->address[bytes] ^ host->address[bytes]) >> (8 - rest) == 0;
+}
+
+bool kr_server_allows(const struct kr_strings *networks, const char *host)
+{
+	struct network network, single;
+	char address[INET6_ADDRSTRLEN];
+	size_t length = strcspn(host, "%");
+
+	if (networks->count == 0)
+		return true;
+	if (length >= sizeof(address))
+		return false;
+	memcpy(address, host, length);
+	address[length] = '\0';
+	if (parse_network(address, &single))
+		return false;
+	for (size_t i = 0; i < networks->count; i++)
+		if (parse_network(networks->items[i], &network) == 0 && contains(&network, &single))
+			return true;
+	return false;
+}
+
 int kr_server_options_check(struct kr_server_options *options, const struct kr_arguments *arguments)
 {
 	if (arguments->positional_count == 0)
@@ -79,9 +147,9 @@ int kr_server_options_check(struct kr_server_options *options, const struct kr_a
 	if (options->key.count && options->insecure)
 		return kr_fail(-EINVAL, "--insecure lets everybody in, --key only who has a key: choose one");
 	for (size_t i = 0; i < options->allow.count; i++) {
-		struct kr_network network;
+		struct network network;
 
-		if (kr_network_parse(options->allow.items[i], &network))
+		if (parse_network(options->allow.items[i], &network))
 			return -EINVAL;
 	}
 	options->export_path = arguments->positional[0];

@@ -30,4 +30,7 @@ extern const struct kr_options kr_server_options_set;
 /* What the table cannot say: exactly one export, nothing that is not built yet. 0 or -EINVAL with a reason. */
 int kr_server_options_check(struct kr_server_options *options, const struct kr_arguments *arguments);
 
+/* Whether HOST (a numeric address, perhaps with a %zone) is in one of NETWORKS (--allow). No networks: always. */
+bool kr_server_allows(const struct kr_strings *networks, const char *host);
+
 #endif

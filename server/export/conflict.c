@@ -4,8 +4,10 @@
  * is complete when it is seen first, and a server that is killed in between finds it again by its identity, or not at
  * all.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -13,10 +15,10 @@
 #include <unistd.h>
 
 #include "common/base/fault.h"
-#include "server/export/locate.h"
+#include "server/export/export_priv.h"
 #include "server/export/private_dir.h"
 
-enum { TRIES = 10000, SUFFIX = 128, NODE = 64 };
+enum { TRIES = 10000, SUFFIX = 128, NODE = 64, SEARCH_ENTRIES = 2000000, SEARCH_DEPTH = 200 };
 static const char acl[] = "system.posix_acl_access";
 static const char fallback[] = "conflicts";
 
@@ -57,6 +59,181 @@ void kr_export_conflict_name(
 	}
 	memcpy(ret_name, name, length);
 	strcpy(ret_name + length, suffix);
+}
+
+/* --- where a file is now ---------------------------------------------------------------------- */
+
+struct locate {
+	struct kr_fid parent;
+	char name[KR_NAME_MAX + 1];
+};
+
+static int resolve_parent(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *root,
+	const char *path, struct kr_fid *ret_parent, char *name)
+{
+	struct kr_fid directory = *root;
+	struct kr_attr attr;
+
+	for (;;) {
+		size_t length = strcspn(path, "/");
+		int r;
+
+		if (length == 0 || length > KR_NAME_MAX)
+			return kr_fail(-ENOENT, "not a path of this mount");
+		memcpy(name, path, length);
+		name[length] = '\0';
+		path += length;
+		if (!*path)
+			break;
+		path++;
+		r = kr_export_lookup(export, cred, &directory, name, &directory, &attr);
+		if (r < 0)
+			return r;
+	}
+	*ret_parent = directory;
+	return kr_entry_check(export, ret_parent, name, -ENOENT);
+}
+
+static char *path_text(struct kr_export *export, const struct kr_fid *directory, const char *name)
+{
+	KR_AUTO_FD int dirfd = -1;
+	size_t root = strlen(export->path);
+	char path[PATH_MAX] = "", *text = NULL;
+
+	if (kr_entry_open(export, directory, &dirfd) == 0) {
+		ssize_t length = readlinkat(export->proc_fd, kr_entry_proc_name(dirfd).text, path, sizeof(path) - 1);
+
+		path[KR_MAX(length, 0)] = '\0';
+	}
+	if (strncmp(path, export->path, root) == 0 && path[root] == '/' &&
+		asprintf(&text, "%s/%s", path + root + 1, name) > 0)
+		return text;
+	return kr_xstrdup(name);
+}
+
+/* Whether NAME in the directory of DIRFD (PARENT) is FID. */
+static bool is_here(struct kr_export *export, int dirfd, const struct kr_fid *parent, const char *name,
+	const struct kr_fid *fid, struct locate *ret_place)
+{
+	struct kr_fid met;
+	struct kr_attr attr;
+
+	if (kr_entry_meet(export, dirfd, parent, name, &met, &attr) < 0 || !kr_fid_equal(&met, fid))
+		return false;
+	ret_place->parent = *parent;
+	snprintf(ret_place->name, sizeof(ret_place->name), "%s", name);
+	return true;
+}
+
+static bool is_at(
+	struct kr_export *export, const struct locate *hint, const struct kr_fid *fid, struct locate *ret_place)
+{
+	KR_AUTO_FD int dirfd = -1;
+
+	return hint->parent.length && hint->name[0] && kr_entry_open(export, &hint->parent, &dirfd) == 0 &&
+		is_here(export, dirfd, &hint->parent, hint->name, fid, ret_place);
+}
+
+/* The path that the kernel shows of a descriptor is that of a name by which somebody has met the file, if anybody has.
+ */
+static bool is_known_to_kernel(struct kr_export *export, int fd, const struct kr_fid *fid, struct locate *ret_place)
+{
+	size_t root = strlen(export->path);
+	char path[PATH_MAX], *inside = path + root + 1, *name;
+	ssize_t length = readlinkat(export->proc_fd, kr_entry_proc_name(fd).text, path, sizeof(path) - 1);
+	KR_AUTO_FD int dirfd = -1;
+	struct kr_fid parent = export->root;
+	int r;
+
+	path[KR_MAX(length, 0)] = '\0';
+	if (strncmp(path, export->path, root) != 0 || path[root] != '/' || !*inside)
+		return false;
+	name = strrchr(inside, '/');
+	if (!name)
+		return kr_entry_open(export, &parent, &dirfd) == 0 &&
+			is_here(export, dirfd, &parent, inside, fid, ret_place);
+	*name++ = '\0';
+	r = kr_entry_child(export->root_fd, inside, &dirfd);
+	if (r == 0)
+		r = kr_entry_identify(export, dirfd, NULL, NULL, &parent);
+	return r == 0 && is_here(export, dirfd, &parent, name, fid, ret_place);
+}
+
+struct search {
+	struct kr_export *export;
+	const struct kr_fid *fid;
+	ino_t ino;
+	unsigned entries; /* still to be looked at */
+	struct locate *place;
+};
+
+static bool search_directory(struct search *search, int dirfd, const struct kr_fid *directory, unsigned depth);
+
+/* An entry that is a directory, perhaps: searched when DEPTH allows. */
+static bool search_below(
+	struct search *search, int dirfd, const struct kr_fid *directory, const char *name, unsigned depth)
+{
+	KR_AUTO_FD int fd = -1;
+	struct kr_fid fid;
+	struct stat st;
+
+	if (depth == 0 || kr_entry_check(search->export, directory, name, -ENOENT) < 0 ||
+		kr_entry_child(dirfd, name, &fd) < 0 || fstatat(fd, "", &st, AT_EMPTY_PATH) < 0 ||
+		!S_ISDIR(st.st_mode) || kr_entry_identify(search->export, fd, directory, name, &fid) < 0)
+		return false;
+	return search_directory(search, fd, &fid, depth - 1);
+}
+
+static bool search_directory(struct search *search, int dirfd, const struct kr_fid *directory, unsigned depth)
+{
+	int list = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *stream = list < 0 ? NULL : fdopendir(list);
+	const struct dirent *entry;
+	bool found = false;
+
+	if (!stream) {
+		if (list >= 0)
+			close(list);
+		return false;
+	}
+	while (!found && search->entries && (entry = readdir(stream))) {
+		search->entries--;
+		if (entry->d_ino == search->ino)
+			found = is_here(search->export, dirfd, directory, entry->d_name, search->fid, search->place);
+		else if (entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN)
+			found = search_below(search, dirfd, directory, entry->d_name, depth);
+	}
+	closedir(stream);
+	return found;
+}
+
+static bool search_from(struct kr_export *export, const struct kr_fid *directory, const struct kr_fid *fid, ino_t ino,
+	unsigned depth, struct locate *ret_place)
+{
+	struct search search = {export, fid, ino, SEARCH_ENTRIES, ret_place};
+	KR_AUTO_FD int dirfd = -1;
+
+	return kr_entry_open(export, directory, &dirfd) == 0 && search_directory(&search, dirfd, directory, depth);
+}
+
+static int locate(
+	struct kr_export *export, const struct kr_fid *fid, const struct locate *hint, struct locate *ret_place)
+{
+	KR_AUTO_FD int fd = -1;
+	struct kr_attr attr;
+	int r = kr_entry_open(export, fid, &fd);
+
+	if (r == 0)
+		r = kr_entry_attr(export, fd, fid, &attr);
+	if (r < 0)
+		return r;
+	if (attr.nlink == 0) /* an orphan */
+		return kr_fail(-ESTALE, "the file has no name any more");
+	if (is_at(export, hint, fid, ret_place) || is_known_to_kernel(export, fd, fid, ret_place) ||
+		(hint->parent.length && search_from(export, &hint->parent, fid, (ino_t)attr.ino, 0, ret_place)) ||
+		search_from(export, &export->root, fid, (ino_t)attr.ino, SEARCH_DEPTH, ret_place))
+		return 0;
+	return kr_fail(-ENOENT, "the file was not found under any name");
 }
 
 /* --- places ----------------------------------------------------------------------------------- */
@@ -153,7 +330,7 @@ static int make_nameless(struct kr_export *export, const struct kr_conflict_make
 }
 
 static int give_name(struct kr_export *export, const struct kr_conflict_make *make, const struct kr_cred *cred,
-	const struct kr_fid *target, const struct kr_locate *beside, struct kr_conflict_made *made)
+	const struct kr_fid *target, const struct locate *beside, struct kr_conflict_made *made)
 {
 	char name[KR_NAME_MAX + 1];
 	int r = -EEXIST;
@@ -168,7 +345,7 @@ static int give_name(struct kr_export *export, const struct kr_conflict_make *ma
 	if (r == 0)
 		r = kr_export_fsync(export, &beside->parent, false);
 	if (r == 0)
-		made->place = kr_locate_text(export, &beside->parent, name);
+		made->place = path_text(export, &beside->parent, name);
 	else /* the next try makes another file */
 		kr_export_remove(export, cred, &beside->parent, name, false, 0, NULL);
 	return r;
@@ -176,7 +353,7 @@ static int give_name(struct kr_export *export, const struct kr_conflict_make *ma
 
 /* In one directory. Holds the target once more on success. */
 static int make_in(struct kr_export *export, const struct kr_conflict_make *make, const struct kr_cred *cred,
-	const struct kr_fid *file, const struct kr_locate *beside, struct kr_conflict_made *made)
+	const struct kr_fid *file, const struct locate *beside, struct kr_conflict_made *made)
 {
 	int r = make_nameless(export, make, cred, file, &beside->parent, &made->target);
 
@@ -200,15 +377,15 @@ static void name_last(const char *path, char name[KR_NAME_MAX + 1])
 
 int kr_export_conflict(struct kr_export *export, const struct kr_conflict_make *make, struct kr_conflict_made *ret_made)
 {
-	struct kr_locate last = {0}, now;
+	struct locate last = {0}, now;
 	bool exists;
 	int r = kr_export_writable(export);
 
 	if (r < 0)
 		return r;
-	if (kr_locate_last(export, make->cred, make->root, make->path, &last.parent, last.name) < 0)
-		last = (struct kr_locate){0};
-	r = kr_locate_find(export, make->file, &last, &now);
+	if (resolve_parent(export, make->cred, make->root, make->path, &last.parent, last.name) < 0)
+		last = (struct locate){0};
+	r = locate(export, make->file, &last, &now);
 	exists = r == 0 || r == -ENOENT;
 	if (r == 0)
 		r = make_in(export, make, make->cred, make->file, &now, ret_made);
@@ -223,12 +400,12 @@ int kr_export_conflict(struct kr_export *export, const struct kr_conflict_make *
 
 int kr_export_conflict_again(struct kr_export *export, const struct kr_fid *target, struct kr_conflict_made *ret_made)
 {
-	struct kr_locate nowhere = {0}, place;
+	struct locate nowhere = {0}, place;
 	int r = kr_export_hold(export, target, 1);
 
 	if (r < 0)
 		return r;
-	r = kr_locate_find(export, target, &nowhere, &place);
+	r = locate(export, target, &nowhere, &place);
 	if (r == 0)
 		r = kr_export_fsync(export, &place.parent, false); /* the server may have been killed before it did */
 	if (r == 0)
@@ -238,6 +415,6 @@ int kr_export_conflict_again(struct kr_export *export, const struct kr_fid *targ
 		return r == -ENOENT ? -ESTALE : r;
 	}
 	ret_made->target = *target;
-	ret_made->place = kr_locate_text(export, &place.parent, place.name);
+	ret_made->place = path_text(export, &place.parent, place.name);
 	return 0;
 }

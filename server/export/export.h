@@ -169,7 +169,7 @@ enum kr_setattr_valid {
 	KR_SET_ATIME_NOW = 1 << 6,
 	KR_SET_MTIME_NOW = 1 << 7,
 	KR_SET_CLEAR_SUID = 1 << 8, /* drop set-uid, and set-gid if group-executable, as a write does */
-	KR_SET_BEHIND = 1 << 10,    /* of the wire: see after_flush.h */
+	KR_SET_BEHIND = 1 << 10,    /* of the wire: see session/request.c */
 	KR_SET_BY_HANDLE =
 		1 << 9, /* size: through a handle that is open for writing (of the wire; see through_handle) */
 };

@@ -2,7 +2,7 @@
  * finds the one that has been made.
  *
  * One after the other, so that what is asked twice, perhaps in two sessions, finds what was made the first time.  It
- * may take long to find the original (locate.h): so the turn is that of the session that has waited longest since its
+ * may take long to find the original (export/conflict.c): so the turn is that of the session that has waited longest since its
  * last. Loop thread; what blocks runs in the pool.
  */
 #ifndef KR_SERVER_CONFLICT_FILES_H

@@ -9,11 +9,9 @@
 #include "common/base/log.h"
 #include "common/rpc/resolve.h"
 #include "server/session/hello.h"
-#include "server/base/networks.h"
 #include "server/base/options.h"
 #include "server/session/session.h"
 #include "server/session/trust.h"
-#include "server/session/trust_munge.h"
 
 enum { LISTENERS_MAX = 64, BACKLOG = 512 };
 
@@ -117,12 +115,9 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 	switch (type) {
 	case KR_MSG_AUTH:
 	case KR_MSG_AUTH_PROVE:
-		if (!kr_trust_handshake(pending_conn, frame))
-			drop(pending_conn, true);
-		return;
 	case KR_MSG_AUTH_MUNGE:
 	case KR_MSG_AUTH_MUNGE_PROVE:
-		if (!kr_trust_munge(pending_conn, frame))
+		if (!kr_trust_handshake(pending_conn, frame))
 			drop(pending_conn, true);
 		return;
 	case KR_MSG_HELLO:
@@ -196,7 +191,7 @@ static void on_connection(uv_stream_t *stream, int status)
 	kr_conn_set_guest(pending_conn->conn, true);
 	kr_list_append(&listen->pending_conns, &pending_conn->link);
 	kr_conn_peer_host(pending_conn->conn, host, sizeof(host));
-	if (!kr_networks_allow(&listener->server->options->allow, host)) {
+	if (!kr_server_allows(&listener->server->options->allow, host)) {
 		listen->stranger_count++;
 		kr_log_warn("connection from %s refused: it is in no network that is allowed (--allow)", host);
 		drop(pending_conn, false);

@@ -8,8 +8,8 @@
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
-#include "server/session/after_flush.h"
 #include "server/base/server.h"
+#include "server/export/export.h"
 #include "server/session/session.h"
 #include "server/session/trust.h"
 
@@ -31,6 +31,85 @@ static struct kr_request *find(const struct kr_session *session, uint64_t id)
 
 	return link ? KR_CONTAINER_OF(link, struct kr_request, by_id) : NULL;
 }
+
+/* --- requests that a node sends behind a FLUSH (BEHIND, msgs.def) -------------------------------- */
+
+/* A request waits for the latest FLUSH of its session and file; a FLUSH waits for no request, so there are no cycles.
+ * Meanwhile the request has not begun: the node can withdraw it, and no node was asked to invalidate for it. */
+
+/* The file of a request that is to wait; NULL: it is not. */
+static const struct kr_fid *awaited_flush(const struct kr_request *request)
+{
+	if (request->type == KR_MSG_FSYNC && request->msg.fsync_request.flags & KR_FSYNC_BEHIND)
+		return &request->msg.fsync_request.file;
+	if (request->type == KR_MSG_SETATTR && request->msg.setattr_request.valid & KR_SET_BEHIND)
+		return &request->msg.setattr_request.file;
+	return NULL;
+}
+
+/* The last comes first: mostly it is that. */
+static struct kr_request *find_flush(const struct kr_session *session, const struct kr_fid *file)
+{
+	struct kr_link *link;
+
+	for (link = session->flushes.head.prev; link != &session->flushes.head; link = link->prev) {
+		struct kr_request *flush = KR_LIST_ENTRY(link, struct kr_request, after_flush.of_flushes);
+
+		if (kr_fid_equal(&flush->msg.flush_request.file, file))
+			return flush;
+	}
+	return NULL;
+}
+
+static void leave_flush(struct kr_request *request)
+{
+	kr_list_remove(&request->wait);
+}
+
+static void note_flush(struct kr_request *request)
+{
+	if (request->type == KR_MSG_FLUSH)
+		kr_list_append(&request->session->flushes, &request->after_flush.of_flushes);
+}
+
+static void wait_for_flush(struct kr_request *request, void (*next)(struct kr_request *))
+{
+	const struct kr_fid *file = awaited_flush(request);
+	struct kr_request *flush = file ? find_flush(request->session, file) : NULL;
+
+	if (!flush) {
+		next(request);
+		return;
+	}
+	request->after_flush.next = next;
+	request->cancel = leave_flush;
+	kr_list_append(&flush->after_flush.waiting, &request->wait);
+}
+
+static void flush_answered(struct kr_request *flush, int err)
+{
+	struct kr_link *link;
+
+	kr_list_remove(&flush->after_flush.of_flushes);
+	while ((link = kr_list_pop(&flush->after_flush.waiting))) {
+		struct kr_request *request = KR_LIST_ENTRY(link, struct kr_request, wait);
+
+		request->cancel = NULL;
+		if (err && request->type == KR_MSG_SETATTR)
+			kr_request_reply(request, -EAGAIN, NULL, NULL, 0);
+		else
+			request->after_flush.next(request);
+	}
+}
+
+static void flush_dropped(struct kr_request *request)
+{
+	kr_list_remove(&request->after_flush.of_flushes);
+	while (kr_list_pop(&request->after_flush.waiting))
+		; /* withdrawn with the session, too */
+}
+
+/* --- its memory ------------------------------------------------------------------------------- */
 
 /* What decoding adds is less than the fields. */
 static size_t own_bytes(const struct kr_request *request)
@@ -55,7 +134,7 @@ static void free_request(struct kr_request *request)
 
 	assert(!request->job.running && !kr_link_linked(&request->wait));
 	hooks_of(request)->request_ended(request);
-	kr_after_flush_drop(request);
+	flush_dropped(request);
 	hooks_of(request)->invalidation.drop(request);
 	kr_request_unhold(request);
 	all_bytes -= own_bytes(request);
@@ -133,7 +212,7 @@ void kr_request_reply(struct kr_request *request, int err, const void *msg, cons
 	}
 	request->server->sessions->requests++;
 	kr_session_get(session);
-	kr_after_flush_answered(request, err);
+	flush_answered(request, err);
 	free_request(request);
 	kr_session_pressure(session);
 	kr_session_put(session);
@@ -305,7 +384,7 @@ void kr_request_dispatch(struct kr_request *request)
 		kr_request_wait_for_grace(request);
 		return;
 	}
-	kr_after_flush_wait(request, note_and_handle);
+	wait_for_flush(request, note_and_handle);
 }
 
 void kr_request_arrived(struct kr_session *session, const struct kr_frame *frame)
@@ -335,7 +414,7 @@ void kr_request_arrived(struct kr_session *session, const struct kr_frame *frame
 		kr_request_reply(request, -EPROTO, NULL, NULL, 0);
 		return;
 	}
-	kr_after_flush_arrived(request);
+	note_flush(request);
 	err = kr_trust_restrict(session, request->type, &request->msg);
 	if (err) {
 		kr_log_debug("node %s: %s refused: %s", session->name, kr_msg_name(request->type), kr_fail_reason());
