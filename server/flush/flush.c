@@ -269,7 +269,7 @@ static void handle_flush(struct kr_request *request)
 		kr_request_reply(request, err, NULL, NULL, 0);
 		return;
 	}
-	if (!kr_open_rights_allow(request, &msg->file, KR_GRANT_WRITE))
+	if (!kr_open_rights_allow(request, &msg->file, KR_OPEN_RIGHT_WRITE))
 		return;
 	if (ask.replay_round && replayed_in_vain(data, request))
 		return;

@@ -74,7 +74,8 @@ static void run_stat(struct kr_request *request)
  * said was so while we asked. */
 static bool takes_long(const struct look *look)
 {
-	return kr_clock_ns() - look->begun_ns > KR_SESSION_ASK_LEASES * look->request->server->lease_ms * KR_NS_PER_MS;
+	return kr_clock_ns() - look->begun_ns >
+		KR_SESSION_CALLBACK_LEASES * look->request->server->lease_ms * KR_NS_PER_MS;
 }
 
 static bool is_to_be_repeated(const struct look *look)

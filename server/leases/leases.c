@@ -391,7 +391,8 @@ static void handle_lease(struct kr_request *request)
 		kr_request_reply(request, -EINVAL, NULL, NULL, 0);
 		return;
 	}
-	if (!kr_open_rights_allow(request, &msg->file, msg->kinds & KR_LEASE_WRITE ? KR_GRANT_WRITE : KR_GRANT_ALL))
+	if (!kr_open_rights_allow(
+		    request, &msg->file, msg->kinds & KR_LEASE_WRITE ? KR_OPEN_RIGHT_WRITE : KR_OPEN_RIGHT_ALL))
 		return;
 	if (!kr_attachment_room(kr_sfile_find(request->server, &msg->file), request->session)) {
 		kr_request_reply(request, -ENFILE, NULL, NULL, 0);

@@ -152,7 +152,7 @@ static void handle_fallocate(struct kr_request *request)
 {
 	struct space *space;
 
-	if (!kr_open_rights_allow(request, &request->msg.fallocate_request.file, KR_GRANT_WRITE))
+	if (!kr_open_rights_allow(request, &request->msg.fallocate_request.file, KR_OPEN_RIGHT_WRITE))
 		return;
 	space = space_new(request, start_fallocate);
 	add_file(space, &request->msg.fallocate_request.file, KR_LEASE_ALL);
@@ -178,7 +178,7 @@ static void handle_seek(struct kr_request *request)
 {
 	struct space *space;
 
-	if (!kr_open_rights_allow(request, &request->msg.seek_request.file, KR_GRANT_ALL))
+	if (!kr_open_rights_allow(request, &request->msg.seek_request.file, KR_OPEN_RIGHT_ALL))
 		return;
 	space = space_new(request, start_seek);
 	add_file(space, &request->msg.seek_request.file, KR_LEASE_READ);
@@ -256,8 +256,8 @@ static void handle_copy(struct kr_request *request)
 	int order = memcmp(&msg->from, &msg->to, sizeof(msg->from));
 	struct space *space;
 
-	if (!kr_open_rights_allow(request, &msg->from, KR_GRANT_READ) ||
-		!kr_open_rights_allow(request, &msg->to, KR_GRANT_WRITE))
+	if (!kr_open_rights_allow(request, &msg->from, KR_OPEN_RIGHT_READ) ||
+		!kr_open_rights_allow(request, &msg->to, KR_OPEN_RIGHT_WRITE))
 		return;
 	space = space_new(request, start_copy);
 	if (order < 0)

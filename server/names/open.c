@@ -92,11 +92,11 @@ static uint8_t rights_of(uint32_t flags)
 {
 	switch (flags & KR_OPEN_ACCESS) {
 	case KR_OPEN_READ:
-		return KR_GRANT_READ;
+		return KR_OPEN_RIGHT_READ;
 	case KR_OPEN_WRITE:
-		return KR_GRANT_WRITE;
+		return KR_OPEN_RIGHT_WRITE;
 	default:
-		return KR_GRANT_ALL;
+		return KR_OPEN_RIGHT_ALL;
 	}
 }
 

@@ -56,11 +56,11 @@ static uint8_t reclaimable(const struct kr_request *request, const struct reclai
 	uint8_t rights = 0;
 
 	if (user->group_count == 0 || user->uid == reclaim->attr.uid)
-		return KR_GRANT_ALL;
+		return KR_OPEN_RIGHT_ALL;
 	if (kr_export_access(export, user, &reclaim->file->fid, R_OK) == 0)
-		rights |= KR_GRANT_READ;
+		rights |= KR_OPEN_RIGHT_READ;
 	if (kr_export_access(export, user, &reclaim->file->fid, W_OK) == 0)
-		rights |= KR_GRANT_WRITE;
+		rights |= KR_OPEN_RIGHT_WRITE;
 	return rights;
 }
 

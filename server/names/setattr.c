@@ -172,8 +172,8 @@ static void handle_setattr(struct kr_request *request)
 	setattr->file = kr_sfile_get(request->server, &msg->file);
 	request->state = setattr;
 	request->free_state = free_setattr;
-	setattr->through_handle =
-		msg->valid & KR_SET_BY_HANDLE && kr_open_rights_allowed(request->session, &msg->file, KR_GRANT_WRITE);
+	setattr->through_handle = msg->valid & KR_SET_BY_HANDLE &&
+		kr_open_rights_allowed(request->session, &msg->file, KR_OPEN_RIGHT_WRITE);
 	if (!kinds)
 		start_setattr(request);
 	else if (setattr->through_handle)

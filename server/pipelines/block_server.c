@@ -258,7 +258,7 @@ static bool may_pull(const struct pull *pull)
 {
 	struct kr_session *session = kr_session_find_node(pull->hop->data->server, pull->hop->node);
 
-	return session && kr_open_rights_allowed(session, &pull->file->fid, KR_GRANT_READ);
+	return session && kr_open_rights_allowed(session, &pull->file->fid, KR_OPEN_RIGHT_READ);
 }
 
 void kr_block_server_pull(struct kr_hop *hop, const struct kr_frame *frame)

@@ -100,7 +100,7 @@ static void handle_join(struct kr_request *request)
 	char host[64];
 	int err;
 
-	if (!kr_open_rights_allow(request, &request->msg.join_request.file, KR_GRANT_READ))
+	if (!kr_open_rights_allow(request, &request->msg.join_request.file, KR_OPEN_RIGHT_READ))
 		return;
 	file = kr_sfile_find(request->server, &request->msg.join_request.file);
 	/* No member: a user, for whom nobody's blocks but the server's are, and whose own nobody trusts; and who has
@@ -132,7 +132,7 @@ static void handle_reparent(struct kr_request *request)
 	uint32_t upstream = 0; /* also for one that is not a member (any more): it can always pull from here */
 	char host[64];
 
-	if (!kr_open_rights_allow(request, &msg->file, KR_GRANT_READ))
+	if (!kr_open_rights_allow(request, &msg->file, KR_OPEN_RIGHT_READ))
 		return;
 	if (pipeline && !kr_trust_is_user(session))
 		kr_pipeline_reparent(&pipeline->members, session->node, msg->node, &upstream);

@@ -118,7 +118,7 @@ static void ask_to_bring(struct staging *staging, struct kr_session *session, co
 
 	/* It reads for who has the file open at the asking node. */
 	if (kr_trust_confined(session))
-		kr_open_rights_add(&session->trust.open_rights, &msg->file, KR_GRANT_READ);
+		kr_open_rights_add(&session->trust.open_rights, &msg->file, KR_OPEN_RIGHT_READ);
 	ask->staging = staging;
 	ask->session = session;
 	ask->ask = kr_callback_send(session, KR_MSG_PREFETCH, msg, brought, ask);
@@ -189,7 +189,7 @@ static void start_next(struct kr_server *server)
 
 static void handle_stage(struct kr_request *request)
 {
-	if (!kr_open_rights_allow(request, &request->msg.stage_request.file, KR_GRANT_READ))
+	if (!kr_open_rights_allow(request, &request->msg.stage_request.file, KR_OPEN_RIGHT_READ))
 		return;
 	request->cancel = leave_queue;
 	kr_list_append(&request->session->staging.waiting, &request->wait);

@@ -1,4 +1,3 @@
-/* Accepting connections and sorting them by their first frame: see listen.h. */
 #include "server/session/listen.h"
 
 #include <errno.h>
@@ -24,20 +23,20 @@ struct kr_listen {
 	struct listener *listeners[LISTENERS_MAX];
 	size_t count;
 	struct kr_list pending_conns; /* oldest first */
-	size_t stranger_count;
+	size_t count_pending;
 };
 
-/* --- pending conns ---------------------------------------------------------------------------- */
+/* --- pending connections -------------------------------------------------------------------------- */
 
 static void forget(struct kr_pending_conn *pending_conn)
 {
 	if (!kr_link_linked(&pending_conn->link))
 		return;
 	kr_list_remove(&pending_conn->link);
-	pending_conn->server->listen->stranger_count--;
+	pending_conn->server->listen->count_pending--;
 }
 
-static void free_stranger(struct kr_pending_conn *pending_conn)
+static void free_pending(struct kr_pending_conn *pending_conn)
 {
 	kr_auth_fini(&pending_conn->auth);
 	kr_pair_fini(&pending_conn->pair);
@@ -53,7 +52,7 @@ struct kr_conn *kr_pending_conn_take(struct kr_pending_conn *pending_conn)
 		kr_conn_set_context(conn, NULL);
 		kr_conn_set_guest(conn, false);
 	}
-	free_stranger(pending_conn);
+	free_pending(pending_conn);
 	return conn;
 }
 
@@ -68,7 +67,7 @@ static void drop(struct kr_pending_conn *pending_conn, bool flush)
 		kr_conn_close(conn, flush);
 	}
 	if (!pending_conn->busy)
-		free_stranger(pending_conn);
+		free_pending(pending_conn);
 }
 
 static void answer_status(struct kr_pending_conn *pending_conn, const struct kr_frame *frame)
@@ -91,7 +90,7 @@ static void answer_status(struct kr_pending_conn *pending_conn, const struct kr_
 	pending_conn->since_ns = kr_clock_ns();
 }
 
-/* It has not shown a key that it needs. */
+/* The peer has not shown an accepted key. */
 static void turn_away(struct kr_pending_conn *pending_conn, const struct kr_frame *frame, int err)
 {
 	kr_log_warn("%s refused: %s", kr_conn_peer(pending_conn->conn), kr_fail_reason());
@@ -153,12 +152,12 @@ static void on_closed(struct kr_conn *conn, int err, const char *reason)
 	forget(pending_conn);
 	pending_conn->conn = NULL;
 	if (!pending_conn->busy)
-		free_stranger(pending_conn);
+		free_pending(pending_conn);
 }
 
 static const struct kr_conn_handler handler = {on_frame, NULL, on_closed};
 
-static struct kr_pending_conn *oldest_stranger(struct kr_listen *listen)
+static struct kr_pending_conn *oldest_idle(struct kr_listen *listen)
 {
 	struct kr_pending_conn *pending_conn;
 
@@ -192,12 +191,12 @@ static void on_connection(uv_stream_t *stream, int status)
 	kr_list_append(&listen->pending_conns, &pending_conn->link);
 	kr_conn_peer_host(pending_conn->conn, host, sizeof(host));
 	if (!kr_server_allows(&listener->server->options->allow, host)) {
-		listen->stranger_count++;
+		listen->count_pending++;
 		kr_log_warn("connection from %s refused: it is in no network that is allowed (--allow)", host);
 		drop(pending_conn, false);
 		return;
 	}
-	if (++listen->stranger_count > KR_SERVER_PENDING_CONNS_MAX && (oldest = oldest_stranger(listen)))
+	if (++listen->count_pending > KR_SERVER_PENDING_CONNS_MAX && (oldest = oldest_idle(listen)))
 		drop(oldest, false);
 }
 
@@ -206,7 +205,7 @@ void kr_listen_tick(struct kr_server *server, uint64_t now_ns)
 	struct kr_pending_conn *pending_conn, *after;
 
 	KR_LIST_FOR_EACH_SAFE(pending_conn, after, &server->listen->pending_conns, link) {
-		if (!pending_conn->busy && now_ns - pending_conn->since_ns > KR_STRANGER_MS * KR_NS_PER_MS)
+		if (!pending_conn->busy && now_ns - pending_conn->since_ns > KR_PENDING_CONN_MS * KR_NS_PER_MS)
 			drop(pending_conn, false);
 	}
 }
@@ -218,7 +217,7 @@ static void free_listener(uv_handle_t *handle)
 	free(handle->data);
 }
 
-/* Other machines may reach us. */
+/* Whether other machines may connect. */
 static bool open_to_others(const struct kr_server *server)
 {
 	return server->options->insecure || !kr_trusts_anybody(server);
@@ -329,7 +328,7 @@ int kr_listen_check(const struct kr_server_options *options)
 	kr_listen_init(&server);
 	err = listen_on_all(&server);
 	kr_listen_stop(&server);
-	uv_run(&loop, UV_RUN_DEFAULT); /* until they are closed: nobody is accepted */
+	uv_run(&loop, UV_RUN_DEFAULT); /* until they are closed; this accepts no connection */
 	kr_listen_fini(&server);
 	uv_loop_close(&loop);
 	return err;

@@ -1,4 +1,3 @@
-/* The life of sessions: see session.h. */
 #include "server/session/session.h"
 
 #include <assert.h>
@@ -92,8 +91,7 @@ struct kr_lapse kr_session_lapse(struct kr_server *server, const uint8_t node_id
 {
 	struct kr_lapse lapse = {.kind = KR_LAPSE_NONE};
 
-	/* When the records of those that are awaited still are being removed it is too late: others go on before they
-	 * have reclaimed anything. */
+	/* While the server removes the records of awaited nodes it is too late: other clients go on first. */
 	if (!server->sessions->forgetting && kr_grace_awaits(&server->sessions->grace, node_id, &lapse.owner))
 		return lapse;
 	if (!kr_lapses_find(&server->sessions->lapses, node_id, &lapse))
@@ -208,7 +206,7 @@ static void on_closed(struct kr_conn *conn, int err, const char *reason)
 
 static const struct kr_conn_handler handler = {on_frame, on_drain, on_closed};
 
-/* The connection is nobody's from now on. */
+/* The session gives up its connection. */
 static void detach(struct kr_session *session)
 {
 	struct kr_conn *conn = session->conn;
@@ -242,7 +240,7 @@ void kr_session_attach(struct kr_session *session, struct kr_conn *conn)
 void kr_session_reclaimed(struct kr_session *session)
 {
 	if (session->recovery.reclaiming)
-		session->recovery.claimed_ns = kr_clock_ns(); /* it flushes only now */
+		session->recovery.claimed_ns = kr_clock_ns(); /* the node flushes only now */
 	session->recovery.reclaiming = false;
 	if (!session->recovery.inheriting)
 		return;
@@ -264,8 +262,7 @@ bool kr_session_memory_tight(void)
 	return kr_buf_bytes_in_use() + kr_conn_queued_in_all() + kr_request_bytes() > KR_SESSION_MEMORY;
 }
 
-/* A limit that has become wider meanwhile is found out when the next request ends or the queue has drained: one of them
- * will. */
+/* When memory is no longer tight, the next end of a request or the drained queue calls this again. */
 void kr_session_pressure(struct kr_session *session)
 {
 	const bool tight = kr_session_memory_tight();
@@ -302,7 +299,7 @@ static bool note_id(struct kr_table_link *link, void *context)
 	return true;
 }
 
-/* Withdrawing one request can set others going or end them, so they are looked up one by one. */
+/* Withdrawing one request can start or end others, so the loop looks each up by id. */
 static void withdraw_all(struct kr_session *session)
 {
 	struct ids ids = {.items = kr_xcalloc(session->requests.count + 1, sizeof(uint64_t))};
@@ -336,9 +333,9 @@ static void log_end(const struct kr_session *session, enum kr_session_end why)
 	}
 }
 
-/* A lapse during which the node did not get to reclaim what it holds, or to have it judged, goes on.  Nobody else may
- * take the place of one that was lost; who has left has nothing to come back for.  A replay's lapse is what its node's
- * was. */
+/* A session that ends before its node has reclaimed, or before its late bytes are judged, passes its lapse on. An
+ * expired node's place is kept for its key's owner; a node that said GOODBYE needs none. A replay keeps its node's
+ * lapse. */
 static void note_lapse(struct kr_session *session, enum kr_session_end why)
 {
 	struct kr_lapse lapse = {
@@ -398,8 +395,7 @@ void kr_session_end(struct kr_session *session, enum kr_session_end why)
 	end(session, why, NULL);
 }
 
-/* What was to be replayed of the session that ends goes with it: its node sends that again, and is waited for once
- * more, so that it has its turn. */
+/* Replays of the ended session are dropped. The node sends them again, so the server awaits it once more. */
 static void await_replays(const struct kr_session *session)
 {
 	static const struct kr_key_owner unknown = {0};
@@ -420,7 +416,7 @@ void kr_session_replace(struct kr_session *session, struct kr_session *successor
 	end(session, KR_SESSION_REPLACED, successor);
 }
 
-/* --- its node's record ------------------------------------------------------------------------ */
+/* --- the node's record ------------------------------------------------------------------------ */
 
 struct recording {
 	struct kr_session *session; /* reference */
@@ -435,7 +431,7 @@ static void recorded(void *context, int err)
 	struct kr_session *session = recording->session;
 
 	session->recovery.recording = false;
-	session->recovery.recorded = recording->add ? !err : err != 0; /* what could not be removed is tried again */
+	session->recovery.recorded = recording->add ? !err : err != 0; /* the caller retries a failed removal */
 	if (recording->done)
 		recording->done(recording->context, err);
 	kr_session_put(session);

@@ -1,9 +1,8 @@
 /* Sessions: what the server knows about one connected (or briefly disconnected) node.
  *
- * A session outlives its connection for the lease time.  While it lives every request of its node is answered exactly
- * once, over whatever connection it has then, and every request to the node (callbacks.h) is answered by the node or
- * fails when the session ends.  Loop thread only.
- */
+ * A session outlives its connection for the lease time. While it lives, the server answers every request of the node
+ * exactly once, over whatever connection there is then. Every callback (callbacks.h) is answered by the node, or fails
+ * when the session ends. Loop thread only. */
 #ifndef KR_SERVER_SESSION_H
 #define KR_SERVER_SESSION_H
 
@@ -23,28 +22,28 @@ struct kr_request;
 struct kr_server;
 
 enum {
-	KR_SERVER_SESSIONS_MAX = 65536,  /* a HELLO above is refused with AGAIN */
-	KR_SERVER_USER_ADDRESSES = 64,   /* --user_sessions of one user from one address, so many times that from all */
-	KR_SESSION_REQUESTS_MAX = 16384, /* unanswered at a time; a node that sends more is disconnected */
-	KR_SESSION_FILES_MAX = 1 << 18,  /* open or leased at a time: above, NFILE */
-	KR_SESSION_RUNNING_MAX =
-		256, /* in the pool at a time: above, its connection is paused (parked ones do not count) */
-	KR_SESSION_DELIVERY =
-		1 << 20, /* bytes that a node must take within the lease time when questions to it wait behind more */
-	KR_SESSION_CLAIM_LEASES =
-		15, /* lease times for which a reclaiming node is waited for, while we owe it answers */
-	KR_SESSION_ASK_LEASES =
-		4, /* ... and for which others wait for an answer to what a node does not work on, however often it
-		    * connects or begins anew: then it is not heard any more, and lost after another one */
-	KR_SESSION_QUEUE_MAX = 8 << 20, /* bytes of replies not taken by the kernel: above, its connection is paused */
-	KR_SESSION_HELD_MAX = 64 << 20, /* bytes of its unanswered requests, fields and data: above, the same */
+	KR_SERVER_SESSIONS_MAX = 65536, /* above: HELLO gets AGAIN */
+	/* a user may have --user-sessions from one address, and so many times that from all */
+	KR_SERVER_USER_ADDRESSES = 64,
+	KR_SESSION_REQUESTS_MAX = 16384, /* unanswered at a time; above: the server closes the connection */
+	KR_SESSION_FILES_MAX = 1 << 18,  /* open or leased at a time; above: NFILE */
+	KR_SESSION_RUNNING_MAX = 256,    /* in the pool at a time; above: the connection is paused */
+	KR_SESSION_DELIVERY = 1 << 20, /* bytes that a node must take per lease time while callbacks wait behind them */
+	KR_SESSION_CLAIM_LEASES = 15,  /* lease times for which the server waits for a reclaiming node */
+	KR_SESSION_CALLBACK_LEASES =
+		/* lease times for which others wait for an unanswered callback; then the node is ignored until lease
+		 * expiry */
+	4,
+	/* bytes of replies that the kernel has not taken; above: the connection is paused */
+	KR_SESSION_QUEUE_MAX = 8 << 20,
+	KR_SESSION_HELD_MAX = 64 << 20, /* bytes of unanswered requests; above: the same */
 	/* The same three while all sessions and ring connections together hold more than KR_SESSION_MEMORY. */
 	KR_SESSION_RUNNING_TIGHT = 16,
 	KR_SESSION_QUEUE_TIGHT = KR_CONN_LOW_WATER,
 	KR_SESSION_HELD_TIGHT = 4 << 20,
-	KR_SESSION_HELD_TIGHT_USER = 1 << 20, /* of one of a user's sessions */
+	KR_SESSION_HELD_TIGHT_USER = 1 << 20, /* for a session of a user key */
 	KR_SESSION_MEMORY = 256 << 20,
-	KR_USER_FILES_MAX = 1 << 18, /* open or leased by all sessions of a user; but each may have ... */
+	KR_USER_FILES_MAX = 1 << 18, /* open or leased by all sessions of a user; but each session may have: */
 	KR_SESSION_FILES_ALWAYS = 1 << 10,
 };
 
@@ -177,57 +176,57 @@ struct kr_sessions {
 	struct kr_list living; /* kr_session.link */
 	struct kr_table by_id; /* the same */
 	size_t count;
-	uint32_t last_node; /* number given to the latest session; 0 is the server itself */
-	uint64_t lost;      /* sessions whose lease expired */
+	uint32_t last_node; /* of the latest session; 0 is the server itself */
+	uint64_t lost;      /* sessions whose leases expired */
 	struct kr_session_hooks hooks;
 	struct kr_grace grace;
-	struct kr_lapses lapses; /* of nodes that lost their leases */
-	size_t forgetting;       /* at the end of the grace period: records of nodes that are being removed, and what is
-	                          * written down then */
-	bool forget_failed;      /* one of these jobs failed */
-	struct kr_list unanswered; /* kr_request.of_all, in the order of their arrival */
+	struct kr_lapses lapses;   /* of nodes that lost their leases */
+	size_t forgetting;         /* node records in removal at the end of the grace period */
+	bool forget_failed;        /* one of these removals failed */
+	struct kr_list unanswered; /* kr_request.of_all, in order of arrival */
 	struct kr_table
-		outliving; /* of these, requests of ended sessions that go on and may have an effect: kr_request.by_key */
-	uint64_t requests;                 /* answered */
+		outliving; /* those of ended sessions that may still have an effect: kr_request_duplicate.by_key */
+	uint64_t requests; /* answered */
 	uint64_t arrived[KR_SERVER_TYPES]; /* requests of nodes, by type */
 };
 
 void kr_sessions_init(struct kr_server *server);
 void kr_sessions_fini(struct kr_server *server);
 
-/* The living session of that id or node number; NULL. Borrowed. */
+/* The living session with that id, node number or node id; NULL. Borrowed. */
 struct kr_session *kr_session_find(struct kr_server *server, uint64_t id);
 struct kr_session *kr_session_find_node(struct kr_server *server, uint32_t node);
 struct kr_session *kr_session_find_node_id(struct kr_server *server, const uint8_t node_id[16]);
 struct kr_session *kr_session_get(struct kr_session *session);
 void kr_session_put(struct kr_session *session);
 
-/* What lies between the former session of a node and one that it begins now. */
+/* The lapse of a node that begins a session now. */
 struct kr_lapse kr_session_lapse(struct kr_server *server, const uint8_t node_id[16]);
-/* Has the node recorded, so that a restarted server waits for it; then DONE in the loop. */
+/* Records the node durably, so that a restarted server awaits it; then DONE in the loop. */
 void kr_session_record(struct kr_session *session, void (*done)(void *context, int err), void *context);
-/* The opposite, when nobody waits for it: tried again as long as session->recorded. */
+/* Removes the record without waiting; the caller tries again while session->recovery.recorded. */
 void kr_session_unrecord(struct kr_session *session);
-/* A new session without a connection. NULL: too many. The caller attaches a connection. */
+/* A new session without a connection; the caller attaches one. NULL: too many sessions. */
 struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hello_request *hello);
-/* Makes CONN the session's connection (the old one is closed) and repeats unanswered asks on it. */
+/* Makes CONN the session's connection, closes the old one and repeats unanswered callbacks. */
 void kr_session_attach(struct kr_session *session, struct kr_conn *conn);
-/* RECLAIM_DONE has come: what was inherited and not reclaimed is free, and the node can be asked anything. */
+/* RECLAIM_DONE has come: the server releases inherited leases that the node did not reclaim, and sends withheld QUERYs.
+ */
 void kr_session_reclaimed(struct kr_session *session);
-/* Ends the session: opens, leases, pipelines, rounds and parked requests go at once. */
+/* Ends the session: its opens, leases, pipelines, rounds and parked requests go at once. */
 enum kr_session_end {
 	KR_SESSION_LEFT,     /* GOODBYE */
-	KR_SESSION_LOST,     /* silent for the lease time */
-	KR_SESSION_REPLACED, /* its node has begun another one */
-	KR_SESSION_STOPPED,  /* the server stops: the node will come back to the next instance */
+	KR_SESSION_LOST,     /* lease expiry */
+	KR_SESSION_REPLACED, /* its node has begun another session */
+	KR_SESSION_STOPPED,  /* the server stops; the node comes back to the next instance */
 };
 void kr_session_end(struct kr_session *session, enum kr_session_end why);
-/* Ends it because its node, started anew, has begun SUCCESSOR, which inherits its WRITE leases until RECLAIM_DONE: what
- * a killed daemon left in its journal is flushed before anybody reads past it. */
+/* Ends it because its node has begun SUCCESSOR, which inherits its WRITE leases until RECLAIM_DONE. So a killed
+ * client's journal is flushed before others read the file. */
 void kr_session_replace(struct kr_session *session, struct kr_session *successor);
-/* Whether all sessions and ring connections together hold much memory, so that each gets less. */
+/* Whether all sessions and ring connections together hold so much memory that each gets less. */
 bool kr_session_memory_tight(void);
-/* Re-evaluates whether the connection should be paused. */
+/* Pauses or resumes reading the connection. */
 void kr_session_pressure(struct kr_session *session);
 
 #endif
