@@ -1,4 +1,3 @@
-/* See clean_shutdown.h. */
 #include "server/base/clean_shutdown.h"
 
 #include <errno.h>

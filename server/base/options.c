@@ -1,4 +1,3 @@
-/* The table of kairand's options. */
 #include "server/base/options.h"
 
 #include <arpa/inet.h>

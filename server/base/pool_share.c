@@ -1,4 +1,3 @@
-/* Bounded work in the pool (see pool_share.h). */
 #include "server/base/pool_share.h"
 
 void kr_pool_share_init(struct kr_pool_share *share, struct kr_server *server, size_t limit)

@@ -1,4 +1,5 @@
-/* Opening the state directory: find or make it, lock it, read it, count this start.  Blocks; before the loop runs. */
+/* Opening the state directory: finds or makes it, locks it, reads it, counts this start. Blocks; before the loop runs.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -38,8 +39,8 @@ static int default_path(const char *export_path, char **ret_path)
 	return written < 0 ? -ENOMEM : 0;
 }
 
-/* Of a directory that is there. Who is root on a node could read the secret there that file identities are signed with.
- * What is mounted in an export no node reaches. */
+/* -EINVAL if DIRECTORY, which exists, lies in the export: root on a node could read the secret that signs file
+ * identities. Directories on mounts inside the export are fine, since no node reaches them. */
 static int check_outside(const struct kr_state *state, const char *directory, const char *export_path)
 {
 	struct stat export, here, below = {0};
@@ -67,7 +68,7 @@ static int check_outside(const struct kr_state *state, const char *directory, co
 	}
 }
 
-/* Where PATH's last component is, or is to be. Owned. */
+/* The directory of PATH's last component. Owned. */
 static char *parent_of(const char *path)
 {
 	char *parent = kr_xstrdup(path), *slash = strrchr(parent, '/');
@@ -80,7 +81,7 @@ static char *parent_of(const char *path)
 	return kr_xstrdup(".");
 }
 
-/* Nothing is made in the export. */
+/* Makes no directory in the export. */
 static int make_directory(const struct kr_state *state, const char *path, const char *export_path)
 {
 	KR_AUTO_FREE char *parent = parent_of(path);
@@ -95,10 +96,10 @@ static int make_directory(const struct kr_state *state, const char *path, const 
 		return errno == EEXIST ?
 			0 :
 			kr_fail_errno(-errno, "cannot make %s (choose another place with --state DIR)", path);
-	return kr_sync_directory_of(AT_FDCWD, path); /* what is kept in it would be lost with it */
+	return kr_sync_directory_of(AT_FDCWD, path); /* its contents would be lost with it */
 }
 
-/* mkdir -p, private, to last. */
+/* mkdir -p, private, durable. */
 static int make_path(const struct kr_state *state, const char *export_path)
 {
 	KR_AUTO_FREE char *copy = kr_xstrdup(state->path);
@@ -152,8 +153,7 @@ static int lock_state(struct kr_state *state)
 	return 0;
 }
 
-/* With another state directory somebody could still serve the same export, with leases of its own: both would be wrong.
- */
+/* Two servers with two state directories must not serve one export: each would grant its own leases. */
 static int lock_export(struct kr_state *state, const char *export_path)
 {
 	state->export_lock = open(export_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -168,7 +168,7 @@ static int lock_export(struct kr_state *state, const char *export_path)
 	return 0;
 }
 
-/* What cannot be read was written by an older version, or is damaged: then anybody may be the node. */
+/* An unreadable record is damaged or of an older version: any client may be the node. */
 static struct kr_key_owner read_owner(const struct kr_state *state, const char *name)
 {
 	struct kr_key_owner owner = {0};
@@ -209,7 +209,7 @@ static int read_nodes(struct kr_state *state)
 	return 0;
 }
 
-/* What tells a directory from another that lies at the same path later. */
+/* Tells a directory from a later one at the same path. */
 static int mark_of(const char *export_path, char mark[MARK_MAX])
 {
 	struct statx found;
@@ -295,7 +295,7 @@ static int count_start(struct kr_state *state)
 	return err ? kr_fail_errno(err, "cannot write to the state directory %s", state->path) : 0;
 }
 
-/* Durably taken back before anybody is served: see clean_shutdown.h. */
+/* Revokes the clean shutdown durably before the server serves (clean_shutdown.h). */
 static int read_peace(struct kr_state *state)
 {
 	struct kr_state_facts *facts = &state->facts;
@@ -314,8 +314,8 @@ static int read_peace(struct kr_state *state)
 	return err ? kr_fail_errno(err, "cannot write to the state directory %s", state->path) : 0;
 }
 
-/* A new boot is written down when its grace period ends (kr_state_note_boot): a server that dies before would else be
- * followed by one that applies replays in any order. */
+/* kr_state_note_boot writes a new boot id at the end of the grace period. Earlier, a server that dies would be followed
+ * by one that applies replays in any order. */
 static int read_boot(struct kr_state *state)
 {
 	KR_AUTO_FREE char *text = NULL;
@@ -334,7 +334,7 @@ static int read_boot(struct kr_state *state)
 
 static int fill(struct kr_state *state, const char *export_path)
 {
-	int err = lock_export(state, export_path); /* who may not have it leaves no state directory behind */
+	int err = lock_export(state, export_path); /* a refused server leaves no state directory behind */
 
 	if (!err)
 		err = open_directories(state, export_path);

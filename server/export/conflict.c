@@ -1,9 +1,8 @@
-/* Conflict files: what a node wrote too late goes beside the file that others have changed since.
+/* Conflict files: late bytes of a node, beside the file that others have changed since.
  *
- * The file is made without a name, gets the original's owner, mode and ACL, is recorded, and gets its name last: so it
- * is complete when it is seen first, and a server that is killed in between finds it again by its identity, or not at
- * all.
- */
+ * The server makes the file without a name, copies owner, mode and ACL of the original, records it, and names it last.
+ * So the file is complete when clients first see it. A server killed in between finds it again by its identity, or not
+ * at all. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +23,7 @@ static const char fallback[] = "conflicts";
 
 /* --- names ------------------------------------------------------------------------------------ */
 
-/* A host name as part of a file name: at most NODE bytes of it, without what disturbs there. */
+/* A host name as part of a file name: at most NODE bytes, odd characters replaced. */
 static void clean_node(const char *node, char clean[NODE + 1])
 {
 	size_t i;
@@ -134,8 +133,7 @@ static bool is_at(
 		is_here(export, dirfd, &hint->parent, hint->name, fid, ret_place);
 }
 
-/* The path that the kernel shows of a descriptor is that of a name by which somebody has met the file, if anybody has.
- */
+/* The kernel shows a descriptor's path by a name under which a program has met the file, if any. */
 static bool is_known_to_kernel(struct kr_export *export, int fd, const struct kr_fid *fid, struct locate *ret_place)
 {
 	size_t root = strlen(export->path);
@@ -169,7 +167,7 @@ struct search {
 
 static bool search_directory(struct search *search, int dirfd, const struct kr_fid *directory, unsigned depth);
 
-/* An entry that is a directory, perhaps: searched when DEPTH allows. */
+/* Searches an entry that may be a directory, if DEPTH allows. */
 static bool search_below(
 	struct search *search, int dirfd, const struct kr_fid *directory, const char *name, unsigned depth)
 {
@@ -238,7 +236,7 @@ static int locate(
 
 /* --- places ----------------------------------------------------------------------------------- */
 
-/* .kairan/conflicts: for what has no other place. Nobody but the administrator sees it. */
+/* .kairan/conflicts: for late bytes without another place. Only the administrator sees it. */
 static int open_fallback(struct kr_export *export, struct kr_fid *ret_fid)
 {
 	KR_AUTO_FD int fd = -1;
@@ -261,7 +259,7 @@ static int open_fallback(struct kr_export *export, struct kr_fid *ret_fid)
 	return r < 0 ? r : kr_entry_identify(export, fd, &private, fallback, ret_fid);
 }
 
-/* Errors of a directory in which the file cannot be, so that it has to be in another one. */
+/* Errors of a directory that cannot hold the file, so that another one must. */
 static bool is_no_place(int err)
 {
 	return err == -ENOENT || err == -ESTALE || err == -ENOTDIR || err == -EACCES || err == -EPERM ||
@@ -280,7 +278,7 @@ static int copy_acl(struct kr_export *export, const struct kr_fid *file, const s
 	if (r == 0)
 		r = kr_export_setxattr(export, NULL, target, acl, value, length, 0);
 	else
-		r = kr_export_removexattr(export, NULL, target, acl); /* what it has from the directory's default */
+		r = kr_export_removexattr(export, NULL, target, acl); /* from the directory's default */
 	return r == -ENODATA || r == -EOPNOTSUPP ? 0 : r;
 }
 

@@ -1,4 +1,3 @@
-/* See doubts.h. */
 #include "server/export/doubts.h"
 
 #include <errno.h>
@@ -20,8 +19,8 @@ static bool meet(const struct kr_doubt *a, const struct kr_doubt *b)
 	return a->from_ns <= b->to_ns && b->from_ns <= a->to_ns;
 }
 
-/* They get the first one's salt, so that of older files each gets another version only once.  But where the two meet
- * files were told of with that salt before the second doubted them. */
+/* Both get the first one's salt, so that older files change version only once. Where they meet, the first already had
+ * that salt, so those files change, too. */
 static void join_oldest(struct kr_doubts *doubts)
 {
 	struct kr_doubt *list = doubts->list;
@@ -40,7 +39,7 @@ static void add(struct kr_doubts *doubts, struct kr_doubt doubt)
 	doubts->list[doubts->count++] = doubt;
 }
 
-/* Behind NOW_NS as well: it takes a while until we listen. */
+/* Beyond NOW_NS as well: the server does not watch at once. */
 void kr_doubts_start(struct kr_doubts *doubts, uint64_t former_ns, uint64_t now_ns, uint64_t salt)
 {
 	const uint64_t reach_ns = KR_DOUBTS_REACH_S * KR_NS_PER_S, first_ns = KR_MIN(former_ns, now_ns);
@@ -49,7 +48,7 @@ void kr_doubts_start(struct kr_doubts *doubts, uint64_t former_ns, uint64_t now_
 		.salt = salt};
 	const struct kr_doubt *last = doubts->count ? &doubts->list[doubts->count - 1] : NULL;
 
-	/* Not what reaches further, after the clock was set back: each start from now until then would take it over. */
+	/* Not a later end, after the clock was set back: each start until then would take it over. */
 	if (last && meet(&doubt, last) && last->to_ns <= doubt.to_ns) {
 		doubt.from_ns = KR_MIN(doubt.from_ns, last->from_ns);
 		doubts->count--;

@@ -1,23 +1,20 @@
-/* Times of changes that were perhaps not all there yet when a former instance of this server told nodes what the file's
- * bytes are.
+/* Ctimes for which a former instance may have given nodes a version before the bytes were complete.
  *
- * A write has the ctime of its beginning, and a store through a mapping may leave it as it is: who reads in the midst
- * has old bytes under the file's last ctime.  The watch (watch.h) gives the file another one when word comes of the
- * end.  An instance that ends before that has said that these bytes are those of this ctime, and nothing says otherwise
- * later.  So each start doubts all ctimes from KR_DOUBTS_REACH_S before the former instance was alive for the last time
- * as far as is known (setbacks.h keeps that) until it has begun to listen itself: files that have one of these get
- * other versions, for good, since a node may come back with what it has read after any number of starts.  That costs
- * nodes what they have cached of files that were changed shortly before the end, and no more.  After a loss of power it
- * also covers what the disk has with these ctimes, but not the bytes that were read then.
+ * A write sets ctime at its beginning, and a store through a mapping may not set it, so a reader in between has old
+ * bytes under the file's last ctime. The watch (leases/watch.h) gives the file another ctime when the kernel reports
+ * the end. If the instance ends first, nothing shows later that those bytes were incomplete.
  *
- * `doubts` in the state directory has lines (line_log.h):
- *   doubt FROM TO SALT   nanoseconds since the epoch, both included; the salt is the instance's number
- * A start whose times meet those of the start before and reach as far takes them over, so that a server that starts
- * again and again has one line.  Of more than KR_DOUBTS_MAX the two oldest are made one.  The log is written before
- * anything may replace what is known of the former instance's end, so that a start that fails leaves that to the next
- * one.  If it is not known when a former instance was alive, all times until now are in doubt.  PURE but for reading
- * and writing; not changed once it is open, so any thread may ask.
- */
+ * So each start doubts ctimes from KR_DOUBTS_REACH_S before the former instance's last known sign of life
+ * (recovery/setbacks.h) until it watches itself. Files with such a ctime get other versions, for good, since a node may
+ * return after any number of starts. Nodes lose the cached bytes of files changed shortly before the end. After a loss
+ * of power this also covers bytes that were read but did not reach the disk.
+ *
+ * `doubts` in the state directory has lines (line_log.h): "doubt FROM TO SALT", nanoseconds since the epoch, both
+ * included; the salt is the instance's number. A start extends the line of the start before it if their times meet, so
+ * repeated restarts take one line. Above KR_DOUBTS_MAX the two oldest become one. The log is written before the former
+ * instance's last sign of life is overwritten, so a failed start leaves that to the next one. If the last sign of life
+ * is unknown, all times until now are in doubt. PURE but for reading and writing; constant once open, so any thread may
+ * ask. */
 #ifndef KR_SERVER_DOUBTS_H
 #define KR_SERVER_DOUBTS_H
 
@@ -34,13 +31,12 @@ struct kr_doubts {
 	unsigned count;
 };
 
-/* An instance SALT starts at NOW_NS by the clock that makes ctimes; the former one was alive at FORMER_NS (0: at any
- * time). */
+/* Instance SALT starts at NOW_NS by the clock that makes ctimes; the former one was alive at FORMER_NS (0: unknown). */
 void kr_doubts_start(struct kr_doubts *doubts, uint64_t former_ns, uint64_t now_ns, uint64_t salt);
-/* What goes into the version of a file with this ctime; 0: nothing, it is beyond doubt. */
+/* The part of a version for this ctime; 0: not in doubt. */
 uint64_t kr_doubts_of(const struct kr_doubts *doubts, uint64_t ctime_ns);
-/* Reads DIR/doubts and writes it with this start, unless it is the first one: SALT, its number, is 1, and FORMER_NS 0.
- * 0 or -errno with a reason. Blocks. */
+/* Reads DIR/doubts and writes it with this start, except the first start (SALT 1, FORMER_NS 0). 0 or -errno with a
+ * reason. Blocks. */
 int kr_doubts_open(struct kr_doubts *doubts, int dir, uint64_t former_ns, uint64_t salt);
 
 #endif

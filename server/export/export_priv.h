@@ -1,4 +1,4 @@
-/* What the parts of the export share. */
+/* Shared by the parts of the export. */
 #ifndef KR_SERVER_EXPORT_PRIV_H
 #define KR_SERVER_EXPORT_PRIV_H
 
@@ -44,7 +44,7 @@ struct kr_export {
 	_Atomic uint64_t reads, read_bytes, writes, write_bytes;
 };
 
-/* The beginning of every operation: the thread is made ready; -ESTALE when the export is gone. */
+/* Begins every operation: prepares the thread; -ESTALE when the export is gone. */
 int kr_export_ready(struct kr_export *export);
 pthread_mutex_t *kr_export_lock_of(struct kr_export *export, const struct kr_fid *directory);
 /* -EROFS if changes are refused. */

@@ -1,4 +1,3 @@
-/* See inode_paths.h. */
 #include "server/export/inode_paths.h"
 
 #include <dirent.h>
@@ -34,9 +33,9 @@ struct kr_inode_paths {
 	pthread_mutex_t lock; /* guards the table; never held over a system call */
 	struct kr_table table;
 	pthread_rwlock_t moving; /* shared while a file is looked for, exclusive during a rename; before `lock` */
-	pthread_mutex_t walking; /* held by the one thread that walks; before `lock` */
+	pthread_mutex_t walking; /* held by the one thread that walks the export; before `lock` */
 	uint64_t walked_ns;      /* end of the last walk; 0: none; guarded by `walking` */
-	atomic_bool missing;     /* a file may have names that nobody has met */
+	atomic_bool missing;     /* a file may have names that no operation has met */
 };
 
 static struct id id_of(const struct kr_identity *identity)
@@ -110,7 +109,7 @@ static struct place *new_place(struct id file, struct id parent, const char *nam
 	return place;
 }
 
-/* The first place of FILE, or NULL. Under the lock. */
+/* The first known name of FILE, or NULL. Under the lock. */
 static struct place *find(struct kr_inode_paths *places, struct id file)
 {
 	struct kr_table_link *link = kr_table_find(&places->table, kr_hash_u64(file.ino), is_of, &file);
@@ -133,7 +132,7 @@ void kr_inode_paths_learn(struct kr_inode_paths *places, const struct kr_identit
 		free(place);
 		return;
 	}
-	/* A directory has one name: what was known is old. */
+	/* A directory has one name, so the known one is old. */
 	while (directory && (old = find(places, place->file)))
 		drop_place(places, old);
 	kr_table_insert(&places->table, &place->link, kr_hash_u64(file->ino));
@@ -172,7 +171,7 @@ static void free_steps(struct kr_list *steps)
 	}
 }
 
-/* The names that lead from the root to FILE. False when one is not known (or they go round in a circle). */
+/* The names from the root to FILE. False when one is unknown (or they form a cycle). */
 static bool steps_to(struct kr_inode_paths *places, struct id file, struct kr_list *steps)
 {
 	KR_SCOPED_LOCK(&places->lock);
@@ -192,7 +191,7 @@ static bool steps_to(struct kr_inode_paths *places, struct id file, struct kr_li
 	return true;
 }
 
-/* Goes the steps; *RET_BAD is the step at which something else was found. */
+/* Opens step by step; *RET_BAD is the step that leads to another file. */
 static int follow(struct kr_inode_paths *places, struct kr_list *steps, int *ret_fd, struct place **ret_bad)
 {
 	KR_AUTO_FD int fd = openat(places->root_fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -230,7 +229,7 @@ static void forget_bad(struct kr_inode_paths *places, struct place *bad)
 		free_place(link, places);
 }
 
-/* By the names known so far; those that lead astray are forgotten. */
+/* Opens by the known names and forgets wrong ones. */
 static int open_known(struct kr_inode_paths *places, struct id file, int *ret_fd)
 {
 	struct place *bad = NULL;
@@ -284,7 +283,7 @@ static void walk_directory(struct kr_inode_paths *places, struct id id, struct k
 	DIR *stream;
 	int fd;
 
-	/* A directory that is gone or forbidden has nothing to teach. */
+	/* A removed or forbidden directory is skipped. */
 	if (open_known(places, id, &path_fd) < 0)
 		return;
 	fd = openat(path_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -1,4 +1,3 @@
-/* See intent.h. */
 #include "server/export/intent.h"
 
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Names taken away: unlink, rmdir, rename; and what becomes of a file that is held when its last name goes. */
+/* Removing names: unlink, rmdir, rename; and orphaning held files that lose their last name. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ enum { RENAME_KNOWN = RENAME_NOREPLACE | RENAME_EXCHANGE };
 
 /* The file that is about to lose a name. */
 struct victim {
-	int fd; /* -1: there is none */
+	int fd; /* -1: none */
 	struct kr_fid fid;
 	struct stat st;
 	struct kr_own_change own; /* of attributes */
@@ -44,8 +44,8 @@ static struct kr_own_change end_own(struct kr_export *export, const struct victi
 	return own;
 }
 
-/* Whether CRED may take VICTIM's name out of the directory: asked before a file that is held is put aside, which the
- * server does with its own rights. The kernel decides about the removal itself. */
+/* Whether CRED may remove VICTIM's name. The server checks before it orphans a held file with its own rights; the
+ * kernel decides about the removal itself. */
 static int may_remove(struct kr_export *export, const struct kr_cred *cred, int dirfd, const struct victim *victim)
 {
 	struct stat dir;
@@ -60,7 +60,7 @@ static int may_remove(struct kr_export *export, const struct kr_cred *cred, int 
 	return 0;
 }
 
-/* After the name is gone: what is left of the file. */
+/* What is left of the file after the removal. */
 static void report(struct kr_export *export, const struct victim *victim, const struct kr_removal *removal,
 	struct kr_removed *ret_removed)
 {
@@ -94,7 +94,7 @@ static int unlink_as(struct kr_export *export, const struct kr_cred *cred, int d
 									 0;
 }
 
-/* Whether VICTIM shall live on when its name is gone: while there is room for many of them. */
+/* Whether VICTIM gets a delayed unlink: while the filesystem has room for many. */
 static bool may_linger(const struct victim *victim, uint64_t linger_max)
 {
 	const uint64_t spare_bytes = UINT64_C(256) << 20, spare_inodes = 4096;
@@ -161,7 +161,7 @@ int kr_export_remove(struct kr_export *export, const struct kr_cred *cred, const
 		kr_entry_forget(export, &victim.fid, parent, name, victim.st.st_nlink > 1);
 		report(export, &victim, &removal, ret_removed);
 	}
-	/* The blocks of a big file go here, outside of the lock. */
+	/* Frees a big file's blocks, outside of the lock. */
 	kr_auto_fd_cleanup(&victim.fd);
 	return r;
 }

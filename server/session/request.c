@@ -1,4 +1,3 @@
-/* The life of a request: see request.h. */
 #include "server/session/request.h"
 
 #include <assert.h>
@@ -13,7 +12,7 @@
 #include "server/session/session.h"
 #include "server/session/trust.h"
 
-static size_t all_bytes; /* of all requests, see kr_request_bytes */
+static size_t all_bytes; /* of all requests, without data */
 
 static const struct kr_session_hooks *hooks_of(const struct kr_request *request)
 {
@@ -37,7 +36,7 @@ static struct kr_request *find(const struct kr_session *session, uint64_t id)
 /* A request waits for the latest FLUSH of its session and file; a FLUSH waits for no request, so there are no cycles.
  * Meanwhile the request has not begun: the node can withdraw it, and no node was asked to invalidate for it. */
 
-/* The file of a request that is to wait; NULL: it is not. */
+/* The file whose FLUSH the request waits for; NULL: none. */
 static const struct kr_fid *awaited_flush(const struct kr_request *request)
 {
 	if (request->type == KR_MSG_FSYNC && request->msg.fsync_request.flags & KR_FSYNC_BEHIND)
@@ -47,7 +46,7 @@ static const struct kr_fid *awaited_flush(const struct kr_request *request)
 	return NULL;
 }
 
-/* The last comes first: mostly it is that. */
+/* From the latest, which most requests follow. */
 static struct kr_request *find_flush(const struct kr_session *session, const struct kr_fid *file)
 {
 	struct kr_link *link;
@@ -111,7 +110,7 @@ static void flush_dropped(struct kr_request *request)
 
 /* --- its memory ------------------------------------------------------------------------------- */
 
-/* What decoding adds is less than the fields. */
+/* The arena of a decoded request is smaller than its fields. */
 static size_t own_bytes(const struct kr_request *request)
 {
 	return sizeof(*request) + request->memory.fields_length;
@@ -163,7 +162,7 @@ static void after_pool(uv_work_t *work, int status)
 	struct kr_request *request = KR_CONTAINER_OF(work, struct kr_request, job.work);
 	struct kr_session *session = request->session;
 
-	assert(status == 0); /* nobody cancels */
+	assert(status == 0); /* nothing calls uv_cancel */
 	(void)status;
 	request->job.running = false;
 	session->flow.running--;
@@ -246,7 +245,7 @@ void kr_request_withdraw(struct kr_request *request, bool ended)
 	if (!cancel && ended && request->hurry)
 		hurry(request);
 	if (!cancel)
-		return; /* it has begun, and will be answered as if nothing had happened */
+		return; /* it has begun: the node gets its reply */
 	request->cancel = NULL;
 	cancel(request);
 	if (ended)
@@ -262,7 +261,7 @@ static void leave_waiting(struct kr_request *request)
 	kr_list_remove(&request->wait);
 }
 
-/* Says again what was said before. */
+/* Sends a kept reply again. */
 static void repeat_reply(struct kr_session *session, const struct kr_kept_reply *kept)
 {
 	union kr_any_msg msg;
@@ -315,7 +314,7 @@ static struct kr_request *request_new(struct kr_session *session, const struct k
 	return request;
 }
 
-/* Asked outside the node's queue of requests: with a number beyond those that wait there. */
+/* Requests outside the node's queue: their ids are beyond those that wait there. */
 static bool is_outside(uint16_t type)
 {
 	return type == KR_MSG_HELLO || type == KR_MSG_PING || type == KR_MSG_BACKLOG || type == KR_MSG_LIMITS;
@@ -338,7 +337,7 @@ static bool repetition(struct kr_session *session, const struct kr_frame_header 
 	if (!(header->flags & KR_FRAME_RESEND))
 		return false;
 	if (find(session, header->id))
-		return true; /* still at it: its reply goes to the new connection */
+		return true; /* unanswered: its reply goes to the new connection */
 	kept = kr_reply_cache_find(&session->replies, header->id);
 	if (!kept)
 		return false;
@@ -347,7 +346,7 @@ static bool repetition(struct kr_session *session, const struct kr_frame_header 
 	return true;
 }
 
-/* What only a broken or hostile peer sends; the connection cannot be trusted any more. */
+/* Frames that only a broken or hostile peer sends: the server closes the connection. */
 static const char *violation(const struct kr_session *session, const struct kr_frame_header *header)
 {
 	if (header->flags & KR_FRAME_ONEWAY)

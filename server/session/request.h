@@ -1,12 +1,12 @@
 /* One request of a node, from its frame to its one reply.
  *
- * A handler gets a decoded request and must see to it that kr_request_reply is called exactly once, at once or later:
- *  - after a blocking call:  kr_request_run(request, run, done);
- *  - after waiting for something: put `wait` into a list of yours, set `cancel`, and go on when it happened.
- * The request survives its connection (the reply goes to the session's connection at that time) and its session's end:
- * then a parked one (with `cancel` set) is withdrawn and freed by itself; one in the pool, or one that has had its
- * effect, goes on, and its reply is dropped.
- */
+ * A handler gets a decoded request and must see to it that kr_request_reply is called exactly once, now or later. For a
+ * blocking call it uses kr_request_run(request, run, done). To wait, it puts `wait` into a list, sets `cancel`, and
+ * goes on later.
+ *
+ * The request survives its connection (the reply goes to the session's then) and its session's end. A parked request
+ * (with `cancel` set) is withdrawn and freed at the session's end. A request in the pool, or one that has had its
+ * effect, goes on, and the server drops its reply. */
 #ifndef KR_SERVER_REQUEST_H
 #define KR_SERVER_REQUEST_H
 
@@ -108,39 +108,39 @@ struct kr_request {
 	struct kr_invalidation_set invalidation;
 };
 
-/* RUN in a pool thread: may read msg and data, writes err, reply, what `state` points to and what it finds out of the
- * change (bare, shorter, syncs_cut, executed, own), nothing else of the request. DONE in the loop, also when the
- * session has ended meanwhile (its reply is then dropped). Clears `cancel`. */
+/* RUN in a pool thread: may read msg and data, and write err, reply, what `state` points to, `effect` and
+ * `duplicate.executed`, nothing else of the request. DONE in the loop, also after the session's end (the reply is then
+ * dropped). Clears `cancel`. */
 void kr_request_run(struct kr_request *request, void (*run)(struct kr_request *), void (*done)(struct kr_request *));
 
-/* Bytes of all requests, but for their data. */
+/* Bytes of all requests without their data. */
 size_t kr_request_bytes(void);
-/* Its bytes are counted by somebody else from now on. */
+/* The caller counts the request's bytes from now on. */
 void kr_request_unhold(struct kr_request *request);
 
-/* Answers and frees the request. ERR 0 with MSG (NULL where the reply has no fields), or -errno. SLICES as
- * kr_conn_reply. */
+/* Answers and frees the request. ERR 0 with MSG (NULL for a reply without fields), or -errno. SLICES as kr_conn_reply.
+ */
 void kr_request_reply(
 	struct kr_request *request, int err, const void *msg, const struct kr_slice *slices, size_t count);
 /* The same with request->err and request->reply: the usual DONE. */
 void kr_request_reply_job(struct kr_request *request);
 
-/* Frees a request that has been answered by other means. */
+/* Frees a request without an answer. */
 void kr_request_drop(struct kr_request *request);
 
 /* --- for the session, the server and what parks requests ------------------------------- */
 
-/* A frame of a session: finds out whether it is a repetition, decodes, and dispatches. */
+/* A frame of a session: recognises repetitions, decodes, dispatches. */
 void kr_request_arrived(struct kr_session *session, const struct kr_frame *frame);
-/* Gives a decoded request to its handler, or parks it while the grace period lasts. */
+/* Gives a decoded request to its handler, or parks it during the grace period. */
 void kr_request_dispatch(struct kr_request *request);
-/* Gives it to its handler, if it has not been executed before and is not being executed now. */
+/* Gives the request to its handler, unless the duplicate request cache answers it. */
 void kr_request_handle(struct kr_request *request);
-/* Parks it; when the grace period is over it goes to its handler again. */
+/* Parks the request until the end of the grace period, then dispatches it. */
 void kr_request_wait_for_grace(struct kr_request *request);
-/* The session's unanswered request of that id; NULL. */
+/* The session's unanswered request with that id; NULL. */
 struct kr_request *kr_request_find(const struct kr_session *session, uint64_t id);
-/* The node's CANCEL, or the session's end (ENDED): withdraws it if that can be. */
+/* The node's CANCEL, or the session's end (ENDED): withdraws the request if possible. */
 void kr_request_withdraw(struct kr_request *request, bool ended);
 
 #endif

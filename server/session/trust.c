@@ -1,4 +1,3 @@
-/* Keys, handshakes and what a key allows: see trust.h. */
 #include "server/session/trust.h"
 
 #include <errno.h>
@@ -77,8 +76,7 @@ bool kr_trust_accepts(const struct kr_server *server, const struct kr_key *key)
 	return key && server->keyring && kr_keyring_find(server->keyring, key->id);
 }
 
-/* The session waits for its node, which may have another key of the same owner; until then it has no connection of any
- * kind. */
+/* The session stays without any connection until its node returns with another key of the same owner. */
 static void cut_off(struct kr_session *session)
 {
 	char description[KR_KEY_DESCRIPTION];
@@ -91,8 +89,8 @@ static void cut_off(struct kr_session *session)
 	session->server->sessions->hooks.ring_cut(session);
 }
 
-/* Tickets are made of ring keys: with new ones no node lets anybody in, or goes to anybody, on a ticket from before.
- * The nodes get theirs with HELLO, so they have to connect again. */
+/* Ring keys make tickets, so with new ones no node accepts or uses an old ticket. HELLO carries them, so the nodes have
+ * to connect again. */
 static void renew_ring_keys(struct kr_server *server)
 {
 	struct kr_session *session;
@@ -114,7 +112,7 @@ static void cut_off_removed(struct kr_server *server)
 		if (kr_trust_accepts(server, session->trust.key))
 			continue;
 		cut_off(session);
-		node |= !kr_trust_is_user(session); /* a user's is in no ring */
+		node |= !kr_trust_is_user(session); /* a user's session is in no ring */
 	}
 	if (node)
 		renew_ring_keys(server);
@@ -143,13 +141,13 @@ void kr_trust_reload(struct kr_server *server)
 
 /* --- handshake by MUNGE (common/auth/auth_munge.h) -------------------------------------------- */
 
-/* A credential on its way through the pool. */
+/* A credential in the pool. */
 struct proof {
 	struct kr_job job;
 	struct kr_pending_conn *pending_conn;
 	uint64_t id;
-	char *credential;    /* the client's, then ours */
-	struct kr_auth auth; /* the pending conn's, who waits */
+	char *credential;    /* the client's, then the server's */
+	struct kr_auth auth; /* moved from the pending connection, which waits */
 	struct kr_seal_keys keys;
 	int err;
 	char reason[256];
@@ -217,11 +215,11 @@ static void proof_done(struct kr_job *job)
 	} else if (proof->err) {
 		refuse_proof(proof);
 	} else {
-		pending_conn->auth = proof->auth; /* it moves, with its key */
+		pending_conn->auth = proof->auth; /* moved, with its key */
 		proof->auth = (struct kr_auth){0};
 		pending_conn->busy = false;
 		kr_conn_reply(pending_conn->conn, KR_MSG_AUTH_MUNGE_PROVE, proof->id, 0, 0, &reply, NULL, 0);
-		kr_conn_seal(pending_conn->conn, &proof->keys); /* the reply was the last thing in clear */
+		kr_conn_seal(pending_conn->conn, &proof->keys); /* the reply was the last plain frame */
 		kr_conn_resume(pending_conn->conn);
 	}
 	free_proof(proof);
@@ -307,7 +305,7 @@ static int challenge(
 	return err;
 }
 
-/* Whether a pending conn of another version of the protocol speaks: AUTH begins with the range in all of them. */
+/* Tells an older protocol version: in all versions AUTH begins with the range. */
 static int cannot_decode(uint16_t type, const struct kr_frame *frame)
 {
 	struct kr_reader r;
@@ -346,7 +344,7 @@ bool kr_trust_handshake(struct kr_pending_conn *pending_conn, const struct kr_fr
 		kr_log_warn("%s refused: %s", kr_conn_peer(pending_conn->conn), kr_fail_reason());
 	kr_conn_reply(pending_conn->conn, type, frame->header.id, 0, err, err || type != KR_MSG_AUTH ? NULL : &reply,
 		NULL, 0);
-	if (!err && type == KR_MSG_AUTH_PROVE) /* the reply is the last thing in clear */
+	if (!err && type == KR_MSG_AUTH_PROVE) /* the reply is the last plain frame */
 		kr_conn_seal(pending_conn->conn, &keys);
 	sodium_memzero(&keys, sizeof(keys));
 	return err == 0;
@@ -407,7 +405,8 @@ int kr_trust_find_groups(
 			"user known here: getent passwd %u)",
 			key->name, key->owner.uid, key->owner.uid);
 	groups = kr_xcalloc(KR_GROUPS_MAX, sizeof(*groups));
-	if (getgrouplist(found->pw_name, found->pw_gid, groups, &count) < 0) { /* more than fit: only these */
+	/* more than fit: only the first ones count */
+	if (getgrouplist(found->pw_name, found->pw_gid, groups, &count) < 0) {
 		kr_log_warn("user %s has more than %d groups: the others do not count", found->pw_name, KR_GROUPS_MAX);
 		count = KR_GROUPS_MAX;
 	}
@@ -457,7 +456,7 @@ static bool is_member(const struct kr_session *session, uint32_t gid)
 	return false;
 }
 
-/* CRED's groups are ours to change: they lie in the request's arena. */
+/* The request's arena owns CRED's groups, so they may change here. */
 static void squash(const struct kr_server_options *options, struct kr_cred *cred)
 {
 	bool all = options->squash == KR_SQUASH_ALL || (options->squash == KR_SQUASH_ROOT && cred->uid == 0);
@@ -472,7 +471,7 @@ static void squash(const struct kr_server_options *options, struct kr_cred *cred
 	squash_groups(options, (uint32_t *)(uintptr_t)cred->groups, cred->group_count);
 }
 
-/* 0, CRED is of the session's user; or -EPERM. The session's groups are squashed already. */
+/* 0 if CRED is of the session's user, else -EPERM. The session's groups are squashed already. */
 static int confine(const struct kr_session *session, struct kr_cred *cred)
 {
 	const struct kr_key *key = session->trust.key;
@@ -528,7 +527,7 @@ int kr_trust_restrict(struct kr_session *session, uint16_t type, void *msg)
 		err = confine(session, cred);
 	if (!err && cred)
 		squash(session->server->options, cred);
-	/* Nobody who flushes here has the privilege to keep set-id bits, whatever he says. */
+	/* A confined client may not keep set-id bits when it writes, whatever it sends. */
 	if (type == KR_MSG_FLUSH && kr_trust_confined(session))
 		((struct kr_flush_request *)msg)->clear_suid = 1;
 	return err;
