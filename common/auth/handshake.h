@@ -26,7 +26,7 @@
 
 #include <stdbool.h>
 
-#include "common/auth/seal.h"
+#include "common/rpc/seal.h"
 
 enum { KR_NONCE = 32, KR_PROOF = 32, KR_SECRET = 32, KR_SESSION_KEY = 32, KR_PUBLIC = 32, KR_CONTEXT = 32 };
 

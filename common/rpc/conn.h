@@ -14,7 +14,7 @@
 
 #include "common/base/buf.h"
 #include "common/rpc/msg.h"
-#include "common/auth/seal.h"
+#include "common/rpc/seal.h"
 
 struct kr_conn;
 

@@ -9,7 +9,7 @@
 
 #include <mpi.h>
 
-#include "mpiio/api/real.h"
+#include "mpiio/twophase/real.h"
 
 #ifdef KR_LARGE_COUNTS
 typedef MPI_Count kr_count;

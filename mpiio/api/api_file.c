@@ -4,9 +4,10 @@
 
 #include "common/base/util.h"
 #include "mpiio/api/api.h"
-#include "mpiio/api/errors.h"
+#include "mpiio/api/call.h"
+#include "mpiio/twophase/errors.h"
 #include "mpiio/twophase/file.h"
-#include "mpiio/api/info.h"
+#include "mpiio/schedule/hints_mpi.h"
 
 int PMPI_File_open(MPI_Comm comm, const char *filename, int amode, MPI_Info info, MPI_File *fh)
 {

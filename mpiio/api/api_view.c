@@ -3,9 +3,9 @@
 
 #include "common/base/util.h"
 #include "mpiio/api/api.h"
-#include "mpiio/api/errors.h"
+#include "mpiio/api/call.h"
 #include "mpiio/twophase/file.h"
-#include "mpiio/api/info.h"
+#include "mpiio/schedule/hints_mpi.h"
 #include "mpiio/datatype/plain_view.h"
 #include "mpiio/datatype/typemap_mpi.h"
 

@@ -21,6 +21,10 @@ int kr_call_access(struct kr_mpifile *file, const struct kr_call *call, struct k
 /* STATUS (may be MPI_STATUS_IGNORE) says that BYTES were done. */
 void kr_call_status(MPI_Status *status, uint64_t bytes);
 
+/* What a function of the interface returns: calls FH's error handler when CLASS is not MPI_SUCCESS.  Returns CLASS,
+ * unless the handler does not return. */
+int kr_mpi_return(MPI_File fh, int class);
+
 /* Blocking calls: an MPI error class, and the file's error handler has been told. */
 int kr_call_independent(struct kr_mpifile *file, const struct kr_call *call, MPI_Status *status);
 int kr_call_collective(struct kr_mpifile *file, const struct kr_call *call, MPI_Status *status);

@@ -15,7 +15,6 @@
 #include "common/base/util.h"
 #include "mpiio/api/call.h"
 #include "mpiio/twophase/collective.h"
-#include "mpiio/api/errors.h"
 #include "mpiio/twophase/independent.h"
 
 struct operation {

@@ -25,7 +25,7 @@
 #ifndef KR_MPIIO_ORDER_H
 #define KR_MPIIO_ORDER_H
 
-#include "mpiio/schedule/topology.h"
+#include "mpiio/schedule/aggregators.h"
 
 enum kr_order { KR_ORDER_RANK, KR_ORDER_PAIRWISE, KR_ORDER_ND_SHIFT, KR_ORDER_ND_RANK_SHIFT };
 

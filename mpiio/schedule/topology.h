@@ -11,9 +11,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/kairan_ioctl.h"
+
 #define KR_NO_RANK UINT32_MAX
 #define KR_NO_RING UINT32_MAX
-#define KR_NO_AGGREGATOR UINT32_MAX
+
+/* The mount under a rank's file: the names of its node and of its ring, padded with NUL.  No node: no kairan mount. */
+struct kr_ring_member {
+	char node[KR_MOUNT_INFO_NAME], ring[KR_MOUNT_INFO_NAME];
+};
+/* The position of OWN's node among the nodes of ALL ranks (COUNT of them, sorted here), from 0.  KR_NO_RING: some rank
+ * has no kairan mount, or the ranks are in several rings. */
+uint32_t kr_ring_position(struct kr_ring_member *all, uint32_t count, const struct kr_ring_member *own);
 
 /* What a rank knows of its node. */
 struct kr_place {
@@ -41,29 +50,5 @@ static inline uint32_t kr_topology_node_size(const struct kr_topology *topology,
 {
 	return topology->node_start[node + 1] - topology->node_start[node];
 }
-
-/* ---- aggregators ---- */
-
-/* Aggregators are numbered 0... in the order in which they take stripes: round-robin over the nodes, the i-th of a node
- * being its i-th rank, whatever the placement of ranks.  Nodes with none left are passed over. */
-struct kr_aggregators {
-	uint32_t count;    /* > 0 */
-	uint32_t node_max; /* the most on a node */
-	uint32_t *rank;    /* of each aggregator */
-	uint32_t *index;   /* of each rank: its number as aggregator, or KR_NO_AGGREGATOR */
-	uint32_t *
-		node_start; /* node n's aggregators, ascending: node_aggregators[node_start[n] ... node_start[n + 1]) */
-	uint32_t *node_aggregators;
-	uint32_t *local; /* of each aggregator: its index among its node's aggregators */
-};
-
-/* At most LIMIT aggregators (0: as many as CONFIG_LIST allows; hint cb_nodes), chosen among what CONFIG_LIST allows:
- * ROMIO's cb_config_list, "host:k,host2,*:*": the first entry that matches a node's name says how many of its ranks
- * may be aggregators (no ":k" means 1, "*" all, 0 none), nodes that match none have none; NULL or "" is "*:1".  Names
- * are compared with the host name whole and up to its first dot; without names only "*" matches.  Owned; 0, -ENOMEM,
- * -EINVAL (the list is malformed) or -ENOENT (it leaves no aggregator). */
-int kr_aggregators_new(const struct kr_topology *topology, uint32_t limit, const char *config_list,
-	struct kr_aggregators **ret_aggregators);
-void kr_aggregators_free(struct kr_aggregators *aggregators);
 
 #endif

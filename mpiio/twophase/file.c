@@ -10,11 +10,9 @@
 #include "common/base/fail.h"
 #include "common/base/util.h"
 #include "mpiio/twophase/collective.h"
-#include "mpiio/schedule/config.h"
-#include "mpiio/api/errors.h"
-#include "mpiio/api/info.h"
-#include "mpiio/api/real.h"
-#include "mpiio/schedule/ring_order.h"
+#include "mpiio/twophase/errors.h"
+#include "mpiio/schedule/hints_mpi.h"
+#include "mpiio/twophase/real.h"
 #include "mpiio/schedule/topology_mpi.h"
 
 enum { STRIPE_DEFAULT = 4 << 20 };
@@ -189,22 +187,44 @@ static void file_free(struct kr_mpifile *file)
 	free(file);
 }
 
+enum mode {
+	MODE_OFF,   /* all files are left to the MPI library */
+	MODE_AUTO,  /* files on a kairan mount are ours */
+	MODE_FORCE, /* all regular files are ours */
+};
+
+/* $KAIRAN_MPIIO: off, auto or force. */
+static enum mode mode = MODE_AUTO;
+
+static void read_mode(void)
+{
+	const char *value = getenv("KAIRAN_MPIIO");
+
+	if (!value || strcmp(value, "") == 0 || strcmp(value, "auto") == 0)
+		return;
+	mode = strcmp(value, "force") == 0 ? MODE_FORCE : MODE_OFF;
+	if (mode == MODE_OFF && strcmp(value, "off") != 0)
+		fprintf(stderr, "libkairan-mpiio: KAIRAN_MPIIO=%s: must be off, auto or force; taken as off\n", value);
+}
+
 /* This rank's part of the decision; the file is open beside MPI's afterwards.  Where that should have worked the user
  * is told: the file goes another way, on all ranks, which may be slow or meet a bug of the MPI library. */
 static bool may_be_ours(const char *name, int amode, struct kr_mount **ret_mount)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	int err;
 
-	if (kr_config_mode() == KR_MODE_OFF || (amode & MPI_MODE_SEQUENTIAL))
+	pthread_once(&once, read_mode);
+	if (mode == MODE_OFF || (amode & MPI_MODE_SEQUENTIAL))
 		return false;
 	err = kr_mount_open(name, open_flags(amode), ret_mount);
 	if (err < 0) {
-		if (err != -ENXIO && (kr_config_mode() == KR_MODE_FORCE || kr_mount_maybe(name)))
+		if (err != -ENXIO && (mode == MODE_FORCE || kr_mount_maybe(name)))
 			fprintf(stderr, "libkairan-mpiio: %s, though the MPI library could: the file is left to it\n",
 				kr_fail_reason());
 		return false;
 	}
-	return kr_config_mode() == KR_MODE_FORCE || kr_mount_info(*ret_mount);
+	return mode == MODE_FORCE || kr_mount_info(*ret_mount);
 }
 
 static struct kr_mpifile *file_new(int amode, struct kr_mount *mount, MPI_File fh)
@@ -227,10 +247,14 @@ static struct kr_mpifile *file_new(int amode, struct kr_mount *mount, MPI_File f
 /* Where this rank's node is in the mount's ring, or KR_NO_RING.  Collective. */
 static uint32_t ring_position(const struct kr_mpifile *file)
 {
-	KR_AUTO_FREE struct kr_ring_place *all = kr_xcalloc((size_t)file->ranks, sizeof(*all));
-	struct kr_ring_place own;
+	KR_AUTO_FREE struct kr_ring_member *all = kr_xcalloc((size_t)file->ranks, sizeof(*all));
+	const struct kr_mount_info *mount = kr_mount_info(file->mount);
+	struct kr_ring_member own = {0};
 
-	kr_ring_place_init(&own, kr_mount_info(file->mount));
+	if (mount) {
+		memcpy(own.node, mount->node, sizeof(own.node) - 1);
+		memcpy(own.ring, mount->ring, sizeof(own.ring) - 1);
+	}
 	if (PMPI_Allgather(&own, sizeof(own), MPI_BYTE, all, sizeof(own), MPI_BYTE, file->comm) != MPI_SUCCESS)
 		return KR_NO_RING;
 	return kr_ring_position(all, (uint32_t)file->ranks, &own);

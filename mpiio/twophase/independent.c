@@ -7,8 +7,8 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "mpiio/api/errors.h"
-#include "mpiio/api/real.h"
+#include "mpiio/twophase/errors.h"
+#include "mpiio/twophase/real.h"
 
 enum { CHUNK = 4 << 20, RUNS_MAX = 1024 };
 

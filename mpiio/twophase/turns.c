@@ -1,7 +1,7 @@
 /* See turns.h. */
 #include "mpiio/twophase/turns.h"
 
-#include "mpiio/api/errors.h"
+#include "mpiio/twophase/errors.h"
 #include "mpiio/twophase/file.h"
 
 static bool get(bool *flag)

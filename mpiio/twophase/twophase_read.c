@@ -5,7 +5,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "mpiio/api/errors.h"
+#include "mpiio/twophase/errors.h"
 #include "mpiio/twophase/slots.h"
 #include "mpiio/twophase/tags.h"
 #include "mpiio/twophase/twophase.h"

@@ -5,7 +5,7 @@
 
 #include "common/base/fail.h"
 #include "common/auth/munge.h"
-#include "common/auth/seal.h"
+#include "common/rpc/seal.h"
 #include "common/base/util.h"
 #include "server/base/networks.h"
 

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "common/base/fail.h"
-#include "common/auth/seal.h"
+#include "common/rpc/seal.h"
 
 enum { LENGTH = 100 };
 static const uint8_t key[KR_SEAL_KEY] = "one key", other_key[KR_SEAL_KEY] = "another key";

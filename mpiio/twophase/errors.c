@@ -1,5 +1,5 @@
 /* See errors.h. */
-#include "mpiio/api/errors.h"
+#include "mpiio/twophase/errors.h"
 
 #include <errno.h>
 
@@ -26,11 +26,4 @@ int kr_mpi_class(int err)
 	default:
 		return MPI_ERR_IO;
 	}
-}
-
-int kr_mpi_return(MPI_File fh, int class)
-{
-	if (class != MPI_SUCCESS)
-		PMPI_File_call_errhandler(fh, class);
-	return class;
 }

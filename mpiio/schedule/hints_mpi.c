@@ -1,5 +1,5 @@
-/* See info.h. */
-#include "mpiio/api/info.h"
+/* See hints_mpi.h. */
+#include "mpiio/schedule/hints_mpi.h"
 
 #include <string.h>
 

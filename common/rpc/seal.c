@@ -1,5 +1,5 @@
 /* Sealing the frames of a connection; see seal.h. */
-#include "common/auth/seal.h"
+#include "common/rpc/seal.h"
 
 #include <endian.h>
 #include <errno.h>

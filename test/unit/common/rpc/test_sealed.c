@@ -1,5 +1,5 @@
 /* Sealed connections, with somebody on the way: all that A sends passes through the test's hands before B gets it. */
-#include "test/unit/common/auth/sealed_fixture.h"
+#include "test/unit/common/rpc/sealed_fixture.h"
 
 /* --- what is right arrives -------------------------------------------------------------------- */
 

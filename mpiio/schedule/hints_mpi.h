@@ -1,6 +1,6 @@
 /* MPI_Info to hints and back. */
-#ifndef KR_MPIIO_INFO_H
-#define KR_MPIIO_INFO_H
+#ifndef KR_MPIIO_HINTS_MPI_H
+#define KR_MPIIO_HINTS_MPI_H
 
 #include <mpi.h>
 #include <stdbool.h>

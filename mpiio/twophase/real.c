@@ -1,5 +1,5 @@
 /* See real.h. */
-#include "mpiio/api/real.h"
+#include "mpiio/twophase/real.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

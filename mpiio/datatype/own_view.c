@@ -1,5 +1,5 @@
 /* See own_view.h. */
-#include "mpiio/api/own_view.h"
+#include "mpiio/datatype/own_view.h"
 
 #include <stdbool.h>
 

@@ -6,8 +6,5 @@
 
 /* MPI_SUCCESS for ERR >= 0, else the class of -errno. */
 int kr_mpi_class(int err);
-/* What a function of the interface returns: tells FH's error handler when CLASS is not MPI_SUCCESS.  Returns CLASS,
- * unless the handler does not return. */
-int kr_mpi_return(MPI_File fh, int class);
 
 #endif
