@@ -51,7 +51,7 @@ int kr_auth_out_of_turn(struct kr_auth *auth)
 	return kr_auth_failed(auth, kr_fail(-EPROTO, "a message of the handshake came out of turn"));
 }
 
-/* Without overflow, whatever its clock says. */
+/* Without overflow, whatever time the server sends. */
 void kr_auth_note_skew(struct kr_auth *auth, int64_t now)
 {
 	if (__builtin_sub_overflow(auth->now.sec, now, &auth->skew_s))
@@ -225,7 +225,7 @@ int kr_auth_server_verify(
 	char description[KR_KEY_DESCRIPTION];
 	int err;
 
-	if (auth->state != KR_AUTH_CHALLENGED || !auth->key) /* without a key: it began with MUNGE */
+	if (auth->state != KR_AUTH_CHALLENGED || !auth->key) /* no key: the peer began with MUNGE */
 		return kr_auth_out_of_turn(auth);
 	if (!kr_handshake_verify(&auth->handshake, auth->key->secret, request->proof))
 		return kr_auth_failed(auth,

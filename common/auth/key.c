@@ -40,7 +40,7 @@ bool kr_key_time_parse(const char *text, int64_t *ret_seconds)
 	if (strcmp(text, "never") != 0) {
 		end = strptime(text, "%Y-%m-%dT%H:%M:%SZ", &parts);
 		seconds = end ? (int64_t)timegm(&parts) : 0;
-		/* Written in one way only: no blanks, signs, 61st seconds or 31sts of February. */
+		/* There is one valid form only: no blanks, signs, 61st seconds or 31sts of February. */
 		if (!end || *end || seconds <= 0 || seconds > TIME_LAST ||
 			strcmp(kr_key_time_format(seconds, again), text) != 0)
 			return false;
@@ -74,7 +74,7 @@ static int allocate(struct kr_key **ret_key)
 
 	if (sodium_init() < 0)
 		return kr_fail(-EIO, "libsodium finds no random numbers on this machine");
-	key = sodium_malloc(sizeof(*key)); /* guarded, locked, without a place in core dumps */
+	key = sodium_malloc(sizeof(*key)); /* guarded, locked, and kept out of core dumps */
 	if (!key)
 		return kr_fail(-ENOMEM, "no memory for a key");
 	memset(key, 0, sizeof(*key));
@@ -265,7 +265,7 @@ static const struct {
 	{"secret", parse_secret},
 };
 
-/* One line, of which no part may get into a reason: it may be the secret's. */
+/* Parses one line.  No part of it may get into a reason: the line may be the secret's. */
 static int parse_line(struct kr_key *key, char *line, unsigned number, unsigned *seen, const char *where)
 {
 	char *value = strchr(line, ' ');
@@ -285,7 +285,7 @@ static int parse_line(struct kr_key *key, char *line, unsigned number, unsigned 
 	return 0;
 }
 
-/* TEXT is a copy that may be cut into lines. */
+/* Parses TEXT, a copy that may be cut into lines. */
 static int parse_lines(struct kr_key *key, char *text, const char *where)
 {
 	unsigned number = 1, seen = 0;

@@ -1,5 +1,4 @@
-/* Key files on disk: read only where nobody else can have read or written them, made so that nobody else can.  Blocks.
- */
+/* Key files on disk, which no other user may read or write.  Blocks. */
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -38,7 +37,7 @@ static int check_file(int fd, const char *path, size_t *ret_size)
 
 int kr_key_load(const char *path, struct kr_key **ret_key)
 {
-	/* NONBLOCK: a pipe of that name must not hold us up. */
+	/* NONBLOCK: open(2) of a pipe must not block. */
 	KR_AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	char text[KR_KEY_TEXT];
 	size_t size = 0;

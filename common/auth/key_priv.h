@@ -1,4 +1,4 @@
-/* What the hashes of keys and of the handshake share: integers in the wire's order. */
+/* Shared by the hashes of keys and of the handshake: integers in the wire's order. */
 #ifndef KR_COMMON_KEY_PRIV_H
 #define KR_COMMON_KEY_PRIV_H
 

@@ -28,7 +28,7 @@ static munge_ctx_t new_context(const char *socket)
 	return context;
 }
 
-/* What MUNGE says, as an error with advice. */
+/* MUNGE's error, with advice. */
 static int explain(munge_ctx_t context, munge_err_t err)
 {
 	const char *said = munge_ctx_strerror(context);

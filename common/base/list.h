@@ -66,7 +66,7 @@ static inline struct kr_link *kr_list_pop(struct kr_list *list)
 #define KR_LIST_FOR_EACH(item, list, member) \
 	for (item = KR_LIST_ENTRY((list)->head.next, __typeof__(*item), member); &item->member != &(list)->head; \
 		item = KR_LIST_ENTRY(item->member.next, __typeof__(*item), member))
-/* Survives the removal of ITEM inside the body. */
+/* The body may remove ITEM. */
 #define KR_LIST_FOR_EACH_SAFE(item, after, list, member) \
 	for (item = KR_LIST_ENTRY((list)->head.next, __typeof__(*item), member), \
 	    after = KR_LIST_ENTRY(item->member.next, __typeof__(*item), member); \

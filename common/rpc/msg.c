@@ -1,7 +1,7 @@
 /* Encoding and decoding of messages: one pair of functions per kind of field, walked over the layouts of msg_table.c.
  *
- * Invariants: nothing is allocated for a count before it has been checked against its maximum and against the bytes
- * that are there; what has been decoded can be encoded again to the same bytes.  Any thread.
+ * Invariants: a decoder checks a count against its maximum and against the bytes at hand before it allocates.  A
+ * decoded message encodes again to the same bytes.  Any thread.
  */
 #include "common/rpc/msg.h"
 
@@ -226,7 +226,7 @@ int kr_msg_encode(uint16_t type, bool reply, const void *msg, struct kr_writer *
 	return 0;
 }
 
-/* --- decoding: 0 or -errno; a reader that runs out of bytes is noticed at the end --- */
+/* --- decoding: 0 or -errno; the end checks for a reader that ran out of bytes --- */
 
 static int take_text(struct kr_reader *r, size_t min, size_t max, const char **ret_text)
 {

@@ -18,7 +18,7 @@ _Static_assert(
 	KR_SEAL_KEY == crypto_aead_aes256gcm_KEYBYTES && KR_SEAL_KEY == crypto_aead_chacha20poly1305_ietf_KEYBYTES,
 	"keys");
 
-/* Its size is a multiple of its alignment, so that sodium_malloc, which aligns the end, aligns the beginning too. */
+/* The size is a multiple of the alignment: sodium_malloc aligns the end, and so the beginning too. */
 struct kr_seal {
 	crypto_aead_aes256gcm_state aes;
 	uint8_t key[KR_SEAL_KEY];
