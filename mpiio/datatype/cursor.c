@@ -14,7 +14,7 @@
 #include "common/base/util.h"
 #include "mpiio/datatype/typemap_priv.h"
 
-/* The part of LIST in which data byte DATA lies. */
+/* The part of LIST that contains data byte DATA. */
 static uint64_t find_data(const struct kr_typenode *list, uint64_t data)
 {
 	uint64_t low = 0, high = list->count;
@@ -28,7 +28,7 @@ static uint64_t find_data(const struct kr_typenode *list, uint64_t data)
 	return low;
 }
 
-/* Goes down from NODE, whose first data byte lies at BASE, to the run in which its data byte DATA lies. */
+/* Descends from NODE, whose first data byte lies at BASE, to the run that contains its data byte DATA. */
 static void descend(struct kr_cursor *cursor, const struct kr_typenode *node, int64_t base, uint64_t data)
 {
 	while (node->kind != KR_NODE_BYTES) {
@@ -52,7 +52,7 @@ static void descend(struct kr_cursor *cursor, const struct kr_typenode *node, in
 	cursor->leaf_left = node->size - data;
 }
 
-/* After descend: how many runs follow without climbing. */
+/* After descend: counts the runs that follow on the same level. */
 static void find_more(struct kr_cursor *cursor)
 {
 	const struct kr_typemap *map = cursor->map;

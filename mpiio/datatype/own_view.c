@@ -11,7 +11,7 @@ static bool is_basic(MPI_Datatype type)
 		combiner == MPI_COMBINER_NAMED;
 }
 
-/* No dup: that would run the program's copy functions of attributes. */
+/* No dup, which would run the program's copy functions of attributes. */
 static int copy(MPI_Datatype type, MPI_Datatype *ret_type)
 {
 	int rc;

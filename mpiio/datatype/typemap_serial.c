@@ -59,7 +59,7 @@ int kr_typemap_serialise(const struct kr_typemap *map, uint8_t **ret_bytes, size
 	return 0;
 }
 
-/* The node that INDEX means by its next number; NULL: none. */
+/* The node to which INDEX's next number refers; NULL: none. */
 static struct kr_typenode *get_child(struct kr_leb_reader *r, struct kr_typenode *const *nodes, size_t index)
 {
 	uint64_t back;

@@ -41,8 +41,8 @@ static int parse_count(const char **at, uint32_t *ret_count)
 	return 0;
 }
 
-/* What LIST says of the node NAME (NULL: only "*" matches): 0 when no entry matches, UINT32_MAX for "*".  -EINVAL when
- * LIST is malformed. */
+/* LIST's count for the node NAME (NULL: only "*" matches): 0 when no entry matches, UINT32_MAX for "*".  -EINVAL: LIST
+ * is malformed. */
 static int match_list(const char *list, const char *name, uint32_t *ret_count)
 {
 	uint32_t found = 0, count;
@@ -75,7 +75,7 @@ static int match_list(const char *list, const char *name, uint32_t *ret_count)
 
 /* ---- the choice ---- */
 
-/* How many of NODE's ranks may be aggregators; the configuration list's answer cut to what there is. */
+/* How many of each node's ranks may be aggregators: the configuration list's count, at most its ranks. */
 static int allow(const struct kr_topology *topology, const char *config_list, uint32_t *allowed)
 {
 	const char *list = config_list && *config_list ? config_list : "*:1";
@@ -89,7 +89,7 @@ static int allow(const struct kr_topology *topology, const char *config_list, ui
 	return 0;
 }
 
-/* Deals the numbers round-robin over the nodes, LIMIT of them. */
+/* Assigns numbers round-robin over the nodes, at most LIMIT. */
 static uint32_t deal(
 	struct kr_aggregators *aggregators, const struct kr_topology *topology, const uint32_t *allowed, uint32_t limit)
 {

@@ -7,7 +7,7 @@
 #define KR_NO_AGGREGATOR UINT32_MAX
 
 /* Aggregators are numbered 0... in the order in which they take stripes: round-robin over the nodes, the i-th of a node
- * being its i-th rank, whatever the placement of ranks.  Nodes with none left are passed over. */
+ * being its i-th rank, whatever the placement of ranks.  A node without further ranks is passed over. */
 struct kr_aggregators {
 	uint32_t count;    /* > 0 */
 	uint32_t node_max; /* the most on a node */
@@ -19,11 +19,16 @@ struct kr_aggregators {
 	uint32_t *local; /* of each aggregator: its index among its node's aggregators */
 };
 
-/* At most LIMIT aggregators (0: as many as CONFIG_LIST allows; hint cb_nodes), chosen among what CONFIG_LIST allows:
- * ROMIO's cb_config_list, "host:k,host2,*:*": the first entry that matches a node's name says how many of its ranks
- * may be aggregators (no ":k" means 1, "*" all, 0 none), nodes that match none have none; NULL or "" is "*:1".  Names
- * are compared with the host name whole and up to its first dot; without names only "*" matches.  Owned; 0, -ENOMEM,
- * -EINVAL (the list is malformed) or -ENOENT (it leaves no aggregator). */
+/* At most LIMIT aggregators (hint cb_nodes; 0: no limit), chosen among those that CONFIG_LIST allows: ROMIO's
+ * cb_config_list,
+ *
+ *   list  = entry {"," entry}        entry = host [":" count]        host = name | "*"        count = number | "*"
+ *
+ * with spaces allowed around the signs.  The first entry that matches a node's name says how many of its ranks may be
+ * aggregators (no count means 1, "*" all); a node without an entry has none.  NULL or "" is "*:1".  Names match the
+ * host name whole or up to its first dot; without names only "*" matches.
+ * Owned.  0, -ENOMEM, -EINVAL (the list is malformed) or -ENOENT (it leaves no aggregator).
+ */
 int kr_aggregators_new(const struct kr_topology *topology, uint32_t limit, const char *config_list,
 	struct kr_aggregators **ret_aggregators);
 void kr_aggregators_free(struct kr_aggregators *aggregators);

@@ -7,9 +7,9 @@
 
 #include "mpiio/schedule/hints.h"
 
-/* Takes every hint of INFO (MPI_INFO_NULL: none) that is usable.  Whether there was one. */
+/* Takes every usable hint of INFO (MPI_INFO_NULL: none).  Whether there was one. */
 bool kr_info_read(MPI_Info info, struct kr_hints *hints);
-/* Sets all hints in INFO, an object. */
+/* Sets all hints in the object INFO. */
 void kr_info_write(const struct kr_hints *hints, MPI_Info info);
 
 #endif

@@ -22,12 +22,12 @@ uint32_t kr_ring_position(struct kr_ring_member *all, uint32_t count, const stru
 		if (all[i].node[0] == '\0' || strcmp(all[i].ring, own->ring) != 0)
 			return KR_NO_RING;
 	qsort(all, count, sizeof(*all), compare_members);
-	for (uint32_t i = 0; compare_members(&all[i], own) != 0; i++) /* each name is counted where it ends */
+	for (uint32_t i = 0; compare_members(&all[i], own) != 0; i++) /* counts each name at its last entry */
 		before += compare_members(&all[i], &all[i + 1]) != 0;
 	return before;
 }
 
-/* A node while it is numbered. */
+/* A node during the numbering. */
 struct found {
 	uint32_t id, first, ring; /* as in kr_place; its lowest rank */
 };
@@ -52,7 +52,7 @@ static int compare_ring(const void *a, const void *b)
 	return x->ring < y->ring ? -1 : x->ring > y->ring;
 }
 
-/* FOUND has an entry per rank; the nodes come to its front, in their final order.  Returns how many. */
+/* FOUND has an entry per rank; the nodes come to its front, in their final order.  Returns their number. */
 static uint32_t order_nodes(struct found *found, uint32_t ranks)
 {
 	uint32_t nodes = 0;
@@ -72,7 +72,7 @@ static uint32_t order_nodes(struct found *found, uint32_t ranks)
 	return nodes;
 }
 
-/* Each rank's node: by the ids, of which NODES in FOUND are in the nodes' order. */
+/* Finds each rank's node by its id.  The first NODES of FOUND are in the nodes' order. */
 static void number_ranks(struct kr_topology *topology, const struct kr_place *places, struct found *found)
 {
 	for (uint32_t i = 0; i < topology->nodes; i++)

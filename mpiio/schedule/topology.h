@@ -1,5 +1,5 @@
-/* Which rank runs on which node, and which ranks are aggregators.  Pure: made from what every rank told (topology_mpi.h
- * gathers it), so every rank computes the same; never changes afterwards, any thread may read it.
+/* Which rank runs on which node.  Pure: topology_mpi.h gathers the ranks' reports, and every rank computes the same
+ * from them.  A topology never changes, so any thread may read it.
  *
  * Nodes are numbered 0... in ring order where all nodes know their position in the ring, otherwise in the order of
  * their lowest ranks.
@@ -24,9 +24,9 @@ struct kr_ring_member {
  * has no kairan mount, or the ranks are in several rings. */
 uint32_t kr_ring_position(struct kr_ring_member *all, uint32_t count, const struct kr_ring_member *own);
 
-/* What a rank knows of its node. */
+/* A rank's report of its node. */
 struct kr_place {
-	uint32_t node; /* any number that the ranks of one node share and others do not: the node's lowest rank */
+	uint32_t node; /* any number that is common to the ranks of a node, and to them only: its lowest rank */
 	uint32_t ring; /* the node's position in the mount's ring, or KR_NO_RING */
 };
 
@@ -41,8 +41,7 @@ struct kr_topology {
 };
 
 /* PLACES has one entry per rank; NAMES (NULL, or a host name per rank) is copied.  Owned; 0, -EINVAL (no ranks) or
- * -ENOMEM.  If some ranks of a node give another ring position than its lowest rank, or a node gives none, or two
- * nodes give the same, no ring order is used. */
+ * -ENOMEM.  Ring order needs a position of every node, equal for all its ranks and different from all other nodes'. */
 int kr_topology_new(
 	uint32_t ranks, const struct kr_place *places, const char *const *names, struct kr_topology **ret_topology);
 void kr_topology_free(struct kr_topology *topology);

@@ -15,7 +15,8 @@ static void *find(const char *name)
 	if (function)
 		return function;
 	fprintf(stderr,
-		"libkairan-mpiio: %s is in no MPI library behind this one (is it linked after MPI, or built for another MPI?)\n",
+		"libkairan-mpiio: %s is in no MPI library behind this one (is it linked after MPI, or built for "
+		"another MPI?)\n",
 		name);
 	abort();
 }

@@ -1,5 +1,5 @@
 /* Which unflushed bytes `kairan flush` waits for. */
-#include "tools/due.h"
+#include "tools/flush_goal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,10 +21,10 @@ static json_t *status_of(const char *file, int conflict_files)
 static bool is_due(const char *first, const char *file, int conflict_files)
 {
 	json_t *before = status_of(first, 3), *status = status_of(file, 3 + conflict_files);
-	struct kr_due *due = kr_due_new(before);
-	bool result = kr_due_has(due, status, json_array_get(json_object_get(status, "files"), 0));
+	struct kr_flush_goal *due = kr_flush_goal_new(before);
+	bool result = kr_flush_goal_has(due, status, json_array_get(json_object_get(status, "files"), 0));
 
-	kr_due_free(due);
+	kr_flush_goal_free(due);
 	json_decref(before);
 	json_decref(status);
 	return result;

@@ -1,6 +1,5 @@
-/* See place.h.  The way is walked as the kernel walks it, but ends at the first mount of ours: below it nothing is
- * looked at. */
-#include "tools/place.h"
+/* See find_mount.h.  Walks the path as the kernel does, but stops at the first kairanfs mount. */
+#include "tools/find_mount.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -15,8 +14,8 @@
 
 enum { LINKS_MAX = 40 };
 
-/* How far the walk is: DONE has no symbolic links and no dots, and begins with a slash, or is empty (the root). Both
- * owned. */
+/* The state of the walk.  DONE has no symbolic links and no dots, and begins with a slash, or is empty (the root).
+ * Both owned. */
 struct walk {
 	char *done, *rest;
 	int links;
@@ -37,7 +36,7 @@ static void set(char **text, char *value)
 	*text = value;
 }
 
-/* The next name of the rest, owned; NULL: none. */
+/* Takes the next name off the rest, owned; NULL: the rest is empty. */
 static char *take_name(struct walk *walk)
 {
 	const char *start = walk->rest + strspn(walk->rest, "/");
@@ -63,7 +62,7 @@ static bool lies_on_one(const char *path)
 	return true;
 }
 
-/* One name further. */
+/* Walks one name further. */
 static int step(struct walk *walk, const char *name)
 {
 	KR_AUTO_FREE char *next = NULL;
@@ -93,7 +92,7 @@ static int step(struct walk *walk, const char *name)
 	return 0;
 }
 
-/* What of PLAIN lies below the mount point; NULL: it lies elsewhere. */
+/* The part of PLAIN below the mount point; NULL: PLAIN lies elsewhere. */
 static const char *part_below(const struct kr_mounted *mounted, const char *plain)
 {
 	size_t length = strcmp(mounted->path, "/") == 0 ? 0 : strlen(mounted->path);
@@ -103,8 +102,8 @@ static const char *part_below(const struct kr_mounted *mounted, const char *plai
 	return plain + length + (plain[length] == '/');
 }
 
-/* Whether the walk has come to a mount that the whole way lies on; a way that only leads through one goes on behind it.
- */
+/* Whether the walk has reached a mount that holds the whole path.  A path that only leads through a mount goes on
+ * behind it. */
 static bool arrived(struct walk *walk, struct kr_mounted *ret_mounted, char **ret_below)
 {
 	KR_AUTO_FREE char *whole = NULL, *plain = NULL;
@@ -125,7 +124,7 @@ static bool arrived(struct walk *walk, struct kr_mounted *ret_mounted, char **re
 	return false;
 }
 
-int kr_find_place(const char *path, struct kr_mounted *ret_mounted, char **ret_below)
+int kr_find_mount(const char *path, struct kr_mounted *ret_mounted, char **ret_below)
 {
 	KR_AUTO_FREE char *directory = *path == '/' ? NULL : getcwd(NULL, 0);
 	struct walk walk = {.done = kr_xstrdup(""), .rest = joined(directory ? directory : "", path)};
