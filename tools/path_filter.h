@@ -2,9 +2,9 @@
  *
  * A daemon tells the name by which it came to know an unflushed file.  The file or its directory may have been renamed
  * since, it may have other names, and the path may lead through symbolic links.  So the filter passes a file until a
- * proof shows that it lies elsewhere: its only name is the one that the daemon tells, and that is outside the path.
- * Proofs touch the mount, which may hang.  Therefore a thread of its own looks for them, and a proof that comes too
- * late does not count.
+ * proof shows that the file lies elsewhere. The proof is that the daemon's name for it is its only one, and outside the
+ * path. Proofs touch the mount, which may hang.  Therefore a thread of its own looks for them, and a proof that comes
+ * too late does not count.
  *
  * Threads: all functions in one.  They never wait for the end of the searching thread.
  */

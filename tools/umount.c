@@ -1,6 +1,6 @@
 /* kairan umount: flushes, unmounts, waits for the daemon, and prints what is not on the server.
  *
- * A killed daemon may stay: one of its threads waits in the kernel for a page that a program is reading, and the
+ * A killed daemon may stay. One of its threads waits in the kernel for a page that a program is reading, and the
  * program waits for the daemon.  The kernel ends the connection when its last descriptor is closed, and that thread
  * keeps one.  So this command ends the connection, and the programs' requests fail.  A second process that watches the
  * daemon would not help: a kill of all the job's processes ends it as well.

@@ -1,5 +1,5 @@
-/* The handshake (handshake.h, kind "key") by which a client (a node, or the `kairan` command) and the server prove to
- * each other that they have the same key.  It comes before any other message on a control connection.
+/* The handshake (handshake.h, kind "key") by which a client and the server prove to each other that they have the same
+ * key. The client is a node or the `kairan` command.  It comes before any other message on a control connection.
  *
  *   client                                                      server
  *   AUTH        proto_min, proto_max, key id, offer        -->  finds the key

@@ -32,7 +32,7 @@ enum { KR_KEY_SKEW_S = 300 };
 
 enum kr_key_kind { KR_KEY_NODE = 1, KR_KEY_USER = 2 };
 
-/* The user for whom a key may act. */
+/* The owner's rights: for which users a key may act. */
 struct kr_key_owner {
 	enum kr_key_kind kind;
 	uint32_t uid; /* 0 of a node key */

@@ -11,7 +11,7 @@
  *   undetected.
  *
  * An owner may hold and want very many locks.  So an event takes a time logarithmic in the locks for each waiter that
- * it may grant, and linear, with a few nanoseconds each, in the locks and the waiters of the file.
+ * it may grant. It also takes a few nanoseconds for each lock and waiter of the file.
  */
 #ifndef KR_COMMON_LOCK_TABLE_H
 #define KR_COMMON_LOCK_TABLE_H

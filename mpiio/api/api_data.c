@@ -1,5 +1,5 @@
-/* The blocking data calls of MPI-IO at explicit offsets and at the individual pointer.  Files that are not ours go to
- * the MPI library untouched.  Compiled for both kinds of counts (api.h). */
+/* The blocking data calls of MPI-IO at explicit offsets and at the individual pointer.  Other files go to the MPI
+ * library untouched.  Compiled for both kinds of counts (api.h). */
 #include "mpiio/api/api.h"
 #include "mpiio/api/call.h"
 

@@ -1,5 +1,5 @@
-/* The non-blocking data calls of MPI-IO, and the beginnings of the split collective ones.  Files that are not ours go
- * to the MPI library untouched.  Compiled for both kinds of counts (api.h). */
+/* The non-blocking data calls of MPI-IO, and the beginnings of the split collective ones.  Other files go to the MPI
+ * library untouched.  Compiled for both kinds of counts (api.h). */
 #include "mpiio/api/api.h"
 #include "mpiio/api/call.h"
 

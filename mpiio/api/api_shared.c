@@ -1,4 +1,4 @@
-/* Writes by the shared file pointer are MPI's own.  We only take note that somebody wrote past the aggregators.
+/* Writes by the shared file pointer are MPI's own.  The layer only records that a rank wrote without the aggregators.
  * Compiled for both kinds of counts (api.h). */
 #include "mpiio/api/api.h"
 #include "mpiio/twophase/file.h"
@@ -8,7 +8,7 @@ static void note_write(MPI_File fh)
 	struct kr_mpifile *file = kr_file_find(fh);
 
 	if (file)
-		kr_intent_unseen(file);
+		kr_write_order_unseen(file);
 }
 
 int KR_PMPI(File_write_shared)(MPI_File fh, const void *buf, kr_count count, MPI_Datatype datatype, MPI_Status *status)

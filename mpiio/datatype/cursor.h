@@ -1,5 +1,5 @@
-/* A walk over the runs of a typemap that is tiled from a displacement: data bytes [start, start + count) of the endless
- * row of copies at displacement, displacement + extent, ...
+/* A walk over the runs of a typemap that is tiled from a displacement. The copies lie at displacement, displacement +
+ * extent, ...; the walk covers their data bytes [start, start + count).
  *
  * Data bytes are numbered from 0 at the first byte of copy 0.  "Offset" is the position of a byte, in the file or
  * relative to a buffer's address.  The cursor joins neighbouring runs.  A step costs constant time (amortised), a seek

@@ -1,10 +1,10 @@
 /* A file view in the plainest datatypes with the same meaning.
  *
  * MPI's own file keeps the view too, for calls that are left to it: shared pointers, atomic mode.  MPI libraries crash,
- * corrupt their memory or write to wrong places over some filetypes (in Open MPI 4.1's ROMIO: indexed, struct and
- * resized types within each other, pair types).  So they get blocks of bytes instead of the program's types: one flat
- * list of them, or one vector.  set_view passes that on at once, while all ranks meet, so no rank has to do it alone
- * later.
+ * corrupt their memory or write to wrong places over some filetypes. In Open MPI 4.1's ROMIO these are pair types, and
+ * indexed, struct and resized types within each other.  So they get blocks of bytes instead of the program's types: one
+ * flat list of them, or one vector.  set_view passes that on at once, while all ranks meet, so no rank has to do it
+ * alone later.
  */
 #ifndef KR_MPIIO_PLAIN_VIEW_H
 #define KR_MPIIO_PLAIN_VIEW_H

@@ -1,5 +1,5 @@
-/* The normal form of lists: joins parts that touch, turns parts at a constant distance into a repeat, and a periodic
- * list into a repeat of its period.  Linear in the number of parts. */
+/* The normal form of lists. Parts that touch are joined; parts at a constant distance become a repeat; a periodic list
+ * becomes a repeat of its period.  Linear in the number of parts. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -181,8 +181,8 @@ static bool same_step(const struct kr_placed *parts, size_t i, size_t a)
 		parts[i + 1].displacement - parts[i].displacement == parts[a + 1].displacement - parts[a].displacement;
 }
 
-/* The shortest period of the whole list, COUNT when it has none: by the borders (Knuth, Morris and Pratt) of its COUNT
- * - 1 steps, for whose lengths BORDER has room. */
+/* The shortest period of the whole list, COUNT when it has none. It comes from the borders (Knuth, Morris and Pratt) of
+ * the list's COUNT - 1 steps; BORDER has room for their lengths. */
 static size_t find_period(const struct kr_placed *parts, size_t count, size_t *border)
 {
 	size_t steps = count - 1, k = 0;

@@ -1,4 +1,4 @@
-/* The border where -errno becomes an MPI error class, and where a file's error handler is told. */
+/* The border where -errno becomes an MPI error class. */
 #ifndef KR_MPIIO_ERRORS_H
 #define KR_MPIIO_ERRORS_H
 

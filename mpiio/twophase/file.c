@@ -76,7 +76,7 @@ uint64_t kr_file_stripe(const struct kr_mpifile *file)
 	return file->hints.striping_unit ? file->hints.striping_unit : STRIPE_DEFAULT;
 }
 
-/* A list of hosts that nobody matches, or that cannot be read, is an unusable value: ignored. */
+/* A list of hosts that matches no node, or is malformed, is an unusable value: ignored. */
 static int choose_aggregators(struct kr_mpifile *file)
 {
 	int err = kr_aggregators_new(
@@ -124,14 +124,14 @@ static int place_aggregators(struct kr_mpifile *file)
 	return kr_slots_prepare(&file->slots, file->hints.slots, file->ranks);
 }
 
-/* Makes what came of an agreement known to MPI_File_get_info. */
+/* Gives the result of an agreement to MPI_File_get_info. */
 static void publish(struct kr_mpifile *file, int class)
 {
 	KR_SCOPED_LOCK(&file->lock);
 	file->effective = file->hints;
 	file->effective.cb_nodes = class == MPI_SUCCESS ? file->aggregators->count : 0;
 	if (!file->effective.cb_config_list[0])
-		strcpy(file->effective.cb_config_list, "*:1"); /* what no list means */
+		strcpy(file->effective.cb_config_list, "*:1"); /* the default */
 	file->effective.striping_unit = kr_file_stripe(file);
 }
 
@@ -152,8 +152,8 @@ int kr_file_agree_hints(struct kr_mpifile *file)
 	if (file->hints.cb_buffer_size == 0)
 		file->hints.cb_buffer_size = kr_hints_piece(file->ranks);
 	drop_aggregators(file);
-	kr_intent_unseen(file);
-	kr_views_forget(&file->views);
+	kr_write_order_unseen(file);
+	kr_views_drop_sent(&file->views);
 	if (class == MPI_SUCCESS)
 		class = kr_mpi_class(place_aggregators(file));
 	class = kr_file_agree(file, class);
@@ -189,8 +189,8 @@ static void file_free(struct kr_mpifile *file)
 
 enum mode {
 	MODE_OFF,   /* all files are left to the MPI library */
-	MODE_AUTO,  /* files on a kairan mount are ours */
-	MODE_FORCE, /* all regular files are ours */
+	MODE_AUTO,  /* files on a kairan mount are handled */
+	MODE_FORCE, /* all regular files are handled */
 };
 
 /* $KAIRAN_MPIIO: off, auto or force. */
@@ -207,8 +207,8 @@ static void read_mode(void)
 		fprintf(stderr, "libkairan-mpiio: KAIRAN_MPIIO=%s: must be off, auto or force; taken as off\n", value);
 }
 
-/* This rank's part of the decision; the file is open beside MPI's afterwards.  Where that should have worked the user
- * is told: the file goes another way, on all ranks, which may be slow or meet a bug of the MPI library. */
+/* This rank's vote; opens the file beside MPI's.  If that unexpectedly fails the user gets a message: all ranks leave
+ * the file to MPI, which may be slow or hit a bug of the MPI library. */
 static bool may_be_ours(const char *name, int amode, struct kr_mount **ret_mount)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -244,7 +244,7 @@ static struct kr_mpifile *file_new(int amode, struct kr_mount *mount, MPI_File f
 	return file;
 }
 
-/* Where this rank's node is in the mount's ring, or KR_NO_RING.  Collective. */
+/* The position of this rank's node in the mount's ring, or KR_NO_RING.  Collective. */
 static uint32_t ring_position(const struct kr_mpifile *file)
 {
 	KR_AUTO_FREE struct kr_ring_member *all = kr_xcalloc((size_t)file->ranks, sizeof(*all));
@@ -260,7 +260,7 @@ static uint32_t ring_position(const struct kr_mpifile *file)
 	return kr_ring_position(all, (uint32_t)file->ranks, &own);
 }
 
-/* What needs the communicator; all ranks come here.  0 or -errno. */
+/* Prepares what needs the communicator, on all ranks.  0 or -errno. */
 static int prepare(struct kr_mpifile *file, MPI_Info info)
 {
 	const struct kr_mount_info *mount = kr_mount_info(file->mount);
@@ -293,8 +293,8 @@ static bool set_up(struct kr_mpifile *file, MPI_Comm comm, const char *name, MPI
 	PMPI_Comm_size(file->comm, &file->ranks);
 	if (!all_agree(file->comm, prepare(file, info) == 0) || kr_file_agree_hints(file) != MPI_SUCCESS)
 		return false;
-	kr_intent_synced(file);
-	file->turns.needed = all_agree(file->comm, kr_mount_info(file->mount) != NULL);
+	kr_write_order_synced(file);
+	file->write_order.needed = all_agree(file->comm, kr_mount_info(file->mount) != NULL);
 	PMPI_Query_thread(&level);
 	file->threads = all_agree(file->comm, level == MPI_THREAD_MULTIPLE);
 	file->name = kr_xstrdup(name);
@@ -309,7 +309,7 @@ static void enter(struct kr_mpifile *file)
 	kr_table_insert(&table.files, &file->link, hash_of(file->fh));
 }
 
-/* Intercommunicators and null handles never get here alive: MPI's open has refused them on every rank. */
+/* MPI's open has refused intercommunicators and null handles on every rank. */
 static bool can_agree(MPI_Comm comm)
 {
 	int inter;
@@ -328,7 +328,7 @@ void kr_file_attach(MPI_Comm comm, const char *name, int amode, MPI_Info info, M
 	ours = rc == MPI_SUCCESS && may_be_ours(name, amode, &mount);
 	if (ours)
 		file = file_new(amode, mount, fh);
-	/* Every rank takes part, whatever its environment says, since others would wait for it. */
+	/* Every rank takes part, whatever its environment says, since the others would wait for it. */
 	ours = all_agree(comm, file != NULL) && set_up(file, comm, name, info);
 	if (ours) {
 		kr_file_take_pointer(file);
