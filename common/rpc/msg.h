@@ -150,8 +150,6 @@ uint32_t kr_msg_data_max(uint16_t type, bool reply);
 const char *kr_msg_name(uint16_t type);
 /* Whether the table has the type; its direction. */
 bool kr_msg_known(uint16_t type, enum kr_direction *ret_direction);
-/* Appends a one-line readable form ("LOOKUP parent=fid:.. name=a") for logs and tests. */
-void kr_msg_dump(uint16_t type, bool reply, const void *msg, struct kr_writer *w);
 
 /* Wire status <-> negative errno (0 <-> 0). */
 uint32_t kr_status_from_errno(int err);

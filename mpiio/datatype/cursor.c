@@ -240,12 +240,6 @@ uint64_t kr_typemap_bytes_below(const struct kr_typemap *map, int64_t displaceme
 	return tile * layout->size + node_bytes_below(layout, (int64_t)(distance % map->extent));
 }
 
-uint64_t kr_cursor_bytes_before(const struct kr_cursor *cursor, int64_t offset)
-{
-	uint64_t below = kr_typemap_bytes_below(cursor->map, cursor->displacement, offset);
-	return KR_MIN(KR_MAX(below, cursor->start), cursor->end) - cursor->start;
-}
-
 int kr_typemap_offset_of(const struct kr_typemap *map, int64_t displacement, uint64_t data, int64_t *ret_offset)
 {
 	struct kr_cursor cursor;

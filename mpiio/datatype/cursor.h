@@ -52,9 +52,6 @@ bool kr_cursor_take(struct kr_cursor *cursor, uint64_t max, struct kr_run *ret_r
 bool kr_cursor_peek(const struct kr_cursor *cursor, int64_t *ret_offset);
 /* Makes DATA, a data byte in [start, end], the next one. */
 void kr_cursor_seek_data(struct kr_cursor *cursor, uint64_t data);
-/* How many of the bytes [start, end) lie below OFFSET, wherever the cursor is.  Only if kr_typemap_monotonic_tiles. */
-uint64_t kr_cursor_bytes_before(const struct kr_cursor *cursor, int64_t offset);
-
 /* The offset of data byte DATA of MAP tiled from DISPLACEMENT; -EINVAL when MAP is empty, -EOVERFLOW. */
 int kr_typemap_offset_of(const struct kr_typemap *map, int64_t displacement, uint64_t data, int64_t *ret_offset);
 /* How many data bytes of MAP, tiled endlessly from DISPLACEMENT, lie below OFFSET.  Only if kr_typemap_monotonic_tiles;

@@ -114,12 +114,6 @@ bool kr_typemap_monotonic_tiles(const struct kr_typemap *map);
  *     1 count, stride (signed), child               repeat
  *     2 n, n x {displacement - the one before (signed), child}   list
  * A child is how many layouts back it was written (1 = the one before); the last layout is the typemap's.  Equal
- * layouts are written once, so equal maps have equal bytes. */
-
-/* Owned bytes; 0 or -ENOMEM. */
-int kr_typemap_serialise(const struct kr_typemap *map, uint8_t **ret_bytes, size_t *ret_length);
-/* Any bytes are safe: work and memory are at most proportional to LENGTH.  -EBADMSG: kr_typemap_serialise does not
- * write such bytes; else as the constructors. */
-int kr_typemap_deserialise(const uint8_t *bytes, size_t length, struct kr_typemap **ret_map);
+ * layouts are written once, so equal maps have equal bytes (kr_typemap_put_bytes, _get_bytes). */
 
 #endif

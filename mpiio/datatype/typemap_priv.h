@@ -77,8 +77,10 @@ int kr_typemap_make(
 
 struct kr_leb_writer;
 struct kr_leb_reader;
-/* kr_typemap_serialise and _deserialise, as part of a longer message. */
+/* Writes MAP to W; 0 or -ENOMEM. */
 int kr_typemap_put_bytes(struct kr_leb_writer *w, const struct kr_typemap *map);
+/* Reads a map.  Any bytes are safe: work and memory are at most proportional to their number.  -EBADMSG:
+ * kr_typemap_put_bytes does not write such bytes; else as the constructors. */
 int kr_typemap_get_bytes(struct kr_leb_reader *r, struct kr_typemap **ret_map);
 
 /* A set of nodes in the order of their insertion; equal nodes count once. */

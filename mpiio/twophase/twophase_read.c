@@ -34,12 +34,11 @@ struct reader {
 	struct arrivals *arrivals; /* of the rounds under way */
 	uint32_t depth;            /* how many rounds may be under way */
 	uint64_t posted, taken;    /* rounds whose receives are posted; rounds whose messages have arrived */
-	uint64_t begun,
-		sent; /* an aggregator's rounds that the I/O thread has got; rounds whose messages are sent, or under way */
-	int source;       /* the next message of round `sent` goes to this one of the file's sources */
-	uint64_t mark_ns; /* the end of the last traced phase */
-	uint64_t end;     /* this rank's first byte behind the file's end; UINT64_MAX: none so far */
-	int class;        /* the first error of this rank */
+	uint64_t begun, sent;      /* an aggregator's rounds that the I/O thread has got; that are sent, or under way */
+	int source;                /* the next message of round `sent` goes to this one of the file's sources */
+	uint64_t mark_ns;          /* the end of the last traced phase */
+	uint64_t end;              /* this rank's first byte behind the file's end; UINT64_MAX: none so far */
+	int class;                 /* the first error of this rank */
 };
 
 static void record_error(struct reader *reader, int class)

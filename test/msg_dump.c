@@ -1,11 +1,13 @@
-/* Messages as one line of text, for logs and tests.  Tokens are secrets and stay out. */
+/* See msg_dump.h. */
+#include "test/msg_dump.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "common/rpc/msg_priv.h"
 #include "common/base/util.h"
+#include "common/rpc/msg_priv.h"
 
 static void put_format(struct kr_writer *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void put_format(struct kr_writer *w, const char *format, ...)
