@@ -26,7 +26,7 @@
 #include <stdint.h>
 #include <sys/ioctl.h>
 
-#define KR_DOOR_NAME ".kairan"
+#define KR_BATCH_FILE ".kairan"
 
 enum { KR_BATCH_TOKEN = 16, KR_MOUNT_INFO_NAME = 256 };
 

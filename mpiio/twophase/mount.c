@@ -52,7 +52,7 @@ static const char *without_prefix(const char *path)
 /* The batch file lies in the mount's root: the highest directory above PATH on the file's device. */
 static int open_batch_file(const char *path, dev_t device)
 {
-	char root[PATH_MAX + sizeof(KR_DOOR_NAME) + 1];
+	char root[PATH_MAX + sizeof(KR_BATCH_FILE) + 1];
 	struct stat st;
 	size_t length;
 
@@ -71,7 +71,7 @@ static int open_batch_file(const char *path, dev_t device)
 		length = above;
 	}
 	root[length] = '\0';
-	strcat(root, "/" KR_DOOR_NAME);
+	strcat(root, "/" KR_BATCH_FILE);
 	return open(root, O_RDWR | O_CLOEXEC);
 }
 
