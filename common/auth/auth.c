@@ -8,7 +8,6 @@
 
 #include "common/auth/auth_priv.h"
 #include "common/base/fail.h"
-#include "common/auth/key_priv.h"
 
 void kr_auth_init(struct kr_auth *auth)
 {
@@ -63,12 +62,12 @@ static void make_context(struct kr_auth *auth)
 	crypto_generichash_state state;
 
 	crypto_generichash_init(&state, NULL, 0, KR_CONTEXT);
-	kr_hash_u32(&state, auth->proto_min);
-	kr_hash_u32(&state, auth->proto_max);
-	kr_hash_u32(&state, auth->proto);
+	kr_digest_u32(&state, auth->proto_min);
+	kr_digest_u32(&state, auth->proto_max);
+	kr_digest_u32(&state, auth->proto);
 	crypto_generichash_update(&state, auth->key->id, KR_KEY_ID);
-	kr_hash_u64(&state, (uint64_t)auth->now.sec);
-	kr_hash_u32(&state, auth->now.nsec);
+	kr_digest_u64(&state, (uint64_t)auth->now.sec);
+	kr_digest_u32(&state, auth->now.nsec);
 	crypto_generichash_final(&state, auth->handshake.context, KR_CONTEXT);
 }
 

@@ -7,7 +7,6 @@
 
 #include "common/auth/auth_priv.h"
 #include "common/base/fail.h"
-#include "common/auth/key_priv.h"
 
 static const uint8_t no_secret[KR_SECRET];
 
@@ -16,11 +15,11 @@ static void make_context(struct kr_auth *auth)
 	crypto_generichash_state state;
 
 	crypto_generichash_init(&state, NULL, 0, KR_CONTEXT);
-	kr_hash_u32(&state, auth->proto_min);
-	kr_hash_u32(&state, auth->proto_max);
-	kr_hash_u32(&state, auth->proto);
-	kr_hash_u64(&state, (uint64_t)auth->now.sec);
-	kr_hash_u32(&state, auth->now.nsec);
+	kr_digest_u32(&state, auth->proto_min);
+	kr_digest_u32(&state, auth->proto_max);
+	kr_digest_u32(&state, auth->proto);
+	kr_digest_u64(&state, (uint64_t)auth->now.sec);
+	kr_digest_u32(&state, auth->now.nsec);
 	crypto_generichash_final(&state, auth->handshake.context, KR_CONTEXT);
 }
 

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "common/base/fail.h"
-#include "common/auth/key_priv.h"
+#include "common/auth/auth_priv.h"
 #include "common/base/util.h"
 
 #define FIRST_LINE "kairan-key 1"
@@ -60,9 +60,9 @@ static void fingerprint(const struct kr_key *key, uint8_t ret_id[KR_KEY_ID])
 	crypto_generichash_init(&state, key->secret, KR_KEY_SECRET, KR_KEY_ID);
 	crypto_generichash_update(&state, (const uint8_t *)label, sizeof(label));
 	crypto_generichash_update(&state, &kind, 1);
-	kr_hash_u32(&state, key->owner.uid);
-	kr_hash_u64(&state, (uint64_t)key->created);
-	kr_hash_u64(&state, (uint64_t)key->expires);
+	kr_digest_u32(&state, key->owner.uid);
+	kr_digest_u64(&state, (uint64_t)key->created);
+	kr_digest_u64(&state, (uint64_t)key->expires);
 	crypto_generichash_update(&state, (const uint8_t *)key->name, strlen(key->name));
 	crypto_generichash_final(&state, ret_id, KR_KEY_ID);
 	sodium_memzero(&state, sizeof(state));

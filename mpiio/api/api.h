@@ -9,7 +9,7 @@
 
 #include <mpi.h>
 
-#include "mpiio/twophase/real.h"
+#include "mpiio/twophase/mpi_library.h"
 
 #ifdef KR_LARGE_COUNTS
 typedef MPI_Count kr_count;

@@ -5,7 +5,7 @@
 #include "common/base/util.h"
 #include "mpiio/api/api.h"
 #include "mpiio/api/call.h"
-#include "mpiio/twophase/errors.h"
+#include "mpiio/twophase/mpi_library.h"
 #include "mpiio/twophase/file.h"
 #include "mpiio/schedule/hints_mpi.h"
 

@@ -7,7 +7,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "mpiio/twophase/errors.h"
+#include "mpiio/twophase/mpi_library.h"
 #include "mpiio/twophase/independent.h"
 #include "mpiio/twophase/twophase.h"
 

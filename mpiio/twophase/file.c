@@ -10,9 +10,8 @@
 #include "common/base/fail.h"
 #include "common/base/util.h"
 #include "mpiio/twophase/collective.h"
-#include "mpiio/twophase/errors.h"
+#include "mpiio/twophase/mpi_library.h"
 #include "mpiio/schedule/hints_mpi.h"
-#include "mpiio/twophase/real.h"
 #include "mpiio/schedule/topology_mpi.h"
 
 enum { STRIPE_DEFAULT = 4 << 20 };

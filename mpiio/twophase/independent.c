@@ -7,8 +7,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "mpiio/twophase/errors.h"
-#include "mpiio/twophase/real.h"
+#include "mpiio/twophase/mpi_library.h"
 
 enum { CHUNK = 4 << 20, RUNS_MAX = 1024 };
 

@@ -6,7 +6,7 @@
 
 #include "common/base/fail.h"
 #include "mpiio/twophase/collective.h"
-#include "mpiio/twophase/tags.h"
+#include "mpiio/twophase/mpi_library.h"
 
 static void slot_fini(struct kr_slot *slot)
 {

@@ -9,7 +9,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "mpiio/twophase/tags.h"
+#include "mpiio/twophase/mpi_library.h"
 
 struct kr_trace {
 	char *path, *file;

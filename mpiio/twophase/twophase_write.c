@@ -5,9 +5,8 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "mpiio/twophase/errors.h"
+#include "mpiio/twophase/mpi_library.h"
 #include "mpiio/twophase/slots.h"
-#include "mpiio/twophase/tags.h"
 #include "mpiio/twophase/twophase.h"
 #include "mpiio/twophase/window.h"
 

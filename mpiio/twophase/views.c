@@ -9,7 +9,7 @@
 #include "common/base/fail.h"
 #include "common/base/table.h"
 #include "common/base/util.h"
-#include "mpiio/twophase/tags.h"
+#include "mpiio/twophase/mpi_library.h"
 
 int kr_views_init(struct kr_views *views, int ranks)
 {

@@ -1,7 +1,7 @@
 /* See write_order.h. */
 #include "mpiio/twophase/write_order.h"
 
-#include "mpiio/twophase/errors.h"
+#include "mpiio/twophase/mpi_library.h"
 #include "mpiio/twophase/file.h"
 
 static bool get(bool *flag)

@@ -1,7 +1,7 @@
-/* The MPI library's own PMPI_File_*, found behind this library's by dlsym(RTLD_NEXT): for all calls that the layer does
- * not handle. */
-#ifndef KR_MPIIO_REAL_H
-#define KR_MPIIO_REAL_H
+/* The MPI library: its own PMPI_File_*, found behind this library's by dlsym(RTLD_NEXT), for all calls that the layer
+ * does not handle; its error classes; the tags of the layer's messages. */
+#ifndef KR_MPIIO_MPI_LIBRARY_H
+#define KR_MPIIO_MPI_LIBRARY_H
 
 #include <mpi.h>
 
@@ -40,5 +40,11 @@ struct kr_real {
 /* The table, filled at the first call.  Aborts with a message if the program has no MPI library behind this one.  Any
  * thread. */
 const struct kr_real *kr_real(void);
+
+/* MPI_SUCCESS for ERR >= 0, else the class of -errno. */
+int kr_mpi_class(int err);
+
+/* Tags, on communicators of the layer.  Each pair of ranks keeps its messages of one tag in order. */
+enum kr_tag { KR_TAG_VIEW = 1, KR_TAG_WRITE, KR_TAG_READ, KR_TAG_CLOCK, KR_TAG_NONE };
 
 #endif
