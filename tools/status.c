@@ -195,16 +195,22 @@ static void print_node(const json_t *node, json_int_t lease_ms)
 		kr_bytes_text(json_integer_value(json_object_get(node, "sent_bytes"))));
 }
 
-static void print_server(const char *name, const json_t *status)
+/* With a user's key the server tells only of that user's mounts. */
+static void print_server_head(const char *name, const json_t *status)
 {
-	const json_t *node, *conflict, *file, *nodes = json_object_get(status, "nodes");
-	size_t i;
+	const json_t *user = json_object_get(status, "user");
 
-	printf("%s: export %s%s, up %.0f s, %zu nodes%s\n", name, kr_text_of(json_object_get(status, "export"), "path"),
+	printf("%s: export %s%s, up %.0f s, %zu nodes", name, kr_text_of(json_object_get(status, "export"), "path"),
 		flag(status, "export", "present") ? "" : " (GONE)",
-		(double)json_integer_value(json_object_get(status, "uptime_ms")) / 1000, json_array_size(nodes),
-		json_is_true(json_object_get(status, "grace")) ? "; waiting for nodes to come back" : "");
-	json_array_foreach(nodes, i, node) print_node(node, json_integer_value(json_object_get(status, "lease_ms")));
+		(double)json_integer_value(json_object_get(status, "uptime_ms")) / 1000,
+		json_array_size(json_object_get(status, "nodes")));
+	if (user)
+		printf(" of user %" JSON_INTEGER_FORMAT, json_integer_value(user));
+	printf("%s\n", json_is_true(json_object_get(status, "grace")) ? "; waiting for nodes to come back" : "");
+}
+
+static void print_export(const json_t *status)
+{
 	printf("  export      %" JSON_INTEGER_FORMAT " reads of %s, %" JSON_INTEGER_FORMAT
 	       " writes of %s, %" JSON_INTEGER_FORMAT " unlinked files held\n",
 		kr_number(status, "export", "reads"), kr_bytes_text(kr_number(status, "export", "read_bytes")),
@@ -215,6 +221,17 @@ static void print_server(const char *name, const json_t *status)
 			"the kernel's word" :
 			"looking once a second",
 		kr_number(status, "watch", "changes"));
+}
+
+static void print_server(const char *name, const json_t *status)
+{
+	const json_t *node, *conflict, *file, *nodes = json_object_get(status, "nodes");
+	size_t i;
+
+	print_server_head(name, status);
+	json_array_foreach(nodes, i, node) print_node(node, json_integer_value(json_object_get(status, "lease_ms")));
+	if (json_object_get(status, "watch"))
+		print_export(status);
 	if (kr_number(status, "parked", "count"))
 		printf("  PARKED      %" JSON_INTEGER_FORMAT
 		       " requests of nodes wait for long, the oldest, %s of %s, for %" JSON_INTEGER_FORMAT " s%s%s\n",

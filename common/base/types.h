@@ -76,8 +76,9 @@ enum kr_fsync_flag {
 enum kr_conflict_part { KR_CONFLICT_DIRTY = 1, KR_CONFLICT_REPLAYS = 2, KR_CONFLICT_ALL = 3 };
 /* Lease kinds, a bit set: READ allows to cache and serve the data, WRITE to journal writes. */
 enum kr_lease_kind { KR_LEASE_READ = 1, KR_LEASE_WRITE = 2, KR_LEASE_ALL = 3 };
-enum { KR_RECLAIM_UNCOVERED = 4 }; /* added to the kinds of RECLAIM */
-enum { KR_RECALL_GONE = 4 };       /* added to the kinds of RECALL */
-enum { KR_HELLO_REPLAY = 1 };      /* flag of HELLO */
+enum { KR_RECLAIM_UNCOVERED = 4 };                 /* added to the kinds of RECLAIM */
+enum { KR_RECALL_GONE = 4 };                       /* added to the kinds of RECALL */
+enum { KR_HELLO_REPLAY = 1 };                      /* flag of HELLO */
+enum { KR_FLUSH_INLINE = 1, KR_FLUSH_REPLAY = 2 }; /* flags of FLUSH */
 
 #endif
