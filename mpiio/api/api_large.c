@@ -5,6 +5,4 @@
 #if MPI_VERSION >= 4
 #define KR_LARGE_COUNTS
 #include "mpiio/api/api_data.c"
-#include "mpiio/api/api_nonblock.c"
-#include "mpiio/api/api_shared.c"
 #endif
