@@ -26,9 +26,9 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/base/cpus.h"
-#include "fuse/daemon/local_dir.h"
+#include "fuse/base/local_dir.h"
 #include "fuse/daemon/mountpoint.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 #include "fuse/daemon/remount.h"
 #include "fuse/daemon/serve.h"
 

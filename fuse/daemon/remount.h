@@ -3,7 +3,7 @@
 #ifndef KR_FUSE_REMOUNT_H
 #define KR_FUSE_REMOUNT_H
 
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 
 /* The mount on options->mount_point becomes ro or rw, and suid, dev, exec, sync, dirsync and their opposites, as the
  * options say (what they do not say is as for a new mount). -errno with a sentence: nothing of ours there, another

@@ -125,7 +125,7 @@ uint64_t kr_files_generation(const struct kr_files *files);
 /* Files known, and how many of them open here, for status. Loop thread. */
 void kr_files_count(struct kr_files *files, uint64_t *ret_files, uint64_t *ret_open);
 struct kr_session_hooks;
-/* What the session's recovery needs of the files (fuse/file/reclaim.c). */
+/* What the session's recovery needs of the files (fuse/writeback/reclaim.c). */
 const struct kr_session_hooks *kr_files_session_hooks(void);
 
 /* --- one file --------------------------------------------------------------------------------- */

@@ -12,7 +12,7 @@
 #include "common/base/log.h"
 #include "fuse/file/shrink_notice.h"
 #include "fuse/file/file_priv.h"
-#include "fuse/ops/notify.h"
+#include "fuse/base/notify.h"
 #include "fuse/ops/op_file.h"
 #include "fuse/readcache/stage.h"
 

@@ -8,7 +8,7 @@
 #include "common/base/log.h"
 #include "fuse/file/file_priv.h"
 #include "fuse/names/inode_table.h"
-#include "fuse/ops/notify.h"
+#include "fuse/base/notify.h"
 #include "fuse/ops/op.h"
 
 struct cut {

@@ -9,7 +9,7 @@
 #include "common/base/fault.h"
 #include "common/base/util.h"
 #include "fuse/file/file_read.h"
-#include "fuse/ops/notify.h"
+#include "fuse/base/notify.h"
 
 enum { DOOR_TIMEOUT_S = 3600, DOOR_MODE = S_IFREG | 0666 };
 

@@ -16,7 +16,7 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 #include "fuse/base/signals.h"
 
 static void run_post(struct kr_task *task)

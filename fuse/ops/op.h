@@ -13,7 +13,7 @@
 #include "fuse/base/loop.h"
 #include "fuse/base/mount.h"
 #include "fuse/session/rpc.h"
-#include "fuse/ops/shim.h"
+#include "fuse/base/shim.h"
 
 struct kr_op {
 	struct kr_mount *mount;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "fuse/file/locks.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 
 static void wake(struct kr_file_waiter *waiter)
 {

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "fuse/ops/batch.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 
 static void reply_info(fuse_req_t req)
 {

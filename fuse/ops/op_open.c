@@ -17,8 +17,8 @@
 #include "fuse/ops/batch.h"
 #include "fuse/names/attr_cache.h"
 #include "fuse/ops/op_file.h"
-#include "fuse/daemon/options.h"
-#include "fuse/ops/shim.h"
+#include "fuse/base/options.h"
+#include "fuse/base/shim.h"
 #include "fuse/readcache/stage.h"
 
 /* `flags` of OPEN and CREATE (msgs.def). */

@@ -12,10 +12,10 @@
 #include "common/base/fault.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "fuse/ops/notify.h"
+#include "fuse/base/notify.h"
 #include "fuse/ops/op.h"
-#include "fuse/daemon/options.h"
-#include "fuse/ops/shim.h"
+#include "fuse/base/options.h"
+#include "fuse/base/shim.h"
 
 static struct timespec timespec_of(struct kr_time time)
 {

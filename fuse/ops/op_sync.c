@@ -7,7 +7,7 @@
 #include "common/base/fault.h"
 #include "fuse/file/locks.h"
 #include "fuse/ops/op_file.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 
 struct sync_op {
 	struct kr_file_op file_op;

@@ -24,7 +24,7 @@
 #include "common/base/fault.h"
 #include "fuse/ops/batch.h"
 #include "fuse/file/locks.h"
-#include "fuse/ops/notify.h"
+#include "fuse/base/notify.h"
 #include "fuse/ops/op_file.h"
 
 enum { PAGE = 4096 };

@@ -9,7 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/readcache/hops_priv.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 #include "fuse/session/rpc.h"
 
 enum { BACKLOG = 128, TICK_MS = 250 };

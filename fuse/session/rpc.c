@@ -13,7 +13,7 @@
 #include "fuse/session/rpc_priv.h"
 #include "fuse/names/dir_fsync.h"
 #include "fuse/base/loop.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 
 struct kr_call *kr_call_new(uint16_t type, const void *msg, const struct kr_slice *slices, size_t count, int *ret_err)
 {

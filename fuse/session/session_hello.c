@@ -12,10 +12,10 @@
 #include "common/rpc/attr_cache.h"
 #include "common/base/util.h"
 #include "fuse/names/dir_fsync.h"
-#include "fuse/daemon/local_dir.h"
+#include "fuse/base/local_dir.h"
 #include "fuse/session/login.h"
 #include "fuse/names/attr_cache.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 #include "fuse/session/session_priv.h"
 
 enum { LEASE_MAX_MS = 3600000, SAY_AGAIN_S = 60 };

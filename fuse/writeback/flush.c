@@ -7,7 +7,7 @@
 #include "common/base/log.h"
 #include "fuse/writeback/chain_priv.h"
 #include "fuse/ops/op.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 
 struct kr_flusher *kr_flusher_of(const struct kr_file *file)
 {

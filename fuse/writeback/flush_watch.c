@@ -8,7 +8,7 @@
 #include "common/base/log.h"
 #include "fuse/session/fence.h"
 #include "fuse/writeback/flush_priv.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 
 /* A file's bytes are late after so many times flush_age, but not before LATE_MS; an answer after so many lease times.
  */

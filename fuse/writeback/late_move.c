@@ -16,7 +16,7 @@
 #include "common/base/text.h"
 #include "fuse/writeback/flush_priv.h"
 #include "fuse/writeback/late_priv.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 
 enum { PIECES_AT_ONCE = 64 };
 

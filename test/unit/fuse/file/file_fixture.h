@@ -15,7 +15,7 @@
 
 #include "fuse/file/file.h"
 #include "fuse/names/inode_table.h"
-#include "fuse/ops/notify.h"
+#include "fuse/base/notify.h"
 #include "fuse/ops/op_file.h"
 #include "fuse/readcache/stage.h"
 

@@ -7,7 +7,7 @@
 #include "fuse/file/file_priv.h"
 #include "fuse/file/locks.h"
 #include "fuse/names/attr_cache.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 
 static const struct kr_attr attr = {.ino = 1, .size = 100000, .ctime.sec = 1000};
 

@@ -22,7 +22,7 @@
 #include "fuse/file/file.h"
 #include "fuse/readcache/hops_priv.h"
 #include "fuse/journal/journal.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 #include "fuse/session/rpc.h"
 #include "fuse/readcache/stage_priv.h"
 #include "ring/pipeline.h"

@@ -21,7 +21,7 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/writeback/flush_priv.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 #include "test/unit/directory.h"
 #include "test/unit/moved_clock.h"
 

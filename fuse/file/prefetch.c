@@ -7,7 +7,7 @@
  * looked at whenever something of it has come, a large one with the tick only, because looking means counting its
  * blocks.
  */
-#include "fuse/readcache/prefetch.h"
+#include "fuse/file/prefetch.h"
 
 #include <errno.h>
 #include <stdlib.h>
