@@ -24,6 +24,7 @@
 #include "fuse/file/locks.h"
 #include "fuse/base/loop.h"
 #include "fuse/names/attr_cache.h"
+#include "fuse/names/dir_fsync.h"
 #include "fuse/base/notify.h"
 #include "fuse/base/options.h"
 #include "fuse/writeback/recover.h"
@@ -63,6 +64,22 @@ static void hop_identify(struct kr_mount *mount)
 		facts->lease_ms);
 }
 
+static size_t on_boot(struct kr_mount *mount, uint64_t heard_ns, uint64_t now_ns)
+{
+	return kr_dir_fsync_booted(mount->dir_syncs, heard_ns, now_ns);
+}
+
+static void on_answer(struct kr_mount *mount, uint16_t type, const void *fields, size_t length, int err,
+	const void *reply, uint16_t flags, uint64_t asked_ns, uint64_t heard_ns)
+{
+	kr_attr_cache_learn(mount, type, fields, length, err, reply, flags, asked_ns, heard_ns);
+	if (err == 0)
+		kr_dir_fsync_answered(mount->dir_syncs, type, fields, length, reply, heard_ns);
+}
+
+static const struct kr_rpc_hooks rpc_hooks = {
+	.begun = kr_attr_cache_change_begin, .answered = on_answer, .ended = kr_attr_cache_change_end};
+
 static void tell_backlog(struct kr_mount *mount, struct kr_backlog_request *ret)
 {
 	struct kr_flusher_left left;
@@ -80,8 +97,10 @@ static void make_protocol(void *context)
 
 	kr_serve_watch_signals(step->serve);
 	step->err = kr_rpc_new(mount, &mount->options->server, &mount->rpc);
-	if (step->err == 0)
+	if (step->err == 0) {
+		kr_rpc_set_hooks(mount->rpc, &rpc_hooks);
 		kr_attr_cache_start(mount);
+	}
 	if (step->err == 0)
 		step->err = kr_session_new(mount, &mount->session);
 	if (step->err == 0)
@@ -91,6 +110,8 @@ static void make_protocol(void *context)
 		step->serve->hooks.listen = hop_listen;
 		step->serve->hooks.identify = hop_identify;
 		step->serve->hooks.backlog = tell_backlog;
+		step->serve->hooks.booted = on_boot;
+		step->serve->hooks.disconnected = kr_attr_cache_clear;
 		step->serve->hooks.refused = kr_serve_refused;
 		kr_session_set_hooks(mount->session, &step->serve->hooks);
 		kr_session_start(mount->session, mount->options->connect_timeout, on_hello, step->serve);

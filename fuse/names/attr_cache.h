@@ -27,23 +27,11 @@ void kr_attr_cache_clear(struct kr_mount *mount);
 void kr_attr_cache_learn(struct kr_mount *mount, uint16_t type, const void *fields, size_t length, int err,
 	const void *reply, uint16_t flags, uint64_t asked_ns, uint64_t heard_ns);
 
-/* What a request of our own changes, while it is under way: everything of the files in a slot, or what one name stands
- * for. */
-struct kr_attr_cache_place {
-	uint32_t slot;
-	uint64_t name; /* a hash, 0: everything */
-};
-enum { KR_ATTR_CACHE_PLACES = 4 };
-struct kr_note_change {
-	struct kr_link link;
-	struct kr_attr_cache_place places[KR_ATTR_CACHE_PLACES];
-	uint32_t count;
-};
-/* A request of TYPE, encoded in FIELDS, is about to be sent; CHANGE, zeroed, is the caller's until the end: when it has
- * been answered (and learnt from), or never will be. Loop thread. */
-void kr_attr_cache_change_begin(
-	struct kr_mount *mount, struct kr_note_change *change, uint16_t type, const void *fields, size_t length);
-void kr_attr_cache_change_end(struct kr_mount *mount, struct kr_note_change *change);
+/* A request of TYPE, encoded in FIELDS, is about to be sent: what it changes is unknown here until
+ * kr_attr_cache_change_end, which takes over what is returned.  That follows when the request has been answered (and
+ * learnt from), or never will be.  NULL: it changes nothing.  Loop thread. */
+void *kr_attr_cache_change_begin(struct kr_mount *mount, uint16_t type, const void *fields, size_t length);
+void kr_attr_cache_change_end(struct kr_mount *mount, void *change);
 
 /* The server has opened the file for us, and says NOW: that may have set the time of access, which our programs see at
  * once. */

@@ -10,7 +10,7 @@
 struct kr_attr_cache {
 	pthread_mutex_t lock;
 	struct kr_attr_cache_store store; /* [lock] */
-	struct kr_list changes;           /* [lock] struct kr_note_change, of our own, under way */
+	struct kr_list changes;           /* [lock] requests of our own that change something (attr_cache_change.c) */
 	uint64_t known, learnt, forgets;  /* [lock] */
 };
 

@@ -11,7 +11,6 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/session/rpc_priv.h"
-#include "fuse/names/dir_fsync.h"
 #include "fuse/base/loop.h"
 #include "fuse/base/options.h"
 
@@ -76,7 +75,8 @@ static void end_call(struct kr_call *call, int err, const void *reply, struct kr
 	void *context = call->context;
 
 	kr_rpc_watch_ended(call);
-	kr_attr_cache_change_end(call->rpc->mount, &call->change);
+	if (call->change)
+		call->rpc->hooks->ended(call->rpc->mount, call->change);
 	kr_table_remove(&call->rpc->by_id, &call->by_id);
 	kr_list_remove(&call->link);
 	kr_call_free(call);
@@ -138,11 +138,9 @@ static void on_reply(void *context, int err, const void *reply, struct kr_buf *d
 		return;
 	}
 	call->rpc->heard_ns = kr_clock_ns();
-	kr_attr_cache_learn(call->rpc->mount, call->type, call->fields.bytes, call->fields.length, err, reply,
-		kr_conn_reply_flags(call->rpc->conn), call->submitted_ns, call->rpc->heard_ns);
-	if (err == 0 && call->rpc->mount->dir_syncs)
-		kr_dir_fsync_answered(call->rpc->mount->dir_syncs, call->type, call->fields.bytes, call->fields.length,
-			reply, call->rpc->heard_ns);
+	if (call->rpc->hooks)
+		call->rpc->hooks->answered(call->rpc->mount, call->type, call->fields.bytes, call->fields.length, err,
+			reply, kr_conn_reply_flags(call->rpc->conn), call->submitted_ns, call->rpc->heard_ns);
 	if (call->given_up && err == 0 && opens(call))
 		undo_open(call->rpc, call, reply);
 	end_call(call, err, reply, data);
@@ -239,7 +237,8 @@ uint64_t kr_rpc_submit(struct kr_rpc *rpc, struct kr_call *call, unsigned flags,
 	call->submitted_ns = kr_clock_ns();
 	kr_list_append(&rpc->calls, &call->link);
 	kr_table_insert(&rpc->by_id, &call->by_id, kr_hash_u64(call->id));
-	kr_attr_cache_change_begin(rpc->mount, &call->change, call->type, call->fields.bytes, call->fields.length);
+	if (rpc->hooks)
+		call->change = rpc->hooks->begun(rpc->mount, call->type, call->fields.bytes, call->fields.length);
 	if (may_go(rpc, call))
 		transmit(rpc, call);
 	return call->id;
