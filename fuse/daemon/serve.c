@@ -33,7 +33,7 @@
 #include "fuse/session/rpc.h"
 #include "fuse/daemon/serve_priv.h"
 
-enum { LATE_DRAIN_MS = 2000 };
+enum { LATE_DRAIN_MS = 2000, OPS_TICK_MS = 200 };
 
 /* --- the loop tells the main thread ----------------------------------------------------------- */
 
@@ -130,6 +130,13 @@ static void on_signal(uv_signal_t *handle, int number)
 	}
 }
 
+static void on_tick(uv_timer_t *timer)
+{
+	struct kr_serve *serve = timer->data;
+
+	kr_ops_tick(&serve->mount);
+}
+
 void kr_serve_watch_signals(struct kr_serve *serve)
 {
 	static const int numbers[KR_SERVE_SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
@@ -142,6 +149,9 @@ void kr_serve_watch_signals(struct kr_serve *serve)
 		if (numbers[i] != SIGHUP || !nohup)
 			uv_signal_start(&serve->signals[i], on_signal, numbers[i]);
 	}
+	uv_timer_init(serve->mount.loop, &serve->ops_tick);
+	serve->ops_tick.data = serve;
+	uv_timer_start(&serve->ops_tick, on_tick, OPS_TICK_MS, OPS_TICK_MS);
 }
 
 /* --- unmaking --------------------------------------------------------------------------------- */
@@ -206,6 +216,7 @@ static void stop_protocol(void *context)
 	kr_rpc_free(mount->rpc);
 	for (int i = 0; i < KR_SERVE_SIGNALS; i++)
 		uv_close((uv_handle_t *)&step->serve->signals[i], NULL);
+	uv_close((uv_handle_t *)&step->serve->ops_tick, NULL);
 }
 
 static void unmake(struct kr_serve *serve)

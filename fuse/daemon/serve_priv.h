@@ -24,6 +24,7 @@ struct kr_serve {
 
 	/* Loop thread. */
 	uv_signal_t signals[KR_SERVE_SIGNALS];
+	uv_timer_t ops_tick;
 	struct kr_drain *drain;
 
 	/* What the loop tells the main thread. */

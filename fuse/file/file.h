@@ -26,7 +26,7 @@
 #include "fuse/base/loop.h"
 
 struct kr_mount;
-struct kr_op;
+struct kr_waiter;
 struct kr_stage;
 struct kr_files;
 struct kr_file;
@@ -118,8 +118,8 @@ void kr_files_free(struct kr_files *files);
 void kr_files_for_each(struct kr_files *files, void (*visit)(struct kr_file *file, void *context), void *context);
 /* The journal has space again (kr_journal_options.on_space). Any thread. */
 void kr_files_space(struct kr_files *files);
-/* Loop thread: OP waits for space in the journal; it is also stepped now and then. */
-void kr_files_wait_space(struct kr_files *files, struct kr_op *op);
+/* Loop thread: WAITER waits for space in the journal; it is also woken now and then. */
+void kr_files_wait_space(struct kr_files *files, struct kr_waiter *waiter);
 /* Loop thread: counts the times that the session went on after a break; grants that cross one are not to be trusted. */
 uint64_t kr_files_generation(const struct kr_files *files);
 /* Files known, and how many of them open here, for status. Loop thread. */

@@ -14,7 +14,7 @@ struct kr_files {
 	/* All loop thread. */
 	struct kr_list idle; /* kr_file.idle, the longest idle first */
 	uint32_t idle_count;
-	struct kr_list space; /* kr_op.waiting: writes that wait for journal space */
+	struct kr_list space; /* struct kr_waiter: writes that wait for journal space */
 	struct kr_task space_task;
 	struct kr_list drops; /* struct kr_file_drop, invalidations under way */
 	uv_timer_t drop_timer;

@@ -9,7 +9,8 @@
 #include "fuse/session/fence.h"
 #include "fuse/file/shrink_notice.h"
 #include "fuse/file/file_priv.h"
-#include "fuse/ops/op.h"
+#include "fuse/base/waiter.h"
+#include "fuse/journal/journal.h"
 
 enum { TICK_MS = 100 };
 
@@ -17,7 +18,7 @@ static void space_again(struct kr_task *task)
 {
 	struct kr_files *files = KR_CONTAINER_OF(task, struct kr_files, space_task);
 
-	kr_op_wake(&files->space);
+	kr_waiters_wake(&files->space);
 }
 
 int kr_files_new(struct kr_mount *mount, struct kr_files **ret_files)
@@ -62,7 +63,7 @@ static void tick(uv_timer_t *timer)
 	pthread_mutex_unlock(&files->lock);
 	if (!kr_list_empty(&files->space))
 		kr_journal_try_again(files->mount->journal);
-	kr_op_wake(&files->space);
+	kr_waiters_wake(&files->space);
 }
 
 static void distrust(struct kr_file *file, void *context)
@@ -162,9 +163,9 @@ void kr_files_space(struct kr_files *files)
 	kr_loop_post(files->mount->kr_loop, &files->space_task);
 }
 
-void kr_files_wait_space(struct kr_files *files, struct kr_op *op)
+void kr_files_wait_space(struct kr_files *files, struct kr_waiter *waiter)
 {
-	kr_op_wait(op, &files->space);
+	kr_waiter_wait(waiter, &files->space);
 	kr_files_need_tick(files);
 }
 

@@ -1,5 +1,6 @@
 /* See lookup_prefetch.h.  A call keeps the names that it has asked for: the listing they come from may be gone when it
  * is answered. */
+#include "fuse/base/cred.h"
 #include "fuse/names/lookup_prefetch.h"
 
 #include <stdlib.h>
@@ -10,7 +11,8 @@
 #include "common/base/util.h"
 #include "fuse/names/dir_listing.h"
 #include "fuse/names/attr_cache.h"
-#include "fuse/ops/op.h"
+#include "fuse/base/waiter.h"
+#include "fuse/session/rpc.h"
 #include "fuse/session/session.h"
 #include "fuse/names/walk_detector.h"
 
@@ -47,7 +49,7 @@ struct call {
 	struct kr_mount *mount;
 	struct place place;
 	struct kr_writer names;
-	struct kr_list waiting; /* ops */
+	struct kr_list waiting; /* struct kr_waiter */
 };
 
 /* A listing of our own under way. */
@@ -82,7 +84,7 @@ static bool is_at(const struct place *place, const struct kr_fid *fid, const str
 
 static void place_init(struct place *place, const struct kr_fid *fid, const struct kr_cred *cred)
 {
-	*place = (struct place){.fid = *fid, .cred = *cred, .groups = kr_op_copy_groups(cred)};
+	*place = (struct place){.fid = *fid, .cred = *cred, .groups = kr_cred_copy_groups(cred)};
 	place->cred.groups = place->groups;
 }
 
@@ -263,7 +265,7 @@ static void on_reply(void *context, int err, const void *reply, struct kr_buf *d
 	kr_list_remove(&call->link);
 	call->mount->ahead->call_count--;
 	tell_listing(call);
-	kr_op_wake(&call->waiting);
+	kr_waiters_wake(&call->waiting);
 	free_call(call);
 }
 

@@ -72,7 +72,7 @@ static bool unlocking(struct sync_op *sync)
 		sync->unlock = NULL;
 		answer(sync, sync->report);
 	} else {
-		kr_files_wait_space(op->mount->files, op); /* to be stepped now and then */
+		kr_files_wait_space(op->mount->files, &op->waiter); /* to be stepped now and then */
 	}
 	return true;
 }

@@ -254,7 +254,7 @@ static void step_write(struct kr_op *op)
 		kr_op_reply_err(op, why_full(mount->journal, err));
 	} else {
 		kr_flusher_need_space(mount->flusher);
-		kr_files_wait_space(mount->files, op);
+		kr_files_wait_space(mount->files, &op->waiter);
 	}
 }
 

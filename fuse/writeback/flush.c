@@ -6,7 +6,6 @@
 
 #include "common/base/log.h"
 #include "fuse/writeback/chain_priv.h"
-#include "fuse/ops/op.h"
 #include "fuse/base/options.h"
 
 struct kr_flusher *kr_flusher_of(const struct kr_file *file)
@@ -337,7 +336,6 @@ static void on_tick(uv_timer_t *timer)
 {
 	struct kr_flusher *flusher = timer->data;
 
-	kr_ops_tick(flusher->mount);
 	kr_chains_tick(flusher->chains, kr_clock_ns());
 	kr_uncovered_tick(flusher->uncovered);
 	if (!flusher->recovering)

@@ -110,14 +110,6 @@ void kr_rpc_answer(struct kr_rpc *rpc, const struct kr_down *down, int err, cons
 	if (down->type == KR_MSG_QUERY)
 		fake.query = *(const struct kr_query_reply *)msg;
 }
-void kr_op_wait(struct kr_op *op, struct kr_list *list)
-{
-	kr_list_append(list, &op->waiting);
-}
-void kr_op_wake(struct kr_list *list)
-{
-	assert_true(kr_list_empty(list));
-}
 uint64_t kr_inode_find(struct kr_inodes *inodes, const struct kr_fid *fid)
 {
 	(void)inodes, (void)fid;
