@@ -11,7 +11,7 @@
 
 #include "common/base/fault.h"
 #include "fuse/file/file_priv.h"
-#include "fuse/ops/op_file.h"
+#include "fuse/file/handle.h"
 #include "fuse/session/rpc.h"
 #include "fuse/readcache/stage.h"
 
@@ -43,7 +43,7 @@ static struct kr_file *make(struct kr_mount *mount, const struct kr_fid *fid)
 	kr_extent_map_init(&file->dirty);
 	file->changes = 1;
 	kr_list_init(&file->waiters);
-	kr_list_init(&file->gated);
+	kr_list_init(&file->parked);
 	kr_list_init(&file->handle_list);
 	kr_list_init(&file->recalls);
 	kr_link_init(&file->idle);
@@ -356,19 +356,34 @@ void kr_file_refresh(struct kr_file *file)
 	kr_rpc_call(file->mount->rpc, KR_MSG_GETATTR, &request, NULL, 0, 0, refreshed, kr_file_get(file));
 }
 
+static void stage_outdated(struct kr_file *file)
+{
+	pthread_mutex_lock(&file->lock);
+	file->stale = true;
+	pthread_mutex_unlock(&file->lock);
+	kr_file_step(file);
+}
+
+bool kr_file_make_stage(struct kr_file *file)
+{
+	static const struct kr_stage_hooks hooks = {.changed = kr_file_step, .outdated = stage_outdated};
+	struct kr_stage *stage;
+
+	if (file->stage)
+		return true;
+	stage = kr_stage_new(file->mount, file, &file->fid, &hooks);
+	pthread_mutex_lock(&file->lock);
+	file->stage = stage;
+	pthread_mutex_unlock(&file->lock);
+	return stage != NULL;
+}
+
 struct kr_stage *kr_file_stage(struct kr_file *file)
 {
 	uint64_t version, size;
 
-	if (!file->stage) {
-		struct kr_stage *stage = kr_stage_new(file->mount, file, &file->fid);
-
-		if (!stage)
-			return NULL;
-		pthread_mutex_lock(&file->lock);
-		file->stage = stage;
-		pthread_mutex_unlock(&file->lock);
-	}
+	if (!kr_file_make_stage(file))
+		return NULL;
 	pthread_mutex_lock(&file->lock);
 	version = file->base.version;
 	size = file->base.size;

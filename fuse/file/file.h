@@ -93,8 +93,7 @@ struct kr_file {
 	uint8_t needs;               /* lease kinds that the waiters need */
 	int lease_error;             /* the LEASE they waited for failed with this; only while they are woken */
 	struct kr_list waiters;      /* struct kr_file_waiter */
-	struct kr_list
-		gated; /* struct kr_pool_share_member: who may hold locks of kernel pages and waits for a lease */
+	struct kr_list parked;       /* struct kr_parked_io */
 	struct kr_list recalls;    /* RECALLs to be answered */
 	struct kr_file_drop *drop; /* the invalidation under way */
 	struct kr_link lingering;  /* kr_files.lingering */

@@ -28,14 +28,9 @@ static void stage_flushed(struct kr_file *file, const struct kr_flush_reply *rep
 {
 	/* What is known of the base: its size belongs to its version. */
 	if (!file->stage && reply->base_version != 0 && file->base.version == reply->base_version) {
-		struct kr_stage *stage = kr_stage_new(file->mount, file, &file->fid);
-
-		if (!stage)
+		if (!kr_file_make_stage(file))
 			return;
-		kr_stage_learn(stage, file->base.version, file->base.size);
-		pthread_mutex_lock(&file->lock);
-		file->stage = stage;
-		pthread_mutex_unlock(&file->lock);
+		kr_stage_learn(file->stage, file->base.version, file->base.size);
 	}
 	if (file->stage)
 		kr_stage_flushed(file->stage, reply->base_version, reply->attr.version, reply->attr.size, sent);

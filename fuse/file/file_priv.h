@@ -31,6 +31,8 @@ struct kr_files {
 
 /* file_table.c: while the mount is fenced, or writes wait for space, files are stepped now and then. Loop thread. */
 void kr_files_need_tick(struct kr_files *files);
+/* file.c: the stage, made if there is none, with nothing in it.  False: out of memory. */
+bool kr_file_make_stage(struct kr_file *file);
 /* file.c: out of the table already. */
 void kr_file_destroy(struct kr_file *file);
 /* lease.c: what the holder wants done, until it wants nothing more. Loop thread, lock not held. */

@@ -5,8 +5,8 @@
 #include "common/base/fault.h"
 #include "common/base/log.h"
 #include "fuse/file/file_priv.h"
-#include "fuse/ops/op.h"
 #include "fuse/readcache/stage.h"
+#include "fuse/session/rpc.h"
 
 static void granted(void *context, int err, const void *message, struct kr_buf *data)
 {

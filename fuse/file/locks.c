@@ -8,7 +8,7 @@
 #include "fuse/file/file.h"
 #include "fuse/names/inode_table.h"
 #include "fuse/file/lock_owners.h"
-#include "fuse/ops/op_file.h"
+#include "fuse/file/handle.h"
 #include "fuse/session/rpc.h"
 
 struct kr_locks {

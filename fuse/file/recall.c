@@ -13,7 +13,8 @@
 #include "fuse/file/shrink_notice.h"
 #include "fuse/file/file_priv.h"
 #include "fuse/base/notify.h"
-#include "fuse/ops/op_file.h"
+#include "fuse/file/handle.h"
+#include "fuse/names/inode_table.h"
 #include "fuse/readcache/stage.h"
 
 struct recall {
@@ -117,11 +118,11 @@ static int compare_ranges(const void *a, const void *b)
 static void choose_ranges(struct kr_file *file, struct kr_notify_job *job)
 {
 	struct kr_range parked[KR_NOTIFY_RANGES - 1];
-	struct kr_pool_share_member *read;
+	struct kr_parked_io *read;
 	uint64_t position = 0;
 	uint32_t count = 0;
 
-	KR_LIST_FOR_EACH(read, &file->gated, link) {
+	KR_LIST_FOR_EACH(read, &file->parked, link) {
 		if (read->page && read->length && count < KR_ARRAY_SIZE(parked))
 			parked[count++] = (struct kr_range){.offset = read->offset, .length = read->length};
 	}
@@ -197,13 +198,13 @@ static void let_through(uv_timer_t *timer)
 	if (kr_list_empty(&files->drops))
 		uv_timer_stop(timer);
 	KR_LIST_FOR_EACH(drop, &files->drops, link) {
-		struct kr_pool_share_member *read;
+		struct kr_parked_io *read;
 
 		if (now - drop->started_ns < KR_FILE_THROUGH_MS * KR_NS_PER_MS)
 			continue;
-		KR_LIST_FOR_EACH(read, &drop->file->gated, link)
+		KR_LIST_FOR_EACH(read, &drop->file->parked, link)
 			read->through = true;
-		if (!kr_list_empty(&drop->file->gated)) {
+		if (!kr_list_empty(&drop->file->parked)) {
 			(void)KR_FAULT("recall.through");
 			kr_file_step(drop->file);
 		}

@@ -9,7 +9,7 @@
 #include "fuse/file/file_priv.h"
 #include "fuse/names/inode_table.h"
 #include "fuse/base/notify.h"
-#include "fuse/ops/op.h"
+#include "fuse/base/shim.h"
 
 struct cut {
 	struct kr_notify_job job;

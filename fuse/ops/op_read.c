@@ -20,7 +20,7 @@ struct read_op {
 	struct kr_file_op file_op;
 	const struct kr_handle *handle;
 	uint64_t number;
-	struct kr_pool_share_member gated;
+	struct kr_parked_io parked;
 	bool entered;
 	uint8_t kinds; /* entered */
 	bool working;  /* in libuv's pool */
@@ -158,7 +158,7 @@ static void fini_read(struct kr_op *op)
 	struct read_op *read = KR_CONTAINER_OF(op, struct read_op, file_op.op);
 	struct kr_file *file = read->file_op.file;
 
-	kr_list_remove(&read->gated.link);
+	kr_list_remove(&read->parked.link);
 	if (read->entered) {
 		pthread_mutex_lock(&file->lock);
 		leave(file, read->kinds, read->epoch);
@@ -178,14 +178,14 @@ static bool enter(struct read_op *read)
 	if (read->entered && read->epoch == holder->epoch)
 		return true;
 	read->entered = false;
-	read->kinds = kinds_of(file, read->gated.page);
+	read->kinds = kinds_of(file, read->parked.page);
 	/* Through also while fenced, because pages are dropped then: the server is more patient than that takes. */
 	if ((kr_mount_fenced(file->mount) || !kr_lease_state_enter(holder, read->kinds)) &&
-		!(read->gated.through && kr_lease_state_enter_through(holder, read->kinds)))
+		!(read->parked.through && kr_lease_state_enter_through(holder, read->kinds)))
 		return false;
 	read->entered = true;
 	read->epoch = holder->epoch;
-	if (read->gated.page)
+	if (read->parked.page)
 		note_pages(file, read->kinds);
 	return true;
 }
@@ -198,7 +198,7 @@ static int make_plan(struct read_op *read)
 	KR_SCOPED_LOCK(&file->lock);
 	if (file->stale)
 		return -EAGAIN;
-	return kr_read_plan_init(&read->plan, file, read->gated.offset, read->gated.length);
+	return kr_read_plan_init(&read->plan, file, read->parked.offset, read->parked.length);
 }
 
 static void answer(struct read_op *read)
@@ -206,7 +206,7 @@ static void answer(struct read_op *read)
 	struct kr_op *op = &read->file_op.op;
 
 	(void)KR_FAULT("read.answer");
-	note_end(read->file_op.file, read->number, read->gated.offset, read->gated.length, read->plan.length);
+	note_end(read->file_op.file, read->number, read->parked.offset, read->parked.length, read->plan.length);
 	fuse_reply_buf(kr_op_finish(op), read->buffer, read->plan.length);
 	kr_op_free(op);
 }
@@ -251,7 +251,7 @@ static int bring(struct read_op *read)
 	if (!stage)
 		return -ENOMEM;
 	read->plan.stage = stage;
-	kr_stage_hint(stage, read->gated.offset, read->gated.length);
+	kr_stage_hint(stage, read->parked.offset, read->parked.length);
 	return kr_read_plan_want(&read->plan, stage);
 }
 
@@ -259,8 +259,8 @@ static void wait_at_gate(struct read_op *read)
 {
 	struct kr_file *file = read->file_op.file;
 
-	if (!kr_link_linked(&read->gated.link))
-		kr_list_append(&file->gated, &read->gated.link);
+	if (!kr_link_linked(&read->parked.link))
+		kr_list_append(&file->parked, &read->parked.link);
 	kr_file_op_wait(&read->file_op, read->kinds);
 }
 
@@ -284,7 +284,7 @@ static void step_read(struct kr_op *op)
 		wait_at_gate(read);
 		return;
 	}
-	kr_list_remove(&read->gated.link);
+	kr_list_remove(&read->parked.link);
 	got = make_plan(read);
 	if (got == -EAGAIN) {
 		kr_file_refresh(file);
@@ -331,8 +331,8 @@ void kr_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struc
 	read->file_op.op.fini = fini_read;
 	read->handle = handle;
 	read->number = ino;
-	read->gated.offset = (uint64_t)offset;
-	read->gated.length = size;
-	read->gated.page = page;
+	read->parked.offset = (uint64_t)offset;
+	read->parked.length = size;
+	read->parked.page = page;
 	kr_op_post(&read->file_op.op);
 }

@@ -15,7 +15,6 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/readcache/cache.h"
-#include "fuse/file/file.h"
 #include "fuse/readcache/hops_priv.h"
 
 struct peer {
@@ -198,16 +197,14 @@ static void start_read(struct want *want, struct kr_cache_entry *entry)
 static void serve(struct want *want)
 {
 	struct pull *pull = want->pull;
-	struct kr_hops *hops = pull->peer->hops;
-	/* Without a stage there may be no table of files yet. */
-	struct kr_file *file = kr_list_empty(&hops->stages) ? NULL : kr_file_find(hops->mount, &pull->fid);
+	struct kr_stage *stage = kr_stage_find(pull->peer->hops, &pull->fid);
 	struct kr_cache_entry *entry = NULL;
 	struct kr_buf *buf = NULL;
 	uint64_t checksum = 0;
 	int got = -ESTALE;
 
-	if (file && file->stage)
-		got = kr_stage_serve(file->stage, pull->version, &want->waiter, &buf, &checksum, &entry);
+	if (stage)
+		got = kr_stage_serve(stage, pull->version, &want->waiter, &buf, &checksum, &entry);
 	if (got == KR_STAGE_HELD) {
 		answer(want, buf, checksum);
 		kr_buf_put(buf);
@@ -216,8 +213,6 @@ static void serve(struct want *want)
 	} else if (got < 0) {
 		fail_want(want, got);
 	}
-	if (file)
-		kr_file_put(file);
 }
 
 /* Serves what is ready while there is room. */

@@ -14,6 +14,7 @@
 #include "ring/puller.h"
 #include "ring/readahead.h"
 
+struct kr_hops;
 struct kr_upstream;
 
 enum {
@@ -57,10 +58,12 @@ struct kr_stage_waiter {
 
 struct kr_stage {
 	struct kr_mount *mount;
+	const struct kr_stage_hooks *hooks;
 	struct kr_file *file; /* [loop] NULL after kr_stage_free */
 	struct kr_fid fid;
 	uint32_t references; /* [loop] jobs and requests under way, plus the file's */
-	struct kr_link link; /* [loop] in the hops' list of stages */
+	struct kr_link link;           /* [loop] in the hops' list of stages ... */
+	struct kr_table_link by_fid;   /* ... and table, until kr_stage_free */
 
 	pthread_mutex_t lock; /* the loop writes, others read: */
 	bool known, live, loading, patching;
@@ -92,6 +95,8 @@ struct kr_stage {
 };
 
 /* stage.c */
+/* The stage of the file FID; NULL: there is none. */
+struct kr_stage *kr_stage_find(struct kr_hops *hops, const struct kr_fid *fid);
 struct kr_stage *kr_stage_ref(struct kr_stage *stage);
 void kr_stage_unref(struct kr_stage *stage);
 /* [lock] The block in memory, or NULL. */

@@ -166,17 +166,17 @@ static void too_many_idle_files_give_read_back(void **state)
 static void dropping_pages_leaves_out_those_that_parked_reads_lock(void **state)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
-	struct kr_pool_share_member first = {.offset = 8192, .length = 4096, .page = true};
-	struct kr_pool_share_member second = {.offset = 0, .length = 4096, .page = true};
-	struct kr_pool_share_member plain = {.offset = 65536, .length = 4096};
+	struct kr_parked_io first = {.offset = 8192, .length = 4096, .page = true};
+	struct kr_parked_io second = {.offset = 0, .length = 4096, .page = true};
+	struct kr_parked_io plain = {.offset = 65536, .length = 4096};
 
 	(void)state;
 	file->handles = 1;
 	obtain(file, KR_LEASE_READ, &(struct kr_attr){.ino = 1});
 	kr_lease_state_cached(&file->holder);
-	kr_list_append(&file->gated, &first.link);
-	kr_list_append(&file->gated, &second.link);
-	kr_list_append(&file->gated, &plain.link);
+	kr_list_append(&file->parked, &first.link);
+	kr_list_append(&file->parked, &second.link);
+	kr_list_append(&file->parked, &plain.link);
 	recall(KR_LEASE_READ);
 	assert_non_null(fake.job);
 	assert_int_equal(fake.job->nodeid, 42);

@@ -129,13 +129,13 @@ static void who_opens_for_storing_waits_until_older_pages_have_gone(void **state
 static void pages_that_many_reads_wait_for_are_left_out(void **state)
 {
 	enum { READS = 100, STEP = 10000 };
-	static struct kr_pool_share_member reads[READS];
+	static struct kr_parked_io reads[READS];
 	struct kr_file *file = file_with_pages();
 
 	(void)state;
 	for (unsigned i = 0; i < READS; i++) {
-		reads[i] = (struct kr_pool_share_member){.offset = (uint64_t)i * STEP, .length = 4096, .page = true};
-		kr_list_append(&file->gated, &reads[i].link);
+		reads[i] = (struct kr_parked_io){.offset = (uint64_t)i * STEP, .length = 4096, .page = true};
+		kr_list_append(&file->parked, &reads[i].link);
 	}
 	recall(KR_LEASE_READ);
 	assert_non_null(fake.job);
