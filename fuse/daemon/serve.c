@@ -32,6 +32,7 @@
 #include "fuse/base/options.h"
 #include "fuse/session/rpc.h"
 #include "fuse/daemon/serve_priv.h"
+#include "fuse/writeback/flush.h"
 
 enum { LATE_DRAIN_MS = 2000, OPS_TICK_MS = 200 };
 

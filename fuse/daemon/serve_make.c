@@ -106,7 +106,7 @@ static void make_protocol(void *context)
 	if (step->err == 0)
 		step->err = kr_hops_new(mount, &mount->hops);
 	if (step->err == 0) {
-		step->serve->hooks = *kr_files_session_hooks();
+		step->serve->hooks = *kr_reclaim_hooks();
 		step->serve->hooks.listen = hop_listen;
 		step->serve->hooks.identify = hop_identify;
 		step->serve->hooks.backlog = tell_backlog;
@@ -180,7 +180,7 @@ static void make_files(void *context)
 	struct kr_mount *mount = &step->serve->mount;
 
 	kr_locks_init(mount);
-	step->err = kr_files_new(mount, &mount->files);
+	step->err = kr_files_new(mount, &kr_flush_hooks, &mount->files);
 	if (step->err == 0)
 		step->err = kr_stages_init(mount);
 	if (step->err == 0)

@@ -12,6 +12,7 @@
 #include "common/base/fault.h"
 #include "fuse/file/file_priv.h"
 #include "fuse/file/handle.h"
+#include "fuse/journal/journal.h"
 #include "fuse/session/rpc.h"
 #include "fuse/readcache/stage.h"
 
@@ -48,7 +49,7 @@ static struct kr_file *make(struct kr_mount *mount, const struct kr_fid *fid)
 	kr_list_init(&file->recalls);
 	kr_link_init(&file->idle);
 	kr_link_init(&file->lingering);
-	kr_flush_init(&file->flush, file);
+	file->flush = file->mount->files->flush->make(file);
 	return file;
 }
 
@@ -104,7 +105,7 @@ void kr_file_destroy(struct kr_file *file)
 	kr_handles_abandon(file);
 	kr_recall_forget(file);
 	kr_stage_free(file->stage);
-	kr_flush_fini(&file->flush);
+	file->mount->files->flush->free(file);
 	kr_extent_map_fini(&file->dirty);
 	kr_journal_file_free(file->journal_file);
 	pthread_mutex_destroy(&file->lock);
@@ -182,7 +183,7 @@ static void send_close(struct kr_file *file, bool dirty)
 /* Decides at the end of a step whether there is a reason to keep the file. */
 static void settle(struct kr_file *file)
 {
-	bool flushing = kr_flush_busy(file), used = file->handles || file->opening || !kr_list_empty(&file->waiters);
+	bool flushing = file->mount->files->flush->is_busy(file), used = file->handles || file->opening || !kr_list_empty(&file->waiters);
 	bool dirty, idle, only_held, keep;
 
 	(void)KR_FAULT("file.settle");
@@ -226,7 +227,7 @@ static void tell_flusher(struct kr_file *file)
 	pthread_mutex_unlock(&file->lock);
 	file->could_flush = can;
 	if (can && !could && dirty)
-		kr_flush_step(file);
+		file->mount->files->flush->step(file);
 }
 
 /* Each waiter once; those that wait again come to the end of the file's list. */

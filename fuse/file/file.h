@@ -21,12 +21,15 @@
 #include "common/base/list.h"
 #include "common/rpc/msg.h"
 #include "common/base/table.h"
-#include "fuse/writeback/flush.h"
 #include "fuse/file/lease_state.h"
 #include "fuse/base/loop.h"
 
 struct kr_mount;
 struct kr_waiter;
+struct kr_flush;
+struct kr_flush_hooks;
+struct kr_flush_reply;
+struct kr_journal_file;
 struct kr_stage;
 struct kr_files;
 struct kr_file;
@@ -71,7 +74,7 @@ struct kr_file {
 	int error;                  /* [lock] the last one's errno, negative */
 	struct kr_journal_file *journal_file; /* [lock] the journal's; NULL before the first write */
 
-	struct kr_flush flush;  /* the flusher's; see there */
+	struct kr_flush *flush; /* the flusher's (fuse/writeback/flush.h); set once */
 	struct kr_stage *stage; /* set once, by the loop under lock; lives as long as the file */
 
 	atomic_bool locked; /* `locks` is there: set before a program knows of its lock */
@@ -97,6 +100,7 @@ struct kr_file {
 	struct kr_list recalls;    /* RECALLs to be answered */
 	struct kr_file_drop *drop; /* the invalidation under way */
 	struct kr_link lingering;  /* kr_files.lingering */
+	uint64_t flushed_seq;      /* all writes up to here are applied */
 	uint64_t flush_target;     /* what the flush of a recall has to reach */
 	uint32_t flush_errors;     /* refusals that the holder knows of */
 	uint64_t refused_seq;      /* what is dirty up to here has been refused, and not been taken since */
@@ -106,7 +110,7 @@ struct kr_file {
 
 /* --- the table; one per mount (mount->files) -------------------------------------------------- */
 
-int kr_files_new(struct kr_mount *mount, struct kr_files **ret_files);
+int kr_files_new(struct kr_mount *mount, const struct kr_flush_hooks *flush, struct kr_files **ret_files);
 /* Loop thread, before the rpc stops: registers RECALL and QUERY, starts timers. */
 int kr_files_start(struct kr_files *files);
 /* Loop thread: gives up timers; run the loop before kr_files_free. */
@@ -119,13 +123,12 @@ void kr_files_for_each(struct kr_files *files, void (*visit)(struct kr_file *fil
 void kr_files_space(struct kr_files *files);
 /* Loop thread: WAITER waits for space in the journal; it is also woken now and then. */
 void kr_files_wait_space(struct kr_files *files, struct kr_waiter *waiter);
-/* Loop thread: counts the times that the session went on after a break; grants that cross one are not to be trusted. */
+/* Loop thread: counts the times that the session went on after a break (kr_files_resumed); grants that cross one are not to be trusted. */
 uint64_t kr_files_generation(const struct kr_files *files);
+/* The session goes on: every file is stepped.  Loop thread. */
+void kr_files_resumed(struct kr_files *files);
 /* Files known, and how many of them open here, for status. Loop thread. */
 void kr_files_count(struct kr_files *files, uint64_t *ret_files, uint64_t *ret_open);
-struct kr_session_hooks;
-/* What the session's recovery needs of the files (fuse/writeback/reclaim.c). */
-const struct kr_session_hooks *kr_files_session_hooks(void);
 
 /* --- one file --------------------------------------------------------------------------------- */
 
@@ -172,7 +175,7 @@ struct kr_time kr_file_now(struct kr_mount *mount);
 /* --- for the flusher -------------------------------------------------------------------------- */
 
 /* Whether bytes may go to the server now (WRITE is held, or READ is being recalled; not fenced). If not, the lease is
- * asked for, and kr_flush_step called when it is there. Loop thread. */
+ * asked for, and the flusher's `step` called when it is there. Loop thread. */
 bool kr_file_may_flush(struct kr_file *file);
 /* A flush of everything up to SEQ was applied, SENT are its extents: they leave `dirty`. Loop thread, lock not held. */
 void kr_file_flushed(
@@ -186,6 +189,12 @@ void kr_file_flush_failed(struct kr_file *file, int err);
  * rebuilt from the journal at mount, UNSTABLE, discarded. MTIME: of the last write; ERR: the errno to report to fsync
  * and close, 0: none. Any thread, lock not held. */
 void kr_file_redirtied(struct kr_file *file, struct kr_time mtime, int err);
+
+/* The session is lost, and with it all leases; its RECALLs will not be answered.  Returns the lease kinds that RECLAIM is
+ * to ask for.  Loop thread. */
+uint8_t kr_file_session_lost(struct kr_file *file);
+/* RECLAIM of the file was answered with ERR and REPLY.  Loop thread. */
+void kr_file_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_reply *reply);
 
 /* --- for attributes and for operations that change the file at the server (file_attr.c) ------- */
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "fuse/file/file_priv.h"
+#include "fuse/journal/journal.h"
 #include "fuse/session/rpc.h"
 #include "fuse/readcache/stage.h"
 
@@ -158,10 +159,10 @@ int kr_file_before_change(struct kr_file *file, struct kr_file_waiter *waiter, u
 	pthread_mutex_lock(&file->lock);
 	if (!waiter->asked)
 		waiter->seq = file->written_seq;
-	done = kr_extent_map_empty(&file->dirty) || (waiter->asked && file->flush.flushed_seq >= waiter->seq);
+	done = kr_extent_map_empty(&file->dirty) || (waiter->asked && file->flushed_seq >= waiter->seq);
 	/* A truncation may be what makes room for what the server refuses; but it shall not be overtaken by that. */
 	refused = !done && size != UINT64_MAX && file->holder.refused;
-	done |= refused && kr_list_empty(&file->flush.sends);
+	done |= refused && !file->mount->files->flush->is_sending(file);
 	errors = file->error_count;
 	err = file->error;
 	pthread_mutex_unlock(&file->lock);
@@ -173,7 +174,7 @@ int kr_file_before_change(struct kr_file *file, struct kr_file_waiter *waiter, u
 	if (!waiter->asked && !refused) {
 		waiter->asked = true;
 		waiter->error_count = errors;
-		kr_flush_ask(file, KR_FLUSH_SYNC);
+		file->mount->files->flush->ask(file);
 	}
 	return -EAGAIN;
 }

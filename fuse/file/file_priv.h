@@ -4,10 +4,12 @@
 #define KR_FUSE_FILE_PRIV_H
 
 #include "fuse/file/file.h"
+#include "fuse/file/flush_hooks.h"
 #include "fuse/base/mount.h"
 
 struct kr_files {
 	struct kr_mount *mount;
+	const struct kr_flush_hooks *flush;
 	pthread_mutex_t lock; /* guards the table and every file's references */
 	struct kr_table table;
 
@@ -25,8 +27,7 @@ struct kr_files {
 	uv_timer_t tick_timer; /* while the mount is fenced, or writes wait for space */
 	struct kr_fence *fence;
 	bool started, stopped;
-	uint64_t generation;
-	bool lost; /* this recovery's session is a new one */
+	uint64_t generation; /* kr_files_generation */
 };
 
 /* file_table.c: while the mount is fenced, or writes wait for space, files are stepped now and then. Loop thread. */
@@ -39,8 +40,6 @@ void kr_file_destroy(struct kr_file *file);
 void kr_lease_act(struct kr_file *file);
 /* lease.c: notes in the holder what became of flushes. Loop thread, lock not held. */
 void kr_lease_note_flush(struct kr_file *file);
-/* unjudged.c: who changed the file later than this did so when we had no good lease any more. [lock] held. */
-struct kr_time kr_file_since(const struct kr_file *file);
 /* recall.c: the holder's KR_LEASE_STATE_DROP and KR_LEASE_STATE_ANSWER. Loop thread, lock not held. */
 void kr_recall_drop(struct kr_file *file);
 /* recall.c: pages are to be dropped that came a moment ago: the file is stepped a moment later. Loop thread. */

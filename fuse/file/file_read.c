@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "fuse/base/mount.h"
+#include "fuse/journal/journal.h"
 #include "fuse/readcache/stage.h"
 
 static bool more_room(struct kr_read_plan *plan)

@@ -21,11 +21,12 @@ static void space_again(struct kr_task *task)
 	kr_waiters_wake(&files->space);
 }
 
-int kr_files_new(struct kr_mount *mount, struct kr_files **ret_files)
+int kr_files_new(struct kr_mount *mount, const struct kr_flush_hooks *flush, struct kr_files **ret_files)
 {
 	struct kr_files *files = kr_xcalloc(1, sizeof(*files));
 
 	files->mount = mount;
+	files->flush = flush;
 	pthread_mutex_init(&files->lock, NULL);
 	kr_table_init(&files->table);
 	kr_list_init(&files->idle);
@@ -167,6 +168,19 @@ void kr_files_wait_space(struct kr_files *files, struct kr_waiter *waiter)
 {
 	kr_waiter_wait(waiter, &files->space);
 	kr_files_need_tick(files);
+}
+
+static void step_file(struct kr_file *file, void *context)
+{
+	(void)context;
+	kr_file_step(file);
+}
+
+void kr_files_resumed(struct kr_files *files)
+{
+	files->generation++;
+	kr_files_for_each(files, step_file, NULL);
+	kr_files_space(files);
 }
 
 uint64_t kr_files_generation(const struct kr_files *files)

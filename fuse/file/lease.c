@@ -4,6 +4,7 @@
 
 #include "common/base/fault.h"
 #include "common/base/log.h"
+#include "fuse/base/loop.h"
 #include "fuse/file/file_priv.h"
 #include "fuse/readcache/stage.h"
 #include "fuse/session/rpc.h"
@@ -81,7 +82,7 @@ void kr_lease_note_flush(struct kr_file *file)
 	KR_SCOPED_LOCK(&file->lock);
 	refused = file->error_count != file->flush_errors;
 	file->flush_errors = file->error_count;
-	if (kr_extent_map_empty(&file->dirty) || file->flush.flushed_seq >= file->refused_seq)
+	if (kr_extent_map_empty(&file->dirty) || file->flushed_seq >= file->refused_seq)
 		file->refused_seq = 0;
 	if (refused)
 		file->refused_seq = kr_extent_map_max_seq(&file->dirty);
@@ -90,7 +91,7 @@ void kr_lease_note_flush(struct kr_file *file)
 			kr_lease_state_flushed(holder, true, true);
 	} else if (refused) {
 		kr_lease_state_flushed(holder, false, false);
-	} else if (holder->flushing && file->flush.flushed_seq >= file->flush_target) {
+	} else if (holder->flushing && file->flushed_seq >= file->flush_target) {
 		kr_lease_state_flushed(holder, true, false);
 	}
 }
@@ -114,7 +115,7 @@ static enum kr_lease_state_action next(struct kr_file *file, uint8_t *ret_kinds)
 {
 	const uint8_t giving = giving_up(file);
 	enum kr_lease_state_action action;
-	bool bound = kr_flush_bound(file);
+	bool bound = file->mount->files->flush->is_bound(file);
 
 	KR_SCOPED_LOCK(&file->lock);
 	/* What another thread has begun to give up meanwhile (op_ioctl.c) has not been looked at; that thread steps the
@@ -146,14 +147,14 @@ void kr_lease_act(struct kr_file *file)
 			ask(file, kinds);
 			break;
 		case KR_LEASE_STATE_FLUSH:
-			kr_flush_ask(file, KR_FLUSH_RECALL);
+			file->mount->files->flush->ask(file);
 			break;
 		case KR_LEASE_STATE_DROP:
 			kr_recall_drop(file);
 			break;
 		case KR_LEASE_STATE_ANSWER:
 			if (kinds)
-				kr_flush_uncovered(file);
+				file->mount->files->flush->uncovered(file);
 			if (kinds & KR_LEASE_WRITE)
 				(void)KR_FAULT("recall.flushed");
 			if ((kinds & KR_LEASE_READ) && file->stage)
@@ -161,7 +162,7 @@ void kr_lease_act(struct kr_file *file)
 			kr_recall_answer(file);
 			break;
 		case KR_LEASE_STATE_RETURN:
-			kr_flush_uncovered(file);
+			file->mount->files->flush->uncovered(file);
 			give_back(file, kinds);
 			break;
 		}
@@ -202,4 +203,39 @@ void kr_file_flush_untaken(struct kr_file *file)
 			kr_file_label(file, &label));
 	file->doubted = true;
 	kr_file_step(file);
+}
+
+uint8_t kr_file_session_lost(struct kr_file *file)
+{
+	kr_recall_forget(file);
+	pthread_mutex_lock(&file->lock);
+	/* What an earlier recovery that broke off asked for is still ours to ask. */
+	file->reclaiming |= kr_lease_state_lost(&file->holder);
+	pthread_mutex_unlock(&file->lock);
+	file->could_flush = false;
+	return file->reclaiming;
+}
+
+void kr_file_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_reply *reply)
+{
+	bool same = false;
+
+	pthread_mutex_lock(&file->lock);
+	file->reclaiming = 0;
+	if (err) {
+		kr_lease_state_reclaimed(&file->holder, 0, false);
+	} else {
+		same = reply->attr.version != 0 && reply->attr.version == file->base.version;
+		kr_lease_state_reclaimed(&file->holder, reply->kinds, same);
+		file->base = reply->attr;
+	}
+	file->stale = err != 0;
+	file->changes++;
+	file->changed_ns = kr_clock_ns();
+	pthread_mutex_unlock(&file->lock);
+	file->gone = err == -ESTALE;
+	if (file->gone)
+		kr_stage_abandon(file->stage);
+	if (!same && file->stage)
+		kr_stage_suspend(file->stage); /* blocks without a version go */
 }

@@ -6,6 +6,7 @@
 
 #include "common/base/log.h"
 #include "fuse/file/file.h"
+#include "fuse/file/file_priv.h"
 #include "fuse/names/inode_table.h"
 #include "fuse/file/lock_owners.h"
 #include "fuse/file/handle.h"
@@ -226,7 +227,7 @@ static void step(struct kr_lock_call *call)
 		return;
 	}
 	/* What the server refuses for good is reported by fsync and close, and must not keep the lock. */
-	if (call->flush && !file->flush.orphaned && kr_file_before_change(file, &call->waiter, UINT64_MAX) == -EAGAIN)
+	if (call->flush && !file->mount->files->flush->is_hopeless(file) && kr_file_before_change(file, &call->waiter, UINT64_MAX) == -EAGAIN)
 		return;
 	call->sent = true;
 	call->id = send_lock(file, &call->want, call->wait, on_reply, call);

@@ -16,6 +16,7 @@
 #include "fuse/file/handle.h"
 #include "fuse/names/inode_table.h"
 #include "fuse/readcache/stage.h"
+#include "fuse/session/rpc.h"
 
 struct recall {
 	struct kr_link link; /* kr_file.recalls */
@@ -93,7 +94,7 @@ static void on_query(struct kr_mount *mount, const struct kr_down *down, const v
 
 	(void)data;
 	if (file) {
-		if (file->flush.unstable || kr_flush_awaits_replays(file)) /* its size and time have been there */
+		if (file->mount->files->flush->is_unapplied(file)) /* its size and time have been there */
 			reply = (struct kr_query_reply){.dirty = 1, .mtime.sec = INT64_MIN};
 		pthread_mutex_lock(&file->lock);
 		if (!kr_extent_map_empty(&file->dirty))

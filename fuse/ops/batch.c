@@ -10,6 +10,7 @@
 #include "common/base/util.h"
 #include "fuse/file/file_read.h"
 #include "fuse/base/notify.h"
+#include "fuse/writeback/flush.h"
 
 enum { DOOR_TIMEOUT_S = 3600, DOOR_MODE = S_IFREG | 0666 };
 

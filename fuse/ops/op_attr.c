@@ -7,6 +7,7 @@
 #include "common/base/util.h"
 #include "fuse/ops/batch.h"
 #include "fuse/names/attr_cache.h"
+#include "fuse/writeback/flush.h"
 
 enum { OVERLAY_TRIES = 4 };
 

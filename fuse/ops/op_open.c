@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
+#include "fuse/journal/journal.h"
 #include "fuse/ops/batch.h"
 #include "fuse/names/attr_cache.h"
 #include "fuse/ops/op_file.h"

@@ -13,6 +13,7 @@
 #include "fuse/file/file_read.h"
 #include "fuse/ops/op_file.h"
 #include "fuse/readcache/stage.h"
+#include "fuse/writeback/flush.h"
 
 enum { PAGE_MASK = 4095, IN_LOOP_MAX = 64 * 1024 };
 

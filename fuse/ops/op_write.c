@@ -26,6 +26,7 @@
 #include "fuse/file/locks.h"
 #include "fuse/base/notify.h"
 #include "fuse/ops/op_file.h"
+#include "fuse/writeback/flush.h"
 
 enum { PAGE = 4096 };
 

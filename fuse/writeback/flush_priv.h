@@ -64,7 +64,10 @@ struct kr_flush_send {
 	bool reading, abandoned;
 };
 
-struct kr_flusher *kr_flusher_of(const struct kr_file *file);
+static inline struct kr_flusher *kr_flusher_of(const struct kr_file *file)
+{
+	return file->mount->flusher;
+}
 
 /* --- flush.c --- */
 /* The file has bytes to look after, or no longer: keeps the list of busy files right. */
@@ -118,6 +121,8 @@ void kr_flush_send_abandon(struct kr_flush_send *send);
 int kr_flush_snapshot(struct kr_flush_send *send);
 
 /* --- flush_session.c --- */
+/* As kr_flush_is_unapplied, but for what will be dirty again. */
+bool kr_flush_awaits_replays(struct kr_file *file);
 /* Whether the server's present boot has it, as far as is known. */
 bool kr_flush_is_current_boot(const struct kr_file *file, const struct kr_applied *applied);
 /* Sends what must be replayed and is not on its way. */
@@ -126,6 +131,8 @@ void kr_flush_replay_file(struct kr_file *file, unsigned flags);
 void kr_flush_confirm(struct kr_file *file);
 
 /* --- unjudged.c --- */
+/* Whoever changed the file later than this did so when we had no good lease any more.  [lock] held. */
+struct kr_time kr_file_since(const struct kr_file *file);
 /* Whether FILE has bytes that were refused, and may be taken later. */
 bool kr_unjudged_refused(struct kr_file *file);
 /* Whether a lease that is about to be given back has to wait, see uncovered.h. */

@@ -13,7 +13,7 @@ static struct kr_flush_send *asked_send(struct kr_file *file, uint64_t replay_ro
 {
 	struct kr_flush_send *send;
 
-	KR_LIST_FOR_EACH(send, &file->flush.sends, link) {
+	KR_LIST_FOR_EACH(send, &file->flush->sends, link) {
 		if (send->call &&
 			(send->replay ? send->replay->round == replay_round : !send->inlined && replay_round == 0))
 			return send;
@@ -26,7 +26,7 @@ static struct kr_flush_send *running_send(struct kr_file *file, uint64_t round)
 {
 	struct kr_flush_send *send;
 
-	KR_LIST_FOR_EACH(send, &file->flush.sends, link) {
+	KR_LIST_FOR_EACH(send, &file->flush->sends, link) {
 		if (send->round == round)
 			return send;
 	}

@@ -18,7 +18,7 @@ struct share {
 
 static void look_at(struct kr_file *file, struct share *ret)
 {
-	const struct kr_flush *flush = &file->flush;
+	const struct kr_flush *flush = file->flush;
 	struct kr_applied *applied;
 
 	*ret = (struct share){.error = flush->plan.refused};
@@ -43,14 +43,14 @@ static void look_at(struct kr_file *file, struct share *ret)
 
 static struct kr_file *file_at(struct kr_link *link)
 {
-	return KR_CONTAINER_OF(link, struct kr_file, flush.busy);
+	return KR_CONTAINER_OF(link, struct kr_flush, busy)->file;
 }
 
 /* A start found that the bytes were refused, and the server has not been asked yet: it may have room now. Or no program
  * has heard of an error. */
 static bool awaits_judgement(const struct kr_file *file)
 {
-	return file->flush.unjudged && (!file->flush.judge_ns || kr_unjudged_in_silence(file));
+	return file->flush->unjudged && (!file->flush->judge_ns || kr_unjudged_in_silence(file));
 }
 
 void kr_flusher_left(struct kr_flusher *flusher, struct kr_flusher_left *ret_left)
@@ -66,9 +66,9 @@ void kr_flusher_left(struct kr_flusher *flusher, struct kr_flusher_left *ret_lef
 			ret_left->unstable += share.unstable;
 			continue;
 		}
-		if (file_at(link)->flush.unjudged) { /* its unstable bytes are to be replayed, unless the dirty ones
+		if (file_at(link)->flush->unjudged) { /* its unstable bytes are to be replayed, unless the dirty ones
 							alone are unjudged */
-			uint64_t refused = share.dirty + (file_at(link)->flush.uncovered ? 0 : share.unstable);
+			uint64_t refused = share.dirty + (file_at(link)->flush->uncovered ? 0 : share.unstable);
 
 			ret_left->dirty += refused - share.dirty;
 			ret_left->unstable += share.dirty + share.unstable - refused;
@@ -76,7 +76,7 @@ void kr_flusher_left(struct kr_flusher *flusher, struct kr_flusher_left *ret_lef
 			ret_left->refused += refused;
 			continue;
 		}
-		if (file_at(link)->flush.orphaned) { /* its unstable bytes will not become stable either */
+		if (file_at(link)->flush->orphaned) { /* its unstable bytes will not become stable either */
 			ret_left->orphaned_files++;
 			ret_left->orphaned += share.dirty;
 			continue;
@@ -104,9 +104,9 @@ static int why_refused(struct kr_file *file, uint64_t *ret_bytes)
 
 	look_at(file, &share);
 	*ret_bytes = share.dirty;
-	if (file->flush.orphaned)
-		return file->flush.unjudged && share.error ? share.error : -EIO;
-	return share.unstable || !kr_list_empty(&file->flush.sends) ? 0 : share.error;
+	if (file->flush->orphaned)
+		return file->flush->unjudged && share.error ? share.error : -EIO;
+	return share.unstable || !kr_list_empty(&file->flush->sends) ? 0 : share.error;
 }
 
 static bool is_stuck(struct kr_flusher *flusher, struct stuck *ret)
@@ -150,7 +150,7 @@ int kr_flusher_hopeless(struct kr_flusher *flusher, struct kr_file *file)
 
 	if (!is_stuck(flusher, &stuck))
 		return 0;
-	if (kr_link_linked(&file->flush.busy))
+	if (kr_link_linked(&file->flush->busy))
 		return why_refused(file, &bytes);
 	say_stuck(flusher, &stuck);
 	return -ENOSPC;
@@ -172,7 +172,7 @@ static json_t *hint_of(const struct kr_file *file)
 /* The last write that is not known to be on the server's disk; and up to which one all are. */
 static void take_writes(struct kr_file *file, uint64_t *ret_written, uint64_t *ret_safe)
 {
-	const struct kr_flush *flush = &file->flush;
+	const struct kr_flush *flush = file->flush;
 	const struct kr_applied *first = KR_LIST_ENTRY(flush->applied.head.next, struct kr_applied, link);
 	const struct kr_applied *last = KR_LIST_ENTRY(flush->applied.head.prev, struct kr_applied, link);
 	bool unstable = !kr_list_empty(&flush->applied), dirty;
@@ -180,7 +180,7 @@ static void take_writes(struct kr_file *file, uint64_t *ret_written, uint64_t *r
 	KR_SCOPED_LOCK(&file->lock);
 	dirty = !kr_extent_map_empty(&file->dirty);
 	*ret_written = !dirty && unstable ? last->up_to : file->written_seq;
-	*ret_safe = dirty ? KR_MAX(flush->flushed_seq, flush->clean_seq) : file->written_seq;
+	*ret_safe = dirty ? KR_MAX(file->flushed_seq, flush->clean_seq) : file->written_seq;
 	/* An entry has what was written since the one before it: if that is not known to have gone, nothing is. */
 	if (unstable)
 		*ret_safe = first->up_to > flush->stable_seq ? KR_MIN(*ret_safe, flush->stable_seq) : 0;

@@ -17,7 +17,7 @@ enum { LATE_AGES = 4, LATE_MS = 10000, LATE_LEASES = 2 };
 uint64_t kr_flush_dirty_since(struct kr_file *file)
 {
 	KR_SCOPED_LOCK(&file->lock);
-	return kr_extent_map_empty(&file->dirty) ? 0 : file->flush.dirty_since_ns;
+	return kr_extent_map_empty(&file->dirty) ? 0 : file->flush->dirty_since_ns;
 }
 
 bool kr_flush_is_late(const struct kr_file *file, uint64_t since_ns, uint64_t now_ns)
@@ -49,7 +49,7 @@ static const char *why_lease(struct kr_file *file)
 
 const char *kr_flush_why(struct kr_file *file, bool *ret_known)
 {
-	const struct kr_flush *flush = &file->flush;
+	const struct kr_flush *flush = file->flush;
 	const char *why;
 
 	*ret_known = true;
@@ -71,7 +71,7 @@ const char *kr_flush_why(struct kr_file *file, bool *ret_known)
 
 void kr_flush_watch(struct kr_file *file, uint64_t now_ns)
 {
-	struct kr_flush *flush = &file->flush;
+	struct kr_flush *flush = file->flush;
 	uint64_t since_ns = kr_flush_dirty_since(file);
 	struct kr_file_label label;
 	const char *why;
@@ -97,7 +97,7 @@ static bool is_streaming(const struct kr_file *file)
 {
 	const struct kr_flush_send *send;
 
-	KR_LIST_FOR_EACH(send, &file->flush.sends, link)
+	KR_LIST_FOR_EACH(send, &file->flush->sends, link)
 		if (send->chain)
 			return true;
 	return false;

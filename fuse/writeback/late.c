@@ -25,7 +25,7 @@ void kr_late_end(struct kr_late *late)
 	struct kr_file *file = late->file;
 
 	kr_loop_forget(file->mount->kr_loop, &late->more);
-	file->flush.late = NULL;
+	file->flush->late = NULL;
 	late->file = NULL;
 	if (!late->calling)
 		free_late(late);
@@ -120,8 +120,8 @@ static int take_dirty(struct kr_late *late)
 	err = move_all(late, &file->dirty);
 	if (err)
 		return err;
-	file->flush.flushed_seq = file->written_seq;
-	file->flush.noticed = file->flush.backlog_noticed = false;
+	file->flushed_seq = file->written_seq;
+	file->flush->noticed = file->flush->backlog_noticed = false;
 	return 0;
 }
 
@@ -131,7 +131,7 @@ static int take_replays(struct kr_late *late)
 	struct kr_file *file = late->file;
 	struct kr_link *link, *before;
 
-	for (link = file->flush.applied.head.prev; link != &file->flush.applied.head; link = before) {
+	for (link = file->flush->applied.head.prev; link != &file->flush->applied.head; link = before) {
 		struct kr_applied *applied = KR_LIST_ENTRY(link, struct kr_applied, link);
 		int err;
 
@@ -174,7 +174,7 @@ void kr_late_begin(struct kr_file *file, uint8_t parts, const struct kr_attr *at
 	bool replays = (parts & KR_CONFLICT_REPLAYS) &&
 		kr_flush_has_replays(file, kr_session_facts(file->mount->session)->boot_id);
 	bool dirty = (parts & KR_CONFLICT_DIRTY) && has_dirty(file);
-	struct kr_late *late = file->flush.late;
+	struct kr_late *late = file->flush->late;
 	int err;
 
 	if (!dirty && !replays)
@@ -184,7 +184,7 @@ void kr_late_begin(struct kr_file *file, uint8_t parts, const struct kr_attr *at
 		late->file = file;
 		late->more.fn = go_on;
 		kr_extent_map_init(&late->extents);
-		file->flush.late = late;
+		file->flush->late = late;
 	}
 	kr_late_forget_order(late);
 	if (attr || file->base.ino)
@@ -222,7 +222,7 @@ uint64_t kr_late_bytes(const struct kr_late *late, int *ret_err)
 
 void kr_late_discard(struct kr_file *file)
 {
-	struct kr_late *late = file->flush.late;
+	struct kr_late *late = file->flush->late;
 
 	if (!late)
 		return;
@@ -340,7 +340,7 @@ static void ask(struct kr_late *late)
 
 void kr_late_step(struct kr_file *file)
 {
-	struct kr_late *late = file->flush.late;
+	struct kr_late *late = file->flush->late;
 
 	if (!late || late->calling || kr_flusher_of(file)->stopped || kr_clock_ns() < late->retry_ns)
 		return;

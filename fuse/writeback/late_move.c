@@ -157,7 +157,7 @@ static void finished(struct kr_late *late)
 	kr_log_warn("the late bytes of %s are in %s: %" PRIu64 " bytes in %" PRIu64 " ranges, holes elsewhere", path,
 		late->place, late->total, late->ranges);
 	kr_flush_ask(late->target, KR_FLUSH_CLOSE);
-	if (!late->file->flush.uncovered) /* what is dirty has been written since */
+	if (!late->file->flush->uncovered) /* what is dirty has been written since */
 		kr_uncovered_forget(flusher->uncovered, late->file);
 	kr_late_end(late);
 }

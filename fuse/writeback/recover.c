@@ -22,17 +22,17 @@ static int adopt(struct kr_mount *mount, struct kr_recovered_file *recovered)
 	kr_extent_map_move(&recovered->dirty, &file->dirty);
 	file->written_seq = recovered->max_seq;
 	file->clear_suid = recovered->clear_suid;
-	file->flush.noticed = !kr_extent_map_empty(&file->dirty);
-	file->flush.vouched = recovered->vouched ? kr_session_facts(mount->session)->instance : 0;
+	file->flush->noticed = !kr_extent_map_empty(&file->dirty);
+	file->flush->vouched = recovered->vouched ? kr_session_facts(mount->session)->instance : 0;
 	/* What the daemon before us may have had: others must not read past these bytes, nor write under those that
 	 * were read here.  Of those that are uncovered it gave its leases back; WRITE is claimed for them all the same,
 	 * because they are dirty (kr_lease_state_lost): the server gives it if nobody else has a lease that excludes
 	 * it, and they are not sent under it before they are judged. */
 	file->reclaiming = uncovered || kr_extent_map_empty(&file->dirty) ? 0 : KR_LEASE_ALL;
-	file->flush.dirty_since_ns = 0; /* old: flushed as soon as the session is there */
+	file->flush->dirty_since_ns = 0; /* old: flushed as soon as the session is there */
 	pthread_mutex_unlock(&file->lock);
 	while ((link = kr_list_pop(&recovered->applied)))
-		kr_list_append(&file->flush.applied, link);
+		kr_list_append(&file->flush->applied, link);
 	kr_file_redirtied(file, recovered->mtime, 0);
 	kr_flush_settle(file);
 	if (uncovered)

@@ -1,5 +1,6 @@
 /* The kernel's pages of a file: who opens it for storing waits until they have gone; what is dropped, and by which
  * threads. */
+#include "fuse/ops/op_file.h"
 #include "test/unit/fuse/file/file_fixture.h"
 
 #include <fcntl.h>
