@@ -24,6 +24,7 @@ struct kr_inodes;
 struct kr_files;
 struct kr_journal;
 struct kr_flusher;
+struct kr_chains;
 struct kr_cache;
 struct kr_hops;
 struct kr_notifier;
@@ -48,6 +49,7 @@ struct kr_mount {
 	struct kr_hops *hops;
 	struct kr_files *files;
 	struct kr_flusher *flusher;
+	struct kr_chains *chains; /* the flusher's streams to other nodes */
 	struct kr_notifier *notifier;
 	struct kr_notifier *cut_notifier; /* for shrink_notice.h alone */
 	struct kr_locks *locks;

@@ -87,8 +87,6 @@ struct kr_chain {
 	void *context;
 };
 
-struct kr_chains *kr_chains_of(struct kr_mount *mount);
-
 /* --- chain_lane.c --- */
 /* An idle lane to the downstream, or a new one; NULL: cannot be had. */
 struct kr_chain_lane *kr_chain_lane_get(struct kr_chains *chains, const struct kr_hop_address *to);

@@ -8,11 +8,6 @@
 #include "fuse/writeback/chain_priv.h"
 #include "fuse/base/options.h"
 
-struct kr_chains *kr_chains_of(struct kr_mount *mount)
-{
-	return mount->flusher->chains;
-}
-
 /* --- what is applied -------------------------------------------------------------------------- */
 
 void kr_flush_release_map(struct kr_file *file, struct kr_extent_map *map)
@@ -364,7 +359,7 @@ static void on_tick(uv_timer_t *timer)
 {
 	struct kr_flusher *flusher = timer->data;
 
-	kr_chains_tick(flusher->chains, kr_clock_ns());
+	kr_chains_tick(flusher->mount->chains, kr_clock_ns());
 	kr_uncovered_tick(flusher->uncovered);
 	if (!flusher->recovering)
 		kr_flush_for_each(flusher, tick_file, KR_FLUSH_AGE);
@@ -397,7 +392,7 @@ int kr_flusher_new(struct kr_mount *mount, struct kr_flusher **ret_flusher)
 	kr_list_init(&flusher->busy);
 	kr_list_init(&flusher->damage);
 	flusher->conflicts = json_array();
-	err = kr_chains_new(mount, &flusher->chains);
+	err = kr_chains_new(mount, &flusher->mount->chains);
 	if (err) {
 		free(flusher);
 		return err;
@@ -417,7 +412,7 @@ void kr_flusher_stop(struct kr_flusher *flusher)
 		return;
 	flusher->stopped = true;
 	uv_close((uv_handle_t *)&flusher->tick, NULL);
-	kr_chains_stop(flusher->chains);
+	kr_chains_stop(flusher->mount->chains);
 	kr_uncovered_log_stop(flusher->uncovered);
 }
 
@@ -431,7 +426,7 @@ void kr_flusher_free(struct kr_flusher *flusher)
 	while ((link = kr_list_pop(&flusher->busy))) /* what is unflushed stays in the journal */
 		kr_file_put(KR_CONTAINER_OF(link, struct kr_flush, busy)->file);
 	kr_journal_damage_free(&flusher->damage);
-	kr_chains_free(flusher->chains);
+	kr_chains_free(flusher->mount->chains);
 	json_decref(flusher->conflicts);
 	free(flusher);
 }

@@ -12,7 +12,6 @@
 
 struct kr_flusher {
 	struct kr_mount *mount;
-	struct kr_chains *chains;
 	struct kr_uncovered_log *uncovered;
 	struct kr_list busy; /* kr_flush.busy */
 	uv_timer_t tick;

@@ -54,7 +54,7 @@ void kr_flush_forget_round(struct kr_flush_send *send)
 
 static int begin_round(struct kr_flush_send *send, const struct kr_round_request *request)
 {
-	struct kr_chains *chains = kr_flusher_of(send->file)->chains;
+	struct kr_chains *chains = send->file->mount->chains;
 	int err = 0;
 
 	if (send->damaged)
@@ -106,7 +106,7 @@ static void on_round_abort(struct kr_mount *mount, const struct kr_down *down, c
 	(void)data;
 	if (send)
 		kr_flush_forget_round(send);
-	kr_chains_forget_round(mount->flusher->chains, &request->file, request->round);
+	kr_chains_forget_round(mount->chains, &request->file, request->round);
 	kr_rpc_answer(mount->rpc, down, 0, NULL);
 	kr_file_put(file);
 }

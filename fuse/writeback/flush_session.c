@@ -121,7 +121,7 @@ void kr_flusher_session_lost(struct kr_flusher *flusher)
 	flusher->recovering = true;
 	flusher->lost = true;
 	kr_flush_for_each(flusher, lose_sends, KR_FLUSH_AGE);
-	kr_chains_session_lost(flusher->chains);
+	kr_chains_session_lost(flusher->mount->chains);
 }
 
 struct known {

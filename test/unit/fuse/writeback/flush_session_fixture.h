@@ -192,6 +192,7 @@ static inline int setup(void **state)
 	memset(&fake, 0, sizeof(fake));
 	f = (struct fixture){
 		.file = {.mount = &f.mount, .flush = &f.flush}, .flush.file = &f.file, .mount.flusher = &fake.flusher};
+	fake.flusher.mount = &f.mount;
 	kr_lease_state_init(&f.file.holder);
 	pthread_mutex_init(&f.file.lock, NULL);
 	kr_extent_map_init(&f.file.dirty);
