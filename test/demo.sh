@@ -66,4 +66,4 @@ tool "make" on node1 make -C "$M/make" hello
 [ "$(on node2 "$(mnt 2)/make/hello")" = "built on node 1" ] || fail "the program does not run on node 2"
 finish
 echo
-echo "All verified. Next: README.md, section \"Using it\"."
+echo "All verified. Next: README.md, section \"Set it up in a cluster\"."

@@ -3,8 +3,9 @@
 packages_build="gcc meson ninja-build pkg-config libfuse3-dev fuse3 libuv1-dev libjansson-dev libxxhash-dev libsodium-dev libmunge-dev"
 packages_test="libcmocka-dev iproute2 util-linux e2fsprogs btrfs-progs python3 rsync git make acl binutils procps nftables gdb munge"
 packages_mpi="openmpi-bin libopenmpi-dev mpich libmpich-dev libhdf5-openmpi-dev libhdf5-mpich-dev hdf5-tools libpnetcdf-dev gfortran"
+packages_clang="clang"
 
-# need_packages GROUP...: 0 when all packages of build, test, mpi are there.
+# need_packages GROUP...: 0 when all packages of build, test, mpi, clang are there.
 need_packages() {
 	local group missing="" package list
 	for group in "$@"; do
@@ -29,7 +30,7 @@ need_packages() {
 	rm -f "/tmp/kairan-apt.$$"
 }
 
-# Those of all lists that are installed, by name.
+# What the builds look for and is installed, by name.
 installed_packages() {
 	# shellcheck disable=SC2086
 	dpkg-query -W -f '${Package} ${db:Status-Status}\n' $packages_build $packages_test $packages_mpi 2>/dev/null

@@ -2,7 +2,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <sodium.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -58,15 +57,6 @@ int kr_key_load(const char *path, struct kr_key **ret_key)
 	return err;
 }
 
-/* So that the name survives a crash too. */
-static int sync_parent(const char *path)
-{
-	KR_AUTO_FREE char *copy = kr_xstrdup(path);
-	KR_AUTO_FD int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	return fd >= 0 && fsync(fd) == 0 ? 0 : -errno;
-}
-
 int kr_key_save(const struct kr_key *key, const char *path)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600), err, closed;
@@ -88,7 +78,8 @@ int kr_key_save(const struct kr_key *key, const char *path)
 		err = -errno;
 	closed = kr_close(fd);
 	if (!err)
-		err = closed ? closed : sync_parent(path);
+		err = closed ? closed :
+			       kr_sync_directory_of(AT_FDCWD, path); /* so that the name survives a crash too */
 	if (err) {
 		unlink(path);
 		return kr_fail_errno(err, "key file %s", path);

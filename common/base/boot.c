@@ -3,7 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,15 +30,12 @@ int kr_boot_id(uint8_t ret_id[16])
 {
 	KR_AUTO_FREE char *text = NULL;
 	uint8_t id[16];
-	int count = 0, err = read_text(&text);
+	size_t count;
+	int err = read_text(&text);
 
 	if (err)
 		return err;
-	for (const char *c = text; *c && count < 16; c += *c == '-' ? 1 : 2) {
-		if (*c != '-' && sscanf(c, "%2hhx", &id[count++]) != 1)
-			break;
-	}
-	if (count != 16)
+	if (sodium_hex2bin(id, sizeof(id), text, strlen(text), "-\n", &count, NULL) != 0 || count != sizeof(id))
 		return kr_fail(-EBADMSG, "the machine's boot id is not one: %s", text);
 	memcpy(ret_id, id, 16);
 	return 0;

@@ -159,8 +159,7 @@ int kr_close(int fd)
 	return close(fd) < 0 && errno != EINTR ? -errno : 0;
 }
 
-/* Makes the entry NAME below DIRFD durable: syncs the directory that holds it. */
-static int sync_directory_of(int dirfd, const char *name)
+int kr_sync_directory_of(int dirfd, const char *name)
 {
 	const char *slash = strrchr(name, '/');
 	char path[PATH_MAX] = ".";
@@ -206,7 +205,7 @@ int kr_write_file(int dirfd, const char *name, const void *bytes, size_t length,
 		unlinkat(dirfd, temporary, 0);
 		return err;
 	}
-	return sync_directory_of(dirfd, name);
+	return kr_sync_directory_of(dirfd, name);
 }
 
 static void *or_abort(void *pointer, size_t size)

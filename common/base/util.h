@@ -49,6 +49,8 @@ int kr_pwrite_full(int fd, const void *buffer, size_t length, uint64_t offset);
 int kr_read_file(int dirfd, const char *name, size_t max, char **ret_text, size_t *ret_length);
 /* Replaces a small file atomically and durably: temporary name, fsync, rename, fsync of DIRFD. */
 int kr_write_file(int dirfd, const char *name, const void *bytes, size_t length, mode_t mode);
+/* Makes the entry NAME below DIRFD durable: syncs the directory that holds it. */
+int kr_sync_directory_of(int dirfd, const char *name);
 /* Opens /dev/null for those of the descriptors 0 to 2 that are closed, so that no file of ours becomes one of them.
  * First thing in a main. 0 or -errno. */
 int kr_open_standard_fds(void);

@@ -215,6 +215,8 @@ int kr_option_set(const struct kr_option *option, const char *text, const char *
 	case KR_OPTION_ENUM:
 		return set_choice(option, text, where, field);
 	case KR_OPTION_LIST:
+		if (((struct kr_strings *)field)->from_file)
+			kr_option_clear(option, values);
 		return append_string(field, text, where);
 	}
 	return kr_fail(-EINVAL, "%s: of an unknown type", where);

@@ -13,7 +13,8 @@
  *   ENUM      int, index in choices  one of "sync|async"
  *   LIST      struct kr_strings      an array in JSON; elsewhere each mention adds one
  *
- * Order of precedence: the table's default, the file, the command line from left to right.  Main thread, before others.
+ * Order of precedence: the table's default, the file, the command line from left to right.  A list on the command line
+ * replaces that of the file.  Main thread, before others.
  */
 #ifndef KR_COMMON_OPTIONS_H
 #define KR_COMMON_OPTIONS_H
@@ -37,6 +38,7 @@ enum kr_option_type {
 struct kr_strings {
 	char **items;
 	size_t count;
+	bool from_file; /* the next mention replaces all of it */
 };
 
 struct kr_option {

@@ -36,6 +36,7 @@ static const char *expected(enum kr_option_type type)
 
 static int set_list(const struct kr_option *option, json_t *array, const char *where, void *values)
 {
+	struct kr_strings *list = kr_option_field(option, values);
 	size_t index;
 	json_t *item;
 
@@ -48,6 +49,7 @@ static int set_list(const struct kr_option *option, json_t *array, const char *w
 		if (err)
 			return err;
 	}
+	list->from_file = true;
 	return 0;
 }
 

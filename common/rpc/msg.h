@@ -18,6 +18,8 @@ enum { KR_PROTO_VERSION = 4, KR_FRAME_HEADER = 28 };
 #define KR_FEATURE_LIMITS UINT64_C(32)
 /* Bit of `may` of HELLO: the node wants to hear with RECALL that a file is gone. */
 #define KR_FEATURE_GONE UINT64_C(64)
+/* Bit of `may` of HELLO's reply: the server knows the flag CACHED of OPEN. */
+#define KR_FEATURE_CACHED UINT64_C(128)
 #define KR_FRAME_MAGIC UINT32_C(0x4b52414e)
 enum kr_frame_flag {
 	KR_FRAME_REPLY = 1,

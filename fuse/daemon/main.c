@@ -39,6 +39,7 @@ struct child {
 	const struct kr_mount_options *options;
 	struct kr_local *local;
 	int parent; /* socket; -1 with -f */
+	bool mounted;
 };
 
 static void open_log(const struct kr_local *local)
@@ -80,6 +81,7 @@ static bool on_ready(void *context)
 	}
 	kr_log_info("%s is mounted on %s; local directory %s", child->options->source, child->options->mount_point,
 		kr_local_path(child->local));
+	child->mounted = true;
 	return true;
 }
 
@@ -96,6 +98,10 @@ static int run(struct child *child)
 		send(child->parent, message, (size_t)KR_MIN(length, (int)sizeof(message) - 1), MSG_NOSIGNAL);
 	} else if (result < 0) {
 		fprintf(stderr, "kairanfs: %s\n", kr_fail_reason());
+	} else if (child->mounted) {
+		kr_log_info("the mount on %s has ended; %s", child->options->mount_point,
+			result == 0 ? "the server has all of it on its disk" :
+				      "its journal keeps the rest for the next mount");
 	}
 	kr_local_free(child->local);
 	return result < 0 ? 1 : result;

@@ -1,4 +1,4 @@
-/* See mount_status.h.  The kairan command prints this; README and kairan(1) describe its fields. */
+/* See mount_status.h.  The kairan command prints this; kairan(1) describes its fields. */
 #include "fuse/daemon/mount_status.h"
 
 #include <unistd.h>

@@ -74,7 +74,7 @@ static bool get(struct kr_mount *mount, const struct kr_fid *fid, const struct k
 	note = kr_attr_cache_store_get(&mount->notes->store, key->bytes, key->length, now_ns);
 	if (!note || note->length > size)
 		return false;
-	if (note->length)
+	if (buffer)
 		memcpy(buffer, kr_note_value(note), note->length);
 	if (ret_err)
 		*ret_err = note->err;

@@ -20,10 +20,12 @@
 #include "fuse/ops/op_file.h"
 #include "fuse/base/options.h"
 #include "fuse/base/shim.h"
+#include "fuse/readcache/cache.h"
 #include "fuse/readcache/stage.h"
+#include "fuse/session/session.h"
 
 /* `flags` of OPEN and CREATE (msgs.def). */
-enum { OPEN_READ = 0, OPEN_WRITE = 1, OPEN_BOTH = 2, OPEN_TRUNCATE = 4, OPEN_EXECUTE = 8, OPEN_NOATIME = 16 };
+enum { OPEN_READ = 0, OPEN_WRITE = 1, OPEN_BOTH = 2, OPEN_TRUNCATE = 4, OPEN_EXECUTE = 8, OPEN_NOATIME = 16, OPEN_CACHED = 32 };
 /* The kernel's mark of execve(2) among the flags of an open (FMODE_EXEC). */
 enum { FLAG_EXECUTE = 0x20 };
 
@@ -217,6 +219,23 @@ static void on_opened(struct kr_op *op, int err, const void *message, struct kr_
 	finish_open(open);
 }
 
+/* Whether the cache has the bytes of the version that this node knows of.  That may be an older one: then the read fetches the bytes of the
+ * version that the answer tells. */
+static bool has_bytes(struct kr_file *file)
+{
+	struct kr_mount *mount = file->mount;
+	struct kr_attr attr;
+	uint64_t true_ns;
+	bool exact;
+
+	pthread_mutex_lock(&file->lock);
+	exact = kr_lease_state_has(&file->holder, KR_LEASE_READ) && !file->stale;
+	attr = file->base;
+	pthread_mutex_unlock(&file->lock);
+	return (exact || kr_attr_cache_getattr(mount, &file->fid, &attr, &true_ns)) &&
+		kr_cache_may_have(mount->cache, &file->fid, attr.version, 0);
+}
+
 static void step_open(struct kr_op *op)
 {
 	struct open_op *open = KR_CONTAINER_OF(op, struct open_op, file_op.op);
@@ -249,6 +268,8 @@ static void step_open(struct kr_op *op)
 	open->stamp = kr_clock_ns();
 	if (open->fi.flags & O_NOATIME || options->noatime || options->read_only)
 		msg.flags |= OPEN_NOATIME;
+	if (kr_session_facts(op->mount->session)->cached && has_bytes(file))
+		msg.flags |= OPEN_CACHED;
 	kr_op_send(op, KR_MSG_OPEN, &msg, 0, on_opened);
 }
 

@@ -321,6 +321,19 @@ void kr_cache_abandon(struct kr_cache *cache, const struct kr_fid *fid, uint64_t
 	note_doomed(entry);
 }
 
+bool kr_cache_may_have(struct kr_cache *cache, const struct kr_fid *fid, uint64_t version, uint64_t block)
+{
+	char name[KR_CACHE_NAME + 1];
+	const struct kr_cache_entry *entry;
+
+	if (version == 0)
+		return false;
+	kr_cache_name(cache->export_id, fid, version, name);
+	KR_SCOPED_LOCK(&cache->lock);
+	entry = kr_cache_find(cache, name);
+	return entry && ((entry->on_disk && !entry->loaded) || kr_blockset_has(&entry->present, block));
+}
+
 void kr_cache_entry_put(struct kr_cache_entry *entry)
 {
 	if (!entry)

@@ -93,7 +93,8 @@ struct kr_session_facts {
 	bool lookups;             /* the server answers LOOKUPS ... */
 	bool backlog;             /* ... and takes BACKLOG ... */
 	bool behind;              /* ... and what is BEHIND a FLUSH ... */
-	bool limits;              /* ... and LIMITS */
+	bool limits;              /* ... and LIMITS ... */
+	bool cached;              /* ... and the flag CACHED of OPEN */
 	bool live;
 };
 const struct kr_session_facts *kr_session_facts(const struct kr_session *session);

@@ -104,6 +104,7 @@ static void take_facts(struct kr_session *session, const struct kr_hello_reply *
 	facts->backlog = reply->may & KR_FEATURE_BACKLOG;
 	facts->behind = reply->may & KR_FEATURE_BEHIND;
 	facts->limits = reply->may & KR_FEATURE_LIMITS;
+	facts->cached = reply->may & KR_FEATURE_CACHED;
 	session->told = false;
 	facts->lease_ms = reply->lease_ms;
 	facts->grace_ms = reply->grace_ms;

@@ -1,15 +1,18 @@
 /* See fid.h. */
 #include "server/base/fid.h"
 
+#include <endian.h>
 #include <errno.h>
+#include <sodium.h>
+#include <string.h>
 
 #include "common/base/fail.h"
 #include "common/base/table.h"
-#include "server/base/siphash.h"
 
 enum { CODE = 8, KIND = 1, INODE_LENGTH = 20, HANDLE_TYPE = 4 };
 
 _Static_assert(KIND + HANDLE_TYPE + KR_FID_HANDLE_MAX + CODE <= KR_FID_MAX, "a fid holds any kernel handle");
+_Static_assert(KR_FID_SECRET == crypto_shorthash_KEYBYTES && CODE == crypto_shorthash_BYTES, "SipHash-2-4");
 
 static void put(uint8_t *bytes, uint64_t value, int count)
 {
@@ -29,6 +32,14 @@ static uint64_t take(const uint8_t *bytes, int count)
 	return value;
 }
 
+uint64_t kr_fid_code(const uint8_t secret[KR_FID_SECRET], const void *bytes, size_t length)
+{
+	uint64_t code;
+
+	crypto_shorthash((uint8_t *)&code, bytes, length, secret);
+	return le64toh(code);
+}
+
 void kr_fid_seal(const uint8_t secret[KR_FID_SECRET], const struct kr_identity *identity, struct kr_fid *ret_fid)
 {
 	struct kr_fid fid = {0};
@@ -46,7 +57,7 @@ void kr_fid_seal(const uint8_t secret[KR_FID_SECRET], const struct kr_identity *
 		put(body + 16, identity->birth.nsec, 4);
 		length = KIND + INODE_LENGTH;
 	}
-	put(fid.bytes + length, kr_siphash(secret, fid.bytes, length), CODE);
+	put(fid.bytes + length, kr_fid_code(secret, fid.bytes, length), CODE);
 	fid.length = (uint8_t)(length + CODE);
 	*ret_fid = fid;
 }
@@ -56,7 +67,7 @@ static bool code_matches(const uint8_t secret[KR_FID_SECRET], const struct kr_fi
 {
 	uint64_t given = take(fid->bytes + length, CODE);
 
-	return (kr_siphash(secret, fid->bytes, length) ^ given) == 0;
+	return (kr_fid_code(secret, fid->bytes, length) ^ given) == 0;
 }
 
 static bool unseal_body(const uint8_t *body, size_t length, struct kr_identity *identity)

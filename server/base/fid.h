@@ -32,6 +32,8 @@ struct kr_identity {
 void kr_fid_seal(const uint8_t secret[KR_FID_SECRET], const struct kr_identity *identity, struct kr_fid *ret_fid);
 /* -ESTALE when the code does not match (forged, damaged, or of another export) or the kind is unknown. */
 int kr_fid_unseal(const uint8_t secret[KR_FID_SECRET], const struct kr_fid *fid, struct kr_identity *ret_identity);
+/* SipHash-2-4 of bytes under the export's secret. */
+uint64_t kr_fid_code(const uint8_t secret[KR_FID_SECRET], const void *bytes, size_t length);
 /* For tables keyed by fid. */
 uint64_t kr_fid_hash(const struct kr_fid *fid);
 

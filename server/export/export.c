@@ -12,7 +12,6 @@
 #include "server/recovery/doubts.h"
 #include "server/export/export_priv.h"
 #include "server/base/private_dir.h"
-#include "server/base/siphash.h"
 
 enum { CTIME_PROBES = 64, CTIME_ATTEMPTS = 10 };
 static const uint64_t ctime_coarse_ns = 50 * KR_NS_PER_MS;
@@ -88,7 +87,7 @@ uint64_t kr_export_attr_version(const struct kr_export *export, const struct kr_
 		input[length++] = counter;
 		input[length++] = export->instance;
 	}
-	version = kr_siphash(export->secret, input, length * sizeof(input[0]));
+	version = kr_fid_code(export->secret, input, length * sizeof(input[0]));
 	return version ? version : 1;
 }
 

@@ -215,7 +215,8 @@ enum kr_open_flag {
 	KR_OPEN_ACCESS = 3,
 	KR_OPEN_TRUNC = 4,
 	KR_OPEN_EXECUTE = 8 /* to run it: needs the right to execute, not that to read */,
-	KR_OPEN_NOATIME = 16 /* its time of access stays */
+	KR_OPEN_NOATIME = 16 /* its time of access stays */,
+	KR_OPEN_CACHED = 32 /* the node has the bytes: they need not come along */
 };
 
 /* Checks that CRED may open a regular file so (-EACCES), and that it can be (-EISDIR, -ETXTBSY, -EROFS...; -ENXIO for

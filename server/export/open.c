@@ -39,8 +39,9 @@ static int check_open(struct kr_export *export, const struct kr_cred *cred, cons
 	struct kr_attr attr;
 	int r;
 
-	if (access == KR_OPEN_ACCESS ||
-		flags & ~(uint32_t)(KR_OPEN_ACCESS | KR_OPEN_TRUNC | KR_OPEN_EXECUTE | KR_OPEN_NOATIME))
+	const uint32_t known = KR_OPEN_ACCESS | KR_OPEN_TRUNC | KR_OPEN_EXECUTE | KR_OPEN_NOATIME | KR_OPEN_CACHED;
+
+	if (access == KR_OPEN_ACCESS || flags & ~known)
 		return kr_fail(-EINVAL, "open flags %u", flags);
 	r = check_rights(export, cred, fid, flags);
 	if (r == 0 && access != KR_OPEN_READ)

@@ -148,7 +148,7 @@ static void run(struct kr_pool_share_job *gated)
 	if (job->err == 0)
 		job->err = KR_FAULT("stable.after");
 	/* A file that is gone has nothing to lose; but when the whole export is gone, its files are not.  (That it
-	 * stays gone if the power fails now is not known: see README, Limits.  To know it before its nodes let go of
+	 * stays gone if the power fails now is not known: see docs/recovery.md.  To know it before its nodes let go of
 	 * its bytes would take a sync of the whole filesystem after its removal, and until then these bytes would take
 	 * up their journals, and `umount` would wait for it.) */
 	job->gone = job->err == -ESTALE && kr_export_tick(export) == 0;

@@ -194,7 +194,7 @@ static void read_small(struct kr_request *request, struct open_state *open)
 	struct kr_attr after;
 	struct kr_buf *buf;
 
-	if (!(msg->want & KR_LEASE_READ) || size == 0 || size > SMALL_FILE)
+	if (!(msg->want & KR_LEASE_READ) || msg->flags & KR_OPEN_CACHED || size == 0 || size > SMALL_FILE)
 		return;
 	buf = kr_buf_new(size);
 	if (!buf)

@@ -37,21 +37,6 @@ static int default_path(const char *export_path, char **ret_path)
 	return written < 0 ? -ENOMEM : 0;
 }
 
-/* Makes the entry of a new directory last: what is kept in it would be lost with it. */
-static int sync_parent(const char *path)
-{
-	KR_AUTO_FREE char *copy = kr_xstrdup(path);
-	char *slash = strrchr(copy, '/');
-	KR_AUTO_FD int fd = -1;
-
-	if (slash)
-		slash[slash == copy] = '\0';
-	fd = open(slash ? copy : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0 || fsync(fd) < 0)
-		return kr_fail_errno(-errno, "cannot sync the directory of %s", path);
-	return 0;
-}
-
 /* mkdir -p, private, to last. */
 static int make_path(const char *path)
 {
@@ -65,7 +50,7 @@ static int make_path(const char *path)
 			continue;
 		*slash = '\0';
 		if (mkdir(copy, 0700) == 0)
-			err = sync_parent(copy);
+			err = kr_sync_directory_of(AT_FDCWD, copy); /* what is kept in it would be lost with it */
 		else
 			err = errno == EEXIST ?
 				0 :

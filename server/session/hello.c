@@ -99,7 +99,8 @@ static void welcome(struct greeting *greeting, struct kr_session *session, bool 
 	struct kr_conn *conn = kr_pending_conn_take(greeting->pending_conn);
 	struct kr_hello_reply reply = {
 		.proto = KR_PROTO_VERSION,
-		.may = KR_FEATURE_LOOKUPS | KR_FEATURE_BACKLOG | KR_FEATURE_BEHIND | KR_FEATURE_LIMITS,
+		.may = KR_FEATURE_LOOKUPS | KR_FEATURE_BACKLOG | KR_FEATURE_BEHIND | KR_FEATURE_LIMITS |
+			KR_FEATURE_CACHED,
 		.session = session->id,
 		.resumed = resumed,
 		.node = session->node,

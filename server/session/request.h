@@ -104,7 +104,7 @@ void kr_request_reply_job(struct kr_request *request);
 /* Frees a request that has been answered by other means. */
 void kr_request_drop(struct kr_request *request);
 
-/* --- for session.c and dispatch.c ------------------------------------------------------------- */
+/* --- for the session, the server and what parks requests ------------------------------- */
 
 /* A frame of a session: finds out whether it is a repetition, decodes, and dispatches. */
 void kr_request_arrived(struct kr_session *session, const struct kr_frame *frame);

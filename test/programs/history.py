@@ -12,6 +12,7 @@ a cell returns which numbers it saw.  All clocks are one machine's, so "before" 
 Names are registers too: a unique file is renamed onto a name, and whoever opens the name sees which one it was.  A stat that
 starts after a write returned shows at least its end.  At the end all mounts must show the same bytes (P3), which only writers
 that nobody followed can have written (P2: a cell never holds a mixture of finished writes).
+A run in which a mount has read little, or nothing that another mount wrote, has checked nothing: that is a problem, too.
 """
 import argparse
 import errno
@@ -25,6 +26,9 @@ import time
 from registers import Event, Register
 
 CELLS = [(0, 37), (37, 4059), (4096, 4096), (8192, 5000), (13192, 118000), (131192, 70000), (400001, 9)]
+
+
+READS_MIN = 20  # of each mount, while others write
 
 
 def fill(value, length):
@@ -166,6 +170,15 @@ class History:
         except OSError as error:
             self.problems.append("node %d thread %d: %s" % (mount, index, error))
 
+    def check_reads(self):
+        """Each mount has read enough, also of what others wrote."""
+        for mount in range(len(self.mounts)):
+            reads = [(register, read) for register in self.cells.values() for read in register.reads if read.node == mount]
+            foreign = sum(read.value in register.writes and register.writes[read.value].node not in (None, mount) for register, read in reads)
+            if len(reads) < READS_MIN or (len(self.mounts) > 1 and not foreign):
+                self.problems.append("too little was read to tell: node %d made %d reads, %d of them of what other nodes wrote" %
+                    (mount, len(reads), foreign))
+
     def run(self, seconds, threads):
         for f in range(self.files):
             os.close(os.open(self.path(0, f), os.O_CREAT | os.O_RDWR, 0o644))
@@ -180,6 +193,7 @@ class History:
             if thread.is_alive():
                 print("a thread is stuck: no operation may wait for ever")
                 os._exit(1)
+        self.check_reads()
         finals = []
         for mount in range(len(self.mounts)):
             state = []

@@ -4,7 +4,10 @@
 Listens on PORT, passes everything on to HOST:SERVER_PORT and back, and damages one in RATE of the frames that come from the server: a
 byte of its fields or of its header, its status, its length; it sends it twice, or not at all.  Where frames are sealed, or garbled
 already, it changes any byte of what comes, either way.  As long as HONEST_FILE exists it is honest; when that appears all
-connections are cut once, so that what was lost is asked again."""
+connections are cut once, so that what was lost is asked again.
+
+It prints SEED, and what it damages.  What becomes of a frame depends on SEED, on the number of its connection, its direction and its
+number there, not on what other connections do meanwhile: so the same seed does the same to who says the same again."""
 import os
 import random
 import selectors
@@ -19,28 +22,37 @@ FRAME_MAX = 1 << 25
 
 def damage(rng, frame):
     frame = bytearray(frame)
-    choice = rng.randrange(9)
+    choice, what = rng.randrange(9), "as it is"
     if choice <= 3 and len(frame) > HEADER.size:
         for _ in range(rng.randrange(1, 4)):
-            frame[rng.randrange(HEADER.size, len(frame))] = rng.choice([0, 1, 127, 128, 255, rng.randrange(256)])
+            at = rng.randrange(HEADER.size, len(frame))
+            frame[at] = rng.choice([0, 1, 127, 128, 255, rng.randrange(256)])
+            what = "byte %d is %d" % (at, frame[at])
     elif choice == 4:
-        frame[16:20] = struct.pack(">I", rng.choice([0, 1, 2, 5, 9, 30, 1000, 0xFFFFFFFF]))
+        status = rng.choice([0, 1, 2, 5, 9, 30, 1000, 0xFFFFFFFF])
+        frame[16:20] = struct.pack(">I", status)
+        what = "status %d" % status
     elif choice == 5:
-        frame[rng.randrange(HEADER.size)] ^= 1 << rng.randrange(8)
+        at = rng.randrange(HEADER.size)
+        frame[at] ^= 1 << rng.randrange(8)
+        what = "byte %d of the header is %d" % (at, frame[at])
     elif choice == 6:
-        return bytes(frame) * 2
+        return bytes(frame) * 2, "twice"
     elif choice == 7:
-        return b""
+        return b"", "dropped"
     else:
-        frame[8:16] = struct.pack(">Q", rng.randrange(20))
-    return bytes(frame)
+        request = rng.randrange(20)
+        frame[8:16] = struct.pack(">Q", request)
+        what = "request %d" % request
+    return bytes(frame), what
 
 
 class End:
     """One direction of a connection: from PEER's other side to this socket."""
 
-    def __init__(self, sock, is_server):
+    def __init__(self, sock, is_server, name, seed):
         self.sock, self.is_server, self.peer = sock, is_server, None
+        self.name, self.count, self.rng = name, 0, random.Random("%d %s" % (seed, name))
         self.held, self.garbled = b"", False
         self.out = b""
 
@@ -64,8 +76,8 @@ class End:
 
 class Proxy:
     def __init__(self, port, host, server_port, seed, rate, honest_file):
-        self.server, self.rng, self.rate, self.honest_file = (host, server_port), random.Random(seed), rate, honest_file
-        self.selector, self.ends, self.damaged = selectors.DefaultSelector(), set(), 0
+        self.server, self.seed, self.rate, self.honest_file = (host, server_port), seed, rate, honest_file
+        self.selector, self.ends, self.damaged, self.connections = selectors.DefaultSelector(), set(), 0, 0
         self.honest = os.path.exists(honest_file)
         self.listener = socket.create_server(("0.0.0.0", port))
         self.selector.register(self.listener, selectors.EVENT_READ)
@@ -84,7 +96,9 @@ class Proxy:
         except OSError:
             node.close()
             return
-        a, b = End(node, False), End(server, True)
+        self.connections += 1
+        a = End(node, False, "connection %d, node" % self.connections, self.seed)
+        b = End(server, True, "connection %d, server" % self.connections, self.seed)
         a.peer, b.peer = b, a
         for end in (a, b):
             end.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -93,14 +107,19 @@ class Proxy:
             self.selector.register(end.sock, selectors.EVENT_READ, end)
 
     def passed_on(self, end, frame):
-        if self.honest or self.rng.randrange(self.rate) or not (end.is_server or end.garbled):
+        end.count += 1
+        chosen = end.rng.randrange(self.rate) == 0
+        if self.honest or not chosen or not (end.is_server or end.garbled):
             return frame
         self.damaged += 1
-        if not end.garbled:
-            return damage(self.rng, frame)
-        frame = bytearray(frame)
-        frame[self.rng.randrange(len(frame))] ^= 1 << self.rng.randrange(8)
-        return bytes(frame)
+        if end.garbled:
+            at = end.rng.randrange(len(frame))
+            passed, what = bytearray(frame), "byte %d" % at
+            passed[at] ^= 1 << end.rng.randrange(8)
+        else:
+            passed, what = damage(end.rng, frame)
+        print("%s, frame %d of type %d: %s" % (end.name, end.count, HEADER.unpack_from(frame)[1] if not end.garbled else 0, what), flush=True)
+        return bytes(passed)
 
     def watch(self, end):
         """Nothing is read here while the other side does not take what it has got."""
@@ -145,7 +164,7 @@ class Proxy:
 def main():
     port, host, server_port, seed, rate = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5])
     proxy = Proxy(port, host, server_port, seed, rate, sys.argv[6])
-    print("listening", flush=True)
+    print("listening, seed %d" % seed, flush=True)
     while True:
         proxy.step()
 

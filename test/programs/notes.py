@@ -181,7 +181,7 @@ def watch_registers(rng, seconds, mounts):
                 value = thing.get(root)
             except OSError as error:
                 if error.errno == errno.ESTALE and thing.name == "link":
-                    continue # replaced between its lookup and its use, twice: the README tells
+                    continue # replaced between its lookup and its use, twice: docs/limits.md tells
                 value = "an error: %s" % error
             most = thing.started
             thing.looks += 1

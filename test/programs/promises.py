@@ -6,8 +6,9 @@ promises.py check FILE <NOTES   every write that returned is in the file, and no
 """
 import os
 import sys
+import time
 
-SIZE, COUNT = 30011, 120
+SIZE, COUNT = 50021, 120  # so that some flushes go inline, and some as streams
 
 
 def record(number):
@@ -21,6 +22,7 @@ if sys.argv[1] == "write":
         os.pwrite(fd, record(number), place * SIZE)
         sys.stdout.write("wrote %d\n" % number)
         sys.stdout.flush()
+        time.sleep(0.01)  # so long that others ask for the lease now and then
         if number % 40 == 20:
             os.fsync(fd)
         if number % 40 == 35:

@@ -4,7 +4,6 @@
 # timeout: 300
 LEASE=4
 . "$TOP/test/lib.sh"
-EXPECTED_ERRORS='connection|cannot reach|no answer|reclaim|session'
 COUNT=40
 up 3
 beyond() { [ "$(stat -c %s "$EXPORT/$1")" -gt "$2" ]; }

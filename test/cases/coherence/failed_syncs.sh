@@ -3,7 +3,7 @@
 # tags: faults
 # timeout: 120
 . "$TOP/test/lib.sh"
-EXPECTED_ERRORS='syncing a file failed|failed to write what it had taken'
+EXPECTED_ERRORS='syncing a file failed: Input/output error|failed to write what it had taken to its disk: Input/output error'
 grep -q KR_FAULT "$B/fuse/kairanfs" || skip "built without fault points (meson -Dfaults=true)"
 seconds=${HISTORY_SECONDS:-8}
 cluster 3

@@ -89,6 +89,23 @@ mount_start 1
 on node1 rm "$(mnt 1)/earlier" || fail "rm of what an earlier mount has cached"
 leaves 1
 
+note "bytes of small files do not come again with their opens, also when all leases have gone; what has changed since does"
+mkdir "$EXPORT/small"
+for i in $(seq 50); do head -c 20000 /dev/urandom >"$EXPORT/small/$i"; done
+said 1 stage --wait "$(mnt 1)/small" || fail "stage: $(cat "$WORK/said")"
+small_is_right() { diff -r "$EXPORT/small" "$(seen_from_here 2)/small"; }
+counted small_is_right || fail "small files on node 2 after staging"
+note "sent $sent"
+[ "$sent" -lt 200000 ] || fail "the server sent $sent bytes of small files that had been staged"
+mount_stop 2 && mount_start 2 || fail "remount"
+counted small_is_right || fail "small files on node 2 after it was mounted again"
+note "sent $sent"
+[ "$sent" -lt 200000 ] || fail "the server sent $sent bytes of small files in the cache of a new mount"
+for i in 1 2 3; do head -c 20000 /dev/urandom | dd of="$(seen_from_here 1)/small/$i" conv=notrunc status=none || fail "write"; done
+head -c 20000 /dev/urandom >"$EXPORT/small/behind" && mv "$EXPORT/small/behind" "$EXPORT/small/4"
+counted small_is_right || fail "small files on node 2 after changes"
+[ "$sent" -gt 80000 ] && [ "$sent" -lt 300000 ] || fail "the server sent $sent bytes of 4 changed files"
+
 note "what cannot be staged is named"
 said 1 stage --wait "$(mnt 1)/tree/empty" "$(mnt 1)/missing"; [ $? = 1 ] || fail "exit status with a missing file"
 grep -q 'missing: No such file' "$WORK/said" || fail "said: $(cat "$WORK/said")"

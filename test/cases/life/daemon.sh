@@ -29,6 +29,7 @@ done
 [ -z "$(ls -A "$WORK/node1/other")" ] || fail "left behind: $(ls -A "$WORK/node1/other")"
 on node1 "$B/tools/kairan" umount "$M" || fail "umount"
 until_ok 20 "no mount" sh -c "! nsenter -t ${KEEPER[node1]} -m grep -q $M /proc/mounts" || fail "still mounted"
+tail -1 "$WORK/node1/local/log" | grep -q "the mount on $M has ended; the server has all" || fail "no closing line: $(tail -1 "$WORK/node1/local/log")"
 cpu=$(sed -n 's/^Cpus_allowed_list:\t\([0-9]*\).*/\1/p' /proc/self/status)
 mkdir "$EXPORT/sub"; echo deep >"$EXPORT/sub/inner"
 on node1 "$B/fuse/kairanfs" $SERVER_ADDRESS:/sub "$M" -o "ro,local=$WORK/node1/local,cpus=$cpu" || fail "subdirectory"

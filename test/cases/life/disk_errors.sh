@@ -3,7 +3,7 @@
 # tags: faults
 # timeout: 300
 . "$TOP/test/lib.sh"
-EXPECTED_ERRORS='Input/output error|No space|Disk quota'
+EXPECTED_ERRORS='syncing a file failed: Input/output error|failed to write what it had taken to its disk: Input/output error|its bytes are not at the server and stay in the journal: Input/output error|the journal cannot be written: (Input/output error|No space left on device)|No space left on device; its unflushed bytes wait in the journal until'
 grep -q KR_FAULT "$B/fuse/kairanfs" || skip "built without fault points (meson -Dfaults=true)"
 cluster 2
 KR_FAULT="@$WORK/at-server" server_start

@@ -2,7 +2,6 @@
 # other's error, and log and status say whose bytes they are and what to do.
 # tags: faults
 . "$TOP/test/lib.sh"
-EXPECTED_ERRORS='quota|No space'
 grep -q KR_FAULT "$B/server/kairand" || skip "built without fault points (meson -Dfaults=true)"
 cluster 1
 echo apply.before:edquot >"$WORK/fault"

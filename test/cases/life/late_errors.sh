@@ -6,7 +6,7 @@
 LEASE=3
 . "$TOP/test/lib.sh"
 . "$TOP/test/lib-late.sh"
-EXPECTED_ERRORS='no conflict file for |fault point conflict|Input/output error'
+EXPECTED_ERRORS='fault point conflict\.[a-z]*: |syncing a file failed: Input/output error|failed to write what it had taken to its disk: Input/output error|no conflict file for [^ ]* can be had: |Input/output error; its unflushed bytes wait in the journal until'
 cluster 2
 grep -q KR_FAULT "$B/server/kairand" || skip "built without fault points (meson -Dfaults=true)"
 KR_FAULT="@$WORK/fault" server_start

@@ -3,7 +3,6 @@
 # tags: sanitizer
 # timeout: 240
 . "$TOP/test/lib.sh"
-EXPECTED_ERRORS='not know|no such host|name service'
 cluster 1
 M=$(mnt 1)
 local_options=local=$WORK/node1/local

@@ -1,6 +1,6 @@
 # The node's disk is full: writes wait for the flush; without one to wait for the error comes out of write, and the mount stays usable.
 . "$TOP/test/lib.sh"
-EXPECTED_ERRORS='No space|space left'
+EXPECTED_ERRORS='the journal cannot be written: No space left on device'
 cluster 1
 on node1 mount -t tmpfs -o size=12m,mode=700 none "$WORK/node1/local" || skip "no tmpfs"
 server_start

@@ -2,7 +2,7 @@
 # that when there is room: it goes to a conflict file; where nobody has written it goes in. So it is, too, when all that knew of it were killed.
 LEASE=5
 . "$TOP/test/lib.sh"
-EXPECTED_ERRORS='No space|space left|conflict|Stale'
+EXPECTED_ERRORS='No space left on device; its unflushed bytes wait in the journal until'
 truncate -s 24M "$WORK/export.img"
 mkfs.ext4 -q -m0 "$WORK/export.img" 2>/dev/null || skip "no mkfs.ext4"
 mkdir -p "$EXPORT"

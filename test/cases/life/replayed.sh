@@ -5,7 +5,7 @@
 # tags: faults
 LEASE=120
 . "$TOP/test/lib.sh"
-EXPECTED_ERRORS='connection|cannot reach|timed out|no answer|lost|syncing a file failed|the server failed to write|No space left'
+EXPECTED_ERRORS='syncing a file failed: Input/output error|failed to write what it had taken to its disk: Input/output error|No space left on device; its unflushed bytes wait in the journal until'
 cluster 2
 . "$TOP/test/lib-power.sh"
 boot
@@ -19,6 +19,9 @@ put 1 file older---
 put 2 file newer---
 power_loss
 begins file original
+KR_FAULT=replayed.write:kill:1 server_start # it is killed before it can remember what has been replayed
+until_ok 60 "the server dies of the first replay" gone "${DAEMON[server]}" || fail "replayed.write is not reached"
+server_kill
 echo journal.applied:kill >"$WORK/order" && mv "$WORK/order" "$WORK/death"
 KR_FAULT="@$WORK/fault" server_start
 until_ok 60 "node 1 dies of the answer" gone "${DAEMON[node1]}" || fail "node 1 has not replayed anything"

@@ -5,7 +5,7 @@
 # timeout: 300
 LEASE=4
 . "$TOP/test/lib.sh"
-EXPECTED_ERRORS='conflict|Stale|late|connection|cannot reach|timed out|no answer|is gone|discard|reclaim|lost|cannot sync the export'
+EXPECTED_ERRORS='cannot sync the export: Input/output error'
 cluster 3
 . "$TOP/test/lib-power.sh"
 # somewhere NAME TEXT: the file, or its conflict file, has it.

@@ -2,7 +2,7 @@
 # tags: faults
 LEASE=120
 . "$TOP/test/lib.sh"
-EXPECTED_ERRORS='connection|cannot reach|timed out|no answer|lost|syncing a file failed'
+EXPECTED_ERRORS='syncing a file failed: Input/output error'
 cluster 1
 . "$TOP/test/lib-power.sh"
 boot

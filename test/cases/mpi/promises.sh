@@ -47,7 +47,7 @@ for program in hdf5_io pnetcdf_io; do
 done
 
 note "one node's disk is full"
-EXPECTED_ERRORS='No space|space left|cannot be written|cannot|journal|Input/output'
+EXPECTED_ERRORS='the journal cannot be written: (No space left on device|Input/output error)'
 # full MPI RANKS_PER_NODE LAYER: node 3's journal is empty, so that there is nothing to wait for.
 full() {
 	MPI_ENV=(LD_PRELOAD="$3")

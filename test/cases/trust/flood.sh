@@ -2,7 +2,6 @@
 # the server stays small, and the honest node is served.
 # timeout: 900
 . "$TOP/test/lib.sh"
-EXPECTED_ERRORS='is lost|left a question'
 up 1
 flood() { # PROGRAM
 	nsenter -t "${KEEPER[server]}" -n -- timeout -s KILL 420 python3 "$TOP/test/programs/$1" 127.0.0.1 $PORT "${DAEMON[server]}" "$(seen_from_here 1)/word" >"$WORK/flood" 2>&1 ||

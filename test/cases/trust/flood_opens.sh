@@ -2,7 +2,6 @@
 # FLOOD_FILES=300000 test/run trust/flood_opens (some minutes): as many files as a session may have open, and more.
 # timeout: 600
 . "$TOP/test/lib.sh"
-EXPECTED_ERRORS='is lost|left a question'
 cluster 1
 for who in node daemon; do
 	"$B/tools/kairan" key $([ $who = node ] || echo "--user $who") "$WORK/key-$who" >/dev/null || fail "no key of $who"

@@ -14,7 +14,9 @@
 
 #include <cmocka.h>
 
+#include "common/base/boot.h"
 #include "common/base/fail.h"
+#include "common/base/hex.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
 
@@ -253,6 +255,43 @@ static void systemd_s_journal_gets_priorities(void **state)
 	unsetenv("JOURNAL_STREAM");
 }
 
+/* Names of files are among what is parsed: each value has one spelling. */
+static void hex_has_one_spelling(void **state)
+{
+	static const uint8_t bytes[] = {0x00, 0x9a, 0xff};
+	static const char *const bad[] = {
+		"", "0", "009af", "009AFF", "009aFf", "00-9a", " 009a", "009a ", "0x9a", "009agg", "009aff00"};
+	char hex[2 * sizeof(bytes) + 1];
+	uint8_t back[sizeof(bytes)] = {0};
+
+	(void)state;
+	assert_string_equal(kr_hex_format(bytes, sizeof(bytes), hex), "009aff");
+	assert_int_equal(kr_hex_parse(hex, back, sizeof(back)), sizeof(back));
+	assert_memory_equal(back, bytes, sizeof(bytes));
+	assert_int_equal(kr_hex_parse("9a", back, sizeof(back)), 1);
+	assert_string_equal(kr_hex_format(bytes, 0, hex), "");
+	for (size_t i = 0; i < KR_ARRAY_SIZE(bad); i++)
+		assert_int_equal(kr_hex_parse(bad[i], back, sizeof(back)), 0);
+}
+
+static void the_boot_id_is_the_kernel_s(void **state)
+{
+	char text[64] = "", hex[33], *digit = hex;
+	uint8_t id[16];
+	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+
+	(void)state;
+	assert_non_null(file);
+	assert_non_null(fgets(text, sizeof(text), file));
+	fclose(file);
+	assert_int_equal(kr_boot_id(id), 0);
+	kr_hex_format(id, sizeof(id), hex);
+	for (const char *c = text; *c != '\n'; c++)
+		if (*c != '-')
+			assert_int_equal(*digit++, *c);
+	assert_int_equal(*digit, '\0');
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -268,6 +307,8 @@ int main(void)
 		cmocka_unit_test(control_bytes_cannot_forge_a_line),
 		cmocka_unit_test(a_long_line_is_cut_and_still_ends),
 		cmocka_unit_test(systemd_s_journal_gets_priorities),
+		cmocka_unit_test(hex_has_one_spelling),
+		cmocka_unit_test(the_boot_id_is_the_kernel_s),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -296,7 +296,7 @@ static void commas_in_a_list_s_values_can_be_escaped(void **state)
 static void the_command_line_beats_the_file_beats_the_default(void **state)
 {
 	char path[] = "/tmp/kairan-options-XXXXXX", line[128];
-	static const char json[] = "{\"mount\": {\"threads\": 5, \"name\": \"file\", \"listen\": [\"f\"]}}";
+	static const char json[] = "{\"mount\": {\"threads\": 5, \"name\": \"file\", \"listen\": [\"f\", \"g\"]}}";
 	struct kr_arguments arguments;
 	struct values v;
 	int fd = mkstemp(path);
@@ -305,17 +305,26 @@ static void the_command_line_beats_the_file_beats_the_default(void **state)
 	assert_true(fd >= 0);
 	assert_int_equal(write(fd, json, strlen(json)), strlen(json));
 	close(fd);
-	snprintf(line, sizeof(line), "--name line --config %s --listen c", path);
+	snprintf(line, sizeof(line), "--name line --config %s --listen c --listen d", path);
 	assert_int_equal(parse_args(&v, &arguments, line), 0);
 	assert_string_equal(v.name, "line");
 	assert_int_equal(v.threads, 5);
 	assert_int_equal(v.size, 8 << 20);
 	assert_int_equal(v.listen.count, 2);
+	assert_string_equal(v.listen.items[0], "c");
+	assert_string_equal(v.listen.items[1], "d");
 	kr_options_fini(&set, &v);
-	snprintf(line, sizeof(line), "-o name=line,config=%s --listen c", path);
+	snprintf(line, sizeof(line), "-o name=line,config=%s,listen=c", path);
 	assert_int_equal(parse_args(&v, &arguments, line), 0);
 	assert_string_equal(v.name, "line");
 	assert_int_equal(v.threads, 5);
+	assert_int_equal(v.listen.count, 1);
+	assert_string_equal(v.listen.items[0], "c");
+	kr_options_fini(&set, &v);
+	snprintf(line, sizeof(line), "--config %s", path);
+	assert_int_equal(parse_args(&v, &arguments, line), 0);
+	assert_int_equal(v.listen.count, 2);
+	assert_string_equal(v.listen.items[0], "f");
 	kr_options_fini(&set, &v);
 	unlink(path);
 	assert_int_equal(parse_args(&v, &arguments, line), -ENOENT);

@@ -1,6 +1,8 @@
 /* HOST[:PORT] and addresses; only numeric hosts, so that no name service is asked. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netdb.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -155,6 +157,40 @@ static void resolving_in_the_background_answers_once(void **state)
 	assert_int_equal(third.calls, 0);
 }
 
+static sem_t asked, answer;
+
+int __real_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **ret);
+int __wrap_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **ret);
+int __wrap_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **ret)
+{
+	if (!node || strcmp(node, "silent") != 0)
+		return __real_getaddrinfo(node, service, hints, ret);
+	sem_post(&asked);
+	sem_wait(&answer);
+	return EAI_AGAIN;
+}
+
+/* Else a mount could not be ended while the name service is away. */
+static void a_loop_ends_while_the_name_service_is_silent(void **state)
+{
+	struct kr_endpoint silent = {"silent", 1};
+	struct result result = {0};
+	struct kr_resolve *request;
+	uv_loop_t loop;
+
+	(void)state;
+	sem_init(&asked, 0, 0);
+	sem_init(&answer, 0, 0);
+	uv_loop_init(&loop);
+	assert_int_equal(kr_resolve_start(&loop, &silent, on_resolved, &result, &request), 0);
+	sem_wait(&asked);
+	kr_resolve_cancel(request);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	assert_int_equal(uv_loop_close(&loop), 0);
+	assert_int_equal(result.calls, 0);
+	sem_post(&answer);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -163,6 +199,7 @@ int main(void)
 		cmocka_unit_test(numeric_hosts_resolve),
 		cmocka_unit_test(mapped_addresses_are_shown_as_ipv4),
 		cmocka_unit_test(resolving_in_the_background_answers_once),
+		cmocka_unit_test(a_loop_ends_while_the_name_service_is_silent),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

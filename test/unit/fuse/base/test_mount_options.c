@@ -14,20 +14,20 @@
 
 static struct kr_mount_options options;
 
-/* Parses "kairanfs" and up to five more words. */
+/* Parses "kairanfs" and up to four more words; not the machine's own file. */
 static int parse(const char *a, const char *b, const char *c, const char *d)
 {
-	const char *const words[] = {"kairanfs", a, b, c, d};
-	char *argv[6] = {NULL};
+	const char *const words[] = {"kairanfs", "--config=" TEST_DIR "/../no-options.json", a, b, c, d};
+	char *argv[7] = {NULL}, *owned[7];
 	int argc = 0, err;
 
 	kr_mount_options_fini(&options);
 	memset(&options, 0, sizeof(options));
-	for (size_t i = 0; i < KR_ARRAY_SIZE(words) && words[i]; i++)
-		argv[argc++] = kr_xstrdup(words[i]);
+	for (size_t i = 0; i < KR_ARRAY_SIZE(words) && words[i]; i++, argc++)
+		argv[argc] = owned[argc] = kr_xstrdup(words[i]);
 	err = kr_mount_options_parse(argc, argv, &options);
 	for (int i = 0; i < argc; i++)
-		free(argv[i]);
+		free(owned[i]);
 	return err;
 }
 

@@ -9,6 +9,8 @@
 #include "fuse/file/locks.h"
 #include "fuse/names/attr_cache.h"
 #include "fuse/base/options.h"
+#include "fuse/readcache/cache.h"
+#include "fuse/session/session.h"
 
 static const struct kr_attr attr = {.ino = 1, .size = 100000, .ctime.sec = 1000};
 
@@ -63,6 +65,22 @@ void kr_attr_cache_opened(struct kr_mount *m, const struct kr_fid *opened, const
 	(void)m, (void)opened, (void)now;
 }
 
+/* --- the session and the cache ----------------------------------------------------------------- */
+
+static struct kr_session_facts facts;
+static uint64_t cached_version;
+
+const struct kr_session_facts *kr_session_facts(const struct kr_session *session)
+{
+	(void)session;
+	return &facts;
+}
+bool kr_cache_may_have(struct kr_cache *cache, const struct kr_fid *cached, uint64_t version, uint64_t block)
+{
+	(void)cache, (void)block;
+	return kr_fid_equal(cached, &fid) && version == cached_version;
+}
+
 /* --- helpers ---------------------------------------------------------------------------------- */
 
 static int setup_two(void **state)
@@ -70,6 +88,8 @@ static int setup_two(void **state)
 	static struct kr_mount_options options;
 
 	memset(&kernel, 0, sizeof(kernel));
+	facts.cached = true;
+	cached_version = 0;
 	if (setup(state))
 		return -1;
 	mount.options = &options;
@@ -181,6 +201,43 @@ static void a_cut_that_ends_after_the_protocol_is_not_answered(void **state)
 	assert_int_equal(fake.answers, 0);
 }
 
+/* Whether the node says so of a file whose version 7 it knows, or does not know any more. */
+static bool says_cached(void)
+{
+	struct kr_open_reply opened = { .attr = attr, .granted = KR_LEASE_READ };
+	struct fuse_file_info fi = { .flags = O_RDONLY };
+	bool said;
+
+	opened.attr.version = 7;
+	kr_op_open(request, 42, &fi);
+	turn();
+	said = last_call(KR_MSG_OPEN)->msg.open_request.flags & 32;
+	reply(last_call(KR_MSG_OPEN), 0, &opened);
+	kr_handle_release(kr_handle_of(&kernel.fi));
+	turn();
+	reply(last_call(KR_MSG_CLOSE), 0, NULL);
+	return said;
+}
+
+static void an_open_says_that_the_bytes_of_the_known_version_are_cached(void **state)
+{
+	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
+
+	(void)state;
+	cached_version = 7;
+	assert_false(says_cached()); /* nothing is known of the file */
+	assert_true(says_cached());
+	cached_version = 6;
+	assert_false(says_cached());
+	cached_version = 7;
+	file->stale = true;
+	assert_false(says_cached());
+	file->stale = false;
+	facts.cached = false;
+	assert_false(says_cached()); /* that server does not know it */
+	kr_file_put(file);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -190,6 +247,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(cuts_do_not_take_the_threads_of_recalls, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(
 			a_cut_that_ends_after_the_protocol_is_not_answered, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(
+			an_open_says_that_the_bytes_of_the_known_version_are_cached, setup_two, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

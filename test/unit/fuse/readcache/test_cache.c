@@ -53,6 +53,32 @@ static void the_next_start_finds_what_was_kept_of_the_same_version_only(void **s
 	kr_cache_free(cache);
 }
 
+static void whether_a_version_may_be_here_is_told_without_reading(void **state)
+{
+	struct kr_cache *cache = open_cache(*state, LARGE);
+	struct kr_fid fid = fid_of(1), other = fid_of(2);
+	struct kr_cache_entry *entry = open_entry(cache, 1, 5, 2 * BLOCK);
+
+	assert_false(kr_cache_may_have(cache, &fid, 5, 0));
+	assert_int_equal(put(entry, 0, BLOCK, 1), 0);
+	assert_true(kr_cache_may_have(cache, &fid, 5, 0));
+	assert_false(kr_cache_may_have(cache, &fid, 5, 1));
+	assert_false(kr_cache_may_have(cache, &fid, 6, 0));
+	assert_false(kr_cache_may_have(cache, &fid, 0, 0));
+	assert_false(kr_cache_may_have(cache, &other, 5, 0));
+	kr_cache_entry_put(entry);
+	kr_cache_free(cache);
+
+	cache = open_cache(*state, LARGE);
+	assert_true(kr_cache_may_have(cache, &fid, 5, 0));
+	assert_false(kr_cache_may_have(cache, &fid, 6, 0));
+	entry = open_entry(cache, 1, 5, 2 * BLOCK);
+	expect(entry, 0, BLOCK, 1);
+	assert_false(kr_cache_may_have(cache, &fid, 5, 1));
+	kr_cache_entry_put(entry);
+	kr_cache_free(cache);
+}
+
 static void volatile_blocks_end_with_their_user(void **state)
 {
 	struct kr_cache *cache = open_cache(*state, LARGE);
@@ -503,6 +529,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_block_that_was_kept_is_read_back),
 		TEST(the_next_start_finds_what_was_kept_of_the_same_version_only),
+		TEST(whether_a_version_may_be_here_is_told_without_reading),
 		TEST(volatile_blocks_end_with_their_user),
 		TEST(room_is_made_of_what_is_only_cached),
 		TEST(an_abandoned_version_goes_first_unless_it_is_asked_for_again),

@@ -330,6 +330,27 @@ static void copies_in_both_directions_do_not_wait_for_each_other(void **state)
 	}
 }
 
+static void bytes_that_the_node_has_cached_do_not_come_with_an_open(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	struct kr_open_request open = {.file = create(node, "f", 0), .flags = KR_OPEN_READ, .want = KR_LEASE_READ};
+	const union kr_any_msg *reply;
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/f", f->export_path);
+	assert_int_equal(truncate(path, 1000), 0);
+	assert_true(node->hello.may & KR_FEATURE_CACHED);
+	assert_int_equal(node_call(node, KR_MSG_OPEN, &open, &reply), 0);
+	assert_int_equal(reply->open_reply.granted, KR_LEASE_READ);
+	assert_int_equal(reply->open_reply.has_data, 1);
+	open.flags |= KR_OPEN_CACHED;
+	assert_int_equal(node_call(node, KR_MSG_OPEN, &open, &reply), 0);
+	assert_int_equal(reply->open_reply.granted, KR_LEASE_READ);
+	assert_int_equal(reply->open_reply.has_data, 0);
+	assert_int_equal(reply->open_reply.attr.size, 1000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -347,6 +368,7 @@ int main(void)
 		TEST(a_truncation_waits_until_others_have_dropped_their_leases),
 		TEST(a_cut_that_others_hear_of_does_not_put_back_the_time_of_what_came_after_it),
 		TEST(copies_in_both_directions_do_not_wait_for_each_other),
+		TEST(bytes_that_the_node_has_cached_do_not_come_with_an_open),
 	};
 
 	signal(SIGPIPE, SIG_IGN); /* as the daemon does */
