@@ -18,7 +18,7 @@
 
 static bool match_fid(const struct kr_table_link *link, const void *key)
 {
-	return kr_fid_equal(&KR_CONTAINER_OF(link, struct kr_file, by_fid)->fid, key);
+	return kr_fid_equal(&KR_CONTAINER_OF(link, struct kr_file, life.by_fid)->fid, key);
 }
 
 static uint64_t hash_fid(const struct kr_fid *fid)
@@ -37,18 +37,18 @@ static struct kr_file *make(struct kr_mount *mount, const struct kr_fid *fid)
 
 	file->mount = mount;
 	file->fid = *fid;
-	file->step_task.fn = run_task;
-	file->free_task.fn = free_unused;
+	file->life.step_task.fn = run_task;
+	file->life.free_task.fn = free_unused;
 	pthread_mutex_init(&file->lock, NULL);
 	kr_lease_state_init(&file->holder);
 	kr_extent_map_init(&file->dirty);
 	file->changes = 1;
 	kr_list_init(&file->waiters);
-	kr_list_init(&file->parked);
-	kr_list_init(&file->handle_list);
-	kr_list_init(&file->recalls);
-	kr_link_init(&file->idle);
-	kr_link_init(&file->lingering);
+	kr_list_init(&file->pages.parked);
+	kr_list_init(&file->open.list);
+	kr_list_init(&file->lease.recalls);
+	kr_link_init(&file->life.idle);
+	kr_link_init(&file->pages.lingering);
 	file->flush = file->mount->files->flush->make(file);
 	return file;
 }
@@ -63,13 +63,13 @@ static struct kr_file *find(struct kr_mount *mount, const struct kr_fid *fid, bo
 	KR_SCOPED_LOCK(&files->lock);
 	link = kr_table_find(&files->table, hash, match_fid, fid);
 	if (link) {
-		file = KR_CONTAINER_OF(link, struct kr_file, by_fid);
+		file = KR_CONTAINER_OF(link, struct kr_file, life.by_fid);
 	} else if (may_make) {
 		file = make(mount, fid);
-		kr_table_insert(&files->table, &file->by_fid, hash);
+		kr_table_insert(&files->table, &file->life.by_fid, hash);
 	}
 	if (file)
-		file->references++;
+		file->life.references++;
 	return file;
 }
 
@@ -86,7 +86,7 @@ struct kr_file *kr_file_find(struct kr_mount *mount, const struct kr_fid *fid)
 struct kr_file *kr_file_get(struct kr_file *file)
 {
 	KR_SCOPED_LOCK(&file->mount->files->lock);
-	file->references++;
+	file->life.references++;
 	return file;
 }
 
@@ -95,9 +95,9 @@ void kr_file_put(struct kr_file *file)
 	if (!file)
 		return;
 	KR_SCOPED_LOCK(&file->mount->files->lock);
-	assert(file->references > 0);
-	if (--file->references == 0)
-		kr_loop_post(file->mount->kr_loop, &file->free_task);
+	assert(file->life.references > 0);
+	if (--file->life.references == 0)
+		kr_loop_post(file->mount->kr_loop, &file->life.free_task);
 }
 
 void kr_file_destroy(struct kr_file *file)
@@ -114,17 +114,17 @@ void kr_file_destroy(struct kr_file *file)
 
 static void free_unused(struct kr_task *task)
 {
-	struct kr_file *file = KR_CONTAINER_OF(task, struct kr_file, free_task);
+	struct kr_file *file = KR_CONTAINER_OF(task, struct kr_file, life.free_task);
 	struct kr_files *files = file->mount->files;
 
 	pthread_mutex_lock(&files->lock);
-	if (file->references > 0) {
+	if (file->life.references > 0) {
 		pthread_mutex_unlock(&files->lock);
 		return;
 	}
-	kr_table_remove(&files->table, &file->by_fid);
+	kr_table_remove(&files->table, &file->life.by_fid);
 	pthread_mutex_unlock(&files->lock);
-	kr_loop_forget(file->mount->kr_loop, &file->free_task);
+	kr_loop_forget(file->mount->kr_loop, &file->life.free_task);
 	kr_file_destroy(file);
 }
 
@@ -132,8 +132,8 @@ static void free_unused(struct kr_task *task)
 
 static void leave_lru(struct kr_file *file)
 {
-	if (kr_link_linked(&file->idle)) {
-		kr_list_remove(&file->idle);
+	if (kr_link_linked(&file->life.idle)) {
+		kr_list_remove(&file->life.idle);
 		file->mount->files->idle_count--;
 	}
 }
@@ -145,7 +145,7 @@ static void shrink_lru(struct kr_files *files)
 
 	if (files->idle_count <= KR_FILE_IDLE_MAX)
 		return;
-	oldest = KR_LIST_ENTRY(files->idle.head.next, struct kr_file, idle);
+	oldest = KR_LIST_ENTRY(files->idle.head.next, struct kr_file, life.idle);
 	leave_lru(oldest);
 	pthread_mutex_lock(&oldest->lock);
 	kr_lease_state_release(&oldest->holder, KR_LEASE_ALL);
@@ -160,7 +160,7 @@ static void closed(void *context, int err, const void *reply, struct kr_buf *dat
 	(void)err;
 	(void)reply;
 	(void)data;
-	file->closing = 0;
+	file->open.closing = 0;
 	kr_file_step(file);
 	kr_file_put(file);
 }
@@ -169,21 +169,21 @@ static void closed(void *context, int err, const void *reply, struct kr_buf *dat
  * waits until the bytes are flushed, so that an unlinked file stays until then. */
 static void send_close(struct kr_file *file, bool dirty)
 {
-	uint32_t used = file->handles + file->opening;
+	uint32_t used = file->open.handles + file->open.opening;
 	struct kr_close_request request = {.file = file->fid};
 
-	if (file->closing || file->opens <= used || (dirty && used == 0))
+	if (file->open.closing || file->open.count <= used || (dirty && used == 0))
 		return;
-	request.count = file->opens - used;
-	file->opens = used;
-	file->closing = request.count;
+	request.count = file->open.count - used;
+	file->open.count = used;
+	file->open.closing = request.count;
 	kr_rpc_call(file->mount->rpc, KR_MSG_CLOSE, &request, NULL, 0, KR_RPC_HARD, closed, kr_file_get(file));
 }
 
 /* Decides at the end of a step whether there is a reason to keep the file. */
 static void settle(struct kr_file *file)
 {
-	bool flushing = file->mount->files->flush->is_busy(file), used = file->handles || file->opening || !kr_list_empty(&file->waiters);
+	bool flushing = file->mount->files->flush->is_busy(file), used = file->open.handles || file->open.opening || !kr_list_empty(&file->waiters);
 	bool dirty, idle, only_held, keep;
 
 	(void)KR_FAULT("file.settle");
@@ -198,18 +198,18 @@ static void settle(struct kr_file *file)
 	pthread_mutex_unlock(&file->lock);
 
 	send_close(file, dirty);
-	keep = used || file->opens || file->closing || flushing || !idle || file->drop;
-	if (keep && !file->resident) {
-		file->resident = true;
+	keep = used || file->open.count || file->open.closing || flushing || !idle || file->pages.drop;
+	if (keep && !file->life.resident) {
+		file->life.resident = true;
 		kr_file_get(file);
-	} else if (!keep && file->resident) {
-		file->resident = false;
+	} else if (!keep && file->life.resident) {
+		file->life.resident = false;
 		kr_file_put(file);
 	}
 	if (used || flushing || !only_held) {
 		leave_lru(file);
-	} else if (!kr_link_linked(&file->idle)) {
-		kr_list_append(&file->mount->files->idle, &file->idle);
+	} else if (!kr_link_linked(&file->life.idle)) {
+		kr_list_append(&file->mount->files->idle, &file->life.idle);
 		file->mount->files->idle_count++;
 		shrink_lru(file->mount->files);
 	}
@@ -219,13 +219,13 @@ static void settle(struct kr_file *file)
 
 static void tell_flusher(struct kr_file *file)
 {
-	bool can, could = file->could_flush, dirty;
+	bool can, could = file->lease.could_flush, dirty;
 
 	pthread_mutex_lock(&file->lock);
 	can = kr_lease_state_may_flush(&file->holder) && !kr_mount_fenced(file->mount);
 	dirty = file->holder.dirty;
 	pthread_mutex_unlock(&file->lock);
-	file->could_flush = can;
+	file->lease.could_flush = can;
 	if (can && !could && dirty)
 		file->mount->files->flush->step(file);
 }
@@ -248,40 +248,40 @@ static void wake_waiters(struct kr_file *file)
 
 void kr_file_run(struct kr_file *file)
 {
-	if (file->running) {
+	if (file->life.running) {
 		kr_file_step(file);
 		return;
 	}
 	kr_file_get(file);
-	file->running = true;
+	file->life.running = true;
 	kr_lease_note_flush(file);
 	kr_lease_act(file);
-	file->needs = 0;
+	file->lease.needs = 0;
 	wake_waiters(file);
-	file->lease_error = 0;
+	file->lease.error = 0;
 	kr_lease_note_flush(file);
 	kr_lease_act(file);
 	tell_flusher(file);
-	file->running = false;
+	file->life.running = false;
 	settle(file);
 	kr_file_put(file);
 }
 
 static void run_task(struct kr_task *task)
 {
-	struct kr_file *file = KR_CONTAINER_OF(task, struct kr_file, step_task);
+	struct kr_file *file = KR_CONTAINER_OF(task, struct kr_file, life.step_task);
 
-	atomic_store(&file->stepping, false);
+	atomic_store(&file->life.stepping, false);
 	kr_file_run(file);
 	kr_file_put(file);
 }
 
 void kr_file_step(struct kr_file *file)
 {
-	if (atomic_exchange(&file->stepping, true))
+	if (atomic_exchange(&file->life.stepping, true))
 		return;
 	kr_file_get(file);
-	kr_loop_post(file->mount->kr_loop, &file->step_task);
+	kr_loop_post(file->mount->kr_loop, &file->life.step_task);
 }
 
 void kr_file_wait(struct kr_file *file, struct kr_file_waiter *waiter)
@@ -299,17 +299,17 @@ void kr_file_unwait(struct kr_file_waiter *waiter)
 
 void kr_file_need(struct kr_file *file, uint8_t kinds)
 {
-	file->needs |= kinds;
-	if (!file->running) {
-		file->running = true;
+	file->lease.needs |= kinds;
+	if (!file->life.running) {
+		file->life.running = true;
 		kr_lease_act(file);
-		file->running = false;
+		file->life.running = false;
 	}
 }
 
 int kr_file_lease_error(const struct kr_file *file)
 {
-	return file->lease_error;
+	return file->lease.error;
 }
 
 /* --- what is known of the file ---------------------------------------------------------------- */
@@ -327,9 +327,9 @@ static void refreshed(void *context, int err, const void *message, struct kr_buf
 	bool current = false;
 
 	(void)data;
-	file->refreshing = false;
+	file->lease.refreshing = false;
 	pthread_mutex_lock(&file->lock);
-	if (!err && file->changes == file->refresh_changes) {
+	if (!err && file->changes == file->lease.refresh_changes) {
 		file->base = reply->attr;
 		file->stale = false;
 		current = true;
@@ -339,7 +339,7 @@ static void refreshed(void *context, int err, const void *message, struct kr_buf
 	if (current && file->stage)
 		kr_stage_flushed(file->stage, 0, reply->attr.version, reply->attr.size, NULL);
 	if (err && err != -ECANCELED)
-		file->lease_error = err;
+		file->lease.error = err;
 	kr_file_run(file);
 	kr_file_put(file);
 }
@@ -348,11 +348,11 @@ void kr_file_refresh(struct kr_file *file)
 {
 	struct kr_getattr_request request = {.file = file->fid};
 
-	if (file->refreshing)
+	if (file->lease.refreshing)
 		return;
-	file->refreshing = true;
+	file->lease.refreshing = true;
 	pthread_mutex_lock(&file->lock);
-	file->refresh_changes = file->changes;
+	file->lease.refresh_changes = file->changes;
 	pthread_mutex_unlock(&file->lock);
 	kr_rpc_call(file->mount->rpc, KR_MSG_GETATTR, &request, NULL, 0, 0, refreshed, kr_file_get(file));
 }

@@ -47,65 +47,82 @@ struct kr_file_waiter {
 	uint64_t seq;                                /* ... and it is to cover this write */
 };
 
-struct kr_file {
+/* How a file is found and kept: file.c and file_table.c. */
+struct kr_file_life {
 	struct kr_table_link by_fid; /* the files table's */
 	struct kr_link idle;         /* [loop] in the LRU */
-	struct kr_mount *mount;
-	uint32_t references;  /* guarded by the table's lock */
-	atomic_bool stepping; /* a step is posted */
+	uint32_t references;         /* guarded by the table's lock */
+	atomic_bool stepping;        /* a step is posted */
 	struct kr_task step_task, free_task;
+	bool running;  /* [loop] inside a step */
+	bool resident; /* [loop] the table keeps a reference: there is something to keep */
+};
+
+/* What the kernel has of the file in its page cache: recall.c, and who reads and writes. */
+struct kr_file_pages {
+	uint32_t mappable;         /* [lock] handles through which programs may have mapped it for storing */
+	uint64_t given_ns;         /* [lock] when a page that programs may store into was last given to the kernel */
+	bool written;              /* [lock] pages of mappings have been written since they were last dropped... */
+	bool fruitless;            /* [lock] ... and that time they had not */
+	struct kr_list parked;     /* [loop] struct kr_parked_io */
+	struct kr_file_drop *drop; /* [loop] the invalidation under way */
+	struct kr_link lingering;  /* [loop] kr_files.lingering */
+};
+
+/* All [loop]. */
+struct kr_file_opens {
+	uint32_t count;      /* that the server counts: successful OPEN and CREATE minus CLOSE */
+	uint32_t closing;    /* of the CLOSE on its way */
+	uint32_t opening;    /* OPENs on their way */
+	uint32_t handles;    /* open here */
+	struct kr_list list; /* struct kr_handle */
+};
+
+/* What passes between the lease state, the server and who waits: lease.c.  All [loop]. */
+struct kr_file_lease {
+	uint8_t needs;          /* lease kinds that the waiters need */
+	int error;              /* the LEASE they waited for failed with this; only while they are woken */
+	struct kr_list recalls; /* RECALLs to be answered */
+	uint8_t reclaiming;     /* kinds that a RECLAIM asks for */
+	bool gone;              /* the server does not know it any more */
+	bool could_flush;       /* kr_file_may_flush, when last looked at */
+	bool doubted;           /* the log says: a flush was not taken for want of a lease */
+	bool refreshing;        /* GETATTR on its way, because of `stale` */
+	uint64_t flush_target;  /* what the flush of a recall has to reach */
+	uint32_t flush_errors;  /* refusals that the lease state knows of */
+	uint64_t refused_seq;   /* what is dirty up to here has been refused, and not been taken since */
+	uint64_t asked_changes, refresh_changes; /* `changes` when LEASE and GETATTR were sent */
+	uint64_t asked_generation;               /* kr_files_generation when LEASE was sent */
+};
+
+struct kr_file {
+	struct kr_mount *mount;
 	struct kr_fid fid;
+	struct kr_file_life life;
 
 	pthread_mutex_t lock;
 	struct kr_lease_state holder; /* [lock] */
 	struct kr_attr base;        /* [lock] the server's attributes under the lease; exact under READ unless stale */
 	bool stale;                 /* [lock] base must be asked again before anything relies on it */
-	uint32_t mappable;          /* [lock] handles through which programs may have mapped it for storing */
-	uint64_t given_ns;          /* [lock] when a page that programs may store into was last given to the kernel */
-	bool page_written;          /* [lock] pages of mappings have been written since they were last dropped... */
-	bool fruitless;             /* [lock] ... and that time they had not */
+	uint64_t changes;           /* [lock] counts what makes attributes asked earlier outdated... */
+	uint64_t changed_ns;        /* [lock] ... and when that was last; 0: never */
 	struct kr_extent_map dirty; /* [lock] unflushed bytes: journal position and sequence number */
 	struct kr_time mtime;       /* [lock] of the last write among the dirty ones, by the server's clock */
 	uint64_t written_seq;       /* [lock] sequence number of the last write */
-	uint64_t changes;           /* [lock] counts what makes attributes asked earlier outdated... */
-	uint64_t changed_ns;        /* [lock] ... and when that was last; 0: never */
 	bool clear_suid;            /* [lock] a dirty write is by a caller who may not keep set-id bits */
 	uint32_t error_count;       /* [lock] failed flushes so far */
 	int error;                  /* [lock] the last one's errno, negative */
 	struct kr_journal_file *journal_file; /* [lock] the journal's; NULL before the first write */
 
-	struct kr_flush *flush; /* the flusher's (fuse/writeback/flush.h); set once */
+	struct kr_file_pages pages;
+	struct kr_file_opens open;
+	struct kr_file_lease lease;
+	struct kr_list waiters; /* [loop] struct kr_file_waiter */
 	struct kr_stage *stage; /* set once, by the loop under lock; lives as long as the file */
-
-	atomic_bool locked; /* `locks` is there: set before a program knows of its lock */
-
-	/* All [loop]. */
-	struct kr_file_locks *locks; /* of locks.c; NULL: no program here has a lock or asks for one */
-	uint32_t opens;              /* that the server counts: successful OPEN and CREATE minus CLOSE */
-	uint32_t closing;            /* of the CLOSE on its way */
-	uint32_t handles;            /* open here */
-	struct kr_list handle_list;  /* struct kr_handle */
-	uint32_t opening;            /* OPENs on their way */
-	bool running;                /* inside a step */
-	bool resident;               /* the table keeps a reference: there is something to keep */
-	bool could_flush;            /* kr_file_may_flush, when last looked at */
-	bool gone;                   /* the server does not know it any more */
-	bool doubted;                /* said so: a flush was not taken for want of a lease */
-	uint8_t reclaiming;          /* kinds that a RECLAIM asks for */
-	bool refreshing;             /* GETATTR on its way, because of `stale` */
-	uint8_t needs;               /* lease kinds that the waiters need */
-	int lease_error;             /* the LEASE they waited for failed with this; only while they are woken */
-	struct kr_list waiters;      /* struct kr_file_waiter */
-	struct kr_list parked;       /* struct kr_parked_io */
-	struct kr_list recalls;    /* RECALLs to be answered */
-	struct kr_file_drop *drop; /* the invalidation under way */
-	struct kr_link lingering;  /* kr_files.lingering */
-	uint64_t flushed_seq;      /* all writes up to here are applied */
-	uint64_t flush_target;     /* what the flush of a recall has to reach */
-	uint32_t flush_errors;     /* refusals that the holder knows of */
-	uint64_t refused_seq;      /* what is dirty up to here has been refused, and not been taken since */
-	uint64_t asked_changes, refresh_changes; /* `changes` when LEASE and GETATTR were sent */
-	uint64_t asked_generation;
+	struct kr_flush *flush; /* the flusher's (fuse/writeback/flush.h); set once */
+	uint64_t flushed_seq;   /* [loop] all writes up to here are applied; the flusher sets it */
+	atomic_bool locked;     /* `locks` is there: set before a program knows of its lock */
+	struct kr_file_locks *locks; /* [loop] of locks.c; NULL: no program here has a lock or asks for one */
 };
 
 /* --- the table; one per mount (mount->files) -------------------------------------------------- */

@@ -80,7 +80,7 @@ void kr_file_redirtied(struct kr_file *file, struct kr_time mtime, int err)
 	if (err) {
 		file->error_count++;
 		file->error = err;
-		file->flush_errors = file->error_count; /* the bytes themselves have not been refused */
+		file->lease.flush_errors = file->error_count; /* the bytes themselves have not been refused */
 	}
 	note_change(file, kr_clock_ns());
 	pthread_mutex_unlock(&file->lock);

@@ -41,12 +41,12 @@ int kr_files_new(struct kr_mount *mount, const struct kr_flush_hooks *flush, str
 
 static bool step_waited_for(struct kr_table_link *link, void *context)
 {
-	struct kr_file *file = KR_CONTAINER_OF(link, struct kr_file, by_fid);
+	struct kr_file *file = KR_CONTAINER_OF(link, struct kr_file, life.by_fid);
 
 	(void)context;
-	if (!kr_list_empty(&file->waiters) && !atomic_exchange(&file->stepping, true)) {
-		file->references++;
-		kr_loop_post(file->mount->kr_loop, &file->step_task);
+	if (!kr_list_empty(&file->waiters) && !atomic_exchange(&file->life.stepping, true)) {
+		file->life.references++;
+		kr_loop_post(file->mount->kr_loop, &file->life.step_task);
 	}
 	return true;
 }
@@ -111,7 +111,7 @@ void kr_files_stop(struct kr_files *files)
 static bool destroy_one(struct kr_table_link *link, void *context)
 {
 	struct kr_files *files = context;
-	struct kr_file *file = KR_CONTAINER_OF(link, struct kr_file, by_fid);
+	struct kr_file *file = KR_CONTAINER_OF(link, struct kr_file, life.by_fid);
 
 	kr_table_remove(&files->table, link);
 	kr_file_destroy(file);
@@ -137,9 +137,9 @@ struct walk {
 static bool collect_one(struct kr_table_link *link, void *context)
 {
 	struct walk *walk = context;
-	struct kr_file *file = KR_CONTAINER_OF(link, struct kr_file, by_fid);
+	struct kr_file *file = KR_CONTAINER_OF(link, struct kr_file, life.by_fid);
 
-	file->references++;
+	file->life.references++;
 	walk->all[walk->count++] = file;
 	return true;
 }
@@ -190,7 +190,7 @@ uint64_t kr_files_generation(const struct kr_files *files)
 
 static bool count_one(struct kr_table_link *link, void *context)
 {
-	*(uint64_t *)context += KR_CONTAINER_OF(link, struct kr_file, by_fid)->handles > 0;
+	*(uint64_t *)context += KR_CONTAINER_OF(link, struct kr_file, life.by_fid)->open.handles > 0;
 	return true;
 }
 

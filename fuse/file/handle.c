@@ -19,8 +19,8 @@ struct kr_handle *kr_handle_new(struct kr_file *file)
 	pthread_mutex_lock(&file->lock);
 	handle->errors_seen = file->error_count;
 	pthread_mutex_unlock(&file->lock);
-	file->handles++;
-	kr_list_append(&file->handle_list, &handle->link);
+	file->open.handles++;
+	kr_list_append(&file->open.list, &handle->link);
 	return handle;
 }
 
@@ -30,12 +30,12 @@ void kr_handle_release(struct kr_handle *handle)
 
 	kr_locks_release_handle(file, handle);
 	pthread_mutex_lock(&file->lock);
-	if (handle->mappable && --file->mappable == 0)
+	if (handle->mappable && --file->pages.mappable == 0)
 		kr_lease_state_sealed(
 			&file->holder); /* RELEASE comes after the last munmap, which writes what was stored */
 	pthread_mutex_unlock(&file->lock);
 	kr_list_remove(&handle->link);
-	file->handles--;
+	file->open.handles--;
 	kr_file_step(file);
 	kr_file_put(file);
 	free(handle);
@@ -45,6 +45,6 @@ void kr_handles_abandon(struct kr_file *file)
 {
 	struct kr_link *link;
 
-	while ((link = kr_list_pop(&file->handle_list)))
+	while ((link = kr_list_pop(&file->open.list)))
 		free(KR_LIST_ENTRY(link, struct kr_handle, link));
 }

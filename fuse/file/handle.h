@@ -12,7 +12,7 @@ struct kr_handle {
 	bool readable, writable;
 	bool direct;           /* the kernel's read(2) does not go through its pages (a mapping's faults still do) */
 	bool paged;            /* for writing, and its write(2) fills the kernel's pages on the way (op_write.c) */
-	bool mappable;         /* programs may map it for storing; counted in file->mappable */
+	bool mappable;         /* programs may map it for storing; counted in file->pages.mappable */
 	bool plain;            /* for writing, neither O_APPEND nor O_SYNC: batches may write through it */
 	bool batch_file;       /* of the batch file (batch.h), not of a file */
 	atomic_bool lost_lock; /* it had a lock, and others may have had it since: only closing it helps (locks.h) */
@@ -26,7 +26,7 @@ struct kr_handle {
 	struct kr_task release_task;
 };
 
-/* A handle of the file, whose reference it takes over; counted in file->handles.  Loop thread. */
+/* A handle of the file, whose reference it takes over; counted in file->open.handles.  Loop thread. */
 struct kr_handle *kr_handle_new(struct kr_file *file);
 /* The kernel has closed it, or never heard of it. Loop thread. */
 void kr_handle_release(struct kr_handle *handle);

@@ -55,7 +55,7 @@ static void on_recall(struct kr_mount *mount, const struct kr_down *down, const 
 	recall->down = *down;
 	if (request->kinds & KR_RECALL_GONE)
 		kr_stage_abandon(file->stage);
-	kr_list_append(&file->recalls, &recall->link);
+	kr_list_append(&file->lease.recalls, &recall->link);
 	pthread_mutex_lock(&file->lock);
 	kr_lease_state_recalled(&file->holder, request->kinds);
 	pthread_mutex_unlock(&file->lock);
@@ -68,7 +68,7 @@ void kr_recall_answer(struct kr_file *file)
 	struct kr_link *link;
 
 	(void)KR_FAULT("recall.answer");
-	while ((link = kr_list_pop(&file->recalls))) {
+	while ((link = kr_list_pop(&file->lease.recalls))) {
 		struct recall *recall = KR_LIST_ENTRY(link, struct recall, link);
 
 		kr_rpc_answer(file->mount->rpc, &recall->down, 0, NULL);
@@ -80,7 +80,7 @@ void kr_recall_forget(struct kr_file *file)
 {
 	struct kr_link *link;
 
-	while ((link = kr_list_pop(&file->recalls)))
+	while ((link = kr_list_pop(&file->lease.recalls)))
 		free(KR_LIST_ENTRY(link, struct recall, link));
 }
 
@@ -123,7 +123,7 @@ static void choose_ranges(struct kr_file *file, struct kr_notify_job *job)
 	uint64_t position = 0;
 	uint32_t count = 0;
 
-	KR_LIST_FOR_EACH(read, &file->parked, link) {
+	KR_LIST_FOR_EACH(read, &file->pages.parked, link) {
 		if (read->page && read->length && count < KR_ARRAY_SIZE(parked))
 			parked[count++] = (struct kr_range){.offset = read->offset, .length = read->length};
 	}
@@ -146,12 +146,12 @@ static void drop_ended(struct kr_task *task)
 	if (drop->err)
 		kr_log_warn("cannot invalidate the kernel's pages of a file: error %d", -drop->err);
 	kr_list_remove(&drop->link);
-	file->drop = NULL;
+	file->pages.drop = NULL;
 	free(drop);
 	pthread_mutex_lock(&file->lock);
 	kr_lease_state_dropped(&file->holder);
-	file->fruitless = !file->page_written;
-	file->page_written = false;
+	file->pages.fruitless = !file->pages.written;
+	file->pages.written = false;
 	pthread_mutex_unlock(&file->lock);
 	kr_file_run(file);
 	kr_file_put(file);
@@ -183,7 +183,7 @@ void kr_recall_drop(struct kr_file *file)
 	drop->job.nodeid = kr_inode_find(file->mount->inodes, &file->fid);
 	drop->job.done = drop_done;
 	choose_ranges(file, &drop->job);
-	file->drop = drop;
+	file->pages.drop = drop;
 	if (kr_list_empty(&files->drops))
 		uv_timer_start(&files->drop_timer, let_through, KR_FILE_THROUGH_MS, KR_FILE_THROUGH_MS);
 	kr_list_append(&files->drops, &drop->link);
@@ -203,9 +203,9 @@ static void let_through(uv_timer_t *timer)
 
 		if (now - drop->started_ns < KR_FILE_THROUGH_MS * KR_NS_PER_MS)
 			continue;
-		KR_LIST_FOR_EACH(read, &drop->file->parked, link)
+		KR_LIST_FOR_EACH(read, &drop->file->pages.parked, link)
 			read->through = true;
-		if (!kr_list_empty(&drop->file->parked)) {
+		if (!kr_list_empty(&drop->file->pages.parked)) {
 			(void)KR_FAULT("recall.through");
 			kr_file_step(drop->file);
 		}
@@ -220,7 +220,7 @@ static void lingered(uv_timer_t *timer)
 	struct kr_link *link;
 
 	while ((link = kr_list_pop(&files->lingering))) {
-		struct kr_file *file = KR_LIST_ENTRY(link, struct kr_file, lingering);
+		struct kr_file *file = KR_LIST_ENTRY(link, struct kr_file, pages.lingering);
 
 		kr_file_step(file);
 		kr_file_put(file);
@@ -231,11 +231,11 @@ void kr_recall_linger(struct kr_file *file)
 {
 	struct kr_files *files = file->mount->files;
 
-	if (kr_link_linked(&file->lingering))
+	if (kr_link_linked(&file->pages.lingering))
 		return;
 	if (kr_list_empty(&files->lingering))
 		uv_timer_start(&files->linger_timer, lingered, 1, 0);
-	kr_list_append(&files->lingering, &file->lingering);
+	kr_list_append(&files->lingering, &file->pages.lingering);
 	kr_file_get(file);
 }
 

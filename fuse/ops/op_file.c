@@ -83,7 +83,7 @@ int kr_file_append(struct kr_file *file, uint64_t offset, const char *data, size
 		file->written_seq = extent.seq;
 		file->mtime = now;
 		file->clear_suid |= how->clear_suid;
-		file->page_written |= how->page;
+		file->pages.written |= how->page;
 		kr_lease_state_dirtied(&file->holder, how->page);
 		kr_flush_dirtied(file);
 	}

@@ -7,7 +7,7 @@
  * says what that costs).
  *
  * Through a mapping of a handle for reading and writing programs store into pages of which the kernel asks nobody.  As
- * long as there is such a handle (file->mappable) pages come under READ and WRITE together (op_read.c); those that have
+ * long as there is such a handle (file->pages.mappable) pages come under READ and WRITE together (op_read.c); those that have
  * come before, under READ alone, are dropped before the first is opened.
  */
 #include <errno.h>
@@ -91,7 +91,7 @@ static bool is_mappable(const struct fuse_file_info *fi)
 	return (fi->flags & O_ACCMODE) == O_RDWR && kr_shim_direct_io_mmap();
 }
 
-/* Takes over the op's count in file->mappable. */
+/* Takes over the op's count in file->pages.mappable. */
 static struct kr_handle *new_handle(struct kr_file *file, struct fuse_file_info *fi, bool keep_cache)
 {
 	struct kr_handle *handle = kr_handle_new(kr_file_get(file));
@@ -155,8 +155,8 @@ static bool claim_pages(struct open_op *open)
 	if (!is_mappable(&open->fi))
 		return true;
 	KR_SCOPED_LOCK(&file->lock);
-	if (file->mappable || !file->holder.pages) {
-		file->mappable++;
+	if (file->pages.mappable || !file->holder.pages) {
+		file->pages.mappable++;
 		return true;
 	}
 	kr_lease_state_distrust(&file->holder);
@@ -174,7 +174,7 @@ static bool may_finish(struct open_op *open)
 		kr_file_op_wait(&open->file_op, 0); /* woken when the pages have gone, or another has claimed them */
 		return false;
 	}
-	file->opening--;
+	file->open.opening--;
 	kr_file_step(file);
 	if (!claimed)
 		kr_op_reply_err(op, kr_op_given_up(op));
@@ -202,12 +202,12 @@ static void on_opened(struct kr_op *op, int err, const void *message, struct kr_
 	struct kr_file *file = open->file_op.file;
 
 	if (err) {
-		file->opening--;
+		file->open.opening--;
 		kr_file_step(file);
 		kr_op_reply_err(op, err);
 		return;
 	}
-	file->opens++;
+	file->open.count++;
 	if (open->fi.flags & O_TRUNC)
 		kr_inode_truncated(file->mount->inodes, &file->fid);
 	open->readable = learn(open, file, reply->granted, &reply->attr);
@@ -263,7 +263,7 @@ static void step_open(struct kr_op *op)
 		kr_op_reply_err(op, err);
 		return;
 	}
-	file->opening++;
+	file->open.opening++;
 	open->generation = kr_files_generation(op->mount->files);
 	open->stamp = kr_clock_ns();
 	if (open->fi.flags & O_NOATIME || options->noatime || options->read_only)
@@ -343,8 +343,8 @@ static void on_created(struct kr_op *op, int err, const void *message, struct kr
 		return;
 	}
 	file = open->file_op.file = kr_file_get_or_new(op->mount, &reply->file);
-	file->opens++;
-	file->opening++;
+	file->open.count++;
+	file->open.opening++;
 	open->attr = reply->attr;
 	if (reply->created)
 		open->fi.flags &= ~O_TRUNC;

@@ -2,7 +2,7 @@
  * for attributes, for blocks.  Who has entered the lease stays inside until served, so that a recall can't starve it.
  *
  * The kernel does not ask before a program stores into a page that it has.  So what fills its pages, of a file that
- * programs may have mapped for storing (file->mappable), needs READ and WRITE (lease_state.h); a read(2) of it does
+ * programs may have mapped for storing (file->pages.mappable), needs READ and WRITE (lease_state.h); a read(2) of it does
  * not.  The kernel says which it is: what a program reads past the pages has the owner of its locks with it.
  */
 #include <errno.h>
@@ -40,7 +40,7 @@ static bool is_page_aligned(uint64_t offset, size_t size)
 /* What a read needs; PAGE: for the kernel's pages. [lock] held. */
 static uint8_t kinds_of(const struct kr_file *file, bool page)
 {
-	return page && file->mappable ? KR_LEASE_ALL : KR_LEASE_READ;
+	return page && file->pages.mappable ? KR_LEASE_ALL : KR_LEASE_READ;
 }
 
 /* A read for the kernel's pages is inside with KINDS. [lock] held. */
@@ -57,7 +57,7 @@ static void leave(struct kr_file *file, uint8_t kinds, uint32_t epoch)
 {
 	kr_lease_state_leave(&file->holder, kinds, epoch);
 	if (kinds & KR_LEASE_WRITE)
-		file->given_ns = kr_clock_ns();
+		file->pages.given_ns = kr_clock_ns();
 	/* The session was lost meanwhile, and the kernel's pages with it: those that this read has filled came too
 	 * late. */
 	if (epoch != file->holder.epoch) {
@@ -261,7 +261,7 @@ static void wait_at_gate(struct read_op *read)
 	struct kr_file *file = read->file_op.file;
 
 	if (!kr_link_linked(&read->parked.link))
-		kr_list_append(&file->parked, &read->parked.link);
+		kr_list_append(&file->pages.parked, &read->parked.link);
 	kr_file_op_wait(&read->file_op, read->kinds);
 }
 

@@ -211,7 +211,7 @@ static void fini_write(struct kr_op *op)
 static void wait_at_gate(struct write_op *write_op)
 {
 	if (may_lock_page(&write_op->write) && !kr_link_linked(&write_op->parked.link))
-		kr_list_append(&write_op->write.file->parked, &write_op->parked.link);
+		kr_list_append(&write_op->write.file->pages.parked, &write_op->parked.link);
 	kr_file_op_wait(&write_op->file_op, kinds_of(&write_op->write));
 }
 

@@ -264,7 +264,7 @@ static void take_target(struct kr_late *late, const struct kr_conflict_reply *re
 	free(late->place);
 	late->place = kr_xstrdup(reply->place);
 	late->target = kr_file_get_or_new(mount, &reply->target);
-	late->target->opens++;
+	late->target->open.count++;
 	pthread_mutex_lock(&late->target->lock);
 	kr_file_learn(late->target, &reply->attr);
 	pthread_mutex_unlock(&late->target->lock);

@@ -14,7 +14,7 @@ static void collect_file(struct kr_file *file, void *context)
 {
 	struct collection *collection = context;
 	/* A CLOSE on its way will be sent again. */
-	struct kr_reclaim_item item = {.file = file->fid, .opens = file->opens + file->closing};
+	struct kr_reclaim_item item = {.file = file->fid, .opens = file->open.count + file->open.closing};
 
 	item.kinds = kr_file_session_lost(file);
 	kr_flush_claims(file, collection->boot_id, &item.claims);

@@ -28,7 +28,7 @@ static int adopt(struct kr_mount *mount, struct kr_recovered_file *recovered)
 	 * were read here.  Of those that are uncovered it gave its leases back; WRITE is claimed for them all the same,
 	 * because they are dirty (kr_lease_state_lost): the server gives it if nobody else has a lease that excludes
 	 * it, and they are not sent under it before they are judged. */
-	file->reclaiming = uncovered || kr_extent_map_empty(&file->dirty) ? 0 : KR_LEASE_ALL;
+	file->lease.reclaiming = uncovered || kr_extent_map_empty(&file->dirty) ? 0 : KR_LEASE_ALL;
 	file->flush->dirty_since_ns = 0; /* old: flushed as soon as the session is there */
 	pthread_mutex_unlock(&file->lock);
 	while ((link = kr_list_pop(&recovered->applied)))

@@ -86,7 +86,7 @@ static void look_for_refused(void *context, const struct kr_extent *extent)
  * What is gone, or damaged, is not sent again at all: whatever it is, it is not uncovered. [lock] held. */
 static bool has_refused(const struct kr_file *file)
 {
-	struct refused refused = {.up_to = file->refused_seq};
+	struct refused refused = {.up_to = file->lease.refused_seq};
 
 	if (!refused.up_to || (file->flush->orphaned && !file->flush->unjudged))
 		return false;
@@ -108,7 +108,7 @@ bool kr_unjudged_awaited(struct kr_file *file)
 
 	pthread_mutex_lock(&file->lock);
 	if (kr_lease_state_giving_up(&file->holder) && has_refused(file))
-		up_to = file->refused_seq;
+		up_to = file->lease.refused_seq;
 	pthread_mutex_unlock(&file->lock);
 	if (!up_to)
 		return false;
@@ -242,7 +242,7 @@ void kr_unjudged_step(struct kr_file *file)
 {
 	struct kr_flush *flush = file->flush;
 	struct kr_reclaim_request request = {.file = file->fid,
-		.opens = file->opens,
+		.opens = file->open.count,
 		.kinds = (uint8_t)(KR_LEASE_WRITE | (flush->uncovered ? KR_RECLAIM_UNCOVERED : 0)),
 		.since = flush->unjudged_since};
 	struct kr_claims claims;
@@ -250,7 +250,7 @@ void kr_unjudged_step(struct kr_file *file)
 	if (kr_unjudged_in_silence(file) && holds_others_up(file))
 		kr_unjudged_begin(file, -EIO);
 	/* What is opened or closed meanwhile would be counted twice. */
-	if (!flush->unjudged || flush->judging || kr_clock_ns() < flush->judge_ns || file->opening || file->closing ||
+	if (!flush->unjudged || flush->judging || kr_clock_ns() < flush->judge_ns || file->open.opening || file->open.closing ||
 		!kr_list_empty(&flush->sends))
 		return;
 	kr_flush_claims(file, kr_session_facts(file->mount->session)->boot_id, &claims);

@@ -139,7 +139,7 @@ static void who_opens_for_storing_waits_until_older_pages_have_gone(void **state
 	assert_ptr_equal(fake.notifier, mount.notifier);
 	drop_ends();
 	assert_int_equal(kernel.opened, 1);
-	assert_int_equal(file->mappable, 1);
+	assert_int_equal(file->pages.mappable, 1);
 	kr_handle_release(kr_handle_of(&kernel.fi));
 	turn();
 	reply(last_call(KR_MSG_CLOSE), 0, NULL);
@@ -156,7 +156,7 @@ static void pages_that_many_reads_wait_for_are_left_out(void **state)
 	(void)state;
 	for (unsigned i = 0; i < READS; i++) {
 		reads[i] = (struct kr_parked_io){.offset = (uint64_t)i * STEP, .length = 4096, .page = true};
-		kr_list_append(&file->parked, &reads[i].link);
+		kr_list_append(&file->pages.parked, &reads[i].link);
 	}
 	recall(KR_LEASE_READ);
 	assert_non_null(fake.job);

@@ -218,13 +218,13 @@ void *__wrap_malloc(size_t size)
 
 struct kr_file *kr_file_get(struct kr_file *file)
 {
-	file->references++;
+	file->life.references++;
 	return file;
 }
 void kr_file_put(struct kr_file *file)
 {
 	if (file)
-		file->references--;
+		file->life.references--;
 }
 struct kr_file *kr_file_get_or_new(struct kr_mount *mount, const struct kr_fid *fid)
 {
@@ -335,7 +335,7 @@ static inline void init_file(struct kr_file *file, uint8_t name)
 	file->flush = file == &F.original ? &F.original_flush : &F.target_flush;
 	*file->flush = (struct kr_flush){.file = file};
 	kr_list_init(&file->flush->applied);
-	file->references = 1;
+	file->life.references = 1;
 }
 
 static inline void init_fixture(uint64_t max)
@@ -381,7 +381,7 @@ static inline void free_file(struct kr_file *file)
 		free(applied);
 	}
 	kr_journal_file_free(file->journal_file);
-	assert_int_equal(file->references, 1);
+	assert_int_equal(file->life.references, 1);
 }
 
 static inline int teardown(void **state)

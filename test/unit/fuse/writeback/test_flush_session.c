@@ -7,7 +7,7 @@ static void nothing_is_given_up_while_what_was_refused_is_tried_again(void **sta
 
 	write_some(f);
 	assert_false(kr_flush_bound(&f->file));
-	f->file.refused_seq = 7;
+	f->file.lease.refused_seq = 7;
 	assert_true(kr_flush_bound(&f->file));
 	kr_list_remove(&f->send.link);
 	assert_false(kr_flush_bound(&f->file));
@@ -23,7 +23,7 @@ static void rounds_to_be_replayed_do_not_wait_for_what_was_refused(void **state)
 	kr_list_remove(&f->send.link);
 	kr_extent_map_init(&old.extents);
 	kr_list_append(&f->file.flush->applied, &old.link);
-	f->file.refused_seq = 7;
+	f->file.lease.refused_seq = 7;
 	kr_flush_uncovered(&f->file);
 	kr_flush_replay_file(&f->file, 0);
 	assert_int_equal(fake.replays, 1);

@@ -40,7 +40,7 @@ static void dirty_bytes_move_to_the_file_that_the_server_names(void **state)
 	assert_true(F.asked.first > 0 && F.asked.first < F.asked.last);
 	assert_int_equal(F.asked.last, F.original.written_seq);
 	answer(0);
-	assert_int_equal(F.target.opens, 1);
+	assert_int_equal(F.target.open.count, 1);
 	assert_int_equal(F.target.mtime.sec, 1002);
 	assert_string_equal(F.target.journal_file->hint, "dir/original.conflict");
 	assert_int_equal(json_array_size(F.flusher.conflicts), 1);

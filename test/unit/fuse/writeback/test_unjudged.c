@@ -36,7 +36,7 @@ static void the_server_is_asked_again_what_it_could_not_tell(void **state)
 	write_some(f);
 	fake.facts.late = true;
 	f->file.base.ctime = (struct kr_time){.sec = 5};
-	f->file.opens = 3;
+	f->file.open.count = 3;
 	flush->plan.retry_ns = 1;
 	kr_flush_reclaimed(&f->file, -EIO, &reply);
 	f->file.base.ctime.sec = 9;
@@ -218,7 +218,7 @@ static void what_is_uncovered_meanwhile_is_judged_with_the_replays(void **state)
 	write_some(f);
 	f->file.base.ctime.sec = 5;
 	ask_in_silence(f);
-	f->file.refused_seq = 7;
+	f->file.lease.refused_seq = 7;
 	fake.now.sec = 9;
 	kr_flush_uncovered(&f->file);
 	assert_true(f->file.flush->orphaned && f->file.flush->uncovered);
@@ -254,7 +254,7 @@ static void what_was_not_claimed_is_in_conflict_with_the_rest(void **state)
 static void what_is_opened_or_closed_meanwhile_is_not_counted_twice(void **state)
 {
 	struct fixture *f = *state;
-	unsigned *const counts[] = {&f->file.opening, &f->file.closing};
+	unsigned *const counts[] = {&f->file.open.opening, &f->file.open.closing};
 
 	write_some(f);
 	fake.facts.late = true;
@@ -346,7 +346,7 @@ static void what_was_refused_is_judged_when_a_lease_has_been_given_back(void **s
 	kr_list_remove(&f->send.link);
 	kr_flush_uncovered(&f->file);
 	assert_false(flush->unjudged); /* it was not refused: written after what the recall was for */
-	f->file.refused_seq = 7;
+	f->file.lease.refused_seq = 7;
 	f->file.base.ctime.sec = 5;
 	fake.now.sec = 8;
 	flush->plan.refused = -ENOSPC;
@@ -377,7 +377,7 @@ static void what_is_judged_again_before_it_is_sent_fails_for_the_same_reason(voi
 
 	write_some(f);
 	kr_list_remove(&f->send.link);
-	f->file.refused_seq = 7;
+	f->file.lease.refused_seq = 7;
 	flush->plan.refused = -EDQUOT;
 	kr_flush_uncovered(&f->file);
 	flush->judge_ns = 0;
@@ -396,7 +396,7 @@ static void nothing_is_given_back_with_refused_bytes_before_that_is_written_down
 
 	write_some(f);
 	kr_list_remove(&f->send.link);
-	f->file.refused_seq = 7;
+	f->file.lease.refused_seq = 7;
 	fake.now.sec = 8;
 	assert_false(kr_flush_bound(&f->file)); /* nobody wants it back */
 	f->file.holder.recalled = KR_LEASE_READ;
@@ -419,7 +419,7 @@ static void what_was_refused_is_so_whatever_is_written_since(void **state)
 
 	write_some(f);
 	kr_list_remove(&f->send.link);
-	f->file.refused_seq = 7;
+	f->file.lease.refused_seq = 7;
 	f->file.holder.refused = true;
 	f->file.holder.recalled = KR_LEASE_READ;
 	assert_true(kr_flush_bound(&f->file));
@@ -439,7 +439,7 @@ static void what_was_taken_since_is_not_refused(void **state)
 
 	write_some(f);
 	kr_list_remove(&f->send.link);
-	f->file.refused_seq = 6;
+	f->file.lease.refused_seq = 6;
 	f->file.holder.recalled = KR_LEASE_READ;
 	assert_false(kr_flush_bound(&f->file));
 	kr_flush_uncovered(&f->file);
