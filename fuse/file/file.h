@@ -47,7 +47,7 @@ struct kr_file_waiter {
 	uint64_t seq;                                /* ... and it is to cover this write */
 };
 
-/* How a file is found and kept: file.c and file_table.c. */
+/* How a file is found and kept: file.c. */
 struct kr_file_life {
 	struct kr_table_link by_fid; /* the files table's */
 	struct kr_link idle;         /* [loop] in the LRU */

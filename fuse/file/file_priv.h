@@ -1,5 +1,4 @@
-/* What file_table.c, file.c, lease.c, recall.c, file_attr.c, reclaim.c and unjudged.c share; nobody else includes this.
- */
+/* What the files of this room share. */
 #ifndef KR_FUSE_FILE_PRIV_H
 #define KR_FUSE_FILE_PRIV_H
 
@@ -30,12 +29,8 @@ struct kr_files {
 	uint64_t generation; /* kr_files_generation */
 };
 
-/* file_table.c: while the mount is fenced, or writes wait for space, files are stepped now and then. Loop thread. */
-void kr_files_need_tick(struct kr_files *files);
 /* file.c: the stage, made if there is none, with nothing in it.  False: out of memory. */
 bool kr_file_make_stage(struct kr_file *file);
-/* file.c: out of the table already. */
-void kr_file_destroy(struct kr_file *file);
 /* lease.c: what the holder wants done, until it wants nothing more. Loop thread, lock not held. */
 void kr_lease_act(struct kr_file *file);
 /* lease.c: notes in the holder what became of flushes. Loop thread, lock not held. */

@@ -44,7 +44,5 @@ void kr_file_op_wait(struct kr_file_op *op, uint8_t kinds);
  * thread. */
 void kr_op_sync_write(fuse_req_t req, struct kr_handle *handle, size_t written, bool data_only);
 
-/* KR_IOC_STAGE (op_stage.c). Any thread. */
-void kr_op_stage(fuse_req_t req, struct kr_handle *handle, const struct kr_stage_state *asked);
 
 #endif

@@ -1,5 +1,4 @@
-/* Inside of a stage: stage.c (life, reads), stage_pull.c (what comes from upstream), stage_serve.c (what goes
- * downstream), stage_store.c (memory to disk), stage_patch.c (own flushed bytes).
+/* Inside of a stage: stage.c (life, reads), stage_pull.c (what comes from upstream), stage_store.c (memory to disk), stage_patch.c (own flushed bytes).
  */
 #ifndef KR_FUSE_STAGE_PRIV_H
 #define KR_FUSE_STAGE_PRIV_H
@@ -135,15 +134,5 @@ struct kr_buf *kr_stage_take_held(struct kr_stage *stage, uint64_t block);
 
 /* stage_patch.c */
 void kr_stage_patch(struct kr_stage *stage, uint64_t version, uint64_t size, const struct kr_extent_map *sent);
-
-/* stage_serve.c: for downstream.c. */
-enum kr_stage_served { KR_STAGE_WAIT, KR_STAGE_HELD, KR_STAGE_ON_DISK };
-/* A peer wants WAITER->block of VERSION. KR_STAGE_HELD: *RET_BUF (owned) and *RET_CHECKSUM; KR_STAGE_ON_DISK:
- * *RET_ENTRY (a reference) has it; KR_STAGE_WAIT: WAITER->ready will be called. -ESTALE, -ECANCELED, -EINVAL, -ENOMEM.
- */
-int kr_stage_serve(struct kr_stage *stage, uint64_t version, struct kr_stage_waiter *waiter, struct kr_buf **ret_buf,
-	uint64_t *ret_checksum, struct kr_cache_entry **ret_entry);
-/* Takes a waiter back. */
-void kr_stage_unserve(struct kr_stage_waiter *waiter);
 
 #endif

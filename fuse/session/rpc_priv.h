@@ -76,12 +76,9 @@ struct kr_rpc {
 	int timers; /* not yet closed */
 };
 
-/* rpc_watch.c */
-void kr_rpc_watch_tick(struct kr_rpc *rpc, uint64_t now_ns);
-void kr_rpc_watch_ended(const struct kr_call *call);
-
 /* rpc.c for rpc_link.c */
 void kr_rpc_connection_lost(struct kr_rpc *rpc);
+void kr_rpc_watch_tick(struct kr_rpc *rpc, uint64_t now_ns);
 void kr_rpc_check_deadlines(struct kr_rpc *rpc);
 void kr_rpc_deliver_down(struct kr_rpc *rpc, const struct kr_frame *frame);
 void kr_rpc_destroy(struct kr_rpc *rpc);

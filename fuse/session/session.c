@@ -11,7 +11,7 @@
 #include "fuse/session/login.h"
 #include "fuse/base/loop.h"
 #include "fuse/base/options.h"
-#include "fuse/base/server_clock.h"
+#include "fuse/session/server_clock.h"
 #include "fuse/session/session_priv.h"
 
 enum { SILENCE_MS = 3000 };

@@ -63,7 +63,7 @@ const char *kr_flush_why(struct kr_file *file, bool *ret_known)
 	if (!kr_list_empty(&flush->sends))
 		return "the server has not answered the flush yet";
 	why = why_lease(file);
-	*ret_known = why && file->holder.asked; /* rpc_watch.c */
+	*ret_known = why && file->holder.asked; /* kr_rpc_watch */
 	if (why)
 		return why;
 	return flush->plan.passing ? "the server says to try again" : "the flush is not due yet";
