@@ -14,9 +14,25 @@ struct kr_waiter {
 };
 
 /* Puts WAITER at the end of LIST, off the list that it may be in.  It stays there until it is woken or leaves. */
-void kr_waiter_wait(struct kr_waiter *waiter, struct kr_list *list);
-void kr_waiter_leave(struct kr_waiter *waiter);
+static inline void kr_waiter_wait(struct kr_waiter *waiter, struct kr_list *list)
+{
+	kr_list_remove(&waiter->link);
+	kr_list_append(list, &waiter->link);
+}
+
 /* Wakes all waiters of LIST, each once, also one that waits again. */
-void kr_waiters_wake(struct kr_list *list);
+static inline void kr_waiters_wake(struct kr_list *list)
+{
+	struct kr_list woken;
+	struct kr_link *link;
+
+	kr_list_init(&woken);
+	kr_list_move(list, &woken);
+	while ((link = kr_list_pop(&woken))) {
+		struct kr_waiter *waiter = KR_LIST_ENTRY(link, struct kr_waiter, link);
+
+		waiter->wake(waiter);
+	}
+}
 
 #endif

@@ -39,7 +39,6 @@
 #include "fuse/session/rpc.h"
 #include "fuse/writeback/flush.h"
 #include "common/base/privilege.h"
-#include "fuse/writeback/recover.h"
 #include "fuse/readcache/stage.h"
 
 enum { LATE_DRAIN_MS = 2000, OPS_TICK_MS = 200 };
@@ -285,7 +284,7 @@ static void make_protocol(void *context)
 	if (step->err == 0)
 		step->err = kr_hops_new(mount, &mount->hops);
 	if (step->err == 0) {
-		step->serve->hooks = *kr_reclaim_hooks();
+		step->serve->hooks = *kr_recovery_hooks();
 		step->serve->hooks.listen = hop_listen;
 		step->serve->hooks.identify = hop_identify;
 		step->serve->hooks.backlog = tell_backlog;

@@ -24,11 +24,6 @@ static bool match_fid(const struct kr_table_link *link, const void *key)
 	return kr_fid_equal(&KR_CONTAINER_OF(link, struct kr_file, life.by_fid)->fid, key);
 }
 
-static uint64_t hash_fid(const struct kr_fid *fid)
-{
-	return kr_hash_bytes(fid->bytes, fid->length);
-}
-
 /* --- references ------------------------------------------------------------------------------- */
 
 static void run_task(struct kr_task *task);
@@ -59,7 +54,7 @@ static struct kr_file *make(struct kr_mount *mount, const struct kr_fid *fid)
 static struct kr_file *find(struct kr_mount *mount, const struct kr_fid *fid, bool may_make)
 {
 	struct kr_files *files = mount->files;
-	uint64_t hash = hash_fid(fid);
+	uint64_t hash = kr_fid_hash(fid);
 	struct kr_table_link *link;
 	struct kr_file *file = NULL;
 
@@ -355,9 +350,7 @@ static void closed(void *context, int err, const void *reply, struct kr_buf *dat
 {
 	struct kr_file *file = context;
 
-	(void)err;
-	(void)reply;
-	(void)data;
+	(void)err, (void)reply, (void)data;
 	file->open.closing = 0;
 	kr_file_step(file);
 	kr_file_put(file);
@@ -428,22 +421,6 @@ static void tell_flusher(struct kr_file *file)
 		file->mount->files->flush->step(file);
 }
 
-/* Each waiter once; those that wait again come to the end of the file's list. */
-static void wake_waiters(struct kr_file *file)
-{
-	struct kr_list woken;
-	struct kr_link *link;
-
-	kr_list_init(&woken);
-	while ((link = kr_list_pop(&file->waiters)))
-		kr_list_append(&woken, link);
-	while ((link = kr_list_pop(&woken))) {
-		struct kr_file_waiter *waiter = KR_LIST_ENTRY(link, struct kr_file_waiter, link);
-
-		waiter->wake(waiter);
-	}
-}
-
 void kr_file_run(struct kr_file *file)
 {
 	if (file->life.running) {
@@ -455,7 +432,7 @@ void kr_file_run(struct kr_file *file)
 	kr_lease_note_flush(file);
 	kr_lease_act(file);
 	file->lease.needs = 0;
-	wake_waiters(file);
+	kr_waiters_wake(&file->waiters);
 	file->lease.error = 0;
 	kr_lease_note_flush(file);
 	kr_lease_act(file);
@@ -484,15 +461,14 @@ void kr_file_step(struct kr_file *file)
 
 void kr_file_wait(struct kr_file *file, struct kr_file_waiter *waiter)
 {
-	kr_list_remove(&waiter->link);
-	kr_list_append(&file->waiters, &waiter->link);
+	kr_waiter_wait(&waiter->waiter, &file->waiters);
 	if (kr_mount_fenced(file->mount))
 		need_tick(file->mount->files);
 }
 
 void kr_file_unwait(struct kr_file_waiter *waiter)
 {
-	kr_list_remove(&waiter->link);
+	kr_list_remove(&waiter->waiter.link);
 }
 
 void kr_file_need(struct kr_file *file, uint8_t kinds)

@@ -23,9 +23,9 @@
 #include "common/base/table.h"
 #include "fuse/file/lease_state.h"
 #include "fuse/base/loop.h"
+#include "fuse/base/waiter.h"
 
 struct kr_mount;
-struct kr_waiter;
 struct kr_flush;
 struct kr_flush_hooks;
 struct kr_flush_reply;
@@ -38,13 +38,12 @@ struct kr_file_locks;
 
 enum { KR_FILE_IDLE_MAX = 4096, KR_FILE_THROUGH_MS = 2, KR_FILE_LINGER_MS = 2 };
 
-/* Something that waits for a change of the file; zeroed but for `wake`. */
+/* Something that waits for a change of the file; zeroed but for waiter.wake. */
 struct kr_file_waiter {
-	struct kr_link link;
-	void (*wake)(struct kr_file_waiter *waiter); /* loop thread; taken off the list before; may wait again */
-	bool asked;                                  /* file.c's: a flush has been asked for it... */
-	uint32_t error_count;                        /* ... when so many had failed */
-	uint64_t seq;                                /* ... and it is to cover this write */
+	struct kr_waiter waiter;
+	bool asked;           /* file_attr.c's: a flush has been asked for it... */
+	uint32_t error_count; /* ... when so many had failed */
+	uint64_t seq;         /* ... and it is to cover this write */
 };
 
 /* How a file is found and kept: file.c. */

@@ -54,9 +54,7 @@ static void returned(void *context, int err, const void *reply, struct kr_buf *d
 {
 	struct kr_file *file = context;
 
-	(void)err;
-	(void)reply;
-	(void)data;
+	(void)err, (void)reply, (void)data;
 	pthread_mutex_lock(&file->lock);
 	kr_lease_state_returned(&file->holder);
 	pthread_mutex_unlock(&file->lock);

@@ -187,8 +187,7 @@ static void on_reply(void *context, int err, const void *reply, struct kr_buf *d
 	struct kr_lock_call *call = context;
 	struct kr_lock gone = call->want;
 
-	(void)reply;
-	(void)data;
+	(void)reply, (void)data;
 	gone.kind = KR_LOCK_NONE;
 	if (err == -ECANCELED) /* the mount ends */
 		call->restore = false;
@@ -234,9 +233,9 @@ static void step(struct kr_lock_call *call)
 	kr_file_step(file);
 }
 
-static void wake(struct kr_file_waiter *waiter)
+static void wake(struct kr_waiter *waiter)
 {
-	step(KR_CONTAINER_OF(waiter, struct kr_lock_call, waiter));
+	step(KR_CONTAINER_OF(waiter, struct kr_lock_call, waiter.waiter));
 }
 
 struct kr_lock_call *kr_locks_ask(struct kr_file *file, const struct kr_lock *want, bool wait,
@@ -246,7 +245,7 @@ struct kr_lock_call *kr_locks_ask(struct kr_file *file, const struct kr_lock *wa
 	struct kr_lock_call *call = kr_xcalloc(1, sizeof(*call));
 
 	*call = (struct kr_lock_call){
-		.locks = locks, .waiter.wake = wake, .want = *want, .wait = wait, .done = done, .context = context};
+		.locks = locks, .waiter.waiter.wake = wake, .want = *want, .wait = wait, .done = done, .context = context};
 	/* A request for an exclusive range gives nothing up. */
 	call->flush = (want->kind != KR_LOCK_WRITE || want->owner.flock) &&
 		kr_lock_table_held(&locks->held, &want->owner, want->first, want->last);
@@ -320,8 +319,7 @@ static void on_claimed(void *context, int err, const void *reply, struct kr_buf 
 	struct claim *claim = context;
 	struct kr_file *file = claim->file;
 
-	(void)reply;
-	(void)data;
+	(void)reply, (void)data;
 	if (err && err != -ECANCELED && file->locks) {
 		lost(file, &claim->lock);
 		claim->lock.kind = KR_LOCK_NONE;

@@ -107,9 +107,9 @@ static void look(struct bring *bring)
 		answer(bring, KR_MIN(err, 0));
 }
 
-static void woken(struct kr_file_waiter *waiter)
+static void woken(struct kr_waiter *waiter)
 {
-	struct bring *bring = KR_CONTAINER_OF(waiter, struct bring, waiter);
+	struct bring *bring = KR_CONTAINER_OF(waiter, struct bring, waiter.waiter);
 	int err = kr_file_lease_error(bring->file);
 
 	if (err)
@@ -147,7 +147,7 @@ static void on_bring(struct kr_mount *mount, const struct kr_down *down, const v
 	(void)data;
 	bring->brings = brings;
 	bring->file = kr_file_get_or_new(mount, &request->file);
-	bring->waiter.wake = woken;
+	bring->waiter.waiter.wake = woken;
 	bring->down = *down;
 	bring->until_ns = kr_clock_ns() + KR_MIN(request->ms, (uint32_t)MS_MAX) * KR_NS_PER_MS;
 	kr_list_append(&brings->list, &bring->link);

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "common/rpc/attr_cache.h"
-#include "fuse/names/attr_cache_key.h"
 #include "fuse/names/attr_cache_priv.h"
 #include "fuse/session/rpc.h"
 

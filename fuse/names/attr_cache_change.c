@@ -8,7 +8,6 @@
 
 #include "common/rpc/msg.h"
 #include "common/rpc/attr_cache.h"
-#include "fuse/names/attr_cache_key.h"
 #include "fuse/names/attr_cache_priv.h"
 
 enum { OPEN_TRUNCATE = 4 /* `flags` of OPEN (msgs.def) */, PLACES = 4 };

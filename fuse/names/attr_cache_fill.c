@@ -7,7 +7,6 @@
 #include "common/rpc/lookups.h"
 #include "common/rpc/msg.h"
 #include "common/rpc/attr_cache.h"
-#include "fuse/names/attr_cache_key.h"
 #include "fuse/names/attr_cache_priv.h"
 
 /* One answer that is being learnt. */

@@ -97,15 +97,10 @@ static bool match_place(const struct kr_table_link *link, const void *context)
 	return is_at(&KR_CONTAINER_OF(link, struct listed, by_place)->place, &wanted->fid, &wanted->cred);
 }
 
-static uint64_t hash_of(const struct kr_fid *fid)
-{
-	return kr_hash_bytes(fid->bytes, fid->length);
-}
-
 static struct listed *find(struct kr_lookup_prefetch *ahead, const struct kr_fid *fid, const struct kr_cred *cred)
 {
 	struct place wanted = {.fid = *fid, .cred = *cred};
-	struct kr_table_link *link = kr_table_find(&ahead->by_place, hash_of(fid), match_place, &wanted);
+	struct kr_table_link *link = kr_table_find(&ahead->by_place, kr_fid_hash(fid), match_place, &wanted);
 
 	return link ? KR_CONTAINER_OF(link, struct listed, by_place) : NULL;
 }
@@ -131,7 +126,7 @@ static struct listed *add(struct kr_lookup_prefetch *ahead, const struct kr_fid 
 
 	listed->listing = kr_dir_listing_new();
 	place_init(&listed->place, fid, cred);
-	kr_table_insert(&ahead->by_place, &listed->by_place, hash_of(fid));
+	kr_table_insert(&ahead->by_place, &listed->by_place, kr_fid_hash(fid));
 	return listed;
 }
 
@@ -350,7 +345,7 @@ void kr_lookup_prefetch_found(struct kr_mount *mount, const struct kr_cred *cred
 
 	if (!ahead || !kr_session_facts(mount->session)->lookups || ahead->walking == KR_LOOKUP_PREFETCH_WALKS_MAX)
 		return;
-	if (!kr_walk_detector_found(&ahead->walks, hash_of(parent) ^ kr_hash_u64(cred->uid)))
+	if (!kr_walk_detector_found(&ahead->walks, kr_fid_hash(parent) ^ kr_hash_u64(cred->uid)))
 		return;
 	walk = kr_xcalloc(1, sizeof(*walk));
 	walk->mount = mount;

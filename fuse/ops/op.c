@@ -156,7 +156,7 @@ fuse_req_t kr_op_finish(struct kr_op *op)
 	assert(!op->call);
 	fuse_req_interrupt_func(op->req, NULL, NULL);
 	kr_loop_forget(op->mount->kr_loop, &op->interrupt_task);
-	kr_waiter_leave(&op->waiter);
+	kr_list_remove(&op->waiter.link);
 	kr_list_remove(&op->all);
 	return op->req;
 }
@@ -184,7 +184,9 @@ static void on_call_reply(void *context, int err, const void *reply, struct kr_b
 	op->on_reply(op, err, reply, data);
 }
 
-void kr_op_call(struct kr_op *op, struct kr_call *call, unsigned flags,
+/* Loop thread: sends a call (encoded with kr_call_new) on behalf of the op; one at a time.  ON_REPLY gets the answer in
+ * the loop thread, -EINTR after an interrupt that could be honoured. */
+static void op_call(struct kr_op *op, struct kr_call *call, unsigned flags,
 	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data))
 {
 	assert(!op->call);
@@ -209,7 +211,7 @@ static void step_ask(struct kr_op *op)
 		return;
 	}
 	op->prepared = NULL;
-	kr_op_call(op, call, op->prepared_flags, op->on_reply);
+	op_call(op, call, op->prepared_flags, op->on_reply);
 }
 
 void *kr_op_ask(size_t size, fuse_req_t req, const char *name, uint16_t type, const void *msg, unsigned flags,
@@ -241,8 +243,7 @@ void kr_ops_interrupt(struct kr_mount *mount)
 
 	/* By turns of a list of our own: an interrupted op may end itself and others. */
 	kr_list_init(&all);
-	while ((link = kr_list_pop(&mount->ops)) != NULL)
-		kr_list_append(&all, link);
+	kr_list_move(&mount->ops, &all);
 	while ((link = kr_list_pop(&all)) != NULL) {
 		kr_list_append(&mount->ops, link);
 		interrupt(KR_LIST_ENTRY(link, struct kr_op, all));

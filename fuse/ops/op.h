@@ -64,10 +64,6 @@ void kr_op_free(struct kr_op *op);
 /* kr_op_finish, fuse_reply_err with -ERR (a negative errno or 0), kr_op_free. */
 void kr_op_reply_err(struct kr_op *op, int err);
 
-/* Loop thread: sends a call (encoded with kr_call_new) on behalf of the op; one at a time.  ON_REPLY gets the answer in
- * the loop thread, -EINTR after an interrupt that could be honoured. */
-void kr_op_call(struct kr_op *op, struct kr_call *call, unsigned flags,
-	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data));
 /* The same from a message. */
 void kr_op_send(struct kr_op *op, uint16_t type, const void *msg, unsigned flags,
 	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data));
@@ -87,14 +83,6 @@ static inline struct kr_mount *kr_op_mount(fuse_req_t req)
 void kr_op_cred(fuse_req_t req, struct kr_cred *ret_cred);
 /* The same for an op that keeps it: the groups live as long as the op. Before the post. */
 void kr_op_keep_cred(struct kr_op *op, struct kr_cred *ret_cred);
-/* Answers a GETATTR of the file NUMBER, cut CUTS times (inode_table.h) before it was asked for, with ATTR, or with EIO
- * if that cannot be true; the kernel believes in the size then.  If the file has been cut since it is asked for anew.
- */
-void kr_op_reply_attr(fuse_req_t req, uint64_t number, uint32_t cuts, const struct kr_attr *attr);
-/* Answers a SETATTR of the file NUMBER, which is FID, and after which ATTR are its attributes; SIZED: it has set the
- * size. */
-void kr_op_reply_changed(
-	fuse_req_t req, uint64_t number, const struct kr_fid *fid, bool sized, const struct kr_attr *attr);
 /* An entry for fuse_reply_entry/create, counting one lookup (kernel timeouts 0); NAME in PARENT is where it was
  * found (NULL: not known).  0, -ENOMEM, or -EIO: ATTR cannot be true. */
 int kr_op_entry(struct kr_mount *mount, const struct kr_fid *parent, const char *name, const struct kr_fid *fid,

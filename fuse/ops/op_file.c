@@ -7,9 +7,9 @@
 #include "fuse/journal/journal.h"
 #include "fuse/writeback/flush.h"
 
-static void wake(struct kr_file_waiter *waiter)
+static void wake(struct kr_waiter *waiter)
 {
-	struct kr_file_op *op = KR_CONTAINER_OF(waiter, struct kr_file_op, waiter);
+	struct kr_file_op *op = KR_CONTAINER_OF(waiter, struct kr_file_op, waiter.waiter);
 
 	op->op.step(&op->op);
 }
@@ -30,7 +30,7 @@ void *kr_file_op_new(
 	if (!op)
 		return NULL;
 	op->op.fini = kr_file_op_fini;
-	op->waiter.wake = wake;
+	op->waiter.waiter.wake = wake;
 	op->file = kr_file_get(file);
 	return op;
 }

@@ -113,8 +113,7 @@ static void on_fsynced(struct kr_op *op, int err, const void *reply, struct kr_b
 	struct sync_op *sync = KR_CONTAINER_OF(op, struct sync_op, file_op.op);
 	struct kr_file *file = sync->file_op.file;
 
-	(void)reply;
-	(void)data;
+	(void)reply, (void)data;
 	if (err) {
 		note_told(sync, err);
 		finish(sync, err);

@@ -209,8 +209,7 @@ void kr_hops_uncharge(struct kr_hops *hops, uint64_t bytes)
 		hops->closing)
 		return;
 	kr_list_init(&starved);
-	while ((link = kr_list_pop(&hops->starved)))
-		kr_list_append(&starved, link);
+	kr_list_move(&hops->starved, &starved);
 	while ((link = kr_list_pop(&starved)))
 		kr_stage_advance(KR_LIST_ENTRY(link, struct kr_stage, starved));
 }

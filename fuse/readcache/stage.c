@@ -20,11 +20,6 @@ static void on_ahead(struct kr_task *task)
 	kr_stage_advance(KR_CONTAINER_OF(task, struct kr_stage, ahead_task));
 }
 
-static uint64_t hash_of(const struct kr_fid *fid)
-{
-	return kr_hash_bytes(fid->bytes, fid->length);
-}
-
 static bool match_fid(const struct kr_table_link *link, const void *fid)
 {
 	return kr_fid_equal(&KR_CONTAINER_OF(link, const struct kr_stage, by_fid)->fid, fid);
@@ -32,7 +27,7 @@ static bool match_fid(const struct kr_table_link *link, const void *fid)
 
 struct kr_stage *kr_stage_find(struct kr_hops *hops, const struct kr_fid *fid)
 {
-	struct kr_table_link *link = kr_table_find(&hops->by_fid, hash_of(fid), match_fid, fid);
+	struct kr_table_link *link = kr_table_find(&hops->by_fid, kr_fid_hash(fid), match_fid, fid);
 
 	return link ? KR_CONTAINER_OF(link, struct kr_stage, by_fid) : NULL;
 }
@@ -58,7 +53,7 @@ struct kr_stage *kr_stage_new(struct kr_mount *mount, struct kr_file *file, cons
 	kr_puller_init(&stage->puller, KR_STAGE_WINDOW_MIN, present_fn, stage);
 	stage->ahead_task.fn = on_ahead;
 	kr_list_append(&mount->hops->stages, &stage->link);
-	kr_table_insert(&mount->hops->by_fid, &stage->by_fid, hash_of(fid));
+	kr_table_insert(&mount->hops->by_fid, &stage->by_fid, kr_fid_hash(fid));
 	return stage;
 }
 
@@ -322,11 +317,9 @@ void kr_stage_tell(struct kr_list *waiters, int err, struct kr_buf *buf, uint64_
 void kr_stage_unpark(struct kr_stage *stage)
 {
 	struct kr_list parked;
-	struct kr_link *link;
 
 	kr_list_init(&parked);
-	while ((link = kr_list_pop(&stage->parked)))
-		kr_list_append(&parked, link);
+	kr_list_move(&stage->parked, &parked);
 	kr_stage_tell(&parked, -EAGAIN, NULL, 0);
 	kr_stage_step(stage);
 }

@@ -313,12 +313,10 @@ void kr_stage_advance(struct kr_stage *stage)
 void kr_stage_stop_pulling(struct kr_stage *stage, int err)
 {
 	struct kr_list waiters;
-	struct kr_link *link;
 
 	kr_list_init(&waiters);
 	kr_puller_reset(&stage->puller, &waiters);
-	while ((link = kr_list_pop(&stage->parked)))
-		kr_list_append(&waiters, link);
+	kr_list_move(&stage->parked, &waiters);
 	pthread_mutex_lock(&stage->lock);
 	stage->ahead_count = 0;
 	pthread_mutex_unlock(&stage->lock);

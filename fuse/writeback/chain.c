@@ -101,9 +101,7 @@ static void on_answer(void *context, int err, const void *reply, struct kr_buf *
 {
 	struct kr_chain_lane *lane = context;
 
-	(void)reply;
-	(void)data;
-	(void)more;
+	(void)reply, (void)data, (void)more;
 	if (lane->chain && err != -ECONNRESET) /* that one is told by on_closed */
 		lane_answered(lane->chain, err);
 }

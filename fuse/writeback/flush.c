@@ -290,8 +290,7 @@ void kr_flush_for_each(struct kr_flusher *flusher, void (*do_file)(struct kr_fil
 	struct kr_link *link;
 
 	kr_list_init(&todo);
-	while ((link = kr_list_pop(&flusher->busy)))
-		kr_list_append(&todo, link);
+	kr_list_move(&flusher->busy, &todo);
 	while ((link = kr_list_pop(&todo))) {
 		struct kr_file *file = KR_CONTAINER_OF(link, struct kr_flush, busy)->file;
 

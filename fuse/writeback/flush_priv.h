@@ -97,13 +97,7 @@ bool kr_flush_has_lost(const struct kr_file *file);
 /* What will be dirty is, if it can be now. */
 void kr_flush_settle_unstable(struct kr_file *file);
 
-/* --- flush_watch.c --- */
-/* Since when there have been unflushed bytes without a flush in between; 0: there are none. */
-uint64_t kr_flush_dirty_since(struct kr_file *file);
-/* Whether that is longer than it should be. */
-bool kr_flush_is_late(const struct kr_file *file, uint64_t since_ns, uint64_t now_ns);
-/* Why the file's bytes are still here. KNOWN: the log says so elsewhere. */
-const char *kr_flush_why(struct kr_file *file, bool *ret_known);
+/* --- flush_status.c --- */
 /* Now and then, of each busy file, and of one that is not busy any more. */
 void kr_flush_watch(struct kr_file *file, uint64_t now_ns);
 /* The session goes on: from now on unanswered requests are named. */

@@ -372,8 +372,7 @@ static void on_confirmed(void *context, int err, const void *reply, struct kr_bu
 	struct confirmation *confirmation = context;
 	struct kr_file *file = confirmation->file;
 
-	(void)reply;
-	(void)data;
+	(void)reply, (void)data;
 	file->flush->confirming = false;
 	file->flush->applied_ns = kr_clock_ns();
 	/* A file that is gone needs no replay either. */

@@ -273,9 +273,9 @@ struct waiter {
 	int err;
 };
 
-static inline void look(struct kr_file_waiter *base)
+static inline void look(struct kr_waiter *base)
 {
-	struct waiter *waiter = KR_CONTAINER_OF(base, struct waiter, waiter);
+	struct waiter *waiter = KR_CONTAINER_OF(base, struct waiter, waiter.waiter);
 
 	waiter->err = kr_file_lease_error(waiter->file);
 	pthread_mutex_lock(&waiter->file->lock);
@@ -283,7 +283,7 @@ static inline void look(struct kr_file_waiter *base)
 	pthread_mutex_unlock(&waiter->file->lock);
 	if (waiter->done)
 		return;
-	kr_file_wait(waiter->file, base);
+	kr_file_wait(waiter->file, &waiter->waiter);
 	kr_file_need(waiter->file, waiter->kinds);
 }
 
@@ -315,10 +315,10 @@ static inline void reply(struct call *call, int err, const void *message)
 /* As if an op had asked and got these kinds. */
 static inline void obtain(struct kr_file *file, uint8_t kinds, const struct kr_attr *attr)
 {
-	struct waiter waiter = {.waiter.wake = look, .file = file, .kinds = kinds};
+	struct waiter waiter = {.waiter.waiter.wake = look, .file = file, .kinds = kinds};
 	struct kr_lease_reply message = {.attr = *attr};
 
-	look(&waiter.waiter);
+	look(&waiter.waiter.waiter);
 	reply(last_call(KR_MSG_LEASE), 0, &message);
 	assert_true(waiter.done);
 	leave(&waiter);

@@ -11,11 +11,11 @@ static void a_recall_of_an_unknown_file_is_answered_at_once(void **state)
 static void a_waiter_gets_its_lease_and_keeps_a_recall_waiting(void **state)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
-	struct waiter waiter = {.waiter.wake = look, .file = file, .kinds = KR_LEASE_READ};
+	struct waiter waiter = {.waiter.waiter.wake = look, .file = file, .kinds = KR_LEASE_READ};
 	struct kr_lease_reply message = {.attr = {.ino = 1, .size = 10}};
 
 	(void)state;
-	look(&waiter.waiter);
+	look(&waiter.waiter.waiter);
 	assert_false(waiter.done);
 	assert_int_equal(fake.count, 1);
 	assert_int_equal(last_call(KR_MSG_LEASE)->msg.lease_request.kinds, KR_LEASE_READ);
@@ -35,10 +35,10 @@ static void a_waiter_gets_its_lease_and_keeps_a_recall_waiting(void **state)
 static void a_failed_lease_fails_those_who_wait_for_it_and_nobody_later(void **state)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
-	struct waiter waiter = {.waiter.wake = look, .file = file, .kinds = KR_LEASE_READ};
+	struct waiter waiter = {.waiter.waiter.wake = look, .file = file, .kinds = KR_LEASE_READ};
 
 	(void)state;
-	look(&waiter.waiter);
+	look(&waiter.waiter.waiter);
 	reply(last_call(KR_MSG_LEASE), -ETIMEDOUT, NULL);
 	assert_int_equal(waiter.err, -ETIMEDOUT);
 	assert_int_equal(kr_file_lease_error(file), 0);

@@ -143,8 +143,8 @@ static void the_answer_to_a_change_says_what_is_true_after_it(void **state)
 static void a_change_waits_for_the_flush_and_hears_of_its_failure(void **state)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
-	struct waiter waiter = {.waiter.wake = look, .file = file, .kinds = KR_LEASE_WRITE};
-	struct kr_file_waiter change = {.wake = NULL}, truncation = {.wake = NULL};
+	struct waiter waiter = {.waiter.waiter.wake = look, .file = file, .kinds = KR_LEASE_WRITE};
+	struct kr_file_waiter change = {.waiter.wake = NULL}, truncation = {.waiter.wake = NULL};
 
 	(void)state;
 	file->open.handles = 1;
@@ -172,7 +172,7 @@ static void a_change_waits_for_the_flush_and_hears_of_its_failure(void **state)
 static void a_truncation_of_refused_bytes_waits_for_what_is_in_flight(void **state)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
-	struct kr_file_waiter waiter = {.wake = NULL};
+	struct kr_file_waiter waiter = {.waiter.wake = NULL};
 
 	(void)state;
 	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){.ino = 1, .size = 10});

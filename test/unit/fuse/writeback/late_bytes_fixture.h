@@ -44,7 +44,7 @@ static struct fixture {
 	char asked_path[64];
 	kr_rpc_fn answer;
 	void *context;
-	struct kr_task *posted; /* by late_move.c */
+	struct kr_task *posted; /* by late.c */
 	unsigned turns;
 	unsigned calls, space_asked, close_asked, redirtied, orphaned, steps, forgotten;
 	bool watched; /* each step is looked at */
