@@ -374,7 +374,8 @@ static void send_close(struct kr_file *file, bool dirty)
 /* Decides at the end of a step whether there is a reason to keep the file. */
 static void settle(struct kr_file *file)
 {
-	bool flushing = file->mount->files->flush->is_busy(file), used = file->open.handles || file->open.opening || !kr_list_empty(&file->waiters);
+	bool flushing = file->mount->files->flush->is_busy(file),
+	     used = file->open.handles || file->open.opening || !kr_list_empty(&file->waiters);
 	bool dirty, idle, only_held, keep;
 
 	(void)KR_FAULT("file.settle");

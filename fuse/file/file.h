@@ -116,11 +116,11 @@ struct kr_file {
 	struct kr_file_pages pages;
 	struct kr_file_opens open;
 	struct kr_file_lease lease;
-	struct kr_list waiters; /* [loop] struct kr_file_waiter */
-	struct kr_stage *stage; /* set once, by the loop under lock; lives as long as the file */
-	struct kr_flush *flush; /* the flusher's (fuse/writeback/flush.h); set once */
-	uint64_t flushed_seq;   /* [loop] all writes up to here are applied; the flusher sets it */
-	atomic_bool locked;     /* `locks` is there: set before a program knows of its lock */
+	struct kr_list waiters;      /* [loop] struct kr_file_waiter */
+	struct kr_stage *stage;      /* set once, by the loop under lock; lives as long as the file */
+	struct kr_flush *flush;      /* the flusher's (fuse/writeback/flush.h); set once */
+	uint64_t flushed_seq;        /* [loop] all writes up to here are applied; the flusher sets it */
+	atomic_bool locked;          /* `locks` is there: set before a program knows of its lock */
 	struct kr_file_locks *locks; /* [loop] of locks.c; NULL: no program here has a lock or asks for one */
 };
 

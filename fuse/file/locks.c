@@ -226,7 +226,8 @@ static void step(struct kr_lock_call *call)
 		return;
 	}
 	/* What the server refuses for good is reported by fsync and close, and must not keep the lock. */
-	if (call->flush && !file->mount->files->flush->is_hopeless(file) && kr_file_before_change(file, &call->waiter, UINT64_MAX) == -EAGAIN)
+	if (call->flush && !file->mount->files->flush->is_hopeless(file) &&
+		kr_file_before_change(file, &call->waiter, UINT64_MAX) == -EAGAIN)
 		return;
 	call->sent = true;
 	call->id = send_lock(file, &call->want, call->wait, on_reply, call);
@@ -244,8 +245,12 @@ struct kr_lock_call *kr_locks_ask(struct kr_file *file, const struct kr_lock *wa
 	struct kr_file_locks *locks = locks_of(file);
 	struct kr_lock_call *call = kr_xcalloc(1, sizeof(*call));
 
-	*call = (struct kr_lock_call){
-		.locks = locks, .waiter.waiter.wake = wake, .want = *want, .wait = wait, .done = done, .context = context};
+	*call = (struct kr_lock_call){.locks = locks,
+		.waiter.waiter.wake = wake,
+		.want = *want,
+		.wait = wait,
+		.done = done,
+		.context = context};
 	/* A request for an exclusive range gives nothing up. */
 	call->flush = (want->kind != KR_LOCK_WRITE || want->owner.flock) &&
 		kr_lock_table_held(&locks->held, &want->owner, want->first, want->last);

@@ -491,7 +491,6 @@ static void set_numbers(struct kr_journal *journal, const struct kr_scan *scan)
 
 static void take_damage(struct kr_rebuild *r)
 {
-
 	kr_list_move(&r->scan->damage, &r->recovery->damage);
 	r->recovery->unfinished = r->scan->unfinished;
 	r->recovery->segments = r->scan->segment_count;

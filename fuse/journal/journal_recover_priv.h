@@ -27,7 +27,6 @@ struct kr_rebuild {
 	uint8_t clean_boot[16]; /* ... in this boot of the machine */
 };
 
-
 /* NULL: the journal has nothing of it. */
 struct kr_rebuilt *kr_rebuilt_find(const struct kr_rebuild *r, const struct kr_fid *fid);
 

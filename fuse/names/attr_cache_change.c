@@ -36,15 +36,13 @@ static void add_all(struct change *change, const struct kr_fid *fid)
 }
 
 /* [lock] NAME of DIR, and what it stands for, as far as that is noted: if the name goes, that has a link less. */
-static void add_name(
-	struct kr_attr_cache *notes, struct change *change, const struct kr_fid *dir, const char *name)
+static void add_name(struct kr_attr_cache *notes, struct change *change, const struct kr_fid *dir, const char *name)
 {
 	const struct kr_attr_cache_entry *note;
 	struct kr_attr_cache_key key;
 	struct kr_fid file;
 
-	change->places[change->count++] =
-		(struct place){.slot = kr_attr_cache_bucket(dir), .name = hash_name(name)};
+	change->places[change->count++] = (struct place){.slot = kr_attr_cache_bucket(dir), .name = hash_name(name)};
 	kr_attr_cache_key_entry(&key, dir, name);
 	note = kr_attr_cache_store_get(&notes->store, key.bytes, key.length, kr_clock_ns());
 	if (!note || note->err)
@@ -54,8 +52,7 @@ static void add_name(
 }
 
 /* [lock] */
-static void add_places(
-	struct kr_attr_cache *notes, struct change *change, uint16_t type, const union kr_any_msg *asked)
+static void add_places(struct kr_attr_cache *notes, struct change *change, uint16_t type, const union kr_any_msg *asked)
 {
 	switch (type) {
 	case KR_MSG_CREATE:

@@ -44,5 +44,4 @@ void kr_file_op_wait(struct kr_file_op *op, uint8_t kinds);
  * thread. */
 void kr_op_sync_write(fuse_req_t req, struct kr_handle *handle, size_t written, bool data_only);
 
-
 #endif

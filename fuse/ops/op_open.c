@@ -25,7 +25,15 @@
 #include "fuse/session/session.h"
 
 /* `flags` of OPEN and CREATE (msgs.def). */
-enum { OPEN_READ = 0, OPEN_WRITE = 1, OPEN_BOTH = 2, OPEN_TRUNCATE = 4, OPEN_EXECUTE = 8, OPEN_NOATIME = 16, OPEN_CACHED = 32 };
+enum {
+	OPEN_READ = 0,
+	OPEN_WRITE = 1,
+	OPEN_BOTH = 2,
+	OPEN_TRUNCATE = 4,
+	OPEN_EXECUTE = 8,
+	OPEN_NOATIME = 16,
+	OPEN_CACHED = 32
+};
 /* The kernel's mark of execve(2) among the flags of an open (FMODE_EXEC). */
 enum { FLAG_EXECUTE = 0x20 };
 

@@ -32,8 +32,8 @@ struct kr_stage *kr_stage_find(struct kr_hops *hops, const struct kr_fid *fid)
 	return link ? KR_CONTAINER_OF(link, struct kr_stage, by_fid) : NULL;
 }
 
-struct kr_stage *kr_stage_new(struct kr_mount *mount, struct kr_file *file, const struct kr_fid *fid,
-	const struct kr_stage_hooks *hooks)
+struct kr_stage *kr_stage_new(
+	struct kr_mount *mount, struct kr_file *file, const struct kr_fid *fid, const struct kr_stage_hooks *hooks)
 {
 	struct kr_stage *stage = calloc(1, sizeof(*stage));
 	struct kr_cache_counters counters;

@@ -33,8 +33,8 @@ struct kr_stage_hooks {
 	void (*outdated)(struct kr_file *file);
 };
 /* A stage of FILE (borrowed until kr_stage_free) with nothing in it; HOOKS is borrowed for ever.  A file has one. */
-struct kr_stage *kr_stage_new(struct kr_mount *mount, struct kr_file *file, const struct kr_fid *fid,
-	const struct kr_stage_hooks *hooks);
+struct kr_stage *kr_stage_new(
+	struct kr_mount *mount, struct kr_file *file, const struct kr_fid *fid, const struct kr_stage_hooks *hooks);
 /* Leaves the pipeline; waiting peers are told to ask elsewhere.  After this returns FILE is not touched any more. */
 void kr_stage_free(struct kr_stage *stage);
 

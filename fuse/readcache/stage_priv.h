@@ -60,9 +60,9 @@ struct kr_stage {
 	const struct kr_stage_hooks *hooks;
 	struct kr_file *file; /* [loop] NULL after kr_stage_free */
 	struct kr_fid fid;
-	uint32_t references; /* [loop] jobs and requests under way, plus the file's */
-	struct kr_link link;           /* [loop] in the hops' list of stages ... */
-	struct kr_table_link by_fid;   /* ... and table, until kr_stage_free */
+	uint32_t references;         /* [loop] jobs and requests under way, plus the file's */
+	struct kr_link link;         /* [loop] in the hops' list of stages ... */
+	struct kr_table_link by_fid; /* ... and table, until kr_stage_free */
 
 	pthread_mutex_t lock; /* the loop writes, others read: */
 	bool known, live, loading, patching;

@@ -87,7 +87,6 @@ struct kr_chain {
 	void *context;
 };
 
-
 /* --- chain_receiver.c --- */
 void kr_chain_receivers_init(struct kr_mount *mount);
 /* The upstream's stream has no place any more: its connection tells it. */

@@ -240,8 +240,7 @@ void kr_flush_step(struct kr_file *file)
 
 void kr_flush_ask(struct kr_file *file, enum kr_flush_reason reason)
 {
-	bool urgent = reason == KR_FLUSH_CLOSE || reason == KR_FLUSH_SYNC ||
-		reason == KR_FLUSH_COMMAND;
+	bool urgent = reason == KR_FLUSH_CLOSE || reason == KR_FLUSH_SYNC || reason == KR_FLUSH_COMMAND;
 	uint64_t seq;
 
 	pthread_mutex_lock(&file->lock);

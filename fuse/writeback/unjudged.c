@@ -250,8 +250,8 @@ void kr_unjudged_step(struct kr_file *file)
 	if (kr_unjudged_in_silence(file) && holds_others_up(file))
 		kr_unjudged_begin(file, -EIO);
 	/* What is opened or closed meanwhile would be counted twice. */
-	if (!flush->unjudged || flush->judging || kr_clock_ns() < flush->judge_ns || file->open.opening || file->open.closing ||
-		!kr_list_empty(&flush->sends))
+	if (!flush->unjudged || flush->judging || kr_clock_ns() < flush->judge_ns || file->open.opening ||
+		file->open.closing || !kr_list_empty(&flush->sends))
 		return;
 	kr_flush_claims(file, kr_session_facts(file->mount->session)->boot_id, &claims);
 	request.first = claims.first;

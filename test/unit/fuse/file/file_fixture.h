@@ -199,8 +199,8 @@ static const struct kr_flush_hooks flush_hooks = {
 	.is_bound = is_bound,
 	.uncovered = uncovered,
 };
-struct kr_stage *kr_stage_new(struct kr_mount *m, struct kr_file *file, const struct kr_fid *fid,
-	const struct kr_stage_hooks *hooks)
+struct kr_stage *kr_stage_new(
+	struct kr_mount *m, struct kr_file *file, const struct kr_fid *fid, const struct kr_stage_hooks *hooks)
 {
 	(void)m, (void)file, (void)fid, (void)hooks;
 	return NULL;

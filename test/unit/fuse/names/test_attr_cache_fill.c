@@ -343,8 +343,8 @@ static void a_name_is_not_known_while_we_change_it(void **state)
 	(void)state;
 	look_up_all();
 	change = begin(KR_MSG_REMOVE, &(struct kr_remove_request){.cred = user, .parent = dir, .name = "a"});
-	other_change = begin(KR_MSG_MAKE,
-		&(struct kr_make_request){.cred = user, .parent = dir, .name = "none", .target = ""});
+	other_change = begin(
+		KR_MSG_MAKE, &(struct kr_make_request){.cred = user, .parent = dir, .name = "none", .target = ""});
 	look_up_all(); /* answers to what was asked before */
 	assert_int_equal(says(&user, "a"), -1);
 	assert_int_equal(says(&user, "none"), -1);

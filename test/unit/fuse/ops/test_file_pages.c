@@ -204,8 +204,8 @@ static void a_cut_that_ends_after_the_protocol_is_not_answered(void **state)
 /* Whether the node says so of a file whose version 7 it knows, or does not know any more. */
 static bool says_cached(void)
 {
-	struct kr_open_reply opened = { .attr = attr, .granted = KR_LEASE_READ };
-	struct fuse_file_info fi = { .flags = O_RDONLY };
+	struct kr_open_reply opened = {.attr = attr, .granted = KR_LEASE_READ};
+	struct fuse_file_info fi = {.flags = O_RDONLY};
 	bool said;
 
 	opened.attr.version = 7;

@@ -1,7 +1,6 @@
 /* Calls of a node, and requests of its server, over connections that come and go. */
 #include "test/unit/fuse/session/rpc_fixture.h"
 
-
 static void calls_wait_for_the_session_and_early_ones_do_not(void **state)
 {
 	struct answer late = {0}, early = {0};

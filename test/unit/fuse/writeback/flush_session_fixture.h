@@ -15,7 +15,7 @@
 
 static struct {
 	uint64_t generation; /* of the files */
-	int orphaned; /* why */
+	int orphaned;        /* why */
 	unsigned abandoned, late, replays;
 	struct kr_session_facts facts;
 	struct kr_flusher flusher;
