@@ -366,7 +366,7 @@ static void make_files(void *context)
 	if (step->err == 0)
 		step->err = kr_files_start(mount->files);
 	if (step->err == 0)
-		mount->brings = kr_prefetches_new(mount);
+		mount->prefetches = kr_prefetches_new(mount);
 	if (step->err == 0)
 		step->err = kr_recover(mount, &step->serve->recovery);
 	keep_reason(step);
@@ -400,7 +400,7 @@ static int make_mount(struct kr_serve *serve)
 		err = kr_notifier_new(mount->fuse, &mount->notifier);
 	}
 	if (err == 0)
-		err = kr_notifier_new(mount->fuse, &mount->cut_notifier);
+		err = kr_notifier_new(mount->fuse, &mount->shrink_notifier);
 	if (err == 0)
 		err = in_loop(serve, make_control);
 	return err;
@@ -497,7 +497,7 @@ static void stop_protocol(void *context)
 	struct kr_mount *mount = &step->serve->mount;
 
 	kr_control_free(mount->control);
-	kr_prefetches_free(mount->brings);
+	kr_prefetches_free(mount->prefetches);
 	if (mount->flusher)
 		kr_flusher_stop(mount->flusher);
 	if (mount->files)
@@ -524,7 +524,7 @@ static void unmake(struct kr_serve *serve)
 	if (mount->kr_loop)
 		in_loop(serve, stop_protocol);
 	kr_notifier_free(mount->notifier); /* a RECALL may have needed it until now */
-	kr_notifier_free(mount->cut_notifier);
+	kr_notifier_free(mount->shrink_notifier);
 	kr_loop_free(mount->kr_loop);
 	kr_flusher_free(mount->flusher);
 	kr_files_free(mount->files);
@@ -534,8 +534,8 @@ static void unmake(struct kr_serve *serve)
 	kr_recovery_fini(&serve->recovery);
 	kr_batches_free(mount->batches);
 	kr_dir_fsync_free(mount->dir_syncs);
-	kr_lookup_prefetch_free(mount->ahead);
-	kr_attr_cache_free(mount->notes);
+	kr_lookup_prefetch_free(mount->lookup_prefetch);
+	kr_attr_cache_free(mount->attr_cache);
 	kr_inodes_free(mount->inodes);
 	kr_kernel_free(serve->kernel);
 }
@@ -547,8 +547,8 @@ static struct kr_serve *serve_new(const struct kr_mount_options *options, struct
 	serve->mount.options = options;
 	serve->mount.local = local;
 	serve->mount.batches = kr_batches_new();
-	serve->mount.notes = kr_attr_cache_new();
-	serve->mount.ahead = kr_lookup_prefetch_new();
+	serve->mount.attr_cache = kr_attr_cache_new();
+	serve->mount.lookup_prefetch = kr_lookup_prefetch_new();
 	serve->mount.dir_syncs = kr_dir_fsync_new();
 	kr_list_init(&serve->mount.ops);
 	kr_list_init(&serve->recovery.files);

@@ -149,7 +149,7 @@ int kr_files_new(struct kr_mount *mount, const struct kr_flush_hooks *flush, str
 	kr_list_init(&files->space);
 	kr_list_init(&files->drops);
 	kr_list_init(&files->lingering);
-	kr_list_init(&files->cuts);
+	kr_list_init(&files->notices);
 	files->space_task.fn = space_again;
 	*ret_files = files;
 	return 0;

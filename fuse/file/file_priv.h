@@ -21,8 +21,8 @@ struct kr_files {
 	uv_timer_t drop_timer;
 	struct kr_list lingering; /* kr_file.lingering, referenced: their pages are about to be dropped */
 	uv_timer_t linger_timer;
-	struct kr_list cuts; /* of shrink_notice.c, as is the next */
-	uv_timer_t cut_timer;
+	struct kr_list notices; /* of shrink_notice.c, as is the next */
+	uv_timer_t notice_timer;
 	uv_timer_t tick_timer; /* while the mount is fenced, or writes wait for space */
 	struct kr_fence *fence;
 	bool started, stopped;

@@ -27,9 +27,9 @@ struct kr_prefetches {
 	uv_timer_t tick; /* while there are any */
 };
 
-struct bring {
+struct prefetch {
 	struct kr_link link;
-	struct kr_prefetches *brings;
+	struct kr_prefetches *prefetches;
 	struct kr_file *file; /* a reference */
 	struct kr_file_waiter waiter;
 	struct kr_down down;
@@ -38,25 +38,25 @@ struct bring {
 	struct kr_prefetch_reply reply; /* what is known of it so far */
 };
 
-static void drop(struct bring *bring)
+static void drop(struct prefetch *prefetch)
 {
-	kr_list_remove(&bring->link);
-	kr_file_unwait(&bring->waiter);
-	kr_file_put(bring->file);
-	free(bring);
+	kr_list_remove(&prefetch->link);
+	kr_file_unwait(&prefetch->waiter);
+	kr_file_put(prefetch->file);
+	free(prefetch);
 }
 
-static void answer(struct bring *bring, int err)
+static void answer(struct prefetch *prefetch, int err)
 {
-	kr_rpc_answer(bring->brings->mount->rpc, &bring->down, err, err ? NULL : &bring->reply);
-	kr_file_step(bring->file); /* nobody may need it any more */
-	drop(bring);
+	kr_rpc_answer(prefetch->prefetches->mount->rpc, &prefetch->down, err, err ? NULL : &prefetch->reply);
+	kr_file_step(prefetch->file); /* nobody may need it any more */
+	drop(prefetch);
 }
 
 /* The stage under READ; NULL: that, or attributes, have to come first, and it is waited for. */
-static struct kr_stage *enter(struct bring *bring)
+static struct kr_stage *enter(struct prefetch *prefetch)
 {
-	struct kr_file *file = bring->file;
+	struct kr_file *file = prefetch->file;
 	struct kr_stage *stage;
 	bool entered, stale;
 	uint32_t epoch;
@@ -65,10 +65,10 @@ static struct kr_stage *enter(struct bring *bring)
 	entered = !kr_mount_fenced(file->mount) && kr_lease_state_enter(&file->holder, KR_LEASE_READ);
 	epoch = file->holder.epoch;
 	stale = file->stale;
-	bring->reply.size = file->base.size;
+	prefetch->reply.size = file->base.size;
 	pthread_mutex_unlock(&file->lock);
 	if (!entered) {
-		kr_file_wait(file, &bring->waiter);
+		kr_file_wait(file, &prefetch->waiter);
 		kr_file_need(file, KR_LEASE_READ);
 		return NULL;
 	}
@@ -78,94 +78,94 @@ static struct kr_stage *enter(struct bring *bring)
 	if (file->holder.recalled | file->holder.leaving | file->holder.suspect)
 		kr_file_step(file);
 	pthread_mutex_unlock(&file->lock);
-	kr_file_wait(file, &bring->waiter);
+	kr_file_wait(file, &prefetch->waiter);
 	if (stale)
 		kr_file_refresh(file);
 	return stage;
 }
 
 /* Goes on with it; answers when it is here, or cannot come. */
-static void look(struct bring *bring)
+static void look(struct prefetch *prefetch)
 {
 	struct kr_cache_counters counters;
 	struct kr_stage *stage;
 	int err;
 
-	kr_cache_counters(bring->brings->mount->cache, &counters);
-	bring->reply.room = counters.max_bytes;
-	stage = enter(bring);
+	kr_cache_counters(prefetch->prefetches->mount->cache, &counters);
+	prefetch->reply.room = counters.max_bytes;
+	stage = enter(prefetch);
 	if (!stage)
 		return;
-	if (bring->reply.size > counters.max_bytes) {
-		answer(bring, 0); /* says so by these numbers */
+	if (prefetch->reply.size > counters.max_bytes) {
+		answer(prefetch, 0); /* says so by these numbers */
 		return;
 	}
-	err = kr_stage_all(stage, &bring->reply.bytes);
-	bring->begun = true;
-	bring->reply.done = err == 1;
+	err = kr_stage_all(stage, &prefetch->reply.bytes);
+	prefetch->begun = true;
+	prefetch->reply.done = err == 1;
 	if (err)
-		answer(bring, KR_MIN(err, 0));
+		answer(prefetch, KR_MIN(err, 0));
 }
 
 static void woken(struct kr_waiter *waiter)
 {
-	struct bring *bring = KR_CONTAINER_OF(waiter, struct bring, waiter.waiter);
-	int err = kr_file_lease_error(bring->file);
+	struct prefetch *prefetch = KR_CONTAINER_OF(waiter, struct prefetch, waiter.waiter);
+	int err = kr_file_lease_error(prefetch->file);
 
 	if (err)
-		answer(bring, err);
-	else if (bring->reply.size > SMALL)
-		kr_file_wait(bring->file, &bring->waiter);
+		answer(prefetch, err);
+	else if (prefetch->reply.size > SMALL)
+		kr_file_wait(prefetch->file, &prefetch->waiter);
 	else
-		look(bring);
+		look(prefetch);
 }
 
 static void tick(uv_timer_t *timer)
 {
-	struct kr_prefetches *brings = timer->data;
-	struct bring *bring, *after;
+	struct kr_prefetches *prefetches = timer->data;
+	struct prefetch *prefetch, *after;
 	uint64_t now = kr_clock_ns();
 
-	KR_LIST_FOR_EACH_SAFE(bring, after, &brings->list, link) {
-		if (now >= bring->until_ns && bring->begun)
-			answer(bring, 0);
-		else if (now >= bring->until_ns + BEGIN_MS * KR_NS_PER_MS)
-			answer(bring, -EAGAIN);
+	KR_LIST_FOR_EACH_SAFE(prefetch, after, &prefetches->list, link) {
+		if (now >= prefetch->until_ns && prefetch->begun)
+			answer(prefetch, 0);
+		else if (now >= prefetch->until_ns + BEGIN_MS * KR_NS_PER_MS)
+			answer(prefetch, -EAGAIN);
 		else
-			look(bring);
+			look(prefetch);
 	}
-	if (kr_list_empty(&brings->list))
+	if (kr_list_empty(&prefetches->list))
 		uv_timer_stop(timer);
 }
 
 static void on_bring(struct kr_mount *mount, const struct kr_down *down, const void *message, struct kr_buf *data)
 {
 	const struct kr_prefetch_request *request = message;
-	struct kr_prefetches *brings = mount->brings;
-	struct bring *bring = kr_xcalloc(1, sizeof(*bring));
+	struct kr_prefetches *prefetches = mount->prefetches;
+	struct prefetch *prefetch = kr_xcalloc(1, sizeof(*prefetch));
 
 	(void)data;
-	bring->brings = brings;
-	bring->file = kr_file_get_or_new(mount, &request->file);
-	bring->waiter.waiter.wake = woken;
-	bring->down = *down;
-	bring->until_ns = kr_clock_ns() + KR_MIN(request->ms, (uint32_t)MS_MAX) * KR_NS_PER_MS;
-	kr_list_append(&brings->list, &bring->link);
-	if (!uv_is_active((uv_handle_t *)&brings->tick))
-		uv_timer_start(&brings->tick, tick, TICK_MS, TICK_MS);
-	look(bring);
+	prefetch->prefetches = prefetches;
+	prefetch->file = kr_file_get_or_new(mount, &request->file);
+	prefetch->waiter.waiter.wake = woken;
+	prefetch->down = *down;
+	prefetch->until_ns = kr_clock_ns() + KR_MIN(request->ms, (uint32_t)MS_MAX) * KR_NS_PER_MS;
+	kr_list_append(&prefetches->list, &prefetch->link);
+	if (!uv_is_active((uv_handle_t *)&prefetches->tick))
+		uv_timer_start(&prefetches->tick, tick, TICK_MS, TICK_MS);
+	look(prefetch);
 }
 
 struct kr_prefetches *kr_prefetches_new(struct kr_mount *mount)
 {
-	struct kr_prefetches *brings = kr_xcalloc(1, sizeof(*brings));
+	struct kr_prefetches *prefetches = kr_xcalloc(1, sizeof(*prefetches));
 
-	brings->mount = mount;
-	kr_list_init(&brings->list);
-	uv_timer_init(mount->loop, &brings->tick);
-	brings->tick.data = brings;
+	prefetches->mount = mount;
+	kr_list_init(&prefetches->list);
+	uv_timer_init(mount->loop, &prefetches->tick);
+	prefetches->tick.data = prefetches;
 	kr_rpc_on(mount->rpc, KR_MSG_PREFETCH, on_bring);
-	return brings;
+	return prefetches;
 }
 
 static void on_closed(uv_handle_t *handle)
@@ -173,11 +173,11 @@ static void on_closed(uv_handle_t *handle)
 	free(handle->data);
 }
 
-void kr_prefetches_free(struct kr_prefetches *brings)
+void kr_prefetches_free(struct kr_prefetches *prefetches)
 {
-	if (!brings)
+	if (!prefetches)
 		return;
-	while (!kr_list_empty(&brings->list))
-		drop(KR_LIST_ENTRY(brings->list.head.next, struct bring, link));
-	uv_close((uv_handle_t *)&brings->tick, on_closed);
+	while (!kr_list_empty(&prefetches->list))
+		drop(KR_LIST_ENTRY(prefetches->list.head.next, struct prefetch, link));
+	uv_close((uv_handle_t *)&prefetches->tick, on_closed);
 }

@@ -17,7 +17,7 @@
 struct kr_attr_cache;
 
 struct kr_attr_cache *kr_attr_cache_new(void);
-void kr_attr_cache_free(struct kr_attr_cache *notes);
+void kr_attr_cache_free(struct kr_attr_cache *cache);
 /* Listens to INVALIDATE. Loop thread. */
 void kr_attr_cache_start(struct kr_mount *mount);
 /* The connection is gone: so is all that depends on its FORGETs. Loop thread. */

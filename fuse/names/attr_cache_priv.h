@@ -16,8 +16,8 @@ struct kr_attr_cache {
 
 /* [lock] Whether a change of ours is under way: of FID altogether; of that, or of any name in it; of NAME in DIR, or
  * DIR altogether. */
-bool kr_attr_cache_all_changes(const struct kr_attr_cache *notes, const struct kr_fid *fid);
-bool kr_attr_cache_any_changes(const struct kr_attr_cache *notes, const struct kr_fid *fid);
-bool kr_attr_cache_name_changes(const struct kr_attr_cache *notes, const struct kr_fid *dir, const char *name);
+bool kr_attr_cache_all_changes(const struct kr_attr_cache *cache, const struct kr_fid *fid);
+bool kr_attr_cache_any_changes(const struct kr_attr_cache *cache, const struct kr_fid *fid);
+bool kr_attr_cache_name_changes(const struct kr_attr_cache *cache, const struct kr_fid *dir, const char *name);
 
 #endif

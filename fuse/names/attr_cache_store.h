@@ -64,7 +64,7 @@ struct kr_attr_cache_entry {
 struct kr_attr_cache_page {
 	struct kr_table_link by_slot;
 	uint32_t slot;
-	struct kr_list notes, lists;
+	struct kr_list entries, lists;
 };
 
 struct kr_attr_cache_store {
@@ -87,10 +87,10 @@ const struct kr_attr_cache_entry *kr_attr_cache_store_get(
 	const struct kr_attr_cache_store *store, const void *key, size_t key_length, uint64_t now_ns);
 /* Overwrites the value of NOTE, which is as long. */
 void kr_attr_cache_store_amend(
-	struct kr_attr_cache_store *store, const struct kr_attr_cache_entry *note, const void *value);
-static inline const void *kr_note_value(const struct kr_attr_cache_entry *note)
+	struct kr_attr_cache_store *store, const struct kr_attr_cache_entry *entry, const void *value);
+static inline const void *kr_note_value(const struct kr_attr_cache_entry *entry)
 {
-	return note->bytes + note->key_length;
+	return entry->bytes + entry->key_length;
 }
 /* What is noted under KEY has been true at AT_NS, which is later than when it was asked for. */
 void kr_attr_cache_store_confirm(struct kr_attr_cache_store *store, const void *key, size_t key_length, uint64_t at_ns);

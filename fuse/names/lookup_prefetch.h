@@ -25,7 +25,7 @@ enum {
 
 struct kr_lookup_prefetch *kr_lookup_prefetch_new(void);
 /* After the rpc has ended. */
-void kr_lookup_prefetch_free(struct kr_lookup_prefetch *ahead);
+void kr_lookup_prefetch_free(struct kr_lookup_prefetch *prefetch);
 /* CRED is shown entries of FID from COOKIE on: as the server has just listed them (ANEW), or as they are noted. */
 void kr_lookup_prefetch_listed(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid,
 	uint64_t cookie, const void *entries, size_t length, bool anew);

@@ -26,7 +26,7 @@ static int set_up(void **state)
 {
 	(void)state;
 	memset(&mount, 0, sizeof(mount));
-	mount.notes = kr_attr_cache_new();
+	mount.attr_cache = kr_attr_cache_new();
 	atomic_store(&mount.fence_at_ns, UINT64_MAX);
 	return 0;
 }
@@ -34,7 +34,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
 	(void)state;
-	kr_attr_cache_free(mount.notes);
+	kr_attr_cache_free(mount.attr_cache);
 	return 0;
 }
 

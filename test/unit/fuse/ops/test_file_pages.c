@@ -96,7 +96,7 @@ static int setup_two(void **state)
 	kr_list_init(&mount.ops);
 	/* Never looked into here. */
 	mount.notifier = (struct kr_notifier *)(void *)&options;
-	mount.cut_notifier = (struct kr_notifier *)(void *)&kernel;
+	mount.shrink_notifier = (struct kr_notifier *)(void *)&kernel;
 	return 0;
 }
 
@@ -181,7 +181,7 @@ static void cuts_do_not_take_the_threads_of_recalls(void **state)
 
 	(void)state;
 	recall(0);
-	assert_ptr_equal(fake.notifier, mount.cut_notifier);
+	assert_ptr_equal(fake.notifier, mount.shrink_notifier);
 	drop_ends();
 	assert_int_equal(fake.dropped, 1);
 	assert_int_equal(fake.answers, 1);
