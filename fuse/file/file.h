@@ -1,15 +1,15 @@
-/* One file that this node reads or writes: its lease, its unflushed bytes, what is known of it under the lease.
+/* One file that this node reads or writes: its lease, its unflushed bytes, and its attributes under the lease.
  *
- * A kr_file exists from the first open until it has no opens, no unflushed or unstable bytes and no lease; idle files
- * keep READ (for the stage and the kernel's pages) in an LRU of KR_FILE_IDLE_MAX and give WRITE back.  Not per known
- * inode, and no descriptor.
+ * A kr_file exists from the first open until it has no opens, no unflushed or unstable bytes and no lease.  Idle files keep
+ * READ (for the stage and the kernel's pages) in an LRU of KR_FILE_IDLE_MAX, and give WRITE back.  A kr_file needs no
+ * descriptor.
  *
- * Threads: libfuse's workers take the lock for fast paths and never wait in them; everything else is the loop's.  Lock
- * order: inodes, file->lock, journal; the table's lock is the last and taken alone.  Fields say who guards them:
- * [lock], or [loop] = loop thread only.
+ * Threads: libfuse's workers take the lock for fast paths and never wait in them; the loop does everything else.  Lock
+ * order: inodes, file->lock, journal; the table's lock is the last and taken alone.  Fields say what guards them: [lock],
+ * or [loop] = loop thread only.
  *
- * Waiting: an op that waits for a change of the file is on `waiters`; a step wakes them all, and each looks again at
- * what it needs.  So no wake-up is lost, and nobody is woken with a promise.
+ * Waiting: a request that waits for a change of the file is on `waiters`.  A step wakes all waiters, and each looks again
+ * at what it needs: so no wake-up is lost.
  */
 #ifndef KR_FUSE_FILE_H
 #define KR_FUSE_FILE_H
@@ -156,24 +156,23 @@ struct kr_file *kr_file_get(struct kr_file *file);
 /* Any thread, without the lock held. NULL is fine. */
 void kr_file_put(struct kr_file *file);
 
-/* Something about this file changed: its lease goes on and its waiters look again. Any thread, also under file->lock.
- */
+/* The file has changed: its lease goes on and its waiters look again.  Any thread, also under file->lock. */
 void kr_file_step(struct kr_file *file);
 /* Loop thread: the same at once (from inside a step: later). */
 void kr_file_run(struct kr_file *file);
 /* Loop thread. The waiter must be off (kr_file_unwait) before its memory goes. */
 void kr_file_wait(struct kr_file *file, struct kr_file_waiter *waiter);
 void kr_file_unwait(struct kr_file_waiter *waiter);
-/* Loop thread, for a waiter that is waiting: it cannot go on without these lease kinds. */
+/* Loop thread: a waiter of the file cannot go on without these lease kinds. */
 void kr_file_need(struct kr_file *file, uint8_t kinds);
-/* What an op that waited for a lease must fail with; else 0. Loop thread, when woken. */
+/* What a waiter that waited for a lease must fail with; else 0.  Loop thread, when woken. */
 int kr_file_lease_error(const struct kr_file *file);
 /* Loop thread: the file's attributes must be asked again (`stale`); a step follows. */
 void kr_file_refresh(struct kr_file *file);
-/* Loop thread: the stage, made if there is none, live and set to what is known; READ is held and the caller inside. */
+/* Loop thread: the stage, made if there is none, live and at the known version.  The caller has entered under READ. */
 struct kr_stage *kr_file_stage(struct kr_file *file);
 
-/* Attributes that the server gave at some moment: kept if they are newer than what is known. [lock] held. */
+/* Keeps attributes that the server gave at some moment, if they are newer than the known ones.  [lock] held. */
 void kr_file_learn(struct kr_file *file, const struct kr_attr *attr);
 /* The end of the file as seen from here. [lock] held. */
 static inline uint64_t kr_file_end(const struct kr_file *file)
@@ -183,7 +182,7 @@ static inline uint64_t kr_file_end(const struct kr_file *file)
 struct kr_file_label {
 	char text[256];
 };
-/* Which file it is, for people: its path as the journal knows it, else its inode number. Borrows RET. Loop thread. */
+/* The file's name for messages: its path as the journal knows it, else its inode number.  Borrows RET.  Loop thread. */
 const char *kr_file_label(const struct kr_file *file, struct kr_file_label *ret);
 /* The server's clock now, from the offset that HELLO and PING gave. Any thread. */
 struct kr_time kr_file_now(struct kr_mount *mount);

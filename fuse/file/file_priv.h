@@ -31,13 +31,13 @@ struct kr_files {
 
 /* file.c: the stage, made if there is none, with nothing in it.  False: out of memory. */
 bool kr_file_make_stage(struct kr_file *file);
-/* lease.c: what the holder wants done, until it wants nothing more. Loop thread, lock not held. */
+/* lease.c: does what the lease state wants, until it wants nothing more.  Loop thread, lock not held. */
 void kr_lease_act(struct kr_file *file);
-/* lease.c: notes in the holder what became of flushes. Loop thread, lock not held. */
+/* lease.c: tells the lease state what became of flushes.  Loop thread, lock not held. */
 void kr_lease_note_flush(struct kr_file *file);
-/* recall.c: the holder's KR_LEASE_STATE_DROP and KR_LEASE_STATE_ANSWER. Loop thread, lock not held. */
+/* recall.c: KR_LEASE_STATE_DROP and KR_LEASE_STATE_ANSWER.  Loop thread, lock not held. */
 void kr_recall_drop(struct kr_file *file);
-/* recall.c: pages are to be dropped that came a moment ago: the file is stepped a moment later. Loop thread. */
+/* recall.c: pages that came a moment ago must go: the file is stepped a moment later.  Loop thread. */
 void kr_recall_linger(struct kr_file *file);
 void kr_recall_answer(struct kr_file *file);
 void kr_recall_start(struct kr_files *files);

@@ -1,4 +1,4 @@
-/* Open handles of a file, and requests of programs that wait for its lease while they hold locks of kernel pages. */
+/* Open handles of a file, and requests of programs that wait for its lease while the kernel has locked their pages. */
 #ifndef KR_FUSE_HANDLE_H
 #define KR_FUSE_HANDLE_H
 
@@ -28,10 +28,9 @@ struct kr_handle {
 
 /* A handle of the file, whose reference it takes over; counted in file->open.handles.  Loop thread. */
 struct kr_handle *kr_handle_new(struct kr_file *file);
-/* The kernel has closed it, or never heard of it. Loop thread. */
+/* The kernel has closed the handle, or never heard of it.  Loop thread. */
 void kr_handle_release(struct kr_handle *handle);
-/* The mount is gone, and with it the RELEASEs of handles that the kernel had still open or was just closing. The loop
- * does not run any more. */
+/* The mount has ended without the RELEASEs of handles that were still open: frees them.  The loop has stopped. */
 void kr_handles_abandon(struct kr_file *file);
 
 /* A read, or a write through the kernel's pages, that waits for a lease. */

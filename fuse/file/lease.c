@@ -1,4 +1,4 @@
-/* Does what a file's holder asks for: LEASE, RETURN, flushes for a recall; and tells it what became of them.  Loop
+/* Does what a file's lease state asks for: LEASE, RETURN, flushes for a recall; and tells it what became of them.  Loop
  * thread. */
 #include <errno.h>
 
@@ -33,7 +33,7 @@ static void granted(void *context, int err, const void *message, struct kr_buf *
 		}
 	}
 	pthread_mutex_unlock(&file->lock);
-	/* At once, so that those who waited are inside before a RECALL that came right behind is looked at. */
+	/* At once: waiters enter before a RECALL that came right behind is handled. */
 	if (err) {
 		file->lease.error = err;
 		file->lease.needs = 0;
@@ -94,9 +94,9 @@ void kr_lease_note_flush(struct kr_file *file)
 	}
 }
 
-/* Two nodes that store into one page take it from each other.  Who asks for a page gets to store into it before it
- * goes, as a rule, because the other's asking takes longer; but nothing says so, and it would ask again, for ever.  So
- * after a time in which nothing was stored the pages of the next stay for a moment. */
+/* Two nodes that store into one page take it from each other.  As a rule a program stores before its page goes, because
+ * the other node's request takes longer.  Nothing guarantees that, and both could ask for ever.  So after a turn in which
+ * no byte was stored, the pages of the next turn stay for a moment. */
 static bool is_lingering(const struct kr_file *file)
 {
 	return file->holder.stores && file->pages.fruitless && !file->pages.written &&
@@ -172,7 +172,7 @@ bool kr_file_may_flush(struct kr_file *file)
 	bool may;
 
 	pthread_mutex_lock(&file->lock);
-	/* Of a file that is gone the server shall say so to the flusher, too. */
+	/* The flusher shall hear from the server, too, that the file is gone. */
 	may = (file->lease.gone || kr_lease_state_may_flush(&file->holder)) && !kr_mount_fenced(file->mount);
 	if (!may) {
 		kr_lease_state_retry(&file->holder);
@@ -207,7 +207,7 @@ uint8_t kr_file_session_lost(struct kr_file *file)
 {
 	kr_recall_forget(file);
 	pthread_mutex_lock(&file->lock);
-	/* What an earlier recovery that broke off asked for is still ours to ask. */
+	/* An earlier recovery that broke off has asked for these kinds already: ask again. */
 	file->lease.reclaiming |= kr_lease_state_lost(&file->holder);
 	pthread_mutex_unlock(&file->lock);
 	file->lease.could_flush = false;

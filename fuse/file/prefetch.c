@@ -1,11 +1,9 @@
 /* See prefetch.h.
  *
- *   waits for READ --> waits for attributes --> the stage reads it all ahead --> everything is here, or the time is
- *   over: answered
+ *   wait for READ -> wait for attributes -> the stage reads the file ahead -> all is here, or time is over: answer
  *
- * Each look begins at the beginning: READ may be recalled, and the file may change, at any time.  A small file is
- * looked at whenever something of it has come, a large one with the tick only, because looking means counting its
- * blocks.
+ * Each step starts from the first of these, because READ may be recalled and the file may change at any time.  A small file
+ * is looked at whenever blocks have come, a large one only with the tick: looking counts its blocks.
  */
 #include "fuse/file/prefetch.h"
 
@@ -34,7 +32,7 @@ struct prefetch {
 	struct kr_file_waiter waiter;
 	struct kr_down down;
 	uint64_t until_ns;
-	bool begun;                     /* it comes, also when nobody waits for it any more */
+	bool begun;                     /* blocks come, also when the server waits no longer */
 	struct kr_prefetch_reply reply; /* what is known of it so far */
 };
 
@@ -49,11 +47,11 @@ static void drop(struct prefetch *prefetch)
 static void answer(struct prefetch *prefetch, int err)
 {
 	kr_rpc_answer(prefetch->prefetches->mount->rpc, &prefetch->down, err, err ? NULL : &prefetch->reply);
-	kr_file_step(prefetch->file); /* nobody may need it any more */
+	kr_file_step(prefetch->file); /* perhaps no program needs the file any more */
 	drop(prefetch);
 }
 
-/* The stage under READ; NULL: that, or attributes, have to come first, and it is waited for. */
+/* The stage under READ.  NULL: the lease or the attributes must come first; the prefetch waits for them. */
 static struct kr_stage *enter(struct prefetch *prefetch)
 {
 	struct kr_file *file = prefetch->file;
@@ -84,7 +82,7 @@ static struct kr_stage *enter(struct prefetch *prefetch)
 	return stage;
 }
 
-/* Goes on with it; answers when it is here, or cannot come. */
+/* Goes on; answers when the file is here or cannot come. */
 static void look(struct prefetch *prefetch)
 {
 	struct kr_cache_counters counters;

@@ -35,14 +35,15 @@ static void settled(struct kr_task *task)
 	struct notice *notice = KR_CONTAINER_OF(task, struct notice, done_task);
 
 	if (notice->err && notice->err != -ENOENT)
-		kr_log_warn("cannot invalidate the kernel's pages of a file that has been cut: error %d", -notice->err);
+		kr_log_warn("cannot invalidate the kernel's pages of a file that another node has truncated: error %d",
+			-notice->err);
 	if (!notice->mount->files->stopped) /* else there is no protocol any more */
 		answer(notice);
 	kr_list_remove(&notice->link);
 	free(notice);
 }
 
-/* kr-notify. Who is just telling a size comes first: that it tells an old one is known since the cut was heard of. */
+/* In kr-notify.  First wait for answers that are just going out: they were marked as old when the notice came. */
 static void settle(struct kr_notify_job *job, int err)
 {
 	struct notice *notice = KR_CONTAINER_OF(job, struct notice, job);

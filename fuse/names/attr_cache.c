@@ -1,4 +1,4 @@
-/* See attr_cache.h: forgetting and knowing; attr_cache_fill.c learns. */
+/* See attr_cache.h: invalidating and answering; attr_cache_fill.c fills. */
 #include "fuse/names/attr_cache.h"
 
 #include <errno.h>
@@ -60,7 +60,7 @@ void kr_attr_cache_free(struct kr_attr_cache *cache)
 
 /* --- knowing ---------------------------------------------------------------------------------- */
 
-/* [lock] held. What KEY says of FID: the value is copied into BUFFER of SIZE; what does not fit is not known. */
+/* [lock] held.  Copies what KEY says of FID into BUFFER of SIZE; a value that does not fit is not answered. */
 static bool get(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr_cache_key *key, int *ret_err,
 	void *buffer, size_t size, size_t *ret_length, uint64_t *ret_true_ns)
 {
@@ -92,7 +92,7 @@ static bool get_attr(struct kr_mount *mount, const struct kr_fid *fid, struct kr
 	return get(mount, fid, &key, NULL, ret_attr, sizeof(*ret_attr), NULL, ret_true_ns);
 }
 
-/* Whether it is known that anybody may search DIR: no ACL, and its mode lets everybody. [lock] held. */
+/* Whether every caller may search DIR: it has no ACL, and its mode allows it.  [lock] held. */
 static bool all_may_search(struct kr_mount *mount, const struct kr_fid *dir)
 {
 	enum { EVERYBODY = 0111 };
@@ -114,8 +114,8 @@ static bool may_search(struct kr_mount *mount, const struct kr_cred *cred, const
 	return get(mount, dir, &key, NULL, NULL, 0, NULL, NULL);
 }
 
-/* [lock] held.  The attributes of a directory may be of before a change of a name in it: the kernel asks for them again
- * before it tells anybody. */
+/* [lock] held.  A directory's attributes may be older than a change of a name in it: the kernel asks for them again before
+ * it shows them. */
 static bool get_entry(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
 	int *ret_err, struct kr_fid *ret_fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns)
 {
@@ -183,7 +183,7 @@ bool kr_attr_cache_getattr(
 	return known;
 }
 
-/* One note, of FID, whose answer is bytes. */
+/* One entry, of FID, whose answer is bytes. */
 static bool get_bytes(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr_cache_key *key,
 	int *ret_err, void *buffer, size_t size, size_t *ret_length)
 {
@@ -224,7 +224,7 @@ static bool bare(struct kr_mount *mount, const struct kr_fid *fid)
 	return get_bytes(mount, fid, &key, NULL, NULL, 0, NULL);
 }
 
-/* Names that anybody may ask for: whether a file has user.* is told only to those who may read it. */
+/* Names that every caller may ask for: only readers of a file may know whether it has user.*. */
 static bool free_to_ask(const char *name)
 {
 	return strcmp(name, "system.posix_acl_access") == 0 || strcmp(name, "system.posix_acl_default") == 0 ||
