@@ -7,7 +7,7 @@
 
 #include "common/base/fail.h"
 #include "common/auth/munge.h"
-#include "common/auth/seal.h"
+#include "common/rpc/seal.h"
 #include "common/base/util.h"
 
 #define FIELD(name) offsetof(struct kr_server_options, name)

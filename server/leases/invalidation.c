@@ -98,7 +98,7 @@ static void cancel_waiting(struct kr_request *request)
 
 static void ask(struct kr_request *request, struct kr_session *session, uint32_t slot)
 {
-	struct kr_invalidate_request msg = {.slot = slot};
+	struct kr_invalidate_request msg = {.bucket = slot};
 	struct kr_invalidation *notes = request->server->invalidation;
 	struct forget *forget = kr_xcalloc(1, sizeof(*forget));
 
@@ -198,7 +198,7 @@ void kr_invalidation_also(struct kr_request *request, const struct kr_fid *fid, 
  * back. */
 static void tell(struct kr_invalidation *notes, const struct kr_session *session, uint32_t slot)
 {
-	struct kr_invalidate_request msg = {.slot = slot};
+	struct kr_invalidate_request msg = {.bucket = slot};
 
 	if (!takes_notes(session) || !session->conn)
 		return;

@@ -1,0 +1,269 @@
+/* See options.h: the table, and the words of mount(8) and libfuse that may come along in -o. */
+#include "fuse/base/options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/fail.h"
+#include "common/auth/munge.h"
+#include "common/config/options.h"
+#include "common/rpc/seal.h"
+#include "common/base/types.h"
+#include "common/base/util.h"
+#include "fuse/base/cpus.h"
+
+#define FIELD(name) offsetof(struct kr_mount_options, name)
+
+/* clang-format off */
+static const struct kr_option table[] = {
+	{.name = "local", .type = KR_OPTION_PATH, .offset = FIELD(local), .value_name = "DIR",
+		.help = "directory on a local disk for journal and cache (default: /var/tmp/kairan-UID/..., by source and mount point)"},
+	{.name = "key", .type = KR_OPTION_PATH, .offset = FIELD(key), .value_name = "FILE",
+		.help = "key to prove to the server, made by kairan key; read again for each connection"},
+	{.name = "munge", .type = KR_OPTION_BOOL, .offset = FIELD(munge),
+		.help = "prove to the server by MUNGE who mounts, instead of with a key"},
+	{.name = "munge_socket", .type = KR_OPTION_PATH, .offset = FIELD(munge_socket), .value_name = "PATH",
+		.help = "where munged listens, if not at the usual place"},
+	{.name = "munge_uid", .type = KR_OPTION_COUNT, .offset = FIELD(munge_uid), .default_text = "0", .max = UINT32_MAX - 1, .value_name = "UID",
+		.help = "user that kairand must be run by, according to MUNGE"},
+	{.name = "security", .type = KR_OPTION_ENUM, .offset = FIELD(security), .default_text = "auth", .choices = KR_SECURITY_CHOICES,
+		.help = "least security of connections that is wanted; the server may give more: see kairand(8)"},
+	{.name = "ring", .type = KR_OPTION_STRING, .offset = FIELD(ring), .value_name = "NAME",
+		.help = "share blocks and chains of flushes only with nodes whose mounts name the same ring (default: those without a name)"},
+	{.name = "ring_port", .type = KR_OPTION_STRING, .offset = FIELD(ring_port), .value_name = "PORTS",
+		.help = "TCP port where other nodes reach this mount for file data, for a firewall; of a range LOW-HIGH the first that is free "
+			"(default: one that the kernel chooses)"},
+	{.name = "node", .type = KR_OPTION_STRING, .offset = FIELD(node), .value_name = "NAME",
+		.help = "this node's name, which gives its place in ring order (default: the host name)"},
+	{.name = "close", .type = KR_OPTION_ENUM, .offset = FIELD(close), .default_text = "sync", .choices = "sync|async",
+		.help = "close(2) returns when the bytes are applied at the server, or when they are in the journal"},
+	{.name = "coherence", .type = KR_OPTION_ENUM, .offset = FIELD(coherence), .default_text = "strict",
+		.choices = "strict|relaxed|ordered", .help = "strict: reads see other nodes' writes at once; relaxed: not where this node "
+			"has unflushed bytes of its own; ordered: strict, and writers on different nodes take turns"},
+	{.name = "journal_max", .type = KR_OPTION_SIZE, .offset = FIELD(journal_max), .default_text = "0",
+		.help = "limit of the journal, at which writers wait; 0: a quarter of the free space, at most 16G"},
+	{.name = "cache_max", .type = KR_OPTION_SIZE, .offset = FIELD(cache_max), .default_text = "0",
+		.help = "limit of the read cache; 0: by the free space"},
+	{.name = "flush_age", .type = KR_OPTION_SECONDS, .offset = FIELD(flush_age), .default_text = "5", .min = 10,
+		.max = 3600000, .help = "bytes older than this go to the server without being asked"},
+	{.name = "flush_backlog", .type = KR_OPTION_SIZE, .offset = FIELD(flush_backlog), .default_text = "8M", .min = 65536,
+		.help = "with more unflushed bytes than this of one file they go to the server at once"},
+	{.name = "stripe_size", .type = KR_OPTION_SIZE, .offset = FIELD(stripe_size), .default_text = "0", .max = UINT64_C(1) << 40,
+		.help = "stripes in which collective MPI-IO deals out files, unless the program says so; 0: the library's default"},
+	{.name = "hard", .type = KR_OPTION_BOOL, .offset = FIELD(hard),
+		.help = "operations wait for an unreachable server (the default)"},
+	{.name = "soft", .type = KR_OPTION_BOOL, .offset = FIELD(soft),
+		.help = "operations fail with ETIMEDOUT after timeo"},
+	{.name = "timeo", .type = KR_OPTION_SECONDS, .offset = FIELD(timeo), .default_text = "60", .min = 100,
+		.max = 86400000, .help = "how long soft operations wait"},
+	{.name = "connect_timeout", .type = KR_OPTION_SECONDS, .offset = FIELD(connect_timeout), .default_text = "15",
+		.min = 100, .max = 604800000, .help = "for how long the mount tries to reach the server"},
+	{.name = "drain_timeout", .type = KR_OPTION_SECONDS, .offset = FIELD(drain_timeout), .default_text = "30",
+		.max = 86400000, .help = "how long the daemon flushes at unmount and SIGTERM before it leaves the rest in the journal"},
+	{.name = "threads", .type = KR_OPTION_COUNT, .offset = FIELD(threads), .default_text = "0", .max = 64,
+		.help = "threads that answer the kernel; 0: by the number of processors"},
+	{.name = "cpus", .type = KR_OPTION_STRING, .offset = FIELD(cpus), .value_name = "LIST",
+		.help = "processors that the daemon may use, like 0-3:8 (default: all that its parent may)"},
+	{.name = "shared_mmap", .type = KR_OPTION_BOOL, .offset = FIELD(shared_mmap),
+		.help = "on kernels before 6.6, which need it for that: files open for reading and writing can be mapped with MAP_SHARED"},
+	{.name = "nonempty", .type = KR_OPTION_BOOL, .offset = FIELD(nonempty),
+		.help = "mount over a directory that is not empty"},
+	{.name = "foreground", .letter = 'f', .type = KR_OPTION_BOOL, .offset = FIELD(foreground), .command_line_only = true,
+		.help = "stay in the foreground, log to standard error"},
+	{.name = "debug", .letter = 'd', .type = KR_OPTION_BOOL, .offset = FIELD(debug), .command_line_only = true,
+		.help = "log everything that is worth a line"},
+};
+/* clang-format on */
+
+/* Words of fstab and mount(8) that mean nothing to us. */
+static const char *const ignored[] = {"defaults", "_netdev", "nofail", "fail", "auto", "noauto", "user", "nouser",
+	"users", "owner", "group", "async", "atime", "diratime", "nodiratime", "relatime", "norelatime", "strictatime",
+	"nostrictatime", "lazytime", "nolazytime", "comment"};
+/* Those that the kernel or libfuse understands. */
+static const char *const passed[] = {"suid", "nosuid", "dev", "nodev", "exec", "noexec", "sync", "dirsync", "noatime",
+	"auto_unmount", "fsname", "context", "fscontext", "defcontext", "rootcontext"};
+
+/* Those that the kernel shows of a mount and mount(8) brings back with -o remount. */
+static const char *const shown[] = {"user_id", "group_id", "max_read", "blksize", "rootmode", "fd"};
+
+static bool among(const char *const *words, size_t count, const char *word)
+{
+	for (size_t i = 0; i < count; i++)
+		if (strcmp(words[i], word) == 0)
+			return true;
+	return false;
+}
+
+static void pass_on(struct kr_mount_options *options, const char *key, const char *value)
+{
+	char *joined = NULL;
+
+	if (asprintf(&joined, "%s%s%s%s%s", options->fuse_options ? options->fuse_options : "",
+		    options->fuse_options ? "," : "", key, value ? "=" : "", value ? value : "") < 0)
+		abort();
+	free(options->fuse_options);
+	options->fuse_options = joined;
+}
+
+static int take_other(void *values, const char *key, const char *value)
+{
+	struct kr_mount_options *options = values;
+
+	options->noatime |= strcmp(key, "noatime") == 0;
+	options->strictatime |= strcmp(key, "strictatime") == 0;
+	if (strcmp(key, "ro") == 0 || strcmp(key, "rw") == 0)
+		options->read_only = strcmp(key, "ro") == 0;
+	else if (strcmp(key, "allow_other") == 0)
+		options->allow_other = true;
+	else if (strcmp(key, "allow_root") == 0)
+		options->allow_root = true;
+	else if (strcmp(key, "default_permissions") == 0)
+		options->no_default_permissions = false;
+	else if (strcmp(key, "no_default_permissions") == 0)
+		options->no_default_permissions = true;
+	else if (strcmp(key, "remount") == 0)
+		options->remount = true;
+	else if (among(passed, KR_ARRAY_SIZE(passed), key))
+		pass_on(options, key, value);
+	else if (among(shown, KR_ARRAY_SIZE(shown), key))
+		options->kernels_words = true;
+	else if (strncmp(key, "x-", 2) != 0 && strncmp(key, "X-", 2) != 0 &&
+		!among(ignored, KR_ARRAY_SIZE(ignored), key))
+		return -ENOENT;
+	return 0;
+}
+
+static const struct kr_options set = {
+	.program = "kairanfs",
+	.usage = "HOST[:PORT]:/[SUBDIR] MOUNTPOINT [-f] [-o OPTION[,OPTION...]]",
+	.about =
+		"Mounts a directory that kairand exports. Returns when the mount answers; unmount with fusermount3 -u or kairan umount.",
+	.section = "mount",
+	.default_file = "/etc/kairan/kairan.json",
+	.options = table,
+	.count = KR_ARRAY_SIZE(table),
+	.other = take_other,
+};
+
+static int parse_source(const char *source, struct kr_mount_options *options)
+{
+	const char *path = strstr(source, ":/");
+	KR_AUTO_FREE char *host = path ? strndup(source, (size_t)(path - source)) : NULL;
+	int err;
+
+	if (!path)
+		return kr_fail(-EINVAL, "%s: what to mount is written HOST[:PORT]:/[SUBDIR]", source);
+	err = kr_endpoint_parse(host, KR_DEFAULT_PORT, false, &options->server);
+	if (err < 0)
+		return err;
+	path += 1 + strspn(path + 1, "/");
+	options->subdir = kr_xstrdup(path);
+	for (size_t end = strlen(path); end > 0 && options->subdir[end - 1] == '/'; end--)
+		options->subdir[end - 1] = '\0';
+	options->source = kr_xstrdup(source);
+	return 0;
+}
+
+/* A port at *AT, behind which *AT is afterwards. */
+static bool parse_port(const char **at, uint16_t *ret_port)
+{
+	uint32_t port = 0;
+	const char *digit = *at;
+
+	while (*digit >= '0' && *digit <= '9' && port <= UINT16_MAX)
+		port = port * 10 + (uint32_t)(*digit++ - '0');
+	*at = digit;
+	*ret_port = (uint16_t)port;
+	return port >= 1 && port <= UINT16_MAX;
+}
+
+static int parse_ports(const char *text, struct kr_port_range *ret)
+{
+	struct kr_port_range range;
+	const char *at = text;
+	bool good = parse_port(&at, &range.low);
+
+	range.high = range.low;
+	if (good && *at == '-') {
+		at++;
+		good = parse_port(&at, &range.high);
+	}
+	if (!good || *at || range.high < range.low)
+		return kr_fail(
+			-EINVAL, "ring_port: \"%s\" is not a port, or two with - between (7450, or 7450-7459)", text);
+	*ret = range;
+	return 0;
+}
+
+static int check(struct kr_mount_options *options, const struct kr_arguments *arguments)
+{
+	int err;
+
+	if (arguments->positional_count != 2)
+		return kr_fail(-EINVAL, "%s; usage: kairanfs %s",
+			arguments->positional_count < 1         ? "nothing to mount is given" :
+				arguments->positional_count < 2 ? "no mount point is given" :
+								  "too many arguments",
+			set.usage);
+	err = parse_source(arguments->positional[0], options);
+	if (err < 0)
+		return err;
+	options->mount_point = kr_xstrdup(arguments->positional[1]);
+	if (options->kernels_words && !options->remount)
+		return kr_fail(-EINVAL,
+			"user_id, group_id and the like are the kernel's to say, not options (see kairanfs --help)");
+	if (options->security != KR_SECURITY_AUTH && !options->key && !options->munge)
+		return kr_fail(-EINVAL, "security=%s needs a key (key=FILE), or MUNGE (munge)",
+			kr_security_name((enum kr_security)options->security));
+	if (options->munge && !kr_munge_is_built())
+		return kr_fail(-EINVAL, "this kairanfs is built without MUNGE");
+	if (options->munge && options->key)
+		return kr_fail(-EINVAL, "key and munge are two ways to the same: choose one");
+	if (options->ring && strlen(options->ring) > KR_RING_NAME_MAX)
+		return kr_fail(-EINVAL, "ring: a name of at most %d bytes", KR_RING_NAME_MAX);
+	if (options->ring_port && parse_ports(options->ring_port, &options->ring_ports) < 0)
+		return -EINVAL;
+	if (options->cpus && kr_cpus_parse(options->cpus, &options->cpu_set) < 0)
+		return -EINVAL;
+	if (options->soft && options->hard)
+		return kr_fail(-EINVAL, "soft and hard exclude each other");
+	if (options->journal_max && options->journal_max < (UINT64_C(8) << 20))
+		return kr_fail(-EINVAL, "journal_max: at least 8M");
+	if (options->stripe_size && (options->stripe_size < KR_BLOCK_SIZE || options->stripe_size % KR_BLOCK_SIZE != 0))
+		return kr_fail(-EINVAL, "stripe_size: a multiple of %uK", KR_BLOCK_SIZE >> 10);
+	/* Whoever mounts as root mounts for all users, and the kernel checks their permissions. */
+	if (geteuid() == 0 && !options->allow_root)
+		options->allow_other = true;
+	options->default_permissions = !options->no_default_permissions;
+	return 0;
+}
+
+int kr_mount_options_parse(int argc, char **argv, struct kr_mount_options *ret_options)
+{
+	struct kr_arguments arguments = {0};
+	int err = kr_options_parse(&set, argc, argv, ret_options, &arguments);
+
+	if (err < 0)
+		return err;
+	if (arguments.help)
+		kr_options_help(&set, stdout);
+	else if (arguments.version)
+		printf("kairanfs %s\n", KR_VERSION);
+	else if (arguments.print_config)
+		kr_options_print(&set, ret_options, stdout);
+	else
+		return check(ret_options, &arguments);
+	return 1;
+}
+
+void kr_mount_options_fini(struct kr_mount_options *options)
+{
+	kr_options_fini(&set, options);
+	free(options->source);
+	free(options->subdir);
+	free(options->mount_point);
+	free(options->fuse_options);
+}

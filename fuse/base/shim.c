@@ -1,0 +1,234 @@
+/* See shim.h.
+ *
+ * libfuse before 3.15 writes replies that lack these bits of the kernel's interface:
+ *   INIT   fuse_init_out.flags |= FUSE_PARALLEL_DIROPS | FUSE_INIT_EXT, .flags2 |= FUSE_DIRECT_IO_ALLOW_MMAP
+ *   OPEN, CREATE   fuse_open_out.open_flags |= FOPEN_PARALLEL_DIRECT_WRITES
+ * so its reads and writes of /dev/fuse go through functions of ours (fuse_session_custom_io): the first read tells the
+ * INIT request and what the kernel offers, and the writer patches.  Replies to OPEN are written by the thread that
+ * calls fuse_reply_open, so a thread-local mark says which one it is.
+ */
+#include "fuse/base/shim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <linux/fuse.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "common/base/fail.h"
+#include "common/base/fault.h"
+
+#define KR_INIT_PARALLEL_DIROPS (UINT32_C(1) << 18)
+#define KR_INIT_EXT (UINT32_C(1) << 30)
+#define KR_INIT2_DIRECT_IO_ALLOW_MMAP (UINT32_C(1) << 4)
+#define KR_FOPEN_PARALLEL_DIRECT_WRITES (UINT32_C(1) << 6)
+
+static atomic_bool direct_io_mmap;
+
+bool kr_shim_direct_io_mmap(void)
+{
+	return atomic_load(&direct_io_mmap);
+}
+
+#ifdef KR_FUSE_SHIM
+
+/* Offsets in the kernel's structs, fixed by its ABI (linux/fuse.h). */
+enum {
+	IN_OPCODE = 4,
+	IN_UNIQUE = 8,
+	IN_HEADER = 40,
+	INIT_IN_FLAGS = IN_HEADER + 12,
+	INIT_IN_FLAGS2 = IN_HEADER + 16,
+	OUT_UNIQUE = 8,
+	OUT_HEADER = 16,
+	INIT_OUT_FLAGS = 12,
+	INIT_OUT_FLAGS2 = 32,
+	INIT_OUT_SIZE = 64,
+	OPEN_OUT_FLAGS = 8,
+	OPEN_OUT_SIZE = 16,
+	OPCODE_INIT = 26
+};
+
+static struct {
+	uint64_t unique; /* of the INIT request; 0: not seen yet, or answered */
+	uint32_t flags, flags2;
+} init;
+/* This thread is writing the reply of an OPEN or CREATE that wants parallel direct writes. */
+static _Thread_local bool patch_open;
+
+static uint32_t load32(const void *bytes, size_t offset)
+{
+	uint32_t value;
+
+	memcpy(&value, (const uint8_t *)bytes + offset, sizeof(value));
+	return value;
+}
+
+static void or32(void *bytes, size_t offset, uint32_t bits)
+{
+	uint32_t value = load32(bytes, offset) | bits;
+
+	memcpy((uint8_t *)bytes + offset, &value, sizeof(value));
+}
+
+static ssize_t shim_read(int fd, void *buffer, size_t size, void *userdata)
+{
+	ssize_t length = read(fd, buffer, size);
+
+	(void)userdata;
+	if (length > INIT_IN_FLAGS2 + 4 && load32(buffer, IN_OPCODE) == OPCODE_INIT) {
+		memcpy(&init.unique, (uint8_t *)buffer + IN_UNIQUE, sizeof(init.unique));
+		init.flags = load32(buffer, INIT_IN_FLAGS);
+		init.flags2 = init.flags & KR_INIT_EXT ? load32(buffer, INIT_IN_FLAGS2) : 0;
+	}
+	return length;
+}
+
+static bool answers_init(const struct iovec *iov, int count)
+{
+	uint64_t unique;
+
+	if (!init.unique || count != 2 || iov[0].iov_len != OUT_HEADER || iov[1].iov_len != INIT_OUT_SIZE)
+		return false;
+	memcpy(&unique, (uint8_t *)iov[0].iov_base + OUT_UNIQUE, sizeof(unique));
+	return unique == init.unique;
+}
+
+static ssize_t shim_writev(int fd, struct iovec *iov, int count, void *userdata)
+{
+	uint8_t body[256];
+	struct iovec patched[2];
+	size_t length = count == 2 ? iov[1].iov_len : 0;
+	ssize_t result;
+
+	(void)userdata;
+	if (length < OPEN_OUT_SIZE || length > sizeof(body) || !(patch_open || answers_init(iov, count)))
+		goto out;
+	memcpy(body, iov[1].iov_base, length);
+	if (patch_open) {
+		or32(body, length - OPEN_OUT_SIZE + OPEN_OUT_FLAGS, KR_FOPEN_PARALLEL_DIRECT_WRITES);
+	} else {
+		or32(body, INIT_OUT_FLAGS, init.flags & KR_INIT_PARALLEL_DIROPS);
+		if (init.flags2 & KR_INIT2_DIRECT_IO_ALLOW_MMAP && !KR_FAULT("shim.old_kernel")) {
+			or32(body, INIT_OUT_FLAGS, KR_INIT_EXT);
+			or32(body, INIT_OUT_FLAGS2, KR_INIT2_DIRECT_IO_ALLOW_MMAP);
+			atomic_store(&direct_io_mmap, true);
+		}
+		init.unique = 0;
+	}
+	patched[0] = iov[0];
+	patched[1] = (struct iovec){.iov_base = body, .iov_len = length};
+	iov = patched;
+out:
+	result = writev(fd, iov, count);
+	return result;
+}
+
+/* Not used: splicing is off (kr_shim_init), but libfuse 3.14 wants to have them. */
+static ssize_t shim_splice_receive(
+	int fd_in, off_t *offset_in, int fd_out, off_t *offset_out, size_t length, unsigned flags, void *userdata)
+{
+	(void)userdata;
+	return splice(fd_in, offset_in, fd_out, offset_out, length, flags);
+}
+
+static ssize_t shim_splice_send(
+	int fd_in, off_t *offset_in, int fd_out, off_t *offset_out, size_t length, unsigned flags, void *userdata)
+{
+	(void)userdata;
+	return splice(fd_in, offset_in, fd_out, offset_out, length, flags);
+}
+
+int kr_shim_install(struct fuse_session *fuse)
+{
+	static const struct fuse_custom_io io = {.writev = shim_writev,
+		.read = shim_read,
+		.splice_receive = shim_splice_receive,
+		.splice_send = shim_splice_send};
+	int err = fuse_session_custom_io(fuse, &io, fuse_session_fd(fuse));
+
+	return err == 0 ? 0 : kr_fail(err < 0 ? err : -err, "libfuse refuses custom I/O");
+}
+
+void kr_shim_init(struct fuse_conn_info *conn)
+{
+	(void)conn;
+}
+
+static void mark(bool parallel)
+{
+	patch_open = parallel;
+}
+
+#else
+
+int kr_shim_install(struct fuse_session *fuse)
+{
+	(void)fuse;
+	return 0;
+}
+
+void kr_shim_init(struct fuse_conn_info *conn)
+{
+	conn->want |= conn->capable & FUSE_CAP_PARALLEL_DIROPS;
+	if (!KR_FAULT("shim.old_kernel") && fuse_set_feature_flag(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP))
+		atomic_store(&direct_io_mmap, true);
+}
+
+static void mark(bool parallel)
+{
+	(void)parallel;
+}
+
+#endif
+
+/* The only message that sets a size is FUSE_NOTIFY_STORE, which stores bytes at the file's end, and of those we have
+ * none to give.  The kernel takes the new size over first, and fetches the bytes when it has the page: from an address
+ * where there are none. */
+int kr_shim_grow(struct fuse_session *fuse, uint64_t number, uint64_t size)
+{
+	static _Atomic(void *) nothing;
+	struct fuse_notify_store_out store = {.nodeid = number, .offset = size - 1, .size = 1};
+	struct fuse_out_header head = {.len = sizeof(head) + sizeof(store) + store.size, .error = FUSE_NOTIFY_STORE};
+	struct iovec iov[3] = {{&head, sizeof(head)}, {&store, sizeof(store)}, {.iov_len = store.size}};
+
+	if (!nothing) {
+		void *page = mmap(NULL, 1, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		if (page == MAP_FAILED)
+			return -errno;
+		nothing = page; /* two threads at once: one page more is reserved, of nothing */
+	}
+	iov[2].iov_base = nothing;
+	return writev(fuse_session_fd(fuse), iov, 3) >= 0 || errno == EFAULT ? 0 : -errno;
+}
+
+int kr_shim_reply_open(fuse_req_t req, struct fuse_file_info *fi, bool parallel)
+{
+	int err;
+
+#ifndef KR_FUSE_SHIM
+	fi->parallel_direct_writes = parallel;
+#endif
+	mark(parallel);
+	err = fuse_reply_open(req, fi);
+	mark(false);
+	return err;
+}
+
+int kr_shim_reply_create(fuse_req_t req, const struct fuse_entry_param *entry, struct fuse_file_info *fi, bool parallel)
+{
+	int err;
+
+#ifndef KR_FUSE_SHIM
+	fi->parallel_direct_writes = parallel;
+#endif
+	mark(parallel);
+	err = fuse_reply_create(req, entry, fi);
+	mark(false);
+	return err;
+}

@@ -1,0 +1,402 @@
+/* See kernel.h.
+ *
+ * Workers are plain threads that block in read(/dev/fuse).  They end when the kernel ends the session (the read says
+ * ENODEV).  With a lazy unmount and files still open it does not; then the connection is aborted through sysfs, and
+ * where that is not to be had, the workers are woken by a signal until they have looked at the session's exit flag.
+ */
+#include "fuse/daemon/kernel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/fail.h"
+#include "common/base/log.h"
+#include "common/base/util.h"
+#include "fuse/ops/batch.h"
+#include "fuse/base/cpus.h"
+#include "fuse/daemon/mountpoint.h"
+#include "fuse/ops/op.h"
+#include "fuse/base/options.h"
+
+/* The kernel has no more than BACKGROUND requests out for its pages, the rest waits there.  Those that bring pages in
+ * may wait for other nodes, which may wait for those that write pages back, and these for a place behind the former:
+ * two nodes of which each reads ahead in 300 files that the other has stored into, at once, stand still for ever with
+ * 256, and not with 1024.  Sequential and parallel reads are as fast with either.  The price: a request to write has
+ * its bytes copied while it waits (for room in the journal, for a lease), so a program with asynchronous direct writes
+ * can make us hold 1 GiB, as one with 1,024 threads can by ordinary ones. */
+enum { WORKERS_MIN = 3, WORKERS_MAX = 16, END_WAIT_MS = 500, KICK_MS = 10, MAX_TRANSFER = 1 << 20, BACKGROUND = 1024 };
+
+struct kr_kernel {
+	struct kr_mount *mount;
+	struct fuse_session *fuse;
+	bool mounted, stopped, device_known;
+	unsigned dev_major, dev_minor;
+	pthread_t workers[64];
+	size_t started;
+
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	size_t running; /* guarded by lock, as is `woken` */
+	bool woken;
+};
+
+extern char **environ;
+
+/* --- the INIT handshake ----------------------------------------------------------------------- */
+
+static void on_init(void *userdata, struct fuse_conn_info *conn)
+{
+	(void)userdata;
+	/* Splicing gains nothing here; the kernel shall check and clear set-id bits itself; readdirplus: see op_dir.c.
+	 */
+	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE |
+		FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_AUTO_INVAL_DATA |
+		FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_IOCTL_DIR);
+	/* The umask is applied at the server, which knows default ACLs; pages are invalidated exactly (recall.c). */
+	conn->want |= conn->capable &
+		(FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_DONT_MASK | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_ASYNC_READ |
+			FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS);
+	static_assert((int)KR_BATCH_MAX <= (int)MAX_TRANSFER, "a batch is one request");
+	conn->max_write = MAX_TRANSFER;
+	conn->max_readahead = MAX_TRANSFER;
+	conn->max_background = BACKGROUND;
+	conn->time_gran = 1;
+	kr_shim_init(conn);
+}
+
+static const struct fuse_lowlevel_ops operations = {
+	.init = on_init,
+	.lookup = kr_op_lookup,
+	.forget = kr_op_forget,
+	.forget_multi = kr_op_forget_multi,
+	.getattr = kr_op_getattr,
+	.setattr = kr_op_setattr,
+	.readlink = kr_op_readlink,
+	.mknod = kr_op_mknod,
+	.mkdir = kr_op_mkdir,
+	.unlink = kr_op_unlink,
+	.rmdir = kr_op_rmdir,
+	.symlink = kr_op_symlink,
+	.rename = kr_op_rename,
+	.link = kr_op_link,
+	.open = kr_op_open,
+	.create = kr_op_create,
+	.read = kr_op_read,
+	.write = kr_op_write,
+	.flush = kr_op_flush,
+	.release = kr_op_release,
+	.fsync = kr_op_fsync,
+	.getlk = kr_op_getlk,
+	.setlk = kr_op_setlk,
+	.flock = kr_op_flock,
+	.opendir = kr_op_opendir,
+	.readdir = kr_op_readdir,
+	.releasedir = kr_op_releasedir,
+	.fsyncdir = kr_op_fsyncdir,
+	.statfs = kr_op_statfs,
+	.setxattr = kr_op_setxattr,
+	.getxattr = kr_op_getxattr,
+	.listxattr = kr_op_listxattr,
+	.removexattr = kr_op_removexattr,
+	.access = kr_op_access,
+	.ioctl = kr_op_ioctl,
+	.fallocate = kr_op_fallocate,
+	.lseek = kr_op_lseek,
+	.copy_file_range = kr_op_copy_file_range,
+#ifdef KR_FUSE_TMPFILE
+	.tmpfile = kr_op_tmpfile,
+#endif
+};
+
+/* --- mounting --------------------------------------------------------------------------------- */
+
+static int session_arguments(const struct kr_mount_options *options, struct fuse_args *args)
+{
+	KR_AUTO_FREE char *fsname = NULL;
+	char *list = NULL;
+	int failed;
+
+	if (asprintf(&fsname, "fsname=%s", options->source) < 0)
+		return -ENOMEM;
+	failed = fuse_opt_add_arg(args, "kairanfs") || fuse_opt_add_opt_escaped(&list, fsname) ||
+		fuse_opt_add_opt(&list, "subtype=kairanfs");
+	if (options->read_only)
+		failed |= fuse_opt_add_opt(&list, "ro");
+	if (options->allow_other)
+		failed |= fuse_opt_add_opt(&list, "allow_other");
+	if (options->allow_root)
+		failed |= fuse_opt_add_opt(&list, "allow_root");
+	if (options->default_permissions)
+		failed |= fuse_opt_add_opt(&list, "default_permissions");
+	if (options->fuse_options)
+		failed |= fuse_opt_add_opt(&list, options->fuse_options);
+	if (!failed)
+		failed = fuse_opt_add_arg(args, "-o") || fuse_opt_add_arg(args, list);
+	free(list);
+	return failed ? -ENOMEM : 0;
+}
+
+/* 1 MiB of read-ahead in the kernel instead of 128 KiB; only root may, and nothing depends on it. */
+static void raise_read_ahead(const struct kr_kernel *kernel)
+{
+	char path[128];
+	KR_AUTO_FD int fd = -1;
+
+	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", kernel->dev_major, kernel->dev_minor);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, "1024\n", 5) < 0)
+		kr_log_debug("%s: %s", path, strerror(errno));
+}
+
+static int find_device(struct kr_kernel *kernel)
+{
+	struct kr_mounted mounted = {0};
+	int err = kr_mounted_find(kernel->mount->options->mount_point, true, &mounted);
+
+	kernel->dev_major = mounted.dev_major;
+	kernel->dev_minor = mounted.dev_minor;
+	kr_mounted_fini(&mounted);
+	kernel->device_known = err == 0;
+	return err < 0 ? kr_fail(err, "%s is mounted, and /proc/self/mountinfo does not show it",
+				 kernel->mount->options->mount_point) :
+			 0;
+}
+
+int kr_kernel_new(struct kr_mount *mount, struct kr_kernel **ret_kernel)
+{
+	struct kr_kernel *kernel = kr_xcalloc(1, sizeof(*kernel));
+	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+	int err = session_arguments(mount->options, &args);
+
+	kernel->mount = mount;
+	pthread_mutex_init(&kernel->lock, NULL);
+	pthread_cond_init(&kernel->changed, NULL);
+	if (err == 0)
+		kernel->fuse = fuse_session_new(&args, &operations, sizeof(operations), mount);
+	fuse_opt_free_args(&args);
+	if (!kernel->fuse)
+		err = kr_fail(-EINVAL, "libfuse refuses the options (its message is above)");
+	else if (fuse_session_mount(kernel->fuse, mount->options->mount_point) != 0)
+		err = kr_fail(-EPERM, "cannot mount on %s (see the message above%s)", mount->options->mount_point,
+			geteuid() ? "; is fusermount3 installed?" : "");
+	else
+		kernel->mounted = true;
+	if (err == 0)
+		err = kr_shim_install(kernel->fuse);
+	if (err == 0)
+		err = find_device(kernel);
+	if (err == 0) {
+		raise_read_ahead(kernel);
+		*ret_kernel = kernel;
+		return 0;
+	}
+	kr_kernel_stop(kernel);
+	kr_kernel_free(kernel);
+	return err;
+}
+
+struct fuse_session *kr_kernel_fuse(const struct kr_kernel *kernel)
+{
+	return kernel->fuse;
+}
+
+void kr_kernel_device(const struct kr_kernel *kernel, unsigned *ret_major, unsigned *ret_minor)
+{
+	*ret_major = kernel->dev_major;
+	*ret_minor = kernel->dev_minor;
+}
+
+/* --- workers ---------------------------------------------------------------------------------- */
+
+static void *work(void *context)
+{
+	struct kr_kernel *kernel = context;
+	struct fuse_buf buffer = {0};
+
+	pthread_setname_np(pthread_self(), "kr-fuse");
+	while (!fuse_session_exited(kernel->fuse)) {
+		int length = fuse_session_receive_buf(kernel->fuse, &buffer);
+
+		if (length == -EINTR)
+			continue;
+		if (length <= 0)
+			break;
+		fuse_session_process_buf(kernel->fuse, &buffer);
+	}
+	free(buffer.mem);
+	pthread_mutex_lock(&kernel->lock);
+	kernel->running--;
+	kernel->woken = true;
+	pthread_cond_broadcast(&kernel->changed);
+	pthread_mutex_unlock(&kernel->lock);
+	return NULL;
+}
+
+static void on_kick(int number)
+{
+	(void)number; /* only to interrupt a read */
+}
+
+static size_t worker_count(const struct kr_mount_options *options)
+{
+	if (options->threads)
+		return options->threads;
+	return (size_t)KR_MAX(WORKERS_MIN, KR_MIN(WORKERS_MAX, (int)kr_cpus_usable() + 1));
+}
+
+int kr_kernel_start(struct kr_kernel *kernel)
+{
+	struct sigaction kick = {.sa_handler = on_kick};
+	size_t count = worker_count(kernel->mount->options);
+
+	sigaction(SIGUSR1, &kick, NULL);
+	for (size_t i = 0; i < count; i++) {
+		pthread_mutex_lock(&kernel->lock);
+		kernel->running++;
+		pthread_mutex_unlock(&kernel->lock);
+		int err = pthread_create(&kernel->workers[i], NULL, work, kernel);
+
+		if (err) {
+			kernel->running--;
+			return kr_fail_errno(-err, "cannot start a thread");
+		}
+		kernel->started++;
+	}
+	return 0;
+}
+
+void kr_kernel_wait(struct kr_kernel *kernel)
+{
+	pthread_mutex_lock(&kernel->lock);
+	while (!kernel->woken)
+		pthread_cond_wait(&kernel->changed, &kernel->lock);
+	pthread_mutex_unlock(&kernel->lock);
+}
+
+void kr_kernel_wake(struct kr_kernel *kernel)
+{
+	if (!kernel)
+		return;
+	pthread_mutex_lock(&kernel->lock);
+	kernel->woken = true;
+	pthread_cond_broadcast(&kernel->changed);
+	pthread_mutex_unlock(&kernel->lock);
+}
+
+/* --- unmounting ------------------------------------------------------------------------------- */
+
+static bool workers_ended(struct kr_kernel *kernel, uint64_t wait_ms)
+{
+	struct timespec until;
+	bool ended;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += (long)(wait_ms * KR_NS_PER_MS);
+	until.tv_sec += until.tv_nsec / (long)KR_NS_PER_S;
+	until.tv_nsec %= (long)KR_NS_PER_S;
+	pthread_mutex_lock(&kernel->lock);
+	while (kernel->running && pthread_cond_timedwait(&kernel->changed, &kernel->lock, &until) == 0)
+		;
+	ended = kernel->running == 0;
+	pthread_mutex_unlock(&kernel->lock);
+	return ended;
+}
+
+static void run_fusermount(const char *path)
+{
+	char program[] = "fusermount3", unmount[] = "-u", quiet[] = "-q", lazy[] = "-z", dashes[] = "--";
+	KR_AUTO_FREE char *copy = kr_xstrdup(path);
+	char *argv[] = {program, unmount, quiet, lazy, dashes, copy, NULL};
+	pid_t pid;
+
+	if (posix_spawnp(&pid, program, NULL, NULL, argv, environ) == 0)
+		waitpid(pid, NULL, 0);
+}
+
+/* Unmounts, if what is mounted there is still ours; what was mounted a moment ago is. */
+static void unmount(const struct kr_kernel *kernel)
+{
+	const char *path = kernel->mount->options->mount_point;
+	struct kr_mounted mounted = {0};
+	bool ours = kr_mounted_find(path, true, &mounted) == 0 && mounted.dev_major == kernel->dev_major &&
+		mounted.dev_minor == kernel->dev_minor;
+
+	kr_mounted_fini(&mounted);
+	if ((ours || !kernel->device_known) && umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
+		run_fusermount(path);
+}
+
+/* Ends the kernel's side although files are open: programs get ENOTCONN. */
+static void abort_connection(const struct kr_kernel *kernel)
+{
+	char path[128];
+	KR_AUTO_FD int fd = -1;
+
+	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u/abort", kernel->dev_minor);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, "1", 1) < 0)
+		kr_log_debug("%s: %s", path, strerror(errno));
+}
+
+static void kick_workers(struct kr_kernel *kernel)
+{
+	fuse_session_exit(kernel->fuse);
+	while (!workers_ended(kernel, KICK_MS))
+		for (size_t i = 0; i < kernel->started; i++)
+			pthread_kill(kernel->workers[i], SIGUSR1);
+}
+
+void kr_kernel_stop(struct kr_kernel *kernel)
+{
+	if (!kernel || kernel->stopped)
+		return;
+	kernel->stopped = true;
+	if (kernel->mounted)
+		unmount(kernel);
+	if (!workers_ended(kernel, END_WAIT_MS)) {
+		kr_log_info("files are still open on %s: ending them", kernel->mount->options->mount_point);
+		abort_connection(kernel);
+	}
+	if (!workers_ended(kernel, END_WAIT_MS))
+		kick_workers(kernel);
+	for (size_t i = 0; i < kernel->started; i++)
+		pthread_join(kernel->workers[i], NULL);
+}
+
+/* Closes the connection, which ends it whoever keeps the mount.  In its place comes a descriptor that poll(2) calls
+ * broken: so fuse_session_unmount sees that there is nothing to unmount any more. */
+static void sever(const struct kr_kernel *kernel)
+{
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return;
+	dup2(ends[1], fuse_session_fd(kernel->fuse));
+	close(ends[0]);
+	close(ends[1]);
+}
+
+void kr_kernel_free(struct kr_kernel *kernel)
+{
+	if (!kernel)
+		return;
+	if (kernel->fuse) {
+		if (kernel->mounted) {
+			sever(kernel);
+			fuse_session_unmount(kernel->fuse);
+		}
+		fuse_session_destroy(kernel->fuse);
+	}
+	pthread_cond_destroy(&kernel->changed);
+	pthread_mutex_destroy(&kernel->lock);
+	free(kernel);
+}
