@@ -56,7 +56,8 @@ static int check_outside(const struct kr_state *state, const char *directory, co
 				-errno, "cannot look at what lies above the state directory %s", state->path);
 		if (here.st_dev == export.st_dev && here.st_ino == export.st_ino)
 			return kr_fail(-EINVAL,
-				"the state directory %s lies in the export %s, where nodes could read its secrets: move it elsewhere, "
+				"the state directory %s lies in the export %s, where nodes could read its secrets: "
+				"move it elsewhere, "
 				"with all that is in it, and name it with --state DIR",
 				state->path, export_path);
 		if (here.st_dev != export.st_dev || (here.st_dev == below.st_dev && here.st_ino == below.st_ino))
@@ -241,11 +242,13 @@ static int check_export(struct kr_state *state, const char *export_path)
 	if (old_path && (strncmp(text, mark, (size_t)(old_path - text)) != 0 || mark[old_path - text] != '\0')) {
 		if (strcmp(old_path + 1, export_path) != 0)
 			return kr_fail(-EEXIST,
-				"the state directory %s belongs to another export, %s (choose another with --state DIR)",
+				"the state directory %s belongs to another export, %s (choose another with --state "
+				"DIR)",
 				state->path, old_path + 1);
 		return kr_fail(-ENXIO,
 			"%s is not the directory that it was: is its filesystem mounted? (If it is meant to be another "
-			"one, remove %s: nodes then have to mount it anew, and what they have not flushed stays with them)",
+			"one, remove %s: nodes then have to mount it anew, and what they have not flushed stays with "
+			"them)",
 			export_path, state->path);
 	}
 	err = kr_write_file(state->dir, "export", now, strlen(now), 0600);

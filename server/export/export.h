@@ -70,8 +70,9 @@ int kr_export_tick(struct kr_export *export);
 /* ATTR's data version: equal versions mean equal bytes, also across restarts. 0 while a change could go unseen: the
  * last one is less than 50 ms old on a filesystem with coarse clocks, or kr_export_doubt_ctime. COUNTER > 0 is the
  * caller's count of its own changes to the file in this instance. It makes the version valid at once, but different
- * from the later one of the same bytes, so the caller keeps it while ctime, size and counter stay. Operations fill
- * attr->version with COUNTER 0. Does not block. */
+ * from the later one of the same bytes. The caller keeps it while ctime, size and counter stay. Operations fill
+ * attr->version with COUNTER 0. Does not block.
+ */
 uint64_t kr_export_attr_version(const struct kr_export *export, const struct kr_attr *attr, uint64_t counter);
 /* Sets the doubtful ctimes of former instances, before the first version; borrowed. */
 void kr_export_doubt_past(struct kr_export *export, const struct kr_doubts *doubts);

@@ -32,9 +32,9 @@ struct kr_export {
 	struct kr_fd_cache *fds;
 	struct kr_inode_paths *places; /* NULL if by_handle */
 	struct kr_orphans *orphans;
-	/* One thread at a time changes the names in a directory, so that what is looked at is what is replaced or
-	 * removed, and a new file is held before anybody can remove it.  By hash of the directory's fid; two are taken
-	 * in order of address; before any other lock. */
+	/* One thread at a time changes the names in a directory. So the name that it looked at is the one that it
+	 * replaces or removes, and it holds a new file before another thread can remove it. By hash of the directory's
+	 * fid; two are taken in order of address; before any other lock. */
 	pthread_mutex_t directories[KR_EXPORT_LOCKS];
 	/* Held while a file's mode is widened for an instant (a server without privileges opens a read-only file). */
 	pthread_mutex_t widening;

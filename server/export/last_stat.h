@@ -8,15 +8,16 @@
  * byte, judged by the old count, and after its last, which begins the new count. Another program's write between these
  * two stats stays hidden: that gap only kernel events close (leases/watch.h).
  *
- * write and fallocate set ctime before the bytes are there, and where the clock of ctimes ticks (every 1 to 10 ms)
+ * write and fallocate set ctime before the bytes are there. And where the clock of ctimes ticks (every 1 to 10 ms)
  * later changes can have the same one. So a state with a young ctime is doubtful, unless the kernel reports the end of
  * each change. The first look after KR_LAST_STAT_SETTLE_NS takes it for changed even if it looks the same. Bytes that
  * one system call writes later than that after its beginning can go unseen.
  *
- * A change of attributes or names also changes ctime, but no bytes. If the server made it, and the kernel reports all
- * changes by others meanwhile, the old and the new ctime stand for the same bytes (struct kr_carried). Versions and
- * looks then go by the old one. Without kernel events no ctime is carried, because changes by others could hide behind
- * the server's. */
+ * A change of attributes or names also changes ctime, but no bytes. If the server made it, and the kernel reports
+ * changes by others meanwhile, the old and new ctime stand for the same bytes (struct kr_carried). Versions and looks
+ * then go by the old one. Without kernel events no ctime is carried, because changes by others could hide behind the
+ * server's.
+ */
 #ifndef KR_SERVER_LAST_STAT_H
 #define KR_SERVER_LAST_STAT_H
 

@@ -39,8 +39,9 @@ void kr_callbacks_inherited(struct kr_session *session);
 /* The session has ended: its node's callbacks fail, and those that its requests gave up are forgotten. */
 void kr_callbacks_fail(struct kr_session *session);
 /* Every tick: whether the node, without working on it, has left a callback unanswered for too long. That is the lease
- * time on one connection, or KR_SESSION_CALLBACK_LEASES in all. Time in which a QUERY waits for kr_callbacks_inherited does
- * not count, up to KR_SESSION_CLAIM_LEASES. */
+ * time on one connection, or KR_SESSION_CALLBACK_LEASES in all. Time in which a QUERY waits for kr_callbacks_inherited
+ * does not count, up to KR_SESSION_CLAIM_LEASES.
+ */
 bool kr_callbacks_neglected(struct kr_session *session, uint64_t now_ns);
 
 #endif

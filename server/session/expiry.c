@@ -97,8 +97,8 @@ static bool inherits_for_too_long(struct kr_session *session, uint64_t now_ns)
 		    !is_past(session->recovery.replayed_ns, now_ns, KR_SESSION_CLAIM_LEASES, session->server)) &&
 		!is_awaited(session, now_ns))
 		return false;
-	kr_log_warn(
-		"node %s has begun anew and does not say what it still holds: it is not heard any more, and lost after %u s",
+	kr_log_warn("node %s has begun anew and does not say what it still holds: it is not heard any more, and lost "
+		    "after %u s",
 		session->name, session->server->lease_ms / 1000);
 	return true;
 }

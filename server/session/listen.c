@@ -234,7 +234,8 @@ static int listen_on(struct kr_server *server, const struct sockaddr *address)
 	if (!open_to_others(server) && !kr_address_is_loopback(address))
 		return kr_fail(-EACCES,
 			"without a key only loopback addresses are served, and %s is none (make a key with 'kairan key "
-			"FILE' and give it here with --key FILE; or --insecure lets whoever reaches the address read and write everything)",
+			"FILE' and give it here with --key FILE; or --insecure lets whoever reaches the address read "
+			"and write everything)",
 			text);
 	if (listen->count == LISTENERS_MAX)
 		return kr_fail(-EINVAL, "more than %d addresses to listen on", LISTENERS_MAX);
