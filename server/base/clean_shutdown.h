@@ -41,8 +41,8 @@ struct kr_clean_shutdown kr_clean_shutdown_start(
 	const struct kr_clean_shutdown *found, const uint8_t machine[16], const uint8_t fresh[16], bool first);
 
 /* Reads DIR/peace; a missing or damaged file is UNKNOWN. 0 or -errno with a reason. Blocks. */
-int kr_clean_shutdown_read(int dir, struct kr_clean_shutdown *ret_peace);
+int kr_clean_shutdown_read(int dir, struct kr_clean_shutdown *ret_shutdown);
 /* Durable when it returns 0; else -errno with a reason. Blocks. */
-int kr_clean_shutdown_write(int dir, const struct kr_clean_shutdown *peace);
+int kr_clean_shutdown_write(int dir, const struct kr_clean_shutdown *shutdown);
 
 #endif

@@ -154,9 +154,9 @@ int kr_state_note_boot(const struct kr_state *state)
 
 void kr_state_not_clean(struct kr_state *state)
 {
-	struct kr_clean_shutdown failed = state->peace;
+	struct kr_clean_shutdown failed = state->clean_shutdown;
 
-	if (atomic_exchange(&state->no_peace, true))
+	if (atomic_exchange(&state->sync_failed, true))
 		return;
 	failed.state = KR_CLEAN_SHUTDOWN_FAILED;
 	if (kr_clean_shutdown_write(state->dir, &failed))
@@ -179,17 +179,17 @@ int kr_state_sync_export(struct kr_state *state)
 
 void kr_state_shut_down_cleanly(struct kr_state *state)
 {
-	struct kr_clean_shutdown stopped = state->peace;
+	struct kr_clean_shutdown stopped = state->clean_shutdown;
 	int err;
 
-	if (stopped.state != KR_CLEAN_SHUTDOWN_SERVING || kr_state_sync_export(state) || state->no_peace)
+	if (stopped.state != KR_CLEAN_SHUTDOWN_SERVING || kr_state_sync_export(state) || state->sync_failed)
 		return;
 	stopped.state = KR_CLEAN_SHUTDOWN_STOPPED;
 	err = syncfs(state->dir) ? kr_fail_errno(-errno, "cannot sync it") :
 				   kr_clean_shutdown_write(state->dir, &stopped);
 	if (err)
-		kr_log_warn("cannot write to the state directory %s that the server was stopped in peace: %s",
-			state->path, kr_fail_reason());
+		kr_log_warn("cannot write to the state directory %s that this is a clean shutdown: %s", state->path,
+			kr_fail_reason());
 }
 
 const struct kr_state_facts *kr_state_facts(const struct kr_state *state)

@@ -299,7 +299,7 @@ static int count_start(struct kr_state *state)
 }
 
 /* Revokes the clean shutdown durably before the server serves (clean_shutdown.h). */
-static int read_peace(struct kr_state *state)
+static int read_clean_shutdown(struct kr_state *state)
 {
 	struct kr_state_facts *facts = &state->facts;
 	uint8_t fresh[16];
@@ -312,8 +312,8 @@ static int read_peace(struct kr_state *state)
 		err = kr_clean_shutdown_read(state->dir, &found);
 	if (err)
 		return err;
-	state->peace = kr_clean_shutdown_start(&found, facts->machine_id, fresh, facts->instance == 1);
-	err = kr_clean_shutdown_write(state->dir, &state->peace);
+	state->clean_shutdown = kr_clean_shutdown_start(&found, facts->machine_id, fresh, facts->instance == 1);
+	err = kr_clean_shutdown_write(state->dir, &state->clean_shutdown);
 	return err ? kr_fail_errno(err, "cannot write to the state directory %s", state->path) : 0;
 }
 
@@ -326,7 +326,7 @@ static int read_boot(struct kr_state *state)
 	size_t length;
 	int err;
 
-	memcpy(state->facts.boot_id, state->peace.boot, 16);
+	memcpy(state->facts.boot_id, state->clean_shutdown.boot, 16);
 	kr_hex_format(state->facts.boot_id, 16, hex);
 	err = kr_read_file(state->dir, "boot", SMALL_FILE_MAX, &text, &length);
 	if (err && err != -ENOENT)
@@ -350,7 +350,7 @@ static int fill(struct kr_state *state, const char *export_path)
 	if (!err)
 		err = count_start(state);
 	if (!err)
-		err = read_peace(state);
+		err = read_clean_shutdown(state);
 	if (!err)
 		err = read_boot(state);
 	return err ? err : read_nodes(state);

@@ -9,8 +9,8 @@
 
 struct kr_state {
 	struct kr_state_facts facts;
-	struct kr_clean_shutdown peace;
-	atomic_bool no_peace; /* a sync of this instance has failed */
+	struct kr_clean_shutdown clean_shutdown;
+	atomic_bool sync_failed;
 	char *path;
 	int dir, nodes_dir, lock, export_lock;
 	/* Loop thread: record changes that wait for the batch in the pool. */

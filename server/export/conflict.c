@@ -283,7 +283,7 @@ static int copy_acl(struct kr_export *export, const struct kr_fid *file, const s
 }
 
 /* FILE: the original; NULL: it is gone. */
-static int dress(struct kr_export *export, const struct kr_conflict_make *make, const struct kr_fid *file,
+static int copy_owner_and_mode(struct kr_export *export, const struct kr_conflict_make *make, const struct kr_fid *file,
 	const struct kr_fid *target)
 {
 	struct kr_setattr set = {.valid = KR_SET_MODE, .mode = make->mode & 0777, .uid = make->uid, .gid = make->gid};
@@ -321,7 +321,7 @@ static int make_nameless(struct kr_export *export, const struct kr_conflict_make
 		return r;
 	r = KR_FAULT("conflict.make");
 	if (r == 0)
-		r = dress(export, make, file, ret_target);
+		r = copy_owner_and_mode(export, make, file, ret_target);
 	if (r < 0)
 		kr_export_release(export, ret_target, 1);
 	return r;

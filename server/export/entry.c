@@ -53,7 +53,7 @@ static int open_identity(struct kr_export *export, const struct kr_identity *ide
 	int tries = 0, fd;
 
 	if (!export->by_handle)
-		return kr_inode_paths_open(export->places, identity, ret_fd);
+		return kr_inode_paths_open(export->inode_paths, identity, ret_fd);
 	/* ENOMEM also means "the kernel is just making this inode" (iget_locked): at the next look the handle is stale.
 	 */
 	while ((fd = open_handle(export, identity)) < 0 && errno == ENOMEM && ++tries < HANDLE_TRIES) {
@@ -259,7 +259,7 @@ int kr_entry_identify(
 	if (parent && kr_fid_unseal(export->secret, parent, &parent_identity) == 0) {
 		if (fstatat(fd, "", &st, AT_EMPTY_PATH) < 0)
 			return kr_fail_errno(-errno, "looking at '%s'", name);
-		kr_inode_paths_learn(export->places, &identity, &parent_identity, name, S_ISDIR(st.st_mode));
+		kr_inode_paths_learn(export->inode_paths, &identity, &parent_identity, name, S_ISDIR(st.st_mode));
 	}
 	kr_fid_seal(export->secret, &identity, ret_fid);
 	return 0;
@@ -272,7 +272,7 @@ void kr_entry_forget(
 
 	if (!export->by_handle && kr_fid_unseal(export->secret, fid, &file) == 0 &&
 		kr_fid_unseal(export->secret, parent, &in) == 0)
-		kr_inode_paths_forget(export->places, &file, &in, name, others);
+		kr_inode_paths_forget(export->inode_paths, &file, &in, name, others);
 }
 
 int kr_entry_attr(struct kr_export *export, int fd, const struct kr_fid *fid, struct kr_attr *ret_attr)

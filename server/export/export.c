@@ -206,7 +206,7 @@ static int choose_identity(struct kr_export *export, bool by_inode)
 		r = kr_entry_inode(export->root_fd, &root);
 		if (r < 0)
 			return r;
-		export->places = kr_inode_paths_new(export->root_fd, &root);
+		export->inode_paths = kr_inode_paths_new(export->root_fd, &root);
 	}
 	return kr_entry_identify(export, export->root_fd, NULL, NULL, &export->root);
 }
@@ -271,7 +271,7 @@ void kr_export_free(struct kr_export *export)
 	if (!export)
 		return;
 	kr_orphans_free(export->orphans);
-	kr_inode_paths_free(export->places);
+	kr_inode_paths_free(export->inode_paths);
 	kr_fd_cache_free(export->fds);
 	close_if_open(export->private_fd);
 	close_if_open(export->proc_fd);

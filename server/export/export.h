@@ -123,19 +123,19 @@ struct kr_removed {
 	bool orphaned; /* it had holds and lives on until they end, or longer by other names */
 	bool named;    /* it has another name */
 	bool gone;     /* neither a name nor a hold is left */
-	bool lingers;  /* delayed unlink: one hold is the caller's, which ends it by kr_export_release */
+	bool delayed;  /* delayed unlink: one hold is the caller's, which ends it by kr_export_release */
 	struct kr_fid fid;
 	struct kr_fid moved, exchanged;                     /* rename: the files with other names now; length 0: none */
 	struct kr_own_change own, moved_own, exchanged_own; /* of these three, where known */
 };
-/* unlink, or rmdir if DIRECTORY. A regular file of up to LINGER_MAX bytes gets a delayed unlink by a hold of the
+/* unlink, or rmdir if DIRECTORY. A regular file of up to DELAYED_MAX bytes gets a delayed unlink by a hold of the
  * caller's, unless space or inodes run short. RET_REMOVED may be NULL without. */
 int kr_export_remove(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent,
-	const char *name, bool directory, uint64_t linger_max, struct kr_removed *ret_removed);
-/* FLAGS: 1 NOREPLACE, 2 EXCHANGE. LINGER_MAX and RET_REPLACED (may be NULL without) as for kr_export_remove, of a
+	const char *name, bool directory, uint64_t delayed_max, struct kr_removed *ret_removed);
+/* FLAGS: 1 NOREPLACE, 2 EXCHANGE. DELAYED_MAX and RET_REPLACED (may be NULL without) as for kr_export_remove, of a
  * replaced target. */
 int kr_export_rename(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent,
-	const char *name, const struct kr_fid *new_parent, const char *new_name, uint32_t flags, uint64_t linger_max,
+	const char *name, const struct kr_fid *new_parent, const char *new_name, uint32_t flags, uint64_t delayed_max,
 	struct kr_removed *ret_replaced);
 
 /* Entries from COOKIE (0: the start), encoded as READDIR in msgs.def, into BUFFER of SIZE >= KR_READDIR_MIN bytes, "."

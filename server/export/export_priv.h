@@ -30,7 +30,7 @@ struct kr_export {
 	const struct kr_doubts *doubts; /* NULL: no ctime was before this instance */
 	int no_handles;                 /* why not by_handle: -errno */
 	struct kr_fd_cache *fds;
-	struct kr_inode_paths *places; /* NULL if by_handle */
+	struct kr_inode_paths *inode_paths; /* NULL if by_handle */
 	struct kr_orphans *orphans;
 	/* One thread at a time changes the names in a directory. So the name that it looked at is the one that it
 	 * replaces or removes, and it holds a new file before another thread can remove it. By hash of the directory's

@@ -13,16 +13,16 @@ struct kr_inode_paths;
 
 /* ROOT_FD is borrowed. */
 struct kr_inode_paths *kr_inode_paths_new(int root_fd, const struct kr_identity *root);
-void kr_inode_paths_free(struct kr_inode_paths *places);
-void kr_inode_paths_learn(struct kr_inode_paths *places, const struct kr_identity *file,
+void kr_inode_paths_free(struct kr_inode_paths *paths);
+void kr_inode_paths_learn(struct kr_inode_paths *paths, const struct kr_identity *file,
 	const struct kr_identity *parent, const char *name, bool directory);
 /* The file has lost this name. OTHERS: it may have more names, which no operation has met. */
-void kr_inode_paths_forget(struct kr_inode_paths *places, const struct kr_identity *file,
+void kr_inode_paths_forget(struct kr_inode_paths *paths, const struct kr_identity *file,
 	const struct kr_identity *parent, const char *name, bool others);
 /* Around a rename and the learning of it: no thread looks for a file in between. */
-void kr_inode_paths_begin_move(struct kr_inode_paths *places);
-void kr_inode_paths_end_move(struct kr_inode_paths *places);
+void kr_inode_paths_begin_move(struct kr_inode_paths *paths);
+void kr_inode_paths_end_move(struct kr_inode_paths *paths);
 /* Returns an O_PATH descriptor. -ESTALE: the file is not in the export. */
-int kr_inode_paths_open(struct kr_inode_paths *places, const struct kr_identity *file, int *ret_fd);
+int kr_inode_paths_open(struct kr_inode_paths *paths, const struct kr_identity *file, int *ret_fd);
 
 #endif

@@ -28,8 +28,8 @@ struct kr_intent_change {
 };
 
 struct kr_intent {
-	void (*begin)(struct kr_intent *turn, const struct kr_intent_change *change);
-	void (*end)(struct kr_intent *turn, int err, uint64_t after);
+	void (*begin)(struct kr_intent *intent, const struct kr_intent_change *change);
+	void (*end)(struct kr_intent *intent, int err, uint64_t after);
 	uint64_t expected; /* hash of the file that must have the name before; 0: any */
 };
 
@@ -38,7 +38,7 @@ struct kr_intent {
 uint64_t kr_intent_value(enum kr_intent_kind kind, const struct kr_fid *parent, const char *name);
 
 /* Sets this thread's intent; NULL: none. */
-void kr_intent_take(struct kr_intent *turn);
+void kr_intent_take(struct kr_intent *intent);
 
 /* Whether the change may go on: the file with hash BEFORE has the name now. */
 bool kr_intent_is_for(uint64_t before);

@@ -373,7 +373,7 @@ static void undo_keep(struct kr_removal *removal)
 }
 
 int kr_orphans_begin_removal(struct kr_orphans *orphans, const struct kr_fid *fid, int fd, int dirfd, const char *name,
-	bool linger, struct kr_removal *removal)
+	bool delay, struct kr_removal *removal)
 {
 	struct held *held;
 	bool needed;
@@ -387,10 +387,10 @@ int kr_orphans_begin_removal(struct kr_orphans *orphans, const struct kr_fid *fi
 		removal->orphaned = held->name[0] != 0;
 		needed = held->holds > 0 && !removal->orphaned;
 	}
-	if (needed || (linger && !removal->orphaned))
+	if (needed || (delay && !removal->orphaned))
 		r = keep(orphans, fd, removal, needed);
 	removal->orphaned |= r == 0 && (removal->made || removal->moved);
-	removal->lingers = linger && removal->orphaned;
+	removal->delayed = delay && removal->orphaned;
 	if (r < 0)
 		kr_orphans_end_removal(removal, false);
 	return r;
@@ -413,7 +413,7 @@ void kr_orphans_end_removal(struct kr_removal *removal, bool success)
 	make_name(&removal->fid, 'o', name);
 	if (success && (removal->made || removal->moved))
 		set_name(orphans, held, name);
-	if (success && removal->lingers)
+	if (success && removal->delayed)
 		held->holds++;
 	pthread_cond_broadcast(&orphans->removed);
 	free_if_idle(orphans, held);

@@ -77,7 +77,7 @@ static void report(struct kr_export *export, const struct victim *victim, const 
 			.orphaned = removal->orphaned,
 			.named = named,
 			.gone = gone,
-			.lingers = removal->lingers,
+			.delayed = removal->delayed,
 			.fid = victim->fid,
 			.own = end_own(export, victim)};
 }
@@ -95,12 +95,12 @@ static int unlink_as(struct kr_export *export, const struct kr_cred *cred, int d
 }
 
 /* Whether VICTIM gets a delayed unlink: while the filesystem has room for many. */
-static bool may_linger(const struct victim *victim, uint64_t linger_max)
+static bool may_delay(const struct victim *victim, uint64_t delayed_max)
 {
 	const uint64_t spare_bytes = UINT64_C(256) << 20, spare_inodes = 4096;
 	struct statvfs room;
 
-	if (linger_max == 0 || victim->st.st_nlink != 1 || (uint64_t)victim->st.st_size > linger_max ||
+	if (delayed_max == 0 || victim->st.st_nlink != 1 || (uint64_t)victim->st.st_size > delayed_max ||
 		fstatvfs(victim->fd, &room) < 0)
 		return false;
 	return (uint64_t)room.f_bavail * room.f_frsize > spare_bytes &&
@@ -108,7 +108,7 @@ static bool may_linger(const struct victim *victim, uint64_t linger_max)
 }
 
 static int remove_victim(struct kr_export *export, const struct kr_cred *cred, int dirfd, const char *name,
-	bool directory, uint64_t linger_max, const struct victim *victim, struct kr_removal *ret_removal)
+	bool directory, uint64_t delayed_max, const struct victim *victim, struct kr_removal *ret_removal)
 {
 	struct kr_removal removal = {0};
 	int r = 0;
@@ -117,7 +117,7 @@ static int remove_victim(struct kr_export *export, const struct kr_cred *cred, i
 		r = may_remove(export, cred, dirfd, victim);
 	if (r == 0 && !directory && S_ISREG(victim->st.st_mode))
 		r = kr_orphans_begin_removal(export->orphans, &victim->fid, victim->fd, dirfd, name,
-			may_linger(victim, linger_max), &removal);
+			may_delay(victim, delayed_max), &removal);
 	if (r == 0 && !removal.moved)
 		r = unlink_as(export, cred, dirfd, name, directory);
 	kr_orphans_end_removal(&removal, r == 0);
@@ -126,7 +126,7 @@ static int remove_victim(struct kr_export *export, const struct kr_cred *cred, i
 }
 
 int kr_export_remove(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent,
-	const char *name, bool directory, uint64_t linger_max, struct kr_removed *ret_removed)
+	const char *name, bool directory, uint64_t delayed_max, struct kr_removed *ret_removed)
 {
 	struct kr_intent_change change = {.kind = KR_INTENT_REMOVE, .parent = parent, .name = name};
 	struct kr_removal removal = {0};
@@ -153,7 +153,7 @@ int kr_export_remove(struct kr_export *export, const struct kr_cred *cred, const
 			r = -ENOENT;
 		if (r == 0) {
 			kr_intent_begin(&change);
-			r = remove_victim(export, cred, dirfd, name, directory, linger_max, &victim, &removal);
+			r = remove_victim(export, cred, dirfd, name, directory, delayed_max, &victim, &removal);
 			kr_intent_end(r, 0);
 		}
 	}
@@ -173,7 +173,7 @@ struct rename_ends {
 	const struct kr_fid *from, *to;
 	const char *from_name, *to_name;
 	uint32_t flags;
-	uint64_t linger_max;
+	uint64_t delayed_max;
 };
 
 static int rename_as(struct kr_export *export, const struct kr_cred *cred, const struct rename_ends *ends)
@@ -227,11 +227,11 @@ static int move(struct kr_export *export, const struct kr_cred *cred, const stru
 
 	if (export->by_handle)
 		return rename_as(export, cred, ends);
-	kr_inode_paths_begin_move(export->places);
+	kr_inode_paths_begin_move(export->inode_paths);
 	r = rename_as(export, cred, ends);
 	if (r == 0)
 		learn(export, ends, source, target, replaced);
-	kr_inode_paths_end_move(export->places);
+	kr_inode_paths_end_move(export->inode_paths);
 	return r;
 }
 
@@ -263,7 +263,7 @@ static int rename_ends(struct kr_export *export, const struct kr_cred *cred, con
 		r = may_remove(export, cred, ends->to_fd, target);
 	if (r == 0 && replacing && S_ISREG(target->st.st_mode))
 		r = kr_orphans_begin_removal(export->orphans, &target->fid, target->fd, ends->to_fd, ends->to_name,
-			may_linger(target, ends->linger_max), &removal);
+			may_delay(target, ends->delayed_max), &removal);
 	begin_turn(ends, source, target);
 	if (r == 0)
 		r = move(export, cred, ends, source, target, replacing);
@@ -299,10 +299,10 @@ static int rename_locked(struct kr_export *export, const struct kr_cred *cred, c
 }
 
 int kr_export_rename(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent,
-	const char *name, const struct kr_fid *new_parent, const char *new_name, uint32_t flags, uint64_t linger_max,
+	const char *name, const struct kr_fid *new_parent, const char *new_name, uint32_t flags, uint64_t delayed_max,
 	struct kr_removed *ret_replaced)
 {
-	struct rename_ends ends = {-1, -1, parent, new_parent, name, new_name, flags, linger_max};
+	struct rename_ends ends = {-1, -1, parent, new_parent, name, new_name, flags, delayed_max};
 	struct victim source = {.fd = -1}, target = {.fd = -1};
 	struct kr_removed replaced = {0};
 	int r;

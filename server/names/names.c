@@ -220,7 +220,7 @@ static void note_removed(struct kr_request *request)
 	note_own(request, &removed->fid, &removed->own);
 	note_own(request, &removed->moved, &removed->moved_own);
 	note_own(request, &removed->exchanged, &removed->exchanged_own);
-	if (removed->lingers)
+	if (removed->delayed)
 		file = kr_delayed_unlink_add(request->server, &removed->fid);
 	if (file && orphaned)
 		file->orphan = true;

@@ -30,10 +30,8 @@ enum {
 	KR_SESSION_RUNNING_MAX = 256,    /* in the pool at a time; above: the connection is paused */
 	KR_SESSION_DELIVERY = 1 << 20, /* bytes that a node must take per lease time while callbacks wait behind them */
 	KR_SESSION_CLAIM_LEASES = 15,  /* lease times for which the server waits for a reclaiming node */
-	KR_SESSION_CALLBACK_LEASES =
-		/* lease times for which others wait for an unanswered callback; then the node is ignored until lease
-		 * expiry */
-	4,
+	/* lease times for which others wait for an unanswered callback; then the node is ignored until lease expiry */
+	KR_SESSION_CALLBACK_LEASES = 4,
 	/* bytes of replies that the kernel has not taken; above: the connection is paused */
 	KR_SESSION_QUEUE_MAX = 8 << 20,
 	KR_SESSION_HELD_MAX = 64 << 20, /* bytes of unanswered requests; above: the same */
@@ -180,13 +178,13 @@ struct kr_sessions {
 	uint64_t lost;      /* sessions whose leases expired */
 	struct kr_session_hooks hooks;
 	struct kr_grace grace;
-	struct kr_lapses lapses;   /* of nodes that lost their leases */
-	size_t forgetting;         /* node records in removal at the end of the grace period */
-	bool forget_failed;        /* one of these removals failed */
+	struct kr_lapses lapses; /* of nodes that lost their leases */
+	size_t forgetting;       /* jobs at the end of the grace period: removals of node records, and other records */
+	bool forget_failed;      /* one of these jobs failed */
 	struct kr_list unanswered; /* kr_request.of_all, in order of arrival */
-	struct kr_table
-		outliving; /* those of ended sessions that may still have an effect: kr_request_duplicate.by_key */
-	uint64_t requests; /* answered */
+	/* those of ended sessions that may still have an effect: kr_request_duplicate.by_key */
+	struct kr_table outliving;
+	uint64_t requests;                 /* answered */
 	uint64_t arrived[KR_SERVER_TYPES]; /* requests of nodes, by type */
 };
 
