@@ -40,7 +40,7 @@ struct kr_request_job {
 	bool running;
 };
 
-/* Waiting behind a FLUSH (after_flush.c). */
+/* Waiting behind a FLUSH (request.c). */
 struct kr_request_after_flush {
 	struct kr_list waiting;    /* of a FLUSH: `wait` of the requests behind it */
 	struct kr_link of_flushes; /* of a FLUSH: kr_session.flushes */
