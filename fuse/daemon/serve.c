@@ -368,7 +368,7 @@ static void make_files(void *context)
 	if (step->err == 0)
 		mount->prefetches = kr_prefetches_new(mount);
 	if (step->err == 0)
-		step->err = kr_recover(mount, &step->serve->recovery);
+		kr_recover(mount, &step->serve->recovery);
 	keep_reason(step);
 }
 
