@@ -1,6 +1,6 @@
-/* A set of block numbers: a bitmap in pages, so that a sparse file of many TiB costs only what was touched.
- * Pure data, no locks: the owner's lock guards it.
- */
+/* A set of block numbers: a bitmap in pages, so that the cost for a sparse file of many TiB depends on the blocks in
+ * use.
+ * Pure data, no locks: the owner's lock guards it. */
 #ifndef KR_RING_BLOCKSET_H
 #define KR_RING_BLOCKSET_H
 
@@ -16,9 +16,9 @@ struct kr_blockset {
 
 void kr_blockset_init(struct kr_blockset *set);
 void kr_blockset_fini(struct kr_blockset *set);
-/* 1 if BLOCK is new in the set, 0 if it was there, -ENOMEM. */
+/* 1: BLOCK is new in the set; 0: the set had it; -ENOMEM. */
 int kr_blockset_add(struct kr_blockset *set, uint64_t block);
-/* Whether BLOCK was in the set. */
+/* Whether the set had BLOCK. */
 bool kr_blockset_remove(struct kr_blockset *set, uint64_t block);
 bool kr_blockset_has(const struct kr_blockset *set, uint64_t block);
 /* Empties the set and frees its pages. */

@@ -1,6 +1,6 @@
-/* The blocks of one file that are wanted or on their way, and who waits for each.  Pure data, no locks.
+/* The blocks of one file that are wanted or on their way, with the waiters of each.  Pure data, no locks.
  *
- * A block has at most one fetch, however many wait for it: who asks for a block that is wanted already joins.
+ * A block has at most one fetch for all its waiters: a request for a wanted block joins its fetch.
  * A fetch is QUEUED (demanded ones before read-ahead, each first come first served) or ASKED from one upstream.
  */
 #ifndef KR_RING_FETCHES_H
@@ -22,7 +22,7 @@ struct kr_fetch {
 	struct kr_link link; /* in one of the queues, or in `asked` */
 	struct kr_list waiters;
 	uint64_t block;
-	uint64_t upstream; /* whom it was asked from; meaningful while ASKED */
+	uint64_t upstream; /* the upstream that was asked; meaningful while ASKED */
 	enum kr_fetch_state state;
 	enum kr_fetch_why why;
 };
@@ -34,19 +34,19 @@ struct kr_fetches {
 };
 
 void kr_fetches_init(struct kr_fetches *fetches);
-/* Frees the fetches; waiters left are unlinked and not told. */
+/* Frees the fetches and unlinks the waiters that are left. */
 void kr_fetches_fini(struct kr_fetches *fetches);
 struct kr_fetch *kr_fetches_find(const struct kr_fetches *fetches, uint64_t block);
-/* The fetch of BLOCK, new (QUEUED) or joined; demand moves a queued read-ahead forward.  WAITER may be NULL.
- * NULL when memory is out. */
+/* The fetch of BLOCK, new (QUEUED) or joined; a demand moves a queued read-ahead forward.  WAITER may be NULL.  NULL:
+ * out of memory. */
 struct kr_fetch *kr_fetches_want(
 	struct kr_fetches *fetches, uint64_t block, enum kr_fetch_why why, struct kr_fetch_waiter *waiter);
-/* The queued fetch whose turn it is; NULL when there is none.  Stays queued. */
+/* The next queued fetch, which stays queued; NULL when there is none. */
 struct kr_fetch *kr_fetches_first(const struct kr_fetches *fetches);
 void kr_fetches_mark_asked(struct kr_fetches *fetches, struct kr_fetch *fetch, uint64_t upstream);
-/* Back to the head of its queue. */
+/* Puts FETCH back to the head of its queue. */
 void kr_fetches_mark_queued(struct kr_fetches *fetches, struct kr_fetch *fetch);
-/* Ends FETCH: its waiters move to the end of RET_WAITERS (may be NULL: they are just unlinked), and it is freed. */
+/* Ends and frees FETCH.  Its waiters move to the end of RET_WAITERS (NULL: they are just unlinked). */
 void kr_fetches_finish(struct kr_fetches *fetches, struct kr_fetch *fetch, struct kr_list *ret_waiters);
 
 #endif

@@ -1,7 +1,6 @@
-/* At each moment the next output is a prefix of the lowest extent: up to where the other side begins, or, where both
- * lie, HIGH's extent while LOW's bytes below it are skipped. So the heads of both sides must be known (or the side
- * ended).
- */
+/* The next output is always a prefix of the lowest extent: up to the beginning of the other side's.  Where both overlap
+ * it is HIGH's extent, and LOW's bytes below are skipped.  So the merge must know the heads of both sides, or that a
+ * side has ended. */
 #include "ring/merge.h"
 
 #include <errno.h>
@@ -88,7 +87,7 @@ static struct kr_piece *head(const struct kr_merge_input *input)
 	return kr_list_empty(&input->queue) ? NULL : first(input);
 }
 
-/* The first LENGTH bytes of the side's head are used or covered. */
+/* Consumes LENGTH bytes of the side's head (output or covered). */
 static void consume(struct kr_merge_input *input, size_t length)
 {
 	struct kr_piece *piece = first(input);
@@ -103,7 +102,7 @@ static void consume(struct kr_merge_input *input, size_t length)
 	piece->length -= length;
 }
 
-/* Takes away what HIGH covers of LOW's head from its beginning on. */
+/* Drops the beginning of LOW's head as far as HIGH covers it. */
 static void skip_covered(struct kr_merge *merge)
 {
 	struct kr_merge_input *low_input = &merge->input[KR_MERGE_LOW];
@@ -115,7 +114,7 @@ static void skip_covered(struct kr_merge *merge)
 		consume(low_input, (size_t)KR_MIN(low->length, high->offset + high->length - low->offset));
 }
 
-/* Which side the next byte comes from and how many; false: more input is needed, or all is done. */
+/* Chooses the side of the next bytes and their number.  False: the merge needs more input, or is done. */
 static bool choose(struct kr_merge *merge, struct kr_merge_input **ret_input, size_t *ret_length)
 {
 	const struct kr_piece *low, *high;
@@ -129,7 +128,7 @@ static bool choose(struct kr_merge *merge, struct kr_merge_input **ret_input, si
 	if (!low || (high && high->offset < low->offset)) {
 		*ret_input = &merge->input[KR_MERGE_HIGH];
 		*ret_length = high->length;
-		/* What HIGH covers must be skipped before it is gone: only up to where LOW begins. */
+		/* HIGH's bytes that cover LOW's must stay until those are skipped: go only up to where LOW begins. */
 		if (low && high->offset + high->length > low->offset)
 			*ret_length = (size_t)(low->offset - high->offset);
 		return true;
@@ -192,7 +191,7 @@ int kr_merge_pop(struct kr_merge *merge, struct kr_piece *ret_piece)
 	size_t length, room;
 
 	while (choose(merge, &input, &length)) {
-		/* Nothing can be added to: a full piece, one that is somebody else's buffer, one that a gap follows. */
+		/* The pending piece cannot grow: it is full, in a buffer of another owner, or before a gap. */
 		if (pending->buf &&
 			(!merge->pending_own || pending->length == KR_BLOCK_SIZE ||
 				pending->offset + pending->length != first(input)->offset))
@@ -201,7 +200,7 @@ int kr_merge_pop(struct kr_merge *merge, struct kr_piece *ret_piece)
 		if (join(merge, input, KR_MIN(length, room)) < 0)
 			return -ENOMEM;
 	}
-	/* Held back only while more may come that can be joined to it. */
+	/* Wait only while further input may join the piece. */
 	if (pending->buf && (!merge->pending_own || pending->length == KR_BLOCK_SIZE || drained(merge)))
 		return emit(merge, ret_piece);
 	return 0;

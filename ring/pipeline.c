@@ -5,9 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/ring_order.h"
 #include "common/base/util.h"
 
-/* A node that has found more upstreams dead than this asks the server. */
+/* After so many failed upstreams a node gets the server. */
 enum { FAILED_MAX = 16 };
 
 struct kr_pipeline_member {
@@ -32,25 +33,17 @@ void kr_pipeline_fini(struct kr_pipeline *pipeline)
 	kr_pipeline_init(pipeline);
 }
 
-static int compare(const char *name, uint32_t node, const char *other_name, uint32_t other)
-{
-	int order = strverscmp(name, other_name);
-
-	if (order != 0)
-		return order;
-	return node < other ? -1 : node > other;
-}
-
 /* Whether (NAME, NODE) comes before MEMBER in the order that begins at the anchor. */
 static bool before(
 	const struct kr_pipeline *pipeline, const char *name, uint32_t node, const struct kr_pipeline_member *member)
 {
-	bool wrapped = compare(name, node, pipeline->anchor_name, pipeline->anchor_node) < 0;
-	bool member_wrapped = compare(member->name, member->node, pipeline->anchor_name, pipeline->anchor_node) < 0;
+	bool wrapped = kr_ring_order(name, node, pipeline->anchor_name, pipeline->anchor_node) < 0;
+	bool member_wrapped =
+		kr_ring_order(member->name, member->node, pipeline->anchor_name, pipeline->anchor_node) < 0;
 
 	if (wrapped != member_wrapped)
 		return member_wrapped;
-	return compare(name, node, member->name, member->node) < 0;
+	return kr_ring_order(name, node, member->name, member->node) < 0;
 }
 
 static size_t find(const struct kr_pipeline *pipeline, uint32_t node)
@@ -109,8 +102,8 @@ static int grow(struct kr_pipeline *pipeline)
 	return 0;
 }
 
-/* NODE has a new life: nobody holds old failures against it. */
-static void forgive(struct kr_pipeline *pipeline, uint32_t node)
+/* NODE has joined anew: clears its failures in all members. */
+static void clear_failures(struct kr_pipeline *pipeline, uint32_t node)
 {
 	for (size_t i = 0; i < pipeline->count; i++) {
 		struct kr_pipeline_member *member = &pipeline->members[i];
@@ -150,9 +143,9 @@ fail:
 	return -ENOMEM;
 }
 
-/* Tells of the members behind INDEX who pull from another one now; WAS: what member i (of now) pulled from before. */
-static void tell(const struct kr_pipeline *pipeline, const uint32_t *was, uint32_t except, kr_pipeline_change_fn change,
-	void *context)
+/* Calls CHANGE for members whose upstream differs from WAS, which has the former upstream of each member. */
+static void report_changes(const struct kr_pipeline *pipeline, const uint32_t *was, uint32_t except,
+	kr_pipeline_change_fn change, void *context)
 {
 	for (size_t i = 0; i < pipeline->count; i++) {
 		uint32_t now = upstream_at(pipeline, i);
@@ -191,8 +184,8 @@ int kr_pipeline_join(struct kr_pipeline *pipeline, uint32_t node, const char *na
 		index = find(pipeline, node);
 		memmove(&was[index + 1], &was[index], (pipeline->count - 1 - index) * sizeof(*was));
 	}
-	forgive(pipeline, node);
-	tell(pipeline, was, node, change, context);
+	clear_failures(pipeline, node);
+	report_changes(pipeline, was, node, change, context);
 	*ret_upstream = upstream_at(pipeline, index);
 out:
 	free(was);
@@ -209,8 +202,8 @@ bool kr_pipeline_leave(struct kr_pipeline *pipeline, uint32_t node, kr_pipeline_
 	pipeline->count--;
 	memmove(&pipeline->members[index], &pipeline->members[index + 1],
 		(pipeline->count - index) * sizeof(pipeline->members[0]));
-	/* Who pulled from the one that left is recognised without memory: it would do so if the one were still there.
-	 * */
+	/* No copy of the old upstreams: a member pulled from the node that left if it would do so with the node still
+	 * there. */
 	for (size_t i = index; i < pipeline->count; i++) {
 		struct kr_pipeline_member *member = &pipeline->members[i];
 		uint32_t upstream = upstream_at(pipeline, i);
@@ -219,7 +212,7 @@ bool kr_pipeline_leave(struct kr_pipeline *pipeline, uint32_t node, kr_pipeline_
 		if (!has_failed(member, node) && (upstream == 0 || at < index))
 			change(context, member->node, upstream);
 	}
-	forgive(pipeline, node);
+	clear_failures(pipeline, node);
 	return true;
 }
 

@@ -34,8 +34,8 @@ void kr_puller_set_upstream(struct kr_puller *puller, uint64_t upstream)
 	puller->upstream = upstream;
 }
 
-/* Queues again what was asked of UPSTREAM, or (0) of anybody; from the last asked to the first, as each goes to the
- * head of its queue. */
+/* Queues again the blocks asked from UPSTREAM (0: from any).  Begins with the last, as each goes to the head of its
+ * queue. */
 static uint64_t take_back(struct kr_puller *puller, uint64_t upstream)
 {
 	struct kr_fetches *fetches = &puller->fetches;

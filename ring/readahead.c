@@ -5,7 +5,7 @@
 
 #include "common/base/util.h"
 
-/* How many times what was read in sequence is staged ahead. */
+/* Read-ahead is so many times as long as the sequence so far. */
 enum { AHEAD_FACTOR = 4 };
 /* Reads of one sequential reader may arrive a little out of order (the kernel splits and reorders read-ahead). */
 #define SLACK (UINT64_C(4) << 20)
@@ -72,7 +72,7 @@ bool kr_readahead_read(struct kr_readahead *readahead, uint64_t offset, uint64_t
 	if (!again)
 		return false;
 	horizon = horizon_for(readahead, stream, size);
-	/* Only when a good part is new, or the end has come into sight. */
+	/* Only for a long new range, or for the end of the file. */
 	if (horizon <= stream->horizon || (horizon < size && horizon - stream->horizon < KR_READAHEAD_MIN / 4))
 		return false;
 	*ret_from = KR_MAX(stream->horizon, stream->next);

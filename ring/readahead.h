@@ -1,9 +1,9 @@
-/* Decides from the reads of a file how far ahead of them blocks should be staged. Pure; one per file, for all its
+/* Decides from the reads of a file how far ahead of them blocks should be staged.  Pure; one per file, for all its
  * readers.
  *
- * Up to KR_READAHEAD_STREAMS sequential readers are told apart. A stream's second read in sequence starts read-ahead:
- * at least KR_READAHEAD_MIN ahead, growing with what has been read in sequence, and to the file's end once that is
- * near, so that a file read from its start is soon staged whole, and one of which a part is read is not.
+ * It distinguishes up to KR_READAHEAD_STREAMS sequential readers.  A stream's second read in sequence starts
+ * read-ahead: at least KR_READAHEAD_MIN ahead, growing with the stream, and to the file's end once that is near.  So a
+ * file read from its start is soon staged whole, and a file read in part is not.
  */
 #ifndef KR_RING_READAHEAD_H
 #define KR_RING_READAHEAD_H
@@ -18,7 +18,7 @@ enum { KR_READAHEAD_STREAMS = 8 };
 struct kr_readahead_stream {
 	uint64_t next;    /* where the next read is expected */
 	uint64_t run;     /* bytes read in sequence */
-	uint64_t horizon; /* staging has been asked for up to here */
+	uint64_t horizon; /* the end of the range requested so far */
 	uint64_t age;     /* 0: unused */
 };
 struct kr_readahead {
@@ -27,10 +27,10 @@ struct kr_readahead {
 	uint64_t max; /* bytes ahead of a reader at most */
 };
 
-/* MAX_AHEAD: what may be staged ahead of a reader at most, in bytes (a share of the cache). */
+/* MAX_AHEAD: the most bytes to stage ahead of a reader (a share of the cache). */
 void kr_readahead_init(struct kr_readahead *readahead, uint64_t max_ahead);
-/* A read of [OFFSET, OFFSET + LENGTH) in a file of SIZE bytes.  True: *RET_FROM .. *RET_END (bytes) should be staged
- * ahead now; it is said again only when the reader has come near the end of what was asked for. */
+/* A read of [OFFSET, OFFSET + LENGTH) in a file of SIZE bytes.  True: the caller should stage *RET_FROM .. *RET_END
+ * (bytes) now.  That comes again only when the reader is near the end of the range. */
 bool kr_readahead_read(struct kr_readahead *readahead, uint64_t offset, uint64_t length, uint64_t size,
 	uint64_t *ret_from, uint64_t *ret_end);
 

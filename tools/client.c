@@ -49,11 +49,12 @@ static void on_reply(void *context, int err, const void *message, struct kr_buf 
 
 	(void)data;
 	if (err == -ECONNRESET)
-		return; /* on_closed says why */
+		return; /* on_closed gets the reason */
 	if (err < 0) {
 		finish(ask, err,
 			err == -ENOKEY ?
-				"the server wants a key (--key FILE, a copy of a file that kairand was started with) or MUNGE (--munge)" :
+				"the server wants a key (--key FILE, a copy of a file that kairand was started "
+				"with) or MUNGE (--munge)" :
 				strerror(-err));
 		return;
 	}
@@ -80,7 +81,7 @@ static void on_login(void *context, int err)
 
 static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 {
-	(void)conn, (void)frame; /* a tool is asked nothing */
+	(void)conn, (void)frame; /* a tool gets no requests */
 }
 
 static void on_closed(struct kr_conn *conn, int err, const char *reason)
@@ -226,7 +227,7 @@ bool kr_daemon_runs(int pid)
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
 	if (pid <= 0 || kr_read_file(AT_FDCWD, path, 4096, &stat, &length) < 0)
 		return false;
-	/* "PID (NAME) STATE ...": one that has ended may wait for its parent for ever. */
+	/* "PID (NAME) STATE ...": a process that has ended may wait for its parent for ever. */
 	state = strrchr(stat, ')');
 	return state && state[1] && !strchr("ZX", state[2]);
 }
@@ -248,6 +249,12 @@ json_t *kr_printable(const json_t *value)
 	copy = json_copy((json_t *)(uintptr_t)value);
 	json_object_foreach(copy, name, each) json_object_set_new(copy, name, kr_printable(each));
 	return copy;
+}
+
+int kr_tool_failed(void)
+{
+	fprintf(stderr, "kairan: %s\n", kr_fail_reason());
+	return KR_EXIT_FAILED;
 }
 
 int kr_tool_usage(const char *usage, bool asked)

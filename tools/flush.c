@@ -1,4 +1,4 @@
-/* kairan flush: asks a mount's daemon to bring what is unflushed to the server, and watches until it is there. */
+/* kairan flush: asks a mount's daemon to flush, and watches until the bytes are on the server. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -12,9 +12,9 @@
 #include "common/base/util.h"
 #include "tools/client.h"
 #include "tools/commands.h"
-#include "tools/due.h"
-#include "tools/meant.h"
-#include "tools/place.h"
+#include "tools/flush_goal.h"
+#include "tools/path_filter.h"
+#include "tools/find_mount.h"
 
 static const char usage[] =
 	"usage: kairan flush [--timeout SECONDS] [--refused-ok] [PATH...]\n"
@@ -29,15 +29,15 @@ static const char usage[] =
 	"Exit code: 0 all is on the server, 1 some bytes are not (they are listed and stay in the journal),\n"
 	"2 no such mount or no answer, 64 wrong arguments.\n";
 
-/* What is waited for. */
+/* The bytes for which the command waits. */
 struct wanted {
-	struct kr_meant *meant;
-	struct kr_due *due;
-	bool all;          /* also what is written while it waits */
-	bool only_refused; /* the result: nothing is left but what the server refuses */
+	struct kr_path_filter *paths;
+	struct kr_flush_goal *goal;
+	bool all;          /* also bytes written meanwhile */
+	bool only_refused; /* the result: only refused bytes are left */
 };
 
-/* What is left of it. */
+/* How many of these bytes are left. */
 struct left {
 	json_int_t dirty, refused, unstable;
 };
@@ -53,7 +53,8 @@ static bool refused(const json_t *file)
 
 static bool is_wanted(const struct wanted *wanted, const json_t *status, const json_t *file)
 {
-	return (wanted->all || kr_due_has(wanted->due, status, file)) && kr_meant_has(wanted->meant, file);
+	return (wanted->all || kr_flush_goal_has(wanted->goal, status, file)) &&
+		kr_path_filter_has(wanted->paths, file);
 }
 
 static struct left count_left(const json_t *status, const struct wanted *wanted)
@@ -101,14 +102,14 @@ static uint64_t now_ms(void)
 	return kr_clock_ns() / KR_NS_PER_MS;
 }
 
-/* What has been shown of a flush under way. */
+/* The progress shown so far. */
 struct progress {
 	const char *path;
 	json_int_t total;
-	uint64_t start_ms, next_ms; /* when it began, and when a line is due */
+	uint64_t start_ms, next_ms; /* of the beginning; of the next line */
 };
 
-/* Into a log: a line after two seconds, and whenever the time has doubled, or a minute has passed. */
+/* Into a log: a line after two seconds, and whenever the time has doubled or a minute has passed. */
 static void tell_progress(struct progress *progress, const struct left *left)
 {
 	uint64_t now = now_ms();
@@ -142,18 +143,18 @@ static void end_progress(void)
 		printf("\r%*s\r", BAR + 30, "");
 }
 
-/* What is due is noted before the daemon is asked to flush: so it all goes then, whatever is written in between. */
+/* Sets the goal before it asks the daemon to flush, so that the flush includes all of the goal. */
 static int begin(const struct kr_mounted *mounted, struct wanted *wanted, json_t **ret_status)
 {
 	json_t *status = NULL;
 	int err = kr_ask_mount(mounted, "status", "", &status);
 
-	wanted->due = kr_due_new(status);
+	wanted->goal = kr_flush_goal_new(status);
 	json_decref(status);
 	return err == 0 ? kr_ask_mount(mounted, "flush", "", ret_status) : err;
 }
 
-/* Looks again and again until there is nothing more to wait for; *RET_STATUS is the last look. */
+/* Polls until there are no more bytes to wait for; *RET_STATUS is the last status. */
 static int watch(const struct kr_mounted *mounted, struct wanted *wanted, unsigned long timeout_ms, json_t **ret_status)
 {
 	uint64_t start = now_ms();
@@ -162,7 +163,7 @@ static int watch(const struct kr_mounted *mounted, struct wanted *wanted, unsign
 	int err = begin(mounted, wanted, &status);
 
 	if (err == 0)
-		err = kr_meant_look(wanted->meant, status,
+		err = kr_path_filter_update(wanted->paths, status,
 			timeout_ms ? (unsigned)KR_MIN(timeout_ms, LOOK_FIRST_MS) : LOOK_FIRST_MS);
 	while (err == 0) {
 		struct left left = count_left(status, wanted);
@@ -182,7 +183,7 @@ static int watch(const struct kr_mounted *mounted, struct wanted *wanted, unsign
 		status = NULL;
 		err = kr_ask_mount(mounted, "status", "", &status);
 		if (err == 0)
-			err = kr_meant_look(wanted->meant, status, 0);
+			err = kr_path_filter_update(wanted->paths, status, 0);
 	}
 	end_progress();
 	if (err < 0)
@@ -195,10 +196,8 @@ static int flush_wanted(const struct kr_mounted *mounted, struct wanted *wanted,
 	json_t *status = NULL;
 	struct left left;
 
-	if (watch(mounted, wanted, timeout_ms, &status) < 0) {
-		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
-		return KR_EXIT_FAILED;
-	}
+	if (watch(mounted, wanted, timeout_ms, &status) < 0)
+		return kr_tool_failed();
 	left = count_left(status, wanted);
 	list_left(status, wanted);
 	if (!left.dirty && left.unstable)
@@ -212,11 +211,11 @@ static int flush_wanted(const struct kr_mounted *mounted, struct wanted *wanted,
 static int flush_below(
 	const struct kr_mounted *mounted, const char *below, bool all, unsigned long timeout_ms, bool *ret_only_refused)
 {
-	struct wanted wanted = {.meant = kr_meant_new(mounted, below), .all = all};
+	struct wanted wanted = {.paths = kr_path_filter_new(mounted, below), .all = all};
 	int result = flush_wanted(mounted, &wanted, timeout_ms);
 
-	kr_meant_free(wanted.meant);
-	kr_due_free(wanted.due);
+	kr_path_filter_free(wanted.paths);
+	kr_flush_goal_free(wanted.goal);
 	*ret_only_refused = wanted.only_refused;
 	return result;
 }
@@ -243,7 +242,8 @@ static int discard_below(const struct kr_mounted *mounted, const char *below, co
 	if (*below)
 		printf("discarded the unflushed bytes of %s\n", path);
 	else
-		printf("let go of what is damaged in the journal of %s (unflushed bytes are discarded by the names of their files)\n",
+		printf("let go of what is damaged in the journal of %s (unflushed bytes are discarded by the names "
+			"of their files)\n",
 			path);
 	return KR_EXIT_OK;
 }
@@ -270,9 +270,8 @@ static void flush_path(struct all *all, const char *path, bool discard)
 	KR_AUTO_FREE char *below = NULL;
 	int result;
 
-	if (kr_find_place(path, &mounted, &below) < 0) {
-		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
-		all->result = KR_EXIT_FAILED;
+	if (kr_find_mount(path, &mounted, &below) < 0) {
+		all->result = kr_tool_failed();
 		return;
 	}
 	if (discard) {
@@ -316,9 +315,7 @@ int kr_tool_flush(int argc, char **argv)
 	}
 	for (int i = optind; i < argc; i++)
 		flush_path(&all, argv[i], discard);
-	if (optind == argc && kr_mounted_for_each(flush_one_of_all, &all) < 0) {
-		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
-		return KR_EXIT_FAILED;
-	}
+	if (optind == argc && kr_mounted_for_each(flush_one_of_all, &all) < 0)
+		return kr_tool_failed();
 	return all.result;
 }

@@ -16,7 +16,8 @@
 static const char usage[] =
 	"usage: kairan gantt [--file NAME] [--call N] [-o FILE.svg] [--png FILE.png] TRACE...\n"
 	"       kairan gantt --summary [--file NAME] [--call N] TRACE...\n"
-	"Draws the phases of collective I/O that libkairan-mpiio has traced: a row per rank, exchange above, file I/O below.\n"
+	"Draws the phases of collective I/O that libkairan-mpiio has traced: a row per rank, exchange above, file "
+	"I/O below.\n"
 	"  --summary      print a line per call instead: time, share of each phase, overlap, MB/s\n"
 	"  --file NAME    only this file (the name as it was opened)\n"
 	"  --call N       only the N-th collective call, from 0\n"
@@ -82,7 +83,7 @@ static int parse(int argc, char **argv, struct request *request)
 	return 0;
 }
 
-/* Closes OUT; whether everything written has arrived. */
+/* Closes OUT; checks that it took everything. */
 static int finish(FILE *out, const char *path, int error)
 {
 	bool bad = ferror(out) != 0;
@@ -135,7 +136,7 @@ static int write_png(const char *svg, const char *png)
 	return error < 0 ? kr_fail(error, "%s: the converter failed", png) : 0;
 }
 
-/* The PNG by way of a temporary SVG. */
+/* Makes the PNG by way of a temporary SVG. */
 static int write_png_alone(const struct kr_gantt *gantt, const char *png)
 {
 	const char *folder = getenv("TMPDIR");

@@ -1,5 +1,5 @@
-/* Inside of `kairan gantt`: events of phase traces (mpiio/twophase/trace_format.h), read into memory, drawn and summed
- * up. */
+/* The parts of `kairan gantt`: read events of phase traces (mpiio/twophase/trace_format.h) into memory, draw them, sum
+ * them up. */
 #ifndef KR_TOOLS_GANTT_H
 #define KR_TOOLS_GANTT_H
 
@@ -18,15 +18,15 @@ struct kr_gantt {
 
 void kr_gantt_init(struct kr_gantt *gantt);
 void kr_gantt_fini(struct kr_gantt *gantt);
-/* Adds the events of the trace PATH ("-": standard input). FILE (NULL: any) and CALL (UINT64_MAX: any) choose.  0 or
+/* Adds the events of the trace PATH ("-": standard input), of FILE (NULL: all) and CALL (UINT64_MAX: all).  0, or
  * -errno with a sentence in kr_fail_reason that names path and line. */
 int kr_gantt_read(struct kr_gantt *gantt, const char *path, const char *file, uint64_t call);
-/* Puts the events into their order. */
+/* Sorts the events into their order. */
 void kr_gantt_sort(struct kr_gantt *gantt);
 
-/* The chart as SVG.  There is at least one event.  0 or -ENOMEM; whether it could be written is the stream's matter. */
+/* Writes the chart as SVG.  There is at least one event.  0 or -ENOMEM; the caller checks the stream for errors. */
 int kr_gantt_draw(const struct kr_gantt *gantt, FILE *out);
-/* A line per call. */
+/* Writes a line per call. */
 void kr_gantt_summary(const struct kr_gantt *gantt, FILE *out);
 
 #endif

@@ -21,7 +21,7 @@ void kr_gantt_fini(struct kr_gantt *gantt)
 	kr_gantt_init(gantt);
 }
 
-/* NAME as a string that lives as long as GANTT; traces have few different ones. NULL: no memory. */
+/* A copy of NAME that lives as long as GANTT; traces have few different names.  NULL: out of memory. */
 static const char *keep_name(struct kr_gantt *gantt, const char *name)
 {
 	for (size_t i = gantt->name_count; i-- > 0;)
@@ -55,37 +55,37 @@ static int add_event(struct kr_gantt *gantt, const struct kr_trace_event *event)
 	return 0;
 }
 
-/* Where a line is, for messages. */
-struct place {
+/* A line, for messages. */
+struct location {
 	const char *path;
 	unsigned long line;
 };
 
 static int get_number(
-	const json_t *object, const char *name, uint64_t max, const struct place *place, uint64_t *ret_number)
+	const json_t *object, const char *name, uint64_t max, const struct location *location, uint64_t *ret_number)
 {
 	const json_t *value = json_object_get(object, name);
 	if (!json_is_integer(value) || json_integer_value(value) < 0 || (uint64_t)json_integer_value(value) > max)
-		return kr_fail(-EBADMSG, "%s:%lu: \"%s\" %s", place->path, place->line, name,
+		return kr_fail(-EBADMSG, "%s:%lu: \"%s\" %s", location->path, location->line, name,
 			value ? "is not a number from 0 on, or too large" : "is missing");
 	*ret_number = (uint64_t)json_integer_value(value);
 	return 0;
 }
 
-static int get_text(const json_t *object, const char *name, const struct place *place, const char **ret_text)
+static int get_text(const json_t *object, const char *name, const struct location *location, const char **ret_text)
 {
 	const json_t *value = json_object_get(object, name);
 	if (!json_is_string(value))
-		return kr_fail(-EBADMSG, "%s:%lu: \"%s\" is %s", place->path, place->line, name,
+		return kr_fail(-EBADMSG, "%s:%lu: \"%s\" is %s", location->path, location->line, name,
 			value ? "not a string" : "missing");
 	*ret_text = json_string_value(value);
 	return 0;
 }
 
-static int get_phase(const json_t *object, const struct place *place, enum kr_trace_phase *ret_phase)
+static int get_phase(const json_t *object, const struct location *location, enum kr_trace_phase *ret_phase)
 {
 	const char *text;
-	int error = get_text(object, "phase", place, &text);
+	int error = get_text(object, "phase", location, &text);
 	if (error < 0)
 		return error;
 	for (enum kr_trace_phase phase = 0; phase < KR_TRACE_PHASES; phase++)
@@ -93,54 +93,55 @@ static int get_phase(const json_t *object, const struct place *place, enum kr_tr
 			*ret_phase = phase;
 			return 0;
 		}
-	return kr_fail(-EBADMSG, "%s:%lu: unknown phase \"%s\"", place->path, place->line, text);
+	return kr_fail(-EBADMSG, "%s:%lu: unknown phase \"%s\"", location->path, location->line, text);
 }
 
 /* The texts of the event borrow from OBJECT. */
-static int decode(const json_t *object, const struct place *place, struct kr_trace_event *event)
+static int decode(const json_t *object, const struct location *location, struct kr_trace_event *event)
 {
 	uint64_t rank = 0, node = 0, slot = 0;
 	int error;
 	if (!json_is_object(object))
-		return kr_fail(-EBADMSG, "%s:%lu: not an object", place->path, place->line);
-	if ((error = get_text(object, "file", place, &event->file)) < 0 ||
-		(error = get_text(object, "op", place, &event->op)) < 0 ||
-		(error = get_phase(object, place, &event->phase)) < 0 ||
-		(error = get_number(object, "open", UINT64_MAX, place, &event->open)) < 0 ||
-		(error = get_number(object, "call", UINT64_MAX, place, &event->call)) < 0 ||
-		(error = get_number(object, "rank", UINT32_MAX, place, &rank)) < 0 ||
-		(error = get_number(object, "node", UINT32_MAX, place, &node)) < 0 ||
-		(error = get_number(object, "round", UINT64_MAX, place, &event->round)) < 0 ||
-		(error = get_number(object, "slot", UINT32_MAX, place, &slot)) < 0 ||
-		(error = get_number(object, "start", UINT64_MAX, place, &event->start_ns)) < 0 ||
-		(error = get_number(object, "end", UINT64_MAX, place, &event->end_ns)) < 0 ||
-		(error = get_number(object, "bytes", UINT64_MAX, place, &event->bytes)) < 0)
+		return kr_fail(-EBADMSG, "%s:%lu: not an object", location->path, location->line);
+	if ((error = get_text(object, "file", location, &event->file)) < 0 ||
+		(error = get_text(object, "op", location, &event->op)) < 0 ||
+		(error = get_phase(object, location, &event->phase)) < 0 ||
+		(error = get_number(object, "open", UINT64_MAX, location, &event->open)) < 0 ||
+		(error = get_number(object, "call", UINT64_MAX, location, &event->call)) < 0 ||
+		(error = get_number(object, "rank", UINT32_MAX, location, &rank)) < 0 ||
+		(error = get_number(object, "node", UINT32_MAX, location, &node)) < 0 ||
+		(error = get_number(object, "round", UINT64_MAX, location, &event->round)) < 0 ||
+		(error = get_number(object, "slot", UINT32_MAX, location, &slot)) < 0 ||
+		(error = get_number(object, "start", UINT64_MAX, location, &event->start_ns)) < 0 ||
+		(error = get_number(object, "end", UINT64_MAX, location, &event->end_ns)) < 0 ||
+		(error = get_number(object, "bytes", UINT64_MAX, location, &event->bytes)) < 0)
 		return error;
 	if (strcmp(event->op, "write") != 0 && strcmp(event->op, "read") != 0)
-		return kr_fail(-EBADMSG, "%s:%lu: \"op\" is neither \"write\" nor \"read\"", place->path, place->line);
+		return kr_fail(
+			-EBADMSG, "%s:%lu: \"op\" is neither \"write\" nor \"read\"", location->path, location->line);
 	if (event->start_ns > event->end_ns)
-		return kr_fail(-EBADMSG, "%s:%lu: \"end\" is before \"start\"", place->path, place->line);
+		return kr_fail(-EBADMSG, "%s:%lu: \"end\" is before \"start\"", location->path, location->line);
 	event->rank = (uint32_t)rank;
 	event->node = (uint32_t)node;
 	event->slot = (uint32_t)slot;
 	return 0;
 }
 
-static int read_line(struct kr_gantt *gantt, const char *text, size_t length, const struct place *place,
+static int read_line(struct kr_gantt *gantt, const char *text, size_t length, const struct location *location,
 	const char *file, uint64_t call)
 {
 	struct kr_trace_event event = {0};
 	json_error_t why;
 	json_t *object = json_loadb(text, length, JSON_REJECT_DUPLICATES, &why);
 	if (!object)
-		return kr_fail(-EBADMSG, "%s:%lu: not JSON: %s", place->path, place->line, why.text);
-	int error = decode(object, place, &event);
+		return kr_fail(-EBADMSG, "%s:%lu: not JSON: %s", location->path, location->line, why.text);
+	int error = decode(object, location, &event);
 	if (error == 0 && (!file || strcmp(file, event.file) == 0) && (call == UINT64_MAX || call == event.call)) {
 		event.file = keep_name(gantt, event.file);
 		event.op = strcmp(event.op, "write") == 0 ? "write" : "read";
 		error = event.file ? add_event(gantt, &event) : -ENOMEM;
 		if (error < 0)
-			kr_fail(error, "%s:%lu: no memory", place->path, place->line);
+			kr_fail(error, "%s:%lu: no memory", location->path, location->line);
 	}
 	json_decref(object);
 	return error;
@@ -148,7 +149,7 @@ static int read_line(struct kr_gantt *gantt, const char *text, size_t length, co
 
 int kr_gantt_read(struct kr_gantt *gantt, const char *path, const char *file, uint64_t call)
 {
-	struct place place = {.path = path};
+	struct location location = {.path = path};
 	char *text = NULL;
 	size_t capacity = 0;
 	ssize_t length;
@@ -156,11 +157,11 @@ int kr_gantt_read(struct kr_gantt *gantt, const char *path, const char *file, ui
 	FILE *in = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
 	if (!in)
 		return kr_fail(-errno, "%s: cannot open the trace: %s", path, strerror(errno));
-	/* What has no newline at its end was being written when the program ended. */
+	/* A last line without a newline is incomplete: the program ended while it wrote the line. */
 	while (error == 0 && (length = getline(&text, &capacity, in)) > 0 && text[length - 1] == '\n') {
-		place.line++;
+		location.line++;
 		if (length > 1)
-			error = read_line(gantt, text, (size_t)length, &place, file, call);
+			error = read_line(gantt, text, (size_t)length, &location, file, call);
 	}
 	if (error == 0 && ferror(in))
 		error = kr_fail(-EIO, "%s: cannot read the trace: %s", path, strerror(errno));

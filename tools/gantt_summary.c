@@ -1,4 +1,4 @@
-/* What a trace says in one line per call. */
+/* Sums up a trace in one line per call. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ static bool same_call(const struct kr_trace_event *a, const struct kr_trace_even
 	return strcmp(a->file, b->file) == 0 && a->open == b->open && a->call == b->call;
 }
 
-/* The time in which at least one of the events goes on. */
+/* The time in which at least one of the events is active. */
 static uint64_t covered(const struct kr_trace_event *events, size_t count)
 {
 	uint64_t sum = 0, until = 0;
@@ -39,7 +39,7 @@ static uint64_t covered(const struct kr_trace_event *events, size_t count)
 	return sum;
 }
 
-/* The next stretch that the events from *AT on cover without a break; false: none. */
+/* The next stretch of time that the events from *AT on cover without a break; false: none. */
 static bool next_stretch(
 	const struct kr_trace_event *events, size_t count, size_t *at, uint64_t *ret_from, uint64_t *ret_to)
 {
@@ -52,7 +52,7 @@ static bool next_stretch(
 	return true;
 }
 
-/* The time in which events of both kinds go on. */
+/* The time in which events of both kinds are active. */
 static uint64_t both(const struct kr_trace_event *a, size_t a_count, const struct kr_trace_event *b, size_t b_count)
 {
 	size_t a_at = 0, b_at = 0;

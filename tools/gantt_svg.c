@@ -1,6 +1,5 @@
-/* Draws a trace: a row per rank, ordered by node; in its upper half what goes between ranks, in its lower half what
- * goes to and from the file; so that their overlap shows.
- */
+/* Draws a trace: a row per rank, ordered by node.  The upper half shows the exchange between ranks, the lower half the
+ * file I/O, so that their overlap is visible. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -131,8 +130,7 @@ static void draw_event(const struct chart *chart, const struct kr_trace_event *e
 	double from = x_of(chart, event->start_ns), to = x_of(chart, event->end_ns);
 	fprintf(out, "<rect x=\"%.2f\" y=\"%zu\" width=\"%.2f\" height=\"%d\" fill=\"%s\"%s><title>", from,
 		TOP + row_of(chart, event) * ROW + 2 + (file ? ROW / 2 - 1 : 0), KR_MAX(to - from, 0.2), ROW / 2 - 2,
-		colours[event->phase],
-		event->round % 2 ? " fill-opacity=\"0.65\"" : ""); /* so that rounds can be told apart */
+		colours[event->phase], event->round % 2 ? " fill-opacity=\"0.65\"" : ""); /* distinguishes rounds */
 	put_text(out, event->file);
 	fprintf(out, " call %" PRIu64 " round %" PRIu64 " slot %u: %s, %" PRIu64 " bytes, %.3f ms</title></rect>\n",
 		event->call, event->round, event->slot, kr_trace_phase_name(event->phase), event->bytes,
@@ -146,8 +144,10 @@ int kr_gantt_draw(const struct kr_gantt *gantt, FILE *out)
 	if (!make_chart(gantt, &chart))
 		return -ENOMEM;
 	fprintf(out,
-		"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%zu\" "
-		"font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n"
+		"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
+		"height=\"%zu\" "
+		"font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" "
+		"fill=\"white\"/>\n"
 		"<text x=\"%d\" y=\"20\" font-size=\"14\">",
 		LEFT + CHART + RIGHT, TOP + chart.row_count * ROW + BOTTOM, LEFT);
 	put_text(out, gantt->name_count > 1 ? "several files" : file);

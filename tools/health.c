@@ -13,7 +13,7 @@ static bool any(const json_t *object, const char *section, const char *name)
 	return json_integer_value(in(object, section, name)) > 0;
 }
 
-static bool mount_is_well(const json_t *status)
+static bool mount_is_healthy(const json_t *status)
 {
 	const char *error = json_string_value(in(status, "journal", "error"));
 	const json_t *file;
@@ -30,7 +30,7 @@ static bool mount_is_well(const json_t *status)
 		!any(status, "journal", "slow_ms") && !any(status, "journal", "set_aside");
 }
 
-static bool server_is_well(const json_t *status)
+static bool server_is_healthy(const json_t *status)
 {
 	const json_t *node;
 	size_t i;
@@ -45,9 +45,9 @@ static bool server_is_well(const json_t *status)
 		!any(status, "parked", "count");
 }
 
-bool kr_status_is_well(const json_t *status)
+bool kr_status_is_healthy(const json_t *status)
 {
 	const char *kind = json_string_value(json_object_get(status, "kind"));
 
-	return kind && strcmp(kind, "server") == 0 ? server_is_well(status) : mount_is_well(status);
+	return kind && strcmp(kind, "server") == 0 ? server_is_healthy(status) : mount_is_healthy(status);
 }

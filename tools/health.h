@@ -1,15 +1,14 @@
-/* kairan status --check: whether somebody should look at a mount or a server. Pure: of the JSON that its daemon tells.
- */
+/* kairan status --check: whether a mount or a server needs attention.  Pure: from the JSON of its daemon. */
 #ifndef KR_TOOLS_HEALTH_H
 #define KR_TOOLS_HEALTH_H
 
 #include <jansson.h>
 #include <stdbool.h>
 
-/* STATUS of a mount: it is connected and serves, nothing was refused or is late, and its journal is whole and takes
- * what is written (but at journal_max, where waiting is meant).  Of a server: the export is there, all its nodes are
- * connected, nothing was refused, and no request waits for long.  What lasts for ever once it was, conflict files,
- * counts for neither. */
-bool kr_status_is_well(const json_t *status);
+/* A healthy mount is connected and not fenced, has no refused or late bytes, and its journal is intact and accepts
+ * writes (waiting at journal_max is normal).  A healthy server has its export, all its nodes are connected, no bytes
+ * are refused, and no request waits for long.  Conflict files count for neither, because they stay until the
+ * administrator removes them. */
+bool kr_status_is_healthy(const json_t *status);
 
 #endif

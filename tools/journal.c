@@ -1,5 +1,4 @@
-/* See journal.h. */
-#include "tools/journal.h"
+/* `kairan journal DIR`: shows and checks a journal's directory, also a dead node's disk on another machine. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +15,8 @@
 
 static const char usage[] =
 	"usage: kairan journal [--dump | --dump-all] DIR\n"
-	"       kairan journal DIR --replay HOST[:PORT] [--key FILE | --munge [--munge-socket PATH] [--munge-uid UID]]\n"
+	"       kairan journal DIR --replay HOST[:PORT] [--key FILE | --munge [--munge-socket PATH] [--munge-uid "
+	"UID]]\n"
 	"                          [--security auth|integrity|privacy] [--timeout SECONDS]\n"
 	"Checks the journal in DIR (or in DIR/journal) and says which files it has bytes of.\n"
 	"  --dump      list the records that count as well\n"
@@ -99,7 +99,7 @@ static int take(struct request *request, int option)
 	return code;
 }
 
-/* Why the arguments, of which COUNT are no options, make no sense; NULL: they do. */
+/* Why the arguments, of which COUNT are no options, are wrong; NULL: they are not. */
 static const char *nonsense(const struct request *request, int count)
 {
 	const struct kr_replay *replay = &request->replay;

@@ -1,5 +1,4 @@
-/* See key.h. */
-#include "tools/key.h"
+/* `kairan key FILE`: makes a key, of a node or of one user, or shows one without its secret. */
 
 #include <ctype.h>
 #include <errno.h>
@@ -12,15 +11,18 @@
 #include "common/base/fail.h"
 #include "common/auth/key.h"
 #include "common/base/util.h"
+#include "tools/commands.h"
 
 #define DAY_S INT64_C(86400)
 
 static const char usage[] =
 	"usage: kairan key [--user NAME] [--expires DAYS|TIME] FILE\n"
 	"       kairan key --show FILE\n"
-	"Makes a key and writes it to FILE, which only you can read. Give the same file to kairand (--key FILE) and to the mounts\n"
+	"Makes a key and writes it to FILE, which only you can read. Give the same file to kairand (--key FILE) and "
+	"to the mounts\n"
 	"that shall use it (-o key=FILE).\n"
-	"  --user NAME      a key that can act as this user only (NAME or number; without: a key of a node, which can act as anybody)\n"
+	"  --user NAME      a key that can act as this user only (NAME or number; without: a key of a node, which "
+	"can act as anybody)\n"
 	"  --expires WHEN   in so many days, or at a time as 2027-01-31T00:00:00Z (without: never)\n"
 	"  --show           say whose key FILE is, without its secret\n"
 	"Nothing is overwritten. Exit code: 0; 1 with a message; 64 wrong arguments.\n";
@@ -47,7 +49,7 @@ static bool parse_count(const char *text, uint64_t max, uint64_t *ret_count)
 	return errno == 0 && count <= max;
 }
 
-/* The server's users count: a name is looked up on this machine, a number is taken as it is. */
+/* The server's numbers count: a name is looked up on this machine, a number is taken as it is. */
 static int find_owner(const char *user, struct kr_key_owner *ret_owner)
 {
 	const struct passwd *entry;
@@ -64,7 +66,8 @@ static int find_owner(const char *user, struct kr_key_owner *ret_owner)
 	entry = getpwnam(user);
 	if (!entry)
 		return kr_fail(-EINVAL,
-			"--user %s: no such user on this machine (give the number of the user, or make the key elsewhere)",
+			"--user %s: no such user on this machine (give the number of the user, or make the key "
+			"elsewhere)",
 			user);
 	ret_owner->uid = entry->pw_uid;
 	return 0;
@@ -109,8 +112,10 @@ static int make(const struct request *request)
 	if (!err) {
 		describe(key, request->path);
 		puts(owner.kind == KR_KEY_NODE ?
-				"Who can read this file can act as any user on the export: copy it by a safe way (scp)." :
-				"Who can read this file can act as this user on the export: copy it by a safe way (scp).");
+				"Who can read this file can act as any user on the export: copy it by a safe way "
+				"(scp)." :
+				"Who can read this file can act as this user on the export: copy it by a safe way "
+				"(scp).");
 	}
 	kr_key_put(key);
 	return err;

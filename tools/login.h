@@ -1,28 +1,28 @@
-/* The handshake of a tool with a server: with a key, by MUNGE, or none.  Munged is asked in the loop: a tool has
- * nothing else to do. */
+/* The handshake of a tool with a server: with a key, by MUNGE, or none.  munged is asked in the loop's thread: a tool
+ * has nothing else to do. */
 #ifndef KR_TOOLS_LOGIN_H
 #define KR_TOOLS_LOGIN_H
 
 #include "common/auth/auth.h"
 #include "common/rpc/conn.h"
 
-/* What the user gives. All zero: nothing to prove. */
+/* The user's credentials; all zero: none. */
 struct kr_tool_proof {
 	const char *key; /* file; NULL */
 	bool munge;
-	const char *munge_socket; /* NULL: where munged usually listens */
-	uint32_t munge_uid;       /* as whom the server runs */
+	const char *munge_socket; /* NULL: munged's usual one */
+	uint32_t munge_uid;       /* the uid under which the server runs */
 };
 
-/* Of getopt_long; with 'k' among the short ones, if there are any. */
+/* For getopt_long; with 'k' among the short options, if there are any. */
 #define KR_TOOL_PROOF_OPTIONS \
 	{"key", required_argument, NULL, 'k'}, {"munge", no_argument, NULL, 'm'}, \
 		{"munge-socket", required_argument, NULL, 's'}, \
 	{ \
 		"munge-uid", required_argument, NULL, 'u' \
 	}
-/* Takes what getopt_long has found and the command itself does not know: one of these, or what ends it: help, a
- * mistake.  -1: it goes on; else its exit code, and people have been told why (by USAGE). */
+/* Takes an OPTION of getopt_long that the command itself does not know: one of these, --help or a mistake.  -1: the
+ * command goes on; else its exit code, after a message (by USAGE). */
 int kr_tool_proof_take(struct kr_tool_proof *proof, int option, const char *usage);
 
 struct kr_tool_login {
@@ -34,9 +34,10 @@ struct kr_tool_login {
 	void *context;
 };
 
-/* Reads the key. Reason by kr_fail; to be ended by fini in any case. */
+/* Reads the key.  Errors leave a reason by kr_fail; needs fini in any case. */
 int kr_tool_login_init(struct kr_tool_login *login, const struct kr_tool_proof *proof);
-/* On CONN, just made: then DONE, with a reason by kr_fail; not if the connection ends before. */
+/* Authenticates on CONN, just made, then calls DONE, with a reason by kr_fail.  If the connection ends before, DONE
+ * does not run. */
 void kr_tool_login_begin(
 	struct kr_tool_login *login, struct kr_conn *conn, void (*done)(void *context, int err), void *context);
 void kr_tool_login_fini(struct kr_tool_login *login);

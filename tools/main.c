@@ -6,8 +6,6 @@
 #include "common/base/util.h"
 #include "tools/client.h"
 #include "tools/commands.h"
-#include "tools/journal.h"
-#include "tools/key.h"
 
 static const struct {
 	const char *name;
@@ -31,7 +29,7 @@ static void help(FILE *out)
 	fprintf(out, "kairan COMMAND --help says more.\n");
 }
 
-/* ARGV begins with the command, under whose name getopt complains. */
+/* ARGV begins with the command; getopt complains under that name. */
 static int run(size_t command, int argc, char **argv)
 {
 	char name[64];

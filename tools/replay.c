@@ -1,4 +1,4 @@
-/* See replay.h. The mount's own code does it (kr_serve_replay): recovery, RECLAIM, replays, conflict files. */
+/* See replay.h.  The mount's own code does the work (kr_serve_replay): recovery, RECLAIM, replays, conflict files. */
 #include "tools/replay.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ static json_int_t number_of(const json_t *object, const char *name)
 	return json_integer_value(json_object_get(object, name));
 }
 
-/* --- what went where -------------------------------------------------------------------------- */
+/* --- the report --- */
 
 static const json_t *find_fid(const json_t *list, const char *fid)
 {
@@ -68,7 +68,7 @@ static void print_all(const json_t *before, const json_t *after)
 	size_t i;
 
 	json_array_foreach(json_object_get(before, "files"), i, each) print_file(each, after);
-	/* Conflict files that were begun now, and are not at the server. */
+	/* Conflict files that this replay began, and that are not on the server. */
 	json_array_foreach(json_object_get(after, "files"), i, each)
 	{
 		if (!find_fid(json_object_get(before, "files"), kr_text_of(each, "fid")))
@@ -89,7 +89,7 @@ static void print_printable(const json_t *before, const json_t *after)
 	json_decref(printable_after);
 }
 
-/* --- whose it was ----------------------------------------------------------------------------- */
+/* --- the owner of the journal --- */
 
 struct owner {
 	char *directory, *subdir, *node;
@@ -102,7 +102,7 @@ static void fini_owner(struct owner *owner)
 	free(owner->node);
 }
 
-/* The local directory, which has `identity` in it, of DIRECTORY, which is it or its journal. */
+/* The local directory of DIRECTORY, which is that or the journal in it; the local directory contains `identity`. */
 static int find_directory(const char *directory, char **ret_directory)
 {
 	KR_AUTO_FREE char *real = realpath(directory, NULL), *identity = NULL;
@@ -159,7 +159,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct words *words, const
 	if (vasprintf(&word, format, list) < 0)
 		abort();
 	va_end(list);
-	words->word[words->count++] = word; /* room for all that make_options has */
+	words->word[words->count++] = word; /* the array has room for all of make_options */
 }
 
 static void add_option(struct words *words, const char *name, const char *value)
@@ -170,7 +170,7 @@ static void add_option(struct words *words, const char *name, const char *value)
 	}
 }
 
-/* The options of the mount that it was, but for the server. */
+/* The options of the former mount, except the server. */
 static int make_options(const struct kr_replay *replay, const struct owner *owner, struct kr_mount_options *ret_options)
 {
 	const struct kr_tool_proof *proof = &replay->proof;
@@ -184,8 +184,8 @@ static int make_options(const struct kr_replay *replay, const struct owner *owne
 	add(&words, "--drain_timeout");
 	add(&words, "%lums", replay->timeout_ms ? replay->timeout_ms : KR_REPLAY_MAX_S * 1000UL);
 	add_option(&words, "node", owner->node);
-	/* What stands in /etc/kairan/kairan.json, section "mount", holds but for what is said here; key and munge are
-	 * one choice. */
+	/* Section "mount" of /etc/kairan/kairan.json holds, except for options given here; key and munge are one
+	 * choice. */
 	if (proof->key)
 		add(&words, "--no-munge");
 	add_option(&words, "key", proof->munge ? "" : proof->key);
@@ -200,7 +200,8 @@ static int make_options(const struct kr_replay *replay, const struct owner *owne
 	optind = 1;
 	err = kr_mount_options_parse(words.count, words.word, ret_options);
 	ret_options->replay = true;
-	ret_options->ring_ports = (struct kr_port_range){0}; /* nobody pulls from here, and a mount may want them */
+	ret_options->ring_ports =
+		(struct kr_port_range){0}; /* no node pulls from here, and a mount may want these ports */
 	while (words.count > 0)
 		free(words.word[--words.count]);
 	return err;

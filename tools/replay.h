@@ -1,4 +1,4 @@
-/* kairan journal --replay: brings a dead node's journal to the server. */
+/* kairan journal --replay: sends a dead node's journal to the server. */
 #ifndef KR_TOOLS_REPLAY_H
 #define KR_TOOLS_REPLAY_H
 
@@ -10,11 +10,11 @@ struct kr_replay {
 	const char *directory; /* the node's local directory, or journal/ in it */
 	const char *server;    /* HOST[:PORT] */
 	struct kr_tool_proof proof;
-	const char *security;     /* the least that is wanted; NULL: what the mount's would be */
-	unsigned long timeout_ms; /* at most, and 0: KR_REPLAY_MAX_S */
+	const char *security;     /* the least security; NULL: the mount's option */
+	unsigned long timeout_ms; /* the limit; 0: KR_REPLAY_MAX_S */
 };
 
-/* Prints what went where. Exit code: 0 all is on the server, 1 some bytes are not, 2 it could not be done. */
+/* Replays and prints where the bytes went.  Exit code: 0 all is on the server, 1 some bytes are not, 2 failure. */
 int kr_replay(const struct kr_replay *replay);
 
 #endif

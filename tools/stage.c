@@ -1,15 +1,17 @@
-/* kairan stage: has files staged by all nodes of the ring, through ordinary handles on a mount (KR_IOC_STAGE), so with
+/* kairan stage: makes all nodes of the ring stage files, through ordinary handles on a mount (KR_IOC_STAGE), so with
  * the caller's own rights.
  *
- * A few threads take file after file; struct staging is theirs together, under its lock.
+ * A few threads take file after file; they share struct staging, under its lock.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <fts.h>
 #include <getopt.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/fail.h"
@@ -17,30 +19,108 @@
 #include "common/base/util.h"
 #include "tools/client.h"
 #include "tools/commands.h"
-#include "tools/place.h"
-#include "tools/stage_list.h"
+#include "tools/find_mount.h"
 
 static const char usage[] =
 	"usage: kairan stage [--wait] PATH...\n"
-	"Brings files, and all files below directories, into the caches of all nodes that mount the export, through the ring:\n"
+	"Brings files, and all files below directories, into the caches of all nodes that mount the export, through "
+	"the ring:\n"
 	"each byte leaves the server once. Returns when all nodes have begun; they go on.\n"
 	"  --wait   returns when all of it is there, with a progress bar on a terminal\n"
-	"Exit code: 0 all is staged, or begun; 1 some of it is not (each file is named); 2 nothing could be; 64 wrong arguments.\n";
+	"Exit code: 0 all is staged, or begun; 1 some of it is not (each file is named); 2 nothing could be; 64 "
+	"wrong arguments.\n";
 
 enum { THREADS = 8, WAIT_MS = 500, STALL_S = 120, BAR = 30 };
 
+struct file {
+	char *path;
+	uint64_t size;
+};
+
+/* Zero-initialised by the owner. */
+struct list {
+	struct file *files;
+	size_t count, capacity;
+	uint64_t bytes;
+	size_t errors; /* each has had a message on standard error */
+};
+
+/* --- the files --- */
+
+static void add_file(struct list *list, const char *path, uint64_t size)
+{
+	if (list->count == list->capacity) {
+		size_t capacity = list->capacity ? list->capacity * 2 : 64;
+		struct file *larger = reallocarray(list->files, capacity, sizeof(*larger));
+
+		if (!larger)
+			abort();
+		list->files = larger;
+		list->capacity = capacity;
+	}
+	list->files[list->count++] = (struct file){kr_xstrdup(path), size};
+	list->bytes += size;
+}
+
+static void complain_of(struct list *list, const char *path, int err)
+{
+	fprintf(stderr, "kairan: %s: %s\n", path, strerror(err));
+	list->errors++;
+}
+
+/* Adds PATH (a symbolic link is followed) and, of a directory, all files below it on the same filesystem (no symbolic
+ * links). */
+static void add_tree(struct list *list, const char *path)
+{
+	char *const paths[] = {(char *)(uintptr_t)path, NULL};
+	FTS *walk = fts_open(paths, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR | FTS_XDEV, NULL);
+	const FTSENT *entry;
+
+	if (!walk) {
+		complain_of(list, path, errno);
+		return;
+	}
+	while ((errno = 0, entry = fts_read(walk))) {
+		switch (entry->fts_info) {
+		case FTS_F:
+			add_file(list, entry->fts_path, (uint64_t)entry->fts_statp->st_size);
+			break;
+		case FTS_DNR:
+		case FTS_ERR:
+		case FTS_NS:
+		case FTS_SLNONE:
+			complain_of(list, entry->fts_path, entry->fts_errno ? entry->fts_errno : ENOENT);
+			break;
+		default: /* directories; symbolic links, devices and the like have nothing to be staged */
+			break;
+		}
+	}
+	if (errno)
+		complain_of(list, path, errno);
+	fts_close(walk);
+}
+
+static void list_fini(struct list *list)
+{
+	for (size_t i = 0; i < list->count; i++)
+		free(list->files[i].path);
+	free(list->files);
+}
+
+/* --- staging --- */
+
 struct staging {
-	const struct kr_stage_list *list;
+	const struct list *list;
 	bool wait;
 	pthread_mutex_t lock;
 	size_t next;
 	size_t failed;
-	uint64_t bytes; /* here now, on all nodes together */
+	uint64_t bytes; /* staged now, on all nodes together */
 	uint32_t nodes;
 	uint64_t room;
 };
 
-/* --- what is told ----------------------------------------------------------------------------- */
+/* --- messages --- */
 
 static void clear_line(void)
 {
@@ -81,7 +161,7 @@ complain(struct staging *staging, const char *path, const char *format, ...)
 
 /* --- one file --------------------------------------------------------------------------------- */
 
-/* STATE has come for a file, of which *BYTES were known before. Whether there is room for all. */
+/* Counts STATE of a file of which *BYTES were counted before.  Whether the caches have room for all files. */
 static bool count(struct staging *staging, const struct kr_stage_state *state, uint64_t *bytes)
 {
 	KR_SCOPED_LOCK(&staging->lock);
@@ -102,13 +182,13 @@ static const char *error_text(int err)
 	return strerror(err);
 }
 
-/* A node has to wait for others before it can begin. */
+/* Whether a node must wait for others before it can begin. */
 static bool unbegun(const struct kr_stage_state *state)
 {
 	return state->failed && state->error == EAGAIN;
 }
 
-/* The nodes have it, or are on their way; else it has been said why not. */
+/* Makes the nodes stage one file, or prints why they do not. */
 static void stage_open_file(struct staging *staging, const char *path, int fd)
 {
 	uint64_t bytes = 0, moved_ns = kr_clock_ns();
@@ -123,7 +203,7 @@ static void stage_open_file(struct staging *staging, const char *path, int fd)
 			return;
 		}
 		if (!count(staging, &state, &bytes))
-			return; /* said once, at the end */
+			return; /* stage_all says so once */
 		if (bytes != before)
 			moved_ns = kr_clock_ns();
 		if (kr_clock_ns() - moved_ns > STALL_S * KR_NS_PER_S) {
@@ -166,7 +246,7 @@ static void *work(void *context)
 
 /* --- all -------------------------------------------------------------------------------------- */
 
-static int stage_all(const struct kr_stage_list *list, bool wait)
+static int stage_all(const struct list *list, bool wait)
 {
 	struct staging staging = {.list = list, .wait = wait, .lock = PTHREAD_MUTEX_INITIALIZER, .room = UINT64_MAX};
 	pthread_t threads[THREADS];
@@ -181,7 +261,8 @@ static int stage_all(const struct kr_stage_list *list, bool wait)
 	clear_line();
 	if (list->bytes > staging.room) {
 		fprintf(stderr,
-			"kairan: these are %s, and the smallest cache of a node has room for %s (cache_max of kairanfs)\n",
+			"kairan: these are %s, and the smallest cache of a node has room for %s (cache_max of "
+			"kairanfs)\n",
 			kr_bytes_text((json_int_t)list->bytes), kr_bytes_text((json_int_t)staging.room));
 		return KR_EXIT_LEFT;
 	}
@@ -192,25 +273,25 @@ static int stage_all(const struct kr_stage_list *list, bool wait)
 	return KR_EXIT_OK;
 }
 
-/* A tree that lies elsewhere is named once, not file by file. */
-static void add_path(struct kr_stage_list *list, const char *path)
+/* Names a tree outside all mounts once, not file by file. */
+static void add_path(struct list *list, const char *path)
 {
 	struct kr_mounted mounted;
 
-	if (kr_find_place(path, &mounted, NULL) < 0) {
+	if (kr_find_mount(path, &mounted, NULL) < 0) {
 		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
 		list->errors++;
 		return;
 	}
 	kr_mounted_fini(&mounted);
-	kr_stage_list_add(list, path);
+	add_tree(list, path);
 }
 
 int kr_tool_stage(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{"wait", no_argument, NULL, 'w'}, {"help", no_argument, NULL, 'h'}, {0}};
-	struct kr_stage_list list = {0};
+	struct list list = {0};
 	bool wait = false;
 	int option, result;
 
@@ -226,6 +307,6 @@ int kr_tool_stage(int argc, char **argv)
 	for (int i = optind; i < argc; i++)
 		add_path(&list, argv[i]);
 	result = stage_all(&list, wait);
-	kr_stage_list_fini(&list);
+	list_fini(&list);
 	return result;
 }

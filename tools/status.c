@@ -13,12 +13,15 @@
 #include "tools/client.h"
 #include "tools/commands.h"
 #include "tools/health.h"
-#include "tools/place.h"
+#include "tools/find_mount.h"
 
 static const char usage[] =
-	"usage: kairan status [--json] [--check] [MOUNTPOINT | [--key FILE | --munge [--munge-socket PATH] [--munge-uid UID]] HOST[:PORT]]\n"
-	"Without an argument: all mounts of kairanfs here. Works when the server is away, and never touches the mount.\n"
-	"  --check  exit code 1 if somebody should look: not connected, something refused or late, damage, requests that wait for long\n"
+	"usage: kairan status [--json] [--check] [MOUNTPOINT | [--key FILE | --munge [--munge-socket PATH] "
+	"[--munge-uid UID]] HOST[:PORT]]\n"
+	"Without an argument: all mounts of kairanfs here. Works when the server is away, and never touches the "
+	"mount.\n"
+	"  --check  exit code 1 if somebody should look: not connected, something refused or late, damage, requests "
+	"that wait for long\n"
 	"Exit code: 0 answered, 2 no such mount or no answer, 64 wrong arguments.\n";
 
 static bool flag(const json_t *object, const char *section, const char *name)
@@ -77,7 +80,8 @@ static void print_files(const json_t *status)
 				kr_text_of(file, "why"));
 	}
 	json_array_foreach(json_object_get(status, "conflicts"), i, file) printf(
-		"  CONFLICT    %s was changed by others before %s that were written here were on the server: they are in %s\n",
+		"  CONFLICT    %s was changed by others before %s that were written here were on the server: they "
+		"are in %s\n",
 		kr_text_of(file, "path"), kr_bytes_text(json_integer_value(json_object_get(file, "bytes"))),
 		kr_text_of(file, "conflict_file"));
 	json_array_foreach(json_object_get(status, "damage"), i, file)
@@ -99,7 +103,8 @@ static void print_journal(const json_t *status)
 		printf("  JOURNAL     %s set aside for their damage (kairan flush --discard MOUNTPOINT lets them go)\n",
 			kr_bytes_text(kr_number(status, "journal", "set_aside")));
 	if (*kr_text_of(journal, "refused"))
-		printf("  JOURNAL     full of what the server refuses, most of it of %s: writes to other files fail for want of room until it takes that, or "
+		printf("  JOURNAL     full of what the server refuses, most of it of %s: writes to other files fail "
+			"for want of room until it takes that, or "
 		       "kairan flush --discard lets it go\n",
 			kr_text_of(journal, "refused"));
 	else if (json_is_true(json_object_get(journal, "waiting")))
@@ -136,7 +141,8 @@ static void print_mount(const json_t *status)
 		kr_text_of(status, "mount_point"), kr_text_of(status, "source"), kr_text_of(status, "node_name"),
 		json_integer_value(json_object_get(status, "pid")), kr_text_of(status, "local"));
 	if (json_is_true(json_object_get(status, "detached")))
-		printf("  DETACHED    no path leads to it here (umount, umount -l, another mount namespace); its process goes on until no program has a "
+		printf("  DETACHED    no path leads to it here (umount, umount -l, another mount namespace); its "
+			"process goes on until no program has a "
 		       "file of it open, flushes, and ends; kill %" JSON_INTEGER_FORMAT " ends it\n",
 			json_integer_value(json_object_get(status, "pid")));
 	print_server_line(status);
@@ -167,7 +173,7 @@ static void print_conflict(const json_t *conflict)
 		kr_text_of(conflict, "path"), kr_text_of(conflict, "node"), *place ? "in " : "still there", place);
 }
 
-/* Who is silent for the lease time is lost. */
+/* A node that is silent for the lease time is lost. */
 static void print_node(const json_t *node, json_int_t lease_ms)
 {
 	bool connected = json_is_true(json_object_get(node, "connected"));
@@ -189,16 +195,22 @@ static void print_node(const json_t *node, json_int_t lease_ms)
 		kr_bytes_text(json_integer_value(json_object_get(node, "sent_bytes"))));
 }
 
-static void print_server(const char *name, const json_t *status)
+/* With a user's key the server tells only of that user's mounts. */
+static void print_server_head(const char *name, const json_t *status)
 {
-	const json_t *node, *conflict, *file, *nodes = json_object_get(status, "nodes");
-	size_t i;
+	const json_t *user = json_object_get(status, "user");
 
-	printf("%s: export %s%s, up %.0f s, %zu nodes%s\n", name, kr_text_of(json_object_get(status, "export"), "path"),
+	printf("%s: export %s%s, up %.0f s, %zu nodes", name, kr_text_of(json_object_get(status, "export"), "path"),
 		flag(status, "export", "present") ? "" : " (GONE)",
-		(double)json_integer_value(json_object_get(status, "uptime_ms")) / 1000, json_array_size(nodes),
-		json_is_true(json_object_get(status, "grace")) ? "; waiting for nodes to come back" : "");
-	json_array_foreach(nodes, i, node) print_node(node, json_integer_value(json_object_get(status, "lease_ms")));
+		(double)json_integer_value(json_object_get(status, "uptime_ms")) / 1000,
+		json_array_size(json_object_get(status, "nodes")));
+	if (user)
+		printf(" of user %" JSON_INTEGER_FORMAT, json_integer_value(user));
+	printf("%s\n", json_is_true(json_object_get(status, "grace")) ? "; waiting for nodes to come back" : "");
+}
+
+static void print_export(const json_t *status)
+{
 	printf("  export      %" JSON_INTEGER_FORMAT " reads of %s, %" JSON_INTEGER_FORMAT
 	       " writes of %s, %" JSON_INTEGER_FORMAT " unlinked files held\n",
 		kr_number(status, "export", "reads"), kr_bytes_text(kr_number(status, "export", "read_bytes")),
@@ -209,6 +221,17 @@ static void print_server(const char *name, const json_t *status)
 			"the kernel's word" :
 			"looking once a second",
 		kr_number(status, "watch", "changes"));
+}
+
+static void print_server(const char *name, const json_t *status)
+{
+	const json_t *node, *conflict, *file, *nodes = json_object_get(status, "nodes");
+	size_t i;
+
+	print_server_head(name, status);
+	json_array_foreach(nodes, i, node) print_node(node, json_integer_value(json_object_get(status, "lease_ms")));
+	if (json_object_get(status, "watch"))
+		print_export(status);
 	if (kr_number(status, "parked", "count"))
 		printf("  PARKED      %" JSON_INTEGER_FORMAT
 		       " requests of nodes wait for long, the oldest, %s of %s, for %" JSON_INTEGER_FORMAT " s%s%s\n",
@@ -239,8 +262,7 @@ struct show {
 static void complain(struct show *show)
 {
 	fflush(stdout);
-	fprintf(stderr, "kairan: %s\n", kr_fail_reason());
-	show->result = KR_EXIT_FAILED;
+	show->result = kr_tool_failed();
 }
 
 static void print_json(const json_t *status)
@@ -251,7 +273,7 @@ static void print_json(const json_t *status)
 
 static void check(struct show *show, const json_t *status)
 {
-	if (show->check && !kr_status_is_well(status))
+	if (show->check && !kr_status_is_healthy(status))
 		show->result = KR_MAX(show->result, (int)KR_EXIT_LEFT);
 }
 
@@ -295,7 +317,7 @@ static void seek(const struct kr_mounted *mounted, void *context)
 	sought->found |= mounted->dev_major == sought->dev_major && mounted->dev_minor == sought->dev_minor;
 }
 
-/* A daemon that is noted, and not mounted here.  What is left of one that was killed does not answer. */
+/* A daemon with a control address but without a mount here.  One that was killed does not answer. */
 static void show_detached(unsigned dev_major, unsigned dev_minor, const char *socket, int pid, void *context)
 {
 	struct sought sought = {.dev_major = dev_major, .dev_minor = dev_minor};
@@ -342,7 +364,7 @@ static void show_server(struct show *show, const char *name)
 	json_decref(status);
 }
 
-/* A mount point is an absolute or dotted path, or a name that is there; all else is a host. */
+/* A mount point is an absolute or dotted path, or an existing name; all else is a host. */
 static bool looks_like_path(const char *text)
 {
 	return *text == '/' || *text == '.' || strchr(text, '/') || access(text, F_OK) == 0;
@@ -354,7 +376,7 @@ static void show_one(struct show *show, const char *argument)
 
 	if (!looks_like_path(argument)) {
 		show_server(show, argument);
-	} else if (kr_find_place(argument, &mounted, NULL) < 0) {
+	} else if (kr_find_mount(argument, &mounted, NULL) < 0) {
 		if (strstr(argument, ":/"))
 			kr_fail(-EINVAL, "%s: a server is named HOST[:PORT] here, without a directory", argument);
 		complain(show);

@@ -1,9 +1,9 @@
-/* kairan umount: flush, unmount, wait for the daemon; says what is not on the server.
+/* kairan umount: flushes, unmounts, waits for the daemon, and prints what is not on the server.
  *
- * A daemon that was killed may stay: one of its threads waits in the kernel for a page that a program is reading, which
- * waits for the daemon.  The kernel ends the connection when the last descriptor of it is closed, and that thread keeps
- * one.  So it is ended here, and the programs' requests fail.  Nothing else would: a second process that watches the
- * first one can be killed with it, by who kills a job.
+ * A killed daemon may stay. One of its threads waits in the kernel for a page that a program is reading, and the
+ * program waits for the daemon.  The kernel ends the connection when its last descriptor is closed, and that thread
+ * keeps one.  So this command ends the connection, and the programs' requests fail.  A second process that watches the
+ * daemon would not help: a kill of all the job's processes ends it as well.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,18 +22,22 @@
 #include "fuse/daemon/control_address.h"
 #include "tools/client.h"
 #include "tools/commands.h"
-#include "tools/place.h"
+#include "tools/find_mount.h"
 
 static const char usage[] =
 	"usage: kairan umount [--timeout SECONDS | --drain] [--refused-ok] [--force] MOUNTPOINT\n"
 	"Flushes with a progress bar, unmounts, and waits until the daemon is gone.\n"
-	"  --timeout S  flush for at most S seconds (default: wait). What is left then is listed, stays in the journal,\n"
+	"  --timeout S  flush for at most S seconds (default: wait). What is left then is listed, stays in the "
+	"journal,\n"
 	"               and the next mount with the same local directory sends it.\n"
 	"  --drain      the same, for as long as the mount's drain_timeout says\n"
 	"  --refused-ok exit code 0 also if all that is left is what the server refuses\n"
-	"  --force      without a flush, and although programs use it or the daemon hangs: they get errors, and what is\n"
-	"               not on the server stays in the journal. The mount of a daemon that was killed goes like this by itself.\n"
-	"Exit code: 0 unmounted and all is on the server; 1 unmounted, but some bytes are, or may be, not on the server;\n"
+	"  --force      without a flush, and although programs use it or the daemon hangs: they get errors, and "
+	"what is\n"
+	"               not on the server stays in the journal. The mount of a daemon that was killed goes like "
+	"this by itself.\n"
+	"Exit code: 0 unmounted and all is on the server; 1 unmounted, but some bytes are, or may be, not on the "
+	"server;\n"
 	"2 not unmounted (busy, no such mount); 64 wrong arguments.\n";
 
 enum { GONE_WAIT_MS = 60000, KEPT_ALIVE_MS = 2000, FORCED_WAIT_MS = 10000, LOOK_MS = 20 };
@@ -57,7 +61,7 @@ static int run_fusermount(const char *path, bool lazy)
 							       kr_fail(-EBUSY, "%s is not unmounted (see above)", path);
 }
 
-/* LAZY: also when programs use it. */
+/* LAZY: also while programs use it. */
 static int unmount(const char *path, bool lazy)
 {
 	if (geteuid() != 0)
@@ -68,8 +72,8 @@ static int unmount(const char *path, bool lazy)
 		errno == EBUSY ? " (programs use it: fuser -vm shows which; --force unmounts all the same)" : "");
 }
 
-/* What waits for the daemon fails. Who mounted may do that where fusectl is mounted, root everywhere.  True: it is
- * unmounted by that. */
+/* Makes all requests to the daemon fail.  The mount's owner may do that where fusectl is mounted, root everywhere.
+ * True: this has also unmounted it. */
 static bool end_connection(const struct kr_mounted *mounted)
 {
 	char path[64];
@@ -96,7 +100,8 @@ static bool wait_until_gone(int pid, int wait_ms)
 	return false;
 }
 
-/* It has ended, or is about to. As seen from another process namespace a living one may look so, too: it answers. */
+/* Whether the daemon has ended or is about to.  From another process namespace a living one may look so too, but it
+ * answers. */
 static bool is_dead(const struct kr_mounted *mounted, int pid)
 {
 	json_t *status = NULL;
@@ -116,19 +121,18 @@ static int unmount_by_force(const struct kr_mounted *mounted, int pid, bool dead
 		printf("the daemon of %s is gone\n", mounted->path);
 	else if (kr_ask_mount(mounted, "drain", "0", &status) == 0)
 		json_decref(status);
-	printf("what is not on the server stays in the journal, and the next mount with the same local directory sends it\n");
-	if (!end_connection(mounted) && unmount(mounted->path, true) < 0) {
-		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
-		return KR_EXIT_FAILED;
-	}
+	printf("what is not on the server stays in the journal, and the next mount with the same local directory "
+		"sends it\n");
+	if (!end_connection(mounted) && unmount(mounted->path, true) < 0)
+		return kr_tool_failed();
 	if (!dead && !wait_until_gone(pid, FORCED_WAIT_MS))
 		fprintf(stderr, "kairan: %s is unmounted, but its daemon (process %d) still runs\n", mounted->path,
 			pid);
 	return KR_EXIT_LEFT;
 }
 
-/* A copy of the mount in another mount namespace keeps it alive. By its own socket: another mount may have its device's
- * number now. */
+/* Ends a daemon that a copy of the mount in another mount namespace keeps alive.  Uses its own socket: another mount
+ * may have the device number now. */
 static bool ends_when_told(const char *socket, int pid)
 {
 	json_t *status = NULL, *last = NULL;
@@ -141,7 +145,7 @@ static bool ends_when_told(const char *socket, int pid)
 	return wait_until_gone(pid, GONE_WAIT_MS);
 }
 
-/* How long the daemon goes on flushing when it is unmounted; "": as long as it was mounted to. */
+/* Sets how long the daemon flushes on unmount; "": as the mount's option says. */
 static void limit_drain(const struct kr_mounted *mounted, const char *ms)
 {
 	json_t *status = NULL;
@@ -150,7 +154,7 @@ static void limit_drain(const struct kr_mounted *mounted, const char *ms)
 	json_decref(status);
 }
 
-/* 0: it does not say, and is asked again. */
+/* 0: the daemon does not tell. */
 static unsigned long drain_timeout_of(const struct kr_mounted *mounted)
 {
 	json_t *status = NULL;
@@ -162,7 +166,7 @@ static unsigned long drain_timeout_of(const struct kr_mounted *mounted)
 	return ms > 0 ? (unsigned long)ms : 0;
 }
 
-/* Flushes, unmounts and waits for the daemon, which shall not go on with what could not be flushed in time. */
+/* Flushes, unmounts and waits for the daemon, which must not go on with bytes that could not be flushed in time. */
 static int flush_and_unmount(const struct kr_mounted *mounted, unsigned long timeout_ms, bool force, bool refused_ok)
 {
 	KR_AUTO_FREE char *socket = NULL;
@@ -191,7 +195,8 @@ static int flush_and_unmount(const struct kr_mounted *mounted, unsigned long tim
 	}
 	if (!known) {
 		fprintf(stderr,
-			"kairan: %s is unmounted, but no daemon is known for it: whether all is on the server cannot be told\n",
+			"kairan: %s is unmounted, but no daemon is known for it: whether all is on the server "
+			"cannot be told\n",
 			mounted->path);
 		return KR_EXIT_LEFT;
 	}
@@ -228,10 +233,8 @@ int kr_tool_umount(int argc, char **argv)
 			usage);
 		return KR_EXIT_USAGE;
 	}
-	if (kr_find_place(argv[optind], &mounted, &below) < 0) {
-		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
-		return KR_EXIT_FAILED;
-	}
+	if (kr_find_mount(argv[optind], &mounted, &below) < 0)
+		return kr_tool_failed();
 	if (*below) {
 		fprintf(stderr, "kairan: %s is not a mount point: what it lies on is mounted on %s\n", argv[optind],
 			mounted.path);

@@ -8,7 +8,6 @@
 
 #include "common/auth/auth_priv.h"
 #include "common/base/fail.h"
-#include "common/auth/key_priv.h"
 
 void kr_auth_init(struct kr_auth *auth)
 {
@@ -51,7 +50,7 @@ int kr_auth_out_of_turn(struct kr_auth *auth)
 	return kr_auth_failed(auth, kr_fail(-EPROTO, "a message of the handshake came out of turn"));
 }
 
-/* Without overflow, whatever its clock says. */
+/* Without overflow, whatever time the server sends. */
 void kr_auth_note_skew(struct kr_auth *auth, int64_t now)
 {
 	if (__builtin_sub_overflow(auth->now.sec, now, &auth->skew_s))
@@ -63,12 +62,12 @@ static void make_context(struct kr_auth *auth)
 	crypto_generichash_state state;
 
 	crypto_generichash_init(&state, NULL, 0, KR_CONTEXT);
-	kr_hash_u32(&state, auth->proto_min);
-	kr_hash_u32(&state, auth->proto_max);
-	kr_hash_u32(&state, auth->proto);
+	kr_digest_u32(&state, auth->proto_min);
+	kr_digest_u32(&state, auth->proto_max);
+	kr_digest_u32(&state, auth->proto);
 	crypto_generichash_update(&state, auth->key->id, KR_KEY_ID);
-	kr_hash_u64(&state, (uint64_t)auth->now.sec);
-	kr_hash_u32(&state, auth->now.nsec);
+	kr_digest_u64(&state, (uint64_t)auth->now.sec);
+	kr_digest_u32(&state, auth->now.nsec);
 	crypto_generichash_final(&state, auth->handshake.context, KR_CONTEXT);
 }
 
@@ -151,18 +150,21 @@ int kr_auth_client_refused(struct kr_auth *auth, int err)
 		kr_key_describe(auth->key, description);
 	if (err == -EKEYEXPIRED && auth->key && auth->state == KR_AUTH_PROVED)
 		err = kr_fail(err,
-			"the server says that %s, which expires at %s, is out of its time, and that it is %s there (make a new key: kairan "
+			"the server says that %s, which expires at %s, is out of its time, and that it is %s there "
+			"(make a new key: kairan "
 			"key; or set the clocks)",
 			description, kr_key_time_format(auth->key->expires, expires),
 			kr_key_time_format(auth->now.sec, clock));
 	else if (err == -EKEYREJECTED)
 		err = kr_fail(err,
-			"the server does not accept %s (is the file a copy of one that kairand was started with? its log "
+			"the server does not accept %s (is the file a copy of one that kairand was started with? "
+			"its log "
 			"says why)",
 			description);
 	else if (err == -EOPNOTSUPP || err == -ENOSYS)
 		err = kr_fail(err,
-			"the server has no keys, so it cannot prove that it is the right one (start kairand with --key, or do "
+			"the server has no keys, so it cannot prove that it is the right one (start kairand with "
+			"--key, or do "
 			"without a key here)");
 	else if ((err == -EPROTO || err == -EPROTONOSUPPORT) && auth->state == KR_AUTH_ASKED)
 		err = kr_fail(-EPROTONOSUPPORT,
@@ -225,7 +227,7 @@ int kr_auth_server_verify(
 	char description[KR_KEY_DESCRIPTION];
 	int err;
 
-	if (auth->state != KR_AUTH_CHALLENGED || !auth->key) /* without a key: it began with MUNGE */
+	if (auth->state != KR_AUTH_CHALLENGED || !auth->key) /* no key: the peer began with MUNGE */
 		return kr_auth_out_of_turn(auth);
 	if (!kr_handshake_verify(&auth->handshake, auth->key->secret, request->proof))
 		return kr_auth_failed(auth,

@@ -7,7 +7,6 @@
 
 #include "common/auth/auth_priv.h"
 #include "common/base/fail.h"
-#include "common/auth/key_priv.h"
 
 static const uint8_t no_secret[KR_SECRET];
 
@@ -16,11 +15,11 @@ static void make_context(struct kr_auth *auth)
 	crypto_generichash_state state;
 
 	crypto_generichash_init(&state, NULL, 0, KR_CONTEXT);
-	kr_hash_u32(&state, auth->proto_min);
-	kr_hash_u32(&state, auth->proto_max);
-	kr_hash_u32(&state, auth->proto);
-	kr_hash_u64(&state, (uint64_t)auth->now.sec);
-	kr_hash_u32(&state, auth->now.nsec);
+	kr_digest_u32(&state, auth->proto_min);
+	kr_digest_u32(&state, auth->proto_max);
+	kr_digest_u32(&state, auth->proto);
+	kr_digest_u64(&state, (uint64_t)auth->now.sec);
+	kr_digest_u32(&state, auth->now.nsec);
 	crypto_generichash_final(&state, auth->handshake.context, KR_CONTEXT);
 }
 
@@ -105,13 +104,15 @@ int kr_auth_munge_end(struct kr_auth *auth, uint32_t uid, uint32_t expected_uid,
 	if (uid != expected_uid)
 		return kr_auth_failed(auth,
 			kr_fail(-EKEYREJECTED,
-				"by MUNGE the server is run by user %u, and not by %u: it is not our server, or munge_uid "
+				"by MUNGE the server is run by user %u, and not by %u: it is not our server, or "
+				"munge_uid "
 				"should say so",
 				uid, expected_uid));
 	if (!kr_handshake_verify(&auth->handshake, no_secret, payload))
 		return kr_auth_failed(auth,
 			kr_fail(-EKEYREJECTED,
-				"the server's MUNGE credential is not for this connection: somebody changes what it says"));
+				"the server's MUNGE credential is not for this connection: somebody changes what it "
+				"says"));
 	return finish(auth, auth->random, payload + KR_PROOF, ret_keys);
 }
 
@@ -119,16 +120,19 @@ int kr_auth_munge_refused(struct kr_auth *auth, int err)
 {
 	if (err == -EKEYREJECTED)
 		err = kr_fail(err,
-			"the server does not accept our MUNGE credential (do both machines have the same munge.key, and does kairand run as "
+			"the server does not accept our MUNGE credential (do both machines have the same munge.key, "
+			"and does kairand run as "
 			"the user of munge_uid? its log says why)");
 	else if (err == -EKEYEXPIRED)
 		err = kr_fail(err,
-			"by the server's clock our MUNGE credential is too old or of the future (set the clocks of both machines)");
+			"by the server's clock our MUNGE credential is too old or of the future (set the clocks of "
+			"both machines)");
 	else if (err == -EHOSTDOWN)
 		err = kr_fail(err, "munged does not answer on the server's machine (is it running there?)");
 	else if (err == -EOPNOTSUPP || err == -ENOSYS || err == -EPROTO || err == -EPROTONOSUPPORT)
 		err = kr_fail(err,
-			"the server does not do MUNGE, or speaks another version of the protocol (start kairand with --munge)");
+			"the server does not do MUNGE, or speaks another version of the protocol (start kairand "
+			"with --munge)");
 	else
 		err = kr_fail_errno(err, "the server did not go on with the handshake");
 	return kr_auth_failed(auth, err);

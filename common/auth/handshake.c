@@ -1,4 +1,4 @@
-/* What all handshakes have in common; see handshake.h. */
+/* The common part of all handshakes; see handshake.h. */
 #include "common/auth/handshake.h"
 
 #include <errno.h>

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "common/base/fail.h"
-#include "common/auth/key_priv.h"
+#include "common/auth/auth_priv.h"
 #include "common/base/util.h"
 
 #define FIRST_LINE "kairan-key 1"
@@ -40,7 +40,7 @@ bool kr_key_time_parse(const char *text, int64_t *ret_seconds)
 	if (strcmp(text, "never") != 0) {
 		end = strptime(text, "%Y-%m-%dT%H:%M:%SZ", &parts);
 		seconds = end ? (int64_t)timegm(&parts) : 0;
-		/* Written in one way only: no blanks, signs, 61st seconds or 31sts of February. */
+		/* There is one valid form only: no blanks, signs, 61st seconds or 31sts of February. */
 		if (!end || *end || seconds <= 0 || seconds > TIME_LAST ||
 			strcmp(kr_key_time_format(seconds, again), text) != 0)
 			return false;
@@ -60,9 +60,9 @@ static void fingerprint(const struct kr_key *key, uint8_t ret_id[KR_KEY_ID])
 	crypto_generichash_init(&state, key->secret, KR_KEY_SECRET, KR_KEY_ID);
 	crypto_generichash_update(&state, (const uint8_t *)label, sizeof(label));
 	crypto_generichash_update(&state, &kind, 1);
-	kr_hash_u32(&state, key->owner.uid);
-	kr_hash_u64(&state, (uint64_t)key->created);
-	kr_hash_u64(&state, (uint64_t)key->expires);
+	kr_digest_u32(&state, key->owner.uid);
+	kr_digest_u64(&state, (uint64_t)key->created);
+	kr_digest_u64(&state, (uint64_t)key->expires);
 	crypto_generichash_update(&state, (const uint8_t *)key->name, strlen(key->name));
 	crypto_generichash_final(&state, ret_id, KR_KEY_ID);
 	sodium_memzero(&state, sizeof(state));
@@ -74,7 +74,7 @@ static int allocate(struct kr_key **ret_key)
 
 	if (sodium_init() < 0)
 		return kr_fail(-EIO, "libsodium finds no random numbers on this machine");
-	key = sodium_malloc(sizeof(*key)); /* guarded, locked, without a place in core dumps */
+	key = sodium_malloc(sizeof(*key)); /* guarded, locked, and kept out of core dumps */
 	if (!key)
 		return kr_fail(-ENOMEM, "no memory for a key");
 	memset(key, 0, sizeof(*key));
@@ -265,7 +265,7 @@ static const struct {
 	{"secret", parse_secret},
 };
 
-/* One line, of which no part may get into a reason: it may be the secret's. */
+/* Parses one line.  No part of it may get into a reason: the line may be the secret's. */
 static int parse_line(struct kr_key *key, char *line, unsigned number, unsigned *seen, const char *where)
 {
 	char *value = strchr(line, ' ');
@@ -285,7 +285,7 @@ static int parse_line(struct kr_key *key, char *line, unsigned number, unsigned 
 	return 0;
 }
 
-/* TEXT is a copy that may be cut into lines. */
+/* Parses TEXT, a copy that may be cut into lines. */
 static int parse_lines(struct kr_key *key, char *text, const char *where)
 {
 	unsigned number = 1, seen = 0;

@@ -1,5 +1,4 @@
-/* Key files on disk: read only where nobody else can have read or written them, made so that nobody else can.  Blocks.
- */
+/* Key files on disk, which no other user may read or write.  Blocks. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sodium.h>
@@ -21,12 +20,14 @@ static int check_file(int fd, const char *path, size_t *ret_size)
 		return kr_fail(-EPERM, "key file %s: not a regular file", path);
 	if (st.st_uid != geteuid())
 		return kr_fail(-EPERM,
-			"key file %s belongs to user %u, and this program runs as user %u: it is not used (chown it, or use a "
+			"key file %s belongs to user %u, and this program runs as user %u: it is not used (chown "
+			"it, or use a "
 			"copy of your own)",
 			path, st.st_uid, geteuid());
 	if (st.st_mode & 077)
 		return kr_fail(-EPERM,
-			"key file %s can be read or written by others (mode %04o): it is not used (chmod 600 it; if others may "
+			"key file %s can be read or written by others (mode %04o): it is not used (chmod 600 it; if "
+			"others may "
 			"have read it, make a new key)",
 			path, st.st_mode & 07777);
 	if (st.st_size >= KR_KEY_TEXT)
@@ -37,7 +38,7 @@ static int check_file(int fd, const char *path, size_t *ret_size)
 
 int kr_key_load(const char *path, struct kr_key **ret_key)
 {
-	/* NONBLOCK: a pipe of that name must not hold us up. */
+	/* NONBLOCK: open(2) of a pipe must not block. */
 	KR_AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	char text[KR_KEY_TEXT];
 	size_t size = 0;

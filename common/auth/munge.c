@@ -28,7 +28,7 @@ static munge_ctx_t new_context(const char *socket)
 	return context;
 }
 
-/* What MUNGE says, as an error with advice. */
+/* MUNGE's error, with advice. */
 static int explain(munge_ctx_t context, munge_err_t err)
 {
 	const char *said = munge_ctx_strerror(context);
@@ -48,11 +48,13 @@ static int explain(munge_ctx_t context, munge_err_t err)
 		return kr_fail(-EKEYREJECTED, "its MUNGE credential has been used before: %s", said);
 	case EMUNGE_CRED_UNAUTHORIZED:
 		return kr_fail(-EKEYREJECTED,
-			"its MUNGE credential is not for the user that this daemon runs as: %s (munge_uid says whom it is for)",
+			"its MUNGE credential is not for the user that this daemon runs as: %s (munge_uid says whom "
+			"it is for)",
 			said);
 	case EMUNGE_CRED_INVALID:
 		return kr_fail(-EKEYREJECTED,
-			"its MUNGE credential does not fit our MUNGE key: %s (do both machines have the same munge.key?)",
+			"its MUNGE credential does not fit our MUNGE key: %s (do both machines have the same "
+			"munge.key?)",
 			said);
 	case EMUNGE_BAD_CRED:
 	case EMUNGE_BAD_VERSION:

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/base/fail.h"
-#include "common/auth/key_priv.h"
+#include "common/auth/auth_priv.h"
 
 static void hash(
 	const uint8_t key[KR_RING_KEY], const char *text, uint64_t session, uint32_t node, uint8_t ret_hash[KR_SECRET])
@@ -17,8 +17,8 @@ static void hash(
 	memcpy(label, text, strlen(text));
 	crypto_generichash_init(&state, key, KR_RING_KEY, KR_SECRET);
 	crypto_generichash_update(&state, (const uint8_t *)label, sizeof(label));
-	kr_hash_u64(&state, session);
-	kr_hash_u32(&state, node);
+	kr_digest_u64(&state, session);
+	kr_digest_u32(&state, node);
 	crypto_generichash_final(&state, ret_hash, KR_SECRET);
 	sodium_memzero(&state, sizeof(state));
 }
@@ -44,10 +44,10 @@ static void make_context(struct kr_handshake *handshake, const struct kr_hop_hel
 	crypto_generichash_state state;
 
 	crypto_generichash_init(&state, NULL, 0, KR_CONTEXT);
-	kr_hash_u32(&state, hello->proto);
-	kr_hash_u32(&state, hello->node);
-	kr_hash_u64(&state, hello->caller);
-	kr_hash_u64(&state, hello->session);
+	kr_digest_u32(&state, hello->proto);
+	kr_digest_u32(&state, hello->node);
+	kr_digest_u64(&state, hello->caller);
+	kr_digest_u64(&state, hello->session);
 	crypto_generichash_final(&state, handshake->context, KR_CONTEXT);
 }
 

@@ -9,7 +9,7 @@
 #include "common/base/fail.h"
 #include "common/base/util.h"
 
-/* A connection that is being opened; freed by the last callback. */
+/* A connection during its handshake; the last callback frees it. */
 struct opening {
 	struct kr_conn *conn;
 	struct kr_pair pair;

@@ -1,7 +1,7 @@
 /* Data buffers: blocks of KR_BLOCK_SIZE come from a free list with a maximum, the rest from the heap.
  *
- * The header lies in front of the bytes, which are aligned to a cache line.  Under AddressSanitizer nothing is kept, so
- * that a use after kr_buf_put shows.  Any thread; `pool.lock` guards the free list.
+ * The header lies in front of the bytes, which are aligned to a cache line.  Under AddressSanitizer the free list stays
+ * empty, so that a use after kr_buf_put shows.  Any thread; `pool.lock` guards the free list.
  */
 #include "common/base/buf.h"
 
@@ -25,7 +25,7 @@ enum { FREE_MAX = 0 };
 #else
 enum { FREE_MAX = 256 }; /* 32 MiB */
 #endif
-/* Below this a block of the pool would be mostly waste. */
+/* For a smaller buffer most of a pooled block would be waste. */
 enum { POOLED_MIN = KR_BLOCK_SIZE / 4 };
 
 struct block {

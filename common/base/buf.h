@@ -1,6 +1,6 @@
-/* Reference-counted data buffers from a bounded pool of KR_BLOCK_SIZE pieces (larger ones come from the heap).
+/* Reference-counted data buffers from a bounded pool of KR_BLOCK_SIZE pieces.  Larger buffers come from the heap.
  *
- * What a buffer holds does not change once it has a second reference.  Any thread.
+ * The bytes of a buffer do not change once the buffer has a second reference.  Any thread.
  */
 #ifndef KR_COMMON_BUF_H
 #define KR_COMMON_BUF_H
@@ -15,13 +15,13 @@ struct kr_buf {
 	uint32_t references; /* atomic */
 };
 
-/* A buffer with one reference, length 0; NULL (errno ENOMEM) when memory is out. */
+/* Returns a buffer with one reference and length 0, or NULL (errno ENOMEM). */
 struct kr_buf *kr_buf_new(size_t capacity);
 struct kr_buf *kr_buf_get(struct kr_buf *buf);
 void kr_buf_put(struct kr_buf *buf);
 /* XXH3-64 of bytes: the checksum of every data frame and journal record. */
 uint64_t kr_checksum(const void *bytes, size_t length);
-/* Bytes in buffers that somebody holds now, for status. */
+/* Bytes in buffers that have references now, for status. */
 size_t kr_buf_bytes_in_use(void);
 
 #endif

@@ -122,7 +122,7 @@ static void add_node(struct kr_extent_map *map, struct kr_extent_node **tree, st
 	*tree = join(*tree, node);
 }
 
-/* Frees a tree that has been cut out, telling REMOVED of each extent in ascending order. */
+/* Frees a tree that is no longer in the map, and passes each extent to REMOVED in ascending order. */
 static void drop_tree(struct kr_extent_map *map, struct kr_extent_node *node, kr_extent_fn removed, void *context)
 {
 	if (!node)
@@ -144,7 +144,7 @@ static struct kr_extent cut_front(struct kr_extent extent, uint64_t bytes)
 	return extent;
 }
 
-/* Ends the last extent of TREE at OFFSET; what lies behind is *RET_TAIL (length 0: nothing). */
+/* Ends the last extent of TREE at OFFSET.  *RET_TAIL is the part behind (length 0: none). */
 static void cut_last(
 	struct kr_extent_map *map, struct kr_extent_node *tree, uint64_t offset, struct kr_extent *ret_tail)
 {
@@ -158,8 +158,20 @@ static void cut_last(
 	map->bytes -= ret_tail->length;
 }
 
+/* Puts TAIL, in the node *SPARE, before the extents of *RIGHT. */
+static void put_tail(struct kr_extent_map *map, const struct kr_extent *tail, struct kr_extent_node **spare,
+	struct kr_extent_node **right)
+{
+	(*spare)->extent = *tail;
+	(*spare)->left = (*spare)->right = NULL;
+	map->count++;
+	map->bytes += tail->length;
+	*right = join(*spare, *right);
+	*spare = NULL;
+}
+
 /* Takes [from, to) out of the map: *RET_LEFT and *RET_RIGHT are the rest.  SPARE: a node for the piece behind a hole in
- * one extent; set to NULL when it was used. */
+ * one extent; NULL after its use. */
 static void carve(struct kr_extent_map *map, uint64_t from, uint64_t to, struct kr_extent_node **spare,
 	struct kr_extent_node **ret_left, struct kr_extent_node **ret_right, kr_extent_fn removed, void *context)
 {
@@ -173,25 +185,14 @@ static void carve(struct kr_extent_map *map, uint64_t from, uint64_t to, struct 
 		if (extent_end(&piece) > to) {
 			tail = cut_front(piece, to - piece.offset);
 			piece.length -= tail.length;
-			(*spare)->extent = tail;
-			(*spare)->left = (*spare)->right = NULL;
-			map->count++;
-			map->bytes += tail.length;
-			*ret_right = join(*spare, *ret_right);
-			*spare = NULL;
+			put_tail(map, &tail, spare, ret_right);
 		}
 		if (removed)
 			removed(context, &piece);
 	}
 	cut_last(map, middle, to, &tail);
-	if (tail.length) { /* one extent ends behind `to` */
-		(*spare)->extent = tail;
-		(*spare)->left = (*spare)->right = NULL;
-		map->count++;
-		map->bytes += tail.length;
-		*ret_right = join(*spare, *ret_right);
-		*spare = NULL;
-	}
+	if (tail.length) /* one extent ends behind `to` */
+		put_tail(map, &tail, spare, ret_right);
 	drop_tree(map, middle, removed, context);
 }
 

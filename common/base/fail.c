@@ -1,4 +1,4 @@
-/* The calling thread's last reason for a failure.  Any thread; no locks, since each has its own. */
+/* The calling thread's last reason for a failure.  Any thread; no locks, since each thread has its own reason. */
 #include "common/base/fail.h"
 
 #include <stdarg.h>

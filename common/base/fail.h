@@ -1,7 +1,7 @@
-/* Errors with a reason: a function returns -errno and leaves the sentence that explains it here.
+/* Errors with a reason: a function returns -errno and records a sentence that explains it.
  *
- * One reason per thread, overwritten by the next failure.  Libraries only record it; whoever decides what the failure
- * means (a daemon's main, a FUSE operation, a request handler) logs it once.
+ * Each thread has one reason; the next failure overwrites it.  Libraries only record the reason.  The caller that
+ * decides what the failure means (a daemon's main, a FUSE operation, a request handler) logs it once.
  */
 #ifndef KR_COMMON_FAIL_H
 #define KR_COMMON_FAIL_H

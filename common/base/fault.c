@@ -29,7 +29,7 @@ static size_t fault_count;
 static const char *fault_file; /* NULL: the list above */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* A test that asks for nonsense must not pass by doing nothing. */
+/* A test whose fault cannot be read must not pass because nothing happens. */
 static void refuse(const char *item)
 {
 	fprintf(stderr, "KR_FAULT: cannot read \"%s\" (point:action[:count])\n", item);
@@ -106,8 +106,9 @@ static int pass_file(const char *point)
 		hold();
 		return 0;
 	}
-	return fault.count == 1 && unlink(fault_file) < 0 ? 0 :
-							    act(fault.action); /* else another thread has taken it */
+	return fault.count == 1 && unlink(fault_file) < 0 ?
+		0 :
+		act(fault.action); /* else another thread has taken the file */
 }
 
 int kr_fault_pass(const char *point)

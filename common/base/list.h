@@ -74,7 +74,7 @@ static inline void kr_list_move(struct kr_list *from, struct kr_list *to)
 #define KR_LIST_FOR_EACH(item, list, member) \
 	for (item = KR_LIST_ENTRY((list)->head.next, __typeof__(*item), member); &item->member != &(list)->head; \
 		item = KR_LIST_ENTRY(item->member.next, __typeof__(*item), member))
-/* Survives the removal of ITEM inside the body. */
+/* The body may remove ITEM. */
 #define KR_LIST_FOR_EACH_SAFE(item, after, list, member) \
 	for (item = KR_LIST_ENTRY((list)->head.next, __typeof__(*item), member), \
 	    after = KR_LIST_ENTRY(item->member.next, __typeof__(*item), member); \

@@ -96,8 +96,8 @@ static void add(struct kr_lock_table *table, const struct kr_lock *lock)
 		table->counted(table->context, copy, 1);
 }
 
-/* What is replaced goes when all that stands in its place is there: whoever counts must not find in between, from
- * another thread, that its owner has nothing. */
+/* A replaced lock goes after all locks in its place have come.  So a counter in another thread never finds its owner
+ * without locks in between. */
 static void set_aside(struct kr_lock *lock, struct kr_list *replaced)
 {
 	kr_list_remove(&lock->link);
@@ -126,7 +126,7 @@ static bool adjoins(const struct kr_lock *a, const struct kr_lock *b)
 	return a->last + 1 == b->first || b->last + 1 == a->first;
 }
 
-/* Adds WANT, together with what is like it and adjoins. */
+/* Adds WANT, joined with adjoining locks of the same kind and owner. */
 static void merge(struct kr_lock_table *table, const struct kr_lock *want, struct kr_list *replaced)
 {
 	struct kr_lock merged = *want, *lock, *after;
@@ -161,7 +161,7 @@ void kr_lock_table_note(struct kr_lock_table *table, const struct kr_lock *want)
 
 /* --- waiting ---------------------------------------------------------------------------------- */
 
-/* Whether nobody is in its way; else it is known who. */
+/* Whether no lock excludes WAITER's.  Otherwise remembers one that does. */
 static bool is_free(const struct kr_lock_table *table, struct kr_lock_waiter *waiter)
 {
 	struct kr_lock *lock;
@@ -187,8 +187,8 @@ static struct kr_lock_waiter *first_free(const struct kr_lock_table *table)
 	return NULL;
 }
 
-/* If something was given up: whoever can go on goes on. A grant may give something up too, so each look is a new one.
- */
+/* After a lock was given up: grants every waiter whose lock is free.  A grant may give up a lock too, so each round
+ * looks anew. */
 static void grant_waiters(struct kr_lock_table *table)
 {
 	struct kr_lock_waiter *waiter;
@@ -203,7 +203,7 @@ static void grant_waiters(struct kr_lock_table *table)
 	table->gave_up = false;
 }
 
-/* An flock of another kind goes before the new one is asked for. */
+/* An flock of another kind is unlocked before the new one is asked for. */
 static void before_conversion(struct kr_lock_table *table, const struct kr_lock *want)
 {
 	const struct kr_lock *held =
@@ -235,7 +235,7 @@ struct search {
 	struct kr_list todo; /* struct stop */
 };
 
-/* A wait that the search has come to. */
+/* A wait that the search has reached. */
 struct stop {
 	struct kr_link link;
 	const struct kr_lock_waiter *waiter;
@@ -251,7 +251,7 @@ static bool is_of(const struct kr_table_link *link, const void *owner)
 	return kr_lock_owner_equal(&KR_CONTAINER_OF(link, const struct kr_lock_waiter, by_owner)->want.owner, owner);
 }
 
-/* Those who wait and hold LOCK are to be looked at, once each. */
+/* Queues the waiters whose owner holds LOCK, each once. */
 static void follow(struct search *search, const struct kr_lock_world *world, const struct kr_lock *lock)
 {
 	struct kr_table_link *link = kr_table_find(&world->waiters, hash_of(&lock->owner), is_of, &lock->owner);
@@ -270,7 +270,7 @@ static void follow(struct search *search, const struct kr_lock_world *world, con
 	}
 }
 
-/* Whether the goal itself is in the way of WANT; else who is, is to be looked at. */
+/* Whether the goal itself excludes WANT.  Otherwise queues the owners that do. */
 static bool leads_to_goal(struct search *search, const struct kr_lock_table *table, const struct kr_lock *want)
 {
 	const struct kr_lock *lock;
@@ -287,7 +287,7 @@ static bool leads_to_goal(struct search *search, const struct kr_lock_table *tab
 	return false;
 }
 
-/* Whether an owner in the way of WANT waits itself, over whatever steps, for something of WANT's owner. */
+/* Whether an owner that excludes WANT waits, directly or over others, for a lock of WANT's owner. */
 static bool closes_circle(const struct kr_lock_table *table, const struct kr_lock *want)
 {
 	struct search search = {.goal = &want->owner, .number = ++table->world->searches};

@@ -1,16 +1,17 @@
 /* Advisory locks of one file, flock and byte ranges: a pure state machine, no clocks, sockets or sessions.
  *
- * The server decides with it who holds what; a node notes with it what it holds (kr_lock_table_note), to claim it again
- * from a server that has restarted.  Rules, as on a local file system:
- *  - byte ranges of one owner split, merge, up- and downgrade each other; shared ones of several owners may overlap;
- *  - flock and byte ranges are independent of each other; an flock's conversion gives the old one up first;
- *  - a waiter is granted as soon as nobody else holds what excludes it; of several, the first to have asked.  A request
- *    does not wait for another one that only waits: shared locks that always overlap can keep an exclusive one out;
- *  - a wait for byte ranges that would close a circle of waiting owners, over all files, is refused.  The search for
- *    one ends after KR_LOCK_STEPS steps: a circle among thousands of waiters and locks that have to do with each other
- *    may stay unseen.
- * Somebody may hold and want very much: an event takes a time logarithmic in the locks for each waiter that it may set
- * free, and linear, with a few nanoseconds each, in the locks and the waiters of the file.
+ * The server decides with it which owner holds which lock.  A node records its own locks with it (kr_lock_table_note),
+ * to reclaim them from a restarted server.  Rules, as on a local file system:
+ * - byte ranges of one owner split, merge, up- and downgrade each other; shared ones of several owners may overlap;
+ * - flock and byte ranges are independent of each other; the conversion of an flock gives up the old one first;
+ * - the table grants a waiter as soon as no other owner holds a conflicting lock; of several waiters, the first.  A
+ *   waiter does not conflict with another waiter, so shared locks that always overlap can keep an exclusive one out;
+ * - the table refuses a wait for byte ranges that would close a circle of waiting owners (deadlock), over all files.
+ *   The search ends after KR_LOCK_STEPS steps: a circle among thousands of related waiters and locks may stay
+ *   undetected.
+ *
+ * An owner may hold and want very many locks.  So an event takes a time logarithmic in the locks for each waiter that
+ * it may grant. It also takes a few nanoseconds for each lock and waiter of the file.
  */
 #ifndef KR_COMMON_LOCK_TABLE_H
 #define KR_COMMON_LOCK_TABLE_H
@@ -36,12 +37,12 @@ struct kr_lock_owner {
 struct kr_lock {
 	struct kr_link link;
 	struct kr_lock_place place;
-	struct kr_list blocked; /* waiters that are known to wait for this one, whatever else is in their way */
+	struct kr_list blocked; /* waiters that wait for this lock, whatever else excludes them */
 	struct kr_lock_owner owner;
 	uint64_t first, last; /* both included */
 	uint8_t kind;         /* enum kr_lock_kind; of a request, NONE unlocks */
 	uint32_t pid;         /* for people */
-	uintptr_t via;        /* the caller's: of the latest request that made it */
+	uintptr_t via;        /* the caller's: of the latest request that made the lock */
 };
 
 struct kr_lock_table;
@@ -49,17 +50,17 @@ struct kr_lock_waiter {
 	struct kr_link of_table, of_lock;
 	struct kr_table_link by_owner;
 	struct kr_lock_table *table;
-	const struct kr_lock *blocker; /* NULL: to be looked for */
-	uint64_t seen;                 /* the latest search for circles that came by */
+	const struct kr_lock *blocker; /* NULL: not known yet */
+	uint64_t seen;                 /* the latest deadlock search that reached this waiter */
 	struct kr_lock want;
 	void *token; /* the caller's */
 };
 
-/* All waiters of all files, for circles. */
+/* All waiters of all files, for deadlock detection. */
 struct kr_lock_world {
 	struct kr_table waiters; /* by owner */
 	uint64_t searches;
-	bool closed; /* nobody is granted any more by what others give up: the server ends */
+	bool closed; /* the server ends: locks that are given up go to no waiter */
 };
 
 struct kr_lock_table {
@@ -68,42 +69,43 @@ struct kr_lock_table {
 	struct kr_lock *tree[2]; /* the same, of byte ranges and flock */
 	struct kr_list waiting;  /* in order of asking */
 	size_t count, waits;     /* of locks, of those */
-	bool gave_up;            /* since the waiters were looked at: some may go on */
-	/* The waiter has its lock and is no longer the table's. Called from inside the event, in a consistent state; it
-	 * may not free the table. */
+	bool gave_up;            /* since the last look at the waiters: some may go on */
+	/* The waiter has its lock and has left the table.  Runs inside the event, in a consistent state; must not free
+	 * the table. */
 	void (*grant)(void *context, struct kr_lock_waiter *waiter);
-	/* A lock (or piece of one) has come or gone; may be NULL. It only takes note. What replaces another comes
-	 * before that goes, so an owner who keeps something of a kind is never seen without; an flock that is converted
-	 * does go first. */
+	/* A lock (or piece of one) has come or gone; may be NULL.  It must not change the table.  A lock that replaces
+	 * another comes before the other goes, so an owner that keeps a lock of a kind is never seen without one.  The
+	 * exception is an flock's conversion. */
 	void (*counted)(void *context, const struct kr_lock *lock, int change);
 	void *context;
 };
 
 void kr_lock_world_init(struct kr_lock_world *world);
-/* WORLD and GRANT may be NULL where nobody ever waits. */
+/* WORLD and GRANT may be NULL in a table without waiters. */
 void kr_lock_table_init(struct kr_lock_table *table, struct kr_lock_world *world,
 	void (*grant)(void *context, struct kr_lock_waiter *waiter), void *context);
 /* Frees the locks; there must be no waiters. */
 void kr_lock_table_fini(struct kr_lock_table *table);
 
 bool kr_lock_owner_equal(const struct kr_lock_owner *a, const struct kr_lock_owner *b);
-/* Whether LOCK, of somebody else, is in the way of WANT. */
+/* Whether LOCK, of another owner, excludes WANT. */
 bool kr_lock_excludes(const struct kr_lock *lock, const struct kr_lock *want);
-/* A lock of somebody else that excludes WANT, the one with the lowest offset; NULL. Borrowed until the next event. */
+/* The lock of another owner that excludes WANT, the one with the lowest offset; or NULL.  Borrowed until the next
+ * event. */
 const struct kr_lock *kr_lock_table_conflict(const struct kr_lock_table *table, const struct kr_lock *want);
-/* A lock of OWNER that overlaps, the one with the lowest offset; NULL. */
+/* The lock of OWNER that overlaps, the one with the lowest offset; or NULL. */
 const struct kr_lock *kr_lock_table_held(
 	const struct kr_lock_table *table, const struct kr_lock_owner *owner, uint64_t first, uint64_t last);
 
-/* Locks or unlocks at once: 0; -EAGAIN: somebody holds what excludes it. */
+/* Locks or unlocks at once.  0, or -EAGAIN: another owner holds a conflicting lock. */
 int kr_lock_table_set(struct kr_lock_table *table, const struct kr_lock *want);
-/* WAITER (the caller's memory, want and token filled in): 0 it has its lock (grant is not called); -EINPROGRESS it
- * waits; -EDEADLK. */
+/* WAITER is the caller's memory, with want and token filled in.  0: it has its lock (no call of grant); -EINPROGRESS:
+ * it waits; -EDEADLK. */
 int kr_lock_table_wait(struct kr_lock_table *table, struct kr_lock_waiter *waiter);
 void kr_lock_table_withdraw(struct kr_lock_waiter *waiter);
-/* All locks of the node go. Its waiters must have been withdrawn. */
+/* Drops all locks of the node, whose waiters the caller has withdrawn before. */
 void kr_lock_table_release_node(struct kr_lock_table *table, uint32_t node);
-/* Notes what somebody else has decided: never a conflict. */
+/* Records a lock that another table has granted, without a check for conflicts. */
 void kr_lock_table_note(struct kr_lock_table *table, const struct kr_lock *lock);
 
 #endif

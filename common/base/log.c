@@ -1,8 +1,8 @@
 /* One event, one line, one write(2): lines of several threads or processes never mix.
  *
- * Standard error gets "kairand: warning: ..." (information without a level word); the file gets time, process and level
- * too; where standard error is systemd's journal, it gets "<4>...".  Control bytes (a file's name may hold any) are
- * shown as '?', so that nobody can forge a line.
+ * Standard error gets "kairand: warning: ..." (information without a level word).  The file gets time, process and
+ * level too.  systemd's journal as standard error gets "<4>...".  Control bytes (a file's name may hold any) appear as
+ * '?', so that no name can forge a line.
  */
 #include "common/base/log.h"
 
@@ -89,7 +89,7 @@ static void write_to_stderr(enum kr_log_level level, const char *text)
 	char line[2304];
 	int length;
 
-	/* As sd-daemon(3) has it; the name and the level are the journal's then. */
+	/* The form of sd-daemon(3); the journal adds the name and the level. */
 	if (to_journal)
 		length = snprintf(line, sizeof(line), "<%d>%s\n", levels[level].priority, text);
 	else

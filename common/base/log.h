@@ -1,6 +1,5 @@
 /* The daemons' log: one line per event, to standard error and, once detached from the terminal, to syslog.
- * Thread-safe; never blocks on anything but the log's own descriptor.
- */
+ * Any thread; a call blocks on nothing but the log's own descriptor. */
 #ifndef KR_COMMON_LOG_H
 #define KR_COMMON_LOG_H
 
@@ -8,11 +7,11 @@
 
 enum kr_log_level { KR_LOG_ERROR, KR_LOG_WARNING, KR_LOG_INFO, KR_LOG_DEBUG };
 
-/* PROGRAM (borrowed for ever) prefixes every line; lines above LEVEL are dropped. */
+/* Each line begins with PROGRAM (borrowed for ever).  The log drops lines above LEVEL. */
 void kr_log_init(const char *program, enum kr_log_level level);
-/* A file that gets every line too (already open, append mode); -1 for none. */
+/* Each line also goes to the file FD (already open, append mode); -1: to none. */
 void kr_log_set_file(int fd);
-/* From now on syslog(3) instead of standard error. */
+/* From now on lines go to syslog(3) instead of standard error. */
 void kr_log_use_syslog(void);
 enum kr_log_level kr_log_level(void);
 void kr_log(enum kr_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -26,8 +26,8 @@ void kr_capabilities_keep(const struct kr_capability *list, size_t count)
 		keep |= UINT64_C(1) << list[i].number;
 	if (syscall(SYS_capget, &header, data) < 0)
 		return;
-	/* As long as we have CAP_SETPCAP; else programs that are started have no more than this one by
-	 * kr_privileges_freeze. */
+	/* Needs CAP_SETPCAP.  Without it, kr_privileges_freeze keeps started programs from having more rights than this
+	 * one. */
 	for (int i = 0; prctl(PR_CAPBSET_READ, i) >= 0; i++)
 		if (!(keep >> i & 1))
 			prctl(PR_CAPBSET_DROP, i);

@@ -1,8 +1,7 @@
-/* Giving up what a daemon does not need: capabilities, new privileges by exec, and system calls.
+/* Giving up rights that a daemon does not need: capabilities, new privileges by exec, and system calls.
  *
- * All of it is for the calling thread and those that it makes: to be called before there are others.  What cannot be
- * given up (a kernel without seccomp, a container that has taken it away already) is not there to be misused: no
- * errors.
+ * All of it applies to the calling thread and to threads that it makes later: call it before there are others.  There
+ * are no errors: a kernel without seccomp, or a container, may lack what should be given up.
  */
 #ifndef KR_COMMON_PRIVILEGE_H
 #define KR_COMMON_PRIVILEGE_H
@@ -12,16 +11,16 @@
 
 struct kr_capability {
 	int number;      /* CAP_CHOWN... */
-	const char *why; /* for who reads the list */
+	const char *why; /* for readers of the list */
 };
 
-/* Keeps only these capabilities, of those that are there. */
+/* Drops all capabilities that are not in LIST. */
 void kr_capabilities_keep(const struct kr_capability *list, size_t count);
-/* No program that is started from here on has more rights than this one (set-user-ID, file capabilities). */
+/* From here on no started program has more rights than this one (set-user-ID, file capabilities). */
 void kr_privileges_freeze(void);
-/* After kr_privileges_freeze: calls that no file daemon makes (loading modules, tracing, mounting unless MOUNTS,
- * bpf...), and starting programs unless EXECS, fail with EPERM. Does nothing in sanitizer builds, which trace
- * themselves. */
+/* Call it after kr_privileges_freeze.  Makes system calls that no file daemon needs fail with EPERM: loading modules,
+ * tracing, bpf, mounting (unless MOUNTS), starting programs (unless EXECS).  Does nothing in sanitizer builds, which
+ * trace themselves. */
 void kr_syscalls_forbid(bool mounts, bool execs);
 
 #endif

@@ -1,6 +1,5 @@
-/* An intrusive hash table: chains of links that lie inside the elements, growing with its population.
- * Not thread-safe.  The caller hashes and compares, so one table type serves fids, ids and names.
- */
+/* An intrusive hash table: chains of links that lie inside the elements.  The table grows with their number.
+ * Not thread-safe.  The caller hashes and compares, so one table type serves fids, ids and names. */
 #ifndef KR_COMMON_TABLE_H
 #define KR_COMMON_TABLE_H
 
@@ -22,18 +21,18 @@ struct kr_table {
 };
 
 typedef bool (*kr_table_match_fn)(const struct kr_table_link *link, const void *key);
-/* Visitor; may remove LINK itself but no other. Returning false stops the walk. */
+/* A visitor may remove LINK itself but no other element.  false ends the walk. */
 typedef bool (*kr_table_visit_fn)(struct kr_table_link *link, void *context);
 
 void kr_table_init(struct kr_table *table);
 /* Frees the buckets; the elements are the caller's. */
 void kr_table_fini(struct kr_table *table);
-/* Growing is best effort: on memory exhaustion chains just get longer; only the very first bucket array aborts. */
+/* If memory is out the chains just get longer; only the first bucket array aborts the process. */
 void kr_table_insert(struct kr_table *table, struct kr_table_link *link, uint64_t hash);
 void kr_table_remove(struct kr_table *table, struct kr_table_link *link);
 struct kr_table_link *kr_table_find(
 	const struct kr_table *table, uint64_t hash, kr_table_match_fn match, const void *key);
-/* The next one of the same hash, behind one that was found. */
+/* The next element of the same hash, behind one that was found. */
 struct kr_table_link *kr_table_find_next(const struct kr_table_link *link, kr_table_match_fn match, const void *key);
 void kr_table_for_each(struct kr_table *table, kr_table_visit_fn visit, void *context);
 

@@ -9,8 +9,8 @@
 
 #include "common/base/util.h"
 
-/* The number of bytes of the character that BYTES (which end with a NUL) begin with, and the character; 0: none does.
- */
+/* Decodes the first character of BYTES (NUL-terminated).  Returns its length in bytes; 0: BYTES does not begin with
+ * one. */
 static size_t decode(const uint8_t *bytes, uint32_t *ret_character)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* shorter ones have a shorter form */

@@ -1,18 +1,17 @@
-/* Names, which may be any bytes, as text for JSON and for terminals.  Any thread. Owned; NULL: out of memory. */
+/* Names, which may be any bytes, as text for JSON and for terminals.  Any thread.  Results are owned; NULL: out of
+ * memory. */
 #ifndef KR_COMMON_TEXT_H
 #define KR_COMMON_TEXT_H
 
 #include <jansson.h>
 
-/* Valid UTF-8: each byte of BYTES that does not belong to a character is written as \ooo, three octal digits. What is
- * UTF-8 already stays as it is. */
+/* Valid UTF-8: each byte of BYTES that belongs to no character becomes \ooo, three octal digits. */
 char *kr_text_utf8(const char *bytes);
-/* The same, and control characters likewise, so that nobody's file name moves the cursor of who looks, or makes up a
- * line. */
+/* The same, and control characters likewise, so that no file name moves a terminal's cursor or forges a line. */
 char *kr_text_shown(const char *bytes);
-/* What kr_text_utf8 gives, as JSON. */
+/* The result of kr_text_utf8, as JSON. */
 json_t *kr_text_json(const char *bytes);
-/* The text NAME in OBJECT, borrowed; "" when it is not there. */
+/* The text NAME in OBJECT, borrowed; "" if OBJECT has none. */
 const char *kr_text_of(const json_t *object, const char *name);
 
 #endif

@@ -48,10 +48,10 @@ struct kr_attr {
 	uint64_t size, blocks; /* blocks of 512 bytes */
 	uint32_t blksize;
 	struct kr_time atime, mtime, ctime;
-	uint64_t version; /* of the data: equal versions mean equal bytes; 0 = do not keep beyond the lease */
+	uint64_t version; /* of the data: equal versions mean equal bytes; 0: valid under the present lease only */
 };
 
-/* Who asks. GROUPS borrows; NULL when group_count is 0. */
+/* The caller of an operation.  GROUPS borrows; NULL when group_count is 0. */
 struct kr_cred {
 	uint32_t uid, gid;
 	uint32_t group_count; /* at most KR_GROUPS_MAX */
@@ -63,7 +63,7 @@ struct kr_range {
 	uint64_t offset, length;
 };
 
-/* FSYNC. */
+/* Flags of FSYNC. */
 enum kr_fsync_flag {
 	KR_FSYNC_DATA = 1,
 	KR_FSYNC_SEEN = 2,
@@ -72,12 +72,13 @@ enum kr_fsync_flag {
 	KR_FSYNC_ALL = 15
 };
 
-/* What of a file's bytes is in conflict (RECLAIM): those that were not flushed, those to be replayed. */
+/* Which bytes of a file are in conflict (RECLAIM): the unflushed ones, those to replay. */
 enum kr_conflict_part { KR_CONFLICT_DIRTY = 1, KR_CONFLICT_REPLAYS = 2, KR_CONFLICT_ALL = 3 };
-/* Lease kinds, a bit set (READ = cache and serve the data, WRITE = journal writes). */
+/* Lease kinds, a bit set: READ allows to cache and serve the data, WRITE to journal writes. */
 enum kr_lease_kind { KR_LEASE_READ = 1, KR_LEASE_WRITE = 2, KR_LEASE_ALL = 3 };
-enum { KR_RECLAIM_UNCOVERED = 4 }; /* beside kinds in RECLAIM */
-enum { KR_RECALL_GONE = 4 };       /* ... and in RECALL */
-enum { KR_HELLO_REPLAY = 1 };      /* flags of HELLO */
+enum { KR_RECLAIM_UNCOVERED = 4 };                 /* added to the kinds of RECLAIM */
+enum { KR_RECALL_GONE = 4 };                       /* added to the kinds of RECALL */
+enum { KR_HELLO_REPLAY = 1 };                      /* flag of HELLO */
+enum { KR_FLUSH_INLINE = 1, KR_FLUSH_REPLAY = 2 }; /* flags of FLUSH */
 
 #endif

@@ -182,7 +182,7 @@ static int write_and_sync(int dirfd, const char *name, const void *bytes, size_t
 	if (fd < 0)
 		return kr_fail_errno(-errno, "cannot create %s", name);
 	err = kr_pwrite_full(fd, bytes, length, 0);
-	/* One left behind by a crash may have another mode. */
+	/* A file that a crash left behind may have another mode. */
 	if (!err && (fchmod(fd, mode) < 0 || fsync(fd) < 0))
 		err = kr_fail_errno(-errno, "cannot sync %s", name);
 	close_err = kr_close(fd);

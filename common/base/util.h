@@ -38,11 +38,11 @@ static inline pthread_mutex_t *kr_scoped_lock_take(pthread_mutex_t *lock)
 
 /* Nanoseconds of CLOCK_BOOTTIME: monotonic, and goes on while the machine sleeps, so leases end on time. */
 uint64_t kr_clock_ns(void);
-/* Nanoseconds since the epoch by CLOCK_REALTIME; only for times shown to people and for mtimes. */
+/* Nanoseconds since the epoch by CLOCK_REALTIME; only for times that people see and for mtimes. */
 uint64_t kr_clock_real_ns(void);
 
-/* Reads or writes exactly LENGTH bytes at OFFSET, through short transfers and EINTR.  0 or -errno; read: -ENODATA when
- * the file ends before. */
+/* Transfers exactly LENGTH bytes at OFFSET, through short transfers and EINTR.  0 or -errno.  -ENODATA of a read: the
+ * file ends before. */
 int kr_pread_full(int fd, void *buffer, size_t length, uint64_t offset);
 int kr_pwrite_full(int fd, const void *buffer, size_t length, uint64_t offset);
 /* The whole of a small file below DIRFD as owned, NUL-terminated memory; -EFBIG above MAX bytes. */
@@ -51,13 +51,14 @@ int kr_read_file(int dirfd, const char *name, size_t max, char **ret_text, size_
 int kr_write_file(int dirfd, const char *name, const void *bytes, size_t length, mode_t mode);
 /* Makes the entry NAME below DIRFD durable: syncs the directory that holds it. */
 int kr_sync_directory_of(int dirfd, const char *name);
-/* Opens /dev/null for those of the descriptors 0 to 2 that are closed, so that no file of ours becomes one of them.
- * First thing in a main. 0 or -errno. */
+/* Opens /dev/null for each closed descriptor of 0 to 2, so that no file of ours gets such a number.  A main calls it
+ * first.  0 or -errno. */
 int kr_open_standard_fds(void);
 /* close(2) whose error counts: 0 or -errno. */
 int kr_close(int fd);
 
-/* malloc family that aborts on exhaustion: only for small, bounded objects of our own; never for sizes from outside. */
+/* As malloc and its family, but out of memory aborts the process.  Only for small, bounded objects of our own; never
+ * for sizes from outside. */
 void *kr_xmalloc(size_t size);
 void *kr_xcalloc(size_t count, size_t size);
 char *kr_xstrdup(const char *text);

@@ -1,4 +1,5 @@
-/* A connection's life: made by accept or connect, watched, asked, ended.  See conn_priv.h for the states. */
+/* A connection's life: connect or accept, watch the peer, match replies to requests, end.  conn_priv.h has the states.
+ */
 #include "common/rpc/conn.h"
 
 #include <assert.h>
@@ -42,7 +43,7 @@ static void end_request(struct kr_conn *conn, struct request *request)
 	free(request);
 }
 
-/* A callback may forget other requests: so the list is looked at anew each time. */
+/* A callback may drop other requests: so each step looks at the list anew. */
 static void fail_requests(struct kr_conn *conn)
 {
 	while (!kr_list_empty(&conn->requests_in_order)) {
@@ -105,8 +106,8 @@ void kr_conn_close(struct kr_conn *conn, bool flush)
 
 /* --- watching the peer --- */
 
-/* The peer's kernel has owed us an acknowledgement since the last tick.  TCP_USER_TIMEOUT is not used for this, because
- * it also ends connections whose living peer has stopped reading for a while, which is what kr_conn_pause is for. */
+/* The peer's kernel has owed an acknowledgement since the last tick.  TCP_USER_TIMEOUT would also end connections whose
+ * living peer has stopped reading for a while, as kr_conn_pause does. */
 static bool peer_is_silent(struct kr_conn *conn)
 {
 	struct tcp_info info = {0};
@@ -145,7 +146,7 @@ static void set_socket_options(struct kr_conn *conn)
 
 	if (conn->handle.type != UV_TCP || uv_fileno(&conn->handle, &fd) < 0)
 		return;
-	/* A kernel that refuses one of these costs speed or notices death later; the connection works. */
+	/* If the kernel refuses one of these, the connection is slower or notices death later, but works. */
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
@@ -209,7 +210,7 @@ int kr_conn_accept(
 	conn->handler = handler;
 	conn->remote.ss_family = AF_UNIX;
 	if (!local && uv_tcp_getpeername(&conn->tcp, (struct sockaddr *)&conn->remote, &size) < 0)
-		conn->remote.ss_family = AF_UNSPEC; /* gone already: the first read will tell */
+		conn->remote.ss_family = AF_UNSPEC; /* gone already: the first read will fail */
 	kr_address_format((const struct sockaddr *)&conn->remote, conn->peer, sizeof(conn->peer));
 	connected(conn);
 	*ret_conn = conn;
@@ -294,7 +295,7 @@ void kr_conn_release(struct kr_conn *conn)
 		kr_conn_close(conn, true);
 }
 
-/* --- what it is --- */
+/* --- properties --- */
 
 void *kr_conn_context(const struct kr_conn *conn)
 {
@@ -408,7 +409,7 @@ void kr_conn_reply(struct kr_conn *conn, uint16_t type, uint64_t id, uint16_t fl
 		err = kr_conn_enqueue(conn, header, msg, slices, count);
 	if (err == 0)
 		return;
-	/* Every request is answered: what cannot be said becomes a status. */
+	/* Every request gets a reply: a reply that cannot be encoded becomes a status. */
 	header.status = kr_status_from_errno(err);
 	if (kr_conn_enqueue(conn, header, NULL, NULL, 0) < 0)
 		kr_conn_end(conn, -ENOMEM, kr_fail_reason());
@@ -435,7 +436,7 @@ void kr_conn_take_reply(struct kr_conn *conn, const struct kr_frame *frame)
 	int err;
 
 	if (!request)
-		return; /* forgotten */
+		return; /* dropped by kr_conn_forget */
 	if (request->type != frame->header.type) {
 		kr_conn_end(conn, -EBADMSG, "a reply is of another type than its request");
 		return;

@@ -1,9 +1,9 @@
-/* What the files of the connection share: conn.c (life and death), conn_send.c (queue and writes), conn_read.c (frames
- * in).  Everything here runs in the loop's thread.
+/* Shared by the files of the connection: conn.c (life and death), conn_send.c (queue and writes), conn_read.c (frames
+ * in).  All of it runs in the loop's thread.
  *
- * Life: CONNECTING -> OPEN -> [FLUSHING -> LINGERING] -> CLOSING -> freed.  Handles are closed once, by kr_conn_end;
- * the last of their close callbacks ends all requests, calls on_closed and frees.  Callbacks of the user's may call any
- * function of conn.h: so nothing looks at the parser's or the queue's old state after one has run.
+ * Life: CONNECTING -> OPEN -> [FLUSHING -> LINGERING] -> CLOSING -> freed.  kr_conn_end closes the handles once; the
+ * last of their close callbacks ends all requests, calls on_closed and frees.  A callback of the user's may call any
+ * function of conn.h: so no code relies on the parser's or the queue's old state after a callback.
  */
 #ifndef KR_COMMON_CONN_PRIV_H
 #define KR_COMMON_CONN_PRIV_H
@@ -15,9 +15,8 @@
 enum kr_conn_state {
 	KR_CONN_CONNECTING,
 	KR_CONN_OPEN,
-	KR_CONN_FLUSHING,  /* closed by our side: the queue is still sent, what arrives is thrown away */
-	KR_CONN_LINGERING, /* all is sent; waits for the peer's end, so that a reset does not destroy bytes on their way
-			    */
+	KR_CONN_FLUSHING,  /* this side has closed: the queue is still sent, arriving bytes are dropped */
+	KR_CONN_LINGERING, /* all is sent; a reset before the peer's end would destroy bytes on their way */
 	KR_CONN_CLOSING,
 };
 
@@ -28,10 +27,9 @@ struct kr_conn {
 		uv_tcp_t tcp;
 		uv_pipe_t pipe;
 	};
-	uv_timer_t watch; /* notices dead peers */
-	uv_idle_t kick;   /* delivers what had been received when the connection was paused */
-	uv_idle_t cork; /* active: a frame has been sent in this turn of the loop; before it waits again those behind it
-			   leave together */
+	uv_timer_t watch; /* detects dead peers */
+	uv_idle_t kick;   /* delivers frames that had arrived before a pause */
+	uv_idle_t cork;   /* active: this turn of the loop has sent a frame; later frames of the turn leave together */
 	uv_loop_t *loop;
 	int open_handles;
 	enum kr_conn_state state;
@@ -40,14 +38,14 @@ struct kr_conn {
 	char peer[80];
 	int end_err;
 	char end_reason[256];
-	unsigned idle_ticks; /* of the watch: since the state's last progress, or sign of life */
+	unsigned idle_ticks; /* of the watch: since the last progress or sign of life */
 	struct sockaddr_storage remote;
 
 	bool connected;
-	uint16_t reply_flags;               /* of the reply that is being delivered */
+	uint16_t reply_flags;               /* of the reply under delivery */
 	struct kr_list outbox;              /* of struct outgoing (conn_send.c), not yet given to the kernel */
 	struct kr_list in_flight;           /* of struct outgoing, in WRITE_REQUEST */
-	struct kr_list held;                /* of struct outgoing, not sealed yet: sent at the release */
+	struct kr_list held;                /* of struct outgoing, not sealed yet: kr_conn_release sends them */
 	size_t outbox_bytes, outbox_frames; /* of outbox and held */
 	bool writing, above_low_water;
 	bool holding, close_when_released;
@@ -61,8 +59,8 @@ struct kr_conn {
 
 	bool guest, ring; /* see kr_conn_set_guest, kr_conn_set_ring */
 	unsigned paused;
-	uint64_t turn;     /* the loop's time ... */
-	uint64_t turn_ns;  /* ... in which it has been heard for so long */
+	uint64_t turn;     /* the present turn of the loop ... */
+	uint64_t turn_ns;  /* ... and how long this connection has been read in it */
 	uint8_t *received; /* bytes of the next header and fields, and perhaps more */
 	size_t received_length, received_capacity, parsed;
 	bool have_header;      /* FRAME's header is decoded; its bytes are still in RECEIVED */
@@ -75,22 +73,20 @@ struct kr_conn {
 	struct kr_seal *seal_out, *seal_in; /* NULL: not sealed */
 };
 
-/* conn.c: the connection is over; on_closed follows. Only the first call counts. */
+/* conn.c: the connection ends; on_closed follows.  Only the first call counts. */
 void kr_conn_end(struct kr_conn *conn, int err, const char *reason);
 /* conn.c: runs the callback of the request that FRAME answers. */
 void kr_conn_take_reply(struct kr_conn *conn, const struct kr_frame *frame);
 /* conn_send.c: starts a write if none is under way; frees what is queued. */
 void kr_conn_write_more(struct kr_conn *conn);
-void kr_conn_uncork(uv_idle_t *cork);
 void kr_conn_drop_queue(struct kr_conn *conn);
 int kr_conn_enqueue(struct kr_conn *conn, struct kr_frame_header header, const void *msg, const struct kr_slice *slices,
 	size_t count);
-/* conn_send.c: the next frames are sealed; what was held is. */
+/* conn_send.c: seals and queues the frames that kr_conn_hold held back. */
 void kr_conn_send_held(struct kr_conn *conn);
 /* conn_read.c: starts to read; delivers complete frames until paused or closing. */
 void kr_conn_read_start(struct kr_conn *conn);
 void kr_conn_read_fini(struct kr_conn *conn);
-void kr_conn_kick(uv_idle_t *kick);
 static inline bool kr_conn_delivers(const struct kr_conn *conn)
 {
 	return conn->state == KR_CONN_OPEN && conn->paused == 0;

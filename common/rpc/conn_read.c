@@ -1,9 +1,9 @@
 /* A connection's way in: bytes to frames.
  *
- * Headers and fields are read into RECEIVED, as many as come; a frame's data goes into its kr_buf straight from the
- * socket, but for the part that came along with its fields (at most READ_AHEAD bytes, copied).  A frame is delivered
- * when it is whole; lengths are checked before anything is allocated for them.  Of a sealed frame the header is opened
- * first, then the fields, then the data, each in its place.
+ * RECEIVED takes headers and fields, as many as come.  A frame's data goes from the socket straight into its kr_buf;
+ * only the part that came along with the fields (at most READ_AHEAD bytes) is copied.  A frame is delivered when it is
+ * complete.  The parser checks lengths before it allocates memory for them.  It opens a sealed frame in place: the
+ * header first, then the fields, then the data.
  */
 #include <assert.h>
 #include <errno.h>
@@ -17,8 +17,8 @@
 
 enum {
 	TURN_NS = 1000000
-}; /* so long a connection is heard at a time: others have their turn, too, whatever it asks for */
-/* REFUSALS_MAX: more than waits for any peer that is heard (KR_SESSION_QUEUE_MAX). */
+}; /* the longest time for one connection in a turn of the loop, so that others have their turn */
+/* REFUSALS_MAX: more than may wait for any peer whose requests are served (KR_SESSION_QUEUE_MAX). */
 enum { READ_AHEAD = 8192, REFUSALS_MAX = 9 << 20, GUEST_REFUSALS_MAX = 64 << 10, GUEST_FIELDS_MAX = 17 << 10 };
 
 static bool wants_data(const struct kr_conn *conn)
@@ -32,7 +32,8 @@ static size_t header_size(const struct kr_conn *conn)
 	return KR_FRAME_HEADER + (conn->seal_in ? KR_SEAL_TAG : 0);
 }
 
-/* How many bytes RECEIVED must hold, from PARSED on, before the parser can go on: the header, then all but the data. */
+/* How many bytes RECEIVED must hold, from PARSED on, for the next step of the parser: the header, then all but the
+ * data. */
 static size_t bytes_needed(const struct kr_conn *conn)
 {
 	const struct kr_frame_header *header = &conn->frame.header;
@@ -41,7 +42,7 @@ static size_t bytes_needed(const struct kr_conn *conn)
 	return header_size(conn) + (conn->have_header ? header->fields_length + tags * KR_SEAL_TAG : 0);
 }
 
-/* Moves what is not parsed yet to the front and makes room for the next header and fields. */
+/* Moves unparsed bytes to the front and makes room for the next header and fields. */
 static int make_room(struct kr_conn *conn)
 {
 	size_t wanted = KR_MAX(bytes_needed(conn), (size_t)READ_AHEAD);
@@ -70,7 +71,7 @@ static void choose_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *ret_b
 
 	(void)suggested;
 	if (conn->state != KR_CONN_OPEN) {
-		conn->parsed = conn->received_length; /* thrown away */
+		conn->parsed = conn->received_length; /* dropped */
 		data = NULL;
 	}
 	if (data && wants_data(conn))
@@ -83,7 +84,7 @@ static void choose_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *ret_b
 			(unsigned)(KR_MAX(bytes_needed(conn), (size_t)READ_AHEAD) - conn->received_length));
 }
 
-/* Replies and types that we do not know are looked at elsewhere. */
+/* true also for replies and unknown types: other code checks those. */
 static bool belongs_to_rings(const struct kr_frame_header *header)
 {
 	enum kr_direction direction;
@@ -113,7 +114,7 @@ static int begin_frame(struct kr_conn *conn)
 	return 0;
 }
 
-/* All but the data is there. */
+/* Header and fields have arrived. */
 static int open_fields(struct kr_conn *conn)
 {
 	const uint32_t length = conn->frame.header.fields_length;
@@ -124,7 +125,7 @@ static int open_fields(struct kr_conn *conn)
 		0;
 }
 
-/* The data is there; its tag is the last thing before it. */
+/* The data has arrived; its tag is the last thing before it. */
 static int open_data(struct kr_conn *conn)
 {
 	struct kr_buf *data = conn->frame.data;
@@ -133,7 +134,7 @@ static int open_data(struct kr_conn *conn)
 	return conn->seal_in ? kr_seal_open(conn->seal_in, KR_SEAL_DATA, data->data, data->length, tag) : 0;
 }
 
-/* Header and fields are there: takes the data that came along. */
+/* Header and fields have arrived: copies the data that came with them. */
 static int begin_data(struct kr_conn *conn)
 {
 	size_t head = bytes_needed(conn), length = conn->frame.header.data_length;
@@ -153,11 +154,11 @@ static void answer_unknown_type(struct kr_conn *conn, const struct kr_frame_head
 	if (!(header->flags & KR_FRAME_ONEWAY))
 		kr_conn_reply(conn, header->type, header->id, 0, -EPROTO, NULL, NULL, 0);
 	if (kr_conn_queued(conn) >
-		(size_t)(conn->guest ? GUEST_REFUSALS_MAX : REFUSALS_MAX)) /* nobody watches the queue for these */
+		(size_t)(conn->guest ? GUEST_REFUSALS_MAX : REFUSALS_MAX)) /* no sender watches the queue for these */
 		kr_conn_end(conn, -EBADMSG, "the peer sends garbage and takes no answers");
 }
 
-/* The frame is whole: hands it over. PARSED stays in front of its fields meanwhile, so that they keep their place. */
+/* Delivers the complete frame.  PARSED stays in front of its fields meanwhile, so that they keep their place. */
 static void deliver(struct kr_conn *conn)
 {
 	struct kr_frame frame = conn->frame;
@@ -179,7 +180,7 @@ static void deliver(struct kr_conn *conn)
 		kr_conn_end(conn, -EBADMSG, "the peer asks and takes no answers");
 }
 
-/* One step of the parser: 1 went on, 0 more bytes are needed, or -errno. */
+/* One step of the parser.  1: progress; 0: it needs more bytes; or -errno. */
 static int parse_step(struct kr_conn *conn)
 {
 	int err;
@@ -210,7 +211,7 @@ static int parse_step(struct kr_conn *conn)
 	return 1;
 }
 
-/* Whether the turn of a connection that has been heard since BEGAN_NS is over. */
+/* Whether this connection, read since BEGAN_NS, has used up its turn. */
 static bool has_had_its_turn(struct kr_conn *conn, uint64_t began_ns)
 {
 	return conn->turn_ns + (kr_clock_ns() - began_ns) > TURN_NS;
@@ -294,16 +295,9 @@ void kr_conn_pause(struct kr_conn *conn)
 		uv_read_stop(&conn->stream);
 }
 
-void kr_conn_resume(struct kr_conn *conn)
-{
-	assert(conn->paused > 0);
-	if (--conn->paused == 0 && conn->state == KR_CONN_OPEN)
-		uv_idle_start(&conn->kick, kr_conn_kick);
-}
-
-/* Frames that were received before the pause come first; reading goes on after them, so that an end of the stream is
- * never seen before them. */
-void kr_conn_kick(uv_idle_t *kick)
+/* Frames that arrived before the pause come first.  Reading goes on after them, so that the end of the stream comes
+ * last. */
+static void deliver_received(uv_idle_t *kick)
 {
 	struct kr_conn *conn = KR_CONTAINER_OF(kick, struct kr_conn, kick);
 
@@ -313,4 +307,11 @@ void kr_conn_kick(uv_idle_t *kick)
 		parse(conn);
 	if (kr_conn_delivers(conn) && !uv_is_active((uv_handle_t *)kick))
 		kr_conn_read_start(conn);
+}
+
+void kr_conn_resume(struct kr_conn *conn)
+{
+	assert(conn->paused > 0);
+	if (--conn->paused == 0 && conn->state == KR_CONN_OPEN)
+		uv_idle_start(&conn->kick, deliver_received);
 }

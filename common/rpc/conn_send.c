@@ -1,9 +1,10 @@
 /* A connection's way out: frames queue up, and one write at a time gathers as many as are waiting.
  *
- * While the kernel takes bytes at once, a frame leaves in the call that sends it; those sent before the loop comes
- * round (CORKED), or while the socket is full, leave together.  What the kernel takes at once costs no turn of the
- * loop: only for the rest does libuv watch the socket.  Data is not copied: the write holds references to the buffers;
- * but for what has to be made unreadable, and data in several pieces that is sealed.
+ * While the kernel takes bytes at once, a frame leaves in the call that sends it.  Frames sent before the loop's next
+ * turn (CORKED), or while the socket is full, leave together.  libuv watches the socket only for bytes that the kernel
+ * did not take at once.
+ * Data is not copied, as the write holds references to the buffers.  Exceptions: data that privacy makes unreadable,
+ * and sealed data in several pieces.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -22,8 +23,8 @@ struct outgoing {
 	struct kr_slice slices[];
 };
 
-/* FRAME_COST: what a queued frame takes beside its bytes, so that a peer who takes no answers, of 28 bytes each
- * perhaps, is not given several times as much memory as it seems. */
+/* FRAME_COST: the memory of a queued frame beside its bytes.  It counts because a peer that takes no replies, of 28
+ * bytes each perhaps, would hold several times as much memory as it seems. */
 enum { GATHER_BUFFERS = 64, GATHER_BYTES = 1 << 20, FRAME_COST = 192 };
 
 static _Atomic size_t queued_in_all; /* of heads and data, with FRAME_COST, until they are sent */
@@ -70,8 +71,8 @@ size_t kr_conn_queued(const struct kr_conn *conn)
 		(conn->writing ? uv_stream_get_write_queue_size(&conn->stream) : 0);
 }
 
-/* Takes frames from the outbox, in which there is one; their parts become BUFS (GATHER_BUFFERS of them). Returns how
- * many. */
+/* Takes frames from the outbox, which is not empty; their parts become BUFS (GATHER_BUFFERS of them).  Returns their
+ * number. */
 static unsigned gather(struct kr_conn *conn, uv_buf_t *bufs)
 {
 	unsigned count = 0;
@@ -96,7 +97,7 @@ static unsigned gather(struct kr_conn *conn, uv_buf_t *bufs)
 	return count;
 }
 
-/* Never inside a call of the user's, who may be about to send more. */
+/* Never inside a call of the user's, because the user may be about to send more. */
 static void tell_drained(struct kr_conn *conn)
 {
 	if (conn->state != KR_CONN_OPEN || !conn->above_low_water || kr_conn_queued(conn) >= KR_CONN_LOW_WATER)
@@ -139,7 +140,7 @@ static void shut_down(struct kr_conn *conn)
 		kr_conn_end(conn, 0, "closed");
 }
 
-/* What is left of BUFS, of which LENGTH bytes have been taken. */
+/* The rest of BUFS behind LENGTH bytes that the kernel has taken. */
 static unsigned skip(uv_buf_t *bufs, unsigned count, size_t length, uv_buf_t **ret_rest)
 {
 	for (; count > 0 && length >= bufs->len; bufs++, count--)
@@ -152,22 +153,24 @@ static unsigned skip(uv_buf_t *bufs, unsigned count, size_t length, uv_buf_t **r
 	return count;
 }
 
-/* One write of what is gathered; what is sent from now on waits for the next turn of the loop. */
+static void uncork(uv_idle_t *cork);
+
+/* Writes the gathered frames; frames sent from now on wait for the next turn of the loop. */
 static void write_some(struct kr_conn *conn)
 {
 	uv_buf_t bufs[GATHER_BUFFERS], *rest;
 	unsigned count = gather(conn, bufs);
 	int taken = uv_try_write(&conn->stream, bufs, count), err;
 
-	uv_idle_start(&conn->cork, kr_conn_uncork);
+	uv_idle_start(&conn->cork, uncork);
 	count = skip(bufs, count, taken > 0 ? (size_t)taken : 0, &rest);
 	if (count == 0) {
 		conn->idle_ticks = 0;
 		free_list(&conn->in_flight);
 		return;
 	}
-	err = uv_write(
-		&conn->write_request, &conn->stream, rest, count, on_written); /* also says why nothing was taken */
+	err = uv_write(&conn->write_request, &conn->stream, rest, count,
+		on_written); /* also reports why the kernel took nothing */
 	if (err < 0)
 		kr_conn_end(conn, err, uv_strerror(err));
 	else
@@ -188,8 +191,8 @@ void kr_conn_write_more(struct kr_conn *conn)
 	}
 }
 
-/* What on_drain sends is corked anew, and the loop does not wait while that is so. */
-void kr_conn_uncork(uv_idle_t *cork)
+/* Frames that on_drain sends are corked anew, and the loop does not wait meanwhile. */
+static void uncork(uv_idle_t *cork)
 {
 	struct kr_conn *conn = KR_CONTAINER_OF(cork, struct kr_conn, cork);
 
@@ -235,7 +238,7 @@ static int encode_head(struct kr_frame_header *header, const void *msg, size_t d
 
 /* --- sealing --- */
 
-/* OUT's data becomes one piece in memory of its own. */
+/* Copies OUT's data into one piece of its own. */
 static int gather_data(struct outgoing *out)
 {
 	struct kr_buf *buf = kr_buf_new(out->data_length);
@@ -268,7 +271,7 @@ static int seal_data(struct kr_seal *seal, struct outgoing *out, uint8_t tag[KR_
 		kr_buf_put(hidden);
 		return err;
 	}
-	if (hidden) { /* others go on reading the original */
+	if (hidden) { /* other users read the original */
 		hidden->length = data->length;
 		kr_buf_put(data->buf);
 		*data = (struct kr_slice){hidden, 0, hidden->length};
@@ -276,7 +279,8 @@ static int seal_data(struct kr_seal *seal, struct outgoing *out, uint8_t tag[KR_
 	return 0;
 }
 
-/* Puts the tags into OUT's head, as msgs.def says. An error leaves SEAL out of step: the connection's end. */
+/* Puts the tags into OUT's head (layout: msgs.def).  After an error SEAL is out of step, and the connection must end.
+ */
 static int seal_frame(struct kr_seal *seal, struct outgoing *out)
 {
 	const size_t fields_length = out->head.length - KR_FRAME_HEADER;

@@ -40,7 +40,7 @@ void kr_lookups_put_found(struct kr_writer *w, const struct kr_found *found)
 	kr_put_u8(w, found->kind);
 	if (found->kind != KR_FOUND_NOTHING)
 		good = kr_put_fid(w, &found->fid) && kr_put_attr(w, &found->attr);
-	assert(good); /* it is what the export says */
+	assert(good); /* the export has made it */
 }
 
 int kr_lookups_take_found(struct kr_reader *r, int *last, struct kr_found *ret_found)

@@ -1,6 +1,6 @@
-/* The lists in LOOKUPS (msgs.def): the names that are asked for, and what is said of them.
+/* The lists in LOOKUPS (msgs.def): the names asked for, and the attributes found.
  *
- * Readers take bytes of a peer: whatever they are, the result is a good item, the end, or -EBADMSG.  Any thread.
+ * Readers take bytes from a peer: for any bytes the result is a good item, the end, or -EBADMSG.  Any thread.
  */
 #ifndef KR_COMMON_LOOKUPS_H
 #define KR_COMMON_LOOKUPS_H
@@ -22,10 +22,10 @@ struct kr_found {
 
 /* NAME has 1 to KR_NAME_MAX bytes. */
 void kr_lookups_put_name(struct kr_writer *w, const char *name);
-/* 1: RET_NAME has the next one; 0: there is none; -EBADMSG. */
+/* 1: RET_NAME has the next name; 0: there are no more; -EBADMSG. */
 int kr_lookups_take_name(struct kr_reader *r, char ret_name[KR_NAME_MAX + 1]);
 void kr_lookups_put_found(struct kr_writer *w, const struct kr_found *found);
-/* 1, 0, -EBADMSG as above; a number that is not greater than *LAST (-1 at first, then kept here) is -EBADMSG. */
+/* 1, 0, -EBADMSG as above.  A number that is not greater than *LAST (-1 at first, then updated here) is -EBADMSG. */
 int kr_lookups_take_found(struct kr_reader *r, int *last, struct kr_found *ret_found);
 
 #endif

@@ -12,11 +12,11 @@
 enum { KR_PROTO_VERSION = 4, KR_FRAME_HEADER = 28 };
 /* Bit of `may` of HELLO's reply: the server takes BACKLOG. */
 #define KR_FEATURE_BACKLOG UINT64_C(8)
-/* ... and it knows what is BEHIND a FLUSH. */
+/* ... and the server knows BEHIND of FSYNC and SETATTR. */
 #define KR_FEATURE_BEHIND UINT64_C(16)
-/* ... and LIMITS. */
+/* ... and the server takes LIMITS. */
 #define KR_FEATURE_LIMITS UINT64_C(32)
-/* Bit of `may` of HELLO: the node wants to hear with RECALL that a file is gone. */
+/* Bit of `may` of HELLO: RECALL may tell the node that a file is gone. */
 #define KR_FEATURE_GONE UINT64_C(64)
 /* Bit of `may` of HELLO's reply: the server knows the flag CACHED of OPEN. */
 #define KR_FEATURE_CACHED UINT64_C(128)
@@ -40,7 +40,7 @@ struct kr_ranges {
 	const struct kr_range *ranges;
 	uint32_t count;
 };
-/* Where a ring connection leads. `address` borrows in a decoded message. */
+/* The peer of a ring connection.  `address` borrows in a decoded message. */
 struct kr_hop_address {
 	uint32_t node; /* 0 = the server */
 	const char *address;
@@ -113,7 +113,7 @@ struct kr_frame_header {
 	uint32_t fields_length, data_length;
 };
 
-/* Memory that decoded arrays live in; zero-initialised by the caller, freed with kr_arena_fini. */
+/* The memory of decoded arrays; the caller zeroes it first, and kr_arena_fini frees it. */
 struct kr_arena {
 	void *blocks;
 };
@@ -131,15 +131,15 @@ union kr_any_msg {
 };
 
 void kr_frame_header_encode(const struct kr_frame_header *header, uint8_t bytes[KR_FRAME_HEADER]);
-/* 0, or -EBADMSG for a bad magic, flags or a status that do not go together, or lengths above the type's maxima (an
- * unknown type may have up to 64 KiB of fields and no data, so that it can be answered). */
+/* 0, or -EBADMSG: a bad magic, flags and a status that contradict each other, or lengths above the type's maxima.  An
+ * unknown type may have up to 64 KiB of fields and no data, so that it gets a reply. */
 int kr_frame_header_decode(const uint8_t bytes[KR_FRAME_HEADER], struct kr_frame_header *ret_header);
 
-/* Appends the fields of MSG (a struct kr_<name>_request or _reply) to W. -EINVAL: a value that the format cannot hold
- * (a name too long, no fid...), -ENOMEM; what W holds is then to be thrown away.  A NULL STR is "". */
+/* Appends the fields of MSG (a struct kr_<name>_request or _reply) to W.  -EINVAL: a value that the format cannot hold
+ * (a name too long, no fid...); -ENOMEM; then W's content is invalid.  A NULL STR is "". */
 int kr_msg_encode(uint16_t type, bool reply, const void *msg, struct kr_writer *w);
-/* Fills RET_MSG (as large as union kr_any_msg suffices). -EBADMSG: malformed, bytes left over or an unknown type;
- * -ENOMEM; RET_MSG is then undefined. ARENA is the caller's to free in every case. */
+/* Fills RET_MSG (as large as union kr_any_msg suffices).  -EBADMSG: malformed, bytes left over or an unknown type;
+ * -ENOMEM; RET_MSG is then undefined.  The caller frees ARENA in every case. */
 int kr_msg_decode(
 	uint16_t type, bool reply, const uint8_t *bytes, size_t length, void *ret_msg, struct kr_arena *arena);
 /* The CRED of a decoded request; NULL if the type has none. Part of MSG. */
@@ -150,8 +150,6 @@ uint32_t kr_msg_data_max(uint16_t type, bool reply);
 const char *kr_msg_name(uint16_t type);
 /* Whether the table has the type; its direction. */
 bool kr_msg_known(uint16_t type, enum kr_direction *ret_direction);
-/* Appends a one-line readable form ("LOOKUP parent=fid:.. name=a") for logs and tests. */
-void kr_msg_dump(uint16_t type, bool reply, const void *msg, struct kr_writer *w);
 
 /* Wire status <-> negative errno (0 <-> 0). */
 uint32_t kr_status_from_errno(int err);

@@ -1,4 +1,4 @@
-/* How the messages of msgs.def are laid out: what msg.c's encoder and decoder and msg_dump.c walk over. */
+/* The layout of the messages of msgs.def, for the encoder and the decoder in msg.c. */
 #ifndef KR_COMMON_MSG_PRIV_H
 #define KR_COMMON_MSG_PRIV_H
 

@@ -93,7 +93,7 @@ const uint8_t *kr_take_bytes(struct kr_reader *r, size_t length)
 		return NULL;
 	}
 	if (length == 0)
-		return &nothing; /* even where R itself borrows no bytes at all */
+		return &nothing; /* even if R borrows no bytes at all */
 	bytes = r->bytes + r->position;
 	r->position += length;
 	return bytes;

@@ -1,6 +1,6 @@
 /* Cursors over bytes of the wire: big-endian integers one by one, every length checked.
  *
- * A cursor that has failed stays failed and reads zeros, so that decoders check once, at the end.
+ * A failed cursor stays failed and reads zeros, so decoders check once, at the end.
  */
 #ifndef KR_COMMON_WIRE_H
 #define KR_COMMON_WIRE_H

@@ -10,7 +10,7 @@
 #include "common/base/fail.h"
 #include "common/auth/munge.h"
 #include "common/config/options.h"
-#include "common/auth/seal.h"
+#include "common/rpc/seal.h"
 #include "common/base/types.h"
 #include "common/base/util.h"
 #include "fuse/base/cpus.h"

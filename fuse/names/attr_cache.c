@@ -24,7 +24,7 @@ static void on_forget(struct kr_mount *mount, const struct kr_down *down, const 
 	const struct kr_invalidate_request *request = message;
 
 	(void)data;
-	forget(mount, request->slot);
+	forget(mount, request->bucket);
 	kr_rpc_answer(mount->rpc, down, 0, NULL);
 }
 

@@ -272,7 +272,7 @@ void kr_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct kr_lookup_request msg = {.name = name};
 	struct lookup_op *op;
 
-	if (parent == FUSE_ROOT_ID && strcmp(name, KR_DOOR_NAME) == 0) {
+	if (parent == FUSE_ROOT_ID && strcmp(name, KR_BATCH_FILE) == 0) {
 		kr_batch_lookup(req);
 		return;
 	}

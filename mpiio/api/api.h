@@ -9,7 +9,7 @@
 
 #include <mpi.h>
 
-#include "mpiio/api/real.h"
+#include "mpiio/twophase/mpi_library.h"
 
 #ifdef KR_LARGE_COUNTS
 typedef MPI_Count kr_count;
@@ -23,13 +23,13 @@ typedef int kr_count;
 #define KR_PMPI_NAME(name) PMPI_##name
 #define KR_ALIAS_OF(name) KR_ALIAS(name)
 
-/* The three places in which a data call names itself. */
+/* The three places where a data call uses its own name. */
 #define KR_PMPI(name) KR_PMPI_OF(KR_COUNTED(name))
 #define KR_PMPI_OF(name) KR_PMPI_NAME(name)
 #define KR_REAL(name) kr_real()->KR_COUNTED(name)
 #define KR_ALIAS_COUNTED(name) KR_ALIAS_OF(KR_COUNTED(name))
 
-/* What the six kinds of arguments of data calls mean (call.h). */
+/* The six kinds of arguments of data calls (call.h). */
 #define WRITE(...) \
 	(&(struct kr_call){ \
 		.writing = true, .buffer = (void *)(uintptr_t)buf, .count = count, .datatype = datatype, __VA_ARGS__})

@@ -1,12 +1,13 @@
-/* The calls of MPI-IO that are about the file and not its data.  MPI's own file is told of everything, so that it stays
- * in step with ours. */
+/* The calls of MPI-IO that concern the file and not its data.  MPI's own file gets all of them too, so that both agree.
+ */
 #include <errno.h>
 
 #include "common/base/util.h"
 #include "mpiio/api/api.h"
-#include "mpiio/api/errors.h"
+#include "mpiio/api/call.h"
+#include "mpiio/twophase/mpi_library.h"
 #include "mpiio/twophase/file.h"
-#include "mpiio/api/info.h"
+#include "mpiio/schedule/hints_mpi.h"
 
 int PMPI_File_open(MPI_Comm comm, const char *filename, int amode, MPI_Info info, MPI_File *fh)
 {
@@ -24,8 +25,7 @@ int PMPI_File_close(MPI_File *fh)
 
 	if (file) {
 		class = kr_file_detach(file);
-		if (class != MPI_SUCCESS) /* told before the handle is gone; closed all the same */
-			kr_mpi_return(*fh, class);
+		kr_mpi_return(*fh, class); /* the error handler runs while the handle exists */
 	}
 	rc = kr_real()->File_close(fh);
 	return class != MPI_SUCCESS ? class : rc;
@@ -75,7 +75,7 @@ int PMPI_File_set_atomicity(MPI_File fh, int flag)
 		else
 			kr_file_take_pointer(file);
 	}
-	kr_intent_unseen(file);
+	kr_write_order_unseen(file);
 	file->atomic = flag;
 	return rc;
 }
@@ -92,19 +92,19 @@ int PMPI_File_sync(MPI_File fh)
 	}
 	rc = kr_real()->File_sync(fh);
 	if (file && class == MPI_SUCCESS && rc == MPI_SUCCESS)
-		kr_intent_synced(file);
+		kr_write_order_synced(file);
 	return class != MPI_SUCCESS ? kr_mpi_return(fh, class) : rc;
 }
 KR_ALIAS(File_sync);
 
-/* Rank 0 cuts or extends; what aggregators of other nodes write next must come after that. */
+/* Rank 0 truncates or extends; the next writes of other nodes' aggregators must come after that. */
 int PMPI_File_set_size(MPI_File fh, MPI_Offset size)
 {
 	struct kr_mpifile *file = kr_file_find(fh);
 
 	if (file) {
 		kr_file_quiesce(file);
-		kr_intent_unseen(file);
+		kr_write_order_unseen(file);
 	}
 	return kr_real()->File_set_size(fh, size);
 }
@@ -124,8 +124,8 @@ static int make_room(struct kr_mpifile *file, MPI_Offset size)
 	return PMPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, file->comm) == MPI_SUCCESS ? all : -EIO;
 }
 
-/* Not left to the MPI library unless it must be: ROMIO reads all of the file and writes it again, OMPIO of Open MPI 4.1
- * writes rubbish, and not all ranks hear of errors. */
+/* The MPI library does this only if it must. ROMIO reads all of the file and writes it again; OMPIO of Open MPI 4.1
+ * writes garbage. Not all ranks get errors. */
 int PMPI_File_preallocate(MPI_File fh, MPI_Offset size)
 {
 	struct kr_mpifile *file = kr_file_find(fh);
@@ -134,7 +134,7 @@ int PMPI_File_preallocate(MPI_File fh, MPI_Offset size)
 	if (!file)
 		return kr_real()->File_preallocate(fh, size);
 	kr_file_quiesce(file);
-	kr_intent_unseen(file);
+	kr_write_order_unseen(file);
 	err = make_room(file, size);
 	return err == -EOPNOTSUPP ? kr_real()->File_preallocate(fh, size) : kr_mpi_return(fh, kr_mpi_class(err));
 }
@@ -142,7 +142,7 @@ KR_ALIAS(File_preallocate);
 
 /* ---- the individual pointer ---- */
 
-/* Where MPI_SEEK_END counts from, in etypes of the view; our size and MPI's are the same file's. */
+/* The base of MPI_SEEK_END, in etypes of the view; the file's size is the same for MPI. */
 static int end_of_view(struct kr_mpifile *file, uint64_t *ret_end)
 {
 	uint64_t size = 0;
@@ -152,7 +152,7 @@ static int end_of_view(struct kr_mpifile *file, uint64_t *ret_end)
 	return kr_mpi_class(err);
 }
 
-/* MPI computes it when the view is beyond us. */
+/* MPI computes it when the layer cannot read the view. */
 static int seek_by_mpi(struct kr_mpifile *file, MPI_Offset offset, int whence)
 {
 	int rc;

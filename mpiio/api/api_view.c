@@ -1,15 +1,15 @@
-/* The calls of MPI-IO that set and tell the file view. */
+/* The calls of MPI-IO that set and get the file view. */
 #include <string.h>
 
 #include "common/base/util.h"
 #include "mpiio/api/api.h"
-#include "mpiio/api/errors.h"
+#include "mpiio/api/call.h"
 #include "mpiio/twophase/file.h"
-#include "mpiio/api/info.h"
+#include "mpiio/schedule/hints_mpi.h"
 #include "mpiio/datatype/plain_view.h"
 #include "mpiio/datatype/typemap_mpi.h"
 
-/* The filetype's map; NULL where it cannot be known, or the arguments are for the MPI library to refuse. */
+/* The filetype's map.  NULL: the layer cannot read it, or MPI will refuse the arguments. */
 static struct kr_typemap *map_of(MPI_Datatype etype, MPI_Datatype filetype)
 {
 	struct kr_typemap *map = NULL;
@@ -37,7 +37,7 @@ static void change_view(struct kr_mpifile *file, const struct kr_own_view *own, 
 	file->view = *own;
 	file->position = 0;
 	if (foreign)
-		kr_intent_unseen(file);
+		kr_write_order_unseen(file);
 	file->foreign = foreign;
 	pthread_mutex_unlock(&file->lock);
 	kr_own_view_fini(&before);
@@ -55,7 +55,7 @@ static int set_view(struct kr_mpifile *file, MPI_Offset disp, MPI_Datatype etype
 	/* Other representations count by the program's basic types. */
 	kr_plain_view_init(&plain, disp, etype, filetype, native ? map : NULL);
 	rc = kr_real()->File_set_view(file->fh, plain.displacement, plain.etype, plain.filetype, datarep, info);
-	if (rc == MPI_SUCCESS && disp < 0) /* OMPIO takes it */
+	if (rc == MPI_SUCCESS && disp < 0) /* OMPIO accepts it */
 		rc = kr_mpi_return(file->fh, MPI_ERR_ARG);
 	if (rc == MPI_SUCCESS && (rc = kr_own_view_init(&own, disp, etype, filetype)) == MPI_SUCCESS) {
 		change_view(file, &own, map, !native);

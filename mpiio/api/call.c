@@ -3,8 +3,15 @@
 
 #include "common/base/util.h"
 #include "mpiio/twophase/collective.h"
-#include "mpiio/api/errors.h"
+#include "mpiio/twophase/mpi_library.h"
 #include "mpiio/twophase/independent.h"
+
+int kr_mpi_return(MPI_File fh, int class)
+{
+	if (class != MPI_SUCCESS)
+		PMPI_File_call_errhandler(fh, class);
+	return class;
+}
 
 static int check_mode(const struct kr_mpifile *file, bool writing)
 {

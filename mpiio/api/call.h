@@ -1,4 +1,4 @@
-/* What the data calls of the interface have in common: arguments to an access, the individual pointer, the status. */
+/* The common part of the interface's data calls: arguments to an access, the individual pointer, the status. */
 #ifndef KR_MPIIO_CALL_H
 #define KR_MPIIO_CALL_H
 
@@ -15,13 +15,16 @@ struct kr_call {
 	MPI_Datatype datatype;
 };
 
-/* The access that CALL means, with the file's view and pointer of now; moves the pointer.  An MPI error class (then the
- * pointer has not moved).  RET_ACCESS is to be finished in any case. */
+/* The access for CALL, with the file's present view and pointer; moves the pointer.  An MPI error class (then the
+ * pointer has not moved).  The caller finishes RET_ACCESS in any case. */
 int kr_call_access(struct kr_mpifile *file, const struct kr_call *call, struct kr_access *ret_access);
-/* STATUS (may be MPI_STATUS_IGNORE) says that BYTES were done. */
+/* Sets STATUS (may be MPI_STATUS_IGNORE) to BYTES done. */
 void kr_call_status(MPI_Status *status, uint64_t bytes);
 
-/* Blocking calls: an MPI error class, and the file's error handler has been told. */
+/* Calls FH's error handler when CLASS is not MPI_SUCCESS, and returns CLASS, unless the handler does not return. */
+int kr_mpi_return(MPI_File fh, int class);
+
+/* Blocking calls: an MPI error class, after a call of the file's error handler. */
 int kr_call_independent(struct kr_mpifile *file, const struct kr_call *call, MPI_Status *status);
 int kr_call_collective(struct kr_mpifile *file, const struct kr_call *call, MPI_Status *status);
 
@@ -29,7 +32,7 @@ int kr_call_collective(struct kr_mpifile *file, const struct kr_call *call, MPI_
 int kr_call_start_independent(struct kr_mpifile *file, const struct kr_call *call, MPI_Request *ret_request);
 int kr_call_start_collective(struct kr_mpifile *file, const struct kr_call *call, MPI_Request *ret_request);
 
-/* Split collectives: the work is done when they begin, as the standard allows; the end gives the status. */
+/* Split collectives: the begin does the work, as the standard allows; the end gives the status. */
 int kr_call_split_begin(struct kr_mpifile *file, const struct kr_call *call);
 int kr_call_split_end(struct kr_mpifile *file, bool writing, MPI_Status *status);
 

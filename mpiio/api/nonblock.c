@@ -1,32 +1,31 @@
 /* Non-blocking calls: generalized requests.
  *
- * A non-blocking collective call may not wait for other ranks when it starts, and must end when all ranks have started
+ * A non-blocking collective call must not wait for other ranks when it starts, and must end when all ranks have started
  * it, whatever they do next.  Where the program has MPI_THREAD_MULTIPLE on all ranks, a thread per file runs these
- * calls one after the other as blocking ones.  Without it no thread may call MPI and nothing of ours runs while the
- * program computes, so there each rank does its own part at once, in exact extents and without an exchange: always
- * right and free of deadlock, but without what two-phase would gain.  Independent non-blocking calls are done at once,
- * too.
+ * calls one after the other as blocking ones.
+ * Without it no thread may call MPI, and no code of the layer runs while the program computes.  So each rank does its
+ * own part at once, in exact extents and without an exchange. That is always right and free of deadlock, but has no
+ * gain from two-phase I/O.  Independent non-blocking calls are done at once, too.
  *
- * What fails after the call has returned is told by MPI_Wait and its kin, through the error handler that the MPI
- * library uses for generalized requests (MPI_COMM_WORLD's).  MPICH's MPI_Wait makes MPI_ERR_OTHER of every class.
+ * MPI_Wait and its kin report errors after the call has returned, through the MPI library's error handler for
+ * generalized requests (MPI_COMM_WORLD's).  MPICH's MPI_Wait turns every class into MPI_ERR_OTHER.
  */
 #include <stdlib.h>
 
 #include "common/base/util.h"
 #include "mpiio/api/call.h"
 #include "mpiio/twophase/collective.h"
-#include "mpiio/api/errors.h"
 #include "mpiio/twophase/independent.h"
 
 struct operation {
-	struct kr_io_job job; /* first: what the worker gets */
+	struct kr_io_job job; /* first: the worker gets a pointer to it */
 	struct kr_mpifile *file;
 	struct kr_access access;
-	bool own_datatype; /* the program may free its datatype while we still need it */
+	bool own_datatype; /* a copy, as the program may free its own during the operation */
 	MPI_Request request;
 	int class;
 	uint64_t done;
-	int refs; /* atomic: the request's, and that of whoever does the work */
+	int refs; /* atomic: the request's, and the worker's */
 };
 
 static void put(struct operation *operation)
@@ -55,7 +54,7 @@ static int release(void *extra)
 	return MPI_SUCCESS;
 }
 
-/* I/O that has begun is not taken back. */
+/* I/O that has begun is not canceled. */
 static int cancel(void *extra, int complete)
 {
 	(void)extra, (void)complete;
@@ -105,7 +104,7 @@ static int make_request(struct operation *operation, MPI_Request *ret_request)
 	return MPI_SUCCESS;
 }
 
-/* Errors are known before the call returns: it tells them itself, and there is no request. */
+/* Errors are known before the call returns: the call reports them itself, without a request. */
 int kr_call_start_independent(struct kr_mpifile *file, const struct kr_call *call, MPI_Request *ret_request)
 {
 	struct operation *operation = new_operation(file, call);
@@ -120,7 +119,7 @@ int kr_call_start_independent(struct kr_mpifile *file, const struct kr_call *cal
 	return kr_mpi_return(file->fh, class);
 }
 
-/* A rank whose arguments are wrong says so at once, and takes part so that the others hear of it. */
+/* A rank with wrong arguments reports that at once, and takes part so that the others learn of it. */
 static int run_in_worker(struct operation *operation, MPI_Request *ret_request)
 {
 	struct kr_mpifile *file = operation->file;

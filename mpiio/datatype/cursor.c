@@ -14,7 +14,7 @@
 #include "common/base/util.h"
 #include "mpiio/datatype/typemap_priv.h"
 
-/* The part of LIST in which data byte DATA lies. */
+/* The part of LIST that contains data byte DATA. */
 static uint64_t find_data(const struct kr_typenode *list, uint64_t data)
 {
 	uint64_t low = 0, high = list->count;
@@ -28,7 +28,7 @@ static uint64_t find_data(const struct kr_typenode *list, uint64_t data)
 	return low;
 }
 
-/* Goes down from NODE, whose first data byte lies at BASE, to the run in which its data byte DATA lies. */
+/* Descends from NODE, whose first data byte lies at BASE, to the run that contains its data byte DATA. */
 static void descend(struct kr_cursor *cursor, const struct kr_typenode *node, int64_t base, uint64_t data)
 {
 	while (node->kind != KR_NODE_BYTES) {
@@ -52,7 +52,7 @@ static void descend(struct kr_cursor *cursor, const struct kr_typenode *node, in
 	cursor->leaf_left = node->size - data;
 }
 
-/* After descend: how many runs follow without climbing. */
+/* After descend: counts the runs that follow on the same level. */
 static void find_more(struct kr_cursor *cursor)
 {
 	const struct kr_typemap *map = cursor->map;
@@ -238,12 +238,6 @@ uint64_t kr_typemap_bytes_below(const struct kr_typemap *map, int64_t displaceme
 	assert(kr_typemap_monotonic_tiles(map));
 	uint64_t tile = (uint64_t)(distance / map->extent);
 	return tile * layout->size + node_bytes_below(layout, (int64_t)(distance % map->extent));
-}
-
-uint64_t kr_cursor_bytes_before(const struct kr_cursor *cursor, int64_t offset)
-{
-	uint64_t below = kr_typemap_bytes_below(cursor->map, cursor->displacement, offset);
-	return KR_MIN(KR_MAX(below, cursor->start), cursor->end) - cursor->start;
 }
 
 int kr_typemap_offset_of(const struct kr_typemap *map, int64_t displacement, uint64_t data, int64_t *ret_offset)

@@ -17,7 +17,7 @@ static bool is_before(const struct head *a, const struct head *b)
 	return a->run.offset < b->run.offset;
 }
 
-/* Puts HEAD where it belongs, from the free place AT downwards. */
+/* Sifts HEAD down from the free place AT. */
 static void sift_down(struct head *heap, size_t count, size_t at, struct head head)
 {
 	for (size_t child; (child = 2 * at + 1) < count; at = child) {
@@ -49,7 +49,7 @@ static int64_t end_of(const struct kr_run *run)
 	return run->offset + (int64_t)run->length;
 }
 
-/* Room for one more of SIZE bytes in an array that holds COUNT. */
+/* Ensures room for one more of SIZE bytes in an array that holds COUNT. */
 static int reserve(void **array, size_t count, size_t *capacity, size_t size)
 {
 	size_t more = *capacity ? 2 * *capacity : 64;

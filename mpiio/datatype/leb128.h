@@ -1,6 +1,5 @@
-/* Numbers as LEB128: seven bits a byte, lowest first, the top bit says that more follow; signed ones zigzag (0, -1, 1,
- * -2...) first.  Both ends are bounded.  No threads, no state.
- */
+/* Numbers as LEB128: seven bits a byte, lowest first; the top bit tells that more follow.  Signed numbers go through
+ * zigzag (0, -1, 1, -2...) first.  Both ends are bounded.  No threads, no state. */
 #ifndef KR_MPIIO_LEB128_H
 #define KR_MPIIO_LEB128_H
 
@@ -10,7 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* A growing buffer; zero = empty.  BYTES is owned by whoever owns the writer. An error sticks. */
+/* A growing buffer; zero = empty.  The writer's owner frees BYTES.  An error sticks. */
 struct kr_leb_writer {
 	uint8_t *bytes;
 	size_t length, capacity;
@@ -52,7 +51,7 @@ static inline size_t kr_leb_left(const struct kr_leb_reader *r)
 	return (size_t)(r->end - r->at);
 }
 
-/* False when the bytes end within the number or it has more than 64 bits. */
+/* False: the bytes end within the number, or it has more than 64 bits. */
 static inline bool kr_leb_get(struct kr_leb_reader *r, uint64_t *ret_value)
 {
 	uint64_t value = 0;

@@ -7,7 +7,7 @@
 #include "mpiio/datatype/cursor.h"
 #include "mpiio/datatype/typemap_priv.h"
 
-/* A block's length is an int; a list longer than this would cost more than the library's bugs. */
+/* A block's length is an int.  A longer list would cost more than the library's bugs. */
 enum { BLOCK_MAX = 1 << 30, BLOCKS_MAX = 1 << 24 };
 
 /* ---- the blocks of one copy ---- */
@@ -34,7 +34,7 @@ static bool make_room(struct blocks *blocks)
 	return places != NULL;
 }
 
-/* Counted from BASE. */
+/* Offsets count from BASE. */
 static bool list_blocks(const struct kr_typemap *map, int64_t base, struct blocks *blocks)
 {
 	struct kr_cursor cursor;
@@ -99,7 +99,7 @@ static bool make_etype(uint64_t size, MPI_Datatype *ret_type)
 
 /* ---- the view ---- */
 
-/* Basic, and without holes as the pair types have. */
+/* Whether TYPE is basic and has no holes (pair types have). */
 static bool is_plain(MPI_Datatype type, MPI_Count size)
 {
 	int integers, addresses, types, combiner;

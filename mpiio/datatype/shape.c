@@ -38,7 +38,7 @@ void kr_shape_fini(struct kr_shape *shape)
 	*shape = (struct kr_shape){.etype_size = 1};
 }
 
-/* As they are: good for a cursor. */
+/* The map as it is: good for a cursor. */
 static int plain_view(const struct kr_shape *shape, struct kr_typemap *map, struct kr_view *ret_view)
 {
 	*ret_view = (struct kr_view){

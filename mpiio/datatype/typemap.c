@@ -1,4 +1,4 @@
-/* Typemaps: constructors over layout nodes, and what can be asked of them; see typemap.h. */
+/* Typemaps: constructors over layout nodes, and properties; see typemap.h. */
 #include "mpiio/datatype/typemap.h"
 
 #include <errno.h>

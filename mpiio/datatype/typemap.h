@@ -1,24 +1,24 @@
-/* Where the bytes of a datatype lie: an immutable, reference-counted tree of repeats, made once from an MPI datatype
+/* The positions of a datatype's bytes: an immutable, reference-counted tree of repeats, made once from an MPI datatype
  * (typemap_mpi.h) and walked by cursors (cursor.h).
  *
- * A typemap is a displacement, a layout, and the lower bound and extent with which copies of it are laid side by side.
- * A layout is one of
+ * A typemap is a displacement, a layout, and the lower bound and extent with which copies of it lie side by side.  A
+ * layout is one of
  *   bytes(n)                        n bytes at 0
  *   repeat(count, stride, layout)   count >= 2 copies, STRIDE bytes apart (may be negative or 0)
  *   list({displacement, layout}...) at least 2 parts, one after the other in data order
- * and its first data byte in data order is always at 0; so a vector of 48,000 regions costs no more than one region.
+ * Its first data byte in data order is always at 0.  So a vector of 48,000 regions costs no more than one region.
  *
- * Normal form.  Constructors return the same tree for the same layout of bytes where it is regular: nothing is repeated
- * once, bytes that touch are one, a contiguous repeat of bytes is bytes, repeats that continue each other are one,
- * runs of three or more equal parts of a list at a constant distance are a repeat, a list that is wholly periodic is a
- * repeat of its period, empty parts are gone.  (Irregular lists of lists keep their grouping: such layouts can have
- * several trees.)  A cursor joins neighbours anyway.
+ * Normal form.  Constructors return the same tree for the same regular layout of bytes.  No repeat has one copy; bytes
+ * that touch are one; a contiguous repeat of bytes is bytes; repeats that continue each other are one.  Three or more
+ * equal parts of a list at a constant distance are a repeat; a periodic list is a repeat of its period; there are no
+ * empty parts.  (Irregular lists of lists keep their grouping, and can have several trees.)  A cursor joins neighbours
+ * anyway.
  *
- * All arithmetic is checked: what does not fit 62 bits is -EOVERFLOW, deeper than KR_TYPEMAP_DEPTH levels is -E2BIG.
- * Offsets are signed (a memory type may reach below its address), counts of data bytes unsigned.
+ * All arithmetic is checked: -EOVERFLOW for more than 62 bits, -E2BIG for more than KR_TYPEMAP_DEPTH levels.  Offsets
+ * are signed (a memory type may reach below its address), counts of data bytes unsigned.
  *
- * Threads: a typemap never changes, the count of references is atomic; every function may be called from any thread and
- * none blocks.  No MPI here, no global state.
+ * Threads: a typemap never changes, the count of references is atomic.  Any thread may call every function; none
+ * blocks.  No MPI here, no global state.
  */
 #ifndef KR_MPIIO_TYPEMAP_H
 #define KR_MPIIO_TYPEMAP_H
@@ -49,8 +49,7 @@ struct kr_part {
 	struct kr_typemap *map; /* borrowed */
 };
 
-/* ---- making: each returns 0 and an owned reference, or -ENOMEM, -EOVERFLOW, -E2BIG; borrows the maps it is given
- * ---- */
+/* ---- making: each returns 0 and an owned reference, or -ENOMEM, -EOVERFLOW, -E2BIG; borrows the given maps ---- */
 
 /* LENGTH bytes (0 too), lb 0, extent LENGTH: a basic type. */
 int kr_typemap_bytes(uint64_t length, struct kr_typemap **ret_map);
@@ -60,7 +59,8 @@ int kr_typemap_contiguous(uint64_t count, struct kr_typemap *map, struct kr_type
 int kr_typemap_vector(
 	uint64_t count, uint64_t block, int64_t stride, struct kr_typemap *map, struct kr_typemap **ret_map);
 /* The parts in data order: MPI_Type_create_struct, and hindexed when all parts have one map.  lb and extent are the
- * smallest and the span of the parts'; C's padding at the end is the caller's (kr_typemap_resized).  No part: empty. */
+ * smallest and the span of the parts'.  The caller adds C's padding at the end (kr_typemap_resized).  No part: empty.
+ */
 int kr_typemap_struct(size_t count, const struct kr_part *parts, struct kr_typemap **ret_map);
 /* Same bytes, other lb and extent: MPI_Type_create_resized. */
 int kr_typemap_resized(struct kr_typemap *map, int64_t lb, int64_t extent, struct kr_typemap **ret_map);
@@ -82,8 +82,8 @@ struct kr_darray_dim {
 	uint64_t block;     /* elements per block; 0 = the default */
 	uint64_t processes; /* 1 for KR_DISTRIBUTE_NONE */
 };
-/* RANK's part of an array dealt over a grid of processes (ranks in row-major order whatever ORDER says, MPI-3.1 4.1.4).
- * -EINVAL for what the standard forbids. */
+/* RANK's part of an array distributed over a grid of processes (ranks in row-major order whatever ORDER says, MPI-3.1
+ * 4.1.4).  -EINVAL: the standard forbids these arguments. */
 int kr_typemap_darray(uint64_t rank, unsigned dims, const struct kr_darray_dim *dim, enum kr_array_order order,
 	struct kr_typemap *map, struct kr_typemap **ret_map);
 
@@ -92,7 +92,7 @@ struct kr_typemap *kr_typemap_get(struct kr_typemap *map);
 /* NULL is allowed. */
 void kr_typemap_put(struct kr_typemap *map);
 
-/* ---- asking ---- */
+/* ---- properties ---- */
 
 uint64_t kr_typemap_size(const struct kr_typemap *map); /* data bytes of one copy */
 /* The lowest offset with data, and the one after the highest; both 0 when there is no data. */
@@ -104,7 +104,7 @@ uint64_t kr_typemap_runs(const struct kr_typemap *map);
 bool kr_typemap_contiguous_tiles(const struct kr_typemap *map);
 /* Data order is offset order and nothing overlaps, in one copy. */
 bool kr_typemap_monotonic(const struct kr_typemap *map);
-/* The same over any number of copies: what a file view must be, and what seeking by offset needs. */
+/* The same over any number of copies: a file view, and seeking by offset, need this. */
 bool kr_typemap_monotonic_tiles(const struct kr_typemap *map);
 
 /* ---- bytes for another rank ----
@@ -114,12 +114,6 @@ bool kr_typemap_monotonic_tiles(const struct kr_typemap *map);
  *     1 count, stride (signed), child               repeat
  *     2 n, n x {displacement - the one before (signed), child}   list
  * A child is how many layouts back it was written (1 = the one before); the last layout is the typemap's.  Equal
- * layouts are written once, so equal maps have equal bytes. */
-
-/* Owned bytes; 0 or -ENOMEM. */
-int kr_typemap_serialise(const struct kr_typemap *map, uint8_t **ret_bytes, size_t *ret_length);
-/* Any bytes are safe: work and memory are at most proportional to LENGTH.  -EBADMSG when they are not what
- * kr_typemap_serialise writes, else as the constructors. */
-int kr_typemap_deserialise(const uint8_t *bytes, size_t length, struct kr_typemap **ret_map);
+ * layouts are written once, so equal maps have equal bytes (kr_typemap_put_bytes, _get_bytes). */
 
 #endif

@@ -1,12 +1,11 @@
 /* Subarrays and distributed arrays as typemaps (MPI-3.1, 4.1.3 and 4.1.4): dimension by dimension from the fastest,
- * each a repeat of what the faster ones made.
- */
+ * each a repeat of the result so far. */
 #include <errno.h>
 
 #include "common/base/util.h"
 #include "mpiio/datatype/typemap_priv.h"
 
-/* What the dimensions so far have made of the element. */
+/* The layout after the dimensions so far. */
 struct array {
 	struct kr_typenode *layout; /* owned */
 	int64_t displacement;
@@ -65,8 +64,8 @@ int kr_typemap_subarray(unsigned dims, const uint64_t *sizes, const uint64_t *su
 	return finish(&array, error, map, ret_map);
 }
 
-/* The blocks of BLOCK elements that process COORDINATE of dimension DIM has, dealt out in turn: whole ones as a repeat,
- * then what is left of the last. */
+/* Appends the blocks of BLOCK elements that process COORDINATE of dimension DIM has, distributed in turn: whole blocks
+ * as a repeat, then the rest of the last. */
 static int deal(struct array *array, const struct kr_darray_dim *dim, uint64_t block, uint64_t coordinate)
 {
 	struct kr_placed parts[2] = {{0}}, one = {0};

@@ -1,18 +1,17 @@
-/* The normal form of lists: parts that touch become one, parts at a constant distance a repeat, a list that is wholly
- * periodic a repeat of its period.  Linear in the number of parts.
- */
+/* The normal form of lists. Parts that touch are joined; parts at a constant distance become a repeat; a periodic list
+ * becomes a repeat of its period.  Linear in the number of parts. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "common/base/util.h"
 #include "mpiio/datatype/typemap_priv.h"
 
-/* Lists within lists are taken apart up to this many parts; beyond, keeping them together may be what makes them small.
+/* Lists within lists are dissolved up to this many parts; a longer one may be small only because it is kept together.
  */
 enum { SPLICE_MAX = 256, RECENT = 256 };
 
-/* The list while it is worked on: owns references. RECENT nodes are used again for equal ones, so that a list of a
- * million blocks of few lengths has few nodes. */
+/* The list under work; owns references.  Equal nodes share one of RECENT nodes, so that a list of a million blocks of
+ * few lengths has few nodes. */
 struct work {
 	struct kr_placed *parts;
 	size_t count, capacity;
@@ -49,12 +48,12 @@ static int push(struct work *work, int64_t displacement, struct kr_typenode *nod
 	return 0;
 }
 
-/* Joins bytes to the bytes that end where they begin.  The length of a growing run is kept aside, so that joining n
- * parts makes one node, not n. */
+/* Joins bytes to bytes that end where they begin.  The length of a growing run is kept apart, so that joining n parts
+ * makes one node, not n. */
 struct join {
 	int64_t begin;
 	uint64_t length;           /* 0: none */
-	struct kr_typenode *whole; /* borrowed: the part that the run consists of, when it is one */
+	struct kr_typenode *whole; /* borrowed: the run's only part, if it has just one */
 };
 
 static int flush_join(struct work *work, struct join *join)
@@ -95,7 +94,7 @@ static int take_part(struct work *work, struct join *join, int64_t displacement,
 	return push(work, displacement, kr_typenode_get(node));
 }
 
-/* Drops the empty, takes lists apart, joins what touches. */
+/* Drops empty parts, dissolves lists, joins parts that touch. */
 static int gather(struct work *work, const struct kr_placed *parts, size_t count)
 {
 	struct join join = {0};
@@ -133,7 +132,7 @@ static struct series as_series(const struct kr_placed *part, bool open)
 	return (struct series){part->displacement, 0, 1, part->node};
 }
 
-/* Whether NEXT continues SERIES; then it is added. */
+/* Adds NEXT to SERIES if it continues it; whether it does. */
 static bool extend(struct series *series, const struct series *next)
 {
 	int64_t end, distance;
@@ -149,7 +148,7 @@ static bool extend(struct series *series, const struct series *next)
 	return true;
 }
 
-/* Makes repeats of three or more equal parts at a constant distance; OPEN: looks into parts that are repeats, too. */
+/* Makes repeats of three or more equal parts at a constant distance.  OPEN: also takes apart parts that are repeats. */
 static int find_series(struct work *work, bool open)
 {
 	struct work old = {.parts = work->parts, .count = work->count};
@@ -175,15 +174,15 @@ static int find_series(struct work *work, bool open)
 	return error;
 }
 
-/* Part I and the distance to the next equal part A and the distance to its next. */
+/* Whether part I and the distance to the next one equal part A and the distance to its next. */
 static bool same_step(const struct kr_placed *parts, size_t i, size_t a)
 {
 	return kr_typenode_equal(parts[i].node, parts[a].node) &&
 		parts[i + 1].displacement - parts[i].displacement == parts[a + 1].displacement - parts[a].displacement;
 }
 
-/* The shortest period of the whole list, COUNT when it has none: by the borders (Knuth, Morris and Pratt) of its COUNT
- * - 1 steps, for whose lengths BORDER has room. */
+/* The shortest period of the whole list, COUNT when it has none. It comes from the borders (Knuth, Morris and Pratt) of
+ * the list's COUNT - 1 steps; BORDER has room for their lengths. */
 static size_t find_period(const struct kr_placed *parts, size_t count, size_t *border)
 {
 	size_t steps = count - 1, k = 0;
@@ -204,7 +203,7 @@ static size_t find_period(const struct kr_placed *parts, size_t count, size_t *b
 	}
 }
 
-/* COUNT >= 1 parts of which the first lies at 0, found to have no series. */
+/* Makes a list of COUNT >= 1 parts without series; the first lies at 0. */
 static int make_list(const struct kr_placed *parts, size_t count, size_t *border, struct kr_typenode **ret_node)
 {
 	struct kr_typenode *inner;

@@ -1,6 +1,5 @@
 /* MPI datatypes as typemaps, by envelope and contents (MPI-3.1, 4.1.13; MPI-4.0, 5.1.13 for large counts); see
- * typemap_mpi.h.  Calls PMPI_, so that tools do not see our look at the user's types.
- */
+ * typemap_mpi.h.  Calls PMPI_, so that tools do not see these calls. */
 #include "mpiio/datatype/typemap_mpi.h"
 
 #include <errno.h>
@@ -13,8 +12,8 @@ enum { NESTING_MAX = 1000 };
 
 static int from_type(MPI_Datatype type, unsigned nesting, struct kr_typemap **ret_map);
 
-/* A type's envelope and contents, with the arguments in the order and the places that they have for types made with int
- * counts: NUMBERS are what is "integers" there, ADDRESSES what is "addresses". */
+/* A type's envelope and contents, with the arguments in the order and the places of types made with int counts: NUMBERS
+ * are their "integers", ADDRESSES their "addresses". */
 struct contents {
 	int combiner;
 	MPI_Count integer_count, address_count, large_count, type_count; /* as the library counts them */
@@ -95,8 +94,8 @@ static MPI_Count large_numbers(const struct contents *c, const MPI_Count *large)
 	}
 }
 
-/* Puts the arguments where they are for int counts.  With large counts these are the sizes of a subarray or darray,
- * which stand between the integers, or all numbers, or all numbers and addresses. */
+/* Puts the arguments into the places of int counts.  Large counts are the sizes of a subarray or darray, which stand
+ * between the integers, or all numbers, or all numbers and addresses. */
 static void arrange(struct contents *c, const int *integers, const MPI_Aint *addresses, const MPI_Count *large)
 {
 	MPI_Count before = c->combiner == MPI_COMBINER_SUBARRAY ? 1 : c->combiner == MPI_COMBINER_DARRAY ? 3 : 0;
@@ -272,7 +271,7 @@ static int from_darray(const struct contents *c, struct kr_typemap *map, struct 
 	return kr_typemap_darray((uint64_t)c->numbers[1], (unsigned)dims, dim, order, map, ret_map);
 }
 
-/* MAP is what the type was made of. */
+/* MAP is that of the old type. */
 static int from_one(const struct contents *c, struct kr_typemap *map, struct kr_typemap **ret_map)
 {
 	const int64_t *n = c->numbers;

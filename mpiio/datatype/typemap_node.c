@@ -1,6 +1,6 @@
-/* Layout nodes: making them with every bound checked, hashing, and sets of them.  Normal form of lists: typemap_list.c.
- * No locks: nodes never change once made, their count of references is atomic.
- */
+/* Layout nodes: makes them with every bound checked, hashes them, collects them in sets.  Normal form of lists:
+ * typemap_list.c.
+ * No locks: nodes never change once made, and their count of references is atomic. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The layouts that typemaps are made of: nodes, normal form, hashing.  For typemap*.c and cursor.c only. */
+/* The layouts inside typemaps: nodes, normal form, hashing.  For typemap*.c and cursor.c only. */
 #ifndef KR_MPIIO_TYPEMAP_PRIV_H
 #define KR_MPIIO_TYPEMAP_PRIV_H
 
@@ -12,7 +12,7 @@ struct kr_typepart {
 	struct kr_typenode *child;
 };
 
-/* What holds for every node, also one made from a stranger's bytes: only bytes(0) is empty, a repeat has >= 2 copies, a
+/* Invariants of every node, also of one made from a peer's bytes: only bytes(0) is empty; a repeat has >= 2 copies, a
  * list >= 2 parts of which the first lies at 0; all sums and products below fit. */
 struct kr_typenode {
 	unsigned refs; /* atomic */
@@ -29,10 +29,10 @@ struct kr_typenode {
 	struct kr_typepart parts[];
 };
 
-/* A node on its way into a list. */
+/* A node and its place, for a list. */
 struct kr_placed {
 	int64_t displacement;
-	struct kr_typenode *node; /* a reference, or borrowed, as said */
+	struct kr_typenode *node; /* a reference, or borrowed, as each function says */
 };
 
 static inline struct kr_typenode *kr_typenode_get(struct kr_typenode *node)
@@ -46,18 +46,18 @@ static inline bool kr_typenode_equal(const struct kr_typenode *a, const struct k
 	return a == b || (a->hash[0] == b->hash[0] && a->hash[1] == b->hash[1]);
 }
 
-/* Each: owned node; 0, -ENOMEM, -EOVERFLOW, -E2BIG.  Nodes given are borrowed. */
+/* Each: owned node; 0, -ENOMEM, -EOVERFLOW, -E2BIG.  Borrows the given nodes. */
 int kr_typenode_bytes(uint64_t length, struct kr_typenode **ret_node);
 /* In normal form. */
 int kr_typenode_repeat(uint64_t count, int64_t stride, struct kr_typenode *child, struct kr_typenode **ret_node);
 /* In normal form; the nodes may be empty, COUNT 0.  The result's 0 lies at *RET_DISPLACEMENT of the parts' scale. */
 int kr_typenode_list(
 	const struct kr_placed *parts, size_t count, int64_t *ret_displacement, struct kr_typenode **ret_node);
-/* As they are: the caller sees to COUNT >= 2, no empty nodes and a first displacement of 0. */
+/* Without normal form: the caller ensures COUNT >= 2, no empty nodes and a first displacement of 0. */
 int kr_typenode_repeat_as_is(uint64_t count, int64_t stride, struct kr_typenode *child, struct kr_typenode **ret_node);
 int kr_typenode_list_as_is(const struct kr_placed *parts, size_t count, struct kr_typenode **ret_node);
 
-/* ADD and MUL that say when a result leaves (-KR_TYPEMAP_LIMIT, KR_TYPEMAP_LIMIT). */
+/* Addition and multiplication that fail when a result leaves (-KR_TYPEMAP_LIMIT, KR_TYPEMAP_LIMIT). */
 static inline bool kr_typemap_fits(int64_t value)
 {
 	return value > -KR_TYPEMAP_LIMIT && value < KR_TYPEMAP_LIMIT;
@@ -71,17 +71,19 @@ static inline bool kr_typemap_mul(uint64_t count, int64_t stride, int64_t *ret_p
 	return !__builtin_mul_overflow(count, stride, ret_product) && kr_typemap_fits(*ret_product);
 }
 
-/* Takes the reference to LAYOUT, also when it fails. */
+/* Takes the reference to LAYOUT, also on failure. */
 int kr_typemap_make(
 	int64_t displacement, int64_t lb, int64_t extent, struct kr_typenode *layout, struct kr_typemap **ret_map);
 
 struct kr_leb_writer;
 struct kr_leb_reader;
-/* What kr_typemap_serialise and _deserialise do, within a longer message. */
+/* Writes MAP to W; 0 or -ENOMEM. */
 int kr_typemap_put_bytes(struct kr_leb_writer *w, const struct kr_typemap *map);
+/* Reads a map.  Any bytes are safe: work and memory are at most proportional to their number.  -EBADMSG:
+ * kr_typemap_put_bytes does not write such bytes; else as the constructors. */
 int kr_typemap_get_bytes(struct kr_leb_reader *r, struct kr_typemap **ret_map);
 
-/* A set of nodes, of which equal ones count once, in the order in which they went in. */
+/* A set of nodes in the order of their insertion; equal nodes count once. */
 struct kr_typeset {
 	const struct kr_typenode **nodes;
 	uint32_t *slots; /* 0 = free, else index + 1 */

@@ -46,20 +46,7 @@ int kr_typemap_put_bytes(struct kr_leb_writer *w, const struct kr_typemap *map)
 	return error;
 }
 
-int kr_typemap_serialise(const struct kr_typemap *map, uint8_t **ret_bytes, size_t *ret_length)
-{
-	struct kr_leb_writer w = {0};
-	int error = kr_typemap_put_bytes(&w, map);
-	if (error < 0) {
-		free(w.bytes);
-		return error;
-	}
-	*ret_bytes = w.bytes;
-	*ret_length = w.length;
-	return 0;
-}
-
-/* The node that INDEX means by its next number; NULL: none. */
+/* The node to which INDEX's next number refers; NULL: none. */
 static struct kr_typenode *get_child(struct kr_leb_reader *r, struct kr_typenode *const *nodes, size_t index)
 {
 	uint64_t back;
@@ -141,18 +128,4 @@ int kr_typemap_get_bytes(struct kr_leb_reader *r, struct kr_typemap **ret_map)
 		kr_typenode_put(nodes[i]);
 	free(nodes);
 	return error < 0 ? error : kr_typemap_make(displacement, lb, extent, last, ret_map);
-}
-
-int kr_typemap_deserialise(const uint8_t *bytes, size_t length, struct kr_typemap **ret_map)
-{
-	struct kr_leb_reader r = {bytes, bytes + length};
-	struct kr_typemap *map;
-	int error = kr_typemap_get_bytes(&r, &map);
-	if (error == 0 && kr_leb_left(&r) > 0) {
-		kr_typemap_put(map);
-		error = -EBADMSG;
-	}
-	if (error == 0)
-		*ret_map = map;
-	return error;
 }

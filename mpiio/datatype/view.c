@@ -8,7 +8,7 @@
 #include "mpiio/datatype/leb128.h"
 #include "mpiio/datatype/typemap_priv.h"
 
-/* All but the whole number of etypes, which the filetype has but its tile need not. */
+/* Checks all but the whole number of etypes, which holds for the filetype but not for its tile. */
 static int init_tile(struct kr_view *view, int64_t displacement, uint64_t etype_size, struct kr_typemap *filetype)
 {
 	*view = (struct kr_view){.displacement = displacement, .etype_size = etype_size};

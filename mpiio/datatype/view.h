@@ -1,5 +1,5 @@
-/* A file view: displacement, etype and filetype; the arithmetic between etype offsets, data bytes of the view and
- * bytes of the file.  Pure; a view never changes after init, so that any thread may use it.
+/* A file view: displacement, etype and filetype; the arithmetic between etype offsets, data bytes of the view and bytes
+ * of the file.  Pure; a view never changes after init, so any thread may use it.
  *
  * Data byte 0 of a view is the first byte of the filetype's first copy at the displacement; etype offset e is data byte
  * e * etype_size.
@@ -13,11 +13,11 @@ struct kr_view {
 	int64_t displacement; /* >= 0 */
 	uint64_t etype_size;  /* > 0 */
 	struct kr_typemap
-		*filetype; /* reduced to its tile (typemap.h): its size need not be a whole number of etypes */
+		*filetype; /* reduced to its tile (typemap.h), whose size need not be a whole number of etypes */
 };
 
-/* Takes a reference of its own to FILETYPE.  -EINVAL when it cannot be a view: no data, not a whole number of etypes,
- * data below the displacement, offsets that decrease or overlap; the view is then empty and fini does nothing. */
+/* Takes its own reference to FILETYPE.  -EINVAL: it cannot be a view (no data, not a whole number of etypes, data below
+ * the displacement, offsets that decrease or overlap); then the view is empty and fini does nothing. */
 int kr_view_init(struct kr_view *view, int64_t displacement, uint64_t etype_size, struct kr_typemap *filetype);
 void kr_view_fini(struct kr_view *view);
 

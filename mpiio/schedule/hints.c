@@ -53,7 +53,7 @@ uint64_t kr_hints_piece(int ranks)
 	return KR_MIN(KR_MAX((uint64_t)ranks * PIECE_PER_RANK, PIECE_MIN), PIECE_MAX);
 }
 
-/* A whole number with nothing behind it but blanks. */
+/* A whole number, with only blanks behind it. */
 static bool parse_number(const char *text, uint64_t min, uint64_t max, uint64_t *ret)
 {
 	char *end;

@@ -60,10 +60,10 @@ static uint64_t step_of(enum kr_order order, const struct kr_topology *topology,
 	return distance(topology->node[rank], topology->node[to], topology->nodes) * per_node + inner;
 }
 
-/* An aggregator or rank and the step in which its turn is. */
+/* The step of an aggregator or rank. */
 struct turn {
 	uint64_t step;
-	uint32_t who;
+	uint32_t index;
 };
 
 static int compare_turns(const void *a, const void *b)
@@ -71,14 +71,14 @@ static int compare_turns(const void *a, const void *b)
 	const struct turn *x = a, *y = b;
 	if (x->step != y->step)
 		return x->step < y->step ? -1 : 1;
-	return x->who < y->who ? -1 : x->who > y->who;
+	return x->index < y->index ? -1 : x->index > y->index;
 }
 
 static void sort_turns(struct turn *turns, uint32_t count, uint32_t *ret_sorted)
 {
 	qsort(turns, count, sizeof(*turns), compare_turns);
 	for (uint32_t i = 0; i < count; i++)
-		ret_sorted[i] = turns[i].who;
+		ret_sorted[i] = turns[i].index;
 	free(turns);
 }
 

@@ -1,14 +1,33 @@
-/* Nodes, ranks and aggregators; see topology.h.  The list of hosts: config_list.c. */
+/* Which rank runs on which node; see topology.h. */
 #include "mpiio/schedule/topology.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/ring_order.h"
 #include "common/base/util.h"
-#include "mpiio/schedule/config_list.h"
 
-/* A node while it is numbered. */
+static int compare_members(const void *a, const void *b)
+{
+	const struct kr_ring_member *x = a, *y = b;
+	return kr_ring_order(x->node, 0, y->node, 0);
+}
+
+uint32_t kr_ring_position(struct kr_ring_member *all, uint32_t count, const struct kr_ring_member *own)
+{
+	uint32_t before = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		if (all[i].node[0] == '\0' || strcmp(all[i].ring, own->ring) != 0)
+			return KR_NO_RING;
+	qsort(all, count, sizeof(*all), compare_members);
+	for (uint32_t i = 0; compare_members(&all[i], own) != 0; i++) /* counts each name at its last entry */
+		before += compare_members(&all[i], &all[i + 1]) != 0;
+	return before;
+}
+
+/* A node during the numbering. */
 struct found {
 	uint32_t id, first, ring; /* as in kr_place; its lowest rank */
 };
@@ -33,7 +52,7 @@ static int compare_ring(const void *a, const void *b)
 	return x->ring < y->ring ? -1 : x->ring > y->ring;
 }
 
-/* FOUND has an entry per rank; the nodes come to its front, in their final order.  Returns how many. */
+/* FOUND has an entry per rank; the nodes come to its front, in their final order.  Returns their number. */
 static uint32_t order_nodes(struct found *found, uint32_t ranks)
 {
 	uint32_t nodes = 0;
@@ -53,7 +72,7 @@ static uint32_t order_nodes(struct found *found, uint32_t ranks)
 	return nodes;
 }
 
-/* Each rank's node: by the ids, of which NODES in FOUND are in the nodes' order. */
+/* Finds each rank's node by its id.  The first NODES of FOUND are in the nodes' order. */
 static void number_ranks(struct kr_topology *topology, const struct kr_place *places, struct found *found)
 {
 	for (uint32_t i = 0; i < topology->nodes; i++)
@@ -152,105 +171,4 @@ void kr_topology_free(struct kr_topology *topology)
 	free(topology->node_start);
 	free(topology->node_ranks);
 	free(topology);
-}
-
-/* ---- aggregators ---- */
-
-/* How many of NODE's ranks may be aggregators; the configuration list's answer cut to what there is. */
-static int allow(const struct kr_topology *topology, const char *config_list, uint32_t *allowed)
-{
-	const char *list = config_list && *config_list ? config_list : "*:1";
-	for (uint32_t node = 0; node < topology->nodes; node++) {
-		const char *name = topology->node_name ? topology->node_name[node] : NULL;
-		int error = kr_config_list_match(list, name, &allowed[node]);
-		if (error < 0)
-			return error;
-		allowed[node] = KR_MIN(allowed[node], kr_topology_node_size(topology, node));
-	}
-	return 0;
-}
-
-/* Deals the numbers round-robin over the nodes, LIMIT of them. */
-static uint32_t deal(
-	struct kr_aggregators *aggregators, const struct kr_topology *topology, const uint32_t *allowed, uint32_t limit)
-{
-	uint32_t count = 0, before;
-	for (uint32_t turn = 0; count < limit; turn++) {
-		before = count;
-		for (uint32_t node = 0; node < topology->nodes && count < limit; node++) {
-			if (turn >= allowed[node])
-				continue;
-			uint32_t rank = topology->node_ranks[topology->node_start[node] + turn];
-			aggregators->rank[count] = rank;
-			aggregators->local[count] = turn;
-			aggregators->index[rank] = count++;
-		}
-		if (count == before)
-			break;
-	}
-	return count;
-}
-
-static void list_by_node(struct kr_aggregators *aggregators, const struct kr_topology *topology)
-{
-	uint32_t next = 0;
-	for (uint32_t node = 0; node < topology->nodes; node++) {
-		uint32_t begin = next;
-		for (uint32_t i = topology->node_start[node]; i < topology->node_start[node + 1]; i++)
-			if (aggregators->index[topology->node_ranks[i]] != KR_NO_AGGREGATOR)
-				aggregators->node_aggregators[next++] = aggregators->index[topology->node_ranks[i]];
-		aggregators->node_start[node + 1] = next;
-		aggregators->node_max = KR_MAX(aggregators->node_max, next - begin);
-	}
-}
-
-static int choose(struct kr_aggregators *aggregators, const struct kr_topology *topology, uint32_t limit,
-	const char *config_list, uint32_t *allowed)
-{
-	int error = allow(topology, config_list, allowed);
-	if (error < 0)
-		return error;
-	memset(aggregators->index, 0xff, topology->ranks * sizeof(uint32_t));
-	aggregators->count = deal(aggregators, topology, allowed, limit ? limit : UINT32_MAX);
-	if (aggregators->count == 0)
-		return -ENOENT;
-	list_by_node(aggregators, topology);
-	return 0;
-}
-
-int kr_aggregators_new(const struct kr_topology *topology, uint32_t limit, const char *config_list,
-	struct kr_aggregators **ret_aggregators)
-{
-	struct kr_aggregators *aggregators = calloc(1, sizeof(*aggregators));
-	uint32_t *allowed = calloc(topology->nodes, sizeof(uint32_t));
-	int error = -ENOMEM;
-	if (aggregators && allowed) {
-		aggregators->rank = calloc(topology->ranks, sizeof(uint32_t));
-		aggregators->local = calloc(topology->ranks, sizeof(uint32_t));
-		aggregators->index = calloc(topology->ranks, sizeof(uint32_t));
-		aggregators->node_aggregators = calloc(topology->ranks, sizeof(uint32_t));
-		aggregators->node_start = calloc((size_t)topology->nodes + 1, sizeof(uint32_t));
-		if (aggregators->rank && aggregators->local && aggregators->index && aggregators->node_aggregators &&
-			aggregators->node_start)
-			error = choose(aggregators, topology, limit, config_list, allowed);
-	}
-	free(allowed);
-	if (error < 0) {
-		kr_aggregators_free(aggregators);
-		return error;
-	}
-	*ret_aggregators = aggregators;
-	return 0;
-}
-
-void kr_aggregators_free(struct kr_aggregators *aggregators)
-{
-	if (!aggregators)
-		return;
-	free(aggregators->rank);
-	free(aggregators->local);
-	free(aggregators->index);
-	free(aggregators->node_aggregators);
-	free(aggregators->node_start);
-	free(aggregators);
 }

@@ -1,14 +1,13 @@
-/* Gathers who runs where; see topology_mpi.h.  Whatever fails on one rank fails on all: they agree before each step
- * that others wait for.
- */
+/* Gathers the topology; see topology_mpi.h.  A failure on one rank is a failure on all: the ranks agree before each
+ * collective step. */
 #include "mpiio/schedule/topology_mpi.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What each rank tells of itself. NAME_LENGTH counts the NUL; 0: the name is its node's first rank's. */
-struct told {
+/* A rank's report.  NAME_LENGTH counts the NUL; 0: the node's first rank has the name. */
+struct report {
 	uint32_t node, ring, name_length;
 };
 
@@ -16,7 +15,7 @@ struct gather {
 	MPI_Comm comm;
 	int ranks, rank;
 	char name[MPI_MAX_PROCESSOR_NAME + 1];
-	struct told *told; /* of each rank */
+	struct report *reports; /* of each rank */
 	int *lengths, *starts;
 	char *text;         /* all names; may be NULL while there are none */
 	const char **names; /* of each rank's node */
@@ -30,8 +29,8 @@ static int agree(MPI_Comm comm, int error)
 	return PMPI_Allreduce(&error, &worst, 1, MPI_INT, MPI_MIN, comm) == MPI_SUCCESS ? worst : -EIO;
 }
 
-/* Ranks that share memory: MINE->node is the lowest rank among them, which also tells the name. */
-static int find_node(struct gather *g, struct told *mine)
+/* Ranks that share memory: MINE->node is the lowest rank among them, which also reports the name. */
+static int find_node(struct gather *g, struct report *mine)
 {
 	MPI_Comm local;
 	int first = g->rank, local_rank = 0, length = 0, failed;
@@ -48,8 +47,9 @@ static int find_node(struct gather *g, struct told *mine)
 	return 0;
 }
 
-/* Nodes by pretended names, if any rank has one (the others tell their real one); false: none has. */
-static bool pretend(struct gather *g, struct told *mine)
+/* Groups nodes by pretended names, if any rank has one (the other ranks report their real name).  False: no rank has
+ * one. */
+static bool pretend(struct gather *g, struct report *mine)
 {
 	const char *name = getenv("KAIRAN_MPIIO_NODE");
 	bool mine_is_set = name && *name;
@@ -65,13 +65,13 @@ static bool pretend(struct gather *g, struct told *mine)
 	return true;
 }
 
-static int tell(struct gather *g, const struct told *mine)
+static int tell(struct gather *g, const struct report *mine)
 {
 	int total = 0;
-	if (PMPI_Allgather(mine, sizeof *mine, MPI_BYTE, g->told, sizeof *mine, MPI_BYTE, g->comm) != MPI_SUCCESS)
+	if (PMPI_Allgather(mine, sizeof *mine, MPI_BYTE, g->reports, sizeof *mine, MPI_BYTE, g->comm) != MPI_SUCCESS)
 		return -EIO;
 	for (int i = 0; i < g->ranks; i++) {
-		g->lengths[i] = (int)g->told[i].name_length;
+		g->lengths[i] = (int)g->reports[i].name_length;
 		g->starts[i] = total;
 		total += g->lengths[i];
 	}
@@ -85,7 +85,7 @@ static int tell(struct gather *g, const struct told *mine)
 		-EIO;
 }
 
-/* The lowest rank that told the same name as RANK. */
+/* The lowest rank with the same name as RANK. */
 static uint32_t first_of_name(const struct gather *g, int rank)
 {
 	int first = 0;
@@ -98,8 +98,8 @@ static uint32_t first_of_name(const struct gather *g, int rank)
 static int conclude(struct gather *g, struct kr_topology **ret_topology)
 {
 	for (int i = 0; i < g->ranks; i++) {
-		uint32_t node = g->told[i].node == KR_NO_RANK ? first_of_name(g, i) : g->told[i].node;
-		g->places[i] = (struct kr_place){node, g->told[i].ring};
+		uint32_t node = g->reports[i].node == KR_NO_RANK ? first_of_name(g, i) : g->reports[i].node;
+		g->places[i] = (struct kr_place){node, g->reports[i].ring};
 		g->names[i] = g->text + g->starts[node];
 	}
 	return kr_topology_new((uint32_t)g->ranks, g->places, g->names, ret_topology);
@@ -108,14 +108,14 @@ static int conclude(struct gather *g, struct kr_topology **ret_topology)
 static int gather(struct gather *g, uint32_t ring, struct kr_topology **ret_topology)
 {
 	size_t ranks = (size_t)g->ranks;
-	struct told mine = {.ring = ring};
+	struct report mine = {.ring = ring};
 	struct kr_topology *topology = NULL;
-	g->told = calloc(ranks, sizeof(*g->told));
+	g->reports = calloc(ranks, sizeof(*g->reports));
 	g->lengths = calloc(ranks, sizeof(*g->lengths));
 	g->starts = calloc(ranks, sizeof(*g->starts));
 	g->names = calloc(ranks, sizeof(char *));
 	g->places = calloc(ranks, sizeof(*g->places));
-	int error = agree(g->comm, g->told && g->lengths && g->starts && g->names && g->places ? 0 : -ENOMEM);
+	int error = agree(g->comm, g->reports && g->lengths && g->starts && g->names && g->places ? 0 : -ENOMEM);
 	if (error == 0 && !pretend(g, &mine))
 		error = agree(g->comm, find_node(g, &mine));
 	if (error == 0)
@@ -138,7 +138,7 @@ int kr_topology_of_comm(MPI_Comm comm, uint32_t ring, struct kr_topology **ret_t
 	int error = -EIO;
 	if (PMPI_Comm_size(comm, &g.ranks) == MPI_SUCCESS && PMPI_Comm_rank(comm, &g.rank) == MPI_SUCCESS)
 		error = gather(&g, ring, ret_topology);
-	free(g.told);
+	free(g.reports);
 	free(g.lengths);
 	free(g.starts);
 	free(g.text);

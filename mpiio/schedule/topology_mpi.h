@@ -6,9 +6,9 @@
 
 #include "mpiio/schedule/topology.h"
 
-/* Collective over COMM.  RING is this node's position in the mount's ring, or KR_NO_RING.  With KAIRAN_MPIIO_NODE in
- * the environment (the same on all ranks or on none; a rank's pretended node name) ranks are grouped by that name
- * instead: for tests on one machine.  Owned; the same result on all ranks: 0, -ENOMEM or -EIO (an MPI call failed). */
+/* Collective over COMM.  RING is this node's position in the mount's ring, or KR_NO_RING.  KAIRAN_MPIIO_NODE in the
+ * environment is a rank's pretended node name (set on all ranks or on none): it groups ranks instead, for tests on one
+ * machine.  Owned; the same result on all ranks: 0, -ENOMEM or -EIO (an MPI call failed). */
 int kr_topology_of_comm(MPI_Comm comm, uint32_t ring, struct kr_topology **ret_topology);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "mpiio/datatype/typemap_mpi.h"
 
-/* Maps of derived types are kept at the type. */
+/* Maps of derived types are cached at the type. */
 static int map_of(MPI_Datatype datatype, struct kr_typemap **ret_map)
 {
 	int integers, addresses, types, combiner;
@@ -16,7 +16,7 @@ static int map_of(MPI_Datatype datatype, struct kr_typemap **ret_map)
 						kr_typemap_of_mpi(datatype, ret_map);
 }
 
-/* Where the memory is one run, its first byte. */
+/* The memory's first byte, if it is one run. */
 static char *contiguous_memory(const struct kr_access *access)
 {
 	const struct kr_typemap *map = access->map;
@@ -26,7 +26,7 @@ static char *contiguous_memory(const struct kr_access *access)
 	return NULL;
 }
 
-/* The memory's map, if it can be known. */
+/* Finds the memory's map, if the layer can read the type. */
 static bool find_memory(struct kr_access *access)
 {
 	if (map_of(access->datatype, &access->map) < 0 ||

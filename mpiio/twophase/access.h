@@ -1,4 +1,4 @@
-/* One rank's part of a data access: which bytes of its view, and where they lie in memory. */
+/* One rank's part of a data access: its bytes of the view, and their place in memory. */
 #ifndef KR_MPIIO_ACCESS_H
 #define KR_MPIIO_ACCESS_H
 
@@ -8,12 +8,12 @@
 
 struct kr_access {
 	bool writing;
-	bool known;              /* false: this rank's types are beyond us, MPI itself must do its part */
+	bool known;              /* false: the layer cannot read this rank's types, and MPI itself must do its part */
 	bool ordered;            /* can be exchanged (shape.h) */
 	struct kr_view view;     /* own; empty if not known */
 	struct kr_typemap *map;  /* of the memory, tiled; NULL when count is 0 */
-	char *memory;            /* what the map's offsets count from */
-	char *contiguous;        /* the first byte, when all of it is one run; else NULL */
+	char *memory;            /* the base of the map's offsets */
+	char *contiguous;        /* the first byte, when the memory is one run; else NULL */
 	uint64_t start, count;   /* data bytes of the view */
 	struct kr_cursor cursor; /* over the memory; of kr_access_pack and _unpack */
 	/* As the program gave it. */

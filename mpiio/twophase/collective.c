@@ -7,7 +7,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "mpiio/api/errors.h"
+#include "mpiio/twophase/mpi_library.h"
 #include "mpiio/twophase/independent.h"
 #include "mpiio/twophase/twophase.h"
 
@@ -36,23 +36,23 @@ static int fill_record(struct kr_mpifile *file, const struct kr_access *access, 
 	record->start = access->start;
 	record->runs = count_runs(&access->view, access->count);
 	err = kr_view_range(&access->view, access->start, access->count, &record->lo, &record->hi);
-	return err < 0 ? err : kr_views_note(&file->views, &access->view, &record->view);
+	return err < 0 ? err : kr_views_refer(&file->views, &access->view, &record->view);
 }
 
-/* Every rank's record to everybody.  An error class of ours alone when that did not work. */
+/* Exchanges the records of all ranks.  On failure an error class of this rank alone. */
 static int exchange_records(struct kr_plan *plan, int class)
 {
 	struct kr_mpifile *file = plan->file;
 	struct kr_call_record own;
 
-	memset(&own, 0, sizeof(own));                   /* also what is between the fields: it goes over the network */
+	memset(&own, 0, sizeof(own));                   /* the padding too: it goes over the network */
 	if (class == MPI_SUCCESS && !file->aggregators) /* an earlier change of hints failed */
 		class = MPI_ERR_NO_MEM;
 	if (class == MPI_SUCCESS)
 		class = kr_mpi_class(fill_record(file, plan->access, &own));
 	own.class = class;
-	own.exchanged = kr_intent_was_exchanged(file);
-	own.wrote_alone = kr_intent_was_alone(file);
+	own.exchanged = kr_write_order_was_exchanged(file);
+	own.wrote_alone = kr_write_order_was_alone(file);
 	own.hints_changed = kr_file_hints_changed(file);
 	return PMPI_Allgather(&own, sizeof(own), MPI_BYTE, plan->records, sizeof(own), MPI_BYTE, file->comm) ==
 			MPI_SUCCESS ?
@@ -90,7 +90,7 @@ static struct summary summarise(struct kr_plan *plan)
 	return sum;
 }
 
-/* Bytes so far apart that there would be next to nothing in most rounds, and far too many of them. */
+/* With bytes so far apart there would be very many rounds, and most would be almost empty. */
 enum { SPARSE_SPAN = 1 << 30, SPARSE_FACTOR = 1024 };
 
 static bool is_sparse(const struct kr_plan *plan)
@@ -100,9 +100,9 @@ static bool is_sparse(const struct kr_plan *plan)
 	return span > SPARSE_SPAN && span / SPARSE_FACTOR > plan->bytes;
 }
 
-/* RULE (kairan-mpiio(7)): two-phase pays for its exchange by making long requests of short ones, so it is left out
- * where the ranks' own runs are long already, and where there is one rank only.  But what aggregators wrote just now,
- * and may still have on their nodes, is read from them. */
+/* RULE (kairan-mpiio(7)): two-phase I/O pays for its exchange by making long requests of short ones.  So it is left out
+ * for ranks whose own runs are long already, and for a single rank.  But bytes that aggregators wrote just now, and may
+ * still have on their nodes, are read through them. */
 static enum kr_way choose_way(const struct kr_plan *plan, const struct summary *sum)
 {
 	const struct kr_hints *hints = &plan->file->hints;
@@ -114,14 +114,14 @@ static enum kr_way choose_way(const struct kr_plan *plan, const struct summary *
 		return KR_WAY_DIRECT;
 	if (wanted == KR_AUTOMATIC && plan->file->ranks == 1)
 		return KR_WAY_DIRECT;
-	if (wanted == KR_AUTOMATIC && !plan->access->writing && sum->exchanged && plan->file->turns.needed)
+	if (wanted == KR_AUTOMATIC && !plan->access->writing && sum->exchanged && plan->file->write_order.needed)
 		return KR_WAY_TWO_PHASE;
 	if (wanted == KR_AUTOMATIC && sum->shortest_run >= hints->direct_run)
 		return KR_WAY_DIRECT;
 	return KR_WAY_TWO_PHASE;
 }
 
-/* Tells fresh views to the aggregators; as long as not all of them have them, nobody may go on. */
+/* Sends fresh views to the aggregators.  No rank may go on before all aggregators have them. */
 static int tell_views(struct kr_plan *plan)
 {
 	struct kr_mpifile *file = plan->file;
@@ -131,10 +131,10 @@ static int tell_views(struct kr_plan *plan)
 	return kr_file_agree(file, kr_mpi_class(err));
 }
 
-/* Memory and the messages of a call stay below this also where many ranks touch the same bytes. */
+/* A limit for the memory and the messages of a call, also where many ranks access the same bytes. */
 enum { ROUND_BYTES_MAX = 64 << 20 };
 
-/* A piece is what an aggregator handles at a time; where ranks overlap it gets each byte several times. */
+/* An aggregator handles one piece at a time; where ranks overlap it gets each byte several times. */
 static uint64_t piece_size(const struct kr_plan *plan)
 {
 	uint64_t span = (uint64_t)(plan->hi - plan->lo), overlap = plan->bytes / span + 1;
@@ -155,21 +155,21 @@ static int prepare(struct kr_plan *plan, int class)
 	sum = summarise(plan);
 	if (sum.hints_changed && (class = kr_file_agree_hints(file)) != MPI_SUCCESS)
 		return class;
-	if (sum.hints_changed) /* which made everybody forget the views */
+	if (sum.hints_changed) /* all ranks have dropped their views */
 		return -1;
 	class = sum.class;
 	if (class == MPI_SUCCESS && sum.fresh)
 		class = tell_views(plan);
 	if (class != MPI_SUCCESS) {
-		if (sum.fresh) /* noted as told, but they were not, or not everywhere */
-			kr_views_forget(&file->views);
+		if (sum.fresh) /* they count as sent, but did not reach all aggregators */
+			kr_views_drop_sent(&file->views);
 		return class;
 	}
 	plan->way = choose_way(plan, &sum);
-	plan->relaxed = !plan->alone && kr_intent_was_exchanged(file);
+	plan->relaxed = !plan->alone && kr_write_order_was_exchanged(file);
 	if (plan->way != KR_WAY_TWO_PHASE)
 		return MPI_SUCCESS;
-	if (plan->access->writing && (class = kr_intent_exchange(file, plan->alone)) != MPI_SUCCESS)
+	if (plan->access->writing && (class = kr_write_order_exchange(file, plan->alone)) != MPI_SUCCESS)
 		return class;
 	err = kr_stripes_init(&plan->stripes, kr_file_stripe(file), piece_size(plan), file->aggregators->count,
 		(uint64_t)plan->lo, (uint64_t)plan->hi);
@@ -219,7 +219,7 @@ void kr_plan_trace(const struct kr_plan *plan, enum kr_trace_phase phase, uint64
 		});
 }
 
-/* This rank's share of the work, the ways being the same on all ranks. */
+/* Does this rank's share of the work; all ranks have chosen the same way. */
 static int carry_out(struct kr_plan *plan, uint64_t *ret_done)
 {
 	*ret_done = 0;

@@ -10,11 +10,8 @@
 #include "common/base/fail.h"
 #include "common/base/util.h"
 #include "mpiio/twophase/collective.h"
-#include "mpiio/schedule/config.h"
-#include "mpiio/api/errors.h"
-#include "mpiio/api/info.h"
-#include "mpiio/api/real.h"
-#include "mpiio/schedule/ring_order.h"
+#include "mpiio/twophase/mpi_library.h"
+#include "mpiio/schedule/hints_mpi.h"
 #include "mpiio/schedule/topology_mpi.h"
 
 enum { STRIPE_DEFAULT = 4 << 20 };
@@ -78,7 +75,7 @@ uint64_t kr_file_stripe(const struct kr_mpifile *file)
 	return file->hints.striping_unit ? file->hints.striping_unit : STRIPE_DEFAULT;
 }
 
-/* A list of hosts that nobody matches, or that cannot be read, is an unusable value: ignored. */
+/* A list of hosts that matches no node, or is malformed, is an unusable value: ignored. */
 static int choose_aggregators(struct kr_mpifile *file)
 {
 	int err = kr_aggregators_new(
@@ -126,14 +123,14 @@ static int place_aggregators(struct kr_mpifile *file)
 	return kr_slots_prepare(&file->slots, file->hints.slots, file->ranks);
 }
 
-/* Makes what came of an agreement known to MPI_File_get_info. */
+/* Gives the result of an agreement to MPI_File_get_info. */
 static void publish(struct kr_mpifile *file, int class)
 {
 	KR_SCOPED_LOCK(&file->lock);
 	file->effective = file->hints;
 	file->effective.cb_nodes = class == MPI_SUCCESS ? file->aggregators->count : 0;
 	if (!file->effective.cb_config_list[0])
-		strcpy(file->effective.cb_config_list, "*:1"); /* what no list means */
+		strcpy(file->effective.cb_config_list, "*:1"); /* the default */
 	file->effective.striping_unit = kr_file_stripe(file);
 }
 
@@ -154,8 +151,8 @@ int kr_file_agree_hints(struct kr_mpifile *file)
 	if (file->hints.cb_buffer_size == 0)
 		file->hints.cb_buffer_size = kr_hints_piece(file->ranks);
 	drop_aggregators(file);
-	kr_intent_unseen(file);
-	kr_views_forget(&file->views);
+	kr_write_order_unseen(file);
+	kr_views_drop_sent(&file->views);
 	if (class == MPI_SUCCESS)
 		class = kr_mpi_class(place_aggregators(file));
 	class = kr_file_agree(file, class);
@@ -189,22 +186,44 @@ static void file_free(struct kr_mpifile *file)
 	free(file);
 }
 
-/* This rank's part of the decision; the file is open beside MPI's afterwards.  Where that should have worked the user
- * is told: the file goes another way, on all ranks, which may be slow or meet a bug of the MPI library. */
+enum mode {
+	MODE_OFF,   /* all files are left to the MPI library */
+	MODE_AUTO,  /* files on a kairan mount are handled */
+	MODE_FORCE, /* all regular files are handled */
+};
+
+/* $KAIRAN_MPIIO: off, auto or force. */
+static enum mode mode = MODE_AUTO;
+
+static void read_mode(void)
+{
+	const char *value = getenv("KAIRAN_MPIIO");
+
+	if (!value || strcmp(value, "") == 0 || strcmp(value, "auto") == 0)
+		return;
+	mode = strcmp(value, "force") == 0 ? MODE_FORCE : MODE_OFF;
+	if (mode == MODE_OFF && strcmp(value, "off") != 0)
+		fprintf(stderr, "libkairan-mpiio: KAIRAN_MPIIO=%s: must be off, auto or force; taken as off\n", value);
+}
+
+/* This rank's vote; opens the file beside MPI's.  If that unexpectedly fails the user gets a message: all ranks leave
+ * the file to MPI, which may be slow or hit a bug of the MPI library. */
 static bool may_be_ours(const char *name, int amode, struct kr_mount **ret_mount)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	int err;
 
-	if (kr_config_mode() == KR_MODE_OFF || (amode & MPI_MODE_SEQUENTIAL))
+	pthread_once(&once, read_mode);
+	if (mode == MODE_OFF || (amode & MPI_MODE_SEQUENTIAL))
 		return false;
 	err = kr_mount_open(name, open_flags(amode), ret_mount);
 	if (err < 0) {
-		if (err != -ENXIO && (kr_config_mode() == KR_MODE_FORCE || kr_mount_maybe(name)))
+		if (err != -ENXIO && (mode == MODE_FORCE || kr_mount_maybe(name)))
 			fprintf(stderr, "libkairan-mpiio: %s, though the MPI library could: the file is left to it\n",
 				kr_fail_reason());
 		return false;
 	}
-	return kr_config_mode() == KR_MODE_FORCE || kr_mount_info(*ret_mount);
+	return mode == MODE_FORCE || kr_mount_info(*ret_mount);
 }
 
 static struct kr_mpifile *file_new(int amode, struct kr_mount *mount, MPI_File fh)
@@ -224,19 +243,23 @@ static struct kr_mpifile *file_new(int amode, struct kr_mount *mount, MPI_File f
 	return file;
 }
 
-/* Where this rank's node is in the mount's ring, or KR_NO_RING.  Collective. */
+/* The position of this rank's node in the mount's ring, or KR_NO_RING.  Collective. */
 static uint32_t ring_position(const struct kr_mpifile *file)
 {
-	KR_AUTO_FREE struct kr_ring_place *all = kr_xcalloc((size_t)file->ranks, sizeof(*all));
-	struct kr_ring_place own;
+	KR_AUTO_FREE struct kr_ring_member *all = kr_xcalloc((size_t)file->ranks, sizeof(*all));
+	const struct kr_mount_info *mount = kr_mount_info(file->mount);
+	struct kr_ring_member own = {0};
 
-	kr_ring_place_init(&own, kr_mount_info(file->mount));
+	if (mount) {
+		memcpy(own.node, mount->node, sizeof(own.node) - 1);
+		memcpy(own.ring, mount->ring, sizeof(own.ring) - 1);
+	}
 	if (PMPI_Allgather(&own, sizeof(own), MPI_BYTE, all, sizeof(own), MPI_BYTE, file->comm) != MPI_SUCCESS)
 		return KR_NO_RING;
 	return kr_ring_position(all, (uint32_t)file->ranks, &own);
 }
 
-/* What needs the communicator; all ranks come here.  0 or -errno. */
+/* Prepares what needs the communicator, on all ranks.  0 or -errno. */
 static int prepare(struct kr_mpifile *file, MPI_Info info)
 {
 	const struct kr_mount_info *mount = kr_mount_info(file->mount);
@@ -269,8 +292,8 @@ static bool set_up(struct kr_mpifile *file, MPI_Comm comm, const char *name, MPI
 	PMPI_Comm_size(file->comm, &file->ranks);
 	if (!all_agree(file->comm, prepare(file, info) == 0) || kr_file_agree_hints(file) != MPI_SUCCESS)
 		return false;
-	kr_intent_synced(file);
-	file->turns.needed = all_agree(file->comm, kr_mount_info(file->mount) != NULL);
+	kr_write_order_synced(file);
+	file->write_order.needed = all_agree(file->comm, kr_mount_info(file->mount) != NULL);
 	PMPI_Query_thread(&level);
 	file->threads = all_agree(file->comm, level == MPI_THREAD_MULTIPLE);
 	file->name = kr_xstrdup(name);
@@ -285,7 +308,7 @@ static void enter(struct kr_mpifile *file)
 	kr_table_insert(&table.files, &file->link, hash_of(file->fh));
 }
 
-/* Intercommunicators and null handles never get here alive: MPI's open has refused them on every rank. */
+/* MPI's open has refused intercommunicators and null handles on every rank. */
 static bool can_agree(MPI_Comm comm)
 {
 	int inter;
@@ -304,7 +327,7 @@ void kr_file_attach(MPI_Comm comm, const char *name, int amode, MPI_Info info, M
 	ours = rc == MPI_SUCCESS && may_be_ours(name, amode, &mount);
 	if (ours)
 		file = file_new(amode, mount, fh);
-	/* Every rank takes part, whatever its environment says, since others would wait for it. */
+	/* Every rank takes part, whatever its environment says, since the others would wait for it. */
 	ours = all_agree(comm, file != NULL) && set_up(file, comm, name, info);
 	if (ours) {
 		kr_file_take_pointer(file);

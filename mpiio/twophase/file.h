@@ -1,12 +1,12 @@
-/* An open file that the layer handles: beside each such MPI_File lies one of these, found by the handle.
+/* An open file that the layer handles, beside its MPI_File; the handle finds it.
  *
- * MPI's own file stays open and its view is kept in step (plain_view.h), so that what we do not handle (shared
- * pointers, say) goes to it untouched.  The individual file pointer is ours while the file is `active`, MPI's while it
- * is not (atomic mode, data representations other than "native"); it is handed over when that changes.
+ * MPI's own file stays open and has an equivalent view (plain_view.h). Calls that the layer does not handle (shared
+ * pointers, say) go to it untouched.  The individual file pointer is the layer's while the file is active, and MPI's
+ * while it is not (atomic mode, data representations other than "native").  It is handed over when that changes.
  *
- * Threads: the handle table has a lock of its own.  Of a file, `lock` guards shape, view, position and effective;
- * everything else is used only by collective calls, of which MPI allows one at a time per file and which wait for the
- * non-blocking ones (kr_file_quiesce) before they touch anything.
+ * Threads: the handle table has a lock of its own.  Of a file, `lock` guards shape, view, position and effective.  Only
+ * collective calls use the rest: MPI allows one at a time per file, and each first waits for the non-blocking ones
+ * (kr_file_quiesce).
  */
 #ifndef KR_MPIIO_FILE_H
 #define KR_MPIIO_FILE_H
@@ -19,12 +19,12 @@
 #include "mpiio/schedule/hints.h"
 #include "mpiio/twophase/io_thread.h"
 #include "mpiio/twophase/mount.h"
-#include "mpiio/api/own_view.h"
+#include "mpiio/datatype/own_view.h"
 #include "mpiio/datatype/shape.h"
 #include "mpiio/twophase/slots.h"
-#include "mpiio/schedule/topology.h"
+#include "mpiio/schedule/aggregators.h"
 #include "mpiio/twophase/trace.h"
-#include "mpiio/twophase/turns.h"
+#include "mpiio/twophase/write_order.h"
 #include "mpiio/twophase/views.h"
 #include "mpiio/twophase/window.h"
 
@@ -33,23 +33,23 @@ struct kr_call_record;
 struct kr_mpifile {
 	struct kr_table_link link;
 	MPI_File fh;
-	MPI_Comm comm; /* our own; errors are returned */
-	struct kr_turns turns;
+	MPI_Comm comm; /* a duplicate of the program's; errors are returned */
+	struct kr_write_order write_order;
 	int rank, ranks, amode;
 	char *name;
 	struct kr_mount *mount;
 	bool threads;         /* MPI_THREAD_MULTIPLE on all ranks */
-	bool atomic, foreign; /* atomic mode; a data representation that is not ours */
+	bool atomic, foreign; /* atomic mode; another data representation than "native" */
 
 	pthread_mutex_t lock;
 	struct kr_shape shape;     /* the file view */
 	struct kr_own_view view;   /* the same, for MPI_File_get_view */
 	uint64_t position;         /* the individual file pointer, in etypes */
-	struct kr_hints effective; /* what MPI_File_get_info tells; without cb_nodes when there are none */
+	struct kr_hints effective; /* for MPI_File_get_info; without cb_nodes when there are no aggregators */
 
-	struct kr_hints wanted; /* what the program said on this rank */
-	struct kr_hints agreed; /* what rank 0 wanted when the ranks last agreed */
-	struct kr_hints hints;  /* what came of that: in force, the same on all ranks */
+	struct kr_hints wanted; /* the program's on this rank */
+	struct kr_hints agreed; /* rank 0's at the last agreement */
+	struct kr_hints hints;  /* the result: in force, the same on all ranks */
 	struct kr_topology *topology;
 	struct kr_aggregators *aggregators;
 	uint32_t *targets; /* aggregators in the order in which this rank sends to them */
@@ -65,33 +65,33 @@ struct kr_mpifile {
 	struct kr_tally tally;
 	uint64_t calls;
 
-	bool split_active, split_writing; /* a split collective has begun; its result waits here */
+	bool split_active, split_writing; /* a split collective has begun; this is its result */
 	MPI_Status split_status;
 };
 
-/* The file of FH, or NULL when it is not ours. */
+/* The file of FH, or NULL when the layer does not handle it. */
 struct kr_mpifile *kr_file_find(MPI_File fh);
-/* The same, but NULL too while MPI handles its data calls. */
+/* The same, but also NULL while MPI handles its data calls. */
 struct kr_mpifile *kr_file_active(MPI_File fh);
 
-/* Collective over COMM, right after MPI's open of NAME returned RC.  Decides with all ranks whether the file is ours,
- * and enters it into the table if so. */
+/* Collective over COMM, right after MPI's open of NAME returned RC.  All ranks decide together whether the layer
+ * handles the file; if so it goes into the table. */
 void kr_file_attach(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_File fh, int rc);
-/* Collective.  Takes FILE out of the table and ends everything of ours; MPI's file stays open.  An MPI error class, the
- * same on all ranks. */
+/* Collective.  Takes FILE out of the table and frees it; MPI's file stays open.  An MPI error class, the same on all
+ * ranks. */
 int kr_file_detach(struct kr_mpifile *file);
 
-/* Waits for the non-blocking collectives that were started. */
+/* Waits for the non-blocking collectives under way. */
 void kr_file_quiesce(struct kr_mpifile *file);
 /* The highest error class of all ranks.  Collective. */
 int kr_file_agree(struct kr_mpifile *file, int class);
-/* Makes rank 0's hints everybody's, and the aggregators follow.  Collective; an MPI error class, the same on all ranks.
- */
+/* Gives rank 0's hints to all ranks, and chooses the aggregators by them.  Collective; an MPI error class, the same on
+ * all ranks. */
 int kr_file_agree_hints(struct kr_mpifile *file);
 /* Whether this rank wants other hints than those agreed on. */
 bool kr_file_hints_changed(const struct kr_mpifile *file);
-/* What is in force, as far as the last agreement went well.  Any thread, also while a non-blocking collective changes
- * it. */
+/* The hints in force, if the last agreement succeeded.  Any thread, also while a non-blocking collective changes them.
+ */
 bool kr_file_effective(struct kr_mpifile *file, struct kr_hints *ret_hints);
 uint64_t kr_file_stripe(const struct kr_mpifile *file);
 

@@ -7,19 +7,18 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "mpiio/api/errors.h"
-#include "mpiio/api/real.h"
+#include "mpiio/twophase/mpi_library.h"
 
 enum { CHUNK = 4 << 20, RUNS_MAX = 1024 };
 
-/* A part of the access: some runs of the file, and the bytes between the first and the end of the last of them. */
+/* A part of the access: some runs of the file, with the bytes between them. */
 struct chunk {
 	struct kr_run runs[RUNS_MAX];
 	size_t count;
 	uint64_t data, bytes; /* of the access: first byte, number of bytes */
 };
 
-/* MPI's own way, for types that we cannot read. */
+/* MPI's own way, for types that the layer cannot read. */
 static int run_real(struct kr_mpifile *file, const struct kr_access *access, uint64_t *ret_done)
 {
 	MPI_Status status;
@@ -44,8 +43,8 @@ static int run_real(struct kr_mpifile *file, const struct kr_access *access, uin
 	return class;
 }
 
-/* The next runs, as long as they span no more than CHUNK bytes of the file; a longer run comes in parts.  Runs that are
- * not in the file's order come one by one. */
+/* Takes the next runs, as long as they span no more than CHUNK bytes of the file.  A longer run comes in parts; runs
+ * that are not in the file's order come one by one. */
 static bool next_chunk(struct kr_cursor *cursor, bool ordered, struct chunk *chunk)
 {
 	int64_t offset;
@@ -74,7 +73,7 @@ static int write_packed(struct kr_mpifile *file, struct kr_access *access, struc
 	return kr_mount_write(file->mount, chunk->runs, chunk->count, buffer, base);
 }
 
-/* *RET_DONE: bytes that the file had; fewer than the chunk has at the end of the file. */
+/* *RET_DONE: bytes that the file had; at its end fewer than the chunk has. */
 static int read_packed(
 	struct kr_mpifile *file, struct kr_access *access, struct chunk *chunk, char *buffer, uint64_t *ret_done)
 {
@@ -159,7 +158,7 @@ static int run(struct kr_mpifile *file, struct kr_access *access, uint64_t *ret_
 
 int kr_independent_alone(struct kr_mpifile *file, struct kr_access *access, uint64_t *ret_done)
 {
-	int err = access->writing && access->count > 0 ? kr_intent_alone(file) : 0;
+	int err = access->writing && access->count > 0 ? kr_write_order_alone(file) : 0;
 
 	*ret_done = 0;
 	if (err < 0 || access->count == 0)
@@ -169,7 +168,7 @@ int kr_independent_alone(struct kr_mpifile *file, struct kr_access *access, uint
 
 int kr_independent_direct(struct kr_mpifile *file, struct kr_access *access, uint64_t *ret_done)
 {
-	int err = access->writing ? kr_intent_direct(file) : 0;
+	int err = access->writing ? kr_write_order_direct(file) : 0;
 
 	*ret_done = 0;
 	if (err < 0 || access->count == 0)

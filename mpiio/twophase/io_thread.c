@@ -64,7 +64,7 @@ static void *thread_main(void *argument)
 	return NULL;
 }
 
-/* With all signals blocked: they are the program's, for its own threads. */
+/* Starts the thread with all signals blocked: they are for the program's own threads. */
 static bool start(struct kr_io_thread *io)
 {
 	sigset_t all, before;

@@ -1,7 +1,7 @@
 /* A thread that runs jobs in the order of submission, one at a time.
  *
- * A file has two.  One does the aggregator's file I/O while the caller exchanges the next round: its jobs make no MPI
- * call, so it works at every thread level, and there are never more than a call has slots.  The other runs non-blocking
+ * A file has two.  One does the aggregator's file I/O while the caller exchanges the next round.  Its jobs make no MPI
+ * call, so it works at every thread level; a call has at most as many jobs as slots.  The other runs non-blocking
  * collectives where MPI_THREAD_MULTIPLE is provided; as many as the program has outstanding.
  */
 #ifndef KR_MPIIO_IO_THREAD_H
@@ -13,8 +13,8 @@
 
 #include "common/base/list.h"
 
-/* Owned by the submitter; must live until it is done, or until `finished` is called, if that is set: then nobody may
- * wait for the job, and the thread does not touch it afterwards. */
+/* Owned by the submitter; must live until it is done.  If `finished` is set it must live until that call; then no
+ * thread may wait for the job, and the I/O thread does not touch it afterwards. */
 struct kr_io_job {
 	int (*run)(struct kr_io_job *job); /* 0 or -errno; in the I/O thread */
 	void (*finished)(struct kr_io_job *job);
@@ -36,15 +36,14 @@ struct kr_io_thread {
 
 /* NAME is the thread's, borrowed for ever. */
 void kr_io_thread_init(struct kr_io_thread *io, const char *name);
-/* Runs what is queued, then ends the thread. */
+/* Runs the queued jobs, then ends the thread. */
 void kr_io_thread_fini(struct kr_io_thread *io);
 
-/* Queues JOB; starts the thread at the first one.  Where no thread can be had the job runs here, before this returns.
- */
+/* Queues JOB; the first one starts the thread.  If the system has no thread the job runs here, before this returns. */
 void kr_io_submit(struct kr_io_thread *io, struct kr_io_job *job);
-/* Waits until JOB is done, at most TIMEOUT_NS (UINT64_MAX: for ever).  Whether it is done; then its result counts. */
+/* Waits until JOB is done, at most TIMEOUT_NS (UINT64_MAX: for ever).  Whether it is done; then its result is valid. */
 bool kr_io_wait(struct kr_io_thread *io, struct kr_io_job *job, uint64_t timeout_ns);
-/* Waits until nothing is queued or running. */
+/* Waits until no job is queued or running. */
 void kr_io_drain(struct kr_io_thread *io);
 
 #endif

@@ -21,25 +21,25 @@
 #define FUSE_SUPER_MAGIC 0x65735546
 #endif
 
-/* Two extents that are nearer than this are read in one request: reading a few bytes in vain is cheaper than a request.
- * Larger extents than that gain nothing from a batch. */
+/* One request reads two extents that are nearer than READ_GAP_MAX: a few useless bytes cost less than a request.
+ * Extents above BATCH_EXTENT_MAX gain nothing from a batch. */
 enum { READ_GAP_MAX = 64 * 1024, BATCH_EXTENT_MAX = 128 * 1024 };
 
 struct kr_mount {
 	int fd;
 	int relaxed_fd; /* -1: no batches can be read */
 	int batch_fd;   /* -1: no batches */
-	int meeting_fd; /* strict, and can be read: fd, or another one where that is for writing only; -1: none */
+	int strict_fd;  /* strict and readable: fd, or another one if fd is write-only; -1: none */
 	bool kairan;
 	struct kr_mount_info info;
 	struct kr_batch_token token, relaxed_token;
-	pthread_mutex_t lock; /* of the packet */
+	pthread_mutex_t lock; /* guards the packet */
 	char *packet;         /* page-aligned, info.batch_max bytes */
 };
 
 /* ---- opening ---- */
 
-/* MPI implementations take "driver:path".  One letter would be a drive, and a path that exists as it is wins. */
+/* MPI implementations take "driver:path".  One letter would be a drive, and an existing path is taken as it is. */
 static const char *without_prefix(const char *path)
 {
 	const char *p = path;
@@ -52,7 +52,7 @@ static const char *without_prefix(const char *path)
 /* The batch file lies in the mount's root: the highest directory above PATH on the file's device. */
 static int open_batch_file(const char *path, dev_t device)
 {
-	char root[PATH_MAX + sizeof(KR_DOOR_NAME) + 1];
+	char root[PATH_MAX + sizeof(KR_BATCH_FILE) + 1];
 	struct stat st;
 	size_t length;
 
@@ -71,11 +71,11 @@ static int open_batch_file(const char *path, dev_t device)
 		length = above;
 	}
 	root[length] = '\0';
-	strcat(root, "/" KR_DOOR_NAME);
+	strcat(root, "/" KR_BATCH_FILE);
 	return open(root, O_RDWR | O_CLOEXEC);
 }
 
-/* Batches are optional: without them it is only slower. */
+/* Batches are optional: without them I/O is only slower. */
 static void prepare_batches(struct kr_mount *mount, const char *path, dev_t device)
 {
 	if (mount->info.batch_max < 65536 || ioctl(mount->fd, KR_IOC_BATCH, &mount->token) < 0)
@@ -91,7 +91,7 @@ static void prepare_relaxed(struct kr_mount *mount, const char *path)
 
 	if (mount->batch_fd < 0)
 		return;
-	mount->relaxed_fd = open(path, O_RDWR | O_DIRECT | O_CLOEXEC); /* pages would be for strict handles */
+	mount->relaxed_fd = open(path, O_RDWR | O_DIRECT | O_CLOEXEC); /* the kernel's pages would be strict */
 	if (mount->relaxed_fd >= 0 &&
 		(ioctl(mount->relaxed_fd, KR_IOC_RELAXED, &on) < 0 ||
 			ioctl(mount->relaxed_fd, KR_IOC_BATCH, &mount->relaxed_token) < 0)) {
@@ -100,8 +100,8 @@ static void prepare_relaxed(struct kr_mount *mount, const char *path)
 	}
 }
 
-/* Whether it is a kairan mount that speaks as we do; -errno when it is FUSE and does not say.  Other filesystems do not
- * know the ioctl. */
+/* Whether it is a kairan mount of this version; -errno for FUSE that does not tell.  Other filesystems do not know the
+ * ioctl. */
 static int ask_mount(struct kr_mount *mount, const char *path)
 {
 	struct statfs fs;
@@ -142,7 +142,7 @@ int kr_mount_open(const char *path, int flags, struct kr_mount **ret_mount)
 	mount = kr_xcalloc(1, sizeof(*mount));
 	mount->fd = fd;
 	mount->relaxed_fd = mount->batch_fd = -1;
-	mount->meeting_fd = fd;
+	mount->strict_fd = fd;
 	pthread_mutex_init(&mount->lock, NULL);
 	err = ask_mount(mount, path);
 	if (err < 0) {
@@ -153,7 +153,7 @@ int kr_mount_open(const char *path, int flags, struct kr_mount **ret_mount)
 	if (mount->kairan && (flags & O_ACCMODE) != O_RDONLY)
 		prepare_batches(mount, path, st.st_dev);
 	if (mount->kairan && (flags & O_ACCMODE) == O_WRONLY)
-		mount->meeting_fd = open(path, O_RDONLY | O_CLOEXEC);
+		mount->strict_fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (mount->kairan && (flags & O_ACCMODE) == O_RDWR)
 		prepare_relaxed(mount, path);
 	*ret_mount = mount;
@@ -170,8 +170,8 @@ int kr_mount_close(struct kr_mount *mount)
 		close(mount->relaxed_fd);
 	if (mount->batch_fd >= 0)
 		close(mount->batch_fd);
-	if (mount->meeting_fd >= 0 && mount->meeting_fd != mount->fd)
-		close(mount->meeting_fd);
+	if (mount->strict_fd >= 0 && mount->strict_fd != mount->fd)
+		close(mount->strict_fd);
 	err = kr_close(mount->fd);
 	pthread_mutex_destroy(&mount->lock);
 	free(mount->packet);
@@ -186,7 +186,7 @@ const struct kr_mount_info *kr_mount_info(const struct kr_mount *mount)
 
 /* ---- batches ---- */
 
-/* Extents that go together: the packet is head, extents, bytes. */
+/* Extents of one packet: head, extents, bytes. */
 struct batch {
 	const struct kr_run *first;
 	size_t count;
@@ -198,7 +198,7 @@ static uint64_t batch_size(const struct batch *batch)
 	return sizeof(struct kr_batch_head) + batch->count * sizeof(struct kr_batch_extent) + batch->bytes;
 }
 
-/* As many of the extents as one batch holds; none if the first is so long that it gains nothing from a batch. */
+/* As many extents as one batch holds; none if the first is so long that it gains nothing from a batch. */
 static struct batch take_batch(const struct kr_mount *mount, const struct kr_run *extents, size_t count)
 {
 	struct batch batch = {.first = extents};
@@ -210,7 +210,7 @@ static struct batch take_batch(const struct kr_mount *mount, const struct kr_run
 	return batch;
 }
 
-/* Fills in head and extents; returns where the bytes begin. */
+/* Fills in head and extents; returns the place for the bytes. */
 static char *fill_packet(
 	struct kr_mount *mount, const struct batch *batch, uint32_t magic, const struct kr_batch_token *token)
 {
@@ -225,7 +225,7 @@ static char *fill_packet(
 	return (char *)(extents + batch->count);
 }
 
-/* The packet's first SIZE bytes through the batch file. */
+/* Writes the packet's first SIZE bytes to the batch file. */
 static int send_packet(struct kr_mount *mount, uint64_t size)
 {
 	ssize_t written;
@@ -280,7 +280,7 @@ int kr_mount_write(
 
 /* ---- reading ---- */
 
-/* As much of [offset, offset + length) as the file has: the number of bytes, or -errno. */
+/* Reads [offset, offset + length) as far as the file goes: the number of bytes, or -errno. */
 static int64_t read_until_end(int fd, char *buffer, uint64_t length, uint64_t offset)
 {
 	uint64_t done = 0;
@@ -298,7 +298,7 @@ static int64_t read_until_end(int fd, char *buffer, uint64_t length, uint64_t of
 	return (int64_t)done;
 }
 
-/* -ENODATA: not all of it is this node's own, unflushed. */
+/* -ENODATA: not all of the bytes are this node's own, unflushed. */
 static int read_batch(struct kr_mount *mount, const struct batch *batch, char *buffer, uint64_t base)
 {
 	const char *bytes = mount->packet;
@@ -322,7 +322,7 @@ static int read_batch(struct kr_mount *mount, const struct batch *batch, char *b
 	return 0;
 }
 
-/* How many of the extents are near enough to the first one to be read in one request with it. */
+/* How many extents are near enough to the first one for one common request. */
 static size_t near_ones(const struct kr_run *extents, size_t count)
 {
 	size_t n = 1;
@@ -376,13 +376,13 @@ int kr_mount_sync(struct kr_mount *mount)
 	return fsync(mount->fd) < 0 ? kr_fail_errno(-errno, "cannot sync") : 0;
 }
 
-int kr_mount_meet(struct kr_mount *mount)
+int kr_mount_flush_all_nodes(struct kr_mount *mount)
 {
 	char byte;
 
-	if (mount->meeting_fd < 0) /* we may not read: then at least what is ours is flushed */
+	if (mount->strict_fd < 0) /* no right to read: then flush at least this node's bytes */
 		return kr_mount_sync(mount);
-	return pread(mount->meeting_fd, &byte, 1, 0) < 0 ? kr_fail_errno(-errno, "cannot read what others wrote") : 0;
+	return pread(mount->strict_fd, &byte, 1, 0) < 0 ? kr_fail_errno(-errno, "cannot read what others wrote") : 0;
 }
 
 int kr_mount_preallocate(struct kr_mount *mount, uint64_t size)

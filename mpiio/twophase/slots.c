@@ -6,7 +6,7 @@
 
 #include "common/base/fail.h"
 #include "mpiio/twophase/collective.h"
-#include "mpiio/twophase/tags.h"
+#include "mpiio/twophase/mpi_library.h"
 
 static void slot_fini(struct kr_slot *slot)
 {
@@ -125,10 +125,10 @@ bool kr_slot_done(struct kr_slot *slot)
 	return !slot->submitted || kr_io_wait(&slot->plan->file->io, &slot->job, 0);
 }
 
-/* A rank that waits for its disk must not keep others waiting whose messages only move while it is inside MPI. */
+/* A rank that waits for its disk must call MPI now and then: other ranks' messages may only move inside such calls. */
 enum { PROGRESS_NS = 200 * 1000 };
 
-bool kr_slot_nap(struct kr_slot *slot)
+bool kr_slot_wait_briefly(struct kr_slot *slot)
 {
 	return !slot->submitted || kr_io_wait(&slot->plan->file->io, &slot->job, PROGRESS_NS);
 }
@@ -145,6 +145,6 @@ void kr_slot_wait(struct kr_slot *slot)
 {
 	int flag;
 
-	while (!kr_slot_nap(slot))
+	while (!kr_slot_wait_briefly(slot))
 		PMPI_Iprobe(MPI_ANY_SOURCE, KR_TAG_NONE, slot->plan->file->comm, &flag, MPI_STATUS_IGNORE);
 }

@@ -9,7 +9,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "mpiio/twophase/tags.h"
+#include "mpiio/twophase/mpi_library.h"
 
 struct kr_trace {
 	char *path, *file;
@@ -23,7 +23,7 @@ struct kr_trace {
 
 enum { CLOCK_ROUNDS = 8 };
 
-/* As NTP does it: of several exchanges with rank 0 the fastest says best how far the clocks are apart. */
+/* As NTP does it: of several exchanges with rank 0 the fastest tells the clocks' distance best. */
 static int64_t clock_ahead(MPI_Comm comm)
 {
 	uint64_t best = UINT64_MAX;

@@ -1,8 +1,7 @@
-/* What a file's collective calls did and when: events for `kairan gantt` (trace_format.h) and sums for the summary
- * line.
+/* The history of a file's collective calls: events for `kairan gantt` (trace_format.h) and sums for the summary line.
  *
- * Events are kept in memory and written at close, one file per rank, so that tracing does not disturb what it measures;
- * above KR_TRACE_EVENTS_MAX they are dropped, and counted.  One thread at a time.
+ * Events stay in memory until close, when each rank writes one file, so that tracing does not disturb the measured
+ * program.  Events above KR_TRACE_EVENTS_MAX are dropped, and counted.  One thread at a time.
  */
 #ifndef KR_MPIIO_TRACE_H
 #define KR_MPIIO_TRACE_H
@@ -17,14 +16,14 @@ struct kr_trace;
 
 /* Sums over one rank's calls. */
 struct kr_tally {
-	uint64_t writes, reads, direct;              /* collective calls; those of them without exchange */
+	uint64_t writes, reads, direct;              /* collective calls; those without an exchange */
 	uint64_t bytes_written, bytes_read;          /* this rank's data in collective calls */
-	uint64_t phase_ns[KR_TRACE_PHASES], call_ns; /* time in each phase, and in the calls in all */
+	uint64_t phase_ns[KR_TRACE_PHASES], call_ns; /* time in each phase, and in all calls */
 	uint64_t extents;                            /* written and read by aggregators */
 };
 
-/* Collective over COMM: the ranks' clocks are compared with rank 0's.  Events go to PREFIX.RANK.jsonl.  NULL without
- * memory. NODE is this rank's. */
+/* Collective over COMM: compares the ranks' clocks with rank 0's.  Events go to PREFIX.RANK.jsonl.  NODE is this
+ * rank's.  NULL: out of memory. */
 struct kr_trace *kr_trace_new(MPI_Comm comm, const char *prefix, const char *file, uint32_t node);
 /* Writes the events and frees TRACE (NULL is allowed). 0 or -errno. */
 int kr_trace_free(struct kr_trace *trace);

@@ -1,29 +1,28 @@
-/* Two-phase collective I/O in rounds: stripe by stripe the ranks exchange with the stripes' aggregators, which alone
- * touch the file.
+/* Two-phase collective I/O in rounds: stripe by stripe the ranks exchange bytes with the stripes' aggregators; only
+ * aggregators access the file.
  *
- * In a round every aggregator has one window of the file (stripes.h).  Only pairs of a rank and an aggregator that have
- * bytes there exchange a message, and it holds just these bytes, in file order; both sides compute its length.  Sends
- * are issued in the order of the schedule (order.h) within a bounded window; receives of a round are all posted when
- * the round begins.
+ * In a round every aggregator has one window of the file (stripes.h).  A rank and an aggregator exchange a message only
+ * if the rank has bytes there; the message holds just these bytes, in file order, and both sides compute its length.
+ * Sends follow the schedule (order.h) within a bounded window.  When a round begins, all its receives are posted.
  *
- * Rounds overlap.  An aggregator begins a round as soon as one of its slots is free, whatever has become of the rounds
- * before; so messages of the next rounds fill the links while the last ones of a round trickle in.  One slot means no
- * overlap at all.  Each rank has one loop, which does whatever can be done (begin a round, send a message, finish a
- * round) and waits for MPI or the I/O thread when nothing can.
+ * Rounds overlap.  An aggregator begins a round as soon as one of its slots is free, whatever the state of earlier
+ * rounds; so messages of the next rounds fill the links while the last ones of a round trickle in.  One slot means no
+ * overlap.  Each rank has one loop, which begins a round, sends a message or finishes a round if it can. Else it waits
+ * for MPI or the I/O thread.
  *
- * Why nobody waits for ever: take the earliest round that some rank has not finished.  All slots that it needs become
- * free, since the rounds before are over and file I/O waits for no message; so all its receives are posted, and as
- * messages go out in the order of rounds all its sends end.
+ * Why there is no deadlock: take the earliest round that some rank has not finished.  All slots for it become free,
+ * since the earlier rounds are over and file I/O waits for no message.  So all its receives are posted, and as messages
+ * go out in the order of rounds all its sends end.
  *
- * Errors: after a failed read or write an aggregator goes on exchanging and leaves its file alone; the class travels
- * with the agreement at the end of the call.
+ * Errors: after a failed read or write an aggregator goes on exchanging but leaves the file alone; the agreement at the
+ * end of the call carries the error class.
  */
 #ifndef KR_MPIIO_TWOPHASE_H
 #define KR_MPIIO_TWOPHASE_H
 
 #include "mpiio/twophase/collective.h"
 
-/* This rank's part of the planned call; an MPI error class of this rank's alone.  *RET_DONE: its bytes done. */
+/* This rank's part of the planned call.  An MPI error class of this rank alone; *RET_DONE: its bytes done. */
 int kr_twophase_write(struct kr_plan *plan, uint64_t *ret_done);
 int kr_twophase_read(struct kr_plan *plan, uint64_t *ret_done);
 

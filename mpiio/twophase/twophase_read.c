@@ -1,29 +1,28 @@
-/* Reads in two phases: aggregators read their windows and send, each rank takes its bytes from them; see twophase.h. */
+/* Reads in two phases: aggregators read their windows and send, each rank receives its bytes; see twophase.h. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "mpiio/api/errors.h"
+#include "mpiio/twophase/mpi_library.h"
 #include "mpiio/twophase/slots.h"
-#include "mpiio/twophase/tags.h"
 #include "mpiio/twophase/twophase.h"
 #include "mpiio/twophase/window.h"
 
 /* A message that this rank expects. */
 struct expected {
 	uint64_t before, bytes; /* its place among this rank's bytes */
-	char *buffer;           /* where it arrives */
+	char *buffer;           /* its destination */
 	uint64_t got;
 };
 
-/* What this rank expects of a round: one message per aggregator, those without bytes too. */
+/* The messages that this rank expects in a round: one per aggregator, also those without bytes. */
 struct arrivals {
 	struct expected *expected;
 	MPI_Request *requests;
-	struct kr_buffer buffer; /* where memory is not one run */
-	uint32_t taken;          /* messages that are here, from the first */
+	struct kr_buffer buffer; /* if memory is not one run */
+	uint32_t taken;          /* messages that have arrived, from the first */
 	uint64_t bytes;
 };
 
@@ -33,16 +32,15 @@ struct reader {
 	struct kr_window *window;
 	struct arrivals *arrivals; /* of the rounds under way */
 	uint32_t depth;            /* how many rounds may be under way */
-	uint64_t posted, taken;    /* rounds whose receives are posted; whose messages are here */
-	uint64_t begun, sent; /* an aggregator's rounds that are given to the I/O thread; whose messages are sent, or on
-				 their way */
-	int source;           /* the next message of round `sent` goes to this one of the file's sources */
-	uint64_t mark_ns;     /* where the trace is */
-	uint64_t end;         /* the first of this rank's bytes that the file does not have; UINT64_MAX: none so far */
-	int class;            /* the first error of this rank */
+	uint64_t posted, taken;    /* rounds whose receives are posted; rounds whose messages have arrived */
+	uint64_t begun, sent;      /* an aggregator's rounds that the I/O thread has got; that are sent, or under way */
+	int source;                /* the next message of round `sent` goes to this one of the file's sources */
+	uint64_t mark_ns;          /* the end of the last traced phase */
+	uint64_t end;              /* this rank's first byte behind the file's end; UINT64_MAX: none so far */
+	int class;                 /* the first error of this rank */
 };
 
-static void note(struct reader *reader, int class)
+static void record_error(struct reader *reader, int class)
 {
 	if (reader->class == MPI_SUCCESS)
 		reader->class = class;
@@ -55,7 +53,7 @@ static int read_slot(struct kr_io_job *job)
 	struct kr_mpifile *file = slot->plan->file;
 	int err;
 
-	slot->end = slot->lo; /* nothing, until read */
+	slot->end = slot->lo; /* no bytes, until read */
 	if (__atomic_load_n(&file->slots.failed, __ATOMIC_RELAXED))
 		return 0;
 	err = kr_slot_extents(slot);
@@ -71,7 +69,7 @@ static int read_slot(struct kr_io_job *job)
 	return err;
 }
 
-/* Rounds overlap; what is shown as the exchange of one is the time since the one before was complete. */
+/* Rounds overlap: the trace shows as one round's exchange the time since the round before was complete. */
 static void trace_exchange(struct reader *reader, uint64_t round, uint64_t bytes)
 {
 	uint64_t now_ns = kr_clock_ns();
@@ -91,8 +89,8 @@ static struct arrivals *arrivals_of(const struct reader *reader, uint64_t round)
 	return &reader->arrivals[round % reader->depth];
 }
 
-/* Has the next round read as soon as its slot is free, that is, its last messages are gone; one slot is one round under
- * way at a time, its receives included. */
+/* Has the next round read as soon as its slot is free, when its last messages have left.  With one slot one round is
+ * under way at a time, its receives included. */
 static bool begin_next(struct reader *reader)
 {
 	struct kr_slot *slot;
@@ -115,7 +113,7 @@ static bool begin_next(struct reader *reader)
 
 /* ---- receiving ---- */
 
-/* Which messages will come in ROUND.  Returns how many bytes. */
+/* Computes the messages of ROUND.  Returns their number of bytes. */
 static uint64_t expect(const struct reader *reader, struct arrivals *arrivals, uint64_t round)
 {
 	const struct kr_plan *plan = reader->plan;
@@ -133,7 +131,7 @@ static uint64_t expect(const struct reader *reader, struct arrivals *arrivals, u
 	return total;
 }
 
-/* The messages of the next round, all posted at once; where memory is one run they arrive in their place. */
+/* Posts all receives of the next round at once; if memory is one run messages arrive in their final place. */
 static bool post_next(struct reader *reader)
 {
 	const struct kr_mpifile *file = reader->plan->file;
@@ -146,7 +144,7 @@ static bool post_next(struct reader *reader)
 	arrivals->taken = 0;
 	arrivals->bytes = expect(reader, arrivals, reader->posted++);
 	if (!memory && kr_buffer_fit(&arrivals->buffer, arrivals->bytes) < 0)
-		note(reader, MPI_ERR_NO_MEM);
+		record_error(reader, MPI_ERR_NO_MEM);
 	for (uint32_t i = 0; i < file->aggregators->count; i++) {
 		struct expected *expected = &arrivals->expected[i];
 		int from = (int)file->aggregators->rank[i];
@@ -163,7 +161,7 @@ static bool post_next(struct reader *reader)
 	return true;
 }
 
-/* A message is here.  A short one tells that the file ends there. */
+/* Takes a message that has arrived.  A short one tells that the file ends there. */
 static void take_message(struct reader *reader, const struct expected *expected)
 {
 	struct kr_plan *plan = reader->plan;
@@ -180,7 +178,7 @@ static struct arrivals *arrivals_to_take(const struct reader *reader)
 	return reader->taken < reader->posted ? arrivals_of(reader, reader->taken) : NULL;
 }
 
-/* Is done with the earliest round when all its messages are here, also this rank's to itself. */
+/* Finishes the earliest round when all its messages have arrived, also this rank's to itself. */
 static bool take_next(struct reader *reader)
 {
 	struct arrivals *arrivals = arrivals_to_take(reader);
@@ -220,7 +218,7 @@ static void gather(struct kr_slot *slot, struct kr_cursor *cursor, char *to, uin
 		memcpy(to, slot->window.bytes + ((uint64_t)run.offset - slot->lo), run.length);
 }
 
-/* The message's bytes where they lie in the window, if they are one run there. */
+/* The message's bytes inside the window, if they are one run there. */
 static const char *in_place(const struct kr_slot *slot, const struct kr_message *message, uint64_t bytes)
 {
 	struct kr_view view = kr_plan_view(slot->plan, message->rank);
@@ -232,7 +230,7 @@ static const char *in_place(const struct kr_slot *slot, const struct kr_message 
 	return run.length == bytes ? slot->window.bytes + ((uint64_t)run.offset - slot->lo) : NULL;
 }
 
-/* To this rank itself: without MPI. */
+/* The message to this rank itself, without MPI. */
 static void keep_own(struct reader *reader, struct kr_slot *slot, const struct kr_message *message, uint64_t bytes)
 {
 	const struct kr_mpifile *file = reader->plan->file;
@@ -259,7 +257,7 @@ static void send_message(struct reader *reader, struct kr_slot *slot, const stru
 		if (packed && kr_view_cursor(&view, message->data, bytes, &cursor) == 0) {
 			gather(slot, &cursor, packed, bytes);
 		} else {
-			note(reader, MPI_ERR_NO_MEM);
+			record_error(reader, MPI_ERR_NO_MEM);
 			bytes = 0;
 		}
 	}
@@ -281,7 +279,7 @@ static const struct kr_message *message_to(const struct kr_slot *slot, int rank)
 	return low < slot->count && slot->messages[low].rank == rank ? &slot->messages[low] : NULL;
 }
 
-/* The slot whose messages go out next, if one has been given to the I/O thread. */
+/* The slot whose messages go out next, if the I/O thread has got one. */
 static struct kr_slot *slot_to_send(const struct reader *reader)
 {
 	return reader->slots && reader->sent < reader->begun ? slot_of(reader, reader->sent) : NULL;
@@ -294,7 +292,7 @@ static void retire(struct reader *reader, struct kr_slot *slot)
 
 	if (!submitted)
 		return;
-	note(reader, kr_mpi_class(err));
+	record_error(reader, kr_mpi_class(err));
 	reader->plan->file->tally.extents += slot->extents.count;
 	kr_plan_trace(reader->plan, KR_TRACE_READ, slot->round, slot->number, slot->job.begin_ns, slot->job.end_ns,
 		slot->extents.bytes);
@@ -333,7 +331,7 @@ static bool send_next(struct reader *reader)
 
 /* ---- both ---- */
 
-/* Until a send ends, a message is here, or what is to be sent next is read. */
+/* Waits until a send ends, a message arrives, or the next slot to send is read. */
 static void wait_for_progress(struct reader *reader)
 {
 	struct arrivals *arrivals = arrivals_to_take(reader);
@@ -350,7 +348,7 @@ static void wait_for_progress(struct reader *reader)
 	if (!kr_window_wait(reader->window, request, &status, &rc, slot && slot->submitted ? slot : NULL))
 		return;
 	if (rc != MPI_SUCCESS || PMPI_Get_count(&status, MPI_BYTE, &got) != MPI_SUCCESS)
-		note(reader, MPI_ERR_IO);
+		record_error(reader, MPI_ERR_IO);
 	expected->got = expected->buffer ? (uint64_t)got : 0;
 }
 
@@ -397,7 +395,7 @@ int kr_twophase_read(struct kr_plan *plan, uint64_t *ret_done)
 			wait_for_progress(&reader);
 	kr_window_drain(reader.window);
 	trace_exchange(&reader, plan->rounds, 0);
-	note(&reader, reader.window->failed);
+	record_error(&reader, reader.window->failed);
 	*ret_done = reader.class == MPI_SUCCESS ? KR_MIN(reader.end, plan->access->count) : 0;
 	reader_fini(&reader);
 	return reader.class;

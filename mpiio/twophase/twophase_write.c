@@ -5,9 +5,8 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "mpiio/api/errors.h"
+#include "mpiio/twophase/mpi_library.h"
 #include "mpiio/twophase/slots.h"
-#include "mpiio/twophase/tags.h"
 #include "mpiio/twophase/twophase.h"
 #include "mpiio/twophase/window.h"
 
@@ -15,20 +14,20 @@ struct writer {
 	struct kr_plan *plan;
 	struct kr_slots *slots; /* NULL: not an aggregator */
 	struct kr_window *window;
-	uint64_t posted, taken; /* rounds whose receives are posted; whose messages are here */
+	uint64_t posted, taken; /* rounds whose receives are posted; rounds whose messages have arrived */
 	uint64_t round;         /* the next message to send: of this round, */
 	uint32_t target;        /* to this one of the file's targets */
-	uint64_t mark_ns;       /* where the trace is */
+	uint64_t mark_ns;       /* the end of the last traced phase */
 	int class;              /* the first error of this rank */
 };
 
-static void note(struct writer *writer, int class)
+static void record_error(struct writer *writer, int class)
 {
 	if (writer->class == MPI_SUCCESS)
 		writer->class = class;
 }
 
-/* Ascending by rank, so the highest rank's bytes stay where several wrote. */
+/* Ascending by rank: where several ranks wrote, the highest rank's bytes stay. */
 static void scatter(struct kr_slot *slot)
 {
 	struct kr_run run;
@@ -78,13 +77,13 @@ static void retire(struct writer *writer, struct kr_slot *slot)
 
 	if (!submitted)
 		return;
-	note(writer, kr_mpi_class(err));
+	record_error(writer, kr_mpi_class(err));
 	writer->plan->file->tally.extents += slot->extents.count;
 	kr_plan_trace(writer->plan, KR_TRACE_WRITE, slot->round, slot->number, slot->job.begin_ns, slot->job.end_ns,
 		slot->extents.bytes);
 }
 
-/* Rounds overlap; what is shown as the exchange of one is the time since the one before was complete. */
+/* Rounds overlap: the trace shows as one round's exchange the time since the round before was complete. */
 static void trace_exchange(struct writer *writer, uint64_t round, uint32_t slot, uint64_t bytes)
 {
 	uint64_t now_ns = kr_clock_ns();
@@ -93,7 +92,7 @@ static void trace_exchange(struct writer *writer, uint64_t round, uint32_t slot,
 	writer->mark_ns = now_ns;
 }
 
-/* Takes the messages of a round that there is no memory for, one by one, and forgets them. */
+/* Receives and drops the messages of a round for which there is no memory, one by one. */
 static void drain_round(struct writer *writer, struct kr_slot *slot)
 {
 	MPI_Comm comm = writer->plan->file->comm;
@@ -117,7 +116,7 @@ static void post_receives(struct writer *writer, struct kr_slot *slot)
 	for (size_t i = 0; i < slot->count; i++)
 		slot->requests[i] = MPI_REQUEST_NULL;
 	if (last && kr_buffer_fit(&slot->packed, last->at + last->bytes) < 0) {
-		note(writer, MPI_ERR_NO_MEM);
+		record_error(writer, MPI_ERR_NO_MEM);
 		__atomic_store_n(&writer->slots->failed, true, __ATOMIC_RELAXED);
 		drain_round(writer, slot);
 		return;
@@ -147,7 +146,7 @@ static bool post_next(struct writer *writer)
 
 /* ---- sending ---- */
 
-/* A message that there is no memory for goes out empty: the aggregator waits for one, and sees that it is short. */
+/* A message without memory for it goes out empty: the aggregator waits for one, and notices that it is short. */
 static void send_message(struct writer *writer, int place, int to, uint64_t before, uint64_t bytes)
 {
 	struct kr_access *access = writer->plan->access;
@@ -155,7 +154,7 @@ static void send_message(struct writer *writer, int place, int to, uint64_t befo
 		access->contiguous ? access->contiguous + before : kr_window_buffer(writer->window, place, bytes);
 
 	if (!packed)
-		note(writer, MPI_ERR_NO_MEM);
+		record_error(writer, MPI_ERR_NO_MEM);
 	else if (!access->contiguous)
 		kr_access_pack(access, before, packed, bytes);
 	kr_window_send(writer->window, place, writer->round, packed, packed ? bytes : 0, to, KR_TAG_WRITE);
@@ -166,8 +165,8 @@ static bool is_sent(const struct writer *writer)
 	return writer->round == writer->plan->rounds;
 }
 
-/* Goes on to the next message in the order of the schedule; false when there is none that may go out.  An aggregator
- * does not send in rounds that it has not begun. */
+/* Goes on to the next message in the order of the schedule; false when none may go out.  An aggregator does not send in
+ * rounds that it has not begun. */
 static bool find_message(struct writer *writer, int *ret_to, uint64_t *ret_before, uint64_t *ret_bytes)
 {
 	const struct kr_plan *plan = writer->plan;
@@ -203,7 +202,7 @@ static bool send_next(struct writer *writer)
 
 /* ---- taking ---- */
 
-/* This rank's own bytes go to its own window without MPI. */
+/* Copies this rank's own bytes to its own window without MPI. */
 static void pack_own(struct writer *writer, struct kr_slot *slot)
 {
 	const struct kr_plan *plan = writer->plan;
@@ -225,7 +224,7 @@ static struct kr_slot *slot_to_take(const struct writer *writer)
 	return writer->slots && writer->taken < writer->posted ? slot_of(writer, writer->taken) : NULL;
 }
 
-/* Gives the earliest round to the I/O thread when all its messages are here. */
+/* Gives the earliest round to the I/O thread when all its messages have arrived. */
 static bool take_next(struct writer *writer)
 {
 	struct kr_slot *slot = slot_to_take(writer);
@@ -254,12 +253,12 @@ static void check_message(struct writer *writer, const struct kr_message *messag
 	if (rc == MPI_SUCCESS && PMPI_Get_count(status, MPI_BYTE, &got) == MPI_SUCCESS &&
 		(uint64_t)got == message->bytes)
 		return;
-	note(writer, MPI_ERR_IO);
+	record_error(writer, MPI_ERR_IO);
 	__atomic_store_n(&writer->slots->failed, true, __ATOMIC_RELAXED);
 }
 
-/* Until a send ends, or a message is here.  With none to wait for it is the file I/O that is in the way; else what ends
- * meanwhile there is seen when the message is here. */
+/* Waits until a send ends or a message arrives.  Without either it waits for the file I/O; otherwise finished I/O shows
+ * when the message has arrived. */
 static void wait_for_progress(struct writer *writer)
 {
 	struct kr_slot *slot = slot_to_take(writer);
@@ -293,7 +292,7 @@ int kr_twophase_write(struct kr_plan *plan, uint64_t *ret_done)
 		kr_slot_wait(slot);
 		retire(&writer, slot);
 	}
-	note(&writer, writer.window->failed);
+	record_error(&writer, writer.window->failed);
 	*ret_done = writer.class == MPI_SUCCESS ? plan->access->count : 0;
 	return writer.class;
 }

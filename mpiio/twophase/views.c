@@ -9,7 +9,7 @@
 #include "common/base/fail.h"
 #include "common/base/table.h"
 #include "common/base/util.h"
-#include "mpiio/twophase/tags.h"
+#include "mpiio/twophase/mpi_library.h"
 
 int kr_views_init(struct kr_views *views, int ranks)
 {
@@ -26,61 +26,61 @@ static void forget_known(struct kr_views *views)
 	views->known = NULL;
 }
 
-void kr_views_forget(struct kr_views *views)
+void kr_views_drop_sent(struct kr_views *views)
 {
 	forget_known(views);
 	for (int slot = 0; slot < KR_VIEW_SLOTS; slot++) {
-		free(views->told[slot].bytes);
-		views->told[slot] = (struct kr_told){0};
+		free(views->sent[slot].bytes);
+		views->sent[slot] = (struct kr_sent_view){0};
 	}
 }
 
 void kr_views_fini(struct kr_views *views)
 {
-	kr_views_forget(views);
+	kr_views_drop_sent(views);
 	kr_typemap_put(views->byte);
 }
 
-/* The slot that holds these bytes, else the one that was not used for longest. */
+/* The slot that holds these bytes, else the least recently used one. */
 static uint8_t find_slot(struct kr_views *views, uint64_t hash, const uint8_t *bytes, size_t length)
 {
 	uint8_t oldest = 0;
 
 	for (uint8_t slot = 0; slot < KR_VIEW_SLOTS; slot++) {
-		const struct kr_told *told = &views->told[slot];
+		const struct kr_sent_view *sent = &views->sent[slot];
 
-		if (told->bytes && told->hash == hash && told->length == length &&
-			memcmp(told->bytes, bytes, length) == 0)
+		if (sent->bytes && sent->hash == hash && sent->length == length &&
+			memcmp(sent->bytes, bytes, length) == 0)
 			return slot;
-		if (told->used < views->told[oldest].used)
+		if (sent->used < views->sent[oldest].used)
 			oldest = slot;
 	}
-	free(views->told[oldest].bytes);
-	views->told[oldest] = (struct kr_told){0};
+	free(views->sent[oldest].bytes);
+	views->sent[oldest] = (struct kr_sent_view){0};
 	return oldest;
 }
 
-/* What is told of a view: its tiles, from offset 0.  Where it begins is said in each note. */
+/* The bytes to send of a view: its tiles, from offset 0.  Each reference has its position. */
 static int serialise(const struct kr_view *view, uint8_t **ret_bytes, size_t *ret_length)
 {
 	struct kr_typemap tile = *view->filetype;
-	struct kr_view told = {.etype_size = 1, .filetype = &tile};
+	struct kr_view sent = {.etype_size = 1, .filetype = &tile};
 
 	tile.displacement = 0;
-	return kr_view_serialise(&told, ret_bytes, ret_length);
+	return kr_view_serialise(&sent, ret_bytes, ret_length);
 }
 
-int kr_views_note(struct kr_views *views, const struct kr_view *view, struct kr_view_note *ret_note)
+int kr_views_refer(struct kr_views *views, const struct kr_view *view, struct kr_view_ref *ret_ref)
 {
-	struct kr_view_note note = {.displacement = view->displacement + view->filetype->displacement,
+	struct kr_view_ref ref = {.displacement = view->displacement + view->filetype->displacement,
 		.contiguous = kr_view_contiguous(view)};
-	struct kr_told *told;
+	struct kr_sent_view *sent;
 	uint8_t *bytes;
 	size_t length;
 	int err;
 
-	if (note.contiguous) {
-		*ret_note = note;
+	if (ref.contiguous) {
+		*ret_ref = ref;
 		return 0;
 	}
 	err = serialise(view, &bytes, &length);
@@ -90,44 +90,44 @@ int kr_views_note(struct kr_views *views, const struct kr_view *view, struct kr_
 		free(bytes);
 		return kr_fail(-E2BIG, "a view of %zu bytes", length);
 	}
-	note.hash = kr_hash_bytes(bytes, length);
-	note.bytes = (uint32_t)length;
-	note.slot = find_slot(views, note.hash, bytes, length);
-	told = &views->told[note.slot];
-	note.fresh = told->bytes == NULL;
-	told->used = ++views->clock;
-	if (note.fresh) {
-		told->hash = note.hash;
-		told->bytes = bytes;
-		told->length = length;
+	ref.hash = kr_hash_bytes(bytes, length);
+	ref.bytes = (uint32_t)length;
+	ref.slot = find_slot(views, ref.hash, bytes, length);
+	sent = &views->sent[ref.slot];
+	ref.fresh = sent->bytes == NULL;
+	sent->used = ++views->clock;
+	if (ref.fresh) {
+		sent->hash = ref.hash;
+		sent->bytes = bytes;
+		sent->length = length;
 	} else {
 		free(bytes);
 	}
-	*ret_note = note;
+	*ret_ref = ref;
 	return 0;
 }
 
-static const struct kr_view_note *note_of(const void *notes, size_t stride, int rank)
+static const struct kr_view_ref *ref_of(const void *refs, size_t stride, int rank)
 {
-	return (const struct kr_view_note *)((const char *)notes + (size_t)rank * stride);
+	return (const struct kr_view_ref *)((const char *)refs + (size_t)rank * stride);
 }
 
-/* The lowest rank that tells the same as RANK now. */
-static int teller_of(const void *notes, size_t stride, int rank)
+/* The lowest rank that sends the same view as RANK now. */
+static int sender_of(const void *refs, size_t stride, int rank)
 {
-	const struct kr_view_note *mine = note_of(notes, stride, rank);
+	const struct kr_view_ref *mine = ref_of(refs, stride, rank);
 
 	for (int other = 0; other < rank; other++) {
-		const struct kr_view_note *note = note_of(notes, stride, other);
+		const struct kr_view_ref *ref = ref_of(refs, stride, other);
 
-		if (note->fresh && note->hash == mine->hash && note->bytes == mine->bytes)
+		if (ref->fresh && ref->hash == mine->hash && ref->bytes == mine->bytes)
 			return other;
 	}
 	return rank;
 }
 
 /* Starts the sends of this rank's own view; *RET_REQUESTS is owned.  Returns their number or -ENOMEM. */
-static int start_sends(struct kr_views *views, MPI_Comm comm, int rank, const struct kr_view_note *note,
+static int start_sends(struct kr_views *views, MPI_Comm comm, int rank, const struct kr_view_ref *ref,
 	const uint32_t *aggregators, uint32_t count, MPI_Request **ret_requests)
 {
 	MPI_Request *requests = malloc(count * sizeof(*requests));
@@ -137,27 +137,27 @@ static int start_sends(struct kr_views *views, MPI_Comm comm, int rank, const st
 		return kr_fail(-ENOMEM, "no memory for %u requests", count);
 	for (uint32_t i = 0; i < count; i++)
 		if ((int)aggregators[i] != rank)
-			PMPI_Isend(views->told[note->slot].bytes, (int)note->bytes, MPI_BYTE, (int)aggregators[i],
+			PMPI_Isend(views->sent[ref->slot].bytes, (int)ref->bytes, MPI_BYTE, (int)aggregators[i],
 				KR_TAG_VIEW, comm, &requests[sent++]);
 	*ret_requests = requests;
 	return sent;
 }
 
-static int store(struct kr_views *views, int rank, const struct kr_view_note *note, const uint8_t *bytes)
+static int store(struct kr_views *views, int rank, const struct kr_view_ref *ref, const uint8_t *bytes)
 {
 	struct kr_view *view;
 
 	if (!views->known)
 		return kr_fail(-ENOMEM, "no memory for the views of %d ranks", views->ranks);
-	view = &views->known[rank][note->slot];
+	view = &views->known[rank][ref->slot];
 	kr_view_fini(view);
 	*view = (struct kr_view){0};
-	return kr_view_deserialise(view, bytes, note->bytes);
+	return kr_view_deserialise(view, bytes, ref->bytes);
 }
 
-static int copy_known(struct kr_views *views, int to, const struct kr_view_note *note, const struct kr_view *from)
+static int copy_known(struct kr_views *views, int to, const struct kr_view_ref *ref, const struct kr_view *from)
 {
-	struct kr_view *view = &views->known[to][note->slot];
+	struct kr_view *view = &views->known[to][ref->slot];
 
 	kr_view_fini(view);
 	*view = (struct kr_view){0};
@@ -166,40 +166,39 @@ static int copy_known(struct kr_views *views, int to, const struct kr_view_note 
 	return kr_view_init(view, from->displacement, from->etype_size, from->filetype);
 }
 
-/* Receives what RANK tells; drains it also when there is no memory to keep it. */
-static int receive(struct kr_views *views, MPI_Comm comm, int rank, const struct kr_view_note *note)
+/* Receives RANK's view; drains it also without memory to keep it. */
+static int receive(struct kr_views *views, MPI_Comm comm, int rank, const struct kr_view_ref *ref)
 {
-	KR_AUTO_FREE uint8_t *bytes = malloc(note->bytes);
+	KR_AUTO_FREE uint8_t *bytes = malloc(ref->bytes);
 
 	if (!bytes) {
-		PMPI_Recv(NULL, 0, MPI_BYTE, rank, KR_TAG_VIEW, comm, MPI_STATUS_IGNORE); /* truncated, but taken */
-		return kr_fail(-ENOMEM, "no memory for a view of %u bytes", note->bytes);
+		PMPI_Recv(NULL, 0, MPI_BYTE, rank, KR_TAG_VIEW, comm, MPI_STATUS_IGNORE); /* truncated, but received */
+		return kr_fail(-ENOMEM, "no memory for a view of %u bytes", ref->bytes);
 	}
-	if (PMPI_Recv(bytes, (int)note->bytes, MPI_BYTE, rank, KR_TAG_VIEW, comm, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+	if (PMPI_Recv(bytes, (int)ref->bytes, MPI_BYTE, rank, KR_TAG_VIEW, comm, MPI_STATUS_IGNORE) != MPI_SUCCESS)
 		return kr_fail(-EIO, "cannot receive a view");
-	return store(views, rank, note, bytes);
+	return store(views, rank, ref, bytes);
 }
 
-/* At an aggregator, in the order of the ranks; the tellers wait for nobody, so this ends. */
-static int receive_all(struct kr_views *views, MPI_Comm comm, int me, const void *notes, size_t stride)
+/* At an aggregator, in the order of the ranks; the senders wait for no rank, so this ends. */
+static int receive_all(struct kr_views *views, MPI_Comm comm, int me, const void *refs, size_t stride)
 {
 	int result = 0;
 
 	for (int rank = 0; rank < views->ranks; rank++) {
-		const struct kr_view_note *note = note_of(notes, stride, rank);
-		int teller, err;
+		const struct kr_view_ref *ref = ref_of(refs, stride, rank);
+		int sender, err;
 
-		if (!note->fresh)
+		if (!ref->fresh)
 			continue;
-		teller = teller_of(notes, stride, rank);
-		if (teller != rank)
+		sender = sender_of(refs, stride, rank);
+		if (sender != rank)
 			err = views->known == NULL ?
 				-ENOMEM :
-				copy_known(
-					views, rank, note, &views->known[teller][note_of(notes, stride, teller)->slot]);
+				copy_known(views, rank, ref, &views->known[sender][ref_of(refs, stride, sender)->slot]);
 		else
-			err = rank == me ? store(views, me, note, views->told[note->slot].bytes) :
-					   receive(views, comm, rank, note);
+			err = rank == me ? store(views, me, ref, views->sent[ref->slot].bytes) :
+					   receive(views, comm, rank, ref);
 		if (err < 0)
 			result = err;
 	}
@@ -214,35 +213,35 @@ static bool listed(const uint32_t *aggregators, uint32_t count, int rank)
 	return false;
 }
 
-int kr_views_exchange(struct kr_views *views, MPI_Comm comm, int rank, const void *notes, size_t stride,
+int kr_views_exchange(struct kr_views *views, MPI_Comm comm, int rank, const void *refs, size_t stride,
 	const uint32_t *aggregators, uint32_t count)
 {
-	const struct kr_view_note *own = note_of(notes, stride, rank);
+	const struct kr_view_ref *own = ref_of(refs, stride, rank);
 	KR_AUTO_FREE MPI_Request *requests = NULL;
 	int sent = 0, err = 0;
 
-	if (own->fresh && teller_of(notes, stride, rank) == rank)
+	if (own->fresh && sender_of(refs, stride, rank) == rank)
 		sent = start_sends(views, comm, rank, own, aggregators, count, &requests);
 	if (sent < 0)
 		return sent;
 	if (listed(aggregators, count, rank)) {
 		if (!views->known)
 			views->known = calloc((size_t)views->ranks, sizeof(*views->known));
-		err = receive_all(views, comm, rank, notes, stride);
+		err = receive_all(views, comm, rank, refs, stride);
 	}
 	if (sent > 0 && PMPI_Waitall(sent, requests, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
 		err = kr_fail(-EIO, "cannot send a view");
 	return err;
 }
 
-struct kr_view kr_views_get(const struct kr_views *views, int rank, const struct kr_view_note *note)
+struct kr_view kr_views_get(const struct kr_views *views, int rank, const struct kr_view_ref *ref)
 {
 	struct kr_view view = {.etype_size = 1, .filetype = views->byte};
 
-	if (!note->contiguous) {
+	if (!ref->contiguous) {
 		assert(views->known);
-		view = views->known[rank][note->slot];
+		view = views->known[rank][ref->slot];
 	}
-	view.displacement = note->displacement;
+	view.displacement = ref->displacement;
 	return view;
 }

@@ -34,7 +34,7 @@ void kr_window_fini(struct kr_window *window)
 	*window = (struct kr_window){0};
 }
 
-static void note(struct kr_window *window, int rc)
+static void record_error(struct kr_window *window, int rc)
 {
 	if (rc != MPI_SUCCESS && window->failed == MPI_SUCCESS)
 		PMPI_Error_class(rc, &window->failed);
@@ -61,7 +61,7 @@ char *kr_window_buffer(struct kr_window *window, int place, uint64_t n)
 void kr_window_send(struct kr_window *window, int place, uint64_t round, const char *bytes, uint64_t n, int to, int tag)
 {
 	window->rounds[place] = round;
-	note(window, PMPI_Issend(bytes, (int)n, MPI_BYTE, to, tag, window->comm, &window->requests[place]));
+	record_error(window, PMPI_Issend(bytes, (int)n, MPI_BYTE, to, tag, window->comm, &window->requests[place]));
 }
 
 bool kr_window_busy(const struct kr_window *window, uint64_t round)
@@ -72,7 +72,7 @@ bool kr_window_busy(const struct kr_window *window, uint64_t round)
 	return false;
 }
 
-/* Which request it was, MPI_UNDEFINED if there is none, -1 if SLOT was first. */
+/* The index of the completed request, MPI_UNDEFINED if there is none, -1 if SLOT was first. */
 static int wait_for_one(struct kr_window *window, MPI_Status *status, int *ret_rc, struct kr_slot *slot)
 {
 	int index = MPI_UNDEFINED, flag = 0;
@@ -85,7 +85,7 @@ static int wait_for_one(struct kr_window *window, MPI_Status *status, int *ret_r
 		*ret_rc = PMPI_Testany(window->size + 1, window->requests, &index, &flag, status);
 		if (flag && index != MPI_UNDEFINED)
 			return index;
-	} while (!kr_slot_nap(slot));
+	} while (!kr_slot_wait_briefly(slot));
 	return -1;
 }
 
@@ -103,11 +103,11 @@ bool kr_window_wait(
 	if (receive && index == window->size)
 		return true;
 	if (index >= 0 && index < window->size)
-		note(window, *ret_rc);
+		record_error(window, *ret_rc);
 	return false;
 }
 
 void kr_window_drain(struct kr_window *window)
 {
-	note(window, PMPI_Waitall(window->size, window->requests, MPI_STATUSES_IGNORE));
+	record_error(window, PMPI_Waitall(window->size, window->requests, MPI_STATUSES_IGNORE));
 }

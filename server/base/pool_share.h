@@ -4,7 +4,7 @@
 #ifndef KR_SERVER_POOL_SHARE_H
 #define KR_SERVER_POOL_SHARE_H
 
-#include "server/daemon/server.h"
+#include "server/base/server.h"
 
 struct kr_pool_share {
 	struct kr_server *server;

@@ -13,8 +13,9 @@
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
-#include "server/daemon/options.h"
-#include "server/daemon/server.h"
+#include "server/base/options.h"
+#include "server/daemon/life.h"
+#include "server/session/listen.h"
 #include "server/session/trust.h"
 
 #define POOL_THREADS "16"
@@ -89,8 +90,10 @@ static void raise_limits(void)
 static int serve(const struct kr_server_options *options)
 {
 	uv_loop_t *loop = uv_default_loop();
-	int err = kr_server_init(&server, loop, options);
+	int err = kr_listen_check(options);
 
+	if (!err)
+		err = kr_server_init(&server, loop, options);
 	if (err) {
 		kr_log_error("%s", kr_fail_reason());
 		return EXIT_FAILURE;

@@ -11,11 +11,12 @@
 #include "server/export/export.h"
 #include "server/leases/file_table.h"
 #include "server/leases/invalidation.h"
-#include "server/daemon/options.h"
-#include "server/session/slow_requests.h"
+#include "server/base/options.h"
+#include "server/leases/slow_requests.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
-#include "server/recovery/state.h"
+#include "server/base/state.h"
+#include "server/recovery/recovery.h"
 #include "server/session/trust.h"
 #include "server/leases/watch.h"
 
@@ -86,50 +87,82 @@ static json_t *requests_status(const struct kr_server *server)
 	json_t *object = json_object();
 
 	for (uint16_t type = 0; type < (uint16_t)KR_SERVER_TYPES; type++) {
-		if (server->arrived[type])
-			json_object_set_new(object, kr_msg_name(type), integer(server->arrived[type]));
+		if (server->sessions->arrived[type])
+			json_object_set_new(object, kr_msg_name(type), integer(server->sessions->arrived[type]));
 	}
 	return object;
 }
 
-static json_t *make_status(struct kr_server *server)
+/* What all may know who may mount. */
+static json_t *common_status(const struct kr_server *server, uint64_t now_ns)
 {
-	json_t *object = json_object(), *nodes = json_array();
-	uint64_t now_ns = kr_clock_ns();
-	const struct kr_session *session;
+	json_t *object = json_object();
 
 	json_object_set_new(object, "kind", json_string("server"));
 	json_object_set_new(object, "version", json_string(KR_VERSION));
-	json_object_set_new(object, "state_directory", kr_text_json(kr_state_path(server->state)));
-	json_object_set_new(object, "instance", integer(server->instance));
 	json_object_set_new(object, "uptime_ms", integer((now_ns - server->started_ns) / KR_NS_PER_MS));
 	json_object_set_new(object, "lease_ms", integer(server->lease_ms));
+	json_object_set_new(object, "grace", json_boolean(server->sessions->grace.active));
+	return object;
+}
+
+/* The sessions that came with a key of OWNER; NULL: all. */
+static json_t *nodes_status(const struct kr_server *server, const struct kr_key_owner *owner, uint64_t now_ns)
+{
+	json_t *nodes = json_array();
+	const struct kr_session *session;
+
+	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
+		if (!owner || (session->key && kr_key_owner_equal(&session->key->owner, owner)))
+			json_array_append_new(nodes, session_status(session, now_ns));
+	}
+	return nodes;
+}
+
+static json_t *status_for(const struct kr_server *server, const struct kr_key_owner *user)
+{
+	uint64_t now_ns = kr_clock_ns();
+	json_t *object = common_status(server, now_ns);
+
+	json_object_set_new(object, "user", integer(user->uid));
+	json_object_set_new(object, "conflicts", kr_conflicts_status(&server->recovery->conflicts, user));
+	json_object_set_new(object, "export",
+		json_pack("{s:o, s:b}", "path", kr_text_json(server->options->export_path), "present",
+			!server->export_lost));
+	json_object_set_new(object, "nodes", nodes_status(server, user, now_ns));
+	return object;
+}
+
+static json_t *whole_status(const struct kr_server *server)
+{
+	uint64_t now_ns = kr_clock_ns();
+	json_t *object = common_status(server, now_ns);
+
+	json_object_set_new(object, "state_directory", kr_text_json(kr_state_path(server->state)));
+	json_object_set_new(object, "instance", integer(server->instance));
 	json_object_set_new(object, "keys", integer(server->keyring ? kr_keyring_count(server->keyring) : 0));
-	json_object_set_new(object, "grace", json_boolean(server->grace.active));
-	json_object_set_new(object, "awaited_nodes", integer(kr_grace_awaited(&server->grace)));
-	json_object_set_new(object, "requests_served", integer(server->requests_served));
+	json_object_set_new(object, "awaited_nodes", integer(kr_grace_awaited(&server->sessions->grace)));
+	json_object_set_new(object, "requests_served", integer(server->sessions->requests));
 	json_object_set_new(object, "requests", requests_status(server));
 	json_object_set_new(object, "parked", kr_slow_requests_status(server, now_ns));
 	json_object_set_new(object, "jobs", integer(server->jobs));
-	json_object_set_new(object, "files", integer(server->files.count));
-	json_object_set_new(object, "idle_files", integer(server->idle_file_count));
-	json_object_set_new(object, "sessions_lost", integer(server->sessions_lost));
-	json_object_set_new(object, "conflict_files", integer(kr_conflicts_files(&server->conflicts)));
-	json_object_set_new(object, "conflicts", kr_conflicts_status(&server->conflicts));
+	json_object_set_new(object, "files", integer(server->files->by_fid.count));
+	json_object_set_new(object, "idle_files", integer(server->files->idle_count));
+	json_object_set_new(object, "sessions_lost", integer(server->sessions->lost));
+	json_object_set_new(object, "conflict_files", integer(kr_conflicts_files(&server->recovery->conflicts)));
+	json_object_set_new(object, "conflicts", kr_conflicts_status(&server->recovery->conflicts, NULL));
 	json_object_set_new(object, "buffer_bytes", integer(kr_buf_bytes_in_use()));
 	json_object_set_new(object, "queued_bytes", integer(kr_conn_queued_in_all()));
 	json_object_set_new(object, "export", export_status(server));
 	json_object_set_new(object, "data", kr_data_status(server->data));
 	json_object_set_new(object, "notes", kr_invalidation_status(server));
 	json_object_set_new(object, "watch", kr_watch_status(server));
-	KR_LIST_FOR_EACH(session, &server->sessions, link)
-		json_array_append_new(nodes, session_status(session, now_ns));
-	json_object_set_new(object, "nodes", nodes);
+	json_object_set_new(object, "nodes", nodes_status(server, NULL, now_ns));
 	return object;
 }
 
-void kr_status_send(
-	struct kr_server *server, struct kr_conn *conn, uint64_t id, const struct kr_status_request *request)
+static void status_send(struct kr_server *server, struct kr_conn *conn, uint64_t id,
+	const struct kr_status_request *request, const struct kr_key *key)
 {
 	json_t *object;
 	KR_AUTO_FREE char *text = NULL;
@@ -139,7 +172,7 @@ void kr_status_send(
 		kr_conn_reply(conn, KR_MSG_STATUS, id, 0, -EOPNOTSUPP, NULL, NULL, 0);
 		return;
 	}
-	object = make_status(server);
+	object = key && key->owner.kind == KR_KEY_USER ? status_for(server, &key->owner) : whole_status(server);
 	text = json_dumps(object, JSON_COMPACT);
 	json_decref(object);
 	if (!text) {
@@ -161,11 +194,12 @@ static void handle_status(struct kr_request *request)
 	struct kr_conn *conn = request->session->conn;
 
 	if (conn)
-		kr_status_send(request->server, conn, request->id, &request->msg.status_request);
+		status_send(request->server, conn, request->id, &request->msg.status_request, request->session->key);
 	kr_request_drop(request);
 }
 
 void kr_status_register(struct kr_server *server)
 {
+	server->sessions->hooks.status = status_send;
 	kr_server_on(server, KR_MSG_STATUS, handle_status, KR_HANDLER_IN_GRACE);
 }

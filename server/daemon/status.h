@@ -3,11 +3,8 @@
 #define KR_SERVER_STATUS_H
 
 #include "common/rpc/msg.h"
-#include "server/daemon/server.h"
+#include "server/base/server.h"
 
-/* Answers a STATUS on a connection, in as many frames as it takes. */
-void kr_status_send(
-	struct kr_server *server, struct kr_conn *conn, uint64_t id, const struct kr_status_request *request);
 void kr_status_register(struct kr_server *server);
 
 #endif

@@ -14,7 +14,7 @@
 
 #include "common/base/fault.h"
 #include "server/export/locate.h"
-#include "server/base/private_dir.h"
+#include "server/export/private_dir.h"
 
 enum { TRIES = 10000, SUFFIX = 128, NODE = 64 };
 static const char acl[] = "system.posix_acl_access";
@@ -72,7 +72,7 @@ static int open_fallback(struct kr_export *export, struct kr_fid *ret_fid)
 		return kr_fail_errno(-EROFS, "keeping late bytes");
 	{
 		KR_SCOPED_LOCK(&export->renewing);
-		r = kr_private_dir_dir_dir_renew(export);
+		r = kr_private_dir_renew(export);
 	}
 	if (r < 0)
 		return r;

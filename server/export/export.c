@@ -9,9 +9,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "server/recovery/doubts.h"
+#include "server/export/doubts.h"
 #include "server/export/export_priv.h"
-#include "server/base/private_dir.h"
+#include "server/export/private_dir.h"
 
 enum { CTIME_PROBES = 64, CTIME_ATTEMPTS = 10 };
 static const uint64_t ctime_coarse_ns = 50 * KR_NS_PER_MS;
@@ -223,7 +223,7 @@ static int set_up(struct kr_export *export, const struct kr_export_options *opti
 	export->callers_ids = kr_cred_can_switch();
 	r = open_root(export, options->path);
 	if (r == 0)
-		r = kr_private_dir_dir_dir_open(export);
+		r = kr_private_dir_open(export);
 	if (r == 0)
 		r = choose_identity(export, options->identity_by_inode);
 	if (r < 0)

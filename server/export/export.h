@@ -34,6 +34,7 @@
 #include <stddef.h>
 
 #include "server/base/fid.h"
+#include "server/export/last_stat.h"
 
 struct kr_doubts;
 struct kr_export;
@@ -128,7 +129,8 @@ struct kr_removed {
 	bool gone;     /* neither a name nor a hold is left */
 	bool lingers;  /* one of its holds is the caller's now, to be ended by kr_export_release */
 	struct kr_fid fid;
-	struct kr_fid moved, exchanged; /* rename: what has other names now; length 0: nothing */
+	struct kr_fid moved, exchanged;                     /* rename: what has other names now; length 0: nothing */
+	struct kr_own_change own, moved_own, exchanged_own; /* of these three: before and after, where known */
 };
 /* unlink, or rmdir if DIRECTORY. With LINGER_MAX a regular file of up to so many bytes lives on by a hold of the
  * caller's, unless space or inodes run short there. RET_REMOVED may be NULL without. */

@@ -12,7 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/table.h"
 #include "server/export/export_priv.h"
-#include "server/base/private_dir.h"
+#include "server/export/private_dir.h"
 
 enum { NAME_SIZE = 18 };
 static const char directory_name[] = "orphans";
@@ -171,8 +171,8 @@ static int renew(struct kr_orphans *orphans)
 	int r;
 	KR_SCOPED_LOCK(&orphans->export->renewing);
 
-	r = kr_private_dir_dir_dir_renew(orphans->export);
-	return r < 0 || !kr_private_dir_dir_dir_is_removed(orphans->fd) ? r : open_directory(orphans);
+	r = kr_private_dir_renew(orphans->export);
+	return r < 0 || !kr_private_dir_is_removed(orphans->fd) ? r : open_directory(orphans);
 }
 
 static struct kr_fid directory_of(struct kr_orphans *orphans)

@@ -17,6 +17,7 @@ struct victim {
 	int fd; /* -1: there is none */
 	struct kr_fid fid;
 	struct stat st;
+	struct kr_own_change own; /* of attributes */
 };
 
 static int find_victim(
@@ -30,7 +31,17 @@ static int find_victim(
 		r = kr_entry_identify(export, victim->fd, parent, name, &victim->fid);
 	if (r == 0 && fstatat(victim->fd, "", &victim->st, AT_EMPTY_PATH) < 0)
 		r = kr_fail_errno(-errno, "looking at '%s'", name);
+	victim->own.known = r == 0 && S_ISREG(victim->st.st_mode) &&
+		kr_entry_attr(export, victim->fd, &victim->fid, &victim->own.before) == 0;
 	return r;
+}
+
+static struct kr_own_change end_own(struct kr_export *export, const struct victim *victim)
+{
+	struct kr_own_change own = victim->own;
+
+	own.known = own.known && kr_entry_attr(export, victim->fd, &victim->fid, &own.after) == 0;
+	return own;
 }
 
 /* Whether CRED may take VICTIM's name out of the directory: asked before a file that is held is put aside, which the
@@ -67,7 +78,8 @@ static void report(struct kr_export *export, const struct victim *victim, const 
 			.named = named,
 			.gone = gone,
 			.lingers = removal->lingers,
-			.fid = victim->fid};
+			.fid = victim->fid,
+			.own = end_own(export, victim)};
 }
 
 static int unlink_as(struct kr_export *export, const struct kr_cred *cred, int dirfd, const char *name, bool directory)
@@ -262,8 +274,11 @@ static int rename_ends(struct kr_export *export, const struct kr_cred *cred, con
 	if (replacing)
 		report(export, target, &removal, ret_replaced);
 	ret_replaced->moved = source->fid;
-	if (ends->flags & RENAME_EXCHANGE)
+	ret_replaced->moved_own = end_own(export, source);
+	if (ends->flags & RENAME_EXCHANGE) {
 		ret_replaced->exchanged = target->fid;
+		ret_replaced->exchanged_own = end_own(export, target);
+	}
 	return 0;
 }
 

@@ -6,7 +6,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/fault.h"
-#include "server/flush/data_priv.h"
+#include "server/flush/data_state.h"
 
 struct kr_apply *kr_apply_new(
 	struct kr_sfile *file, uint64_t round, void (*done)(struct kr_apply *apply), void *context)

@@ -5,11 +5,9 @@
 #include <stdlib.h>
 
 #include "common/base/fail.h"
-#include "server/flush/data_priv.h"
+#include "server/flush/data_state.h"
 #include "server/export/export.h"
-#include "server/pipelines/block_server.h"
-#include "server/pipelines/hop.h"
-#include "server/recovery/state.h"
+#include "server/base/state.h"
 
 enum { OVERLAPS_SHOWN = 100 };
 
@@ -113,12 +111,26 @@ static void on_tick(uv_timer_t *timer)
 	kr_flush_tick(data, now_ns);
 	kr_stable_tick(data, now_ns);
 	kr_replayed_tick(&data->replayed);
-	kr_block_server_tick(data);
+	data->hooks.tick(data);
 	maybe_raise(data, now_ns);
 	if (data->replaying && data->replays == 0) {
 		data->replaying = false;
-		kr_server_end_grace(data->server);
+		data->server->sessions->hooks.end_grace(data->server);
 	}
+}
+
+static void session_lost(struct kr_session *session)
+{
+	struct kr_data *data = session->server->data;
+
+	data->hooks.close_ring(data, session->node);
+	kr_flush_session_lost(data, session);
+	data->hooks.session_lost(data, session);
+}
+
+static bool collecting_replays(const struct kr_server *server)
+{
+	return kr_data_collecting(server->data);
 }
 
 int kr_data_init(struct kr_server *server, struct kr_data **ret_data)
@@ -152,8 +164,9 @@ int kr_data_init(struct kr_server *server, struct kr_data **ret_data)
 	data->tick.data = data;
 	uv_timer_start(&data->tick, on_tick, KR_DATA_TICK_MS, KR_DATA_TICK_MS);
 	kr_flush_init(data);
+	server->sessions->hooks.flushes_end = session_lost;
+	server->sessions->hooks.collecting_replays = collecting_replays;
 	kr_fsyncs_register(data);
-	kr_pipelines_register(data);
 	*ret_data = data;
 	return 0;
 }
@@ -162,7 +175,7 @@ void kr_data_stop(struct kr_data *data)
 {
 	data->stopping = true;
 	kr_flush_stop(data);
-	kr_hop_close_all(data, 0);
+	data->hooks.close_ring(data, 0);
 	kr_stable_hurry(data);
 	kr_replayed_give_up(&data->replayed);
 }
@@ -179,18 +192,18 @@ static void drop_files(struct kr_list *list, size_t link_offset)
 	struct kr_link *link;
 
 	while ((link = kr_list_pop(list)))
-		kr_sfile_put((struct kr_sfile *)(void *)((char *)link - link_offset));
+		kr_sfile_put(((struct kr_sfile_data *)(void *)((char *)link - link_offset))->file);
 }
 
 void kr_data_fini(struct kr_data *data)
 {
 	if (!data)
 		return;
-	kr_hop_close_all(data, 0);
-	kr_pipelines_fini(data);
-	drop_files(&data->sync_urgent, offsetof(struct kr_sfile, data.stable.queued));
-	drop_files(&data->sync_queue, offsetof(struct kr_sfile, data.stable.queued));
-	drop_files(&data->busy, offsetof(struct kr_sfile, data.busy));
+	data->hooks.close_ring(data, 0);
+	data->hooks.end(data);
+	drop_files(&data->sync_urgent, offsetof(struct kr_sfile_data, stable.queued));
+	drop_files(&data->sync_queue, offsetof(struct kr_sfile_data, stable.queued));
+	drop_files(&data->busy, offsetof(struct kr_sfile_data, busy));
 	uv_close((uv_handle_t *)&data->tick, NULL);
 	uv_close((uv_handle_t *)&data->gather_timer, NULL);
 	uv_close((uv_handle_t *)&data->sync_timer, NULL);
@@ -204,13 +217,6 @@ void kr_data_free(struct kr_data *data)
 	kr_replayed_close(&data->replayed);
 	kr_applied_fini(&data->applied);
 	free(data);
-}
-
-void kr_data_session_lost(struct kr_data *data, struct kr_session *session)
-{
-	kr_hop_close_all(data, session->node);
-	kr_flush_session_lost(data, session);
-	kr_pipelines_session_lost(data, session);
 }
 
 uint64_t kr_data_forgotten(struct kr_data *data, const struct kr_fid *file, const uint8_t node_id[16])
@@ -239,7 +245,7 @@ void kr_data_reclaimed(struct kr_sfile *file, struct kr_session *session, uint64
 		/* All that was applied before is in the next sync; the number is below that of a round that runs now.
 		 */
 		uint64_t below =
-			file->data.rounds.state == KR_ROUND_IDLE ? data->last_round : file->data.rounds.round - 1;
+			file->data->rounds.state == KR_ROUND_IDLE ? data->last_round : file->data->rounds.round - 1;
 
 		kr_stable_owe(file, session->node_id, below);
 	}
@@ -266,7 +272,7 @@ bool kr_data_replaying(const struct kr_data *data)
 
 void kr_data_mtime_set(struct kr_sfile *file, struct kr_time mtime)
 {
-	struct kr_sfile_data *data = &file->data;
+	struct kr_sfile_data *data = file->data;
 
 	data->mtime_rounds = (struct kr_time){.sec = INT64_MIN};
 	data->mtime_kept = mtime;
@@ -317,10 +323,10 @@ static bool note_overlap(struct kr_table_link *link, void *context)
 	const struct kr_sfile *file = KR_CONTAINER_OF(link, struct kr_sfile, by_fid);
 	json_t *list = context;
 
-	if (file->data.overlapped)
+	if (file->data->overlapped)
 		json_array_append_new(list,
-			json_pack("{s:I, s:I}", "ino", (json_int_t)file->data.after.ino, "bytes",
-				(json_int_t)file->data.overlapped));
+			json_pack("{s:I, s:I}", "ino", (json_int_t)file->data->after.ino, "bytes",
+				(json_int_t)file->data->overlapped));
 	return json_array_size(list) < OVERLAPS_SHOWN;
 }
 
@@ -329,7 +335,7 @@ static json_t *overlaps(struct kr_server *server)
 {
 	json_t *list = json_array();
 
-	kr_table_for_each(&server->files, note_overlap, list);
+	kr_table_for_each(&server->files->by_fid, note_overlap, list);
 	return list;
 }
 

@@ -14,6 +14,7 @@
 #include "server/flush/synced.h"
 
 struct kr_server;
+struct kr_session;
 struct kr_pending_conn;
 
 /* Makes the data side of SERVER and registers FLUSH, FSYNC, JOIN and REPARENT. 0 or -errno. */
@@ -27,18 +28,6 @@ bool kr_data_idle(const struct kr_data *data);
  * then kr_data_free. No jobs may be in the pool. */
 void kr_data_fini(struct kr_data *data);
 void kr_data_free(struct kr_data *data);
-
-/* HOP_HELLO of a pending conn who wants to open a ring connection: answers. False: he has been refused
- * with one log line, and is to be dropped. */
-bool kr_data_hop_hello(struct kr_data *data, struct kr_pending_conn *pending_conn, const struct kr_frame *frame);
-/* HOP_PROVE of a pending conn: takes his connection over (handler and context) and answers. False as above. */
-bool kr_data_hop_prove(struct kr_data *data, struct kr_pending_conn *pending_conn, const struct kr_frame *frame);
-
-/* The session is gone for good (expired, GOODBYE, replaced): its flushes are answered, it leaves pipelines, rounds with
- * it are run again without it. Call before the session's memory goes; what it asked is answered inside. */
-void kr_data_session_lost(struct kr_data *data, struct kr_session *session);
-/* The session gave READ of FILE back or answered its recall: it leaves the file's pipeline. */
-void kr_data_read_lost(struct kr_sfile *file, struct kr_session *session);
 
 /* For RECLAIM: what of the journal of SESSION's node is applied to FILE in this boot; zeros when not known. The node's
  * STABLE (or UNSTABLE) of FILE follows after a sync. */

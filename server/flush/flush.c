@@ -12,12 +12,14 @@
 #include "server/export/export.h"
 #include "server/flush/round_stream.h"
 #include "server/leases/invalidation.h"
-#include "server/names/open.h"
 #include "server/session/trust.h"
 
-void kr_sfile_data_init(struct kr_sfile_data *data, struct kr_data *owner, struct kr_sfile *file)
+static void file_created(struct kr_sfile *file)
 {
-	memset(data, 0, sizeof *data);
+	struct kr_data *owner = file->server->data;
+	struct kr_sfile_data *data = kr_xcalloc(1, sizeof(*data));
+
+	file->data = data;
 	data->owner = owner;
 	data->file = file;
 	data->mtime_rounds.sec = INT64_MIN;
@@ -30,8 +32,10 @@ void kr_sfile_data_init(struct kr_sfile_data *data, struct kr_data *owner, struc
 	data->stable.others_round = owner ? owner->forgotten_round : 0;
 }
 
-void kr_sfile_data_fini(struct kr_sfile_data *data)
+static void file_destroyed(struct kr_sfile *file)
 {
+	struct kr_sfile_data *data = file->data;
+
 	kr_rounds_fini(&data->rounds);
 	kr_list_remove(&data->busy);
 	kr_list_remove(&data->gathering);
@@ -40,6 +44,7 @@ void kr_sfile_data_fini(struct kr_sfile_data *data)
 	if (data->owner)
 		data->owner->forgotten_round = KR_MAX(data->owner->forgotten_round, data->stable.writer_round);
 	kr_stable_file_fini(&data->stable);
+	free(data);
 }
 
 /* Replays are collected until all nodes have sent theirs, so nothing holds them up: there is room for some of their
@@ -264,7 +269,7 @@ static void handle_flush(struct kr_request *request)
 		kr_request_reply(request, err, NULL, NULL, 0);
 		return;
 	}
-	if (!kr_opens_allow(request, &msg->file, KR_GRANT_WRITE))
+	if (!kr_open_rights_allow(request, &msg->file, KR_GRANT_WRITE))
 		return;
 	if (ask.replay_round && replayed_in_vain(data, request))
 		return;
@@ -285,8 +290,8 @@ static void handle_flush(struct kr_request *request)
 	if (!ask.replay_round)
 		note_came(data, request);
 	kr_flush_gather(file, &ask);
-	kr_flush_hold(&file->data);
-	err = kr_rounds_ask(&file->data.rounds, &ask);
+	kr_flush_hold(file->data);
+	err = kr_rounds_ask(&file->data->rounds, &ask);
 	if (err)
 		refuse_asked(request, file, err);
 	else if (ask.replay_round)
@@ -305,8 +310,16 @@ static void flush_changes(struct kr_request *request)
 		kr_invalidation_change(request, &request->msg.flush_request.file);
 }
 
+static bool flush_asked(const struct kr_sfile *file, uint32_t node)
+{
+	return kr_rounds_asked_by(&file->data->rounds, node);
+}
+
 void kr_flush_init(struct kr_data *data)
 {
+	data->server->files->hooks.created = file_created;
+	data->server->files->hooks.destroyed = file_destroyed;
+	data->server->files->hooks.flush_asked = flush_asked;
 	kr_flush_gather_init(data);
 	kr_server_on(data->server, KR_MSG_FLUSH, handle_flush, KR_HANDLER_IN_GRACE | KR_HANDLER_KEEP_REPLY);
 	kr_invalidation_on(data->server, KR_MSG_FLUSH, flush_changes, NULL);

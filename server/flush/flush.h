@@ -11,8 +11,6 @@
 #include "server/flush/stable.h"
 
 enum kr_flush_flag { /* FLUSH's */
-	KR_FLUSH_INLINE = 1,
-	KR_FLUSH_REPLAY = 2,
 	KR_FLUSH_RESTORE =
 		1 << 30, /* of a replay of what a failed sync may have lost; not in messages: handle_flush sets it */
 };
@@ -70,7 +68,5 @@ struct kr_sfile_data {
 };
 
 /* On the making and freeing of a struct kr_sfile. */
-void kr_sfile_data_init(struct kr_sfile_data *data, struct kr_data *owner, struct kr_sfile *file);
-void kr_sfile_data_fini(struct kr_sfile_data *data);
 
 #endif

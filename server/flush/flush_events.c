@@ -1,4 +1,4 @@
-/* What happens to running rounds from outside: their streams, sessions that end, time that goes by (see data_priv.h).
+/* What happens to running rounds from outside: their streams, sessions that end, time that goes by (see data_state.h).
  *
  * Loop thread.  Each tells the machines that it concerns and carries out what they want.
  */
@@ -9,28 +9,28 @@
 
 void kr_flush_received(struct kr_sfile *file, uint64_t round)
 {
-	file->data.received_ns = kr_clock_ns();
-	kr_rounds_received(&file->data.rounds, round);
+	file->data->received_ns = kr_clock_ns();
+	kr_rounds_received(&file->data->rounds, round);
 	kr_flush_execute(file);
 }
 
 void kr_flush_broken(struct kr_sfile *file, uint64_t round)
 {
-	kr_rounds_broken(&file->data.rounds, round);
+	kr_rounds_broken(&file->data->rounds, round);
 	kr_flush_execute(file);
 }
 
 void kr_flush_failed(struct kr_sfile *file, uint64_t round, int err)
 {
-	file->data.owner->counters.failed_rounds++;
-	kr_rounds_failed(&file->data.rounds, round, err);
+	file->data->owner->counters.failed_rounds++;
+	kr_rounds_failed(&file->data->rounds, round, err);
 	kr_flush_execute(file);
 }
 
 void kr_flush_drained(struct kr_sfile *file, uint64_t round)
 {
-	kr_flush_broken_off(&file->data);
-	kr_rounds_drained(&file->data.rounds, round);
+	kr_flush_broken_off(file->data);
+	kr_rounds_drained(&file->data->rounds, round);
 	kr_flush_execute(file);
 }
 
@@ -47,7 +47,7 @@ void kr_flush_session_lost(struct kr_data *data, struct kr_session *session)
 
 void kr_flush_update_hold_of(struct kr_sfile *file)
 {
-	kr_flush_hold(&file->data);
+	kr_flush_hold(file->data);
 	kr_flush_execute(file);
 }
 

@@ -57,7 +57,7 @@ static void on_gather_timer(uv_timer_t *timer)
 
 void kr_flush_gather(struct kr_sfile *file, const struct kr_round_ask *ask)
 {
-	struct kr_sfile_data *data = &file->data;
+	struct kr_sfile_data *data = file->data;
 
 	if (ask->inlined || ask->single || ask->replay_round || !kr_rounds_idle(&data->rounds) ||
 		kr_link_linked(&data->gathering) || count_writers(file) < 2)
@@ -69,8 +69,8 @@ void kr_flush_gather(struct kr_sfile *file, const struct kr_round_ask *ask)
 
 void kr_flush_gathered(struct kr_sfile *file)
 {
-	if (kr_link_linked(&file->data.gathering) && kr_rounds_waiting(&file->data.rounds) >= count_writers(file))
-		end_gathering(&file->data);
+	if (kr_link_linked(&file->data->gathering) && kr_rounds_waiting(&file->data->rounds) >= count_writers(file))
+		end_gathering(file->data);
 }
 
 void kr_flush_gather_init(struct kr_data *data)

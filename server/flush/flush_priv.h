@@ -7,7 +7,7 @@
 #ifndef KR_SERVER_FLUSH_PRIV_H
 #define KR_SERVER_FLUSH_PRIV_H
 
-#include "server/flush/data_priv.h"
+#include "server/flush/data_state.h"
 
 /* --- flush.c ---------------------------------------------------------------------------------- */
 /* REQUEST is about to be answered: what it holds does not count any more. */

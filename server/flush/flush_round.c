@@ -13,7 +13,7 @@
 #include "server/flush/apply.h"
 #include "server/export/export.h"
 #include "server/flush/round_stream.h"
-#include "server/recovery/state.h"
+#include "server/base/state.h"
 #include "server/leases/watch.h"
 
 /* --- begin and end ---------------------------------------------------------------------------- */
@@ -80,7 +80,7 @@ static bool changed_under_others(const struct kr_sfile_data *data)
 
 		if (!kr_session_find_node(data->file->server, part->node))
 			return true;
-		if (part->replay && data->file->server->grace.active)
+		if (part->replay && data->file->server->sessions->grace.active)
 			continue; /* nobody is served yet */
 		if (!(kr_lease_table_held(&data->file->leases, part->node) & KR_LEASE_WRITE))
 			return true;
@@ -100,14 +100,14 @@ static void end_changes(struct kr_sfile_data *data)
 
 void kr_flush_before(struct kr_sfile *file, const struct kr_attr *before)
 {
-	struct kr_sfile_data *data = &file->data;
+	struct kr_sfile_data *data = file->data;
 
 	data->ctime_before = before->ctime;
 	if (data->restoring && data->mtime_kept.sec == INT64_MIN)
 		data->mtime_kept = before->mtime;
 	if (!data->base_known)
 		return;
-	data->base_version = kr_export_attr_version(file->server->export, before, data->base_changes);
+	data->base_version = kr_sfile_version_at(file, before, data->base_changes);
 	kr_watch_look(file, before, data->base_changes);
 }
 
@@ -188,7 +188,7 @@ static void note_applied(struct kr_sfile_data *data)
 /* The running round ends. */
 static void conclude(struct kr_sfile *file, int err)
 {
-	struct kr_sfile_data *data = &file->data;
+	struct kr_sfile_data *data = file->data;
 
 	if (err == 0)
 		note_applied(data);
@@ -203,7 +203,7 @@ static void conclude(struct kr_sfile *file, int err)
 /* A sync has failed, which may have lost bytes of the running round: they come once more, after what is sent again. */
 static void run_again(struct kr_sfile *file)
 {
-	struct kr_sfile_data *data = &file->data;
+	struct kr_sfile_data *data = file->data;
 
 	if (!data->parts[0].replay)
 		data->again = true;
@@ -220,9 +220,9 @@ static void ignore(void *context, int err)
 static void replay_noted(void *context, int err)
 {
 	struct kr_sfile *file = context;
-	struct kr_data *owner = file->data.owner;
+	struct kr_data *owner = file->data->owner;
 
-	if (err == 0 && file->data.stable.taint) { /* a sync has failed meanwhile */
+	if (err == 0 && file->data->stable.taint) { /* a sync has failed meanwhile */
 		kr_applied_lose(&owner->applied, &file->fid);
 		kr_replayed_lose(&owner->replayed, &file->fid, ignore, NULL);
 		run_again(file);
@@ -238,14 +238,14 @@ static bool comes_before_replays(const struct kr_sfile_data *data)
 {
 	const struct kr_server *server = data->owner->server;
 
-	return server->grace.active && kr_state_facts(server->state)->new_boot;
+	return server->sessions->grace.active && kr_state_facts(server->state)->new_boot;
 }
 
 /* All bytes are there. What was replayed is written down before anything can come after it (replayed.h), and so is what
  * others have to replay nothing over that they still may. */
 static void applied(struct kr_sfile *file)
 {
-	struct kr_sfile_data *data = &file->data;
+	struct kr_sfile_data *data = file->data;
 	const struct kr_flush_part *part = data->parts; /* a replay is a round of its own */
 	const uint64_t round = data->rounds.round;
 
@@ -268,7 +268,7 @@ static void finish(struct kr_sfile *file, struct kr_apply *apply);
 static void finish_done(struct kr_apply *apply)
 {
 	struct kr_sfile *file = kr_sfile_ref(apply->file);
-	struct kr_sfile_data *data = &file->data;
+	struct kr_sfile_data *data = file->data;
 	int err = apply->err ? apply->err : data->stable.taint;
 
 	if (err == 0 && apply->want_before)
@@ -311,7 +311,7 @@ static void finish_done(struct kr_apply *apply)
 
 static void finish(struct kr_sfile *file, struct kr_apply *apply)
 {
-	struct kr_sfile_data *data = &file->data;
+	struct kr_sfile_data *data = file->data;
 
 	apply->finish = true;
 	apply->clear_suid = data->clear_suid && !keeps_attributes(data);
@@ -324,7 +324,7 @@ static void finish(struct kr_sfile *file, struct kr_apply *apply)
 
 static void write_inline(struct kr_sfile *file, const struct kr_round_action *action)
 {
-	struct kr_sfile_data *data = &file->data;
+	struct kr_sfile_data *data = file->data;
 	struct kr_request *request = action->token;
 	const struct kr_flush_request *msg = &request->msg.flush_request;
 	struct kr_apply *apply = kr_apply_new(file, action->round, finish_done, NULL);
@@ -361,7 +361,7 @@ struct sent_round {
 static void round_answered(struct kr_session *session, void *context, int err, const void *reply)
 {
 	struct sent_round *sent = context;
-	struct kr_sfile_data *data = &sent->file->data;
+	struct kr_sfile_data *data = sent->file->data;
 	const struct kr_round_reply *accepted = reply;
 
 	(void)session;
@@ -388,7 +388,7 @@ static void round_answered(struct kr_session *session, void *context, int err, c
 
 static void send_round(struct kr_sfile *file, const struct kr_round_action *action)
 {
-	struct kr_sfile_data *data = &file->data;
+	struct kr_sfile_data *data = file->data;
 	struct kr_request *request = action->token;
 	struct kr_session *session = request->session;
 	struct kr_round_request msg = {.file = file->fid,
@@ -430,10 +430,10 @@ static void send_abort(struct kr_sfile *file, const struct kr_round_action *acti
 
 static void discard(struct kr_sfile *file, uint64_t round)
 {
-	struct kr_round_stream *round_stream = file->data.round_stream;
+	struct kr_round_stream *round_stream = file->data->round_stream;
 
-	file->data.owner->counters.aborted_rounds++;
-	file->data.round_stream = NULL;
+	file->data->owner->counters.aborted_rounds++;
+	file->data->round_stream = NULL;
 	if (round_stream)
 		kr_round_stream_discard(round_stream);
 	else
@@ -473,7 +473,7 @@ static void answer(struct kr_sfile_data *data, const struct kr_round_action *act
 
 static void perform(struct kr_sfile *file, const struct kr_round_action *action)
 {
-	struct kr_sfile_data *data = &file->data;
+	struct kr_sfile_data *data = file->data;
 
 	switch (action->kind) {
 	case KR_ROUND_WRITE:
@@ -507,7 +507,7 @@ static void perform(struct kr_sfile *file, const struct kr_round_action *action)
 
 void kr_flush_execute(struct kr_sfile *file)
 {
-	struct kr_sfile_data *data = &file->data;
+	struct kr_sfile_data *data = file->data;
 	struct kr_round_action action;
 
 	if (data->executing)

@@ -6,10 +6,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "server/flush/data_priv.h"
+#include "server/flush/data_state.h"
 #include "server/leases/leases.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/base/server.h"
 #include "server/session/session.h"
 #include "server/flush/stable.h"
 

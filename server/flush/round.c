@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/ring_order.h"
+
 struct asked {
 	struct kr_link link;
 	struct kr_round_ask ask;
@@ -39,15 +41,6 @@ bool kr_rounds_action(struct kr_rounds *rounds, struct kr_round_action *ret_acti
 	*ret_action = item->action;
 	free(item);
 	return true;
-}
-
-int kr_ring_order(const char *name_a, uint32_t node_a, const char *name_b, uint32_t node_b)
-{
-	int order = strverscmp(name_a, name_b);
-
-	if (order != 0)
-		return order;
-	return node_a < node_b ? -1 : node_a > node_b;
 }
 
 void kr_rounds_init(struct kr_rounds *rounds, uint64_t (*number)(void *context), void *context)

@@ -127,7 +127,4 @@ void kr_rounds_lost(struct kr_rounds *rounds, uint32_t node);
 /* Takes the next action out; false when there is none. */
 bool kr_rounds_action(struct kr_rounds *rounds, struct kr_round_action *ret_action);
 
-/* Ring order of two nodes: natural order of the host names ("n2" before "n10"), then the node numbers. */
-int kr_ring_order(const char *name_a, uint32_t node_a, const char *name_b, uint32_t node_b);
-
 #endif

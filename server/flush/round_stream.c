@@ -10,8 +10,8 @@
 
 #include "common/base/log.h"
 #include "server/flush/apply.h"
-#include "server/flush/data_priv.h"
-#include "server/pipelines/hop.h"
+#include "server/flush/data_state.h"
+#include "server/flush/hop.h"
 
 struct kr_round_stream *kr_round_stream_new(struct kr_sfile *file, uint64_t round, uint32_t node)
 {
@@ -134,7 +134,7 @@ static bool complete(struct kr_round_stream *round_stream)
 	leave_hop(round_stream, 0);
 	kr_data_of(file)->counters.bytes += round_stream->bytes;
 	kr_data_of(file)->counters.extents += round_stream->extents;
-	file->data.round_stream = NULL;
+	file->data->round_stream = NULL;
 	kr_round_stream_free(round_stream);
 	kr_flush_received(file, round);
 	return true;
@@ -233,7 +233,7 @@ void kr_round_stream_stream(struct kr_hop *hop, const struct kr_frame *frame)
 		return;
 	}
 	file = kr_sfile_find(hop->data->server, &msg.stream_request.file);
-	round_stream = file ? file->data.round_stream : NULL;
+	round_stream = file ? file->data->round_stream : NULL;
 	if (!round_stream || round_stream->round != msg.stream_request.round || round_stream->node != hop->node ||
 		round_stream->begun) {
 		/* of a round that has been aborted meanwhile */
@@ -295,7 +295,7 @@ void kr_round_stream_end(struct kr_hop *hop, const struct kr_frame *frame)
 		return;
 	}
 	round_stream->ended = true;
-	round_stream->file->data.round_overlapped = msg.stream_end_request.overlapped;
+	round_stream->file->data->round_overlapped = msg.stream_end_request.overlapped;
 	round_stream->moved_ns = kr_clock_ns();
 	start_jobs(round_stream);
 }

@@ -10,9 +10,9 @@
 
 #include "common/base/fault.h"
 #include "common/base/log.h"
-#include "server/flush/data_priv.h"
+#include "server/flush/data_state.h"
 #include "server/export/export.h"
-#include "server/recovery/state.h"
+#include "server/base/state.h"
 
 struct waiter {
 	struct kr_link link;
@@ -75,7 +75,7 @@ void kr_stable_init(struct kr_data *data)
 static void enqueue(struct kr_sfile *file, bool urgent)
 {
 	struct kr_data *data = kr_data_of(file);
-	struct kr_stable *stable = &file->data.stable;
+	struct kr_stable *stable = &file->data->stable;
 
 	if (stable->running) {
 		stable->again = true;
@@ -96,14 +96,14 @@ static void enqueue(struct kr_sfile *file, bool urgent)
 
 static struct kr_sfile *file_of(struct kr_link *link)
 {
-	return KR_LIST_ENTRY(link, struct kr_sfile, data.stable.queued);
+	return KR_LIST_ENTRY(link, struct kr_sfile_data, stable.queued)->file;
 }
 
 /* --- what a sync means ------------------------------------------------------------------------ */
 
 static void tell_stable(struct kr_sfile *file, uint64_t cover)
 {
-	struct kr_stable *stable = &file->data.stable;
+	struct kr_stable *stable = &file->data->stable;
 	struct kr_stable_request msg = {.file = file->fid, .round = cover};
 	uint32_t kept = 0;
 
@@ -161,7 +161,7 @@ static void conclude(struct sync_job *job)
 {
 	struct kr_sfile *file = job->file;
 	struct kr_data *data = kr_data_of(file);
-	struct kr_stable *stable = &file->data.stable;
+	struct kr_stable *stable = &file->data->stable;
 	bool again;
 
 	stable->running = false;
@@ -188,13 +188,13 @@ static bool others_may_replay(const struct kr_stable *stable, const uint8_t node
 
 bool kr_stable_others(const struct kr_sfile *file, const uint8_t node_id[16])
 {
-	return others_may_replay(&file->data.stable, node_id, kr_synced_round(&kr_data_of(file)->synced, &file->fid));
+	return others_may_replay(&file->data->stable, node_id, kr_synced_round(&kr_data_of(file)->synced, &file->fid));
 }
 
 /* Whether it must be written down before those whom it concerns are told. */
 static bool must_be_noted(const struct sync_job *job)
 {
-	const struct kr_stable *stable = &job->file->data.stable;
+	const struct kr_stable *stable = &job->file->data->stable;
 	uint64_t known = kr_synced_round(&kr_data_of(job->file)->synced, &job->file->fid);
 	const struct waiter *waiter;
 
@@ -256,7 +256,7 @@ static void done(struct kr_pool_share_job *gated)
 static void start(struct kr_sfile *file)
 {
 	struct kr_data *data = kr_data_of(file);
-	struct kr_stable *stable = &file->data.stable;
+	struct kr_stable *stable = &file->data->stable;
 	struct sync_job *job = kr_xcalloc(1, sizeof *job);
 	struct kr_link *link;
 
@@ -266,7 +266,7 @@ static void start(struct kr_sfile *file)
 	job->file = file;
 	job->cover = stable->applied;
 	job->data_only = !stable->full;
-	job->tell = !kr_rounds_replaying(&file->data.rounds);
+	job->tell = !kr_rounds_replaying(&file->data->rounds);
 	stable->full = false;
 	stable->running = true;
 	stable->syncing = stable->first;
@@ -284,14 +284,14 @@ static void pump(struct kr_data *data)
 		struct kr_link *link = kr_list_pop(&data->sync_urgent);
 
 		if (!link && !kr_list_empty(&data->sync_queue) &&
-			file_of(data->sync_queue.head.next)->data.stable.due_ns <= now)
+			file_of(data->sync_queue.head.next)->data->stable.due_ns <= now)
 			link = kr_list_pop(&data->sync_queue);
 		if (!link)
 			break;
 		start(file_of(link));
 	}
 	if (!kr_list_empty(&data->sync_queue) && !uv_is_closing((uv_handle_t *)&data->sync_timer)) {
-		uint64_t due = file_of(data->sync_queue.head.next)->data.stable.due_ns;
+		uint64_t due = file_of(data->sync_queue.head.next)->data->stable.due_ns;
 
 		/* when all syncs are taken, the end of one pumps again */
 		uv_timer_start(&data->sync_timer, on_timer,
@@ -304,7 +304,7 @@ void kr_stable_hurry(struct kr_data *data)
 	struct kr_link *link;
 
 	while ((link = kr_list_pop(&data->sync_queue))) {
-		file_of(link)->data.stable.due_ns = 0;
+		file_of(link)->data->stable.due_ns = 0;
 		kr_list_append(&data->sync_urgent, link);
 	}
 	pump(data);
@@ -345,7 +345,7 @@ uint64_t kr_stable_floor(const struct kr_data *data)
 
 void kr_stable_applied(struct kr_sfile *file, const uint8_t node_id[16], uint64_t round)
 {
-	struct kr_stable *stable = &file->data.stable;
+	struct kr_stable *stable = &file->data->stable;
 
 	if (memcmp(stable->writer, node_id, 16) != 0)
 		stable->others_round = KR_MAX(stable->others_round, stable->writer_round);
@@ -357,7 +357,7 @@ void kr_stable_applied(struct kr_sfile *file, const uint8_t node_id[16], uint64_
 
 void kr_stable_owe(struct kr_sfile *file, const uint8_t node_id[16], uint64_t round)
 {
-	struct kr_stable *stable = &file->data.stable;
+	struct kr_stable *stable = &file->data->stable;
 	uint32_t i;
 
 	stable->applied = KR_MAX(stable->applied, round);
@@ -390,8 +390,8 @@ void kr_stable_wait(
 	memcpy(waiter->node_id, node_id, 16);
 	waiter->callback = callback;
 	waiter->context = context;
-	kr_list_append(&file->data.stable.waiters, &waiter->link);
+	kr_list_append(&file->data->stable.waiters, &waiter->link);
 	if (!data_only)
-		file->data.stable.full = true;
+		file->data->stable.full = true;
 	enqueue(file, true);
 }

@@ -15,7 +15,7 @@
 #include "common/base/log.h"
 #include "server/base/fid.h"
 #include "server/base/line_log.h"
-#include "server/daemon/server.h"
+#include "server/base/server.h"
 
 enum { LOG_MAX = 4 * (KR_SYNCED_MAX + KR_SYNCED_LOG) * KR_LINE_MAX };
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "common/base/util.h"
-#include "server/flush/data_priv.h"
+#include "server/flush/data_state.h"
 #include "server/export/export.h"
 
 struct cut_wait {
@@ -89,7 +89,7 @@ static void ask_who_owes(struct cut_wait *wait)
 
 	wait->unanswered = 1;
 	wait->sync_errors = kr_data_of(wait->file)->counters.sync_errors;
-	KR_LIST_FOR_EACH(session, &wait->request->server->sessions, link) {
+	KR_LIST_FOR_EACH(session, &wait->request->server->sessions->living, link) {
 		if (!kr_data_of(wait->file)->applied.owing || wait->request->session->dead)
 			break; /* as a rule; or it will not be made */
 		if (!may_bring_back(session, wait->file, wait->request))
@@ -113,7 +113,7 @@ static void synced_before(void *context, int err)
 void kr_truncate_barrier_begin(
 	struct kr_request *request, struct kr_sfile *file, void (*fn)(struct kr_request *request))
 {
-	const struct kr_stable *stable = &file->data.stable;
+	const struct kr_stable *stable = &file->data->stable;
 	struct cut_wait *wait;
 
 	request->cancel = NULL;
@@ -151,7 +151,7 @@ static void synced_after(void *context, int err)
 {
 	struct cut_wait *wait = context;
 
-	wait->file->data.stable.cut_owed = err != 0;
+	wait->file->data->stable.cut_owed = err != 0;
 	go_on(wait, err);
 }
 

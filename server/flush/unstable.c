@@ -17,7 +17,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "server/flush/data_priv.h"
+#include "server/flush/data_state.h"
 
 /* An UNSTABLE on its way to a node. */
 struct sent_unstable {
@@ -29,14 +29,14 @@ struct sent_unstable {
 
 bool kr_stable_restores(const struct kr_sfile *file)
 {
-	return !kr_list_empty(&file->data.stable.asked);
+	return !kr_list_empty(&file->data->stable.asked);
 }
 
 bool kr_stable_may_restore(const struct kr_sfile *file, uint32_t node)
 {
 	const struct sent_unstable *sent;
 
-	KR_LIST_FOR_EACH(sent, &file->data.stable.asked, link) {
+	KR_LIST_FOR_EACH(sent, &file->data->stable.asked, link) {
 		if (sent->node == node)
 			return true;
 	}
@@ -45,7 +45,7 @@ bool kr_stable_may_restore(const struct kr_sfile *file, uint32_t node)
 
 static void waited(struct sent_unstable *sent)
 {
-	struct kr_stable *stable = &sent->file->data.stable;
+	struct kr_stable *stable = &sent->file->data->stable;
 
 	kr_list_remove(&sent->link);
 	if (kr_list_empty(&stable->asked))
@@ -109,7 +109,7 @@ int kr_stable_tell_untold(struct kr_sfile *file, struct kr_session *session)
  * file. */
 static void ask(struct kr_sfile *file, struct kr_session *session, const struct kr_applied_loss *loss)
 {
-	struct kr_stable *stable = &file->data.stable;
+	struct kr_stable *stable = &file->data->stable;
 	struct sent_unstable *sent = send_unstable(file, session, loss);
 
 	if (!sent || session->reclaiming)
@@ -124,7 +124,7 @@ static void ask(struct kr_sfile *file, struct kr_session *session, const struct 
 /* All rounds since the last good sync may be lost, also those applied while the failed one ran. */
 void kr_stable_lost(struct kr_sfile *file, int err)
 {
-	struct kr_stable *stable = &file->data.stable;
+	struct kr_stable *stable = &file->data->stable;
 	struct kr_applied_loss loss = {.good = stable->good, .last = stable->applied, .err = err};
 
 	for (uint32_t i = 0; i < stable->owner_count; i++) {
@@ -145,7 +145,7 @@ void kr_stable_lost(struct kr_sfile *file, int err)
  * changed: no block of it is served. (In the grace period nothing is.) */
 void kr_stable_restoring(struct kr_sfile_data *data)
 {
-	if (data->restoring || data->file->server->grace.active)
+	if (data->restoring || data->file->server->sessions->grace.active)
 		return;
 	data->restoring = true;
 	data->mtime_kept = (struct kr_time){.sec = INT64_MIN};
@@ -164,7 +164,7 @@ void kr_stable_restored(struct kr_sfile_data *data)
 /* Those who have not answered send what they have as bytes not flushed. */
 static void wait_no_longer(struct kr_sfile *file)
 {
-	struct kr_stable *stable = &file->data.stable;
+	struct kr_stable *stable = &file->data->stable;
 
 	while (kr_stable_restores(file)) {
 		struct sent_unstable *sent = KR_LIST_ENTRY(stable->asked.head.next, struct sent_unstable, link);
@@ -184,6 +184,6 @@ void kr_stable_tick(struct kr_data *data, uint64_t now_ns)
 
 	KR_LIST_FOR_EACH_SAFE(stable, after, &data->restoring, restoring) {
 		if (now_ns >= stable->asked_until_ns)
-			wait_no_longer(KR_CONTAINER_OF(stable, struct kr_sfile, data.stable));
+			wait_no_longer(KR_CONTAINER_OF(stable, struct kr_sfile_data, stable)->file);
 	}
 }

@@ -4,14 +4,15 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "server/flush/data.h"
 #include "server/export/export.h"
 #include "server/leases/leases.h"
 #include "server/leases/invalidation.h"
-#include "server/daemon/server.h"
+#include "server/base/server.h"
 #include "server/session/session.h"
 #include "server/session/trust.h"
 #include "server/leases/watch.h"
+
+enum { IDLE_MAX = 16384 };
 
 static bool match_fid(const struct kr_table_link *link, const void *key)
 {
@@ -20,7 +21,7 @@ static bool match_fid(const struct kr_table_link *link, const void *key)
 
 struct kr_sfile *kr_sfile_find(struct kr_server *server, const struct kr_fid *fid)
 {
-	struct kr_table_link *link = kr_table_find(&server->files, kr_fid_hash(fid), match_fid, fid);
+	struct kr_table_link *link = kr_table_find(&server->files->by_fid, kr_fid_hash(fid), match_fid, fid);
 
 	return link ? KR_CONTAINER_OF(link, struct kr_sfile, by_fid) : NULL;
 }
@@ -36,8 +37,8 @@ static struct kr_sfile *file_new(struct kr_server *server, const struct kr_fid *
 	kr_list_init(&file->attachments);
 	kr_list_init(&file->late);
 	kr_leases_file_init(file);
-	kr_sfile_data_init(&file->data, server->data, file);
-	kr_table_insert(&server->files, &file->by_fid, kr_fid_hash(fid));
+	server->files->hooks.created(file);
+	kr_table_insert(&server->files->by_fid, &file->by_fid, kr_fid_hash(fid));
 	return file;
 }
 
@@ -46,11 +47,11 @@ static void file_free(struct kr_sfile *file)
 	struct kr_server *server = file->server;
 
 	assert(kr_list_empty(&file->attachments));
-	if (file->changed_epoch > server->forgotten_epoch)
-		server->forgotten_epoch = file->changed_epoch;
+	if (file->changed_epoch > server->files->forgotten_epoch)
+		server->files->forgotten_epoch = file->changed_epoch;
 	kr_watch_forget(file);
-	kr_table_remove(&server->files, &file->by_fid);
-	kr_sfile_data_fini(&file->data);
+	kr_table_remove(&server->files->by_fid, &file->by_fid);
+	file->server->files->hooks.destroyed(file);
 	kr_lease_table_fini(&file->leases);
 	free(file);
 }
@@ -66,7 +67,7 @@ struct kr_sfile *kr_sfile_ref(struct kr_sfile *file)
 {
 	if (kr_link_linked(&file->idle)) {
 		kr_list_remove(&file->idle);
-		file->server->idle_file_count--;
+		file->server->files->idle_count--;
 	}
 	file->references++;
 	return file;
@@ -74,9 +75,9 @@ struct kr_sfile *kr_sfile_ref(struct kr_sfile *file)
 
 static void drop_oldest_idle(struct kr_server *server)
 {
-	struct kr_sfile *file = KR_LIST_ENTRY(kr_list_pop(&server->idle_files), struct kr_sfile, idle);
+	struct kr_sfile *file = KR_LIST_ENTRY(kr_list_pop(&server->files->idle), struct kr_sfile, idle);
 
-	server->idle_file_count--;
+	server->files->idle_count--;
 	file_free(file);
 }
 
@@ -90,12 +91,12 @@ void kr_sfile_put(struct kr_sfile *file)
 	if (--file->references > 0)
 		return;
 	server = file->server;
-	if (file->changes == 0 && !kr_watch_awaits(file)) {
+	if (file->changes == 0 && !file->carried.valid && !kr_watch_awaits(file)) {
 		file_free(file);
 		return;
 	}
-	kr_list_append(&server->idle_files, &file->idle);
-	if (++server->idle_file_count > KR_SERVER_IDLE_FILES_MAX)
+	kr_list_append(&server->files->idle, &file->idle);
+	if (++server->files->idle_count > IDLE_MAX)
 		drop_oldest_idle(server);
 }
 
@@ -103,7 +104,7 @@ void kr_sfile_changing(struct kr_sfile *file)
 {
 	file->changing++;
 	file->changes++;
-	file->changed_epoch = ++file->server->epoch;
+	file->changed_epoch = ++file->server->files->epoch;
 	kr_invalidation_changing(file->server, &file->fid);
 }
 
@@ -113,7 +114,7 @@ void kr_sfile_changed(struct kr_sfile *file)
 	file->changing--;
 	file->changes++;
 	file->ended++;
-	file->changed_epoch = ++file->server->epoch;
+	file->changed_epoch = ++file->server->files->epoch;
 	kr_invalidation_changed(file->server, &file->fid);
 }
 
@@ -129,7 +130,15 @@ void kr_sfile_version(struct kr_sfile *file, uint64_t changes_before, struct kr_
 	if (file->changing || file->changes != changes_before)
 		attr->version = 0;
 	else
-		attr->version = kr_export_attr_version(file->server->export, attr, file->changes);
+		attr->version = kr_sfile_version_at(file, attr, file->changes);
+}
+
+uint64_t kr_sfile_version_at(const struct kr_sfile *file, const struct kr_attr *attr, uint64_t changes)
+{
+	struct kr_attr of_bytes = *attr;
+
+	kr_carried_apply(&file->carried, changes, &of_bytes);
+	return kr_export_attr_version(file->server->export, &of_bytes, changes);
 }
 
 struct kr_attachment *kr_attachment_find(const struct kr_sfile *file, const struct kr_session *session)
@@ -165,7 +174,7 @@ static size_t files_of_user(const struct kr_session *session)
 	const struct kr_session *other;
 	size_t files = 0;
 
-	KR_LIST_FOR_EACH(other, &session->server->sessions, link) {
+	KR_LIST_FOR_EACH(other, &session->server->sessions->living, link) {
 		if (kr_trust_same_owner(other->key, session->key))
 			files += other->files;
 	}
@@ -189,7 +198,7 @@ bool kr_attachment_room(const struct kr_sfile *file, const struct kr_session *se
 
 void kr_attachment_gives_up(struct kr_attachment *attachment)
 {
-	kr_cover_gave_up(&attachment->cover, attachment->file->server->epoch);
+	kr_cover_gave_up(&attachment->cover, attachment->file->server->files->epoch);
 }
 
 void kr_attachment_inherit(const struct kr_attachment *attachment, struct kr_session *successor)
@@ -232,17 +241,48 @@ void kr_attachment_settle(struct kr_attachment *attachment)
 	kr_sfile_put(file);
 }
 
+/* What a node has open when the server stops stays held: it will reclaim it from the next instance. */
+static void files_end(struct kr_session *session, struct kr_session *successor, bool release)
+{
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(&session->attachments))) {
+		struct kr_attachment *attachment = KR_LIST_ENTRY(link, struct kr_attachment, of_session);
+		struct kr_sfile *file = attachment->file;
+
+		kr_list_remove(&attachment->of_file);
+		session->files--;
+		if (successor)
+			kr_attachment_inherit(attachment, successor);
+		else
+			kr_lease_table_expire(&file->leases, session->node);
+		if (release)
+			file->server->files->hooks.release(file, attachment->opens);
+		free(attachment);
+		kr_sfile_put(file);
+	}
+}
+
+static uint64_t epoch_of(const struct kr_server *server)
+{
+	return server->files->epoch;
+}
+
 void kr_files_init(struct kr_server *server)
 {
-	kr_table_init(&server->files);
-	kr_list_init(&server->idle_files);
-	server->idle_file_count = 0;
+	server->files = kr_xcalloc(1, sizeof(*server->files));
+	server->sessions->hooks.files_end = files_end;
+	server->sessions->hooks.covered_until = kr_attachments_covered_until;
+	server->sessions->hooks.epoch = epoch_of;
+	kr_table_init(&server->files->by_fid);
+	kr_list_init(&server->files->idle);
 }
 
 void kr_files_fini(struct kr_server *server)
 {
-	while (server->idle_file_count)
+	while (server->files->idle_count)
 		drop_oldest_idle(server);
-	assert(server->files.count == 0);
-	kr_table_fini(&server->files);
+	assert(server->files->by_fid.count == 0);
+	kr_table_fini(&server->files->by_fid);
+	free(server->files);
 }

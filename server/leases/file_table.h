@@ -11,13 +11,37 @@
 #include "common/base/table.h"
 #include "common/base/types.h"
 #include "server/leases/cover.h"
-#include "server/flush/flush.h"
 #include "server/leases/lease_table.h"
-#include "server/leases/last_stat.h"
+#include "server/export/last_stat.h"
 
 struct kr_server;
 struct kr_session;
+struct kr_sfile;
+struct kr_sfile_data;
 struct kr_sfile_locks;
+
+/* What higher rooms do for files.  Each registers its part once, before the first file. */
+struct kr_file_hooks {
+	/* The flush room makes and frees kr_sfile.data. */
+	void (*created)(struct kr_sfile *file);
+	void (*destroyed)(struct kr_sfile *file);
+	/* Whether NODE has asked for a flush that is not answered. */
+	bool (*flush_asked)(const struct kr_sfile *file, uint32_t node);
+	/* The session gave READ back or answered its recall: it leaves the file's pipeline. */
+	void (*read_lost)(struct kr_sfile *file, struct kr_session *session);
+	/* COUNT opens of the file (counted in file->opens) end: the export's holds go, in the background. */
+	void (*release)(struct kr_sfile *file, uint64_t count);
+};
+
+/* All files in use. */
+struct kr_file_table {
+	struct kr_file_hooks hooks;
+	struct kr_table by_fid;   /* kr_sfile.by_fid */
+	struct kr_list idle;      /* kr_sfile.idle: unused, kept for their change counters, oldest first */
+	size_t idle_count;        /* bounded */
+	uint64_t epoch;           /* ascends with every start and end of a change of any file's bytes */
+	uint64_t forgotten_epoch; /* the latest `changed_epoch` among files dropped from the table */
+};
 
 struct kr_sfile {
 	struct kr_server *server;
@@ -32,7 +56,7 @@ struct kr_sfile {
 	uint64_t changes;             /* ascends at the start and at the end of every change of the file's bytes */
 	uint64_t ended;               /* ascends at the end of every change */
 	uint32_t changing;            /* changes under way */
-	uint64_t changed_epoch;       /* server->epoch of the latest start or end */
+	uint64_t changed_epoch;       /* server->files->epoch of the latest start or end */
 	uint64_t own_epoch;           /* changed_epoch after the latest flush, if that was of one node alone ... */
 	uint64_t own_base;            /* ... and before it ... */
 	struct kr_time own_ctime;     /* ... and the file's ctime then; INT64_MAX s: not known */
@@ -43,10 +67,13 @@ struct kr_sfile {
 	bool vanished;                /* inside kr_leases_gone */
 	bool gone;                    /* neither name nor open is left: bytes still flushed are of no use to anybody */
 	struct kr_last_stat seen;     /* of watch.c, as are the next ones */
+	struct kr_carried carried;
+	uint64_t told_epoch; /* server->epoch when the kernel last told of somebody else; what we began before is not
+				carried */
 	struct kr_link watched;
 	uint64_t looked_ns;
 	bool touching, touch_again;
-	struct kr_sfile_data data; /* rounds, syncs, pipeline */
+	struct kr_sfile_data *data; /* rounds, syncs, pipeline */
 };
 
 /* One session's use of one file: exists while it has the file open, or holds or waits for a lease. Holds a reference of
@@ -84,6 +111,8 @@ void kr_sfile_truncated(struct kr_sfile *file); /* between the two, where the fi
 /* Sets ATTR->version for attributes that a job got, given file->changes as they were when the job was started; 0 if the
  * bytes may have changed meanwhile. Notices by them what others changed (watch.h). */
 void kr_sfile_version(struct kr_sfile *file, uint64_t changes_before, struct kr_attr *attr);
+/* The version of the bytes that FILE had with ATTR, when file->changes was CHANGES and no change was under way. */
+uint64_t kr_sfile_version_at(const struct kr_sfile *file, const struct kr_attr *attr, uint64_t changes);
 
 struct kr_attachment *kr_attachment_find(const struct kr_sfile *file, const struct kr_session *session);
 struct kr_attachment *kr_attachment_get(struct kr_sfile *file, struct kr_session *session);

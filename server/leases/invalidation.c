@@ -11,7 +11,7 @@
 #include "server/leases/leases.h"
 #include "server/leases/invalidation_table.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/base/server.h"
 #include "server/session/session.h"
 
 struct kr_invalidation {
@@ -45,7 +45,7 @@ static uint64_t now_ms(void)
 static void go_on(struct kr_request *request)
 {
 	struct kr_invalidation_set *change = &request->change;
-	struct kr_invalidation_table *table = &request->server->notes->table;
+	struct kr_invalidation_table *table = &request->server->invalidation->table;
 	void (*next)(struct kr_request *) = change->next;
 
 	for (uint32_t i = 0; i < change->count; i++) {
@@ -98,8 +98,8 @@ static void cancel_waiting(struct kr_request *request)
 
 static void ask(struct kr_request *request, struct kr_session *session, uint32_t slot)
 {
-	struct kr_invalidate_request msg = {.slot = slot};
-	struct kr_invalidation *notes = request->server->notes;
+	struct kr_invalidate_request msg = {.bucket = slot};
+	struct kr_invalidation *notes = request->server->invalidation;
 	struct forget *forget = kr_xcalloc(1, sizeof(*forget));
 
 	forget->request = request;
@@ -143,10 +143,10 @@ void kr_invalidation_change(struct kr_request *request, const struct kr_fid *fid
 	change->slots[i] = slot;
 	change->asked[i] = 0;
 	change->count++;
-	holders = kr_invalidation_table_begin(&request->server->notes->table, slot, now_ms());
+	holders = kr_invalidation_table_begin(&request->server->invalidation->table, slot, now_ms());
 	if (!holders)
 		return;
-	KR_LIST_FOR_EACH(session, &request->server->sessions, link) {
+	KR_LIST_FOR_EACH(session, &request->server->sessions->living, link) {
 		if (session != request->session && takes_notes(session) && holders & kr_note_bit(session->node))
 			ask(request, session, slot);
 	}
@@ -177,7 +177,7 @@ void kr_invalidation_wait(struct kr_request *request, void (*next)(struct kr_req
 {
 	const struct kr_handler *handler = &request->server->handlers[request->type];
 
-	request->change.since = request->server->notes->table.moment;
+	request->change.since = request->server->invalidation->table.moment;
 	request->cancel = cancel_waiting;
 	if (handler->changes)
 		handler->changes(request);
@@ -198,7 +198,7 @@ void kr_invalidation_also(struct kr_request *request, const struct kr_fid *fid, 
  * back. */
 static void tell(struct kr_invalidation *notes, const struct kr_session *session, uint32_t slot)
 {
-	struct kr_invalidate_request msg = {.slot = slot};
+	struct kr_invalidate_request msg = {.bucket = slot};
 
 	if (!takes_notes(session) || !session->conn)
 		return;
@@ -210,18 +210,18 @@ static void tell_bits(struct kr_server *server, uint32_t slot, uint64_t bits)
 {
 	struct kr_session *session;
 
-	bits = kr_invalidation_table_tell(&server->notes->table, slot, bits);
+	bits = kr_invalidation_table_tell(&server->invalidation->table, slot, bits);
 	if (!bits)
 		return;
-	KR_LIST_FOR_EACH(session, &server->sessions, link) {
+	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
 		if (bits & kr_note_bit(session->node))
-			tell(server->notes, session, slot);
+			tell(server->invalidation, session, slot);
 	}
 }
 
 void kr_invalidation_changing(struct kr_server *server, const struct kr_fid *fid)
 {
-	kr_invalidation_table_begin(&server->notes->table, kr_attr_cache_bucket(fid), now_ms());
+	kr_invalidation_table_begin(&server->invalidation->table, kr_attr_cache_bucket(fid), now_ms());
 }
 
 void kr_invalidation_changed(struct kr_server *server, const struct kr_fid *fid)
@@ -229,16 +229,16 @@ void kr_invalidation_changed(struct kr_server *server, const struct kr_fid *fid)
 	uint32_t slot = kr_attr_cache_bucket(fid);
 
 	tell_bits(server, slot, UINT64_MAX);
-	kr_invalidation_table_end(&server->notes->table, slot);
+	kr_invalidation_table_end(&server->invalidation->table, slot);
 }
 
 void kr_invalidation_changed_all(struct kr_server *server)
 {
 	const struct kr_session *session;
 
-	kr_invalidation_table_end_all(&server->notes->table);
-	KR_LIST_FOR_EACH(session, &server->sessions, link)
-		tell(server->notes, session, KR_ATTR_CACHE_ALL);
+	kr_invalidation_table_end_all(&server->invalidation->table);
+	KR_LIST_FOR_EACH(session, &server->sessions->living, link)
+		tell(server->invalidation, session, KR_ATTR_CACHE_ALL);
 }
 
 /* --- replies ---------------------------------------------------------------------------------- */
@@ -246,7 +246,7 @@ void kr_invalidation_changed_all(struct kr_server *server)
 static bool grant(struct kr_request *request, const struct kr_fid *fid)
 {
 	const struct kr_invalidation_set *change = &request->change;
-	struct kr_invalidation *notes = request->server->notes;
+	struct kr_invalidation *notes = request->server->invalidation;
 	uint32_t slot = kr_attr_cache_bucket(fid);
 
 	if (!kr_invalidation_table_grant(
@@ -279,7 +279,7 @@ static void end_change(struct kr_request *request)
 
 	assert(kr_list_empty(&change->forgets));
 	while (change->count > 0)
-		kr_invalidation_table_end(&request->server->notes->table, change->slots[--change->count]);
+		kr_invalidation_table_end(&request->server->invalidation->table, change->slots[--change->count]);
 }
 
 uint16_t kr_invalidation_reply(struct kr_request *request, int err, const void *msg)
@@ -295,8 +295,8 @@ uint16_t kr_invalidation_reply(struct kr_request *request, int err, const void *
 		if (!knows || request->change.also & 1u << i)
 			tell_bits(server, request->change.slots[i], kr_note_bit(session->node));
 	}
-	if (handler->grants && takes_notes(session) && session->conn && server->notes->allowed &&
-		!server->grace.active && !server->export_lost)
+	if (handler->grants && takes_notes(session) && session->conn && server->invalidation->allowed &&
+		!server->sessions->grace.active && !server->export_lost)
 		flags = handler->grants(request, err, msg);
 	end_change(request);
 	if (handler->flags & KR_HANDLER_CHANGES_ALL && !err)
@@ -314,12 +314,12 @@ void kr_invalidation_drop(struct kr_request *request)
 
 bool kr_invalidation_others(struct kr_server *server, const struct kr_fid *fid, uint32_t node)
 {
-	return kr_invalidation_table_others(&server->notes->table, kr_attr_cache_bucket(fid), node, now_ms());
+	return kr_invalidation_table_others(&server->invalidation->table, kr_attr_cache_bucket(fid), node, now_ms());
 }
 
 void kr_invalidation_tick(struct kr_server *server, uint64_t now_ns)
 {
-	struct kr_invalidation *notes = server->notes;
+	struct kr_invalidation *notes = server->invalidation;
 
 	while (!kr_list_empty(&notes->forgets)) {
 		struct forget *forget = KR_LIST_ENTRY(notes->forgets.head.next, struct forget, of_all);
@@ -334,28 +334,30 @@ void kr_invalidation_tick(struct kr_server *server, uint64_t now_ns)
 
 void kr_invalidation_init(struct kr_server *server)
 {
-	server->notes = kr_xcalloc(1, sizeof(*server->notes));
-	kr_invalidation_table_init(&server->notes->table);
-	kr_list_init(&server->notes->forgets);
+	server->invalidation = kr_xcalloc(1, sizeof(*server->invalidation));
+	kr_invalidation_table_init(&server->invalidation->table);
+	kr_list_init(&server->invalidation->forgets);
+	server->sessions->hooks.invalidation = (struct kr_invalidation_hooks){
+		.wait = kr_invalidation_wait, .reply = kr_invalidation_reply, .drop = kr_invalidation_drop};
 }
 
 void kr_invalidation_fini(struct kr_server *server)
 {
-	if (!server->notes)
+	if (!server->invalidation)
 		return;
-	kr_invalidation_table_fini(&server->notes->table);
-	free(server->notes);
-	server->notes = NULL;
+	kr_invalidation_table_fini(&server->invalidation->table);
+	free(server->invalidation);
+	server->invalidation = NULL;
 }
 
 void kr_invalidation_allow(struct kr_server *server, bool allow)
 {
-	server->notes->allowed = allow;
+	server->invalidation->allowed = allow;
 }
 
 json_t *kr_invalidation_status(const struct kr_server *server)
 {
-	const struct kr_invalidation *notes = server->notes;
+	const struct kr_invalidation *notes = server->invalidation;
 
 	return json_pack("{s:b,s:I,s:I,s:I,s:I}", "allowed", notes->allowed, "granted", (json_int_t)notes->granted,
 		"asked", (json_int_t)notes->asked, "told", (json_int_t)notes->told, "overdue",

@@ -24,18 +24,6 @@ struct kr_invalidation;
 struct kr_request;
 struct kr_server;
 
-enum { KR_ATTR_CACHE_CHANGE_MAX = 6 };
-
-/* What one request changes: part of it. */
-struct kr_invalidation_set {
-	uint64_t since; /* the table's moment when the request came */
-	uint32_t slots[KR_ATTR_CACHE_CHANGE_MAX], count;
-	uint32_t also;                            /* bits by index: not only what the request names is changed there */
-	uint64_t asked[KR_ATTR_CACHE_CHANGE_MAX]; /* bits per slot */
-	struct kr_list forgets;                   /* unanswered */
-	void (*next)(struct kr_request *request);
-};
-
 void kr_invalidation_init(struct kr_server *server);
 void kr_invalidation_fini(struct kr_server *server);
 /* Whether changes behind our back are heard of, so that notes may be taken at all. */

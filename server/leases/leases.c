@@ -5,12 +5,10 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "server/names/attrs.h"
-#include "server/flush/data.h"
+#include "server/leases/attrs.h"
 #include "server/leases/invalidation.h"
-#include "server/names/open.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/base/server.h"
 #include "server/session/session.h"
 
 /* A LEASE until it is answered. */
@@ -45,7 +43,7 @@ static void settle(struct kr_sfile *file, struct kr_session *session, uint8_t ki
 	struct kr_attachment *attachment = kr_attachment_find(file, session);
 
 	if ((kinds & KR_LEASE_READ) && !(kr_lease_table_held(&file->leases, session->node) & KR_LEASE_READ))
-		kr_data_read_lost(file, session);
+		file->server->files->hooks.read_lost(file, session);
 	if (attachment)
 		kr_attachment_settle(attachment);
 }
@@ -68,7 +66,7 @@ static bool recall_worked_on(struct kr_session *session, const void *context, ui
 	const struct kr_attachment *attachment = kr_attachment_find(recall->file, session);
 
 	*ret_since_ns = attachment ? attachment->flushed_ns : 0;
-	return kr_rounds_asked_by(&recall->file->data.rounds, session->node);
+	return session->server->files->hooks.flush_asked(recall->file, session->node);
 }
 
 /* The successor of a session that ends without having answered owes it still. */
@@ -393,7 +391,7 @@ static void handle_lease(struct kr_request *request)
 		kr_request_reply(request, -EINVAL, NULL, NULL, 0);
 		return;
 	}
-	if (!kr_opens_allow(request, &msg->file, msg->kinds & KR_LEASE_WRITE ? KR_GRANT_WRITE : KR_GRANT_ALL))
+	if (!kr_open_rights_allow(request, &msg->file, msg->kinds & KR_LEASE_WRITE ? KR_GRANT_WRITE : KR_GRANT_ALL))
 		return;
 	if (!kr_attachment_room(kr_sfile_find(request->server, &msg->file), request->session)) {
 		kr_request_reply(request, -ENFILE, NULL, NULL, 0);
@@ -439,6 +437,8 @@ static void lease_changes(struct kr_request *request)
 
 void kr_leases_register(struct kr_server *server)
 {
+	server->sessions->hooks.reclaimed = kr_leases_disclaim;
+	server->sessions->hooks.awaited = kr_leases_awaited;
 	kr_server_on(server, KR_MSG_LEASE, handle_lease, 0);
 	kr_server_on(server, KR_MSG_RETURN, handle_return, KR_HANDLER_IN_GRACE | KR_HANDLER_KEEP_REPLY);
 	kr_invalidation_on(server, KR_MSG_LEASE, lease_changes, NULL);

@@ -5,14 +5,20 @@
 #include <stdlib.h>
 
 #include "common/base/fault.h"
+#include "common/base/lock_table.h"
 #include "server/leases/file_table.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/base/server.h"
 #include "server/session/session.h"
+
+struct kr_server_locks {
+	struct kr_lock_world world;
+	struct kr_list files; /* kr_sfile_locks.link */
+};
 
 /* Exists while somebody holds a lock of the file or waits for one. */
 struct kr_sfile_locks {
-	struct kr_link link;   /* kr_server.locked_files */
+	struct kr_link link;   /* kr_server_locks.files */
 	struct kr_sfile *file; /* reference */
 	struct kr_lock_table table;
 };
@@ -57,9 +63,9 @@ static struct kr_sfile_locks *locks_of(struct kr_server *server, const struct kr
 	}
 	locks = kr_xcalloc(1, sizeof(*locks));
 	locks->file = file;
-	kr_lock_table_init(&locks->table, &server->lock_world, on_grant, locks);
+	kr_lock_table_init(&locks->table, &server->locks->world, on_grant, locks);
 	locks->table.counted = counted;
-	kr_list_append(&server->locked_files, &locks->link);
+	kr_list_append(&server->locks->files, &locks->link);
 	file->locks = locks;
 	return locks;
 }
@@ -192,7 +198,7 @@ static void handle_reclaim_lock(struct kr_request *request)
 	int err = check(request, &msg->file, &want);
 	struct kr_sfile_locks *locks;
 
-	if (!err && !kr_grace_awaits(&request->server->grace, request->session->node_id, NULL))
+	if (!err && !kr_grace_awaits(&request->server->sessions->grace, request->session->node_id, NULL))
 		err = -ENOLCK;
 	if (!err) {
 		locks = locks_of(request->server, &msg->file);
@@ -209,7 +215,7 @@ void kr_locks_session_ended(struct kr_session *session)
 {
 	struct kr_sfile_locks *locks, *after;
 
-	KR_LIST_FOR_EACH_SAFE(locks, after, &session->server->locked_files, link) {
+	KR_LIST_FOR_EACH_SAFE(locks, after, &session->server->locks->files, link) {
 		kr_lock_table_release_node(&locks->table, session->node);
 		settle(locks);
 	}
@@ -217,17 +223,24 @@ void kr_locks_session_ended(struct kr_session *session)
 
 void kr_locks_freeze(struct kr_server *server)
 {
-	server->lock_world.closed = true;
+	server->locks->world.closed = true;
 }
 
 void kr_locks_init(struct kr_server *server)
 {
-	kr_lock_world_init(&server->lock_world);
-	kr_list_init(&server->locked_files);
+	server->locks = kr_xcalloc(1, sizeof(*server->locks));
+	kr_lock_world_init(&server->locks->world);
+	kr_list_init(&server->locks->files);
+}
+
+void kr_locks_fini(struct kr_server *server)
+{
+	free(server->locks);
 }
 
 void kr_locks_register(struct kr_server *server)
 {
+	server->sessions->hooks.locks_end = kr_locks_session_ended;
 	kr_server_on(server, KR_MSG_LOCK, handle_lock, KR_HANDLER_KEEP_REPLY);
 	kr_server_on(server, KR_MSG_LOCK_TEST, handle_lock_test, 0);
 	kr_server_on(server, KR_MSG_RECLAIM_LOCK, handle_reclaim_lock, KR_HANDLER_IN_GRACE);

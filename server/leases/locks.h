@@ -13,6 +13,7 @@ enum {
 };
 
 void kr_locks_init(struct kr_server *server);
+void kr_locks_fini(struct kr_server *server);
 void kr_locks_register(struct kr_server *server);
 /* The session's locks go; its requests have been withdrawn. */
 void kr_locks_session_ended(struct kr_session *session);

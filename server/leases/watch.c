@@ -14,7 +14,7 @@
 #include "server/leases/file_table.h"
 #include "server/base/pool_share.h"
 #include "server/leases/leases.h"
-#include "server/daemon/server.h"
+#include "server/base/server.h"
 
 enum { REST_MS = 20, TICK_MS = 50, BATCH = KR_WATCH_RATE * TICK_MS / 1000, TOUCHES = 2 };
 
@@ -28,6 +28,7 @@ struct kr_watch {
 	size_t file_count;
 	bool looking; /* a batch is in the pool */
 	struct kr_pool_share touches;
+	uint64_t unheeded; /* ascends when others may have changed files that are not in the table */
 	uint64_t events, changes, lost, looks, touched;
 };
 
@@ -48,21 +49,68 @@ static void put_last(struct kr_watch *watch, struct kr_sfile *file)
 void kr_watch_look(struct kr_sfile *file, const struct kr_attr *attr, uint64_t changes)
 {
 	struct kr_watch *watch = file->server->watch;
+	struct kr_attr of_bytes = *attr;
 
 	if (!watch || watch->stopped || !S_ISREG(attr->mode)) /* others: watch_names.h */
 		return;
 	put_last(watch, file);
-	if (!kr_last_stat_changed(&file->seen, attr, changes, watch->events_fd >= 0, kr_clock_real_ns()))
+	kr_carried_apply(&file->carried, changes, &of_bytes);
+	if (!kr_last_stat_changed(&file->seen, &of_bytes, changes, watch->events_fd >= 0, kr_clock_real_ns()))
 		return;
 	watch->changes++;
 	kr_leases_changed_behind(file);
 	file->seen.changes = file->changes; /* the state seen is the one after it */
+	file->seen.ctime = attr->ctime;
 }
 
-void kr_watch_own(struct kr_sfile *file)
+void kr_watch_own_begin(struct kr_server *server, struct kr_own_change *change)
 {
-	if (!kr_lease_table_others_hold(&file->leases, 0, KR_LEASE_READ))
+	*change = (struct kr_own_change){
+		.epoch = server->files->epoch, .unheeded = server->watch ? server->watch->unheeded : 0};
+}
+
+void kr_watch_own_before(struct kr_export *export, const struct kr_fid *fid, struct kr_own_change *change)
+{
+	change->known = kr_export_getattr(export, fid, &change->before) == 0;
+}
+
+void kr_watch_own_after(struct kr_export *export, const struct kr_fid *fid, struct kr_own_change *change)
+{
+	change->known = change->known && kr_export_getattr(export, fid, &change->after) == 0;
+}
+
+/* Whether nothing but CHANGE can have been done to FILE while that was under way. */
+static bool was_alone(const struct kr_sfile *file, const struct kr_own_change *change)
+{
+	const struct kr_server *server = file->server;
+	const struct kr_watch *watch = server->watch;
+
+	return watch && watch->events_fd >= 0 && watch->unheeded == change->unheeded && !file->changing &&
+		!file->touching && file->changed_epoch <= change->epoch && file->told_epoch <= change->epoch &&
+		server->files->forgotten_epoch <= change->epoch;
+}
+
+void kr_watch_own(struct kr_sfile *file, const struct kr_own_change *change)
+{
+	if (change->known && was_alone(file, change))
+		kr_carried_note(&file->carried, &change->before, &change->after, file->changes);
+	else if (!kr_lease_table_others_hold(&file->leases, 0, KR_LEASE_READ))
 		file->seen.known = false;
+}
+
+void kr_watch_own_of(struct kr_server *server, const struct kr_fid *fid, const struct kr_own_change *change)
+{
+	struct kr_sfile *file;
+
+	if (change->known && !S_ISREG(change->after.mode))
+		return;
+	file = change->known ? kr_sfile_get(server, fid) : kr_sfile_find(server, fid);
+	if (!file)
+		return;
+	if (!change->known)
+		kr_sfile_ref(file);
+	kr_watch_own(file, change);
+	kr_sfile_put(file);
 }
 
 bool kr_watch_awaits(const struct kr_sfile *file)
@@ -188,7 +236,8 @@ static void run_touch(struct kr_pool_share_job *job)
 	touch->touched = kr_export_touch(job->job.server->export, &touch->file->fid, touch->ctime) > 0;
 }
 
-static void touch_file(struct kr_sfile *file);
+static struct kr_time known_ctime(const struct kr_sfile *file);
+static void touch_file(struct kr_sfile *file, struct kr_time known);
 
 static void touch_done(struct kr_pool_share_job *job)
 {
@@ -197,19 +246,29 @@ static void touch_done(struct kr_pool_share_job *job)
 	struct kr_watch *watch = file->server->watch;
 
 	file->touching = false;
+	file->told_epoch = ++file->server->files->epoch;
 	if (touch->touched) {
 		watch->touched++;
 		kr_leases_changed_behind(file);
 	}
 	if (file->touch_again)
-		touch_file(file);
+		touch_file(file, known_ctime(file));
 	free(touch);
 	kr_sfile_put(file);
 }
 
-/* Somebody has written to FILE, or had it open for writing and has closed it: if nodes know the ctime that it has now,
- * it gets another. */
-static void touch_file(struct kr_sfile *file)
+/* The ctime under which nodes know FILE. */
+static struct kr_time known_ctime(const struct kr_sfile *file)
+{
+	struct kr_attr shown = {.ctime = file->carried.shown, .size = file->carried.size};
+
+	kr_carried_apply(&file->carried, file->changes, &shown);
+	return kr_time_compare(shown.ctime, file->seen.ctime) == 0 ? file->carried.shown : file->seen.ctime;
+}
+
+/* Somebody has written to FILE, or had it open for writing and has closed it: if nodes know it by the ctime that it has
+ * now, it gets another. */
+static void touch_file(struct kr_sfile *file, struct kr_time known)
 {
 	struct touch *touch;
 
@@ -219,7 +278,7 @@ static void touch_file(struct kr_sfile *file)
 	file->touching = true;
 	touch = kr_xcalloc(1, sizeof(*touch));
 	touch->file = kr_sfile_ref(file);
-	touch->ctime = file->seen.ctime;
+	touch->ctime = known;
 	kr_pool_share_start(&file->server->watch->touches, &touch->gated, run_touch, touch_done);
 }
 
@@ -227,25 +286,33 @@ static void on_changed(void *context, const struct kr_fid *fid, unsigned what)
 {
 	struct kr_watch *watch = context;
 	struct kr_sfile *file = kr_sfile_find(watch->server, fid);
+	struct kr_time known;
 
 	watch->events++;
-	if (!file)
-		return; /* nobody uses it */
+	if (!file) { /* nobody uses it */
+		watch->unheeded++;
+		return;
+	}
+	known = known_ctime(file);
+	file->carried.valid = false;
+	file->told_epoch = ++watch->server->files->epoch;
 	if (what & KR_EVENT_WROTE) {
 		watch->changes++;
 		kr_leases_changed_behind(file);
 	}
 	if (what & (KR_EVENT_WROTE | KR_EVENT_CLOSED))
-		touch_file(file);
+		touch_file(file, known);
 }
 
 static bool suspect(struct kr_table_link *link, void *context)
 {
 	struct kr_sfile *file = KR_CONTAINER_OF(link, struct kr_sfile, by_fid);
+	struct kr_time known = known_ctime(file);
 
 	(void)context;
+	file->carried.valid = false;
 	kr_leases_changed_behind(file);
-	touch_file(file);
+	touch_file(file, known);
 	return true;
 }
 
@@ -255,7 +322,8 @@ static void on_lost(void *context)
 
 	kr_log_warn("the kernel lost count of changes in the export: all files in use are taken for changed");
 	watch->lost++;
-	kr_table_for_each(&watch->server->files, suspect, NULL);
+	watch->unheeded++;
+	kr_table_for_each(&watch->server->files->by_fid, suspect, NULL);
 }
 
 static void close_events(struct kr_watch *watch)

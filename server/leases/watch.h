@@ -20,6 +20,10 @@
  * come back, so it stays in the table for a minute. What this instance does not live to touch the next one doubts
  * (doubts.h).
  *
+ * A ctime that we ourselves have given the file with other attributes or names is no change by others (kr_watch_own),
+ * where events tell of all that these do meanwhile.  A store through a mapping in the midst of a change of times of
+ * ours shows when the file is unmapped.
+ *
  * While a node holds WRITE its unflushed bytes stay its own: they go in later, byte by byte, over what is there then.
  *
  * Loop thread; stats and touches run in the pool.
@@ -31,6 +35,9 @@
 
 #include "common/base/types.h"
 
+struct kr_export;
+struct kr_fid;
+struct kr_own_change;
 struct kr_server;
 struct kr_sfile;
 struct kr_watch;
@@ -52,9 +59,17 @@ void kr_watch_free(struct kr_server *server);
  * was seen before, and reacts. From here on the file is looked at while a node holds READ. */
 void kr_watch_look(struct kr_sfile *file, const struct kr_attr *attr, uint64_t changes);
 
-/* We ourselves have given FILE another ctime. Where a node holds READ it may have been somebody else as well, and the
- * next look says so; where none does, nobody counts on what was seen. */
-void kr_watch_own(struct kr_sfile *file);
+/* A change of a file's attributes or names by ourselves (last_stat.h) begins: in the loop, before its job. */
+void kr_watch_own_begin(struct kr_server *server, struct kr_own_change *change);
+/* In the job, before and after it. */
+void kr_watch_own_before(struct kr_export *export, const struct kr_fid *fid, struct kr_own_change *change);
+void kr_watch_own_after(struct kr_export *export, const struct kr_fid *fid, struct kr_own_change *change);
+/* After the job: FILE has got another ctime, and its bytes go on under the former one (last_stat.h), where nobody else
+ * can have changed them meanwhile. Else the next look says so where a node holds READ; where none does, nobody counts
+ * on what was seen. */
+void kr_watch_own(struct kr_sfile *file, const struct kr_own_change *change);
+/* The same of a file that need not be in the table. */
+void kr_watch_own_of(struct kr_server *server, const struct kr_fid *fid, const struct kr_own_change *change);
 
 /* Whether FILE is to stay in the table though nobody uses it: word may come that what nodes have of it is not all. */
 bool kr_watch_awaits(const struct kr_sfile *file);

@@ -8,7 +8,7 @@
 #include "common/base/log.h"
 #include "server/export/events.h"
 #include "server/leases/invalidation.h"
-#include "server/daemon/server.h"
+#include "server/base/server.h"
 
 enum { REST_MS = 2 };
 

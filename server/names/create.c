@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "server/names/attrs.h"
+#include "server/leases/attrs.h"
 #include "server/flush/truncate_barrier.h"
 #include "server/export/export.h"
 #include "server/leases/leases.h"
@@ -17,7 +17,8 @@
 #include "server/names/open.h"
 #include "server/session/request.h"
 #include "server/recovery/resent.h"
-#include "server/daemon/server.h"
+#include "server/base/server.h"
+#include "server/leases/file_table.h"
 #include "server/session/session.h"
 #include "server/names/shrink_notice.h"
 #include "server/leases/watch.h"
@@ -264,7 +265,7 @@ static void handle_create(struct kr_request *request)
 	}
 	create = kr_xcalloc(1, sizeof(*create));
 	create->request = request;
-	create->epoch = request->server->epoch;
+	create->epoch = request->server->files->epoch;
 	request->state = create;
 	request->free_state = free_create;
 	kr_request_run(request, run_create, create_done);

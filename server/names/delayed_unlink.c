@@ -7,7 +7,7 @@
 #include "common/base/util.h"
 #include "server/leases/file_table.h"
 #include "server/names/open.h"
-#include "server/daemon/server.h"
+#include "server/base/server.h"
 
 struct lingering {
 	struct kr_link link;
@@ -42,20 +42,21 @@ static void end(struct kr_delayed_unlink *linger, struct lingering *lingering)
 
 void kr_delayed_unlink_init(struct kr_server *server)
 {
-	kr_list_init(&server->linger.files);
+	server->delayed_unlink = kr_xcalloc(1, sizeof(*server->delayed_unlink));
+	kr_list_init(&server->delayed_unlink->files);
 }
 
 struct kr_sfile *kr_delayed_unlink_add(struct kr_server *server, const struct kr_fid *fid)
 {
 	struct lingering *lingering = kr_xcalloc(1, sizeof(*lingering));
 
-	if (server->linger.count >= KR_DELAYED_UNLINK_MAX)
-		end(&server->linger, oldest(&server->linger));
+	if (server->delayed_unlink->count >= KR_DELAYED_UNLINK_MAX)
+		end(server->delayed_unlink, oldest(server->delayed_unlink));
 	lingering->file = kr_sfile_get(server, fid);
 	lingering->file->opens++;
 	lingering->until_ns = kr_clock_ns() + KR_DELAYED_UNLINK_MS * KR_NS_PER_MS;
-	kr_list_append(&server->linger.files, &lingering->link);
-	server->linger.count++;
+	kr_list_append(&server->delayed_unlink->files, &lingering->link);
+	server->delayed_unlink->count++;
 	return lingering->file;
 }
 
@@ -63,8 +64,8 @@ void kr_delayed_unlink_tick(struct kr_server *server, uint64_t now_ns)
 {
 	struct lingering *lingering;
 
-	while ((lingering = oldest(&server->linger)) != NULL && now_ns >= lingering->until_ns)
-		end(&server->linger, lingering);
+	while ((lingering = oldest(server->delayed_unlink)) != NULL && now_ns >= lingering->until_ns)
+		end(server->delayed_unlink, lingering);
 }
 
 void kr_delayed_unlink_end(struct kr_server *server)
@@ -76,10 +77,11 @@ void kr_delayed_unlink_fini(struct kr_server *server)
 {
 	struct lingering *lingering;
 
-	while ((lingering = oldest(&server->linger)) != NULL) {
-		struct kr_sfile *file = take(&server->linger, lingering);
+	while ((lingering = oldest(server->delayed_unlink)) != NULL) {
+		struct kr_sfile *file = take(server->delayed_unlink, lingering);
 
 		file->opens--;
 		kr_sfile_put(file);
 	}
+	free(server->delayed_unlink);
 }

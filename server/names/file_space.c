@@ -5,14 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/names/attrs.h"
+#include "server/leases/attrs.h"
+#include "server/flush/flush.h"
 #include "server/flush/truncate_barrier.h"
 #include "server/export/export.h"
 #include "server/leases/leases.h"
 #include "server/leases/invalidation.h"
 #include "server/names/open.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/base/server.h"
 #include "server/session/session.h"
 
 /* Up to two files, locked in the order of their identities so that two COPYs never wait for each other. */
@@ -151,7 +152,7 @@ static void handle_fallocate(struct kr_request *request)
 {
 	struct space *space;
 
-	if (!kr_opens_allow(request, &request->msg.fallocate_request.file, KR_GRANT_WRITE))
+	if (!kr_open_rights_allow(request, &request->msg.fallocate_request.file, KR_GRANT_WRITE))
 		return;
 	space = space_new(request, start_fallocate);
 	add_file(space, &request->msg.fallocate_request.file, KR_LEASE_ALL);
@@ -177,7 +178,7 @@ static void handle_seek(struct kr_request *request)
 {
 	struct space *space;
 
-	if (!kr_opens_allow(request, &request->msg.seek_request.file, KR_GRANT_ALL))
+	if (!kr_open_rights_allow(request, &request->msg.seek_request.file, KR_GRANT_ALL))
 		return;
 	space = space_new(request, start_seek);
 	add_file(space, &request->msg.seek_request.file, KR_LEASE_READ);
@@ -207,7 +208,7 @@ static const struct kr_sfile_data *copy_source(const struct kr_request *request)
 {
 	const struct space *space = request->state;
 
-	return &space->files[!kr_fid_equal(&space->files[0]->fid, &request->msg.copy_request.from)]->data;
+	return space->files[!kr_fid_equal(&space->files[0]->fid, &request->msg.copy_request.from)]->data;
 }
 
 /* What is copied may have been older than it was before, and is now (unstable.c). */
@@ -255,7 +256,8 @@ static void handle_copy(struct kr_request *request)
 	int order = memcmp(&msg->from, &msg->to, sizeof(msg->from));
 	struct space *space;
 
-	if (!kr_opens_allow(request, &msg->from, KR_GRANT_READ) || !kr_opens_allow(request, &msg->to, KR_GRANT_WRITE))
+	if (!kr_open_rights_allow(request, &msg->from, KR_GRANT_READ) ||
+		!kr_open_rights_allow(request, &msg->to, KR_GRANT_WRITE))
 		return;
 	space = space_new(request, start_copy);
 	if (order < 0)

@@ -8,12 +8,13 @@
 #include <stdlib.h>
 
 #include "common/rpc/lookups.h"
-#include "server/names/attrs.h"
+#include "server/leases/attrs.h"
 #include "server/export/export.h"
 #include "server/names/names.h"
 #include "server/leases/invalidation.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/base/server.h"
+#include "server/leases/file_table.h"
 #include "server/session/session.h"
 
 struct lookups {
@@ -72,7 +73,7 @@ static void handle_lookups(struct kr_request *request)
 {
 	struct lookups *lookups = kr_xcalloc(1, sizeof(*lookups));
 
-	lookups->epoch = request->server->epoch;
+	lookups->epoch = request->server->files->epoch;
 	kr_writer_init(&lookups->found);
 	request->state = lookups;
 	request->free_state = free_lookups;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "server/names/attrs.h"
+#include "server/leases/attrs.h"
 #include "server/export/export.h"
 #include "server/leases/file_table.h"
 #include "server/leases/leases.h"
@@ -14,8 +14,9 @@
 #include "server/recovery/request_cache.h"
 #include "server/session/request.h"
 #include "server/recovery/resent.h"
-#include "server/daemon/server.h"
+#include "server/base/server.h"
 #include "server/session/session.h"
+#include "server/leases/watch.h"
 
 /* --- LOOKUP ----------------------------------------------------------------------------------- */
 
@@ -55,7 +56,7 @@ static void handle_lookup(struct kr_request *request)
 {
 	struct lookup *lookup = kr_xcalloc(1, sizeof(*lookup));
 
-	lookup->epoch = request->server->epoch;
+	lookup->epoch = request->server->files->epoch;
 	request->state = lookup;
 	request->free_state = free;
 	kr_request_run(request, run_lookup, lookup_done);
@@ -128,7 +129,9 @@ static void run_link(struct kr_request *request)
 	struct kr_fid there;
 
 	reply->file = msg->file;
+	kr_watch_own_before(export, &msg->file, &request->own);
 	request->err = kr_export_link(export, &msg->cred, &msg->file, &msg->parent, msg->name, &reply->attr);
+	kr_watch_own_after(export, &msg->file, &request->own);
 	if (request->err == -EEXIST && request->maybe_done && !kr_request_cache_by_other(request) &&
 		kr_export_lookup(export, &msg->cred, &msg->parent, msg->name, &there, &reply->attr) == 0 &&
 		kr_fid_equal(&there, &msg->file))
@@ -153,12 +156,14 @@ static void link_done(struct kr_request *request)
 	}
 	if (file)
 		file->orphan = false; /* an unnamed one has a name now */
+	kr_watch_own_of(request->server, &request->msg.link_request.file, &request->own);
 	request->committed = true;
 	kr_attrs_get(request, &request->msg.link_request.file, true, reply_link);
 }
 
 static void handle_link(struct kr_request *request)
 {
+	kr_watch_own_begin(request->server, &request->own);
 	kr_request_run(request, run_link, link_done);
 }
 
@@ -195,15 +200,26 @@ static void lost_name(struct kr_request *request)
 		moved(request);
 }
 
+static void note_own(struct kr_request *request, const struct kr_fid *fid, struct kr_own_change *change)
+{
+	change->epoch = request->own.epoch;
+	change->unheeded = request->own.unheeded;
+	if (fid->length)
+		kr_watch_own_of(request->server, fid, change);
+}
+
 /* The file's state in the table follows what the job has done to it.  The answer may have to wait for other nodes to
  * forget, and meanwhile others may build on what was done: the next instance of the server must not do it again. */
 static void note_removed(struct kr_request *request)
 {
-	const struct kr_removed *removed = request->state;
+	struct kr_removed *removed = request->state;
 	struct kr_sfile *file = removed->valid ? kr_sfile_find(request->server, &removed->fid) : NULL;
 	bool orphaned = removed->orphaned && !removed->named;
 
 	kr_request_cache_end(request, request->err);
+	note_own(request, &removed->fid, &removed->own);
+	note_own(request, &removed->moved, &removed->moved_own);
+	note_own(request, &removed->exchanged, &removed->exchanged_own);
 	if (removed->lingers)
 		file = kr_delayed_unlink_add(request->server, &removed->fid);
 	if (file && orphaned)
@@ -230,6 +246,7 @@ static void handle_remove(struct kr_request *request)
 {
 	request->state = kr_xcalloc(1, sizeof(struct kr_removed));
 	request->free_state = free;
+	kr_watch_own_begin(request->server, &request->own);
 	kr_request_run(request, run_remove, note_removed);
 }
 
@@ -253,6 +270,7 @@ static void handle_rename(struct kr_request *request)
 {
 	request->state = kr_xcalloc(1, sizeof(struct kr_removed));
 	request->free_state = free;
+	kr_watch_own_begin(request->server, &request->own);
 	kr_request_run(request, run_rename, note_removed);
 }
 

@@ -14,7 +14,7 @@
 #include "server/leases/leases.h"
 #include "server/leases/invalidation.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/base/server.h"
 #include "server/session/session.h"
 #include "server/names/shrink_notice.h"
 #include "server/session/trust.h"
@@ -88,13 +88,6 @@ void kr_opens_release(struct kr_sfile *file, uint64_t count)
 		start_release(release);
 }
 
-uint8_t kr_opens_leases_for(uint8_t kinds, uint8_t rights)
-{
-	if (!(rights & KR_GRANT_WRITE))
-		kinds &= (uint8_t)~KR_LEASE_WRITE;
-	return rights ? kinds : 0;
-}
-
 static uint8_t rights_of(uint32_t flags)
 {
 	switch (flags & KR_OPEN_ACCESS) {
@@ -105,37 +98,6 @@ static uint8_t rights_of(uint32_t flags)
 	default:
 		return KR_GRANT_ALL;
 	}
-}
-
-bool kr_opens_allowed(struct kr_session *session, const struct kr_fid *fid, uint8_t rights)
-{
-	return !kr_trust_confined(session) || kr_open_rights_find(&session->grants, fid) & rights;
-}
-
-static void run_refuse(struct kr_request *request)
-{
-	struct kr_attr attr;
-
-	/* A file that is gone is so for everybody. */
-	request->err = kr_export_getattr(request->server->export, request->state, &attr);
-	if (!request->err)
-		request->err = -EACCES;
-}
-
-bool kr_opens_allow(struct kr_request *request, const struct kr_fid *fid, uint8_t rights)
-{
-	struct kr_fid *copy;
-
-	if (kr_opens_allowed(request->session, fid, rights))
-		return true;
-	kr_log_debug("node %s: %s of a file that it has not opened for it", request->session->name,
-		kr_msg_name(request->type));
-	copy = kr_xmalloc(sizeof(*copy));
-	*copy = *fid;
-	request->state = copy;
-	request->free_state = free;
-	kr_request_run(request, run_refuse, kr_request_reply_job);
-	return false;
 }
 
 uint8_t kr_opens_opened(struct kr_request *request, struct kr_sfile *file, uint32_t flags, uint8_t want)
@@ -150,7 +112,7 @@ uint8_t kr_opens_opened(struct kr_request *request, struct kr_sfile *file, uint3
 	kr_attachment_get(file, session)->opens++;
 	if (kr_trust_confined(session)) {
 		kr_open_rights_add(&session->grants, &file->fid, rights_of(flags));
-		want = kr_opens_leases_for(want, rights_of(flags));
+		want = kr_open_rights_leases(want, rights_of(flags));
 	}
 	return kr_leases_try(file, session, want);
 }
@@ -384,6 +346,7 @@ static void open_changes(struct kr_request *request)
 
 void kr_opens_register(struct kr_server *server)
 {
+	server->files->hooks.release = kr_opens_release;
 	kr_server_on(server, KR_MSG_OPEN, handle_open, KR_HANDLER_KEEP_REPLY);
 	kr_server_on(server, KR_MSG_CLOSE, handle_close, KR_HANDLER_KEEP_REPLY);
 	kr_invalidation_on(server, KR_MSG_OPEN, open_changes, NULL);

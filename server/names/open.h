@@ -14,16 +14,7 @@ void kr_opens_release(struct kr_sfile *file, uint64_t count);
  * session and tries to get WANT for it. Returns what was granted: then kr_leases_announced must follow the reply. If
  * the session has ended meanwhile the hold is given back. */
 uint8_t kr_opens_opened(struct kr_request *request, struct kr_sfile *file, uint32_t flags, uint8_t want);
-/* Whether the request's session has one of RIGHTS (open_rights.h) to the file's data; if not, the request is answered
- * (ESTALE, EACCES). */
-bool kr_opens_allow(struct kr_request *request, const struct kr_fid *fid, uint8_t rights);
-/* The same for a session, and nobody is answered. */
-bool kr_opens_allowed(struct kr_session *session, const struct kr_fid *fid, uint8_t rights);
-
 void kr_opens_register(struct kr_server *server);
-/* Of the leases KINDS those for who has RIGHTS (enum kr_grant): WRITE is for writers; READ also for them, because who
- * appends must know the end. */
-uint8_t kr_opens_leases_for(uint8_t kinds, uint8_t rights);
 void kr_reclaims_register(struct kr_server *server);
 void kr_create_ops_register(struct kr_server *server);
 

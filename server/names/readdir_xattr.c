@@ -6,7 +6,8 @@
 #include "server/names/names.h"
 #include "server/leases/invalidation.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/base/server.h"
+#include "server/leases/watch.h"
 
 /* Room for SIZE bytes of reply, freed with the request. */
 static void make_room(struct kr_request *request, size_t size)
@@ -95,27 +96,47 @@ static void run_setxattr(struct kr_request *request)
 {
 	const struct kr_setxattr_request *msg = &request->msg.setxattr_request;
 
+	kr_watch_own_before(request->server->export, &msg->file, &request->own);
 	request->err = kr_export_setxattr(request->server->export, &msg->cred, &msg->file, msg->name, msg->value.bytes,
 		msg->value.length, msg->flags);
+	kr_watch_own_after(request->server->export, &msg->file, &request->own);
+}
+
+static void setxattr_done(struct kr_request *request)
+{
+	if (!request->err)
+		kr_watch_own_of(request->server, &request->msg.setxattr_request.file, &request->own);
+	kr_request_reply_job(request);
 }
 
 static void handle_setxattr(struct kr_request *request)
 {
-	kr_request_run(request, run_setxattr, kr_request_reply_job);
+	kr_watch_own_begin(request->server, &request->own);
+	kr_request_run(request, run_setxattr, setxattr_done);
 }
 
 static void run_removexattr(struct kr_request *request)
 {
 	const struct kr_removexattr_request *msg = &request->msg.removexattr_request;
 
+	kr_watch_own_before(request->server->export, &msg->file, &request->own);
 	request->err = kr_export_removexattr(request->server->export, &msg->cred, &msg->file, msg->name);
+	kr_watch_own_after(request->server->export, &msg->file, &request->own);
 	if (request->err == -ENODATA && request->maybe_done)
 		request->err = 0;
 }
 
+static void removexattr_done(struct kr_request *request)
+{
+	if (!request->err)
+		kr_watch_own_of(request->server, &request->msg.removexattr_request.file, &request->own);
+	kr_request_reply_job(request);
+}
+
 static void handle_removexattr(struct kr_request *request)
 {
-	kr_request_run(request, run_removexattr, kr_request_reply_job);
+	kr_watch_own_begin(request->server, &request->own);
+	kr_request_run(request, run_removexattr, removexattr_done);
 }
 
 static void run_access(struct kr_request *request)

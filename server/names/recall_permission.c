@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "server/export/export.h"
-#include "server/daemon/server.h"
+#include "server/base/server.h"
 #include "server/session/session.h"
 
 struct check {

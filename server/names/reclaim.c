@@ -13,7 +13,7 @@
 #include "server/leases/leases.h"
 #include "server/names/open.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/base/server.h"
 #include "server/session/session.h"
 #include "server/session/trust.h"
 
@@ -23,6 +23,7 @@ struct reclaim {
 	struct kr_request *request;
 	struct kr_sfile *file;
 	struct kr_cred cred; /* whom the session acts as, if anybody */
+	struct kr_cred user; /* of a user key: its user; else without groups */
 	uint32_t missing;    /* opens that this session did not have when it came, and that the export has not yet */
 	uint32_t held;       /* ... and has now: they are the session's when it is answered */
 	uint64_t changes;
@@ -50,17 +51,15 @@ static void free_reclaim(void *state)
  * what he could open now. */
 static uint8_t reclaimable(const struct kr_request *request, const struct reclaim *reclaim)
 {
-	const struct kr_session *session = request->session;
 	struct kr_export *export = request->server->export;
-	struct kr_cred cred;
+	const struct kr_cred *user = &reclaim->user;
 	uint8_t rights = 0;
 
-	kr_trust_cred(request->server, session->key, session->groups, session->group_count, &cred);
-	if (cred.group_count == 0 || cred.uid == reclaim->attr.uid)
+	if (user->group_count == 0 || user->uid == reclaim->attr.uid)
 		return KR_GRANT_ALL;
-	if (kr_export_access(export, &cred, &reclaim->file->fid, R_OK) == 0)
+	if (kr_export_access(export, user, &reclaim->file->fid, R_OK) == 0)
 		rights |= KR_GRANT_READ;
-	if (kr_export_access(export, &cred, &reclaim->file->fid, W_OK) == 0)
+	if (kr_export_access(export, user, &reclaim->file->fid, W_OK) == 0)
 		rights |= KR_GRANT_WRITE;
 	return rights;
 }
@@ -143,7 +142,7 @@ static void finish_reclaim(struct kr_request *request)
 		granted = kinds_for(reclaim, msg, inherited);
 		if (kr_trust_confined(session)) {
 			kr_open_rights_add(&session->grants, &file->fid, reclaim->rights);
-			granted = kr_opens_leases_for(granted, kr_open_rights_find(&session->grants, &file->fid));
+			granted = kr_open_rights_leases(granted, kr_open_rights_find(&session->grants, &file->fid));
 		}
 		tried = take_leases(reclaim, session, granted & (uint8_t)~inherited);
 		granted = tried | (granted & inherited);
@@ -200,7 +199,10 @@ static void start_reclaim(struct kr_request *request)
 {
 	struct reclaim *reclaim = request->state;
 
+	const struct kr_session *session = request->session;
+
 	reclaim->changes = reclaim->file->changes;
+	kr_trust_cred(request->server, session->key, session->groups, session->group_count, &reclaim->user);
 	kr_request_run(request, run_reclaim, reclaim_done);
 }
 

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/flush/data_priv.h"
+#include "server/flush/data_state.h"
 #include "server/export/export.h"
-#include "server/pipelines/hop.h"
+#include "server/flush/hop.h"
 #include "server/names/open.h"
 
 /* One PULL that is not answered yet. */
@@ -258,7 +258,7 @@ static bool may_pull(const struct pull *pull)
 {
 	struct kr_session *session = kr_session_find_node(pull->hop->data->server, pull->hop->node);
 
-	return session && kr_opens_allowed(session, &pull->file->fid, KR_GRANT_READ);
+	return session && kr_open_rights_allowed(session, &pull->file->fid, KR_GRANT_READ);
 }
 
 void kr_block_server_pull(struct kr_hop *hop, const struct kr_frame *frame)

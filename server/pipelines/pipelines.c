@@ -8,7 +8,10 @@
 #include <string.h>
 
 #include "ring/pipeline.h"
-#include "server/flush/data_priv.h"
+#include "server/flush/data_state.h"
+#include "server/flush/hop.h"
+#include "server/pipelines/block_server.h"
+#include "server/pipelines/pipelines.h"
 #include "server/names/open.h"
 #include "server/session/trust.h"
 
@@ -46,7 +49,7 @@ static struct kr_block_server_pipeline *find_pipeline(struct kr_sfile *file, con
 {
 	struct kr_block_server_pipeline *pipeline;
 
-	KR_LIST_FOR_EACH(pipeline, &file->data.pipelines, of_file) {
+	KR_LIST_FOR_EACH(pipeline, &file->data->pipelines, of_file) {
 		if (strcmp(pipeline->ring, ring) == 0)
 			return pipeline;
 	}
@@ -64,7 +67,7 @@ static struct kr_block_server_pipeline *get_pipeline(struct kr_sfile *file, cons
 	pipeline->ring = kr_xstrdup(ring);
 	kr_pipeline_init(&pipeline->members);
 	kr_list_append(&kr_data_of(file)->pipelines, &pipeline->link);
-	kr_list_append(&file->data.pipelines, &pipeline->of_file);
+	kr_list_append(&file->data->pipelines, &pipeline->of_file);
 	return pipeline;
 }
 
@@ -97,7 +100,7 @@ static void handle_join(struct kr_request *request)
 	char host[64];
 	int err;
 
-	if (!kr_opens_allow(request, &request->msg.join_request.file, KR_GRANT_READ))
+	if (!kr_open_rights_allow(request, &request->msg.join_request.file, KR_GRANT_READ))
 		return;
 	file = kr_sfile_find(request->server, &request->msg.join_request.file);
 	/* No member: a user, for whom nobody's blocks but the server's are, and whose own nobody trusts; and who has
@@ -129,7 +132,7 @@ static void handle_reparent(struct kr_request *request)
 	uint32_t upstream = 0; /* also for one that is not a member (any more): it can always pull from here */
 	char host[64];
 
-	if (!kr_opens_allow(request, &msg->file, KR_GRANT_READ))
+	if (!kr_open_rights_allow(request, &msg->file, KR_GRANT_READ))
 		return;
 	if (pipeline && !kr_trust_is_user(session))
 		kr_pipeline_reparent(&pipeline->members, session->node, msg->node, &upstream);
@@ -137,12 +140,12 @@ static void handle_reparent(struct kr_request *request)
 	kr_request_reply(request, 0, &reply, NULL, 0);
 }
 
-void kr_data_read_lost(struct kr_sfile *file, struct kr_session *session)
+static void read_lost(struct kr_sfile *file, struct kr_session *session)
 {
 	leave(find_pipeline(file, session->ring), session->node);
 }
 
-void kr_pipelines_session_lost(struct kr_data *data, struct kr_session *session)
+static void session_lost(struct kr_data *data, struct kr_session *session)
 {
 	struct kr_block_server_pipeline *pipeline, *after;
 
@@ -150,7 +153,7 @@ void kr_pipelines_session_lost(struct kr_data *data, struct kr_session *session)
 		leave(pipeline, session->node);
 }
 
-void kr_pipelines_fini(struct kr_data *data)
+static void free_all(struct kr_data *data)
 {
 	struct kr_block_server_pipeline *pipeline, *after;
 
@@ -160,6 +163,17 @@ void kr_pipelines_fini(struct kr_data *data)
 
 void kr_pipelines_register(struct kr_data *data)
 {
+	data->hooks = (struct kr_pipeline_hooks){
+		.close_ring = kr_hop_close_all,
+		.pull = kr_block_server_pull,
+		.drained = kr_block_server_go_on,
+		.closed = kr_block_server_hop_closed,
+		.tick = kr_block_server_tick,
+		.session_lost = session_lost,
+		.end = free_all,
+	};
+	kr_hops_register(data);
+	data->server->files->hooks.read_lost = read_lost;
 	kr_server_on(data->server, KR_MSG_JOIN, handle_join, KR_HANDLER_IN_GRACE);
 	kr_server_on(data->server, KR_MSG_REPARENT, handle_reparent, KR_HANDLER_IN_GRACE);
 }

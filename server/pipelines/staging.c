@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/names/open_rights.h"
+#include "server/session/open_rights.h"
 #include "server/names/open.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/base/server.h"
 #include "server/session/session.h"
 #include "server/session/trust.h"
 
@@ -73,7 +73,7 @@ static void forget_ask(struct bring_ask *ask)
 
 	kr_list_remove(&ask->link);
 	asker->brings--;
-	asker->server->brings--;
+	asker->server->staging->prefetches--;
 	free(ask);
 }
 
@@ -128,14 +128,14 @@ static void ask_to_bring(struct staging *staging, struct kr_session *session, co
 	}
 	staging->reply.nodes++;
 	staging->request->session->brings++;
-	session->server->brings++;
+	session->server->staging->prefetches++;
 	kr_list_append(&staging->asks, &ask->link);
 }
 
 static void leave_queue(struct kr_request *request)
 {
 	kr_list_remove(&request->wait);
-	request->server->stagings--;
+	request->server->staging->waiting--;
 }
 
 static void start(struct kr_request *request)
@@ -150,7 +150,7 @@ static void start(struct kr_request *request)
 	kr_list_init(&staging->asks);
 	request->state = staging;
 	request->free_state = free;
-	KR_LIST_FOR_EACH(session, &request->server->sessions, link) {
+	KR_LIST_FOR_EACH(session, &request->server->sessions->living, link) {
 		if (takes_part(session, request->session))
 			ask_to_bring(staging, session, &bring);
 	}
@@ -164,7 +164,7 @@ static struct kr_session *next_session(const struct kr_server *server)
 {
 	struct kr_session *session, *next = NULL;
 
-	KR_LIST_FOR_EACH(session, &server->sessions, link) {
+	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
 		if (kr_list_empty(&session->stagings) || session->brings >= KR_SESSION_PREFETCHES)
 			continue;
 		if (!next || session->staging_turn < next->staging_turn)
@@ -177,26 +177,33 @@ static void start_next(struct kr_server *server)
 {
 	struct kr_session *session;
 
-	while (server->stagings && server->brings < KR_SERVER_PREFETCHES && (session = next_session(server))) {
+	while (server->staging->waiting && server->staging->prefetches < KR_SERVER_PREFETCHES &&
+		(session = next_session(server))) {
 		struct kr_request *request = KR_LIST_ENTRY(session->stagings.head.next, struct kr_request, wait);
 
 		leave_queue(request);
-		session->staging_turn = ++server->staging_turn;
+		session->staging_turn = ++server->staging->turn;
 		start(request);
 	}
 }
 
 static void handle_stage(struct kr_request *request)
 {
-	if (!kr_opens_allow(request, &request->msg.stage_request.file, KR_GRANT_READ))
+	if (!kr_open_rights_allow(request, &request->msg.stage_request.file, KR_GRANT_READ))
 		return;
 	request->cancel = leave_queue;
 	kr_list_append(&request->session->stagings, &request->wait);
-	request->server->stagings++;
+	request->server->staging->waiting++;
 	start_next(request->server);
+}
+
+void kr_staging_fini(struct kr_server *server)
+{
+	free(server->staging);
 }
 
 void kr_staging_register(struct kr_server *server)
 {
+	server->staging = kr_xcalloc(1, sizeof(*server->staging));
 	kr_server_on(server, KR_MSG_STAGE, handle_stage, 0);
 }

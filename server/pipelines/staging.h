@@ -2,6 +2,9 @@
 #ifndef KR_SERVER_STAGING_H
 #define KR_SERVER_STAGING_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 struct kr_server;
 
 enum {
@@ -9,6 +12,14 @@ enum {
 	KR_SERVER_PREFETCHES = 16384
 }; /* questions at a time for one session's STAGEs, and for all */
 
+/* Of all sessions. */
+struct kr_staging {
+	size_t waiting;    /* STAGEs that wait for their turn ... */
+	size_t prefetches; /* ... and what is asked of nodes for the others */
+	uint64_t turn;     /* how many STAGEs have begun */
+};
+
 void kr_staging_register(struct kr_server *server);
+void kr_staging_fini(struct kr_server *server);
 
 #endif

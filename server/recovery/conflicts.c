@@ -427,16 +427,28 @@ size_t kr_conflicts_files(const struct kr_conflicts *conflicts)
 	return files;
 }
 
-json_t *kr_conflicts_status(const struct kr_conflicts *conflicts)
+static size_t count_of(const struct kr_conflicts *conflicts, const struct kr_key_owner *key)
 {
-	size_t skip = conflicts->count > KR_CONFLICTS_SHOWN ? conflicts->count - KR_CONFLICTS_SHOWN : 0;
+	const struct kr_conflict_owner *owner;
+
+	KR_LIST_FOR_EACH(owner, &conflicts->owners, link) {
+		if (kr_key_owner_equal(&owner->key, key))
+			return owner->count;
+	}
+	return 0;
+}
+
+json_t *kr_conflicts_status(const struct kr_conflicts *conflicts, const struct kr_key_owner *owner)
+{
+	const size_t count = owner ? count_of(conflicts, owner) : conflicts->count;
+	size_t skip = count > KR_CONFLICTS_SHOWN ? count - KR_CONFLICTS_SHOWN : 0;
 	const struct kr_conflict *conflict;
 	json_t *list = json_array();
 
 	KR_LIST_FOR_EACH(conflict, &conflicts->order, order) {
 		json_t *object;
 
-		if (skip && skip--)
+		if ((owner && !kr_key_owner_equal(&conflict->key, owner)) || (skip && skip--))
 			continue;
 		object = json_object();
 		set_text(object, "node", conflict->node);

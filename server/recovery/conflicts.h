@@ -88,7 +88,7 @@ void kr_conflict_free(struct kr_conflict *conflict);
 int kr_conflicts_log(struct kr_conflicts *conflicts, const struct kr_conflict *conflict);
 /* How many files there are of those that are kept. */
 size_t kr_conflicts_files(const struct kr_conflicts *conflicts);
-/* The latest ones, for status; owned by the caller. */
-json_t *kr_conflicts_status(const struct kr_conflicts *conflicts);
+/* The latest ones, for status: of nodes with keys of OWNER, a user, or (NULL) of all. Owned by the caller. */
+json_t *kr_conflicts_status(const struct kr_conflicts *conflicts, const struct kr_key_owner *owner);
 
 #endif

@@ -10,9 +10,11 @@
 #include "server/recovery/conflicts.h"
 #include "server/flush/data.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/base/server.h"
+#include "server/recovery/recovery.h"
+#include "server/leases/file_table.h"
 #include "server/session/session.h"
-#include "server/recovery/state.h"
+#include "server/base/state.h"
 
 static bool is_late(const struct kr_request *request)
 {
@@ -81,14 +83,14 @@ bool kr_late_has_replays(const struct kr_request *request)
  * about to be over: who waits for that holds up nobody. */
 static bool grace_is_ending(const struct kr_server *server)
 {
-	return kr_data_replaying(server->data) || server->forgetting;
+	return kr_data_replaying(server->data) || server->sessions->forgetting;
 }
 
 bool kr_late_must_wait(const struct kr_request *request)
 {
 	const struct kr_server *server = request->server;
 
-	return server->grace.active &&
+	return server->sessions->grace.active &&
 		(is_late(request) || has_late_bytes(request) ||
 			(grace_is_ending(server) && kr_late_has_replays(request)));
 }
@@ -97,14 +99,14 @@ bool kr_late_has_bytes(const struct kr_request *request)
 {
 	/* In the grace period others are not asked for what they have reclaimed: they may be waiting for its end. */
 	return has_late_bytes(request) ||
-		((is_late(request) || !request->server->grace.active) && kr_late_has_replays(request));
+		((is_late(request) || !request->server->sessions->grace.active) && kr_late_has_replays(request));
 }
 
 /* Whether any bytes from FIRST to LAST (0: none) of the node have been declared to be in conflict with the file. */
 static bool is_declared(const struct kr_request *request, uint64_t first, uint64_t last)
 {
 	return last &&
-		kr_conflicts_find(&request->server->conflicts, request->session->node_id,
+		kr_conflicts_find(&request->server->recovery->conflicts, request->session->node_id,
 			&request->msg.reclaim_request.file, first, last);
 }
 
@@ -152,11 +154,11 @@ static struct kr_time safely(struct kr_time time)
  * known here. */
 static bool is_of_before(const struct kr_request *request)
 {
-	const struct kr_time since = request->msg.reclaim_request.since, started = request->server->started;
+	const struct kr_time since = request->msg.reclaim_request.since, started = request->server->recovery->started;
 
 	return request->session->replay &&
 		(kr_time_compare(safely(since), started) <= 0 ||
-			kr_setbacks_doubt(&request->server->setbacks, started, since));
+			kr_setbacks_doubt(&request->server->recovery->setbacks, started, since));
 }
 
 /* Whether the times tell that others may have changed the file, which has CTIME.  They could at once, when the node
@@ -170,7 +172,7 @@ static bool is_changed_since(const struct kr_request *request, struct kr_time ct
 	bool at_once = is_uncovered(request, &epoch) || is_of_before(request);
 
 	return kr_time_compare(ctime, at_once ? safely(since) : since) > 0 || clock_was_set_back(since) ||
-		kr_setbacks_doubt(&request->server->setbacks, ctime, since);
+		kr_setbacks_doubt(&request->server->recovery->setbacks, ctime, since);
 }
 
 /* Since when others' changes count. *RET_EXACT: the file has not left the table since. */
@@ -246,13 +248,14 @@ static bool touched(const struct kr_request *request, const struct kr_sfile *fil
 		return true;
 	/* Made for these bytes, and as it was made: the node was killed before its own were in it. (Times tick.) */
 	if (!changed && attr->size == 0 &&
-		kr_conflicts_is_new(&file->server->conflicts, request->session->node_id, &file->fid, attr->ctime))
+		kr_conflicts_is_new(
+			&file->server->recovery->conflicts, request->session->node_id, &file->fid, attr->ctime))
 		return false;
 	if (lapse.kind == KR_LAPSE_KNOWN && changed > lapse.epoch)
 		return true;
-	if (lapse.kind == KR_LAPSE_KNOWN && (exact || file->server->forgotten_epoch <= lapse.epoch) &&
+	if (lapse.kind == KR_LAPSE_KNOWN && (exact || file->server->files->forgotten_epoch <= lapse.epoch) &&
 		!may_be_applied(request) && !uncovered_before &&
-		!(file->server->forgotten_epoch && is_out_of_turn(request)))
+		!(file->server->files->forgotten_epoch && is_out_of_turn(request)))
 		return false;
 	return is_changed_since(request, ctime);
 }
@@ -331,7 +334,7 @@ static void run_declaration(struct kr_job *job)
 
 	declaration->err = KR_FAULT("conflict.declare");
 	if (!declaration->err)
-		declaration->err = kr_conflicts_log(&job->server->conflicts, declaration->conflict);
+		declaration->err = kr_conflicts_log(&job->server->recovery->conflicts, declaration->conflict);
 	if (declaration->err)
 		kr_log_error("%s", kr_fail_reason());
 }
@@ -348,7 +351,7 @@ static void declared(struct kr_job *job)
 		request->session->unjudged = true;
 		kr_conflict_free(declaration->conflict);
 	} else {
-		kr_conflicts_put(&job->server->conflicts, declaration->conflict);
+		kr_conflicts_put(&job->server->recovery->conflicts, declaration->conflict);
 	}
 	free(declaration);
 	done(request);
@@ -361,7 +364,7 @@ void kr_late_declare(struct kr_request *request, const struct kr_sfile *file, ui
 	uint64_t first = parts & KR_CONFLICT_REPLAYS ? msg->replay_first : msg->first;
 	uint64_t last = parts & KR_CONFLICT_DIRTY ? msg->last : msg->replay_last;
 	const struct kr_session *session = request->session;
-	struct kr_conflicts *conflicts = &request->server->conflicts;
+	struct kr_conflicts *conflicts = &request->server->recovery->conflicts;
 	const struct kr_conflict *old = kr_conflicts_present(conflicts, session->node_id, &file->fid, first);
 	struct declaration *declaration;
 

@@ -6,11 +6,12 @@
  * nobody comes in between before it has flushed: it does that before it gives READ back.  If so, that is declared,
  * durably (conflicts.h), before the node is told.  CONFLICT gives it a file for them (conflict_files.h).
  *
- * What counts as a change, for a lapse of this instance: any change of the file's bytes or size, seen by its epoch. For
- * one of before its start (and for files that have left the table): the file's ctime against the last moment at which
- * the node knew it had the file for itself; a chmod then counts as well.  Where others could have the file from that
- * very moment on, what was changed in the second before it counts, too, because clocks differ, and the times of files
- * tick.
+ * What counts as a change, for a lapse of this instance: any change of the file's bytes or size, seen by its epoch
+ * (where the kernel does not tell of others' changes, one of attributes or names may count as well when its ctime has
+ * been seen: last_stat.h).  For one of before its start (and for files that have left the table): the file's ctime
+ * against the last moment at which the node knew it had the file for itself; a chmod then counts as well.  Where others
+ * could have the file from that very moment on, what was changed in the second before it counts, too, because clocks
+ * differ, and the times of files tick.
  *
  * Bytes that this server refused are late, too, when their node has given a lease back with them (cover.h): since that
  * moment, or if nobody here knows it, since what the node says.

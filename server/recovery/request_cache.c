@@ -3,13 +3,14 @@
 
 #include <stdio.h>
 
-#include "server/names/attrs.h"
+#include "server/leases/attrs.h"
 #include "server/recovery/executed.h"
 #include "server/export/export.h"
 #include "server/base/fid.h"
-#include "server/daemon/server.h"
+#include "server/base/server.h"
+#include "server/recovery/recovery.h"
 #include "server/session/session.h"
-#include "server/recovery/state.h"
+#include "server/base/state.h"
 
 static bool is_to_be_remembered(const struct kr_request *request)
 {
@@ -49,9 +50,9 @@ void kr_request_cache_begin(struct kr_request *request)
 		return;
 	request->remembered = true;
 	if (request->again)
-		kr_executed_begin_again(request->server->executed, &key, request->maybe_done);
+		kr_executed_begin_again(request->server->recovery->executed, &key, request->maybe_done);
 	else
-		kr_executed_begin(request->server->executed, &key);
+		kr_executed_begin(request->server->recovery->executed, &key);
 	if (request->session->dead)
 		kr_request_cache_outlives(request);
 }
@@ -99,7 +100,7 @@ static void end(struct kr_request *request, int err, uint64_t value)
 	request->executed = true;
 	request->executed_err = err;
 	request->executed_value = value;
-	kr_executed_end(request->server->executed, &key, err, value);
+	kr_executed_end(request->server->recovery->executed, &key, err, value);
 }
 
 void kr_request_cache_end(struct kr_request *request, int err)
@@ -115,7 +116,7 @@ static void turn_begins(struct kr_intent *turn, const struct kr_intent_change *c
 	struct kr_request *request = KR_CONTAINER_OF(turn, struct kr_request, turn);
 	struct kr_executed_key key = key_of(request);
 
-	kr_executed_intent(request->server->executed, &key, change);
+	kr_executed_intent(request->server->recovery->executed, &key, change);
 }
 
 /* What it says of an error is not known yet: see resent.h. */
@@ -125,7 +126,7 @@ static void turn_ends(struct kr_intent *turn, int err, uint64_t after)
 	struct kr_executed_key key = key_of(request);
 
 	if (err)
-		kr_executed_no_intent(request->server->executed, &key,
+		kr_executed_no_intent(request->server->recovery->executed, &key,
 			request->had_turn           ? KR_EXECUTED_INTENT :
 				request->maybe_done ? KR_EXECUTED_DOUBT :
 						      KR_EXECUTED_BEGUN);
@@ -137,7 +138,7 @@ bool kr_request_cache_made_by_other(const struct kr_request *request, const stru
 {
 	struct kr_executed_key key = key_of(request);
 
-	return kr_executed_by_other(request->server->executed, &key, kr_fid_hash(fid));
+	return kr_executed_by_other(request->server->recovery->executed, &key, kr_fid_hash(fid));
 }
 
 bool kr_request_cache_by_other(const struct kr_request *request)
@@ -145,7 +146,7 @@ bool kr_request_cache_by_other(const struct kr_request *request)
 	struct kr_executed_key key = key_of(request);
 	uint64_t value = name_value_of(request);
 
-	return value && !request->had_turn && kr_executed_by_other(request->server->executed, &key, value);
+	return value && !request->had_turn && kr_executed_by_other(request->server->recovery->executed, &key, value);
 }
 
 void kr_request_cache_run(struct kr_request *request)
@@ -227,7 +228,8 @@ static bool answer(struct kr_request *request, uint64_t value)
  * nothing were forgotten.) */
 static bool reaches_back(const struct kr_request *request)
 {
-	return kr_executed_inherited(request->server->executed) && !kr_state_facts(request->server->state)->new_boot;
+	return kr_executed_inherited(request->server->recovery->executed) &&
+		!kr_state_facts(request->server->state)->new_boot;
 }
 
 /* Whether REQUEST, of which nothing is remembered, may have been executed.  Of a node that is late that is not asked:
@@ -235,7 +237,7 @@ static bool reaches_back(const struct kr_request *request)
 static bool may_be_forgotten(const struct kr_request *request, const struct kr_executed_key *key)
 {
 	return request->session->lapse.kind == KR_LAPSE_NONE &&
-		!(reaches_back(request) && kr_executed_never(request->server->executed, key));
+		!(reaches_back(request) && kr_executed_never(request->server->recovery->executed, key));
 }
 
 /* --- those whose session has ended before them ------------------------------------------------ */
@@ -259,7 +261,7 @@ void kr_request_cache_outlives(struct kr_request *request)
 	if (!request->remembered || request->outlives)
 		return;
 	request->outlives = true;
-	kr_table_insert(&request->server->outliving, &request->by_key, hash(&key));
+	kr_table_insert(&request->server->sessions->outliving, &request->by_key, hash(&key));
 }
 
 /* Its session has ended, too: the node asks for it once more in another one, or does not want it any more. */
@@ -272,7 +274,7 @@ static void stop_waiting(struct kr_request *repetition)
 /* It cannot be withdrawn by its node: what it is told then is that nothing has happened. */
 static bool waits_for_the_first(struct kr_request *repetition, const struct kr_executed_key *key)
 {
-	struct kr_table_link *link = kr_table_find(&repetition->server->outliving, hash(key), match_key, key);
+	struct kr_table_link *link = kr_table_find(&repetition->server->sessions->outliving, hash(key), match_key, key);
 
 	if (!link)
 		return false;
@@ -306,7 +308,7 @@ void kr_request_cache_over(struct kr_request *request)
 	struct kr_link *link;
 
 	if (request->outlives)
-		kr_table_remove(&request->server->outliving, &request->by_key);
+		kr_table_remove(&request->server->sessions->outliving, &request->by_key);
 	while ((link = kr_list_pop(&request->repetitions)))
 		go_on(KR_LIST_ENTRY(link, struct kr_request, wait), request);
 }
@@ -322,7 +324,7 @@ bool kr_request_cache_settled(struct kr_request *request)
 	request->again = true;
 	if (waits_for_the_first(request, &key))
 		return true;
-	switch (kr_executed_find(request->server->executed, &key, &err, &value)) {
+	switch (kr_executed_find(request->server->recovery->executed, &key, &err, &value)) {
 	case KR_EXECUTED_DONE:
 		return settle(request, err, value);
 	case KR_EXECUTED_BEGUN:
@@ -348,4 +350,16 @@ bool kr_request_cache_settled(struct kr_request *request)
 		break;
 	}
 	return false;
+}
+
+void kr_request_cache_register(struct kr_server *server)
+{
+	server->sessions->hooks.request_cache = (struct kr_request_cache_hooks){
+		.settled = kr_request_cache_settled,
+		.begin = kr_request_cache_begin,
+		.run = kr_request_cache_run,
+		.end = kr_request_cache_end,
+		.outlives = kr_request_cache_outlives,
+		.over = kr_request_cache_over,
+	};
 }

@@ -38,4 +38,6 @@ void kr_request_cache_outlives(struct kr_request *request);
 /* It is being freed. */
 void kr_request_cache_over(struct kr_request *request);
 
+void kr_request_cache_register(struct kr_server *server);
+
 #endif

@@ -10,7 +10,7 @@
 #include "server/base/fid.h"
 #include "server/recovery/request_cache.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/base/server.h"
 
 /* Whether FID with ATTR is what REQUEST made.  Where that is not remembered: whether it can be, because it is of TYPE
  * (S_IF*), UID's, and changed at most twice the lease time ago (by the clock that gave it its ctime). Any thread. */

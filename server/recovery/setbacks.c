@@ -13,8 +13,9 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "server/base/line_log.h"
-#include "server/daemon/server.h"
-#include "server/recovery/state.h"
+#include "server/base/server.h"
+#include "server/recovery/recovery.h"
+#include "server/base/state.h"
 
 enum { LOG_MAX = 64 << 10 };
 
@@ -168,7 +169,7 @@ static void run_save(struct kr_job *job)
 static void saved(struct kr_job *job)
 {
 	struct save *save = KR_CONTAINER_OF(job, struct save, job);
-	struct kr_setbacks *setbacks = &job->server->setbacks;
+	struct kr_setbacks *setbacks = &job->server->recovery->setbacks;
 
 	setbacks->saving = false;
 	if (save->err && !setbacks->unsaved)
@@ -180,7 +181,7 @@ static void saved(struct kr_job *job)
 
 void kr_setbacks_tick(struct kr_server *server)
 {
-	struct kr_setbacks *setbacks = &server->setbacks;
+	struct kr_setbacks *setbacks = &server->recovery->setbacks;
 	struct save *save;
 
 	kr_setbacks_look(setbacks, kr_clock_real_ns(), raw_clock_ns());

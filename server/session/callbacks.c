@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "server/daemon/server.h"
+#include "server/base/server.h"
 #include "server/session/session.h"
 
 /* A request to the node until it is answered. */

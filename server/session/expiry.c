@@ -2,10 +2,8 @@
 #include "server/session/expiry.h"
 
 #include "common/base/log.h"
-#include "server/flush/flush.h"
-#include "server/leases/leases.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
+#include "server/base/server.h"
 #include "server/session/session.h"
 
 /* A peer that takes our bytes is alive even if what it says waits behind a pause. */
@@ -87,7 +85,7 @@ static bool is_awaited(struct kr_session *session, uint64_t now_ns)
 	if (!is_past(session->looked_ns, now_ns, 1, session->server))
 		return false;
 	session->looked_ns = now_ns;
-	return kr_leases_awaited(session);
+	return session->server->sessions->hooks.awaited(session);
 }
 
 /* Until its RECLAIM_DONE it is not even asked for what it has inherited.  Replays take what they take, as long as
@@ -110,7 +108,7 @@ void kr_expiry_tick(struct kr_server *server, uint64_t now_ns)
 {
 	struct kr_session *session, *after;
 
-	KR_LIST_FOR_EACH_SAFE(session, after, &server->sessions, link) {
+	KR_LIST_FOR_EACH_SAFE(session, after, &server->sessions->living, link) {
 		note_progress(session, now_ns);
 		note_claims(session, now_ns);
 		if (now_ns - session->heard_ns > server->lease_ms * KR_NS_PER_MS)

@@ -17,10 +17,10 @@
 #include "common/base/log.h"
 #include "common/rpc/attr_cache.h"
 #include "server/export/export.h"
-#include "server/daemon/options.h"
+#include "server/base/options.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
-#include "server/recovery/state.h"
+#include "server/base/state.h"
 #include "server/session/trust.h"
 
 enum { KEEP_REPLIES_MS = 60000 };
@@ -106,11 +106,13 @@ static void welcome(struct greeting *greeting, struct kr_session *session, bool 
 		.node = session->node,
 		.instance = server->instance,
 		.lease_ms = server->lease_ms,
-		.grace_ms = server->grace.active ? server->lease_ms : 0,
+		.grace_ms = server->sessions->grace.active ? server->lease_ms : 0,
 		.root = greeting->root,
 		.root_attr = greeting->attr,
 	};
 
+	kr_trust_set_groups(session, greeting->groups, greeting->group_count);
+	greeting->groups = NULL;
 	if (!conn) { /* gone again: the session waits for the next attempt, or expires */
 		free_greeting(greeting);
 		return;
@@ -201,7 +203,7 @@ static int check_room(const struct greeting *greeting, const struct kr_session *
 		return 0;
 	if (greeting->pending_conn->conn)
 		kr_conn_peer_host(greeting->pending_conn->conn, host, sizeof(host));
-	KR_LIST_FOR_EACH(session, &server->sessions, link) {
+	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
 		if (session == old || !kr_trust_same_owner(session->key, greeting->key))
 			continue;
 		all++;
@@ -260,9 +262,6 @@ static void recorded(void *context, int err)
 	}
 	if (inherits)
 		kr_session_replace(old, session);
-	session->groups = greeting->groups; /* and stay, because requests borrow them */
-	session->group_count = greeting->group_count;
-	greeting->groups = NULL;
 	welcome(greeting, session, false);
 }
 
@@ -424,10 +423,10 @@ static void reclaimed(void *context, int err)
 	}
 	kr_session_reclaimed(session);
 	if (!session->dead && !session->replay)
-		last = kr_grace_node_done(&server->grace, session->node_id);
+		last = kr_grace_node_done(&server->sessions->grace, session->node_id);
 	kr_request_reply_job(request);
 	if (last)
-		kr_server_end_grace(server);
+		server->sessions->hooks.end_grace(server);
 }
 
 static void handle_reclaim_done(struct kr_request *request)

@@ -8,12 +8,10 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/rpc/resolve.h"
-#include "server/flush/data.h"
 #include "server/session/hello.h"
 #include "server/base/networks.h"
-#include "server/daemon/options.h"
+#include "server/base/options.h"
 #include "server/session/session.h"
-#include "server/daemon/status.h"
 #include "server/session/trust.h"
 #include "server/session/trust_munge.h"
 
@@ -89,7 +87,8 @@ static void answer_status(struct kr_pending_conn *pending_conn, const struct kr_
 	if (kr_msg_decode(KR_MSG_STATUS, false, frame->fields, frame->header.fields_length, &msg, &arena))
 		kr_conn_reply(pending_conn->conn, KR_MSG_STATUS, frame->header.id, 0, -EPROTO, NULL, NULL, 0);
 	else
-		kr_status_send(pending_conn->server, pending_conn->conn, frame->header.id, &msg.status_request);
+		pending_conn->server->sessions->hooks.status(pending_conn->server, pending_conn->conn, frame->header.id,
+			&msg.status_request, pending_conn->auth.key);
 	kr_arena_fini(&arena);
 	pending_conn->since_ns = kr_clock_ns();
 }
@@ -130,11 +129,11 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 		kr_hello_arrived(pending_conn, frame);
 		return;
 	case KR_MSG_HOP_HELLO:
-		if (!kr_data_hop_hello(pending_conn->server->data, pending_conn, frame))
+		if (!pending_conn->server->sessions->hooks.hop_hello(pending_conn->server, pending_conn, frame))
 			drop(pending_conn, true);
 		return;
 	case KR_MSG_HOP_PROVE:
-		if (!kr_data_hop_prove(pending_conn->server->data, pending_conn, frame))
+		if (!pending_conn->server->sessions->hooks.hop_prove(pending_conn->server, pending_conn, frame))
 			drop(pending_conn, true);
 		return;
 	case KR_MSG_STATUS:
@@ -315,13 +314,36 @@ void kr_listen_init(struct kr_server *server)
 	kr_list_init(&server->listen->pending_conns);
 }
 
-int kr_listen_start(struct kr_server *server)
+static int listen_on_all(struct kr_server *server)
 {
 	const struct kr_strings *texts = &server->options->listen;
 	int err = texts->count ? 0 : listen_on_defaults(server);
 
 	for (size_t i = 0; !err && i < texts->count; i++)
 		err = listen_on_text(server, texts->items[i]);
+	return err;
+}
+
+int kr_listen_check(const struct kr_server_options *options)
+{
+	uv_loop_t loop;
+	struct kr_server server = {.loop = &loop, .options = options};
+	int err;
+
+	uv_loop_init(&loop);
+	kr_listen_init(&server);
+	err = listen_on_all(&server);
+	kr_listen_stop(&server);
+	uv_run(&loop, UV_RUN_DEFAULT); /* until they are closed: nobody is accepted */
+	kr_listen_fini(&server);
+	uv_loop_close(&loop);
+	return err;
+}
+
+int kr_listen_start(struct kr_server *server)
+{
+	int err = listen_on_all(server);
+
 	if (!err)
 		log_addresses(server);
 	return err;

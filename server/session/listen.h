@@ -9,8 +9,14 @@
 
 #include "common/auth/auth.h"
 #include "common/auth/pair.h"
-#include "server/daemon/server.h"
+#include "common/rpc/conn.h"
+#include "server/base/server.h"
 
+struct kr_frame;
+
+enum {
+	KR_SERVER_PENDING_CONNS_MAX = 1024, /* connections that have not said HELLO yet; the oldest goes */
+};
 enum { KR_STRANGER_MS = 10000 };
 
 struct kr_pending_conn {
@@ -26,6 +32,9 @@ struct kr_pending_conn {
 };
 
 void kr_listen_init(struct kr_server *server);
+/* Whether the addresses of the options can be listened on now, before anything is made. Needs no server. Reason by
+ * kr_fail. */
+int kr_listen_check(const struct kr_server_options *options);
 int kr_listen_start(struct kr_server *server);
 void kr_listen_stop(struct kr_server *server);
 void kr_listen_fini(struct kr_server *server);

@@ -9,13 +9,16 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "server/session/after_flush.h"
-#include "server/recovery/request_cache.h"
-#include "server/session/slow_requests.h"
-#include "server/daemon/server.h"
+#include "server/base/server.h"
 #include "server/session/session.h"
 #include "server/session/trust.h"
 
 static size_t all_bytes; /* of all requests, see kr_request_bytes */
+
+static const struct kr_session_hooks *hooks_of(const struct kr_request *request)
+{
+	return &request->server->sessions->hooks;
+}
 
 static bool match_id(const struct kr_table_link *link, const void *key)
 {
@@ -51,15 +54,15 @@ static void free_request(struct kr_request *request)
 	struct kr_session *session = request->session;
 
 	assert(!request->in_pool && !kr_link_linked(&request->wait));
-	kr_slow_requests_ended(request);
+	hooks_of(request)->request_ended(request);
 	kr_after_flush_drop(request);
-	kr_invalidation_drop(request);
+	hooks_of(request)->invalidation.drop(request);
 	kr_request_unhold(request);
 	all_bytes -= own_bytes(request);
 	kr_table_remove(&session->requests, &request->by_id);
 	if (request->state && request->free_state)
 		request->free_state(request->state);
-	kr_request_cache_over(request);
+	hooks_of(request)->request_cache.over(request);
 	kr_arena_fini(&request->arena);
 	kr_buf_put(request->data);
 	free(request->fields);
@@ -73,7 +76,7 @@ static void run_in_pool(uv_work_t *work)
 {
 	struct kr_request *request = KR_CONTAINER_OF(work, struct kr_request, work);
 
-	kr_request_cache_run(request);
+	hooks_of(request)->request_cache.run(request);
 }
 
 static void after_pool(uv_work_t *work, int status)
@@ -97,7 +100,7 @@ void kr_request_run(struct kr_request *request, void (*run)(struct kr_request *)
 	int err;
 
 	assert(!request->in_pool);
-	kr_request_cache_begin(request);
+	hooks_of(request)->request_cache.begin(request);
 	request->cancel = NULL;
 	request->run = run;
 	request->done = done;
@@ -120,15 +123,15 @@ void kr_request_reply(struct kr_request *request, int err, const void *msg, cons
 	uint16_t flags;
 
 	assert(err <= 0);
-	kr_request_cache_end(request, err);
-	flags = kr_invalidation_reply(request, err, msg);
+	hooks_of(request)->request_cache.end(request, err);
+	flags = hooks_of(request)->invalidation.reply(request, err, msg);
 	if (!session->dead) {
 		if (keep)
 			kr_reply_cache_keep(&session->replies, kr_clock_ns(), request->id, request->type, err, msg);
 		if (session->conn)
 			kr_conn_reply(session->conn, request->type, request->id, flags, err, msg, slices, count);
 	}
-	request->server->requests_served++;
+	request->server->sessions->requests++;
 	kr_session_get(session);
 	kr_after_flush_answered(request, err);
 	free_request(request);
@@ -138,7 +141,7 @@ void kr_request_reply(struct kr_request *request, int err, const void *msg, cons
 
 void kr_request_drop(struct kr_request *request)
 {
-	request->server->requests_served++;
+	request->server->sessions->requests++;
 	free_request(request);
 }
 
@@ -160,7 +163,7 @@ void kr_request_withdraw(struct kr_request *request, bool ended)
 	void (*cancel)(struct kr_request *) = request->cancel;
 
 	if (!cancel && ended)
-		kr_request_cache_outlives(request);
+		hooks_of(request)->request_cache.outlives(request);
 	if (!cancel && ended && request->hurry)
 		hurry(request);
 	if (!cancel)
@@ -213,7 +216,7 @@ static struct kr_request *request_new(struct kr_session *session, const struct k
 	request->id = frame->header.id;
 	request->arrived_ns = kr_clock_ns();
 	request->connection = session->connections;
-	kr_list_append(&request->server->unanswered, &request->of_all);
+	kr_list_append(&request->server->sessions->unanswered, &request->of_all);
 	kr_link_init(&request->wait);
 	kr_list_init(&request->change.forgets);
 	kr_list_init(&request->repetitions);
@@ -280,25 +283,25 @@ static const char *violation(const struct kr_session *session, const struct kr_f
 void kr_request_wait_for_grace(struct kr_request *request)
 {
 	request->cancel = leave_waiting;
-	kr_list_append(&request->server->grace.waiting, &request->wait);
+	kr_list_append(&request->server->sessions->grace.waiting, &request->wait);
 }
 
 void kr_request_handle(struct kr_request *request)
 {
-	if (!request->maybe_done || !kr_request_cache_settled(request))
+	if (!request->maybe_done || !hooks_of(request)->request_cache.settled(request))
 		request->server->handlers[request->type].handle(request);
 }
 
 static void note_and_handle(struct kr_request *request)
 {
-	kr_invalidation_wait(request, kr_request_handle);
+	hooks_of(request)->invalidation.wait(request, kr_request_handle);
 }
 
 void kr_request_dispatch(struct kr_request *request)
 {
 	const struct kr_handler *handler = &request->server->handlers[request->type];
 
-	if (request->server->grace.active && !(handler->flags & KR_HANDLER_IN_GRACE)) {
+	if (request->server->sessions->grace.active && !(handler->flags & KR_HANDLER_IN_GRACE)) {
 		kr_request_wait_for_grace(request);
 		return;
 	}
@@ -323,7 +326,7 @@ void kr_request_arrived(struct kr_session *session, const struct kr_frame *frame
 	}
 	if (repetition(session, header))
 		return;
-	session->server->arrived[header->type]++;
+	session->server->sessions->arrived[header->type]++;
 	request = request_new(session, frame);
 	request->maybe_done = maybe_done(session, header);
 	if (kr_msg_decode(

@@ -17,8 +17,9 @@
 #include "common/base/list.h"
 #include "common/rpc/msg.h"
 #include "common/base/table.h"
-#include "server/leases/invalidation.h"
 #include "server/export/intent.h"
+#include "server/export/last_stat.h"
+#include "server/session/hooks.h"
 
 struct kr_server;
 struct kr_session;
@@ -27,7 +28,7 @@ struct kr_request {
 	struct kr_server *server;
 	struct kr_session *session; /* reference */
 	struct kr_table_link by_id; /* kr_session.requests */
-	struct kr_link of_all;      /* kr_server.unanswered */
+	struct kr_link of_all;      /* kr_sessions.unanswered */
 	uint64_t arrived_ns;
 	uint64_t connection; /* session->connections when it came: on another one the node need not know of it any more
 			      */
@@ -42,7 +43,7 @@ struct kr_request {
 	struct kr_intent turn; /* of its change of names (request_cache.c) */
 	bool had_turn;         /* in a former instance, which ended in it */
 	uint64_t executed_value;
-	bool outlives; /* its session has ended before it: in kr_server.outliving, by ... */
+	bool outlives; /* its session has ended before it: in kr_sessions.outliving, by ... */
 	struct kr_table_link by_key;
 	struct kr_list
 		repetitions; /* `wait` of those that the node's next sessions have sent meanwhile (request_cache.h) */
@@ -82,11 +83,12 @@ struct kr_request {
 	bool shorter;                      /* of shrink_notice.c: it makes its file shorter */
 	bool bare;                         /* what is answered is a file without extended attributes */
 	struct kr_invalidation_set change; /* of invalidation.c */
+	struct kr_own_change own;          /* of a file's attributes or names (watch.h) */
 };
 
 /* RUN in a pool thread: may read msg and data, writes err, reply, what `state` points to and what it finds out of the
- * change (bare, shorter, syncs_cut, executed), nothing else of the request. DONE in the loop, also when the session has
- * ended meanwhile (its reply is then dropped). Clears `cancel`. */
+ * change (bare, shorter, syncs_cut, executed, own), nothing else of the request. DONE in the loop, also when the
+ * session has ended meanwhile (its reply is then dropped). Clears `cancel`. */
 void kr_request_run(struct kr_request *request, void (*run)(struct kr_request *), void (*done)(struct kr_request *));
 
 /* Bytes of all requests, but for their data. */

@@ -9,15 +9,10 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "server/flush/data.h"
-#include "server/leases/file_table.h"
-#include "server/recovery/grace.h"
-#include "server/leases/leases.h"
-#include "server/leases/locks.h"
-#include "server/names/open.h"
+#include "server/session/grace.h"
 #include "server/session/request.h"
-#include "server/daemon/server.h"
-#include "server/recovery/state.h"
+#include "server/base/server.h"
+#include "server/base/state.h"
 #include "server/session/trust.h"
 
 /* --- finding ---------------------------------------------------------------------------------- */
@@ -29,7 +24,7 @@ static bool match_id(const struct kr_table_link *link, const void *key)
 
 struct kr_session *kr_session_find(struct kr_server *server, uint64_t id)
 {
-	struct kr_table_link *link = kr_table_find(&server->sessions_by_id, kr_hash_u64(id), match_id, &id);
+	struct kr_table_link *link = kr_table_find(&server->sessions->by_id, kr_hash_u64(id), match_id, &id);
 
 	return link ? KR_CONTAINER_OF(link, struct kr_session, by_id) : NULL;
 }
@@ -38,7 +33,7 @@ struct kr_session *kr_session_find_node(struct kr_server *server, uint32_t node)
 {
 	struct kr_session *session;
 
-	KR_LIST_FOR_EACH(session, &server->sessions, link) {
+	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
 		if (session->node == node)
 			return session;
 	}
@@ -49,7 +44,7 @@ struct kr_session *kr_session_find_node_id(struct kr_server *server, const uint8
 {
 	struct kr_session *session;
 
-	KR_LIST_FOR_EACH(session, &server->sessions, link) {
+	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
 		if (memcmp(session->node_id, node_id, 16) == 0)
 			return session;
 	}
@@ -76,7 +71,7 @@ void kr_session_put(struct kr_session *session)
 	free(session->ring_address);
 	free(session->ring);
 	kr_key_put(session->key);
-	free(session->groups);
+	kr_trust_free_groups(session);
 	kr_open_rights_fini(&session->grants);
 	free(session);
 }
@@ -99,9 +94,9 @@ struct kr_lapse kr_session_lapse(struct kr_server *server, const uint8_t node_id
 
 	/* When the records of those that are awaited still are being removed it is too late: others go on before they
 	 * have reclaimed anything. */
-	if (!server->forgetting && kr_grace_awaits(&server->grace, node_id, &lapse.owner))
+	if (!server->sessions->forgetting && kr_grace_awaits(&server->sessions->grace, node_id, &lapse.owner))
 		return lapse;
-	if (!kr_lapses_find(&server->lapses, node_id, &lapse))
+	if (!kr_lapses_find(&server->sessions->lapses, node_id, &lapse))
 		lapse.kind = KR_LAPSE_UNKNOWN;
 	return lapse;
 }
@@ -110,13 +105,13 @@ struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hell
 {
 	struct kr_session *session;
 
-	if (server->session_count >= KR_SERVER_SESSIONS_MAX)
+	if (server->sessions->count >= KR_SERVER_SESSIONS_MAX)
 		return NULL;
 	session = kr_xcalloc(1, sizeof(*session));
 	session->server = server;
 	session->references = 1;
 	session->id = random_id(server);
-	session->node = ++server->last_node;
+	session->node = ++server->sessions->last_node;
 	memcpy(session->node_id, hello->node_id, 16);
 	session->incarnation = hello->incarnation;
 	session->name = kr_xstrdup(hello->node_name[0] ? hello->node_name : "?");
@@ -141,10 +136,34 @@ struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hell
 	kr_list_init(&session->stray_asks);
 	kr_list_init(&session->stagings);
 	kr_list_init(&session->attachments);
-	kr_list_append(&server->sessions, &session->link);
-	kr_table_insert(&server->sessions_by_id, &session->by_id, kr_hash_u64(session->id));
-	server->session_count++;
+	kr_list_append(&server->sessions->living, &session->link);
+	kr_table_insert(&server->sessions->by_id, &session->by_id, kr_hash_u64(session->id));
+	server->sessions->count++;
 	return session;
+}
+
+void kr_sessions_init(struct kr_server *server)
+{
+	struct kr_sessions *sessions = kr_xcalloc(1, sizeof(*sessions));
+
+	server->sessions = sessions;
+	kr_list_init(&sessions->living);
+	kr_list_init(&sessions->unanswered);
+	kr_table_init(&sessions->by_id);
+	kr_table_init(&sessions->outliving);
+	kr_grace_init(&sessions->grace);
+	kr_lapses_init(&sessions->lapses);
+}
+
+void kr_sessions_fini(struct kr_server *server)
+{
+	struct kr_sessions *sessions = server->sessions;
+
+	kr_grace_fini(&sessions->grace);
+	kr_lapses_fini(&sessions->lapses);
+	kr_table_fini(&sessions->by_id);
+	kr_table_fini(&sessions->outliving);
+	free(sessions);
 }
 
 /* --- connections ------------------------------------------------------------------------------ */
@@ -228,7 +247,7 @@ void kr_session_reclaimed(struct kr_session *session)
 	if (!session->inheriting)
 		return;
 	session->inheriting = false;
-	kr_leases_disclaim(session);
+	session->server->sessions->hooks.reclaimed(session);
 	kr_callbacks_inherited(session);
 }
 
@@ -298,28 +317,6 @@ static void withdraw_all(struct kr_session *session)
 	free(ids.items);
 }
 
-/* What a node has open when the server stops stays held: it will reclaim it from the next instance. */
-static void leave_files(struct kr_session *session, struct kr_session *successor, bool release)
-{
-	struct kr_link *link;
-
-	while ((link = kr_list_pop(&session->attachments))) {
-		struct kr_attachment *attachment = KR_LIST_ENTRY(link, struct kr_attachment, of_session);
-		struct kr_sfile *file = attachment->file;
-
-		kr_list_remove(&attachment->of_file);
-		session->files--;
-		if (successor)
-			kr_attachment_inherit(attachment, successor);
-		else
-			kr_lease_table_expire(&file->leases, session->node);
-		if (release)
-			kr_opens_release(file, attachment->opens);
-		free(attachment);
-		kr_sfile_put(file);
-	}
-}
-
 static void log_end(const struct kr_session *session, enum kr_session_end why)
 {
 	switch (why) {
@@ -344,24 +341,26 @@ static void log_end(const struct kr_session *session, enum kr_session_end why)
  * was. */
 static void note_lapse(struct kr_session *session, enum kr_session_end why)
 {
-	struct kr_lapse lapse = {.kind = KR_LAPSE_KNOWN, .epoch = session->server->epoch};
+	struct kr_lapse lapse = {
+		.kind = KR_LAPSE_KNOWN, .epoch = session->server->sessions->hooks.epoch(session->server)};
 
 	if ((session->reclaiming || session->unjudged) && session->lapse.kind != KR_LAPSE_NONE)
 		lapse = session->lapse;
 	else if (session->unjudged)
 		lapse.kind = KR_LAPSE_UNKNOWN;
 	if (lapse.kind == KR_LAPSE_KNOWN)
-		lapse.epoch = kr_attachments_covered_until(session, lapse.epoch);
+		lapse.epoch = session->server->sessions->hooks.covered_until(session, lapse.epoch);
 	if (!session->replay)
 		lapse.owner = why == KR_SESSION_LOST && session->key ? session->key->owner : (struct kr_key_owner){0};
 	else if (why == KR_SESSION_LEFT)
 		lapse.owner = (struct kr_key_owner){0};
-	kr_lapses_note(&session->server->lapses, session->node_id, &lapse);
+	kr_lapses_note(&session->server->sessions->lapses, session->node_id, &lapse);
 }
 
 static void end(struct kr_session *session, enum kr_session_end why, struct kr_session *successor)
 {
 	struct kr_server *server = session->server;
+	const struct kr_session_hooks *hooks = &server->sessions->hooks;
 	struct kr_conn *conn = session->conn;
 
 	if (session->dead)
@@ -369,8 +368,8 @@ static void end(struct kr_session *session, enum kr_session_end why, struct kr_s
 	log_end(session, why);
 	session->dead = true;
 	kr_list_remove(&session->link);
-	kr_table_remove(&server->sessions_by_id, &session->by_id);
-	server->session_count--;
+	kr_table_remove(&server->sessions->by_id, &session->by_id);
+	server->sessions->count--;
 	if (why != KR_SESSION_STOPPED && !successor)
 		note_lapse(session, why);
 	detach(session);
@@ -378,16 +377,16 @@ static void end(struct kr_session *session, enum kr_session_end why, struct kr_s
 		kr_conn_close(conn, why == KR_SESSION_LEFT);
 	withdraw_all(session);
 	kr_callbacks_fail(session);
-	kr_data_session_lost(server->data, session);
-	kr_locks_session_ended(session);
-	leave_files(session, successor, why != KR_SESSION_STOPPED);
+	hooks->flushes_end(session);
+	hooks->locks_end(session);
+	hooks->files_end(session, successor, why != KR_SESSION_STOPPED);
 	kr_reply_cache_fini(&session->replies);
-	server->sessions_lost += why == KR_SESSION_LOST;
+	server->sessions->lost += why == KR_SESSION_LOST;
 	if (why == KR_SESSION_LOST || why == KR_SESSION_LEFT) {
 		if (session->recorded || session->recording)
 			kr_state_forget_node(server, session->node_id, NULL, NULL);
-		if (!session->replay && kr_grace_node_done(&server->grace, session->node_id))
-			kr_server_end_grace(server);
+		if (!session->replay && kr_grace_node_done(&server->sessions->grace, session->node_id))
+			hooks->end_grace(server);
 	}
 	kr_session_put(session);
 }
@@ -403,9 +402,9 @@ static void await_replays(const struct kr_session *session)
 {
 	static const struct kr_key_owner unknown = {0};
 
-	if (kr_data_collecting(session->server->data))
-		kr_grace_await(
-			&session->server->grace, session->node_id, session->key ? &session->key->owner : &unknown);
+	if (session->server->sessions->hooks.collecting_replays(session->server))
+		kr_grace_await(&session->server->sessions->grace, session->node_id,
+			session->key ? &session->key->owner : &unknown);
 }
 
 void kr_session_replace(struct kr_session *session, struct kr_session *successor)

@@ -12,14 +12,19 @@
 #include "common/base/list.h"
 #include "common/base/table.h"
 #include "server/session/callbacks.h"
-#include "server/names/open_rights.h"
-#include "server/recovery/lapses.h"
+#include "server/base/server.h"
+#include "server/session/grace.h"
+#include "server/session/hooks.h"
+#include "server/session/lapses.h"
+#include "server/session/open_rights.h"
 #include "server/session/reply_cache.h"
 
 struct kr_request;
 struct kr_server;
 
 enum {
+	KR_SERVER_SESSIONS_MAX = 65536,  /* a HELLO above is refused with AGAIN */
+	KR_SERVER_USER_ADDRESSES = 64,   /* --user_sessions of one user from one address, so many times that from all */
 	KR_SESSION_REQUESTS_MAX = 16384, /* unanswered at a time; a node that sends more is disconnected */
 	KR_SESSION_FILES_MAX = 1 << 18,  /* open or leased at a time: above, NFILE */
 	KR_SESSION_RUNNING_MAX =
@@ -43,9 +48,14 @@ enum {
 	KR_SESSION_FILES_ALWAYS = 1 << 10,
 };
 
+struct kr_former_groups {
+	struct kr_former_groups *next;
+	uint32_t *groups;
+};
+
 struct kr_session {
 	struct kr_server *server;
-	struct kr_link link; /* kr_server.sessions */
+	struct kr_link link; /* kr_sessions.living */
 	struct kr_table_link by_id;
 	uint32_t references; /* requests, asks and the server's table hold one each */
 	uint64_t id;
@@ -60,11 +70,12 @@ struct kr_session {
 	uint8_t ring_key[32]; /* see common/auth/pair.h */
 	struct kr_conn *conn; /* NULL while disconnected */
 	struct kr_key *key;   /* reference: of the one that opened it; NULL on a server without keys */
-	uint32_t *groups, group_count; /* of a user key: what it may have, see trust.h */
-	bool unresponsive;             /* it left a question unanswered: nothing of it is heard until it is lost */
-	bool dead;                     /* ended: only references keep it */
-	bool reclaiming;               /* between a HELLO that was not resumed and RECLAIM_DONE */
-	uint64_t begun_ns;             /* when it began */
+	uint32_t *groups, group_count;          /* of a user key: what it may have, see trust.h */
+	struct kr_former_groups *former_groups; /* as they were at former handshakes: requests may borrow them */
+	bool unresponsive;   /* it left a question unanswered: nothing of it is heard until it is lost */
+	bool dead;           /* ended: only references keep it */
+	bool reclaiming;     /* between a HELLO that was not resumed and RECLAIM_DONE */
+	uint64_t begun_ns;   /* when it began */
 	uint64_t claimed_ns; /* when we owed it the answer to a RECLAIM, or it replayed, the last time, or when it said
 				that this was all; 0: never */
 	bool inheriting;     /* ... of one that replaced another */
@@ -115,6 +126,29 @@ struct kr_session {
 	struct kr_list attachments; /* kr_attachment.of_session: files it has open or leased ... */
 	size_t files;               /* ... and how many these are */
 };
+
+/* All sessions of the server and their requests. */
+struct kr_sessions {
+	struct kr_list living; /* kr_session.link */
+	struct kr_table by_id; /* the same */
+	size_t count;
+	uint32_t last_node; /* number given to the latest session; 0 is the server itself */
+	uint64_t lost;      /* sessions whose lease expired */
+	struct kr_session_hooks hooks;
+	struct kr_grace grace;
+	struct kr_lapses lapses; /* of nodes that lost their leases */
+	size_t forgetting;       /* at the end of the grace period: records of nodes that are being removed, and what is
+	                          * written down then */
+	bool forget_failed;      /* one of these jobs failed */
+	struct kr_list unanswered; /* kr_request.of_all, in the order of their arrival */
+	struct kr_table
+		outliving; /* of these, requests of ended sessions that go on and may have an effect: kr_request.by_key */
+	uint64_t requests;                 /* answered */
+	uint64_t arrived[KR_SERVER_TYPES]; /* requests of nodes, by type */
+};
+
+void kr_sessions_init(struct kr_server *server);
+void kr_sessions_fini(struct kr_server *server);
 
 /* The living session of that id or node number; NULL. Borrowed. */
 struct kr_session *kr_session_find(struct kr_server *server, uint64_t id);

@@ -11,7 +11,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
-#include "server/daemon/options.h"
+#include "server/base/options.h"
 #include "server/session/session.h"
 
 enum { LISTED_MAX = 16, PASSWD_MAX = 1 << 20 };
@@ -59,7 +59,7 @@ void kr_trust_fini(struct kr_server *server)
 
 bool kr_trusts_anybody(const struct kr_server *server)
 {
-	return !server->keyring && !server->options->munge;
+	return !server->options->key.count && !server->options->munge;
 }
 
 enum kr_security kr_trust_security(const struct kr_server *server)
@@ -76,19 +76,47 @@ bool kr_trust_accepts(const struct kr_server *server, const struct kr_key *key)
 	return key && server->keyring && kr_keyring_find(server->keyring, key->id);
 }
 
-static void cut_off_removed(struct kr_server *server)
+/* The session waits for its node, which may have another key of the same owner; until then it has no connection of any
+ * kind. */
+static void cut_off(struct kr_session *session)
 {
 	char description[KR_KEY_DESCRIPTION];
+
+	kr_log_warn("node %s (%s) came with %s, which is not accepted any more: its connections are closed",
+		session->name, session->conn ? kr_conn_peer(session->conn) : "not connected",
+		session->key ? kr_key_describe(session->key, description) : "no key");
+	if (session->conn)
+		kr_conn_close(session->conn, false);
+	session->server->sessions->hooks.ring_cut(session);
+}
+
+/* Tickets are made of ring keys: with new ones no node lets anybody in, or goes to anybody, on a ticket from before.
+ * The nodes get theirs with HELLO, so they have to connect again. */
+static void renew_ring_keys(struct kr_server *server)
+{
 	struct kr_session *session;
 
-	KR_LIST_FOR_EACH(session, &server->sessions, link) {
-		if (!session->conn || kr_trust_accepts(server, session->key))
-			continue;
-		kr_log_warn("node %s (%s) came with %s, which is not accepted any more: connection closed",
-			session->name, kr_conn_peer(session->conn),
-			session->key ? kr_key_describe(session->key, description) : "no key");
-		kr_conn_close(session->conn, false);
+	kr_log_info("all nodes connect again, for new secrets of their ring");
+	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
+		randombytes_buf(session->ring_key, sizeof(session->ring_key));
+		if (session->conn)
+			kr_conn_close(session->conn, false);
 	}
+}
+
+static void cut_off_removed(struct kr_server *server)
+{
+	struct kr_session *session;
+	bool node = false;
+
+	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
+		if (kr_trust_accepts(server, session->key))
+			continue;
+		cut_off(session);
+		node |= !kr_trust_is_user(session); /* a user's is in no ring */
+	}
+	if (node)
+		renew_ring_keys(server);
 }
 
 void kr_trust_reload(struct kr_server *server)
@@ -238,6 +266,36 @@ int kr_trust_find_groups(
 	*ret_count = (uint32_t)count;
 	squash_groups(server->options, groups, *ret_count);
 	return 0;
+}
+
+void kr_trust_set_groups(struct kr_session *session, uint32_t *groups, uint32_t count)
+{
+	struct kr_former_groups *former;
+
+	if (count == session->group_count &&
+		(count == 0 || memcmp(groups, session->groups, count * sizeof(*groups)) == 0)) {
+		free(groups);
+		return;
+	}
+	if (session->groups) {
+		former = kr_xmalloc(sizeof(*former));
+		*former = (struct kr_former_groups){.next = session->former_groups, .groups = session->groups};
+		session->former_groups = former;
+	}
+	session->groups = groups;
+	session->group_count = count;
+}
+
+void kr_trust_free_groups(struct kr_session *session)
+{
+	struct kr_former_groups *former = session->former_groups, *next;
+
+	for (; former; former = next) {
+		next = former->next;
+		free(former->groups);
+		free(former);
+	}
+	free(session->groups);
 }
 
 static bool is_member(const struct kr_session *session, uint32_t gid)

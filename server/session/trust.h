@@ -10,11 +10,13 @@
 #define KR_SERVER_TRUST_H
 
 #include "server/session/listen.h"
+#include "server/session/session.h"
 
 /* Reads the key files of the options. Blocks; before the loop runs. Reason by kr_fail. */
 int kr_trust_init(struct kr_server *server);
 /* SIGHUP: reads the key files again. What cannot be read changes nothing. Who came with a key that is gone is cut off,
- * and needs another one to come back. Blocks for the time of reading them. */
+ * on ring connections, too, and needs another one to come back; when that is a node, all get new ring keys, so that
+ * what it knows opens nothing at others. Blocks for the time of reading them. */
 void kr_trust_reload(struct kr_server *server);
 void kr_trust_fini(struct kr_server *server);
 bool kr_trusts_anybody(const struct kr_server *server);
@@ -36,6 +38,10 @@ bool kr_trust_is_owner(const struct kr_server *server, const struct kr_key_owner
  * -EPERM: no such user here. Any thread; blocks. */
 int kr_trust_find_groups(
 	const struct kr_server *server, const struct kr_key *key, uint32_t **ret_groups, uint32_t *ret_count);
+/* Makes them SESSION's, at each handshake. Takes GROUPS. Requests borrow them, so that former ones stay until the
+ * session is freed. */
+void kr_trust_set_groups(struct kr_session *session, uint32_t *groups, uint32_t count);
+void kr_trust_free_groups(struct kr_session *session);
 /* A decoded request: 0, its CRED made what the session's key allows; or -EPERM. */
 int kr_trust_restrict(struct kr_session *session, uint16_t type, void *msg);
 /* Whether the session's node is somebody who cannot act as any user: a user key's, or any where identities are

@@ -9,7 +9,7 @@
 #include "common/auth/auth_munge.h"
 #include "common/base/fail.h"
 #include "common/base/log.h"
-#include "server/daemon/options.h"
+#include "server/base/options.h"
 #include "server/session/trust.h"
 
 /* A credential on its way through the pool. */

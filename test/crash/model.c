@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "server/recovery/replayed.h"
+#include "server/flush/replayed.h"
 #include "test/crash/disk.h"
 
 struct model_replays {

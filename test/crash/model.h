@@ -4,8 +4,14 @@
 #ifndef KR_TEST_CRASH_MODEL_H
 #define KR_TEST_CRASH_MODEL_H
 
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 #include "server/flush/synced.h"
+#include "server/flush/flush.h"
+#include "server/leases/file_table.h"
+#include "server/leases/invalidation.h"
+#include "server/pipelines/staging.h"
+#include "server/recovery/recovery.h"
+#include "server/session/session.h"
 
 enum { FILES = 4, CELLS = 192, THEIRS = 16 };
 

@@ -18,7 +18,7 @@
 #include "common/base/fail.h"
 #include "common/base/util.h"
 #include "server/export/export.h"
-#include "server/recovery/state.h"
+#include "server/base/state.h"
 #include "test/crash/crash.h"
 #include "test/crash/disk.h"
 

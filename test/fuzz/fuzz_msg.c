@@ -11,6 +11,7 @@
 #include "common/rpc/lookups.h"
 #include "common/rpc/msg.h"
 #include "test/fuzz/fuzz.h"
+#include "test/msg_dump.h"
 
 static void require(bool condition, const char *what)
 {

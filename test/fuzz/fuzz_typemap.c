@@ -10,6 +10,7 @@
 #include "mpiio/datatype/view.h"
 #include "test/fuzz/fuzz.h"
 #include "test/unit/mpiio/datatype/mpi_same_map.h"
+#include "test/unit/mpiio/datatype/typemap_bytes.h"
 
 enum { WALK_MAX = 500 };
 
@@ -44,8 +45,8 @@ static void use_map(const struct kr_typemap *map)
 		walk(map, 0, 0, size);
 		walk(map, 12345, size / 2, 3 * size);
 	}
-	assert(kr_typemap_serialise(map, &bytes, &length) == 0);
-	assert(kr_typemap_deserialise(bytes, length, &again) == 0);
+	assert(typemap_to_bytes(map, &bytes, &length) == 0);
+	assert(typemap_from_bytes(bytes, length, &again) == 0);
 	assert(same_map(map, again));
 	kr_typemap_put(again);
 	free(bytes);
@@ -66,7 +67,7 @@ static void use_view(const struct kr_view *view)
 	if (kr_typemap_runs(view->filetype) > WALK_MAX)
 		return;
 	kr_extents_init(&extents);
-	kr_cursor_seek_data(&second, second.start + kr_cursor_bytes_before(&second, lo + (hi - lo) / 3));
+	kr_cursor_seek_data(&second, second.start + cursor_bytes_before(&second, lo + (hi - lo) / 3));
 	assert(kr_extents_union(&extents, both, 2, hi) == 0);
 	assert(extents.bytes >= 2 * size);
 	kr_extents_fini(&extents);
@@ -76,7 +77,7 @@ static void try_bytes(const uint8_t *bytes, size_t length)
 {
 	struct kr_typemap *map;
 	struct kr_view view;
-	if (kr_typemap_deserialise(bytes, length, &map) == 0) {
+	if (typemap_from_bytes(bytes, length, &map) == 0) {
 		use_map(map);
 		kr_typemap_put(map);
 	}

@@ -83,6 +83,9 @@ mkdir -p "$WORK/exported/below"
 for place in state below/state .; do
 	refused 'lies in the export' "$d" --state "$WORK/exported/$place" "$WORK/exported"
 done
+refused 'lies in the export' "$d" --state "$WORK/new/../exported/state" "$WORK/exported"
+refused 'lies in the export' "$d" --state "$WORK/exported/new/../../state" "$WORK/exported"
+[ "$(cd "$WORK/exported" && find . | sort | paste -sd' ')" = ". ./below" ] || fail "made in the export: $(find "$WORK/exported")"
 refused 'no such|does not exist' "$d" "$WORK/none"
 refused 'not a directory' "$d" "$WORK/file"
 refused 'unknown|option' "$d" --nonsense "$EXPORT"
@@ -93,6 +96,9 @@ nsenter -t "${KEEPER[server]}" -n -u -m -- timeout 20 "$d" --listen 0.0.0.0:7500
 grep -qi "another kairand\|already" "$WORK/said" || fail "two servers: $(cat "$WORK/said")"
 nsenter -t "${KEEPER[server]}" -n -u -m -- timeout 20 "$d" --listen 0.0.0.0:7501 --state "$WORK/state4" "$WORK/other" >"$WORK/said" 2>&1 && fail "open to everybody without a key"
 grep -qi "insecure\|loopback\|key" "$WORK/said" || fail "no key: $(cat "$WORK/said")"
+for state in state2 state3 state4; do
+	[ ! -e "$WORK/$state" ] || fail "$state is left by a server that could not start"
+done
 
 note "a type of its own choice"
 ! timeout 30 "$B/fuse/kairanfs" "$SERVER_ADDRESS:/" "$(mnt 1)" -o "subtype=other,local=$WORK/node1/local" 2>"$WORK/said" || fail "takes subtype="

@@ -48,6 +48,34 @@ done
 on node1 sh -c "printf again >'$D/busy'" && clean
 is "$EXPORT/busy" again
 
+if kairan 1 status --json $SERVER_ADDRESS | grep -q '"mechanism": "events"'; then
+	note "others have changed attributes and names, and looked, but have written nothing; or that as well, or have cut it to the same size"
+	ATTRS="mode owned touched xattr named renamed both"
+	for name in $ATTRS wrote same; do make $name; hold $name 2 LATE; done
+	away cut_link node1
+	node2 "chmod 606 mode && cat mode"
+	node2 "chown 77:88 owned && cat owned"
+	node2 "touch -d 2001-02-03 touched && cat touched"
+	node2 "python3 -c 'import os; os.setxattr(\"xattr\", \"user.some\", b\"thing\")' && cat xattr"
+	node2 "ln named named.too && cat named"
+	node2 "mv renamed renamed.now && cat renamed.now"
+	node2 "chmod 606 both && cat both && ln both both.too && touch both && cat both.too && rm both.too"
+	node2 "chmod 606 wrote && printf NEW | dd of=wrote bs=1 seek=7 conv=notrunc status=none && ln wrote wrote.too && cat wrote"
+	node2 "ln same same.too && truncate -s 0 same && truncate -s 10 same && chmod 606 same && cat same"
+	back
+	for name in $ATTRS; do told $name 0; done
+	for name in wrote same; do told $name 116; done
+	for name in $ATTRS; do
+		[ $name != renamed ] || name=renamed.now
+		is "$EXPORT/$name" orLATEal--
+		[ -z "$(conflict_of $name)" ] || fail "$name: a conflict without any"
+	done
+	conflict wrote ..LATE
+	is "$EXPORT/wrote" originaNEW
+	conflict same ..LATE
+	clean
+fi
+
 note "server killed meanwhile; much was written, and one file twice late"
 head -c 3000000 /dev/urandom >"$WORK/bytes"
 make much

@@ -26,7 +26,7 @@ static bool is_well_with(const char *text, const char *section, const char *name
 	assert_non_null(status);
 	assert_non_null(changed);
 	json_object_set_new(section ? json_object_get(status, section) : status, name, changed);
-	result = kr_status_is_well(status);
+	result = kr_status_is_healthy(status);
 	json_decref(status);
 	return result;
 }

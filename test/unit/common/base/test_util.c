@@ -18,6 +18,7 @@
 #include "common/base/fail.h"
 #include "common/base/hex.h"
 #include "common/base/log.h"
+#include "common/base/ring_order.h"
 #include "common/base/util.h"
 
 static char directory[] = "/tmp/kairan-util-XXXXXX";
@@ -255,6 +256,14 @@ static void systemd_s_journal_gets_priorities(void **state)
 	unsetenv("JOURNAL_STREAM");
 }
 
+static void ring_order_is_natural(void **state)
+{
+	(void)state;
+	assert_true(kr_ring_order("n2", 9, "n10", 1) < 0);
+	assert_true(kr_ring_order("n2", 1, "n2", 2) < 0);
+	assert_int_equal(kr_ring_order("n2", 1, "n2", 1), 0);
+}
+
 /* Names of files are among what is parsed: each value has one spelling. */
 static void hex_has_one_spelling(void **state)
 {
@@ -307,6 +316,7 @@ int main(void)
 		cmocka_unit_test(control_bytes_cannot_forge_a_line),
 		cmocka_unit_test(a_long_line_is_cut_and_still_ends),
 		cmocka_unit_test(systemd_s_journal_gets_priorities),
+		cmocka_unit_test(ring_order_is_natural),
 		cmocka_unit_test(hex_has_one_spelling),
 		cmocka_unit_test(the_boot_id_is_the_kernel_s),
 	};

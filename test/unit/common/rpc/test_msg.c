@@ -15,6 +15,7 @@
 
 #include "common/base/fail.h"
 #include "common/rpc/msg.h"
+#include "test/msg_dump.h"
 #include "test/unit/common/rpc/random_msg.h"
 
 static struct random_msg random_state;

@@ -142,6 +142,32 @@ static void who_does_not_know_the_secret_of_the_pair_is_refused(void **state)
 	expect_refusal(7, 2, 2, 2, -ENOTCONN);      /* a session of node 1 that has ended */
 }
 
+/* The server has taken a key away: what it has told anybody of the ring before is worth nothing. */
+static void a_new_ring_key_ends_what_was_opened_with_the_old_one(void **state)
+{
+	struct visitor visitor;
+	uint8_t own[KR_RING_KEY], fresh[KR_RING_KEY];
+
+	(void)state;
+	start_node(1, LARGE);
+	memset(own, 2, sizeof(own));
+	memset(fresh, 7, sizeof(fresh));
+	visit(&visitor);
+	say_hello(&visitor);
+	wait_for(&visitor.answered);
+	assert_int_equal(visitor.opened, 0);
+	kr_hops_identify(world->nodes[1].mount.hops, 1, 1, world->nodes[1].ring_key, KR_SECURITY_INTEGRITY, 60000);
+	visitor.answered = false;
+	ask(&visitor, 1, 0, 1);
+	wait_for(&visitor.answered); /* connected to the server anew, and nothing else */
+	kr_hops_identify(world->nodes[1].mount.hops, 1, 1, fresh, KR_SECURITY_INTEGRITY, 60000);
+	wait_for(&visitor.closed);
+	visit(&visitor);
+	open_as(&visitor, 1, 2, 2, own);
+	wait_for(&visitor.closed);
+	assert_int_equal(visitor.opened, -EKEYREJECTED);
+}
+
 /* The whole handshake of an honest caller, recorded, comes again. */
 static void a_recorded_handshake_opens_nothing(void **state)
 {
@@ -407,6 +433,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(who_does_not_know_the_secret_of_the_pair_is_refused),
+		TEST(a_new_ring_key_ends_what_was_opened_with_the_old_one),
 		TEST(a_recorded_handshake_opens_nothing),
 		TEST(nothing_is_served_between_hello_and_proof),
 		TEST(nothing_is_served_before_hello),

@@ -9,6 +9,7 @@
 #include "mpiio/datatype/extents.h"
 #include "mpiio/datatype/view.h"
 #include "test/unit/mpiio/datatype/mpi_random_map.h"
+#include "test/unit/mpiio/datatype/typemap_bytes.h"
 
 enum { RANKS = 9, SPACE = 4096 };
 
@@ -38,7 +39,7 @@ static void make_ranks(struct fixture *f, uint64_t *state)
 		f->maps[rank] = f->random->map;
 		f->pointers[rank] = &f->cursors[rank];
 		assert_int_equal(kr_cursor_init(&f->cursors[rank], f->random->map, displacement, 0, bytes), 0);
-		kr_cursor_seek_data(&f->cursors[rank], kr_cursor_bytes_before(&f->cursors[rank], f->lo));
+		kr_cursor_seek_data(&f->cursors[rank], cursor_bytes_before(&f->cursors[rank], f->lo));
 		for (uint64_t i = 0; i < bytes; i++) {
 			int64_t at = model_offset(model, displacement, i);
 			if (at < f->lo || at >= f->limit)

@@ -10,6 +10,7 @@
 #include "mpiio/datatype/cursor.h"
 #include "test/unit/mpiio/datatype/mpi_random_map.h"
 #include "test/unit/mpiio/datatype/mpi_same_map.h"
+#include "test/unit/mpiio/datatype/typemap_bytes.h"
 
 enum { SEEDS = 6000 };
 
@@ -182,7 +183,7 @@ static void check_offsets(const struct random_map *random, uint64_t *state)
 	limit = offset + (int64_t)random_below(state, (uint64_t)(2 * model->extent + 10));
 	while (below < count && model_offset(model, displacement, start + below) < offset)
 		below++;
-	assert_int_equal(kr_cursor_bytes_before(&cursor, offset), below);
+	assert_int_equal(cursor_bytes_before(&cursor, offset), below);
 	while (model_offset(model, displacement, all) < offset)
 		all++;
 	assert_int_equal(kr_typemap_bytes_below(random->map, displacement, offset), all);
@@ -356,20 +357,20 @@ static void serialised_maps_come_back_equal(void **unused)
 		uint64_t state = random_seed(seed + 4000000);
 		uint8_t *first, *second;
 		size_t first_length, second_length;
-		struct kr_typemap *map;
+		struct kr_typemap *map = NULL;
 		random_map(&state, 1 + seed % 5, seed & 8, random);
-		assert_int_equal(kr_typemap_serialise(random->map, &first, &first_length), 0);
-		assert_int_equal(kr_typemap_deserialise(first, first_length, &map), 0);
+		assert_int_equal(typemap_to_bytes(random->map, &first, &first_length), 0);
+		assert_int_equal(typemap_from_bytes(first, first_length, &map), 0);
 		assert_true(same_map(map, random->map));
-		assert_int_equal(kr_typemap_serialise(map, &second, &second_length), 0);
+		assert_int_equal(typemap_to_bytes(map, &second, &second_length), 0);
 		assert_int_equal(first_length, second_length);
 		assert_memory_equal(first, second, first_length);
 		for (size_t cut = 0; cut < first_length; cut++)
-			assert_int_equal(kr_typemap_deserialise(first, cut, &(struct kr_typemap *){NULL}), -EBADMSG);
+			assert_int_equal(typemap_from_bytes(first, cut, &(struct kr_typemap *){NULL}), -EBADMSG);
 		for (int i = 0; i < 8; i++) {
 			struct kr_typemap *other;
 			first[random_below(&state, first_length)] ^= (uint8_t)(1 << random_below(&state, 8));
-			if (kr_typemap_deserialise(first, first_length, &other) == 0)
+			if (typemap_from_bytes(first, first_length, &other) == 0)
 				kr_typemap_put(other);
 		}
 		kr_typemap_put(map);
@@ -383,7 +384,7 @@ static void serialised_maps_come_back_equal(void **unused)
 /* Each list three times the one below: 3^30 regions in few bytes. */
 static void shared_parts_are_written_once(void **unused)
 {
-	struct kr_typemap *map = bytes(1), *made;
+	struct kr_typemap *map = bytes(1), *made = NULL;
 	uint8_t *text;
 	size_t length;
 	(void)unused;
@@ -393,9 +394,9 @@ static void shared_parts_are_written_once(void **unused)
 		kr_typemap_put(map);
 		map = made;
 	}
-	assert_int_equal(kr_typemap_serialise(map, &text, &length), 0);
+	assert_int_equal(typemap_to_bytes(map, &text, &length), 0);
 	assert_true(length < 16384);
-	assert_int_equal(kr_typemap_deserialise(text, length, &made), 0);
+	assert_int_equal(typemap_from_bytes(text, length, &made), 0);
 	assert_true(same_map(map, made));
 	kr_typemap_put(made);
 	kr_typemap_put(map);
@@ -409,7 +410,7 @@ static void golden_bytes_of_a_vector_stay(void **unused)
 	uint8_t *text;
 	size_t length;
 	(void)unused;
-	assert_int_equal(kr_typemap_serialise(map, &text, &length), 0);
+	assert_int_equal(typemap_to_bytes(map, &text, &length), 0);
 	assert_int_equal(length, sizeof golden);
 	assert_memory_equal(text, golden, length);
 	free(text);

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "mpiio/schedule/order.h"
-#include "mpiio/schedule/ring_order.h"
 #include "test/unit/mpiio/datatype/mpi_random_map.h"
 
 enum { RANKS_MAX = 40 };
@@ -84,15 +83,12 @@ static void nodes_are_in_ring_order_where_all_know_it(void **unused)
 /* The position of rank RANK's node, the ranks' mounts being those of NODES and RINGS ("": none). */
 static uint32_t position(uint32_t ranks, const char *const *nodes, const char *const *rings, uint32_t rank)
 {
-	struct kr_ring_place all[RANKS_MAX], own = {0};
+	struct kr_ring_member all[RANKS_MAX] = {0}, own;
 	for (uint32_t i = 0; i < ranks; i++) {
-		struct kr_mount_info info = {.version = 2};
-		strcpy(info.node, nodes[i]);
-		strcpy(info.ring, rings[i]);
-		kr_ring_place_init(&all[i], *nodes[i] ? &info : NULL);
-		if (i == rank)
-			own = all[i];
+		strcpy(all[i].node, nodes[i]);
+		strcpy(all[i].ring, rings[i]);
 	}
+	own = all[rank];
 	return kr_ring_position(all, ranks, &own);
 }
 

@@ -31,9 +31,13 @@
 #include "server/leases/file_table.h"
 #include "server/leases/leases.h"
 #include "server/session/listen.h"
-#include "server/daemon/options.h"
-#include "server/daemon/server.h"
+#include "server/base/options.h"
+#include "server/daemon/life.h"
 #include "server/session/session.h"
+#include "server/flush/flush.h"
+#include "server/leases/invalidation.h"
+#include "server/pipelines/staging.h"
+#include "server/recovery/recovery.h"
 
 enum { NODES_MAX = 6, WAIT_S = 60 };
 

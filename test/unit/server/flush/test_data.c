@@ -4,7 +4,7 @@
 
 #include <sys/resource.h>
 
-#include "server/flush/data_priv.h"
+#include "server/flush/data_state.h"
 #include "server/leases/file_table.h"
 
 /* --- one node --------------------------------------------------------------------------------- */
@@ -146,7 +146,7 @@ static void what_is_written_for_a_lost_node_takes_the_leases_of_those_who_read_b
 	file = kr_sfile_get(&F.server, &a->file);
 	F.server.data->applies.limit = 0;
 	node_flush(a);
-	wait_until(file->data.rounds.state == KR_ROUND_INLINE);
+	wait_until(file->data->rounds.state == KR_ROUND_INLINE);
 	kr_session_end(kr_session_find(&F.server, a->session), KR_SESSION_LOST);
 	wait_until(a->flushed);
 	reader = kr_session_find(&F.server, b->session);
@@ -154,7 +154,7 @@ static void what_is_written_for_a_lost_node_takes_the_leases_of_those_who_read_b
 	kr_leases_announced(file, reader);
 	F.server.data->applies.limit = KR_DATA_APPLIES;
 	flush_and_wait(b); /* a job that ends starts those that wait */
-	wait_until(file->data.rounds.state == KR_ROUND_IDLE);
+	wait_until(file->data->rounds.state == KR_ROUND_IDLE);
 	wait_until(b->recalls == 1);
 	kr_sfile_put(file);
 }
@@ -225,7 +225,7 @@ static size_t asked_and_waiting(void)
 	struct kr_sfile *file = kr_sfile_find(&F.server, &F.nodes[0].file);
 	size_t count = 0;
 
-	for (struct kr_link *link = file->data.rounds.waiting.head.next; link != &file->data.rounds.waiting.head;
+	for (struct kr_link *link = file->data->rounds.waiting.head.next; link != &file->data->rounds.waiting.head;
 		link = link->next)
 		count++;
 	return count;

@@ -2,14 +2,14 @@
  * syncs themselves: test_data_syncs.c. */
 #include "test/unit/server/flush/data_fixture.h"
 
-#include "server/flush/data_priv.h"
+#include "server/flush/data_state.h"
 #include "server/leases/file_table.h"
 
 static const struct kr_range five = {0, 120}, seven = {50, 100};
 
 static struct kr_stable *stable_of(const struct node *node)
 {
-	return &kr_sfile_find(&F.server, &node->file)->data.stable;
+	return &kr_sfile_find(&F.server, &node->file)->data->stable;
 }
 
 static struct node *start(const char *name, const struct kr_fid *fid)
@@ -200,14 +200,14 @@ static void a_replay_that_a_failed_sync_may_have_lost_goes_in_once_more_in_its_t
 	send_again(a, rounds[0], &five, 5);
 	wait_until(!kr_stable_may_restore(file, a->number) && !kr_stable_may_restore(file, b->number));
 	kr_stable_tick(F.server.data, UINT64_MAX);
-	assert_int_equal(file->data.rounds.state, KR_ROUND_INLINE);
+	assert_int_equal(file->data->rounds.state, KR_ROUND_INLINE);
 	fail_sync(a);
-	assert_true(file->changing > 0 && file->data.restoring); /* B's bytes, which were there before, may not be */
+	assert_true(file->changing > 0 && file->data->restoring); /* B's bytes, which were there before, may not be */
 	wait_until(a->flushed && b->flushed);
 	assert_int_equal(file->changing, 0);
 	assert_int_equal(a->flush_err, 0);
 	assert_int_equal(b->flush_err, 0);
-	assert_int_equal(file->data.rounds.aborted, 1);
+	assert_int_equal(file->data->rounds.aborted, 1);
 	assert_true(a->flush_reply.round < b->flush_reply.round);
 	assert_content("file", 150, seven_over_five);
 	kr_sfile_put(file);
@@ -248,9 +248,9 @@ static void what_is_copied_meanwhile_is_not_taken_for_what_was_there(void **stat
 	write_as(a, 5, &five);
 	copy.to = create_file(a, "copy");
 	file = kr_sfile_get(&F.server, &a->file);
-	file->data.restoring = true;
+	file->data->restoring = true;
 	assert_int_equal(node_call(a, KR_MSG_COPY, &copy), -EIO);
-	file->data.restoring = false;
+	file->data->restoring = false;
 	assert_int_equal(node_call(a, KR_MSG_COPY, &copy), 0);
 	kr_sfile_put(file);
 }
@@ -266,7 +266,7 @@ static void a_round_that_a_failed_sync_may_have_lost_goes_in_once_more(void **st
 	a->extents = &five;
 	a->extent_count = 1;
 	node_flush(a);
-	wait_until(file->data.rounds.state == KR_ROUND_INLINE || a->flushed);
+	wait_until(file->data->rounds.state == KR_ROUND_INLINE || a->flushed);
 	if (!a->flushed)
 		fail_sync(a);
 	wait_until(a->flushed);
@@ -295,12 +295,12 @@ static void whose_last_replay_runs_and_is_lost_does_not_leave_the_file_changing(
 	send_again(a, round, &five, 5);
 	wait_until(!kr_stable_may_restore(file, a->number));
 	kr_stable_tick(F.server.data, UINT64_MAX);
-	assert_int_equal(file->data.rounds.state, KR_ROUND_INLINE);
+	assert_int_equal(file->data->rounds.state, KR_ROUND_INLINE);
 	session = kr_session_find(&F.server, a->session);
 	node_die(a);
 	kr_session_end(session, KR_SESSION_LOST);
-	wait_until(file->data.rounds.state == KR_ROUND_IDLE);
-	assert_false(file->data.restoring);
+	wait_until(file->data->rounds.state == KR_ROUND_IDLE);
+	assert_false(file->data->restoring);
 	assert_int_equal(file->changing, 0);
 	kr_sfile_put(file);
 }
@@ -346,7 +346,7 @@ static void what_goes_in_again_keeps_the_time_that_was_set_since(void **state)
 		if (i == 2)
 			F.server.data->replay_bytes -= KR_DATA_REPLAY_BYTES;
 		if (i == 3) {
-			assert_int_equal(file->data.rounds.state, KR_ROUND_INLINE);
+			assert_int_equal(file->data->rounds.state, KR_ROUND_INLINE);
 			kr_data_mtime_set(file, (struct kr_time){.sec = 2000});
 		}
 		wait_until(a->flushed);
@@ -370,12 +370,12 @@ static void a_round_that_goes_in_once_more_keeps_the_time_that_was_set_meanwhile
 	a->extents = &five;
 	a->extent_count = 1;
 	node_flush(a);
-	wait_until(file->data.rounds.state == KR_ROUND_INLINE);
+	wait_until(file->data->rounds.state == KR_ROUND_INLINE);
 	kr_data_mtime_set(file, (struct kr_time){.sec = 1000});
 	fail_sync(a);
 	wait_until(a->flushed);
 	assert_int_equal(a->flush_err, 0);
-	assert_int_equal(file->data.rounds.aborted, 1);
+	assert_int_equal(file->data->rounds.aborted, 1);
 	assert_int_equal(mtime_of("file"), 1000);
 	write_as(a, 6, &five);
 	assert_int_equal(mtime_of("file"), a->mtime.sec);
@@ -400,12 +400,12 @@ static void who_waits_for_what_is_lost_is_not_counted_as_long_as_there_is_room(v
 	d->extents = &second;
 	c->extent_count = d->extent_count = 1;
 	node_flush(c);
-	wait_until(kr_rounds_asked_by(&file->data.rounds, c->number));
+	wait_until(kr_rounds_asked_by(&file->data->rounds, c->number));
 	assert_int_equal(data->replay_bytes, 20);
 	assert_int_equal(kr_session_find(&F.server, c->session)->running, 0);
 	data->replay_bytes += KR_DATA_REPLAY_BYTES - 20;
 	node_flush(d);
-	wait_until(kr_rounds_asked_by(&file->data.rounds, d->number));
+	wait_until(kr_rounds_asked_by(&file->data->rounds, d->number));
 	assert_int_equal(data->replay_bytes, KR_DATA_REPLAY_BYTES);
 	assert_int_equal(kr_session_find(&F.server, d->session)->running, 1);
 	data->replay_bytes -= KR_DATA_REPLAY_BYTES - 20;

@@ -3,7 +3,7 @@
  */
 #include "test/unit/server/flush/data_fixture.h"
 
-#include "server/flush/data_priv.h"
+#include "server/flush/data_state.h"
 #include "server/leases/file_table.h"
 
 static void fsync_answers_when_all_is_synced(void **state)
@@ -439,11 +439,11 @@ static void what_was_asked_in_a_session_that_has_ended_is_not_cut(void **state)
 	node = node_with_a_round();
 	fsync.file = setattr.file = node->file;
 	node_ask(node, KR_MSG_SETATTR, &setattr, NULL, 0, note_answer);
-	wait_until(kr_sfile_find(&F.server, &node->file)->data.stable.running);
+	wait_until(kr_sfile_find(&F.server, &node->file)->data->stable.running);
 	node_die(node);
 	node_begin(node); /* a session that takes the place of the first */
 	wait_until(node->live);
-	assert_true(kr_sfile_find(&F.server, &node->file)->data.stable.running);
+	assert_true(kr_sfile_find(&F.server, &node->file)->data->stable.running);
 	let_go();
 	assert_int_equal(node_call(node, KR_MSG_FSYNC, &fsync), 0);
 	assert_int_equal(server_size("file"), 100);

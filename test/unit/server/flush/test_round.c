@@ -458,14 +458,6 @@ static void too_many_asks_of_a_node_are_refused(void **state)
 	kr_rounds_fini(&rounds);
 }
 
-static void ring_order_is_natural(void **state)
-{
-	(void)state;
-	assert_true(kr_ring_order("n2", 9, "n10", 1) < 0);
-	assert_true(kr_ring_order("n2", 1, "n2", 2) < 0);
-	assert_int_equal(kr_ring_order("n2", 1, "n2", 1), 0);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -482,7 +474,6 @@ int main(void)
 		cmocka_unit_test(a_streamed_replay_that_is_given_up_takes_the_later_ones_along),
 		cmocka_unit_test(replays_of_one_round_run_in_ring_order),
 		cmocka_unit_test(too_many_asks_of_a_node_are_refused),
-		cmocka_unit_test(ring_order_is_natural),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

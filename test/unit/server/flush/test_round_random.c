@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "common/base/ring_order.h"
 #include "server/flush/round.h"
 
 static uint64_t next_number(void *last)

@@ -13,8 +13,14 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
-#include "server/daemon/server.h"
+#include "server/daemon/life.h"
 #include "server/flush/synced.h"
+#include "server/flush/flush.h"
+#include "server/leases/file_table.h"
+#include "server/leases/invalidation.h"
+#include "server/pipelines/staging.h"
+#include "server/recovery/recovery.h"
+#include "server/session/session.h"
 
 enum { FORMER = 1000 }; /* the last round of the instances before */
 

@@ -21,7 +21,7 @@ static bool told(const struct node *node, const struct kr_fid *fid)
 {
 	for (size_t i = 0; i < node->asked_count; i++) {
 		if (node->asked[i].type == KR_MSG_INVALIDATE &&
-			node->asked[i].msg.invalidate_request.slot == kr_attr_cache_bucket(fid))
+			node->asked[i].msg.invalidate_request.bucket == kr_attr_cache_bucket(fid))
 			return true;
 	}
 	return false;

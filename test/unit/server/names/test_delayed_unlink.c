@@ -54,7 +54,7 @@ static void nearly_over(struct fixture *f, struct node *node)
 
 static bool nothing_lingers(void *context)
 {
-	return ((struct fixture *)context)->server.linger.count == 0;
+	return ((struct fixture *)context)->server.delayed_unlink->count == 0;
 }
 
 static void over(struct fixture *f)
@@ -75,7 +75,7 @@ static void who_has_looked_a_name_up_opens_what_it_was(void **state)
 	remove_name(other, "f");
 	assert_int_equal(lookup(node, "f", NULL), -ENOENT);
 	nearly_over(f, node);
-	assert_int_equal(f->server.linger.count, 1);
+	assert_int_equal(f->server.delayed_unlink->count, 1);
 	assert_int_equal(open_it(node, &fid), 0);
 	close_it(node, &fid);
 }
@@ -116,7 +116,7 @@ static void a_file_that_is_replaced_lingers_too(void **state)
 
 	put(f, node, "new", 20);
 	assert_int_equal(node_call(node, KR_MSG_RENAME, &msg, NULL), 0);
-	assert_int_equal(f->server.linger.count, 1);
+	assert_int_equal(f->server.delayed_unlink->count, 1);
 	assert_int_equal(open_it(node, &old), 0);
 	close_it(node, &old);
 }
@@ -132,10 +132,10 @@ static void large_ones_and_those_with_another_name_or_an_open_need_none(void **s
 	assert_int_equal(node_call(node, KR_MSG_LINK, &link, NULL), 0);
 	remove_name(node, "large");
 	remove_name(node, "named");
-	assert_int_equal(f->server.linger.count, 0);
+	assert_int_equal(f->server.delayed_unlink->count, 0);
 	assert_int_equal(open_it(node, &large), -ESTALE);
 	remove_name(node, "small");
-	assert_int_equal(f->server.linger.count, 1);
+	assert_int_equal(f->server.delayed_unlink->count, 1);
 	assert_int_equal(open_it(node, &small), 0);
 }
 
@@ -154,7 +154,7 @@ static void of_too_many_the_oldest_ends(void **state)
 		if (i < 2)
 			*(i ? &second : &first) = fid;
 	}
-	assert_int_equal(f->server.linger.count, KR_DELAYED_UNLINK_MAX);
+	assert_int_equal(f->server.delayed_unlink->count, KR_DELAYED_UNLINK_MAX);
 	assert_true(node_wait_for(&f->loop, the_disk_rests, f));
 	assert_int_equal(open_it(node, &first), -ESTALE);
 	assert_int_equal(open_it(node, &second), 0);

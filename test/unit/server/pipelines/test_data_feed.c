@@ -1,7 +1,7 @@
 /* Pipelines and the feed: what the server gives to readers, and whom it names as their upstreams. */
 #include "test/unit/server/flush/data_fixture.h"
 
-#include "server/flush/data_priv.h"
+#include "server/flush/data_state.h"
 
 /* A ring connection of a reader, and what has come over it. */
 struct reader {

@@ -141,7 +141,7 @@ static void one_session_has_so_many_questions_asked_at_a_time(void **state)
 	answer_bring(other, 10, 10, 100);
 	assert_int_equal(node_result(greedy, second, NULL), 0);
 	session->brings -= KR_SESSION_PREFETCHES - 1;
-	assert_int_equal(session->brings + f->server.brings + f->server.stagings, 0);
+	assert_int_equal(session->brings + f->server.staging->prefetches + f->server.staging->waiting, 0);
 }
 
 /* When a turn is free it is that of who has waited longest since its last. */
@@ -152,7 +152,7 @@ static void all_sessions_have_so_many_questions_asked_at_a_time(void **state)
 	struct kr_fid fid = create(greedy, "f", 0), mine = create(other, "mine", 0);
 	uint64_t ids[3], its_own;
 
-	f->server.brings += KR_SERVER_PREFETCHES - 1;
+	f->server.staging->prefetches += KR_SERVER_PREFETCHES - 1;
 	for (int i = 0; i < 3; i++)
 		ids[i] = send_stage(greedy, &fid);
 	settle(greedy);
@@ -168,8 +168,8 @@ static void all_sessions_have_so_many_questions_asked_at_a_time(void **state)
 	assert_int_equal(node_result(other, its_own, NULL), 0);
 	node_asked(other, KR_MSG_PREFETCH);
 	assert_int_equal(brought(other), 3);
-	f->server.brings -= KR_SERVER_PREFETCHES - 1;
-	assert_int_equal(f->server.stagings, 1);
+	f->server.staging->prefetches -= KR_SERVER_PREFETCHES - 1;
+	assert_int_equal(f->server.staging->waiting, 1);
 }
 
 static void who_waits_for_a_turn_may_leave_or_change_his_mind(void **state)
@@ -179,18 +179,18 @@ static void who_waits_for_a_turn_may_leave_or_change_his_mind(void **state)
 	struct kr_fid fid = create(a, "f", 0);
 	struct kr_cancel_request cancel;
 
-	f->server.brings += KR_SERVER_PREFETCHES;
+	f->server.staging->prefetches += KR_SERVER_PREFETCHES;
 	cancel.request = send_stage(b, &fid);
 	send_stage(b, &fid);
 	settle(b);
 	assert_int_equal(node_call(b, KR_MSG_CANCEL, &cancel, NULL), 0);
 	assert_int_equal(node_result(b, cancel.request, NULL), -EINTR);
-	assert_int_equal(f->server.stagings, 1);
+	assert_int_equal(f->server.staging->waiting, 1);
 	assert_int_equal(node_call(b, KR_MSG_GOODBYE, NULL, NULL), 0);
 	settle(a);
-	assert_int_equal(f->server.stagings, 0);
+	assert_int_equal(f->server.staging->waiting, 0);
 	assert_int_equal(brought(a) + brought(b), 0);
-	f->server.brings -= KR_SERVER_PREFETCHES;
+	f->server.staging->prefetches -= KR_SERVER_PREFETCHES;
 }
 
 /* What a withdrawn one was asked for makes room at once. */
@@ -202,7 +202,7 @@ static void a_turn_that_is_given_up_is_anothers(void **state)
 	struct kr_cancel_request cancel;
 	uint64_t id;
 
-	f->server.brings += KR_SERVER_PREFETCHES - 1;
+	f->server.staging->prefetches += KR_SERVER_PREFETCHES - 1;
 	cancel.request = send_stage(b, &fid);
 	node_asked(a, KR_MSG_PREFETCH)->answered = true;
 	id = send_stage(b, &fid);
@@ -212,8 +212,8 @@ static void a_turn_that_is_given_up_is_anothers(void **state)
 	answer_bring(a, 10, 10, 100);
 	answer_bring(b, 10, 10, 100);
 	assert_int_equal(node_result(b, id, NULL), 0);
-	f->server.brings -= KR_SERVER_PREFETCHES - 1;
-	assert_int_equal(f->server.brings, 0);
+	f->server.staging->prefetches -= KR_SERVER_PREFETCHES - 1;
+	assert_int_equal(f->server.staging->prefetches, 0);
 }
 
 int main(void)

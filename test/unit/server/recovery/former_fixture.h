@@ -43,7 +43,7 @@ static inline uint64_t begun(struct fixture *f, struct node *node, struct kr_exe
 
 	*ret_key = (struct kr_executed_key){.incarnation = session->incarnation, .request = node->next_id++};
 	memcpy(ret_key->node_id, session->node_id, sizeof(ret_key->node_id));
-	kr_executed_begin(f->server.executed, ret_key);
+	kr_executed_begin(f->server.recovery->executed, ret_key);
 	return ret_key->request;
 }
 
@@ -57,7 +57,7 @@ static inline uint64_t in_turn_of(struct fixture *f, struct node *node, struct k
 		change.parent = &node->hello.root;
 	if (change.kind == KR_INTENT_RENAME)
 		change.new_parent = &node->hello.root;
-	kr_executed_intent(f->server.executed, &key, &change);
+	kr_executed_intent(f->server.recovery->executed, &key, &change);
 	return id;
 }
 

@@ -8,10 +8,10 @@
 
 static inline void lose(struct fixture *f, struct node *node, struct node *other)
 {
-	uint64_t lost = f->server.sessions_lost;
+	uint64_t lost = f->server.sessions->lost;
 
 	node_disconnect(node);
-	while (f->server.sessions_lost == lost)
+	while (f->server.sessions->lost == lost)
 		a_moment_later(f, other);
 }
 

@@ -5,7 +5,7 @@
 
 #include "common/base/log.h"
 #include "server/recovery/conflicts.h"
-#include "server/recovery/lapses.h"
+#include "server/session/lapses.h"
 #include "server/session/session.h"
 
 /* --- what is remembered of nodes -------------------------------------------------------------- */
@@ -188,7 +188,7 @@ static void a_second_lapse_of_a_file_does_not_hide_the_first_conflict_file(void 
 	kr_conflicts_put(&conflicts, made_conflict(1, 50, 5));
 	kr_conflicts_put(&conflicts, second);
 	assert_ptr_equal(kr_conflicts_find(&conflicts, id, &file, 60, 61), second);
-	status = kr_conflicts_status(&conflicts);
+	status = kr_conflicts_status(&conflicts, NULL);
 	assert_int_equal(json_array_size(status), 2);
 	json_decref(status);
 	assert_int_equal(kr_conflicts_files(&conflicts), 2);

@@ -3,8 +3,8 @@
 #include "server/session/request.h"
 #include "test/unit/server/flush/data_fixture.h"
 
-#include "server/flush/data_priv.h"
-#include "server/recovery/state_priv.h"
+#include "server/flush/data_state.h"
+#include "server/base/state_priv.h"
 
 /* A server that ended after it had let the replays of a node in, which was late, and before they came: the next one,
  * which takes it for one that was there all the time, does not know what happened since. */
@@ -70,7 +70,7 @@ static void what_was_refused_in_its_turn_is_judged_when_it_comes_again(void **st
 	send_replay(a, 5, &five, 5);
 	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
 	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
-	wait_until(!F.server.grace.active);
+	wait_until(!F.server.sessions->grace.active);
 	assert_content("file", 150, only_seven);
 	for (int session = 0; session < 2; session++) {
 		assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
@@ -116,7 +116,7 @@ static void a_copy_that_was_given_up_does_not_keep_the_other_from_being_judged(v
 	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
 	assert_int_equal(the_answer.reply.reclaim_reply.conflict, 0);
 	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
-	wait_until(a->flushed && !F.server.grace.active);
+	wait_until(a->flushed && !F.server.sessions->grace.active);
 	assert_int_equal(a->flush_err, -ENOENT);
 	a->round_err = 0;
 	assert_int_equal(node_call(a, KR_MSG_FLUSH, &msg), -EAGAIN);
@@ -200,8 +200,8 @@ static void what_was_refused_is_judged_when_the_grace_period_is_over(void **stat
 	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
 	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
 	F.server.state->changing = true; /* the disk is slow, and C's record stays for a while */
-	F.server.grace.ends_ns = F.server.grace.latest_ns = 1;
-	wait_until(F.server.forgetting);
+	F.server.sessions->grace.ends_ns = F.server.sessions->grace.latest_ns = 1;
+	wait_until(F.server.sessions->forgetting);
 	assert_int_not_equal(a->flush_err, 0);
 	verdict.told = false;
 	node_ask(a, KR_MSG_RECLAIM, &reclaim, NULL, 0, note_verdict);
@@ -233,18 +233,18 @@ static void who_is_made_late_while_its_reclaim_runs_has_the_file_for_itself_when
 		node_begin(&F.nodes[i]);
 		wait_until(F.nodes[i].live);
 	}
-	assert_true(F.server.grace.active);
+	assert_true(F.server.sessions->grace.active);
 	assert_int_equal(node_call(b, KR_MSG_RECLAIM, &held), 0);
 	wait_until(F.server.jobs == 0);
 	verdict.told = false;
 	node_ask(a, KR_MSG_RECLAIM, &reclaim, NULL, 0, note_verdict);
 	wait_until(F.server.jobs > 0);
 	kr_session_find(&F.server, a->session)->lapse =
-		(struct kr_lapse){.kind = KR_LAPSE_KNOWN, .epoch = F.server.epoch};
+		(struct kr_lapse){.kind = KR_LAPSE_KNOWN, .epoch = F.server.files->epoch};
 	assert_int_equal(node_call(b, KR_MSG_RECLAIM, &held), 0);
 	assert_false(verdict.told);
 	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
-	F.server.grace.ends_ns = F.server.grace.latest_ns = 1;
+	F.server.sessions->grace.ends_ns = F.server.sessions->grace.latest_ns = 1;
 	wait_until(b->recalls == 1);
 	assert_false(verdict.told);
 	assert_int_equal(kr_sfile_find(&F.server, &reclaim.file)->opens, 0);
@@ -287,7 +287,7 @@ static void a_replay_beyond_those_that_are_collected_is_judged(void **state)
 	send_replay(b, 2000, &five, 7);
 	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
 	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
-	wait_until(b->flushed && !F.server.grace.active);
+	wait_until(b->flushed && !F.server.sessions->grace.active);
 	a->flushed = false;
 	send_replay(a, reclaim.newest, &five, 5);
 	wait_until(a->flushed);
@@ -357,8 +357,8 @@ static void a_node_that_was_away_does_not_cover_what_was_replayed(void **state)
 	wait_until(b->live);
 	send_replay(b, 7, &seven, 7);
 	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
-	F.server.grace.ends_ns = F.server.grace.latest_ns = 1;
-	wait_until(b->flushed && !F.server.grace.active);
+	F.server.sessions->grace.ends_ns = F.server.sessions->grace.latest_ns = 1;
+	wait_until(b->flushed && !F.server.sessions->grace.active);
 	assert_int_equal(b->flush_err, 0);
 	node_begin(a);
 	wait_until(a->live);
@@ -382,7 +382,7 @@ static void what_missed_its_turn_comes_after_what_has_been_synced_since(void **s
 	send_replay(b, 2000, &five, 7);
 	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
 	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
-	wait_until(b->flushed && !F.server.grace.active);
+	wait_until(b->flushed && !F.server.sessions->grace.active);
 	wait_until(b->stable >= b->flush_reply.round);
 	reclaim.since = (struct kr_time){.sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + 1};
 	reclaim.oldest = reclaim.newest;
@@ -421,8 +421,8 @@ static void what_was_known_to_be_synced_is_not_taken_when_that_is_forgotten(void
 	F.server.data->synced.lost = F.server.data->last_round; /* its log was of another boot */
 	node_begin(b);
 	wait_until(b->live);
-	F.server.grace.ends_ns = F.server.grace.latest_ns = 1;
-	wait_until(!F.server.grace.active);
+	F.server.sessions->grace.ends_ns = F.server.sessions->grace.latest_ns = 1;
+	wait_until(!F.server.sessions->grace.active);
 	node_begin(a);
 	wait_until(a->live);
 	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);
@@ -466,8 +466,8 @@ static void what_later_ones_have_overtaken_before_the_boot_is_in_conflict(void *
 		KR_SYNCED_OVERTAKEN);
 	node_begin(b);
 	wait_until(b->live);
-	F.server.grace.ends_ns = F.server.grace.latest_ns = 1;
-	wait_until(!F.server.grace.active);
+	F.server.sessions->grace.ends_ns = F.server.sessions->grace.latest_ns = 1;
+	wait_until(!F.server.sessions->grace.active);
 	node_begin(a);
 	wait_until(a->live);
 	assert_int_equal(node_call(a, KR_MSG_RECLAIM, &reclaim), 0);

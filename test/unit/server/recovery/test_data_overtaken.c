@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
-#include "server/flush/data_priv.h"
-#include "server/recovery/state_priv.h"
+#include "server/flush/data_state.h"
+#include "server/base/state_priv.h"
 
 static const struct kr_range five = {0, 120}, seven = {50, 100}, nine = {100, 100};
 
@@ -104,15 +104,15 @@ static void who_was_away_does_not_cover_what_was_replayed_before_the_servers_end
 	send_replay(b, 7, &seven, 7);
 	done(b);
 	F.server.state->changing = true; /* the disk is slow: A's record stays */
-	F.server.grace.ends_ns = F.server.grace.latest_ns = 1;
-	wait_until(F.server.forgetting && b->flushed);
+	F.server.sessions->grace.ends_ns = F.server.sessions->grace.latest_ns = 1;
+	wait_until(F.server.sessions->forgetting && b->flushed);
 	assert_int_equal(b->flush_err, 0);
 	forget_changes();
 	start_anew(file);
 	try_to_cover(a, file);
 	done(a);
 	done(b);
-	wait_until(!F.server.grace.active);
+	wait_until(!F.server.sessions->grace.active);
 	claim(a, file, 5, KR_CONFLICT_REPLAYS);
 	assert_content("file", 150, only_seven);
 }
@@ -128,15 +128,15 @@ static void who_was_away_does_not_cover_what_was_flushed_before_the_servers_end(
 	begin(b, file);
 	done(b);
 	F.server.state->changing = true; /* A's record stays */
-	F.server.grace.ends_ns = F.server.grace.latest_ns = 1;
-	wait_until(F.server.forgetting);
+	F.server.sessions->grace.ends_ns = F.server.sessions->grace.latest_ns = 1;
+	wait_until(F.server.sessions->forgetting);
 	b->extents = &seven;
 	b->extent_count = 1;
 	b->inlined = true;
 	b->generation = 7;
 	flush_and_wait(b);
 	assert_int_equal(b->flush_err, 0);
-	assert_true(F.server.grace.active);
+	assert_true(F.server.sessions->grace.active);
 	forget_changes();
 	start_anew(file);
 	try_to_cover(a, file);
@@ -153,7 +153,7 @@ static void refuse_five(struct node *a, struct node *b, struct kr_fid file)
 	send_replay(b, 7, &seven, 7);
 	done(a);
 	done(b);
-	wait_until(!F.server.grace.active && F.server.jobs == 0);
+	wait_until(!F.server.sessions->grace.active && F.server.jobs == 0);
 	a->damaged = false;
 	assert_content("file", 150, only_seven);
 }
@@ -188,7 +188,7 @@ static void what_was_refused_in_its_turn_does_not_cover_what_went_in_then(void *
 	/* It asks in another session, when the collected are in. */
 	done(a);
 	done(b);
-	wait_until(!F.server.grace.active);
+	wait_until(!F.server.sessions->grace.active);
 	node_die(a);
 	node_begin(a);
 	wait_until(a->live);
@@ -212,7 +212,7 @@ static void what_is_behind_it_is_refused_whatever_the_session_has_open(void **st
 	send_replay(a, 9, &nine, 9);
 	done(a);
 	done(b);
-	wait_until(!F.server.grace.active && all_flushed());
+	wait_until(!F.server.sessions->grace.active && all_flushed());
 	assert_int_equal(a->flush_err, -EAGAIN);
 	assert_content("file", 150, only_seven);
 	kr_session_find(&F.server, a->session)->files -= KR_SESSION_FILES_MAX;
@@ -229,7 +229,7 @@ static void what_was_refused_and_comes_later_is_judged_by_what_went_in_then(void
 	start_anew(file);
 	done(a);
 	done(b);
-	wait_until(!F.server.grace.active);
+	wait_until(!F.server.sessions->grace.active);
 	claim(a, file, 5, KR_CONFLICT_REPLAYS);
 }
 
@@ -245,14 +245,14 @@ static void what_is_in_its_turn_still_goes_in(void **state)
 	send_replay(b, 7, &seven, 7);
 	done(a);
 	done(b);
-	wait_until(!F.server.grace.active && F.server.jobs == 0);
+	wait_until(!F.server.sessions->grace.active && F.server.jobs == 0);
 	start_anew(file);
 	claim(a, file, 5, 0);
 	assert_int_equal(replay(a, 5, &five), 0);
 	send_replay(a, 9, &nine, 9);
 	done(a);
 	done(b);
-	wait_until(!F.server.grace.active && all_flushed());
+	wait_until(!F.server.sessions->grace.active && all_flushed());
 	assert_int_equal(a->flush_err, 0);
 	assert_content("file", 200, all_in_turn);
 }
@@ -277,12 +277,13 @@ static void nobody_is_served_before_it_is_written_down_that_no_replays_are_expec
 	done(b);
 	the_answer.done = false;
 	node_ask(b, KR_MSG_GETATTR, &look, NULL, 0, note_answer);
-	wait_until(a->flushed && (F.server.forget_failed || the_answer.done));
+	wait_until(a->flushed && (F.server.sessions->forget_failed || the_answer.done));
 	assert_false(the_answer.done);
-	assert_true(F.server.grace.active);
+	assert_true(F.server.sessions->grace.active);
 	assert_int_equal(unlinkat(dir, "boot", AT_REMOVEDIR), 0);
 	close(dir);
-	F.server.grace.ends_ns = F.server.grace.latest_ns = 1; /* then it is tried again with each tick */
+	F.server.sessions->grace.ends_ns = F.server.sessions->grace.latest_ns =
+		1; /* then it is tried again with each tick */
 	wait_until(the_answer.done);
 	assert_int_equal(the_answer.err, 0);
 	server_stop();

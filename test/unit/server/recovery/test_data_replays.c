@@ -2,8 +2,8 @@
 #include "server/session/request.h"
 #include "test/unit/server/flush/data_fixture.h"
 
-#include "server/flush/data_priv.h"
-#include "server/recovery/clean_shutdown.h"
+#include "server/flush/data_state.h"
+#include "server/base/clean_shutdown.h"
 
 static unsigned after_replays(uint64_t offset)
 {
@@ -20,10 +20,10 @@ static void replays_of_all_nodes_are_applied_by_round_and_before_the_rest(void *
 	(void)state;
 	(void)b;
 	boot_anew();
-	assert_true(F.server.grace.active);
+	assert_true(F.server.sessions->grace.active);
 	server_stop(); /* before anybody is back: the next one goes on waiting for replays */
 	server_start();
-	assert_true(F.server.grace.active);
+	assert_true(F.server.sessions->grace.active);
 	a = node_new("a");
 	b = node_new("b");
 	for (size_t i = 0; i < 2; i++) {
@@ -42,7 +42,7 @@ static void replays_of_all_nodes_are_applied_by_round_and_before_the_rest(void *
 	assert_int_equal(node_call(b, KR_MSG_GETATTR, &getattr), 0);
 	assert_int_equal(the_answer.reply.getattr_reply.attr.size, 150);
 	wait_until(a->flushed && b->flushed);
-	assert_false(F.server.grace.active);
+	assert_false(F.server.sessions->grace.active);
 	assert_content("file", 150, after_replays);
 }
 
@@ -90,7 +90,7 @@ static void who_begins_anew_while_replays_are_collected_is_waited_for_again(void
 	assert_int_equal(the_answer.reply.reclaim_reply.conflict, 0);
 	send_replay(a, 5, &five, 5);
 	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
-	wait_until(a->flushed && b->flushed && !F.server.grace.active);
+	wait_until(a->flushed && b->flushed && !F.server.sessions->grace.active);
 	assert_int_equal(a->flush_err, 0);
 	assert_content("file", 150, five_with_seven);
 }
@@ -139,7 +139,7 @@ static void replay_at_the_next_start(bool among, bool synced)
 	send_replay(b, 7, &seven, 7);
 	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
 	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
-	wait_until(a->flushed && b->flushed && !F.server.grace.active && F.server.jobs == 0);
+	wait_until(a->flushed && b->flushed && !F.server.sessions->grace.active && F.server.jobs == 0);
 	server_stop();
 	change_state(among, !synced);
 	server_start();
@@ -183,7 +183,7 @@ static void what_was_replayed_and_synced_is_in_conflict_with_nothing_at_the_next
 /* When the sessions have ended, the loop is busy until the data side's tick is due. */
 static void dawdle(uv_timer_t *timer)
 {
-	if (!F.server.end.ended)
+	if (!F.server.daemon->end.ended)
 		return;
 	usleep(2 * KR_DATA_TICK_MS * 1000);
 	uv_close((uv_handle_t *)timer, NULL);
@@ -211,7 +211,7 @@ static void the_server_stops_while_replays_wait(void **state)
 	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
 	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
 	wait_until(a->flushed && b->round_id);
-	assert_true(F.server.grace.active);
+	assert_true(F.server.sessions->grace.active);
 	uv_timer_init(&F.loop, &timer);
 	uv_timer_start(&timer, dawdle, 1, 1);
 	server_stop();
@@ -220,8 +220,8 @@ static void the_server_stops_while_replays_wait(void **state)
 	close(dir);
 	server_start();
 	assert_int_equal(peace.state, KR_CLEAN_SHUTDOWN_STOPPED); /* not when it took too long */
-	assert_true(F.server.grace.active && F.server.data->collecting);
-	assert_int_equal(kr_grace_awaited(&F.server.grace), 2);
+	assert_true(F.server.sessions->grace.active && F.server.data->collecting);
+	assert_int_equal(kr_grace_awaited(&F.server.sessions->grace), 2);
 }
 
 /* Its first replay cannot be applied: what comes of it later is not all up to there. */
@@ -241,7 +241,7 @@ static void of_a_node_whose_replay_failed_nothing_counts_as_applied(void **state
 	send_replay(a, 7, &seven, 7);
 	assert_int_equal(node_call(a, KR_MSG_RECLAIM_DONE, NULL), 0);
 	assert_int_equal(node_call(b, KR_MSG_RECLAIM_DONE, NULL), 0);
-	wait_until(!F.server.grace.active);
+	wait_until(!F.server.sessions->grace.active);
 	assert_int_not_equal(a->flush_err, 0);
 	assert_content("file", 0, five_with_seven);
 	node_die(a);

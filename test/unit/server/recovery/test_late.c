@@ -2,8 +2,8 @@
 #include "test/unit/server/recovery/late_fixture.h"
 
 #include "common/base/log.h"
-#include "server/flush/data_priv.h"
-#include "server/recovery/state_priv.h"
+#include "server/flush/data_state.h"
+#include "server/base/state_priv.h"
 
 static void late_bytes_of_an_untouched_file_are_welcome(void **state)
 {
@@ -184,11 +184,11 @@ static void who_is_told_of_a_conflict_can_count_on_it(void **state)
 	int full = open("/dev/full", O_WRONLY), log;
 
 	overtake(f, node, other, &fid);
-	log = dup(f->server.conflicts.fd);
-	assert_int_equal(dup2(full, f->server.conflicts.fd), f->server.conflicts.fd);
+	log = dup(f->server.recovery->conflicts.fd);
+	assert_int_equal(dup2(full, f->server.recovery->conflicts.fd), f->server.recovery->conflicts.fd);
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &reclaim, NULL), -EIO);
-	assert_int_equal(f->server.conflicts.count, 0);
-	assert_int_equal(dup2(log, f->server.conflicts.fd), f->server.conflicts.fd);
+	assert_int_equal(f->server.recovery->conflicts.count, 0);
+	assert_int_equal(dup2(log, f->server.recovery->conflicts.fd), f->server.recovery->conflicts.fd);
 	assert_true(in_conflict(node, &fid, just_now()));
 	close(log);
 	close(full);
@@ -197,16 +197,16 @@ static void who_is_told_of_a_conflict_can_count_on_it(void **state)
 /* The state directory's disk is full. */
 static int fill_log(struct fixture *f)
 {
-	int saved = dup(f->server.conflicts.fd);
+	int saved = dup(f->server.recovery->conflicts.fd);
 	KR_AUTO_FD int full = open("/dev/full", O_WRONLY);
 
-	assert_true(saved >= 0 && full >= 0 && dup2(full, f->server.conflicts.fd) >= 0);
+	assert_true(saved >= 0 && full >= 0 && dup2(full, f->server.recovery->conflicts.fd) >= 0);
 	return saved;
 }
 
 static void empty_log(struct fixture *f, int saved)
 {
-	assert_true(dup2(saved, f->server.conflicts.fd) >= 0);
+	assert_true(dup2(saved, f->server.recovery->conflicts.fd) >= 0);
 	close(saved);
 }
 
@@ -337,11 +337,11 @@ static void who_is_not_awaited_gets_nothing_before_the_grace_period_is_over(void
 	id = send_reclaim(late, &fid, just_now());
 	settle(late);
 	assert_false(is_answered(late, id));
-	assert_true(f->server.grace.active);
+	assert_true(f->server.sessions->grace.active);
 	assert_int_equal(node_hello(awaited, true), 0);
 	assert_int_equal(node_call(awaited, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
 	assert_int_equal(node_result(late, id, NULL), 0);
-	assert_false(f->server.grace.active);
+	assert_false(f->server.sessions->grace.active);
 }
 
 /* Nobody writes while the disk is slow: a record is being removed, and HELLO has come. */
@@ -372,7 +372,7 @@ static void who_comes_back_while_it_is_being_forgotten_is_late(void **state)
 	id = node_send(other, KR_MSG_SETATTR, &msg);
 	settle(other);
 	f->server.state->changing = true; /* the disk is slow */
-	while (!f->server.forgetting)
+	while (!f->server.sessions->forgetting)
 		a_moment_later(f, other);
 	hello = node_send_hello(node, true);
 	assert_true(node_wait_for(&f->loop, hello_has_come, f));
@@ -380,7 +380,7 @@ static void who_comes_back_while_it_is_being_forgotten_is_late(void **state)
 	kr_state_forget_node(&f->server, nobody, NULL, NULL);
 	assert_int_equal(node_result(other, id, NULL), 0);
 	assert_int_equal(node_result(node, hello, &reply), 0);
-	assert_false(f->server.grace.active);
+	assert_false(f->server.sessions->grace.active);
 	assert_true(in_conflict(node, &fid, just_now()));
 	assert_int_equal(reply->hello_reply.late, 1);
 }

@@ -21,7 +21,7 @@ static void leave(struct node *node)
 /* It is no matter of this second. */
 static void as_if_started_before(struct fixture *f)
 {
-	f->server.started = seconds_before(f->server.started, 2);
+	f->server.recovery->started = seconds_before(f->server.recovery->started, 2);
 }
 
 static void restart(struct fixture *f)
@@ -49,14 +49,14 @@ static void a_replay_waits_for_the_end_of_a_session_that_is_not_heard(void **sta
 {
 	struct fixture *f = *state;
 	struct node *node = joined(f, 0), *other = joined(f, 1), *copy = copy_of(node, f->nodes[2]);
-	uint64_t lost = f->server.sessions_lost;
+	uint64_t lost = f->server.sessions->lost;
 
 	for (int i = 0; i < 3 * LEASE_MS / MOMENT_MS / 5; i++)
 		a_moment_later(f, other);
 	assert_int_equal(node_hello(copy, false), -EAGAIN); /* connected, and silent */
 	node_disconnect(node);
 	assert_int_equal(node_hello(copy, false), -EAGAIN);
-	while (f->server.sessions_lost == lost)
+	while (f->server.sessions->lost == lost)
 		a_moment_later(f, other);
 	assert_int_equal(node_hello(copy, false), 0);
 	assert_int_equal(copy->hello.late, 1);
@@ -132,7 +132,7 @@ static void bytes_written_about_the_start_of_the_server_may_be_of_before_it(void
 	restart(f);
 	joined(f, 0);
 	leave(node);
-	f->server.started = since;
+	f->server.recovery->started = since;
 	assert_int_equal(node_hello(copy, false), 0);
 	assert_true(in_conflict(copy, &fid, changed));
 }
@@ -187,7 +187,7 @@ static void a_replay_that_was_interrupted_goes_on_in_place(void **state)
 
 	restart(f);
 	joined(f, 1);
-	while (f->server.grace.active) /* the node is dead */
+	while (f->server.sessions->grace.active) /* the node is dead */
 		a_moment_later(f, other);
 	assert_int_equal(node_hello(copy, false), 0);
 	assert_false(in_conflict(copy, &fid, since));
@@ -217,7 +217,7 @@ static void a_replay_in_the_grace_period_waits_for_its_end(void **state)
 	began_ns = kr_clock_ns();
 	assert_int_equal(node_hello(copy, false), 0);
 	id = send_reclaim(copy, &fid, since);
-	while (f->server.grace.active) {
+	while (f->server.sessions->grace.active) {
 		assert_false(is_answered(copy, id));
 		a_moment_later(f, other);
 		settle(copy);
@@ -235,7 +235,7 @@ static void a_node_that_is_awaited_keeps_what_it_had_beside_a_replay(void **stat
 	restart(f);
 	assert_int_equal(node_hello(copy, false), 0);
 	assert_int_equal(node_call(copy, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
-	assert_true(f->server.grace.active);
+	assert_true(f->server.sessions->grace.active);
 	assert_int_equal(node_hello(node, true), 0);
 	assert_int_equal(node->hello.late, 0);
 }

@@ -127,7 +127,7 @@ static void two_late_nodes_do_not_wait_for_each_other(void **state)
 
 	node_disconnect(two);
 	lose(f, one, other);
-	while (f->server.sessions_lost < 2)
+	while (f->server.sessions->lost < 2)
 		a_moment_later(f, other);
 	back(one);
 	back(two);
@@ -151,7 +151,7 @@ static void late_nodes_that_wait_for_others_do_not_wait_for_each_other(void **st
 
 	node_disconnect(two);
 	lose(f, one, other);
-	while (f->server.sessions_lost < 2)
+	while (f->server.sessions->lost < 2)
 		a_moment_later(f, other);
 	assert_int_equal(node_result(other, send_lease(other, &a, KR_LEASE_WRITE), NULL), 0);
 	assert_int_equal(node_result(other, send_lease(other, &b, KR_LEASE_WRITE), NULL), 0);

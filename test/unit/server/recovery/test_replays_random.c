@@ -122,7 +122,8 @@ static bool all_there_have_reclaimed(void)
 	for (unsigned i = 0; i < WORLD_NODES; i++) {
 		const struct member *member = &W.members[i];
 
-		if (!member->away && !member->done_sent && kr_grace_awaits(&F.server.grace, F.nodes[i].node_id, NULL))
+		if (!member->away && !member->done_sent &&
+			kr_grace_awaits(&F.server.sessions->grace, F.nodes[i].node_id, NULL))
 			return false;
 	}
 	return true;
@@ -130,15 +131,15 @@ static bool all_there_have_reclaimed(void)
 
 static void maybe_end_grace(void)
 {
-	if (!F.server.grace.active || !once_in(10) || !all_there_have_reclaimed())
+	if (!F.server.sessions->grace.active || !once_in(10) || !all_there_have_reclaimed())
 		return;
-	kr_server_end_grace(&F.server);
+	F.server.sessions->hooks.end_grace(&F.server);
 }
 
 static void maybe_come_back(void)
 {
 	for (unsigned i = 0; i < WORLD_NODES; i++) {
-		if (W.members[i].away && !F.server.grace.active && once_in(10)) {
+		if (W.members[i].away && !F.server.sessions->grace.active && once_in(10)) {
 			story("%s back ", node_names[i]);
 			W.members[i].away = false;
 		}
@@ -189,14 +190,14 @@ static void something_breaks(void)
 		lose_node(below(WORLD_NODES));
 	} else {
 		story("\nGRACE "); /* it has lasted long enough, whoever is slow */
-		kr_server_end_grace(&F.server);
+		F.server.sessions->hooks.end_grace(&F.server);
 	}
 }
 
 /* Most of it while replays are collected, and go in. */
 static unsigned seldomness(void)
 {
-	if (!F.server.grace.active)
+	if (!F.server.sessions->grace.active)
 		return 60;
 	return kr_data_collecting(F.server.data) ? 20 : 8;
 }
@@ -244,7 +245,7 @@ static void somebody_syncs(void)
 
 static bool is_over(void)
 {
-	if (F.server.grace.active)
+	if (F.server.sessions->grace.active)
 		return false;
 	for (unsigned i = 0; i < WORLD_NODES; i++) {
 		for (unsigned file = 0; file < WORLD_FILES; file++) {

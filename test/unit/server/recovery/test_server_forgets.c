@@ -33,7 +33,7 @@ static void come_late_after_a_boot(struct fixture *f, struct node *one, struct n
 	}
 	assert_int_equal(node_hello(other, true), 0);
 	assert_int_equal(node_call(other, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
-	while (f->server.grace.active || f->server.session_count > 1)
+	while (f->server.sessions->grace.active || f->server.sessions->count > 1)
 		a_moment_later(f, other);
 	assert_int_equal(node_hello(one, true), 0);
 	assert_int_equal(one->hello.late, 1);
@@ -139,7 +139,7 @@ static void what_another_has_done_before_a_restart_is_not_of_a_node_that_was_los
 
 	make_dir(other, &make, "token");
 	node_disconnect(one);
-	while (f->server.session_count > 1)
+	while (f->server.sessions->count > 1)
 		a_moment_later(f, other);
 	assert_int_equal(node_call(other, KR_MSG_REMOVE, &remove_it, NULL), 0);
 	restart(f, &other, 1);

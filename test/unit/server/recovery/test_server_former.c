@@ -282,7 +282,7 @@ static void what_another_has_made_meanwhile_is_not_of_a_node_that_was_cut_off(vo
 	again = node_send(one, KR_MSG_MAKE, &make);
 	assert_int_equal(node_result(one, again, NULL), -EEXIST);
 	node_disconnect(one);
-	while (f->server.session_count > 1)
+	while (f->server.sessions->count > 1)
 		a_moment_later(f, other);
 	make.name = "lock";
 	assert_int_equal(node_call(other, KR_MSG_MAKE, &make, NULL), 0);

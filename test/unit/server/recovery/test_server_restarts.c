@@ -9,7 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "server/base/line_log.h"
-#include "server/recovery/state_priv.h"
+#include "server/base/state_priv.h"
 
 static void a_restarted_server_lets_nodes_reclaim_first(void **state)
 {
@@ -24,7 +24,7 @@ static void a_restarted_server_lets_nodes_reclaim_first(void **state)
 
 	stop_server(f);
 	start_server(f);
-	assert_true(f->server.grace.active);
+	assert_true(f->server.sessions->grace.active);
 	assert_int_equal(node_hello(other, false), 0);
 	look.parent = other->hello.root;
 	id = node_send(other, KR_MSG_LOOKUP, &look);
@@ -40,7 +40,7 @@ static void a_restarted_server_lets_nodes_reclaim_first(void **state)
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
 	node_reply(node, node_asked(node, KR_MSG_QUERY), &(struct kr_query_reply){0});
 	assert_int_equal(node_result(other, id, NULL), 0);
-	assert_false(f->server.grace.active);
+	assert_false(f->server.sessions->grace.active);
 	assert_int_equal(node_call(node, KR_MSG_CLOSE, &close_msg, NULL), 0);
 	assert_int_equal(node_call(node, KR_MSG_CLOSE, &close_msg, NULL), -EBADF);
 }
@@ -114,7 +114,7 @@ static void the_grace_period_ends_without_the_dead(void **state)
 	node_disconnect(node);
 	stop_server(f);
 	start_server(f); /* the dead one is not waited for again, the other one is */
-	assert_int_equal(kr_grace_awaited(&f->server.grace), 1);
+	assert_int_equal(kr_grace_awaited(&f->server.sessions->grace), 1);
 }
 
 /* If its record stayed and we ended now, the next instance would take the lost node for one that has kept its leases.
@@ -141,11 +141,11 @@ static void nobody_goes_on_before_the_lost_are_forgotten(void **state)
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
 	look.parent = node->hello.root;
 	id = node_send(node, KR_MSG_LOOKUP, &look);
-	while (!f->server.forget_failed)
+	while (!f->server.sessions->forget_failed)
 		a_moment_later(f, node);
 	settle(node);
 	assert_false(is_answered(node, id));
-	assert_true(f->server.grace.active);
+	assert_true(f->server.sessions->grace.active);
 	assert_int_equal(unlinkat(nodes, hex, AT_REMOVEDIR), 0);
 	while (!is_answered(node, id))
 		a_moment_later(f, node);
@@ -272,7 +272,7 @@ static void a_start_that_fails_leaves_the_doubt_about_the_former_instance_to_the
 	assert_true(kr_server_init(&failing, &f->loop, &f->options) < 0);
 	assert_int_equal(rmdir(doubts), 0);
 	start_server(f);
-	assert_int_equal(kr_doubts_of(&f->server.doubts, alive_ns), f->server.instance);
+	assert_int_equal(kr_doubts_of(&f->server.daemon->doubts, alive_ns), f->server.instance);
 }
 
 int main(void)

@@ -13,8 +13,14 @@
 
 #include "server/export/export.h"
 #include "server/session/listen.h"
-#include "server/daemon/options.h"
-#include "server/daemon/server.h"
+#include "server/base/options.h"
+#include "server/daemon/life.h"
+#include "server/flush/flush.h"
+#include "server/leases/file_table.h"
+#include "server/leases/invalidation.h"
+#include "server/pipelines/staging.h"
+#include "server/recovery/recovery.h"
+#include "server/session/session.h"
 
 /* MOMENT_MS: less than what the server takes for a sleep of its own (it is patient then). */
 enum { NODES = 4, LEASE_MS = 20000, MOMENT_MS = 500 };
@@ -44,7 +50,7 @@ static inline bool server_has_ended(void *context)
 {
 	struct fixture *f = context;
 
-	return f->server.end.ended && !uv_is_active((uv_handle_t *)&f->server.tick);
+	return f->server.daemon->end.ended && !uv_is_active((uv_handle_t *)&f->server.daemon->tick);
 }
 
 static inline void stop_server(struct fixture *f)

@@ -4,7 +4,7 @@
 
 #include <sys/resource.h>
 
-#include "server/flush/data_priv.h"
+#include "server/flush/data_state.h"
 #include "server/leases/file_table.h"
 
 static const struct kr_range EXTENTS[] = {{0, 100}};
@@ -97,7 +97,7 @@ static void they_are_carried_out_when_it_has_been_answered(void **state)
 	assert_int_equal(node->flush_err, 0);
 	assert_int_equal(A.synced_err, 0);
 	assert_int_equal(A.changed_err, 0);
-	assert_true(file->data.stable.good >= node->flush_reply.round);
+	assert_true(file->data->stable.good >= node->flush_reply.round);
 	assert_int_equal(look().st_size, 100);
 	assert_int_equal(look().st_mtim.tv_sec, TOUCHED);
 	assert_int_equal(look().st_mode & 07777, 0600);

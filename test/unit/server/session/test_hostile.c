@@ -29,7 +29,7 @@ static void who_leaves_a_recall_unanswered_loses_its_session(void **state)
 	while (!is_answered(f->nodes[HONEST], id))
 		a_moment_later_both(f);
 	assert_int_equal(node_result(f->nodes[HONEST], id, NULL), 0);
-	assert_int_equal(f->server.sessions_lost, 1);
+	assert_int_equal(f->server.sessions->lost, 1);
 	assert_null(kr_session_find(&f->server, f->nodes[HOSTILE]->hello.session));
 }
 
@@ -43,7 +43,7 @@ static void who_leaves_a_question_for_attributes_unanswered_loses_its_session(vo
 	while (!is_answered(f->nodes[HONEST], id))
 		a_moment_later_both(f);
 	assert_int_equal(node_result(f->nodes[HONEST], id, NULL), 0);
-	assert_int_equal(f->server.sessions_lost, 1);
+	assert_int_equal(f->server.sessions->lost, 1);
 }
 
 /* Rounds that come and are answered are work, however long it takes in all. */
@@ -66,7 +66,7 @@ static void who_flushes_may_take_its_time(void **state)
 	}
 	node_reply(f->nodes[HOSTILE], recall, NULL);
 	assert_int_equal(node_result(f->nodes[HONEST], id, NULL), 0);
-	assert_int_equal(f->server.sessions_lost, 0);
+	assert_int_equal(f->server.sessions->lost, 0);
 }
 
 /* Flushes of another file are none. */
@@ -84,7 +84,7 @@ static void flushing_something_else_does_not_count(void **state)
 				&(struct kr_flush_request){.file = other, .flags = 1, .seq = ++seq});
 		a_moment_later(f, f->nodes[HONEST]);
 	}
-	assert_int_equal(f->server.sessions_lost, 1);
+	assert_int_equal(f->server.sessions->lost, 1);
 }
 
 static void the_clock_of_a_question_begins_anew_with_the_connection(void **state)
@@ -102,7 +102,7 @@ static void the_clock_of_a_question_begins_anew_with_the_connection(void **state
 	assert_int_equal(f->nodes[HOSTILE]->hello.resumed, 1);
 	node_reply(f->nodes[HOSTILE], node_asked(f->nodes[HOSTILE], KR_MSG_RECALL), NULL);
 	assert_int_equal(node_result(f->nodes[HONEST], id, NULL), 0);
-	assert_int_equal(f->server.sessions_lost, 0);
+	assert_int_equal(f->server.sessions->lost, 0);
 }
 
 /* --- what is claimed, and what is not there --------------------------------------------------- */

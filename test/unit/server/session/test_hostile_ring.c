@@ -7,9 +7,9 @@
 
 #include "common/rpc/conn_priv.h"
 #include "common/auth/pair_conn.h"
-#include "server/flush/data_priv.h"
+#include "server/flush/data_state.h"
 #include "server/pipelines/block_server.h"
-#include "server/pipelines/hop.h"
+#include "server/flush/hop.h"
 #include "server/flush/round.h"
 
 /* --- ring connections ------------------------------------------------------------------------- */

@@ -49,7 +49,7 @@ static void a_cut_told_to_a_node_that_never_answers_waits_for_its_end(void **sta
 	uint64_t id = send_cut(f, &fid);
 
 	assert_in_range(wait_beside(f, id, do_nothing, &fid, 3 * MOMENTS), MOMENTS, 2 * MOMENTS + SLACK);
-	assert_int_equal(f->server.sessions_lost, 1);
+	assert_int_equal(f->server.sessions->lost, 1);
 }
 
 static void a_cut_does_not_wait_for_ever_for_one_that_connects_anew(void **state)
@@ -60,7 +60,7 @@ static void a_cut_does_not_wait_for_ever_for_one_that_connects_anew(void **state
 
 	assert_in_range(wait_beside(f, id, only_connect_anew, &fid, 20 * MOMENTS), 0,
 		(KR_SESSION_ASK_LEASES + 1) * MOMENTS + SLACK);
-	assert_int_equal(f->server.sessions_lost, 1);
+	assert_int_equal(f->server.sessions->lost, 1);
 }
 
 static void nor_for_one_that_is_never_there_when_it_is_looked_for(void **state)
@@ -136,7 +136,7 @@ static void who_flushes_over_many_connections_may_take_its_time(void **state)
 	}
 	node_reply(busy, node_asked(busy, KR_MSG_RECALL), NULL);
 	assert_int_equal(node_result(f->nodes[HONEST], id, NULL), 0);
-	assert_int_equal(f->server.sessions_lost, 0);
+	assert_int_equal(f->server.sessions->lost, 0);
 }
 
 /* Each time that it has cut the file everybody is asked again for its size. */
@@ -157,7 +157,7 @@ static void nor_is_the_size_of_one_that_cuts_it_and_answers_late(void **state)
 		node_reply(hostile, node_asked(hostile, KR_MSG_QUERY), &(struct kr_query_reply){0});
 	}
 	assert_in_range(moments, 2 * MOMENTS, (KR_SESSION_ASK_LEASES + 1) * MOMENTS + SLACK);
-	assert_int_equal(f->server.sessions_lost, 0);
+	assert_int_equal(f->server.sessions->lost, 0);
 }
 
 /* It would be waited for, and not asked again. */
@@ -181,7 +181,8 @@ static size_t unanswered_requests(const struct fixture *f)
 	const struct kr_link *link;
 	size_t count = 0;
 
-	for (link = f->server.unanswered.head.next; link != &f->server.unanswered.head; link = link->next)
+	for (link = f->server.sessions->unanswered.head.next; link != &f->server.sessions->unanswered.head;
+		link = link->next)
 		count++;
 	return count;
 }

@@ -25,8 +25,14 @@
 #include "common/rpc/msg.h"
 #include "common/base/util.h"
 #include "server/session/listen.h"
-#include "server/daemon/options.h"
-#include "server/daemon/server.h"
+#include "server/base/options.h"
+#include "server/daemon/life.h"
+#include "server/flush/flush.h"
+#include "server/leases/file_table.h"
+#include "server/leases/invalidation.h"
+#include "server/pipelines/staging.h"
+#include "server/recovery/recovery.h"
+#include "server/session/session.h"
 #include "test/unit/directory.h"
 
 enum { NODES = 1000, ANSWER_S = 60, SESSION_BYTES_MAX = 48 * 1024, STUCK_BYTES_MAX = 64 << 20 };

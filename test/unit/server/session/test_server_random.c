@@ -19,8 +19,14 @@
 #include "common/base/log.h"
 #include "server/export/export.h"
 #include "server/session/listen.h"
-#include "server/daemon/options.h"
-#include "server/daemon/server.h"
+#include "server/base/options.h"
+#include "server/daemon/life.h"
+#include "server/flush/flush.h"
+#include "server/leases/file_table.h"
+#include "server/leases/invalidation.h"
+#include "server/pipelines/staging.h"
+#include "server/recovery/recovery.h"
+#include "server/session/session.h"
 #include "test/unit/directory.h"
 
 enum { NODES = 4, FILES = 3, STEPS = 4000, SEEDS = 6, ASKED_MAX = 64, UNANSWERED_MAX = 24, WAIT_S = 60 };

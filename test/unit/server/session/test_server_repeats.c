@@ -318,10 +318,10 @@ static void a_cut_that_waits_for_notes_is_left_to_its_repetition(void **state)
 	answering.id = node_send(node, KR_MSG_CREATE, &msg);
 	node_asked(other, KR_MSG_INVALIDATE);
 	ask_again_elsewhere(f, node, answering.id, KR_MSG_CREATE, &msg);
-	assert_int_equal(f->server.outliving.count, 1);
+	assert_int_equal(f->server.sessions->outliving.count, 1);
 	node_reply(other, node_asked(other, KR_MSG_INVALIDATE), NULL);
 	node_asked(other, KR_MSG_RECALL);
-	assert_int_equal(f->server.outliving.count, 0);
+	assert_int_equal(f->server.sessions->outliving.count, 0);
 	assert_true(node_wait_for(&f->loop, is_answered_by_all, &answering));
 	assert_int_equal(node_result(node, answering.id, &reply), 0);
 	assert_int_equal(reply->create_reply.attr.size, 0);

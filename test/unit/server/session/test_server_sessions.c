@@ -17,7 +17,7 @@ static void a_silent_session_is_lost_and_its_leases_are_free(void **state)
 	while (!is_answered(reader, id))
 		a_moment_later(f, reader);
 	assert_int_equal(node_result(reader, id, NULL), 0);
-	assert_int_equal(f->server.sessions_lost, 1);
+	assert_int_equal(f->server.sessions->lost, 1);
 	assert_int_equal(node_hello(writer, true), 0);
 	assert_int_equal(writer->hello.resumed, 0);
 	assert_int_not_equal(writer->hello.session, old);
@@ -37,7 +37,7 @@ static void a_parked_request_ends_with_its_session(void **state)
 	node_disconnect(writer);
 	writer->asked_count = 0;
 	resume(writer); /* which may leave the question unanswered anew, and so longer than the reader lives */
-	while (f->server.sessions_lost == 0)
+	while (f->server.sessions->lost == 0)
 		a_moment_later(f, writer);
 	assert_non_null(kr_session_find(&f->server, writer->hello.session));
 	node_reply(writer, node_asked(writer, KR_MSG_RECALL), NULL);
@@ -55,7 +55,7 @@ static void a_new_session_replaces_the_one_of_the_same_node(void **state)
 	joined(f, 2);
 	assert_true(node_wait_for(&f->loop, node_is_closed, node));
 	assert_int_equal(node_result(other, send_lease(other, &fid, KR_LEASE_READ), NULL), 0);
-	assert_int_equal(f->server.session_count, 2);
+	assert_int_equal(f->server.sessions->count, 2);
 }
 
 /* The bytes that a killed daemon left in its journal are between the kill and the flush nobody else's to read past. */
@@ -123,7 +123,7 @@ static void what_an_heir_does_not_need_is_free(void **state)
 	assert_int_equal(node_call(f->nodes[3], KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
 	assert_int_equal(node_result(other, read, NULL), 0);
 	assert_int_equal(f->nodes[3]->asked_count, 0);
-	assert_int_equal(f->server.session_count, 2);
+	assert_int_equal(f->server.sessions->count, 2);
 }
 
 static void goodbye_ends_a_session_at_once(void **state)
@@ -134,7 +134,7 @@ static void goodbye_ends_a_session_at_once(void **state)
 
 	assert_int_equal(node_call(node, KR_MSG_GOODBYE, NULL, NULL), 0);
 	assert_int_equal(node_result(other, send_lease(other, &fid, KR_LEASE_READ), NULL), 0);
-	assert_int_equal(f->server.session_count, 1);
+	assert_int_equal(f->server.sessions->count, 1);
 }
 
 static void what_a_node_says_of_its_backlog_stays_with_its_session(void **state)

@@ -89,7 +89,7 @@ static void answer_size(struct fixture *f, uint64_t id)
 {
 	node_reply(f->nodes[HOSTILE], node_asked(f->nodes[HOSTILE], KR_MSG_QUERY), &(struct kr_query_reply){0});
 	assert_int_equal(node_result(f->nodes[HONEST], id, NULL), 0);
-	assert_int_equal(f->server.sessions_lost, 0);
+	assert_int_equal(f->server.sessions->lost, 0);
 }
 
 static void who_recovers_for_long_and_is_asked_only_then_has_its_time_to_answer(void **state)
@@ -264,7 +264,7 @@ static void who_replays_for_long_what_nobody_waits_for_is_not_lost(void **state)
 			replay_nothing(f->nodes[HOSTILE], &replayed);
 		a_moment_later_both(f);
 	}
-	assert_int_equal(f->server.sessions_lost, 0);
+	assert_int_equal(f->server.sessions->lost, 0);
 	recover(f->nodes[HOSTILE], &fid);
 }
 
@@ -305,7 +305,7 @@ static void who_has_inherited_no_lease_owes_none(void **state)
 	pass_leases(f, 1);
 	node_reply(node, node_asked(node, KR_MSG_RECALL), NULL);
 	assert_int_equal(node_result(f->nodes[HONEST], id, NULL), 0);
-	assert_int_equal(f->server.sessions_lost, 0);
+	assert_int_equal(f->server.sessions->lost, 0);
 }
 
 int main(void)

@@ -1,6 +1,9 @@
 /* A server with keys against scripted nodes: who is let in, whose session is whose, and what a user key allows. */
 #include "test/unit/server/session/trust_fixture.h"
 
+#include "common/auth/pair_conn.h"
+#include "server/flush/data_state.h"
+
 /* --- who is let in --- */
 
 static void who_shows_no_key_gets_nothing(void **state)
@@ -14,7 +17,7 @@ static void who_shows_no_key_gets_nothing(void **state)
 	node_connect(node);
 	assert_int_equal(node_call(node, KR_MSG_STATUS, &status, NULL), -ENOKEY);
 	assert_closed(f, node);
-	assert_int_equal(f->server.session_count, 0);
+	assert_int_equal(f->server.sessions->count, 0);
 }
 
 static void who_has_a_key_gets_a_session(void **state)
@@ -178,6 +181,55 @@ static void a_user_key_acts_for_its_user_only(void **state)
 	assert_int_equal(make_directory(node, "group", self->pw_uid, NOBODY_HERE), -EPERM);
 }
 
+static gid_t joined_group; /* of every user; 0: none */
+
+int __real_getgrouplist(const char *user, gid_t group, gid_t *groups, int *count);
+int __wrap_getgrouplist(const char *user, gid_t group, gid_t *groups, int *count);
+
+int __wrap_getgrouplist(const char *user, gid_t group, gid_t *groups, int *count)
+{
+	int room = *count, found = __real_getgrouplist(user, group, groups, count);
+
+	if (found < 0 || found == room || !joined_group)
+		return found;
+	groups[found] = joined_group;
+	*count = found + 1;
+	return found + 1;
+}
+
+static void come_back(struct fixture *f, struct node *node)
+{
+	node_disconnect(node);
+	assert_int_equal(show(node, f->keys[KEY_USER]), 0);
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node->hello.resumed, 1);
+}
+
+static void who_leaves_a_group_has_it_until_the_next_handshake(void **state)
+{
+	const struct passwd *self = getpwuid(geteuid());
+	struct fixture *f = *state;
+	const uint32_t *borrowed;
+	struct node *node;
+	uint32_t first;
+
+	if (!self)
+		skip();
+	joined_group = NOBODY_HERE;
+	node = joined(f, 0, KEY_USER);
+	borrowed = kr_session_find(&f->server, node->hello.session)->groups; /* as a request that runs does */
+	first = borrowed[0];
+	assert_int_not_equal(make_directory(node, "group", self->pw_uid, NOBODY_HERE), -EPERM);
+	joined_group = 0;
+	come_back(f, node);
+	assert_int_equal(make_directory(node, "left", self->pw_uid, NOBODY_HERE), -EPERM);
+	joined_group = NOBODY_HERE;
+	come_back(f, node);
+	assert_int_not_equal(make_directory(node, "again", self->pw_uid, NOBODY_HERE), -EPERM);
+	joined_group = 0;
+	assert_int_equal(borrowed[0], first);
+}
+
 static void the_server_knows_a_users_groups_best(void **state)
 {
 	const uint32_t claimed[] = {NOBODY_HERE, 0};
@@ -197,6 +249,86 @@ static void the_server_knows_a_users_groups_best(void **state)
 	assert_int_equal(session->groups[0], self->pw_gid);
 	for (uint32_t i = 0; i < session->group_count; i++)
 		assert_int_not_equal(session->groups[i], NOBODY_HERE);
+}
+
+/* --- what who may learn of others --- */
+
+static void on_status(void *context, int err, const void *reply, struct kr_buf *data, bool more)
+{
+	const struct kr_status_reply *status = reply;
+
+	(void)data;
+	assert_int_equal(err, 0);
+	assert_false(more);
+	*(json_t **)context = json_loadb((const char *)status->json.bytes, status->json.length, 0, NULL);
+	assert_non_null(*(json_t **)context);
+}
+
+static bool status_is_there(void *context)
+{
+	return *(json_t **)context != NULL;
+}
+
+static json_t *status_of(struct fixture *f, struct node *node)
+{
+	const struct kr_status_request request = {.what = "status", .argument = ""};
+	json_t *status = NULL;
+
+	assert_true(kr_conn_request(node->conn, KR_MSG_STATUS, &request, NULL, 0, on_status, &status) > 0);
+	assert_true(node_wait_for(&f->loop, status_is_there, &status));
+	return status;
+}
+
+static void add_conflict(struct fixture *f, const struct kr_key_owner *owner, uint8_t file, const char *path)
+{
+	const struct kr_fid fid = {.length = 1, .bytes = {file}};
+	struct kr_conflict *conflict = kr_conflict_new((const uint8_t[16]){0}, owner, "lost", &fid, 1, 2);
+
+	conflict->original = strdup(path);
+	kr_conflicts_put(&f->server.recovery->conflicts, conflict);
+}
+
+/* Nothing else, also not what a later version adds for all. */
+static void expect_own_only(json_t *status)
+{
+	static const char *const names[] = {
+		"kind", "version", "uptime_ms", "lease_ms", "grace", "user", "conflicts", "export", "nodes"};
+	const json_t *conflicts = json_object_get(status, "conflicts"), *nodes = json_object_get(status, "nodes");
+
+	for (size_t i = 0; i < KR_ARRAY_SIZE(names); i++)
+		assert_non_null(json_object_get(status, names[i]));
+	assert_int_equal(json_object_size(status), KR_ARRAY_SIZE(names));
+	assert_int_equal(json_object_size(json_object_get(status, "export")), 2);
+	assert_int_equal(json_array_size(conflicts), 1);
+	assert_string_equal(json_string_value(json_object_get(json_array_get(conflicts, 0), "path")), "mine");
+	assert_int_equal(json_array_size(nodes), 1);
+	assert_non_null(strstr(json_string_value(json_object_get(json_array_get(nodes, 0), "key")), "of user"));
+	json_decref(status);
+}
+
+static void expect_all(json_t *status)
+{
+	assert_int_equal(json_array_size(json_object_get(status, "conflicts")), 3);
+	assert_int_equal(json_array_size(json_object_get(status, "nodes")), 2);
+	assert_non_null(json_object_get(status, "parked"));
+	json_decref(status);
+}
+
+static void a_user_key_gets_the_status_of_its_user_only(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0, KEY_NODE), *user = joined(f, 1, KEY_USER), *tool = f->nodes[2];
+
+	add_conflict(f, &f->keys[KEY_NODE]->owner, 1, "secret/nodes");
+	add_conflict(f, &f->keys[KEY_UNKNOWN_USER]->owner, 2, "secret/others");
+	add_conflict(f, &f->keys[KEY_USER]->owner, 3, "mine");
+	expect_all(status_of(f, node));
+	expect_own_only(status_of(f, user));
+	assert_int_equal(show(tool, f->keys[KEY_OTHER_NODE]), 0);
+	expect_all(status_of(f, tool));
+	node_disconnect(tool);
+	assert_int_equal(show(tool, f->keys[KEY_USER]), 0);
+	expect_own_only(status_of(f, tool));
 }
 
 /* --- how many sessions a user may have --- */
@@ -219,7 +351,7 @@ static void a_user_has_so_many_sessions_from_one_address_and_a_node_any(void **s
 	assert_int_equal(f->nodes[0]->hello.resumed, 1);
 	node_disconnect(f->nodes[0]);
 	joined(f, 0, KEY_USER);
-	assert_int_equal(f->server.session_count, 2);
+	assert_int_equal(f->server.sessions->count, 2);
 	joined(f, 2, KEY_NODE);
 	assert_int_equal(node_call(f->nodes[0], KR_MSG_GOODBYE, NULL, NULL), 0);
 	assert_closed(f, f->nodes[0]);
@@ -250,16 +382,24 @@ static void a_user_has_so_many_sessions_in_all(void **state)
 
 /* --- changing keys --- */
 
+static void take_away(struct fixture *f, int key)
+{
+	assert_int_equal(rename(f->paths[KEY_UNKNOWN_USER], f->paths[key]), 0);
+	f->options.key.count = KEYS - 1;
+	kr_trust_reload(&f->server);
+}
+
 static void a_key_that_is_taken_away_cuts_off_who_came_with_it(void **state)
 {
 	struct fixture *f = *state;
 	struct node *node = joined(f, 0, KEY_NODE), *other = joined(f, 1, KEY_OTHER_NODE);
 
 	assert_int_equal(show(f->nodes[2], f->keys[KEY_NODE]), 0);
-	assert_int_equal(rename(f->paths[KEY_UNKNOWN_USER], f->paths[KEY_NODE]), 0);
-	f->options.key.count = KEYS - 1;
-	kr_trust_reload(&f->server);
+	take_away(f, KEY_NODE);
 	assert_closed(f, node);
+	assert_closed(f, other);
+	assert_int_equal(show(other, f->keys[KEY_OTHER_NODE]), 0);
+	assert_int_equal(node_hello(other, true), 0);
 	assert_int_equal(make_directory(other, "d", 0, 0), 0);
 	assert_int_equal(show(node, f->keys[KEY_NODE]), -EKEYREJECTED);
 	assert_closed(f, node);
@@ -267,6 +407,121 @@ static void a_key_that_is_taken_away_cuts_off_who_came_with_it(void **state)
 	assert_int_equal(show(node, f->keys[KEY_OTHER_NODE]), 0);
 	assert_int_equal(node_hello(node, true), 0);
 	assert_int_equal(node->hello.resumed, 1);
+}
+
+struct hop {
+	struct kr_conn *conn;
+	bool answered, closed;
+	int err;
+};
+
+static void on_hop_frame(struct kr_conn *conn, const struct kr_frame *frame)
+{
+	(void)conn, (void)frame;
+	fail();
+}
+
+static void on_hop_closed(struct kr_conn *conn, int err, const char *reason)
+{
+	struct hop *hop = kr_conn_context(conn);
+
+	(void)err, (void)reason;
+	hop->closed = true;
+	hop->conn = NULL;
+}
+
+static void on_hop_opened(void *context, int err)
+{
+	struct hop *hop = context;
+
+	hop->answered = true;
+	hop->err = err;
+}
+
+static bool hop_is_answered(void *context)
+{
+	return ((struct hop *)context)->answered;
+}
+
+static bool hop_is_closed(void *context)
+{
+	return ((struct hop *)context)->closed;
+}
+
+/* A ring connection of NODE's session to the server, with what the server has told that session. */
+static void open_hop(struct fixture *f, struct node *node, struct hop *hop)
+{
+	static const struct kr_conn_handler handler = {.on_frame = on_hop_frame, .on_closed = on_hop_closed};
+	struct kr_session *session = kr_session_find(&f->server, node->hello.session);
+	struct kr_pair_caller self = {.node = session->node, .session = session->id};
+	struct kr_hop_address to;
+	struct sockaddr_in address;
+	char host[64];
+
+	*hop = (struct hop){0};
+	memcpy(self.ring_key, session->ring_key, sizeof(self.ring_key));
+	assert_true(kr_data_hop(f->server.data, session, 0, host, &to));
+	uv_ip4_addr("127.0.0.1", kr_listen_port(&f->server), &address);
+	assert_int_equal(kr_conn_connect(&f->loop, (struct sockaddr *)&address, &handler, hop, &hop->conn), 0);
+	kr_pair_open(hop->conn, &to, &self, on_hop_opened, hop);
+	assert_true(node_wait_for(&f->loop, hop_is_answered, hop));
+}
+
+static void a_key_that_is_taken_away_ends_the_ring_connections_of_who_came_with_it(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0, KEY_NODE), *away = joined(f, 1, KEY_NODE);
+	struct hop hop, of_away, after;
+
+	open_hop(f, node, &hop);
+	open_hop(f, away, &of_away);
+	assert_int_equal(hop.err, 0);
+	assert_int_equal(of_away.err, 0);
+	node_disconnect(away);
+	take_away(f, KEY_NODE);
+	assert_true(node_wait_for(&f->loop, hop_is_closed, &hop));
+	assert_true(node_wait_for(&f->loop, hop_is_closed, &of_away));
+	open_hop(f, node, &after);
+	assert_int_equal(after.err, -EKEYREJECTED);
+	assert_true(node_wait_for(&f->loop, hop_is_closed, &after));
+	/* With another key of its owner the session may again. */
+	assert_int_equal(show(node, f->keys[KEY_OTHER_NODE]), 0);
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node->hello.resumed, 1);
+	open_hop(f, node, &after);
+	assert_int_equal(after.err, 0);
+	kr_conn_close(after.conn, false);
+	assert_true(node_wait_for(&f->loop, hop_is_closed, &after));
+}
+
+static void a_node_key_that_is_taken_away_makes_all_ring_keys_anew(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0, KEY_OTHER_NODE);
+	uint8_t before[KR_RING_KEY];
+
+	joined(f, 1, KEY_USER);
+	joined(f, 2, KEY_NODE);
+	memcpy(before, kr_session_find(&f->server, node->hello.session)->ring_key, sizeof(before));
+	take_away(f, KEY_NODE);
+	assert_memory_not_equal(kr_session_find(&f->server, node->hello.session)->ring_key, before, sizeof(before));
+	assert_closed(f, node); /* and so it gets the new one */
+	assert_int_equal(show(node, f->keys[KEY_OTHER_NODE]), 0);
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node->hello.resumed, 1);
+}
+
+static void a_user_key_that_is_taken_away_disturbs_nobody(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0, KEY_NODE), *user = joined(f, 1, KEY_USER);
+	uint8_t before[KR_RING_KEY];
+
+	memcpy(before, kr_session_find(&f->server, node->hello.session)->ring_key, sizeof(before));
+	take_away(f, KEY_USER);
+	assert_closed(f, user);
+	assert_memory_equal(kr_session_find(&f->server, node->hello.session)->ring_key, before, sizeof(before));
+	assert_int_equal(make_directory(node, "d", 0, 0), 0);
 }
 
 static void files_that_cannot_be_read_change_nothing(void **state)
@@ -379,10 +634,15 @@ int main(void)
 		TEST(a_node_that_was_lost_stays_its_owners),
 		TEST(who_has_left_leaves_his_directory_to_others),
 		TEST(a_user_key_acts_for_its_user_only),
+		TEST(who_leaves_a_group_has_it_until_the_next_handshake),
 		TEST(the_server_knows_a_users_groups_best),
+		TEST(a_user_key_gets_the_status_of_its_user_only),
 		TEST(a_user_has_so_many_sessions_from_one_address_and_a_node_any),
 		TEST(a_user_has_so_many_sessions_in_all),
 		TEST(a_key_that_is_taken_away_cuts_off_who_came_with_it),
+		TEST(a_key_that_is_taken_away_ends_the_ring_connections_of_who_came_with_it),
+		TEST(a_node_key_that_is_taken_away_makes_all_ring_keys_anew),
+		TEST(a_user_key_that_is_taken_away_disturbs_nobody),
 		TEST(files_that_cannot_be_read_change_nothing),
 		TEST(data_is_for_who_opened_the_file),
 	};

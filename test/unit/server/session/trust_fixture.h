@@ -15,10 +15,15 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "server/session/listen.h"
-#include "server/daemon/options.h"
-#include "server/daemon/server.h"
+#include "server/base/options.h"
+#include "server/daemon/life.h"
 #include "server/session/session.h"
 #include "server/session/trust.h"
+#include "server/flush/flush.h"
+#include "server/leases/file_table.h"
+#include "server/leases/invalidation.h"
+#include "server/pipelines/staging.h"
+#include "server/recovery/recovery.h"
 
 enum { NODES = 3, LEASE_MS = 5000, LONG_MS = 600000, USER_SESSIONS = 2, NOBODY_HERE = 4294967 };
 enum { KEY_NODE, KEY_OTHER_NODE, KEY_USER, KEY_UNKNOWN_USER, KEYS, KEY_STRANGER = KEYS, KEYS_ALL };
@@ -37,7 +42,7 @@ static inline bool server_has_ended(void *context)
 {
 	struct fixture *f = context;
 
-	return f->server.end.ended && !uv_is_active((uv_handle_t *)&f->server.tick);
+	return f->server.daemon->end.ended && !uv_is_active((uv_handle_t *)&f->server.daemon->tick);
 }
 
 /* The user key is of the user who runs the test, because others may have no right to the export. */

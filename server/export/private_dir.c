@@ -1,0 +1,85 @@
+/* See private_dir.h. */
+#include "server/export/private_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "server/export/export_priv.h"
+
+static int make(struct kr_export *export)
+{
+	return mkdirat(export->root_fd, KR_PRIVATE_NAME, 0700) < 0 && errno != EEXIST ?
+		kr_fail_errno(-errno, "cannot make %s in %s", KR_PRIVATE_NAME, export->path) :
+		0;
+}
+
+static int open_it(struct kr_export *export, int *ret_fd)
+{
+	*ret_fd = openat(export->root_fd, KR_PRIVATE_NAME, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return *ret_fd < 0 ? kr_fail_errno(-errno, "cannot open %s in %s", KR_PRIVATE_NAME, export->path) : 0;
+}
+
+/* It belongs to us, and no other server has it. */
+static int claim(struct kr_export *export, int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return kr_fail_errno(-errno, "cannot look at %s in %s", KR_PRIVATE_NAME, export->path);
+	if (st.st_uid != geteuid())
+		return kr_fail(-EPERM, "%s in %s belongs to user %u, not to this server's", KR_PRIVATE_NAME,
+			export->path, st.st_uid);
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return kr_fail(-EBUSY, "another kairand exports %s", export->path);
+	return 0;
+}
+
+int kr_private_dir_open(struct kr_export *export)
+{
+	struct statvfs fs;
+	int r;
+
+	export->read_only = true;
+	r = make(export);
+	if (r == -EROFS || r == -EACCES)
+		return 0;
+	if (r == 0)
+		r = open_it(export, &export->private_fd);
+	if (r < 0)
+		return r;
+	if (fstatvfs(export->private_fd, &fs) < 0)
+		return kr_fail_errno(-errno, "cannot look at %s in %s", KR_PRIVATE_NAME, export->path);
+	export->read_only = fs.f_flag & ST_RDONLY;
+	return claim(export, export->private_fd);
+}
+
+bool kr_private_dir_is_removed(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && st.st_nlink == 0;
+}
+
+int kr_private_dir_renew(struct kr_export *export)
+{
+	KR_AUTO_FD int fd = -1;
+	int r;
+
+	if (!kr_private_dir_is_removed(export->private_fd))
+		return 0;
+	r = make(export);
+	if (r == 0)
+		r = open_it(export, &fd);
+	if (r == 0)
+		r = claim(export, fd);
+	if (r == 0 && dup3(fd, export->private_fd, O_CLOEXEC) < 0)
+		r = kr_fail_errno(-errno, "cannot open %s in %s", KR_PRIVATE_NAME, export->path);
+	if (r == 0)
+		kr_log_warn("%s had been removed from %s: it is made anew", KR_PRIVATE_NAME, export->path);
+	return r;
+}

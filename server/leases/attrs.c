@@ -1,0 +1,298 @@
+/* Attributes, with questions to the nodes that write.
+ *
+ * The order is: ask the holders of WRITE, then stat.  A holder that flushes in between is seen by the stat; the other
+ * way round its bytes could be missed by both.  If the file was cut in between, the answers are of a file that was
+ * longer, and everything is asked again (at most ATTEMPTS_MAX times).
+ */
+#include "server/leases/attrs.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "server/export/export.h"
+#include "server/leases/file_table.h"
+#include "server/leases/leases.h"
+#include "server/leases/invalidation.h"
+#include "server/session/request.h"
+#include "server/base/server.h"
+#include "server/session/session.h"
+#include "server/leases/watch.h"
+
+enum { ATTEMPTS_MAX = 100, AHEAD_S = 5 /* a node's idea of our clock is not as wrong as that */ };
+
+struct stat_query;
+
+/* One kr_attrs_get under way. */
+struct look {
+	struct kr_request *request;
+	struct kr_sfile *file;
+	bool ask_holders;
+	void (*fn)(struct kr_request *request, const struct kr_attr *attr);
+	struct kr_list queries; /* unanswered */
+	bool dirty, unanswered; /* unanswered: by a session that ended, which perhaps has an successor */
+	uint64_t end;
+	struct kr_time mtime;
+	uint64_t changes, ended, cuts;
+	uint64_t begun_ns;
+	unsigned attempts;
+	struct kr_attr attr;
+};
+
+struct stat_query {
+	struct kr_link link;
+	struct look *look;
+	struct kr_session *session; /* lives while its ask is unanswered */
+	uint64_t ask;
+	uint64_t since_ns; /* asked then, of this session or of one that it has replaced */
+};
+
+static void begin(struct look *look);
+
+static void finish(struct look *look)
+{
+	struct kr_request *request = look->request;
+	void (*fn)(struct kr_request *, const struct kr_attr *) = look->fn;
+	struct kr_attr attr = look->attr;
+
+	assert(kr_list_empty(&look->queries));
+	kr_sfile_put(look->file);
+	free(look);
+	request->job_state = NULL;
+	fn(request, request->err ? NULL : &attr);
+}
+
+static void run_stat(struct kr_request *request)
+{
+	struct look *look = request->job_state;
+
+	request->err = kr_export_getattr(request->server->export, &look->file->fid, &look->attr);
+}
+
+/* A node that changes the file each time before it answers, as late as it may, would hold others up for long: what it
+ * said was so while we asked. */
+static bool takes_long(const struct look *look)
+{
+	return kr_clock_ns() - look->begun_ns > KR_SESSION_ASK_LEASES * look->request->server->lease_ms * KR_NS_PER_MS;
+}
+
+static bool is_to_be_repeated(const struct look *look)
+{
+	const struct kr_sfile *file = look->file;
+
+	if (look->request->err || look->request->session->dead || look->attempts >= ATTEMPTS_MAX)
+		return false;
+	return look->unanswered || ((file->cuts != look->cuts || file->ended != look->ended) && !takes_long(look));
+}
+
+/* It was set by hand, and before what somebody has not flushed was written: that was flushed first. */
+static bool is_ahead(struct kr_time mtime)
+{
+	return mtime.sec > (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + AHEAD_S;
+}
+
+static void stat_done(struct kr_request *request)
+{
+	struct look *look = request->job_state;
+	struct kr_sfile *file = look->file;
+
+	if (is_to_be_repeated(look)) {
+		begin(look);
+		return;
+	}
+	if (!request->err) {
+		kr_sfile_version(file, look->changes, &look->attr);
+		if (look->dirty && S_ISREG(look->attr.mode)) { /* nobody has unflushed bytes of anything else */
+			look->attr.version = 0;
+			look->attr.size = KR_MAX(look->attr.size, look->end);
+			if (kr_time_compare(look->mtime, look->attr.mtime) > 0 || is_ahead(look->attr.mtime))
+				look->attr.mtime = look->mtime;
+		}
+	}
+	finish(look);
+}
+
+static void go(struct look *look)
+{
+	look->changes = look->file->changes;
+	look->ended = look->file->ended;
+	kr_request_run(look->request, run_stat, stat_done);
+}
+
+static bool begins(const struct kr_session *session)
+{
+	return kr_clock_ns() - session->begun_ns <= session->server->lease_ms * KR_NS_PER_MS;
+}
+
+/* The successor of a session that ends without having answered owes it still ... */
+static void note_debt(const struct stat_query *query, bool answered)
+{
+	struct kr_attachment *attachment =
+		answered && !begins(query->session) ? NULL : kr_attachment_find(query->look->file, query->session);
+
+	if (attachment && answered)
+		attachment->owed_size_ns = 0;
+	else if (attachment && (!attachment->left_size_ns || query->since_ns < attachment->left_size_ns))
+		attachment->left_size_ns = query->since_ns;
+}
+
+/* ... if it is asked again as soon as it has begun: else it is somebody else who asks. */
+static uint64_t owed_since(const struct look *look, const struct kr_session *session)
+{
+	const struct kr_attachment *attachment = begins(session) ? kr_attachment_find(look->file, session) : NULL;
+
+	return attachment && attachment->owed_size_ns ? attachment->owed_size_ns : kr_clock_ns();
+}
+
+static void query_answered(struct kr_session *session, void *context, int err, const void *message)
+{
+	struct stat_query *query = context;
+	struct look *look = query->look;
+	const struct kr_query_reply *reply = message;
+
+	(void)session;
+	note_debt(query, err != -ENOTCONN);
+	kr_list_remove(&query->link);
+	free(query);
+	look->unanswered |= err == -ENOTCONN;
+	if (!err && reply->dirty && reply->end <= INT64_MAX) { /* no file is larger, whatever it says */
+		look->dirty = true;
+		look->end = KR_MAX(look->end, reply->end);
+		if (kr_time_compare(reply->mtime, look->mtime) > 0)
+			look->mtime = reply->mtime;
+	}
+	if (kr_list_empty(&look->queries)) {
+		look->request->cancel = look->request->hurry = NULL;
+		go(look);
+	}
+}
+
+static void ask(struct look *look, struct kr_session *session)
+{
+	struct kr_query_request msg = {.file = look->file->fid};
+	struct stat_query *query = kr_xcalloc(1, sizeof(*query));
+
+	query->look = look;
+	query->session = session;
+	query->since_ns = owed_since(look, session);
+	query->ask = kr_callback_send_long(session, KR_MSG_QUERY, &msg, query_answered, NULL, query, query->since_ns);
+	if (query->ask)
+		kr_list_append(&look->queries, &query->link);
+	else
+		free(query);
+}
+
+static void ask_holders(struct look *look)
+{
+	struct kr_attachment *attachment;
+
+	KR_LIST_FOR_EACH(attachment, &look->file->attachments, of_file) {
+		struct kr_session *session = attachment->session;
+
+		if (session != look->request->session &&
+			(kr_lease_table_held(&look->file->leases, session->node) & KR_LEASE_WRITE))
+			ask(look, session);
+	}
+}
+
+static void withdraw_queries(struct look *look)
+{
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(&look->queries))) {
+		struct stat_query *query = KR_LIST_ENTRY(link, struct stat_query, link);
+
+		kr_callback_abandon(query->session, query->ask, look->request->session);
+		free(query);
+	}
+}
+
+static void cancel_stat(struct kr_request *request)
+{
+	struct look *look = request->job_state;
+
+	withdraw_queries(look);
+	kr_sfile_put(look->file);
+	free(look);
+	request->job_state = NULL;
+}
+
+/* Nobody is left who would hear the answer. */
+static void hurry_stat(struct kr_request *request)
+{
+	withdraw_queries(request->job_state);
+	go(request->job_state);
+}
+
+static void begin(struct look *look)
+{
+	look->attempts++;
+	look->cuts = look->file->cuts;
+	look->dirty = look->unanswered = false;
+	look->end = 0;
+	look->mtime = (struct kr_time){.sec = INT64_MIN};
+	if (look->ask_holders && !look->request->session->dead)
+		ask_holders(look);
+	if (kr_list_empty(&look->queries)) {
+		go(look);
+	} else if (look->request->committed) {
+		look->request->hurry = hurry_stat;
+		/* Others may build on what it has done while it waits: it must not be done again. */
+		look->request->server->sessions->hooks.request_cache.end(look->request, 0);
+	} else {
+		look->request->cancel = cancel_stat;
+	}
+}
+
+void kr_attrs_get(struct kr_request *request, const struct kr_fid *fid, bool ask_others,
+	void (*fn)(struct kr_request *request, const struct kr_attr *attr))
+{
+	struct look *look = kr_xcalloc(1, sizeof(*look));
+
+	assert(!request->job_state);
+	look->request = request;
+	look->file = kr_sfile_get(request->server, fid);
+	look->ask_holders = ask_others;
+	look->fn = fn;
+	look->begun_ns = kr_clock_ns();
+	kr_list_init(&look->queries);
+	request->job_state = look;
+	begin(look);
+}
+
+bool kr_attrs_doubtful(struct kr_server *server, const struct kr_fid *fid, uint32_t node, uint64_t epoch)
+{
+	const struct kr_sfile *file = kr_sfile_find(server, fid);
+
+	if (!file)
+		return server->files->forgotten_epoch > epoch;
+	return file->changing || file->changed_epoch > epoch ||
+		kr_lease_table_others_hold(&file->leases, node, KR_LEASE_WRITE);
+}
+
+/* --- GETATTR ---------------------------------------------------------------------------------- */
+
+static void reply_attr(struct kr_request *request, const struct kr_attr *attr)
+{
+	if (attr)
+		request->reply.getattr_reply.attr = *attr;
+	kr_request_reply_job(request);
+}
+
+static void handle_getattr(struct kr_request *request)
+{
+	kr_attrs_get(request, &request->msg.getattr_request.file, true, reply_attr);
+}
+
+static uint16_t grant_getattr(struct kr_request *request, int err, const void *reply)
+{
+	(void)reply;
+	return err ? 0 : kr_invalidation_grant_attr(request, &request->msg.getattr_request.file);
+}
+
+void kr_attrs_register(struct kr_server *server)
+{
+	kr_server_on(server, KR_MSG_GETATTR, handle_getattr, 0);
+	kr_invalidation_on(server, KR_MSG_GETATTR, NULL, grant_getattr);
+}

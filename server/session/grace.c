@@ -1,0 +1,93 @@
+/* Who is awaited after a start: see grace.h. */
+#include "server/session/grace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct awaited {
+	struct kr_table_link link;
+	uint8_t node_id[16];
+	struct kr_key_owner owner;
+};
+
+static bool match_node_id(const struct kr_table_link *link, const void *key)
+{
+	return memcmp(KR_CONTAINER_OF(link, struct awaited, link)->node_id, key, 16) == 0;
+}
+
+static struct awaited *find(const struct kr_grace *grace, const uint8_t node_id[16])
+{
+	struct kr_table_link *link = kr_table_find(&grace->awaited, kr_hash_bytes(node_id, 16), match_node_id, node_id);
+
+	return link ? KR_CONTAINER_OF(link, struct awaited, link) : NULL;
+}
+
+void kr_grace_init(struct kr_grace *grace)
+{
+	*grace = (struct kr_grace){0};
+	kr_table_init(&grace->awaited);
+	kr_list_init(&grace->waiting);
+}
+
+static bool free_awaited(struct kr_table_link *link, void *context)
+{
+	struct kr_grace *grace = context;
+
+	kr_table_remove(&grace->awaited, link);
+	free(KR_CONTAINER_OF(link, struct awaited, link));
+	return true;
+}
+
+void kr_grace_fini(struct kr_grace *grace)
+{
+	kr_table_for_each(&grace->awaited, free_awaited, grace);
+	kr_table_fini(&grace->awaited);
+}
+
+void kr_grace_await(struct kr_grace *grace, const uint8_t node_id[16], const struct kr_key_owner *owner)
+{
+	struct awaited *awaited;
+
+	if (find(grace, node_id))
+		return;
+	awaited = kr_xcalloc(1, sizeof(*awaited));
+	memcpy(awaited->node_id, node_id, 16);
+	awaited->owner = *owner;
+	kr_table_insert(&grace->awaited, &awaited->link, kr_hash_bytes(node_id, 16));
+}
+
+bool kr_grace_start(struct kr_grace *grace, uint64_t now_ns, uint32_t lease_ms)
+{
+	grace->active = grace->awaited.count > 0;
+	grace->ends_ns = now_ns + lease_ms * KR_NS_PER_MS;
+	grace->latest_ns = now_ns + lease_ms * KR_NS_PER_MS * KR_GRACE_LEASES;
+	return grace->active;
+}
+
+bool kr_grace_node_done(struct kr_grace *grace, const uint8_t node_id[16])
+{
+	struct awaited *awaited = find(grace, node_id);
+
+	if (awaited)
+		free_awaited(&awaited->link, grace);
+	return grace->active && grace->awaited.count == 0;
+}
+
+bool kr_grace_due(const struct kr_grace *grace, uint64_t now_ns, bool reclaiming)
+{
+	return grace->active && now_ns >= (reclaiming ? KR_MAX(grace->ends_ns, grace->latest_ns) : grace->ends_ns);
+}
+
+bool kr_grace_awaits(const struct kr_grace *grace, const uint8_t node_id[16], struct kr_key_owner *ret_owner)
+{
+	const struct awaited *awaited = grace->active ? find(grace, node_id) : NULL;
+
+	if (awaited && ret_owner)
+		*ret_owner = awaited->owner;
+	return awaited != NULL;
+}
+
+size_t kr_grace_awaited(const struct kr_grace *grace)
+{
+	return grace->awaited.count;
+}

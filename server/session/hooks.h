@@ -1,0 +1,81 @@
+/* What higher rooms do for sessions and requests.  Each room registers its part once, before the server listens. */
+#ifndef KR_SERVER_HOOKS_H
+#define KR_SERVER_HOOKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/list.h"
+#include "common/rpc/conn.h"
+#include "common/rpc/msg.h"
+
+struct kr_key;
+struct kr_pending_conn;
+struct kr_request;
+struct kr_server;
+struct kr_session;
+
+/* The duplicate request cache around each request: recovery/request_cache.h says what each function does. */
+struct kr_request_cache_hooks {
+	bool (*settled)(struct kr_request *request);
+	void (*begin)(struct kr_request *request);
+	void (*run)(struct kr_request *request);
+	void (*end)(struct kr_request *request, int err);
+	void (*outlives)(struct kr_request *request);
+	void (*over)(struct kr_request *request);
+};
+
+enum { KR_ATTR_CACHE_CHANGE_MAX = 6 };
+
+/* What one request changes: part of it. */
+struct kr_invalidation_set {
+	uint64_t since; /* the table's moment when the request came */
+	uint32_t slots[KR_ATTR_CACHE_CHANGE_MAX], count;
+	uint32_t also;                            /* bits by index: not only what the request names is changed there */
+	uint64_t asked[KR_ATTR_CACHE_CHANGE_MAX]; /* bits per slot */
+	struct kr_list forgets;                   /* unanswered */
+	void (*next)(struct kr_request *request);
+};
+
+/* The invalidation of other nodes' attribute caches around each request: leases/invalidation.h. */
+struct kr_invalidation_hooks {
+	void (*wait)(struct kr_request *request, void (*next)(struct kr_request *request));
+	uint16_t (*reply)(struct kr_request *request, int err, const void *msg);
+	void (*drop)(struct kr_request *request);
+};
+
+struct kr_session_hooks {
+	struct kr_request_cache_hooks request_cache;
+	struct kr_invalidation_hooks invalidation;
+	/* leases/slow_requests.h: the request is being freed. */
+	void (*request_ended)(struct kr_request *request);
+
+	/* The session's key is gone: its ring connections to the server end. */
+	void (*ring_cut)(struct kr_session *session);
+	/* A session ends, in this order.  SUCCESSOR: the session of the same node that inherits its leases, or NULL.
+	 * RELEASE: what it has open is closed; else its node will reclaim that from the next instance. */
+	void (*flushes_end)(struct kr_session *session);
+	void (*locks_end)(struct kr_session *session);
+	void (*files_end)(struct kr_session *session, struct kr_session *successor, bool release);
+	/* RECLAIM_DONE: what the session has inherited and not reclaimed is free. */
+	void (*reclaimed)(struct kr_session *session);
+	/* The epoch of changes of any file's bytes (leases/file_table.h). */
+	uint64_t (*epoch)(const struct kr_server *server);
+	/* Up to which epoch the leases of the session covered its node's bytes: at most EPOCH. */
+	uint64_t (*covered_until)(const struct kr_session *session, uint64_t epoch);
+	/* Whether others wait for leases that the session has inherited. */
+	bool (*awaited)(const struct kr_session *session);
+	/* Whether replays are being collected, for which a replaced node is awaited once more. */
+	bool (*collecting_replays)(const struct kr_server *server);
+	/* All awaited nodes are back. */
+	void (*end_grace)(struct kr_server *server);
+
+	/* First frames of a pending connection: those of ring connections (flush/hop.c; false: drop it), and STATUS.  KEY:
+	 * of the peer, or NULL where it needs none; a user's key gets what concerns that user. */
+	bool (*hop_hello)(struct kr_server *server, struct kr_pending_conn *pending_conn, const struct kr_frame *frame);
+	bool (*hop_prove)(struct kr_server *server, struct kr_pending_conn *pending_conn, const struct kr_frame *frame);
+	void (*status)(struct kr_server *server, struct kr_conn *conn, uint64_t id, const struct kr_status_request *msg,
+		const struct kr_key *key);
+};
+
+#endif

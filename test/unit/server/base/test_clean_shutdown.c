@@ -1,0 +1,143 @@
+/* What a start of the server makes of how the one before has ended. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/util.h"
+#include "server/base/clean_shutdown.h"
+
+static const uint8_t this_machine[16] = {1}, next_machine[16] = {2}, last_machine[16] = {3}, fresh[16] = {9};
+
+static struct kr_clean_shutdown began(const uint8_t machine[16])
+{
+	struct kr_clean_shutdown nothing = {0};
+
+	return kr_clean_shutdown_start(&nothing, machine, fresh, true);
+}
+
+static struct kr_clean_shutdown stopped(struct kr_clean_shutdown peace)
+{
+	assert_int_equal(peace.state, KR_CLEAN_SHUTDOWN_SERVING);
+	peace.state = KR_CLEAN_SHUTDOWN_STOPPED;
+	return peace;
+}
+
+static struct kr_clean_shutdown started(struct kr_clean_shutdown found, const uint8_t machine[16])
+{
+	return kr_clean_shutdown_start(&found, machine, fresh, false);
+}
+
+static void a_boot_id_goes_on_over_boots_after_stops_in_peace(void **state)
+{
+	struct kr_clean_shutdown peace = began(this_machine);
+
+	(void)state;
+	assert_memory_equal(peace.boot, this_machine, 16);
+	peace = started(stopped(peace), this_machine);
+	assert_memory_equal(peace.boot, this_machine, 16);
+	peace = started(stopped(peace), next_machine);
+	assert_memory_equal(peace.boot, this_machine, 16);
+	assert_memory_equal(peace.machine, next_machine, 16);
+	peace = started(stopped(peace), last_machine);
+	assert_memory_equal(peace.boot, this_machine, 16);
+	assert_int_equal(peace.state, KR_CLEAN_SHUTDOWN_SERVING);
+}
+
+static void a_loss_of_power_makes_another(void **state)
+{
+	struct kr_clean_shutdown peace = started(began(this_machine), next_machine);
+
+	(void)state;
+	assert_memory_equal(peace.boot, next_machine, 16);
+	peace = started(stopped(peace), last_machine);
+	assert_memory_equal(peace.boot, next_machine, 16);
+	peace = started(peace, this_machine);
+	assert_memory_equal(peace.boot, this_machine, 16);
+}
+
+static void after_a_kill_the_boot_id_goes_on_until_the_machine_boots(void **state)
+{
+	struct kr_clean_shutdown carried = started(stopped(began(this_machine)), next_machine),
+				 peace = started(carried, next_machine);
+
+	(void)state;
+	assert_int_equal(peace.state, KR_CLEAN_SHUTDOWN_KILLED);
+	assert_memory_equal(peace.boot, this_machine, 16);
+	peace = started(peace, next_machine);
+	assert_int_equal(peace.state, KR_CLEAN_SHUTDOWN_KILLED);
+	peace = started(peace, last_machine);
+	assert_memory_equal(peace.boot, last_machine, 16);
+	assert_int_equal(peace.state, KR_CLEAN_SHUTDOWN_SERVING);
+}
+
+static void after_a_sync_that_has_failed_the_next_start_has_an_id_of_its_own(void **state)
+{
+	struct kr_clean_shutdown peace = began(this_machine);
+
+	(void)state;
+	peace.state = KR_CLEAN_SHUTDOWN_FAILED;
+	assert_memory_equal(started(peace, next_machine).boot, next_machine, 16);
+	peace = started(peace, this_machine);
+	assert_memory_equal(peace.boot, fresh, 16);
+	assert_memory_equal(peace.machine, this_machine, 16);
+	peace = started(stopped(peace), next_machine);
+	assert_memory_equal(peace.boot, fresh, 16);
+}
+
+static void what_is_not_known_was_no_stop_in_peace(void **state)
+{
+	static const char *const damaged[] = {
+		"",
+		"stopped",
+		"01000000000000000000000000000000 01000000000000000000000000000000 stopped",
+		"01000000000000000000000000000000 0100000000000000000000000000000 stopped\n",
+		"01000000000000000000000000000000 01000000000000000000000000000000 stoppe\n",
+		"01000000000000000000000000000000 01000000000000000000000000000000 stopped\n\n",
+		"01000000000000000000000000000000 01000000000000000000000000000000 stopped and more than that, much more than that\n",
+		"x1000000000000000000000000000000 01000000000000000000000000000000 stopped\n",
+	};
+	char directory[] = "/tmp/kr-test-peace-XXXXXX";
+	struct kr_clean_shutdown peace = stopped(began(this_machine)), found;
+	int dir;
+
+	(void)state;
+	assert_non_null(mkdtemp(directory));
+	dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_int_equal(kr_clean_shutdown_read(dir, &found), 0);
+	assert_int_equal(found.state, KR_CLEAN_SHUTDOWN_UNKNOWN);
+	assert_int_equal(started(found, this_machine).state, KR_CLEAN_SHUTDOWN_KILLED);
+	assert_int_equal(kr_clean_shutdown_write(dir, &peace), 0);
+	assert_int_equal(kr_clean_shutdown_read(dir, &found), 0);
+	assert_int_equal(found.state, KR_CLEAN_SHUTDOWN_STOPPED);
+	assert_memory_equal(found.boot, this_machine, 16);
+	for (size_t i = 0; i < KR_ARRAY_SIZE(damaged); i++) {
+		assert_int_equal(kr_write_file(dir, "peace", damaged[i], strlen(damaged[i]), 0600), 0);
+		assert_int_equal(kr_clean_shutdown_read(dir, &found), 0);
+		assert_int_equal(found.state, KR_CLEAN_SHUTDOWN_UNKNOWN);
+		assert_memory_equal(started(found, next_machine).boot, next_machine, 16);
+	}
+	assert_int_equal(unlinkat(dir, "peace", 0), 0);
+	close(dir);
+	rmdir(directory);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_boot_id_goes_on_over_boots_after_stops_in_peace),
+		cmocka_unit_test(a_loss_of_power_makes_another),
+		cmocka_unit_test(after_a_kill_the_boot_id_goes_on_until_the_machine_boots),
+		cmocka_unit_test(after_a_sync_that_has_failed_the_next_start_has_an_id_of_its_own),
+		cmocka_unit_test(what_is_not_known_was_no_stop_in_peace),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
