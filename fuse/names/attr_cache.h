@@ -10,7 +10,6 @@
 
 #include <jansson.h>
 
-#include "common/base/list.h"
 #include "common/base/types.h"
 #include "fuse/base/mount.h"
 
