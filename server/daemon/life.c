@@ -11,7 +11,6 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "server/leases/attrs.h"
-#include "server/names/conflict_files.h"
 #include "server/export/cred.h"
 #include "server/flush/data.h"
 #include "server/recovery/executed.h"
@@ -30,10 +29,8 @@
 #include "server/session/request.h"
 #include "server/session/session.h"
 #include "server/recovery/intent_recovery.h"
-#include "server/names/file_space.h"
 #include "server/pipelines/staging.h"
 #include "server/base/state.h"
-#include "server/daemon/status.h"
 #include "server/flush/hop.h"
 #include "server/leases/attrs.h"
 #include "server/pipelines/pipelines.h"
@@ -43,7 +40,6 @@
 #include "server/session/trust.h"
 #include "server/leases/slow_requests.h"
 #include "server/leases/watch.h"
-#include "server/leases/watch_names.h"
 
 enum { TICK_MS = 250, LATE_MS = 2000, EXPORT_TICK_MS = 1000 };
 
@@ -148,7 +144,11 @@ static void register_handlers(struct kr_server *server)
 	kr_attrs_register(server);
 	kr_setattr_register(server);
 	kr_opens_register(server);
+	kr_create_register(server);
+	kr_reclaims_register(server);
 	kr_file_space_register(server);
+	kr_readdir_xattr_register(server);
+	kr_lookups_register(server);
 	kr_leases_register(server);
 	kr_locks_register(server);
 	kr_conflict_files_register(server);

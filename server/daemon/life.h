@@ -16,6 +16,8 @@ struct kr_daemon {
 	uint64_t export_ticked_ns;
 };
 
+/* Handles STATUS: the server as JSON, for `kairan status HOST` (status.c). */
+void kr_status_register(struct kr_server *server);
 /* Fills and starts everything but the listeners, in this order: state, export, handlers, data, grace. LOOP and OPTIONS
  * are borrowed until kr_server_fini. 0 or -errno with kr_fail's reason, then nothing is left behind. */
 int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_server_options *options);

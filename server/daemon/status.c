@@ -1,5 +1,5 @@
 /* Status: what the server knows, as JSON. */
-#include "server/daemon/status.h"
+#include "server/daemon/life.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -11,13 +11,6 @@
 
 enum { OVERLAPS_SHOWN = 100 };
 
-uint64_t kr_data_next_round(void *data_pointer)
-{
-	struct kr_data *data = data_pointer;
-
-	return ++data->last_round;
-}
-
 /* --- the floor of what is known to be synced -------------------------------------------------- */
 
 struct sync_all {
@@ -78,14 +71,6 @@ static void maybe_raise(struct kr_data *data, uint64_t now_ns)
 void kr_data_settled(struct kr_data *data)
 {
 	data->may_raise = true;
-}
-
-const struct kr_applied_entry *kr_data_applied_anew(
-	struct kr_data *data, const struct kr_fid *file, const uint8_t node_id[16], uint64_t seq)
-{
-	const struct kr_applied_entry *entry = kr_applied_find(&data->applied, file, node_id);
-
-	return entry && !entry->unstable_err && entry->seq >= seq ? entry : NULL;
 }
 
 enum kr_synced_verdict kr_data_judge_replays(
@@ -280,42 +265,6 @@ void kr_data_mtime_set(struct kr_sfile *file, struct kr_time mtime)
 		data->mtime_set = mtime;
 		data->mtime_is_set = true;
 	}
-}
-
-/* The secret of the pair, masked for SESSION's node alone. */
-static void make_ticket(
-	const struct kr_session *session, const uint8_t ring_key[KR_RING_KEY], struct kr_hop_address *hop)
-{
-	kr_pair_secret(ring_key, session->id, session->node, hop->ticket);
-	kr_pair_mask(session->ring_key, hop->session, hop->node, hop->ticket);
-}
-
-bool kr_data_hop(
-	struct kr_data *data, struct kr_session *session, uint32_t node, char *host, struct kr_hop_address *ret_hop)
-{
-	struct kr_session *peer = node ? kr_session_find_node(data->server, node) : NULL;
-
-	*ret_hop = (struct kr_hop_address){.node = node};
-	if (peer) {
-		ret_hop->address = peer->ring_address;
-		ret_hop->port = peer->ring_port;
-		ret_hop->session = peer->id;
-		make_ticket(session, peer->ring_key, ret_hop);
-		return peer->ring_port != 0;
-	}
-	if (node)
-		return false;
-	/* Where the node has reached the server already; while it is away, where the latest was. */
-	if (session->conn) {
-		kr_conn_local_host(session->conn, data->host, sizeof data->host);
-		data->port = kr_conn_local_port(session->conn);
-	}
-	memcpy(host, data->host, sizeof data->host);
-	ret_hop->address = host;
-	ret_hop->port = data->port;
-	ret_hop->session = session->id;
-	make_ticket(session, data->ring_key, ret_hop);
-	return true;
 }
 
 static bool note_overlap(struct kr_table_link *link, void *context)

@@ -91,14 +91,13 @@ static inline struct kr_data *kr_data_of(const struct kr_sfile *file)
 
 /* What has been applied in this boot of FILE from the journal NODE_ID, if that is all up to SEQ; else NULL. Borrowed
  * until the next call. */
-const struct kr_applied_entry *kr_data_applied_anew(
-	struct kr_data *data, const struct kr_fid *file, const uint8_t node_id[16], uint64_t seq);
-/* The next round's number: ascending over restarts. */
-uint64_t kr_data_next_round(void *data);
-/* Where SESSION's node finds node DOWNSTREAM or the server (0). Borrows strings of SESSION or HOST (at least 64 bytes).
- * False: nobody can connect to it. */
-bool kr_data_hop(
-	struct kr_data *data, struct kr_session *session, uint32_t node, char *host, struct kr_hop_address *ret_hop);
+static inline const struct kr_applied_entry *kr_data_applied_anew(
+	struct kr_data *data, const struct kr_fid *file, const uint8_t node_id[16], uint64_t seq)
+{
+	const struct kr_applied_entry *entry = kr_applied_find(&data->applied, file, node_id);
+
+	return entry && !entry->unstable_err && entry->seq >= seq ? entry : NULL;
+}
 
 /* --- flush*.c --------------------------------------------------------------------------------- */
 void kr_flush_init(struct kr_data *data);

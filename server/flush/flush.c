@@ -1,7 +1,7 @@
 /* FLUSH: the bytes of a node ask for a round of their file (see flush.h, msgs.def).
  *
- * Loop thread.  What becomes of them then: flush_gather.c (waiting for others' bytes), flush_round.c (the running
- * round) and flush_events.c (what ends or breaks it).
+ * Loop thread.  flush_round.c carries the running round out; the end of this file tells the round machine what its
+ * streams, ended sessions and time do to it.
  */
 #include "server/flush/flush_priv.h"
 
@@ -14,6 +14,94 @@
 #include "server/leases/invalidation.h"
 #include "server/session/trust.h"
 
+/* Tells the machine of the file whether its next round may begin. */
+static void hold_rounds(struct kr_sfile_data *data)
+{
+	kr_rounds_hold(&data->rounds,
+		data->owner->collecting || data->owner->stopping || kr_stable_restores(data->file) ||
+			kr_link_linked(&data->gathering));
+}
+
+static size_t count_writers(const struct kr_sfile *file)
+{
+	const struct kr_lease_holder *holder;
+	size_t count = 0;
+
+	KR_LIST_FOR_EACH(holder, &file->leases.holders, link)
+		count += (holder->kinds & KR_LEASE_WRITE) != 0;
+	return count;
+}
+
+static void on_gather_timer(uv_timer_t *timer);
+
+static void start_gather_timer(struct kr_data *data)
+{
+	uint64_t now = kr_clock_ns(), due;
+
+	if (kr_list_empty(&data->gathering))
+		return;
+	due = KR_LIST_ENTRY(data->gathering.head.next, struct kr_sfile_data, gathering)->gather_ns;
+	uv_timer_start(&data->gather_timer, on_gather_timer, due > now ? (due - now) / KR_NS_PER_MS + 1 : 0, 0);
+}
+
+static void end_gathering(struct kr_sfile_data *data)
+{
+	kr_list_remove(&data->gathering);
+	hold_rounds(data);
+	kr_flush_execute(data->file);
+}
+
+static void on_gather_timer(uv_timer_t *timer)
+{
+	struct kr_data *data = timer->data;
+	struct kr_sfile_data *item, *after;
+	uint64_t now = kr_clock_ns();
+
+	KR_LIST_FOR_EACH_SAFE(item, after, &data->gathering, gathering) {
+		if (item->gather_ns > now)
+			break;
+		end_gathering(item);
+	}
+	start_gather_timer(data);
+}
+
+/* Before ASK, which may be the first flush of FILE: begins to wait for the other writers if that is worth it.  They
+ * tend to flush together (a collective close).  Together they make one ascending stream; alone each would leave gaps.
+ * The wait ends after KR_DATA_GATHER_MS. */
+static void begin_gathering(struct kr_sfile *file, const struct kr_round_ask *ask)
+{
+	struct kr_sfile_data *data = file->data;
+
+	if (ask->inlined || ask->single || ask->replay_round || !kr_rounds_idle(&data->rounds) ||
+		kr_link_linked(&data->gathering) || count_writers(file) < 2)
+		return;
+	data->gather_ns = kr_clock_ns() + KR_DATA_GATHER_MS * KR_NS_PER_MS;
+	kr_list_append(&data->owner->gathering, &data->gathering);
+	start_gather_timer(data->owner);
+}
+
+/* A node has asked for a flush of FILE: if all writers have, the wait is over. */
+static void end_gathering_if_complete(struct kr_sfile *file)
+{
+	if (kr_link_linked(&file->data->gathering) && kr_rounds_waiting(&file->data->rounds) >= count_writers(file))
+		end_gathering(file->data);
+}
+
+static void init_gathering(struct kr_data *data)
+{
+	kr_list_init(&data->gathering);
+	uv_timer_init(data->server->loop, &data->gather_timer);
+	data->gather_timer.data = data;
+}
+
+/* The number of the next round: ascends over restarts too. */
+static uint64_t next_round(void *data_pointer)
+{
+	struct kr_data *data = data_pointer;
+
+	return ++data->last_round;
+}
+
 static void file_created(struct kr_sfile *file)
 {
 	struct kr_data *owner = file->server->data;
@@ -23,7 +111,7 @@ static void file_created(struct kr_sfile *file)
 	data->owner = owner;
 	data->file = file;
 	data->mtime_rounds.sec = INT64_MIN;
-	kr_rounds_init(&data->rounds, kr_data_next_round, owner);
+	kr_rounds_init(&data->rounds, next_round, owner);
 	kr_rounds_hold(&data->rounds, owner && owner->collecting);
 	kr_link_init(&data->busy);
 	kr_link_init(&data->gathering);
@@ -289,8 +377,8 @@ static void handle_flush(struct kr_request *request)
 	}
 	if (!ask.replay_round)
 		note_came(data, request);
-	kr_flush_gather(file, &ask);
-	kr_flush_hold(file->data);
+	begin_gathering(file, &ask);
+	hold_rounds(file->data);
 	err = kr_rounds_ask(&file->data->rounds, &ask);
 	if (err)
 		refuse_asked(request, file, err);
@@ -299,7 +387,7 @@ static void handle_flush(struct kr_request *request)
 	else
 		count_inline(request, file);
 	kr_flush_execute(file);
-	kr_flush_gathered(file);
+	end_gathering_if_complete(file);
 	kr_sfile_put(file);
 }
 
@@ -320,7 +408,109 @@ void kr_flush_init(struct kr_data *data)
 	data->server->files->hooks.created = file_created;
 	data->server->files->hooks.destroyed = file_destroyed;
 	data->server->files->hooks.flush_asked = flush_asked;
-	kr_flush_gather_init(data);
+	init_gathering(data);
 	kr_server_on(data->server, KR_MSG_FLUSH, handle_flush, KR_HANDLER_IN_GRACE | KR_HANDLER_KEEP_REPLY);
 	kr_invalidation_on(data->server, KR_MSG_FLUSH, flush_changes, NULL);
+}
+
+/* --- running rounds: streams, sessions that end, time ------------------------------------------ */
+
+void kr_flush_received(struct kr_sfile *file, uint64_t round)
+{
+	file->data->received_ns = kr_clock_ns();
+	kr_rounds_received(&file->data->rounds, round);
+	kr_flush_execute(file);
+}
+
+void kr_flush_broken(struct kr_sfile *file, uint64_t round)
+{
+	kr_rounds_broken(&file->data->rounds, round);
+	kr_flush_execute(file);
+}
+
+void kr_flush_failed(struct kr_sfile *file, uint64_t round, int err)
+{
+	file->data->owner->counters.failed_rounds++;
+	kr_rounds_failed(&file->data->rounds, round, err);
+	kr_flush_execute(file);
+}
+
+void kr_flush_drained(struct kr_sfile *file, uint64_t round)
+{
+	kr_flush_broken_off(file->data);
+	kr_rounds_drained(&file->data->rounds, round);
+	kr_flush_execute(file);
+}
+
+void kr_flush_session_lost(struct kr_data *data, struct kr_session *session)
+{
+	struct kr_sfile_data *item, *after;
+
+	KR_LIST_FOR_EACH_SAFE(item, after, &data->busy, busy) {
+		/* what this causes may end the next one's business, but this one is not idle before its last action */
+		kr_rounds_lost(&item->rounds, session->node);
+		kr_flush_update_hold_of(item->file); /* what it was to send again is not waited for any more */
+	}
+}
+
+void kr_flush_update_hold_of(struct kr_sfile *file)
+{
+	hold_rounds(file->data);
+	kr_flush_execute(file);
+}
+
+void kr_flush_update_hold(struct kr_data *data)
+{
+	struct kr_sfile_data *item, *after;
+
+	KR_LIST_FOR_EACH_SAFE(item, after, &data->busy, busy) {
+		kr_flush_update_hold_of(item->file);
+	}
+}
+
+/* What is asked is answered when its session ends; no new round begins. */
+void kr_flush_stop(struct kr_data *data)
+{
+	struct kr_sfile_data *item, *after;
+
+	KR_LIST_FOR_EACH_SAFE(item, after, &data->busy, busy) {
+		kr_rounds_hold(&item->rounds, true);
+		kr_rounds_broken(&item->rounds, item->rounds.round);
+		kr_flush_execute(item->file);
+	}
+}
+
+bool kr_flush_quiet(const struct kr_data *data)
+{
+	const struct kr_sfile_data *item;
+
+	KR_LIST_FOR_EACH(item, &data->busy, busy) {
+		if (item->rounds.state != KR_ROUND_IDLE)
+			return false;
+	}
+	return true;
+}
+
+void kr_flush_tick(struct kr_data *data, uint64_t now_ns)
+{
+	struct kr_sfile_data *item, *after;
+
+	KR_LIST_FOR_EACH_SAFE(item, after, &data->busy, busy) {
+		struct kr_round_stream *round_stream = item->round_stream;
+
+		if (!round_stream && item->rounds.state == KR_ROUND_CHAIN &&
+			now_ns >= item->received_ns + KR_DATA_STALL_MS * KR_NS_PER_MS) {
+			kr_log_warn(
+				"flush round %llu: all has come, but a node does not say up to where: the round is run again",
+				(unsigned long long)item->rounds.round);
+			kr_flush_broken(item->file, item->rounds.round);
+			continue;
+		}
+		if (!round_stream || round_stream->paused || round_stream->jobs ||
+			now_ns < round_stream->moved_ns + KR_DATA_STALL_MS * KR_NS_PER_MS)
+			continue;
+		kr_log_warn("flush round %llu: nothing has come for %d s; the round is run again",
+			(unsigned long long)round_stream->round, KR_DATA_STALL_MS / 1000);
+		kr_flush_broken(item->file, round_stream->round);
+	}
 }

@@ -4,6 +4,7 @@
  * whose stream round_stream.c takes in), and ends in finish(): the job that sets the file's times and closes it.  An
  * action that causes a further event only queues more actions.
  */
+#include "server/flush/hop.h"
 #include "server/flush/flush_priv.h"
 
 #include <errno.h>
@@ -404,7 +405,7 @@ static void send_round(struct kr_sfile *file, const struct kr_round_action *acti
 		data->clear_suid = true;
 	if (add_part(data, request)->replay)
 		kr_stable_restoring(data);
-	if (!kr_data_hop(data->owner, session, action->downstream, host, &msg.downstream)) {
+	if (!kr_hop_address_of(data->owner, session, action->downstream, host, &msg.downstream)) {
 		kr_rounds_broken(&data->rounds, action->round);
 		return;
 	}

@@ -11,6 +11,8 @@
 #include "common/base/list.h"
 
 struct kr_data;
+struct kr_hop_address;
+struct kr_session;
 
 enum {
 	KR_HOPS_PER_NODE = 256,
@@ -35,6 +37,10 @@ struct kr_hop {
 struct kr_hop *kr_hop_get(struct kr_hop *hop);
 void kr_hop_put(struct kr_hop *hop);
 void kr_hops_register(struct kr_data *data);
+/* Where the node of SESSION finds node NODE, or the server (0).  Borrows strings of SESSION or HOST (at least 64 bytes).
+ * False: nobody can connect to NODE. */
+bool kr_hop_address_of(
+	struct kr_data *data, struct kr_session *session, uint32_t node, char *host, struct kr_hop_address *ret_hop);
 /* Closes all connections of NODE (0: of everybody). */
 void kr_hop_close_all(struct kr_data *data, uint32_t node);
 

@@ -271,6 +271,18 @@ bool kr_attrs_doubtful(struct kr_server *server, const struct kr_fid *fid, uint3
 		kr_lease_table_others_hold(&file->leases, node, KR_LEASE_WRITE);
 }
 
+uint16_t kr_attrs_grant(struct kr_request *request, const struct kr_fid *fid)
+{
+	const struct kr_sfile *file = kr_sfile_find(request->server, fid);
+
+	if (file &&
+		(file->changing || kr_lease_table_others_hold(&file->leases, request->session->node, KR_LEASE_WRITE)))
+		return 0;
+	if (!kr_invalidation_grant(request, fid))
+		return 0;
+	return request->bare ? KR_FRAME_CACHEABLE_ATTR | KR_FRAME_BARE : KR_FRAME_CACHEABLE_ATTR;
+}
+
 /* --- GETATTR ---------------------------------------------------------------------------------- */
 
 static void reply_attr(struct kr_request *request, const struct kr_attr *attr)
@@ -288,7 +300,7 @@ static void handle_getattr(struct kr_request *request)
 static uint16_t grant_getattr(struct kr_request *request, int err, const void *reply)
 {
 	(void)reply;
-	return err ? 0 : kr_invalidation_grant_attr(request, &request->msg.getattr_request.file);
+	return err ? 0 : kr_attrs_grant(request, &request->msg.getattr_request.file);
 }
 
 void kr_attrs_register(struct kr_server *server)

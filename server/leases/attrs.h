@@ -18,6 +18,10 @@ void kr_attrs_get(struct kr_request *request, const struct kr_fid *fid, bool ask
  * or what other nodes than NODE have not flushed: then kr_attrs_get is needed. */
 bool kr_attrs_doubtful(struct kr_server *server, const struct kr_fid *fid, uint32_t node, uint64_t epoch);
 
+/* For kr_invalidation_on: KR_FRAME_CACHEABLE_ATTR if the node may cache the attributes in the reply as those of FID.  Not
+ * while another node writes the file: that changes them without a message.  0: not now. */
+uint16_t kr_attrs_grant(struct kr_request *request, const struct kr_fid *fid);
+
 void kr_attrs_register(struct kr_server *server);
 
 #endif

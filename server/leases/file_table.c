@@ -201,7 +201,7 @@ void kr_attachment_gives_up(struct kr_attachment *attachment)
 	kr_cover_gave_up(&attachment->cover, attachment->file->server->files->epoch);
 }
 
-void kr_attachment_inherit(const struct kr_attachment *attachment, struct kr_session *successor)
+static void inherit_attachment(const struct kr_attachment *attachment, struct kr_session *successor)
 {
 	const struct kr_cover cover = attachment->cover;
 	struct kr_attachment *inherited;
@@ -216,7 +216,7 @@ void kr_attachment_inherit(const struct kr_attachment *attachment, struct kr_ses
 	}
 }
 
-uint64_t kr_attachments_covered_until(const struct kr_session *session, uint64_t epoch)
+static uint64_t covered_until(const struct kr_session *session, uint64_t epoch)
 {
 	const struct kr_attachment *attachment;
 
@@ -253,7 +253,7 @@ static void files_end(struct kr_session *session, struct kr_session *successor, 
 		kr_list_remove(&attachment->of_file);
 		session->files--;
 		if (successor)
-			kr_attachment_inherit(attachment, successor);
+			inherit_attachment(attachment, successor);
 		else
 			kr_lease_table_expire(&file->leases, session->node);
 		if (release)
@@ -272,7 +272,7 @@ void kr_files_init(struct kr_server *server)
 {
 	server->files = kr_xcalloc(1, sizeof(*server->files));
 	server->sessions->hooks.files_end = files_end;
-	server->sessions->hooks.covered_until = kr_attachments_covered_until;
+	server->sessions->hooks.covered_until = covered_until;
 	server->sessions->hooks.epoch = epoch_of;
 	kr_table_init(&server->files->by_fid);
 	kr_list_init(&server->files->idle);

@@ -119,11 +119,6 @@ struct kr_attachment *kr_attachment_get(struct kr_sfile *file, struct kr_session
 /* Whether SESSION may use one file more, or open FILE (if not NULL) once more when it uses it already. */
 bool kr_attachment_room(const struct kr_sfile *file, const struct kr_session *session);
 enum { KR_ATTACHMENT_OPENS_MAX = 1 << 24 }; /* of one file */
-/* SUCCESSOR gets the leases, what is known of what was not flushed (refused, or in doubt), and the debt of answers. */
-void kr_attachment_inherit(const struct kr_attachment *attachment, struct kr_session *successor);
-/* EPOCH, or before it when the session first gave back a lease of a file of which its node still has bytes that were
- * refused. */
-uint64_t kr_attachments_covered_until(const struct kr_session *session, uint64_t epoch);
 /* The session gives a lease of the file back: before anybody else can have it. */
 void kr_attachment_gives_up(struct kr_attachment *attachment);
 /* Frees it if it has neither opens nor leases nor waits for one, nor bytes that were refused and have to be judged. */

@@ -173,7 +173,7 @@ void kr_invalidation_on(struct kr_server *server, uint16_t type, void (*changes)
 	handler->grants = grants;
 }
 
-void kr_invalidation_wait(struct kr_request *request, void (*next)(struct kr_request *))
+static void begin_request(struct kr_request *request, void (*next)(struct kr_request *))
 {
 	const struct kr_handler *handler = &request->server->handlers[request->type];
 
@@ -243,7 +243,7 @@ void kr_invalidation_changed_all(struct kr_server *server)
 
 /* --- replies ---------------------------------------------------------------------------------- */
 
-static bool grant(struct kr_request *request, const struct kr_fid *fid)
+uint16_t kr_invalidation_grant(struct kr_request *request, const struct kr_fid *fid)
 {
 	const struct kr_invalidation_set *change = &request->change;
 	struct kr_invalidation *notes = request->server->invalidation;
@@ -251,26 +251,9 @@ static bool grant(struct kr_request *request, const struct kr_fid *fid)
 
 	if (!kr_invalidation_table_grant(
 		    &notes->table, slot, request->session->node, change->since, has_slot(change, slot), now_ms()))
-		return false;
+		return 0;
 	notes->granted++;
-	return true;
-}
-
-uint16_t kr_invalidation_grant_attr(struct kr_request *request, const struct kr_fid *fid)
-{
-	const struct kr_sfile *file = kr_sfile_find(request->server, fid);
-
-	if (file &&
-		(file->changing || kr_lease_table_others_hold(&file->leases, request->session->node, KR_LEASE_WRITE)))
-		return 0;
-	if (!grant(request, fid))
-		return 0;
-	return request->bare ? KR_FRAME_CACHEABLE_ATTR | KR_FRAME_BARE : KR_FRAME_CACHEABLE_ATTR;
-}
-
-uint16_t kr_invalidation_grant(struct kr_request *request, const struct kr_fid *fid)
-{
-	return grant(request, fid) ? KR_FRAME_CACHEABLE : 0;
+	return KR_FRAME_CACHEABLE;
 }
 
 static void end_change(struct kr_request *request)
@@ -282,7 +265,7 @@ static void end_change(struct kr_request *request)
 		kr_invalidation_table_end(&request->server->invalidation->table, change->slots[--change->count]);
 }
 
-uint16_t kr_invalidation_reply(struct kr_request *request, int err, const void *msg)
+static uint16_t end_with_reply(struct kr_request *request, int err, const void *msg)
 {
 	struct kr_server *server = request->server;
 	const struct kr_session *session = request->session;
@@ -304,7 +287,7 @@ uint16_t kr_invalidation_reply(struct kr_request *request, int err, const void *
 	return flags;
 }
 
-void kr_invalidation_drop(struct kr_request *request)
+static void drop_request(struct kr_request *request)
 {
 	cancel_waiting(request);
 	end_change(request);
@@ -338,7 +321,7 @@ void kr_invalidation_init(struct kr_server *server)
 	kr_invalidation_table_init(&server->invalidation->table);
 	kr_list_init(&server->invalidation->forgets);
 	server->sessions->hooks.invalidation = (struct kr_invalidation_hooks){
-		.wait = kr_invalidation_wait, .reply = kr_invalidation_reply, .drop = kr_invalidation_drop};
+		.wait = begin_request, .reply = end_with_reply, .drop = drop_request};
 }
 
 void kr_invalidation_fini(struct kr_server *server)

@@ -36,21 +36,13 @@ void kr_invalidation_on(struct kr_server *server, uint16_t type, void (*changes)
 	uint16_t (*grants)(struct kr_request *request, int err, const void *reply));
 /* From CHANGES: what belongs to FID is changed; others who may have noted it are asked to forget. */
 void kr_invalidation_change(struct kr_request *request, const struct kr_fid *fid);
-/* From GRANTS: KR_FRAME_CACHEABLE if the reply may be noted as FID's; KR_FRAME_CACHEABLE_ATTR if its attributes may be
- * noted, as FID's, and they may not while another node writes, which changes them without a word. 0: not now. */
+/* From GRANTS: KR_FRAME_CACHEABLE if the node may cache the reply as that of FID, else 0.  Attributes: kr_attrs_grant. */
 uint16_t kr_invalidation_grant(struct kr_request *request, const struct kr_fid *fid);
-uint16_t kr_invalidation_grant_attr(struct kr_request *request, const struct kr_fid *fid);
 
-/* REQUEST has come: goes on with NEXT, at once or when nobody else has notes of what it is about to change. */
-void kr_invalidation_wait(struct kr_request *request, void (*next)(struct kr_request *request));
 /* The same, in the midst of it, for FID.  It cannot be withdrawn any more, and waits even when its session has ended:
  * its repetition waits for it (request_cache.h), and what that answers must be so for all. */
 void kr_invalidation_also(
 	struct kr_request *request, const struct kr_fid *fid, void (*next)(struct kr_request *request));
-/* It is about to be answered, with ERR and MSG: its change ends. Returns the flags of its reply. */
-uint16_t kr_invalidation_reply(struct kr_request *request, int err, const void *msg);
-/* It goes without an answer. */
-void kr_invalidation_drop(struct kr_request *request);
 
 /* Around a change of FID that is no request's, or more than its own. */
 void kr_invalidation_changing(struct kr_server *server, const struct kr_fid *fid);

@@ -325,7 +325,7 @@ uint8_t kr_leases_inherited(const struct kr_sfile *file, const struct kr_session
 	return attachment ? attachment->inherited : 0;
 }
 
-bool kr_leases_awaited(const struct kr_session *successor)
+static bool awaited_of_successor(const struct kr_session *successor)
 {
 	const struct kr_attachment *attachment;
 
@@ -353,7 +353,7 @@ void kr_leases_settle(struct kr_sfile *file, struct kr_session *session, uint8_t
 	settle(file, session, given_up);
 }
 
-void kr_leases_disclaim(struct kr_session *session)
+static void disclaim_inherited(struct kr_session *session)
 {
 	struct kr_attachment *attachment, *next;
 
@@ -437,8 +437,8 @@ static void lease_changes(struct kr_request *request)
 
 void kr_leases_register(struct kr_server *server)
 {
-	server->sessions->hooks.reclaimed = kr_leases_disclaim;
-	server->sessions->hooks.awaited = kr_leases_awaited;
+	server->sessions->hooks.reclaimed = disclaim_inherited;
+	server->sessions->hooks.awaited = awaited_of_successor;
 	kr_server_on(server, KR_MSG_LEASE, handle_lease, 0);
 	kr_server_on(server, KR_MSG_RETURN, handle_return, KR_HANDLER_IN_GRACE | KR_HANDLER_KEEP_REPLY);
 	kr_invalidation_on(server, KR_MSG_LEASE, lease_changes, NULL);

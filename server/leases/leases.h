@@ -53,10 +53,6 @@ void kr_leases_inherit(struct kr_sfile *file, struct kr_session *session, struct
 uint8_t kr_leases_inherited(const struct kr_sfile *file, const struct kr_session *session);
 /* SESSION has been told that it keeps KINDS of what it inherited, the rest is free. */
 void kr_leases_settle(struct kr_sfile *file, struct kr_session *session, uint8_t kinds);
-/* Whether anybody waits for what SUCCESSOR has inherited and not settled. A walk over its files. */
-bool kr_leases_awaited(const struct kr_session *successor);
-/* All that SESSION inherited and has not settled is free. */
-void kr_leases_disclaim(struct kr_session *session);
 /* Initialises file->leases. */
 void kr_leases_file_init(struct kr_sfile *file);
 

@@ -211,7 +211,7 @@ static void handle_reclaim_lock(struct kr_request *request)
 
 /* --- the rest --------------------------------------------------------------------------------- */
 
-void kr_locks_session_ended(struct kr_session *session)
+static void session_ended(struct kr_session *session)
 {
 	struct kr_sfile_locks *locks, *after;
 
@@ -240,7 +240,7 @@ void kr_locks_fini(struct kr_server *server)
 
 void kr_locks_register(struct kr_server *server)
 {
-	server->sessions->hooks.locks_end = kr_locks_session_ended;
+	server->sessions->hooks.locks_end = session_ended;
 	kr_server_on(server, KR_MSG_LOCK, handle_lock, KR_HANDLER_KEEP_REPLY);
 	kr_server_on(server, KR_MSG_LOCK_TEST, handle_lock_test, 0);
 	kr_server_on(server, KR_MSG_RECLAIM_LOCK, handle_reclaim_lock, KR_HANDLER_IN_GRACE);

@@ -15,8 +15,6 @@ enum {
 void kr_locks_init(struct kr_server *server);
 void kr_locks_fini(struct kr_server *server);
 void kr_locks_register(struct kr_server *server);
-/* The session's locks go; its requests have been withdrawn. */
-void kr_locks_session_ended(struct kr_session *session);
 /* The server ends: nobody gets a lock any more because sessions end, as their nodes will claim theirs from the next
  * one. */
 void kr_locks_freeze(struct kr_server *server);

@@ -80,4 +80,11 @@ void kr_watch_forget(struct kr_sfile *file);
 /* For STATUS; owned by the caller. */
 json_t *kr_watch_status(const struct kr_server *server);
 
+/* --- watch_names.c: names and attributes ------------------------------------------------------- */
+/* Begins to listen, and allows attribute caches if it can. Never fails. */
+void kr_watch_names_start(struct kr_server *server);
+/* Closes the handles; the loop must run until they are closed. */
+void kr_watch_names_stop(struct kr_server *server);
+void kr_watch_names_free(struct kr_server *server);
+
 #endif

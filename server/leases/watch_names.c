@@ -1,5 +1,10 @@
-/* See watch_names.h. */
-#include "server/leases/watch_names.h"
+/* Changes of names and attributes that others make in the export: what nodes have noted of them is forgotten
+ * (invalidation.h).
+ *
+ * Told by fanotify, on a descriptor of its own: so that many new names elsewhere in the filesystem do not make data
+ * look changed when the kernel's queue overflows.  Where that is not to be had nobody may take notes.  Loop thread.
+ */
+#include "server/leases/watch.h"
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,5 +1,11 @@
-/* CONFLICT: the files that late bytes go to (see late.h). */
-#include "server/names/conflict_files.h"
+/* CONFLICT: makes the file that a node's late bytes go to, when they have been declared to be in conflict (late.h), or
+ * finds the one that has been made.
+ *
+ * One after the other, so that what is asked twice, perhaps in two sessions, finds what was made the first time.  It
+ * may take long to find the original (locate.h): so the turn is that of the session that has waited longest since its
+ * last. Loop thread; what blocks runs in the pool.
+ */
+#include "server/names/names.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -16,7 +16,6 @@
 #include "server/leases/invalidation.h"
 #include "server/names/open.h"
 #include "server/session/request.h"
-#include "server/recovery/resent.h"
 #include "server/base/server.h"
 #include "server/leases/file_table.h"
 #include "server/session/session.h"
@@ -283,10 +282,10 @@ static uint16_t grant_create(struct kr_request *request, int err, const void *re
 
 	if (err || !msg->name[0])
 		return 0;
-	return kr_invalidation_grant(request, &msg->parent) | kr_invalidation_grant_attr(request, &made->file);
+	return kr_invalidation_grant(request, &msg->parent) | kr_attrs_grant(request, &made->file);
 }
 
-void kr_create_ops_register(struct kr_server *server)
+void kr_create_register(struct kr_server *server)
 {
 	kr_server_on(server, KR_MSG_CREATE, handle_create, KR_HANDLER_KEEP_REPLY | KR_HANDLER_CHANGES_NAMES);
 	kr_invalidation_on(server, KR_MSG_CREATE, create_changes, grant_create);

@@ -1,5 +1,5 @@
 /* FALLOCATE, SEEK, COPY: the asking node has flushed its own bytes, the others are made to flush theirs. */
-#include "server/names/file_space.h"
+#include "server/names/names.h"
 
 #include <errno.h>
 #include <stdlib.h>

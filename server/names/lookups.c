@@ -89,7 +89,7 @@ static bool may_say(struct kr_request *request, const struct kr_looked *looked)
 		return looked->err == -ENOENT;
 	request->bare = looked->bare;
 	return !kr_attrs_doubtful(request->server, &looked->fid, request->session->node, lookups->epoch) &&
-		kr_invalidation_grant_attr(request, &looked->fid);
+		kr_attrs_grant(request, &looked->fid);
 }
 
 static uint16_t grant_lookups(struct kr_request *request, int err, const void *reply)

@@ -13,7 +13,6 @@
 #include "server/leases/invalidation.h"
 #include "server/recovery/request_cache.h"
 #include "server/session/request.h"
-#include "server/recovery/resent.h"
 #include "server/base/server.h"
 #include "server/session/session.h"
 #include "server/leases/watch.h"
@@ -85,6 +84,30 @@ void kr_names_look(struct kr_request *request, const struct kr_fid *dir, struct 
 		return;
 	(void)kr_export_look_at_dir(request->server->export, dir, ret_attr, &folds);
 	request->folds |= folds;
+}
+
+/* --- requests that may have been executed already ----------------------------------------------- */
+
+bool kr_resent_is_ours(const struct kr_request *request, const struct kr_fid *fid,
+	const struct kr_attr *attr, uint32_t type, uint32_t uid)
+{
+	int64_t now_sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
+	int64_t horizon_sec = request->server->lease_ms / 1000 * 2 + 1;
+
+	if (request->made)
+		return kr_fid_hash(fid) == request->made;
+	if (kr_request_cache_made_by_other(request, fid))
+		return false;
+	return request->maybe_done && (attr->mode & 0170000) == type && attr->uid == uid &&
+		attr->ctime.sec >= now_sec - horizon_sec;
+}
+
+int kr_resent_look(const struct kr_request *request, const struct kr_cred *cred,
+	const struct kr_fid *parent, const char *name, struct kr_fid *ret_fid, struct kr_attr *ret_attr)
+{
+	int err = kr_export_lookup(request->server->export, cred, parent, name, ret_fid, ret_attr);
+
+	return err || kr_fid_hash(ret_fid) == request->made ? err : -EEXIST;
 }
 
 /* --- MAKE, LINK ------------------------------------------------------------------------------- */
@@ -283,7 +306,7 @@ static uint16_t grant_lookup(struct kr_request *request, int err, const void *re
 	if (err && err != -ENOENT)
 		return 0;
 	return kr_invalidation_grant(request, &request->msg.lookup_request.parent) |
-		(err ? 0 : kr_invalidation_grant_attr(request, &found->file));
+		(err ? 0 : kr_attrs_grant(request, &found->file));
 }
 
 static uint16_t grant_readlink(struct kr_request *request, int err, const void *reply)
@@ -305,7 +328,7 @@ static uint16_t grant_make(struct kr_request *request, int err, const void *repl
 	if (err || request->maybe_done || request->folds)
 		return 0;
 	return kr_invalidation_grant(request, &request->msg.make_request.parent) |
-		kr_invalidation_grant_attr(request, &made->file);
+		kr_attrs_grant(request, &made->file);
 }
 
 static void link_changes(struct kr_request *request)
@@ -316,7 +339,7 @@ static void link_changes(struct kr_request *request)
 
 static uint16_t grant_link(struct kr_request *request, int err, const void *reply)
 {
-	uint16_t flags = err ? 0 : kr_invalidation_grant_attr(request, &request->msg.link_request.file);
+	uint16_t flags = err ? 0 : kr_attrs_grant(request, &request->msg.link_request.file);
 
 	(void)reply;
 	/* What was done long ago says nothing of now. */
@@ -355,6 +378,4 @@ void kr_names_register(struct kr_server *server)
 	kr_invalidation_on(server, KR_MSG_LINK, link_changes, grant_link);
 	kr_invalidation_on(server, KR_MSG_REMOVE, remove_changes, grant_remove);
 	kr_invalidation_on(server, KR_MSG_RENAME, rename_changes, NULL);
-	kr_readdir_xattr_register(server);
-	kr_lookups_register(server);
 }

@@ -18,6 +18,7 @@
 #include "server/session/session.h"
 #include "server/names/shrink_notice.h"
 #include "server/session/trust.h"
+#include "server/names/names.h"
 
 enum { SMALL_FILE = KR_INLINE_MAX / 16 };
 
@@ -350,6 +351,4 @@ void kr_opens_register(struct kr_server *server)
 	kr_server_on(server, KR_MSG_OPEN, handle_open, KR_HANDLER_KEEP_REPLY);
 	kr_server_on(server, KR_MSG_CLOSE, handle_close, KR_HANDLER_KEEP_REPLY);
 	kr_invalidation_on(server, KR_MSG_OPEN, open_changes, NULL);
-	kr_create_ops_register(server);
-	kr_reclaims_register(server);
 }

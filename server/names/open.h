@@ -14,8 +14,5 @@ void kr_opens_release(struct kr_sfile *file, uint64_t count);
  * session and tries to get WANT for it. Returns what was granted: then kr_leases_announced must follow the reply. If
  * the session has ended meanwhile the hold is given back. */
 uint8_t kr_opens_opened(struct kr_request *request, struct kr_sfile *file, uint32_t flags, uint8_t want);
-void kr_opens_register(struct kr_server *server);
-void kr_reclaims_register(struct kr_server *server);
-void kr_create_ops_register(struct kr_server *server);
 
 #endif

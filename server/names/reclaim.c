@@ -16,6 +16,7 @@
 #include "server/base/server.h"
 #include "server/session/session.h"
 #include "server/session/trust.h"
+#include "server/names/names.h"
 
 struct reclaim {
 	struct kr_operation operation; /* of a late node that has bytes, as the next */

@@ -193,7 +193,7 @@ static void setattr_changes(struct kr_request *request)
 static uint16_t grant_setattr(struct kr_request *request, int err, const void *reply)
 {
 	(void)reply;
-	return err ? 0 : kr_invalidation_grant_attr(request, &request->msg.setattr_request.file);
+	return err ? 0 : kr_attrs_grant(request, &request->msg.setattr_request.file);
 }
 
 void kr_setattr_register(struct kr_server *server)

@@ -27,8 +27,8 @@ struct kr_block_server_pipeline {
 static void make_hop(
 	struct kr_data *data, struct kr_session *session, uint32_t upstream, char *host, struct kr_hop_address *ret)
 {
-	if (!kr_data_hop(data, session, upstream, host, ret))
-		kr_data_hop(data, session, 0, host, ret);
+	if (!kr_hop_address_of(data, session, upstream, host, ret))
+		kr_hop_address_of(data, session, 0, host, ret);
 }
 
 static void tell_upstream(void *context, uint32_t node, uint32_t upstream)

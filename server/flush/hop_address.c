@@ -1,0 +1,41 @@
+/* Where a node finds another node, or the server, for a ring connection.  Loop thread. */
+#include <string.h>
+
+#include "server/flush/data_state.h"
+#include "server/flush/hop.h"
+
+/* The secret of the pair, masked for SESSION's node alone. */
+static void make_ticket(
+	const struct kr_session *session, const uint8_t ring_key[KR_RING_KEY], struct kr_hop_address *hop)
+{
+	kr_pair_secret(ring_key, session->id, session->node, hop->ticket);
+	kr_pair_mask(session->ring_key, hop->session, hop->node, hop->ticket);
+}
+
+bool kr_hop_address_of(
+	struct kr_data *data, struct kr_session *session, uint32_t node, char *host, struct kr_hop_address *ret_hop)
+{
+	struct kr_session *peer = node ? kr_session_find_node(data->server, node) : NULL;
+
+	*ret_hop = (struct kr_hop_address){.node = node};
+	if (peer) {
+		ret_hop->address = peer->ring_address;
+		ret_hop->port = peer->ring_port;
+		ret_hop->session = peer->id;
+		make_ticket(session, peer->ring_key, ret_hop);
+		return peer->ring_port != 0;
+	}
+	if (node)
+		return false;
+	/* Where the node has reached the server already; while it is away, where the latest was. */
+	if (session->conn) {
+		kr_conn_local_host(session->conn, data->host, sizeof data->host);
+		data->port = kr_conn_local_port(session->conn);
+	}
+	memcpy(host, data->host, sizeof data->host);
+	ret_hop->address = host;
+	ret_hop->port = data->port;
+	ret_hop->session = session->id;
+	make_ticket(session, data->ring_key, ret_hop);
+	return true;
+}
