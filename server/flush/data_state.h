@@ -53,7 +53,7 @@ struct kr_data {
 	uint16_t port;
 	struct kr_list busy;                    /* kr_sfile_data.busy: files with flushes */
 	struct kr_list gathering;               /* kr_sfile_data.gathering, in the order of gather_ns */
-	struct kr_list pipelines;               /* kr_block_server_pipeline.link */
+	struct kr_list pipelines;               /* kr_reader_pipeline.link */
 	struct kr_list hops;                    /* kr_hop.link */
 	struct kr_list sync_urgent, sync_queue; /* kr_stable.queued: somebody waits; by the time they are due */
 	uv_timer_t sync_timer, gather_timer, tick;

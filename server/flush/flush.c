@@ -319,7 +319,7 @@ static bool replayed_in_vain(struct kr_data *data, struct kr_request *request)
 	return reply.round != 0;
 }
 
-static void note_came(struct kr_data *data, const struct kr_request *request)
+static void record_arrival(struct kr_data *data, const struct kr_request *request)
 {
 	struct kr_applied_flush flush = {.incarnation = request->session->incarnation, .number = request->id};
 
@@ -376,7 +376,7 @@ static void handle_flush(struct kr_request *request)
 		ask.inlined = false;
 	}
 	if (!ask.replay_round)
-		note_came(data, request);
+		record_arrival(data, request);
 	begin_gathering(file, &ask);
 	hold_rounds(file->data);
 	err = kr_rounds_ask(&file->data->rounds, &ask);

@@ -19,7 +19,7 @@ struct kr_data;
 struct kr_sfile;
 struct kr_session;
 struct kr_round_stream;
-struct kr_block_server_pipeline;
+struct kr_reader_pipeline;
 
 /* Who takes part in the running round, and how far its journal goes with it. */
 struct kr_flush_part {
@@ -42,7 +42,7 @@ struct kr_sfile_data {
 	struct kr_stable stable;
 	bool restoring; /* replays go in: for a moment the file has older bytes than it had, which nobody may see */
 	uint64_t restorations;    /* how often that was so */
-	struct kr_list pipelines; /* kr_block_server_pipeline.of_file: one of each ring of which somebody has joined */
+	struct kr_list pipelines; /* kr_reader_pipeline.of_file: one of each ring of which somebody has joined */
 
 	/* Of the running round. */
 	struct kr_round_stream *round_stream; /* while a chain's stream comes in */

@@ -21,5 +21,4 @@ void kr_flush_execute(struct kr_sfile *file);
 /* The running round is no more: the bytes may have changed. */
 void kr_flush_broken_off(struct kr_sfile_data *data);
 
-
 #endif

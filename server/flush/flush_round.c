@@ -139,7 +139,7 @@ static struct kr_time final_mtime(struct kr_sfile_data *data)
 }
 
 /* A node's own bytes are nothing that others changed. UNDISTURBED: nobody else changed the file while the round ran. */
-static void note_own(struct kr_sfile_data *data, bool undisturbed)
+static void record_own_change(struct kr_sfile_data *data, bool undisturbed)
 {
 	struct kr_sfile *file = data->file;
 
@@ -161,10 +161,10 @@ void kr_flush_broken_off(struct kr_sfile_data *data)
 	if (!data->changing)
 		return;
 	end_changes(data);
-	note_own(data, undisturbed);
+	record_own_change(data, undisturbed);
 }
 
-static void note_flush(struct kr_sfile_data *data, const struct kr_flush_part *part)
+static void record_flush(struct kr_sfile_data *data, const struct kr_flush_part *part)
 {
 	struct kr_applied_flush flush = {.incarnation = part->incarnation, .number = part->request};
 
@@ -173,7 +173,7 @@ static void note_flush(struct kr_sfile_data *data, const struct kr_flush_part *p
 		kr_applied_flush_done(&data->owner->applied, &data->file->fid, &flush);
 }
 
-static void note_applied(struct kr_sfile_data *data)
+static void record_applied(struct kr_sfile_data *data)
 {
 	uint64_t round = data->rounds.round;
 
@@ -181,7 +181,7 @@ static void note_applied(struct kr_sfile_data *data)
 		struct kr_flush_part *part = &data->parts[i];
 
 		kr_applied_note(&data->owner->applied, &data->file->fid, part->node_id, part->seq, round);
-		note_flush(data, part);
+		record_flush(data, part);
 		kr_stable_applied(data->file, part->node_id, round);
 	}
 }
@@ -192,7 +192,7 @@ static void conclude(struct kr_sfile *file, int err)
 	struct kr_sfile_data *data = file->data;
 
 	if (err == 0)
-		note_applied(data);
+		record_applied(data);
 	else
 		data->owner->counters.failed_rounds++;
 	if (!data->parts[0].replay)
@@ -218,7 +218,7 @@ static void ignore(void *context, int err)
 	(void)err;
 }
 
-static void replay_noted(void *context, int err)
+static void replay_recorded(void *context, int err)
 {
 	struct kr_sfile *file = context;
 	struct kr_data *owner = file->data->owner;
@@ -260,7 +260,7 @@ static void applied(struct kr_sfile *file)
 		bool last = i + 1 == data->part_count;
 
 		kr_replayed_note(&data->owner->replayed, &file->fid, part->node_id, &replay,
-			last ? replay_noted : ignore, last ? kr_sfile_ref(file) : NULL);
+			last ? replay_recorded : ignore, last ? kr_sfile_ref(file) : NULL);
 	}
 }
 
@@ -287,7 +287,7 @@ static void finish_done(struct kr_apply *apply)
 			file->changed_epoch =
 				data->epoch_before; /* what has gone in comes again, all of it, and is judged then */
 		else
-			note_own(data, undisturbed);
+			record_own_change(data, undisturbed);
 		data->after = apply->after;
 		data->after.version = 0;
 		if (err == 0) {

@@ -33,7 +33,7 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 		hop->data->hooks.pull(hop, frame);
 		break;
 	case KR_MSG_STREAM:
-		kr_round_stream_stream(hop, frame);
+		kr_round_stream_begin(hop, frame);
 		break;
 	case KR_MSG_EXTENT:
 		kr_round_stream_extent(hop, frame);

@@ -219,7 +219,7 @@ static struct kr_round_stream *find_stream(const struct kr_hop *hop, uint64_t st
 	return NULL;
 }
 
-void kr_round_stream_stream(struct kr_hop *hop, const struct kr_frame *frame)
+void kr_round_stream_begin(struct kr_hop *hop, const struct kr_frame *frame)
 {
 	struct kr_arena arena = {0};
 	union kr_any_msg msg;

@@ -46,7 +46,7 @@ void kr_round_stream_discard(struct kr_round_stream *round_stream);
 void kr_round_stream_free(struct kr_round_stream *round_stream);
 
 /* Frames of a ring connection. */
-void kr_round_stream_stream(struct kr_hop *hop, const struct kr_frame *frame);
+void kr_round_stream_begin(struct kr_hop *hop, const struct kr_frame *frame);
 void kr_round_stream_extent(struct kr_hop *hop, const struct kr_frame *frame);
 void kr_round_stream_end(struct kr_hop *hop, const struct kr_frame *frame);
 /* The connection is gone: streams on it are broken. */

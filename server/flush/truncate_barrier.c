@@ -8,7 +8,7 @@
 #include "server/flush/data_state.h"
 #include "server/export/export.h"
 
-struct cut_wait {
+struct barrier_wait {
 	struct kr_request *request;
 	struct kr_sfile *file;
 	void (*fn)(struct kr_request *request);
@@ -20,13 +20,13 @@ struct cut_wait {
 static void sync_file(
 	struct kr_request *request, struct kr_sfile *file, kr_stable_fn done, void (*fn)(struct kr_request *request))
 {
-	struct cut_wait *wait = kr_xcalloc(1, sizeof(*wait));
+	struct barrier_wait *wait = kr_xcalloc(1, sizeof(*wait));
 
-	*wait = (struct cut_wait){.request = request, .file = file, .fn = fn};
+	*wait = (struct barrier_wait){.request = request, .file = file, .fn = fn};
 	kr_stable_wait(file, request->session->node_id, false, done, wait);
 }
 
-static void go_on(struct cut_wait *wait, int err)
+static void go_on(struct barrier_wait *wait, int err)
 {
 	struct kr_request *request = wait->request;
 	void (*fn)(struct kr_request *) = wait->fn;
@@ -38,22 +38,23 @@ static void go_on(struct cut_wait *wait, int err)
 
 /* --- before ----------------------------------------------------------------------------------- */
 
-static void answered(struct cut_wait *wait)
+static void answered(struct barrier_wait *wait)
 {
 	if (--wait->unanswered > 0)
 		return;
 	if (wait->request->session->dead) {
 		wait->err = -ESTALE;
-		wait->request->remembered = false; /* it has not been made: who asks again shall not be told of this */
+		wait->request->remembered =
+			false; /* it has not been made: who asks again shall not be query_answered of this */
 	}
 	go_on(wait, wait->err);
 }
 
 /* When its session has ended, the one that has taken its place has the bytes, or the next instance awaits the node;
  * else they will be late, and judged. */
-static void told(struct kr_session *session, void *context, int err, const void *message)
+static void query_answered(struct kr_session *session, void *context, int err, const void *message)
 {
-	struct cut_wait *wait = context;
+	struct barrier_wait *wait = context;
 	const struct kr_query_reply *reply = message;
 	struct kr_data *data = kr_data_of(wait->file);
 	const struct kr_fid *fid = &wait->file->fid;
@@ -66,10 +67,10 @@ static void told(struct kr_session *session, void *context, int err, const void 
 	answered(wait);
 }
 
-/* Whether what SESSION's node has been told to send again may go in after the change. Not so what was refused then:
+/* Whether what SESSION's node has been query_answered to send again may go in after the change. Not so what was refused then:
  * that is judged if the node has given a lease back with it (late.h), and if the node makes the change itself it knows,
  * which may be what makes room. */
-static bool may_bring_back(
+static bool may_send_again(
 	const struct kr_session *session, const struct kr_sfile *file, const struct kr_request *request)
 {
 	const struct kr_attachment *attachment = kr_attachment_find(file, session);
@@ -80,9 +81,9 @@ static bool may_bring_back(
 	return kr_applied_owes(&kr_data_of(file)->applied, &file->fid, session->node_id);
 }
 
-/* Asks whoever has been told that its rounds were lost whether it has sent them again.  Who is still reclaiming is told
+/* Asks whoever has been query_answered that its rounds were lost whether it has sent them again.  Who is still reclaiming is query_answered
  * of it then, and may wait for this request to end. */
-static void ask_who_owes(struct cut_wait *wait)
+static void query_debtors(struct barrier_wait *wait)
 {
 	struct kr_query_request msg = {.file = wait->file->fid};
 	struct kr_session *session;
@@ -92,11 +93,11 @@ static void ask_who_owes(struct cut_wait *wait)
 	KR_LIST_FOR_EACH(session, &wait->request->server->sessions->living, link) {
 		if (!kr_data_of(wait->file)->applied.owing || wait->request->session->dead)
 			break; /* as a rule; or it will not be made */
-		if (!may_bring_back(session, wait->file, wait->request))
+		if (!may_send_again(session, wait->file, wait->request))
 			continue;
 		if (session->reclaiming)
 			wait->err = -EIO;
-		else if (kr_callback_send(session, KR_MSG_QUERY, &msg, told, wait))
+		else if (kr_callback_send(session, KR_MSG_QUERY, &msg, query_answered, wait))
 			wait->unanswered++;
 	}
 	answered(wait);
@@ -107,14 +108,14 @@ static void synced_before(void *context, int err)
 	if (err)
 		go_on(context, err);
 	else
-		ask_who_owes(context);
+		query_debtors(context);
 }
 
 void kr_truncate_barrier_begin(
 	struct kr_request *request, struct kr_sfile *file, void (*fn)(struct kr_request *request))
 {
 	const struct kr_stable *stable = &file->data->stable;
-	struct cut_wait *wait;
+	struct barrier_wait *wait;
 
 	request->cancel = NULL;
 	request->committed = true;
@@ -124,8 +125,8 @@ void kr_truncate_barrier_begin(
 		sync_file(request, file, synced_before, fn);
 	} else {
 		wait = kr_xcalloc(1, sizeof(*wait));
-		*wait = (struct cut_wait){.request = request, .file = file, .fn = fn};
-		ask_who_owes(wait);
+		*wait = (struct barrier_wait){.request = request, .file = file, .fn = fn};
+		query_debtors(wait);
 	}
 }
 
@@ -149,7 +150,7 @@ void kr_truncate_barrier_to(struct kr_request *request, const struct kr_fid *fid
 
 static void synced_after(void *context, int err)
 {
-	struct cut_wait *wait = context;
+	struct barrier_wait *wait = context;
 
 	wait->file->data->stable.cut_owed = err != 0;
 	go_on(wait, err);

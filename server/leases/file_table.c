@@ -105,7 +105,7 @@ void kr_sfile_changing(struct kr_sfile *file)
 	file->changing++;
 	file->changes++;
 	file->changed_epoch = ++file->server->files->epoch;
-	kr_invalidation_changing(file->server, &file->fid);
+	kr_invalidation_change_begins(file->server, &file->fid);
 }
 
 void kr_sfile_changed(struct kr_sfile *file)
@@ -115,7 +115,7 @@ void kr_sfile_changed(struct kr_sfile *file)
 	file->changes++;
 	file->ended++;
 	file->changed_epoch = ++file->server->files->epoch;
-	kr_invalidation_changed(file->server, &file->fid);
+	kr_invalidation_change_ends(file->server, &file->fid);
 }
 
 void kr_sfile_truncated(struct kr_sfile *file)

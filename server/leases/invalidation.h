@@ -45,12 +45,12 @@ void kr_invalidation_also(
 	struct kr_request *request, const struct kr_fid *fid, void (*next)(struct kr_request *request));
 
 /* Around a change of FID that is no request's, or more than its own. */
-void kr_invalidation_changing(struct kr_server *server, const struct kr_fid *fid);
-void kr_invalidation_changed(struct kr_server *server, const struct kr_fid *fid);
+void kr_invalidation_change_begins(struct kr_server *server, const struct kr_fid *fid);
+void kr_invalidation_change_ends(struct kr_server *server, const struct kr_fid *fid);
 /* Anything may have changed. */
-void kr_invalidation_changed_all(struct kr_server *server);
+void kr_invalidation_all_changed(struct kr_server *server);
 /* Whether any node but NODE may have noted attributes of FID: then it cannot be given WRITE at once. */
-bool kr_invalidation_others(struct kr_server *server, const struct kr_fid *fid, uint32_t node);
+bool kr_invalidation_others_cache(struct kr_server *server, const struct kr_fid *fid, uint32_t node);
 /* Every tick: those that have not answered for too long have forgotten by themselves. */
 void kr_invalidation_tick(struct kr_server *server, uint64_t now_ns);
 /* For STATUS; owned by the caller. */

@@ -18,7 +18,6 @@ struct sums {
 	struct sum read, write;
 };
 
-
 static void add(struct sum *sum, uint32_t node, bool operation)
 {
 	sum->several |= (sum->any && sum->node != node) || node == 0;
@@ -66,16 +65,16 @@ static uint8_t in_the_way(const struct kr_lease_holder *holder, uint8_t wanted)
 	uint8_t kinds = 0;
 
 	if (wanted & KR_LEASE_WRITE)
-		kinds |= holder->kinds & (holder->jealous ? KR_LEASE_ALL : KR_LEASE_READ);
+		kinds |= holder->kinds & (holder->excludes_writers ? KR_LEASE_ALL : KR_LEASE_READ);
 	if (wanted & KR_LEASE_READ)
 		kinds |= holder->kinds & KR_LEASE_WRITE;
 	return kinds;
 }
 
-/* What it holds, as others have to look at it: who is jealous keeps them out as who has both kinds does. */
+/* What it holds, as others have to look at it: who is excludes_writers keeps them out as who has both kinds does. */
 static uint8_t kinds_of(const struct kr_lease_holder *holder)
 {
-	return holder->jealous && (holder->kinds & KR_LEASE_WRITE) ? KR_LEASE_ALL : holder->kinds;
+	return holder->excludes_writers && (holder->kinds & KR_LEASE_WRITE) ? KR_LEASE_ALL : holder->kinds;
 }
 
 /* Those who hold, and operations under way. */
@@ -134,8 +133,8 @@ static const struct kr_lease_holder *look_up(
 
 static struct kr_lease_waiter *next_grantable(const struct kr_lease_table *table)
 {
-	struct sums holders,
-		earlier = {0}, first = {0}; /* those that go first wait behind each other; they are of one node */
+	struct sums holders, earlier = {0},
+			     first = {0}; /* those that go first wait behind each other; they are of one node */
 	struct known_holders known;
 	struct kr_lease_waiter *waiter;
 
@@ -393,10 +392,10 @@ void kr_lease_table_revoke(struct kr_lease_table *table, uint8_t kinds)
 void kr_lease_table_refused(struct kr_lease_table *table, uint32_t node, bool refused)
 {
 	struct kr_lease_holder *holder = find_holder(table, node);
-	bool less = holder && holder->jealous && !refused;
+	bool less = holder && holder->excludes_writers && !refused;
 
 	if (holder)
-		holder->jealous = refused;
+		holder->excludes_writers = refused;
 	if (less)
 		settle(table);
 }

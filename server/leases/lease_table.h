@@ -29,12 +29,12 @@
 struct kr_lease_holder {
 	struct kr_link link;
 	uint32_t node;
-	uint8_t kinds;       /* enum kr_lease_kind, held, including those under recall */
-	uint8_t recalling;   /* of these, asked back (emitted or about to be) */
-	uint8_t unsent;      /* of recalling, not emitted yet: a grant has not been announced */
-	bool jealous;        /* nobody gets WRITE anew beside its own: some of what it has written was refused */
-	uint32_t announcing; /* grants not announced yet */
-	uint64_t recalls[2]; /* numbers of the latest emitted recalls of READ and of WRITE */
+	uint8_t kinds;         /* enum kr_lease_kind, held, including those under recall */
+	uint8_t recalling;     /* of these, asked back (emitted or about to be) */
+	uint8_t unsent;        /* of recalling, not emitted yet: a grant has not been announced */
+	bool excludes_writers; /* nobody gets WRITE anew beside its own: some of what it has written was refused */
+	uint32_t announcing;   /* grants not announced yet */
+	uint64_t recalls[2];   /* numbers of the latest emitted recalls of READ and of WRITE */
 	uint64_t outdated; /* the first kr_lease_table_outdate since it has READ; 0: none. READ is under recall then */
 };
 

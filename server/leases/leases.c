@@ -70,7 +70,7 @@ static bool recall_worked_on(struct kr_session *session, const void *context, ui
 }
 
 /* The successor of a session that ends without having answered owes it still. */
-static void note_debt(const struct recall *recall, struct kr_session *session)
+static void record_owed_reply(const struct recall *recall, struct kr_session *session)
 {
 	struct kr_attachment *attachment = kr_attachment_find(recall->file, session);
 	uint64_t worked_ns = 0;
@@ -90,7 +90,7 @@ static void recall_answered(struct kr_session *session, void *context, int err, 
 	if (err && err != -ENOTCONN)
 		kr_log_warn("node %s answers a recall with an error (%d): taken as given up", session->name, -err);
 	if (err == -ENOTCONN) { /* the end of the session frees what it held */
-		note_debt(recall, session);
+		record_owed_reply(recall, session);
 	} else {
 		give_up(file, session);
 		kr_lease_table_recalled(&file->leases, session->node, recall->kinds, recall->number);
@@ -101,7 +101,7 @@ static void recall_answered(struct kr_session *session, void *context, int err, 
 }
 
 /* What is said beside the kinds. */
-static uint8_t said_with(const struct kr_sfile *file, const struct kr_attachment *attachment)
+static uint8_t extra_flags(const struct kr_sfile *file, const struct kr_attachment *attachment)
 {
 	bool gone = file->gone || file->orphan || file->vanished;
 
@@ -117,7 +117,7 @@ static void on_recall(void *context, uint32_t node, uint8_t kinds, uint64_t numb
 
 	if (!attachment)
 		return; /* its session is just ending */
-	msg.kinds |= said_with(file, attachment);
+	msg.kinds |= extra_flags(file, attachment);
 	recall = kr_xcalloc(1, sizeof(*recall));
 	*recall = (struct recall){.file = kr_sfile_ref(file),
 		.kinds = kinds,
@@ -268,7 +268,7 @@ uint8_t kr_leases_try(struct kr_sfile *file, struct kr_session *session, uint8_t
 		return 0;
 	/* Others have noted attributes that hold as long as nobody writes: then it has to be asked for with LEASE. */
 	if (kinds & KR_LEASE_WRITE && !(kr_lease_table_held(&file->leases, session->node) & KR_LEASE_WRITE) &&
-		kr_invalidation_others(file->server, &file->fid, session->node))
+		kr_invalidation_others_cache(file->server, &file->fid, session->node))
 		kinds &= (uint8_t)~KR_LEASE_WRITE;
 	if (!kinds)
 		return 0;

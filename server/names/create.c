@@ -154,7 +154,7 @@ static void look(struct kr_request *request)
 		kr_attrs_get(request, &request->reply.create_reply.file, true, looked);
 }
 
-static void tell_shorter(struct kr_request *request)
+static void send_shrink_notice(struct kr_request *request)
 {
 	struct create *create = request->state;
 
@@ -181,7 +181,7 @@ static void truncated(struct kr_request *request)
 	if (request->err)
 		fail(request, request->err);
 	else
-		kr_truncate_barrier_end(request, file, tell_shorter);
+		kr_truncate_barrier_end(request, file, send_shrink_notice);
 }
 
 static void start_truncate(struct kr_request *request)

@@ -88,8 +88,8 @@ void kr_names_look(struct kr_request *request, const struct kr_fid *dir, struct 
 
 /* --- requests that may have been executed already ----------------------------------------------- */
 
-bool kr_resent_is_ours(const struct kr_request *request, const struct kr_fid *fid,
-	const struct kr_attr *attr, uint32_t type, uint32_t uid)
+bool kr_resent_is_ours(const struct kr_request *request, const struct kr_fid *fid, const struct kr_attr *attr,
+	uint32_t type, uint32_t uid)
 {
 	int64_t now_sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
 	int64_t horizon_sec = request->server->lease_ms / 1000 * 2 + 1;
@@ -102,8 +102,8 @@ bool kr_resent_is_ours(const struct kr_request *request, const struct kr_fid *fi
 		attr->ctime.sec >= now_sec - horizon_sec;
 }
 
-int kr_resent_look(const struct kr_request *request, const struct kr_cred *cred,
-	const struct kr_fid *parent, const char *name, struct kr_fid *ret_fid, struct kr_attr *ret_attr)
+int kr_resent_look(const struct kr_request *request, const struct kr_cred *cred, const struct kr_fid *parent,
+	const char *name, struct kr_fid *ret_fid, struct kr_attr *ret_attr)
 {
 	int err = kr_export_lookup(request->server->export, cred, parent, name, ret_fid, ret_attr);
 
@@ -327,8 +327,7 @@ static uint16_t grant_make(struct kr_request *request, int err, const void *repl
 	/* A directory that was made long ago need not be empty any more. */
 	if (err || request->maybe_done || request->folds)
 		return 0;
-	return kr_invalidation_grant(request, &request->msg.make_request.parent) |
-		kr_attrs_grant(request, &made->file);
+	return kr_invalidation_grant(request, &request->msg.make_request.parent) | kr_attrs_grant(request, &made->file);
 }
 
 static void link_changes(struct kr_request *request)

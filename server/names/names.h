@@ -33,11 +33,11 @@ void kr_names_look(struct kr_request *request, const struct kr_fid *dir, struct 
  * this is not needed: the server keeps replies (reply_cache.h). */
 /* Whether FID with ATTR is what REQUEST made.  Where that is not remembered: whether it can be, because it is of TYPE
  * (S_IF*), UID's, and changed at most twice the lease time ago (by the clock that gave it its ctime). Any thread. */
-bool kr_resent_is_ours(const struct kr_request *request, const struct kr_fid *fid,
-	const struct kr_attr *attr, uint32_t type, uint32_t uid);
+bool kr_resent_is_ours(const struct kr_request *request, const struct kr_fid *fid, const struct kr_attr *attr,
+	uint32_t type, uint32_t uid);
 /* Looks for what REQUEST made then, which must not be made again: others may have moved it away. -ENOENT: nothing has
  * the name; -EEXIST: another has. Any thread. */
-int kr_resent_look(const struct kr_request *request, const struct kr_cred *cred,
-	const struct kr_fid *parent, const char *name, struct kr_fid *ret_fid, struct kr_attr *ret_attr);
+int kr_resent_look(const struct kr_request *request, const struct kr_cred *cred, const struct kr_fid *parent,
+	const char *name, struct kr_fid *ret_fid, struct kr_attr *ret_attr);
 
 #endif

@@ -83,7 +83,7 @@ static void finish_setattr(struct kr_request *request)
 		kr_attrs_get(request, &setattr->file->fid, true, reply_setattr);
 }
 
-static void tell_shorter(struct kr_request *request)
+static void send_shrink_notice(struct kr_request *request)
 {
 	struct setattr *setattr = request->state;
 
@@ -105,7 +105,7 @@ static void setattr_done(struct kr_request *request)
 	if (request->err)
 		kr_request_reply_job(request);
 	else if (request->msg.setattr_request.valid & KR_SET_SIZE)
-		kr_truncate_barrier_end(request, setattr->file, tell_shorter);
+		kr_truncate_barrier_end(request, setattr->file, send_shrink_notice);
 	else
 		finish_setattr(request);
 }

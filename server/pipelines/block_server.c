@@ -23,7 +23,7 @@ struct pull {
 	int err;
 };
 
-struct feed_job {
+struct read_job {
 	struct kr_pool_share_job gated;
 	struct pull *pull;
 	uint64_t first, changes; /* block number; file->changes when it began */
@@ -50,7 +50,7 @@ static struct kr_buf *as_small(struct kr_buf *buf)
 	return small;
 }
 
-static int read_block(struct kr_export *export, struct feed_job *job)
+static int read_block(struct kr_export *export, struct read_job *job)
 {
 	uint64_t offset = (job->first + job->read) * KR_BLOCK_SIZE;
 	struct kr_buf *buf = kr_buf_new(KR_BLOCK_SIZE);
@@ -71,7 +71,7 @@ static int read_block(struct kr_export *export, struct feed_job *job)
 
 static void run(struct kr_pool_share_job *gated)
 {
-	struct feed_job *job = KR_CONTAINER_OF(gated, struct feed_job, gated);
+	struct read_job *job = KR_CONTAINER_OF(gated, struct read_job, gated);
 	struct kr_export *export = job->pull->file->server->export;
 	int err = 0;
 
@@ -122,7 +122,7 @@ static void settle(struct pull *pull)
 }
 
 /* The bytes read are those of the version that was asked. */
-static bool is_asked_version(const struct feed_job *job)
+static bool is_asked_version(const struct read_job *job)
 {
 	const struct pull *pull = job->pull;
 	struct kr_attr attr = job->attr;
@@ -133,7 +133,7 @@ static bool is_asked_version(const struct feed_job *job)
 	return attr.version == pull->version;
 }
 
-static void send_blocks(struct feed_job *job)
+static void send_blocks(struct read_job *job)
 {
 	struct pull *pull = job->pull;
 	struct kr_data *data = pull->hop->data;
@@ -150,7 +150,7 @@ static void send_blocks(struct feed_job *job)
 
 static void done(struct kr_pool_share_job *gated)
 {
-	struct feed_job *job = KR_CONTAINER_OF(gated, struct feed_job, gated);
+	struct read_job *job = KR_CONTAINER_OF(gated, struct read_job, gated);
 	struct pull *pull = job->pull;
 	struct kr_hop *hop = kr_hop_get(pull->hop);
 	int err = job->err;
@@ -183,7 +183,7 @@ static void done(struct kr_pool_share_job *gated)
 static void start_job(struct pull *pull)
 {
 	const struct kr_range *range = &pull->ranges[pull->range];
-	struct feed_job *job = kr_xcalloc(1, sizeof *job);
+	struct read_job *job = kr_xcalloc(1, sizeof *job);
 
 	job->pull = pull;
 	job->first = range->offset + pull->done_in_range;

@@ -15,7 +15,7 @@
 #include "server/names/open.h"
 #include "server/session/trust.h"
 
-struct kr_block_server_pipeline {
+struct kr_reader_pipeline {
 	struct kr_link link;    /* kr_data.pipelines */
 	struct kr_link of_file; /* kr_sfile_data.pipelines */
 	struct kr_sfile *file;  /* reference */
@@ -33,7 +33,7 @@ static void make_hop(
 
 static void tell_upstream(void *context, uint32_t node, uint32_t upstream)
 {
-	struct kr_block_server_pipeline *pipeline = context;
+	struct kr_reader_pipeline *pipeline = context;
 	struct kr_sfile *file = pipeline->file;
 	struct kr_session *session = kr_session_find_node(file->server, node);
 	struct kr_upstream_request msg = {.file = file->fid};
@@ -45,9 +45,9 @@ static void tell_upstream(void *context, uint32_t node, uint32_t upstream)
 	kr_callback_send(session, KR_MSG_UPSTREAM, &msg, NULL, NULL);
 }
 
-static struct kr_block_server_pipeline *find_pipeline(struct kr_sfile *file, const char *ring)
+static struct kr_reader_pipeline *find_pipeline(struct kr_sfile *file, const char *ring)
 {
-	struct kr_block_server_pipeline *pipeline;
+	struct kr_reader_pipeline *pipeline;
 
 	KR_LIST_FOR_EACH(pipeline, &file->data->pipelines, of_file) {
 		if (strcmp(pipeline->ring, ring) == 0)
@@ -56,9 +56,9 @@ static struct kr_block_server_pipeline *find_pipeline(struct kr_sfile *file, con
 	return NULL;
 }
 
-static struct kr_block_server_pipeline *get_pipeline(struct kr_sfile *file, const char *ring)
+static struct kr_reader_pipeline *get_pipeline(struct kr_sfile *file, const char *ring)
 {
-	struct kr_block_server_pipeline *pipeline = find_pipeline(file, ring);
+	struct kr_reader_pipeline *pipeline = find_pipeline(file, ring);
 
 	if (pipeline)
 		return pipeline;
@@ -71,7 +71,7 @@ static struct kr_block_server_pipeline *get_pipeline(struct kr_sfile *file, cons
 	return pipeline;
 }
 
-static void free_pipeline(struct kr_block_server_pipeline *pipeline)
+static void free_pipeline(struct kr_reader_pipeline *pipeline)
 {
 	kr_list_remove(&pipeline->of_file);
 	kr_list_remove(&pipeline->link);
@@ -81,7 +81,7 @@ static void free_pipeline(struct kr_block_server_pipeline *pipeline)
 	free(pipeline);
 }
 
-static void leave(struct kr_block_server_pipeline *pipeline, uint32_t node)
+static void leave(struct kr_reader_pipeline *pipeline, uint32_t node)
 {
 	if (!pipeline)
 		return;
@@ -93,7 +93,7 @@ static void leave(struct kr_block_server_pipeline *pipeline, uint32_t node)
 static void handle_join(struct kr_request *request)
 {
 	struct kr_session *session = request->session;
-	struct kr_block_server_pipeline *pipeline;
+	struct kr_reader_pipeline *pipeline;
 	struct kr_join_reply reply;
 	struct kr_sfile *file;
 	uint32_t upstream = 0;
@@ -127,7 +127,7 @@ static void handle_reparent(struct kr_request *request)
 	struct kr_session *session = request->session;
 	const struct kr_reparent_request *msg = &request->msg.reparent_request;
 	struct kr_sfile *file = kr_sfile_find(request->server, &msg->file);
-	struct kr_block_server_pipeline *pipeline = file ? find_pipeline(file, session->ring) : NULL;
+	struct kr_reader_pipeline *pipeline = file ? find_pipeline(file, session->ring) : NULL;
 	struct kr_reparent_reply reply;
 	uint32_t upstream = 0; /* also for one that is not a member (any more): it can always pull from here */
 	char host[64];
@@ -147,7 +147,7 @@ static void read_lost(struct kr_sfile *file, struct kr_session *session)
 
 static void session_lost(struct kr_data *data, struct kr_session *session)
 {
-	struct kr_block_server_pipeline *pipeline, *after;
+	struct kr_reader_pipeline *pipeline, *after;
 
 	KR_LIST_FOR_EACH_SAFE(pipeline, after, &data->pipelines, link)
 		leave(pipeline, session->node);
@@ -155,7 +155,7 @@ static void session_lost(struct kr_data *data, struct kr_session *session)
 
 static void free_all(struct kr_data *data)
 {
-	struct kr_block_server_pipeline *pipeline, *after;
+	struct kr_reader_pipeline *pipeline, *after;
 
 	KR_LIST_FOR_EACH_SAFE(pipeline, after, &data->pipelines, link)
 		free_pipeline(pipeline);

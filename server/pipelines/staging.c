@@ -27,7 +27,7 @@ struct staging {
 	char node[256]; /* reply.node: the first that failed */
 };
 
-struct bring_ask {
+struct stage_request {
 	struct kr_link link;
 	struct staging *staging;
 	struct kr_session *session; /* lives while its ask is unanswered */
@@ -67,7 +67,7 @@ static void end(struct staging *staging)
 	start_next(server);
 }
 
-static void forget_ask(struct bring_ask *ask)
+static void forget_ask(struct stage_request *ask)
 {
 	struct kr_session *asker = ask->staging->request->session;
 
@@ -79,7 +79,7 @@ static void forget_ask(struct bring_ask *ask)
 
 static void brought(struct kr_session *session, void *context, int err, const void *message)
 {
-	struct bring_ask *ask = context;
+	struct stage_request *ask = context;
 	struct staging *staging = ask->staging;
 
 	forget_ask(ask);
@@ -94,7 +94,7 @@ static void brought(struct kr_session *session, void *context, int err, const vo
 static void cancel(struct kr_request *request)
 {
 	struct staging *staging = request->state;
-	struct bring_ask *ask, *after;
+	struct stage_request *ask, *after;
 
 	KR_LIST_FOR_EACH_SAFE(ask, after, &staging->asks, link) {
 		kr_callback_abandon(ask->session, ask->ask, request->session);
@@ -114,7 +114,7 @@ static bool takes_part(const struct kr_session *session, const struct kr_session
 
 static void ask_to_bring(struct staging *staging, struct kr_session *session, const struct kr_prefetch_request *msg)
 {
-	struct bring_ask *ask = kr_xcalloc(1, sizeof(*ask));
+	struct stage_request *ask = kr_xcalloc(1, sizeof(*ask));
 
 	/* It reads for who has the file open at the asking node. */
 	if (kr_trust_confined(session))
@@ -141,7 +141,8 @@ static void leave_queue(struct kr_request *request)
 static void start(struct kr_request *request)
 {
 	const struct kr_stage_request *msg = &request->msg.stage_request;
-	struct kr_prefetch_request bring = {.file = msg->file, .ms = KR_MIN(msg->ms, request->server->lease_ms / 4)};
+	struct kr_prefetch_request stage_request = {
+		.file = msg->file, .ms = KR_MIN(msg->ms, request->server->lease_ms / 4)};
 	struct kr_session *session;
 	struct staging *staging = kr_xcalloc(1, sizeof(*staging));
 
@@ -152,7 +153,7 @@ static void start(struct kr_request *request)
 	request->free_state = free;
 	KR_LIST_FOR_EACH(session, &request->server->sessions->living, link) {
 		if (takes_part(session, request->session))
-			ask_to_bring(staging, session, &bring);
+			ask_to_bring(staging, session, &stage_request);
 	}
 	request->cancel = cancel;
 	if (kr_list_empty(&staging->asks))
